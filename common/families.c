@@ -67,7 +67,9 @@ static const vc_family families[] = {
                 { .class = "CLIPTextModel", .max_length = 77, .pooled_only = true } } },
     { .name = "ltx-video", SIZES(32, 8, 32, 1, 1),
       .transformer = "LTXVideoTransformer3DModel",
-      .pipeline = { { "LTXPipeline", VC_MODE_NORMAL } },
+      .pipeline = { { "LTXPipeline", VC_MODE_NORMAL },
+                    { "LTXConditionPipeline", VC_MODE_NORMAL, 256,
+                      "causal_temporal_positioning" } },                     /* 0.9.5 and later */
       .moments = true, .dtype = VC_BF16,
       .vae = "AutoencoderKLLTXVideo", .channels = 128, .scaling = 1, .cached = true,
       .text = { { .class = "T5EncoderModel", .max_length = 128, .masked = true } } },
@@ -114,5 +116,13 @@ const vc_family *vc_family_of_transformer(const char *class)
     for (const vc_family *f = families; f->name; f++)
         if (f->transformer && !strcmp(f->transformer, class))
             return f;
+    return NULL;
+}
+
+const vc_pipeline *vc_family_pipeline(const vc_family *f, const char *class)
+{
+    for (const vc_pipeline *p = f->pipeline; p < f->pipeline + VC_FAMILY_PIPELINES && p->class; p++)
+        if (!strcmp(p->class, class))
+            return p;
     return NULL;
 }

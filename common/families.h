@@ -16,6 +16,14 @@ enum { VC_FAMILY_TEXTS = 3, VC_FAMILY_PIPELINES = 10, VC_SLOTS = 4 };
 typedef enum vc_mode { VC_MODE_NORMAL, VC_MODE_I2V, VC_MODE_INPAINT, VC_MODES } vc_mode;
 extern const char *const vc_mode_names[VC_MODES];
 
+typedef struct vc_pipeline {
+    const char *class;                   /* _class_name of model_index.json; NULL ends a list */
+    vc_mode mode;                        /* what it was made for */
+    int max_length;                      /* tokens of its prompts; 0: text[].max_length */
+    const char *flag;                    /* a field that is true in the config.json of its
+                                          * transformers, although their files lack it; or NULL */
+} vc_pipeline;
+
 typedef struct vc_family {
     const char *name;                    /* as in manifests and in trainers' states */
 
@@ -51,10 +59,7 @@ typedef struct vc_family {
 
     /* the transformer */
     const char *transformer;             /* its class; NULL: another row's */
-    struct {
-        const char *class;               /* _class_name of model_index.json; NULL ends the list */
-        vc_mode mode;                    /* what it was made for */
-    } pipeline[VC_FAMILY_PIPELINES];     /* none: no model folder says this family */
+    vc_pipeline pipeline[VC_FAMILY_PIPELINES];   /* none: no model folder says this family */
     /* fields of transformer/config.json that preparation depends on; NULL: none */
     const char *length_field;            /* an integer, instead of text[].max_length */
     const char *patch_t_field;           /* an integer above 1 selects the sizes of row patched */
@@ -74,6 +79,8 @@ const vc_family *vc_families(void);
 const vc_family *vc_family_find(const char *name);                   /* NULL if unknown */
 /* By the class of the transformer; NULL if unknown. */
 const vc_family *vc_family_of_transformer(const char *class);
+/* The family's pipeline of that class; NULL: it has none. */
+const vc_pipeline *vc_family_pipeline(const vc_family *f, const char *class);
 
 /* Folders of a model's text encoders and tokenizers: "text_encoder", "text_encoder_2", ... */
 extern const char *const vc_text_slots[VC_SLOTS], *const vc_tokenizer_slots[VC_SLOTS];

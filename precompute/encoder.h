@@ -121,7 +121,7 @@ typedef struct prep_family {
     const vae_class *vae;
     const text_class *text[PREP_MAX_TEXTS + 1];      /* NULL-ended */
     bool from_files;                 /* its encoders have files; else it needs no model */
-    vc_mode train_mode;              /* what the pipeline was made for */
+    const vc_pipeline *pipeline;     /* of the model's folder; NULL: there is no folder */
 } prep_family;
 
 /* The family of a model folder (NULL: the built-in one). VC_EUSAGE names what is known. */

@@ -80,7 +80,8 @@ static int open_config(vtrain *t, vc_err *err)
                        vtrain_weights_path(t->weights), class_name);
     vtrain_weights_rename(t->weights, t->family->lora_names);
     t->model_config = cJSON_Duplicate(config, true);
-    return t->model_config ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!t->model_config) return vc_fail(err, VC_ENOMEM, "out of memory");
+    return vtrain_weights_pipeline(t->model_config, t->family, c->model, err);
 }
 
 /* How the model was trained: its scheduler's file. A model that is trained on without it may have

@@ -179,16 +179,19 @@ static int read_transformer(vprep *p, const vc_family **sizes, int *max_length, 
 {
     static const char file[] = "transformer/config.json";
     const vc_family *f = p->encoders.family.is;
+    const vc_pipeline *pipeline = p->encoders.family.pipeline;
     cJSON *o = NULL;
-    int64_t length = f->text[0].max_length, patch_t = 1, channels = 0;
+    int64_t length = pipeline ? pipeline->max_length : 0, patch_t = 1, channels = 0;
     int rc = p->c.model ? vf_json_read_in_opt(&o, p->c.model, file, MAX_CONFIG, err) : 0;
 
+    if (!length && f->length_field)
+        length = f->text[0].max_length;
     if (!rc && o)
         rc = vc_context(err, read_fields(f, o, &length, &patch_t, &channels,
                                          &p->encoders.mask_noise, err),
                         "%s/%s", p->c.model, file);
     cJSON_Delete(o);
-    *mode = p->encoders.family.train_mode;
+    *mode = pipeline ? pipeline->mode : VC_MODE_NORMAL;
     for (int i = 0; i < VC_MODES; i++)
         if (f->inputs[i] && channels == f->inputs[i])
             *mode = (vc_mode)i;
@@ -211,7 +214,7 @@ static text_rule rule_of(const vprep *p, int slot, int max_length)
                        .pooled_only = f->text[slot].pooled_only,
                        .masked = f->text[slot].masked };
 
-    if (!rule.pooled_only && p->encoders.family.from_files && (p->c.max_length || f->length_field))
+    if (!rule.pooled_only && p->encoders.family.from_files && max_length)
         rule.max_length = max_length;
     return rule;
 }

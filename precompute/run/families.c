@@ -55,16 +55,6 @@ static int pipeline_of(char *name, size_t size, const char *dir, vc_err *err)
     return rc;
 }
 
-static bool has_pipeline(const vc_family *f, const char *name, vc_mode *mode)
-{
-    for (int i = 0; i < VC_FAMILY_PIPELINES && f->pipeline[i].class; i++)
-        if (!strcmp(f->pipeline[i].class, name)) {
-            *mode = f->pipeline[i].mode;
-            return true;
-        }
-    return false;
-}
-
 /* The pipelines of this program's families, a blank before each name. */
 static void list_pipelines(char *list, size_t size)
 {
@@ -91,7 +81,7 @@ int prep_family_of(prep_family *out, const char *model_dir, vc_err *err)
                        "control video, which no dataset holds yet: give a text-to-video, "
                        "image-to-video or inpainting model", model_dir, name);
     for (const vc_family *f = vc_families(); f->name; f++)
-        if (make_family(out, f) && has_pipeline(f, name, &out->train_mode))
+        if (make_family(out, f) && (out->pipeline = vc_family_pipeline(f, name)))
             return 0;
     *out = (prep_family){ 0 };
     list_pipelines(known, sizeof known);

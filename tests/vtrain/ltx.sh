@@ -14,8 +14,8 @@ cat >prompts.jsonl <<'END'
 END
 sampling+=(--image_sample_size 64)
 need vprep --meta media/metadata.json "${sampling[@]}" --model m --out a --validation_prompts prompts.jsonl
-set=a
-train() { vtrain --latents "$set" --model m --output_dir "$1" --train_batch_size 2 --seed 5 --threads 1 --workers 1 "${@:2}"; }
+set=a from=m
+train() { vtrain --latents "$set" --model "$from" --output_dir "$1" --train_batch_size 2 --seed 5 --threads 1 --workers 1 "${@:2}"; }
 lora=(--training_type lora --rank 2)
 same() { cmp -s "$1/optimizer.safetensors" "$2/optimizer.safetensors" || wrong "$1 and $2 differ"; }
 
@@ -58,10 +58,10 @@ values()
     at=($(entry "$1" "$2" | sed 's/.*"data_offsets":\[\([0-9]*\),\([0-9]*\)].*/\1 \2/'))
     od -An -v -tf4 -w4 -j $((8 + $(od -An -tu8 -N 8 "$1") + at[0])) -N $((at[1] - at[0])) "$1" | tr -d ' '
 }
-traced() { train "$1" "${lora[@]}" --max_train_steps 1 --trace_dir "$1-trace" --mixed_precision no "${@:2}"; }
+traced() { train "$1" --max_train_steps 1 --trace_dir "$1-trace" --mixed_precision no "${@:2}"; }
 need vlat select a 'width = 64 and height = 64' --out square    # two clips, at 10 and 20 frames a second
 set=square
-expect 0 . traced trace
+expect 0 . traced trace "${lora[@]}"
 t=trace-trace/step-000001-mb-00-rank-00.safetensors
 for name in latents noise noisy_latents target model_output; do
     [ "$(shape $t $name)" = 2,8,8 ] || wrong "$name: $(shape $t $name)"
@@ -73,7 +73,7 @@ values $t video_coords | sed -n '1p;5p;29p' >seconds
 [ "$(sort seconds | tr '\n' ' ')" = '0 0.4 0.8 ' ] || wrong "seconds: $(cat seconds)"
 
 # ---- first frames that stay clean: time 0 for their tokens, which are not in the loss ----
-expect 0 . traced clean --first_frame_conditioning_p 1
+expect 0 . traced clean "${lora[@]}" --first_frame_conditioning_p 1
 t=clean-trace/step-000001-mb-00-rank-00.safetensors
 [ "$(shape $t timestep)" = 2,8 ] && [ "$(shape $t loss_weight)" = 2,8,1 ] || wrong "of tokens: $(shape $t timestep)"
 [ "$(values $t loss_weight | tr '\n' ' ')" = '0 0 0 0 2 2 2 2 0 0 0 0 2 2 2 2 ' ] || wrong "$(values $t loss_weight)"
@@ -93,3 +93,17 @@ for seed in 6 7; do
 done
 cmp -s <(head -n 4 latents-6) <(head -n 4 latents-7) || wrong 'the first frame is not the image'
 ! cmp -s <(sed -n 5,8p latents-6) <(sed -n 5,8p latents-7) || wrong 'the second frame is not sampled'
+
+# ---- 0.9.5 and later, by the class of the pipeline: longer prompts, and a first frame that is one picture ----
+need make_model later LTXConditionPipeline 8
+need vprep --meta media/metadata.json "${sampling[@]}" --model later --out longer
+holds longer/manifest.json '"max_length":256'
+holds a/manifest.json '"max_length":128'
+seconds() { values "$1" video_coords | sed -n '1p;5p;29p' | sort | tr '\n' ' '; }
+set=square from=later
+expect 0 . traced later-full --training_type full-finetune --caption_dropout_p 0
+[ "$(seconds later-full-trace/step-000001-mb-00-rank-00.safetensors)" = '0 0.05 0.1 ' ] || wrong "seconds: $(seconds later-full-trace/*)"
+holds later-full/checkpoint-1/model_index.json LTXConditionPipeline
+from=later-full/checkpoint-1
+expect 0 . traced again "${lora[@]}"
+[ "$(seconds again-trace/step-000001-mb-00-rank-00.safetensors)" = '0 0.05 0.1 ' ] || wrong 'a checkpoint with other positions'

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/families.h"
 #include "common/os/file.h"
 #include "common/os/map.h"
 #include "formats/json/config.h"
@@ -96,22 +97,46 @@ int vtrain_weights_boundary(double *at, const char *model, vc_err *err)
     return rc;
 }
 
+/* A copy of _class_name in model/model_index.json, malloc'ed; "" where there is no such file. */
+static int read_class(char **class, const char *model, vc_err *err)
+{
+    const char *s = "";
+    cJSON *o;
+    int rc = vf_json_read_in_opt(&o, model, index_file, MAX_CONFIG, err);
+    if (!rc && o)
+        rc = vc_context(err, vf_json_str_opt(o, "_class_name", &s, err), "%s/%s", model,
+                        index_file);
+    *class = rc ? NULL : strdup(s);
+    cJSON_Delete(o);
+    return rc || *class ? rc : vc_fail(err, VC_ENOMEM, "out of memory");
+}
+
+int vtrain_weights_pipeline(cJSON *config, const vtrain_family *family, const char *model,
+                            vc_err *err)
+{
+    const vc_family *f = vc_family_of_transformer(family->class_name);
+    char *class = NULL;
+    int rc = model && f ? read_class(&class, model, err) : 0;
+    const vc_pipeline *p = class ? vc_family_pipeline(f, class) : NULL;
+    if (p && p->flag && !cJSON_HasObjectItem(config, p->flag) &&
+        !cJSON_AddTrueToObject(config, p->flag))
+        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+    free(class);
+    return rc;
+}
+
 /* Refuses a Control model, whose transformer is as wide as an image-to-video one and would be
  * trained on first frames. */
 static int refuse_control(const char *model, vc_err *err)
 {
-    const char *class = "";
-    cJSON *o;
-    int rc = vf_json_read_in_opt(&o, model, index_file, MAX_CONFIG, err);
-    if (!rc && o)
-        rc = vc_context(err, vf_json_str_opt(o, "_class_name", &class, err), "%s/%s", model,
-                        index_file);
+    char *class;
+    int rc = read_class(&class, model, err);
     if (!rc && strstr(class, "Control"))
         rc = vc_fail(err, VC_EINVAL, "%s/%s: %.80s: a Control model takes the latents of a control "
                      "video beside the noisy ones; no dataset holds these yet, and no step feeds "
                      "them: give a text-to-video, image-to-video or inpainting model", model,
                      index_file, class);
-    cJSON_Delete(o);
+    free(class);
     return rc;
 }
 

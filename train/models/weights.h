@@ -18,6 +18,10 @@ int vtrain_weights_boundary(double *at, const char *model, vc_err *err);
 int vtrain_weights_open(vtrain_weights **out, const char *model, const char *name,
                         const char *transformer, vc_dtype held, const char *preset, vc_err *err);
 void vtrain_weights_close(vtrain_weights *w);               /* NULL is fine */
+/* Sets in config, of that family's transformer, the field that the pipeline of
+ * model/model_index.json says (vc_pipeline.flag), unless config has the field. model may be NULL. */
+int vtrain_weights_pipeline(cJSON *config, const vtrain_family *family, const char *model,
+                            vc_err *err);
 const cJSON *vtrain_weights_config(const vtrain_weights *w);
 const char *vtrain_weights_path(const vtrain_weights *w);
 /* vf_model_files of the files as they were opened, and vf_model_hash, which reads all of them. */
