@@ -37,9 +37,21 @@ shift_of() { sed -n 's/^flow_shift: *//p' "$1/config.yaml"; }
 need [ "$(shift_of lora)" = "$(shift_of full-finetune)" ]
 expect 0 . train on --transformer full-finetune/checkpoint-6/transformer "${lora[@]}" --max_train_steps 1
 
+# ---- LoRA files: ComfyUI's has the first authors' names, and both are read to the same values ----
+wide=(--training_type lora --rank 2 --target_name to_q,proj_in,time_embed.linear --max_train_steps 1)
+expect 0 . train names "${wide[@]}"
+is() { grep -aq "$2" "$1" || wrong "$1: expected $2"; }
+for name in patchify_proj adaln_single.linear transformer_blocks.1.attn2.to_q; do
+    is names/checkpoint-1/lora_comfyui.safetensors "\"diffusion_model\.$name\.lora_[Ad]"
+done
+for file in pytorch_lora_weights lora_comfyui; do
+    expect 0 . train "from-$file" "${wide[@]}" --lora_checkpoint "names/checkpoint-1/$file.safetensors"
+done
+same from-pytorch_lora_weights/checkpoint-1 from-lora_comfyui/checkpoint-1
+check differ 1 cmp from-lora_comfyui/checkpoint-1/optimizer.safetensors names/checkpoint-1/optimizer.safetensors
+
 # ---- samples: guided, at the prompt's rate or the pipelines' 25; their pictures ----
 expect 0 '2 stored prompts' train shown "${lora[@]}" --max_train_steps 1 --validation_steps 1 --num_inference_steps 3
-is() { grep -aq "$2" "$1" || wrong "$1: expected $2"; }
 is shown/validation/step-1/000.safetensors '"guidance_scale":"3","sampler":"euler","fps":"24"'
 is shown/validation/step-1/001.safetensors '"fps":"25"'
 expect 0 '2 decoded' vdecode shown --model m --format png

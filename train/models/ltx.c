@@ -244,12 +244,24 @@ static vt_tensor *ltx_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tenso
     return vt_unpatchify(g, x, in->x->dim + 1, 1, 1, 1, VT_C_FIRST);
 }
 
+/* Other modules have one name. */
+#define TIME_AT "emb.timestep_embedder"
+static const vtrain_rename renames[] = {
+    { "patchify_proj", .ours = { "proj_in" } },
+    { "adaln_single." TIME_AT ".linear_1", .ours = { "time_embed." TIME_AT ".linear_1" } },
+    { "adaln_single." TIME_AT ".linear_2", .ours = { "time_embed." TIME_AT ".linear_2" } },
+    { "adaln_single.linear", .ours = { "time_embed.linear" } },
+    { 0 }
+};
+
 const vtrain_family vtrain_ltx = {
-    .class_name = "LTXVideoTransformer3DModel",
+    .class_name = "LTXVideoTransformer3DModel", .lora_names = renames,
     .text_args = { "encoder_hidden_states" }, .layout = VTRAIN_TOKENS,
-    .size = sizeof(ltx), .weights = offsetof(ltx, w), .table = model_table, .read = ltx_read, .fit = ltx_fit,
+    .size = sizeof(ltx), .weights = offsetof(ltx, w), .table = model_table,
+    .read = ltx_read, .fit = ltx_fit,
     .prepare = ltx_prepare, .embed = ltx_embed,
-    .blocks = { { "transformer_blocks.%d.", block_table, sizeof(block_weights), N_IN, 1, block, NULL } },
+    .blocks = { { "transformer_blocks.%d.", block_table, sizeof(block_weights), N_IN, 1, block,
+                  NULL } },
     .head = ltx_head,
     .objective = VTRAIN_FLOW, .density = VTRAIN_LOGIT_NORMAL,
     .flow_shift = 1, .logit_mean = 0, .logit_std = 1,

@@ -16,8 +16,8 @@
 /* Angles are products of frequencies up to 15708 and positions: an error of 2^-24 in either is
  * 1e-3 in the angle. So both are rounded to f32 in the steps in which PyTorch rounds them. */
 
-/* The position i of an axis, in seconds or pixels. The later models know that the first latent frame
- * is a single picture. */
+/* The position i of an axis, in seconds or pixels. The later models know that the first latent
+ * frame is a single picture. */
 static float position(const ltx_grid *grid, int axis, int64_t i, double fps)
 {
     if (axis) return (float)i * STEP_PIXELS;
@@ -58,7 +58,8 @@ typedef struct axis {
     float *cosines, *sines;
 } axis;
 
-static bool open_axis(axis *a, const ltx_grid *grid, int k, double fps, const float *f, int64_t count)
+static bool open_axis(axis *a, const ltx_grid *grid, int k, double fps, const float *f,
+                      int64_t count)
 {
     size_t bytes = (size_t)(grid->dim[k] * count) * sizeof(float);
     *a = (axis){ malloc(bytes), malloc(bytes) };
