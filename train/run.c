@@ -156,7 +156,8 @@ static int check_rates(const vtrain *t, const vtrain_fit *fit, vc_err *err)
     for (uint32_t i = 0; fit->fps > 0 && i < vtrain_data_samples(t->data); i++) {
         const vtrain_sample *s = vtrain_data_sample(t->data, i);
         const vf_dataset *set = vtrain_data_set(t->data, s->dataset);
-        if (vtrain_data_group(t->data, s->group)->f > 1 && !(vf_dataset_entry(set, s->index)->fps > 0))
+        bool clip = vtrain_data_group(t->data, s->group)->f > 1;
+        if (clip && !(vf_dataset_entry(set, s->index)->fps > 0))
             return vc_fail(err, VC_EMISMATCH, "sample %s has no frame rate (fps), which the "
                            "positions of %s need: prepare it with vprep",
                            vtrain_data_key(t->data, i, key), t->family->class_name);

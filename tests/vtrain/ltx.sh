@@ -106,6 +106,15 @@ done
 cmp -s <(head -n 4 latents-6) <(head -n 4 latents-7) || wrong 'the first frame is not the image'
 ! cmp -s <(sed -n 5,8p latents-6) <(sed -n 5,8p latents-7) || wrong 'the second frame is not sampled'
 
+# ---- a clip without a frame rate is named before the first step ----
+need vlat export square --to safetensors --out plain
+sed -i 's/"fps": *20/"fps":0/g' plain/samples.jsonl
+need vlat import plain --from safetensors --out norate
+set=norate
+expect 1 'sample 000000000005/000 has no frame rate (fps), which the positions of LTXVideoTransformer3DModel need' \
+    train none "${lora[@]}"
+absent none
+
 # ---- 0.9.5 and later, by the class of the pipeline: longer prompts, and a first frame that is one picture ----
 need make_model later LTXConditionPipeline 8
 need vprep --meta media/metadata.json "${sampling[@]}" --model later --out longer
