@@ -315,8 +315,8 @@ static void test_damage(void **state)
 {
     (void)state;
     static const struct { toy_damage damage; bool check; int rc; const char *says; } row[] = {
-        { TOY_NAN_MEAN, false, VC_ENUMERIC, "NaN or infinity" },
-        { TOY_INF_LOGVAR, false, VC_ENUMERIC, "NaN or infinity" },
+        { TOY_NAN_MEAN, false, VC_ENUMERIC, "NaN or infinite" },
+        { TOY_INF_LOGVAR, false, VC_ENUMERIC, "NaN or infinite" },
         { TOY_WRONG_SHAPE, false, VC_EMISMATCH, "shape [2,3,5,6], expected [2,3,4,6]" },
         { TOY_INTEGERS, false, VC_EMISMATCH, "type i16" },
         { TOY_OTHER_NAME, false, VC_EFORMAT, "neither" },

@@ -1,5 +1,4 @@
-/* conditions.c - what a transformer wants beyond plain latents: frames in front, and pictures
- * beside them. See data.h */
+/* conditions.c - fits the data to a transformer: frames in front, and conditions. See data.h */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +15,8 @@ int vtrain_data_frames(const vtrain_data *d, int f)
     return (f + m - 1) / m * m;
 }
 
-/* Records count tokens for the family that they were made for, which may have other patches. */
+/* Counts tokens by the transformer's patches: records count them for the family that the dataset
+ * was made for, which may have other patches. */
 static void pad_groups(vtrain_data *d, const vtrain_fit *fit)
 {
     d->frame_multiple = fit->pad_front ? fit->mult[0] : 1;
@@ -47,7 +47,7 @@ static int make_role_norm(vtrain_data *d, vc_role role, vtrain_scale scale, vc_e
     return rc;
 }
 
-/* ---- whether the conditions are there ---- */
+/* ---- checks for the conditions ---- */
 
 /* The --train_mode that stores a role's value. */
 static const char *mode_of(vc_role role)
@@ -58,7 +58,7 @@ static const char *mode_of(vc_role role)
     return vc_mode_names[mode];
 }
 
-/* Both sides by name: the dataset was made without what the transformer takes. */
+/* Fails because the dataset was made without a condition of the transformer; names both. */
 static int refuse(const vtrain_data *d, int set, vc_role role, const char *class_name,
                   vc_err *err)
 {
@@ -72,7 +72,7 @@ static int refuse(const vtrain_data *d, int set, vc_role role, const char *class
                    d->set[set].head.train_mode, mode_of(role));
 }
 
-/* One sample's entries: all that the roles ask for, of the right shapes. */
+/* Checks that a sample has the transformer's conditions, in the right shapes. */
 static int check_sample(const vtrain_data *d, uint32_t i, const vtrain_conditions *c,
                         const char *class_name, vc_err *err)
 {
@@ -95,8 +95,8 @@ static int check_sample(const vtrain_data *d, uint32_t i, const vtrain_condition
     return rc ? vtrain_name_sample(d, i, rc, err) : 0;
 }
 
-/* Looks at the first sample of each dataset, which shows the values that training takes in place of
- * others, and of each group. */
+/* Checks the first sample of each group, and reads that of each dataset, which has the roles whose
+ * values replace others in training. */
 static int check_samples(vtrain_data *d, const char *class_name, vc_err *err)
 {
     bool *seen = calloc((size_t)d->n_groups + (size_t)d->n_sets, sizeof *seen);
@@ -131,7 +131,8 @@ static int check_samples(vtrain_data *d, const char *class_name, vc_err *err)
 
 /* ---- fitting ---- */
 
-/* Conditions that nobody asks for are no mistake: a plain model trains on any dataset. */
+/* Reports conditions that the transformer does not take, which is no error: a plain model trains on
+ * any dataset. */
 static int note_unused(const vtrain_data *d, const char *class_name, char **note, vc_err *err)
 {
     for (int i = 0; i < d->n_sets; i++) {

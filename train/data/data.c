@@ -1,4 +1,5 @@
-/* data.c - opening, samples, groups, held-out samples, the epoch's list. See data.h */
+/* data.c - opens datasets; lists samples, groups, held-out samples and an epoch's visits. See
+ * data.h */
 #include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
@@ -13,14 +14,14 @@
 
 enum {
     MAX_SETS = 1000,
-    MAX_WEIGHT = 10000000,               /* of a record: most of a row times --video_repeat */
-    MAX_EPOCH = 1 << 28                  /* visits of an epoch: a list of 8 bytes each */
+    MAX_WEIGHT = 10000000,               /* of a record: largest weight times --video_repeat */
+    MAX_EPOCH = 1 << 28                  /* visits of an epoch, at 8 bytes each */
 };
 
 /* ---- datasets ---- */
 
-/* "DIR:0.7", "DIR:2.5" or "DIR:repeat=3" -> DIR in *path and the number; a folder of just that name
- * wins. */
+/* Splits "DIR:0.7", "DIR:2.5" or "DIR:repeat=3" into DIR, malloc'ed in *path, and the number. If a
+ * folder has the whole name, it is the folder. */
 static int parse_path(char **path, double *weight, const char *arg, vc_err *err)
 {
     const char *colon = strrchr(arg, ':');
@@ -36,13 +37,13 @@ static int parse_path(char **path, double *weight, const char *arg, vc_err *err)
     if (repeat)
         number += 7;
     else if (!isdigit((unsigned char)*number) && *number != '.')
-        return 0;                        /* opening it says that there is no such folder */
+        return 0;                        /* opening the folder will fail and name it */
     char *end;
     *weight = strtod(number, &end);
     if (end == number || *end || !isfinite(*weight) || *weight <= 0 ||
         (repeat && *weight != floor(*weight)))
-        return vc_fail(err, VC_EUSAGE, "--latents %s: \":%s\" is no weight; DIR:0.7, DIR:2.5 or "
-                       "DIR:repeat=3", arg, colon + 1);
+        return vc_fail(err, VC_EUSAGE, "--latents %s: \":%s\" is no weight: give DIR:0.7, DIR:2.5 "
+                       "or DIR:repeat=3", arg, colon + 1);
     (*path)[colon - arg] = 0;
     return 0;
 }
@@ -112,7 +113,7 @@ static int compare_sets(const vtrain_data *d, bool allow, bool same_norm, vc_err
     return 0;
 }
 
-/* Which tensors a slot has is only in its values: the empty prompts, always there, tell. */
+/* Finds the tensors of a slot in its empty prompt, because the manifest does not record them. */
 static int find_slot(const vtrain_data *d, int i, vtrain_slot *s, vc_err *err)
 {
     char hex[VF_KEY_HEX];
@@ -184,7 +185,7 @@ static int note_norm(const vtrain_norm *used, const vtrain_norm *other, const ch
     return 0;
 }
 
-/* Every dataset's normalisation against the model's. */
+/* Compares each dataset's normalisation with the model's. */
 static int compare_norms(const vtrain_data *d, const vtrain_norm_fields *model,
                          const char *model_dir, vc_err *err)
 {
@@ -295,7 +296,7 @@ static int by_rank(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* The distinct ranks, ascending, in malloc'ed memory. */
+/* Lists the distinct ranks, ascending, malloc'ed. */
 static uint64_t *distinct_ranks(const vtrain_data *d, uint32_t *n)
 {
     uint64_t *rank = malloc(d->n_samples * sizeof *rank);
@@ -321,8 +322,8 @@ static void name_group(vtrain_group *g, const vf_entry *e)
         snprintf(g->name, sizeof g->name, "%dx%d", g->h, g->w);
 }
 
-/* The first sample of each group must have a latent of that shape: buffers are sized by groups, and
- * a hostile index could claim any. */
+/* Checks that the first sample of each group has a latent of the group's shape: buffers are sized
+ * by groups, and a hostile index could claim any shape. */
 static int make_groups(vtrain_data *d, vc_err *err)
 {
     uint64_t *rank = distinct_ranks(d, &d->n_groups);
@@ -360,7 +361,8 @@ static double split_draw(uint64_t seed, uint32_t id, uint32_t variant)
     return vc_draw_unit(&draws);
 }
 
-/* A sample's lot is its own draw's, whoever joins later: what was trained on is not held out then. */
+/* Holds samples out by a draw of each number alone, so that samples that join later change no
+ * earlier number's choice. */
 static int hold_out(vtrain_data *d, double part, uint64_t seed, vc_err *err)
 {
     if (!(part >= 0 && part <= 0.5))
@@ -390,7 +392,7 @@ static int hold_out(vtrain_data *d, double part, uint64_t seed, vc_err *err)
 
 /* ---- the epoch ---- */
 
-/* Weights below 1 are shares of the visits: they become repeats, of which the smallest is 1. */
+/* Converts weights below 1, which are shares of the visits, to repeats, the smallest of them 1. */
 static int share_out(vtrain_data *d, vc_err *err)
 {
     double sum[MAX_SETS] = { 0 }, least = INFINITY;
@@ -403,7 +405,7 @@ static int share_out(vtrain_data *d, vc_err *err)
     for (int k = 0; k < d->n_sets; k++)
         if (d->set[k].weight >= 1)
             return vc_fail(err, VC_EUSAGE, "--latents %s: weights below 1 are shares of the "
-                           "training: give every dataset one, or repeats from 1 on",
+                           "training: give every dataset a share, or repeats from 1 on",
                            vf_dataset_path(d->set[k].data));
     for (uint32_t i = 0; i < d->n_samples; i++)
         if (!d->sample[i].held_out && !(i && same_number(d, i - 1, i)))
@@ -438,7 +440,7 @@ static void count_number(vtrain_data *d, const vtrain_visited *v, double *mean)
 {
     for (uint32_t i = v->first; i < v->first + v->variants; i++) {
         uint32_t group = d->sample[i].group;
-        bool again = false;              /* does an earlier variant lie in this group? */
+        bool again = false;              /* an earlier variant is of the same group */
         for (uint32_t k = v->first; k < i && !again; k++)
             again = d->sample[k].group == group;
         d->group[group].samples++;
@@ -448,7 +450,7 @@ static void count_number(vtrain_data *d, const vtrain_visited *v, double *mean)
     }
 }
 
-/* The number whose first sample is i; its variants follow each other. */
+/* Describes the number whose first sample is i; its variants are consecutive samples. */
 static vtrain_visited number_at(const vtrain_data *d, const vtrain_data_opts *o, uint32_t i)
 {
     const vtrain_sample *s = &d->sample[i];
@@ -485,8 +487,8 @@ static int make_epoch(vtrain_data *d, const vtrain_data_opts *o, vc_err *err)
         d->group[g].repeats = (uint64_t)ceil(mean[g] - 1e-6);
     free(mean);
     if (!rc && n > MAX_EPOCH)
-        rc = vc_fail(err, VC_EINVAL, "an epoch of %" PRIu64 " samples, at most %d are allowed: "
-                     "lower --dataset_repeat or the weights", n, MAX_EPOCH);
+        rc = vc_fail(err, VC_EINVAL, "an epoch has %" PRIu64 " samples, but at most %d are "
+                     "allowed: lower --dataset_repeat or the weights", n, MAX_EPOCH);
     d->n_visits = (uint32_t)n;
     return rc;
 }
@@ -540,7 +542,7 @@ void vtrain_data_close(vtrain_data *d)
     free(d);
 }
 
-/* ---- what it holds ---- */
+/* ---- accessors ---- */
 
 bool vtrain_data_weights(const vtrain_data *d, int set, const char *component, vf_key *k)
 {

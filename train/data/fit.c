@@ -1,5 +1,4 @@
-/* fit.c - what manifests say of the making, and whether they fit each other. See
- * parts.h */
+/* fit.c - reads how datasets were made from their manifests, and compares them. See parts.h */
 #include "train/data/parts.h"
 
 #include <inttypes.h>
@@ -12,7 +11,7 @@
 #include "common/os/file.h"
 #include "formats/json/config.h"
 
-/* Far above any model; they bound what a hostile manifest can make us allocate. */
+/* Limits far above any model, which bound the memory that a hostile manifest can request. */
 enum { MAX_CHANNELS = 4096, MAX_WIDTH = 1 << 16, MAX_TOKENS = 1 << 14, MAX_RATIO = 4096,
        MAX_CONFIG = 16 << 20 };
 
@@ -48,7 +47,7 @@ static int read_vae(vtrain_head *h, const cJSON *manifest, vc_err *err)
     return n == 3 ? 0 : vc_fail(err, VC_EFORMAT, "vae: ratio: three numbers expected");
 }
 
-/* The field as an array of `channels` finite numbers; left as it is when it is missing or null. */
+/* Reads the field, an array of `channels` finite numbers; leaves *v if it is missing or null. */
 static int read_vector(const cJSON *o, const char *field, int channels, bool positive,
                        const cJSON **v, vc_err *err)
 {
@@ -79,7 +78,7 @@ static int read_norm(vtrain_norm_fields *f, const cJSON *o, const char *mean, co
     return rc ? rc : read_vector(o, std, channels, true, &f->std, err);
 }
 
-/* It names a folder of --model. */
+/* Checks a slot's name, which is also a folder of --model. */
 static bool is_slot(const char *name)
 {
     return *name && !name[strspn(name, "abcdefghijklmnopqrstuvwxyz_0123456789")];
@@ -124,7 +123,8 @@ static int read_slots(vtrain_head *h, const cJSON *manifest, vc_err *err)
     return 0;
 }
 
-/* Of the VAE and of each slot; older datasets, imports and built-in encoders have none. */
+/* Checks the hashes of the VAE's and the slots' weights. Older datasets, imports and built-in
+ * encoders have none. */
 static int check_weights(const cJSON *manifest, vc_err *err)
 {
     const cJSON *all, *w;
@@ -196,7 +196,7 @@ __attribute__((format(printf, 2, 3))) static void add(char text[400], const char
     va_end(ap);
 }
 
-/* Numbers are compared as they are used: in f32. */
+/* Compares numbers in f32, in which training uses them. */
 int vtrain_norm_compare(const vtrain_norm_fields *a, const vtrain_norm_fields *b, vc_err *err)
 {
     char text[400] = "";
@@ -235,7 +235,7 @@ int vtrain_head_compare(const vtrain_head *a, const vtrain_head *b, bool allow, 
 
 /* ---- text encoders of a model ---- */
 
-/* transformers writes the class into `architectures`. */
+/* Compares the class in `architectures` of the encoder's config.json, which transformers writes. */
 static int check_text(const vtrain_head *h, int i, const char *dir, vc_err *err)
 {
     cJSON *config;

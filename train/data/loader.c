@@ -1,10 +1,10 @@
-/* loader.c - see loader.h
+/* loader.c - the loader's threads and batches; see loader.h
  *
- * A ring of ahead + 1 slots, each with the memory of one batch. A worker takes a free slot and the
- * next micro-batch number in one step, so the lowest number not yet delivered always has a slot and
- * no order of give-backs can block; next() waits for the slot with its number.
+ * The loader has ahead + 1 slots, each with the memory of one batch. A worker takes a free slot and
+ * the next micro-batch number at once, so the lowest number not yet delivered always has a slot,
+ * and batches may be given back in any order; next() waits for the slot with its number.
  *
- *     FREE -> FILLING (a worker's) -> READY -> OUT (the caller's) -> FREE */
+ *     FREE -> FILLING (a worker's) -> READY -> LENT (to the caller's) -> FREE */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,7 +96,8 @@ int vtrain_loader_epochs(const vtrain_data *d, uint32_t batch, uint64_t epochs, 
     return rc;
 }
 
-/* Which samples the slot's micro-batch has. Under the lock: the order is for one thread. */
+/* Chooses the samples of the slot's micro-batch. Called with the lock held, since only one thread
+ * may use the order. */
 static int pick_rows(vtrain_loader *l, slot *s)
 {
     vtrain_batch *b = &s->b;
@@ -144,7 +145,7 @@ static void *work(void *arg)
         pthread_mutex_lock(&l->lock);
         s->state = READY;
         if (s->rc)
-            l->next_in = l->o.end;       /* nothing after a failure is ever delivered */
+            l->next_in = l->o.end;       /* no batch after a failure is delivered */
         pthread_cond_signal(&l->ready);
     }
     pthread_mutex_unlock(&l->lock);
@@ -158,9 +159,9 @@ int vtrain_loader_next(vtrain_loader *l, const vtrain_batch **b, double *waited,
     pthread_mutex_lock(&l->lock);
     slot *s = NULL;
     int rc = 0;
-    if (l->next_out < l->o.end && l->out >= l->o.ahead) {
-        rc = vc_fail(err, VC_EINVAL, "%d batches are out, none may be taken before one is back",
-                     l->out);
+    if (l->next_out < l->o.end && l->lent >= l->o.ahead) {
+        rc = vc_fail(err, VC_EINVAL, "%d batches are lent, and one has to be given back first",
+                     l->lent);
     } else if (l->next_out < l->o.end && !(s = find_slot(l, READY, l->next_out))) {
         double since = vc_seconds();
         while (!(s = find_slot(l, READY, l->next_out)))
@@ -168,12 +169,12 @@ int vtrain_loader_next(vtrain_loader *l, const vtrain_batch **b, double *waited,
         *waited = vc_seconds() - since;
     }
     if (s && s->rc) {
-        rc = s->rc;                      /* it stays READY: the next call says the same */
+        rc = s->rc;                      /* the slot stays READY: the next call fails alike */
         if (err)
             *err = s->err;
     } else if (s) {
-        s->state = OUT;
-        l->out++;
+        s->state = LENT;
+        l->lent++;
         l->next_out += l->o.stride;
         *b = &s->b;
     }
@@ -196,9 +197,9 @@ void vtrain_loader_give_back(vtrain_loader *l, const vtrain_batch *b)
         return;
     pthread_mutex_lock(&l->lock);
     for (int i = 0; i < l->n_slots; i++)
-        if (&l->slot[i].b == b && l->slot[i].state == OUT) {
+        if (&l->slot[i].b == b && l->slot[i].state == LENT) {
             l->slot[i].state = FREE;
-            l->out--;
+            l->lent--;
             pthread_cond_signal(&l->room);
         }
     pthread_mutex_unlock(&l->lock);
@@ -211,7 +212,7 @@ size_t vtrain_loader_bytes(const vtrain_loader *l)
 
 /* ---- open, close ---- */
 
-/* n * size zeroed bytes, counted; sizes from a dataset may overflow. */
+/* Allocates n * size zeroed bytes and counts them; fails if the product overflows. */
 static int take(vtrain_loader *l, void *out, size_t n, size_t size, vc_err *err)
 {
     void *p = calloc(n ? n : 1, size);
@@ -223,7 +224,7 @@ static int take(vtrain_loader *l, void *out, size_t n, size_t size, vc_err *err)
     return 0;
 }
 
-/* Rows of the largest batch that can occur: a group may have fewer samples than a batch. */
+/* Rows of the largest possible batch: all groups may have fewer samples than a batch. */
 static size_t most_rows(const vtrain_loader *l)
 {
     uint64_t most = l->o.held_out ? l->d->n_held_out : 1;
@@ -334,7 +335,7 @@ static int make_rows(vtrain_loader *l, vc_err *err)
     return rc;
 }
 
-/* The empty prompts' sums; those of samples are compared when they are first read. */
+/* Compares the checksums of the empty prompts; those of samples follow at their first read. */
 static int start_checks(vtrain_loader *l, vc_err *err)
 {
     const vtrain_data *d = l->d;

@@ -1,4 +1,4 @@
-/* loader_fill.c - a batch's records and texts, and its rows one after the other. See loader.h */
+/* loader_fill.c - fills a batch: reads its records, its texts and its rows. See loader.h */
 #include "train/data/loader_parts.h"
 
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 
 typedef vtrain_loader_slot slot;
 
-/* ---- checksums, once a sample ---- */
+/* ---- checksums, compared once for each sample ---- */
 
 static int check_texts(const vtrain_data *d, const vtrain_sample *s, const cJSON *record,
                        vc_err *err)
@@ -51,8 +51,8 @@ static int check_conditions(const vtrain_loader *l, uint32_t sample, const cJSON
     return rc;
 }
 
-/* The bit is set after the comparison, never before: another thread must not take a damaged value
- * for a checked one. Two may then compare the same value, which is harmless. */
+/* Sets a sample's bit, only after the comparison, so that no thread takes a damaged value for a
+ * checked one. Two threads may compare the same value, which is harmless. */
 static int check_sample(vtrain_loader *l, uint32_t sample, const cJSON *record, vc_err *err)
 {
     _Atomic uint32_t *word = l->checked ? &l->checked[sample / 32] : NULL;
@@ -74,7 +74,7 @@ static int check_sample(vtrain_loader *l, uint32_t sample, const cJSON *record, 
 
 /* ---- text ---- */
 
-/* Text keys of a row: of the caption that its draws choose, or of the empty prompt. */
+/* Finds the text keys of a row: of the caption that its draws choose, or of the empty prompt. */
 static int choose_text(vtrain_loader *l, slot *s, int row, const cJSON *record,
                        vf_key key[VTRAIN_TEXTS], vc_err *err)
 {
@@ -112,7 +112,7 @@ static int open_texts(vtrain_loader *l, slot *s, int row, const cJSON *record, v
     return rc;
 }
 
-/* Asks the system for a row's values while other rows are read. */
+/* Advises the system to read a row's values ahead while other rows are read. */
 static void prefetch(const vtrain_loader *l, uint32_t sample, const vtrain_conditions *c)
 {
     const vtrain_sample *at = &l->d->sample[sample];
@@ -127,7 +127,7 @@ static void prefetch(const vtrain_loader *l, uint32_t sample, const vtrain_condi
     }
 }
 
-/* The record of a row, read once for its texts and its conditions. */
+/* Reads the record of a row once, for its texts and its conditions. */
 static int open_row(vtrain_loader *l, slot *s, int row, vc_err *err)
 {
     uint32_t sample = s->row[row];
@@ -157,17 +157,17 @@ static int copy_text(vtrain_text *t, int row, const vtrain_text_value *v, vc_err
         vtrain_view_f32(x, &v->embeds, 0, used);
         memset(x + used, 0, (all - used) * sizeof *x);
         if (!vf_all_finite(x, used))
-            return vc_fail(err, VC_ENUMERIC, "prompt_embeds: NaN or infinity in it");
+            return vc_fail(err, VC_ENUMERIC, "prompt_embeds: a value is NaN or infinite");
     }
     if (!t->pooled)
         return 0;
     size_t n = (size_t)t->pooled_width;
     vtrain_view_f32(t->pooled + (size_t)row * n, &v->pooled, 0, n);
     return vf_all_finite(t->pooled + (size_t)row * n, n)
-               ? 0 : vc_fail(err, VC_ENUMERIC, "pooled: NaN or infinity in it");
+               ? 0 : vc_fail(err, VC_ENUMERIC, "pooled: a value is NaN or infinite");
 }
 
-/* All rows are opened first: the longest decides how they are laid out. */
+/* Opens the texts of all rows first, since the longest sets the batch's layout. */
 static int fill_texts(vtrain_loader *l, slot *s, vc_err *err)
 {
     int slots = l->d->n_slots, rc = 0, row = 0;

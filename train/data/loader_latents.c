@@ -1,5 +1,5 @@
-/* loader_latents.c - latents, conditions and loss weights of a row: drawn, normalised, padded,
- * checked. See loader.h */
+/* loader_latents.c - draws, normalises, pads and checks latents, conditions and loss weights of a
+ * row. See loader.h */
 #include "train/data/loader_parts.h"
 
 #include <inttypes.h>
@@ -12,11 +12,11 @@ enum { CHUNK = 1024 };                   /* elements */
 
 typedef vtrain_loader_slot slot;
 
-/* Which value goes where, and how. */
+/* A value to copy to a row. */
 typedef struct job {
     float *x;                            /* out: [C,padded,h,w] */
-    size_t channels, f, padded, area;    /* stored frames, those wanted, h w */
-    size_t variant;                      /* of a value that has several */
+    size_t channels, f, padded, area;    /* channels; frames stored and with padding; h w */
+    size_t variant;                      /* chosen one, of a value with several */
     const vtrain_norm *norm;
     bool draw;
     uint32_t purpose;                    /* of the posterior noise */
@@ -24,7 +24,8 @@ typedef struct job {
 
 /* ---- one value ---- */
 
-/* z = mean + std noise of one channel; x holds the noise. False: a logvar is not finite. */
+/* Computes z = mean + std noise of one channel, in x, which holds the noise. Returns false if a
+ * logvar is not finite. */
 static bool draw_channel(float *x, const vtrain_latent_value *v, size_t first, size_t logvar_first,
                          size_t n)
 {
@@ -44,8 +45,8 @@ static bool draw_channel(float *x, const vtrain_latent_value *v, size_t first, s
     return true;
 }
 
-/* [C,f,h,w] at the start of x becomes [C,padded,h,w], the last channel first since it moves
- * farthest; copies of the first frame go in front. */
+/* Expands [C,f,h,w] at the start of x to [C,padded,h,w], with copies of the first frame in front.
+ * The last channel is moved first, since it moves farthest. */
 static void pad_front(const job *j)
 {
     size_t extra = j->padded - j->f, frame = j->area, clip = j->f * frame;
@@ -87,7 +88,7 @@ static bool fill(const vtrain_loader *l, const slot *s, int row, const job *j,
 static int not_finite(vf_key key, vc_err *err)
 {
     char hex[VF_KEY_HEX];
-    return vc_fail(err, VC_ENUMERIC, "latent %s: NaN or infinity in it", vf_key_hex(hex, key));
+    return vc_fail(err, VC_ENUMERIC, "latent %s: a value is NaN or infinite", vf_key_hex(hex, key));
 }
 
 static job job_of(const vtrain_loader *l, const slot *s, float *x, const vtrain_norm *norm,
@@ -154,8 +155,8 @@ vc_role vtrain_loader_entry(const vtrain_loader *l, int set, vc_role role)
     return l->d->set[set].stand_ins & 1u << other && !l->o.held_out ? other : role;
 }
 
-/* One draw for all conditions of a row: zeros take the place of a first frame, and of mask and
- * masked clip where nothing is known. */
+/* Decides by one draw for all conditions of a row whether zeros replace them: a first frame, or
+ * mask and masked clip where the mask is everything. */
 static bool is_dropped(const vtrain_loader *l, const slot *s, int row)
 {
     double p = s->cond[row].mask_all ? l->o.mask_dropout : 0;
@@ -196,7 +197,7 @@ static int fill_role(const vtrain_loader *l, const slot *s, int row, vc_role rol
     return rc;
 }
 
-/* ---- the loss's weight ---- */
+/* ---- loss weights ---- */
 
 static int fill_weight(const vtrain_loader *l, const slot *s, int row, vc_err *err)
 {

@@ -1,5 +1,5 @@
-/* loader_parts.h - the loader's state: slots that hold a batch each, and who may touch what when.
- * Internal to train/. */
+/* loader_parts.h - the loader's state: slots that hold a batch each, and the rules by which threads
+ * use them. Internal to train/data. */
 #ifndef TRAIN_DATA_LOADER_PARTS_H
 #define TRAIN_DATA_LOADER_PARTS_H
 
@@ -9,16 +9,16 @@
 #include "train/data/loader.h"
 #include "train/data/parts.h"
 
-typedef enum { FREE, FILLING, READY, OUT } vtrain_slot_state;
+typedef enum { FREE, FILLING, READY, LENT } vtrain_slot_state;
 
 typedef struct vtrain_loader_slot {
-    vtrain_batch b;              /* first, so that what next() lent leads back to its slot */
+    vtrain_batch b;              /* first, so that a batch's address is its slot's */
     vtrain_slot_state state;
     int rc;                      /* of filling it */
     vc_err err;
     uint32_t *row;               /* [batch] samples of its rows */
     vtrain_text_value *value;    /* [batch, n_slots] while texts are copied */
-    vtrain_conditions *cond;     /* [batch] what the rows' records say */
+    vtrain_conditions *cond;     /* [batch] of the rows' records */
     float *first;                /* [C,h,w] an image on its way to the front of a clip, or NULL */
 } vtrain_loader_slot;
 
@@ -31,28 +31,28 @@ typedef struct vtrain_pass {            /* held-out samples, batch by batch */
 struct vtrain_loader {
     const vtrain_data *d;
     vtrain_loader_opts o;
-    vtrain_order *order;         /* training; else: */
-    vtrain_pass pass;
+    vtrain_order *order;         /* of training samples, or NULL */
+    vtrain_pass pass;            /* of held-out samples */
     vtrain_loader_slot *slot;
-    int n_slots, out;            /* out: lent to the caller */
+    int n_slots, lent;           /* slots; batches lent to the caller */
     size_t bytes;
 
-    pthread_mutex_t lock;        /* guards all below, the order and the slots' states */
+    pthread_mutex_t lock;        /* guards all fields below, the order and the slots' states */
     pthread_cond_t room, ready;  /* a slot became free; a batch became ready */
     uint64_t next_in, next_out;  /* micro-batches to be started and to be delivered next */
     atomic_bool stop;
     pthread_t *thread;
     int n_threads;               /* started */
-    _Atomic uint32_t *checked;   /* a bit a sample whose values' sums were compared; NULL: off */
+    _Atomic uint32_t *checked;   /* a bit a sample: its checksums were compared; NULL: off */
 };
 
-/* loader_latents.c: x0, conditions and loss weights of one row; conditions were read. */
+/* loader_latents.c. Makes x0, conditions and loss weights of one row whose record was read. */
 int vtrain_loader_row(const vtrain_loader *l, vtrain_loader_slot *s, int row, vc_err *err);
-/* The role whose value a sample of this dataset has for `role`: itself, or one in its place. */
+/* The role whose value a sample of the dataset has for `role`: `role`, or another in its place. */
 vc_role vtrain_loader_entry(const vtrain_loader *l, int set, vc_role role);
 
-/* loader_fill.c: texts and latents of the slot's rows, which are chosen already, into its batch. By
- * the worker that holds the slot, without the lock. */
+/* loader_fill.c. Fills the slot's batch with the texts and latents of its rows, which are chosen
+ * already. Called, without the lock, by the worker that holds the slot. */
 int vtrain_loader_fill(vtrain_loader *l, vtrain_loader_slot *s);
 
 #endif

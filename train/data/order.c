@@ -1,4 +1,4 @@
-/* order.c - see order.h */
+/* order.c - finds the epoch of a micro-batch, and its samples; see order.h */
 #include "train/data/order.h"
 
 #include <inttypes.h>
@@ -15,11 +15,11 @@ struct vtrain_order {
     uint32_t *row, *group;       /* [visits] of the epoch */
     uint32_t *count;             /* [groups] scratch */
     uint64_t epoch, start;       /* the epoch of row and group, and its first micro-batch */
-    uint64_t batches;            /* of it */
-    vb_sampler *sampler;         /* for it; where groups never change, for all */
+    uint64_t batches;            /* micro-batches of that epoch */
+    vb_sampler *sampler;         /* of that epoch; of all epochs where groups never change */
 };
 
-/* Leftovers make a smaller micro-batch each. */
+/* Counts the epoch's micro-batches; a group's leftovers make a smaller one. */
 static uint64_t count_batches(const vtrain_order *o)
 {
     uint32_t groups = vtrain_data_groups(o->d);
@@ -116,7 +116,7 @@ int vtrain_order_get(vtrain_order *o, uint64_t m, uint32_t *rows, uint32_t *n, v
 {
     *n = 0;
     int rc = seek(o, m, err);
-    if (!rc)                             /* the sampler's epochs are all as long as this one */
+    if (!rc)                             /* all epochs of the sampler are as long as this one */
         vb_sampler_get(o->sampler, o->epoch * o->batches + (m - o->start), rows, n);
     for (uint32_t i = 0; i < *n; i++)
         rows[i] = o->row[rows[i]];

@@ -1,12 +1,13 @@
-/* order.h - which samples each micro-batch of a run has.
+/* order.h - chooses the samples of each micro-batch of a run.
  *
- * vb_sampler orders an epoch whose groups are known. Here is what it leaves open: a sample number
- * with several variants is visited as often as its repeats say, each time in its next variant,
- * across epochs too. Where its variants differ in shape, the groups of the visits change from epoch
- * to epoch and with them, a little, the number of micro-batches; then the epoch of a micro-batch is
- * found by counting from the first one, some nanoseconds a visit passed.
+ * vb_sampler orders an epoch whose groups are known. This part adds repeats and variants: each
+ * sample number is visited as often as its repeats require, each time in its next variant, across
+ * epochs too. Where the variants differ in shape, the groups of the visits, and thereby the number
+ * of micro-batches, change from epoch to epoch; the epoch of a micro-batch is then found by
+ * counting from the first epoch, at some nanoseconds a visit.
  *
- * A pure function of (data, origin, seed, batch, number of the micro-batch). One thread. */
+ * The order is a pure function of (data, origin, seed, batch, number of the micro-batch). One
+ * thread may use a handle. */
 #ifndef TRAIN_DATA_ORDER_H
 #define TRAIN_DATA_ORDER_H
 
@@ -14,21 +15,21 @@
 
 typedef struct vtrain_order vtrain_order;
 
-/* Where a run comes to train on these data: both 0, but for data that joined it later. */
+/* The place in a run where training on these data begins; both 0, except for data that joined
+ * later. */
 typedef struct vtrain_origin {
-    uint64_t epoch, micro;       /* of the run: their first epoch, and its first micro-batch */
+    uint64_t epoch, micro;       /* the data's first epoch and first micro-batch in the run */
 } vtrain_origin;
 
 int vtrain_order_open(vtrain_order **out, const vtrain_data *d, uint32_t batch, uint64_t seed,
                       vtrain_origin origin, vc_err *err);
 void vtrain_order_close(vtrain_order *o);                   /* NULL is fine */
-/* Samples of micro-batch m, from origin.micro on and below 2^32, into rows, which has room for
- * `batch`; *n how many. Cheapest when m ascends. */
+/* Writes the *n samples of micro-batch m, from origin.micro on and below 2^32, to rows, which has
+ * room for `batch`. Fastest when m ascends. */
 int vtrain_order_get(vtrain_order *o, uint64_t m, uint32_t *rows, uint32_t *n, vc_err *err);
-/* The epoch of micro-batch m, and the first micro-batch after it. */
+/* Finds the epoch of micro-batch m, and the first micro-batch of the epoch after. */
 int vtrain_order_epoch(vtrain_order *o, uint64_t m, uint64_t *epoch, uint64_t *end, vc_err *err);
-/* Micro-batches of the first `epochs` epochs from the origin on, but counted no further than to
- * `limit`. */
+/* Counts the micro-batches of the first `epochs` epochs from the origin on, to `limit` at most. */
 uint64_t vtrain_order_count(vtrain_order *o, uint64_t epochs, uint64_t limit);
 
 #endif

@@ -1,20 +1,20 @@
-/* parts.h - what the files behind data.h share with each other and with the loader: the
- * opened datasets, and checked access to their values. Internal to train/. */
+/* parts.h - the opened datasets, and checked access to their values, shared by the files that
+ * implement data.h and by the loader. Internal to train/data. */
 #ifndef TRAIN_DATA_PARTS_H
 #define TRAIN_DATA_PARTS_H
 
 #include "formats/tensors/values.h"
 #include "train/data/data.h"
 
-/* Normalisation as a manifest or a config says it. mean, std: arrays of `channels` numbers,
- * borrowed, or NULL. */
+/* Normalisation of a manifest or a config. mean, std: arrays of `channels` numbers, borrowed, or
+ * NULL. */
 typedef struct vtrain_norm_fields {
     double scaling, shift;
     bool invert;                         /* invert_scale_latents: of a first frame, see dit.h */
     const cJSON *mean, *std;
 } vtrain_norm_fields;
 
-/* What a manifest says of the making; strings are borrowed from it. */
+/* A manifest's record of how the dataset was made; strings are borrowed from the manifest. */
 typedef struct vtrain_head {
     const char *family, *train_mode, *vae_class, *vae_fingerprint;
     int channels, ratio[3];
@@ -22,18 +22,18 @@ typedef struct vtrain_head {
     int n_slots;
     vtrain_slot slot[VTRAIN_TEXTS];
     const char *text_fingerprint[VTRAIN_TEXTS], *tokenizer[VTRAIN_TEXTS];
-    const char *text_class[VTRAIN_TEXTS];    /* NULL: not said */
+    const char *text_class[VTRAIN_TEXTS];    /* NULL: not recorded */
     vf_key empty[VTRAIN_TEXTS];          /* text keys of the empty prompt */
 } vtrain_head;
 
 typedef struct vtrain_set {
     vf_dataset *data;
-    double weight;                       /* repeats; as given with its path, below 1 a share */
+    double weight;                       /* repeats; below 1, as given with the path, a share */
     char root[VF_KEY_HEX];
-    const char *plan;                    /* borrowed from the manifest; NULL: it names none */
+    const char *plan;                    /* borrowed from the manifest; NULL: not recorded */
     vtrain_head head;
-    unsigned stand_ins;                  /* 1 << vc_role of values that training takes in place of
-                                          * other roles' values */
+    unsigned stand_ins;                  /* 1 << vc_role of values that replace other roles' values
+                                          * in training */
 } vtrain_set;
 
 typedef struct vtrain_visited {          /* a sample number in the epoch */
@@ -45,12 +45,12 @@ struct vtrain_data {
     vtrain_set *set;
     int n_sets;
     vtrain_norm norm;
-    double scaling;                      /* of which norm was made, and what conditions need */
-    bool invert;
-    unsigned roles;                      /* as vtrain_data_fit was asked */
-    vtrain_norm role_norm[VC_ROLES];     /* sub NULL: the role is not asked for */
+    double scaling;                      /* the factor in norm, and for conditions */
+    bool invert;                         /* vtrain_norm_fields' */
+    unsigned roles;                      /* 1 << vc_role of the transformer's conditions */
+    vtrain_norm role_norm[VC_ROLES];     /* sub NULL: the transformer does not take the role */
     int frame_multiple;                  /* 0 before a fit */
-    bool weighted;                       /* loss masks were seen */
+    bool weighted;                       /* a group's first sample has a loss mask */
     int clean_frames;                    /* latent frames in front of each clip that take the values
                                           * of its image, where it has one */
     vtrain_slot slot[VTRAIN_TEXTS];
@@ -60,40 +60,42 @@ struct vtrain_data {
     vtrain_group *group;
     uint32_t n_groups;
     vtrain_visited *visited;
-    uint32_t n_visited, n_visits;        /* numbers, and their repeats */
+    uint32_t n_visited, n_visits;        /* sample numbers; sum of their repeats */
     bool varied;                         /* a number's variants lie in several groups */
 };
 
-/* ---- fit.c: manifests, and whether they fit each other ---- */
+/* ---- fit.c: reads and compares manifests ---- */
 
 int vtrain_head_read(vtrain_head *h, const cJSON *manifest, vc_err *err);
-/* VC_EMISMATCH names the field and both values. Families may differ: encoders make the values.
- * allow: a fingerprint may differ. same_norm: the normalisation must be the same. */
+/* VC_EMISMATCH names the field and both values. Families may differ, because values depend on the
+ * encoders only. allow: a fingerprint may differ. same_norm: the normalisation must be the same. */
 int vtrain_head_compare(const vtrain_head *a, const vtrain_head *b, bool allow, bool same_norm,
                         vc_err *err);
-/* VC_EMISMATCH names all fields that differ, b's value as here. */
+/* VC_EMISMATCH names all fields that differ, with b's value before a's. */
 int vtrain_norm_compare(const vtrain_norm_fields *a, const vtrain_norm_fields *b, vc_err *err);
-/* VC_EMISMATCH: a text encoder of model_dir, where its config.json is there, is of another class. */
+/* VC_EMISMATCH: a text encoder of model_dir has another class than the dataset's. An encoder
+ * without config.json is not checked. */
 int vtrain_texts_check(const vtrain_head *h, const char *model_dir, vc_err *err);
-/* Replaces the fields of f that model_dir/vae/config.json has. VC_EMISMATCH: it is another class of
- * VAE. *config: the file, borrowed by f, for the caller to free; NULL if there is none. */
+/* Replaces the fields of f that model_dir/vae/config.json has. VC_EMISMATCH: the file is of another
+ * VAE class. *config: the file's JSON, borrowed by f and freed by the caller; NULL if the file does
+ * not exist. */
 int vtrain_norm_config(vtrain_norm_fields *f, const char *model_dir, const vtrain_head *h,
                        cJSON **config, vc_err *err);
-/* norm's two arrays are malloc'ed as one, the caller frees sub. */
+/* Allocates norm's two arrays as one; the caller frees sub. */
 int vtrain_norm_alloc(vtrain_norm *norm, int channels, vc_err *err);
 int vtrain_norm_make(vtrain_norm *norm, const vtrain_norm_fields *f, int channels, vc_err *err);
 
-/* ---- read.c: values, each checked against what the datasets say of it ---- */
+/* ---- read.c: reads values, and checks each against its dataset's records ---- */
 
 typedef struct vtrain_latent_value {
-    vf_safetensors *st;                  /* to be closed after the views' last use */
-    vf_view mean;                        /* [C,f,h,w]: `mean`, or `sample` where there is no mean */
-    vf_view logvar;                      /* [C,f,h,w] or [1,f,h,w]; nd 0: there is none */
-    size_t variants;                     /* noised first frames: both have one more axis in front,
-                                          * of this size; else 1 */
+    vf_safetensors *st;                  /* the caller closes it after the views' last use */
+    vf_view mean;                        /* [C,f,h,w]: `mean`, or `sample` if `mean` is missing */
+    vf_view logvar;                      /* [C,f,h,w] or [1,f,h,w]; nd 0: not stored */
+    size_t variants;                     /* noised first frames: size of an additional first axis of
+                                          * both; else 1 */
 } vtrain_latent_value;
-/* check: compares the value's xxh3 too. Errors name shard and key; vtrain_name_sample adds dataset
- * and sample. */
+/* Opens a sample's latent. check: compares the value's xxh3 too. Errors name shard and key;
+ * vtrain_name_sample adds dataset and sample. */
 int vtrain_latent_open(const vtrain_data *d, uint32_t sample, bool check, vtrain_latent_value *v,
                        vc_err *err);
 
@@ -103,14 +105,14 @@ typedef struct vtrain_conditions {
     unsigned has;                        /* 1 << vc_role of the keys that are set */
     bool mask_all;                       /* inpaint: every pixel is to be generated */
 } vtrain_conditions;
-/* VC_EFORMAT: something else than keys. Other roles are passed over. */
+/* Reads the conditions of a record; unknown roles are ignored. VC_EFORMAT: a value is no key. */
 int vtrain_conditions_read(vtrain_conditions *c, const cJSON *record, vc_err *err);
-/* A role's value, like vtrain_latent_open; a mask's `mask` is v->mean. VC_ENOENT: the sample has
- * no such entry. Errors begin with its name. */
+/* Opens a role's value as vtrain_latent_open does; of a mask v->mean is `mask`. VC_ENOENT: the
+ * sample has no value of the role. Errors begin with the role's name. */
 int vtrain_condition_open(const vtrain_data *d, uint32_t sample, const vtrain_conditions *c,
                           vc_role role, bool check, vtrain_latent_value *v, vc_err *err);
 
-/* "DIR: sample 2:000000000042/000: " in front of the text; returns rc. */
+/* Puts "DIR: sample 2:000000000042/000: " before the error's text; returns rc. */
 int vtrain_name_sample(const vtrain_data *d, uint32_t sample, int rc, vc_err *err);
 
 typedef struct vtrain_text_value {
@@ -121,14 +123,15 @@ typedef struct vtrain_text_value {
 int vtrain_text_open(const vtrain_data *d, int set, int slot, vf_key key, bool check,
                      vtrain_text_value *v, vc_err *err);
 
-/* Keys of one caption of a sample, one a slot; record as vf_dataset_sample gives it. VC_EFORMAT. */
+/* Reads the keys of one caption of a sample's record (vf_dataset_sample), one key for each slot.
+ * VC_EFORMAT: the caption or a key is missing or damaged. */
 int vtrain_caption_keys(const vtrain_data *d, const cJSON *record, int caption,
                         vf_key key[VTRAIN_TEXTS], vc_err *err);
-/* The same for any object with an array `field` of text keys. */
+/* Reads the keys of any object with an array `field` of text keys. */
 int vtrain_keys_read(const vtrain_data *d, const cJSON *o, const char *field,
                      vf_key key[VTRAIN_TEXTS], vc_err *err);
 
-/* Elements first..first+n-1 of a view as f32; its bytes may lie at any address. */
+/* Converts elements first..first+n-1 of a view to f32; the view's data may have any alignment. */
 void vtrain_view_f32(float *dst, const vf_view *v, size_t first, size_t n);
 
 #endif

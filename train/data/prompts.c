@@ -1,4 +1,4 @@
-/* prompts.c - what a run samples from while it trains. See data.h */
+/* prompts.c - the prompts that a run samples from while it trains. See data.h */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "train/data/parts.h"
 
 enum { FROM_TRAINING = 4, MAX_SIDE = 1 << 16, MAX_FRAMES = 1 << 16 };
-enum { MAX_STEPS = 1000, MAX_GUIDANCE = 100 };       /* as of the flags of these names */
+enum { MAX_STEPS = 1000, MAX_GUIDANCE = 100 };       /* equal the limits of the run's flags */
 
 static uint32_t training_samples(const vtrain_data *d)
 {
@@ -31,7 +31,7 @@ static int copy_f32(float **out, const vf_view *v, vc_err *err)
     if (!*out)
         return vc_fail(err, VC_ENOMEM, "out of memory for %s", v->name);
     vtrain_view_f32(*out, v, 0, n);
-    return vf_all_finite(*out, n) ? 0 : vc_fail(err, VC_ENUMERIC, "%s: NaN or infinity in it",
+    return vf_all_finite(*out, n) ? 0 : vc_fail(err, VC_ENUMERIC, "%s: a value is NaN or infinite",
                                                     v->name);
 }
 
@@ -98,7 +98,7 @@ static int side(const cJSON *o, const char *field, int ratio, int *latent, vc_er
     return 0;
 }
 
-/* The common group's grid, and what the record says instead. */
+/* Takes the grid of the group with most repeats, and replaces it by the record's sizes. */
 static int find_size(const vtrain_data *d, const cJSON *record, vtrain_prompt *p, vc_err *err)
 {
     const vtrain_group *g = common_group(d);
@@ -134,7 +134,7 @@ static int find_rate(const cJSON *record, vtrain_prompt *p, vc_err *err)
     return rc;
 }
 
-/* What the record says in place of --num_inference_steps and --guidance_scale. */
+/* Reads the record's own --num_inference_steps and --guidance_scale. */
 static int find_guidance(const cJSON *record, vtrain_prompt *p, vc_err *err)
 {
     int64_t steps = 0;
@@ -155,7 +155,7 @@ static int find_guidance(const cJSON *record, vtrain_prompt *p, vc_err *err)
     return 0;
 }
 
-/* ---- pictures ---- */
+/* ---- conditions ---- */
 
 static bool has_picture(const vtrain_prompt *p)
 {
@@ -165,7 +165,7 @@ static bool has_picture(const vtrain_prompt *p)
     return false;
 }
 
-/* The first one says the grid's sides, the others have the same. */
+/* Copies a condition. The first one sets the grid's h and w, and the others need the same. */
 static int read_picture(const vtrain_data *d, const vf_safetensors *st, vc_role role,
                         vtrain_prompt *p, vc_err *err)
 {
@@ -175,8 +175,8 @@ static int read_picture(const vtrain_data *d, const vf_safetensors *st, vc_role 
     if (mask ? vf_safetensors_get(st, "mask", &v, NULL)
              : vf_safetensors_get(st, "mean", &v, NULL) &&
                vf_safetensors_get(st, "sample", &v, NULL))
-        return vc_fail(err, VC_EFORMAT, mask ? "no `mask` in it"
-                                             : "neither `mean` nor `sample` in it");
+        return vc_fail(err, VC_EFORMAT, mask ? "`mask` is missing"
+                                             : "both `mean` and `sample` are missing");
     if (v.nd != 4 || v.dim[0] != channels || v.dim[1] != f || v.dim[2] < 1 ||
         v.dim[2] > MAX_SIDE || v.dim[3] < 1 || v.dim[3] > MAX_SIDE)
         return vc_fail(err, VC_EMISMATCH, "not the latent of %d frame%s of %d channel%s", f,
@@ -186,7 +186,8 @@ static int read_picture(const vtrain_data *d, const vf_safetensors *st, vc_role 
                        vc_dtype_name(v.dtype));
     if (sized && (v.dim[2] != p->h || v.dim[3] != p->w))
         return vc_fail(err, VC_EMISMATCH, "%" PRId64 " x %" PRId64 " latent rows and columns, "
-                       "another picture of the prompt has %d x %d", v.dim[2], v.dim[3], p->h, p->w);
+                       "but another condition of the prompt has %d x %d", v.dim[2], v.dim[3], p->h,
+                       p->w);
     p->h = (int)v.dim[2];
     p->w = (int)v.dim[3];
     return copy_f32(&p->cond[role], &v, err);
@@ -211,7 +212,8 @@ static int load_picture(const vtrain_data *d, const cJSON *o, vc_role role, vtra
     return vc_context(err, rc, "%s %s", name, hex);
 }
 
-/* A validation record has the key of a first frame as `image`, others among its conditions. */
+/* Reads a validation record's conditions: the first frame's key is its `image`, the others are in
+ * its `conditions`. */
 static int load_pictures(const vtrain_data *d, const cJSON *record, vtrain_prompt *p, vc_err *err)
 {
     const cJSON *conditions = cJSON_GetObjectItemCaseSensitive(record, "conditions");
@@ -247,7 +249,7 @@ static int read_stored(const vtrain_data *d, const cJSON *o, vtrain_prompt *p, v
     return load_texts(d, 0, pos, neg, p, err);
 }
 
-/* Training sample number `at` of the list, held-out ones not counted. */
+/* Finds training sample number `at` of the list, held-out samples not counted. */
 static uint32_t nth_training(const vtrain_data *d, uint32_t at)
 {
     uint32_t i = 0;
@@ -277,8 +279,8 @@ static int read_caption(const vtrain_data *d, int set, const cJSON *record, vtra
     return load_texts(d, set, pos, empty, p, err);
 }
 
-/* A caption from training is sampled in its own clip's size: its bucket may be the only one it is
- * known in. */
+/* Samples a caption from training in its own clip's size, which may be the only one that the model
+ * knows the caption in. */
 static void own_size(const vtrain_data *d, const vtrain_sample *s, vtrain_prompt *p)
 {
     const vtrain_group *g = &d->group[s->group];
@@ -288,7 +290,7 @@ static void own_size(const vtrain_data *d, const vtrain_sample *s, vtrain_prompt
     p->frames = (g->f - 1) * d->set[s->dataset].head.ratio[0] + 1;
 }
 
-/* Prompts from training are spread over the list, since neighbours are often of one clip. */
+/* Spreads prompts from training over the list, since neighbours are often of one clip. */
 static int from_training(const vtrain_data *d, uint32_t i, vtrain_prompt *p, vc_err *err)
 {
     uint32_t n = training_samples(d), all = vtrain_data_prompts(d);

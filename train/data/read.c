@@ -1,5 +1,4 @@
-/* read.c - values of the datasets, each checked against what was said of it. See
- * parts.h */
+/* read.c - reads values of the datasets, and checks each against its records. See parts.h */
 #include "train/data/parts.h"
 
 #include <inttypes.h>
@@ -13,7 +12,7 @@ void vtrain_view_f32(float *dst, const vf_view *v, size_t first, size_t n)
     size_t size = vc_dtype_size(v->dtype);
     const uint8_t *src = (const uint8_t *)v->data + first * size;
 
-    /* values lie at any address in the map, conversions want their type's alignment */
+    /* Values in the map may have any alignment; conversions need that of their type. */
     while (n) {
         _Alignas(8) uint8_t aligned[CHUNK * 8];
         size_t some = n < CHUNK ? n : CHUNK;
@@ -40,7 +39,7 @@ static char *shape_text(char buf[128], int nd, const int64_t *dim)
     return buf;
 }
 
-/* Whether v is floats of this shape; a wanted 0 is "any number from 1 on". */
+/* Checks that v is floats of a shape, in which 0 stands for any size from 1 on. */
 static int check_shape(const vf_view *v, int nd, const int64_t *want, vc_err *err)
 {
     char found[128], expected[128];
@@ -59,7 +58,7 @@ static int check_shape(const vf_view *v, int nd, const int64_t *want, vc_err *er
 
 /* ---- latents ---- */
 
-/* A latent of f frames; `noised`: any number of them, one after the other. */
+/* Checks a latent of f frames; `noised`: it holds any number of variants, in a first axis. */
 static int latent_views(const vtrain_data *d, const vf_entry *e, int f, bool noised,
                         vtrain_latent_value *v, vc_err *err)
 {
@@ -68,7 +67,7 @@ static int latent_views(const vtrain_data *d, const vf_entry *e, int f, bool noi
     bool moments = !vf_safetensors_get(v->st, "mean", &v->mean, NULL);
 
     if (!moments && vf_safetensors_get(v->st, "sample", &v->mean, NULL))
-        return vc_fail(err, VC_EFORMAT, "neither `mean` nor `sample` in it");
+        return vc_fail(err, VC_EFORMAT, "both `mean` and `sample` are missing");
     int rc = check_shape(&v->mean, nd, dim + skip, err);
     if (!rc)
         v->variants = noised ? (size_t)v->mean.dim[0] : 1;
@@ -78,7 +77,7 @@ static int latent_views(const vtrain_data *d, const vf_entry *e, int f, bool noi
     }
     dim[0] = (int64_t)v->variants;
     if (v->logvar.nd == nd && v->logvar.dim[1 - skip] == 1)
-        dim[1] = 1;                      /* one for all channels */
+        dim[1] = 1;                      /* one logvar for all channels */
     return check_shape(&v->logvar, nd, dim + skip, err);
 }
 
