@@ -90,7 +90,7 @@ static void test_page(void **state)
         "DiT &amp; co", "&lt;b&gt;16x16", "&lt;i&gt;two", "name: &quot;&lt;/pre&gt;",
         "Samples seen", "6 of 10; never seen: 4", "12.50 %", "2.0 MiB", "1.0 MiB", "-50.0 %",
         "held-out",
-        "0.25000", "Unreadable lines", "5.00 % of it", "40, 10.00 epochs", "Learning rate",
+        "0.25000", "Unreadable lines", "5.00 % of the time in steps", "40, 10.00 epochs", "Learning rate",
         "\n<!-- validation -->\n", "\n<!-- /validation -->\n", "--validation_steps",
     };
     static const char *const gone[] = { "<script>alert", "<b>16", "<i>two", "http:", "https:",

@@ -37,7 +37,7 @@ flip r/checkpoint-4/optimizer.safetensors \
 expect 1 'optimizer.safetensors.*tensor "v/' go_on r
 expect 1 'optimizer.safetensors.*tensor "v/' go_on r r/checkpoint-4/
 flip r/checkpoint-2/optimizer.safetensors 5000
-expect 1 'no whole one before it' go_on r
+expect 1 'no whole checkpoint before' go_on r
 
 # ---- what a kill left after the last checkpoint: the same command makes up for it ----
 cp -r whole late

@@ -1,4 +1,4 @@
-/* ckpt.c - folders of checkpoints: made, put in place, pruned, found; see ckpt.h */
+/* ckpt.c - writes, replaces, prunes and finds checkpoint folders; see ckpt.h */
 #include "train/output/ckpt.h"
 
 #include <dirent.h>
@@ -15,7 +15,7 @@
 #include "common/os/file.h"
 
 #define PREFIX "checkpoint-"
-#define STATE "trainer.json"                   /* which a whole checkpoint has */
+#define STATE "trainer.json"                   /* present in each complete checkpoint */
 
 /* ---- names ---- */
 
@@ -26,7 +26,7 @@ static char *folder(const char *out, int64_t step, const char *suffix)
     return vc_path_join(out, name);
 }
 
-/* Digits that fill s, without sign or leading zeros: the only way we write a step. */
+/* Parses a step written with digits only, without sign or leading zeros. */
 static bool parse_step(const char *s, size_t n, int64_t *step)
 {
     if (!n || n > 18 || (s[0] == '0' && n > 1))
@@ -40,7 +40,7 @@ static bool parse_step(const char *s, size_t n, int64_t *step)
     return true;
 }
 
-/* "checkpoint-500" with suffix "", "checkpoint-500.tmp" with ".tmp". */
+/* Parses "checkpoint-500" if suffix is "", "checkpoint-500.tmp" if it is ".tmp". */
 static bool parse_name(const char *name, const char *suffix, int64_t *step)
 {
     size_t n = strlen(name), prefix = strlen(PREFIX), tail = strlen(suffix);
@@ -53,7 +53,8 @@ static bool is_complete(const char *path)
     return vc_file_exists_in(path, STATE);
 }
 
-/* Steps of the folders below out whose names end in suffix, ascending. None if there is no out. */
+/* Lists the steps of the folders below out whose names end in suffix, ascending; none if out does
+ * not exist. */
 static int list_steps(const char *out, const char *suffix, bool complete, int64_t **steps, int *n,
                       vc_err *err)
 {
@@ -91,21 +92,21 @@ static int list_steps(const char *out, const char *suffix, bool complete, int64_
     return rc;
 }
 
-/* ---- making ---- */
+/* ---- writing ---- */
 
-/* What killed runs and earlier removals left behind; a checkpoint that was put aside and whose
- * successor never came is put back. What cannot be removed now, because somebody reads it over a
- * network, is tried again with the next checkpoint. */
+/* Removes folders with the suffix that killed runs and failed removals left. With `put_back`, a
+ * folder gets its checkpoint's name back if no checkpoint has the name. A folder that cannot be
+ * removed now, such as one being read over a network, is removed with a later checkpoint. */
 static void remove_leftovers(const char *out, const char *suffix, bool put_back)
 {
     int64_t *steps;
     int n;
     if (!list_steps(out, suffix, false, &steps, &n, NULL))
         for (int i = 0; i < n; i++) {
-            char *aside = folder(out, steps[i], suffix), *path = folder(out, steps[i], "");
-            if (aside && path && !(put_back && !vc_file_exists(path) && !rename(aside, path)))
-                vc_remove_tree(aside, NULL);
-            free(aside);
+            char *left = folder(out, steps[i], suffix), *path = folder(out, steps[i], "");
+            if (left && path && !(put_back && !vc_file_exists(path) && !rename(left, path)))
+                vc_remove_tree(left, NULL);
+            free(left);
             free(path);
         }
     free(steps);
@@ -165,8 +166,8 @@ static int sync_tree(const char *path, vc_err *err)
     return rc ? rc : vc_sync_dir(path, err);
 }
 
-/* tmp becomes path; what was there becomes old. One step where the filesystem can exchange two
- * names, else two, between which old is the complete one. */
+/* Renames tmp to path, and an existing path to old. Where the filesystem can exchange two names the
+ * replacement is atomic; else there is a moment in which only old is complete. */
 static int put_in_place(const char *tmp, const char *path, const char *old, vc_err *err)
 {
     if (!rename(tmp, path))
@@ -180,7 +181,8 @@ static int put_in_place(const char *tmp, const char *path, const char *old, vc_e
     return 0;
 }
 
-/* Renamed first: a checkpoint that is half removed must not look like one. */
+/* Renames each folder before removing its files, so that a half-removed checkpoint has no
+ * checkpoint's name. */
 void vtrain_ckpt_prune(const char *out, int64_t step, int64_t limit)
 {
     int64_t *steps;
@@ -207,7 +209,7 @@ int vtrain_ckpt_commit(const char *out, int64_t step, int64_t limit, vc_err *err
     int rc = tmp && path && old ? 0 : vc_fail(err, VC_ENOMEM, "%s: out of memory", out);
 
     if (!rc && !is_complete(tmp))
-        rc = vc_fail(err, VC_EINVAL, "%s: no " STATE " in it", tmp);
+        rc = vc_fail(err, VC_EINVAL, "%s: " STATE " is missing", tmp);
     if (!rc)
         rc = sync_tree(tmp, err);
     if (!rc)
@@ -258,7 +260,7 @@ int vtrain_ckpt_before(char **path, const char *out, int64_t *step, vc_err *err)
     return rc;
 }
 
-/* Takes path; it is *found if it is a checkpoint. */
+/* Owns path: moves it to *found if path is a complete checkpoint, else frees it. */
 static bool take_complete(char **found, char *path)
 {
     if (path && is_complete(path)) {

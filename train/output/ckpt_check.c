@@ -1,32 +1,34 @@
-/* ckpt_check.c - vtrain_ckpt_read of ckpt.h: whether a checkpoint is what was written. */
+/* ckpt_check.c - vtrain_ckpt_read of ckpt.h: compares a checkpoint with its checksums. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/os/file.h"
 #include "train/output/ckpt.h"
 
-/* What a run that goes on reads. */
+/* Files that a resumed run reads. */
 static const char *const read_back[] = { "trainer.json", "optimizer.safetensors", NULL };
 
 typedef struct look {
     const char *dir;
     vc_progress *ui;
-    vc_err *bad;                              /* the first finding in what is read */
+    vc_err *bad;                              /* the first damage to a file of read_back */
 } look;
 
-static void found(void *arg, const char *file, const char *what)
+static void found(void *arg, const char *file, const char *damage)
 {
     look *l = arg;
     bool counts = !strcmp(file, VF_SUMS_FILE);
     for (const char *const *p = read_back; *p; p++)
         counts |= !strcmp(file, *p);
     if (!counts)
-        vc_warn(l->ui, "%s/%s %s; the run goes on without it", l->dir, file, what);
+        vc_warn(l->ui, "%s/%s %s; the run continues, as it does not need this file", l->dir, file,
+                damage);
     else if (!l->bad->code)
-        vc_fail(l->bad, VC_EFORMAT, "%s %s", file, what);
+        vc_fail(l->bad, VC_EFORMAT, "%s %s", file, damage);
 }
 
-/* 0, with the damage in *bad if there is any: then *s is empty. */
+/* Checks and reads a checkpoint. Returns 0 also for a damaged one: *bad then describes the damage
+ * and *s is empty. */
 static int look_at(vtrain_state *s, const char *dir, vc_progress *ui, const atomic_int *stop,
                    vc_err *bad, vc_err *err)
 {
@@ -40,7 +42,8 @@ static int look_at(vtrain_state *s, const char *dir, vc_progress *ui, const atom
     if (rc) return 0;
     if (r.none && s->checksums) {
         vtrain_state_free(s);
-        vc_fail(bad, VC_EFORMAT, VF_SUMS_FILE " is missing, which was written with it");
+        vc_fail(bad, VC_EFORMAT, VF_SUMS_FILE " is missing, although the checkpoint was written "
+                "with one");
     } else if (r.none) {
         vc_say(ui, "%s was made by an earlier version, without checksums: its files cannot be "
                "checked", dir);
@@ -48,7 +51,7 @@ static int look_at(vtrain_state *s, const char *dir, vc_progress *ui, const atom
     return 0;
 }
 
-/* *path: the newest whole one of out below `step`, or NULL. */
+/* Finds the newest whole checkpoint of out before `step`; *path is NULL if none exists. */
 static int find_older(char **path, const char *out, int64_t step, const atomic_int *stop,
                       vc_err *err)
 {
@@ -66,7 +69,8 @@ static int find_older(char **path, const char *out, int64_t step, const atomic_i
     }
 }
 
-/* Another one is for the user to choose: steps are lost by it. */
+/* Fails and names the newest whole checkpoint before dir. The user decides whether to take it, as
+ * the steps since are lost then. */
 static int damaged(const char *dir, const vc_err *bad, const atomic_int *stop, vc_err *err)
 {
     char *older = NULL, *out = vc_format("%.*s", (int)(vc_path_base(dir) - dir), dir);
@@ -76,10 +80,10 @@ static int damaged(const char *dir, const vc_err *bad, const atomic_int *stop, v
         rc = find_older(&older, *out ? out : ".", step, stop, err);
     free(out);
     if (rc) return rc;
-    rc = older ? vc_fail(err, bad->code, "%s: mend it or copy it again, or go on from the newest whole "
-                         "one before it, --resume_from_checkpoint %s", bad->text, older)
-               : vc_fail(err, bad->code, "%s: mend it or copy it again, or begin anew in another "
-                         "--output_dir: there is no whole one before it", bad->text);
+    rc = older ? vc_fail(err, bad->code, "%s: restore the checkpoint, or continue from the newest "
+                         "whole one before, --resume_from_checkpoint %s", bad->text, older)
+               : vc_fail(err, bad->code, "%s: restore the checkpoint, or begin anew in another "
+                         "--output_dir: there is no whole checkpoint before", bad->text);
     free(older);
     return rc;
 }

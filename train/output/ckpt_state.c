@@ -1,4 +1,4 @@
-/* ckpt_state.c - trainer.json: a run's state as JSON, and back; see ckpt.h */
+/* ckpt_state.c - writes and reads trainer.json, a run's state as JSON; see ckpt.h */
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -61,7 +61,7 @@ static int add_base(cJSON *o, const vtrain_base_id *base)
            cJSON_AddStringToObject(b, "weights", vf_key_hex(weights, base->weights)) ? 0 : -1;
 }
 
-/* The seed is a string: JSON numbers are exact to 2^53 only. */
+/* The seed is written as a string, because JSON numbers are exact only to 2^53. */
 static cJSON *state_json(const vtrain_state *s)
 {
     char seed[32];
@@ -79,7 +79,8 @@ static cJSON *state_json(const vtrain_state *s)
         !cJSON_AddStringToObject(o, "backend", s->backend) ||
         vf_json_add_int(o, "captions", (int64_t)s->rows) ||
         vf_json_add_int(o, "captions_dropped", (int64_t)s->dropped) || add_sets(o, s) ||
-        vf_json_add_int(o, "epoch", (int64_t)s->epoch) || add_spans(o, s) || add_base(o, &s->base) ||
+        vf_json_add_int(o, "epoch", (int64_t)s->epoch) || add_spans(o, s) ||
+        add_base(o, &s->base) ||
         !cJSON_AddItemReferenceToObject(o, "settings", s->settings)) {
         cJSON_Delete(o);
         return NULL;

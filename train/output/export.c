@@ -1,4 +1,4 @@
-/* export.c - LoRA files, whole models and pipelines, as others read them; see export.h */
+/* export.c - writes LoRA files, whole models and pipelines for other programs; see export.h */
 #include "train/output/export.h"
 
 #include <stdio.h>
@@ -13,8 +13,8 @@ enum { MAX_CONFIG = 1 << 20 };
 
 /* ---- LoRA ---- */
 
-/* {"transformer.r":..., "transformer.lora_alpha":..., "transformer.target_modules":[...]} : these
- * three must be there, and every further name would have to be one of PEFT's LoraConfig. */
+/* {"transformer.r":..., "transformer.lora_alpha":..., "transformer.target_modules":[...]}: these
+ * three fields are required, and PEFT's LoraConfig would have to know any other. */
 static char *lora_metadata(const vtrain_export_lora_opts *o)
 {
     cJSON *m = cJSON_CreateObject(), *list = cJSON_CreateStringArray(o->target, o->n_targets);
@@ -30,7 +30,7 @@ static char *lora_metadata(const vtrain_export_lora_opts *o)
     return text;
 }
 
-/* Which data made it, and the alpha that a baked file no longer shows; the new number of fields. */
+/* Adds the training data and, for a baked file, the trained alpha; returns the number of fields. */
 static int add_lineage(vf_meta *meta, int n, const vtrain_export_lora_opts *o, char alpha[32])
 {
     if (o->data) meta[n++] = (vf_meta){ "vlt_data", o->data };
@@ -43,15 +43,15 @@ static int add_lineage(vf_meta *meta, int n, const vtrain_export_lora_opts *o, c
     return n;
 }
 
-/* What B is multiplied by. */
+/* The factor that B is multiplied by. */
 static double scale_of(const vtrain_export_lora_opts *o)
 {
     return o->bake ? o->alpha / (double)o->rank : 1;
 }
 
-/* A file in the making, and the tensors that are made for it. */
+/* A file being written, and the tensors made for it. */
 typedef struct layout {
-    const vtrain_naming *is;
+    const vtrain_naming *naming;
     const vtrain_export_lora_opts *o;
     vt_params *p;
     vf_views s;
@@ -67,7 +67,7 @@ static void layout_close(layout *l)
     free(l->made);
 }
 
-/* A tensor of the file's own, freed with it; NULL when out of memory. */
+/* Makes a tensor that layout_close frees; NULL when out of memory. */
 static vt_tensor *make(layout *l, int nd, const int64_t *dim, const float *v, vc_err *err)
 {
     vt_tensor *t = vt_param_new(vt_params_context(l->p), VC_F32, nd, dim, v, VC_F32, false, err);
@@ -80,31 +80,31 @@ static int add_tensor(layout *l, const char *module, const char *suffix, const v
 {
     char *name = strdup(module);
     if (!name) return vc_fail(err, VC_ENOMEM, "out of memory");
-    for (char *c = name; l->is->flat && (c = strchr(c, '.'));)
+    for (char *c = name; l->naming->flat && (c = strchr(c, '.'));)
         *c = '_';
-    int rc = vf_views_add(&l->s, l->is->prefix, name, suffix, t, VC_F32, scale, err);
+    int rc = vf_views_add(&l->s, l->naming->prefix, name, suffix, t, VC_F32, scale, err);
     free(name);
     return rc;
 }
 
 static int add_half(layout *l, const char *module, bool a, const vt_tensor *t, vc_err *err)
 {
-    return a ? add_tensor(l, module, l->is->a, t, 1, err)
-             : add_tensor(l, module, l->is->b, t, scale_of(l->o), err);
+    return a ? add_tensor(l, module, l->naming->a, t, 1, err)
+             : add_tensor(l, module, l->naming->b, t, scale_of(l->o), err);
 }
 
-/* Alpha of a module whose A has `times` the run's rank, if the file has alphas. */
+/* Adds alpha of a module whose A has `times` the run's rank, if the file has alphas. */
 static int add_alpha(layout *l, const char *module, int times, vc_err *err)
 {
     float value = (float)((l->o->bake ? (double)l->o->rank : l->o->alpha) * times);
-    if (!l->is->alpha) return 0;
+    if (!l->naming->alpha) return 0;
     vt_tensor *alpha = make(l, 0, NULL, &value, err);
-    return alpha ? add_tensor(l, module, l->is->alpha, alpha, 1, err) : VC_ENOMEM;
+    return alpha ? add_tensor(l, module, l->naming->alpha, alpha, 1, err) : VC_ENOMEM;
 }
 
-/* ---- several modules as one ---- */
+/* ---- several modules fused into one ---- */
 
-/* The modules of a row: their rows of outputs, and the pairs of those that are trained. */
+/* The modules of a fused one: their rows of outputs, and the pairs of the trained ones. */
 typedef struct fused {
     const vt_lin *of[VTRAIN_FUSED];
     int parts, trained;
@@ -140,7 +140,8 @@ static int find_fused(fused *f, vt_params *p, const vtrain_renamed *r, vc_err *e
     return 0;
 }
 
-/* A: theirs one below the other. B: theirs along the diagonal, zeros for modules without a pair. */
+/* Fills a with the modules' A one below the other, and b with their B along the diagonal; rows of
+ * modules without a pair stay zero. */
 static int fill_fused(float *a, float *b, const fused *f, vt_ctx *g, vc_err *err)
 {
     int64_t wide = f->rank * f->trained, row = 0, pair = 0;
@@ -163,7 +164,7 @@ static int fill_fused(float *a, float *b, const fused *f, vt_ctx *g, vc_err *err
     return rc;
 }
 
-/* The whole row at its first trained module; nothing at the others. */
+/* Adds the fused module when called for its first trained module, and nothing for the others. */
 static int add_fused(layout *l, const vtrain_renamed *r, const vt_lin *at, vc_err *err)
 {
     fused f;
@@ -186,14 +187,14 @@ static int add_fused(layout *l, const vtrain_renamed *r, const vt_lin *at, vc_er
     return rc ? rc : add_alpha(l, r->theirs, f.trained, err);
 }
 
-/* ---- a file ---- */
+/* ---- a LoRA file ---- */
 
-/* Half of a pair under its name in the file; after the second half what belongs to both. */
+/* Adds one half of a pair under its name in the file, and alpha after the second half. */
 static int add_param(layout *l, const vt_param *x, vc_err *err)
 {
     vtrain_renamed r;
     bool a = x->role == VT_P_LORA_A;
-    int rc = vtrain_rename_find(&r, l->is->renamed ? l->o->renames : NULL, x->module, err);
+    int rc = vtrain_rename_find(&r, l->naming->renamed ? l->o->renames : NULL, x->module, err);
     const char *name = r.row ? r.theirs : x->module;
     if (!rc && r.parts > 1) {
         if (!a) rc = add_fused(l, &r, x->lin, err);
@@ -218,35 +219,35 @@ static int write_file(layout *l, const char *dir, vc_err *err)
         if (x->role != VT_P_BASE) rc = add_param(l, x, err);
     }
     n = 1;
-    if (!rc && !l->is->alpha) {
+    if (!rc && !l->naming->alpha) {
         text = lora_metadata(l->o);
         if (!text) rc = vc_fail(err, VC_ENOMEM, "out of memory");
         meta[n++] = (vf_meta){ "lora_adapter_metadata", text };
     }
     n = add_lineage(meta, n, l->o, alpha);
-    if (!rc) rc = vf_views_write(&l->s, dir, l->is->file, meta, n, true, l->o->sums, err);
+    if (!rc) rc = vf_views_write(&l->s, dir, l->naming->file, meta, n, true, l->o->sums, err);
     free(text);
     return rc;
 }
 
 int vtrain_export_lora(const char *dir, vt_params *p, const vtrain_export_lora_opts *o, vc_err *err)
 {
-    const struct { const vtrain_naming *is; bool wanted; } files[] = {
+    const struct { const vtrain_naming *naming; bool wanted; } files[] = {
         { &vtrain_diffusers, true }, { &vtrain_kohya, o->kohya }, { &vtrain_comfyui, o->comfyui },
     };
     int rc = 0;
     for (size_t i = 0; !rc && i < sizeof files / sizeof *files; i++) {
         if (!files[i].wanted) continue;
-        layout l = { .is = files[i].is, .o = o, .p = p };
+        layout l = { .naming = files[i].naming, .o = o, .p = p };
         rc = write_file(&l, dir, err);
         layout_close(&l);
     }
     return rc;
 }
 
-/* ---- all of it ---- */
+/* ---- a whole transformer ---- */
 
-/* What decides the files before the first one is written. */
+/* Distribution of the parameters over files. */
 typedef struct shards {
     int n;                                    /* files */
     int *of;                                  /* [parameters] file of each */
@@ -258,7 +259,8 @@ static vc_dtype saved_type(const vtrain_weights *w, const vt_param *x)
     return w ? vtrain_weights_type(w, x->name) : x->t->dtype;
 }
 
-/* In bound order, each file as full as `most` allows; a tensor above it has a file of its own. */
+/* Fills the files in the parameters' order, up to `most` bytes each; a larger tensor has a file of
+ * its own. */
 static int make_shards(shards *s, vt_params *p, const vtrain_weights *w, size_t most, vc_err *err)
 {
     size_t filled = 0;
@@ -329,7 +331,7 @@ static int write_index(const char *folder, const shards *s, vt_params *p, vf_sum
     return rc;
 }
 
-/* The file that w was opened with, byte for byte; else the config as it is. */
+/* Copies the config.json of w; without w writes `config`. */
 static int write_config(const char *folder, const vtrain_weights *w, const cJSON *config,
                         vf_sums *sums, vc_err *err)
 {
@@ -366,7 +368,8 @@ int vtrain_export_full(const char *folder, vt_params *p, const vtrain_weights *w
 
 /* ---- a whole pipeline ---- */
 
-/* A component's name comes from a file: one that is a path could lead out of the folder. */
+/* True if a component's name, which a file provides, is no path that could lead out of the
+ * folder. */
 static bool plain_name(const char *name)
 {
     return *name && *name != '.' && !strchr(name, '/');

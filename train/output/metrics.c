@@ -1,4 +1,4 @@
-/* metrics.c - see metrics.h */
+/* metrics.c - writes metrics.jsonl and TensorBoard events; see metrics.h */
 #include "train/output/metrics.h"
 
 #include <errno.h>
@@ -16,22 +16,22 @@
 #include "formats/json/json.h"
 #include "formats/report/tfevents.h"
 
-#define FLUSH_AFTER 10.0                 /* seconds; how old TensorBoard's picture may be */
+#define FLUSH_AFTER 10.0                 /* seconds that TensorBoard's events may be behind */
 
 struct vtrain_metrics {
     char *path;
     int fd;
     int64_t size;                        /* of the file: whole lines */
     vc_buf late;                         /* lines that are still to be written */
-    bool torn;                           /* there may be a part of them behind size */
-    vc_err lost;                         /* the first that never will be there for sure */
+    bool torn;                           /* a failed write may have left bytes after size */
+    vc_err lost;                         /* error by which lines were first lost for good */
     vf_tfevents *events;                 /* NULL: off */
-    double flushed;                      /* when, by vc_seconds */
+    double flushed;                      /* time of the last flush, by vc_seconds */
 };
 
-/* ---- cutting ---- */
+/* ---- cutting off later steps ---- */
 
-/* The step of a line that is whole, else -1. VC_ENOMEM: not known. */
+/* Finds the step of a whole line, -1 of another. VC_ENOMEM: not known. */
 static int step_of(int64_t *step, const char *line, size_t n, vc_err *err)
 {
     cJSON *o;
@@ -45,8 +45,8 @@ static int step_of(int64_t *step, const char *line, size_t n, vc_err *err)
     return 0;
 }
 
-/* *keep: bytes of the file up to its last whole line of at most `step`. Steps ascend, so looking
- * from the end costs no more than what is cut off. */
+/* Finds *keep, the bytes of the file up to its last whole line of at most `step`. Steps ascend, so
+ * a search from the end reads little more than the lines to cut off. */
 static int keep_until(size_t *keep, const char *text, size_t n, int64_t step, vc_err *err)
 {
     while (n && text[n - 1] != '\n')
@@ -66,7 +66,7 @@ static int keep_until(size_t *keep, const char *text, size_t n, int64_t step, vc
     return 0;
 }
 
-/* Shortening a file is one step for whoever is killed meanwhile. */
+/* Cuts the file by one ftruncate, so that a killed run leaves whole lines. */
 static int cut(vtrain_metrics *m, int64_t step, vc_err *err)
 {
     vc_map map = { 0 };
@@ -129,9 +129,10 @@ int vtrain_metrics_open(vtrain_metrics **out, const char *dir, int64_t step, boo
     return 0;
 }
 
-/* ---- a step ---- */
+/* ---- a record ---- */
 
-/* Nine digits bring every f32 back; what JSON has no number for is null. */
+/* Adds a number with nine digits, which read back as the same f32; a value that is not finite is
+ * null. */
 static int add_number(cJSON *o, const char *field, double v)
 {
     char text[32];
@@ -146,7 +147,7 @@ static int add_samples(cJSON *o, const vtrain_record *r)
     return cJSON_AddItemToObject(o, "samples", list) ? 0 : -1;
 }
 
-/* The line with its end, malloc'ed. */
+/* Makes the record's line with its newline, malloc'ed. */
 static char *make_line(const vtrain_record *r)
 {
     cJSON *o = cJSON_CreateObject();
@@ -167,7 +168,7 @@ static char *make_line(const vtrain_record *r)
     return line;
 }
 
-/* Cuts off what a write that failed left. */
+/* Cuts off the bytes that a failed write left. */
 static int mend(vtrain_metrics *m, vc_err *err)
 {
     if (m->torn && ftruncate(m->fd, m->size))
@@ -176,7 +177,8 @@ static int mend(vtrain_metrics *m, vc_err *err)
     return 0;
 }
 
-/* Lines that did not fit are taken back and kept, so that the file always ends with a whole one. */
+/* Writes the lines of m->late. Lines that do not fit are cut off again and stay in m->late, so that
+ * the file always ends with a whole line. */
 static int write_late(vtrain_metrics *m, vc_err *err)
 {
     int rc = mend(m, err);
@@ -222,7 +224,7 @@ static int write_events(vtrain_metrics *m, const vtrain_record *r, vc_err *err)
     };
     int rc = 0;
     for (size_t i = 0; i < sizeof scalar / sizeof *scalar && rc != VC_ENOMEM; i++)
-        if (!isnan(scalar[i].v)) {       /* NaN: not there; others stay in memory if not written */
+        if (!isnan(scalar[i].v)) {       /* NaN: left out */
             int one = vf_tfevents_scalar(m->events, r->step, scalar[i].tag, (float)scalar[i].v,
                                          err);
             rc = one ? one : rc;
@@ -234,7 +236,7 @@ static int write_events(vtrain_metrics *m, const vtrain_record *r, vc_err *err)
     return rc;
 }
 
-/* The first of the errors; what cannot be made good is remembered. */
+/* Returns the first of the errors, and remembers one by which lines are lost for good. */
 static int first_of(vtrain_metrics *m, int rc, const vc_err *why, bool lost, vc_err *first)
 {
     if (rc && lost && !m->lost.code)

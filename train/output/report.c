@@ -1,4 +1,4 @@
-/* report.c - see report.h */
+/* report.c - writes report.html; see report.h */
 #include "train/output/report.h"
 
 #include <inttypes.h>
@@ -31,7 +31,7 @@ static void mean_line(line *l, const vtrain_curve *c)
         put_point(l, c->bin[i].x, c->bin[i].sum / (double)c->bin[i].n);
 }
 
-/* Least and greatest of each bin, so that thinning hides no spike. */
+/* Draws the least and greatest value of each bin, so that thinning hides no spike. */
 static void raw_line(line *l, const vtrain_curve *c)
 {
     for (int i = 0; i < c->n; i++) {
@@ -41,7 +41,8 @@ static void raw_line(line *l, const vtrain_curve *c)
     }
 }
 
-/* Mean over some 4 % of the curve around each point: unlike a running mean it does not lag. */
+/* Draws the mean over some 4 % of the curve around each point, which does not lag as a running mean
+ * does. */
 static void smooth_line(line *l, const vtrain_curve *c)
 {
     int half = c->n / 50 > 2 ? c->n / 50 : 2;
@@ -63,7 +64,7 @@ typedef struct part {
     bool faint;
 } part;
 
-/* A chart of up to three parts; those without points are left out. */
+/* Draws a chart of up to three parts; parts without points are left out. */
 static int put_chart(vf_html *h, const char *title, const char *unit, const part *parts, int n,
                      vc_err *err)
 {
@@ -97,7 +98,7 @@ static int put_charts(vf_html *h, const vtrain_curves *c, vc_err *err)
     const part speed[] = { { "each step", &c->tokens, raw_line, true },
                            { "smoothed", &c->tokens, smooth_line, false } };
     const part times[] = { { "whole step", &c->step_s, mean_line, false },
-                           { "of it, waiting for data", &c->wait, mean_line, false } };
+                           { "waiting for data", &c->wait, mean_line, false } };
     int rc;
 
     vf_html_section(h, "Loss");
@@ -140,7 +141,8 @@ static void put_speed_facts(vf_html *h, const vtrain_curves *c)
         return;
     vf_html_fact(h, "Time in steps", "%s, %.3g s a step", vc_human_time(time, c->step_s.sum),
                  c->step_s.sum / (double)c->step_s.points);
-    vf_html_fact(h, "Waiting for data", "%.2f %% of it", 100 * c->wait.sum / c->step_s.sum);
+    vf_html_fact(h, "Waiting for data", "%.2f %% of the time in steps",
+                 100 * c->wait.sum / c->step_s.sum);
     if (c->tokens.points)
         vf_html_fact(h, "Tokens a second, mean", "%.0f", c->tokens.sum / (double)c->tokens.points);
 }

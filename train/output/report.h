@@ -1,11 +1,11 @@
-/* report.h - report.html: one self-contained page about a run, opens offline.
+/* report.h - report.html, one self-contained page about a run that opens offline.
  *
- * Made from metrics.jsonl and what is under validation/, so that it can be remade at any time:
- * loss curve (raw, smoothed, held-out), learning rate, gradient norm, throughput and data wait,
- * buckets seen with steps and mean loss each, samples never seen, achieved caption dropout,
- * memory predicted and real, the settings, and validation pictures. Everything taken from files
- * is escaped. Pictures and clips (png, jpg, mp4 below validation/step-N/), newest step first, are
- * formats/report/gallery.h's, which vdecode replaces once it has decoded more. */
+ * The page is made from metrics.jsonl and the files under validation/, so it can be made again at
+ * any time: loss curve (raw, smoothed, held-out), learning rate, gradient norm, throughput and data
+ * wait, buckets seen with steps and mean loss each, samples never seen, achieved caption dropout,
+ * memory predicted and real, the settings, and validation pictures. All text from files is escaped.
+ * formats/report/gallery.h lists the pictures and clips (png, jpg, mp4 below validation/step-N/),
+ * newest step first; vdecode replaces the list once it has decoded more. */
 #ifndef TRAIN_OUTPUT_REPORT_H
 #define TRAIN_OUTPUT_REPORT_H
 
@@ -22,8 +22,8 @@ typedef struct vtrain_report {
     uint32_t samples;            /* distinct ones to train on: for "never seen" */
 } vtrain_report;
 
-/* Writes dir/report.html atomically. A long run is thinned to at most some 2,000 points a curve;
- * lines of metrics.jsonl that cannot be read are left out and counted. VC_ENOENT: there is no
+/* Writes dir/report.html atomically. Curves of a long run are thinned to at most some 2,000 points;
+ * lines of metrics.jsonl that cannot be read are left out and counted. VC_ENOENT: dir has no
  * metrics.jsonl. */
 int vtrain_report_write(const vtrain_report *r, const char *dir, vc_err *err);
 

@@ -1,4 +1,4 @@
-/* report_curves.c - metrics.jsonl read into curves of bounded size. See report_parts.h */
+/* report_curves.c - reads metrics.jsonl into curves of bounded size. See report_parts.h */
 #include "train/output/report_parts.h"
 
 #include <math.h>
@@ -28,7 +28,7 @@ static void halve(vtrain_curve *c)
         c->bin[i] = c->bin[2 * i];
         join(&c->bin[i], &c->bin[2 * i + 1]);
     }
-    c->n /= 2;                           /* VTRAIN_BINS is even: none is left over */
+    c->n /= 2;                           /* VTRAIN_BINS is even, so no bin is left over */
     c->each *= 2;
 }
 
@@ -70,7 +70,7 @@ static int count_bucket(vtrain_curves *c, const char *name, size_t n, double los
     while (i < c->n_buckets && (strncmp(c->bucket[i].name, name, n) || c->bucket[i].name[n]))
         i++;
     if (i == MAX_BUCKETS)
-        return 0;                        /* more than anybody reads */
+        return 0;                        /* a table of more buckets would not be readable */
     if (i == c->n_buckets) {
         vtrain_bucket *more = realloc(c->bucket, ((size_t)i + 1) * sizeof *more);
         if (!more)
