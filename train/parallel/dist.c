@@ -1,14 +1,15 @@
-/* dist.c - see dist.h
+/* dist.c - sums gradients and gathers values over ranks; see dist.h
  *
- * What the ranks do together in a round is a list of jobs, the same on all: sums of units'
- * gradients and, where values are split, gathers of units' values. Hooks and the round's end let
- * the first so many run, the thread runs them one by one, and a block that needs a job's result
- * waits for it at its gate. With split values of three blocks, G gathers and S sums:
+ * The collective work of a round (a micro-batch) is a list of jobs, the same on all ranks: sums of
+ * units' gradients and, where values are split, gathers of units' values. Hooks of the blocks and
+ * the round's end release the jobs in order, the thread runs them one by one, and a block that
+ * needs a job's result waits at its gate until the job is done. With split values of three blocks,
+ * gathers G and sums S:
  *
- *     forward: G0 G1 G2    backward: G1 S2 G0 S1 S0 S(what is in no block)
+ *     forward: G0 G1 G2    backward: G1 S2 G0 S1 S0 S(parameters outside blocks)
  *
- * Two rows, of gradients and of values, serve all blocks in turns: G1 waits for block 2 to be
- * entered, since block 3 had its row; block 0 waits for S2, whose gradients were in its row. */
+ * All blocks share two rows of gradients and two rows of values alternately: G1 waits until block 2
+ * is entered, since block 3 had the same row; block 0 waits for S2, whose gradients had its row. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
@@ -16,14 +17,14 @@
 #include "common/os/progress.h"
 #include "train/parallel/dist_parts.h"
 
-enum { ALIGN = VTRAIN_ROW_ALIGN, TURNS = 2 };            /* TURNS: rows that sharded blocks share */
+enum { ALIGN = VTRAIN_ROW_ALIGN, SHARED = 2 };           /* SHARED: rows that blocks alternate in */
 
 typedef vtrain_unit unit;
 
 typedef struct job {
     unit *pair;                  /* a block's units */
-    bool gather;                 /* their values; else: sum of their gradients */
-    vt_event *ready, *over;      /* what it reads is there; what it writes is there */
+    bool gather;                 /* gathers their values; else sums their gradients */
+    vt_event *ready, *over;      /* its input is ready; its output is ready */
 } job;
 
 typedef struct room {
@@ -31,7 +32,7 @@ typedef struct room {
     size_t n;
 } room;
 
-/* At a hook of a block: the first `post` jobs may run; go on when `need` of them are done. */
+/* At a hook of a block: releases the first `post` jobs, and waits until `need` jobs are done. */
 typedef struct gate { int post, need; } gate;
 typedef struct gates { gate forward, backward, ready; } gates;
 
@@ -42,21 +43,21 @@ struct vtrain_dist {
     room *row;                   /* [rows] */
     int rows;
     room part;                   /* sharded: [largest shard] a micro-batch's sum */
-    room turn[TURNS];            /* split values: rows that they are gathered into */
+    room shared[SHARED];         /* split values: rows that blocks' values are gathered into */
     job *job;
     int n_jobs;
     gates *gates;                /* [blocks] */
     size_t bytes;
     double waited;
 
-    int64_t rounds, round;       /* of a step: how many, and which is next */
-    bool on;                     /* in one */
+    int64_t rounds, round;       /* number of rounds of a step; the next one */
+    bool on;                     /* between the begin and the end of a round */
     pthread_t thread;
     bool started;
-    pthread_mutex_t lock;        /* guards all below */
+    pthread_mutex_t lock;        /* guards all fields below */
     pthread_cond_t changed;
-    int posted, done;            /* jobs of this round; done: queued, on a device */
-    bool queued;                 /* and some of them still at work there */
+    int posted, done;            /* jobs of this round; on a device, done means queued */
+    bool queued;                 /* the device still works on jobs that are done */
     bool quit;
     int rc;                      /* of the first sum that failed */
     vc_err err;
@@ -69,7 +70,7 @@ static bool sharded(const vtrain_dist *d)
 
 /* ---- rows ---- */
 
-/* Room for n values, counted. */
+/* Allocates n values and counts their bytes. */
 static int make_room(vtrain_dist *d, room *r, size_t n, vc_err *err)
 {
     r->x = vt_values_new(d->g, n, err);
@@ -88,15 +89,15 @@ static size_t value_bytes(const vtrain_dist *d, const unit *u)
     return vtrain_shard_bytes(u) * (size_t)d->l.shards;
 }
 
-/* Which row the k-th pair's gradients are in: its own; or, sharded, blocks take turns. */
+/* The row of the k-th pair's gradients: a row of its own; or, sharded, one of the shared rows. */
 static int row_of(const vtrain_dist *d, int k)
 {
-    return !sharded(d) ? k : k == d->l.blocks ? TURNS : k % TURNS;
+    return !sharded(d) ? k : k == d->l.blocks ? SHARED : k % SHARED;
 }
 
 static int make_rows(vtrain_dist *d, vc_err *err)
 {
-    d->rows = sharded(d) ? TURNS + 1 : d->l.blocks + 1;
+    d->rows = sharded(d) ? SHARED + 1 : d->l.blocks + 1;
     d->row = calloc((size_t)d->rows, sizeof *d->row);
     if (!d->row) return vc_fail(err, VC_ENOMEM, "out of memory");
     for (int r = 0; r < d->rows; r++) {
@@ -140,8 +141,8 @@ vtrain_layout *vtrain_dist_layout(vtrain_dist *d)
 
 /* ---- sums ---- */
 
-/* Gradients that nothing flowed to are zero, and so are the gaps: of a row that is shared they hold
- * what another block left. */
+/* Sets gradients that backward did not write, and the gaps, to zero: in a shared row they hold
+ * another block's values. */
 static void fill_gaps(const vtrain_dist *d, const unit *u, size_t values)
 {
     for (int i = 0; i < u->n; i++) {
@@ -197,14 +198,14 @@ static int make_jobs(vtrain_dist *d, vc_err *err)
     if (!d->job || !d->gates) return vc_fail(err, VC_ENOMEM, "out of memory");
     for (int b = 0; d->o.values && b < blocks; b++) {
         d->gates[b].forward = (gate){ b + 2 < blocks ? b + 2 : blocks, add_job(d, b, true) };
-        d->gates[b].backward.need = b + 1;       /* still true of the last block alone */
+        d->gates[b].backward.need = b + 1;       /* the last block keeps this value */
     }
     for (int b = blocks - 1; b >= 0; b--) {
         if (d->o.values && b > 0)
             d->gates[b].backward.post = d->gates[b - 1].backward.need = add_job(d, b - 1, true);
         d->gates[b].ready.post = add_job(d, b, false);
-        if (sharded(d) && !d->o.values && b >= TURNS)
-            d->gates[b - TURNS].backward = (gate){ d->n_jobs, d->n_jobs };
+        if (sharded(d) && !d->o.values && b >= SHARED)
+            d->gates[b - SHARED].backward = (gate){ d->n_jobs, d->n_jobs };
     }
     add_job(d, -1, false);
     int rc = 0;
@@ -217,7 +218,7 @@ static int make_jobs(vtrain_dist *d, vc_err *err)
 
 /* ---- the thread ---- */
 
-/* On a device: queues it, behind what it reads and before who waits for it. */
+/* Runs a job; on a device queues the job between the events of its input and its output. */
 static int run_job(vtrain_dist *d, const job *j, vc_err *err)
 {
     vt_after(d->l.second, j->ready);
@@ -228,7 +229,7 @@ static int run_job(vtrain_dist *d, const job *j, vc_err *err)
     return rc;
 }
 
-/* Sleeps until there is something to do; woken up for a look while a device is at work. */
+/* Sleeps until a job is released or, while the device works on jobs, for VTRAIN_NAP at most. */
 static void rest(vtrain_dist *d)
 {
     struct timespec until;
@@ -276,11 +277,11 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* The gate's first jobs may run, now that the stream has come here; returns when those it needs are
- * done or, on a device, the stream will wait for them. */
+/* Releases the jobs of a gate, and returns when the jobs that it needs are done; on a device they
+ * are queued, and the steps' stream waits for them. */
 static void pass(vtrain_dist *d, gate at)
 {
-    for (int i = d->posted; i < at.post; i++)    /* nobody else sets it */
+    for (int i = d->posted; i < at.post; i++)    /* only this thread sets posted */
         vt_record_event(d->g, d->job[i].ready);
     pthread_mutex_lock(&d->lock);
     if (at.post > d->posted) d->posted = at.post;
@@ -300,7 +301,7 @@ static void grads_ready(void *arg, const vt_block *b)
 static void enter(void *arg, const vt_block *b, bool backward)
 {
     vtrain_dist *d = arg;
-    if (!d->on || b->index >= d->l.blocks) return;       /* nothing is trained in such a block */
+    if (!d->on || b->index >= d->l.blocks) return;       /* a block without trained parameters */
     const gates *at = &d->gates[b->index];
     pass(d, backward ? at->backward : at->forward);
 }
@@ -309,7 +310,7 @@ static void enter(void *arg, const vt_block *b, bool backward)
 
 static void begin_round(vtrain_dist *d)
 {
-    pthread_mutex_lock(&d->lock);                /* the thread is at rest */
+    pthread_mutex_lock(&d->lock);                /* all jobs are done: the thread sleeps */
     d->posted = d->done = 0;
     pthread_mutex_unlock(&d->lock);
     d->on = true;
@@ -333,7 +334,7 @@ void vtrain_dist_begin(vtrain_dist *d, int64_t i)
 int vtrain_dist_finish(vtrain_dist *d, vc_err *err)
 {
     if (!d->started) return 0;
-    while (d->round < d->rounds) {               /* all that this rank did not come to, too */
+    while (d->round < d->rounds) {               /* also rounds that this rank did not begin */
         if (!d->on) begin_round(d);
         end_round(d);
     }
@@ -357,7 +358,7 @@ static void point_values(vtrain_dist *d, const unit *u, void *row)
                              (char *)row + u->at[i] * vc_dtype_size(vtrain_unit_type(u)));
 }
 
-/* The shard is taken while the values are still whole, then they go. */
+/* Copies this rank's shard of the values, then frees the whole values. */
 static int split_unit(vtrain_dist *d, unit *u, void *row, vc_err *err)
 {
     const int64_t dim = (int64_t)u->shard;
@@ -383,11 +384,11 @@ int vtrain_dist_split(vtrain_dist *d, vc_err *err)
         size_t bytes = value_bytes(d, &pair[0]) + value_bytes(d, &pair[1]);
         if (bytes > most) most = bytes;
     }
-    for (int i = 0; !rc && i < TURNS; i++)
-        rc = make_room(d, &d->turn[i], most / sizeof(float), err);
+    for (int i = 0; !rc && i < SHARED; i++)
+        rc = make_room(d, &d->shared[i], most / sizeof(float), err);
     for (int k = 0; !rc && k < d->l.blocks; k++) {
         unit *pair = &d->l.unit[VTRAIN_PAIR * k];
-        char *row = (char *)d->turn[k % TURNS].x;
+        char *row = (char *)d->shared[k % SHARED].x;
         rc = split_unit(d, &pair[0], row, err);
         if (!rc) rc = split_unit(d, &pair[1], row + value_bytes(d, &pair[0]), err);
     }
@@ -427,18 +428,19 @@ void vtrain_dist_part(vtrain_dist *d)
 
 /* ---- open, close ---- */
 
-/* The comm of the same ranks for rows; one rank has nothing to share. */
+/* Opens a comm of the ranks of c for rows on a device; on the CPU, and of one rank, it is c. */
 static int open_rows(vtrain_dist *d, vc_comm **out, vc_comm *c, int rc, vc_err *err)
 {
-    const vc_comm_device_opts o = { .second = d->l.second, .all = d->l.all, .patience = d->o.patience };
+    const vc_comm_device_opts o = { .second = d->l.second, .all = d->l.all,
+                                    .patience = d->o.patience };
     *out = NULL;
     rc = vc_comm_agree(d->l.all, rc, err);
     if (!rc && (vt_host_memory(d->g) || vc_comm_size(c) == 1)) *out = c;
     return rc || *out ? rc : vc_comm_device(out, c, &o, err);
 }
 
-/* The second stream, and the comms whose calls it takes. */
-static int open_side(vtrain_dist *d, vc_err *err)
+/* Opens the second stream, and the comms whose calls are queued on it. */
+static int open_second(vtrain_dist *d, vc_err *err)
 {
     vtrain_layout *l = &d->l;
     int rc = vt_second_stream_open(&l->second, d->g, err);
@@ -448,7 +450,7 @@ static int open_side(vtrain_dist *d, vc_err *err)
     return vc_comm_agree(l->all, rc, err);
 }
 
-static void close_side(vtrain_layout *l)
+static void close_second(vtrain_layout *l)
 {
     if (l->rows_copies != l->copies) vc_comm_close(l->rows_copies);
     if (l->rows_group != l->group) vc_comm_close(l->rows_group);
@@ -468,7 +470,7 @@ static int start(vtrain_dist *d, vc_comm *comm, vt_params *p, vc_err *err)
     int rc = vc_comm_same_memory(comm, vt_host_memory(d->g), err);
     if (!rc) rc = vc_comm_split(&d->l.group, comm, rank / shards, err);
     if (!rc) rc = vc_comm_split(&d->l.copies, comm, rank % shards, err);
-    if (!rc) rc = open_side(d, err);
+    if (!rc) rc = open_second(d, err);
     if (!rc) rc = vtrain_layout_open(&d->l, p, err);
     if (!rc) rc = make_rows(d, err);
     if (!rc && shards > 1) rc = make_shards(d, err);
@@ -517,8 +519,8 @@ void vtrain_dist_close(vtrain_dist *d)
         vt_param_free(d->g, d->l.unit[k].grad);
         vt_param_free(d->g, d->l.unit[k].value);
     }
-    for (int i = 0; i < TURNS; i++)
-        vt_values_free(d->g, d->turn[i].x, d->turn[i].n);
+    for (int i = 0; i < SHARED; i++)
+        vt_values_free(d->g, d->shared[i].x, d->shared[i].n);
     for (int i = 0; i < d->n_jobs; i++) {
         vt_event_close(d->g, d->job[i].ready);
         vt_event_close(d->g, d->job[i].over);
@@ -528,7 +530,7 @@ void vtrain_dist_close(vtrain_dist *d)
     for (int r = 0; d->row && r < d->rows; r++)
         vt_values_free(d->g, d->row[r].x, d->row[r].n);
     vt_values_free(d->g, d->part.x, d->part.n);
-    close_side(&d->l);
+    close_second(&d->l);
     vc_comm_close(d->l.copies);
     vc_comm_close(d->l.group);
     free(d->row);

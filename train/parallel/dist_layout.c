@@ -1,5 +1,4 @@
-/* dist_layout.c - which trained parameter is where in the rows that ranks sum and split. See
- * dist_parts.h */
+/* dist_layout.c - lays trained parameters out in rows that ranks sum and split; see dist_parts.h */
 #include <stdlib.h>
 #include <time.h>
 

@@ -1,4 +1,4 @@
-/* zero.c - see zero.h */
+/* zero.c - AdamW on shards of the state; see zero.h */
 #include "train/parallel/zero.h"
 
 #include <math.h>
@@ -17,11 +17,11 @@ struct vtrain_zero {
     vtrain_layout *l;
     vt_ctx *g;
     vt_params *p;
-    bool ema;                    /* there are averages */
-    vt_tensor *(*state)[KINDS];  /* [units] shards; NULL where a unit has nothing of a kind */
-    float *values;               /* room for a shard of values */
-    float *row;                  /* room for a whole row */
-    size_t most, bytes;          /* values of the largest shard; all that is held */
+    bool ema;                    /* averages are kept */
+    vt_tensor *(*state)[KINDS];  /* [units] shards; NULL where a unit has no state of a kind */
+    float *values;               /* buffer for a shard of values */
+    float *row;                  /* buffer for a whole row */
+    size_t most, bytes;          /* values of the largest shard; bytes held in all */
 };
 
 /* ---- rows and shards ---- */
@@ -31,7 +31,7 @@ static size_t first_of(const vtrain_zero *z, const unit *u)
     return (size_t)z->l->shard * u->shard;
 }
 
-/* This rank's part of the unit's values, good until the next call. */
+/* This rank's part of the unit's values, valid until the next call. */
 static vt_tensor own_values(vtrain_zero *z, const unit *u)
 {
     vt_tensor w = { .dtype = vtrain_unit_type(u), .nd = 1, .dim = { (int64_t)u->shard },
@@ -62,7 +62,7 @@ static vc_dtype type_of(const vtrain_zero *z, const unit *u, kind k)
     return k == M || k == V ? moment[how(z, u)] : VC_F32;
 }
 
-/* Elements of a kind for n values that begin with a block. */
+/* Number of elements of a kind for n values, which begin at a block of VT_ADAMW_BLOCK. */
 static size_t elements(kind k, size_t n)
 {
     return k == PEAK ? 2 * ((n + VT_ADAMW_BLOCK - 1) / VT_ADAMW_BLOCK) : n;
@@ -164,7 +164,7 @@ typedef struct update {
     const vt_adamw *o;
 } update;
 
-/* What begins at value `at` of a shard's tensor; NULL: there is none. */
+/* Makes a view of n values of a shard's tensor from value `at` on; NULL if x is NULL. */
 static vt_tensor *part_of(vt_tensor *out, const vt_tensor *x, kind k, size_t at, size_t n)
 {
     if (!x) return NULL;
@@ -216,12 +216,12 @@ void vtrain_zero_ema(vtrain_zero *z, double decay)
 
 /* ---- whole state ---- */
 
-/* Where a parameter's whole state goes: the n-th trained one's. */
+/* The destination of the parameters' whole state of one kind. */
 typedef struct whole {
     const vtrain_zero *z;
     const unit *u;
     kind what;
-    vt_tensor **to;              /* in trained order */
+    vt_tensor **to;              /* one for each trained parameter, in their order */
 } whole;
 
 static vt_tensor *of_param(const whole *w, const vt_param *p)
@@ -244,7 +244,7 @@ static void keep_part(void *arg, const vt_param *p, size_t from, size_t n, size_
                    elements(w->what, n));
 }
 
-/* All of one kind into `to`, NULL: only gives. */
+/* Gathers the state of one kind into `to`; NULL: only sends this rank's shard. */
 static int gather_kind(vtrain_zero *z, kind what, vt_tensor **to, vc_err *err)
 {
     int rc = 0;

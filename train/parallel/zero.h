@@ -2,7 +2,8 @@
  * al. 2020): each holds moments and averages of its shard, updates its part of the values from its
  * sums of gradients (dist.h), and all parts are gathered again. Values stay whole on each rank.
  *
- * Collective but for what says local. Every rank's values are the same before and after. */
+ * All functions not marked as local are collective. The ranks' values are equal before and after
+ * each call. */
 #ifndef TRAIN_PARALLEL_ZERO_H
 #define TRAIN_PARALLEL_ZERO_H
 
@@ -11,19 +12,22 @@
 
 typedef struct vtrain_zero vtrain_zero;
 
-/* d is sharded, and borrowed with g and p, whose values become those of d's kind (vt_adamw_train).
- * ema: averages too; they start as the values. Local. */
+/* Borrows d, which is sharded, g and p. The values of p are converted to the type of d's optimiser
+ * (vt_adamw_train). ema: keeps averages too, which start as the values. Local. */
 int vtrain_zero_open(vtrain_zero **out, vtrain_dist *d, vt_ctx *g, vt_params *p, bool ema,
                      vc_err *err);
 void vtrain_zero_close(vtrain_zero *z);                      /* NULL is fine */
 
 /* Global norm of the summed gradients. */
 int vtrain_zero_norm(vtrain_zero *z, double *norm, vc_err *err);
+/* Takes an AdamW step. */
 int vtrain_zero_step(vtrain_zero *z, const vt_adamw *o, vc_err *err);
-void vtrain_zero_ema(vtrain_zero *z, double decay);          /* local */
+/* Updates the averages, if z keeps some. Local. */
+void vtrain_zero_ema(vtrain_zero *z, double decay);
 
-/* Gathers the state of all shards. keep: this rank gets it, in *adam and, if there are averages,
- * *ema, to be closed as usual; others only give. Either may be NULL: not wanted, by any rank. */
+/* Gathers the state of all shards. With `keep` this rank gets the state in *adam and, if z keeps
+ * averages, *ema, and closes both as usual; a rank without `keep` only sends its shard. adam or ema
+ * is NULL, on all ranks, where that state is not needed. */
 int vtrain_zero_gather(vtrain_zero *z, bool keep, vt_adamw_state *adam, vt_tensor ***ema,
                        vc_err *err);
 /* Reads this rank's shard of the state from the tensors m/NAME, v/NAME, peak/NAME, ema/NAME.
