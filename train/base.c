@@ -1,4 +1,4 @@
-/* base.c - hashes the weights that a run began with, beside its first steps; see base.h */
+/* base.c - hashes the weights that a run began with, in the background; see base.h */
 #include "train/base.h"
 
 #include <stdlib.h>
@@ -10,9 +10,9 @@
 struct vtrain_base {
     const vtrain_weights *weights;
     vtrain_base_id id;                        /* path borrowed */
-    bool known;                               /* id.weights is there */
-    vtrain_beside job;                        /* which finds it, with these results: */
-    int rc;
+    bool known;                               /* id.weights is filled in */
+    vtrain_beside job;                        /* hashes the weights into id.weights */
+    int rc;                                   /* of the job */
     vc_err err;
 };
 
@@ -27,12 +27,12 @@ static bool same_key(const vf_key *a, const vf_key *b)
     return !memcmp(a, b, sizeof *a);
 }
 
-/* Reads all weights now: what the checkpoint tells of is not the files that are there. */
+/* Hashes all weights now, because the files are not those that the checkpoint records. */
 static int compare_bytes(vtrain *t, vtrain_base *b, const vtrain_base_id *had, vc_err *err)
 {
     char is[VF_KEY_HEX], was[VF_KEY_HEX];
-    vc_say(t->ui, "%s: not the files that the checkpoint began with: hashing them to compare",
-           b->id.path);
+    vc_say(t->ui, "%s: these files are not those that the checkpoint began with: their weights are "
+           "hashed and compared", b->id.path);
     int rc = vtrain_weights_hash(&b->id.weights, b->weights, t->stop, err);
     b->known = rc == 0;
     if (rc || same_key(&b->id.weights, &had->weights)) return rc;
@@ -46,7 +46,7 @@ static int compare(vtrain *t, vtrain_base *b, vc_err *err)
 {
     const vtrain_base_id *had = &t->from.base;
     if (!had->path) {
-        vc_say(t->ui, "%s does not tell which weights it began with: they are not compared with "
+        vc_say(t->ui, "%s does not record which weights it began with: they are not compared with "
                "%s", t->from_dir, b->id.path);
         return 0;
     }
@@ -61,7 +61,7 @@ static int compare(vtrain *t, vtrain_base *b, vc_err *err)
     return 0;
 }
 
-/* The weights are noise of the seed, but those of the checkpoint were files. */
+/* Fails where this run begins with noise of the seed, but the checkpoint's run began with files. */
 static int check_noise(const vtrain *t, vc_err *err)
 {
     char was[VF_KEY_HEX];

@@ -1,5 +1,6 @@
-/* base.h - which weights a run began with, where it does not train all of them: a LoRA or a part of
- * a model is worth nothing on others. Checkpoints tell it, and a run that goes on compares it. */
+/* base.h - the weights that a run began with, where it does not train all of them: a LoRA or a part
+ * of a model is worth nothing on other weights. Checkpoints record their hash, and a resumed run
+ * compares it. */
 #ifndef TRAIN_BASE_H
 #define TRAIN_BASE_H
 
@@ -7,9 +8,10 @@
 
 typedef struct vtrain_base vtrain_base;
 
-/* Once it is known what is trained. VC_EMISMATCH: the checkpoint that t goes on from has other
- * weights under it (--allow_mismatch: a warning); files that changed are read for that, a line says
- * so. Where the hash is not known yet, rank 0 finds it in a thread beside the steps. */
+/* Call once the trained parameters are chosen. VC_EMISMATCH: the checkpoint that t resumes from was
+ * trained on other weights (--allow_mismatch: a warning). Files that changed are hashed for the
+ * comparison, and a message reports this. Where the hash is not known yet, rank 0 computes the hash
+ * in a background thread. */
 int vtrain_base_open(vtrain *t, vc_err *err);
 /* Waits for the hash. to->path is borrowed from t, and NULL where all weights are trained. */
 int vtrain_base_id_get(vtrain_base_id *to, const vtrain *t, vc_err *err);

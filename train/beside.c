@@ -1,4 +1,4 @@
-/* beside.c - a job in a thread beside the steps; see beside.h */
+/* beside.c - a job in a background thread; see beside.h */
 #include "train/beside.h"
 
 #include <time.h>

@@ -13,22 +13,26 @@
 #define REMEMBERED "weights.json"
 enum { MAX_REMEMBERED = 1 << 20 };                            /* bytes */
 
-/* A component of the model that a dataset tells the weights of. */
+/* A component of the model whose weights' hash is in a dataset's manifest. */
 typedef struct part {
-    char *path, *set;                         /* its folder; the dataset that tells */
+    char *path;                               /* the component's folder */
+    char *set;                                /* the dataset */
     bool vae;
-    vf_key files, is, made;                   /* its vf_model_files; its weights, the dataset's */
+    vf_key files;                             /* vf_model_files of the folder */
+    vf_key is, made;                          /* hash of the folder's weights, of the dataset's */
     double bytes;
-    bool known, tried, judged;                /* is; hashed, or in vain; compared */
-    int rc;                                   /* of hashing it */
+    bool known;                               /* is holds the hash */
+    bool tried;                               /* hashing was tried, or is of no use */
+    bool compared;
+    int rc;                                   /* of hashing */
     vc_err why;
 } part;
 
 struct vtrain_encoders {
     part part[1 + VTRAIN_TEXTS];
     int n;
-    bool news;                                /* there are hashes that are not remembered yet */
-    vtrain_beside job;                        /* until its end parts are its own */
+    bool unsaved;                             /* weights.json lacks a hash that is known */
+    vtrain_beside job;                        /* until its end only the job may use part */
 };
 
 static bool same_key(const vf_key *a, const vf_key *b)
@@ -36,9 +40,10 @@ static bool same_key(const vf_key *a, const vf_key *b)
     return !memcmp(a, b, sizeof *a);
 }
 
-/* ---- which parts ---- */
+/* ---- components to compare ---- */
 
-/* Datasets that do not tell are as those that do: their fingerprints were compared. */
+/* The first dataset whose manifest has the hash, or NULL. One is enough: the datasets' fingerprints
+ * were compared with each other. */
 static const char *dataset_of(const vtrain *t, const char *component, vf_key *made)
 {
     for (int i = 0; i < vtrain_data_sets(t->data); i++)
@@ -58,12 +63,14 @@ static int add_part(vtrain_encoders *e, const vtrain *t, const char *component, 
     e->n++;
     if (!p->path || !p->set) return vc_fail(err, VC_ENOMEM, "out of memory");
     int rc = vc_file_exists(p->path) ? vf_model_files(&p->files, &p->bytes, p->path, &p->why) : 0;
-    if (rc) vc_warn(t->ui, "%s: not compared with what made %s", p->why.text, p->set);
-    p->tried = rc || p->bytes <= 0;           /* a model's folder need not hold them */
+    if (rc)
+        vc_warn(t->ui, "%s: the weights are not compared with those that %s was made with",
+                p->why.text, p->set);
+    p->tried = rc || p->bytes <= 0;           /* --model need not hold the component */
     return 0;
 }
 
-/* ---- what is remembered ---- */
+/* ---- hashes remembered in weights.json ---- */
 
 static const char *text_of(const cJSON *o, const char *field)
 {
@@ -85,7 +92,7 @@ static void recall_one(vtrain_encoders *e, const cJSON *o)
     }
 }
 
-/* What cannot be read is hashed again. */
+/* Ignores a file that cannot be read: the weights are then hashed again. */
 static void recall(vtrain_encoders *e, const char *out)
 {
     cJSON *all = NULL;
@@ -116,12 +123,12 @@ static cJSON *remembered(const vtrain_encoders *e)
     return NULL;
 }
 
-/* Without it the next run hashes them again, which is no reason to end this one. */
+/* A failure is a warning: the next run then hashes the weights again. */
 static void remember(const vtrain *t, vtrain_encoders *e)
 {
     vc_err why = { 0 };
-    if (!e->news) return;
-    e->news = false;
+    if (!e->unsaved) return;
+    e->unsaved = false;
     cJSON *o = remembered(e);
     char *text = o ? vf_json_line(o) : NULL;
     char *path = vc_path_join(t->cfg.output_dir, REMEMBERED);
@@ -146,12 +153,13 @@ static void hash(part *p, const atomic_int *stop)
     vf_model_close(m);
 }
 
-/* One that is broken is none of the run's; of a torn file its steps hear besides. */
-static void hashed(const vtrain *t, vtrain_encoders *e, const part *p)
+/* A component that cannot be hashed is a warning: the run does not need its weights. */
+static void note_hash(const vtrain *t, vtrain_encoders *e, const part *p)
 {
-    e->news |= p->known;
+    e->unsaved |= p->known;
     if (p->rc)
-        vc_warn(t->ui, "%s: %s: not compared with what made %s", p->path, p->why.text, p->set);
+        vc_warn(t->ui, "%s: %s: the weights are not compared with those that %s was made with",
+                p->path, p->why.text, p->set);
 }
 
 static int hash_vae(const vtrain *t, vtrain_encoders *e, vc_err *err)
@@ -160,11 +168,11 @@ static int hash_vae(const vtrain *t, vtrain_encoders *e, vc_err *err)
     for (int i = 0; i < e->n; i++) {
         part *p = &e->part[i];
         if (!p->vae || p->tried) continue;
-        vc_say(t->ui, "%s: hashing %s of weights, to compare them with what made %s", p->path,
-               vc_human_bytes(size, p->bytes), p->set);
+        vc_say(t->ui, "%s: hashing %s of weights, to compare them with those that %s was made with",
+               p->path, vc_human_bytes(size, p->bytes), p->set);
         hash(p, t->stop);
         if (p->rc == VC_ESTOP) return vc_fail(err, p->rc, "stopped");
-        hashed(t, e, p);
+        note_hash(t, e, p);
     }
     return 0;
 }
@@ -189,13 +197,14 @@ static char *add_difference(char *list, const part *p)
     return more;
 }
 
-static int judge(const vtrain *t, vtrain_encoders *e, vc_err *err)
+/* Compares the hashes that are known; VC_EMISMATCH names all that differ. */
+static int compare(const vtrain *t, vtrain_encoders *e, vc_err *err)
 {
     char *list = strdup("");
     for (int i = 0; i < e->n; i++) {
         part *p = &e->part[i];
-        if (p->known && !p->judged && !same_key(&p->is, &p->made)) list = add_difference(list, p);
-        p->judged |= p->known;
+        if (p->known && !p->compared && !same_key(&p->is, &p->made)) list = add_difference(list, p);
+        p->compared |= p->known;
     }
     int rc = !list ? vc_fail(err, VC_ENOMEM, "out of memory") : 0;
     if (!rc && *list && t->cfg.allow_mismatch)
@@ -207,7 +216,7 @@ static int judge(const vtrain *t, vtrain_encoders *e, vc_err *err)
     return rc;
 }
 
-/* ---- a run's ---- */
+/* ---- the run's calls ---- */
 
 int vtrain_encoders_open(vtrain *t, vc_err *err)
 {
@@ -220,7 +229,7 @@ int vtrain_encoders_open(vtrain *t, vc_err *err)
     if (rc) return rc;
     recall(e, t->cfg.output_dir);
     rc = hash_vae(t, e, err);
-    return rc ? rc : judge(t, e, err);
+    return rc ? rc : compare(t, e, err);
 }
 
 int vtrain_encoders_begin(vtrain *t, vc_err *err)
@@ -232,8 +241,8 @@ int vtrain_encoders_begin(vtrain *t, vc_err *err)
         const part *p = &e->part[i];
         if (p->tried) continue;
         all = false;
-        vc_say(t->ui, "%s: hashing %s of weights beside the steps, to compare them with what made "
-               "%s", p->path, vc_human_bytes(size, p->bytes), p->set);
+        vc_say(t->ui, "%s: hashing %s of weights in the background, to compare them with those "
+               "that %s was made with", p->path, vc_human_bytes(size, p->bytes), p->set);
     }
     if (e) remember(t, e);
     return all ? 0 : vtrain_beside_start(&e->job, hash_rest, e, err);
@@ -246,9 +255,9 @@ int vtrain_encoders_check(vtrain *t, bool wait, vc_err *err)
     if (wait) vtrain_beside_wait(&e->job, t->stop);
     if (!vtrain_beside_ended(&e->job)) return 0;
     for (int i = 0; i < e->n; i++)
-        if (!e->part[i].vae) hashed(t, e, &e->part[i]);
+        if (!e->part[i].vae) note_hash(t, e, &e->part[i]);
     remember(t, e);
-    return judge(t, e, err);
+    return compare(t, e, err);
 }
 
 void vtrain_encoders_close(vtrain_encoders *e)

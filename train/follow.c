@@ -1,15 +1,15 @@
-/* follow.c - which samples the run has: those of whole datasets, or with --follow those of the
+/* follow.c - chooses the run's samples: those of whole datasets, or with --follow those of the
  * shards that vprep has closed by the beginning of an epoch.
  *
  *     epoch      0         1         2         3
  *     span       0                   1                    two shards, then five
  *     loader     |--------||--------||--------||---       one for each epoch while it follows
  *
- * A span is a run of epochs with the same samples. Checkpoints hold all of them, so that a resumed
- * run sees what the run saw that it goes on with, however far the dataset is by then.
+ * A span is a sequence of epochs with the same samples. Checkpoints record all spans, so that a
+ * resumed run sees the samples of the run before, however far the dataset has grown by then.
  *
- * Ranks look together, before a step in which an epoch ends; then each changes over by itself, where
- * its own micro-batches pass that end. */
+ * Ranks poll the datasets together, before a step in which an epoch ends; then each rank changes to
+ * the new samples by itself, where its own micro-batches pass that end. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,12 +22,12 @@ enum { POLL_MS = 500, WHY = 300 };
 const vtrain_span *vtrain_span_now(const vtrain *t)
 {
     int i = t->n_spans - 1;
-    while (i > 0 && t->span[i].micro > t->micro)     /* begun within a step that was not taken */
+    while (i > 0 && t->span[i].micro > t->micro)     /* a span begun in a step not finished */
         i--;
     return &t->span[i];
 }
 
-/* Of the last span, whose epochs the plan counted. */
+/* Counts from the last span, whose epochs the plan measured. */
 double vtrain_epoch(const vtrain *t)
 {
     const vtrain_span *s = &t->span[t->n_spans - 1];
@@ -50,7 +50,7 @@ static int open_data(vtrain *t, vtrain_data **d, const int *shards, vc_err *err)
     return rc;
 }
 
-/* From here on the samples are those of t->data. */
+/* Adds a span, from origin on, of the samples of t->data. */
 static int add_span(vtrain *t, vtrain_origin origin, vc_err *err)
 {
     int n = vtrain_data_sets(t->data);
@@ -68,7 +68,7 @@ static int add_span(vtrain *t, vtrain_origin origin, vc_err *err)
     return 0;
 }
 
-/* Whether d's samples are those of the span. */
+/* True if d's samples are those of the span. */
 static bool has_samples(const vtrain_span *s, const vtrain_data *d)
 {
     bool same = s->n_parts == vtrain_data_sets(d);
@@ -77,8 +77,9 @@ static bool has_samples(const vtrain_span *s, const vtrain_data *d)
     return same;
 }
 
-/* How far the datasets are, as rank 0 sees them: into t->shards and t->complete. Collective. */
-static int look(vtrain *t, vc_err *err)
+/* Reads how far the datasets are written, on rank 0, into every rank's t->shards and t->complete.
+ * Collective. */
+static int poll_datasets(vtrain *t, vc_err *err)
 {
     int rc = 0;
     if (vtrain_leads(t))
@@ -92,7 +93,7 @@ static int look(vtrain *t, vc_err *err)
 
 /* ---- the beginning ---- */
 
-/* On a resume with other samples a new epoch begins. */
+/* Opens whole datasets. A run resumed with other samples begins a new epoch. */
 static int open_whole(vtrain *t, vc_err *err)
 {
     int rc = open_data(t, &t->data, NULL, err);
@@ -103,7 +104,7 @@ static int open_whole(vtrain *t, vc_err *err)
     return add_span(t, origin, err);
 }
 
-/* The samples of the checkpoint's epoch, whatever has been written since. */
+/* Opens the samples of the checkpoint's epoch, and none that were written since. */
 static int open_again(vtrain *t, vc_err *err)
 {
     const vtrain_span *s = &t->span[t->n_spans - 1];
@@ -116,14 +117,14 @@ static int open_again(vtrain *t, vc_err *err)
     for (int i = 0; !rc && i < s->n_parts; i++)
         if (strcmp(s->part[i].root, vtrain_data_root(t->data, i)))
             rc = vc_fail(err, VC_EMISMATCH, "%s was made anew: its first %d shards have root %s, "
-                         "the checkpoint's had %s; without --follow the run goes on with it as it "
-                         "is", t->cfg.latents.item[i], t->shards[i], vtrain_data_root(t->data, i),
-                         s->part[i].root);
+                         "the checkpoint's had %s; without --follow the run continues with the new "
+                         "samples", t->cfg.latents.item[i], t->shards[i],
+                         vtrain_data_root(t->data, i), s->part[i].root);
     t->following = true;
     return rc;
 }
 
-/* Opens what there is, unless it is too little: then *why says so. */
+/* Opens the closed shards, unless their samples are too few: then *why gives the reason. */
 static int try_open(vtrain *t, char *why, vc_err *err)
 {
     vc_err e = { 0 };
@@ -135,7 +136,7 @@ static int try_open(vtrain *t, char *why, vc_err *err)
             return 0;
         }
     int rc = open_data(t, &t->data, t->shards, &e);
-    if (rc == VC_EINVAL) {                           /* too few to hold some out, all unwanted */
+    if (rc == VC_EINVAL) {                    /* too few to hold some out, or all of weight 0 */
         snprintf(why, WHY, "%.*s", WHY - 1, e.text);
         return 0;
     }
@@ -147,7 +148,7 @@ static int try_open(vtrain *t, char *why, vc_err *err)
         if (vtrain_data_group(t->data, i)->samples > most)
             most = vtrain_data_group(t->data, i)->samples;
     if (most >= batch) return 0;
-    snprintf(why, WHY, "a batch of %lld is not there yet, the largest bucket has %u",
+    snprintf(why, WHY, "no bucket has enough samples for a batch of %lld yet, the largest has %u",
              (long long)batch, most);
     vtrain_data_close(t->data);
     t->data = NULL;
@@ -158,22 +159,23 @@ static int wait_a_little(const vtrain *t, vc_err *err)
 {
     const struct timespec poll = { .tv_nsec = POLL_MS * 1000000L };
     nanosleep(&poll, NULL);
-    return *t->stop ? vc_fail(err, VC_ESTOP, "stopped while it waited for samples") : 0;
+    return *t->stop ? vc_fail(err, VC_ESTOP, "stopped while waiting for samples") : 0;
 }
 
-/* Until there is a batch: vprep may not even have begun. Collective, in step with each other. */
+/* Waits until there are samples for a batch; vprep may not even have begun. Collective: all ranks
+ * poll equally often. */
 static int wait_for_samples(vtrain *t, vc_err *err)
 {
-    char why[WHY] = "", told[WHY] = "";
-    int rc = look(t, err);
+    char why[WHY] = "", reported[WHY] = "";
+    int rc = poll_datasets(t, err);
     while (!rc && !t->complete) {
         rc = vc_comm_agree(t->comm, try_open(t, why, err), err);
         if (rc || t->data) break;
         if (t->cfg.dry_run) return vc_fail(err, VC_EINVAL, "%s", why);
-        if (strcmp(why, told)) vc_say(t->ui, "waiting for vprep: %s", why);
-        snprintf(told, sizeof told, "%s", why);
+        if (strcmp(why, reported)) vc_say(t->ui, "waiting for vprep: %s", why);
+        snprintf(reported, sizeof reported, "%s", why);
         rc = vc_comm_agree(t->comm, wait_a_little(t, err), err);
-        if (!rc) rc = look(t, err);
+        if (!rc) rc = poll_datasets(t, err);
     }
     t->following = !t->complete;
     if (!rc && t->complete) rc = open_data(t, &t->data, t->shards, err);
@@ -191,7 +193,7 @@ int vtrain_samples_open(vtrain *t, vc_err *err)
 
 /* ---- the end of an epoch ---- */
 
-/* The epoch of micro-batch `micro`, and where the next one begins. */
+/* Finds the epoch of micro-batch `micro`, and the first micro-batch of the epoch after it. */
 static int find_epoch(const vtrain *t, uint64_t micro, uint64_t *epoch, uint64_t *end, vc_err *err)
 {
     const vtrain_span *s = &t->span[t->n_spans - 1];
@@ -213,11 +215,11 @@ int vtrain_samples_begin(vtrain *t, uint64_t micro, vc_err *err)
 int vtrain_samples_look(vtrain *t, vc_err *err)
 {
     if (t->epoch_end > t->micro + (uint64_t)vtrain_micros(t)) return 0;
-    return vc_context(err, look(t, err), "--latents");
+    return vc_context(err, poll_datasets(t, err), "--latents");
 }
 
-/* What was closed meanwhile, from the end of the epoch on. Shards may have come without samples: that
- * changes nothing. */
+/* Adds the shards closed meanwhile, from the end of the epoch on. Shards without samples change
+ * nothing. */
 static int join(vtrain *t, vc_err *err)
 {
     uint32_t before = vtrain_data_samples(t->data);
@@ -251,13 +253,14 @@ static int compare_and_join(vtrain *t, vc_err *err)
     for (int i = 0; i < s->n_parts; i++) {
         more |= t->shards[i] > s->part[i].shards;
         if (t->shards[i] < s->part[i].shards)
-            return vc_fail(err, VC_EMISMATCH, "%s has %d shards, it had %d: it is made anew, or is "
-                           "gone", t->cfg.latents.item[i], t->shards[i], s->part[i].shards);
+            return vc_fail(err, VC_EMISMATCH, "%s has %d shards, but had %d before: the dataset "
+                           "was removed or is being made anew", t->cfg.latents.item[i],
+                           t->shards[i], s->part[i].shards);
     }
     int rc = more ? join(t, err) : 0;
     if (rc) return rc;
     t->following = !t->complete;
-    if (t->complete) vc_say(t->ui, "--latents: complete, no more samples are waited for");
+    if (t->complete) vc_say(t->ui, "--latents: complete, no more samples will come");
     return 0;
 }
 

@@ -1,4 +1,5 @@
-/* The steps: accumulate, clip, update, log; checkpoints, held-out loss, samples, stopping. */
+/* loop.c - the steps: accumulate, clip, update, log; checkpoints, held-out loss, samples, and the
+ * end of a run. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,39 +16,39 @@
 #include "train/vtrain.h"
 
 enum { ETA_AFTER = 5, BUCKETS_TEXT = 512,
-       WITHIN = 30 };                         /* seconds between words about one step */
+       WITHIN = 30 };                         /* seconds between reports within one step */
 
-/* What ranks tell each other of a micro-batch. */
+/* One rank's report of a micro-batch, gathered on all ranks. */
 typedef struct note {
     double loss, waited;
     double device_waits, graph_replays;       /* as vtrain_record's */
     uint64_t tokens;
     uint32_t rows, dropped, zeroed;
-    char bucket[32];                          /* its name: data may grow within a step */
+    char bucket[32];                          /* name, since data may grow within a step */
     char key[][VTRAIN_KEY];                   /* [train_batch_size] */
 } note;
 
-/* What a run writes beside its checkpoints. A failure there ends no training: it is told when it
- * begins, and is the run's error if it is not made good by its end. */
-typedef enum { METRICS, REPORT, SAMPLES, ASIDES } aside;
+/* A run's outputs beside its checkpoints. An output that cannot be written is a warning while
+ * training continues, and an error of the run if it is still missing at the end. */
+typedef enum { METRICS, REPORT, SAMPLES, OUTPUTS } output;
 
-/* What the steps reuse. */
+/* State and buffers of the steps. */
 typedef struct loop {
     char *notes;                              /* [ranks, accumulation] of a step */
     size_t note_size;
-    const char **keys;                        /* of its rows, in order */
+    const char **keys;                        /* of the step's rows, in order */
     char bucket[BUCKETS_TEXT];
     int64_t saved;                            /* step of the last checkpoint, -1: none */
     int64_t begun;                            /* step this process began at */
-    double begun_at;
-    uint64_t rows, zeroed;                    /* since then: of conditions that became zeros */
-    double micro_flops;                       /* of the micro-batch at work */
+    double begun_at;                          /* seconds: this process began its steps */
+    uint64_t rows, zeroed;                    /* rows since then; those with zeroed conditions */
+    double micro_flops;                       /* of the current micro-batch */
     int64_t micro;                            /* its place in this rank's part of the step */
-    double step_at, told_at;                  /* seconds: the step began, was last spoken of */
+    double step_at, reported_at;              /* seconds: the step began; was last reported */
     vtrain *t;
-    int64_t waits;                            /* after the first step: of the device, for data */
-    double stood;                             /* and seconds of it */
-    vc_err missing[ASIDES];                   /* what is; code 0: nothing */
+    int64_t waits;                            /* of the device for data, after the first step */
+    double wait_s;                            /* seconds of these waits */
+    vc_err missing[OUTPUTS];                  /* why an output is missing; code 0: it is not */
 } loop;
 
 static int loop_open(loop *l, vtrain *t, vc_err *err)
@@ -78,7 +79,7 @@ static void add_bucket(loop *l, const char *name)
     snprintf(l->bucket + used, sizeof l->bucket - used, "%s%s", used ? "," : "", name);
 }
 
-/* Of micro-batch i of a rank's part of the step. */
+/* The note of micro-batch i in a rank's part of the step. */
 static note *note_of(const vtrain *t, const loop *l, int rank, int64_t i)
 {
     int64_t at = rank * t->cfg.gradient_accumulation_steps + i;
@@ -109,13 +110,13 @@ static int bad_loss(const vtrain *t, const loop *l, const char *what, double val
                    r->n_samples > 1 ? ", ..." : "", kept);
 }
 
-/* Of a long step: how far it is, by its arithmetic. */
-static void tell_within(void *arg, double flops)
+/* Reports the progress of a long step, by the arithmetic done. */
+static void report_within(void *arg, double flops)
 {
     loop *l = arg;
     double now = vc_seconds();
-    if (now - l->told_at < WITHIN) return;
-    l->told_at = now;
+    if (now - l->reported_at < WITHIN) return;
+    l->reported_at = now;
     char extra[96], left[32];
     double part = l->micro_flops > 0 ? fmin(flops / l->micro_flops, 1) : 0;
     double done = ((double)l->micro + part) / (double)l->t->cfg.gradient_accumulation_steps;
@@ -125,7 +126,7 @@ static void tell_within(void *arg, double flops)
     vc_progress_at(l->t->ui, (uint64_t)l->t->step, extra);
 }
 
-/* How the device took the micro-batch that has run. */
+/* Counts the device's waits and the replayed graphs of the micro-batch that has run. */
 static void note_device(const vtrain *t, loop *l, note *own)
 {
     vt_usage use = vt_usage_of(t->g);
@@ -134,17 +135,17 @@ static void note_device(const vtrain *t, loop *l, note *own)
     own->graph_replays = host ? NAN : use.replayed;
     if (t->step == l->begun) return;
     l->waits += use.waits;
-    l->stood += use.waited;
+    l->wait_s += use.waited;
 }
 
-/* Of a micro-batch; of a group that joined since the plan was made, the mean. */
+/* Operations of a micro-batch: for a group that joined since the plan was made, the mean. */
 static double flops_of(const vtrain *t, uint32_t group)
 {
     if (t->plan.group_flops && t->plan.spans == t->n_spans) return t->plan.group_flops[group];
     return t->plan.flops / (double)vtrain_micros(t);
 }
 
-/* This rank's micro-batches of one step: gradients add up. */
+/* Runs this rank's micro-batches of one step; their gradients add up. */
 static int accumulate(vtrain *t, loop *l, vc_err *err)
 {
     int64_t n = t->cfg.gradient_accumulation_steps;
@@ -165,7 +166,7 @@ static int accumulate(vtrain *t, loop *l, vc_err *err)
         vtrain_dist_begin(t->dist, i);
         l->micro = i;
         l->micro_flops = flops_of(t, b->group);
-        vt_watch(t->g, tell_within, l);
+        vt_watch(t->g, report_within, l);
         rc = vtrain_micro_run(t, &m, true, err);
         vt_watch(t->g, NULL, NULL);
         if (rc) rc = vtrain_memory_remedy(t, b->group, rc, err);
@@ -177,7 +178,7 @@ static int accumulate(vtrain *t, loop *l, vc_err *err)
     return 0;
 }
 
-/* Gradients summed over the ranks, on which all ranks go on or none. */
+/* Computes the gradients and sums them over the ranks. All ranks return the same. */
 static int gradients(vtrain *t, loop *l, vc_err *err)
 {
     vc_err why = { 0 };
@@ -204,7 +205,8 @@ static void add_note(vtrain *t, loop *l, vtrain_record *r, const note *n, uint64
     add_bucket(l, n->bucket);
 }
 
-/* What all ranks did, in the order of the micro-batches' numbers: r is the same on all. */
+/* Gathers the notes of all ranks into r, in the order of the micro-batches' numbers, so that r is
+ * the same on all ranks. */
 static int share(vtrain *t, loop *l, vtrain_record *r, uint64_t *tokens, vc_err *err)
 {
     int ranks = vc_comm_size(t->comm);
@@ -258,14 +260,16 @@ static int update(vtrain *t, const loop *l, vtrain_record *r, vc_err *err)
     return rc;
 }
 
-static void note_aside(const vtrain *t, loop *l, aside what, int rc, const vc_err *why)
+/* Records whether an output was written. Samples of a step that are missing stay missing. */
+static void note_output(const vtrain *t, loop *l, output o, int rc, const vc_err *why)
 {
-    vc_err *missing = &l->missing[what];
+    vc_err *missing = &l->missing[o];
     if (rc && !missing->code)
-        vc_warn(t->ui, "step %lld: %s; training goes on", (long long)t->step, why->text);
-    if (!rc && missing->code && what != SAMPLES)
-        vc_say(t->ui, "step %lld: made good: %s", (long long)t->step, missing->text);
-    if (rc || what != SAMPLES) *missing = rc ? *why : (vc_err){ 0 };
+        vc_warn(t->ui, "step %lld: %s; training continues", (long long)t->step, why->text);
+    if (!rc && missing->code && o != SAMPLES)
+        vc_say(t->ui, "step %lld: written after all; the error was: %s", (long long)t->step,
+               missing->text);
+    if (rc || o != SAMPLES) *missing = rc ? *why : (vc_err){ 0 };
 }
 
 static int write_record(vtrain *t, loop *l, vtrain_record *r, uint64_t tokens, double start,
@@ -292,11 +296,11 @@ static int write_record(vtrain *t, loop *l, vtrain_record *r, uint64_t tokens, d
         vc_say(t->ui, "step %lld: held-out loss %.5f", (long long)t->step, r->eval_loss);
     }
     vc_err why = { 0 };
-    if (vtrain_leads(t)) note_aside(t, l, METRICS, vtrain_metrics_step(t->metrics, r, &why), &why);
+    if (vtrain_leads(t)) note_output(t, l, METRICS, vtrain_metrics_step(t->metrics, r, &why), &why);
     return 0;
 }
 
-static void tell_progress(const vtrain *t, const loop *l, const vtrain_record *r)
+static void report_progress(const vtrain *t, const loop *l, const vtrain_record *r)
 {
     char extra[96], time[32];
     snprintf(extra, sizeof extra, "loss %.4f, lr %.3g", r->loss, r->lr);
@@ -321,7 +325,7 @@ static int write_report(const vtrain *t, vc_err *err)
     return vtrain_report_write(&r, t->cfg.output_dir, err);
 }
 
-/* What was gathered of a split state. */
+/* Frees the whole state that was gathered from the ranks' parts. */
 static void drop_state(vtrain *t)
 {
     vt_adamw_close(&t->adam, t->params);
@@ -332,7 +336,7 @@ static void drop_state(vtrain *t)
 static void report(vtrain *t, loop *l)
 {
     vc_err why = { 0 };
-    note_aside(t, l, REPORT, write_report(t, &why), &why);
+    note_output(t, l, REPORT, write_report(t, &why), &why);
 }
 
 /* Collective; rank 0 writes. */
@@ -345,7 +349,7 @@ static int save(vtrain *t, loop *l, vc_err *err)
     bool leads = vtrain_leads(t);
     int rc = vtrain_dist_whole(t->dist, leads, err);
     if (!rc && t->zero) rc = vtrain_zero_gather(t->zero, leads, &t->adam, &t->ema, err);
-    if (!rc && leads) note_aside(t, l, METRICS, vtrain_metrics_sync(t->metrics, &why), &why);
+    if (!rc && leads) note_output(t, l, METRICS, vtrain_metrics_sync(t->metrics, &why), &why);
     if (!rc) rc = vtrain_encoders_check(t, true, err);
     if (!rc && leads) rc = vtrain_save(t, err);
     if (t->zero) drop_state(t);
@@ -355,7 +359,8 @@ static int save(vtrain *t, loop *l, vc_err *err)
     return rc;
 }
 
-/* A sample that is not finite, or cannot be written, is worth a warning, not the end of a run. */
+/* Samples the validation prompts. A sample that is not finite, or cannot be written, is a warning
+ * and does not end the run. */
 static int validate(vtrain *t, loop *l, vc_err *err)
 {
     double start = vc_seconds();
@@ -370,7 +375,7 @@ static int validate(vtrain *t, loop *l, vc_err *err)
         return 0;
     }
     if (rc == VC_EFULL || rc == VC_EIO || rc == VC_ENOENT) {
-        note_aside(t, l, SAMPLES, rc, &why);
+        note_output(t, l, SAMPLES, rc, &why);
         return 0;
     }
     if (rc && err) *err = why;
@@ -383,7 +388,7 @@ static bool samples_due(const vtrain *t)
     return each && t->step > 0 && (t->step == t->plan.steps || t->step % each == 0);
 }
 
-/* Whether the checkpoint gone on from is of this folder, not of another run. */
+/* True if the run resumed from a checkpoint of this folder, not of another run. */
 static bool is_own(const vtrain *t)
 {
     char *own = vc_format("%s/checkpoint-%lld", t->cfg.output_dir, (long long)t->step);
@@ -392,9 +397,10 @@ static bool is_own(const vtrain *t)
     return yes;
 }
 
-/* What a run that was killed behind its checkpoint had still to do there: samples, and at the end the
- * report and the removal of old checkpoints. A run that goes on does the latter with its next one. */
-static int make_up(vtrain *t, loop *l, vc_err *err)
+/* Finishes the work that a run killed after its checkpoint had left: samples and, after the last
+ * step, the report and the removal of old checkpoints. Before the last step the next checkpoint
+ * does the latter two. */
+static int finish_checkpoint(vtrain *t, loop *l, vc_err *err)
 {
     vc_err why = { 0 };
     bool leads = vtrain_leads(t) && is_own(t), done = t->step >= t->plan.steps;
@@ -418,12 +424,12 @@ static int after_step(vtrain *t, loop *l, vc_err *err)
     return rc;
 }
 
-/* Ends the same on all ranks. */
+/* Runs one step. All ranks return the same. */
 static int one_step(vtrain *t, loop *l, vc_err *err)
 {
     vtrain_record r = { .device_waits = NAN, .graph_replays = NAN };
     uint64_t tokens = 0, rows = t->rows, dropped = t->dropped;
-    double start = l->step_at = l->told_at = vc_seconds();
+    double start = l->step_at = l->reported_at = vc_seconds();
     l->bucket[0] = '\0';
     int rc = vtrain_samples_look(t, err);
     if (!rc) rc = gradients(t, l, err);
@@ -441,13 +447,13 @@ static int one_step(vtrain *t, loop *l, vc_err *err)
     if (t->cfg.follow) rc = vc_comm_agree(t->comm, rc, err);
     if (!rc) rc = vtrain_plan_again(t, err);
     rc = vc_comm_agree(t->comm, rc ? rc : write_record(t, l, &r, tokens, start, err), err);
-    if (!rc) tell_progress(t, l, &r);
+    if (!rc) report_progress(t, l, &r);
     return rc ? rc : after_step(t, l, err);
 }
 
-/* ---- the end ---- */
+/* ---- the summary ---- */
 
-static void tell_memory(const vtrain *t)
+static void report_memory(const vtrain *t)
 {
     char real[32], predicted[32];
     if (!t->plan.predicted || !t->peak_bytes) return;
@@ -457,15 +463,15 @@ static void tell_memory(const vtrain *t)
            100 * ((double)t->plan.predicted / (double)t->peak_bytes - 1));
 }
 
-static void tell_captions(const vtrain *t)
+static void report_captions(const vtrain *t)
 {
     if (t->rows && t->cfg.caption_dropout_p > 0)
-        vc_say(t->ui, "captions: %.2f%% dropped, %.4g%% asked",
+        vc_say(t->ui, "captions: %.2f%% dropped, %.4g%% expected",
                100 * (double)t->dropped / (double)t->rows, 100 * t->cfg.caption_dropout_p);
 }
 
-/* A line per op: its kernels of all steps, samples and evaluations included. */
-static void tell_ops(const vtrain *t, double steps)
+/* Reports a line for each op: the time of its kernels in all steps, samples and evaluations. */
+static void report_ops(const vtrain *t, double steps)
 {
     const vt_op_time *row;
     double sum = 0;
@@ -477,20 +483,21 @@ static void tell_ops(const vtrain *t, double steps)
         char name[40], rate[16] = "";
         snprintf(name, sizeof name, "%s%s", *row[i].op ? row[i].op : "other",
                  row[i].grad ? ", gradient" : "");
-        if (row[i].flops > 0) snprintf(rate, sizeof rate, "%.1f", row[i].flops / row[i].seconds / 1e9);
+        if (row[i].flops > 0)
+            snprintf(rate, sizeof rate, "%.1f", row[i].flops / row[i].seconds / 1e9);
         vc_say(t->ui, "%-28s %9lld %10.2f %9s %6.1f%%", name, (long long)row[i].calls,
                1e3 * row[i].seconds / steps, rate, 100 * row[i].seconds / sum);
     }
 }
 
-static void tell_conditions(const vtrain *t, const loop *l)
+static void report_conditions(const vtrain *t, const loop *l)
 {
     if (vtrain_data_roles(t->data) && l->rows)
         vc_say(t->ui, "conditions: %.2f%% of %llu became zeros", 100 * (double)l->zeroed /
                (double)l->rows, (unsigned long long)l->rows);
 }
 
-static void tell_profile(const vtrain *t, const loop *l)
+static void report_profile(const vtrain *t, const loop *l)
 {
     double steps = (double)(t->step - l->begun);
     double work = t->time.forward + t->time.backward;
@@ -504,11 +511,21 @@ static void tell_profile(const vtrain *t, const loop *l)
            work > 0 ? t->plan.flops * steps / work / 1e9 : 0);
     if (!vt_host_memory(t->g))
         vc_say(t->ui, "profile: after the first step the device waited for data %lld times, %.2f "
-               "ms a step", (long long)l->waits, 1e3 * l->stood / steps);
-    tell_ops(t, steps);
+               "ms a step", (long long)l->waits, 1e3 * l->wait_s / steps);
+    report_ops(t, steps);
 }
 
-/* A stop loses nothing: the last whole step is saved and the way back is told. */
+static void report_summary(const vtrain *t, const loop *l)
+{
+    report_captions(t);
+    report_conditions(t, l);
+    report_memory(t);
+    report_profile(t, l);
+}
+
+/* ---- the end ---- */
+
+/* Saves the last whole step after a signal, and names the flag that resumes the run. */
 static int stopped(vtrain *t, loop *l, vc_err *err)
 {
     vc_err why = { 0 };
@@ -517,11 +534,11 @@ static int stopped(vtrain *t, loop *l, vc_err *err)
         if (err) *err = why;
         return rc;
     }
-    return vc_fail(err, VC_ESTOP, "stopped after step %lld; go on with --resume_from_checkpoint "
+    return vc_fail(err, VC_ESTOP, "stopped after step %lld; continue with --resume_from_checkpoint "
                    "latest", (long long)t->step);
 }
 
-/* What a checkpoint would hold, if all of it could be read. */
+/* Reads all values that a checkpoint would hold; an error if a mapped file cannot be read. */
 static int check_weights(const vtrain *t, vc_err *err)
 {
     int rc = 0;
@@ -534,9 +551,9 @@ static int check_weights(const vtrain *t, vc_err *err)
     return vc_comm_agree(t->comm, rc, err);
 }
 
-/* A file in use could not be read. The step that needed it was not taken, so what was trained
- * before is whole and is saved; the error stays. */
-static void torn(vtrain *t, loop *l)
+/* Saves the last whole step where a mapped file could not be read. The step that needed the file
+ * was not taken, so the trained weights are whole; the run still ends with its error. */
+static void save_after_torn_file(vtrain *t, loop *l)
 {
     vc_err why = { 0 };
     /* The thread that hashes text encoders may still read the file: its marks would fail the save. */
@@ -546,33 +563,32 @@ static void torn(vtrain *t, loop *l)
     if (!rc) rc = vc_comm_agree(t->comm, save(t, l, &why), &why);
     if (!rc)
         vc_warn(t->ui, "a file in use could not be read: step %lld is saved; when the file is "
-                "whole again, go on with --resume_from_checkpoint latest", (long long)t->step);
+                "whole again, continue with --resume_from_checkpoint latest", (long long)t->step);
     else if (rc != VC_ENOENT)
         vc_warn(t->ui, "a file in use could not be read, and step %lld could not be saved: %s",
                 (long long)t->step, why.text);
 }
 
-/* The steps are done and saved; whether all else is there too. */
-static int check_asides(const vtrain *t, loop *l, vc_err *err)
+/* After the last step: an error if one of the other outputs is missing. */
+static int check_outputs(const vtrain *t, loop *l, vc_err *err)
 {
     vc_err why = { 0 };
-    if (vtrain_leads(t)) note_aside(t, l, METRICS, vtrain_metrics_sync(t->metrics, &why), &why);
-    for (int i = 0; i < ASIDES; i++)
+    if (vtrain_leads(t)) note_output(t, l, METRICS, vtrain_metrics_sync(t->metrics, &why), &why);
+    for (int i = 0; i < OUTPUTS; i++)
         if (l->missing[i].code)
             return vc_fail(err, l->missing[i].code, "all %lld steps are done and saved as "
-                           "checkpoint-%lld, but not everything beside it: %s", (long long)t->step,
-                           (long long)t->step, l->missing[i].text);
+                           "checkpoint-%lld, but another output is missing: %s",
+                           (long long)t->step, (long long)t->step, l->missing[i].text);
     return 0;
 }
 
-static void tell_graphs(const vtrain *t)
+static void report_graphs(const vtrain *t)
 {
     const char *off = t->trace ? "a trace is written"
-                      : t->cfg.gradient_checkpointing_offload ? "inputs of blocks wait on the host"
+                      : t->cfg.gradient_checkpointing_offload ? "blocks' inputs are offloaded"
                       : vt_replay_off(t->g);
     if (off) vc_say(t->ui, "graphs: off: %s", off);
-    else vc_say(t->ui, "graphs: on: a micro-batch like two before it is given to the device at "
-                "once");
+    else vc_say(t->ui, "graphs: on: repeated micro-batches of one shape are captured and replayed");
 }
 
 int vtrain_loop(vtrain *t, vc_err *err)
@@ -581,26 +597,21 @@ int vtrain_loop(vtrain *t, vc_err *err)
     int rc = loop_open(&l, t, err);
     if (t->cfg.profile) vt_profile_begin(t->g);
     if (t->step >= t->plan.steps)
-        vc_warn(t->ui, "nothing is left to do: %lld steps are done, %lld are asked for "
+        vc_warn(t->ui, "nothing is left to do: %lld steps are done, and the run has %lld "
                 "(--max_train_steps, --num_train_epochs)", (long long)t->step,
                 (long long)t->plan.steps);
-    if (!vt_host_memory(t->g)) tell_graphs(t);
+    if (!vt_host_memory(t->g)) report_graphs(t);
     vc_progress_begin(t->ui, "training", "steps", (uint64_t)t->plan.steps);
     vc_progress_at(t->ui, (uint64_t)t->step, NULL);
     rc = vc_comm_agree(t->comm, rc, err);
-    if (!rc) rc = make_up(t, &l, err);
+    if (!rc) rc = finish_checkpoint(t, &l, err);
     while (!rc && t->step < t->plan.steps)
         rc = one_step(t, &l, err);
     if (rc == VC_ESTOP) rc = vc_comm_agree(t->comm, stopped(t, &l, err), err);
-    if (rc == VC_ETORN) torn(t, &l);
-    else if (!rc) rc = vc_comm_agree(t->comm, check_asides(t, &l, err), err);
+    if (rc == VC_ETORN) save_after_torn_file(t, &l);
+    else if (!rc) rc = vc_comm_agree(t->comm, check_outputs(t, &l, err), err);
     vc_progress_end(t->ui);
-    if (!rc || rc == VC_ESTOP) {
-        tell_captions(t);
-        tell_conditions(t, &l);
-        tell_memory(t);
-        tell_profile(t, &l);
-    }
+    if (!rc || rc == VC_ESTOP) report_summary(t, &l);
     loop_close(&l);
     return rc;
 }

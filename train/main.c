@@ -12,11 +12,11 @@ enum { EXIT_USAGE = 2, EXIT_SIGNAL = 128 };
 static int status_of(int rc, const atomic_int *stop)
 {
     if (rc == VC_EUSAGE) return EXIT_USAGE;
-    if (rc == VC_ESTOP) return EXIT_SIGNAL + (*stop ? *stop : SIGTERM);   /* another rank's */
+    if (rc == VC_ESTOP) return EXIT_SIGNAL + (*stop ? *stop : SIGTERM);   /* 0: another rank's */
     return rc ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-/* Rank 0 speaks for all. */
+/* Runs the training; rank 0 alone prints. */
 static int run(vc_flags *set, vtrain_config *c, vc_comm *comm, vc_err *err)
 {
     vc_progress *ui = NULL;
@@ -37,7 +37,7 @@ static int run(vc_flags *set, vtrain_config *c, vc_comm *comm, vc_err *err)
     return rc;
 }
 
-/* What needs no files, all of it in one round. */
+/* Checks the flags without opening files, and collects all errors at once. */
 static int check(vtrain_config *c, vc_flags *set, int ranks, vc_err *err)
 {
     int rc = vc_flags_catch(set, vtrain_check_ranks(c, ranks, err), err);

@@ -1,5 +1,6 @@
-/* Memory: what stands all the time, what a step of each bucket takes (dry steps tell), how many
- * blocks are recomputed so that it fits, and what would need less. */
+/* memory.c - predicts memory: the bytes held during the whole run, the bytes of a step of each
+ * bucket (measured by dry steps), the number of blocks to recompute so that a step fits, and the
+ * flags that would need less. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,9 +12,9 @@
 #include "train/parallel/zero.h"
 #include "train/vtrain.h"
 
-#define PART 0.85                /* of the memory that is free: beyond it a run is likely to fail */
+#define PART 0.85                /* of the free memory; a run above this part is likely to fail */
 
-/* Called every step, so without stdio's buffer. */
+/* Reads without stdio, whose buffer would be allocated in every step. */
 int64_t vtrain_private_bytes(void)
 {
     char text[128];
@@ -27,7 +28,7 @@ int64_t vtrain_private_bytes(void)
     return (resident - shared) * sysconf(_SC_PAGESIZE);
 }
 
-/* Bytes that this machine can still give; 0 where unknown. */
+/* Bytes of memory available on this machine; 0 where unknown. */
 static int64_t free_bytes(void)
 {
     char line[128];
@@ -39,7 +40,7 @@ static int64_t free_bytes(void)
     return kib * 1024;
 }
 
-/* What stays all the time: weights, gradients, moments, averages, loader. */
+/* Bytes held during the whole run: weights, gradients, moments, averages, loader. */
 static int64_t standing_bytes(const vtrain *t)
 {
     vt_param_bytes b = vt_params_bytes(t->params);
@@ -52,7 +53,8 @@ static int64_t standing_bytes(const vtrain *t)
 /* Bytes that a step may take on this rank: its tensors, and the kernels' scratch. */
 static int64_t room(const vtrain *t)
 {
-    int64_t standing = t->base_bytes + t->plan.standing, all = free_bytes() / vc_comm_locals(t->comm);
+    int64_t standing = t->base_bytes + t->plan.standing;
+    int64_t all = free_bytes() / vc_comm_locals(t->comm);
     if (t->cfg.memory_limit) return t->cfg.memory_limit - standing;
     int64_t device = (int64_t)vt_room(t->g);
     if (device) return device;
@@ -74,8 +76,8 @@ static int64_t taken(const vt_usage *use)
     return (int64_t)(use->pool_peak + use->scratch);
 }
 
-/* Auto: the fewest blocks so that the step fits, or all. What a step takes falls with their number;
- * only the last of them may be in vain, as backward begins with it. */
+/* For auto: finds the fewest blocks to recompute so that the step fits, or all. Memory falls with
+ * their number; only recomputing the last block may save nothing, as backward begins there. */
 static int fewest(vtrain *t, uint32_t group, int64_t most, vt_usage *use, vc_err *err)
 {
     int lo = 0, hi = t->plan.blocks, rc = dry(t, group, lo, use, err);
@@ -114,7 +116,7 @@ int vtrain_memory_plan(vtrain *t, vc_err *err)
     int rc = vc_comm_reduce(t->comm, &least, 1, VC_COMM_MIN, err);
     if (rc) return rc;
     int64_t most = least < 0x1p62 ? (int64_t)least : INT64_MAX;
-    free(t->plan.recompute);                  /* a plan of fewer samples */
+    free(t->plan.recompute);                  /* of an earlier plan, of fewer samples */
     free(t->plan.group_flops);
     t->plan.recompute = calloc(n, sizeof *t->plan.recompute);
     t->plan.group_flops = calloc(n, sizeof *t->plan.group_flops);
@@ -152,7 +154,8 @@ static int64_t host_bytes_of(const vtrain *t, int b)
     return bytes;
 }
 
-/* The fewest blocks to leave on the host so that the others, and the two largest of these, have room. */
+/* Finds the fewest blocks to leave on the host so that the device has room for the other blocks and
+ * for copies of the two largest blocks left on the host. */
 static int fewest_swapped(const vtrain *t)
 {
     int64_t left = room(t) - (int64_t)t->plan.pool, largest = 0;
@@ -180,7 +183,7 @@ int vtrain_memory_place(vtrain *t, vc_err *err)
 
 /* ---- too much ---- */
 
-/* The flags that this run has not used yet and that would need less, blank-separated. */
+/* Writes a comma-separated list of flags that this run does not use and that would need less. */
 static void remedies(const vtrain *t, uint32_t group, char *text, size_t size)
 {
     const vtrain_config *c = &t->cfg;
@@ -209,25 +212,25 @@ int vtrain_memory_remedy(const vtrain *t, uint32_t group, int rc, vc_err *err)
     char flags[400];
     if (rc != VC_ENOMEM || !err)
         return vc_context(err, rc, "bucket %s", vtrain_data_group(t->data, group)->name);
-    vc_err what = *err;
+    vc_err cause = *err;
     remedies(t, group, flags, sizeof flags);
-    return vc_fail(err, rc, "bucket %s: %s. Less would do with %s",
-                   vtrain_data_group(t->data, group)->name, what.text, flags);
+    return vc_fail(err, rc, "bucket %s: %s. To need less memory, give %s",
+                   vtrain_data_group(t->data, group)->name, cause.text, flags);
 }
 
 int vtrain_memory_check(const vtrain *t, vc_err *err)
 {
-    char peak[32], there[32], flags[400];
+    char peak[32], limit[32], flags[400];
     const char *bucket = vtrain_data_group(t->data, t->plan.largest)->name;
     int64_t over = (int64_t)t->plan.pool - room(t);
     if (over <= 0) return 0;
     remedies(t, t->plan.largest, flags, sizeof flags);
     vc_human_bytes(peak, (double)t->plan.predicted);
-    vc_human_bytes(there, (double)(t->plan.predicted - over));
+    vc_human_bytes(limit, (double)(t->plan.predicted - over));
     if (t->cfg.memory_limit)
-        return vc_fail(err, VC_ENOMEM, "bucket %s: a peak of %s is predicted, --memory_limit is "
-                       "%s. Less would do with %s", bucket, peak, there, flags);
-    vc_warn(t->ui, "bucket %s: a peak of %s is predicted, but about %s are there: it may fail. "
-            "Less would do with %s", bucket, peak, there, flags);
+        return vc_fail(err, VC_ENOMEM, "bucket %s: a peak of %s is predicted, but --memory_limit "
+                       "is %s. To need less memory, give %s", bucket, peak, limit, flags);
+    vc_warn(t->ui, "bucket %s: a peak of %s is predicted, but about %s are free: the run may fail. "
+            "To need less memory, give %s", bucket, peak, limit, flags);
     return 0;
 }

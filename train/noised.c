@@ -70,8 +70,8 @@ static vt_tensor *rows_of(vt_ctx *g, int64_t rows, const float *v)
     return vt_from_host(g, VC_F32, 1, &rows, v, VC_F32);
 }
 
-/* [rows,..] of n numbers a row, the first `front` of which are the row's first[], the others its
- * rest[]. */
+/* Makes a tensor [rows,..] of n numbers a row: the first `front` are the row's first[], the others
+ * its rest[]. */
 static vt_tensor *two_parts(vt_ctx *g, int nd, const int64_t *dim, int64_t n, int64_t front,
                             const float *first, const float *rest)
 {
@@ -84,7 +84,7 @@ static vt_tensor *two_parts(vt_ctx *g, int nd, const int64_t *dim, int64_t n, in
     return t;
 }
 
-/* The noisy latents x_of x + n_of n, but x in clean frames. */
+/* Makes the noisy latents x_of x + n_of n; clean frames are x itself. */
 static vt_tensor *mix(vt_ctx *g, vt_tensor *x, vt_tensor *n, const vtrain_levels *v)
 {
     if (!x) return NULL;
@@ -102,8 +102,8 @@ static vt_tensor *mix(vt_ctx *g, vt_tensor *x, vt_tensor *n, const vtrain_levels
     return vt_concat(g, 2, 2, part);
 }
 
-/* The weights of the levels for `frames` frames or differences of frames. Clean frames, and
- * differences to a clean frame, stand in front. */
+/* Makes the weights of the levels for `frames` frames or differences of frames. Clean frames, and
+ * differences to a clean frame, come first. */
 static vt_tensor *level_weight(vt_ctx *g, const vtrain_levels *v, int64_t rows, int64_t frames)
 {
     const int64_t dim[5] = { rows, 1, v->front ? frames : 1, 1, 1 };

@@ -1,4 +1,4 @@
-/* optim.c - the rate at a step, by the schedules of diffusers; see optim.h */
+/* optim.c - learning-rate schedules of diffusers; see optim.h */
 #include "train/optim.h"
 
 #include <inttypes.h>
@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double LAST_RATE = 1e-7;          /* of polynomial, as diffusers has it */
+static const double LAST_RATE = 1e-7;          /* end of polynomial, as in diffusers */
 
-/* Reads "VALUE:STEP," or the last "VALUE"; its end, or NULL. */
+/* Reads "VALUE:STEP," or the last "VALUE"; returns the end of the rule, or NULL. */
 static const char *next_rule(const char *s, double *value, int64_t *step)
 {
     char *end;
@@ -21,7 +21,7 @@ static const char *next_rule(const char *s, double *value, int64_t *step)
     return *end == ',' && end[1] ? end + 1 : NULL;
 }
 
-/* The rule with the lowest step above s, in whatever order they stand. */
+/* The value of the rule with the lowest step above s; the rules may be in any order. */
 static double piecewise(const char *rules, int64_t s)
 {
     double value, best = 1;
@@ -42,15 +42,15 @@ int vtrain_rate_check(const vtrain_rate *r, vc_err *err)
     double value;
     int64_t step = 0;
     if (r->how == VTRAIN_POLYNOMIAL && r->rate > 0 && r->rate <= LAST_RATE)
-        return vc_fail(err, VC_EUSAGE, "--lr_scheduler polynomial: ends at a rate of 1e-7, so "
-                       "--learning_rate has to be above it");
+        return vc_fail(err, VC_EUSAGE, "--lr_scheduler polynomial: the rate falls to 1e-7, so "
+                       "--learning_rate has to be above 1e-7");
     if (r->how != VTRAIN_PIECEWISE_CONSTANT) return 0;
     const char *p = r->rules;
     while (p && *p)
         p = next_rule(p, &value, &step);
     if (p && r->rules && step == INT64_MAX) return 0;
-    return vc_fail(err, VC_EUSAGE, "--lr_step_rules%s%s: factors of --learning_rate and the steps "
-                   "they end at are expected, the last without, as in 1:100,0.1:200,0.01",
+    return vc_fail(err, VC_EUSAGE, "--lr_step_rules%s%s: expected are factors of --learning_rate, "
+                   "each but the last with the step where it ends, as in 1:100,0.1:200,0.01",
                    r->rules ? " " : "", r->rules ? r->rules : "");
 }
 

@@ -11,9 +11,9 @@ typedef enum vtrain_schedule {
     VTRAIN_COSINE_WITH_RESTARTS, VTRAIN_POLYNOMIAL, VTRAIN_PIECEWISE_CONSTANT
 } vtrain_schedule;
 
-/* What get_scheduler of diffusers (optimization.py) makes of these; with warm-up of w steps the
- * factor is s/w below w (not of `constant` and `piecewise_constant`), and then, with p the part of
- * the steps after it that is done:
+/* Settings of a schedule, as get_scheduler of diffusers (optimization.py) takes them. With a
+ * warm-up of w steps the factor is s/w at steps s below w (except of `constant` and
+ * `piecewise_constant`). After the warm-up, with p the fraction done of the steps after it:
  *     constant_with_warmup    1
  *     linear                  1 - p
  *     cosine                  (1 + cos(pi p)) / 2
@@ -28,9 +28,9 @@ typedef struct vtrain_rate {
                                         * 0.01 */
 } vtrain_rate;
 
-/* Factor of the base rate at step s, from 0. The rules have passed vtrain_rate_check. */
+/* Factor of the base rate at step s, from 0. The caller has checked r by vtrain_rate_check. */
 double vtrain_rate_factor(const vtrain_rate *r, int64_t s);
-/* VC_EUSAGE: the rules are none, or polynomial would rise. */
+/* VC_EUSAGE: the rules are not valid, or a polynomial schedule would rise. */
 int vtrain_rate_check(const vtrain_rate *r, vc_err *err);
 
 /* Factor that clips a gradient of norm `norm` to at most `max` (0: no clipping): min(1, max /

@@ -1,4 +1,4 @@
-/* The flags of vtrain, what is allowed, and what the family fills in. */
+/* options.c - the flags of vtrain, the checks of their values, and the family's defaults. */
 #include "train/vtrain.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "common/cli/like.h"
 #include "common/os/file.h"
 
-/* Further names of choices, which vtrain_check makes one of their kinds' own. */
+/* Choices that vtrain_check replaces by one of the choices that the run knows. */
 enum { REPORT_TENSORBOARD, REPORT_NONE, DENSITY_NONE = VTRAIN_COSMAP + 1 };
 
 #define GROUP(title) { .kind = VC_GROUP, .name = title },
@@ -37,7 +37,7 @@ const vc_program vtrain_program = {
     .flags = flags, .partner = vc_vprep_flags, .foreign = vc_peers, .version = version,
 };
 
-/* ---- what does not go together ---- */
+/* ---- checks of the flags ---- */
 
 static void check_type(vtrain_config *c, vc_flags *set)
 {
@@ -84,7 +84,7 @@ static void check_files(const vtrain_config *c, vc_flags *set)
                            "for each dataset, --latents A --latents B", c->latents.item[i]);
 }
 
-/* Whether a part of --fp8_models, a name or a path, is of a model that vtrain does not load. */
+/* True if a part of --fp8_models, a name or a path, is of a model that vtrain does not load. */
 static bool is_encoder(const char *part, size_t n)
 {
     static const char *const names[] = { "text_encoder", "t5", "clip", "vae", "tokenizer",
@@ -104,11 +104,12 @@ static void check_fp8(vtrain_config *c, vc_flags *set)
         transformer = transformer || (n && !is_encoder(s, n));
     }
     if (c->fp8_models && !transformer)
-        vc_flags_say(set, "--fp8_models %s: vtrain loads no such model; the transformer stays as "
-                     "it is", c->fp8_models);
+        vc_flags_say(set, "--fp8_models %s: vtrain loads no such model; the flag has no effect",
+                     c->fp8_models);
     if (!transformer) return;
     if (c->transformer_dtype != VC_F8E4M3 && c->transformer_dtype != VC_DTYPE_NONE)
-        vc_flags_wrong(set, "--fp8_models: means --transformer_dtype fp8, which says another");
+        vc_flags_wrong(set, "--fp8_models: means --transformer_dtype fp8, but --transformer_dtype "
+                       "gives another type");
     c->transformer_dtype = VC_F8E4M3;
 }
 
@@ -119,7 +120,7 @@ static void check_model(vtrain_config *c, vc_flags *set)
                  c->dit_patch != 2;
     if (!fresh && sized)
         vc_flags_wrong(set, "--dit_width, --dit_layers, --dit_heads and --dit_patch size a new "
-                       "built-in DiT; with --model its config.json says them");
+                       "built-in DiT; the sizes of a --model are in its config.json");
     check_fp8(c, set);
     if (c->preset_lora_path && fresh)
         vc_flags_wrong(set, "--preset_lora_path: there are no weights to fold it into: give "
@@ -156,7 +157,7 @@ static void check_optimiser(vtrain_config *c, vc_flags *set)
 {
     check_rate(c, set);
     if (c->use_8bit_adam && vc_flags_given(set, "optimizer") && c->optimizer != VT_ADAMW_8BIT)
-        vc_flags_wrong(set, "--use_8bit_adam: means adamw8bit, but --optimizer says another");
+        vc_flags_wrong(set, "--use_8bit_adam: means adamw8bit, but --optimizer gives another");
     if (c->use_8bit_adam) c->optimizer = VT_ADAMW_8BIT;
 }
 
@@ -169,14 +170,15 @@ static void check_memory(vtrain_config *c, vc_flags *set)
         vc_flags_wrong(set, "--low_vram: finds the number of blocks itself: leave --blocks_to_swap "
                        "out");
     if (c->low_vram)
-        vc_flags_say(set, "--low_vram: no encoder is loaded here in any case; blocks are "
-                     "recomputed in backward, and on a GPU a LoRA's frozen blocks wait on the host "
-                     "as far as needed");
+        vc_flags_say(set, "--low_vram: vtrain loads no encoders anyway; blocks are recomputed in "
+                     "backward, and on a GPU as many of a LoRA's frozen blocks as necessary stay "
+                     "on the host");
     if (c->low_vram && !vc_flags_given(set, "gradient_checkpointing"))
         c->gradient_checkpointing = VTRAIN_REMAT_BLOCK;
 }
 
-/* --like: ranks are a LoRA's, and a rate that stays the same or goes by rules has no warm-up. */
+/* True if a flag that --like sets has an effect: only a LoRA has ranks, and a rate that is constant
+ * or follows rules has no warm-up. */
 static bool has_a_job(const void *options, const char *flag)
 {
     const vtrain_config *c = options;
@@ -197,15 +199,15 @@ int vtrain_check(vtrain_config *c, vc_flags *set, vc_err *err)
     if (vc_flags_given(set, "eval_steps") && c->eval_steps && c->eval_split == 0)
         vc_flags_wrong(set, "--eval_steps: no sample is held out: give --eval_split too");
     if (c->follow && c->num_train_epochs)
-        vc_flags_wrong(set, "--follow: how many steps --num_train_epochs are is not known while "
-                       "the dataset grows: give --max_train_steps");
+        vc_flags_wrong(set, "--follow: the steps of --num_train_epochs cannot be counted while the "
+                       "dataset grows: give --max_train_steps");
     check_optimiser(c, set);
     if (c->motion_sub_loss_ratio != 0.25 && !c->motion_sub_loss)
         vc_flags_wrong(set, "--motion_sub_loss_ratio: give --motion_sub_loss too");
     check_memory(c, set);
     if (c->report_to > REPORT_NONE) {
-        vc_flags_say(set, "--report_to: event files of TensorBoard are written, to tensorboard/ "
-                     "in the run's folder: wandb and others read them");
+        vc_flags_say(set, "--report_to: vtrain writes TensorBoard event files, to tensorboard/ in "
+                     "the run's folder; wandb and others can read these files");
         c->report_to = REPORT_TENSORBOARD;
     }
     if (c->weighting_scheme == DENSITY_NONE) c->weighting_scheme = VTRAIN_UNIFORM;
@@ -232,11 +234,11 @@ int vtrain_check_ranks(vtrain_config *c, int ranks, vc_err *err)
     if (!c->dp_degree) c->dp_degree = ranks / c->dp_shards;
     if (c->dp_degree * c->dp_shards == ranks) return 0;
     return vc_fail(err, VC_EUSAGE, "--dp_degree %lld x --dp_shards %lld: there are %d ranks "
-                   "(mpirun -np, srun -n); leave one of them out to have it worked out",
+                   "(mpirun -np, srun -n); leave one of the two flags out to have it computed",
                    (long long)c->dp_degree, (long long)c->dp_shards, ranks);
 }
 
-/* ---- what the family says ---- */
+/* ---- the family's defaults ---- */
 
 static void resolve_objective(vtrain_config *c, const vc_flags *set, const vtrain_family *f,
                               const vtrain_scheduler *s)
@@ -253,7 +255,8 @@ static void resolve_objective(vtrain_config *c, const vc_flags *set, const vtrai
         c->posterior = f->posterior_mean ? VTRAIN_POSTERIOR_MEAN : VTRAIN_POSTERIOR_SAMPLE;
 }
 
-/* A model that predicts v has no flow to weight; whoever says --objective v knows that. */
+/* Resets the flags of a flow where the model predicts v: an error if --objective was given, else a
+ * message. */
 static void drop_flow_flags(vtrain_config *c, vc_flags *set)
 {
     static const char *const flags_of_flow[] = { "flow_shift", "weighting_scheme", "logit_mean",
@@ -264,7 +267,7 @@ static void drop_flow_flags(vtrain_config *c, vc_flags *set)
             vc_flags_wrong(set, "--%s: belongs to --objective flow, but this is v",
                            flags_of_flow[i]);
         else
-            vc_flags_say(set, "--%s: has no job here: this model predicts v and follows no flow",
+            vc_flags_say(set, "--%s: has no effect: this model predicts v and follows no flow",
                          flags_of_flow[i]);
     }
     c->flow_shift = 1;

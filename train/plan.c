@@ -1,4 +1,4 @@
-/* What will happen: steps, memory and work beforehand, and the lines that tell it. */
+/* plan.c - predicts steps, memory and work before a run, and prints the plan. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,9 +11,9 @@
 
 #define MOST_MICROS ((uint64_t)1 << 32)     /* of a run: draws number them in 32 bits */
 
-/* ---- telling it ---- */
+/* ---- the plan's lines ---- */
 
-/* model: width and so on are in config.json; here is what training makes of it. */
+/* The line of the model: its family and its parameters. Its sizes are in config.json. */
 static char *text_model(const vtrain *t)
 {
     char trained[32], frozen[32];
@@ -52,13 +52,13 @@ char *vtrain_plan_text(const vtrain *t, vtrain_plan_part part)
     return part == VTRAIN_TEXT_MODEL ? text_model(t) : text_data(t);
 }
 
-static void tell_line(FILE *out, const char *line)
+static void print_line(FILE *out, const char *line)
 {
     vc_print(out, line, 0);
     fputc('\n', out);
 }
 
-/* A line of the plan: what a dry run is asked for, to any other run a message. */
+/* Writes a line of the plan: the result of a dry run, and a message of any other run. */
 __attribute__((format(printf, 2, 3))) static void say(const vtrain *t, const char *fmt, ...)
 {
     char line[1024];
@@ -68,20 +68,21 @@ __attribute__((format(printf, 2, 3))) static void say(const vtrain *t, const cha
     vsnprintf(line, sizeof line, fmt, ap);
     va_end(ap);
     if (t->cfg.dry_run)
-        tell_line(t->out, line);
+        print_line(t->out, line);
     else
         vc_say(t->ui, "%s", line);
 }
 
-static void tell(const vtrain *t, const char *what, char *text)
+/* Writes the lines of text, which it frees, with `head` before the first. */
+static void say_lines(const vtrain *t, const char *head, char *text)
 {
     char *rest = text;
     for (char *line; (line = strsep(&rest, "\n"));)
-        say(t, "%s%s", line == text ? what : "", line);
+        say(t, "%s%s", line == text ? head : "", line);
     free(text);
 }
 
-static void tell_steps(const vtrain *t)
+static void say_steps(const vtrain *t)
 {
     char ranks[32] = "";
     int n = vc_comm_size(t->comm);
@@ -93,15 +94,15 @@ static void tell_steps(const vtrain *t)
         (long long)t->cfg.gradient_accumulation_steps, ranks, t->plan.flops / 1e9);
 }
 
-/* Blocks that are recomputed, where buckets differ in it. */
-static void tell_recompute(const vtrain *t)
+/* Writes the number of recomputed blocks of each bucket, where the buckets differ. */
+static void say_recompute(const vtrain *t)
 {
     for (uint32_t i = 0; i < vtrain_data_groups(t->data); i++)
         say(t, "memory: bucket %s: %d of %d blocks recomputed in backward",
             vtrain_data_group(t->data, i)->name, t->plan.recompute[i], t->plan.blocks);
 }
 
-static void tell_memory(const vtrain *t)
+static void say_memory(const vtrain *t)
 {
     char all[32], standing[32], pool[32], mapped[32];
     vt_param_bytes b = vt_params_bytes(t->params);
@@ -116,15 +117,16 @@ static void tell_memory(const vtrain *t)
         vc_human_bytes(pool, (double)t->plan.pool),
         vtrain_data_group(t->data, t->plan.largest)->name,
         most > 0 && least == t->plan.blocks ? ", blocks recomputed in backward" : "");
-    if (most > 0 && least < t->plan.blocks) tell_recompute(t);
+    if (most > 0 && least < t->plan.blocks) say_recompute(t);
     if (t->plan.offloaded)
-        say(t, "memory: %s of blocks' inputs wait for backward in host memory",
+        say(t, "memory: %s of blocks' inputs are offloaded to host memory until backward",
             vc_human_bytes(mapped, (double)t->plan.offloaded));
     if (b.on_host)
         say(t, "memory: %s of frozen weights, of the first %d blocks, stay on the host and are "
-            "copied when their block is reached", vc_human_bytes(mapped, (double)b.on_host), t->plan.swapped);
+            "copied when their block is reached", vc_human_bytes(mapped, (double)b.on_host),
+            t->plan.swapped);
     if (b.mapped)
-        say(t, "memory: %s of frozen weights stay in their file's map, on top of that",
+        say(t, "memory: %s of frozen weights stay mapped from their file, beyond the peak",
             vc_human_bytes(mapped, (double)b.mapped));
 }
 
@@ -151,7 +153,7 @@ int vtrain_plan_steps(vtrain *t, vc_err *err)
     return 0;
 }
 
-/* The value of a flag as the run's settings have it. */
+/* The value of a flag in the run's settings. */
 static const char *word_of(const vtrain *t, const char *flag, char *buf, size_t size)
 {
     size_t n = strlen(flag);
@@ -165,7 +167,7 @@ static const char *word_of(const vtrain *t, const char *flag, char *buf, size_t 
     return buf;
 }
 
-/* The shift of levels, by tokens over those of the run's buckets. */
+/* Describes the shift of levels; a shift by tokens gets the range over the run's buckets. */
 static void shift_text(char *text, size_t size, const vtrain *t)
 {
     const vtrain_by_tokens *b = &t->scheduler.by_tokens;
@@ -183,10 +185,10 @@ static void shift_text(char *text, size_t size, const vtrain *t)
                  (long long)b->base_len, b->max, (long long)b->max_len);
 }
 
-static void tell_loss(const vtrain *t)
+static void say_loss(const vtrain *t)
 {
     const vtrain_config *c = &t->cfg;
-    char scheme[32], normal[64] = "", shift[200], side[48] = "";
+    char scheme[32], normal[64] = "", shift[200], levels[48] = "";
     if (c->objective == 1 + VTRAIN_V) {
         say(t, "loss: v-prediction, times uniform, weight 1");
         return;
@@ -196,14 +198,14 @@ static void tell_loss(const vtrain *t)
     if (c->weighting_scheme == VTRAIN_MODE)
         snprintf(normal, sizeof normal, " (scale %g)", c->mode_scale);
     if (t->boundary)
-        snprintf(side, sizeof side, ", levels %s %g alone",
+        snprintf(levels, sizeof levels, ", only levels %s %g",
                  c->boundary_type == VTRAIN_SIDE_LOW ? "below" : "from", t->boundary);
     shift_text(shift, sizeof shift, t);
     say(t, "loss: flow matching, weighting %s%s, shift %s%s",
-        word_of(t, "weighting_scheme", scheme, sizeof scheme), normal, shift, side);
+        word_of(t, "weighting_scheme", scheme, sizeof scheme), normal, shift, levels);
 }
 
-static void tell_training(const vtrain *t)
+static void say_training(const vtrain *t)
 {
     const vtrain_config *c = &t->cfg;
     vtrain_fit fit;
@@ -221,17 +223,17 @@ static void tell_training(const vtrain *t)
     say(t, "schedule: rate %g, %s%s, %lld steps of warm-up", c->learning_rate,
         word_of(t, "lr_scheduler", schedule, sizeof schedule), rules,
         (long long)c->lr_warmup_steps);
-    say(t, "captions: dropped with chance %g", c->caption_dropout_p);
+    say(t, "captions: dropped with probability %g", c->caption_dropout_p);
     t->family->fit(t->model, &fit);
     if (t->guidance)
         say(t, "guidance: an input, %g in training, %g in samples", c->embedded_guidance,
             fit.two_prompts ? c->embedded_guidance : c->guidance_scale);
     if (c->first_frame_conditioning_p > 0)
-        say(t, "first frames: of clips, clean with chance %g", c->first_frame_conditioning_p);
-    tell_loss(t);
+        say(t, "first frames: clean in clips with probability %g", c->first_frame_conditioning_p);
+    say_loss(t);
 }
 
-static void tell_validation(const vtrain *t)
+static void say_validation(const vtrain *t)
 {
     vtrain_prompt p = { 0 };
     uint32_t n = vtrain_data_prompts(t->data);
@@ -259,14 +261,14 @@ int vtrain_plan_memory(vtrain *t, vc_err *err)
     int rc = vtrain_memory_plan(t, err);
     if (!rc) rc = vtrain_memory_place(t, err);
     if (rc) return rc;
-    tell(t, "model: ", text_model(t));
-    tell(t, "data: ", text_data(t));
+    say_lines(t, "model: ", text_model(t));
+    say_lines(t, "data: ", text_data(t));
     say(t, "device: %s", vt_describe(t->g));
-    tell_steps(t);
-    if (t->cfg.dry_run) tell_training(t);
-    tell_memory(t);
+    say_steps(t);
+    if (t->cfg.dry_run) say_training(t);
+    say_memory(t);
     rc = vtrain_memory_check(t, err);
     if (rc) return rc;
-    tell_validation(t);
+    say_validation(t);
     return t->cfg.dry_run ? vc_std_flush(t->out, err) : 0;
 }

@@ -1,4 +1,4 @@
-/* A run from its settings to its end: what is opened, in which order, and closed. */
+/* run.c - runs the training: opens all parts in order, runs the steps, and closes the parts. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ const char *vtrain_transformer_name(const vtrain *t)
     return t->cfg.boundary_type == VTRAIN_SIDE_LOW ? "transformer_2" : "transformer";
 }
 
-/* Which of two transformers is trained has to be said; of one there is no choice. */
+/* Checks --boundary_type: required for a model of two transformers, not allowed for one. */
 static int open_boundary(vtrain *t, vc_err *err)
 {
     const vtrain_config *c = &t->cfg;
@@ -35,20 +35,20 @@ static int open_boundary(vtrain *t, vc_err *err)
     int rc = c->model ? vtrain_weights_boundary(&t->boundary, c->model, err) : 0;
     if (rc) return vc_context(err, rc, "--model");
     if (side && !t->boundary)
-        return vc_fail(err, VC_EUSAGE, "--boundary_type: high and low are sides of a boundary, and "
-                       "there is no boundary_ratio in a model_index.json below --model: leave it "
-                       "out");
+        return vc_fail(err, VC_EUSAGE, "--boundary_type: high and low choose one of a model's two "
+                       "transformers, but model_index.json below --model has no boundary_ratio: "
+                       "leave the flag out");
     if (!side && t->boundary)
         return vc_fail(err, VC_EUSAGE, "--boundary_type: %s has two transformers (boundary_ratio "
-                       "%g): give high to train the one of levels from there on, transformer, or "
-                       "low for the one below, transformer_2", c->model, t->boundary);
+                       "%g): give high to train `transformer`, for levels from the boundary up, or "
+                       "low to train `transformer_2`, for the levels below", c->model, t->boundary);
     if (t->boundary && c->validation_steps)
-        return vc_fail(err, VC_EUSAGE, "--validation_steps: a sample needs both transformers, and "
-                       "one is here: leave it out");
+        return vc_fail(err, VC_EUSAGE, "--validation_steps: a sample needs both transformers, but "
+                       "a run loads one: leave the flag out");
     return 0;
 }
 
-/* config.json: of the files given, or a new built-in model's. */
+/* Reads the model's config.json, or makes that of a new built-in model. */
 static int open_config(vtrain *t, vc_err *err)
 {
     const vtrain_config *c = &t->cfg;
@@ -65,7 +65,7 @@ static int open_config(vtrain *t, vc_err *err)
     const char *class_name;
     bool lora = c->training_type == VTRAIN_LORA;
     if (!lora && c->transformer_dtype != VC_DTYPE_NONE)
-        vc_say(t->ui, "--transformer_dtype: left out, a full finetune begins with the file's "
+        vc_say(t->ui, "--transformer_dtype: has no effect: a full finetune begins with the file's "
                "values and trains them in f32");
     int rc = vtrain_weights_open(&t->weights, c->model, vtrain_transformer_name(t), c->transformer,
                                  lora ? c->transformer_dtype : VC_DTYPE_NONE,
@@ -76,7 +76,7 @@ static int open_config(vtrain *t, vc_err *err)
     if (rc) return vc_context(err, rc, "%s/config.json", vtrain_weights_path(t->weights));
     t->family = vtrain_family_of_class(class_name);
     if (!t->family)
-        return vc_fail(err, VC_EINVAL, "%s: no transformer of class %s is known here",
+        return vc_fail(err, VC_EINVAL, "%s: vtrain does not support the transformer class %s",
                        vtrain_weights_path(t->weights), class_name);
     vtrain_weights_rename(t->weights, t->family->lora_names);
     t->model_config = cJSON_Duplicate(config, true);
@@ -84,21 +84,22 @@ static int open_config(vtrain *t, vc_err *err)
     return vtrain_weights_pipeline(t->model_config, t->family, c->model, err);
 }
 
-/* How the model was trained: its scheduler's file. A model that is trained on without it may have
- * had another schedule, so that is said. */
+/* Reads the scheduler's file, which records the noise schedule that the model was trained with.
+ * Without the file a v-prediction model may have had another schedule: this is a warning. */
 static int open_scheduler(vtrain *t, vc_err *err)
 {
     const vtrain_config *c = &t->cfg;
     int rc = vtrain_scheduler_read(&t->scheduler, c->model, c->scheduler, err);
     if (rc) return vc_context(err, rc, c->scheduler ? "--scheduler" : "--model");
     if (!t->scheduler.path && t->family->objective == VTRAIN_V)
-        vc_warn(t->ui, "no scheduler/scheduler_config.json below --model: a noise schedule with "
-                "zero terminal SNR and snr_shift_scale 1 is taken (CogVideoX-2B needs 3): give "
-                "--scheduler if the model was trained with another");
+        vc_warn(t->ui, "no scheduler/scheduler_config.json below --model: the noise schedule has "
+                "zero terminal SNR and snr_shift_scale 1 (CogVideoX-2B needs 3): give --scheduler "
+                "if the model was trained with another");
     return 0;
 }
 
-/* A built-in model says in its config.json what it was trained to predict: that stays so. */
+/* Takes the objective of a built-in model from its config.json, where the first run recorded the
+ * prediction type; another --objective is an error. */
 static int check_objective(vtrain *t, vc_err *err)
 {
     const char *kind = NULL;
@@ -112,20 +113,20 @@ static int check_objective(vtrain *t, vc_err *err)
     return 0;
 }
 
-/* Flags of inputs that not every model takes. */
+/* Checks the flags of inputs that not every model takes. */
 static int check_inputs(vtrain *t, const vtrain_fit *fit, vc_err *err)
 {
     double *clean = &t->cfg.first_frame_conditioning_p;
     if (fit->clean_first && *clean == 0) *clean = 1;
     if (fit->clean_first && *clean != 1)
         return vc_fail(err, VC_EUSAGE, "--first_frame_conditioning_p: all clips of this %s begin "
-                       "with a clean frame: leave it out", t->family->class_name);
+                       "with a clean frame: leave the flag out", t->family->class_name);
     if (!fit->token_times && !fit->clean_first && *clean > 0)
         return vc_fail(err, VC_EUSAGE, "--first_frame_conditioning_p: %s takes one timestep for "
-                       "all tokens of a sample: leave it out", t->family->class_name);
+                       "all tokens of a sample: leave the flag out", t->family->class_name);
     if (!fit->guidance && t->cfg.embedded_guidance != 1)
         return vc_fail(err, VC_EUSAGE, "--embedded_guidance: this %s does not take guidance as an "
-                       "input (guidance_embeds in its config.json): leave it out",
+                       "input (guidance_embeds in its config.json): leave the flag out",
                        t->family->class_name);
     return 0;
 }
@@ -137,8 +138,8 @@ static int fit_text(const vtrain *t, const vtrain_fit *fit, int i, vc_err *err)
     const char *name = s ? s->name : "missing text encoder", *class = t->family->class_name;
     int64_t width = fit->text_width[i], pooled = fit->pooled_width[i];
     if (s && width && !s->embeds)
-        return vc_fail(err, VC_EMISMATCH, "the dataset's %s is pooled only, the transformer %s "
-                       "reads its tokens", name, class);
+        return vc_fail(err, VC_EMISMATCH, "the dataset's %s has pooled embeddings only, but the "
+                       "transformer %s needs its tokens' embeddings", name, class);
     if (width && (!s || s->width != width))
         return vc_fail(err, VC_EMISMATCH, "the dataset's %s is %lld wide, the transformer %s "
                        "takes %lld", name, s ? (long long)s->width : 0, class, (long long)width);
@@ -165,7 +166,7 @@ static int check_rates(const vtrain *t, const vtrain_fit *fit, vc_err *err)
     return 0;
 }
 
-/* Both sides by name, where dataset and transformer do not fit each other. */
+/* Errors name the dataset's value and the transformer's. */
 int vtrain_fit_data(vtrain *t, vc_err *err)
 {
     vtrain_fit fit;
@@ -200,7 +201,7 @@ int vtrain_fit_data(vtrain *t, vc_err *err)
     return 0;
 }
 
-/* 0: all that this process may use. */
+/* Number of threads for kernels; 0: one for each core that this process may use. */
 static int threads_of(const vtrain *t)
 {
     int ranks = vc_comm_locals(t->comm);
@@ -218,21 +219,22 @@ static int open_device(vtrain *t, vc_err *err)
     };
     int rc = vt_open(&t->g, &o, err);
     if (!rc && t->cfg.gradient_checkpointing_offload && vt_host_memory(t->g))
-        vc_say(t->ui, "--gradient_checkpointing_offload: on the CPU inputs of blocks are in host "
-               "memory as it is");
+        vc_say(t->ui, "--gradient_checkpointing_offload: has no effect on the CPU, where blocks' "
+               "inputs are in host memory anyway");
     return rc == VC_EINVAL ? VC_EUSAGE : rc;
 }
 
-/* Whether weights are to be swapped; where that has no job, a line says so. */
+/* True if weights of blocks are to be swapped; reports flags that have no effect. */
 static bool swaps(const vtrain *t)
 {
     const char *flag = t->cfg.low_vram ? "low_vram" : "blocks_to_swap";
     if (!t->cfg.low_vram && !t->cfg.blocks_to_swap) return false;
     if (t->cfg.training_type != VTRAIN_LORA)
-        vc_say(t->ui, "--%s: has no job here: it is for frozen weights, a full finetune has none",
-               flag);
+        vc_say(t->ui, "--%s: has no effect: only frozen weights are swapped, and a full finetune "
+               "has none", flag);
     else if (vt_host_memory(t->g))
-        vc_say(t->ui, "--%s: has no job on the CPU: frozen weights stay in their file's map", flag);
+        vc_say(t->ui, "--%s: has no effect on the CPU, where frozen weights stay mapped from their "
+               "file", flag);
     else
         return true;
     return false;
@@ -258,10 +260,10 @@ static int open_model(vtrain *t, vc_err *err)
     return rc ? rc : vtrain_fit_data(t, err);
 }
 
-/* ---- what is trained ---- */
+/* ---- trained parameters ---- */
 
-/* Names of all linears and convolutions, or of the convolutions alone: a malloc'ed list, ended by a
- * NULL. */
+/* Lists the names of all linears and convolutions, or of the convolutions only: malloc'ed, ended
+ * by NULL. */
 static const char **modules_of(vt_params *p, bool convs)
 {
     int n = vt_params_count(p), k = 0;
@@ -299,8 +301,8 @@ static int train_lora(vtrain *t, vc_err *err)
     return vc_context(err, rc, "--lora_checkpoint");
 }
 
-/* --trainable_modules: parts of names, split at commas and blanks; "." is in every name. Goes to
- * the next one and returns its length, 0 at the end. */
+/* Moves *p to the next part in --trainable_modules, a list of parts of names split at commas and
+ * blanks ("." is in every name). Returns the part's length, 0 at the end. */
 static size_t next_part(const char **p)
 {
     static const char between[] = ", \t\n";
@@ -316,14 +318,14 @@ static bool is_trainable(void *arg, const char *name)
     return false;
 }
 
-/* A part that is in no name would silently train less than was asked for. */
+/* Fails if a part is in no parameter's name: the run would silently train less than intended. */
 static int check_parts(vt_params *p, const char *modules, vc_err *err)
 {
     const char *part = modules, *example = vt_params_at(p, 0)->name;
     size_t n = next_part(&part);
     if (!n)
-        return vc_fail(err, VC_EUSAGE, "--trainable_modules: no part of a name in it; names are "
-                       "like %s", example);
+        return vc_fail(err, VC_EUSAGE, "--trainable_modules: the list is empty: give parts of "
+                       "parameters' names, which are like %s", example);
     for (; n; part += n, n = next_part(&part)) {
         bool found = false;
         for (int i = 0; i < vt_params_count(p) && !found; i++) {
@@ -331,7 +333,7 @@ static int check_parts(vt_params *p, const char *modules, vc_err *err)
             found = memmem(name, strlen(name), part, n);
         }
         if (!found)
-            return vc_fail(err, VC_EUSAGE, "--trainable_modules: no parameter's name has the part "
+            return vc_fail(err, VC_EUSAGE, "--trainable_modules: no parameter's name contains "
                            "\"%.*s\"; names are like %s", (int)n, part, example);
     }
     return 0;
@@ -367,7 +369,8 @@ static int open_whole_state(vtrain *t, vc_err *err)
     return rc || !t->cfg.use_ema ? rc : vt_ema_open(&t->ema, t->params, err);
 }
 
-/* Collective. */
+/* Opens the ranks' exchange of gradients, the optimiser's state and the objective; reads the
+ * checkpoint's state. Collective. */
 static int open_training(vtrain *t, vc_err *err)
 {
     const vtrain_dist_opts o = {
@@ -403,27 +406,28 @@ int vtrain_start_loader(vtrain *t, uint64_t own, vc_err *err)
         .first = own < end ? own : end, .end = end, .stride = (uint64_t)vc_comm_size(t->comm),
         .origin = { s->epoch, s->micro }, .check = c->verify_data,
     };
-    vt_prefetch(t->g, 0, NULL);                /* batches of the loader before are gone */
+    vt_prefetch(t->g, 0, NULL);                /* drops batches of the loader before */
     return vtrain_loader_open(&t->loader, t->data, &o, err);
 }
 
 /* ---- the run's folder ---- */
 
-/* A run that is there is gone on with or left alone. */
+/* Fails if the folder holds a run that this run does not resume. */
 static int check_output(const vtrain *t, vc_err *err)
 {
     char *dir;
     if (t->cfg.resume_from_checkpoint) return 0;
     int rc = vtrain_ckpt_find(&dir, t->cfg.output_dir, "latest", err);
     if (!rc && dir)
-        rc = vc_fail(err, VC_EUSAGE, "--output_dir %s holds a run already (%s): go on with "
-                     "--resume_from_checkpoint latest, or give another folder",
+        rc = vc_fail(err, VC_EUSAGE, "--output_dir %s holds a run already (%s): continue the run "
+                     "with --resume_from_checkpoint latest, or give another folder",
                      t->cfg.output_dir, vc_path_base(dir));
     free(dir);
     return rc;
 }
 
-/* Under the lock: another run may have begun or gone on here since the folder was looked at. */
+/* Checks the folder again under the lock: another run may have written here since the first
+ * check. */
 static int check_again(const vtrain *t, vc_err *err)
 {
     char *dir = NULL;
@@ -459,9 +463,9 @@ void vtrain_end_trace(vtrain *t)
     t->trace = NULL;
 }
 
-/* ---- all of it ---- */
+/* ---- the whole run ---- */
 
-/* The lines of the plan, for report.html too. */
+/* Keeps the plan's lines for report.html. */
 static int describe(vtrain *t, vc_err *err)
 {
     t->about_model = vtrain_plan_text(t, VTRAIN_TEXT_MODEL);
@@ -497,7 +501,8 @@ static int open_run(vtrain *t, vc_flags *set, vc_err *err)
     return rc ? rc : vtrain_base_open(t, err);
 }
 
-/* Ranks that read another dataset or other settings would train something else together. */
+/* Fails if ranks read different datasets, settings or checkpoints: their gradients would not fit
+ * together. */
 static int same_everywhere(const vtrain *t, vc_err *err)
 {
     int ranks = vc_comm_size(t->comm);
@@ -579,7 +584,8 @@ static int begin_output(vtrain *t, vc_err *err)
     return rc;
 }
 
-/* Collective calls stand between agreements: none is reached by a part of the ranks. */
+/* Ranks agree on the result before each collective call, so that all ranks make the call or none
+ * does. */
 int vtrain_run(const vtrain_config *c, vc_flags *set, vc_comm *comm, FILE *out,
                vc_progress *ui, const atomic_int *stop, vc_err *err)
 {

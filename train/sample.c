@@ -1,4 +1,4 @@
-/* sample.c - the validation prompts, each from noise to latents in a file; see sample.h */
+/* sample.c - samples the validation prompts, each from noise to latents in a file; see sample.h */
 #include "train/sample.h"
 
 #include <math.h>
@@ -14,20 +14,19 @@
 typedef struct sampling {
     vtrain_prompt p;
     uint32_t number;             /* of the prompt */
-    int64_t dim[5];              /* of one forward: rows 1, or 2 with guidance that is no input of
-                                  * the model */
+    int64_t dim[5];              /* of one forward: rows 2 with classifier-free guidance, else 1 */
     int front;                   /* frames that are sampled, then dropped */
     int steps;                   /* the prompt's own, else the run's; so is guidance */
     double guidance;
     double input;                /* the guidance that the model gets, if it takes one */
     size_t n;                    /* elements of a row */
     float *x, *in, *out;         /* [n], [rows,n], [rows,n] */
-    float *last, *noise;         /* [n]: the step before's clean picture, the step's noise */
+    float *last, *noise;         /* [n]: clean latents of the step before; the step's noise */
     vtrain_solver_step *step;    /* [steps] */
     vtrain_text text[VTRAIN_TEXTS];
-    float *cond[VC_ROLES];   /* for every row, as the model takes them, or NULL */
-    float *first;                /* [C,h,w] the clean first frame that the sample has, or NULL */
-    int clean;                   /* its frames: the latent frames of a token */
+    float *cond[VC_ROLES];       /* conditions of all rows, as the model takes them, or NULL */
+    float *first;                /* [C,h,w] the sample's clean first frame, or NULL */
+    int clean;                   /* clean frames: the latent frames of a token */
     uint64_t seed;
 } sampling;
 
@@ -52,7 +51,8 @@ static void sampling_free(sampling *s)
 
 /* ---- texts ---- */
 
-/* Rows of one slot: the prompt, then with guidance the negative one, zero beyond their lengths. */
+/* Makes the rows of one slot: the prompt and, with guidance, the negative prompt, zero beyond their
+ * lengths. */
 static int make_text(vtrain_text *t, const vtrain_embeds *const *row, int rows, vc_err *err)
 {
     t->width = row[0]->width;
@@ -86,7 +86,7 @@ static int make_pooled(vtrain_text *t, const vtrain_embeds *const *row, int rows
 
 /* ---- beginning ---- */
 
-/* A prompt's size in whole patches: cut, but for frames that are added in front. */
+/* Cuts a prompt's size to whole patches; a model that pads in front gets more frames instead. */
 static int whole_patches(sampling *s, const vtrain_fit *fit, vc_err *err)
 {
     int *size[3] = { &s->p.f, &s->p.h, &s->p.w };
@@ -107,12 +107,12 @@ static int whole_patches(sampling *s, const vtrain_fit *fit, vc_err *err)
     if (!any || (h == s->p.h && w == s->p.w && (!clip || f + s->front == s->p.f)))
         return 0;
     return vc_fail(err, VC_EMISMATCH, "its image has %d x %d x %d latent frames, rows and columns, "
-                   "the transformer takes multiples of %d, %d and %d", clip ? f : 1, h, w,
+                   "but the transformer takes multiples of %d, %d and %d", clip ? f : 1, h, w,
                    fit->mult[0], fit->mult[1], fit->mult[2]);
 }
 
-/* One of the prompt's pictures as the model takes it, for every row: normalised, and for the frames
- * that are sampled in front copies of the first. */
+/* Normalises one of the prompt's conditions and copies the result to every row; frames padded in
+ * front are copies of the first frame. */
 static int make_condition(sampling *s, const vtrain *t, vc_role role, vc_err *err)
 {
     const vtrain_norm *norm = vtrain_data_role_norm(t->data, role);
@@ -144,7 +144,7 @@ static int make_conditions(sampling *s, const vtrain *t, const vtrain_fit *fit, 
     return rc;
 }
 
-/* The prompt's image as the first latent frame, for a model that is trained on such frames. */
+/* Makes the clean first latent frame of the prompt's image, for a model trained on such frames. */
 static int make_first(sampling *s, const vtrain *t, const vtrain_fit *fit, vc_err *err)
 {
     const vtrain_norm *norm = vtrain_data_norm(t->data);
@@ -168,7 +168,7 @@ static void put_first(sampling *s)
                    sizeof *s->first * plane);
 }
 
-/* What samples are made without, once a run, so that nobody wonders why a clip ignores its image. */
+/* Reports, once a run, the inputs that samples lack: a clip may ignore its prompt's image. */
 static void tell_conditions(const sampling *s, const vtrain *t, const vtrain_fit *fit)
 {
     unsigned has = 0, used = 0;
@@ -180,17 +180,18 @@ static void tell_conditions(const sampling *s, const vtrain *t, const vtrain_fit
     if (t->told_conditions) return;
     if (!s->first && t->cfg.first_frame_conditioning_p == 1 && s->dim[2] > s->clean)
         vc_say(t->ui, "validation prompt %u: sampled without a clean first frame, which all "
-               "training clips have: it has no image", s->number);
+               "training clips have, because the prompt has no image", s->number);
     if (used != fit->roles)
         vc_say(t->ui, "validation prompt %u: sampled without %s (zeros)%s", s->number,
                fit->roles & 1u << VC_ROLE_IMAGE ? "a first frame" : "a mask and a masked clip",
-               has ? "" : ": it has no image");
+               has ? "" : ", because the prompt has no image");
     if (has & ~used)
-        vc_say(t->ui, "validation prompt %u has an image %s", s->number, fit->roles
-               ? "that was stored for another --train_mode" : "which this transformer does not take");
+        vc_say(t->ui, "validation prompt %u has an image %s", s->number,
+               fit->roles ? "that was stored for another --train_mode"
+                          : "which this transformer does not take");
 }
 
-/* Tokens of the transformer, for the shift of the sigmas. */
+/* Number of the transformer's tokens, for the shift of the sigmas. */
 static int64_t tokens_of(const sampling *s, const vtrain_fit *fit)
 {
     return s->dim[2] / fit->mult[0] * (s->dim[3] / fit->mult[1]) * (s->dim[4] / fit->mult[2]);
@@ -233,7 +234,7 @@ static int make_rows(sampling *s, const vtrain *t, vc_err *err)
     return rc;
 }
 
-/* The prompt, and the size that it is sampled in. */
+/* Reads the prompt, and finds the size of its sample. */
 static int open_prompt(sampling *s, const vtrain *t, const vtrain_fit *fit, uint32_t i, vc_err *err)
 {
     s->number = i;
@@ -270,7 +271,7 @@ static int begin(sampling *s, vtrain *t, uint32_t i, vc_err *err)
 
 /* ---- steps ---- */
 
-/* Guided prediction for s->x at a level, into the first row of s->out. */
+/* Writes the guided prediction for s->x at a level to the first row of s->out. */
 static int predict(sampling *s, vtrain *t, const vtrain_level *l, vc_err *err)
 {
     for (int64_t row = 0; row < s->dim[0]; row++)
@@ -310,7 +311,7 @@ static int walk(sampling *s, vtrain *t, vc_err *err)
 
 /* ---- the end ---- */
 
-/* Without the frames that were padding. */
+/* Drops the frames that were padding. */
 static void drop_front(sampling *s)
 {
     size_t frame = (size_t)(s->dim[3] * s->dim[4]), had = (size_t)s->dim[2] * frame;
@@ -321,7 +322,7 @@ static void drop_front(sampling *s)
     s->n = kept * (size_t)s->dim[1];
 }
 
-/* Back to raw VAE space. */
+/* Scales the sample back to raw VAE space. */
 static void denormalise(sampling *s, const vtrain_norm *norm)
 {
     size_t each = s->n / (size_t)norm->channels;

@@ -1,29 +1,31 @@
-/* sample.h - samples during training, from stored prompt embeddings; never decoded here.
+/* sample.h - makes latent samples during training, from stored prompt embeddings; vdecode decodes
+ * them.
  *
- * --validation_sampler by solver.h: flow by Euler, v by DDIM or the stochastic DPM-Solver++, auto
- * as the model's scheduler file names its class. Guidance (Ho & Salimans 2022): neg + scale (pos -
- * neg) in f32, both in one batch; scale 1 and below: positive only. A prompt's own number of steps
- * and scale come before the run's. All noise is a pure function of (prompt's seed, else the run's;
- * its number; the step): VC_DRAW_VALIDATION, micro 0 what the sample starts from, i + 1 what step i
- * adds.
+ * The samplers of --validation_sampler are in solver.h: Euler for flow; DDIM or the stochastic
+ * DPM-Solver++ for v, where auto takes the class in the model's scheduler file. Guidance (Ho &
+ * Salimans 2022) is neg + scale (pos - neg) in f32, both in one batch; at scales of 1 and below
+ * only the positive prompt is computed. A prompt's own number of steps and scale come before the
+ * run's. All noise is a pure function of (the prompt's seed, else the run's; the prompt's number;
+ * the step) with VC_DRAW_VALIDATION: micro 0 is the sample's initial noise, micro i + 1 the noise
+ * that step i adds.
  *
- * A model that takes pictures beside the noise gets the prompt's (a first frame; a masked clip and
- * its mask), scaled as in training; zeros if it has none.
- * A model that wants whole groups of frames, padded in front (CogVideoX 1.5), samples them all, and
- * the frames in front are dropped before the sample is written. */
+ * A model with image conditions gets the prompt's (a first frame; a masked clip and its mask),
+ * scaled as in training, and zeros where the prompt has none. A model that takes whole groups of
+ * frames, padded in front (CogVideoX 1.5), samples all frames, and the frames in front are dropped
+ * before the sample is written. */
 #ifndef TRAIN_SAMPLE_H
 #define TRAIN_SAMPLE_H
 
 #include "train/vtrain.h"
 
-/* Whether each prompt can be read, and sampled in its size: before the first step, not at the first
- * sample. Computes nothing. Errors name the prompt. */
+/* Checks before the first step that each prompt can be read, and sampled in its size, by a dry
+ * step. Errors name the prompt. */
 int vtrain_validate_check(vtrain *t, vc_err *err);
-/* Samples every prompt with the weights as they are (or EMA's) into
+/* Samples every prompt with the current weights, or their EMA, into
  * out/validation/step-N/000.safetensors: `latents` f32 [C,f,h,w] in raw VAE space, with prompt,
  * negative_prompt, seed, fps, frames, steps, sampler, guidance_scale as metadata. */
 int vtrain_validate(vtrain *t, vc_err *err);
-/* Whether the files of all prompts at this step are there. */
+/* True if the files of all prompts at this step exist. */
 bool vtrain_validated(const vtrain *t);
 
 #endif

@@ -1,4 +1,4 @@
-/* What a checkpoint holds: exported weights, optimizer.safetensors, trainer.json; and back. */
+/* save.c - writes and reads a checkpoint: exported weights, optimizer.safetensors, trainer.json. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@
 static const char *root_of(const vtrain *t, int i) { return vtrain_span_now(t)->part[i].root; }
 static const char *plan_of(const vtrain *t, int i) { return vtrain_data_plan(t->data, i); }
 
-/* What `of` says of all datasets, "-" where it says nothing, blank-separated, malloc'ed. */
+/* Lists the hashes that `of` returns for all datasets, "-" for NULL, blank-separated, malloc'ed. */
 static char *hashes_of(const vtrain *t, const char *(*of)(const vtrain *t, int i))
 {
     char *text = strdup("");
@@ -48,7 +48,8 @@ static int write_lora(const vtrain *t, const char *dir, vf_sums *sums, vc_err *e
     return rc;
 }
 
-/* The noise schedule goes along, so that the folder can be trained on as it is. */
+/* Copies the scheduler's file into the checkpoint, so that a run can take the checkpoint as its
+ * --model. */
 static int write_scheduler(const vtrain *t, const char *dir, vf_sums *sums, vc_err *err)
 {
     enum { MOST = 1 << 20 };
@@ -82,8 +83,8 @@ static int write_full(const vtrain *t, const char *dir, vf_sums *sums, vc_err *e
 
 /* ---- state ---- */
 
-/* Calls f with each trained parameter's tensors and their names in the file: those that are whole
- * on this rank. */
+/* Calls f with each of the trained parameters' tensors that is whole on this rank, and with the
+ * prefix of its name in the file. */
 typedef int (*state_fn)(void *arg, const char *prefix, const vt_param *p, vt_tensor *t,
                         vc_err *err);
 static int each_state(vtrain *t, state_fn f, void *arg, vc_err *err)
@@ -118,7 +119,7 @@ static int write_optimizer(vtrain *t, const char *dir, vf_sums *sums, vc_err *er
     return rc;
 }
 
-/* "name: value" lines of the settings as an object. */
+/* Makes an object of the settings' "name: value" lines. */
 static cJSON *settings_object(const char *yaml)
 {
     cJSON *o = cJSON_CreateObject();
@@ -133,8 +134,8 @@ static cJSON *settings_object(const char *yaml)
     return o;
 }
 
-/* What trainer.json says of t; strings and sets are borrowed but for sets and settings
- * themselves. */
+/* Fills in the content of trainer.json. The caller frees s->sets and s->settings; the other
+ * strings are borrowed from t. */
 static int make_state(const vtrain *t, vtrain_state *s, vc_err *err)
 {
     const vtrain_span *now = vtrain_span_now(t);
@@ -168,7 +169,7 @@ static int write_trainer(const vtrain *t, const char *dir, vf_sums *sums, vc_err
     return rc;
 }
 
-/* The average is what is exported, where there is one. */
+/* Exports the weights: with --use_ema their average. */
 static int write_weights(vtrain *t, const char *dir, vf_sums *sums, vc_err *err)
 {
     if (t->ema) vt_ema_swap(t->ema, t->params);
@@ -217,7 +218,7 @@ static int64_t checkpoint_bytes(vtrain *t)
     return all;
 }
 
-/* Free for this user where the run's folder is; INT64_MAX: not known. */
+/* Bytes free for this user in the run's folder; INT64_MAX: not known. */
 static int64_t free_bytes(const vtrain *t)
 {
     struct statvfs fs;
@@ -225,11 +226,11 @@ static int64_t free_bytes(const vtrain *t)
     return (int64_t)(fs.f_bavail * fs.f_frsize);
 }
 
-static int no_room(int64_t needed, int64_t is_free, const char *what, vc_err *err)
+static int no_room(int64_t needed, int64_t is_free, const char *where, vc_err *err)
 {
     char a[32], b[32];
-    return vc_fail(err, VC_EFULL, "%s: a checkpoint needs %s (%lld bytes), free are %s (%lld "
-                   "bytes): make room, or give a lower --checkpointing_limit", what,
+    return vc_fail(err, VC_EFULL, "%s: a checkpoint needs %s (%lld bytes), but only %s (%lld "
+                   "bytes) are free: make room, or give a lower --checkpointing_limit", where,
                    vc_human_bytes(a, (double)needed), (long long)needed,
                    vc_human_bytes(b, (double)is_free), (long long)is_free);
 }
@@ -246,7 +247,7 @@ void vtrain_save_foresee(vtrain *t)
     if (!t->zero && check_room(t, &why)) vc_warn(t->ui, "%s", why.text);
 }
 
-/* What lacks, and what is still there. */
+/* Adds to an error the space that a checkpoint needs and the last whole checkpoint. */
 static int explain(vtrain *t, int rc, const vc_err *why, vc_err *err)
 {
     char *last = NULL;
@@ -256,8 +257,8 @@ static int explain(vtrain *t, int rc, const vc_err *why, vc_err *err)
         no_room(checkpoint_bytes(t), free_bytes(t), why->text, &full);
     vtrain_ckpt_before(&last, t->cfg.output_dir, &before, NULL);
     vc_fail(err, rc, "checkpoint of step %lld: %s; %s%s", (long long)t->step, full.text,
-            last ? "go on later with --resume_from_checkpoint latest: the last whole one is "
-                 : "there is no whole one yet", last ? last : "");
+            last ? "continue later with --resume_from_checkpoint latest: the last whole checkpoint "
+                   "is " : "there is no whole checkpoint yet", last ? last : "");
     free(last);
     return rc;
 }
@@ -276,14 +277,15 @@ int vtrain_save(vtrain *t, vc_err *err)
     return explain(t, rc, &why, err);
 }
 
-/* ---- back ---- */
+/* ---- resuming ---- */
 
 typedef struct stored {
     vt_ctx *g;
     vf_safetensors *file;
 } stored;
 
-/* A parameter that only one side trains would lose its state, or have none. */
+/* Fails if checkpoint and run train different numbers of parameters: a parameter that one of them
+ * does not train would lose its state, or have none. */
 static int check_trained(const vtrain *t, const vf_safetensors *file, vc_err *err)
 {
     static const char prefix[] = "master/";
@@ -294,8 +296,8 @@ static int check_trained(const vtrain *t, const vf_safetensors *file, vc_err *er
     for (int i = 0; i < vf_safetensors_count(file); i++)
         held += !strncmp(vf_safetensors_at(file, i)->name, prefix, sizeof prefix - 1);
     if (own == held) return 0;
-    return vc_fail(err, VC_EMISMATCH, "it holds the state of %d parameters, but this run trains "
-                   "%d: go on with the same %s", held, own,
+    return vc_fail(err, VC_EMISMATCH, "the checkpoint has the state of %d parameters, but this run "
+                   "trains %d: continue with the same %s", held, own,
                    lora ? "--target_name" : "--trainable_modules");
 }
 
@@ -328,16 +330,17 @@ static int read_optimizer(vtrain *t, const char *dir, vc_err *err)
     return rc;
 }
 
-/* A checkpoint's state is of these settings. */
+/* Settings that have to be those of the checkpoint, because its state depends on them. */
 static const char *const state_of[] = {
     "optimizer", "rank", "network_alpha", "boundary_type", NULL
 };
-/* These may change on the way: where a run works, how long, what it keeps and shows; and what other
- * lines tell. A change of any other is told: it changes what is trained. */
+/* Settings that may change when a run resumes: those that do not affect training, and those whose
+ * change other messages report. A change of any other setting is a warning. */
 static const char *const may_change[] = {
     "latents", "follow", "verify_data", "training_type", "bake_scale", "export_kohya",
-    "export_comfyui", "export_pipeline", "max_train_steps", "num_train_epochs", "train_batch_size", "gradient_accumulation_steps",
-    "seed", "device", "threads", "kernels", "deterministic", "workers", "gradient_checkpointing",
+    "export_comfyui", "export_pipeline", "max_train_steps", "num_train_epochs",
+    "train_batch_size", "gradient_accumulation_steps", "seed", "device", "threads", "kernels",
+    "deterministic", "workers", "gradient_checkpointing",
     "memory_limit", "gradient_checkpointing_offload", "blocks_to_swap", "low_vram", "profile",
     "parallel", "dp_degree", "dp_shards", "nccl_timeout", "output_dir", "checkpointing_steps",
     "checkpointing_limit", "resume_from_checkpoint", "eval_steps", "validation_steps",
@@ -352,7 +355,7 @@ static bool listed(const char *const *list, const char *name)
     return *list;
 }
 
-/* A setting as text; what came before the flag did as its default does. */
+/* A setting as text. Checkpoints written before a flag existed have the flag's default. */
 static const char *setting(const vtrain_state *s, const vc_flag *f)
 {
     const cJSON *text = cJSON_GetObjectItemCaseSensitive(s->settings, f->name);
@@ -370,8 +373,8 @@ static int check_settings(const vtrain *t, const vtrain_state *s, const vtrain_s
             vc_warn(t->ui, "--%s is %s from here on, in the checkpoint it was %s", f->name, has,
                     had);
         else if (cJSON_HasObjectItem(now->settings, f->name))
-            return vc_fail(err, VC_EMISMATCH, "its state is that of --%s %s, but this run's is "
-                           "%s: go on with --%s %s", f->name, had, has, f->name, had);
+            return vc_fail(err, VC_EMISMATCH, "the checkpoint was trained with --%s %s, but this "
+                           "run has %s: continue with --%s %s", f->name, had, has, f->name, had);
     }
     return 0;
 }
@@ -380,8 +383,9 @@ static int check_state(const vtrain *t, const vtrain_state *s, const vtrain_stat
                        vc_err *err)
 {
     if (strcmp(s->family, now->family) || strcmp(s->training_type, now->training_type))
-        return vc_fail(err, VC_EMISMATCH, "it is of a %s of family %s, but this run is a %s of %s",
-                       s->training_type, s->family, now->training_type, now->family);
+        return vc_fail(err, VC_EMISMATCH, "the checkpoint is of a %s of family %s, but this run is "
+                       "a %s of %s", s->training_type, s->family, now->training_type,
+                       now->family);
     int rc = check_settings(t, s, now, err);
     if (rc) return rc;
     const char *differs = s->seed != now->seed ? "seed" : s->batch != now->batch
@@ -389,13 +393,13 @@ static int check_state(const vtrain *t, const vtrain_state *s, const vtrain_stat
                         : s->accumulation * s->ranks != now->accumulation * now->ranks
                         ? "gradient_accumulation_steps times ranks" : NULL;
     if (differs)
-        vc_warn(t->ui, "--%s differs from the checkpoint's: the run goes on, but not with the "
-                "samples it would have had", differs);
+        vc_warn(t->ui, "--%s differs from the checkpoint's: the run continues, but with other "
+                "samples than it would have had", differs);
     bool same = s->n_sets == now->n_sets;
     for (int i = 0; same && i < s->n_sets; i++)
         same = !strcmp(s->sets[i].root, now->sets[i].root);
     if (!same)
-        vc_warn(t->ui, "the datasets differ from the checkpoint's: the run goes on with other "
+        vc_warn(t->ui, "the datasets differ from the checkpoint's: the run continues with other "
                 "samples");
     return 0;
 }
@@ -407,10 +411,11 @@ int vtrain_resume_find(vtrain *t, vc_err *err)
     int rc = vtrain_ckpt_find(&t->from_dir, t->cfg.output_dir, t->cfg.resume_from_checkpoint, err);
     if (rc) return vc_context(err, rc, "--resume_from_checkpoint");
     if (!t->from_dir) {
-        vc_say(t->ui, "--resume_from_checkpoint latest: there is none yet, starts anew");
+        vc_say(t->ui, "--resume_from_checkpoint latest: there is no checkpoint yet, so the run "
+               "begins anew");
         return 0;
     }
-    /* one rank of a machine checks its files; vc_comm_agree tells the others */
+    /* One rank of a machine checks the files; vc_comm_agree then shares the result. */
     if (vc_comm_local(t->comm) == 0) rc = vtrain_ckpt_read(s, t->from_dir, t->ui, t->stop, err);
     else rc = vtrain_state_read(s, t->from_dir, err);
     t->span = s->span;

@@ -1,4 +1,4 @@
-/* One micro-batch: levels and noise, forward, loss, backward. */
+/* step.c - runs one micro-batch: levels and noise, forward, loss, backward. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,14 +7,14 @@
 #include "train/noised.h"
 #include "train/trace.h"
 
-/* What a micro-batch makes in its step. */
+/* Tensors that a micro-batch makes in its step. */
 typedef struct parts {
     vtrain_noised n;
     vt_tensor *pred, *loss;
     vtrain_in in;
 } parts;
 
-/* Texts of a batch as the forward takes them. */
+/* Copies the texts of a batch into tensors of the forward. */
 static void load_texts(vt_ctx *g, vtrain_in *in, int n, const vtrain_text *text, int64_t rows)
 {
     in->n_texts = n;
@@ -38,8 +38,8 @@ static void cond_dim(int64_t of[5], const int64_t dim[5], int role)
     if (vc_roles[role].kind == VC_VALUE_MASK) of[1] = 1;
 }
 
-/* Pictures beside x, by the bits of `roles`: a first frame, a clip of x's size, a mask of one
- * channel. */
+/* Copies the conditions of the bits of `roles` into tensors: a first frame, a clip of x's size, a
+ * mask of one channel. */
 static void load_cond(vt_ctx *g, vtrain_in *in, const int64_t dim[5], unsigned roles,
                       float *const cond[VC_ROLES])
 {
@@ -50,15 +50,15 @@ static void load_cond(vt_ctx *g, vtrain_in *in, const int64_t dim[5], unsigned r
     }
 }
 
-/* v[:,:,1:] - v[:,:,:-1]: how each latent frame differs from the one before. */
+/* v[:,:,1:] - v[:,:,:-1]: the difference of each latent frame from the frame before. */
 static vt_tensor *frame_steps(vt_ctx *g, vt_tensor *v)
 {
     int64_t f = v ? v->dim[2] : 1;
     return vt_sub(g, vt_slice(g, v, 2, 1, f), vt_slice(g, v, 2, 0, f - 1));
 }
 
-/* The mean squared error, blended with that of the frames' differences (--motion_sub_loss, from
- * three latent frames on). */
+/* The mean squared error; with --motion_sub_loss, and at least three latent frames, blended with
+ * that of the frames' differences. */
 static vt_tensor *loss_of(const vtrain *t, const parts *p)
 {
     vt_ctx *g = t->g;
@@ -71,7 +71,7 @@ static vt_tensor *loss_of(const vtrain *t, const parts *p)
     return vt_add(g, vt_scale(g, loss, (float)(1 - ratio)), vt_scale(g, motion, (float)ratio));
 }
 
-/* The same guidance for all rows, if the model takes one. */
+/* Sets the same guidance for all rows, if the model takes guidance as an input. */
 static void load_guidance(const vtrain *t, vtrain_in *in, int64_t rows, double guidance)
 {
     float v[VTRAIN_ROWS];
@@ -81,7 +81,7 @@ static void load_guidance(const vtrain *t, vtrain_in *in, int64_t rows, double g
     in->guidance = vt_from_host(t->g, VC_F32, 1, &rows, v, VC_F32);
 }
 
-/* What the host gives a micro-batch: queued before all that depends on shapes alone. */
+/* Copies a micro-batch's inputs from the host. All work queued after depends on shapes only. */
 static void load(vtrain *t, parts *p, const vtrain_batch *b, const vtrain_levels *v, uint64_t seed,
                  uint64_t number)
 {
@@ -102,7 +102,7 @@ static void forward(vtrain *t, parts *p)
     if (p->pred) p->loss = loss_of(t, p);
 }
 
-/* ---- ahead ---- */
+/* ---- prefetching ---- */
 
 static vt_host_data floats(const float *v, int nd, const int64_t *dim)
 {
@@ -112,7 +112,7 @@ static vt_host_data floats(const float *v, int nd, const int64_t *dim)
     return (vt_host_data){ v, n * sizeof *v };
 }
 
-/* All that load() takes of a batch goes to the device. */
+/* Starts copying to the device all data of a batch that load() will copy. */
 static void prefetch(const vtrain *t, const vtrain_batch *b)
 {
     vt_host_data d[2 + VC_ROLES + 2 * VTRAIN_TEXTS];
@@ -135,7 +135,7 @@ static void prefetch(const vtrain *t, const vtrain_batch *b)
     vt_prefetch(t->g, n, d);
 }
 
-/* The next batch, if it is made already, while the device is busy with this one's backward. */
+/* Prefetches the next batch, if it is ready, while the device runs this batch's backward. */
 static void prefetch_next(const vtrain *t)
 {
     const vtrain_batch *b = vtrain_loader_peek(t->loader);
@@ -144,7 +144,7 @@ static void prefetch_next(const vtrain *t)
 
 /* ---- trace ---- */
 
-/* A micro-batch at work. */
+/* A micro-batch being run. */
 typedef struct job {
     vtrain *t;
     parts p;
@@ -155,7 +155,7 @@ typedef struct job {
     vc_err *err;
 } job;
 
-/* What a forward notes by itself. */
+/* Receives the tensors that a model's forward adds to the trace. */
 static void note(void *arg, const char *name, const vt_tensor *x)
 {
     job *j = arg;
@@ -230,7 +230,7 @@ static int flags_of(const vtrain *t, bool record)
     return record ? VT_RECORD | offload : 0;
 }
 
-/* All that follows load(): the kernels' operands are the same for each batch of a shape. */
+/* Queues all work after load(); the kernels' operands are the same for each batch of a shape. */
 static vt_tensor *queue(void *arg)
 {
     job *j = arg;

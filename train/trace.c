@@ -1,4 +1,4 @@
-/* trace.c - collects what a micro-batch computes, and writes it; see trace.h */
+/* trace.c - collects the tensors of a micro-batch, and writes them to a file; see trace.h */
 #include "train/trace.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 struct vtrain_trace {
     char *dir;
     int rank;
-    vf_view *view;               /* name and data are ours */
+    vf_view *view;               /* owns its names and data */
     int n, room;
 };
 
@@ -47,7 +47,7 @@ void vtrain_trace_close(vtrain_trace *t)
     free(t);
 }
 
-/* Takes a name and an area of n floats, both malloc'ed, in any case. */
+/* Adds floats of sizes dim under a name, both malloc'ed, and owns both even on an error. */
 static int take(vtrain_trace *t, char *name, int nd, const int64_t *dim, float *x, vc_err *err)
 {
     if (t->n == t->room) {
@@ -73,7 +73,7 @@ static int take(vtrain_trace *t, char *name, int nd, const int64_t *dim, float *
 int vtrain_trace_tensor(vtrain_trace *t, vt_ctx *g, const char *name, const vt_tensor *x,
                         vc_err *err)
 {
-    if (!x) return vc_fail(err, VC_EFAIL, "trace: there is no %s", name);
+    if (!x) return vc_fail(err, VC_EFAIL, "trace: the tensor %s is missing", name);
     float *copy = malloc(sizeof *copy * (size_t)vt_count(x));
     int rc = copy ? vt_to_host(g, x, copy, err) : 0;
     if (rc) {

@@ -1,14 +1,14 @@
 /* vtrain.h - a training run: its settings, its state, and the order of its parts.
  *
  *     main.c      flag table, exit status          options.c  checks settings, family defaults
- *     run.c       opens, resumes, closes           plan.c     what will happen
- *     memory.c    what a step takes, beforehand    follow.c   which samples each epoch has
+ *     run.c       opens, resumes, closes           plan.c     steps, memory and work, predicted
+ *     memory.c    predicts the memory of a step    follow.c   the samples of each epoch
  *     loop.c      steps: accumulate, clip, log,    step.c     one micro-batch: forward, loss,
  *                 save, evaluate, sample, stop                backward
- *     noised.h    levels, noise, loss weights
- *     save.c      what a checkpoint holds          weights.h  the transformer's files
- *     base.h      which weights those are          encoders.h  whether the VAE and the texts' fit
- *     beside.h    a thread that finds out both
+ *     noised.h    levels, noise, loss weights      weights.h  the transformer's files
+ *     save.c      writes and reads a checkpoint    encoders.h compares the VAE and the text
+ *     base.h      hashes the weights that a run               encoders with the datasets'
+ *                 began with                       beside.h   a background thread for hashing
  *     data.h loader.h  latents in                  ckpt.h metrics.h report.h  results out
  *     dist.h zero.h    gradients and state over several ranks (docs/cluster.md)
  *     dit.h       transformers, families.c's table objective.h optim.h lora.h sample.h trace.h
@@ -42,8 +42,8 @@ typedef enum {
     VTRAIN_POSTERIOR_AUTO, VTRAIN_POSTERIOR_SAMPLE, VTRAIN_POSTERIOR_MEAN
 } vtrain_posterior;
 
-/* The flags, one field each, in the order of --help. Zero or NULL where the default is the
- * family's: vtrain_resolve fills these in, so that the settings written are the ones used. */
+/* The flags, one field each, in the order of --help. A field is zero or NULL where the default is
+ * the family's: vtrain_resolve fills such fields in, so the settings written are those used. */
 typedef struct vtrain_config {
     /* data */
     vc_list latents;
@@ -60,7 +60,7 @@ typedef struct vtrain_config {
     int64_t dit_width, dit_layers, dit_heads, dit_patch;
     bool dit_guidance_embeds;
 
-    /* what is trained */
+    /* trained parameters */
     int training_type;                        /* vtrain_type */
     char *trainable_models, *trainable_modules;
     int64_t rank;
@@ -96,7 +96,7 @@ typedef struct vtrain_config {
     int kernels;                              /* index into auto|plain|avx2|avx512|amx */
     int mixed_precision;                      /* vtrain_precision */
     int gradient_checkpointing;               /* vtrain_remat */
-    int64_t memory_limit;                     /* bytes; 0: what is free */
+    int64_t memory_limit;                     /* bytes; 0: all free memory */
     int64_t blocks_to_swap;
     bool low_vram;
     bool gradient_checkpointing_offload;
@@ -123,148 +123,156 @@ typedef struct vtrain_config {
 
 extern const vc_program vtrain_program;       /* options.c: the table of the flags above */
 
-/* Adds values and pairs that contradict each other to what is wrong with the flags, after
- * vc_flags_parse; 0, or VC_EUSAGE if anything is (err: the first). */
+/* Checks values and pairs of flags after vc_flags_parse, and adds each contradiction to the errors
+ * of set. Returns 0, or VC_EUSAGE with the first error in err. */
 int vtrain_check(vtrain_config *c, vc_flags *set, vc_err *err);
-/* Fills in dp_degree and dp_shards, whose product is the number of ranks; VC_EUSAGE if it is not. */
+/* Fills in dp_degree and dp_shards; VC_EUSAGE if their product is not the number of ranks. */
 int vtrain_check_ranks(vtrain_config *c, int ranks, vc_err *err);
-/* Fills what was not given from the family and the model's scheduler (rate, targets, ...). */
+/* Fills settings that were not given (rate, targets, ...) from the family and the model's
+ * scheduler. */
 int vtrain_resolve(vtrain_config *c, vc_flags *set, const vtrain_family *f,
                    const vtrain_scheduler *s, vc_err *err);
 
-/* How the rate changes in a run of so many steps. */
+/* The learning-rate schedule of a run of `steps` steps. */
 vtrain_rate vtrain_rate_of(const vtrain_config *c, int64_t steps);
 
-/* What a plan found out about a run. */
+/* The plan of a run: its length, and its memory and work as dry steps measured them. */
 typedef struct vtrain_plan {
     uint64_t epoch_batches;                   /* micro-batches in the last span's first epoch */
-    int spans;                                /* there were so many when it was made */
+    int spans;                                /* number of spans when the plan was made */
     int64_t steps;                            /* of the whole run */
     int64_t predicted;                        /* bytes of private memory at the peak */
     uint32_t largest;                         /* group of the peak */
-    size_t pool;                              /* of it: the step's tensors, kernels' scratch */
-    size_t offloaded;                         /* beside it, in host memory: inputs of blocks */
+    size_t pool;                              /* bytes of the peak: step's tensors, scratch */
+    size_t offloaded;                         /* bytes of blocks' inputs in host memory */
     double flops;                             /* of a step, mean over the epoch's groups */
     double *group_flops;                      /* [groups] of a micro-batch */
-    int64_t standing;                         /* of predicted: weights, optimiser, loader */
+    int64_t standing;                         /* bytes of predicted: weights, optimiser, loader */
     int blocks;                               /* of the transformer */
     int swapped;                              /* blocks whose weights stay on the host */
-    int *recompute;                           /* [groups] the first so many are run again in
-                                               * backward; NULL: none */
+    int *recompute;                           /* [groups] number of first blocks that backward
+                                               * recomputes; NULL: no block is recomputed */
 } vtrain_plan;
 
 typedef struct vtrain {
     vtrain_config cfg;
     vc_comm *comm;                            /* the ranks */
     vc_progress *ui;                          /* rank 0's; NULL on others */
-    const atomic_int *stop;                 /* a signal's number, or 0 */
-    FILE *out;                                /* for results: a dry run's plan; rank 0's */
+    const atomic_int *stop;                   /* a signal's number, or 0 */
+    FILE *out;                                /* rank 0's stream for a dry run's plan */
 
     vtrain_data *data;
-    vtrain_span *span;                        /* epochs by their samples; the last has data's */
+    vtrain_span *span;                        /* epochs by their samples; data has the last one's */
     int n_spans;
     bool following;                           /* more samples may join at the end of an epoch */
-    uint64_t epoch_end;                       /* while it follows: the next epoch's first micro-batch
-                                               * of the run; else UINT64_MAX */
-    int *shards;                              /* [datasets] closed, when it last looked */
-    bool complete;                            /* and whether that were all */
-    vtrain_state from;                        /* the checkpoint it goes on from, or all zero */
-    char *from_dir;                           /* its folder, or NULL */
+    uint64_t epoch_end;                       /* while following: the first micro-batch of the next
+                                               * epoch; else UINT64_MAX */
+    int *shards;                              /* [datasets] closed shards at the last poll */
+    bool complete;                            /* all datasets were finished at the last poll */
+    vtrain_state from;                        /* the checkpoint resumed from, or all zero */
+    char *from_dir;                           /* folder of that checkpoint, or NULL */
     const vtrain_family *family;
     cJSON *model_config;                      /* the transformer's config.json */
-    struct vtrain_weights *weights;           /* what it started from (frozen ones borrow it), or
-                                               * NULL: noise */
-    bool guidance;                            /* it takes guidance as an input */
-    double boundary;                          /* of the model's two transformers; 0: it has one */
-    struct vtrain_base *base;                 /* which those are, where it matters (base.h) */
-    struct vtrain_encoders *encoders;         /* the model's, beside the dataset's; rank 0's */
+    struct vtrain_weights *weights;           /* files of the initial weights (frozen parameters
+                                               * borrow from them); NULL: noise */
+    bool guidance;                            /* the model takes guidance as an input */
+    double boundary;                          /* level between two transformers; 0: one only */
+    struct vtrain_base *base;                 /* hashes of the initial weights (base.h), or NULL */
+    struct vtrain_encoders *encoders;         /* rank 0's comparison of encoders, or NULL */
     vt_ctx *g;
     vt_params *params;
     void *model;
-    vtrain_scheduler scheduler;               /* how the model was trained */
+    vtrain_scheduler scheduler;               /* noise schedule that the model was trained with */
     vtrain_objective *objective;
     vt_adamw_state adam;
     vt_tensor **ema;
     struct vtrain_dist *dist;                 /* gradients over the ranks */
-    struct vtrain_zero *zero;                 /* adam and ema, split over ranks; NULL: whole, in
-                                               * the two above */
+    struct vtrain_zero *zero;                 /* adam and ema split over ranks; NULL: each rank has
+                                               * both whole */
     vtrain_loader *loader;
     vtrain_metrics *metrics;
     vtrain_plan plan;
     int64_t base_bytes;                       /* private memory before model and loader */
-    int64_t peak_bytes;                       /* largest seen */
+    int64_t peak_bytes;                       /* largest private memory seen */
 
-    int64_t step;                             /* done */
-    uint64_t micro;                           /* micro-batches done by all ranks: the next one's
-                                               * number */
-    uint64_t rows, dropped;                   /* captions seen by all ranks, and replaced by the empty prompt */
-    bool told_conditions;                     /* what validation samples lack has been said */
+    int64_t step;                             /* steps done */
+    uint64_t micro;                           /* micro-batches done by all ranks, which is the next
+                                               * one's number */
+    uint64_t rows, dropped;                   /* captions seen by all ranks, and those of them that
+                                               * the empty prompt replaced */
+    bool told_conditions;                     /* inputs that samples lack have been reported */
     char *settings;                           /* YAML */
-    char *about_model, *about_data;           /* what the plan said of them */
+    char *about_model, *about_data;           /* the plan's lines, for report.html */
     int lock;                                 /* of the output folder */
     struct { double wait, forward, backward, update, save, sample; } time;     /* seconds */
     struct vtrain_targets *targets;           /* of the LoRA, or NULL */
     struct vtrain_trace *trace;               /* NULL: off */
 } vtrain;
 
-/* run.c. Trains to the end. 0; VC_ESTOP after a signal, everything resumable; else what went
- * wrong. A dry run prints its plan to out; any other sends it to ui. Collective over comm: all
- * ranks return the same. Rank 0 alone writes and speaks (but for traces and validation samples). */
+/* run.c. Trains to the end. Returns 0; VC_ESTOP after a signal, when the run can be resumed; or an
+ * error. A dry run prints its plan to out; any other run reports it to ui. Collective over comm:
+ * all ranks return the same. Rank 0 alone writes and prints, except traces and validation
+ * samples. */
 int vtrain_run(const vtrain_config *c, vc_flags *set, vc_comm *comm, FILE *out,
                vc_progress *ui, const atomic_int *stop, vc_err *err);
-/* Folder of the model's transformer that is trained. */
+/* Name of the trained transformer's folder in the model. */
 const char *vtrain_transformer_name(const vtrain *t);
-/* Whether this rank writes what the run leaves; micro-batches of a step, over all ranks. */
+/* True on the rank that writes the run's files: rank 0. */
 bool vtrain_leads(const vtrain *t);
+/* Number of micro-batches of a step, over all ranks. */
 int64_t vtrain_micros(const vtrain *t);
-/* After the last micro-batch to be traced. */
+/* Closes the trace after the last traced micro-batch. */
 void vtrain_end_trace(vtrain *t);
-/* Whether model and data fit each other; of data that were just opened. */
+/* Checks that the model and the data just opened fit each other. */
 int vtrain_fit_data(vtrain *t, vc_err *err);
-/* A loader for this rank's micro-batches from `own` on to the run's end; while it follows, to the end
- * of the epoch. */
+/* Opens a loader for this rank's micro-batches from `own` on: to the end of the run or, while it
+ * follows its datasets, of the epoch. */
 int vtrain_start_loader(vtrain *t, uint64_t own, vc_err *err);
 
-/* follow.c. Opens the samples that the run begins or goes on with; with --follow waits until there
- * are enough for a batch (VC_ESTOP: asked to stop meanwhile). */
+/* follow.c. Opens the samples that the run begins or resumes with; with --follow waits until there
+ * are enough for a batch (VC_ESTOP: a signal came meanwhile). */
 int vtrain_samples_open(vtrain *t, vc_err *err);
-/* Before the first step, and again after each change: finds t->epoch_end from a micro-batch of the
- * current epoch. Before each step, collective: looks for more if an epoch ends in it. */
+/* Finds t->epoch_end from a micro-batch of the current epoch. The run calls this before its first
+ * step, and again after each change of samples. */
 int vtrain_samples_begin(vtrain *t, uint64_t micro, vc_err *err);
+/* Before each step, collective: polls the datasets for new shards if an epoch ends in the step. */
 int vtrain_samples_look(vtrain *t, vc_err *err);
-/* Where an epoch ended before micro-batch `micro`, what was found joins, and a new loader begins with
- * `own`, this rank's next one. Done before a step's checkpoint too, which so tells what comes next also
- * where it lies between two epochs. */
+/* Where an epoch ended before micro-batch `micro`, adds the new samples, and opens a new loader
+ * that begins with `own`, this rank's next micro-batch. A step calls this before its checkpoint, so
+ * that a checkpoint between two epochs records the samples of the second. */
 int vtrain_samples_upto(vtrain *t, uint64_t micro, uint64_t own, vc_err *err);
-/* The span of the steps done, and how many epochs they are; a fraction. */
+/* The span of the steps done. */
 const vtrain_span *vtrain_span_now(const vtrain *t);
+/* The number of epochs done, with a fraction. */
 double vtrain_epoch(const vtrain *t);
 
-/* plan.c: how many steps; then, with model and loader open, memory and work, and tells it all. */
+/* plan.c. vtrain_plan_steps counts the steps. vtrain_plan_memory, with model and loader open,
+ * predicts memory and work, and prints the plan. */
 int vtrain_plan_steps(vtrain *t, vc_err *err);
 int vtrain_plan_memory(vtrain *t, vc_err *err);
-/* The same if samples have joined since, between two steps: dry ones take the gradients for
- * written. Tells nothing. */
+/* Makes the plan anew, between two steps, if samples have joined since, and prints nothing. Its dry
+ * steps treat the gradients as already written. */
 int vtrain_plan_again(vtrain *t, vc_err *err);
 /* The plan's lines about a part, malloc'ed; NULL when out of memory. */
 typedef enum { VTRAIN_TEXT_MODEL, VTRAIN_TEXT_DATA } vtrain_plan_part;
 char *vtrain_plan_text(const vtrain *t, vtrain_plan_part part);
 
-/* memory.c: dry steps of every group fill the plan in but for steps and batches. The blocks that
- * are kept are the last ones: their memory is back before backward reaches the others. */
+/* memory.c. Fills in the plan, except steps and batches, by a dry step of every group. The blocks
+ * that are not recomputed are the last ones: backward frees their memory before it reaches the
+ * others. */
 int vtrain_memory_plan(vtrain *t, vc_err *err);
-/* After it: brings the weights that are on the host to the device, but for those of --blocks_to_swap or,
- * with --low_vram, of the fewest blocks. */
+/* After vtrain_memory_plan: copies the weights that are on the host to the device, except those of
+ * --blocks_to_swap or, with --low_vram, of the fewest blocks. */
 int vtrain_memory_place(vtrain *t, vc_err *err);
-/* VC_ENOMEM if the plan is above --memory_limit; above what is free it is a warning. */
+/* VC_ENOMEM if the plan is above --memory_limit; a plan above the free memory is a warning. */
 int vtrain_memory_check(const vtrain *t, vc_err *err);
-/* Puts the group's bucket in front of an error of its step and, where memory ran out, the flags
- * that would need less behind it; returns rc. */
+/* Adds to an error of a step the group's bucket and, where memory ran out, the flags that would
+ * need less; returns rc. */
 int vtrain_memory_remedy(const vtrain *t, uint32_t group, int rc, vc_err *err);
 /* Private (unshared) memory of the process now, in bytes. */
 int64_t vtrain_private_bytes(void);
 
-/* loop.c: the steps from t->step on. */
+/* loop.c. Runs the steps from t->step on. */
 int vtrain_loop(vtrain *t, vc_err *err);
 
 /* step.c */
@@ -272,45 +280,49 @@ typedef struct vtrain_micro {
     const vtrain_batch *batch;
     uint64_t seed;                            /* of noise and times */
     double level;                             /* quantile of all rows' levels; below 0: drawn */
-    uint64_t number;                          /* of the draws: the micro-batch's in the run */
-    int place;                                /* in its step, from 0: names the trace */
+    uint64_t number;                          /* of the micro-batch in the run, for its draws */
+    int place;                                /* in its step, from 0: names the trace's file */
     float loss;                               /* out */
 } vtrain_micro;
-/* Blocks of a batch that backward runs again. Samples that joined within the step are not planned
- * for yet: then as many as may be. */
+/* Number of blocks that backward recomputes for a batch of the group. For samples that joined
+ * within the step, and have no plan yet, all blocks are unless --gradient_checkpointing is none. */
 int vtrain_recomputed(const vtrain *t, uint32_t group);
-/* Forward and, if `record`, backward of one micro-batch; gradients add up. Writes the trace while
- * there is one, but for the last of a step's: vtrain_trace_step does when gradients are whole. */
+/* Forward and, if `record`, backward of one micro-batch; gradients add up. With a trace, writes the
+ * micro-batch's file, except the step's last: vtrain_trace_step writes that file when the gradients
+ * are whole. */
 int vtrain_micro_run(vtrain *t, vtrain_micro *m, bool record, vc_err *err);
 int vtrain_trace_step(vtrain *t, vc_err *err);
-/* The same without data, for latents dim [B,C,f,h,w] and texts of full length, with the first
- * `recompute` blocks run again in backward. */
+/* Runs a micro-batch dry, without data, for latents dim [B,C,f,h,w] and texts of full length, with
+ * the first `recompute` blocks recomputed in backward. */
 int vtrain_micro_dry(vtrain *t, const int64_t dim[5], bool record, int recompute, vt_usage *use,
                      vc_err *err);
-/* The prediction for noisy latents, outside of training; all is on the host. */
+/* Inputs of a prediction outside of training, all on the host. */
 typedef struct vtrain_question {
     const int64_t *dim;                       /* [B,C,f,h,w] */
-    const float *x;                           /* of these sizes */
+    const float *x;                           /* noisy latents of sizes dim */
     const vtrain_level *level;                /* of all rows */
     bool clean_first;                         /* the first frame has no noise: its tokens have
                                                * timestep 0 */
     double guidance, fps;                     /* of all rows, as vtrain_in's */
     const vtrain_text *text;                  /* of each slot of the data */
-    unsigned roles;                           /* bits of what is there in cond */
+    unsigned roles;                           /* bits of the roles that cond has */
     float *const *cond;                       /* [VC_ROLES] as vtrain_in's */
 } vtrain_question;
+/* Writes the model's prediction for q to out, of sizes q->dim. */
 int vtrain_predict(vtrain *t, const vtrain_question *q, float *out, vc_err *err);
 /* Mean loss over the held-out samples, at fixed noise and times. Collective: each rank takes its
  * batches. */
 int vtrain_eval(vtrain *t, double *loss, vc_err *err);
 
-/* save.c: a checkpoint of t->step; and back. */
+/* save.c. Writes a checkpoint of t->step. */
 int vtrain_save(vtrain *t, vc_err *err);
 /* Before the first step: warns where there is no room for a checkpoint. */
 void vtrain_save_foresee(vtrain *t);
-/* Finds what resume_from_checkpoint names and reads its trainer.json: t->from and its spans. */
+/* Finds the checkpoint that --resume_from_checkpoint names and reads its trainer.json into t->from
+ * and t->span. */
 int vtrain_resume_find(vtrain *t, vc_err *err);
-/* Loads the rest of it; sets t->step. Call when all is open but loader and metrics. */
+/* Loads the state of that checkpoint and sets t->step. Everything but loader and metrics is open by
+ * then. */
 int vtrain_resume(vtrain *t, vc_err *err);
 
 #endif

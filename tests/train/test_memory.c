@@ -159,7 +159,7 @@ static void test_too_much(void **state)
     assert_int_equal(plan(&t, VTRAIN_REMAT_NONE, 1 << 20, &err), 0);
     assert_int_equal(vtrain_memory_check(&t, &err), VC_ENOMEM);
     SAYS(err, "bucket 2x4x4: a peak of ");
-    SAYS(err, "is predicted, --memory_limit is 1.0 MiB");
+    SAYS(err, "is predicted, but --memory_limit is 1.0 MiB");
     SAYS(err, "--gradient_checkpointing=block, a smaller --train_batch_size, "
          "--optimizer adamw8bit, or smaller buckets");
     t.cfg.optimizer = VT_ADAMW_8BIT;
@@ -167,7 +167,7 @@ static void test_too_much(void **state)
     t.cfg.training_type = VTRAIN_LORA;
     assert_int_equal(plan(&t, VTRAIN_REMAT_BLOCK, 1 << 20, &err), 0);
     assert_int_equal(vtrain_memory_check(&t, &err), VC_ENOMEM);
-    SAYS(err, "Less would do with --transformer_dtype fp8, a smaller --rank, or smaller buckets");
+    SAYS(err, "To need less memory, give --transformer_dtype fp8, a smaller --rank, or smaller buckets");
     close_run(&t);
 
     static const char args[] = "--dit_width 32 --dit_layers 2 --dit_heads 2 --memory_limit 1M";
@@ -191,7 +191,7 @@ static void test_no_memory(void **state)
     assert_int_equal(vtrain_memory_remedy(&t, 0, VC_ENOMEM, &err), VC_ENOMEM);
     SAYS(err, "bucket 4x6: randn: ");
     SAYS(err, "[1073741824,1048576] f32 needs 4503599627370496 bytes");
-    SAYS(err, "Less would do with --gradient_checkpointing=block");
+    SAYS(err, "To need less memory, give --gradient_checkpointing=block");
     assert_int_equal(vtrain_memory_remedy(&t, 1, 0, &err), 0);
     close_run(&t);
 }

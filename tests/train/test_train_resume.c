@@ -24,15 +24,15 @@
 static const struct { const char *args, *says; } changes[] = {
     { LORA, NULL },
     { LORA "--checkpointing_steps 1 --gradient_checkpointing=none --max_train_steps 3", NULL },
-    { "--training_type lora --target_name to_q,to_k --rank 8", "go on with --rank 4" },
-    { LORA "--network_alpha 4", "go on with --network_alpha 2" },
+    { "--training_type lora --target_name to_q,to_k --rank 8", "continue with --rank 4" },
+    { LORA "--network_alpha 4", "continue with --network_alpha 2" },
     { "--training_type lora --target_name to_q --rank 4 --network_alpha 2",
-      "the state of 4 parameters, but this run trains 2: go on with the same --target_name" },
+      "the state of 4 parameters, but this run trains 2: continue with the same --target_name" },
     { "--training_type lora --target_name to_q,to_k,to_v --rank 4 --network_alpha 2",
       "this run trains 6" },
     { "--training_type lora --target_name to_q,to_v --rank 4 --network_alpha 2", "no tensor" },
     { LORA "--use_ema", "no tensor ema/" },
-    { "--training_type full-finetune", "it is of a lora" },
+    { "--training_type full-finetune", "the checkpoint is of a lora" },
 };
 
 static void test_refused(void **state)
@@ -156,10 +156,10 @@ static void test_base_told(void **state)
 {
     static const struct { const char *change, *says; } rows[] = {
         { ":", NULL },
-        { "touch m/transformer/*.safetensors", "hashing them to compare" },
+        { "touch m/transformer/*.safetensors", "their weights are hashed and compared" },
         { ":", NULL },
         { "sed -i 's/\"base\":{[^}]*},//; s/,\"checksums\":true//' told/checkpoint-*/trainer.json; "
-          "rm told/checkpoint-*/checksums.json", "does not tell which weights it began with" },
+          "rm told/checkpoint-*/checksums.json", "does not record which weights it began with" },
     };
     const char *dir = *state;
     char *args = vc_format("--model %s/m " LORA, dir);
@@ -171,7 +171,7 @@ static void test_base_told(void **state)
         char *then = vc_format("%s --seed 5 --max_train_steps %d", args, (int)i + 2);
         shell(dir, rows[i].change);
         char *text = said(dir, "told", then);
-        bool told = strstr(text, "hashing") || strstr(text, "not tell which");
+        bool told = strstr(text, "hashed and") || strstr(text, "not record which");
         if (told != (rows[i].says != NULL) || (told && !strstr(text, rows[i].says)))
             fail_msg("%zu: %s", i, text);
         free(then);

@@ -66,18 +66,18 @@ beside()
         wrong "$rule: status $status, expected $1 and \"$2\": $(cat said)"
     same_end k/checkpoint-3 whole/checkpoint-3 || wrong "$rule: training did not go on to its end"
 }
-beside 'write@metrics.jsonl:1:ENOSPC' 0 'made good'
+beside 'write@metrics.jsonl:1:ENOSPC' 0 'written after all'
 beside 'write@metrics.jsonl:1+:ENOSPC' 1 'saved as checkpoint-3, but .*metrics.jsonl: No space left'
 beside 'sync@metrics.jsonl:1:EIO' 1 'saved as checkpoint-3, but .*metrics.jsonl: Input/output'
 beside 'write@tfevents:2+:ENOSPC' 1 'saved as checkpoint-3, but .*tfevents.*: No space left'
-beside 'write@report.html:1:ENOSPC' 0 'made good'
+beside 'write@report.html:1:ENOSPC' 0 'written after all'
 beside 'rename@report.html:1+:EIO' 1 'saved as checkpoint-3, but .*report.html'
 beside 'open@validation:1:ENOSPC' 1 'saved as checkpoint-3, but .*validation prompt 0'
 # no room: told before the first step, and before anything is written
-beside 'space:1:ENOSPC' 0 'warning: k: a checkpoint needs .* bytes), free are 0 B'
+beside 'space:1:ENOSPC' 0 'warning: k: a checkpoint needs .* bytes), but only 0 B'
 try 'space:3:ENOSPC'
 { [ $status = 1 ] && grep -q \
-    'k: a checkpoint needs .* bytes), free are 0 B .*last whole one is k/checkpoint-2' said; } ||
+    'k: a checkpoint needs .* bytes), but only 0 B .*last whole checkpoint is k/checkpoint-2' said; } ||
     wrong "no room for the last checkpoint: $(cat said)"
 
 runs=0
