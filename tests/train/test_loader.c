@@ -319,7 +319,7 @@ static void test_damage(void **state)
         { TOY_INF_LOGVAR, false, VC_ENUMERIC, "NaN or infinite" },
         { TOY_WRONG_SHAPE, false, VC_EMISMATCH, "shape [2,3,5,6], expected [2,3,4,6]" },
         { TOY_INTEGERS, false, VC_EMISMATCH, "type i16" },
-        { TOY_OTHER_NAME, false, VC_EFORMAT, "neither" },
+        { TOY_OTHER_NAME, false, VC_EFORMAT, "both `mean` and `sample`" },
         { TOY_LATENT_SUM, true, VC_EFORMAT, "xxh3" },
         { TOY_TEXT_WIDTH, false, VC_EMISMATCH, "expected [0,4]" },
         { TOY_TEXT_LONG, false, VC_EMISMATCH, "13 tokens, at most 12" },
