@@ -13,6 +13,7 @@
 #include "train/parallel/dist.h"
 #include "train/parallel/zero.h"
 #include "train/sample.h"
+#include "train/summary.h"
 #include "train/vtrain.h"
 
 enum { ETA_AFTER = 5, BUCKETS_TEXT = 512,
@@ -39,22 +40,19 @@ typedef struct loop {
     const char **keys;                        /* of the step's rows, in order */
     char bucket[BUCKETS_TEXT];
     int64_t saved;                            /* step of the last checkpoint, -1: none */
-    int64_t begun;                            /* step this process began at */
+    vtrain_counts count;                      /* of this process, for the summary */
     double begun_at;                          /* seconds: this process began its steps */
-    uint64_t rows, zeroed;                    /* rows since then; those with zeroed conditions */
     double micro_flops;                       /* of the current micro-batch */
     int64_t micro;                            /* its place in this rank's part of the step */
     double step_at, reported_at;              /* seconds: the step began; was last reported */
     vtrain *t;
-    int64_t waits;                            /* of the device for data, after the first step */
-    double wait_s;                            /* seconds of these waits */
     vc_err missing[OUTPUTS];                  /* why an output is missing; code 0: it is not */
 } loop;
 
 static int loop_open(loop *l, vtrain *t, vc_err *err)
 {
     size_t batch = (size_t)t->cfg.train_batch_size, micros = (size_t)vtrain_micros(t);
-    *l = (loop){ .saved = t->step > 0 ? t->step : -1, .begun = t->step,
+    *l = (loop){ .saved = t->step > 0 ? t->step : -1, .count.begun = t->step,
                  .begun_at = vc_seconds(), .t = t };
     l->note_size = sizeof(note) + batch * VTRAIN_KEY;
     l->notes = calloc(micros, l->note_size);
@@ -133,9 +131,9 @@ static void note_device(const vtrain *t, loop *l, note *own)
     bool host = vt_host_memory(t->g);
     own->device_waits = host ? NAN : (double)use.waits;
     own->graph_replays = host ? NAN : use.replayed;
-    if (t->step == l->begun) return;
-    l->waits += use.waits;
-    l->wait_s += use.waited;
+    if (t->step == l->count.begun) return;
+    l->count.waits += use.waits;
+    l->count.wait_s += use.waited;
 }
 
 /* Operations of a micro-batch: for a group that joined since the plan was made, the mean. */
@@ -198,8 +196,8 @@ static void add_note(vtrain *t, loop *l, vtrain_record *r, const note *n, uint64
         l->keys[r->n_samples++] = n->key[i];
     t->rows += n->rows;
     t->dropped += n->dropped;
-    l->rows += n->rows;
-    l->zeroed += n->zeroed;
+    l->count.rows += n->rows;
+    l->count.zeroed += n->zeroed;
     *tokens += n->tokens;
     r->loss += n->loss;
     add_bucket(l, n->bucket);
@@ -305,7 +303,7 @@ static void report_progress(const vtrain *t, const loop *l, const vtrain_record 
     char extra[96], time[32];
     snprintf(extra, sizeof extra, "loss %.4f, lr %.3g", r->loss, r->lr);
     vc_progress_at(t->ui, (uint64_t)t->step, extra);
-    int64_t done = t->step - l->begun, left = t->plan.steps - t->step;
+    int64_t done = t->step - l->count.begun, left = t->plan.steps - t->step;
     if (done != ETA_AFTER || left <= 0) return;
     double each = (vc_seconds() - l->begun_at) / (double)done;
     vc_say(t->ui, "%.3g s a step: %lld steps left, done in about %s", each, (long long)left,
@@ -451,78 +449,6 @@ static int one_step(vtrain *t, loop *l, vc_err *err)
     return rc ? rc : after_step(t, l, err);
 }
 
-/* ---- the summary ---- */
-
-static void report_memory(const vtrain *t)
-{
-    char real[32], predicted[32];
-    if (!t->plan.predicted || !t->peak_bytes) return;
-    vc_say(t->ui, "memory: peak %s, %s were predicted (%+.1f%%)",
-           vc_human_bytes(real, (double)t->peak_bytes),
-           vc_human_bytes(predicted, (double)t->plan.predicted),
-           100 * ((double)t->plan.predicted / (double)t->peak_bytes - 1));
-}
-
-static void report_captions(const vtrain *t)
-{
-    if (t->rows && t->cfg.caption_dropout_p > 0)
-        vc_say(t->ui, "captions: %.2f%% dropped, %.4g%% expected",
-               100 * (double)t->dropped / (double)t->rows, 100 * t->cfg.caption_dropout_p);
-}
-
-/* Reports a line for each op: the time of its kernels in all steps, samples and evaluations. */
-static void report_ops(const vtrain *t, double steps)
-{
-    const vt_op_time *row;
-    double sum = 0;
-    int n = vt_profile_rows(t->g, &row);
-    for (int i = 0; i < n; i++)
-        sum += row[i].seconds;
-    vc_say(t->ui, "%-28s %9s %10s %9s %7s", "op", "calls", "ms a step", "GFLOP/s", "share");
-    for (int i = 0; i < n; i++) {
-        char name[40], rate[16] = "";
-        snprintf(name, sizeof name, "%s%s", *row[i].op ? row[i].op : "other",
-                 row[i].grad ? ", gradient" : "");
-        if (row[i].flops > 0)
-            snprintf(rate, sizeof rate, "%.1f", row[i].flops / row[i].seconds / 1e9);
-        vc_say(t->ui, "%-28s %9lld %10.2f %9s %6.1f%%", name, (long long)row[i].calls,
-               1e3 * row[i].seconds / steps, rate, 100 * row[i].seconds / sum);
-    }
-}
-
-static void report_conditions(const vtrain *t, const loop *l)
-{
-    if (vtrain_data_roles(t->data) && l->rows)
-        vc_say(t->ui, "conditions: %.2f%% of %llu became zeros", 100 * (double)l->zeroed /
-               (double)l->rows, (unsigned long long)l->rows);
-}
-
-static void report_profile(const vtrain *t, const loop *l)
-{
-    double steps = (double)(t->step - l->begun);
-    double work = t->time.forward + t->time.backward;
-    if (!t->cfg.profile || steps <= 0) return;
-    vc_say(t->ui, "profile, ms a step: data wait %.2f, forward %.2f, backward %.2f, sums over "
-           "ranks %.2f after it, update %.2f; in all: checkpoints %.2f s, samples %.2f s; "
-           "%.1f GFLOP/s in forward and backward",
-           1e3 * t->time.wait / steps, 1e3 * t->time.forward / steps,
-           1e3 * t->time.backward / steps, 1e3 * vtrain_dist_waited(t->dist) / steps,
-           1e3 * t->time.update / steps, t->time.save, t->time.sample,
-           work > 0 ? t->plan.flops * steps / work / 1e9 : 0);
-    if (!vt_host_memory(t->g))
-        vc_say(t->ui, "profile: after the first step the device waited for data %lld times, %.2f "
-               "ms a step", (long long)l->waits, 1e3 * l->wait_s / steps);
-    report_ops(t, steps);
-}
-
-static void report_summary(const vtrain *t, const loop *l)
-{
-    report_captions(t);
-    report_conditions(t, l);
-    report_memory(t);
-    report_profile(t, l);
-}
-
 /* ---- the end ---- */
 
 /* Saves the last whole step after a signal, and names the flag that resumes the run. */
@@ -559,7 +485,7 @@ static void save_after_torn_file(vtrain *t, loop *l)
     /* The thread that hashes text encoders may still read the file: its marks would fail the save. */
     int rc = vc_comm_agree(t->comm, vtrain_encoders_check(t, true, &why), &why);
     vc_maps_reported();
-    if (!rc) rc = t->step > l->begun ? check_weights(t, &why) : VC_ENOENT;
+    if (!rc) rc = t->step > l->count.begun ? check_weights(t, &why) : VC_ENOENT;
     if (!rc) rc = vc_comm_agree(t->comm, save(t, l, &why), &why);
     if (!rc)
         vc_warn(t->ui, "a file in use could not be read: step %lld is saved; when the file is "
@@ -582,15 +508,6 @@ static int check_outputs(const vtrain *t, loop *l, vc_err *err)
     return 0;
 }
 
-static void report_graphs(const vtrain *t)
-{
-    const char *off = t->trace ? "a trace is written"
-                      : t->cfg.gradient_checkpointing_offload ? "blocks' inputs are offloaded"
-                      : vt_replay_off(t->g);
-    if (off) vc_say(t->ui, "graphs: off: %s", off);
-    else vc_say(t->ui, "graphs: on: repeated micro-batches of one shape are captured and replayed");
-}
-
 int vtrain_loop(vtrain *t, vc_err *err)
 {
     loop l;
@@ -600,7 +517,7 @@ int vtrain_loop(vtrain *t, vc_err *err)
         vc_warn(t->ui, "nothing is left to do: %lld steps are done, and the run has %lld "
                 "(--max_train_steps, --num_train_epochs)", (long long)t->step,
                 (long long)t->plan.steps);
-    if (!vt_host_memory(t->g)) report_graphs(t);
+    if (!vt_host_memory(t->g)) vtrain_report_graphs(t);
     vc_progress_begin(t->ui, "training", "steps", (uint64_t)t->plan.steps);
     vc_progress_at(t->ui, (uint64_t)t->step, NULL);
     rc = vc_comm_agree(t->comm, rc, err);
@@ -611,7 +528,7 @@ int vtrain_loop(vtrain *t, vc_err *err)
     if (rc == VC_ETORN) save_after_torn_file(t, &l);
     else if (!rc) rc = vc_comm_agree(t->comm, check_outputs(t, &l, err), err);
     vc_progress_end(t->ui);
-    if (!rc || rc == VC_ESTOP) report_summary(t, &l);
+    if (!rc || rc == VC_ESTOP) vtrain_report_summary(t, &l.count);
     loop_close(&l);
     return rc;
 }

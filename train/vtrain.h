@@ -9,6 +9,7 @@
  *     save.c      writes and reads a checkpoint    encoders.h compares the VAE and the text
  *     base.h      hashes the weights that a run               encoders with the datasets'
  *                 began with                       beside.h   a background thread for hashing
+ *     summary.h   messages at a run's begin and end
  *     data.h loader.h  latents in                  ckpt.h metrics.h report.h  results out
  *     dist.h zero.h    gradients and state over several ranks (docs/cluster.md)
  *     dit.h       transformers, families.c's table objective.h optim.h lora.h sample.h trace.h

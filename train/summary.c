@@ -1,0 +1,86 @@
+/* summary.c - reports captions, memory and time at the end of a run; see summary.h */
+#include "train/summary.h"
+
+#include <stdio.h>
+
+#include "common/memory/replay.h"
+#include "train/parallel/dist.h"
+
+void vtrain_report_graphs(const vtrain *t)
+{
+    const char *off = t->trace ? "a trace is written"
+                      : t->cfg.gradient_checkpointing_offload ? "blocks' inputs are offloaded"
+                      : vt_replay_off(t->g);
+    if (off) vc_say(t->ui, "graphs: off: %s", off);
+    else vc_say(t->ui, "graphs: on: repeated micro-batches of one shape are captured and replayed");
+}
+
+static void report_memory(const vtrain *t)
+{
+    char real[32], predicted[32];
+    if (!t->plan.predicted || !t->peak_bytes) return;
+    vc_say(t->ui, "memory: peak %s, %s were predicted (%+.1f%%)",
+           vc_human_bytes(real, (double)t->peak_bytes),
+           vc_human_bytes(predicted, (double)t->plan.predicted),
+           100 * ((double)t->plan.predicted / (double)t->peak_bytes - 1));
+}
+
+static void report_captions(const vtrain *t)
+{
+    if (t->rows && t->cfg.caption_dropout_p > 0)
+        vc_say(t->ui, "captions: %.2f%% dropped, %.4g%% expected",
+               100 * (double)t->dropped / (double)t->rows, 100 * t->cfg.caption_dropout_p);
+}
+
+/* Reports a line for each op: the time of its kernels in all steps, samples and evaluations. */
+static void report_ops(const vtrain *t, double steps)
+{
+    const vt_op_time *row;
+    double sum = 0;
+    int n = vt_profile_rows(t->g, &row);
+    for (int i = 0; i < n; i++)
+        sum += row[i].seconds;
+    vc_say(t->ui, "%-28s %9s %10s %9s %7s", "op", "calls", "ms a step", "GFLOP/s", "share");
+    for (int i = 0; i < n; i++) {
+        char name[40], rate[16] = "";
+        snprintf(name, sizeof name, "%s%s", *row[i].op ? row[i].op : "other",
+                 row[i].grad ? ", gradient" : "");
+        if (row[i].flops > 0)
+            snprintf(rate, sizeof rate, "%.1f", row[i].flops / row[i].seconds / 1e9);
+        vc_say(t->ui, "%-28s %9lld %10.2f %9s %6.1f%%", name, (long long)row[i].calls,
+               1e3 * row[i].seconds / steps, rate, 100 * row[i].seconds / sum);
+    }
+}
+
+static void report_conditions(const vtrain *t, const vtrain_counts *c)
+{
+    if (vtrain_data_roles(t->data) && c->rows)
+        vc_say(t->ui, "conditions: %.2f%% of %llu became zeros", 100 * (double)c->zeroed /
+               (double)c->rows, (unsigned long long)c->rows);
+}
+
+static void report_profile(const vtrain *t, const vtrain_counts *c)
+{
+    double steps = (double)(t->step - c->begun);
+    double work = t->time.forward + t->time.backward;
+    if (!t->cfg.profile || steps <= 0) return;
+    vc_say(t->ui, "profile, ms a step: data wait %.2f, forward %.2f, backward %.2f, sums over "
+           "ranks %.2f after it, update %.2f; in all: checkpoints %.2f s, samples %.2f s; "
+           "%.1f GFLOP/s in forward and backward",
+           1e3 * t->time.wait / steps, 1e3 * t->time.forward / steps,
+           1e3 * t->time.backward / steps, 1e3 * vtrain_dist_waited(t->dist) / steps,
+           1e3 * t->time.update / steps, t->time.save, t->time.sample,
+           work > 0 ? t->plan.flops * steps / work / 1e9 : 0);
+    if (!vt_host_memory(t->g))
+        vc_say(t->ui, "profile: after the first step the device waited for data %lld times, %.2f "
+               "ms a step", (long long)c->waits, 1e3 * c->wait_s / steps);
+    report_ops(t, steps);
+}
+
+void vtrain_report_summary(const vtrain *t, const vtrain_counts *c)
+{
+    report_captions(t);
+    report_conditions(t, c);
+    report_memory(t);
+    report_profile(t, c);
+}

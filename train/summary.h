@@ -1,0 +1,20 @@
+/* summary.h - messages before the first step and after the last one. */
+#ifndef TRAIN_SUMMARY_H
+#define TRAIN_SUMMARY_H
+
+#include "train/vtrain.h"
+
+/* Counts of the steps of this process. */
+typedef struct vtrain_counts {
+    int64_t begun;                            /* step that the process began at */
+    uint64_t rows, zeroed;                    /* rows trained on; those with zeroed conditions */
+    int64_t waits;                            /* of the device for data, after the first step */
+    double wait_s;                            /* seconds of these waits */
+} vtrain_counts;
+
+/* Reports whether micro-batches are captured and replayed, and the reason if not. */
+void vtrain_report_graphs(const vtrain *t);
+/* Reports dropped captions, zeroed conditions, memory and, with --profile, time. */
+void vtrain_report_summary(const vtrain *t, const vtrain_counts *c);
+
+#endif
