@@ -24,6 +24,7 @@
 #include "formats/tensors/safetensors.h"
 #include "tests/lib/golden.h"
 #include "tests/lib/ok.h"
+#include "tests/lib/train_compare.h"
 #include "tests/lib/train_dataset.h"
 #include "tests/lib/train_run.h"
 
@@ -66,85 +67,6 @@ static void ranks_ok(int ranks, const char *dir, const char *out, const char *ar
         fail_msg("%d ranks, %s: status %d: %s", ranks, args, status, said);
 }
 
-/* ---- comparing ---- */
-
-/* The samples of all steps, in order. */
-static char *samples_of(const char *dir, const char *out)
-{
-    char *text = run_metrics(dir, out, NULL), *all = strdup("");
-    for (char *p = text; (p = strstr(p, "\"samples\""));) {
-        size_t n = strcspn(p, "]");
-        char *more = vc_format("%s%.*s\n", all, (int)n, p);
-        free(all);
-        all = more;
-        p += n;
-    }
-    free(text);
-    return all;
-}
-
-/* Returns the greatest root mean square, over the tensors of two files, of their difference. The
- * greatest difference would not serve: AdamW takes a step of full size even where a gradient is
- * only rounding, so that single weights may differ. */
-static double worst(const char *dir, const char *a, const char *b, const char *file)
-{
-    const char *name[2] = { a, b };
-    vf_safetensors *f[2];
-    vc_err err = { 0 };
-    double most = 0;
-    for (int i = 0; i < 2; i++) {
-        char *path = vc_format("%s/%s/%s", dir, name[i], file);
-        assert_ok(vf_safetensors_open(&f[i], path, &err), &err);
-        free(path);
-    }
-    assert_int_equal(vf_safetensors_count(f[0]), vf_safetensors_count(f[1]));
-    for (int i = 0; i < vf_safetensors_count(f[0]); i++) {
-        const vf_view x = *vf_safetensors_at(f[0], i);
-        vf_view y;
-        assert_ok(vf_safetensors_get(f[1], x.name, &y, &err), &err);
-        assert_int_equal(x.bytes, y.bytes);
-        size_t n = x.bytes / vc_dtype_size(x.dtype);
-        float *p = malloc(2 * n * sizeof *p), *q = p + n;
-        vc_to_f32(p, x.data, x.dtype, n);
-        vc_to_f32(q, y.data, y.dtype, n);
-        double sum = 0;
-        for (size_t k = 0; k < n; k++)
-            sum += ((double)p[k] - (double)q[k]) * ((double)p[k] - (double)q[k]);
-        most = fmax(most, n ? sqrt(sum / (double)n) : 0);
-        free(p);
-    }
-    vf_safetensors_close(f[0]);
-    vf_safetensors_close(f[1]);
-    return most;
-}
-
-/* Samples the same, losses and norms to `loss` relative, weights to `weight`. */
-static void same_training(const char *dir, const char *a, const char *b, int steps, double loss,
-                          double weight)
-{
-    char *sa = samples_of(dir, a), *sb = samples_of(dir, b);
-    assert_string_equal(sa, sb);
-    free(sa);
-    free(sb);
-    static const char *const field[] = {
-        "loss", "grad_norm", "lr", "caption_dropout", "eval_loss"
-    };
-    for (int i = 0; i < steps; i++)
-        for (size_t k = 0; k < COUNT(field); k++) {
-            double x = run_value(dir, a, i, field[k]), y = run_value(dir, b, i, field[k]);
-            if (isnan(x) && isnan(y))
-                continue;
-            if (!(fabs(x - y) <= loss * fabs(x)))
-                fail_msg("%s, %s: step %d: %s %.9g and %.9g", a, b, i + 1, field[k], x, y);
-        }
-    char *file = vc_format("checkpoint-%d/optimizer.safetensors", steps);
-    double far = worst(dir, a, b, file);
-    if (far > weight)
-        fail_msg("%s, %s: weights or state differ by %.3g", a, b, far);
-    printf("%s, %s: weights and state within %.3g\n", a, b, far);
-    free(file);
-}
-
 /* ---- the tests ---- */
 
 #define ALL "--caption_dropout_p 0.3 --eval_split 0.2 --eval_steps 2 --dataset_repeat 4 " \
@@ -156,8 +78,8 @@ static void test_same_training(void **state)
     ranks_ok(1, dir, "one", ALL "--max_train_steps 6 --gradient_accumulation_steps 4");
     ranks_ok(2, dir, "two", ALL "--max_train_steps 6 --gradient_accumulation_steps 2");
     ranks_ok(4, dir, "four", ALL "--max_train_steps 6");
-    same_training(dir, "one", "two", STEPS, 1e-5, 1e-5);
-    same_training(dir, "one", "four", STEPS, 1e-5, 1e-5);
+    run_same_training(dir, "one", "two", STEPS, 1e-5, 1e-5);
+    run_same_training(dir, "one", "four", STEPS, 1e-5, 1e-5);
 }
 
 /* Gradients and optimiser state split over all ranks, over groups of them, and weights too. */
@@ -181,7 +103,7 @@ static void test_split(void **state)
         ranks_ok(row[i].ranks, dir, row[i].out, args);
         if (six && !run_exists(dir, "six"))
             ranks_ok(1, dir, "six", ALL "--max_train_steps 6 --gradient_accumulation_steps 6");
-        same_training(dir, six ? "six" : "one", row[i].out, STEPS, rough ? 0.02 : 1e-5,
+        run_same_training(dir, six ? "six" : "one", row[i].out, STEPS, rough ? 0.02 : 1e-5,
                       rough ? 0.02 : 1e-5);
         free(args);
     }
@@ -193,13 +115,12 @@ static void test_split(void **state)
     ranks_ok(4, dir, "one", split);
     ranks_ok(1, dir, "z4", again);
     ranks_ok(4, dir, "f4", all);
-    same_training(dir, "one", "z4", 8, 1e-5, 1e-5);
-    same_training(dir, "one", "f4", 8, 1e-5, 1e-5);
+    run_same_training(dir, "one", "z4", 8, 1e-5, 1e-5);
+    run_same_training(dir, "one", "f4", 8, 1e-5, 1e-5);
     static const char *const sampled[] = { "one", "f4" };
     for (size_t i = 0; i < COUNT(sampled); i++) {
-        double far = worst(dir, "z4", sampled[i], "validation/step-8/001.safetensors");
-        if (far > 1e-4)
-            fail_msg("%s: samples differ by %.3g", sampled[i], far);
+        double far = run_difference(dir, "z4", sampled[i], "validation/step-8/001.safetensors");
+        if (far > 1e-4) fail_msg("%s: samples differ by %.3g", sampled[i], far);
     }
     free(all);
     free(more);
@@ -269,7 +190,7 @@ static void test_bf16_ranks(void **state)
     for (size_t i = 0; i < COUNT(row); i++) {
         char *args = vc_format(ALL "--optimizer adamw_bf16 --max_train_steps 6 %s", row[i].args);
         ranks_ok(row[i].ranks, dir, row[i].out, args);
-        same_training(dir, row[0].out, row[i].out, STEPS, 1e-3, 0x1p-8);
+        run_same_training(dir, row[0].out, row[i].out, STEPS, 1e-3, 0x1p-8);
         free(args);
     }
 }
@@ -313,7 +234,7 @@ static void resumes(const char *dir, const char *whole, const char *parts, const
             assert_non_null(strstr(said, "x 4 ranks"));
         free(part);
     }
-    same_training(dir, whole, parts, 10, 1e-5, 1e-5);
+    run_same_training(dir, whole, parts, 10, 1e-5, 1e-5);
 }
 
 static void test_resume(void **state)
@@ -382,8 +303,8 @@ static void test_bf16_wire(void **state)
     const char *dir = *state;
     ranks_ok(2, dir, "f32", "--max_train_steps 6");
     ranks_ok(2, dir, "bf16", "--max_train_steps 6 --reduce_dtype bf16");
-    same_training(dir, "f32", "bf16", STEPS, 0.02, 0.02);
-    assert_true(worst(dir, "f32", "bf16", "checkpoint-6/optimizer.safetensors") > 0);
+    run_same_training(dir, "f32", "bf16", STEPS, 0.02, 0.02);
+    assert_true(run_difference(dir, "f32", "bf16", "checkpoint-6/optimizer.safetensors") > 0);
 }
 
 static int occurs(const char *what)
@@ -492,7 +413,7 @@ static void stop_by(const char *dir, int signal_sent)
     char *whole = vc_format("--max_train_steps %d", lines + 2);
     ranks_ok(2, dir, "stopped", more);
     ranks_ok(2, dir, "unstopped", whole);
-    same_training(dir, "stopped", "unstopped", lines + 2, 0, 0);
+    run_same_training(dir, "stopped", "unstopped", lines + 2, 0, 0);
     free(more);
     free(whole);
     free(kept);
@@ -571,7 +492,7 @@ static void test_like_cpu(void **state)
         device = "cpu";
         ranks_ok(row[i].ranks, dir, i ? "cpu4" : "cpu2", args);
         device = there;
-        same_training(dir, i ? "cpu4" : "cpu2", i ? "dev4" : "dev2", STEPS, 1e-5, 5e-5);
+        run_same_training(dir, i ? "cpu4" : "cpu2", i ? "dev4" : "dev2", STEPS, 1e-5, 5e-5);
         free(args);
     }
 }

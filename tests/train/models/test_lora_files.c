@@ -1,6 +1,5 @@
 /* test_lora_files.c - LoRA files in the layouts of other programs are merged as peft merges them;
- * LoRAs are written in every form; targets match as peft's matcher does; weights stay in the file's
- * map. The golden is `lora`. */
+ * LoRAs are written in every form; weights stay in the file's map. The golden is `lora`. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -240,42 +239,6 @@ static void metadata_is_read(void **state)
         vtrain_lora_close(l);
     }
     free(path);
-}
-
-/* ---- targets ---- */
-
-/* The golden lists values with the modules that peft's matcher picks; none: an error there. */
-static void targets_are_pefts(void **state)
-{
-    (void)state;
-    vf_safetensors *golden = golden_open("lora");
-    cJSON *all = parsed(golden, "modules"), *cases = parsed(golden, "targets");
-    const char *modules[256] = { 0 };
-    int n = 0;
-    for (const cJSON *m = all->child; m; m = m->next)
-        modules[n++] = m->valuestring;
-    for (const cJSON *c = cases->child; c; c = c->next) {
-        vtrain_targets *t;
-        char *note;
-        vc_err err = { 0 };
-        int rc = vtrain_targets_open(&t, c->string, modules, (const char *const[]){ NULL }, &note,
-                                     &err);
-        if ((rc == 0) != (c->child != NULL))
-            fail_msg("%s: %s", c->string, rc ? err.text : "taken");
-        for (int i = 0; !rc && i < n; i++) {
-            bool want = false;
-            for (const cJSON *m = c->child; m; m = m->next)
-                want |= !strcmp(m->valuestring, modules[i]);
-            if (vtrain_targets_match(t, modules[i]) != want)
-                fail_msg("\"%s\" and %s: peft says %s", c->string, modules[i], want ? "yes" : "no");
-        }
-        free(note);
-        vtrain_targets_close(t);
-    }
-    assert_true(cJSON_GetArraySize(cases) >= 30);
-    cJSON_Delete(all);
-    cJSON_Delete(cases);
-    vf_safetensors_close(golden);
 }
 
 /* ---- writing ---- */
@@ -626,7 +589,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_layout_merges), cmocka_unit_test(long_rows_merge),
         cmocka_unit_test(metadata_is_read),
-        cmocka_unit_test(targets_are_pefts),   cmocka_unit_test(lora_is_gone_on_with),
+        cmocka_unit_test(lora_is_gone_on_with),
         cmocka_unit_test(lora_is_written),     cmocka_unit_test(full_is_written),
         cmocka_unit_test(frozen_weights_are_mapped),
     };

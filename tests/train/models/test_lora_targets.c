@@ -1,0 +1,64 @@
+/* test_lora_targets.c - targets match as peft's matcher does. The golden is `lora`. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "formats/json/json.h"
+#include "tests/lib/golden.h"
+#include "tests/lib/ok.h"
+#include "train/models/lora.h"
+
+static cJSON *parsed(const vf_safetensors *f, const char *key)
+{
+    const char *text = vf_safetensors_meta(f, key);
+    cJSON *o;
+    vc_err err = { 0 };
+    assert_non_null(text);
+    if (vf_json_parse(&o, text, strlen(text), &err)) fail_msg("%s: %s", key, err.text);
+    return o;
+}
+
+/* The golden lists values with the modules that peft's matcher picks; none: an error there. */
+static void targets_are_pefts(void **state)
+{
+    (void)state;
+    vf_safetensors *golden = golden_open("lora");
+    cJSON *all = parsed(golden, "modules"), *cases = parsed(golden, "targets");
+    const char *modules[256] = { 0 };
+    int n = 0;
+    for (const cJSON *m = all->child; m; m = m->next)
+        modules[n++] = m->valuestring;
+    for (const cJSON *c = cases->child; c; c = c->next) {
+        vtrain_targets *t;
+        char *note;
+        vc_err err = { 0 };
+        int rc = vtrain_targets_open(&t, c->string, modules, (const char *const[]){ NULL }, &note,
+                                     &err);
+        if ((rc == 0) != (c->child != NULL)) fail_msg("%s: %s", c->string, rc ? err.text : "taken");
+        for (int i = 0; !rc && i < n; i++) {
+            bool want = false;
+            for (const cJSON *m = c->child; m; m = m->next)
+                want |= !strcmp(m->valuestring, modules[i]);
+            if (vtrain_targets_match(t, modules[i]) != want)
+                fail_msg("\"%s\" and %s: peft says %s", c->string, modules[i], want ? "yes" : "no");
+        }
+        free(note);
+        vtrain_targets_close(t);
+    }
+    assert_true(cJSON_GetArraySize(cases) >= 30);
+    cJSON_Delete(all);
+    cJSON_Delete(cases);
+    vf_safetensors_close(golden);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(targets_are_pefts) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

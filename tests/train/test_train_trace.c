@@ -1,0 +1,103 @@
+/* test_train_trace.c - the files of --trace_dir agree with themselves and with the metrics */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/os/file.h"
+#include "formats/tensors/safetensors.h"
+#include "tests/lib/ok.h"
+#include "tests/lib/train_dataset.h"
+#include "tests/lib/train_run.h"
+
+#define TINY "--dit_width 32 --dit_layers 2 --dit_heads 2 "
+
+static vf_safetensors *open_file(const char *dir, const char *path)
+{
+    char *p = vc_path_join(dir, path);
+    vf_safetensors *f;
+    vc_err err = { 0 };
+    assert_ok(vf_safetensors_open(&f, p, &err), &err);
+    free(p);
+    return f;
+}
+
+static const float *floats(const vf_safetensors *f, const char *name, int64_t *n)
+{
+    vf_view v;
+    vc_err err = { 0 };
+    assert_ok(vf_safetensors_get(f, name, &v, &err), &err);
+    assert_int_equal(v.dtype, VC_F32);
+    if (n) *n = vf_view_count(&v);
+    return v.data;
+}
+
+/* A file of flow matching agrees with itself; returns the sum of squares of its gradients. */
+static double check_trace(const char *dir, const char *path, bool grads)
+{
+    vf_safetensors *f = open_file(dir, path);
+    int64_t n, rows;
+    const float *x = floats(f, "latents", &n), *noise = floats(f, "noise", NULL);
+    const float *noisy = floats(f, "noisy_latents", NULL), *target = floats(f, "target", NULL);
+    const float *out = floats(f, "model_output", NULL), *t = floats(f, "timesteps", &rows);
+    const float *s = floats(f, "sigmas", NULL), *w = floats(f, "loss_weight", NULL);
+    double loss = 0, squares = 0;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t row = i / (n / rows);
+        double d = (double)out[i] - (double)target[i], sigma = (double)s[row];
+        loss += (double)w[row] * d * d;
+        assert_true(fabs((double)target[i] - ((double)noise[i] - (double)x[i])) < 1e-5);
+        assert_true(fabs((double)noisy[i] - ((1 - sigma) * (double)x[i] +
+                                             sigma * (double)noise[i])) < 1e-5);
+        assert_true(fabs((double)t[row] - 1000 * sigma) < 1e-2);
+    }
+    assert_true(fabs(loss / (double)n - (double)*floats(f, "loss", NULL)) < 1e-6 * loss);
+    (void)floats(f, "encoder_hidden_states", NULL);
+    int params = 0, gradients = 0;
+    for (int i = 0; i < vf_safetensors_count(f); i++) {
+        const vf_view *v = vf_safetensors_at(f, i);
+        params += !strncmp(v->name, "param/", 6);
+        if (strncmp(v->name, "grad/", 5)) continue;
+        gradients++;
+        const float *g = v->data;
+        for (int64_t k = 0; k < vf_view_count(v); k++)
+            squares += (double)g[k] * (double)g[k];
+    }
+    assert_true(params > 20);
+    assert_int_equal(gradients, grads ? params : 0);
+    vf_safetensors_close(f);
+    return squares;
+}
+
+static void test_trace(void **state)
+{
+    const char *dir = *state;
+    char *args = vc_format(TINY "--max_train_steps 3 --gradient_accumulation_steps 2 --trace_dir "
+                           "%s/trace --trace_steps 4 --weighting_scheme cosmap", dir);
+    run_ok(dir, "traced", args);
+    for (int step = 1; step <= 2; step++) {
+        char path[96];
+        snprintf(path, sizeof path, "trace/step-%06d-mb-00-rank-00.safetensors", step);
+        check_trace(dir, path, false);
+        snprintf(path, sizeof path, "trace/step-%06d-mb-01-rank-00.safetensors", step);
+        double norm = sqrt(check_trace(dir, path, true));
+        double logged = run_value(dir, "traced", step - 1, "grad_norm");
+        if (!(fabs(norm - logged) < 1e-5 * norm)) fail_msg("%g, logged %g", norm, logged);
+    }
+    assert_false(run_exists(dir, "trace/step-000003-mb-00-rank-00.safetensors"));
+    free(args);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_trace, run_dir_setup, toy_dir_teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
