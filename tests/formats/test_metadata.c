@@ -1,5 +1,5 @@
 /* test_metadata.c - lists of clips: each format and column set, bad rows with their reasons, files
- * that are no lists, ids, folders, and thousands of damaged lists. */
+ * that are no lists, ids, and thousands of damaged lists. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -516,89 +516,6 @@ static void test_many_captions(void **state)
     free(text);
 }
 
-/* ---- folders ---- */
-
-static void test_folder(void **state)
-{
-    static const struct {
-        const char *path, *caption;
-        vf_type type;
-        const char *bad;
-    } want[] = {
-        { "B.MP4", "upper", VF_TYPE_VIDEO, NULL },
-        { "a.jpg", "", VF_TYPE_IMAGE, "no caption" },
-        { "a.x.mp4", "dotted", VF_TYPE_VIDEO, NULL },
-        { "b.mp4", "words", VF_TYPE_VIDEO, NULL },
-        { "empty.png", "", VF_TYPE_IMAGE, NULL },
-        { "link.png", "", VF_TYPE_IMAGE, "no caption" },
-        { "sub/d.png", "", VF_TYPE_IMAGE, "not UTF-8" },
-        { "sub/deep/c.webm", "two\nlines", VF_TYPE_VIDEO, NULL },
-        { "sub/\xff.png", "", VF_TYPE_IMAGE, "name is not UTF-8" },
-    };
-    folder *dir = *state;
-    put(dir, "a.jpg", "", 0);
-    put(dir, "B.MP4", "", 0);
-    put(dir, "B.txt", "\xef\xbb\xbfupper\r\n", 10);
-    put(dir, "b.mp4", "", 0);
-    put(dir, "b.caption", "words\n", 6);
-    put(dir, "empty.png", "", 0);
-    put(dir, "empty.txt", "", 0);
-    put(dir, "a.x.mp4", "", 0);
-    put(dir, "a.x.txt", "dotted", 6);
-    put(dir, "notes.txt", "none", 4);
-    put(dir, ".hidden.mp4", "", 0);
-    put(dir, "sub/deep/c.webm", "", 0);
-    put(dir, "sub/deep/c.txt", " two\nlines \n\n", 13);
-    put(dir, "sub/d.png", "", 0);
-    put(dir, "sub/d.txt", "caf\xe9", 4);
-    put(dir, "sub/\xff.png", "", 0);
-    char *link = vc_path_join(dir->path, "link.png"), *loop = vc_path_join(dir->path, "sub/loop");
-    assert_int_equal(symlink("a.jpg", link), 0);
-    assert_int_equal(symlink("..", loop), 0);
-
-    vf_metadata m;
-    vc_err err = { 0 };
-    vf_metadata_opts opts = { .data_dir = "/elsewhere" };
-    assert_int_equal(vf_metadata_read(&m, dir->path, &opts, &err), 0);
-    assert_int_equal(m.n, sizeof want / sizeof *want);
-    for (int i = 0; i < (int)m.n; i++) {
-        const vf_row *r = &m.rows[i];
-        assert_string_equal(r->path, want[i].path);
-        assert_int_equal(r->row, i + 1);
-        assert_int_equal(r->type, want[i].type);
-        assert_int_equal(r->n_captions, 1);
-        assert_string_equal(r->captions[0], want[i].caption);
-        assert_true(!r->bad == !want[i].bad);
-        if (r->bad)
-            assert_non_null(strstr(r->bad, want[i].bad));
-        char *file = vc_path_join(dir->path, want[i].path);
-        assert_string_equal(r->file, file);
-        free(file);
-    }
-    vf_metadata_free(&m);
-    free(link);
-    free(loop);
-}
-
-static void test_folder_without_media(void **state)
-{
-    folder *dir = *state;
-    vf_metadata m;
-    vc_err err;
-    assert_fails(vf_metadata_read(&m, dir->path, &(vf_metadata_opts){ 0 }, &err), VC_EFORMAT, &err,
-                 "no media files");
-    put(dir, "a.mp4", "", 0);
-    put(dir, "sub/b.mp4", "", 0);
-    put(dir, "sub/b.words", "x", 1);
-    assert_int_equal(vf_metadata_read(&m, dir->path, &(vf_metadata_opts){ 0 }, &err), VC_EFORMAT);
-    print_message("%s\n", err.text);
-    assert_says(&err, "no row has a caption; found: .words; known: ");
-    assert_int_equal(vf_metadata_read(&m, dir->path, &(vf_metadata_opts){
-                                      .allow_empty_captions = true }, &err), 0);
-    assert_true(m.n == 2 && !m.rows[0].bad && !*m.rows[1].captions[0]);
-    vf_metadata_free(&m);
-}
-
 /* ---- damage ---- */
 
 static void test_mutations(void **state)
@@ -656,7 +573,7 @@ int main(void)
         IN_FOLDER(test_rows), IN_FOLDER(test_fields), IN_FOLDER(test_refused),
         IN_FOLDER(test_numbers_and_ids), IN_FOLDER(test_long_lists), IN_FOLDER(test_row_too_long),
         IN_FOLDER(test_row_too_deep), IN_FOLDER(test_row_spoilt), IN_FOLDER(test_many_captions),
-        IN_FOLDER(test_captions), IN_FOLDER(test_folder), IN_FOLDER(test_folder_without_media),
+        IN_FOLDER(test_captions),
         cmocka_unit_test(test_mutations), cmocka_unit_test(test_real),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
