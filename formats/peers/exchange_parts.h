@@ -39,6 +39,12 @@ struct exchange_sink {
     uint64_t values, inexact;                /* normalised values; those that raw f32 changes */
 };
 
+/* sink_check.c. Checks the shapes, types and values of an item's latents. */
+int exchange_check_latent(const exchange_item *m, vc_err *err);
+/* Checks text i of an item, and compares it with the first item's, t, unless t is NULL. */
+int exchange_check_text(const struct exchange_encoder *t, const exchange_item *m, int i,
+                        vc_err *err);
+
 #define EXCHANGE_VIDEOS "videos.txt"
 typedef int (*exchange_pair_fn)(exchange *x, const char *root, const char *video,
                                 const char *prompt, vc_err *err);

@@ -131,35 +131,6 @@ static cJSON *make_head(const exchange *x)
 
 /* ---- the first item ---- */
 
-/* True for latents of zeros, which no VAE makes. */
-static bool all_zero(const vf_view *v)
-{
-    const uint8_t *p = v->data;
-    return v->bytes && !p[0] && !memcmp(p, p + 1, v->bytes - 1);
-}
-
-static int check_latent(const exchange_item *m, vc_err *err)
-{
-    const vf_view *v = &m->mean, *l = &m->logvar;
-    if (v->nd != 4 || v->dim[0] < 1 || v->dim[0] > EXCHANGE_CHANNELS)
-        return vc_fail(err, VC_EFORMAT, "latents of %d dimensions, %" PRId64 " channels: [C,f,h,w] "
-                       "expected", v->nd, v->nd ? v->dim[0] : 0);
-    for (int i = 1; i < 4; i++)
-        if (v->dim[i] < 1 || v->dim[i] > UINT16_MAX)
-            return vc_fail(err, VC_EFORMAT, "latents: a side of %" PRId64, v->dim[i]);
-    if (v->dtype > VC_F64)
-        return vc_fail(err, VC_EFORMAT, "latents of type %s", vc_dtype_name(v->dtype));
-    if (l->data && (l->nd != 4 || l->dtype != v->dtype ||
-                    (l->dim[0] != 1 && l->dim[0] != v->dim[0]) ||
-                    memcmp(l->dim + 1, v->dim + 1, 3 * sizeof *v->dim)))
-        return vc_fail(err, VC_EFORMAT, "logvar: its shape or type is not that of the mean");
-    if (all_zero(v))
-        return vc_fail(err, VC_EFORMAT,
-                       "latents: all of them are zero, as in a file that was not written "
-                       "to its end");
-    return 0;
-}
-
 static int first_text(const exchange *x, const exchange_item *m, int i, vc_err *err)
 {
     struct exchange_encoder *t = &x->sink->text[i];
@@ -175,27 +146,6 @@ static int first_text(const exchange *x, const exchange_item *m, int i, vc_err *
     if (t->width < 1 || t->width > MAX_WIDTH)
         return vc_fail(err, VC_EFORMAT, "text %d: width %" PRId64, i + 1, t->width);
     t->fingerprint = made_up(x, "imported-text", i, t->width);
-    return 0;
-}
-
-/* Checks text i of an item, and compares it with the first item's, t, unless t is NULL. */
-static int check_text(const struct exchange_encoder *t, const exchange_item *m, int i, vc_err *err)
-{
-    const vf_view *e = &m->text[i].embeds, *p = &m->text[i].pooled;
-    if ((e->data && (e->nd != 2 || e->dim[0] < 1 || e->dtype > VC_F64)) ||
-        (p->data && (p->nd != 1 || p->dtype > VC_F64)) || (!e->data && !p->data))
-        return vc_fail(err, VC_EFORMAT, "text %d: [n,D] expected", i + 1);
-    if (!t)
-        return 0;
-    if (t->embeds != (e->data != NULL))
-        return vc_fail(err, VC_EMISMATCH, "text %d: with and without states of its tokens", i + 1);
-    if ((e->data ? e->dim[1] : p->dim[0]) != t->width || (p->data ? p->dim[0] : 0) != t->pooled)
-        return vc_fail(err, VC_EMISMATCH, "text %d: width %" PRId64 ", the first was %" PRId64,
-                       i + 1, e->data ? e->dim[1] : p->dim[0], t->width);
-    if (e->data && e->dim[0] > t->max_length)
-        return vc_fail(err, VC_EMISMATCH,
-                       "text %d: %" PRId64 " tokens, at most %" PRId64 " expected "
-                       "after the first", i + 1, e->dim[0], t->max_length);
     return 0;
 }
 
@@ -229,7 +179,7 @@ int exchange_put_empty(const exchange *x, int i, const vf_view *e, const vf_view
     exchange_item item = { .n_text = i + 1 };
     item.text[i].embeds = *e;
     item.text[i].pooled = *p;
-    int rc = check_text(&x->sink->text[i], &item, i, err);
+    int rc = exchange_check_text(&x->sink->text[i], &item, i, err);
     return rc ? rc : put_packed(x->sink, i, "", e, p, &k, err);
 }
 
@@ -454,7 +404,7 @@ static int put_record_of(exchange *x, const exchange_item *m, vf_key latent, cJS
 static int check_item(const exchange *x, const exchange_item *m, vc_err *err)
 {
     const exchange_sink *s = x->sink;
-    int rc = check_latent(m, err);
+    int rc = exchange_check_latent(m, err);
     if (!rc && x->normalized && m->logvar.data)
         rc = vc_fail(err, VC_EUSAGE, "--space normalized: latents with logvar are raw");
     if (!rc && m->frames > 1 << 20)
@@ -515,7 +465,7 @@ static int check_texts(const exchange *x, const exchange_item *m, vc_err *err)
         if (m->n_text != n)
             rc = vc_fail(err, VC_EMISMATCH, "captions with %d and with %d texts", n, m->n_text);
         for (int i = 0; !rc && i < n; i++)
-            rc = check_text(x->sink ? &x->sink->text[i] : NULL, m, i, err);
+            rc = exchange_check_text(x->sink ? &x->sink->text[i] : NULL, m, i, err);
     }
     return rc;
 }

@@ -1,0 +1,55 @@
+/* sink_check.c - checks the values of an item that an importer reads. See exchange_parts.h */
+#include <inttypes.h>
+#include <string.h>
+
+#include "formats/peers/exchange_parts.h"
+
+/* True for latents of zeros, which no VAE makes. */
+static bool all_zero(const vf_view *v)
+{
+    const uint8_t *p = v->data;
+    return v->bytes && !p[0] && !memcmp(p, p + 1, v->bytes - 1);
+}
+
+int exchange_check_latent(const exchange_item *m, vc_err *err)
+{
+    const vf_view *v = &m->mean, *l = &m->logvar;
+    if (v->nd != 4 || v->dim[0] < 1 || v->dim[0] > EXCHANGE_CHANNELS)
+        return vc_fail(err, VC_EFORMAT, "latents of %d dimensions, %" PRId64 " channels: [C,f,h,w] "
+                       "expected", v->nd, v->nd ? v->dim[0] : 0);
+    for (int i = 1; i < 4; i++)
+        if (v->dim[i] < 1 || v->dim[i] > UINT16_MAX)
+            return vc_fail(err, VC_EFORMAT, "latents: a side of %" PRId64, v->dim[i]);
+    if (v->dtype > VC_F64)
+        return vc_fail(err, VC_EFORMAT, "latents of type %s", vc_dtype_name(v->dtype));
+    if (l->data && (l->nd != 4 || l->dtype != v->dtype ||
+                    (l->dim[0] != 1 && l->dim[0] != v->dim[0]) ||
+                    memcmp(l->dim + 1, v->dim + 1, 3 * sizeof *v->dim)))
+        return vc_fail(err, VC_EFORMAT, "logvar: its shape or type is not that of the mean");
+    if (all_zero(v))
+        return vc_fail(err, VC_EFORMAT,
+                       "latents: all of them are zero, as in a file that was not written "
+                       "to its end");
+    return 0;
+}
+
+int exchange_check_text(const struct exchange_encoder *t, const exchange_item *m, int i,
+                        vc_err *err)
+{
+    const vf_view *e = &m->text[i].embeds, *p = &m->text[i].pooled;
+    if ((e->data && (e->nd != 2 || e->dim[0] < 1 || e->dtype > VC_F64)) ||
+        (p->data && (p->nd != 1 || p->dtype > VC_F64)) || (!e->data && !p->data))
+        return vc_fail(err, VC_EFORMAT, "text %d: [n,D] expected", i + 1);
+    if (!t)
+        return 0;
+    if (t->embeds != (e->data != NULL))
+        return vc_fail(err, VC_EMISMATCH, "text %d: with and without states of its tokens", i + 1);
+    if ((e->data ? e->dim[1] : p->dim[0]) != t->width || (p->data ? p->dim[0] : 0) != t->pooled)
+        return vc_fail(err, VC_EMISMATCH, "text %d: width %" PRId64 ", the first was %" PRId64,
+                       i + 1, e->data ? e->dim[1] : p->dim[0], t->width);
+    if (e->data && e->dim[0] > t->max_length)
+        return vc_fail(err, VC_EMISMATCH,
+                       "text %d: %" PRId64 " tokens, at most %" PRId64 " expected "
+                       "after the first", i + 1, e->dim[0], t->max_length);
+    return 0;
+}
