@@ -323,7 +323,7 @@ static void test_damage(void **state)
         { TOY_LATENT_SUM, true, VC_EFORMAT, "xxh3" },
         { TOY_TEXT_WIDTH, false, VC_EMISMATCH, "expected [0,4]" },
         { TOY_TEXT_LONG, false, VC_EMISMATCH, "13 tokens, at most 12" },
-        { TOY_TEXT_NAN, false, VC_ENUMERIC, "text_encoder: prompt_embeds: NaN" },
+        { TOY_TEXT_NAN, false, VC_ENUMERIC, "prompt_embeds: a value is NaN" },
         { TOY_TEXT_SUM, true, VC_EFORMAT, "xxh3" },
         { TOY_NO_POOLED, false, VC_ENOENT, "pooled" },
         { TOY_FEW_KEYS, false, VC_EFORMAT, "1 keys" },
