@@ -35,7 +35,8 @@ static int compare_bytes(vtrain *t, vtrain_base *b, const vtrain_base_id *had, v
            "hashed and compared", b->id.path);
     int rc = vtrain_weights_hash(&b->id.weights, b->weights, t->stop, err);
     b->known = rc == 0;
-    if (rc || same_key(&b->id.weights, &had->weights)) return rc;
+    if (rc || same_key(&b->id.weights, &had->weights))
+        return rc;
     return vc_fail(err, VC_EMISMATCH, "%s: other weights (XXH3-128 %s) than those that %s was "
                    "trained on (%s, XXH3-128 %s): give these, or --allow_mismatch", b->id.path,
                    vf_key_hex(is, b->id.weights), t->from_dir, had->path,
@@ -56,7 +57,8 @@ static int compare(vtrain *t, vtrain_base *b, vc_err *err)
         return 0;
     }
     int rc = vc_comm_local(t->comm) == 0 ? compare_bytes(t, b, had, err) : 0;
-    if (rc != VC_EMISMATCH || !t->cfg.allow_mismatch) return rc;
+    if (rc != VC_EMISMATCH || !t->cfg.allow_mismatch)
+        return rc;
     vc_warn(t->ui, "%s", err->text);
     return 0;
 }
@@ -65,7 +67,8 @@ static int compare(vtrain *t, vtrain_base *b, vc_err *err)
 static int check_noise(const vtrain *t, vc_err *err)
 {
     char was[VF_KEY_HEX];
-    if (!t->from.base.path || t->cfg.allow_mismatch) return 0;
+    if (!t->from.base.path || t->cfg.allow_mismatch)
+        return 0;
     return vc_fail(err, VC_EMISMATCH, "%s was trained on the weights of %s (XXH3-128 %s), but this "
                    "run begins with noise: give --model or --transformer, or --allow_mismatch",
                    t->from_dir, t->from.base.path, vf_key_hex(was, t->from.base.weights));
@@ -81,15 +84,19 @@ static bool all_trained(const vtrain *t)
 
 int vtrain_base_open(vtrain *t, vc_err *err)
 {
-    if (all_trained(t)) return 0;
-    if (!t->weights) return check_noise(t, err);
+    if (all_trained(t))
+        return 0;
+    if (!t->weights)
+        return check_noise(t, err);
     vtrain_base *b = t->base = calloc(1, sizeof *b);
-    if (!b) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!b)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
     b->weights = t->weights;
     b->id.path = (char *)vtrain_weights_path(t->weights);
     b->id.files = vtrain_weights_files(t->weights);
     int rc = t->from_dir ? compare(t, b, err) : 0;
-    if (rc || b->known || t->cfg.dry_run || !vtrain_leads(t)) return rc;
+    if (rc || b->known || t->cfg.dry_run || !vtrain_leads(t))
+        return rc;
     return vtrain_beside_start(&b->job, hash, b, err);
 }
 
@@ -97,11 +104,14 @@ int vtrain_base_id_get(vtrain_base_id *to, const vtrain *t, vc_err *err)
 {
     vtrain_base *b = t->base;
     *to = (vtrain_base_id){ 0 };
-    if (!b) return 0;
+    if (!b)
+        return 0;
     vtrain_beside_wait(&b->job, NULL);
-    if (vtrain_beside_ended(&b->job)) b->known = b->rc == 0;
+    if (vtrain_beside_ended(&b->job))
+        b->known = b->rc == 0;
     if (!b->known) {
-        if (err) *err = b->err;
+        if (err)
+            *err = b->err;
         return b->rc;
     }
     *to = b->id;
@@ -110,7 +120,8 @@ int vtrain_base_id_get(vtrain_base_id *to, const vtrain *t, vc_err *err)
 
 void vtrain_base_close(vtrain_base *b)
 {
-    if (!b) return;
+    if (!b)
+        return;
     vtrain_beside_stop(&b->job);
     free(b);
 }

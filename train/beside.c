@@ -34,7 +34,8 @@ void vtrain_beside_wait(vtrain_beside *b, const atomic_int *unless)
 
 bool vtrain_beside_ended(vtrain_beside *b)
 {
-    if (!b->started || !atomic_load(&b->done)) return false;
+    if (!b->started || !atomic_load(&b->done))
+        return false;
     pthread_join(b->thread, NULL);
     b->started = false;
     return true;
@@ -43,6 +44,7 @@ bool vtrain_beside_ended(vtrain_beside *b)
 void vtrain_beside_stop(vtrain_beside *b)
 {
     b->stop = 1;
-    if (b->started) pthread_join(b->thread, NULL);
+    if (b->started)
+        pthread_join(b->thread, NULL);
     b->started = false;
 }

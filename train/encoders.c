@@ -57,11 +57,13 @@ static int add_part(vtrain_encoders *e, const vtrain *t, const char *component, 
     part *p = &e->part[e->n];
     *p = (part){ .vae = !strcmp(component, "vae") };
     const char *set = dataset_of(t, component, &p->made);
-    if (!set) return 0;
+    if (!set)
+        return 0;
     p->path = vc_path_join(t->cfg.model, component);
     p->set = strdup(set);
     e->n++;
-    if (!p->path || !p->set) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!p->path || !p->set)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
     int rc = vc_file_exists(p->path) ? vf_model_files(&p->files, &p->bytes, p->path, &p->why) : 0;
     if (rc)
         vc_warn(t->ui, "%s: the weights are not compared with those that %s was made with",
@@ -82,11 +84,14 @@ static const char *text_of(const cJSON *o, const char *field)
 static void recall_one(vtrain_encoders *e, const cJSON *o)
 {
     vf_key files, weights;
-    if (!vf_key_parse(&files, text_of(o, "files"))) return;
-    if (!vf_key_parse(&weights, text_of(o, "weights"))) return;
+    if (!vf_key_parse(&files, text_of(o, "files")))
+        return;
+    if (!vf_key_parse(&weights, text_of(o, "weights")))
+        return;
     for (int i = 0; i < e->n; i++) {
         part *p = &e->part[i];
-        if (p->tried || !same_key(&p->files, &files)) continue;
+        if (p->tried || !same_key(&p->files, &files))
+            continue;
         p->is = weights;
         p->known = p->tried = true;
     }
@@ -112,13 +117,15 @@ static cJSON *remembered(const vtrain_encoders *e)
     for (int i = 0; list && i < e->n; i++) {
         const part *p = &e->part[i];
         cJSON *o = p->known ? cJSON_CreateObject() : NULL;
-        if (!p->known) continue;
+        if (!p->known)
+            continue;
         if (!cJSON_AddItemToArray(list, o) || !cJSON_AddStringToObject(o, "path", p->path) ||
             !cJSON_AddStringToObject(o, "files", vf_key_hex(files, p->files)) ||
             !cJSON_AddStringToObject(o, "weights", vf_key_hex(weights, p->is)))
             list = NULL;
     }
-    if (list) return all;
+    if (list)
+        return all;
     cJSON_Delete(all);
     return NULL;
 }
@@ -127,14 +134,16 @@ static cJSON *remembered(const vtrain_encoders *e)
 static void remember(const vtrain *t, vtrain_encoders *e)
 {
     vc_err why = { 0 };
-    if (!e->unsaved) return;
+    if (!e->unsaved)
+        return;
     e->unsaved = false;
     cJSON *o = remembered(e);
     char *text = o ? vf_json_line(o) : NULL;
     char *path = vc_path_join(t->cfg.output_dir, REMEMBERED);
     int rc = text && path ? vc_file_write(path, text, strlen(text), &why)
                           : vc_fail(&why, VC_ENOMEM, "%s: out of memory", REMEMBERED);
-    if (rc) vc_warn(t->ui, "%s", why.text);
+    if (rc)
+        vc_warn(t->ui, "%s", why.text);
     free(path);
     free(text);
     cJSON_Delete(o);
@@ -147,7 +156,8 @@ static void hash(part *p, const atomic_int *stop)
     vf_model *m;
     p->tried = true;
     p->rc = vf_model_open(&m, p->path, &p->why);
-    if (p->rc) return;
+    if (p->rc)
+        return;
     p->rc = vc_maps_check(vf_model_hash(&p->is, m, stop, &p->why), &p->why);
     p->known = p->rc == 0;
     vf_model_close(m);
@@ -167,11 +177,13 @@ static int hash_vae(const vtrain *t, vtrain_encoders *e, vc_err *err)
     char size[32];
     for (int i = 0; i < e->n; i++) {
         part *p = &e->part[i];
-        if (!p->vae || p->tried) continue;
+        if (!p->vae || p->tried)
+            continue;
         vc_say(t->ui, "%s: hashing %s of weights, to compare them with those that %s was made with",
                p->path, vc_human_bytes(size, p->bytes), p->set);
         hash(p, t->stop);
-        if (p->rc == VC_ESTOP) return vc_fail(err, p->rc, "stopped");
+        if (p->rc == VC_ESTOP)
+            return vc_fail(err, p->rc, "stopped");
         note_hash(t, e, p);
     }
     return 0;
@@ -181,7 +193,8 @@ static void hash_rest(void *arg, const atomic_int *stop)
 {
     vtrain_encoders *e = arg;
     for (int i = 0; i < e->n && !*stop; i++)
-        if (!e->part[i].tried) hash(&e->part[i], stop);
+        if (!e->part[i].tried)
+            hash(&e->part[i], stop);
 }
 
 /* ---- comparing ---- */
@@ -203,7 +216,8 @@ static int compare(const vtrain *t, vtrain_encoders *e, vc_err *err)
     char *list = strdup("");
     for (int i = 0; i < e->n; i++) {
         part *p = &e->part[i];
-        if (p->known && !p->compared && !same_key(&p->is, &p->made)) list = add_difference(list, p);
+        if (p->known && !p->compared && !same_key(&p->is, &p->made))
+            list = add_difference(list, p);
         p->compared |= p->known;
     }
     int rc = !list ? vc_fail(err, VC_ENOMEM, "out of memory") : 0;
@@ -220,13 +234,16 @@ static int compare(const vtrain *t, vtrain_encoders *e, vc_err *err)
 
 int vtrain_encoders_open(vtrain *t, vc_err *err)
 {
-    if (!t->cfg.model || !vtrain_leads(t)) return 0;
+    if (!t->cfg.model || !vtrain_leads(t))
+        return 0;
     vtrain_encoders *e = t->encoders = calloc(1, sizeof *e);
-    if (!e) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!e)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
     int rc = add_part(e, t, "vae", err);
     for (int i = 0; !rc && i < vtrain_data_slots(t->data); i++)
         rc = add_part(e, t, vtrain_data_slot(t->data, i)->name, err);
-    if (rc) return rc;
+    if (rc)
+        return rc;
     recall(e, t->cfg.output_dir);
     rc = hash_vae(t, e, err);
     return rc ? rc : compare(t, e, err);
@@ -239,30 +256,37 @@ int vtrain_encoders_begin(vtrain *t, vc_err *err)
     vtrain_encoders *e = t->encoders;
     for (int i = 0; e && i < e->n; i++) {
         const part *p = &e->part[i];
-        if (p->tried) continue;
+        if (p->tried)
+            continue;
         all = false;
         vc_say(t->ui, "%s: hashing %s of weights in the background, to compare them with those "
                "that %s was made with", p->path, vc_human_bytes(size, p->bytes), p->set);
     }
-    if (e) remember(t, e);
+    if (e)
+        remember(t, e);
     return all ? 0 : vtrain_beside_start(&e->job, hash_rest, e, err);
 }
 
 int vtrain_encoders_check(vtrain *t, bool wait, vc_err *err)
 {
     vtrain_encoders *e = t->encoders;
-    if (!e) return 0;
-    if (wait) vtrain_beside_wait(&e->job, t->stop);
-    if (!vtrain_beside_ended(&e->job)) return 0;
+    if (!e)
+        return 0;
+    if (wait)
+        vtrain_beside_wait(&e->job, t->stop);
+    if (!vtrain_beside_ended(&e->job))
+        return 0;
     for (int i = 0; i < e->n; i++)
-        if (!e->part[i].vae) note_hash(t, e, &e->part[i]);
+        if (!e->part[i].vae)
+            note_hash(t, e, &e->part[i]);
     remember(t, e);
     return compare(t, e, err);
 }
 
 void vtrain_encoders_close(vtrain_encoders *e)
 {
-    if (!e) return;
+    if (!e)
+        return;
     vtrain_beside_stop(&e->job);
     for (int i = 0; i < e->n; i++) {
         free(e->part[i].path);

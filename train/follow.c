@@ -45,7 +45,8 @@ static int open_data(vtrain *t, vtrain_data **d, const int *shards, vc_err *err)
     };
     char *note;
     int rc = vtrain_data_open(d, &o, &note, err);
-    if (!rc && note && (!t->data || !c->follow)) vc_warn(t->ui, "%s", note);
+    if (!rc && note && (!t->data || !c->follow))
+        vc_warn(t->ui, "%s", note);
     free(note);
     return rc;
 }
@@ -56,9 +57,11 @@ static int add_span(vtrain *t, vtrain_origin origin, vc_err *err)
     int n = vtrain_data_sets(t->data);
     vtrain_span s = { .epoch = origin.epoch, .micro = origin.micro, .n_parts = n };
     vtrain_span *more = realloc(t->span, ((size_t)t->n_spans + 1) * sizeof *more);
-    if (more) t->span = more;
+    if (more)
+        t->span = more;
     s.part = more ? calloc((size_t)n, sizeof *s.part) : NULL;
-    if (!s.part) return vc_fail(err, VC_ENOMEM, "out of memory for %d datasets", n);
+    if (!s.part)
+        return vc_fail(err, VC_ENOMEM, "out of memory for %d datasets", n);
     for (int i = 0; i < n; i++) {
         const vf_dataset *d = vtrain_data_set(t->data, i);
         s.part[i] = (vtrain_part){ .shards = vf_dataset_shards(d), .samples = vf_dataset_count(d) };
@@ -97,10 +100,13 @@ static int poll_datasets(vtrain *t, vc_err *err)
 static int open_whole(vtrain *t, vc_err *err)
 {
     int rc = open_data(t, &t->data, NULL, err);
-    if (rc) return rc;
-    if (t->n_spans && has_samples(&t->span[t->n_spans - 1], t->data)) return 0;
+    if (rc)
+        return rc;
+    if (t->n_spans && has_samples(&t->span[t->n_spans - 1], t->data))
+        return 0;
     vtrain_origin origin = { t->from.epoch + 1, t->from.micro };
-    if (!t->n_spans) origin = (vtrain_origin){ 0 };
+    if (!t->n_spans)
+        origin = (vtrain_origin){ 0 };
     return add_span(t, origin, err);
 }
 
@@ -147,7 +153,8 @@ static int try_open(vtrain *t, char *why, vc_err *err)
     for (uint32_t i = 0; i < vtrain_data_groups(t->data); i++)
         if (vtrain_data_group(t->data, i)->samples > most)
             most = vtrain_data_group(t->data, i)->samples;
-    if (most >= batch) return 0;
+    if (most >= batch)
+        return 0;
     snprintf(why, WHY, "no bucket has enough samples for a batch of %lld yet, the largest has %u",
              (long long)batch, most);
     vtrain_data_close(t->data);
@@ -170,24 +177,31 @@ static int wait_for_samples(vtrain *t, vc_err *err)
     int rc = poll_datasets(t, err);
     while (!rc && !t->complete) {
         rc = vc_comm_agree(t->comm, try_open(t, why, err), err);
-        if (rc || t->data) break;
-        if (t->cfg.dry_run) return vc_fail(err, VC_EINVAL, "%s", why);
-        if (strcmp(why, reported)) vc_say(t->ui, "waiting for vprep: %s", why);
+        if (rc || t->data)
+            break;
+        if (t->cfg.dry_run)
+            return vc_fail(err, VC_EINVAL, "%s", why);
+        if (strcmp(why, reported))
+            vc_say(t->ui, "waiting for vprep: %s", why);
         snprintf(reported, sizeof reported, "%s", why);
         rc = vc_comm_agree(t->comm, wait_a_little(t, err), err);
-        if (!rc) rc = poll_datasets(t, err);
+        if (!rc)
+            rc = poll_datasets(t, err);
     }
     t->following = !t->complete;
-    if (!rc && t->complete) rc = open_data(t, &t->data, t->shards, err);
+    if (!rc && t->complete)
+        rc = open_data(t, &t->data, t->shards, err);
     return rc ? rc : add_span(t, (vtrain_origin){ 0 }, err);
 }
 
 int vtrain_samples_open(vtrain *t, vc_err *err)
 {
-    if (!t->cfg.follow) return vc_context(err, open_whole(t, err), "--latents");
+    if (!t->cfg.follow)
+        return vc_context(err, open_whole(t, err), "--latents");
     t->shards = calloc((size_t)t->cfg.latents.n + 1, sizeof *t->shards);
     int rc = vc_comm_agree(t->comm, t->shards ? 0 : vc_fail(err, VC_ENOMEM, "out of memory"), err);
-    if (!rc) rc = t->n_spans ? open_again(t, err) : wait_for_samples(t, err);
+    if (!rc)
+        rc = t->n_spans ? open_again(t, err) : wait_for_samples(t, err);
     return vc_context(err, rc, "--latents");
 }
 
@@ -200,7 +214,8 @@ static int find_epoch(const vtrain *t, uint64_t micro, uint64_t *epoch, uint64_t
     vtrain_order *order;
     int rc = vtrain_order_open(&order, t->data, (uint32_t)t->cfg.train_batch_size,
                                (uint64_t)t->cfg.seed, (vtrain_origin){ s->epoch, s->micro }, err);
-    if (!rc) rc = vtrain_order_epoch(order, micro, epoch, end, err);
+    if (!rc)
+        rc = vtrain_order_epoch(order, micro, epoch, end, err);
     vtrain_order_close(order);
     return rc;
 }
@@ -214,7 +229,8 @@ int vtrain_samples_begin(vtrain *t, uint64_t micro, vc_err *err)
 
 int vtrain_samples_look(vtrain *t, vc_err *err)
 {
-    if (t->epoch_end > t->micro + (uint64_t)vtrain_micros(t)) return 0;
+    if (t->epoch_end > t->micro + (uint64_t)vtrain_micros(t))
+        return 0;
     return vc_context(err, poll_datasets(t, err), "--latents");
 }
 
@@ -227,7 +243,8 @@ static int join(vtrain *t, vc_err *err)
     uint64_t end;
     vtrain_data *grown;
     int rc = open_data(t, &grown, t->shards, err);
-    if (rc) return rc;
+    if (rc)
+        return rc;
     if (has_samples(&t->span[t->n_spans - 1], grown)) {
         vtrain_data_close(grown);
         return 0;
@@ -236,8 +253,10 @@ static int join(vtrain *t, vc_err *err)
     origin.epoch++;
     vtrain_data_close(t->data);
     t->data = grown;
-    if (!rc) rc = add_span(t, origin, err);
-    if (!rc) rc = vtrain_fit_data(t, err);
+    if (!rc)
+        rc = add_span(t, origin, err);
+    if (!rc)
+        rc = vtrain_fit_data(t, err);
     if (!rc)
         vc_say(t->ui, "epoch %llu, step %lld: %u samples in %u bucket%s, %u before",
                (unsigned long long)origin.epoch, (long long)t->step + 1,
@@ -258,22 +277,26 @@ static int compare_and_join(vtrain *t, vc_err *err)
                            t->shards[i], s->part[i].shards);
     }
     int rc = more ? join(t, err) : 0;
-    if (rc) return rc;
+    if (rc)
+        return rc;
     t->following = !t->complete;
-    if (t->complete) vc_say(t->ui, "--latents: complete, no more samples will come");
+    if (t->complete)
+        vc_say(t->ui, "--latents: complete, no more samples will come");
     return 0;
 }
 
 int vtrain_samples_upto(vtrain *t, uint64_t micro, uint64_t own, vc_err *err)
 {
     int rc = 0;
-    if (t->epoch_end > micro) return 0;
+    if (t->epoch_end > micro)
+        return 0;
     vtrain_loader_close(t->loader);                  /* it borrows the data */
     t->loader = NULL;
     while (!rc && t->epoch_end <= micro) {
         uint64_t begins = t->epoch_end;
         rc = compare_and_join(t, err);
-        if (!rc) rc = vtrain_samples_begin(t, begins, err);
+        if (!rc)
+            rc = vtrain_samples_begin(t, begins, err);
     }
     vc_context(err, rc, "--latents");
     return rc ? rc : vtrain_start_loader(t, own, err);

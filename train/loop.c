@@ -72,8 +72,10 @@ static void add_bucket(loop *l, const char *name)
 {
     size_t n = strlen(name), used = strlen(l->bucket);
     for (const char *p = l->bucket; (p = strstr(p, name)); p += n)
-        if ((p == l->bucket || p[-1] == ',') && (p[n] == ',' || !p[n])) return;
-    if (used + n + 2 > sizeof l->bucket) return;
+        if ((p == l->bucket || p[-1] == ',') && (p[n] == ',' || !p[n]))
+            return;
+    if (used + n + 2 > sizeof l->bucket)
+        return;
     snprintf(l->bucket + used, sizeof l->bucket - used, "%s%s", used ? "," : "", name);
 }
 
@@ -113,12 +115,14 @@ static void report_within(void *arg, double flops)
 {
     loop *l = arg;
     double now = vc_seconds();
-    if (now - l->reported_at < WITHIN) return;
+    if (now - l->reported_at < WITHIN)
+        return;
     l->reported_at = now;
     char extra[96], left[32];
     double part = l->micro_flops > 0 ? fmin(flops / l->micro_flops, 1) : 0;
     double done = ((double)l->micro + part) / (double)l->t->cfg.gradient_accumulation_steps;
-    if (done <= 0) return;
+    if (done <= 0)
+        return;
     snprintf(extra, sizeof extra, "step %lld: %.0f%%, %s left", (long long)l->t->step + 1,
              100 * done, vc_human_time(left, (now - l->step_at) * (1 - done) / done));
     vc_progress_at(l->t->ui, (uint64_t)l->t->step, extra);
@@ -131,7 +135,8 @@ static void note_device(const vtrain *t, loop *l, note *own)
     bool host = vt_host_memory(t->g);
     own->device_waits = host ? NAN : (double)use.waits;
     own->graph_replays = host ? NAN : use.replayed;
-    if (t->step == l->count.begun) return;
+    if (t->step == l->count.begun)
+        return;
     l->count.waits += use.waits;
     l->count.wait_s += use.waited;
 }
@@ -139,7 +144,8 @@ static void note_device(const vtrain *t, loop *l, note *own)
 /* Operations of a micro-batch: for a group that joined since the plan was made, the mean. */
 static double flops_of(const vtrain *t, uint32_t group)
 {
-    if (t->plan.group_flops && t->plan.spans == t->n_spans) return t->plan.group_flops[group];
+    if (t->plan.group_flops && t->plan.spans == t->n_spans)
+        return t->plan.group_flops[group];
     return t->plan.flops / (double)vtrain_micros(t);
 }
 
@@ -149,14 +155,18 @@ static int accumulate(vtrain *t, loop *l, vc_err *err)
     int64_t n = t->cfg.gradient_accumulation_steps;
     vt_params_zero_grad(t->params);
     for (int64_t i = 0; i < n; i++) {
-        if (*t->stop) return vc_fail(err, VC_ESTOP, "stopped");
+        if (*t->stop)
+            return vc_fail(err, VC_ESTOP, "stopped");
         const vtrain_batch *b;
         double waited;
         uint64_t number = t->micro + (uint64_t)(i * vc_comm_size(t->comm) + vc_comm_rank(t->comm));
         int rc = vtrain_samples_upto(t, number, number, err);
-        if (!rc) rc = vtrain_loader_next(t->loader, &b, &waited, err);
-        if (rc) return rc;
-        if (!b) return vc_fail(err, VC_EFAIL, "the loader ended before the run");
+        if (!rc)
+            rc = vtrain_loader_next(t->loader, &b, &waited, err);
+        if (rc)
+            return rc;
+        if (!b)
+            return vc_fail(err, VC_EFAIL, "the loader ended before the run");
         note *own = note_of(t, l, vc_comm_rank(t->comm), i);
         note_batch(t, own, b, waited);
         vtrain_micro m = { .batch = b, .seed = (uint64_t)t->cfg.seed, .level = -1,
@@ -167,9 +177,11 @@ static int accumulate(vtrain *t, loop *l, vc_err *err)
         vt_watch(t->g, report_within, l);
         rc = vtrain_micro_run(t, &m, true, err);
         vt_watch(t->g, NULL, NULL);
-        if (rc) rc = vtrain_memory_remedy(t, b->group, rc, err);
+        if (rc)
+            rc = vtrain_memory_remedy(t, b->group, rc, err);
         vtrain_loader_give_back(t->loader, b);
-        if (rc) return vc_context(err, rc, "step %lld", (long long)t->step + 1);
+        if (rc)
+            return vc_context(err, rc, "step %lld", (long long)t->step + 1);
         own->loss = (double)m.loss;
         note_device(t, l, own);
     }
@@ -183,10 +195,13 @@ static int gradients(vtrain *t, loop *l, vc_err *err)
     int rc = accumulate(t, l, err), sum_rc = vtrain_dist_finish(t->dist, &why);
     if (!rc && sum_rc) {
         rc = sum_rc;
-        if (err) *err = why;
+        if (err)
+            *err = why;
     }
-    if (!rc) rc = vtrain_trace_step(t, err);
-    if (!rc) rc = vtrain_encoders_check(t, false, err);
+    if (!rc)
+        rc = vtrain_trace_step(t, err);
+    if (!rc)
+        rc = vtrain_encoders_check(t, false, err);
     return vc_comm_agree(t->comm, rc, err);
 }
 
@@ -211,7 +226,8 @@ static int share(vtrain *t, loop *l, vtrain_record *r, uint64_t *tokens, vc_err 
     int64_t own = t->cfg.gradient_accumulation_steps;
     int rc = vc_comm_gather(t->comm, l->notes, note_of(t, l, vc_comm_rank(t->comm), 0),
                             (size_t)own * l->note_size, err);
-    if (rc) return rc;
+    if (rc)
+        return rc;
     for (int64_t i = 0; i < own; i++)
         for (int rank = 0; rank < ranks; rank++)
             add_note(t, l, r, note_of(t, l, rank, i), tokens);
@@ -235,11 +251,15 @@ static int update(vtrain *t, const loop *l, vtrain_record *r, vc_err *err)
     const vtrain_config *c = &t->cfg;
     double mean = 1 / (double)vtrain_micros(t), start = vc_seconds();
     int rc = 0;
-    if (t->zero) rc = vtrain_zero_norm(t->zero, &r->grad_norm, err);
-    else r->grad_norm = vt_params_grad_norm(t->params);
-    if (rc) return rc;
+    if (t->zero)
+        rc = vtrain_zero_norm(t->zero, &r->grad_norm, err);
+    else
+        r->grad_norm = vt_params_grad_norm(t->params);
+    if (rc)
+        return rc;
     r->grad_norm *= mean;
-    if (!isfinite(r->grad_norm)) return bad_loss(t, l, "gradient norm", r->grad_norm, r, err);
+    if (!isfinite(r->grad_norm))
+        return bad_loss(t, l, "gradient norm", r->grad_norm, r, err);
     const vtrain_rate rate = vtrain_rate_of(c, t->plan.steps);
     r->lr = c->learning_rate * vtrain_rate_factor(&rate, t->step);
     const vt_adamw o = {
@@ -252,7 +272,8 @@ static int update(vtrain *t, const loop *l, vtrain_record *r, vc_err *err)
         vtrain_zero_ema(t->zero, c->ema_decay);
     } else {
         vt_adamw_step(t->params, &t->adam, &o);
-        if (t->ema) vt_ema_update(t->ema, t->params, c->ema_decay);
+        if (t->ema)
+            vt_ema_update(t->ema, t->params, c->ema_decay);
     }
     t->time.update += vc_seconds() - start;
     return rc;
@@ -267,7 +288,8 @@ static void note_output(const vtrain *t, loop *l, output o, int rc, const vc_err
     if (!rc && missing->code && o != SAMPLES)
         vc_say(t->ui, "step %lld: written after all; the error was: %s", (long long)t->step,
                missing->text);
-    if (rc || o != SAMPLES) *missing = rc ? *why : (vc_err){ 0 };
+    if (rc || o != SAMPLES)
+        *missing = rc ? *why : (vc_err){ 0 };
 }
 
 static int write_record(vtrain *t, loop *l, vtrain_record *r, uint64_t tokens, double start,
@@ -283,18 +305,22 @@ static int write_record(vtrain *t, loop *l, vtrain_record *r, uint64_t tokens, d
     r->eval_loss = NAN;
     t->time.wait += r->data_wait_s;
     int64_t now = vtrain_private_bytes();
-    if (now > t->peak_bytes) t->peak_bytes = now;
+    if (now > t->peak_bytes)
+        t->peak_bytes = now;
     r->peak_bytes = t->peak_bytes;
     bool last = t->step == t->plan.steps;
     if (t->cfg.eval_steps && (last || t->step % t->cfg.eval_steps == 0)) {
         int rc = vtrain_dist_whole(t->dist, true, err);
-        if (!rc) rc = vtrain_eval(t, &r->eval_loss, err);
+        if (!rc)
+            rc = vtrain_eval(t, &r->eval_loss, err);
         vtrain_dist_part(t->dist);
-        if (rc) return rc;
+        if (rc)
+            return rc;
         vc_say(t->ui, "step %lld: held-out loss %.5f", (long long)t->step, r->eval_loss);
     }
     vc_err why = { 0 };
-    if (vtrain_leads(t)) note_output(t, l, METRICS, vtrain_metrics_step(t->metrics, r, &why), &why);
+    if (vtrain_leads(t))
+        note_output(t, l, METRICS, vtrain_metrics_step(t->metrics, r, &why), &why);
     return 0;
 }
 
@@ -304,7 +330,8 @@ static void report_progress(const vtrain *t, const loop *l, const vtrain_record 
     snprintf(extra, sizeof extra, "loss %.4f, lr %.3g", r->loss, r->lr);
     vc_progress_at(t->ui, (uint64_t)t->step, extra);
     int64_t done = t->step - l->count.begun, left = t->plan.steps - t->step;
-    if (done != ETA_AFTER || left <= 0) return;
+    if (done != ETA_AFTER || left <= 0)
+        return;
     double each = (vc_seconds() - l->begun_at) / (double)done;
     vc_say(t->ui, "%.3g s a step: %lld steps left, done in about %s", each, (long long)left,
            vc_human_time(time, each * (double)left));
@@ -341,19 +368,26 @@ static void report(vtrain *t, loop *l)
 static int save(vtrain *t, loop *l, vc_err *err)
 {
     vc_err why = { 0 };
-    if (l->saved == t->step) return 0;
+    if (l->saved == t->step)
+        return 0;
     l->saved = t->step;
     double start = vc_seconds();
     bool leads = vtrain_leads(t);
     int rc = vtrain_dist_whole(t->dist, leads, err);
-    if (!rc && t->zero) rc = vtrain_zero_gather(t->zero, leads, &t->adam, &t->ema, err);
-    if (!rc && leads) note_output(t, l, METRICS, vtrain_metrics_sync(t->metrics, &why), &why);
-    if (!rc) rc = vtrain_encoders_check(t, true, err);
-    if (!rc && leads) rc = vtrain_save(t, err);
-    if (t->zero) drop_state(t);
+    if (!rc && t->zero)
+        rc = vtrain_zero_gather(t->zero, leads, &t->adam, &t->ema, err);
+    if (!rc && leads)
+        note_output(t, l, METRICS, vtrain_metrics_sync(t->metrics, &why), &why);
+    if (!rc)
+        rc = vtrain_encoders_check(t, true, err);
+    if (!rc && leads)
+        rc = vtrain_save(t, err);
+    if (t->zero)
+        drop_state(t);
     vtrain_dist_part(t->dist);
     t->time.save += vc_seconds() - start;
-    if (!rc && leads) report(t, l);
+    if (!rc && leads)
+        report(t, l);
     return rc;
 }
 
@@ -364,7 +398,8 @@ static int validate(vtrain *t, loop *l, vc_err *err)
     double start = vc_seconds();
     vc_err why = { 0 };
     int rc = vtrain_dist_whole(t->dist, true, &why);
-    if (!rc) rc = vtrain_validate(t, &why);
+    if (!rc)
+        rc = vtrain_validate(t, &why);
     vtrain_dist_part(t->dist);
     rc = vc_comm_agree(t->comm, rc, &why);
     t->time.sample += vc_seconds() - start;
@@ -376,7 +411,8 @@ static int validate(vtrain *t, loop *l, vc_err *err)
         note_output(t, l, SAMPLES, rc, &why);
         return 0;
     }
-    if (rc && err) *err = why;
+    if (rc && err)
+        *err = why;
     return rc;
 }
 
@@ -404,7 +440,8 @@ static int finish_checkpoint(vtrain *t, loop *l, vc_err *err)
     bool leads = vtrain_leads(t) && is_own(t), done = t->step >= t->plan.steps;
     int lacks = leads && samples_due(t) && !vtrain_validated(t) ? VC_ENOENT : 0;
     int rc = vc_comm_agree(t->comm, lacks, &why) ? validate(t, l, err) : 0;
-    if (rc || !done || !leads) return rc;
+    if (rc || !done || !leads)
+        return rc;
     vtrain_ckpt_prune(t->cfg.output_dir, t->step, t->cfg.checkpointing_limit);
     report(t, l);
     return 0;
@@ -416,9 +453,11 @@ static int after_step(vtrain *t, loop *l, vc_err *err)
     bool last = t->step == t->plan.steps;
     bool saves = last || t->step % c->checkpointing_steps == 0;
     int rc = saves ? vc_comm_agree(t->comm, save(t, l, err), err) : 0;
-    if (rc || !samples_due(t)) return rc;
+    if (rc || !samples_due(t))
+        return rc;
     rc = validate(t, l, err);
-    if (!rc && vtrain_leads(t)) report(t, l);
+    if (!rc && vtrain_leads(t))
+        report(t, l);
     return rc;
 }
 
@@ -430,9 +469,12 @@ static int one_step(vtrain *t, loop *l, vc_err *err)
     double start = l->step_at = l->reported_at = vc_seconds();
     l->bucket[0] = '\0';
     int rc = vtrain_samples_look(t, err);
-    if (!rc) rc = gradients(t, l, err);
-    if (!rc) rc = share(t, l, &r, &tokens, err);
-    if (!rc) rc = update(t, l, &r, err);
+    if (!rc)
+        rc = gradients(t, l, err);
+    if (!rc)
+        rc = share(t, l, &r, &tokens, err);
+    if (!rc)
+        rc = update(t, l, &r, err);
     if (rc) {
         t->rows = rows;                       /* the step was not taken */
         t->dropped = dropped;
@@ -440,12 +482,16 @@ static int one_step(vtrain *t, loop *l, vc_err *err)
     }
     t->step++;
     t->micro += (uint64_t)vtrain_micros(t);
-    if (t->trace && (int64_t)t->micro >= t->cfg.trace_steps) vtrain_end_trace(t);
+    if (t->trace && (int64_t)t->micro >= t->cfg.trace_steps)
+        vtrain_end_trace(t);
     rc = vtrain_samples_upto(t, t->micro, t->micro + (uint64_t)vc_comm_rank(t->comm), err);
-    if (t->cfg.follow) rc = vc_comm_agree(t->comm, rc, err);
-    if (!rc) rc = vtrain_plan_again(t, err);
+    if (t->cfg.follow)
+        rc = vc_comm_agree(t->comm, rc, err);
+    if (!rc)
+        rc = vtrain_plan_again(t, err);
     rc = vc_comm_agree(t->comm, rc ? rc : write_record(t, l, &r, tokens, start, err), err);
-    if (!rc) report_progress(t, l, &r);
+    if (!rc)
+        report_progress(t, l, &r);
     return rc ? rc : after_step(t, l, err);
 }
 
@@ -457,7 +503,8 @@ static int stopped(vtrain *t, loop *l, vc_err *err)
     vc_err why = { 0 };
     int rc = t->step > 0 ? save(t, l, &why) : 0;
     if (rc) {
-        if (err) *err = why;
+        if (err)
+            *err = why;
         return rc;
     }
     return vc_fail(err, VC_ESTOP, "stopped after step %lld; continue with --resume_from_checkpoint "
@@ -485,8 +532,10 @@ static void save_after_torn_file(vtrain *t, loop *l)
     /* The thread that hashes text encoders may still read the file: its marks would fail the save. */
     int rc = vc_comm_agree(t->comm, vtrain_encoders_check(t, true, &why), &why);
     vc_maps_reported();
-    if (!rc) rc = t->step > l->count.begun ? check_weights(t, &why) : VC_ENOENT;
-    if (!rc) rc = vc_comm_agree(t->comm, save(t, l, &why), &why);
+    if (!rc)
+        rc = t->step > l->count.begun ? check_weights(t, &why) : VC_ENOENT;
+    if (!rc)
+        rc = vc_comm_agree(t->comm, save(t, l, &why), &why);
     if (!rc)
         vc_warn(t->ui, "a file in use could not be read: step %lld is saved; when the file is "
                 "whole again, continue with --resume_from_checkpoint latest", (long long)t->step);
@@ -499,7 +548,8 @@ static void save_after_torn_file(vtrain *t, loop *l)
 static int check_outputs(const vtrain *t, loop *l, vc_err *err)
 {
     vc_err why = { 0 };
-    if (vtrain_leads(t)) note_output(t, l, METRICS, vtrain_metrics_sync(t->metrics, &why), &why);
+    if (vtrain_leads(t))
+        note_output(t, l, METRICS, vtrain_metrics_sync(t->metrics, &why), &why);
     for (int i = 0; i < OUTPUTS; i++)
         if (l->missing[i].code)
             return vc_fail(err, l->missing[i].code, "all %lld steps are done and saved as "
@@ -512,23 +562,30 @@ int vtrain_loop(vtrain *t, vc_err *err)
 {
     loop l;
     int rc = loop_open(&l, t, err);
-    if (t->cfg.profile) vt_profile_begin(t->g);
+    if (t->cfg.profile)
+        vt_profile_begin(t->g);
     if (t->step >= t->plan.steps)
         vc_warn(t->ui, "nothing is left to do: %lld steps are done, and the run has %lld "
                 "(--max_train_steps, --num_train_epochs)", (long long)t->step,
                 (long long)t->plan.steps);
-    if (!vt_host_memory(t->g)) vtrain_report_graphs(t);
+    if (!vt_host_memory(t->g))
+        vtrain_report_graphs(t);
     vc_progress_begin(t->ui, "training", "steps", (uint64_t)t->plan.steps);
     vc_progress_at(t->ui, (uint64_t)t->step, NULL);
     rc = vc_comm_agree(t->comm, rc, err);
-    if (!rc) rc = finish_checkpoint(t, &l, err);
+    if (!rc)
+        rc = finish_checkpoint(t, &l, err);
     while (!rc && t->step < t->plan.steps)
         rc = one_step(t, &l, err);
-    if (rc == VC_ESTOP) rc = vc_comm_agree(t->comm, stopped(t, &l, err), err);
-    if (rc == VC_ETORN) save_after_torn_file(t, &l);
-    else if (!rc) rc = vc_comm_agree(t->comm, check_outputs(t, &l, err), err);
+    if (rc == VC_ESTOP)
+        rc = vc_comm_agree(t->comm, stopped(t, &l, err), err);
+    if (rc == VC_ETORN)
+        save_after_torn_file(t, &l);
+    else if (!rc)
+        rc = vc_comm_agree(t->comm, check_outputs(t, &l, err), err);
     vc_progress_end(t->ui);
-    if (!rc || rc == VC_ESTOP) vtrain_report_summary(t, &l.count);
+    if (!rc || rc == VC_ESTOP)
+        vtrain_report_summary(t, &l.count);
     loop_close(&l);
     return rc;
 }

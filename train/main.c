@@ -11,7 +11,8 @@ enum { EXIT_USAGE = 2, EXIT_SIGNAL = 128 };
 
 static int status_of(int rc, const atomic_int *stop)
 {
-    if (rc == VC_EUSAGE) return EXIT_USAGE;
+    if (rc == VC_EUSAGE)
+        return EXIT_USAGE;
     if (rc == VC_ESTOP) return EXIT_SIGNAL + (*stop ? *stop : SIGTERM);   /* 0: another rank's */
     return rc ? EXIT_FAILURE : EXIT_SUCCESS;
 }
@@ -52,17 +53,21 @@ int main(int argc, char **argv)
     vc_err err = { 0 };
     vc_std_open();
     int rc = vc_calm_threads(argv, &err);
-    if (!rc) rc = vc_comm_open(&comm, &err);
+    if (!rc)
+        rc = vc_comm_open(&comm, &err);
     if (!rc && vc_comm_rank(comm) > 0 && !freopen("/dev/null", "w", stdout))
         rc = vc_fail_errno(&err, "/dev/null");
     if (!rc) {
         rc = vc_flags_parse(&set, &vtrain_program, &c, argc, argv, stdout, &err);
-        if (rc == 0 || rc == VC_EUSAGE) rc = check(&c, set, vc_comm_size(comm), &err);
+        if (rc == 0 || rc == VC_EUSAGE)
+            rc = check(&c, set, vc_comm_size(comm), &err);
         rc = vc_comm_agree(comm, rc, &err);
-        if (rc == 0) rc = run(set, &c, comm, &err);
+        if (rc == 0)
+            rc = run(set, &c, comm, &err);
         else if (rc > 0) rc = 0;     /* help or version */
     }
-    if (rc && vc_comm_rank(comm) == 0) vc_flags_report(set, "vtrain", &err, rc);
+    if (rc && vc_comm_rank(comm) == 0)
+        vc_flags_report(set, "vtrain", &err, rc);
     vc_flags_free(set);
     vc_comm_close(comm);
     return status_of(rc, vc_stop_flag());

@@ -21,10 +21,13 @@ int64_t vtrain_private_bytes(void)
     long long size, resident, shared;
     int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
     ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    if (fd >= 0) close(fd);
-    if (n <= 0) return 0;
+    if (fd >= 0)
+        close(fd);
+    if (n <= 0)
+        return 0;
     text[n] = '\0';
-    if (sscanf(text, "%lld %lld %lld", &size, &resident, &shared) != 3) return 0;
+    if (sscanf(text, "%lld %lld %lld", &size, &resident, &shared) != 3)
+        return 0;
     return (resident - shared) * sysconf(_SC_PAGESIZE);
 }
 
@@ -35,8 +38,10 @@ static int64_t free_bytes(void)
     long long kib = 0;
     FILE *f = fopen("/proc/meminfo", "re");
     while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "MemAvailable: %lld kB", &kib) == 1) break;
-    if (f) fclose(f);
+        if (sscanf(line, "MemAvailable: %lld kB", &kib) == 1)
+            break;
+    if (f)
+        fclose(f);
     return kib * 1024;
 }
 
@@ -55,9 +60,11 @@ static int64_t room(const vtrain *t)
 {
     int64_t standing = t->base_bytes + t->plan.standing;
     int64_t all = free_bytes() / vc_comm_locals(t->comm);
-    if (t->cfg.memory_limit) return t->cfg.memory_limit - standing;
+    if (t->cfg.memory_limit)
+        return t->cfg.memory_limit - standing;
     int64_t device = (int64_t)vt_room(t->g);
-    if (device) return device;
+    if (device)
+        return device;
     return all ? (int64_t)(PART * (double)(all + vtrain_private_bytes())) - standing : INT64_MAX;
 }
 
@@ -81,16 +88,23 @@ static int64_t taken(const vt_usage *use)
 static int fewest(vtrain *t, uint32_t group, int64_t most, vt_usage *use, vc_err *err)
 {
     int lo = 0, hi = t->plan.blocks, rc = dry(t, group, lo, use, err);
-    if (rc == VC_ENOMEM) use->pool_peak = SIZE_MAX / 2;
-    else if (rc) return rc;
-    if (taken(use) <= most) hi = 0;
+    if (rc == VC_ENOMEM)
+        use->pool_peak = SIZE_MAX / 2;
+    else if (rc)
+        return rc;
+    if (taken(use) <= most)
+        hi = 0;
     while (lo < hi) {                          /* hi fits, or is all; lo does not */
         int middle = lo + (hi - lo) / 2;
-        if (middle == lo) break;
+        if (middle == lo)
+            break;
         rc = dry(t, group, middle, use, err);
-        if (rc && rc != VC_ENOMEM) return rc;
-        if (!rc && taken(use) <= most) hi = middle;
-        else lo = middle;
+        if (rc && rc != VC_ENOMEM)
+            return rc;
+        if (!rc && taken(use) <= most)
+            hi = middle;
+        else
+            lo = middle;
     }
     t->plan.recompute[group] = hi;
     return dry(t, group, hi, use, err);
@@ -99,7 +113,8 @@ static int fewest(vtrain *t, uint32_t group, int64_t most, vt_usage *use, vc_err
 static int plan_group(vtrain *t, uint32_t group, int64_t most, vt_usage *use, vc_err *err)
 {
     int how = t->cfg.gradient_checkpointing;
-    if (how == VTRAIN_REMAT_AUTO) return fewest(t, group, most, use, err);
+    if (how == VTRAIN_REMAT_AUTO)
+        return fewest(t, group, most, use, err);
     t->plan.recompute[group] = how == VTRAIN_REMAT_BLOCK ? t->plan.blocks : 0;
     return dry(t, group, t->plan.recompute[group], use, err);
 }
@@ -114,7 +129,8 @@ int vtrain_memory_plan(vtrain *t, vc_err *err)
     t->plan.standing = standing_bytes(t);
     double least = (double)room(t);            /* of all ranks, which recompute the same */
     int rc = vc_comm_reduce(t->comm, &least, 1, VC_COMM_MIN, err);
-    if (rc) return rc;
+    if (rc)
+        return rc;
     int64_t most = least < 0x1p62 ? (int64_t)least : INT64_MAX;
     free(t->plan.recompute);                  /* of an earlier plan, of fewer samples */
     free(t->plan.group_flops);
@@ -126,12 +142,15 @@ int vtrain_memory_plan(vtrain *t, vc_err *err)
     for (uint32_t i = 0; i < n; i++) {
         vt_usage use;
         rc = plan_group(t, i, most, &use, err);
-        if (rc) return vc_context(err, vtrain_memory_remedy(t, i, rc, err), "dry step");
+        if (rc)
+            return vc_context(err, vtrain_memory_remedy(t, i, rc, err), "dry step");
         t->plan.group_flops[i] = use.flops;
         work += use.flops * (double)vtrain_data_group(t->data, i)->repeats /
                 (double)t->cfg.train_batch_size;
-        if (use.offloaded > t->plan.offloaded) t->plan.offloaded = use.offloaded;
-        if (taken(&use) <= (int64_t)t->plan.pool) continue;
+        if (use.offloaded > t->plan.offloaded)
+            t->plan.offloaded = use.offloaded;
+        if (taken(&use) <= (int64_t)t->plan.pool)
+            continue;
         t->plan.pool = (size_t)taken(&use);
         t->plan.largest = i;
     }
@@ -161,7 +180,8 @@ static int fewest_swapped(const vtrain *t)
     int64_t left = room(t) - (int64_t)t->plan.pool, largest = 0;
     int n = t->plan.blocks;
     for (int b = 0; b < n; b++)
-        if (host_bytes_of(t, b) > largest) largest = host_bytes_of(t, b);
+        if (host_bytes_of(t, b) > largest)
+            largest = host_bytes_of(t, b);
     for (; n > 0 && host_bytes_of(t, n - 1) + (n > 2 ? 2 : n - 1) * largest <= left; n--)
         left -= host_bytes_of(t, n - 1);
     return n;
@@ -169,13 +189,15 @@ static int fewest_swapped(const vtrain *t)
 
 int vtrain_memory_place(vtrain *t, vc_err *err)
 {
-    if (!vt_params_bytes(t->params).on_host) return 0;
+    if (!vt_params_bytes(t->params).on_host)
+        return 0;
     if (t->cfg.blocks_to_swap > t->plan.blocks)
         return vc_fail(err, VC_EUSAGE, "--blocks_to_swap %lld: the transformer has %d blocks",
                        (long long)t->cfg.blocks_to_swap, t->plan.blocks);
     t->plan.swapped = t->cfg.low_vram ? fewest_swapped(t) : (int)t->cfg.blocks_to_swap;
     int rc = vt_params_place(t->params, t->plan.swapped, err);
-    if (rc) return vc_context(err, vtrain_memory_remedy(t, t->plan.largest, rc, err), "weights");
+    if (rc)
+        return vc_context(err, vtrain_memory_remedy(t, t->plan.largest, rc, err), "weights");
     t->plan.standing = standing_bytes(t);
     t->plan.predicted = t->base_bytes + t->plan.standing + (int64_t)t->plan.pool;
     return 0;
@@ -223,7 +245,8 @@ int vtrain_memory_check(const vtrain *t, vc_err *err)
     char peak[32], limit[32], flags[400];
     const char *bucket = vtrain_data_group(t->data, t->plan.largest)->name;
     int64_t over = (int64_t)t->plan.pool - room(t);
-    if (over <= 0) return 0;
+    if (over <= 0)
+        return 0;
     remedies(t, t->plan.largest, flags, sizeof flags);
     vc_human_bytes(peak, (double)t->plan.predicted);
     vc_human_bytes(limit, (double)(t->plan.predicted - over));

@@ -14,9 +14,12 @@ static const char *next_rule(const char *s, double *value, int64_t *step)
     char *end;
     *value = strtod(s, &end);
     *step = INT64_MAX;
-    if (end == s || !isfinite(*value) || *value < 0) return NULL;
-    if (!*end) return end;
-    if (*end != ':' || !strchr("0123456789", end[1]) || !end[1]) return NULL;
+    if (end == s || !isfinite(*value) || *value < 0)
+        return NULL;
+    if (!*end)
+        return end;
+    if (*end != ':' || !strchr("0123456789", end[1]) || !end[1])
+        return NULL;
     *step = strtoll(end + 1, &end, 10);
     return *end == ',' && end[1] ? end + 1 : NULL;
 }
@@ -28,7 +31,8 @@ static double piecewise(const char *rules, int64_t s)
     int64_t step, lowest = INT64_MAX;
     for (const char *p = rules; *p;) {
         p = next_rule(p, &value, &step);
-        if (!p) break;
+        if (!p)
+            break;
         if (s < step && step <= lowest) {
             lowest = step;
             best = value;
@@ -44,11 +48,13 @@ int vtrain_rate_check(const vtrain_rate *r, vc_err *err)
     if (r->how == VTRAIN_POLYNOMIAL && r->rate > 0 && r->rate <= LAST_RATE)
         return vc_fail(err, VC_EUSAGE, "--lr_scheduler polynomial: the rate falls to 1e-7, so "
                        "--learning_rate has to be above 1e-7");
-    if (r->how != VTRAIN_PIECEWISE_CONSTANT) return 0;
+    if (r->how != VTRAIN_PIECEWISE_CONSTANT)
+        return 0;
     const char *p = r->rules;
     while (p && *p)
         p = next_rule(p, &value, &step);
-    if (p && r->rules && step == INT64_MAX) return 0;
+    if (p && r->rules && step == INT64_MAX)
+        return 0;
     return vc_fail(err, VC_EUSAGE, "--lr_step_rules%s%s: expected are factors of --learning_rate, "
                    "each but the last with the step where it ends, as in 1:100,0.1:200,0.01",
                    r->rules ? " " : "", r->rules ? r->rules : "");
@@ -56,23 +62,31 @@ int vtrain_rate_check(const vtrain_rate *r, vc_err *err)
 
 double vtrain_rate_factor(const vtrain_rate *r, int64_t s)
 {
-    if (r->how == VTRAIN_CONSTANT) return 1;
-    if (r->how == VTRAIN_PIECEWISE_CONSTANT) return piecewise(r->rules, s);
-    if (s < r->warmup) return (double)s / (double)r->warmup;
-    if (r->how == VTRAIN_CONSTANT_WITH_WARMUP) return 1;
+    if (r->how == VTRAIN_CONSTANT)
+        return 1;
+    if (r->how == VTRAIN_PIECEWISE_CONSTANT)
+        return piecewise(r->rules, s);
+    if (s < r->warmup)
+        return (double)s / (double)r->warmup;
+    if (r->how == VTRAIN_CONSTANT_WITH_WARMUP)
+        return 1;
     int64_t span = r->steps > r->warmup ? r->steps - r->warmup : 1;
     double done = (double)(s - r->warmup) / (double)span, end = LAST_RATE / r->rate;
     if (r->how == VTRAIN_POLYNOMIAL)
         return done >= 1 ? end : (1 - end) * pow(1 - done, r->power) + end;
-    if (done >= 1) return 0;
-    if (r->how == VTRAIN_LINEAR) return 1 - done;
-    if (r->how == VTRAIN_COSINE_WITH_RESTARTS) done = fmod((double)r->cycles * done, 1);
+    if (done >= 1)
+        return 0;
+    if (r->how == VTRAIN_LINEAR)
+        return 1 - done;
+    if (r->how == VTRAIN_COSINE_WITH_RESTARTS)
+        done = fmod((double)r->cycles * done, 1);
     return 0.5 * (1 + cos(M_PI * done));
 }
 
 double vtrain_clip_factor(double norm, double max)
 {
-    if (max <= 0) return 1;
+    if (max <= 0)
+        return 1;
     double f = max / (norm + 1e-6);
     return f < 1 ? f : 1;
 }

@@ -52,7 +52,8 @@ static void check_type(vtrain_config *c, vc_flags *set)
     else if (lora_said && fresh)
         vc_flags_wrong(set, "--training_type: a LoRA needs a trained transformer: give --model or "
                        "--transformer (the built-in DiT starts from noise)");
-    if (c->trainable_models || (fresh && !lora_said)) c->training_type = VTRAIN_FULL;
+    if (c->trainable_models || (fresh && !lora_said))
+        c->training_type = VTRAIN_FULL;
     if (c->training_type == VTRAIN_LORA && c->trainable_modules)
         vc_flags_wrong(set, "--trainable_modules: belongs to --training_type full-finetune; a "
                        "LoRA's modules are --target_name");
@@ -91,7 +92,8 @@ static bool is_encoder(const char *part, size_t n)
                                          "encoder", "llm", "qwen2", "qwen_2" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         for (size_t k = 0; k + strlen(names[i]) <= n; k++)
-            if (!strncasecmp(part + k, names[i], strlen(names[i]))) return true;
+            if (!strncasecmp(part + k, names[i], strlen(names[i])))
+                return true;
     return false;
 }
 
@@ -106,7 +108,8 @@ static void check_fp8(vtrain_config *c, vc_flags *set)
     if (c->fp8_models && !transformer)
         vc_flags_say(set, "--fp8_models %s: vtrain loads no such model; the flag has no effect",
                      c->fp8_models);
-    if (!transformer) return;
+    if (!transformer)
+        return;
     if (c->transformer_dtype != VC_F8E4M3 && c->transformer_dtype != VC_DTYPE_NONE)
         vc_flags_wrong(set, "--fp8_models: means --transformer_dtype fp8, but --transformer_dtype "
                        "gives another type");
@@ -158,14 +161,16 @@ static void check_optimiser(vtrain_config *c, vc_flags *set)
     check_rate(c, set);
     if (c->use_8bit_adam && vc_flags_given(set, "optimizer") && c->optimizer != VT_ADAMW_8BIT)
         vc_flags_wrong(set, "--use_8bit_adam: means adamw8bit, but --optimizer gives another");
-    if (c->use_8bit_adam) c->optimizer = VT_ADAMW_8BIT;
+    if (c->use_8bit_adam)
+        c->optimizer = VT_ADAMW_8BIT;
 }
 
 static void check_memory(vtrain_config *c, vc_flags *set)
 {
     if (c->gradient_checkpointing_offload && c->gradient_checkpointing == VTRAIN_REMAT_NONE)
         vc_flags_wrong(set, "--gradient_checkpointing_offload: --gradient_checkpointing says none");
-    if (c->gradient_checkpointing_offload) c->gradient_checkpointing = VTRAIN_REMAT_BLOCK;
+    if (c->gradient_checkpointing_offload)
+        c->gradient_checkpointing = VTRAIN_REMAT_BLOCK;
     if (c->low_vram && c->blocks_to_swap)
         vc_flags_wrong(set, "--low_vram: finds the number of blocks itself: leave --blocks_to_swap "
                        "out");
@@ -185,7 +190,8 @@ static bool has_a_job(const void *options, const char *flag)
     bool rules = c->lr_scheduler == VTRAIN_PIECEWISE_CONSTANT;
     if (!strcmp(flag, "rank") || !strcmp(flag, "network_alpha"))
         return c->training_type == VTRAIN_LORA;
-    if (!strcmp(flag, "lr_step_rules")) return rules;
+    if (!strcmp(flag, "lr_step_rules"))
+        return rules;
     return strcmp(flag, "lr_warmup_steps") || (!rules && c->lr_scheduler != VTRAIN_CONSTANT);
 }
 
@@ -193,7 +199,8 @@ int vtrain_check(vtrain_config *c, vc_flags *set, vc_err *err)
 {
     check_type(c, set);
     int rc = vc_like_take(set, c->like, vc_vtrain_like, has_a_job, c, err);
-    if (rc) return rc;
+    if (rc)
+        return rc;
     check_files(c, set);
     check_model(c, set);
     if (vc_flags_given(set, "eval_steps") && c->eval_steps && c->eval_split == 0)
@@ -210,8 +217,10 @@ int vtrain_check(vtrain_config *c, vc_flags *set, vc_err *err)
                      "the run's folder; wandb and others can read these files");
         c->report_to = REPORT_TENSORBOARD;
     }
-    if (c->weighting_scheme == DENSITY_NONE) c->weighting_scheme = VTRAIN_UNIFORM;
-    if (c->workers == 0) c->workers = 1;
+    if (c->weighting_scheme == DENSITY_NONE)
+        c->weighting_scheme = VTRAIN_UNIFORM;
+    if (c->workers == 0)
+        c->workers = 1;
     return vc_flags_verdict(set, err);
 }
 
@@ -230,9 +239,12 @@ int vtrain_check_ranks(vtrain_config *c, int ranks, vc_err *err)
                         "--parallel ddp");
     if (!c->dp_shards)
         c->dp_shards = c->parallel == VTRAIN_DDP ? 1 : c->dp_degree ? ranks / c->dp_degree : ranks;
-    if (!c->dp_shards) c->dp_shards = 1;
-    if (!c->dp_degree) c->dp_degree = ranks / c->dp_shards;
-    if (c->dp_degree * c->dp_shards == ranks) return 0;
+    if (!c->dp_shards)
+        c->dp_shards = 1;
+    if (!c->dp_degree)
+        c->dp_degree = ranks / c->dp_shards;
+    if (c->dp_degree * c->dp_shards == ranks)
+        return 0;
     return vc_fail(err, VC_EUSAGE, "--dp_degree %lld x --dp_shards %lld: there are %d ranks "
                    "(mpirun -np, srun -n); leave one of the two flags out to have it computed",
                    (long long)c->dp_degree, (long long)c->dp_shards, ranks);
@@ -243,14 +255,18 @@ int vtrain_check_ranks(vtrain_config *c, int ranks, vc_err *err)
 static void resolve_objective(vtrain_config *c, const vc_flags *set, const vtrain_family *f,
                               const vtrain_scheduler *s)
 {
-    if (c->objective == 0) c->objective = 1 + (int)(s->path ? s->kind : f->objective);
+    if (c->objective == 0)
+        c->objective = 1 + (int)(s->path ? s->kind : f->objective);
     bool flow = c->objective == 1 + VTRAIN_FLOW;
     double shift = s->path && s->kind == VTRAIN_FLOW ? s->shift : f->flow_shift;
     if (!vc_flags_decided(set, "weighting_scheme"))
         c->weighting_scheme = flow ? f->density : VTRAIN_UNIFORM;
-    if (!vc_flags_decided(set, "logit_mean")) c->logit_mean = f->logit_mean;
-    if (!vc_flags_decided(set, "logit_std")) c->logit_std = f->logit_std;
-    if (!vc_flags_decided(set, "flow_shift")) c->flow_shift = flow ? shift : 1;
+    if (!vc_flags_decided(set, "logit_mean"))
+        c->logit_mean = f->logit_mean;
+    if (!vc_flags_decided(set, "logit_std"))
+        c->logit_std = f->logit_std;
+    if (!vc_flags_decided(set, "flow_shift"))
+        c->flow_shift = flow ? shift : 1;
     if (c->posterior == VTRAIN_POSTERIOR_AUTO)
         c->posterior = f->posterior_mean ? VTRAIN_POSTERIOR_MEAN : VTRAIN_POSTERIOR_SAMPLE;
 }
@@ -262,7 +278,8 @@ static void drop_flow_flags(vtrain_config *c, vc_flags *set)
     static const char *const flags_of_flow[] = { "flow_shift", "weighting_scheme", "logit_mean",
                                                  "logit_std", "mode_scale" };
     for (size_t i = 0; i < sizeof flags_of_flow / sizeof *flags_of_flow; i++) {
-        if (!vc_flags_given(set, flags_of_flow[i])) continue;
+        if (!vc_flags_given(set, flags_of_flow[i]))
+            continue;
         if (vc_flags_given(set, "objective"))
             vc_flags_wrong(set, "--%s: belongs to --objective flow, but this is v",
                            flags_of_flow[i]);
@@ -293,17 +310,27 @@ int vtrain_resolve(vtrain_config *c, vc_flags *set, const vtrain_family *f,
     bool full = c->training_type == VTRAIN_FULL;
     resolve_objective(c, set, f, s);
     resolve_sampler(c, set, s);
-    if (c->objective == 1 + VTRAIN_V) drop_flow_flags(c, set);
-    if (!vc_flags_decided(set, "caption_dropout_p")) c->caption_dropout_p = full ? 0.1 : 0;
-    if (!full && !vc_flags_decided(set, "network_alpha")) c->network_alpha = (double)c->rank;
-    if (!vc_flags_given(set, "guidance_scale")) c->guidance_scale = f->guidance;
+    if (c->objective == 1 + VTRAIN_V)
+        drop_flow_flags(c, set);
+    if (!vc_flags_decided(set, "caption_dropout_p"))
+        c->caption_dropout_p = full ? 0.1 : 0;
+    if (!full && !vc_flags_decided(set, "network_alpha"))
+        c->network_alpha = (double)c->rank;
+    if (!vc_flags_given(set, "guidance_scale"))
+        c->guidance_scale = f->guidance;
     if (!vc_flags_given(set, "mixed_precision"))
         c->mixed_precision = f->bf16 ? VTRAIN_PRECISION_BF16 : VTRAIN_PRECISION_NO;
-    if (c->learning_rate == 0) c->learning_rate = full ? f->lr_full : f->lr_lora;
-    if (c->train_batch_size == 0) c->train_batch_size = f->batch;
-    if (c->max_train_steps == 0 && c->num_train_epochs == 0) c->max_train_steps = f->steps;
-    if (c->eval_split == 0) c->eval_steps = 0;
-    else if (c->eval_steps == 0) c->eval_steps = c->checkpointing_steps;
-    if (!full && !c->target_name) c->target_name = (char *)f->lora_targets;
+    if (c->learning_rate == 0)
+        c->learning_rate = full ? f->lr_full : f->lr_lora;
+    if (c->train_batch_size == 0)
+        c->train_batch_size = f->batch;
+    if (c->max_train_steps == 0 && c->num_train_epochs == 0)
+        c->max_train_steps = f->steps;
+    if (c->eval_split == 0)
+        c->eval_steps = 0;
+    else if (c->eval_steps == 0)
+        c->eval_steps = c->checkpointing_steps;
+    if (!full && !c->target_name)
+        c->target_name = (char *)f->lora_targets;
     return vc_flags_verdict(set, err);
 }

@@ -63,7 +63,8 @@ __attribute__((format(printf, 2, 3))) static void say(const vtrain *t, const cha
 {
     char line[1024];
     va_list ap;
-    if (!vtrain_leads(t)) return;
+    if (!vtrain_leads(t))
+        return;
     va_start(ap, fmt);
     vsnprintf(line, sizeof line, fmt, ap);
     va_end(ap);
@@ -87,7 +88,8 @@ static void say_steps(const vtrain *t)
     char ranks[32] = "";
     int n = vc_comm_size(t->comm);
     double epoch_steps = (double)t->plan.epoch_batches / (double)vtrain_micros(t);
-    if (n > 1) snprintf(ranks, sizeof ranks, " x %d ranks", n);
+    if (n > 1)
+        snprintf(ranks, sizeof ranks, " x %d ranks", n);
     say(t, "steps: %lld, %.4g an epoch, so %.4g epochs; batch %lld x accumulation %lld%s; "
         "%.3g GFLOP a step", (long long)t->plan.steps, epoch_steps,
         (double)t->plan.steps / epoch_steps, (long long)t->cfg.train_batch_size,
@@ -117,7 +119,8 @@ static void say_memory(const vtrain *t)
         vc_human_bytes(pool, (double)t->plan.pool),
         vtrain_data_group(t->data, t->plan.largest)->name,
         most > 0 && least == t->plan.blocks ? ", blocks recomputed in backward" : "");
-    if (most > 0 && least < t->plan.blocks) say_recompute(t);
+    if (most > 0 && least < t->plan.blocks)
+        say_recompute(t);
     if (t->plan.offloaded)
         say(t, "memory: %s of blocks' inputs are offloaded to host memory until backward",
             vc_human_bytes(mapped, (double)t->plan.offloaded));
@@ -134,7 +137,8 @@ int vtrain_plan_steps(vtrain *t, vc_err *err)
 {
     int rc = vtrain_loader_epoch(t->data, (uint32_t)t->cfg.train_batch_size, false,
                                  &t->plan.epoch_batches, err);
-    if (rc) return rc;
+    if (rc)
+        return rc;
     t->plan.spans = t->n_spans;
     uint64_t per_step = (uint64_t)vtrain_micros(t);
     int64_t by_epochs = INT64_MAX;
@@ -142,11 +146,13 @@ int vtrain_plan_steps(vtrain *t, vc_err *err)
         uint64_t n;
         rc = vtrain_loader_epochs(t->data, (uint32_t)t->cfg.train_batch_size,
                                   (uint64_t)t->cfg.num_train_epochs, MOST_MICROS + 1, &n, err);
-        if (rc) return rc;
+        if (rc)
+            return rc;
         by_epochs = (int64_t)((n + per_step - 1) / per_step);
     }
     t->plan.steps = t->cfg.max_train_steps ? t->cfg.max_train_steps : INT64_MAX;
-    if (by_epochs < t->plan.steps) t->plan.steps = by_epochs;
+    if (by_epochs < t->plan.steps)
+        t->plan.steps = by_epochs;
     if ((double)t->plan.steps * (double)per_step > (double)(MOST_MICROS - 1))
         return vc_fail(err, VC_EUSAGE, "%lld steps of %llu micro-batches: a run has at most 2^32",
                        (long long)t->plan.steps, (unsigned long long)per_step);
@@ -210,7 +216,8 @@ static void say_training(const vtrain *t)
     const vtrain_config *c = &t->cfg;
     vtrain_fit fit;
     char optimiser[32], schedule[32], rules[128] = "", clip[64] = "not clipped";
-    if (c->max_grad_norm > 0) snprintf(clip, sizeof clip, "clipped to norm %g", c->max_grad_norm);
+    if (c->max_grad_norm > 0)
+        snprintf(clip, sizeof clip, "clipped to norm %g", c->max_grad_norm);
     if (c->lr_scheduler == VTRAIN_PIECEWISE_CONSTANT && c->lr_step_rules)
         snprintf(rules, sizeof rules, " %.100s", c->lr_step_rules);
     if (c->lr_scheduler == VTRAIN_COSINE_WITH_RESTARTS)
@@ -237,7 +244,8 @@ static void say_validation(const vtrain *t)
 {
     vtrain_prompt p = { 0 };
     uint32_t n = vtrain_data_prompts(t->data);
-    if (!t->cfg.validation_steps) return;
+    if (!t->cfg.validation_steps)
+        return;
     bool own = n && vtrain_data_prompt(t->data, 0, &p, NULL) == 0 && !p.from_training;
     vtrain_prompt_free(&p);
     say(t, "validation: %u %s every %lld steps", n,
@@ -247,28 +255,35 @@ static void say_validation(const vtrain *t)
 
 int vtrain_plan_again(vtrain *t, vc_err *err)
 {
-    if (t->plan.spans == t->n_spans) return 0;
+    if (t->plan.spans == t->n_spans)
+        return 0;
     int rc = vtrain_plan_steps(t, err);
-    if (!rc) rc = vtrain_memory_plan(t, err);
+    if (!rc)
+        rc = vtrain_memory_plan(t, err);
     free(t->about_data);
     t->about_data = rc ? NULL : text_data(t);
-    if (!rc && !t->about_data) rc = vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc && !t->about_data)
+        rc = vc_fail(err, VC_ENOMEM, "out of memory");
     return vc_context(err, rc, "dry step");
 }
 
 int vtrain_plan_memory(vtrain *t, vc_err *err)
 {
     int rc = vtrain_memory_plan(t, err);
-    if (!rc) rc = vtrain_memory_place(t, err);
-    if (rc) return rc;
+    if (!rc)
+        rc = vtrain_memory_place(t, err);
+    if (rc)
+        return rc;
     say_lines(t, "model: ", text_model(t));
     say_lines(t, "data: ", text_data(t));
     say(t, "device: %s", vt_describe(t->g));
     say_steps(t);
-    if (t->cfg.dry_run) say_training(t);
+    if (t->cfg.dry_run)
+        say_training(t);
     say_memory(t);
     rc = vtrain_memory_check(t, err);
-    if (rc) return rc;
+    if (rc)
+        return rc;
     say_validation(t);
     return t->cfg.dry_run ? vc_std_flush(t->out, err) : 0;
 }

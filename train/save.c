@@ -53,14 +53,18 @@ static int write_lora(const vtrain *t, const char *dir, vf_sums *sums, vc_err *e
 static int write_scheduler(const vtrain *t, const char *dir, vf_sums *sums, vc_err *err)
 {
     enum { MOST = 1 << 20 };
-    if (!t->scheduler.path) return 0;
+    if (!t->scheduler.path)
+        return 0;
     char *folder = vc_path_join(dir, "scheduler"), *text = NULL;
     char *path = vc_format("%s/scheduler/scheduler_config.json", dir);
     size_t n;
     int rc = folder && path ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
-    if (!rc) rc = vc_mkdirs(folder, err);
-    if (!rc) rc = vc_file_read(&text, &n, t->scheduler.path, MOST, err);
-    if (!rc) rc = vf_sums_put(sums, path, text, n, err);
+    if (!rc)
+        rc = vc_mkdirs(folder, err);
+    if (!rc)
+        rc = vc_file_read(&text, &n, t->scheduler.path, MOST, err);
+    if (!rc)
+        rc = vf_sums_put(sums, path, text, n, err);
     free(text);
     free(folder);
     free(path);
@@ -70,11 +74,13 @@ static int write_scheduler(const vtrain *t, const char *dir, vf_sums *sums, vc_e
 static int write_full(const vtrain *t, const char *dir, vf_sums *sums, vc_err *err)
 {
     char *folder = vc_path_join(dir, vtrain_transformer_name(t));
-    if (!folder) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!folder)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
     int rc = vtrain_export_full(folder, t->params, t->weights, t->model_config, VTRAIN_SHARD_BYTES,
                                 sums, err);
     free(folder);
-    if (!rc) rc = write_scheduler(t, dir, sums, err);
+    if (!rc)
+        rc = write_scheduler(t, dir, sums, err);
     if (!rc && t->cfg.export_pipeline && t->cfg.model)
         rc = vc_context(err, vtrain_export_pipeline(dir, t->cfg.model, sums, err),
                         "--export_pipeline");
@@ -92,12 +98,17 @@ static int each_state(vtrain *t, state_fn f, void *arg, vc_err *err)
     int rc = 0, k = 0;
     for (int i = 0; !rc && i < vt_params_count(t->params); i++) {
         const vt_param *p = vt_params_at(t->params, i);
-        if (!p->trained) continue;
+        if (!p->trained)
+            continue;
         rc = f(arg, "master/", p, p->t, err);
-        if (!rc && t->adam.m) rc = f(arg, "m/", p, t->adam.m[k], err);
-        if (!rc && t->adam.v) rc = f(arg, "v/", p, t->adam.v[k], err);
-        if (!rc && t->adam.peak && t->adam.peak[k]) rc = f(arg, "peak/", p, t->adam.peak[k], err);
-        if (!rc && t->ema) rc = f(arg, "ema/", p, t->ema[k], err);
+        if (!rc && t->adam.m)
+            rc = f(arg, "m/", p, t->adam.m[k], err);
+        if (!rc && t->adam.v)
+            rc = f(arg, "v/", p, t->adam.v[k], err);
+        if (!rc && t->adam.peak && t->adam.peak[k])
+            rc = f(arg, "peak/", p, t->adam.peak[k], err);
+        if (!rc && t->ema)
+            rc = f(arg, "ema/", p, t->ema[k], err);
         k++;
     }
     return rc;
@@ -112,7 +123,8 @@ static int write_optimizer(vtrain *t, const char *dir, vf_sums *sums, vc_err *er
 {
     vf_views s;
     int rc = vf_views_open(&s, t->g, 5 * vt_params_count(t->params), err);
-    if (!rc) rc = each_state(t, add_state, &s, err);
+    if (!rc)
+        rc = each_state(t, add_state, &s, err);
     if (!rc)
         rc = vf_views_write(&s, dir, "optimizer.safetensors", NULL, 0, false, sums, err);
     vf_views_close(&s);
@@ -125,9 +137,11 @@ static cJSON *settings_object(const char *yaml)
     cJSON *o = cJSON_CreateObject();
     for (const char *line = yaml; o && *line; line += strcspn(line, "\n"), line += *line == '\n') {
         size_t n = strcspn(line, "\n"), name = strcspn(line, ":\n");
-        if (name == 0 || name + 2 > n || line[0] == ' ' || line[0] == '-') continue;
+        if (name == 0 || name + 2 > n || line[0] == ' ' || line[0] == '-')
+            continue;
         char *key = strndup(line, name), *value = strndup(line + name + 2, n - name - 2);
-        if (key && value) cJSON_AddStringToObject(o, key, value);
+        if (key && value)
+            cJSON_AddStringToObject(o, key, value);
         free(key);
         free(value);
     }
@@ -150,7 +164,8 @@ static int make_state(const vtrain *t, vtrain_state *s, vc_err *err)
         .n_spans = (int)(now - t->span) + 1,
     };
     s->sets = calloc((size_t)s->n_sets, sizeof *s->sets);
-    if (!s->sets || !s->settings) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!s->sets || !s->settings)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
     for (int i = 0; i < s->n_sets; i++)
         s->sets[i] = (vtrain_ckpt_set){ (char *)vf_dataset_path(vtrain_data_set(t->data, i)),
                                         now->part[i].root, now->part[i].samples,
@@ -162,8 +177,10 @@ static int write_trainer(const vtrain *t, const char *dir, vf_sums *sums, vc_err
 {
     vtrain_state s;
     int rc = make_state(t, &s, err);
-    if (!rc) rc = vtrain_base_id_get(&s.base, t, err);
-    if (!rc) rc = vtrain_state_write(&s, dir, sums, err);
+    if (!rc)
+        rc = vtrain_base_id_get(&s.base, t, err);
+    if (!rc)
+        rc = vtrain_state_write(&s, dir, sums, err);
     free(s.sets);
     cJSON_Delete(s.settings);
     return rc;
@@ -172,10 +189,12 @@ static int write_trainer(const vtrain *t, const char *dir, vf_sums *sums, vc_err
 /* Exports the weights: with --use_ema their average. */
 static int write_weights(vtrain *t, const char *dir, vf_sums *sums, vc_err *err)
 {
-    if (t->ema) vt_ema_swap(t->ema, t->params);
+    if (t->ema)
+        vt_ema_swap(t->ema, t->params);
     int rc = t->cfg.training_type == VTRAIN_LORA ? write_lora(t, dir, sums, err)
                                                  : write_full(t, dir, sums, err);
-    if (t->ema) vt_ema_swap(t->ema, t->params);
+    if (t->ema)
+        vt_ema_swap(t->ema, t->params);
     return rc;
 }
 
@@ -183,10 +202,14 @@ static int write_files(vtrain *t, const char *dir, vc_err *err)
 {
     vf_sums *sums;
     int rc = vf_sums_open(&sums, dir, err);
-    if (!rc) rc = write_optimizer(t, dir, sums, err);
-    if (!rc) rc = write_weights(t, dir, sums, err);
-    if (!rc) rc = write_trainer(t, dir, sums, err);
-    if (!rc) rc = vf_sums_write(sums, err);
+    if (!rc)
+        rc = write_optimizer(t, dir, sums, err);
+    if (!rc)
+        rc = write_weights(t, dir, sums, err);
+    if (!rc)
+        rc = write_trainer(t, dir, sums, err);
+    if (!rc)
+        rc = vf_sums_write(sums, err);
     vf_sums_close(sums);
     return rc;
 }
@@ -212,7 +235,8 @@ static int64_t checkpoint_bytes(vtrain *t)
         const vt_param *p = vt_params_at(t->params, i);
         vc_dtype type = lora ? VC_F32 : t->weights ? vtrain_weights_type(t->weights, p->name)
                                                    : p->t->dtype;
-        if (lora && p->role == VT_P_BASE) continue;
+        if (lora && p->role == VT_P_BASE)
+            continue;
         all += files * (vt_count(p->t) * (int64_t)vc_dtype_size(type) + PER_TENSOR);
     }
     return all;
@@ -222,7 +246,8 @@ static int64_t checkpoint_bytes(vtrain *t)
 static int64_t free_bytes(const vtrain *t)
 {
     struct statvfs fs;
-    if (statvfs(t->cfg.output_dir, &fs)) return INT64_MAX;
+    if (statvfs(t->cfg.output_dir, &fs))
+        return INT64_MAX;
     return (int64_t)(fs.f_bavail * fs.f_frsize);
 }
 
@@ -244,7 +269,8 @@ static int check_room(vtrain *t, vc_err *err)
 void vtrain_save_foresee(vtrain *t)
 {
     vc_err why;
-    if (!t->zero && check_room(t, &why)) vc_warn(t->ui, "%s", why.text);
+    if (!t->zero && check_room(t, &why))
+        vc_warn(t->ui, "%s", why.text);
 }
 
 /* Adds to an error the space that a checkpoint needs and the last whole checkpoint. */
@@ -268,11 +294,15 @@ int vtrain_save(vtrain *t, vc_err *err)
     char *dir = NULL;
     vc_err why = { 0 };
     int rc = check_room(t, &why);
-    if (!rc) rc = vtrain_ckpt_begin(&dir, t->cfg.output_dir, t->step, &why);
-    if (!rc) rc = write_files(t, dir, &why);
-    if (!rc) rc = vtrain_ckpt_commit(t->cfg.output_dir, t->step, t->cfg.checkpointing_limit, &why);
+    if (!rc)
+        rc = vtrain_ckpt_begin(&dir, t->cfg.output_dir, t->step, &why);
+    if (!rc)
+        rc = write_files(t, dir, &why);
+    if (!rc)
+        rc = vtrain_ckpt_commit(t->cfg.output_dir, t->step, t->cfg.checkpointing_limit, &why);
     free(dir);
-    if (!rc) return 0;
+    if (!rc)
+        return 0;
     vtrain_ckpt_abort(t->cfg.output_dir, t->step);
     return explain(t, rc, &why, err);
 }
@@ -295,7 +325,8 @@ static int check_trained(const vtrain *t, const vf_safetensors *file, vc_err *er
         own += vt_params_at(t->params, i)->trained;
     for (int i = 0; i < vf_safetensors_count(file); i++)
         held += !strncmp(vf_safetensors_at(file, i)->name, prefix, sizeof prefix - 1);
-    if (own == held) return 0;
+    if (own == held)
+        return 0;
     return vc_fail(err, VC_EMISMATCH, "the checkpoint has the state of %d parameters, but this run "
                    "trains %d: continue with the same %s", held, own,
                    lora ? "--target_name" : "--trainable_modules");
@@ -305,10 +336,12 @@ static int set_state(void *arg, const char *prefix, const vt_param *p, vt_tensor
 {
     const stored *s = arg;
     char *name = vc_format("%s%s", prefix, p->name);
-    if (!name) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!name)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
     vf_view v;
     int rc = vf_safetensors_get(s->file, name, &v, err);
-    if (!rc) rc = vf_values_set(s->g, x, &v, err);
+    if (!rc)
+        rc = vf_values_set(s->g, x, &v, err);
     free(name);
     return rc;
 }
@@ -316,13 +349,16 @@ static int set_state(void *arg, const char *prefix, const vt_param *p, vt_tensor
 static int read_optimizer(vtrain *t, const char *dir, vc_err *err)
 {
     char *path = vc_path_join(dir, "optimizer.safetensors");
-    if (!path) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!path)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
     stored s = { .g = t->g };
     int rc = vf_safetensors_open(&s.file, path, err);
     if (!rc) {
         rc = check_trained(t, s.file, err);
-        if (!rc) rc = each_state(t, set_state, &s, err);
-        if (!rc && t->zero) rc = vtrain_zero_read(t->zero, s.file, err);
+        if (!rc)
+            rc = each_state(t, set_state, &s, err);
+        if (!rc && t->zero)
+            rc = vtrain_zero_read(t->zero, s.file, err);
         vc_context(err, rc, "%s", path);
     }
     vf_safetensors_close(s.file);
@@ -366,9 +402,11 @@ static int check_settings(const vtrain *t, const vtrain_state *s, const vtrain_s
                           vc_err *err)
 {
     for (const vc_flag *f = vtrain_program.flags; f->name; f++) {
-        if (f->kind == VC_GROUP || listed(may_change, f->name)) continue;
+        if (f->kind == VC_GROUP || listed(may_change, f->name))
+            continue;
         const char *had = setting(s, f), *has = setting(now, f);
-        if (!strcmp(had, has)) continue;
+        if (!strcmp(had, has))
+            continue;
         if (!listed(state_of, f->name))
             vc_warn(t->ui, "--%s is %s from here on, in the checkpoint it was %s", f->name, has,
                     had);
@@ -387,7 +425,8 @@ static int check_state(const vtrain *t, const vtrain_state *s, const vtrain_stat
                        "a %s of %s", s->training_type, s->family, now->training_type,
                        now->family);
     int rc = check_settings(t, s, now, err);
-    if (rc) return rc;
+    if (rc)
+        return rc;
     const char *differs = s->seed != now->seed ? "seed" : s->batch != now->batch
                         ? "train_batch_size"
                         : s->accumulation * s->ranks != now->accumulation * now->ranks
@@ -407,17 +446,21 @@ static int check_state(const vtrain *t, const vtrain_state *s, const vtrain_stat
 int vtrain_resume_find(vtrain *t, vc_err *err)
 {
     vtrain_state *s = &t->from;
-    if (!t->cfg.resume_from_checkpoint) return 0;
+    if (!t->cfg.resume_from_checkpoint)
+        return 0;
     int rc = vtrain_ckpt_find(&t->from_dir, t->cfg.output_dir, t->cfg.resume_from_checkpoint, err);
-    if (rc) return vc_context(err, rc, "--resume_from_checkpoint");
+    if (rc)
+        return vc_context(err, rc, "--resume_from_checkpoint");
     if (!t->from_dir) {
         vc_say(t->ui, "--resume_from_checkpoint latest: there is no checkpoint yet, so the run "
                "begins anew");
         return 0;
     }
     /* One rank of a machine checks the files; vc_comm_agree then shares the result. */
-    if (vc_comm_local(t->comm) == 0) rc = vtrain_ckpt_read(s, t->from_dir, t->ui, t->stop, err);
-    else rc = vtrain_state_read(s, t->from_dir, err);
+    if (vc_comm_local(t->comm) == 0)
+        rc = vtrain_ckpt_read(s, t->from_dir, t->ui, t->stop, err);
+    else
+        rc = vtrain_state_read(s, t->from_dir, err);
     t->span = s->span;
     t->n_spans = s->n_spans;
     s->span = NULL;
@@ -431,8 +474,10 @@ int vtrain_resume(vtrain *t, vc_err *err)
     vtrain_state now = { 0 };
     t->micro = s->micro;
     int rc = make_state(t, &now, err);
-    if (!rc) rc = check_state(t, s, &now, err);
-    if (!rc) rc = read_optimizer(t, t->from_dir, err);
+    if (!rc)
+        rc = check_state(t, s, &now, err);
+    if (!rc)
+        rc = read_optimizer(t, t->from_dir, err);
     if (!rc) {
         t->step = s->step;
         t->rows = s->rows;

@@ -11,14 +11,17 @@ void vtrain_report_graphs(const vtrain *t)
     const char *off = t->trace ? "a trace is written"
                       : t->cfg.gradient_checkpointing_offload ? "blocks' inputs are offloaded"
                       : vt_replay_off(t->g);
-    if (off) vc_say(t->ui, "graphs: off: %s", off);
-    else vc_say(t->ui, "graphs: on: repeated micro-batches of one shape are captured and replayed");
+    if (off)
+        vc_say(t->ui, "graphs: off: %s", off);
+    else
+        vc_say(t->ui, "graphs: on: repeated micro-batches of one shape are captured and replayed");
 }
 
 static void report_memory(const vtrain *t)
 {
     char real[32], predicted[32];
-    if (!t->plan.predicted || !t->peak_bytes) return;
+    if (!t->plan.predicted || !t->peak_bytes)
+        return;
     vc_say(t->ui, "memory: peak %s, %s were predicted (%+.1f%%)",
            vc_human_bytes(real, (double)t->peak_bytes),
            vc_human_bytes(predicted, (double)t->plan.predicted),
@@ -63,7 +66,8 @@ static void report_profile(const vtrain *t, const vtrain_counts *c)
 {
     double steps = (double)(t->step - c->begun);
     double work = t->time.forward + t->time.backward;
-    if (!t->cfg.profile || steps <= 0) return;
+    if (!t->cfg.profile || steps <= 0)
+        return;
     vc_say(t->ui, "profile, ms a step: data wait %.2f, forward %.2f, backward %.2f, sums over "
            "ranks %.2f after it, update %.2f; in all: checkpoints %.2f s, samples %.2f s; "
            "%.1f GFLOP/s in forward and backward",

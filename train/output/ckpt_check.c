@@ -36,10 +36,13 @@ static int look_at(vtrain_state *s, const char *dir, vc_progress *ui, const atom
     vf_sums_report r;
     *s = (vtrain_state){ 0 };
     int rc = vf_sums_check(dir, read_back, found, &l, stop, &r, err);
-    if (rc || bad->code) return rc;
+    if (rc || bad->code)
+        return rc;
     rc = vtrain_state_read(s, dir, bad);
-    if (rc == VC_ENOMEM) return vc_fail(err, rc, "%s", bad->text);
-    if (rc) return 0;
+    if (rc == VC_ENOMEM)
+        return vc_fail(err, rc, "%s", bad->text);
+    if (rc)
+        return 0;
     if (r.none && s->checksums) {
         vtrain_state_free(s);
         vc_fail(bad, VC_EFORMAT, VF_SUMS_FILE " is missing, although the checkpoint was written "
@@ -59,13 +62,16 @@ static int find_older(char **path, const char *out, int64_t step, const atomic_i
         vtrain_state s;
         vc_err bad = { 0 };
         int rc = vtrain_ckpt_before(path, out, &step, err);
-        if (rc || !*path) return rc;
+        if (rc || !*path)
+            return rc;
         rc = look_at(&s, *path, NULL, stop, &bad, err);
         vtrain_state_free(&s);
-        if (!rc && !bad.code) return 0;
+        if (!rc && !bad.code)
+            return 0;
         free(*path);
         *path = NULL;
-        if (rc) return rc;
+        if (rc)
+            return rc;
     }
 }
 
@@ -79,7 +85,8 @@ static int damaged(const char *dir, const vc_err *bad, const atomic_int *stop, v
     if (!rc && vtrain_ckpt_step(dir, &step))
         rc = find_older(&older, *out ? out : ".", step, stop, err);
     free(out);
-    if (rc) return rc;
+    if (rc)
+        return rc;
     rc = older ? vc_fail(err, bad->code, "%s: restore the checkpoint, or continue from the newest "
                          "whole one before, --resume_from_checkpoint %s", bad->text, older)
                : vc_fail(err, bad->code, "%s: restore the checkpoint, or begin anew in another "

@@ -33,9 +33,12 @@ static char *lora_metadata(const vtrain_export_lora_opts *o)
 /* Adds the training data and, for a baked file, the trained alpha; returns the number of fields. */
 static int add_lineage(vf_meta *meta, int n, const vtrain_export_lora_opts *o, char alpha[32])
 {
-    if (o->data) meta[n++] = (vf_meta){ "vlt_data", o->data };
-    if (o->plan) meta[n++] = (vf_meta){ "vlt_plan", o->plan };
-    if (o->transformer) meta[n++] = (vf_meta){ "vlt_transformer", o->transformer };
+    if (o->data)
+        meta[n++] = (vf_meta){ "vlt_data", o->data };
+    if (o->plan)
+        meta[n++] = (vf_meta){ "vlt_plan", o->plan };
+    if (o->transformer)
+        meta[n++] = (vf_meta){ "vlt_transformer", o->transformer };
     if (o->bake) {
         snprintf(alpha, 32, "%.17g", o->alpha);
         meta[n++] = (vf_meta){ "vlt_network_alpha", alpha };
@@ -71,7 +74,8 @@ static void layout_close(layout *l)
 static vt_tensor *make(layout *l, int nd, const int64_t *dim, const float *v, vc_err *err)
 {
     vt_tensor *t = vt_param_new(vt_params_context(l->p), VC_F32, nd, dim, v, VC_F32, false, err);
-    if (t) l->made[l->n_made++] = t;
+    if (t)
+        l->made[l->n_made++] = t;
     return t;
 }
 
@@ -79,7 +83,8 @@ static int add_tensor(layout *l, const char *module, const char *suffix, const v
                       double scale, vc_err *err)
 {
     char *name = strdup(module);
-    if (!name) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!name)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
     for (char *c = name; l->naming->flat && (c = strchr(c, '.'));)
         *c = '_';
     int rc = vf_views_add(&l->s, l->naming->prefix, name, suffix, t, VC_F32, scale, err);
@@ -97,7 +102,8 @@ static int add_half(layout *l, const char *module, bool a, const vt_tensor *t, v
 static int add_alpha(layout *l, const char *module, int times, vc_err *err)
 {
     float value = (float)((l->o->bake ? (double)l->o->rank : l->o->alpha) * times);
-    if (!l->naming->alpha) return 0;
+    if (!l->naming->alpha)
+        return 0;
     vt_tensor *alpha = make(l, 0, NULL, &value, err);
     return alpha ? add_tensor(l, module, l->naming->alpha, alpha, 1, err) : VC_ENOMEM;
 }
@@ -115,7 +121,8 @@ static const vt_lin *find_lin(vt_params *p, const char *module)
 {
     for (int i = 0; i < vt_params_count(p); i++) {
         const vt_param *x = vt_params_at(p, i);
-        if (x->module && !strcmp(x->module, module)) return x->lin;
+        if (x->module && !strcmp(x->module, module))
+            return x->lin;
     }
     return NULL;
 }
@@ -125,15 +132,18 @@ static int find_fused(fused *f, vt_params *p, const vtrain_renamed *r, vc_err *e
     *f = (fused){ .parts = r->parts };
     for (int i = 0; i < f->parts; i++) {
         char *module = vtrain_rename_sibling(r, i);
-        if (!module) return vc_fail(err, VC_ENOMEM, "out of memory");
+        if (!module)
+            return vc_fail(err, VC_ENOMEM, "out of memory");
         const vt_lin *lin = f->of[i] = find_lin(p, module);
         int rc = lin ? 0 : vc_fail(err, VC_EINVAL, "\"%s\": no module \"%s\" in this transformer",
                                    r->theirs, module);
         free(module);
-        if (rc) return rc;
+        if (rc)
+            return rc;
         f->rows += lin->w->dim[0];
         f->in = lin->w->dim[1];
-        if (!lin->lora_a) continue;
+        if (!lin->lora_a)
+            continue;
         f->trained++;
         f->rank = lin->lora_a->dim[0];
     }
@@ -152,7 +162,8 @@ static int fill_fused(float *a, float *b, const fused *f, vt_ctx *g, vc_err *err
         int64_t out = lin->w->dim[0];
         if (lin->lora_a) {
             rc = vt_to_host(g, lin->lora_a, a + pair * f->rank * f->in, err);
-            if (!rc) rc = vt_to_host(g, lin->lora_b, own, err);
+            if (!rc)
+                rc = vt_to_host(g, lin->lora_b, own, err);
             for (int64_t k = 0; !rc && k < out; k++)
                 memcpy(b + (row + k) * wide + pair * f->rank, own + k * f->rank,
                        sizeof *b * (size_t)f->rank);
@@ -171,7 +182,8 @@ static int add_fused(layout *l, const vtrain_renamed *r, const vt_lin *at, vc_er
     int first = 0, rc = find_fused(&f, l->p, r, err);
     while (!rc && !f.of[first]->lora_a)
         first++;
-    if (rc || f.of[first] != at) return rc;
+    if (rc || f.of[first] != at)
+        return rc;
     const int64_t rank = f.rank * f.trained, dim_a[2] = { rank, f.in }, dim_b[2] = { f.rows, rank };
     float *a = malloc(sizeof *a * (size_t)(rank * f.in));
     float *b = calloc((size_t)(f.rows * rank), sizeof *b);
@@ -179,11 +191,14 @@ static int add_fused(layout *l, const vtrain_renamed *r, const vt_lin *at, vc_er
                 : vc_fail(err, VC_ENOMEM, "out of memory");
     vt_tensor *ta = rc ? NULL : make(l, 2, dim_a, a, err);
     vt_tensor *tb = ta ? make(l, 2, dim_b, b, err) : NULL;
-    if (!rc && !tb) rc = VC_ENOMEM;
+    if (!rc && !tb)
+        rc = VC_ENOMEM;
     free(a);
     free(b);
-    if (!rc) rc = add_half(l, r->theirs, true, ta, err);
-    if (!rc) rc = add_half(l, r->theirs, false, tb, err);
+    if (!rc)
+        rc = add_half(l, r->theirs, true, ta, err);
+    if (!rc)
+        rc = add_half(l, r->theirs, false, tb, err);
     return rc ? rc : add_alpha(l, r->theirs, f.trained, err);
 }
 
@@ -197,10 +212,12 @@ static int add_param(layout *l, const vt_param *x, vc_err *err)
     int rc = vtrain_rename_find(&r, l->naming->renamed ? l->o->renames : NULL, x->module, err);
     const char *name = r.row ? r.theirs : x->module;
     if (!rc && r.parts > 1) {
-        if (!a) rc = add_fused(l, &r, x->lin, err);
+        if (!a)
+            rc = add_fused(l, &r, x->lin, err);
     } else if (!rc) {
         rc = add_half(l, name, a, x->t, err);
-        if (!rc && !a) rc = add_alpha(l, name, 1, err);
+        if (!rc && !a)
+            rc = add_alpha(l, name, 1, err);
     }
     free(r.theirs);
     return rc;
@@ -213,19 +230,23 @@ static int write_file(layout *l, const char *dir, vc_err *err)
     vf_meta meta[6] = { { "format", "pt" } };
     int rc = vf_views_open(&l->s, vt_params_context(l->p), room, err);
     l->made = calloc((size_t)room + 1, sizeof *l->made);
-    if (!rc && !l->made) rc = vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc && !l->made)
+        rc = vc_fail(err, VC_ENOMEM, "out of memory");
     for (int i = 0; !rc && i < vt_params_count(l->p); i++) {
         const vt_param *x = vt_params_at(l->p, i);
-        if (x->role != VT_P_BASE) rc = add_param(l, x, err);
+        if (x->role != VT_P_BASE)
+            rc = add_param(l, x, err);
     }
     n = 1;
     if (!rc && !l->naming->alpha) {
         text = lora_metadata(l->o);
-        if (!text) rc = vc_fail(err, VC_ENOMEM, "out of memory");
+        if (!text)
+            rc = vc_fail(err, VC_ENOMEM, "out of memory");
         meta[n++] = (vf_meta){ "lora_adapter_metadata", text };
     }
     n = add_lineage(meta, n, l->o, alpha);
-    if (!rc) rc = vf_views_write(&l->s, dir, l->naming->file, meta, n, true, l->o->sums, err);
+    if (!rc)
+        rc = vf_views_write(&l->s, dir, l->naming->file, meta, n, true, l->o->sums, err);
     free(text);
     return rc;
 }
@@ -237,7 +258,8 @@ int vtrain_export_lora(const char *dir, vt_params *p, const vtrain_export_lora_o
     };
     int rc = 0;
     for (size_t i = 0; !rc && i < sizeof files / sizeof *files; i++) {
-        if (!files[i].wanted) continue;
+        if (!files[i].wanted)
+            continue;
         layout l = { .naming = files[i].naming, .o = o, .p = p };
         rc = write_file(&l, dir, err);
         layout_close(&l);
@@ -265,7 +287,8 @@ static int make_shards(shards *s, vt_params *p, const vtrain_weights *w, size_t 
 {
     size_t filled = 0;
     *s = (shards){ .n = 1, .of = calloc((size_t)vt_params_count(p) + 1, sizeof *s->of) };
-    if (!s->of) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!s->of)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
     for (int i = 0; i < vt_params_count(p); i++) {
         const vt_param *x = vt_params_at(p, i);
         size_t bytes = (size_t)vt_count(x->t) * vc_dtype_size(saved_type(w, x));
@@ -282,7 +305,8 @@ static int make_shards(shards *s, vt_params *p, const vtrain_weights *w, size_t 
 
 static char *shard_name(const shards *s, int i)
 {
-    if (s->n == 1) return strdup("diffusion_pytorch_model.safetensors");
+    if (s->n == 1)
+        return strdup("diffusion_pytorch_model.safetensors");
     return vc_format("diffusion_pytorch_model-%05d-of-%05d.safetensors", i + 1, s->n);
 }
 
@@ -292,14 +316,16 @@ static int write_shard(const char *folder, const shards *s, int at, vt_params *p
     vf_views v;
     char *name = shard_name(s, at);
     int rc = vf_views_open(&v, vt_params_context(p), vt_params_count(p), err);
-    if (!rc && !name) rc = vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc && !name)
+        rc = vc_fail(err, VC_ENOMEM, "out of memory");
     for (int i = 0; !rc && i < v.room; i++) {
         const vt_param *x = vt_params_at(p, i);
         if (s->of[i] == at)
             rc = vf_views_add(&v, "", x->name, "", x->t, saved_type(w, x), 1, err);
     }
     const vf_meta meta = { "format", "pt" };
-    if (!rc) rc = vf_views_write(&v, folder, name, &meta, 1, false, sums, err);
+    if (!rc)
+        rc = vf_views_write(&v, folder, name, &meta, 1, false, sums, err);
     vf_views_close(&v);
     free(name);
     return rc;
@@ -339,13 +365,15 @@ static int write_config(const char *folder, const vtrain_weights *w, const cJSON
     char *from = w ? vc_path_join(vtrain_weights_path(w), "config.json") : NULL;
     size_t n = 0;
     int rc = to && (from || !w) ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
-    if (!rc && from) rc = vc_file_read(&text, &n, from, MAX_CONFIG, err);
+    if (!rc && from)
+        rc = vc_file_read(&text, &n, from, MAX_CONFIG, err);
     if (!rc && !from) {
         text = cJSON_Print(config);
         rc = text ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
         n = text ? strlen(text) : 0;
     }
-    if (!rc) rc = vf_sums_put(sums, to, text, n, err);
+    if (!rc)
+        rc = vf_sums_put(sums, to, text, n, err);
     free(to);
     free(from);
     free(text);
@@ -357,11 +385,14 @@ int vtrain_export_full(const char *folder, vt_params *p, const vtrain_weights *w
 {
     shards s = { 0 };
     int rc = vc_mkdirs(folder, err);
-    if (!rc) rc = write_config(folder, w, config, sums, err);
-    if (!rc) rc = make_shards(&s, p, w, most, err);
+    if (!rc)
+        rc = write_config(folder, w, config, sums, err);
+    if (!rc)
+        rc = make_shards(&s, p, w, most, err);
     for (int i = 0; !rc && i < s.n; i++)
         rc = write_shard(folder, &s, i, p, w, sums, err);
-    if (!rc && s.n > 1) rc = write_index(folder, &s, p, sums, err);
+    if (!rc && s.n > 1)
+        rc = write_index(folder, &s, p, sums, err);
     free(s.of);
     return rc;
 }
@@ -381,7 +412,8 @@ static int link_component(const char *dir, const char *model, const char *name, 
     int rc = from && to ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
     if (!rc && vc_file_exists(from) && !vc_file_exists(to)) {
         real = realpath(from, NULL);
-        if (!real || symlink(real, to)) rc = vc_fail_errno(err, "%s", to);
+        if (!real || symlink(real, to))
+            rc = vc_fail_errno(err, "%s", to);
     }
     free(real);
     free(to);
@@ -398,11 +430,13 @@ int vtrain_export_pipeline(const char *dir, const char *model, vf_sums *sums, vc
     int rc = from && to ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
     if (!rc && vc_file_exists(from)) {
         rc = vc_file_read(&text, &n, from, MAX_CONFIG, err);
-        if (!rc) rc = vc_context(err, vf_json_parse(&o, text, n, err), "%s", from);
+        if (!rc)
+            rc = vc_context(err, vf_json_parse(&o, text, n, err), "%s", from);
         for (const cJSON *c = rc || !dir ? NULL : o->child; c && !rc; c = c->next)
             if (cJSON_IsArray(c) && plain_name(c->string))
                 rc = link_component(dir, model, c->string, err);
-        if (!rc && dir) rc = vf_sums_put(sums, to, text, n, err);
+        if (!rc && dir)
+            rc = vf_sums_put(sums, to, text, n, err);
     }
     cJSON_Delete(o);
     free(text);

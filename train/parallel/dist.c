@@ -99,16 +99,19 @@ static int make_rows(vtrain_dist *d, vc_err *err)
 {
     d->rows = sharded(d) ? SHARED + 1 : d->l.blocks + 1;
     d->row = calloc((size_t)d->rows, sizeof *d->row);
-    if (!d->row) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!d->row)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
     for (int r = 0; r < d->rows; r++) {
         size_t most = ALIGN;
         for (int k = 0; k <= d->l.blocks; k++) {
             const unit *pair = &d->l.unit[VTRAIN_PAIR * k];
             size_t values = values_of(d, &pair[0]) + values_of(d, &pair[1]);
-            if (row_of(d, k) == r && values > most) most = values;
+            if (row_of(d, k) == r && values > most)
+                most = values;
         }
         int rc = make_room(d, &d->row[r], most, err);
-        if (rc) return vc_context(err, rc, "gradients");
+        if (rc)
+            return vc_context(err, rc, "gradients");
     }
     for (int k = 0; k < d->l.n; k++) {
         unit *u = &d->l.unit[k];
@@ -125,10 +128,13 @@ static int make_shards(vtrain_dist *d, vc_err *err)
     for (int k = 0; k < d->l.n; k++) {
         unit *u = &d->l.unit[k];
         const int64_t dim = (int64_t)u->shard;
-        if (u->shard > most) most = u->shard;
-        if (u->n == 0) continue;
+        if (u->shard > most)
+            most = u->shard;
+        if (u->n == 0)
+            continue;
         u->grad = vt_param_new(d->g, VC_F32, 1, &dim, NULL, VC_F32, false, err);
-        if (!u->grad) return VC_ENOMEM;
+        if (!u->grad)
+            return VC_ENOMEM;
         d->bytes += u->shard * sizeof(float);
     }
     return vc_context(err, make_room(d, &d->part, most, err), "gradients");
@@ -157,9 +163,12 @@ static int sum_shards(vtrain_dist *d, const unit *u, vc_err *err)
 {
     float *part = d->part.x;
     int rc = vc_comm_sum_scatter(d->l.rows_group, part, u->row, u->shard, d->o.wire, err);
-    if (!rc) rc = vc_comm_sum(d->l.rows_copies, part, u->shard, d->o.wire, err);
-    if (!rc && d->round) vt_values_add(d->l.second, u->grad->data, part, u->shard);
-    else if (!rc) vt_values_copy(d->l.second, u->grad->data, part, u->shard);
+    if (!rc)
+        rc = vc_comm_sum(d->l.rows_copies, part, u->shard, d->o.wire, err);
+    if (!rc && d->round)
+        vt_values_add(d->l.second, u->grad->data, part, u->shard);
+    else if (!rc)
+        vt_values_copy(d->l.second, u->grad->data, part, u->shard);
     for (int i = 0; i < u->n; i++)
         u->param[i]->grad->buf->empty = true;    /* the next backward overwrites it */
     return rc;
@@ -167,9 +176,11 @@ static int sum_shards(vtrain_dist *d, const unit *u, vc_err *err)
 
 static int sum_unit(vtrain_dist *d, const unit *u, vc_err *err)
 {
-    if (u->n == 0) return 0;
+    if (u->n == 0)
+        return 0;
     fill_gaps(d, u, values_of(d, u));
-    if (sharded(d)) return sum_shards(d, u, err);
+    if (sharded(d))
+        return sum_shards(d, u, err);
     for (int i = 0; i < u->n; i++)
         vt_wrote(u->param[i]->grad);
     return vc_comm_sum(d->l.rows_copies, u->row, values_of(d, u), d->o.wire, err);
@@ -177,7 +188,8 @@ static int sum_unit(vtrain_dist *d, const unit *u, vc_err *err)
 
 static int gather_unit(vtrain_dist *d, const unit *u, vc_err *err)
 {
-    if (!u->value) return 0;
+    if (!u->value)
+        return 0;
     return vc_comm_gather(d->l.rows_group, u->values, u->value->data, vtrain_shard_bytes(u), err);
 }
 
@@ -195,7 +207,8 @@ static int make_jobs(vtrain_dist *d, vc_err *err)
     int blocks = d->l.blocks;
     d->job = calloc((size_t)(3 * blocks + 1), sizeof *d->job);
     d->gates = calloc((size_t)blocks + 1, sizeof *d->gates);
-    if (!d->job || !d->gates) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!d->job || !d->gates)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
     for (int b = 0; d->o.values && b < blocks; b++) {
         d->gates[b].forward = (gate){ b + 2 < blocks ? b + 2 : blocks, add_job(d, b, true) };
         d->gates[b].backward.need = b + 1;       /* the last block keeps this value */
@@ -211,7 +224,8 @@ static int make_jobs(vtrain_dist *d, vc_err *err)
     int rc = 0;
     for (int i = 0; !rc && i < d->n_jobs; i++) {
         rc = vt_event_open(&d->job[i].ready, d->g, err);
-        if (!rc) rc = vt_event_open(&d->job[i].over, d->g, err);
+        if (!rc)
+            rc = vt_event_open(&d->job[i].over, d->g, err);
     }
     return rc;
 }
@@ -261,8 +275,10 @@ static void *work(void *arg)
             continue;
         }
         pthread_mutex_unlock(&d->lock);
-        if (j && !d->rc) rc = run_job(d, j, &err);
-        if (!rc && !d->rc) rc = vtrain_look(&d->l, &busy, &err);
+        if (j && !d->rc)
+            rc = run_job(d, j, &err);
+        if (!rc && !d->rc)
+            rc = vtrain_look(&d->l, &busy, &err);
         pthread_mutex_lock(&d->lock);
         if (rc) {
             d->rc = rc;
@@ -271,7 +287,8 @@ static void *work(void *arg)
         d->done += j != NULL;
         d->queued = busy;
         pthread_cond_broadcast(&d->changed);
-        if (!j && busy && d->done >= d->posted) rest(d);
+        if (!j && busy && d->done >= d->posted)
+            rest(d);
     }
     pthread_mutex_unlock(&d->lock);
     return NULL;
@@ -284,18 +301,21 @@ static void pass(vtrain_dist *d, gate at)
     for (int i = d->posted; i < at.post; i++)    /* only this thread sets posted */
         vt_record_event(d->g, d->job[i].ready);
     pthread_mutex_lock(&d->lock);
-    if (at.post > d->posted) d->posted = at.post;
+    if (at.post > d->posted)
+        d->posted = at.post;
     pthread_cond_broadcast(&d->changed);
     while (d->done < at.need)
         pthread_cond_wait(&d->changed, &d->lock);
     pthread_mutex_unlock(&d->lock);
-    if (at.need) vt_after(d->g, d->job[at.need - 1].over);
+    if (at.need)
+        vt_after(d->g, d->job[at.need - 1].over);
 }
 
 static void grads_ready(void *arg, const vt_block *b)
 {
     vtrain_dist *d = arg;
-    if (d->on && b->index < d->l.blocks) pass(d, d->gates[b->index].ready);
+    if (d->on && b->index < d->l.blocks)
+        pass(d, d->gates[b->index].ready);
 }
 
 static void enter(void *arg, const vt_block *b, bool backward)
@@ -327,15 +347,19 @@ static void end_round(vtrain_dist *d)
 
 void vtrain_dist_begin(vtrain_dist *d, int64_t i)
 {
-    if (d->on) end_round(d);
-    if (d->started && i >= d->o.micros - d->rounds) begin_round(d);
+    if (d->on)
+        end_round(d);
+    if (d->started && i >= d->o.micros - d->rounds)
+        begin_round(d);
 }
 
 int vtrain_dist_finish(vtrain_dist *d, vc_err *err)
 {
-    if (!d->started) return 0;
+    if (!d->started)
+        return 0;
     while (d->round < d->rounds) {               /* also rounds that this rank did not begin */
-        if (!d->on) begin_round(d);
+        if (!d->on)
+            begin_round(d);
         end_round(d);
     }
     d->round = 0;
@@ -345,7 +369,8 @@ int vtrain_dist_finish(vtrain_dist *d, vc_err *err)
         pthread_cond_wait(&d->changed, &d->lock);
     pthread_mutex_unlock(&d->lock);
     d->waited += vc_seconds() - start;
-    if (d->rc && err) *err = d->err;
+    if (d->rc && err)
+        *err = d->err;
     return vc_context(err, d->rc, "sum of gradients");
 }
 
@@ -362,10 +387,12 @@ static void point_values(vtrain_dist *d, const unit *u, void *row)
 static int split_unit(vtrain_dist *d, unit *u, void *row, vc_err *err)
 {
     const int64_t dim = (int64_t)u->shard;
-    if (u->n == 0) return 0;
+    if (u->n == 0)
+        return 0;
     vc_dtype type = vtrain_unit_type(u);
     u->value = vt_param_new(d->g, type, 1, &dim, NULL, type, false, err);
-    if (!u->value) return VC_ENOMEM;
+    if (!u->value)
+        return VC_ENOMEM;
     vtrain_each_part(u, (size_t)d->l.shard * u->shard, u->shard, vtrain_read_part,
                      &(vtrain_row){ d->g, u->value->data });
     u->values = row;
@@ -378,11 +405,13 @@ int vtrain_dist_split(vtrain_dist *d, vc_err *err)
 {
     size_t most = ALIGN * sizeof(float);
     int rc = 0;
-    if (!d->started || !d->o.values) return 0;
+    if (!d->started || !d->o.values)
+        return 0;
     for (int k = 0; k < d->l.blocks; k++) {
         const unit *pair = &d->l.unit[VTRAIN_PAIR * k];
         size_t bytes = value_bytes(d, &pair[0]) + value_bytes(d, &pair[1]);
-        if (bytes > most) most = bytes;
+        if (bytes > most)
+            most = bytes;
     }
     for (int i = 0; !rc && i < SHARED; i++)
         rc = make_room(d, &d->shared[i], most / sizeof(float), err);
@@ -390,7 +419,8 @@ int vtrain_dist_split(vtrain_dist *d, vc_err *err)
         unit *pair = &d->l.unit[VTRAIN_PAIR * k];
         char *row = (char *)d->shared[k % SHARED].x;
         rc = split_unit(d, &pair[0], row, err);
-        if (!rc) rc = split_unit(d, &pair[1], row + value_bytes(d, &pair[0]), err);
+        if (!rc)
+            rc = split_unit(d, &pair[1], row + value_bytes(d, &pair[0]), err);
     }
     return vc_context(err, rc, "weights");
 }
@@ -398,7 +428,8 @@ int vtrain_dist_split(vtrain_dist *d, vc_err *err)
 int vtrain_dist_whole(vtrain_dist *d, bool keep, vc_err *err)
 {
     int rc = 0;
-    if (!d->started || !d->o.values) return 0;
+    if (!d->started || !d->o.values)
+        return 0;
     for (int k = 0; !rc && keep && k < d->l.n; k++) {
         unit *u = &d->l.unit[k];
         if (u->value && !(u->whole = vt_values_new(d->g, value_bytes(d, u) / sizeof(float), err)))
@@ -410,7 +441,8 @@ int vtrain_dist_whole(vtrain_dist *d, bool keep, vc_err *err)
         if (u->value)
             rc = vtrain_gather_row(&d->l, keep ? u->whole : u->values, u->value->data,
                                    vtrain_shard_bytes(u), err);
-        if (u->whole) point_values(d, u, u->whole);
+        if (u->whole)
+            point_values(d, u, u->whole);
     }
     return vc_context(err, rc, "whole weights");
 }
@@ -419,7 +451,8 @@ void vtrain_dist_part(vtrain_dist *d)
 {
     for (int k = 0; d->l.unit && k < d->l.n; k++) {
         unit *u = &d->l.unit[k];
-        if (!u->whole) continue;
+        if (!u->whole)
+            continue;
         point_values(d, u, u->values);
         vt_values_free(d->g, u->whole, value_bytes(d, u) / sizeof(float));
         u->whole = NULL;
@@ -435,7 +468,8 @@ static int open_rows(vtrain_dist *d, vc_comm **out, vc_comm *c, int rc, vc_err *
                                     .patience = d->o.patience };
     *out = NULL;
     rc = vc_comm_agree(d->l.all, rc, err);
-    if (!rc && (vt_host_memory(d->g) || vc_comm_size(c) == 1)) *out = c;
+    if (!rc && (vt_host_memory(d->g) || vc_comm_size(c) == 1))
+        *out = c;
     return rc || *out ? rc : vc_comm_device(out, c, &o, err);
 }
 
@@ -444,7 +478,8 @@ static int open_second(vtrain_dist *d, vc_err *err)
 {
     vtrain_layout *l = &d->l;
     int rc = vt_second_stream_open(&l->second, d->g, err);
-    if (!rc) rc = vt_event_open(&l->from, d->g, err);
+    if (!rc)
+        rc = vt_event_open(&l->from, d->g, err);
     rc = open_rows(d, &l->rows_group, l->group, rc, err);
     rc = open_rows(d, &l->rows_copies, l->copies, rc, err);
     return vc_comm_agree(l->all, rc, err);
@@ -452,8 +487,10 @@ static int open_second(vtrain_dist *d, vc_err *err)
 
 static void close_second(vtrain_layout *l)
 {
-    if (l->rows_copies != l->copies) vc_comm_close(l->rows_copies);
-    if (l->rows_group != l->group) vc_comm_close(l->rows_group);
+    if (l->rows_copies != l->copies)
+        vc_comm_close(l->rows_copies);
+    if (l->rows_group != l->group)
+        vc_comm_close(l->rows_group);
     vt_event_close(l->g, l->from);
     vt_close(l->second);
 }
@@ -468,18 +505,26 @@ static int start(vtrain_dist *d, vc_comm *comm, vt_params *p, vc_err *err)
     d->l.shard = rank % shards;
     d->rounds = shards > 1 ? d->o.micros : 1;
     int rc = vc_comm_same_memory(comm, vt_host_memory(d->g), err);
-    if (!rc) rc = vc_comm_split(&d->l.group, comm, rank / shards, err);
-    if (!rc) rc = vc_comm_split(&d->l.copies, comm, rank % shards, err);
-    if (!rc) rc = open_second(d, err);
-    if (!rc) rc = vtrain_layout_open(&d->l, p, err);
-    if (!rc) rc = make_rows(d, err);
-    if (!rc && shards > 1) rc = make_shards(d, err);
-    if (!rc) rc = make_jobs(d, err);
+    if (!rc)
+        rc = vc_comm_split(&d->l.group, comm, rank / shards, err);
+    if (!rc)
+        rc = vc_comm_split(&d->l.copies, comm, rank % shards, err);
+    if (!rc)
+        rc = open_second(d, err);
+    if (!rc)
+        rc = vtrain_layout_open(&d->l, p, err);
+    if (!rc)
+        rc = make_rows(d, err);
+    if (!rc && shards > 1)
+        rc = make_shards(d, err);
+    if (!rc)
+        rc = make_jobs(d, err);
     if (!rc && pthread_create(&d->thread, NULL, work, d))
         rc = vc_fail(err, VC_EFAIL, "cannot start the thread that sums gradients");
     d->started = !rc;
     const vt_hooks hooks = { .arg = d, .enter = enter, .grads_ready = grads_ready };
-    if (!rc) vt_set_hooks(d->g, &hooks);
+    if (!rc)
+        vt_set_hooks(d->g, &hooks);
     return rc;
 }
 
@@ -488,7 +533,8 @@ int vtrain_dist_open(vtrain_dist **out, vc_comm *comm, vt_ctx *g, vt_params *p,
 {
     *out = NULL;
     vtrain_dist *d = calloc(1, sizeof *d);
-    if (!d) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!d)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
     *d = (vtrain_dist){ .g = g, .o = *o };
     pthread_mutex_init(&d->lock, NULL);
     pthread_cond_init(&d->changed, NULL);
@@ -503,7 +549,8 @@ int vtrain_dist_open(vtrain_dist **out, vc_comm *comm, vt_ctx *g, vt_params *p,
 
 void vtrain_dist_close(vtrain_dist *d)
 {
-    if (!d) return;
+    if (!d)
+        return;
     if (d->started) {
         vt_set_hooks(d->g, NULL);
         pthread_mutex_lock(&d->lock);

@@ -10,7 +10,8 @@ static int most_block(vt_params *p)
 {
     int most = -1;
     for (int i = 0; i < vt_params_count(p); i++)
-        if (vt_params_at(p, i)->block > most) most = vt_params_at(p, i)->block;
+        if (vt_params_at(p, i)->block > most)
+            most = vt_params_at(p, i)->block;
     return most;
 }
 
@@ -26,7 +27,8 @@ static void fill_unit(const vtrain_layout *l, unit *u, vt_params *p, int block)
     for (int i = 0; i < vt_params_count(p); i++) {
         vt_param *x = vt_params_at(p, i);
         bool small = apart && vt_count(x->t) < VT_ADAMW_SMALL;
-        if (!x->trained || x->block != block || small != u->small) continue;
+        if (!x->trained || x->block != block || small != u->small)
+            continue;
         u->at[u->n] = values;
         u->param[u->n++] = x;
         values += round_up((size_t)vt_count(x->t), VTRAIN_ROW_ALIGN);
@@ -42,7 +44,8 @@ int vtrain_layout_open(vtrain_layout *l, vt_params *p, vc_err *err)
     l->unit = calloc((size_t)l->n, sizeof *l->unit);
     l->list = calloc((size_t)room, sizeof *l->list);
     l->at = calloc((size_t)room, sizeof *l->at);
-    if (!l->unit || !l->list || !l->at) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!l->unit || !l->list || !l->at)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
     for (int k = 0; k < l->n; k++) {
         unit *u = &l->unit[k];
         int pair = k / VTRAIN_PAIR;
@@ -77,7 +80,8 @@ void vtrain_each_part(const unit *u, size_t first, size_t n, vtrain_part_fn f, v
     for (int i = 0; i < u->n; i++) {
         size_t begin = u->at[i], end = begin + (size_t)vt_count(u->param[i]->t);
         size_t from = begin > first ? begin : first, to = end < first + n ? end : first + n;
-        if (from < to) f(arg, u->param[i], from - begin, to - from, from - first);
+        if (from < to)
+            f(arg, u->param[i], from - begin, to - from, from - first);
     }
 }
 
@@ -103,10 +107,14 @@ int vtrain_look(vtrain_layout *l, bool *busy, vc_err *err)
 {
     bool also;
     int rc = vc_comm_look(l->rows_group, busy, err);
-    if (!rc) rc = vc_comm_look(l->rows_copies, &also, err);
-    if (!rc) *busy |= also;
-    if (!rc && !*busy) rc = vt_second_stream_status(l->second, err);
-    if (!rc) return 0;
+    if (!rc)
+        rc = vc_comm_look(l->rows_copies, &also, err);
+    if (!rc)
+        *busy |= also;
+    if (!rc && !*busy)
+        rc = vt_second_stream_status(l->second, err);
+    if (!rc)
+        return 0;
     *busy = false;
     vc_comm_give_up(l->rows_group);
     vc_comm_give_up(l->rows_copies);

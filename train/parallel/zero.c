@@ -36,7 +36,8 @@ static vt_tensor own_values(vtrain_zero *z, const unit *u)
 {
     vt_tensor w = { .dtype = vtrain_unit_type(u), .nd = 1, .dim = { (int64_t)u->shard },
                     .stride = { 1 }, .data = z->values };
-    if (u->value) return *u->value;
+    if (u->value)
+        return *u->value;
     vt_values_zero(z->g, z->values, vtrain_shard_bytes(u) / sizeof *z->values);
     vtrain_each_part(u, first_of(z, u), u->shard, vtrain_read_part,
                      &(vtrain_row){ z->g, z->values });
@@ -52,7 +53,8 @@ static vt_adamw_kind how(const vtrain_zero *z, const unit *u)
 
 static bool has(const vtrain_zero *z, const unit *u, kind k)
 {
-    if (k == EMA) return u->n && z->ema;
+    if (k == EMA)
+        return u->n && z->ema;
     return u->n && (k != PEAK || how(z, u) == VT_ADAMW_8BIT);
 }
 
@@ -92,20 +94,25 @@ static int make_state(vtrain_zero *z, vc_err *err)
     int rc = vt_adamw_train(z->p, z->l->how, err);
     z->most = VT_ADAMW_BLOCK;
     z->state = calloc((size_t)z->l->n, sizeof *z->state);
-    if (!rc && !z->state) rc = vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc && !z->state)
+        rc = vc_fail(err, VC_ENOMEM, "out of memory");
     for (int k = 0; !rc && k < z->l->n; k++) {
         const unit *u = &z->l->unit[k];
-        if (u->shard > z->most) z->most = u->shard;
+        if (u->shard > z->most)
+            z->most = u->shard;
         for (kind i = 0; !rc && i < KINDS; i++)
             if (has(z, u, i) && !(z->state[k][i] = new_shard(z, type_of(z, u, i),
                                                              elements(i, u->shard), err)))
                 rc = VC_ENOMEM;
     }
-    if (!rc && !(z->values = vt_values_new(z->g, z->most, err))) rc = VC_ENOMEM;
-    if (!rc && !(z->row = vt_values_new(z->g, row_values(z), err))) rc = VC_ENOMEM;
+    if (!rc && !(z->values = vt_values_new(z->g, z->most, err)))
+        rc = VC_ENOMEM;
+    if (!rc && !(z->row = vt_values_new(z->g, row_values(z), err)))
+        rc = VC_ENOMEM;
     z->bytes += (z->most + row_values(z)) * sizeof *z->row;
     for (int k = 0; !rc && k < z->l->n; k++) {
-        if (!z->state[k][EMA]) continue;
+        if (!z->state[k][EMA])
+            continue;
         const vt_tensor w = own_values(z, &z->l->unit[k]);
         vt_values_cast(z->g, z->state[k][EMA]->data, VC_F32, w.data, w.dtype, (size_t)w.dim[0]);
     }
@@ -117,7 +124,8 @@ int vtrain_zero_open(vtrain_zero **out, vtrain_dist *d, vt_ctx *g, vt_params *p,
 {
     *out = NULL;
     vtrain_zero *z = calloc(1, sizeof *z);
-    if (!z) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!z)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
     *z = (vtrain_zero){ .l = vtrain_dist_layout(d), .g = g, .p = p, .ema = ema };
     int rc = make_state(z, err);
     if (rc) {
@@ -130,7 +138,8 @@ int vtrain_zero_open(vtrain_zero **out, vtrain_dist *d, vt_ctx *g, vt_params *p,
 
 void vtrain_zero_close(vtrain_zero *z)
 {
-    if (!z) return;
+    if (!z)
+        return;
     for (int k = 0; z->state && k < z->l->n; k++)
         for (int i = 0; i < KINDS; i++)
             vt_param_free(z->g, z->state[k][i]);
@@ -151,7 +160,8 @@ int vtrain_zero_norm(vtrain_zero *z, double *norm, vc_err *err)
 {
     double sum = 0;
     for (int k = 0; k < z->l->n; k++)
-        if (z->l->unit[k].n) sum += vt_sum_of_squares(z->g, z->l->unit[k].grad);
+        if (z->l->unit[k].n)
+            sum += vt_sum_of_squares(z->g, z->l->unit[k].grad);
     int rc = vc_comm_reduce(z->l->group, &sum, 1, VC_COMM_SUM, err);
     *norm = sqrt(sum);
     return rc;
@@ -167,7 +177,8 @@ typedef struct update {
 /* Makes a view of n values of a shard's tensor from value `at` on; NULL if x is NULL. */
 static vt_tensor *part_of(vt_tensor *out, const vt_tensor *x, kind k, size_t at, size_t n)
 {
-    if (!x) return NULL;
+    if (!x)
+        return NULL;
     *out = *x;
     out->data = (char *)x->data + elements(k, at) * vc_dtype_size(x->dtype);
     out->dim[0] = (int64_t)elements(k, n);
@@ -192,7 +203,8 @@ int vtrain_zero_step(vtrain_zero *z, const vt_adamw *o, vc_err *err)
     int rc = 0;
     for (int k = 0; !rc && k < z->l->n; k++) {
         const unit *u = &z->l->unit[k];
-        if (u->n == 0) continue;
+        if (u->n == 0)
+            continue;
         const vt_tensor w = own_values(z, u);
         vtrain_each_part(u, first_of(z, u), u->shard, update_part,
                          &(update){ z->g, z->state[k], &w, u->grad, o });
@@ -208,7 +220,8 @@ int vtrain_zero_step(vtrain_zero *z, const vt_adamw *o, vc_err *err)
 void vtrain_zero_ema(vtrain_zero *z, double decay)
 {
     for (int k = 0; k < z->l->n; k++) {
-        if (!z->state[k][EMA]) continue;
+        if (!z->state[k][EMA])
+            continue;
         const vt_tensor w = own_values(z, &z->l->unit[k]);
         vt_ema_values(z->g, z->state[k][EMA], &w, decay);
     }
@@ -228,7 +241,8 @@ static vt_tensor *of_param(const whole *w, const vt_param *p)
 {
     for (int i = 0, k = 0; i < vt_params_count(w->z->p); i++) {
         const vt_param *x = vt_params_at(w->z->p, i);
-        if (x == p) return w->to[k];
+        if (x == p)
+            return w->to[k];
         k += x->trained;
     }
     return NULL;
@@ -251,10 +265,12 @@ static int gather_kind(vtrain_zero *z, kind what, vt_tensor **to, vc_err *err)
     for (int k = 0; !rc && k < z->l->n; k++) {
         const unit *u = &z->l->unit[k];
         whole w = { z, u, what, to };
-        if (!z->state[k][what]) continue;
+        if (!z->state[k][what])
+            continue;
         rc = vtrain_gather_row(z->l, z->row, z->state[k][what]->data,
                                bytes_of(z, u, what, u->shard), err);
-        if (!rc && to) vtrain_each_part(u, 0, (size_t)z->l->shards * u->shard, keep_part, &w);
+        if (!rc && to)
+            vtrain_each_part(u, 0, (size_t)z->l->shards * u->shard, keep_part, &w);
     }
     return rc;
 }
@@ -262,9 +278,11 @@ static int gather_kind(vtrain_zero *z, kind what, vt_tensor **to, vc_err *err)
 int vtrain_zero_gather(vtrain_zero *z, bool keep, vt_adamw_state *adam, vt_tensor ***ema,
                        vc_err *err)
 {
-    if (!z->ema) ema = NULL;
+    if (!z->ema)
+        ema = NULL;
     int rc = keep && adam ? vt_adamw_open(adam, z->p, z->l->how, err) : 0;
-    if (!rc && keep && ema) rc = vt_ema_open(ema, z->p, err);
+    if (!rc && keep && ema)
+        rc = vt_ema_open(ema, z->p, err);
     rc = vc_comm_agree(z->l->all, rc, err);
     const struct { kind what; vt_tensor **to; } all[] = {
         { M, keep && adam ? adam->m : NULL }, { V, keep && adam ? adam->v : NULL },
@@ -272,7 +290,8 @@ int vtrain_zero_gather(vtrain_zero *z, bool keep, vt_adamw_state *adam, vt_tenso
     };
     for (size_t i = 0; !rc && adam && i < sizeof all / sizeof *all; i++)
         rc = gather_kind(z, all[i].what, all[i].to, err);
-    if (!rc && ema) rc = gather_kind(z, EMA, keep ? *ema : NULL, err);
+    if (!rc && ema)
+        rc = gather_kind(z, EMA, keep ? *ema : NULL, err);
     return vc_context(err, rc, "optimizer state");
 }
 
@@ -291,7 +310,8 @@ typedef struct reading {
 static int get(reading *r, const vt_param *p, vf_view *v)
 {
     char *name = vc_format("%s%s", prefix[r->what], p->name);
-    if (!name) return vc_fail(r->err, VC_ENOMEM, "out of memory");
+    if (!name)
+        return vc_fail(r->err, VC_ENOMEM, "out of memory");
     int rc = vf_safetensors_get(r->file, name, v, r->err);
     const int64_t peaks[] = { (int64_t)elements(PEAK, (size_t)vt_count(p->t)) / 2, 2 };
     const int64_t *dim = r->what == PEAK ? peaks : p->t->dim;
@@ -309,8 +329,10 @@ static void read_state(void *arg, const vt_param *p, size_t from, size_t n, size
 {
     reading *r = arg;
     vf_view v;
-    if (!r->rc) r->rc = get(r, p, &v);
-    if (r->rc) return;
+    if (!r->rc)
+        r->rc = get(r, p, &v);
+    if (r->rc)
+        return;
     vt_values_put(r->z->g, r->to + bytes_of(r->z, r->u, r->what, at),
                   type_of(r->z, r->u, r->what),
                   (const char *)v.data + elements(r->what, from) * vc_dtype_size(v.dtype), v.dtype,
@@ -323,7 +345,8 @@ int vtrain_zero_read(vtrain_zero *z, const vf_safetensors *file, vc_err *err)
     for (int k = 0; k < z->l->n; k++) {
         r.u = &z->l->unit[k];
         for (r.what = 0; !r.rc && r.what < KINDS; r.what++) {
-            if (!z->state[k][r.what]) continue;
+            if (!z->state[k][r.what])
+                continue;
             r.to = z->state[k][r.what]->data;
             vtrain_each_part(r.u, first_of(z, r.u), r.u->shard, read_state, &r);
         }
