@@ -54,7 +54,7 @@ echo '[{"prompt": "a disc", "image_path": "'"$dir/media/still-3.png"'", "num_fra
 need vprep --meta clips/metadata.json "${sampling[@]}" --model m --train_mode i2v --validation_prompts images.json --out i2v
 i2v() { vtrain --latents "$1" --transformer r/transformer --output_dir "$2" --seed 5 --threads 1 --train_batch_size 1 "${@:3}"; }
 expect 1 'bucket .*takes the first frame for a clean picture.*leave stills out' i2v a out "${lora[@]}"
-expect 0 'first frames: of clips, clean with chance 1' i2v i2v dry "${lora[@]}" --dry_run
+expect 0 'first frames: clean in clips with probability 1' i2v i2v dry "${lora[@]}" --dry_run
 expect 0 . i2v i2v replaced "${lora[@]}" --max_train_steps 2 --validation_steps 2 --num_inference_steps 3 --trace_dir trace-r
 shows_not 'conditions are not used'
 shows_not 'sampled without'
