@@ -90,7 +90,7 @@ int vtrain_base_open(vtrain *t, vc_err *err)
         return check_noise(t, err);
     vtrain_base *b = t->base = calloc(1, sizeof *b);
     if (!b)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     b->weights = t->weights;
     b->id.path = (char *)vtrain_weights_path(t->weights);
     b->id.files = vtrain_weights_files(t->weights);

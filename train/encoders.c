@@ -63,7 +63,7 @@ static int add_part(vtrain_encoders *e, const vtrain *t, const char *component, 
     p->set = strdup(set);
     e->n++;
     if (!p->path || !p->set)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     int rc = vc_file_exists(p->path) ? vf_model_files(&p->files, &p->bytes, p->path, &p->why) : 0;
     if (rc)
         vc_warn(t->ui, "%s: the weights are not compared with those that %s was made with",
@@ -220,7 +220,7 @@ static int compare(const vtrain *t, vtrain_encoders *e, vc_err *err)
             list = add_difference(list, p);
         p->compared |= p->known;
     }
-    int rc = !list ? vc_fail(err, VC_ENOMEM, "out of memory") : 0;
+    int rc = !list ? vc_no_memory(err) : 0;
     if (!rc && *list && t->cfg.allow_mismatch)
         vc_warn(t->ui, "%s", list);
     else if (!rc && *list)
@@ -238,7 +238,7 @@ int vtrain_encoders_open(vtrain *t, vc_err *err)
         return 0;
     vtrain_encoders *e = t->encoders = calloc(1, sizeof *e);
     if (!e)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     int rc = add_part(e, t, "vae", err);
     for (int i = 0; !rc && i < vtrain_data_slots(t->data); i++)
         rc = add_part(e, t, vtrain_data_slot(t->data, i)->name, err);

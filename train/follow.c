@@ -199,7 +199,7 @@ int vtrain_samples_open(vtrain *t, vc_err *err)
     if (!t->cfg.follow)
         return vc_context(err, open_whole(t, err), "--latents");
     t->shards = calloc((size_t)t->cfg.latents.n + 1, sizeof *t->shards);
-    int rc = vc_comm_agree(t->comm, t->shards ? 0 : vc_fail(err, VC_ENOMEM, "out of memory"), err);
+    int rc = vc_comm_agree(t->comm, t->shards ? 0 : vc_no_memory(err), err);
     if (!rc)
         rc = t->n_spans ? open_again(t, err) : wait_for_samples(t, err);
     return vc_context(err, rc, "--latents");

@@ -57,7 +57,7 @@ static int loop_open(loop *l, vtrain *t, vc_err *err)
     l->note_size = sizeof(note) + batch * VTRAIN_KEY;
     l->notes = calloc(micros, l->note_size);
     l->keys = calloc(micros * batch, sizeof *l->keys);
-    return l->notes && l->keys ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    return l->notes && l->keys ? 0 : vc_no_memory(err);
 }
 
 static void loop_close(loop *l)

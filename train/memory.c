@@ -137,7 +137,7 @@ int vtrain_memory_plan(vtrain *t, vc_err *err)
     t->plan.recompute = calloc(n, sizeof *t->plan.recompute);
     t->plan.group_flops = calloc(n, sizeof *t->plan.group_flops);
     if (!t->plan.recompute || !t->plan.group_flops)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     t->plan.pool = t->plan.offloaded = 0;
     for (uint32_t i = 0; i < n; i++) {
         vt_usage use;

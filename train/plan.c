@@ -263,7 +263,7 @@ int vtrain_plan_again(vtrain *t, vc_err *err)
     free(t->about_data);
     t->about_data = rc ? NULL : text_data(t);
     if (!rc && !t->about_data)
-        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+        rc = vc_no_memory(err);
     return vc_context(err, rc, "dry step");
 }
 

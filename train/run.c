@@ -80,7 +80,7 @@ static int open_config(vtrain *t, vc_err *err)
                        vtrain_weights_path(t->weights), class_name);
     vtrain_weights_rename(t->weights, t->family->lora_names);
     t->model_config = cJSON_Duplicate(config, true);
-    if (!t->model_config) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!t->model_config) return vc_no_memory(err);
     return vtrain_weights_pipeline(t->model_config, t->family, c->model, err);
 }
 
@@ -283,7 +283,7 @@ static int train_lora(vtrain *t, vc_err *err)
     const char **modules = modules_of(t->params, false), **convs = modules_of(t->params, true);
     int matched, rc = modules && convs ? vtrain_targets_open(&t->targets, c->target_name, modules,
                                                              convs, &note, err)
-                                       : vc_fail(err, VC_ENOMEM, "out of memory");
+                                       : vc_no_memory(err);
     free(modules);
     free(convs);
     if (!rc && note) vc_say(t->ui, "%s", note);
@@ -446,7 +446,7 @@ static int open_output(vtrain *t, vc_err *err)
     const char *out = t->cfg.output_dir;
     int rc = vc_mkdirs(out, err);
     char *path = vc_path_join(out, "config.yaml"), *lock = vc_path_join(out, ".lock");
-    if (!rc && (!path || !lock)) rc = vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc && (!path || !lock)) rc = vc_no_memory(err);
     if (!rc) rc = vc_lock_file(&t->lock, lock, err);
     if (!rc) rc = check_again(t, err);
     if (!rc) vtrain_ckpt_clean(out);
@@ -470,7 +470,7 @@ static int describe(vtrain *t, vc_err *err)
 {
     t->about_model = vtrain_plan_text(t, VTRAIN_TEXT_MODEL);
     t->about_data = vtrain_plan_text(t, VTRAIN_TEXT_DATA);
-    return t->about_model && t->about_data ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    return t->about_model && t->about_data ? 0 : vc_no_memory(err);
 }
 
 static int open_run(vtrain *t, vc_flags *set, vc_err *err)
@@ -486,17 +486,17 @@ static int open_run(vtrain *t, vc_flags *set, vc_err *err)
     if (!rc) rc = vtrain_encoders_open(t, err);
     if (!rc) rc = open_scheduler(t, err);
     if (!rc) rc = check_objective(t, err);
-    int told = 0;
-    while (vc_flags_note(set, told))
-        told++;
+    int reported = 0;
+    while (vc_flags_note(set, reported))
+        reported++;
     if (!rc) rc = vtrain_resolve(&t->cfg, set, t->family, &t->scheduler, err);
-    for (; vc_flags_note(set, told); told++)
-        vc_say(t->ui, "%s", vc_flags_note(set, told));
+    for (; vc_flags_note(set, reported); reported++)
+        vc_say(t->ui, "%s", vc_flags_note(set, reported));
     if (!rc) rc = open_device(t, err);
     if (!rc) rc = open_model(t, err);
     if (rc) return rc;
     t->settings = vc_flags_yaml(&vtrain_program, &t->cfg);
-    if (!t->settings) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!t->settings) return vc_no_memory(err);
     rc = t->cfg.training_type == VTRAIN_LORA ? train_lora(t, err) : train_full(t, err);
     return rc ? rc : vtrain_base_open(t, err);
 }
@@ -508,7 +508,7 @@ static int same_everywhere(const vtrain *t, vc_err *err)
     int ranks = vc_comm_size(t->comm);
     uint64_t *all = calloc((size_t)ranks, sizeof *all), sum = XXH3_64bits(t->settings,
                                                                           strlen(t->settings));
-    int rc = all ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = all ? 0 : vc_no_memory(err);
     for (int i = 0; i < vtrain_data_sets(t->data); i++) {
         const char *root = vtrain_data_root(t->data, i);
         sum = XXH3_64bits_withSeed(root, strlen(root), sum + (uint64_t)t->step);

@@ -60,10 +60,10 @@ static int make_text(vtrain_text *t, const vtrain_embeds *const *row, int rows, 
         if (row[i]->n > t->n) t->n = row[i]->n;
     size_t each = (size_t)(t->n * t->width);
     t->length = calloc((size_t)rows, sizeof *t->length);
-    if (!t->length) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!t->length) return vc_no_memory(err);
     if (!t->n) return 0;                      /* the slot is pooled only */
     t->embeds = calloc((size_t)rows * each, sizeof *t->embeds);
-    if (!t->embeds) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!t->embeds) return vc_no_memory(err);
     for (int i = 0; i < rows; i++) {
         t->length[i] = (int32_t)row[i]->n;
         memcpy(t->embeds + (size_t)i * each, row[i]->embeds,
@@ -78,7 +78,7 @@ static int make_pooled(vtrain_text *t, const vtrain_embeds *const *row, int rows
     if (!width) return 0;
     t->pooled_width = width;
     t->pooled = malloc(sizeof(float) * (size_t)(rows * width));
-    if (!t->pooled) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!t->pooled) return vc_no_memory(err);
     for (int i = 0; i < rows; i++)
         memcpy(t->pooled + i * width, row[i]->pooled, sizeof(float) * (size_t)width);
     return 0;
@@ -124,7 +124,7 @@ static int make_condition(sampling *s, const vtrain *t, vc_role role, vc_err *er
     }
     size_t clip = (f + front) * plane, all = clip * (size_t)norm->channels;
     float *x = s->cond[role] = malloc(sizeof *x * all * (size_t)s->dim[0]);
-    if (!x) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!x) return vc_no_memory(err);
     for (size_t i = 0; i < all; i++) {
         size_t c = i / clip, at = i % clip / plane;
         size_t from = (c * f + (at > front ? at - front : 0)) * plane + i % plane;
@@ -153,7 +153,7 @@ static int make_first(sampling *s, const vtrain *t, const vtrain_fit *fit, vc_er
     s->clean = fit->mult[0];
     if (!(t->cfg.first_frame_conditioning_p > 0) || !image || s->dim[2] <= s->clean) return 0;
     s->first = malloc(sizeof *s->first * plane * (size_t)norm->channels);
-    if (!s->first) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!s->first) return vc_no_memory(err);
     for (size_t i = 0; i < plane * (size_t)norm->channels; i++)
         s->first[i] = (image[i] - norm->sub[i / plane]) * norm->mul[i / plane];
     return 0;
@@ -169,7 +169,7 @@ static void put_first(sampling *s)
 }
 
 /* Reports, once a run, the inputs that samples lack: a clip may ignore its prompt's image. */
-static void tell_conditions(const sampling *s, const vtrain *t, const vtrain_fit *fit)
+static void report_conditions(const sampling *s, const vtrain *t, const vtrain_fit *fit)
 {
     unsigned has = 0, used = 0;
     for (int i = 0; i < VC_ROLES; i++) {
@@ -177,7 +177,7 @@ static void tell_conditions(const sampling *s, const vtrain *t, const vtrain_fit
         used |= s->cond[i] ? 1u << i : 0;
     }
     if (s->first) has &= ~(1u << VC_ROLE_IMAGE);
-    if (t->told_conditions) return;
+    if (t->reported_conditions) return;
     if (!s->first && t->cfg.first_frame_conditioning_p == 1 && s->dim[2] > s->clean)
         vc_say(t->ui, "validation prompt %u: sampled without a clean first frame, which all "
                "training clips have, because the prompt has no image", s->number);
@@ -210,7 +210,7 @@ static int make_plan(sampling *s, const vtrain *t, const vtrain_fit *fit, vc_err
     };
     if (!flow && !t->scheduler.alpha_to_one) o.final_alpha = o.alpha_bar[0];
     s->step = calloc((size_t)o.steps, sizeof *s->step);
-    if (!s->step) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!s->step) return vc_no_memory(err);
     return vtrain_solver_plan(s->step, &o, err);
 }
 
@@ -224,7 +224,7 @@ static int make_rows(sampling *s, const vtrain *t, vc_err *err)
     s->in = malloc(all);
     s->out = malloc(all);
     if (!s->x || !s->last || !s->noise || !s->in || !s->out)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     for (int k = 0; !rc && k < vtrain_data_slots(t->data); k++) {
         const vtrain_embeds *row[2] = { &s->p.pos[k], &s->p.neg[k] };
         rc = make_text(&s->text[k], row, rows, err);
@@ -262,7 +262,7 @@ static int begin(sampling *s, vtrain *t, uint32_t i, vc_err *err)
     if (!rc) rc = make_conditions(s, t, &fit, err);
     if (!rc) rc = make_first(s, t, &fit, err);
     if (rc) return rc;
-    tell_conditions(s, t, &fit);
+    report_conditions(s, t, &fit);
     s->seed = s->p.has_seed ? s->p.seed : (uint64_t)t->cfg.seed;
     vc_train_normals(s->x, 0, s->n, s->seed, i, 0, VC_DRAW_VALIDATION);
     put_first(s);
@@ -359,7 +359,7 @@ static int write(const sampling *s, const vtrain *t, const char *dir, uint32_t i
                         .dim = { s->dim[1], s->dim[2], s->dim[3], s->dim[4] },
                         .bytes = s->n * sizeof(float) };
     char *path = vc_path_join(dir, name);
-    if (!path) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!path) return vc_no_memory(err);
     int n_meta = (int)(sizeof meta / sizeof *meta) - (s->p.fps > 0 ? 0 : 1);
     int rc = vf_safetensors_write(path, &v, 1, meta, n_meta, err);
     free(path);
@@ -400,14 +400,14 @@ int vtrain_validate_check(vtrain *t, vc_err *err)
 int vtrain_validate(vtrain *t, vc_err *err)
 {
     char *dir = vc_format("%s/validation/step-%lld", t->cfg.output_dir, (long long)t->step);
-    if (!dir) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!dir) return vc_no_memory(err);
     int rc = t->zero ? vtrain_zero_gather(t->zero, true, NULL, &t->ema, err) : 0;
     if (!rc) rc = vc_mkdirs(dir, err);
     if (t->ema) vt_ema_swap(t->ema, t->params);
     uint32_t ranks = (uint32_t)vc_comm_size(t->comm), first = (uint32_t)vc_comm_rank(t->comm);
     for (uint32_t i = first; !rc && i < vtrain_data_prompts(t->data); i += ranks)
         rc = sample_one(t, dir, i, err);
-    t->told_conditions = true;
+    t->reported_conditions = true;
     if (t->ema) vt_ema_swap(t->ema, t->params);
     if (t->zero) {
         vt_ema_close(t->ema, t->params);

@@ -42,7 +42,7 @@ static int write_lora(const vtrain *t, const char *dir, vf_sums *sums, vc_err *e
     };
     o.target = vtrain_targets_names(t->targets, &o.n_targets);
     int rc = roots && plans ? vtrain_export_lora(dir, t->params, &o, err)
-                            : vc_fail(err, VC_ENOMEM, "out of memory");
+                            : vc_no_memory(err);
     free(roots);
     free(plans);
     return rc;
@@ -58,7 +58,7 @@ static int write_scheduler(const vtrain *t, const char *dir, vf_sums *sums, vc_e
     char *folder = vc_path_join(dir, "scheduler"), *text = NULL;
     char *path = vc_format("%s/scheduler/scheduler_config.json", dir);
     size_t n;
-    int rc = folder && path ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = folder && path ? 0 : vc_no_memory(err);
     if (!rc)
         rc = vc_mkdirs(folder, err);
     if (!rc)
@@ -75,7 +75,7 @@ static int write_full(const vtrain *t, const char *dir, vf_sums *sums, vc_err *e
 {
     char *folder = vc_path_join(dir, vtrain_transformer_name(t));
     if (!folder)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     int rc = vtrain_export_full(folder, t->params, t->weights, t->model_config, VTRAIN_SHARD_BYTES,
                                 sums, err);
     free(folder);
@@ -165,7 +165,7 @@ static int make_state(const vtrain *t, vtrain_state *s, vc_err *err)
     };
     s->sets = calloc((size_t)s->n_sets, sizeof *s->sets);
     if (!s->sets || !s->settings)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     for (int i = 0; i < s->n_sets; i++)
         s->sets[i] = (vtrain_ckpt_set){ (char *)vf_dataset_path(vtrain_data_set(t->data, i)),
                                         now->part[i].root, now->part[i].samples,
@@ -337,7 +337,7 @@ static int set_state(void *arg, const char *prefix, const vt_param *p, vt_tensor
     const stored *s = arg;
     char *name = vc_format("%s%s", prefix, p->name);
     if (!name)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     vf_view v;
     int rc = vf_safetensors_get(s->file, name, &v, err);
     if (!rc)
@@ -350,7 +350,7 @@ static int read_optimizer(vtrain *t, const char *dir, vc_err *err)
 {
     char *path = vc_path_join(dir, "optimizer.safetensors");
     if (!path)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     stored s = { .g = t->g };
     int rc = vf_safetensors_open(&s.file, path, err);
     if (!rc) {

@@ -17,10 +17,10 @@ int vtrain_trace_open(vtrain_trace **out, const char *dir, int rank, vc_err *err
 {
     *out = NULL;
     vtrain_trace *t = calloc(1, sizeof *t);
-    if (!t) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!t) return vc_no_memory(err);
     t->rank = rank;
     t->dir = strdup(dir);
-    int rc = t->dir ? vc_mkdirs(dir, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = t->dir ? vc_mkdirs(dir, err) : vc_no_memory(err);
     if (rc) {
         vtrain_trace_close(t);
         return vc_context(err, rc, "--trace_dir");

@@ -201,7 +201,7 @@ typedef struct vtrain {
                                                * one's number */
     uint64_t rows, dropped;                   /* captions seen by all ranks, and those of them that
                                                * the empty prompt replaced */
-    bool told_conditions;                     /* inputs that samples lack have been reported */
+    bool reported_conditions;                 /* inputs that samples lack have been reported */
     char *settings;                           /* YAML */
     char *about_model, *about_data;           /* the plan's lines, for report.html */
     int lock;                                 /* of the output folder */

@@ -78,7 +78,7 @@ static int set_words(config *c, const vc_found *found, const yaml_node_t *value,
         if (longer)
             sprintf(longer, "%s%s%s", all, *all ? "," : "", text);
         else if (!rc)
-            rc = vc_fail(err, VC_ENOMEM, "out of memory");
+            rc = vc_no_memory(err);
         all = longer;
     }
     return rc || !*all ? rc : vc_flags_set(c->set, found, &all, 1, VC_FROM_FILE, err);
@@ -192,7 +192,7 @@ static int set_key(config *c, const char *prefix, const char *name, const yaml_n
     bool negated;
 
     if (!full)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     sprintf(full, "%s%s%s", prefix, *prefix ? "." : "", name);
     size_t n = strlen(full), len = strlen(name);
     const vc_foreign *f = vc_flags_find_foreign(c->set->prog, full, n, &negated);
@@ -254,7 +254,7 @@ static int apply(config *c, vc_err *err)
 static int bad_yaml(const yaml_parser_t *p, vc_err *err)
 {
     if (p->error == YAML_MEMORY_ERROR)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     if (p->error == YAML_READER_ERROR)
         return vc_fail(err, VC_EUSAGE, "byte %zu: %s", p->problem_offset, p->problem);
     size_t line = p->problem_mark.line ? p->problem_mark.line : p->context_mark.line;
@@ -294,7 +294,7 @@ static int yaml_document(yaml_document_t *doc, const char *text, size_t size, vc
     for (int pass = 0; !rc && pass < 2; pass++) {
         yaml_parser_t parser;
         if (!yaml_parser_initialize(&parser))
-            return vc_fail(err, VC_ENOMEM, "out of memory");
+            return vc_no_memory(err);
         yaml_parser_set_input_string(&parser, (const unsigned char *)text, size);
         if (pass == 0)
             rc = check_grammar(&parser, err);
@@ -360,7 +360,7 @@ static int apply_text(vc_flags *set, char *text, size_t size, const char *path, 
     if (rc)
         return vc_context(err, rc, "%s", path);
     config c = { .set = set, .path = path, .doc = &doc, .seen = calloc(rows + 1, 1) };
-    rc = c.seen ? apply(&c, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    rc = c.seen ? apply(&c, err) : vc_no_memory(err);
     yaml_document_delete(&doc);
     free(c.seen);
     return rc;

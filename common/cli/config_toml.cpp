@@ -176,7 +176,7 @@ int vc_toml_document(yaml_document_t *doc, const char *text, size_t size, vc_err
     int rc = 0;
 
     if (!yaml_document_initialize(doc, nullptr, nullptr, nullptr, 1, 1))
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     try {
         check_keys({ text, size });
         builder(doc).add(toml::parse(std::string_view(text, size)), 0);
@@ -187,7 +187,7 @@ int vc_toml_document(yaml_document_t *doc, const char *text, size_t size, vc_err
     } catch (const std::runtime_error &e) {
         rc = vc_fail(err, VC_EUSAGE, "%s", e.what());
     } catch (...) {
-        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+        rc = vc_no_memory(err);
     }
     if (rc)
         yaml_document_delete(doc);

@@ -267,7 +267,7 @@ static int several(vc_flags *set, words *w, const vc_found *found, const char *t
         all = longer;
     }
     if (!all)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     return vc_flags_set(set, found, (const char *const[]){ all }, 1, VC_FROM_WORDS, err);
 }
 
@@ -496,7 +496,7 @@ int vc_flags_parse(vc_flags **out_set, const vc_program *prog, void *options, in
         err = &none;
     vc_flags *set = *out_set = new_set(prog, options, rows);
     if (!set || !set->from || !set->bad)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
 
     int rc = 0;
     for (size_t i = 0; !rc && i < rows; i++)
@@ -562,7 +562,7 @@ int vc_flags_type(vc_flags *set, const char *name, size_t len, vc_err *err)
     const vc_flag list = { .name = "", .kind = VC_LIST };
     char *text = vc_flags_keep_text(set, name, len);
     return text ? vc_flags_value(set, &list, -1, text, &set->typed, err)
-                : vc_fail(err, VC_ENOMEM, "out of memory");
+                : vc_no_memory(err);
 }
 
 bool vc_flags_typed(const vc_flags *set, const char *name)

@@ -212,7 +212,7 @@ int vc_flags_catch(vc_flags *set, int rc, const vc_err *err)
 int vc_flags_verdict(const vc_flags *set, vc_err *err)
 {
     if (set->lost)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     return set->wrong.n ? vc_fail(err, VC_EUSAGE, "%s", set->wrong.line[0].text) : 0;
 }
 

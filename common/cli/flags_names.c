@@ -305,7 +305,7 @@ int vc_flags_check(const vc_program *prog, vc_err *err)
         bytes = f->kind != VC_GROUP && f->offset > bytes ? f->offset : bytes;
     void *options = calloc(1, bytes + sizeof(vc_list) + 2 * sizeof(int64_t));
     if (!options)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
 
     int rc = 0;
     for (const vc_flag *f = prog->flags; !rc && f->name; f++)

@@ -316,7 +316,7 @@ static int append(vc_flags *set, vc_list *l, const char *text, vc_err *err)
     char **grown = full ? vc_flags_keep(set, (l->n ? 2 * (size_t)l->n : 1) * sizeof *grown) : NULL;
 
     if (!item || (full && !grown))
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     if (full) {
         for (int i = 0; i < l->n; i++)
             grown[i] = l->item[i];
@@ -352,7 +352,7 @@ int vc_flags_value(vc_flags *set, const vc_flag *f, int part, const char *text, 
     case VC_PATH: {
         char *s = vc_flags_keep_text(set, text, strlen(text));
         if (!s)
-            return vc_fail(err, VC_ENOMEM, "out of memory");
+            return vc_no_memory(err);
         *(char **)dst = s;
         return 0;
     }

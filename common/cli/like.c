@@ -180,7 +180,7 @@ static int hint(vc_flags *set, const vc_like *rows, vc_like_fits *fits, const vo
                                theirs, ours);
         free(all);
         if (!(all = more))
-            return vc_fail(err, VC_ENOMEM, "out of memory");
+            return vc_no_memory(err);
     }
     char *text = !all ? NULL : vc_format("--%s is a flag of %s, whose defaults differ: "
                                          "%s; --like %s uses them", sign, peers[like - 1].name,
@@ -189,7 +189,7 @@ static int hint(vc_flags *set, const vc_like *rows, vc_like_fits *fits, const vo
         vc_flags_wrong(set, "%s", text);
     else if (text)
         vc_flags_say(set, "%s", text);
-    int rc = all && !text ? vc_fail(err, VC_ENOMEM, "out of memory") : 0;
+    int rc = all && !text ? vc_no_memory(err) : 0;
     free(text);
     free(all);
     return rc;

@@ -51,7 +51,7 @@ int vc_comm_open(vc_comm **out, vc_err *err)
     *out = NULL;
     vc_comm *c = calloc(1, sizeof *c);
     if (!c)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     c->size = c->locals = 1;
     int rc = n > 1 ? connect_all(c, n, variable, err) : 0;
     if (rc) {
@@ -67,7 +67,7 @@ int vc_comm_split(vc_comm **out, vc_comm *c, int color, vc_err *err)
     *out = NULL;
     vc_comm *part = calloc(1, sizeof *part);
     if (!part)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     part->size = part->locals = 1;
     int rc = c->ops ? c->ops->split(part, c, color, err) : 0;
     if (rc) {
@@ -182,7 +182,7 @@ int vc_comm_reduce(vc_comm *c, double *x, int n, vc_comm_op op, vc_err *err)
         return 0;
     double *all = malloc((size_t)size * (size_t)n * sizeof *all);
     if (!all)
-        return done(c, vc_fail(err, VC_ENOMEM, "out of memory"));
+        return done(c, vc_no_memory(err));
     int rc = vc_comm_gather(c, all, x, (size_t)n * sizeof *x, err);
     for (int i = 0; !rc && i < n; i++) {
         x[i] = all[i];

@@ -219,7 +219,7 @@ int vc_comm_same_memory(vc_comm *c, bool host, vc_err *err)
     int ranks = vc_comm_size(c), rc = 0;
     bool *on_host = calloc((size_t)ranks, sizeof *on_host);
     if (!on_host)
-        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+        rc = vc_no_memory(err);
     rc = vc_comm_agree(c, rc, err);
     if (!rc)
         rc = vc_comm_gather(c, on_host, &host, sizeof host, err);
@@ -245,7 +245,7 @@ int vc_comm_device(vc_comm **out, vc_comm *c, const vc_comm_device_opts *o, vc_e
     if (!own || !d) {
         free(own);
         free(d);
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     }
     *d = (device){ .o = *o, .links = links };
     *own = (vc_comm){ .ops = &device_ops, .state = d, .rank = vc_comm_rank(c),

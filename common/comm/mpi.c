@@ -323,7 +323,7 @@ static int fill(vc_comm *c, MPI_Comm comm, bool world, vc_err *err)
     MPI_Comm near;
     mpi *m = calloc(1, sizeof *m);
     if (!m)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     *m = (mpi){ .comm = comm, .posting = MPI_REQUEST_NULL, .world = world };
     c->ops = &mpi_ops;
     c->state = m;

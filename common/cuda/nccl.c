@@ -57,7 +57,7 @@ static int nccl_open(vt_link **out, vt_dev *d, int rank, int size, const char id
 
     *out = NULL;
     if (!l)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     config.blocking = 0;
     l->stream = d->stream;
     memcpy(&all, id, sizeof all);

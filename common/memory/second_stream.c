@@ -79,7 +79,7 @@ int vt_second_stream_open(vt_ctx **out, vt_ctx *g, vc_err *err)
     *out = NULL;
     vt_ctx *second = calloc(1, sizeof *second);
     if (!second)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     second->be = g->be;
     second->compute = g->compute;
     int rc = g->be->second ? g->be->second(&second->dev, g->dev, err) : 0;

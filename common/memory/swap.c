@@ -112,7 +112,7 @@ static int list(struct vt_swap *s, vt_params *p, vc_err *err)
 
     s->at = calloc((size_t)p->n + 1, sizeof *s->at);
     if (!s->at)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     for (int i = 0; i < p->n; i++) {
         const vt_param *w = p->at[i];
         if (!vt_param_is_on_host(w->t))
@@ -156,7 +156,7 @@ int vt_params_place(vt_params *p, int blocks, vc_err *err)
     }
     struct vt_swap *s = rc ? NULL : calloc(1, sizeof *s);
     if (!s)
-        return rc ? rc : vc_fail(err, VC_ENOMEM, "out of memory");
+        return rc ? rc : vc_no_memory(err);
     s->g = p->g;
     rc = list(s, p, err);
     if (!rc)

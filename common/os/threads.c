@@ -103,7 +103,7 @@ int vc_can_thread(int n, vc_err *err)
     if (n <= 1)
         return 0;
     if (!thread)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     pthread_mutex_lock(&lock);                 /* no thread ends before the last one has started */
     while (have < n && !(why = pthread_create(&thread[have], NULL, wait_for, &lock)))
         have++;

@@ -87,7 +87,7 @@ int vt_adamw_open(vt_adamw_state *s, vt_params *p, vt_adamw_kind kind, vc_err *e
 
     *s = (vt_adamw_state){ .m = calloc(n, sizeof *s->m), .v = calloc(n, sizeof *s->v),
                            .peak = calloc(n, sizeof *s->peak) };
-    int rc = s->m && s->v && s->peak ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = s->m && s->v && s->peak ? 0 : vc_no_memory(err);
     if (!rc)
         rc = vt_adamw_train(p, kind, err);
     for (int i = 0; i < p->n && !rc; i++) {

@@ -75,13 +75,13 @@ static int take_weights(cJSON *head, const cJSON *other, vc_err *err)
         return 0;
     cJSON *copy = cJSON_Duplicate(theirs, true);
     return copy && cJSON_AddItemToObject(head, "weights", copy)
-               ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+               ? 0 : vc_no_memory(err);
 }
 
 static int make_head(cJSON **out, vf_dataset *const *from, int n, vc_err *err)
 {
     cJSON *head = *out = cJSON_Duplicate(vf_dataset_manifest(from[0]), true);
-    int rc = head ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = head ? 0 : vc_no_memory(err);
     for (const char *const *f = derived; head && *f; f++)
         cJSON_DeleteItemFromObjectCaseSensitive(head, *f);
     if (n > 1)
@@ -103,7 +103,7 @@ int vf_copy_open(vf_copy **out, const char *path, vf_dataset *const *from, int n
     int rc = vf_copy_room(path, err);
     vf_copy *c = rc ? NULL : calloc(1, sizeof *c);
     if (!rc)
-        rc = c ? make_head(&head, from, n, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+        rc = c ? make_head(&head, from, n, err) : vc_no_memory(err);
     const vf_writer_opts o = { .head = head, .check = vf_copy_room,
                                .shard_size = shard_size > 0 ? shard_size : DEFAULT_SHARD };
     if (!rc)
@@ -215,7 +215,7 @@ static int copy_prompt(vf_copy *c, const vf_dataset *d, const cJSON *record, vc_
 {
     char *text = vf_json_line(record);
     if (!text)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     vf_key k = vf_hash(text, strlen(text));
     free(text);
     if (vf_keymap_get(&c->prompts, k, NULL))

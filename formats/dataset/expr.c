@@ -224,7 +224,7 @@ int vf_expr_open(vf_expr **out, const char *text, const char *const *names, vc_e
     *out = NULL;
     vf_expr *e = calloc(1, sizeof *e);
     if (!e)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     parser p = { .e = e, .begin = text, .at = text, .names = names, .err = err };
     e->root = alternatives(&p);
     skip(&p);

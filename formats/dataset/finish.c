@@ -96,7 +96,7 @@ static int close_half(vf_writer *w, vf_half *h, vf_shard_info *s, vc_err *err)
     char *path = vc_path_join(w->dir, vf_writer_half_name(w, h, file));
     if (!rc)
         rc = path ? vf_hash_file(&s->hash, path, NULL, err)
-                  : vc_fail(err, VC_ENOMEM, "out of memory");
+                  : vc_no_memory(err);
     free(path);
     if (rc)
         return rc;
@@ -117,7 +117,7 @@ static int discard(vf_writer *w, vf_half *h, vc_err *err)
     char *path = vc_path_join(w->dir, vf_writer_half_name(w, h, file));
     vf_env_close(h->env);
     h->env = NULL;
-    int rc = path ? vc_remove_tree(path, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = path ? vc_remove_tree(path, err) : vc_no_memory(err);
     free(path);
     return rc;
 }

@@ -192,7 +192,7 @@ int vf_lmdb_parse(vf_lmdb **out, const void *data, size_t size, vc_err *err)
 {
     *out = NULL;
     vf_lmdb *m = calloc(1, sizeof *m);
-    return m ? open_over(out, m, data, size, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    return m ? open_over(out, m, data, size, err) : vc_no_memory(err);
 }
 
 void vf_lmdb_close(vf_lmdb *m)

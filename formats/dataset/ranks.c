@@ -61,7 +61,7 @@ int vf_dataset_lock(int *lock, const char *path, vc_err *err)
     char *manifest = vc_path_join(path, VF_MANIFEST), *state = vc_path_join(path, VF_STATE);
     struct stat st;
     *lock = -1;
-    int rc = manifest && state ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = manifest && state ? 0 : vc_no_memory(err);
     if (!rc && stat(manifest, &st))
         rc = errno == ENOENT
                  ? vc_fail(err, VC_ENOENT, "%s: no latent dataset (no %s)", path, VF_MANIFEST)
@@ -99,7 +99,7 @@ static int lock_manifest(const vf_writer *w, int *fd, vc_err *err)
 {
     char *path = vc_path_join(w->dir, VF_MANIFEST_LOCK);
     *fd = -1;
-    int rc = path ? vc_lock_wait(fd, path, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = path ? vc_lock_wait(fd, path, err) : vc_no_memory(err);
     free(path);
     return rc;
 }
@@ -165,7 +165,7 @@ static int claim(vf_writer *w, vf_shard_info *s, char **path, vc_err *err)
         free(*path);
         *path = vc_path_join(w->dir, vf_shard_name(s->file, s->text, s->number));
         if (!*path)
-            return vc_fail(err, VC_ENOMEM, "out of memory");
+            return vc_no_memory(err);
         int fd = open(*path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (fd >= 0)
             return close(fd) ? vc_fail_errno(err, "%s", *path) : 0;
@@ -180,7 +180,7 @@ int vf_writer_publish(vf_writer *w, vf_half *h, vf_shard_info *s, vc_err *err)
     char file[VF_OPEN_NAME];
     char *from = vc_path_join(w->dir, vf_writer_half_name(w, h, file)), *to = NULL;
     int lock = -1;
-    int rc = from ? lock_manifest(w, &lock, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = from ? lock_manifest(w, &lock, err) : vc_no_memory(err);
     if (!rc)
         rc = claim(w, s, &to, err);
     if (!rc && rename(from, to))
@@ -204,7 +204,7 @@ int vf_writer_publish(vf_writer *w, vf_half *h, vf_shard_info *s, vc_err *err)
 int vf_writer_complete(vf_writer *w, vc_err *err)
 {
     char *path = vc_path_join(w->dir, VF_MANIFEST_LOCK);
-    int rc = path ? vf_writer_manifest(w, true, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = path ? vf_writer_manifest(w, true, err) : vc_no_memory(err);
     if (!rc && unlink(path) && errno != ENOENT)
         rc = vc_fail_errno(err, "%s", path);
     free(path);
@@ -224,7 +224,7 @@ static int find_left(const vf_writer *w, bool text, char **left, vc_err *err)
         bool is_text;
         if (vf_open_name_parse(e->d_name, &is_text) && is_text == text &&
             !(*left = vc_path_join(w->dir, e->d_name)))
-            rc = vc_fail(err, VC_ENOMEM, "out of memory");
+            rc = vc_no_memory(err);
     }
     if (!rc && !*left && errno)
         rc = vc_fail_errno(err, "%s", w->dir);
@@ -243,7 +243,7 @@ static int adopt(vf_writer *w, vf_half *h, const char *left, vc_err *err)
     if (!rc && h->number > VF_MAX_SHARD)
         rc = vf_writer_too_many(w, err);
     if (!rc && !path)
-        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+        rc = vc_no_memory(err);
     if (!rc && rename(left, path))
         rc = vc_fail_errno(err, "%s", left);
     if (!rc)

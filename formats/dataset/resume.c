@@ -138,14 +138,14 @@ static int list_family(cJSON *list, const cJSON *name, vc_err *err)
     if (cJSON_GetArraySize(list) == MAX_FAMILIES)
         return vc_fail(err, VC_EFORMAT, "families: more than %d", MAX_FAMILIES);
     return cJSON_AddItemToArray(list, cJSON_CreateString(name->valuestring))
-               ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+               ? 0 : vc_no_memory(err);
 }
 
 int vf_head_families(cJSON *head, const cJSON *other, vc_err *err)
 {
     const cJSON *of[2] = { head, other }, *f;
     cJSON *list = cJSON_CreateArray();
-    int rc = list ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = list ? 0 : vc_no_memory(err);
     for (int i = 0; i < 2; i++) {
         rc = rc ? rc : list_family(list, cJSON_GetObjectItemCaseSensitive(of[i], "family"), err);
         cJSON_ArrayForEach(f, cJSON_GetObjectItemCaseSensitive(of[i], "families"))
@@ -328,7 +328,7 @@ static int load_buckets(vf_writer *w, const vf_index *x, uint32_t **out, uint32_
     int rc = vf_buckets_parse(&list, x->buckets, err);
     uint32_t *map = rc ? NULL : calloc((size_t)cJSON_GetArraySize(list) + 1, sizeof *map);
     if (!rc && !map)
-        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+        rc = vc_no_memory(err);
     cJSON_ArrayForEach(o, list) {
         const char *key;
         vf_entry grid = { 0 };
@@ -430,7 +430,7 @@ static int forget_lost(vf_writer *w, vc_err *err)
         bool gone = path && lstat(path, &st) && errno == ENOENT;
         w->lost += gone;
         if (!path)
-            rc = vc_fail(err, VC_ENOMEM, "out of memory");
+            rc = vc_no_memory(err);
         else if (!gone)
             rc = vf_manifest_add(m, &all[i], err);
         free(path);

@@ -168,7 +168,7 @@ int vf_writer_bucket(vf_writer *w, const char *key, const vf_entry *grid, uint32
     }
     char *copy = strdup(key);
     int rc = copy ? vf_keymap_put(&w->bucket_at, k, w->buckets, err)
-                  : vc_fail(err, VC_ENOMEM, "out of memory");
+                  : vc_no_memory(err);
     if (rc) {
         free(copy);
         return rc;

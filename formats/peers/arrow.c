@@ -194,7 +194,7 @@ static int write_buf(vf_arrow *a, const vc_buf *b, vc_err *err)
     static const char zeros[8];
     size_t more = (8 - b->n % 8) % 8;
     if (b->failed)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     if ((b->n && fwrite(b->data, 1, b->n, a->file) != b->n) ||
         fwrite(zeros, 1, more, a->file) != more)
         return vc_fail_errno(err, "%s", a->path);
@@ -255,7 +255,7 @@ int vf_arrow_open(vf_arrow **out, const char *path, const vf_arrow_field *fields
                   vc_err *err)
 {
     vf_arrow *a = calloc(1, sizeof *a);
-    int rc = a && (a->path = strdup(path)) ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = a && (a->path = strdup(path)) ? 0 : vc_no_memory(err);
     if (!rc && !(a->file = fopen(path, "wbxe")))
         rc = vc_fail_errno(err, "%s", path);
     for (int i = 0; !rc && i < n; i++)
@@ -302,7 +302,7 @@ int vf_arrow_row(vf_arrow *a, vc_err *err)
         if (c->field.type == VF_ARROW_LIST)
             put(&c->list, c->n, 4);
         if (c->list.failed || c->ends.failed || c->data.failed)
-            return vc_fail(err, VC_ENOMEM, "out of memory");
+            return vc_no_memory(err);
         if (c->data.n > INT32_MAX || c->n >= INT32_MAX)
             return vc_fail(err, VC_EINVAL, "%s: more than 2 GiB of text in one row", c->field.name);
         bytes += c->data.n + c->ends.n;

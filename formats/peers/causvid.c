@@ -74,7 +74,7 @@ static int write_sample(exchange *x, const exchange_sample *s, void *arg, vc_err
     char key[40];
     float *f = NULL;
     uint16_t *half = malloc(2 * n), *swapped = malloc(2 * n);
-    int rc = half && swapped ? same_shape(e, s, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = half && swapped ? same_shape(e, s, err) : vc_no_memory(err);
     if (!rc)
         rc = exchange_latent_f32(x, s, &f, err);
     vf_view v = { NULL, VC_F32, 1, { (int64_t)n }, f, 4 * n };
@@ -199,7 +199,7 @@ static int read_sample(importing *m, int64_t i, vc_err *err)
     char *caption = prompt.data ? strndup((const char *)prompt.data, prompt.size) : strdup("");
     void *swapped = malloc(2 * n);
     if (!caption || !swapped)
-        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+        rc = vc_no_memory(err);
     if (!rc) {
         exchange_swap(swapped, latent.data, (size_t)d[0], (size_t)d[1], (size_t)(d[2] * d[3]), 2);
         snprintf(path, sizeof path, "latents_%" PRId64, i);
@@ -217,7 +217,7 @@ static int import_causvid(exchange *x, vc_err *err)
 {
     importing m = { .x = x };
     char *path = vc_path_join(x->dir, "data.mdb");
-    int rc = path ? vf_lmdb_open(&m.m, path, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = path ? vf_lmdb_open(&m.m, path, err) : vc_no_memory(err);
     if (!rc)
         rc = vf_lmdb_tree(m.m, NULL, &m.tree, err);
     if (!rc)

@@ -37,7 +37,7 @@ static int trimmed(char **line, const char *text, size_t n, vc_err *err)
         n--;
     }
     if (!(*line = strndup(n ? text : "", n)))
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     for (char *p = *line; *p; p++)
         if (*p == '\n' || *p == '\r')
             *p = ' ';
@@ -81,7 +81,7 @@ static int write_latent(const exchange *x, const exporting *e, const char *stem,
                            stem);
     int rc = data && name
                  ? exchange_latent_f32(x, s, &f, err)
-                 : vc_fail(err, VC_ENOMEM, "out of memory");
+                 : vc_no_memory(err);
     const vf_view from = { NULL, VC_F32, 1, { (int64_t)n }, f, 4 * n };
     if (!rc)
         rc = exchange_convert(data, VC_BF16, &from, 0, n, err);
@@ -111,7 +111,7 @@ static int write_prompt(const exchange *x, exporting *e, const char *prompt, con
     int64_t all = e->max_length > rows ? e->max_length : rows;
     uint16_t *data = calloc((size_t)(all * width) + 1, sizeof *data);
     int rc = data ? exchange_convert(data, VC_BF16, from, 0, (size_t)(rows * width), err)
-                  : vc_fail(err, VC_ENOMEM, "out of memory");
+                  : vc_no_memory(err);
     snprintf(name, sizeof name, "cache/prompt_embeddings/%s.safetensors",
              vc_sha256(hex, prompt, strlen(prompt)));
     if (!rc)
@@ -127,7 +127,7 @@ static int write_named(const exchange *x, exporting *e, const exchange_sample *s
                        const char *prompt, vc_err *err)
 {
     char *video = vc_format("videos/%s.mp4", stem);
-    int rc = video ? same_shape(e, x, s, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = video ? same_shape(e, x, s, err) : vc_no_memory(err);
     if (!rc)
         rc = write_latent(x, e, stem, s, err);
     if (!rc)
@@ -176,7 +176,7 @@ static int export_cogvideo(exchange *x, vc_err *err)
     e.max_length = said > 0 && said <= 1 << 14 ? (int64_t)said : 0;
     int rc = exchange_each(x, write_sample, &e, err);
     if (!rc && (e.prompts_txt.failed || e.videos_txt.failed))
-        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+        rc = vc_no_memory(err);
     if (!rc)
         rc = exchange_write(x->dir, "prompts.txt", e.prompts_txt.data, e.prompts_txt.n, err);
     if (!rc)
@@ -199,7 +199,7 @@ typedef struct lines {
 static int open_lines(lines *l, const char *root, const char *name, vc_err *err)
 {
     char *path = vc_path_join(root, name);
-    int rc = path ? vc_map_open(&l->m, path, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = path ? vc_map_open(&l->m, path, err) : vc_no_memory(err);
     free(path);
     l->at = (const char *)l->m.data;
     l->end = l->at ? l->at + l->m.size : NULL;
@@ -226,7 +226,7 @@ static int next_line(lines *l, char **line, vc_err *err)
 static int open_tensor(vf_safetensors **f, const char *path, const char *name, int nd, vf_view *v,
                        vc_err *err)
 {
-    int rc = path ? vf_safetensors_open(f, path, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = path ? vf_safetensors_open(f, path, err) : vc_no_memory(err);
     if (!rc)
         rc = vc_context(err, vf_safetensors_get(*f, name, v, err), "%s", path);
     if (!rc && (v->nd != nd || v->dim[0] < 1))
@@ -303,7 +303,7 @@ static int import_cogvideo(exchange *x, vc_err *err)
 {
     char *model = vc_format("%s/..", x->dir), *real = model ? realpath(model, NULL) : NULL;
     char *root = vc_format("%s/../../../..", x->dir);
-    int rc = root && model ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = root && model ? 0 : vc_no_memory(err);
     if (!rc && !real)
         rc = vc_fail_errno(err, "%s", x->dir);
     const vc_family *f = rc ? NULL : family_of(vc_path_base(real));

@@ -72,7 +72,7 @@ static int add_positive(exchange_dict *d, const exporting *e, const exchange_sam
     int64_t *mask = own[1] = malloc((size_t)all * sizeof *mask);
     own[0] = calloc((size_t)(all * width) + 1, 2);
     if (!own[0] || !mask)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     for (int64_t i = 0; i < all; i++)
         mask[i] = i < rows;
     vf_pt_value *prompt = exchange_dict_add(d, "prompt", VF_PT_STR);
@@ -96,7 +96,7 @@ static int write_sample(exchange *x, const exchange_sample *s, void *arg, vc_err
     float *f = NULL;
     int rc = latents
                  ? exchange_latent_f32(x, s, &f, err)
-                 : vc_fail(err, VC_ENOMEM, "out of memory");
+                 : vc_no_memory(err);
     const vf_view from = { NULL, VC_F32, 1, { (int64_t)n }, f, 4 * n };
     if (!rc && !e->l->video && s->mean.dim[1] != 1)
         rc = vc_fail(err, VC_EMISMATCH, "%" PRId64 " frames: %s has stills", s->mean.dim[1],
@@ -215,7 +215,7 @@ static int read_value(exchange *x, const char *path, const vf_pt_value *v, vc_er
     char *caption = said && said->kind == VF_PT_STR ? strndup(said->s, said->n) : strdup("");
     exchange_item m = { .path = path, .caption = caption,
                      .frames = exchange_int(shared, "num_frames", 0) };
-    rc = caption ? read_latents(&m, shared, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    rc = caption ? read_latents(&m, shared, err) : vc_no_memory(err);
     if (!rc)
         rc = read_text(&m, l, positive, err);
     rc = vc_context(err, rc, "%s", path);
@@ -230,7 +230,7 @@ static int read_sample(exchange *x, const char *name, vc_err *err)
 {
     vf_pt *p = NULL;
     char *path = vc_path_join(x->dir, name);
-    int rc = path ? vf_pt_open(&p, path, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = path ? vf_pt_open(&p, path, err) : vc_no_memory(err);
     if (!rc)
         rc = read_value(x, name, vf_pt_root(p), err);
     vf_pt_close(p);
@@ -248,7 +248,7 @@ static int read_rank(exchange *x, int64_t rank, vc_err *err)
         snprintf(sub, sizeof sub, "%" PRId64 "/", rank);
     char *dir = vc_path_join(x->dir, sub);
     int rc = dir ? exchange_numbers(&list, &n, dir, "", ".pth", err)
-                 : vc_fail(err, VC_ENOMEM, "out of memory");
+                 : vc_no_memory(err);
     if (!rc)
         rc = exchange_check_numbers(x, list, n, dir, "", ".pth", err);
     free(dir);

@@ -99,7 +99,7 @@ static char *spec_of(const vf_pt_value *d, vc_err *err)
                      ? strndup(path->s, path->n)
                      : vc_format("%.*s/%.*s", (int)tar->n, tar->s, (int)path->n, path->s);
     if (!text)
-        vc_fail(err, VC_ENOMEM, "out of memory");
+        vc_no_memory(err);
     return text;
 }
 
@@ -234,7 +234,7 @@ static int open_caption(importing *m, caption *c, const char *spec, uint32_t i,
     c->text = text && text->kind == VF_PT_STR ? strndup(text->s, text->n) : strdup("");
     c->item.caption = c->text;
     if (!c->text)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     if (m->x->v->o->texts)
         return 0;
     if (!vf_keymap_get(&m->at, caption_key(spec, i), &at))
@@ -261,7 +261,7 @@ static int put_item(importing *m, const vf_pt_value *d, const char *spec, vc_err
         return vc_fail(err, VC_EFORMAT, "caption: 1 to %d texts expected", MAX_CAPTIONS);
     uint32_t n = several ? (uint32_t)list->n : 1;
     caption *c = calloc(n, sizeof *c);
-    int rc = c ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = c ? 0 : vc_no_memory(err);
     for (uint32_t i = 0; !rc && i < n; i++) {
         rc = open_caption(m, &c[i], spec, i, several ? list->item[i] : list, err);
         c[i].item.more = i + 1 < n ? &c[i + 1].item : NULL;
@@ -285,7 +285,7 @@ static int open_cache(vf_tensor_cache **c, const char *dir, const char *format, 
     char name[48];
     snprintf(name, sizeof name, format, i);
     char *path = vc_path_join(dir, name);
-    int rc = path ? vf_tensor_cache_open(c, path, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = path ? vf_tensor_cache_open(c, path, err) : vc_no_memory(err);
     free(path);
     return rc;
 }
@@ -318,7 +318,7 @@ static int open_bucket(importing *m, const char *bucket, vc_err *err)
 {
     char *texts = text_folder(m->x, bucket), *dir = vc_path_join(m->x->dir, bucket);
     int rc = texts && dir ? open_cache(&m->latents, dir, "latents", 0, err)
-                          : vc_fail(err, VC_ENOMEM, "out of memory");
+                          : vc_no_memory(err);
     bool own = !m->x->v->o->texts;
     if (!rc && own)
         rc = open_cache(&m->text[0], texts, "text_embeddings_%d", 1, err);

@@ -57,7 +57,7 @@ static int make_bucket(exporting *e, const int64_t shape[3], vc_err *err)
     if (!(e->n & (e->n - 1))) {
         bucket *more = realloc(e->bucket, (e->n ? 2 * e->n : 1) * sizeof *more);
         if (!more)
-            return vc_fail(err, VC_ENOMEM, "out of memory");
+            return vc_no_memory(err);
         e->bucket = more;
     }
     const vc_family *f = e->x->family;
@@ -77,7 +77,7 @@ static int make_bucket(exporting *e, const int64_t shape[3], vc_err *err)
     b->cache = b->dir ? vc_format("%s/cache_%.3fx%" PRId64 "x%" PRId64 "x%" PRId64, b->dir,
                                   (double)b->w / (double)b->h, b->w, b->h, b->frames) : NULL;
     char *latents = b->cache ? vc_path_join(b->cache, "latents") : NULL;
-    int rc = latents ? vc_mkdirs(latents, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = latents ? vc_mkdirs(latents, err) : vc_no_memory(err);
     free(latents);
     e->n++;                                  /* from here on, the export frees the bucket's names */
     return rc;
@@ -110,11 +110,11 @@ static int append(bucket *b, const exchange_sample *s, int captions, const char 
         if (size)
             b->size = size;
         if (!m || !size)
-            return vc_fail(err, VC_ENOMEM, "out of memory");
+            return vc_no_memory(err);
     }
     char *path = vc_path_join(b->cache, "latents/shard_0.bin");
     FILE *f = path ? fopen(path, "abe") : NULL;
-    int rc = path ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = path ? 0 : vc_no_memory(err);
     if (!rc && (!f || fwrite(data, 1, n, f) != n))
         rc = vc_fail_errno(err, "%s", path);
     if (f && fclose(f) && !rc)
@@ -133,7 +133,7 @@ static const char **captions_of(const cJSON *record, int *n, vc_err *err)
     const char **text = malloc(((size_t)cJSON_GetArraySize(list) + 1) * sizeof *text);
     *n = 0;
     if (!text) {
-        vc_fail(err, VC_ENOMEM, "out of memory");
+        vc_no_memory(err);
         return NULL;
     }
     cJSON_ArrayForEach(c, list)
@@ -161,7 +161,7 @@ static int pack_item(const exchange *x, const exchange_sample *s, const char *co
     float *f = NULL;
     exchange_dict d = { .n = 0 };
     int rc = text && texts && latents ? exchange_latent_f32(x, s, &f, err)
-                                      : vc_fail(err, VC_ENOMEM, "out of memory");
+                                      : vc_no_memory(err);
     vf_view v = { NULL, VC_F32, 1, { (int64_t)n }, f, 4 * n };
     if (!rc)
         rc = exchange_convert(latents, s->mean.dtype, &v, 0, n, err);
@@ -246,7 +246,7 @@ static int order_of(const bucket *b, trained_caption **out, size_t *n, vc_err *e
         *n += (size_t)b->member[i].captions;
     trained_caption *t = *out = malloc((*n + 1) * sizeof *t);
     if (!t)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     for (size_t i = 0; i < b->n; i++)
         for (int c = 0; c < b->member[i].captions; c++, t++) {
             *t = (trained_caption){ .member = (uint32_t)i, .number = c };
@@ -313,7 +313,7 @@ static int write_table(const exchange *x, const bucket *b, const char *dir,
 {
     char *path = vc_path_join(dir, "data-00000-of-00001.arrow");
     vf_arrow *a = NULL;
-    int rc = path ? vc_mkdirs(dir, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = path ? vc_mkdirs(dir, err) : vc_no_memory(err);
     if (!rc)
         rc = t ? vf_arrow_open(&a, path, order_fields, 4, err)
                : vf_arrow_open(&a, path, metadata_fields, 3, err);
@@ -339,7 +339,7 @@ static int write_bucket(const exchange *x, const bucket *b, vc_err *err)
     trained_caption *t = NULL;
     size_t captions;
     int rc = latents && order && metadata ? vf_tensor_cache_index(latents, b->size, b->n, err)
-                                          : vc_fail(err, VC_ENOMEM, "out of memory");
+                                          : vc_no_memory(err);
     if (!rc)
         rc = write_table(x, b, metadata, NULL, b->n, err);
     if (!rc)
@@ -384,7 +384,7 @@ static int write_toml(const exporting *e, vc_err *err)
         b.failed |= !path;
         free(path);
     }
-    int rc = b.failed ? vc_fail(err, VC_ENOMEM, "out of memory")
+    int rc = b.failed ? vc_no_memory(err)
                       : exchange_write(e->x->dir, "dataset.toml", b.data, b.n, err);
     vc_buf_free(&b);
     return rc;

@@ -52,7 +52,7 @@ int exchange_stopped(vc_err *err)
 int exchange_write(const char *dir, const char *name, const void *data, size_t n, vc_err *err)
 {
     char *path = vc_path_join(dir, name), *slash = path ? strrchr(path, '/') : NULL;
-    int rc = path ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = path ? 0 : vc_no_memory(err);
     if (slash) {
         *slash = 0;
         rc = vc_mkdirs(path, err);
@@ -97,11 +97,11 @@ static int add_name(vc_list *l, const char *name, vc_err *err)
     if (!(l->n & (l->n - 1))) {
         char **more = realloc(l->item, (size_t)(l->n ? 2 * l->n : 1) * sizeof *more);
         if (!more)
-            return vc_fail(err, VC_ENOMEM, "out of memory");
+            return vc_no_memory(err);
         l->item = more;
     }
     if (!(l->item[l->n] = strdup(name)))
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     l->n++;
     return 0;
 }
@@ -247,7 +247,7 @@ char *exchange_name(vf_keymap *names, const exchange_sample *s, vc_err *err)
     }
     if (!name || vf_keymap_put(names, vf_hash(name, strlen(name)), 0, err)) {
         free(name);
-        vc_fail(err, VC_ENOMEM, "out of memory");
+        vc_no_memory(err);
         return NULL;
     }
     return name;
@@ -337,7 +337,7 @@ static int export_to(exchange *x, const exchange_format *f, vc_err *err)
     char *part = vc_format("%s.part", out), *lock = vc_format("%s.part.lock", out);
     bool left = lock && vc_file_exists(lock);
     int fd = -1;
-    int rc = part && lock ? vc_lock_file(&fd, lock, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = part && lock ? vc_lock_file(&fd, lock, err) : vc_no_memory(err);
     x->dir = part;
     if (!rc && vc_file_exists(out))
         rc = vc_fail(err, VC_EINVAL, "%s is there already: remove it or give another name", out);

@@ -106,7 +106,7 @@ static int read_pair(exchange *x, const char *root, const char *video, const cha
     char *image = vc_format("image_latents/%.*s.pt", n, base);
     const row r = { video, prompt, latent, embeds, image, 0 };
     int rc = latent && embeds && image ? read_row(x, root, &r, err)
-                                       : vc_fail(err, VC_ENOMEM, "out of memory");
+                                       : vc_no_memory(err);
     free(latent);
     free(embeds);
     free(image);
@@ -118,7 +118,7 @@ static int read_pair(exchange *x, const char *root, const char *video, const cha
 static int import_factory(exchange *x, vc_err *err)
 {
     char *list = vc_path_join(x->dir, LIST), *videos = vc_path_join(x->dir, EXCHANGE_VIDEOS);
-    int rc = list && videos ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = list && videos ? 0 : vc_no_memory(err);
     vc_progress_begin(x->v->progress, "importing", "samples", 0);
     if (!rc && vc_file_exists(list))
         rc = exchange_lines(list, read_line, x, err);

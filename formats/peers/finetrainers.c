@@ -98,7 +98,7 @@ static int write_condition(const exchange *x, const layout *l, const exchange_sa
     size_t row = e->bytes / (size_t)rows;
     uint8_t *data = calloc((size_t)all, row);
     int64_t *mask = calloc((size_t)all, sizeof *mask);
-    int rc = data && mask ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = data && mask ? 0 : vc_no_memory(err);
     if (!rc) {
         memcpy(data, e->data, e->bytes);
         for (int64_t i = 0; i < rows; i++)
@@ -241,7 +241,7 @@ static int read_sample(exchange *x, const char *dir, int64_t i, vc_err *err)
     vf_pt *latent = NULL, *condition = NULL;
     char *a = vc_format("%s/latent-%" PRId64 ".pt", dir, i);
     char *b = vc_format("%s/condition-%" PRId64 ".pt", dir, i);
-    int rc = a && b ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = a && b ? 0 : vc_no_memory(err);
     if (!rc)
         rc = vf_pt_open(&latent, a, err);
     if (!rc)
@@ -273,7 +273,7 @@ static int import_finetrainers(exchange *x, vc_err *err)
     int64_t *list = NULL;
     char *inside = vc_path_join(x->dir, FOLDER);
     if (!inside)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     const char *dir = vc_file_exists(inside) ? inside : x->dir;
     int rc = exchange_numbers(&list, &n, dir, "latent-", ".pt", err);
     if (!rc)

@@ -135,7 +135,7 @@ static int write_manifest(exchange *x, vc_err *err)
         cJSON_DeleteItemFromObjectCaseSensitive(head, *f);
     char *text = head ? vf_json_line(head) : NULL;
     int rc = text ? exchange_write(x->dir, VF_MANIFEST, text, strlen(text), err)
-                  : vc_fail(err, VC_ENOMEM, "out of memory");
+                  : vc_no_memory(err);
     free(text);
     cJSON_Delete(head);
     return rc;
@@ -162,7 +162,7 @@ int exchange_write_frame(exchange *x, vc_err *err)
         cJSON_Delete(o);
     }
     if (!rc && lines.failed)
-        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+        rc = vc_no_memory(err);
     if (!rc && lines.n)
         rc = exchange_write(x->dir, "validation.jsonl", lines.data, lines.n, err);
     vc_buf_free(&lines);
@@ -203,7 +203,7 @@ int exchange_put_file(exchange *x, const char *name, vc_err *err)
     if (exchange_has_value(x, name))
         return 0;
     char *path = vc_path_join(x->dir, name);
-    int rc = path ? vc_map_open(&m, path, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = path ? vc_map_open(&m, path, err) : vc_no_memory(err);
     if (!rc) {
         rc = vc_context(err, exchange_put_value(x, name, m.data, m.size, err), "%s", x->dir);
         vc_map_close(&m);
@@ -230,7 +230,7 @@ static int put_prompts(exchange *x, vc_err *err)
     char *path = vc_path_join(x->dir, "validation.jsonl");
     int rc = 0;
     if (!path)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     if (vc_file_exists(path))
         rc = exchange_lines(path, put_prompt, x, err);
     free(path);
@@ -242,7 +242,7 @@ int exchange_read_frame(exchange *x, vc_err *err)
     cJSON *head = NULL;
     x->sink = calloc(1, sizeof *x->sink);
     if (!x->sink)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     x->sink->whole = true;
     int rc = vf_json_read_in(&head, x->dir, VF_MANIFEST, VF_MAX_LIST, err);
     const vf_writer_opts o = { .head = head, .check = vf_copy_room,

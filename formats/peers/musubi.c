@@ -81,7 +81,7 @@ static int write_latent(const exporting *e, const char *stem, const exchange_sam
     void *data = malloc(n * vc_dtype_size(e->a->latent));
     int rc = data
                  ? exchange_latent_f32(e->x, s, &f, err)
-                 : vc_fail(err, VC_ENOMEM, "out of memory");
+                 : vc_no_memory(err);
     vf_view from = { NULL, VC_F32, 1, { (int64_t)n }, f, 4 * n };
     if (!rc)
         rc = exchange_convert(data, e->a->latent, &from, 0, n, err);
@@ -96,7 +96,7 @@ static int write_latent(const exporting *e, const char *stem, const exchange_sam
                                     cJSON_IsNumber(first) ? (int)first->valuedouble : 0,
                                     (unsigned)s->e->frames, (int)w, (int)h, e->a->tag);
     if (!rc && !name)
-        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+        rc = vc_no_memory(err);
     if (!rc)
         rc = write_file(e, name, &v, 1, meta, video ? 5 : 4, err);
     free(name);
@@ -117,7 +117,7 @@ static int embeds_view(const exporting *e, const exchange_sample *s, vf_view v[2
     int64_t *mask = own[1] = calloc((size_t)all, sizeof *mask);
     own[0] = calloc((size_t)(all * from->dim[1]) + 1, size);
     if (!own[0] || !mask)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     for (int64_t i = 0; i < rows; i++)
         mask[i] = 1;
     snprintf(names[0], 64, "%s_%s", e->a->embeds, word_of(e->a->text));
@@ -144,14 +144,14 @@ static int write_text(const exporting *e, const char *stem, const exchange_sampl
         snprintf(pooled, sizeof pooled, "%s_%s", e->a->pooled, word_of(e->a->text));
         own[2] = malloc(count * size + 1);
         rc = own[2] ? exchange_convert(own[2], e->a->text, p, 0, count, err)
-                    : vc_fail(err, VC_ENOMEM, "out of memory");
+                    : vc_no_memory(err);
         v[n++] = (vf_view){ pooled, e->a->text, 1, { (int64_t)count }, own[2], count * size };
     }
     const vf_meta meta[] = { { "architecture", e->a->full }, { "caption1", s->caption },
                              { "format_version", "1.0.1" } };
     char *name = vc_format("%s_%s_te.safetensors", stem, e->a->tag);
     if (!rc && !name)
-        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+        rc = vc_no_memory(err);
     if (!rc)
         rc = write_file(e, name, v, n, meta, 3, err);
     free(name);
@@ -223,7 +223,7 @@ static int parse_name(parsed *p, const char *file, vc_err *err)
 {
     *p = (parsed){ .stem = strndup(file, strlen(file) - strlen(".safetensors")) };
     if (!p->stem)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     const char *tag = cut_last(p->stem), *size = tag ? cut_last(p->stem) : NULL;
     for (const arch *a = archs; a->family && tag; a++)
         if (!strcmp(a->tag, tag))
@@ -318,7 +318,7 @@ static int read_sample(exchange *x, const parsed *p, const char *file, vc_err *e
     vf_safetensors *latent = NULL, *text = NULL;
     char *a = vc_path_join(x->dir, file);
     char *b = vc_format("%s/%s_%s_te.safetensors", x->dir, p->stem, p->a->tag);
-    int rc = a && b ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = a && b ? 0 : vc_no_memory(err);
     if (!rc)
         rc = vf_safetensors_open(&latent, a, err);
     if (!rc)

@@ -22,7 +22,7 @@ int exchange_write_note(const exchange *x, const char *dir, const char *name,
         cJSON_AddItemReferenceToObject(o, "files", x->files);
     char *text = o && cJSON_GetArraySize(o) == 3 + (x->files != NULL) ? vf_json_line(o) : NULL;
     int rc = text ? exchange_write(dir, name, text, strlen(text), err)
-                  : vc_fail(err, VC_ENOMEM, "out of memory");
+                  : vc_no_memory(err);
     free(text);
     cJSON_Delete(o);
     return rc;
@@ -41,7 +41,7 @@ static int take_note(exchange *x, const cJSON *o, vc_err *err)
     x->root = strdup(root);
     x->files = files ? cJSON_Duplicate(files, true) : NULL;
     if (!rc && (!x->root || (files && !x->files)))
-        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+        rc = vc_no_memory(err);
     return rc;
 }
 
@@ -51,7 +51,7 @@ int exchange_read_note(exchange *x, vc_err *err)
     char *dir = x->note_dir ? vc_path_join(x->dir, x->note_dir) : strdup(x->dir);
     x->samples = -1;
     if (!dir)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     int rc = vf_json_read_in_opt(&o, dir, EXCHANGE_NOTE, NOTE_MAX, err);
     if (!rc && o)
         rc = vc_context(err, take_note(x, o, err), "%s/%s", dir, EXCHANGE_NOTE);

@@ -107,7 +107,7 @@ static int put_sample(void *arg, const cJSON *record, vc_err *err)
 static int import_folder(exchange *x, vc_err *err)
 {
     char *path = vc_path_join(x->dir, "samples.jsonl");
-    int rc = path ? exchange_read_frame(x, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = path ? exchange_read_frame(x, err) : vc_no_memory(err);
     if (!rc)
         rc = exchange_lines(path, put_sample, x, err);
     free(path);

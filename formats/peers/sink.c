@@ -195,7 +195,7 @@ static int read_empty(const exchange *x, int i, const vf_safetensors *file, vc_e
         size_t n = (size_t)(t->width > t->pooled ? t->width : t->pooled);
         float *zeros = calloc(n, sizeof *zeros);
         if (!zeros)
-            return vc_fail(err, VC_ENOMEM, "out of memory");
+            return vc_no_memory(err);
         e = (vf_view){ NULL, VC_F32, 2, { 1, t->width }, t->embeds ? zeros : NULL,
                        (size_t)t->width * 4 };
         p = (vf_view){ NULL, VC_F32, 1, { t->pooled }, t->pooled ? zeros : NULL,
@@ -236,7 +236,7 @@ static int begin(exchange *x, const exchange_item *m, vc_err *err)
 {
     exchange_sink *s = x->sink = calloc(1, sizeof *s);
     if (!s)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     s->channels = (int)m->mean.dim[0];
     s->peer_dtype = m->mean.dtype;
     s->dtype = x->normalized ? VC_F32 : m->mean.dtype;

@@ -62,7 +62,7 @@ static int begin_tar(taring *t, vc_err *err)
     t->samples = 0;
     if (!(t->a = archive_write_new())) {
         close(t->fd);
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     }
     if (archive_write_set_format_ustar(t->a) || archive_write_open_fd(t->a, t->fd))
         return vc_fail(err, VC_EIO, "shard-%06d.tar: %s: %s", t->n - 1,
@@ -75,7 +75,7 @@ static int put_member(taring *t, const char *ending, const void *data, size_t n,
     char name[96];
     struct archive_entry *e = archive_entry_new();
     if (!e)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     snprintf(name, sizeof name, "%s.%s", t->stem, ending);
     archive_entry_set_pathname(e, name);
     archive_entry_set_filetype(e, AE_IFREG);
@@ -114,7 +114,7 @@ static int put_sample(taring *t, uint32_t i, vc_err *err)
         rc = exchange_stem(t->stem, record, err);
     char *line = rc ? NULL : vf_json_line(record);
     if (!rc && !line)
-        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+        rc = vc_no_memory(err);
     if (!rc)
         rc = put_member(t, "json", line, strlen(line), err);
     if (!rc)
@@ -132,7 +132,7 @@ static int export_tars(exchange *x, vc_err *err)
     taring t = { .x = x };
     uint32_t n = vf_dataset_count(x->d);
     x->files = cJSON_CreateObject();
-    int rc = x->files ? exchange_write_frame(x, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = x->files ? exchange_write_frame(x, err) : vc_no_memory(err);
     vc_progress_begin(x->v->progress, "exporting", "samples", n);
     for (uint32_t i = 0; !rc && i < n; i++) {
         if (t.a && t.bytes >= x->v->o->shard_size)
@@ -336,7 +336,7 @@ static int take_tar(group *g, const char *name, vc_err *err)
     uint32_t before = x->sink->records;
     double said = cJSON_GetNumberValue(cJSON_GetObjectItemCaseSensitive(x->files, name));
     char *path = vc_path_join(x->dir, name);
-    int rc = path ? import_tar(g, path, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = path ? import_tar(g, path, err) : vc_no_memory(err);
     rc = exchange_skip(x, rc, err);
     clear(g);
     if (!rc && x->sink->records - before < said)     /* false where nothing is said */

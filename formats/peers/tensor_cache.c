@@ -62,7 +62,7 @@ static int add_pair(pairs *p, int64_t a, int64_t b, vc_err *err)
     if (!(p->n & (p->n - 1))) {
         pair *more = realloc(p->item, (p->n ? 2 * p->n : 1) * sizeof *more);
         if (!more)
-            return vc_fail(err, VC_ENOMEM, "out of memory");
+            return vc_no_memory(err);
         p->item = more;
     }
     p->item[p->n++] = (pair){ a, b };
@@ -103,7 +103,7 @@ static int count_shards(vf_tensor_cache *c, vc_err *err)
             c->n_shards = (size_t)k + 1;
     }
     if (!(c->shard = calloc(c->n_shards + 1, sizeof *c->shard)))
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     for (size_t i = 0; i < c->item.n; i++)
         c->shard[c->item.item[i].a].used = true;
     return 0;
@@ -121,7 +121,7 @@ static int read_shard(reading *r, size_t k, vc_err *err)
     s->n = c->place.n - s->first;
     char *path = rc ? NULL : vc_path_join(c->dir, file);
     if (!rc)
-        rc = path ? vc_map_open(&s->file, path, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+        rc = path ? vc_map_open(&s->file, path, err) : vc_no_memory(err);
     free(path);
     for (size_t i = 0; !rc && i < s->n; i++) {
         const pair *p = &c->place.item[s->first + i];
@@ -186,7 +186,7 @@ int vf_tensor_cache_open(vf_tensor_cache **out, const char *dir, vc_err *err)
     *out = NULL;
     vf_tensor_cache *c = calloc(1, sizeof *c);
     char *path = vc_path_join(dir, "metadata.db");
-    int rc = c && path && (c->dir = strdup(dir)) ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = c && path && (c->dir = strdup(dir)) ? 0 : vc_no_memory(err);
     if (!rc && !vc_file_exists(path))
         rc = vc_fail(err, VC_ENOENT, "no metadata.db");
     if (!rc)
@@ -251,7 +251,7 @@ int vf_tensor_cache_index(const char *dir, const uint64_t *size, size_t n, vc_er
     char *path = vc_path_join(dir, "metadata.db");
     sqlite3 *db = NULL;
     if (!path)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     int rc = sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL);
     if (!rc)
         rc = sqlite3_exec(db, "PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF; BEGIN;"

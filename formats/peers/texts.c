@@ -44,7 +44,7 @@ int exchange_texts_open(exchange_texts **out, const char *path, const vc_family 
     *out = NULL;
     exchange_texts *t = calloc(1, sizeof *t);
     int rc = t ? vf_dataset_open(&t->d, path, false, err)
-               : vc_fail(err, VC_ENOMEM, "out of memory");
+               : vc_no_memory(err);
     const char *has = rc ? "" : vlat_str(vf_dataset_manifest(t->d), "family");
     if (!rc && !exchange_family_same_texts(has, family))
         rc = vc_fail(err, VC_EMISMATCH,
@@ -110,7 +110,7 @@ int exchange_texts_put(const exchange_texts *t, vf_writer *w, const char *captio
     cJSON_ArrayForEach(hex, list)
         rc = rc ? rc : copy_text(t, w, hex, err);
     if (!rc && !(*keys = cJSON_Duplicate(list, true)))
-        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+        rc = vc_no_memory(err);
     cJSON_Delete(record);
     return rc;
 }

@@ -50,7 +50,7 @@ int exchange_open_tensor(vf_pt **p, const char *dir, const char *name, int nd, v
     if (strlen(name) > 4000)
         return vc_fail(err, VC_EFORMAT, "\"%.100s...\": a path of %zu bytes", name, strlen(name));
     char *path = vc_path_join(dir, name);
-    int rc = path ? vf_pt_open(p, path, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = path ? vf_pt_open(p, path, err) : vc_no_memory(err);
     if (!rc) {
         const vf_pt_value *root = vf_pt_root(*p);
         if (root->kind != VF_PT_TENSOR || root->tensor->nd != nd)
@@ -109,7 +109,7 @@ int exchange_numbers(int64_t **out, int *n, const char *dir, const char *prefix,
         return rc;
     int64_t *list = *out = malloc(((size_t)files.n + 1) * sizeof *list);
     if (!list)
-        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+        rc = vc_no_memory(err);
     for (int i = 0; !rc && i < files.n; i++)
         if ((list[*n] = number_of(files.item[i], prefix, ending)) >= 0)
             ++*n;

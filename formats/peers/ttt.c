@@ -54,12 +54,12 @@ static int write_texts(const exchange *x, const char *stem, const exchange_sampl
                        chunks > 1 ? ", in equal segments" : "");
     size_t n = (size_t)(vf_view_count(e) / chunks);
     uint16_t *data = malloc(2 * n + 1);
-    int rc = data ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = data ? 0 : vc_no_memory(err);
     for (int64_t i = 0; !rc && i < chunks; i++) {
         const vf_view v = { NULL, VC_BF16, 2, { e->dim[0] / chunks, e->dim[1] }, data, 2 * n };
         char *name = vc_format("texts/%s-%" PRId64 "_txt_emb.pt", stem, i);
         rc = name ? exchange_convert(data, VC_BF16, e, (size_t)i * n, n, err)
-                  : vc_fail(err, VC_ENOMEM, "out of memory");
+                  : vc_no_memory(err);
         if (!rc)
             rc = write_tensor(x, name, &v, err);
         cJSON_AddItemToArray(list, cJSON_CreateString(name ? name : ""));
@@ -75,7 +75,7 @@ static int write_sample(exchange *x, const exchange_sample *s, void *arg, vc_err
     char *stem = exchange_name(&e->names, s, err);
     char *name = stem ? vc_format("videos/%s.pt", stem) : NULL;
     cJSON *o = cJSON_CreateObject();
-    int rc = name && o ? write_video(x, name, s, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = name && o ? write_video(x, name, s, err) : vc_no_memory(err);
     cJSON_AddStringToObject(o, "vid_emb", name ? name : "");
     if (!rc)
         rc = write_texts(x, stem, s, cJSON_AddArrayToObject(o, "text_chunk_emb"), err);
@@ -148,7 +148,7 @@ static int read_texts(const importing *m, const cJSON *list, exchange_item *item
             all->data = data;
             item->chunks++;
         } else if (!rc) {
-            rc = vc_fail(err, VC_ENOMEM, "out of memory");
+            rc = vc_no_memory(err);
         }
         vf_pt_close(p);
         if (rc)
@@ -202,7 +202,7 @@ static int import_ttt(exchange *x, vc_err *err)
     importing m = { .x = x, .base = list ? strdup(list) : NULL };
     if (!m.base) {
         free(list);
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     }
     char *slash = strrchr(m.base, '/');
     strcpy(slash ? slash + (slash == m.base) : m.base, slash ? "" : ".");

@@ -81,7 +81,7 @@ int vf_html_open(vf_html **out, const char *title, vc_err *err)
 {
     *out = calloc(1, sizeof **out);
     if (!*out)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     html_escape_str(&(*out)->title, title);
     return 0;
 }

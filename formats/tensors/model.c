@@ -233,7 +233,7 @@ static int open_shards(vf_model *m, const char *dir, const mapped *map, int n, v
     for (int i = 0; i < n && !rc; i++) {
         if (i == 0 || by_file(&map[i - 1], &map[i])) {
             char *path = vc_format("%s%s", dir, map[i].file);
-            rc = !path ? vc_fail(err, VC_ENOMEM, "out of memory")
+            rc = !path ? vc_no_memory(err)
                : m->n_shards == MAX_SHARDS ? vc_fail(err, VC_EFORMAT, "over %d shards", MAX_SHARDS)
                : add_shard(m, path, err);
             free(path);

@@ -107,7 +107,7 @@ int vf_model_files(vf_key *k, double *bytes, const char *path, vc_err *err)
     for (int i = 0; i < n; i++) {
         char *file = vc_path_join(path, names[i]->d_name);
         if (!rc)
-            rc = file ? hash_stat(&h, file, bytes, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+            rc = file ? hash_stat(&h, file, bytes, err) : vc_no_memory(err);
         free(file);
         free(names[i]);
     }

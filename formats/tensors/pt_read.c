@@ -91,7 +91,7 @@ static int take_member(vf_pt *p, struct archive *a, struct archive_entry *e, siz
         size_t room = p->n_members ? 2 * p->n_members : 1;
         vf_pt_member *more = realloc(p->member, room * sizeof *more);
         if (!more)
-            return vc_fail(err, VC_ENOMEM, "out of memory");
+            return vc_no_memory(err);
         p->member = more;
     }
     vf_pt_member *m = &p->member[p->n_members];
@@ -140,7 +140,7 @@ static int parse(vf_pt *p, const void *data, size_t size, vc_err *err)
                        "file, load and save the file with a newer PyTorch");
     struct archive *a = archive_read_new();
     if (!a)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     int rc = read_members(p, a, data, size, err);
     archive_read_free(a);
     if (rc)
@@ -159,7 +159,7 @@ int vf_pt_parse(vf_pt **out, const void *data, size_t size, vc_err *err)
     *out = NULL;
     vf_pt *p = calloc(1, sizeof *p);
     if (!p)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     int rc = parse(p, data, size, err);
     if (rc) {
         vf_pt_close(p);

@@ -81,7 +81,7 @@ static int place(vf_pt *p, vf_view *v, const uint8_t *data, const layout *l, vc_
         return 0;
     uint8_t *packed = vf_pt_alloc(p, v->bytes);
     if (!packed)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     pack(packed, data, l, size);
     p->packed += v->bytes;
     v->data = packed;
@@ -107,7 +107,7 @@ int vf_pt_view(vf_pt *p, const vf_view **out, const vf_pt_member *storage, vc_dt
         return vc_fail(err, VC_EFORMAT, "views larger than the file");
     vf_view *v = vf_pt_alloc(p, sizeof *v);
     if (!v)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     *v = (vf_view){ .dtype = dtype, .nd = l.nd, .data = "" };
     memcpy(v->dim, l.dim, sizeof l.dim);
     int rc = place(p, v, storage->data, &l, err);

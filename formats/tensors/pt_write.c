@@ -223,7 +223,7 @@ static int make_zip(const writer *w, vc_buf *zip, vc_err *err)
     struct archive *a = archive_write_new();
     int rc = 0;
     if (!a || w->pickle.failed)
-        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+        rc = vc_no_memory(err);
     else if (put_members(w, a, zip))
         rc = vc_fail(err, zip->failed ? VC_ENOMEM : VC_EFAIL, "%s",
                      archive_error_string(a) ? archive_error_string(a) : "no zip could be made");
@@ -238,7 +238,7 @@ int vf_pt_pack(char **out, size_t *size, const vf_pt_value *v, vc_err *err)
     *size = 0;
     writer *w = calloc(1, sizeof *w);
     if (!w)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     w->err = err;
     vc_buf_add(&w->pickle, "\x80\x02", 2);
     int rc = put_value(w, v, 0);
@@ -248,7 +248,7 @@ int vf_pt_pack(char **out, size_t *size, const vf_pt_value *v, vc_err *err)
     if (!rc) {
         *size = zip.n;
         *out = vc_buf_take(&zip);
-        rc = *out ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+        rc = *out ? 0 : vc_no_memory(err);
     }
     vc_buf_free(&zip);
     vc_buf_free(&w->pickle);

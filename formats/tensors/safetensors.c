@@ -356,7 +356,7 @@ int vf_safetensors_parse(vf_safetensors **out, const void *data, size_t size, vc
     *out = NULL;
     vf_safetensors *f = calloc(1, sizeof *f);
     if (!f)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
 
     int rc = parse(f, data, size, err);
     if (rc) {
@@ -464,7 +464,7 @@ int vf_safetensors_check_seal(const vf_safetensors *f, vc_err *err)
     const char *at = seal_at(f, want), *file = (const char *)f->map.data;
     XXH3_state_t *state = XXH3_createState();
     if (!state)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     XXH128_hash_t h = { 0 };
     if (at) {
         XXH3_128bits_reset(state);

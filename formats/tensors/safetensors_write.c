@@ -166,7 +166,7 @@ static int hash_data(char hex[33], const vf_view **order, int n, vc_err *err)
 {
     XXH3_state_t *state = XXH3_createState();
     if (!state)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
 
     XXH3_128bits_reset(state);
     for (int i = 0; i < n; i++)
@@ -311,7 +311,7 @@ static int replace_file(const char *path, stream *s, vc_err *err)
 {
     int fd;
     char *tmp, *dir = vc_format("%.*s", (int)(vc_path_base(path) - path), path);
-    int rc = dir ? vc_temp_open(&fd, &tmp, path, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = dir ? vc_temp_open(&fd, &tmp, path, err) : vc_no_memory(err);
     if (rc) {
         free(dir);
         return rc;
@@ -346,7 +346,7 @@ static int put_sealed(stream *s, const vf_meta *meta, int n, vc_err *err)
 {
     vf_meta *more = calloc((size_t)n + 1, sizeof *more);
     if (!more)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     for (int i = 0; i < n; i++)
         more[i] = meta[i];
     more[n] = (vf_meta){ VF_SEAL, "00000000000000000000000000000000" };
@@ -367,7 +367,7 @@ int vf_safetensors_stream(const char *path, const vf_view *tensors, int n, const
         s.hash = XXH3_createState();
         s.tensor = XXH3_createState();
         if (!s.hash || !s.tensor)
-            rc = vc_fail(err, VC_ENOMEM, "out of memory");
+            rc = vc_no_memory(err);
     }
     if (!rc && sealed)
         rc = put_sealed(&s, meta, n_meta, err);

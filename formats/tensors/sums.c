@@ -269,12 +269,12 @@ static int check_added(check *c, const char *below, int depth, vc_err *err)
     DIR *d = dir ? opendir(dir) : NULL;
     int rc = 0;
     if (!d)
-        rc = dir ? vc_fail_errno(err, "%s", dir) : vc_fail(err, VC_ENOMEM, "out of memory");
+        rc = dir ? vc_fail_errno(err, "%s", dir) : vc_no_memory(err);
     for (struct dirent *e; !rc && (e = readdir(d));) {
         if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
             continue;
         char *name = vc_format("%s%s", below, e->d_name);
-        rc = name ? check_name(c, name, depth, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+        rc = name ? check_name(c, name, depth, err) : vc_no_memory(err);
         free(name);
     }
     if (d)

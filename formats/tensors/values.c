@@ -73,7 +73,7 @@ int vf_views_open(vf_views *s, vt_ctx *g, int room, vc_err *err)
     s->v = calloc((size_t)room + 1, sizeof *s->v);
     s->name = calloc((size_t)room + 1, sizeof *s->name);
     s->from = calloc((size_t)room + 1, sizeof *s->from);
-    return s->v && s->name && s->from ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    return s->v && s->name && s->from ? 0 : vc_no_memory(err);
 }
 
 void vf_views_close(vf_views *s)
@@ -93,7 +93,7 @@ int vf_views_add(vf_views *s, const char *prefix, const char *name, const char *
 {
     char *full = s->name[s->n] = vc_format("%s%s%s", prefix, name, suffix);
     if (!full)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     vf_view *v = &s->v[s->n];
     *v = (vf_view){ .name = full, .dtype = type, .nd = t->nd,
                     .bytes = (size_t)vt_count(t) * vc_dtype_size(type) };
@@ -153,7 +153,7 @@ int vf_views_write(vf_views *s, const char *dir, const char *file, const vf_meta
     const vf_feed feed = { get, s };
     char *path = vc_path_join(dir, file);
     if (!path)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     int rc = vf_safetensors_stream(path, s->v, s->n, meta, n_meta, &feed, sealed, sums,
                                    err);
     free(path);

@@ -53,7 +53,7 @@ static int content_of(vf_key *k, const vf_dataset *d, uint32_t i, vc_err *err)
     if (text)
         *k = vf_hash(text, strlen(text));
     else
-        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+        rc = vc_no_memory(err);
     free(text);
     cJSON_Delete(record);
     return rc;
@@ -195,7 +195,7 @@ int vlat_merge(const vlat *v, vc_err *err)
     int rc = need_out(v, err), n = v->words->n;
     vf_dataset **d = calloc((size_t)n, sizeof *d);
     if (!d)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     for (int i = 0; !rc && i < n; i++)
         rc = vf_dataset_open(&d[i], v->words->item[i], false, err);
     if (!rc)
@@ -239,7 +239,7 @@ static uint32_t *new_parts(const vf_dataset *d, vc_err *err)
 {
     uint32_t *part = calloc((size_t)vf_dataset_count(d) + 1, sizeof *part);
     if (!part)
-        vc_fail(err, VC_ENOMEM, "out of memory");
+        vc_no_memory(err);
     return part;
 }
 
@@ -461,7 +461,7 @@ static int write_part(const vlat *v, vf_dataset *d, const uint32_t *part, uint32
                       bool *made, vc_err *err)
 {
     char *path = part_name(v, d, part, which);
-    int rc = path ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = path ? 0 : vc_no_memory(err);
     if (!rc && look) {
         rc = is_made(made, path, d, part, which, err);
         if (!rc && !*made)
@@ -481,7 +481,7 @@ static int write_parts(const vlat *v, vf_dataset *d, const uint32_t *part, uint3
                        vc_err *err)
 {
     bool *made = calloc((size_t)parts + 1, sizeof *made);
-    int rc = made ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = made ? 0 : vc_no_memory(err);
     for (uint32_t i = 0; !rc && i < 2 * parts; i++)
         rc = write_part(v, d, part, i % parts, i < parts, &made[i % parts], err);
     free(made);

@@ -92,7 +92,7 @@ static int compare_one(sides *s, uint32_t i, bool *met, vc_err *err)
     return rc;
 }
 
-static int tell_new(sides *s, const bool *met, vc_err *err)
+static int report_new(sides *s, const bool *met, vc_err *err)
 {
     int rc = 0;
     for (uint32_t i = 0; !rc && i < vf_dataset_count(s->d[1]); i++) {
@@ -111,14 +111,14 @@ static int tell_new(sides *s, const bool *met, vc_err *err)
 static int compare_all(sides *s, vc_err *err)
 {
     bool *met = calloc((size_t)vf_dataset_count(s->d[1]) + 1, sizeof *met);
-    int rc = met ? index_b(s, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = met ? index_b(s, err) : vc_no_memory(err);
     for (uint32_t i = 0; !rc && i < vf_dataset_count(s->d[0]); i++) {
         rc = compare_one(s, i, met, err);
         if (!rc && *vc_stop_flag())
             rc = vc_fail(err, VC_ESTOP, "stopped");
     }
     if (!rc)
-        rc = tell_new(s, met, err);
+        rc = report_new(s, met, err);
     free(met);
     return rc;
 }

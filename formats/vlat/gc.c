@@ -58,7 +58,7 @@ int vlat_carry_files(const char *from, const char *to, vc_err *err)
         char *a = vc_path_join(from, *f), *b = vc_path_join(to, *f);
         vc_map m = { 0 };
         if (!a || !b)
-            rc = vc_fail(err, VC_ENOMEM, "out of memory");
+            rc = vc_no_memory(err);
         else if (!(rc = vc_map_open(&m, a, err)))
             rc = vc_file_write(b, m.data, m.size, err);
         else if (rc == VC_ENOENT)
@@ -92,14 +92,14 @@ static int move_other(const char *from, const char *name, const void *to, vc_err
 {
     enum { TRIES = 1000 };
     char *a = vc_path_join(from, name), *b = is_own(name) ? NULL : vc_path_join(to, name);
-    int rc = a && (b || is_own(name)) ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = a && (b || is_own(name)) ? 0 : vc_no_memory(err);
     for (int i = 1; !rc && b && renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_NOREPLACE); i++) {
         if (errno != EEXIST || i == TRIES)
             rc = vc_fail_errno(err, "%s cannot become %s", a, b);
         free(b);
         b = vc_format("%s/%s.%d", (const char *)to, name, i);
         if (!rc && !b)
-            rc = vc_fail(err, VC_ENOMEM, "out of memory");
+            rc = vc_no_memory(err);
     }
     free(a);
     free(b);
@@ -116,7 +116,7 @@ int vlat_move_others(const char *from, const char *to, vc_err *err)
 static int sync_parent(const char *path, vc_err *err)
 {
     char *dir = vc_format("%.*s", (int)(vc_path_base(path) - path), path);
-    int rc = dir ? vc_sync_dir(*dir ? dir : ".", err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = dir ? vc_sync_dir(*dir ? dir : ".", err) : vc_no_memory(err);
     free(dir);
     return rc;
 }
@@ -124,7 +124,7 @@ static int sync_parent(const char *path, vc_err *err)
 int vlat_exchange(const char *path, const char *made, int *lock, vc_err *err)
 {
     char *state = vc_path_join(made, VF_STATE);
-    int rc = state ? vc_lock_file(lock, state, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = state ? vc_lock_file(lock, state, err) : vc_no_memory(err);
     if (!rc && renameat2(AT_FDCWD, made, AT_FDCWD, path, RENAME_EXCHANGE))
         rc = vc_fail(err, VC_EIO, "%s: its file system cannot exchange two folders (%s): the "
                      "new dataset is in %s; move it into place by hand", path, strerror(errno),
@@ -136,7 +136,7 @@ int vlat_exchange(const char *path, const char *made, int *lock, vc_err *err)
 static int remove_name(const char *folder, const char *name, const void *but, vc_err *err)
 {
     char *path = vc_path_join(folder, name);
-    int rc = path ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = path ? 0 : vc_no_memory(err);
     if (!rc && strcmp(name, but))
         rc = vc_remove_tree(path, err);
     free(path);
@@ -148,7 +148,7 @@ static int is_dataset(bool *is, const char *made, vc_err *err)
 {
     struct stat st;
     char *manifest = vc_path_join(made, VF_MANIFEST);
-    int rc = manifest ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = manifest ? 0 : vc_no_memory(err);
     *is = !rc && !lstat(made, &st) && S_ISDIR(st.st_mode) && !stat(manifest, &st);
     if (!rc && !*is && lstat(made, &st) && errno != ENOENT)
         rc = vc_fail_errno(err, "%s", made);
@@ -230,7 +230,7 @@ int vlat_gc(const vlat *v, vc_err *err)
     char *path = NULL, *made = NULL;
     int lock = -1, rc = vlat_folder(&path, v->path, err);
     if (!rc && !(made = vc_format("%s.gc", path)))
-        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+        rc = vc_no_memory(err);
     if (!rc)
         rc = vf_dataset_lock(&lock, path, err);
     if (!rc)

@@ -38,7 +38,7 @@ static int print_json(FILE *f, const cJSON *record, vc_err *err)
 {
     char *line = vf_json_line(record);
     if (!line)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     put_escaped(f, line);
     fputc('\n', f);
     free(line);
@@ -146,7 +146,7 @@ static int print_record(FILE *f, const cJSON *record, vc_err *err)
 {
     char *text = cJSON_Print(record), *save = NULL;
     if (!text)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
         for (; *line == '\t'; line++)
             fputs("  ", f);

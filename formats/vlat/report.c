@@ -168,7 +168,7 @@ static int add_errors(vf_html *h, const vlat *v, vc_err *err)
     char *text, *path = vc_path_join(v->path, "errors.jsonl");
     size_t n;
     if (!path)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     vf_html_section(h, "Skipped");
     int rc = vc_file_read(&text, &n, path, MAX_ERRORS_FILE, err);
     free(path);
@@ -231,7 +231,7 @@ int vlat_report(const vlat *v, vc_err *err)
     vf_dataset *d;
     vf_html *h = NULL;
     char *path = v->o->out ? vc_format("%s", v->o->out) : vc_path_join(v->path, "report.html");
-    int rc = path ? vlat_open(v, &d, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = path ? vlat_open(v, &d, err) : vc_no_memory(err);
     if (rc) {
         free(path);
         return rc;

@@ -48,7 +48,7 @@ typedef struct repair {
     int64_t unlisted;                          /* lost samples without a line in the list */
 } repair;
 
-static void tell_shard(void *arg, const char *what)
+static void report_shard(void *arg, const char *what)
 {
     const repair *r = arg;
     vc_warn(r->v->progress, "left out: %s", what);
@@ -71,7 +71,7 @@ static cJSON *line_of(const cJSON *record)
 static int write_line(repair *r, const cJSON *line, vc_err *err)
 {
     char *text = vf_json_line(line);
-    int rc = text ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = text ? 0 : vc_no_memory(err);
     if (!rc && fprintf(r->list, "%s\n", text) < 0)
         rc = vc_fail(err, VC_EIO, "%s/" LIST ": %s", r->made, strerror(errno));
     free(text);
@@ -89,7 +89,7 @@ static int list_one(repair *r, uint32_t i, vc_err *err)
         return rc == VC_EFORMAT ? 0 : rc;
     cJSON *line = line_of(record);
     cJSON_Delete(record);
-    rc = line ? write_line(r, line, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    rc = line ? write_line(r, line, err) : vc_no_memory(err);
     cJSON_Delete(line);
     return rc;
 }
@@ -147,7 +147,7 @@ static int plan_lines(repair *r, vc_err *err)
     char *path = vc_path_join(r->path, "plan.jsonl");
     vc_map m;
     if (!path)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     int rc = vc_map_open(&m, path, err);
     free(path);
     if (rc)
@@ -167,7 +167,7 @@ static int plan_lines(repair *r, vc_err *err)
 static int open_list(repair *r, vc_err *err)
 {
     char *list = vc_path_join(r->made, LIST);
-    int rc = list ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = list ? 0 : vc_no_memory(err);
     if (!rc && !(r->list = fopen(list, "we")))
         rc = vc_fail_errno(err, "%s", list);
     free(list);
@@ -222,7 +222,7 @@ static int save_all(repair *r, vc_err *err)
 static int forget(const char *folder, const char *name, vc_err *err)
 {
     char *path = vc_path_join(folder, name);
-    int rc = path ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = path ? 0 : vc_no_memory(err);
     if (!rc && unlink(path) && errno != ENOENT && errno != ENOTDIR)
         rc = vc_fail_errno(err, "%s", path);
     free(path);
@@ -258,7 +258,7 @@ static int put_in_place(repair *r, const char *aside, vc_err *err)
     char *pending = vc_path_join(r->made, PENDING);
     int lock = -1;
     int rc = pending ? vc_file_write(pending, text, strlen(text), err)
-                     : vc_fail(err, VC_ENOMEM, "out of memory");
+                     : vc_no_memory(err);
     free(pending);
     if (!rc)
         rc = vlat_exchange(r->path, r->made, &lock, err);
@@ -306,7 +306,7 @@ static int run_repair(repair *r, const char *aside, vc_err *err)
     if (!rc)
         rc = vlat_remove_left(r->made, r->path, err);
     if (!rc)
-        rc = vf_dataset_salvage(&r->d, r->path, tell_shard, r, err);
+        rc = vf_dataset_salvage(&r->d, r->path, report_shard, r, err);
     if (!rc)
         rc = save_all(r, err);
     vf_dataset_close(r->d);
@@ -382,7 +382,7 @@ static int check_and_repair(repair *r, const char *aside, vc_err *err)
 {
     bool damaged = false;
     char *pending = vc_path_join(r->path, PENDING);
-    int rc = pending ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = pending ? 0 : vc_no_memory(err);
     if (!rc && vc_file_exists(pending))
         rc = end_repair(r, aside, err);
     free(pending);
@@ -398,7 +398,7 @@ static int verify_and_repair(const vlat *v, vc_err *err)
     int lock = -1, rc = vlat_folder(&path, v->path, err);
     if (!rc && (!(r.made = vc_format("%s.repair", path)) ||
                 !(aside = vc_format("%s.damaged", path))))
-        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+        rc = vc_no_memory(err);
     r.path = path;
     if (!rc)
         rc = vf_dataset_lock(&lock, path, err);

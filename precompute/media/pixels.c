@@ -64,7 +64,7 @@ size_t media_pixel_bytes(const media_fit *fit)
     return 3 * (fit->exact ? sizeof(float) : 1);
 }
 
-static void turn(uint8_t *dst, const uint8_t *src, const media_fit *fit, media_orient o)
+static void orient(uint8_t *dst, const uint8_t *src, const media_fit *fit, media_orient o)
 {
     if (fit->exact)
         turn_pixels(dst, src, fit->h, fit->w, o, 3 * (int)sizeof(float));
@@ -131,7 +131,7 @@ static int fit_picture(media_pixels *p, void *dst, const uint8_t *rgb, int strid
     else
         resize_run(p->plan, out, rgb, stride);
     if (turned)
-        turn(dst, p->cut, fit, o);
+        orient(dst, p->cut, fit, o);
     return 0;
 }
 

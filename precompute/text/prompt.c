@@ -59,7 +59,7 @@ static int check_crop(text_enc *t, int n, vc_err *err)
     int64_t *empty = malloc(bytes);
     int same = 0;
     if (!empty)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
 
     memcpy(empty, t->ids, bytes);
     int rc = tokens_of_prompt(t, "a", &n, err);

@@ -142,7 +142,7 @@ static int note_unused(const vtrain_data *d, const char *class_name, char **note
         *note = vc_format("%s was made with --train_mode %.32s: its conditions are not used, since "
                           "the transformer %s takes none", vf_dataset_path(d->set[i].data), mode,
                           class_name);
-        return *note ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+        return *note ? 0 : vc_no_memory(err);
     }
     return 0;
 }

@@ -181,7 +181,7 @@ static int note_norm(const vtrain_norm *used, const vtrain_norm *other, const ch
                             "channel %d, not that of %s, (z - %g) * %g", model_dir,
                             (double)used->sub[c], (double)used->mul[c], c, dataset,
                             (double)other->sub[c], (double)other->mul[c])
-                       ? vc_fail(err, VC_ENOMEM, "out of memory") : 0;
+                       ? vc_no_memory(err) : 0;
     return 0;
 }
 
@@ -220,7 +220,7 @@ static int find_norm(vtrain_data *d, const vtrain_data_opts *o, char **note, vc_
         rc = note_norm(&d->norm, &manifest, o->model_dir, first, note, err);
     if (!rc && f.invert != h->norm.invert && add_note(note, "invert_scale_latents is %s, as %s/"
         "vae/config.json says", f.invert ? "true" : "false", o->model_dir))
-        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+        rc = vc_no_memory(err);
     d->scaling = f.scaling;
     d->invert = f.invert;
     free(manifest.sub);
@@ -278,7 +278,7 @@ static int list_samples(vtrain_data *d, char **note, vc_err *err)
                        vf_dataset_path(d->set[0].data));
     if (d->n_samples < all && add_note(note, "%" PRIu64 " samples of weight 0 are left out",
                                        all - d->n_samples))
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     return 0;
 }
 
@@ -501,7 +501,7 @@ int vtrain_data_open(vtrain_data **out, const vtrain_data_opts *o, char **note, 
     *note = NULL;
     vtrain_data *d = calloc(1, sizeof *d);
     if (!d)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
 
     int rc = open_sets(d, o, err);
     if (!rc)

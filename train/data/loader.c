@@ -379,7 +379,7 @@ int vtrain_loader_open(vtrain_loader **out, const vtrain_data *d, const vtrain_l
         return rc;
     vtrain_loader *l = calloc(1, sizeof *l);
     if (!l)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     l->d = d;
     l->o = *o;
     if (!l->o.stride)

@@ -55,7 +55,7 @@ int vtrain_order_open(vtrain_order **out, const vtrain_data *d, uint32_t batch, 
     *out = NULL;
     vtrain_order *o = calloc(1, sizeof *o);
     if (!o)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     *o = (vtrain_order){ .d = d, .batch = batch, .seed = seed, .origin = origin,
                          .visits = vtrain_data_visits(d) };
     o->row = malloc(o->visits * sizeof *o->row);

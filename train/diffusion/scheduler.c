@@ -109,7 +109,7 @@ static int find_file(char **path, const char *model, const char *given, vc_err *
     } else {
         *path = model ? vc_format("%s/scheduler/%s", model, name) : strdup("");
     }
-    if (!*path) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!*path) return vc_no_memory(err);
     if (vc_file_exists(*path)) return 0;
     int rc = given ? vc_fail(err, VC_ENOENT, "%s: no such file", *path) : 0;
     free(*path);

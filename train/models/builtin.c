@@ -134,7 +134,7 @@ static int builtin_fresh(cJSON **config, const vtrain_fresh *want, vc_err *err)
                        "a multiple of 8, at most 256", (long long)want->width,
                        (long long)want->heads);
     cJSON *o = cJSON_CreateObject();
-    if (!o) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!o) return vc_no_memory(err);
     const struct { const char *field; int64_t v; } rows[] = {
         { "in_channels", want->channels }, { "patch_size", want->patch },
         { "num_layers", want->layers }, { "num_attention_heads", want->heads },
@@ -149,7 +149,7 @@ static int builtin_fresh(cJSON **config, const vtrain_fresh *want, vc_err *err)
     if (ok && want->guidance) ok = cJSON_AddTrueToObject(o, "guidance_embeds");
     if (!ok) {
         cJSON_Delete(o);
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     }
     *config = o;
     return 0;

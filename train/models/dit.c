@@ -20,12 +20,12 @@ static int make_layers(vtrain_dit *m, vc_err *err)
     for (int k = 0; k < VTRAIN_KINDS; k++)
         n += m->layers[k];
     m->layer = calloc((size_t)n, sizeof *m->layer);
-    if (!m->layer) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!m->layer) return vc_no_memory(err);
     for (int k = 0; k < VTRAIN_KINDS && kind->prefix; k++, kind++) {
         if (k && strcmp(kind->prefix, kind[-1].prefix)) number = 0;
         for (int64_t i = 0; i < m->layers[k]; i++) {
             void *w = calloc(1, kind->size);
-            if (!w) return vc_fail(err, VC_ENOMEM, "out of memory");
+            if (!w) return vc_no_memory(err);
             m->layer[m->n_layers++] = (layer){ m, kind, (int)number++, w };
         }
     }
@@ -64,7 +64,7 @@ int vtrain_dit_open(void **model, const vtrain_family *f, const cJSON *config, v
 {
     *model = NULL;
     vtrain_dit *m = calloc(1, f->size);
-    if (!m) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!m) return vc_no_memory(err);
     m->family = f;
     int rc = read_config(m, config, err);
     if (!rc) rc = bind(m, p, src, err);

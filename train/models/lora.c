@@ -78,7 +78,7 @@ static int add(vtrain_lora *l, const vf_view *v, vc_err *err)
     bool flat;
     char *module = vtrain_lora_module(v->name, &is, &flat);
     if (!is) return no_part(v->name, err);
-    if (!module) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!module) return vc_no_memory(err);
     entry *e = entry_of(l, module, flat);
     if (e) {
         free(module);
@@ -117,7 +117,7 @@ static int read_alphas(vtrain_lora *l, const char *field, vc_err *err)
     if (n > MAX_PATTERNS)
         return vc_fail(err, VC_EFORMAT, "%s: %d entries, %d are read", field, n, MAX_PATTERNS);
     l->pattern = calloc((size_t)n, sizeof *l->pattern);
-    if (!l->pattern) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!l->pattern) return vc_no_memory(err);
     for (const cJSON *c = o->child; c; c = c->next) {
         int rc = read_pattern(l, o, c->string, err);
         if (rc) return vc_context(err, rc, "%s: \"%.100s\"", field, c->string);
@@ -148,7 +148,7 @@ static int read_adapter_config(vtrain_lora *l, vc_err *err)
 {
     static const char name[] = "adapter_config.json";
     char *dir = vc_format("%.*s", (int)(vc_path_base(l->path) - l->path), l->path);
-    if (!dir) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!dir) return vc_no_memory(err);
     int rc = vf_json_read_in_opt(&l->meta, dir, name, MAX_CONFIG, err);
     free(dir);
     return rc || !l->meta ? rc : vc_context(err, read_config(l, "", err), "%s", name);
@@ -199,11 +199,11 @@ static int find_file(char **file, const char *path, vc_err *err)
     if (stat(path, &st)) return vc_fail_errno(err, "%s", path);
     if (!S_ISDIR(st.st_mode)) {
         *file = strdup(path);
-        return *file ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+        return *file ? 0 : vc_no_memory(err);
     }
     for (size_t i = 0; i < COUNT(names); i++) {
         *file = vc_path_join(path, names[i]);
-        if (!*file) return vc_fail(err, VC_ENOMEM, "out of memory");
+        if (!*file) return vc_no_memory(err);
         if (vc_file_exists(*file)) return 0;
         free(*file);
         *file = NULL;
@@ -233,7 +233,7 @@ static int open_parts(vtrain_lora *l, const char *path, vc_err *err)
     if (n > MAX_TENSORS)
         return vc_fail(err, VC_EFORMAT, "%s: %d tensors, more than any LoRA has", l->path, n);
     l->entry = calloc((size_t)n + 1, sizeof *l->entry);
-    if (!l->entry) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!l->entry) return vc_no_memory(err);
     for (int i = 0; !rc && i < n; i++)
         rc = add(l, vf_safetensors_at(l->file, i), err);
     if (!rc && !l->n) rc = vc_fail(err, VC_EFORMAT, "no LoRA in it");
@@ -245,7 +245,7 @@ int vtrain_lora_open(vtrain_lora **out, const char *path, vc_err *err)
 {
     *out = NULL;
     vtrain_lora *l = calloc(1, sizeof *l);
-    if (!l) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!l) return vc_no_memory(err);
     int rc = open_parts(l, path, err);
     if (rc) {
         vtrain_lora_close(l);
@@ -428,7 +428,7 @@ static int grow_merged(vtrain_lora *l, vc_err *err)
     if (l->n_merged < l->room_merged) return 0;
     int room = l->room_merged ? 2 * l->room_merged : 64;
     void **more = realloc(l->merged, sizeof *more * (size_t)room);
-    if (!more) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!more) return vc_no_memory(err);
     l->merged = more;
     l->room_merged = room;
     return 0;
@@ -443,7 +443,7 @@ static int make_merged(vtrain_lora *l, vt_host *v, const vtrain_lora_pair *p, vc
     float *b = floats_of(p->b.data, p->b.dtype, out * r);
     void *stored = malloc((size_t)n * vc_dtype_size(v->dtype));
     int rc = grow_merged(l, err);
-    if (!rc && (!w || !a || !b || !stored)) rc = vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc && (!w || !a || !b || !stored)) rc = vc_no_memory(err);
     if (rc) {
         free(stored);
     } else {
@@ -486,7 +486,7 @@ static int merged_get(void *arg, const char *name, vt_host *v, vc_err *err)
     size_t n = strlen(name);
     if (rc || n < 8 || strcmp(name + n - 7, ".weight") || v->nd < 2) return rc;
     char *module = strndup(name, n - 7);
-    if (!module) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!module) return vc_no_memory(err);
     vtrain_lora_pair p;
     rc = vtrain_lora_get(l, module, &p, err);
     free(module);

@@ -62,7 +62,7 @@ int vtrain_rename_find(vtrain_renamed *r, const vtrain_rename *table, const char
     if (!r->row) return 0;
     measure(r);
     r->theirs = filled(r->row->theirs, r->number);
-    return r->theirs ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    return r->theirs ? 0 : vc_no_memory(err);
 }
 
 char *vtrain_rename_sibling(const vtrain_renamed *r, int part)

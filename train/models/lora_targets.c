@@ -65,7 +65,7 @@ static int compile(vtrain_targets *t, const char *value, vc_err *err)
 static int split(vtrain_targets *t, const char *value, vc_err *err)
 {
     t->text = strdup(value);
-    if (!t->text) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!t->text) return vc_no_memory(err);
     char *rest = t->text;
     for (char *e; (e = strsep(&rest, ", \t\n"));) {
         if (!*e) continue;
@@ -84,7 +84,7 @@ static int take_all(vtrain_targets *t, const char *const *convs, vc_err *err)
     for (int i = 0; convs[i]; i++)
         n += strlen(convs[i]) + 1;
     char *text = calloc(1, n), *end = text;
-    if (!text) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!text) return vc_no_memory(err);
     for (int i = 0; convs[i]; i++)
         end += sprintf(end, "%s,", convs[i]);
     int rc = split(t, text, err);
@@ -188,7 +188,7 @@ static int check_entries(vtrain_targets *t, const char *const *modules, char **n
     if (!t->n_entries) return no_match(left_out, modules, err);
     *note = vc_format("--target_name: %s left out: no module of this transformer has such a name "
                       "(diffusers calls them ff.net.0.proj and ff.net.2)", left_out);
-    return *note ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    return *note ? 0 : vc_no_memory(err);
 }
 
 /* No entry may match a module that holds others, as in PEFT: "0" would mean whole blocks. */
@@ -217,7 +217,7 @@ static int collect_names(vtrain_targets *t, const char *const *modules, vc_err *
     while (modules[n])
         n++;
     t->name = calloc(n + 1, sizeof *t->name);
-    if (!t->name) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!t->name) return vc_no_memory(err);
     for (size_t i = 0; i < n; i++) {
         if (!vtrain_targets_match(t, modules[i])) continue;
         const char *name = in_block(modules[i]);
@@ -226,7 +226,7 @@ static int collect_names(vtrain_targets *t, const char *const *modules, vc_err *
             seen = !strcmp(t->name[k], name);
         if (seen) continue;
         t->name[t->n_names] = strdup(name);
-        if (!t->name[t->n_names++]) return vc_fail(err, VC_ENOMEM, "out of memory");
+        if (!t->name[t->n_names++]) return vc_no_memory(err);
     }
     return 0;
 }
@@ -237,7 +237,7 @@ int vtrain_targets_open(vtrain_targets **out, const char *value, const char *con
     *out = NULL;
     *note = NULL;
     vtrain_targets *t = calloc(1, sizeof *t);
-    if (!t) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!t) return vc_no_memory(err);
 
     int rc = 0;
     if (!strcmp(value, "all-linear")) rc = take_all(t, convs, err);

@@ -105,7 +105,7 @@ int vtrain_regex_open(regex_t *out, const char *value, bool below, vc_err *err)
         return vc_fail(err, VC_EUSAGE, "\"%s\": look-around, back references, flags and escapes "
                        "other than \\d \\w \\s \\b and signs are not understood: write it with "
                        "groups, brackets and repeats", value);
-    if (!whole) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!whole) return vc_no_memory(err);
     int code = regcomp(out, whole, REG_EXTENDED | REG_NOSUB);
     free(whole);
     if (!code) return 0;

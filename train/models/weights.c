@@ -69,12 +69,12 @@ static int find_folder(char **path, const char *model, const char *name, const c
                        vc_err *err)
 {
     *path = transformer ? strdup(transformer) : vc_path_join(model, name);
-    if (!*path) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!*path) return vc_no_memory(err);
     if (vc_file_exists_in(*path, "config.json")) return 0;
     if (!transformer && vc_file_exists_in(model, "config.json")) {
         free(*path);
         *path = strdup(model);
-        return *path ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+        return *path ? 0 : vc_no_memory(err);
     }
     return vc_fail(err, VC_ENOENT, "%s: no config.json in it: this is no transformer's folder",
                    *path);
@@ -108,7 +108,7 @@ static int read_class(char **class, const char *model, vc_err *err)
                         index_file);
     *class = rc ? NULL : strdup(s);
     cJSON_Delete(o);
-    return rc || *class ? rc : vc_fail(err, VC_ENOMEM, "out of memory");
+    return rc || *class ? rc : vc_no_memory(err);
 }
 
 int vtrain_weights_pipeline(cJSON *config, const vtrain_family *family, const char *model,
@@ -120,7 +120,7 @@ int vtrain_weights_pipeline(cJSON *config, const vtrain_family *family, const ch
     const vc_pipeline *p = class ? vc_family_pipeline(f, class) : NULL;
     if (p && p->flag && !cJSON_HasObjectItem(config, p->flag) &&
         !cJSON_AddTrueToObject(config, p->flag))
-        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+        rc = vc_no_memory(err);
     free(class);
     return rc;
 }
@@ -157,7 +157,7 @@ int vtrain_weights_open(vtrain_weights **out, const char *model, const char *nam
 {
     *out = NULL;
     vtrain_weights *w = calloc(1, sizeof *w);
-    if (!w) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!w) return vc_no_memory(err);
     w->held = held;
     int rc = open_parts(w, model, name, transformer, err);
     if (!rc && preset) {

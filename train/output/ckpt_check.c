@@ -81,7 +81,7 @@ static int damaged(const char *dir, const vc_err *bad, const atomic_int *stop, v
 {
     char *older = NULL, *out = vc_format("%.*s", (int)(vc_path_base(dir) - dir), dir);
     int64_t step;
-    int rc = out ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = out ? 0 : vc_no_memory(err);
     if (!rc && vtrain_ckpt_step(dir, &step))
         rc = find_older(&older, *out ? out : ".", step, stop, err);
     free(out);

@@ -190,7 +190,7 @@ static int read_span(vtrain_span *s, const cJSON *o, vc_err *err)
         return rc;
     s->part = calloc((size_t)cJSON_GetArraySize(parts) + 1, sizeof *s->part);
     if (!s->part)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     cJSON_ArrayForEach(p, parts)
         if (!rc && (rc = read_part(&s->part[s->n_parts++], p, err)))
             vc_context(err, rc, "data[%d]", s->n_parts - 1);

@@ -84,7 +84,7 @@ static int add_tensor(layout *l, const char *module, const char *suffix, const v
 {
     char *name = strdup(module);
     if (!name)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     for (char *c = name; l->naming->flat && (c = strchr(c, '.'));)
         *c = '_';
     int rc = vf_views_add(&l->s, l->naming->prefix, name, suffix, t, VC_F32, scale, err);
@@ -133,7 +133,7 @@ static int find_fused(fused *f, vt_params *p, const vtrain_renamed *r, vc_err *e
     for (int i = 0; i < f->parts; i++) {
         char *module = vtrain_rename_sibling(r, i);
         if (!module)
-            return vc_fail(err, VC_ENOMEM, "out of memory");
+            return vc_no_memory(err);
         const vt_lin *lin = f->of[i] = find_lin(p, module);
         int rc = lin ? 0 : vc_fail(err, VC_EINVAL, "\"%s\": no module \"%s\" in this transformer",
                                    r->theirs, module);
@@ -156,7 +156,7 @@ static int fill_fused(float *a, float *b, const fused *f, vt_ctx *g, vc_err *err
 {
     int64_t wide = f->rank * f->trained, row = 0, pair = 0;
     float *own = malloc(sizeof *own * (size_t)(f->rows * f->rank));
-    int rc = own ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = own ? 0 : vc_no_memory(err);
     for (int i = 0; !rc && i < f->parts; i++) {
         const vt_lin *lin = f->of[i];
         int64_t out = lin->w->dim[0];
@@ -188,7 +188,7 @@ static int add_fused(layout *l, const vtrain_renamed *r, const vt_lin *at, vc_er
     float *a = malloc(sizeof *a * (size_t)(rank * f.in));
     float *b = calloc((size_t)(f.rows * rank), sizeof *b);
     rc = a && b ? fill_fused(a, b, &f, vt_params_context(l->p), err)
-                : vc_fail(err, VC_ENOMEM, "out of memory");
+                : vc_no_memory(err);
     vt_tensor *ta = rc ? NULL : make(l, 2, dim_a, a, err);
     vt_tensor *tb = ta ? make(l, 2, dim_b, b, err) : NULL;
     if (!rc && !tb)
@@ -231,7 +231,7 @@ static int write_file(layout *l, const char *dir, vc_err *err)
     int rc = vf_views_open(&l->s, vt_params_context(l->p), room, err);
     l->made = calloc((size_t)room + 1, sizeof *l->made);
     if (!rc && !l->made)
-        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+        rc = vc_no_memory(err);
     for (int i = 0; !rc && i < vt_params_count(l->p); i++) {
         const vt_param *x = vt_params_at(l->p, i);
         if (x->role != VT_P_BASE)
@@ -241,7 +241,7 @@ static int write_file(layout *l, const char *dir, vc_err *err)
     if (!rc && !l->naming->alpha) {
         text = lora_metadata(l->o);
         if (!text)
-            rc = vc_fail(err, VC_ENOMEM, "out of memory");
+            rc = vc_no_memory(err);
         meta[n++] = (vf_meta){ "lora_adapter_metadata", text };
     }
     n = add_lineage(meta, n, l->o, alpha);
@@ -288,7 +288,7 @@ static int make_shards(shards *s, vt_params *p, const vtrain_weights *w, size_t 
     size_t filled = 0;
     *s = (shards){ .n = 1, .of = calloc((size_t)vt_params_count(p) + 1, sizeof *s->of) };
     if (!s->of)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     for (int i = 0; i < vt_params_count(p); i++) {
         const vt_param *x = vt_params_at(p, i);
         size_t bytes = (size_t)vt_count(x->t) * vc_dtype_size(saved_type(w, x));
@@ -317,7 +317,7 @@ static int write_shard(const char *folder, const shards *s, int at, vt_params *p
     char *name = shard_name(s, at);
     int rc = vf_views_open(&v, vt_params_context(p), vt_params_count(p), err);
     if (!rc && !name)
-        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+        rc = vc_no_memory(err);
     for (int i = 0; !rc && i < v.room; i++) {
         const vt_param *x = vt_params_at(p, i);
         if (s->of[i] == at)
@@ -350,7 +350,7 @@ static int write_index(const char *folder, const shards *s, vt_params *p, vf_sum
         ok = add_to_map(map, s, s->of[i], vt_params_at(p, i)->name);
     char *text = ok ? cJSON_Print(o) : NULL;
     int rc = text ? vf_sums_put(sums, path, text, strlen(text), err)
-                  : vc_fail(err, VC_ENOMEM, "out of memory");
+                  : vc_no_memory(err);
     free(text);
     free(path);
     cJSON_Delete(o);
@@ -364,12 +364,12 @@ static int write_config(const char *folder, const vtrain_weights *w, const cJSON
     char *to = vc_path_join(folder, "config.json"), *text = NULL;
     char *from = w ? vc_path_join(vtrain_weights_path(w), "config.json") : NULL;
     size_t n = 0;
-    int rc = to && (from || !w) ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = to && (from || !w) ? 0 : vc_no_memory(err);
     if (!rc && from)
         rc = vc_file_read(&text, &n, from, MAX_CONFIG, err);
     if (!rc && !from) {
         text = cJSON_Print(config);
-        rc = text ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+        rc = text ? 0 : vc_no_memory(err);
         n = text ? strlen(text) : 0;
     }
     if (!rc)
@@ -409,7 +409,7 @@ static bool plain_name(const char *name)
 static int link_component(const char *dir, const char *model, const char *name, vc_err *err)
 {
     char *from = vc_path_join(model, name), *to = vc_path_join(dir, name), *real = NULL;
-    int rc = from && to ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = from && to ? 0 : vc_no_memory(err);
     if (!rc && vc_file_exists(from) && !vc_file_exists(to)) {
         real = realpath(from, NULL);
         if (!real || symlink(real, to))
@@ -427,7 +427,7 @@ int vtrain_export_pipeline(const char *dir, const char *model, vf_sums *sums, vc
     char *from = vc_path_join(model, index), *to = vc_path_join(dir, index), *text = NULL;
     cJSON *o = NULL;
     size_t n;
-    int rc = from && to ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = from && to ? 0 : vc_no_memory(err);
     if (!rc && vc_file_exists(from)) {
         rc = vc_file_read(&text, &n, from, MAX_CONFIG, err);
         if (!rc)

@@ -114,7 +114,7 @@ int vtrain_metrics_open(vtrain_metrics **out, const char *dir, int64_t step, boo
     *out = NULL;
     vtrain_metrics *m = calloc(1, sizeof *m);
     if (!m)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     m->fd = -1;
     m->flushed = vc_seconds();
 

@@ -100,7 +100,7 @@ static int make_rows(vtrain_dist *d, vc_err *err)
     d->rows = sharded(d) ? SHARED + 1 : d->l.blocks + 1;
     d->row = calloc((size_t)d->rows, sizeof *d->row);
     if (!d->row)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     for (int r = 0; r < d->rows; r++) {
         size_t most = ALIGN;
         for (int k = 0; k <= d->l.blocks; k++) {
@@ -208,7 +208,7 @@ static int make_jobs(vtrain_dist *d, vc_err *err)
     d->job = calloc((size_t)(3 * blocks + 1), sizeof *d->job);
     d->gates = calloc((size_t)blocks + 1, sizeof *d->gates);
     if (!d->job || !d->gates)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     for (int b = 0; d->o.values && b < blocks; b++) {
         d->gates[b].forward = (gate){ b + 2 < blocks ? b + 2 : blocks, add_job(d, b, true) };
         d->gates[b].backward.need = b + 1;       /* the last block keeps this value */
@@ -534,7 +534,7 @@ int vtrain_dist_open(vtrain_dist **out, vc_comm *comm, vt_ctx *g, vt_params *p,
     *out = NULL;
     vtrain_dist *d = calloc(1, sizeof *d);
     if (!d)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     *d = (vtrain_dist){ .g = g, .o = *o };
     pthread_mutex_init(&d->lock, NULL);
     pthread_cond_init(&d->changed, NULL);

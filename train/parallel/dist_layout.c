@@ -45,7 +45,7 @@ int vtrain_layout_open(vtrain_layout *l, vt_params *p, vc_err *err)
     l->list = calloc((size_t)room, sizeof *l->list);
     l->at = calloc((size_t)room, sizeof *l->at);
     if (!l->unit || !l->list || !l->at)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     for (int k = 0; k < l->n; k++) {
         unit *u = &l->unit[k];
         int pair = k / VTRAIN_PAIR;

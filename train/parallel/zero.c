@@ -95,7 +95,7 @@ static int make_state(vtrain_zero *z, vc_err *err)
     z->most = VT_ADAMW_BLOCK;
     z->state = calloc((size_t)z->l->n, sizeof *z->state);
     if (!rc && !z->state)
-        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+        rc = vc_no_memory(err);
     for (int k = 0; !rc && k < z->l->n; k++) {
         const unit *u = &z->l->unit[k];
         if (u->shard > z->most)
@@ -125,7 +125,7 @@ int vtrain_zero_open(vtrain_zero **out, vtrain_dist *d, vt_ctx *g, vt_params *p,
     *out = NULL;
     vtrain_zero *z = calloc(1, sizeof *z);
     if (!z)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     *z = (vtrain_zero){ .l = vtrain_dist_layout(d), .g = g, .p = p, .ema = ema };
     int rc = make_state(z, err);
     if (rc) {
