@@ -12,7 +12,8 @@
 static int clean_frames(const vtrain *t, int64_t frames)
 {
     vtrain_fit fit;
-    if (!(t->cfg.first_frame_conditioning_p > 0)) return 0;
+    if (!(t->cfg.first_frame_conditioning_p > 0))
+        return 0;
     t->family->fit(t->model, &fit);
     return frames > fit.mult[0] ? fit.mult[0] : 0;
 }
@@ -35,7 +36,8 @@ void vtrain_levels_draw(vtrain_levels *v, const vtrain *t, const vtrain_micro *m
     v->front = clean_frames(t, m->batch->dim[2]);
     for (int row = 0; row < m->batch->rows; row++) {
         double r = m->level;
-        if (r < 0) r = vtrain_level_draw(t->objective, m->seed, (uint32_t)row, m->number);
+        if (r < 0)
+            r = vtrain_level_draw(t->objective, m->seed, (uint32_t)row, m->number);
         vtrain_level l = vtrain_level_of(t->objective, tokens, r);
         bool clean = v->front && vc_train_unit(m->seed, 0, (uint32_t)row, (uint32_t)m->number,
                                                VC_DRAW_FIRST_FRAME) <
@@ -76,7 +78,8 @@ static vt_tensor *two_parts(vt_ctx *g, int nd, const int64_t *dim, int64_t n, in
                             const float *first, const float *rest)
 {
     float *x = malloc((size_t)(dim[0] * n) * sizeof *x);
-    if (!x) return vt_fail(g, VC_ENOMEM, "clean first frames: out of memory");
+    if (!x)
+        return vt_fail(g, VC_ENOMEM, "clean first frames: out of memory");
     for (int64_t i = 0; i < dim[0] * n; i++)
         x[i] = i % n < front ? first[i / n] : rest[i / n];
     vt_tensor *t = vt_from_host(g, VC_F32, nd, dim, x, VC_F32);
@@ -87,10 +90,12 @@ static vt_tensor *two_parts(vt_ctx *g, int nd, const int64_t *dim, int64_t n, in
 /* Makes the noisy latents x_of x + n_of n; clean frames are x itself. */
 static vt_tensor *mix(vt_ctx *g, vt_tensor *x, vt_tensor *n, const vtrain_levels *v)
 {
-    if (!x) return NULL;
+    if (!x)
+        return NULL;
     int64_t rows = x->dim[0], f = x->dim[2], front = v->front;
     vt_tensor *a = rows_of(g, rows, v->x_of), *c = rows_of(g, rows, v->n_of), *part[2];
-    if (!front) return vt_mix(g, x, n, a, c);
+    if (!front)
+        return vt_mix(g, x, n, a, c);
     float x_of[VTRAIN_ROWS], n_of[VTRAIN_ROWS];
     for (int64_t i = 0; i < rows; i++) {
         x_of[i] = v->clean[i] ? 1 : v->x_of[i];
@@ -107,7 +112,8 @@ static vt_tensor *mix(vt_ctx *g, vt_tensor *x, vt_tensor *n, const vtrain_levels
 static vt_tensor *level_weight(vt_ctx *g, const vtrain_levels *v, int64_t rows, int64_t frames)
 {
     const int64_t dim[5] = { rows, 1, v->front ? frames : 1, 1, 1 };
-    if (!v->front) return vt_from_host(g, VC_F32, 5, dim, v->weight, VC_F32);
+    if (!v->front)
+        return vt_from_host(g, VC_F32, 5, dim, v->weight, VC_F32);
     float first[VTRAIN_ROWS], rest[VTRAIN_ROWS];
     int64_t left = frames - v->front;
     for (int64_t i = 0; i < rows; i++) {
@@ -125,7 +131,8 @@ static void load_weights(const vtrain *t, vtrain_noised *n, const vtrain_batch *
     const int64_t *dim = b->dim, per_place[5] = { dim[0], 1, dim[2], dim[3], dim[4] };
     bool motion = t->cfg.motion_sub_loss && dim[2] >= 3;
     vt_tensor *level = level_weight(g, v, dim[0], dim[2]), *mask = NULL;
-    if (b->weighted) mask = vt_from_host(g, VC_F32, 5, per_place, b->loss_weight, VC_F32);
+    if (b->weighted)
+        mask = vt_from_host(g, VC_F32, 5, per_place, b->loss_weight, VC_F32);
     n->weight = mask ? vt_mul(g, mask, level) : level;
     n->motion_weight = motion ? n->weight : NULL;
     if (motion && v->front) {
@@ -154,9 +161,11 @@ void vtrain_times_load(const vtrain *t, vtrain_in *in, const int64_t dim[5],
 {
     vtrain_fit fit;
     in->t = rows_of(t->g, dim[0], v->t);
-    if (!v->front) return;
+    if (!v->front)
+        return;
     t->family->fit(t->model, &fit);
-    if (!fit.token_times) return;
+    if (!fit.token_times)
+        return;
     int64_t area = dim[3] / fit.mult[1] * (dim[4] / fit.mult[2]), n = dim[2] / fit.mult[0] * area;
     float first[VTRAIN_ROWS];
     for (int64_t i = 0; i < dim[0]; i++)

@@ -33,7 +33,8 @@ static int open_boundary(vtrain *t, vc_err *err)
     const vtrain_config *c = &t->cfg;
     bool side = c->boundary_type != VTRAIN_SIDE_FULL;
     int rc = c->model ? vtrain_weights_boundary(&t->boundary, c->model, err) : 0;
-    if (rc) return vc_context(err, rc, "--model");
+    if (rc)
+        return vc_context(err, rc, "--model");
     if (side && !t->boundary)
         return vc_fail(err, VC_EUSAGE, "--boundary_type: high and low choose one of a model's two "
                        "transformers, but model_index.json below --model has no boundary_ratio: "
@@ -70,17 +71,20 @@ static int open_config(vtrain *t, vc_err *err)
     int rc = vtrain_weights_open(&t->weights, c->model, vtrain_transformer_name(t), c->transformer,
                                  lora ? c->transformer_dtype : VC_DTYPE_NONE,
                                  c->preset_lora_path, err);
-    if (rc) return rc;
+    if (rc)
+        return rc;
     const cJSON *config = vtrain_weights_config(t->weights);
     rc = vf_json_str(config, "_class_name", &class_name, err);
-    if (rc) return vc_context(err, rc, "%s/config.json", vtrain_weights_path(t->weights));
+    if (rc)
+        return vc_context(err, rc, "%s/config.json", vtrain_weights_path(t->weights));
     t->family = vtrain_family_of_class(class_name);
     if (!t->family)
         return vc_fail(err, VC_EINVAL, "%s: vtrain does not support the transformer class %s",
                        vtrain_weights_path(t->weights), class_name);
     vtrain_weights_rename(t->weights, t->family->lora_names);
     t->model_config = cJSON_Duplicate(config, true);
-    if (!t->model_config) return vc_no_memory(err);
+    if (!t->model_config)
+        return vc_no_memory(err);
     return vtrain_weights_pipeline(t->model_config, t->family, c->model, err);
 }
 
@@ -90,7 +94,8 @@ static int open_scheduler(vtrain *t, vc_err *err)
 {
     const vtrain_config *c = &t->cfg;
     int rc = vtrain_scheduler_read(&t->scheduler, c->model, c->scheduler, err);
-    if (rc) return vc_context(err, rc, c->scheduler ? "--scheduler" : "--model");
+    if (rc)
+        return vc_context(err, rc, c->scheduler ? "--scheduler" : "--model");
     if (!t->scheduler.path && t->family->objective == VTRAIN_V)
         vc_warn(t->ui, "no scheduler/scheduler_config.json below --model: the noise schedule has "
                 "zero terminal SNR and snr_shift_scale 1 (CogVideoX-2B needs 3): give --scheduler "
@@ -104,7 +109,8 @@ static int check_objective(vtrain *t, vc_err *err)
 {
     const char *kind = NULL;
     int rc = vf_json_str_opt(t->model_config, "prediction_type", &kind, err);
-    if (rc || !kind || !t->family->fresh) return rc;
+    if (rc || !kind || !t->family->fresh)
+        return rc;
     int objective = 1 + (strcmp(kind, "v") ? VTRAIN_FLOW : VTRAIN_V);
     if (t->cfg.objective && t->cfg.objective != objective)
         return vc_fail(err, VC_EUSAGE, "--objective: this transformer predicts \"%s\" "
@@ -117,7 +123,8 @@ static int check_objective(vtrain *t, vc_err *err)
 static int check_inputs(vtrain *t, const vtrain_fit *fit, vc_err *err)
 {
     double *clean = &t->cfg.first_frame_conditioning_p;
-    if (fit->clean_first && *clean == 0) *clean = 1;
+    if (fit->clean_first && *clean == 0)
+        *clean = 1;
     if (fit->clean_first && *clean != 1)
         return vc_fail(err, VC_EUSAGE, "--first_frame_conditioning_p: all clips of this %s begin "
                        "with a clean frame: leave the flag out", t->family->class_name);
@@ -173,7 +180,8 @@ int vtrain_fit_data(vtrain *t, vc_err *err)
     char *note;
     t->family->fit(t->model, &fit);
     int rc = check_inputs(t, &fit, err);
-    if (rc) return rc;
+    if (rc)
+        return rc;
     t->guidance = fit.guidance;
     int channels = vtrain_data_norm(t->data)->channels;
     if (fit.channels != channels)
@@ -182,10 +190,14 @@ int vtrain_fit_data(vtrain *t, vc_err *err)
                        t->family->class_name, fit.channels);
     for (int i = 0; !rc && i < fit.n_texts; i++)
         rc = fit_text(t, &fit, i, err);
-    if (!rc) rc = check_rates(t, &fit, err);
-    if (!rc) rc = vtrain_data_fit(t->data, t->family, &fit, &note, err);
-    if (rc) return rc;
-    if (note) vc_say(t->ui, "%s", note);
+    if (!rc)
+        rc = check_rates(t, &fit, err);
+    if (!rc)
+        rc = vtrain_data_fit(t->data, t->family, &fit, &note, err);
+    if (rc)
+        return rc;
+    if (note)
+        vc_say(t->ui, "%s", note);
     free(note);
     for (uint32_t i = 0; i < vtrain_data_groups(t->data); i++) {
         const vtrain_group *g = vtrain_data_group(t->data, i);
@@ -205,7 +217,8 @@ int vtrain_fit_data(vtrain *t, vc_err *err)
 static int threads_of(const vtrain *t)
 {
     int ranks = vc_comm_locals(t->comm);
-    if (t->cfg.threads || ranks == 1 || getenv("OMP_NUM_THREADS")) return (int)t->cfg.threads;
+    if (t->cfg.threads || ranks == 1 || getenv("OMP_NUM_THREADS"))
+        return (int)t->cfg.threads;
     return vc_fair_cores(ranks);
 }
 
@@ -228,7 +241,8 @@ static int open_device(vtrain *t, vc_err *err)
 static bool swaps(const vtrain *t)
 {
     const char *flag = t->cfg.low_vram ? "low_vram" : "blocks_to_swap";
-    if (!t->cfg.low_vram && !t->cfg.blocks_to_swap) return false;
+    if (!t->cfg.low_vram && !t->cfg.blocks_to_swap)
+        return false;
     if (t->cfg.training_type != VTRAIN_LORA)
         vc_say(t->ui, "--%s: has no effect: only frozen weights are swapped, and a full finetune "
                "has none", flag);
@@ -255,8 +269,10 @@ static int open_model(vtrain *t, vc_err *err)
                         "--export_pipeline");
     if (!rc)
         rc = vtrain_dit_open(&t->model, t->family, t->model_config, t->params, &src, err);
-    if (!rc && t->weights) rc = vtrain_weights_check(t->weights, t->params, err);
-    if (rc && t->weights) return vc_context(err, rc, "%s", vtrain_weights_path(t->weights));
+    if (!rc && t->weights)
+        rc = vtrain_weights_check(t->weights, t->params, err);
+    if (rc && t->weights)
+        return vc_context(err, rc, "%s", vtrain_weights_path(t->weights));
     return rc ? rc : vtrain_fit_data(t, err);
 }
 
@@ -270,7 +286,8 @@ static const char **modules_of(vt_params *p, bool convs)
     const char **list = calloc((size_t)n + 1, sizeof *list);
     for (int i = 0; list && i < n; i++) {
         const vt_param *x = vt_params_at(p, i);
-        if (!x->module || x->t != x->lin->w || (convs && x->t->nd == 2)) continue;
+        if (!x->module || x->t != x->lin->w || (convs && x->t->nd == 2))
+            continue;
         list[k++] = x->module;
     }
     return list;
@@ -286,17 +303,22 @@ static int train_lora(vtrain *t, vc_err *err)
                                        : vc_no_memory(err);
     free(modules);
     free(convs);
-    if (!rc && note) vc_say(t->ui, "%s", note);
+    if (!rc && note)
+        vc_say(t->ui, "%s", note);
     free(note);
     if (!rc)
         rc = vt_params_lora(t->params, vtrain_targets_match, t->targets, (int)c->rank,
                             c->network_alpha, (uint64_t)c->seed, &matched, err);
-    if (rc || !c->lora_checkpoint) return rc;
+    if (rc || !c->lora_checkpoint)
+        return rc;
     vtrain_lora *lora;
     rc = vtrain_lora_open(&lora, c->lora_checkpoint, err);
-    if (!rc) vtrain_lora_rename(lora, t->family->lora_names);
-    if (!rc) rc = vtrain_lora_check_of(lora, vtrain_transformer_name(t), err);
-    if (!rc) rc = vtrain_lora_load(t->params, lora, err);
+    if (!rc)
+        vtrain_lora_rename(lora, t->family->lora_names);
+    if (!rc)
+        rc = vtrain_lora_check_of(lora, vtrain_transformer_name(t), err);
+    if (!rc)
+        rc = vtrain_lora_load(t->params, lora, err);
     vtrain_lora_close(lora);
     return vc_context(err, rc, "--lora_checkpoint");
 }
@@ -314,7 +336,8 @@ static bool is_trainable(void *arg, const char *name)
 {
     size_t n;
     for (const char *p = arg; (n = next_part(&p)); p += n)
-        if (memmem(name, strlen(name), p, n)) return true;
+        if (memmem(name, strlen(name), p, n))
+            return true;
     return false;
 }
 
@@ -343,8 +366,10 @@ static int train_full(vtrain *t, vc_err *err)
 {
     char *modules = t->cfg.trainable_modules;
     int rc = modules ? check_parts(t->params, modules, err) : 0;
-    if (!rc) rc = vt_params_train(t->params, modules ? is_trainable : NULL, modules, err);
-    if (t->weights) vtrain_weights_release(t->weights);
+    if (!rc)
+        rc = vt_params_train(t->params, modules ? is_trainable : NULL, modules, err);
+    if (t->weights)
+        vtrain_weights_release(t->weights);
     return rc;
 }
 
@@ -385,8 +410,10 @@ static int open_training(vtrain *t, vc_err *err)
         rc = vtrain_zero_open(&t->zero, t->dist, t->g, t->params, t->cfg.use_ema, err);
     else if (!rc)
         rc = open_whole_state(t, err);
-    if (!rc) rc = open_objective(t, err);
-    if (!rc && t->from_dir) rc = vtrain_resume(t, err);
+    if (!rc)
+        rc = open_objective(t, err);
+    if (!rc && t->from_dir)
+        rc = vtrain_resume(t, err);
     return rc ? rc : vtrain_dist_split(t->dist, err);
 }
 
@@ -416,7 +443,8 @@ int vtrain_start_loader(vtrain *t, uint64_t own, vc_err *err)
 static int check_output(const vtrain *t, vc_err *err)
 {
     char *dir;
-    if (t->cfg.resume_from_checkpoint) return 0;
+    if (t->cfg.resume_from_checkpoint)
+        return 0;
     int rc = vtrain_ckpt_find(&dir, t->cfg.output_dir, "latest", err);
     if (!rc && dir)
         rc = vc_fail(err, VC_EUSAGE, "--output_dir %s holds a run already (%s): continue the run "
@@ -446,14 +474,20 @@ static int open_output(vtrain *t, vc_err *err)
     const char *out = t->cfg.output_dir;
     int rc = vc_mkdirs(out, err);
     char *path = vc_path_join(out, "config.yaml"), *lock = vc_path_join(out, ".lock");
-    if (!rc && (!path || !lock)) rc = vc_no_memory(err);
-    if (!rc) rc = vc_lock_file(&t->lock, lock, err);
-    if (!rc) rc = check_again(t, err);
-    if (!rc) vtrain_ckpt_clean(out);
-    if (!rc) rc = vc_file_write(path, t->settings, strlen(t->settings), err);
+    if (!rc && (!path || !lock))
+        rc = vc_no_memory(err);
+    if (!rc)
+        rc = vc_lock_file(&t->lock, lock, err);
+    if (!rc)
+        rc = check_again(t, err);
+    if (!rc)
+        vtrain_ckpt_clean(out);
+    if (!rc)
+        rc = vc_file_write(path, t->settings, strlen(t->settings), err);
     free(path);
     free(lock);
-    if (!rc) rc = vtrain_metrics_open(&t->metrics, out, t->step, t->cfg.report_to == 0, err);
+    if (!rc)
+        rc = vtrain_metrics_open(&t->metrics, out, t->step, t->cfg.report_to == 0, err);
     return rc;
 }
 
@@ -476,27 +510,40 @@ static int describe(vtrain *t, vc_err *err)
 static int open_run(vtrain *t, vc_flags *set, vc_err *err)
 {
     int rc = vtrain_check_ranks(&t->cfg, vc_comm_size(t->comm), err);
-    if (!rc) rc = check_output(t, err);
-    if (!rc) rc = vtrain_resume_find(t, err);
+    if (!rc)
+        rc = check_output(t, err);
+    if (!rc)
+        rc = vtrain_resume_find(t, err);
     rc = vc_comm_agree(t->comm, rc, err);
-    if (!rc) rc = vtrain_samples_open(t, err);
+    if (!rc)
+        rc = vtrain_samples_open(t, err);
     t->base_bytes = vtrain_private_bytes();
-    if (!rc) rc = open_boundary(t, err);
-    if (!rc) rc = open_config(t, err);
-    if (!rc) rc = vtrain_encoders_open(t, err);
-    if (!rc) rc = open_scheduler(t, err);
-    if (!rc) rc = check_objective(t, err);
+    if (!rc)
+        rc = open_boundary(t, err);
+    if (!rc)
+        rc = open_config(t, err);
+    if (!rc)
+        rc = vtrain_encoders_open(t, err);
+    if (!rc)
+        rc = open_scheduler(t, err);
+    if (!rc)
+        rc = check_objective(t, err);
     int reported = 0;
     while (vc_flags_note(set, reported))
         reported++;
-    if (!rc) rc = vtrain_resolve(&t->cfg, set, t->family, &t->scheduler, err);
+    if (!rc)
+        rc = vtrain_resolve(&t->cfg, set, t->family, &t->scheduler, err);
     for (; vc_flags_note(set, reported); reported++)
         vc_say(t->ui, "%s", vc_flags_note(set, reported));
-    if (!rc) rc = open_device(t, err);
-    if (!rc) rc = open_model(t, err);
-    if (rc) return rc;
+    if (!rc)
+        rc = open_device(t, err);
+    if (!rc)
+        rc = open_model(t, err);
+    if (rc)
+        return rc;
     t->settings = vc_flags_yaml(&vtrain_program, &t->cfg);
-    if (!t->settings) return vc_no_memory(err);
+    if (!t->settings)
+        return vc_no_memory(err);
     rc = t->cfg.training_type == VTRAIN_LORA ? train_lora(t, err) : train_full(t, err);
     return rc ? rc : vtrain_base_open(t, err);
 }
@@ -514,7 +561,8 @@ static int same_everywhere(const vtrain *t, vc_err *err)
         sum = XXH3_64bits_withSeed(root, strlen(root), sum + (uint64_t)t->step);
     }
     rc = vc_comm_agree(t->comm, rc, err);
-    if (!rc) rc = vc_comm_gather(t->comm, all, &sum, sizeof sum, err);
+    if (!rc)
+        rc = vc_comm_gather(t->comm, all, &sum, sizeof sum, err);
     for (int i = 1; !rc && i < ranks; i++)
         if (all[i] != all[0])
             rc = vc_fail(err, VC_EMISMATCH, "rank %d has another dataset, other settings or "
@@ -528,11 +576,13 @@ static void close_run(vtrain *t)
 {
     vtrain_trace_close(t->trace);
     vtrain_metrics_close(t->metrics);
-    if (t->lock >= 0) close(t->lock);
+    if (t->lock >= 0)
+        close(t->lock);
     vtrain_loader_close(t->loader);
     vtrain_objective_close(t->objective);
     vt_ema_close(t->ema, t->params);
-    if (t->params) vt_adamw_close(&t->adam, t->params);
+    if (t->params)
+        vt_adamw_close(&t->adam, t->params);
     vtrain_zero_close(t->zero);
     vtrain_dist_close(t->dist);
     vtrain_targets_close(t->targets);
@@ -559,8 +609,10 @@ static void close_run(vtrain *t)
 static int open_steps(vtrain *t, vc_err *err)
 {
     int rc = open_training(t, err);
-    if (!rc) rc = vtrain_plan_steps(t, err);
-    if (!rc) rc = vtrain_samples_begin(t, t->micro, err);
+    if (!rc)
+        rc = vtrain_plan_steps(t, err);
+    if (!rc)
+        rc = vtrain_samples_begin(t, t->micro, err);
     return rc ? rc : vtrain_start_loader(t, t->micro + (uint64_t)vc_comm_rank(t->comm), err);
 }
 
@@ -577,8 +629,10 @@ int64_t vtrain_micros(const vtrain *t)
 static int begin_output(vtrain *t, vc_err *err)
 {
     int rc = vtrain_leads(t) ? open_output(t, err) : 0;
-    if (!rc) rc = vtrain_encoders_begin(t, err);
-    if (!rc && vtrain_leads(t)) vtrain_save_foresee(t);
+    if (!rc)
+        rc = vtrain_encoders_begin(t, err);
+    if (!rc && vtrain_leads(t))
+        vtrain_save_foresee(t);
     if (!rc && t->cfg.trace_dir)
         rc = vtrain_trace_open(&t->trace, t->cfg.trace_dir, vc_comm_rank(t->comm), err);
     return rc;
@@ -591,15 +645,22 @@ int vtrain_run(const vtrain_config *c, vc_flags *set, vc_comm *comm, FILE *out,
 {
     vtrain t = { .cfg = *c, .comm = comm, .ui = ui, .stop = stop, .out = out, .lock = -1 };
     int rc = vc_comm_agree(comm, vc_maps_check(open_run(&t, set, err), err), err);
-    if (!rc) rc = open_steps(&t, err);
+    if (!rc)
+        rc = open_steps(&t, err);
     rc = vc_comm_agree(comm, rc, err);
-    if (!rc) rc = same_everywhere(&t, err);
-    if (!rc) rc = vtrain_plan_memory(&t, err);
-    if (!rc && c->validation_steps) rc = vtrain_validate_check(&t, err);
-    if (!rc) rc = describe(&t, err);
-    if (!rc && !c->dry_run) rc = begin_output(&t, err);
+    if (!rc)
+        rc = same_everywhere(&t, err);
+    if (!rc)
+        rc = vtrain_plan_memory(&t, err);
+    if (!rc && c->validation_steps)
+        rc = vtrain_validate_check(&t, err);
+    if (!rc)
+        rc = describe(&t, err);
+    if (!rc && !c->dry_run)
+        rc = begin_output(&t, err);
     rc = vc_comm_agree(comm, rc, err);
-    if (!rc && !c->dry_run) rc = vtrain_loop(&t, err);
+    if (!rc && !c->dry_run)
+        rc = vtrain_loop(&t, err);
     close_run(&t);
     return rc;
 }

@@ -57,13 +57,16 @@ static int make_text(vtrain_text *t, const vtrain_embeds *const *row, int rows, 
 {
     t->width = row[0]->width;
     for (int i = 0; i < rows; i++)
-        if (row[i]->n > t->n) t->n = row[i]->n;
+        if (row[i]->n > t->n)
+            t->n = row[i]->n;
     size_t each = (size_t)(t->n * t->width);
     t->length = calloc((size_t)rows, sizeof *t->length);
-    if (!t->length) return vc_no_memory(err);
+    if (!t->length)
+        return vc_no_memory(err);
     if (!t->n) return 0;                      /* the slot is pooled only */
     t->embeds = calloc((size_t)rows * each, sizeof *t->embeds);
-    if (!t->embeds) return vc_no_memory(err);
+    if (!t->embeds)
+        return vc_no_memory(err);
     for (int i = 0; i < rows; i++) {
         t->length[i] = (int32_t)row[i]->n;
         memcpy(t->embeds + (size_t)i * each, row[i]->embeds,
@@ -75,10 +78,12 @@ static int make_text(vtrain_text *t, const vtrain_embeds *const *row, int rows, 
 static int make_pooled(vtrain_text *t, const vtrain_embeds *const *row, int rows, int64_t width,
                        vc_err *err)
 {
-    if (!width) return 0;
+    if (!width)
+        return 0;
     t->pooled_width = width;
     t->pooled = malloc(sizeof(float) * (size_t)(rows * width));
-    if (!t->pooled) return vc_no_memory(err);
+    if (!t->pooled)
+        return vc_no_memory(err);
     for (int i = 0; i < rows; i++)
         memcpy(t->pooled + i * width, row[i]->pooled, sizeof(float) * (size_t)width);
     return 0;
@@ -124,7 +129,8 @@ static int make_condition(sampling *s, const vtrain *t, vc_role role, vc_err *er
     }
     size_t clip = (f + front) * plane, all = clip * (size_t)norm->channels;
     float *x = s->cond[role] = malloc(sizeof *x * all * (size_t)s->dim[0]);
-    if (!x) return vc_no_memory(err);
+    if (!x)
+        return vc_no_memory(err);
     for (size_t i = 0; i < all; i++) {
         size_t c = i / clip, at = i % clip / plane;
         size_t from = (c * f + (at > front ? at - front : 0)) * plane + i % plane;
@@ -151,9 +157,11 @@ static int make_first(sampling *s, const vtrain *t, const vtrain_fit *fit, vc_er
     const float *image = s->p.cond[VC_ROLE_IMAGE];
     size_t plane = (size_t)(s->dim[3] * s->dim[4]);
     s->clean = fit->mult[0];
-    if (!(t->cfg.first_frame_conditioning_p > 0) || !image || s->dim[2] <= s->clean) return 0;
+    if (!(t->cfg.first_frame_conditioning_p > 0) || !image || s->dim[2] <= s->clean)
+        return 0;
     s->first = malloc(sizeof *s->first * plane * (size_t)norm->channels);
-    if (!s->first) return vc_no_memory(err);
+    if (!s->first)
+        return vc_no_memory(err);
     for (size_t i = 0; i < plane * (size_t)norm->channels; i++)
         s->first[i] = (image[i] - norm->sub[i / plane]) * norm->mul[i / plane];
     return 0;
@@ -176,8 +184,10 @@ static void report_conditions(const sampling *s, const vtrain *t, const vtrain_f
         has |= s->p.cond[i] ? 1u << i : 0;
         used |= s->cond[i] ? 1u << i : 0;
     }
-    if (s->first) has &= ~(1u << VC_ROLE_IMAGE);
-    if (t->reported_conditions) return;
+    if (s->first)
+        has &= ~(1u << VC_ROLE_IMAGE);
+    if (t->reported_conditions)
+        return;
     if (!s->first && t->cfg.first_frame_conditioning_p == 1 && s->dim[2] > s->clean)
         vc_say(t->ui, "validation prompt %u: sampled without a clean first frame, which all "
                "training clips have, because the prompt has no image", s->number);
@@ -208,9 +218,11 @@ static int make_plan(sampling *s, const vtrain *t, const vtrain_fit *fit, vc_err
         .steps = s->steps, .spacing = t->scheduler.spacing, .final_alpha = 1,
         .alpha_bar = flow ? NULL : vtrain_alpha_bars(t->objective),
     };
-    if (!flow && !t->scheduler.alpha_to_one) o.final_alpha = o.alpha_bar[0];
+    if (!flow && !t->scheduler.alpha_to_one)
+        o.final_alpha = o.alpha_bar[0];
     s->step = calloc((size_t)o.steps, sizeof *s->step);
-    if (!s->step) return vc_no_memory(err);
+    if (!s->step)
+        return vc_no_memory(err);
     return vtrain_solver_plan(s->step, &o, err);
 }
 
@@ -239,8 +251,10 @@ static int open_prompt(sampling *s, const vtrain *t, const vtrain_fit *fit, uint
 {
     s->number = i;
     int rc = vtrain_data_prompt(t->data, i, &s->p, err);
-    if (!rc) rc = whole_patches(s, fit, err);
-    if (!(s->p.fps > 0)) s->p.fps = fit->fps;
+    if (!rc)
+        rc = whole_patches(s, fit, err);
+    if (!(s->p.fps > 0))
+        s->p.fps = fit->fps;
     s->steps = s->p.steps ? s->p.steps : (int)t->cfg.num_inference_steps;
     s->guidance = s->p.has_guidance ? s->p.guidance : t->cfg.guidance_scale;
     bool beside = !t->guidance || fit->two_prompts;
@@ -257,11 +271,16 @@ static int begin(sampling *s, vtrain *t, uint32_t i, vc_err *err)
     vtrain_fit fit;
     t->family->fit(t->model, &fit);
     int rc = open_prompt(s, t, &fit, i, err);
-    if (!rc) rc = make_plan(s, t, &fit, err);
-    if (!rc) rc = make_rows(s, t, err);
-    if (!rc) rc = make_conditions(s, t, &fit, err);
-    if (!rc) rc = make_first(s, t, &fit, err);
-    if (rc) return rc;
+    if (!rc)
+        rc = make_plan(s, t, &fit, err);
+    if (!rc)
+        rc = make_rows(s, t, err);
+    if (!rc)
+        rc = make_conditions(s, t, &fit, err);
+    if (!rc)
+        rc = make_first(s, t, &fit, err);
+    if (rc)
+        return rc;
     report_conditions(s, t, &fit);
     s->seed = s->p.has_seed ? s->p.seed : (uint64_t)t->cfg.seed;
     vc_train_normals(s->x, 0, s->n, s->seed, i, 0, VC_DRAW_VALIDATION);
@@ -284,7 +303,8 @@ static int predict(sampling *s, vtrain *t, const vtrain_level *l, vc_err *err)
         .guidance = s->input, .fps = s->p.fps, .text = s->text, .roles = roles, .cond = s->cond,
     };
     int rc = vtrain_predict(t, &q, s->out, err);
-    if (rc || s->dim[0] == 1) return rc;
+    if (rc || s->dim[0] == 1)
+        return rc;
     float scale = (float)s->guidance;
     const float *neg = s->out + s->n;
     for (size_t i = 0; i < s->n; i++)
@@ -295,11 +315,13 @@ static int predict(sampling *s, vtrain *t, const vtrain_level *l, vc_err *err)
 static int walk(sampling *s, vtrain *t, vc_err *err)
 {
     for (int i = 0; i < s->steps; i++) {
-        if (*t->stop) return vc_fail(err, VC_ESTOP, "stopped");
+        if (*t->stop)
+            return vc_fail(err, VC_ESTOP, "stopped");
         const vtrain_solver_step *step = &s->step[i];
         vtrain_level l = vtrain_level_at(t->objective, step->level);
         int rc = predict(s, t, &l, err);
-        if (rc) return rc;
+        if (rc)
+            return rc;
         if (step->noise != 0)
             vc_train_normals(s->noise, 0, s->n, s->seed, s->number, (uint32_t)i + 1,
                              VC_DRAW_VALIDATION);
@@ -336,7 +358,8 @@ static void denormalise(sampling *s, const vtrain_norm *norm)
 static int check_finite(const sampling *s, vc_err *err)
 {
     for (size_t i = 0; i < s->n; i++)
-        if (!isfinite(s->x[i])) return vc_fail(err, VC_ENUMERIC, "the sample is not finite");
+        if (!isfinite(s->x[i]))
+            return vc_fail(err, VC_ENUMERIC, "the sample is not finite");
     return 0;
 }
 
@@ -359,7 +382,8 @@ static int write(const sampling *s, const vtrain *t, const char *dir, uint32_t i
                         .dim = { s->dim[1], s->dim[2], s->dim[3], s->dim[4] },
                         .bytes = s->n * sizeof(float) };
     char *path = vc_path_join(dir, name);
-    if (!path) return vc_no_memory(err);
+    if (!path)
+        return vc_no_memory(err);
     int n_meta = (int)(sizeof meta / sizeof *meta) - (s->p.fps > 0 ? 0 : 1);
     int rc = vf_safetensors_write(path, &v, 1, meta, n_meta, err);
     free(path);
@@ -370,8 +394,10 @@ static int sample_one(vtrain *t, const char *dir, uint32_t i, vc_err *err)
 {
     sampling s = { 0 };
     int rc = begin(&s, t, i, err);
-    if (!rc) rc = walk(&s, t, err);
-    if (!rc) rc = check_finite(&s, err);
+    if (!rc)
+        rc = walk(&s, t, err);
+    if (!rc)
+        rc = check_finite(&s, err);
     if (!rc) {
         drop_front(&s);
         denormalise(&s, vtrain_data_norm(t->data));
@@ -390,9 +416,11 @@ int vtrain_validate_check(vtrain *t, vc_err *err)
         sampling s = { 0 };
         vt_usage use;
         rc = open_prompt(&s, t, &fit, i, err);
-        if (!rc) rc = vtrain_micro_dry(t, s.dim, false, 0, &use, err);
+        if (!rc)
+            rc = vtrain_micro_dry(t, s.dim, false, 0, &use, err);
         sampling_free(&s);
-        if (rc) vc_context(err, rc, "validation prompt %u", i);
+        if (rc)
+            vc_context(err, rc, "validation prompt %u", i);
     }
     return rc;
 }
@@ -400,15 +428,19 @@ int vtrain_validate_check(vtrain *t, vc_err *err)
 int vtrain_validate(vtrain *t, vc_err *err)
 {
     char *dir = vc_format("%s/validation/step-%lld", t->cfg.output_dir, (long long)t->step);
-    if (!dir) return vc_no_memory(err);
+    if (!dir)
+        return vc_no_memory(err);
     int rc = t->zero ? vtrain_zero_gather(t->zero, true, NULL, &t->ema, err) : 0;
-    if (!rc) rc = vc_mkdirs(dir, err);
-    if (t->ema) vt_ema_swap(t->ema, t->params);
+    if (!rc)
+        rc = vc_mkdirs(dir, err);
+    if (t->ema)
+        vt_ema_swap(t->ema, t->params);
     uint32_t ranks = (uint32_t)vc_comm_size(t->comm), first = (uint32_t)vc_comm_rank(t->comm);
     for (uint32_t i = first; !rc && i < vtrain_data_prompts(t->data); i += ranks)
         rc = sample_one(t, dir, i, err);
     t->reported_conditions = true;
-    if (t->ema) vt_ema_swap(t->ema, t->params);
+    if (t->ema)
+        vt_ema_swap(t->ema, t->params);
     if (t->zero) {
         vt_ema_close(t->ema, t->params);
         t->ema = NULL;

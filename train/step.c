@@ -34,8 +34,10 @@ static void load_texts(vt_ctx *g, vtrain_in *in, int n, const vtrain_text *text,
 static void cond_dim(int64_t of[5], const int64_t dim[5], int role)
 {
     memcpy(of, dim, 5 * sizeof *of);
-    if (!vc_roles[role].clip) of[2] = 1;
-    if (vc_roles[role].kind == VC_VALUE_MASK) of[1] = 1;
+    if (!vc_roles[role].clip)
+        of[2] = 1;
+    if (vc_roles[role].kind == VC_VALUE_MASK)
+        of[1] = 1;
 }
 
 /* Copies the conditions of the bits of `roles` into tensors: a first frame, a clip of x's size, a
@@ -46,7 +48,8 @@ static void load_cond(vt_ctx *g, vtrain_in *in, const int64_t dim[5], unsigned r
     for (int i = 0; i < VC_ROLES; i++) {
         int64_t of[5];
         cond_dim(of, dim, i);
-        if (roles & 1u << i) in->cond[i] = vt_from_host(g, VC_F32, 5, of, cond[i], VC_F32);
+        if (roles & 1u << i)
+            in->cond[i] = vt_from_host(g, VC_F32, 5, of, cond[i], VC_F32);
     }
 }
 
@@ -64,7 +67,8 @@ static vt_tensor *loss_of(const vtrain *t, const parts *p)
     vt_ctx *g = t->g;
     const vtrain_noised *n = &p->n;
     vt_tensor *loss = vt_mse(g, p->pred, n->target, n->weight);
-    if (!n->motion_weight) return loss;
+    if (!n->motion_weight)
+        return loss;
     vt_tensor *motion = vt_mse(g, frame_steps(g, vt_cast(g, p->pred, VC_F32)),
                                frame_steps(g, n->target), n->motion_weight);
     double ratio = t->cfg.motion_sub_loss_ratio;
@@ -75,7 +79,8 @@ static vt_tensor *loss_of(const vtrain *t, const parts *p)
 static void load_guidance(const vtrain *t, vtrain_in *in, int64_t rows, double guidance)
 {
     float v[VTRAIN_ROWS];
-    if (!t->guidance) return;
+    if (!t->guidance)
+        return;
     for (int64_t i = 0; i < rows; i++)
         v[i] = (float)guidance;
     in->guidance = vt_from_host(t->g, VC_F32, 1, &rows, v, VC_F32);
@@ -99,7 +104,8 @@ static void load(vtrain *t, parts *p, const vtrain_batch *b, const vtrain_levels
 static void forward(vtrain *t, parts *p)
 {
     p->pred = vtrain_dit_forward(t->g, t->model, &p->in);
-    if (p->pred) p->loss = loss_of(t, p);
+    if (p->pred)
+        p->loss = loss_of(t, p);
 }
 
 /* ---- prefetching ---- */
@@ -120,10 +126,12 @@ static void prefetch(const vtrain *t, const vtrain_batch *b)
     int n = 0;
     d[n++] = floats(b->latents, 5, b->dim);
     cond_dim(of, b->dim, VC_ROLE_MASK);
-    if (b->weighted) d[n++] = floats(b->loss_weight, 5, of);
+    if (b->weighted)
+        d[n++] = floats(b->loss_weight, 5, of);
     for (int i = 0; i < VC_ROLES; i++) {
         cond_dim(of, b->dim, i);
-        if (b->roles & 1u << i) d[n++] = floats(b->cond[i], 5, of);
+        if (b->roles & 1u << i)
+            d[n++] = floats(b->cond[i], 5, of);
     }
     for (int i = 0; i < b->n_texts; i++) {
         const vtrain_text *x = &b->text[i];
@@ -139,7 +147,8 @@ static void prefetch(const vtrain *t, const vtrain_batch *b)
 static void prefetch_next(const vtrain *t)
 {
     const vtrain_batch *b = vtrain_loader_peek(t->loader);
-    if (b) prefetch(t, b);
+    if (b)
+        prefetch(t, b);
 }
 
 /* ---- trace ---- */
@@ -159,20 +168,23 @@ typedef struct job {
 static void note(void *arg, const char *name, const vt_tensor *x)
 {
     job *j = arg;
-    if (!j->rc) j->rc = vtrain_trace_tensor(j->t->trace, j->t->g, name, x, j->err);
+    if (!j->rc)
+        j->rc = vtrain_trace_tensor(j->t->trace, j->t->g, name, x, j->err);
 }
 
 /* [B,c,F,H,W] of x, which broadcasts to the latents x0. */
 static vt_tensor *spread(vt_ctx *g, vt_tensor *x, vt_tensor *x0)
 {
-    if (!memcmp(x->dim + 2, x0->dim + 2, 3 * sizeof *x->dim)) return x;
+    if (!memcmp(x->dim + 2, x0->dim + 2, 3 * sizeof *x->dim))
+        return x;
     return vt_add(g, vt_scale(g, vt_slice(g, x0, 1, 0, x->dim[1]), 0), x);
 }
 
 /* A video in the layout of diffusers' forward(); others as they are. */
 static const vt_tensor *as_forward(vtrain *t, vt_tensor *x, vt_tensor *x0)
 {
-    if (!x || x->nd != 5) return x;
+    if (!x || x->nd != 5)
+        return x;
     if (t->family->layout == VTRAIN_FRAMES_FIRST)
         return vt_permute(t->g, x, (int[]){ 0, 2, 1, 3, 4 });
     if (t->family->layout == VTRAIN_TOKENS)
@@ -196,7 +208,8 @@ static int trace_forward(vtrain *t, const parts *p, const vtrain_levels *v, vc_e
                                  as_forward(t, tensors[i].x, n->x0), err);
     if (!rc && vtrain_objective_kind(t->objective) == VTRAIN_FLOW)
         rc = vtrain_trace_values(t->trace, "sigmas", 1, &rows, v->sigma, err);
-    if (!rc) rc = vtrain_trace_values(t->trace, "fps", 1, &rows, p->in.fps, err);
+    if (!rc)
+        rc = vtrain_trace_values(t->trace, "fps", 1, &rows, p->in.fps, err);
     for (int i = 0; !rc && i < p->in.n_texts && t->family->text_args[i]; i++)
         rc = vtrain_trace_tensor(t->trace, t->g, t->family->text_args[i], p->in.text[i].embeds,
                                  err);
@@ -207,10 +220,12 @@ static int trace_params(vtrain *t, bool grads, vc_err *err)
 {
     int rc = 0;
     float scale = 1 / (float)vtrain_micros(t);
-    if (grads) vt_params_settle(t->params);
+    if (grads)
+        vt_params_settle(t->params);
     for (int i = 0; !rc && i < vt_params_count(t->params); i++) {
         const vt_param *x = vt_params_at(t->params, i);
-        if (x->trained) rc = vtrain_trace_param(t->trace, t->g, x, grads, scale, err);
+        if (x->trained)
+            rc = vtrain_trace_param(t->trace, t->g, x, grads, scale, err);
     }
     return rc;
 }
@@ -219,8 +234,10 @@ static int trace_params(vtrain *t, bool grads, vc_err *err)
 
 int vtrain_recomputed(const vtrain *t, uint32_t group)
 {
-    if (!t->plan.recompute) return 0;
-    if (t->plan.spans == t->n_spans) return t->plan.recompute[group];
+    if (!t->plan.recompute)
+        return 0;
+    if (t->plan.spans == t->n_spans)
+        return t->plan.recompute[group];
     return t->cfg.gradient_checkpointing == VTRAIN_REMAT_NONE ? 0 : t->plan.blocks;
 }
 
@@ -237,8 +254,10 @@ static vt_tensor *queue(void *arg)
     vt_ctx *g = j->t->g;
     forward(j->t, &j->p);
     j->forward_end = vc_seconds();
-    if (!j->rc && j->traced && !vt_failed(g)) j->rc = trace_forward(j->t, &j->p, &j->v, j->err);
-    if (j->record) vt_backward(g, j->p.loss);
+    if (!j->rc && j->traced && !vt_failed(g))
+        j->rc = trace_forward(j->t, &j->p, &j->v, j->err);
+    if (j->record)
+        vt_backward(g, j->p.loss);
     return j->p.loss;
 }
 
@@ -248,12 +267,14 @@ static int run_job(job *j, vtrain_micro *m, vc_err *err)
     vtrain *t = j->t;
     const vt_work w = { .queue = queue, .arg = j, .variant = j->p.in.recompute,
                         .watched = j->traced };
-    if (j->record && !vt_prefetched(t->g, m->batch->latents)) prefetch(t, m->batch);
+    if (j->record && !vt_prefetched(t->g, m->batch->latents))
+        prefetch(t, m->batch);
     double start = vc_seconds();
     vt_step_begin(t->g, flags_of(t, j->record));
     load(t, &j->p, m->batch, &j->v, m->seed, m->number);
     const vt_tensor *loss = vt_replay(t->g, t->params, &w);
-    if (j->record) prefetch_next(t);
+    if (j->record)
+        prefetch_next(t);
     m->loss = vt_item(t->g, loss);
     double middle = j->forward_end > 0 ? j->forward_end : start;
     t->time.forward += middle - start;
@@ -277,18 +298,22 @@ int vtrain_micro_run(vtrain *t, vtrain_micro *m, bool record, vc_err *err)
         rc = run_job(&j, m, &step);
     }
     if (rc) {
-        if (err) *err = step;
+        if (err)
+            *err = step;
         return rc;
     }
     bool last = m->place == t->cfg.gradient_accumulation_steps - 1;
-    if (!j.rc && j.traced) j.rc = trace_params(t, false, err);
-    if (!j.rc && j.traced && !last) j.rc = vtrain_trace_write(t->trace, t->step + 1, m->place, err);
+    if (!j.rc && j.traced)
+        j.rc = trace_params(t, false, err);
+    if (!j.rc && j.traced && !last)
+        j.rc = vtrain_trace_write(t->trace, t->step + 1, m->place, err);
     return j.rc;
 }
 
 int vtrain_trace_step(vtrain *t, vc_err *err)
 {
-    if (!t->trace) return 0;
+    if (!t->trace)
+        return 0;
     int rc = trace_params(t, true, err);
     if (!rc)
         rc = vtrain_trace_write(t->trace, t->step + 1, t->cfg.gradient_accumulation_steps - 1, err);
@@ -320,7 +345,8 @@ int vtrain_micro_dry(vtrain *t, const int64_t dim[5], bool record, int recompute
     vt_step_begin(t->g, VT_DRY | flags_of(t, record));
     load(t, &p, &b, &v, 0, 0);
     forward(t, &p);
-    if (record) vt_backward(t->g, p.loss);
+    if (record)
+        vt_backward(t->g, p.loss);
     *use = vt_usage_of(t->g);
     return vt_step_end(t->g, err);
 }
@@ -342,7 +368,8 @@ int vtrain_predict(vtrain *t, const vtrain_question *q, float *out, vc_err *err)
     int rc = y ? vt_to_host(t->g, y, out, err) : 0;
     vc_err step = { 0 };
     int step_rc = vt_step_end(t->g, &step);
-    if (step_rc && err) *err = step;
+    if (step_rc && err)
+        *err = step;
     return step_rc ? step_rc : rc;
 }
 
@@ -358,7 +385,8 @@ static int eval_batch(vtrain *t, const vtrain_batch *b, double *sum, uint64_t *r
             .number = b->micro * EVAL_LEVELS + (uint64_t)q,
         };
         int rc = vtrain_micro_run(t, &m, false, err);
-        if (rc) return rc;
+        if (rc)
+            return rc;
         *sum += (double)m.loss * b->rows;
         *rows += (uint64_t)b->rows;
     }
@@ -376,23 +404,27 @@ int vtrain_eval(vtrain *t, double *loss, vc_err *err)
     int rc = vtrain_loader_epoch(t->data, o.batch, true, &o.end, err);
     o.first = (uint64_t)vc_comm_rank(t->comm);
     if (o.first > o.end) o.first = o.end;        /* more ranks than batches */
-    if (!rc) rc = vtrain_loader_open(&l, t->data, &o, err);
+    if (!rc)
+        rc = vtrain_loader_open(&l, t->data, &o, err);
     double sum = 0;
     uint64_t rows = 0;
     while (!rc) {
         const vtrain_batch *b;
         double waited;
         rc = vtrain_loader_next(l, &b, &waited, err);
-        if (rc || !b) break;
+        if (rc || !b)
+            break;
         rc = eval_batch(t, b, &sum, &rows, err);
         vtrain_loader_give_back(l, b);
-        if (!rc && *t->stop) rc = vc_fail(err, VC_ESTOP, "stopped");
+        if (!rc && *t->stop)
+            rc = vc_fail(err, VC_ESTOP, "stopped");
     }
     vtrain_loader_close(l);
     vc_context(err, rc, "held-out samples");
     rc = vc_comm_agree(t->comm, rc, err);
     double all[2] = { sum, (double)rows };
-    if (!rc) rc = vc_comm_reduce(t->comm, all, 2, VC_COMM_SUM, err);
+    if (!rc)
+        rc = vc_comm_reduce(t->comm, all, 2, VC_COMM_SUM, err);
     *loss = all[1] > 0 ? all[0] / all[1] : NAN;
     return rc;
 }

@@ -17,7 +17,8 @@ int vtrain_trace_open(vtrain_trace **out, const char *dir, int rank, vc_err *err
 {
     *out = NULL;
     vtrain_trace *t = calloc(1, sizeof *t);
-    if (!t) return vc_no_memory(err);
+    if (!t)
+        return vc_no_memory(err);
     t->rank = rank;
     t->dir = strdup(dir);
     int rc = t->dir ? vc_mkdirs(dir, err) : vc_no_memory(err);
@@ -40,7 +41,8 @@ static void forget(vtrain_trace *t)
 
 void vtrain_trace_close(vtrain_trace *t)
 {
-    if (!t) return;
+    if (!t)
+        return;
     forget(t);
     free(t->view);
     free(t->dir);
@@ -73,7 +75,8 @@ static int take(vtrain_trace *t, char *name, int nd, const int64_t *dim, float *
 int vtrain_trace_tensor(vtrain_trace *t, vt_ctx *g, const char *name, const vt_tensor *x,
                         vc_err *err)
 {
-    if (!x) return vc_fail(err, VC_EFAIL, "trace: the tensor %s is missing", name);
+    if (!x)
+        return vc_fail(err, VC_EFAIL, "trace: the tensor %s is missing", name);
     float *copy = malloc(sizeof *copy * (size_t)vt_count(x));
     int rc = copy ? vt_to_host(g, x, copy, err) : 0;
     if (rc) {
@@ -90,7 +93,8 @@ int vtrain_trace_values(vtrain_trace *t, const char *name, int nd, const int64_t
     for (int i = 0; i < nd; i++)
         n *= (size_t)dim[i];
     float *copy = malloc(sizeof *copy * n);
-    if (copy) memcpy(copy, x, sizeof *copy * n);
+    if (copy)
+        memcpy(copy, x, sizeof *copy * n);
     return take(t, strdup(name), nd, dim, copy, err);
 }
 
@@ -99,10 +103,12 @@ int vtrain_trace_param(vtrain_trace *t, vt_ctx *g, const vt_param *p, bool grad,
 {
     const vt_tensor *x = grad ? p->grad : p->t;
     char *name = vc_format("%s/%s", grad ? "grad" : "param", p->name);
-    if (!name) return vc_fail(err, VC_ENOMEM, "trace: out of memory");
+    if (!name)
+        return vc_fail(err, VC_ENOMEM, "trace: out of memory");
     int rc = vtrain_trace_tensor(t, g, name, x, err);
     free(name);
-    if (rc || !grad) return rc;
+    if (rc || !grad)
+        return rc;
     float *v = (float *)t->view[t->n - 1].data;
     for (int64_t i = 0; i < vt_count(x); i++)
         v[i] *= scale;
@@ -113,7 +119,8 @@ int vtrain_trace_write(vtrain_trace *t, int64_t step, int64_t micro_in_step, vc_
 {
     char *path = vc_format("%s/step-%06lld-mb-%02lld-rank-%02d.safetensors", t->dir,
                            (long long)step, (long long)micro_in_step, t->rank);
-    if (!path) return vc_fail(err, VC_ENOMEM, "trace: out of memory");
+    if (!path)
+        return vc_fail(err, VC_ENOMEM, "trace: out of memory");
     int rc = vf_safetensors_write(path, t->view, t->n, NULL, 0, err);
     free(path);
     forget(t);

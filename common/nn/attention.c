@@ -4,7 +4,8 @@
 /* y, whose last axes are `width` elements of a token in any form, as [B,N,n,width/n]. */
 static vt_tensor *in_parts(vt_ctx *g, vt_tensor *y, int64_t n, int64_t width)
 {
-    if (!y) return NULL;
+    if (!y)
+        return NULL;
     const int64_t dim[4] = { y->dim[0], y->dim[1], n, width / n };
     return vt_reshape(g, y, 4, dim);
 }
@@ -13,10 +14,12 @@ static vt_tensor *in_parts(vt_ctx *g, vt_tensor *y, int64_t n, int64_t width)
  * its own part of the tables. */
 static vt_tensor *rotated(vt_ctx *g, vt_tensor *y, const nn_heads *h, int64_t width)
 {
-    if (!y) return NULL;
+    if (!y)
+        return NULL;
     const int64_t rows = y->dim[0], tokens = y->dim[1];
     y = in_parts(g, y, 2 * h->cos->dim[1] == width ? 1 : h->n, width);
-    if (!y || h->cos->dim[0] != rows * tokens) return vt_rope(g, y, h->cos, h->sin, h->begin);
+    if (!y || h->cos->dim[0] != rows * tokens)
+        return vt_rope(g, y, h->cos, h->sin, h->begin);
     const int64_t one[4] = { 1, rows * tokens, y->dim[2], y->dim[3] };
     const int64_t all[4] = { rows, tokens, y->dim[2], y->dim[3] };
     return vt_reshape(g, vt_rope(g, vt_reshape(g, y, 4, one), h->cos, h->sin, 0), 4, all);
@@ -26,13 +29,16 @@ vt_tensor *nn_project(vt_ctx *g, vt_tensor *x, const vt_lin *l, const nn_norm *n
                       const nn_heads *h)
 {
     vt_tensor *y = vt_linear(g, x, l);
-    if (!y) return NULL;
+    if (!y)
+        return NULL;
     const int64_t width = y->dim[2];
-    if (norm && norm->w && norm->w->dim[0] != width) y = in_parts(g, y, h->n, width);
+    if (norm && norm->w && norm->w->dim[0] != width)
+        y = in_parts(g, y, h->n, width);
     if (norm && norm->w)
         y = norm->b ? vt_layer_norm(g, y, norm->w, norm->b, h->eps)
                     : vt_rms_norm(g, y, norm->w, h->eps);
-    if (norm && h->cos) y = rotated(g, y, h, width);
+    if (norm && h->cos)
+        y = rotated(g, y, h, width);
     return in_parts(g, y, h->n, width);
 }
 
@@ -40,7 +46,8 @@ vt_tensor *nn_project(vt_ctx *g, vt_tensor *x, const vt_lin *l, const nn_norm *n
 static vt_tensor *attend(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v, vt_tensor *kv_len)
 {
     vt_tensor *o = vt_attention(g, q, k, v, &(vt_attn){ .kv_len = kv_len });
-    if (!o) return NULL;
+    if (!o)
+        return NULL;
     const int64_t dim[3] = { o->dim[0], o->dim[1], o->dim[2] * o->dim[3] };
     return vt_reshape(g, o, 3, dim);
 }
@@ -83,7 +90,8 @@ void nn_joint_attention(vt_ctx *g, const nn_stream s[2], vt_tensor *kv_len, vt_t
     int asking = 0;
     for (int i = 0; i < 2; i++) {
         const nn_attention *w = s[i].w;
-        if (w->out.w) q[asking++] = nn_project(g, s[i].x, &w->q, &w->norm_q, s[i].heads);
+        if (w->out.w)
+            q[asking++] = nn_project(g, s[i].x, &w->q, &w->norm_q, s[i].heads);
         k[i] = nn_project(g, s[i].x, &w->k, &w->norm_k, s[i].heads);
         v[i] = nn_project(g, s[i].x, &w->v, NULL, s[i].heads);
     }
@@ -91,7 +99,8 @@ void nn_joint_attention(vt_ctx *g, const nn_stream s[2], vt_tensor *kv_len, vt_t
                           vt_concat(g, 1, 2, v), kv_len);
     for (int i = 0; i < 2; i++) {
         out[i] = NULL;
-        if (!o || !s[i].w->out.w) continue;
+        if (!o || !s[i].w->out.w)
+            continue;
         int64_t n = s[i].x->dim[1];
         out[i] = vt_linear(g, vt_slice(g, o, 1, first, first + n), &s[i].w->out);
         first += n;

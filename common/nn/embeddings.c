@@ -42,7 +42,8 @@ vt_tensor *nn_embed_number(vt_ctx *g, vt_tensor *t, const vt_lin *l1, const vt_l
 vt_tensor *nn_add_cropped(vt_ctx *g, vt_tensor *x, vt_tensor *table, int64_t side, int64_t rows,
                           int64_t columns)
 {
-    if (!x) return NULL;
+    if (!x)
+        return NULL;
     const int64_t flat[3] = { x->dim[0], x->dim[1], x->dim[2] };
     const int64_t grid[4] = { x->dim[0], rows, columns, x->dim[2] };
     const int64_t square[4] = { 1, side, side, x->dim[2] };
@@ -56,7 +57,8 @@ vt_tensor *nn_add_cropped(vt_ctx *g, vt_tensor *x, vt_tensor *table, int64_t sid
  * attention with a gradient takes them. */
 vt_tensor *nn_mean_tokens(vt_ctx *g, vt_tensor *x, vt_tensor *length)
 {
-    if (!x) return NULL;
+    if (!x)
+        return NULL;
     int64_t d = x->dim[2], head = 256;
     while (d % head)
         head -= 8;

@@ -17,7 +17,8 @@ static vt_tensor *modulated(vt_ctx *g, vt_tensor *x, const nn_times *t, const nn
                             vt_tensor *part[2][NN_MOD])
 {
     nn_time_parts(g, t, &w->mod, changes(w) ? NN_MOD : 2, part);
-    if (!changes(w)) return vt_layer_norm_modulate(g, x, NULL, NULL, part[1][1], part[1][0], EPS);
+    if (!changes(w))
+        return vt_layer_norm_modulate(g, x, NULL, NULL, part[1][1], part[1][0], EPS);
     const nn_groups m = nn_part_groups(t, part, ATTENTION);
     return nn_modulate(g, x, &plain, &m, EPS);
 }
@@ -43,5 +44,6 @@ void nn_joint_block(vt_ctx *g, vt_tensor *const x[2], const nn_times t[2],
         s[i] = (nn_stream){ modulated(g, x[i], &t[i], &w[i], part[i]), &w[i].attn, &heads[i] };
     nn_joint_attention(g, s, kv_len, y);
     for (int i = 0; i < 2; i++)
-        if (changes(&w[i])) out[i] = finished(g, x[i], y[i], &t[i], &w[i], part[i]);
+        if (changes(&w[i]))
+            out[i] = finished(g, x[i], y[i], &t[i], &w[i], part[i]);
 }

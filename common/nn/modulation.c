@@ -5,9 +5,11 @@
 
 vt_tensor *nn_modulation(vt_ctx *g, vt_tensor *e, const vt_lin *l, int64_t n)
 {
-    if (!e) return NULL;
+    if (!e)
+        return NULL;
     vt_tensor *y = e->dtype == VC_F32 ? vt_linear_f32(g, e, l) : vt_linear(g, e, l);
-    if (!y) return NULL;
+    if (!y)
+        return NULL;
     int64_t dim[VT_DIMS], last = y->nd - 1;
     memcpy(dim, y->dim, sizeof dim);
     dim[last] = n;
@@ -40,7 +42,8 @@ vt_tensor *nn_modulate(vt_ctx *g, vt_tensor *x, const nn_norm *n, const nn_group
 vt_tensor *nn_gate(vt_ctx *g, vt_tensor *x, vt_tensor *y, const nn_groups *m)
 {
     int k;
-    if (one_group(x, m, &k)) return vt_gated_add(g, x, y, m->gate[k]);
+    if (one_group(x, m, &k))
+        return vt_gated_add(g, x, y, m->gate[k]);
     return vt_gated_add_two(g, x, y, m->split, m->gate);
 }
 
@@ -48,7 +51,8 @@ void nn_time_parts(vt_ctx *g, const nn_times *t, const vt_lin *l, int n, vt_tens
 {
     for (int i = 0; i < n; i++)
         part[0][i] = NULL;
-    if (t->clean) nn_chunk(g, nn_modulation(g, t->clean, l, n), n, part[0]);
+    if (t->clean)
+        nn_chunk(g, nn_modulation(g, t->clean, l, n), n, part[0]);
     nn_chunk(g, nn_modulation(g, t->e, l, n), n, part[1]);
 }
 

@@ -166,7 +166,8 @@ static int add_row(metadata_list *l, const char *path, cJSON *v, const char *fro
     cJSON *row;
     int rc = make_row(&row, path, v, err);
 
-    if (!rc) rc = metadata_take_row(l, l->list.n + 1, row, NULL, err);
+    if (!rc)
+        rc = metadata_take_row(l, l->list.n + 1, row, NULL, err);
     cJSON_Delete(row);
     if (rc)
         return rc;
@@ -195,7 +196,8 @@ static int match(metadata_list *l, const cJSON *o, vc_err *err)
     }
     for (; k < n; k++)
         entry[left++] = entry[k];
-    if (!rc) rc = metadata_check_rows(l, err);
+    if (!rc)
+        rc = metadata_check_rows(l, err);
     for (int i = 0; i < left && !rc; i++)
         rc = add_row(l, entry[i]->string, entry[i], CAPTIONS_JSON, err);
     free(entry);
@@ -219,7 +221,8 @@ static int find_captions_json(metadata_list *l, const char *folder, bool *found,
     } else if (!rc && *found) {
         l->known = CAPTIONS_JSON;
         rc = match(l, o, err);
-        if (!rc) rc = vc_context(err, metadata_need_captions(l, err), "%s", path);
+        if (!rc)
+            rc = vc_context(err, metadata_need_captions(l, err), "%s", path);
     }
     cJSON_Delete(o);
     free(path);
@@ -317,8 +320,10 @@ static int find_lines(metadata_list *l, const char *folder, bool *found, vc_err 
         l->opts = &opts;
         metadata_begin_list(l);
         rc = read_lines(&captions, err);
-        if (!rc) rc = read_lines(&media, err);
-        if (!rc) rc = pair(l, &captions, &media, err);
+        if (!rc)
+            rc = read_lines(&media, err);
+        if (!rc)
+            rc = pair(l, &captions, &media, err);
         l->opts = given;
     }
     free_lines(&captions);

@@ -339,12 +339,18 @@ static int read_columns(vf_row *r, const cJSON *o, const vf_metadata_opts *opts,
     const cJSON *medium;
     int rc = read_medium(r, o, &medium, opts, dir, why);
 
-    if (!rc) rc = read_type(r, o, why);
-    if (!rc) rc = metadata_read_captions(r, o, opts, why);
-    if (!rc) rc = read_integers(r, o, why);
-    if (!rc) rc = read_reals(r, o, why);
-    if (!rc) rc = read_tags(r, o, why);
-    if (!rc) rc = read_extra(r, o, medium, opts, dir, why);
+    if (!rc)
+        rc = read_type(r, o, why);
+    if (!rc)
+        rc = metadata_read_captions(r, o, opts, why);
+    if (!rc)
+        rc = read_integers(r, o, why);
+    if (!rc)
+        rc = read_reals(r, o, why);
+    if (!rc)
+        rc = read_tags(r, o, why);
+    if (!rc)
+        rc = read_extra(r, o, medium, opts, dir, why);
     return rc;
 }
 

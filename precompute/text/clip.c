@@ -49,7 +49,8 @@ static int bind(clip *m, vc_err *err)
     const char *prefix = bare ? "" : "text_model.";
 
     int rc = vt_params_bind(m->s.p, table, prefix, 0, m, sizes, &src, err);
-    if (!rc) rc = clip_layers_bind(&m->layer, &m->s, &c->layers, c->layers.layers, prefix, err);
+    if (!rc)
+        rc = clip_layers_bind(&m->layer, &m->s, &c->layers, c->layers.layers, prefix, err);
     return rc ? rc : vf_model_all_bound(m->s.model, m->s.p, spare, err);
 }
 
@@ -70,11 +71,13 @@ static int set_up(clip *m, const encoder_opts *o, vc_err *err)
 
     if (!rc) {
         rc = vf_config_read(&m->c, rows, json, err);
-        if (!rc) rc = clip_config_read(&m->c.layers, json, err);
+        if (!rc)
+            rc = clip_config_read(&m->c.layers, json, err);
         rc = text_config_bad(o, rc, err);
     }
     cJSON_Delete(json);
-    if (!rc) rc = text_stack_open(&m->s, o, err);
+    if (!rc)
+        rc = text_stack_open(&m->s, o, err);
     return rc ? rc : vc_context(err, bind(m, err), "%s", o->dir);
 }
 

@@ -79,7 +79,8 @@ static int bind(clip_vision *m, vc_err *err)
     const char *prefix = bare ? "" : "vision_model.";
 
     int rc = vt_params_bind(m->s.p, table, prefix, 0, m, sizes, &src, err);
-    if (!rc) rc = clip_layers_bind(&m->layer, &m->s, &c->layers, c->used, prefix, err);
+    if (!rc)
+        rc = clip_layers_bind(&m->layer, &m->s, &c->layers, c->used, prefix, err);
     if (!rc && c->used == c->layers.layers)
         rc = vt_params_bind(m->s.p, after_table, prefix, 0, m, sizes, &src, err);
     return rc ? rc : check_left_over(m, prefix, err);
@@ -99,7 +100,8 @@ static int read_config(config *c, int skip, const cJSON *o, vc_err *err)
 {
     int rc = vf_config_read(c, rows, o, err);
 
-    if (!rc) rc = clip_config_read(&c->layers, o, err);
+    if (!rc)
+        rc = clip_config_read(&c->layers, o, err);
     if (rc)
         return rc;
     if (c->size % c->patch)
@@ -118,9 +120,11 @@ static int set_up(clip_vision *m, const encoder_opts *o, int skip, vc_err *err)
     cJSON *json;
     int rc = text_config_open(&json, o, "clip_vision_model", err);
 
-    if (!rc) rc = text_config_bad(o, read_config(&m->c, skip, json, err), err);
+    if (!rc)
+        rc = text_config_bad(o, read_config(&m->c, skip, json, err), err);
     cJSON_Delete(json);
-    if (!rc) rc = text_stack_open(&m->s, o, err);
+    if (!rc)
+        rc = text_stack_open(&m->s, o, err);
     return rc ? rc : vc_context(err, bind(m, err), "%s", o->dir);
 }
 

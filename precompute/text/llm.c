@@ -109,9 +109,12 @@ static int bind_layer(llm *m, layer *w, const char *prefix, int i, const int64_t
     vt_params *p = m->s.p;
 
     int rc = vt_params_bind(p, layer_table, prefix, i, w, sizes, src, err);
-    if (!rc && c->qkv_bias) rc = vt_params_bind(p, qkv_bias_table, prefix, i, w, sizes, src, err);
-    if (!rc && c->o_bias) rc = vt_params_bind(p, o_bias_table, prefix, i, w, sizes, src, err);
-    if (!rc && c->mlp_bias) rc = vt_params_bind(p, mlp_bias_table, prefix, i, w, sizes, src, err);
+    if (!rc && c->qkv_bias)
+        rc = vt_params_bind(p, qkv_bias_table, prefix, i, w, sizes, src, err);
+    if (!rc && c->o_bias)
+        rc = vt_params_bind(p, o_bias_table, prefix, i, w, sizes, src, err);
+    if (!rc && c->mlp_bias)
+        rc = vt_params_bind(p, mlp_bias_table, prefix, i, w, sizes, src, err);
     return rc;
 }
 
@@ -206,7 +209,8 @@ static int read_scaling(rope *r, const cJSON *o, vc_err *err)
     };
 
     int rc = vf_config_read(r, kind_rows, o, err);
-    if (!rc && r->kind == ROPE_LLAMA3) rc = vf_config_read(r, llama3_rows, o, err);
+    if (!rc && r->kind == ROPE_LLAMA3)
+        rc = vf_config_read(r, llama3_rows, o, err);
     if (!rc && r->kind == ROPE_LLAMA3 && r->high <= r->low)
         rc = vc_fail(err, VC_EFORMAT, "high_freq_factor: %g is not above low_freq_factor: %g",
                      r->high, r->low);
@@ -258,10 +262,14 @@ static int read_config(config *c, const llm_kind *kind, int skip, const cJSON *o
     const cJSON *part = kind->part ? cJSON_GetObjectItemCaseSensitive(o, kind->part) : NULL;
 
     int rc = vf_config_read(c, type, o, err);
-    if (!rc && part) rc = vf_json_obj(o, kind->part, &o, err);
-    if (!rc) rc = vf_config_read(c, rows, o, err);
-    if (!rc) rc = read_rope(&c->rope, o, err);
-    if (!rc) rc = settle(c, skip, err);
+    if (!rc && part)
+        rc = vf_json_obj(o, kind->part, &o, err);
+    if (!rc)
+        rc = vf_config_read(c, rows, o, err);
+    if (!rc)
+        rc = read_rope(&c->rope, o, err);
+    if (!rc)
+        rc = settle(c, skip, err);
     c->qkv_bias = c->o_bias || kind->qkv_bias;
     return rc;
 }
@@ -350,7 +358,8 @@ static int set_up(llm *m, const llm_kind *kind, const encoder_opts *o, vc_err *e
     cJSON *json;
     int rc = text_config_open(&json, o, kind->model_type, err);
 
-    if (!rc) rc = text_config_bad(o, read_config(&m->c, kind, o->text.skip, json, err), err);
+    if (!rc)
+        rc = text_config_bad(o, read_config(&m->c, kind, o->text.skip, json, err), err);
     cJSON_Delete(json);
     if (rc)
         return rc;

@@ -123,7 +123,8 @@ static int set_up(text_enc *t, const encoder_opts *o, text_info *info, vc_err *e
     const text_rule *rule = &info->rule;
     int rc = t->kind->words ? 0 : tokenizer_open(&t->tok, o->tokenizer, err);
 
-    if (!rc) rc = t->kind->open(&t->model, o, info, err);
+    if (!rc)
+        rc = t->kind->open(&t->model, o, info, err);
     if (rc)
         return rc;
     if (rule->pooled_only && !info->pooled)

@@ -30,7 +30,8 @@ int text_stack_open(text_stack *s, const encoder_opts *o, vc_err *err)
     const vt_options opts = encoder_device(o);
 
     int rc = vf_model_open(&s->model, o->dir, err);
-    if (!rc) rc = vt_open(&s->g, &opts, err);
+    if (!rc)
+        rc = vt_open(&s->g, &opts, err);
     return rc ? rc : vt_params_open(&s->p, s->g, err);
 }
 

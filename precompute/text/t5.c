@@ -90,8 +90,10 @@ static int bind(t5 *m, vc_err *err)
     const vt_weight *embedding;
 
     int rc = find_embedding(&embedding, m->s.model, err);
-    if (!rc) rc = vt_params_bind(m->s.p, embedding, "", 0, m, sizes, &src, err);
-    if (!rc) rc = vt_params_bind(m->s.p, final_table, "", 0, m, sizes, &src, err);
+    if (!rc)
+        rc = vt_params_bind(m->s.p, embedding, "", 0, m, sizes, &src, err);
+    if (!rc)
+        rc = vt_params_bind(m->s.p, final_table, "", 0, m, sizes, &src, err);
     for (int i = 0; !rc && i < c->layers; i++) {
         layer *w = &m->layer[i];
         rc = vt_params_bind(m->s.p, layer_table, LAYER, i, w, sizes, &src, err);
@@ -125,7 +127,8 @@ static int read_config(config *c, const cJSON *o, const char *model_type, vc_err
 
     c->own_tables = !strcmp(model_type, "umt5");
     int rc = vf_config_read(c, type, o, err);
-    if (!rc) rc = vf_config_read(c, rows, o, err);
+    if (!rc)
+        rc = vf_config_read(c, rows, o, err);
     if (!rc && c->head % 8)
         rc = vc_fail(err, VC_EFORMAT, "d_kv: %lld is no multiple of 8", (long long)c->head);
     return rc;
@@ -153,7 +156,8 @@ static int set_up(t5 *m, const encoder_opts *o, const char *model_type, vc_err *
     cJSON *json;
     int rc = text_config_open(&json, o, model_type, err);
 
-    if (!rc) rc = text_config_bad(o, read_config(&m->c, json, model_type, err), err);
+    if (!rc)
+        rc = text_config_bad(o, read_config(&m->c, json, model_type, err), err);
     cJSON_Delete(json);
     if (rc)
         return rc;

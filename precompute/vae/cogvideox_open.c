@@ -54,9 +54,12 @@ static int check_config(const config *f, vc_err *err)
     const cog_config *c = &f->c;
     int rc = check_length("down_block_types", f->n_down, c->levels, "block_out_channels", err);
 
-    if (!rc) rc = check_length("up_block_types", f->n_up, c->levels, "block_out_channels", err);
-    if (!rc) rc = check_length("latents_mean", f->n_mean, c->latent, "latent_channels", err);
-    if (!rc) rc = check_length("latents_std", f->n_std, c->latent, "latent_channels", err);
+    if (!rc)
+        rc = check_length("up_block_types", f->n_up, c->levels, "block_out_channels", err);
+    if (!rc)
+        rc = check_length("latents_mean", f->n_mean, c->latent, "latent_channels", err);
+    if (!rc)
+        rc = check_length("latents_std", f->n_std, c->latent, "latent_channels", err);
     if (!rc && f->n_mean != f->n_std)
         rc = vc_fail(err, VC_EFORMAT, "latents_mean and latents_std go together");
     for (int i = 0; !rc && i < c->levels; i++)
@@ -72,7 +75,8 @@ static int read_config(cog_config *c, vae_info *info, const cJSON *o, vc_err *er
                  .info = { .class = COG_CLASS, .has_logvar = true } };
     int rc = vf_config_read(&f, rows, o, err);
 
-    if (!rc) rc = check_config(&f, err);
+    if (!rc)
+        rc = check_config(&f, err);
     if (rc)
         return rc;
     *c = f.c;

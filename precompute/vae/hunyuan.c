@@ -205,7 +205,8 @@ static int configure(vae *v, const cJSON *json, bool tiling, vae_info *info, vf_
                  .info = { .class = CLASS, .has_logvar = true } };
     int rc = vf_config_read(&f, rows, json, err);
 
-    if (!rc) rc = check(&f, err);
+    if (!rc)
+        rc = check(&f, err);
     if (rc)
         return rc;
     const config *c = &f.c;

@@ -82,11 +82,14 @@ static int check_encoder(const fields *f, int levels, vc_err *err)
              : vc_fail(err, VC_EFORMAT, "block_out_channels: %d levels, 1 to %d are possible",
                        levels, L);
 
-    if (!rc) rc = check_length("layers_per_block", f->encoder.n_layers, levels + 1, per, err);
+    if (!rc)
+        rc = check_length("layers_per_block", f->encoder.n_layers, levels + 1, per, err);
     if (!rc)
         rc = check_length("spatio_temporal_scaling", f->encoder.n_halves, levels, per, err);
-    if (!rc) rc = check_length("down_block_types", f->n_type, levels, per, err);
-    if (!rc) rc = check_length("downsample_type", f->n_step, levels, per, err);
+    if (!rc)
+        rc = check_length("down_block_types", f->n_type, levels, per, err);
+    if (!rc)
+        rc = check_length("downsample_type", f->n_step, levels, per, err);
     for (int i = 1; !rc && i < f->n_type; i++)
         if (f->type[i] != f->type[0])
             rc = vc_fail(err, VC_EFORMAT, "down_block_types: blocks of two versions");
@@ -103,9 +106,12 @@ static int check_decoder(const fields *f, int levels, vc_err *err)
         rc = check_length("decoder_layers_per_block", f->decoder.n_layers, levels + 1, per, err);
     if (!rc)
         rc = check_length("decoder_spatio_temporal_scaling", f->decoder.n_halves, levels, per, err);
-    if (!rc) rc = check_length("decoder_inject_noise", f->n_noisy, levels + 1, per, err);
-    if (!rc) rc = check_length("upsample_residual", f->n_residual, levels, per, err);
-    if (!rc) rc = check_length("upsample_factor", f->n_factor, levels, per, err);
+    if (!rc)
+        rc = check_length("decoder_inject_noise", f->n_noisy, levels + 1, per, err);
+    if (!rc)
+        rc = check_length("upsample_residual", f->n_residual, levels, per, err);
+    if (!rc)
+        rc = check_length("upsample_factor", f->n_factor, levels, per, err);
     return rc;
 }
 
@@ -244,9 +250,12 @@ static int plan(ltx_vae *m, const fields *f, vc_err *err)
     int levels = f->encoder.n_width - (f->type[0] == TYPE_095);
     int rc = check_encoder(f, levels, err);
 
-    if (!rc) rc = check_decoder(f, f->decoder.n_width, err);
-    if (!rc) rc = plan_encoder(&m->encoder, f, err);
-    if (!rc) rc = plan_decoder(&m->decoder, f, err);
+    if (!rc)
+        rc = check_decoder(f, f->decoder.n_width, err);
+    if (!rc)
+        rc = plan_encoder(&m->encoder, f, err);
+    if (!rc)
+        rc = plan_decoder(&m->decoder, f, err);
     return rc ? rc : check_ratios(m, f, err);
 }
 
@@ -275,7 +284,8 @@ int ltx_configure(vae *v, const cJSON *json, bool tiling, vae_info *info, vf_has
     ltx_vae *m = (ltx_vae *)v;
     int rc = vf_config_read(&f, rows, json, err);
 
-    if (!rc) rc = plan(m, &f, err);
+    if (!rc)
+        rc = plan(m, &f, err);
     if (rc)
         return rc;
     m->latent = f.latent;

@@ -61,8 +61,10 @@ static int read_folder(vae *v, const encoder_opts *o, vae_info *info, vc_err *er
     cJSON *config;
     int rc = vf_json_read_in(&config, o->dir, "config.json", MAX_CONFIG, err);
 
-    if (!rc) rc = vc_context(err, configure(v, config, o, info, err), "%s/config.json", o->dir);
-    if (!rc) rc = vf_model_open(&v->file, o->dir, err);
+    if (!rc)
+        rc = vc_context(err, configure(v, config, o, info, err), "%s/config.json", o->dir);
+    if (!rc)
+        rc = vf_model_open(&v->file, o->dir, err);
     if (!rc && v->net->statistics)
         rc = vc_context(err, v->net->statistics(v->file, info, err), "%s", o->dir);
     cJSON_Delete(config);
@@ -84,9 +86,12 @@ int vae_open(vae **out, const vae_net *net, const encoder_opts *o, vae_info *inf
     v->decode_timestep = o->decode_timestep;
     v->decode_noise_scale = o->decode_noise_scale;
     int rc = read_folder(v, o, info, err);
-    if (!rc) rc = vt_open(&v->g, &device, err);
-    if (!rc) rc = vt_params_open(&v->params, v->g, err);
-    if (!rc) rc = vc_context(err, bind_all(v, err), "%s", o->dir);
+    if (!rc)
+        rc = vt_open(&v->g, &device, err);
+    if (!rc)
+        rc = vt_params_open(&v->params, v->g, err);
+    if (!rc)
+        rc = vc_context(err, bind_all(v, err), "%s", o->dir);
     if (rc) {
         vae_close(v);
         return rc;
@@ -319,7 +324,8 @@ int vae_memory(vae *v, bool decode, int f, int h, int w, size_t *bytes, vc_err *
     bool tiled = tiles_of(&j, &t);
     vae_tiles_first(&t, j.pass.n);
     rc = tiled ? vae_tiles_check(&t, j.to, err) : 0;
-    if (!rc) rc = vae_run_pass(v, &j.pass, err);
+    if (!rc)
+        rc = vae_run_pass(v, &j.pass, err);
     *bytes = j.pass.peak;
     return finish(&j, rc, err);
 }

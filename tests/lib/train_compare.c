@@ -78,13 +78,15 @@ void run_same_training(const char *dir, const char *a, const char *b, int steps,
     for (int i = 0; i < steps; i++)
         for (size_t k = 0; k < COUNT(field); k++) {
             double x = run_value(dir, a, i, field[k]), y = run_value(dir, b, i, field[k]);
-            if (isnan(x) && isnan(y)) continue;
+            if (isnan(x) && isnan(y))
+                continue;
             if (!(fabs(x - y) <= loss * fabs(x)))
                 fail_msg("%s, %s: step %d: %s %.9g and %.9g", a, b, i + 1, field[k], x, y);
         }
     char *file = vc_format("checkpoint-%d/optimizer.safetensors", steps);
     double far = run_difference(dir, a, b, file);
-    if (far > weight) fail_msg("%s, %s: weights or state differ by %.3g", a, b, far);
+    if (far > weight)
+        fail_msg("%s, %s: weights or state differ by %.3g", a, b, far);
     printf("%s, %s: weights and state within %.3g\n", a, b, far);
     free(file);
 }

@@ -120,7 +120,8 @@ static void test_split(void **state)
     static const char *const sampled[] = { "one", "f4" };
     for (size_t i = 0; i < COUNT(sampled); i++) {
         double far = run_difference(dir, "z4", sampled[i], "validation/step-8/001.safetensors");
-        if (far > 1e-4) fail_msg("%s: samples differ by %.3g", sampled[i], far);
+        if (far > 1e-4)
+            fail_msg("%s: samples differ by %.3g", sampled[i], far);
     }
     free(all);
     free(more);

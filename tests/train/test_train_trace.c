@@ -34,7 +34,8 @@ static const float *floats(const vf_safetensors *f, const char *name, int64_t *n
     vc_err err = { 0 };
     assert_ok(vf_safetensors_get(f, name, &v, &err), &err);
     assert_int_equal(v.dtype, VC_F32);
-    if (n) *n = vf_view_count(&v);
+    if (n)
+        *n = vf_view_count(&v);
     return v.data;
 }
 
@@ -63,7 +64,8 @@ static double check_trace(const char *dir, const char *path, bool grads)
     for (int i = 0; i < vf_safetensors_count(f); i++) {
         const vf_view *v = vf_safetensors_at(f, i);
         params += !strncmp(v->name, "param/", 6);
-        if (strncmp(v->name, "grad/", 5)) continue;
+        if (strncmp(v->name, "grad/", 5))
+            continue;
         gradients++;
         const float *g = v->data;
         for (int64_t k = 0; k < vf_view_count(v); k++)
@@ -88,7 +90,8 @@ static void test_trace(void **state)
         snprintf(path, sizeof path, "trace/step-%06d-mb-01-rank-00.safetensors", step);
         double norm = sqrt(check_trace(dir, path, true));
         double logged = run_value(dir, "traced", step - 1, "grad_norm");
-        if (!(fabs(norm - logged) < 1e-5 * norm)) fail_msg("%g, logged %g", norm, logged);
+        if (!(fabs(norm - logged) < 1e-5 * norm))
+            fail_msg("%g, logged %g", norm, logged);
     }
     assert_false(run_exists(dir, "trace/step-000003-mb-00-rank-00.safetensors"));
     free(args);

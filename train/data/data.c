@@ -376,8 +376,10 @@ static int hold_out(vtrain_data *d, double part, uint64_t seed, vc_err *err)
     uint32_t least = 0, most = 0;
     for (uint32_t i = 0; i < d->n_samples; i++) {
         draw[i] = split_draw(seed, entry_of(d, &d->sample[i])->number, d->sample[i].dataset);
-        if (draw[i] < draw[least]) least = i;
-        if (draw[i] > draw[most]) most = i;
+        if (draw[i] < draw[least])
+            least = i;
+        if (draw[i] > draw[most])
+            most = i;
     }
     for (uint32_t i = 0; i < d->n_samples; i++) {
         bool low = draw[i] < part || draw[i] == draw[least];

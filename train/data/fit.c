@@ -74,7 +74,8 @@ static int read_norm(vtrain_norm_fields *f, const cJSON *o, const char *mean, co
         { 0 }
     };
     int rc = vf_config_read(f, rows, o, err);
-    if (!rc) rc = read_vector(o, mean, channels, false, &f->mean, err);
+    if (!rc)
+        rc = read_vector(o, mean, channels, false, &f->mean, err);
     return rc ? rc : read_vector(o, std, channels, true, &f->std, err);
 }
 

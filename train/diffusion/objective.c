@@ -24,7 +24,8 @@ static void make_alpha_bar(double *a, const vtrain_objective_opts *o)
         product *= 1 - root * root;
         a[t] = product / (o->snr_shift + (1 - o->snr_shift) * product);
     }
-    if (!o->zero_snr) return;
+    if (!o->zero_snr)
+        return;
     double first = sqrt(a[0]), last = sqrt(a[TIMES - 1]);
     for (int t = 0; t < TIMES; t++) {
         double r = (sqrt(a[t]) - last) * first / (first - last);
@@ -58,12 +59,15 @@ int vtrain_objective_open(vtrain_objective **out, const vtrain_objective_opts *o
 {
     *out = NULL;
     int rc = check(o, err);
-    if (rc) return rc;
+    if (rc)
+        return rc;
     vtrain_objective *x = calloc(1, sizeof *x);
-    if (!x) return vc_fail(err, VC_ENOMEM, "objective: out of memory");
+    if (!x)
+        return vc_fail(err, VC_ENOMEM, "objective: out of memory");
     x->o = *o;
     x->strata = o->stratified ? vtrain_strata(o->micros, TIMES) : 1;
-    if (o->kind == VTRAIN_V) make_alpha_bar(x->alpha_bar, o);
+    if (o->kind == VTRAIN_V)
+        make_alpha_bar(x->alpha_bar, o);
     *out = x;
     return 0;
 }
@@ -86,7 +90,8 @@ double vtrain_objective_shift(const vtrain_objective *o, int64_t tokens)
 int64_t vtrain_strata(int64_t ranks, int64_t steps)
 {
     for (int64_t i = 1; i <= ranks; i++)
-        if (ranks % i == 0 && steps % (ranks / i) == 0) return ranks / i;
+        if (ranks % i == 0 && steps % (ranks / i) == 0)
+            return ranks / i;
     return 1;
 }
 
@@ -96,7 +101,8 @@ static double normal_quantile(double r)
     double lo = -9, hi = 9;
     for (int i = 0; i < 64; i++) {
         double z = (lo + hi) / 2;
-        if (0.5 * erfc(-z * M_SQRT1_2) < r) lo = z;
+        if (0.5 * erfc(-z * M_SQRT1_2) < r)
+            lo = z;
         else hi = z;
     }
     return (lo + hi) / 2;
@@ -115,8 +121,10 @@ static double density(const vtrain_objective_opts *o, double r)
 
 static double loss_weight(vtrain_density d, double s)
 {
-    if (d == VTRAIN_COSMAP) return 2 / (M_PI * (1 - 2 * s + 2 * s * s));
-    if (d != VTRAIN_SIGMA_SQRT) return 1;
+    if (d == VTRAIN_COSMAP)
+        return 2 / (M_PI * (1 - 2 * s + 2 * s * s));
+    if (d != VTRAIN_SIGMA_SQRT)
+        return 1;
     double floor = s < 1.0 / TIMES ? 1.0 / TIMES : s;     /* where other trainers' tables end */
     return 1 / (floor * floor);
 }
@@ -155,7 +163,8 @@ static double side_sigma(const vtrain_objective_opts *p, double a, double r)
     double least = 0, most = 1;
     for (int i = 0; i < 64; i++) {
         double middle = (least + most) / 2;
-        if ((flow_sigma(p, a, middle) < p->boundary) == rises) least = middle;
+        if ((flow_sigma(p, a, middle) < p->boundary) == rises)
+            least = middle;
         else most = middle;
     }
     r = rises == p->low ? r * least : least + r * (1 - least);
@@ -166,21 +175,24 @@ static double side_sigma(const vtrain_objective_opts *p, double a, double r)
 vtrain_level vtrain_level_of(const vtrain_objective *o, int64_t tokens, double r)
 {
     const vtrain_objective_opts *p = &o->o;
-    if (p->kind == VTRAIN_V) return v_level(o, (int)(r * TIMES));
+    if (p->kind == VTRAIN_V)
+        return v_level(o, (int)(r * TIMES));
     double a = vtrain_objective_shift(o, tokens);
     return flow_level(o, p->boundary > 0 ? side_sigma(p, a, r) : flow_sigma(p, a, r));
 }
 
 vtrain_level vtrain_level_at(const vtrain_objective *o, double sigma_or_t)
 {
-    if (o->o.kind == VTRAIN_V) return v_level(o, (int)sigma_or_t);
+    if (o->o.kind == VTRAIN_V)
+        return v_level(o, (int)sigma_or_t);
     return flow_level(o, sigma_or_t);
 }
 
 double vtrain_level_draw(const vtrain_objective *o, uint64_t seed, uint32_t row, uint64_t micro)
 {
     double r = vc_train_unit(seed, 0, row, (uint32_t)micro, VC_DRAW_SIGMA);
-    if (o->strata == 1) return r;
+    if (o->strata == 1)
+        return r;
     int64_t place = (int64_t)(micro % (uint64_t)o->o.micros);
     int64_t group = place / (o->o.micros / o->strata);
     return ((double)group + r) / (double)o->strata;

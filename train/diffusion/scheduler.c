@@ -69,7 +69,8 @@ static int read_flow(vtrain_scheduler *s, const cJSON *o, vc_err *err)
 {
     const vtrain_by_tokens *b = &s->by_tokens;
     int rc = vf_config_read(s, flow_rows, o, err);
-    if (rc || !b->on) return rc;
+    if (rc || !b->on)
+        return rc;
     s->shift = 0;
     if (b->base_len >= b->max_len)
         return vc_fail(err, VC_EINVAL, "base_image_seq_len: %lld, max_image_seq_len: %lld; base < "
@@ -86,9 +87,11 @@ static int read_class(vtrain_scheduler *s, const cJSON *o, vc_err *err)
 {
     const char *name;
     int rc = vf_json_str(o, "_class_name", &name, err);
-    if (rc) return rc;
+    if (rc)
+        return rc;
     for (size_t i = 0; i < sizeof classes / sizeof *classes; i++) {
-        if (strcmp(name, classes[i].name)) continue;
+        if (strcmp(name, classes[i].name))
+            continue;
         s->kind = classes[i].kind;
         s->sampler = classes[i].sampler;
         return s->kind == VTRAIN_V ? read_v(s, o, err) : read_flow(s, o, err);
@@ -109,8 +112,10 @@ static int find_file(char **path, const char *model, const char *given, vc_err *
     } else {
         *path = model ? vc_format("%s/scheduler/%s", model, name) : strdup("");
     }
-    if (!*path) return vc_no_memory(err);
-    if (vc_file_exists(*path)) return 0;
+    if (!*path)
+        return vc_no_memory(err);
+    if (vc_file_exists(*path))
+        return 0;
     int rc = given ? vc_fail(err, VC_ENOENT, "%s: no such file", *path) : 0;
     free(*path);
     *path = NULL;
@@ -126,11 +131,14 @@ int vtrain_scheduler_read(vtrain_scheduler *s, const char *model, const char *gi
     };
     cJSON *o = NULL;
     int rc = find_file(&s->path, model, given, err);
-    if (rc || !s->path) return rc;
+    if (rc || !s->path)
+        return rc;
     rc = vf_json_read(&o, s->path, MAX_CONFIG, err);
-    if (!rc) rc = vc_context(err, read_class(s, o, err), "%s", s->path);
+    if (!rc)
+        rc = vc_context(err, read_class(s, o, err), "%s", s->path);
     cJSON_Delete(o);
-    if (rc) vtrain_scheduler_free(s);
+    if (rc)
+        vtrain_scheduler_free(s);
     return rc;
 }
 

@@ -66,14 +66,16 @@ static void plan_discrete(vtrain_solver_step *step, const vtrain_solver_opts *o)
         step[i] = (vtrain_solver_step){
             .level = t[i], .clean_x = sqrt(a), .clean_v = -sqrt(1 - a),
         };
-        if (o->sampler == VTRAIN_DDIM) ddim(&step[i], a, b);
+        if (o->sampler == VTRAIN_DDIM)
+            ddim(&step[i], a, b);
         else dpm(&step[i], a, b, first || end ? -1 : o->alpha_bar[t[i - 1]]);
     }
 }
 
 static double flow_sigma(const vtrain_solver_opts *o, int i)
 {
-    if (i == o->steps) return 0;
+    if (i == o->steps)
+        return 0;
     double n = o->steps, last = vtrain_shifted(o->shift, 1 / n);
     return vtrain_stretched(vtrain_shifted(o->shift, (n - i) / n), last, o->terminal);
 }
@@ -115,8 +117,10 @@ void vtrain_solver_apply(const vtrain_solver_step *s, float *x, float *last, con
     for (size_t i = 0; i < n; i++) {
         double clean = s->clean_x * (double)x[i] + s->clean_v * (double)v[i];
         double next = s->x * (double)x[i] + s->clean * clean;
-        if (s->last != 0) next += s->last * (double)last[i];
-        if (s->noise != 0) next += s->noise * (double)noise[i];
+        if (s->last != 0)
+            next += s->last * (double)last[i];
+        if (s->noise != 0)
+            next += s->noise * (double)noise[i];
         last[i] = (float)clean;
         x[i] = (float)next;
     }

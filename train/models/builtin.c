@@ -134,7 +134,8 @@ static int builtin_fresh(cJSON **config, const vtrain_fresh *want, vc_err *err)
                        "a multiple of 8, at most 256", (long long)want->width,
                        (long long)want->heads);
     cJSON *o = cJSON_CreateObject();
-    if (!o) return vc_no_memory(err);
+    if (!o)
+        return vc_no_memory(err);
     const struct { const char *field; int64_t v; } rows[] = {
         { "in_channels", want->channels }, { "patch_size", want->patch },
         { "num_layers", want->layers }, { "num_attention_heads", want->heads },
@@ -146,7 +147,8 @@ static int builtin_fresh(cJSON **config, const vtrain_fresh *want, vc_err *err)
               cJSON_AddStringToObject(o, "prediction_type", kind);
     for (size_t i = 0; ok && i < sizeof rows / sizeof *rows; i++)
         ok = vf_json_add_int(o, rows[i].field, rows[i].v) == 0;
-    if (ok && want->guidance) ok = cJSON_AddTrueToObject(o, "guidance_embeds");
+    if (ok && want->guidance)
+        ok = cJSON_AddTrueToObject(o, "guidance_embeds");
     if (!ok) {
         cJSON_Delete(o);
         return vc_no_memory(err);
@@ -159,7 +161,8 @@ static int builtin_read(void *model, const cJSON *config, vc_err *err)
 {
     builtin *m = model;
     int rc = read_config(m, config, err);
-    if (rc) return rc;
+    if (rc)
+        return rc;
     int64_t d = m->heads * m->head;
     const int64_t sizes[VTRAIN_SIZES] = {
         [-D] = d, [-PATCH] = m->channels * m->patch * m->patch, [-TEXT] = m->text,
@@ -207,10 +210,12 @@ static void fill_features(float v[POS], const int64_t at[3])
 /* Makes the features of a grid's tokens, which are kept until another grid comes. */
 static bool make_features(builtin *m, const int64_t grid[3])
 {
-    if (m->features && !memcmp(m->grid, grid, sizeof m->grid)) return true;
+    if (m->features && !memcmp(m->grid, grid, sizeof m->grid))
+        return true;
     free(m->features);
     m->features = malloc((size_t)(grid[0] * grid[1] * grid[2]) * POS * sizeof(float));
-    if (!m->features) return false;
+    if (!m->features)
+        return false;
     float *v = m->features;
     for (int64_t f = 0; f < grid[0]; f++)
         for (int64_t h = 0; h < grid[1]; h++)
@@ -223,7 +228,8 @@ static bool make_features(builtin *m, const int64_t grid[3])
 static void builtin_prepare(vt_ctx *g, void *model, vtrain_in *in)
 {
     builtin *m = model;
-    if (vt_failed(g)) return;
+    if (vt_failed(g))
+        return;
     const int64_t *dim = in->x->dim, p = m->patch;
     const int64_t grid[3] = { dim[2], dim[3] / p, dim[4] / p };
     const int64_t tokens = grid[0] * grid[1] * grid[2], features[3] = { 1, tokens, POS };
@@ -247,7 +253,8 @@ static void builtin_prepare(vt_ctx *g, void *model, vtrain_in *in)
  * mean of the tokens that count, which is attention with a query of zeros. */
 static vt_tensor *pool_text(vt_ctx *g, const builtin *m, vt_tensor *c, vt_tensor *length)
 {
-    if (!c) return NULL;
+    if (!c)
+        return NULL;
     const int64_t heads_dim[4] = { c->dim[0], c->dim[1], m->heads, m->head };
     const int64_t query_dim[4] = { c->dim[0], 1, m->heads, m->head };
     const int64_t dim[2] = { c->dim[0], m->heads * m->head };
@@ -263,7 +270,8 @@ static vt_tensor *pool_text(vt_ctx *g, const builtin *m, vt_tensor *c, vt_tensor
 static vt_tensor *embed_row(vt_ctx *g, const builtin *m, const vtrain_in *in, vt_tensor *text)
 {
     vt_tensor *c = vt_linear(g, text, &m->w.pooled);
-    if (!m->guidance) return c;
+    if (!m->guidance)
+        return c;
     vtrain_note(in, "guidance", in->guidance);
     return vt_add(g, c, nn_embed_number(g, vt_scale(g, in->guidance, GUIDANCE_STEPS),
                                         &m->w.guidance1, &m->w.guidance2, vt_compute(g)));

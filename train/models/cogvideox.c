@@ -126,7 +126,8 @@ static int cogvideox_read(void *model, const cJSON *config, vc_err *err)
     cogvideox *m = model;
     cogvideox_config *c = &m->c;
     int rc = cogvideox_config_read(c, config, err);
-    if (rc) return rc;
+    if (rc)
+        return rc;
     int p = (int)c->patch, pt = c->patch_t ? (int)c->patch_t : 1;
     int64_t d = width(m), volume = (int64_t)p * p * pt;
     const int64_t sizes[VTRAIN_SIZES] = {
@@ -147,7 +148,8 @@ static int cogvideox_read(void *model, const cJSON *config, vc_err *err)
 static unsigned roles_of(const cogvideox *m)
 {
     int64_t extra = m->c.in_channels - m->c.out_channels;
-    if (extra == 0) return 0;
+    if (extra == 0)
+        return 0;
     return extra == m->c.out_channels ? 1u << VC_ROLE_IMAGE
                                       : 1u << VC_ROLE_VIDEO | 1u << VC_ROLE_MASK;
 }
@@ -188,7 +190,8 @@ static bool check_latents(vt_ctx *g, const cogvideox *m, const vt_tensor *x)
 /* All text rows are attended to, padding included, so each prompt must have all of its rows. */
 static bool check_text(vt_ctx *g, const cogvideox *m, const vtrain_cond *text)
 {
-    if (!text->embeds) return false;
+    if (!text->embeds)
+        return false;
     int64_t n = text->embeds->dim[1];
     if ((!m->c.rotary || m->c.learned) && n != m->c.max_text)
         vt_fail(g, VC_EMISMATCH, "prompts of %lld tokens: positions are for exactly %lld "
@@ -229,7 +232,8 @@ static void make_sincos(vt_ctx *g, const cogvideox *m, const int64_t grid[3], vt
 /* Adds them to x [B,f*h*w,D]. */
 static vt_tensor *add_sincos(vt_ctx *g, vt_tensor *x, vt_tensor *const table[3])
 {
-    if (!x) return NULL;
+    if (!x)
+        return NULL;
     const int64_t flat[3] = { x->dim[0], x->dim[1], x->dim[2] };
     const int64_t video[5] = { x->dim[0], table[0]->dim[0], table[2]->dim[1], table[1]->dim[2],
                                x->dim[2] };
@@ -269,7 +273,8 @@ static void make_rope(vt_ctx *g, const cogvideox *m, const int64_t grid[3], vt_t
     int64_t pairs = m->c.head / 2;
     nn_axis axis[3] = { { grid[0], 0, 1, pairs / 4 }, { grid[1], 0, 1, pairs / 8 * 3 },
                         { grid[2], 0, 1, pairs / 8 * 3 } };
-    if (!m->c.patch_t) place_grid(m, &axis[1], &axis[2]);
+    if (!m->c.patch_t)
+        place_grid(m, &axis[1], &axis[2]);
     nn_rope(g, axis, THETA, table);
 }
 
@@ -290,14 +295,18 @@ static void cogvideox_prepare(vt_ctx *g, void *model, vtrain_in *in)
     static const float ofs = OFS;
     const int64_t one = 1;
     cogvideox *m = model;
-    if (!in->x || !check_latents(g, m, in->x) || !check_text(g, m, &in->text[0])) return;
+    if (!in->x || !check_latents(g, m, in->x) || !check_text(g, m, &in->text[0]))
+        return;
     const int64_t *dim = in->x->dim, grid[3] = { dim[2] / m->patch[0], dim[3] / m->patch[1],
                                                  dim[4] / m->patch[2] };
     bool stored = m->c.learned && (dim[2] - 1) * m->c.compression + 1 == m->c.frames;
     m->video = grid[0] * grid[1] * grid[2];
-    if (m->c.rotary) make_rope(g, m, grid, in->made + ROPE);
-    if (!stored && (!m->c.rotary || m->c.learned)) make_sincos(g, m, grid, in->made + SINCOS);
-    if (m->c.ofs) in->made[OFS_AT] = vt_from_host(g, VC_F32, 1, &one, &ofs, VC_F32);
+    if (m->c.rotary)
+        make_rope(g, m, grid, in->made + ROPE);
+    if (!stored && (!m->c.rotary || m->c.learned))
+        make_sincos(g, m, grid, in->made + SINCOS);
+    if (m->c.ofs)
+        in->made[OFS_AT] = vt_from_host(g, VC_F32, 1, &one, &ofs, VC_F32);
 }
 
 /* ---- forward ---- */
@@ -307,7 +316,8 @@ static void cogvideox_prepare(vt_ctx *g, void *model, vtrain_in *in)
 static vt_tensor *embed_time(vt_ctx *g, const model_weights *w, vt_tensor *t, vt_tensor *ofs)
 {
     vt_tensor *e = nn_embed_number(g, t, &w->time1, &w->time2, VC_F32);
-    if (ofs) e = vt_add(g, e, nn_embed_number(g, ofs, &w->ofs1, &w->ofs2, VC_F32));
+    if (ofs)
+        e = vt_add(g, e, nn_embed_number(g, ofs, &w->ofs1, &w->ofs2, VC_F32));
     return vt_silu(g, e);
 }
 
@@ -319,7 +329,8 @@ static vt_tensor *embed_tokens(vt_ctx *g, const cogvideox *m, vt_tensor *x, vt_t
         vt_linear(g, vt_cast(g, text, vt_compute(g)), &m->w.text),
         nn_embed_patches(g, nn_patches(g, x, m->patch), &m->w.patch),
     };
-    if (sincos[0]) part[1] = add_sincos(g, part[1], sincos);
+    if (sincos[0])
+        part[1] = add_sincos(g, part[1], sincos);
     vt_tensor *all = vt_concat(g, 1, 2, part);
     return m->c.learned && !sincos[0] ? vt_add(g, all, m->w.table) : all;
 }

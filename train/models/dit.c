@@ -20,12 +20,15 @@ static int make_layers(vtrain_dit *m, vc_err *err)
     for (int k = 0; k < VTRAIN_KINDS; k++)
         n += m->layers[k];
     m->layer = calloc((size_t)n, sizeof *m->layer);
-    if (!m->layer) return vc_no_memory(err);
+    if (!m->layer)
+        return vc_no_memory(err);
     for (int k = 0; k < VTRAIN_KINDS && kind->prefix; k++, kind++) {
-        if (k && strcmp(kind->prefix, kind[-1].prefix)) number = 0;
+        if (k && strcmp(kind->prefix, kind[-1].prefix))
+            number = 0;
         for (int64_t i = 0; i < m->layers[k]; i++) {
             void *w = calloc(1, kind->size);
-            if (!w) return vc_no_memory(err);
+            if (!w)
+                return vc_no_memory(err);
             m->layer[m->n_layers++] = (layer){ m, kind, (int)number++, w };
         }
     }
@@ -64,10 +67,12 @@ int vtrain_dit_open(void **model, const vtrain_family *f, const cJSON *config, v
 {
     *model = NULL;
     vtrain_dit *m = calloc(1, f->size);
-    if (!m) return vc_no_memory(err);
+    if (!m)
+        return vc_no_memory(err);
     m->family = f;
     int rc = read_config(m, config, err);
-    if (!rc) rc = bind(m, p, src, err);
+    if (!rc)
+        rc = bind(m, p, src, err);
     if (rc) {
         vtrain_dit_close(m);
         return rc;
@@ -79,8 +84,10 @@ int vtrain_dit_open(void **model, const vtrain_family *f, const cJSON *config, v
 void vtrain_dit_close(void *model)
 {
     vtrain_dit *m = model;
-    if (!m) return;
-    if (m->family->free) m->family->free(m);
+    if (!m)
+        return;
+    if (m->family->free)
+        m->family->free(m);
     for (int i = 0; i < m->n_layers; i++)
         free(m->layer[i].weights);
     free(m->layer);
@@ -100,13 +107,15 @@ vt_tensor *vtrain_dit_forward(vt_ctx *g, void *model, const vtrain_in *in)
     const vtrain_dit *m = model;
     const vtrain_family *f = m->family;
     vt_tensor *s[VT_BLOCK_IO] = { NULL };
-    if (vt_failed(g)) return NULL;
+    if (vt_failed(g))
+        return NULL;
     vt_scope scope = vt_scope_begin(g);        /* only the latest tensors in s are kept */
     f->embed(g, model, in, s);
     vt_scope_end(g, scope, VT_BLOCK_IO, s);
     for (int i = 0; i < m->n_layers && !vt_failed(g); i++) {
         const layer *l = &m->layer[i];
-        if (l->kind->enter && (!i || l[-1].kind != l->kind)) l->kind->enter(g, m, s);
+        if (l->kind->enter && (!i || l[-1].kind != l->kind))
+            l->kind->enter(g, m, s);
         const vt_block b = { run_layer, l, l->kind->n_in, l->kind->n_out, i };
         vt_run_block(g, &b, i < in->recompute ? VT_RECOMPUTE : VT_KEEP, s, s);
         vt_scope_end(g, scope, VT_BLOCK_IO, s);
@@ -133,7 +142,8 @@ static vt_tensor *zeros(vt_ctx *g, vt_tensor *x, int64_t channels)
 static vt_tensor *first_frame(vt_ctx *g, vt_tensor *image, vt_tensor *x)
 {
     int64_t f = x->dim[2];
-    if (f == 1) return image;
+    if (f == 1)
+        return image;
     vt_tensor *part[2] = { image, vt_slice(g, zeros(g, x, x->dim[1]), 2, 1, f) };
     return vt_concat(g, 2, 2, part);
 }
@@ -142,7 +152,8 @@ static vt_tensor *first_frame(vt_ctx *g, vt_tensor *image, vt_tensor *x)
 static vt_tensor *beside(vt_ctx *g, const vtrain_in *in, const vc_role_row *row, vt_tensor *value)
 {
     vt_tensor *x = in->x;
-    if (!value) return zeros(g, x, row->kind == VC_VALUE_MASK ? 1 : x->dim[1]);
+    if (!value)
+        return zeros(g, x, row->kind == VC_VALUE_MASK ? 1 : x->dim[1]);
     return row->clip ? value : first_frame(g, value, x);
 }
 
@@ -155,7 +166,8 @@ vt_tensor *vtrain_join(vt_ctx *g, const vtrain_in *in, unsigned roles)
         for (int i = 0; i < VC_ROLES; i++) {
             const vc_role_row *row = &vc_roles[i];
             int of = row->kind == VC_VALUE_MASK ? MASKS : row->clip ? CLIPS : STILLS;
-            if (roles & 1u << i && of == kind) part[n++] = beside(g, in, row, in->cond[i]);
+            if (roles & 1u << i && of == kind)
+                part[n++] = beside(g, in, row, in->cond[i]);
         }
     return n == 1 ? in->x : vt_concat(g, 1, n, part);
 }
@@ -164,7 +176,8 @@ vt_tensor *vtrain_key_lengths(vt_ctx *g, const vtrain_cond *text, int64_t before
 {
     int32_t len[VTRAIN_ROWS];
     bool all = true;
-    if (!text->embeds) return NULL;
+    if (!text->embeds)
+        return NULL;
     int64_t rows = text->embeds->dim[0];
     for (int64_t b = 0; b < rows; b++) {
         len[b] = (int32_t)before + text->length[b];
@@ -184,12 +197,14 @@ void vtrain_check_padding(vt_ctx *g, const vtrain_cond *text)
 
 void vtrain_note(const vtrain_in *in, const char *name, const vt_tensor *x)
 {
-    if (in->note && x) in->note(in->note_arg, name, x);
+    if (in->note && x)
+        in->note(in->note_arg, name, x);
 }
 
 void vtrain_note_mask(vt_ctx *g, const vtrain_in *in, const char *name, const vtrain_cond *text)
 {
-    if (!in->note || !text->embeds) return;
+    if (!in->note || !text->embeds)
+        return;
     const int64_t *dim = text->embeds->dim;
     float *mask = malloc((size_t)(dim[0] * dim[1]) * sizeof *mask);
     if (!mask) {

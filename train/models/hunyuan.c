@@ -194,8 +194,10 @@ static int hunyuan_read(void *model, const cJSON *config, vc_err *err)
     hunyuan *m = model;
     memcpy(m->axis, (int64_t[]){ 16, 56, 56 }, sizeof m->axis);
     int rc = vf_config_read(m, config_rows, config, err);
-    if (!rc) rc = check_config(m, err);
-    if (rc) return rc;
+    if (!rc)
+        rc = check_config(m, err);
+    if (rc)
+        return rc;
     int64_t d = m->heads * m->head;
     const int64_t sizes[VTRAIN_SIZES] = {
         [-D] = d, [-IN] = m->in_channels, [-PATCH] = m->patch, [-PATCH_T] = m->patch_t,
@@ -236,7 +238,8 @@ static vt_tensor *first_frame_mask(vt_ctx *g, vt_tensor *x)
     float one = 1;
     vt_tensor *ones = vt_from_host(g, VC_F32, 1, (int64_t[]){ 1 }, &one, VC_F32);
     vt_tensor *part[2] = { vt_add(g, vt_slice(g, zero, 2, 0, 1), ones), NULL };
-    if (x->dim[2] == 1) return part[0];
+    if (x->dim[2] == 1)
+        return part[0];
     part[1] = vt_slice(g, zero, 2, 1, x->dim[2]);
     return vt_concat(g, 2, 2, part);
 }
@@ -245,7 +248,8 @@ static void hunyuan_prepare(vt_ctx *g, void *model, vtrain_in *in)
 {
     hunyuan *m = model;
     const vt_tensor *pooled = in->text[1].pooled;
-    if (vt_failed(g) || !in->x || !in->text[0].embeds) return;
+    if (vt_failed(g) || !in->x || !in->text[0].embeds)
+        return;
     if (!pooled || pooled->dim[1] != m->pooled) {
         vt_fail(g, VC_EMISMATCH, "pooled prompts are %lld wide, pooled_projection_dim is %lld",
                 pooled ? (long long)pooled->dim[1] : 0, (long long)m->pooled);
@@ -260,7 +264,8 @@ static void hunyuan_prepare(vt_ctx *g, void *model, vtrain_in *in)
     nn_rope(g, axis, m->theta, in->made + COS);
     in->made[KEYS] = vtrain_key_lengths(g, &in->text[0], m->video);
     in->made[TEXT_KEYS] = vtrain_key_lengths(g, &in->text[0], 0);
-    if (m->condition == LATENT_CONCAT) in->made[MASK] = first_frame_mask(g, in->x);
+    if (m->condition == LATENT_CONCAT)
+        in->made[MASK] = first_frame_mask(g, in->x);
     vtrain_note_mask(g, in, "encoder_attention_mask", &in->text[0]);
 }
 
@@ -295,7 +300,8 @@ static void hunyuan_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor
     const model_weights *w = &m->w;
     const int patch[3] = { (int)m->patch_t, (int)m->patch, (int)m->patch };
     vt_tensor *x = vtrain_join(g, in, roles_of(m)), *text = in->text[0].embeds;
-    if (in->made[MASK]) x = vt_concat(g, 1, 2, (vt_tensor *[]){ x, in->made[MASK] });
+    if (in->made[MASK])
+        x = vt_concat(g, 1, 2, (vt_tensor *[]){ x, in->made[MASK] });
     vtrain_note(in, "hidden_states", x);
     vtrain_note(in, "pooled_projections", in->text[1].pooled);
     embed_times(g, m, in, s);

@@ -68,7 +68,8 @@ static int no_part(const char *name, vc_err *err)
 static entry *entry_of(vtrain_lora *l, const char *module, bool flat)
 {
     for (int i = 0; i < l->n; i++)
-        if (l->entry[i].flat == flat && !strcmp(l->entry[i].module, module)) return &l->entry[i];
+        if (l->entry[i].flat == flat && !strcmp(l->entry[i].module, module))
+            return &l->entry[i];
     return NULL;
 }
 
@@ -77,8 +78,10 @@ static int add(vtrain_lora *l, const vf_view *v, vc_err *err)
     vtrain_lora_part is;
     bool flat;
     char *module = vtrain_lora_module(v->name, &is, &flat);
-    if (!is) return no_part(v->name, err);
-    if (!module) return vc_no_memory(err);
+    if (!is)
+        return no_part(v->name, err);
+    if (!module)
+        return vc_no_memory(err);
     entry *e = entry_of(l, module, flat);
     if (e) {
         free(module);
@@ -87,7 +90,8 @@ static int add(vtrain_lora *l, const vf_view *v, vc_err *err)
         *e = (entry){ .module = module, .flat = flat };
     }
     const vf_view **slot = is == VTRAIN_PART_A ? &e->a : is == VTRAIN_PART_B ? &e->b : &e->alpha;
-    if (*slot) return vc_fail(err, VC_EFORMAT, "module \"%s\" is there twice", e->module);
+    if (*slot)
+        return vc_fail(err, VC_EFORMAT, "module \"%s\" is there twice", e->module);
     *slot = v;
     return vf_view_finite(v, err);
 }
@@ -99,11 +103,13 @@ static int read_pattern(vtrain_lora *l, const cJSON *o, const char *key, vc_err 
 {
     struct pattern *p = &l->pattern[l->n_patterns];
     int rc = vf_json_num_opt(o, key, &p->alpha, err);
-    if (!rc && !(p->alpha >= 0 && p->alpha < 1e9)) rc = vc_fail(err, VC_EFORMAT, "out of range");
+    if (!rc && !(p->alpha >= 0 && p->alpha < 1e9))
+        rc = vc_fail(err, VC_EFORMAT, "out of range");
     if (!rc && (strlen(key) > MAX_PATTERN || strchr(key, '{')))   /* may take any memory */
         rc = vc_fail(err, VC_EFORMAT, "expressions longer than %d characters, or with a number of "
                      "repeats, are not read", MAX_PATTERN);
-    if (!rc && vtrain_regex_open(&p->module, key, true, err)) rc = VC_EFORMAT;
+    if (!rc && vtrain_regex_open(&p->module, key, true, err))
+        rc = VC_EFORMAT;
     l->n_patterns += !rc;
     return rc;
 }
@@ -111,16 +117,20 @@ static int read_pattern(vtrain_lora *l, const cJSON *o, const char *key, vc_err 
 static int read_alphas(vtrain_lora *l, const char *field, vc_err *err)
 {
     const cJSON *o = cJSON_GetObjectItemCaseSensitive(l->meta, field);
-    if (!o || cJSON_IsNull(o) || !o->child) return 0;
-    if (!cJSON_IsObject(o)) return vc_fail(err, VC_EFORMAT, "%s: expected an object", field);
+    if (!o || cJSON_IsNull(o) || !o->child)
+        return 0;
+    if (!cJSON_IsObject(o))
+        return vc_fail(err, VC_EFORMAT, "%s: expected an object", field);
     int n = cJSON_GetArraySize(o);
     if (n > MAX_PATTERNS)
         return vc_fail(err, VC_EFORMAT, "%s: %d entries, %d are read", field, n, MAX_PATTERNS);
     l->pattern = calloc((size_t)n, sizeof *l->pattern);
-    if (!l->pattern) return vc_no_memory(err);
+    if (!l->pattern)
+        return vc_no_memory(err);
     for (const cJSON *c = o->child; c; c = c->next) {
         int rc = read_pattern(l, o, c->string, err);
-        if (rc) return vc_context(err, rc, "%s: \"%.100s\"", field, c->string);
+        if (rc)
+            return vc_context(err, rc, "%s: \"%.100s\"", field, c->string);
     }
     return 0;
 }
@@ -137,9 +147,12 @@ static int read_config(vtrain_lora *l, const char *prefix, vc_err *err)
     int rc = vf_json_num_opt(l->meta, field[0], &l->alpha, err);
     if (!rc && (l->alpha < 0 || l->alpha >= 1e9))
         rc = vc_fail(err, VC_EFORMAT, "%s: out of range", field[0]);
-    if (!rc) rc = vf_json_bool_opt(l->meta, field[1], &l->root, err);
-    if (!rc) rc = vf_json_bool_opt(l->meta, field[2], &dora, err);
-    if (!rc && dora) rc = vc_fail(err, VC_EFORMAT, "%s: a DoRA is no LoRA", field[2]);
+    if (!rc)
+        rc = vf_json_bool_opt(l->meta, field[1], &l->root, err);
+    if (!rc)
+        rc = vf_json_bool_opt(l->meta, field[2], &dora, err);
+    if (!rc && dora)
+        rc = vc_fail(err, VC_EFORMAT, "%s: a DoRA is no LoRA", field[2]);
     return rc ? rc : read_alphas(l, field[3], err);
 }
 
@@ -148,7 +161,8 @@ static int read_adapter_config(vtrain_lora *l, vc_err *err)
 {
     static const char name[] = "adapter_config.json";
     char *dir = vc_format("%.*s", (int)(vc_path_base(l->path) - l->path), l->path);
-    if (!dir) return vc_no_memory(err);
+    if (!dir)
+        return vc_no_memory(err);
     int rc = vf_json_read_in_opt(&l->meta, dir, name, MAX_CONFIG, err);
     free(dir);
     return rc || !l->meta ? rc : vc_context(err, read_config(l, "", err), "%s", name);
@@ -168,12 +182,15 @@ static int read_metadata(vtrain_lora *l, vc_err *err)
 {
     static const char *const keys[] = { "lora_adapter_metadata", "lora_config" };
     l->alpha = NAN;
-    if (read_trained(l, err)) return VC_EFORMAT;
+    if (read_trained(l, err))
+        return VC_EFORMAT;
     for (int i = 0; i < 2; i++) {
         const char *text = vf_safetensors_meta(l->file, keys[i]);
-        if (!text) continue;
+        if (!text)
+            continue;
         int rc = vf_json_parse(&l->meta, text, strlen(text), err);
-        if (!rc) rc = read_config(l, i ? "" : "transformer.", err);
+        if (!rc)
+            rc = read_config(l, i ? "" : "transformer.", err);
         return vc_context(err, rc, "%s", keys[i]);
     }
     return read_adapter_config(l, err);
@@ -183,7 +200,8 @@ static int read_metadata(vtrain_lora *l, vc_err *err)
 static double alpha_of(const vtrain_lora *l, const char *module)
 {
     for (int i = 0; i < l->n_patterns; i++)
-        if (!regexec(&l->pattern[i].module, module, 0, NULL, 0)) return l->pattern[i].alpha;
+        if (!regexec(&l->pattern[i].module, module, 0, NULL, 0))
+            return l->pattern[i].alpha;
     return l->alpha;
 }
 
@@ -196,15 +214,18 @@ static int find_file(char **file, const char *path, vc_err *err)
         "pytorch_lora_weights.safetensors", "adapter_model.safetensors"
     };
     struct stat st;
-    if (stat(path, &st)) return vc_fail_errno(err, "%s", path);
+    if (stat(path, &st))
+        return vc_fail_errno(err, "%s", path);
     if (!S_ISDIR(st.st_mode)) {
         *file = strdup(path);
         return *file ? 0 : vc_no_memory(err);
     }
     for (size_t i = 0; i < COUNT(names); i++) {
         *file = vc_path_join(path, names[i]);
-        if (!*file) return vc_no_memory(err);
-        if (vc_file_exists(*file)) return 0;
+        if (!*file)
+            return vc_no_memory(err);
+        if (vc_file_exists(*file))
+            return 0;
         free(*file);
         *file = NULL;
     }
@@ -217,7 +238,8 @@ static int check_seal(const vtrain_lora *l, vc_err *err)
 {
     vc_err why = { 0 };
     int rc = vf_safetensors_check_seal(l->file, &why);
-    if (!rc || rc == VC_ENOENT) return 0;
+    if (!rc || rc == VC_ENOENT)
+        return 0;
     return vc_fail(err, rc, "%s: %s: copy it again, or take it from another checkpoint", l->path,
                    why.text);
 }
@@ -225,19 +247,25 @@ static int check_seal(const vtrain_lora *l, vc_err *err)
 static int open_parts(vtrain_lora *l, const char *path, vc_err *err)
 {
     int rc = find_file(&l->path, path, err);
-    if (!rc) rc = vf_safetensors_open(&l->file, l->path, err);
-    if (rc) return rc;
+    if (!rc)
+        rc = vf_safetensors_open(&l->file, l->path, err);
+    if (rc)
+        return rc;
     rc = check_seal(l, err);
-    if (rc) return rc;
+    if (rc)
+        return rc;
     int n = vf_safetensors_count(l->file);
     if (n > MAX_TENSORS)
         return vc_fail(err, VC_EFORMAT, "%s: %d tensors, more than any LoRA has", l->path, n);
     l->entry = calloc((size_t)n + 1, sizeof *l->entry);
-    if (!l->entry) return vc_no_memory(err);
+    if (!l->entry)
+        return vc_no_memory(err);
     for (int i = 0; !rc && i < n; i++)
         rc = add(l, vf_safetensors_at(l->file, i), err);
-    if (!rc && !l->n) rc = vc_fail(err, VC_EFORMAT, "no LoRA in it");
-    if (!rc) rc = read_metadata(l, err);
+    if (!rc && !l->n)
+        rc = vc_fail(err, VC_EFORMAT, "no LoRA in it");
+    if (!rc)
+        rc = read_metadata(l, err);
     return vc_context(err, rc, "%s", l->path);
 }
 
@@ -245,7 +273,8 @@ int vtrain_lora_open(vtrain_lora **out, const char *path, vc_err *err)
 {
     *out = NULL;
     vtrain_lora *l = calloc(1, sizeof *l);
-    if (!l) return vc_no_memory(err);
+    if (!l)
+        return vc_no_memory(err);
     int rc = open_parts(l, path, err);
     if (rc) {
         vtrain_lora_close(l);
@@ -263,14 +292,16 @@ void vtrain_lora_rename(vtrain_lora *l, const vtrain_rename *table)
 int vtrain_lora_check_of(const vtrain_lora *l, const char *transformer, vc_err *err)
 {
     const char *of = vf_safetensors_meta(l->file, "vlt_transformer");
-    if (!of || !strcmp(of, transformer)) return 0;
+    if (!of || !strcmp(of, transformer))
+        return 0;
     return vc_fail(err, VC_EMISMATCH, "%s: it was trained for %.40s, but --boundary_type takes %s",
                    l->path, of, transformer);
 }
 
 void vtrain_lora_close(vtrain_lora *l)
 {
-    if (!l) return;
+    if (!l)
+        return;
     for (int i = 0; i < l->n; i++)
         free(l->entry[i].module);
     for (int i = 0; i < l->n_merged; i++)
@@ -302,14 +333,16 @@ static int check_pair(const vtrain_lora *l, const entry *e, vc_err *err)
         return vc_fail(err, VC_EFORMAT, "%s: module \"%s\": half of the pair is missing, its %s",
                        l->path, e->module, a ? "lora_B (lora_up)" : "lora_A (lora_down)");
     int rc = check_type(l, a, err);
-    if (!rc) rc = check_type(l, b, err);
+    if (!rc)
+        rc = check_type(l, b, err);
     if (!rc && e->alpha && vf_view_count(e->alpha) != 1)
         rc = vc_fail(err, VC_EFORMAT, "%s: tensor \"%s\": alpha is one number, not %lld", l->path,
                      e->alpha->name, (long long)vf_view_count(e->alpha));
     bool fit = a->nd >= 2 && b->nd == a->nd && a->dim[0] == b->dim[1] && a->dim[0] > 0;
     for (int i = 2; fit && i < b->nd; i++)
         fit = b->dim[i] == 1;
-    if (rc || fit) return rc;
+    if (rc || fit)
+        return rc;
     char have_a[VT_SHAPE_TEXT], have_b[VT_SHAPE_TEXT];
     vt_shape_text(have_a, a->nd, a->dim);
     vt_shape_text(have_b, b->nd, b->dim);
@@ -373,9 +406,12 @@ int vtrain_lora_get(vtrain_lora *l, const char *module, vtrain_lora_pair *p, vc_
     entry *e;
     vtrain_renamed r;
     int rc = find_entry(l, module, &e, &r, err);
-    if (!rc && !e) rc = vc_fail(err, VC_ENOENT, "%s: no module \"%s\"", l->path, module);
-    if (!rc) rc = check_pair(l, e, err);
-    if (rc) return rc;
+    if (!rc && !e)
+        rc = vc_fail(err, VC_ENOENT, "%s: no module \"%s\"", l->path, module);
+    if (!rc)
+        rc = check_pair(l, e, err);
+    if (rc)
+        return rc;
     e->used |= 1u << r.part;
     e->parts = r.parts;
     *p = (vtrain_lora_pair){ .a = *e->a, .b = *e->b, .scale = scale_of(l, e, module) };
@@ -418,17 +454,20 @@ void vtrain_lora_merge(float *w, int64_t out, int64_t in, const float *a, const 
 static float *floats_of(const void *data, vc_dtype t, int64_t n)
 {
     float *f = malloc((size_t)n * sizeof *f);
-    if (f) vc_to_f32(f, data, t, (size_t)n);
+    if (f)
+        vc_to_f32(f, data, t, (size_t)n);
     return f;
 }
 
 /* Makes room for one more weight. */
 static int grow_merged(vtrain_lora *l, vc_err *err)
 {
-    if (l->n_merged < l->room_merged) return 0;
+    if (l->n_merged < l->room_merged)
+        return 0;
     int room = l->room_merged ? 2 * l->room_merged : 64;
     void **more = realloc(l->merged, sizeof *more * (size_t)room);
-    if (!more) return vc_no_memory(err);
+    if (!more)
+        return vc_no_memory(err);
     l->merged = more;
     l->room_merged = room;
     return 0;
@@ -443,7 +482,8 @@ static int make_merged(vtrain_lora *l, vt_host *v, const vtrain_lora_pair *p, vc
     float *b = floats_of(p->b.data, p->b.dtype, out * r);
     void *stored = malloc((size_t)n * vc_dtype_size(v->dtype));
     int rc = grow_merged(l, err);
-    if (!rc && (!w || !a || !b || !stored)) rc = vc_no_memory(err);
+    if (!rc && (!w || !a || !b || !stored))
+        rc = vc_no_memory(err);
     if (rc) {
         free(stored);
     } else {
@@ -484,9 +524,11 @@ static int merged_get(void *arg, const char *name, vt_host *v, vc_err *err)
     vtrain_lora *l = arg;
     int rc = l->base.get(l->base.arg, name, v, err);
     size_t n = strlen(name);
-    if (rc || n < 8 || strcmp(name + n - 7, ".weight") || v->nd < 2) return rc;
+    if (rc || n < 8 || strcmp(name + n - 7, ".weight") || v->nd < 2)
+        return rc;
     char *module = strndup(name, n - 7);
-    if (!module) return vc_no_memory(err);
+    if (!module)
+        return vc_no_memory(err);
     vtrain_lora_pair p;
     rc = vtrain_lora_get(l, module, &p, err);
     free(module);
@@ -494,7 +536,8 @@ static int merged_get(void *arg, const char *name, vt_host *v, vc_err *err)
         if (err) *err = (vc_err){ 0 };
         return 0;
     }
-    if (!rc) rc = check_weight(l, v, &p, err);
+    if (!rc)
+        rc = check_weight(l, v, &p, err);
     return rc ? rc : make_merged(l, v, &p, err);
 }
 
@@ -533,12 +576,15 @@ static int check_fit(const vt_param *x, const vtrain_lora_pair *p, vc_err *err)
 /* Sets one half of a pair; a B with alpha in it is divided by that factor. */
 static int set_half(const vt_param *x, vt_ctx *g, const vtrain_lora_pair *p, vc_err *err)
 {
-    if (x->role == VT_P_LORA_A) return vf_values_set(g, x->t, &p->a, err);
-    if (p->scale == p->trained) return vf_values_set(g, x->t, &p->b, err);
+    if (x->role == VT_P_LORA_A)
+        return vf_values_set(g, x->t, &p->a, err);
+    if (p->scale == p->trained)
+        return vf_values_set(g, x->t, &p->b, err);
     size_t n = (size_t)vf_view_count(&p->b);
     float *b = malloc((n ? n : 1) * sizeof *b), factor = (float)(p->scale / p->trained);
     vf_view plain = p->b;
-    if (!b) return vc_fail(err, VC_ENOMEM, "out of memory for %zu values", n);
+    if (!b)
+        return vc_fail(err, VC_ENOMEM, "out of memory for %zu values", n);
     vc_to_f32(b, p->b.data, p->b.dtype, n);
     for (size_t i = 0; i < n; i++)
         b[i] *= factor;
@@ -553,16 +599,21 @@ int vtrain_lora_load(vt_params *p, vtrain_lora *l, vc_err *err)
 {
     for (int i = 0; i < vt_params_count(p); i++) {
         vt_param *x = vt_params_at(p, i);
-        if (x->role == VT_P_BASE) continue;
+        if (x->role == VT_P_BASE)
+            continue;
         vtrain_lora_pair pair;
         int rc = vtrain_lora_get(l, x->module, &pair, err);
-        if (rc && rc != VC_ENOENT) return rc;
+        if (rc && rc != VC_ENOENT)
+            return rc;
         if (rc)
             rc = vc_fail(err, VC_EMISMATCH, "no module \"%s\", which --target_name matches: give "
                          "the file's targets", x->module);
-        if (!rc) rc = check_fit(x, &pair, err);
-        if (!rc) rc = set_half(x, vt_params_context(p), &pair, err);
-        if (rc) return vc_context(err, rc, "%s", l->path);
+        if (!rc)
+            rc = check_fit(x, &pair, err);
+        if (!rc)
+            rc = set_half(x, vt_params_context(p), &pair, err);
+        if (rc)
+            return vc_context(err, rc, "%s", l->path);
     }
     return vtrain_lora_all_used(l, err);
 }

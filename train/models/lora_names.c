@@ -17,12 +17,15 @@ static bool fits(const char *pattern, const char *name, char number[16])
 {
     size_t before = strcspn(pattern, "#"), n = 0;
     number[0] = 0;
-    if (!pattern[before]) return !strcmp(pattern, name);
-    if (strncmp(pattern, name, before)) return false;
+    if (!pattern[before])
+        return !strcmp(pattern, name);
+    if (strncmp(pattern, name, before))
+        return false;
     name += before;
     while (isdigit((unsigned char)name[n]))
         n++;
-    if (!n || n > 15 || strcmp(pattern + before + 1, name + n)) return false;
+    if (!n || n > 15 || strcmp(pattern + before + 1, name + n))
+        return false;
     snprintf(number, 16, "%.*s", (int)n, name);
     return true;
 }
@@ -43,7 +46,8 @@ static int share_of(const vtrain_rename *row, int part)
 static void measure(vtrain_renamed *r)
 {
     for (; r->parts < VTRAIN_FUSED && r->row->ours[r->parts]; r->parts++) {
-        if (r->parts < r->part) r->first += share_of(r->row, r->parts);
+        if (r->parts < r->part)
+            r->first += share_of(r->row, r->parts);
         r->all += share_of(r->row, r->parts);
     }
     r->share = share_of(r->row, r->part);
@@ -55,11 +59,13 @@ int vtrain_rename_find(vtrain_renamed *r, const vtrain_rename *table, const char
     *r = (vtrain_renamed){ 0 };
     for (const vtrain_rename *row = table; row && row->theirs && !r->row; row++)
         for (int i = 0; i < VTRAIN_FUSED && row->ours[i] && !r->row; i++) {
-            if (!fits(row->ours[i], module, r->number)) continue;
+            if (!fits(row->ours[i], module, r->number))
+                continue;
             r->row = row;
             r->part = i;
         }
-    if (!r->row) return 0;
+    if (!r->row)
+        return 0;
     measure(r);
     r->theirs = filled(r->row->theirs, r->number);
     return r->theirs ? 0 : vc_no_memory(err);
@@ -103,13 +109,16 @@ static vtrain_lora_part part_of(const char *name, size_t *module)
     static const char alpha[] = ".alpha";
     size_t n = strlen(name), a = sizeof alpha - 1;
     *module = n > a ? n - a : 0;
-    if (*module && !strcmp(name + *module, alpha)) return VTRAIN_PART_ALPHA;
+    if (*module && !strcmp(name + *module, alpha))
+        return VTRAIN_PART_ALPHA;
     for (size_t i = 0; i < COUNT(halves); i++) {
         const char *at = strstr(name, halves[i].word);
-        if (!at || at == name) continue;
+        if (!at || at == name)
+            continue;
         const char *rest = at + strlen(halves[i].word), *dot = strchr(rest, '.');
         *module = (size_t)(at - name);
-        if (!strcmp(dot ? dot + 1 : rest, "weight")) return halves[i].is;
+        if (!strcmp(dot ? dot + 1 : rest, "weight"))
+            return halves[i].is;
     }
     return VTRAIN_PART_NONE;
 }
@@ -119,7 +128,8 @@ char *vtrain_lora_module(const char *name, vtrain_lora_part *is, bool *flat)
     size_t n;
     *flat = false;
     *is = part_of(name, &n);
-    if (!*is) return NULL;
+    if (!*is)
+        return NULL;
     for (size_t i = 0; i < COUNT(prefixes) && !*flat;) {     /* prefixes in any order */
         size_t p = strlen(prefixes[i].prefix);
         if (n <= p || strncmp(name, prefixes[i].prefix, p)) {
@@ -136,9 +146,11 @@ char *vtrain_lora_module(const char *name, vtrain_lora_part *is, bool *flat)
 
 bool vtrain_lora_same_module(const char *read, bool flat, const char *module)
 {
-    if (!flat) return !strcmp(read, module);
+    if (!flat)
+        return !strcmp(read, module);
     const char *a = read;
     for (; *a && *module; a++, module++)
-        if (*a != (*module == '.' ? '_' : *module)) return false;
+        if (*a != (*module == '.' ? '_' : *module))
+            return false;
     return !*a && !*module;
 }

@@ -27,7 +27,8 @@ static const char *in_block(const char *module)
 {
     for (const char *p = module; (p = strchr(p, '.')); p++) {
         size_t digits = strspn(p + 1, "0123456789");
-        if (digits && p[1 + digits] == '.') return p + digits + 2;
+        if (digits && p[1 + digits] == '.')
+            return p + digits + 2;
     }
     return module;
 }
@@ -35,7 +36,8 @@ static const char *in_block(const char *module)
 static bool matches_entry(const char *module, const char *entry)
 {
     size_t m = strlen(module), e = strlen(entry);
-    if (m < e || strcmp(module + m - e, entry)) return false;
+    if (m < e || strcmp(module + m - e, entry))
+        return false;
     return m == e || module[m - e - 1] == '.';
 }
 
@@ -44,12 +46,15 @@ bool vtrain_targets_match(void *arg, const char *module)
     const vtrain_targets *t = arg;
     if (t->all) {
         for (int i = 0; i < t->n_entries; i++)
-            if (!strcmp(module, t->entry[i])) return false;
+            if (!strcmp(module, t->entry[i]))
+                return false;
         return true;
     }
-    if (t->is_regex) return regexec(&t->regex, module, 0, NULL, 0) == 0;
+    if (t->is_regex)
+        return regexec(&t->regex, module, 0, NULL, 0) == 0;
     for (int i = 0; i < t->n_entries; i++)
-        if (matches_entry(module, t->entry[i])) return true;
+        if (matches_entry(module, t->entry[i]))
+            return true;
     return false;
 }
 
@@ -65,10 +70,12 @@ static int compile(vtrain_targets *t, const char *value, vc_err *err)
 static int split(vtrain_targets *t, const char *value, vc_err *err)
 {
     t->text = strdup(value);
-    if (!t->text) return vc_no_memory(err);
+    if (!t->text)
+        return vc_no_memory(err);
     char *rest = t->text;
     for (char *e; (e = strsep(&rest, ", \t\n"));) {
-        if (!*e) continue;
+        if (!*e)
+            continue;
         if (t->n_entries == MAX_ENTRIES)
             return vc_fail(err, VC_EUSAGE, "--target_name: more than %d entries", MAX_ENTRIES);
         t->entry[t->n_entries++] = e;
@@ -84,7 +91,8 @@ static int take_all(vtrain_targets *t, const char *const *convs, vc_err *err)
     for (int i = 0; convs[i]; i++)
         n += strlen(convs[i]) + 1;
     char *text = calloc(1, n), *end = text;
-    if (!text) return vc_no_memory(err);
+    if (!text)
+        return vc_no_memory(err);
     for (int i = 0; convs[i]; i++)
         end += sprintf(end, "%s,", convs[i]);
     int rc = split(t, text, err);
@@ -105,8 +113,10 @@ static int distance(const char *a, const char *b)
         for (int j = 1; j <= n; j++) {
             int best = corner + (tolower(a[i - 1]) != tolower(b[j - 1]));
             corner = row[j];
-            if (row[j] + 1 < best) best = row[j] + 1;
-            if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
+            if (row[j] + 1 < best)
+                best = row[j] + 1;
+            if (row[j - 1] + 1 < best)
+                best = row[j - 1] + 1;
             row[j] = best;
         }
     }
@@ -119,7 +129,8 @@ static int name_distance(const char *entry, const char *name)
     int best = distance(entry, name);
     for (const char *p = name; (p = strchr(p, '.'));) {
         int d = distance(entry, ++p);
-        if (d < best) best = d;
+        if (d < best)
+            best = d;
     }
     return best;
 }
@@ -134,12 +145,15 @@ static int no_match(const char *entry, const char *const *modules, vc_err *err)
         bool seen = false;
         for (int i = 0; i < n && !seen; i++)
             seen = !strcmp(near[i], name);
-        if (seen) continue;
+        if (seen)
+            continue;
         int d = name_distance(entry, name), at = n;
         while (at > 0 && far[at - 1] > d)
             at--;
-        if (at == NEAR) continue;
-        if (n < NEAR) n++;
+        if (at == NEAR)
+            continue;
+        if (n < NEAR)
+            n++;
         memmove(near + at + 1, near + at, sizeof *near * (size_t)(n - 1 - at));
         memmove(far + at + 1, far + at, sizeof *far * (size_t)(n - 1 - at));
         near[at] = name;
@@ -156,7 +170,8 @@ static int no_match(const char *entry, const char *const *modules, vc_err *err)
 static bool matches_any(const vtrain_targets *t, int entry, const char *const *modules)
 {
     for (; *modules; modules++)
-        if (matches_entry(*modules, t->entry[entry])) return true;
+        if (matches_entry(*modules, t->entry[entry]))
+            return true;
     return false;
 }
 
@@ -184,8 +199,10 @@ static int check_entries(vtrain_targets *t, const char *const *modules, char **n
             return no_match(e, modules, err);
         }
     }
-    if (!*left_out) return 0;
-    if (!t->n_entries) return no_match(left_out, modules, err);
+    if (!*left_out)
+        return 0;
+    if (!t->n_entries)
+        return no_match(left_out, modules, err);
     *note = vc_format("--target_name: %s left out: no module of this transformer has such a name "
                       "(diffusers calls them ff.net.0.proj and ff.net.2)", left_out);
     return *note ? 0 : vc_no_memory(err);
@@ -195,12 +212,14 @@ static int check_entries(vtrain_targets *t, const char *const *modules, char **n
 static int check_containers(vtrain_targets *t, const char *value, const char *const *modules,
                             vc_err *err)
 {
-    if (t->all) return 0;
+    if (t->all)
+        return 0;
     for (; *modules; modules++)
         for (const char *p = *modules; (p = strchr(p, '.')); p++) {
             char part[MAX_PATH];
             size_t n = (size_t)(p - *modules);
-            if (n >= sizeof part) continue;
+            if (n >= sizeof part)
+                continue;
             memcpy(part, *modules, n);
             part[n] = '\0';
             if (vtrain_targets_match(t, part))
@@ -217,16 +236,20 @@ static int collect_names(vtrain_targets *t, const char *const *modules, vc_err *
     while (modules[n])
         n++;
     t->name = calloc(n + 1, sizeof *t->name);
-    if (!t->name) return vc_no_memory(err);
+    if (!t->name)
+        return vc_no_memory(err);
     for (size_t i = 0; i < n; i++) {
-        if (!vtrain_targets_match(t, modules[i])) continue;
+        if (!vtrain_targets_match(t, modules[i]))
+            continue;
         const char *name = in_block(modules[i]);
         bool seen = false;
         for (int k = 0; k < t->n_names && !seen; k++)
             seen = !strcmp(t->name[k], name);
-        if (seen) continue;
+        if (seen)
+            continue;
         t->name[t->n_names] = strdup(name);
-        if (!t->name[t->n_names++]) return vc_no_memory(err);
+        if (!t->name[t->n_names++])
+            return vc_no_memory(err);
     }
     return 0;
 }
@@ -237,16 +260,23 @@ int vtrain_targets_open(vtrain_targets **out, const char *value, const char *con
     *out = NULL;
     *note = NULL;
     vtrain_targets *t = calloc(1, sizeof *t);
-    if (!t) return vc_no_memory(err);
+    if (!t)
+        return vc_no_memory(err);
 
     int rc = 0;
-    if (!strcmp(value, "all-linear")) rc = take_all(t, convs, err);
-    else if (value[strcspn(value, "()|*+?[]^$\\")]) rc = compile(t, value, err);
+    if (!strcmp(value, "all-linear"))
+        rc = take_all(t, convs, err);
+    else if (value[strcspn(value, "()|*+?[]^$\\")])
+        rc = compile(t, value, err);
     else rc = split(t, value, err);
-    if (!rc && !t->all && t->text) rc = check_entries(t, modules, note, err);
-    if (!rc) rc = collect_names(t, modules, err);
-    if (!rc) rc = check_containers(t, value, modules, err);
-    if (!rc && !t->n_names) rc = no_match(value, modules, err);
+    if (!rc && !t->all && t->text)
+        rc = check_entries(t, modules, note, err);
+    if (!rc)
+        rc = collect_names(t, modules, err);
+    if (!rc)
+        rc = check_containers(t, value, modules, err);
+    if (!rc && !t->n_names)
+        rc = no_match(value, modules, err);
     if (rc) {
         vtrain_targets_close(t);
         free(*note);
@@ -259,8 +289,10 @@ int vtrain_targets_open(vtrain_targets **out, const char *value, const char *con
 
 void vtrain_targets_close(vtrain_targets *t)
 {
-    if (!t) return;
-    if (t->is_regex) regfree(&t->regex);
+    if (!t)
+        return;
+    if (t->is_regex)
+        regfree(&t->regex);
     for (int i = 0; i < t->n_names; i++)
         free(t->name[i]);
     free(t->name);

@@ -109,7 +109,8 @@ static int ltx_read(void *model, const cJSON *config, vc_err *err)
 {
     ltx *m = model;
     int rc = vf_config_read(m, config_rows, config, err);
-    if (rc) return rc;
+    if (rc)
+        return rc;
     int64_t d = m->heads * m->head;
     if (m->head % 8 || d > MAX_WIDTH || m->cross != d)
         return vc_fail(err, VC_EFORMAT, "attention_head_dim must be a multiple of 8, and "
@@ -155,7 +156,8 @@ static void make_rope(vt_ctx *g, const ltx *m, const vtrain_in *in, vt_tensor *t
     const ltx_grid grid = grid_of(m, in);
     int64_t tokens = grid.dim[0] * grid.dim[1] * grid.dim[2], size = tokens * grid.pairs, clips = 1;
     for (int64_t b = 1; b < in->x->dim[0]; b++)
-        if (rate_of(in, b) != rate_of(in, 0)) clips = in->x->dim[0];
+        if (rate_of(in, b) != rate_of(in, 0))
+            clips = in->x->dim[0];
     float *host = malloc(2 * (size_t)(clips * size) * sizeof *host);
     bool ok = host != NULL;
     for (int64_t b = 0; b < clips && ok; b++)
@@ -163,7 +165,8 @@ static void make_rope(vt_ctx *g, const ltx *m, const vtrain_in *in, vt_tensor *t
     for (int i = 0; i < 2 && ok; i++)
         table[i] = vt_from_host(g, VC_F32, 2, (int64_t[]){ clips * tokens, grid.pairs },
                                 host + i * clips * size, VC_F32);
-    if (!ok) vt_fail(g, VC_ENOMEM, "positions: out of memory");
+    if (!ok)
+        vt_fail(g, VC_ENOMEM, "positions: out of memory");
     free(host);
 }
 
@@ -173,10 +176,12 @@ static void note_positions(vt_ctx *g, const ltx *m, const vtrain_in *in)
     const ltx_grid grid = grid_of(m, in);
     const int64_t n = grid.dim[0] * grid.dim[1] * grid.dim[2], dim[3] = { in->x->dim[0], 3, n };
     float *host = in->note ? malloc((size_t)(dim[0] * 3 * n) * sizeof *host) : NULL;
-    if (!in->note) return;
+    if (!in->note)
+        return;
     for (int64_t b = 0; host && b < dim[0]; b++)
         ltx_positions(&grid, rate_of(in, b), host + b * 3 * n);
-    if (host) vtrain_note(in, "video_coords", vt_from_host(g, VC_F32, 3, dim, host, VC_F32));
+    if (host)
+        vtrain_note(in, "video_coords", vt_from_host(g, VC_F32, 3, dim, host, VC_F32));
     else vt_fail(g, VC_ENOMEM, "positions: out of memory");
     free(host);
 }
@@ -184,7 +189,8 @@ static void note_positions(vt_ctx *g, const ltx *m, const vtrain_in *in)
 static void ltx_prepare(vt_ctx *g, void *model, vtrain_in *in)
 {
     const ltx *m = model;
-    if (!in->x || !in->text[0].embeds || vt_failed(g)) return;
+    if (!in->x || !in->text[0].embeds || vt_failed(g))
+        return;
     for (int64_t b = 0; b < in->x->dim[0] && in->x->dim[2] > 1; b++)
         if (!in->fps || !(in->fps[b] > 0)) {
             vt_fail(g, VC_EMISMATCH, "row %lld has no frame rate, which LTX-Video's positions "
@@ -235,8 +241,10 @@ static vt_tensor *ltx_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tenso
 {
     const ltx *m = model;
     vt_tensor *e = s[E], *part[2];
-    if (!e) return NULL;
-    if (e->nd == 2) e = vt_reshape(g, e, 3, (int64_t[]){ e->dim[0], 1, e->dim[1] });
+    if (!e)
+        return NULL;
+    if (e->nd == 2)
+        e = vt_reshape(g, e, 3, (int64_t[]){ e->dim[0], 1, e->dim[1] });
     for (int i = 0; i < 2; i++)
         part[i] = vt_add(g, e, vt_slice(g, m->w.table, 0, i, i + 1));
     vt_tensor *x = vt_layer_norm_modulate(g, s[X], NULL, NULL, part[0], part[1], OUT_EPS);

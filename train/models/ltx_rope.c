@@ -20,8 +20,10 @@
  * frame is a single picture. */
 static float position(const ltx_grid *grid, int axis, int64_t i, double fps)
 {
-    if (axis) return (float)i * STEP_PIXELS;
-    if (!grid->causal_times) return (float)i * (float)(STEP_FRAMES / fps);
+    if (axis)
+        return (float)i * STEP_PIXELS;
+    if (!grid->causal_times)
+        return (float)i * (float)(STEP_FRAMES / fps);
     return (float)(i ? STEP_FRAMES * (i - 1) + 1 : 0) * (float)(1 / fps);
 }
 
@@ -91,7 +93,8 @@ bool ltx_rotations(const ltx_grid *grid, double fps, float *cosines, float *sine
     axis a[3] = { { 0 } };
     float *f = malloc((size_t)(count + 1) * sizeof *f);
     bool ok = f != NULL;
-    if (f) frequencies(f, count);
+    if (f)
+        frequencies(f, count);
     for (int k = 0; k < 3 && ok; k++)
         ok = open_axis(&a[k], grid, k, fps, f, count);
     for (int64_t i = 0; ok && i < dim[0] * dim[1] * dim[2]; i++) {

@@ -32,17 +32,23 @@ static void put(rewrite *w, const char *text, size_t n)
 static bool put_escape(rewrite *w, bool inside)
 {
     char c = *w->from;
-    if (!c) return false;
+    if (!c)
+        return false;
     w->from++;
     for (size_t i = 0; i < sizeof escapes / sizeof *escapes; i++) {
-        if (c != escapes[i].letter) continue;
+        if (c != escapes[i].letter)
+            continue;
         const char *text = inside ? escapes[i].inside : escapes[i].set;
-        if (text) put(w, text, strlen(text));
+        if (text)
+            put(w, text, strlen(text));
         return text != NULL;
     }
-    if (!inside && (c == 'b' || c == 'B')) put(w, (const char[]){ '\\', c }, 2);
-    else if (isalnum((unsigned char)c) || (inside && strchr("]^-\\[", c))) return false;
-    else if (inside) put(w, &c, 1);
+    if (!inside && (c == 'b' || c == 'B'))
+        put(w, (const char[]){ '\\', c }, 2);
+    else if (isalnum((unsigned char)c) || (inside && strchr("]^-\\[", c)))
+        return false;
+    else if (inside)
+        put(w, &c, 1);
     else put(w, (const char[]){ '\\', c }, 2);
     return true;
 }
@@ -51,8 +57,10 @@ static bool put_escape(rewrite *w, bool inside)
 static bool put_brackets(rewrite *w)
 {
     put(w, "[", 1);
-    if (*w->from == '^') put(w, w->from++, 1);
-    if (*w->from == ']') put(w, w->from++, 1);
+    if (*w->from == '^')
+        put(w, w->from++, 1);
+    if (*w->from == ']')
+        put(w, w->from++, 1);
     while (*w->from && *w->from != ']') {
         if (*w->from == '[') return false;               /* Python has no classes by name */
         if (*w->from != '\\') {
@@ -60,7 +68,8 @@ static bool put_brackets(rewrite *w)
             continue;
         }
         w->from++;
-        if (!put_escape(w, true)) return false;
+        if (!put_escape(w, true))
+            return false;
     }
     if (*w->from) put(w, w->from++, 1);                  /* else regcomp names the error */
     return true;
@@ -74,18 +83,22 @@ static bool to_posix(char *out, const char *value)
     for (char c; (c = *w.from);) {
         w.from++;
         if (c == '\\') {
-            if (!put_escape(&w, false)) return false;
+            if (!put_escape(&w, false))
+                return false;
         } else if (c == '[') {
-            if (!put_brackets(&w)) return false;
+            if (!put_brackets(&w))
+                return false;
         } else if (c == '(' && *w.from == '?') {
-            if (w.from[1] != ':') return false;
+            if (w.from[1] != ':')
+                return false;
             w.from += 2;
             put(&w, "(", 1);
         } else {
             put(&w, &c, 1);
             bool repeat = strchr("*+?}", c) != NULL;
             if (repeat && *w.from == '+') return false;  /* possessive */
-            if (repeat && *w.from == '?') w.from++;
+            if (repeat && *w.from == '?')
+                w.from++;
         }
     }
     *w.to = '\0';
@@ -97,7 +110,8 @@ int vtrain_regex_open(regex_t *out, const char *value, bool below, vc_err *err)
     size_t n = strlen(value);
     char *posix = n < MAX_REGEX ? malloc(16 * n + 1) : NULL, *whole = NULL;
     bool known = posix && to_posix(posix, value);
-    if (known) whole = vc_format("^%s(%s)$", below ? "(.*\\.)?" : "", posix);
+    if (known)
+        whole = vc_format("^%s(%s)$", below ? "(.*\\.)?" : "", posix);
     free(posix);
     if (n >= MAX_REGEX)
         return vc_fail(err, VC_EUSAGE, "an expression of more than %d characters", MAX_REGEX);
@@ -105,10 +119,12 @@ int vtrain_regex_open(regex_t *out, const char *value, bool below, vc_err *err)
         return vc_fail(err, VC_EUSAGE, "\"%s\": look-around, back references, flags and escapes "
                        "other than \\d \\w \\s \\b and signs are not understood: write it with "
                        "groups, brackets and repeats", value);
-    if (!whole) return vc_no_memory(err);
+    if (!whole)
+        return vc_no_memory(err);
     int code = regcomp(out, whole, REG_EXTENDED | REG_NOSUB);
     free(whole);
-    if (!code) return 0;
+    if (!code)
+        return 0;
     char why[128];
     regerror(code, out, why, sizeof why);
     return vc_fail(err, VC_EUSAGE, "\"%s\": no regular expression: %s", value, why);

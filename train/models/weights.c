@@ -35,7 +35,8 @@ vt_source vtrain_weights_source(vtrain_weights *w)
 
 void vtrain_weights_rename(vtrain_weights *w, const vtrain_rename *table)
 {
-    if (w->preset) vtrain_lora_rename(w->preset, table);
+    if (w->preset)
+        vtrain_lora_rename(w->preset, table);
 }
 
 size_t vtrain_weights_bytes(const vtrain_weights *w)
@@ -59,7 +60,8 @@ void vtrain_weights_release(const vtrain_weights *w)
 vc_dtype vtrain_weights_type(const vtrain_weights *w, const char *name)
 {
     vf_view v;
-    if (!w || vf_model_get(w->file, name, &v, NULL)) return VC_F32;
+    if (!w || vf_model_get(w->file, name, &v, NULL))
+        return VC_F32;
     return v.dtype;
 }
 
@@ -69,8 +71,10 @@ static int find_folder(char **path, const char *model, const char *name, const c
                        vc_err *err)
 {
     *path = transformer ? strdup(transformer) : vc_path_join(model, name);
-    if (!*path) return vc_no_memory(err);
-    if (vc_file_exists_in(*path, "config.json")) return 0;
+    if (!*path)
+        return vc_no_memory(err);
+    if (vc_file_exists_in(*path, "config.json"))
+        return 0;
     if (!transformer && vc_file_exists_in(model, "config.json")) {
         free(*path);
         *path = strdup(model);
@@ -144,11 +148,15 @@ static int open_parts(vtrain_weights *w, const char *model, const char *name,
                       const char *transformer, vc_err *err)
 {
     int rc = transformer ? 0 : refuse_control(model, err);
-    if (!rc) rc = find_folder(&w->path, model, name, transformer, err);
-    if (!rc) rc = vf_json_read_in(&w->config, w->path, "config.json", MAX_CONFIG, err);
+    if (!rc)
+        rc = find_folder(&w->path, model, name, transformer, err);
+    if (!rc)
+        rc = vf_json_read_in(&w->config, w->path, "config.json", MAX_CONFIG, err);
     /* The files are looked at before they are opened, so that one replaced meanwhile is noticed. */
-    if (!rc) rc = vf_model_files(&w->files, &(double){ 0 }, w->path, err);
-    if (!rc) rc = vf_model_open(&w->file, w->path, err);
+    if (!rc)
+        rc = vf_model_files(&w->files, &(double){ 0 }, w->path, err);
+    if (!rc)
+        rc = vf_model_open(&w->file, w->path, err);
     return vc_context(err, rc, transformer ? "--transformer" : "--model");
 }
 
@@ -157,12 +165,14 @@ int vtrain_weights_open(vtrain_weights **out, const char *model, const char *nam
 {
     *out = NULL;
     vtrain_weights *w = calloc(1, sizeof *w);
-    if (!w) return vc_no_memory(err);
+    if (!w)
+        return vc_no_memory(err);
     w->held = held;
     int rc = open_parts(w, model, name, transformer, err);
     if (!rc && preset) {
         rc = vtrain_lora_open(&w->preset, preset, err);
-        if (!rc) rc = vtrain_lora_check_of(w->preset, name, err);
+        if (!rc)
+            rc = vtrain_lora_check_of(w->preset, name, err);
         vc_context(err, rc, "--preset_lora_path");
     }
     if (rc) {
@@ -175,7 +185,8 @@ int vtrain_weights_open(vtrain_weights **out, const char *model, const char *nam
 
 void vtrain_weights_close(vtrain_weights *w)
 {
-    if (!w) return;
+    if (!w)
+        return;
     vtrain_lora_close(w->preset);
     vf_model_close(w->file);
     cJSON_Delete(w->config);

@@ -81,7 +81,8 @@ static vtrain_lora *open_theirs(const vf_safetensors *f)
     vc_err err = { 0 };
     for (int i = 0; i < vf_safetensors_count(f); i++) {
         const vf_view *v = vf_safetensors_at(f, i);
-        if (strncmp(v->name, "theirs/", 7)) continue;
+        if (strncmp(v->name, "theirs/", 7))
+            continue;
         assert_true(n < MOST);
         theirs[n] = *v;
         theirs[n++].name = v->name + 7;
@@ -104,7 +105,8 @@ static void same_factors(vtrain_lora *l, const vf_safetensors *f, const char *mo
                       vc_format("ours/%s.lora_B.weight", module) };
     assert_ok(vf_safetensors_get(f, name[0], &a, &err), &err);
     assert_ok(vf_safetensors_get(f, name[1], &b, &err), &err);
-    if (vtrain_lora_get(l, module, &p, &err)) fail_msg("%s: %s", module, err.text);
+    if (vtrain_lora_get(l, module, &p, &err))
+        fail_msg("%s: %s", module, err.text);
     assert_int_equal(p.a.bytes, a.bytes);
     assert_int_equal(p.b.bytes, b.bytes);
     assert_memory_equal(p.a.data, a.data, a.bytes);
@@ -124,7 +126,8 @@ static void test_names(void **state)
     (void)state;
     for (int i = 0; i < vf_safetensors_count(f); i++) {
         const char *name = vf_safetensors_at(f, i)->name, *at = strstr(name, end);
-        if (strncmp(name, "ours/", 5) || !at) continue;
+        if (strncmp(name, "ours/", 5) || !at)
+            continue;
         char *module = strndup(name + 5, (size_t)(at - name) - 5);
         same_factors(l, f, module);
         free(module);

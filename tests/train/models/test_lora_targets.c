@@ -20,7 +20,8 @@ static cJSON *parsed(const vf_safetensors *f, const char *key)
     cJSON *o;
     vc_err err = { 0 };
     assert_non_null(text);
-    if (vf_json_parse(&o, text, strlen(text), &err)) fail_msg("%s: %s", key, err.text);
+    if (vf_json_parse(&o, text, strlen(text), &err))
+        fail_msg("%s: %s", key, err.text);
     return o;
 }
 
@@ -40,7 +41,8 @@ static void targets_are_pefts(void **state)
         vc_err err = { 0 };
         int rc = vtrain_targets_open(&t, c->string, modules, (const char *const[]){ NULL }, &note,
                                      &err);
-        if ((rc == 0) != (c->child != NULL)) fail_msg("%s: %s", c->string, rc ? err.text : "taken");
+        if ((rc == 0) != (c->child != NULL))
+            fail_msg("%s: %s", c->string, rc ? err.text : "taken");
         for (int i = 0; !rc && i < n; i++) {
             bool want = false;
             for (const cJSON *m = c->child; m; m = m->next)
