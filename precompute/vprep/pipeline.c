@@ -21,20 +21,20 @@ enum { QUEUE_CLIPS = 16 };
 _Static_assert(VC_ROLES <= 16, "roles do not fit into `need`");
 #define QUEUE_BYTES ((size_t)512 << 20)
 
-typedef struct todo {                /* an item that has values to be made */
+typedef struct pending {             /* an item that has values to be made */
     uint32_t item;
     uint16_t need;                   /* VC_ROLE_BITs */
     bool want_thumb;
-} todo;
+} pending;
 
 typedef struct line {                /* the pipeline's own state */
     vprep *p;
     prep_encoder *encoder;
     vc_queue *decoded, *encoded;
-    todo *todo;
+    pending *pending;
     vb_choice largest;               /* the largest clip that the VAE encodes whole */
     bool needs_vae;                  /* a job needs the VAE */
-    uint32_t n_todo, next;           /* next: taken by workers, atomically */
+    uint32_t n_pending, next;        /* next: taken by workers, atomically */
     int ended;                       /* atomic: an error ends the run */
     pthread_mutex_t lock;            /* guards err, the counts below and those of the run */
     vc_err err;                      /* the error that ended the run */
@@ -244,7 +244,7 @@ static void *decode_worker(void *arg)
 
     for (;;) {
         uint32_t i = __atomic_fetch_add(&l->next, 1, __ATOMIC_RELAXED);
-        if (i >= l->n_todo || __atomic_load_n(&l->ended, __ATOMIC_ACQUIRE))
+        if (i >= l->n_pending || __atomic_load_n(&l->ended, __ATOMIC_ACQUIRE))
             break;
         vc_err why = { 0 };
         prep_job *j = calloc(1, sizeof *j);
@@ -253,7 +253,7 @@ static void *decode_worker(void *arg)
             line_fail(l, &why);
             break;
         }
-        const todo *t = &l->todo[i];
+        const pending *t = &l->pending[i];
         j->item = &l->p->plan.items[t->item];
         j->need = t->need;
         j->want_thumb = t->want_thumb;
@@ -338,7 +338,7 @@ static int settle_stored(line *l, vc_err *err)
             continue;
         rc = settle_job(p, it, &j, err);
         if (!rc && (j.need || j.want_thumb))
-            l->todo[l->n_todo++] = (todo){ i, (uint16_t)j.need, j.want_thumb };
+            l->pending[l->n_pending++] = (pending){ i, (uint16_t)j.need, j.want_thumb };
         if (!rc)
             note_vae(l, &j);
         if (!rc && !j.need && !j.want_thumb)
@@ -437,7 +437,7 @@ static int run_timed(line *l, vc_err *err)
     return rc ? rc : kept;
 }
 
-static int encode_todo(line *l, vc_err *err)
+static int encode_pending(line *l, vc_err *err)
 {
     int rc = vc_queue_open(&l->decoded, QUEUE_CLIPS, QUEUE_BYTES, err);
     if (!rc)
@@ -450,24 +450,25 @@ int vprep_clips(vprep *p, vc_err *err)
     line l = { .p = p };
 
     pthread_mutex_init(&l.lock, NULL);
-    l.todo = malloc((p->plan.n_items ? p->plan.n_items : 1) * sizeof *l.todo);
-    int rc = l.todo ? 0 : vc_fail(err, VC_ENOMEM, "out of memory for %u samples", p->plan.n_items);
+    l.pending = malloc((p->plan.n_items ? p->plan.n_items : 1) * sizeof *l.pending);
+    int rc = l.pending ? 0 : vc_fail(err, VC_ENOMEM, "out of memory for %u samples",
+                                     p->plan.n_items);
     bool images = false;
     if (!rc)
         rc = settle_stored(&l, err);
     if (!rc && p->ranks.rank == 0)
         rc = vprep_prompt_images_settle(p, &l.largest, &images, err);
-    if (!rc && (l.n_todo || images))
+    if (!rc && (l.n_pending || images))
         rc = prep_encoder_open(&l.encoder, p, l.needs_vae || images, err);
     if (!rc && p->encoders.family.from_files)
         rc = say_memory(&l, err);
     if (!rc && images)
         rc = vprep_prompt_images_encode(p, l.encoder, err);
-    const uint64_t total = rc ? 0 : l.n_todo + p->ranks.others_clips;
+    const uint64_t total = rc ? 0 : l.n_pending + p->ranks.others_clips;
     if (total)
         vc_progress_begin(p->progress, "clips", "clips", total);
-    if (!rc && l.n_todo)
-        rc = encode_todo(&l, err);
+    if (!rc && l.n_pending)
+        rc = encode_pending(&l, err);
     if (!rc && l.encoder)
         rc = prep_part_unchanged(&p->encoders.vae_part, err);
     if ((!rc || rc == VC_ESTOP) && (total || p->ranks.rank))     /* rank 0 waits for each rank's */
@@ -476,7 +477,7 @@ int vprep_clips(vprep *p, vc_err *err)
     vc_queue_free(l.decoded);
     vc_queue_free(l.encoded);
     prep_encoder_close(l.encoder);
-    free(l.todo);
+    free(l.pending);
     pthread_mutex_destroy(&l.lock);
     return rc;
 }

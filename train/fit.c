@@ -1,0 +1,98 @@
+/* fit.c - checks that the dataset and the flags have what the model takes */
+#include <stdlib.h>
+
+#include "train/base.h"
+
+/* Checks the flags of inputs that not every model takes. */
+static int check_inputs(vtrain *t, const vtrain_fit *fit, vc_err *err)
+{
+    double *clean = &t->cfg.first_frame_conditioning_p;
+    if (fit->clean_first && *clean == 0)
+        *clean = 1;
+    if (fit->clean_first && *clean != 1)
+        return vc_fail(err, VC_EUSAGE, "--first_frame_conditioning_p: all clips of this %s begin "
+                       "with a clean frame: leave the flag out", t->family->class_name);
+    if (!fit->token_times && !fit->clean_first && *clean > 0)
+        return vc_fail(err, VC_EUSAGE, "--first_frame_conditioning_p: %s takes one timestep for "
+                       "all tokens of a sample: leave the flag out", t->family->class_name);
+    if (!fit->guidance && t->cfg.embedded_guidance != 1)
+        return vc_fail(err, VC_EUSAGE, "--embedded_guidance: this %s does not take guidance as an "
+                       "input (guidance_embeds in its config.json): leave the flag out",
+                       t->family->class_name);
+    return 0;
+}
+
+/* The tokens and the pooled vector of a text encoder, where the transformer reads them. */
+static int fit_text(const vtrain *t, const vtrain_fit *fit, int i, vc_err *err)
+{
+    const vtrain_slot *s = i < vtrain_data_slots(t->data) ? vtrain_data_slot(t->data, i) : NULL;
+    const char *name = s ? s->name : "missing text encoder", *class = t->family->class_name;
+    int64_t width = fit->text_width[i], pooled = fit->pooled_width[i];
+    if (s && width && !s->embeds)
+        return vc_fail(err, VC_EMISMATCH, "the dataset's %s has pooled embeddings only, but the "
+                       "transformer %s needs its tokens' embeddings", name, class);
+    if (width && (!s || s->width != width))
+        return vc_fail(err, VC_EMISMATCH, "the dataset's %s is %lld wide, the transformer %s "
+                       "takes %lld", name, s ? (long long)s->width : 0, class, (long long)width);
+    if (pooled && (!s || s->pooled != pooled))
+        return vc_fail(err, VC_EMISMATCH, "the dataset's %s has a pooled vector of %lld numbers, "
+                       "the transformer %s takes %lld", name, s ? (long long)s->pooled : 0, class,
+                       (long long)pooled);
+    return 0;
+}
+
+/* A model whose positions are seconds needs the frame rate of every clip. */
+static int check_rates(const vtrain *t, const vtrain_fit *fit, vc_err *err)
+{
+    char key[VTRAIN_KEY];
+    for (uint32_t i = 0; fit->fps > 0 && i < vtrain_data_samples(t->data); i++) {
+        const vtrain_sample *s = vtrain_data_sample(t->data, i);
+        const vf_dataset *set = vtrain_data_set(t->data, s->dataset);
+        bool clip = vtrain_data_group(t->data, s->group)->f > 1;
+        if (clip && !(vf_dataset_entry(set, s->index)->fps > 0))
+            return vc_fail(err, VC_EMISMATCH, "sample %s has no frame rate (fps), which the "
+                           "positions of %s need: prepare it with vprep",
+                           vtrain_data_key(t->data, i, key), t->family->class_name);
+    }
+    return 0;
+}
+
+/* Errors name the dataset's value and the transformer's. */
+int vtrain_fit_data(vtrain *t, vc_err *err)
+{
+    vtrain_fit fit;
+    char *note;
+    t->family->fit(t->model, &fit);
+    int rc = check_inputs(t, &fit, err);
+    if (rc)
+        return rc;
+    t->guidance = fit.guidance;
+    int channels = vtrain_data_norm(t->data)->channels;
+    if (fit.channels != channels)
+        return vc_fail(err, VC_EMISMATCH, "the dataset's latents have %d channels (VAE %s), the "
+                       "transformer %s takes %d", channels, vtrain_data_vae(t->data),
+                       t->family->class_name, fit.channels);
+    for (int i = 0; !rc && i < fit.n_texts; i++)
+        rc = fit_text(t, &fit, i, err);
+    if (!rc)
+        rc = check_rates(t, &fit, err);
+    if (!rc)
+        rc = vtrain_data_fit(t->data, t->family, &fit, &note, err);
+    if (rc)
+        return rc;
+    if (note)
+        vc_say(t->ui, "%s", note);
+    free(note);
+    for (uint32_t i = 0; i < vtrain_data_groups(t->data); i++) {
+        const vtrain_group *g = vtrain_data_group(t->data, i);
+        if (g->padded % fit.mult[0] || g->h % fit.mult[1] || g->w % fit.mult[2])
+            return vc_fail(err, VC_EMISMATCH, "bucket %s: the transformer's patches need latent "
+                           "frames, rows and columns that are multiples of %d, %d and %d",
+                           g->name, fit.mult[0], fit.mult[1], fit.mult[2]);
+        if (fit.clean_first && !fit.token_times && g->padded <= fit.mult[0])
+            return vc_fail(err, VC_EMISMATCH, "bucket %s: this %s takes the first frame for a clean "
+                           "picture, and these samples have no other to learn from: leave stills "
+                           "out of the dataset", g->name, t->family->class_name);
+    }
+    return 0;
+}
