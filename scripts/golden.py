@@ -112,6 +112,68 @@ def report(name, file, case, prefix, v16, grads16, floor=1e-2):
           ", ".join(f"{n} {far[n]:.2e}" for n in worst))
 
 
+def tiny(cls, config):
+    """A small model of a class with the values of `fill`, its config.json, the shapes of its
+    weights. The file that tests write is bf16, so that in bf16 only activations are rounded."""
+    torch.manual_seed(0)
+    model = cls(**config).eval()
+    shapes = fill_module(model)
+    for p in model.state_dict().values():
+        p.copy_(p.to(torch.bfloat16))
+    return model, {"_class_name": cls.__name__, **config}, shapes
+
+
+def plain(name):
+    """A parameter's name as files have it, without PEFT's adapter."""
+    return name.replace(".default.", ".")
+
+
+def with_lora(model, lora):
+    """The model with PEFT's factors, A and B filled by their names; only these are trained."""
+    from peft import LoraConfig, inject_adapter_in_model
+    model = inject_adapter_in_model(LoraConfig(init_lora_weights=False, **lora), model)
+    for n, p in model.named_parameters():
+        p.requires_grad_(".lora_" in n)
+        if p.requires_grad:
+            p.copy_(torch.from_numpy(fill(plain(n), tuple(p.shape))))
+    return model
+
+
+def step(model, config, v, predict):
+    """Adds output and loss to a case's inputs; returns them and the gradients."""
+    with torch.enable_grad():
+        model.zero_grad()
+        y = predict(model, config, v)
+        loss = (y.float() - v["target"]).pow(2).mean()
+        loss.backward()
+    v.update(output=y.detach(), loss=loss.detach())
+    return v, {plain(n): p.grad.float().clone() for n, p in model.named_parameters()
+               if p.grad is not None}
+
+
+def transformer(path, cls, config, cases, inputs, predict, lora=None):
+    """Writes the golden of a transformer: the cases {NAME: shape} with the gradients of `base`, and
+    the case `lora` of a LoRA on the same weights. inputs(config.json, NAME, *shape) -> tensors;
+    predict(model, config.json, tensors) -> output. Prints how far bf16 is from f32."""
+    file, variants = {}, [("base", "grad/", None)] + ([("lora", "lora/grad/", lora)] if lora else [])
+    model, whole, shapes = tiny(cls, config)
+    for case in cases:
+        if case != "base":
+            v, _ = step(model, whole, inputs(whole, case, *cases[case]), predict)
+            file.update({f"{case}/{k}": t for k, t in v.items()})
+    for case, prefix, adapter in variants:
+        def run(dtype):
+            model = tiny(cls, config)[0]
+            model = (with_lora(model, adapter) if adapter else model).to(dtype)
+            return step(model, whole, inputs(whole, case, *cases["base"]), predict)
+        v, grads = run(torch.float32)
+        file.update({f"{case}/{k}": t for k, t in v.items()})
+        file.update({prefix + n: g for n, g in grads.items()})
+        report(path.stem, file, case, prefix, *run(torch.bfloat16))
+    meta = {"lora": lora} if lora else {}
+    save(path, file, config=whole, weights=shapes, **meta)
+
+
 def main():
     parts = sorted(p for p in (HERE / "golden").glob("*.py"))
     a = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)

@@ -9,7 +9,6 @@ import golden
 import torch
 from diffusers import CogVideoXPipeline, CogVideoXTransformer3DModel
 from diffusers.pipelines.cogvideo import pipeline_cogvideox
-from peft import LoraConfig, inject_adapter_in_model
 
 TINY = dict(num_attention_heads=1, attention_head_dim=64, num_layers=2, time_embed_dim=32,
             text_embed_dim=16, max_text_seq_length=12, in_channels=4, out_channels=4,
@@ -37,13 +36,7 @@ TIMES = [999.0, 437.0]
 
 
 def model_of(name):
-    config = {**TINY, **VARIANTS[name][0]}
-    torch.manual_seed(0)
-    model = CogVideoXTransformer3DModel(**config).eval()
-    shapes = golden.fill_module(model)
-    for p in model.state_dict().values():           # the file is bf16: so only activations round
-        p.copy_(p.to(torch.bfloat16))
-    return model, {"_class_name": "CogVideoXTransformer3DModel", **config}, shapes
+    return golden.tiny(CogVideoXTransformer3DModel, {**TINY, **VARIANTS[name][0]})
 
 
 class Rope:
@@ -109,43 +102,19 @@ def inputs(config, case, b, f, h, w):
                                                  config["text_embed_dim"]))}
 
 
-def run_case(model, config, case, shape):
-    v = inputs(config, case, *shape)
+def case_inputs(config, case, *shape):
     cond = conditions(config, case, *shape)
-    with torch.enable_grad():
-        model.zero_grad()
-        y = predict(model, config, v["x"], v["t"], v["text"], cond)
-        loss = (y.float() - v["target"]).pow(2).mean()
-        loss.backward()
-    grads = {n: p.grad.float().clone() for n, p in model.named_parameters()}
-    v.update({"cond." + role: t for role, t in cond.items()}, output=y.detach(), loss=loss.detach())
-    return v, grads
+    return {**inputs(config, case, *shape), **{"cond." + role: t for role, t in cond.items()}}
+
+
+def predict_case(model, config, v):
+    cond = {name[5:]: t for name, t in v.items() if name.startswith("cond.")}
+    return predict(model, config, v["x"], v["t"], v["text"], cond)
 
 
 def variant(out, name):
-    model, config, shapes = model_of(name)
-    file = {}
-    for case, shape in VARIANTS[name][1].items():
-        v, grads = run_case(model, config, case, shape)
-        file.update({f"{case}/{k}": t for k, t in v.items()})
-        if case == "base":
-            file.update({"grad/" + n: g for n, g in grads.items()})
-    half = model_of(name)[0].to(torch.bfloat16)
-    v16, grads16 = run_case(half, config, "base", VARIANTS[name][1]["base"])
-    report(name, file, v16, grads16)
-    golden.save(out / f"cogvideox-{name}.safetensors", file, config=config, weights=shapes)
-
-
-def report(name, file, v16, grads16):
-    """Prints the distance of diffusers' own bf16 from its f32, from which a tolerance follows."""
-    most = max(float(g.abs().max()) for k, g in file.items() if k.startswith("grad/"))
-    far = {n: float((g - file["grad/" + n]).norm()) / max(float(file["grad/" + n].norm()),
-                                                          1e-3 * most)
-           for n, g in grads16.items()}
-    worst = sorted(far, key=far.get)[-3:]
-    y, y16 = file["base/output"], v16["output"].float()
-    print(f"{name}: bf16 against f32: output {float((y - y16).norm() / y.norm()):.2e},",
-          ", ".join(f"{n} {far[n]:.2e}" for n in worst))
+    golden.transformer(out / f"cogvideox-{name}.safetensors", CogVideoXTransformer3DModel,
+                       {**TINY, **VARIANTS[name][0]}, VARIANTS[name][1], case_inputs, predict_case)
 
 
 # base grids of rows and columns of latents; (f, h, w) of latents
@@ -222,18 +191,9 @@ LORA = dict(r=3, lora_alpha=5, target_modules=["to_q", "to_k", "to_v", "to_out.0
 
 
 def with_lora(dtype):
-    """5b with factors of PEFT's, A and B filled by their names as files have them."""
+    """5b with PEFT's factors, and its config.json and the shapes of its weights"""
     model, config, shapes = model_of("5b")
-    model = inject_adapter_in_model(LoraConfig(init_lora_weights=False, **LORA), model)
-    for name, p in model.named_parameters():
-        p.requires_grad_(".lora_" in name)
-        if p.requires_grad:
-            p.copy_(torch.from_numpy(golden.fill(plain(name), tuple(p.shape))))
-    return model.to(dtype), config, shapes
-
-
-def plain(name):
-    return name.replace(".default.", ".")
+    return golden.with_lora(model, LORA).to(dtype), config, shapes
 
 
 def lora(out):
@@ -241,25 +201,18 @@ def lora(out):
     model, config, shapes = with_lora(torch.float32)
     shape = VARIANTS["5b"][1]["base"]
     v, grads = run_lora(model, config, shape)
-    v16, grads16 = run_lora(*with_lora(torch.bfloat16)[:2], shape)
     file = {"base/" + k: t for k, t in v.items()}
-    file.update({"grad/" + plain(n): g for n, g in grads.items()})
-    report("lora", file, v16, {plain(n): g for n, g in grads16.items()})
+    file.update({"grad/" + n: g for n, g in grads.items()})
+    golden.report("cogvideox-lora", file, "base", "grad/",
+                  *run_lora(*with_lora(torch.bfloat16)[:2], shape))
     more, final = ten_steps(model, config, (1, 2, 8, 12))
     file.update(more)
-    file.update({"final/" + plain(n): p for n, p in final.items()})
+    file.update({"final/" + golden.plain(n): p for n, p in final.items()})
     golden.save(out / "cogvideox-lora.safetensors", file, config=config, weights=shapes, lora=LORA)
 
 
 def run_lora(model, config, shape):
-    v = inputs(config, "base", *shape)
-    with torch.enable_grad():
-        y = predict(model, config, v["x"], v["t"], v["text"], {})
-        loss = (y.float() - v["target"]).pow(2).mean()
-        loss.backward()
-    grads = {n: p.grad.float().clone() for n, p in model.named_parameters() if p.requires_grad}
-    v.update(output=y.detach(), loss=loss.detach())
-    return v, grads
+    return golden.step(model, config, inputs(config, "base", *shape), predict_case)
 
 
 def make(out):

@@ -13,7 +13,6 @@ import golden
 import torch
 from diffusers.loaders import lora_conversion_utils
 from diffusers import HunyuanVideoTransformer3DModel
-from peft import LoraConfig, inject_adapter_in_model
 
 TINY = dict(in_channels=4, out_channels=4, num_attention_heads=2, attention_head_dim=16, num_layers=1,
             num_single_layers=1, num_refiner_layers=1, patch_size=2, patch_size_t=1, guidance_embeds=False,
@@ -36,30 +35,6 @@ GUIDANCE, HIGH = [1.0, 0.75], [6.0]
 LORA = dict(r=3, lora_alpha=1,
             target_modules=["to_q", "to_k", "to_v", "to_out.0", "add_q_proj", "add_k_proj", "add_v_proj", "to_add_out",
                             "ff_context.net.2", "proj_mlp", "norm.linear", "x_embedder.proj"])
-
-
-def model_of(name):
-    config = {**TINY, **VARIANTS[name][0]}
-    torch.manual_seed(0)
-    model = HunyuanVideoTransformer3DModel(**config).eval()
-    shapes = golden.fill_module(model)
-    for p in model.state_dict().values():           # the file is bf16: so only activations round
-        p.copy_(p.to(torch.bfloat16))
-    return model, {"_class_name": "HunyuanVideoTransformer3DModel", **config}, shapes
-
-
-def plain(name):
-    return name.replace(".default.", ".")
-
-
-def with_lora(name):
-    """The model with factors of PEFT's, A and B filled by their names as files have them."""
-    model = inject_adapter_in_model(LoraConfig(init_lora_weights=False, **LORA), model_of(name)[0])
-    for n, p in model.named_parameters():
-        p.requires_grad_(".lora_" in n)
-        if p.requires_grad:
-            p.copy_(torch.from_numpy(golden.fill(plain(n), tuple(p.shape))))
-    return model
 
 
 def inputs(config, case, b, f, h, w):
@@ -101,18 +76,6 @@ def predict(model, config, v):
                  pooled_projections=v["pooled"].to(dtype), return_dict=False)[0]
 
 
-def run_case(model, config, case, shape):
-    v = inputs(config, case, *shape)
-    with torch.enable_grad():
-        model.zero_grad()
-        y = predict(model, config, v)
-        loss = (y.float() - v["target"]).pow(2).mean()
-        loss.backward()
-    grads = {plain(n): p.grad.float().clone() for n, p in model.named_parameters() if p.grad is not None}
-    v.update(output=y.detach(), loss=loss.detach())
-    return v, grads
-
-
 # Rows of B in units of the width; the reader cannot split A of the refiner's self_attn_qkv, so that is left out.
 NAMES = {"double_blocks.0.img_attn_qkv": 3, "double_blocks.1.txt_attn_qkv": 3, "double_blocks.0.img_attn_proj": 1,
          "double_blocks.0.txt_attn_proj": 1, "double_blocks.0.img_mod.linear": 6, "double_blocks.0.txt_mod.linear": 6,
@@ -145,22 +108,6 @@ def names(out):
 
 def make(out):
     names(out)
-    for name, (_, cases) in VARIANTS.items():
-        model, config, shapes = model_of(name)
-        file = {}
-        for case, shape in cases.items():
-            v, grads = run_case(model, config, case, shape)
-            file.update({f"{case}/{k}": t for k, t in v.items()})
-            if case == "base":
-                file.update({"grad/" + n: g for n, g in grads.items()})
-        half = model_of(name)[0].to(torch.bfloat16)
-        golden.report(name, file, "base", "grad/", *run_case(half, config, "base", cases["base"]))
-        meta = {"config": config, "weights": shapes}
-        if name == "hunyuan":
-            v, grads = run_case(with_lora(name), config, "lora", cases["base"])
-            file.update({f"lora/{k}": t for k, t in v.items()})
-            file.update({"lora/grad/" + n: g for n, g in grads.items()})
-            half = with_lora(name).to(torch.bfloat16)
-            golden.report(name, file, "lora", "lora/grad/", *run_case(half, config, "lora", cases["base"]))
-            meta["lora"] = LORA
-        golden.save(out / f"{name}.safetensors", file, **meta)
+    for name, (config, cases) in VARIANTS.items():
+        golden.transformer(out / f"{name}.safetensors", HunyuanVideoTransformer3DModel, {**TINY, **config},
+                           cases, inputs, predict, LORA if name == "hunyuan" else None)

@@ -11,7 +11,6 @@ from diffusers import LTXVideoTransformer3DModel
 from diffusers.models.transformers.transformer_ltx import LTXVideoRotaryPosEmbed
 from diffusers.pipelines.ltx.pipeline_ltx import LTXPipeline
 from diffusers.pipelines.ltx.pipeline_ltx_condition import LTXConditionPipeline
-from peft import LoraConfig, inject_adapter_in_model
 
 TINY = dict(in_channels=8, out_channels=8, num_attention_heads=2, attention_head_dim=32,
             cross_attention_dim=64, num_layers=2, caption_channels=32)
@@ -30,30 +29,6 @@ RATIO_T, RATIO = 8, 32
 LORA = dict(r=3, lora_alpha=1, target_modules=["to_q", "to_k", "to_v", "to_out.0"])
 
 
-def model_of(name):
-    config = {**TINY, **VARIANTS[name][0]}
-    torch.manual_seed(0)
-    model = LTXVideoTransformer3DModel(**config).eval()
-    shapes = golden.fill_module(model)
-    for p in model.state_dict().values():           # the file is bf16: so only activations round
-        p.copy_(p.to(torch.bfloat16))
-    return model, {"_class_name": "LTXVideoTransformer3DModel", **config}, shapes
-
-
-def plain(name):
-    return name.replace(".default.", ".")
-
-
-def with_lora(name):
-    """The model with factors of PEFT's, A and B filled by their names as files have them."""
-    model = inject_adapter_in_model(LoraConfig(init_lora_weights=False, **LORA), model_of(name)[0])
-    for n, p in model.named_parameters():
-        p.requires_grad_(".lora_" in n)
-        if p.requires_grad:
-            p.copy_(torch.from_numpy(golden.fill(plain(n), tuple(p.shape))))
-    return model
-
-
 def inputs(config, case, b, f, h, w):
     v = {"x": golden.draw("x " + case, (b, config["in_channels"], f, h, w)),
          "target": golden.draw("target " + case, (b, config["in_channels"], f, h, w)),
@@ -68,7 +43,7 @@ def inputs(config, case, b, f, h, w):
     return v
 
 
-def predict(model, v):
+def predict(model, config, v):
     """[B,C,f,h,w] -> [B,C,f,h,w]"""
     b, c, f, h, w = v["x"].shape
     dtype = next(model.parameters()).dtype
@@ -81,37 +56,6 @@ def predict(model, v):
               rope_interpolation_scale=(RATIO_T / float(v["fps"][0]), RATIO, RATIO),
               return_dict=False)[0]
     return LTXPipeline._unpack_latents(y, f, h, w, 1, 1)
-
-
-def run_case(model, config, case, shape):
-    v = inputs(config, case, *shape)
-    with torch.enable_grad():
-        model.zero_grad()
-        y = predict(model, v)
-        loss = (y.float() - v["target"]).pow(2).mean()
-        loss.backward()
-    trained = ((n, p) for n, p in model.named_parameters() if p.requires_grad)
-    grads = {plain(n): p.grad.float().clone() for n, p in trained}
-    v.update(output=y.detach(), loss=loss.detach())
-    return v, grads
-
-
-def variant(out, name):
-    model, config, shapes = model_of(name)
-    file = {}
-    for case, shape in VARIANTS[name][1].items():
-        v, grads = run_case(model, config, case, shape)
-        file.update({f"{case}/{k}": t for k, t in v.items()})
-        if case == "base":
-            file.update({"grad/" + n: g for n, g in grads.items()})
-    shape = VARIANTS[name][1]["base"]
-    v, grads = run_case(with_lora(name), config, "lora", shape)
-    file.update({f"lora/{k}": t for k, t in v.items()})
-    file.update({"lora/grad/" + n: g for n, g in grads.items()})
-    half, half_lora = model_of(name)[0].to(torch.bfloat16), with_lora(name).to(torch.bfloat16)
-    golden.report(name, file, "base", "grad/", *run_case(half, config, "base", shape))
-    golden.report(name, file, "lora", "lora/grad/", *run_case(half_lora, config, "lora", shape))
-    golden.save(out / f"{name}.safetensors", file, config=config, weights=shapes, lora=LORA)
 
 
 # width: [(f, h, w)] of latents
@@ -144,6 +88,7 @@ def ropes(out):
 
 
 def make(out):
-    for name in VARIANTS:
-        variant(out, name)
+    for name, (config, cases) in VARIANTS.items():
+        golden.transformer(out / f"{name}.safetensors", LTXVideoTransformer3DModel,
+                           {**TINY, **config}, cases, inputs, predict, LORA)
     ropes(out)

@@ -309,6 +309,43 @@ int ref_check_case(ref_model *m, const char *name, const ref_tolerance *t)
 
 /* ---- checks of a whole golden ---- */
 
+void ref_check_variants(const vtrain_family *family, const ref_variant *v, size_t n,
+                        const ref_tolerance *t)
+{
+    int bad = 0;
+    for (size_t i = 0; i < n; i++) {
+        ref_model m;
+        ref_open(&m, family, v[i].name, VC_BF16, t->compute);
+        print_message("%s\n", v[i].name);
+        for (int k = 0; k < 4 && v[i].cases[k]; k++)
+            bad += ref_check_case(&m, v[i].cases[k], t);
+        OK(vt_params_train(m.params, NULL, NULL, &err));
+        bad += ref_check_case(&m, "base", t);
+        bad += ref_check_grads(&m, "grad", t);
+        ref_close(&m);
+        if (!v[i].linears)
+            continue;
+        ref_open(&m, family, v[i].name, VC_BF16, t->compute);
+        assert_int_equal(ref_add_lora(&m), v[i].linears);
+        bad += ref_check_case(&m, "lora", t);
+        bad += ref_check_grads(&m, "lora/grad", t);
+        ref_close(&m);
+    }
+    assert_int_equal(bad, 0);
+}
+
+void ref_check_refusals(const vtrain_family *family, const char *name, const ref_refusal *r,
+                        size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        ref_model m;
+        vc_err err = { 0 };
+        assert_true(ref_open_with(&m, family, name, r[i].fields, &err) < 0);
+        assert_says(&err, r[i].says);
+        ref_close(&m);
+    }
+}
+
 static float **all_grads(ref_model *m)
 {
     int n = vt_params_count(m->params);

@@ -76,6 +76,22 @@ int ref_check_case(ref_model *m, const char *name, const ref_tolerance *t);
  * and names them. */
 int ref_check_grads(const ref_model *m, const char *prefix, const ref_tolerance *t);
 
+/* A golden of a family. Its cases are `base`, whose gradients it has, up to four others, and
+ * `lora` if `linears` tells how many modules the LoRA has. */
+typedef struct ref_variant {
+    const char *name, *cases[4];
+    int linears;
+} ref_variant;
+/* Compares all cases of n goldens with the reference. */
+void ref_check_variants(const vtrain_family *family, const ref_variant *v, size_t n,
+                        const ref_tolerance *t);
+
+/* `fields`, a JSON object, put over those of a golden's config.json make a model that is refused
+ * with an error that says `says`. */
+typedef struct ref_refusal { const char *fields, *says; } ref_refusal;
+void ref_check_refusals(const vtrain_family *family, const char *name, const ref_refusal *r,
+                        size_t n);
+
 /* Of a whole golden: its case `base` gives the same gradients, bit for bit, where blocks are
  * recomputed; a dry step reaches the real step's peak of memory. */
 void ref_check_recompute(const vtrain_family *family, const char *name);

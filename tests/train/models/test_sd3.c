@@ -15,8 +15,8 @@
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 
-static const struct { const char *name, *other; } variants[] = {
-    { "sd3", "odd" }, { "sd3.5", "whole" },
+static const ref_variant variants[] = {
+    { "sd3", { "odd" }, 19 }, { "sd3.5", { "whole" }, 19 },
 };
 
 /* f32: 1e-4 is the promise, as for CogVideoX; sums in another order differ by 2.5e-5. bf16: some
@@ -26,38 +26,16 @@ static const struct { const char *name, *other; } variants[] = {
 static const ref_tolerance f32 = { VC_F32, 1e-4, 1e-4, 1e-3, false };
 static const ref_tolerance bf16 = { VC_BF16, 1e-2, 3e-2, 1e-2, true };
 
-static void check(const ref_tolerance *t)
-{
-    int bad = 0;
-    for (size_t i = 0; i < COUNT(variants); i++) {
-        ref_model m;
-        ref_open(&m, &test_sd3, variants[i].name, VC_BF16, t->compute);
-        print_message("%s\n", variants[i].name);
-        bad += ref_check_case(&m, variants[i].other, t);
-        OK(vt_params_train(m.params, NULL, NULL, &err));
-        bad += ref_check_case(&m, "base", t);
-        bad += ref_check_grads(&m, "grad", t);
-        ref_close(&m);
-
-        ref_open(&m, &test_sd3, variants[i].name, VC_BF16, t->compute);
-        assert_int_equal(ref_add_lora(&m), 19);
-        bad += ref_check_case(&m, "lora", t);
-        bad += ref_check_grads(&m, "lora/grad", t);
-        ref_close(&m);
-    }
-    assert_int_equal(bad, 0);
-}
-
 static void test_f32(void **state)
 {
     (void)state;
-    check(&f32);
+    ref_check_variants(&test_sd3, variants, COUNT(variants), &f32);
 }
 
 static void test_bf16(void **state)
 {
     (void)state;
-    check(&bf16);
+    ref_check_variants(&test_sd3, variants, COUNT(variants), &bf16);
 }
 
 static void test_memory(void **state)
@@ -79,7 +57,7 @@ static void test_stored(void **state)
 
 /* ---- what is refused ---- */
 
-static const struct { const char *fields, *says; } bad_models[] = {
+static const ref_refusal bad_models[] = {
     { "{\"dual_attention_layers\":[0]}", "dual_attention_layers: it is set" },
     { "{\"qk_norm\":\"layer_norm\"}", "qk_norm: \"layer_norm\"; only \"\" or \"rms_norm\"" },
     { "{\"caption_projection_dim\":24}", "caption_projection_dim" },
@@ -97,13 +75,7 @@ static const struct { const char *fields, *says; } bad_models[] = {
 static void test_bad_models(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < COUNT(bad_models); i++) {
-        ref_model m;
-        vc_err err = { 0 };
-        assert_true(ref_open_with(&m, &test_sd3, "sd3", bad_models[i].fields, &err) < 0);
-        assert_says(&err, bad_models[i].says);
-        ref_close(&m);
-    }
+    ref_check_refusals(&test_sd3, "sd3", bad_models, COUNT(bad_models));
 }
 
 static const struct { int64_t f, h, w, pooled; int tokens; const char *says; } bad_inputs[] = {
