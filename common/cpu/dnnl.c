@@ -462,6 +462,11 @@ bool cpu_dnnl_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const
     /* matmul.c computes vectors: oneDNN 2.6 multiplies the old C by 0 there, which keeps NaN. */
     if (c->dim[0] <= 1 || c->dim[1] <= 1)
         return false;
+    if (bias && bias->dim[0] != c->dim[1]) {
+        cpu_fault(d, VC_EFAIL, "a product of %d columns has a bias of %d numbers",
+                  (int)c->dim[1], (int)bias->dim[0]);
+        return true;
+    }
 
     shape key;
     memset(&key, 0, sizeof key);

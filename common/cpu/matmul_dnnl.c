@@ -67,13 +67,14 @@ static void store(const wide *w, size_t m0, size_t m, size_t n0, size_t n)
                        n0, w->alpha, w->beta);
 }
 
-static vt_tensor bias_from(const wide *w, size_t n0)
+/* The bias of the n columns from n0. */
+static vt_tensor bias_of(const wide *w, size_t n0, size_t n)
 {
     vt_tensor b = w->bias ? *w->bias : (vt_tensor){ 0 };
 
     if (w->bias) {
         b.data = (char *)b.data + n0 * vc_dtype_size(b.dtype);
-        b.dim[0] -= (int64_t)n0;
+        b.dim[0] = (int64_t)n;
     }
     return b;
 }
@@ -84,7 +85,7 @@ static bool multiply(const wide *w)
 {
     for (size_t q = 0; q < w->slabs_n; q++) {
         size_t n0 = from(w->n, q, w->slabs_n), n = from(w->n, q + 1, w->slabs_n) - n0;
-        vt_tensor b = widen(w, w->b, w->wide_b, n0, n), bias = bias_from(w, n0);
+        vt_tensor b = widen(w, w->b, w->wide_b, n0, n), bias = bias_of(w, n0, n);
         for (size_t p = 0; p < w->slabs_m; p++) {
             size_t m0 = from(w->m, p, w->slabs_m), m = from(w->m, p + 1, w->slabs_m) - m0;
             vt_tensor a = widen(w, w->a, w->wide_a, m0, m);

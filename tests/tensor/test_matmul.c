@@ -75,7 +75,7 @@ static mm_data mm_make(const mm_case *x)
     d.b = kd_tensor(&r, x->b, 2, (int64_t[]){ x->tb ? x->n : x->k, x->tb ? x->k : x->n }, x->gap,
                     NULL);
     if (x->bias)
-        d.bias = kd_tensor(&r, VC_F32, 1, &x->n, 0, NULL);
+        d.bias = kd_tensor(&r, x->b == VC_BF16 ? VC_BF16 : VC_F32, 1, &x->n, 0, NULL);
     again = r;
     d.c = kd_tensor(&r, x->c, 2, (int64_t[]){ x->m, x->n }, x->gap, NULL);
     d.was = kd_tensor(&again, x->c, 2, (int64_t[]){ x->m, x->n }, x->gap, NULL);
