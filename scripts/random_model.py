@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """Writes a model folder of a real size with random weights, for benchmarks and runs at full size.
 
-    python3 scripts/random_model.py OUT [--size 2b|5b|5b-i2v|1.5|1.5-i2v] [--layers N]
-                                    [--t5_layers N]
+    python3 scripts/random_model.py OUT [--size SIZE] [--layers N [M]] [--text_layers N]
                                     [--parts transformer,vae,text_encoder,tokenizer,scheduler]
-                                    [--tokenizer SPIECE.MODEL] [--dtype bf16]
+                                    [--tokenizer FILE] [--dtype bf16]
 
-Names and shapes are those of diffusers and transformers (instantiated without memory), values are
-uniform with a spread that keeps activations near 1. Large parts are sharded at 5 GB as the hub has
-them. T5-XXL in bf16 takes 9.5 GB, the 2B transformer 3.4 GB: delete OUT afterwards.
+SIZE is of CogVideoX 2b (the default), 5b, 5b-i2v, 1.5, 1.5-i2v; of HunyuanVideo hunyuan,
+hunyuan-i2v, hunyuan-i2v-33 (latent_concat), skyreels-i2v; of LTX-Video ltx-2b, ltx-13b. Names and
+shapes are those of diffusers and transformers (instantiated without memory), values are uniform
+with a spread that keeps activations near 1. Large parts are sharded at 5 GB as the hub has them.
+T5-XXL in bf16 takes 9.5 GB, LLaMA-3-8B 15 GB, HunyuanVideo's transformer 25.6 GB: delete OUT
+afterwards. The tokenizer is --tokenizer (spiece.model, or LLaMA's tokenizer.json), else a tiny one.
 """
 import argparse
 import json
@@ -20,20 +22,87 @@ import numpy as np
 import torch
 
 SHARD = 5 * 10**9
-ROPE = dict(use_rotary_positional_embeddings=True)
-SIZES = {
-    "2b": dict(num_attention_heads=30, num_layers=30),
-    "5b": dict(num_attention_heads=48, num_layers=42, **ROPE),
-    "5b-i2v": dict(num_attention_heads=48, num_layers=42, in_channels=32,
-                   use_learned_positional_embeddings=True, **ROPE),
-    "1.5": dict(num_attention_heads=48, num_layers=42, patch_size_t=2, patch_bias=False,
-                sample_height=300, sample_width=300, sample_frames=81, **ROPE),
-    "1.5-i2v": dict(num_attention_heads=48, num_layers=42, in_channels=32, patch_size_t=2,
-                    patch_bias=False,
-                    ofs_embed_dim=512, sample_height=300, sample_width=300, sample_frames=81,
-                    **ROPE),
-}
+PIECE = 1 << 24
 TYPES = {"bf16": "BF16", "f16": "F16", "f32": "F32"}
+ROPE = dict(use_rotary_positional_embeddings=True)
+TIMED = dict(patch_size_t=2, sample_height=300, sample_width=300, sample_frames=81)
+
+# size: (family, config of the transformer)
+SIZES = {
+    "2b": ("cogvideox", dict(num_attention_heads=30, num_layers=30)),
+    "5b": ("cogvideox", dict(num_attention_heads=48, num_layers=42, **ROPE)),
+    "5b-i2v": ("cogvideox", dict(num_attention_heads=48, num_layers=42, in_channels=32,
+                                 use_learned_positional_embeddings=True, **ROPE)),
+    "1.5": ("cogvideox", dict(num_attention_heads=48, num_layers=42, patch_bias=False, **TIMED,
+                              **ROPE)),
+    "1.5-i2v": ("cogvideox", dict(num_attention_heads=48, num_layers=42, in_channels=32,
+                                  patch_bias=False, ofs_embed_dim=512, **TIMED, **ROPE)),
+    "hunyuan": ("hunyuanvideo", dict(num_layers=20, num_single_layers=40)),
+    "hunyuan-i2v": ("hunyuanvideo", dict(num_layers=20, num_single_layers=40,
+                                         image_condition_type="token_replace")),
+    "hunyuan-i2v-33": ("hunyuanvideo", dict(num_layers=20, num_single_layers=40, in_channels=33,
+                                            guidance_embeds=False,
+                                            image_condition_type="latent_concat")),
+    "skyreels-i2v": ("hunyuanvideo", dict(num_layers=20, num_single_layers=40, in_channels=32)),
+    "ltx-2b": ("ltx-video", dict(num_layers=28)),
+    "ltx-13b": ("ltx-video", dict(num_layers=48, attention_head_dim=128,
+                                  cross_attention_dim=4096)),
+}
+
+T5 = ("T5EncoderModel", dict(d_model=4096, d_ff=10240, d_kv=64, num_heads=64, vocab_size=32128,
+                             feed_forward_proj="gated-gelu", tie_word_embeddings=False))
+LLAMA = ("LlamaModel", dict(hidden_size=4096, intermediate_size=14336, num_attention_heads=32,
+                            num_key_value_heads=8, vocab_size=128320, rms_norm_eps=1e-5,
+                            rope_parameters=dict(rope_type="default", rope_theta=5e5)))
+CLIP = ("CLIPTextModel", dict(hidden_size=768, intermediate_size=3072, num_attention_heads=12,
+                              num_hidden_layers=12, vocab_size=49408, projection_dim=768))
+
+
+def cogvideox_vae(size):
+    return dict(block_out_channels=(128, 256, 256, 512), layers_per_block=3,
+                down_block_types=("CogVideoXDownBlock3D",) * 4,
+                up_block_types=("CogVideoXUpBlock3D",) * 4, latent_channels=16,
+                scaling_factor=1.15258426 if size == "2b" else 0.7,
+                invert_scale_latents=size.startswith("1.5"))
+
+
+def cogvideox_scheduler(size):
+    return dict(beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear",
+                prediction_type="v_prediction", rescale_betas_zero_snr=True,
+                snr_shift_scale=3.0 if size == "2b" else 1.0, timestep_spacing="trailing",
+                set_alpha_to_one=True, clip_sample=False)
+
+
+# family: the classes of its components, and functions of the size to their configs
+FAMILIES = {
+    "cogvideox": dict(
+        pipeline=lambda size: "CogVideoXImageToVideoPipeline" if size.endswith("i2v")
+        else "CogVideoXPipeline",
+        transformer="CogVideoXTransformer3DModel", layers=["num_layers"],
+        vae="AutoencoderKLCogVideoX", vae_config=cogvideox_vae,
+        scheduler=lambda size: "CogVideoXDDIMScheduler" if size == "2b"
+        else "CogVideoXDPMScheduler",
+        scheduler_config=cogvideox_scheduler,
+        text={"text_encoder": T5}, tokenizer={"tokenizer": "T5Tokenizer"}),
+    "hunyuanvideo": dict(
+        pipeline=lambda size: "HunyuanVideoImageToVideoPipeline" if "hunyuan-i2v" in size
+        else "HunyuanVideoPipeline",
+        transformer="HunyuanVideoTransformer3DModel", layers=["num_layers", "num_single_layers"],
+        vae="AutoencoderKLHunyuanVideo", vae_config=lambda size: {},
+        scheduler=lambda size: "FlowMatchEulerDiscreteScheduler",
+        scheduler_config=lambda size: dict(shift=7.0),
+        text={"text_encoder": LLAMA, "text_encoder_2": CLIP},
+        tokenizer={"tokenizer": "LlamaTokenizerFast", "tokenizer_2": "CLIPTokenizer"}),
+    "ltx-video": dict(
+        pipeline=lambda size: "LTXPipeline",
+        transformer="LTXVideoTransformer3DModel", layers=["num_layers"],
+        vae="AutoencoderKLLTXVideo", vae_config=lambda size: {},
+        scheduler=lambda size: "FlowMatchEulerDiscreteScheduler",
+        scheduler_config=lambda size: dict(use_dynamic_shifting=True, base_shift=0.95,
+                                           max_shift=2.05, base_image_seq_len=1024,
+                                           max_image_seq_len=4096, shift_terminal=0.1),
+        text={"text_encoder": T5}, tokenizer={"tokenizer": "T5Tokenizer"}),
+}
 
 
 def as_type(x, dtype):
@@ -46,15 +115,21 @@ def as_type(x, dtype):
     return ((u + 0x7FFF + ((u >> 16) & 1)) >> 16).astype(np.uint16).tobytes()
 
 
-def values(rng, name, shape, dtype):
-    """The tensor's bytes, made in pieces of 16 M values."""
+def values(rng, name, shape, dtype, drawn=[]):
+    """The tensor's bytes, in pieces of 16 M values. All pieces are scaled copies of one that is
+    drawn once: drawing billions of values would take most of the time."""
+    if not drawn:
+        drawn.append(rng.random(PIECE, dtype=np.float32) * np.float32(2) - np.float32(1))
     n = int(np.prod(shape, dtype=np.int64))
     norm = len(shape) == 1 and name.endswith("weight")
     spread = np.sqrt(3.0 * shape[0] / n) if len(shape) > 1 else 0.02
     if "shared" in name or "embed_tokens" in name:
         spread = 1.0
-    for at in range(0, n, 1 << 24):
-        u = rng.random(min(1 << 24, n - at), dtype=np.float32) * np.float32(2) - np.float32(1)
+    if name == "latents_std":
+        norm = True
+    start = int(rng.integers(PIECE // 2)) if n <= PIECE // 2 else 0
+    for at in range(0, n, PIECE):
+        u = drawn[0][start:start + min(PIECE, n - at)]
         yield as_type((1 + np.float32(0.1) * u) if norm else (u * np.float32(spread)), dtype)
 
 
@@ -103,101 +178,109 @@ def write_weights(folder, stem, module, dtype, rng):
 
 
 def transformer(out, a, rng):
-    from diffusers import CogVideoXTransformer3DModel
-    config = dict(SIZES[a.size])
-    if a.layers:
-        config["num_layers"] = a.layers
+    import diffusers
+    f, config = FAMILIES[SIZES[a.size][0]], dict(SIZES[a.size][1])
+    config.update(zip(f["layers"], a.layers or []))
     with torch.device("meta"):
-        m = CogVideoXTransformer3DModel(**config)
+        m = getattr(diffusers, f["transformer"])(**config)
     m.save_config(out)
     return write_weights(out, "diffusion_pytorch_model", m, a.dtype, rng)
 
 
 def vae(out, a, rng):
-    from diffusers import AutoencoderKLCogVideoX
-    big = a.size != "2b"
+    import diffusers
+    f = FAMILIES[SIZES[a.size][0]]
     with torch.device("meta"):
-        m = AutoencoderKLCogVideoX(
-            in_channels=3, out_channels=3, latent_channels=16,
-            block_out_channels=(128, 256, 256, 512), layers_per_block=3,
-            down_block_types=("CogVideoXDownBlock3D",) * 4,
-            up_block_types=("CogVideoXUpBlock3D",) * 4,
-            scaling_factor=0.7 if big else 1.15258426,
-            invert_scale_latents=a.size.startswith("1.5"))
+        m = getattr(diffusers, f["vae"])(**f["vae_config"](a.size))
     m.save_config(out)
     return write_weights(out, "diffusion_pytorch_model", m, a.dtype, rng)
 
 
 def text_encoder(out, a, rng):
-    from transformers import T5Config, T5EncoderModel
-    config = T5Config(d_model=4096, d_ff=10240, d_kv=64, num_heads=64, num_layers=a.t5_layers,
-                      vocab_size=32128,
-                      feed_forward_proj="gated-gelu", tie_word_embeddings=False,
-                      architectures=["T5EncoderModel"])
+    """The text encoder whose slot the folder's name says."""
+    import transformers
+    name, config = FAMILIES[SIZES[a.size][0]]["text"][out.name]
+    cls = getattr(transformers, name)
+    config = cls.config_class(**config, architectures=[name])
+    if a.text_layers and name != "CLIPTextModel":
+        config.num_hidden_layers = a.text_layers
+    elif name == "T5EncoderModel":
+        config.num_hidden_layers = 24
     with torch.device("meta"):
-        m = T5EncoderModel(config)
+        m = cls(config)
     config.save_pretrained(out)
     return write_weights(out, "model", m, a.dtype, rng)
 
 
 def tokenizer(out, a, rng):
-    """A given spiece.model, or one of a few hundred pieces learnt from this file's own text."""
+    """A given file; or for T5 a few hundred pieces learnt from this file's own text, for the others
+    the tokenizer of a golden."""
     del rng
-    if a.tokenizer:
-        shutil.copyfile(a.tokenizer, out / "spiece.model")
-    else:
+    kind = FAMILIES[SIZES[a.size][0]]["tokenizer"][out.name]
+    if a.tokenizer and out.name == "tokenizer":
+        shutil.copyfile(a.tokenizer, out / pathlib.Path(a.tokenizer).name)
+    elif kind == "T5Tokenizer":
         import sentencepiece
         sentencepiece.SentencePieceTrainer.train(
             input=__file__, model_prefix=str(out / "spiece"), vocab_size=250, model_type="unigram",
             pad_id=0, eos_id=1,
             unk_id=2, bos_id=-1, hard_vocab_limit=False, minloglevel=2)
         (out / "spiece.vocab").unlink()
-    (out / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "T5Tokenizer"}))
+    else:
+        from safetensors import safe_open
+        name = "llama" if out.name == "tokenizer" else "clip"
+        goldens = pathlib.Path(__file__).parent.parent / "tests/golden"
+        with safe_open(goldens / f"hunyuanvideo-{name}.safetensors", "np") as f:
+            (out / "tokenizer.json").write_text(f.metadata()["tokenizer"])
+    (out / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": kind}))
     return 0
 
 
 def scheduler(out, a, rng):
     del rng
-    from diffusers import CogVideoXDDIMScheduler, CogVideoXDPMScheduler
-    small = a.size == "2b"
-    cls = CogVideoXDDIMScheduler if small else CogVideoXDPMScheduler
-    cls(beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear",
-        prediction_type="v_prediction",
-        rescale_betas_zero_snr=True, snr_shift_scale=3.0 if small else 1.0,
-        timestep_spacing="trailing",
-        set_alpha_to_one=True, clip_sample=False).save_config(out)
+    import diffusers
+    f = FAMILIES[SIZES[a.size][0]]
+    getattr(diffusers, f["scheduler"](a.size))(**f["scheduler_config"](a.size)).save_config(out)
     return 0
 
 
 PARTS = {f.__name__: f for f in (transformer, vae, text_encoder, tokenizer, scheduler)}
 
 
+def folders(f, part):
+    """The folders of a part: one, or one for each text encoder."""
+    return list(f[{"text_encoder": "text"}.get(part, part)]
+                if part in ("text_encoder", "tokenizer") else [part])
+
+
+def index_of(size):
+    f = FAMILIES[SIZES[size][0]]
+    return {"_class_name": f["pipeline"](size),
+            "transformer": ["diffusers", f["transformer"]], "vae": ["diffusers", f["vae"]],
+            "scheduler": ["diffusers", f["scheduler"](size)],
+            **{slot: ["transformers", text[0]] for slot, text in f["text"].items()},
+            **{slot: ["transformers", kind] for slot, kind in f["tokenizer"].items()}}
+
+
 def main():
     a = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     a.add_argument("out", type=pathlib.Path)
     a.add_argument("--size", choices=SIZES, default="2b")
-    a.add_argument("--layers", type=int)
-    a.add_argument("--t5_layers", type=int, default=24)
+    a.add_argument("--layers", type=int, nargs="+",
+                   help="blocks; of HunyuanVideo those of two streams and single ones")
+    a.add_argument("--text_layers", type=int)
     a.add_argument("--parts", default="transformer,vae,scheduler")
     a.add_argument("--tokenizer")
     a.add_argument("--dtype", choices=TYPES, default="bf16")
     args = a.parse_args()
     rng = np.random.default_rng(0)
-    classes = {"transformer": ["diffusers", "CogVideoXTransformer3DModel"],
-               "vae": ["diffusers", "AutoencoderKLCogVideoX"],
-               "text_encoder": ["transformers", "T5EncoderModel"],
-               "tokenizer": ["transformers", "T5Tokenizer"],
-               "scheduler": ["diffusers", "CogVideoXDDIMScheduler" if args.size == "2b"
-                             else "CogVideoXDPMScheduler"]}
     args.out.mkdir(parents=True, exist_ok=True)
-    pipeline = "CogVideoXImageToVideoPipeline" if args.size.endswith("i2v") else "CogVideoXPipeline"
     for part in args.parts.split(","):
-        folder = args.out / part
-        folder.mkdir(exist_ok=True)
-        n = PARTS[part](folder, args, rng)
-        print(f"{part}: {n / 1e9:.2f} GB" if n else part, flush=True)
-    (args.out / "model_index.json").write_text(json.dumps({"_class_name": pipeline, **classes},
-                                                          indent=2))
+        for folder in folders(FAMILIES[SIZES[args.size][0]], part):
+            (args.out / folder).mkdir(exist_ok=True)
+            n = PARTS[part](args.out / folder, args, rng)
+            print(f"{folder}: {n / 1e9:.2f} GB" if n else folder, flush=True)
+    (args.out / "model_index.json").write_text(json.dumps(index_of(args.size), indent=2))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-/* bench_encoders.c - times the VAE's encode and the T5 encoder for scripts/bench_cogvideox.py.
+/* bench_encoders.c - times a family's VAE and its first text encoder for scripts/bench_families.py.
  *
- *     bench_encoders vae|t5 MODEL REPEATS THREADS F H W
+ *     bench_encoders vae|text MODEL REPEATS THREADS F H W     of a model folder
  *
- * Prints {"first": seconds since 1970 when all was loaded, "times": [seconds, ...]}. */
+ * Prints {"first": seconds since 1970 when the encoder was loaded, "times": [seconds, ...]}. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,9 +13,6 @@
 #include "common/os/progress.h"
 #include "precompute/encoder.h"
 
-enum { TOKENS = 226 };
-
-
 static void begin_times(void)
 {
     struct timespec t;
@@ -23,16 +20,20 @@ static void begin_times(void)
     printf("{\"first\": %.6f, \"times\": [", (double)t.tv_sec + 1e-9 * (double)t.tv_nsec);
 }
 
-static int bench_vae(const encoder_opts *o, int repeats, const int dim[3], vc_err *err)
+static int bench_vae(const vae_class *class, const encoder_opts *o, int repeats, const int dim[3],
+                     vc_err *err)
 {
-    size_t n = (size_t)dim[0] * (size_t)dim[1] * (size_t)dim[2] * 3;
-    size_t z = (size_t)((dim[0] - 1) / 4 + 1) * (size_t)(dim[1] / 8) * (size_t)(dim[2] / 8) * 16;
-    float *x = malloc(n * sizeof *x), *mean = malloc(2 * z * sizeof *mean);
     vae *v;
     vae_info info;
-    int rc = vae_cogvideox.open(&v, o, &info, err);
-    if (!rc && (!x || !mean))
-        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = class->open(&v, o, &info, err);
+    if (rc)
+        return rc;
+    size_t n = (size_t)dim[0] * (size_t)dim[1] * (size_t)dim[2] * 3, z = (size_t)info.channels *
+               (size_t)((dim[0] - 1) / info.ratio[0] + 1) * (size_t)(dim[1] / info.ratio[1]) *
+               (size_t)(dim[2] / info.ratio[2]);
+    float *x = malloc(n * sizeof *x), *mean = malloc(2 * z * sizeof *mean);
+    if (!x || !mean)
+        rc = vc_no_memory(err);
     vc_draws d = vc_draws_of(0, 0, 0, VC_DRAW_INIT);
     for (size_t i = 0; !rc && i < n; i++)
         x[i] = (float)(2 * vc_draw_unit(&d) - 1);
@@ -40,47 +41,61 @@ static int bench_vae(const encoder_opts *o, int repeats, const int dim[3], vc_er
         begin_times();
     for (int i = 0; !rc && i < repeats; i++) {
         double t = vc_seconds();
-        rc = vae_cogvideox.encode(v, x, dim[0], dim[1], dim[2], mean, mean + z, err);
+        rc = class->encode(v, x, dim[0], dim[1], dim[2], mean, mean + z, err);
         printf("%s%.6f", i ? ", " : "", vc_seconds() - t);
     }
-    vae_cogvideox.close(v);
+    class->close(v);
     free(x);
     free(mean);
     return rc;
 }
 
-static int bench_t5(const encoder_opts *o, int repeats, vc_err *err)
+static int bench_text(const text_class *class, const encoder_opts *o, int repeats, vc_err *err)
 {
     text_enc *e;
     text_info info;
     text_result r;
-    const text_input in = { "A cat lies on a cushion and looks out of the window.", NULL };
-    int rc = text_t5.open(&e, o, &info, err);
-    if (!rc)
-        begin_times();
+    char prompt[1 << 14] = "";                   /* it fills max_length */
+    while (strlen(prompt) + 80 < sizeof prompt)
+        strcat(prompt, "A cat lies on a cushion and looks out of the window. ");
+    const text_input in = { prompt, NULL };
+    int rc = class->open(&e, o, &info, err);
+    if (rc)
+        return rc;
+    begin_times();
     for (int i = 0; !rc && i < repeats; i++) {
         double t = vc_seconds();
-        rc = text_t5.encode(e, &in, &r, err);
+        rc = class->encode(e, &in, &r, err);
         printf("%s%.6f", i ? ", " : "", vc_seconds() - t);
     }
-    text_t5.close(e);
+    class->close(e);
     return rc;
 }
 
 int main(int argc, char **argv)
 {
     if (argc != 8) {
-        fprintf(stderr, "bench_encoders vae|t5 MODEL REPEATS THREADS F H W\n");
+        fprintf(stderr, "bench_encoders vae|text MODEL REPEATS THREADS F H W\n");
         return 2;
     }
-    bool t5 = !strcmp(argv[1], "t5");
+    bool text = !strcmp(argv[1], "text");
     const int dim[3] = { atoi(argv[5]), atoi(argv[6]), atoi(argv[7]) };
-    char *dir = vc_path_join(argv[2], t5 ? "text_encoder" : "vae");
+    char *dir = vc_path_join(argv[2], text ? "text_encoder" : "vae");
     char *tokenizer = vc_path_join(argv[2], "tokenizer");
-    const encoder_opts o = { .dir = dir, .tokenizer = tokenizer, .text = { .max_length = TOKENS },
-                             .dtype = VC_BF16, .device = "cpu", .threads = atoi(argv[4]) };
+    encoder_opts o = { .dir = dir, .tokenizer = tokenizer, .dtype = VC_BF16, .device = "cpu",
+                       .threads = atoi(argv[4]) };
     vc_err err = { 0 };
-    int rc = t5 ? bench_t5(&o, atoi(argv[3]), &err) : bench_vae(&o, atoi(argv[3]), dim, &err);
+    prep_family family;
+    int rc = prep_family_of(&family, argv[2], &err);
+    if (!rc)
+        o.text = (text_rule){
+            .max_length = family.is->text[0].max_length, .template = family.is->text[0].template,
+            .crop = family.is->text[0].crop, .skip = family.is->text[0].skip,
+            .masked = family.is->text[0].masked,
+        };
+    if (!rc)
+        rc = text ? bench_text(family.text[0], &o, atoi(argv[3]), &err)
+                  : bench_vae(family.vae, &o, atoi(argv[3]), dim, &err);
     if (rc)
         fprintf(stderr, "bench_encoders: %s\n", err.text);
     else

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Times vlt's CogVideoX against diffusers, transformers and PEFT on this machine, in one run.
+"""Times vlt's families against diffusers, transformers and PEFT on this machine, in one run.
 
-    python3 scripts/bench_cogvideox.py run BUILD WORK [lora full vae t5 ...]
+    python3 scripts/bench_families.py run BUILD WORK FAMILY [lora full vae text ...]
             [--rounds N] [--steps N] [--threads N] [--kernels SET]
-    python3 scripts/bench_cogvideox.py ref lora|full|vae|t5 MODEL --dtype bf16 ...
+    python3 scripts/bench_families.py ref FAMILY lora|full|vae|text MODEL --dtype bf16 ...
             is the command that `run` calls
 
-Random weights of real widths (scripts/random_model.py) and random data: 2B width with 4 layers for
-the training steps, 226 + 4,992 tokens (others with --size, --layers and --grid); the whole VAE on 9
-x 240 x 368; T5-XXL width with 2 blocks. vlt and PyTorch run alternately; each round is a new
+Random weights of real widths (scripts/random_model.py) and random data. Training steps have a few
+blocks and thousands of tokens (FAMILIES below; others with --size, --layers and --grid); the VAE is
+whole; the text encoder has two layers. vlt and PyTorch run alternately; each round is a new
 process; the least time of all rounds counts. Both run in bf16 and f32 (--dtypes), PyTorch each with
 default and with raised malloc thresholds, and the best of each counts. A ratio is ours/theirs. With
 --device cuda peak memory is the GPU's, as nvidia-smi reports it, and PyTorch's blocks are
@@ -24,41 +24,79 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-GRID = (13, 32, 48)
-CLIP = (9, 240, 368)
-TOKENS, RANK = 226, 64
+RANK = 64
 TUNED = {"MALLOC_MMAP_THRESHOLD_": str(1 << 40), "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
          "MALLOC_TOP_PAD_": str(64 << 20)}
+
+# size: of random_model.py; layers, grid: of training steps, in blocks and latents; tokens: of a
+# prompt; skipped: layers at the text encoder's end that no program needs; clip: of the VAE
+FAMILIES = {
+    "cogvideox": dict(size="2b", layers=[4], grid=(13, 32, 48), tokens=226, prompt=226, skipped=0,
+                      clip=(9, 240, 368), transformer="CogVideoXTransformer3DModel",
+                      vae="AutoencoderKLCogVideoX", text="T5EncoderModel",
+                      lora=["to_q", "to_k", "to_v", "to_out.0"]),
+    "hunyuanvideo": dict(size="hunyuan", layers=[1, 2], grid=(5, 32, 48), tokens=256, prompt=351,
+                         skipped=2, clip=(9, 192, 320),
+                         transformer="HunyuanVideoTransformer3DModel",
+                         vae="AutoencoderKLHunyuanVideo", text="LlamaModel",
+                         lora=r"(single_)?transformer_blocks\.\d+\.attn\.(to_q|to_k|to_v|to_out\.0|"
+                              r"add_q_proj|add_k_proj|add_v_proj|to_add_out)"),
+    "ltx-video": dict(size="ltx-2b", layers=[4], grid=(9, 16, 24), tokens=128, prompt=128,
+                      skipped=0, clip=(17, 256, 384), transformer="LTXVideoTransformer3DModel",
+                      vae="AutoencoderKLLTXVideo", text="T5EncoderModel",
+                      lora=["to_q", "to_k", "to_v", "to_out.0"]),
+}
 
 
 # ---- the reference ----
 
-def ref_step(a, lora):
+TORCH = {"bf16": "bfloat16", "f32": "float32"}
+
+
+def arguments(a, dtype):
+    """Random arguments of forward(), and the shape of the prediction, by family."""
     import torch
-    from diffusers import CogVideoXTransformer3DModel
-    # noqa: F401  (imported as trainers do)
-    from diffusers.models.embeddings import get_3d_rotary_pos_embed
-    dtype = getattr(torch, {"bf16": "bfloat16", "f32": "float32"}[a.dtype])
-    m = CogVideoXTransformer3DModel.from_pretrained(a.model + "/transformer",
-                                                    torch_dtype=dtype).to(a.device)
+    f, h, w = a.grid
+    n = FAMILIES[a.family]["tokens"]
+
+    def draw(*shape):
+        return torch.randn(*shape, dtype=dtype, device=a.device)
+
+    text, t = draw(1, n, 4096) * 0.2, torch.tensor([500.0], device=a.device)
+    mask = torch.ones(1, n, dtype=torch.int64, device=a.device)
+    if a.family == "cogvideox":
+        return dict(hidden_states=draw(1, f, 16, h, w), timestep=t.long(),
+                    encoder_hidden_states=text)
+    if a.family == "hunyuanvideo":
+        return dict(hidden_states=draw(1, 16, f, h, w), timestep=t, encoder_hidden_states=text,
+                    encoder_attention_mask=mask, pooled_projections=draw(1, 768),
+                    guidance=torch.tensor([1000.0], dtype=dtype, device=a.device))
+    return dict(hidden_states=draw(1, f * h * w, 128), timestep=t, encoder_hidden_states=text,
+                encoder_attention_mask=mask, num_frames=f, height=h, width=w,
+                rope_interpolation_scale=(1.0, 32, 32))
+
+
+def ref_step(a, lora):
+    import diffusers
+    import torch
+    if lora:
+        import peft
+    dtype, family = getattr(torch, TORCH[a.dtype]), FAMILIES[a.family]
+    m = getattr(diffusers, family["transformer"]).from_pretrained(
+        a.model + "/transformer", torch_dtype=dtype).to(a.device)
     if a.recompute:
         m.enable_gradient_checkpointing()
     if lora:
-        from peft import LoraConfig
         m.requires_grad_(False)
-        m.add_adapter(LoraConfig(r=RANK, lora_alpha=RANK,
-                                 target_modules=["to_q", "to_k", "to_v", "to_out.0"]))
+        m.add_adapter(peft.LoraConfig(r=RANK, lora_alpha=RANK, target_modules=family["lora"]))
     params = [p for p in m.parameters() if p.requires_grad]
     opt = torch.optim.AdamW(params, lr=1e-4, betas=(0.9, 0.95), weight_decay=1e-4, fused=True)
-    f, h, w = a.grid
-    x = torch.randn(1, f, 16, h, w, dtype=dtype, device=a.device)
-    target = torch.randn(1, f, 16, h, w, device=a.device)
-    text = torch.randn(1, TOKENS, 4096, dtype=dtype, device=a.device) * 0.2
-    t = torch.tensor([500], device=a.device)
+    given = arguments(a, dtype)
+    target = torch.randn(given["hidden_states"].shape, device=a.device)
     first, times = time.time() - a.begin, []
     for _ in range(a.steps):
         start = time.perf_counter()
-        y = m(hidden_states=x, encoder_hidden_states=text, timestep=t, return_dict=False)[0]
+        y = m(**given, return_dict=False)[0]
         loss = ((y.float() - target) ** 2).mean()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(params, 1.0)
@@ -70,35 +108,41 @@ def ref_step(a, lora):
     return first, times
 
 
+def ref_encoder(a, load, call):
+    """Times an encoder without gradients."""
+    import torch
+    m = load(getattr(torch, TORCH[a.dtype]))
+    first, times = time.time() - a.begin, []
+    with torch.no_grad():
+        for _ in range(a.steps):
+            start = time.perf_counter()
+            call(m).sum().item()
+            times.append(time.perf_counter() - start)
+    return first, times
+
+
 def ref_vae(a):
+    import diffusers
     import torch
-    from diffusers import AutoencoderKLCogVideoX
-    dtype = getattr(torch, {"bf16": "bfloat16", "f32": "float32"}[a.dtype])
-    m = AutoencoderKLCogVideoX.from_pretrained(a.model + "/vae", torch_dtype=dtype)
-    f, h, w = CLIP
-    x = torch.rand(1, 3, f, h, w).to(dtype) * 2 - 1
-    first, times = time.time() - a.begin, []
-    with torch.no_grad():
-        for _ in range(a.steps):
-            start = time.perf_counter()
-            m.encode(x).latent_dist.mean.sum().item()
-            times.append(time.perf_counter() - start)
-    return first, times
+    cls = getattr(diffusers, FAMILIES[a.family]["vae"])
+    x = torch.rand(1, 3, *FAMILIES[a.family]["clip"]) * 2 - 1
+    return ref_encoder(a, lambda dtype: cls.from_pretrained(a.model + "/vae", torch_dtype=dtype),
+                       lambda m: m.encode(x.to(m.dtype)).latent_dist.mean)
 
 
-def ref_t5(a):
+def ref_text(a):
     import torch
-    from transformers import T5EncoderModel
-    dtype = getattr(torch, {"bf16": "bfloat16", "f32": "float32"}[a.dtype])
-    m = T5EncoderModel.from_pretrained(a.model + "/text_encoder", dtype=dtype)
-    ids = torch.randint(2, 200, (1, TOKENS))
-    first, times = time.time() - a.begin, []
-    with torch.no_grad():
-        for _ in range(a.steps):
-            start = time.perf_counter()
-            m(ids)[0].sum().item()
-            times.append(time.perf_counter() - start)
-    return first, times
+    import transformers
+    family = FAMILIES[a.family]
+    ids = torch.randint(2, 200, (1, family["prompt"]))
+
+    def load(dtype):
+        m = getattr(transformers, family["text"]).from_pretrained(a.model + "/text_encoder",
+                                                                  dtype=dtype)
+        if family["skipped"]:
+            m.layers = m.layers[:-family["skipped"]]
+        return m
+    return ref_encoder(a, load, lambda m: m(ids)[0])
 
 
 def ref(a):
@@ -106,7 +150,7 @@ def ref(a):
     torch.set_num_threads(a.threads)
     torch.manual_seed(0)
     work = {"lora": lambda: ref_step(a, True), "full": lambda: ref_step(a, False),
-            "vae": lambda: ref_vae(a), "t5": lambda: ref_t5(a)}[a.what]
+            "vae": lambda: ref_vae(a), "text": lambda: ref_text(a)}[a.what]
     first, times = work()
     print(json.dumps({"first": first, "times": times}))
 
@@ -148,7 +192,7 @@ def must(done, argv):
 
 def theirs(a, what, model, dtype, tuned):
     """On a GPU blocks are recomputed if the step fails otherwise, as it does out of memory."""
-    argv = [sys.executable, __file__, "ref", what, model, "--dtype", dtype, "--threads",
+    argv = [sys.executable, __file__, "ref", a.family, what, model, "--dtype", dtype, "--threads",
             str(a.threads), "--device", a.device,
             "--steps", str(a.steps), "--begin", repr(time.time()), "--grid", *map(str, a.grid)]
     env, gpu = {"OMP_NUM_THREADS": str(a.threads), **(TUNED if tuned else {})}, a.device != "cpu"
@@ -183,7 +227,7 @@ def ours_train(a, what, model, n, dtype):
 
 def ours_encode(a, what, model):
     argv = [f"{a.build}/tests/bench_encoders", what, model, str(a.steps), str(a.threads),
-            *map(str, CLIP)]
+            *map(str, FAMILIES[a.family]["clip"])]
     begin = time.time()
     out, rss, _ = must(run_process(argv, {}), argv)
     r = json.loads(out.splitlines()[-1])
@@ -198,11 +242,11 @@ def better(best, new, key=""):
 
 
 def model_flops(a, what):
-    """FLOPs of a step without recomputation: forward, gradients of activations and, in a full
-    finetune, of weights."""
+    """FLOPs of a CogVideoX step without recomputation: forward, gradients of activations and, in a
+    full finetune, of weights."""
     heads, layers = {"2b": (30, 30), "5b": (48, 42)}[a.size]
-    d, layers = 64 * heads, a.layers or layers
-    n = TOKENS + a.grid[0] * (a.grid[1] // 2) * (a.grid[2] // 2)
+    d, layers = 64 * heads, a.layers[0] if a.layers else layers
+    n = FAMILIES[a.family]["tokens"] + a.grid[0] * (a.grid[1] // 2) * (a.grid[2] // 2)
     return (2 if what == "lora" else 3) * 24 * n * d * d * layers + 3 * 4 * n * n * d * layers
 
 
@@ -222,8 +266,8 @@ def compare(a, what):
     us = min(by_type.values(), key=lambda x: x["s"])
     def ratio(k):
         return f"{us[k] / them[k]:.2f}" if k in us and k in them else "-"
-    print(f"| {what} | {us['s']:.2f} s ({us['s_by']}) | {them['s']:.2f} s ({them['s_by']}) "
-          f"| {ratio('s')} | "
+    print(f"| {a.family}: {what} | {us['s']:.2f} s ({us['s_by']}) "
+          f"| {them['s']:.2f} s ({them['s_by']}) | {ratio('s')} | "
           f"{us['rss'] / 2**30:.2f} / {them['rss'] / 2**30:.2f} GiB = {ratio('rss')} | "
           f"{us.get('first') or 0:.2f} / {them['first']:.2f} s = {ratio('first')} |", flush=True)
     if step and a.peak:
@@ -233,27 +277,31 @@ def compare(a, what):
 
 
 def make_inputs(a):
-    work = pathlib.Path(a.work)
+    work, family = pathlib.Path(a.work), FAMILIES[a.family]
     make = [sys.executable, str(ROOT / "scripts/random_model.py")]
     if {"lora", "full"} & set(a.part):
         if not (work / "dit/model_index.json").exists():
-            layers = ["--layers", str(a.layers)] if a.layers else []
+            layers = ["--layers", *map(str, a.layers)] if a.layers else []
             subprocess.run([*make, str(work / "dit"), "--size", a.size, *layers, "--parts",
                             "transformer,scheduler"], check=True)
         subprocess.run([f"{a.build}/tests/random_dataset", str(work / "latents.lmdb"), "4",
-                        *map(str, a.grid),
-                        str(TOKENS), "4096"], check=True)
-    if {"vae", "t5"} & set(a.part) and not (work / "encoders/model_index.json").exists():
-        subprocess.run([*make, str(work / "encoders"), "--t5_layers", "2", "--parts",
-                        "vae,text_encoder,tokenizer"], check=True)
+                        *map(str, a.grid), str(family["tokens"]), "4096", a.family], check=True)
+    if {"vae", "text"} & set(a.part) and not (work / "encoders/model_index.json").exists():
+        subprocess.run([*make, str(work / "encoders"), "--size", a.size, "--text_layers",
+                        str(2 + family["skipped"]), "--parts", "vae,text_encoder,tokenizer"],
+                       check=True)
 
 
 def run(a):
-    a.part = a.part or ["lora", "full", "vae", "t5"]
+    family = FAMILIES[a.family]
+    a.part = a.part or ["lora", "full", "vae", "text"]
+    a.size, a.grid = a.size or family["size"], a.grid or family["grid"]
+    a.layers = family["layers"] if a.layers is None else [n for n in a.layers if n]
     pathlib.Path(a.work).mkdir(parents=True, exist_ok=True)
     make_inputs(a)
-    print(f"{a.threads} threads, {a.rounds} rounds, {a.steps} steps each; "
-          f"grid {'x'.join(map(str, a.grid))}, clip {'x'.join(map(str, CLIP))}")
+    print(f"{a.family} {a.size}, blocks {a.layers or 'all'}: {a.threads} threads, "
+          f"{a.rounds} rounds, {a.steps} steps each; grid {'x'.join(map(str, a.grid))}, "
+          f"clip {'x'.join(map(str, family['clip']))}")
     print("| part | vlt | PyTorch | ratio | peak memory | start to first step |\n"
           "|---|---|---|---|---|---|", flush=True)
     for what in a.part:
@@ -264,6 +312,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     sub = p.add_subparsers(required=True)
     r = sub.add_parser("ref")
+    r.add_argument("family", choices=FAMILIES)
     r.add_argument("what")
     r.add_argument("model")
     r.add_argument("--begin", type=float, default=time.time())
@@ -273,10 +322,11 @@ def main():
     d = sub.add_parser("run")
     d.add_argument("build")
     d.add_argument("work")
+    d.add_argument("family", choices=FAMILIES)
     d.add_argument("part", nargs="*")
     d.add_argument("--rounds", type=int, default=2)
-    d.add_argument("--size", default="2b", choices=["2b", "5b"])
-    d.add_argument("--layers", type=int, default=4, help="0: all that the size has")
+    d.add_argument("--size", help="of scripts/random_model.py")
+    d.add_argument("--layers", type=int, nargs="+", help="0: all that the size has")
     d.add_argument("--peak", type=float, default=0,
                    help="TFLOP/s of the best product, for shares of it")
     d.add_argument("--kernels", default="auto")
@@ -285,7 +335,7 @@ def main():
     for q in (r, d):
         q.add_argument("--threads", type=int, default=os.cpu_count())
         q.add_argument("--steps", type=int, default=3)
-        q.add_argument("--grid", type=int, nargs=3, default=list(GRID))
+        q.add_argument("--grid", type=int, nargs=3)
         q.add_argument("--device", default="cpu")
     a = p.parse_args()
     a.call(a)
