@@ -13,14 +13,14 @@ for pair in "vprep vtrain" "vtrain vprep"; do
     [ "$(wc -l <names)" -gt 50 ] || wrong "only $(wc -l <names) flags of $one were found"
     sed 's/$/: x/' names >names.yaml
     expect 2 "required" "$other" --config names.yaml
-    says_not "unknown flag\|not available\|$other: names.yaml"
+    stderr_lacks "unknown flag\|not available\|$other: names.yaml"
 done
 # several words after one flag of the other program are its values
 expect 2 required vprep --latents a b --fp8_models c d --guidance_scale 1
-says_not unexpected
+stderr_lacks unexpected
 expect 2 required vtrain --reuse a b --fix_sample_size 384 672 --height 3 --width 4 \
     --no_enable_bucket --train_data_meta m.json
-says_not unexpected
+stderr_lacks unexpected
 
 flags vprep >known
 flags vtrain >>known

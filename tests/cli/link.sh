@@ -8,12 +8,12 @@ find "$VLT_BUILD" -name libvlt_precompute.a >archive
 defined "$(cat archive)" >precompute
 for program in vtrain vlat; do
     check "$program" 0 ldd "$VLT_BUILD/$program"
-    tells_not 'libav\|libsw\|jpeg\|libx26\|libvpx\|pcre2\|utf8proc'
+    stdout_lacks 'libav\|libsw\|jpeg\|libx26\|libvpx\|pcre2\|utf8proc'
     code=$(LC_ALL=C comm -12 precompute <(defined "$VLT_BUILD/$program") | sed -n 1,20p)
     [ -z "$code" ] || wrong "$program holds code of precompute:" $code
 done
 # the check itself must be able to fail
 check vprep 0 ldd "$VLT_BUILD/vprep"
-tells libavcodec
+stdout_has libavcodec
 [ "$(LC_ALL=C comm -12 precompute <(defined "$VLT_BUILD/vprep") | wc -l)" -gt 50 ] ||
     wrong "vprep holds nothing of $(cat archive): this test sees nothing"

@@ -22,7 +22,7 @@ train plain --kernels plain || wrong "plain"
 awk -v a="$(norm 1)" -v b="$(norm plain)" 'BEGIN { exit !(a > 0 && (a - b)^2 < (1e-4 * a)^2) }' ||
     wrong "gradient norm $(norm 1), with plain kernels $(norm plain)"
 same() { # same AS WHAT: the last run, the line it says, and its weights
-    shows "device:.*$2"
+    output_has "device:.*$2"
     [ "$(weights run)" = "$(weights "$1")" ] || wrong "$2: other weights than with --threads $1"
 }
 OMP_THREAD_LIMIT=1 train run --threads 2 || wrong "a limit"

@@ -110,7 +110,7 @@ for i in 1 3 6; do
     fresh model.whole model
     torn "vtrain, weights at step $i" 1 $base 65536 "write@metrics.jsonl:$i" "${lora[@]}" \
         --output_dir run-$i
-    says "step $i is saved"
+    stderr_has "step $i is saved"
     goes_on run-$i $i
 done
 torn "vtrain, weights at the start" 1 $base 65536 "close@$base:1" "${lora[@]}" --output_dir run-0
@@ -122,7 +122,7 @@ if have_ranks; then
         fresh model.whole model
         torn "vtrain, 2 ranks, $parallel" 1 $base 65536 "write@metrics.jsonl:3" \
             "$lib/ranks.sh" 2 "${lora[@]}" --parallel $parallel --output_dir ranks-$parallel
-        says 'step 3 is saved'
+        stderr_has 'step 3 is saved'
         last_is ranks-$parallel 3
     done
     fresh model.whole model

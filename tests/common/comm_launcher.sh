@@ -5,8 +5,8 @@
 program=$1
 for variable in PMI_SIZE SLURM_STEP_NUM_TASKS; do
     check "$variable=4" "$(seq -s ' ' 1 255)" env -u OMPI_COMM_WORLD_SIZE "$variable=4" "$program" 1
-    shows "one of 4 processes ($variable)"
-    shows 'mpirun\|libopenmpi-dev'
+    output_has "one of 4 processes ($variable)"
+    output_has 'mpirun\|libopenmpi-dev'
 done
 # a batch script has the job's numbers and is one process
 check alone 0 env -u OMPI_COMM_WORLD_SIZE SLURM_NTASKS=4 SLURM_PROCID=0 PMI_SIZE=1 "$program" 1

@@ -8,8 +8,9 @@
 #   check WHAT STATUS COMMAND...       COMMAND ends with STATUS, or with one of several ('0 3'); its
 #                                      output is left in the files $stdout, $stderr and (both) $log
 #   expect STATUS PATTERN COMMAND...   and one of them has a line with PATTERN ('': any output)
-#   says, tells, shows PATTERN         the last command's stderr, stdout, or either has such a line
-#   says_not, tells_not, shows_not     the last command's output has no such line
+#   stdout_has, stderr_has PATTERN     the last command's stdout, stderr has such a line
+#   output_has PATTERN                 one of the two has
+#   stdout_lacks, stderr_lacks, output_lacks PATTERN      no line of them has
 #   holds, lacks FILE PATTERN          a file has such a line, or has none
 #   absent FILE...                     none of the files exists
 #   wrong TEXT...                      reports any other failure
@@ -58,12 +59,12 @@ expect()
     check "$*" "$want" "$@"
     [ -z "$pattern" ] || grep -q -e "$pattern" "$log" || wrong "$*: expected \"$pattern\""
 }
-says() { grep -q -e "$1" "$stderr" || wrong "expected \"$1\" in stderr"; }
-tells() { grep -q -e "$1" "$stdout" || wrong "expected \"$1\" in stdout"; }
-shows() { grep -q -e "$1" "$log" || wrong "expected \"$1\""; }
-says_not() { ! grep -q -e "$1" "$stderr" || wrong "unexpected \"$1\" in stderr"; }
-tells_not() { ! grep -q -e "$1" "$stdout" || wrong "unexpected \"$1\" in stdout"; }
-shows_not() { ! grep -q -e "$1" "$log" || wrong "unexpected \"$1\""; }
+stderr_has() { grep -q -e "$1" "$stderr" || wrong "expected \"$1\" in stderr"; }
+stdout_has() { grep -q -e "$1" "$stdout" || wrong "expected \"$1\" in stdout"; }
+output_has() { grep -q -e "$1" "$log" || wrong "expected \"$1\""; }
+stderr_lacks() { ! grep -q -e "$1" "$stderr" || wrong "unexpected \"$1\" in stderr"; }
+stdout_lacks() { ! grep -q -e "$1" "$stdout" || wrong "unexpected \"$1\" in stdout"; }
+output_lacks() { ! grep -q -e "$1" "$log" || wrong "unexpected \"$1\""; }
 holds() { grep -q -e "$2" "$1" || wrong "$1: expected \"$2\" in: $(head -c 2000 "$1")"; }
 lacks() { [ -e "$1" ] && ! grep -q -e "$2" "$1" || wrong "$1: unexpected \"$2\", or no such file"; }
 absent() { local f; for f; do [ ! -e "$f" ] || wrong "$f is there"; done; }

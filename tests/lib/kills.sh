@@ -140,11 +140,11 @@ state_of()
 # finished dataset is the old or the new one; steady files are whole, the old or the new ones.
 kept()
 {
-    local name=$1 before=$VLT_KILLS_DIR/before/$1 want=$VLT_KILLS_DIR/want/$1 d f r says
+    local name=$1 before=$VLT_KILLS_DIR/before/$1 want=$VLT_KILLS_DIR/want/$1 d f r verified
     for d in $(datasets_of .); do
         [ -d "$before/$d" ] || [ -d "$want/$d" ] || continue
-        says=$(vlat verify "$d" 2>&1) || [ "$name" = 'vlat verify --repair' ] ||
-            echo "$d is damaged: ${says##*$'\n'}"
+        verified=$(vlat verify "$d" 2>&1) || [ "$name" = 'vlat verify --repair' ] ||
+            echo "$d is damaged: ${verified##*$'\n'}"
         r=$(dataset_root "$d")
         if is_complete "$d"; then
             [ "$r" = "$(dataset_root "$before/$d" 2>/dev/null)" ] ||

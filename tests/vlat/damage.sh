@@ -44,8 +44,8 @@ while IFS='|' read -r set kinds command; do
         hurt $set $kind
         rm -rf out out-00 out.part
         check "$command: a damaged $kind" 1 eval "$command"
-        says '; vlat verify hurt --repair keeps what is good'
-        says_not 'vlat verify.*vlat verify'              # the remedy once
+        stderr_has '; vlat verify hurt --repair keeps what is good'
+        stderr_lacks 'vlat verify.*vlat verify'              # the remedy once
     done
 done <<'TABLE'
 good|cut|vlat info hurt
@@ -80,7 +80,7 @@ while read -r set format; do
     hurt $set latent
     rm -rf out
     check "export --to $format" 1 vlat export hurt --to $format --out out </dev/null
-    says '^vlat: sample [0-9]*/[0-9]*: shard-00000.lmdb: latent'
+    stderr_has '^vlat: sample [0-9]*/[0-9]*: shard-00000.lmdb: latent'
 done <<'TABLE'
 good safetensors
 good webdataset

@@ -45,7 +45,7 @@ disturb()
     # a full disk: an error that says what, nothing that passes for whole, and then it is done
     rm -rf "$out"
     check "$name: a full disk" 1 on_a_full_disk "$@"
-    shows "$full"
+    output_has "$full"
     judge "[ ! -e '$out' ] || ! whole '$out'" "a full disk, and a whole dataset"
     judge "[ ! -e '$out.part' ] && [ ! -e '$out.part.lock' ]" "a full disk: $out.part was left"
     expect 0 '' vlat "$@"

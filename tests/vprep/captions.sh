@@ -22,33 +22,33 @@ cat >"$dir/media/some.jsonl" <<'JSONL'
 JSONL
 
 run 1 none none.csv
-shows 'none.csv: no row has a caption; found: file_path, type, words; known: the columns text, prompt, caption'
+output_has 'none.csv: no row has a caption; found: file_path, type, words; known: the columns text, prompt, caption'
 absent "$dir/none"
 run 0 words none.csv --caption_column words
-shows '2 encoded'
+output_has '2 encoded'
 run 0 empty none.csv --allow_empty_captions
-shows '2 encoded'
+output_has '2 encoded'
 
 run 3 some some.jsonl
-shows '2 encoded, 0 reused, 1 skipped'
+output_has '2 encoded, 0 reused, 1 skipped'
 holds "$dir/some/errors.jsonl" '"row":2,.*no caption: none of '
-shows 'captions: 1 of 2 samples have one; from text: 1$'
+output_has 'captions: 1 of 2 samples have one; from text: 1$'
 run 0 all some.jsonl --allow_empty_captions
-shows '3 encoded'
+output_has '3 encoded'
 run 1 stop some.jsonl --on_error stop
-shows 'no caption'
+output_has 'no caption'
 
 mkdir "$dir/media/folder"
 cp "$dir/media/clip-0.mp4" "$dir/media/clip-1.mp4" "$dir/media/folder"
 run 1 folder folder --dry_run
-shows 'no row has a caption'
+output_has 'no row has a caption'
 echo 'beside it' >"$dir/media/folder/clip-1.txt"
 run 3 folder folder --dry_run
-shows 'row 1, clip-0.mp4: no caption'
-shows 'captions: 1 of 1 samples have one; from .txt: 1$'
-shows '^    beside it$'
+output_has 'row 1, clip-0.mp4: no caption'
+output_has 'captions: 1 of 1 samples have one; from .txt: 1$'
+output_has '^    beside it$'
 printf 'Video\tPrompt\nclip-0.mp4\ta, b\n' >"$dir/media/other.tsv"
 run 0 tsv other.tsv
-shows '1 encoded'
+output_has '1 encoded'
 vlat list "$dir/tsv" --json >"$log"
-shows '"captions":\[{"text":"a, b"'
+output_has '"captions":\[{"text":"a, b"'

@@ -43,7 +43,7 @@ select_is '2 3' 'not extra.score < 1'
 
 # what changes is written, and encodes no picture
 make set
-shows ' 0 encoded'
+output_has ' 0 encoded'
 vlat list "$dir/set" --json >"$log"
-shows_not '"extra"'
+output_lacks '"extra"'
 check "damage" 0 vlat verify "$dir/set"

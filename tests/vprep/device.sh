@@ -18,10 +18,10 @@ run() { # run STATUS RANKS DEVICES OUT flags...
 }
 
 run 0 1 1 "$dir/one"
-shows '^vprep: device: host: kernels of the CUDA backend'
+output_has '^vprep: device: host: kernels of the CUDA backend'
 run 0 2 2 "$dir/two"
 same_values "$dir/one" "$dir/two"
 run 2 2 1 "$dir/none"
-shows 'rank 1: device "host:1": this machine has 1'
+output_has 'rank 1: device "host:1": this machine has 1'
 absent "$dir/none"
 run 0 2 1 "$dir/dry" --dry_run

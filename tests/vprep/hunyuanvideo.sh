@@ -17,7 +17,7 @@ meta=(--meta "$dir/media/metadata.json" "${sampling[@]}" --model "$dir/m" \
     --validation_prompts "$dir/prompts.json")
 
 check run 0 vprep "${meta[@]}" --out "$dir/a" --trace_dir "$dir/trace"
-says "4 encoded" && says_not warning
+stderr_has "4 encoded" && stderr_lacks warning
 check verify 0 vlat verify "$dir/a"
 has '"family": *"hunyuanvideo"' "$dir/a"
 has '"class":"LlamaModel"' "$dir/a" && has '"max_length":256,"width":32' "$dir/a"
@@ -29,7 +29,7 @@ done
 for name in pooled_1 prompt_embeds_2; do
     ! grep -qa "\"$name\"" <(head -c 6000 "$trace") || wrong "$name is in the trace"
 done
-check again 0 vprep "${meta[@]}" --out "$dir/a" && says "0 encoded, 4 reused"
+check again 0 vprep "${meta[@]}" --out "$dir/a" && stderr_has "0 encoded, 4 reused"
 
 # ---- a shorter prompt is another text of the first encoder alone ----
 check "shorter" 0 vprep "${meta[@]}" --out "$dir/short" --tokenizer_max_length 64
@@ -37,7 +37,7 @@ has '"max_length":64,"width":32' "$dir/short" && has '"max_length":77' "$dir/sho
 
 # ---- a tokenizer of another model is named, with its folder, before anything is encoded ----
 check "other tokenizer" 1 vprep "${meta[@]}" --out "$dir/b" --tokenizer "$dir/m/tokenizer_2"
-says "$dir/m/tokenizer_2: it makes .* tokens of what stands in front of a prompt, not 95"
+stderr_has "$dir/m/tokenizer_2: it makes .* tokens of what stands in front of a prompt, not 95"
 check "other tokenizer of CLIP" 1 vprep "${meta[@]}" --out "$dir/b" --tokenizer_2 "$dir/m/tokenizer"
-says "$dir/m/tokenizer: token .* is this its tokenizer"
+stderr_has "$dir/m/tokenizer: token .* is this its tokenizer"
 [ ! -e "$dir/b/manifest.json" ] || wrong "a dataset was begun"

@@ -22,7 +22,7 @@ list() {
             "${captions[i]}"
     done >"$dir/$1/list.jsonl"
     run 0 "list-$1" "$1/list.jsonl"
-    shows 'captions: 3 of 3 samples have one; from text: 3$'
+    output_has 'captions: 3 of 3 samples have one; from text: 3$'
 }
 list flat ""
 list deep videos/
@@ -34,29 +34,29 @@ layout lines videos
 printf '%s\n' "${captions[@]}" >"$dir/lines/prompts.txt"
 printf 'videos/clip-%d.mp4\n' 0 1 2 >"$dir/lines/videos.txt"
 run 0 out-lines lines
-shows 'captions: 3 of 3 samples have one; from prompts.txt: 3$'
-shows '^    one, and more$'
+output_has 'captions: 3 of 3 samples have one; from prompts.txt: 3$'
+output_has '^    one, and more$'
 same out-lines list-deep
 echo four >>"$dir/lines/prompts.txt"
 run 1 no lines
-shows 'prompts.txt has 4 captions, videos.txt 3 media'
+output_has 'prompts.txt has 4 captions, videos.txt 3 media'
 absent "$dir/no"
 
 layout hf .
 for i in 0 1 2; do printf '{"file_name": "clip-%d.mp4", "text": "%s"}\n' $i "${captions[i]}"; done \
     >"$dir/hf/metadata.jsonl"
 run 0 out-hf hf
-shows 'from text in metadata.jsonl: 3$'
+output_has 'from text in metadata.jsonl: 3$'
 same out-hf list-flat
 mv "$dir/hf/metadata.jsonl" "$dir/hf/metadata.parquet"
 run 1 no hf
-shows 'metadata.parquet: a .parquet list is not read: save it as .jsonl'
+output_has 'metadata.parquet: a .parquet list is not read: save it as .jsonl'
 
 layout sat videos
 mkdir "$dir/sat/labels"
 for i in 0 1 2; do echo "${captions[i]}" >"$dir/sat/labels/clip-$i.txt"; done
 run 0 out-sat sat
-shows 'from labels/: 3$'
+output_has 'from labels/: 3$'
 same out-sat list-deep
 run 0 out-sat-videos sat/videos
 same out-sat-videos list-flat
@@ -65,21 +65,21 @@ layout dpipe .
 printf '{"clip-2.mp4": ["three"], "clip-0.mp4": "one, and more", "clip-1.mp4": ["two"]}' \
     >"$dir/dpipe/captions.json"
 run 0 out-dpipe dpipe
-shows 'from captions.json: 3$'
+output_has 'from captions.json: 3$'
 same out-dpipe list-flat
 printf '{"clip-2.mp4": ["three"], "clip-0.mp4": "one, and more", "clip-9.mp4": "nine"}' \
     >"$dir/dpipe/captions.json"
 run 3 out-dpipe-some dpipe
-shows '2 encoded, 0 reused, 2 skipped'
+output_has '2 encoded, 0 reused, 2 skipped'
 cp "$dir/out-dpipe-some/errors.jsonl" "$log"
-shows '"clip-1.mp4",.*no caption: none of captions.json'
-shows '"clip-9.mp4",.*No such file'
+output_has '"clip-1.mp4",.*no caption: none of captions.json'
+output_has '"clip-9.mp4",.*No such file'
 
 layout fastvideo videos
 printf '[{"path": "clip-0.mp4", "cap": ["one, and more"]}, {"path": "clip-1.mp4", "cap": "two"},
  {"path": "clip-2.mp4", "cap": "three"}]' >"$dir/fastvideo/videos2caption.json"
 run 0 out-fastvideo fastvideo
-shows 'from cap in videos2caption.json: 3$'
+output_has 'from cap in videos2caption.json: 3$'
 same out-fastvideo list-flat
 run 0 out-fastvideo-file fastvideo/videos2caption.json
 same out-fastvideo-file list-flat
@@ -101,24 +101,24 @@ echo "${captions[2]}" >"$dir/tarred/x.tar/clip-2.txt"
 ffmpeg -v error -f lavfi -i testsrc2=s=64x64:d=1:r=1 -frames:v 1 "$dir/tarred/x.tar/clip-2.jpg"
 (cd "$dir/tarred/x.tar" && tar --sort=name -cf "$dir/wds/x.tar" clip-*)
 run 0 out-wds wds
-shows 'captions: 3 of 3 samples have one; from .txt in tar: 2, caption in tar.s .json: 1$'
-shows '^    one, and more$'
+output_has 'captions: 3 of 3 samples have one; from .txt in tar: 2, caption in tar.s .json: 1$'
+output_has '^    one, and more$'
 same out-wds list-tarred
 run 0 out-wds-file wds/x.tar
 same out-wds-file list-tarred
 run 0 out-wds wds
-shows '0 encoded, 3 reused'
+output_has '0 encoded, 3 reused'
 run 1 no wds/x.tar --caption_column words
-shows 'x.tar: no row has a caption; found: .*caption.*; known: words'
+output_has 'x.tar: no row has a caption; found: .*caption.*; known: words'
 run 3 out-wds-column wds/x.tar --caption_column caption
-shows '2 encoded, 0 reused, 1 skipped'
+output_has '2 encoded, 0 reused, 1 skipped'
 gzip -c "$dir/wds/x.tar" >"$dir/packed.tar"
 run 1 no packed.tar
-shows 'packed.tar: no plain tar'
+output_has 'packed.tar: no plain tar'
 head -c 30000 "$dir/wds/x.tar" >"$dir/short.tar"
 run 3 short short.tar
 cp "$dir/short/errors.jsonl" "$log"
-shows '"short.tar",.*no plain tar, or damaged from here on'
+output_has '"short.tar",.*no plain tar, or damaged from here on'
 
 # a folder of frames is a clip: as a lossless file of them, whose path is the same
 mkdir -p "$dir/file" "$dir/frames/clip"
@@ -127,24 +127,24 @@ ffmpeg -v error -framerate 25 -i "$dir/frames/clip/%03d.png" -c:v png -f mov "$d
 echo '{"video_path": "clip", "caption": "x"}' | tee "$dir/file/list.jsonl" >"$dir/frames/list.jsonl"
 run 0 frames-file file/list.jsonl
 run 0 frames-folder frames/list.jsonl
-shows '1 encoded'
+output_has '1 encoded'
 latents() { dump_dataset "$dir/$1" | grep -E '^(latent|thumb) ' | awk '{ print $1, $3 }'; }
 [ -n "$(latents frames-file)" ] && [ "$(latents frames-file)" = "$(latents frames-folder)" ] ||
     wrong "frames differ"
 run 0 frames-folder frames/list.jsonl
-shows '0 encoded, 1 reused'
+output_has '0 encoded, 1 reused'
 cp "$dir/frames/clip/007.png" "$dir/frames/clip/004.png"
 run 0 frames-folder frames/list.jsonl
-shows '1 encoded, 0 reused'
+output_has '1 encoded, 0 reused'
 ffmpeg -v error -y -f lavfi -i testsrc2=s=32x32:d=1:r=1 -frames:v 1 "$dir/frames/clip/005.png"
 run 3 frames-other frames/list.jsonl
 cp "$dir/frames-other/errors.jsonl" "$log"
-shows '005.png: 32x32, and the first frame is '
+output_has '005.png: 32x32, and the first frame is '
 rm "$dir"/frames/clip/*
 run 3 frames-none frames/list.jsonl
 cp "$dir/frames-none/errors.jsonl" "$log"
-shows 'a folder without pictures'
+output_has 'a folder without pictures'
 
 layout none .
 run 2 no none --caption_column words
-shows '--caption_column words: this folder has no list with columns'
+output_has '--caption_column words: this folder has no list with columns'

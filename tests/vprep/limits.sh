@@ -42,10 +42,10 @@ check limits 3 timeout 120 vprep --meta "$dir/media/list.json" "${sampling[@]}" 
     --extra_inputs more --out "$dir/a"
 cut -c 1-300 "$dir/a/errors.jsonl" >"$log"
 for row in $(seq 2 15); do
-    shows "\"row\":$row,"
+    output_has "\"row\":$row,"
 done
 [ "$(wc -l <"$dir/a/errors.jsonl")" -eq 14 ] || wrong "not 14 rows are skipped"
-shows_not '"stage":"\(decode\|encode\|text\)"'
+output_lacks '"stage":"\(decode\|encode\|text\)"'
 holds "$dir/a/errors.jsonl" '"row":2,.*frames a second'
 check verify 0 vlat verify "$dir/a"
 [ "$(vlat list "$dir/a" | wc -l)" -ge $((rows - 14)) ] || wrong "a good row is not there"
@@ -72,7 +72,7 @@ done
 # ---- rows without a type: by what the files hold; with one, as it shows ----
 sed 's/"type": "[a-z]*", //' "$dir/media/metadata.json" >"$dir/media/untyped.json"
 check typed 0 vprep --meta "$dir/media/metadata.json" "${sampling[@]}" --out "$dir/typed"
-shows_not 'without a type'
+output_lacks 'without a type'
 check untyped 0 vprep --meta "$dir/media/untyped.json" "${sampling[@]}" --out "$dir/untyped"
 [ "$(grep -c 'rows without a type: 4, by their files 3 videos, 1 stills' "$log")" -eq 1 ] ||
     wrong "types: not told once"

@@ -17,17 +17,18 @@ tr -d '\n' <"$dir/media/metadata.json" | sed 's/},/},\n/g; s/\[/[\n/' >"$dir/med
     mv "$dir/media/lines" "$dir/media/metadata.json"
 args=("${sampling[@]}" --out "$dir/a")
 
-check plain 0 vprep --meta "$dir/media/metadata.json" "${args[@]}" && says "4 encoded"
+check plain 0 vprep --meta "$dir/media/metadata.json" "${args[@]}" && stderr_has "4 encoded"
 cp -r "$dir/a" "$dir/plain"
 with 1 half.png
 check "dry run" 0 vprep --meta "$dir/media/now.json" "${args[@]}" --dry_run
-tells "reuse 4, encode 0, drop 0" && tells "conditions: reuse 0, encode 1"
-check masked 0 vprep --meta "$dir/media/now.json" "${args[@]}" && says "0 encoded, 4 reused" &&
-    says " 1 conditions encoded"
+stdout_has "reuse 4, encode 0, drop 0" && stdout_has "conditions: reuse 0, encode 1"
+check masked 0 vprep --meta "$dir/media/now.json" "${args[@]}" &&
+    stderr_has "0 encoded, 4 reused" &&
+    stderr_has " 1 conditions encoded"
 check verify 0 vlat verify "$dir/a"
-check show 0 vlat show "$dir/a" 0 && tells '"loss_mask"'
-tells 'thumbnail [0-9]*x[0-9]*'
-check again 0 vprep --meta "$dir/media/now.json" "${args[@]}" && says "0 encoded, 4 reused"
+check show 0 vlat show "$dir/a" 0 && stdout_has '"loss_mask"'
+stdout_has 'thumbnail [0-9]*x[0-9]*'
+check again 0 vprep --meta "$dir/media/now.json" "${args[@]}" && stderr_has "0 encoded, 4 reused"
 
 # ---- the loss of a batch with that sample is another one ----
 train=(--dit_width 32 --dit_layers 1 --dit_heads 2 --train_batch_size 1 --max_train_steps 4 \

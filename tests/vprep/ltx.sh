@@ -12,37 +12,38 @@ sampling+=(--image_sample_size 64)
 meta=(--meta "$dir/media/metadata.json" "${sampling[@]}" --model "$dir/m")
 
 # ---- moments; one logvar serves all channels; the statistics are those of the weights ----
-check prepare 0 vprep "${meta[@]}" --out "$dir/a" && says "4 encoded"
+check prepare 0 vprep "${meta[@]}" --out "$dir/a" && stderr_has "4 encoded"
 has '"family": "ltx-video"' "$dir/a"
 has '"dtype":"bf16","channels":8,"ratio":\[8,32,32\]' "$dir/a"
 has '"latent_store": "moments"' "$dir/a"
 has '"mean":\[[-0-9.e]*,[-0-9.e]*,' "$dir/a"
 check verify 0 vlat verify "$dir/a"
-check again 0 vprep "${meta[@]}" --out "$dir/a" && says "0 encoded, 4 reused"
+check again 0 vprep "${meta[@]}" --out "$dir/a" && stderr_has "0 encoded, 4 reused"
 check show 0 vlat show "$dir/a" 000000000000/000
-tells "mean.*8.*2" && tells "logvar.*\[1,2,"
-tells 'prompt_embeds f16 \[[0-9]\{1,2\},32\]'       # T5 sees 128 tokens, padding is not stored
+stdout_has "mean.*8.*2" && stdout_has "logvar.*\[1,2,"
+stdout_has 'prompt_embeds f16 \[[0-9]\{1,2\},32\]'       # T5 sees 128 tokens, padding is not stored
 
 # ---- noised first frames have one logvar each, too ----
 check i2v 0 vprep "${meta[@]}" --out "$dir/i2v" --train_mode i2v --image_noise_variants 2
 check "verify i2v" 0 vlat verify "$dir/i2v"
 check "show i2v" 0 vlat show "$dir/i2v" 000000000000/000
-tells "logvar.*\[2,1,1," && tells "mean.*\[2,8,1,"
+stdout_has "logvar.*\[2,1,1," && stdout_has "mean.*\[2,8,1,"
 
 # ---- back to pictures: a timestep and noise of one's own ----
-check decode 0 vdecode "$dir/a" --model "$dir/m" --out "$dir/one" --format png && says "4 decoded"
+check decode 0 vdecode "$dir/a" --model "$dir/m" --out "$dir/one" --format png &&
+    stderr_has "4 decoded"
 check again 0 vdecode "$dir/a" --model "$dir/m" --out "$dir/two" --format png
 check same 0 diff -r "$dir/one" "$dir/two"
 check still 0 vdecode "$dir/a" --vae "$dir/m" --out "$dir/still" --format png \
     --decode_timestep 0 --decode_noise_scale 0
 check differ 1 cmp "$dir/one/000000000000-000-008.png" "$dir/still/000000000000-000-008.png"
 check "too much" 2 vdecode "$dir/a" --vae "$dir/m" --out "$dir/x" --decode_noise_scale 1.5
-says decode_noise_scale
+stderr_has decode_noise_scale
 
 # ---- weights without statistics, and a field that is not supported, are named ----
 sed -i 's/"encoder_causal": true/"encoder_causal": false/' "$dir/m/vae/config.json"
 check "wrong field" 1 vprep "${meta[@]}" --out "$dir/b"
-says "$dir/m/vae/config.json: encoder_causal: false; only true is supported"
+stderr_has "$dir/m/vae/config.json: encoder_causal: false; only true is supported"
 sed -i 's/"encoder_causal": false/"encoder_causal": true/' "$dir/m/vae/config.json"
 LC_ALL=C sed -i 's/"latents_std"/"latents_STD"/' "$dir/m/vae/diffusion_pytorch_model.safetensors"
-check "no statistics" 1 vprep "${meta[@]}" --out "$dir/b" && says "$dir/m/vae.*latents_std"
+check "no statistics" 1 vprep "${meta[@]}" --out "$dir/b" && stderr_has "$dir/m/vae.*latents_std"

@@ -36,18 +36,18 @@ same "$dir/late" "late ones"
 cp -r "$dir/whole" "$dir/a"
 hide clip-1.mp4 still-3.png
 check gone 3 "${make[@]}" --out "$dir/a"
-shows '2 samples stay as they are' && shows 'drop 0' && shows ' 0 gone'
+output_has '2 samples stay as they are' && output_has 'drop 0' && output_has ' 0 gone'
 same_root "$dir/whole" "$dir/a"
-check "gone, dry" 3 "${make[@]}" --out "$dir/a" --dry_run && shows 'drop 0'
+check "gone, dry" 3 "${make[@]}" --out "$dir/a" --dry_run && output_has 'drop 0'
 check "gone, append" 3 "${make[@]}" --out "$dir/a" --append
 same_root "$dir/whole" "$dir/a"
 check "gone, stop" 1 "${make[@]}" --out "$dir/a" --on_error stop
 check "gone, reuse" 3 "${make[@]}" --out "$dir/r" --reuse "$dir/whole"
 show clip-1.mp4 still-3.png
-check back 0 "${make[@]}" --out "$dir/a" && shows ' 0 encoded, 9 reused'
+check back 0 "${make[@]}" --out "$dir/a" && output_has ' 0 encoded, 9 reused'
 same "$dir/a" "sources back"
 check "back, reuse" 0 "${make[@]}" --out "$dir/r" --reuse "$dir/whole" &&
-    shows ' 0 encoded, 9 reused'
+    output_has ' 0 encoded, 9 reused'
 same "$dir/r" "sources back, reused"
 
 # ---- the machine's errors, at every call on the file: not the file's ----
@@ -74,7 +74,7 @@ done
 cp "$dir/media/clip-2.mp4" "$dir/kept.mp4"
 cp "$dir/media/clip-4.mp4" "$dir/media/clip-2.mp4"
 fault "open@clip-2.mp4:3:EIO" "${make[@]}" --out "$dir/a" >"$log" 2>&1 && wrong "no error"
-shows '1 samples stay as they were'
+output_has '1 samples stay as they were'
 same_root "$dir/whole" "$dir/a"
 cp "$dir/kept.mp4" "$dir/media/clip-2.mp4"
 check "as it was" 0 "${make[@]}" --out "$dir/a"
@@ -86,20 +86,20 @@ hide "${most[@]}"
 cp -r "$dir/a" "$dir/b"
 for how in "" --append --overwrite --rehash; do
     check "most gone $how" 1 "${make[@]}" --out "$dir/b" $how
-    shows "5 of 9 sources of the list cannot be read (clip-0.mp4, clip-1.mp4, clip-2.mp4, ...), all in $dir/media/" &&
-        shows allow_missing
+    output_has "5 of 9 sources of the list cannot be read (clip-0.mp4, clip-1.mp4, clip-2.mp4, ...), all in $dir/media/" &&
+        output_has allow_missing
     same "$dir/b" "most gone $how"
 done
 check "most gone, new" 1 "${make[@]}" --out "$dir/none"
 absent "$dir/none/manifest.json"
 check "most gone, allowed" 3 "${make[@]}" --out "$dir/b" --allow_missing
-shows '5 samples stay'
+output_has '5 samples stay'
 same_root "$dir/whole" "$dir/b"
 check "in place" 1 "${make[@]}" --out "$dir/b" --reuse "$dir/b"
 show "${most[@]}"
 hide clip-1.mp4
 check "one gone, in place" 1 "${make[@]}" --video_sample_size 48 --out "$dir/b" \
-    --reuse "$dir/b" && shows 'changed in place'
+    --reuse "$dir/b" && output_has 'changed in place'
 show clip-1.mp4
 check "all back" 0 "${make[@]}" --out "$dir/b"
 same "$dir/b" "all back"
@@ -112,7 +112,7 @@ show clip-0.mp4 clip-1.mp4
 check two 0 vprep --meta "$dir/media/two.json" "${sampling[@]}" --out "$dir/two"
 hide clip-0.mp4 clip-1.mp4
 check "all it has gone" 1 "${make[@]}" --out "$dir/two" &&
-    shows "2 of 2 sources of the dataset's samples"
+    output_has "2 of 2 sources of the dataset's samples"
 show clip-0.mp4 clip-1.mp4
 
 # ---- parts of the list, ranks, a kill ----
@@ -130,12 +130,12 @@ check "after a kill, one gone" 3 "${make[@]}" --out "$dir/killed"
 if have_ranks; then
     cp -r "$dir/whole" "$dir/ranks"
     check "ranks, one gone" 3 "$lib/ranks.sh" 2 "${make[@]}" --out "$dir/ranks"
-    shows '1 samples stay'
+    output_has '1 samples stay'
     same_root "$dir/whole" "$dir/ranks"
     check "ranks, new" 3 "$lib/ranks.sh" 2 "${make[@]}" --out "$dir/ranks-new"
     hide "${most[@]:2}" clip-0.mp4
     check "ranks, most gone" 1 "$lib/ranks.sh" 2 "${make[@]}" --out "$dir/ranks" &&
-        shows 'sources of the list'
+        output_has 'sources of the list'
     show "${most[@]:2}" clip-0.mp4
 fi
 show clip-1.mp4
@@ -159,7 +159,7 @@ check folder 0 "${make[@]}" --out "$dir/whole"
 cp -r "$dir/whole" "$dir/f"
 for where in open@folder/sub open@sub/clip-2.txt; do
     check "$where" 3 fault "$where:1:EACCES" "${make[@]}" --out "$dir/f"
-    shows 'samples\? stay'
+    output_has 'samples\? stay'
     same_root "$dir/whole" "$dir/f"
 done
 fault "open@folder/sub:1:EACCES" "${make[@]}" --out "$dir/f2" >"$log" 2>&1 &&
@@ -169,7 +169,7 @@ mv "$dir/folder/sub" "$dir/sub.away"
 mv "$dir/folder/clip-1.mp4" "$dir/sub.away/"
 mkdir "$dir/folder/sub"
 check "an empty mount" 1 "${make[@]}" --out "$dir/f" &&
-    shows "3 of 4 sources of the dataset's samples"
+    output_has "3 of 4 sources of the dataset's samples"
 mv "$dir/sub.away/clip-1.mp4" "$dir/folder/"
 rmdir "$dir/folder/sub" && mv "$dir/sub.away" "$dir/folder/sub"
 check "mounted" 0 "${make[@]}" --out "$dir/f"

@@ -13,60 +13,61 @@ meta=(--meta "$dir/media/metadata.json" "${sampling[@]}" --model "$dir/m")
 
 # ---- i2v in bf16; weights are hashed once; a copy elsewhere has the same fingerprints ----
 check i2v 0 vprep "${meta[@]}" --train_mode i2v --out "$dir/a"
-says "4 encoded" && says "hashing" && says "in the VAE" && says_not warning
+stderr_has "4 encoded" && stderr_has "hashing" && stderr_has "in the VAE" && stderr_lacks warning
 has '"family": "cogvideox"' "$dir/a" && has '"dtype":"bf16","channels":4' "$dir/a" &&
     has '"max_length":12' "$dir/a"
 has '"invert_scale_latents":true' "$dir/a"
 check verify 0 vlat verify "$dir/a"
 check again 0 vprep "${meta[@]}" --train_mode i2v --out "$dir/a"
-says "0 encoded, 4 reused" && says_not hashing && says_not "in the VAE"
+stderr_has "0 encoded, 4 reused" && stderr_lacks hashing && stderr_lacks "in the VAE"
 check dry 0 vprep "${meta[@]}" --train_mode i2v --out "$dir/a" --dry_run
-says_not hashing && tells "reuse 4, encode 0"
-check "dry on nothing" 0 vprep "${meta[@]}" --out "$dir/z" --dry_run && says_not hashing &&
-    says "train_mode i2v, not normal"
+stderr_lacks hashing && stdout_has "reuse 4, encode 0"
+check "dry on nothing" 0 vprep "${meta[@]}" --out "$dir/z" --dry_run && stderr_lacks hashing &&
+    stderr_has "train_mode i2v, not normal"
 cp -r "$dir/m" "$dir/copy"
 check "a copy" 0 vprep "${meta[@]}" --model "$dir/copy" --train_mode i2v --out "$dir/a" &&
-    says "0 encoded, 4 reused"
+    stderr_has "0 encoded, 4 reused"
 
 # ---- modes share clips; precision and tiles make another dataset ----
 check inpaint 0 vprep "${meta[@]}" --train_mode inpaint --out "$dir/a" &&
-    says "0 encoded, 4 reused" && says "inpaint"
+    stderr_has "0 encoded, 4 reused" && stderr_has "inpaint"
 has '"pixel_noise":true' "$dir/a"
 check verify 0 vlat verify "$dir/a"
-check "other type" 1 vprep "${meta[@]}" --out "$dir/a" --vae_dtype f32 && says "vae.dtype"
-check "tiles" 1 vprep "${meta[@]}" --out "$dir/a" --enable_tiling && says "vae.tiling"
+check "other type" 1 vprep "${meta[@]}" --out "$dir/a" --vae_dtype f32 && stderr_has "vae.dtype"
+check "tiles" 1 vprep "${meta[@]}" --out "$dir/a" --enable_tiling && stderr_has "vae.tiling"
 check "other text type" 1 vprep "${meta[@]}" --out "$dir/a" --text_encoder_dtype fp32 &&
-    says "text_encoders"
+    stderr_has "text_encoders"
 
 # ---- components by flag, from folders of their own or of another model; changed weights are seen
 # ----
 mv "$dir/copy/text_encoder" "$dir/t5"
 check "no encoder" 2 vprep --meta "$dir/media/metadata.json" "${sampling[@]}" --model "$dir/copy" \
     --out "$dir/b"
-says "--text_encoder"
+stderr_has "--text_encoder"
 check "by flags" 0 vprep --meta "$dir/media/metadata.json" "${sampling[@]}" --vae "$dir/m" \
     --text_encoder_id "$dir/t5" \
     --tokenizer "$dir/m/tokenizer" --tokenizer_max_length 12 --train_mode i2v --out "$dir/b"
-says "4 encoded"
+stderr_has "4 encoded"
 check "the same as the model" 0 vprep "${meta[@]}" --train_mode i2v --out "$dir/b" &&
-    says "0 encoded, 4 reused"
+    stderr_has "0 encoded, 4 reused"
 poke "$dir/t5/diffusion_pytorch_model.safetensors" 20000 '\x01'
 check "changed weights" 1 vprep "${meta[@]}" --text_encoder "$dir/t5" --train_mode i2v \
     --out "$dir/b"
-says "hashing" && says "text_encoders.*fingerprint"
+stderr_has "hashing" && stderr_has "text_encoders.*fingerprint"
 check "another encoder, latents reused" 0 vprep "${meta[@]}" --text_encoder "$dir/t5" \
     --train_mode i2v --out "$dir/r" \
     --reuse "$dir/b"
-says "--reuse $dir/b: text_encoders.*fingerprint" && tells "reuse 4 (4 copied), encode 0" &&
-    tells "texts: reuse 0, encode [1-9]"
-says "0 encoded, 4 reused" && says_not "vae: hashing"
+stderr_has "--reuse $dir/b: text_encoders.*fingerprint" &&
+    stdout_has "reuse 4 (4 copied), encode 0" &&
+    stdout_has "texts: reuse 0, encode [1-9]"
+stderr_has "0 encoded, 4 reused" && stderr_lacks "vae: hashing"
 check verify 0 vlat verify "$dir/r"
 check "remembered here too" 0 vprep "${meta[@]}" --text_encoder "$dir/t5" --train_mode i2v \
-    --out "$dir/r" && says_not hashing
+    --out "$dir/r" && stderr_lacks hashing
 check "another type, in place" 0 vprep "${meta[@]}" --text_encoder "$dir/t5" --train_mode i2v \
     --out "$dir/r" --reuse "$dir/r" \
     --vae_dtype f32
-tells "reuse 0, encode 4" && tells "texts: reuse [1-9][0-9]*, encode 0" &&
+stdout_has "reuse 0, encode 4" && stdout_has "texts: reuse [1-9][0-9]*, encode 0" &&
     has '"dtype":"f32","channels"' "$dir/r"
 check verify 0 vlat verify "$dir/r"
 
@@ -78,17 +79,18 @@ for name in pixels moments.mean moments.logvar cond.image.mean cond.image_noised
     head -c 4000 "$dir/trace/000000000000-000.safetensors" | grep -qa "\"$name\"" ||
         wrong "no $name in the trace"
 done
-check "wrong VAE" 1 vdecode "$dir/c" --out "$dir/png" && says "give --model"
-check decode 0 vdecode "$dir/c" --model "$dir/m" --out "$dir/png" --format png && says "4 decoded"
+check "wrong VAE" 1 vdecode "$dir/c" --out "$dir/png" && stderr_has "give --model"
+check decode 0 vdecode "$dir/c" --model "$dir/m" --out "$dir/png" --format png &&
+    stderr_has "4 decoded"
 ls "$dir/png/000000000000-000-008.png" >/dev/null
-says_not warning
+stderr_lacks warning
 cp -r "$dir/m/vae" "$dir/other-vae"
 weights=$dir/other-vae/diffusion_pytorch_model.safetensors
 printf '\x01' | dd of="$weights" bs=1 seek=$(($(stat -c %s "$weights") - 1)) conv=notrunc \
     2>/dev/null
 check "another VAE" 0 vdecode "$dir/c" --vae "$dir/other-vae" --out "$dir/png3" --samples 1 &&
-    says "1 decoded"
-says "warning: $dir/other-vae: other weights.*$dir/c was made with"
+    stderr_has "1 decoded"
+stderr_has "warning: $dir/other-vae: other weights.*$dir/c was made with"
 check "decode by --vae" 0 vdecode "$dir/c" --vae "$dir/m/vae" --vae_dtype f32 \
     --vae_tiling --out "$dir/png2" --samples 1
-says "1 decoded"
+stderr_has "1 decoded"

@@ -8,35 +8,37 @@ small_set "$dir/media" 7                     # 6 clips, 1 still
 meta=(--meta "$dir/media/metadata.json" "${sampling[@]}")
 
 # ---- a change of mode encodes conditions and no clip ----
-check normal 0 vprep "${meta[@]}" --out "$dir/a" && says "7 encoded"
+check normal 0 vprep "${meta[@]}" --out "$dir/a" && stderr_has "7 encoded"
 cp -r "$dir/a" "$dir/was-normal"
 check "dry i2v" 0 vprep "${meta[@]}" --out "$dir/a" --train_mode i2v --dry_run
 # the still is its first frame
-tells "reuse 7, encode 0, drop 0" && tells "conditions: reuse 1, encode 13"
+stdout_has "reuse 7, encode 0, drop 0" && stdout_has "conditions: reuse 1, encode 13"
 check i2v 0 vprep "${meta[@]}" --out "$dir/a" --train_mode i2v
-says "0 encoded, 7 reused" && says " 13 conditions encoded"
+stderr_has "0 encoded, 7 reused" && stderr_has " 13 conditions encoded"
 check "verify i2v" 0 vlat verify "$dir/a"
 grep -q '"train_mode": "i2v"' "$dir/a/manifest.json"
 check "i2v again" 0 vprep "${meta[@]}" --out "$dir/a" --train_mode i2v &&
-    says " 0 conditions encoded"
-check inpaint 0 vprep "${meta[@]}" --out "$dir/a" --train_mode inpaint && says "0 encoded, 7 reused"
+    stderr_has " 0 conditions encoded"
+check inpaint 0 vprep "${meta[@]}" --out "$dir/a" --train_mode inpaint &&
+    stderr_has "0 encoded, 7 reused"
 check "verify inpaint" 0 vlat verify "$dir/a"
-check "fresh inpaint" 0 vprep "${meta[@]}" --out "$dir/b" --train_mode inpaint && says "7 encoded"
+check "fresh inpaint" 0 vprep "${meta[@]}" --out "$dir/b" --train_mode inpaint &&
+    stderr_has "7 encoded"
 same_root "$dir/a" "$dir/b"
-check "back to normal" 0 vprep "${meta[@]}" --out "$dir/a" && says "0 encoded, 7 reused"
+check "back to normal" 0 vprep "${meta[@]}" --out "$dir/a" && stderr_has "0 encoded, 7 reused"
 check "verify normal" 0 vlat verify "$dir/a"
 same_root "$dir/a" "$dir/was-normal"
 
 # ---- more noised frames: the clean ones stay; one thread or many: the same bytes ----
-check "fresh i2v" 0 vprep "${meta[@]}" --out "$dir/c" --train_mode i2v && says "7 encoded"
+check "fresh i2v" 0 vprep "${meta[@]}" --out "$dir/c" --train_mode i2v && stderr_has "7 encoded"
 check "three noises" 0 vprep "${meta[@]}" --out "$dir/c" --train_mode i2v --image_noise_variants 3
-says " 7 conditions encoded"
+stderr_has " 7 conditions encoded"
 check "verify three" 0 vlat verify "$dir/c"
 check "one worker" 0 vprep "${meta[@]}" --out "$dir/d" --train_mode inpaint --workers 1
 same_values "$dir/b" "$dir/d"
 
 # ---- --append keeps records of the old mode, so it must not change it ----
-check "append, other mode" 1 vprep "${meta[@]}" --out "$dir/c" --append && says train_mode
+check "append, other mode" 1 vprep "${meta[@]}" --out "$dir/c" --append && stderr_has train_mode
 
 # ---- plans: masks are in them, replayed whatever the seed, edited by hand ----
 [ "$(grep -c '"purpose":"mask"' "$dir/b/plan.jsonl")" -eq 7 ] || wrong "not one mask a line"
@@ -46,18 +48,18 @@ same_values "$dir/b" "$dir/e"
 sed 's/"pick":"[a-z_]*","numbers":\[[0-9,]*\]/"pick":"keep_head","numbers":[1]/' \
     "$dir/b/plan.jsonl" >"$dir/edited"
 check edited 0 vprep "${meta[@]}" --out "$dir/e" --train_mode inpaint --plan "$dir/edited" --seed 9
-says "0 encoded, 7 reused" && says "[1-9][0-9]* conditions encoded"
+stderr_has "0 encoded, 7 reused" && stderr_has "[1-9][0-9]* conditions encoded"
 check "verify edited" 0 vlat verify "$dir/e"
 sed 's/"pick":"keep_head","numbers":\[1\]/"pick":"keep_head","numbers":[]/' "$dir/edited" \
     >"$dir/bad"
 check "impossible mask" 1 vprep "${meta[@]}" --out "$dir/f" --train_mode inpaint \
-    --plan "$dir/bad" && says keep_head
+    --plan "$dir/bad" && stderr_has keep_head
 
 # ---- every pixel masked: said in the record, and one value serves all of one shape ----
 sed 's/"pick":"[a-z_]*","numbers":\[[0-9,]*\]/"pick":"all","numbers":[]/' "$dir/b/plan.jsonl" \
     >"$dir/all"
 check "all masked" 0 vprep "${meta[@]}" --out "$dir/g" --train_mode inpaint --plan "$dir/all"
-check "show" 0 vlat show "$dir/g" 0 && tells '"mask_all": true'
+check "show" 0 vlat show "$dir/g" 0 && stdout_has '"mask_all": true'
 videos=$(dump_dataset "$dir/g" | grep -c '^latent')
 [ "$videos" -lt 21 ] || wrong "$videos latents: masks and masked clips are not shared"
 
@@ -85,17 +87,17 @@ JSON
 check "validation images" 0 vprep "${meta[@]}" --out "$dir/c" --train_mode i2v \
     --image_noise_variants 2 \
     --validation_prompts "$dir/media/prompts.json"
-says " 2 conditions encoded"
+stderr_has " 2 conditions encoded"
 check "verify prompts" 0 vlat verify "$dir/c"
 check "validation again" 0 vprep "${meta[@]}" --out "$dir/c" --train_mode i2v \
     --image_noise_variants 2 \
     --validation_prompts "$dir/media/prompts.json"
-says " 0 conditions encoded"
+stderr_has " 0 conditions encoded"
 sed -i 's/still-3/still-9/' "$dir/media/prompts.json"
 check "no such image" 1 vprep "${meta[@]}" --out "$dir/c" --train_mode i2v \
     --image_noise_variants 2 \
     --validation_prompts "$dir/media/prompts.json"
-says "row 1: still-9.png"
+stderr_has "row 1: still-9.png"
 
 # ---- the same for inpainting: a clip that begins with the picture, the rest masked. Clips of the
 # same shape share a mask of keep_head 1; num_frames becomes a whole number of latent frames ----
@@ -106,32 +108,33 @@ JSON
 inpaint=(--train_mode inpaint --plan "$dir/edited" --seed 9 \
     --validation_prompts "$dir/media/inpaint.json")
 check "dry prompts" 0 vprep "${meta[@]}" --out "$dir/e" "${inpaint[@]}" --dry_run &&
-    tells "conditions: reuse 15, encode 3"
+    stdout_has "conditions: reuse 15, encode 3"
 check "masked prompts" 0 vprep "${meta[@]}" --out "$dir/e" "${inpaint[@]}" &&
-    says " 3 conditions encoded"
+    stderr_has " 3 conditions encoded"
 check "verify masked" 0 vlat verify "$dir/e"
 check "masked again" 0 vprep "${meta[@]}" --out "$dir/e" "${inpaint[@]}" &&
-    says " 0 conditions encoded"
+    stderr_has " 0 conditions encoded"
 check "export" 0 vlat export "$dir/e" --to safetensors --out "$dir/files"
 grep -q '"prompt":"a".*"num_frames":9,.*"conditions":{"video":"[0-9a-f]*","mask":"[0-9a-f]*"}' \
     "$dir/files/validation.jsonl"
 check "merge" 0 vlat merge "$dir/e" "$dir/g" --out "$dir/merged" &&
     check "verify merged" 0 vlat verify "$dir/merged"
 check "taken over" 0 vprep "${meta[@]}" --out "$dir/taken" "${inpaint[@]}" --reuse "$dir/e" &&
-    says " 0 conditions encoded"
+    stderr_has " 0 conditions encoded"
 sed -i 's/"num_frames": 11/"num_frames": 0.5/' "$dir/media/inpaint.json"
 check "no such length" 1 vprep "${meta[@]}" --out "$dir/e" "${inpaint[@]}" &&
-    says "row 2: .*num_frames"
+    stderr_has "row 2: .*num_frames"
 
 # ---- model folders: what is missing is named, nothing is written ----
 mkdir -p "$dir/model/vae"
 echo '{"_class_name": "StableDiffusionPipeline"}' >"$dir/model/model_index.json"
 echo '{"_class_name": "AutoencoderKL"}' >"$dir/model/vae/config.json"
 check "unknown pipeline" 2 vprep "${meta[@]}" --out "$dir/n" --model "$dir/model" &&
-    says StableDiffusionPipeline
-check "unknown vae" 2 vprep "${meta[@]}" --out "$dir/n" --vae "$dir/model" && says AutoencoderKL
-check "no vae" 2 vprep "${meta[@]}" --out "$dir/n" --vae "$dir/none" && says "no such folder"
+    stderr_has StableDiffusionPipeline
+check "unknown vae" 2 vprep "${meta[@]}" --out "$dir/n" --vae "$dir/model" &&
+    stderr_has AutoencoderKL
+check "no vae" 2 vprep "${meta[@]}" --out "$dir/n" --vae "$dir/none" && stderr_has "no such folder"
 check "encoder alone" 2 vprep "${meta[@]}" --out "$dir/n" --text_encoder "$dir/model" &&
-    says "give --model"
-check "odd type" 2 vprep "${meta[@]}" --out "$dir/n" --vae_dtype int8 && says "bf16"
+    stderr_has "give --model"
+check "odd type" 2 vprep "${meta[@]}" --out "$dir/n" --vae_dtype int8 && stderr_has "bf16"
 absent "$dir/n"

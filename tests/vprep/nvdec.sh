@@ -16,12 +16,12 @@ run() { # run STATUS OUT flags...
 for more in "" --dry_run; do
     # shellcheck disable=SC2086
     run 2 "$dir/none" --video_decoder nvdec $more
-    shows '^vprep: --video_decoder nvdec: .*--video_decoder cpu'
+    output_has '^vprep: --video_decoder nvdec: .*--video_decoder cpu'
     [ "$(grep -c nvdec "$log")" = 1 ] || wrong "it says so more than once"
     [ ! -e "$dir/none" ] || wrong "a refused run wrote something"
 done
 run 2 "$dir/none" --video_decoder tpu
-shows 'cpu'
+output_has 'cpu'
 run 0 "$dir/default"
 run 0 "$dir/cpu" --video_decoder cpu
 same_values "$dir/default" "$dir/cpu"

@@ -91,7 +91,7 @@ run 2 2 "$dir/none" --thumbnails -1 && [ "$(grep -c '^vprep:' "$log")" -eq 1 ] |
 run 2 2 "$dir/none" --shard 3/2
 absent "$dir/none"
 run 1 2 "$dir/2" --video_sample_size 32
-shows 'was made with other settings'
+output_has 'was made with other settings'
 run 3 2 "$dir/dry" --dry_run && [ ! -e "$dir/dry/manifest.json" ] &&
     [ -e "$dir/dry/plan.jsonl" ] || wrong "dry run"
 run 1 2 "$dir/stop" --on_error stop

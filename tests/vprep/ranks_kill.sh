@@ -60,7 +60,7 @@ for ((attempt = 0; killed < kills && attempt < 20 * kills; attempt++)); do
     landed=$((landed + (had > 0 && had < clips)))
     ((RANDOM % 3)) || continue                       # killed again, in what was left
     check "going on" 0 again $((1 + RANDOM % 4)) "$dir/cut"
-    shows " $((clips - had)) encoded, $had reused"
+    output_has " $((clips - had)) encoded, $had reused"
     check "damage" 0 vlat verify "$dir/cut"
     same_values "$dir/whole" "$dir/cut"
     same_root "$dir/whole" "$dir/cut"

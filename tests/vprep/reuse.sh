@@ -9,23 +9,24 @@ list=$dir/media/metadata.json
 at64=(--meta "$list" "${sampling[@]}") at48=(--meta "$list" "${sampling[@]}" --video_sample_size 48)
 
 # ---- a plan first: of a dry run and of a run, on what is there and on nothing ----
-check "first run" 0 vprep "${at64[@]}" --out "$dir/a" && tells_not reuse
+check "first run" 0 vprep "${at64[@]}" --out "$dir/a" && stdout_lacks reuse
 check again 0 vprep "${at64[@]}" --out "$dir/a"
-tells "^reuse 7, encode 0, drop 0\$" && tells "^texts: reuse 8, encode 0\$" &&
-    tells_not "of latents to encode"
+stdout_has "^reuse 7, encode 0, drop 0\$" && stdout_has "^texts: reuse 8, encode 0\$" &&
+    stdout_lacks "of latents to encode"
 sed 's/picture 2/another picture/' "$list" >"$dir/media/caption.json"
 check "a caption, dry" 0 vprep "${at64[@]}" --meta "$dir/media/caption.json" --out "$dir/a" \
     --dry_run
-tells "^reuse 7, encode 0, drop 0\$" && tells "^texts: reuse 7, encode 1\$"
+stdout_has "^reuse 7, encode 0, drop 0\$" && stdout_has "^texts: reuse 7, encode 1\$"
 cp -r "$dir/a" "$dir/b"
 check "a caption" 0 vprep "${at64[@]}" --meta "$dir/media/caption.json" --out "$dir/b"
-tells "^texts: reuse 7, encode 1\$" && says "0 encoded, 7 reused" && says "1 of 8 prompts encoded"
+stdout_has "^texts: reuse 7, encode 1\$" && stderr_has "0 encoded, 7 reused" &&
+    stderr_has "1 of 8 prompts encoded"
 cp -r "$dir/media" "$dir/media2"
 cp "$dir/media/clip-4.mp4" "$dir/media2/clip-0.mp4"
 check "a file" 0 vprep "${at64[@]}" --meta "$dir/media2/metadata.json" --out "$dir/b"
-tells "^reuse 6, encode 1, drop 0\$" && tells "^texts: reuse 8, encode 0\$" &&
-    tells "^about .* of latents to encode; about .*\$"
-says "1 encoded, 6 reused"
+stdout_has "^reuse 6, encode 1, drop 0\$" && stdout_has "^texts: reuse 8, encode 0\$" &&
+    stdout_has "^about .* of latents to encode; about .*\$"
+stderr_has "1 encoded, 6 reused"
 
 # ---- a dataset names the plan that it was made by ----
 plan_of() { vlat info "$1" | sed -n 's/^plan  *\([0-9a-f]\{32\}\)$/\1/p'; }
@@ -38,78 +39,81 @@ check "a caption less" 0 vprep "${at64[@]}" --meta "$dir/media/caption.json" --o
 # ---- another size of videos: texts and the still are copied from the first dataset; the result is
 # that of a run without --reuse ----
 check "another size" 1 vprep "${at48[@]}" --out "$dir/a"
-says "sampling.video_sample_size: 64 there, 48 now" && says "--reuse $dir/a" && says "--overwrite"
+stderr_has "sampling.video_sample_size: 64 there, 48 now" && stderr_has "--reuse $dir/a" &&
+    stderr_has "--overwrite"
 check "another size, dry" 0 vprep "${at48[@]}" --out "$dir/a" --dry_run
-says "will be refused: .*video_sample_size: 64 there, 48 now" &&
-    tells "^reuse 1, encode 6, drop 0\$"
-check "the same, dry" 0 vprep "${at64[@]}" --out "$dir/a" --dry_run && says_not refused
+stderr_has "will be refused: .*video_sample_size: 64 there, 48 now" &&
+    stdout_has "^reuse 1, encode 6, drop 0\$"
+check "the same, dry" 0 vprep "${at64[@]}" --out "$dir/a" --dry_run && stderr_lacks refused
 check "dry reuse" 0 vprep "${at48[@]}" --out "$dir/c" --reuse "$dir/a" --dry_run
-tells "^reuse 1 (1 copied), encode 6, drop 0\$" && tells "^texts: reuse 8 (8 copied), encode 0\$"
+stdout_has "^reuse 1 (1 copied), encode 6, drop 0\$" &&
+    stdout_has "^texts: reuse 8 (8 copied), encode 0\$"
 absent "$dir/c/manifest.json"
 check reuse 0 vprep "${at48[@]}" --out "$dir/c" --reuse "$dir/a"
-tells "^texts: reuse 8 (8 copied), encode 0\$" && says "6 encoded, 1 reused" &&
-    says "; 0 of 8 prompts encoded" && says "1 latents and 8 texts were copied"
+stdout_has "^texts: reuse 8 (8 copied), encode 0\$" && stderr_has "6 encoded, 1 reused" &&
+    stderr_has "; 0 of 8 prompts encoded" && stderr_has "1 latents and 8 texts were copied"
 check fresh 0 vprep "${at48[@]}" --out "$dir/d" && same_values "$dir/c" "$dir/d"
 check "fresh i2v" 0 vprep "${at64[@]}" --out "$dir/i" --train_mode i2v
 
 # ---- the same settings, from two datasets: nothing is encoded; thumbnails and conditions too ----
 check "all of it" 0 vprep "${at64[@]}" --out "$dir/e" --train_mode i2v --reuse "$dir/c" \
     --reuse "$dir/i"
-tells "^reuse 7 (7 copied), encode 0, drop 0\$" &&
-    tells "^conditions: reuse 14 (14 copied), encode 0\$"
-says "0 encoded, 7 reused" && says " 0 conditions encoded; 0 of 8 prompts" &&
+stdout_has "^reuse 7 (7 copied), encode 0, drop 0\$" &&
+    stdout_has "^conditions: reuse 14 (14 copied), encode 0\$"
+stderr_has "0 encoded, 7 reused" && stderr_has " 0 conditions encoded; 0 of 8 prompts" &&
     same_values "$dir/e" "$dir/i"
-says_not "clips:"
+stderr_lacks "clips:"
 check verify 0 vlat verify "$dir/e"
 check "once more" 0 vprep "${at64[@]}" --out "$dir/e" --train_mode i2v &&
-    tells "^reuse 7, encode 0, drop 0\$"
+    stdout_has "^reuse 7, encode 0, drop 0\$"
 
 # ---- encoded values serve every family with the same encoders: copied, continued, added to ----
 other() { sed -i 's/"family": *"builtin"/"family":"other"/' "$1/manifest.json"; }
 cp -r "$dir/a" "$dir/o" && other "$dir/o"
 check "of another family" 0 vprep "${at64[@]}" --out "$dir/g" --reuse "$dir/o"
-says "0 encoded, 7 reused" && says "; 0 of 8 prompts encoded" && same_values "$dir/g" "$dir/a"
+stderr_has "0 encoded, 7 reused" && stderr_has "; 0 of 8 prompts encoded" &&
+    same_values "$dir/g" "$dir/a"
 sed 's/clip-0.mp4/.\/clip-0.mp4/' "$list" >"$dir/media/more.json"
 cp -r "$dir/o" "$dir/append"
 check "added to" 0 vprep "${at64[@]}" --meta "$dir/media/more.json" --out "$dir/append" --append
-says "0 encoded, 7 reused" && grep -q '"families": *\["builtin","other"\]' \
+stderr_has "0 encoded, 7 reused" && grep -q '"families": *\["builtin","other"\]' \
     "$dir/append/manifest.json"
-check "gone on with" 0 vprep "${at64[@]}" --out "$dir/o" && says "0 encoded, 7 reused"
+check "gone on with" 0 vprep "${at64[@]}" --out "$dir/o" && stderr_has "0 encoded, 7 reused"
 grep -q '"family": *"builtin"' "$dir/o/manifest.json" && ! grep -q families "$dir/o/manifest.json"
 
 # ---- damage there is told, and made anew here ----
 cp -r "$dir/a" "$dir/bad"
 hurt_value "$dir/bad"
 check damaged 0 vprep "${at64[@]}" --out "$dir/f" --reuse "$dir/bad"
-says "warning: --reuse $dir/bad: made anew: shard-00000.lmdb.*--repair" &&
-    says "1 encoded, 6 reused" && same_values "$dir/f" "$dir/a"
+stderr_has "warning: --reuse $dir/bad: made anew: shard-00000.lmdb.*--repair" &&
+    stderr_has "1 encoded, 6 reused" && same_values "$dir/f" "$dir/a"
 
 # ---- repaired: lost values are encoded again by the list, and the plan is that of all samples ----
 check damaged 1 vlat verify "$dir/bad"
 check repair 0 vlat verify "$dir/bad" --repair &&
-    tells "^.*6 samples saved, 1 to be encoded again.*\$"
+    stdout_has "^.*6 samples saved, 1 to be encoded again.*\$"
 check "by its list" 0 vprep "${at64[@]}" --out "$dir/bad" --plan "$dir/bad/repair.jsonl" --append
-says "1 encoded" && same_values "$dir/bad" "$dir/a" && check verify 0 vlat verify "$dir/bad"
+stderr_has "1 encoded" && same_values "$dir/bad" "$dir/a" && check verify 0 vlat verify "$dir/bad"
 cmp <(sort "$dir/a/plan.jsonl") <(sort "$dir/bad/plan.jsonl") || wrong "the plan lost lines"
 
 # ---- in place: what was made before stays until gc, so that the way back costs nothing ----
 check "in place" 0 vprep "${at48[@]}" --out "$dir/f" --reuse "$dir/f"
-tells "^reuse 1, encode 6, drop 0\$" && tells "^texts: reuse 8, encode 0\$" &&
-    says "0 of 8 prompts encoded"
+stdout_has "^reuse 1, encode 6, drop 0\$" && stdout_has "^texts: reuse 8, encode 0\$" &&
+    stderr_has "0 of 8 prompts encoded"
 holds "$dir/f/manifest.json" '"video_sample_size":48'
 check verify 0 vlat verify "$dir/f"
-check back 0 vprep "${at64[@]}" --out "$dir/f" --reuse "$dir/f" && says "0 encoded, 7 reused"
+check back 0 vprep "${at64[@]}" --out "$dir/f" --reuse "$dir/f" && stderr_has "0 encoded, 7 reused"
 check gc 0 vlat gc "$dir/f" && same_values "$dir/f" "$dir/a"
 check "gone with gc" 0 vprep "${at48[@]}" --out "$dir/f" --reuse "$dir/f" &&
-    says "6 encoded, 1 reused"
+    stderr_has "6 encoded, 1 reused"
 
 # ---- refused ----
 check "removes it" 2 vprep "${at64[@]}" --out "$dir/a" --reuse "$dir/a" --overwrite &&
-    says "without --overwrite"
+    stderr_has "without --overwrite"
 check "keeps it" 2 vprep "${at64[@]}" --out "$dir/a" --reuse "$dir/a/." --append &&
-    says "without --append"
+    stderr_has "without --append"
 check "no dataset" 1 vprep "${at64[@]}" --out "$dir/z" --reuse "$dir/media" &&
-    says "--reuse: $dir/media"
+    stderr_has "--reuse: $dir/media"
 absent "$dir/z"
 
 # ---- a file changed behind its size, time and inode is seen with --rehash, and only then ----
@@ -118,16 +122,16 @@ size=$(stat -c %s "$dir/media/clip-2.mp4")
 cp "$dir/media/clip-2.mp4" "$dir/clip"
 printf 'other' | dd of="$dir/media/clip-2.mp4" bs=1 seek=$((size - 40)) conv=notrunc 2>/dev/null
 touch -r "$dir/time" "$dir/media/clip-2.mp4"
-check "believed" 0 vprep "${at64[@]}" --out "$dir/a" && tells "^reuse 7, encode 0, drop 0\$"
+check "believed" 0 vprep "${at64[@]}" --out "$dir/a" && stdout_has "^reuse 7, encode 0, drop 0\$"
 cp -r "$dir/a" "$dir/gc"
 check gc 0 vlat gc "$dir/gc"
 check "believed after gc" 0 vprep "${at64[@]}" --out "$dir/gc" &&
-    tells "^reuse 7, encode 0, drop 0\$"
+    stdout_has "^reuse 7, encode 0, drop 0\$"
 check "rehash, dry" 0 vprep "${at64[@]}" --out "$dir/a" --rehash --dry_run &&
-    tells "^reuse 6, encode 1, drop 0\$"
+    stdout_has "^reuse 6, encode 1, drop 0\$"
 cat "$dir/clip" >"$dir/media/clip-2.mp4" && touch -r "$dir/time" "$dir/media/clip-2.mp4"
 check "rehash, the same" 0 vprep "${at64[@]}" --out "$dir/a" --rehash &&
-    tells "^reuse 7, encode 0, drop 0\$"
+    stdout_has "^reuse 7, encode 0, drop 0\$"
 head -c "$size" /dev/zero >"$dir/media/clip-2.mp4" && touch -r "$dir/time" "$dir/media/clip-2.mp4"
-check "not opened" 0 vprep "${at64[@]}" --out "$dir/a" && says "0 encoded, 7 reused"
-check "opened" 3 vprep "${at64[@]}" --out "$dir/a" --rehash && says "0 encoded, 6 reused"
+check "not opened" 0 vprep "${at64[@]}" --out "$dir/a" && stderr_has "0 encoded, 7 reused"
+check "opened" 3 vprep "${at64[@]}" --out "$dir/a" --rehash && stderr_has "0 encoded, 6 reused"

@@ -5,28 +5,28 @@
 
 
 # ---- flags ----
-check help 0 vprep --help && tells --video_sample_size
+check help 0 vprep --help && stdout_has --video_sample_size
 check version 0 vprep --version
-check "no arguments" 2 vprep && says meta
-check "unknown flag" 2 vprep --video_sample_sise 3 && says video_sample_size
-check "out of range" 2 vprep --meta x --out y --thumbnails -1 && says thumbnails
-check "contradiction" 2 vprep --meta x --out "$dir/y" --append --overwrite && says contradict
+check "no arguments" 2 vprep && stderr_has meta
+check "unknown flag" 2 vprep --video_sample_sise 3 && stderr_has video_sample_size
+check "out of range" 2 vprep --meta x --out y --thumbnails -1 && stderr_has thumbnails
+check "contradiction" 2 vprep --meta x --out "$dir/y" --append --overwrite && stderr_has contradict
 check "other program's flag" 1 vprep --meta "$dir/none.json" --out "$dir/y" \
-    --learning_rate 1e-4 && says vtrain
-check "launcher" 2 vprep --meta x --out "$dir/y" --use_deepspeed && says mpirun
-check "no hub ids" 2 vprep --meta x --out "$dir/y" --model THUDM/CogVideoX-2b && says folder
+    --learning_rate 1e-4 && stderr_has vtrain
+check "launcher" 2 vprep --meta x --out "$dir/y" --use_deepspeed && stderr_has mpirun
+check "no hub ids" 2 vprep --meta x --out "$dir/y" --model THUDM/CogVideoX-2b && stderr_has folder
 absent "$dir/y"
 
 # ---- a dry run, a run, the same again ----
 small_set "$dir/media" 7
 meta=(--meta "$dir/media/metadata.json" "${sampling[@]}")
-check "dry run" 0 vprep "${meta[@]}" --out "$dir/a" --dry_run && tells "7 samples"
+check "dry run" 0 vprep "${meta[@]}" --out "$dir/a" --dry_run && stdout_has "7 samples"
 [ "$(wc -l <"$dir/a/plan.jsonl")" -eq 7 ] || wrong "plan.jsonl has not one line a sample"
 absent "$dir/a/manifest.json"
-check run 0 vprep "${meta[@]}" --out "$dir/a" && says "7 encoded"
+check run 0 vprep "${meta[@]}" --out "$dir/a" && stderr_has "7 encoded"
 cp "$dir/a/plan.jsonl" "$dir/plan-a"
 check verify 0 vlat verify "$dir/a"
-check again 0 vprep "${meta[@]}" --out "$dir/a" && says "0 encoded, 7 reused"
+check again 0 vprep "${meta[@]}" --out "$dir/a" && stderr_has "0 encoded, 7 reused"
 cmp "$dir/a/plan.jsonl" "$dir/plan-a"
 check "one worker" 0 vprep "${meta[@]}" --out "$dir/b" --workers 1
 cmp "$dir/a/plan.jsonl" "$dir/b/plan.jsonl"
@@ -34,14 +34,15 @@ same_values "$dir/a" "$dir/b"
 
 # ---- other flags: refused without --overwrite, nothing touched ----
 check "other flags" 1 vprep --meta "$dir/media/metadata.json" --video_sample_size 48 --out "$dir/a"
-says overwrite
+stderr_has overwrite
 check "still whole" 0 vlat verify "$dir/a"
 
 # ---- a replayed plan, and one edited by hand ----
 check replay 0 vprep "${meta[@]}" --out "$dir/c" --plan "$dir/plan-a"
 same_values "$dir/a" "$dir/c"
 sed 's/"crop":\[[0-9]*,[0-9]*\]/"crop":[999,0]/' "$dir/plan-a" >"$dir/plan-bad"
-check "impossible plan" 1 vprep "${meta[@]}" --out "$dir/d" --plan "$dir/plan-bad" && says crop
+check "impossible plan" 1 vprep "${meta[@]}" --out "$dir/d" --plan "$dir/plan-bad" &&
+    stderr_has crop
 
 # ---- rows that cannot be used: skipped with row and reason, exit 3; --on_error stop: 1 ----
 mkdir "$dir/odd"
@@ -63,14 +64,14 @@ done
 [ "$(wc -l <"$dir/e/errors.jsonl")" -eq 4 ]
 check "stop at an error" 1 timeout 60 vprep --meta "$dir/odd/list.csv" "${sampling[@]}" \
     --out "$dir/f" --on_error stop
-check "no such list" 1 vprep --meta "$dir/none.json" --out "$dir/g" && says none.json
+check "no such list" 1 vprep --meta "$dir/none.json" --out "$dir/g" && stderr_has none.json
 
 # ---- the metadata declares the samples: a removed row leaves, a new one gets the next number ----
 python_free_edit() { sed -e '/clip-2.mp4/d' "$1"; }
 python_free_edit "$dir/media/metadata.json" | sed 'N;P;D' | tr -d '\n' | sed 's/,,/,/g' \
     >"$dir/media/less.json"
 check "a row less" 0 vprep --meta "$dir/media/less.json" "${sampling[@]}" --out "$dir/a" &&
-    says "0 encoded, 6 reused"
+    stderr_has "0 encoded, 6 reused"
 check "verify after" 0 vlat verify "$dir/a"
 [ "$(vlat list "$dir/a" --json | wc -l)" -eq 6 ]
 
@@ -85,7 +86,7 @@ grep -v '^{.*}$' "$stderr" && wrong "a line is no JSON object"
 
 # ---- a full disk: a clear error, and the same command goes on afterwards ----
 if ! (ulimit -f 16 && vprep "${meta[@]}" --out "$dir/k" >"$stdout" 2>"$stderr"); then
-    says "large\|space"
+    stderr_has "large\|space"
     check "after the full disk" 0 vprep "${meta[@]}" --out "$dir/k"
     same_values "$dir/b" "$dir/k"
 else

@@ -33,7 +33,7 @@ dry --fix_sample_size 64 64 --fit stretch && plan 0 '"resize":\[64,64\]'
 dry --height 64 --width 64 && plan 0 '"resize":\[64,96\]' && plan 0 '"key":"64x64"'
 dry --bucket_metric log --video_sample_size 64 && dry --bucket_metric peer --video_sample_size 64
 check "one side" 2 vprep --meta "$dir/media/metadata.json" --out "$dir/o" --height 64
-says "only one of two numbers"
+stderr_has "only one of two numbers"
 
 # ---- own sizes ----
 dry --max_pixels 4096 && plan 0 '"key":"48x64"' && plan 1 '"key":"64x48"' && plan 2 '"key":"64x64"'
@@ -41,18 +41,19 @@ dry --max_pixels 1000000 && plan 0 '"key":"64x96"' && plan 0 '"upscale":1,'
 
 # ---- a peer dataset: not rounded, stays as it is, replays to the same bytes ----
 peer=("${meta[@]}" --sampling peer --video_sample_size 32 --image_sample_size 32)
-check peer 0 vprep "${peer[@]}" --out "$dir/p" --trace_dir "$dir/trace" && says "7 encoded"
+check peer 0 vprep "${peer[@]}" --out "$dir/p" --trace_dir "$dir/trace" && stderr_has "7 encoded"
 head -c 4096 "$dir/trace/000000000000-000.safetensors" | grep -aq '"pixels":{"dtype":"F32"' ||
     wrong "pixels of the trace are not f32"
-check "peer again" 0 vprep "${peer[@]}" --out "$dir/p" && says "0 encoded, 7 reused"
+check "peer again" 0 vprep "${peer[@]}" --out "$dir/p" && stderr_has "0 encoded, 7 reused"
 check "verify peer" 0 vlat verify "$dir/p"
 holds "$dir/p/manifest.json" '"sampling": *"peer"'
 check replay 0 vprep "${peer[@]}" --out "$dir/r" --plan "$dir/p/plan.jsonl"
 same_values "$dir/p" "$dir/r"
 sed 's/"load":\[32,48\]/"load":[0,48]/' "$dir/p/plan.jsonl" >"$dir/bad.jsonl"
-check "bad load" 1 vprep "${peer[@]}" --out "$dir/bad" --plan "$dir/bad.jsonl" && says "load: 0 48"
+check "bad load" 1 vprep "${peer[@]}" --out "$dir/bad" --plan "$dir/bad.jsonl" &&
+    stderr_has "load: 0 48"
 check "load without peer" 1 vprep "${meta[@]}" --out "$dir/bad2" --plan "$dir/p/plan.jsonl" &&
-    says "sampling peer"
+    stderr_has "sampling peer"
 # a plain run on the same pixels has other values
 check plain 0 vprep "${meta[@]}" --video_sample_size 32 --out "$dir/plain"
 ! same_values "$dir/p" "$dir/plain" >/dev/null || wrong "the same values"
@@ -75,7 +76,7 @@ done
 
 # ---- a bucket that is not there is answered with those that are ----
 check "no such bucket" 1 vlat select "$dir/n" 'bucket = "7x7"' -o "$dir/none" &&
-    says "nothing was written; its buckets are .*0\.68"
+    stderr_has "nothing was written; its buckets are .*0\.68"
 
 # where nothing is resized, nothing is to be rounded: the same value by another key
 ffmpeg -v error -y -f lavfi -i "testsrc2=s=64x64:r=1:d=1" -frames:v 1 "$dir/media/square.png"
@@ -133,27 +134,28 @@ mkdir "$dir/empty" && : >"$dir/empty/clip-0.mp4" && cp "$dir/media/true.jsonl" "
 sed 's/clip-0/clip-9/' "$dir/media/true.jsonl" >>"$dir/empty/true.jsonl"
 check "dry on trust" 3 vprep --meta "$dir/empty/true.jsonl" "${sampling[@]}" --out "$dir/o2" \
     --dry_run --trust_metadata
-tells "^1 samples" && tells "dropped: row 2, clip-9.mp4" && tells "1 dropped (probe: 1)"
+stdout_has "^1 samples" && stdout_has "dropped: row 2, clip-9.mp4" &&
+    stdout_has "1 dropped (probe: 1)"
 
 # ---- the table: steps, empty places, drops by stage, hours from the last run's rate ----
 check table 3 vprep "${meta[@]}" --out "$dir/o3" --dry_run --train_batch_size 4 --max_upscale 1.25 \
     --on_small drop \
     --image_sample_size 128
-tells "dropped: row 4, still-3.png: .*size 128" && tells "1 dropped (select: 1)"
-tells "^hours: not known before a run has encoded some clips: start one, stop it"
-tells "an epoch at --train_batch_size 4: 3 steps, 6 of 12 places empty (50%)"
+stdout_has "dropped: row 4, still-3.png: .*size 128" && stdout_has "1 dropped (select: 1)"
+stdout_has "^hours: not known before a run has encoded some clips: start one, stop it"
+stdout_has "an epoch at --train_batch_size 4: 3 steps, 6 of 12 places empty (50%)"
 check "same once more" 0 vprep "${meta[@]}" --out "$dir/p4" --video_repeat 4 \
     --dry_run --train_batch_size 4
-tells "an epoch at --train_batch_size 4: 7 steps, 3 of 28 places empty (11%)"
+stdout_has "an epoch at --train_batch_size 4: 7 steps, 3 of 28 places empty (11%)"
 head -c -2 "$dir/media/metadata.json" >"$dir/media/more.json"
 printf ',{"file_path":"still-3.png","text":"again"}]' >>"$dir/media/more.json"
 check "more rows" 0 vprep --meta "$dir/media/more.json" "${sampling[@]}" --video_sample_size 32 \
     --out "$dir/plain" --dry_run
-tells "reuse 8, encode 0" 
+stdout_has "reuse 8, encode 0" 
 sed 's/clip-0.mp4/clip-1.mp4/' "$dir/media/metadata.json" >"$dir/media/other.json"
 check "other rows" 0 vprep --meta "$dir/media/other.json" "${sampling[@]}" --video_sample_size 32 \
     --out "$dir/plain" --dry_run
-tells "reuse 6, encode 1" && tells \
+stdout_has "reuse 6, encode 1" && stdout_has \
     "for the clips, at the rate of the last run: .* million pixels a second"
 
 # ---- a stopped run leaves its rate, by which vprep predicts the hours of the rest ----
@@ -167,6 +169,6 @@ for wait in 0.1 0.2 0.4 0.8 1.6 3.2 6.4 12.8; do
     sleep $wait && kill $pid && wait $pid && got=0 || got=$?
     check "after $wait s" 0 vprep "${many[@]}" --dry_run
     grep -q "at the rate of the last run" "$stdout" && break
-    tells "hours: not known"
+    stdout_has "hours: not known"
 done
-[ $got -eq 143 ] && tells "about .* for the clips, at the rate of the last run"
+[ $got -eq 143 ] && stdout_has "about .* for the clips, at the rate of the last run"

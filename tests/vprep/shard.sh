@@ -44,13 +44,13 @@ done
 
 # the same job again, another job on its dataset, a part that is forgotten
 vprep --meta "$list" "${flags[@]}" --out "$dir/2-1" --shard 1/2 >"$log" 2>&1
-shows ' 0 encoded'
+output_has ' 0 encoded'
 ! run "$list" "$dir/2-1" --shard 2/2 && grep -q 'part: "1/2" there, "2/2" now' "$log" ||
     wrong "another part"
 ! run "$list" "$dir/2-1" && grep -q 'part: "1/2" there, nothing now' "$log" || wrong "no part"
 vlat info "$dir/2-1" | grep -q 'part 1/2' || wrong "info: no part"
 vlat merge "$dir/4-1" "$dir/4-2" "$dir/4-4" --out "$dir/three" >"$log" 2>&1
-shows 'part 3/4 of the list is missing'
+output_has 'part 3/4 of the list is missing'
 
 # rows that are added at the end get the numbers that one job gives them
 sed '$ s/\]$/,{"file_path": "clip-1.mp4", "type": "video", "text": "more"}]/' "$list" \
@@ -67,6 +67,6 @@ sed '0,/{/ s/{/{"file_path": "clip-2.mp4", "type": "video", "text": "between"},\
 list=$dir/media/between.json
 for i in 1 2; do run "$list" "$dir/2-$i" --shard $i/2 || wrong "job $i/2, a row between"; done
 join 2 "$dir/between"
-shows "samples get new numbers"
+output_has "samples get new numbers"
 check "a row between: damage" 0 vlat verify "$dir/between"
 [ "$(vlat list "$dir/between" --json | wc -l)" -eq 32 ] || wrong "a row between: not 32 samples"

@@ -32,7 +32,7 @@ for name in prompt_embeds_1 pooled_2 input_ids_2 prompt_embeds_3; do
     head -c 6000 "$trace" | grep -qa "\"$name\"" || wrong "no $name in the trace"
 done
 ! head -c 6000 "$trace" | grep -qa '"prompt_embeds_2"' || wrong "states of the pooled slot"
-check again 0 vprep_slots "${meta[@]}" --out "$dir/three" && says "0 encoded, 4 reused"
+check again 0 vprep_slots "${meta[@]}" --out "$dir/three" && stderr_has "0 encoded, 4 reused"
 
 # ---- vtrain reads all three; a transformer that reads the tokens of a pooled slot is refused ----
 train=(--dit_width 32 --dit_layers 1 --dit_heads 2 --max_train_steps 2 --train_batch_size 1 \

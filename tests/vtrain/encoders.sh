@@ -89,16 +89,16 @@ expect 1 'was cut short' fault close@torn/text_encoder/diffusion:1:run vtrain --
     --output_dir torn-out --model torn \
     --train_batch_size 1 --threads 1 --training_type lora --rank 2 --max_train_steps 100000000 \
     --checkpointing_steps 100000000
-shows 'step [0-9]* is saved'
+output_has 'step [0-9]* is saved'
 
 # ---- resumed: files that did not change are not read again; others are, and may be the same ----
 go_on() { train a "$1" --model m --training_type lora --rank 2 --max_train_steps "$2" \
     --resume_from_checkpoint latest "${@:3}"; }
 expect 0 . go_on same 2
-shows_not 'hashing'
+output_lacks 'hashing'
 touch -d 2001-02-03 m/$vae m/$text
 expect 0 'm/vae: hashing' go_on same 3
-shows 'm/text_encoder'
+output_has 'm/text_encoder'
 cp m/$vae good-vae && cp v/$vae m/$vae
 expect 1 'm/vae: other weights' go_on same 4
 cp good-vae m/$vae && cp m/$text good-text && cp t/$text m/$text

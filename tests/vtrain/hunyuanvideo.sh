@@ -56,8 +56,8 @@ i2v() { vtrain --latents "$1" --transformer r/transformer --output_dir "$2" --se
 expect 1 'bucket .*takes the first frame for a clean picture.*leave stills out' i2v a out "${lora[@]}"
 expect 0 'first frames: clean in clips with probability 1' i2v i2v dry "${lora[@]}" --dry_run
 expect 0 . i2v i2v replaced "${lora[@]}" --max_train_steps 2 --validation_steps 2 --num_inference_steps 3 --trace_dir trace-r
-shows_not 'conditions are not used'
-shows_not 'sampled without'
+output_lacks 'conditions are not used'
+output_lacks 'sampled without'
 head -c 20000 trace-r/step-000001-mb-00-rank-00.safetensors >head
 grep -qa '"timestep":{"dtype":"F32","shape":\[1\]' head || wrong "not one timestep a sample"
 grep -qa '"loss_weight":{"dtype":"F32","shape":\[1,1,3,1,1\]' head || wrong "no loss weight a latent frame"
