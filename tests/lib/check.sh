@@ -1,16 +1,18 @@
-# check.sh - the common part of the tests that are shell scripts. Bash sources it first.
+# check.sh - the common part of the tests that are shell scripts, which source it first.
 #
-# It makes an empty folder, $dir, as the working folder, which is removed at the end, and puts the
-# programs and those of the tests on the PATH. A failed check prints its line and the output of the
-# last command, and the script continues: it reports all failures, and then ends with status 1. A
-# command that fails without being part of a check (where `set -e` would end it) is reported too.
+# It makes an empty folder, $dir, which is the working folder and is removed at the end, and puts
+# vlt's programs and those of the tests on the PATH. A failed check prints its line number and the
+# output of the last command, and the script continues: it reports all failures, and then ends with
+# status 1. A command that fails outside of a check (where `set -e` would end the script) is
+# reported too. PATTERN is a basic regular expression.
 #
-#   check WHAT STATUS COMMAND...       COMMAND ends with STATUS, or with one of several ('0 3'); its
+#   check NAME STATUS COMMAND...       COMMAND ends with STATUS, or with one of several ('0 3'); its
 #                                      output is left in the files $stdout, $stderr and (both) $log
-#   expect STATUS PATTERN COMMAND...   and one of them has a line with PATTERN ('': any output)
-#   stdout_has, stderr_has PATTERN     the last command's stdout, stderr has such a line
-#   output_has PATTERN                 one of the two has
-#   stdout_lacks, stderr_lacks, output_lacks PATTERN      no line of them has
+#   expect STATUS PATTERN COMMAND...   the same, and its output has a line with PATTERN, unless
+#                                      PATTERN is ''
+#   stdout_has, stderr_has PATTERN     the last command's stdout, or stderr, has such a line
+#   output_has PATTERN                 one of the two has such a line
+#   stdout_lacks, stderr_lacks, output_lacks PATTERN      there is no such line
 #   holds, lacks FILE PATTERN          a file has such a line, or has none
 #   absent FILE...                     none of the files exists
 #   wrong TEXT...                      reports any other failure
@@ -37,19 +39,19 @@ wrong()
 {
     {
         echo "${0##*/}: line ${BASH_LINENO[-2]}: $*"
-        [ "$top/wrong" -nt "$log" ] || tail -n 40 "$log" | sed 's/^/    /'      # once
+        [ "$top/wrong" -nt "$log" ] || tail -n 40 "$log" | sed 's/^/    /'  # once for each command
     } >&2
     : >"$top/wrong"
 }
 
 check()
 {
-    local what=$1 want=$2
+    local name=$1 want=$2
     shift 2
     status=0
     "$@" >"$stdout" 2>"$stderr" || status=$?
     cat "$stdout" "$stderr" >"$log"
-    [[ " $want " == *" $status "* ]] || wrong "$what: status $status, expected $want"
+    [[ " $want " == *" $status "* ]] || wrong "$name: status $status, expected $want"
 }
 need() { check "$*" 0 "$@"; [ "$status" -eq 0 ] || exit 1; }
 expect()
@@ -67,25 +69,26 @@ stdout_lacks() { ! grep -q -e "$1" "$stdout" || wrong "unexpected \"$1\" in stdo
 output_lacks() { ! grep -q -e "$1" "$log" || wrong "unexpected \"$1\""; }
 holds() { grep -q -e "$2" "$1" || wrong "$1: expected \"$2\" in: $(head -c 2000 "$1")"; }
 lacks() { [ -e "$1" ] && ! grep -q -e "$2" "$1" || wrong "$1: unexpected \"$2\", or no such file"; }
-absent() { local f; for f; do [ ! -e "$f" ] || wrong "$f is there"; done; }
+absent() { local f; for f; do [ ! -e "$f" ] || wrong "$f exists"; done; }
 
 # ---- datasets ----
 root() { sed -n 's/.*"root": "\([0-9a-f]*\)".*/\1/p' "$1/manifest.json"; }
 same_root() { [ -n "$(root "$1")" ] && [ "$(root "$1")" = "$(root "$2")" ] ||
-    wrong "$1 and $2: other roots"; }
+    wrong "$1 and $2: the roots differ"; }
 count() { vlat list "$1" | wc -l; }
-# whole DATASET: the dataset is finished, and without damage
+# whole DATASET: the dataset is finished and undamaged.
 whole() { grep -q '"complete": *true' "$1/manifest.json" 2>/dev/null &&
     vlat verify "$1" >/dev/null 2>&1; }
 not_done() { ! grep -qs '"complete": *true' "$1/manifest.json" ||
-    wrong "$1 passes for a finished dataset"; }
+    wrong "$1 is marked complete"; }
 
 # ---- damage ----
-# poke FILE OFFSET BYTES: overwrites bytes of a file with BYTES, in printf's escapes
+# poke FILE OFFSET BYTES: overwrites bytes of a file with BYTES, which are written in printf's
+# escapes.
 poke() { printf "$3" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none; }
-# flip FILE OFFSET: inverts one bit of a byte
+# flip FILE OFFSET: inverts one bit of the byte at OFFSET.
 flip() { poke "$1" "$2" "$(printf '\\%03o' $(($(od -An -tu1 -j "$2" -N 1 "$1") ^ 16)))"; }
-# hurt_value DATASET: damages bytes of the first value
+# hurt_value DATASET: damages bytes of the first shard's first value.
 hurt_value()
 {
     poke "$1/shard-00000.lmdb" $(($(grep -abo '"xxh3"' "$1/shard-00000.lmdb" |
@@ -93,5 +96,5 @@ hurt_value()
 }
 
 have_ranks() { [ "${VLT_MPI:-}" = ON ] && command -v mpirun >/dev/null; }
-# fresh FROM TO: TO becomes a copy of FROM
+# fresh FROM TO: TO becomes a copy of FROM.
 fresh() { rm -rf "$2" && cp -r "$1" "$2"; }

@@ -4,22 +4,23 @@
  *
  * A rule is CALL[@PART]:N[+]:ACTION.
  *   CALL    open (also fopen, openat, opendir), read (pread, fread), write (pwrite, writev, fwrite,
- *           fflush), sync (fsync, fdatasync, msync), rename, unlink (unlinkat, remove), mkdir,
- *           truncate, close, mmap, flock, thread (pthread_create), memory (malloc, calloc, realloc,
- *           posix_memalign, aligned_alloc), any (all of these but memory), change (the calls that
- *           change the disk: write, sync, rename, unlink, mkdir, truncate), space (statvfs: with
- *           ENOSPC no byte is free)
- *   @PART   counts only calls on a path that contains PART, or on a descriptor that was opened by
- *           such a path
+ *           fflush, fclose), sync (fsync, fdatasync, msync), rename, unlink (unlinkat, remove,
+ *           rmdir), mkdir, truncate, close, mmap, flock, thread (pthread_create), memory (malloc,
+ *           calloc, realloc, posix_memalign, aligned_alloc), any (all of these but memory), change
+ *           (the calls that change the disk: write, sync, rename, unlink, mkdir, truncate), space
+ *           (statvfs: with ENOSPC it reports that no byte is free)
+ *   @PART   restricts the rule to calls on a path that contains PART, or on a descriptor of such a
+ *           path
  *   N       the number of the call that the rule disturbs, from 1; N+ for this call and all later
  *           ones
  *   ACTION  the name of an error (ENOSPC, EIO, EMFILE, EACCES, EINTR, EAGAIN, ENOMEM, ENOENT,
- *           EBUSY); short: reads or writes half of the bytes; kill: sends SIGKILL to the program
- *           before the call; stop: sends SIGSTOP before the call; term, hup: sends this signal;
- *           run: runs $VLT_FAULT_RUN by /bin/sh before the call, once, without this library
- * VLT_FAULT_COUNT=FILE appends "CALL NUMBER" for each kind of call when the program exits, so that
- * a script knows the number of calls to disturb. Each rule has its own count, over all threads; a
- * forked child continues the count for itself, and a program that it starts counts from 0. */
+ *           EBUSY); short: the call reads or writes half of the bytes; kill, stop, term, hup: the
+ *           program receives SIGKILL, SIGSTOP, SIGTERM or SIGHUP before the call; run: /bin/sh runs
+ *           $VLT_FAULT_RUN before the call, without this library
+ * With VLT_FAULT_COUNT=FILE a program that exits appends a line "CALL NUMBER" for each kind of call
+ * to FILE, so that a script knows the number of calls to disturb. Each rule has its own count, over
+ * all threads; a forked child continues the count for itself, and a program that the child executes
+ * counts from 0. */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -69,7 +70,7 @@ static rule rules[16];
 static int rule_count;
 static atomic_long calls[CALLS];
 static char count_file[512], run_command[1024];
-static _Thread_local bool inside;          /* our own calls do not count */
+static _Thread_local bool inside;          /* this thread runs code of this library: not counted */
 
 static void complain(const char *what)
 {
@@ -145,7 +146,7 @@ __attribute__((destructor)) static void fault_end(void)
 }
 
 /* The shell gets an environment without this library: its own calls would match the rules again. */
-static void run_it(void)
+static void run_the_command(void)
 {
     char *line[] = { (char *)"sh", (char *)"-c", run_command, NULL }, *clean[1024];
     int n = 0, status = -1;
@@ -165,7 +166,8 @@ static void run_it(void)
         fprintf(stderr, "fault.c: VLT_FAULT_RUN failed: %s\n", run_command);
 }
 
-/* Counts the call. 0: go on; SHORT: do half of it; else the errno to fail with. */
+/* Counts the call. Returns 0 for a call that proceeds, SHORT for one that processes half of its
+ * bytes, and otherwise the errno of a call that fails. */
 static int fault(int call, const char *path, int fd)
 {
     if (inside)
@@ -193,7 +195,7 @@ static int fault(int call, const char *path, int fd)
         static const int signals[] = { [-KILL] = SIGKILL, [-STOP] = SIGSTOP, [-TERM] = SIGTERM,
                                        [-HUP] = SIGHUP };
         if (r->action == RUN)
-            run_it();
+            run_the_command();
         else if (r->action <= KILL)
             kill(getpid(), signals[-r->action]);
         else
@@ -212,7 +214,7 @@ static int fault(int call, const char *path, int fd)
         real = (type(*)(__VA_ARGS__))dlsym(RTLD_NEXT, #name); \
         inside = was; \
     }
-/* Fails with what fault() says. */
+/* Returns `value` from the wrapper, with the errno of fault(), if the call is to fail. */
 #define FAIL(value, call, path, fd) \
     do { \
         int e_ = fault(call, path, fd); \
@@ -253,7 +255,7 @@ static mode_t mode_of(int flags, va_list ap)
         FAIL(-1, OPEN, path, -1); \
         return real(dir, path, flags, mode); \
     }
-/* A function with one call and no variable arguments. */
+/* Defines the wrapper of a function without variable arguments. */
 #define WRAP(type, name, params, types, args, value, call, path, fd) \
     type name params; \
     type name params \
@@ -303,7 +305,8 @@ SIZED(ssize_t, writev, (int fd, const struct iovec *v, int n), T(int, const stru
 SIZED(ssize_t, pwritev, (int fd, const struct iovec *v, int n, off_t o),
       T(int, const struct iovec *, int, off_t), (fd, v, n, o), WRITE, fd, n)
 
-/* What fails on a stream leaves its mark there, as in the C library: ferror() says so. */
+/* A call that fails on a stream sets the stream's error flag, as in the C library: ferror() returns
+ * the flag. */
 static int fault_stream(int call, FILE *f)
 {
     int e = fault(call, NULL, f ? fileno(f) : -1);
@@ -361,7 +364,7 @@ int statvfs(const char *path, struct statvfs *fs)
     return rc;
 }
 
-/* A close that fails has closed all the same. */
+/* A close() that fails has closed the descriptor nevertheless, as on Linux. */
 int close(int fd)
 {
     REAL(int, close, int)
@@ -391,8 +394,9 @@ int pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*fn)(void *), v
     return e > 0 ? e : real(t, a, fn, arg);
 }
 
-/* ---- memory: glibc's own entry points, so that dlsym may allocate. Left to a sanitizer's runtime
- * where there is one: it must see every call. ---- */
+/* ---- memory ----
+ * The wrappers call glibc's own entry points, because dlsym may allocate. A build with a sanitizer
+ * has none of them: the sanitizer's runtime must see every call. */
 #ifndef VLT_FAULT_NO_MEMORY
 void *__libc_malloc(size_t n);
 void *__libc_calloc(size_t n, size_t size);

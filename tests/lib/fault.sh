@@ -1,10 +1,10 @@
-# fault.sh - runs programs with lib/fault.c preloaded. It is sourced. VLT_FAULT_MEMORY is 0 where a
-# sanitizer owns the memory, and rules about memory never apply. With VLT_FAULT_LIMIT=SECONDS a
-# program that hangs ends with status 124.
+# fault.sh - runs programs with lib/fault.c preloaded. Scripts source this file. VLT_FAULT_MEMORY is
+# 0 in a build with a sanitizer, which allocates the memory itself: rules about memory never apply
+# there. With VLT_FAULT_LIMIT=SECONDS a program that hangs ends with status 124.
 #
 #   fault 'write@shard:3:ENOSPC' PROGRAM ARGUMENTS...     the rules are explained in fault.c
-#   calls_of KIND PROGRAM ARGUMENTS...                    prints the number of calls of a kind
-#   all_calls_of PROGRAM ARGUMENTS...                     prints KIND NUMBER, a line for each kind
+#   calls_of KIND PROGRAM ARGUMENTS...                    prints the number of calls of one kind
+#   all_calls_of PROGRAM ARGUMENTS...                     prints a line KIND NUMBER for each kind
 fault()
 {
     local rules=$1

@@ -1,11 +1,12 @@
-# How tests are registered. A source or script that is not in the caller's folder is one of lib/ or
-# fuzz/; programs go to <build>/tests.
+# These functions register tests. A source file is looked up in the caller's folder, then in lib/
+# and fuzz/; the programs are built in <build>/tests.
 set(VLT_TESTS_ENV "VLT_BUILD=${CMAKE_BINARY_DIR};VLT_SOURCE=${CMAKE_SOURCE_DIR}")
 set(VLT_RANKS_ENV "VLT_MPI=${VLT_MPI_FOUND}")
 if(VLT_SANITIZE)
   list(APPEND VLT_RANKS_ENV "VLT_PRELOAD=$<TARGET_FILE:keep_loaded>")
 endif()
-# Scripts find lib/fault.c as $VLT_FAULT_LIB. Under sanitizers it leaves memory to their runtime.
+# Scripts find the library of lib/fault.c as $VLT_FAULT_LIB. Under sanitizers the library does not
+# disturb allocations.
 set(VLT_FAULT_ENV "VLT_FAULT_LIB=$<TARGET_FILE:vlt_fault>")
 list(APPEND VLT_FAULT_ENV
      "VLT_FAULT_MEMORY=$<NOT:$<OR:$<BOOL:${VLT_SANITIZE}>,$<BOOL:${VLT_FUZZ}>>>")
@@ -25,7 +26,7 @@ function(vlt_sources out)
   set(${out} ${found} PARENT_SCOPE)
 endfunction()
 
-# vlt_program(NAME SOURCES a.c ... LIBS vlt_x ...): a program for tests, which is none itself
+# vlt_program(NAME SOURCES a.c ... LIBS vlt_x ...) builds a program that tests run.
 function(vlt_program name)
   cmake_parse_arguments(T "" "" "SOURCES;LIBS" ${ARGN})
   vlt_sources(files ${T_SOURCES})
@@ -34,11 +35,11 @@ function(vlt_program name)
   target_link_libraries(${name} PRIVATE ${T_LIBS})
 endfunction()
 
-# vlt_test(NAME SOURCES a.c ... LIBS vlt_x ... [LABELS l ...] [TIMEOUT s] [ARGS a ...]): a cmocka
-# program
+# vlt_test(NAME SOURCES a.c ... LIBS vlt_x ... [LABELS l ...] [TIMEOUT s] [ARGS a ...]) builds a
+# cmocka program and registers it as a test.
 function(vlt_test name)
   cmake_parse_arguments(T "" "TIMEOUT" "SOURCES;LIBS;LABELS;ARGS" ${ARGN})
-  if("vlt_precompute" IN_LIST T_LIBS AND NOT VLT_FFMPEG)     # there is none
+  if("vlt_precompute" IN_LIST T_LIBS AND NOT VLT_FFMPEG)     # vlt_precompute is not built
     return()
   endif()
   vlt_program(${name} SOURCES ${T_SOURCES} LIBS ${T_LIBS} vlt::cmocka)
@@ -50,7 +51,7 @@ function(vlt_test name)
     ENVIRONMENT "${VLT_TESTS_ENV}")
 endfunction()
 
-# vlt_script(NAME x.sh [ARGS a ...] [TIMEOUT s]): exit status 77 is "skipped"
+# vlt_script(NAME x.sh [ARGS a ...] [TIMEOUT s]) registers a script; exit status 77 means "skipped".
 function(vlt_script name script)
   cmake_parse_arguments(T "" "TIMEOUT" "ARGS" ${ARGN})
   if(NOT T_TIMEOUT)
@@ -61,8 +62,8 @@ function(vlt_script name script)
     ENVIRONMENT "${VLT_TESTS_ENV};${VLT_RANKS_ENV};${VLT_FAULT_ENV}")
 endfunction()
 
-# vlt_ranks(NAME RANKS n COMMAND program args...): runs the command on n ranks by mpirun; skipped
-# without MPI
+# vlt_ranks(NAME RANKS n COMMAND program args...) registers a command that mpirun runs on n ranks;
+# without MPI the test is skipped.
 function(vlt_ranks name)
   cmake_parse_arguments(T "" "TIMEOUT;RANKS" "COMMAND" ${ARGN})
   if(NOT T_TIMEOUT)

@@ -1,4 +1,4 @@
-/* golden.c - see golden.h; the other half of scripts/golden.py's fill() */
+/* golden.c - see golden.h; golden_fill() computes the values of fill() of scripts/golden.py. */
 #include "tests/lib/golden.h"
 
 #include <math.h>
@@ -146,7 +146,7 @@ double golden_error(const float *a, const float *b, int64_t n)
     for (int64_t i = 0; i < n; i++) {
         double d = fabs((double)a[i] - (double)b[i]), m = fabs((double)b[i]);
         if (!(d <= worst))
-            worst = d;                          /* NaN too */
+            worst = d;                          /* a NaN is taken too */
         if (m > most)
             most = m;
     }
@@ -154,7 +154,7 @@ double golden_error(const float *a, const float *b, int64_t n)
 }
 
 static char tmp[32];
-static pid_t owner;                          /* a child of it makes its own */
+static pid_t owner;                          /* process of tmp; a forked child makes its own */
 
 static void remove_tmp(void)
 {

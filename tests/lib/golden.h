@@ -1,7 +1,7 @@
-/* golden.h - what the reference computed (scripts/golden.py), and the tiny models it computed with.
+/* golden.h - goldens: results of the reference (scripts/golden.py), and their tiny models.
  *
  * A golden holds inputs and outputs; its metadata holds the model's config and the names and shapes
- * of its weights, whose values follow from their names. For tests: failures end the test. */
+ * of its weights, whose values are computed from their names. A failure ends the test. */
 #ifndef TESTS_LIB_GOLDEN_H
 #define TESTS_LIB_GOLDEN_H
 
@@ -10,22 +10,24 @@
 
 #include "formats/tensors/safetensors.h"
 
-/* tests/golden/NAME.safetensors */
+/* Opens tests/golden/NAME.safetensors. */
 vf_safetensors *golden_open(const char *name);
-/* A tensor as f32 (integers too), malloc'ed; its shape in dim (8 places) if not NULL. */
+/* Returns a tensor's values as f32 (integers are converted too), malloc'ed. Its shape is stored in
+ * dim[8], unless dim is NULL. */
 float *golden_values(const vf_safetensors *f, const char *tensor, int64_t *dim);
-/* The value of element i of a weight. */
+/* Returns the value of element i of a weight. */
 float golden_fill(const char *weight, int nd, const int64_t *dim, int64_t i);
-/* Writes DIR/config.json and DIR/diffusion_pytorch_model.safetensors, all weights in `dtype`, from
- * the golden's metadata `config` and `weights`. Makes the folder. */
+/* Makes the folder DIR with config.json and diffusion_pytorch_model.safetensors, all weights in
+ * `dtype`, from the golden's metadata `config` and `weights`. */
 void golden_model(const vf_safetensors *f, const char *dir, vc_dtype dtype);
-/* What to compute on: VLT_DEVICE, or "cpu". */
+/* Returns the device that tests compute on: $VLT_DEVICE, or "cpu". */
 const char *golden_device(void);
-/* Whether that is there; says so if it is not. */
+/* Whether golden_device() can be opened; prints "SKIPPED" and the reason if not. */
 bool golden_has_device(void);
-/* Greatest |a - b| over greatest |b|. */
+/* Returns the greatest |a - b| divided by the greatest |b|. */
 double golden_error(const float *a, const float *b, int64_t n);
-/* A temporary folder of this process, made if it is not there, gone when it ends; static. */
+/* Makes the folder `name` in a temporary folder of this process, which is removed when the process
+ * ends, and returns its path, which stays valid until the next call. */
 const char *golden_tmp(const char *name);
 
 #endif

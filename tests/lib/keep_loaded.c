@@ -1,5 +1,5 @@
-/* Preloaded under sanitizers: MPI's plugins stay loaded, so that the leak checker can tell by name
- * that what they keep is theirs. */
+/* keep_loaded.c - a library that is preloaded under sanitizers. It keeps MPI's plugins loaded, so
+ * that the leak checker finds the names of the plugins whose allocations ranks.supp lists. */
 int dlclose(void *handle);
 int dlclose(void *handle)
 {

@@ -1,9 +1,10 @@
-# kills.sh - the cases of scripts/kills, and one trial of a case. It is sourced after media.sh and
-# fault.sh.
+# kills.sh - the cases of scripts/kills, and one trial of a case. Scripts source it after media.sh
+# and fault.sh.
 #
-# A case is a name, the state that it begins from, and a command. `prepare` makes two folders of
-# each under $VLT_KILLS_DIR: before/NAME, and want/NAME, the result of an undisturbed command. A
-# trial copies before/NAME, runs the command with a rule, and compares.
+# A case is a name, the state that it begins from, and a command. `prepare` makes two folders for
+# each case under $VLT_KILLS_DIR: before/NAME is the state at the beginning, and want/NAME is the
+# result of an undisturbed command. A trial copies before/NAME, runs the command with a rule of
+# fault.c, and compares its result with want/NAME.
 
 set_flags="--video_sample_size 64 --video_sample_n_frames 9 --video_sample_stride 1"
 set_flags+=" --image_sample_size 64 --workers 1 --quiet"
@@ -11,7 +12,8 @@ size_flags="--dit_width 16 --dit_layers 1 --dit_heads 1"
 run_flags="--threads 1 --checkpointing_steps 2 --checkpointing_limit 2 --use_ema"
 run_flags+=" --validation_steps 3 --resume_from_checkpoint latest"
 
-# name | how the folder becomes what the command finds ($base: the datasets of make_base) | command
+# Each line is: name | commands that fill the folder before the case's command ($base holds the
+# datasets of make_base) | the case's command.
 cases()
 {
     cat <<EOF
@@ -42,12 +44,12 @@ vdecode, a run | cp -r $base/run . | vdecode run --quiet
 EOF
 }
 case_names() { cases | sed 's/ *|.*//'; }
-# case_part NAME 2|3
+# case_part NAME 2|3: prints the second or the third column of the case's line.
 case_part() { cases | awk -F ' *[|] *' -v name="$1" -v part="$2" '$1 == name { print $part }'; }
 
 base=${VLT_KILLS_DIR:+$VLT_KILLS_DIR/base}
 
-# The media, datasets, folders and a run that cases begin from.
+# make_base: makes the media, datasets, exports and the run that cases begin from.
 make_base()
 {
     base=$VLT_KILLS_DIR/base
@@ -56,8 +58,8 @@ make_base()
     mv "$media/metadata.json" "$media/list.json"
     sed -e 's/picture 1/another picture/' "$media/list.json" >"$media/other.json"
     { sed '5q' "$media/list.json" | sed '$s/,$//'; echo ']'; } >"$media/few.json"
-    echo '[{"prompt": "a cat", "height": 64, "width": 64, "num_frames": 5, "num_inference_steps": 2}]' \
-        >"$media/prompts.json"
+    echo '[{"prompt": "a cat", "height": 64, "width": 64, "num_frames": 5,' \
+        '"num_inference_steps": 2}]' >"$media/prompts.json"
     (
         cd "$base"
         vprep --meta media/list.json --out d.lmdb $set_flags --validation_prompts media/prompts.json
@@ -69,7 +71,8 @@ make_base()
     ) >"$VLT_KILLS_DIR/log" 2>&1 || { cat "$VLT_KILLS_DIR/log"; return 1; }
 }
 
-# half_made OUT: what vprep leaves when it is killed in the middle
+# half_made OUT: makes the dataset that a vprep leaves behind if it is killed at half of its
+# changes.
 half_made()
 {
     local command="vprep --meta $base/media/list.json --out $1 $set_flags" half
@@ -78,6 +81,7 @@ half_made()
     fault "change:$half:kill" $command 2>/dev/null || true
 }
 
+# damaged OUT: makes a dataset with a truncated shard and a file of the user's own.
 damaged()
 {
     cp -r "$base/d.lmdb" "$1"
@@ -85,8 +89,8 @@ damaged()
     truncate -s 20000 "$1"/shard-00000.lmdb
 }
 
-# prepare NAME: before/NAME, want/NAME, the calls of its command, and which files are the same bytes
-# whenever it is run
+# prepare NAME: makes before/NAME and want/NAME, counts the calls of the case's command, and lists
+# its steady files: their bytes are the same in every run.
 prepare()
 {
     local at=$VLT_KILLS_DIR name=$1 command
@@ -105,7 +109,8 @@ prepare()
     state_of "$name" "$at/want/$name" >"$at/want/$name.state"
 }
 
-# Files that depend on nothing but the inputs; LMDB's pages and what tells times are not among them.
+# sums DIR: prints the checksum of each file that depends on the inputs alone. LMDB's pages and
+# files with times or speeds are not among them.
 sums()
 {
     (cd "$1" && find . -type f ! -name '*.lmdb' ! -name '*.jsonl' ! -name report.html ! -path \
@@ -117,8 +122,8 @@ is_complete() { grep -q '^ "complete": true' "$1/manifest.json"; }
 datasets_of() { (cd "$1" && grep -lr --include=manifest.json '^{"format": ' . |
     xargs -r -n 1 dirname); }
 
-# The parts of a result that must be equal at the end: names of files, datasets by their roots,
-# steady files by their bytes, the run's metrics without times.
+# state_of NAME DIR: prints the parts of a result that must be equal at the end: the names of files,
+# the roots of datasets, the checksums of steady files, and the run's metrics without times.
 state_of()
 {
     local name=$1 dir=$2 d
@@ -136,9 +141,9 @@ state_of()
     )
 }
 
-# Prints each breach of the rule for files under final names: datasets are without damage, and a
-# finished dataset is the old or the new one; steady files are whole, the old or the new ones.
-kept()
+# breaches NAME: prints each breach of the rule for files under final names: datasets are undamaged,
+# a finished dataset is the old or the new one, and a steady file is the old or the new one, whole.
+breaches()
 {
     local name=$1 before=$VLT_KILLS_DIR/before/$1 want=$VLT_KILLS_DIR/want/$1 d f r verified
     for d in $(datasets_of .); do
@@ -149,20 +154,21 @@ kept()
         if is_complete "$d"; then
             [ "$r" = "$(dataset_root "$before/$d" 2>/dev/null)" ] ||
                 [ "$r" = "$(dataset_root "$want/$d" 2>/dev/null)" ] ||
-                echo "$d is another dataset, and complete"
+                echo "$d is complete, but neither the old nor the new dataset"
         fi
     done
     for d in $(datasets_of "$before"); do
-        [ -f "$d/manifest.json" ] || echo "$d is gone"
+        [ -f "$d/manifest.json" ] || echo "$d was removed"
     done
     while read -r f; do
         [ ! -f "$f" ] || cmp -s "$f" "$want/$f" || cmp -s "$f" "$before/$f" ||
-            echo "$f is half made"
+            echo "$f is neither the old nor the new file"
     done <"$VLT_KILLS_DIR/steady/$name"
 }
 
-# trial NAME RULE: prints "NAME<TAB>RULE<TAB>ok|missed|FAIL why". missed: the run had too few calls
-# for the rule.
+# trial NAME RULE: prints "NAME<TAB>RULE<TAB>ok|missed|FAIL why"; "missed" means that the run had
+# too few calls for the rule. VLT_KILLS_KEEP shows the program's messages and keeps the trial's
+# folder.
 trial()
 {
     local name=$1 rule=$2 dir command status why='' result=ok again
@@ -173,32 +179,33 @@ trial()
     VLT_FAULT_LIMIT=60 fault "$rule" $command >"$dir/out" 2>"$dir/err"
     status=$?
     [ -z "${VLT_KILLS_KEEP:-}" ] || { echo "$dir: status $status"; cat "$dir/err"; }
-    why=$(kept "$name")
+    why=$(breaches "$name")
     state_of "$name" . >"$dir/state"
     case $status in
     137) [[ $rule == *:kill ]] || why+='; killed' ;;
     0)
         [[ $rule != *:kill ]] || result=missed
         cmp -s "$dir/state" "$VLT_KILLS_DIR/want/$name.state" ||
-            why+='; status 0, and another result' ;;
+            why+='; status 0, but the result differs' ;;
     1 | 2 | 3)
-        # libarchive ends the program where a text of its own gets no memory (docs/tests.md), and
-        # prints this
+        # Where libarchive cannot allocate a string of its own, it prints this line and ends the
+        # program (docs/tests.md).
         grep -q "^${command%% *}: " "$dir/err" || [[ $rule == write:*+* ]] ||
             { [[ $rule == memory:* ]] && grep -qx '.*libarchive: \(Out of\|No\) memory' \
             "$dir/err"; } ||
             why+="; status $status without a message" ;;
     124) why+='; it hung' ;;
-    # libavcodec, out of memory for an encoder's options, asserts that it was not
+    # libavcodec asserts that it could allocate an encoder's options.
     134)
         [[ $rule == memory:* ]] && grep -q '^Assertion .* at .*libavcodec/options.c' "$dir/err" ||
             why+='; aborted' ;;
-    # libarchive's writer of zips does not look whether it got memory for its list of members
+    # libarchive's writer of zips does not check the allocation of its list of members.
     139)
         [[ $rule == memory:* && $name == 'vlat export, diffsynth' ]] || why+='; crashed' ;;
     *) why+="; status $status" ;;
     esac
-    # a command that was killed after its end may find its work done
+    # The command runs again, undisturbed, and must reach the same result. If the first run was
+    # killed after its last change, the second finds its work done and may end with any status.
     timeout -s ABRT 60 $command >"$dir/out2" 2>"$dir/err2"
     again=$?
     state_of "$name" . >"$dir/state"
@@ -211,8 +218,9 @@ trial()
     [ -n "${VLT_KILLS_KEEP:-}" ] || rm -rf "$dir"
 }
 
-# places TOTAL KIND:ACTION...: chooses the disturbed calls, spread evenly over all cases and their
-# calls: prints lines NAME and RULE. Where a case has few calls, the others get its part.
+# places TOTAL KIND:ACTION...: chooses the calls to disturb, spread evenly over all cases and their
+# calls, and prints two lines for each: NAME and RULE. If a case has fewer calls than its share, the
+# rest of its share goes to the other cases.
 places()
 {
     local total=$1 name pair
@@ -228,7 +236,7 @@ places()
         { calls[NR] = $1; kind[NR] = $2; action[NR] = $3; name[NR] = $4 }
         END {
             for (i = 1; i <= NR; i++) {
-                each = action[i] == "kill" ? 1 : 2      # a failure: once, and from then on
+                each = action[i] == "kill" ? 1 : 2      # a call fails once, or from then on
                 n = int(total / each / (NR - i + 1))
                 n = n < calls[i] ? n : calls[i]
                 total -= n * each
@@ -242,7 +250,8 @@ places()
         }'
 }
 
-# progress TOTAL: a line now and then, and each failure, of the results on stdin
+# progress TOTAL: reads the results of trials from stdin, and prints each failure and, after every
+# hundred trials, their number.
 progress()
 {
     awk -F '\t' -v total="$1" '
@@ -251,6 +260,7 @@ progress()
         { fflush() }'
 }
 
+# summary RESULTS: prints the table of all cases.
 summary()
 {
     awk -F '\t' '
@@ -262,10 +272,11 @@ summary()
         {
             split($2, rule, ":"); tried[$1, rule[3] == "kill"]++
             failed[$1] += $3 ~ /^FAIL/; seen[$1] = 1
-          missed[$1] += $3 == "missed" }
+            missed[$1] += $3 == "missed"
+        }
         END {
             printf "%-28s %8s %8s %8s %8s %8s\n",
-                "case", "changes", "kills", "not met", "faults", "failed"
+                "case", "changes", "kills", "missed", "faults", "failed"
             for (name in seen)
                 printf "%-28s %8d %8d %8d %8d %8d\n",
                     name, points[name], tried[name, 1], missed[name],

@@ -1,7 +1,9 @@
-# media.sh - small real files for the tests of programs; sourced. Needs ffmpeg on the PATH.
+# media.sh - small real media files for the tests of programs. Scripts source this file; it needs
+# ffmpeg on the PATH.
 command -v ffmpeg >/dev/null || { echo "skipped: no ffmpeg program"; exit 77; }
 
-# small_set DIR N: N clips and stills of a few shapes and lengths, and metadata.json
+# small_set DIR N: makes N clips and stills of a few shapes and lengths, and their list,
+# metadata.json.
 small_set() {
     local dir=$1 n=$2 i size type name
     mkdir -p "$dir"
@@ -26,7 +28,7 @@ small_set() {
 }
 sampling=(--video_sample_size 64 --video_sample_n_frames 9 --video_sample_stride 1)
 
-# same_values A B: two datasets hold the same keys and value bytes, however they are sharded
+# same_values A B: two datasets hold the same keys and value bytes; their shards may differ.
 same_values() {
     local dump=$VLT_BUILD/tests/dump_dataset a b
     a=$("$dump" "$1" | sort -u) && b=$("$dump" "$2" | sort -u) || return 1

@@ -6,7 +6,8 @@
 
 #include "common/base/rng.h"
 
-/* Opens a gap of n bytes at `at`, as far as there is room; the gap's bytes stay as they were. */
+/* Moves the bytes from `at` on by `gap`, or by the room that is left; returns the gap's size. The
+ * bytes in the gap stay as they were. */
 static size_t widen(uint8_t *buf, size_t *n, size_t cap, size_t at, size_t gap)
 {
     if (gap > cap - *n)
@@ -27,7 +28,7 @@ static void change_byte(vc_draws *d, uint8_t *p)
     }
 }
 
-/* Puts another digit in place of the first one from `at` on: lengths, offsets, sizes. */
+/* Replaces the first digit at or after `at`, which belongs to a length, an offset or a size. */
 static void change_digit(vc_draws *d, uint8_t *buf, size_t n, size_t at)
 {
     for (size_t i = at; i < n; i++)
@@ -48,7 +49,7 @@ static size_t change(vc_draws *d, uint8_t *buf, size_t n, size_t cap)
 
     switch (vc_draw_int(d, 8)) {
     case 0: return at;
-    case 1:                                                   /* take a piece out */
+    case 1:                                                   /* remove a piece */
         len = len > n - at ? n - at : len;
         memmove(buf + at, buf + at + len, n - at - len);
         return n - len;
@@ -57,7 +58,7 @@ static size_t change(vc_draws *d, uint8_t *buf, size_t n, size_t cap)
         memmove(buf + to, buf + (at + gap <= n ? at : 0), gap);
         return n;
     }
-    case 3: {                                                 /* put a nasty word in */
+    case 3: {                                                 /* insert an edge value */
         const char *w = words[vc_draw_int(d, sizeof words / sizeof *words)];
         size_t gap = widen(buf, &n, cap, at, strlen(w));
         memcpy(buf + at, w, gap);

@@ -67,8 +67,8 @@ uint8_t *make_text(const char *prompt, size_t *size)
 
 vf_key make_latent_key(uint32_t number, int f, int h, int w)
 {
-    int what[4] = { (int)number, f, h, w };
-    return vf_hash(what, sizeof what);
+    int id[4] = { (int)number, f, h, w };
+    return vf_hash(id, sizeof id);
 }
 
 vf_key make_text_key(const char *prompt)
@@ -183,7 +183,7 @@ int make_dataset(const char *path, uint32_t n, int64_t shard_size, vc_err *err)
 static int failed(int rc, const vc_err *err)
 {
     if (rc && (!*err->text || err->code != rc))
-        abort();                             /* a failure without words */
+        abort();                             /* a failure without a message */
     return rc != 0;
 }
 
@@ -232,9 +232,9 @@ static int read_sample(const vf_dataset *d, uint32_t i)
     return bad;
 }
 
-static void count_finding(void *arg, const char *where, const char *what)
+static void count_finding(void *arg, const char *where, const char *text)
 {
-    if (!*where || !*what)
+    if (!*where || !*text)
         abort();
     ++*(uint64_t *)arg;
 }

@@ -1,5 +1,5 @@
-/* tmp_dir.h - a new folder for one test, below $TMPDIR or /tmp; also as a set-up and a teardown of
- * cmocka, with the folder's name as the state. */
+/* tmp_dir.h - a new folder for one test, below $TMPDIR or /tmp. The set-up and teardown functions
+ * are cmocka's; the state is the folder's path. */
 #ifndef TESTS_LIB_TMP_DIR_H
 #define TESTS_LIB_TMP_DIR_H
 
@@ -10,7 +10,7 @@
 
 enum { TMP_DIR = 256 };
 
-/* 0 and its name in dir, or -1. */
+/* Makes the folder and stores its path in dir. Returns 0, or -1. */
 static inline int tmp_dir_make(char dir[TMP_DIR])
 {
     const char *tmp = getenv("TMPDIR");

@@ -22,13 +22,13 @@ float toy_mean(uint32_t number, uint32_t variant, int64_t i)
 
 float toy_logvar(int64_t i) { return -(float)(i % 5) / 2; }
 
-float toy_condition(vc_role what, uint32_t number, int64_t i)
+float toy_condition(vc_role role, uint32_t number, int64_t i)
 {
-    if (what == VC_ROLE_MASK)
+    if (role == VC_ROLE_MASK)
         return (float)((number + (uint64_t)i / 3) % 2);
-    if (what == VC_ROLE_LOSS_MASK)
+    if (role == VC_ROLE_LOSS_MASK)
         return (float)((number + (uint64_t)i) % 5) / 4;
-    return (float)((number * 29 + (uint64_t)i * 7 + (uint64_t)what * 13) % 83) / 32 - 1;
+    return (float)((number * 29 + (uint64_t)i * 7 + (uint64_t)role * 13) % 83) / 32 - 1;
 }
 
 int toy_tokens(const char *prompt) { return 1 + (int)(strlen(prompt) % TOY_TOKENS); }
@@ -52,8 +52,8 @@ static vf_key text_key(int encoder, const char *prompt)
 
 static vf_key latent_key(const toy_sample *s)
 {
-    uint32_t what[2] = { s->number, s->variant };
-    return vf_hash(what, sizeof what);
+    uint32_t id[2] = { s->number, s->variant };
+    return vf_hash(id, sizeof id);
 }
 
 static uint8_t *pack(const vf_view *v, int n, bool bad_sum, size_t *size)
@@ -96,23 +96,23 @@ static void put_latent(vf_writer *w, const toy *t, const toy_sample *s, toy_dama
 
 /* ---- conditions ---- */
 
-static vf_key condition_key(const toy_sample *s, vc_role what)
+static vf_key condition_key(const toy_sample *s, vc_role role)
 {
-    uint32_t id[3] = { s->number, s->variant, (uint32_t)what };
+    uint32_t id[3] = { s->number, s->variant, (uint32_t)role };
     return vf_hash(id, sizeof id);
 }
 
-static void put_condition(vf_writer *w, const toy *t, const toy_sample *s, vc_role what,
+static void put_condition(vf_writer *w, const toy *t, const toy_sample *s, vc_role role,
                           toy_damage bad)
 {
-    const vc_role_row *row = &vc_roles[what];
+    const vc_role_row *row = &vc_roles[role];
     bool mask = row->kind == VC_VALUE_MASK, noised = row->kind == VC_VALUE_VARIANTS;
     int k = noised ? t->noised : 1, h = s->h + (bad == TOY_COND_SHAPE);
     int f = !row->clip || !s->f ? 1 : s->f, c = mask ? 1 : t->channels;
     size_t n = (size_t)(k * c * f * h * s->w), size;
     uint16_t *mean = malloc(2 * n), *logvar = malloc(2 * n);
     for (size_t i = 0; i < n; i++) {
-        mean[i] = vc_f32_to_f16(toy_condition(what, s->number, (int64_t)i));
+        mean[i] = vc_f32_to_f16(toy_condition(role, s->number, (int64_t)i));
         logvar[i] = vc_f32_to_f16(toy_logvar((int64_t)i));
     }
     if (bad == TOY_COND_NAN)
@@ -124,11 +124,11 @@ static void put_condition(vf_writer *w, const toy *t, const toy_sample *s, vc_ro
         { mask ? "mask" : "mean", VC_F16, five ? 5 : 4, { k, c, f, h, s->w }, mean, 2 * n },
         { "logvar", VC_F16, five ? 5 : 4, { k, c, f, h, s->w }, logvar, 2 * n },
     };
-    for (int i = 0; i < 2 && !five; i++)             /* one variant less, or none */
+    for (int i = 0; i < 2 && !five; i++)             /* four dims: no axis of variants */
         memcpy(v[i].dim, (int64_t[]){ k * c, f, h, s->w }, 4 * sizeof *v[i].dim);
     uint8_t *st = pack(v, mask ? 1 : 2, bad == TOY_COND_SUM, &size);
     vc_err err = { 0 };
-    assert_ok(vf_writer_put_latent(w, condition_key(s, what), st, size, &err), &err);
+    assert_ok(vf_writer_put_latent(w, condition_key(s, role), st, size, &err), &err);
     free(st);
     free(mean);
     free(logvar);
@@ -138,12 +138,12 @@ static void put_conditions(vf_writer *w, const toy *t, const toy_sample *s, cJSO
                            toy_damage bad)
 {
     char hex[VF_KEY_HEX];
-    unsigned what = t->conditions | (s->loss_mask ? 1u << VC_ROLE_LOSS_MASK : 0);
-    if (!what || bad == TOY_NO_CONDITION)
+    unsigned roles = t->conditions | (s->loss_mask ? 1u << VC_ROLE_LOSS_MASK : 0);
+    if (!roles || bad == TOY_NO_CONDITION)
         return;
     cJSON *o = cJSON_AddObjectToObject(record, "conditions");
     for (int i = 0; i < VC_ROLES; i++) {
-        if (!(what & 1u << i))
+        if (!(roles & 1u << i))
             continue;
         put_condition(w, t, s, (vc_role)i, bad);
         cJSON_AddStringToObject(o, vc_roles[i].name, vf_key_hex(hex, condition_key(s, (vc_role)i)));

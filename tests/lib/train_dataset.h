@@ -1,4 +1,4 @@
-/* train_dataset.h - small datasets whose every value a test can recompute, and damaged ones. */
+/* train_dataset.h - small datasets, whole or damaged, whose every value a test can recompute. */
 #ifndef TESTS_LIB_TRAIN_DATASET_H
 #define TESTS_LIB_TRAIN_DATASET_H
 
@@ -10,11 +10,12 @@ enum { TOY_CAPTIONS = 3, TOY_TOKENS = 12 };
 
 typedef struct toy_sample {
     uint32_t number, variant;
-    int f, h, w;                             /* latent grid; f 0: a still */
-    const char *caption[TOY_CAPTIONS];       /* NULL-ended */
-    double weight;                           /* 0: the field is left out */
-    bool unwanted;                           /* weight 0 in the record */
-    bool mask_all, loss_mask;                /* in the record; has a loss mask */
+    int f, h, w;                             /* latent grid; f is 0 for a still */
+    const char *caption[TOY_CAPTIONS];       /* NULL after the last one */
+    double weight;                           /* with 0 the record has no weight */
+    bool unwanted;                           /* the record's weight is 0 */
+    bool mask_all;                           /* field of the record */
+    bool loss_mask;                          /* the sample has a loss mask */
 } toy_sample;
 
 typedef enum toy_store { TOY_MOMENTS, TOY_SHARED_LOGVAR, TOY_SAMPLE, TOY_MODE } toy_store;
@@ -31,53 +32,51 @@ typedef struct toy {
     const char *path;
     const toy_sample *sample;
     int n;
-    int channels, width, pooled, encoders;   /* 0: 2, 4, 0, 1 */
-    /* 1 << encoder: of whose texts only `pooled` is there */
-    unsigned pooled_only;
-    const char *family, *vae, *fingerprint;  /* NULL: "builtin", "VaeBuiltin", 32 digits */
-    double scaling, shift;                   /* 0: 1, 0 */
-    bool per_channel;                        /* mean c, std 1 + c */
+    int channels, width, pooled, encoders;   /* 0 means 2, 4, 0, 1 */
+    unsigned pooled_only;                    /* bits 1 << encoder: its texts have only `pooled` */
+    const char *family, *vae, *fingerprint;  /* NULL means "builtin", "VaeBuiltin", 32 digits */
+    double scaling, shift;                   /* scaling 0 means 1 */
+    bool per_channel;                        /* channel c has the mean c and the std 1 + c */
     bool invert;                             /* invert_scale_latents */
-    const char *train_mode;                  /* NULL: "normal" */
-    /* 1 << vc_role, of each sample, whole or damaged as `damage` says */
-    unsigned conditions;
+    const char *train_mode;                  /* NULL means "normal" */
+    unsigned conditions;                     /* bits 1 << vc_role: conditions of each sample */
     int noised;                              /* variants of image_noised */
     toy_store store;
-    int prompts;                             /* validation records */
-    const char *own;                         /* JSON: further fields of the odd ones, or NULL */
-    const toy_sample *image;                 /* a still that even prompts begin with, or NULL */
-    const toy_sample *masked;                /* a sample whose masked clip and mask they have */
-    bool unfinished;                         /* vprep was killed: committed, never finished */
+    int prompts;                             /* number of validation records */
+    const char *own;                         /* JSON: more fields of odd validation records */
+    const toy_sample *image;                 /* a still, first image of even validation records */
+    const toy_sample *masked;                /* sample whose masked clip and mask these have */
+    bool unfinished;                         /* the dataset is committed, but not finished */
     uint32_t bad;                            /* number of the sample that has the damage */
     toy_damage damage;
 } toy;
 
-/* Makes it anew; fails the test if that cannot be done. */
+/* Makes the dataset in place of an older one; an error fails the test. */
 void toy_make(const toy *t);
-/* The same in steps: a writer, t's zeros filled in, with nothing put yet but the empty prompt; then
- * samples of one's own; then the end. */
+/* Do the same in steps: toy_open() replaces t's zeros by their meanings and opens a writer, which
+ * has only the empty prompt; toy_put() adds a sample; toy_finish() finishes and closes. */
 vf_writer *toy_open(toy *t, double shard_seconds, bool overwrite);
 void toy_put(vf_writer *w, const toy *t, const toy_sample *s);
 void toy_finish(vf_writer *w);
 
-/* Of a sample's record. */
+/* Returns the fps of a sample's record. */
 static inline double toy_fps(uint32_t number)
 {
     return 20 + number % 8;
 }
 
-/* What is stored: exact in f16. i counts elements in C,f,h,w order. */
+/* Return the stored values, which are exact in f16. i counts elements in C,f,h,w order. */
 float toy_mean(uint32_t number, uint32_t variant, int64_t i);
 float toy_logvar(int64_t i);
-float toy_condition(vc_role what, uint32_t number, int64_t i);    /* `mean`, or `mask` */
+float toy_condition(vc_role role, uint32_t number, int64_t i);    /* of `mean`, or of `mask` */
 int toy_tokens(const char *prompt);          /* 1..TOY_TOKENS */
 float toy_embed(const char *prompt, int encoder, int64_t i);
 float toy_pooled(const char *prompt, int encoder, int64_t i);
 
-/* A folder of its own, removed with all in it. */
+/* Make a folder for one test; remove it with its files. */
 void toy_dir_make(char dir[256]);
 void toy_dir_remove(const char *dir);
-/* The same as cmocka's fixtures: *state is the folder. */
+/* Do the same as cmocka's fixtures: *state is the folder. */
 int toy_dir_setup(void **state);
 int toy_dir_teardown(void **state);
 

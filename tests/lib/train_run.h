@@ -1,4 +1,4 @@
-/* train_run.h - whole training runs of seconds, in this process, and what they left. */
+/* train_run.h - whole training runs of seconds, in this process, and the files that they leave. */
 #ifndef TESTS_LIB_TRAIN_RUN_H
 #define TESTS_LIB_TRAIN_RUN_H
 
@@ -6,28 +6,29 @@
 
 #include "common/base/err.h"
 
-/* A dataset: six samples of two shapes, moments, captions of several lengths and two validation
- * prompts. */
+/* Makes a dataset of six samples of two shapes, stored as moments, with captions of several lengths
+ * and two validation prompts. */
 void run_set_make(const char *path);
-/* A folder with such a set.lmdb in it. Same as toy_dir_make otherwise. */
+/* Makes a folder as toy_dir_make() does, with such a dataset in set.lmdb. */
 void run_dir_make(char dir[256]);
-/* The same as cmocka's fixture, with toy_dir_teardown. */
+/* Does the same as a set-up of cmocka; its teardown is toy_dir_teardown. */
 int run_dir_setup(void **state);
 
 /* Runs `vtrain --latents DIR/set.lmdb --output_dir DIR/out` with a tiny model, f32, one thread,
- * seed 5, batch 2 and the further arguments, split at blanks. Returns the code; err may be NULL. */
+ * seed 5, batch 2 and the further arguments, split at blanks. Returns the error's code or 0; err
+ * may be NULL. */
 int run(const char *dir, const char *out, const char *args, vc_err *err);
-/* The same with nothing but what args says. */
+/* Runs vtrain with these arguments only. */
 int run_bare(const char *args, vc_err *err);
-/* Fails the test unless the run ends well. */
+/* Fails the test unless the run succeeds. */
 void run_ok(const char *dir, const char *out, const char *args);
 
-/* The lines of DIR/out/metrics.jsonl without the fields of time and memory, malloc'ed; *lines how
- * many (may be NULL). */
+/* Returns the lines of DIR/out/metrics.jsonl without the fields of time and memory, malloc'ed, and
+ * their number in *lines, unless lines is NULL. */
 char *run_metrics(const char *dir, const char *out, int *lines);
-/* A number of line i (from 0) of it. */
+/* Returns a number from line i (from 0) of the metrics. */
 double run_value(const char *dir, const char *out, int i, const char *field);
-/* Whether two files below DIR are the same bytes. */
+/* Whether two files below DIR have the same bytes. */
 int run_same_file(const char *dir, const char *a, const char *b);
 int run_exists(const char *dir, const char *path);
 
