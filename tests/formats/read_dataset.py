@@ -1,8 +1,8 @@
-"""Reads every value of a latent dataset with nothing but lmdb and safetensors.
+"""Reads every value of a latent dataset with no other modules than lmdb and safetensors.
 
     python3 tests/formats/read_dataset.py latents.lmdb
 
-Exit status 77 when one of the two modules is missing, so that ctest shows the test as skipped."""
+The exit status is 77 if one of the two modules is missing: ctest shows the test as skipped."""
 import json
 import os
 import sys

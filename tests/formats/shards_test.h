@@ -1,5 +1,5 @@
-/* shards_test.h - what the tests of the dataset share: a folder each, calls that must or must not
- * succeed, the check's findings as text. For cmocka programs only. */
+/* shards_test.h - the common part of the tests of the dataset: a folder for each test, calls that
+ * must fail, and the findings of vf_verify() as text. Only cmocka programs include it. */
 #ifndef TESTS_FORMATS_SHARDS_TEST_H
 #define TESTS_FORMATS_SHARDS_TEST_H
 
@@ -18,7 +18,7 @@
 #include "tests/lib/ok.h"
 #include "tests/lib/shards_make.h"
 
-enum { BIG = 1 << 30, SMALL = 60000 };       /* shard sizes: one shard, many */
+enum { BIG = 1 << 30, SMALL = 60000 };       /* shard sizes that lead to one shard, or to many */
 
 static inline int make_folder(void **state)
 {
@@ -34,7 +34,7 @@ static inline int drop_folder(void **state)
     return rc;
 }
 
-/* The call's errors go to a vc_err named err. */
+/* Asserts that CALL, which stores its error in &err, fails with this code and text. */
 #define FAILS(code_wanted, text_wanted, call)                             \
     do {                                                                  \
         vc_err err = { 0 };                                               \
@@ -69,19 +69,19 @@ typedef struct findings {
     char text[4000];
 } findings;
 
-static inline void note(void *arg, const char *where, const char *what)
+static inline void add_finding(void *arg, const char *where, const char *finding)
 {
     findings *f = arg;
     size_t at = strlen(f->text);
     f->n++;
-    snprintf(f->text + at, sizeof f->text - at, "%s: %s\n", where, what);
+    snprintf(f->text + at, sizeof f->text - at, "%s: %s\n", where, finding);
 }
 
 static inline findings verify(const char *dir)
 {
     findings f = { 0 };
     vf_verify_report r;
-    OK(vf_verify(dir, note, &f, NULL, &r, &err));
+    OK(vf_verify(dir, add_finding, &f, NULL, &r, &err));
     assert_int_equal(r.damaged, f.n);
     return f;
 }

@@ -1,5 +1,6 @@
-/* test_arrow.c - streams that arrow.h writes, read by a reader that follows the format's text
- * (arrow_read.h) and is first tried on a stream of pyarrow's (scripts/golden/arrow.py). */
+/* test_arrow.c - streams that arrow.h writes are read by arrow_read.h, a reader that follows the
+ * format's specification. The reader itself is tested with a stream that pyarrow wrote
+ * (scripts/golden/arrow.py). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +23,7 @@ static const vf_arrow_field fields[COLUMNS] = {
 };
 static const char *const items[] = { "", "ü" };
 
-/* What arrow_read says of the table of so many rows. */
+/* Returns the text that arrow_read() must return for a table of `rows` rows. */
 static char *table_of(int64_t rows)
 {
     static const char *const lists[] = { "[]", "[]", "[|ü]" };
@@ -82,7 +83,7 @@ static void test_writes(void **state)
     }
 }
 
-/* Long texts end a batch before it has its thousand rows. */
+/* A batch with long texts ends before it has a thousand rows. */
 static void test_long(void **state)
 {
     static const vf_arrow_field text[] = { { "text", VF_ARROW_UTF8 } };

@@ -32,9 +32,9 @@ static vf_dataset *open_set(const char *path)
     return d;
 }
 
-static void count_finding(void *arg, const char *where, const char *what)
+static void count_finding(void *arg, const char *where, const char *finding)
 {
-    printf("%s: %s\n", where, what);
+    printf("%s: %s\n", where, finding);
     ++*(int *)arg;
 }
 
@@ -47,7 +47,7 @@ static vf_verify_report verify(const char *path)
     return r;
 }
 
-/* A dataset of n samples of which only the first `kept` are live. */
+/* Makes a dataset of n samples and drops all but the first `kept`. */
 static void make_garbage(const char *path, uint32_t n, uint32_t kept)
 {
     vf_writer *w;
@@ -104,8 +104,8 @@ static void garbage_stays_behind(void **state)
     free(b);
 }
 
-/* Stopped after 20 of 30, then asked for 10: the 10 are there, the others are not. */
-static void goes_on(void **state)
+/* A copy that stopped after 20 of 30 samples is continued with 10: it holds these 10 alone. */
+static void continues(void **state)
 {
     (void)state;
     char *a = in("a"), *b = in("b");
@@ -133,7 +133,7 @@ static void damage_is_refused(void **state)
     size_t n;
     vf_key k = vf_dataset_entry(d, 3)->latent;
     assert_int_equal(vf_dataset_bytes(d, false, k, &data, &n, &err), 0);
-    char *last = malloc(n);                  /* flip a bit of the tensor's last byte in the file */
+    char *last = malloc(n);                  /* one bit of the tensor's last byte is inverted */
     memcpy(last, data, n);
     vf_dataset_close(d);
     shard = vc_path_join(a, "shard-00000.lmdb");
@@ -157,7 +157,7 @@ static void damage_is_refused(void **state)
     free(b);
 }
 
-/* Values that verify must name, and the range it tells. */
+/* vf_verify() reports infinities and NaNs, and the range of the finite values. */
 static void numbers(void **state)
 {
     static const struct { vc_dtype t; uint32_t bits; bool bad; } rows[] = {
@@ -213,7 +213,7 @@ static int remove_folder(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(garbage_stays_behind), cmocka_unit_test(goes_on),
+        cmocka_unit_test(garbage_stays_behind), cmocka_unit_test(continues),
         cmocka_unit_test(damage_is_refused), cmocka_unit_test(numbers),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

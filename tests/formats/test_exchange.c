@@ -1,5 +1,5 @@
-/* test_exchange.c - orders, types and constants of other trainers' latents, against numbers
- * computed by hand: a round trip alone would not find a mistake that is made in both directions. */
+/* test_exchange.c - orders, types and constants of other trainers' latents are compared with
+ * numbers computed by hand: a round trip alone would not find a mistake in both directions. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +23,7 @@ static void test_swap(void **state)
     assert_memory_equal(dst, want, 12);
 }
 
-/* Two channels, two frames, one pixel: mean 1..4, logvar 5..8. */
+/* The latent has two channels, two frames and one pixel, with the mean 1..4 and the logvar 5..8. */
 static void test_moments(void **state)
 {
     static const float mean[4] = { 1, 2, 3, 4 }, logvar[4] = { 5, 6, 7, 8 };
@@ -63,14 +63,14 @@ static void test_constants(void **state)
     exchange_normalize(&n, 3, &x, 1);
     assert_true(x == 0.476986f);
     assert_null(exchange_family_find("none"));
-    assert_null(exchange_family_find("builtin"));           /* no other trainer has it */
+    assert_null(exchange_family_find("builtin"));           /* no other trainer has this family */
     assert_null(exchange_family_find("flux"));
 }
 
-/* --vae: constants that are no lists of numbers, or not one for each channel, are refused. */
+/* Constants of the file of --vae are refused unless each list has a number for each channel. */
 static void test_constants_of_a_file(void **state)
 {
-    static const struct { const char *text, *says; } rows[] = {
+    static const struct { const char *text, *message; } rows[] = {
         { "{\"latents_mean\":\"x\",\"latents_std\":\"x\"}", "latents_mean: expected an array" },
         { "{\"latents_mean\":[0,1],\"latents_std\":[1,1]}", "lists of 2 and 2, 3 numbers each" },
         { "{\"latents_mean\":[0,1,2]}", "lists of 3 and 0, 3 numbers each" },
@@ -88,10 +88,10 @@ static void test_constants_of_a_file(void **state)
         vc_err err = { 0 };
         assert_int_equal(vc_file_write(path, rows[i].text, strlen(rows[i].text), &err), 0);
         int rc = exchange_norm_config(&n, i % 2 ? path : *state, &err);
-        if (!rows[i].says ? rc : rc != VC_EFORMAT || !strstr(err.text, rows[i].says) ||
+        if (!rows[i].message ? rc : rc != VC_EFORMAT || !strstr(err.text, rows[i].message) ||
                                  !strstr(err.text, path))
             fail_msg("%s: %s", rows[i].text, err.text);
-        if (rows[i].says)
+        if (rows[i].message)
             continue;
         assert_true(n.scaling == 2 && n.channels == 3);
         assert_int_equal(n.per_channel, rows[i].text[16] == '[');
@@ -101,7 +101,7 @@ static void test_constants_of_a_file(void **state)
     free(path);
 }
 
-/* Names in the rows of formats are names of families. */
+/* Every family that a row of the table of formats names exists. */
 static void test_formats(void **state)
 {
     static const exchange_format *const all[] = {
@@ -122,7 +122,7 @@ static void test_formats(void **state)
         const char *row = f->layouts, *name;
         for (; row && (name = *(const char *const *)(const void *)row); row += f->layout_size) {
             assert_non_null(exchange_family_find(name));
-            assert_ptr_equal(exchange_layout(f, name), row);                /* names are unique */
+            assert_ptr_equal(exchange_layout(f, name), row);         /* names are unique */
         }
     }
 }
@@ -154,7 +154,7 @@ static void test_masks(void **state)
     assert_int_equal(rows, 1);
 }
 
-/* FIPS 180-4's examples, and lengths where the padding goes over into another block. */
+/* The rows are the examples of FIPS 180-4, and lengths whose padding needs another block. */
 static void test_sha256(void **state)
 {
     static const struct { const char *text, *want; } rows[] = {

@@ -1,4 +1,4 @@
-/* test_expr.c - conditions of vlat select: what they accept, and what they mean. */
+/* test_expr.c - the meanings of conditions of vlat select, and the messages of refused ones. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,8 @@
 
 static const char *const names[] = { "width", "caption", "tag", "none", "more.", NULL };
 
-/* width 512; captions "A red Car", "two"; tags 7 (a number) and "draft"; none has no value */
+/* The sample has the width 512, the captions "A red Car" and "two", the tags 7 (a number) and
+ * "draft", and a field "none" without a value. */
 static bool get(void *arg, const char *name, int k, vf_expr_value *v)
 {
     static const char *const captions[] = { "A red Car", "two" };

@@ -1,5 +1,5 @@
-/* test_golden.c - the two implementations of fill() agree, and a golden's model binds to a table:
- * tests/golden/fill.safetensors. */
+/* test_golden.c - golden_fill() agrees with fill() of scripts/golden.py, and a golden's model binds
+ * to a table of weights. The golden is tests/golden/fill.safetensors. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +28,8 @@ static void fill_is_the_scripts(void **state)
     vf_safetensors_close(f);
 }
 
-/* The written folder holds the same values in bf16, and says what is left over. */
+/* The folder that golden_model() writes holds the same values in bf16, and the weights that no
+ * table names are reported. */
 static void model_folder(void **state)
 {
     (void)state;

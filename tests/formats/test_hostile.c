@@ -1,6 +1,6 @@
-/* test_hostile.c - 10,000 damaged and forged datasets through the public calls: each gives an
- * error or data that is inside its file, never a crash, a hang or an over-read (run it with
- * VLT_SANITIZE). */
+/* test_hostile.c - the public calls read 10,000 damaged and forged datasets. Each call returns an
+ * error or data inside its file, and never crashes, hangs or reads past the end (VLT_SANITIZE shows
+ * the latter). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@
 #include "tests/lib/ok.h"
 #include "tests/lib/shards_make.h"
 
-/* In memory where there is such a place: thousands of fsyncs say nothing here. */
+/* Makes the folder in memory where /dev/shm exists: thousands of fsyncs would only take time. */
 static int make_folder(void **state)
 {
     char *dir = strdup(access("/dev/shm", W_OK) ? "/tmp/test-hostile-XXXXXX"
@@ -35,7 +35,7 @@ static int drop_folder(void **state)
     return rc;
 }
 
-/* Without fsync, which vc_file_write does. */
+/* Writes a file without the fsync of vc_file_write(). */
 static void write_plain(const char *path, const void *data, size_t n)
 {
     FILE *f = fopen(path, "wb");
@@ -57,9 +57,9 @@ static void damaged_manifests(void **state)
     free(path);
 }
 
-/* ---- shards: any bytes, with a manifest that agrees with their size ---- */
+/* ---- shards: any bytes; the manifest has their size ---- */
 
-static void say_size(const char *dir, const char *file, size_t bytes)
+static void set_size(const char *dir, const char *file, size_t bytes)
 {
     vf_manifest m;
     cJSON *head = make_head(0), *none = cJSON_CreateArray();
@@ -73,7 +73,7 @@ static void say_size(const char *dir, const char *file, size_t bytes)
     cJSON_Delete(none);
 }
 
-/* Changes where the structure is: headers, offsets, nodes. Every fourth round anything anywhere. */
+/* Changes bytes of headers, offsets and nodes of pages; in every fourth round any bytes. */
 static size_t damage(uint8_t *data, size_t n, size_t cap, uint32_t seed, uint32_t round)
 {
     uint32_t s = seed * 2654435761u + round;
@@ -100,13 +100,13 @@ static void damage_file(const char *dir, const char *file, uint32_t seed, uint32
         size_t size = damage(bad, n, n + 8192, seed, round);
         write_plain(path, bad, size);
         if (size != last)
-            say_size(dir, file, size);
+            set_size(dir, file, size);
         last = size;
         failures += read_everything(dir) > 0;
     }
-    assert_true(failures > rounds / 20);             /* the damage was met */
+    assert_true(failures > rounds / 20);             /* damaged bytes are really read */
     write_plain(path, good, n);
-    say_size(dir, file, n);
+    set_size(dir, file, n);
     free(bad);
     free(good);
     free(path);
@@ -119,7 +119,7 @@ static void damaged_shards(void **state)
     damage_file(*state, "text-00000.lmdb", 3, 1000);
 }
 
-/* ---- an unfinished shard: what the check passes, liblmdb must survive ---- */
+/* ---- an unfinished shard: liblmdb survives every file that passes the check of pages ---- */
 
 static void damaged_open_shards(void **state)
 {
@@ -127,7 +127,7 @@ static void damaged_open_shards(void **state)
     cJSON *head = make_head(0);
     vf_writer_opts o = { .head = head, .shard_size = 1 << 30 };
     vf_writer *w;
-    size_t n, went_on = 0;
+    size_t n, continued = 0;
     OK(vf_writer_open(&w, *state, &o, &err));
     for (uint32_t i = 0; i < 3; i++) {
         OK(make_sample(w, i, "x", 3, 4, 6, &err));
@@ -142,10 +142,10 @@ static void damaged_open_shards(void **state)
         write_plain(path, bad, damage(bad, n, n + 8192, 4, round));
         if (!vf_writer_open(&w, *state, &o, NULL) && !make_sample(w, 77, "x", 3, 4, 6, NULL) &&
             !vf_writer_commit(w, NULL))
-            went_on++;
+            continued++;
         vf_writer_close(w);
     }
-    assert_true(went_on > 0 && went_on < 500);
+    assert_true(continued > 0 && continued < 500);
     free(bad);
     free(good);
     free(path);
@@ -253,7 +253,7 @@ static void forged_values(void **state)
         int failures = read_everything(*state);
         assert_true(failures > FORGED / 4 && failures < 4 * FORGED);
 
-        vf_writer *w;                                /* and as what a writer goes on in */
+        vf_writer *w;                                /* a writer continues the dataset */
         vf_writer_opts o = { .head = head, .shard_size = 1 << 30 };
         if (!vf_writer_open(&w, *state, &o, NULL))
             for (uint32_t i = 0; i < FORGED; i++)

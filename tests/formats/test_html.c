@@ -1,5 +1,5 @@
-/* test_html.c - reports stay well-formed whatever is put into them: hostile text, numbers that are
- * none, long series, pictures. */
+/* test_html.c - reports stay well-formed with any contents: hostile text, NaNs and infinities, long
+ * series, pictures. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,9 +17,9 @@
 #include "common/os/file.h"
 #include "formats/report/html.h"
 
-/* ---- looking at a page ---- */
+/* ---- reading a page ---- */
 
-/* Writes the report to a file and gives it back as a string; h is closed. */
+/* Writes the report to a file, closes h, and returns the file's text. */
 static char *finish(vf_html *h)
 {
     char path[] = "/tmp/test-html-XXXXXX", *text;
@@ -38,7 +38,7 @@ static char *finish(vf_html *h)
     return text;
 }
 
-/* The part of a page that depends on what was put in. */
+/* Returns the part of a page that depends on its contents. */
 static char *body_of(vf_html *h)
 {
     char *page = finish(h), *from = strstr(page, "<body>"), *to = strstr(page, "</main>");
@@ -54,14 +54,15 @@ static bool is_void(const char *tag)
     return !strcmp(tag, "img") || !strcmp(tag, "input");
 }
 
-/* Every element is closed in order, every attribute is quoted, '<' and '&' only as markup. */
+/* Every element is closed in order, every attribute is quoted, and '<' and '&' occur only in
+ * markup. */
 static void check_markup(const char *p)
 {
     enum { DEPTH = 32 };
     char stack[DEPTH][16];
     int depth = 0;
 
-    strcpy(stack[depth++], "main");                /* <main> is in the body, its end is cut off */
+    strcpy(stack[depth++], "main");                /* the body's <main> is closed after its end */
     p = strstr(p, "<main>") ? p : "";
     while (*p) {
         if (*p == '&') {
@@ -115,7 +116,7 @@ static const char hostile[] =
 static const char harmless[] = "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;&quot; onload=&quot;"
                                "y &amp; \xef\xbf\xbd\xef\xbf\xbd( \xef\xbf\xbd \xe2\x82\xac";
 
-/* One string everywhere a caller may put one. */
+/* The hostile text stands at every place where a caller may put a string. */
 static void test_hostile(void **state)
 {
     const char *cells[] = { hostile, hostile };
@@ -162,7 +163,7 @@ static void test_page(void **state)
     assert_non_null(strstr(page, "<a href=\"#s2\">Two</a>"));
     assert_non_null(strstr(page, "<h2 id=\"s2\">Two</h2>"));
     assert_non_null(strstr(page, "default-src 'none'"));
-    assert_null(strstr(page, "http:"));            /* nothing from outside */
+    assert_null(strstr(page, "http:"));            /* the page loads no other files */
     assert_null(strstr(page, "https:"));
     assert_null(strstr(page, "//"));
     free(page);
@@ -183,7 +184,7 @@ static void test_tables(void **state)
     const char *columns[] = { "value" };
     (void)state;
     vf_html *h = new_page("");
-    vf_html_row(h, columns);                       /* no table open: nothing */
+    vf_html_row(h, columns);                       /* without an open table nothing is written */
     vf_html_table(h, columns, 1);
     for (size_t i = 0; i < sizeof cells / sizeof *cells; i++)
         vf_html_row(h, &cells[i].cell);
@@ -202,7 +203,7 @@ static void test_tables(void **state)
 
 /* ---- charts ---- */
 
-/* Every number in the drawing's coordinates is a plain one, within sight of the drawing. */
+/* Every coordinate of the drawing is a finite number near the drawing. */
 static void check_numbers(const char *body)
 {
     static const char *const attributes[] = { " x=\"", " y=\"", " x1=\"", " x2=\"", " y1=\"",
@@ -274,7 +275,7 @@ static void test_empty_charts(void **state)
     free(body);
 }
 
-/* Where points land: the corners of the drawing and the ticks between them. */
+/* Points lie at the corners of the drawing, and the ticks between them. */
 static void test_positions(void **state)
 {
     double x[] = { 0, 10 }, y[] = { 0, 100 };
@@ -301,7 +302,7 @@ static void test_positions(void **state)
     free(body);
 }
 
-/* A spike in a million points is seen, and the page stays small. */
+/* A spike among a million points is drawn, and the page stays small. */
 static void test_long_series(void **state)
 {
     enum { N = 1000000 };
@@ -387,7 +388,7 @@ static void test_media(void **state)
     free(body);
 }
 
-/* Long captions are cut between characters, and the whole of them is there. */
+/* A long caption is cut between characters, and its whole text is in the page too. */
 static void test_captions(void **state)
 {
     (void)state;

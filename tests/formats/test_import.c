@@ -1,6 +1,6 @@
-/* test_import.c - vlat import of caches in which one file is damaged in every way that mutate
- * knows: the result is a dataset without damage, or an error with a message. VLT_ROUNDS is the
- * number of damaged copies of a cache. */
+/* test_import.c - vlat import of caches in which mutate.h damaged one file: the result is an
+ * undamaged dataset, or an error with a message. VLT_ROUNDS is the number of damaged copies of each
+ * cache. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +21,7 @@
 enum { MAX_FILES = 64, ROUNDS = 20 };
 
 typedef struct file {
-    char *path, *from;                       /* in the copy, in the cache */
+    char *path, *from;                       /* its paths in the copy and in the cache */
     uint8_t *data;
     size_t size;
 } file;
@@ -43,7 +43,7 @@ static void add_file(tree *t, const char *to, const char *from)
     vc_map_close(&m);
 }
 
-/* Copies a folder and remembers its files. */
+/* Copies a folder and keeps the contents of its files in t. */
 static void copy_tree(tree *t, const char *to, const char *from)
 {
     DIR *d = opendir(from);
@@ -78,7 +78,8 @@ static void free_tree(tree *t)
     }
 }
 
-/* The folders' order is the file system's: rounds are to be the same everywhere. */
+/* The files are sorted, because their order in a folder depends on the file system: rounds do the
+ * same damage everywhere. */
 static int by_path(const void *a, const void *b)
 {
     return strcmp(((const file *)a)->from, ((const file *)b)->from);
@@ -95,7 +96,7 @@ static int import(const char *format, const char *path, const char *out, FILE *n
     return rc ? rc : vlat_verify(&check, err);
 }
 
-/* One file of the cache, written anew with damage, and put right again. */
+/* Damages one file of the cache, imports the cache, and restores the file. */
 static void damage(tree *t, const char *format, const char *path, const char *out, FILE *null,
                    uint32_t round)
 {
@@ -127,8 +128,8 @@ static void test_damage(void **state)
         { "diffusion-pipe", "" },
 #endif
     };
-    const char *dir = *state, *said = getenv("VLT_ROUNDS");
-    uint32_t rounds = said ? (uint32_t)atoi(said) : ROUNDS;
+    const char *dir = *state, *wanted = getenv("VLT_ROUNDS");
+    uint32_t rounds = wanted ? (uint32_t)atoi(wanted) : ROUNDS;
     FILE *null = fopen("/dev/null", "w");
     assert_non_null(null);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

@@ -15,7 +15,7 @@
 #include "formats/json/scan.h"
 #include "tests/lib/ok.h"
 
-/* text -> line; NULL: refused, and `why` is part of the message */
+/* The line that a text becomes, or NULL if it is refused with `why` in the message. */
 static const struct {
     const char *text, *line, *why;
 } parses[] = {
@@ -70,7 +70,7 @@ static void test_parse(void **state)
         vc_err err = { 0 };
         cJSON *v;
         size_t n = strlen(parses[i].text);
-        char *exact = malloc(n ? n : 1);           /* no NUL: a read past the end is seen */
+        char *exact = malloc(n ? n : 1);           /* without a NUL, to show reads past the end */
         memcpy(exact, parses[i].text, n);
         int rc = vf_json_parse(&v, exact, n, &err);
         free(exact);
@@ -105,7 +105,7 @@ static void test_depth(void **state)
     }
 }
 
-/* U+0000 as a byte within the text, and text that goes on behind it */
+/* A byte 0 within the text is refused; the text continues after it. */
 static void test_nul_byte(void **state)
 {
     (void)state;
@@ -244,10 +244,10 @@ static void test_buf(void **state)
     assert_string_equal(s, "0 -1 1234567890 9223372036854775807 -9223372036854775808 ");
     free(s);
 
-    assert_null(vc_buf_room(&b, SIZE_MAX - 1));    /* sticks */
+    assert_null(vc_buf_room(&b, SIZE_MAX - 1));    /* the buffer keeps this failure */
     vc_buf_str(&b, "x");
     assert_null(vc_buf_take(&b));
-    vc_buf_str(&b, "y");                           /* empty again */
+    vc_buf_str(&b, "y");                           /* the buffer was empty again */
     s = vc_buf_take(&b);
     assert_string_equal(s, "y");
     free(s);

@@ -1,5 +1,5 @@
-/* test_json_config.c - config.json by a table: defaults, what is taken, and what each kind of row
- * refuses, with its words */
+/* test_json_config.c - reading config.json by a table: defaults, accepted values, and the messages
+ * with which each kind of row refuses a value. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -122,9 +122,9 @@ static void values(void **state)
     cJSON_Delete(o);
 }
 
-/* ---- what is refused ---- */
+/* ---- refused values ---- */
 
-static const struct { const char *fields, *says; } bad[] = {
+static const struct { const char *fields, *message; } bad[] = {
     /* kinds */
     { "\"heads\":\"30\"", "heads: expected an integer, found a string" },
     { "\"heads\":true", "heads: expected an integer, found a boolean" },
@@ -197,13 +197,13 @@ static const struct { const char *fields, *says; } bad[] = {
     { "\"halves\":true", "halves: expected an array, found a boolean" },
 };
 
-static void refused(const cJSON *o, int code, const char *text, const char *says)
+static void refused(const cJSON *o, int code, const char *text, const char *message)
 {
     config c = fresh();
     vc_err err = { 0 };
     int rc = vf_config_read(&c, rows, o, &err);
-    if (rc != code || !strstr(err.text, says))
-        fail_msg("%s: %d, \"%s\"; expected %d, \"%s\"", text, rc, err.text, code, says);
+    if (rc != code || !strstr(err.text, message))
+        fail_msg("%s: %d, \"%s\"; expected %d, \"%s\"", text, rc, err.text, code, message);
     assert_null(strstr(err.text, "inf"));
     assert_string_equal(c.end, "end");
 }
@@ -215,14 +215,14 @@ static void values_refused(void **state)
         char text[300];
         snprintf(text, sizeof text, "{" NEEDED ",%s}", bad[i].fields);
         cJSON *o = parsed(text);
-        refused(o, VC_EFORMAT, text, bad[i].says);
+        refused(o, VC_EFORMAT, text, bad[i].message);
         cJSON_Delete(o);
     }
 }
 
 static void missing_refused(void **state)
 {
-    static const struct { const char *text; int code; const char *says; } all[] = {
+    static const struct { const char *text; int code; const char *message; } all[] = {
         { "{\"target\":\"v\",\"type\":\"t5\"}", VC_ENOENT, "width: missing" },
         { "{\"width\":null,\"target\":\"v\",\"type\":\"t5\"}", VC_ENOENT, "width: missing" },
         { "{\"width\":0,\"target\":\"v\",\"type\":\"t5\"}", VC_EFORMAT, "width: 0 is not within" },
@@ -235,16 +235,16 @@ static void missing_refused(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         cJSON *o = parsed(all[i].text);
-        refused(o, all[i].code, all[i].text, all[i].says);
+        refused(o, all[i].code, all[i].text, all[i].message);
         cJSON_Delete(o);
     }
     refused(NULL, VC_EFORMAT, "NULL", "no JSON object");
 }
 
-/* JSON has no NaN, but a tree that a program made may. */
+/* JSON text has no NaN, but a tree that a program built may contain one. */
 static void nan_refused(void **state)
 {
-    static const struct { const char *field, *says; } all[] = {
+    static const struct { const char *field, *message; } all[] = {
         { "heads", "heads: number out of range" }, { "eps", "eps: number out of range" },
         { "dropout", "dropout: number out of range" },
     };
@@ -258,7 +258,7 @@ static void nan_refused(void **state)
             refused(o, VC_EFORMAT, "mean", "mean[0]: expected a number");
             cJSON_DeleteItemFromObject(o, "mean");
             cJSON_AddNumberToObject(o, all[i].field, odd[k]);
-            refused(o, VC_EFORMAT, all[i].field, all[i].says);
+            refused(o, VC_EFORMAT, all[i].field, all[i].message);
             cJSON_Delete(o);
         }
 }

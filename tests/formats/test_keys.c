@@ -1,4 +1,4 @@
-/* test_keys.c - content keys: their text, hashes of bytes, of fields and of files. */
+/* test_keys.c - content keys: their text form, and hashes of bytes, of fields and of files. */
 #include "tests/formats/shards_test.h"
 
 static void keys(void **state)
@@ -20,7 +20,7 @@ static void keys(void **state)
         if (cases[i].good)
             assert_string_equal(vf_key_hex(hex, k), cases[i].hex);
     }
-    /* XXH3-128 of nothing and of "abc", from the reference implementation's xxhsum -H2 */
+    /* The reference implementation's xxhsum -H2 computed XXH3-128 of no bytes and of "abc". */
     assert_string_equal(vf_key_hex(hex, vf_hash("", 0)), "99aa06d3014798d86001c324468d497f");
     assert_string_equal(vf_key_hex(hex, vf_hash("abc", 3)), "06b05ab6733a618578af5f94892f3950");
     assert_string_equal(vf_key_hex(hex, vf_hash2("a", 1, "bc", 2)),
@@ -37,7 +37,7 @@ static vf_key hash_fields(const char *kind, const char *a, const char *b)
     return vf_hasher_end(&h);
 }
 
-/* The bytes that docs/format.md says are hashed. */
+/* The key of several fields is the hash of the bytes that docs/format.md describes. */
 static void hashed_fields(void **state)
 {
     static const char bytes[] = "text\0a\0\2\0\0\0\0\0\0\0xyb\0\1\0\0\0\0\0\0\0z"

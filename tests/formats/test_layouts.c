@@ -1,5 +1,5 @@
-/* test_layouts.c - folders as other trainers lay them out: which list is read, what its captions
- * come from, and which folders are refused, with their reasons. */
+/* test_layouts.c - folders in the layouts of other trainers: the list that is read, the sources of
+ * captions, and refused folders with their reasons. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,17 +19,17 @@ typedef struct folder {
     char path[TMP_DIR];
 } folder;
 
-/* Each file as NAME=TEXT; a folder that is empty gets no file. */
+/* A file is written as NAME=TEXT, or NAME if it is empty. */
 typedef struct layout {
     const char *files[12];
-    const char *rows;                  /* PATH|FILE|FROM|CAPTION|..., one a line; !: it is bad */
-    const char *says;                  /* of a list that is refused, and of the row that is bad */
+    const char *rows;                  /* lines PATH|FILE|FROM|CAPTION|...; ! begins a bad row */
+    const char *message;               /* part of the error, or of the bad row's reason */
     const char *caption_columns, *data_dir;
     int code;
 } layout;
 
 static const layout layouts[] = {
-    /* a caption file of its own comes first, and then no list is read */
+    /* caption files beside the clips: no list is read */
     { { "a.mp4", "a.txt=own", "b.mp4", "metadata.csv=file_name,text\na.mp4,x\nb.mp4,y\n" },
       "a.mp4|a.mp4|.txt|own\n!b.mp4|b.mp4||\n", "no caption: none of", NULL, NULL, 0 },
     { { "video.mp4", "video.txt=own", "prompt.txt=x" }, "video.mp4|video.mp4|.txt|own\n", NULL,
@@ -110,7 +110,7 @@ static const layout layouts[] = {
     { { "videos/a.mp4", "videos/b.mp4", "labels/a.txt=caf\xe9", "labels/b.txt=x" },
       "!videos/a.mp4|videos/a.mp4||\nvideos/b.mp4|videos/b.mp4|labels/|x\n", "not UTF-8", NULL,
       NULL, 0 },
-    /* columns, of what has none */
+    /* --caption_column with a folder that has no list */
     { { "a.mp4", "a.txt=x" }, NULL, "--caption_column words: this folder has no list with columns",
       "words", NULL, VC_EUSAGE },
     { { "a.mp4", "captions.json={\"a.mp4\":\"x\"}" }, NULL, "--caption_column words: this folder",
@@ -132,7 +132,7 @@ static void put(const folder *dir, const char *file)
     free(name);
 }
 
-static char *told(const folder *dir, const vf_metadata *m)
+static char *rows_as_text(const folder *dir, const vf_metadata *m)
 {
     static char text[4096];
     size_t n = 0, own = strlen(dir->path);
@@ -143,7 +143,7 @@ static char *told(const folder *dir, const vf_metadata *m)
         n += (size_t)snprintf(text + n, sizeof text - n, "%s%s|%s|", r->bad ? "!" : "", r->path,
                               file);
         if (r->bad && !*r->path)
-            n--;                       /* such a row has nothing else */
+            n--;                       /* a bad row without a path has no fields */
         else if (r->caption_from)
             n += (size_t)snprintf(text + n, sizeof text - n, "%s", r->caption_from);
         for (int k = 0; k < r->n_captions; k++)
@@ -166,18 +166,18 @@ static void check(const folder *dir, const layout *l)
         print_error("%s: %d, expected %d: %s\n", l->files[0], rc, l->code, err.text);
     assert_int_equal(rc, l->code);
     if (rc) {
-        if (!strstr(err.text, l->says))
-            print_error("%s does not say: %s\n", err.text, l->says);
-        assert_says(&err, l->says);
+        if (!strstr(err.text, l->message))
+            print_error("\"%s\" lacks \"%s\"\n", err.text, l->message);
+        assert_says(&err, l->message);
         assert_int_equal(strncmp(err.text, dir->path, strlen(dir->path)), 0);
         return;
     }
-    assert_string_equal(told(dir, &m), l->rows);
+    assert_string_equal(rows_as_text(dir, &m), l->rows);
     for (int64_t i = 0; i < m.n; i++) {
         assert_int_equal(m.rows[i].row, i + 1);
-        if (m.rows[i].bad && !strstr(m.rows[i].bad, l->says))
-            print_error("%s does not say: %s\n", m.rows[i].bad, l->says);
-        assert_true(!m.rows[i].bad || strstr(m.rows[i].bad, l->says));
+        if (m.rows[i].bad && !strstr(m.rows[i].bad, l->message))
+            print_error("\"%s\" lacks \"%s\"\n", m.rows[i].bad, l->message);
+        assert_true(!m.rows[i].bad || strstr(m.rows[i].bad, l->message));
     }
     vf_metadata_free(&m);
 }
@@ -193,7 +193,7 @@ static void test_layouts(void **state)
     }
 }
 
-/* Entries of captions.json are found by order, not one by one. */
+/* Many entries of captions.json are found fast, because they are sorted. */
 static void test_many(void **state)
 {
     enum { MANY = 20000 };
@@ -220,7 +220,7 @@ static void test_many(void **state)
 
 /* ---- tars ---- */
 
-/* Appends a member; type '0': a file, '5': a folder. */
+/* Appends a member of the type '0', a file, or '5', a folder. */
 static size_t tar_member(char *to, const char *name, char type, const char *text, size_t n)
 {
     unsigned sum = 0;
@@ -318,8 +318,7 @@ static void test_tar(void **state)
     free(path);
 }
 
-/* Cut anywhere and with any byte changed, a tar gives rows whose media lie within it, or is
- * refused. */
+/* A tar that is cut short or has a changed byte is refused, or its rows' media lie within it. */
 static void test_tar_damage(void **state)
 {
     const folder *dir = *state;

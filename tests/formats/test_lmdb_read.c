@@ -1,5 +1,6 @@
-/* test_lmdb_read.c - the walker against liblmdb: the same pairs from files that liblmdb wrote in
- * many ways, the full check passes all of them, and each kind of damage is refused. */
+/* test_lmdb_read.c - the reader of LMDB files reads the same pairs as liblmdb from files that
+ * liblmdb wrote in many ways; the check of all pages passes each of them and refuses each kind of
+ * damage. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,8 +30,8 @@ static uint32_t next_random(uint32_t *s)
 
 typedef struct recipe {
     int keys, transactions;
-    unsigned key_size, value_size;           /* at most */
-    int removed;                             /* of 100 */
+    unsigned key_size, value_size;           /* the greatest sizes */
+    int removed;                             /* percentage of pairs that are removed again */
 } recipe;
 
 static const recipe recipes[] = {
@@ -84,7 +85,7 @@ static void write_file(const char *path, const recipe *r)
     mdb_env_close(env);
 }
 
-/* ---- the walker sees what liblmdb sees ---- */
+/* ---- the same pairs as liblmdb ---- */
 
 static void compare_tree(const vf_lmdb *m, MDB_txn *txn, const char *name)
 {
@@ -162,7 +163,7 @@ static void same_as_liblmdb(void **state)
     }
 }
 
-/* ---- the writer: batches, replacement before a commit, going on ---- */
+/* ---- the writer: batches, values replaced before a commit, a second run ---- */
 
 static void gathered_puts(void **state)
 {
@@ -197,7 +198,7 @@ static void gathered_puts(void **state)
     OK(vf_env_count(e, 0, &count, &err));
     assert_int_equal(count, 1);
     OK(vf_env_finish(e, &bytes, &err));
-    assert_true(bytes < 200000);             /* reserved space was cut off */
+    assert_true(bytes < 200000);             /* the reserved space was released */
 }
 
 /* ---- damage ---- */
@@ -211,7 +212,7 @@ static void damaged(void **state)
     OK(vc_file_read(&data, &n, path, 1 << 30, &err));
     mutate_run(data, n, 7, 1500, LLVMFuzzerTestOneInput);
 
-    /* one field at a time, of every page: header, first offsets, first node */
+    /* Each field of every page's header, first offsets and first node is changed, one at a time. */
     static const uint8_t edges[] = { 0, 1, 2, 0x10, 0x7f, 0x80, 0xff };
     uint8_t *copy = malloc(n);
     uint32_t seed = 3;
@@ -228,7 +229,7 @@ static void damaged(void **state)
     free(path);
 }
 
-/* Each field of the first nodes of each page, one at a time. */
+/* Each field of the first nodes of each page is forged, one at a time. */
 static void forged_nodes(void **state)
 {
     static const recipe r = { 30, 2, 40, 3000, 0 };
@@ -257,8 +258,8 @@ static void forged_nodes(void **state)
     free(path);
 }
 
-/* What a reader does not mind and liblmdb would stumble over when it writes: nodes with a gap
- * between. */
+/* A page with a gap between its nodes can be read, but liblmdb would fail when it writes there: the
+ * check refuses the page. */
 static void sloppy_page(void **state)
 {
     static const recipe r = { 30, 2, 40, 60, 0 };
@@ -283,11 +284,11 @@ static void sloppy_page(void **state)
     free(path);
 }
 
-/* Little-endian values at places of page 0 and 1 (the meta pages) and of the trees' first pages. */
+/* Each case is a forged little-endian value at an offset in pages 0 and 1, the meta pages. */
 static void refused(void **state)
 {
     static const recipe r = { 500, 2, 40, 3000, 0 };
-    static const struct { int at, size; uint64_t value; const char *says; } cases[] = {
+    static const struct { int at, size; uint64_t value; const char *message; } cases[] = {
         { 10, 2, 2, "meta page 0" },             { 16, 4, 1, "meta page 0" },
         { 20, 4, 2, "data of version 1" },       { 40, 4, 4095, "no LMDB file" },
         { 40, 4, 1 << 20, "no LMDB file" },      { 4096 + 16, 4, 0, "meta page 1" },
@@ -300,7 +301,7 @@ static void refused(void **state)
     size_t n;
     write_file(path, &r);
     OK(vc_file_read(&data, &n, path, 1 << 30, &err));
-    /* an even number of transactions: page 0 is the newest */
+    /* After an even number of transactions the newest meta page is page 0. */
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         vf_lmdb *m;
         vc_err err = { 0 };
@@ -308,7 +309,7 @@ static void refused(void **state)
         memcpy(copy, data, n);
         for (int b = 0; b < cases[i].size; b++)
             copy[cases[i].at + b] = (uint8_t)(cases[i].value >> 8 * b);
-        if (vf_lmdb_parse(&m, copy, n, &err) != VC_EFORMAT || !strstr(err.text, cases[i].says))
+        if (vf_lmdb_parse(&m, copy, n, &err) != VC_EFORMAT || !strstr(err.text, cases[i].message))
             fail_msg("case %zu: %s", i, err.text);
         assert_null(m);
         free(copy);
@@ -321,7 +322,7 @@ static void refused(void **state)
     free(path);
 }
 
-/* Two branch nodes that lead to one page: a reader's walk ends, the check says so. */
+/* Two branch nodes lead to one page: a reader's walk ends, and the check refuses the file. */
 static void page_reached_twice(void **state)
 {
     static const recipe r = { 3000, 1, 40, 60, 0 };

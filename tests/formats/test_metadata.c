@@ -1,5 +1,5 @@
-/* test_metadata.c - lists of clips: each format and column set, bad rows with their reasons, files
- * that are no lists, ids, and thousands of damaged lists. */
+/* test_metadata.c - lists of clips: each format and set of columns, bad rows with their reasons,
+ * files that are no lists, ids, and thousands of damaged lists. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,7 +33,7 @@ static void put(const folder *dir, const char *name, const void *text, size_t n)
     free(path);
 }
 
-/* Reads a list of n bytes under a name that ends in `ext`. */
+/* Writes a list of n bytes to a file with the extension `ext` and reads it. */
 static int read_list(const folder *dir, vf_metadata *m, const char *ext, const char *text,
                      size_t n, const vf_metadata_opts *opts, vc_err *err)
 {
@@ -50,10 +50,10 @@ static int read_list(const folder *dir, vf_metadata *m, const char *ext, const c
 
 /* ---- rows ---- */
 
-/* One row of a list and what is read from it; captions and tags joined by '|'. */
+/* One row of a list and its values; captions are joined by '|'. */
 static const struct {
     const char *ext, *text;
-    const char *bad;                 /* part of the reason, or NULL: good */
+    const char *bad;                 /* part of the reason, or NULL for a good row */
     const char *path;
     vf_type type;
     const char *captions;
@@ -78,7 +78,7 @@ static const struct {
     { "jsonl", "{\"media_path\":\"a.bin\"}", NULL, "a.bin", VF_TYPE_UNKNOWN, "" },
     /* named by the user */
     { "csv", "clip,text\na.mp4,t\n", NULL, "a.mp4", VF_TYPE_VIDEO, "t" },
-    /* of others, taken where a row has none of those above */
+    /* columns of other trainers, read if a row has none of the columns above */
     { "csv", "Video,Prompt\na.mp4,t\n", NULL, "a.mp4", VF_TYPE_VIDEO, "t" },
     { "csv", "video,video_path,prompt,Prompt,description\na,b,t,u,v\n", NULL, "a", VF_TYPE_VIDEO,
       "t" },
@@ -101,7 +101,7 @@ static const struct {
       "" },
     { "json", "[{\"file_path\":\"a\",\"text\":[[\"x\"]]}]", "text: expected", "a", VF_TYPE_UNKNOWN,
       "" },
-    /* the file itself */
+    /* byte order mark, line ends, blanks */
     { "csv", "\xef\xbb\xbfvideo,prompt\r\na,b\r\n\r\n", NULL, "a", VF_TYPE_VIDEO, "b" },
     { "csv", " video , prompt\na, b \n", NULL, "a", VF_TYPE_VIDEO, " b " },
     { "csv", "video,prompt\na,\"two\nlines\"", NULL, "a", VF_TYPE_VIDEO, "two\nlines" },
@@ -109,7 +109,7 @@ static const struct {
     { "json", "\xef\xbb\xbf [ {\"video\":\"a\",\"prompt\":\"\\u00e9\"} ] ", NULL, "a",
       VF_TYPE_VIDEO, "\xc3\xa9" },
     { "ndjson", "\xef\xbb\xbf{\"video\":\"a\"}\r\n", NULL, "a", VF_TYPE_VIDEO, "" },
-    /* bad ones */
+    /* bad rows */
     { "csv", "video,prompt\na\n", "1 fields under 2 columns", "", VF_TYPE_UNKNOWN, "" },
     { "csv", "video,prompt\na,b,c\n", "3 fields under 2 columns", "", VF_TYPE_UNKNOWN, "" },
     { "csv", "video,prompt\na,caf\xe9\n", "prompt: byte 4 is not UTF-8", "", VF_TYPE_UNKNOWN, "" },
@@ -241,7 +241,7 @@ static void test_fields(void **state)
 
 static const struct {
     const char *ext, *text;
-    size_t n;                        /* 0: strlen */
+    size_t n;                        /* 0 means strlen(text) */
     int rc;
     const char *why;
 } refused[] = {
@@ -289,14 +289,14 @@ static void test_refused(void **state)
     assert_int_equal(vf_metadata_read(&m, "/none/list.json", &(vf_metadata_opts){ 0 }, &err),
                      VC_ENOENT);
     char *fifo = vc_path_join(((folder *)*state)->path, "fifo.csv");
-    assert_int_equal(mkfifo(fifo, 0600), 0);       /* must not wait for a writer */
+    assert_int_equal(mkfifo(fifo, 0600), 0);       /* the reader must not wait for a writer */
     assert_int_equal(vf_metadata_read(&m, fifo, &(vf_metadata_opts){ 0 }, &err), VC_EFORMAT);
     free(fifo);
 }
 
 /* ---- rows without a caption ---- */
 
-/* Rows of one list: of each its first caption and the column it is from; NULL: it has none. */
+/* Each list has four rows, with the first caption of each and its column, or NULL without one. */
 static void test_captions(void **state)
 {
     static const struct {
@@ -357,12 +357,12 @@ static void test_numbers_and_ids(void **state)
         assert_true(m.rows[i].id == XXH3_64bits_withSeed(want[i].path, strlen(want[i].path),
                                                          want[i].seed));
     }
-    /* a known answer, so that ids cannot drift */
+    /* The id of this row is fixed: ids must never change. */
     assert_true(m.rows[0].id == 0xe6c632b61e964e1full);
     vf_metadata_free(&m);
 }
 
-/* Rows that straddle the pieces in which a file is read, and one longer than a piece. */
+/* A file is read in pieces: rows lie across their borders, and one row is longer than a piece. */
 static void test_long_lists(void **state)
 {
     enum { ROWS = 20000, LONG = 700000 };
@@ -396,7 +396,7 @@ static void test_long_lists(void **state)
     }
 }
 
-/* A good row, one that is `bad`, and a good one. */
+/* Expects a good row, a row with the reason `bad`, and a good row. */
 static void expect_middle_bad(const folder *dir, const char *ext, const char *text, size_t n,
                               const char *bad)
 {
@@ -457,7 +457,7 @@ static void test_row_too_deep(void **state)
     free(jsonl);
 }
 
-/* What is wrong in one row says nothing of the next, as long as it is certain where that begins. */
+/* A fault in one row does not affect the next row if the beginning of the next row is certain. */
 static void test_row_spoilt(void **state)
 {
     static const struct { const char *row; size_t n; const char *bad; } spoilt[] = {
@@ -471,7 +471,7 @@ static void test_row_spoilt(void **state)
         ROW("{\"video\":\"b\",\0\"text\":\"x\"}", "expected a string"),
         ROW("{\"video\":\"b\",\"tags\":[\"x\",]}", "a value is missing"),
     };
-    static const char *const whole[] = {     /* these may go on in the next row */
+    static const char *const whole[] = {     /* these rows may continue in the next line */
         "[{\"video\":\"b\",\"text\":\"x},\n{\"video\":\"c\"},\n{\"video\":\"d\"}]",
         "[{\"video\":\"b\",\"text\":\"x\",\n{\"video\":\"c\"}]",
         "[{\"video\":\"b\",\"tags\":[\"x\"},{\"video\":\"c\"}]",
@@ -497,7 +497,7 @@ static void test_row_spoilt(void **state)
     }
 }
 
-/* So many captions of one row that a list which grows by one is felt. */
+/* One row has many captions; growing the list one by one would be slow. */
 static void test_many_captions(void **state)
 {
     enum { MANY = 300000 };

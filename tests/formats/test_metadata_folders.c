@@ -1,4 +1,4 @@
-/* test_metadata_folders.c - folders of clips with captions in files beside them */
+/* test_metadata_folders.c - folders of clips with captions in files beside the clips. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* test_pt.c - .pt files as torch writes them read as the right values; what is written reads back;
- * nothing is ever executed; damaged and forged files give errors. */
+/* test_pt.c - values of .pt files that torch wrote; files that vlt writes read back; no call in a
+ * file is ever executed; damaged and forged files are refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +25,7 @@ static vf_pt *open_golden(const char *name)
     return p;
 }
 
-/* ---- what torch wrote ---- */
+/* ---- files of torch ---- */
 
 static float at(const vf_view *v, size_t i)
 {
@@ -34,7 +34,7 @@ static float at(const vf_view *v, size_t i)
     return f;
 }
 
-/* Element i of arange(24) as [2,3,4] in another type: eight bits of floating point round. */
+/* Returns an element of arange(24) after a conversion to another type; fp8 types round. */
 static float as_type(float f, vc_dtype t)
 {
     uint8_t b[8];
@@ -115,7 +115,7 @@ static void test_reads_torch(void **state)
     }
 }
 
-/* Objects and calls are names, whatever they would do; what is beside them is read. */
+/* Objects and calls become their names, and the values beside them are read. */
 static void test_builds_nothing(void **state)
 {
     (void)state;
@@ -140,7 +140,8 @@ static void test_builds_nothing(void **state)
 
 /* ---- writing ---- */
 
-/* All that torch wrote, written by us: it reads back the same, and the same bytes twice. */
+/* The values of a file of torch are packed again: they read back the same, and a second pack has
+ * the same bytes. */
 static void test_writes_back(void **state)
 {
     vc_err err = { 0 };
@@ -170,7 +171,7 @@ static void test_writes_back(void **state)
     FLOATS key "U\3cpuK\x18tQ" \
     "K" offset "K" size "\x85K" stride "\x85\x89}t" "R."
 
-static const struct { const char *text; size_t n; const char *says; } forged[] = {
+static const struct { const char *text; size_t n; const char *message; } forged[] = {
     { PICKLE("\x80\x02."), "missing" },
     { PICKLE("\x80\x02K\1"), "no end" },
     { PICKLE("X\xff\xff\xff\xffzz."), "cut short" },
@@ -212,13 +213,13 @@ static void test_forged(void **state)
         *p->member = (vf_pt_member){ strdup("data/0"), calloc(1, 96), 96 };
         p->may_pack = 1 << 20;
         int rc = vf_pt_unpickle(p, (const uint8_t *)forged[i].text, forged[i].n, &err);
-        if (rc != VC_EFORMAT || !strstr(err.text, forged[i].says))
-            fail_msg("%zu: %d \"%s\", \"%s\" expected", i, rc, err.text, forged[i].says);
+        if (rc != VC_EFORMAT || !strstr(err.text, forged[i].message))
+            fail_msg("%zu: %d \"%s\", \"%s\" expected", i, rc, err.text, forged[i].message);
         vf_pt_close(p);
     }
 }
 
-/* A list that holds itself, and one value in many places, are values like any other. */
+/* A list that contains itself can be read, but not written. */
 static void test_cycles(void **state)
 {
     static const uint8_t text[] = "]q\0h\0ah\0h\0\x86.";

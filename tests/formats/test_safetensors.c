@@ -1,5 +1,5 @@
-/* test_safetensors.c - what is written reads back and has the reference's bytes; every kind of
- * forged header is refused with the right reason; models in one file and in shards. */
+/* test_safetensors.c - written files have the bytes of the reference and read back; every kind of
+ * forged header is refused with the right reason; models are read from one file and from shards. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -201,8 +201,8 @@ static void test_refused_writes(void **state)
 
 static const struct {
     const char *header;
-    size_t data;                    /* bytes after it */
-    const char *why;                /* NULL: good */
+    size_t data;                    /* number of bytes after the header */
+    const char *why;                /* part of the message, or NULL for a good header */
 } headers[] = {
     { "{\"a\":" T("F32", "2", "0", "8") "}", 8, NULL },
     { "{\"a\":" T("F32", "2", "0", "8") "}    ", 8, NULL },
@@ -347,7 +347,7 @@ static void put_text(const char *dir, const char *name, const char *text)
     free(path);
 }
 
-/* The value of the only tensor called `name`, or -1. */
+/* Returns the first value of the tensor `name`, or -1. */
 static float value_of(const vf_model *m, const char *name)
 {
     vf_view v;
@@ -357,10 +357,10 @@ static float value_of(const vf_model *m, const char *name)
     return x;
 }
 
-/* What often lies where weights should, by name and by its first bytes. */
+/* Files that are no weights are recognized by their names and first bytes. */
 static void test_strangers(void **state)
 {
-    static const struct { const char *name, *text, *says; } rows[] = {
+    static const struct { const char *name, *text, *message; } rows[] = {
         { "model.safetensors", "version https://git-lfs.github.com/spec/v1\noid sha256:0\n",
           "git lfs pull" },
         { "model.safetensors", "PK\3\4\24\10\10\10\10\10", "torch.save" },
@@ -375,13 +375,13 @@ static void test_strangers(void **state)
         char *path = vc_path_join(dir->path, rows[i].name);
         put_text(dir->path, rows[i].name, rows[i].text);
         assert_true(vf_model_open(&m, dir->path, &err) != 0);
-        assert_says(&err, rows[i].says);
+        assert_says(&err, rows[i].message);
         unlink(path);
         free(path);
     }
 }
 
-/* Each step adds a file that must be preferred to all before it. */
+/* Each step adds a file that must be preferred to all earlier ones. */
 static void test_preference(void **state)
 {
     static const char *const files[] = {

@@ -114,7 +114,7 @@ static void finds_samples(void **state)
     vf_dataset_close(d);
 }
 
-/* One handle, several threads (run it under ThreadSanitizer). */
+/* Several threads read through one handle; ThreadSanitizer reports races. */
 static void *read_all(void *d)
 {
     for (uint32_t i = 0; i < vf_dataset_count(d); i++)
@@ -135,9 +135,9 @@ static void many_readers(void **state)
     vf_dataset_close(d);
 }
 
-/* ---- the same inputs, the same bytes ---- */
+/* ---- equal inputs give equal bytes ---- */
 
-/* Hash of every key and value of a shard's sub-databases, in order. */
+/* Returns the hash of all keys and values of a shard's sub-databases, in order. */
 static vf_key contents(const char *dir, const char *file, const char *const *dbs)
 {
     char *path = vc_path_join(dir, file);
@@ -209,7 +209,7 @@ static void root_of_any_order(void **state)
     free(b);
 }
 
-/* ---- going on ---- */
+/* ---- continued datasets ---- */
 
 static void nothing_to_do(void **state)
 {
@@ -252,7 +252,7 @@ static void changed_sample(void **state)
         cJSON_GetObjectItem(cJSON_GetObjectItem(record, "captions")->child, "text")->valuestring,
         "caption 5");
     cJSON_Delete(record);
-    OK(vf_dataset_thumb(d, 4, &jpeg, &n, &err));     /* of the older record */
+    OK(vf_dataset_thumb(d, 4, &jpeg, &n, &err));     /* the older record's thumbnail */
     vf_dataset_close(d);
     assert_whole(*state);
 }
@@ -273,14 +273,14 @@ static void dropped_samples(void **state)
     assert_int_equal(count_samples(*state), 2);
     assert_whole(*state);
 
-    /* numbers are never given again; a row that comes back is new */
+    /* Numbers are never assigned twice: a row that was dropped and returns gets a new number. */
     OK(open_writer(&w, *state, 0, true, false, &err));
     assert_int_equal(vf_writer_next_number(w), 10);
     assert_int_equal(vf_writer_number_of(w, 0x123456789abcull * 3, &number), 0);
     assert_int_equal(number, 2);
     assert_int_equal(vf_writer_number_of(w, 0x123456789abcull * 9, &number), VC_ENOENT);
     OK(vf_writer_drop_unseen(w, &dropped, &err));
-    assert_int_equal(dropped, 0);                    /* --append */
+    assert_int_equal(dropped, 0);                    /* --append drops no samples */
     OK(make_sample(w, 8, "caption 1", 3, 4, 6, &err));
     OK(vf_writer_finish(w, &err));
     vf_writer_close(w);
@@ -309,7 +309,7 @@ static void other_settings(void **state)
     free(mine);
 }
 
-/* Told to, a writer goes on under another head: records are put again, old values stay. */
+/* With `change` a writer continues under another head: records are put again, old values stay. */
 static void changed_head(void **state)
 {
     vf_writer *w;
@@ -327,12 +327,12 @@ static void changed_head(void **state)
     vf_writer_close(w);
     assert_int_equal(count_samples(*state), 1);
     assert_whole(*state);
-    OK(open_writer(&w, *state, 1, false, false, &err));      /* it is of the new head */
+    OK(open_writer(&w, *state, 1, false, false, &err));      /* the manifest has the new head */
     vf_writer_close(w);
     cJSON_Delete(head);
 }
 
-/* The bytes that are stored keep a sample, others do not. */
+/* vf_writer_keep_record() keeps a sample only if the given bytes are those of its stored record. */
 static void kept_records(void **state)
 {
     vf_writer *w;
@@ -401,7 +401,7 @@ static void unfinished(void **state)
     FAILS(VC_ENOENT, "manifest.json", vf_dataset_open(&d, "/nowhere", false, &err));
 }
 
-/* Every reference of a closed shard leads to a closed shard, so that a reader may follow. */
+/* The records of a closed shard refer only to closed shards: a reader can follow a writer. */
 static void followed(void **state)
 {
     cJSON *head = make_head(0);
@@ -435,7 +435,7 @@ static void refused_puts(void **state)
     cJSON_DeleteItemFromObject(record, "latent");
     FAILS(VC_ENOENT, "latent", vf_writer_put_sample(w, 3, 0, record, NULL, 0, &err));
     cJSON_Delete(record);
-    OK(make_sample(w, 3, "x", 1, 8, 4, &err));       /* none of it stuck */
+    OK(make_sample(w, 3, "x", 1, 8, 4, &err));       /* the writer is still usable */
     vf_writer_close(w);
 }
 
@@ -466,7 +466,7 @@ static void several_variants(void **state)
     assert_whole(*state);
 }
 
-/* The hint "a" of the dataset, as 8 bytes, or 0. */
+/* Returns the dataset's hint "a" of 8 bytes, or 0. */
 static uint64_t hint_a(const char *dir)
 {
     uint64_t v = 0;
@@ -474,7 +474,7 @@ static uint64_t hint_a(const char *dir)
     vf_hints *h = vf_hints_open(dir);
     int rc = vf_hints_get(h, "a", &v, sizeof v);
     assert_int_equal(rc, v ? 0 : VC_ENOENT);
-    assert_int_equal(vf_hints_get(h, "a", &half, sizeof half), VC_ENOENT);    /* of another size */
+    assert_int_equal(vf_hints_get(h, "a", &half, sizeof half), VC_ENOENT);    /* the size differs */
     assert_int_equal(vf_hints_get(h, "b", &v, sizeof v), VC_ENOENT);
     vf_hints_close(h);
     return v;
@@ -495,7 +495,7 @@ static void hints(void **state)
     vf_writer_close(w);
     assert_int_equal(hint_a(*state), 42);
 
-    FILE *f = fopen(path, "r+"); /* damaged: the hints are lost, and that is all */
+    FILE *f = fopen(path, "r+");                 /* a damaged file loses the hints alone */
     fseek(f, 4096 * 2, SEEK_SET);
     for (int i = 0; i < 40000; i++)
         fputc(i, f);

@@ -1,10 +1,11 @@
-/* test_shards_closed.c - shards closed by time, and what a reader sees of a dataset that is being
+/* test_shards_closed.c - shards that are closed by time, and readers of a dataset that is being
  * written. */
 #include "tests/formats/shards_test.h"
 
 enum { SAMPLES = 5 };
 
-/* A writer that closes a shard with every sample, or (seconds huge) none before the end. */
+/* Opens a writer that closes a shard after each sample if `seconds` is tiny, and only at the end if
+ * it is huge. */
 static vf_writer *open_timed(const char *dir, double seconds)
 {
     vf_writer *w;
@@ -20,7 +21,7 @@ static void put(vf_writer *w, uint32_t number, const char *caption)
     OK(make_sample(w, number, caption, 1, 4, 4, &err));
 }
 
-/* Shards of samples among the first n. */
+/* Returns the number of shards with samples among the first n shards. */
 static int of_samples(const char *dir, int n)
 {
     vf_dataset *d;
@@ -73,7 +74,7 @@ static seen look(const char *dir, int shards)
     s.shards = vf_dataset_shards(d);
     s.samples = vf_dataset_count(d);
     vf_dataset_root(d, s.root);
-    for (uint32_t i = 0; i < s.samples; i++) {       /* all that it shows can be read */
+    for (uint32_t i = 0; i < s.samples; i++) {       /* every listed sample can be read */
         cJSON *record;
         vf_safetensors *st;
         OK(vf_dataset_sample(d, i, &record, &err));
@@ -86,7 +87,8 @@ static seen look(const char *dir, int shards)
     return s;
 }
 
-/* What was seen while it was written can be seen again later, also of a sample that changed. */
+/* A reader that saw n shards during the writing sees the same samples in the first n shards later,
+ * even if a sample changed. */
 static void seen_again(void **state)
 {
     const char *dir = *state;

@@ -1,4 +1,4 @@
-/* test_shards_damage.c - kills, a full disk, and every kind of damage that the check must tell. */
+/* test_shards_damage.c - kills, a full disk, and every kind of damage that vf_verify() reports. */
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -9,7 +9,7 @@
 
 /* ---- crashes ---- */
 
-/* Writes samples until it is killed or done; tells each commit through the pipe. */
+/* Writes samples until the process is killed or done; reports each commit through the pipe. */
 static void write_until_killed(const char *dir, int pipe_fd)
 {
     cJSON *head = make_head(0);
@@ -27,7 +27,7 @@ static void write_until_killed(const char *dir, int pipe_fd)
     _exit(rc ? 1 : 0);
 }
 
-/* A record that is on disk finds what it refers to there. */
+/* The values that a record on disk refers to are on disk too. */
 static void assert_references(vf_writer *w, uint32_t i)
 {
     cJSON *record;
@@ -44,7 +44,7 @@ static void assert_references(vf_writer *w, uint32_t i)
     cJSON_Delete(record);
 }
 
-/* What was committed before a kill is there after it, and the rest can be added. */
+/* Samples that were committed before a kill are kept, and the others can be added. */
 static void killed(void **state)
 {
     uint32_t committed = 0;
@@ -90,7 +90,8 @@ static void killed(void **state)
     assert_whole(*state);
 }
 
-/* A shard whose index is written and whose name is not yet in the manifest. */
+/* The writer was killed after it wrote a shard's index and before it listed the shard in the
+ * manifest. */
 static void half_closed(void **state)
 {
     char *path = vc_path_join(*state, "manifest.json"), *text;
@@ -122,7 +123,7 @@ static void damaged_open_shard(void **state)
         OK(make_sample(w, i, "x", 3, 4, 6, &err));
     OK(vf_writer_commit(w, &err));
     vf_writer_close(w);
-    vf_lmdb *m;                                      /* where only the check of all pages looks */
+    vf_lmdb *m;                                      /* only the check of all pages reads `thumb` */
     vf_tree t;
     OK(vf_lmdb_open(&m, path, &err));
     OK(vf_lmdb_tree(m, "thumb", &t, &err));
@@ -133,14 +134,14 @@ static void damaged_open_shard(void **state)
     fclose(f);
     FAILS(VC_EFORMAT, "remove that file and start again",
           open_writer(&w, *state, 0, false, false, &err));
-    assert_int_equal(truncate(path, 100), 0);        /* killed while it was being made */
+    assert_int_equal(truncate(path, 100), 0);        /* a kill while the file was being made */
     OK(open_writer(&w, *state, 0, false, false, &err));
     assert_null(vf_writer_sample(w, 0, 0));
     vf_writer_close(w);
     free(path);
 }
 
-/* A file that may not grow past `limit` bytes stands for a full disk. */
+/* Writes to a disk that is full after `limit` bytes: a file cannot grow past this limit. */
 static void write_on_full_disk(const char *dir, rlim_t limit)
 {
     struct rlimit r = { limit, limit };
@@ -179,7 +180,7 @@ static void full_disk(void **state)
         uint32_t n = 0;
         while (vf_writer_sample(w, n, 0))
             n++;
-        assert_true(i == 0 || n > there);            /* what there was room for is intact */
+        assert_true(i == 0 || n > there);            /* earlier samples are intact */
         there = n;
         vf_writer_close(w);
     }
@@ -194,8 +195,8 @@ static void full_disk(void **state)
 
 /* ---- damage ---- */
 
-/* Replaces every `from` in a file by `to`, of the same length. (Unused parts of pages hold old
- * copies.) */
+/* Replaces every `from` in a file by `to`, of the same length. Every one, because unused parts of
+ * pages hold old copies. */
 static void patch(const char *dir, const char *file, const char *from, const char *to)
 {
     char *path = vc_path_join(dir, file), *data;
@@ -209,8 +210,8 @@ static void patch(const char *dir, const char *file, const char *from, const cha
     free(path);
 }
 
-/* Changes the manifest: field gets the JSON `value`, or goes if it is NULL. With `below` it is
- * that field of item number `item` of the list. */
+/* Sets a field of the manifest to the JSON `value`, or removes the field if value is NULL. With
+ * `below` the changed field is `below` of item number `item` of the list `field`. */
 static void edit_manifest(const char *dir, const char *field, int item, const char *below,
                           const char *value)
 {
@@ -241,7 +242,7 @@ static void hostile_manifests(void **state)
     static const struct {
         const char *field;
         int item;
-        const char *below, *value, *says;
+        const char *below, *value, *message;
     } cases[] = {
         { "format", 0, NULL, "2", "this program reads 1" },
         { "format", 0, NULL, NULL, "format: missing" },
@@ -267,7 +268,7 @@ static void hostile_manifests(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         vf_dataset *d;
         edit_manifest(*state, cases[i].field, cases[i].item, cases[i].below, cases[i].value);
-        FAILS(VC_EFORMAT, cases[i].says, vf_dataset_open(&d, *state, false, &err));
+        FAILS(VC_EFORMAT, cases[i].message, vf_dataset_open(&d, *state, false, &err));
         assert_null(d);
         findings f = verify(*state);
         assert_true(f.n > 0);
@@ -291,10 +292,10 @@ static void linked_shard(void **state)
     free(moved);
 }
 
-/* One change, what the check says of it, and that a reader does not give it out as good. */
-static void told_damage(void **state)
+/* Each case is one change and a part of the message with which vf_verify() reports it. */
+static void reported_damage(void **state)
 {
-    static const struct { const char *file, *from, *to, *says; } cases[] = {
+    static const struct { const char *file, *from, *to, *message; } cases[] = {
         { "shard-00000.lmdb", "caption 4", "caption 7", "index 000000000004/000: differs" },
         { "shard-00000.lmdb", "\"sample\":4", "\"sample\":5", "it says that it is sample 5" },
         { "shard-00000.lmdb", "{\"sample\":4", "[\"sample\":4", "sample 000000000004/000" },
@@ -311,12 +312,12 @@ static void told_damage(void **state)
         OK(make_dataset(*state, 6, BIG, &err));
         patch(*state, cases[i].file, cases[i].from, cases[i].to);
         findings f = verify(*state);
-        if (!strstr(f.text, cases[i].says))
+        if (!strstr(f.text, cases[i].message))
             fail_msg("%s -> %s: %s", cases[i].from, cases[i].to, f.text);
     }
 }
 
-static void unread_damage(void **state)
+static void refused_damage(void **state)
 {
     vf_dataset *d;
     vf_safetensors *st;
@@ -368,7 +369,7 @@ static void cut_short(void **state)
     free(path);
 }
 
-/* The remedy that the check names: the damaged shard is removed, what it held is put again. */
+/* The remedy in the message works: the damaged shard is removed, and its values are put again. */
 static void removed_shard(void **state)
 {
     static const char *const files[] = { "shard-00001.lmdb", "text-00000.lmdb" };
@@ -408,7 +409,7 @@ static void stray_shards(void **state)
     free(manifest);
 }
 
-/* A first run that was killed while its first manifest was being written: nothing is there yet. */
+/* The first run was killed while it wrote its first manifest: the dataset is empty. */
 static void first_manifest(void **state)
 {
     char *tmp = vc_path_join(*state, "manifest.json.tmp-123");
@@ -433,8 +434,8 @@ int main(void)
         FOLDER_TEST(full_disk),
         FOLDER_TEST(hostile_manifests),
         FOLDER_TEST(linked_shard),
-        FOLDER_TEST(told_damage),
-        FOLDER_TEST(unread_damage),
+        FOLDER_TEST(reported_damage),
+        FOLDER_TEST(refused_damage),
         FOLDER_TEST(missing_values),
         FOLDER_TEST(cut_short),
         FOLDER_TEST(removed_shard),

@@ -1,11 +1,11 @@
-/* test_shards_ranks.c - one dataset written by the ranks of a job, and what a killed job leaves. */
+/* test_shards_ranks.c - one dataset written by the ranks of a job, and datasets of killed jobs. */
 #include <sys/stat.h>
 
 #include "tests/formats/shards_test.h"
 
 enum { RANKS = 3, SAMPLES = 10 };
 
-/* Rank 0 closes many shards, the others none before the end. */
+/* Opens a rank's writer: rank 0 closes many shards, the other ranks close theirs at the end. */
 static int open_rank(vf_writer **w, const char *dir, int rank, int ranks, vc_err *err)
 {
     cJSON *head = make_head(0);
@@ -32,7 +32,7 @@ static int put(vf_writer *w, uint32_t i, const char *what, vc_err *err)
     return make_sample(w, i, caption, 3, 16, 16, err);
 }
 
-/* Rank 0 puts the text that all need; samples go round. */
+/* Rank 0 puts the text that all samples need; sample i is put by rank i modulo `ranks`. */
 static void put_all(vf_writer **w, int ranks, uint32_t n, const char *what)
 {
     OK(put(w[0], 0, what, &err));
@@ -69,7 +69,7 @@ static void root_of(const char *dir, char hex[VF_KEY_HEX])
     vf_dataset_close(d);
 }
 
-/* The dataset that one writer makes of the same samples. */
+/* The dataset equals the one that a single writer makes of the same samples. */
 static void assert_like_one(const char *dir, uint32_t n, const char *what)
 {
     char *alone = vc_format("%s/alone", dir), a[VF_KEY_HEX], b[VF_KEY_HEX];
@@ -106,7 +106,7 @@ static void like_one_writer(void **state)
     assert_int_equal(count_samples(*state), SAMPLES);
     assert_like_one(*state, SAMPLES, "first");
 
-    /* other captions, fewer samples: newer ones count */
+    /* A second run with other captions and fewer samples: its records replace the older ones. */
     open_all(w, *state);
     for (int r = 0; r < RANKS; r++)
         assert_true(vf_writer_has_latent(w[r], make_latent_key(SAMPLES - 1, 3, 16, 16)));
@@ -115,7 +115,7 @@ static void like_one_writer(void **state)
     assert_like_one(*state, SAMPLES - 2, "second");
 }
 
-/* A job that dies: every rank has committed some, closed some, and has more in flight. */
+/* A job ends abruptly: every rank has committed samples, closed shards, and uncommitted samples. */
 static void die(const char *dir)
 {
     vf_writer *w[RANKS];
@@ -129,7 +129,7 @@ static void die(const char *dir)
         vf_writer_close(w[r]);
 }
 
-static void a_lone_writer_goes_on(void **state)
+static void one_writer_continues(void **state)
 {
     vf_writer *w;
     die(*state);
@@ -142,7 +142,7 @@ static void a_lone_writer_goes_on(void **state)
     assert_like_one(*state, SAMPLES, "first");
 }
 
-static void other_ranks_go_on(void **state)
+static void other_ranks_continue(void **state)
 {
     vf_writer *w[RANKS];
     die(*state);
@@ -156,7 +156,7 @@ static void other_ranks_go_on(void **state)
     assert_like_one(*state, SAMPLES, "first");
 }
 
-static void a_lone_writers_left_goes_on_in_ranks(void **state)
+static void ranks_continue_after_one_writer(void **state)
 {
     vf_writer *w[RANKS];
     OK(open_rank(&w[0], *state, 0, 1, &err));
@@ -170,8 +170,9 @@ static void a_lone_writers_left_goes_on_in_ranks(void **state)
     assert_like_one(*state, SAMPLES, "first");
 }
 
-/* Killed between making the file of the next number and renaming over it. */
-static void a_number_claimed_in_vain(void **state)
+/* A job was killed after it created the empty file of the next shard's number, and before it
+ * renamed the shard to this file. */
+static void unused_number(void **state)
 {
     vf_writer *w;
     int shards;
@@ -194,7 +195,7 @@ static void a_number_claimed_in_vain(void **state)
     assert_like_one(*state, SAMPLES, "first");
 }
 
-static void the_lock_is_the_jobs(void **state)
+static void lock_of_a_job(void **state)
 {
     vf_writer *w[RANKS], *other;
     OK(open_rank(&w[0], *state, 0, 1, &err));
@@ -202,7 +203,7 @@ static void the_lock_is_the_jobs(void **state)
     FAILS(VC_EFAIL, "does not reach this process", open_rank(&other, *state, 1, RANKS, &err));
     open_all(w, *state);
     FAILS(VC_EBUSY, "another process is writing", open_rank(&other, *state, 0, 1, &err));
-    vf_writer_close(w[0]);                       /* rank 0 is gone, another rank still writes */
+    vf_writer_close(w[0]);                       /* rank 0 has ended, rank 2 still writes */
     vf_writer_close(w[1]);
     FAILS(VC_EBUSY, "another process is writing", open_rank(&other, *state, 0, RANKS, &err));
     vf_writer_close(w[2]);
@@ -210,7 +211,7 @@ static void the_lock_is_the_jobs(void **state)
     vf_writer_close(other);
 }
 
-static void what_overwrite_removes(void **state)
+static void overwrite_removes_all(void **state)
 {
     vf_writer *w;
     die(*state);
@@ -221,8 +222,8 @@ static void what_overwrite_removes(void **state)
     vf_writer_close(w);
 }
 
-/* The one that a rank had open is damaged: named, with the remedy. */
-static void damage_is_named(void **state)
+/* The error about a damaged shard that a rank had open names the file and the remedy. */
+static void reported_damage(void **state)
 {
     vf_writer *w;
     die(*state);
@@ -239,13 +240,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         FOLDER_TEST(like_one_writer),
-        FOLDER_TEST(a_lone_writer_goes_on),
-        FOLDER_TEST(other_ranks_go_on),
-        FOLDER_TEST(a_lone_writers_left_goes_on_in_ranks),
-        FOLDER_TEST(a_number_claimed_in_vain),
-        FOLDER_TEST(the_lock_is_the_jobs),
-        FOLDER_TEST(what_overwrite_removes),
-        FOLDER_TEST(damage_is_named),
+        FOLDER_TEST(one_writer_continues),
+        FOLDER_TEST(other_ranks_continue),
+        FOLDER_TEST(ranks_continue_after_one_writer),
+        FOLDER_TEST(unused_number),
+        FOLDER_TEST(lock_of_a_job),
+        FOLDER_TEST(overwrite_removes_all),
+        FOLDER_TEST(reported_damage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* test_tensor_cache.c - diffusion-pipe's container: what is read, and databases that are damaged,
- * forged or made to keep the reader busy. */
+/* test_tensor_cache.c - diffusion-pipe's container: values that are read, and databases that are
+ * damaged, forged or made to keep the reader busy. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,8 @@
 #define SHARD "CREATE TABLE shard_0(offset, size);"
 #define ONE ITEMS SHARD "INSERT INTO items VALUES(0,0);"
 
-/* A cache of this SQL and two items of torch.save, one after the other, in shard_0.bin. */
+/* Makes a cache: metadata.db by this SQL, and shard_0.bin with two items of torch.save, one after
+ * the other. Returns the size of an item. */
 static size_t make_cache(const char *dir, const char *sql)
 {
     char path[TMP_DIR + 32], *data;
@@ -62,7 +63,7 @@ static void test_reads(void **state)
 
 static void test_refuses(void **state)
 {
-    static const struct { const char *sql, *says; } rows[] = {
+    static const struct { const char *sql, *message; } rows[] = {
         { "PRAGMA journal_mode=WAL;" ITEMS, "in WAL mode" },
         { "CREATE TABLE other(a);", "items: no such table" },
         { ITEMS "INSERT INTO items VALUES(0,0);", "shard_0: no such table" },
@@ -87,8 +88,8 @@ static void test_refuses(void **state)
         make_cache(*state, rows[i].sql);
         assert_int_not_equal(vf_tensor_cache_open(&c, *state, &err), 0);
         assert_null(c);
-        if (!strstr(err.text, rows[i].says))
-            fail_msg("row %zu: \"%s\" expected in \"%s\"", i, rows[i].says, err.text);
+        if (!strstr(err.text, rows[i].message))
+            fail_msg("row %zu: \"%s\" expected in \"%s\"", i, rows[i].message, err.text);
     }
 }
 

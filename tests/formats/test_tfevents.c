@@ -1,4 +1,4 @@
-/* test_tfevents.c - checksums with known answers, records taken apart byte by byte, files that sort
+/* test_tfevents.c - checksums with known answers, records compared byte by byte, files that sort
  * after each other, a full disk. */
 #include <inttypes.h>
 #include <setjmp.h>
@@ -20,7 +20,7 @@
 #include "formats/report/tfevents.h"
 #include "tests/lib/tmp_dir.h"
 
-/* Vectors of RFC 3720, B.4, and the check value of the CRC catalogue. */
+/* The vectors are those of RFC 3720, B.4, and the check value of the CRC catalogue. */
 static void test_crc(void **state)
 {
     uint8_t zeros[32] = { 0 }, ones[32], up[32];
@@ -57,7 +57,7 @@ static uint32_t masked(const void *p, size_t n)
     return (c >> 15 | c << 17) + 0xa282ead8u;
 }
 
-/* The next record's bytes; both checksums are checked. */
+/* Returns the next record's bytes, after a check of both checksums. */
 static const uint8_t *record(reader *r, size_t *n)
 {
     const uint8_t *head = r->data + r->at;
@@ -70,7 +70,7 @@ static const uint8_t *record(reader *r, size_t *n)
     return p;
 }
 
-/* wall time is now, give or take; it is cut off the front */
+/* Skips the field of the wall time, which must be about now. */
 static const uint8_t *after_time(const uint8_t *p, size_t *n)
 {
     double t;
@@ -90,7 +90,7 @@ static void expect(reader *r, const void *bytes, size_t n)
     assert_memory_equal(p, bytes, n);
 }
 
-/* The event files of a folder in order; how many. */
+/* Lists the event files of a folder, sorted; returns their number. */
 static int list_files(const char *dir, struct dirent ***list)
 {
     int n = scandir(dir, list, NULL, alphasort), kept = 0;
@@ -145,7 +145,7 @@ static void test_records(void **state)
     free(dir);
 }
 
-/* A resumed run's file comes last, also when the clock was ahead before. */
+/* The file of a resumed run sorts last, even if the clock was ahead in the earlier run. */
 static void test_resume(void **state)
 {
     char *ahead = vc_format("%s/events.out.tfevents.%010" PRId64 ".other", (char *)*state,
@@ -169,7 +169,7 @@ static void test_resume(void **state)
     free(ahead);
 }
 
-/* Beyond the limit on a file's size writes fail; once there is room, all records are whole. */
+/* Writes past the limit of a file's size fail; once there is room again, all records are whole. */
 static void test_full_disk(void **state)
 {
     struct rlimit old, small = { .rlim_cur = 500 };
