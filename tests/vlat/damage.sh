@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Damage of a record, a latent or a text: every command that reads the damage fails, and names the
-# remedy once.
+# Every command that reads a damaged record, latent, text, thumbnail or shard fails, and its error
+# names the remedy once.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 
@@ -14,16 +14,17 @@ need exchange_dataset make cog cogvideox sample bf16 bf16
 need vlat split cog --by bucket --out cog
 need vlat export wan --to musubi --out cache
 
-# hurt SET record|latent|text|lost|thumb|cut: `hurt` is SET with its records, latents or texts
-# damaged, its texts' keys lost, the pages of its thumbnails damaged, or a shard cut short
+# hurt SET record|latent|text|lost|thumb|cut: makes the folder hurt, a copy of SET whose records,
+# latents, texts or pages of thumbnails are damaged, whose texts have other keys (lost), or whose
+# shard is cut short.
 hurt()
 {
-    local in=shard what='s/"xxh3":"..../"xxh3":"0000/g' at
+    local in=shard edit='s/"xxh3":"..../"xxh3":"0000/g' at
     rm -rf hurt && cp -r "$1" hurt
     case $2 in
-    record) what='s/{"sample":/{"sampl\xff":/g' ;;
+    record) edit='s/{"sample":/{"sampl\xff":/g' ;;
     text) in=text ;;
-    thumb)                                   # the flags of pages that begin with a JPEG
+    thumb)                                   # changes the flags of pages that begin with a JPEG
         for at in $(LC_ALL=C grep -aboP '\xff\xd8\xff' hurt/shard-00000.lmdb |
             awk -F: '$1 % 4096 == 16 { print $1 - 6 }'); do
             poke hurt/shard-00000.lmdb $at '\xff'
@@ -32,20 +33,21 @@ hurt()
     cut)
         truncate -s -4096 hurt/shard-00000.lmdb
         return ;;
-    lost) in=text what='s/[0-9a-f]\{32\}/00000000000000000000000000000000/g' ;;
+    lost) in=text edit='s/[0-9a-f]\{32\}/00000000000000000000000000000000/g' ;;
     esac
-    LC_ALL=C sed -i "$what" hurt/$in-00000.lmdb
+    LC_ALL=C sed -i "$edit" hurt/$in-00000.lmdb
 }
+small_model='--max_train_steps 9 --dit_width 16 --dit_layers 1 --dit_heads 1'
 key=$(vlat list good --json | sed -n '2s/.*"latent_key":"\([0-9a-f]*\)".*/\1/p')
 
-# SET | what is damaged | the commands that read it
+# Each row is: SET | kinds of damage | a command that reads the damage.
 while IFS='|' read -r set kinds command; do
     for kind in $kinds; do
         hurt $set $kind
         rm -rf out out-00 out.part
         check "$command: a damaged $kind" 1 eval "$command"
         stderr_has '; vlat verify hurt --repair keeps what is good'
-        stderr_lacks 'vlat verify.*vlat verify'              # the remedy once
+        stderr_lacks 'vlat verify.*vlat verify'
     done
 done <<'TABLE'
 good|cut|vlat info hurt
@@ -72,10 +74,10 @@ ttt|record latent text lost cut|vlat export hurt --to ttt-video --out out
 cog-3x4x6|record latent text lost cut|vlat export hurt --to cogvideo --out out
 wan|record text lost cut|vlat import cache --from musubi --texts hurt --out out
 good|record latent cut|vdecode hurt --out out
-good|record latent text lost cut|vtrain --latents hurt --output_dir out --max_train_steps 9 --dit_width 16 --dit_layers 1 --dit_heads 1
+good|record latent text lost cut|vtrain --latents hurt --output_dir out $small_model
 TABLE
 
-# An export names the sample, too.
+# An export's error names the sample too.
 while read -r set format; do
     hurt $set latent
     rm -rf out

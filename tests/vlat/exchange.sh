@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# vlat export and import: every format there and back, byte for byte; what is refused.
+# vlat export and import: a round trip through every format keeps the bytes; refused commands.
 . "$(dirname "$0")/../lib/exchange.sh"
 
 # usage
@@ -17,7 +17,7 @@ expect 1 'is of family ; musubi has' timeout -s KILL 60 vlat export nameless.lmd
     --out x
 [ ! -e x ] && [ ! -e x.part ] && [ ! -e y ] || wrong 'a refused command wrote something'
 
-# whole: records, prompts, thumbnails and all
+# formats of whole datasets, with records, prompts and thumbnails
 for f in safetensors webdataset; do
     expect 0 '60 samples' vlat export made.lmdb --to $f --out $f.out --shard_size 1MiB
     expect 1 'there already' vlat export made.lmdb --to $f --out $f.out
@@ -31,9 +31,9 @@ for f in safetensors webdataset; do
 done
 tar tf webdataset.out/shard-000000.tar | sed -n 1,5p >got
 printf '000000000000-000.%s\n' json latent.safetensors text.0.0.safetensors jpg >want
-sed -n 1,4p got | cmp - want || wrong 'webdataset: other members'
+sed -n 1,4p got | cmp - want || wrong 'webdataset: the members differ'
 
-# one value for a sample's empty caption and for the encoder's empty prompt
+# a sample's empty caption and the encoder's empty prompt share one value
 make shared.lmdb wan2.1 mode f16 bf16
 for f in safetensors webdataset; do
     expect 0 '5 samples' vlat export shared.lmdb --to $f --out shared.$f
@@ -55,7 +55,7 @@ cp -r webdataset.out cut.out
 truncate -s 30000 cut.out/shard-000000.tar
 expect 1 'shard-000000.tar' vlat import cut.out --from webdataset --out cut.lmdb
 
-# tars damaged anywhere, their headers first, end in an error or, where nothing depends on it, well
+# a tar with a damaged byte is refused, or imported without damage if nothing depends on this byte
 i=0
 while [ $i -lt 30 ]; do
     rm -rf cut.out cut.lmdb
@@ -69,9 +69,9 @@ while [ $i -lt 30 ]; do
     i=$((i + 1))
 done
 
-# there NAME FAMILY STORE LATENT TEXT FORMAT FLAGS...: exports, imports and exports again; both
-# exports have the same bytes
-there()
+# round_trip NAME FAMILY STORE LATENT TEXT FORMAT FLAGS...: exports, imports and exports again; both
+# exports have the same bytes.
+round_trip()
 {
     name=$1 format=$6
     make "$name.lmdb" "$2" "$3" "$4" "$5"
@@ -80,22 +80,22 @@ there()
     expect 0 '5 samples' vlat import "$name.1" --from $format --out "$name.back" "$@"
     expect 0 'no damage' vlat verify "$name.back"
     expect 0 '5 samples' vlat export "$name.back" --to $format --out "$name.2"
-    alike "$name.1" "$name.2" || wrong "$name: another export than the first"
+    alike "$name.1" "$name.2" || wrong "$name: the second export differs from the first"
     manifest "$name.back" '"source_format"'
 }
 
-# formats of raw latents bring back the dataset's own bytes
-there hv hunyuanvideo sample f16 f16 musubi
+# formats of raw latents keep the dataset's bytes
+round_trip hv hunyuanvideo sample f16 f16 musubi
 same hv.lmdb hv.back
 manifest hv.back '"values": *"sample"'
-there ft-hv hunyuanvideo moments f16 f32 finetrainers --empty zeros
+round_trip ft-hv hunyuanvideo moments f16 f32 finetrainers --empty zeros
 same ft-hv.lmdb ft-hv.back
-there ft-wan wan2.1 moments bf16 bf16 finetrainers --empty zeros
+round_trip ft-wan wan2.1 moments bf16 bf16 finetrainers --empty zeros
 same ft-wan.lmdb ft-wan.back
 manifest ft-wan.back '"latents": *"raw"'
-there ttt cogvideox moments bf16 bf16 ttt-video --empty zeros
+round_trip ttt cogvideox moments bf16 bf16 ttt-video --empty zeros
 same ttt.lmdb ttt.back
-# CogVideoX's transformer sees all rows, so that they are all kept, as if none were padding
+# CogVideoX's transformer attends to all rows of a text, so that imports keep the padding too
 make ft-cog.lmdb cogvideox moments bf16 bf16
 expect 0 '5 samples' vlat export ft-cog.lmdb --to finetrainers --out ft-cog.1
 expect 0 '5 samples' vlat import ft-cog.1 --from finetrainers --out ft-cog.back --empty zeros
@@ -103,13 +103,13 @@ expect 0 '5 samples' vlat export ft-cog.back --to finetrainers --out ft-cog.2
 expect 0 '5 samples' vlat import ft-cog.2 --from finetrainers --out ft-cog.again --empty zeros
 same ft-cog.back ft-cog.again
 same_root ft-cog.back ft-cog.again
-diff -rq ft-cog.1 ft-cog.2 | grep latent && wrong 'ft-cog: other latents'
+diff -rq ft-cog.1 ft-cog.2 | grep latent && wrong 'ft-cog: the latents differ'
 
-# normalised ones: what the peer wrote comes back
-there wan wan2.1 mode f32 bf16 musubi
+# formats of normalised latents: the second export equals the first
+round_trip wan wan2.1 mode f32 bf16 musubi
 manifest wan.back '"latents": *"normalized"'
-there qwen qwen-image mode bf16 bf16 musubi
-there ds wan2.1 mode f32 bf16 diffsynth
+round_trip qwen qwen-image mode bf16 bf16 musubi
+round_trip ds wan2.1 mode f32 bf16 diffsynth
 manifest ds.back '"latents": *"normalized"'
 make dsq.all qwen-image mode bf16 bf16
 expect 1 '3 frames: qwen-image has stills' vlat export dsq.all --to diffsynth --out dsq.x
@@ -125,7 +125,7 @@ same dsr.all dsr.back
 cp dsq.1/0/0.pth dsr.1/0/5.pth
 expect 1 '0/5.pth: of qwen-image, the samples before it are of wan2.1' vlat import dsr.1 \
     --from diffsynth --out mixed
-# CogVideo: one shape, one line a caption; every row of the texts, as with finetrainers
+# CogVideo has one shape and a line for each caption; imports keep all rows of the texts
 make cog.all cogvideox sample bf16 bf16
 expect 1 'an empty caption' vlat export cog.all --to cogvideo --out cog.x
 expect 0 '4 samples' vlat select cog.all 'sample > 0' --out cog.two
@@ -142,7 +142,7 @@ expect 0 '2 samples' vlat import cogr.1/$latents --from cogvideo --space raw --o
     --empty zeros
 expect 0 '2 samples' vlat export cogr.back --to cogvideo --space raw --out cogr.2
 alike cogr.1 cogr.2
-# two families of one VAE and one text encoder are one dataset, and lend each other texts
+# families with the same VAE and text encoder merge, and --texts takes texts of the other family
 expect 0 '2 samples' vlat import cog.1/$latents --from cogvideo --family cogvideox1.5 --out cog15 \
     --empty zeros
 expect 0 '"cogvideox1.5" there, "cogvideox" now' vlat merge cog.back cog15 --out cog.both
@@ -173,7 +173,7 @@ expect 0 '2 samples' vlat export raw-3x4x6 --to causvid --space raw --out raw.1
 expect 0 '2 samples' vlat import raw.1 --from causvid --space raw --out raw.back
 same raw-3x4x6 raw.back
 
-# text embeddings of another dataset, by caption: then nothing is missing
+# --texts takes text embeddings from another dataset, by caption
 expect 0 '2 samples' vlat import raw.1 --from causvid --space raw --texts raw-3x4x6 --out texts.back
 same raw-3x4x6 texts.back
 expect 0 'no damage' vlat verify texts.back
@@ -189,23 +189,23 @@ expect 1 'no sample of --texts has the caption "a caption' vlat import raw.1 --f
 expect 1 'of family hunyuanvideo, what is imported is of wan2.1' vlat import raw.1 --from causvid \
     --texts hv.lmdb --out none
 
-# several segments of text in ttt-video's list
+# a clip of ttt-video's list may have several segments of text
 sed 's/"text_chunk_emb": *\[\(.*\)\]/"text_chunk_emb":[\1,\1,\1]/' ttt.1/metadata.jsonl \
     >ttt.1/chunks.jsonl
 expect 0 '5 samples' vlat import ttt.1/chunks.jsonl --from ttt-video --out chunks.back --empty zeros
 expect 0 '5 samples' vlat export chunks.back --to ttt-video --out chunks.1
-[ "$(ls chunks.1/texts | wc -l)" -eq 15 ] || wrong 'ttt-video: other segments'
+[ "$(ls chunks.1/texts | wc -l)" -eq 15 ] || wrong 'ttt-video: not 15 segments'
 
-# the empty prompt must come from somewhere; what was imported is kept
+# without an empty prompt the import fails; its samples are kept for the next run
 expect 1 'run this again with --empty' vlat import ttt.1 --from ttt-video --out later.lmdb
 expect 0 '5 samples' vlat import ttt.1 --from ttt-video --out later.lmdb --empty zeros
 same ttt.lmdb later.lmdb
 
-# imports of one kind merge, of unlike kinds do not
+# imports of the same format merge, of unlike formats do not
 expect 0 '5 samples occur twice' vlat merge ttt.back later.lmdb --out both.lmdb
 expect 1 'different encoders' vlat merge ttt.back ft-cog.back --out none
 
-# damaged files are errors that name them
+# errors name the damaged file
 cp ttt.1/videos/"$(ls ttt.1/videos | head -1)" ds.1/0/3.pth
 expect 1 '0/3.pth: a tuple of three' vlat import ds.1 --from diffsynth --out none
 printf 'no tensor' >ttt.1/videos/"$(ls ttt.1/videos | head -1)"
@@ -221,4 +221,4 @@ expect 1 'nothing of musubi' vlat import empty --from musubi --out none
 touch empty/x.safetensors
 expect 1 'STEM_WxH_ARCH' vlat import empty --from musubi --out none
 [ ! -e none ] || [ -z "$(ls none 2>/dev/null | grep -v lmdb$ | grep -v manifest)" ] ||
-    wrong 'something was left'
+    wrong 'a refused import left files'

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# A small cache of each trainer in $VLT_BUILD/tests/caches, for test_import.
+# Makes a small cache of each trainer in $VLT_BUILD/tests/caches, which test_import reads.
 . "$(dirname "$0")/../lib/exchange.sh"
 caches="$VLT_BUILD/tests/caches"
 rm -rf "$caches"
 mkdir "$caches" || exit 1
-# cache FORMAT FAMILY STORE LATENT TEXT [CONDITION]
+# cache FORMAT FAMILY STORE LATENT TEXT [CONDITION]: exports the samples that CONDITION selects.
 cache()
 {
     make "$1.lmdb" "$2" "$3" "$4" "$5"

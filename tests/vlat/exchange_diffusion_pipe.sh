@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# vlat import and export of diffusion-pipe's cache: equal bytes, the pairs of captions and latents,
-# and refusals.
+# vlat import and export of diffusion-pipe's cache: the bytes of values, the pairs of captions and
+# latents, and refused commands.
 . "$(dirname "$0")/../lib/exchange.sh"
 
-# dpipe NAME FAMILY STORE LATENT TEXT: a dataset, its cache, and back
+# dpipe NAME FAMILY STORE LATENT TEXT: makes a dataset and its cache, and imports the cache.
 dpipe()
 {
     make "$1.lmdb" "$2" "$3" "$4" "$5"
@@ -20,14 +20,15 @@ manifest hv.back '"family": *"hunyuanvideo"'
 
 # the second caption of a sample has the embeddings of the next sample's first
 expect 0 '5 samples' vlat export wan.back --to safetensors --out wan.out
-sed 's/.*"captions":\[{"text":"[^{}]*","keys":\["\([0-9a-f]*\)"\]},{"text":"second","keys":\["\([0-9a-f]*\)"\]}\].*/\1 \2/' \
+key='"keys":\["\([0-9a-f]*\)"\]'
+sed 's/.*"captions":\[{"text":"[^{}]*",'"$key"'},{"text":"second",'"$key"'}\].*/\1 \2/' \
     wan.out/samples.jsonl >keys
 second=
 while read -r first next; do
     [ -z "$second" ] || cmp "wan.out/texts/$second.safetensors" "wan.out/texts/$first.safetensors"
     second=$next
 done <keys
-[ "$(wc -w <keys)" -eq 10 ] || wrong "other captions: $(cat keys)"
+[ "$(wc -w <keys)" -eq 10 ] || wrong "not two captions of each sample: $(cat keys)"
 
 expect 0 '5 samples' vlat import wan.cache --from diffusion-pipe --out norm.back
 manifest norm.back '"latents": *"normalized"'
@@ -35,9 +36,9 @@ expect 1 'MEDIA/cache/MODEL' vlat import . --from diffusion-pipe --out none
 expect 1 '--family says qwen-image' vlat import wan.cache --from diffusion-pipe \
     --family qwen-image --out none
 
-# exports: each bucket comes back as what it was, with the texts by caption
-# out NAME FAMILY STORE LATENT MODEL FLAGS...: a dataset, its export, and each bucket back
-out()
+# round_trip NAME FAMILY STORE LATENT MODEL FLAGS...: makes a dataset, exports it, and imports each
+# bucket with the texts of its captions; the values are the same.
+round_trip()
 {
     name=$1 family=$2 model=$5
     make "$name.all" "$2" "$3" "$4" bf16
@@ -53,13 +54,13 @@ out()
         expect 0 'no damage' vlat verify "$name.$f.back"
     done
 }
-out ew wan2.1 mode bf16 wan --space raw
-out eh hunyuanvideo sample f16 hunyuan-video --space raw
+round_trip ew wan2.1 mode bf16 wan --space raw
+round_trip eh hunyuanvideo sample f16 hunyuan-video --space raw
 holds ew.dp/dataset.toml "^path = \"$dir/ew.dp/48x32x9\"\$"
 grep -q '^resolutions = \[\[48, 32\]\]$' ew.dp/dataset.toml
 [ "$(cat ew.dp/48x32x9/cache/wan/metadata/grouping_keys.json)" = '[[1.5, 9]]' ] ||
-    wrong 'other keys'
-# normalised bf16, imported as raw f32, gives the same values again
+    wrong 'grouping_keys.json differs'
+# normalised bf16 latents, imported as f32, give the same values in a second round trip
 make en.all wan2.1 mode bf16 bf16
 expect 0 '5 text embeddings were left out' vlat export en.all --to diffusion-pipe --out en.1
 expect 0 '3 samples' vlat import en.1/48x32x1/cache/wan --from diffusion-pipe --texts en.all \
@@ -70,7 +71,8 @@ expect 0 '3 samples' vlat import en.2/48x32x1/cache/wan --from diffusion-pipe --
     --out en.again
 same en.back en.again
 
-# every caption is paired with its own sample's latents; the order is random, first captions first
+# Every caption is paired with its own sample's latents. First captions come before second ones, and
+# each group is in random order.
 expect 0 '' vlat split wan.back --by bucket --out two
 expect 0 '5 samples' vlat export wan.back --to diffusion-pipe --out two.dp
 at=two.dp/48x32x9/cache/wan
@@ -85,9 +87,9 @@ row='[00000000000%d/000|clips/a_b %d.mp4]\t%d\t%s\t%d\n'
 printf "$row" 1 1 0 'a caption, "quoted" ü' 0 3 3 1 another 0 1 1 0 second 1 3 3 1 second 1 >>want
 sed 1d got | sort >rows
 sed 1d want | sort | cmp - rows || wrong "$(cat got want)"
-cut -f 4 got | sed 1d | tr -d '\n' | grep -qx 0011 || wrong 'another order of captions'
+cut -f 4 got | sed 1d | tr -d '\n' | grep -qx 0011 || wrong 'second captions before first ones'
 
-# what cannot go there
+# datasets that diffusion-pipe cannot represent
 make odd.lmdb wan2.1 mode bf16 bf16 7
 expect 1 'bucket 56x32: diffusion-pipe has widths and heights that are multiples of 16' \
     vlat export odd.lmdb --to diffusion-pipe --out x
@@ -98,16 +100,16 @@ expect 0 '5 samples' vlat export ltx.lmdb --to diffusion-pipe --out ltx.dp
 make q.all qwen-image mode bf16 bf16
 expect 1 '3 frames: qwen-image has stills' vlat export q.all --to diffusion-pipe --out x
 expect 1 'of family builtin; diffusion-pipe has' vlat export made.lmdb --to diffusion-pipe --out x
-[ ! -e x ] && [ ! -e x.part ] || wrong 'a refused export left something'
+[ ! -e x ] && [ ! -e x.part ] || wrong 'a refused export left files'
 
-# texts of their own beside the latents, and none
+# texts in the folder of the latents, and no texts at all
 mv wan.cache/ar_frames_1.500_9/text_embeddings_1 wan.cache/cache_1.500x48x32x9/
 expect 0 '5 samples' vlat import wan.cache --from diffusion-pipe --space raw --out own.back
 same wan.lmdb own.back
 rm -r wan.cache/cache_1.500x48x32x9/text_embeddings_1
 expect 1 'ar_frames_1.500_9/text_embeddings_1: no metadata.db' vlat import wan.cache \
     --from diffusion-pipe --out none
-# two encoders whose items are of unlike media
+# the two encoders' texts belong to different media
 rm -r hv.cache/ar_frames_1.500_9/text_embeddings_2
 cp -r hv.cache/uncond_text_embeddings_2 hv.cache/ar_frames_1.500_9/text_embeddings_2
 expect 1 'text_embeddings_2' vlat import hv.cache --from diffusion-pipe --out none

@@ -1,20 +1,21 @@
 #!/usr/bin/env bash
 # vlat import of a cache of CogVideoX-Factory's prepare_dataset.py: by data.jsonl, by its two lists,
-# and with parts missing.
+# and with missing parts.
 . "$(dirname "$0")/../lib/exchange.sh"
 from='--from cogvideox-factory'
 cache_of() { factory_cache "$1" "$2"; }
-# comes_back IMPORT CACHE: IMPORT gives the files of CACHE again, byte for byte
-comes_back()
+# same_cache IMPORT CACHE: the cache that factory_cache makes of IMPORT has the bytes of CACHE.
+same_cache()
 {
     rm -rf again
     cache_of "$1" again
-    diff -r "$2" again || wrong "$1: another cache than was imported"
+    diff -r "$2" again || wrong "$1: the cache differs from the imported one"
 }
 make set.lmdb cogvideox moments bf16 f32
 cache_of set.lmdb cache
 fresh() { rm -rf hurt; cp -r cache hurt; }
-# lacking PATTERN HAVE FLAGS...: hurt is refused, and with --allow_partial HAVE samples are imported
+# lacking PATTERN HAVE FLAGS...: the import of hurt fails with PATTERN; with --allow_partial HAVE
+# samples are imported.
 lacking()
 {
     pattern=$1 have=$2
@@ -26,9 +27,9 @@ lacking()
     expect 0 'no damage' vlat verify part.lmdb
 }
 
-# moments, texts and captions come back; the first one's empty caption is the empty prompt
+# moments, texts and captions are kept; the first sample's empty caption is the empty prompt
 expect 0 '1 conditions were left out' vlat import cache $from --out back.lmdb
-comes_back back.lmdb cache
+same_cache back.lmdb cache
 expect 0 'no damage' vlat verify back.lmdb
 manifest back.lmdb '"source_format": *"CogVideoX-Factory"'
 manifest back.lmdb '"latents": *"raw"'
@@ -42,13 +43,13 @@ for type in f16 f32; do
     make $type.lmdb cogvideox moments $type $type
     cache_of $type.lmdb $type.cache
     expect 0 '5 samples' vlat import $type.cache $from --out $type.back
-    comes_back $type.back $type.cache
+    same_cache $type.back $type.cache
 done
 expect 2 'vlat export --to\|no such format' vlat export set.lmdb --to cogvideox-factory --out x
 expect 2 'cogvideox-factory has latents of' vlat import cache $from --out x --family wan2.1
 expect 2 'latents with logvar are raw' vlat import cache $from --out x --space normalized
 
-# without data.jsonl: the lists, whose blank line the trainers do not see
+# without data.jsonl the lists are read; the trainers skip their blank line
 fresh
 rm hurt/data.jsonl
 lacking 'another number of prompts' 4 --empty zeros
@@ -61,7 +62,7 @@ expect 1 'neither data.jsonl nor videos.txt' vlat import hurt $from --out none.l
 mkdir empty
 expect 1 'empty: neither data.jsonl' vlat import empty $from --out none.lmdb
 
-# what is missing, cut or of another sample
+# files that are missing, cut short, or of another sample
 fresh
 rm hurt/video_latents/clip-1.pt
 lacking 'video_latents/clip-1.pt: No such file' 4

@@ -1,22 +1,28 @@
 #!/usr/bin/env bash
-# vlat and vdecode with one failing call at a time (lib/fault.c): a run ends with the undisturbed
-# result and status 0, or with a message and status 1. By default a sample of the calls fails;
-# VLT_FAULTS=all takes all of them, VLT_FAULTS=N about N of each kind.
+# vlat and vdecode run with one failing call at a time (lib/fault.c): a run ends with the
+# undisturbed result and status 0, or with a message and status 1. By default 2 calls of each kind
+# fail, one in each run; with VLT_FAULTS=N N calls do, with VLT_FAULTS=all every call.
 . "$(dirname "$0")/../lib/exchange.sh"
 . "$lib/fault.sh"
-many=${VLT_FAULTS:-2}
+faults=${VLT_FAULTS:-2}
 rules='memory:ENOMEM open:EMFILE read:EIO read:short write:ENOSPC write:short rename:EIO sync:EIO
        close:EIO mmap:ENOMEM thread:EAGAIN'
 
-# places COUNT: the numbers of the calls to disturb
+# places COUNT: prints the numbers of the calls to disturb among COUNT calls.
 places()
 {
-    if [ "$many" = all ] || [ "$1" -le "$many" ]; then seq 1 "$1"
-    else for ((i = 0; i < many; i++)); do echo $((1 + (i + 1) * ($1 - 1) / (many + 1))); done; fi
+    if [ "$faults" = all ] || [ "$1" -le "$faults" ]; then
+        seq 1 "$1"
+        return
+    fi
+    for ((i = 0; i < faults; i++)); do
+        echo $((1 + (i + 1) * ($1 - 1) / (faults + 1)))
+    done
 }
 
-# walk NAME OUT UNDISTURBED PROGRAM ARGUMENTS...: OUT is the path of the result (none: it is
-# printed), UNDISTURBED the expected result; a dataset is compared by its root, else all files are
+# walk NAME OUT UNDISTURBED PROGRAM ARGUMENTS...: OUT is the path of the result, or "none" if the
+# program prints it, and UNDISTURBED is the path of the expected result. Datasets are compared by
+# their roots, other results by all files.
 walk()
 {
     local name=$1 out=$2 want=$3 counts kind action n all
@@ -35,18 +41,20 @@ walk()
             rm -rf "$out" "$out.part" "$out.part.lock"
             status=0
             timeout 60 env ASAN_OPTIONS="${ASAN_OPTIONS:-}:verify_asan_link_order=0" \
-                LD_PRELOAD=$VLT_FAULT_LIB VLT_FAULT="$kind:$n:$action" "$@" >got 2>said || status=$?
-            judge || wrong "$name, $kind:$n:$action: status $status, $(head -c 300 said)"
+                LD_PRELOAD=$VLT_FAULT_LIB VLT_FAULT="$kind:$n:$action" "$@" \
+                >got 2>errors || status=$?
+            judge || wrong "$name, $kind:$n:$action: status $status, $(head -c 300 errors)"
         done
     done
 }
+# judge: succeeds if the disturbed run may end like this.
 judge()
 {
-    case $name:$kind:$status in     # libarchive's writer of zips (docs/tests.md)
+    case $name:$kind:$status in     # libarchive's writer of zips crashes (docs/tests.md)
         'export finetrainers:memory:139' | 'export ttt-video:memory:139' | \
             'export diffsynth:memory:139' | 'export diffusion-pipe:memory:139') return ;;
     esac
-    [ $status -eq 0 ] || { [ $status -eq 1 ] && grep -q '[a-z]: ..' said; return; }
+    [ $status -eq 0 ] || { [ $status -eq 1 ] && grep -q '[a-z]: ..' errors; return; }
     cmp -s got good || return 1
     [ "$out" = none ] && return
     if [ -e "$want/manifest.json" ] && [ -e "$want/shard-00000.lmdb" ]; then
@@ -87,8 +95,8 @@ for pair in $formats; do
     walk "import $format" $format.back $format.lmdb \
         vlat import $from --from $format --out $format.back $empty
 done
-# vdecode: a still of the built-in codec
-if [ -x vdecode ]; then
+# vdecode decodes a still of the built-in codec.
+if command -v vdecode >/dev/null; then
     latents()
     {
         local head="{\"latents\":{\"dtype\":\"F32\",\"shape\":[$1,1,4,4],"

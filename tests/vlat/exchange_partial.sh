@@ -1,30 +1,30 @@
 #!/usr/bin/env bash
-# Exports and caches of which a part is missing: an import names the missing part and makes no
-# dataset that passes for whole; --allow_partial imports the rest, with exit status 3.
+# A part of an export or a cache is missing: an import names the missing part and finishes no
+# dataset; with --allow_partial it imports the rest and ends with exit status 3.
 . "$(dirname "$0")/../lib/exchange.sh"
 
-# lacking FORMAT PATTERN HAVE FOLDER [FLAGS...]: imports FOLDER, which fails, and then its HAVE
-# samples
+# lacking FORMAT PATTERN HAVE FOLDER [FLAGS...]: the import of FOLDER fails with PATTERN; with
+# --allow_partial HAVE samples are imported, unless HAVE is "none".
 lacking()
 {
     local format=$1 pattern=$2 have=$3 folder=$4
     shift 4
     rm -rf part.lmdb
     expect 1 "$pattern" vlat import "$folder" --from "$format" --out part.lmdb "$@"
-    ! whole part.lmdb || wrong "$format, $pattern: a dataset that passes for whole"
+    ! whole part.lmdb || wrong "$format, $pattern: the dataset is finished"
     rm -rf part.lmdb
     [ "$have" = none ] && return
     expect 3 "$have samples" vlat import "$folder" --from "$format" --out part.lmdb \
         --allow_partial "$@"
     expect 0 'no damage' vlat verify part.lmdb
 }
-# fresh FOLDER: a copy of it, to damage
+# fresh FOLDER: hurt becomes a copy of FOLDER.
 fresh() { rm -rf hurt; cp -r "$1" hurt; }
 
 # ---- whole formats ----
 expect 0 '60 samples' vlat export made.lmdb --to webdataset --out tars --shard_size 1MiB
 expect 0 '60 samples' vlat export made.lmdb --to safetensors --out folder
-grep -q '"samples":60' tars/vlat-export.json || wrong 'no note'
+grep -q '"samples":60' tars/vlat-export.json || wrong 'vlat-export.json lacks the number of samples'
 fresh folder
 sed -i 41,60d hurt/samples.jsonl
 lacking safetensors '40 of the 60 samples' 40 hurt
@@ -35,7 +35,7 @@ fresh folder
 rm "hurt/latents/$(ls hurt/latents | sed -n 5p)"
 lacking safetensors 'latents/.*No such file' 59 hurt
 
-# several tars: as vlat wrote them, and (without a note) as older versions did
+# Several tars, with vlat-export.json, or without one as older versions of vlat wrote them.
 make_tars()
 {
     [ "$(ls tars/*.tar | wc -l)" -gt 2 ] && return
@@ -52,8 +52,9 @@ make_tars()
             members >part
         tar cf three.out/shard-00000$i.tar --format=ustar -C three -T part
     done
-    printf '{"format":"WebDataset","samples":60,"root":"%s","files":{"shard-000000.tar":20,"shard-000001.tar":20,"shard-000002.tar":20}}' \
-        "$(root made.lmdb)" >three.out/vlat-export.json
+    printf '{"format":"WebDataset","samples":60,"root":"%s","files":{%s,%s,%s}}' \
+        "$(root made.lmdb)" '"shard-000000.tar":20' '"shard-000001.tar":20' \
+        '"shard-000002.tar":20' >three.out/vlat-export.json
     rm -rf tars
     mv three.out tars
 }

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# faults.sh kill|error: verbs that write, and a vprep that continues, are killed before one counted
-# call, or this call fails. Their inputs stay unchanged, a replaced file is the old or the new one
-# at every moment, no whole file is lost, readers and a run of vprep in between succeed, and the
-# same command again gives the undisturbed result. By default some of the calls are taken;
-# VLT_KILLS=all takes every call.
+# faults.sh kill|error: verbs that write, and a vprep that continues a dataset, are killed before
+# one counted call, or this call fails. Their inputs stay unchanged, a replaced file is the old or
+# the new one at every moment, no whole file is lost, readers and a vprep that runs next succeed,
+# and the same command again gives the undisturbed result. By default a sample of the calls is
+# disturbed; with VLT_KILLS=all every call is.
 mode=${1:?}
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 . "$lib/fault.sh"
-# no disk is tried here, and without one it is faster
+# Files in memory are faster; the test needs no disk.
 [ -n "${TMPDIR:-}" ] || [ ! -w /dev/shm ] || export TMPDIR=/dev/shm
 points=0
 
@@ -25,8 +25,9 @@ byte=$(grep -abo '"xxh3"' broken/shard-00000.lmdb | head -1 | cut -d: -f1)
 printf '\xff\xff\xff' | dd of=broken/shard-00000.lmdb bs=1 seek=$((byte + 200)) conv=notrunc \
     2>/dev/null
 
-# ---- what each begins with, what holds at any moment, what it ends with ----
-# run_VERB COMMAND...: the last word is vlat, before it what it runs under
+# ---- verbs ----
+# start_VERB makes the state at the beginning; run_VERB COMMAND... runs the verb, with `vlat` as
+# COMMAND's last word; always_VERB holds at every moment, and end_VERB after an undisturbed end.
 
 start_gc() { cp -r base d; }
 run_gc() { "$@" gc d; }
@@ -43,12 +44,12 @@ end_repair() {
         { [ "$(root d)" = "$repaired" ] || { [ $between = prep ] && [ "$(root d)" = "$base" ]; }; }
 }
 
-start_nothing() { cp -r base d; }            # there is none to repair
+start_nothing() { cp -r base d; }            # a dataset without damage is repaired
 run_nothing() { "$@" verify d --repair; }
 always_nothing() { whole d && [ "$(root d)" = "$base" ] && others d && [ ! -e d.damaged ]; }
 end_nothing() { always_nothing && [ ! -e d.repair ]; }
 
-start_prep() { cp -r base d; }               # nothing to encode
+start_prep() { cp -r base d; }               # vprep has nothing to encode
 run_prep() { "${@:1:$#-1}" "${prep[@]}" d; }
 always_prep() { cmp -s d/shard-00000.lmdb base/shard-00000.lmdb &&
     grep -q ' 0 encoded\|vprep: ' log; }
@@ -84,6 +85,7 @@ for verb in repair merge select split; do
     esac
 done
 
+# in_between VERB: runs the command of $between after the disturbed VERB.
 in_between()
 {
     case $between in
@@ -94,7 +96,7 @@ in_between()
     esac
 }
 
-# point VERB CALL ACTION: 1 where the verb has no such call
+# point VERB CALL ACTION: disturbs one call of VERB; returns 1 if VERB has no such call.
 point()
 {
     local verb=$1 status=0
@@ -102,31 +104,33 @@ point()
     clear_all
     start_$verb
     VLT_FAULT_COUNT=$dir/count quietly run_$verb fault "$2:$3" vlat || status=$?
-    [ -s log ] || [ $status -eq 137 ] || wrong "status $status without a word"
+    [ -s log ] || [ $status -eq 137 ] || wrong "status $status without a message"
     case $3:$status in
         kill:137) ;;
         kill:0) return 1 ;;
-        kill:* | *:[!01]*) fail "status $status: $(cat log)"; return 1 ;;
+        kill:* | *:[!01]*) wrong "$at: status $status: $(cat log)"; return 1 ;;
         *) [ "$(awk -v call="${2%%[@:]*}" '$1 == call { n += $2 }
                 END { print n }' count)" -ge "${2##*:}" ] || { rm -f count; return 1; } ;;
     esac
     rm -f count
     points=$((points + 1))
-    always_$verb || wrong "status $status, not what it was or is to become: $(cat log)"
+    always_$verb || wrong "$at: status $status, neither the old nor the new state: $(cat log)"
     in_between $verb
-    [ $status -eq 0 ] || done_already $verb || quietly run_$verb vlat || wrong "again: $(cat log)"
-    end_$verb || wrong "another result: $(ls -d d* d/*)"
+    [ $status -eq 0 ] || done_already $verb || quietly run_$verb vlat ||
+        wrong "$at: run again: $(cat log)"
+    end_$verb || wrong "$at: the result differs: $(ls -d d* d/*)"
 }
 
-turn=0
-next()
+# next_between: chooses the next command for in_between; after failed calls there is none.
+round=0
+next_between()
 {
     local all=(nothing info prep)
     between=nothing
-    [ "$mode" = error ] || between=${all[turn = (turn + 1) % 3]}
+    [ "$mode" = error ] || between=${all[round = (round + 1) % 3]}
 }
 
-# walk VERB CALL ACTION PARTS: every call, or by default about so many of them
+# walk VERB CALL ACTION PARTS: disturbs about PARTS calls of VERB, or with VLT_KILLS=all every call.
 walk()
 {
     local verb=$1 call=$2 action=$3 step=1 n i
@@ -139,7 +143,7 @@ walk()
     rm -f count
     [ "${VLT_KILLS:-}" = all ] || step=$((n / $4 + 1))
     for ((i = step; i <= n; i += step)); do
-        next
+        next_between
         point "$verb" "$call:$i" "$action" || break
     done
 }

@@ -1,28 +1,30 @@
 #!/usr/bin/env bash
-# Verbs that write are killed at random moments and run again, or meet a full disk: their inputs
-# stay unchanged, no incomplete file passes for whole, and the next run gives the undisturbed
+# Verbs that write are killed at random moments and run again, or write to a full disk: their inputs
+# stay unchanged, no incomplete dataset is marked complete, and the next run gives the undisturbed
 # result.
 . "$(dirname "$0")/../lib/exchange.sh"
 kills=${VLT_KILLS:-8}
 RANDOM=1
 
-# A finished dataset without damage.
+# judge CONDITION TEXT: reports TEXT unless the condition, a command, succeeds.
 judge() { eval "$1" || wrong "$name: $2"; }
 
 on_a_full_disk() { (ulimit -f 1; exec vlat "$@"); }
 full='[Tt]oo large\|[Ff]ull\|[Nn]o space'
 
-# A dataset is the expected one, or absent; a folder equals the undisturbed one's, or is absent.
+# data_or_none OUT UNDISTURBED: dataset OUT is unfinished or absent, or has the root of the other.
 data_or_none() { ! whole "$1" || [ "$(root "$1")" = "$(root "$2")" ]; }
-# it names its folder
+# folder_or_none OUT UNDISTURBED: folder OUT is absent, or equals the other but for dataset.toml,
+# which names its own folder.
 folder_or_none() { [ ! -e "$1" ] || diff -r -x dataset.toml "$1" "$2" >/dev/null; }
 
 done_already() { if [ "$1" = data ]; then whole "$2"; else [ -e "$2" ]; fi; }
 
-# ends_here PID: it is killed, if it still runs
-ends_here() { kill -9 "$1" 2>/dev/null || true; wait "$1" 2>/dev/null || true; }
+# kill_now PID: kills the process, if it still runs, and waits for its end.
+kill_now() { kill -9 "$1" 2>/dev/null || true; wait "$1" 2>/dev/null || true; }
 
-# disturb NAME KIND OUT UNDISTURBED ARGUMENTS...: KIND data or folder
+# disturb NAME KIND OUT UNDISTURBED ARGUMENTS...: disturbs vlat ARGUMENTS, which makes OUT, a
+# dataset (KIND data) or a folder (KIND folder); the undisturbed result is made in UNDISTURBED.
 disturb()
 {
     local kind=$2 out=$3 undisturbed=$4 begin took pid i
@@ -35,22 +37,22 @@ disturb()
         (exec vlat "$@") >/dev/null 2>&1 &
         pid=$!
         sleep "0.$(printf '%06d' $((RANDOM * 31 % (took + 1) % 1000000)))"
-        ends_here $pid
-        judge "${kind}_or_none '$out' '$undisturbed'" "half made output passes for whole"
-        ((i % 2)) || continue                # killed twice, then run to its end
+        kill_now $pid
+        judge "${kind}_or_none '$out' '$undisturbed'" "an incomplete output is marked complete"
+        ((i % 2)) || continue                # two kills, then a run to the end
         done_already "$kind" "$out" || check "$name: run again" 0 vlat "$@"
-        judge "[ -e '$out' ] && ${kind}_or_none '$out' '$undisturbed'" "another result"
+        judge "[ -e '$out' ] && ${kind}_or_none '$out' '$undisturbed'" "the result differs"
         rm -rf "$out"
     done
-    # a full disk: an error that says what, nothing that passes for whole, and then it is done
+    # On a full disk the error names the cause, no output is complete, and the next run succeeds.
     rm -rf "$out"
     check "$name: a full disk" 1 on_a_full_disk "$@"
     output_has "$full"
-    judge "[ ! -e '$out' ] || ! whole '$out'" "a full disk, and a whole dataset"
+    judge "[ ! -e '$out' ] || ! whole '$out'" "a complete dataset on a full disk"
     judge "[ ! -e '$out.part' ] && [ ! -e '$out.part.lock' ]" "a full disk: $out.part was left"
     expect 0 '' vlat "$@"
     judge "[ -e '$out' ] && ${kind}_or_none '$out' '$undisturbed'" \
-        "another result after a full disk"
+        "the result differs after a full disk"
     judge "[ \"\$(root made.lmdb)\" = '$source' ] && whole made.lmdb" "the source was changed"
 }
 
@@ -71,21 +73,21 @@ done
 [ ! -x "$VLT_BUILD/tests/dpipe_cache" ] ||
     disturb 'export diffusion-pipe' folder dp.e dp.E export w.lmdb --to diffusion-pipe --out dp.e
 
-# gc puts another folder in the dataset's place: the samples are there at every moment
+# gc replaces the dataset's folder: the samples are complete at every moment
 cp -r made.lmdb g.lmdb
 for ((i = 0; i < 2 * kills; i++)); do
     (exec vlat gc g.lmdb) >/dev/null 2>&1 &
     sleep "0.0$((RANDOM % 10))$((RANDOM % 10))"
-    ends_here $!
-    whole g.lmdb && [ "$(root g.lmdb)" = "$source" ] || wrong 'gc: the dataset is not what it was'
+    kill_now $!
+    whole g.lmdb && [ "$(root g.lmdb)" = "$source" ] || wrong 'gc: the dataset changed'
 done
 check 'gc: a full disk' 1 on_a_full_disk gc g.lmdb
 whole g.lmdb && [ "$(root g.lmdb)" = "$source" ] || wrong 'gc: a full disk changed the dataset'
 expect 0 ' freed' vlat gc g.lmdb
 whole g.lmdb && [ ! -e g.lmdb.gc ] || wrong 'gc: g.lmdb.gc was left'
 
-# repair: the whole rest of a damaged dataset replaces it, with the files of others; a repair that
-# is stopped at any moment is finished by the next one
+# repair replaces a damaged dataset by its undamaged samples and keeps the user's own files; the
+# next repair finishes one that was stopped at any moment
 cp -r made.lmdb broken.lmdb
 echo mine >broken.lmdb/notes
 truncate -s 20000 "$(ls -d broken.lmdb/shard-*.lmdb | head -1)"
@@ -96,34 +98,34 @@ for ((i = 0; i < kills; i++)); do
     cp -r broken.lmdb r.lmdb
     (exec vlat verify r.lmdb --repair) >/dev/null 2>&1 &
     sleep "0.0$((RANDOM % 6))$((RANDOM % 10))"
-    ends_here $!
+    kill_now $!
     expect 0 '' vlat verify r.lmdb --repair
     whole r.lmdb && same_root r.lmdb R.lmdb
-    [ "$(cat r.lmdb/notes)" = mine ] || wrong 'repair: a file of others is gone'
+    [ "$(cat r.lmdb/notes)" = mine ] || wrong "repair: the user's file was removed"
     [ ! -e r.lmdb.repair ] && [ -e r.lmdb.damaged ] || wrong 'repair: r.lmdb.repair was left'
 done
-# as if stopped right after the exchange
+# a repair that was stopped right after it exchanged the folders
 rm -rf r.lmdb r.lmdb.*
 cp -r R.lmdb r.lmdb
 rm r.lmdb/notes
 echo >r.lmdb/repair.pending
 cp -r broken.lmdb r.lmdb.repair
 expect 0 'stopped near its end' vlat verify r.lmdb --repair
-[ "$(cat r.lmdb/notes)" = mine ] && [ ! -e r.lmdb.repair ] || wrong 'repair: not ended'
+[ "$(cat r.lmdb/notes)" = mine ] && [ ! -e r.lmdb.repair ] || wrong 'repair: not finished'
 
-# split: each part for itself
+# split finishes each part on its own
 vlat split made.lmdb --n 3 --out P >/dev/null
 for ((i = 0; i < kills; i++)); do
     (exec vlat split made.lmdb --n 3 --out p) >/dev/null 2>&1 &
     sleep "0.0$((RANDOM % 10))$((RANDOM % 10))"
-    ends_here $!
+    kill_now $!
     for k in 00 01 02; do
-        data_or_none p-$k P-$k || wrong "split: half made p-$k passes for whole"
+        data_or_none p-$k P-$k || wrong "split: an incomplete p-$k is marked complete"
     done
     ((i % 3 == 2)) && rm -rf p-0?
 done
-# from whatever the last kill left
+# the next run continues after the last kill
 expect 0 'p-02: 20 samples' vlat split made.lmdb --n 3 --out p
 for k in 00 01 02; do
-    whole p-$k && data_or_none p-$k P-$k || wrong "split: run again: another p-$k"
+    whole p-$k && data_or_none p-$k P-$k || wrong "split: run again: p-$k differs"
 done

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The verbs of vlat on the dataset that make_dataset made: what they print, and the exit status.
+# The output and the exit status of vlat's verbs on the dataset of make_dataset.
 . "$(dirname "$0")/../lib/check.sh"
 cp -r "$VLT_BUILD/tests/made.lmdb" a.lmdb
 
