@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Tests which folder's sources include which folders' headers. Each row names a folder and the other
-# folders that it may include from, all of them rows above, so that all arrows go one way. Each
-# breach is printed.
+# Compares the includes of all sources with a table of allowed ones. Each row names a folder and
+# other folders whose headers its sources may include; these folders have rows above, so that all
+# arrows point the same way. The script prints each forbidden include.
 set -euo pipefail
 root=${VLT_SOURCE:-$(cd "$(dirname "$0")/../.." && pwd)}
 cd "$root"
@@ -58,14 +58,14 @@ train                common/base common/cli common/comm common/memory common/os 
 train                formats/tensors train/data train/diffusion train/models train/output
 train                train/parallel
 '
-# libraries that only some folders may include: a pattern of their headers, then the folders
+# libraries that only one folder may include: a pattern of their headers, then the folder
 libraries='
 libav[a-z]+/|libsw[a-z]+/|turbojpeg[.]h|pcre2[.]h|utf8proc[.]h   precompute
 lmdb[.]h|csv[.]h|sqlite3[.]h                                     formats
 oneapi/|dnnl                                                  common
 mpi[.]h                                                        common
 '
-enough=600      # the least number of includes; fewer mean that grep misses them
+enough=600      # with fewer includes than this the pattern of grep must be wrong
 
 grep -rEH '^[[:space:]]*#[[:space:]]*include[[:space:]]*["<]' common formats buckets precompute \
     train --include='*.[ch]' --include='*.cu' --include='*.cpp' |
@@ -77,7 +77,7 @@ BEGIN {
         if (!m) continue
         for (j = 2; j <= m; j++) {
             if (!(word[j] in known)) {
-                print word[1] " may not include from " word[j] ", which has no row above"; bad = 1
+                print "the row of " word[1] " names " word[j] ", which has no row above"; bad = 1
             }
             may[word[1], word[j]] = 1
         }
@@ -106,7 +106,7 @@ BEGIN {
         for (i = 1; i <= n_lib; i++) {
             if (split(lib[i], word, " ") != 2) continue
             if (seen ~ "^(" word[1] ")" && folder !~ "^" word[2] "(/|$)") {
-                print file " includes <" seen ">, which is for " word[2]; bad = 1
+                print file " includes <" seen ">, which only " word[2] " may include"; bad = 1
             }
         }
     }
@@ -115,7 +115,8 @@ END {
     for (k in may)
         if (!(k in used)) {
             split(k, word, SUBSEP)
-            print word[1] " does not include from " word[2] ": take this folder out of its row"; bad = 1
+            print word[1] " does not include from " word[2] ": remove this folder from its row"
+            bad = 1
         }
     if (count < enough) { print "only " count + 0 " includes were read"; bad = 1 }
     exit bad

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# One command serves vprep and vtrain: each accepts every flag of the other one, and reports that
-# the flag has no effect. The remedies for other trainers' flags name flags that exist.
+# One command line serves vprep and vtrain: each accepts every flag of the other program. The
+# remedies for other trainers' flags name flags that exist.
 . "$(dirname "$0")/../lib/check.sh"
-# flags PROGRAM: all names in its --help
+# flags PROGRAM: prints all names of flags in its --help.
 flags() {
     "$1" --help | grep -E '^ +(also )?--' | grep -oE -- '--(\[no_\])?[a-z0-9_.]+' |
         sed 's/^--\(\[no_\]\)\?//' | sort -u
@@ -15,7 +15,7 @@ for pair in "vprep vtrain" "vtrain vprep"; do
     expect 2 "required" "$other" --config names.yaml
     stderr_lacks "unknown flag\|not available\|$other: names.yaml"
 done
-# several words after one flag of the other program are its values
+# several words after a flag of the other program are the flag's values
 expect 2 required vprep --latents a b --fp8_models c d --guidance_scale 1
 stderr_lacks unexpected
 expect 2 required vtrain --reuse a b --fix_sample_size 384 672 --height 3 --width 4 \
@@ -26,5 +26,5 @@ flags vprep >known
 flags vtrain >>known
 for flag in $(grep -oE -- '--[a-z0-9_]+' "${VLT_SOURCE:?}/common/cli/foreign_peers.c" | sort -u); do
     grep -qx -e "${flag#--}" known || wrong \
-        "common/cli/foreign_peers.c names $flag, which is no flag"
+        "common/cli/foreign_peers.c names $flag, a flag of neither program"
 done

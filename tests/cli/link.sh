@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# vtrain and vlat must start without any decoder or encoder: neither linked nor inside.
+# vtrain and vlat contain no decoder or encoder of media, and link no library of them.
 . "$(dirname "$0")/../lib/check.sh"
-# defined FILE: the names of what it defines, and others may use
+# defined FILE: prints the external symbols that the file defines.
 defined() { nm --defined-only --extern-only "$1" 2>/dev/null | awk 'NF == 3 { print $3 }' |
     LC_ALL=C sort -u; }
 find "$VLT_BUILD" -name libvlt_precompute.a >archive
@@ -10,10 +10,10 @@ for program in vtrain vlat; do
     check "$program" 0 ldd "$VLT_BUILD/$program"
     stdout_lacks 'libav\|libsw\|jpeg\|libx26\|libvpx\|pcre2\|utf8proc'
     code=$(LC_ALL=C comm -12 precompute <(defined "$VLT_BUILD/$program") | sed -n 1,20p)
-    [ -z "$code" ] || wrong "$program holds code of precompute:" $code
+    [ -z "$code" ] || wrong "$program contains symbols of precompute:" $code
 done
-# the check itself must be able to fail
+# The same checks must find the libraries and symbols of vprep.
 check vprep 0 ldd "$VLT_BUILD/vprep"
 stdout_has libavcodec
 [ "$(LC_ALL=C comm -12 precompute <(defined "$VLT_BUILD/vprep") | wc -l)" -gt 50 ] ||
-    wrong "vprep holds nothing of $(cat archive): this test sees nothing"
+    wrong "no symbols of $(cat archive) were found in vprep"

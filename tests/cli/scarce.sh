@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Memory runs out at one call, of malloc or of mmap, in a short run of the built-in model: the run
-# ends with the same weights, or with a message and status 1; never by a signal.
-#   tests/cli/scarce.sh EVERY     every EVERY-th call of malloc (default 997; 1: all, in hours)
+# One call of malloc or of mmap fails in a short run of the built-in model: the run ends with the
+# same weights, or with a message and status 1, and never by a signal.
+#   tests/cli/scarce.sh EVERY     tries every EVERY-th call of malloc (default 997; 1 takes hours)
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 . "$lib/fault.sh"
-[ "$VLT_FAULT_MEMORY" = 1 ] || { echo "skipped: a sanitizer owns the memory"; exit 77; }
+[ "$VLT_FAULT_MEMORY" = 1 ] || { echo "skipped: a sanitizer allocates the memory"; exit 77; }
 every=${1:-997}
-export GOMP_SPINCOUNT=1000                     # no second start, which would count anew
+export GOMP_SPINCOUNT=1000                     # vtrain would restart to set it, and count anew
 weights() { sha256sum <"$dir/run/checkpoint-2/transformer/diffusion_pytorch_model.safetensors"; }
 train=(vtrain --latents "$dir/set" --output_dir "$dir/run" --max_train_steps 2 --threads 2)
 
@@ -28,12 +28,12 @@ for kind in mmap memory; do
         fault "$kind:$n:ENOMEM" timeout 120 "${train[@]}" >"$log" 2>&1 || s=$?
         runs=$((runs + 1))
         case $s in
-        0) [ "$(weights)" = "$want" ] || wrong "$kind $n: other weights"; well=$((well + 1)) ;;
+        0) [ "$(weights)" = "$want" ] || wrong "$kind $n: the weights differ"; well=$((well + 1)) ;;
         1) tail -n 1 "$log" | grep -q 'vtrain: \|libgomp: ' ||
-            wrong "$kind $n: status 1 and no message" ;;
+            wrong "$kind $n: status 1 without a message" ;;
         *) wrong "$kind $n: status $s" ;;
         esac
     done
 done
 [ $((runs - well)) -gt 10 ] || wrong "only $((runs - well)) of $runs calls failed"
-echo "scarce: passed: $runs runs, $well of them well"
+echo "scarce: $runs runs, of which $well ended with status 0"

@@ -1,16 +1,19 @@
 #!/usr/bin/env bash
-# stdin, stdout and stderr are closed or full: no file of data gets their numbers, and a failed
-# print is an error. Text from files cannot steer a terminal.
+# stdin, stdout and stderr are closed or full: no data file gets one of their descriptors, and a
+# failed print is an error. Text from files cannot control a terminal.
 . "$(dirname "$0")/../lib/exchange.sh"
 
-# ---- a full or closed stdout: status 1 and a message, of every verb that prints ----
-# refused PROGRAM ARGUMENTS...
+# ---- with a full or closed stdout every command that prints fails with a message ----
+# refused PROGRAM ARGUMENTS...: the program fails with status 1 and names stdout.
 refused()
 {
     for where in /dev/full closed; do
         status=0
-        if [ $where = closed ]; then "$@" 2>got >&- || status=$?; else "$@" 2>got >$where ||
-            status=$?; fi
+        if [ $where = closed ]; then
+            "$@" 2>got >&- || status=$?
+        else
+            "$@" 2>got >$where || status=$?
+        fi
         [ $status -eq 1 ] && grep -q 'stdout' got || wrong "$* >$where: status $status, $(cat got)"
     done
 }
@@ -30,13 +33,13 @@ for program in vprep vtrain vdecode; do
     refused $program --version
 done
 
-# ---- closed descriptors: the same files as with open ones ----
+# ---- with closed descriptors the programs write the same files as with open ones ----
 for f in safetensors webdataset; do
     expect 0 '60 samples' vlat export made.lmdb --to $f --out $f.whole
     vlat export made.lmdb --to $f --out $f.1 2>&- >got || wrong "$f, 2>&-: status $?"
     status=0
     vlat export made.lmdb --to $f --out $f.2 <&- >&- 2>&- || status=$?
-    [ $status -eq 1 ] || wrong "$f, all closed: its message went nowhere, and the status is 0"
+    [ $status -eq 1 ] || wrong "$f, all closed: status $status, though no message was printed"
     for n in 1 2; do
         diff -r $f.whole $f.$n
     done
@@ -47,7 +50,7 @@ cp -r other.lmdb hurt.lmdb
 status=0
 vlat verify hurt.lmdb <&- 2>&- >got || status=$?
 [ $status -eq 1 ] && grep -q 'checksum differs' got && diff -r other.lmdb hurt.lmdb ||
-    wrong 'verify, 2>&-'
+    wrong "verify, 2>&-: status $status, $(cat got)"
 if command -v ffmpeg >/dev/null; then
     . "$lib/media.sh"
     small_set media 4
@@ -65,18 +68,19 @@ if command -v ffmpeg >/dev/null; then
     [ -z "$(files vprep.closed)" ] || wrong "vprep: messages in $(files vprep.closed)"
 fi
 
-# ---- text of others: escaped on its way to a terminal, and JSON that reads back the same ----
+# ---- control characters in captions and names are escaped when they are printed ----
 make_odd()
 {
     vlat export made.lmdb --to safetensors --out odd.out >/dev/null 2>&1
-    LC_ALL=C sed -i '2s/"text":"[^"]*"/"text":"red \\u001b[31m \\u009b \\u202egnp.\\u00a0ok\\u007f"/' odd.out/samples.jsonl
+    local odd='red \\u001b[31m \\u009b \\u202egnp.\\u00a0ok\\u007f'
+    LC_ALL=C sed -i '2s/"text":"[^"]*"/"text":"'"$odd"'"/' odd.out/samples.jsonl
     grep -q u202e odd.out/samples.jsonl || wrong 'no caption was changed'
     expect 0 '60 samples' vlat import odd.out --from safetensors --out odd.lmdb
 }
-# plain WHAT: the file `got` has nothing that a terminal would obey
+# plain NAME: the file `got` has no control characters of terminals.
 plain() { ! LC_ALL=C grep -qP \
     '[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xe2\x80[\xa8-\xae]|\xe2\x81[\xa6-\xa9]' got ||
-    wrong "$1: not plain: $(cat -v got)"; }
+    wrong "$1: control characters: $(cat -v got)"; }
 make_odd
 vlat list odd.lmdb >got && plain list
 grep -q 'red \\x1b\[31m \\x9b \\u202egnp' got || wrong 'list: no escapes'

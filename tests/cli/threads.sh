@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The programs run where threads or stacks are fewer or smaller than asked for: they give the same
-# bits as with the possible number of threads, or an error that names the limit and the remedy.
+# The system gives the programs fewer threads or smaller stacks than they request: their results
+# have the bits of a run with this number of threads, or their error names the limit and the remedy.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 . "$lib/fault.sh"
@@ -8,7 +8,8 @@
 small_set "$dir/media" 4
 check "vprep" 0 vprep --meta "$dir/media/metadata.json" "${sampling[@]}" --quiet --out "$dir/set"
 
-# train NAME FLAGS...: two steps of the built-in model; weights prints what they end in
+# train NAME FLAGS...: trains the built-in model for two steps.
+# weights NAME: prints the hash of the weights. norm NAME: prints the last gradient norm.
 train() {
     rm -rf "$dir/$1"
     vtrain --latents "$dir/set" --output_dir "$dir/$1" --max_train_steps 2 "${@:2}" >"$log" 2>&1
@@ -16,28 +17,29 @@ train() {
 weights() { sha256sum <"$dir/$1/checkpoint-2/transformer/diffusion_pytorch_model.safetensors"; }
 norm() { sed -n '$s/.*"grad_norm":\([^,]*\).*/\1/p' "$dir/$1/metrics.jsonl"; }
 
-# ---- fewer threads than asked for: what is said, and the bits of the number there is ----
-for n in 1 2; do train $n --threads $n || wrong "--threads $n"; done
-train plain --kernels plain || wrong "plain"
+# ---- fewer threads than requested ----
+for n in 1 2; do train $n --threads $n || wrong "--threads $n failed"; done
+train plain --kernels plain || wrong "--kernels plain failed"
 awk -v a="$(norm 1)" -v b="$(norm plain)" 'BEGIN { exit !(a > 0 && (a - b)^2 < (1e-4 * a)^2) }' ||
     wrong "gradient norm $(norm 1), with plain kernels $(norm plain)"
-same() { # same AS WHAT: the last run, the line it says, and its weights
+# same N TEXT: the last run printed TEXT with its device, and its weights are those of --threads N.
+same() {
     output_has "device:.*$2"
     [ "$(weights run)" = "$(weights "$1")" ] || wrong "$2: other weights than with --threads $1"
 }
-OMP_THREAD_LIMIT=1 train run --threads 2 || wrong "a limit"
+OMP_THREAD_LIMIT=1 train run --threads 2 || wrong "OMP_THREAD_LIMIT=1 failed"
 same 1 '1 thread of 2 (OMP_THREAD_LIMIT)'
-OMP_DYNAMIC=true train run --threads 2 || wrong "a dynamic number"
+OMP_DYNAMIC=true train run --threads 2 || wrong "OMP_DYNAMIC failed"
 same 2 '2 threads,'
-OMP_NUM_THREADS=1 train run --threads 2 || wrong "another default"
+OMP_NUM_THREADS=1 train run --threads 2 || wrong "OMP_NUM_THREADS=1 and --threads 2 failed"
 same 2 '2 threads,'
-OMP_NUM_THREADS=2 train run || wrong "a default of 2"
+OMP_NUM_THREADS=2 train run || wrong "OMP_NUM_THREADS=2 failed"
 same 2 '2 threads,'
-OMP_NUM_THREADS=1 train run || wrong "a default of 1"
+OMP_NUM_THREADS=1 train run || wrong "OMP_NUM_THREADS=1 failed"
 same 1 '1 thread,'
 
 # ---- threads that the system refuses ----
-refused() { # refused STATUS TEXT WHAT
+refused() { # refused STATUS TEXT CASE: STATUS is 1, and the log has TEXT
     [ "$1" -eq 1 ] && grep -qi -- "$2" "$log" || wrong "$3: status $1, expected 1 and \"$2\""
 }
 for n in 1 2 3 4; do
@@ -52,8 +54,8 @@ fault thread:2:EAGAIN vtrain --latents "$dir/set" --output_dir "$dir/refused" --
 refused $s '4 threads are wanted.*ulimit -u' "the second of 4"
 
 # ---- stacks: a soft limit and OMP_STACKSIZE are raised, a hard limit is an error ----
-[ "$VLT_FAULT_MEMORY" = 1 ] || { echo "a sanitizer's stacks: not tried"; exit 0; }
-(ulimit -Ss 160 && train run --threads 2) || wrong "a soft limit"
+[ "$VLT_FAULT_MEMORY" = 1 ] || { echo "skipped: stacks under a sanitizer"; exit 0; }
+(ulimit -Ss 160 && train run --threads 2) || wrong "a soft limit of stacks: failed"
 same 2 '2 threads,'
 for name in OMP_STACKSIZE GOMP_STACKSIZE; do
     for size in 32k 32 "20000 B"; do

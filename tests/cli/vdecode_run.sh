@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# vdecode on a latents file made by hand: for latents that cannot be decoded it names the error and
-# writes no picture.
+# vdecode decodes a file of latents; it refuses latents with other channels or with NaNs and
+# infinities, and writes no picture of these.
 . "$(dirname "$0")/../lib/check.sh"
 
-# latents FILE CHANNELS VALUE: [CHANNELS,1,2,2] of zeros except the last, VALUE's four bytes in
-# printf's escapes
+# latents FILE CHANNELS VALUE: writes latents [CHANNELS,1,2,2] of zeros; the last element has the
+# four bytes VALUE, which are written in printf's escapes.
 latents()
 {
     local n=$(($2 * 4))
@@ -28,4 +28,4 @@ expect 1 'nan.safetensors: latents: 1 of [0-9]* values are NaN or infinite' vdec
     nan.safetensors --out x
 latents inf.safetensors "$channels" '\0\0\200\377'
 expect 1 'inf.safetensors: latents: 1 of' vdecode inf.safetensors --out x
-[ ! -e x/nan.png ] && [ ! -e x/inf.png ] || wrong 'a picture of NaN'
+[ ! -e x/nan.png ] && [ ! -e x/inf.png ] || wrong 'a picture of NaNs was written'

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# One process that the environment says is one of four, and that no MPI connects with the others,
-# must fail with a remedy: four runs that know nothing of each other would overwrite each other.
+# By its environment a process is one of four, but MPI does not connect it with the others: it must
+# fail with a remedy, because four separate runs would overwrite each other's files.
 . "$(dirname "$0")/../lib/check.sh"
 program=$1
 for variable in PMI_SIZE SLURM_STEP_NUM_TASKS; do
@@ -8,5 +8,5 @@ for variable in PMI_SIZE SLURM_STEP_NUM_TASKS; do
     output_has "one of 4 processes ($variable)"
     output_has 'mpirun\|libopenmpi-dev'
 done
-# a batch script has the job's numbers and is one process
+# a batch script has the variables of the job, but is a single process
 check alone 0 env -u OMPI_COMM_WORLD_SIZE SLURM_NTASKS=4 SLURM_PROCID=0 PMI_SIZE=1 "$program" 1

@@ -1,5 +1,5 @@
-/* flags_run.h - a program with a flag of every kind, and one call that runs its parser. For
- * test_flags.c and test_config.c, which include it once each. */
+/* flags_run.h - a program with a flag of every kind, and one call that runs its parser.
+ * test_flags.c and test_config.c include this header. */
 #ifndef TESTS_COMMON_FLAGS_RUN_H
 #define TESTS_COMMON_FLAGS_RUN_H
 
@@ -18,7 +18,7 @@
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
 typedef struct options {
-    char before;                   /* odd neighbours show a write of the wrong size */
+    char before;                   /* neighbours reveal writes of a wrong size */
     bool bucket, verify;
     int64_t rank, seed, frames, layers;
     double lr, alpha, fps;
@@ -94,7 +94,7 @@ typedef struct run {
     vc_flags *set;
     vc_err err;
     int rc;
-    char *out;                     /* what --help wrote */
+    char *out;                     /* the output of --help */
 } run;
 
 enum { MOST_WORDS = 24 };
@@ -106,7 +106,7 @@ static run start_with(const vc_program *prog, const char *const words[MOST_WORDS
     int argc = 1;
     size_t size;
 
-    memset(&r.o, 0x5a, sizeof r.o);            /* nothing is zero by luck */
+    memset(&r.o, 0x5a, sizeof r.o);            /* no field is zero by accident */
     r.o.before = 'b';
     r.o.after = 'a';
     for (; argc <= MOST_WORDS - 1 && words[argc - 1]; argc++)
@@ -147,7 +147,7 @@ static void has(const char *text, const char *part)
 static char folder[256];
 static int made;
 
-/* A file of the test's folder with this text; its name is static. */
+/* Writes a file with this text to the test's folder and returns its path, which is static. */
 static const char *file_with(const char *text, size_t size)
 {
     static char path[300];

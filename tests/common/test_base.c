@@ -1,4 +1,4 @@
-/* Errors and files: what everything else stands on. */
+/* test_base.c - errors and files. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -91,7 +91,7 @@ static void test_long_messages_are_cut(void **state)
 
 static char folder[TMP_DIR];
 
-/* folder/name, good for the next 31 calls. */
+/* Returns folder/name, which stays valid during the next 31 calls. */
 static const char *in_folder(const char *name)
 {
     static char path[32][600];
@@ -101,7 +101,7 @@ static const char *in_folder(const char *name)
     return p;
 }
 
-/* Entries of a folder, without the two dots. */
+/* Returns the number of a folder's entries, without "." and "..". */
 static int entries(const char *path)
 {
     DIR *d = opendir(path);
@@ -154,7 +154,7 @@ static void test_write_and_read(void **state)
     assert_int_equal(vc_map_open(&m, in_folder("fifo"), &err), VC_EFORMAT);
     unlink(in_folder("fifo"));
 
-    /* relative names are replaced where we stand */
+    /* a relative name is replaced in the working folder */
     char here[600];
     assert_non_null(getcwd(here, sizeof here));
     assert_int_equal(chdir(folder), 0);
@@ -175,7 +175,8 @@ static void test_failed_writes_leave_nothing(void **state)
     assert_int_equal(entries(folder), 1);
     rmdir(in_folder("dir"));
 
-    /* a full disk keeps the old file: in a child, since the limit cannot be lifted again */
+    /* A full disk keeps the old file. A child runs this, because it cannot raise its limit again.
+     * */
     const char *path = in_folder("file");
     assert_int_equal(vc_file_write(path, "old", 3, &err), 0);
     pid_t pid = fork();
@@ -195,8 +196,8 @@ static void test_failed_writes_leave_nothing(void **state)
     unlink(path);
 }
 
-/* A process that was killed as it wrote leaves its temporary file: the next one uses it up. One
- * that still writes is waited for. */
+/* A process that was killed while it wrote leaves its temporary file, which the next writer reuses.
+ * A writer waits for another one that still writes. */
 static void test_file_of_a_killed_process(void **state)
 {
     (void)state;
@@ -231,7 +232,7 @@ static void test_file_of_a_killed_process(void **state)
     assert_int_equal(read(go[0], &byte, 1), 1);
     assert_int_equal(write(fd, "first", 5), 5);
     assert_int_equal(rename(tmp, path), 0);
-    file_is(path, "first");                  /* the second one cannot have written yet */
+    file_is(path, "first");                  /* the second writer is still waiting */
     close(fd);
     free(tmp);
     int status;
@@ -281,7 +282,7 @@ static void test_folders(void **state)
     assert_int_not_equal(vc_mkdirs(in_folder("a/file/b"), &err), 0);
     assert_says(&err, "a/file");
 
-    /* links are removed, what they point at is not */
+    /* symbolic links are removed, their targets are kept */
     assert_int_equal(vc_mkdirs(in_folder("kept/sub"), &err), 0);
     assert_int_equal(vc_file_write(in_folder("kept/sub/file"), "x", 1, &err), 0);
     assert_int_equal(symlink(in_folder("kept"), in_folder("a/b/link")), 0);
@@ -295,10 +296,10 @@ static void test_folders(void **state)
     assert_int_equal(entries(folder), 1);
     file_is(in_folder("kept/sub/file"), "x");
     assert_int_equal(vc_remove_tree(in_folder("kept"), &err), 0);
-    assert_int_equal(vc_remove_tree(in_folder("kept"), &err), 0);   /* not there: fine */
+    assert_int_equal(vc_remove_tree(in_folder("kept"), &err), 0);   /* it does not exist */
     assert_int_equal(entries(folder), 0);
 
-    /* deeper than a path can say */
+    /* folders deeper than PATH_MAX */
     char name[60];
     memset(name, 'd', sizeof name - 1);
     name[sizeof name - 1] = 0;
@@ -323,7 +324,7 @@ static void test_lock(void **state)
     const char *path = in_folder("lock");
     int fd, again;
     assert_int_equal(vc_lock_file(&fd, path, &err), 0);
-    assert_int_equal(vc_lock_file(&again, path, &err), VC_EBUSY);   /* another description */
+    assert_int_equal(vc_lock_file(&again, path, &err), VC_EBUSY);   /* another open file */
     char own[64];
     snprintf(own, sizeof own, "(process %ld): wait until it ends", (long)getpid());
     assert_says(&err, own);

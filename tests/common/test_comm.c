@@ -1,5 +1,5 @@
-/* test_comm.c - the calls that ranks make together, on as many ranks as the launcher starts
- * (CMakeLists.txt: 1, 2, 3, 4). Every rank runs every test and checks its own results. */
+/* test_comm.c - collective calls on 1, 2, 3 and 4 ranks, which CMakeLists.txt starts. Every rank
+ * runs every test and checks its own results. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -22,7 +22,7 @@ static int rank, size;
             fail_msg("rank %d: %s: %s", rank, #call, err.text);                                    \
     } while (0)
 
-/* A value whose sums in f32 depend on their order. */
+/* Returns element i of rank r; sums of these values in f32 depend on the order. */
 static float value(int r, size_t i)
 {
     uint32_t h = (uint32_t)(i * 2654435761u) ^ (uint32_t)(r + 1) * 40503u;
@@ -119,7 +119,7 @@ static void test_gather_broadcast(void **state)
 static void test_reduce(void **state)
 {
     (void)state;
-    static const double order[] = { 1, 1e16, -1e16, 3 };     /* another order gives another sum */
+    static const double order[] = { 1, 1e16, -1e16, 3 };     /* the sum depends on the order */
     double x[2] = { rank + 1, order[rank % 4] }, want = order[0];
     OK(vc_comm_reduce(comm, x, 2, VC_COMM_SUM, &err));
     for (int r = 1; r < size; r++)
@@ -147,7 +147,7 @@ static void test_split(void **state)
     vc_comm_close(part);
 }
 
-/* rows: which ranks fail how, and what all hear. */
+/* Every rank gets the error of the first rank that failed. */
 static void test_agree(void **state)
 {
     (void)state;
@@ -155,13 +155,13 @@ static void test_agree(void **state)
     assert_int_equal(vc_comm_agree(comm, 0, &err), 0);
     assert_int_equal(vc_comm_agree(comm, 0, NULL), 0);
 
-    int rc = vc_fail(&err, VC_EFORMAT, "bad of %d", rank);         /* all */
+    int rc = vc_fail(&err, VC_EFORMAT, "bad of %d", rank);         /* all ranks fail */
     assert_int_equal(vc_comm_agree(comm, rc, &err), VC_EFORMAT);
     assert_string_equal(err.text, "bad of 0");
     if (size == 1)
         return;
 
-    memset(&err, 0, sizeof err);                                     /* the last alone */
+    memset(&err, 0, sizeof err);                                     /* the last rank fails */
     rc = rank == size - 1 ? vc_fail(&err, VC_EIO, "no disk") : 0;
     assert_int_equal(vc_comm_agree(comm, rc, &err), VC_EIO);
     char want[64];
@@ -169,7 +169,7 @@ static void test_agree(void **state)
     assert_string_equal(err.text, want);
     assert_int_equal(err.code, VC_EIO);
 
-    memset(&err, 0, sizeof err);                         /* a stop is less than a failure */
+    memset(&err, 0, sizeof err);                         /* a failure comes before a stop */
     rc = rank == 0 ? vc_fail(&err, VC_ESTOP, "stopped")
                    : rank == 1 ? vc_fail(&err, VC_EIO, "no disk") : 0;
     assert_int_equal(vc_comm_agree(comm, rc, &err), VC_EIO);
@@ -179,7 +179,7 @@ static void test_agree(void **state)
     assert_int_equal(err.code, VC_ESTOP);
 }
 
-/* Each rank posts twice; the last one counts. */
+/* Each rank posts twice; the second post replaces the first one. */
 static void test_posts(void **state)
 {
     (void)state;
@@ -217,7 +217,7 @@ int main(int argc, char **argv)
     rank = vc_comm_rank(comm);
     size = vc_comm_size(comm);
     if (argc != 2 || size != atoi(argv[1])) {
-        fprintf(stderr, "%d ranks, not %s\n", size, argc == 2 ? argv[1] : "?");
+        fprintf(stderr, "%d ranks, expected %s\n", size, argc == 2 ? argv[1] : "an argument");
         vc_comm_abort(comm, 1);
     }
     const struct CMUnitTest tests[] = {

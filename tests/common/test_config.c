@@ -1,4 +1,5 @@
-/* Settings from a YAML or TOML file: what is understood, what is refused, and the way back. */
+/* test_config.c - settings from YAML, TOML and JSON files: accepted and refused files, and files
+ * that the program writes and reads again. */
 #include "tests/common/flags_run.h"
 
 #include "common/os/progress.h"
@@ -65,7 +66,7 @@ static void test_files(void **state)
 }
 
 static const struct {
-    const char *yaml, *say;
+    const char *yaml, *message;
 } bad_files[] = {
     { "seed: 1\nrnak: 8\n", "line 2: unknown flag rnak: did you mean rank?" },
     { "\n\nrank: 0\n", "line 3: rank: \"0\" is out of range: 1 to 4096" },
@@ -105,7 +106,7 @@ static void test_bad_files(void **state)
         if (r.rc != VC_EUSAGE)
             fail_msg("%s: code %d", bad_files[i].yaml, r.rc);
         has(r.err.text, ".yaml: ");
-        has(r.err.text, bad_files[i].say);
+        has(r.err.text, bad_files[i].message);
         finish(&r);
     }
     run r = START("--config", text_file("height: 3\n"));
@@ -118,7 +119,7 @@ static void test_bad_files(void **state)
     finish(&r);
 }
 
-/* The text as a file whose name has another end. */
+/* Writes a file with this text and suffix and returns its path. */
 static const char *named(const char *text, size_t size, const char *suffix)
 {
     static char name[400];
@@ -133,12 +134,12 @@ static const char *toml_with(const char *text, size_t size)
     return named(text, size, ".toml");
 }
 
-/* JSON's escapes of characters that need two are the characters; an escaped backslash, and one half
- * alone, are not. */
+/* A pair of JSON's \u escapes that make one character is read as this character; an escaped
+ * backslash begins no escape, and half of a pair is refused. */
 static void test_json(void **state)
 {
     static const struct {
-        const char *json, *prompt, *say;
+        const char *json, *prompt, *message;
     } rows[] = {
         { "{\"prompt\": \"a \\ud83d\\uDFEB!\", \"rank\": 8}", "a \360\237\237\253!", NULL },
         { "{\"prompt\": \"\\uD800\\udc00\\udbff\\udffd\"}", "\360\220\200\200\364\217\277\275",
@@ -153,9 +154,9 @@ static void test_json(void **state)
     (void)state;
     for (size_t i = 0; i < COUNT(rows); i++) {
         run r = START("--config", named(rows[i].json, strlen(rows[i].json), ".json"));
-        assert_int_equal(r.rc, rows[i].say ? VC_EUSAGE : 0);
-        if (rows[i].say)
-            has(r.err.text, rows[i].say);
+        assert_int_equal(r.rc, rows[i].message ? VC_EUSAGE : 0);
+        if (rows[i].message)
+            has(r.err.text, rows[i].message);
         else
             assert_string_equal(r.o.prompt, rows[i].prompt);
         finish(&r);
@@ -202,7 +203,7 @@ static const struct {
 };
 
 static const struct {
-    const char *toml, *say;
+    const char *toml, *message;
 } bad_tomls[] = {
     { "seed = 1\nrnak = 8\n", ".toml: line 2: unknown flag rnak: did you mean rank?" },
     { "\n\nrank = 0\n", "line 3: rank: \"0\" is out of range: 1 to 4096" },
@@ -246,12 +247,12 @@ static void test_toml(void **state)
         if (r.rc != VC_EUSAGE)
             fail_msg("%s: code %d", bad_tomls[i].toml, r.rc);
         has(r.err.text, ".toml: ");
-        has(r.err.text, bad_tomls[i].say);
+        has(r.err.text, bad_tomls[i].message);
         finish(&r);
     }
 }
 
-/* Lines are told in the file's order, whatever the names are. */
+/* Errors are reported in the order of the file's lines. */
 static void test_toml_order(void **state)
 {
     (void)state;
@@ -291,7 +292,7 @@ static void test_command_line_wins(void **state)
     assert_int_equal(r.o.remat, 2);
     finish(&r);
 
-    /* what the file says is checked even where the command line wins */
+    /* a value of the file is checked even if the command line has the same flag */
     r = START("--rank", "1", "--config", text_file("rank: 0\n"));
     assert_int_equal(r.rc, VC_EUSAGE);
     finish(&r);
@@ -341,13 +342,13 @@ static void test_texts_round_trip(void **state)
     }
 }
 
-static uint32_t dice(uint32_t *s)
+static uint32_t random_number(uint32_t *s)
 {
     *s = *s * 1664525u + 1013904223u;
     return *s >> 8;
 }
 
-/* Any valid UTF-8 text comes back; the characters that YAML treats specially come often. */
+/* Any valid UTF-8 text reads back; these texts have many characters with a meaning in YAML. */
 static void test_random_texts_round_trip(void **state)
 {
     (void)state;
@@ -359,8 +360,8 @@ static void test_random_texts_round_trip(void **state)
     uint32_t seed = 7;
     for (int round = 0; round < 300; round++) {
         char word[256] = "--prompt=";
-        for (uint32_t k = dice(&seed) % 24; k; k--)
-            strcat(word, bits[dice(&seed) % COUNT(bits)]);
+        for (uint32_t k = random_number(&seed) % 24; k; k--)
+            strcat(word, bits[random_number(&seed) % COUNT(bits)]);
         run r = START(word);
         assert_int_equal(r.rc, 0);
         char *yaml = vc_flags_yaml(&program, &r.o);
@@ -374,7 +375,7 @@ static void test_random_texts_round_trip(void **state)
     }
 }
 
-/* Damaged files are an error or a setting, never a crash. */
+/* A damaged file is read or refused, and never crashes the parser. */
 static void test_random_files(void **state)
 {
     (void)state;
@@ -385,9 +386,9 @@ static void test_random_files(void **state)
     for (int round = 0; round < 1500; round++) {
         char text[sizeof seedling];
         memcpy(text, seedling, sizeof text);
-        for (uint32_t k = 1 + dice(&seed) % 4; k; k--)
-            text[dice(&seed) % sizeof text] = odd[dice(&seed) % sizeof odd];
-        run r = START("--config", file_with(text, 1 + dice(&seed) % sizeof text));
+        for (uint32_t k = 1 + random_number(&seed) % 4; k; k--)
+            text[random_number(&seed) % sizeof text] = odd[random_number(&seed) % sizeof odd];
+        run r = START("--config", file_with(text, 1 + random_number(&seed) % sizeof text));
         assert_true(r.rc == 0 || r.rc == VC_EUSAGE);
         finish(&r);
     }
@@ -406,9 +407,9 @@ static void test_random_tomls(void **state)
     for (int round = 0; round < 3000; round++) {
         char text[sizeof seedling];
         memcpy(text, seedling, sizeof text);
-        for (uint32_t k = 1 + dice(&seed) % 4; k; k--)
-            text[dice(&seed) % sizeof text] = odd[dice(&seed) % sizeof odd];
-        const char *path = toml_with(text, 1 + dice(&seed) % sizeof text);
+        for (uint32_t k = 1 + random_number(&seed) % 4; k; k--)
+            text[random_number(&seed) % sizeof text] = odd[random_number(&seed) % sizeof odd];
+        const char *path = toml_with(text, 1 + random_number(&seed) % sizeof text);
         run r = START("--config", path);
         assert_true(r.rc == 0 || r.rc == VC_EUSAGE);
         finish(&r);
@@ -416,7 +417,7 @@ static void test_random_tomls(void **state)
     }
 }
 
-/* Whose cost would grow with the square of their size. */
+/* These files would take a careless parser a time that grows with the square of their size. */
 static void test_costly_files(void **state)
 {
     (void)state;

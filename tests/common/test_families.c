@@ -1,4 +1,4 @@
-/* test_families.c - the table of families: rows that fit each other, and the classes of vprep */
+/* test_families.c - the table of families: consistent rows, and the encoders that vprep finds. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 #include "precompute/encoder.h"
 #include "tests/lib/ok.h"
 
-static void rows_hold_together(void **state)
+static void rows_are_consistent(void **state)
 {
     (void)state;
     for (const vc_family *f = vc_families(); f->name; f++) {
@@ -38,7 +38,7 @@ static void rows_hold_together(void **state)
     assert_null(vc_family_of_transformer("UNet3DConditionModel"));
 }
 
-/* A pipeline names one family. */
+/* No two families have the same class of pipeline. */
 static void pipelines_are_unique(void **state)
 {
     const char *seen[64];
@@ -71,13 +71,13 @@ static void encoders_of_families(void **state)
     assert_true(p.vae == &vae_ltx && p.text[0] == &text_t5 && !p.text[1]);
     assert_int_equal(prep_vae_by_class(&p.vae, "AutoencoderKLHunyuanVideo", &err), 0);
     assert_ptr_equal(p.vae, &vae_hunyuan);
-    /* Wan's text encoder is here, its autoencoder is not */
+    /* Wan's text encoder is implemented, its autoencoder is not */
     assert_fails(prep_family_by_vae(&p, "AutoencoderKLWan", &err), VC_EUSAGE, &err,
                  "no autoencoder \"AutoencoderKLWan\"");
 }
 
-/* What the row says of the built-in codec is what it does. */
-static void codec_has_its_row(void **state)
+/* The row of the built-in family agrees with the built-in codec. */
+static void row_of_the_codec(void **state)
 {
     const vc_family *f = vc_families();
     encoder_opts o = { .dtype = VC_F32, .device = "cpu" };
@@ -96,8 +96,8 @@ static void codec_has_its_row(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_hold_together),   cmocka_unit_test(pipelines_are_unique),
-        cmocka_unit_test(encoders_of_families), cmocka_unit_test(codec_has_its_row),
+        cmocka_unit_test(rows_are_consistent),   cmocka_unit_test(pipelines_are_unique),
+        cmocka_unit_test(encoders_of_families), cmocka_unit_test(row_of_the_codec),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* The command line: values, messages, flags of other programs, --help, and tables that contradict
- * themselves. */
+/* test_flags.c - the command line: values, messages, flags of other programs, --help, and tables of
+ * flags that contradict themselves. */
 #include "tests/common/flags_run.h"
 
 #include "common/cli/foreign.h"
@@ -34,7 +34,7 @@ static void test_defaults(void **state)
     finish(&r);
 }
 
-/* words -> a line of the resolved settings */
+/* Words of a command line, and a line of the resulting settings. */
 static const struct {
     const char *words[MOST_WORDS], *line;
 } good[] = {
@@ -132,7 +132,7 @@ static void test_values(void **state)
 }
 
 static const struct {
-    const char *words[MOST_WORDS], *say[3];
+    const char *words[MOST_WORDS], *message[3];
 } bad[] = {
     { { "--rnak", "8" }, { "unknown flag --rnak", "did you mean --rank?" } },
     { { "--learning-rte=1" }, { "unknown flag --learning-rte", "--learning_rate?" } },
@@ -201,14 +201,14 @@ static void test_errors(void **state)
         if (r.rc != VC_EUSAGE)
             fail_msg("%s %s: code %d", bad[i].words[0], bad[i].words[1] ? bad[i].words[1] : "",
                      r.rc);
-        for (int k = 0; k < 3 && bad[i].say[k]; k++)
-            has(r.err.text, bad[i].say[k]);
+        for (int k = 0; k < 3 && bad[i].message[k]; k++)
+            has(r.err.text, bad[i].message[k]);
         finish(&r);
     }
 }
 
-/* All that is wrong is told in one run, in order, and nothing that only follows from it. */
-static void test_everything_wrong_is_told(void **state)
+/* One run reports all errors in order, without those that only follow from others. */
+static void test_all_errors_are_reported(void **state)
 {
     (void)state;
     run r = START("--rnak", "8", "9", "--use_fsdp", "a", "b", "--lr", "0", "--fsdp_x", "y",
@@ -227,7 +227,7 @@ static void test_everything_wrong_is_told(void **state)
         assert_string_equal(vc_flags_wrong_line(r.set, i), lines[i]);
     assert_null(vc_flags_wrong_line(r.set, COUNT(lines)));
 
-    /* a program's own checks come after, but not those that a refused value may have caused */
+    /* A program's own errors come last; those about a flag whose value was refused are left out. */
     vc_flags_wrong(r.set, "--%s: needs --learning_rate", "rank");
     vc_flags_wrong(r.set, "--learning_rate_x: %d", 5);
     assert_string_equal(vc_flags_wrong_line(r.set, COUNT(lines)), "--learning_rate_x: 5");
@@ -278,7 +278,7 @@ static void test_hostile_words_make_one_line(void **state)
     assert_int_equal(r.rc, VC_EUSAGE);
     assert_null(strchr(r.err.text, '\x1b'));
     finish(&r);
-    /* a cut text stays UTF-8 */
+    /* a long value is cut between two characters */
     r = START("--rank", "a" "ääääääääääääääääääääääääääääääääääääääääääääääääääääääääääää");
     has(r.err.text, "ä...\" is not");
     finish(&r);
@@ -313,7 +313,7 @@ static void test_required_and_given(void **state)
     assert_string_equal(w->item[2], "--rank");
     finish(&r);
 
-    /* required may come from the file */
+    /* the file may have a required flag */
     r = start_with(&p, (const char *const[MOST_WORDS]){ "--config", text_file("meta: m.json\n") });
     assert_int_equal(r.rc, 0);
     assert_string_equal(r.o.meta, "m.json");
@@ -321,7 +321,7 @@ static void test_required_and_given(void **state)
     finish(&r);
 }
 
-/* What the program prefers is below the command line and the file. */
+/* The command line and the file override a value that the program prefers. */
 static void test_preferred(void **state)
 {
     (void)state;
@@ -463,17 +463,18 @@ static void test_nearest(void **state)
 
 /* ---- tables that contradict themselves ---- */
 
-static void check_says(const vc_flag *rows, const vc_foreign *const *tables, const char *say)
+/* vc_flags_check() fails for these tables with `message`, or passes if this is NULL. */
+static void expect_fault(const vc_flag *rows, const vc_foreign *const *tables, const char *message)
 {
     vc_program p = { .name = "p", .synopsis = "p", .flags = rows, .foreign = tables };
     vc_err err = { 0 };
     int rc = vc_flags_check(&p, &err);
-    assert_ok(!say && rc, &err);
-    if (!say)
+    assert_ok(!message && rc, &err);
+    if (!message)
         return;
     if (rc != VC_EFAIL)
-        fail_msg("no \"%s\"", say);
-    has(err.text, say);
+        fail_msg("no error \"%s\"", message);
+    has(err.text, message);
 }
 
 static void test_check(void **state)
@@ -481,26 +482,26 @@ static void test_check(void **state)
     (void)state;
     const vc_flag end = { 0 };
     vc_flag rank = ROW(VC_INT, rank, "rank", "64", "1..", "lora_rank");
-    check_says(table, foreign, NULL);
-    check_says((vc_flag[]){ rank, end }, NULL, NULL);
+    expect_fault(table, foreign, NULL);
+    expect_fault((vc_flag[]){ rank, end }, NULL, NULL);
 
     vc_flag f = rank;
     f.value = "0";
-    check_says((vc_flag[]){ f, end }, NULL, "default of --rank: \"0\" is out of range");
+    expect_fault((vc_flag[]){ f, end }, NULL, "default of --rank: \"0\" is out of range");
     vc_flag twin = ROW(VC_INT, seed, "lora-rank", NULL, NULL, NULL);
-    check_says((vc_flag[]){ rank, twin, end }, NULL, "also a name of --");
+    expect_fault((vc_flag[]){ rank, twin, end }, NULL, "also a name of --");
     vc_flag config = ROW(VC_INT, seed, "config", NULL, NULL, NULL);
-    check_says((vc_flag[]){ config, end }, NULL, "every program has it");
+    expect_fault((vc_flag[]){ config, end }, NULL, "every program has it");
     vc_flag shared = ROW(VC_INT, seed, "seed", NULL, NULL, "other_alias");
-    check_says((vc_flag[]){ shared, end }, foreign, "--other_alias: also in a table of foreign");
+    expect_fault((vc_flag[]){ shared, end }, foreign, "--other_alias: also in a table of foreign");
     f = rank;
     f.help = NULL;
-    check_says((vc_flag[]){ f, end }, NULL, "no help");
+    expect_fault((vc_flag[]){ f, end }, NULL, "no help");
     vc_flag choice = ROW(VC_CHOICE, rule, "rule", NULL, NULL, NULL);
-    check_says((vc_flag[]){ choice, end }, NULL, "a choice without values");
+    expect_fault((vc_flag[]){ choice, end }, NULL, "a choice without values");
     f = rank;
     f.aliases = "height:0";
-    check_says((vc_flag[]){ f, end }, NULL, "alias height:0");
+    expect_fault((vc_flag[]){ f, end }, NULL, "alias height:0");
 }
 
 static void test_foreign_tables(void **state)
@@ -515,7 +516,7 @@ static void test_foreign_tables(void **state)
         .name = "vtrain", .synopsis = "s", .flags = none, .partner = vc_vprep_flags,
         .foreign = vc_peers
     };
-    static const struct { const char *words[MOST_WORDS], *say; bool refused, both; } rows[] = {
+    static const struct { const char *words[MOST_WORDS], *message; bool refused, both; } rows[] = {
         { { "--learning_rate", "1e-4" }, "--learning_rate: used by vtrain", false, false },
         { { "--use_gradient_checkpointing_offload" }, "vtrain", false, false },
         { { "--low_vram" }, "--low_vram: used by vtrain, not here", false, false },
@@ -537,7 +538,7 @@ static void test_foreign_tables(void **state)
         for (int k = 0; k < (rows[i].both ? 2 : 1); k++) {
             run r = start_with(k ? &in_vtrain : &in_vprep, rows[i].words);
             assert_int_equal(r.rc, rows[i].refused ? VC_EUSAGE : 0);
-            has(rows[i].refused ? r.err.text : vc_flags_note(r.set, 0), rows[i].say);
+            has(rows[i].refused ? r.err.text : vc_flags_note(r.set, 0), rows[i].message);
             finish(&r);
         }
     run r = start_with(&in_vtrain, (const char *const[MOST_WORDS]){
@@ -549,9 +550,9 @@ static void test_foreign_tables(void **state)
     finish(&r);
 }
 
-/* No name is twice in a program's flags or in the tables of peers. The flags of vprep and vtrain
- * share names. */
-static void test_foreign_tables_are_apart(void **state)
+/* No name occurs twice in a program's flags and the tables of other trainers' flags. vprep and
+ * vtrain share names. */
+static void test_names_are_unique(void **state)
 {
     (void)state;
     static const vc_foreign *const tables[][3] = {
@@ -570,7 +571,7 @@ static void test_foreign_tables_are_apart(void **state)
                     len[n] = strcspn(s, " ");
                     for (size_t i = 0; i < n; i++)
                         if (len[i] == len[n] && !strncmp(seen[i], s, len[n]))
-                            fail_msg("%.*s is there twice", (int)len[n], s);
+                            fail_msg("%.*s occurs twice", (int)len[n], s);
                     s += len[n++];
                 }
         assert_true(n > 500);
@@ -583,7 +584,7 @@ int main(void)
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_values),
         cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_everything_wrong_is_told),
+        cmocka_unit_test(test_all_errors_are_reported),
         cmocka_unit_test(test_hostile_words_make_one_line),
         cmocka_unit_test(test_required_and_given),
         cmocka_unit_test(test_preferred),
@@ -593,7 +594,7 @@ int main(void)
         cmocka_unit_test(test_nearest),
         cmocka_unit_test(test_check),
         cmocka_unit_test(test_foreign_tables),
-        cmocka_unit_test(test_foreign_tables_are_apart),
+        cmocka_unit_test(test_names_are_unique),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

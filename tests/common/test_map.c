@@ -1,5 +1,5 @@
-/* test_map.c - maps of files that are cut short while they are open: zeroes, marks, messages;
- * and the faults that are none of ours. */
+/* test_map.c - maps of files that are cut short while they are open: unreadable pages read as zeros
+ * and are reported; other bus errors end the program. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@ static char *path_in(void **state, const char *name)
     return path;
 }
 
-/* A file of ones and its map. */
+/* Makes a file of ones and maps it. */
 static vc_map map_ones(const char *path)
 {
     char *ones = malloc(PAGES * PAGE);
@@ -52,15 +52,15 @@ static void test_cut_short(void **state)
     assert_int_equal(m.data[7 * PAGE], 1);
     assert_int_equal(vc_maps_check(0, &e), 0);
     assert_int_equal(truncate(path, 5 * PAGE), 0);
-    assert_int_equal(vc_maps_check(0, &e), 0);                   /* nobody has looked yet */
+    assert_int_equal(vc_maps_check(0, &e), 0);                   /* no page was read yet */
     assert_int_equal(m.data[9 * PAGE + 17], 0);
     assert_int_equal(m.data[5 * PAGE - 1], 1);
     assert_int_equal(vc_maps_check(0, &e), VC_ETORN);
     assert_true(holds(e.text, path, "byte 36864 could not be read: the file was cut short, "
                                     "from 819200 bytes to 20480"));
-    assert_int_equal(vc_maps_check(VC_EFORMAT, &e), VC_ETORN);   /* the cause, not what it led to */
+    assert_int_equal(vc_maps_check(VC_EFORMAT, &e), VC_ETORN);   /* the cause replaces its effect */
 
-    /* of a range alone, in which any page may be the one */
+    /* vc_map_check() reports the unreadable pages of a range */
     assert_int_equal(vc_map_check(m.data, 9 * PAGE, &e), 0);
     assert_int_equal(vc_map_check(m.data, 9 * PAGE + 1, &e), VC_ETORN);
     assert_int_equal(vc_map_check(m.data + 9 * PAGE + 5, 1, &e), VC_ETORN);
@@ -68,7 +68,7 @@ static void test_cut_short(void **state)
     assert_int_equal(vc_map_check(&e, sizeof e, &e), 0);
     assert_int_equal(vc_map_touch(m.data + 10 * PAGE, PAGE, &e), VC_ETORN);
 
-    /* reported: ranges stay torn, and a page more is told again */
+    /* After a report the range stays torn; another unreadable page is reported again. */
     vc_maps_reported();
     assert_int_equal(vc_maps_check(0, &e), 0);
     assert_int_equal(vc_map_check(m.data + 9 * PAGE, 1, &e), VC_ETORN);
@@ -77,10 +77,10 @@ static void test_cut_short(void **state)
     assert_int_equal(vc_maps_check(0, &e), 0);
     assert_int_equal(m.data[150 * PAGE], 0);
     vc_map_close(&m);
-    assert_int_equal(vc_maps_check(0, &e), VC_ETORN);            /* of a map that is closed */
+    assert_int_equal(vc_maps_check(0, &e), VC_ETORN);            /* the map is closed */
     assert_true(holds(e.text, path, "byte 614400"));
 
-    /* nothing that the zeroes may have led to is written */
+    /* no file is written before the fault is reported: the data may come from the zeros */
     const char *out = path_in(state, "out");
     assert_int_equal(vc_file_write(out, "x", 1, &e), VC_ETORN);
     assert_false(vc_file_exists(out));
@@ -88,7 +88,7 @@ static void test_cut_short(void **state)
     assert_int_equal(vc_file_write(out, "x", 1, &e), 0);
 }
 
-/* A map that takes a closed one's place is whole. */
+/* A new map at the address of a closed torn one is whole. */
 static void test_again(void **state)
 {
     const char *path = path_in(state, "again");
@@ -105,7 +105,7 @@ static void test_again(void **state)
     }
 }
 
-/* A part of the last page that is gone is no fault; it is seen at the latest when the map is
+/* A file that lost a part of its last page causes no bus error; the loss is found when the map is
  * closed. */
 static void test_last_page(void **state)
 {
@@ -114,7 +114,7 @@ static void test_last_page(void **state)
     for (int renamed = 0; renamed < 2; renamed++) {
         vc_map m = map_ones(path);
         assert_int_equal(vc_map_touch(m.data, m.size, &e), 0);
-        if (renamed)                         /* the map is of the file that had the name */
+        if (renamed)                         /* the map keeps the older file */
             assert_int_equal(vc_file_write(path, "x", 1, NULL), 0);
         else
             assert_int_equal(truncate(path, PAGES * PAGE - 100), 0);
@@ -126,7 +126,7 @@ static void test_last_page(void **state)
     }
 }
 
-/* Every page by many threads at once, while other maps come and go. */
+/* Many threads read every page at once, and open and close other maps meanwhile. */
 static void test_threads(void **state)
 {
     const char *path = path_in(state, "threads");
@@ -182,9 +182,9 @@ static void test_run(void **state)
     munmap(p, PAGE);
 }
 
-/* ---- none of ours ---- */
+/* ---- bus errors outside of guarded maps ---- */
 
-static void fault_elsewhere(char *path)
+static void read_an_unguarded_map(char *path)
 {
     volatile char *p = map_other(path);
     if (truncate(path, 0))
@@ -192,15 +192,16 @@ static void fault_elsewhere(char *path)
     _exit(*p);
 }
 
-static void sent(char *path)
+static void raise_sigbus(char *path)
 {
     (void)path;
     raise(SIGBUS);
     _exit(4);
 }
 
-/* What a child dies of; a sanitizer's handler ends it by a status of its own. */
-static int death(void (*fn)(char *path), char *path)
+/* Runs fn in a child and returns the status of waitpid(). A sanitizer's handler ends the child with
+ * status 1. */
+static int status_of_child(void (*fn)(char *path), char *path)
 {
     int status;
     pid_t child = fork();
@@ -211,7 +212,7 @@ static int death(void (*fn)(char *path), char *path)
         setrlimit(RLIMIT_CORE, &none);
         dup2(quiet, STDERR_FILENO);
 #ifndef __SANITIZE_ADDRESS__
-        signal(SIGBUS, SIG_DFL);             /* cmocka has one of its own */
+        signal(SIGBUS, SIG_DFL);             /* in place of cmocka's handler */
 #endif
         vc_maps_guard(NULL);
         fn(path);
@@ -222,9 +223,9 @@ static int death(void (*fn)(char *path), char *path)
 
 static void test_elsewhere(void **state)
 {
-    void (*const fns[])(char *path) = { fault_elsewhere, sent };
+    void (*const fns[])(char *path) = { read_an_unguarded_map, raise_sigbus };
     for (int i = 0; i < 2; i++) {
-        int status = death(fns[i], path_in(state, "elsewhere"));
+        int status = status_of_child(fns[i], path_in(state, "elsewhere"));
 #ifdef __SANITIZE_ADDRESS__
         assert_int_equal(WEXITSTATUS(status), 1);
 #else

@@ -1,5 +1,5 @@
-/* test_nn.c - joint attention of two streams against attention of one sequence. What models compute
- * with common/nn is compared with their references in tests/train/models. */
+/* test_nn.c - joint attention of two streams is compared with attention of one sequence. The tests
+ * in tests/train/models compare the models that use common/nn with their references. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -67,7 +67,7 @@ static vt_tensor *tokens(fixture *f, int64_t begin, int64_t end)
     return vt_slice(f->g, vt_from_host(f->g, VC_F32, 3, dim, f->x, VC_F32), 1, begin, end);
 }
 
-/* Angles of tokens begin..end-1: cosines, then sines. */
+/* Makes the tables of rotations of tokens begin..end-1: cosines and sines. */
 static void rotations(fixture *f, int64_t begin, int64_t end, vt_tensor *table[2])
 {
     float v[N * HEAD / 2];
@@ -88,7 +88,7 @@ static void assert_same(fixture *f, vt_tensor *have, vt_tensor *want)
     assert_memory_equal(a, b, (size_t)vt_count(have) * sizeof *a);
 }
 
-/* With the same weights two streams are one sequence, cut: bit for bit. */
+/* Two streams with the same weights give the bits of one sequence that is cut afterwards. */
 static void check_cut(bool rotated, const int32_t *length)
 {
     fixture f;
@@ -121,7 +121,7 @@ static void test_streams(void **state)
     check_cut(true, (const int32_t[B]){ FIRST + 1, N });
 }
 
-/* A stream without an output layer is attended to and has no result. */
+/* A stream without an output layer has no result, but the other stream attends to its tokens. */
 static void test_read_only(void **state)
 {
     (void)state;
@@ -142,7 +142,7 @@ static void test_read_only(void **state)
     }
 }
 
-/* Heads without norms are rotated all the same; with norms they differ. */
+/* Heads without norms are rotated too; norms change the result. */
 static void test_norms(void **state)
 {
     fixture f;

@@ -1,4 +1,4 @@
-/* test_normals.c - standard normals: known bits, the formula, any length of request */
+/* test_normals.c - standard normals: known bits, the formula, requests of any length. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,20 +13,20 @@
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 
-static void same_bits(const char *what, const float *a, const float *b, size_t n)
+static void same_bits(const char *name, const float *a, const float *b, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (memcmp(&a[i], &b[i], sizeof *a))
-            fail_msg("%s: %zu: %a is not %a", what, i, a[i], b[i]);
+            fail_msg("%s: element %zu is %a, expected %a", name, i, a[i], b[i]);
 }
 
-/* Of Box-Muller by a C library in double: the datasets and runs there are were made with these. */
+/* The Box-Muller transform in double gave these values, on which existing datasets depend. */
 static const float drawn[] = {
     0x1.405ab2p+0, 0x1.8c736ep-2, -0x1.0b84a2p-1, 0x1.18b976p+0,
     -0x1.3f7202p+0, 0x1.82bebcp-1, -0x1.85bb82p+0, 0x1.8b4a0cp+0,
     0x1.41498ap-1, 0x1.dffcfcp-5, -0x1.953316p-3, 0x1.7a49fcp-3,
 };
-/* Words at the ends of the range and on both sides of quarter turns. */
+/* Words at the ends of the range and just below and above multiples of a right angle. */
 static const struct { uint32_t w[4]; float z[4]; } ends[] = {
     { { 0, 0, 0xffffffff, 0xffffffff },
       { 0x1.b0e08ep+2, 0x1.53fb1ep-28, 0x1p-16, -0x1.921fc8p-47 } },
@@ -48,8 +48,8 @@ static void known_bits(void **state)
     }
 }
 
-/* The library's functions are right to a unit in the last place of a double, so the f32 beside a
- * tie may differ: one unit, and not in one of a million. */
+/* The functions of the C library may be wrong by a unit in the last place of a double: a value near
+ * a tie may round to the next f32. At most one of a million values differs, by one unit. */
 static void formula(void **state)
 {
     (void)state;
@@ -72,7 +72,7 @@ static void formula(void **state)
     free(z);
 }
 
-/* One block alone, and as part of vectors of any length and beginning. */
+/* Vectors of any length and beginning have the values of single blocks. */
 static void any_length(void **state)
 {
     (void)state;
@@ -89,7 +89,7 @@ static void any_length(void **state)
             part[n] = 7;
             vc_train_normals(part, first, n, 77, 5, 6, VC_DRAW_NOISE);
             same_bits("part", part, all + first, n);
-            assert_true(part[n] == 7);                           /* and nothing behind it */
+            assert_true(part[n] == 7);                           /* no write past the end */
         }
     /* the counter's first word wraps around */
     vc_train_normals(part, (uint64_t)UINT32_MAX * 4, 12, 77, 5, 6, VC_DRAW_NOISE);

@@ -1,4 +1,5 @@
-/* Element types, exhaustively, and random numbers: known answers, layout, distributions. */
+/* test_numbers.c - every value of the small element types, and random numbers: known answers,
+ * layout, distributions. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -16,8 +17,8 @@
 
 /* ---- dtype ---- */
 
-/* A small float by its definition, in double: e exponent bits, m mantissa bits. inf: the top
- * exponent is infinity and NaN, else only all ones is NaN. */
+/* A small float type with e exponent bits and m mantissa bits. With `inf` the top exponent stands
+ * for infinity and NaN; without it only a code of all ones is NaN. */
 typedef struct small {
     vc_dtype type;
     int e, m;
@@ -96,8 +97,8 @@ static void test_every_small_code(void **state)
     }
 }
 
-/* The code that round-to-nearest-even gives, found among all codes by comparing in double. `codes`
- * holds the positive ones, ascending by nature of the format. */
+/* Returns the code of f by rounding to nearest even. A binary search over the positive codes, which
+ * ascend with their values, compares in double. A NaN gives UINT32_MAX. */
 static uint32_t nearest_code(const small *s, float f)
 {
     uint32_t top = 1u << (s->e + s->m), lo = 0, hi;
@@ -134,7 +135,7 @@ static void check_rounding(const small *s, float f)
                  want);
 }
 
-/* Each code, each midpoint between two, and the floats just beside them. */
+/* Each code, each midpoint between two codes, and the floats next to them. */
 static void test_rounding_at_ties(void **state)
 {
     (void)state;
@@ -174,7 +175,7 @@ static void test_rounding_at_random(void **state)
         for (int i = 0; i < 100000; i++) {
             uint32_t u = vc_draw_int(&d, UINT32_MAX);
             check_rounding(s, float_of(u));
-            /* most random exponents are out of a small type's range: here they are inside */
+            /* Most random exponents exceed the range of a small type; these do not. */
             check_rounding(s, ldexpf((float)(int32_t)u, (int)(u % 40) - 31 - 25));
         }
     }
@@ -185,9 +186,9 @@ static void test_rounding_at_random(void **state)
     assert_true(vc_f16_to_f32(vc_f32_to_f16(65519)) == 65504);
 }
 
-/* torch 2.15: the cast to float8_e4m3fn of all of 2^20 scattered f32 that are in its range, and
- * every code back; hashes of its bytes and words. */
-static void test_fp8_is_torchs(void **state)
+/* The hashes are those of torch 2.15: 2^20 scattered f32 values, if they are in range, are cast to
+ * float8_e4m3fn, and every code is cast back. */
+static void test_fp8_equals_torch(void **state)
 {
     uint64_t hash = 0;
     (void)state;
@@ -207,7 +208,7 @@ static void test_fp8_is_torchs(void **state)
 static void test_rows_of_values(void **state)
 {
     (void)state;
-    /* a row is what its elements are, at any length, also at an odd address */
+    /* a row of any length and at an odd address converts like its single elements */
     enum { N = 70 };
     float src[N], back[N + 1];
     static uint8_t room_for_rows[N * 8 + 9], *raw = room_for_rows + 1;
@@ -259,7 +260,7 @@ static void test_whole_numbers(void **state)
     assert_true(back[0] == 1);
     static const float extreme[] = { NAN, INFINITY, -INFINITY, 1e30f, -1e30f, 9.3e18f, -9.3e18f };
     static const vc_dtype whole[] = { VC_I64, VC_I32, VC_I16, VC_I8, VC_U8, VC_BOOL };
-    for (size_t t = 0; t < COUNT(whole); t++) {      /* saturates; NaN is 0 */
+    for (size_t t = 0; t < COUNT(whole); t++) {      /* values saturate, and NaN becomes 0 */
         int64_t out[COUNT(extreme)];
         vc_from_f32(out, whole[t], extreme, COUNT(extreme));
         vc_to_f32(back, out, whole[t], COUNT(extreme));
@@ -313,7 +314,7 @@ static void test_names(void **state)
 
 /* ---- rng ---- */
 
-/* Salmon et al.'s known answers */
+/* The known answers are those of Salmon et al. */
 static void test_philox(void **state)
 {
     (void)state;
@@ -333,7 +334,7 @@ static void test_philox(void **state)
     }
 }
 
-/* Key and counter are laid out as the format says. */
+/* The key and the counter have the layout that docs/format.md describes. */
 static void test_layout_of_draws(void **state)
 {
     (void)state;
@@ -363,8 +364,8 @@ static void test_layout_of_draws(void **state)
     assert_true(vc_train_unit(seed, 7, 2, 40, VC_DRAW_NOISE) == unit);
 }
 
-/* Upper 0.001 quantile of chi-square by Wilson and Hilferty: seeds are fixed, so a right generator
- * either passes for ever or the seed is changed once. */
+/* Returns the upper 0.001 quantile of chi-square by Wilson and Hilferty. The seeds are fixed: a
+ * right generator that passes once passes always. */
 static double chi_limit(double df)
 {
     double a = 2 / (9 * df), z = 3.09;
@@ -388,7 +389,7 @@ static void test_draws_are_uniform(void **state)
     static const uint32_t sizes[] = { 2, 3, 5, 7, 10, 40, 64, 100 };
     for (size_t k = 0; k < COUNT(sizes); k++) {
         uint32_t n = sizes[k], seen[100] = { 0 };
-        for (uint64_t id = 0; id < 40000; id++) {    /* a fresh stream each, as datasets draw */
+        for (uint64_t id = 0; id < 40000; id++) {    /* each id has its own stream */
             vc_draws d = vc_draws_of(5, id * 0x9E3779B97F4A7C15u, 0, VC_DRAW_START);
             uint32_t v = vc_draw_int(&d, n);
             assert_true(v < n);
@@ -406,8 +407,8 @@ static void test_draws_are_uniform(void **state)
     check_uniform(seen, 64, 64000, NULL);
 }
 
-/* For n = 3 * 2^30 a generator without rejection takes one value of three twice as often, and one
- * without multiply takes the low third too often. */
+/* For n = 3 * 2^30 a generator without rejection draws one value of three twice as often, and a
+ * generator that takes the remainder draws the low third too often. */
 static void test_large_ranges_have_no_bias(void **state)
 {
     (void)state;
@@ -476,12 +477,12 @@ static void test_normals(void **state)
     vc_train_normals(z, 0, N, 3, 1, 2, VC_DRAW_NOISE);
     check_normal(z, N);
     uint32_t bin[20] = { 0 };
-    for (int i = 0; i < N; i++) {                    /* by their distribution function, flat */
+    for (int i = 0; i < N; i++) {                    /* the quantiles are uniform */
         int b = (int)(20 * 0.5 * erfc(-z[i] / sqrt(2)));
         bin[b > 19 ? 19 : b]++;
     }
     check_uniform(bin, 20, N, NULL);
-    /* a part is what the whole has there, whatever its length */
+    /* a part of any length has the values of the whole */
     static const size_t first[] = { 0, 4, 100, N - 40 };
     for (size_t k = 0; k < COUNT(first); k++)
         for (size_t n = 0; n <= COUNT(part); n++) {
@@ -546,7 +547,7 @@ static void test_permutation(void **state)
     vc_permutation(other, 1000, 43, 3);
     assert_memory_not_equal(order, other, sizeof order);
 
-    uint32_t kind[24] = { 0 };                       /* all orders of four alike */
+    uint32_t kind[24] = { 0 };                       /* all orders of four are as frequent */
     for (uint64_t e = 0; e < 24000; e++) {
         vc_permutation(order, 4, 1, e);
         uint32_t rank = 0;
@@ -567,7 +568,7 @@ int main(void)
         cmocka_unit_test(test_every_small_code),
         cmocka_unit_test(test_rounding_at_ties),
         cmocka_unit_test(test_rounding_at_random),
-        cmocka_unit_test(test_fp8_is_torchs),
+        cmocka_unit_test(test_fp8_equals_torch),
         cmocka_unit_test(test_rows_of_values),
         cmocka_unit_test(test_whole_numbers),
         cmocka_unit_test(test_names),

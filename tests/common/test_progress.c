@@ -1,5 +1,6 @@
-/* What goes to stderr: plain, on a terminal, as JSON; signals; readable numbers. Each case runs in
- * a child whose stderr is a pipe or a pseudo-terminal, and the parent looks at what came out. */
+/* test_progress.c - progress on stderr as plain text, on a terminal and as JSON; signals; readable
+ * numbers. Each case runs in a child whose stderr is a pipe or a pseudo-terminal, and the parent
+ * reads the output. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -44,7 +45,7 @@ static void read_all(int fd)
         ssize_t r = read(fd, output + n, sizeof output - 1 - n);
         if (r < 0 && errno == EINTR)
             continue;
-        if (r <= 0)                  /* a terminal whose other side is gone says EIO */
+        if (r <= 0)                  /* a terminal that the child has closed gives EIO */
             break;
         n += (size_t)r;
     }
@@ -52,8 +53,8 @@ static void read_all(int fd)
     close(fd);
 }
 
-/* Runs f with stderr as asked; its output is in `output`. columns 0: a pipe. Returns waitpid's
- * status. */
+/* Runs f in a child and stores its stderr in `output`. The child's stderr is a terminal with
+ * `columns` columns, or a pipe if columns is 0. Returns the status of waitpid(). */
 static int run(child f, vc_log_format format, bool quiet, int columns)
 {
     int fd[2];
@@ -199,12 +200,12 @@ static void test_terminal(void **state)
     (void)state;
     run(phase, VC_LOG_TEXT, false, WIDE);
     has("\rencoding [                        ] 0/2,000 0%");
-    has("\r\x1b[Kprog: half way\r\n\rencoding [");   /* the line is ended, then drawn again */
+    has("\r\x1b[Kprog: half way\r\n\rencoding [");   /* the bar is drawn again after the message */
     has("clips/s");
     has("ETA ");
     has("\r\x1b[Kprog: encoding: 2,000 clips in ");
     int drawn = count("\rencoding");
-    if (drawn < 2 || drawn > 40)                     /* ten a second, whatever at() does */
+    if (drawn < 2 || drawn > 40)                     /* at most ten times a second */
         fail_msg("drawn %d times", drawn);
 }
 
@@ -236,7 +237,7 @@ static void test_dumb_terminal(void **state)
     lacks("\x1b");
 }
 
-/* Resumed work is no measure of speed: 100,000 units that were there, then 10 a second. */
+/* The rate counts new work only: 100,000 units were done before, then 10 are done in a second. */
 static void resumed(vc_progress *p)
 {
     vc_progress_begin(p, "training", "steps", 200000);
@@ -255,7 +256,7 @@ static void test_rate_of_resumed_phase(void **state)
     assert_non_null(rate);
     double r = strtod(rate + 7, NULL);
     if (!(r > 0 && r <= 10.5))                       /* a busy machine sleeps longer */
-        fail_msg("%g a second", r);
+        fail_msg("rate: %g a second", r);
 }
 
 static void unknown_total(vc_progress *p)
@@ -263,8 +264,8 @@ static void unknown_total(vc_progress *p)
     vc_progress_begin(p, "reading", "rows", 0);
     usleep(600000);
     vc_progress_at(p, 3, NULL);
-    vc_progress_at(p, 2, NULL);                      /* late: of another thread */
-    vc_progress_begin(p, "next", "rows", 1);         /* ends the one before */
+    vc_progress_at(p, 2, NULL);                      /* another thread reports late */
+    vc_progress_begin(p, "next", "rows", 1);         /* this ends the first phase */
 }
 
 static void test_unknown_total(void **state)
@@ -276,7 +277,7 @@ static void test_unknown_total(void **state)
     run(unknown_total, VC_LOG_TEXT, false, WIDE);
     has("reading 3 rows  ");
     double r = strtod(strstr(output, "reading 3 rows  ") + strlen("reading 3 rows  "), NULL);
-    if (!(r > 0 && r <= 5.05))                       /* 3 in 0.6 s or, on a busy machine, more */
+    if (!(r > 0 && r <= 5.05))                       /* 3 rows take 0.6 s, or longer */
         fail_msg("%g a second", r);
     has(" rows/s");
     lacks("ETA");
@@ -314,7 +315,7 @@ static void test_threads(void **state)
 
 /* ---- signals ---- */
 
-static int sent;                     /* which signal the children below send themselves */
+static int sent;                     /* signal that the children below send to themselves */
 
 static void stop_once(vc_progress *p)
 {
@@ -334,7 +335,7 @@ static void stop_twice(vc_progress *p)
     _exit(1);
 }
 
-/* As a closed terminal does it: the shell's signal, then the system's. */
+/* A closed terminal causes two signals: one of the shell, one of the system. */
 static void hang_up_twice(vc_progress *p)
 {
     (void)p;
@@ -425,7 +426,7 @@ static void test_human(void **state)
     };
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         assert_string_equal(vc_human_count(b, counts[i].v), counts[i].s);
-    for (double v = 1e-300; v < 1e300; v *= 1e10) {  /* nothing overruns */
+    for (double v = 1e-300; v < 1e300; v *= 1e10) {  /* no text exceeds its buffer */
         vc_human_bytes(b, v);
         vc_human_time(b, v);
     }

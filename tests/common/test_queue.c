@@ -1,4 +1,4 @@
-/* The bounded queue: order, both bounds, close, cancel, and many threads at once. */
+/* test_queue.c - the bounded queue: order, both bounds, close, cancel, and many threads at once. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@ static void test_order(void **state)
     vc_queue *q = open_queue(3, 0);
 
     assert_null(vc_queue_try(q));
-    for (int round = 0; round < 4; round++) {        /* the ring's end comes by */
+    for (int round = 0; round < 4; round++) {        /* the ring wraps around */
         assert_true(vc_queue_put(q, &v[0], 10));
         assert_true(vc_queue_put(q, &v[1], 20));
         assert_true(vc_queue_put(q, &v[2], 30));
@@ -68,13 +68,13 @@ static void test_close_drains(void **state)
     vc_queue_producers(q, 2);
     assert_true(vc_queue_put(q, &v[0], 0));
     vc_queue_close(q);
-    assert_true(vc_queue_put(q, &v[1], 0));          /* the other producer goes on */
+    assert_true(vc_queue_put(q, &v[1], 0));          /* the other producer continues */
     vc_queue_close(q);
     assert_false(vc_queue_put(q, &v[1], 0));
     assert_ptr_equal(vc_queue_get(q), &v[0]);
     assert_ptr_equal(vc_queue_get(q), &v[1]);
     assert_null(vc_queue_get(q));
-    vc_queue_close(q);                               /* once too often does no harm */
+    vc_queue_close(q);                               /* one close too many is harmless */
     vc_queue_free(q);
 }
 
@@ -100,7 +100,7 @@ typedef struct one {
     vc_queue *q;
     void *item;
     size_t bytes;
-    bool put;                        /* result of put */
+    bool put;                        /* result of vc_queue_put() */
     void *got;
 } one;
 
@@ -122,7 +122,7 @@ static pthread_t start(void *(*f)(void *), one *o)
 {
     pthread_t t;
     assert_int_equal(pthread_create(&t, NULL, f, o), 0);
-    usleep(30000);                   /* long enough to block; the result does not depend on it */
+    usleep(30000);                   /* the thread blocks; the result needs no timing */
     return t;
 }
 
@@ -135,13 +135,13 @@ static void test_full_by_bytes(void **state)
     one big = { .q = q, .item = &v[1], .bytes = 1000 },
         small = { .q = q, .item = &v[2], .bytes = 41 };
     pthread_t a = start(put_one, &big), b = start(put_one, &small);
-    assert_int_equal(vc_queue_look(q).items, 1);     /* 60 + 41 is over 100 too */
-    assert_true(vc_queue_put(q, &v[3], 40));         /* 60 + 40 is not */
+    assert_int_equal(vc_queue_look(q).items, 1);     /* 60 + 41 exceeds 100 bytes too */
+    assert_true(vc_queue_put(q, &v[3], 40));         /* 60 + 40 does not */
     assert_ptr_equal(vc_queue_get(q), &v[0]);        /* 41 + 40 fits now, 1000 does not */
     pthread_join(b, NULL);
     assert_true(small.put);
     assert_ptr_equal(vc_queue_get(q), &v[3]);
-    assert_ptr_equal(vc_queue_get(q), &v[2]);        /* empty: one entry always fits */
+    assert_ptr_equal(vc_queue_get(q), &v[2]);        /* one entry always fits */
     pthread_join(a, NULL);
     assert_true(big.put);
     assert_int_equal(vc_queue_look(q).bytes, 1000);
@@ -183,13 +183,13 @@ enum { PRODUCERS = 4, CONSUMERS = 3, EACH = 4000 };
 typedef struct crowd {
     vc_queue *q;
     int number[PRODUCERS * EACH];    /* item i of producer p is number p * EACH + i */
-    int most;                        /* cancel after so many, 0: never */
+    int most;                        /* entries before a consumer cancels, or 0 */
 } crowd;
 
 typedef struct member {
     crowd *c;
-    int first, put, got;             /* first: of a producer */
-    int last[PRODUCERS];             /* a consumer sees each producer's items in order */
+    int first, put, got;             /* a producer's first item; items put or got */
+    int last[PRODUCERS];             /* the last item that a consumer got of each producer */
     bool ordered;
     unsigned char *seen;
 } member;
@@ -257,7 +257,7 @@ static void run_crowd(size_t items, size_t bytes, int most)
         for (int k = 0; i && k < PRODUCERS * EACH; k++)
             consumer[0].seen[k] = (unsigned char)(consumer[0].seen[k] + consumer[i].seen[k]);
     }
-    assert_int_equal(put, got + left);               /* nothing lost, nothing made up */
+    assert_int_equal(put, got + left);               /* every item arrives once */
     if (most)
         assert_true(got >= most && got < PRODUCERS * EACH);
     for (int k = 0; k < PRODUCERS * EACH; k++)

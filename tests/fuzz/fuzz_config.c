@@ -1,4 +1,4 @@
-/* fuzz_config.c - any bytes as a file of settings; the first byte chooses YAML or TOML. */
+/* fuzz_config.c - any bytes are read as a file of settings; the first byte chooses YAML or TOML. */
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* fuzz_lmdb.c - any bytes as an LMDB file: an error, or keys and values that stay inside. */
+/* fuzz_lmdb.c - any bytes are read as an LMDB file: an error, or keys and values inside it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,7 +32,7 @@ static void walk(const vf_lmdb *m, const char *name)
             touch(m, again);
     }
     if (rc == 0 && vf_lmdb_next(&c, &key, &value, &err) != 0)
-        abort();                             /* the end stays the end */
+        abort();                             /* a walk that has ended must not continue */
     vf_lmdb_get(m, &t, "\xff", 1, &again, &err);
     vf_lmdb_get(m, &t, "", 0, &again, &err);
 }

@@ -1,5 +1,5 @@
-/* fuzz_manifest.c - any bytes as the manifest of a small dataset: an error, or what its shards
- * hold. */
+/* fuzz_manifest.c - any bytes are read as the manifest of a small dataset: an error, or the values
+ * of its shards. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -15,7 +15,8 @@ static void remove_folder(void)
     vc_remove_tree(folder, NULL);
 }
 
-/* The folder lives as long as the process; libFuzzer gives no place to make it. */
+/* Returns the folder of the dataset, which the first call makes: libFuzzer calls no set-up
+ * function. The folder is removed when the process ends. */
 static const char *dataset(void)
 {
     static bool made;

@@ -1,4 +1,5 @@
-/* fuzz_metadata.c - any bytes as a list of clips; the first byte chooses csv, json or jsonl. */
+/* fuzz_metadata.c - any bytes are read as a list of clips; the first byte chooses csv, json or
+ * jsonl. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

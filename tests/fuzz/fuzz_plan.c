@@ -1,4 +1,4 @@
-/* fuzz_plan.c - any bytes as a plan to be replayed: an error, or clips that keep every rule. */
+/* fuzz_plan.c - any bytes are replayed as a plan: an error, or clips that keep every rule. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -22,7 +22,7 @@ static vprep_source sources[2] = {
     { .ok = true, .w = 300, .h = 500, .frames = 1 },
 };
 
-/* What encoding relies on. */
+/* Aborts unless the item has the properties that the encoding relies on. */
 static void must_hold(const vprep *p, const vprep_item *it)
 {
     vprep_clip clip;

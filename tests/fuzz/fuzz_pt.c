@@ -1,12 +1,12 @@
-/* fuzz_pt.c - any bytes as a .pt file, or (without a zip's first bytes) as the pickle of one with a
- * storage of 96 bytes: a value or an error, and every byte that it leads to is there. */
+/* fuzz_pt.c - any bytes are read as a .pt file or, without the first bytes of a zip, as the pickle
+ * of a .pt file with a storage of 96 bytes: an error, or a value whose bytes are all readable. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "formats/tensors/pt_parts.h"
 #include "tests/lib/mutate.h"
 
-/* As deep as a caller would go; a value may contain itself. */
+/* Reads every byte of a value down to a limited depth, because a value may contain itself. */
 static unsigned touch(const vf_pt_value *v, int depth)
 {
     unsigned sum = 0;
@@ -45,7 +45,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int rc = size > 1 && !memcmp(data, "PK", 2) ? vf_pt_parse(&p, data, size, &err)
                                                 : parse_pickle(&p, data, size, &err);
     if (rc && (!*err.text || err.code != rc || p))
-        abort();                             /* a failure without words */
+        abort();                             /* a failure without a message */
     if (!rc)
         sum = touch(vf_pt_root(p), 0);
     (void)sum;

@@ -1,4 +1,4 @@
-/* fuzz_safetensors.c - any bytes as a safetensors file: an error, or views that stay inside. */
+/* fuzz_safetensors.c - any bytes are read as a safetensors file: an error, or views inside it. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* fuzz_tensor_cache.c - any bytes as diffusion-pipe's metadata.db, beside a shard of 4096 bytes: a
- * cache or an error, and every item lies in the shard. */
+/* fuzz_tensor_cache.c - any bytes are read as diffusion-pipe's metadata.db, beside a shard of 4096
+ * bytes: an error, or a cache whose items lie in the shard. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,11 +40,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     put("metadata.db", data, size);
     int rc = vf_tensor_cache_open(&c, dir, &err);
     if (rc && (!*err.text || err.code != rc || c))
-        abort();                             /* a failure without words */
+        abort();                             /* a failure without a message */
     for (size_t i = 0; !rc && i < vf_tensor_cache_count(c); i++) {
         vf_pt *p;
         if (!vf_tensor_cache_get(c, i, &p, &err))
-            abort();                         /* no item can be one */
+            abort();                         /* the shard holds no value */
     }
     vf_tensor_cache_close(c);
     return 0;

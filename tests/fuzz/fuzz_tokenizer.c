@@ -1,5 +1,5 @@
-/* fuzz_tokenizer.c - any bytes as a tokenizer.json, or as a spiece.model: an error, or a tokenizer
- * that gives ids for any text. */
+/* fuzz_tokenizer.c - any bytes are read as a tokenizer.json, or as a spiece.model: an error, or a
+ * tokenizer that gives ids for any text. */
 #include <stdlib.h>
 #include <string.h>
 
