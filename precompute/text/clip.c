@@ -6,7 +6,7 @@
 
 #include "precompute/text/clip_layers.h"
 
-enum { LEGACY_EOS = 2 };                          /* see clip.h */
+enum { LEGACY_EOS = 2 };                          /* eos_token_id of older files: see clip.h */
 
 typedef struct config {
     clip_config layers;
@@ -34,7 +34,7 @@ static const vt_weight table[] = {
     { 0 }
 };
 
-/* Files of older programs, and of models with a projection, hold these besides. */
+/* Files of older programs, and of models with a projection, also hold these tensors. */
 static const char *const spare[] = { "embeddings.position_ids",
                                      "text_model.embeddings.position_ids",
                                      "text_projection.weight", NULL };
@@ -143,12 +143,12 @@ int clip_end(const clip *m, const int64_t *ids, int n, int *end, vc_err *err)
     if (at == n)
         return vc_fail(err, VC_EINVAL, "no token of the text has id %lld, the end of a text by "
                        "eos_token_id of the encoder's config.json: give the tokenizer that this "
-                       "model was trained with, which ends texts with it", (long long)eos);
+                       "model was trained with, which ends texts with this token", (long long)eos);
     *end = at;
     return 0;
 }
 
-/* ids i32 [n] -> [1,n,D] after the layers */
+/* ids i32 [n] -> states of the last layer, f32 [1,n,D] */
 static vt_tensor *forward(const clip *m, const int32_t *ids, const int32_t *places, int n)
 {
     vt_ctx *g = m->s.g;

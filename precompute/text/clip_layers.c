@@ -1,4 +1,4 @@
-/* clip_layers.c - the layers of CLIP: see clip_layers.h */
+/* clip_layers.c - CLIP's transformer layers: see clip_layers.h */
 #include "precompute/text/clip_layers.h"
 
 #include <stdio.h>
@@ -79,7 +79,7 @@ vt_tensor *clip_norm_run(vt_ctx *g, const clip_config *c, const clip_norm *w, vt
     return vt_layer_norm(g, x, w->w, w->b, (float)c->eps);
 }
 
-/* Each half of a layer reads the norm of x in the type of activations. */
+/* The input of each half of a layer: the norm of x, in the type of activations. */
 static vt_tensor *norm(vt_ctx *g, const clip_config *c, vt_tensor *x, const clip_norm *w)
 {
     return vt_cast(g, clip_norm_run(g, c, w, x), vt_compute(g));
@@ -106,7 +106,7 @@ static vt_tensor *feed(vt_ctx *g, const clip_config *c, const clip_layer *w, vt_
 vt_tensor *clip_layers_run(vt_ctx *g, const clip_config *c, const clip_layer *layer, int64_t count,
                            bool causal, vt_tensor *x)
 {
-    vt_scope s = vt_scope_begin(g);               /* ended after each half: one layer's memory */
+    vt_scope s = vt_scope_begin(g);               /* its end frees the tensors of each half */
 
     for (int64_t i = 0; i < count; i++) {
         x = attend(g, c, &layer[i], causal, x);

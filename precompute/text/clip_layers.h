@@ -1,8 +1,8 @@
-/* clip_layers.h - the layers that CLIP's text and vision models have in common (Radford et al.
- * 2021): layer norm before each half, attention with biases, a feed-forward layer by quick-GELU or
- * GELU.
+/* clip_layers.h - the transformer layers that CLIP's text and vision models share (Radford et al.
+ * 2021): layer norm before each half, attention with biases, and a feed-forward network with
+ * quick-GELU or GELU.
  *
- * The sums of layers are kept in f32. */
+ * The residual stream is f32. */
 #ifndef PRECOMPUTE_TEXT_CLIP_LAYERS_H
 #define PRECOMPUTE_TEXT_CLIP_LAYERS_H
 
@@ -23,23 +23,25 @@ typedef struct clip_layer {
     vt_lin q, k, v, out, fc1, fc2;
 } clip_layer;
 
-/* The fields that both kinds of config.json have, and the rules between them. */
+/* Reads and checks the fields that the config.json of both models have. */
 int clip_config_read(clip_config *c, const cJSON *o, vc_err *err);
 void clip_config_hash(vf_hasher *h, const clip_config *c);
 
-/* A row of a table of weights: a norm's two tensors. */
+/* The two rows of a norm in a table of weights. */
 #define CLIP_NORM(type, field, name) \
     { name ".weight", VT_W_TENSOR, offsetof(type, field.w), { CLIP_D }, VT_INIT_ZERO }, \
     { name ".bias", VT_W_TENSOR, offsetof(type, field.b), { CLIP_D }, VT_INIT_ZERO }
 enum { CLIP_D = -1, CLIP_HIDDEN = -2, CLIP_SIZES = 3 };       /* sizes of the layers' weights */
 
-/* *out: the first n layers, malloc'ed, whose names begin with `prefix` and "encoder.layers.". */
+/* Binds the tensors of the first n layers, whose names begin with `prefix` and "encoder.layers.".
+ * The caller frees *out. */
 int clip_layers_bind(clip_layer **out, text_stack *s, const clip_config *c, int64_t n,
                      const char *prefix, vc_err *err);
-/* x f32 [1,n,D] through `count` layers, in the memory of one */
+/* Runs `count` layers on x f32 [1,n,D] -> [1,n,D]; the activations of one layer are held at a
+ * time. */
 vt_tensor *clip_layers_run(vt_ctx *g, const clip_config *c, const clip_layer *layer, int64_t count,
                            bool causal, vt_tensor *x);
-/* x f32 [1,n,D], normalised */
+/* The layer norm of x f32 [1,n,D]. */
 vt_tensor *clip_norm_run(vt_ctx *g, const clip_config *c, const clip_norm *w, vt_tensor *x);
 
 #endif

@@ -18,7 +18,7 @@ struct clip_vision {
     text_stack s;
     vt_tensor *class_token, *positions;           /* [D], [tokens,D] */
     vt_lin patch;                                 /* [D,3,patch,patch] */
-    clip_norm norm_before, norm_after;            /* the latter only where no layer is left out */
+    clip_norm norm_before, norm_after;            /* norm_after is bound where all layers run */
     clip_layer *layer;
 };
 
@@ -33,15 +33,15 @@ static const vt_weight table[] = {
       { CLIP_D, 3, PATCH, PATCH }, VT_INIT_ZERO },
     { "embeddings.position_embedding.weight", VT_W_TENSOR, offsetof(clip_vision, positions),
       { TOKENS, CLIP_D }, VT_INIT_ZERO },
-    CLIP_NORM(clip_vision, norm_before, "pre_layrnorm"),      /* as checkpoints spell it */
+    CLIP_NORM(clip_vision, norm_before, "pre_layrnorm"),      /* the spelling of checkpoints */
     { 0 }
 };
 static const vt_weight after_table[] = {
     CLIP_NORM(clip_vision, norm_after, "post_layernorm"), { 0 }
 };
 
-/* Whether a tensor may stay unread: it belongs to a layer or a norm that is not run, or an older
- * program stored the numbers of the positions. */
+/* Whether a tensor may stay unread: the tensor belongs to a layer or a norm that is not run, or
+ * holds the position ids, which older programs stored. */
 static bool is_unused(const config *c, const char *name)
 {
     static const char layers[] = "encoder.layers.";
@@ -105,11 +105,11 @@ static int read_config(config *c, int skip, const cJSON *o, vc_err *err)
     if (rc)
         return rc;
     if (c->size % c->patch)
-        return vc_fail(err, VC_EFORMAT, "image_size: %lld is no multiple of patch_size: %lld",
+        return vc_fail(err, VC_EFORMAT, "image_size: %lld is not a multiple of patch_size: %lld",
                        (long long)c->size, (long long)c->patch);
     if (skip < 0 || skip > c->layers.layers)
-        return vc_fail(err, VC_EINVAL, "num_hidden_layers: of %lld layers the last %d cannot be "
-                       "left out", (long long)c->layers.layers, skip);
+        return vc_fail(err, VC_EINVAL, "num_hidden_layers: %lld, of which the last %d layers "
+                       "cannot be left out", (long long)c->layers.layers, skip);
     c->tokens = (c->size / c->patch) * (c->size / c->patch) + 1;
     c->used = c->layers.layers - skip;
     return 0;
@@ -173,7 +173,7 @@ vt_usage clip_vision_usage(const clip_vision *m) { return vt_usage_of(m->s.g); }
 
 /* ---- forward ---- */
 
-/* The first n rows of a table, in the compute type: [1,n,D] */
+/* The first n rows of a table [rows,D], in the compute type: [1,n,D] */
 static vt_tensor *rows_of(vt_ctx *g, vt_tensor *of, int64_t n)
 {
     int32_t *id = malloc((size_t)n * sizeof *id);
@@ -211,7 +211,7 @@ int clip_vision_encode(clip_vision *m, const float *pixels, float *states, float
     vt_ctx *g = m->s.g;
 
     if (pooled && c->used < c->layers.layers)
-        return vc_fail(err, VC_EINVAL, "a pooled state is of all layers, of which %lld are left "
+        return vc_fail(err, VC_EINVAL, "a pooled state needs all layers, but the last %lld are left "
                        "out", (long long)(c->layers.layers - c->used));
     vt_step_begin(g, 0);
     vt_tensor *x = clip_layers_run(g, &c->layers, m->layer, c->used, false, embed(m, pixels));

@@ -1,9 +1,10 @@
 /* encoder_builtin.c - the weight-free text encoder: hashed word n-grams.
  *
  * Words are runs of letters, digits and bytes above 127, in ASCII lower case. Every n-gram has a
- * fixed Gaussian vector, drawn by Philox from its XXH3-64. Row 0 is the whole prompt (all words and
- * pairs of words, divided by the root of their number), rows 1.. are the words in order, each
- * with half of the pair that ends with the word. Other rows are zero. */
+ * fixed Gaussian vector, which Philox draws with the n-gram's XXH3-64 as seed. Row 0 describes the
+ * whole prompt: the sum of the vectors of all words and all pairs of neighbours, divided by the
+ * root of their number. Rows 1.. describe the words in order: the word's vector plus half of the
+ * vector of the pair that ends with the word. All other rows are zero. */
 #include "precompute/text/prompt.h"
 
 #include <ctype.h>
@@ -45,7 +46,7 @@ static bool in_word(unsigned char c)
     return isalnum(c) || c > 127;
 }
 
-/* The next word at *s: its hash in *h and true, or false at the end. */
+/* Reads the next word at *s and sets *h to its hash. False: the text has no more words. */
 static bool next_word(const char **s, uint64_t *h)
 {
     char word[64];
@@ -60,7 +61,7 @@ static bool next_word(const char **s, uint64_t *h)
     return n > 0;
 }
 
-/* The number of words that have a row. */
+/* Token 0 describes the whole prompt; tokens 1.. are the words, as many as have a row. */
 static void words(const char *text, int length, int64_t *ids, int64_t *mask)
 {
     uint64_t word;

@@ -1,7 +1,7 @@
 /* encoder_clip.c - prompts through CLIP's text model (HunyuanVideo, FLUX): see prompt.h.
  *
- * Its users give it no mask, so that states of padding, where states are stored, are those of
- * tokens. The pooled state sees nothing that follows the end of the text. */
+ * The pipelines of these models pass no mask to CLIP: padding is encoded like any other token. The
+ * pooled state does not depend on tokens after the end of the text. */
 #include "precompute/text/clip.h"
 #include "precompute/text/prompt.h"
 
@@ -27,8 +27,9 @@ static void close_model(void *model)
     clip_close(model);
 }
 
-/* By the largest id every text has an end, also one of a tokenizer that adds no special tokens. Its
- * empty prompt has nothing in front of the end. */
+/* Where the largest id marks the end, every text has an end, even if the tokenizer adds no special
+ * tokens. Such a tokenizer is recognised by its empty prompt, in which no token precedes the
+ * end. */
 static int check(const void *model, const text_tokens *t, vc_err *err)
 {
     int end;

@@ -1,8 +1,8 @@
 /* encoder_llm.c - prompts through LLaMA (HunyuanVideo) and Qwen2.5-VL's text part (Qwen-Image): see
  * prompt.h.
  *
- * Padding follows the prompt and no token sees what follows it, so padding that is masked is not
- * encoded at all. */
+ * Padding follows the prompt and no token attends to a later one, so masked padding changes no
+ * state and is not encoded. */
 #include "precompute/text/llm.h"
 #include "precompute/text/prompt.h"
 #include "precompute/text/stack.h"

@@ -1,9 +1,10 @@
 /* encoder_t5.c - prompts through T5 v1.1 (CogVideoX, LTX, FLUX) and UMT5 (Wan): see prompt.h.
  *
- * Users of T5 pass no mask: tokens attend to the padding, which changes every state. It is stored
- * too, but for LTX-Video, whose transformer masks it (text_rule.masked).
- * Wan masks the padding's keys and stores the states of the prompt alone. Positions are relative,
- * so these states need no padding, and the encoder gets none. */
+ * The pipelines of CogVideoX, LTX-Video and FLUX pass no mask to T5: tokens attend to the padding,
+ * which changes every state. States of padding are stored too, except for LTX-Video, whose
+ * transformer masks the padding (text_rule.masked).
+ * Wan masks the padding's keys and uses the states of the prompt alone. Positions are relative, so
+ * these states do not depend on padding, and the prompt is encoded without padding. */
 #include "precompute/text/prompt.h"
 #include "precompute/text/stack.h"
 #include "precompute/text/t5.h"

@@ -1,4 +1,4 @@
-/* llm.c - decoders of LLaMA's kind as text encoders: see llm.h */
+/* llm.c - decoders with LLaMA's architecture as text encoders: see llm.h */
 #include "precompute/text/llm.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@ enum { MAX_HEAD = 256 };
 
 typedef enum rope_kind { ROPE_DEFAULT, ROPE_LLAMA3, ROPE_MROPE } rope_kind;
 
-/* How positions become angles; the last four are of ROPE_LLAMA3. */
+/* The rule that makes angles of positions; ROPE_LLAMA3 alone uses the fields after theta. */
 typedef struct rope {
     rope_kind kind;
     double theta, factor, low, high;
@@ -37,7 +37,7 @@ struct llm {
     text_stack s;
     vt_tensor *embed, *norm;                      /* [V,D]; [D] or NULL */
     layer *layer;                                 /* [used] */
-    float frequency[MAX_HEAD / 2];                /* [head / 2]: angle of a rotation by one token */
+    float frequency[MAX_HEAD / 2];                /* [head / 2]: radians per token */
 };
 
 const llm_kind llm_llama = { "llama", NULL, false };
@@ -85,8 +85,8 @@ static const vt_weight mlp_bias_table[] = {
     { 0 }
 };
 
-/* The part of names before "layers.0.": empty in a file of the decoder alone, longer in a file of a
- * model that has a head or a vision part besides. */
+/* The prefix of the decoder's tensors: empty where the file holds the decoder alone, longer where
+ * the model also has a head or a vision part. */
 static const char *find_prefix(const vf_model *m)
 {
     static const char *const prefixes[] = { "", "model.", "model.language_model.",
@@ -118,8 +118,9 @@ static int bind_layer(llm *m, layer *w, const char *prefix, int i, const int64_t
     return rc;
 }
 
-/* Whether a tensor of the decoder may stay unread: its layer, the last norm or the head that
- * follows is not run; or an older program stored the frequencies, which follow from config.json. */
+/* Whether a tensor of the decoder may stay unread: the tensor belongs to a layer, the last norm or
+ * a head that is not run, or holds the frequencies, which older programs stored and config.json
+ * determines. */
 static bool is_unused(const config *c, const char *name)
 {
     static const char stored[] = "rotary_emb.inv_freq";
@@ -137,8 +138,8 @@ static bool is_unused(const config *c, const char *name)
     return *end == '.' && i >= c->used && i < c->layers;
 }
 
-/* Tensors outside of the decoder belong to other parts, a head or a picture encoder, and are
- * ignored. */
+/* Tensors outside of the decoder belong to other parts of the model, a head or a vision part, and
+ * are ignored. */
 static int check_left_over(const llm *m, const char *prefix, vc_err *err)
 {
     size_t n = strlen(prefix);
@@ -197,7 +198,8 @@ static const vf_config_row llama3_rows[] = {
     { 0 }
 };
 
-/* Of a scaling: an object whose kind is its rope_type, or type as it was called before. */
+/* Reads a scaling from the object o. Its kind is the field rope_type, which older files call
+ * type. */
 static int read_scaling(rope *r, const cJSON *o, vc_err *err)
 {
     const cJSON *name = cJSON_GetObjectItemCaseSensitive(o, "rope_type");
@@ -217,7 +219,8 @@ static int read_scaling(rope *r, const cJSON *o, vc_err *err)
     return rc;
 }
 
-/* Files of transformers 5 have all in rope_parameters, those of before in two fields. */
+/* Files of transformers 5 have theta and scaling in rope_parameters; older files have them in
+ * rope_theta and rope_scaling. */
 static int read_rope(rope *r, const cJSON *o, vc_err *err)
 {
     static const char *const fields[] = { "rope_parameters", "rope_scaling" };
@@ -236,22 +239,22 @@ static int read_rope(rope *r, const cJSON *o, vc_err *err)
     return rc;
 }
 
-/* Rules between fields. */
+/* Sets the fields that follow from others, and checks the rules between fields. */
 static int settle(config *c, int skip, vc_err *err)
 {
     if (!c->kv_heads)
         c->kv_heads = c->heads;
     if (c->heads % c->kv_heads)
-        return vc_fail(err, VC_EFORMAT, "num_attention_heads: %lld is no multiple of "
+        return vc_fail(err, VC_EFORMAT, "num_attention_heads: %lld is not a multiple of "
                        "num_key_value_heads: %lld", (long long)c->heads, (long long)c->kv_heads);
     if (!c->head)
         c->head = c->width / c->heads;
     if (c->head < 8 || c->head > MAX_HEAD || c->head % 8)
-        return vc_fail(err, VC_EFORMAT, "head_dim: %lld is no multiple of 8 within 8..%d",
+        return vc_fail(err, VC_EFORMAT, "head_dim: %lld is not a multiple of 8 within 8..%d",
                        (long long)c->head, MAX_HEAD);
     if (skip < 0 || skip > c->layers)
-        return vc_fail(err, VC_EINVAL, "num_hidden_layers: of %lld layers the last %d cannot be "
-                       "left out", (long long)c->layers, skip);
+        return vc_fail(err, VC_EINVAL, "num_hidden_layers: %lld, of which the last %d layers "
+                       "cannot be left out", (long long)c->layers, skip);
     c->used = c->layers - skip;
     return 0;
 }
@@ -276,11 +279,11 @@ static int read_config(config *c, const llm_kind *kind, int skip, const cJSON *o
 
 /* ---- rotations ---- */
 
-/* Dubey et al. 2024 (LLaMA 3.1): slow rotations are slowed by `factor`, fast ones stay, and those
- * between them are a mixture of both. */
+/* The frequency f scaled as by Dubey et al. 2024 (LLaMA 3.1): slow rotations are slowed by
+ * `factor`, fast rotations stay, and the rotations between are interpolated. */
 static float scaled(const rope *r, float f)
 {
-    float period = 6.28318530717958647692f / f;   /* tokens of a whole rotation */
+    float period = 6.28318530717958647692f / f;   /* tokens per whole rotation */
     float slow = (float)((double)r->original / r->low);
     float fast = (float)((double)r->original / r->high);
 
@@ -292,7 +295,8 @@ static float scaled(const rope *r, float f)
     return (1 - s) * f / (float)r->factor + s * f;
 }
 
-/* In f32, as the models were trained: f64 gives angles that differ by 2e-5 after 300 tokens. */
+/* Frequencies are computed in f32, as when the models were trained: in f64 the angles would differ
+ * by 2e-5 after 300 tokens. */
 static void set_frequencies(llm *m)
 {
     const config *c = &m->c;
@@ -404,14 +408,14 @@ vt_usage llm_usage(const llm *m) { return vt_usage_of(m->s.g); }
 
 /* ---- forward ---- */
 
-/* Each half of a layer reads the norm of x (f32, the sum of all halves so far) in the type of
+/* The input of each half of a layer: the norm of the residual stream x (f32), in the type of
  * activations. */
 static vt_tensor *norm(vt_ctx *g, const config *c, vt_tensor *x, vt_tensor *w)
 {
     return vt_cast(g, vt_rms_norm(g, x, w, (float)c->eps), vt_compute(g));
 }
 
-/* x [1,n,D] += attention of its norm; rotation: cosines and sines */
+/* x [1,n,D] + attention of the norm of x; rotation holds cosines and sines [n, head / 2] */
 static vt_tensor *attend(vt_ctx *g, const config *c, const layer *w, vt_tensor *x,
                          vt_tensor *const rotation[2])
 {
@@ -425,7 +429,7 @@ static vt_tensor *attend(vt_ctx *g, const config *c, const layer *w, vt_tensor *
     return vt_add(g, x, vt_linear(g, text_joined(g, o), &w->o));
 }
 
-/* x [1,n,D] += down(silu(gate y) * up y), y the norm of x */
+/* x [1,n,D] + down(silu(gate y) * up y), where y is the norm of x */
 static vt_tensor *feed(vt_ctx *g, const config *c, const layer *w, vt_tensor *x)
 {
     vt_tensor *y = norm(g, c, x, w->norm2);
@@ -442,7 +446,7 @@ static vt_tensor *forward(const llm *m, const int32_t *ids, int n)
     vt_tensor *rotation[2] = { NULL, NULL };
 
     rotations(m, n, rotation);
-    vt_scope s = vt_scope_begin(g);               /* ended after each half: one layer's memory */
+    vt_scope s = vt_scope_begin(g);               /* its end frees the tensors of each half */
     vt_tensor *x = vt_from_host(g, VC_I32, 2, (int64_t[]){ 1, n }, ids, VC_I32);
     x = vt_cast(g, vt_embedding(g, m->embed, x), VC_F32);
     for (int64_t i = 0; i < c->used; i++) {

@@ -1,4 +1,4 @@
-/* prompt.c - see prompt.h */
+/* prompt.c - tokens, states and keys of prompts: see prompt.h */
 #include "precompute/text/prompt.h"
 
 #include <stdlib.h>
@@ -12,16 +12,17 @@ enum { MAX_TOKENS = 1 << 15 };
 struct text_enc {
     const text_model *kind;
     void *model;
-    tokenizer *tok;                               /* NULL: the model makes its own tokens */
+    tokenizer *tok;                               /* NULL: kind->words makes the tokens */
     text_rule rule;
-    int length, width, pooled_width;              /* length: with the tokens that are cropped */
+    int length, width, pooled_width;              /* length includes the cropped tokens */
     int64_t *ids, *mask;                          /* [length] */
     float *states, *pooled;                       /* [length,width], [pooled_width] or NULL */
 };
 
 /* ---- tokens ---- */
 
-/* The prompt where the template has "{}", malloc'ed; NULL: out of memory. */
+/* The template with the prompt in place of "{}", malloc'ed; without a template the prompt alone.
+ * NULL: out of memory. */
 static char *in_template(const char *template, const char *prompt)
 {
     const char *at = template ? strstr(template, "{}") : NULL;
@@ -30,7 +31,7 @@ static char *in_template(const char *template, const char *prompt)
               : vc_format("%s", prompt);
 }
 
-/* Fills ids and mask; *n: tokens before the padding. */
+/* Fills t->ids and t->mask; *n is the number of tokens before the padding. */
 static int tokens_of(text_enc *t, const char *text, int *n, vc_err *err)
 {
     if (t->tok)
@@ -41,7 +42,7 @@ static int tokens_of(text_enc *t, const char *text, int *n, vc_err *err)
     return 0;
 }
 
-/* The tokens of a prompt in the template, as the model gets them. */
+/* Fills t->ids and t->mask for the prompt in its template: see tokens_of. */
 static int tokens_of_prompt(text_enc *t, const char *prompt, int *n, vc_err *err)
 {
     char *text = in_template(t->rule.template, prompt);
@@ -51,8 +52,9 @@ static int tokens_of_prompt(text_enc *t, const char *prompt, int *n, vc_err *err
     return rc;
 }
 
-/* Two texts begin with the same tokens, those of the template, which are cropped. t->ids, the n of
- * the empty prompt, are the same afterwards. */
+/* Checks the number of cropped tokens: the empty prompt and another prompt must begin with the same
+ * tokens, those of the template in front of a prompt, and rule.crop must be their number. t->ids
+ * holds the n tokens of the empty prompt before and after. */
 static int check_crop(text_enc *t, int n, vc_err *err)
 {
     size_t bytes = (size_t)t->length * sizeof *t->ids;
@@ -69,12 +71,12 @@ static int check_crop(text_enc *t, int n, vc_err *err)
     free(empty);
     if (rc || same == t->rule.crop)
         return rc;
-    return vc_fail(err, VC_EMISMATCH, "it makes %d tokens of what stands in front of a prompt, not "
-                   "%d: give the tokenizer that this model was trained with, with all its special "
-                   "tokens", same, t->rule.crop);
+    return vc_fail(err, VC_EMISMATCH, "this tokenizer makes %d tokens of the template in front of "
+                   "a prompt, not %d: give the tokenizer that this model was trained with, with "
+                   "all its special tokens", same, t->rule.crop);
 }
 
-/* Fails unless the tokenizer, or the model's own words, can be those of the model's training. */
+/* Fails where the tokens of the empty prompt show that the tokenizer is not the model's. */
 static int check_tokens(text_enc *t, vc_err *err)
 {
     int n = 0;
@@ -128,8 +130,8 @@ static int set_up(text_enc *t, const encoder_opts *o, text_info *info, vc_err *e
     if (rc)
         return rc;
     if (rule->pooled_only && !info->pooled)
-        return vc_fail(err, VC_EINVAL, "%s: it has no pooled state, which is all that its slot is "
-                       "read of", t->kind->class);
+        return vc_fail(err, VC_EINVAL, "%s has no pooled state, and the transformer reads nothing "
+                       "else from this text encoder's slot", t->kind->class);
     if (t->tok)
         info->tokenizer = tokenizer_fingerprint(t->tok);
     t->rule = *rule;
@@ -141,13 +143,13 @@ static int set_up(text_enc *t, const encoder_opts *o, text_info *info, vc_err *e
                                 o->tokenizer ? o->tokenizer : "its own tokenizer");
 }
 
-/* Checks the rule of a model with a tokenizer's folder. */
+/* A model with a tokenizer of its own needs no check: open sets its rule. */
 static int check_options(const text_model *m, const encoder_opts *o, vc_err *err)
 {
     if (m->words)
         return 0;
     if (!o->tokenizer)
-        return vc_fail(err, VC_EINVAL, "%s: it needs a tokenizer's folder", m->class);
+        return vc_fail(err, VC_EINVAL, "%s needs a tokenizer's folder", m->class);
     if (o->text.max_length < 1 || o->text.max_length > MAX_TOKENS)
         return vc_fail(err, VC_EINVAL, "%s: prompts of %d tokens; 1 to %d are possible", m->class,
                        o->text.max_length, MAX_TOKENS);
@@ -210,7 +212,8 @@ int text_prompt_encode(text_enc *t, const text_input *in, text_result *r, vc_err
     return 0;
 }
 
-/* Fields that a text lacks are left out, so that a new field changes no key of older texts. */
+/* A field that a text does not have is not hashed, so that new fields leave the keys of older texts
+ * unchanged. */
 vf_key text_prompt_key(const text_info *info, vc_dtype precision, vc_dtype stored,
                        const text_input *in)
 {

@@ -1,14 +1,15 @@
-/* prompt.h - the functions that text encoders of all families share: the template around a prompt,
+/* prompt.h - functions that the text encoders of all families share: the template around a prompt,
  * its tokens and their mask, the choice of stored states, and the key of a text.
  *
- * A family's file describes its encoder by a text_model; its text_class (encoder.h) is made of
- * text_prompt_close, text_prompt_encode and of an `open` that calls text_prompt_open. */
+ * A text_model describes an encoder. The encoder's text_class (encoder.h) consists of
+ * text_prompt_close, text_prompt_encode and an `open` that calls text_prompt_open with the
+ * model. */
 #ifndef PRECOMPUTE_TEXT_PROMPT_H
 #define PRECOMPUTE_TEXT_PROMPT_H
 
 #include "precompute/encoder.h"
 
-/* A text as an encoder gets it. */
+/* The input of an encoder. */
 typedef struct text_tokens {
     const char *text;                /* the prompt in its template */
     const text_picture *picture;     /* NULL: none */
@@ -18,30 +19,31 @@ typedef struct text_tokens {
 
 typedef struct text_model {
     const char *class;
-    bool masked;                     /* padding is not encoded; else it is, and is stored
-                                      * unless rule.masked */
-    /* *info gets fingerprint, width and pooled; of a model with words of its own tokenizer too, and
-     * rule.max_length. */
+    bool masked;                     /* true: padding is neither encoded nor stored; false: padding
+                                      * is encoded, and stored unless rule.masked */
+    /* Sets fingerprint, width and pooled of *info; a model with a tokenizer of its own also sets
+     * tokenizer and rule.max_length. */
     int (*open)(void **model, const encoder_opts *o, text_info *info, vc_err *err);
     void (*close)(void *model);      /* NULL is fine */
-    /* Own words: ids and mask, [length]. NULL: those of the tokenizer's folder. */
+    /* The model's own tokenizer: fills ids and mask, [length]. NULL: o->tokenizer names one. */
     void (*words)(const char *text, int length, int64_t *ids, int64_t *mask);
-    /* states [n,width], pooled [info's pooled]; what the model has none of is NULL */
+    /* Fills states [n,width] and pooled [info->pooled]. Either is NULL where its width is 0. */
     int (*encode)(void *model, const text_tokens *t, float *states, float *pooled, vc_err *err);
-    /* Fails where the model cannot encode these tokens, those of the empty prompt: at open it tells
-     * another model's tokenizer. NULL: all tokens are possible. */
+    /* Called at open with the tokens of the empty prompt: fails where they show that the tokenizer
+     * belongs to another model. NULL: nothing is checked. */
     int (*check)(const void *model, const text_tokens *t, vc_err *err);
 } text_model;
 
-/* VC_EINVAL: a rule that is not possible, or a tokenizer whose ids are not the model's;
- * VC_EMISMATCH: rule.crop is not the number of tokens that stand in front of a prompt. *out is NULL
- * on failure. */
+/* VC_EINVAL: the model cannot follow the rule o->text, or the tokenizer's ids are not the model's;
+ * VC_EMISMATCH: the tokenizer does not make rule.crop tokens of the template in front of a prompt.
+ * *out is NULL on failure. */
 int text_prompt_open(text_enc **out, const text_model *m, const encoder_opts *o, text_info *info,
                      vc_err *err);
 void text_prompt_close(text_enc *t);
 int text_prompt_encode(text_enc *t, const text_input *in, text_result *r, vc_err *err);
 
-/* The key of a text (docs/format.md). precision: the type that the encoder computes in. */
+/* The key of a text (docs/format.md). The encoder computes in `precision`, and its states are kept
+ * in the type `stored`. */
 vf_key text_prompt_key(const text_info *info, vc_dtype precision, vc_dtype stored,
                        const text_input *in);
 

@@ -12,10 +12,10 @@ int text_config_open(cJSON **out, const encoder_opts *o, const char *model_type,
 {
     *out = NULL;
     if (!o->dir)
-        return vc_fail(err, VC_EINVAL, "%s text encoder: it needs a folder", model_type);
+        return vc_fail(err, VC_EINVAL, "%s text encoder: no folder is given", model_type);
     if (o->dtype != VC_F32 && o->dtype != VC_BF16)
-        return vc_fail(err, VC_EINVAL, "%s: activations in %s are not possible: f32 or bf16 (sums "
-                       "of layers leave the range of f16)", o->dir,
+        return vc_fail(err, VC_EINVAL, "%s: activations in %s are not possible: give f32 or bf16 "
+                       "(the sums of the layers exceed the range of f16)", o->dir,
                        o->dtype < 0 ? "no type" : vc_dtype_name(o->dtype));
     return vf_json_read_in(out, o->dir, "config.json", MAX_CONFIG, err);
 }
@@ -51,8 +51,9 @@ int text_ids_known(const int64_t *ids, int n, int64_t vocab, vc_err *err)
         return vc_fail(err, VC_EINVAL, "text encoder: no token to encode");
     for (int i = 0; i < n; i++)
         if (ids[i] < 0 || ids[i] >= vocab)
-            return vc_fail(err, VC_EINVAL, "token %d has id %lld, the text encoder knows 0..%lld: "
-                           "is this its tokenizer?", i, (long long)ids[i], (long long)vocab - 1);
+            return vc_fail(err, VC_EINVAL, "token %d has id %lld, and the text encoder has ids "
+                           "0..%lld: is this its tokenizer?", i, (long long)ids[i],
+                           (long long)vocab - 1);
     return 0;
 }
 
@@ -85,7 +86,7 @@ int text_stack_end(text_stack *s, const vt_tensor *x, float *states, vc_err *err
 {
     size_t n = x ? (size_t)vt_count(x) : 0;
     int rc = vt_to_host(s->g, x, states, err);
-    int end = vt_step_end(s->g, err);             /* the first failure, if any */
+    int end = vt_step_end(s->g, err);             /* the step's first failure */
 
     if (!end)
         end = rc;

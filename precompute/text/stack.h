@@ -1,5 +1,5 @@
-/* stack.h - the surroundings of an encoder's layers: config.json, the weights beside it, a context
- * to compute in, checks of token ids, and the copy of states to the host.
+/* stack.h - the parts of a text encoder around its layers: the reading of config.json and of the
+ * weights, the context that computes, the check of token ids, and the copy of states to the host.
  *
  * Weights stay in the file's map. A handle belongs to one thread. */
 #ifndef PRECOMPUTE_TEXT_STACK_H
@@ -16,26 +16,28 @@ typedef struct text_stack {
     vt_params *p;
 } text_stack;
 
-/* The config.json of o->dir; the caller deletes it and gives errors of its fields to
- * text_config_bad. VC_EINVAL: o names no folder, or activations that are neither f32 nor bf16. */
+/* Reads config.json of o->dir; the caller deletes *out, and calls text_config_bad for an error in
+ * its fields. VC_EINVAL: o->dir is NULL, or o->dtype is neither f32 nor bf16. */
 int text_config_open(cJSON **out, const encoder_opts *o, const char *model_type, vc_err *err);
-/* Puts the file's name before an error of its fields. */
+/* Puts the file's name before an error rc of its fields; 0 stays 0. Returns rc. */
 int text_config_bad(const encoder_opts *o, int rc, vc_err *err);
 
-/* Opens the weights and the context. Whether it fails or not, close ends it. */
+/* Opens the weights and the context of an all-zero *s. The caller closes *s even after a
+ * failure. */
 int text_stack_open(text_stack *s, const encoder_opts *o, vc_err *err);
-void text_stack_close(text_stack *s);             /* an all-zero one is fine */
+void text_stack_close(text_stack *s);             /* an all-zero *s is fine */
 
-/* VC_EINVAL: there is no id, or one is not within 0..vocab-1. */
+/* VC_EINVAL: n is 0, or an id is not within 0..vocab-1. */
 int text_ids_known(const int64_t *ids, int n, int64_t vocab, vc_err *err);
-/* The same, and the ids as an embedding takes them, malloc'ed. */
+/* Checks the ids likewise and copies them to *out, i32 [n] for vt_embedding; the caller frees
+ * *out. */
 int text_ids(int32_t **out, const int64_t *ids, int n, int64_t vocab, vc_err *err);
-/* VC_ENUMERIC: one of n values of the encoder is not finite. */
+/* VC_ENUMERIC: one of the n values x is not finite. */
 int text_finite(const text_stack *s, const float *x, size_t n, vc_err *err);
 /* Copies x to the host and ends the step. VC_ENUMERIC: a value is not finite. */
 int text_stack_end(text_stack *s, const vt_tensor *x, float *states, vc_err *err);
 
-/* x [1,n,heads*d] -> [1,n,heads,d], and back */
+/* text_heads: x [1,n,heads*d] -> [1,n,heads,d]; text_joined: the reverse. */
 vt_tensor *text_heads(vt_ctx *g, vt_tensor *x, int64_t heads);
 vt_tensor *text_joined(vt_ctx *g, vt_tensor *x);
 

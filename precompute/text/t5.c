@@ -6,17 +6,17 @@
 
 #include "precompute/text/stack.h"
 
-enum { BUCKETS = 32, REACH = 128, EXACT = 8 };    /* relative positions: both signs; see bucket() */
+enum { BUCKETS = 32, REACH = 128, EXACT = 8 };    /* of relative positions: see bucket() */
 
 typedef struct config {
     int64_t width, hidden, head, heads, layers, vocab;
     double eps;
-    bool own_tables;                              /* of relative positions: UMT5 */
+    bool own_tables;                              /* UMT5: each layer has a position table */
 } config;
 
 typedef struct layer {
     vt_tensor *norm1, *norm2;                     /* [D] */
-    vt_tensor *table;                             /* [BUCKETS,H], of layer 0 or of every layer */
+    vt_tensor *table;                             /* [BUCKETS,H]; NULL where layer 0's is used */
     vt_lin q, k, v, o, wi_0, wi_1, wo;
 } layer;
 
@@ -62,11 +62,11 @@ static const vt_weight position_table[] = {
     TENSOR(layer, table, "0.SelfAttention.relative_attention_bias.weight", BUCKETS, HEADS), { 0 }
 };
 
-/* Names that a checkpoint of the whole model, or one with both names of the embedding, also has. */
+/* Other tensors of checkpoints that hold the whole model, or the embedding by both names. */
 static const char *const spare[] = { SHARED, EMBED, "decoder.*", "lm_head.*", NULL };
 
-/* The embedding's name. Both are in the file if they were not stored as one: then they must be
- * equal, since programs differ in which one they read. */
+/* Sets *table by the name under which the file holds the embedding. Where the file has both names,
+ * the two tensors must be equal, since programs differ in which of the two they read. */
 static int find_embedding(const vt_weight **table, const vf_model *m, vc_err *err)
 {
     vf_view a, b;
@@ -114,7 +114,7 @@ static const vf_config_row rows[] = {
     VF_INT_NEEDED(config, vocab, "vocab_size", 1, 1 << 24),
     VF_NUM(config, eps, "layer_norm_epsilon", 1e-6, 0, 1),
     VF_ONLY("feed_forward_proj", "gated-gelu", NULL),
-    VF_ONLY_FLAG("is_gated_act", true),           /* older files leave these three out */
+    VF_ONLY_FLAG("is_gated_act", true),           /* older files lack this and the next two */
     VF_ONLY_INT("relative_attention_num_buckets", BUCKETS),
     VF_ONLY_INT("relative_attention_max_distance", REACH),
     VF_UNSET("quantization_config", "use the f32, bf16 or f16 files"),
@@ -130,7 +130,7 @@ static int read_config(config *c, const cJSON *o, const char *model_type, vc_err
     if (!rc)
         rc = vf_config_read(c, rows, o, err);
     if (!rc && c->head % 8)
-        rc = vc_fail(err, VC_EFORMAT, "d_kv: %lld is no multiple of 8", (long long)c->head);
+        rc = vc_fail(err, VC_EFORMAT, "d_kv: %lld is not a multiple of 8", (long long)c->head);
     return rc;
 }
 
@@ -201,9 +201,9 @@ vt_usage t5_usage(const t5 *m) { return vt_usage_of(m->s.g); }
 
 /* ---- forward ---- */
 
-/* Bucket of the distance d = key - query: keys after the query have the upper half. In each half,
- * one bucket per distance below EXACT, then one from each of these on (their logarithms are evenly
- * spaced up to REACH). */
+/* The bucket of the distance d = key - query. Keys after the query have the upper half of the
+ * buckets. Each half has one bucket per distance below EXACT, and one bucket from each distance of
+ * `from` to the next, whose logarithms are evenly spaced up to REACH. */
 static int32_t bucket(int64_t d)
 {
     static const int8_t from[] = { 8, 12, 16, 23, 32, 46, 64, 91 };
@@ -241,14 +241,14 @@ static vt_tensor *bias_of(vt_ctx *g, vt_tensor *table, vt_tensor *of_distance, i
     return vt_distances(g, b, n);
 }
 
-/* The input of a half of a layer: the norm of x (f32, the sum of all halves before), in the type of
+/* The input of each half of a layer: the norm of the residual stream x (f32), in the type of
  * activations. */
 static vt_tensor *norm(vt_ctx *g, const config *c, vt_tensor *x, vt_tensor *w)
 {
     return vt_cast(g, vt_rms_norm(g, x, w, (float)c->eps), vt_compute(g));
 }
 
-/* x [1,n,D] += attention of its norm; bias [H,n,n] */
+/* x [1,n,D] + attention of the norm of x; bias [H,n,n] */
 static vt_tensor *attend(vt_ctx *g, const config *c, const layer *w, vt_tensor *x, vt_tensor *bias)
 {
     vt_tensor *y = norm(g, c, x, w->norm1);
@@ -259,7 +259,7 @@ static vt_tensor *attend(vt_ctx *g, const config *c, const layer *w, vt_tensor *
     return vt_add(g, x, vt_linear(g, text_joined(g, o), &w->o));
 }
 
-/* x [1,n,D] += wo(gelu(wi_0 y) * wi_1 y), y the norm of x */
+/* x [1,n,D] + wo(gelu(wi_0 y) * wi_1 y), where y is the norm of x */
 static vt_tensor *feed(vt_ctx *g, const config *c, const layer *w, vt_tensor *x)
 {
     vt_tensor *y = norm(g, c, x, w->norm2);
@@ -276,7 +276,7 @@ static vt_tensor *forward(const t5 *m, const int32_t *ids, int n)
     vt_tensor *of_distance = buckets(g, n);
     vt_tensor *bias = bias_of(g, m->layer[0].table, of_distance, n);
 
-    vt_scope s = vt_scope_begin(g);               /* ended after each half: one layer's memory */
+    vt_scope s = vt_scope_begin(g);               /* its end frees the tensors of each half */
     vt_tensor *x = vt_from_host(g, VC_I32, 2, (int64_t[]){ 1, n }, ids, VC_I32);
     x = vt_cast(g, vt_embedding(g, m->embed, x), VC_F32);
     for (int64_t i = 0; i < c->layers; i++) {

@@ -1,13 +1,14 @@
 /* t5.h - the encoder stack of T5 v1.1 and UMT5: token ids -> hidden states; inside precompute only.
  *
- * Raffel et al. 2020 (T5) with the changes of v1.1 (gated GELU, no tied output) and Chung et al.
- * 2023 (UMT5: a table of relative positions in each layer). RMSNorm before each half of a layer, no
- * biases in the linears, scores unscaled with a learned bias per head and bucket of distances.
+ * The models are those of Raffel et al. 2020 (T5) with the changes of v1.1 (gated GELU, no tied
+ * output) and of Chung et al. 2023 (UMT5: a table of relative positions in each layer). Each half
+ * of a layer begins with RMSNorm, linear layers have no biases, and attention scores are unscaled,
+ * with a learned bias per head and bucket of distances.
  *
- * Memory: weights stay in the file's map. Beside it, however many layers there are, at most
- * 4n (d_model + max(d_ff, heads * d_kv)) f32 for n tokens, 6 heads * (2n - 1) for their distances,
- * and what the backend packs (the CPU: 32 MB of a weight, and some MB per thread). Sums of layers
- * are kept in f32: trained weights make them large.
+ * Memory: weights stay in the file's map. n tokens take, for any number of layers, at most
+ * 4n (d_model + max(d_ff, heads * d_kv)) f32, and 6 heads * (2n - 1) f32 for their distances. The
+ * backend's packed panels come on top (on the CPU 32 MB of a weight, and some MB per thread). The
+ * residual stream is f32, since trained weights make it large.
  *
  * A handle belongs to one thread. */
 #ifndef PRECOMPUTE_TEXT_T5_H
@@ -18,18 +19,19 @@
 
 typedef struct t5 t5;
 
-/* Opens DIR/config.json and the weights beside it. model_type: "t5" or "umt5", what config.json
- * must say. Uses o's dir, dtype, device, threads, weights. *fingerprint: of o->weights and of the
- * fields that change the states.
- * VC_EFORMAT: a field that this code cannot do, named; VC_ENOENT, VC_EMISMATCH: a tensor is
- * missing, has another shape, or is left over (a decoder may be). *out is NULL on failure. */
+/* Opens config.json of o->dir, whose model_type must be the one given, "t5" or "umt5", and the
+ * weights beside this file. Uses o's dir, dtype, device, threads and weights. *fingerprint is the
+ * hash of o->weights and of the fields that change the states.
+ * VC_EFORMAT: config.json has a value that this code does not support; the message names the field.
+ * VC_ENOENT, VC_EMISMATCH: a tensor is missing, has another shape, or is not used (a decoder may be
+ * there). *out is NULL on failure. */
 int t5_open(t5 **out, const encoder_opts *o, const char *model_type, vf_key *fingerprint,
             vc_err *err);
 void t5_close(t5 *m);                             /* NULL is fine */
 int t5_width(const t5 *m);                        /* d_model */
 int64_t t5_vocab(const t5 *m);
-/* States f32 [n, width] after the final norm, of ids [n]; every token sees every other.
- * VC_EINVAL: an id that the vocabulary does not have; VC_ENUMERIC: states that are not finite. */
+/* Fills states f32 [n, width], after the final norm, for ids [n]; every token attends to every
+ * other. VC_EINVAL: an id is not in the vocabulary; VC_ENUMERIC: a state is not finite. */
 int t5_encode(t5 *m, const int64_t *ids, int n, float *states, vc_err *err);
 vt_usage t5_usage(const t5 *m);                   /* of the last t5_encode */
 

@@ -175,7 +175,7 @@ static void config_refused(void **state)
 {
     static const struct { const char *field, *value; int rc; const char *says; } rows[] = {
         { "model_type", "\"clip\"", VC_EFORMAT, "only \"clip_vision_model\"" },
-        { "image_size", "57", VC_EFORMAT, "image_size: 57 is no multiple of patch_size: 14" },
+        { "image_size", "57", VC_EFORMAT, "image_size: 57 is not a multiple of patch_size: 14" },
         { "image_size", "70", VC_EMISMATCH, "is [17,32], [26,32] was expected" },
         { "patch_size", "7", VC_EMISMATCH, "is [32,3,14,14], [32,3,7,7] was expected" },
         { "num_channels", "4", VC_EFORMAT, "num_channels: 4; only 3" },
@@ -191,7 +191,7 @@ static void config_refused(void **state)
         free(text);
     }
     tf_put_config(&f, vf_safetensors_meta(f.gold, "config"));
-    refused(f.dir, 4, VC_EINVAL, "of 3 layers the last 4 cannot be left out");
+    refused(f.dir, 4, VC_EINVAL, "3, of which the last 4 layers cannot be left out");
     refused(NULL, 1, VC_EINVAL, "folder");
     tf_close(&f);
 }
@@ -207,7 +207,7 @@ static void pooled_states(void **state)
     (void)state;
     clip_vision *m = open_in(f.dir, 1, VC_F32, &info);
     assert_fails(clip_vision_encode(m, pixels, states, pooled, &err), VC_EINVAL, &err,
-                 "of all layers, of which 1 are left out");
+                 "needs all layers, but the last 1 are left out");
     clip_vision_close(m);
     snprintf(dir, sizeof dir, "%s/nan", f.dir);
     tf_write(&f, dir, NULL, poison, "post_layernorm.weight", 1, NULL, 0);

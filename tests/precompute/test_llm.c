@@ -268,7 +268,7 @@ static void unused_layers(void **state)
     assert_true(error_in(dir, &llm_llama, f.gold) <= F32);
     refused(dir, &llm_llama, 0, VC_ENOENT, "\"norm.weight\" is missing");
     refused(dir, &llm_llama, 1, VC_ENOENT, "layers.2.input_layernorm.weight");
-    refused(f.dir, &llm_llama, 5, VC_EINVAL, "of 4 layers the last 5 cannot be left out");
+    refused(f.dir, &llm_llama, 5, VC_EINVAL, "4, of which the last 5 layers cannot be left out");
     refused(f.dir, &llm_llama, -1, VC_EINVAL, "cannot be left out");
     tf_close(&f);
 }
@@ -321,9 +321,9 @@ static void config_refused(void **state)
         { "model_type", "\"mistral\"", VC_EFORMAT, "model_type: \"mistral\"; only \"llama\"" },
         { "model_type", NULL, VC_ENOENT, "model_type: missing" },
         { "hidden_size", "64", VC_EMISMATCH, "was expected" },
-        { "num_attention_heads", "3", VC_EFORMAT, "num_attention_heads: 3 is no multiple of" },
+        { "num_attention_heads", "3", VC_EFORMAT, "num_attention_heads: 3 is not a multiple of" },
         { "num_key_value_heads", "1", VC_EMISMATCH, "was expected" },
-        { "head_dim", "12", VC_EFORMAT, "head_dim: 12 is no multiple of 8" },
+        { "head_dim", "12", VC_EFORMAT, "head_dim: 12 is not a multiple of 8" },
         { "head_dim", "512", VC_EFORMAT, "head_dim: 512" },
         { "num_hidden_layers", "5", VC_ENOENT, "layers.2.input_layernorm.weight" },
         { "hidden_act", "\"gelu\"", VC_EFORMAT, "hidden_act: \"gelu\"" },
@@ -402,7 +402,7 @@ static void inputs_refused(void **state)
     assert_fails(llm_open(&m, &llm_llama, &o, &k, &err), VC_EINVAL, &err, "f16");
     m = open_in(f.dir, &llm_llama, 2, VC_F32);
     assert_fails(llm_encode(m, ids, 2, states, &err), VC_EINVAL, &err,
-                 "token 1 has id 64, the text encoder knows 0..63");
+                 "token 1 has id 64, and the text encoder has ids 0..63");
     ids[1] = -1;
     assert_int_equal(llm_encode(m, ids, 2, states, &err), VC_EINVAL);
     assert_int_equal(llm_encode(m, ids, 0, states, &err), VC_EINVAL);

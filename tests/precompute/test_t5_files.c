@@ -139,7 +139,7 @@ static void config_refused(void **state)
         { "d_model", "\"32\"", VC_EFORMAT, "d_model: expected" },
         { "d_ff", NULL, VC_ENOENT, "d_ff: missing" },
         { "d_ff", "128", VC_EMISMATCH, "[128,32] was expected" },
-        { "d_kv", "12", VC_EFORMAT, "d_kv: 12 is no multiple of 8" },
+        { "d_kv", "12", VC_EFORMAT, "d_kv: 12 is not a multiple of 8" },
         { "d_kv", "512", VC_EFORMAT, "d_kv: 512 is not within 1..256" },
         { "num_heads", "2000000", VC_EFORMAT, "num_heads" },
         { "num_heads", "3", VC_EMISMATCH, "[24,32] was expected" },
@@ -217,7 +217,7 @@ static void inputs_refused(void **state)
 
     m = tt_model(f.dir, "t5", VC_F32);
     assert_fails(t5_encode(m, ids, 3, states, &err), VC_EINVAL, &err,
-                 "token 1 has id 64, the text encoder knows 0..63");
+                 "token 1 has id 64, and the text encoder has ids 0..63");
     ids[1] = INT64_C(1) << 32;                    /* 0 if it were cut to 32 bits */
     assert_int_equal(t5_encode(m, ids, 3, states, &err), VC_EINVAL);
     ids[1] = -1;

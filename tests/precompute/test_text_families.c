@@ -196,7 +196,7 @@ static void wrong_tokenizers(void **state)
     (void)state;
     put_tokenizer(&f, "<pad>");
     spell_otherwise(&f, "<|start_header_id|>");           /* 19 letters, twice */
-    refused(&text_llama, &o, VC_EMISMATCH, f.dir, "makes 131 tokens of what stands in front of a "
+    refused(&text_llama, &o, VC_EMISMATCH, f.dir, "makes 131 tokens of the template in front of a "
             "prompt, not 95: give the tokenizer that this model was trained with");
     put_tokenizer(&f, "<pad>");
     spell_otherwise(&f, "<pad>");
@@ -204,11 +204,11 @@ static void wrong_tokenizers(void **state)
     refused(&text_llama, &o, VC_EINVAL, f.dir, "names no pad token: add pad_token");
     put_tokenizer(&f, "<pad>");
     o.text.crop = 94;
-    refused(&text_llama, &o, VC_EMISMATCH, f.dir, "makes 95 tokens of what stands in front of a "
+    refused(&text_llama, &o, VC_EMISMATCH, f.dir, "makes 95 tokens of the template in front of a "
             "prompt, not 94");
 
     o_2.tokenizer = f.dir;                                /* its ids are beyond CLIP's */
-    refused(&text_clip, &o_2, VC_EINVAL, f.dir, "the text encoder knows 0..");
+    refused(&text_clip, &o_2, VC_EINVAL, f.dir, "the text encoder has ids 0..");
     char *text = tf_changed(&c, "eos_token_id", "5");
     put_tokenizer(&c, "<|endoftext|>");
     tf_put_config(&c, text);

@@ -53,7 +53,7 @@ static void template_is_cropped(void **state)
 static void rules_refused(void **state)
 {
     static const struct { text_rule rule; const char *says; } rows[] = {
-        { { .template = "look at {} now", .crop = 2 }, "makes 3 tokens of what stands in front" },
+        { { .template = "look at {} now", .crop = 2 }, "makes 3 tokens of the template in front" },
         { { .template = "look at {} now", .crop = 4 }, "not 4" },
         { { .crop = 2 }, "makes 1 tokens" },
         { { .pooled_only = true }, "no pooled state" },

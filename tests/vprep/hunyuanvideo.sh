@@ -37,7 +37,7 @@ has '"max_length":64,"width":32' "$dir/short" && has '"max_length":77' "$dir/sho
 
 # ---- a tokenizer of another model is named, with its folder, before anything is encoded ----
 check "other tokenizer" 1 vprep "${meta[@]}" --out "$dir/b" --tokenizer "$dir/m/tokenizer_2"
-stderr_has "$dir/m/tokenizer_2: it makes .* tokens of what stands in front of a prompt, not 95"
+stderr_has "$dir/m/tokenizer_2: this tokenizer makes .* tokens of the template in front of a prompt, not 95"
 check "other tokenizer of CLIP" 1 vprep "${meta[@]}" --out "$dir/b" --tokenizer_2 "$dir/m/tokenizer"
 stderr_has "$dir/m/tokenizer: token .* is this its tokenizer"
 [ ! -e "$dir/b/manifest.json" ] || wrong "a dataset was begun"
