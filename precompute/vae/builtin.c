@@ -1,11 +1,11 @@
 /* builtin.c - the weight-free codec: a fixed orthonormal block transform.
  *
  * YCbCr blocks of 4 frames x 8 x 8 pixels go through a separable DCT-II, and the 16 lowest
- * frequencies (10 of Y, 3 of Cb, 3 of Cr) become the 16 latent channels. The first frame is a
- * block of its own, as in the causal video VAEs: it counts as four equal frames, so that its
- * channels have the scale of the others, and keeps four more spatial frequencies where a clip
- * keeps temporal ones. Decoding is the transposed transform, which is exact on these frequencies,
- * so encode(decode(z)) = z. */
+ * frequencies (10 of Y, 3 of Cb, 3 of Cr) become the 16 latent channels. The first frame is a block
+ * of its own, as in the causal video VAEs. This frame counts as four equal frames, so that its
+ * channels have the scale of later blocks, and keeps four more spatial frequencies in place of the
+ * temporal ones. Decoding applies the transposed transform, which is exact on these frequencies, so
+ * encode(decode(z)) = z. */
 #include "precompute/encoder.h"
 
 #include <math.h>
@@ -30,8 +30,9 @@ static const freq clip_kept[C] = {
 };
 
 /* Means of natural clips, and the square roots of their standard deviations (9.5 for Y's lowest
- * frequency, 0.26 for the finest). Roots let coarse frequencies, whose errors are most visible,
- * keep more of the variance: noise of one size then hides fine detail before it hides shapes. */
+ * frequency, 0.26 for the finest). Division by the root leaves coarse frequencies, whose errors are
+ * most visible, with a larger variance than fine ones: noise of one size then hides fine detail
+ * before shapes. */
 static const double channel_mean[C] = { -1.7, 0, 0, 0, 0, 0, 0, 0, 0, 0, -0.5, 0, 0, 0.4, 0, 0 };
 static const double channel_std[C] = { 3.08, 0.97, 0.97, 0.61, 0.67, 0.69, 0.71, 0.51, 0.55, 0.6,
                                        2.0, 0.76, 0.55, 2.0, 0.73, 0.65 };
@@ -68,7 +69,7 @@ static int builtin_open(vae **out, const encoder_opts *o, vae_info *info, vc_err
         for (int y = 0; y < S; y++)
             for (int x = 0; x < S; x++) {
                 const freq *a = &first_kept[c], *b = &clip_kept[c];
-                /* four equal frames: the temporal DC alone, with gain sqrt(4) */
+                /* Four equal frames have a temporal DC alone, with a gain of sqrt(4). */
                 v->first[c][y * S + x] = (float)(2.0 * dct(S, a->v, y) * dct(S, a->u, x));
                 for (int t = 0; t < K; t++)
                     v->clip[c][t][y * S + x] =
@@ -128,7 +129,7 @@ static void from_ycc(uint8_t *rgb, const float *y, const float *cb, const float 
     }
 }
 
-/* One 8x8 block of a plane with one frame's basis: the inner product, and its transpose. */
+/* The inner product of an 8x8 block of a plane and one frame's basis. */
 static float block_dot(const float *p, int stride, const float *basis)
 {
     float s = 0;
@@ -138,6 +139,7 @@ static float block_dot(const float *p, int stride, const float *basis)
     return s;
 }
 
+/* The transpose of block_dot: adds a times the basis to the block. */
 static void block_add(float *p, int stride, const float *basis, float a)
 {
     for (int y = 0; y < S; y++)
@@ -149,8 +151,8 @@ static int builtin_encode(vae *v, const float *pixels, int f, int h, int w, floa
                           float *logvar, vc_err *err)
 {
     if ((f - 1) % K || h % S || w % S || f < 1 || h < S || w < S)
-        return vc_fail(err, VC_EINVAL, "built-in codec: %dx%d, %d frames: sides must be multiples "
-                       "of %d, frames 4j+1", w, h, f, S);
+        return vc_fail(err, VC_EINVAL, "built-in codec: %d frames of %dx%d: width and height must "
+                       "be multiples of %d, and the number of frames 4j+1", f, w, h, S);
     int rc = need_planes(v, h, w, err);
     if (rc)
         return rc;
@@ -187,7 +189,8 @@ static int builtin_decode(vae *v, const float *z, int f, int h, int w, uint8_t *
                           vc_err *err)
 {
     if (f < 1 || h < 1 || w < 1 || h > 1 << 16 || w > 1 << 16)
-        return vc_fail(err, VC_EINVAL, "built-in codec: latent of %dx%dx%d", f, h, w);
+        return vc_fail(err, VC_EINVAL, "built-in codec: a latent of %d frames of %dx%d is not "
+                       "possible", f, w, h);
     int rc = need_planes(v, h * S, w * S, err);
     if (rc)
         return rc;
@@ -203,7 +206,7 @@ static int builtin_decode(vae *v, const float *z, int f, int h, int w, uint8_t *
             const float *in = z + ((size_t)c * (size_t)f + (size_t)i) * grid;
             for (size_t b = 0; b < grid; b++) {
                 float *p = plane + b / (size_t)w * S * (size_t)pw + b % (size_t)w * S;
-                /* the first frame's basis carries the gain 2; its inverse is 1/2 of 1/2 of it */
+                /* The first frame's basis is twice an orthonormal one, so decoding divides by 4. */
                 for (int t = 0; t < n; t++)
                     block_add(p + (size_t)t * area, pw, i ? v->clip[c][t] : v->first[c],
                               i ? in[b] : in[b] / 4.0f);

@@ -1,9 +1,9 @@
-/* chunks.c - a clip through a network, some frames at a time: see vae.h */
+/* chunks.c - runs a network on a clip in chunks of frames: see vae.h */
 #include <stdlib.h>
 
 #include "precompute/vae/vae.h"
 
-/* Frames begin..end-1 of chunk i: `unit` of them, the first chunk with the remainder. */
+/* Chunk i has the frames begin..end-1: `unit` frames, in the first chunk plus the remainder. */
 static void chunk_of(int frames, int unit, int i, int *begin, int *end)
 {
     int rest = frames % unit;
@@ -14,7 +14,7 @@ static void chunk_of(int frames, int unit, int i, int *begin, int *end)
         *end = frames;
 }
 
-/* Rows and columns of the tile. */
+/* Cuts the rows and columns of the tile out of x. */
 static vt_tensor *part_of(vt_ctx *g, const vae_pass *p, vt_tensor *x)
 {
     x = vt_slice(g, x, 2, p->at[1], p->at[1] + p->n[1]);
@@ -30,7 +30,7 @@ static vt_tensor *pixels(vt_ctx *g, const vae_pass *p, int begin, int end)
     return vt_pack(g, part_of(g, p, vt_from_host(g, vt_compute(g), 5, dim, from, VC_F32)));
 }
 
-/* z: the whole latent [1,f,h,w,C], a view */
+/* The frames begin..end-1 of the tile, from the whole latent z [1,f,h,w,C], which is a view. */
 static vt_tensor *latents(vt_ctx *g, const vae_pass *p, vt_tensor *z, int begin, int end)
 {
     z = part_of(g, p, vt_slice(g, z, 1, p->at[0] + begin, p->at[0] + end));
@@ -46,11 +46,12 @@ static vt_tensor *whole_latent(vae *v, const vae_pass *p)
     return v->net->latent ? v->net->latent(v, z) : z;
 }
 
-/* Copies a chunk's result to the host, and passes it to `take`. */
+/* Copies a chunk's result to the host and passes the values to p->take. */
 static int hand_over(vt_ctx *g, vae_pass *p, vt_tensor *y, int *frame, vc_err *err)
 {
     if (!y || !p->take)
-        return 0;                              /* a dry pass, or an error for vt_step_end */
+        return 0;                              /* a dry pass, or a failure of which vt_step_end
+                                                * returns the error */
     float *values = malloc((size_t)vt_count(y) * sizeof *values);
     if (!values)
         return vc_fail(err, VC_ENOMEM, "out of memory for %lld values", (long long)vt_count(y));

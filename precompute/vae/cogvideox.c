@@ -1,7 +1,7 @@
 /* cogvideox.c - the encoder and the decoder of AutoencoderKLCogVideoX: see cogvideox.h */
 #include "precompute/vae/cogvideox.h"
 
-/* Only the two outer levels of three halvings compress time. */
+/* Whether the sampler after this level also resamples time, as the first two samplers do. */
 static bool in_time(int level) { return level < 2; }
 
 static void room(const nn_video *n, cog_block *b, const vt_tensor *x)
@@ -66,7 +66,7 @@ static vt_tensor *decode_chunk(vae *v, const nn_video *n, vt_tensor *z)
     return x;
 }
 
-/* In an odd count, the first frame is resampled by itself. */
+/* The first of an odd number of latent frames decodes to one frame, every other to COG_RATIO_T. */
 static int cog_frames(int f) { return COG_RATIO_T * f - (f % 2 ? COG_RATIO_T - 1 : 0); }
 
 static const vae_net net = {

@@ -1,9 +1,10 @@
 /* cogvideox.h - the configuration and weights of AutoencoderKLCogVideoX. For
  * precompute/vae/cogvideox*.c and their test.
  *
- * A causal autoencoder (Yang et al. 2024, CogVideoX) that takes a clip in chunks: eight pixel
- * frames or two latent frames, the first chunk longer by the remainder. Each 3x3x3 convolution
- * carries the last two frames of its input to the next chunk; group norms see one chunk. */
+ * This causal autoencoder (Yang et al. 2024, CogVideoX) reads a clip in chunks of eight pixel
+ * frames or two latent frames; the first chunk also has the remainder. Each 3x3x3 convolution
+ * carries the last two frames of its input to the next chunk. Group norms normalise each chunk by
+ * itself. */
 #ifndef PRECOMPUTE_VAE_COGVIDEOX_H
 #define PRECOMPUTE_VAE_COGVIDEOX_H
 
@@ -11,8 +12,10 @@
 
 #define COG_CLASS "AutoencoderKLCogVideoX"
 
-enum { COG_RATIO_T = 4 };                                   /* frames of a latent frame */
-enum { COG_LEVELS = 6, COG_LAYERS = 8, COG_MID = 2 };      /* most levels, resnets of a block */
+enum { COG_RATIO_T = 4 };                                  /* pixel frames per latent frame */
+enum { COG_LEVELS = 6, COG_LAYERS = 8 };                   /* the most levels, and the most resnets
+                                                            * of a block */
+enum { COG_MID = 2 };                                      /* resnets of the middle block */
 
 typedef struct cog_block {
     nn_video_resnet resnet[COG_LAYERS];
@@ -20,8 +23,9 @@ typedef struct cog_block {
     nn_video_conv sampler;           /* w NULL: the last level */
 } cog_block;
 
-/* Encoder: conv_in, levels from the finest, mid. Decoder: conv_in, mid, levels to the finest. The
- * decoder's norms are spatial. */
+/* The encoder runs conv_in, the levels from the finest on, mid, norm_out and conv_out; the decoder
+ * runs conv_in, mid, the levels up to the finest, norm_out and conv_out. The decoder's norms are
+ * spatial. */
 typedef struct cog_net {
     nn_video_conv conv_in, conv_out;
     cog_block mid, level[COG_LEVELS];
@@ -31,9 +35,9 @@ typedef struct cog_net {
 typedef struct cog_config {
     int levels, width[COG_LEVELS], layers, latent, groups;
     double eps;
-    int sample[2];                   /* sample_height, sample_width: tiles are half of it */
+    int sample[2];                   /* sample_height, sample_width: a tile is half as large */
 } cog_config;
-/* Rows or columns of a latent's row or column. */
+/* Pixel rows per latent row, and pixel columns per latent column. */
 static inline int cog_ratio(const cog_config *c) { return 1 << (c->levels - 1); }
 
 typedef struct cog_vae {
@@ -42,7 +46,7 @@ typedef struct cog_vae {
     cog_net encoder, decoder;
 } cog_vae;
 
-/* vae_net's functions */
+/* The functions of vae_net (vae.h). */
 int cog_configure(vae *v, const cJSON *config, bool tiling, vae_info *info, vf_hasher *h,
                   vc_err *err);
 void cog_bind(vae *v, vae_binder *b);

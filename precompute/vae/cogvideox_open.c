@@ -9,8 +9,8 @@ enum { MAX_WIDTH = 8192, MAX_SAMPLE = 1 << 14 };
 
 /* ---- config.json ---- */
 
-/* The fields of config.json: of the network, and the constants of normalisation, which go to the
- * manifest and do not change the values. */
+/* The fields of config.json: those of the network, and the constants of normalisation, which the
+ * manifest records and which do not change the latents. */
 typedef struct config {
     cog_config c;
     vae_info info;
@@ -42,11 +42,11 @@ static const vf_config_row rows[] = {
     { 0 }
 };
 
-/* Checks that a list, if there is one, has n entries. */
-static int check_length(const char *field, int has, int n, const char *what, vc_err *err)
+/* Checks that a list has n entries, where config.json has this list. */
+static int check_length(const char *field, int has, int n, const char *per, vc_err *err)
 {
-    return !has || has == n ? 0 : vc_fail(err, VC_EFORMAT, "%s: a list of %d for %d %s", field, has,
-                                          n, what);
+    return !has || has == n ? 0 : vc_fail(err, VC_EFORMAT, "%s has %d entries for %d %s", field,
+                                          has, n, per);
 }
 
 static int check_config(const config *f, vc_err *err)
@@ -61,10 +61,11 @@ static int check_config(const config *f, vc_err *err)
     if (!rc)
         rc = check_length("latents_std", f->n_std, c->latent, "latent_channels", err);
     if (!rc && f->n_mean != f->n_std)
-        rc = vc_fail(err, VC_EFORMAT, "latents_mean and latents_std go together");
+        rc = vc_fail(err, VC_EFORMAT, "%s is missing: latents_mean and latents_std are used "
+                     "together", f->n_mean ? "latents_std" : "latents_mean");
     for (int i = 0; !rc && i < c->levels; i++)
         if (c->width[i] % c->groups)
-            rc = vc_fail(err, VC_EFORMAT, "block_out_channels: %d is no multiple of "
+            rc = vc_fail(err, VC_EFORMAT, "block_out_channels: %d is not a multiple of "
                          "norm_num_groups %d", c->width[i], c->groups);
     return rc;
 }
@@ -88,7 +89,8 @@ static int read_config(cog_config *c, vae_info *info, const cJSON *o, vc_err *er
     return 0;
 }
 
-/* Tiles are half of the sample's size, of which 1/6 and 1/5 overlap. */
+/* A tile has half of the sample's height and width; 1/6 of its height and 1/5 of its width overlap
+ * the next tile. */
 static vae_tiling tiles(const cog_config *c)
 {
     return (vae_tiling){ .size = { 0, c->sample[0] / 2, c->sample[1] / 2 },
@@ -118,7 +120,7 @@ int cog_configure(vae *v, const cJSON *json, bool tiling, vae_info *info, vf_has
 
 /* ---- weights ---- */
 
-/* latent: channels that a spatial norm reads; 0: a plain norm. */
+/* Binds a spatial norm that reads `latent` channels, or with a latent of 0 a plain norm. */
 static void bind_norm(vae_binder *b, nn_video_norm *n, const cog_config *c, double eps, int latent,
                       int64_t width, const char *below, const char *name)
 {

@@ -1,8 +1,8 @@
 /* hunyuan.c - AutoencoderKLHunyuanVideo: its configuration, weights, encoder and decoder.
  *
- * The norms and the attention of this causal autoencoder (Kong et al. 2024, HunyuanVideo, 4.1) see
- * a clip as a whole, so clips of more than 17 frames go through in tiles of 17 frames, of which one
- * begins every twelve frames. Padding repeats a frame's border and a clip's first frame. */
+ * The norms and the attention of this causal autoencoder (Kong et al. 2024, HunyuanVideo, 4.1) read
+ * all frames of their input, so longer clips are cut into tiles of 17 frames, and a tile begins
+ * every twelve frames. Padding repeats a frame's border and a clip's first frame. */
 #include <stdio.h>
 
 #include "formats/json/config.h"
@@ -12,16 +12,17 @@
 #define EPS 1e-6f
 
 enum { RATIO_T = 4, RATIO = 8, HALVINGS_T = 2, HALVINGS = 3 };
-enum { TILE_FRAMES = 16, TILE_SIDE = 256 };         /* in pixels; a tile has a frame more */
+enum { TILE_FRAMES = 16, TILE_SIDE = 256 };         /* a tile has one frame more than this, and
+                                                     * TILE_SIDE rows and columns of pixels */
 #define TILE_OVERLAP 0.25
 enum { LEVELS = 6, LAYERS = 8, MAX_WIDTH = 8192, MAX_HEAD = 512 };
 
 typedef struct config {
     int levels, width[LEVELS], layers, latent, groups;
-    bool attention;                  /* whether the middle has it */
+    bool attention;                  /* the middle has attention */
 } config;
 
-/* A level has residual blocks, then a step to the next level. */
+/* A level runs residual blocks, then a step to the next level. */
 typedef struct level {
     nn_video_resnet resnet[LAYERS];
     int n, by[3];                    /* factors of the step in t, h, w; all 1: no step */
@@ -33,13 +34,14 @@ typedef struct attention {
     vt_lin q, k, v, out;
 } attention;
 
-/* The encoder runs conv_in, levels from the finest, the middle, conv_out and quant; the decoder
- * runs quant, conv_in, the middle, levels to the finest and conv_out. */
+/* The encoder runs conv_in, the levels from the finest on, the middle, norm_out, conv_out and
+ * quant; the decoder runs quant, conv_in, the middle, the levels up to the finest, norm_out and
+ * conv_out. */
 typedef struct coder {
     nn_video_conv quant, conv_in, conv_out;
     level level[LEVELS];
     nn_video_resnet mid[2];
-    attention attention;             /* between the two; q.w NULL: there is none */
+    attention attention;             /* runs between mid[0] and mid[1]; q.w NULL: no attention */
     nn_video_norm norm_out;
 } coder;
 
@@ -152,7 +154,7 @@ static vt_tensor *decode_tile(vae *v, const nn_video *n, vt_tensor *z)
 
 /* ---- config.json ---- */
 
-/* The fields of config.json: those of the network, and those that the manifest keeps. */
+/* The fields of config.json: those of the network, and those that the manifest records. */
 typedef struct fields {
     config c;
     vae_info info;
@@ -185,16 +187,17 @@ static int check(const fields *f, vc_err *err)
     for (int i = 0; i < 2; i++) {
         int n = i ? f->n_up : f->n_down;
         if (n && n != c->levels)
-            return vc_fail(err, VC_EFORMAT, "%s_block_types: a list of %d for %d "
+            return vc_fail(err, VC_EFORMAT, "%s_block_types has %d entries for %d "
                            "block_out_channels", i ? "up" : "down", n, c->levels);
     }
     for (int i = 0; i < c->levels; i++)
         if (c->width[i] % c->groups)
-            return vc_fail(err, VC_EFORMAT, "block_out_channels: %d is no multiple of "
+            return vc_fail(err, VC_EFORMAT, "block_out_channels: %d is not a multiple of "
                            "norm_num_groups %d", c->width[i], c->groups);
     if (c->attention && (last % 8 || last > MAX_HEAD))
-        return vc_fail(err, VC_EFORMAT, "block_out_channels: the last, %d, is the width of the "
-                       "attention in the middle: a multiple of 8, at most %d", last, MAX_HEAD);
+        return vc_fail(err, VC_EFORMAT, "block_out_channels: the last entry, %d, is the width of "
+                       "the attention in the middle, which must be a multiple of 8 and at most %d",
+                       last, MAX_HEAD);
     return 0;
 }
 
@@ -280,8 +283,8 @@ static void bind_middle(vae_binder *b, coder *net, const config *c, const char *
         vae_bind(b, attention_rows, &net->attention, width, 0, name, "attentions.0");
 }
 
-/* Binds level i of either coder, in the order of running. The last steps halve or double time, the
- * first ones rows and columns. */
+/* Binds level i of the encoder or the decoder, in the order of running. The last HALVINGS_T steps
+ * halve or double time, and the first HALVINGS steps halve or double rows and columns. */
 static void bind_level(vae_binder *b, level *l, const config *c, int i, int n, int64_t in,
                        int64_t out, const char *below, const char *sampler)
 {
@@ -340,7 +343,7 @@ static void bind(vae *v, vae_binder *b)
 
 static int frames(int f) { return RATIO_T * (f - 1) + 1; }
 
-/* A tile in time is one chunk. */
+/* Each tile in time runs as one chunk. */
 static const vae_net net = {
     .class = CLASS, .size = sizeof(hunyuan), .pixel_frames = TILE_FRAMES + 1,
     .latent_frames = TILE_FRAMES / RATIO_T + 1, .edge = true, .frames = frames,

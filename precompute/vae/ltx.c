@@ -10,10 +10,10 @@ typedef struct pass {
     const ltx_vae *m;
     bool causal;
     vt_tensor *t;                    /* the decoder's timestep [1], or NULL */
-    uint32_t draws;                  /* pictures of noise so far */
+    uint32_t draws;                  /* pictures of noise drawn by now */
 } pass;
 
-/* Where the network is not causal, copies of the first and last frame stand around the clip. */
+/* A network that is not causal pads the clip with copies of its first and last frame. */
 static vt_tensor *convolve(const pass *p, nn_video_conv *c, vt_tensor *x)
 {
     const vt_conv both = { .stride = { 1, 1, 1 }, .before = { 1, 1, 1 }, .after = { 1, 1, 1 },
@@ -30,7 +30,8 @@ static vt_tensor *norm_silu(vt_ctx *g, vt_tensor *x, vt_tensor *shift, vt_tensor
     return vt_silu(g, vt_rms_norm_modulate(g, x, NULL, shift, scale, LTX_EPS));
 }
 
-/* Adds the table's n rows to a timestep's numbers: row[i] is [1,C], or NULL without a table. */
+/* Adds the table [n,C] to the embedding of a timestep [n*C]: row[i] of the sum is [1,C]. Without a
+ * table row[i] is NULL. */
 static void modulation(vt_ctx *g, vt_tensor *time, vt_tensor *table, int n, vt_tensor **row)
 {
     for (int i = 0; i < n; i++)
@@ -44,7 +45,7 @@ static vt_tensor *embed(const pass *p, const ltx_time *t)
     return t->up.w ? nn_embed_number(p->n->g, p->t, &t->up, &t->down, VC_F32) : NULL;
 }
 
-/* Adds one picture of noise to all frames, in each channel times the channel's scale. */
+/* Adds one picture of noise, multiplied by each channel's scale, to all frames. */
 static vt_tensor *add_noise(pass *p, vt_tensor *x, vt_tensor *scale)
 {
     vt_ctx *g = p->n->g;
@@ -86,7 +87,7 @@ static vt_tensor *resnet(pass *p, ltx_resnet *r, vt_tensor *time, vt_tensor *x)
     return h;
 }
 
-/* x was made in the scope s, so that its memory is given back once the first block has read x. */
+/* x was made in the scope s, so the end of the first block's scope frees the memory of x. */
 static vt_tensor *resnets(pass *p, ltx_block *b, vt_tensor *x, vt_scope s)
 {
     vt_tensor *keep[] = { x, embed(p, &b->time) };
@@ -107,7 +108,7 @@ static vt_tensor *widen(pass *p, ltx_block *b, vt_tensor *x, vt_scope s)
     return x;
 }
 
-/* ---- places into channels, and back ---- */
+/* ---- moving places into channels, and channels into places ---- */
 
 /* Moves places into channels, which are then in the order C, t, h, w: x [1,t,h,w,C] with t = by[0]
  * -> [1,1,h/by[1],w/by[2],C*t*by[1]*by[2]]. */
@@ -121,7 +122,7 @@ static vt_tensor *fold(vt_ctx *g, vt_tensor *x, const int by[3])
     return vt_reshape(g, x, 5, (int64_t[]){ 1, 1, h, w, -1 });
 }
 
-/* Moves them back: x [1,1,h,w,C*t*..] -> [1,t,h*by[1],w*by[2],C]. */
+/* The reverse of fold: x [1,1,h,w,C*t*by[1]*by[2]] -> [1,t,h*by[1],w*by[2],C]. */
 static vt_tensor *unfold(vt_ctx *g, vt_tensor *x, const int by[3])
 {
     if (!x)
@@ -132,7 +133,7 @@ static vt_tensor *unfold(vt_ctx *g, vt_tensor *x, const int by[3])
     return vt_reshape(g, x, 5, (int64_t[]){ 1, by[0], h * by[1], w * by[2], c });
 }
 
-/* Takes means of n neighbouring channels, in f32: [1,1,h,w,n*C] -> [1,1,h,w,C]. */
+/* The means of each n neighbouring channels, in f32: [1,1,h,w,n*C] -> [1,1,h,w,C]. */
 static vt_tensor *group_means(vt_ctx *g, vt_tensor *x, int64_t c)
 {
     if (!x)
@@ -148,7 +149,7 @@ static vt_tensor *group_means(vt_ctx *g, vt_tensor *x, int64_t c)
     return vt_scale(g, sum, 1.0f / (float)n);
 }
 
-/* Folds the convolution's result and adds means of x, which is folded too (0.9.5). A copy of the
+/* Folds the convolution's result and adds channel means of the folded x (0.9.5). A copy of the
  * clip's first frame makes the number of frames even. */
 static vt_tensor *fold_down(const pass *p, ltx_block *b, vt_tensor *x)
 {
@@ -172,7 +173,7 @@ static vt_tensor *fold_down(const pass *p, ltx_block *b, vt_tensor *x)
     return z;
 }
 
-/* Adds x to y [1,t,h,w,C]; the channels of x repeat until they are as many as those of y. */
+/* Adds x to y [1,t,h,w,C]; the channels of x are repeated to the C channels of y. */
 static vt_tensor *add_repeated(vt_ctx *g, vt_tensor *y, vt_tensor *x)
 {
     if (!x || !y)
@@ -184,8 +185,8 @@ static vt_tensor *add_repeated(vt_ctx *g, vt_tensor *y, vt_tensor *x)
     return vt_reshape(g, z, 5, d);
 }
 
-/* Unfolds the convolution's result and adds x, unfolded too, if the block has a residual. The
- * clip's first frame makes one frame, each other frame makes two. */
+/* Unfolds the convolution's result and, in a block with a residual, adds the unfolded x. The clip's
+ * first frame becomes one frame, and every other frame becomes two. */
 static vt_tensor *unfold_up(const pass *p, ltx_block *b, vt_tensor *x)
 {
     vt_ctx *g = p->n->g;
@@ -214,7 +215,7 @@ static vt_tensor *unfold_up(const pass *p, ltx_block *b, vt_tensor *x)
 
 /* ---- pixels ---- */
 
-/* Makes channels of squares of pixels, in the order c, column, row:
+/* Moves squares of p x p pixels into channels, in the order c, column, row:
  * [1,t,h,w,3] -> [1,t,h/p,w/p,3*p*p]. */
 static vt_tensor *squares(vt_ctx *g, vt_tensor *x, int64_t p)
 {
@@ -226,6 +227,7 @@ static vt_tensor *squares(vt_ctx *g, vt_tensor *x, int64_t p)
     return vt_reshape(g, x, 5, (int64_t[]){ 1, t, h, w, 3 * p * p });
 }
 
+/* The reverse of squares. */
 static vt_tensor *pixels(vt_ctx *g, vt_tensor *x, int64_t p)
 {
     if (!x)
@@ -303,7 +305,7 @@ static vt_tensor *decode_chunk(vae *v, const nn_video *n, vt_tensor *z)
     return x;
 }
 
-/* Mixes noise into the latent z of a decoder that removes noise. */
+/* Mixes noise into the latent z for a decoder that removes noise. */
 static vt_tensor *noisy_latent(vae *v, vt_tensor *z)
 {
     const float share = (float)v->decode_noise_scale;

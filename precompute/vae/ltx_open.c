@@ -17,14 +17,15 @@ enum step { STEP_CONV, STEP_SPATIAL, STEP_TEMPORAL, STEP_BOTH };
 
 enum { L = LTX_LEVELS };
 
-/* A coder's lists, which begin with the finest level, and their lengths n_... */
+/* The lists of the encoder or of the decoder, which begin with the finest level, and their
+ * lengths n_... */
 typedef struct lists {
     int n_width, width[L + 1], n_layers, layers[L + 1], n_halves;
     bool halves[L];
 } lists;
 
 typedef struct fields {
-    int latent, patch, ratio, ratio_t;           /* ratios 0: not said */
+    int latent, patch, ratio, ratio_t;           /* a ratio is 0 where config.json has none */
     double eps;
     bool timed, causal;
     lists encoder, decoder;
@@ -63,16 +64,16 @@ static const vf_config_row rows[] = {
     { 0 }
 };
 
-/* The lists of 0.9.0, whose config.json leaves the decoder's out. */
+/* The lists of 0.9.0, whose config.json has no lists for the decoder. */
 static const lists lists_090 = { .n_width = 4, .width = { 128, 256, 512, 512 }, .n_layers = 5,
                                  .layers = { 4, 3, 3, 3, 4 }, .n_halves = 4,
                                  .halves = { true, true, true } };
 
-/* Checks that a list, where there is one, has n entries. */
+/* Checks that a list has n entries, where config.json has this list. */
 static int check_length(const char *field, int has, int n, const char *per, vc_err *err)
 {
-    return !has || has == n ? 0 : vc_fail(err, VC_EFORMAT, "%s: a list of %d, not of %d for %s",
-                                          field, has, n, per);
+    return !has || has == n ? 0 : vc_fail(err, VC_EFORMAT, "%s has %d entries, not %d, as %s "
+                                          "require", field, has, n, per);
 }
 
 static int check_encoder(const fields *f, int levels, vc_err *err)
@@ -92,7 +93,8 @@ static int check_encoder(const fields *f, int levels, vc_err *err)
         rc = check_length("downsample_type", f->n_step, levels, per, err);
     for (int i = 1; !rc && i < f->n_type; i++)
         if (f->type[i] != f->type[0])
-            rc = vc_fail(err, VC_EFORMAT, "down_block_types: blocks of two versions");
+            rc = vc_fail(err, VC_EFORMAT, "down_block_types: entries 0 and %d name blocks of two "
+                         "versions of LTX-Video", i);
     return rc;
 }
 
@@ -123,7 +125,8 @@ static void set_steps(ltx_block *b, int t, int side)
     b->by[1] = b->by[2] = side;
 }
 
-/* Plans level i of the encoder. 0.9.5 widens it by folding, 0.9.0 by a residual block. */
+/* Plans level i of the encoder. The sampler of 0.9.5 widens by folding; 0.9.0 widens by a residual
+ * block. */
 static int plan_down(ltx_block *b, const fields *f, int i, vc_err *err)
 {
     const int *step = f->step;
@@ -137,11 +140,11 @@ static int plan_down(ltx_block *b, const fields *f, int i, vc_err *err)
     b->sampled[0] = b->in;
     b->sampled[1] = b->folds ? b->out / places : b->in;
     if (new && !b->folds && b->in != b->out)
-        return vc_fail(err, VC_EFORMAT, "block_out_channels: level %d widens %d to %d, but its "
-                       "downsample_type does not", i, b->in, b->out);
+        return vc_fail(err, VC_EFORMAT, "block_out_channels: level %d widens %d to %d channels, "
+                       "but its downsample_type keeps the number of channels", i, b->in, b->out);
     if (b->folds && (b->out % places || b->in * places % b->out))
         return vc_fail(err, VC_EFORMAT, "block_out_channels: level %d cannot fold %d channels of "
-                       "%d places into %d", i, b->in, places, b->out);
+                       "%d places into %d channels", i, b->in, places, b->out);
     return 0;
 }
 
@@ -164,8 +167,8 @@ static int plan_encoder(ltx_net *net, const fields *f, vc_err *err)
     return rc;
 }
 
-/* Plans level i of the decoder's lists, which begin with the finest level. The level gets `have`
- * channels; its sampler takes out * factor channels, from there or from widen. */
+/* Plans level i of the decoder's lists, which begin with the finest level. The level's input has
+ * `have` channels; its sampler reads out * factor channels, from this input or from widen. */
 static int plan_up(ltx_block *b, const fields *f, int i, int have, vc_err *err)
 {
     int factor = f->n_factor ? f->factor[i] : 1, width = f->decoder.width[i];
@@ -183,15 +186,16 @@ static int plan_up(ltx_block *b, const fields *f, int i, int have, vc_err *err)
         return vc_fail(err, VC_EFORMAT, "upsample_factor: %d of level %d does not divide %d and %d "
                        "channels and 8", factor, i, have, width);
     if (factor > 1 && (b->in != b->out || !halves))
-        return vc_fail(err, VC_EFORMAT, "upsample_factor: %d of level %d wants as many "
-                       "decoder_block_out_channels as the level before makes, %d, and scaling",
-                       factor, i, have);
+        return vc_fail(err, VC_EFORMAT, "upsample_factor: %d of level %d needs "
+                       "decoder_spatio_temporal_scaling, and as many decoder_block_out_channels as "
+                       "the level before has (%d)", factor, i, have);
     if (b->in != b->out && (f->timed || b->noisy))
-        return vc_fail(err, VC_EFORMAT, "decoder_block_out_channels: level %d widens %d to %d, "
-                       "which has neither timestep nor noise", i, b->in, b->out);
+        return vc_fail(err, VC_EFORMAT, "decoder_block_out_channels: level %d widens %d to %d "
+                       "channels, which is not supported with timestep_conditioning or "
+                       "decoder_inject_noise", i, b->in, b->out);
     if (b->residual && b->sampled[0] % 8)
-        return vc_fail(err, VC_EFORMAT, "upsample_residual: the %d channels of level %d are no "
-                       "multiple of 8", b->sampled[0], i);
+        return vc_fail(err, VC_EFORMAT, "upsample_residual: the number of channels of level %d, "
+                       "%d, is not a multiple of 8", i, b->sampled[0]);
     return 0;
 }
 
@@ -229,19 +233,20 @@ static int check_ratios(const ltx_vae *m, const fields *f, vc_err *err)
     int up_t = steps_of(&m->decoder, 0), up_side = f->patch * steps_of(&m->decoder, 1);
 
     if (t != LTX_RATIO_T || up_t != t)
-        return vc_fail(err, VC_EFORMAT, "%s: it makes one frame of %d (decoder: %d); only %d are "
-                       "supported", up_t == t ? "spatio_temporal_scaling"
-                                              : "decoder_spatio_temporal_scaling", t, up_t,
-                       LTX_RATIO_T);
+        return vc_fail(err, VC_EFORMAT, "%s: the encoder compresses time by %d and the decoder "
+                       "expands time by %d; only %d is supported",
+                       up_t == t ? "spatio_temporal_scaling" : "decoder_spatio_temporal_scaling",
+                       t, up_t, LTX_RATIO_T);
     if (up_side != side)
-        return vc_fail(err, VC_EFORMAT, "decoder_spatio_temporal_scaling: it makes sides %d times "
-                       "as long, the encoder %d times shorter", up_side, side);
+        return vc_fail(err, VC_EFORMAT, "decoder_spatio_temporal_scaling: the decoder expands "
+                       "width and height by %d, but the encoder compresses them by %d", up_side,
+                       side);
     if (f->ratio && f->ratio != side)
-        return vc_fail(err, VC_EFORMAT, "spatial_compression_ratio: %d, but the blocks make %d",
-                       f->ratio, side);
+        return vc_fail(err, VC_EFORMAT, "spatial_compression_ratio: %d, but the blocks compress "
+                       "width and height by %d", f->ratio, side);
     return f->ratio_t && f->ratio_t != t
-               ? vc_fail(err, VC_EFORMAT, "temporal_compression_ratio: %d, but the blocks make %d",
-                         f->ratio_t, t)
+               ? vc_fail(err, VC_EFORMAT, "temporal_compression_ratio: %d, but the blocks "
+                         "compress time by %d", f->ratio_t, t)
                : 0;
 }
 
@@ -319,15 +324,15 @@ int ltx_statistics(const vf_model *file, vae_info *info, vc_err *err)
         if (rc)
             return rc;
         if (v.nd != 1 || v.dim[0] != info->channels || v.dtype > VC_F16)
-            return vc_fail(err, VC_EMISMATCH, "tensor %s: %d axes of %lld %s, not [%d] numbers, "
-                           "one for each of latent_channels", name, v.nd,
-                           (long long)(v.nd ? v.dim[0] : 0), vc_dtype_name(v.dtype),
+            return vc_fail(err, VC_EMISMATCH, "tensor %s has %d axes, the first of %lld %s values; "
+                           "it must have one axis of %d numbers, one for each latent channel", name,
+                           v.nd, (long long)(v.nd ? v.dim[0] : 0), vc_dtype_name(v.dtype),
                            info->channels);
         vc_to_f32(values, v.data, v.dtype, (size_t)v.dim[0]);
         for (int k = 0; k < info->channels; k++) {
             if (!isfinite(values[k]) || (i && values[k] <= 0))
-                return vc_fail(err, VC_EFORMAT, "tensor %s: value %d is %g", name, k,
-                               (double)values[k]);
+                return vc_fail(err, VC_EFORMAT, "tensor %s: value %d is %g, not a finite number%s",
+                               name, k, (double)values[k], i ? " above 0" : "");
             (i ? info->std : info->mean)[k] = (double)values[k];
         }
     }

@@ -1,4 +1,4 @@
-/* tiles.c - see tiles.h */
+/* tiles.c - the grid of tiles, their blending, and their place in the result: see tiles.h */
 #include "precompute/vae/tiles.h"
 
 #include <stdbool.h>
@@ -12,7 +12,7 @@ typedef struct tile {
 
 static int least(int a, int b) { return a < b ? a : b; }
 
-/* ---- how many, and how large ---- */
+/* ---- number and size of tiles ---- */
 
 static int tiles_along(const vae_tiles *p, int axis)
 {
@@ -38,7 +38,7 @@ static int kept_size(const vae_tiles *p, int axis, int i)
     return least(result_size(p, axis, i), p->kept[axis] + (axis == 0 && i == 0));
 }
 
-/* Rows, columns or frames that all tiles together make. */
+/* Rows, columns or frames of the result that all tiles together make. */
 static int made_along(const vae_tiles *p, int axis)
 {
     int n = 0;
@@ -69,19 +69,19 @@ int vae_tiles_check(const vae_tiles *p, const int result[3], vc_err *err)
     }
     if (made[0] != result[0])
         return vc_fail(err, VC_EINVAL, "tiles of %d frames in steps of %d make %d frames of %d, "
-                       "not %d: another number, or no tiling", p->size[0] + 1, p->step[0], made[0],
-                       p->source[0], result[0]);
+                       "not %d: choose another number of frames, or no tiling", p->size[0] + 1,
+                       p->step[0], made[0], p->source[0], result[0]);
     if (empty || made[1] != result[1] || made[2] != result[2])
         return vc_fail(err, VC_EINVAL, "tiles of %dx%d in steps of %dx%d make %dx%d of %dx%d, not "
-                       "%dx%d: another size, or no tiling", p->size[2], p->size[1], p->step[2],
-                       p->step[1], made[2], made[1], p->source[2], p->source[1], result[2],
-                       result[1]);
+                       "%dx%d: choose another size, or no tiling", p->size[2], p->size[1],
+                       p->step[2], p->step[1], made[2], made[1], p->source[2], p->source[1],
+                       result[2], result[1]);
     return 0;
 }
 
 /* ---- blending ---- */
 
-/* n numbers of b become a mix of a's and theirs: b's share is s. */
+/* Fades a into b: each of n numbers of b becomes a * (1 - s) + b * s. */
 static void mix(float *b, const float *a, float s, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -114,7 +114,7 @@ static void blend_columns(const vae_tiles *p, int frames, const tile *left, cons
 
 /* ---- the tiles of a frame ---- */
 
-/* Tiles of frames at..at+n-1, which make `frames` of the result. */
+/* The tiles of the source frames at..at+n-1, which make `frames` frames of the result. */
 typedef struct span {
     int at, n, frames;
     void *arg;
@@ -136,7 +136,7 @@ static int make_tile(const vae_tiles *p, const span *s, tile *t, int i, int j, v
     return p->make(p->arg, at, n, t->v, err);
 }
 
-/* Row i of the tiles; the row above is in `above`. */
+/* Makes row i of the tiles, which begins at row y of the result; `above` holds the row before. */
 static int run_row(const vae_tiles *p, const span *s, tile *row, const tile *above, int i, int y,
                    vc_err *err)
 {
@@ -188,17 +188,18 @@ static int run_span(const vae_tiles *p, const span *s, vc_err *err)
 
 /* ---- tiles in time ---- */
 
-/* Whole frames of a tile in time, and the last ones of the tile before. */
+/* v holds the whole frames of a tile in time, and `last` the last n_last frames of the tile before,
+ * which the first frames of v are blended with. */
 typedef struct slab {
     float *v, *last;
     int h, w, n_last;
-    size_t row, frame;                            /* floats */
+    size_t row, frame;                            /* floats of a row and of a frame */
 } slab;
 
 static int fill_slab(void *arg, const vae_tile *t, vc_err *err)
 {
     const slab *b = arg;
-    size_t values = b->row / (size_t)b->w;        /* of a place */
+    size_t values = b->row / (size_t)b->w;        /* floats of a place */
 
     (void)err;
     for (int f = 0; f < t->frames; f++)

@@ -1,21 +1,21 @@
-/* tiles.h - an autoencoder run on overlapping tiles of a clip, blended as diffusers does.
+/* tiles.h - runs an autoencoder on overlapping tiles of a clip, and blends them as diffusers does.
  *
- * Tiles start at multiples of `step` in the source. In a frame, each is made on its own, its first
- * rows are faded into the last ones of the tile above (which was blended before), then its first
- * columns into the tile on the left, and of the result `kept` rows and columns are handed out. Two
- * rows of tiles are in memory at a time.
+ * Tiles start at multiples of `step` in the source. In a frame, each tile is made on its own. The
+ * last rows of the tile above (which is blended already) are faded into its first rows, then the
+ * last columns of the tile on the left into its first columns, and the first `kept` rows and
+ * columns of the tile go to the result. Two rows of tiles are in memory at a time.
  *
- * In time, tiles have size + 1 frames, and each is made as a whole clip is. All but the first lose
- * the first frame of their result, which stood for a clip's beginning; then their first frames are
- * faded into the last ones of the tile before. `kept` frames are handed out, and one more of the
- * first tile. */
+ * In time, tiles have size + 1 frames, and each tile is made like a whole clip. All tiles but the
+ * first lose the first frame of their result, which is made for the beginning of a clip; then the
+ * last frames of the tile before are faded into their first frames. `kept` frames of each tile go
+ * to the result, and kept + 1 frames of the first tile. */
 #ifndef PRECOMPUTE_VAE_TILES_H
 #define PRECOMPUTE_VAE_TILES_H
 
 #include "common/base/err.h"
 
-/* A finished tile, or what is kept of it: values f32 [..][h][w][channels], of which the first
- * `frames`, `rows` and `columns` belong at (t, y, x) of the result. */
+/* A finished tile: values f32 [..][h][w][channels]. Its first `frames`, `rows` and `columns` are
+ * kept and belong at (t, y, x) of the result. */
 typedef struct vae_tile {
     const float *values;
     int h, w, frames, rows, columns, t, y, x;
@@ -23,22 +23,27 @@ typedef struct vae_tile {
 
 /* Axes are t, h, w. */
 typedef struct vae_tiles {
-    int source[3], size[3], step[3];          /* of the clip, of a tile, from tile to tile */
-    int times, per;                           /* n rows make n * times / per in the result */
-    int blend[3], kept[3];                    /* in the result */
+    int source[3];                            /* size of the source clip */
+    int size[3];                              /* size of a tile in the source */
+    int step[3];                              /* distance of neighbouring tiles in the source */
+    int times, per;                           /* n rows or columns of the source make
+                                               * n * times / per of the result */
+    int blend[3], kept[3];                    /* in frames, rows and columns of the result */
     int channels;                             /* of the result */
     void *arg;
-    int (*frames)(void *arg, int n);          /* frames of the result of n frames */
-    /* The tile of n frames, rows and columns from `at` on -> values */
+    int (*frames)(void *arg, int n);          /* frames of the result that n source frames make */
+    /* Fills the values of the tile that begins at `at` and has n frames, rows and columns. */
     int (*make)(void *arg, const int at[3], const int n[3], float *values, vc_err *err);
+    /* Receives a finished tile, which lasts until `take` returns. */
     int (*take)(void *arg, const vae_tile *t, vc_err *err);
 } vae_tiles;
 
-/* VC_EINVAL: the tiles make another size than t, h, w, which the message names. */
+/* VC_EINVAL: the tiles make another size than result (t, h, w); the message names both. */
 int vae_tiles_check(const vae_tiles *p, const int result[3], vc_err *err);
-/* The size of the first tile, which is the largest. */
+/* Sets n to the size of the first tile, which is the largest. */
 void vae_tiles_first(const vae_tiles *p, int n[3]);
-/* Calls make and take once per tile; tiles in time are taken whole. */
+/* Calls make for each tile and take for each finished one. Where time is cut into tiles, take gets
+ * whole frames. */
 int vae_tiles_run(const vae_tiles *p, vc_err *err);
 
 #endif

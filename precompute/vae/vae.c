@@ -1,4 +1,5 @@
-/* vae.c - an autoencoder from its folder, and clips in and out, whole or in tiles: see vae.h */
+/* vae.c - opens an autoencoder's folder, and encodes and decodes clips, whole or in tiles: see
+ * vae.h */
 #include "precompute/vae/vae.h"
 
 #include <math.h>
@@ -77,7 +78,7 @@ int vae_open(vae **out, const vae_net *net, const encoder_opts *o, vae_info *inf
 
     *out = NULL;
     if (!o->dir)
-        return vc_fail(err, VC_EUSAGE, "%s: give its folder, with config.json and weights",
+        return vc_fail(err, VC_EUSAGE, "%s: give the folder with its config.json and weights",
                        net->class);
     vae *v = calloc(1, net->size);
     if (!v)
@@ -112,24 +113,24 @@ void vae_close(vae *v)
 
 /* ---- a clip ---- */
 
-/* An encode or decode: its pass, the size of the result, and where that goes. */
+/* A call of vae_encode or vae_decode: its pass, and the size and the buffers of the result. */
 typedef struct job {
     vae *v;
     vae_pass pass;
     int to[3], channels;             /* t, h, w of the result */
     float *mean, *logvar;            /* [C,t,h,w] */
     uint8_t *pixels;                 /* [t,h,w,3] */
-    float *values;                   /* of the tile that is being made */
+    float *values;                   /* buffer of the tile that is being made */
 } job;
 
-/* Converts -1..1 to bytes as diffusers' video processor does: half to even, as its rint. */
+/* Converts -1..1 to bytes like diffusers' video processor, which rounds half to even. */
 static uint8_t to_u8(float x)
 {
     float v = rintf(fminf(fmaxf(x * 0.5f + 0.5f, 0), 1) * 255);
-    return v > 0 ? (uint8_t)v : 0;             /* NaN is 0 */
+    return v > 0 ? (uint8_t)v : 0;             /* NaN becomes 0 */
 }
 
-/* One row of positions of the result, from (frame, y, x) on. */
+/* Puts n places v of a row into the result, from (frame, y, x) on. */
 static void put_row(const job *j, const float *v, int frame, int y, int x, int n)
 {
     size_t at = ((size_t)frame * (size_t)j->to[1] + (size_t)y) * (size_t)j->to[2] + (size_t)x;
@@ -187,7 +188,7 @@ static int take_tile(void *arg, const vae_tile *t, vc_err *err)
     return 0;
 }
 
-/* Frames that n frames of the source make. */
+/* Frames of the result that n frames of the source make. */
 static int frames_of(void *arg, int n)
 {
     const job *j = arg;
@@ -195,7 +196,8 @@ static int frames_of(void *arg, int n)
     return j->pass.decodes ? j->v->net->frames(n) : (n - 1) / j->v->ratio[0] + 1;
 }
 
-/* The rows, columns or frames after the first of a tile of the source; 0: the axis has none. */
+/* The rows, columns, or frames after the first, that a tile of the source has; 0: the axis is not
+ * cut into tiles. */
 static int tile_size(const job *j, int axis)
 {
     int pixels = j->v->tiling.size[axis];
@@ -203,7 +205,7 @@ static int tile_size(const job *j, int axis)
     return j->pass.decodes ? pixels / j->v->ratio[axis] : pixels;
 }
 
-/* Whether axes first..last are cut into tiles: all of them, if one is larger than a tile. */
+/* Whether the axes first..last are cut into tiles: all are cut if one is larger than a tile. */
 static bool is_cut(const job *j, int first, int last)
 {
     for (int i = first; i <= last; i++)
@@ -212,7 +214,8 @@ static bool is_cut(const job *j, int first, int last)
     return false;
 }
 
-/* False: the clip is one tile. Time is cut on its own, rows and columns together. */
+/* Plans the tiles of a clip. Time is cut on its own, rows and columns together. False: one tile
+ * holds the whole clip. */
 static bool tiles_of(job *j, vae_tiles *t)
 {
     const vae_tiling *tiling = &j->v->tiling;
@@ -256,11 +259,11 @@ static int encode_job(job *j, vae *v, int f, int h, int w, vc_err *err)
     const int k = v->ratio[0], r = v->ratio[1];
 
     if (f < 1 || f > MAX_FRAMES || (f - 1) % k)
-        return vc_fail(err, VC_EINVAL, "%s: %d frames: 1 or %dk+1 are possible", v->net->class, f,
-                       k);
+        return vc_fail(err, VC_EINVAL, "%s: %d frames are not possible: the number of frames must "
+                       "be %dk+1, at most %d", v->net->class, f, k, MAX_FRAMES);
     if (h < r || w < r || h % r || w % r || h > MAX_SIDE || w > MAX_SIDE)
-        return vc_fail(err, VC_EINVAL, "%s: %dx%d: sides must be multiples of %d, at most %d",
-                       v->net->class, w, h, r, MAX_SIDE);
+        return vc_fail(err, VC_EINVAL, "%s: %dx%d is not possible: width and height must be "
+                       "multiples of %d, at most %d", v->net->class, w, h, r, MAX_SIDE);
     *j = (job){ .v = v, .pass = { .of = { f, h, w } }, .to = { (f - 1) / k + 1, h / r, w / r },
                 .channels = v->channels + (v->net->one_logvar ? 1 : v->channels) };
     return 0;

@@ -1,9 +1,9 @@
-/* vae.h - the functions that autoencoders of all families share: the folder, the schedule of
- * chunks, tiles, and memory. For precompute/vae and its tests.
+/* vae.h - functions that the autoencoders of all families share: the reading of the folder, the
+ * schedule of chunks, tiles, and memory. For precompute/vae and its tests.
  *
- * A family's file describes its network by a vae_net and has a struct of its own that begins
- * with a struct vae. Its vae_class (encoder.h) is made of vae_close, vae_encode, vae_decode,
- * vae_memory and of an `open` that calls vae_open. */
+ * A vae_net describes a family's network, whose state is a struct of the family's own that begins
+ * with a struct vae. The family's vae_class (encoder.h) consists of vae_close, vae_encode,
+ * vae_decode, vae_memory and an `open` that calls vae_open with the vae_net. */
 #ifndef PRECOMPUTE_VAE_VAE_H
 #define PRECOMPUTE_VAE_VAE_H
 
@@ -16,30 +16,30 @@ typedef struct vae_binder vae_binder;
 typedef struct vae_net {
     const char *class;
     size_t size;                     /* of the family's struct */
-    /* Frames that go through at a time, of pixels and of latents; the first chunk has the remainder
-     * as well. */
+    /* Pixel frames or latent frames of a chunk; the first chunk also has the remainder. */
     int pixel_frames, latent_frames;
     bool edge;                       /* as in nn_video */
-    bool one_logvar;                 /* channels share one logvar: encode_chunk makes C+1 of them */
+    bool one_logvar;                 /* channels share one logvar: encode_chunk makes [..,C+1] */
     int (*frames)(int f);            /* as in vae_class */
-    /* config.json -> the family's struct, `info` (but for its fingerprint) and v->tiling; h gets
-     * what of it changes the values. */
+    /* Reads config.json into the family's struct, v->tiling and *info, except its fingerprint, and
+     * hashes with h every field that changes the latents. */
     int (*configure)(vae *v, const cJSON *config, bool tiling, vae_info *info, vf_hasher *h,
                      vc_err *err);
     void (*bind)(vae *v, vae_binder *b);
     /* Reads the constants of normalisation from the file of weights. NULL: config.json has them. */
     int (*statistics)(const vf_model *file, vae_info *info, vc_err *err);
-    const char *const *spare;        /* names of tensors that nothing binds; NULL: none */
-    /* pixels x [1,t,h,w,3] -> mean and logvar [1,t',h',w',2C]; latent z [1,t',h',w',C] -> pixels */
+    const char *const *spare;        /* names of tensors that bind leaves unread; NULL: none */
+    /* pixels x [1,t,h,w,3] -> mean and logvar [1,t',h',w',2C] */
     vt_tensor *(*encode_chunk)(vae *v, const nn_video *n, vt_tensor *x);
+    /* latent z [1,t',h',w',C] -> pixels [1,t,h,w,3] */
     vt_tensor *(*decode_chunk)(vae *v, const nn_video *n, vt_tensor *z);
-    /* Changes a clip's whole latent z [1,t',h',w',C] before decoding. NULL: nothing changes. */
+    /* Returns the latent to decode for a clip's whole latent z [1,t',h',w',C]. NULL: z itself. */
     vt_tensor *(*latent)(vae *v, vt_tensor *z);
 } vae_net;
 
-/* Tiles on the axes t, h, w, in pixels: a clip that is larger than `size` goes through in tiles of
- * which `overlap` (a share) is blended with the next. size 0: the axis has none. A tile in time has
- * a frame more than its size, the first, as a clip has. */
+/* Tiles on the axes t, h, w, in pixels. A clip that is larger than `size` is cut into tiles, and
+ * the share `overlap` of each tile is blended with the next. An axis of size 0 is not cut. Like a
+ * clip, a tile in time has one first frame besides its `size`. */
 typedef struct vae_tiling {
     int size[3];
     double overlap[3];
@@ -47,15 +47,16 @@ typedef struct vae_tiling {
 
 struct vae {
     const vae_net *net;
-    int channels, ratio[3];          /* of the latent; t, h, w */
-    vae_tiling tiling;               /* sizes 0: clips go through whole */
-    double decode_timestep, decode_noise_scale;          /* encoder_opts */
+    int channels;                    /* of the latent */
+    int ratio[3];                    /* pixels per latent place in t, h, w */
+    vae_tiling tiling;               /* sizes 0: clips are not cut into tiles */
+    double decode_timestep, decode_noise_scale;          /* as in encoder_opts */
     vt_ctx *g;
     vf_model *file;
     vt_params *params;
 };
 
-/* encoder.h's functions */
+/* The functions of vae_class (encoder.h). */
 int vae_open(vae **out, const vae_net *net, const encoder_opts *o, vae_info *info, vc_err *err);
 void vae_close(vae *v);
 int vae_encode(vae *v, const float *pixels, int f, int h, int w, float *mean, float *logvar,
@@ -63,28 +64,31 @@ int vae_encode(vae *v, const float *pixels, int f, int h, int w, float *mean, fl
 int vae_decode(vae *v, const float *z, int f, int h, int w, uint8_t *pixels, vc_err *err);
 int vae_memory(vae *v, bool decode, int f, int h, int w, size_t *bytes, vc_err *err);
 
-/* Binds a table's weights, below and name before their names; out, in: the table's sizes -1 and -2.
- * The first failure sticks, as in vt_ctx. */
+/* Binds the weights of a table. `below` and `name` stand before their names in the file; `out` and
+ * `in` are the table's sizes -1 and -2. The first failure sticks to b, and later calls do
+ * nothing. */
 void vae_bind(vae_binder *b, const vt_weight *table, void *base, int64_t out, int64_t in,
               const char *below, const char *name);
 
-/* ---- chunks.c: one pass of a clip, or of a tile of it, through the encoder or the decoder ----
+/* ---- chunks.c: one pass of a clip or of a tile through the encoder or the decoder ----
  *
- * Memory does not depend on the length of the clip: a chunk's activations, and what convolutions
- * carry to the next. */
+ * Memory does not depend on the length of the clip: a pass holds the activations of one chunk, and
+ * the frames that convolutions carry to the next chunk. */
 
 typedef struct vae_pass {
     bool decodes;
     const float *source;             /* pixels [t,h,w,3] or latent [C,t,h,w]; NULL: a dry pass */
     int of[3];                       /* t, h, w of the source */
-    int at[3], n[3];                 /* where the tile begins, and its size */
-    /* Frames of the result as they come: values f32 [n,h,w,C], first: index of the first. NULL: a
+    int at[3], n[3];                 /* begin and size of the tile in the source */
+    /* Receives each chunk of the result: values f32 [n,h,w,C], the frames first..first+n-1. NULL: a
      * dry pass. */
     void (*take)(void *arg, const float *values, int first, int n, int h, int w);
     void *arg;
-    size_t peak;                     /* set: bytes of the pool and scratch that the pass reached */
+    size_t peak;                     /* set by the pass: the most bytes of pool and scratch that it
+                                      * had in use */
 } vae_pass;
 
+/* Runs the pass in a step of its own. */
 int vae_run_pass(vae *v, vae_pass *p, vc_err *err);
 
 #endif
