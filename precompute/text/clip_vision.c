@@ -211,8 +211,8 @@ int clip_vision_encode(clip_vision *m, const float *pixels, float *states, float
     vt_ctx *g = m->s.g;
 
     if (pooled && c->used < c->layers.layers)
-        return vc_fail(err, VC_EINVAL, "a pooled state needs all layers, but the last %lld are left "
-                       "out", (long long)(c->layers.layers - c->used));
+        return vc_fail(err, VC_EINVAL, "a pooled state needs all layers, but the last %lld are "
+                       "left out", (long long)(c->layers.layers - c->used));
     vt_step_begin(g, 0);
     vt_tensor *x = clip_layers_run(g, &c->layers, m->layer, c->used, false, embed(m, pixels));
     int rc = 0;

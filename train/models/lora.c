@@ -2,19 +2,16 @@
 #include "train/models/lora.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "common/os/file.h"
-#include "formats/json/json.h"
 #include "formats/tensors/values.h"
-#include "train/models/paths_regex.h"
+#include "train/models/lora_alpha.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
-enum { MAX_TENSORS = 20000, MAX_CONFIG = 1 << 20,      /* entries are searched one by one */
-       MAX_PATTERNS = 4096, MAX_PATTERN = 512 };
+enum { MAX_TENSORS = 20000 };    /* a search compares all entries */
 
 typedef struct entry {
     char *module;                /* without prefix and suffix; if flat, with underscores for dots */
@@ -28,15 +25,7 @@ struct vtrain_lora {
     char *path;
     vf_safetensors *file;
     const vtrain_rename *renames;
-    cJSON *meta;                 /* of the header, or NULL */
-    struct pattern {             /* its alpha_pattern, in order: the first match counts */
-        regex_t module;
-        double alpha;
-    } *pattern;
-    int n_patterns;
-    double alpha;                /* of the header; NaN: none */
-    double trained;              /* vlt_network_alpha, of a file with alpha baked into B; or NaN */
-    bool root;                   /* rank-stabilised: alpha / sqrt(r) (Kalajdzievski 2023) */
+    vtrain_lora_alpha alpha;
     entry *entry;
     int n;
     vt_source base;              /* of vtrain_lora_source */
@@ -94,115 +83,6 @@ static int add(vtrain_lora *l, const vf_view *v, vc_err *err)
         return vc_fail(err, VC_EFORMAT, "module \"%s\" is there twice", e->module);
     *slot = v;
     return vf_view_finite(v, err);
-}
-
-/* ---- metadata ---- */
-
-/* alpha_pattern: {expression for the end of a module's path: alpha} */
-static int read_pattern(vtrain_lora *l, const cJSON *o, const char *key, vc_err *err)
-{
-    struct pattern *p = &l->pattern[l->n_patterns];
-    int rc = vf_json_num_opt(o, key, &p->alpha, err);
-    if (!rc && !(p->alpha >= 0 && p->alpha < 1e9))
-        rc = vc_fail(err, VC_EFORMAT, "out of range");
-    if (!rc && (strlen(key) > MAX_PATTERN || strchr(key, '{')))   /* may take any memory */
-        rc = vc_fail(err, VC_EFORMAT, "expressions longer than %d characters, or with a number of "
-                     "repeats, are not read", MAX_PATTERN);
-    if (!rc && vtrain_regex_open(&p->module, key, true, err))
-        rc = VC_EFORMAT;
-    l->n_patterns += !rc;
-    return rc;
-}
-
-static int read_alphas(vtrain_lora *l, const char *field, vc_err *err)
-{
-    const cJSON *o = cJSON_GetObjectItemCaseSensitive(l->meta, field);
-    if (!o || cJSON_IsNull(o) || !o->child)
-        return 0;
-    if (!cJSON_IsObject(o))
-        return vc_fail(err, VC_EFORMAT, "%s: expected an object", field);
-    int n = cJSON_GetArraySize(o);
-    if (n > MAX_PATTERNS)
-        return vc_fail(err, VC_EFORMAT, "%s: %d entries, %d are read", field, n, MAX_PATTERNS);
-    l->pattern = calloc((size_t)n, sizeof *l->pattern);
-    if (!l->pattern)
-        return vc_no_memory(err);
-    for (const cJSON *c = o->child; c; c = c->next) {
-        int rc = read_pattern(l, o, c->string, err);
-        if (rc)
-            return vc_context(err, rc, "%s: \"%.100s\"", field, c->string);
-    }
-    return 0;
-}
-
-/* Reads fields of PEFT's LoraConfig, which diffusers writes with the prefix "transformer." and
- * Finetrainers without one. */
-static int read_config(vtrain_lora *l, const char *prefix, vc_err *err)
-{
-    static const char *const names[] = { "lora_alpha", "use_rslora", "use_dora", "alpha_pattern" };
-    char field[4][40];
-    for (int i = 0; i < 4; i++)
-        snprintf(field[i], sizeof field[i], "%s%s", prefix, names[i]);
-    bool dora = false;
-    int rc = vf_json_num_opt(l->meta, field[0], &l->alpha, err);
-    if (!rc && (l->alpha < 0 || l->alpha >= 1e9))
-        rc = vc_fail(err, VC_EFORMAT, "%s: out of range", field[0]);
-    if (!rc)
-        rc = vf_json_bool_opt(l->meta, field[1], &l->root, err);
-    if (!rc)
-        rc = vf_json_bool_opt(l->meta, field[2], &dora, err);
-    if (!rc && dora)
-        rc = vc_fail(err, VC_EFORMAT, "%s: a DoRA is no LoRA", field[2]);
-    return rc ? rc : read_alphas(l, field[3], err);
-}
-
-/* PEFT itself writes its LoraConfig into a file beside the values. */
-static int read_adapter_config(vtrain_lora *l, vc_err *err)
-{
-    static const char name[] = "adapter_config.json";
-    char *dir = vc_format("%.*s", (int)(vc_path_base(l->path) - l->path), l->path);
-    if (!dir)
-        return vc_no_memory(err);
-    int rc = vf_json_read_in_opt(&l->meta, dir, name, MAX_CONFIG, err);
-    free(dir);
-    return rc || !l->meta ? rc : vc_context(err, read_config(l, "", err), "%s", name);
-}
-
-static int read_trained(vtrain_lora *l, vc_err *err)
-{
-    const char *text = vf_safetensors_meta(l->file, "vlt_network_alpha");
-    char *end;
-    l->trained = text ? strtod(text, &end) : NAN;
-    if (text && (end == text || *end || !(l->trained > 0 && l->trained < 1e9)))
-        return vc_fail(err, VC_EFORMAT, "vlt_network_alpha: \"%.40s\"", text);
-    return 0;
-}
-
-static int read_metadata(vtrain_lora *l, vc_err *err)
-{
-    static const char *const keys[] = { "lora_adapter_metadata", "lora_config" };
-    l->alpha = NAN;
-    if (read_trained(l, err))
-        return VC_EFORMAT;
-    for (int i = 0; i < 2; i++) {
-        const char *text = vf_safetensors_meta(l->file, keys[i]);
-        if (!text)
-            continue;
-        int rc = vf_json_parse(&l->meta, text, strlen(text), err);
-        if (!rc)
-            rc = read_config(l, i ? "" : "transformer.", err);
-        return vc_context(err, rc, "%s", keys[i]);
-    }
-    return read_adapter_config(l, err);
-}
-
-/* The alpha that the metadata has for a module; NaN: none. */
-static double alpha_of(const vtrain_lora *l, const char *module)
-{
-    for (int i = 0; i < l->n_patterns; i++)
-        if (!regexec(&l->pattern[i].module, module, 0, NULL, 0))
-            return l->pattern[i].alpha;
-    return l->alpha;
 }
 
 /* ---- opening ---- */
@@ -265,7 +145,7 @@ static int open_parts(vtrain_lora *l, const char *path, vc_err *err)
     if (!rc && !l->n)
         rc = vc_fail(err, VC_EFORMAT, "no LoRA in it");
     if (!rc)
-        rc = read_metadata(l, err);
+        rc = vtrain_lora_alpha_read(&l->alpha, l->file, l->path, err);
     return vc_context(err, rc, "%s", l->path);
 }
 
@@ -306,12 +186,9 @@ void vtrain_lora_close(vtrain_lora *l)
         free(l->entry[i].module);
     for (int i = 0; i < l->n_merged; i++)
         free(l->merged[i]);
-    for (int i = 0; i < l->n_patterns; i++)
-        regfree(&l->pattern[i].module);
     free(l->entry);
     free(l->merged);
-    free(l->pattern);
-    cJSON_Delete(l->meta);
+    vtrain_lora_alpha_close(&l->alpha);
     vf_safetensors_close(l->file);
     free(l->path);
     free(l);
@@ -354,13 +231,12 @@ static int check_pair(const vtrain_lora *l, const entry *e, vc_err *err)
 /* The pair's own alpha comes before the metadata's; without either, alpha is the rank. */
 static double scale_of(const vtrain_lora *l, const entry *e, const char *module)
 {
-    double r = (double)e->a->dim[0], alpha = alpha_of(l, module);
-    if (e->alpha) {
-        float v;
-        vc_to_f32(&v, e->alpha->data, e->alpha->dtype, 1);
-        return (double)v / r;
-    }
-    return isnan(alpha) ? 1 : l->root ? alpha / sqrt(r) : alpha / r;
+    double r = (double)e->a->dim[0];
+    float own;
+    if (!e->alpha)
+        return vtrain_lora_alpha_scale(&l->alpha, module, r);
+    vc_to_f32(&own, e->alpha->data, e->alpha->dtype, 1);
+    return (double)own / r;
 }
 
 /* *e becomes the module's entry, or NULL. An entry may have our name or the first authors' name; in
@@ -415,7 +291,8 @@ int vtrain_lora_get(vtrain_lora *l, const char *module, vtrain_lora_pair *p, vc_
     e->used |= 1u << r.part;
     e->parts = r.parts;
     *p = (vtrain_lora_pair){ .a = *e->a, .b = *e->b, .scale = scale_of(l, e, module) };
-    p->trained = isnan(l->trained) ? p->scale : l->trained / (double)e->a->dim[0];
+    double trained = l->alpha.trained;
+    p->trained = isnan(trained) ? p->scale : trained / (double)e->a->dim[0];
     return r.parts > 1 ? take_rows(l, e, &r, &p->b, err) : 0;
 }
 
