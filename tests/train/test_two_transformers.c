@@ -209,7 +209,7 @@ static const struct { const char *args, *says; } wrong[] = {
     { "--boundary_type low", "no boundary_ratio" },
     { "--model %s/two --boundary_type low --validation_steps 1", "needs both transformers" },
     { "--model %s/ends --boundary_type low", "boundary_ratio: 1" },
-    { "--model %s/alone --boundary_type low", "transformer_2: no config.json" },
+    { "--model %s/alone --boundary_type low", "transformer_2 has no config.json" },
 };
 
 static void odd_runs_are_refused(void **state)

@@ -1,14 +1,15 @@
 /* builtin.c - the built-in transformer: a small MM-DiT after Peebles & Xie 2023 (adaLN-Zero) and
  * Esser et al. 2024 (text and video tokens in one attention).
  *
- * Both streams share the weights of a block; each has its own table of shifts, scales and gates on
- * top of one projection of time and pooled text (Chen et al. 2023). Positions enter by rope over
- * frames, rows and columns (Su et al. 2021), which is relative, and by a projection of sinusoids
- * that is added to the patches, which is absolute: without the latter a small model takes long to
- * learn where things are. Queries and keys are normalised per head. The noisy patches reach the
- * output by a gate of the time alone, so that the blocks have to predict only the clean picture:
- * at low noise the target is mostly the input's noise, which a narrow stream is slow to learn to
- * carry. Text tokens stand behind the video's, so that the padding of texts ends the sequence. */
+ * Both streams share the weights of a block; each stream has its own table of shifts, scales and
+ * gates, which is added to one projection of time and pooled text (Chen et al. 2023). Positions are
+ * relative by rope over frames, rows and columns (Su et al. 2021), and absolute by a projection of
+ * sinusoids that is added to the patches: without the absolute positions a small model takes long
+ * to learn the places of objects. Queries and keys are normalised per head. The noisy patches are
+ * added to the output through a gate of the time alone, so that the blocks predict only the clean
+ * picture: at low noise the target is mostly the input's noise, which a narrow stream is slow to
+ * learn to carry. Text tokens follow the video's, so that the padding of texts ends the
+ * sequence. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,12 +28,13 @@
 enum { TIME = 256, MLP = 4, MAX_LAYERS = 256, MAX_WIDTH = 16384 };
 enum { WAVES = 128, POS = 2 * WAVES };        /* directions of the positions' sinusoids */
 
-/* indices into sizes of the weight tables */
+/* Indices into the sizes of the weight tables. */
 enum { D = -1, PATCH = -2, TEXT = -3, HEAD = -4, HIDDEN = -5, SIX_D = -6, TWO_D = -7,
        GUIDED = -8 };
 
 typedef struct block_weights {
-    vt_tensor *table, *text_table;            /* [6,D]: shift, scale, gate; of attention, of mlp */
+    vt_tensor *table, *text_table;            /* [6,D]: shift, scale, gate of attention, then of
+                                               * the mlp */
     nn_attention attn;
     vt_lin up, down;
 } block_weights;
@@ -63,7 +65,7 @@ static const vt_weight model_table[] = {
     { 0 }
 };
 
-static const vt_weight block_table[] = {      /* below "transformer_blocks.%d." */
+static const vt_weight block_table[] = {      /* names follow "transformer_blocks.%d." */
     { "scale_shift_table", VT_W_TENSOR, offsetof(block_weights, table), { 6, D }, VT_INIT_ZERO },
     { "text_scale_shift_table", VT_W_TENSOR, offsetof(block_weights, text_table), { 6, D },
       VT_INIT_ZERO },
@@ -84,18 +86,18 @@ typedef struct builtin {
     vtrain_dit dit;
     int64_t channels, patch, layers, heads, head, text;
     double theta;
-    bool guidance;                            /* an input, embedded as the time is */
+    bool guidance;                            /* guidance is an input, embedded like the time */
     model_weights w;
-    float *features;                          /* of the positions [tokens, POS], on the host */
-    int64_t grid[3];                          /* f, h, w of these tokens */
+    float *features;                          /* [tokens, POS] on the host: features of positions */
+    int64_t grid[3];                          /* f, h, w of the grid that features describes */
 } builtin;
 
-/* vtrain_in.made: the tables of rope; the numbers of tokens that count as keys, of all tokens and
- * of the text; features of the positions. */
+/* vtrain_in.made: the tables of rope; the numbers of keys among all tokens and among the text's;
+ * the features of the positions. */
 enum { COS, SIN, KEYS, TEXT_KEYS, FEATURES };
-/* The inputs of a block are the sequence, the numbers that modulate it (those of the text apart,
- * where tokens have times of their own), and the first three of made. The head reads the embedding
- * of time and text, and the noisy patches, too. */
+/* The inputs of a block are the sequence, its modulation (TEXT_MOD for the text's tokens, where the
+ * video's tokens have times of their own), and the first three of made. The head also reads the
+ * embedding of time and text, and the noisy patches. */
 enum { X, MOD, TEXT_MOD, MADE, N_IN = MADE + 3, E = N_IN, PATCHES };
 
 /* ---- config.json ---- */
@@ -117,7 +119,7 @@ static int read_config(builtin *m, const cJSON *config, vc_err *err)
     int rc = vf_config_read(m, config_rows, config, err);
     if (!rc && (m->head % 8 || m->heads * m->head > MAX_WIDTH))
         rc = vc_fail(err, VC_EFORMAT, "attention_head_dim must be a multiple of 8, and "
-                     "num_attention_heads times it at most %d", MAX_WIDTH);
+                     "num_attention_heads times attention_head_dim at most %d", MAX_WIDTH);
     return rc;
 }
 
@@ -190,9 +192,10 @@ static void builtin_fit(const void *model, vtrain_fit *fit)
 
 /* ---- positions ---- */
 
-/* Fourier features (Tancik et al. 2020): sinusoids along WAVES fixed directions in (frame, row,
- * column), spread evenly over a cube of +-POS_REACH radians a step by the R3 sequence (Roberts
- * 2018), so that neighbours differ and distant places are unrelated. */
+/* Fills the Fourier features of a position (Tancik et al. 2020): sinusoids along WAVES fixed
+ * directions in (frame, row, column). The R3 sequence (Roberts 2018) spreads the directions evenly
+ * over a cube of +-POS_REACH radians per place, so that neighbours differ and distant places are
+ * unrelated. */
 static void fill_features(float v[POS], const int64_t at[3])
 {
     for (int k = 1; k <= WAVES; k++) {
@@ -207,7 +210,7 @@ static void fill_features(float v[POS], const int64_t at[3])
     }
 }
 
-/* Makes the features of a grid's tokens, which are kept until another grid comes. */
+/* Makes the features of a grid's tokens, and keeps them for later steps on the same grid. */
 static bool make_features(builtin *m, const int64_t grid[3])
 {
     if (m->features && !memcmp(m->grid, grid, sizeof m->grid))
@@ -233,7 +236,7 @@ static void builtin_prepare(vt_ctx *g, void *model, vtrain_in *in)
     const int64_t *dim = in->x->dim, p = m->patch;
     const int64_t grid[3] = { dim[2], dim[3] / p, dim[4] / p };
     const int64_t tokens = grid[0] * grid[1] * grid[2], features[3] = { 1, tokens, POS };
-    /* A third of a head's pairs each goes to frames, rows and columns, the remainder to frames. */
+    /* Frames, rows and columns each rotate a third of a head's pairs; frames also the remainder. */
     const int64_t pairs = m->head / 2, third = pairs / 3;
     const nn_axis axis[3] = { { grid[0], 0, 1, pairs - 2 * third }, { grid[1], 0, 1, third },
                               { grid[2], 0, 1, third } };
@@ -250,7 +253,7 @@ static void builtin_prepare(vt_ctx *g, void *model, vtrain_in *in)
 /* ---- forward ---- */
 
 /* c [B,n,D] -> [B,D]: the first token, in which the built-in encoder sums up the prompt, plus the
- * mean of the tokens that count, which is attention with a query of zeros. */
+ * mean of the prompt's tokens. Attention with a query of zeros makes this mean. */
 static vt_tensor *pool_text(vt_ctx *g, const builtin *m, vt_tensor *c, vt_tensor *length)
 {
     if (!c)
@@ -265,8 +268,9 @@ static vt_tensor *pool_text(vt_ctx *g, const builtin *m, vt_tensor *c, vt_tensor
     return vt_add(g, mean, vt_reshape(g, first, 2, dim));
 }
 
-/* The embedding that is added to the time's for all tokens of a row: of its text [B,D] and, in a
- * model that takes guidance, of the guidance, scaled to the range of timesteps. [B,D] */
+/* text [B,D] -> [B,D]: the embedding of a row's text plus, in a model with guidance, the embedding
+ * of the guidance, which is scaled to the range of timesteps. All tokens of the row add this sum to
+ * their embedding of the time. */
 static vt_tensor *embed_row(vt_ctx *g, const builtin *m, const vtrain_in *in, vt_tensor *text)
 {
     vt_tensor *c = vt_linear(g, text, &m->w.pooled);
@@ -277,7 +281,7 @@ static vt_tensor *embed_row(vt_ctx *g, const builtin *m, const vtrain_in *in, vt
                                         &m->w.guidance1, &m->w.guidance2, vt_compute(g)));
 }
 
-/* t [B] and row [B,D] -> [B,D], or t [B,N] -> [B,N,D] */
+/* t [B] and row [B,D] -> [B,D]; t [B,N] and row [B,D] -> [B,N,D] */
 static vt_tensor *embed_time(vt_ctx *g, const builtin *m, vt_tensor *t, vt_tensor *row)
 {
     vt_tensor *h = nn_embed_number(g, t, &m->w.time1, &m->w.time2, vt_compute(g));
@@ -304,7 +308,7 @@ static void builtin_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor
     memcpy(s + MADE, made, 3 * sizeof *made);
 }
 
-/* The shift, scale and gate of n video tokens, and those of the text behind them. */
+/* The shift, scale and gate of n video tokens, and those of the text tokens after them. */
 static nn_groups groups(int64_t n, vt_tensor *const *video, vt_tensor *const *text)
 {
     return (nn_groups){ n, { video[0], text[0] }, { video[1], text[1] }, { video[2], text[2] } };
@@ -353,7 +357,8 @@ const vtrain_family vtrain_builtin = {
     .size = sizeof(builtin), .weights = offsetof(builtin, w), .table = model_table,
     .read = builtin_read, .free = builtin_free, .fit = builtin_fit, .prepare = builtin_prepare,
     .embed = builtin_embed,
-    .blocks = { { "transformer_blocks.%d.", block_table, sizeof(block_weights), N_IN, 1, block, NULL } },
+    .blocks = { { "transformer_blocks.%d.", block_table, sizeof(block_weights), N_IN, 1, block,
+                  NULL } },
     .head = builtin_head,
     .objective = VTRAIN_FLOW, .density = VTRAIN_LOGIT_NORMAL,
     .flow_shift = 3, .logit_mean = 0, .logit_std = 1,

@@ -1,16 +1,16 @@
-/* cogvideox.c - CogVideoX (Yang et al. 2024): text and video tokens in one sequence of an MM-DiT,
- * each kind with shifts, scales and gates of its own ("expert adaptive layer norm") and all other
- * weights shared. Semantics and names are those of diffusers' CogVideoXTransformer3DModel, in all
- * its variants:
+/* cogvideox.c - CogVideoX (Yang et al. 2024): an MM-DiT with text and video tokens in one sequence.
+ * Both kinds of tokens have shifts, scales and gates of their own ("expert adaptive layer norm")
+ * and share all other weights. Semantics and names are those of diffusers'
+ * CogVideoXTransformer3DModel, in all its variants:
  *
- *     2B           sinusoids of frame, column and row added to the patches
- *     5B           rotations of queries and keys in proportion to the grid of sample_height, _width
- *     5B I2V       both rotations and a stored table of positions; image latents beside the noisy
- *     1.5          patches of two frames, rotations by plain indices; I2V with an `ofs` embedding
- *     Fun InP      any of them, with a mask and the masked video beside the noisy latents
+ *     2B           adds sinusoids of frame, column and row to the patches
+ *     5B           rotates queries and keys in proportion to the grid of sample_height, _width
+ *     5B I2V       also adds a stored table of positions; joins image and noisy latents
+ *     1.5          has patches of two frames, and rotates by plain indices; I2V embeds `ofs`
+ *     Fun InP      is any of these, and joins a mask, the masked video and noisy latents
  *
- * Text tokens stand in front of the video's. Latents are [B,C,f,h,w] here; only traces have frames
- * in front of channels. */
+ * Text tokens precede the video's. Latents are [B,C,f,h,w] here; traces alone have frames before
+ * channels. */
 #include "train/models/cogvideox.h"
 
 #include <math.h>
@@ -33,16 +33,17 @@ enum { D = -1, TIME = -2, TEXT = -3, HEAD = -4, HIDDEN = -5, SIX_D = -6, TWO_D =
        PATCH = -9, TOKEN_IN = -10, TOKEN_OUT = -11, OFS_D = -12, TABLE = -13, BIAS = -14 };
 
 typedef struct block_weights {
-    vt_lin mod1, mod2;                        /* [6D,TIME]: shift, scale, gate of the video, then of
-                                               * the text */
+    vt_lin mod1, mod2;                        /* [6D,TIME]: shift, scale and gate of the video, then
+                                               * of the text */
     nn_norm norm1, norm2;
     nn_attention attn;
     vt_lin up, down;
 } block_weights;
 
 typedef struct model_weights {
-    vt_lin patch;                             /* w [D,IN,PATCH,PATCH] without patch_size_t */
-    vt_tensor *table;                         /* [1,TABLE,D], text rows first; NULL: none */
+    vt_lin patch;                             /* w [D,IN,PATCH,PATCH], or with patch_size_t
+                                               * [D,TOKEN_IN] */
+    vt_tensor *table;                         /* [1,TABLE,D], text rows first; NULL: not stored */
     vt_lin text, time1, time2, ofs1, ofs2, mod_out, proj_out;
     nn_norm final, out;
 } model_weights;
@@ -72,7 +73,7 @@ static const vt_weight model_table[] = {
     LIN(model_weights, ofs2, "ofs_embedding.linear_2", OFS_D, OFS_D),
     { 0 }
 };
-static const vt_weight block_table[] = {      /* below "transformer_blocks.%d." */
+static const vt_weight block_table[] = {      /* names follow "transformer_blocks.%d." */
     LIN(block_weights, mod1, "norm1.linear", SIX_D, TIME),
     VEC(block_weights, norm1.w, "norm1.norm.weight", D),
     VEC(block_weights, norm1.b, "norm1.norm.bias", D),
@@ -100,16 +101,16 @@ typedef struct cogvideox {
     int64_t video;                            /* video tokens of the step in progress */
 } cogvideox;
 
-/* vtrain_in.made: cos and sin of the rotations; sinusoids by frame, column and row; OFS. A tensor
- * that the model does not have is NULL. */
+/* vtrain_in.made: cosines and sines of the rotations; sinusoids by frame, column and row; OFS. A
+ * tensor that the model does not need is NULL. */
 enum { ROPE, SINCOS = 2, OFS_AT = 5 };
 /* The inputs of a block. */
 enum { X, TIME_AT, COS, SIN, N_IN };
 
 /* ---- config ---- */
 
-/* The number of rows of the stored table: those of the text, and those of a video of sample_frames,
- * _height and _width. */
+/* The rows of the stored table: the tokens of the text, and those of a video of sample_frames,
+ * sample_height and sample_width. */
 static int64_t table_rows(const cogvideox_config *c)
 {
     int64_t frames = (c->frames - 1) / c->compression + 1;
@@ -134,7 +135,7 @@ static int cogvideox_read(void *model, const cJSON *config, vc_err *err)
         [-D] = d, [-TIME] = c->time, [-TEXT] = c->text, [-HEAD] = c->head, [-HIDDEN] = MLP * d,
         [-SIX_D] = 6 * d, [-TWO_D] = 2 * d, [-TOKEN_OUT] = c->out_channels * volume,
         [-TABLE] = c->learned ? table_rows(c) : VT_ABSENT, [-OFS_D] = c->ofs ? c->ofs : VT_ABSENT,
-        /* patches: a convolution, or a linear layer where they have more than one frame */
+        /* Patches are embedded by a convolution, or with patch_size_t by a linear layer. */
         [-PATCH] = p, [-IN] = c->patch_t ? VT_ABSENT : c->in_channels,
         [-BIAS] = !c->patch_t && c->patch_bias ? d : VT_ABSENT,
         [-TOKEN_IN] = c->patch_t ? c->in_channels * volume : VT_ABSENT,
@@ -170,16 +171,16 @@ static bool check_latents(vt_ctx *g, const cogvideox *m, const vt_tensor *x)
 {
     long long f = x->dim[2], h = x->dim[3], w = x->dim[4], p = m->c.patch;
     if (x->dim[1] != m->c.out_channels)
-        return vt_fail(g, VC_EMISMATCH, "latents of %lld channels, the transformer takes %lld",
-                       (long long)x->dim[1], (long long)m->c.out_channels);
+        return vt_fail(g, VC_EMISMATCH, "latents have %lld channels, but the transformer reads "
+                       "%lld", (long long)x->dim[1], (long long)m->c.out_channels);
     if (f % m->patch[0] || h % p || w % p)
         return vt_fail(g, VC_EMISMATCH, "latents %lldx%lldx%lld: frames must be a multiple of %d "
-                       "(patch_size_t), rows and columns of %lld (patch_size)", f, h, w,
+                       "(patch_size_t), rows and columns multiples of %lld (patch_size)", f, h, w,
                        m->patch[0], p);
     if (m->c.learned && (h != m->c.rows || w != m->c.columns))
         return vt_fail(g, VC_EMISMATCH, "latents %lldx%lldx%lld: this model's table of positions "
-                       "is for %lld rows and %lld columns only (sample_height, sample_width)",
-                       f, h, w, (long long)m->c.rows, (long long)m->c.columns);
+                       "holds %lld rows and %lld columns (sample_height, sample_width) and fits no "
+                       "other size", f, h, w, (long long)m->c.rows, (long long)m->c.columns);
     if (m->c.patch_t && (h / p > m->c.rows / p || w / p > m->c.columns / p))
         return vt_fail(g, VC_EMISMATCH, "latents %lldx%lldx%lld: positions end at %lld rows and "
                        "%lld columns; use smaller clips or raise sample_height and sample_width in "
@@ -187,14 +188,15 @@ static bool check_latents(vt_ctx *g, const cogvideox *m, const vt_tensor *x)
     return true;
 }
 
-/* All text rows are attended to, padding included, so each prompt must have all of its rows. */
+/* Every token attends to all tokens of the text, padding included, so the padding must be in the
+ * dataset too. */
 static bool check_text(vt_ctx *g, const cogvideox *m, const vtrain_cond *text)
 {
     if (!text->embeds)
         return false;
     int64_t n = text->embeds->dim[1];
     if ((!m->c.rotary || m->c.learned) && n != m->c.max_text)
-        vt_fail(g, VC_EMISMATCH, "prompts of %lld tokens: positions are for exactly %lld "
+        vt_fail(g, VC_EMISMATCH, "prompts have %lld tokens, but this model needs exactly %lld "
                 "(max_text_seq_length)", (long long)n, (long long)m->c.max_text);
     vtrain_check_padding(g, text);
     return !vt_failed(g);
@@ -202,10 +204,10 @@ static bool check_text(vt_ctx *g, const cogvideox *m, const vtrain_cond *text)
 
 /* ---- positions ---- */
 
-/* Makes sinusoids of each token's frame in the first quarter of the columns, of its column in the
- * next three eighths, of its row in the rest. The tables, each [n,D] along its axis of the grid,
- * are zero outside of their columns, so that each element is rounded once, as if one table were
- * added. */
+/* Makes the tables of sinusoids, each [n,D] along its axis of the grid: of frames in the first
+ * quarter of the D elements, of columns in the next three eighths, of rows in the last three
+ * eighths. The other elements of a table are zero, so that the three sums round each element once,
+ * like the sum with one whole table. */
 static void make_sincos(vt_ctx *g, const cogvideox *m, const int64_t grid[3], vt_tensor *table[3])
 {
     int64_t d = width(m), first = 0;
@@ -229,7 +231,7 @@ static void make_sincos(vt_ctx *g, const cogvideox *m, const int64_t grid[3], vt
     }
 }
 
-/* Adds them to x [B,f*h*w,D]. */
+/* Adds the three tables to x [B,f*h*w,D]. */
 static vt_tensor *add_sincos(vt_ctx *g, vt_tensor *x, vt_tensor *const table[3])
 {
     if (!x)
@@ -243,9 +245,9 @@ static vt_tensor *add_sincos(vt_ctx *g, vt_tensor *x, vt_tensor *const table[3])
     return vt_reshape(g, x, 3, flat);
 }
 
-/* Places the rows and columns of a grid in the middle of the grid that the model was trained on,
- * scaled to fit into that. The last position is end * (n - 1) / n, as diffusers computes it, which
- * differs from an evenly spaced grid's where start is not 0. Halves round to even. */
+/* Scales the rows and columns of a grid to fit into the grid that the model was trained on, and
+ * centres them there. The last position is end * (n - 1) / n, as in diffusers; an evenly spaced
+ * grid would end elsewhere if its start were not 0. Halves round to even. */
 static void place_grid(const cogvideox *m, nn_axis *rows, nn_axis *columns)
 {
     double h = (double)rows->n, w = (double)columns->n;
@@ -266,8 +268,8 @@ static void place_grid(const cogvideox *m, nn_axis *rows, nn_axis *columns)
     }
 }
 
-/* Makes cos and sin [tokens, head/2]: a quarter of the pairs turns by frames, and three eighths
- * each by rows and columns. */
+/* Makes cosines and sines [tokens, head/2]: frames rotate a quarter of the pairs, rows and columns
+ * three eighths each. */
 static void make_rope(vt_ctx *g, const cogvideox *m, const int64_t grid[3], vt_tensor *table[2])
 {
     int64_t pairs = m->c.head / 2;
@@ -278,7 +280,7 @@ static void make_rope(vt_ctx *g, const cogvideox *m, const int64_t grid[3], vt_t
     nn_rope(g, axis, THETA, table);
 }
 
-/* Notes the tables as diffusers has them, with each angle in both of its columns. */
+/* Traces the tables in diffusers' layout, in which both elements of a pair have the angle. */
 static void note_rope(vt_ctx *g, const vtrain_in *in, vt_tensor *const table[2])
 {
     static const char *const name[2] = { "image_rotary_emb_cos", "image_rotary_emb_sin" };
@@ -311,8 +313,8 @@ static void cogvideox_prepare(vt_ctx *g, void *model, vtrain_in *in)
 
 /* ---- forward ---- */
 
-/* The embedding of the time, which modulates all blocks: [B,TIME] in f32, like all numbers that
- * follow from it. */
+/* The embedding of the time [B,TIME], which modulates all blocks. The embedding and the modulation
+ * are f32. */
 static vt_tensor *embed_time(vt_ctx *g, const model_weights *w, vt_tensor *t, vt_tensor *ofs)
 {
     vt_tensor *e = nn_embed_number(g, t, &w->time1, &w->time2, VC_F32);
@@ -321,7 +323,7 @@ static vt_tensor *embed_time(vt_ctx *g, const model_weights *w, vt_tensor *t, vt
     return vt_silu(g, e);
 }
 
-/* The sequence of text and video: [B,n+N,D] */
+/* The sequence of n text tokens and N video tokens: [B,n+N,D]. */
 static vt_tensor *embed_tokens(vt_ctx *g, const cogvideox *m, vt_tensor *x, vt_tensor *text,
                                vt_tensor *const *sincos)
 {
@@ -350,7 +352,7 @@ static void cogvideox_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tens
 }
 
 /* The expert adaptive layer norm: the shifts, scales and gates of n text tokens, and those of the
- * video behind them. */
+ * video tokens after them. */
 static nn_groups expert(vt_ctx *g, vt_tensor *time, const vt_lin *l, int64_t n)
 {
     vt_tensor *e[6];
@@ -358,7 +360,8 @@ static nn_groups expert(vt_ctx *g, vt_tensor *time, const vt_lin *l, int64_t n)
     return (nn_groups){ n, { e[3], e[0] }, { e[4], e[1] }, { e[5], e[2] } };
 }
 
-/* in: the sequence [B,n+N,D], the time [B,TIME], and the tables of rotations or NULL */
+/* in: the sequence [B,n+N,D], the embedding of the time [B,TIME], and the tables of the rotations,
+ * which are NULL in 2B. */
 static void block(vt_ctx *g, const void *model, const void *weights, vt_tensor *const *in,
                   vt_tensor **out)
 {
@@ -380,7 +383,7 @@ static void block(vt_ctx *g, const void *model, const void *weights, vt_tensor *
     out[0] = nn_gate(g, x, h, &e);
 }
 
-/* The video's part of the sequence becomes patches, then latents. */
+/* The head projects the video's tokens to patches and puts these together to latents. */
 static vt_tensor *cogvideox_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s)
 {
     const cogvideox *m = model;
@@ -401,7 +404,8 @@ const vtrain_family vtrain_cogvideox = {
     .size = sizeof(cogvideox), .weights = offsetof(cogvideox, w), .table = model_table,
     .read = cogvideox_read, .fit = cogvideox_fit, .prepare = cogvideox_prepare,
     .embed = cogvideox_embed,
-    .blocks = { { "transformer_blocks.%d.", block_table, sizeof(block_weights), N_IN, 1, block, NULL } },
+    .blocks = { { "transformer_blocks.%d.", block_table, sizeof(block_weights), N_IN, 1, block,
+                  NULL } },
     .head = cogvideox_head,
     .scale = { [VC_ROLE_IMAGE] = VTRAIN_SCALE_INVERT, [VC_ROLE_VIDEO] = VTRAIN_SCALE_FACTOR,
                [VC_ROLE_MASK] = VTRAIN_SCALE_FACTOR },

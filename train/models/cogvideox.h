@@ -6,16 +6,17 @@
 
 typedef struct cogvideox_config {
     int64_t heads, head, layers, in_channels, out_channels, text, time;
-    int64_t ofs, patch, patch_t;              /* ofs, patch_t: 0: none */
-    int64_t rows, columns, frames;            /* sample_*: latents, latents, pixels */
+    int64_t ofs, patch, patch_t;              /* ofs and patch_t are 0 where the model has none */
+    int64_t rows, columns, frames;            /* sample_height and sample_width, in latents, and
+                                               * sample_frames, in pixel frames */
     int64_t compression, max_text;
     double eps, spatial_scale, temporal_scale;
     bool rotary, learned, patch_bias;
 } cogvideox_config;
 
-/* Fields that are missing have diffusers' defaults. VC_EFORMAT: a field is of another kind, out of
- * range or not supported; VC_EINVAL: the model is none of the known variants. Both name the
- * field. */
+/* Reads config.json; a missing field has diffusers' default. VC_EFORMAT: a field has a value of
+ * another kind, out of range or not supported. VC_EINVAL: the fields describe no known variant. The
+ * messages name the field. */
 int cogvideox_config_read(cogvideox_config *c, const cJSON *o, vc_err *err);
 
 #endif

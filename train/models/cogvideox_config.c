@@ -1,4 +1,4 @@
-/* cogvideox_config.c - the fields of CogVideoX's config.json, as a table; see cogvideox.h */
+/* cogvideox_config.c - reads CogVideoX's config.json by a table of its fields; see cogvideox.h */
 #include "train/models/cogvideox.h"
 
 #include "formats/json/config.h"
@@ -45,24 +45,26 @@ static int check_config(const cogvideox_config *c, vc_err *err)
     int64_t extra = c->in_channels - c->out_channels;
     if (c->head % 16 || c->heads * c->head > MAX_WIDTH)
         return vc_fail(err, VC_EFORMAT, "attention_head_dim must be a multiple of 16, and "
-                       "num_attention_heads times it at most %d", MAX_WIDTH);
+                       "num_attention_heads times attention_head_dim at most %d", MAX_WIDTH);
     if (extra != 0 && extra != c->out_channels && extra != c->out_channels + 1)
-        return vc_fail(err, VC_EINVAL, "in_channels: %lld with out_channels %lld; known are %lld "
-                       "(text), %lld (and an image) and %lld (and a mask and its video)",
-                       (long long)c->in_channels, (long long)c->out_channels,
+        return vc_fail(err, VC_EINVAL, "in_channels: %lld with out_channels %lld is not supported: "
+                       "give %lld (text to video), %lld (with an image) or %lld (with a mask and "
+                       "its video)", (long long)c->in_channels, (long long)c->out_channels,
                        (long long)c->out_channels, 2 * (long long)c->out_channels,
                        2 * (long long)c->out_channels + 1);
     if (!c->rotary && c->learned)
         return vc_fail(err, VC_EINVAL, "use_learned_positional_embeddings without "
-                       "use_rotary_positional_embeddings: no such model exists");
+                       "use_rotary_positional_embeddings: no such model is known");
     if (c->patch_t && (!c->rotary || c->learned))
         return vc_fail(err, VC_EINVAL, "patch_size_t needs use_rotary_positional_embeddings and no "
                        "use_learned_positional_embeddings");
     if (c->ofs % 2 || (c->ofs && c->ofs != c->time))
-        return vc_fail(err, VC_EINVAL, "ofs_embed_dim: %lld, it must be even and time_embed_dim, "
-                       "which is %lld", (long long)c->ofs, (long long)c->time);
+        return vc_fail(err, VC_EINVAL, "ofs_embed_dim: %lld must be even and equal to "
+                       "time_embed_dim, which is %lld", (long long)c->ofs, (long long)c->time);
     if (c->rows < c->patch || c->columns < c->patch)
-        return vc_fail(err, VC_EFORMAT, "sample_height, sample_width: smaller than patch_size");
+        return vc_fail(err, VC_EFORMAT, "sample_height: %lld or sample_width: %lld is smaller than "
+                       "patch_size: %lld", (long long)c->rows, (long long)c->columns,
+                       (long long)c->patch);
     return 0;
 }
 

@@ -1,4 +1,4 @@
-/* dit.c - opens a transformer, runs its blocks, joins its conditions; see dit.h */
+/* dit.c - opens a transformer, runs its blocks, and joins its conditions; see dit.h */
 #include "train/models/dit.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 typedef struct vtrain_layer {
     const vtrain_dit *model;
     const vtrain_blocks *kind;
-    int number;                               /* in the names of its weights */
+    int number;                               /* the %d of kind->prefix */
     void *weights;                            /* kind->size bytes */
 } layer;
 
@@ -41,7 +41,8 @@ static int read_config(vtrain_dit *m, const cJSON *config, vc_err *err)
     return rc ? rc : make_layers(m, err);
 }
 
-/* The names of a kind's weights may count from 0 again; vt_block.index counts on. */
+/* A parameter's block is its index among the blocks of all kinds; the numbers in the names of a
+ * kind's weights may begin at 0 again. */
 static int bind_layer(vtrain_dit *m, int index, vt_params *p, const vt_source *src, vc_err *err)
 {
     const layer *l = &m->layer[index];
@@ -109,7 +110,7 @@ vt_tensor *vtrain_dit_forward(vt_ctx *g, void *model, const vtrain_in *in)
     vt_tensor *s[VT_BLOCK_IO] = { NULL };
     if (vt_failed(g))
         return NULL;
-    vt_scope scope = vt_scope_begin(g);        /* only the latest tensors in s are kept */
+    vt_scope scope = vt_scope_begin(g);        /* its end frees all tensors but those in s */
     f->embed(g, model, in, s);
     vt_scope_end(g, scope, VT_BLOCK_IO, s);
     for (int i = 0; i < m->n_layers && !vt_failed(g); i++) {
@@ -132,13 +133,13 @@ vt_tensor *vtrain_forward(vt_ctx *g, void *model, vtrain_in *in)
 
 /* ---- for families ---- */
 
-/* Zeros of the sizes of x's first channels. */
+/* Zeros with `channels` channels and the other sizes of x. */
 static vt_tensor *zeros(vt_ctx *g, vt_tensor *x, int64_t channels)
 {
     return vt_scale(g, vt_slice(g, x, 1, 0, channels), 0);
 }
 
-/* image [B,C,1,h,w] -> [B,C,f,h,w]: zeros after the first frame */
+/* image [B,C,1,h,w] -> [B,C,f,h,w]: all frames after the first are zeros. */
 static vt_tensor *first_frame(vt_ctx *g, vt_tensor *image, vt_tensor *x)
 {
     int64_t f = x->dim[2];
@@ -148,7 +149,7 @@ static vt_tensor *first_frame(vt_ctx *g, vt_tensor *image, vt_tensor *x)
     return vt_concat(g, 2, 2, part);
 }
 
-/* The value of a role on x's grid, zeros where the batch has none. */
+/* The picture of a role for all frames of x; zeros where the batch has no such picture. */
 static vt_tensor *beside(vt_ctx *g, const vtrain_in *in, const vc_role_row *row, vt_tensor *value)
 {
     vt_tensor *x = in->x;
@@ -191,8 +192,8 @@ void vtrain_check_padding(vt_ctx *g, const vtrain_cond *text)
     for (int64_t b = 0; text->embeds && b < text->embeds->dim[0]; b++)
         if (text->length[b] != text->embeds->dim[1])
             vt_fail(g, VC_EMISMATCH, "prompt of %d tokens among prompts of %lld: the transformer "
-                    "masks nothing, so all of them, padding included, must be in the dataset",
-                    (int)text->length[b], (long long)text->embeds->dim[1]);
+                    "masks nothing, so the dataset must hold all tokens of each prompt, padding "
+                    "included", (int)text->length[b], (long long)text->embeds->dim[1]);
 }
 
 void vtrain_note(const vtrain_in *in, const char *name, const vt_tensor *x)

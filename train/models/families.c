@@ -1,4 +1,4 @@
-/* families.c - the transformers of this program; see dit.h */
+/* families.c - the table of transformers that vtrain can train; see dit.h */
 #include "train/models/dit.h"
 
 #include <string.h>

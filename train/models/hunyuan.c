@@ -1,13 +1,13 @@
-/* hunyuan.c - HunyuanVideo (Kong et al. 2024): a refiner of the prompt, blocks in which video and
- * prompt are two streams, then blocks of one sequence, video before prompt. Semantics and names are
- * those of diffusers' HunyuanVideoTransformer3DModel, in all its variants:
+/* hunyuan.c - HunyuanVideo (Kong et al. 2024): a refiner of the prompt, then blocks in which video
+ * and prompt are two streams, then blocks of one sequence, video before prompt. Semantics and names
+ * are those of diffusers' HunyuanVideoTransformer3DModel, in all its variants:
  *
- *     T2V             guidance is an input
- *     token_replace   the first latent frame is the picture itself, at time 0
- *     latent_concat   the picture and a mask of its frame beside the noisy latents
- *     SkyReels I2V    the picture alone beside them
+ *     T2V             takes guidance as an input
+ *     token_replace   has the picture itself as first latent frame, at time 0
+ *     latent_concat   joins the picture and a mask of its frame with the noisy latents
+ *     SkyReels I2V    joins the picture alone with the noisy latents
  *
- * Padding of the prompt is no key anywhere. */
+ * No attention has padding of the prompt among its keys. */
 #include <string.h>
 
 #include "common/nn/embeddings.h"
@@ -21,7 +21,7 @@
 
 enum { TIME = 256, MLP = 4, MAX_WIDTH = 16384 };
 
-/* indices into sizes of the weight tables */
+/* Indices into the sizes of the weight tables. */
 enum { D = -1, IN = -2, PATCH = -3, PATCH_T = -4, TEXT = -5, POOLED = -6, HEAD = -7, HIDDEN = -8,
        SIX_D = -9, THREE_D = -10, TWO_D = -11, FIVE_D = -12, TOKEN_OUT = -13, GUIDANCE = -14 };
 
@@ -34,7 +34,7 @@ typedef struct refiner_weights {
 typedef struct dual_weights { nn_stream_weights stream[2]; } dual_weights;       /* video, prompt */
 
 typedef struct single_weights {
-    vt_lin mod, mlp, out;                     /* out takes [attention | mlp] */
+    vt_lin mod, mlp, out;                     /* out reads [attention | mlp] */
     nn_attention attn;
 } single_weights;
 
@@ -72,7 +72,7 @@ static const vt_weight model_table[] = {
     { 0 }
 };
 
-static const vt_weight refiner_table[] = {    /* of a refiner's block */
+static const vt_weight refiner_table[] = {
     VEC(refiner_weights, norm1.w, "norm1.weight", D, VT_INIT_ONE),
     VEC(refiner_weights, norm1.b, "norm1.bias", D, VT_INIT_ZERO),
     REFINER(attn.q, "attn.to_q", D, D),
@@ -121,7 +121,7 @@ static const vt_weight single_table[] = {
     { 0 }
 };
 
-/* image_condition_type */
+/* The values of image_condition_type. */
 enum { NO_IMAGE, TOKEN_REPLACE, LATENT_CONCAT };
 
 typedef struct hunyuan {
@@ -132,15 +132,15 @@ typedef struct hunyuan {
     bool guidance;
     int condition, axes;
     int64_t video;                            /* video tokens of the step in progress */
-    int64_t clean;                            /* those of a clean first frame */
+    int64_t clean;                            /* number of tokens of a clean first frame */
     model_weights w;
 } hunyuan;
 
-/* vtrain_in.made: rotations of the video's tokens; keys of the two streams, and of the prompt
- * alone; the mask of latent_concat. */
+/* vtrain_in.made: rotations of the video's tokens; the numbers of keys of both streams together and
+ * of the prompt alone; the mask of latent_concat. */
 enum { COS, SIN, KEYS, TEXT_KEYS, MASK };
-/* Inputs of a block: the prompt's tokens, the video's, which the single blocks have as one
- * sequence in the first's place; embeddings of the time, of time 0, and of the refiner; the first
+/* The inputs of a block: the prompt's tokens and the video's tokens, or for the single blocks both
+ * as one sequence at JOINED; the embeddings of the time, of time 0 and of the refiner; the first
  * four of made. */
 enum { PROMPT, X, E, E_CLEAN, E_REFINER, MADE, N_IN = MADE + 4, JOINED = 0 };
 
@@ -167,7 +167,7 @@ static const vf_config_row config_rows[] = {
     { 0 }
 };
 
-/* Fields that do not go together. */
+/* Checks the rules between fields. */
 static int check_config(const hunyuan *m, vc_err *err)
 {
     int64_t extra = m->in_channels - m->out_channels, sum = m->axis[0] + m->axis[1] + m->axis[2];
@@ -178,7 +178,7 @@ static int check_config(const hunyuan *m, vc_err *err)
                        MAX_WIDTH);
     if (sum != m->head || m->axis[0] % 2 || m->axis[1] % 2 || m->axis[2] % 2)
         return vc_fail(err, VC_EFORMAT, "rope_axes_dim: %lld, %lld, %lld must be even, and their "
-                       "sum attention_head_dim, which is %lld", (long long)m->axis[0],
+                       "sum equal to attention_head_dim, which is %lld", (long long)m->axis[0],
                        (long long)m->axis[1], (long long)m->axis[2], (long long)m->head);
     if (extra != wanted && (m->condition != NO_IMAGE || extra != m->out_channels))
         return vc_fail(err, VC_EINVAL, "in_channels: %lld with out_channels %lld and "
@@ -229,9 +229,9 @@ static void hunyuan_fit(const void *model, vtrain_fit *fit)
                          .blocks = (int)(m->refiner + m->dual + m->single) };
 }
 
-/* ---- what does not depend on weights ---- */
+/* ---- prepare ---- */
 
-/* Ones in the first latent frame, zeros after it. */
+/* The mask of latent_concat: ones in the first latent frame, zeros in all later frames. */
 static vt_tensor *first_frame_mask(vt_ctx *g, vt_tensor *x)
 {
     vt_tensor *zero = vt_scale(g, vt_slice(g, x, 1, 0, 1), 0);
@@ -251,7 +251,7 @@ static void hunyuan_prepare(vt_ctx *g, void *model, vtrain_in *in)
     if (vt_failed(g) || !in->x || !in->text[0].embeds)
         return;
     if (!pooled || pooled->dim[1] != m->pooled) {
-        vt_fail(g, VC_EMISMATCH, "pooled prompts are %lld wide, pooled_projection_dim is %lld",
+        vt_fail(g, VC_EMISMATCH, "pooled prompts are %lld wide, but pooled_projection_dim is %lld",
                 pooled ? (long long)pooled->dim[1] : 0, (long long)m->pooled);
         return;
     }
@@ -276,8 +276,8 @@ static vt_tensor *embed_number(vt_ctx *g, vt_tensor *t, const vt_lin *l1, const 
     return nn_embed_number(g, t, l1, l2, VC_F32);
 }
 
-/* What modulates all blocks, and what modulates the tokens of a clean first frame, which no
- * guidance reaches. */
+/* Embeds time, pooled prompt and guidance: s[E] modulates all blocks, and s[E_CLEAN] the tokens of
+ * a clean first frame, with time 0 and without guidance. */
 static void embed_times(vt_ctx *g, const hunyuan *m, const vtrain_in *in, vt_tensor **s)
 {
     const model_weights *w = &m->w;
@@ -306,7 +306,8 @@ static void hunyuan_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor
     vtrain_note(in, "pooled_projections", in->text[1].pooled);
     embed_times(g, m, in, s);
     vt_tensor *mean = nn_mean_tokens(g, text, in->made[TEXT_KEYS]);
-    s[E_REFINER] = vt_silu(g, vt_add(g, embed_number(g, in->t, &w->refiner_time1, &w->refiner_time2),
+    s[E_REFINER] = vt_silu(g, vt_add(g, embed_number(g, in->t, &w->refiner_time1,
+                                                     &w->refiner_time2),
                                      nn_embed_vector(g, mean, &w->refiner_text1, &w->refiner_text2,
                                                      VC_F32)));
     s[PROMPT] = vt_linear(g, vt_cast(g, text, vt_compute(g)), &w->text);
@@ -342,7 +343,7 @@ static void dual_block(vt_ctx *g, const void *model, const void *weights, vt_ten
 {
     const hunyuan *m = model;
     const dual_weights *w = weights;
-    const nn_times t[2] = { times_of(m, in), { .e = in[E] } };     /* no token of the prompt is clean */
+    const nn_times t[2] = { times_of(m, in), { .e = in[E] } };     /* the prompt has time t alone */
     const nn_heads heads[2] = { { m->heads, EPS, in[MADE + COS], in[MADE + SIN], 0 },
                                 { .n = m->heads, .eps = EPS } };
     vt_tensor *x[2] = { in[X], in[PROMPT] }, *y[2];
@@ -351,7 +352,7 @@ static void dual_block(vt_ctx *g, const void *model, const void *weights, vt_ten
     out[PROMPT] = y[1];
 }
 
-/* One sequence: video, then prompt. */
+/* Joins video and prompt to one sequence, video first. */
 static void join_streams(vt_ctx *g, const void *model, vt_tensor *s[VT_BLOCK_IO])
 {
     (void)model;
@@ -396,8 +397,8 @@ static vt_tensor *hunyuan_head(vt_ctx *g, void *model, const vtrain_in *in, vt_t
 #define DUAL_OURS "transformer_blocks.#."
 #define SINGLE_OURS "single_transformer_blocks.#."
 
-/* Tencent's names. norm_out.linear is not among them: theirs, final_layer.adaLN_modulation.1, has
- * shift before scale, so that no row of names can say it. */
+/* Tencent's names. norm_out.linear has no row: Tencent's final_layer.adaLN_modulation.1 has shift
+ * before scale, and a row cannot exchange halves. */
 static const vtrain_rename lora_names[] = {
     { "double_blocks.#.img_attn_qkv",
       { DUAL_OURS "attn.to_q", DUAL_OURS "attn.to_k", DUAL_OURS "attn.to_v" }, { 0 } },

@@ -14,10 +14,10 @@
 enum { MAX_TENSORS = 20000 };    /* a search compares all entries */
 
 typedef struct entry {
-    char *module;                /* without prefix and suffix; if flat, with underscores for dots */
-    bool flat;
-    unsigned used;               /* a bit for each part that was asked for */
-    int parts;                   /* how many of our modules this one is */
+    char *module;                /* without prefix and suffix */
+    bool flat;                   /* module has underscores in place of dots */
+    unsigned used;               /* a bit for each part that vtrain_lora_get returned */
+    int parts;                   /* number of our modules that are fused in this module */
     const vf_view *a, *b, *alpha;
 } entry;
 
@@ -36,22 +36,23 @@ struct vtrain_lora {
 
 /* ---- names ---- */
 
-/* Tensors of adapters that are no product of two matrices. */
+/* Tensors of adapters that are not a product of two matrices. */
 static const struct { const char *word, *what; } others[] = {
-    { ".lora_magnitude_vector", "a DoRA's" }, { ".dora_scale", "a DoRA's" },
-    { ".lokr_", "a LoKr's" },                 { ".hada_", "a LoHa's" },
-    { ".oft_", "an OFT's" },                  { ".lora_mid.", "a convolution's" },
-    { ".diff", "a whole layer's" },           { ".bias", "a bias's" },
+    { ".lora_magnitude_vector", "a DoRA" }, { ".dora_scale", "a DoRA" },
+    { ".lokr_", "a LoKr" },                 { ".hada_", "a LoHa" },
+    { ".oft_", "an OFT" },                  { ".lora_mid.", "a LoCon with a middle convolution" },
+    { ".diff", "a change of a whole layer" }, { ".bias", "a change of a bias" },
 };
 
 static int no_part(const char *name, vc_err *err)
 {
     for (size_t i = 0; i < COUNT(others); i++)
         if (strstr(name, others[i].word))
-            return vc_fail(err, VC_EFORMAT, "tensor \"%s\" is %s part, and only products of two "
+            return vc_fail(err, VC_EFORMAT, "tensor \"%s\" belongs to %s, and only products of two "
                            "matrices are read: fold the file into the transformer with the program "
-                           "that made it, and train on that", name, others[i].what);
-    return vc_fail(err, VC_EFORMAT, "tensor \"%s\" is no part of a LoRA", name);
+                           "that made the file, and give the result as --transformer", name,
+                           others[i].what);
+    return vc_fail(err, VC_EFORMAT, "tensor \"%s\" is not part of a LoRA", name);
 }
 
 static entry *entry_of(vtrain_lora *l, const char *module, bool flat)
@@ -80,14 +81,15 @@ static int add(vtrain_lora *l, const vf_view *v, vc_err *err)
     }
     const vf_view **slot = is == VTRAIN_PART_A ? &e->a : is == VTRAIN_PART_B ? &e->b : &e->alpha;
     if (*slot)
-        return vc_fail(err, VC_EFORMAT, "module \"%s\" is there twice", e->module);
+        return vc_fail(err, VC_EFORMAT, "module \"%s\" is in the file twice", e->module);
     *slot = v;
     return vf_view_finite(v, err);
 }
 
 /* ---- opening ---- */
 
-/* *file is path itself or, of a folder, the file that diffusers or PEFT writes into one. */
+/* *file is a copy of path, or of a folder's path with the name that diffusers or PEFT gives the
+ * file. */
 static int find_file(char **file, const char *path, vc_err *err)
 {
     static const char *const names[] = {
@@ -109,19 +111,19 @@ static int find_file(char **file, const char *path, vc_err *err)
         free(*file);
         *file = NULL;
     }
-    return vc_fail(err, VC_ENOENT, "%s: neither %s nor %s in it: give the LoRA's file itself", path,
+    return vc_fail(err, VC_ENOENT, "%s has neither %s nor %s: give the LoRA's file itself", path,
                    names[0], names[1]);
 }
 
-/* Compares the file's own checksum, which files of other programs do not have. */
+/* Compares the checksum in the file; files of other programs have none. */
 static int check_seal(const vtrain_lora *l, vc_err *err)
 {
     vc_err why = { 0 };
     int rc = vf_safetensors_check_seal(l->file, &why);
     if (!rc || rc == VC_ENOENT)
         return 0;
-    return vc_fail(err, rc, "%s: %s: copy it again, or take it from another checkpoint", l->path,
-                   why.text);
+    return vc_fail(err, rc, "%s: %s: copy the file again, or take the file of another checkpoint",
+                   l->path, why.text);
 }
 
 static int open_parts(vtrain_lora *l, const char *path, vc_err *err)
@@ -136,14 +138,15 @@ static int open_parts(vtrain_lora *l, const char *path, vc_err *err)
         return rc;
     int n = vf_safetensors_count(l->file);
     if (n > MAX_TENSORS)
-        return vc_fail(err, VC_EFORMAT, "%s: %d tensors, more than any LoRA has", l->path, n);
+        return vc_fail(err, VC_EFORMAT, "%s has %d tensors; a LoRA may have at most %d", l->path, n,
+                       MAX_TENSORS);
     l->entry = calloc((size_t)n + 1, sizeof *l->entry);
     if (!l->entry)
         return vc_no_memory(err);
     for (int i = 0; !rc && i < n; i++)
         rc = add(l, vf_safetensors_at(l->file, i), err);
     if (!rc && !l->n)
-        rc = vc_fail(err, VC_EFORMAT, "no LoRA in it");
+        rc = vc_fail(err, VC_EFORMAT, "the file has no tensor of a LoRA");
     if (!rc)
         rc = vtrain_lora_alpha_read(&l->alpha, l->file, l->path, err);
     return vc_context(err, rc, "%s", l->path);
@@ -174,7 +177,7 @@ int vtrain_lora_check_of(const vtrain_lora *l, const char *transformer, vc_err *
     const char *of = vf_safetensors_meta(l->file, "vlt_transformer");
     if (!of || !strcmp(of, transformer))
         return 0;
-    return vc_fail(err, VC_EMISMATCH, "%s: it was trained for %.40s, but --boundary_type takes %s",
+    return vc_fail(err, VC_EMISMATCH, "%s was trained for %.40s, but --boundary_type selects %s",
                    l->path, of, transformer);
 }
 
@@ -199,22 +202,22 @@ void vtrain_lora_close(vtrain_lora *l)
 static int check_type(const vtrain_lora *l, const vf_view *v, vc_err *err)
 {
     return v->dtype <= VC_F64 ? 0
-         : vc_fail(err, VC_EFORMAT, "%s: tensor \"%s\" holds %s, no LoRA has that type", l->path,
-                   v->name, vc_dtype_name(v->dtype));
+         : vc_fail(err, VC_EFORMAT, "%s: tensor \"%s\" holds %s, but a LoRA holds floating-point "
+                   "numbers", l->path, v->name, vc_dtype_name(v->dtype));
 }
 
 static int check_pair(const vtrain_lora *l, const entry *e, vc_err *err)
 {
     const vf_view *a = e->a, *b = e->b;
     if (!a || !b)
-        return vc_fail(err, VC_EFORMAT, "%s: module \"%s\": half of the pair is missing, its %s",
-                       l->path, e->module, a ? "lora_B (lora_up)" : "lora_A (lora_down)");
+        return vc_fail(err, VC_EFORMAT, "%s: module \"%s\" lacks half of its pair, %s", l->path,
+                       e->module, a ? "lora_B (lora_up)" : "lora_A (lora_down)");
     int rc = check_type(l, a, err);
     if (!rc)
         rc = check_type(l, b, err);
     if (!rc && e->alpha && vf_view_count(e->alpha) != 1)
-        rc = vc_fail(err, VC_EFORMAT, "%s: tensor \"%s\": alpha is one number, not %lld", l->path,
-                     e->alpha->name, (long long)vf_view_count(e->alpha));
+        rc = vc_fail(err, VC_EFORMAT, "%s: tensor \"%s\" has %lld values, but an alpha is one "
+                     "number", l->path, e->alpha->name, (long long)vf_view_count(e->alpha));
     bool fit = a->nd >= 2 && b->nd == a->nd && a->dim[0] == b->dim[1] && a->dim[0] > 0;
     for (int i = 2; fit && i < b->nd; i++)
         fit = b->dim[i] == 1;
@@ -223,12 +226,12 @@ static int check_pair(const vtrain_lora *l, const entry *e, vc_err *err)
     char have_a[VT_SHAPE_TEXT], have_b[VT_SHAPE_TEXT];
     vt_shape_text(have_a, a->nd, a->dim);
     vt_shape_text(have_b, b->nd, b->dim);
-    return vc_fail(err, VC_EFORMAT, "%s: module \"%s\": its halves are %s and %s; a linear's are "
-                   "[rank,in] and [out,rank], of a rank above 0, a convolution's [rank,in,kernel] "
-                   "and [out,rank,1,1]", l->path, e->module, have_a, have_b);
+    return vc_fail(err, VC_EFORMAT, "%s: module \"%s\" has halves of %s and %s; those of a linear "
+                   "are [rank,in] and [out,rank], of a rank above 0, and those of a convolution "
+                   "[rank,in,kernel] and [out,rank,1,1]", l->path, e->module, have_a, have_b);
 }
 
-/* The pair's own alpha comes before the metadata's; without either, alpha is the rank. */
+/* alpha / r by the pair's own alpha, or else by the metadata. */
 static double scale_of(const vtrain_lora *l, const entry *e, const char *module)
 {
     double r = (double)e->a->dim[0];
@@ -239,8 +242,9 @@ static double scale_of(const vtrain_lora *l, const entry *e, const char *module)
     return (double)own / r;
 }
 
-/* *e becomes the module's entry, or NULL. An entry may have our name or the first authors' name; in
- * the second case r has the row of the table. A module under both names is an error. */
+/* Sets *e to the entry with our name or the first authors' name of the module; NULL: the file has
+ * no such entry. In the second case *r is the row of the table. Entries with both names are an
+ * error. */
 static int find_entry(vtrain_lora *l, const char *module, entry **e, vtrain_renamed *r, vc_err *err)
 {
     bool by_theirs = false;
@@ -252,17 +256,18 @@ static int find_entry(vtrain_lora *l, const char *module, entry **e, vtrain_rena
         if (!ours && !(r->row && vtrain_lora_same_module(at->module, at->flat, r->theirs)))
             continue;
         if (*e)
-            rc = vc_fail(err, VC_EFORMAT, "%s: module \"%s\" is there twice, as \"%s\" too",
+            rc = vc_fail(err, VC_EFORMAT, "%s: module \"%s\" is in the file twice, also as \"%s\"",
                          l->path, (*e)->module, at->module);
         *e = at;
         by_theirs = !ours;
     }
     free(r->theirs);
-    if (rc || !by_theirs) *r = (vtrain_renamed){ .parts = 1 };
+    if (rc || !by_theirs)
+        *r = (vtrain_renamed){ .parts = 1 };
     return rc;
 }
 
-/* Cuts the rows of one of our modules out of a fused module's B. */
+/* Narrows the B of a fused module to the rows of one of our modules. */
 static int take_rows(const vtrain_lora *l, const entry *e, const vtrain_renamed *r, vf_view *b,
                      vc_err *err)
 {
@@ -300,8 +305,9 @@ int vtrain_lora_all_used(const vtrain_lora *l, vc_err *err)
 {
     for (int i = 0; i < l->n; i++)
         if (!l->entry[i].used || l->entry[i].used != (1u << l->entry[i].parts) - 1)
-            return vc_fail(err, VC_EMISMATCH, "%s: module \"%s\" is no linear of this transformer, "
-                           "or not among those of --target_name", l->path, l->entry[i].module);
+            return vc_fail(err, VC_EMISMATCH, "%s: module \"%s\" is not a linear of this "
+                           "transformer, or --target_name does not match this module", l->path,
+                           l->entry[i].module);
     return 0;
 }
 
@@ -336,7 +342,7 @@ static float *floats_of(const void *data, vc_dtype t, int64_t n)
     return f;
 }
 
-/* Makes room for one more weight. */
+/* Makes room in l->merged for one more weight. */
 static int grow_merged(vtrain_lora *l, vc_err *err)
 {
     if (l->n_merged < l->room_merged)
@@ -350,7 +356,8 @@ static int grow_merged(vtrain_lora *l, vc_err *err)
     return 0;
 }
 
-/* Puts a weight with the pair folded in into v, in the type of v; l frees it. */
+/* Folds the pair into a copy of the weight v, in the type of v, and lets v point to the copy, which
+ * l frees. */
 static int make_merged(vtrain_lora *l, vt_host *v, const vtrain_lora_pair *p, vc_err *err)
 {
     int64_t out = v->dim[0], r = p->a.dim[0], in = (int64_t)vf_view_count(&p->a) / r, n = out * in;
@@ -368,8 +375,9 @@ static int make_merged(vtrain_lora *l, vt_host *v, const vtrain_lora_pair *p, vc
         vc_from_f32(stored, v->dtype, w, (size_t)n);
         vc_to_f32(w, stored, v->dtype, (size_t)n);
         if (!vf_all_finite(w, (size_t)n))
-            rc = vc_fail(err, VC_ENUMERIC, "%s: folded into %s the values of \"%s\", times %g, are "
-                         "not finite", l->path, vc_dtype_name(v->dtype), p->b.name, p->scale);
+            rc = vc_fail(err, VC_ENUMERIC, "%s: \"%s\", times %g, folded into %s gives values "
+                         "that are not finite", l->path, p->b.name, p->scale,
+                         vc_dtype_name(v->dtype));
         l->merged[l->n_merged++] = stored;
         l->merged_bytes += (size_t)n * vc_dtype_size(v->dtype);
         v->data = stored;
@@ -392,8 +400,8 @@ static int check_weight(const vtrain_lora *l, const vt_host *v, const vtrain_lor
     memcpy(dim + 1, a->dim + 1, (size_t)(a->nd - 1) * sizeof *dim);
     vt_shape_text(want, a->nd, dim);
     vt_shape_text(have, v->nd, v->dim);
-    return vc_fail(err, VC_EMISMATCH, "%s: \"%s\" is for a weight of %s, but here it is %s",
-                   l->path, p->b.name, want, have);
+    return vc_fail(err, VC_EMISMATCH, "%s: \"%s\" is for a weight of %s, but this transformer's "
+                   "weight is %s", l->path, p->b.name, want, have);
 }
 
 static int merged_get(void *arg, const char *name, vt_host *v, vc_err *err)
@@ -410,7 +418,8 @@ static int merged_get(void *arg, const char *name, vt_host *v, vc_err *err)
     rc = vtrain_lora_get(l, module, &p, err);
     free(module);
     if (rc == VC_ENOENT) {
-        if (err) *err = (vc_err){ 0 };
+        if (err)
+            *err = (vc_err){ 0 };
         return 0;
     }
     if (!rc)
@@ -429,7 +438,7 @@ size_t vtrain_lora_bytes(const vtrain_lora *l)
     return l->merged_bytes;
 }
 
-/* ---- going on with one ---- */
+/* ---- continued training ---- */
 
 /* Compares the file's pair of a module with the pair that this run trains. */
 static int check_fit(const vt_param *x, const vtrain_lora_pair *p, vc_err *err)
@@ -441,7 +450,7 @@ static int check_fit(const vt_param *x, const vtrain_lora_pair *p, vc_err *err)
                        "give --rank %lld (a file of several ranks can only be folded in, with "
                        "--preset_lora_path)", x->module, rank, own, rank);
     if (!(p->scale > 0))
-        return vc_fail(err, VC_EMISMATCH, "module \"%s\" has alpha %g: a LoRA is trained with one "
+        return vc_fail(err, VC_EMISMATCH, "module \"%s\" has alpha %g, but training needs an alpha "
                        "above 0", x->module, p->scale * (double)rank);
     if (!(fabs(p->trained - scale) <= 1e-6 * p->trained))
         return vc_fail(err, VC_EMISMATCH, "module \"%s\" has alpha %g, but this run's is %g: give "
@@ -450,7 +459,7 @@ static int check_fit(const vt_param *x, const vtrain_lora_pair *p, vc_err *err)
     return 0;
 }
 
-/* Sets one half of a pair; a B with alpha in it is divided by that factor. */
+/* Sets one half of a pair. A baked alpha is divided out of B. */
 static int set_half(const vt_param *x, vt_ctx *g, const vtrain_lora_pair *p, vc_err *err)
 {
     if (x->role == VT_P_LORA_A)
@@ -483,8 +492,8 @@ int vtrain_lora_load(vt_params *p, vtrain_lora *l, vc_err *err)
         if (rc && rc != VC_ENOENT)
             return rc;
         if (rc)
-            rc = vc_fail(err, VC_EMISMATCH, "no module \"%s\", which --target_name matches: give "
-                         "the file's targets", x->module);
+            rc = vc_fail(err, VC_EMISMATCH, "the file has no module \"%s\", which --target_name "
+                         "matches: give the file's targets", x->module);
         if (!rc)
             rc = check_fit(x, &pair, err);
         if (!rc)

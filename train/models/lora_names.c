@@ -1,4 +1,4 @@
-/* lora_names.c - tables of names in LoRA files, and their use; see lora_names.h */
+/* lora_names.c - tables of names in LoRA files, and the searches in them; see lora_names.h */
 #include "train/models/lora_names.h"
 
 #include <ctype.h>
@@ -12,7 +12,8 @@
 
 /* ---- renames ---- */
 
-/* Whether name is the pattern with a number for its '#'. number becomes its digits, or "". */
+/* Whether name is the pattern with a number in place of '#'. `number` gets the digits, "" for a
+ * pattern without '#'. */
 static bool fits(const char *pattern, const char *name, char number[16])
 {
     size_t before = strcspn(pattern, "#"), n = 0;
@@ -42,7 +43,7 @@ static int share_of(const vtrain_rename *row, int part)
     return row->share[part] ? row->share[part] : 1;
 }
 
-/* Counts the row's modules, the shares of all, and the shares in front of r->part. */
+/* Counts the row's modules, the shares of all modules, and the shares before r->part. */
 static void measure(vtrain_renamed *r)
 {
     for (; r->parts < VTRAIN_FUSED && r->row->ours[r->parts]; r->parts++) {
@@ -102,8 +103,8 @@ static const struct { const char *prefix; bool flat; } prefixes[] = {
     { "diffusion_model.", false },
     { "lora_unet__", true }, { "lora_unet_", true },
 };
-/* *module becomes the length of the name in front of the part. The name of an adapter ("default")
- * may stand between a half's name and its "weight". */
+/* The part of a tensor by the end of its name; *module is the length of the name before the part.
+ * The name of an adapter ("default") may stand between the half's name and "weight". */
 static vtrain_lora_part part_of(const char *name, size_t *module)
 {
     static const char alpha[] = ".alpha";
@@ -130,7 +131,7 @@ char *vtrain_lora_module(const char *name, vtrain_lora_part *is, bool *flat)
     *is = part_of(name, &n);
     if (!*is)
         return NULL;
-    for (size_t i = 0; i < COUNT(prefixes) && !*flat;) {     /* prefixes in any order */
+    for (size_t i = 0; i < COUNT(prefixes) && !*flat;) {     /* prefixes may follow each other */
         size_t p = strlen(prefixes[i].prefix);
         if (n <= p || strncmp(name, prefixes[i].prefix, p)) {
             i++;

@@ -1,4 +1,4 @@
-/* lora_targets.c - which modules get a LoRA, by PEFT's rules; see lora.h */
+/* lora_targets.c - chooses the modules that get a LoRA by PEFT's rules; see lora.h */
 #include "train/models/lora.h"
 
 #include <ctype.h>
@@ -15,14 +15,13 @@ struct vtrain_targets {
     bool all, is_regex;
     regex_t regex;
     char *text;                  /* the list, cut into entries */
-    char *entry[MAX_ENTRIES];    /* if `all`, the modules that are left out */
+    char *entry[MAX_ENTRIES];    /* entries of the list; if `all`, the modules that get no LoRA */
     int n_entries;
-    char **name;                 /* of matched modules inside their blocks */
+    char **name;                 /* names of matched modules inside their blocks */
     int n_names;
 };
 
-/* The part of a path that is the same in all blocks: "transformer_blocks.3.attn.to_q" ->
- * "attn.to_q". */
+/* A module's name inside its block: "transformer_blocks.3.attn.to_q" -> "attn.to_q". */
 static const char *in_block(const char *module)
 {
     for (const char *p = module; (p = strchr(p, '.')); p++) {
@@ -77,13 +76,13 @@ static int split(vtrain_targets *t, const char *value, vc_err *err)
         if (!*e)
             continue;
         if (t->n_entries == MAX_ENTRIES)
-            return vc_fail(err, VC_EUSAGE, "--target_name: more than %d entries", MAX_ENTRIES);
+            return vc_fail(err, VC_EUSAGE, "--target_name has more than %d entries", MAX_ENTRIES);
         t->entry[t->n_entries++] = e;
     }
     return 0;
 }
 
-/* "all-linear" means all modules but the convolutions. */
+/* Handles "all-linear": all modules but the convolutions. */
 static int take_all(vtrain_targets *t, const char *const *convs, vc_err *err)
 {
     size_t n = 1;
@@ -100,7 +99,7 @@ static int take_all(vtrain_targets *t, const char *const *convs, vc_err *err)
     return rc;
 }
 
-/* The number of edits between two names, or between the beginnings of long ones. */
+/* The number of edits from one name to the other (Levenshtein), of the first N characters. */
 static int distance(const char *a, const char *b)
 {
     enum { N = 48 };
@@ -123,7 +122,7 @@ static int distance(const char *a, const char *b)
     return row[n];
 }
 
-/* The least distance of an entry to a module's name, or to an end of the name. */
+/* The least distance of an entry to a module's name, or to an end of this name after a dot. */
 static int name_distance(const char *entry, const char *name)
 {
     int best = distance(entry, name);
@@ -164,7 +163,7 @@ static int no_match(const char *entry, const char *const *modules, vc_err *err)
     for (int i = 0; i < n && used < sizeof list - 1; i++)
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", near[i]);
     return vc_fail(err, VC_EUSAGE, "--target_name \"%s\" matches no linear module of this "
-                   "transformer; near it are: %s", entry, list);
+                   "transformer; the nearest names are %s", entry, list);
 }
 
 static bool matches_any(const vtrain_targets *t, int entry, const char *const *modules)
@@ -181,7 +180,8 @@ static void drop_entry(vtrain_targets *t, int i)
     memmove(t->entry + i, t->entry + i + 1, sizeof *t->entry * (size_t)(t->n_entries - i));
 }
 
-/* Each entry must match a module, but for the two of VideoX-Fun's documents. */
+/* Checks that each entry matches a module, except the two entries of VideoX-Fun's documents, which
+ * are dropped. */
 static int check_entries(vtrain_targets *t, const char *const *modules, char **note, vc_err *err)
 {
     char left_out[16] = "";
@@ -203,12 +203,13 @@ static int check_entries(vtrain_targets *t, const char *const *modules, char **n
         return 0;
     if (!t->n_entries)
         return no_match(left_out, modules, err);
-    *note = vc_format("--target_name: %s left out: no module of this transformer has such a name "
-                      "(diffusers calls them ff.net.0.proj and ff.net.2)", left_out);
+    *note = vc_format("--target_name: %s matches no module of this transformer and is left out "
+                      "(diffusers' names are ff.net.0.proj and ff.net.2)", left_out);
     return *note ? 0 : vc_no_memory(err);
 }
 
-/* No entry may match a module that holds others, as in PEFT: "0" would mean whole blocks. */
+/* Refuses, like PEFT, an entry that matches a module which holds others: "0" would match whole
+ * blocks. */
 static int check_containers(vtrain_targets *t, const char *value, const char *const *modules,
                             vc_err *err)
 {
@@ -223,9 +224,9 @@ static int check_containers(vtrain_targets *t, const char *value, const char *co
             memcpy(part, *modules, n);
             part[n] = '\0';
             if (vtrain_targets_match(t, part))
-                return vc_fail(err, VC_EUSAGE, "--target_name \"%s\" matches %s, which is no "
-                               "linear but holds some: name the linears (all-linear: every one)",
-                               value, part);
+                return vc_fail(err, VC_EUSAGE, "--target_name \"%s\" matches %s, which is not a "
+                               "linear but holds linears: name the linears, or give all-linear for "
+                               "all of them", value, part);
         }
     return 0;
 }

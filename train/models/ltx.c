@@ -1,10 +1,10 @@
 /* ltx.c - LTX-Video (HaCohen et al. 2024): blocks of self-attention over the tokens of the video,
  * cross-attention to the prompt and a feed-forward layer; the timestep, of a row or of each token,
- * modulates the first and the last of the three. Semantics and names are those of diffusers'
+ * modulates the first and the last of these. Semantics and names are those of diffusers'
  * LTXVideoTransformer3DModel: 2B (0.9.0 to 0.9.5) and 13B (0.9.7).
  *
  * A token is one position of the latents, which already are 32 times smaller than the frames.
- * Positions are seconds and pixels, so that rotations depend on the frame rate. */
+ * Positions are measured in seconds and pixels, so rotations depend on the frame rate. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,11 +16,11 @@
 
 #define QK_EPS 1e-5f
 #define OUT_EPS 1e-6f
-#define DEFAULT_FPS 25                        /* frame_rate of the pipelines' calls */
+#define DEFAULT_FPS 25                        /* the default frame_rate of diffusers' pipelines */
 
 enum { TIME = 256, MLP = 4, MAX_WIDTH = 16384 };
 
-/* indices into sizes of the weight tables */
+/* Indices into the sizes of the weight tables. */
 enum { D = -1, IN = -2, OUT = -3, TEXT = -4, HIDDEN = -5, SIX_D = -6 };
 
 typedef struct block_weights {
@@ -59,7 +59,7 @@ static const vt_weight model_table[] = {
     { 0 }
 };
 
-static const vt_weight block_table[] = {      /* below "transformer_blocks.%d." */
+static const vt_weight block_table[] = {      /* names follow "transformer_blocks.%d." */
     { "scale_shift_table", VT_W_TENSOR, offsetof(block_weights, table), { 6, D }, VT_INIT_NORMAL },
     ATTENTION(self, "attn1"),
     ATTENTION(cross, "attn2"),
@@ -72,14 +72,14 @@ typedef struct ltx {
     vtrain_dit dit;
     int64_t layers, heads, head, in_channels, out_channels, cross, text;
     double eps;
-    bool causal_times;                        /* of 0.9.5 and later */
+    bool causal_times;                        /* as in ltx_grid; true in 0.9.5 and later */
     model_weights w;
 } ltx;
 
-/* vtrain_in.made: cos and sin of the rotations, which tokens of the prompts are keys. */
+/* vtrain_in.made: cosines and sines of the rotations; the number of keys of each prompt. */
 enum { COS, SIN, KEYS };
-/* Inputs of a block: the video's tokens; the prompt's; the numbers that modulate; cos, sin, keys.
- * The head reads the embedding of the time as well. */
+/* The inputs of a block: the video's tokens; the prompt's tokens; the modulation; all of made. The
+ * head also reads the embedding of the time. */
 enum { X, PROMPT, MOD, MADE, N_IN = MADE + 3, E = N_IN };
 
 /* ---- config.json ---- */
@@ -94,7 +94,8 @@ static const vf_config_row config_rows[] = {
     VF_INT(ltx, text, "caption_channels", 4096, 1, 65536),
     VF_NUM(ltx, eps, "norm_eps", 1e-6, 1e-12, 1),
     VF_FLAG(ltx, causal_times, "causal_temporal_positioning", false),
-    /* the first authors'; diffusers' files lack it, and their pipeline's class tells it */
+    /* Files of the first authors have this field. For diffusers' files, which lack it, the class of
+     * the pipeline decides (vtrain_weights_pipeline). */
     VF_ONLY_INT("patch_size", 1),
     VF_ONLY_INT("patch_size_t", 1),
     VF_ONLY("activation_fn", "gelu-approximate", "gelu-approximate"),
@@ -114,10 +115,10 @@ static int ltx_read(void *model, const cJSON *config, vc_err *err)
     int64_t d = m->heads * m->head;
     if (m->head % 8 || d > MAX_WIDTH || m->cross != d)
         return vc_fail(err, VC_EFORMAT, "attention_head_dim must be a multiple of 8, and "
-                       "num_attention_heads times it cross_attention_dim, and at most %d",
-                       MAX_WIDTH);
+                       "num_attention_heads times attention_head_dim must be cross_attention_dim "
+                       "and at most %d", MAX_WIDTH);
     if (m->out_channels != m->in_channels)
-        return vc_fail(err, VC_EFORMAT, "out_channels: %lld, it must be in_channels, which is %lld",
+        return vc_fail(err, VC_EFORMAT, "out_channels: %lld must equal in_channels, which is %lld",
                        (long long)m->out_channels, (long long)m->in_channels);
     const int64_t sizes[VTRAIN_SIZES] = {
         [-D] = d, [-IN] = m->in_channels, [-OUT] = m->out_channels, [-TEXT] = m->text,
@@ -138,7 +139,7 @@ static void ltx_fit(const void *model, vtrain_fit *fit)
 
 /* ---- positions ---- */
 
-/* The frame rate of row b; a still has none, and its only position is 0 at any rate. */
+/* The frame rate of row b. A still has no rate; its only position is 0 s at any rate. */
 static double rate_of(const vtrain_in *in, int64_t b)
 {
     return in->x->dim[2] > 1 ? (double)in->fps[b] : 1;
@@ -150,7 +151,8 @@ static ltx_grid grid_of(const ltx *m, const vtrain_in *in)
     return (ltx_grid){ { dim[0], dim[1], dim[2] }, m->heads * m->head / 2, m->causal_times };
 }
 
-/* Tables of all rows: [tokens,D/2], or [B*tokens,D/2] where rows differ in their frame rates. */
+/* Makes the tables of cosines and sines: [tokens,D/2] for all rows, or [B*tokens,D/2] where rows
+ * have different frame rates. */
 static void make_rope(vt_ctx *g, const ltx *m, const vtrain_in *in, vt_tensor *table[2])
 {
     const ltx_grid grid = grid_of(m, in);
@@ -170,7 +172,7 @@ static void make_rope(vt_ctx *g, const ltx *m, const vtrain_in *in, vt_tensor *t
     free(host);
 }
 
-/* Notes the positions that the rotations are made of. */
+/* Traces the positions of which the rotations are made. */
 static void note_positions(vt_ctx *g, const ltx *m, const vtrain_in *in)
 {
     const ltx_grid grid = grid_of(m, in);
@@ -252,7 +254,7 @@ static vt_tensor *ltx_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tenso
     return vt_unpatchify(g, x, in->x->dim + 1, 1, 1, 1, VT_C_FIRST);
 }
 
-/* Other modules have one name. */
+/* Modules without a row have the same name in the first authors' files. */
 #define TIME_AT "emb.timestep_embedder"
 static const vtrain_rename renames[] = {
     { "patchify_proj", .ours = { "proj_in" } },

@@ -6,18 +6,18 @@
 
 #define THETA 10000.0
 
-/* Frames and pixels from one position of the latents to the next, and the seconds and pixels that
- * an angle of its frequency is for. */
+/* Frames and pixels from one position of the latents to the next, and the seconds and pixels by
+ * which positions are divided. */
 #define STEP_FRAMES 8
 #define STEP_PIXELS 32
 #define BASE_SECONDS 20
 #define BASE_PIXELS 2048
 
-/* Angles are products of frequencies up to 15708 and positions: an error of 2^-24 in either is
- * 1e-3 in the angle. So both are rounded to f32 in the steps in which PyTorch rounds them. */
+/* Angles are products of frequencies up to 15708 and positions, and an error of 2^-24 in either
+ * factor changes the angle by 1e-3. So the code rounds both factors to f32 in the same steps as
+ * PyTorch. */
 
-/* The position i of an axis, in seconds or pixels. The later models know that the first latent
- * frame is a single picture. */
+/* The position i of an axis, in seconds or pixels. */
 static float position(const ltx_grid *grid, int axis, int64_t i, double fps)
 {
     if (axis)
@@ -27,7 +27,7 @@ static float position(const ltx_grid *grid, int axis, int64_t i, double fps)
     return (float)(i ? STEP_FRAMES * (i - 1) + 1 : 0) * (float)(1 / fps);
 }
 
-/* The place of a token on the three axes. */
+/* The frame, row and column of a token. */
 static void place_of(int64_t at[3], const int64_t dim[3], int64_t token)
 {
     at[0] = token / (dim[1] * dim[2]);
@@ -76,8 +76,8 @@ static bool open_axis(axis *a, const ltx_grid *grid, int k, double fps, const fl
     return a->cosines && a->sines;
 }
 
-/* A token's row: pairs that are left over keep their place in front and are not rotated, then each
- * frequency has the angles of frame, row and column. */
+/* Fills a token's row of pairs. The remainder of pairs by three comes first and is not rotated
+ * (`still`); then each frequency has the angles of frame, row and column. */
 static void fill_row(float *y, int64_t pairs, const float *const of[3], int64_t count, float still)
 {
     for (int64_t j = 3 * count; j < pairs; j++)

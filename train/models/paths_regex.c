@@ -1,4 +1,5 @@
-/* paths_regex.c - Python's regular expressions written as POSIX extended ones; see paths_regex.h */
+/* paths_regex.c - rewrites Python's regular expressions as POSIX extended ones; see
+ * paths_regex.h */
 #include "train/models/paths_regex.h"
 
 #include <ctype.h>
@@ -16,10 +17,10 @@ static const struct { char letter; const char *set, *inside; } escapes[] = {
     { 'W', "[^[:alnum:]_]", NULL },    { 'S', "[^[:space:]]", NULL },
 };
 
-/* An expression being rewritten. */
+/* The state of a rewrite: the unread rest of the expression, and the end of the result. */
 typedef struct rewrite {
     const char *from;
-    char *to;                    /* has room, since no part grows above sixteenfold */
+    char *to;                    /* has room for 16 characters per character of `from` */
 } rewrite;
 
 static void put(rewrite *w, const char *text, size_t n)
@@ -28,7 +29,7 @@ static void put(rewrite *w, const char *text, size_t n)
     w->to += n;
 }
 
-/* Rewrites an escape after its backslash. False: POSIX has no such escape. */
+/* Rewrites an escape, whose backslash has been read. False: POSIX has no such escape. */
 static bool put_escape(rewrite *w, bool inside)
 {
     char c = *w->from;
@@ -53,7 +54,7 @@ static bool put_escape(rewrite *w, bool inside)
     return true;
 }
 
-/* Rewrites from behind "[" to behind its "]". */
+/* Rewrites a bracket expression, whose "[" has been read, up to its "]". */
 static bool put_brackets(rewrite *w)
 {
     put(w, "[", 1);
@@ -62,7 +63,8 @@ static bool put_brackets(rewrite *w)
     if (*w->from == ']')
         put(w, w->from++, 1);
     while (*w->from && *w->from != ']') {
-        if (*w->from == '[') return false;               /* Python has no classes by name */
+        if (*w->from == '[')
+            return false;                                /* Python has no named classes */
         if (*w->from != '\\') {
             put(w, w->from++, 1);
             continue;
@@ -71,12 +73,13 @@ static bool put_brackets(rewrite *w)
         if (!put_escape(w, true))
             return false;
     }
-    if (*w->from) put(w, w->from++, 1);                  /* else regcomp names the error */
+    if (*w->from)
+        put(w, w->from++, 1);                            /* else regcomp reports the missing "]" */
     return true;
 }
 
-/* Writes Python's expression as a POSIX extended one that matches the same whole paths: groups
- * capture nothing, and a lazy repeat becomes a greedy one. False: POSIX has no such expression. */
+/* Writes Python's expression as a POSIX extended expression that matches the same whole paths.
+ * Groups capture nothing, and a lazy repeat becomes greedy. False: POSIX has no such expression. */
 static bool to_posix(char *out, const char *value)
 {
     rewrite w = { value, out };
@@ -96,7 +99,8 @@ static bool to_posix(char *out, const char *value)
         } else {
             put(&w, &c, 1);
             bool repeat = strchr("*+?}", c) != NULL;
-            if (repeat && *w.from == '+') return false;  /* possessive */
+            if (repeat && *w.from == '+')
+                return false;                            /* a possessive repeat */
             if (repeat && *w.from == '?')
                 w.from++;
         }
@@ -114,11 +118,12 @@ int vtrain_regex_open(regex_t *out, const char *value, bool below, vc_err *err)
         whole = vc_format("^%s(%s)$", below ? "(.*\\.)?" : "", posix);
     free(posix);
     if (n >= MAX_REGEX)
-        return vc_fail(err, VC_EUSAGE, "an expression of more than %d characters", MAX_REGEX);
+        return vc_fail(err, VC_EUSAGE, "the expression has %zu characters; at most %d are possible",
+                       n, MAX_REGEX - 1);
     if (!known)
         return vc_fail(err, VC_EUSAGE, "\"%s\": look-around, back references, flags and escapes "
-                       "other than \\d \\w \\s \\b and signs are not understood: write it with "
-                       "groups, brackets and repeats", value);
+                       "other than \\d \\w \\s \\b and signs are not supported: write the "
+                       "expression with groups, brackets and repeats", value);
     if (!whole)
         return vc_no_memory(err);
     int code = regcomp(out, whole, REG_EXTENDED | REG_NOSUB);
@@ -127,5 +132,5 @@ int vtrain_regex_open(regex_t *out, const char *value, bool below, vc_err *err)
         return 0;
     char why[128];
     regerror(code, out, why, sizeof why);
-    return vc_fail(err, VC_EUSAGE, "\"%s\": no regular expression: %s", value, why);
+    return vc_fail(err, VC_EUSAGE, "\"%s\" is not a regular expression: %s", value, why);
 }

@@ -1,5 +1,5 @@
-/* paths_regex.h - Python's regular expressions over module paths, as PEFT uses them, compiled as
- * POSIX extended ones. Look-around, back references and flags are not supported. */
+/* paths_regex.h - compiles Python's regular expressions over module paths, as PEFT uses them, as
+ * POSIX extended expressions. Look-around, back references and flags are not supported. */
 #ifndef TRAIN_MODELS_PATHS_REGEX_H
 #define TRAIN_MODELS_PATHS_REGEX_H
 
@@ -8,10 +8,10 @@
 
 #include "common/base/err.h"
 
-/* *out matches (regexec) the paths that `value` matches as a whole (re.fullmatch) and, if `below`,
- * the paths whose end after a dot `value` matches (the keys of alpha_pattern). The caller gives
- * *out to regfree if 0 is returned. VC_EUSAGE: value is too long, is no expression, or has a part
- * that is not supported. */
+/* regexec with *out matches the paths that `value` matches as a whole (re.fullmatch) and, if
+ * `below`, the paths whose end after a dot `value` matches (the keys of alpha_pattern). After a
+ * return of 0 the caller frees *out with regfree. VC_EUSAGE: value is too long, is not an
+ * expression, or has a part that is not supported. */
 int vtrain_regex_open(regex_t *out, const char *value, bool below, vc_err *err);
 
 #endif

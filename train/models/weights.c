@@ -1,4 +1,5 @@
-/* weights.c - opens the transformer's folder, and checks that all of it was used; see weights.h */
+/* weights.c - opens the transformer's folder, and checks that all tensors were used; see
+ * weights.h */
 #include "train/models/weights.h"
 
 #include <stdlib.h>
@@ -80,7 +81,7 @@ static int find_folder(char **path, const char *model, const char *name, const c
         *path = strdup(model);
         return *path ? 0 : vc_no_memory(err);
     }
-    return vc_fail(err, VC_ENOENT, "%s: no config.json in it: this is no transformer's folder",
+    return vc_fail(err, VC_ENOENT, "%s has no config.json: give the folder of a transformer",
                    *path);
 }
 
@@ -101,7 +102,8 @@ int vtrain_weights_boundary(double *at, const char *model, vc_err *err)
     return rc;
 }
 
-/* A copy of _class_name in model/model_index.json, malloc'ed; "" where there is no such file. */
+/* *class is a copy of _class_name in model/model_index.json, malloc'ed; "" where the file is
+ * missing. */
 static int read_class(char **class, const char *model, vc_err *err)
 {
     const char *s = "";
@@ -129,17 +131,17 @@ int vtrain_weights_pipeline(cJSON *config, const vtrain_family *family, const ch
     return rc;
 }
 
-/* Refuses a Control model, whose transformer is as wide as an image-to-video one and would be
- * trained on first frames. */
+/* Refuses a Control model. Its transformer has the in_channels of an image-to-video transformer, so
+ * vtrain would train it on first frames. */
 static int refuse_control(const char *model, vc_err *err)
 {
     char *class;
     int rc = read_class(&class, model, err);
     if (!rc && strstr(class, "Control"))
-        rc = vc_fail(err, VC_EINVAL, "%s/%s: %.80s: a Control model takes the latents of a control "
-                     "video beside the noisy ones; no dataset holds these yet, and no step feeds "
-                     "them: give a text-to-video, image-to-video or inpainting model", model,
-                     index_file, class);
+        rc = vc_fail(err, VC_EINVAL, "%s/%s: %.80s: a Control model reads the latents of a control "
+                     "video beside the noisy latents, and datasets do not hold these yet: give a "
+                     "text-to-video, image-to-video or inpainting model", model, index_file,
+                     class);
     free(class);
     return rc;
 }
@@ -152,7 +154,8 @@ static int open_parts(vtrain_weights *w, const char *model, const char *name,
         rc = find_folder(&w->path, model, name, transformer, err);
     if (!rc)
         rc = vf_json_read_in(&w->config, w->path, "config.json", MAX_CONFIG, err);
-    /* The files are looked at before they are opened, so that one replaced meanwhile is noticed. */
+    /* vf_model_files comes before the opening, so that the comparison of its key later finds a file
+     * that was replaced in between. */
     if (!rc)
         rc = vf_model_files(&w->files, &(double){ 0 }, w->path, err);
     if (!rc)

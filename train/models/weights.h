@@ -1,4 +1,5 @@
-/* weights.h - the transformer's files: config.json, the values, and the types they are held in. */
+/* weights.h - reads the transformer's files: config.json and the weights, which are converted to
+ * the type that they are held in. */
 #ifndef TRAIN_MODELS_WEIGHTS_H
 #define TRAIN_MODELS_WEIGHTS_H
 
@@ -7,38 +8,40 @@
 
 typedef struct vtrain_weights vtrain_weights;
 
-/* *at is boundary_ratio of model/model_index.json: in a folder of two transformers (Wan 2.2 A14B)
- * `transformer` is asked at levels from *at on, and `transformer_2` below. 0: the folder has one
- * transformer. */
+/* Reads *at, boundary_ratio of model/model_index.json: in a folder with two transformers (Wan 2.2
+ * A14B) `transformer` predicts at noise levels from *at on, and `transformer_2` at lower levels. 0:
+ * the folder has one transformer. */
 int vtrain_weights_boundary(double *at, const char *model, vc_err *err);
 
-/* transformer is the folder, or NULL: then it is model/<name>, or model itself if config.json is
- * there. held is the type that weights of linears are held in (NONE: that of the file). preset is a
- * LoRA to fold in, or NULL. Errors name the flag. */
+/* Opens the folder `transformer`; if that is NULL, the folder model/<name>, or model itself if it
+ * has a config.json. Weights of linears are held in the type `held` (NONE: in the file's type).
+ * preset is a LoRA to fold in, or NULL. Errors name the flag. *out is NULL on failure. */
 int vtrain_weights_open(vtrain_weights **out, const char *model, const char *name,
                         const char *transformer, vc_dtype held, const char *preset, vc_err *err);
 void vtrain_weights_close(vtrain_weights *w);               /* NULL is fine */
-/* Sets in config, of that family's transformer, the field that the pipeline of
- * model/model_index.json says (vc_pipeline.flag), unless config has the field. model may be NULL. */
+/* Sets the field that the pipeline in model/model_index.json implies (vc_pipeline.flag) in config,
+ * the config.json of a transformer of this family, unless config has the field. model may be
+ * NULL. */
 int vtrain_weights_pipeline(cJSON *config, const vtrain_family *family, const char *model,
                             vc_err *err);
 const cJSON *vtrain_weights_config(const vtrain_weights *w);
 const char *vtrain_weights_path(const vtrain_weights *w);
-/* vf_model_files of the files as they were opened, and vf_model_hash, which reads all of them. */
+/* vf_model_files of the files, taken when they were opened. */
 vf_key vtrain_weights_files(const vtrain_weights *w);
+/* vf_model_hash of the files, all of which this call reads. */
 int vtrain_weights_hash(vf_key *k, const vtrain_weights *w, const atomic_int *stop, vc_err *err);
-/* The preset's modules are found by these names too (vtrain_lora_rename). To be called before
- * values are read. */
+/* The preset's modules are also found by the names of this table (vtrain_lora_rename). The caller
+ * sets the table before it binds weights. */
 void vtrain_weights_rename(vtrain_weights *w, const vtrain_rename *table);
-/* The values, for vt_params_bind; valid while w lives. */
+/* The source of the weights, for vt_params_bind; valid while w lives. */
 vt_source vtrain_weights_source(vtrain_weights *w);
-/* Bytes of private memory that values with the preset take. */
+/* Bytes of private memory that hold weights with the preset folded in. */
 size_t vtrain_weights_bytes(const vtrain_weights *w);       /* NULL: 0 */
 /* Fails unless p holds every tensor of the file and every module of the preset was folded in. */
 int vtrain_weights_check(const vtrain_weights *w, vt_params *p, vc_err *err);
-/* Gives the memory of the files' maps back, for values that have been copied. */
+/* Releases the resident pages of the files' maps, once the values have been copied. */
 void vtrain_weights_release(const vtrain_weights *w);
-/* The type of a tensor in the file; f32 if the file has no such tensor, or w is NULL. */
+/* The type of a tensor in the file; f32 where the file has no such tensor or w is NULL. */
 vc_dtype vtrain_weights_type(const vtrain_weights *w, const char *name);
 
 #endif

@@ -118,14 +118,14 @@ static void test_bad_weights(void **state)
 
 static const struct { const char *golden; int64_t dim[4]; int tokens, valid; const char *says; }
 bad_inputs[] = {
-    { "5b", { 3, 3, 8, 12 }, 12, 12, "latents of 3 channels, the transformer takes 4" },
+    { "5b", { 3, 3, 8, 12 }, 12, 12, "latents have 3 channels, but the transformer reads 4" },
     { "5b", { 4, 3, 7, 12 }, 12, 12, "3x7x12" },
-    { "5b", { 4, 3, 8, 13 }, 12, 12, "columns of 2 (patch_size)" },
+    { "5b", { 4, 3, 8, 13 }, 12, 12, "columns multiples of 2 (patch_size)" },
     { "1.5", { 4, 3, 8, 12 }, 12, 12, "frames must be a multiple of 2 (patch_size_t)" },
     { "1.5", { 4, 2, 18, 12 }, 12, 12, "positions end at 16 rows and 20 columns" },
     { "1.5", { 4, 2, 16, 22 }, 12, 12, "raise sample_height and sample_width" },
-    { "5b-i2v", { 4, 3, 12, 8 }, 12, 12, "8 rows and 12 columns only" },
-    { "5b-i2v", { 4, 3, 8, 12 }, 11, 11, "prompts of 11 tokens" },
+    { "5b-i2v", { 4, 3, 12, 8 }, 12, 12, "8 rows and 12 columns (sample_height" },
+    { "5b-i2v", { 4, 3, 8, 12 }, 11, 11, "prompts have 11 tokens" },
     { "2b", { 4, 3, 8, 12 }, 13, 13, "exactly 12 (max_text_seq_length)" },
     { "5b", { 4, 3, 8, 12 }, 12, 5, "prompt of 5 tokens among prompts of 12" },
     { "5b", { 4, 3, 8, 12 }, 7, 7, NULL },            /* rotations need no number of prompts */

@@ -207,7 +207,7 @@ static const struct { const char *key, *text, *says; double scale; } metas[] = {
     { "lora_adapter_metadata", "{\"transformer.alpha_pattern\":{\".m\":3}}", NULL, 1 },
     { "lora_adapter_metadata", "{\"transformer.alpha_pattern\":{\"(?=m)\":1}}", "look-around", 0 },
     { "lora_adapter_metadata", "{\"transformer.alpha_pattern\":{\"m{9}\":1}}", "repeats", 0 },
-    { "lora_adapter_metadata", "{\"transformer.alpha_pattern\":{\"(\":1}}", "no regular", 0 },
+    { "lora_adapter_metadata", "{\"transformer.alpha_pattern\":{\"(\":1}}", "not a regular", 0 },
     { "lora_adapter_metadata", "{\"transformer.alpha_pattern\":{\"m\":-1}}", "out of range", 0 },
 };
 
@@ -383,7 +383,7 @@ static void lora_is_gone_on_with(void **state)
         { 3, 3, false, false, "has alpha 3, but this run's is 6: give --network_alpha 3" },
         { 3, 3, true, false, "has alpha 3, but this run's is 6: give --network_alpha 3" },
         { 3, 12, true, false, "has alpha 12, but this run's is 6: give --network_alpha 12" },
-        { 3, 0, false, false, "\"blocks.0.to_q\" has alpha 0: a LoRA is trained with one above 0" },
+        { 3, 0, false, false, "\"blocks.0.to_q\" has alpha 0, but training needs an alpha above 0" },
         { 3, 6, false, true, "no module \"blocks.0.to_out.0\", which --target_name matches" },
     };
     for (size_t i = 0; i < COUNT(rows); i++) {

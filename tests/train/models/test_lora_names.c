@@ -268,7 +268,7 @@ static void odd_files_are_refused(void **state)
     vtrain_lora_close(l);
     l = open_pair(20, "lora_unet_double_blocks_0_linear1", "transformer_blocks.0.attn.to_q");
     assert_int_equal(vtrain_lora_get(l, table[1].name, &p, &err), VC_EFORMAT);
-    assert_non_null(strstr(err.text, "is there twice"));
+    assert_non_null(strstr(err.text, "is in the file twice"));
     vtrain_lora_close(l);
 }
 

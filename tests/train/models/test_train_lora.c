@@ -78,7 +78,7 @@ static const struct { const char *value, *says; } bad_targets[] = {
     { "q", "matches no linear" },
     { "attn1", "matches no linear" },               /* a container */
     { "to_.", "matches no linear" },                /* a dot alone makes no expression */
-    { "(to_q", "no regular expression" },
+    { "(to_q", "is not a regular expression" },
     { "to_[qk]", "matches no linear" },             /* not the whole path */
     { "", "matches no linear" },
 };
@@ -169,19 +169,19 @@ static void test_layouts(void **state)
 static void test_bad_files(void **state)
 {
     const struct { const char *a, *b, *says; int64_t rank_b; } bad[] = {
-        { "x.lora_A.weight", "x.weight", "\"x.weight\" is no part of a LoRA", RANK },
-        { "x.lora_A.weight", "x.lora_B.a.b.weight", "no part of a LoRA", RANK },
-        { "x.lora_A.weight", "x.lora_magnitude_vector", "a DoRA's", RANK },
-        { "x.lora_A.weight", "x.lora_magnitude_vector.weight", "a DoRA's", RANK },
-        { "lora_unet_x.lora_down.weight", "lora_unet_x.dora_scale", "a DoRA's", RANK },
-        { "lora_unet_x.lokr_w1", "lora_unet_x.lokr_w2", "a LoKr's", RANK },
-        { "lora_unet_x.hada_w1_a", "lora_unet_x.hada_w1_b", "a LoHa's", RANK },
-        { "x.lora_A.weight", "x.lora_B.bias", "a bias's", RANK },
-        { "x.diff", "x.diff_b", "a whole layer's", RANK },
+        { "x.lora_A.weight", "x.weight", "\"x.weight\" is not part of a LoRA", RANK },
+        { "x.lora_A.weight", "x.lora_B.a.b.weight", "not part of a LoRA", RANK },
+        { "x.lora_A.weight", "x.lora_magnitude_vector", "belongs to a DoRA", RANK },
+        { "x.lora_A.weight", "x.lora_magnitude_vector.weight", "belongs to a DoRA", RANK },
+        { "lora_unet_x.lora_down.weight", "lora_unet_x.dora_scale", "belongs to a DoRA", RANK },
+        { "lora_unet_x.lokr_w1", "lora_unet_x.lokr_w2", "belongs to a LoKr", RANK },
+        { "lora_unet_x.hada_w1_a", "lora_unet_x.hada_w1_b", "belongs to a LoHa", RANK },
+        { "x.lora_A.weight", "x.lora_B.bias", "a change of a bias", RANK },
+        { "x.diff", "x.diff_b", "a change of a whole layer", RANK },
         { "x.lora_A.weight", "x.lora_down.weight", "twice", RANK },
         { "x.lora_A.weight", "lora_unet_x.lora_up.weight", "twice", RANK },
         { "x.lora_A.weight", "y.lora_B.weight", "half", RANK },
-        { "x.lora_A.weight", "x.lora_B.weight", "are [2,5] and [3,1]", 1 },
+        { "x.lora_A.weight", "x.lora_B.weight", "of [2,5] and [3,1]", 1 },
     };
     char *path = vc_path_join(*state, "bad.safetensors");
     for (size_t i = 0; i < COUNT(bad); i++) {
@@ -215,7 +215,7 @@ static void test_values(void **state)
           { "x.alpha", VC_I64, 0, { 0 }, &whole, 8 } },
         { NULL, { "", VC_F32, 2, { RANK, IN }, a_values, sizeof a_values },
           { "x.alpha", VC_F64, 1, { 1 }, &exact, 8 } },
-        { "x.alpha\": alpha is one number, not 2",
+        { "x.alpha\" has 2 values, but an alpha is one number",
           { "", VC_F32, 2, { RANK, IN }, a_values, sizeof a_values },
           { "x.alpha", VC_F32, 1, { 2 }, a_values, 8 } },
         { "x.alpha\": element 0 is inf", { "", VC_F32, 2, { RANK, IN }, a_values, sizeof a_values },
