@@ -1,4 +1,4 @@
-/* media_clip.c - see media_clip.h */
+/* media_clip.c - makes clips of numbered frames: see media_clip.h */
 #include "tests/precompute/media_clip.h"
 
 #include <setjmp.h>

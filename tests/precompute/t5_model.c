@@ -1,4 +1,4 @@
-/* t5_model.c - see t5_model.h */
+/* t5_model.c - opens the goldens' T5 models: see t5_model.h */
 #include "tests/precompute/t5_model.h"
 
 #include <setjmp.h>
@@ -15,7 +15,7 @@
 #include "precompute/tokenizer/tokenizer.h"
 #include "tests/lib/ok.h"
 
-/* ---- the tokenizer's double: a prompt is numbers, the end is 1, padding 0 ---- */
+/* ---- the tokenizer's double: a prompt lists its ids; 1 ends a prompt, 0 is padding ---- */
 
 struct tokenizer { int64_t end; };
 
@@ -52,7 +52,7 @@ int tokenizer_prompt(const tokenizer *t, const char *text, int max_length, int64
 
 /* ---- models ---- */
 
-/* The golden's queries are a quarter of what fill() gives: see scripts/golden/t5.py. */
+/* The golden was made with a quarter of the stored query weights: see scripts/golden/t5.py. */
 static void quarter_queries(const char *from, const char *to)
 {
     vf_model *m;
@@ -103,7 +103,7 @@ t5 *tt_model(const char *dir, const char *type, vc_dtype dtype)
     return m;
 }
 
-/* Error of the states of the golden's `ids` against its `want`, of as many tokens as want has. */
+/* The error of m's states for the golden's `ids`, compared with all tokens of its `want`. */
 double tt_error(t5 *m, const vf_safetensors *gold, const char *ids, const char *want)
 {
     float states[TT_MOST * TT_WIDTH];
@@ -129,7 +129,7 @@ double tt_error_in(const char *dir, const vf_safetensors *gold, vc_dtype dtype)
     return e;
 }
 
-/* What opening says. */
+/* Checks the code and the message of a failed open. */
 void tt_refused(const char *dir, const char *type, int rc, const char *says)
 {
     encoder_opts o = tt_opts(dir, VC_F32);

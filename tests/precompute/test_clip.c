@@ -1,5 +1,5 @@
-/* test_clip.c - CLIP's text model against transformers (tests/golden/clip, clip-legacy): states and
- * pooled states, types, forms of checkpoints, refusals. */
+/* test_clip.c - CLIP's text model equals transformers' (tests/golden/clip, clip-legacy): states and
+ * pooled states, types, forms of checkpoints, refused files. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,8 +15,8 @@
 
 enum { WIDTH = 32, MOST = 77 };
 
-/* Of the greatest state. f32: sums of some tens of terms in another order. bf16 activations: a
- * handful of roundings of 2^-9 in each of three layers. */
+/* The tolerances, relative to the greatest state. f32 sums some tens of terms in another order.
+ * bf16 activations are rounded by 2^-9 a handful of times in each of three layers. */
 #define F32 1e-5
 #define BF16 2e-2
 
@@ -72,7 +72,7 @@ static void is_near(const float *have, const vf_safetensors *gold, const char *w
 
 /* ---- states ---- */
 
-/* With states or without them the pooled one is the same. */
+/* The pooled state is the same whether states are asked for or not. */
 static void equals_transformers(void **state)
 {
     static const int lengths[] = { 3, 12, 77 };
@@ -124,7 +124,8 @@ static void stored_types(void **state)
             }
 }
 
-/* The end by eos_token_id is its first token; by the legacy rule the first of the largest id. */
+/* The first token with eos_token_id ends a text; by the legacy rule, the first token with the
+ * largest id. */
 static void ends(void **state)
 {
     static const struct { const char *name; int64_t ids[6]; int end; } rows[] = {
@@ -167,7 +168,7 @@ static bool below(vf_view *v, const void *prefix)
 
 static bool drop(vf_view *v, const void *name) { return strcmp(v->name, name) != 0; }
 
-/* Files have all names below text_model., older ones the places too. */
+/* Files may have all names below text_model., and older files the position ids too. */
 static void checkpoint_forms(void **state)
 {
     const int64_t place[2] = { 0, 1 };
@@ -238,7 +239,7 @@ static void inputs_refused(void **state)
     (void)state;
     assert_fails(clip_encode(m, ids, MOST + 1, NULL, pooled, &err), VC_EINVAL, &err,
                  "a text of 78 tokens; the text encoder has positions for 77");
-    ids[5] = 100;                                 /* after the end, but a wrong tokenizer's */
+    ids[5] = 100;                                 /* an unknown id after the end */
     assert_fails(clip_encode(m, ids, MOST, NULL, pooled, &err), VC_EINVAL, &err,
                  "token 5 has id 100");
     assert_int_equal(clip_encode(m, ids, 0, NULL, pooled, &err), VC_EINVAL);
@@ -268,7 +269,7 @@ static size_t peak_of(const char *dir)
     return peak;
 }
 
-/* Temporaries are those of one layer. */
+/* Three layers take the temporary memory of one. */
 static void memory_is_one_layers(void **state)
 {
     tf_fixture f = tf_open("clip", VC_F32);
@@ -279,7 +280,7 @@ static void memory_is_one_layers(void **state)
     tf_write(&f, dir, one, of_one_layer, NULL, 1, NULL, 0);
     size_t of_one = peak_of(dir), of_three = peak_of(f.dir);
     if (of_three > of_one || of_three > 4 * MOST * (5 * WIDTH + 4 * 64) + 4096)
-        fail_msg("one layer %zu, three %zu", of_one, of_three);
+        fail_msg("one layer takes %zu bytes, three take %zu", of_one, of_three);
     free(one);
     tf_close(&f);
 }

@@ -1,5 +1,6 @@
-/* test_clip_vision.c - CLIP's vision model against transformers (tests/golden/clip-vision,
- * clip-vision-gelu): states of all layers and of fewer, types, forms of checkpoints, refusals. */
+/* test_clip_vision.c - CLIP's vision model equals transformers' (tests/golden/clip-vision,
+ * clip-vision-gelu): states after all layers and after fewer, types, forms of checkpoints, refused
+ * files. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,8 +16,8 @@
 
 enum { WIDTH = 32, MOST = 26 };
 
-/* Of the greatest state. f32: sums of some hundreds of terms in another order. bf16 activations: a
- * handful of roundings of 2^-9 in each of three layers. */
+/* The tolerances, relative to the greatest state. f32 sums some hundreds of terms in another order.
+ * bf16 activations are rounded by 2^-9 a handful of times in each of three layers. */
 #define F32 1e-5
 #define BF16 2e-2
 
@@ -63,7 +64,8 @@ static void is_near(const float *have, int64_t n, const vf_safetensors *gold, co
         fail_msg("%s, activations %s: %g", want, vc_dtype_name(type), e);
 }
 
-/* The golden's states of the model in dir, with `skip` layers left out, against its `want`. */
+/* Compares the states of the model in dir, with `skip` layers left out, with the golden's
+ * `want`. */
 static void states_equal(const char *dir, const vf_safetensors *gold, int skip, const char *want,
                          vc_dtype type)
 {
@@ -220,7 +222,7 @@ static void pooled_states(void **state)
     tf_close(&f);
 }
 
-/* Each number of layers has a fingerprint of its own, the memory is that of one. */
+/* Each number of layers has a fingerprint of its own, and takes the memory of one layer. */
 static void fingerprint_and_memory(void **state)
 {
     tf_fixture f = tf_open("clip-vision", VC_F32);

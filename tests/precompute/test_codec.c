@@ -1,4 +1,4 @@
-/* test_codec.c - the built-in codec and text encoder through the interfaces of real ones. */
+/* test_codec.c - the built-in codec and text encoder behave as their interfaces demand. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,9 +23,9 @@ static vae *open_codec(vae_info *info)
     return v;
 }
 
-/* Latents so small that no pixel is clipped are decoded and encoded to themselves, except for
+/* Latents that are too small to clip a pixel are decoded and encoded to themselves, except for the
  * rounding to 8 bits. */
-static void inverse_on_what_it_keeps(void **state)
+static void encode_inverts_decode(void **state)
 {
     (void)state;
     vae_info info;
@@ -43,16 +43,17 @@ static void inverse_on_what_it_keeps(void **state)
     for (size_t i = 0; i < sizeof rgb; i++)
         pixels[i] = (float)rgb[i] / 127.5f - 1.0f;
     assert_int_equal(vae_builtin.encode(v, pixels, PF, H * 8, W * 8, back, NULL, &err), 0);
-    /* Rounding is uniform in 1/127.5: its sd is 2.3e-3 for a pixel and, since rows of the transform
-     * have norm 1 (the first frame: 2), for a coefficient; colour differences mix three channels.
-     * The bound is 6 sd of the widest. */
+    /* Rounding errors are uniform with a width of 1/127.5, so their standard deviation is 2.3e-3
+     * for a pixel, and for a coefficient too, since rows of the transform have norm 1 (2 in the
+     * first frame). Colour differences mix three channels. The bound is six of the largest of these
+     * deviations. */
     for (int i = 0; i < N; i++)
         if (fabsf(back[i] - z[i]) > 0.03f)
-            fail_msg("value %d: %g came back as %g", i, (double)z[i], (double)back[i]);
+            fail_msg("value %d: %g became %g", i, (double)z[i], (double)back[i]);
     vae_builtin.close(v);
 }
 
-/* A flat picture has one frequency, and its value is known: 16 x luma for a clip's frames. */
+/* A flat picture has one frequency of known value: 16 x luma in the frames after the first. */
 static void flat_pictures(void **state)
 {
     (void)state;
@@ -98,7 +99,7 @@ static void fingerprints_are_stable(void **state)
     vae *v = open_codec(&a), *w = open_codec(&b);
 
     assert_memory_equal(&a.fingerprint, &b.fingerprint, sizeof a.fingerprint);
-    /* datasets of earlier builds must go on being valid */
+    /* These values are in datasets of earlier builds, which must stay valid. */
     assert_string_equal(vf_key_hex(hex, a.fingerprint), "33360406aa5a72e5a6aec68bce1780be");
     vae_builtin.close(v);
     vae_builtin.close(w);
@@ -137,7 +138,7 @@ static void prompts(void **state)
     memcpy(a, r.embeds, sizeof a);
     for (int i = 0; i < r.n; i++)
         assert_int_equal(r.mask[i], i <= 4);
-    /* case and punctuation do not matter, other words do, shared ones are seen */
+    /* Case and punctuation change nothing; other words do; shared words keep texts similar. */
     assert_int_equal(encode_text(t, "a RED disc moving", &r), 0);
     assert_memory_equal(a, r.embeds, sizeof a);
     assert_int_equal(encode_text(t, "a red disc standing", &r), 0);
@@ -147,7 +148,7 @@ static void prompts(void **state)
     assert_true(fabs(cosine(a, r.embeds, 256)) < 0.35);
     assert_int_equal(encode_text(t, "", &r), 0);
     assert_true(cosine(r.embeds, r.embeds, 256) > 0.99);
-    /* a megabyte, and bytes that are no text */
+    /* A megabyte of one letter is encoded, and so are bytes that are not text. */
     char *big = malloc(1 << 20);
     memset(big, 'x', (1 << 20) - 1);
     for (int i = 100; i < (1 << 20) - 1; i += 5000)
@@ -161,7 +162,7 @@ static void prompts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(inverse_on_what_it_keeps),
+        cmocka_unit_test(encode_inverts_decode),
         cmocka_unit_test(flat_pictures),
         cmocka_unit_test(odd_shapes_are_refused),
         cmocka_unit_test(fingerprints_are_stable),

@@ -1,5 +1,6 @@
-/* test_conditions.c - masks from injected numbers, their odds, the latent grid against a naive
- * trilinear resize, plan lines there and back, pixel noise, and what keys depend on. */
+/* test_conditions.c - masks by given numbers, the odds of their draws, the latent grid of a mask
+ * against a naive trilinear resize, masks written to plan lines and read again, pixel noise, and
+ * the fields that keys depend on. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,8 +19,8 @@
 
 /* ---- kinds ---- */
 
-/* A mask's draw; the number of masked pixels of each of 5 frames of 16 x 32; a masked pixel and an
- * unmasked one: (frame, y, x), or -1. */
+/* A mask as a plan line, the number of masked pixels in each of 5 frames of 16 x 32, and (frame, y,
+ * x) of a masked pixel and of an unmasked one, or -1 where no such pixel exists. */
 static const struct {
     const char *line;
     int masked[5];
@@ -116,7 +117,7 @@ static void odd_numbers_are_refused(void **state)
     }
 }
 
-/* Any bytes as a mask of a plan line: an error, or a mask that can be drawn anywhere. */
+/* Reads any bytes as the mask of a plan line: they are an error, or a mask that can be drawn. */
 static int any_mask(const uint8_t *data, size_t size)
 {
     static const int shapes[][3] = { { 9, 32, 48 }, { 1, 16, 16 } };
@@ -167,7 +168,8 @@ static void in_range(int x, int lo, int hi)
         fail_msg("%d is not in [%d,%d)", x, lo, hi);
 }
 
-/* The ranges of sampling.md for f 9, 48 x 64: w/4 = 16, h/4 = 12, min/8 = 6, min/4 = 12. */
+/* Checks the ranges of sampling.md for 9 frames of 48 x 64: w/4 = 16, h/4 = 12, min/8 = 6,
+ * min/4 = 12. */
 static void check_ranges(const mask *m, bool all_frames)
 {
     const int32_t *v = m->v;
@@ -211,7 +213,7 @@ static void check_ranges(const mask *m, bool all_frames)
     }
 }
 
-/* Odds within 5 standard deviations of n draws, for clips and stills. */
+/* The odds of n draws are right within 5 standard deviations, for clips and for stills. */
 static void odds_and_ranges(void **state)
 {
     static const double clip[MASK_KINDS] = { .05, .2, .2, .2, .05, .05, .05, .1, .05, .05 };
@@ -239,7 +241,7 @@ static void odds_and_ranges(void **state)
         }
 }
 
-/* Noise is a fair coin for each pixel of each frame, and frames differ. */
+/* Noise masks half of the pixels of each frame, and frames differ. */
 static void noise_is_fair(void **state)
 {
     uint8_t a[48 * 64], b[48 * 64];
@@ -260,7 +262,7 @@ static void noise_is_fair(void **state)
     mask_free(&m);
 }
 
-/* A plan line tells a mask completely. */
+/* A mask that is written to a plan line and read again is the same. */
 static void lines_there_and_back(void **state)
 {
     (void)state;
@@ -287,7 +289,8 @@ static void lines_there_and_back(void **state)
 
 /* ---- the latent grid ---- */
 
-/* One axis as torch's interpolate(align_corners=False) without low-pass has it. */
+/* The two taps of output i on one axis of torch's interpolate(align_corners=False) without
+ * low-pass. */
 static void taps(int i, int in, int out, int at[2], double weight[2])
 {
     double pos = (i + 0.5) * in / out - 0.5;
@@ -336,7 +339,7 @@ static void grid_is_the_naive_resize(void **state)
                     for (int x = 0; x < w / r; x++, g++) {
                         double want = i ? naive(&m, px, 1, f - 1, (f - 1) / k, i - 1, y, x, r)
                                         : naive(&m, px, 0, 1, 1, 0, y, x, r);
-                        if ((double)*g != want)       /* eighths: exact in both */
+                        if ((double)*g != want)       /* multiples of 1/8 are exact */
                             fail_msg("kind %d, latent %d %d %d: %g, expected %g", m.kind, i, y, x,
                                      (double)*g, want);
                     }
@@ -385,12 +388,12 @@ static void keys_depend_on_what_values_do(void **state)
     vprep_clip a = clip_of(frames), b = a;
 
     (void)state;
-    /* an image condition is the still of the first frame */
+    /* An image condition has the key of the still of the first frame. */
     b.choice.frames = 1;
     assert_true(same(vprep_value_key(&p, &it, &a, VC_ROLE_IMAGE), vprep_latent_key(&p, &it, &b)));
     assert_false(same(vprep_value_key(&p, &it, &a, VC_ROLE_IMAGE), vprep_latent_key(&p, &it, &a)));
     q = p;
-    q.c.train_mode = PREP_INPAINT;           /* a mode changes no clip's key */
+    q.c.train_mode = PREP_INPAINT;           /* the mode changes no key of a clip */
     assert_true(same(vprep_latent_key(&p, &it, &a), vprep_latent_key(&q, &it, &a)));
     q = p;
     q.c.noise_variants = 3;
@@ -407,7 +410,7 @@ static void keys_depend_on_what_values_do(void **state)
     for (int v = VC_ROLE_CLIP; v < VC_ROLE_MASK; v++)
         assert_false(same(vprep_value_key(&p, &it, &a, v), vprep_value_key(&q, &it, &a, v)));
 
-    /* a mask: kind and numbers; with the source if any is seen */
+    /* The key of a masked video depends on the mask, and on the source where it is visible. */
     b = clip_of(frames);
     b.mask = (mask){ .kind = MASK_KEEP_HEAD, .f = 9, .h = 32, .w = 32, .n = 1, .v = head };
     vf_key mask_2 = vprep_value_key(&p, &it, &b, VC_ROLE_MASK),
@@ -427,7 +430,7 @@ static void keys_depend_on_what_values_do(void **state)
     assert_int_equal(vprep_value_frames(&b, VC_ROLE_IMAGE_NOISED), 1);
 }
 
-/* Changes one thing that a key may depend on. */
+/* Changes the field `keyed`, on which a key may depend. */
 static void change(unsigned keyed, vprep *p, vprep_clip *c)
 {
     static int32_t other[1] = { 3 };
@@ -439,11 +442,11 @@ static void change(unsigned keyed, vprep *p, vprep_clip *c)
     case VC_KEYED_DRAWS: p->c.seed = 5; break;
     case VC_KEYED_ENCODING: p->encoders.vae_part.opts.tiling = true; break;
     case VC_KEYED_GRID: p->encoders.vae.ratio[1] = 16; break;
-    default: fail_msg("%u is no field of a key", keyed);
+    default: fail_msg("%u is not a field of a key", keyed);
     }
 }
 
-/* A key is another one exactly if a field of its recipe is. */
+/* A key changes exactly if a field of its recipe changes. */
 static void check_key(const vprep *p, vc_role role)
 {
     int64_t frames[9] = { 3, 4, 5, 6, 7, 8, 9, 10, 11 };
@@ -458,16 +461,17 @@ static void check_key(const vprep *p, vc_role role)
         const bool depends = vc_roles[role].recipe.keyed & keyed;
         change(keyed, &q, &b);
         if (same(vprep_value_key(p, &it, &a, role), vprep_value_key(&q, &it, &b, role)) == depends)
-            fail_msg("role %d: its key %s field %u", role, depends ? "ignores" : "has", keyed);
+            fail_msg("role %d: the key %s field %u", role,
+                     depends ? "does not depend on" : "depends on", keyed);
     }
     for (int other = 0; other < VC_ROLES; other++)
         if (other != (int)role && vc_roles[other].recipe.tag &&
             same(vprep_value_key(p, &it, &a, role), vprep_value_key(p, &it, &a, (vc_role)other)))
-            fail_msg("roles %d and %d have one key", role, other);
+            fail_msg("roles %d and %d have the same key", role, other);
 }
 
-/* Of every role, whatever the table holds: a row suffices for vprep to make the value. */
-static void rows_say_what_is_made(void **state)
+/* The key and the value of every role follow from its row in the table. */
+static void each_role_follows_its_row(void **state)
 {
     (void)state;
     for (int mode = 0; mode < VC_MODES; mode++) {
@@ -503,7 +507,8 @@ static void masked_pixels_are_black(void **state)
             fail_msg("pixel %zu is %g", i, (double)x[i]);
 }
 
-/* x + sigma n with one sigma per place; the first place's normals go on after its sigma's block. */
+/* Draw k makes x + sigma n with a sigma of its own; the normals n follow the block of random
+ * numbers from which sigma was drawn. */
 static void pixel_noise(void **state)
 {
     enum { N = 30000 };
@@ -530,7 +535,7 @@ static void pixel_noise(void **state)
         assert_true(fabs((double)x[0] - (0.5 + sigma * (double)z[0])) < 1e-6);
         assert_true(fabs((double)x[2] - (0.5 + sigma * (double)z[2])) < 1e-6);
         for (int i = 0; i < N; i += 2) {
-            assert_true(x[i + 1] <= -1.0f && x[i + 1] >= -1.0f);     /* masked ones stay */
+            assert_true(x[i + 1] <= -1.0f && x[i + 1] >= -1.0f);     /* masked pixels stay black */
             sum += (double)x[i] - 0.5;
             sq += ((double)x[i] - 0.5) * ((double)x[i] - 0.5);
         }
@@ -552,7 +557,7 @@ int main(void)
         cmocka_unit_test(lines_there_and_back),
         cmocka_unit_test(grid_is_the_naive_resize),
         cmocka_unit_test(keys_depend_on_what_values_do),
-        cmocka_unit_test(rows_say_what_is_made),
+        cmocka_unit_test(each_role_follows_its_row),
         cmocka_unit_test(masked_pixels_are_black),
         cmocka_unit_test(pixel_noise),
     };

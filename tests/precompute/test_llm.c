@@ -1,5 +1,5 @@
-/* test_llm.c - decoders as text encoders against transformers (tests/golden/llama, llama3,
- * qwen2.5-vl): states after all layers and after fewer, types, forms of checkpoints, refusals,
+/* test_llm.c - decoders as text encoders equal transformers' (tests/golden/llama, llama3,
+ * qwen2.5-vl): states after all layers and after fewer, types, forms of checkpoints, refused files,
  * memory. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,9 +16,9 @@
 
 enum { WIDTH = 32, MOST = 150, LAYERS = 4 };
 
-/* Of the greatest state. f32: sums of some tens of terms in another order. bf16 activations: a
- * handful of roundings of 2^-9 in each of four layers; PyTorch's states in bf16 are 1.2e-2 to
- * 3.4e-2 off. */
+/* The tolerances, relative to the greatest state. f32 sums some tens of terms in another order.
+ * bf16 activations are rounded by 2^-9 a handful of times in each of four layers; the errors of
+ * PyTorch's own states in bf16 are 1.2e-2 to 3.4e-2. */
 #define F32 1e-5
 #define BF16 3e-2
 
@@ -66,7 +66,7 @@ static int ids_of(const vf_safetensors *gold, const char *name, int64_t id[MOST]
     return (int)v.dim[0];
 }
 
-/* Error of the states of the golden's `ids` against its `want`. */
+/* The error of m's states for the golden's `ids`, compared with its `want`. */
 static double error_of(llm *m, const vf_safetensors *gold, const char *ids, const char *want)
 {
     float states[MOST * WIDTH];
@@ -90,7 +90,7 @@ static void within(double e, vc_dtype type, const char *name, const char *want)
 
 /* ---- states ---- */
 
-/* The golden is of one batch with padding and a mask, these are texts one by one. */
+/* The golden's texts were one batch with padding and a mask; here each text is encoded alone. */
 static void equals_transformers(void **state)
 {
     static const struct { int skip; const char *ids, *want; } rows[] = {
@@ -113,7 +113,7 @@ static void equals_transformers(void **state)
     }
 }
 
-/* Files in bf16 and f16 are read as they are: their values are exact. */
+/* The values of files in bf16 and f16 are used without rounding. */
 static void stored_types(void **state)
 {
     static const struct { const char *want; vc_dtype stored; } rows[] = {
@@ -134,7 +134,8 @@ static void stored_types(void **state)
         }
 }
 
-/* The same bits twice, whatever was encoded in between; and no token sees a later one. */
+/* A text has the same bits twice, whatever was encoded in between; no token attends to a later
+ * one. */
 static void repeats(void **state)
 {
     tf_fixture f = tf_open("llama", VC_BF16);
@@ -202,7 +203,8 @@ static bool below(vf_view *v, const void *prefix)
     return true;
 }
 
-/* Qwen2.5-VL's released files: model.language_model. is model. there. */
+/* Renames a tensor as in Qwen2.5-VL's released files, which have model. for
+ * model.language_model. */
 static bool as_released(vf_view *v, const void *arg)
 {
     static char name[TF_TENSORS][80];
@@ -256,7 +258,7 @@ static void checkpoint_forms(void **state)
     tf_close(&f);
 }
 
-/* Layers that are left out may be missing from the file: nothing reads them. */
+/* The file may lack layers that are left out. */
 static void unused_layers(void **state)
 {
     tf_fixture f = tf_open("llama", VC_F32);
@@ -357,8 +359,8 @@ static void config_refused(void **state)
     tf_close(&f);
 }
 
-/* Files of before transformers 5 have the rotations in two fields, and an object that names its
- * kind by `type` in files of before LLaMA 3.1. */
+/* Files before transformers 5 have the rotations in two fields; files before LLaMA 3.1 have the
+ * field `type` in place of rope_type. */
 static void older_configs(void **state)
 {
     static const struct { const char *name, *scaling; bool same; } rows[] = {
@@ -425,7 +427,7 @@ static size_t peak_of(const char *dir, int skip)
     return peak;
 }
 
-/* Temporaries are those of one layer, within the bound that llm.h names. */
+/* Three layers take the temporary memory of one, within the bound that llm.h names. */
 static void memory_is_one_layers(void **state)
 {
     enum { HIDDEN = 64, SLACK = 4096 };                        /* each buffer is rounded up */
@@ -439,7 +441,7 @@ static void memory_is_one_layers(void **state)
         tf_fixture f = tf_open(rows[i].name, VC_F32);
         size_t one = peak_of(f.dir, 3), three = peak_of(f.dir, 1);
         if (three > one || three > 4 * MOST * most + SLACK)
-            fail_msg("%s: one layer %zu, three %zu, bound %zu", rows[i].name, one, three,
+            fail_msg("%s: one layer %zu bytes, three %zu, bound %zu", rows[i].name, one, three,
                      4 * MOST * most + SLACK);
         tf_close(&f);
     }

@@ -1,4 +1,5 @@
-/* test_loss_mask.c - weights of the loss from a picture or clip, worked out by hand. */
+/* test_loss_mask.c - the weights of the loss that a picture or a clip gives equal weights computed
+ * by hand. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +17,7 @@
 
 enum { K = 4, R = 8 };
 
-/* Grey g of frame t, row y, column x into an RGB clip. */
+/* Sets the pixel (t, y, x) of an RGB clip to the grey g. */
 static void paint(uint8_t *rgb, int h, int w, int t, int y, int x, uint8_t g)
 {
     memset(rgb + 3 * (((size_t)t * (size_t)h + (size_t)y) * (size_t)w + (size_t)x), g, 3);
@@ -28,7 +29,7 @@ static void test_weights(void **state)
     static uint8_t rgb[F * H * W * 3];
     float out[2 * 2 * 3];
     (void)state;
-    paint(rgb, H, W, 0, 0, 0, 255);                      /* frame 0 stands alone */
+    paint(rgb, H, W, 0, 0, 0, 255);                      /* frame 0 is a latent frame of its own */
     for (int t = 1; t < F; t++)
         for (int i = 0; i < R * R; i++)
             paint(rgb, H, W, t, 8 + i / R, 16 + i % R, t < 3 ? 255 : 51);
@@ -39,7 +40,7 @@ static void test_weights(void **state)
     }
 }
 
-/* PGM is the plainest picture that there is. */
+/* Writes a picture in the PGM format, a header and bytes. */
 static char *write_pgm(const char *dir, const char *name, int w, int h, const uint8_t *grey)
 {
     char *path = vc_path_join(dir, name);
@@ -51,7 +52,7 @@ static char *write_pgm(const char *dir, const char *name, int w, int h, const ui
     return path;
 }
 
-/* A source of 32x16, of which columns 8 to 23 are taken; the mask is white in columns 8 to 15. */
+/* Columns 8 to 23 are cut out of a source of 32x16; its mask is white in columns 8 to 15. */
 static void test_cut(void **state)
 {
     enum { W = 32, H = 16 };
@@ -64,7 +65,7 @@ static void test_cut(void **state)
     vprep p = { .list = { .meta = { .rows = &row, .n = 1 }, .sources = &source },
                 .encoders.vae.ratio = { K, R, R } };
     vprep_item it = { 0 };
-    int64_t frames[5] = { 3, 4, 5, 6, 7 };               /* a picture holds for all */
+    int64_t frames[5] = { 3, 4, 5, 6, 7 };               /* a picture is the mask of all frames */
     vprep_clip clip = { .frames = frames, .choice = { .frames = 5, .resize_h = H, .resize_w = W,
                         .left = 8, .target_h = H, .target_w = 16, .latent_f = 2, .latent_h = 2,
                         .latent_w = 2 } };
@@ -83,16 +84,16 @@ static void test_cut(void **state)
         free(w);
     }
 
-    source.w = 40;                                       /* of another shape */
+    source.w = 40;                                       /* another aspect ratio */
     assert_int_equal(vprep_loss_mask(&p, &it, &clip, &w, &err), VC_EMISMATCH);
     assert_string_equal(err.text, "loss_mask_path m.pgm: 32x16, but the source is 40x16: a loss "
                         "mask covers the whole picture, so it has its shape");
     free(w);
-    source.w = 64;                                       /* the same shape but for a pixel */
+    source.w = 64;                                       /* within one pixel of the mask's aspect */
     source.h = 33;
     assert_int_equal(vprep_loss_mask(&p, &it, &clip, &w, &err), 0);
     free(w);
-    /* other bytes than those that were hashed */
+    /* The file has other bytes than when it was hashed. */
     grey[0] = 128;
     free(write_pgm(*state, "m.pgm", W, H, grey));
     assert_fails(vprep_loss_mask(&p, &it, &clip, &w, &err), VC_EIO, &err, "changed while this ran");

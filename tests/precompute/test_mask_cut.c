@@ -1,4 +1,4 @@
-/* test_mask_cut.c - a mask that is cut with its clip has the frames it had */
+/* test_mask_cut.c - a mask that is cut with its clip keeps the mask of each remaining frame. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,8 +19,8 @@ static void frames_of(const mask *m, int n, uint8_t *px)
         mask_frame(m, t, px + t * H * W);
 }
 
-/* Whether its plan line gives the same mask back. */
-static bool comes_back(const mask *m)
+/* Whether a plan line of the mask is read as the same mask. */
+static bool survives_plan(const mask *m)
 {
     uint8_t a[MOST * H * W], b[MOST * H * W];
     cJSON *line = mask_json(m);
@@ -60,7 +60,7 @@ static void test_cut(void **state)
         frames_of(&m, f, after);
         if (m.f != f || memcmp(before, after, (size_t)f * H * W))
             fail_msg("id %llu: kind %d, %d of %d frames", (unsigned long long)id, drawn, f, loaded);
-        assert_true(comes_back(&m));
+        assert_true(survives_plan(&m));
         seen[drawn]++;
         became[m.kind] += m.kind != drawn;
         mask_free(&m);

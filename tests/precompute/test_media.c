@@ -1,4 +1,4 @@
-/* test_media.c - videos: which frame is which, seeking, geometry, colour, damage */
+/* test_media.c - videos: the number of each frame, seeking, geometry, colour, damaged files. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,11 +31,11 @@ static media_fit whole(const media_info *info)
     return (media_fit){ .rh = info->h, .rw = info->w, .h = info->h, .w = info->w };
 }
 
-/* ---- which frame is which ---- */
+/* ---- numbers of frames ---- */
 
 typedef struct stream_case {
     const char *name, *file, *encoder, *args;
-    int frames, first, drop;        /* drop: source frames n with n % drop == drop - 1 are gone */
+    int frames, first, drop;        /* source frames n with n % drop == drop - 1 are dropped */
     bool vfr;
 } stream_case;
 
@@ -163,7 +163,7 @@ static void test_streams(void **state)
     for (size_t i = 0; i < sizeof streams / sizeof *streams; i++) {
         const stream_case *c = &streams[i];
         if (!clip_have_encoder(c->encoder)) {
-            print_message("skipped, no encoder %s: %s\n", c->encoder, c->name);
+            print_message("%s: skipped, since ffmpeg lacks the encoder %s\n", c->name, c->encoder);
             continue;
         }
         clip_ffmpeg(clip_dir, c->args, c->file);
@@ -171,7 +171,7 @@ static void test_streams(void **state)
     }
 }
 
-/* Two passes let VP8 make reference frames that are not shown, in packets of their own. */
+/* With two passes, VP8 makes hidden reference frames, in packets of their own. */
 static void test_hidden(void **state)
 {
     (void)state;
@@ -195,13 +195,14 @@ static void test_hidden(void **state)
     assert_int_equal(media_video_open(&v, &io, c.file, &err), 0);
     for (int64_t i = 0; i < v.n; i++)
         last = v.index[i].pos > last ? v.index[i].pos : last;
-    assert_false(v.counted);                        /* the packets told */
-    assert_true(last >= CLIP_FRAMES);               /* and some were hidden */
+    assert_false(v.counted);                        /* the packets gave the number of frames */
+    assert_true(last >= CLIP_FRAMES);               /* some packets are hidden frames */
     media_video_close(&v);
     media_io_close(&io);
 }
 
-/* Decoding begins at the frame's own key frame, and goes on from where it is if that is nearer. */
+/* A seek begins to decode at the frame's own key frame, or continues from the decoder's position
+ * where that is nearer. */
 static void test_seeks(void **state)
 {
     (void)state;
@@ -220,10 +221,10 @@ static void test_seeks(void **state)
         assert_int_equal(v.start, 72);
         assert_int_equal(media_video_next(&v, &number, &err), 1);
         assert_int_equal(number, 72);
-        assert_int_equal(media_video_seek(&v, 75, &err), 0);     /* on the way */
+        assert_int_equal(media_video_seek(&v, 75, &err), 0);     /* forward, without a seek */
         assert_int_equal(media_video_next(&v, &number, &err), 1);
         assert_int_equal(number, 73);
-        assert_int_equal(media_video_seek(&v, 40, &err), 0);     /* back */
+        assert_int_equal(media_video_seek(&v, 40, &err), 0);     /* backward */
         assert_int_equal(v.start, 36);
         assert_int_equal(media_video_seek(&v, 5, &err), 0);
         assert_int_equal(v.start, 0);
@@ -255,7 +256,7 @@ static void test_threads(void **state)
 
 /* ---- geometry ---- */
 
-/* Sets the matrix in every track header of an MP4. */
+/* Sets the display matrix in every track header of an MP4. */
 static void patch_matrix(const char *path, const int m[4])
 {
     size_t n;
@@ -272,7 +273,7 @@ static void patch_matrix(const char *path, const int m[4])
     free(p);
 }
 
-/* The stored place of shown pixel (y, x), from the EXIF standard's table of orientations. */
+/* The stored place of the displayed pixel (y, x), by the EXIF standard's table of orientations. */
 static void stored_place(int exif, int h, int w, int y, int x, int *sy, int *sx)
 {
     int bottom = h - 1, right = w - 1;
@@ -339,7 +340,7 @@ static void test_rotation(void **state)
     free(plain);
 }
 
-/* Resize, cut, flip, turned or not: the same as doing it to the picture as shown. */
+/* A resize, a cut and a flip of a rotated video equal those of the displayed picture. */
 static void test_fit(void **state)
 {
     (void)state;
@@ -363,7 +364,7 @@ static void test_fit(void **state)
             for (int i = 0; i < f->h * f->w * 3; i++) {
                 int y = i / (f->w * 3), x = i / 3 % f->w;
                 int at = (y * f->w + (f->flip ? f->w - 1 - x : x)) * 3 + i % 3;
-                if (abs(got[i] - want[at]) > 1)    /* ties may round the other way when mirrored */
+                if (abs(got[i] - want[at]) > 1)    /* a mirrored tie may round the other way */
                     fail_msg("orientation %d, fit %zu: %d,%d", turns[t].exif, k, y, x);
             }
             free(shown);
@@ -422,7 +423,7 @@ static void test_colour(void **state)
                 for (int s = 0; s < 4; s++) {
                     double mean[3];
                     clip_square(mean, rgb, info.h, info.w, s);
-                    for (int c = 0; c < 3; c++)     /* two lossy steps before */
+                    for (int c = 0; c < 3; c++)     /* conversion and codec were lossy */
                         if (fabs(mean[c] - clip_colours[s][c]) > 3)
                             fail_msg("%s: square %d is %g %g %g", args, s, mean[0], mean[1],
                                      mean[2]);
@@ -431,9 +432,10 @@ static void test_colour(void **state)
             }
 }
 
-/* ---- damage and hostility ---- */
+/* ---- damaged and hostile files ---- */
 
-/* Frames of a damaged file are right or refused with their number. Returns how many were right. */
+/* Checks that each frame of a damaged file is right, or is refused with its number. Returns the
+ * number of right frames. */
 static int count_right(const char *path)
 {
     media *m;
@@ -473,7 +475,7 @@ static void test_cut(void **state)
         clip_save(path, p, n * (size_t)i / 24);
         int right = count_right(path);
         if (right < last)
-            fail_msg("%s: %d frames, fewer than in a shorter file", path, right);
+            fail_msg("%s: %d right frames, fewer than in a shorter file", path, right);
         last = right;
     }
     assert_int_equal(last, CLIP_FRAMES);
@@ -491,9 +493,9 @@ static void test_hole(void **state)
     memset(p + n / 2, 0xa5, 200);
     clip_save(clip_path("hole.mp4"), p, n);
     int right = count_right(clip_path("hole.mp4"));
-    /* 10 groups; the hole hits one or two of them */
+    /* The hole damages one or two of 10 groups. */
     if (right >= CLIP_FRAMES || right < CLIP_FRAMES - 24)
-        fail_msg("%d frames of %d", right, CLIP_FRAMES);
+        fail_msg("%d frames of %d are right", right, CLIP_FRAMES);
     free(p);
 }
 
@@ -519,7 +521,7 @@ static void test_refusals(void **state)
     refuse("empty", VC_EFORMAT, "empty");
     refuse("text.mp4", VC_EFORMAT, "");
 
-    /* formats that make a reader open something else */
+    /* Files in these formats make a reader open other files. */
     static const char *const lists[] = {
         "ffconcat version 1.0\nfile numbers.mp4\n",
         "#EXTM3U\n#EXT-X-TARGETDURATION:5\n#EXTINF:5,\nnumbers.mp4\n#EXT-X-ENDLIST\n",

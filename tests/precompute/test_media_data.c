@@ -1,5 +1,5 @@
-/* test_media_data.c - the folder of real files named by VLT_TEST_DATA against its reference.json,
- * which holds what other builds of FFmpeg and Pillow make of them */
+/* test_media_data.c - real files in the folder VLT_TEST_DATA are read like the values in its
+ * reference.json, which other builds of FFmpeg and Pillow made. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@
 #include "precompute/media/media.h"
 #include "tests/lib/ok.h"
 
-static const char *data;            /* the folder; NULL: none */
+static const char *data;            /* VLT_TEST_DATA; NULL: not set */
 static cJSON *reference;
 
 static int setup(void **state)
@@ -64,7 +64,7 @@ static double number(const cJSON *o, const char *key)
 
 /* ---- decoded planes ---- */
 
-/* zlib's crc32, going on from crc */
+/* zlib's crc32 of the bytes before, whose sum is crc, and of p */
 static uint32_t crc_more(uint32_t crc, const uint8_t *p, size_t n)
 {
     return ~av_crc(av_crc_get_table(AV_CRC_32_IEEE_LE), ~crc, p, n);
@@ -83,7 +83,7 @@ static uint32_t crc_frame(uint32_t crc, const AVFrame *f)
     return crc;
 }
 
-/* The decoder beneath media.h gives the very planes that the reference has. */
+/* Checks that the decoder below media.h has the same planes as the reference, bit for bit. */
 static void check_planes(const char *name, const char *path, const cJSON *want)
 {
     media_io io;
@@ -94,10 +94,11 @@ static void check_planes(const char *name, const char *path, const cJSON *want)
     int rc;
     if (media_io_open(&io, path, &err) || media_video_open(&v, &io, path, &err))
         fail_msg("%s: %s", name, err.text);
-    assert_false(v.counted);            /* the packets of all of them tell, hidden ones included */
+    assert_false(v.counted);            /* packets gave the number of frames, hidden ones too */
     while ((rc = media_video_next(&v, &at, &err)) == 1) {
         if (at != frames)
-            fail_msg("%s: frame %lld came as number %lld", name, (long long)at, (long long)frames);
+            fail_msg("%s: frame %lld was read as number %lld", name, (long long)at,
+                     (long long)frames);
         last = crc_frame(0, v.frame);
         const uint8_t bytes[] = { (uint8_t)last, (uint8_t)(last >> 8), (uint8_t)(last >> 16),
                                   (uint8_t)(last >> 24) };
@@ -113,7 +114,7 @@ static void check_planes(const char *name, const char *path, const cJSON *want)
     media_io_close(&io);
 }
 
-/* ---- what is shown ---- */
+/* ---- displayed pictures ---- */
 
 static void mean_rgb(double mean[3], const uint8_t *rgb, size_t n)
 {
@@ -149,7 +150,7 @@ static uint8_t *read_one(media *m, const media_info *info, int64_t i, vc_err *er
 
 static void check_info(const char *name, const media_info *info, const cJSON *want)
 {
-    int turned = (int)fmax(0, -number(want, "rotation"));       /* NAN: none */
+    int turned = (int)fmax(0, -number(want, "rotation"));       /* fmax makes 0 of NAN */
     const cJSON *aspect = cJSON_GetObjectItem(want, "sample_aspect_ratio");
     double num = 1, den = 1;
     if (cJSON_IsString(aspect))
@@ -197,7 +198,7 @@ static void test_videos(void **state)
         assert_ok(media_open(&m, path, &info, &err), &err);
         check_info(name, &info, want);
         check_times(name, m, want);
-        /* the last, then back to the first, then into the middle: two seeks */
+        /* The last frame, the first and the middle one need two seeks. */
         const int64_t at[] = { info.frames - 1, 0, info.frames / 2 };
         for (int i = 0; i < 3; i++) {
             uint8_t *rgb = read_one(m, &info, at[i], &err);
@@ -239,14 +240,15 @@ static void test_images(void **state)
         uint8_t *rgb = read_one(m, &info, 0, &err);
         assert_ok(!rgb, &err);
         size_t n = (size_t)info.h * (size_t)info.w;
-        /* Pillow's JPEG decoder is this one; else it reads 16 bits and chroma in its own way */
+        /* Pillow has this JPEG decoder; in other formats Pillow rounds 16 bits and chroma
+         * otherwise. */
         if (jpeg)
             expect_mean(name, rgb, n, pillow, 0.01);
         else
             expect_mean(name, rgb, n, pyav, 2);
         if (jpeg && !info.rotation && !info.mirrored &&
             crc_more(0, rgb, n * 3) != (uint32_t)number(want, "pillow_rgb_crc32"))
-            print_message("%s: not Pillow's pixels, bit for bit\n", name);
+            print_message("%s: pixels differ from Pillow's within the tolerance\n", name);
         free(rgb);
         media_close(m);
     }
@@ -256,8 +258,8 @@ static void test_images(void **state)
 
 typedef struct broken_case {
     const char *file;
-    int least, most;        /* frames that may be had; 0, 0: refused at once or at the first */
-    const char *intact;     /* the file it was made of: what is given must be that one's */
+    int least, most;        /* number of good frames; 0, 0: refused at open or at the first */
+    const char *intact;     /* the intact file, which has the right frames */
 } broken_case;
 
 static const broken_case broken[] = {
@@ -290,7 +292,7 @@ static int count_good(const broken_case *c, media *m, const media_info *info)
         if (rgb && intact) {
             uint8_t *same = read_one(intact, &intact_info, i, &err);
             if (!same || memcmp(rgb, same, (size_t)info->h * (size_t)info->w * 3))
-                fail_msg("%s: frame %lld is damaged, and was not refused", c->file, (long long)i);
+                fail_msg("%s: frame %lld is damaged but was not refused", c->file, (long long)i);
             free(same);
         }
         good += !!rgb;

@@ -1,6 +1,7 @@
-/* test_media_gpu.c - frames from a GPU's decoder: samples in order, what is left to the GPU, and
- * that the pixels are the software decoder's. "A fake GPU" is the software decoder, whose frames
- * are called the GPU's and fetched from it in its formats; test_nvdec alone needs a real one. */
+/* test_media_gpu.c - frames from a GPU's decoder: the order of samples, the choice of streams that
+ * a GPU decodes, and pixels equal to the software decoder's. The tests run on a fake GPU: the
+ * software decoder makes its frames, which are fetched in a GPU's formats. test_nvdec alone needs a
+ * real GPU. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +21,7 @@
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 
-/* ---- samples in order ---- */
+/* ---- the order of samples ---- */
 
 static AVFrame *new_frame(enum AVPixelFormat format, int w, int h)
 {
@@ -30,12 +31,12 @@ static AVFrame *new_frame(enum AVPixelFormat format, int w, int h)
     f->width = w;
     f->height = h;
     assert_int_equal(av_frame_get_buffer(f, 64), 0);
-    for (int p = 0; p < 4 && f->data[p]; p++)      /* so that reading behind a row is seen */
+    for (int p = 0; p < 4 && f->data[p]; p++)      /* shows a read beyond a row */
         memset(f->data[p], 0xa5, (size_t)f->linesize[p]);
     return f;
 }
 
-/* Sample (y, x) of component c, where it lies. */
+/* The address of sample (y, x) of component c. */
 static uint8_t *place(const AVFrame *f, int c, int y, int x)
 {
     const AVComponentDescriptor *d = &av_pix_fmt_desc_get(f->format)->comp[c];
@@ -69,7 +70,7 @@ static void chroma_size(const AVFrame *f, int c, int *w, int *h)
     *h = c ? AV_CEIL_RSHIFT(f->height, d->log2_chroma_h) : f->height;
 }
 
-/* The planar frame as a GPU would have it: samples from the top of their bytes. */
+/* The planar frame in a GPU's format, with samples in the upper bits of their bytes. */
 static AVFrame *as_on_gpu(const AVFrame *planar, enum AVPixelFormat format)
 {
     AVFrame *f = new_frame(format, planar->width, planar->height);
@@ -137,7 +138,7 @@ static void test_layouts(void **state)
     }
 }
 
-/* By hand: NV12's pairs are U and V, P010's and P016's low bits are empty. */
+/* Frames written by hand: NV12 has pairs of U and V, and the low bits of P010 and P016 are 0. */
 static void test_bytes(void **state)
 {
     (void)state;
@@ -176,13 +177,13 @@ static void test_layouts_refused(void **state)
     for (size_t i = 0; i < COUNT(rows); i++) {
         AVFrame *from = new_frame(rows[i].gpu, 8, 8), *to = av_frame_alloc();
         if (media_planar(to, from, rows[i].planar) != AVERROR(EINVAL))
-            fail_msg("row %zu was taken", i);
+            fail_msg("row %zu was accepted", i);
         av_frame_free(&from);
         av_frame_free(&to);
     }
 }
 
-/* ---- what is left to a GPU ---- */
+/* ---- streams that a GPU decodes ---- */
 
 static bool ffmpeg_has_cuda(void)
 {
@@ -209,11 +210,11 @@ static void test_codecs(void **state)
         assert_non_null(codec);
         assert_int_equal(codec->id, exact[i]);
         assert_null(strstr(codec->name, "cuvid"));
-        assert_string_equal(codec->name, avcodec_get_name(exact[i]));    /* FFmpeg's own */
+        assert_string_equal(codec->name, avcodec_get_name(exact[i]));    /* FFmpeg's own decoder */
     }
 }
 
-/* Formats that a decoder offers, and what is picked. */
+/* The GPU's format is picked among the formats that a decoder offers. */
 static void test_formats(void **state)
 {
     media_gpu g = { .format = AV_PIX_FMT_CUDA };
@@ -245,7 +246,7 @@ static void test_no_gpu(void **state)
     vc_err err = { 0 };
     (void)state;
     setenv("CUDA_VISIBLE_DEVICES", "", 1);
-    int rc = media_gpu_open(&g, 4000, &err);                /* no machine has so many */
+    int rc = media_gpu_open(&g, 4000, &err);                /* no machine has 4001 GPUs */
     unsetenv("CUDA_VISIBLE_DEVICES");
     assert_int_equal(rc, VC_EUSAGE);
     assert_null(g);
@@ -258,8 +259,8 @@ static void test_no_gpu(void **state)
 
 typedef struct stream {
     const char *name, *file, *encoder, *args;
-    layout layout;                       /* of its frames */
-    bool on_gpu;                         /* a fake GPU can decode it */
+    layout layout;                       /* of the stream's frames */
+    bool on_gpu;                         /* the fake GPU can decode the stream */
 } stream;
 
 #define PICTURE "-frames:v 60 -vf scale=322:182,noise=alls=20:allf=t "
@@ -288,7 +289,7 @@ static const stream streams[] = {
     { "vp9", "i.webm", "libvpx-vp9",
       PICTURE "-c:v libvpx-vp9 -b:v 1M -g 24 -auto-alt-ref 1 -lag-in-frames 16 -cpu-used 8",
       { AV_PIX_FMT_NV12, AV_PIX_FMT_YUV420P }, true },
-    /* FFmpeg's own av1 decoder has nothing but GPUs */
+    /* FFmpeg's own av1 decoder works on GPUs only. */
     { "av1", "j.mp4", "libaom-av1", PICTURE "-c:v libaom-av1 -crf 30 -g 24 -cpu-used 8",
       { AV_PIX_FMT_NV12, AV_PIX_FMT_YUV420P }, false },
     { "mpeg4", "k.mp4", "mpeg4", PICTURE "-c:v mpeg4 -q:v 3 -g 12",
@@ -297,10 +298,10 @@ static const stream streams[] = {
       { AV_PIX_FMT_NV12, AV_PIX_FMT_YUV420P }, false },
 };
 
-static struct {                          /* the fake GPU's */
+static struct {                          /* the fake GPU */
     layout layout;
     int fetched;
-    int fail_at, damaged_from;           /* numbers of fetches; 0: none */
+    int fail_at, damaged_from;           /* numbers of fetches; 0: never */
 } fake;
 
 static int fake_fetch(AVFrame *dst, const AVFrame *src, int flags)
@@ -325,7 +326,7 @@ static media_gpu fake_gpu(layout l)
 
 enum { READ = 7 };
 
-/* Some frames, read twice in another order; freed by the caller. */
+/* Reads some frames twice, in another order; the caller frees the pixels. */
 static uint8_t *read_some(const char *path, media_gpu *gpu, size_t *bytes)
 {
     static const int64_t first[READ] = { 30, 31, 31, 40, 50, 58, 59 };
@@ -362,7 +363,7 @@ static void same_pixels(const stream *s, media_gpu *gpu)
 static bool have_stream(const stream *s)
 {
     if (!clip_have_ffmpeg() || !clip_have_encoder(s->encoder)) {
-        print_message("not run: %s: this ffmpeg does not encode it\n", s->name);
+        print_message("%s: skipped, since ffmpeg lacks the encoder\n", s->name);
         return false;
     }
     clip_ffmpeg(clip_dir, s->args, s->file);
@@ -381,11 +382,11 @@ static void test_fake(void **state)
         same_pixels(&streams[i], &g);
         if ((media_gpu_frames(&g) > 0) != streams[i].on_gpu ||
             (int)media_gpu_frames(&g) != fake.fetched)
-            fail_msg("%s: %d frames came from the GPU", streams[i].name, fake.fetched);
+            fail_msg("%s: the GPU decoded %d frames", streams[i].name, fake.fetched);
     }
 }
 
-/* A stream that the GPU refuses, and one that it gives up: the software decoder reads them. */
+/* The software decoder reads a stream that the GPU refuses, or fails to continue. */
 static void test_refused(void **state)
 {
     (void)state;
@@ -398,7 +399,7 @@ static void test_refused(void **state)
     g = fake_gpu(streams[0].layout);
     fake.fail_at = 5;
     same_pixels(&streams[0], &g);
-    assert_int_equal(fake.fetched, 5);                      /* and it is not asked again */
+    assert_int_equal(fake.fetched, 5);                      /* the GPU is not used again */
 
     g = fake_gpu(streams[0].layout);
     fake.damaged_from = 1;
@@ -410,8 +411,8 @@ static void test_refused(void **state)
     assert_int_equal(media_gpu_frames(&g), 0);
 }
 
-/* Damage that the software decoder does not find is none, also where decoding began at the
- * start. */
+/* A frame that the GPU reports as damaged and the software decoder reads is good, also where
+ * decoding began at the start. */
 static void test_false_alarm(void **state)
 {
     static const int64_t index[] = { 0, 3 };
@@ -431,7 +432,7 @@ static void test_false_alarm(void **state)
     media_close(m);
 }
 
-/* Damage that is found on a GPU is what the software decoder says of the file. */
+/* Damage that a GPU finds is reported with the software decoder's message. */
 static void test_damage(void **state)
 {
     enum { FRAMES = 60 };
@@ -466,7 +467,7 @@ static void test_damage(void **state)
     assert_string_equal(text[1], text[0]);
 }
 
-/* Frames that a GPU may show otherwise. */
+/* Frames that a GPU may decode to other pixels are refused. */
 static void test_frames_refused(void **state)
 {
     (void)state;
@@ -476,7 +477,7 @@ static void test_frames_refused(void **state)
                           .frame = new_frame(AV_PIX_FMT_YUV420P, 32, 16),
                           .dec = avcodec_alloc_context3(NULL) };
         vc_err err = { 0 };
-        v.dec->width = i == 1 ? 30 : 32;                    /* cropped at its left */
+        v.dec->width = i == 1 ? 30 : 32;                    /* cropped on the left */
         v.dec->height = 16;
         if (i == 2)
             assert_non_null(av_film_grain_params_create_side_data(v.frame));
@@ -489,7 +490,7 @@ static void test_frames_refused(void **state)
     }
 }
 
-/* The same by NVDEC: every stream that it takes. */
+/* NVDEC decodes every stream that it supports to the same pixels. */
 static void test_nvdec(void **state)
 {
     media_gpu *g;
@@ -504,7 +505,7 @@ static void test_nvdec(void **state)
         if (!have_stream(&streams[i]))
             continue;
         same_pixels(&streams[i], g);
-        print_message("%s: the same pixels, %llu frames by NVDEC\n", streams[i].name,
+        print_message("%s: NVDEC decoded %llu frames to the same pixels\n", streams[i].name,
                       (unsigned long long)(media_gpu_frames(g) - before));
         assert_true(i || media_gpu_frames(g));
     }

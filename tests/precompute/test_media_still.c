@@ -1,4 +1,5 @@
-/* test_media_still.c - stills, and what precompute/media/write.h writes, read back */
+/* test_media_still.c - stills are read right, and so are files that precompute/media/write.h
+ * writes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +18,7 @@
 #include "tests/lib/ok.h"
 #include "tests/precompute/media_clip.h"
 
-/* Smooth, without symmetry, different in each channel. */
+/* A smooth picture without symmetry, different in each channel. */
 static uint8_t *picture(int h, int w)
 {
     uint8_t *rgb = malloc((size_t)h * (size_t)w * 3), *p = rgb;
@@ -30,7 +31,7 @@ static uint8_t *picture(int h, int w)
     return rgb;
 }
 
-/* Reads a still as shown; NULL and the error's text if it is refused, at opening or reading. */
+/* Reads a still in displayed orientation; NULL and *err where open or read refuses the file. */
 static uint8_t *read_still(const char *path, media_info *info, vc_err *err)
 {
     media *m;
@@ -38,7 +39,7 @@ static uint8_t *read_still(const char *path, media_info *info, vc_err *err)
         return NULL;
     media_fit fit = { .rh = info->h, .rw = info->w, .h = info->h, .w = info->w };
     uint8_t *rgb = malloc((size_t)info->h * (size_t)info->w * 3);
-    for (int again = 0; again < 2; again++)         /* a second read gives the same */
+    for (int again = 0; again < 2; again++)         /* a second read has equal pixels */
         if (media_read(m, rgb, (int64_t[]){ 0 }, 1, &fit, NULL, err)) {
             free(rgb);
             rgb = NULL;
@@ -85,7 +86,8 @@ static void test_png(void **state)
     }
 }
 
-/* Pixel formats of stills, made by the ffmpeg program from one PNG; tolerance by what each loses */
+/* The ffmpeg program makes stills of many pixel formats from one PNG; the tolerance of each is the
+ * loss of its format. */
 static void test_formats(void **state)
 {
     (void)state;
@@ -108,7 +110,7 @@ static void test_formats(void **state)
         media_info info;
         vc_err err = { 0 };
         if (!clip_have_encoder(rows[i].encoder)) {
-            print_message("skipped, no encoder %s\n", rows[i].encoder);
+            print_message("%s: skipped, since ffmpeg lacks the encoder\n", rows[i].encoder);
             continue;
         }
         snprintf(cmd, sizeof cmd, "cd '%s' && ffmpeg -nostdin -v error -y -i f0.png -frames:v 1 "
@@ -116,7 +118,7 @@ static void test_formats(void **state)
                  rows[i].args, rows[i].file);
         assert_int_equal(system(cmd), 0);
         uint8_t *back = read_still(clip_path(rows[i].file), &info, &err);
-        if (rows[i].tolerance < 0) {                /* a format that is not let in */
+        if (rows[i].tolerance < 0) {                /* a format that is refused */
             assert_null(back);
             continue;
         }
@@ -132,7 +134,8 @@ static void test_formats(void **state)
 
 /* ---- EXIF ---- */
 
-/* A TIFF structure with two entries, the second the orientation; big or little endian. */
+/* A TIFF structure with two entries, of which the second is the orientation; big or little
+ * endian. */
 static size_t exif_block(uint8_t *p, int orientation, bool big)
 {
     static const uint8_t little_form[] = {
@@ -148,7 +151,7 @@ static size_t exif_block(uint8_t *p, int orientation, bool big)
     return sizeof big_form;
 }
 
-/* bytes with `n` more put in at `at` */
+/* A copy of p with the n bytes `more` inserted at `at`, malloc'ed. */
 static uint8_t *insert(const uint8_t *p, size_t *size, size_t at, const uint8_t *more, size_t n)
 {
     uint8_t *out = malloc(*size + n);
@@ -194,12 +197,12 @@ static void png_with_exif(const char *path, const uint8_t *png, size_t n, int or
     put32(chunk, (uint32_t)len);
     memcpy(chunk + 4, "eXIf", 4);
     put32(chunk + 8 + len, png_crc(chunk + 4, len + 4));
-    uint8_t *p = insert(png, &n, 8 + 25, chunk, len + 12);     /* behind IHDR */
+    uint8_t *p = insert(png, &n, 8 + 25, chunk, len + 12);     /* after IHDR */
     clip_save(path, p, n);
     free(p);
 }
 
-/* The stored place of shown pixel (y, x), from the EXIF standard's table of orientations. */
+/* The stored place of the displayed pixel (y, x), by the EXIF standard's table of orientations. */
 static void stored_place(int exif, int h, int w, int y, int x, int *sy, int *sx)
 {
     int bottom = h - 1, right = w - 1;
@@ -284,7 +287,7 @@ static void test_jpeg_kinds(void **state)
             fail_msg("row %zu: off by %g", i, worst(rgb, back, H * W * 3));
         free(back);
     }
-    for (int i = 0; i < H * W; i++) {               /* inverted, and half the ink is black */
+    for (int i = 0; i < H * W; i++) {               /* inverted; half of the ink is black */
         for (int c = 0; c < 3; c++)
             cmyk[i * 4 + c] = rgb[i * 3 + c];
         cmyk[i * 4 + 3] = 128;
@@ -305,7 +308,8 @@ static void test_jpeg_kinds(void **state)
     free(cmyk);
 }
 
-/* Every shorter file is refused. Stray bytes between headers are no damage, and hide none either */
+/* Every truncated file is refused. Stray bytes between headers are not damage, and hide no damage
+ * after them. */
 static void test_damage(void **state)
 {
     (void)state;
@@ -313,7 +317,7 @@ static void test_damage(void **state)
     enum { H = 60, W = 80 };
     uint8_t *rgb = picture(H, W);
     media_info info;
-    for (int i = 0; i < H * W * 3; i++)             /* noise, so that all data counts */
+    for (int i = 0; i < H * W * 3; i++)             /* noise: every byte of data matters */
         rgb[i] = (uint8_t)(rgb[i] ^ (i * 7919 >> 7 & 31));
     assert_int_equal(media_write_png(clip_path("d.png"), rgb, H, W, NULL), 0);
     assert_int_equal(media_write_jpeg(clip_path("d.jpg"), rgb, H, W, 90, NULL), 0);
@@ -321,7 +325,7 @@ static void test_damage(void **state)
     for (size_t k = 0; k < sizeof files / sizeof *files; k++) {
         size_t n;
         uint8_t *p = clip_load(clip_path(files[k]), &n);
-        /* a PNG's last chunk, 12 bytes, says nothing */
+        /* The last chunk of a PNG, 12 bytes, holds no data. */
         for (size_t cut = 1; cut < n - 12; cut += n / 60) {
             vc_err err = { 0 };
             clip_save(clip_path("cut"), p, cut);
@@ -332,22 +336,22 @@ static void test_damage(void **state)
     }
     size_t n;
     uint8_t *p = clip_load(clip_path("d.jpg"), &n);
-    uint8_t *junk = insert(p, &n, 20, (const uint8_t *)"junk", 4);     /* behind JFIF's header */
+    uint8_t *junk = insert(p, &n, 20, (const uint8_t *)"junk", 4);     /* after JFIF's header */
     clip_save(clip_path("junk.jpg"), junk, n);
     free(must_read(clip_path("junk.jpg"), &info));
     vc_err err = { 0 };
-    for (size_t i = n / 2; i < n / 2 + 40; i++)     /* all bits set, which is nobody's code */
+    for (size_t i = n / 2; i < n / 2 + 40; i++)     /* no Huffman code has all bits set */
         junk[i] = i & 1 ? 0 : 0xff;
     junk[n / 2 + 40] = junk[n / 2 - 1] = 0;
     clip_save(clip_path("junk.jpg"), junk, n);
     if (read_still(clip_path("junk.jpg"), &info, &err))
-        fail_msg("damage behind junk is not seen");
+        fail_msg("damage after junk is not found");
     free(p);
     free(junk);
     free(rgb);
 }
 
-/* ---- what is written ---- */
+/* ---- written files ---- */
 
 static void test_shrink(void **state)
 {
@@ -385,7 +389,7 @@ static void test_mp4(void **state)
     (void)state;
     static const struct { int n, h, w; double fps, tolerance; } rows[] = {
         { 9, 48, 64, 25, 4 },     { 5, 33, 47, 24000 / 1001., 4 }, { 1, 16, 16, 8, 4 },
-        { 3, 31, 64, 59.94, 4 },  { 4, 2, 2, 0.5, 60 },        /* one chroma sample for it all */
+        { 3, 31, 64, 59.94, 4 },  { 4, 2, 2, 0.5, 60 },        /* one chroma sample in all */
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         int n = rows[i].n, h = rows[i].h, w = rows[i].w;
@@ -419,7 +423,7 @@ static void test_mp4(void **state)
     }
 }
 
-/* A failed write says which file, and leaves nothing behind. */
+/* A failed write names the file and leaves no file. */
 static void test_write_errors(void **state)
 {
     (void)state;

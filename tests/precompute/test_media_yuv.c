@@ -1,4 +1,5 @@
-/* test_media_yuv.c - planar YUV to RGB against its definition in f64, and against swscale */
+/* test_media_yuv.c - the conversion of planar YUV to RGB equals its definition in f64, and is near
+ * swscale's. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +14,7 @@
 
 #include "precompute/media/internal.h"
 
-/* Smooth with some noise: what bicubic and matrix meet in pictures, clipped colours included. */
+/* A smooth frame with some noise, and with colours outside of RGB's range, as pictures have. */
 static AVFrame *make_frame(int format, int w, int h, enum AVColorSpace space)
 {
     const AVPixFmtDescriptor *d = av_pix_fmt_desc_get(format);
@@ -63,7 +64,7 @@ static double cubic(double x)
                  : x < 2 ? a * x * x * x - 5 * a * x * x + 8 * a * x - 4 * a : 0;
 }
 
-/* Chroma where luma (y, x) is. */
+/* The chroma at the place of luma (y, x). */
 static double chroma(const AVFrame *f, int plane, int y, int x)
 {
     const AVPixFmtDescriptor *d = av_pix_fmt_desc_get(f->format);
@@ -150,7 +151,8 @@ static void test_exact(void **state)
         }
 }
 
-/* swscale's exact path rounds on its way, and takes 2^n for 2^n - 1 in full range. */
+/* swscale's exact path rounds between its steps, and computes with 2^n for 2^n - 1 in full
+ * range. */
 static void test_swscale(void **state)
 {
     (void)state;
@@ -159,7 +161,7 @@ static void test_swscale(void **state)
         for (int full = 0; full < 2; full++) {
             const yuv_case *c = &cases[i];
             if (c->w < 8 || c->w & 1 || (c->h & 1 && c->format == AV_PIX_FMT_YUV420P))
-                continue;               /* it stretches the chroma of odd sizes a little */
+                continue;               /* swscale stretches the chroma of odd sizes */
             AVFrame *f = make_frame(c->format, c->w, c->h, c->space);
             convert(rgb, f, full);
             struct SwsContext *sws =
@@ -188,7 +190,7 @@ static void test_swscale(void **state)
         }
 }
 
-/* The same bits on every machine, whatever its vector units. */
+/* Results have the same bits on every machine, with any vector units. */
 static void test_golden(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* test_peer_pixels.c - pixels of --sampling peer: two resizes, no rounding at the end, black
- * lines */
+/* test_peer_pixels.c - the pixels of --sampling peer: two resizes, results without rounding, black
+ * lines. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,7 +27,7 @@ static uint8_t *noise(int h, int w, uint64_t seed)
     return p;
 }
 
-/* A sample of src at (y, x), edges repeated: the definition. */
+/* The sample of src at (y, x) by the definition, with repeated edges. */
 static double sample(const uint8_t *src, int h, int w, double y, double x, int c)
 {
     double fy = floor(y), fx = floor(x), sum = 0;
@@ -58,7 +58,7 @@ static void test_bilinear(void **state)
                     double want = sample(src, h, w, (y + 0.5) * h / oh - 0.5,
                                          (x + 0.5) * w / ow - 0.5, c);
                     double got = dst[(y * ow + x) * 3 + c];
-                    if (fabs(got - want) > 0.5 + 1e-3)      /* rounded once, from f32 */
+                    if (fabs(got - want) > 0.5 + 1e-3)      /* one rounding, and f32's error */
                         fail_msg("row %zu: %d,%d: %g, not %g", k, y, x, got, want);
                 }
         free(src);
@@ -74,14 +74,14 @@ static void run(void *dst, const uint8_t *src, int h, int w, media_orient o, con
     media_pixels_close(&p);
 }
 
-/* exact is what the bytes are rounded from, in every orientation, flipped or not. */
+/* The exact values, rounded, are the bytes, in every orientation, flipped or not. */
 static void test_exact(void **state)
 {
     (void)state;
     const int h = 50, w = 70;
     uint8_t *src = noise(h, w, 1), bytes[16 * 24 * 3];
     float exact[16 * 24 * 3];
-    media_pixels p = { 0 };                          /* one for all: it makes its plan anew */
+    media_pixels p = { 0 };                          /* reused: each case makes a new plan */
     vc_err err;
 
     for (int bits = 0; bits < 16; bits++) {
@@ -100,7 +100,7 @@ static void test_exact(void **state)
     free(src);
 }
 
-/* A first resize has the result of a smaller source, and is reported in the displayed
+/* A first resize makes the same pixels as a smaller source, and its size is in displayed
  * orientation. */
 static void test_two_resizes(void **state)
 {
@@ -129,7 +129,7 @@ static void test_two_resizes(void **state)
     free(src);
 }
 
-/* 479 of 480 rows: the last is black, the others are as without it. */
+/* Of 480 rows the last is black, and the other 479 are those of a picture without this row. */
 static void test_black_line(void **state)
 {
     (void)state;
@@ -143,7 +143,7 @@ static void test_black_line(void **state)
     run(part, src, h, w, (media_orient){ 0 }, &fit);
     fit.h = 16;
     assert_int_equal(media_pixels_rgb(&p, whole, src, h, w, 3 * w, (media_orient){ 0 }, &fit, &err),
-                     VC_EINVAL);                     /* not unless it is meant */
+                     VC_EINVAL);                     /* refused unless asked for */
     media_pixels_close(&p);
     fit.black = true;
     run(whole, src, h, w, (media_orient){ 0 }, &fit);

@@ -1,5 +1,5 @@
-/* test_plan.c - a replayed plan gives the samples of the first run, and 10,000 damaged plans crash
- * nothing. */
+/* test_plan.c - a replayed plan makes the samples of the first run, and 10,000 damaged plans cause
+ * no crash. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 #include "precompute/vprep/plan_lines.h"
 #include "tests/lib/mutate.h"
 
-/* Lines as vprep writes them for the two rows of fuzz_plan.c. */
+/* The lines that vprep writes for the two rows of fuzz_plan.c. */
 static const char seed[] =
     "{\"sample\":0,\"id\":\"1111111111111111\",\"variant\":0,\"path\":\"a.mp4\",\"type\":\"video\","
     "\"captions\":[\"a cat\"],\"source\":{\"w\":640,\"h\":360,\"frames\":100,\"fps\":25,"
@@ -41,7 +41,7 @@ static void mutated_plans(void **state)
     mutate_run(seed, sizeof seed - 1, 1, 10000, LLVMFuzzerTestOneInput);
 }
 
-/* Edits that break a rule are refused, and the message says which. */
+/* Edits that break a rule are refused, and the message names the rule. */
 static const struct {
     const char *from, *to, *says;
 } edits[] = {

@@ -1,4 +1,4 @@
-/* test_prompts.c - validation prompts in the forms people have them. */
+/* test_prompts.c - validation prompts are read from all supported forms of files. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,9 +15,9 @@
 
 typedef struct row {
     const char *ending, *text;
-    int n;                               /* prompts; negative: an error that has `says` in it */
+    int n;                               /* prompts; negative: an error with the text `says` */
     const char *says;
-    const char *first;                   /* the first row as one JSON line */
+    const char *first;                   /* the first prompt as one JSON line */
 } row;
 
 static const row rows[] = {

@@ -1,4 +1,4 @@
-/* test_resize.c - resize.h against its own definition in f64 */
+/* test_resize.c - results of resize.h equal its definition, computed in f64. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -46,7 +46,8 @@ static uint8_t *noise(size_t n)
     return p;
 }
 
-/* The definition of resize.h, one axis: weights of output i, returns the first tap. */
+/* The definition of resize.h on one axis: fills the weights of output i and returns its first
+ * tap. */
 static int axis(double *w, int *n, int in, int out, int i)
 {
     double scale = (double)in / out, r = scale > 1 ? scale : 1, centre = (i + 0.5) * scale, sum = 0;
@@ -97,7 +98,7 @@ static void check_case(const resize_case *c)
             for (int k = 0; k < 3; k++) {
                 size_t at = ((size_t)y * (size_t)c->out_w + (size_t)x) * 3 + (size_t)k;
                 double v = exact(packed, c, c->top + y, c->left + x, k);
-                /* f32: 24 bits, some ten roundings each way */
+                /* f32 has 24 bits, and each axis rounds some ten times. */
                 if (fabs(f32[at] - v) > 2e-4 || fabs(u8[at] - v) > 0.5 + 2e-4)
                     fail_msg("%s: (%d,%d,%d) is %g and %d, should be %g", c->name, y, x, k,
                              (double)f32[at], u8[at], v);
@@ -136,7 +137,7 @@ static void test_identity(void **state)
     free(dst);
 }
 
-/* Windows of one plan tile the whole picture, bit for bit. */
+/* The windows of one plan together equal the whole picture, bit for bit. */
 static void test_windows(void **state)
 {
     (void)state;
@@ -156,7 +157,7 @@ static void test_windows(void **state)
     free(whole);
 }
 
-/* The same bits on every machine, whatever its vector units: checksums of f32 results. */
+/* Results have the same bits on every machine, with any vector units: their f32 checksums match. */
 static void test_golden(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* test_t5.c - the T5 and UMT5 encoders against transformers (tests/golden/t5, umt5): states, types
+/* test_t5.c - the T5 and UMT5 encoders equal transformers' (tests/golden/t5, umt5): states, types
  * of files and of activations, memory, fingerprints, the classes of encoders. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -39,7 +39,7 @@ static void equals_transformers(void **state)
         }
 }
 
-/* Files in bf16 and f16 are read as they are: what they hold is exact. */
+/* The values of files in bf16 and f16 are used without rounding. */
 static void stored_types(void **state)
 {
     static const struct { const char *name, *want; vc_dtype stored; } rows[] = {
@@ -61,7 +61,7 @@ static void stored_types(void **state)
         }
 }
 
-/* The same bits twice, whatever was encoded in between. */
+/* A text has the same bits twice, whatever was encoded in between. */
 static void repeats(void **state)
 {
     tf_fixture f = tt_open("t5", VC_BF16);
@@ -114,7 +114,7 @@ static bool below(vf_view *v, const void *prefix)
     return strncmp(v->name, prefix, strlen(prefix)) != 0;
 }
 
-/* Pool bytes of encoding TT_MOST tokens. */
+/* The peak of the pool, in bytes, while TT_MOST tokens are encoded. */
 static size_t peak_of(const char *dir, const char *type)
 {
     const int64_t ids[TT_MOST] = { 7, 9 };
@@ -127,7 +127,7 @@ static size_t peak_of(const char *dir, const char *type)
     return peak;
 }
 
-/* Temporaries are those of one layer, within the bound that t5.h names. */
+/* Two layers take the temporary memory of one, within the bound that t5.h names. */
 static void memory_is_one_layers(void **state)
 {
     enum { HIDDEN = 64, HEADS = 4, SLACK = 4096 };             /* each buffer is rounded up */
@@ -141,10 +141,11 @@ static void memory_is_one_layers(void **state)
         snprintf(dir, sizeof dir, "%s/one", f.dir);
         tf_write(&f, dir, one, below, "encoder.block.1.", 1, NULL, 0);
         size_t one_layer = peak_of(dir, type), two_layers = peak_of(f.dir, type);
-        /* umt5: the second layer's own table comes to the first's */
+        /* In UMT5 the second layer's bias is made while the first layer's is still held. */
         size_t more = i ? 3 * HEADS * (2 * TT_MOST - 1) * 4 : 0;
         if (two_layers > one_layer + more + SLACK || two_layers > bound)
-            fail_msg("%s: one layer %zu, two %zu, bound %zu", type, one_layer, two_layers, bound);
+            fail_msg("%s: one layer %zu bytes, two %zu, bound %zu", type, one_layer, two_layers,
+                     bound);
         free(one);
         tf_close(&f);
     }
@@ -188,7 +189,7 @@ static void fingerprints(void **state)
 
 /* ---- the classes ---- */
 
-/* The golden's first words as a prompt. */
+/* Writes a prompt of the golden's first ids. */
 static void prompt_of(char *text, size_t size, const vf_safetensors *gold, int words)
 {
     float *ids = golden_values(gold, "ids_40", NULL);

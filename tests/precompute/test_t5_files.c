@@ -1,4 +1,5 @@
-/* test_t5_files.c - forms of T5 checkpoints, and which tensors, configs and inputs are refused */
+/* test_t5_files.c - all forms of T5 checkpoints are read, and wrong tensors, configs and inputs are
+ * refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,7 +40,7 @@ static bool as_integers(vf_view *v, const void *name)
     return true;
 }
 
-/* The golden's shared.weight again, under another name. */
+/* The golden's shared.weight under another name. */
 static vf_view embedding_as(const tf_fixture *f, vf_model **m, const char *name)
 {
     vf_view v;
@@ -72,7 +73,7 @@ static void checkpoint_forms(void **state)
     tf_write(&f, dir, NULL, NULL, NULL, 1, &again, 1);
     assert_true(tt_error_in(dir, f.gold, VC_F32) <= TT_F32);
 
-    vf_view other = again;                        /* the same shape and type, other values */
+    vf_view other = again;                        /* other values of the same shape and type */
     float *values = malloc(other.bytes);
     memcpy(values, other.data, other.bytes);
     values[7] += 1;
@@ -114,7 +115,7 @@ static void tensors_refused(void **state)
     tt_refused(dir, "t5", VC_EMISMATCH, "encoder.block.2.layer.1.layer_norm.weight is not used");
     tf_close(&f);
 
-    f = tt_open("umt5", VC_F32);             /* each layer has a table of its own */
+    f = tt_open("umt5", VC_F32);             /* UMT5: each layer has a position table */
     snprintf(dir, sizeof dir, "%s/changed", f.dir);
     tf_write(&f, dir, NULL, drop,
                 "encoder.block.1.layer.0.SelfAttention.relative_attention_bias.weight", 1, NULL, 0);
@@ -173,7 +174,8 @@ static void config_refused(void **state)
     tf_close(&f);
 }
 
-/* Fields that older files leave out have their usual values; the epsilon counts. */
+/* Fields that older files lack have their defaults; another epsilon changes the
+ * states. */
 static void config_defaults(void **state)
 {
     static const char *const optional[] = { "relative_attention_num_buckets", "is_gated_act",
@@ -194,7 +196,7 @@ static void config_defaults(void **state)
     tf_close(&f);
 }
 
-/* ---- what else is refused ---- */
+/* ---- inputs that are refused ---- */
 
 static void inputs_refused(void **state)
 {
@@ -218,7 +220,7 @@ static void inputs_refused(void **state)
     m = tt_model(f.dir, "t5", VC_F32);
     assert_fails(t5_encode(m, ids, 3, states, &err), VC_EINVAL, &err,
                  "token 1 has id 64, and the text encoder has ids 0..63");
-    ids[1] = INT64_C(1) << 32;                    /* 0 if it were cut to 32 bits */
+    ids[1] = INT64_C(1) << 32;                    /* the lower 32 bits are 0 */
     assert_int_equal(t5_encode(m, ids, 3, states, &err), VC_EINVAL);
     ids[1] = -1;
     assert_int_equal(t5_encode(m, ids, 3, states, &err), VC_EINVAL);

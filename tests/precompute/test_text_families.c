@@ -1,7 +1,6 @@
-/* test_text_families.c - prompts of families as their pipelines encode them: template, crop, mask
- * and pooled states by the rows of common/families.c, against diffusers (tests/golden/
- * hunyuanvideo-*, qwen-image-text); and the crops of real tokenizers (where VLT_TEST_DATA is
- * set). */
+/* test_text_families.c - the rows of common/families.c encode prompts like diffusers' pipelines
+ * (tests/golden/hunyuanvideo-*, qwen-image-text): template, crop, mask and pooled states; and the
+ * crops fit real tokenizers (where VLT_TEST_DATA is set). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +18,7 @@
 #include "tests/lib/ok.h"
 #include "tests/precompute/text_folder.h"
 
-/* Of the greatest state: as in test_llm.c. */
+/* The tolerances of test_llm.c, relative to the greatest state. */
 #define F32 1e-5
 #define BF16 3e-2
 
@@ -92,7 +91,7 @@ typedef struct slot_row {
     const text_class *class;
 } slot_row;
 
-/* A prompt's ids and mask, and its states or, of a slot that is pooled only, the pooled one. */
+/* Compares a prompt's ids, its mask and its states; for a pooled-only slot its pooled state. */
 static void check_prompt(const slot_row *row, const tf_fixture *f, int i, const text_result *r,
                          vc_dtype type)
 {
@@ -145,9 +144,9 @@ static void equals_pipelines(void **state)
     }
 }
 
-/* ---- a tokenizer that is another model's ---- */
+/* ---- the tokenizer of another model ---- */
 
-/* The golden's tokenizer without the special token `gone`, which is spelled otherwise there. */
+/* Writes the golden's tokenizer with another spelling of the special token `gone`. */
 static void spell_otherwise(const tf_fixture *f, const char *gone)
 {
     const char *text = vf_safetensors_meta(f->gold, "tokenizer");
@@ -160,7 +159,7 @@ static void spell_otherwise(const tf_fixture *f, const char *gone)
     free(changed);
 }
 
-/* The golden's tokenizer, which adds no tokens to a text here. */
+/* Writes the golden's tokenizer without the rule that adds tokens to a text. */
 static void put_tokenizer_without_ends(const tf_fixture *f)
 {
     cJSON *o = cJSON_Parse(vf_safetensors_meta(f->gold, "tokenizer"));
@@ -207,7 +206,7 @@ static void wrong_tokenizers(void **state)
     refused(&text_llama, &o, VC_EMISMATCH, f.dir, "makes 95 tokens of the template in front of a "
             "prompt, not 94");
 
-    o_2.tokenizer = f.dir;                                /* its ids are beyond CLIP's */
+    o_2.tokenizer = f.dir;                                /* its ids exceed CLIP's vocabulary */
     refused(&text_clip, &o_2, VC_EINVAL, f.dir, "the text encoder has ids 0..");
     char *text = tf_changed(&c, "eos_token_id", "5");
     put_tokenizer(&c, "<|endoftext|>");
@@ -215,7 +214,8 @@ static void wrong_tokenizers(void **state)
     o_2.tokenizer = c.dir;
     refused(&text_clip, &o_2, VC_EINVAL, c.dir, "no token of the text has id 5");
     put_tokenizer_without_ends(&c);
-    tf_put_config(&c, vf_safetensors_meta(c.gold, "config"));        /* the end is the largest id */
+    /* Here the largest id ends a text. */
+    tf_put_config(&c, vf_safetensors_meta(c.gold, "config"));
     refused(&text_clip, &o_2, VC_EINVAL, c.dir, "no token begins the empty prompt");
     put_tokenizer(&c, "<|endoftext|>");
     o_2.text.max_length = 78;
@@ -227,7 +227,7 @@ static void wrong_tokenizers(void **state)
 
 /* ---- keys ---- */
 
-/* Everything that a text's state depends on is in its key: the length, the template, the layers. */
+/* The key of a text depends on everything that changes its states: length, template, layers. */
 static void keys(void **state)
 {
     tf_fixture f = tf_open("hunyuanvideo-llama", VC_F32);
@@ -258,7 +258,7 @@ static void keys(void **state)
 
 /* ---- real tokenizers ---- */
 
-/* A decoder of which only the embedding is used: all of its one layer is left out. */
+/* Writes a decoder whose only layer is left out, so that its embedding alone is used. */
 static void put_embedding(const char *dir, const char *model_type, int64_t vocab)
 {
     char config[400], *file = vc_path_join(dir, "model.safetensors");

@@ -1,5 +1,5 @@
-/* test_text_prompt.c - what text encoders share: templates and crops, slots that are pooled only, a
- * text that is of a picture too, and keys. */
+/* test_text_prompt.c - prompt.h, which all text encoders share: templates and crops, pooled-only
+ * slots, texts with a picture, and keys. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 
 enum { WIDTH = 256 };                             /* of the built-in encoder */
 
-/* ---- templates, with the built-in encoder: one row for each word, after one for all ---- */
+/* ---- templates, with the built-in encoder: row 0 is the whole prompt, rows 1.. its words ---- */
 
 static text_enc *open_builtin(const text_rule *rule, text_info *info)
 {
@@ -71,7 +71,7 @@ static void rules_refused(void **state)
     }
 }
 
-/* ---- an encoder that sees a picture, and gives states and a pooled one ---- */
+/* ---- an encoder that reads a picture, and makes states and a pooled state ---- */
 
 static int open_seer(void **model, const encoder_opts *o, text_info *info, vc_err *err)
 {
@@ -142,7 +142,7 @@ static const char *key_of(const text_info *info, const text_input *in)
     return vf_key_hex(hex[next++ % 16], text_prompt_key(info, VC_BF16, VC_F16, in));
 }
 
-/* The first is the key that vprep has always given. */
+/* Keys are in datasets: the first must stay the key of all earlier versions of vprep. */
 static void keys(void **state)
 {
     text_info info = { .fingerprint = vf_hash("e", 1), .tokenizer = vf_hash("t", 1),

@@ -1,6 +1,7 @@
-/* test_tokenizer.c - ids equal those of the reference libraries: on small tokenizers of every kind
- * (tests/golden/tokenizers.json, made by scripts/golden/tokenizers.py) and on four real ones (where
- * VLT_TEST_DATA is set); megabytes take no longer than they should; damaged files are refused. */
+/* test_tokenizer.c - ids equal those of the reference libraries, with small tokenizers of every
+ * kind (tests/golden/tokenizers.json, made by scripts/golden/tokenizers.py) and with four real
+ * tokenizers (where VLT_TEST_DATA is set); megabytes of text take the time of n log n; damaged
+ * files are refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +23,7 @@ static int hex_digit(char c)
     return c <= '9' ? c - '0' : c - 'a' + 10;
 }
 
-/* Bytes of a string of hex digits, with a NUL after them. */
+/* The *n bytes of a string of hex digits, and a NUL after them; malloc'ed. */
 static char *unhex(const char *hex, size_t *n)
 {
     *n = strlen(hex) / 2;
@@ -73,7 +74,7 @@ static cJSON *golden(void)
     return o;
 }
 
-/* The bytes of a case's file. */
+/* The *n bytes of a case's file. */
 static char *file_of(const cJSON *c, size_t *n)
 {
     const cJSON *spiece = cJSON_GetObjectItem(c, "spiece");
@@ -120,7 +121,7 @@ static void check_rows(const tokenizer *t, const char *name, const cJSON *rows)
     }
 }
 
-/* [text, max_length, ids, n] */
+/* Checks prompts, each [text, max_length, ids, n]. */
 static void check_prompts(const tokenizer *t, const char *name, const cJSON *prompts)
 {
     vc_err err = { 0 };
@@ -159,7 +160,7 @@ static void small_ones(void **state)
     cJSON_Delete(o);
 }
 
-/* ---- real ones ---- */
+/* ---- real tokenizers ---- */
 
 static bool data_path(char *path, size_t size, const char *name)
 {
@@ -178,9 +179,10 @@ static tokenizer *open_path(const char *path)
     return t;
 }
 
-enum { NUL_MARK = 1 };                       /* stands for U+0000, which ends cJSON's strings */
+enum { NUL_MARK = 1 };                       /* replaces U+0000, which ends cJSON's strings */
 
-/* A row with its special tokens is a prompt of exactly that length, or of one more and padded. */
+/* Checks a row as a prompt cut to exactly the row's length with special tokens, and as a prompt of
+ * one token more, which is padded. */
 static void check_real_row(const tokenizer *t, const char *name, int row, cJSON *r)
 {
     char *text = cJSON_GetObjectItem(r, "text")->valuestring;
@@ -273,14 +275,14 @@ static void one_fingerprint(void **state)
 
 /* ---- megabytes ---- */
 
-/* Texts that make quadratic programs hang: each must be done in the time that n log n needs. */
+/* Texts that make quadratic programs hang are encoded in the time of n log n. */
 static void long_texts(void **state)
 {
     static const char *const unit[] = { "a", " ", "\n", "the cat ", "\xe5\xa5\xbd", "-",
                                         "\xcc\x81\xcc\x96",
                                         "\xf0\x9f\x98\x80", "1", "\xff", "e\xcc\x81", "<s>" };
     enum { BYTES = 1 << 17, MOST = 1 << 20 };
-    /* it takes about one; a quadratic step takes minutes */
+    /* All texts take about one second; a quadratic step would take minutes. */
     const double SECONDS = 20;
     char *text = malloc(MOST);
     cJSON *o = golden();
@@ -306,7 +308,7 @@ static void long_texts(void **state)
     }
     double took = (double)(clock() - began) / CLOCKS_PER_SEC;
     if (took > SECONDS)
-        fail_msg("took %.1f s of CPU time", took);
+        fail_msg("the texts took %.1f s of CPU time", took);
     free(text);
     cJSON_Delete(o);
 }

@@ -1,5 +1,5 @@
 /* test_tokenizer_limits.c - tokenizer files whose work would be far larger than the files and the
- * text: each ends in an error that names the rule, within 1 GiB. */
+ * text end in an error that names the rule, within 1 GiB of memory. */
 #include <stdarg.h>
 #include <setjmp.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@
 
 #define MODEL "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1},\"merges\":[]}"
 
-/* n times `text`, with commas between. */
+/* Appends `text` n times, with `between` after each but the last. */
 static void repeat(vc_buf *b, const char *text, int n, const char *between)
 {
     for (int i = 0; i < n; i++) {
@@ -26,14 +26,14 @@ static void repeat(vc_buf *b, const char *text, int n, const char *between)
     }
 }
 
-/* "BEFORE", n times "PART", "AFTER" as a tokenizer that takes a text of `bytes` times `c`. */
+/* The tokenizer's file is `before`, n times `part`, `after`; its text is `bytes` times `c`. */
 typedef struct bomb {
     const char *before, *part;
     int n;
     const char *between, *after;
     const char *text;
     int times;
-    const char *says;                        /* NULL: it is fine */
+    const char *says;                        /* NULL: no error */
 } bomb;
 
 #define REPLACE(kind, from, to) \
@@ -45,7 +45,7 @@ typedef struct bomb {
 #define LEVEL "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false}"
 
 static const bomb bombs[] = {
-    /* texts that grow */
+    /* steps that make a text grow */
     { STEPS, REPLACE("String", "a", "aa"), 60, ",", "]}}", "a", 5,
       "Replace \"a\": it makes too much" },
     { STEPS, REPLACE("Regex", "", "aaaaaaaaaaaaaaaaaaaa"), 12, ",", "]}}", "a", 5,
@@ -61,14 +61,14 @@ static const bomb bombs[] = {
       "pre_tokenizer: step 1, Metaspace" },
     { SPLITS, LEVEL, 60, ",", "]}}", "\xc3\xa9", 5, "ByteLevel: it makes" },
     { STEPS "{\"type\":\"NFKD\"}],\"x\":[", "0", 1, ",", "]}}", "\xef\xb7\xba", 3000, NULL },
-    /* patterns that try */
+    /* patterns that backtrack */
     { SPLITS, SPLIT("(a+)+[xy]"), 1, ",", "]}}", "a", 60, "gives up" },
     { SPLITS, SPLIT("(a|aa)+[bc]"), 1, ",", "]}}", "a", 60, "step 1, Split \"(a|aa)+[bc]\"" },
     { SPLITS, SPLIT("[^x]*[yz]"), 1, ",", "]}}", "a", 100000, "gives up" },
     { SPLITS, SPLIT("(((a?){9}){9}){9}[bc]"), 60, ",", "]}}", "a", 1000, "gives up" },
     { STEPS, REPLACE("Regex", "(?=(a+)*[bc])", "x"), 1, ",", "]}}", "a", 100, "gives up" },
     { SPLITS, SPLIT("a+|b+|\\\\s+(?!\\\\S)|\\\\s+"), 60, ",", "]}}", "ab  ", 20000, NULL },
-    /* files */
+    /* large files */
     { "{" MODEL ",\"added_tokens\":[{\"id\":2,\"content\":\"", "a", 2000, "", "\"}]}", "a", 1,
       "longer than 1024" },
     { "{" MODEL ",\"normalizer\":" REPLACE("String", "z",
@@ -156,7 +156,7 @@ static void test_charsmap(void **state)
 
     blob[0] = 4 * UNITS;
     blob[1] = 0x100u << 10;                              /* the root's children begin at 0x100 */
-    /* 0x100 ^ 'a': a value hangs at 0x161 ^ 0x200 */
+    /* The child 'a' of the root is at 0x100 ^ 'a' = 0x161; its value is at 0x161 ^ 0x200. */
     blob[1 + 0x161] = 'a' | 0x100 | 0x200u << 10;
     blob[1 + 0x361] = 0x80000000u;                       /* the string at 0 */
     memset(&blob[1 + UNITS], 'a', LONG - 1);
@@ -185,7 +185,7 @@ int main(void)
 
     getrusage(RUSAGE_SELF, &used);
     if (used.ru_maxrss > 1 << 20) {                      /* KiB */
-        printf("%ld KiB of memory\n", used.ru_maxrss);
+        printf("the test took %ld KiB of memory\n", used.ru_maxrss);
         failed++;
     }
     return failed;

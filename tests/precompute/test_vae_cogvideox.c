@@ -1,5 +1,6 @@
-/* AutoencoderKLCogVideoX against diffusers: clips of every length, odd and even latents, tiles,
- * stored types, the predicted memory, and what is refused. */
+/* test_vae_cogvideox.c - AutoencoderKLCogVideoX equals diffusers': clips of every length, odd and
+ * even latents, tiles, stored types; its predicted memory is right, and it refuses wrong sizes and
+ * configs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -48,7 +49,7 @@ static void encodes_in_bf16(void **state)
     vae_bench_close(&b);
 }
 
-/* Weights of other types are used as they are stored: what differs is their rounding. */
+/* Weights of other types are held in their type, and change results by their rounding alone. */
 static void reads_half_weights(void **state)
 {
     static const struct { vc_dtype type; double tol; } rows[] = { { VC_F16, 3e-3 },
@@ -57,7 +58,7 @@ static void reads_half_weights(void **state)
     for (int i = 0; i < 2; i++) {
         vae_bench b = open_bench("vae_cogvideox", VC_F32, rows[i].type, false);
         vt_param_bytes bytes = vt_params_bytes(b.vae->params);
-        bool here = vt_host_memory(b.vae->g);      /* else on the device, in the same type */
+        bool here = vt_host_memory(b.vae->g);      /* false: the device has a copy of this type */
         assert_int_equal(here ? bytes.mapped : bytes.values, 2 * bytes.frozen);
         assert_int_equal(here ? bytes.values : bytes.mapped, 0);
         vae_encode_like(&b, "short", 9, ".9", rows[i].tol);
@@ -65,7 +66,7 @@ static void reads_half_weights(void **state)
     }
 }
 
-/* As diffusers' posterior: a last bias far out brings logvar, and only that, to its ends. */
+/* A far-out last bias clamps logvar, and logvar alone, to the limits of diffusers' posterior. */
 static void logvar_is_clamped(void **state)
 {
     (void)state;
@@ -129,7 +130,7 @@ static void tiles_are_blended(void **state)
     vae_bench_close(&b);
 }
 
-/* Below the threshold tiling changes nothing, and the fingerprint knows of it. */
+/* Tiling does not change a clip that fits into a tile, but changes the fingerprint. */
 static void small_clips_are_one_tile(void **state)
 {
     (void)state;
@@ -146,9 +147,9 @@ static void small_clips_are_one_tile(void **state)
     vae_bench_close(&b);
 }
 
-/* ---- tiles in time, which no released CogVideoX is run with ---- */
+/* ---- tiles in time, which no released CogVideoX uses ---- */
 
-/* Frames of the latent [C,f,grid] that tile `at` of `n` pixel frames makes alone. */
+/* The latent [C,f,grid] that the tile of `n` pixel frames from `at` on makes alone. */
 typedef struct part {
     float *mean;
     int f;
@@ -166,8 +167,8 @@ static part encode_part(const vae_bench *b, const float *x, const int64_t dim[8]
     return p;
 }
 
-/* Frames a.. of `tiled` (of f in all) against frames c.. of p: equal, or a mix with frames d.. of
- * the part before it. */
+/* Compares n frames of `tiled` (which has f frames) from a on with the frames of p from c on, or
+ * with their blend with the frames of the part before from d on. */
 static void same_frames(const vae_bench *b, const float *tiled, int f, int a, int n, const part *p,
                         int c, const part *before, int d, size_t grid)
 {
@@ -185,8 +186,8 @@ static void same_frames(const vae_bench *b, const float *tiled, int f, int a, in
             }
 }
 
-/* Tiles of size + 1 frames: their insides are what each makes alone, the first ones' of a whole
- * clip; the first latents of a tile are blended with the last ones of the tile before. */
+/* Tiles of size + 1 frames keep their own latents but for the first, which are blended with the
+ * last latents of the tile before; the first tile equals a whole clip. */
 static void encodes_tiles_of(const vae_bench *b, int size, int blend)
 {
     int64_t dim[8];
@@ -217,7 +218,7 @@ static void encodes_tiles_of(const vae_bench *b, int size, int blend)
     free(x), free(before.mean), free(whole.mean), free(tiled.mean);
 }
 
-/* The same of decoding, where bytes are compared and so only what is not blended. */
+/* Decoded tiles keep their own frames. Results are bytes, so blended frames are not compared. */
 static void decodes_tiles(const vae_bench *b)
 {
     enum { F = 13, H = 2, W = 3, FRAME = H * W * 64 * 3 };
@@ -247,13 +248,14 @@ static void tiles_in_time(void **state)
 
     encodes_tiles_of(&b, 16, 1);
     b.vae->tiling = (vae_tiling){ .size = { 0, 0, 16 }, .overlap = { 0, 0, 0.25 } };
-    encodes_tiles_of(&b, 32, 2);                   /* on two axes */
+    encodes_tiles_of(&b, 32, 2);                   /* also tiled in space */
     b.vae->tiling = (vae_tiling){ 0 };
     assert_int_equal(cog->memory(b.vae, true, 3, 2, 3, &clip, &err), 0);
     decodes_tiles(&b);
     b.vae->tiling = (vae_tiling){ .size = { 8 }, .overlap = { 0.5 } };
     assert_int_equal(cog->memory(b.vae, true, 7, 2, 3, &tile, &err), 0);
-    assert_int_equal(tile, clip + (7 - 3) * 4 * 2 * 3 * sizeof(float));    /* the whole latent's */
+    /* The whole latent is held. */
+    assert_int_equal(tile, clip + (7 - 3) * 4 * 2 * 3 * sizeof(float));
     assert_int_equal(cog->memory(b.vae, true, 8, 2, 3, &tile, &err), VC_EINVAL);
     assert_non_null(strstr(err.text, "tiles of 3 frames in steps of 1 make"));
     vae_bench_close(&b);
@@ -275,15 +277,15 @@ static void memory_is_predicted(void **state)
     vae_memory_is_right(&b, rows, (int)(sizeof rows / sizeof *rows));
     assert_int_equal(cog->memory(b.vae, false, 17, 16, 24, &two_chunks, &err), 0);
     assert_int_equal(cog->memory(b.vae, false, 49, 16, 24, &six, &err), 0);
-    assert_int_equal(two_chunks, six);             /* however long the clip is */
+    assert_int_equal(two_chunks, six);             /* for any length of the clip */
     vae_bench_close(&b);
 }
 
-/* Three activations of the widest level, and what is carried. */
+/* Memory is three activations of the widest level, and the frames that convolutions carry. */
 static void bound_of_memory(void **state)
 {
     (void)state;
-    /* of two residual blocks a level */
+    /* The golden has two residual blocks per level. */
     vae_bench b = open_bench("vae_cogvideox_tiles", VC_F32, VC_F32, false);
     size_t one, two, act = (size_t)9 * 96 * 96 * 16 * 4;
     vc_err err = { 0 };
@@ -291,14 +293,14 @@ static void bound_of_memory(void **state)
     assert_int_equal(cog->memory(b.vae, false, 49, 96, 96, &two, &err), 0);
     assert_in_range(one, 3 * act, 3 * act + act / 2);
     assert_in_range(two, one, 5 * act);
-    /* decoder: the last level's input is half as wide again and lives until its shortcut is added;
-     * tensors of two sizes leave holes */
+    /* The decoder also holds the input of the last level, which has half as many channels more,
+     * until the shortcut is added; tensors of two sizes leave holes. */
     assert_int_equal(cog->memory(b.vae, true, 3, 12, 12, &one, &err), 0);
     assert_in_range(one, 4 * act + act / 2, 5 * act + act / 2);
     vae_bench_close(&b);
 }
 
-/* ---- what is refused ---- */
+/* ---- refused sizes and configs ---- */
 
 static void refuses_sizes(void **state)
 {
@@ -356,7 +358,7 @@ static void refuses_configs(void **state)
     vae_bench_close(&b);
 }
 
-/* Tiles that would not make the whole picture are refused, not cropped. */
+/* Tiles that would not make the whole picture are refused, and never cropped. */
 static void refuses_uneven_tiles(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
-/* AutoencoderKLHunyuanVideo against diffusers: clips of one to five tiles in time, tiles on three
- * axes, stored types, the predicted memory, and what is refused. */
+/* test_vae_hunyuan.c - AutoencoderKLHunyuanVideo equals diffusers': clips of one to five tiles in
+ * time, tiles on three axes, stored types; its predicted memory is right, and it refuses wrong
+ * sizes and configs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,8 +13,8 @@
 #include "tests/lib/ok.h"
 #include "tests/precompute/vae_bench.h"
 
-/* diffusers itself in bf16 is up to 4.7e-2 from f32 on these weights, CogVideoX 1.5e-2: more layers
- * follow one another, and attention multiplies rounded factors. */
+/* The error of diffusers itself in bf16 is up to 4.7e-2 with these weights, and 1.5e-2 for
+ * CogVideoX: this network is deeper, and its attention multiplies rounded factors. */
 #define TOL_BF16 (2 * VAE_TOL_BF16)
 
 static vae_bench open_bench(const char *golden, vc_dtype compute, vc_dtype stored, bool tiling)
@@ -32,7 +33,8 @@ static void encode_lengths(const vae_bench *b, const int *lengths, double tol)
     vae_encode_like(b, "tall", 17, ".tall", tol);
 }
 
-/* One tile up to 13 frames; the last of five tiles of 49 frames adds nothing. */
+/* Clips of up to 13 frames are one tile; 49 frames are five tiles, of which the last adds no
+ * frame. */
 static void encodes_every_length(void **state)
 {
     (void)state;
@@ -49,7 +51,7 @@ static void encodes_in_bf16(void **state)
     vae_bench_close(&b);
 }
 
-/* Weights of other types are used as they are stored: what differs is their rounding. */
+/* Weights of other types are held in their type, and change results by their rounding alone. */
 static void reads_half_weights(void **state)
 {
     (void)state;
@@ -69,7 +71,7 @@ static void decodes_every_length(void **state)
         snprintf(name, sizeof name, ".%d", counts[i]);
         vae_decode_bytes_like(&b, counts[i], name);
     }
-    for (int i = 0; i < 3; i++)                    /* one tile: one pass */
+    for (int i = 0; i < 3; i++)                    /* one tile is one pass */
         vae_decode_like(&b, counts[i], VAE_TOL_F32);
     vae_bench_close(&b);
     b = open_bench("vae_hunyuan", VC_BF16, VC_F32, false);
@@ -79,7 +81,8 @@ static void decodes_every_length(void **state)
 
 /* ---- tiles ---- */
 
-/* The tiles of diffusers; the golden's are smaller, of the same shares. */
+/* Tiles equal diffusers'; the golden's tiles are smaller than 256 pixels, and overlap by the same
+ * share. */
 static void tiles_on_three_axes(void **state)
 {
     (void)state;
@@ -94,8 +97,8 @@ static void tiles_on_three_axes(void **state)
     vae_bench_close(&b);
 }
 
-/* Rows and columns are cut together, where either is larger than a tile, and time on its own: a
- * picture between a step and a tile stays whole. */
+/* Rows and columns are cut together where either exceeds a tile, and time is cut on its own: a
+ * picture that exceeds a step but not a tile stays whole. */
 static void small_pictures_are_one_tile(void **state)
 {
     (void)state;
@@ -121,7 +124,7 @@ static void keep_nothing(void *arg, const float *values, int first, int n, int h
     (void)arg, (void)values, (void)first, (void)n, (void)h, (void)w;
 }
 
-/* What a pass over the first tile of f, h, w takes, which is the largest. */
+/* The memory of a pass over the first tile of f, h, w, which is the largest tile. */
 static size_t taken(const vae_bench *b, bool decodes, int f, int h, int w)
 {
     int most = decodes ? 5 : 17;
@@ -153,7 +156,7 @@ static void memory_is_predicted(void **state)
     (void)state;
     vae_bench b = open_bench("vae_hunyuan", VC_F32, VC_F32, false);
     vae_memory_is_right(&b, rows, (int)(sizeof rows / sizeof *rows));
-    for (int f = 17; f < 1100; f *= 3, f -= 2)     /* however long the clip is */
+    for (int f = 17; f < 1100; f *= 3, f -= 2)     /* for any length of the clip */
         assert_int_equal(predicted(&b, false, f, 16, 24), taken(&b, false, 17, 16, 24));
     assert_int_equal(predicted(&b, true, 5, 2, 3), taken(&b, true, 5, 2, 3));
     assert_int_equal(predicted(&b, true, 9, 2, 3), taken(&b, true, 9, 2, 3));
@@ -161,8 +164,8 @@ static void memory_is_predicted(void **state)
     vae_bench_close(&b);
 }
 
-/* Some activations of the widest level. Attention over 17 latent frames' 288 places each, had it
- * rows of scores, would take 5 * 288 * 5 * 288 of them. */
+/* Memory is some activations of the widest level. The scores of attention over 5 latent frames of
+ * 288 places would take 5 * 288 * 5 * 288 numbers, if they were stored. */
 static void bound_of_memory(void **state)
 {
     size_t encode, decode, act = (size_t)17 * 96 * 192 * 8 * 4;
@@ -177,7 +180,7 @@ static void bound_of_memory(void **state)
     vae_bench_close(&b);
 }
 
-/* ---- what is refused ---- */
+/* ---- refused sizes and configs ---- */
 
 static void refuses_sizes(void **state)
 {

@@ -1,5 +1,6 @@
-/* AutoencoderKLLTXVideo against diffusers: LTX-Video 0.9.0, 0.9.1 and 0.9.5, clips of one to three
- * chunks, tiles, stored types, statistics, noise, the predicted memory, and what is refused. */
+/* test_vae_ltx.c - AutoencoderKLLTXVideo equals diffusers': LTX-Video 0.9.0, 0.9.1 and 0.9.5, clips
+ * of one to three chunks, tiles, stored types, statistics, noise; its predicted memory is right,
+ * and it refuses wrong sizes and configs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +13,7 @@
 #include "tests/lib/ok.h"
 #include "tests/precompute/vae_bench.h"
 
-#define TIMESTEP 40                            /* scripts/golden/vae_ltx.py */
+#define TIMESTEP 40                            /* as in scripts/golden/vae_ltx.py */
 
 static const char *const versions[] = { "vae_ltx_090", "vae_ltx_091", "vae_ltx_095" };
 
@@ -33,7 +34,7 @@ static void encode_lengths(const vae_bench *b, const int *lengths, double tol)
     }
 }
 
-/* One chunk up to 25 frames; 41 are 25 and 16. */
+/* Clips of up to 25 frames are one chunk; 41 frames are chunks of 25 and 16. */
 static void encodes_every_length(void **state)
 {
     (void)state;
@@ -57,7 +58,7 @@ static void encodes_in_bf16(void **state)
     }
 }
 
-/* Weights of other types are used as they are stored: what differs is their rounding. */
+/* Weights of other types are held in their type, and change results by their rounding alone. */
 static void reads_half_weights(void **state)
 {
     (void)state;
@@ -79,7 +80,7 @@ static void decode_counts(const vae_bench *b, int one, int other, double tol)
     }
 }
 
-/* 0.9.1's golden has the noise of this decoder's draws. */
+/* The golden of 0.9.1 was made with the noise that this decoder draws. */
 static void decodes_every_version(void **state)
 {
     (void)state;
@@ -128,8 +129,8 @@ static uint8_t *decoded(const vae_bench *b, int n, double timestep, double share
     return rgb;
 }
 
-/* Timestep and noise change pictures of versions that know them, the same way each time, and of no
- * other version. */
+/* Timestep and noise change the pictures of versions that read them, equally in each run, and leave
+ * those of other versions unchanged. */
 static void timestep_and_noise(void **state)
 {
     const size_t n = (size_t)9 * 32 * 64 * 3;
@@ -184,12 +185,12 @@ static void memory_is_predicted(void **state)
         vae_memory_is_right(&b, rows, (int)(sizeof rows / sizeof *rows));
         assert_int_equal(vae_ltx.memory(b.vae, false, 33, 64, 96, &two, &err), 0);
         assert_int_equal(vae_ltx.memory(b.vae, false, 1025, 64, 96, &many, &err), 0);
-        assert_int_equal(two, many);               /* however long the clip is */
+        assert_int_equal(two, many);               /* for any length of the clip */
         vae_bench_close(&b);
     }
 }
 
-/* ---- what is refused ---- */
+/* ---- refused sizes and configs ---- */
 
 static void refuses_sizes(void **state)
 {
@@ -204,7 +205,7 @@ static void refuses_sizes(void **state)
     vae_bench_close(&b);
 }
 
-/* Rows are fields that take the place of the golden's own. */
+/* The golden's config.json with these fields in place of its own. */
 static char *changed(const vae_bench *b, const char *fields)
 {
     cJSON *config = cJSON_Parse(vf_safetensors_meta(b->golden, "config"));

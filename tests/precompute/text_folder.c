@@ -1,4 +1,4 @@
-/* text_folder.c - see text_folder.h */
+/* text_folder.c - writes the models of goldens as folders: see text_folder.h */
 #include "tests/precompute/text_folder.h"
 
 #include <setjmp.h>
@@ -38,7 +38,7 @@ void tf_put_text(const char *dir, const char *name, const char *text)
     free(path);
 }
 
-/* Writes tensor i into shard i % shards of dir, with their index; one shard: a whole file. */
+/* Writes tensor i into shard i % shards of dir, and the index; one shard is one whole file. */
 static void write_shards(const char *dir, const vf_view *t, int n, int shards)
 {
     vc_err err = { 0 };
@@ -65,7 +65,6 @@ static void write_shards(const char *dir, const vf_view *t, int n, int shards)
     cJSON_Delete(index);
 }
 
-/* f's tensors through edit, and n_more, into a new folder. config NULL: the golden's. */
 void tf_write(const tf_fixture *f, const char *dir, const char *config, tf_edit *edit,
                         const void *arg, int shards, const vf_view *more, int n_more)
 {
@@ -86,7 +85,6 @@ void tf_write(const tf_fixture *f, const char *dir, const char *config, tf_edit 
     vf_model_close(m);
 }
 
-/* The golden's config with a field replaced (value NULL: removed), or added. */
 char *tf_changed(const tf_fixture *f, const char *field, const char *value)
 {
     const char *text = vf_safetensors_meta(f->gold, "config");

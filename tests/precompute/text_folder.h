@@ -1,5 +1,5 @@
-/* text_folder.h - the model of a golden as a folder, as it is and changed. For tests: failures end
- * the test. */
+/* text_folder.h - writes the model of a golden as a folder, unchanged or changed. For tests:
+ * failures end the test. */
 #ifndef TESTS_PRECOMPUTE_TEXT_FOLDER_H
 #define TESTS_PRECOMPUTE_TEXT_FOLDER_H
 
@@ -7,7 +7,7 @@
 
 enum { TF_TENSORS = 128 };
 
-/* tests/golden/NAME and the folder of its model, all weights in one type. */
+/* The golden tests/golden/NAME, and the folder of its model, whose weights have one type. */
 typedef struct tf_fixture {
     vf_safetensors *gold;
     char dir[512];
@@ -16,14 +16,15 @@ typedef struct tf_fixture {
 tf_fixture tf_open(const char *name, vc_dtype stored);
 void tf_close(tf_fixture *f);
 
-/* How a tensor of the fixture goes into a changed copy: false leaves it out. */
+/* Changes a tensor for a copy of the model; false: the copy lacks this tensor. */
 typedef bool tf_edit(vf_view *v, const void *arg);
-/* f's tensors through edit (may be NULL), and n_more, into a new folder. config NULL: the
- * golden's. */
+/* Writes a copy of the model into the new folder dir: f's tensors, changed by edit (NULL: not
+ * changed), and the n_more tensors `more`. config NULL: the golden's config.json. */
 void tf_write(const tf_fixture *f, const char *dir, const char *config, tf_edit *edit,
               const void *arg, int shards, const vf_view *more, int n_more);
 void tf_put_text(const char *dir, const char *name, const char *text);
-/* The golden's config with a field as VALUE (JSON; NULL: without it), malloc'ed. */
+/* The golden's config with `value` (JSON) for a field, or for a NULL value without the field;
+ * malloc'ed. */
 char *tf_changed(const tf_fixture *f, const char *field, const char *value);
 void tf_put_config(const tf_fixture *f, const char *text);
 

@@ -1,4 +1,4 @@
-/* vae_bench.c - see vae_bench.h */
+/* vae_bench.c - compares autoencoders with goldens: see vae_bench.h */
 #include "tests/precompute/vae_bench.h"
 
 #include <math.h>
@@ -70,7 +70,7 @@ void vae_near(const vae_bench *b, const char *name, const float *have, double to
         n *= dim[i];
     double e = golden_error(have, want, n);
     if (!(e <= tol))
-        fail_msg("%s: error %.3g, at most %.3g is right", name, e, tol);
+        fail_msg("%s: the error is %.3g, the limit %.3g", name, e, tol);
     free(want);
 }
 
@@ -85,8 +85,8 @@ static double largest(const vae_bench *b, const char *name)
     return (double)most;
 }
 
-/* One convolution makes both, so the error of a logvar, which may be a single small number, is a
- * share of the largest of them. */
+/* One convolution makes means and logvars, so the error of a logvar, which may be one small number,
+ * is measured relative to the largest of both. */
 void vae_encode_like(const vae_bench *b, const char *clip, int f, const char *name, double tol)
 {
     const int *r = b->info.ratio;
@@ -154,7 +154,7 @@ void vae_same_bytes(const vae_bench *b, const char *name, const uint8_t *have)
         off += d;
     }
     if (off > n / 1000)
-        fail_msg("%s: %d bytes of %d differ by one", name, (int)off, (int)n);
+        fail_msg("%s: %d of %d bytes differ by one", name, (int)off, (int)n);
     free(want);
 }
 
@@ -173,7 +173,7 @@ void vae_decode_bytes_like(const vae_bench *b, int n, const char *name)
     free(z), free(rgb);
 }
 
-/* ---- memory, and what is refused ---- */
+/* ---- memory, refused sizes and configs ---- */
 
 void vae_memory_is_right(const vae_bench *b, const vae_size *rows, int n)
 {

@@ -1,21 +1,21 @@
-/* vae_bench.h - an autoencoder with a golden's weights, and what diffusers made of them. For tests:
- * failures end the test. */
+/* vae_bench.h - opens an autoencoder with a golden's weights, and compares its results with
+ * diffusers'. For tests: failures end the test. */
 #ifndef TESTS_PRECOMPUTE_VAE_BENCH_H
 #define TESTS_PRECOMPUTE_VAE_BENCH_H
 
 #include "precompute/vae/vae.h"
 #include "tests/lib/golden.h"
 
-/* Of the largest value. f32: sums of up to 27 * 32 terms in another order, some 20 layers deep;
- * devices sum a convolution's products one after another, not in blocks: 1.5e-5 was seen.
- * bf16: activations keep 8 bits, 2e-3 each time they are stored. */
+/* The tolerances, relative to the largest value. f32 sums up to 27 * 32 terms in another order,
+ * some 20 layers deep; devices sum a convolution's products one after another, not in blocks, with
+ * errors of up to 1.5e-5. bf16 activations have 8 bits, and each store rounds by 2e-3. */
 #define VAE_TOL_F32 (strcmp(golden_device(), "cpu") ? 3e-5 : 1e-5)
 #define VAE_TOL_BF16 2e-2
 
 typedef struct vae_bench {
     const vae_class *class;
     vf_safetensors *golden;
-    const char *dir;                 /* the folder that holds the weights */
+    const char *dir;                 /* the folder with the weights */
     vae *vae;
     vae_info info;
 } vae_bench;
@@ -24,30 +24,31 @@ vae_bench vae_bench_open(const vae_class *class, const char *golden, vc_dtype co
                          vc_dtype stored, bool tiling);
 void vae_bench_close(vae_bench *b);
 
-void *vae_area(size_t n, size_t size);       /* zeros */
-/* A stored clip as the VAE gets it: f32 in -1..1. */
+void *vae_area(size_t n, size_t size);       /* n * size bytes of zeros; the caller frees them */
+/* A stored clip as input of the VAE: f32 in -1..1. */
 float *vae_pixels(const vae_bench *b, const char *name, int64_t dim[8]);
-/* The first n frames of the golden's z, [C,n,h,w]; dim: of all of z. */
+/* The first n frames of the golden's z, [C,n,h,w]; dim is the shape of the whole z. */
 float *vae_latents(const vae_bench *b, int n, int64_t dim[8]);
 
 /* Checks values against the tensor `name`. */
 void vae_near(const vae_bench *b, const char *name, const float *have, double tol);
-/* Encodes the first f frames of a clip; moments are like meanNAME and logvarNAME. */
+/* Encodes the first f frames of a clip, and compares with meanNAME and logvarNAME. */
 void vae_encode_like(const vae_bench *b, const char *clip, int f, const char *name, double tol);
-/* Decodes the first n latents; the last frames are like sample.N. */
+/* Decodes the first n latent frames, and compares the last frames with sample.N. */
 void vae_decode_like(const vae_bench *b, int n, double tol);
-/* Checks bytes against the tensor `name`: they are equal but where a value lies near a half. */
+/* Checks that bytes equal the tensor `name`, except where a value is close to a half. */
 void vae_same_bytes(const vae_bench *b, const char *name, const uint8_t *have);
-/* Decodes the first n latents to bytes like u8NAME. */
+/* Decodes the first n latent frames to bytes, and compares them with u8NAME. */
 void vae_decode_bytes_like(const vae_bench *b, int n, const char *name);
 
-/* Checks that a run takes the memory that is predicted for rows of f, h, w. */
+/* Checks for each row that a run takes the predicted memory. */
 typedef struct vae_size { bool decode; int f, h, w; } vae_size;
 void vae_memory_is_right(const vae_bench *b, const vae_size *rows, int n);
 /* Checks that encode and memory refuse sizes; `says` is part of the message. */
 typedef struct vae_refusal { int f, h, w; const char *says; } vae_refusal;
 void vae_refuses_sizes(const vae_bench *b, const vae_refusal *rows, int n);
-/* Opens the golden's folder with another config.json and returns the error's text; "": it opens. */
+/* Opens the golden's folder with another config.json and returns the error's text; "" where the
+ * folder opens. */
 const char *vae_opened_with(const vae_bench *b, const char *config);
 
 #endif
