@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Captions that are missing from a list: no clip is encoded with the empty caption unless a flag
-# allows this.
+# Where a list has no captions, no clip is encoded with the empty caption unless a flag allows this.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Sources are replaced, or written in place, while vprep reads them: no value is stored under the
-# hash of other bytes. vprep is disturbed at counted calls, so that every moment is tried.
+# vprep stores no value under the hash of other bytes when sources are replaced, or written in
+# place, while vprep reads them. The changes happen at counted calls, one after another.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 . "$lib/fault.sh"
@@ -10,7 +10,7 @@ white() { ffmpeg -v error -y -f lavfi -i "color=white:s=96x64:r=10:d=1" "$@"; }
 white -vf "drawbox=x=0:y=0:w=48:h=64:color=black:t=fill" -frames:v 1 "$dir/media/mask.png"
 sed -i '2s/"text"/"loss_mask_path": "mask.png", "text"/' "$dir/media/metadata.json"
 printf '[{"prompt": "a picture", "image_path": "still-3.png"}]' >"$dir/media/prompts.json"
-# what each file becomes
+# the files that replace the sources
 ffmpeg -v error -y -f lavfi -i "mandelbrot=s=96x64:r=10" -t 2 -c:v mpeg4 -q:v 4 "$dir/other.mp4"
 ffmpeg -v error -y -f lavfi -i "mandelbrot=s=64x64:r=1" -frames:v 1 "$dir/other.png"
 white -vf "drawbox=x=48:y=0:w=48:h=64:color=black:t=fill" -frames:v 1 "$dir/mask.png"
@@ -19,11 +19,11 @@ make=(vprep --meta "$dir/media/metadata.json" "${sampling[@]}" --train_mode i2v 
       --validation_prompts "$dir/media/prompts.json")
 reset() { rm -rf "$dir/media"; cp -r "$dir/before" "$dir/media"; }
 
-# One FILE of the set becomes OTHER at its Nth CALL. Whatever the run reports, no key of the dataset
-# may have other bytes than the key has in the datasets of the files before and after; and the next
-# run's dataset equals a new one.
-# true_or_bad WHAT: all values of the run are those that its files' datasets have under the keys
-true_or_bad() {
+# FILE of the set becomes OTHER at the Nth CALL on FILE. With any exit status, a key of the dataset
+# has the same bytes as in a dataset of the files before or after the change; and the next run's
+# dataset equals a new one.
+# values_are_true WHAT: all values of the run are in the datasets of the files before or after
+values_are_true() {
     local wrong
     wrong=$(dump_dataset "$dir/run" | grep '^latent\|^text' | sort -u | comm -23 - "$dir/true")
     [ -z "$wrong" ] || wrong "$1: stored under another's key: $wrong"
@@ -48,17 +48,17 @@ for name in clip-0.mp4:other.mp4 still-3.png:other.png mask.png:mask.png; do
             fault "${at%:*}@media/$file:${at#*:}:run" "${make[@]}" --out "$dir/run" >"$log" \
                 2>&1 || status=$?
             [ $status -ne 2 ] && [ $status -lt 4 ] || wrong "$file, $how, $at: status $status"
-            cmp -s "$dir/media/$file" "$other" || continue           # so many calls there are not
-            [ $status -eq 1 ] || true_or_bad "$file, $how, $at"
+            cmp -s "$dir/media/$file" "$other" || continue           # vprep makes fewer calls
+            [ $status -eq 1 ] || values_are_true "$file, $how, $at"
             check "$file, $how, $at: the next run" 0 "${make[@]}" --out "$dir/run"
-            true_or_bad "$file, $how, $at, the next run"
+            values_are_true "$file, $how, $at, the next run"
             same_root "$dir/two" "$dir/run"
             check "$file, $how, $at: damage" 0 vlat verify "$dir/run"
         done
     done
 done
 
-# touched, but the same: encoded as if nothing had been
+# A touched file with the same bytes is encoded like an untouched one.
 reset
 rm -rf "$dir/one" "$dir/run"
 "${make[@]}" --out "$dir/one" >"$log" 2>&1
@@ -66,7 +66,7 @@ export VLT_FAULT_RUN="touch $dir/media/clip-0.mp4"
 check "a touched file" 0 fault "open@media/clip-0.mp4:3:run" "${make[@]}" --out "$dir/run"
 same_values "$dir/one" "$dir/run"
 
-# replaced while it is decoded, in a dataset that has it: its sample stays as it was
+# Where a file is replaced while it is decoded, the dataset keeps the file's old sample.
 cp "$dir/media/clip-2.mp4" "$dir/media/clip-0.mp4"
 cp "$dir/other.mp4" "$dir/other.new"
 export VLT_FAULT_RUN="mv $dir/other.new $dir/media/clip-0.mp4"

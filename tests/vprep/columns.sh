@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Columns of the list beside the medium: several captions, tags, weights, columns of one's own; in
-# the records, and as conditions of vlat select.
+# Further columns of the list (several captions, tags, weights, the user's own columns) are in the
+# records, and vlat select reads them in conditions.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 
@@ -24,7 +24,7 @@ has 2 '"tags":["day"],"weight":2.5,"extra":{"score":"0.5"}}'
 has 3 '"tags":[],"weight":1}'
 has 4 '"weight":0,"extra":{"score":"high"}}'
 
-# select NUMBERS CONDITION
+# select_is NUMBERS CONDITION: the condition selects the samples with these numbers
 select_is() {
     rm -rf "$dir/part"
     check "$2" 0 vlat select "$dir/set" "$2" -o "$dir/part"
@@ -41,7 +41,7 @@ select_is '0 1' 'extra.score <= 0.93'
 select_is 3 'extra.score = high'
 select_is '2 3' 'not extra.score < 1'
 
-# what changes is written, and encodes no picture
+# A changed column is written, and no picture is encoded again.
 make set
 output_has ' 0 encoded'
 vlat list "$dir/set" --json >"$log"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# mpirun vprep on devices: each rank of a machine takes its own, and a rank that has none ends all.
-# The device "host" (device_host.h) stands for a machine's GPUs.
+# mpirun vprep on devices: each rank of a machine has a device of its own, and a rank without a
+# device ends the job. The device "host" (device_host.h) stands for a machine's GPUs.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 have_ranks || { echo "skipped: no MPI"; exit 77; }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# vprep with a HunyuanVideo folder: two text encoders, one in a template, one pooled only. The
-# folder's models are tiny, made of the goldens' weights.
+# vprep reads a HunyuanVideo folder with two text encoders: the first encodes prompts in a template,
+# the second makes a pooled state alone. The folder's tiny models have the goldens' weights.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 export VLT_SOURCE
@@ -31,13 +31,13 @@ for name in pooled_1 prompt_embeds_2; do
 done
 check again 0 vprep "${meta[@]}" --out "$dir/a" && stderr_has "0 encoded, 4 reused"
 
-# ---- a shorter prompt is another text of the first encoder alone ----
+# ---- another prompt length gives new texts of the first encoder alone ----
 check "shorter" 0 vprep "${meta[@]}" --out "$dir/short" --tokenizer_max_length 64
 has '"max_length":64,"width":32' "$dir/short" && has '"max_length":77' "$dir/short"
 
-# ---- a tokenizer of another model is named, with its folder, before anything is encoded ----
+# ---- the error about another model's tokenizer names its folder, before anything is encoded ----
 check "other tokenizer" 1 vprep "${meta[@]}" --out "$dir/b" --tokenizer "$dir/m/tokenizer_2"
-stderr_has "$dir/m/tokenizer_2: this tokenizer makes .* tokens of the template in front of a prompt, not 95"
+stderr_has "$dir/m/tokenizer_2: this tokenizer makes .* tokens of the template in front .*, not 95"
 check "other tokenizer of CLIP" 1 vprep "${meta[@]}" --out "$dir/b" --tokenizer_2 "$dir/m/tokenizer"
 stderr_has "$dir/m/tokenizer: token .* is this its tokenizer"
 [ ! -e "$dir/b/manifest.json" ] || wrong "a dataset was begun"

@@ -13,9 +13,8 @@ run "$dir/whole" >/dev/null
 took=$((($(date +%s%N) - begin) / 1000000))
 echo "an uninterrupted run takes $took ms"
 
-# The program is killed until the number of kills is reached: a run that ends by itself does not
-# count as a kill and shortens the next wait, so that the test has one result on slow and on fast
-# machines.
+# The test runs vprep until the number of kills is reached. A run that ends before the kill does not
+# count, and shortens the next wait, so that the result is the same on slow and on fast machines.
 finish() {
     run "$dir/cut" >/dev/null
     vlat verify "$dir/cut" >/dev/null
@@ -33,7 +32,7 @@ for ((attempt = 0; killed < kills && attempt < 20 * kills; attempt++)); do
     if kill -9 $pid 2>/dev/null; then
         wait $pid 2>/dev/null || true
         killed=$((killed + 1))
-        ((killed % 5)) || finish             # restarted up to five times, then compared
+        ((killed % 5)) || finish             # five kills, then a run to the end is compared
     else
         wait $pid
         most=$((most > 20 ? most * 9 / 10 : most))

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Folders in the layouts of other trainers, with real clips: all clips are encoded with their
-# captions, under the keys that a list of the same clips and captions gives.
+# Folders with real clips in the layouts of other trainers: all clips are encoded with their
+# captions, under the same keys as from a list of these clips and captions.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 
@@ -8,12 +8,12 @@
 run() {
     check "$3 ${*:4}" "$1" vprep --meta "$dir/$3" "${sampling[@]}" --out "$dir/$2" "${@:4}"
 }
-# same OUT LIST: it is what the list gives
-same() { same_values "$dir/$2" "$dir/$1" || wrong "$1: not what the list gives"; }
+# same OUT LIST: the dataset OUT equals the dataset of the list
+same() { same_values "$dir/$2" "$dir/$1" || wrong "$1: other values than from the list"; }
 
 small_set "$dir/clips" 3
 captions=("one, and more" "two" "three")
-# list OUT WHERE: of the clips with paths that begin so
+# list OUT WHERE: makes the dataset of a list whose paths begin with WHERE
 list() {
     mkdir -p "$dir/$1/$2"
     cp "$dir"/clips/clip-*.mp4 "$dir/$1/$2"
@@ -27,7 +27,7 @@ list() {
 list flat ""
 list deep videos/
 
-# layout NAME WHERE: a folder with the clips in WHERE
+# layout NAME WHERE: makes the folder NAME with the clips in its folder WHERE
 layout() { mkdir -p "$dir/$1/$2"; cp "$dir"/clips/clip-*.mp4 "$dir/$1/$2"; }
 
 layout lines videos
@@ -84,8 +84,8 @@ same out-fastvideo list-flat
 run 0 out-fastvideo-file fastvideo/videos2caption.json
 same out-fastvideo-file list-flat
 
-# WebDataset: the same dataset comes from a folder of the tar's name, whose files have the members'
-# names
+# WebDataset: a tar and a folder of the tar's name, whose files have the members' names, make the
+# same dataset
 list x.tar ""
 mkdir "$dir/tarred"
 mv "$dir/x.tar" "$dir/tarred/x.tar"
@@ -120,7 +120,8 @@ run 3 short short.tar
 cp "$dir/short/errors.jsonl" "$log"
 output_has '"short.tar",.*no plain tar, or damaged from here on'
 
-# a folder of frames is a clip: as a lossless file of them, whose path is the same
+# a folder of frames is a clip with the same values as a lossless file of these frames with this
+# path
 mkdir -p "$dir/file" "$dir/frames/clip"
 ffmpeg -v error -i "$dir/clips/clip-1.mp4" -frames:v 12 "$dir/frames/clip/%03d.png"
 ffmpeg -v error -framerate 25 -i "$dir/frames/clip/%03d.png" -c:v png -f mov "$dir/file/clip"

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# An input that asks for too much is a skipped row with its reason, before any clip is encoded; an
-# impossible value of a flag is a usage error. For rows without a type the content of their files
-# decides.
+# An input beyond a limit is a skipped row with a reason, before any clip is encoded, and an
+# impossible value of a flag is a usage error. The files' content decides the type of rows without a
+# type.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
-# patch FILE BOX OFFSET BYTES: in the first box of that name, OFFSET after the name
+# patch FILE BOX OFFSET BYTES: writes BYTES into the first box of this name, OFFSET after the name
 patch() {
     local at
     at=$(grep -abo "$2" "$1" | head -1 | cut -d: -f1)
@@ -12,9 +12,9 @@ patch() {
 }
 small_set "$dir/media" 4
 cp "$dir/media/clip-0.mp4" "$dir/media/fast.mp4"
-patch "$dir/media/fast.mp4" mdhd 12 '\x7f\xff\xff\xff'                 # ticks a second
+patch "$dir/media/fast.mp4" mdhd 12 '\x7f\xff\xff\xff'                 # ticks per second
 for i in 1 2 3; do cp "$dir/media/clip-1.mp4" "$dir/media/huge-$i.mp4"; done
-patch "$dir/media/huge-1.mp4" stco 4 '\x1f\xff\xff\xf0'                # entries
+patch "$dir/media/huge-1.mp4" stco 4 '\x1f\xff\xff\xf0'                # number of entries
 patch "$dir/media/huge-2.mp4" stsc 4 '\x1f\xff\xff\xf0'
 patch "$dir/media/huge-3.mp4" stsz 8 '\x1f\xff\xff\xf0'
 long() { head -c "$1" /dev/zero | tr '\0' "$2"; }
@@ -44,11 +44,11 @@ cut -c 1-300 "$dir/a/errors.jsonl" >"$log"
 for row in $(seq 2 15); do
     output_has "\"row\":$row,"
 done
-[ "$(wc -l <"$dir/a/errors.jsonl")" -eq 14 ] || wrong "not 14 rows are skipped"
+[ "$(wc -l <"$dir/a/errors.jsonl")" -eq 14 ] || wrong "the number of skipped rows is not 14"
 output_lacks '"stage":"\(decode\|encode\|text\)"'
 holds "$dir/a/errors.jsonl" '"row":2,.*frames a second'
 check verify 0 vlat verify "$dir/a"
-[ "$(vlat list "$dir/a" | wc -l)" -ge $((rows - 14)) ] || wrong "a good row is not there"
+[ "$(vlat list "$dir/a" | wc -l)" -ge $((rows - 14)) ] || wrong "the dataset lacks a good row"
 
 for flags in "--sample_fps 2147483648" "--sample_fps 1e-300" "--sample_fps -1" "--sample_fps nan" \
     "--video_sample_stride 9223372036854775807" \
@@ -69,13 +69,13 @@ for flags in "--sample_fps 10000" "--sample_fps 0.001" "--video_sample_stride 10
         --overwrite $flags
 done
 
-# ---- rows without a type: by what the files hold; with one, as it shows ----
+# ---- types of rows: by the column, or without a column by the content of the files ----
 sed 's/"type": "[a-z]*", //' "$dir/media/metadata.json" >"$dir/media/untyped.json"
 check typed 0 vprep --meta "$dir/media/metadata.json" "${sampling[@]}" --out "$dir/typed"
 output_lacks 'without a type'
 check untyped 0 vprep --meta "$dir/media/untyped.json" "${sampling[@]}" --out "$dir/untyped"
 [ "$(grep -c 'rows without a type: 4, by their files 3 videos, 1 stills' "$log")" -eq 1 ] ||
-    wrong "types: not told once"
+    wrong "the line about types is not printed once"
 same_values "$dir/typed" "$dir/untyped"
 sed 's/"type": "video"/"type": "image"/' "$dir/media/metadata.json" >"$dir/media/stills.json"
 check stills 0 vprep --meta "$dir/media/stills.json" "${sampling[@]}" --out "$dir/stills"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# vprep and vdecode with a model's folder: a tiny LTX-Video 0.9.5 made from the goldens' weights.
+# vprep and vdecode read a model's folder: a tiny LTX-Video 0.9.5 with the goldens' weights.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 export VLT_SOURCE
@@ -11,7 +11,7 @@ need make_model "$dir/m" LTXPipeline 8
 sampling+=(--image_sample_size 64)
 meta=(--meta "$dir/media/metadata.json" "${sampling[@]}" --model "$dir/m")
 
-# ---- moments; one logvar serves all channels; the statistics are those of the weights ----
+# ---- moments: all channels share one logvar, and the statistics come from the weights ----
 check prepare 0 vprep "${meta[@]}" --out "$dir/a" && stderr_has "4 encoded"
 has '"family": "ltx-video"' "$dir/a"
 has '"dtype":"bf16","channels":8,"ratio":\[8,32,32\]' "$dir/a"
@@ -21,17 +21,16 @@ check verify 0 vlat verify "$dir/a"
 check again 0 vprep "${meta[@]}" --out "$dir/a" && stderr_has "0 encoded, 4 reused"
 check show 0 vlat show "$dir/a" 000000000000/000
 stdout_has "mean.*8.*2" && stdout_has "logvar.*\[1,2,"
-stdout_has 'prompt_embeds f16 \[[0-9]\{1,2\},32\]'       # T5 sees 128 tokens, padding is not stored
+stdout_has 'prompt_embeds f16 \[[0-9]\{1,2\},32\]'       # T5 encodes 128 tokens; padding is not stored
 
-# ---- noised first frames have one logvar each, too ----
+# ---- noised first frames have one logvar each ----
 check i2v 0 vprep "${meta[@]}" --out "$dir/i2v" --train_mode i2v --image_noise_variants 2
 check "verify i2v" 0 vlat verify "$dir/i2v"
 check "show i2v" 0 vlat show "$dir/i2v" 000000000000/000
 stdout_has "logvar.*\[2,1,1," && stdout_has "mean.*\[2,8,1,"
 
-# ---- back to pictures: a timestep and noise of one's own ----
-check decode 0 vdecode "$dir/a" --model "$dir/m" --out "$dir/one" --format png &&
-    stderr_has "4 decoded"
+# ---- vdecode: the timestep and the noise may be given ----
+check decode 0 vdecode "$dir/a" --model "$dir/m" --out "$dir/one" --format png && stderr_has "4 decoded"
 check again 0 vdecode "$dir/a" --model "$dir/m" --out "$dir/two" --format png
 check same 0 diff -r "$dir/one" "$dir/two"
 check still 0 vdecode "$dir/a" --vae "$dir/m" --out "$dir/still" --format png \
@@ -40,7 +39,7 @@ check differ 1 cmp "$dir/one/000000000000-000-008.png" "$dir/still/000000000000-
 check "too much" 2 vdecode "$dir/a" --vae "$dir/m" --out "$dir/x" --decode_noise_scale 1.5
 stderr_has decode_noise_scale
 
-# ---- weights without statistics, and a field that is not supported, are named ----
+# ---- errors name an unsupported field, and statistics that the weights lack ----
 sed -i 's/"encoder_causal": true/"encoder_causal": false/' "$dir/m/vae/config.json"
 check "wrong field" 1 vprep "${meta[@]}" --out "$dir/b"
 stderr_has "$dir/m/vae/config.json: encoder_causal: false; only true is supported"

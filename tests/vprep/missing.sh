@@ -4,7 +4,7 @@
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 . "$lib/fault.sh"
-same() { # same OUT WHAT: equal to the dataset that was never disturbed, root and all
+same() { # same OUT WHAT: OUT equals the undisturbed dataset, its root and plan too
     same_values "$dir/whole" "$1" || wrong "$2: other values"
     same_root "$dir/whole" "$1"
     check "$2: damage" 0 vlat verify "$1"
@@ -14,25 +14,25 @@ same() { # same OUT WHAT: equal to the dataset that was never disturbed, root an
 small_set "$dir/media" 9
 list=$dir/media/metadata.json
 make=(vprep --meta "$list" "${sampling[@]}")
-hide() { for f in "$@"; do mv "$dir/media/$f" "$dir/media/$f.away"; done; }
-show() { for f in "$@"; do mv "$dir/media/$f.away" "$dir/media/$f"; done; }
-clear_line() { # the plan of a run that could not use a row still has a line with its number
+hide() { for f in "$@"; do mv "$dir/media/$f" "$dir/media/$f.hidden"; done; }
+show() { for f in "$@"; do mv "$dir/media/$f.hidden" "$dir/media/$f"; done; }
+drop_line() { # drop_line OUT FILE: the plan has a line, with a number, of the row that was dropped
     grep -q "\"path\":\"$2\".*\"status\":\"drop\"" "$1/plan.jsonl" ||
         wrong "the plan has no line of $2"
 }
 check whole 0 "${make[@]}" --out "$dir/whole"
 
-# ---- missing when the dataset is made: skipped, and given its own number when it is there ----
+# ---- a source that is missing at first is skipped, and later gets the number of its row ----
 hide clip-1.mp4 still-3.png
 check "two missing" 3 "${make[@]}" --out "$dir/late"
-clear_line "$dir/late" clip-1.mp4
+drop_line "$dir/late" clip-1.mp4
 show still-3.png
 check "one missing" 3 "${make[@]}" --out "$dir/late"
 show clip-1.mp4
 check "none missing" 0 "${make[@]}" --out "$dir/late"
 same "$dir/late" "late ones"
 
-# ---- gone later: the samples stay, and nothing is encoded when it is back ----
+# ---- a source that is missing later keeps its samples, which are not encoded again ----
 cp -r "$dir/whole" "$dir/a"
 hide clip-1.mp4 still-3.png
 check gone 3 "${make[@]}" --out "$dir/a"
@@ -50,7 +50,7 @@ check "back, reuse" 0 "${make[@]}" --out "$dir/r" --reuse "$dir/whole" &&
     output_has ' 0 encoded, 9 reused'
 same "$dir/r" "sources back, reused"
 
-# ---- the machine's errors, at every call on the file: not the file's ----
+# ---- an error of the machine, at any call on a file, is not an error of the file ----
 for error in EIO EACCES; do
     for call in open read; do
         for n in 1 1+ 2 3 3+; do
@@ -65,22 +65,22 @@ for error in EIO EACCES; do
         done
     done
 done
-for error in EMFILE ENOMEM; do           # the process's want: it stops
+for error in EMFILE ENOMEM; do           # vprep stops at an error of the process
     check "$error" 1 fault "open@clip-2.mp4:1+:$error" "${make[@]}" --out "$dir/a" --rehash
     check "after $error" 0 "${make[@]}" --out "$dir/a"
     same "$dir/a" "$error"
 done
-# a file that changed, and cannot be decoded: the old sample stays till it can
+# A changed file that cannot be decoded keeps its old sample.
 cp "$dir/media/clip-2.mp4" "$dir/kept.mp4"
 cp "$dir/media/clip-4.mp4" "$dir/media/clip-2.mp4"
 fault "open@clip-2.mp4:3:EIO" "${make[@]}" --out "$dir/a" >"$log" 2>&1 && wrong "no error"
 output_has '1 samples stay as they were'
 same_root "$dir/whole" "$dir/a"
 cp "$dir/kept.mp4" "$dir/media/clip-2.mp4"
-check "as it was" 0 "${make[@]}" --out "$dir/a"
-same "$dir/a" "as it was"
+check "restored" 0 "${make[@]}" --out "$dir/a"
+same "$dir/a" "restored"
 
-# ---- most of them gone: asked before anything is changed ----
+# ---- most sources are missing: vprep stops before it changes anything ----
 most=(clip-0.mp4 clip-1.mp4 clip-2.mp4 still-3.png clip-4.mp4)
 hide "${most[@]}"
 cp -r "$dir/a" "$dir/b"
@@ -103,7 +103,7 @@ check "one gone, in place" 1 "${make[@]}" --video_sample_size 48 --out "$dir/b" 
 show clip-1.mp4
 check "all back" 0 "${make[@]}" --out "$dir/b"
 same "$dir/b" "all back"
-# a list that has grown, while the old sources are not there
+# The list has grown, and its old sources are missing.
 hide clip-0.mp4 clip-1.mp4
 sed -n '1p;/clip-0/p;/clip-1/p' "$list" | sed '/clip-1/s/ *$//; $s/,$//' >"$dir/media/two.json"
 printf '[{"file_path": "clip-0.mp4", "type": "video", "text": "a"}, {"file_path": "clip-1.mp4", "type": "video", "text": "b"}]' \
@@ -115,7 +115,7 @@ check "all it has gone" 1 "${make[@]}" --out "$dir/two" &&
     output_has "2 of 2 sources of the dataset's samples"
 show clip-0.mp4 clip-1.mp4
 
-# ---- parts of the list, ranks, a kill ----
+# ---- missing sources with parts of the list, with ranks, and after a kill ----
 for i in 1 2; do check "part $i" 0 "${make[@]}" --out "$dir/part-$i" --shard $i/2; done
 hide clip-1.mp4
 for i in 1 2; do
@@ -165,12 +165,12 @@ done
 fault "open@folder/sub:1:EACCES" "${make[@]}" --out "$dir/f2" >"$log" 2>&1 &&
     wrong "an unreadable subfolder: status 0"
 holds "$dir/f2/errors.jsonl" '"path":"sub/","stage":"metadata"'
-mv "$dir/folder/sub" "$dir/sub.away"
-mv "$dir/folder/clip-1.mp4" "$dir/sub.away/"
+mv "$dir/folder/sub" "$dir/sub.hidden"
+mv "$dir/folder/clip-1.mp4" "$dir/sub.hidden/"
 mkdir "$dir/folder/sub"
 check "an empty mount" 1 "${make[@]}" --out "$dir/f" &&
     output_has "3 of 4 sources of the dataset's samples"
-mv "$dir/sub.away/clip-1.mp4" "$dir/folder/"
-rmdir "$dir/folder/sub" && mv "$dir/sub.away" "$dir/folder/sub"
+mv "$dir/sub.hidden/clip-1.mp4" "$dir/folder/"
+rmdir "$dir/folder/sub" && mv "$dir/sub.hidden" "$dir/folder/sub"
 check "mounted" 0 "${make[@]}" --out "$dir/f"
 same "$dir/f" "mounted"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# vprep and vdecode with a model's folder: a tiny CogVideoX made from the goldens' weights.
+# vprep and vdecode read a model's folder: a tiny CogVideoX with the goldens' weights.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 export VLT_SOURCE
@@ -38,8 +38,7 @@ check "tiles" 1 vprep "${meta[@]}" --out "$dir/a" --enable_tiling && stderr_has 
 check "other text type" 1 vprep "${meta[@]}" --out "$dir/a" --text_encoder_dtype fp32 &&
     stderr_has "text_encoders"
 
-# ---- components by flag, from folders of their own or of another model; changed weights are seen
-# ----
+# ---- flags give folders of single components; changed weights are noticed ----
 mv "$dir/copy/text_encoder" "$dir/t5"
 check "no encoder" 2 vprep --meta "$dir/media/metadata.json" "${sampling[@]}" --model "$dir/copy" \
     --out "$dir/b"
@@ -71,7 +70,7 @@ stdout_has "reuse 0, encode 4" && stdout_has "texts: reuse [1-9][0-9]*, encode 0
     has '"dtype":"f32","channels"' "$dir/r"
 check verify 0 vlat verify "$dir/r"
 
-# ---- traces, and back to pictures ----
+# ---- traces, and decoded pictures ----
 check trace 0 vprep "${meta[@]}" --train_mode i2v --out "$dir/c" --trace_dir "$dir/trace" \
     --vae_dtype f32
 for name in pixels moments.mean moments.logvar cond.image.mean cond.image_noised.logvar \

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Conditions of --train_mode as a user sees them: entries of their own, no clip encoded twice.
+# The conditions of --train_mode are entries of their own, and a change of mode encodes no clip
+# twice.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 
@@ -11,7 +12,7 @@ meta=(--meta "$dir/media/metadata.json" "${sampling[@]}")
 check normal 0 vprep "${meta[@]}" --out "$dir/a" && stderr_has "7 encoded"
 cp -r "$dir/a" "$dir/was-normal"
 check "dry i2v" 0 vprep "${meta[@]}" --out "$dir/a" --train_mode i2v --dry_run
-# the still is its first frame
+# a still is its own first frame, so its image condition is reused
 stdout_has "reuse 7, encode 0, drop 0" && stdout_has "conditions: reuse 1, encode 13"
 check i2v 0 vprep "${meta[@]}" --out "$dir/a" --train_mode i2v
 stderr_has "0 encoded, 7 reused" && stderr_has " 13 conditions encoded"
@@ -29,7 +30,7 @@ check "back to normal" 0 vprep "${meta[@]}" --out "$dir/a" && stderr_has "0 enco
 check "verify normal" 0 vlat verify "$dir/a"
 same_root "$dir/a" "$dir/was-normal"
 
-# ---- more noised frames: the clean ones stay; one thread or many: the same bytes ----
+# ---- more noised frames leave the clean ones; any number of threads makes the same bytes ----
 check "fresh i2v" 0 vprep "${meta[@]}" --out "$dir/c" --train_mode i2v && stderr_has "7 encoded"
 check "three noises" 0 vprep "${meta[@]}" --out "$dir/c" --train_mode i2v --image_noise_variants 3
 stderr_has " 7 conditions encoded"
@@ -37,11 +38,11 @@ check "verify three" 0 vlat verify "$dir/c"
 check "one worker" 0 vprep "${meta[@]}" --out "$dir/d" --train_mode inpaint --workers 1
 same_values "$dir/b" "$dir/d"
 
-# ---- --append keeps records of the old mode, so it must not change it ----
+# ---- --append keeps records of the old mode, so another mode is refused ----
 check "append, other mode" 1 vprep "${meta[@]}" --out "$dir/c" --append && stderr_has train_mode
 
-# ---- plans: masks are in them, replayed whatever the seed, edited by hand ----
-[ "$(grep -c '"purpose":"mask"' "$dir/b/plan.jsonl")" -eq 7 ] || wrong "not one mask a line"
+# ---- plans hold the masks: they are replayed with any seed, and can be edited by hand ----
+[ "$(grep -c '"purpose":"mask"' "$dir/b/plan.jsonl")" -eq 7 ] || wrong "not one mask per line"
 check replay 0 vprep "${meta[@]}" --out "$dir/e" --train_mode inpaint --plan "$dir/b/plan.jsonl" \
     --seed 9
 same_values "$dir/b" "$dir/e"
@@ -55,7 +56,7 @@ sed 's/"pick":"keep_head","numbers":\[1\]/"pick":"keep_head","numbers":[]/' "$di
 check "impossible mask" 1 vprep "${meta[@]}" --out "$dir/f" --train_mode inpaint \
     --plan "$dir/bad" && stderr_has keep_head
 
-# ---- every pixel masked: said in the record, and one value serves all of one shape ----
+# ---- fully masked clips: the record says so, and all clips of one shape share one value ----
 sed 's/"pick":"[a-z_]*","numbers":\[[0-9,]*\]/"pick":"all","numbers":[]/' "$dir/b/plan.jsonl" \
     >"$dir/all"
 check "all masked" 0 vprep "${meta[@]}" --out "$dir/g" --train_mode inpaint --plan "$dir/all"
@@ -99,8 +100,9 @@ check "no such image" 1 vprep "${meta[@]}" --out "$dir/c" --train_mode i2v \
     --validation_prompts "$dir/media/prompts.json"
 stderr_has "row 1: still-9.png"
 
-# ---- the same for inpainting: a clip that begins with the picture, the rest masked. Clips of the
-# same shape share a mask of keep_head 1; num_frames becomes a whole number of latent frames ----
+# ---- inpainting prompts: the clip begins with the picture, and its other frames are masked. Clips
+# of the same shape share a mask of keep_head 1; num_frames becomes a whole number of latent
+# frames ----
 cat >"$dir/media/inpaint.json" <<'JSON'
 [{"prompt": "a", "image": "still-3.png", "conditions": "?", "keys": 1},
  {"prompt": "b", "image": "still-3.png", "num_frames": 11}, {"prompt": "c"}]
@@ -125,7 +127,7 @@ sed -i 's/"num_frames": 11/"num_frames": 0.5/' "$dir/media/inpaint.json"
 check "no such length" 1 vprep "${meta[@]}" --out "$dir/e" "${inpaint[@]}" &&
     stderr_has "row 2: .*num_frames"
 
-# ---- model folders: what is missing is named, nothing is written ----
+# ---- model folders: the error names the missing part, and nothing is written ----
 mkdir -p "$dir/model/vae"
 echo '{"_class_name": "StableDiffusionPipeline"}' >"$dir/model/model_index.json"
 echo '{"_class_name": "AutoencoderKL"}' >"$dir/model/vae/config.json"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# vprep --video_decoder: without a GPU nvdec ends the run at its start, and writes nothing; cpu is
-# the default.
+# Without a GPU, vprep --video_decoder nvdec ends at its start and writes nothing; the default is
+# cpu.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
-export CUDA_VISIBLE_DEVICES=                       # where there are GPUs: none of them
+export CUDA_VISIBLE_DEVICES=                       # hides the machine's GPUs
 
 small_set "$dir/media" 2
 run() { # run STATUS OUT flags...
@@ -17,7 +17,7 @@ for more in "" --dry_run; do
     # shellcheck disable=SC2086
     run 2 "$dir/none" --video_decoder nvdec $more
     output_has '^vprep: --video_decoder nvdec: .*--video_decoder cpu'
-    [ "$(grep -c nvdec "$log")" = 1 ] || wrong "it says so more than once"
+    [ "$(grep -c nvdec "$log")" = 1 ] || wrong "the error is printed more than once"
     [ ! -e "$dir/none" ] || wrong "a refused run wrote something"
 done
 run 2 "$dir/none" --video_decoder tpu

@@ -19,7 +19,7 @@ list=$dir/media/metadata.json
 flags=("${sampling[@]}" --variants 2 --random_hw_adapt --shard_size 1M \
     --trust_metadata --validation_prompts "$dir/prompts.json")
 
-# run STATUS N OUT flags...: 0 ranks is no mpirun at all
+# run STATUS N OUT flags...: runs N ranks, or with N 0 one process without mpirun
 run() {
     local want=$1 n=$2 out=$3 start=()
     shift 3
@@ -32,26 +32,26 @@ same() { # same A B WHAT
     cmp "$1/plan.jsonl" "$2/plan.jsonl" && cmp "$1/errors.jsonl" "$2/errors.jsonl" ||
         wrong "$3: other lists"
     check "$3: damage" 0 vlat verify "$2"
-    ! ls "$2" | grep -q 'open\|manifest.lock' || wrong "$3: something is left open"
+    ! ls "$2" | grep -q 'open\|manifest.lock' || wrong "$3: a shard or a lock is left open"
 }
 
 clips() { sed -n 's/^vprep: clips: \([0-9]* clips\) in [^ ]* [^ ]* *\(.*\)/\1 \2/p' "$log"; }
 run 3 0 "$dir/one"
 all=$(clips)
-[ -n "$all" ] || wrong "no word of the clips"
+[ -n "$all" ] || wrong "no line about the clips"
 for stage in metadata probe decode; do
     grep -q "\"stage\":\"$stage\"" "$dir/one/errors.jsonl" || wrong "nothing fails at $stage"
 done
 for n in 1 2 4; do
     run 3 $n "$dir/$n"
-    [ "$(grep -c '^bucket' "$log")" -eq 1 ] || wrong "$n ranks: not one table"
-    [ "$(clips)" = "$all" ] || wrong "$n ranks: not all of \"$all\" are shown"
+    [ "$(grep -c '^bucket' "$log")" -eq 1 ] || wrong "$n ranks: the table is not printed once"
+    [ "$(clips)" = "$all" ] || wrong "$n ranks: the clips are not \"$all\""
     same "$dir/one" "$dir/$n" "$n ranks"
 done
 holds "$dir/one/plan.jsonl" '"source":{"w":96,"h":64,"frames":10,"fps":[0-9]*\.[0-9]*,'
 
-# a continued run: all ranks know a file by its recorded size, time and inode: a changed last byte
-# is not noticed
+# A continued run: all ranks compare a file's recorded size, time and inode, so a changed last byte
+# is not noticed.
 mkdir "$dir/keep"
 for file in "$dir"/media/*.mp4; do
     cp -p "$file" "$dir/keep/"
@@ -59,18 +59,18 @@ for file in "$dir"/media/*.mp4; do
     touch -r "$dir/keep/${file##*/}" "$file"
 done
 run 3 2 "$dir/4" && grep -q ' 0 encoded' "$log" ||
-    wrong "2 ranks go on where 4 were: something is encoded"
+    wrong "2 ranks continue a dataset of 4: something is encoded"
 for file in "$dir"/keep/*; do
     cat "$file" >"$dir/media/${file##*/}"
     touch -r "$file" "$dir/media/${file##*/}"
 done
 run 3 3 "$dir/one" && grep -q ' 0 encoded' "$log" ||
-    wrong "3 ranks go on where none were: something is encoded"
+    wrong "3 ranks continue a dataset of one process: something is encoded"
 same "$dir/1" "$dir/one" "3 ranks after one process"
 run 3 0 "$dir/2" && grep -q ' 0 encoded' "$log" ||
-    wrong "one process goes on where 2 were: something is encoded"
+    wrong "one process continues a dataset of 2 ranks: something is encoded"
 
-# a sample leaves, a caption changes, a file cannot be used any more, the mode changes
+# A sample is removed, a caption changes, a file becomes unusable, the mode changes.
 cp "$dir/media/clip-0.mp4" "$dir/media/sized.mp4"
 sed -i -e '/clip-2.mp4/d' -e 's/picture 1,/picture one,/' "$list"
 run 3 0 "$dir/one"
@@ -81,13 +81,13 @@ run 3 3 "$dir/2" --train_mode inpaint
 same "$dir/one" "$dir/2" "another mode"
 run 3 2 "$dir/2" --train_mode inpaint --trace_dir "$dir/trace"
 same "$dir/one" "$dir/2" "traced"
-! ls -A "$dir/trace" | grep -q text || wrong "traced: a text is left"
+! ls -A "$dir/trace" | grep -q text || wrong "the trace still has a text"
 run 3 0 "$dir/one" --trace_dir "$dir/trace-one" --train_mode inpaint
 check "traced: other traces" 0 diff -r "$dir/trace" "$dir/trace-one"
 
-# what is refused, and what is rank 0's alone
+# Rank 0 alone prints usage errors and refusals.
 run 2 2 "$dir/none" --thumbnails -1 && [ "$(grep -c '^vprep:' "$log")" -eq 1 ] ||
-    wrong "usage: not said once"
+    wrong "the usage error is not printed once"
 run 2 2 "$dir/none" --shard 3/2
 absent "$dir/none"
 run 1 2 "$dir/2" --video_sample_size 32
@@ -95,14 +95,14 @@ output_has 'was made with other settings'
 run 3 2 "$dir/dry" --dry_run && [ ! -e "$dir/dry/manifest.json" ] &&
     [ -e "$dir/dry/plan.jsonl" ] || wrong "dry run"
 run 1 2 "$dir/stop" --on_error stop
-# jobs of several ranks, each a part of the list
+# Each job has several ranks and a part of the list.
 for i in 1 2; do run "0 3" 2 "$dir/part-$i" --shard $i/2; done
 run 3 0 "$dir/fresh"
 check "merge" 0 vlat merge "$dir/part-1" "$dir/part-2" --out "$dir/joined"
 same_root "$dir/joined" "$dir/fresh"
 
-# a model, whose encoders have threads of their own; first frames of clips and of a validation
-# prompt
+# The encoders of a model have threads of their own; clips and a validation prompt have first
+# frames.
 check "no model" 0 make_model "$dir/model" CogVideoXImageToVideoPipeline 32
 printf '[{"prompt": "a validation prompt", "image": "media/copy.png"}]' >"$dir/prompts.json"
 flags+=(--model "$dir/model" --train_mode i2v --image_sample_size 64)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# mpirun vprep on a disk that becomes full: the rank that meets this names the error and the file,
-# the job ends, and committed values are intact; once there is room, any number of ranks continues
+# mpirun vprep on a disk that becomes full: the rank whose write fails names the error and the file,
+# the job ends, and committed values are intact. Once there is room, any number of ranks continues
 # and ends with the dataset of an undisturbed run.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
@@ -15,8 +15,8 @@ check "a part" 0 vprep "${flags[@]}" --meta "$dir/media/some.json" --out "$dir/s
 some=$(vlat list "$dir/some" | wc -l)
 flags+=(--meta "$list")
 
-# A limit of file sizes in KiB takes the place of the disk: of one rank, or (all) of every rank.
-# MPI's shared memory is larger, so messages go by sockets.
+# A limit of file sizes in KiB, for one rank or for all, replaces the full disk. MPI's shared memory
+# exceeds this limit, so messages are sent by sockets.
 export OMPI_MCA_btl=self,tcp
 limited='[ "$1" != all ] && [ "$1" != "${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-0}}" ] || ulimit -f "$2"; shift 2; exec "$@"'
 for row in "2 1 96" "4 all 1100" "4 2 1100" "2 0 40"; do
@@ -38,4 +38,5 @@ for row in "2 1 96" "4 all 1100" "4 2 1100" "2 0 40"; do
         same_values "$dir/whole" "$dir/copy"
     done
 done
-echo "four full disks, each run continued by one process and by three ranks; $some of $clips clips were kept"
+echo "four full disks, each run continued by one process and by three ranks;" \
+    "$some of $clips clips were kept"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# One rank of mpirun vprep is killed at random moments: the job ends, its written values are intact,
-# and any number of ranks continues, encodes none of these values again and ends with the dataset of
-# an uninterrupted run.
+# One rank of mpirun vprep is killed at a random moment: the job ends, its written values are
+# intact, and any number of ranks continues, encodes none of these values again, and ends with the
+# dataset of an uninterrupted run.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 have_ranks || { echo "skipped: no MPI"; exit 77; }
@@ -14,7 +14,7 @@ flags=(--meta "$dir/media/metadata.json" "${sampling[@]}" --video_sample_size 38
 begin=$(date +%s%N)
 vprep "${flags[@]}" --out "$dir/whole" --workers 1 >/dev/null 2>&1
 took=$((($(date +%s%N) - begin) / 1000000))
-# run N OUT: a shard a clip, or all that is committed in open ones
+# run N OUT: runs N ranks; each clip fills a shard, or all clips are committed to open shards
 run() {
     if (($1 == 1)); then
         exec vprep "${flags[@]}" "${shards[@]}" --out "$2" --workers 1
@@ -23,7 +23,7 @@ run() {
     fi
 }
 again() { (run "$@"); }
-# how many are there; a file that was just being made holds none
+# latents OUT: the number of latents in OUT; a file that was just created holds none
 latents() {
     local file
     for file in "$1"/shard-*; do
@@ -40,7 +40,7 @@ for ((attempt = 0; killed < kills && attempt < 20 * kills; attempt++)); do
     n=$((2 + RANDOM % 3))
     run $n "$dir/cut" >"$log" 2>&1 &
     job=$!
-    # one in four at any moment, the others while clips are written
+    # One job in four is killed at any moment, the others while clips are written.
     until ! kill -0 $job 2>/dev/null || { ((attempt % 4 == 3)) && [ -n "$(pgrep -P $job)" ]; } ||
         ls "$dir/cut" 2>/dev/null | grep -q '^shard-open'; do sleep 0.02; done
     wait_ms=$((RANDOM % (took + 1)))
@@ -50,7 +50,7 @@ for ((attempt = 0; killed < kills && attempt < 20 * kills; attempt++)); do
     if ((${#ranks[@]} == n)) && kill -9 "${ranks[RANDOM % n]}" 2>/dev/null && ! wait $job; then
         killed=$((killed + 1))
     else
-        wait $job || wrong "a job that nobody killed failed"
+        wait $job || wrong "a job failed without a kill"
         took=$((took * 9 / 10))
         rm -rf "$dir/cut"
         continue
@@ -58,13 +58,13 @@ for ((attempt = 0; killed < kills && attempt < 20 * kills; attempt++)); do
     had=0
     [ ! -e "$dir/cut/manifest.json" ] || had=$(latents "$dir/cut")
     landed=$((landed + (had > 0 && had < clips)))
-    ((RANDOM % 3)) || continue                       # killed again, in what was left
-    check "going on" 0 again $((1 + RANDOM % 4)) "$dir/cut"
+    ((RANDOM % 3)) || continue                       # the next job continues this dataset
+    check "continued" 0 again $((1 + RANDOM % 4)) "$dir/cut"
     output_has " $((clips - had)) encoded, $had reused"
     check "damage" 0 vlat verify "$dir/cut"
     same_values "$dir/whole" "$dir/cut"
     same_root "$dir/whole" "$dir/cut"
-    ! ls "$dir/cut" | grep -q 'open\|manifest.lock' || wrong "something is left open"
+    ! ls "$dir/cut" | grep -q 'open\|manifest.lock' || wrong "a shard or a lock is left open"
     rm -rf "$dir/cut"
 done
 echo "$killed jobs lost a rank in $attempt attempts, $landed of them while clips were written"

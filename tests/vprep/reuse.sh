@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# What vprep takes from what there is: the plan it prints, --reuse, a change in place, --rehash.
+# vprep reuses the values of existing datasets: the plan that it prints, --reuse, changed flags in
+# place, --rehash.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 
@@ -8,7 +9,7 @@ small_set "$dir/media" 7                     # 6 clips, 1 still; 7 captions
 list=$dir/media/metadata.json
 at64=(--meta "$list" "${sampling[@]}") at48=(--meta "$list" "${sampling[@]}" --video_sample_size 48)
 
-# ---- a plan first: of a dry run and of a run, on what is there and on nothing ----
+# ---- the plan of reuse: of a dry run and of a run, with and without an existing dataset ----
 check "first run" 0 vprep "${at64[@]}" --out "$dir/a" && stdout_lacks reuse
 check again 0 vprep "${at64[@]}" --out "$dir/a"
 stdout_has "^reuse 7, encode 0, drop 0\$" && stdout_has "^texts: reuse 8, encode 0\$" &&
@@ -28,7 +29,7 @@ stdout_has "^reuse 6, encode 1, drop 0\$" && stdout_has "^texts: reuse 8, encode
     stdout_has "^about .* of latents to encode; about .*\$"
 stderr_has "1 encoded, 6 reused"
 
-# ---- a dataset names the plan that it was made by ----
+# ---- vlat info prints the hash of a dataset's plan ----
 plan_of() { vlat info "$1" | sed -n 's/^plan  *\([0-9a-f]\{32\}\)$/\1/p'; }
 check "a plan again" 0 vprep "${at64[@]}" --out "$dir/p" --plan "$dir/a/plan.jsonl"
 check "a caption less" 0 vprep "${at64[@]}" --meta "$dir/media/caption.json" --out "$dir/q"
@@ -36,8 +37,8 @@ check "a caption less" 0 vprep "${at64[@]}" --meta "$dir/media/caption.json" --o
     wrong "one plan, two hashes"
 [ "$(plan_of "$dir/a")" != "$(plan_of "$dir/q")" ] || wrong "two plans, one hash"
 
-# ---- another size of videos: texts and the still are copied from the first dataset; the result is
-# that of a run without --reuse ----
+# ---- another size of videos: texts and the still are copied from the first dataset; the result
+# equals a run without --reuse ----
 check "another size" 1 vprep "${at48[@]}" --out "$dir/a"
 stderr_has "sampling.video_sample_size: 64 there, 48 now" && stderr_has "--reuse $dir/a" &&
     stderr_has "--overwrite"
@@ -55,7 +56,7 @@ stdout_has "^texts: reuse 8 (8 copied), encode 0\$" && stderr_has "6 encoded, 1 
 check fresh 0 vprep "${at48[@]}" --out "$dir/d" && same_values "$dir/c" "$dir/d"
 check "fresh i2v" 0 vprep "${at64[@]}" --out "$dir/i" --train_mode i2v
 
-# ---- the same settings, from two datasets: nothing is encoded; thumbnails and conditions too ----
+# ---- the same settings with two datasets: nothing is encoded, no thumbnail and no condition ----
 check "all of it" 0 vprep "${at64[@]}" --out "$dir/e" --train_mode i2v --reuse "$dir/c" \
     --reuse "$dir/i"
 stdout_has "^reuse 7 (7 copied), encode 0, drop 0\$" &&
@@ -67,7 +68,7 @@ check verify 0 vlat verify "$dir/e"
 check "once more" 0 vprep "${at64[@]}" --out "$dir/e" --train_mode i2v &&
     stdout_has "^reuse 7, encode 0, drop 0\$"
 
-# ---- encoded values serve every family with the same encoders: copied, continued, added to ----
+# ---- families with the same encoders share values: copied, continued, added to ----
 other() { sed -i 's/"family": *"builtin"/"family":"other"/' "$1/manifest.json"; }
 cp -r "$dir/a" "$dir/o" && other "$dir/o"
 check "of another family" 0 vprep "${at64[@]}" --out "$dir/g" --reuse "$dir/o"
@@ -78,17 +79,17 @@ cp -r "$dir/o" "$dir/append"
 check "added to" 0 vprep "${at64[@]}" --meta "$dir/media/more.json" --out "$dir/append" --append
 stderr_has "0 encoded, 7 reused" && grep -q '"families": *\["builtin","other"\]' \
     "$dir/append/manifest.json"
-check "gone on with" 0 vprep "${at64[@]}" --out "$dir/o" && stderr_has "0 encoded, 7 reused"
+check "continued" 0 vprep "${at64[@]}" --out "$dir/o" && stderr_has "0 encoded, 7 reused"
 grep -q '"family": *"builtin"' "$dir/o/manifest.json" && ! grep -q families "$dir/o/manifest.json"
 
-# ---- damage there is told, and made anew here ----
+# ---- a damaged value of the other dataset is reported, and encoded again ----
 cp -r "$dir/a" "$dir/bad"
 hurt_value "$dir/bad"
 check damaged 0 vprep "${at64[@]}" --out "$dir/f" --reuse "$dir/bad"
 stderr_has "warning: --reuse $dir/bad: made anew: shard-00000.lmdb.*--repair" &&
     stderr_has "1 encoded, 6 reused" && same_values "$dir/f" "$dir/a"
 
-# ---- repaired: lost values are encoded again by the list, and the plan is that of all samples ----
+# ---- repaired: lost values are encoded again by the list, and the plan has all samples ----
 check damaged 1 vlat verify "$dir/bad"
 check repair 0 vlat verify "$dir/bad" --repair &&
     stdout_has "^.*6 samples saved, 1 to be encoded again.*\$"
@@ -96,7 +97,7 @@ check "by its list" 0 vprep "${at64[@]}" --out "$dir/bad" --plan "$dir/bad/repai
 stderr_has "1 encoded" && same_values "$dir/bad" "$dir/a" && check verify 0 vlat verify "$dir/bad"
 cmp <(sort "$dir/a/plan.jsonl") <(sort "$dir/bad/plan.jsonl") || wrong "the plan lost lines"
 
-# ---- in place: what was made before stays until gc, so that the way back costs nothing ----
+# ---- in place: old values stay until gc, so that the old flags encode nothing again ----
 check "in place" 0 vprep "${at48[@]}" --out "$dir/f" --reuse "$dir/f"
 stdout_has "^reuse 1, encode 6, drop 0\$" && stdout_has "^texts: reuse 8, encode 0\$" &&
     stderr_has "0 of 8 prompts encoded"
@@ -116,7 +117,7 @@ check "no dataset" 1 vprep "${at64[@]}" --out "$dir/z" --reuse "$dir/media" &&
     stderr_has "--reuse: $dir/media"
 absent "$dir/z"
 
-# ---- a file changed behind its size, time and inode is seen with --rehash, and only then ----
+# ---- a file changed under the same size, time and inode is noticed with --rehash alone ----
 touch -r "$dir/media/clip-2.mp4" "$dir/time"
 size=$(stat -c %s "$dir/media/clip-2.mp4")
 cp "$dir/media/clip-2.mp4" "$dir/clip"

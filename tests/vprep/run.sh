@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# vprep as a user runs it: flags and exit status, dry run, skipped inputs, running it again.
+# vprep for users: flags and exit status, dry run, skipped inputs, repeated runs.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 
@@ -17,11 +17,11 @@ check "launcher" 2 vprep --meta x --out "$dir/y" --use_deepspeed && stderr_has m
 check "no hub ids" 2 vprep --meta x --out "$dir/y" --model THUDM/CogVideoX-2b && stderr_has folder
 absent "$dir/y"
 
-# ---- a dry run, a run, the same again ----
+# ---- a dry run, a run, the same run again ----
 small_set "$dir/media" 7
 meta=(--meta "$dir/media/metadata.json" "${sampling[@]}")
 check "dry run" 0 vprep "${meta[@]}" --out "$dir/a" --dry_run && stdout_has "7 samples"
-[ "$(wc -l <"$dir/a/plan.jsonl")" -eq 7 ] || wrong "plan.jsonl has not one line a sample"
+[ "$(wc -l <"$dir/a/plan.jsonl")" -eq 7 ] || wrong "plan.jsonl does not have one line per sample"
 absent "$dir/a/manifest.json"
 check run 0 vprep "${meta[@]}" --out "$dir/a" && stderr_has "7 encoded"
 cp "$dir/a/plan.jsonl" "$dir/plan-a"
@@ -32,7 +32,7 @@ check "one worker" 0 vprep "${meta[@]}" --out "$dir/b" --workers 1
 cmp "$dir/a/plan.jsonl" "$dir/b/plan.jsonl"
 same_values "$dir/a" "$dir/b"
 
-# ---- other flags: refused without --overwrite, nothing touched ----
+# ---- other flags are refused without --overwrite, and the dataset is unchanged ----
 check "other flags" 1 vprep --meta "$dir/media/metadata.json" --video_sample_size 48 --out "$dir/a"
 stderr_has overwrite
 check "still whole" 0 vlat verify "$dir/a"
@@ -44,7 +44,7 @@ sed 's/"crop":\[[0-9]*,[0-9]*\]/"crop":[999,0]/' "$dir/plan-a" >"$dir/plan-bad"
 check "impossible plan" 1 vprep "${meta[@]}" --out "$dir/d" --plan "$dir/plan-bad" &&
     stderr_has crop
 
-# ---- rows that cannot be used: skipped with row and reason, exit 3; --on_error stop: 1 ----
+# ---- unusable rows are skipped with row and reason, exit 3; with --on_error stop, exit 1 ----
 mkdir "$dir/odd"
 cp "$dir/media/clip-0.mp4" "$dir/odd/"
 head -c 300 "$dir/media/clip-1.mp4" >"$dir/odd/cut.mp4"
@@ -66,7 +66,7 @@ check "stop at an error" 1 timeout 60 vprep --meta "$dir/odd/list.csv" "${sampli
     --out "$dir/f" --on_error stop
 check "no such list" 1 vprep --meta "$dir/none.json" --out "$dir/g" && stderr_has none.json
 
-# ---- the metadata declares the samples: a removed row leaves, a new one gets the next number ----
+# ---- the metadata declares the samples: a removed row is dropped, a new row is numbered last ----
 python_free_edit() { sed -e '/clip-2.mp4/d' "$1"; }
 python_free_edit "$dir/media/metadata.json" | sed 'N;P;D' | tr -d '\n' | sed 's/,,/,/g' \
     >"$dir/media/less.json"
@@ -78,17 +78,17 @@ check "verify after" 0 vlat verify "$dir/a"
 # ---- traces, variants, a config file, JSON logs ----
 check trace 0 vprep "${meta[@]}" --out "$dir/h" --trace_dir "$dir/trace" --variants 2 \
     --random_hw_adapt
-[ "$(ls "$dir/trace" | wc -l)" -eq 14 ] || wrong "not one trace a sample and variant"
+[ "$(ls "$dir/trace" | wc -l)" -eq 14 ] || wrong "not one trace per sample and variant"
 check config 0 vprep --config "$dir/b/vprep.yaml" --out "$dir/i"
 same_values "$dir/b" "$dir/i"
 check "json log" 0 vprep "${meta[@]}" --out "$dir/j" --log_format json
-grep -v '^{.*}$' "$stderr" && wrong "a line is no JSON object"
+grep -v '^{.*}$' "$stderr" && wrong "a line is not a JSON object"
 
-# ---- a full disk: a clear error, and the same command goes on afterwards ----
+# ---- a full disk: a clear error, and the same command continues afterwards ----
 if ! (ulimit -f 16 && vprep "${meta[@]}" --out "$dir/k" >"$stdout" 2>"$stderr"); then
     stderr_has "large\|space"
     check "after the full disk" 0 vprep "${meta[@]}" --out "$dir/k"
     same_values "$dir/b" "$dir/k"
 else
-    wrong "a file limit of 16 blocks was no limit"
+    wrong "a file limit of 16 blocks had no effect"
 fi

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Sampling flags of vprep as a user sees them: --sampling peer and its switches, fixed and own
-# sizes, --trust_metadata, flips that spare captions, the table of buckets.
+# The sampling flags of vprep: --sampling peer and its switches, fixed sizes and sizes by pixels,
+# --trust_metadata, flips by captions, the table of buckets.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 
-plan() { # plan SAMPLE PATTERN: of $dir/o/plan.jsonl
+plan() { # plan SAMPLE PATTERN: the sample's line in $dir/o/plan.jsonl matches
     grep "^{\"sample\":$1," "$dir/o/plan.jsonl" | grep -q -- "$2" ||
         wrong "sample $1 without $2:"
 }
@@ -14,10 +14,10 @@ dry() { rm -rf "$dir/o"; check "$*" 0 vprep --meta "$dir/media/metadata.json" --
 small_set "$dir/media" 7                     # clips of 96x64, 64x96, 64x64; 3 is a still of 96x64
 meta=(--meta "$dir/media/metadata.json" "${sampling[@]}")
 
-# ---- peer: shrunk once before, both ways of --fit, switches given by themselves ----
+# ---- peer: a first resize, both values of --fit, single switches ----
 dry --sampling peer --video_sample_size 32 --image_sample_size 32 --video_sample_n_frames 9 \
     --video_sample_stride 3
-# 10 // 3 = 3 frames, 1 kept
+# 10 // 3 = 3 frames, of which 1 is kept
 plan 0 '"load":\[32,48\]' && plan 0 '"range":\[0,3\]' && plan 0 '"frames":\[[0-3]\]'
 dry --sampling peer --start_rule whole --frame_count all --video_sample_size 32 \
     --image_sample_size 32 \
@@ -25,7 +25,7 @@ dry --sampling peer --start_rule whole --frame_count all --video_sample_size 32 
 plan 0 '"range":\[0,1\]' && plan 0 '"load":\[32,48\]'          # 5 frames: 0 to 8 or 1 to 9
 dry --sampling peer --like musubi --video_sample_size 32 --image_sample_size 32 \
     --video_sample_n_frames 9 --video_sample_stride 3
-# its --start_rule first: nothing is drawn
+# with --start_rule first nothing is drawn
 plan 0 '"draws":\[\]'
 dry --sampling peer --fix_sample_size 64 64 && plan 0 '"resize":\[64,64\]'
 dry --sampling peer --fix_sample_size 64 64 --fit crop && plan 0 '"resize":\[64,96\]'
@@ -35,11 +35,12 @@ dry --bucket_metric log --video_sample_size 64 && dry --bucket_metric peer --vid
 check "one side" 2 vprep --meta "$dir/media/metadata.json" --out "$dir/o" --height 64
 stderr_has "only one of two numbers"
 
-# ---- own sizes ----
+# ---- sizes by --max_pixels ----
 dry --max_pixels 4096 && plan 0 '"key":"48x64"' && plan 1 '"key":"64x48"' && plan 2 '"key":"64x64"'
 dry --max_pixels 1000000 && plan 0 '"key":"64x96"' && plan 0 '"upscale":1,'
 
-# ---- a peer dataset: not rounded, stays as it is, replays to the same bytes ----
+# ---- a peer dataset: pixels are not rounded, a second run changes nothing, a replayed plan makes
+# the same bytes ----
 peer=("${meta[@]}" --sampling peer --video_sample_size 32 --image_sample_size 32)
 check peer 0 vprep "${peer[@]}" --out "$dir/p" --trace_dir "$dir/trace" && stderr_has "7 encoded"
 head -c 4096 "$dir/trace/000000000000-000.safetensors" | grep -aq '"pixels":{"dtype":"F32"' ||
@@ -54,11 +55,12 @@ check "bad load" 1 vprep "${peer[@]}" --out "$dir/bad" --plan "$dir/bad.jsonl" &
     stderr_has "load: 0 48"
 check "load without peer" 1 vprep "${meta[@]}" --out "$dir/bad2" --plan "$dir/p/plan.jsonl" &&
     stderr_has "sampling peer"
-# a plain run on the same pixels has other values
+# A run without peer makes other values of the same pixels.
 check plain 0 vprep "${meta[@]}" --video_sample_size 32 --out "$dir/plain"
 ! same_values "$dir/p" "$dir/plain" >/dev/null || wrong "the same values"
 
-# ---- draws of sizes and lengths are numbers; an older plan with texts makes the same dataset ----
+# ---- draws of sizes and lengths are numbers; an older plan with strings makes the same dataset
+# ----
 draws=(--random_hw_adapt --random_frame_crop --random_ratio_crop --image_sample_size 320)
 check "draws" 0 vprep "${meta[@]}" "${draws[@]}" --out "$dir/n"
 holds "$dir/n/plan.jsonl" '"purpose":"frame_crop","options":\[5,9\],"pick":[59]}'
@@ -74,11 +76,11 @@ for p in texts.jsonl n/plan.jsonl; do
     cmp "$dir/n/plan.jsonl" "$dir/m/plan.jsonl"
 done
 
-# ---- a bucket that is not there is answered with those that are ----
+# ---- the error about an unknown bucket lists the buckets ----
 check "no such bucket" 1 vlat select "$dir/n" 'bucket = "7x7"' -o "$dir/none" &&
     stderr_has "nothing was written; its buckets are .*0\.68"
 
-# where nothing is resized, nothing is to be rounded: the same value by another key
+# Without a resize there is no rounding: the value is the same, under another key.
 ffmpeg -v error -y -f lavfi -i "testsrc2=s=64x64:r=1:d=1" -frames:v 1 "$dir/media/square.png"
 printf '{"file_path":"square.png","text":"x"}\n' >"$dir/media/one.jsonl"
 for s in vlt peer; do
@@ -91,8 +93,7 @@ done
 [ "$(cut -d' ' -f3 "$dir/latent-vlt")" = "$(cut -d' ' -f3 "$dir/latent-peer")" ] ||
     wrong "other values"
 
-# a still with an orientation tag (6: rotated by 90 degrees) is rotated, and for peer taken as
-# stored
+# A still with an orientation tag (6: rotated by 90 degrees) is rotated, except for peer.
 ffmpeg -v error -y -f lavfi -i "testsrc2=s=96x48:r=1:d=1" -frames:v 1 "$dir/plain.jpg"
 {
     head -c 2 "$dir/plain.jpg"
@@ -108,7 +109,7 @@ done
 holds "$dir/turned-vlt/plan.jsonl" '"source":{"w":48,"h":96,.*"rotation":90}'
 holds "$dir/turned-peer/plan.jsonl" '"source":{"w":96,"h":48,.*"rotation":0}'
 
-# ---- flips: "bright" is no side, "left" and "Right-hand" are ----
+# ---- flips: "bright" does not name a side; "left" and "Right-hand" do ----
 printf '{"file_path":"still-3.png","text":"%s"}\n' "a bright day" "a bright day" "a bright day" \
     "a bright day" \
     "a cat on the left" "a Right-hand glove" >"$dir/media/flips.jsonl"
@@ -117,9 +118,8 @@ check flips 0 vprep --meta "$dir/media/flips.jsonl" --out "$dir/o" --dry_run --r
     wrong "bright captions are not flipped"
 ! tail -2 "$dir/o/plan.jsonl" | grep '"purpose":"flip"' || wrong "captions with a side are flipped"
 
-# ---- --trust_metadata: no file is opened, the plan is the same; a wrong size fails at decoding
-# ----
-rows() { # rows WIDTH: clip-0 of 96x64, 10 frames
+# ---- --trust_metadata opens no file and makes the same plan; a wrong size fails at decoding ----
+rows() { # rows WIDTH: rows of clip-0, whose size is 96x64 with 10 frames
     printf '{"file_path":"clip-0.mp4","type":"video","text":"a","width":%s,"height":64,"frames":10,"fps":10}\n' "$1"
 }
 rows 96 >"$dir/media/true.jsonl" && rows 80 >"$dir/media/false.jsonl"
@@ -137,7 +137,7 @@ check "dry on trust" 3 vprep --meta "$dir/empty/true.jsonl" "${sampling[@]}" --o
 stdout_has "^1 samples" && stdout_has "dropped: row 2, clip-9.mp4" &&
     stdout_has "1 dropped (probe: 1)"
 
-# ---- the table: steps, empty places, drops by stage, hours from the last run's rate ----
+# ---- the table: steps, empty places, drops by stage, hours by the last run's rate ----
 check table 3 vprep "${meta[@]}" --out "$dir/o3" --dry_run --train_batch_size 4 --max_upscale 1.25 \
     --on_small drop \
     --image_sample_size 128
@@ -158,7 +158,7 @@ check "other rows" 0 vprep --meta "$dir/media/other.json" "${sampling[@]}" --vid
 stdout_has "reuse 6, encode 1" && stdout_has \
     "for the clips, at the rate of the last run: .* million pixels a second"
 
-# ---- a stopped run leaves its rate, by which vprep predicts the hours of the rest ----
+# ---- a stopped run records its rate, by which vprep predicts the remaining hours ----
 ffmpeg -v error -y -f lavfi -i testsrc2=s=96x64:r=10:d=60 -c:v mpeg4 -q:v 4 "$dir/media/long.mp4"
 printf '{"file_path":"long.mp4","type":"video","text":"again"}\n%.0s' {1..100} \
     >"$dir/media/many.jsonl"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Text encoders' slots with rules of their own (tests/fixtures/slots_family.c): pooled only, and in
-# a template; through vprep, vlat and vtrain.
+# vprep, vlat and vtrain with text slots that have rules of their own (tests/fixtures/
+# slots_family.c): a pooled state alone, and prompts in a template.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 
@@ -16,7 +16,8 @@ check verify 0 vlat verify "$dir/three"
 has '"slot":"text_encoder_2","class":"Letters"' && has '"max_length":5,"width":6' &&
     has '"max_length":32,"width":256'
 
-# ---- the usual slot's keys and bytes are what they were; each other slot has as many texts ----
+# ---- the first slot has the keys and bytes of a dataset with one slot; each other slot has as many
+# texts ----
 dump_dataset "$dir/one" | sort -u >"$dir/one.txt"
 dump_dataset "$dir/three" | sort -u >"$dir/three.txt"
 texts() { grep -c '^text ' "$1" || true; }
@@ -24,9 +25,9 @@ n=$(texts "$dir/one.txt")
 [ "$n" -gt 3 ] || wrong "$n texts: $(head "$dir/one.txt")"
 [ "$(texts "$dir/three.txt")" -eq $((3 * n)) ] || wrong "not three times $n texts"
 lost=$(comm -23 <(grep '^text ' "$dir/one.txt") <(grep '^text ' "$dir/three.txt"))
-[ -z "$lost" ] || wrong "texts of the usual slot are others: $lost"
+[ -z "$lost" ] || wrong "texts of the first slot changed: $lost"
 
-# ---- what is stored and traced: the slot that is pooled only has no states of tokens ----
+# ---- a pooled-only slot stores and traces no states of tokens ----
 trace=$dir/trace/000000000000-000.safetensors
 for name in prompt_embeds_1 pooled_2 input_ids_2 prompt_embeds_3; do
     head -c 6000 "$trace" | grep -qa "\"$name\"" || wrong "no $name in the trace"
@@ -34,7 +35,8 @@ done
 ! head -c 6000 "$trace" | grep -qa '"prompt_embeds_2"' || wrong "states of the pooled slot"
 check again 0 vprep_slots "${meta[@]}" --out "$dir/three" && stderr_has "0 encoded, 4 reused"
 
-# ---- vtrain reads all three; a transformer that reads the tokens of a pooled slot is refused ----
+# ---- vtrain reads all three slots; a transformer that reads tokens of a pooled slot is refused
+# ----
 train=(--dit_width 32 --dit_layers 1 --dit_heads 2 --max_train_steps 2 --train_batch_size 1 \
     --threads 1)
 check train 0 vtrain --latents "$dir/three" --output_dir "$dir/run" "${train[@]}"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checkpoints whose files changed after they were written are not resumed, and vlat verify finds
-# them; a run that is killed at any call while it writes one leaves the others whole.
+# them; a run that is killed at any call while it writes a checkpoint leaves the others whole.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/vtrain.sh"
 RANDOM=1
@@ -15,9 +15,9 @@ expect 0 'no damage' vlat verify whole/checkpoint-4
 expect 0 . train six --max_train_steps 6 --checkpointing_steps 2
 cp -r whole base
 expect 0 'resumes after step 4' go_on base
-same_end base/checkpoint-6 six/checkpoint-6 || wrong "going on gives other weights"
+same_end base/checkpoint-6 six/checkpoint-6 || wrong "a resumed run has other weights"
 
-# ---- a bit, anywhere: in what is read the run stops and names the checkpoint before ----
+# ---- a changed bit in a file that is read: the run stops and names the checkpoint before ----
 fresh() { rm -rf r && cp -r whole r; }
 for file in optimizer.safetensors trainer.json checksums.json; do
     size=$(stat -c %s "whole/checkpoint-4/$file")
@@ -39,7 +39,7 @@ expect 1 'optimizer.safetensors.*tensor "v/' go_on r r/checkpoint-4/
 flip r/checkpoint-2/optimizer.safetensors 5000
 expect 1 'no whole checkpoint before' go_on r
 
-# ---- what a kill left after the last checkpoint: the same command makes up for it ----
+# ---- files that a kill after the last checkpoint prevented: the same command makes them ----
 cp -r whole late
 mkdir late/checkpoint-2.tmp
 rm late/report.html
@@ -48,7 +48,7 @@ expect 0 'nothing is left to do' train late --max_train_steps 4 --checkpointing_
 absent late/checkpoint-2.tmp
 [ -s late/report.html ] || wrong "the report is still missing"
 
-# ---- files that are cut, gone, added ----
+# ---- files that are truncated, missing, added ----
 fresh
 truncate -s -8 r/checkpoint-4/optimizer.safetensors
 expect 1 'optimizer.safetensors is .* bytes long, .* were written' go_on r
@@ -63,12 +63,12 @@ rm r/checkpoint-4/transformer/config.json
 echo more >r/checkpoint-4/transformer/notes
 expect 1 'config.json: is missing' vlat verify r
 expect 1 'checkpoint-4/transformer/notes: was added' vlat verify r
-expect 0 'warning: .*config.json is missing' go_on r      # the run needs neither
+expect 0 'warning: .*config.json is missing' go_on r      # resuming reads neither
 flip r/checkpoint-2/transformer/diffusion_pytorch_model.safetensors 3000
 expect 1 'diffusion_pytorch_model.safetensors: is damaged' vlat verify r/checkpoint-2
 expect 2 'for datasets' vlat verify r --repair
 
-# ---- checkpoints of before there were checksums ----
+# ---- checkpoints of versions that wrote no checksums ----
 fresh
 for n in 2 4; do
     rm r/checkpoint-$n/checksums.json
@@ -99,7 +99,7 @@ for file in pytorch_lora_weights lora_kohya; do
     done
 done
 
-# ---- several ranks: one message, from the rank that looked ----
+# ---- several ranks print one message, from the rank that compared ----
 if have_ranks; then
     fresh
     flip r/checkpoint-4/optimizer.safetensors 5000
@@ -111,8 +111,7 @@ if have_ranks; then
     done
 fi
 
-# ---- killed at any call after the first checkpoint: the files are whole, and the end is the same
-# ----
+# ---- killed at any call after the first checkpoint: files are whole, and the same run follows ----
 args=("${small[@]}" "${model[@]}" --output_dir k --max_train_steps 4 --checkpointing_steps 1
       --checkpointing_limit 2 --resume_from_checkpoint latest)
 vtrain "${args[@]}" --max_train_steps 1 >/dev/null 2>&1

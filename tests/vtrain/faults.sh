@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A run with a failing call ends with the same weights and every file, or with status 1, one line
-# with the reason, and whole checkpoints: no signal, no hang, no successful run that lacks a file.
-# VLT_FAULTS=all tries every call of a kind, else some of them.
+# with the reason, and whole checkpoints. The run never ends by a signal, hangs, or succeeds without
+# a file. VLT_FAULTS=all lets every call of a kind fail, otherwise some calls.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/vtrain.sh"
 RANDOM=1
@@ -22,13 +22,13 @@ missing()
     vlat verify k >/dev/null 2>&1 || echo "not whole"
 }
 
-# judge RULE: what the run left
+# judge RULE: checks the status and the files of the run
 judge()
 {
     case $status in
     0) same_end k/checkpoint-3 whole/checkpoint-3 || wrong "$1: exit 0 with other weights"
        [ -z "$(missing)" ] || wrong "$1: exit 0, but it lacks $(missing)" ;;
-    1) [ -s said ] || wrong "$1: failed without a word" ;;
+    1) [ -s said ] || wrong "$1: failed without a message" ;;
     *) wrong "$1: status $status: $(tail -3 said)" ;;
     esac
     vlat verify k/checkpoint-1 >"$log" 2>&1 ||
@@ -55,8 +55,7 @@ need fault '' vtrain "${args[@]}"
 unset VLT_FAULT_COUNT
 mv k whole
 
-# ---- files beside the checkpoints: training continues, and a missing file is an error at the end
-# ----
+# ---- files beside the checkpoints: training continues; a missing file is an error at the end ----
 beside()
 {
     local rule=$1
@@ -64,7 +63,8 @@ beside()
     try "$rule"
     { [ $status = "$1" ] && grep -q "$2" said; } ||
         wrong "$rule: status $status, expected $1 and \"$2\": $(cat said)"
-    same_end k/checkpoint-3 whole/checkpoint-3 || wrong "$rule: training did not go on to its end"
+    same_end k/checkpoint-3 whole/checkpoint-3 ||
+        wrong "$rule: training did not continue to its end"
 }
 beside 'write@metrics.jsonl:1:ENOSPC' 0 'written after all'
 beside 'write@metrics.jsonl:1+:ENOSPC' 1 'saved as checkpoint-3, but .*metrics.jsonl: No space left'
@@ -73,7 +73,7 @@ beside 'write@tfevents:2+:ENOSPC' 1 'saved as checkpoint-3, but .*tfevents.*: No
 beside 'write@report.html:1:ENOSPC' 0 'written after all'
 beside 'rename@report.html:1+:EIO' 1 'saved as checkpoint-3, but .*report.html'
 beside 'open@validation:1:ENOSPC' 1 'saved as checkpoint-3, but .*validation prompt 0'
-# no room: told before the first step, and before anything is written
+# a full disk is reported before the first step, and before anything is written
 beside 'space:1:ENOSPC' 0 'warning: k: a checkpoint needs .* bytes), but only 0 B'
 try 'space:3:ENOSPC'
 { [ $status = 1 ] && grep -q \
@@ -86,7 +86,7 @@ for rule in ${VLT_RULES:-write:ENOSPC write+:ENOSPC write:short write:EIO sync:E
     open:EMFILE open:EACCES mmap:ENOMEM mkdir:ENOSPC truncate:EIO unlink:EACCES thread:EAGAIN \
     memory:ENOMEM}; do
     kind=${rule%:*} action=${rule#*:} on=
-    case $kind in *+) kind=${kind%+} on=+ ;; esac       # that call and all later ones
+    case $kind in *+) kind=${kind%+} on=+ ;; esac       # this call and all later ones
     [ "$kind" != memory ] || [ "${VLT_FAULT_MEMORY:-1}" = 1 ] || continue
     calls=$(awk -v kind=$kind '$1 == kind { n += $2 } END { print n + 0 }' counts)
     step=1

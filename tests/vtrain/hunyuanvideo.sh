@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# HunyuanVideo from media to clips: vprep makes a dataset with a tiny model's encoders, vtrain trains the
-# model's transformer, samples from it and goes on, vdecode makes the samples' clips.
+# HunyuanVideo from media to clips: vprep makes a dataset with a tiny model's encoders, vtrain
+# trains the model's transformer, samples from it and resumes, vdecode makes the samples' clips.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 . "$lib/vtrain.sh"
@@ -16,7 +16,7 @@ train() { vtrain --latents a --model m --output_dir "$1" --seed 5 --threads 1 --
 lora=(--training_type lora --rank 2) full=(--training_type full-finetune)
 has() { grep -qa "\"$2\":" <(head -c 20000 "$1") || wrong "$1: no $2"; }
 
-# ---- a LoRA: samples with the guidance as an input, clips, traces ----
+# ---- a LoRA: samples with guidance as an input, clips, traces ----
 expect 0 . train lora "${lora[@]}" --max_train_steps 4 --validation_steps 2 \
     --num_inference_steps 3 --checkpointing_steps 2 --trace_dir trace
 holds lora/config.yaml 'flow_shift: 7'
@@ -33,21 +33,21 @@ for name in hidden_states timestep encoder_hidden_states encoder_attention_mask 
     has $trace "$name"
 done
 
-# ---- goes on bit for bit, frozen weights in 8 bits too; a full finetune as well ----
-again() { # again NAME flags of the run...
+# ---- a LoRA, also with frozen weights in 8 bits, and a full finetune resume bit for bit ----
+again() { # again NAME FLAGS...: resumes the run with these flags
     expect 0 . train "$1" "${@:2}" --max_train_steps 2 --checkpointing_steps 2
     expect 0 'resumes after step 2' train "$1" "${@:2}" --max_train_steps 4 --checkpointing_steps 2 \
         --resume_from_checkpoint latest
 }
 again two "${lora[@]}"
-same_end lora/checkpoint-4 two/checkpoint-4 || wrong "going on gives other factors"
+same_end lora/checkpoint-4 two/checkpoint-4 || wrong "a resumed run has other factors"
 again eight "${lora[@]}" --transformer_dtype fp8
 expect 0 . train full "${full[@]}" --max_train_steps 4 --gradient_checkpointing
 again full-two "${full[@]}" --gradient_checkpointing
-same_end full/checkpoint-4 full-two/checkpoint-4 || wrong "going on gives other weights"
+same_end full/checkpoint-4 full-two/checkpoint-4 || wrong "a resumed run has other weights"
 expect 0 'model: hunyuanvideo' train trained "${lora[@]}" --max_train_steps 1 --transformer full/checkpoint-4/transformer
 
-# ---- token_replace: a clip begins with its image, which is at time 0 and no part of the loss ----
+# ---- token_replace: a clip begins with its image, at time 0 and without a loss ----
 need make_model r HunyuanVideoImageToVideoPipeline 4
 small_set clips 3
 echo '[{"prompt": "a disc", "image_path": "'"$dir/media/still-3.png"'", "num_frames": 9}]' >images.json
@@ -59,15 +59,15 @@ expect 0 . i2v i2v replaced "${lora[@]}" --max_train_steps 2 --validation_steps 
 output_lacks 'conditions are not used'
 output_lacks 'sampled without'
 head -c 20000 trace-r/step-000001-mb-00-rank-00.safetensors >head
-grep -qa '"timestep":{"dtype":"F32","shape":\[1\]' head || wrong "not one timestep a sample"
-grep -qa '"loss_weight":{"dtype":"F32","shape":\[1,1,3,1,1\]' head || wrong "no loss weight a latent frame"
+grep -qa '"timestep":{"dtype":"F32","shape":\[1\]' head || wrong "not one timestep per sample"
+grep -qa '"loss_weight":{"dtype":"F32","shape":\[1,1,3,1,1\]' head || wrong "not one loss weight per frame"
 need vprep --meta clips/metadata.json "${sampling[@]}" --model m --validation_prompts images.json --out plain
 expect 0 . i2v plain own "${lora[@]}" --max_train_steps 2
-same_end replaced/checkpoint-2 own/checkpoint-2 && wrong "an image trains nothing else than the clip's first latent"
+same_end replaced/checkpoint-2 own/checkpoint-2 && wrong "training does not depend on the image"
 
-# ---- SkyReels: a negative prompt counts, and the guidance as an input is that of training ----
+# ---- SkyReels: a negative prompt guides samples, whose guidance input is that of training ----
 need make_model s HunyuanVideoPipeline 8
-sampled() { # sampled MODEL NEGATIVE: the latents of a sample, into MODEL-NEGATIVE
+sampled() { # sampled MODEL NEGATIVE: writes the latents of a sample to MODEL-NEGATIVE
     echo '[{"prompt": "a disc", "negative_prompt": "'"$2"'", "image_path": "'"$dir/media/still-3.png"'", "num_frames": 9}]' \
         >negative.json
     rm -rf negative out
@@ -81,13 +81,13 @@ for model in m s; do
     sampled $model mud
     sampled $model fog
 done
-cmp m-mud m-fog || wrong "T2V: a negative prompt counts"
-cmp -s s-mud s-fog && wrong "SkyReels: a negative prompt does not count"
+cmp m-mud m-fog || wrong "T2V: a negative prompt changes a sample"
+cmp -s s-mud s-fog && wrong "SkyReels: a negative prompt changes no sample"
 rm -r out
 expect 0 'guidance: an input, 2 in training, 2 in samples' i2v i2v dry "${lora[@]}" --embedded_guidance 2 --dry_run \
     --transformer s/transformer
 
-# ---- LoRA files in the first authors' names: the same factors ----
+# ---- LoRA files with the first authors' names have the same factors ----
 expect 0 . train named --training_type lora --rank 2 --target_name all-linear --learning_rate 0.05 --max_train_steps 2
 head -c 40000 named/checkpoint-2/lora_comfyui.safetensors >head
 for name in double_blocks.1.img_attn_qkv double_blocks.0.txt_mlp.fc2 single_blocks.0.linear1 single_blocks.0.linear2 \
@@ -96,7 +96,7 @@ for name in double_blocks.1.img_attn_qkv double_blocks.0.txt_mlp.fc2 single_bloc
 done
 grep -qa '"lora_unet__single_blocks_0_modulation_linear.alpha"' named/checkpoint-2/lora_kohya.safetensors ||
     wrong "no single_blocks in lora_kohya.safetensors"
-loss_with() { # loss_with FILE: of a first step on weights with this LoRA
+loss_with() { # loss_with FILE: the loss of a first step on weights with this LoRA
     need train preset "${lora[@]}" --mixed_precision no --max_train_steps 1 ${1:+--preset_lora_path "$1"}
     sed 's/.*"loss":\([0-9]*\.[0-9]\{4\}\).*/\1/' preset/metrics.jsonl
     rm -r preset
@@ -107,7 +107,7 @@ for file in lora_kohya lora_comfyui; do
     [ "$with" = "$(loss_with named/checkpoint-2/$file.safetensors)" ] || wrong "$file is another LoRA"
 done
 
-# ---- guidance in training; the plan alone; data that does not fit ----
+# ---- the plan with guidance in training; a dataset that does not fit ----
 expect 0 'guidance: an input, 6 in training, 6 in samples' train dry "${lora[@]}" --embedded_guidance 6 --dry_run
 absent dry
 need make_model c CogVideoXPipeline 4

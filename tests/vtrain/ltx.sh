@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# vtrain with LTX-Video: a tiny model's folder and real clips, from the dataset to samples as pictures.
+# LTX-Video from real clips to samples as pictures, with a tiny model's folder.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 export VLT_SOURCE
 
 small_set media 8                            # 6 clips, 2 stills, of 3 shapes
-ffmpeg -v error -y -f lavfi -i "testsrc2=s=64x64:r=20:d=1" -c:v mpeg4 -q:v 4 media/clip-5.mp4      # others: 10
+ffmpeg -v error -y -f lavfi -i "testsrc2=s=64x64:r=20:d=1" -c:v mpeg4 -q:v 4 media/clip-5.mp4
 sed -i 's/picture 0, 64x64/the longest of the captions/' media/metadata.json
 need make_model m LTXPipeline 8
 cat >prompts.jsonl <<'END'
@@ -19,12 +19,12 @@ train() { vtrain --latents "$set" --model "$from" --output_dir "$1" --train_batc
 lora=(--training_type lora --rank 2)
 same() { cmp -s "$1/optimizer.safetensors" "$2/optimizer.safetensors" || wrong "$1 and $2 differ"; }
 
-# ---- the schedule is the folder's: levels shift with the tokens ----
+# ---- the folder's schedule is used: noise levels shift with the number of tokens ----
 expect 0 'flow.*by tokens (exponential, 0.95 at 1024, 2.05 at 4096)' train dry "${lora[@]}" --dry_run
 absent dry
 expect 0 'shift 3' train dry "${lora[@]}" --dry_run --flow_shift 3
 
-# ---- a LoRA and a full finetune; one that stopped goes on to the same bits ----
+# ---- a LoRA and a full finetune resume to the same bits ----
 for how in "lora --rank 2" full-finetune; do
     read -ra type <<<"--training_type $how"
     name=${type[1]}
@@ -37,7 +37,7 @@ shift_of() { sed -n 's/^flow_shift: *//p' "$1/config.yaml"; }
 need [ "$(shift_of lora)" = "$(shift_of full-finetune)" ]
 expect 0 . train on --transformer full-finetune/checkpoint-6/transformer "${lora[@]}" --max_train_steps 1
 
-# ---- LoRA files: ComfyUI's has the first authors' names, and both are read to the same values ----
+# ---- ComfyUI's LoRA file has the first authors' names; both files are read to the same values ----
 wide=(--training_type lora --rank 2 --target_name to_q,proj_in,time_embed.linear --max_train_steps 1)
 expect 0 . train names "${wide[@]}"
 is() { grep -aq "$2" "$1" || wrong "$1: expected $2"; }
@@ -50,7 +50,8 @@ done
 same from-pytorch_lora_weights/checkpoint-1 from-lora_comfyui/checkpoint-1
 check differ 1 cmp from-lora_comfyui/checkpoint-1/optimizer.safetensors names/checkpoint-1/optimizer.safetensors
 
-# ---- samples: guided, at the prompt's rate or the pipelines' 25; their pictures ----
+# ---- samples are guided, and have the prompt's frame rate or the pipelines' 25; their pictures
+# ----
 expect 0 '2 stored prompts' train shown "${lora[@]}" --max_train_steps 1 --validation_steps 1 --num_inference_steps 3
 is shown/validation/step-1/000.safetensors '"guidance_scale":"3","sampler":"euler","fps":"24"'
 is shown/validation/step-1/001.safetensors '"fps":"25"'
@@ -60,8 +61,8 @@ expect 0 . train shown-2 "${lora[@]}" --max_train_steps 1 --validation_steps 1 -
 is shown-2/validation/step-1/000.safetensors '"guidance_scale":"1"'
 check differ 1 cmp shown/validation/step-1/000.safetensors shown-2/validation/step-1/000.safetensors
 
-# ---- traces: forward()'s arguments, latents as tokens ----
-# values FILE TENSOR: those of an f32 tensor, one a line; shape FILE TENSOR: "2,8,8"
+# ---- traces have forward()'s arguments, with latents as tokens ----
+# values FILE TENSOR: the values of an f32 tensor, one per line; shape FILE TENSOR: "2,8,8"
 entry() { head -c $((8 + $(od -An -tu8 -N 8 "$1"))) "$1" | grep -ao "\"$2\":{[^}]*}"; }
 shape() { entry "$1" "$2" | sed 's/.*"shape":\[\([^]]*\)].*/\1/'; }
 values()
@@ -71,7 +72,7 @@ values()
     od -An -v -tf4 -w4 -j $((8 + $(od -An -tu8 -N 8 "$1") + at[0])) -N $((at[1] - at[0])) "$1" | tr -d ' '
 }
 traced() { train "$1" --max_train_steps 1 --trace_dir "$1-trace" --mixed_precision no "${@:2}"; }
-need vlat select a 'width = 64 and height = 64' --out square    # two clips, at 10 and 20 frames a second
+need vlat select a 'width = 64 and height = 64' --out square    # clips with 10 and 20 fps
 set=square
 expect 0 . traced trace "${lora[@]}"
 t=trace-trace/step-000001-mb-00-rank-00.safetensors
@@ -79,21 +80,21 @@ for name in latents noise noisy_latents target model_output; do
     [ "$(shape $t $name)" = 2,8,8 ] || wrong "$name: $(shape $t $name)"
 done
 [ "$(shape $t encoder_attention_mask)" = "$(shape $t encoder_hidden_states | sed 's/,32$//')" ] || wrong "mask"
-[ "$(values $t encoder_attention_mask | sort -u | tr '\n' ' ')" = '0 1 ' ] || wrong 'a mask of other values than 0 and 1'
+[ "$(values $t encoder_attention_mask | sort -u | tr '\n' ' ')" = '0 1 ' ] || wrong 'the mask is not 0 and 1'
 [ "$(shape $t video_coords)" = 2,3,8 ] || wrong "video_coords: $(shape $t video_coords)"
 values $t video_coords | sed -n '1p;5p;29p' >seconds
 [ "$(sort seconds | tr '\n' ' ')" = '0 0.4 0.8 ' ] || wrong "seconds: $(cat seconds)"
 
-# ---- first frames that stay clean: time 0 for their tokens, which are not in the loss ----
+# ---- clean first frames: their tokens have time 0 and no loss ----
 expect 0 . traced clean "${lora[@]}" --first_frame_conditioning_p 1
 t=clean-trace/step-000001-mb-00-rank-00.safetensors
 [ "$(shape $t timestep)" = 2,8 ] && [ "$(shape $t loss_weight)" = 2,8,1 ] || wrong "of tokens: $(shape $t timestep)"
 [ "$(values $t loss_weight | tr '\n' ' ')" = '0 0 0 0 2 2 2 2 0 0 0 0 2 2 2 2 ' ] || wrong "$(values $t loss_weight)"
-for i in 1 2 3 4; do [ "$(values $t timestep | sed -n ${i}p)" = 0 ] || wrong "token $i: another time"; done
-[ "$(values $t timestep | sed -n 5p)" != 0 ] || wrong 'no time'
-cmp -s <(values $t latents | head -n 32) <(values $t noisy_latents | head -n 32) || wrong 'a noisy first frame'
+for i in 1 2 3 4; do [ "$(values $t timestep | sed -n ${i}p)" = 0 ] || wrong "token $i: the time is not 0"; done
+[ "$(values $t timestep | sed -n 5p)" != 0 ] || wrong 'token 5: the time is 0'
+cmp -s <(values $t latents | head -n 32) <(values $t noisy_latents | head -n 32) || wrong 'the first frame is noisy'
 
-# a sample keeps the first frame of its prompt's image, whatever the seed
+# A sample's first frame is the image of its prompt, with any seed.
 printf '{"prompt": "a b c", "num_frames": 9, "height": 64, "width": 64, "image": "media/clip-2.png"}\n' >image.jsonl
 ffmpeg -v error -i media/clip-2.mp4 -frames:v 1 media/clip-2.png
 need vprep --meta media/metadata.json "${sampling[@]}" --model m --out i2v --train_mode i2v --validation_prompts image.jsonl
@@ -106,7 +107,7 @@ done
 cmp -s <(head -n 4 latents-6) <(head -n 4 latents-7) || wrong 'the first frame is not the image'
 ! cmp -s <(sed -n 5,8p latents-6) <(sed -n 5,8p latents-7) || wrong 'the second frame is not sampled'
 
-# ---- a clip without a frame rate is named before the first step ----
+# ---- the error about a clip without a frame rate comes before the first step ----
 need vlat export square --to safetensors --out plain
 sed -i 's/"fps": *20/"fps":0/g' plain/samples.jsonl
 need vlat import plain --from safetensors --out norate
@@ -115,7 +116,8 @@ expect 1 'sample 000000000005/000 has no frame rate (fps), which the positions o
     train none "${lora[@]}"
 absent none
 
-# ---- 0.9.5 and later, by the class of the pipeline: longer prompts, and a first frame that is one picture ----
+# ---- 0.9.5 and later, by the class of the pipeline: longer prompts, and positions whose first
+# frame lasts one frame ----
 need make_model later LTXConditionPipeline 8
 need vprep --meta media/metadata.json "${sampling[@]}" --model later --out longer
 holds longer/manifest.json '"max_length":256'
@@ -127,4 +129,4 @@ expect 0 . traced later-full --training_type full-finetune --caption_dropout_p 0
 holds later-full/checkpoint-1/model_index.json LTXConditionPipeline
 from=later-full/checkpoint-1
 expect 0 . traced again "${lora[@]}"
-[ "$(seconds again-trace/step-000001-mb-00-rank-00.safetensors)" = '0 0.05 0.1 ' ] || wrong 'a checkpoint with other positions'
+[ "$(seconds again-trace/step-000001-mb-00-rank-00.safetensors)" = '0 0.05 0.1 ' ] || wrong 'the checkpoint has other positions'
