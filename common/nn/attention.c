@@ -55,7 +55,8 @@ static vt_tensor *attend(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v, vt
 vt_tensor *nn_attend(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v, vt_tensor *kv_len,
                      const vt_lin *out)
 {
-    return vt_linear(g, attend(g, q, k, v, kv_len), out);
+    vt_tensor *o = attend(g, q, k, v, kv_len);
+    return out ? vt_linear(g, o, out) : o;
 }
 
 vt_tensor *nn_heads_attention(vt_ctx *g, vt_tensor *x, const nn_attention *w, const nn_heads *h,

@@ -31,7 +31,7 @@ typedef struct nn_heads {
 vt_tensor *nn_project(vt_ctx *g, vt_tensor *x, const vt_lin *l, const nn_norm *norm,
                       const nn_heads *h);
 /* Puts projected queries, keys and values through attention, then all heads of a token through a
- * linear layer: [B,N,D]. kv_len is vt_attention's. */
+ * linear layer: [B,N,D]. kv_len is vt_attention's. out NULL: there is no linear layer. */
 vt_tensor *nn_attend(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v, vt_tensor *kv_len,
                      const vt_lin *out);
 /* Does both for one sequence x [B,N,D] that attends to itself. */

@@ -27,8 +27,8 @@ typedef struct vtrain_in {
     vt_tensor *x;                             /* noisy latents [B,C,f,h,w] f32 */
     vt_tensor *cond[VC_ROLES];                /* f32, scaled by the family's rule, zeros in rows
                                                * whose condition was dropped: image [B,C,1,h,w],
-                                               * video [B,C,f,h,w], mask [B,1,f,h,w]; NULL: the
-                                               * batch has no such condition */
+                                               * video [B,C,f,h,w], mask [B,1,f,h,w], vision
+                                               * [B,n,D]; NULL: the batch has no such condition */
     vt_tensor *t;                             /* f32 [B]: the timestep of each row's noise */
     vt_tensor *token_t;                       /* f32 [B,N]: the timestep of each token of x, 0 for
                                                * clean tokens and t for noisy ones; NULL: all tokens
@@ -52,6 +52,8 @@ typedef struct vtrain_fit {
     int channels;
     int n_texts;
     int64_t text_width[VTRAIN_TEXTS];         /* width of a slot's token states; 0: not read */
+    int64_t text_rows[VTRAIN_TEXTS];          /* rows of zeros follow a prompt's tokens up to this
+                                               * number; 0: up to the longest of the batch */
     int64_t pooled_width[VTRAIN_TEXTS];       /* width of a slot's pooled state; 0: not read */
     int mult[3];                              /* latent f, h, w are multiples of these */
     bool pad_front;                           /* copies of the first latent frame are put in front
@@ -69,7 +71,9 @@ typedef struct vtrain_fit {
     double fps;                               /* frame rate of a sample whose prompt gives none;
                                                * every training clip must have a frame rate. 0: the
                                                * positions do not depend on frame rates */
-    unsigned roles;                           /* 1 << vc_role of the pictures joined with x */
+    unsigned roles;                           /* 1 << vc_role of the conditions that it reads */
+    int64_t embeds_rows, embeds_width;        /* sizes of a VC_VALUE_EMBEDS among the roles; rows
+                                               * 0: any number */
     int blocks;                               /* number of the model's blocks */
 } vtrain_fit;
 
@@ -209,5 +213,6 @@ extern const vtrain_family vtrain_builtin;    /* builtin.c */
 extern const vtrain_family vtrain_cogvideox;  /* cogvideox.c */
 extern const vtrain_family vtrain_hunyuan;    /* hunyuan.c */
 extern const vtrain_family vtrain_ltx;        /* ltx.c */
+extern const vtrain_family vtrain_wan;        /* wan.c */
 
 #endif

@@ -137,7 +137,7 @@ void ref_case_open(ref_case *c, const vf_safetensors *f, const char *name)
 {
     static const char *const roles[VC_ROLES] = {
         [VC_ROLE_IMAGE] = "cond.image", [VC_ROLE_VIDEO] = "cond.video",
-        [VC_ROLE_MASK] = "cond.mask",
+        [VC_ROLE_MASK] = "cond.mask", [VC_ROLE_VISION] = "cond.vision",
     };
     *c = (ref_case){ 0 };
     c->x = values(f, name, "x", c->dim);
@@ -150,7 +150,7 @@ void ref_case_open(ref_case *c, const vf_safetensors *f, const char *name)
     c->loss = loss ? loss[0] : 0;
     free(loss);
     for (int i = 0; i < VC_ROLES; i++)
-        c->cond[i] = values(f, name, roles[i], c->cond_dim[i]);
+        c->cond[i] = roles[i] ? values(f, name, roles[i], c->cond_dim[i]) : NULL;
     c->token_t = values(f, name, "token_t", c->token_dim);
     c->guidance = values(f, name, "guidance", NULL);
     float *length = values(f, name, "length", NULL), *fps = values(f, name, "fps", NULL);
@@ -177,14 +177,32 @@ void ref_case_close(ref_case *c)
         free(c->cond[i]);
 }
 
+/* The prompts, with the rows of zeros that the family wants behind them. */
+static vt_tensor *load_text(ref_model *m, const ref_case *c)
+{
+    vtrain_fit fit;
+    const vtrain_dit *d = m->model;
+    d->family->fit(m->model, &fit);
+    int64_t dim[3] = { c->text_dim[0], c->text_dim[1], c->text_dim[2] };
+    size_t row = (size_t)(dim[1] * dim[2]);
+    if (fit.text_rows[0] > dim[1])
+        dim[1] = fit.text_rows[0];
+    size_t wide = (size_t)(dim[1] * dim[2]);
+    float *text = calloc((size_t)dim[0] * wide, sizeof *text);
+    for (size_t b = 0; b < (size_t)dim[0]; b++)
+        memcpy(text + b * wide, c->text + b * row, row * sizeof *text);
+    vt_tensor *x = vt_from_host(m->g, VC_F32, 3, dim, text, VC_F32);
+    free(text);
+    return x;
+}
+
 vt_tensor *ref_forward(ref_model *m, const ref_case *c, vt_remat remat)
 {
     vtrain_in in = {
         .x = vt_from_host(m->g, VC_F32, 5, c->dim, c->x, VC_F32),
         .t = vt_from_host(m->g, VC_F32, 1, c->dim, c->t, VC_F32),
         .fps = c->fps, .n_texts = 1, .recompute = remat == VT_RECOMPUTE ? 1000 : 0,
-        .text = { { .embeds = vt_from_host(m->g, VC_F32, 3, c->text_dim, c->text, VC_F32),
-                    .length = c->length } },
+        .text = { { .embeds = load_text(m, c), .length = c->length } },
     };
     for (int i = 0; c->pooled && i < 2; i++)  /* SD3 reads slot 0, HunyuanVideo slot 1 */
         in.text[i].pooled = vt_from_host(m->g, VC_F32, 2, c->pooled_dim, c->pooled, VC_F32);
@@ -194,7 +212,8 @@ vt_tensor *ref_forward(ref_model *m, const ref_case *c, vt_remat remat)
         in.guidance = vt_from_host(m->g, VC_F32, 1, c->dim, c->guidance, VC_F32);
     for (int i = 0; i < VC_ROLES; i++)
         if (c->cond[i])
-            in.cond[i] = vt_from_host(m->g, VC_F32, 5, c->cond_dim[i], c->cond[i], VC_F32);
+            in.cond[i] = vt_from_host(m->g, VC_F32, i == VC_ROLE_VISION ? 3 : 5, c->cond_dim[i],
+                                      c->cond[i], VC_F32);
     return vtrain_forward(m->g, m->model, &in);
 }
 

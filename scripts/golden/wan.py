@@ -1,0 +1,80 @@
+"""Wan's transformer: outputs, losses and gradients, in its variants.
+
+One file a variant. Its cases `NAME/...` differ in grid: x [B,C,f,h,w], t [B] or, as token_t, [B,N], text with the
+lengths of its rows, which zeros follow up to 512 tokens, cond.video [B,C,f,h,w] and cond.vision [B,n,D] where they
+are inputs, noise's target, output, loss; the case `base` has `grad/<parameter>` too. The case `lora` is of a LoRA on
+the same weights, frozen, and its gradients are `lora/grad/<factor>`.
+The file "wan-names" is a LoRA in the first authors' names, `theirs/<tensor>`, and `ours/<tensor>`, which diffusers'
+readers of such files make of it.
+"""
+import golden
+import torch
+from diffusers import WanTransformer3DModel
+
+TINY = dict(patch_size=(1, 2, 2), num_attention_heads=2, attention_head_dim=16, in_channels=4, out_channels=4,
+            text_dim=24, freq_dim=32, ffn_dim=48, num_layers=2)
+I2V, CLIP, FIVE = dict(in_channels=12, num_layers=1), dict(image_dim=40, added_kv_proj_dim=32), 6
+
+# name: config; {case: (B, f, h, w)}. Heads of "wan-40" have 12 angles of rows and of columns, and 16 of frames.
+VARIANTS = {
+    "wan": ({}, {"base": (2, 3, 4, 6), "off": (1, 2, 6, 4), "tokens": (2, 3, 4, 4), "still": (1, 1, 4, 8)}),
+    "wan-40": (dict(num_attention_heads=1, attention_head_dim=40, num_layers=1), {"base": (1, 3, 4, 6)}),
+    "wan-i2v": ({**I2V, **CLIP}, {"base": (2, 3, 4, 4), "still": (1, 1, 4, 4)}),
+    "wan-flf2v": ({**I2V, **CLIP, "pos_embed_seq_len": 10}, {"base": (2, 3, 4, 4)}),
+    "wan-a14b": (I2V, {"base": (2, 3, 4, 4)}),
+    "wan-5b": (dict(in_channels=FIVE, out_channels=FIVE, num_layers=1), {"base": (2, 3, 4, 4)}),
+}
+TIMES, LENGTHS, TEXT, TEXT_ROWS, PICTURE = [987.0, 437.0], [15, 24], 24, 512, 5
+LORA = dict(r=3, lora_alpha=1, target_modules=["to_q", "to_k", "to_v", "to_out.0", "net.0.proj", "net.2", "time_proj",
+                                               "patch_embedding", "proj_out"])
+
+
+def inputs(config, case, b, f, h, w):
+    c = config["out_channels"]
+    v = {"x": golden.draw("x " + case, (b, c, f, h, w)),
+         "target": golden.draw("target " + case, (b, c, f, h, w)),
+         "t": torch.tensor(TIMES[:b]),
+         "text": golden.draw("text " + case, (b, TEXT, config["text_dim"])),
+         "length": torch.tensor(LENGTHS[:b], dtype=torch.int32)}
+    for i in range(b):
+        v["text"][i, LENGTHS[i]:] = 0
+    if config["in_channels"] > c:
+        v["cond.video"] = golden.draw("video " + case, (b, c, f, h, w))
+    if config["image_dim"]:
+        v["cond.vision"] = golden.draw("vision " + case, (b, config["pos_embed_seq_len"] or PICTURE,
+                                                          config["image_dim"]))
+    if case == "tokens" or c == FIVE:               # a clean first frame in the first row alone
+        v["token_t"] = v["t"][:, None].repeat(1, f * h * w // 4)
+        v["token_t"][0, :h * w // 4] = 0
+    return v
+
+
+def known(config, x):
+    """The mask that diffusers' pipelines make: pixel frames, of which the first stands for four."""
+    b, _, f, h, w = x.shape
+    mask = torch.zeros(b, 1, 4 * f - 3, h, w)
+    mask[:, :, 0] = 1
+    if config["pos_embed_seq_len"]:
+        mask[:, :, -1] = 1
+    mask = torch.cat([mask[:, :, :1].repeat(1, 1, 4, 1, 1), mask[:, :, 1:]], 2)
+    return mask.view(b, f, 4, h, w).transpose(1, 2)
+
+
+def predict(model, config, v):
+    dtype = next(model.parameters()).dtype
+    x, image = v["x"], v.get("cond.vision")
+    if "cond.video" in v:
+        x = torch.cat([x, known(config, x), v["cond.video"]], 1)
+    if image is not None and config["pos_embed_seq_len"]:        # two pictures of a row are rows of their own
+        image = image.reshape(2 * len(image), -1, image.shape[-1])
+    text = torch.zeros(len(x), TEXT_ROWS, config["text_dim"])
+    text[:, :TEXT] = v["text"]
+    return model(hidden_states=x.to(dtype), timestep=v.get("token_t", v["t"]), encoder_hidden_states=text.to(dtype),
+                 encoder_hidden_states_image=None if image is None else image.to(dtype), return_dict=False)[0]
+
+
+def make(out):
+    for name, (config, cases) in VARIANTS.items():
+        config = {**TINY, "image_dim": None, "added_kv_proj_dim": None, "pos_embed_seq_len": None, **config}
+        golden.transformer(out / f"{name}.safetensors", WanTransformer3DModel, config, cases, inputs, predict,
+                           LORA if name in ("wan", "wan-i2v") else None)

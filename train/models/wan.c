@@ -1,0 +1,425 @@
+/* wan.c - Wan 2.1 and 2.2 (Wan et al. 2025): blocks of self-attention over the tokens of the video,
+ * cross-attention to the prompt and a feed-forward layer; the time modulates the first and the last
+ * of the three. Semantics and names are those of diffusers' WanTransformer3DModel, in its variants:
+ *
+ *     T2V             1.3B, 14B, and each transformer of A14B
+ *     I2V             a mask of the known frames and a clip of them beside the noisy latents; 2.1
+ *                     attends to the picture's CLIP embeddings as well
+ *     FLF2V           I2V whose last frame is known too
+ *     TI2V-5B         a clip may begin with a clean frame, whose tokens have time 0
+ *
+ * All prompts have 512 tokens: rows of zeros follow a shorter one, and the video attends to them. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/nn/attention.h"
+#include "common/nn/embeddings.h"
+#include "common/nn/positions.h"
+#include "formats/json/config.h"
+#include "train/models/dit.h"
+
+#define IMAGE_EPS 1e-5f                       /* of the norms around the CLIP embeddings' layers */
+#define THETA 10000
+
+enum { TEXT_ROWS = 512, MASK_CHANNELS = 4, MAX_WIDTH = 16384 };
+
+/* indices into sizes of the weight tables */
+enum { D = -1, IN = -2, PATCH_T = -3, PATCH_H = -4, PATCH_W = -5, TIME = -6, TEXT = -7, HIDDEN = -8,
+       SIX_D = -9, TOKEN_OUT = -10,
+       IMAGE = -11, IMAGE_ROWS = -12, IMAGE_D = -13 };      /* IMAGE_D is D in models with IMAGE */
+
+typedef struct block_weights {
+    vt_tensor *table;                         /* [1,6,D]: shift, scale and gate of self-attention,
+                                               * then of the feed-forward layer */
+    nn_attention self, cross;
+    nn_norm norm;                             /* before cross-attention */
+    vt_lin image_k, image_v;                  /* of the CLIP embeddings */
+    nn_norm norm_image_k;
+    vt_lin up, down;
+} block_weights;
+
+typedef struct model_weights {
+    vt_lin patch;                             /* w [D,IN,PATCH_T,PATCH_H,PATCH_W] */
+    vt_lin time1, time2, time_proj, text1, text2, image1, image2, proj_out;
+    nn_norm image_norm1, image_norm2;
+    vt_tensor *image_positions;               /* [1,IMAGE_ROWS,IMAGE] */
+    vt_tensor *table;                         /* [1,2,D]: shift and scale of the output */
+} model_weights;
+
+#define LIN(type, field, name, out, in) \
+    { name, VT_W_LINEAR, offsetof(type, field), { out, in }, VT_INIT_XAVIER }
+#define VEC(type, field, name, n, start) { name, VT_W_TENSOR, offsetof(type, field), { n }, start }
+#define MODEL(field, name, out, in) LIN(model_weights, field, name, out, in)
+#define BLOCK(field, name, out, in) LIN(block_weights, field, name, out, in)
+#define ATTENTION(field, name) \
+    VEC(block_weights, field.norm_q.w, name ".norm_q.weight", D, VT_INIT_ONE), \
+    VEC(block_weights, field.norm_k.w, name ".norm_k.weight", D, VT_INIT_ONE), \
+    BLOCK(field.q, name ".to_q", D, D), \
+    BLOCK(field.k, name ".to_k", D, D), \
+    BLOCK(field.v, name ".to_v", D, D), \
+    BLOCK(field.out, name ".to_out.0", D, D)
+#define EMBEDDER "condition_embedder."
+
+static const vt_weight model_table[] = {
+    { "patch_embedding", VT_W_CONV, offsetof(model_weights, patch),
+      { D, IN, PATCH_T, PATCH_H, PATCH_W }, VT_INIT_XAVIER },
+    VEC(model_weights, patch.b, "patch_embedding.bias", D, VT_INIT_ZERO),
+    MODEL(time1, EMBEDDER "time_embedder.linear_1", D, TIME),
+    MODEL(time2, EMBEDDER "time_embedder.linear_2", D, D),
+    MODEL(time_proj, EMBEDDER "time_proj", SIX_D, D),
+    MODEL(text1, EMBEDDER "text_embedder.linear_1", D, TEXT),
+    MODEL(text2, EMBEDDER "text_embedder.linear_2", D, D),
+    { EMBEDDER "image_embedder.pos_embed", VT_W_TENSOR, offsetof(model_weights, image_positions),
+      { 1, IMAGE_ROWS, IMAGE }, VT_INIT_ZERO },
+    VEC(model_weights, image_norm1.w, EMBEDDER "image_embedder.norm1.weight", IMAGE, VT_INIT_ONE),
+    VEC(model_weights, image_norm1.b, EMBEDDER "image_embedder.norm1.bias", IMAGE, VT_INIT_ZERO),
+    MODEL(image1, EMBEDDER "image_embedder.ff.net.0.proj", IMAGE, IMAGE),
+    MODEL(image2, EMBEDDER "image_embedder.ff.net.2", IMAGE_D, IMAGE),
+    VEC(model_weights, image_norm2.w, EMBEDDER "image_embedder.norm2.weight", IMAGE_D, VT_INIT_ONE),
+    VEC(model_weights, image_norm2.b, EMBEDDER "image_embedder.norm2.bias", IMAGE_D, VT_INIT_ZERO),
+    { "scale_shift_table", VT_W_TENSOR, offsetof(model_weights, table), { 1, 2, D },
+      VT_INIT_NORMAL },
+    MODEL(proj_out, "proj_out", TOKEN_OUT, D),
+    { 0 }
+};
+
+static const vt_weight block_table[] = {      /* below "blocks.%d." */
+    { "scale_shift_table", VT_W_TENSOR, offsetof(block_weights, table), { 1, 6, D },
+      VT_INIT_NORMAL },
+    ATTENTION(self, "attn1"),
+    VEC(block_weights, norm.w, "norm2.weight", D, VT_INIT_ONE),
+    VEC(block_weights, norm.b, "norm2.bias", D, VT_INIT_ZERO),
+    ATTENTION(cross, "attn2"),
+    BLOCK(image_k, "attn2.add_k_proj", IMAGE_D, IMAGE_D),
+    BLOCK(image_v, "attn2.add_v_proj", IMAGE_D, IMAGE_D),
+    VEC(block_weights, norm_image_k.w, "attn2.norm_added_k.weight", IMAGE_D, VT_INIT_ONE),
+    BLOCK(up, "ffn.net.0.proj", HIDDEN, D),
+    BLOCK(down, "ffn.net.2", D, HIDDEN),
+    { 0 }
+};
+
+typedef struct wan {
+    vtrain_dit dit;
+    int64_t heads, head, layers, in_channels, out_channels, text, time, hidden, patch[3], positions;
+    int64_t image, added, image_rows;         /* 0: there are none */
+    int axes;
+    double eps;
+    int64_t clean;                            /* tokens of a clean first frame, in this step */
+    model_weights w;
+} wan;
+
+/* vtrain_in.made: cos and sin of the rotations; the mask of the known frames. */
+enum { COS, SIN, MASK };
+/* Inputs of a block: the video's tokens; the prompt's; the picture's; the numbers that modulate the
+ * tokens of a clean first frame, then the others; cos and sin. The head reads the two embeddings of
+ * the time as well. */
+enum { X, PROMPT, PICTURE, MOD, MADE = MOD + 2, N_IN = MADE + 2, E = N_IN };
+
+/* ---- config.json ---- */
+
+static const vf_config_row config_rows[] = {
+    VF_INTS(wan, patch, axes, "patch_size", 3, 1, 16),
+    VF_INT(wan, heads, "num_attention_heads", 40, 1, 256),
+    VF_INT(wan, head, "attention_head_dim", 128, 8, 256),
+    VF_INT(wan, in_channels, "in_channels", 16, 1, 1024),
+    VF_INT(wan, out_channels, "out_channels", 16, 1, 1024),
+    VF_INT(wan, text, "text_dim", 4096, 1, 65536),
+    VF_INT(wan, time, "freq_dim", 256, 2, 65536),
+    VF_INT(wan, hidden, "ffn_dim", 13824, 1, 65536),
+    VF_INT(wan, layers, "num_layers", 40, 1, 256),
+    VF_NUM(wan, eps, "eps", 1e-6, 1e-12, 1),
+    VF_INT(wan, image, "image_dim", 0, 1, 65536),
+    VF_INT(wan, added, "added_kv_proj_dim", 0, 1, 65536),
+    VF_INT(wan, image_rows, "pos_embed_seq_len", 0, 1, 65536),
+    VF_INT(wan, positions, "rope_max_seq_len", 1024, 1, 65536),
+    VF_ONLY_FLAG("cross_attn_norm", true),
+    VF_ONLY("qk_norm", "rms_norm_across_heads", "rms_norm_across_heads"),
+    { 0 }
+};
+
+/* Fields that do not go together. */
+static int check_config(const wan *m, vc_err *err)
+{
+    int64_t d = m->heads * m->head, beside = m->in_channels - m->out_channels;
+    if (m->head % 8 || d > MAX_WIDTH)
+        return vc_fail(err, VC_EFORMAT, "attention_head_dim must be a multiple of 8, and "
+                       "num_attention_heads times attention_head_dim at most %d", MAX_WIDTH);
+    if (m->time % 2)
+        return vc_fail(err, VC_EFORMAT, "freq_dim: %lld is not even", (long long)m->time);
+    if (beside && beside != m->out_channels + MASK_CHANNELS)
+        return vc_fail(err, VC_EINVAL, "in_channels: %lld with out_channels %lld is no known model",
+                       (long long)m->in_channels, (long long)m->out_channels);
+    if (m->image && !beside)
+        return vc_fail(err, VC_EINVAL, "image_dim: %lld with in_channels %lld is no known model",
+                       (long long)m->image, (long long)m->in_channels);
+    if (m->added != (m->image ? d : 0))
+        return vc_fail(err, VC_EFORMAT, "added_kv_proj_dim: %lld, it must be %lld where image_dim is "
+                       "%lld", (long long)m->added, m->image ? (long long)d : 0,
+                       (long long)m->image);
+    if (m->image_rows && !m->image)
+        return vc_fail(err, VC_EFORMAT, "pos_embed_seq_len: %lld without image_dim",
+                       (long long)m->image_rows);
+    return 0;
+}
+
+static int wan_read(void *model, const cJSON *config, vc_err *err)
+{
+    wan *m = model;
+    memcpy(m->patch, (int64_t[]){ 1, 2, 2 }, sizeof m->patch);
+    int rc = vf_config_read(m, config_rows, config, err);
+    if (!rc)
+        rc = check_config(m, err);
+    if (rc)
+        return rc;
+    int64_t d = m->heads * m->head, none = VT_ABSENT;
+    const int64_t sizes[VTRAIN_SIZES] = {
+        [-D] = d, [-IN] = m->in_channels, [-PATCH_T] = m->patch[0], [-PATCH_H] = m->patch[1],
+        [-PATCH_W] = m->patch[2], [-TIME] = m->time, [-TEXT] = m->text, [-HIDDEN] = m->hidden,
+        [-SIX_D] = 6 * d, [-TOKEN_OUT] = m->out_channels * m->patch[0] * m->patch[1] * m->patch[2],
+        [-IMAGE] = m->image ? m->image : none, [-IMAGE_D] = m->image ? d : none,
+        [-IMAGE_ROWS] = m->image_rows ? m->image_rows : none,
+    };
+    memcpy(m->dit.sizes, sizes, sizeof sizes);
+    m->dit.layers[0] = m->layers;
+    return 0;
+}
+
+static bool has_clip(const wan *m) { return m->in_channels > m->out_channels; }
+
+static void wan_fit(const void *model, vtrain_fit *fit)
+{
+    const wan *m = model;
+    *fit = (vtrain_fit){ .channels = (int)m->out_channels, .n_texts = 1, .text_width = { m->text },
+                         .text_rows = { TEXT_ROWS },
+                         .mult = { (int)m->patch[0], (int)m->patch[1], (int)m->patch[2] },
+                         .token_times = !has_clip(m), .embeds_width = m->image,
+                         .embeds_rows = m->image_rows,
+                         .roles = (has_clip(m) ? 1u << VC_ROLE_VIDEO : 0) |
+                                  (m->image ? 1u << VC_ROLE_VISION : 0),
+                         .blocks = (int)m->layers };
+}
+
+/* ---- what does not depend on weights ---- */
+
+/* Makes the mask [B,4,f,h,w] of known pixel frames: the four channels of a latent frame are the
+ * four frames that it is made of. The first latent frame is made of one, which stands for four. */
+static vt_tensor *known_frames(vt_ctx *g, const wan *m, const vt_tensor *x)
+{
+    const int64_t *size = x->dim, area = size[3] * size[4], plane = size[2] * area;
+    const int64_t dim[5] = { size[0], MASK_CHANNELS, size[2], size[3], size[4] };
+    float *known = calloc((size_t)(dim[0] * dim[1] * plane), sizeof *known);
+    if (!known)
+        return vt_fail(g, VC_ENOMEM, "mask of known frames: out of memory");
+    for (int64_t i = 0; i < dim[0] * MASK_CHANNELS; i++) {
+        bool last = m->image_rows && i % MASK_CHANNELS == MASK_CHANNELS - 1;
+        for (int64_t k = 0; k < area; k++) {
+            known[i * plane + k] = 1;
+            if (last)
+                known[(i + 1) * plane - area + k] = 1;
+        }
+    }
+    vt_tensor *mask = vt_from_host(g, VC_F32, 5, dim, known, VC_F32);
+    free(known);
+    return mask;
+}
+
+/* Fails the step where the inputs are not the model's. */
+static bool check_inputs(vt_ctx *g, const wan *m, const vtrain_in *in, const nn_axis axis[3])
+{
+    const vt_tensor *image = in->cond[VC_ROLE_VISION];
+    int64_t rows = in->text[0].embeds->dim[1];
+    if (rows != TEXT_ROWS) {
+        vt_fail(g, VC_EMISMATCH, "prompts of %lld tokens: Wan attends to %d, of which those "
+                "behind the prompt are zeros", (long long)rows, TEXT_ROWS);
+        return false;
+    }
+    for (int i = 0; i < 3; i++)
+        if (axis[i].n > m->positions) {
+            vt_fail(g, VC_EMISMATCH, "latents of %lld x %lld x %lld frames, rows and columns of "
+                    "tokens: rope_max_seq_len is %lld", (long long)axis[0].n, (long long)axis[1].n,
+                    (long long)axis[2].n, (long long)m->positions);
+            return false;
+        }
+    if (m->image && !image) {
+        vt_fail(g, VC_EMISMATCH, "the batch has no CLIP embeddings of a picture, to which this "
+                "transformer attends");
+        return false;
+    }
+    if (m->image_rows && image->dim[1] != m->image_rows) {
+        vt_fail(g, VC_EMISMATCH, "CLIP embeddings of a picture: %lld tokens, the transformer has "
+                "positions for %lld", (long long)image->dim[1], (long long)m->image_rows);
+        return false;
+    }
+    return true;
+}
+
+static void wan_prepare(vt_ctx *g, void *model, vtrain_in *in)
+{
+    wan *m = model;
+    if (vt_failed(g) || !in->x || !in->text[0].embeds)
+        return;
+    const int64_t *dim = in->x->dim + 2, side = m->head / 6;
+    const nn_axis axis[3] = { { dim[0] / m->patch[0], 0, 1, m->head / 2 - 2 * side },
+                              { dim[1] / m->patch[1], 0, 1, side },
+                              { dim[2] / m->patch[2], 0, 1, side } };
+    if (!check_inputs(g, m, in, axis))
+        return;
+    m->clean = in->token_t ? axis[1].n * axis[2].n : 0;
+    nn_rope(g, axis, THETA, in->made + COS);
+    if (has_clip(m))
+        in->made[MASK] = known_frames(g, m, in->x);
+}
+
+/* ---- forward ---- */
+
+/* Puts mask and clip of the known frames beside the noisy latents. */
+static vt_tensor *join(vt_ctx *g, const wan *m, const vtrain_in *in)
+{
+    if (!has_clip(m))
+        return in->x;
+    const int64_t c = m->out_channels;
+    vt_tensor *both = vtrain_join(g, in, 1u << VC_ROLE_VIDEO);
+    vt_tensor *part[3] = { in->x, in->made[MASK], vt_slice(g, both, 1, c, 2 * c) };
+    both = vt_concat(g, 1, 3, part);
+    vtrain_note(in, "hidden_states", both);
+    return both;
+}
+
+/* Sets s[E] to the embeddings of the time of a clean first frame, if there is one, and of the other
+ * tokens, and s[MOD] to the numbers that they modulate all blocks by. */
+static void embed_times(vt_ctx *g, const wan *m, const vtrain_in *in, vt_tensor **s)
+{
+    const model_weights *w = &m->w;
+    vt_tensor *t[2] = { NULL, in->t };
+    if (m->clean)
+        t[0] = vt_pack(g, vt_reshape(g, vt_slice(g, in->token_t, 1, 0, 1), 1, in->t->dim));
+    for (int i = !m->clean; i < 2; i++) {
+        s[E + i] = nn_embed_number(g, t[i], &w->time1, &w->time2, VC_F32);
+        s[MOD + i] = nn_modulation(g, vt_silu(g, s[E + i]), &w->time_proj, 6);
+    }
+}
+
+static vt_tensor *embed_picture(vt_ctx *g, const model_weights *w, const vtrain_in *in)
+{
+    vt_tensor *x = in->cond[VC_ROLE_VISION];
+    vtrain_note(in, "encoder_hidden_states_image", x);
+    x = vt_cast(g, x, vt_compute(g));
+    if (w->image_positions)
+        x = vt_add(g, x, w->image_positions);
+    x = vt_layer_norm(g, x, w->image_norm1.w, w->image_norm1.b, IMAGE_EPS);
+    x = vt_linear(g, vt_gelu_erf(g, vt_linear(g, x, &w->image1)), &w->image2);
+    return vt_layer_norm(g, x, w->image_norm2.w, w->image_norm2.b, IMAGE_EPS);
+}
+
+static void wan_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *s[VT_BLOCK_IO])
+{
+    const wan *m = model;
+    const model_weights *w = &m->w;
+    const int patch[3] = { (int)m->patch[0], (int)m->patch[1], (int)m->patch[2] };
+    s[X] = nn_embed_patches(g, nn_patches(g, join(g, m, in), patch), &w->patch);
+    s[PROMPT] = vt_feed_forward(g, vt_cast(g, in->text[0].embeds, vt_compute(g)), &w->text1,
+                                &w->text2);
+    if (m->image)
+        s[PICTURE] = embed_picture(g, w, in);
+    embed_times(g, m, in, s);
+    memcpy(s + MADE, in->made, 2 * sizeof *in->made);
+}
+
+/* Prompt and picture have attentions of their own to the same queries, whose results add up. */
+static vt_tensor *cross_attention(vt_ctx *g, const wan *m, const block_weights *w, vt_tensor *x,
+                                  vt_tensor *prompt, vt_tensor *picture)
+{
+    const nn_heads heads = { .n = m->heads, .eps = (float)m->eps };
+    if (!picture)
+        return nn_cross_attention(g, x, prompt, &w->cross, &heads, NULL);
+    vt_tensor *q = nn_project(g, x, &w->cross.q, &w->cross.norm_q, &heads);
+    vt_tensor *k = nn_project(g, prompt, &w->cross.k, &w->cross.norm_k, &heads);
+    vt_tensor *v = nn_project(g, prompt, &w->cross.v, NULL, &heads);
+    vt_tensor *image_k = nn_project(g, picture, &w->image_k, &w->norm_image_k, &heads);
+    vt_tensor *image_v = nn_project(g, picture, &w->image_v, NULL, &heads);
+    x = vt_add(g, nn_attend(g, q, k, v, NULL, NULL), nn_attend(g, q, image_k, image_v, NULL, NULL));
+    return vt_linear(g, x, &w->cross.out);
+}
+
+static void block(vt_ctx *g, const void *model, const void *weights, vt_tensor *const *in,
+                  vt_tensor **out)
+{
+    static const nn_norm plain;
+    const wan *m = model;
+    const block_weights *w = weights;
+    const float eps = (float)m->eps;
+    const nn_heads heads = { m->heads, eps, in[MADE + COS], in[MADE + SIN], 0 };
+    const nn_times t = { .split = m->clean };
+    vt_tensor *x = in[X], *h, *part[2][NN_MOD] = { { NULL } };
+    for (int i = !m->clean; i < 2; i++)
+        nn_chunk(g, vt_add(g, in[MOD + i], w->table), 6, part[i]);
+    const nn_groups e[2] = { nn_part_groups(&t, part, 0), nn_part_groups(&t, part, 3) };
+
+    h = nn_modulate(g, x, &plain, &e[0], eps);
+    x = nn_gate(g, x, nn_self_attention(g, h, &w->self, &heads, NULL), &e[0]);
+
+    h = vt_layer_norm(g, x, w->norm.w, w->norm.b, eps);
+    x = vt_add(g, x, cross_attention(g, m, w, h, in[PROMPT], in[PICTURE]));
+
+    h = nn_modulate(g, x, &plain, &e[1], eps);
+    out[X] = nn_gate(g, x, vt_feed_forward(g, h, &w->up, &w->down), &e[1]);
+}
+
+static vt_tensor *wan_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s)
+{
+    static const nn_norm plain;
+    const wan *m = model;
+    nn_groups e = { .split = m->clean };
+    for (int i = !m->clean; i < 2 && s[E + i]; i++) {
+        const int64_t dim[3] = { s[E + i]->dim[0], 1, s[E + i]->dim[1] };
+        vt_tensor *time = vt_reshape(g, s[E + i], 3, dim);
+        e.shift[i] = vt_add(g, time, vt_slice(g, m->w.table, 1, 0, 1));
+        e.scale[i] = vt_add(g, time, vt_slice(g, m->w.table, 1, 1, 2));
+    }
+    vt_tensor *x = nn_modulate(g, s[X], &plain, &e, (float)m->eps);
+    x = vt_linear(g, x, &m->w.proj_out);
+    return vt_unpatchify(g, x, in->x->dim + 1, (int)m->patch[0], (int)m->patch[1],
+                         (int)m->patch[2], VT_C_LAST);
+}
+
+/* ---- names ---- */
+
+/* The first authors'. Modules without a row, such as patch_embedding, have one name. */
+#define OURS "blocks.#."
+static const vtrain_rename lora_names[] = {
+    { OURS "self_attn.q", .ours = { OURS "attn1.to_q" } },
+    { OURS "self_attn.k", .ours = { OURS "attn1.to_k" } },
+    { OURS "self_attn.v", .ours = { OURS "attn1.to_v" } },
+    { OURS "self_attn.o", .ours = { OURS "attn1.to_out.0" } },
+    { OURS "cross_attn.q", .ours = { OURS "attn2.to_q" } },
+    { OURS "cross_attn.k", .ours = { OURS "attn2.to_k" } },
+    { OURS "cross_attn.v", .ours = { OURS "attn2.to_v" } },
+    { OURS "cross_attn.o", .ours = { OURS "attn2.to_out.0" } },
+    { OURS "cross_attn.k_img", .ours = { OURS "attn2.add_k_proj" } },
+    { OURS "cross_attn.v_img", .ours = { OURS "attn2.add_v_proj" } },
+    { OURS "ffn.0", .ours = { OURS "ffn.net.0.proj" } },
+    { OURS "ffn.2", .ours = { OURS "ffn.net.2" } },
+    { "time_embedding.0", .ours = { EMBEDDER "time_embedder.linear_1" } },
+    { "time_embedding.2", .ours = { EMBEDDER "time_embedder.linear_2" } },
+    { "time_projection.1", .ours = { EMBEDDER "time_proj" } },
+    { "text_embedding.0", .ours = { EMBEDDER "text_embedder.linear_1" } },
+    { "text_embedding.2", .ours = { EMBEDDER "text_embedder.linear_2" } },
+    { "img_emb.proj.1", .ours = { EMBEDDER "image_embedder.ff.net.0.proj" } },
+    { "img_emb.proj.3", .ours = { EMBEDDER "image_embedder.ff.net.2" } },
+    { "head.head", .ours = { "proj_out" } },
+    { 0 }
+};
+
+const vtrain_family vtrain_wan = {
+    .class_name = "WanTransformer3DModel", .lora_names = lora_names,
+    .text_args = { "encoder_hidden_states" },
+    .size = sizeof(wan), .weights = offsetof(wan, w), .table = model_table,
+    .read = wan_read, .fit = wan_fit, .prepare = wan_prepare, .embed = wan_embed,
+    .blocks = { { "blocks.%d.", block_table, sizeof(block_weights), N_IN, 1, block, NULL } },
+    .head = wan_head,
+    .objective = VTRAIN_FLOW, .density = VTRAIN_LOGIT_NORMAL,
+    .flow_shift = 3, .logit_mean = 0, .logit_std = 1,
+    .posterior_mean = true, .bf16 = true,
+    .lr_full = 1e-5, .lr_lora = 1e-4, .guidance = 5, .batch = 1, .steps = 1000,
+    .lora_targets = "blocks\\.[0-9]+\\.attn[12]\\.(to_q|to_k|to_v|to_out\\.0)",
+};
