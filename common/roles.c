@@ -36,7 +36,8 @@ const vc_role_row vc_roles[VC_ROLES] = {
         .name = "loss_mask", .kind = VC_VALUE_MASK, .clip = true, .modes = ALL_MODES,
         .recipe = { .tag = "loss_mask", .keyed = VC_KEYED_PIXELS | VC_KEYED_GRID,
                     .pixels = VC_PIXELS_LOSS_MASK } },
-    [VC_ROLE_VISION] = { .name = "vision", .kind = VC_VALUE_EMBEDS },
+    [VC_ROLE_VISION] = { .name = "vision", .kind = VC_VALUE_EMBEDS,
+                         .what = "CLIP embeddings of the first frame" },
 };
 
 vc_role vc_role_stand_in(vc_role role)

@@ -34,6 +34,11 @@ static int fit_text(const vtrain *t, const vtrain_fit *fit, int i, vc_err *err)
     if (width && (!s || s->width != width))
         return vc_fail(err, VC_EMISMATCH, "the dataset's %s is %lld wide, the transformer %s "
                        "takes %lld", name, s ? (long long)s->width : 0, class, (long long)width);
+    if (fit->text_rows[i] && s && s->max_length > fit->text_rows[i])
+        return vc_fail(err, VC_EMISMATCH, "the dataset's %s has prompts of up to %lld tokens, the "
+                       "transformer %s takes %lld: run vprep with --tokenizer_max_length %lld", name,
+                       (long long)s->max_length, class, (long long)fit->text_rows[i],
+                       (long long)fit->text_rows[i]);
     if (pooled && (!s || s->pooled != pooled))
         return vc_fail(err, VC_EMISMATCH, "the dataset's %s has a pooled vector of %lld numbers, "
                        "the transformer %s takes %lld", name, s ? (long long)s->pooled : 0, class,

@@ -52,10 +52,12 @@ static void sampling_free(sampling *s)
 /* ---- texts ---- */
 
 /* Makes the rows of one slot: the prompt and, with guidance, the negative prompt, zero beyond their
- * lengths. */
-static int make_text(vtrain_text *t, const vtrain_embeds *const *row, int rows, vc_err *err)
+ * lengths, and each of at least `least` tokens. */
+static int make_text(vtrain_text *t, const vtrain_embeds *const *row, int rows, int64_t least,
+                     vc_err *err)
 {
     t->width = row[0]->width;
+    t->n = row[0]->n ? least : 0;
     for (int i = 0; i < rows; i++)
         if (row[i]->n > t->n)
             t->n = row[i]->n;
@@ -106,7 +108,7 @@ static int whole_patches(sampling *s, const vtrain_fit *fit, vc_err *err)
     }
     bool any = false, clip = false;
     for (int i = 0; i < VC_ROLES; i++) {
-        any |= s->p.cond[i] != NULL;
+        any |= s->p.cond[i] && vc_roles[i].kind != VC_VALUE_EMBEDS;
         clip |= s->p.cond[i] && vc_roles[i].clip;
     }
     if (!any || (h == s->p.h && w == s->p.w && (!clip || f + s->front == s->p.f)))
@@ -141,11 +143,27 @@ static int make_condition(sampling *s, const vtrain *t, vc_role role, vc_err *er
     return 0;
 }
 
+/* Copies embeddings to every row; those of a prompt without a picture are zeros. */
+static int make_embeds(sampling *s, const vtrain *t, vc_role role, vc_err *err)
+{
+    int64_t of[5];
+    vtrain_data_role_dim(t->data, role, s->dim, of);
+    size_t all = (size_t)(of[1] * of[2]);
+    float *x = s->cond[role] = calloc((size_t)of[0] * all, sizeof *x);
+    if (!x)
+        return vc_no_memory(err);
+    for (int64_t row = 0; row < of[0] && s->p.cond[role]; row++)
+        memcpy(x + (size_t)row * all, s->p.cond[role], sizeof *x * all);
+    return 0;
+}
+
 static int make_conditions(sampling *s, const vtrain *t, const vtrain_fit *fit, vc_err *err)
 {
     int rc = 0;
     for (int i = 0; !rc && i < VC_ROLES; i++)
-        if (fit->roles & 1u << i && s->p.cond[i])
+        if (fit->roles & 1u << i && vc_roles[i].kind == VC_VALUE_EMBEDS)
+            rc = make_embeds(s, t, (vc_role)i, err);
+        else if (fit->roles & 1u << i && s->p.cond[i])
             rc = make_condition(s, t, (vc_role)i, err);
     return rc;
 }
@@ -239,9 +257,10 @@ static int make_rows(sampling *s, const vtrain *t, vc_err *err)
         return vc_no_memory(err);
     for (int k = 0; !rc && k < vtrain_data_slots(t->data); k++) {
         const vtrain_embeds *row[2] = { &s->p.pos[k], &s->p.neg[k] };
-        rc = make_text(&s->text[k], row, rows, err);
+        const vtrain_slot *slot = vtrain_data_slot(t->data, k);
+        rc = make_text(&s->text[k], row, rows, slot->rows, err);
         if (!rc)
-            rc = make_pooled(&s->text[k], row, rows, vtrain_data_slot(t->data, k)->pooled, err);
+            rc = make_pooled(&s->text[k], row, rows, slot->pooled, err);
     }
     return rc;
 }

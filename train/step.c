@@ -30,26 +30,15 @@ static void load_texts(vt_ctx *g, vtrain_in *in, int n, const vtrain_text *text,
     }
 }
 
-/* Sizes of a role's picture beside x of sizes dim. */
-static void cond_dim(int64_t of[5], const int64_t dim[5], int role)
-{
-    memcpy(of, dim, 5 * sizeof *of);
-    if (!vc_roles[role].clip)
-        of[2] = 1;
-    if (vc_roles[role].kind == VC_VALUE_MASK)
-        of[1] = 1;
-}
-
-/* Copies the conditions of the bits of `roles` into tensors: a first frame, a clip of x's size, a
- * mask of one channel. */
-static void load_cond(vt_ctx *g, vtrain_in *in, const int64_t dim[5], unsigned roles,
+/* Copies the conditions of the bits of `roles` into tensors. */
+static void load_cond(const vtrain *t, vtrain_in *in, const int64_t dim[5], unsigned roles,
                       float *const cond[VC_ROLES])
 {
     for (int i = 0; i < VC_ROLES; i++) {
         int64_t of[5];
-        cond_dim(of, dim, i);
+        int nd = vtrain_data_role_dim(t->data, (vc_role)i, dim, of);
         if (roles & 1u << i)
-            in->cond[i] = vt_from_host(g, VC_F32, 5, of, cond[i], VC_F32);
+            in->cond[i] = vt_from_host(t->g, VC_F32, nd, of, cond[i], VC_F32);
     }
 }
 
@@ -97,7 +86,7 @@ static void load(vtrain *t, parts *p, const vtrain_batch *b, const vtrain_levels
     vtrain_times_load(t, &p->in, b->dim, v);
     load_guidance(t, &p->in, b->dim[0], t->cfg.embedded_guidance);
     load_texts(g, &p->in, b->n_texts, b->text, b->dim[0]);
-    load_cond(g, &p->in, b->dim, b->roles, b->cond);
+    load_cond(t, &p->in, b->dim, b->roles, b->cond);
     t->family->prepare(g, t->model, &p->in);
 }
 
@@ -125,13 +114,13 @@ static void prefetch(const vtrain *t, const vtrain_batch *b)
     int64_t of[5];
     int n = 0;
     d[n++] = floats(b->latents, 5, b->dim);
-    cond_dim(of, b->dim, VC_ROLE_MASK);
+    vtrain_data_role_dim(t->data, VC_ROLE_MASK, b->dim, of);
     if (b->weighted)
         d[n++] = floats(b->loss_weight, 5, of);
     for (int i = 0; i < VC_ROLES; i++) {
-        cond_dim(of, b->dim, i);
+        int nd = vtrain_data_role_dim(t->data, (vc_role)i, b->dim, of);
         if (b->roles & 1u << i)
-            d[n++] = floats(b->cond[i], 5, of);
+            d[n++] = floats(b->cond[i], nd, of);
     }
     for (int i = 0; i < b->n_texts; i++) {
         const vtrain_text *x = &b->text[i];
@@ -334,7 +323,7 @@ int vtrain_micro_dry(vtrain *t, const int64_t dim[5], bool record, int recompute
         fps[row] = 1 + (float)row;            /* rates that differ take the most memory */
     for (int i = 0; i < b.n_texts; i++) {
         const vtrain_slot *s = vtrain_data_slot(t->data, i);
-        int64_t n = s->embeds ? s->max_length : 0;
+        int64_t n = !s->embeds ? 0 : s->rows ? s->rows : s->max_length;
         b.text[i] = (vtrain_text){ .n = n, .width = s->width, .length = length[i],
                                    .pooled_width = s->pooled };
         for (int64_t row = 0; row < dim[0]; row++)
@@ -363,7 +352,7 @@ int vtrain_predict(vtrain *t, const vtrain_question *q, float *out, vc_err *err)
     vtrain_times_load(t, &in, q->dim, &v);
     load_guidance(t, &in, q->dim[0], q->guidance);
     load_texts(t->g, &in, vtrain_data_slots(t->data), q->text, q->dim[0]);
-    load_cond(t->g, &in, q->dim, q->roles, q->cond);
+    load_cond(t, &in, q->dim, q->roles, q->cond);
     vt_tensor *y = vtrain_forward(t->g, t->model, &in);
     int rc = y ? vt_to_host(t->g, y, out, err) : 0;
     vc_err step = { 0 };

@@ -5,7 +5,7 @@
 #include "common/roles.h"
 #include "formats/dataset/dataset.h"
 
-enum { TOY_CAPTIONS = 3, TOY_TOKENS = 12 };
+enum { TOY_CAPTIONS = 3, TOY_TOKENS = 12, TOY_EMBEDS = 5, TOY_EMBED_WIDTH = 8 };
 #define TOY_PLAN "fedcba9876543210fedcba9876543210"      /* `plan` of the manifest */
 
 typedef struct toy_sample {

@@ -34,7 +34,9 @@ vtrain_fit set_fit(const wish *w)
 {
     return (vtrain_fit){ .channels = CHANNELS, .n_texts = 1, .text_width = { 4 },
                          .mult = { w->pad ? 2 : 1, 2, 2 }, .pad_front = w->pad,
-                         .roles = w->roles, .clean_first = w->clean };
+                         .roles = w->roles, .clean_first = w->clean,
+                         .text_rows = { w->text_rows }, .cond_means = w->means,
+                         .embeds = { 0, TOY_EMBED_WIDTH } };
 }
 
 vtrain_family set_family(const wish *w)

@@ -22,6 +22,8 @@ typedef struct wish {
     bool pad;                                    /* to an even number of frames */
     vtrain_scale image, video, mask;
     bool clean;                                  /* all its clips begin with a clean frame */
+    bool means;                                  /* of conditions' posteriors */
+    int64_t text_rows;                           /* of each prompt, with rows of zeros; 0: any */
 } wish;
 vtrain_fit set_fit(const wish *w);
 vtrain_family set_family(const wish *w);

@@ -144,18 +144,18 @@ static void test_values(void **state)
     (void)state;
     const vtrain_scale L = VTRAIN_SCALE_LATENT, F = VTRAIN_SCALE_FACTOR, V = VTRAIN_SCALE_INVERT;
     const struct { const toy *t; wish w; bool invert, mean; expected e; } row[] = {
-        { &set_i2v, { 0, true, L, L, L, false }, false, false, { .draw = true } },
-        { &set_i2v, { IMAGE, false, V, L, L, false }, false, false,
+        { &set_i2v, { 0, true, L, L, L, false, false, 0 }, false, false, { .draw = true } },
+        { &set_i2v, { IMAGE, false, V, L, L, false, false, 0 }, false, false,
           { true, true, SCALING, 0, 0, false } },
-        { &set_i2v, { IMAGE, true, V, L, L, false }, true, false,
+        { &set_i2v, { IMAGE, true, V, L, L, false, false, 0 }, true, false,
           { true, true, 1 / SCALING, 0, 0, false } },
-        { &set_i2v, { IMAGE, true, F, L, L, false }, true, true,
+        { &set_i2v, { IMAGE, true, F, L, L, false, false, 0 }, true, true,
           { true, false, SCALING, 0, 0, false } },
-        { &set_inpaint, { VIDEO | MASK, false, L, F, F, false }, false, false,
+        { &set_inpaint, { VIDEO | MASK, false, L, F, F, false, false, 0 }, false, false,
           { false, true, 0, SCALING, SCALING, false } },
-        { &set_inpaint, { VIDEO | MASK, true, L, L, L, false }, true, false,
+        { &set_inpaint, { VIDEO | MASK, true, L, L, L, false, false, 0 }, true, false,
           { false, true, 0, SCALING, 1, false } },
-        { &set_inpaint, { VIDEO | MASK, true, L, V, F, false }, true, true,
+        { &set_inpaint, { VIDEO | MASK, true, L, V, F, false, false, 0 }, true, true,
           { false, false, 0, 1 / SCALING, SCALING, false } },
     };
     for (int i = 0; i < COUNT(row); i++) {
@@ -217,13 +217,14 @@ static int findings_of(const char *path)
 static void check_role(const vtrain_batch *b, vc_role role)
 {
     const vc_role_row *row = &vc_roles[role];
-    const bool mask = row->kind == VC_VALUE_MASK;
-    const int64_t n = (mask ? 1 : CHANNELS) * (row->clip ? b->dim[2] : 1) * AREA;
+    const bool mask = row->kind == VC_VALUE_MASK, embeds = row->kind == VC_VALUE_EMBEDS;
+    const int64_t n = embeds ? TOY_EMBEDS * TOY_EMBED_WIDTH
+                             : (mask ? 1 : CHANNELS) * (row->clip ? b->dim[2] : 1) * AREA;
     for (int r = 0; r < b->rows; r++)
         for (int64_t i = 0; i < n; i++)
             assert_float_equal(b->cond[role][r * n + i],
                                (double)toy_condition(role, number_of(b->key[r]), i) *
-                                   (mask ? 1 : SCALING), 1e-5);
+                                   (mask || embeds ? 1 : SCALING), 1e-5);
 }
 
 /* Of every role that a transformer takes, whatever the table holds: a row suffices for the check of
@@ -253,9 +254,36 @@ static void test_each_role(void **state)
         t.damage = TOY_COND_SHAPE;
         assert_fails(set_try(&d, dir, &t, &w, 0, &note, &err), VC_EMISMATCH, &err,
                      vc_roles[r].name);
-        assert_int_equal(findings_of(vf_dataset_path(vtrain_data_set(d, 0))), 1);
+        /* verify does not know how wide embeddings are */
+        assert_int_equal(findings_of(vf_dataset_path(vtrain_data_set(d, 0))),
+                         vc_roles[r].kind != VC_VALUE_EMBEDS);
         vtrain_data_close(d);
     }
+}
+
+/* A transformer that wants the means of conditions gets them beside draws of the clips, and prompts
+ * with rows of zeros up to the number that it wants. */
+static void test_means_and_rows(void **state)
+{
+    (void)state;
+    enum { ROWS = 20 };
+    const wish w = { .roles = VIDEO | MASK, .means = true, .text_rows = ROWS };
+    vtrain_data *d = set_open(dir, &set_inpaint, &w, 0);
+    vtrain_loader *l = set_loader(d, (vtrain_loader_opts){ .end = 12 });
+    const expected clip = { .draw = true }, cond = { .video = SCALING, .mask = 1 };
+    for (const vtrain_batch *b; (b = set_next(l)); vtrain_loader_give_back(l, b))
+        for (int r = 0; r < b->rows; r++) {
+            const int64_t all = CHANNELS * b->dim[2] * AREA, width = b->text[0].width;
+            check_clip(b, r, b->latents + r * all, b->dim[2], false, &clip);
+            check_roles(b, r, b->dim[2], &cond);
+            assert_int_equal(b->text[0].n, ROWS);
+            assert_in_range(b->text[0].length[r], 1, TOY_TOKENS);
+            const float *x = b->text[0].embeds + r * ROWS * width;
+            assert_true(x[1] != 0);
+            check_zeros(x + b->text[0].length[r] * width, (ROWS - b->text[0].length[r]) * width);
+        }
+    vtrain_loader_close(l);
+    vtrain_data_close(d);
 }
 
 /* ---- how often ---- */
@@ -503,6 +531,7 @@ static void test_hostile_record(void **state)
         { "{\"conditions\":[1]}", "conditions: an object" },
         { "{\"conditions\":{\"image\":7}}", "conditions: image: 32 hex digits" },
         { "{\"conditions\":{\"mask\":\"../0123456789abcdef0123456789abc\"}}", "conditions: mask" },
+        { "{\"conditions\":{\"vision\":3}}", "conditions: vision: 32 hex digits" },
         { "{\"conditions\":{},\"mask_all\":\"yes\"}", "mask_all" },
     };
     vtrain_conditions c;
@@ -513,7 +542,7 @@ static void test_hostile_record(void **state)
         assert_fails(vtrain_conditions_read(&c, o, &err), VC_EFORMAT, &err, row[i].says);
         cJSON_Delete(o);
     }
-    const char *fine = "{\"conditions\":{\"vision\":3,\"image\":null}}";
+    const char *fine = "{\"conditions\":{\"other\":3,\"image\":null}}";
     assert_int_equal(vf_json_parse(&o, fine, strlen(fine), &err), 0);
     assert_int_equal(vtrain_conditions_read(&c, o, &err), 0);
     assert_true(!c.has && !c.mask_all);
@@ -575,7 +604,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_values), cmocka_unit_test(test_clean_only),
-        cmocka_unit_test(test_each_role),
+        cmocka_unit_test(test_each_role), cmocka_unit_test(test_means_and_rows),
         cmocka_unit_test(test_rates), cmocka_unit_test(test_pure),
         cmocka_unit_test(test_held_out), cmocka_unit_test(test_padded),
         cmocka_unit_test(test_patches), cmocka_unit_test(test_refused),

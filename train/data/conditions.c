@@ -30,16 +30,22 @@ static void pad_groups(vtrain_data *d, const vtrain_fit *fit)
 
 /* ---- scaling ---- */
 
+/* Whether a value consists of the VAE's channels. */
+static bool is_latent(const vc_role_row *row)
+{
+    return row->kind != VC_VALUE_MASK && row->kind != VC_VALUE_EMBEDS;
+}
+
 static int make_role_norm(vtrain_data *d, vc_role role, vtrain_scale scale, vc_err *err)
 {
-    bool mask = vc_roles[role].kind == VC_VALUE_MASK, latent = scale == VTRAIN_SCALE_LATENT;
+    bool own = is_latent(&vc_roles[role]), latent = scale == VTRAIN_SCALE_LATENT;
     double factor = scale == VTRAIN_SCALE_INVERT && d->invert ? 1 / d->scaling : d->scaling;
     vtrain_norm *n = &d->role_norm[role];
-    int rc = vtrain_norm_alloc(n, mask ? 1 : d->norm.channels, err);
+    int rc = vtrain_norm_alloc(n, own ? d->norm.channels : 1, err);
 
     for (int c = 0; !rc && c < n->channels; c++) {
-        n->sub[c] = latent && !mask ? d->norm.sub[c] : 0;
-        n->mul[c] = !latent ? (float)factor : mask ? 1 : d->norm.mul[c];
+        n->sub[c] = latent && own ? d->norm.sub[c] : 0;
+        n->mul[c] = !latent ? (float)factor : own ? d->norm.mul[c] : 1;
         if (!isfinite(n->mul[c]) || n->mul[c] == 0)
             rc = vc_fail(err, VC_EFORMAT, "normalization: %s times %g", vc_roles[role].what,
                          (double)n->mul[c]);
@@ -49,10 +55,12 @@ static int make_role_norm(vtrain_data *d, vc_role role, vtrain_scale scale, vc_e
 
 /* ---- checks for the conditions ---- */
 
-/* The --train_mode that stores a role's value. */
-static const char *mode_of(vc_role role)
+/* The --train_mode that stores a role's value for the transformer. */
+static const char *mode_of(const vtrain_data *d, vc_role role)
 {
-    int mode = 0;
+    int mode = (int)d->mode;
+    if (mode)
+        return vc_mode_names[mode];
     while (mode < VC_MODES - 1 && !(vc_roles[role].modes & 1u << mode))
         mode++;
     return vc_mode_names[mode];
@@ -64,16 +72,16 @@ static int refuse(const vtrain_data *d, int set, vc_role role, const char *class
 {
     int channels = d->norm.channels;
     for (int i = 0; i < VC_ROLES; i++)
-        if (d->roles & 1u << i)
+        if (d->roles & 1u << i && vc_roles[i].kind != VC_VALUE_EMBEDS)
             channels += d->role_norm[i].channels;
     return vc_fail(err, VC_EMISMATCH, "the transformer %s takes %s (%d channels in all), the "
                    "dataset %s was made with --train_mode %.32s: run vprep --train_mode %s",
                    class_name, vc_roles[role].what, channels, vf_dataset_path(d->set[set].data),
-                   d->set[set].head.train_mode, mode_of(role));
+                   d->set[set].head.train_mode, mode_of(d, role));
 }
 
 /* Checks that a sample has the transformer's conditions, in the right shapes. */
-static int check_sample(const vtrain_data *d, uint32_t i, const vtrain_conditions *c,
+static int check_sample(vtrain_data *d, uint32_t i, const vtrain_conditions *c,
                         const char *class_name, vc_err *err)
 {
     int set = d->sample[i].dataset, rc = 0;
@@ -81,11 +89,13 @@ static int check_sample(const vtrain_data *d, uint32_t i, const vtrain_condition
         vc_role e = (vc_role)role, other = vc_role_stand_in(e);
         if (!(d->roles & 1u << role))
             continue;
-        if (!(c->has & 1u << e) && strcmp(d->set[set].head.train_mode, mode_of(e)))
+        if (!(c->has & 1u << e) && strcmp(d->set[set].head.train_mode, mode_of(d, e)))
             return refuse(d, set, e, class_name, err);
         for (int k = 0; k < 2 && !rc; k++) {
             vtrain_latent_value v;
             rc = vtrain_condition_open(d, i, c, e, false, &v, err);
+            if (!rc && vc_roles[e].kind == VC_VALUE_EMBEDS)
+                d->embeds[0] = v.mean.dim[0];
             vf_safetensors_close(v.st);
             if (!(d->set[set].stand_ins & 1u << other))
                 break;
@@ -137,7 +147,7 @@ static int note_unused(const vtrain_data *d, const char *class_name, char **note
 {
     for (int i = 0; i < d->n_sets; i++) {
         const char *mode = d->set[i].head.train_mode;
-        if (!strcmp(mode, "normal") || (d->clean_frames && !strcmp(mode, mode_of(VC_ROLE_IMAGE))))
+        if (!strcmp(mode, "normal") || (d->clean_frames && !strcmp(mode, mode_of(d, VC_ROLE_IMAGE))))
             continue;
         *note = vc_format("%s was made with --train_mode %.32s: its conditions are not used, since "
                           "the transformer %s takes none", vf_dataset_path(d->set[i].data), mode,
@@ -156,6 +166,11 @@ int vtrain_data_fit(vtrain_data *d, const vtrain_family *family, const vtrain_fi
         return vc_fail(err, VC_EINVAL, "the data was fitted to a transformer before");
     pad_groups(d, fit);
     d->roles = fit->roles;
+    d->mode = fit->mode;
+    d->cond_means = fit->cond_means;
+    memcpy(d->embeds, fit->embeds, sizeof d->embeds);
+    for (int i = 0; i < d->n_slots; i++)
+        d->slot[i].rows = fit->text_rows[i];
     d->clean_frames = fit->clean_first ? fit->mult[0] : 0;
     for (int i = 0; i < VC_ROLES && !rc; i++)
         if (d->roles & 1u << i)
@@ -171,4 +186,19 @@ bool vtrain_data_weighted(const vtrain_data *d) { return d->weighted; }
 const vtrain_norm *vtrain_data_role_norm(const vtrain_data *d, vc_role role)
 {
     return &d->role_norm[role];
+}
+
+int vtrain_data_role_dim(const vtrain_data *d, vc_role role, const int64_t x[5], int64_t of[5])
+{
+    const vc_role_row *row = &vc_roles[role];
+    memcpy(of, x, 5 * sizeof *of);
+    if (row->kind == VC_VALUE_EMBEDS) {
+        memcpy(of + 1, d->embeds, sizeof d->embeds);
+        return 3;
+    }
+    if (!row->clip)
+        of[2] = 1;
+    if (row->kind == VC_VALUE_MASK)
+        of[1] = 1;
+    return 5;
 }

@@ -36,6 +36,8 @@ typedef struct vtrain_slot {
     int64_t width, max_length;   /* prompt_embeds [n <= max_length, width] */
     bool embeds;                 /* false: the slot has pooled embeddings only, of this width */
     int64_t pooled;              /* width of `pooled`; 0: not stored */
+    int64_t rows;                /* as fitted: rows of zeros follow a prompt up to this number; 0: up
+                                  * to the longest of the batch */
 } vtrain_slot;
 
 /* Raw latent z of channel c <-> x of the transformer: x = (z - sub[c]) * mul[c]. From
@@ -85,14 +87,17 @@ bool vtrain_data_weights(const vtrain_data *d, int set, const char *component, v
  * front until their frames are a multiple of fit->mult[0]. fit->clean_first: the first frame of a
  * clip with a first-frame image becomes the image's mean, since samples begin with a frame that was
  * encoded alone, too. fit->roles: the conditions that the loader adds to batches, scaled by
- * family->scale; the first sample of each group is checked for them. VC_EMISMATCH names dataset and transformer if the dataset was made without them; errors of
- * a sample name the sample. *note: a malloc'ed message (the transformer takes no conditions, but
+ * family->scale; the first sample of each group is checked for them. VC_EMISMATCH names dataset and
+ * transformer if the dataset was made without them; errors of a sample name the sample. *note: a malloc'ed message (the transformer takes no conditions, but
  * the dataset has some), or NULL. */
 int vtrain_data_fit(vtrain_data *d, const vtrain_family *family,
                     const vtrain_fit *fit, char **note, vc_err *err);
 unsigned vtrain_data_roles(const vtrain_data *d);           /* 1 << vc_role, as fitted */
 /* Scaling of a role's values: x = (z - sub[c]) * mul[c]; a mask has one channel. */
 const vtrain_norm *vtrain_data_role_norm(const vtrain_data *d, vc_role role);
+/* The sizes of a role's values for latents of sizes x: a first frame, a clip of x's size, a mask of
+ * one channel, or embeddings [B,n,D]. Returns how many sizes of `of` are set, 5 or 3. */
+int vtrain_data_role_dim(const vtrain_data *d, vc_role role, const int64_t x[5], int64_t of[5]);
 /* Latent frames that the transformer gets for a clip of f. */
 int vtrain_data_frames(const vtrain_data *d, int f);
 /* True if a group's first sample has a loss mask; if false, other samples may still have one. */
@@ -162,7 +167,8 @@ typedef struct vtrain_prompt {
     uint64_t seed;
     float *cond[VC_ROLES];       /* in raw VAE space (means of posteriors), or NULL: the first frame
                                   * [C,1,h,w], the masked clip [C,f,h,w], its mask [1,f,h,w]; the
-                                  * grid's h and w are then theirs */
+                                  * grid's h and w are then theirs; embeddings [n,D] where the
+                                  * transformer takes some */
 } vtrain_prompt;
 uint32_t vtrain_data_prompts(const vtrain_data *d);
 int vtrain_data_prompt(const vtrain_data *d, uint32_t i, vtrain_prompt *p, vc_err *err);

@@ -236,7 +236,8 @@ static size_t most_rows(const vtrain_loader *l)
 static int make_text(vtrain_loader *l, vtrain_text *t, const vtrain_slot *s, size_t rows,
                      vc_err *err)
 {
-    size_t row = (size_t)(s->max_length * s->width) * sizeof *t->embeds;
+    int64_t n = s->rows ? s->rows : s->max_length;
+    size_t row = (size_t)(n * s->width) * sizeof *t->embeds;
     int rc = 0;
 
     t->width = s->width;
@@ -245,6 +246,14 @@ static int make_text(vtrain_loader *l, vtrain_text *t, const vtrain_slot *s, siz
         (rc = take(l, &t->length, rows, sizeof *t->length, err)))
         return rc;
     return s->pooled ? take(l, &t->pooled, rows, (size_t)s->pooled * sizeof *t->pooled, err) : 0;
+}
+
+/* Elements of a role's value in a row; `clip` and `frame` are those of the largest bucket. */
+static size_t role_size(const vtrain_data *d, int role, size_t clip, size_t frame)
+{
+    if (vc_roles[role].kind == VC_VALUE_EMBEDS)
+        return (size_t)(d->embeds[0] * d->embeds[1]);
+    return (vc_roles[role].clip ? clip : frame) * (size_t)d->role_norm[role].channels;
 }
 
 static int make_slot(vtrain_loader *l, slot *s, vc_err *err)
@@ -275,8 +284,8 @@ static int make_slot(vtrain_loader *l, slot *s, vc_err *err)
         return rc;
     for (int i = 0; i < VC_ROLES && !rc; i++)
         if (d->roles & 1u << i)
-            rc = take(l, &s->b.cond[i], rows, (vc_roles[i].clip ? clip : frame) *
-                      (size_t)d->role_norm[i].channels * sizeof *s->b.cond[i], err);
+            rc = take(l, &s->b.cond[i], rows, role_size(d, i, clip, frame) * sizeof *s->b.cond[i],
+                      err);
     for (int i = 0; i < d->n_slots && !rc; i++)
         rc = make_text(l, &s->b.text[i], &d->slot[i], rows, err);
     return rc;

@@ -173,7 +173,7 @@ static int fill_texts(vtrain_loader *l, slot *s, vc_err *err)
     int slots = l->d->n_slots, rc = 0, row = 0;
 
     for (int i = 0; i < slots; i++)
-        s->b.text[i].n = l->d->slot[i].embeds;
+        s->b.text[i].n = !l->d->slot[i].embeds ? 0 : l->d->slot[i].rows ? l->d->slot[i].rows : 1;
     for (row = 0; row < s->b.rows; row++)
         if (atomic_load(&l->stop) || (rc = open_row(l, s, row, err)))
             break;

@@ -179,6 +179,9 @@ static int fill_role(const vtrain_loader *l, const slot *s, int row, vc_role rol
     job j = job_of(l, s, s->b.cond[role], &l->d->role_norm[role], vc_roles[role].draw);
     if (!vc_roles[role].clip)
         j.f = j.padded = 1;
+    if (vc_roles[role].kind == VC_VALUE_EMBEDS)
+        j.area = (size_t)(l->d->embeds[0] * l->d->embeds[1]);
+    j.draw = j.draw && !l->d->cond_means;
     j.x += (size_t)row * row_size(&j);
     if (s->b.cond_dropped[row] && c->has & 1u << e) {
         memset(j.x, 0, row_size(&j) * sizeof *j.x);

@@ -49,6 +49,9 @@ struct vtrain_data {
     bool invert;                         /* vtrain_norm_fields' */
     unsigned roles;                      /* 1 << vc_role of the transformer's conditions */
     vtrain_norm role_norm[VC_ROLES];     /* sub NULL: the transformer does not take the role */
+    vc_mode mode;                        /* vtrain_fit's; so are the next two */
+    bool cond_means;
+    int64_t embeds[2];
     int frame_multiple;                  /* 0 before a fit */
     bool weighted;                       /* a group's first sample has a loss mask */
     int clean_frames;                    /* latent frames in front of each clip that take the values
@@ -89,7 +92,8 @@ int vtrain_norm_make(vtrain_norm *norm, const vtrain_norm_fields *f, int channel
 
 typedef struct vtrain_latent_value {
     vf_safetensors *st;                  /* the caller closes it after the views' last use */
-    vf_view mean;                        /* [C,f,h,w]: `mean`, or `sample` if `mean` is missing */
+    vf_view mean;                        /* [C,f,h,w]: `mean`, or `sample` if `mean` is missing;
+                                          * `mask`; `image_embeds` [n,D] */
     vf_view logvar;                      /* [C,f,h,w] or [1,f,h,w]; nd 0: not stored */
     size_t variants;                     /* noised first frames: size of an additional first axis of
                                           * both; else 1 */
@@ -107,7 +111,7 @@ typedef struct vtrain_conditions {
 } vtrain_conditions;
 /* Reads the conditions of a record; unknown roles are ignored. VC_EFORMAT: a value is no key. */
 int vtrain_conditions_read(vtrain_conditions *c, const cJSON *record, vc_err *err);
-/* Opens a role's value as vtrain_latent_open does; of a mask v->mean is `mask`. VC_ENOENT: the
+/* Opens a role's value as vtrain_latent_open does. VC_ENOENT: the
  * sample has no value of the role. Errors begin with the role's name. */
 int vtrain_condition_open(const vtrain_data *d, uint32_t sample, const vtrain_conditions *c,
                           vc_role role, bool check, vtrain_latent_value *v, vc_err *err);

@@ -193,6 +193,19 @@ static int read_picture(const vtrain_data *d, const vf_safetensors *st, vc_role 
     return copy_f32(&p->cond[role], &v, err);
 }
 
+static int read_embeds(const vtrain_data *d, const vf_safetensors *st, vc_role role,
+                       vtrain_prompt *p, vc_err *err)
+{
+    vf_view v;
+    int rc = vf_safetensors_get(st, "image_embeds", &v, err);
+    if (rc)
+        return rc;
+    if (v.nd != 2 || v.dim[0] != d->embeds[0] || v.dim[1] != d->embeds[1] || v.dtype > VC_F64)
+        return vc_fail(err, VC_EMISMATCH, "not %" PRId64 " x %" PRId64 " numbers, which the samples "
+                       "have", d->embeds[0], d->embeds[1]);
+    return copy_f32(&p->cond[role], &v, err);
+}
+
 static int load_picture(const vtrain_data *d, const cJSON *o, vc_role role, vtrain_prompt *p,
                         vc_err *err)
 {
@@ -206,7 +219,8 @@ static int load_picture(const vtrain_data *d, const cJSON *o, vc_role role, vtra
         return vc_fail(err, VC_EFORMAT, "%s: 32 hex digits expected", name);
     rc = vf_dataset_latent(d->set[0].data, key, true, &st, err);
     if (!rc) {
-        rc = read_picture(d, st, role, p, err);
+        rc = vc_roles[role].kind == VC_VALUE_EMBEDS ? read_embeds(d, st, role, p, err)
+                                                    : read_picture(d, st, role, p, err);
         vf_safetensors_close(st);
     }
     return vc_context(err, rc, "%s %s", name, hex);
@@ -219,7 +233,8 @@ static int load_pictures(const vtrain_data *d, const cJSON *record, vtrain_promp
     const cJSON *conditions = cJSON_GetObjectItemCaseSensitive(record, "conditions");
     int rc = load_picture(d, record, VC_ROLE_IMAGE, p, err);
     for (int i = VC_ROLE_IMAGE + 1; !rc && i < VC_ROLES; i++)
-        rc = !vc_roles[i].what ? 0 : load_picture(d, conditions, (vc_role)i, p, err);
+        if (vc_roles[i].what && (vc_roles[i].kind != VC_VALUE_EMBEDS || d->roles & 1u << i))
+            rc = load_picture(d, conditions, (vc_role)i, p, err);
     return rc;
 }
 

@@ -89,6 +89,15 @@ static int mask_view(const vf_entry *e, vtrain_latent_value *v, vc_err *err)
     return rc ? rc : check_shape(&v->mean, 4, dim, err);
 }
 
+/* A model that has no positions for the rows takes any number of them, but the same in all samples:
+ * that of the first sample becomes d->embeds[0]. */
+static int embeds_view(const vtrain_data *d, vtrain_latent_value *v, vc_err *err)
+{
+    int rc = vf_safetensors_get(v->st, "image_embeds", &v->mean, err);
+    v->variants = 1;
+    return rc ? rc : check_shape(&v->mean, 2, d->embeds, err);
+}
+
 int vtrain_latent_open(const vtrain_data *d, uint32_t sample, bool check, vtrain_latent_value *v,
                        vc_err *err)
 {
@@ -122,7 +131,7 @@ int vtrain_conditions_read(vtrain_conditions *c, const cJSON *record, vc_err *er
         return vc_fail(err, VC_EFORMAT, "conditions: an object expected");
     for (int i = VC_ROLE_CLIP + 1; i < VC_ROLES; i++) {
         const cJSON *k = cJSON_GetObjectItemCaseSensitive(o, vc_roles[i].name);
-        if (!k || cJSON_IsNull(k) || vc_roles[i].kind == VC_VALUE_EMBEDS)
+        if (!k || cJSON_IsNull(k))
             continue;
         if (!cJSON_IsString(k) || !vf_key_parse(&c->key[i], k->valuestring))
             return vc_fail(err, VC_EFORMAT, "conditions: %s: 32 hex digits expected",
@@ -138,6 +147,8 @@ static int condition_views(const vtrain_data *d, const vf_entry *e, vc_role whic
     const vc_role_row *row = &vc_roles[which];
     if (row->kind == VC_VALUE_MASK)
         return mask_view(e, v, err);
+    if (row->kind == VC_VALUE_EMBEDS)
+        return embeds_view(d, v, err);
     return latent_views(d, e, row->clip ? e->f : 1, row->kind == VC_VALUE_VARIANTS, v, err);
 }
 

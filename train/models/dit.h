@@ -72,8 +72,11 @@ typedef struct vtrain_fit {
                                                * every training clip must have a frame rate. 0: the
                                                * positions do not depend on frame rates */
     unsigned roles;                           /* 1 << vc_role of the conditions that it reads */
-    int64_t embeds_rows, embeds_width;        /* sizes of a VC_VALUE_EMBEDS among the roles; rows
-                                               * 0: any number */
+    vc_mode mode;                             /* --train_mode of datasets that have the roles;
+                                               * NORMAL: the mode that alone has these roles */
+    bool cond_means;                          /* conditions are means of posteriors, never draws */
+    int64_t embeds[2];                        /* rows and width of a VC_VALUE_EMBEDS among the
+                                               * roles; rows 0: any number, the same in all samples */
     int blocks;                               /* number of the model's blocks */
 } vtrain_fit;
 

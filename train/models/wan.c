@@ -192,8 +192,8 @@ static void wan_fit(const void *model, vtrain_fit *fit)
     *fit = (vtrain_fit){ .channels = (int)m->out_channels, .n_texts = 1, .text_width = { m->text },
                          .text_rows = { TEXT_ROWS },
                          .mult = { (int)m->patch[0], (int)m->patch[1], (int)m->patch[2] },
-                         .token_times = !has_clip(m), .embeds_width = m->image,
-                         .embeds_rows = m->image_rows,
+                         .token_times = !has_clip(m), .mode = has_clip(m) ? VC_MODE_I2V : 0,
+                         .cond_means = true, .embeds = { m->image_rows, m->image },
                          .roles = (has_clip(m) ? 1u << VC_ROLE_VIDEO : 0) |
                                   (m->image ? 1u << VC_ROLE_VISION : 0),
                          .blocks = (int)m->layers };
