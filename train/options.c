@@ -293,15 +293,15 @@ static void drop_flow_flags(vtrain_config *c, vc_flags *set)
 
 static void resolve_sampler(vtrain_config *c, vc_flags *set, const vtrain_scheduler *s)
 {
-    bool flow = c->objective == 1 + VTRAIN_FLOW, euler;
+    bool flow = c->objective == 1 + VTRAIN_FLOW;
+    vtrain_sampler own = s->path && (s->kind == VTRAIN_FLOW) == flow ? s->sampler
+                         : flow ? VTRAIN_EULER : VTRAIN_DDIM;
     if (c->validation_sampler == 0)
-        c->validation_sampler = 1 + (flow ? VTRAIN_EULER
-                                          : s->kind == VTRAIN_V ? s->sampler : VTRAIN_DDIM);
-    euler = c->validation_sampler == 1 + VTRAIN_EULER;
-    if (euler != flow)
+        c->validation_sampler = 1 + (int)own;
+    if ((c->validation_sampler >= 1 + VTRAIN_EULER) != flow)
         vc_flags_wrong(set, "--validation_sampler: %s", flow ? "ddim and dpm sample a model that "
-                       "predicts v, this one follows a flow: give euler" : "euler samples a flow, "
-                       "this model predicts v: give ddim or dpm");
+                       "predicts v, this one follows a flow: give euler or unipc" : "euler and unipc "
+                       "sample a flow, this model predicts v: give ddim or dpm");
 }
 
 int vtrain_resolve(vtrain_config *c, vc_flags *set, const vtrain_family *f,

@@ -21,7 +21,8 @@ typedef struct sampling {
     double input;                /* the guidance that the model gets, if it takes one */
     size_t n;                    /* elements of a row */
     float *x, *in, *out;         /* [n], [rows,n], [rows,n] */
-    float *last, *noise;         /* [n]: clean latents of the step before; the step's noise */
+    float *past, *noise;         /* [2,n]: clean latents of the two steps before; [n]: the step's
+                                  * noise */
     vtrain_solver_step *step;    /* [steps] */
     vtrain_text text[VTRAIN_TEXTS];
     float *cond[VC_ROLES];       /* conditions of all rows, as the model takes them, or NULL */
@@ -40,7 +41,7 @@ static void sampling_free(sampling *s)
     free(s->x);
     free(s->in);
     free(s->out);
-    free(s->last);
+    free(s->past);
     free(s->noise);
     free(s->step);
     for (int i = 0; i < VC_ROLES; i++)
@@ -249,11 +250,11 @@ static int make_rows(sampling *s, const vtrain *t, vc_err *err)
     int rows = (int)s->dim[0], rc = 0;
     size_t one = sizeof(float) * s->n, all = one * (size_t)rows;
     s->x = malloc(one);
-    s->last = malloc(one);
+    s->past = malloc(2 * one);
     s->noise = malloc(one);
     s->in = malloc(all);
     s->out = malloc(all);
-    if (!s->x || !s->last || !s->noise || !s->in || !s->out)
+    if (!s->x || !s->past || !s->noise || !s->in || !s->out)
         return vc_no_memory(err);
     for (int k = 0; !rc && k < vtrain_data_slots(t->data); k++) {
         const vtrain_embeds *row[2] = { &s->p.pos[k], &s->p.neg[k] };
@@ -344,7 +345,7 @@ static int walk(sampling *s, vtrain *t, vc_err *err)
         if (step->noise != 0)
             vc_train_normals(s->noise, 0, s->n, s->seed, s->number, (uint32_t)i + 1,
                              VC_DRAW_VALIDATION);
-        vtrain_solver_apply(step, s->x, s->last, s->out, s->noise, s->n);
+        vtrain_solver_apply(step, s->x, s->past, s->out, s->noise, s->n);
         put_first(s);
     }
     return 0;
@@ -384,7 +385,7 @@ static int check_finite(const sampling *s, vc_err *err)
 
 static int write(const sampling *s, const vtrain *t, const char *dir, uint32_t i, vc_err *err)
 {
-    static const char *const samplers[] = { "ddim", "dpm", "euler" };
+    static const char *const samplers[] = { "ddim", "dpm", "euler", "unipc" };
     char seed[24], fps[32], frames[16], steps[24], guidance[32], name[24];
     snprintf(seed, sizeof seed, "%llu", (unsigned long long)s->seed);
     snprintf(fps, sizeof fps, "%.6g", s->p.fps);

@@ -1,8 +1,9 @@
-"""Sampling with DDIM and the stochastic DPM-Solver++ of CogVideoX, in f64, from a stand-in for a
-model: v = x / 2 - t / 1000 + w. The noise is given; where a step draws twice, the first draw is
-spoilt, so that using it would show."""
+"""Sampling with DDIM and the stochastic DPM-Solver++ of CogVideoX, and with UniPC of Wan, in f64,
+from a stand-in for a model: v = x / 2 - t / 1000 + w. The noise is given; where a step draws twice,
+the first draw is spoilt, so that using it would show. UniPC's model gets t = 1000 sigma, not cut to
+a whole number; its sigmas are those of f32."""
 import torch
-from diffusers import CogVideoXDDIMScheduler, CogVideoXDPMScheduler
+from diffusers import CogVideoXDDIMScheduler, CogVideoXDPMScheduler, UniPCMultistepScheduler
 from diffusers.schedulers import scheduling_dpm_cogvideox as dpm_module
 
 import golden
@@ -10,6 +11,8 @@ import golden
 WIDTH, LENGTHS, SHIFTS = 6, (50, 28, 10, 7, 1), {"s1": 1.0, "s3": 3.0}
 TIMES = {"trailing": (1, 2, 7, 10, 16, 28, 30, 48, 50, 61, 96, 999, 1000),
          "linspace": (1, 7, 10, 50), "leading": (1, 7, 10, 50)}
+UNIPC = {"s1": dict(flow_shift=1.0), "s3": dict(flow_shift=3.0),
+         "terminal": dict(flow_shift=3.0, shift_terminal=0.1)}
 FIELDS = dict(prediction_type="v_prediction", rescale_betas_zero_snr=True,
               timestep_spacing="trailing")
 
@@ -34,6 +37,17 @@ def walk(scheduler, x, w, noise, steps):
     return torch.stack(out)
 
 
+def walk_unipc(scheduler, x, w, steps):
+    scheduler.set_timesteps(steps)
+    scheduler.set_begin_index(0)
+    scheduler.sigmas = scheduler.sigmas.double()
+    x, out = x[None], []
+    for t, sigma in zip(scheduler.timesteps, scheduler.sigmas):
+        x = scheduler.step(x / 2 - sigma + w, t, x, return_dict=False)[0]
+        out.append(x[0])
+    return torch.stack(out)
+
+
 def make(out):
     x, w = golden.draw("start", (WIDTH,)).double(), golden.draw("w", (WIDTH,)).double()
     noise = golden.draw("noise", (max(LENGTHS), WIDTH)).double()
@@ -46,6 +60,10 @@ def make(out):
             s = cls(snr_shift_scale=shift, **{**FIELDS, "timestep_spacing": "linspace",
                                               "set_alpha_to_one": False})
             tensors[f"{kind}.{name}.linspace"] = walk(s, x, w, noise, 10)
+    for name, fields in UNIPC.items():
+        for steps in LENGTHS[:4] if name == "terminal" else LENGTHS:       # one level cannot be stretched
+            s = UniPCMultistepScheduler(prediction_type="flow_prediction", use_flow_sigmas=True, **fields)
+            tensors[f"unipc.{name}.{steps}"] = walk_unipc(s, x, w, steps)
     for spacing, lengths in TIMES.items():
         for steps in lengths:
             s = CogVideoXDDIMScheduler(timestep_spacing=spacing)

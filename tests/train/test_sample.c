@@ -344,7 +344,7 @@ static void dpm_by_hand(float *x, size_t n, const vtrain *t, uint32_t prompt, ui
     const float pos = toy_embed("prompt 0", 0, 0) / 64;          /* prompt 1 begins with the same */
     const float neg = toy_embed(prompt ? "ugly" : "", 0, 0) / 64;
     enum { MOST = 256, STEPS = 4 };
-    float v[MOST], last[MOST], noise[MOST];
+    float v[MOST], past[2 * MOST], noise[MOST];
     vtrain_solver_step step[STEPS];
     const vtrain_solver_opts o = {
         .sampler = VTRAIN_DPM, .steps = STEPS, .spacing = VTRAIN_TRAILING, .final_alpha = 1,
@@ -359,7 +359,7 @@ static void dpm_by_hand(float *x, size_t n, const vtrain *t, uint32_t prompt, ui
                              : x[k] / 2 + pos;
         vc_train_normals(noise, 0, n, seed, prompt, (uint32_t)i + 1, 72);
         assert_true((step[i].noise != 0) == (i < STEPS - 1));
-        vtrain_solver_apply(&step[i], x, last, v, noise, n);
+        vtrain_solver_apply(&step[i], x, past, v, noise, n);
     }
 }
 

@@ -156,20 +156,21 @@ static void same_walk(const walk *k, const char *name, const vtrain_solver_opts 
     vc_err err = { 0 };
     assert_int_equal(n, o->steps * k->n);
     assert_ok(vtrain_solver_plan(step, o, &err), &err);
-    float x[16], last[16], v[16], noise[16];
+    float x[16], past[2 * 16], v[16], noise[16];
     assert_true((size_t)k->n <= COUNT(x));
     for (int64_t e = 0; e < k->n; e++) {
         x[e] = (float)k->start[e];
-        last[e] = NAN;                                   /* the first step must not read it */
+        past[e] = past[k->n + e] = NAN;                  /* the first step must not read it */
     }
     for (int64_t i = 0; i < n; i++)
         most = fmax(most, fabs(want[i]));
     for (int i = 0; i < o->steps; i++) {
         for (int64_t e = 0; e < k->n; e++) {
-            v[e] = (float)((double)x[e] / 2 - step[i].level / 1000 + k->w[e]);
+            double t = o->sampler == VTRAIN_UNIPC ? step[i].level : step[i].level / 1000;
+            v[e] = (float)((double)x[e] / 2 - t + k->w[e]);
             noise[e] = (float)k->noise[i * k->n + e];
         }
-        vtrain_solver_apply(&step[i], x, last, v, noise, (size_t)k->n);
+        vtrain_solver_apply(&step[i], x, past, v, noise, (size_t)k->n);
         for (int64_t e = 0; e < k->n; e++)
             near(name, (double)x[e], want[i * k->n + e], 2e-6 * most);
     }
@@ -209,6 +210,31 @@ static void steps_are_diffusers(void **state)
     vf_safetensors_close(f);
 }
 
+static void unipc_is_diffusers(void **state)
+{
+    (void)state;
+    static const struct { const char *name; double shift, terminal; } rows[] = {
+        { "s1", 1, 0 }, { "s3", 3, 0 }, { "terminal", 3, 0.1 },
+    };
+    static const int lengths[] = { 50, 28, 10, 7, 1 };
+    vf_safetensors *f = golden_open("samplers");
+    walk k = walk_open(f);
+    for (size_t r = 0; r < COUNT(rows); r++)
+        for (size_t i = 0; i < COUNT(lengths) - (rows[r].terminal > 0); i++) {
+            const vtrain_solver_opts o = {
+                .sampler = VTRAIN_UNIPC, .steps = lengths[i], .shift = rows[r].shift,
+                .terminal = rows[r].terminal,
+            };
+            char name[32];
+            snprintf(name, sizeof name, "unipc.%s.%d", rows[r].name, lengths[i]);
+            same_walk(&k, name, &o);
+        }
+    free(k.start);
+    free(k.w);
+    free(k.noise);
+    vf_safetensors_close(f);
+}
+
 /* A straight flow is followed exactly in any number of steps: x = n at the start, v = n - data. */
 static void euler_follows_a_line(void **state)
 {
@@ -219,13 +245,13 @@ static void euler_follows_a_line(void **state)
             const vtrain_solver_opts o = {
                 .sampler = VTRAIN_EULER, .steps = steps, .shift = shift,
             };
-            float x = -1.25f, last = NAN, v = -1.25f - 0.75f;
+            float x = -1.25f, past[2] = { NAN, NAN }, v = -1.25f - 0.75f;
             assert_int_equal(vtrain_solver_plan(step, &o, NULL), 0);
             near("first sigma", step[0].level, 1, 0);
             for (int i = 0; i < steps; i++) {
                 double s = step[i].level;
                 near("on the line", (double)x, 0.75 * (1 - s) - 1.25 * s, 1e-6);
-                vtrain_solver_apply(&step[i], &x, &last, &v, NULL, 1);
+                vtrain_solver_apply(&step[i], &x, past, &v, NULL, 1);
             }
             near("the data", (double)x, 0.75, 1e-6);
         }
@@ -350,6 +376,7 @@ static void odd_plans_are_refused(void **state)
         { .sampler = VTRAIN_DPM, .steps = 1001, .alpha_bar = flat, .final_alpha = 1 },
         { .sampler = VTRAIN_EULER, .steps = 1, .shift = 0 },
         { .sampler = VTRAIN_EULER, .steps = 1, .shift = INFINITY },
+        { .sampler = VTRAIN_UNIPC, .steps = 1, .shift = 0 },
     };
     for (size_t i = 0; i < COUNT(bad); i++)
         assert_int_equal(vtrain_solver_plan(step, &bad[i], &err), VC_EINVAL);
@@ -395,6 +422,16 @@ static const struct { const char *text; vtrain_scheduler s; } files[] = {
       { .kind = VTRAIN_FLOW, .sampler = VTRAIN_EULER, .shift = 0, .beta_start = 0.00085,
         .beta_end = 0.012, .snr_shift = 1, .zero_snr = true, .alpha_to_one = true,
         .spacing = VTRAIN_TRAILING, .by_tokens = { true, FLUX } } },
+    /* Wan 2.1 */
+    { "{\"_class_name\":\"UniPCMultistepScheduler\",\"beta_end\":0.02,\"beta_schedule\":\"linear\","
+      "\"beta_start\":0.0001,\"disable_corrector\":[],\"final_sigmas_type\":\"zero\","
+      "\"flow_shift\":3.0,\"lower_order_final\":true,\"num_train_timesteps\":1000,"
+      "\"predict_x0\":true,\"prediction_type\":\"flow_prediction\",\"solver_order\":2,"
+      "\"solver_p\":null,\"solver_type\":\"bh2\",\"thresholding\":false,"
+      "\"timestep_spacing\":\"linspace\",\"use_flow_sigmas\":true,\"use_karras_sigmas\":false}",
+      { .kind = VTRAIN_FLOW, .sampler = VTRAIN_UNIPC, .shift = 3, .beta_start = 0.00085,
+        .beta_end = 0.012, .snr_shift = 1, .zero_snr = true, .alpha_to_one = true,
+        .spacing = VTRAIN_TRAILING } },
 };
 
 static char *write_file(const char *text)
@@ -464,6 +501,10 @@ static const struct { const char *text, *says; } bad_files[] = {
     { "[]", "_class_name" },
     { "{\"_class_name\":\"PNDMScheduler\"}", "PNDMScheduler" },
     { "{\"_class_name\":7}", "_class_name" },
+    { "{\"_class_name\":\"UniPCMultistepScheduler\",\"prediction_type\":\"flow_prediction\"}",
+      "use_flow_sigmas: false" },
+    { "{\"_class_name\":\"UniPCMultistepScheduler\",\"prediction_type\":\"flow_prediction\","
+      "\"use_flow_sigmas\":true,\"solver_order\":3}", "solver_order: 3; only 2" },
     { DDIM "\"beta_start\":0.1}", "prediction_type: missing, which means \"epsilon\"" },
     { DDIM "\"prediction_type\":\"sample\"}",
       "prediction_type: \"sample\"; only \"v_prediction\"" },
@@ -513,7 +554,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(schedule_is_diffusers), cmocka_unit_test(times_are_diffusers),
-        cmocka_unit_test(steps_are_diffusers),   cmocka_unit_test(euler_follows_a_line),
+        cmocka_unit_test(steps_are_diffusers),   cmocka_unit_test(unipc_is_diffusers),
+        cmocka_unit_test(euler_follows_a_line),
         cmocka_unit_test(any_number_of_steps),   cmocka_unit_test(odd_plans_are_refused),
         cmocka_unit_test(flows_are_diffusers),   cmocka_unit_test(many_tokens),
         cmocka_unit_test(files_are_read),        cmocka_unit_test(without_a_file),

@@ -14,6 +14,7 @@ static const struct { const char *name; vtrain_kind kind; vtrain_sampler sampler
     { "CogVideoXDDIMScheduler", VTRAIN_V, VTRAIN_DDIM },
     { "CogVideoXDPMScheduler", VTRAIN_V, VTRAIN_DPM },
     { "FlowMatchEulerDiscreteScheduler", VTRAIN_FLOW, VTRAIN_EULER },
+    { "UniPCMultistepScheduler", VTRAIN_FLOW, VTRAIN_UNIPC },
 };
 
 /* ---- fields ---- */
@@ -52,6 +53,36 @@ static const vf_config_row flow_rows[] = {
     VF_UNSET("stochastic_sampling", NULL),
     { 0 }
 };
+
+/* With flow sigmas, which are off unless the file has them on. */
+static const vf_config_row unipc_rows[] = {
+    VF_FLAG(config, flow_sigmas, "use_flow_sigmas", false),
+    VF_NUM(config, shift, "flow_shift", 1, VF_ABOVE_0, 1e6),
+    VF_NUM(config, terminal, "shift_terminal", 0, 0, 0.999),
+    VF_ONLY("prediction_type", "flow_prediction", "epsilon"),
+    VF_ONLY("solver_type", "bh2|midpoint|heun|logrho", "bh2"),
+    VF_ONLY("final_sigmas_type", "zero", "zero"),
+    VF_ONLY_INT("num_train_timesteps", VTRAIN_TIMES),
+    VF_ONLY_INT("solver_order", 2),
+    VF_ONLY_FLAG("predict_x0", true),
+    VF_ONLY_FLAG("lower_order_final", true),
+    VF_UNSET("disable_corrector", NULL),
+    VF_UNSET("solver_p", NULL),
+    VF_UNSET("thresholding", NULL),
+    VF_UNSET("use_dynamic_shifting", NULL),
+    VF_UNSET("use_karras_sigmas", NULL),
+    VF_UNSET("use_exponential_sigmas", NULL),
+    VF_UNSET("use_beta_sigmas", NULL),
+    { 0 }
+};
+
+static int read_unipc(vtrain_scheduler *s, const cJSON *o, vc_err *err)
+{
+    int rc = vf_config_read(s, unipc_rows, o, err);
+    if (!rc && !s->flow_sigmas)
+        rc = vc_fail(err, VC_EINVAL, "use_flow_sigmas: false; true is supported");
+    return rc;
+}
 
 static int read_v(vtrain_scheduler *s, const cJSON *o, vc_err *err)
 {
@@ -94,10 +125,13 @@ static int read_class(vtrain_scheduler *s, const cJSON *o, vc_err *err)
             continue;
         s->kind = classes[i].kind;
         s->sampler = classes[i].sampler;
+        if (s->sampler == VTRAIN_UNIPC)
+            return read_unipc(s, o, err);
         return s->kind == VTRAIN_V ? read_v(s, o, err) : read_flow(s, o, err);
     }
     return vc_fail(err, VC_EINVAL, "_class_name \"%s\": known are CogVideoXDDIMScheduler, "
-                   "CogVideoXDPMScheduler and FlowMatchEulerDiscreteScheduler", name);
+                   "CogVideoXDPMScheduler, FlowMatchEulerDiscreteScheduler and "
+                   "UniPCMultistepScheduler", name);
 }
 
 /* ---- the file ---- */

@@ -1,8 +1,9 @@
 /* scheduler.h - scheduler/scheduler_config.json of a model's folder: the noise schedule that the
  * model was trained with, and how it is sampled.
  *
- * The classes CogVideoXDDIMScheduler and CogVideoXDPMScheduler (v-prediction over 1000 times) and
- * FlowMatchEulerDiscreteScheduler, whose shift may follow from the number of tokens, are known. A
+ * The classes CogVideoXDDIMScheduler and CogVideoXDPMScheduler (v-prediction over 1000 times),
+ * FlowMatchEulerDiscreteScheduler, whose shift may follow from the number of tokens, and
+ * UniPCMultistepScheduler with flow sigmas are known. A
  * missing field has the class's default, as in diffusers; a value that this program does not
  * support is an error that names the field. Fields that change neither training nor our samplers
  * (clip_sample, thresholds, eta) are ignored. */
@@ -19,6 +20,7 @@ typedef struct vtrain_scheduler {
     vtrain_kind kind;
     vtrain_sampler sampler;                   /* the class's */
     double shift;                             /* flow: of sigmas; 0: by tokens */
+    bool flow_sigmas;                         /* of UniPC */
     vtrain_by_tokens by_tokens;
     double terminal;                          /* flow: the last sigma of a sample; 0: as it falls */
     double beta_start, beta_end, snr_shift;   /* v: as vtrain_objective_opts */

@@ -92,15 +92,85 @@ static void plan_flow(vtrain_solver_step *step, const vtrain_solver_opts *o)
     }
 }
 
+/* ---- UniPC ---- */
+
+#define TOP 1e-6                              /* what the first sigma lacks to 1 */
+
+static double unipc_sigma(const vtrain_solver_opts *o, int i)
+{
+    if (i == o->steps)
+        return 0;
+    double step = (1 - 1.0 / VTRAIN_TIMES) / o->steps, end = 1 - step * (o->steps - 1);
+    double s = vtrain_stretched(vtrain_shifted(o->shift, 1 - step * i),
+                                vtrain_shifted(o->shift, end), o->terminal);
+    return (float)(fabs(s - 1) < TOP ? s - TOP : s);
+}
+
+static double flow_log_snr(double s)
+{
+    return log(1 - s) - log(s);
+}
+
+/* The way from a sigma to a lower one: gain is alpha (1 - e^-h), h the rise of the log SNR; ratio
+ * is the rise from the sigma before, below 0, over h. */
+typedef struct stretch {
+    double h, gain, ratio;
+    int order;
+} stretch;
+
+static stretch stretch_of(const vtrain_solver_opts *o, int i)
+{
+    double s = unipc_sigma(o, i), t = unipc_sigma(o, i + 1), from = flow_log_snr(s);
+    stretch x = { .h = flow_log_snr(t) - from, .order = i && i < o->steps - 1 ? 2 : 1 };
+    x.gain = (1 - t) * -expm1(-x.h);
+    if (x.order == 2)
+        x.ratio = (flow_log_snr(unipc_sigma(o, i - 1)) - from) / x.h;
+    return x;
+}
+
+/* Adds `factor` times what the model's answer at the end of x corrects in the sample that was
+ * predicted there (Zhao et al., UniC with B2). */
+static void correct(vtrain_solver_step *step, const stretch *x, double factor)
+{
+    double e = expm1(-x->h), phi = -e / x->h - 1, now = 0.5, old = 0;
+    if (x->order == 2) {
+        double b1 = phi / e, b2 = 2 * (-phi / x->h - 0.5) / e, rho = (b1 - b2) / (1 - x->ratio);
+        now = b1 - rho;
+        old = (rho - 0.5) / x->ratio;
+    }
+    step->clean += factor * x->gain * now;
+    step->last -= factor * x->gain * (now + old);
+    step->before += factor * x->gain * old;
+}
+
+static void plan_unipc(vtrain_solver_step *step, const vtrain_solver_opts *o)
+{
+    for (int i = 0; i < o->steps; i++) {
+        double s = unipc_sigma(o, i), kept = unipc_sigma(o, i + 1) / s;
+        stretch x = stretch_of(o, i), last = { 0 };
+        double old = x.order == 2 ? 0.5 / x.ratio : 0;
+        step[i] = (vtrain_solver_step){
+            .level = s, .clean_x = 1, .clean_v = -s, .x = kept,
+            .clean = x.gain * (1 - old), .last = x.gain * old,
+        };
+        if (i)
+            last = stretch_of(o, i - 1);
+        if (i && kept > 0)
+            correct(&step[i], &last, kept);
+    }
+}
+
 int vtrain_solver_plan(vtrain_solver_step *step, const vtrain_solver_opts *o, vc_err *err)
 {
     if (o->steps < 1 || o->steps > VTRAIN_TIMES)
         return vc_fail(err, VC_EINVAL, "%d sampling steps: 1 to %d are possible", o->steps,
                        VTRAIN_TIMES);
-    if (o->sampler == VTRAIN_EULER) {
+    if (o->sampler == VTRAIN_EULER || o->sampler == VTRAIN_UNIPC) {
         if (!(o->shift > 0) || !isfinite(o->shift))
             return vc_fail(err, VC_EINVAL, "flow shift %g: must be above 0", o->shift);
-        plan_flow(step, o);
+        if (o->sampler == VTRAIN_EULER)
+            plan_flow(step, o);
+        else plan_unipc(step, o);
         return 0;
     }
     for (int t = 0; t < VTRAIN_TIMES; t++)
@@ -111,16 +181,20 @@ int vtrain_solver_plan(vtrain_solver_step *step, const vtrain_solver_opts *o, vc
     return 0;
 }
 
-void vtrain_solver_apply(const vtrain_solver_step *s, float *x, float *last, const float *v,
+void vtrain_solver_apply(const vtrain_solver_step *s, float *x, float *past, const float *v,
                          const float *noise, size_t n)
 {
+    float *last = past, *before = past + n;
     for (size_t i = 0; i < n; i++) {
         double clean = s->clean_x * (double)x[i] + s->clean_v * (double)v[i];
         double next = s->x * (double)x[i] + s->clean * clean;
         if (s->last != 0)
             next += s->last * (double)last[i];
+        if (s->before != 0)
+            next += s->before * (double)before[i];
         if (s->noise != 0)
             next += s->noise * (double)noise[i];
+        before[i] = last[i];
         last[i] = (float)clean;
         x[i] = (float)next;
     }

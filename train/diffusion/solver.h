@@ -2,13 +2,13 @@
  *
  * A plan is an array of steps. A step has the level at which the model is asked, and the factors by
  * which the next sample follows from this one, from the clean picture that the answer implies, from
- * the clean picture of the step before, and from fresh noise:
+ * the clean pictures of the two steps before, and from fresh noise:
  *
  *     vtrain_solver_plan(step, &o, &err);
  *     for (int i = 0; i < o.steps; i++) {
  *         ... v = the model's answer for x at step[i].level
  *         ... noise = standard normals, if step[i].noise is not 0
- *         vtrain_solver_apply(&step[i], x, last, v, noise, n);
+ *         vtrain_solver_apply(&step[i], x, past, v, noise, n);
  *     }
  *
  * DDIM (Song et al. 2021) with eta 0 and stochastic DPM-Solver++ 2M (Lu et al. 2022) walk down a
@@ -18,6 +18,12 @@
  * that the index is not the next t of the list where steps does not divide 1000. Euler follows a
  * straight flow between sigmas: 1, 1 - 1/N .. 1/N before they are shifted and stretched (shift.h),
  * as diffusers' pipelines give them to their scheduler, then 0.
+ *
+ * UniPC (Zhao et al. 2023; order 2, B2) follows the same flow as diffusers' UniPCMultistepScheduler
+ * with flow sigmas does: 1 - 1e-6, then down to 0.001 evenly before the shift, each rounded to f32,
+ * and 0 at the end. A step corrects the sample that the model was asked at before it predicts the
+ * next one; both are sums of the same pictures, so that a step of the plan has one sum. diffusers
+ * cuts the model's t to a whole number; here t is 1000 sigma, as in training.
  *
  * diffusers' DPM draws noise twice in some steps and uses the second; here a step has one noise. */
 #ifndef TRAIN_DIFFUSION_SOLVER_H
@@ -29,7 +35,7 @@
 
 enum { VTRAIN_TIMES = 1000 };                 /* of a discrete schedule */
 
-typedef enum { VTRAIN_DDIM, VTRAIN_DPM, VTRAIN_EULER } vtrain_sampler;
+typedef enum { VTRAIN_DDIM, VTRAIN_DPM, VTRAIN_EULER, VTRAIN_UNIPC } vtrain_sampler;
 /* The times of the schedule that are steps: 999, 979, .. 19; 999, .. 0 evenly; 980, 960, .. 0. */
 typedef enum { VTRAIN_TRAILING, VTRAIN_LINSPACE, VTRAIN_LEADING } vtrain_spacing;
 
@@ -39,13 +45,14 @@ typedef struct vtrain_solver_opts {
     vtrain_spacing spacing;                   /* DDIM, DPM */
     const double *alpha_bar;                  /* [1000], falling; the last may be 0 */
     double final_alpha;                       /* at the end of the last step: 1, or alpha_bar[0] */
-    double shift, terminal;                   /* Euler: of its sigmas; terminal 0: no stretch */
+    double shift, terminal;                   /* Euler, UniPC: of sigmas; terminal 0: no stretch */
 } vtrain_solver_opts;
 
 typedef struct vtrain_solver_step {
-    double level;                             /* t in 0..999; Euler: sigma */
+    double level;                             /* t in 0..999; Euler, UniPC: sigma */
     double clean_x, clean_v;                  /* clean = clean_x x + clean_v v */
-    double x, clean, last, noise;             /* next = x x + clean clean + last last + noise n */
+    double x, clean, last, before, noise;     /* next = x x + clean clean + noise n, and the clean
+                                               * pictures of the last step and of the one before */
 } vtrain_solver_step;
 
 /* Writes the times of a discrete schedule, largest first, into t[steps]. Trailing times are
@@ -53,10 +60,11 @@ typedef struct vtrain_solver_step {
 void vtrain_solver_times(int *t, int steps, vtrain_spacing spacing);
 /* Fills step[o->steps]. VC_EINVAL: steps or alphas are out of range. */
 int vtrain_solver_plan(vtrain_solver_step *step, const vtrain_solver_opts *o, vc_err *err);
-/* Takes one step over n numbers: x becomes the next sample, and last the clean picture of this one
- * (the first step does not read last). noise is read if s->noise is not 0. Sums are in f64 and
- * rounded once. */
-void vtrain_solver_apply(const vtrain_solver_step *s, float *x, float *last, const float *v,
+/* Takes one step over n numbers: x becomes the next sample. past [2,n] has the clean pictures of the
+ * last step and of the one before, and gets those of this step and of the last; the first step
+ * reads none, the second one. noise is read if s->noise is not 0. Sums are in f64 and rounded
+ * once. */
+void vtrain_solver_apply(const vtrain_solver_step *s, float *x, float *past, const float *v,
                          const float *noise, size_t n);
 
 #endif
