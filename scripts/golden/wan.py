@@ -4,12 +4,13 @@ One file a variant. Its cases `NAME/...` differ in grid: x [B,C,f,h,w], t [B] or
 lengths of its rows, which zeros follow up to 512 tokens, cond.video [B,C,f,h,w] and cond.vision [B,n,D] where they
 are inputs, noise's target, output, loss; the case `base` has `grad/<parameter>` too. The case `lora` is of a LoRA on
 the same weights, frozen, and its gradients are `lora/grad/<factor>`.
-The file "wan-names" is a LoRA in the first authors' names, `theirs/<tensor>`, and `ours/<tensor>`, which diffusers'
-readers of such files make of it.
+The file "wan-names" is a LoRA in the first authors' names, `theirs/<module>.lora_A.weight`, and `ours/<tensor>`,
+which diffusers' readers of such files make of it, with the prefixes of ComfyUI and of musubi-tuner.
 """
 import golden
 import torch
 from diffusers import WanTransformer3DModel
+from diffusers.loaders import lora_conversion_utils as readers
 
 TINY = dict(patch_size=(1, 2, 2), num_attention_heads=2, attention_head_dim=16, in_channels=4, out_channels=4,
             text_dim=24, freq_dim=32, ffn_dim=48, num_layers=2)
@@ -73,7 +74,34 @@ def predict(model, config, v):
                  encoder_hidden_states_image=None if image is None else image.to(dtype), return_dict=False)[0]
 
 
+BLOCK = ["self_attn.q", "self_attn.k", "self_attn.v", "self_attn.o", "cross_attn.q", "cross_attn.k", "cross_attn.v",
+         "cross_attn.o", "cross_attn.k_img", "cross_attn.v_img", "ffn.0", "ffn.2"]
+OTHERS = ["time_embedding.0", "time_embedding.2", "time_projection.1", "text_embedding.0", "text_embedding.2",
+          "img_emb.proj.1", "img_emb.proj.3", "head.head"]
+WIDTH, RANK = 4, 2
+
+
+def names(out):
+    blocks = [f"blocks.{i}.{m}" for i in range(2) for m in BLOCK]
+    file, comfy, musubi = {}, {}, {}
+    for module in blocks + OTHERS:
+        flat = "lora_unet_" + module.replace(".", "_")
+        factors = golden.draw("a " + module, (RANK, WIDTH)), golden.draw("b " + module, (WIDTH, RANK))
+        for half, kohya, x in zip("AB", ("down", "up"), factors):
+            file[f"theirs/{module}.lora_{half}.weight"] = x
+            comfy[f"diffusion_model.{module}.lora_{half}.weight"] = x
+            if module in blocks:
+                musubi[f"{flat}.lora_{kohya}.weight"] = x
+                musubi[flat + ".alpha"] = torch.tensor(float(RANK))
+    ours = readers._convert_non_diffusers_wan_lora_to_diffusers(comfy)
+    same = readers._convert_musubi_wan_lora_to_diffusers(musubi)
+    assert len(same) == 2 * len(blocks) and all(torch.equal(x, ours[k]) for k, x in same.items())
+    file.update({"ours/" + k.removeprefix("transformer."): v.clone() for k, v in ours.items()})
+    golden.save(out / "wan-names.safetensors", file)
+
+
 def make(out):
+    names(out)
     for name, (config, cases) in VARIANTS.items():
         config = {**TINY, "image_dim": None, "added_kv_proj_dim": None, "pos_embed_seq_len": None, **config}
         golden.transformer(out / f"{name}.safetensors", WanTransformer3DModel, config, cases, inputs, predict,

@@ -60,10 +60,10 @@ typedef struct vtrain_solver_step {
 void vtrain_solver_times(int *t, int steps, vtrain_spacing spacing);
 /* Fills step[o->steps]. VC_EINVAL: steps or alphas are out of range. */
 int vtrain_solver_plan(vtrain_solver_step *step, const vtrain_solver_opts *o, vc_err *err);
-/* Takes one step over n numbers: x becomes the next sample. past [2,n] has the clean pictures of the
- * last step and of the one before, and gets those of this step and of the last; the first step
- * reads none, the second one. noise is read if s->noise is not 0. Sums are in f64 and rounded
- * once. */
+/* Takes one step over n numbers: x becomes the next sample. past [2,n] has the clean pictures of
+ * the last step and of the one before, and gets those of this step and of the last; the first step
+ * reads none of them, the second step one. noise is read if s->noise is not 0. Sums are in f64 and
+ * rounded once. */
 void vtrain_solver_apply(const vtrain_solver_step *s, float *x, float *past, const float *v,
                          const float *noise, size_t n);
 

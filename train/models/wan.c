@@ -8,7 +8,7 @@
  *     FLF2V           I2V whose last frame is known too
  *     TI2V-5B         a clip may begin with a clean frame, whose tokens have time 0
  *
- * All prompts have 512 tokens: rows of zeros follow a shorter one, and the video attends to them. */
+ * All prompts have 512 tokens: rows of zeros follow a shorter one, and the video sees them too. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -153,8 +153,8 @@ static int check_config(const wan *m, vc_err *err)
         return vc_fail(err, VC_EINVAL, "image_dim: %lld with in_channels %lld is no known model",
                        (long long)m->image, (long long)m->in_channels);
     if (m->added != (m->image ? d : 0))
-        return vc_fail(err, VC_EFORMAT, "added_kv_proj_dim: %lld, it must be %lld where image_dim is "
-                       "%lld", (long long)m->added, m->image ? (long long)d : 0,
+        return vc_fail(err, VC_EFORMAT, "added_kv_proj_dim: %lld, it must be %lld where image_dim "
+                       "is %lld", (long long)m->added, m->image ? (long long)d : 0,
                        (long long)m->image);
     if (m->image_rows && !m->image)
         return vc_fail(err, VC_EFORMAT, "pos_embed_seq_len: %lld without image_dim",
