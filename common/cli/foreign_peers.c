@@ -15,6 +15,8 @@
 #define EVENTS "event files are always written, to tensorboard/ in the run's folder"
 #define ENCODED "vprep always encodes before training, and reuses values that are encoded already"
 #define DISTILLED "it controls distillation, which this program does not do"
+#define EXPERTS "--boundary_type high or low trains one of a model's two transformers, at the levels on " \
+    "its side of the model's own boundary"
 #define PRODIGY "the optimiser is AdamW, which has no such number"
 
 const vc_foreign vc_jobless_flags[] = {
@@ -102,8 +104,8 @@ const vc_foreign vc_jobless_flags[] = {
     ONLY("1", "num_validation_videos num_validation_images validation_batch_size",
          "a prompt has one sample: repeat its row with other seeds for more"),
     ONLY("1000", "train_sampling_steps", "there are 1000 timesteps"),
-    ONLY("1|1.0", "max_timestep_boundary", "the whole range of timesteps is trained"),
-    ONLY("0|0.0", "min_timestep_boundary", "the whole range of timesteps is trained"),
+    ONLY("1|1.0", "max_timestep_boundary", EXPERTS),
+    ONLY("0|0.0", "min_timestep_boundary", EXPERTS),
     ONLY("1000", "max_timestep", "the whole range of timesteps is trained"),
     ONLY("0", "min_timestep", "the whole range of timesteps is trained"),
     ONLY("0|0.0", "noise_offset input_perturbation", "noise is standard normal"),
@@ -208,6 +210,8 @@ const vc_foreign vc_jobless_flags[] = {
 #define ENCODERS "only the transformer is trained; VAE and text encoders stay as they are"
 
 const vc_foreign vc_refused_flags[] = {
+    REFUSED(1, "timestep_boundary boundary_ratio", "boundary_ratio in the model's model_index.json "
+            "is the boundary: " EXPERTS),
     REFUSED(0, "use_deepspeed", LAUNCH),
     REFUSED(1, "deepspeed* zero_stage", LAUNCH),
     REFUSED(0, "use_fsdp", LAUNCH),
@@ -440,7 +444,7 @@ const vc_foreign vc_refused_flags[] = {
             "add_full_ref_image_in_self_attention add_inpaint_info edit edit_plus f1 i2v i2v_mode "
             "i2v_ratio "
             "i2v_noise_scale one_frame* remove_first_image_from_target first_frame_as_condition "
-            "boundary_ratio timestep_boundary turbo_dit_cache zero_cond_t "
+            "turbo_dit_cache zero_cond_t "
             "offload_inactive_dit force_nabla_attention force_v2_1_time_embedding use_trigflow "
             "denoising_step_indices_list distillation_* "
             "fake_guidance_scale real_guidance_scale gen_update_interval motion_frames mask_ratio "

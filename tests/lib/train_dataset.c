@@ -282,9 +282,10 @@ static void put_validation(vf_writer *w, const toy *t, int i)
         cJSON_AddStringToObject(o, "image", vf_key_hex(hex, latent_key(t->image)));
     if (t->masked && i % 2 == 0) {
         cJSON *c = cJSON_AddObjectToObject(o, "conditions");
-        cJSON_AddStringToObject(c, "video", vf_key_hex(hex,
-                                                       condition_key(t->masked, VC_ROLE_VIDEO)));
-        cJSON_AddStringToObject(c, "mask", vf_key_hex(hex, condition_key(t->masked, VC_ROLE_MASK)));
+        for (int r = VC_ROLE_VIDEO; r < VC_ROLES; r++)
+            if (t->conditions & 1u << r)
+                cJSON_AddStringToObject(c, vc_roles[r].name,
+                                        vf_key_hex(hex, condition_key(t->masked, (vc_role)r)));
     }
     vc_err err = { 0 };
     assert_ok(vf_writer_put_validation(w, (uint32_t)i, o, &err), &err);

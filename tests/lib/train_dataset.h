@@ -5,7 +5,7 @@
 #include "common/roles.h"
 #include "formats/dataset/dataset.h"
 
-enum { TOY_CAPTIONS = 3, TOY_TOKENS = 12, TOY_EMBEDS = 5, TOY_EMBED_WIDTH = 8 };
+enum { TOY_CAPTIONS = 3, TOY_TOKENS = 12, TOY_EMBEDS = 5, TOY_EMBED_WIDTH = 40 };
 #define TOY_PLAN "fedcba9876543210fedcba9876543210"      /* `plan` of the manifest */
 
 typedef struct toy_sample {
@@ -45,7 +45,7 @@ typedef struct toy {
     int prompts;                             /* number of validation records */
     const char *own;                         /* JSON: more fields of odd validation records */
     const toy_sample *image;                 /* a still, first image of even validation records */
-    const toy_sample *masked;                /* sample whose masked clip and mask these have */
+    const toy_sample *masked;                /* sample whose conditions but the image these have */
     bool unfinished;                         /* the dataset is committed, but not finished */
     uint32_t bad;                            /* number of the sample that has the damage */
     toy_damage damage;

@@ -1,0 +1,253 @@
+/* test_wan_run.c - whole runs of Wan's tiny transformers: traces, conditions, clean first frames,
+ * two transformers, LoRA files, samples, and what of a dataset is refused */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/os/file.h"
+#include "tests/lib/golden.h"
+#include "tests/lib/ok.h"
+#include "tests/lib/train_dataset.h"
+#include "tests/lib/train_run.h"
+
+#define COUNT(a) (sizeof (a) / sizeof *(a))
+enum { F = 3, H = 4, W = 6, PLANE = H * W, TEXT = 24, ROWS = 512 };
+enum { VIDEO = 1 << VC_ROLE_VIDEO, VISION = 1 << VC_ROLE_VISION };
+
+static const toy_sample samples[] = {
+    { .number = 0, .f = F, .h = H, .w = W, .caption = { "a red ball" } },
+    { .number = 1, .f = F, .h = H, .w = W, .caption = { "a long walk" } },
+};
+
+/* DIR/set.lmdb with conditions, and DIR/NAME/transformer, the golden's tiny model, with the
+ * scheduler's file of Wan 2.1. */
+static void make(char dir[256], const char *name, int channels, unsigned conditions)
+{
+    static const char scheduler[] =
+        "{\"_class_name\":\"UniPCMultistepScheduler\",\"flow_shift\":5.0,\"use_flow_sigmas\":true,"
+        "\"prediction_type\":\"flow_prediction\"}";
+    toy_dir_make(dir);
+    char *path = vc_path_join(dir, "set.lmdb"), *to = vc_format("%s/%s/transformer", dir, name);
+    char *folder = vc_format("%s/%s/scheduler", dir, name);
+    char *file = vc_path_join(folder, "scheduler_config.json");
+    const toy t = { .path = path, .sample = samples, .n = COUNT(samples), .channels = channels,
+                    .width = TEXT, .train_mode = conditions ? "i2v" : "normal",
+                    .conditions = conditions, .prompts = 1, .masked = &samples[1],
+                    .per_channel = true };
+    vc_err err = { 0 };
+    toy_make(&t);
+    vf_safetensors *golden = golden_open(name);
+    golden_model(golden, to, VC_BF16);
+    vf_safetensors_close(golden);
+    assert_ok(vc_mkdirs(folder, &err), &err);
+    assert_ok(vc_file_write(file, scheduler, strlen(scheduler), &err), &err);
+    free(path);
+    free(to);
+    free(folder);
+    free(file);
+}
+
+/* Runs a step with a trace and opens the trace. */
+static vf_safetensors *traced(const char *dir, const char *name, const char *more)
+{
+    vf_safetensors *f;
+    vc_err err = { 0 };
+    char *args = vc_format("--model %s/%s --max_train_steps 1 --trace_dir %s/%s-trace "
+                           "--mixed_precision no --caption_dropout_p 0 %s", dir, name, dir, name,
+                           more);
+    char *path = vc_format("%s/%s-trace/step-000001-mb-00-rank-00.safetensors", dir, name);
+    char *out = vc_format("%s-out", name);
+    run_ok(dir, out, args);
+    assert_ok(vf_safetensors_open(&f, path, &err), &err);
+    free(args);
+    free(path);
+    free(out);
+    return f;
+}
+
+static void has_shape(const vf_safetensors *f, const char *name, int nd, const int64_t *dim)
+{
+    vf_view v;
+    vc_err err = { 0 };
+    if (vf_safetensors_get(f, name, &v, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(v.nd, nd);
+    assert_memory_equal(v.dim, dim, sizeof *dim * (size_t)nd);
+}
+
+/* ---- T2V: rows of zeros behind the prompts ---- */
+
+static void test_text(void **state)
+{
+    char dir[256];
+    (void)state;
+    make(dir, "wan", 4, 0);
+    vf_safetensors *f = traced(dir, "wan", "--training_type full-finetune");
+    has_shape(f, "latents", 5, (int64_t[]){ 2, 4, F, H, W });
+    has_shape(f, "model_output", 5, (int64_t[]){ 2, 4, F, H, W });
+    has_shape(f, "encoder_hidden_states", 3, (int64_t[]){ 2, ROWS, TEXT });
+    has_shape(f, "timestep", 1, (int64_t[]){ 2 });
+    has_shape(f, "grad/condition_embedder.time_proj.weight", 2, (int64_t[]){ 6 * 32, 32 });
+    float *text = golden_values(f, "encoder_hidden_states", NULL);
+    for (int64_t i = TOY_TOKENS * TEXT; i < ROWS * TEXT; i++)
+        assert_float_equal(text[i], 0, 0);
+    free(text);
+    vf_safetensors_close(f);
+    toy_dir_remove(dir);
+}
+
+/* ---- I2V: what is beside the latents ---- */
+
+static void check_beside(const vf_safetensors *f)
+{
+    const int64_t clip = F * PLANE;
+    float *x = golden_values(f, "hidden_states", NULL), *noisy;
+    float *picture = golden_values(f, "encoder_hidden_states_image", NULL);
+    noisy = golden_values(f, "noisy_latents", NULL);
+    for (int row = 0; row < 2; row++) {
+        const float *of = x + row * 12 * clip, *mask = of + 4 * clip, *video = of + 8 * clip;
+        assert_memory_equal(of, noisy + row * 4 * clip, (size_t)(4 * clip) * sizeof *of);
+        for (int64_t i = 0; i < 4 * clip; i++) {
+            int64_t frame = i / PLANE % F;
+            assert_true(mask[i] == (frame == 0));
+        }
+        /* of either sample: per_channel's mean is the channel, its deviation one more */
+        float two[2];
+        for (int s = 0; s < 2; s++)
+            two[s] = (toy_condition(VC_ROLE_VIDEO, (uint32_t)s, 2 * clip + 5) - 2) / 3;
+        float got = video[2 * clip + 5];
+        assert_true(got == two[0] || got == two[1]);
+        uint32_t sample = got == two[1];
+        for (int64_t i = 0; i < TOY_EMBEDS * TOY_EMBED_WIDTH; i++)
+            assert_float_equal(picture[row * TOY_EMBEDS * TOY_EMBED_WIDTH + i],
+                               (double)toy_condition(VC_ROLE_VISION, sample, i), 0);
+    }
+    free(x);
+    free(noisy);
+    free(picture);
+}
+
+static void test_picture(void **state)
+{
+    char dir[256];
+    (void)state;
+    make(dir, "wan-i2v", 4, VIDEO | VISION);
+    vf_safetensors *f = traced(dir, "wan-i2v", "--posterior sample --validation_steps 1 "
+                               "--num_inference_steps 3");
+    has_shape(f, "hidden_states", 5, (int64_t[]){ 2, 12, F, H, W });
+    has_shape(f, "encoder_hidden_states_image", 3,
+              (int64_t[]){ 2, TOY_EMBEDS, TOY_EMBED_WIDTH });
+    check_beside(f);
+    vf_safetensors_close(f);
+
+    vc_err err = { 0 };
+    char *path = vc_format("%s/wan-i2v-out/validation/step-1/000.safetensors", dir);
+    assert_ok(vf_safetensors_open(&f, path, &err), &err);
+    assert_string_equal(vf_safetensors_meta(f, "sampler"), "unipc");
+    assert_string_equal(vf_safetensors_meta(f, "guidance_scale"), "5");
+    vf_safetensors_close(f);
+    free(path);
+    toy_dir_remove(dir);
+}
+
+/* ---- 5B: a clean first frame ---- */
+
+static void test_clean_first(void **state)
+{
+    char dir[256];
+    (void)state;
+    make(dir, "wan-5b", 6, 0);
+    vf_safetensors *f = traced(dir, "wan-5b", "--first_frame_conditioning_p 1");
+    has_shape(f, "timestep", 2, (int64_t[]){ 2, F * PLANE / 4 });
+    float *t = golden_values(f, "timestep", NULL), *times = golden_values(f, "timesteps", NULL);
+    float *weight = golden_values(f, "loss_weight", NULL);
+    for (int i = 0; i < F * PLANE / 4; i++)
+        assert_true(t[i] == (i < PLANE / 4 ? 0 : times[0]));
+    assert_true(weight[0] == 0 && weight[1] == 1.5f);
+    free(t);
+    free(times);
+    free(weight);
+    vf_safetensors_close(f);
+    toy_dir_remove(dir);
+}
+
+/* ---- LoRA files: the first authors' names, which the next run reads ---- */
+
+static void test_lora(void **state)
+{
+    static const char *const files[][2] = {
+        { "pytorch_lora_weights", "transformer.blocks.0.attn1.to_out.0.lora_A.weight" },
+        { "lora_kohya", "lora_unet__blocks_0_self_attn_o.lora_down.weight" },
+        { "lora_comfyui", "diffusion_model.blocks.0.cross_attn.q.lora_down.weight" },
+    };
+    char dir[256];
+    (void)state;
+    make(dir, "wan", 4, 0);
+    char *args = vc_format("--model %s/wan --rank 2 --max_train_steps 1", dir);
+    run_ok(dir, "lora", args);
+    for (size_t i = 0; i < COUNT(files); i++) {
+        vf_safetensors *f;
+        vf_view v;
+        vc_err err = { 0 };
+        char *path = vc_format("%s/lora/checkpoint-1/%s.safetensors", dir, files[i][0]);
+        char *out = vc_format("from-%s", files[i][0]);
+        assert_ok(vf_safetensors_open(&f, path, &err), &err);
+        assert_ok(vf_safetensors_get(f, files[i][1], &v, &err), &err);
+        vf_safetensors_close(f);
+        char *again = vc_format("%s --lora_checkpoint %s", args, path);
+        run_ok(dir, out, again);
+        free(again);
+        free(out);
+        free(path);
+    }
+    assert_true(run_same_file(dir, "from-lora_kohya/checkpoint-1/optimizer.safetensors",
+                              "from-pytorch_lora_weights/checkpoint-1/optimizer.safetensors"));
+    assert_true(run_same_file(dir, "from-lora_comfyui/checkpoint-1/optimizer.safetensors",
+                              "from-pytorch_lora_weights/checkpoint-1/optimizer.safetensors"));
+    free(args);
+    toy_dir_remove(dir);
+}
+
+/* ---- what is refused ---- */
+
+static void refused(const char *name, int channels, unsigned conditions, const char *more, int rc,
+                    const char *says)
+{
+    char dir[256];
+    vc_err err = { 0 };
+    make(dir, name, channels, conditions);
+    char *args = vc_format("--model %s/%s --rank 2 --max_train_steps 1 %s", dir, name, more);
+    assert_fails(run(dir, "out", args, &err), rc, &err, says);
+    assert_false(run_exists(dir, "out"));
+    free(args);
+    toy_dir_remove(dir);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    refused("wan-i2v", 4, 0, "", VC_EMISMATCH, "was made with --train_mode normal: run vprep "
+            "--train_mode i2v");
+    refused("wan-i2v", 4, VIDEO, "", VC_ENOENT, "conditions: vision: missing");
+    refused("wan-flf2v", 4, VIDEO | VISION, "", VC_EMISMATCH, "image_embeds: shape [5,40], "
+            "expected [10,40]");
+    refused("wan-i2v", 4, VIDEO | VISION, "--first_frame_conditioning_p 1", VC_EUSAGE,
+            "takes one timestep for all tokens of a sample");
+    refused("wan", 6, 0, "", VC_EMISMATCH, "latents have 6 channels");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_text), cmocka_unit_test(test_picture),
+        cmocka_unit_test(test_clean_first), cmocka_unit_test(test_lora),
+        cmocka_unit_test(test_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
