@@ -81,8 +81,10 @@ static int open_config(vtrain *t, vc_err *err)
     if (!t->family)
         return vc_fail(err, VC_EINVAL, "%s: vtrain does not support the transformer class %s",
                        vtrain_weights_path(t->weights), class_name);
-    vtrain_weights_rename(t->weights, t->family->lora_names);
-    t->model_config = cJSON_Duplicate(config, true);
+    rc = vtrain_weights_family(t->weights, t->family, err);
+    if (rc)
+        return rc;
+    t->model_config = cJSON_Duplicate(vtrain_weights_config(t->weights), true);
     if (!t->model_config)
         return vc_no_memory(err);
     return vtrain_weights_pipeline(t->model_config, t->family, c->model, err);

@@ -5,12 +5,15 @@ lengths of its rows, which zeros follow up to 512 tokens, cond.video [B,C,f,h,w]
 are inputs, noise's target, output, loss; the case `base` has `grad/<parameter>` too. The case `lora` is of a LoRA on
 the same weights, frozen, and its gradients are `lora/grad/<factor>`.
 The file "wan-names" is a LoRA in the first authors' names, `theirs/<module>.lora_A.weight`, and `ours/<tensor>`,
-which diffusers' readers of such files make of it, with the prefixes of ComfyUI and of musubi-tuner.
+which diffusers' readers of such files make of it, with the prefixes of ComfyUI and of musubi-tuner. Its metadata
+`weights` holds {diffusers' name: the first authors' name} of all tensors of "wan-flf2v" by diffusers' converter of
+whole files, to which the positions of FLF2V's picture are unknown.
 """
 import golden
 import torch
 from diffusers import WanTransformer3DModel
 from diffusers.loaders import lora_conversion_utils as readers
+from diffusers.loaders.single_file_utils import convert_wan_transformer_to_diffusers
 
 TINY = dict(patch_size=(1, 2, 2), num_attention_heads=2, attention_head_dim=16, in_channels=4, out_channels=4,
             text_dim=24, freq_dim=32, ffn_dim=48, num_layers=2)
@@ -81,6 +84,22 @@ OTHERS = ["time_embedding.0", "time_embedding.2", "time_projection.1", "text_emb
 WIDTH, RANK = 4, 2
 
 
+NORMS = ["self_attn.norm_q", "self_attn.norm_k", "cross_attn.norm_q", "cross_attn.norm_k", "cross_attn.norm_k_img"]
+POSITIONS = {"condition_embedder.image_embedder.pos_embed": "img_emb.emb_pos"}
+
+
+def weights():
+    """{diffusers' name: the first authors'} of all tensors of FLF2V with one block."""
+    modules = ["blocks.0." + m for m in BLOCK + ["norm3"]] + OTHERS + ["patch_embedding", "img_emb.proj.0",
+                                                                      "img_emb.proj.4"]
+    theirs = [f"{m}.{part}" for m in modules for part in ("weight", "bias")]
+    theirs += [f"blocks.0.{m}.weight" for m in NORMS] + ["blocks.0.modulation", "head.modulation"]
+    ours = convert_wan_transformer_to_diffusers({k: torch.tensor([float(i)]) for i, k in enumerate(theirs)})
+    found = {**{k: theirs[int(v)] for k, v in ours.items()}, **POSITIONS}
+    assert set(found) == set(WanTransformer3DModel(**{**TINY, **VARIANTS["wan-flf2v"][0]}).state_dict())
+    return found
+
+
 def names(out):
     blocks = [f"blocks.{i}.{m}" for i in range(2) for m in BLOCK]
     file, comfy, musubi = {}, {}, {}
@@ -97,7 +116,7 @@ def names(out):
     same = readers._convert_musubi_wan_lora_to_diffusers(musubi)
     assert len(same) == 2 * len(blocks) and all(torch.equal(x, ours[k]) for k, x in same.items())
     file.update({"ours/" + k.removeprefix("transformer."): v.clone() for k, v in ours.items()})
-    golden.save(out / "wan-names.safetensors", file)
+    golden.save(out / "wan-names.safetensors", file, weights=weights())
 
 
 def make(out):

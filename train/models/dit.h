@@ -128,6 +128,11 @@ typedef struct vtrain_family {
     vtrain_layout layout;                     /* of forward()'s latents, for traces */
     const vtrain_rename *lora_names;          /* the first authors' names of the modules in LoRA
                                                * files; NULL: they have diffusers' names */
+    /* _class_name of the first authors' config.json, whose weights have the names of lora_names,
+     * norms and tables among them. convert makes our config.json from theirs and from the sizes of
+     * tensors, which src has by their names. NULL: their folders are not read. */
+    const char *first_class;
+    int (*convert)(cJSON **config, const cJSON *theirs, const vt_source *src, vc_err *err);
 
     /* Makes config.json of a model that starts from noise, with the kind of its prediction as
      * prediction_type. NULL: the family cannot start from noise. */
@@ -164,7 +169,7 @@ typedef struct vtrain_family {
     const char *lora_targets;
 } vtrain_family;
 
-/* The family with this _class_name; NULL: no family has this class. */
+/* The family with this _class_name, diffusers' or the first authors'; NULL: no family has it. */
 const vtrain_family *vtrain_family_of_class(const char *class_name);
 /* The family that can start from noise, and is trained without --model. */
 const vtrain_family *vtrain_family_fresh(void);

@@ -12,7 +12,8 @@ static const vtrain_family *const families[] = {
 const vtrain_family *vtrain_family_of_class(const char *class_name)
 {
     for (const vtrain_family *const *f = families; *f; f++)
-        if (!strcmp((*f)->class_name, class_name))
+        if (!strcmp((*f)->class_name, class_name) ||
+            ((*f)->first_class && !strcmp((*f)->first_class, class_name)))
             return *f;
     return NULL;
 }

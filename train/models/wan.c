@@ -16,7 +16,7 @@
 #include "common/nn/embeddings.h"
 #include "common/nn/positions.h"
 #include "formats/json/config.h"
-#include "train/models/dit.h"
+#include "train/models/wan.h"
 
 #define IMAGE_EPS 1e-5f                       /* of the norms around the CLIP embeddings' layers */
 #define THETA 10000
@@ -382,36 +382,9 @@ static vt_tensor *wan_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tenso
                          (int)m->patch[2], VT_C_LAST);
 }
 
-/* ---- names ---- */
-
-/* The first authors'. Modules without a row, such as patch_embedding, have one name. */
-#define OURS "blocks.#."
-static const vtrain_rename lora_names[] = {
-    { OURS "self_attn.q", .ours = { OURS "attn1.to_q" } },
-    { OURS "self_attn.k", .ours = { OURS "attn1.to_k" } },
-    { OURS "self_attn.v", .ours = { OURS "attn1.to_v" } },
-    { OURS "self_attn.o", .ours = { OURS "attn1.to_out.0" } },
-    { OURS "cross_attn.q", .ours = { OURS "attn2.to_q" } },
-    { OURS "cross_attn.k", .ours = { OURS "attn2.to_k" } },
-    { OURS "cross_attn.v", .ours = { OURS "attn2.to_v" } },
-    { OURS "cross_attn.o", .ours = { OURS "attn2.to_out.0" } },
-    { OURS "cross_attn.k_img", .ours = { OURS "attn2.add_k_proj" } },
-    { OURS "cross_attn.v_img", .ours = { OURS "attn2.add_v_proj" } },
-    { OURS "ffn.0", .ours = { OURS "ffn.net.0.proj" } },
-    { OURS "ffn.2", .ours = { OURS "ffn.net.2" } },
-    { "time_embedding.0", .ours = { EMBEDDER "time_embedder.linear_1" } },
-    { "time_embedding.2", .ours = { EMBEDDER "time_embedder.linear_2" } },
-    { "time_projection.1", .ours = { EMBEDDER "time_proj" } },
-    { "text_embedding.0", .ours = { EMBEDDER "text_embedder.linear_1" } },
-    { "text_embedding.2", .ours = { EMBEDDER "text_embedder.linear_2" } },
-    { "img_emb.proj.1", .ours = { EMBEDDER "image_embedder.ff.net.0.proj" } },
-    { "img_emb.proj.3", .ours = { EMBEDDER "image_embedder.ff.net.2" } },
-    { "head.head", .ours = { "proj_out" } },
-    { 0 }
-};
-
 const vtrain_family vtrain_wan = {
-    .class_name = "WanTransformer3DModel", .lora_names = lora_names,
+    .class_name = "WanTransformer3DModel", .lora_names = wan_names,
+    .first_class = "WanModel", .convert = wan_convert,
     .text_args = { "encoder_hidden_states" },
     .size = sizeof(wan), .weights = offsetof(wan, w), .table = model_table,
     .read = wan_read, .fit = wan_fit, .prepare = wan_prepare, .embed = wan_embed,

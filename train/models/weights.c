@@ -21,23 +21,105 @@ struct vtrain_weights {
     vf_model *file;
     vtrain_lora *preset;
     vc_dtype held;
+    const vtrain_rename *names;          /* of the file's tensors; NULL: they have ours */
 };
+
+/* ---- names ---- */
+
+/* The name that the file gives to our tensor, malloc'ed. */
+static int name_in_file(char **out, const vtrain_weights *w, const char *name, vc_err *err)
+{
+    const char *dot = strrchr(name, '.'), *end = name + strlen(name);
+    vtrain_renamed r = { 0 };
+    int rc = 0;
+    if (dot && (!strcmp(dot, ".weight") || !strcmp(dot, ".bias")))
+        end = dot;
+    char *module = strndup(name, (size_t)(end - name));
+    if (module)
+        rc = vtrain_rename_find(&r, w->names, module, err);
+    *out = !module || rc ? NULL : r.row ? vc_format("%s%s", r.theirs, end) : strdup(name);
+    free(module);
+    free(r.theirs);
+    return rc || *out ? rc : vc_no_memory(err);
+}
+
+static int get_renamed(void *arg, const char *name, vt_host *view, vc_err *err)
+{
+    const vtrain_weights *w = arg;
+    const vt_source file = vf_model_source(w->file);
+    char *theirs;
+    int rc = name_in_file(&theirs, w, name, err);
+    if (!rc)
+        rc = file.get(file.arg, theirs, view, err);
+    free(theirs);
+    return rc;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Fails unless each tensor of the file is one of p's under its name there. */
+static int all_renamed(const vtrain_weights *w, vt_params *p, vc_err *err)
+{
+    size_t n = (size_t)vt_params_count(p), i = 0;
+    char **name = calloc(n + 1, sizeof *name);
+    int rc = name ? 0 : vc_no_memory(err);
+    for (; !rc && i < n; i++)
+        rc = name_in_file(&name[i], w, vt_params_at(p, (int)i)->name, err);
+    if (!rc)
+        qsort(name, n, sizeof *name, compare_names);
+    for (int k = 0; !rc && k < vf_model_count(w->file); k++) {
+        const char *found = vf_model_at(w->file, k)->name;
+        if (!bsearch(&found, name, n, sizeof *name, compare_names))
+            rc = vc_fail(err, VC_EMISMATCH, "tensor %s is not used: config.json describes a model "
+                         "without this tensor", found);
+    }
+    for (i = 0; name && i < n; i++)
+        free(name[i]);
+    free(name);
+    return rc;
+}
 
 /* ---- values ---- */
 
 vt_source vtrain_weights_source(vtrain_weights *w)
 {
-    const vt_source file = vf_model_source(w->file);
+    vt_source file = vf_model_source(w->file);
+    if (w->names) {
+        file.get = get_renamed;
+        file.arg = w;
+    }
     vt_source src = w->preset ? vtrain_lora_source(w->preset, &file) : file;
     src.converts = w->held != VC_DTYPE_NONE;
     src.to = w->held;
     return src;
 }
 
-void vtrain_weights_rename(vtrain_weights *w, const vtrain_rename *table)
+int vtrain_weights_family(vtrain_weights *w, const vtrain_family *family, vc_err *err)
 {
+    const vt_source file = vf_model_source(w->file);
+    const char *class;
+    cJSON *config;
+    int rc = vf_json_str(w->config, "_class_name", &class, err);
     if (w->preset)
-        vtrain_lora_rename(w->preset, table);
+        vtrain_lora_rename(w->preset, family->lora_names);
+    if (rc || !family->first_class || strcmp(class, family->first_class))
+        return rc;
+    rc = vc_context(err, family->convert(&config, w->config, &file, err), "%s/config.json",
+                    w->path);
+    if (rc)
+        return rc;
+    cJSON_Delete(w->config);
+    w->config = config;
+    w->names = family->lora_names;
+    return 0;
+}
+
+bool vtrain_weights_first(const vtrain_weights *w)
+{
+    return w->names != NULL;
 }
 
 size_t vtrain_weights_bytes(const vtrain_weights *w)
@@ -47,7 +129,7 @@ size_t vtrain_weights_bytes(const vtrain_weights *w)
 
 int vtrain_weights_check(const vtrain_weights *w, vt_params *p, vc_err *err)
 {
-    int rc = vf_model_all_bound(w->file, p, NULL, err);
+    int rc = w->names ? all_renamed(w, p, err) : vf_model_all_bound(w->file, p, NULL, err);
     if (!rc && w->preset)
         rc = vc_context(err, vtrain_lora_all_used(w->preset, err), "--preset_lora_path");
     return rc;
@@ -61,9 +143,12 @@ void vtrain_weights_release(const vtrain_weights *w)
 vc_dtype vtrain_weights_type(const vtrain_weights *w, const char *name)
 {
     vf_view v;
-    if (!w || vf_model_get(w->file, name, &v, NULL))
+    char *own;
+    if (!w || name_in_file(&own, w, name, NULL))
         return VC_F32;
-    return v.dtype;
+    bool found = !vf_model_get(w->file, own, &v, NULL);
+    free(own);
+    return found ? v.dtype : VC_F32;
 }
 
 /* ---- files ---- */

@@ -11,11 +11,13 @@
 #include <cmocka.h>
 
 #include "common/os/file.h"
+#include "formats/json/json.h"
 #include "tests/lib/golden.h"
 #include "tests/lib/ok.h"
 #include "tests/lib/train_dataset.h"
 #include "tests/lib/train_run.h"
 
+#define WEIGHTS "diffusion_pytorch_model.safetensors"
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 enum { F = 3, H = 4, W = 6, PLANE = H * W, TEXT = 24, ROWS = 512 };
 enum { VIDEO = 1 << VC_ROLE_VIDEO, VISION = 1 << VC_ROLE_VISION };
@@ -214,6 +216,96 @@ static void test_lora(void **state)
     toy_dir_remove(dir);
 }
 
+/* ---- a folder of the first authors ---- */
+
+/* Writes DIR/first: the golden's model with the names and the config.json of the first authors, and
+ * with one tensor more, unless its name is NULL. */
+static void make_first(const char *dir, const char *name, const char *config, const char *more)
+{
+    enum { MOST = 128 };
+    vf_view view[MOST];
+    vf_safetensors *names = golden_open("wan-names"), *f;
+    const char *text = vf_safetensors_meta(names, "weights");
+    char *from = vc_format("%s/%s/transformer/" WEIGHTS, dir, name);
+    char *to = vc_format("%s/first", dir), *file = vc_path_join(to, "config.json");
+    char *weights = vc_path_join(to, WEIGHTS);
+    cJSON *map;
+    vc_err err = { 0 };
+    assert_ok(vf_json_parse(&map, text, strlen(text), &err), &err);
+    assert_ok(vf_safetensors_open(&f, from, &err), &err);
+    int n = vf_safetensors_count(f);
+    assert_true(n < MOST);
+    for (int i = 0; i < n; i++) {
+        view[i] = *vf_safetensors_at(f, i);
+        view[i].name = cJSON_GetObjectItem(map, view[i].name)->valuestring;
+    }
+    if (more) {
+        view[n] = view[0];
+        view[n++].name = more;
+    }
+    assert_ok(vc_mkdirs(to, &err), &err);
+    assert_ok(vc_file_write(file, config, strlen(config), &err), &err);
+    assert_ok(vf_safetensors_write(weights, view, n, NULL, 0, &err), &err);
+    vf_safetensors_close(f);
+    vf_safetensors_close(names);
+    cJSON_Delete(map);
+    free(from);
+    free(to);
+    free(file);
+    free(weights);
+}
+
+#define FIRST "{\"_class_name\":\"WanModel\",\"dim\":32,\"ffn_dim\":48,\"freq_dim\":32," \
+    "\"num_heads\":2,\"num_layers\":1,\"in_dim\":12,\"out_dim\":4,\"eps\":1e-6,\"text_len\":512,"
+
+/* A full finetune begins with the same values, and its checkpoint is diffusers'. */
+static void test_first_authors(void **state)
+{
+    static const char args[] = "--training_type full-finetune --max_train_steps 1";
+    char dir[256];
+    (void)state;
+    make(dir, "wan-a14b", 4, VIDEO);
+    make_first(dir, "wan-a14b", FIRST "\"model_type\":\"i2v\"}", NULL);
+    char *ours = vc_format("--model %s/wan-a14b --scheduler %s/wan-a14b/scheduler %s", dir, dir,
+                           args);
+    char *theirs = vc_format("--model %s/first --scheduler %s/wan-a14b/scheduler %s", dir, dir,
+                             args);
+    run_ok(dir, "ours", ours);
+    run_ok(dir, "theirs", theirs);
+    assert_true(run_same_file(dir, "ours/checkpoint-1/optimizer.safetensors",
+                              "theirs/checkpoint-1/optimizer.safetensors"));
+    assert_true(run_same_file(dir, "ours/checkpoint-1/transformer/" WEIGHTS,
+                              "theirs/checkpoint-1/transformer/" WEIGHTS));
+    char *again = vc_format("--model %s/theirs/checkpoint-1 %s", dir, args);
+    run_ok(dir, "again", again);
+
+    vc_err err = { 0 };
+    make_first(dir, "wan-a14b", FIRST "\"model_type\":\"vace\"}", NULL);
+    assert_fails(run(dir, "vace", theirs, &err), VC_EFORMAT, &err, "model_type: \"vace\"");
+    make_first(dir, "wan-a14b", FIRST "\"model_type\":\"i2v\"}", "blocks.0.norm2.weight");
+    assert_fails(run(dir, "more", theirs, &err), VC_EMISMATCH, &err,
+                 "tensor blocks.0.norm2.weight is not used");
+    free(ours);
+    free(theirs);
+    free(again);
+    toy_dir_remove(dir);
+}
+
+/* All tensors of FLF2V are found by their names. */
+static void test_first_tensors(void **state)
+{
+    char dir[256];
+    vc_err err = { 0 };
+    (void)state;
+    make(dir, "wan-flf2v", 4, VIDEO | VISION);
+    make_first(dir, "wan-flf2v", FIRST "\"model_type\":\"flf2v\"}", NULL);
+    char *args = vc_format("--model %s/first --rank 2 --max_train_steps 1", dir);
+    assert_fails(run(dir, "out", args, &err), VC_EMISMATCH, &err,
+                 "shape [5,40], expected [10,40]");          /* of the dataset, after the model */
+    free(args);
+    toy_dir_remove(dir);
+}
+
 /* ---- what is refused ---- */
 
 static void refused(const char *name, int channels, unsigned conditions, const char *more, int rc,
@@ -247,6 +339,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_text), cmocka_unit_test(test_picture),
         cmocka_unit_test(test_clean_first), cmocka_unit_test(test_lora),
+        cmocka_unit_test(test_first_authors), cmocka_unit_test(test_first_tensors),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

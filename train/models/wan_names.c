@@ -1,0 +1,108 @@
+/* wan_names.c - see wan.h */
+#include "train/models/wan.h"
+
+#include "formats/json/config.h"
+
+#define EMBEDDER "condition_embedder."
+#define BLOCK "blocks.#."
+
+/* Modules, then norms and tables, which a LoRA lacks. Others, such as patch_embedding, have one
+ * name. norm2 and norm3 change places. */
+const vtrain_rename wan_names[] = {
+    { BLOCK "self_attn.q", .ours = { BLOCK "attn1.to_q" } },
+    { BLOCK "self_attn.k", .ours = { BLOCK "attn1.to_k" } },
+    { BLOCK "self_attn.v", .ours = { BLOCK "attn1.to_v" } },
+    { BLOCK "self_attn.o", .ours = { BLOCK "attn1.to_out.0" } },
+    { BLOCK "cross_attn.q", .ours = { BLOCK "attn2.to_q" } },
+    { BLOCK "cross_attn.k", .ours = { BLOCK "attn2.to_k" } },
+    { BLOCK "cross_attn.v", .ours = { BLOCK "attn2.to_v" } },
+    { BLOCK "cross_attn.o", .ours = { BLOCK "attn2.to_out.0" } },
+    { BLOCK "cross_attn.k_img", .ours = { BLOCK "attn2.add_k_proj" } },
+    { BLOCK "cross_attn.v_img", .ours = { BLOCK "attn2.add_v_proj" } },
+    { BLOCK "ffn.0", .ours = { BLOCK "ffn.net.0.proj" } },
+    { BLOCK "ffn.2", .ours = { BLOCK "ffn.net.2" } },
+    { "time_embedding.0", .ours = { EMBEDDER "time_embedder.linear_1" } },
+    { "time_embedding.2", .ours = { EMBEDDER "time_embedder.linear_2" } },
+    { "time_projection.1", .ours = { EMBEDDER "time_proj" } },
+    { "text_embedding.0", .ours = { EMBEDDER "text_embedder.linear_1" } },
+    { "text_embedding.2", .ours = { EMBEDDER "text_embedder.linear_2" } },
+    { "img_emb.proj.1", .ours = { EMBEDDER "image_embedder.ff.net.0.proj" } },
+    { "img_emb.proj.3", .ours = { EMBEDDER "image_embedder.ff.net.2" } },
+    { "head.head", .ours = { "proj_out" } },
+    { BLOCK "norm3", .ours = { BLOCK "norm2" } },
+    { BLOCK "self_attn.norm_q", .ours = { BLOCK "attn1.norm_q" } },
+    { BLOCK "self_attn.norm_k", .ours = { BLOCK "attn1.norm_k" } },
+    { BLOCK "cross_attn.norm_q", .ours = { BLOCK "attn2.norm_q" } },
+    { BLOCK "cross_attn.norm_k", .ours = { BLOCK "attn2.norm_k" } },
+    { BLOCK "cross_attn.norm_k_img", .ours = { BLOCK "attn2.norm_added_k" } },
+    { BLOCK "modulation", .ours = { BLOCK "scale_shift_table" } },
+    { "img_emb.proj.0", .ours = { EMBEDDER "image_embedder.norm1" } },
+    { "img_emb.proj.4", .ours = { EMBEDDER "image_embedder.norm2" } },
+    { "img_emb.emb_pos", .ours = { EMBEDDER "image_embedder.pos_embed" } },
+    { "head.modulation", .ours = { "scale_shift_table" } },
+    { 0 }
+};
+
+typedef struct first_config {
+    int64_t width, hidden, time, heads, layers, in, out;
+    double eps;
+    int type;
+} first_config;
+
+static const vf_config_row rows[] = {
+    VF_INT_NEEDED(first_config, width, "dim", 8, 65536),
+    VF_INT_NEEDED(first_config, hidden, "ffn_dim", 1, 65536),
+    VF_INT_NEEDED(first_config, heads, "num_heads", 1, 256),
+    VF_INT_NEEDED(first_config, layers, "num_layers", 1, 256),
+    VF_INT(first_config, time, "freq_dim", 256, 2, 65536),
+    VF_INT(first_config, in, "in_dim", 16, 1, 1024),
+    VF_INT(first_config, out, "out_dim", 16, 1, 1024),
+    VF_NUM(first_config, eps, "eps", 1e-6, 1e-12, 1),
+    VF_WORD(first_config, type, "model_type", "t2v", "t2v|i2v|flf2v|ti2v"),
+    VF_ONLY_INT("text_len", 512),
+    VF_ONLY_FLAG("qk_norm", true),
+    VF_ONLY_FLAG("cross_attn_norm", true),
+    { 0 }
+};
+
+/* The size of an axis of a tensor; 0: the file lacks the tensor. */
+static double size_of(const vt_source *src, const char *name, int axis)
+{
+    vt_host x;
+    return !src->get(src->arg, name, &x, NULL) && x.nd > axis ? (double)x.dim[axis] : 0;
+}
+
+/* The widths of texts and of CLIP embeddings, which 2.1's file has and 2.2's has not, are those of
+ * the tensors: the file of fields has neither. */
+int wan_convert(cJSON **config, const cJSON *theirs, const vt_source *src, vc_err *err)
+{
+    first_config c = { 0 };
+    int rc = vf_config_read(&c, rows, theirs, err);
+    if (rc)
+        return rc;
+    if (c.width % c.heads)
+        return vc_fail(err, VC_EFORMAT, "dim: %lld is no multiple of num_heads, which is %lld",
+                       (long long)c.width, (long long)c.heads);
+    const double image = size_of(src, "img_emb.proj.0.weight", 0);
+    const struct { const char *name; double value; } fields[] = {
+        { "num_attention_heads", (double)c.heads },
+        { "attention_head_dim", (double)(c.width / c.heads) },
+        { "in_channels", (double)c.in }, { "out_channels", (double)c.out },
+        { "text_dim", size_of(src, "text_embedding.0.weight", 1) },
+        { "freq_dim", (double)c.time }, { "ffn_dim", (double)c.hidden },
+        { "num_layers", (double)c.layers }, { "eps", c.eps },
+        { "image_dim", image }, { "added_kv_proj_dim", image > 0 ? (double)c.width : 0 },
+        { "pos_embed_seq_len", size_of(src, "img_emb.emb_pos", 1) },
+    };
+    cJSON *o = cJSON_CreateObject();
+    bool ok = cJSON_AddStringToObject(o, "_class_name", vtrain_wan.class_name);
+    for (size_t i = 0; ok && i < sizeof fields / sizeof *fields; i++)
+        if (fields[i].value > 0)
+            ok = cJSON_AddNumberToObject(o, fields[i].name, fields[i].value);
+    if (!ok) {
+        cJSON_Delete(o);
+        return vc_no_memory(err);
+    }
+    *config = o;
+    return 0;
+}
