@@ -1,5 +1,6 @@
 /* run.c - runs the training: opens all parts in order, runs the steps, and closes the parts. */
 #include <dirent.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include "common/os/lock.h"
 #include "common/os/threads.h"
 #include "train/base.h"
+#include "train/diffusion/shift.h"
 #include "train/encoders.h"
 #include "train/models/lora.h"
 #include "train/models/weights.h"
@@ -27,14 +29,39 @@ const char *vtrain_transformer_name(const vtrain *t)
     return t->cfg.boundary_type == VTRAIN_SIDE_LOW ? "transformer_2" : "transformer";
 }
 
+/* Takes the range of levels that DiffSynth-Studio's flags give for --boundary_type. They are shares
+ * of its list of levels: 0.417 of Wan 2.2's T2V is the level 0.875. */
+static int read_range(vtrain_config *c, double boundary, vc_err *err)
+{
+    enum { SHIFT = 5 };
+    double least = c->min_timestep_boundary, most = c->max_timestep_boundary;
+    double level = vtrain_shifted(SHIFT, 1 - (most < 1 ? most : least));
+    int type = most < 1 ? VTRAIN_SIDE_HIGH : VTRAIN_SIDE_LOW;
+    if (least == 0 && most == 1)
+        return 0;
+    if ((least > 0 && most < 1) || !(fabs(level - boundary) < 0.01))
+        return vc_fail(err, VC_EUSAGE, "--min_timestep_boundary %g, --max_timestep_boundary %g: "
+                       "levels on one side of %.3g, but the model's boundary_ratio is %g: give "
+                       "--boundary_type high or low instead", least, most, level, boundary);
+    if (c->boundary_type != VTRAIN_SIDE_FULL && c->boundary_type != type)
+        return vc_fail(err, VC_EUSAGE, "--min_timestep_boundary %g, --max_timestep_boundary %g: "
+                       "these are the levels of the other --boundary_type: leave them out", least,
+                       most);
+    c->boundary_type = type;
+    return 0;
+}
+
 /* Checks --boundary_type: required for a model of two transformers, not allowed for one. */
 static int open_boundary(vtrain *t, vc_err *err)
 {
-    const vtrain_config *c = &t->cfg;
-    bool side = c->boundary_type != VTRAIN_SIDE_FULL;
+    vtrain_config *c = &t->cfg;
     int rc = c->model ? vtrain_weights_boundary(&t->boundary, c->model, err) : 0;
     if (rc)
         return vc_context(err, rc, "--model");
+    rc = read_range(c, t->boundary, err);
+    if (rc)
+        return rc;
+    bool side = c->boundary_type != VTRAIN_SIDE_FULL;
     if (side && !t->boundary)
         return vc_fail(err, VC_EUSAGE, "--boundary_type: high and low choose one of a model's two "
                        "transformers, but model_index.json below --model has no boundary_ratio: "

@@ -56,6 +56,7 @@ typedef struct vtrain_config {
     /* model */
     char *model, *transformer, *scheduler;
     int boundary_type;                        /* vtrain_side */
+    double max_timestep_boundary, min_timestep_boundary;
     vc_dtype transformer_dtype;               /* frozen weights in memory; NONE: as in the file */
     char *fp8_models;
     int64_t dit_width, dit_layers, dit_heads, dit_patch;

@@ -15,8 +15,6 @@
 #define EVENTS "event files are always written, to tensorboard/ in the run's folder"
 #define ENCODED "vprep always encodes before training, and reuses values that are encoded already"
 #define DISTILLED "it controls distillation, which this program does not do"
-#define EXPERTS "--boundary_type high or low trains one of a model's two transformers, at the levels on " \
-    "its side of the model's own boundary"
 #define PRODIGY "the optimiser is AdamW, which has no such number"
 
 const vc_foreign vc_jobless_flags[] = {
@@ -104,8 +102,6 @@ const vc_foreign vc_jobless_flags[] = {
     ONLY("1", "num_validation_videos num_validation_images validation_batch_size",
          "a prompt has one sample: repeat its row with other seeds for more"),
     ONLY("1000", "train_sampling_steps", "there are 1000 timesteps"),
-    ONLY("1|1.0", "max_timestep_boundary", EXPERTS),
-    ONLY("0|0.0", "min_timestep_boundary", EXPERTS),
     ONLY("1000", "max_timestep", "the whole range of timesteps is trained"),
     ONLY("0", "min_timestep", "the whole range of timesteps is trained"),
     ONLY("0|0.0", "noise_offset input_perturbation", "noise is standard normal"),
@@ -211,7 +207,7 @@ const vc_foreign vc_jobless_flags[] = {
 
 const vc_foreign vc_refused_flags[] = {
     REFUSED(1, "timestep_boundary boundary_ratio", "boundary_ratio in the model's model_index.json "
-            "is the boundary: " EXPERTS),
+            "is the boundary, and --boundary_type high or low trains one of the two transformers"),
     REFUSED(0, "use_deepspeed", LAUNCH),
     REFUSED(1, "deepspeed* zero_stage", LAUNCH),
     REFUSED(0, "use_fsdp", LAUNCH),

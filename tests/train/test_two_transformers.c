@@ -92,8 +92,10 @@ static void levels_are(const char *dir, const char *trace, int steps, bool low)
         assert_true((double)least >= (double)(float)BOUNDARY && most <= 1);
 }
 
-static const struct { const char *side, *folder, *other; } sides[] = {
-    { "high", "transformer", "transformer_2" }, { "low", "transformer_2", "transformer" },
+/* range: the same of a list of levels with shift 5, as DiffSynth-Studio's users give it. */
+static const struct { const char *side, *folder, *other, *range; } sides[] = {
+    { "high", "transformer", "transformer_2", "--max_timestep_boundary 0.769" },
+    { "low", "transformer_2", "transformer", "--min_timestep_boundary 0.769" },
 };
 
 /* All tensors of both files, but for what a rate of 1e-30 makes of zeros. */
@@ -141,11 +143,16 @@ static void full_finetune(void **state)
             free(had);
         }
         char *again = vc_format("--model %s/%s/checkpoint-8 --training_type full-finetune "
-                                "--boundary_type %s --max_train_steps 1", dir, out,
-                                sides[1 - i].side);
+                                "%s --max_train_steps 1", dir, out, sides[1 - i].range);
         char *then = vc_format("then-%s", sides[i].side);
         run_ok(dir, then, again);
         size_t n;
+        char *config = vc_path_join(then, "config.yaml"), *yaml = text_of(dir, config, &n);
+        char *type = vc_format("boundary_type: %s", sides[1 - i].side);
+        assert_non_null(strstr(yaml, type));
+        free(type);
+        free(yaml);
+        free(config);
         char *page = vc_path_join(out, "report.html"), *html = text_of(dir, page, &n);
         char *says = vc_format("full finetune of %s:", sides[i].folder);
         assert_non_null(strstr(html, says));
@@ -208,6 +215,12 @@ static const struct { const char *args, *says; } wrong[] = {
     { "--model %s/high/checkpoint-2 --boundary_type high", "no boundary_ratio" },
     { "--boundary_type low", "no boundary_ratio" },
     { "--model %s/two --boundary_type low --validation_steps 1", "needs both transformers" },
+    { "--model %s/two --max_timestep_boundary 0.417", "one side of 0.875, but the model's "
+      "boundary_ratio is 0.6" },
+    { "--model %s/two --max_timestep_boundary 0.77 --min_timestep_boundary 0.5", "on one side" },
+    { "--model %s/two --max_timestep_boundary 0.77 --boundary_type low", "the other "
+      "--boundary_type" },
+    { "--max_timestep_boundary 0.77", "boundary_ratio is 0:" },
     { "--model %s/ends --boundary_type low", "boundary_ratio: 1" },
     { "--model %s/alone --boundary_type low", "transformer_2 has no config.json" },
 };
