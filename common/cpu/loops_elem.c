@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/cpu/loops.h"
+#include "common/kernels/formulas.h"
 
 #define LIST(...) (const vt_tensor *const[]){ __VA_ARGS__ }
 #define COUNT(...) (int)(sizeof(LIST(__VA_ARGS__)) / sizeof(const vt_tensor *))
@@ -253,6 +254,27 @@ void cpu_mse_grad(vt_dev *d, vt_tensor *dpred, const vt_tensor *dloss, const vt_
     else
         MAP(d, errors, &a, vt_adds(dpred), dpred, pred, target);
     vt_wrote(dpred);
+}
+
+typedef struct factor_args {
+    vt_bounds how;
+    bool slope;
+} factor_args;
+
+static void error_factors(const cpu_rows *r, const void *arg, float *y, const float *const *x,
+                          size_t n)
+{
+    const factor_args *a = arg;
+
+    r->sub(y, x[0], x[1], n);
+    for (size_t i = 0; i < n; i++)
+        y[i] = VF_ERROR_FACTOR(fabsf(y[i]), a->how.linear, a->how.dropped, a->slope);
+}
+
+void cpu_error_factor(vt_dev *d, vt_tensor *y, const vt_tensor *pred, const vt_tensor *target,
+                      vt_bounds how, bool slope)
+{
+    MAP(d, error_factors, &((factor_args){ how, slope }), false, y, pred, target);
 }
 
 static double plain_sum(const cpu_rows *r, const float *const *x, size_t n)

@@ -112,6 +112,14 @@ void cuda_mse_grad(vt_dev *d, vt_tensor *dpred, const vt_tensor *dloss, const vt
     vt_wrote(dpred);
 }
 
+void cuda_error_factor(vt_dev *d, vt_tensor *y, const vt_tensor *pred, const vt_tensor *target,
+                       vt_bounds how, bool slope)
+{
+    vk_map_args s = { .a = { how.linear, how.dropped } };
+
+    MAP(d, "error_factor", slope ? VK_ERROR_SLOPE : VK_ERROR_FACTOR, s, y, pred, target);
+}
+
 /* ---- optimiser ---- */
 
 void cuda_adamw(vt_dev *d, vt_tensor *w, vt_tensor *m, vt_tensor *v, vt_tensor *peak,

@@ -25,6 +25,11 @@ typedef struct vf_adamw {
     float decay, step, root, eps, beta1, beta2, grad_scale;
 } vf_adamw;
 
+/* vt_mse_bounded's factor of an error e >= 0; NaN stays NaN. */
+#define VF_ERROR_FACTOR(e, linear, dropped, slope)                                                 \
+    ((e) > (dropped) ? 0.0f : (e) <= (linear) ? 1.0f :                                             \
+     (slope) ? (linear) / (e) : (linear) / (e) * (2.0f - (linear) / (e)))
+
 #endif
 #ifdef VF
 

@@ -33,6 +33,9 @@ extern "C" {
     E(POSTERIOR, 3, x[0] + expf(0.5f * x[1]) * x[2])         /* mean, logvar, noise */             \
     E(MSE_GRAD, 3, a[0] * x[0] * (x[1] - x[2]))              /* dloss, pred, target */             \
     E(MSE_GRAD_WEIGHTED, 4, a[0] * x[0] * (x[1] - x[2]) * x[3])                                    \
+    /* pred, target; a: linear, dropped */                                                         \
+    E(ERROR_FACTOR, 2, VF_ERROR_FACTOR(fabsf(x[0] - x[1]), a[0], a[1], 0))                         \
+    E(ERROR_SLOPE, 2, VF_ERROR_FACTOR(fabsf(x[0] - x[1]), a[0], a[1], 1))                          \
     E(EMA, 2, a[0] * x[0] + a[1] * x[1])
 
 #define VK_NAME(name, inputs, value) VK_##name,

@@ -107,6 +107,10 @@ VT_KERNEL(void, mse, (vt_dev *, vt_tensor *loss, const vt_tensor *pred, const vt
 VT_KERNEL(void, mse_grad, (vt_dev *, vt_tensor *dpred, const vt_tensor *dloss,
                            const vt_tensor *pred, const vt_tensor *target,
                            const vt_tensor *weight))
+/* y = the factor of vt_mse_bounded's errors: of their squares, or (slope) of their gradients. The
+ * bounds are above 0 (INFINITY: none); any */
+VT_KERNEL(void, error_factor, (vt_dev *, vt_tensor *y, const vt_tensor *pred,
+                               const vt_tensor *target, vt_bounds how, bool slope))
 /* x any */
 VT_KERNEL(void, sum, (vt_dev *, vt_tensor *y, const vt_tensor *x))
 

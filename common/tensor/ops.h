@@ -156,6 +156,14 @@ vt_tensor *vt_rope_halves(vt_ctx *g, vt_tensor *x, vt_tensor *cos, vt_tensor *si
 /* mean(weight * (pred - target)^2) in f32 -> scalar [] f32. weight broadcasts or NULL. The mean is
  * over all elements of pred. Gradient to pred only. */
 vt_tensor *vt_mse(vt_ctx *g, vt_tensor *pred, vt_tensor *target, vt_tensor *weight);
+/* The same, where an error e = |pred - target| above `linear` counts as linear (2 e - linear)
+ * instead of e^2, which is twice Huber's loss, and an error above `dropped` counts as 0, with no
+ * gradient. 0: no such bound; how may be NULL. */
+typedef struct vt_bounds {
+    float linear, dropped;
+} vt_bounds;
+vt_tensor *vt_mse_bounded(vt_ctx *g, vt_tensor *pred, vt_tensor *target, vt_tensor *weight,
+                          const vt_bounds *how);
 vt_tensor *vt_sum(vt_ctx *g, vt_tensor *x);                         /* scalar f32 */
 
 /* ---- channels-last video [N,T,H,W,C] (op_conv.c); no gradients: VAEs are not trained ---- */

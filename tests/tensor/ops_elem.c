@@ -99,6 +99,25 @@ static int64_t ref_mse(double *y, const double *const *x, const op_args *a)
     return 1;
 }
 
+/* arg: linear, dropped; 0: none. x[2] may be a weight. */
+static int64_t ref_bounded(double *y, const double *const *x, const op_args *a)
+{
+    int64_t n = op_count(&a->s[0]);
+    double linear = a->c->arg[0], dropped = a->c->arg[1];
+
+    if (!y)
+        return 1;
+    *y = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double e = fabs(x[0][i] - x[1][i]);
+        double w = a->n > 2 ? x[2][op_met(&a->s[0], &a->s[2], i)] : 1;
+        double loss = linear > 0 && e > linear ? linear * (2 * e - linear) : e * e;
+        if (!(dropped > 0 && e > dropped))
+            *y += w * loss / (double)n;
+    }
+    return 1;
+}
+
 static int64_t ref_sum(double *y, const double *const *x, const op_args *a)
 {
     if (!y)
@@ -126,6 +145,8 @@ OP_RUN(mix, vt_mix(g, x[0], x[1], x[2], x[3]))
 OP_RUN(posterior, vt_posterior(g, x[0], x[1], x[2]))
 OP_RUN(timestep, vt_timestep(g, x[0], (int64_t)a->c->arg[0], OP_ARG(1)))
 OP_RUN(mse, vt_mse(g, x[0], x[1], OP_OPT(2)))
+OP_RUN(bounded, vt_mse_bounded(g, x[0], x[1], OP_OPT(2),
+                               &(vt_bounds){ OP_ARG(0), OP_ARG(1) }))
 OP_RUN(sum, vt_sum(g, x[0]))
 
 /* ---- rows ---- */
@@ -167,6 +188,14 @@ const op_case ops_elem[] = {
     { "mse: weight per sample", mse, ref_mse, { "3 4 50", "3 4 50", "3 1 1" }, SUMS,
       .weights = 4, .fixed = 6 },
     { "mse: mask", mse, ref_mse, { "2 3 2 5", "2 3 2 5", "2 5" }, SUMS, .fixed = 6 },
+    { "mse: linear above 0.5", bounded, ref_bounded, { "3 70 57", "3 70 57" }, SUMS, { 0.5, 0 },
+      .fixed = 2 },
+    { "mse: none above 1", bounded, ref_bounded, { "3 70 57", "3 70 57" }, SUMS, { 0, 1 },
+      .fixed = 2 },
+    { "mse: both bounds, weight per sample", bounded, ref_bounded, { "3 4 50", "3 4 50", "3 1 1" },
+      SUMS, { 0.25, 1 }, .weights = 4, .fixed = 6 },
+    { "mse: no bounds", bounded, ref_bounded, { "3 4 50", "3 4 50", "50" }, SUMS, { 0, 0 },
+      .fixed = 6 },
     { "sum", sum, ref_sum, { "3 70 257" }, SUMS },
     { 0 }
 };
