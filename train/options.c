@@ -1,15 +1,20 @@
 /* options.c - the flags of vtrain, the checks of their values, and the family's defaults. */
 #include "train/vtrain.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
 #include "common/cli/foreign.h"
 #include "common/cli/like.h"
 #include "common/os/file.h"
+#include "train/loss.h"
 
 /* Choices that vtrain_check replaces by one of the choices that the run knows. */
-enum { REPORT_TENSORBOARD, REPORT_NONE, DENSITY_NONE = VTRAIN_COSMAP + 1 };
+enum { REPORT_TENSORBOARD, REPORT_NONE, DENSITY_NONE = VTRAIN_BELL + 1, LOSS_L2 = 3 };
+/* The choices of --timestep_sampling. */
+enum { SAMPLING_AUTO, SAMPLING_SIGMA, SAMPLING_UNIFORM, SAMPLING_SIGMOID, SAMPLING_SHIFT,
+       SAMPLING_LOGSNR };
 
 #define GROUP(title) { .kind = VC_GROUP, .name = title },
 #define FLAG(...) ROW(false, __VA_ARGS__)
@@ -182,11 +187,127 @@ static void check_memory(vtrain_config *c, vc_flags *set)
         c->gradient_checkpointing = VTRAIN_REMAT_BLOCK;
 }
 
-/* True if a flag that --like sets has an effect: only a LoRA has ranks, and a rate that is constant
- * or follows rules has no warm-up. */
-static bool has_a_job(const void *options, const char *flag)
+/* ---- levels and losses by the names of other trainers ---- */
+
+/* Reports a flag that has no effect beside --timestep_sampling. */
+static void say_unused(vc_flags *set, const char *flag)
+{
+    if (vc_flags_given(set, flag))
+        vc_flags_say(set, "--%s: has no effect beside this --timestep_sampling, as in musubi-tuner",
+                     flag);
+}
+
+static int decide(vc_flags *set, const char *flag, const char *value, vc_err *err)
+{
+    return vc_flags_prefer(set, flag, value, err);
+}
+
+/* Levels of musubi-tuner's logit-normal draws, without a table: of sigmoid and shift the deviation
+ * is --sigmoid_scale, and logsnr draws a logarithm of signal over noise, -2 times the logit. */
+static int take_logit_normal(vtrain_config *c, vc_flags *set, vc_err *err)
+{
+    bool logsnr = c->timestep_sampling == SAMPLING_LOGSNR;
+    int rc = decide(set, "weighting_scheme", "logit_normal", err);
+    c->weighting_scheme = VTRAIN_LOGIT_NORMAL;
+    if (logsnr) {
+        c->logit_mean /= -2;
+        c->logit_std /= 2;
+    } else {
+        say_unused(set, "logit_mean");
+        c->logit_mean = 0;
+        if (!vc_flags_typed(set, "sigmoid_scale")) {
+            say_unused(set, "logit_std");
+            c->logit_std = 1;
+        }
+    }
+    char text[32];
+    snprintf(text, sizeof text, "%.17g", c->logit_mean);
+    if (!rc)
+        rc = decide(set, "logit_mean", text, err);
+    snprintf(text, sizeof text, "%.17g", c->logit_std);
+    return rc ? rc : decide(set, "logit_std", text, err);
+}
+
+/* Levels of musubi-tuner's table, whose order is diffusers': a larger draw means less noise. */
+static int take_table(vtrain_config *c, vc_flags *set, vc_err *err)
+{
+    int rc = decide(set, "weighting_scheme", "uniform", err);
+    if (!rc)
+        rc = decide(set, "flow_levels", "1000", err);
+    c->logit_mean = 0 - c->logit_mean;
+    return rc;
+}
+
+static int take_sampling(vtrain_config *c, vc_flags *set, vc_err *err)
+{
+    int how = c->timestep_sampling, rc = 0;
+    bool shifts = how == SAMPLING_SIGMA || how == SAMPLING_SHIFT;
+    if (how == SAMPLING_AUTO)
+        return 0;
+    if (how != SAMPLING_SIGMA && vc_flags_given(set, "weighting_scheme") &&
+        c->weighting_scheme != DENSITY_NONE)
+        vc_flags_wrong(set, "--weighting_scheme: --timestep_sampling draws the levels already, "
+                       "except with sigma: leave one of the two flags out");
+    if (how == SAMPLING_SIGMA) {
+        rc = take_table(c, set, err);
+    } else if (how == SAMPLING_UNIFORM) {
+        rc = decide(set, "weighting_scheme", "uniform", err);
+        c->weighting_scheme = VTRAIN_UNIFORM;
+    } else {
+        rc = take_logit_normal(c, set, err);
+    }
+    if (!shifts) {
+        say_unused(set, "flow_shift");
+        if (!rc)
+            rc = decide(set, "flow_shift", "1", err);
+        c->flow_shift = 1;
+    }
+    return rc;
+}
+
+static int take_levels(vtrain_config *c, vc_flags *set, vc_err *err)
+{
+    bool sigma = c->timestep_sampling == SAMPLING_SIGMA;
+    int rc = take_sampling(c, set, err);
+    if (vc_flags_typed(set, "flow_logit_mean") && !sigma)
+        c->logit_mean = 0 - c->logit_mean;
+    else if (vc_flags_typed(set, "logit_mean") && c->logit_mean != 0 && !sigma)
+        vc_flags_say(set, "--logit_mean %g: above 0 means more noise; in VideoX-Fun, diffusers' "
+                     "scripts and musubi-tuner's sigma it means less: write %g for theirs",
+                     c->logit_mean, -c->logit_mean);
+    if (!rc && c->uniform_sampling && !vc_flags_decided(set, "weighting_scheme"))
+        rc = decide(set, "weighting_scheme", "uniform", err);
+    if (c->weighting_scheme == DENSITY_NONE)
+        c->weighting_scheme = VTRAIN_UNIFORM;
+    return rc;
+}
+
+static void take_loss(vtrain_config *c, vc_flags *set)
+{
+    bool huber = vc_flags_typed(set, "huber_delta"), l1 = vc_flags_typed(set, "smooth_l1_beta");
+    int named = huber ? VTRAIN_HUBER : VTRAIN_SMOOTH_L1;
+    if (c->loss_type == LOSS_L2)
+        c->loss_type = VTRAIN_MSE;
+    if ((huber && l1) ||
+        ((huber || l1) && vc_flags_given(set, "loss_type") && c->loss_type != named))
+        vc_flags_wrong(set, "--huber_delta selects --loss_type huber, --smooth_l1_beta selects "
+                       "smooth_l1: give one loss");
+    else if (huber || l1)
+        c->loss_type = named;
+    if (c->loss_type == VTRAIN_MSE && c->loss_delta != 1)
+        vc_flags_wrong(set, "--loss_delta: belongs to --loss_type huber or smooth_l1");
+}
+
+/* True if a flag that --like sets has an effect: only a LoRA has ranks, a rate that is constant or
+ * follows rules has no warm-up, and --timestep_sampling decides about levels. */
+static bool has_an_effect(const void *options, const char *flag)
 {
     const vtrain_config *c = options;
+    static const char *const levels[] = { "weighting_scheme", "flow_levels", "logit_mean",
+                                          "logit_std", "mode_scale" };
+    for (size_t i = 0; c->timestep_sampling && i < sizeof levels / sizeof *levels; i++)
+        if (!strcmp(flag, levels[i]))
+            return false;
     bool rules = c->lr_scheduler == VTRAIN_PIECEWISE_CONSTANT;
     if (!strcmp(flag, "rank") || !strcmp(flag, "network_alpha"))
         return c->training_type == VTRAIN_LORA;
@@ -198,7 +319,7 @@ static bool has_a_job(const void *options, const char *flag)
 int vtrain_check(vtrain_config *c, vc_flags *set, vc_err *err)
 {
     check_type(c, set);
-    int rc = vc_like_take(set, c->like, vc_vtrain_like, has_a_job, c, err);
+    int rc = vc_like_take(set, c->like, vc_vtrain_like, has_an_effect, c, err);
     if (rc)
         return rc;
     check_files(c, set);
@@ -217,8 +338,10 @@ int vtrain_check(vtrain_config *c, vc_flags *set, vc_err *err)
                      "the run's folder; wandb and others can read these files");
         c->report_to = REPORT_TENSORBOARD;
     }
-    if (c->weighting_scheme == DENSITY_NONE)
-        c->weighting_scheme = VTRAIN_UNIFORM;
+    rc = take_levels(c, set, err);
+    if (rc)
+        return rc;
+    take_loss(c, set);
     if (c->workers == 0)
         c->workers = 1;
     return vc_flags_verdict(set, err);
@@ -271,24 +394,35 @@ static void resolve_objective(vtrain_config *c, const vc_flags *set, const vtrai
         c->posterior = f->posterior_mean ? VTRAIN_POSTERIOR_MEAN : VTRAIN_POSTERIOR_SAMPLE;
 }
 
-/* Resets the flags of a flow where the model predicts v: an error if --objective was given, else a
- * message. */
+/* Resets the flags of a flow where the model predicts v. A flag with another value than a run that
+ * predicts v records in config.yaml is an error if --objective was given, else has a message. */
 static void drop_flow_flags(vtrain_config *c, vc_flags *set)
 {
-    static const char *const flags_of_flow[] = { "flow_shift", "weighting_scheme", "logit_mean",
-                                                 "logit_std", "mode_scale" };
+    const struct { const char *flag; bool differs; } flags_of_flow[] = {
+        { "flow_shift", c->flow_shift != 1 }, { "flow_levels", c->flow_levels != 0 },
+        { "weighting_scheme", c->weighting_scheme != VTRAIN_UNIFORM },
+        { "timestep_sampling", c->timestep_sampling != SAMPLING_AUTO },
+        { "logit_mean", c->logit_mean != 0 }, { "logit_std", c->logit_std != 1 },
+        { "mode_scale", c->mode_scale != 1.29 },
+    };
     for (size_t i = 0; i < sizeof flags_of_flow / sizeof *flags_of_flow; i++) {
-        if (!vc_flags_given(set, flags_of_flow[i]))
+        const char *flag = flags_of_flow[i].flag;
+        if (!vc_flags_given(set, flag) || !flags_of_flow[i].differs)
             continue;
         if (vc_flags_given(set, "objective"))
-            vc_flags_wrong(set, "--%s: belongs to --objective flow, but this is v",
-                           flags_of_flow[i]);
+            vc_flags_wrong(set, "--%s: belongs to --objective flow, but this is v", flag);
         else
             vc_flags_say(set, "--%s: has no effect: this model predicts v and follows no flow",
-                         flags_of_flow[i]);
+                         flag);
     }
+    if (!vc_flags_given(set, "loss_cutoff"))
+        c->loss_cutoff = 0;                                 /* --like sets it for a flow */
     c->flow_shift = 1;
+    c->flow_levels = 0;
     c->weighting_scheme = VTRAIN_UNIFORM;
+    c->logit_mean = 0;
+    c->logit_std = 1;
+    c->mode_scale = 1.29;
 }
 
 static void resolve_sampler(vtrain_config *c, vc_flags *set, const vtrain_scheduler *s)
@@ -312,6 +446,7 @@ int vtrain_resolve(vtrain_config *c, vc_flags *set, const vtrain_family *f,
     resolve_sampler(c, set, s);
     if (c->objective == 1 + VTRAIN_V)
         drop_flow_flags(c, set);
+    c->timestep_sampling = SAMPLING_AUTO;                   /* config.yaml has what it means */
     if (!vc_flags_decided(set, "caption_dropout_p"))
         c->caption_dropout_p = full ? 0.1 : 0;
     if (!full && !vc_flags_decided(set, "network_alpha"))

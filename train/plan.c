@@ -7,6 +7,7 @@
 
 #include "common/os/file.h"
 #include "common/os/streams.h"
+#include "train/loss.h"
 #include "train/vtrain.h"
 
 #define MOST_MICROS ((uint64_t)1 << 32)     /* of a run: draws number them in 32 bits */
@@ -191,14 +192,31 @@ static void shift_text(char *text, size_t size, const vtrain *t)
                  (long long)b->base_len, b->max, (long long)b->max_len);
 }
 
+/* ", huber of delta 0.5, errors above 50 left out", or "" for a plain squared error. */
+static void error_text(char *text, size_t size, const vtrain *t)
+{
+    const vtrain_config *c = &t->cfg;
+    char type[32];
+    int n = 0;
+    *text = 0;
+    if (c->loss_type != VTRAIN_MSE)
+        n = snprintf(text, size, ", %s of delta %g", word_of(t, "loss_type", type, sizeof type),
+                     c->loss_delta);
+    if (c->loss_cutoff > 0)
+        snprintf(text + n, size - (size_t)n, ", errors above %g left out", c->loss_cutoff);
+}
+
 static void say_loss(const vtrain *t)
 {
     const vtrain_config *c = &t->cfg;
-    char scheme[32], normal[64] = "", shift[200], levels[48] = "";
+    char scheme[32], normal[64] = "", shift[200], levels[48] = "", table[48] = "", error[96];
+    error_text(error, sizeof error, t);
     if (c->objective == 1 + VTRAIN_V) {
-        say(t, "loss: v-prediction, times uniform, weight 1");
+        say(t, "loss: v-prediction, times uniform, weight 1%s", error);
         return;
     }
+    if (c->flow_levels)
+        snprintf(table, sizeof table, ", a table of %lld levels", (long long)c->flow_levels);
     if (c->weighting_scheme == VTRAIN_LOGIT_NORMAL)
         snprintf(normal, sizeof normal, " (mean %g, deviation %g)", c->logit_mean, c->logit_std);
     if (c->weighting_scheme == VTRAIN_MODE)
@@ -207,8 +225,8 @@ static void say_loss(const vtrain *t)
         snprintf(levels, sizeof levels, ", only levels %s %g",
                  c->boundary_type == VTRAIN_SIDE_LOW ? "below" : "from", t->boundary);
     shift_text(shift, sizeof shift, t);
-    say(t, "loss: flow matching, weighting %s%s, shift %s%s",
-        word_of(t, "weighting_scheme", scheme, sizeof scheme), normal, shift, levels);
+    say(t, "loss: flow matching, weighting %s%s, shift %s%s%s%s",
+        word_of(t, "weighting_scheme", scheme, sizeof scheme), normal, shift, table, levels, error);
 }
 
 static void say_training(const vtrain *t)
@@ -233,7 +251,8 @@ static void say_training(const vtrain *t)
     say(t, "captions: dropped with probability %g", c->caption_dropout_p);
     t->family->fit(t->model, &fit);
     if (t->guidance)
-        say(t, "guidance: an input, %g in training, %g in samples", c->embedded_guidance,
+        say(t, "guidance: an input, %g in training (--embedded_guidance), %g in samples",
+            c->embedded_guidance,
             fit.two_prompts ? c->embedded_guidance : c->guidance_scale);
     if (c->first_frame_conditioning_p > 0)
         say(t, "first frames: clean in clips with probability %g", c->first_frame_conditioning_p);

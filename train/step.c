@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/memory/replay.h"
+#include "train/loss.h"
 #include "train/noised.h"
 #include "train/trace.h"
 
@@ -49,13 +50,16 @@ static vt_tensor *frame_steps(vt_ctx *g, vt_tensor *v)
     return vt_sub(g, vt_slice(g, v, 2, 1, f), vt_slice(g, v, 2, 0, f - 1));
 }
 
-/* The mean squared error; with --motion_sub_loss, and at least three latent frames, blended with
- * that of the frames' differences. */
+/* The loss; with --motion_sub_loss, and at least three latent frames, blended with the mean squared
+ * error of the frames' differences. */
 static vt_tensor *loss_of(const vtrain *t, const parts *p)
 {
     vt_ctx *g = t->g;
     const vtrain_noised *n = &p->n;
-    vt_tensor *loss = vt_mse(g, p->pred, n->target, n->weight);
+    const vtrain_loss_opts o = {
+        (vtrain_loss_type)t->cfg.loss_type, t->cfg.loss_delta, t->cfg.loss_cutoff,
+    };
+    vt_tensor *loss = vtrain_loss(g, p->pred, n->target, n->weight, &o);
     if (!n->motion_weight)
         return loss;
     vt_tensor *motion = vt_mse(g, frame_steps(g, vt_cast(g, p->pred, VC_F32)),

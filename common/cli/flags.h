@@ -66,7 +66,7 @@ typedef struct vc_foreign {
                             * any ending */
     int values;            /* number of words after the flag (0: boolean; -1: any number) */
     bool refused;
-    const char *say;       /* "used by vprep", "has no job here: ...", "use mpirun instead" */
+    const char *say;       /* "used by vprep", "has no effect here: ...", "use mpirun instead" */
     const char *only;      /* accepted values "a|b", others are refused; NULL: any */
     const char *why;       /* with only: why other values are refused */
 } vc_foreign;

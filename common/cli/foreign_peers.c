@@ -1,12 +1,12 @@
-/* foreign_peers.c - see foreign.h: flags of other trainers that have no job in this design, or are
- * refused with the remedy. Names with a section, "optimizer.type", come from configuration
+/* foreign_peers.c - see foreign.h: flags of other trainers that have no effect in this design, or
+ * are refused with the remedy. Names with a section, "optimizer.type", come from configuration
  * files. */
 #include "common/cli/foreign.h"
 
 #define NONE(words, names, reason) \
-    { .name = names, .values = words, .say = "has no job here: " reason }
+    { .name = names, .values = words, .say = "has no effect here: " reason }
 #define ONLY(allowed, names, reason) \
-    { .name = names, .values = 1, .say = "has no job here: " reason, .only = allowed, \
+    { .name = names, .values = 1, .say = "has no effect here: " reason, .only = allowed, \
       .why = reason }
 #define REFUSED(words, names, remedy) \
     { .name = names, .values = words, .refused = true, .say = remedy }
@@ -15,9 +15,11 @@
 #define EVENTS "event files are always written, to tensorboard/ in the run's folder"
 #define ENCODED "vprep always encodes before training, and reuses values that are encoded already"
 #define DISTILLED "it controls distillation, which this program does not do"
+#define UNREAD "Finetrainers has the flag but never reads it; the model's scheduler file or "      \
+    "--flow_shift sets the shift"
 #define PRODIGY "the optimiser is AdamW, which has no such number"
 
-const vc_foreign vc_jobless_flags[] = {
+const vc_foreign vc_ignored_flags[] = {
     NONE(0, "enable_model_cpu_offload initialize_model_on_cpu offload dit_cpu_offload "
          "dit_layerwise_offload vae_cpu_offload text_encoder_cpu_offload image_encoder_cpu_offload",
          "vprep holds one encoder at a time and vtrain none; --low_vram or --blocks_to_swap N let "
@@ -102,7 +104,11 @@ const vc_foreign vc_jobless_flags[] = {
     ONLY("1", "num_validation_videos num_validation_images validation_batch_size",
          "a prompt has one sample: repeat its row with other seeds for more"),
     ONLY("1000", "train_sampling_steps", "there are 1000 timesteps"),
+    NONE(0, "flow_resolution_shifting", UNREAD),
+    NONE(1, "flow_base_seq_len flow_base_shift flow_max_seq_len flow_max_shift", UNREAD),
     ONLY("1000", "max_timestep", "the whole range of timesteps is trained"),
+    ONLY("0|0.0", "min_t", "the whole range of timesteps is trained"),
+    ONLY("1|1.0", "max_t", "the whole range of timesteps is trained"),
     ONLY("0", "min_timestep", "the whole range of timesteps is trained"),
     ONLY("0|0.0", "noise_offset input_perturbation", "noise is standard normal"),
     ONLY("0|0.0", "lora_dropout network_dropout", "a LoRA has no dropout"),
@@ -232,13 +238,12 @@ const vc_foreign vc_refused_flags[] = {
     REFUSED(1, "customized_optimizer optimizer_args optimizer_config optimizer_beta1 "
             "optimizer_beta2 "
             "adamw_optimi", ADAMW),
-    REFUSED(0, "snr_loss noise_share_in_frames preserve_distribution_shape "
-            "flow_resolution_shifting not_sigma_loss train_qk_norm train_norm_layers use_lora_bias",
-            LOSS),
+    REFUSED(0, "snr_loss noise_share_in_frames preserve_distribution_shape not_sigma_loss "
+            "train_qk_norm train_norm_layers use_lora_bias flux_shift lumina_shift", LOSS),
     REFUSED(0, "scale_lr", "give the --learning_rate that is meant"),
-    REFUSED(1, "noise_share_in_frames_ratio loss_type huber_c pseudo_huber_c snr_gamma "
-            "sigmoid_scale num_timestep_buckets timestep_sample_method timestep_sampling "
-            "discrete_flow_shift flow_base_seq_len flow_base_shift flow_max_seq_len flow_max_shift "
+    REFUSED(1, "huber_c pseudo_huber_c huber_schedule", "nothing here computes that loss: "
+            "--loss_type huber with --loss_delta comes nearest"),
+    REFUSED(1, "noise_share_in_frames_ratio snr_gamma num_timestep_buckets "
             "flow_schedule_shift timestep_bias_strategy lora_multiplier scale_weight_norms "
             "sigma_max "
             "sigma_rel noise_clip_std noise_scale noise_scale_start noise_scale_end "
@@ -409,7 +414,6 @@ const vc_foreign vc_refused_flags[] = {
     REFUSED(1, "ema_update_interval ema_warmup_steps", "the average of --use_ema is taken at every "
             "step, by --ema_decay"),
     REFUSED(1, "eval_steps_interval", "write --eval_steps N, with --eval_split"),
-    REFUSED(1, "shift", "write --flow_shift"),
     REFUSED(0, "flow_schedule_auto_shift", LOSS),
     REFUSED(1, "audio_flow_schedule_shift image_shift cfg scheduler_scale", LOSS),
     REFUSED(0, "quantize_activations", FP8),

@@ -2,14 +2,16 @@
  *
  *   videox-fun      aigc-apps/VideoX-Fun 804a425, 2026-05-12: scripts/cogvideox_fun/train.py and
  *                   train_lora.py (arguments), videox_fun/data/dataset_image_video.py
- *                   (text_drop_ratio), scripts/wan2.1/train.py (the weighting of a flow)
+ *                   (text_drop_ratio), scripts/wan2.1/train.py and scripts/hunyuanvideo/train.py
+ *                   (the weighting of a flow, its table of levels, the cutoff of its loss)
  *   finetrainers    a-r-r-o-w/finetrainers f476c37, 2025-06-04: finetrainers/args.py (arguments),
  *                   finetrainers/trainer/sft_trainer/config.py (LoRA) and
  *                   finetrainers/processors/text.py
  *   diffsynth       modelscope/DiffSynth-Studio fed7b18f, 2026-08-20: in diffsynth/diffusion/
  *                   parsers.py, runner.py (AdamW and ConstantLR as PyTorch has them: a
  *                   third of the rate in the first five steps; nothing is clipped),
- *                   training_module.py (alpha is the rank)
+ *                   training_module.py (alpha is the rank), flow_match.py (the weights of a
+ *                   flow and its table of levels)
  *   musubi          kohya-ss/musubi-tuner 30c658c, 2026-06-24: src/musubi_tuner/training/
  *                   parser_common.py and trainer_base.py (AdamW as PyTorch has it),
  *                   networks/lora.py (rank 4), dataset/config_utils.py
@@ -44,11 +46,13 @@ const vc_like vc_vtrain_like[] = {
     { "caption_dropout_p", { "0.1", "0", "0", "0", "0" }, NULL },
     { "rank", { "128", "64", "32", "4", NULL }, LORA },
     { "network_alpha", { "64", "64", NULL, "1", NULL }, LORA },
-    { "weighting_scheme", { "uniform", "uniform", "uniform", "uniform", "logit_normal" }, FLOW },
+    { "weighting_scheme", { "uniform", "uniform", "bell", "uniform", "logit_normal" }, FLOW },
+    { "flow_levels", { "1000", "1000", "1000", "1000", "0" }, FLOW },
     { "logit_mean", { "0", "0", NULL, "0", "0" }, FLOW },
     { "logit_std", { "1", "1", NULL, "1", "1" }, FLOW },
     { "mode_scale", { "1.29", "1.29", NULL, "1.29", NULL }, FLOW },
     { "flow_shift", { NULL, "1", NULL, "1", "1" }, FLOW },
+    { "loss_cutoff", { "50", NULL, NULL, NULL, NULL }, FLOW },
     { 0 }
 };
 

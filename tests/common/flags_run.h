@@ -70,9 +70,9 @@ static const vc_foreign others[] = {
     { .name = "other_number other_alias", .values = 1, .say = "used by elsewhere" },
     { .name = "other_switch", .values = 0, .say = "used by elsewhere" },
     { .name = "other_size", .values = 2, .say = "used by nobody" },
-    { .name = "adapter.type", .values = 1, .say = "has no job", .only = "lora", .why = "it is" },
+    { .name = "adapter.type", .values = 1, .say = "has no effect", .only = "lora", .why = "it is" },
     { .name = "other_many", .values = -1, .say = "used by nobody" },
-    { .name = "task", .values = 1, .say = "has no job", .only = "sft", .why = "it tunes" },
+    { .name = "task", .values = 1, .say = "has no effect", .only = "sft", .why = "it tunes" },
     { .name = "use_fsdp", .refused = true, .say = "use mpirun" },
     { .name = "fsdp_*", .values = 1, .refused = true, .say = "use mpirun" },
     { 0 }

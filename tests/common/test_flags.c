@@ -369,7 +369,7 @@ static void test_foreign(void **state)
                         "--other-number, --no_other_switch, --other_switch, --other_alias, "
                         "--other_number: used by elsewhere");
     assert_string_equal(vc_flags_note(r.set, 1), "--other_size: used by nobody");
-    assert_string_equal(vc_flags_note(r.set, 2), "--task: has no job");
+    assert_string_equal(vc_flags_note(r.set, 2), "--task: has no effect");
     assert_null(vc_flags_note(r.set, 3));
     assert_null(vc_flags_note(r.set, -1));
     finish(&r);
@@ -520,16 +520,16 @@ static void test_foreign_tables(void **state)
         { { "--learning_rate", "1e-4" }, "--learning_rate: used by vtrain", false, false },
         { { "--use_gradient_checkpointing_offload" }, "vtrain", false, false },
         { { "--low_vram" }, "--low_vram: used by vtrain, not here", false, false },
-        { { "--vae_mini_batch", "1" }, "has no job here", false, true },
-        { { "--lora_base_model", "dit" }, "has no job here", false, true },
+        { { "--vae_mini_batch", "1" }, "has no effect here", false, true },
+        { { "--lora_base_model", "dit" }, "has no effect here", false, true },
         { { "--lora_base_model", "text_encoder" }, "not one of dit", true, true },
-        { { "--task", "sft" }, "has no job here", false, true },
+        { { "--task", "sft" }, "has no effect here", false, true },
         { { "--task", "direct_distill" }, "not one of sft", true, true },
         { { "--use_deepspeed" }, "mpirun", true, true },
         { { "--fsdp_transformer_layer_cls_to_wrap", "X" }, "mpirun", true, true },
         { { "--model_id_with_origin_paths", "a/b:c" }, "give a folder", true, true },
         { { "--train_text_encoder" }, "only the transformer", true, true },
-        { { "--precomputation_items", "25" }, "has no job here", false, true },
+        { { "--precomputation_items", "25" }, "has no effect here", false, true },
         { { "--caption_dropout_technique", "zero" }, "not one of empty", true, true },
         { { "--network_dim", "32" }, "write --rank", true, true },
         { { "--dataset_config", "t.json" }, "--meta", true, true },
@@ -556,8 +556,8 @@ static void test_names_are_unique(void **state)
 {
     (void)state;
     static const vc_foreign *const tables[][3] = {
-        { vc_vprep_flags, vc_jobless_flags, vc_refused_flags },
-        { vc_vtrain_flags, vc_jobless_flags, vc_refused_flags },
+        { vc_vprep_flags, vc_ignored_flags, vc_refused_flags },
+        { vc_vtrain_flags, vc_ignored_flags, vc_refused_flags },
     };
     static const char *seen[2000];
     static size_t len[2000];

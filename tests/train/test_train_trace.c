@@ -39,8 +39,20 @@ static const float *floats(const vf_safetensors *f, const char *name, int64_t *n
     return v.data;
 }
 
+/* --loss_type huber --huber_delta 0.8 --loss_cutoff 1.5 */
+static double bounded(double e)
+{
+    e = fabs(e);
+    return e > 1.5 ? 0 : e > 0.8 ? 0.8 * (e - 0.4) : e * e / 2;
+}
+
+static double squared(double e)
+{
+    return e * e;
+}
+
 /* A file of flow matching agrees with itself; returns the sum of squares of its gradients. */
-static double check_trace(const char *dir, const char *path, bool grads)
+static double check_trace(const char *dir, const char *path, bool grads, double (*each)(double e))
 {
     vf_safetensors *f = open_file(dir, path);
     int64_t n, rows;
@@ -52,7 +64,7 @@ static double check_trace(const char *dir, const char *path, bool grads)
     for (int64_t i = 0; i < n; i++) {
         int64_t row = i / (n / rows);
         double d = (double)out[i] - (double)target[i], sigma = (double)s[row];
-        loss += (double)w[row] * d * d;
+        loss += (double)w[row] * each(d);
         assert_true(fabs((double)target[i] - ((double)noise[i] - (double)x[i])) < 1e-5);
         assert_true(fabs((double)noisy[i] - ((1 - sigma) * (double)x[i] +
                                              sigma * (double)noise[i])) < 1e-5);
@@ -86,9 +98,9 @@ static void test_trace(void **state)
     for (int step = 1; step <= 2; step++) {
         char path[96];
         snprintf(path, sizeof path, "trace/step-%06d-mb-00-rank-00.safetensors", step);
-        check_trace(dir, path, false);
+        check_trace(dir, path, false, squared);
         snprintf(path, sizeof path, "trace/step-%06d-mb-01-rank-00.safetensors", step);
-        double norm = sqrt(check_trace(dir, path, true));
+        double norm = sqrt(check_trace(dir, path, true, squared));
         double logged = run_value(dir, "traced", step - 1, "grad_norm");
         if (!(fabs(norm - logged) < 1e-5 * norm))
             fail_msg("%g, logged %g", norm, logged);
@@ -97,10 +109,29 @@ static void test_trace(void **state)
     free(args);
 }
 
+/* Another loss, the bell's weights, and levels of a table of 8. */
+static void test_other_loss(void **state)
+{
+    const char *dir = *state, path[] = "trace/step-000001-mb-00-rank-00.safetensors";
+    char *args = vc_format(TINY "--max_train_steps 1 --trace_dir %s/trace --huber_delta 0.8 "
+                           "--loss_cutoff 1.5 --weighting_scheme bell --flow_levels 8 "
+                           "--flow_shift 1 --train_batch_size 2", dir);
+    int64_t rows;
+    run_ok(dir, "traced", args);
+    check_trace(dir, path, true, bounded);
+    vf_safetensors *f = open_file(dir, path);
+    const float *s = floats(f, "sigmas", &rows);
+    for (int64_t i = 0; i < rows; i++)
+        assert_true(s[i] > 0 && 8 * s[i] == roundf(8 * s[i]));
+    vf_safetensors_close(f);
+    free(args);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_trace, run_dir_setup, toy_dir_teardown),
+        cmocka_unit_test_setup_teardown(test_other_loss, run_dir_setup, toy_dir_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

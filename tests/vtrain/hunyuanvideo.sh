@@ -84,7 +84,7 @@ done
 cmp m-mud m-fog || wrong "T2V: a negative prompt changes a sample"
 cmp -s s-mud s-fog && wrong "SkyReels: a negative prompt changes no sample"
 rm -r out
-expect 0 'guidance: an input, 2 in training, 2 in samples' i2v i2v dry "${lora[@]}" --embedded_guidance 2 --dry_run \
+expect 0 'guidance: an input, 2 in training (--embedded_guidance), 2 in samples' i2v i2v dry "${lora[@]}" --embedded_guidance 2 --dry_run \
     --transformer s/transformer
 
 # ---- LoRA files with the first authors' names have the same factors ----
@@ -107,8 +107,8 @@ for file in lora_kohya lora_comfyui; do
     [ "$with" = "$(loss_with named/checkpoint-2/$file.safetensors)" ] || wrong "$file is another LoRA"
 done
 
-# ---- the plan with guidance in training; a dataset that does not fit ----
-expect 0 'guidance: an input, 6 in training, 6 in samples' train dry "${lora[@]}" --embedded_guidance 6 --dry_run
+# ---- guidance in training; the plan alone; data that does not fit ----
+expect 0 'guidance: an input, 6 in training (--embedded_guidance), 6 in samples' train dry "${lora[@]}" --embedded_guidance 6 --dry_run
 absent dry
 need make_model c CogVideoXPipeline 4
 need vprep --meta media/metadata.json "${sampling[@]}" --model c --tokenizer_max_length 12 --out b

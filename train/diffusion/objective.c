@@ -40,6 +40,8 @@ static int check(const vtrain_objective_opts *o, vc_err *err)
     if (o->kind == VTRAIN_V && o->density != VTRAIN_UNIFORM)
         return vc_fail(err, VC_EINVAL, "v-prediction draws its timesteps uniformly: "
                        "a weighting scheme belongs to flow matching");
+    if (o->grid < 0)
+        return vc_fail(err, VC_EINVAL, "a table of %lld levels", (long long)o->grid);
     if (!(o->logit_std > 0) && o->density == VTRAIN_LOGIT_NORMAL)
         return vc_fail(err, VC_EINVAL, "logit std %g: must be above 0", o->logit_std);
     if (o->boundary > 0 && o->kind == VTRAIN_V)
@@ -119,23 +121,40 @@ static double density(const vtrain_objective_opts *o, double r)
     return 1 - r;                /* never 0, a level with nothing to learn, as r is below 1 */
 }
 
-static double loss_weight(vtrain_density d, double s)
+static double bell(double s)
+{
+    return exp(-2 * (s - 0.5) * (s - 0.5)) - exp(-0.5);
+}
+
+/* The mean of the bell over the table of 1000 levels, shifted by a. */
+static double bell_mean(double a)
+{
+    double sum = 0;
+    for (int i = 1; i <= TIMES; i++)
+        sum += bell(vtrain_shifted(a, (double)i / TIMES));
+    return sum / TIMES;
+}
+
+/* The weight of level s, which was shifted by a. */
+static double loss_weight(vtrain_density d, double a, double s)
 {
     if (d == VTRAIN_COSMAP)
         return 2 / (M_PI * (1 - 2 * s + 2 * s * s));
+    if (d == VTRAIN_BELL)
+        return bell(s) / bell_mean(a);
     if (d != VTRAIN_SIGMA_SQRT)
         return 1;
     double floor = s < 1.0 / TIMES ? 1.0 / TIMES : s;     /* where other trainers' tables end */
     return 1 / (floor * floor);
 }
 
-static vtrain_level flow_level(const vtrain_objective *o, double s)
+static vtrain_level flow_level(const vtrain_objective *o, double a, double s)
 {
     s = fmin(fmax(s, 1e-6), 1);
     return (vtrain_level){
         .sigma = s, .t = (float)(TIMES * s),
         .x_of = (float)(1 - s), .n_of = (float)s, .tx_of = -1, .tn_of = 1,
-        .weight = (float)loss_weight(o->o.density, s),
+        .weight = (float)loss_weight(o->o.density, a, s),
     };
 }
 
@@ -150,10 +169,18 @@ static vtrain_level v_level(const vtrain_objective *o, int t)
     };
 }
 
+/* Rounds up to a level of the grid. A level that differs from the grid's by rounding alone is that
+ * level. */
+static double on_grid(const vtrain_objective_opts *p, double s)
+{
+    double n = (double)p->grid;
+    return p->grid ? fmin(fmax(ceil(n * s - 1e-9), 1), n) / n : s;
+}
+
 /* The level of quantile r of the whole density, shifted by a. It rises or falls with r. */
 static double flow_sigma(const vtrain_objective_opts *p, double a, double r)
 {
-    return vtrain_shifted(a, density(p, r));
+    return vtrain_shifted(a, on_grid(p, density(p, r)));
 }
 
 /* The level of quantile r among the levels on one side of the boundary. */
@@ -178,14 +205,14 @@ vtrain_level vtrain_level_of(const vtrain_objective *o, int64_t tokens, double r
     if (p->kind == VTRAIN_V)
         return v_level(o, (int)(r * TIMES));
     double a = vtrain_objective_shift(o, tokens);
-    return flow_level(o, p->boundary > 0 ? side_sigma(p, a, r) : flow_sigma(p, a, r));
+    return flow_level(o, a, p->boundary > 0 ? side_sigma(p, a, r) : flow_sigma(p, a, r));
 }
 
 vtrain_level vtrain_level_at(const vtrain_objective *o, double sigma_or_t)
 {
     if (o->o.kind == VTRAIN_V)
         return v_level(o, (int)sigma_or_t);
-    return flow_level(o, sigma_or_t);
+    return flow_level(o, 1, sigma_or_t);
 }
 
 double vtrain_level_draw(const vtrain_objective *o, uint64_t seed, uint32_t row, uint64_t micro)

@@ -6,8 +6,10 @@
  *     x_s = (1-s) x + s n, target n - x.
  *
  * A level is drawn from a density over u in (0,1), then shifted by the model's factor, or by a
- * factor that follows from the sample's tokens (shift.h). Uniform draws are those of diffusers'
- * table of 1000 levels, without its steps. A terminal stretch is for samplers alone.
+ * factor that follows from the sample's tokens (shift.h). With `grid` N, a level is rounded up to a
+ * multiple of 1/N before the shift, so that all levels are those of a table of N: with 1000 these
+ * are the levels that a trainer with diffusers' table draws. A terminal stretch is for samplers
+ * alone.
  *
  * v-prediction (Salimans & Ho 2022) over the discrete schedule of DDPM has t uniform in 0..999 and,
  * with A = alphas_cumprod[t],
@@ -34,7 +36,9 @@ typedef enum vtrain_density {
     VTRAIN_LOGIT_NORMAL,         /* u = sigmoid(N(mean, std^2)), weight 1; larger: more noise */
     VTRAIN_MODE,                 /* u = 1 - r - scale (cos^2(pi r / 2) - 1 + r), weight 1 */
     VTRAIN_SIGMA_SQRT,           /* uniform, weight s^-2 */
-    VTRAIN_COSMAP                /* uniform, weight 2 / (pi (1 - 2 s + 2 s^2)) */
+    VTRAIN_COSMAP,               /* uniform, weight 2 / (pi (1 - 2 s + 2 s^2)) */
+    VTRAIN_BELL                  /* uniform, weight exp(-2 (s - 1/2)^2) less its value at s = 1,
+                                  * divided by its mean over a table of 1000 shifted levels */
 } vtrain_density;
 
 typedef struct vtrain_objective_opts {
@@ -44,6 +48,7 @@ typedef struct vtrain_objective_opts {
     /* flow: the factor of the shift; 0: it follows from a sample's tokens */
     double shift;
     vtrain_by_tokens by_tokens;
+    int64_t grid;                /* flow: levels of a table; 0: every level */
     /* flow: where one of two transformers is trained, only levels from the boundary on, or (low)
      * only those below the boundary, are drawn. 0: all levels are. */
     double boundary;
