@@ -6,10 +6,14 @@
         { NN_VIDEO_OUT, NN_VIDEO_IN, __VA_ARGS__ }, VT_INIT_ZERO }, \
       { "bias", VT_W_TENSOR, offsetof(nn_video_conv, b), { NN_VIDEO_OUT }, VT_INIT_ZERO }, { 0 } }
 const vt_weight nn_video_cube[] = CONV(3, 3, 3), nn_video_point[] = CONV(1, 1, 1),
-                nn_video_plane[] = CONV(3, 3);
+                nn_video_plane[] = CONV(3, 3), nn_video_time[] = CONV(3, 1, 1);
 const vt_weight nn_video_affine[] = {
     { "weight", VT_W_TENSOR, offsetof(nn_video_norm, w), { NN_VIDEO_OUT }, VT_INIT_ZERO },
     { "bias", VT_W_TENSOR, offsetof(nn_video_norm, b), { NN_VIDEO_OUT }, VT_INIT_ZERO },
+    { 0 }
+};
+const vt_weight nn_video_gamma[] = {
+    { "gamma", VT_W_TENSOR, offsetof(nn_video_norm, w), { NN_VIDEO_OUT, 1, 1, 1 }, VT_INIT_ZERO },
     { 0 }
 };
 
@@ -30,6 +34,25 @@ static void room(const nn_video *n, nn_video_conv *c, const vt_tensor *x, const 
                                               c->w->dim[1] });
 }
 
+/* Keeps the clip's last frames so far for the next chunk. */
+static void carry(const nn_video *n, nn_video_conv *c, vt_tensor *x)
+{
+    vt_ctx *g = n->g;
+    vt_tensor *kept = c->carried, *before;
+
+    if (n->last || !kept || !x)
+        return;
+    int64_t t = x->dim[1], old = kept->dim[1] > t ? kept->dim[1] - t : 0;
+    for (int64_t i = 0; i < old; i++) {            /* the chunk is shorter than what is kept */
+        before = n->first ? vt_slice(g, x, 1, 0, 1) : vt_slice(g, kept, 1, t + i, t + i + 1);
+        if (n->first && n->blank)
+            before = vt_scale(g, before, 0);
+        vt_assign(g, vt_slice(g, kept, 1, i, i + 1), before);
+    }
+    vt_assign(g, vt_slice(g, kept, 1, old, kept->dim[1]),
+              vt_slice(g, x, 1, t - (kept->dim[1] - old), t));
+}
+
 /* Does nn_video_causal_steps' work once there is room. */
 static vt_tensor *causal(const nn_video *n, nn_video_conv *c, vt_tensor *x, const int step[3])
 {
@@ -40,10 +63,10 @@ static vt_tensor *causal(const nn_video *n, nn_video_conv *c, vt_tensor *x, cons
 
     if (!x)
         return NULL;
-    how.front = n->first ? vt_slice(n->g, x, 1, 0, 1) : c->carried;
+    if (!n->first || !n->blank)
+        how.front = n->first ? vt_slice(n->g, x, 1, 0, 1) : c->carried;
     vt_tensor *y = vt_conv3d(n->g, x, c->w, c->b, &how);
-    if (!n->last)
-        vt_assign(n->g, c->carried, vt_slice(n->g, x, 1, x->dim[1] - carried, x->dim[1]));
+    carry(n, c, x);
     return y;
 }
 
@@ -79,6 +102,16 @@ static vt_tensor *per_frame(const nn_video *n, const nn_video_conv *c, vt_tensor
 
 /* ---- residual blocks ---- */
 
+static vt_tensor *rms_silu(const nn_video *n, const nn_video_norm *norm, vt_tensor *x)
+{
+    vt_scope s = vt_scope_begin(n->g);
+    vt_tensor *w = vt_reshape(n->g, norm->w, 1, (int64_t[]){ -1 });
+    vt_tensor *y = vt_silu(n->g, vt_rms_norm(n->g, x, w, norm->eps));
+
+    vt_scope_end(n->g, s, 1, &y);
+    return y;
+}
+
 /* A pointwise convolution commutes with nearest upsampling, so scale and shift are computed at the
  * latent's size. */
 vt_tensor *nn_video_norm_silu(const nn_video *n, const nn_video_norm *norm, vt_tensor *x)
@@ -87,6 +120,8 @@ vt_tensor *nn_video_norm_silu(const nn_video *n, const nn_video_norm *norm, vt_t
 
     if (!x)
         return NULL;
+    if (!norm->groups)
+        return rms_silu(n, norm, x);
     if (norm->scale.w) {
         how.scale = nn_video_pointwise(n, &norm->scale, n->z);
         how.shift = nn_video_pointwise(n, &norm->shift, n->z);
@@ -159,5 +194,44 @@ vt_tensor *nn_video_up(const nn_video *n, const nn_video_conv *c, vt_tensor *x, 
             vt_assign(g, vt_slice(g, y, 1, to, to + 1), f);
         vt_scope_end(g, s, 0, NULL);
     }
+    return y;
+}
+
+vt_tensor *nn_video_halve_frames(const nn_video *n, nn_video_conv *c, vt_tensor *x)
+{
+    const int step[] = { 2, 1, 1 };
+    const vt_conv within = { .stride = { 2, 1, 1 } };
+    vt_ctx *g = n->g;
+
+    room(n, c, x, step);
+    if (!n->first || !x)
+        return causal(n, c, x, step);
+    vt_tensor *y[] = { vt_slice(g, x, 1, 0, 1), NULL };
+    carry(n, c, x);
+    if (x->dim[1] == 1)
+        return y[0];
+    y[1] = vt_conv3d(g, x, c->w, c->b, &within);
+    return vt_concat(g, 1, 2, y);
+}
+
+vt_tensor *nn_video_double_frames(const nn_video *n, nn_video_conv *c, vt_tensor *x)
+{
+    vt_ctx *g = n->g;
+
+    if (!x)
+        return NULL;
+    const int64_t *d = x->dim;
+    if (n->first) {
+        room(n, c, x, each);
+        for (int i = 0; !n->last && i < 2; i++)
+            vt_assign(g, vt_slice(g, c->carried, 1, i, i + 1), vt_scale(g, x, 0));
+        return x;
+    }
+    vt_scope s = vt_scope_begin(g);
+    vt_tensor *y = causal(n, c, x, each);
+    y = vt_reshape(g, y, 5, (int64_t[]){ d[1], d[2], d[3], 2, d[4] });
+    y = vt_pack(g, vt_permute(g, y, (int[]){ 0, 3, 1, 2, 4 }));
+    y = vt_reshape(g, y, 5, (int64_t[]){ 1, 2 * d[1], d[2], d[3], d[4] });
+    vt_scope_end(g, s, 1, &y);
     return y;
 }

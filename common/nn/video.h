@@ -20,7 +20,8 @@ typedef struct nn_video_conv {
 } nn_video_conv;
 
 /* A group norm with w, b [C]. In spatial form (Zheng et al. 2022) its result is scaled and shifted
- * by pointwise convolutions of the latent, whose weights are then set. */
+ * by pointwise convolutions of the latent, whose weights are then set. groups 0: an RMS norm of each
+ * place's channels instead, with C numbers w of any shape. */
 typedef struct nn_video_norm {
     vt_tensor *w, *b;
     int groups;
@@ -39,17 +40,20 @@ typedef struct nn_video {
     vt_ctx *g;
     bool first, last;                /* of the clip's chunks; a short clip is one chunk */
     bool edge;                       /* copies of its border stand around a frame, else zeros */
+    bool blank;                      /* zeros stand before a clip, else copies of its first frame */
     vt_tensor *z;                    /* the chunk's latent, which spatial norms read, or NULL */
 } nn_video;
 
-/* Rows for vt_params_bind: a convolution with kernel 3x3x3 (cube), 1x1x1 (point) or 3x3 (plane),
- * and a norm's own w and b (affine). Of sizes, -1 stands for the output channels, -2 for the input
- * channels. */
+/* Rows for vt_params_bind: a convolution with kernel 3x3x3 (cube), 1x1x1 (point), 3x3 (plane) or
+ * 3x1x1 (time), a norm's own w and b (affine), and an RMS norm's w [C,1,1,1] (gamma). Of sizes, -1
+ * stands for the output channels, -2 for the input channels. */
 enum { NN_VIDEO_OUT = -1, NN_VIDEO_IN = -2 };
-extern const vt_weight nn_video_cube[], nn_video_point[], nn_video_plane[], nn_video_affine[];
+extern const vt_weight nn_video_cube[], nn_video_point[], nn_video_plane[], nn_video_time[],
+                       nn_video_affine[], nn_video_gamma[];
 
-/* The result is as large as x: copies of the clip's first frame stand before it, and copies of its
- * border or zeros around each frame. The function makes room for the frames that c carries. */
+/* The result is as large as x: copies of the clip's first frame or zeros stand before it, and copies
+ * of its border or zeros around each frame. The function makes room for the frames that c carries.
+ */
 vt_tensor *nn_video_causal(const nn_video *n, nn_video_conv *c, vt_tensor *x);
 /* nn_video_causal in steps of t, h, w. If t is two, the first chunk has an odd number of frames,
  * and every other chunk has an even one. */
@@ -71,5 +75,13 @@ vt_tensor *nn_video_down(const nn_video *n, const nn_video_conv *c, vt_tensor *x
 /* Doubles rows and columns, then c [K,C,3,3] follows. With `time` each frame comes twice as well;
  * an odd count leaves frame 0 alone. */
 vt_tensor *nn_video_up(const nn_video *n, const nn_video_conv *c, vt_tensor *x, bool time);
+/* Halves the frames after a clip's first, which stays as it is: c [K,C,3,1,1] makes one frame of
+ * three, the last of which is also the first of the next three. The first chunk has an odd number
+ * of frames, and every other chunk has an even one. */
+vt_tensor *nn_video_halve_frames(const nn_video *n, nn_video_conv *c, vt_tensor *x);
+/* Doubles the frames after a clip's first, which is a chunk of its own and stays as it is: from a
+ * frame and the two before it, c [2C,C,3,1,1] makes the channels of two frames. It sees zeros in
+ * place of the clip's first frame. */
+vt_tensor *nn_video_double_frames(const nn_video *n, nn_video_conv *c, vt_tensor *x);
 
 #endif

@@ -72,7 +72,8 @@ static int run_chunks(vae *v, vae_pass *p, vc_err *err)
     vt_scope s = vt_scope_begin(g);
 
     for (int i = 0; i < chunks && !rc && !vt_failed(g); i++) {
-        nn_video n = { .g = g, .first = i == 0, .last = i + 1 == chunks, .edge = v->net->edge };
+        nn_video n = { .g = g, .first = i == 0, .last = i + 1 == chunks, .edge = v->net->edge,
+                       .blank = v->net->blank };
         int begin, end;
         vt_tensor *y;
         chunk_of(p->n[0], unit, i, &begin, &end);

@@ -18,7 +18,7 @@ typedef struct vae_net {
     size_t size;                     /* of the family's struct */
     /* Pixel frames or latent frames of a chunk; the first chunk also has the remainder. */
     int pixel_frames, latent_frames;
-    bool edge;                       /* as in nn_video */
+    bool edge, blank;                /* as in nn_video */
     bool one_logvar;                 /* channels share one logvar: encode_chunk makes [..,C+1] */
     int (*frames)(int f);            /* as in vae_class */
     /* Reads config.json into the family's struct, v->tiling and *info, except its fingerprint, and

@@ -1,0 +1,82 @@
+"""AutoencoderKLWan of Wan 2.1 and AutoencoderKLQwenImage: moments of clips of every length, decodes
+of latents of one to nine frames, and both in tiles. Pixels are u8, seen as u8 / 127.5 - 1, channels
+last; samples are those before diffusers clamps them."""
+import torch
+from diffusers import AutoencoderKLQwenImage, AutoencoderKLWan
+
+import golden
+
+CONFIG = dict(base_dim=8, z_dim=4, num_res_blocks=1,
+              latents_mean=[-0.75, 0.5, 0.25, -1.5], latents_std=[2.5, 1.25, 0.5, 3.0])
+LENGTHS = (1, 5, 9, 17, 21, 33)
+COUNTS = (1, 2, 3, 5, 9)
+TILES = dict(tile_sample_min_height=32, tile_sample_min_width=32, tile_sample_stride_height=24,
+             tile_sample_stride_width=24)
+
+
+def model(cls, **changed):
+    vae = cls(**dict(CONFIG, **changed)).eval()
+    shapes = golden.fill_module(vae)
+    config = {k: v for k, v in vae.config.items() if not k.startswith("_")}
+    return vae, dict(config=dict(config, _class_name=cls.__name__), weights=shapes)
+
+
+def decode(vae, cog, z):
+    """Leaves values outside of -1..1 as they are."""
+    clamp, torch.clamp = torch.clamp, lambda x, **_: x
+    try:
+        return cog.decode(vae, z)
+    finally:
+        torch.clamp = clamp
+
+
+def moments(vae, cog, tensors, name, pixels):
+    tensors[f"mean.{name}"], tensors[f"logvar.{name}"] = cog.encode(vae, pixels)
+
+
+def rounding(name, tensors, whole, cog, f, n):
+    """Prints the distance of diffusers' own bf16 from its f32."""
+    vae = whole[0].to(torch.bfloat16)
+    x = torch.from_numpy(tensors["short"][:f]).float() / 127.5 - 1
+    mean = vae.encode(x.permute(3, 0, 1, 2)[None].bfloat16()).latent_dist.mean[0].float()
+    sample = decode(vae, cog, tensors["z"][:, :n].bfloat16())[0].float()
+    for what, a, b in (("mean", mean, tensors[f"mean.{f}"]),
+                       ("sample", sample, tensors[f"sample.{n}"])):
+        far = float((a[-b.shape[0]:] - b).abs().max() / b.abs().max())
+        print(f"{name} bf16 against f32: {what} {far:.2e}")
+
+
+def lengths(out, cog, name, cls, counts, lengths, tall, **changed):
+    whole = model(cls, **changed)
+    vae, meta = whole
+    side = 8 * (changed.get("patch_size") or 1)
+    tensors = {"short": cog.clip("wan", max(lengths), 2 * side, 3 * side),
+               "z": golden.draw("z.wan", (CONFIG["z_dim"], max(counts), 2, 3))}
+    for f in lengths:
+        moments(vae, cog, tensors, f, tensors["short"][:f])
+    if tall:
+        tensors["tall"] = cog.clip("wan.tall", tall, 5 * side, 3 * side)
+        moments(vae, cog, tensors, "tall", tensors["tall"])
+    for n in counts:
+        sample, tensors[f"u8.{n}"] = decode(vae, cog, tensors["z"][:, :n].contiguous())
+        tensors[f"sample.{n}"] = sample[-8:]
+    golden.save(out / f"{name}.safetensors", tensors, **meta)
+    rounding(name, tensors, whole, cog, min(f for f in lengths if f > 1) if max(lengths) > 1 else 1,
+             counts[-1])
+
+
+def tiles(out, cog):
+    vae, meta = model(AutoencoderKLWan, num_res_blocks=2, decoder_base_dim=16)
+    vae.enable_tiling(**TILES)
+    pixels, z = cog.clip("wan.tiles", 9, 40, 48), golden.draw("z.wan.tiles", (4, 3, 5, 6))
+    mean, logvar = cog.encode(vae, pixels)
+    _, u8 = decode(vae, cog, z)
+    golden.save(out / "vae_wan_tiles.safetensors",
+                {"pixels": pixels, "z": z, "mean": mean, "logvar": logvar, "u8": u8}, **meta)
+
+
+def make(out):
+    cog = golden.part("vae_cogvideox")
+    lengths(out, cog, "vae_wan", AutoencoderKLWan, COUNTS, LENGTHS, 9)
+    lengths(out, cog, "vae_qwen_image", AutoencoderKLQwenImage, (1,), (1,), 1)
+    tiles(out, cog)
