@@ -131,7 +131,8 @@ int prep_family_by_vae(prep_family *out, const char *class, vc_err *err);
 /* The autoencoder whose class a manifest or a config.json names. VC_EUSAGE if it is unknown. */
 int prep_vae_by_class(const vae_class **out, const char *class, vc_err *err);
 
-extern const vae_class vae_builtin, vae_cogvideox, vae_hunyuan, vae_ltx, vae_wan, vae_qwen_image;
+extern const vae_class vae_builtin, vae_cogvideox, vae_hunyuan, vae_ltx, vae_wan, vae_qwen_image,
+                       vae_kl;
 extern const text_class text_builtin, text_t5, text_umt5, text_llama, text_qwen2_5_vl, text_clip;
 
 #endif

@@ -6,7 +6,8 @@
         { NN_VIDEO_OUT, NN_VIDEO_IN, __VA_ARGS__ }, VT_INIT_ZERO }, \
       { "bias", VT_W_TENSOR, offsetof(nn_video_conv, b), { NN_VIDEO_OUT }, VT_INIT_ZERO }, { 0 } }
 const vt_weight nn_video_cube[] = CONV(3, 3, 3), nn_video_point[] = CONV(1, 1, 1),
-                nn_video_plane[] = CONV(3, 3), nn_video_time[] = CONV(3, 1, 1);
+                nn_video_plane[] = CONV(3, 3), nn_video_pixel[] = CONV(1, 1),
+                nn_video_time[] = CONV(3, 1, 1);
 const vt_weight nn_video_affine[] = {
     { "weight", VT_W_TENSOR, offsetof(nn_video_norm, w), { NN_VIDEO_OUT }, VT_INIT_ZERO },
     { "bias", VT_W_TENSOR, offsetof(nn_video_norm, b), { NN_VIDEO_OUT }, VT_INIT_ZERO },
@@ -21,13 +22,35 @@ const vt_weight nn_video_gamma[] = {
 
 static const int each[3] = { 1, 1, 1 };
 
+/* Whether c convolves each frame alone: such a convolution carries nothing. */
+static bool is_flat(const nn_video_conv *c) { return c->w->nd == 4; }
+
+/* The weights of c as vt_conv3d reads them. */
+static vt_tensor *kernel(const nn_video *n, const nn_video_conv *c)
+{
+    const int64_t *k = c->w->dim;
+
+    return is_flat(c) ? vt_reshape(n->g, c->w, 5, (int64_t[]){ k[0], k[1], 1, k[2], k[3] }) : c->w;
+}
+
+/* Convolves each frame alone. Zeros surround it: `before` of them above and on the left, one below
+ * and on the right. */
+static vt_tensor *per_frame(const nn_video *n, const nn_video_conv *c, vt_tensor *x, int stride,
+                            int before)
+{
+    vt_conv how = { .stride = { 1, stride, stride }, .before = { 0, before, before },
+                    .after = { 0, 1, 1 } };
+
+    return vt_conv3d(n->g, x, kernel(n, c), c->b, &how);
+}
+
 /* The number of frames that the next chunk's first window shares with this chunk. */
 static int64_t shared(const nn_video_conv *c, const int step[3]) { return c->w->dim[2] - step[0]; }
 
 /* Makes room for the frames that c carries, which have x's rows and columns. */
 static void room(const nn_video *n, nn_video_conv *c, const vt_tensor *x, const int step[3])
 {
-    if (!x || !n->first || n->last)
+    if (!x || !n->first || n->last || is_flat(c))
         return;
     c->carried = vt_new_for_step(n->g, vt_compute(n->g), 5,
                                  (int64_t[]){ 1, shared(c, step), x->dim[2], x->dim[3],
@@ -56,6 +79,8 @@ static void carry(const nn_video *n, nn_video_conv *c, vt_tensor *x)
 /* Does nn_video_causal_steps' work once there is room. */
 static vt_tensor *causal(const nn_video *n, nn_video_conv *c, vt_tensor *x, const int step[3])
 {
+    if (is_flat(c))
+        return per_frame(n, c, x, 1, 1);
     const int64_t *k = c->w->dim + 2, carried = shared(c, step);
     int front = (int)(n->first ? k[0] - 1 : carried), h = (int)k[1] / 2, w = (int)k[2] / 2;
     vt_conv how = { .stride = { step[0], step[1], step[2] }, .before = { front, h, w },
@@ -84,20 +109,7 @@ vt_tensor *nn_video_causal(const nn_video *n, nn_video_conv *c, vt_tensor *x)
 
 vt_tensor *nn_video_pointwise(const nn_video *n, const nn_video_conv *c, vt_tensor *x)
 {
-    return vt_conv3d(n->g, x, c->w, c->b, &(vt_conv){ .stride = { 1, 1, 1 } });
-}
-
-/* Convolves each frame alone. Zeros surround it: `before` of them above and on the left, one below
- * and on the right. */
-static vt_tensor *per_frame(const nn_video *n, const nn_video_conv *c, vt_tensor *x, int stride,
-                            int before)
-{
-    vt_conv how = { .stride = { 1, stride, stride }, .before = { 0, before, before },
-                    .after = { 0, 1, 1 } };
-    const int64_t *k = c->w->dim;
-
-    return vt_conv3d(n->g, x, vt_reshape(n->g, c->w, 5, (int64_t[]){ k[0], k[1], 1, k[2], k[3] }),
-                     c->b, &how);
+    return vt_conv3d(n->g, x, kernel(n, c), c->b, &(vt_conv){ .stride = { 1, 1, 1 } });
 }
 
 /* ---- residual blocks ---- */

@@ -44,16 +44,16 @@ typedef struct nn_video {
     vt_tensor *z;                    /* the chunk's latent, which spatial norms read, or NULL */
 } nn_video;
 
-/* Rows for vt_params_bind: a convolution with kernel 3x3x3 (cube), 1x1x1 (point), 3x3 (plane) or
- * 3x1x1 (time), a norm's own w and b (affine), and an RMS norm's w [C,1,1,1] (gamma). Of sizes, -1
- * stands for the output channels, -2 for the input channels. */
+/* Rows for vt_params_bind: a convolution with kernel 3x3x3 (cube), 1x1x1 (point), 3x3 (plane), 1x1
+ * (pixel) or 3x1x1 (time), a norm's own w and b (affine), and an RMS norm's w [C,1,1,1] (gamma). Of
+ * sizes, -1 stands for the output channels, -2 for the input channels. */
 enum { NN_VIDEO_OUT = -1, NN_VIDEO_IN = -2 };
-extern const vt_weight nn_video_cube[], nn_video_point[], nn_video_plane[], nn_video_time[],
-                       nn_video_affine[], nn_video_gamma[];
+extern const vt_weight nn_video_cube[], nn_video_point[], nn_video_plane[], nn_video_pixel[],
+                       nn_video_time[], nn_video_affine[], nn_video_gamma[];
 
 /* The result is as large as x: copies of the clip's first frame or zeros stand before it, and copies
  * of its border or zeros around each frame. The function makes room for the frames that c carries.
- */
+ * With a plane for c, each frame is convolved alone among zeros. */
 vt_tensor *nn_video_causal(const nn_video *n, nn_video_conv *c, vt_tensor *x);
 /* nn_video_causal in steps of t, h, w. If t is two, the first chunk has an odd number of frames,
  * and every other chunk has an even one. */

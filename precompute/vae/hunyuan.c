@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "formats/json/config.h"
-#include "precompute/vae/vae.h"
+#include "precompute/vae/attention.h"
 
 #define CLASS "AutoencoderKLHunyuanVideo"
 #define EPS 1e-6f
@@ -15,7 +15,7 @@ enum { RATIO_T = 4, RATIO = 8, HALVINGS_T = 2, HALVINGS = 3 };
 enum { TILE_FRAMES = 16, TILE_SIDE = 256 };         /* a tile has one frame more than this, and
                                                      * TILE_SIDE rows and columns of pixels */
 #define TILE_OVERLAP 0.25
-enum { LEVELS = 6, LAYERS = 8, MAX_WIDTH = 8192, MAX_HEAD = 512 };
+enum { LEVELS = 6, LAYERS = 8, MAX_WIDTH = 8192 };
 
 typedef struct config {
     int levels, width[LEVELS], layers, latent, groups;
@@ -29,11 +29,6 @@ typedef struct level {
     nn_video_conv sampler;
 } level;
 
-typedef struct attention {
-    nn_video_norm norm;
-    vt_lin q, k, v, out;
-} attention;
-
 /* The encoder runs conv_in, the levels from the finest on, the middle, norm_out, conv_out and
  * quant; the decoder runs quant, conv_in, the middle, the levels up to the finest, norm_out and
  * conv_out. */
@@ -41,7 +36,7 @@ typedef struct coder {
     nn_video_conv quant, conv_in, conv_out;
     level level[LEVELS];
     nn_video_resnet mid[2];
-    attention attention;             /* runs between mid[0] and mid[1]; q.w NULL: no attention */
+    vae_attention attention;         /* runs between mid[0] and mid[1]; q.w NULL: no attention */
     nn_video_norm norm_out;
 } coder;
 
@@ -53,33 +48,11 @@ typedef struct hunyuan {
 
 /* ---- the network ---- */
 
-/* Each frame attends to itself and to the frames before it. */
-static vt_tensor *attend(const nn_video *n, const attention *a, vt_tensor *x)
-{
-    vt_ctx *g = n->g;
-    vt_scope s = vt_scope_begin(g);
-    vt_tensor *h = vt_group_norm(g, x, a->norm.w, a->norm.b,
-                                 &(vt_group){ .groups = a->norm.groups, .eps = a->norm.eps });
-    if (!h)
-        return NULL;
-    const int64_t frame = x->dim[2] * x->dim[3], c = x->dim[4], head[] = { 1, -1, 1, c };
-    h = vt_reshape(g, h, 3, (int64_t[]){ 1, -1, c });
-    vt_tensor *q = vt_reshape(g, vt_linear(g, h, &a->q), 4, head);
-    vt_tensor *k = vt_reshape(g, vt_linear(g, h, &a->k), 4, head);
-    vt_tensor *v = vt_reshape(g, vt_linear(g, h, &a->v), 4, head);
-    h = vt_attention(g, q, k, v, &(vt_attn){ .causal = frame });
-    vt_scope_end(g, s, 1, &h);
-    h = vt_linear(g, vt_reshape(g, h, 3, (int64_t[]){ 1, -1, c }), &a->out);
-    h = vt_add(g, vt_reshape(g, h, 5, x->dim), x);
-    vt_scope_end(g, s, 1, &h);
-    return h;
-}
-
 static vt_tensor *middle(const nn_video *n, coder *net, vt_tensor *x, vt_scope s)
 {
     x = nn_video_resnets(n, net->mid, 1, x, s);
     if (net->attention.q.w)
-        x = attend(n, &net->attention, x);
+        x = vae_attend(n, &net->attention, x);
     vt_scope_end(n->g, s, 1, &x);
     return nn_video_resnets(n, net->mid + 1, 1, x, s);
 }
@@ -194,10 +167,10 @@ static int check(const fields *f, vc_err *err)
         if (c->width[i] % c->groups)
             return vc_fail(err, VC_EFORMAT, "block_out_channels: %d is not a multiple of "
                            "norm_num_groups %d", c->width[i], c->groups);
-    if (c->attention && (last % 8 || last > MAX_HEAD))
+    if (c->attention && (last % 8 || last > VAE_MAX_HEAD))
         return vc_fail(err, VC_EFORMAT, "block_out_channels: the last entry, %d, is the width of "
                        "the attention in the middle, which must be a multiple of 8 and at most %d",
-                       last, MAX_HEAD);
+                       last, VAE_MAX_HEAD);
     return 0;
 }
 
@@ -236,16 +209,6 @@ static int configure(vae *v, const cJSON *json, bool tiling, vae_info *info, vf_
 
 /* ---- weights ---- */
 
-static const vt_weight attention_rows[] = {
-    { "group_norm.weight", VT_W_TENSOR, offsetof(attention, norm.w), { -1 }, VT_INIT_ZERO },
-    { "group_norm.bias", VT_W_TENSOR, offsetof(attention, norm.b), { -1 }, VT_INIT_ZERO },
-    { "to_q", VT_W_LINEAR, offsetof(attention, q), { -1, -1 }, VT_INIT_ZERO },
-    { "to_k", VT_W_LINEAR, offsetof(attention, k), { -1, -1 }, VT_INIT_ZERO },
-    { "to_v", VT_W_LINEAR, offsetof(attention, v), { -1, -1 }, VT_INIT_ZERO },
-    { "to_out.0", VT_W_LINEAR, offsetof(attention, out), { -1, -1 }, VT_INIT_ZERO },
-    { 0 }
-};
-
 static void bind_norm(vae_binder *b, nn_video_norm *n, const config *c, int64_t width,
                       const char *below, const char *name)
 {
@@ -277,10 +240,8 @@ static void bind_middle(vae_binder *b, coder *net, const config *c, const char *
 
     snprintf(name, sizeof name, "%smid_block.", below);
     bind_resnets(b, net->mid, 2, c, width, width, name);
-    net->attention.norm.groups = c->groups;
-    net->attention.norm.eps = EPS;
     if (c->attention)
-        vae_bind(b, attention_rows, &net->attention, width, 0, name, "attentions.0");
+        vae_bind_attention(b, &net->attention, c->groups, EPS, width, name, "attentions.0");
 }
 
 /* Binds level i of the encoder or the decoder, in the order of running. The last HALVINGS_T steps
