@@ -33,6 +33,7 @@ typedef struct text_rule {
                                       * max_length does not count them */
     int skip;                        /* layers at the end that are left out; 0: none, and the states
                                       * are those after the last norm */
+    bool clean;                      /* prompts are cleaned first: precompute/text/clean.h */
     bool pooled_only;                /* the transformer reads no states of tokens */
     bool masked;                     /* nor those of padding, which are not stored */
 } text_rule;

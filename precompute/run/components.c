@@ -211,6 +211,7 @@ static text_rule rule_of(const vprep *p, int slot, int max_length)
     const vc_family *f = p->encoders.family.is;
     text_rule rule = { .max_length = f->text[slot].max_length, .template = f->text[slot].template,
                        .crop = f->text[slot].crop, .skip = f->text[slot].skip,
+                       .clean = f->text[slot].clean,
                        .pooled_only = f->text[slot].pooled_only,
                        .masked = f->text[slot].masked };
 

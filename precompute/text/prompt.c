@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/os/file.h"
+#include "precompute/text/clean.h"
 #include "precompute/tokenizer/tokenizer.h"
 
 enum { MAX_TOKENS = 1 << 15 };
@@ -21,14 +22,20 @@ struct text_enc {
 
 /* ---- tokens ---- */
 
-/* The template with the prompt in place of "{}", malloc'ed; without a template the prompt alone.
- * NULL: out of memory. */
-static char *in_template(const char *template, const char *prompt)
+/* The prompt, cleaned if the rule asks for it, in place of the template's "{}", or alone where there
+ * is no template. The caller frees the result; NULL: out of memory. */
+static char *in_template(const text_rule *rule, const char *prompt)
 {
-    const char *at = template ? strstr(template, "{}") : NULL;
+    const char *at = rule->template ? strstr(rule->template, "{}") : NULL;
+    char *clean = rule->clean ? text_clean(prompt) : NULL;
+    const char *text = rule->clean ? clean : prompt;
+    char *whole = !text ? NULL
+                  : at ? vc_format("%.*s%s%s", (int)(at - rule->template), rule->template, text,
+                                   at + 2)
+                       : vc_format("%s", text);
 
-    return at ? vc_format("%.*s%s%s", (int)(at - template), template, prompt, at + 2)
-              : vc_format("%s", prompt);
+    free(clean);
+    return whole;
 }
 
 /* Fills t->ids and t->mask; *n is the number of tokens before the padding. */
@@ -45,7 +52,7 @@ static int tokens_of(text_enc *t, const char *text, int *n, vc_err *err)
 /* Fills t->ids and t->mask for the prompt in its template: see tokens_of. */
 static int tokens_of_prompt(text_enc *t, const char *prompt, int *n, vc_err *err)
 {
-    char *text = in_template(t->rule.template, prompt);
+    char *text = in_template(&t->rule, prompt);
     int rc = text ? tokens_of(t, text, n, err) : vc_no_memory(err);
 
     free(text);
@@ -184,7 +191,7 @@ int text_prompt_open(text_enc **out, const text_model *m, const encoder_opts *o,
 int text_prompt_encode(text_enc *t, const text_input *in, text_result *r, vc_err *err)
 {
     int n = 0, stored;
-    char *text = in_template(t->rule.template, in->prompt);
+    char *text = in_template(&t->rule, in->prompt);
     int rc = text ? tokens_of(t, text, &n, err) : vc_no_memory(err);
 
     stored = n;
@@ -231,6 +238,8 @@ vf_key text_prompt_key(const text_info *info, vc_dtype precision, vc_dtype store
     vf_hasher_int(&h, "max_length", rule->max_length);
     if (rule->crop)
         vf_hasher_int(&h, "crop", rule->crop);
+    if (rule->clean)
+        vf_hasher_int(&h, "clean", 1);
     if (rule->pooled_only)
         vf_hasher_int(&h, "pooled_only", 1);
     if (rule->masked)

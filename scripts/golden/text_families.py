@@ -1,24 +1,29 @@
 """Prompts through the text encoders of families as diffusers' pipelines run them: HunyuanVideo's
-two (template, crop, mask; pooled) and Qwen-Image's (template, crop, mask).
+two (template, crop, mask; pooled), Qwen-Image's (template, crop, mask), Wan's (cleaned, mask) and
+FLUX's two (pooled, equal to HunyuanVideo's; all tokens).
 
-`hunyuanvideo-llama`, `hunyuanvideo-clip` and `qwen-image-text` hold a tiny encoder and its
-`tokenizer` (tokenizer.json) each, and of every prompt `prompts` [i]: `ids_i` and `mask_i` as the
-encoder got them, padded, and the pipeline's result: `states_i` [n,D], the rows that its mask
-leaves, or `pooled_i` [D]. `template` is the pipeline's own.
+`hunyuanvideo-llama`, `hunyuanvideo-clip`, `qwen-image-text`, `wan-text` and `flux-t5` hold a tiny
+encoder and its `tokenizer` (tokenizer.json) each, and of every prompt `prompts` [i]: `ids_i` and
+`mask_i` as the encoder got them, padded, and the pipeline's result: `states_i` [n,D], the rows that
+its mask leaves, or `pooled_i` [D]. `template` is the pipeline's own. `clean` of wan-text are pairs,
+a text and what Wan's pipeline makes of it.
 
 The tokenizers are unigram models. Each decoder's has one piece for each word of the template, as
 the real ones have, so that as many tokens stand in front of the prompt here; all else is single
 letters.
 """
+import html.entities
 import json
 import re
 import string
 import tempfile
 
+import numpy as np
 import torch
 import transformers
-from diffusers import HunyuanVideoPipeline, QwenImagePipeline
+from diffusers import FluxPipeline, HunyuanVideoPipeline, QwenImagePipeline, WanPipeline
 from diffusers.pipelines.hunyuan_video import pipeline_hunyuan_video
+from diffusers.pipelines.wan.pipeline_wan import prompt_clean
 
 import golden
 
@@ -127,6 +132,7 @@ def hunyuanvideo(out):
                 weights=weights[0], tokenizer=text, prompts=prompts, template=TEMPLATE["template"])
     golden.save(out / "hunyuanvideo-clip.safetensors", t_2, config=model_2.config.to_dict(),
                 weights=weights[1], tokenizer=text_2, prompts=prompts)
+    return [t_2[f"pooled_{i}"] for i in range(len(PROMPTS))]
 
 
 def qwen_image(out):
@@ -147,6 +153,77 @@ def qwen_image(out):
                 weights=weights, tokenizer=text, prompts=json.dumps(PROMPTS), template=template)
 
 
+def t5(kind, width):
+    """T5 or UMT5, and a tokenizer of letters."""
+    special = ["<pad>", "</s>"]
+    text = tokenizer_json(LETTERS, special, [None, special[1]])
+    size = 1 + len(LETTERS) + len(special)
+    config = getattr(transformers, kind + "Config")(
+        d_model=width, d_kv=8, num_heads=4, d_ff=64, num_layers=2, vocab_size=size,
+        feed_forward_proj="gated-gelu", dropout_rate=0.0, pad_token_id=size - 2,
+        eos_token_id=size - 1)
+    model = getattr(transformers, kind + "EncoderModel")(config).eval().float()
+    weights = golden.fill_module(model, skip=("encoder.embed_tokens.weight",))
+    return model, weights, text, tokenizer(text, special[0])
+
+
+CLEAN = ["  a\tcat\n\n on a\u00a0mat\u3000 ", "&lt;b&gt; &amp;amp;lt; &amp;amp;amp;",
+         "AT&T &copy 2024", "&notit; &notin; &ampamp; &am; &a;&;&",
+         "&#39;&#x27;&#X1F600;&#128512 &#0; &#x80; &#150;",
+         "&#xD800;&#1114112;&#99999999999999999999;&#1;&#xFFFE;&#x1FFFF;&#xFDD0;&#11;x&#13;y",
+         "&#; &#x; &#xg; &#-1;", "caf&eacute; &Eacute &NotEqualTilde; &fjlig; &ThickSpace;|",
+         "&CounterClockwiseContourIntegral; &CounterClockwiseContourIntegralx;", "",
+         " \u200b \u2028 ", "\u001c\u001da\u001eb\u001f", "&nbsp;&nbsp;a&nbsp;b&ensp;",
+         "&am&#112;;quot;", "\u0085a\u0085", "&acute;&acut;&ac&acE;", "&lt;&LT;&LT&Lt;&lT;",
+         "\ufeff\u180ea", "&frac12&frac123;&sup2"]
+
+
+def mixtures():
+    """Random joins of names, numbers and letters around ampersands."""
+    rng = np.random.default_rng(5)
+    names = sorted(html.entities.html5)
+    parts = ["&", "&", "&", "#", "x", ";", " ", "a", "4", "&amp;", "é"]
+    return ["".join(names[rng.integers(len(names))][:rng.integers(1, 12)]
+                    if rng.integers(3) == 0 else parts[rng.integers(len(parts))]
+                    for _ in range(12)) for _ in range(150)]
+
+
+def wan(out):
+    model, weights, text, tok = t5("UMT5", 32)
+    pipe = WanPipeline(tokenizer=tok, text_encoder=model, vae=None, scheduler=None)
+    prompts = ["", "a &amp;lt;corgi&gt;\n drives  along the coast. ", "caf&#x65;",
+               "the coast, " * 60]
+    t = {}
+    for i, prompt in enumerate(prompts):
+        t[f"ids_{i}"], t[f"mask_{i}"] = ids_of(tok, prompt_clean(prompt), 512)
+        states = pipe._get_t5_prompt_embeds(prompt, max_sequence_length=512)[0]
+        n = int(t[f"mask_{i}"].sum())
+        assert not states[n:].any()
+        t[f"states_{i}"] = states[:n]
+    golden.save(out / "wan-text.safetensors", t, config=model.config.to_dict(), weights=weights,
+                tokenizer=text, prompts=json.dumps(prompts),
+                clean=json.dumps([[s, prompt_clean(s)] for s in CLEAN + mixtures()]))
+
+
+def flux(out, pooled_of_clip):
+    model, _, tok = clip()
+    golden.fill_module(model.eval().float())
+    model_2, weights_2, text_2, tok_2 = t5("T5", 16)
+    pipe = FluxPipeline(scheduler=None, vae=None, text_encoder=model, tokenizer=tok,
+                        text_encoder_2=model_2, tokenizer_2=tok_2, transformer=None)
+    pipe.tokenizer_max_length = 77
+    t = {}
+    for i, prompt in enumerate(PROMPTS):
+        states, pooled, _ = pipe.encode_prompt(prompt, None, device="cpu", max_sequence_length=512)
+        t[f"ids_{i}"], t[f"mask_{i}"] = ids_of(tok_2, prompt, 512)
+        t[f"states_{i}"] = states[0]
+        assert torch.equal(pooled[0], pooled_of_clip[i])
+    golden.save(out / "flux-t5.safetensors", t, config=model_2.config.to_dict(),
+                weights=weights_2, tokenizer=text_2, prompts=json.dumps(PROMPTS))
+
+
 def make(out):
-    hunyuanvideo(out)
+    pooled = hunyuanvideo(out)
     qwen_image(out)
+    wan(out)
+    flux(out, pooled)

@@ -52,7 +52,7 @@ static void pipelines_are_unique(void **state)
             assert_true(n < 64);
             seen[n++] = f->pipeline[i].class;
         }
-    assert_int_equal(n, 10);
+    assert_int_equal(n, 13);
 }
 
 static void encoders_of_families(void **state)
@@ -71,9 +71,14 @@ static void encoders_of_families(void **state)
     assert_true(p.vae == &vae_ltx && p.text[0] == &text_t5 && !p.text[1]);
     assert_int_equal(prep_vae_by_class(&p.vae, "AutoencoderKLHunyuanVideo", &err), 0);
     assert_ptr_equal(p.vae, &vae_hunyuan);
-    /* Wan's text encoder is implemented, its autoencoder is not */
-    assert_fails(prep_family_by_vae(&p, "AutoencoderKLWan", &err), VC_EUSAGE, &err,
-                 "no autoencoder \"AutoencoderKLWan\"");
+    assert_int_equal(prep_family_by_vae(&p, "AutoencoderKLWan", &err), 0);
+    assert_true(p.vae == &vae_wan && p.text[0] == &text_umt5 && p.is->text[0].clean);
+    assert_int_equal(prep_family_by_vae(&p, "AutoencoderKLQwenImage", &err), 0);
+    assert_true(p.vae == &vae_qwen_image && p.text[0] == &text_qwen2_5_vl && !p.text[1]);
+    assert_int_equal(prep_family_by_vae(&p, "AutoencoderKL", &err), 0);
+    assert_true(p.vae == &vae_kl && p.text[0] == &text_clip && p.text[1] == &text_t5);
+    assert_fails(prep_family_by_vae(&p, "AutoencoderKLMochi", &err), VC_EUSAGE, &err,
+                 "no autoencoder \"AutoencoderKLMochi\"");
 }
 
 /* The row of the built-in family agrees with the built-in codec. */

@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# vprep and vdecode with folders of families of pictures, Qwen-Image and FLUX, whose models are tiny,
+# made of the goldens' weights.
+. "$(dirname "$0")/../lib/check.sh"
+. "$lib/media.sh"
+export VLT_SOURCE
+
+has() { grep -q -- "$1" "$2/manifest.json" || wrong "expected $1 in:"; }
+
+mkdir media
+i=0
+echo "[" >media/metadata.json
+for size in 96x64 64x96 64x64; do
+    ffmpeg -v error -y -f lavfi -i "testsrc2=s=$size:r=1:d=1" -frames:v 1 "media/$i.png"
+    printf '{"file_path": "%s.png", "type": "image", "text": "picture %s"},' $i $i
+    i=$((i + 1))
+done >>media/metadata.json
+ffmpeg -v error -y -f lavfi -i "testsrc2=s=64x64:r=10:d=1" -c:v mpeg4 media/clip.mp4
+echo '{"file_path": "clip.mp4", "type": "video", "text": "a clip"}]' >>media/metadata.json
+
+# A clip is dropped; three pictures go to latents and back.
+# pictures FOLDER PIPELINE CHANNELS
+pictures() {
+    need make_model "$1" "$2" "$3"
+    check "$2" 3 vprep --meta media/metadata.json --image_sample_size 64 --video_sample_size 64 \
+        --model "$1" --out "$1.lmdb"
+    says "3 encoded" && says_not warning
+    check "verify $2" 0 vlat verify "$1.lmdb"
+    check "show $2" 0 vlat show "$1.lmdb" 000000000000/000
+    tells "mean.*\[4,1," && tells "logvar.*\[4,1,"
+    check "decode $2" 0 vdecode "$1.lmdb" --model "$1" --out "$1.png" --format png
+    says "3 decoded"
+    [ -e "$1.png/000000000002-000.png" ] || wrong "$2: a picture is missing"
+}
+
+pictures qwen QwenImagePipeline 64
+has '"family": "qwen-image"' qwen.lmdb
+has '"class":"AutoencoderKLQwenImage"' qwen.lmdb
+has '"mean":\[-0.75,0.5,0.25,-1.5\]' qwen.lmdb
+has '"class":"Qwen2_5_VLForConditionalGeneration"' qwen.lmdb
+has '"max_length":1024,"width":32' qwen.lmdb
+check "show qwen" 0 vlat show qwen.lmdb 000000000000/000
+tells 'prompt_embeds f16 \[[0-9]\{1,2\},32\]'            # the template in front is cropped
+
+pictures flux FluxPipeline 64
+has '"family": "flux"' flux.lmdb
+has '"class":"AutoencoderKL"' flux.lmdb && has '"channels":4,"ratio":\[1,8,8\]' flux.lmdb
+has '"scaling_factor":0.3611,"shift_factor":0.1159' flux.lmdb
+has '"class":"CLIPTextModel"' flux.lmdb && has '"max_length":77,"width":32' flux.lmdb
+has '"class":"T5EncoderModel"' flux.lmdb && has '"max_length":512,"width":16' flux.lmdb
+check "show flux" 0 vlat show flux.lmdb 000000000000/000
+tells 'pooled f16 \[32\]' && tells 'prompt_embeds f16 \[512,16\]'

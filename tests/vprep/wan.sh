@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# vprep and vdecode with a folder of Wan 2.1, whose models are tiny, made of the goldens' weights.
+. "$(dirname "$0")/../lib/check.sh"
+. "$lib/media.sh"
+export VLT_SOURCE
+
+has() { grep -q -- "$1" "$2/manifest.json" || wrong "expected $1 in:"; }
+
+small_set "$dir/media" 4                     # 3 clips, 1 still
+sed -i 's/picture 0, 96x64/ a \&amp;amp;\\n\\n b /' "$dir/media/metadata.json"
+need make_model "$dir/m" WanPipeline 16
+sampling+=(--image_sample_size 64)
+meta=(--meta "$dir/media/metadata.json" "${sampling[@]}" --model "$dir/m")
+
+# ---- moments, and means and standard deviations from config.json ----
+check prepare 0 vprep "${meta[@]}" --out "$dir/a" && says "4 encoded" && says_not warning
+check verify 0 vlat verify "$dir/a"
+has '"family": "wan2.1"' "$dir/a"
+has '"class":"AutoencoderKLWan"' "$dir/a" && has '"channels":4,"ratio":\[4,8,8\]' "$dir/a"
+has '"mean":\[-0.75,0.5,0.25,-1.5\],"std":\[2.5,1.25,0.5,3\]' "$dir/a"
+has '"class":"UMT5EncoderModel"' "$dir/a" && has '"max_length":512,"width":32' "$dir/a"
+check again 0 vprep "${meta[@]}" --out "$dir/a" && says "0 encoded, 4 reused"
+check show 0 vlat show "$dir/a" 000000000000/000
+tells "mean.*\[4,3,6,8\]" && tells "logvar.*\[4,3,6,8\]"
+tells 'prompt_embeds f16 \[6,32\]'           # "a & b" and the end: cleaned, padding is not stored
+check still 0 vlat show "$dir/a" 000000000003/000 && tells "mean.*\[4,1,"
+
+# ---- the first latent frame is that of the first picture alone ----
+check i2v 0 vprep "${meta[@]}" --out "$dir/i2v" --train_mode i2v
+check "verify i2v" 0 vlat verify "$dir/i2v"
+
+# ---- tiles change values, and are another fingerprint ----
+check tiled 0 vprep "${meta[@]}" --out "$dir/tiled" --vae_tiling
+key() { grep -o '"fingerprint":"[0-9a-f]*"' "$1/manifest.json" | head -1; }
+[ "$(key "$dir/a")" != "$(key "$dir/tiled")" ] || wrong "tiles have the same fingerprint"
+
+# ---- back to pictures ----
+check decode 0 vdecode "$dir/a" --model "$dir/m" --out "$dir/one" --format png && says "4 decoded"
+[ -e "$dir/one/000000000000-000-008.png" ] || wrong "a clip of 9 frames has not 9 pictures"
+
+# ---- a field that is not supported is named ----
+sed -i 's/"attn_scales": \[\]/"attn_scales": [1.0]/' "$dir/m/vae/config.json"
+check "wrong field" 1 vprep "${meta[@]}" --out "$dir/b" && says "$dir/m/vae/config.json: attn_scales"
