@@ -4,7 +4,7 @@
 #include "common/tensor/engine.h"
 
 enum { Q, K, V, KV_LEN, LSE, INPUTS };
-enum { WIDEST = 512, WIDEST_GRAD = 256 };      /* largest head sizes */
+enum { WIDEST = 1024, WIDEST_GRAD = 256 };      /* largest head sizes */
 
 /* Forward has 2 matmuls, the scores and their product with v; backward has 5, the scores again and
  * 4 gradients. */
@@ -33,7 +33,7 @@ static const char *wrong_shape(const vt_tensor *q, const vt_tensor *k, const vt_
     if (k->dim[2] < 1 || q->dim[2] % k->dim[2])
         return "the query heads must be a multiple of the key heads";
     if (q->dim[3] % 8 || q->dim[3] > WIDEST)
-        return "the head size must be a multiple of 8, at most 512";
+        return "the head size must be a multiple of 8, at most 1024";
     if (q->dtype > VC_BF16 || k->dtype != q->dtype || v->dtype != q->dtype)
         return "q, k and v must have one type, f32 or bf16";
     return NULL;

@@ -3,6 +3,7 @@
 
 #include "common/base/rng.h"
 #include "common/nn/embeddings.h"
+#include "common/nn/fold.h"
 
 /* The state of one run of the encoder or the decoder. */
 typedef struct pass {
@@ -108,46 +109,7 @@ static vt_tensor *widen(pass *p, ltx_block *b, vt_tensor *x, vt_scope s)
     return x;
 }
 
-/* ---- moving places into channels, and channels into places ---- */
-
-/* Moves places into channels, which are then in the order C, t, h, w: x [1,t,h,w,C] with t = by[0]
- * -> [1,1,h/by[1],w/by[2],C*t*by[1]*by[2]]. */
-static vt_tensor *fold(vt_ctx *g, vt_tensor *x, const int by[3])
-{
-    if (!x)
-        return NULL;
-    int64_t h = x->dim[2] / by[1], w = x->dim[3] / by[2];
-    x = vt_reshape(g, x, 6, (int64_t[]){ by[0], h, by[1], w, by[2], x->dim[4] });
-    x = vt_permute(g, x, (int[]){ 1, 3, 5, 0, 2, 4 });
-    return vt_reshape(g, x, 5, (int64_t[]){ 1, 1, h, w, -1 });
-}
-
-/* The reverse of fold: x [1,1,h,w,C*t*by[1]*by[2]] -> [1,t,h*by[1],w*by[2],C]. */
-static vt_tensor *unfold(vt_ctx *g, vt_tensor *x, const int by[3])
-{
-    if (!x)
-        return NULL;
-    int64_t h = x->dim[2], w = x->dim[3], c = x->dim[4] / (by[0] * by[1] * by[2]);
-    x = vt_reshape(g, x, 6, (int64_t[]){ h, w, c, by[0], by[1], by[2] });
-    x = vt_permute(g, x, (int[]){ 3, 0, 4, 1, 5, 2 });
-    return vt_reshape(g, x, 5, (int64_t[]){ 1, by[0], h * by[1], w * by[2], c });
-}
-
-/* The means of each n neighbouring channels, in f32: [1,1,h,w,n*C] -> [1,1,h,w,C]. */
-static vt_tensor *group_means(vt_ctx *g, vt_tensor *x, int64_t c)
-{
-    if (!x)
-        return NULL;
-    const int64_t n = x->dim[4] / c, dim[] = { 1, 1, x->dim[2], x->dim[3], c };
-    vt_tensor *sum = NULL;
-
-    x = vt_reshape(g, vt_cast(g, x, VC_F32), 5, (int64_t[]){ 1, dim[2], dim[3], c, n });
-    for (int64_t i = 0; i < n; i++) {
-        vt_tensor *part = vt_reshape(g, vt_slice(g, x, 4, i, i + 1), 5, dim);
-        sum = i ? vt_add(g, sum, part) : part;
-    }
-    return vt_scale(g, sum, 1.0f / (float)n);
-}
+/* ---- samplers ---- */
 
 /* Folds the convolution's result and adds channel means of the folded x (0.9.5). A copy of the
  * clip's first frame makes the number of frames even. */
@@ -165,9 +127,9 @@ static vt_tensor *fold_down(const pass *p, ltx_block *b, vt_tensor *x)
     vt_tensor *z = vt_new(g, vt_compute(g), 5, dim);
     for (int64_t i = 0; i < dim[1] && z; i++) {
         vt_scope s = vt_scope_begin(g);
-        vt_tensor *f = fold(g, vt_slice(g, y, 1, i * t, i * t + t), b->by);
-        vt_tensor *means = fold(g, vt_slice(g, x, 1, i * t, i * t + t), b->by);
-        vt_assign(g, vt_slice(g, z, 1, i, i + 1), vt_add(g, f, group_means(g, means, b->out)));
+        vt_tensor *f = nn_fold(g, vt_slice(g, y, 1, i * t, i * t + t), b->by);
+        vt_tensor *means = nn_fold(g, vt_slice(g, x, 1, i * t, i * t + t), b->by);
+        vt_assign(g, vt_slice(g, z, 1, i, i + 1), vt_add(g, f, nn_group_means(g, means, b->out)));
         vt_scope_end(g, s, 0, NULL);
     }
     return z;
@@ -200,9 +162,9 @@ static vt_tensor *unfold_up(const pass *p, ltx_block *b, vt_tensor *x)
                                        y->dim[3] * b->by[2], b->out });
     for (int64_t i = 0; i < t && z; i++) {
         vt_scope s = vt_scope_begin(g);
-        vt_tensor *f = unfold(g, vt_slice(g, y, 1, i, i + 1), b->by);
+        vt_tensor *f = nn_unfold(g, vt_slice(g, y, 1, i, i + 1), b->by);
         if (b->residual)
-            f = add_repeated(g, f, unfold(g, vt_slice(g, x, 1, i, i + 1), b->by));
+            f = add_repeated(g, f, nn_unfold(g, vt_slice(g, x, 1, i, i + 1), b->by));
         if (i == 0)
             f = vt_slice(g, f, 1, b->by[0] - 1, b->by[0]);
         int64_t end = to + (i ? b->by[0] : 1);
@@ -211,31 +173,6 @@ static vt_tensor *unfold_up(const pass *p, ltx_block *b, vt_tensor *x)
         vt_scope_end(g, s, 0, NULL);
     }
     return z;
-}
-
-/* ---- pixels ---- */
-
-/* Moves squares of p x p pixels into channels, in the order c, column, row:
- * [1,t,h,w,3] -> [1,t,h/p,w/p,3*p*p]. */
-static vt_tensor *squares(vt_ctx *g, vt_tensor *x, int64_t p)
-{
-    if (!x)
-        return NULL;
-    int64_t t = x->dim[1], h = x->dim[2] / p, w = x->dim[3] / p;
-    x = vt_reshape(g, x, 6, (int64_t[]){ t, h, p, w, p, 3 });
-    x = vt_permute(g, x, (int[]){ 0, 1, 3, 5, 4, 2 });
-    return vt_reshape(g, x, 5, (int64_t[]){ 1, t, h, w, 3 * p * p });
-}
-
-/* The reverse of squares. */
-static vt_tensor *pixels(vt_ctx *g, vt_tensor *x, int64_t p)
-{
-    if (!x)
-        return NULL;
-    int64_t t = x->dim[1], h = x->dim[2], w = x->dim[3];
-    x = vt_reshape(g, x, 6, (int64_t[]){ t, h, w, 3, p, p });
-    x = vt_permute(g, x, (int[]){ 0, 1, 5, 2, 4, 3 });
-    return vt_reshape(g, x, 5, (int64_t[]){ 1, t, h * p, w * p, 3 });
 }
 
 /* ---- the two networks ---- */
@@ -267,7 +204,7 @@ static vt_tensor *encode_chunk(vae *v, const nn_video *n, vt_tensor *x)
     pass p = { .n = n, .m = m, .causal = true };
     vt_scope s = vt_scope_begin(n->g);
 
-    x = convolve(&p, &net->conv_in, squares(n->g, x, m->patch));
+    x = convolve(&p, &net->conv_in, nn_squares(n->g, x, m->patch));
     for (int i = 0; i < net->levels; i++)
         x = down(&p, &net->level[i], x, s);
     x = head(&p, net, resnets(&p, &net->mid, x, s), s);
@@ -300,7 +237,7 @@ static vt_tensor *decode_chunk(vae *v, const nn_video *n, vt_tensor *z)
     x = resnets(&p, &net->mid, x, s);
     for (int i = 0; i < net->levels; i++)
         x = up(&p, &net->level[i], x, s);
-    x = pixels(g, head(&p, net, x, s), m->patch);
+    x = nn_unsquares(g, head(&p, net, x, s), m->patch);
     vt_scope_end(g, s, 1, &x);
     return x;
 }

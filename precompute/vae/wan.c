@@ -1,6 +1,8 @@
 /* wan.c - the encoder and the decoder of AutoencoderKLWan and AutoencoderKLQwenImage: see wan.h */
 #include "precompute/vae/wan.h"
 
+#include "common/nn/fold.h"
+
 /* Each frame attends to itself. */
 static vt_tensor *attend(const nn_video *n, const wan_attention *a, vt_tensor *x)
 {
@@ -47,15 +49,44 @@ static vt_tensor *head(const nn_video *n, wan_coder *net, vt_tensor *x, vt_scope
 
 /* ---- the encoder ---- */
 
+/* Frames of x that the level's frame i is made of. Zeros stand before the clip. */
+static vt_tensor *joined(const nn_video *n, const wan_level *l, vt_tensor *x, int64_t i)
+{
+    int64_t t = l->step[0], at = n->first ? t * i - (t - 1) : t * i;
+    vt_tensor *frame = vt_slice(n->g, x, 1, at < 0 ? 0 : at, at + t);
+
+    return at < 0 ? vt_concat(n->g, 1, 2, (vt_tensor *[]){ vt_scale(n->g, frame, 0), frame })
+                  : frame;
+}
+
+/* Adds means of the level's input x to its result y. */
+static void add_means(const nn_video *n, const wan_level *l, vt_tensor *y, vt_tensor *x)
+{
+    vt_ctx *g = n->g;
+
+    for (int64_t i = 0; x && y && i < y->dim[1]; i++) {
+        vt_scope s = vt_scope_begin(g);
+        vt_tensor *f = vt_slice(g, y, 1, i, i + 1);
+        vt_tensor *means = nn_group_means(g, nn_fold(g, joined(n, l, x, i), l->by), l->out);
+        vt_assign(g, f, vt_add(g, f, means));
+        vt_scope_end(g, s, 0, NULL);
+    }
+}
+
 /* Runs a level whose residual blocks have room. */
 static vt_tensor *down(const nn_video *n, wan_level *l, vt_tensor *x, vt_scope s)
 {
-    x = nn_video_resnets(n, l->resnet, l->n, x, s);
+    vt_tensor *input = x;
+    vt_scope own = l->residual ? vt_scope_begin(n->g) : s;      /* the input lives on */
+
+    x = nn_video_resnets(n, l->resnet, l->n, x, own);
     if (l->sampler.w)
         x = nn_video_down(n, &l->sampler, x, false);
-    vt_scope_end(n->g, s, 1, &x);
+    vt_scope_end(n->g, own, 1, &x);
     if (l->time.w)
         x = nn_video_halve_frames(n, &l->time, x);
+    if (l->residual)
+        add_means(n, l, x, input);
     vt_scope_end(n->g, s, 1, &x);
     return x;
 }
@@ -66,6 +97,8 @@ static vt_tensor *encode_chunk(vae *v, const nn_video *n, vt_tensor *x)
     wan_coder *net = &m->encoder;
     vt_scope s = vt_scope_begin(n->g);
 
+    if (m->c.patch > 1)
+        x = nn_squares(n->g, x, m->c.patch);
     nn_video_make_room(n, net->level[0].resnet, net->level[0].n, x);
     x = nn_video_causal(n, &net->conv_in, x);
     for (int i = 0; i < m->c.levels; i++) {
@@ -82,15 +115,38 @@ static vt_tensor *encode_chunk(vae *v, const nn_video *n, vt_tensor *x)
 
 /* ---- the decoder ---- */
 
+/* Adds the level's input x, spread, to its result y. A clip's first frame makes one frame. */
+static void add_spread(const nn_video *n, const wan_level *l, vt_tensor *y, vt_tensor *x)
+{
+    vt_ctx *g = n->g;
+
+    for (int64_t i = 0, to = 0, end; x && y && i < x->dim[1]; i++, to = end) {
+        vt_scope s = vt_scope_begin(g);
+        vt_tensor *f = nn_unfold(g, vt_slice(g, x, 1, i, i + 1), l->by), *sum;
+        f = vt_nearest(g, f, l->step[0], y->dim[2], y->dim[3]);
+        if (n->first && i == 0)
+            f = vt_slice(g, f, 1, l->step[0] - 1, l->step[0]);
+        end = to + (n->first && i == 0 ? 1 : l->step[0]);
+        sum = vt_slice(g, y, 1, to, end);
+        vt_assign(g, sum, vt_add(g, sum, f));
+        vt_scope_end(g, s, 0, NULL);
+    }
+}
+
 static vt_tensor *up(const nn_video *n, wan_level *l, vt_tensor *x, vt_scope s)
 {
+    vt_tensor *input = x;
+
     nn_video_make_room(n, l->resnet, l->n, x);
-    x = nn_video_resnets(n, l->resnet, l->n, x, s);
+    vt_scope own = l->residual ? vt_scope_begin(n->g) : s;      /* the input lives on */
+    x = nn_video_resnets(n, l->resnet, l->n, x, own);
     if (l->time.w)
         x = nn_video_double_frames(n, &l->time, x);
-    vt_scope_end(n->g, s, 1, &x);
+    vt_scope_end(n->g, own, 1, &x);
     if (l->sampler.w)
         x = nn_video_up(n, &l->sampler, x, false);
+    if (l->residual)
+        add_spread(n, l, x, input);
     vt_scope_end(n->g, s, 1, &x);
     return x;
 }
@@ -106,6 +162,8 @@ static vt_tensor *decode_chunk(vae *v, const nn_video *n, vt_tensor *z)
     for (int i = 0; i < m->c.levels; i++)
         x = up(n, &net->level[i], x, s);
     x = head(n, net, x, s);
+    if (m->c.patch > 1)
+        x = nn_unsquares(n->g, x, m->c.patch);
     vt_scope_end(n->g, s, 1, &x);
     return x;
 }

@@ -4,9 +4,9 @@
  * A causal autoencoder (Wan Team 2025, Wan, 4.1) whose norms see one place and whose attention sees
  * one frame, so a clip that goes through in chunks has the latent of the whole clip. Zeros stand
  * before a clip, and steps in time leave its first frame alone. Version 2.2 takes squares of pixels
- * as channels, and around each level with a step it adds means of the places that the step joins,
- * or copies of the places that it makes. Qwen-Image has version 2.1 under a name of its own, for
- * images. */
+ * as channels. There, a level of the encoder also adds means of its input over the places that its
+ * step joins, and a level of the decoder adds its input, spread over the places that its step
+ * makes. Qwen-Image has version 2.1 under a name of its own, for images. */
 #ifndef PRECOMPUTE_VAE_WAN_H
 #define PRECOMPUTE_VAE_WAN_H
 
@@ -21,6 +21,10 @@ typedef struct wan_level {
     int n, in, out;                  /* in, out: channels of the residual blocks */
     nn_video_conv sampler;           /* w NULL: there is no step */
     nn_video_conv time;              /* w NULL: the step leaves time as it is */
+    bool residual;                   /* the level's input is added to its result */
+    int step[3];                     /* factors of the step in t, h, w; all 1: there is no step */
+    int by[3];                       /* of them, those whose places are channels of the input; a
+                                      * decoder's other places are copies */
 } wan_level;
 
 typedef struct wan_attention {
@@ -45,6 +49,7 @@ typedef struct wan_config {
     bool in_time[WAN_LEVELS];        /* whether the step of a level halves time */
     bool residual;
     int patch;                       /* pixels of a square's side */
+    int in, out;                     /* channels of pixels, 3 * patch * patch */
 } wan_config;
 
 typedef struct wan_vae {

@@ -5,7 +5,7 @@
 #include "formats/json/config.h"
 #include "precompute/vae/wan.h"
 
-enum { MAX_WIDTH = 8192, MAX_HEAD = 512, MAX_FACTOR = 64, MAX_PATCH = 64 };
+enum { MAX_WIDTH = 8192, MAX_HEAD = 1024, MAX_FACTOR = 64, MAX_PATCH = 64 };
 enum { TILE_SIDE = 256 };                        /* in pixels */
 #define TILE_OVERLAP 0.25
 
@@ -33,10 +33,10 @@ static const vf_config_row rows[] = {
 static const vf_config_row wan_rows[] = {
     VF_ONLY("_class_name", WAN_CLASS, WAN_CLASS),
     VF_INT(fields, c.decoder_base, "decoder_base_dim", 0, 1, MAX_WIDTH),
-    VF_ONLY_FLAG("is_residual", false),
-    VF_ONLY_INT("in_channels", 3),
-    VF_ONLY_INT("out_channels", 3),
-    VF_ONLY_INT("patch_size", 1),
+    VF_FLAG(fields, c.residual, "is_residual", false),
+    VF_INT(fields, c.in, "in_channels", 3, 3, 3 * MAX_PATCH * MAX_PATCH),
+    VF_INT(fields, c.out, "out_channels", 3, 3, 3 * MAX_PATCH * MAX_PATCH),
+    VF_INT(fields, c.patch, "patch_size", 1, 1, MAX_PATCH),
     VF_ONLY_INT("scale_factor_temporal", WAN_RATIO_T),
     VF_INT(fields, ratio, "scale_factor_spatial", 0, 1, MAX_WIDTH),
     { 0 }
@@ -56,20 +56,25 @@ static int check_lists(const fields *f, vc_err *err)
     int halvings = 0;
 
     if (c->steps != c->levels - 1)
-        return vc_fail(err, VC_EFORMAT, "temperal_downsample: a list of %d, not of %d for the steps "
-                       "between the levels of dim_mult", c->steps, c->levels - 1);
+        return vc_fail(err, VC_EFORMAT, "temperal_downsample: a list of %d, not of %d for the "
+                       "steps between the levels of dim_mult", c->steps, c->levels - 1);
     for (int i = 0; i < c->steps; i++)
         halvings += c->in_time[i];
     if (1 << halvings != WAN_RATIO_T)
-        return vc_fail(err, VC_EFORMAT, "temperal_downsample: it makes one frame of %d; only %d are "
-                       "supported", 1 << halvings, WAN_RATIO_T);
+        return vc_fail(err, VC_EFORMAT, "temperal_downsample: it makes one frame of %d; only %d "
+                       "are supported", 1 << halvings, WAN_RATIO_T);
     for (int i = 0; i < 2; i++)
         if ((i ? f->n_std : f->n_mean) != c->latent)
             return vc_fail(err, VC_EFORMAT, "latents_%s: a list of %d, not of %d for z_dim",
                            i ? "std" : "mean", i ? f->n_std : f->n_mean, c->latent);
+    for (int i = 0; i < 2; i++)
+        if ((i ? c->out : c->in) != 3 * c->patch * c->patch)
+            return vc_fail(err, VC_EFORMAT, "%s: %d, not the %d of 3 channels and a patch_size of "
+                           "%d", i ? "out_channels" : "in_channels", i ? c->out : c->in,
+                           3 * c->patch * c->patch, c->patch);
     return f->ratio && f->ratio != side_of(c)
-               ? vc_fail(err, VC_EFORMAT, "scale_factor_spatial: %d, but the levels of dim_mult make "
-                         "%d", f->ratio, side_of(c))
+               ? vc_fail(err, VC_EFORMAT, "scale_factor_spatial: %d, but the levels of dim_mult "
+                         "make %d", f->ratio, side_of(c))
                : 0;
 }
 
@@ -79,7 +84,8 @@ static int check_widths(const wan_config *c, const char *field, int base, vc_err
     int last = base * c->factor[c->levels - 1];
 
     for (int i = 0; i < c->levels; i++)
-        if (base * c->factor[i] > MAX_WIDTH || (i && base * c->factor[i] % 2))
+        if (base * c->factor[i] > MAX_WIDTH ||
+            (i && !c->residual && base * c->factor[i] % 2))
             return vc_fail(err, VC_EFORMAT, "%s: level %d has %d channels: an even number, at most "
                            "%d, is supported", field, i, base * c->factor[i], MAX_WIDTH);
     return last % 8 || last > MAX_HEAD
@@ -105,6 +111,62 @@ static int read_fields(fields *f, const cJSON *json, bool qwen, vc_err *err)
     return rc ? rc : check_widths(c, "decoder_base_dim", c->decoder_base, err);
 }
 
+/* ---- levels ---- */
+
+/* Finds which places of the decoder's step are channels of the level's input: of `copies` equal
+ * channels, the last places come first. */
+static bool share_places(wan_level *l, int copies)
+{
+    for (int a = 2; a >= 0; a--)
+        if (l->step[a] > 1 && copies % l->step[a] == 0) {
+            copies /= l->step[a];
+            l->by[a] = 1;
+        }
+    return copies == 1;
+}
+
+/* Plans a level of `n` residual blocks; steps: it has a step, which may be in time as well. */
+static wan_level plan(const wan_config *c, int n, int in, int out, bool steps, bool in_time)
+{
+    int side = steps ? 2 : 1, t = steps && in_time ? 2 : 1;
+
+    return (wan_level){ .n = n, .in = in, .out = out, .step = { t, side, side },
+                        .by = { t, side, side }, .residual = c->residual };
+}
+
+static int plan_encoder(wan_coder *net, const wan_config *c, vc_err *err)
+{
+    for (int i = 0, width = c->base; i < c->levels; i++, width = net->level[i - 1].out) {
+        wan_level *l = &net->level[i];
+        *l = plan(c, c->layers, width, c->base * c->factor[i], i < c->steps, c->in_time[i]);
+        int places = l->step[0] * l->step[1] * l->step[2];
+        if (l->residual && l->in * places % l->out)
+            return vc_fail(err, VC_EFORMAT, "dim_mult: the %d channels of the %d places that level "
+                           "%d joins are no multiple of its %d channels", l->in, places, i,
+                           l->out);
+    }
+    return 0;
+}
+
+/* In version 2.1 a step halves the channels. */
+static int plan_decoder(wan_coder *net, const wan_config *c, vc_err *err)
+{
+    int last = c->levels - 1, width = c->decoder_base * c->factor[last];
+
+    for (int i = 0; i <= last; i++) {
+        wan_level *l = &net->level[i];
+        *l = plan(c, c->layers + 1, width, c->decoder_base * c->factor[last - i], i < last,
+                  i < last && c->in_time[last - 1 - i]);
+        int channels = l->out * l->step[0] * l->step[1] * l->step[2];
+        l->residual = c->residual && i < last;
+        if (l->residual && (channels % l->in || !share_places(l, channels / l->in)))
+            return vc_fail(err, VC_EFORMAT, "dim_mult: the %d channels before the decoder's level "
+                           "%d cannot be spread over its %d channels", l->in, i, l->out);
+        width = c->residual || i == last ? l->out : l->out / 2;
+    }
+    return 0;
+}
+
 /* Hashes the fields of the configuration that change latents. */
 static void hash(vf_hasher *h, const wan_vae *m)
 {
@@ -127,13 +189,18 @@ int wan_configure(vae *v, const cJSON *json, bool tiling, vae_info *info, vf_has
                   vc_err *err)
 {
     fields f = { .c = { .levels = 4, .factor = { 1, 2, 4, 4 }, .patch = 1, .steps = 3,
-                        .in_time = { false, true, true } } };
+                        .in_time = { false, true, true }, .in = 3, .out = 3 } };
     wan_vae *m = (wan_vae *)v;
     int rc = read_fields(&f, json, !strcmp(v->net->class, WAN_QWEN_CLASS), err);
 
     if (rc)
         return rc;
     m->c = f.c;
+    rc = plan_encoder(&m->encoder, &m->c, err);
+    if (!rc)
+        rc = plan_decoder(&m->decoder, &m->c, err);
+    if (rc)
+        return rc;
     *info = (vae_info){ .class = v->net->class, .channels = f.c.latent, .scaling_factor = 1,
                         .per_channel = true, .has_logvar = true };
     info->ratio[0] = WAN_RATIO_T;
@@ -189,11 +256,11 @@ static void bind_resnets(vae_binder *b, wan_level *l, const char *below)
 }
 
 /* Binds the step behind a level; `to` channels come of it. */
-static void bind_sampler(vae_binder *b, wan_level *l, int to, bool in_time, bool up,
-                         const char *below)
+static void bind_sampler(vae_binder *b, wan_level *l, int to, bool up, const char *below)
 {
-    vae_bind(b, nn_video_plane, &l->sampler, to, l->out, below, "resample.1");
-    if (in_time)
+    if (l->step[1] > 1)
+        vae_bind(b, nn_video_plane, &l->sampler, to, l->out, below, "resample.1");
+    if (l->step[0] > 1)
         vae_bind(b, nn_video_time, &l->time, up ? 2 * l->out : l->out, l->out, below, "time_conv");
 }
 
@@ -211,55 +278,67 @@ static void bind_middle(vae_binder *b, wan_coder *net, int width, const char *co
     vae_bind(b, out_rows, &net->attention, width, width, below, "attentions.0");
 }
 
-/* down_blocks counts a level's residual blocks and its step one by one. */
-static void bind_encoder(vae_binder *b, wan_coder *net, const wan_config *c)
+/* Binds the levels of version 2.1, where down_blocks counts residual blocks and steps one by one.
+ */
+static void bind_flat(vae_binder *b, wan_coder *net, const wan_config *c)
 {
-    int width = c->base, at = 0;
     char name[48];
 
-    vae_bind(b, nn_video_cube, &net->conv_in, width, 3, "encoder.", "conv_in");
-    for (int i = 0; i < c->levels; i++) {
+    for (int i = 0, at = 0; i < c->levels; i++) {
         wan_level *l = &net->level[i];
-        *l = (wan_level){ .n = c->layers, .in = width, .out = c->base * c->factor[i] };
-        for (int k = 0; k < l->n; k++, width = l->out) {
+        for (int k = 0; k < l->n; k++) {
             snprintf(name, sizeof name, "encoder.down_blocks.%d.", at++);
-            bind_resnet(b, &l->resnet[k], width, l->out, name);
+            bind_resnet(b, &l->resnet[k], k ? l->out : l->in, l->out, name);
         }
         snprintf(name, sizeof name, "encoder.down_blocks.%d.", at);
-        if (i < c->steps) {
-            bind_sampler(b, l, width, c->in_time[i], false, name);
-            at++;
-        }
+        bind_sampler(b, l, l->out, false, name);
+        at += l->step[1] > 1;
     }
-    bind_middle(b, net, width, "encoder.");
-    bind_norm(b, &net->norm_out, width, "encoder.", "norm_out");
-    vae_bind(b, nn_video_cube, &net->conv_out, 2 * c->latent, width, "encoder.", "conv_out");
+}
+
+static void bind_nested(vae_binder *b, wan_coder *net, const wan_config *c)
+{
+    char name[48], sampler[64];
+
+    for (int i = 0; i < c->levels; i++) {
+        wan_level *l = &net->level[i];
+        snprintf(name, sizeof name, "encoder.down_blocks.%d.", i);
+        bind_resnets(b, l, name);
+        snprintf(sampler, sizeof sampler, "%sdownsampler.", name);
+        bind_sampler(b, l, l->out, false, sampler);
+    }
+}
+
+static void bind_encoder(vae_binder *b, wan_coder *net, const wan_config *c)
+{
+    int last = net->level[c->levels - 1].out;
+
+    vae_bind(b, nn_video_cube, &net->conv_in, c->base, c->in, "encoder.", "conv_in");
+    (c->residual ? bind_nested : bind_flat)(b, net, c);
+    bind_middle(b, net, last, "encoder.");
+    bind_norm(b, &net->norm_out, last, "encoder.", "norm_out");
+    vae_bind(b, nn_video_cube, &net->conv_out, 2 * c->latent, last, "encoder.", "conv_out");
     vae_bind(b, nn_video_point, &net->quant, 2 * c->latent, 2 * c->latent, "", "quant_conv");
 }
 
 static void bind_decoder(vae_binder *b, wan_coder *net, const wan_config *c)
 {
-    int last = c->levels - 1, width = c->decoder_base * c->factor[last];
-    char name[64];
+    int first = net->level[0].in, last = net->level[c->levels - 1].out;
+    char name[48], sampler[64];
 
     vae_bind(b, nn_video_point, &net->quant, c->latent, c->latent, "", "post_quant_conv");
-    vae_bind(b, nn_video_cube, &net->conv_in, width, c->latent, "decoder.", "conv_in");
-    bind_middle(b, net, width, "decoder.");
-    for (int i = 0; i <= last; i++) {
+    vae_bind(b, nn_video_cube, &net->conv_in, first, c->latent, "decoder.", "conv_in");
+    bind_middle(b, net, first, "decoder.");
+    for (int i = 0; i < c->levels; i++) {
         wan_level *l = &net->level[i];
-        *l = (wan_level){ .n = c->layers + 1, .in = width,
-                          .out = c->decoder_base * c->factor[last - i] };
         snprintf(name, sizeof name, "decoder.up_blocks.%d.", i);
         bind_resnets(b, l, name);
-        width = l->out;
-        if (i == last)
-            continue;
-        width /= 2;
-        snprintf(name, sizeof name, "decoder.up_blocks.%d.upsamplers.0.", i);
-        bind_sampler(b, l, width, c->in_time[last - 1 - i], true, name);
+        snprintf(sampler, sizeof sampler, "%s%s", name,
+                 c->residual ? "upsampler." : "upsamplers.0.");
+        bind_sampler(b, l, c->residual ? l->out : l->out / 2, true, sampler);
     }
-    bind_norm(b, &net->norm_out, width, "decoder.", "norm_out");
-    vae_bind(b, nn_video_cube, &net->conv_out, 3, width, "decoder.", "conv_out");
+    bind_norm(b, &net->norm_out, last, "decoder.", "norm_out");
+    vae_bind(b, nn_video_cube, &net->conv_out, c->out, last, "decoder.", "conv_out");
 }
 
 void wan_bind(vae *v, vae_binder *b)

@@ -1,4 +1,4 @@
-"""AutoencoderKLWan of Wan 2.1 and AutoencoderKLQwenImage: moments of clips of every length, decodes
+"""AutoencoderKLWan of Wan 2.1 and 2.2, and AutoencoderKLQwenImage: moments of clips of every length, decodes
 of latents of one to nine frames, and both in tiles. Pixels are u8, seen as u8 / 127.5 - 1, channels
 last; samples are those before diffusers clamps them."""
 import torch
@@ -8,6 +8,8 @@ import golden
 
 CONFIG = dict(base_dim=8, z_dim=4, num_res_blocks=1,
               latents_mean=[-0.75, 0.5, 0.25, -1.5], latents_std=[2.5, 1.25, 0.5, 3.0])
+V22 = dict(decoder_base_dim=16, is_residual=True, in_channels=12, out_channels=12, patch_size=2,
+           scale_factor_spatial=16, temperal_downsample=[False, True, True])
 LENGTHS = (1, 5, 9, 17, 21, 33)
 COUNTS = (1, 2, 3, 5, 9)
 TILES = dict(tile_sample_min_height=32, tile_sample_min_width=32, tile_sample_stride_height=24,
@@ -79,4 +81,5 @@ def make(out):
     cog = golden.part("vae_cogvideox")
     lengths(out, cog, "vae_wan", AutoencoderKLWan, COUNTS, LENGTHS, 9)
     lengths(out, cog, "vae_qwen_image", AutoencoderKLQwenImage, (1,), (1,), 1)
+    lengths(out, cog, "vae_wan_2.2", AutoencoderKLWan, (1, 2, 5), (1, 5, 9, 17), 5, **V22)
     tiles(out, cog)

@@ -257,6 +257,8 @@ static void cleans_like_wan(void **state)
 
 /* ---- keys ---- */
 
+/* The key of a text depends on everything that changes its states: length, template, layers and
+ * cleaning. */
 static void keys(void **state)
 {
     tf_fixture f = tf_open("hunyuanvideo-llama", VC_F32);
@@ -354,7 +356,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equals_pipelines), cmocka_unit_test(wrong_tokenizers),
-        cmocka_unit_test(cleans_like_wan), cmocka_unit_test(keys), cmocka_unit_test(llama_crop), cmocka_unit_test(qwen_crop),
+        cmocka_unit_test(cleans_like_wan), cmocka_unit_test(keys), cmocka_unit_test(llama_crop),
+        cmocka_unit_test(qwen_crop),
     };
     return golden_has_device() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
 }

@@ -57,6 +57,22 @@ static void decodes_every_length(void **state)
     vae_bench_close(&b);
 }
 
+/* Version 2.2: squares of pixels, and levels that add their inputs. */
+static void version_2_2(void **state)
+{
+    (void)state;
+    vae_bench b = open_bench("vae_wan_2.2", VC_F32, VC_F32, false);
+    encode_lengths(&b, (int[]){ 1, 5, 9, 17, 0 }, VAE_TOL_F32);
+    vae_encode_like(&b, "tall", 5, ".tall", VAE_TOL_F32);
+    decode_lengths(&b, (int[]){ 1, 2, 5, 0 });
+    assert_memory_equal(b.info.ratio, ((int[]){ 4, 16, 16 }), sizeof b.info.ratio);
+    vae_bench_close(&b);
+    b = open_bench("vae_wan_2.2", VC_BF16, VC_F32, false);
+    encode_lengths(&b, (int[]){ 1, 5, 17, 0 }, VAE_TOL_BF16);
+    vae_decode_like(&b, 5, VAE_TOL_BF16);
+    vae_bench_close(&b);
+}
+
 /* diffusers itself in bf16 is 9.6e-3 (moments) and 2.2e-2 (pixels) from f32 on these weights. */
 static void runs_in_bf16(void **state)
 {
@@ -154,6 +170,9 @@ static void memory_is_predicted(void **state)
     vae_bench b = open_bench("vae_wan", VC_F32, VC_F32, false);
     vae_memory_is_right(&b, rows, (int)(sizeof rows / sizeof *rows));
     vae_bench_close(&b);
+    b = open_bench("vae_wan_2.2", VC_F32, VC_F32, false);
+    vae_memory_is_right(&b, (vae_size[]){ { false, 17, 32, 48 }, { true, 5, 3, 2 } }, 2);
+    vae_bench_close(&b);
 }
 
 /* A clip in tiles takes the memory of one tile, and of a chunk of the clip's whole frames. */
@@ -218,12 +237,15 @@ static void refuses_configs(void **state)
         { "{" TOY "\"dim_mult\":[1,2,4]}", "temperal_downsample: a list of 3" },
         { "{" TOY "\"temperal_downsample\":[true,true,true]}", "one frame of 8" },
         { "{" TOY "\"attn_scales\":[1.0]}", "attn_scales" },
+        { "{" TOY "\"patch_size\":2}", "in_channels: 3, not the 12" },
+        { "{" TOY "\"is_residual\":true,\"dim_mult\":[1,2,4,36]}", "dim_mult" },
+        { "{" TOY "\"is_residual\":true,\"dim_mult\":[1,4,2,2]}", "decoder's level 2" },
         { "{" TOY "\"num_res_blocks\":0}", "num_res_blocks" },
         { "{\"z_dim\":4,\"latents_mean\":[0,0,0,0],\"latents_std\":[1]}",
           "latents_std: a list of 1" },
         { "{\"z_dim\":4}", "latents_mean" },
         { "{\"z_dim\":1000}", "z_dim" },
-        { "{" TOY "\"decoder_base_dim\":256}", "at most 512" },
+        { "{" TOY "\"decoder_base_dim\":264}", "at most 1024" },
         { "{" TOY "\"decoder_base_dim\":3}", "decoder_base_dim" },
         { "{" TOY "\"latents_std\":[1,1,1,0]}", "latents_std" },
         { "{" TOY "\"num_res_blocks\":2}", "down_blocks" },                  /* missing */
@@ -247,6 +269,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(encodes_every_length), cmocka_unit_test(decodes_every_length),
+        cmocka_unit_test(version_2_2),
         cmocka_unit_test(runs_in_bf16), cmocka_unit_test(reads_half_weights),
         cmocka_unit_test(first_frame_stands_alone), cmocka_unit_test(qwen_image),
         cmocka_unit_test(tiles_in_space), cmocka_unit_test(info_of_the_folder),

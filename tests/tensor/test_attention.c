@@ -36,6 +36,8 @@ static const at_case at_forward_cases[] = {
     { 1, 3, 300, 300, 16, VC_F32, 0, 0, { 0 }, 4, 1, 1 },
     { 1, 1, 290, 290, 512, VC_F32, 0, 0, { 0 }, 1, 1, 58 },
     { 2, 2, 97, 270, 512, VC_BF16, 8, 0, { 270, 31 }, 1, 1, 0 },
+    { 2, 1, 100, 290, 1024, VC_F32, 0, 0, { 0 }, 1, 1, 0 },
+    { 1, 1, 97, 97, 640, VC_BF16, 0, 0, { 0 }, 1, 1, 0 },
     { 1, 14, 33, 520, 128, VC_F32, 0, 0, { 0 }, 1, 7, 0 },
 };
 
@@ -286,7 +288,7 @@ static double at_biased_query(const at_case *c, const at_data *t, const vt_tenso
 static void at_biased_check(const char *set, size_t row, const at_case *c, const at_data *t,
                             const vt_tensor *bias, double tol)
 {
-    double o[512];
+    double o[1024];
 
     for (int64_t u = 0; u < c->b * c->h * c->sq; u++) {
         int64_t i = u % c->sq, h = u / c->sq % c->h, b = u / c->sq / c->h;

@@ -180,7 +180,7 @@ static void test_messages(void **state)
         { bad_missing, VC_EFAIL, "add: operand 2 is missing" },
         { bad_memory, VC_ENOMEM, "[8192,8192] f32 needs 268435456 bytes" },
         { bad_loss, VC_EINVAL, "backward: the loss must be one f32 value: [3,4] f32" },
-        { bad_heads, VC_EINVAL, "attention: the head size must be a multiple of 8, at most 512" },
+        { bad_heads, VC_EINVAL, "attention: the head size must be a multiple of 8, at most 1024" },
         { bad_outside, VC_ENUMERIC, "sigma is 2.5 at row 3" },
     };
     vt_ctx *g = em_context(VC_F32);
