@@ -27,11 +27,28 @@ static const char hunyuan_template[] =
     "4. background environment, light, style and atmosphere."
     "5. camera angles, movements, and transitions used in the video:<|eot_id|>"
     "<|start_header_id|>user<|end_header_id|>\n\n{}<|eot_id|>";
+static const char hunyuan_i2v_template[] =
+    "<|start_header_id|>system<|end_header_id|>\n\n<image>\n"
+    "Describe the video by detailing the following aspects according to the reference image: "
+    "1. The main content and theme of the video."
+    "2. The color, shape, size, texture, quantity, text, and spatial relationships of the objects."
+    "3. Actions, events, behaviors temporal relationships, physical movement changes of the objects."
+    "4. background environment, light, style and atmosphere."
+    "5. camera angles, movements, and transitions used in the video:<|eot_id|>\n\n"
+    "<|start_header_id|>user<|end_header_id|>\n\n{}<|eot_id|>"
+    "<|start_header_id|>assistant<|end_header_id|>\n\n";
 static const char qwen_template[] =
     "<|im_start|>system\n"
     "Describe the image by detailing the color, shape, size, texture, quantity, text, spatial "
     "relationships of the objects and background:<|im_end|>\n"
     "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n";
+
+#define HUNYUAN_CLIP { .class = "CLIPTextModel", .max_length = 77, .pooled_only = true }
+static const vc_text hunyuan_i2v_text[VC_FAMILY_TEXTS] = {
+    { .class = "LlavaForConditionalGeneration", .max_length = 256,
+      .template = hunyuan_i2v_template, .crop = 103, .skip = 2, .masked = true, .picture = true },
+    HUNYUAN_CLIP
+};
 
 /* 2B, 5B, 1.5 and the Fun models have one VAE and one text encoder without a mask, so that all
  * tokens are stored; only the transformers differ. */
@@ -59,12 +76,17 @@ static const vc_family families[] = {
     { .name = "cogvideox1.5", SIZES(16, 4, 8, 2, 2), COGVIDEOX, .invert = true },
     { .name = "hunyuanvideo", SIZES(16, 4, 8, 2, 1),
       .transformer = "HunyuanVideoTransformer3DModel",
-      .pipeline = { { .class = "HunyuanVideoPipeline" } },
-      .moments = true, .dtype = VC_BF16,
+      .pipeline = { { .class = "HunyuanVideoPipeline" },
+                    { .class = "HunyuanVideoImageToVideoPipeline", .mode = VC_MODE_I2V,
+                      .text = hunyuan_i2v_text },
+                    { .class = "HunyuanSkyreelsImageToVideoPipeline", .mode = VC_MODE_I2V } },
+      .interleave_field = "image_condition_type",
+      .interleave = { { "token_replace", 4 }, { "latent_concat", 2 } },
+      .moments = true, .dtype = VC_BF16, .clean_images = true,
       .vae = "AutoencoderKLHunyuanVideo", .channels = 16, .scaling = 0.476986, .cached = true,
       .text = { { .class = "LlamaModel", .max_length = 256, .template = hunyuan_template,
                   .crop = 95, .skip = 2, .masked = true },
-                { .class = "CLIPTextModel", .max_length = 77, .pooled_only = true } } },
+                HUNYUAN_CLIP } },
     { .name = "ltx-video", SIZES(32, 8, 32, 1, 1),
       .transformer = "LTXVideoTransformer3DModel",
       .pipeline = { { .class = "LTXPipeline" },
@@ -135,4 +157,17 @@ const vc_pipeline *vc_family_pipeline(const vc_family *f, const char *class)
         if (!strcmp(p->class, class))
             return p;
     return NULL;
+}
+
+const vc_text *vc_family_texts(const vc_family *f, const vc_pipeline *p)
+{
+    return p && p->text ? p->text : f->text;
+}
+
+int vc_family_interleave(const vc_family *f, const char *word)
+{
+    for (int i = 0; i < VC_FAMILY_INTERLEAVES && f->interleave[i].word; i++)
+        if (!strcmp(f->interleave[i].word, word))
+            return f->interleave[i].interleave;
+    return 0;
 }

@@ -10,11 +10,26 @@
 
 #include "common/base/dtype.h"
 
-enum { VC_FAMILY_TEXTS = 3, VC_FAMILY_PIPELINES = 10, VC_SLOTS = 4 };
+enum { VC_FAMILY_TEXTS = 3, VC_FAMILY_PIPELINES = 10, VC_FAMILY_INTERLEAVES = 2, VC_SLOTS = 4 };
 
 /* --train_mode: what is beside the noisy latents */
 typedef enum vc_mode { VC_MODE_NORMAL, VC_MODE_I2V, VC_MODE_INPAINT, VC_MODES } vc_mode;
 extern const char *const vc_mode_names[VC_MODES];
+
+/* A text encoder, as the transformer was trained with it. */
+typedef struct vc_text {
+    const char *class;                   /* NULL ends a list */
+    int max_length;                      /* tokens of a prompt; 0: the encoder knows */
+    const char *template;                /* around the prompt, at its "{}"; NULL: none */
+    int crop;                            /* tokens in front, the template's, whose states are
+                                          * dropped; max_length does not count them */
+    int skip;                            /* layers at the encoder's end that are left out; 0: none,
+                                          * and the last norm is in */
+    bool masked;                         /* the transformer never sees rows of padding */
+    bool pooled_only;                    /* it reads no states of tokens */
+    bool picture;                        /* a text has its clip's first frame, some of whose states
+                                          * stand in front of the prompt's (interleaves) */
+} vc_text;
 
 typedef struct vc_pipeline {
     const char *class;                   /* _class_name of model_index.json; NULL ends a list */
@@ -22,6 +37,7 @@ typedef struct vc_pipeline {
     int max_length;                      /* tokens of its prompts; 0: text[].max_length */
     const char *flag;                    /* a field that is true in the config.json of its
                                           * transformers, although their files lack it; or NULL */
+    const vc_text *text;                 /* its text encoders, where they are not the family's */
 } vc_pipeline;
 
 typedef struct vc_family {
@@ -44,20 +60,7 @@ typedef struct vc_family {
                                           * the VAE's weights */
     bool cached;                         /* other trainers keep caches of it: export, import */
 
-    /* text encoders, as the transformer was trained with them */
-    struct {
-        const char *class;               /* NULL ends the list */
-        int max_length;                  /* tokens of a prompt; 0: the encoder knows */
-        const char *template;            /* around the prompt, at its "{}"; NULL: none */
-        int crop;                        /* tokens in front, the template's, whose states are
-                                          * dropped; max_length does not count them */
-        int skip;                        /* layers at the encoder's end that are left out; 0: none,
-                                          * and the last norm is in */
-        bool clean;                      /* prompts lose HTML's names of characters and runs of
-                                          * white space before they become tokens */
-        bool masked;                     /* the transformer never sees rows of padding */
-        bool pooled_only;                /* it reads no states of tokens */
-    } text[VC_FAMILY_TEXTS];
+    vc_text text[VC_FAMILY_TEXTS];       /* of pipelines that have none of their own */
 
     /* the transformer */
     const char *transformer;             /* its class; NULL: another row's */
@@ -69,11 +72,18 @@ typedef struct vc_family {
     const char *noise_field;             /* true: inpainting noises the known pixels */
     const char *channels_field;          /* an integer: which of `inputs` tells the mode */
     int inputs[VC_MODES];                /* 0: none */
+    const char *interleave_field;        /* a word: how many of a picture's states texts have */
+    struct {
+        const char *word;                /* NULL ends the list */
+        int interleave;                  /* every interleave-th state */
+    } interleave[VC_FAMILY_INTERLEAVES];
 
     /* how it is prepared unless a flag says otherwise */
     bool moments;                        /* mean and variance are stored, else the mode */
     vc_dtype dtype;                      /* that encoders compute in */
     bool loaded_masks;                   /* VideoX-Fun draws masks before it cuts frames */
+    bool clean_images;                   /* first frames are trained with as they are, never with
+                                          * pixel noise */
 } vc_family;
 
 /* All of them, ended by a NULL name. The first is the built-in one, which needs no files. */
@@ -83,6 +93,10 @@ const vc_family *vc_family_find(const char *name);                   /* NULL if 
 const vc_family *vc_family_of_transformer(const char *class);
 /* The family's pipeline of that class; NULL: it has none. */
 const vc_pipeline *vc_family_pipeline(const vc_family *f, const char *class);
+/* The interleave of a word of f->interleave_field; 0: the family has no such word. */
+int vc_family_interleave(const vc_family *f, const char *word);
+/* The text encoders of a family's pipeline (NULL: no pipeline is known): VC_FAMILY_TEXTS rows. */
+const vc_text *vc_family_texts(const vc_family *f, const vc_pipeline *p);
 
 /* Folders of a model's text encoders and tokenizers: "text_encoder", "text_encoder_2", ... */
 extern const char *const vc_text_slots[VC_SLOTS], *const vc_tokenizer_slots[VC_SLOTS];

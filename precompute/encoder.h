@@ -36,11 +36,14 @@ typedef struct text_rule {
     bool clean;                      /* prompts are cleaned first: precompute/text/clean.h */
     bool pooled_only;                /* the transformer reads no states of tokens */
     bool masked;                     /* nor those of padding, which are not stored */
+    int interleave;                  /* every interleave-th state of a text's picture is stored in
+                                      * front of the prompt's; 0: texts have no picture */
 } text_rule;
 
 typedef struct encoder_opts {
     const char *dir;                 /* component folder (or weights file); NULL: built-in ones */
-    const char *tokenizer;           /* text encoders: the tokenizer's folder */
+    const char *tokenizer;           /* text encoders: the tokenizer's folder, */
+    const char *image_processor;     /* and that of the image processor, where texts have pictures */
     text_rule text;                  /* text encoders: the slot's; borrowed */
     vc_dtype dtype;                  /* of activations: VC_F32 or VC_BF16 */
     const char *device;
@@ -81,6 +84,7 @@ typedef struct text_info {
     const char *class;
     vf_key fingerprint, tokenizer;
     text_rule rule;                  /* max_length is known */
+    int rows;                        /* states that a text has at most */
     int width, pooled;               /* of a token's state, of the pooled one; 0: there is none */
 } text_info;
 
@@ -88,7 +92,7 @@ typedef struct text_info {
 typedef struct text_picture {
     vf_key key;                      /* of everything that its pixels depend on */
     int h, w;
-    const float *pixels;             /* [h,w,3] in -1..1 */
+    const uint8_t *rgb;              /* [h,w,3] */
 } text_picture;
 typedef struct text_input {
     const char *prompt;
@@ -103,6 +107,9 @@ typedef struct text_result {
     const float *pooled;
     int length;                      /* of ids and mask: padded as the encoder got them */
     const int64_t *ids, *mask;
+    int side, features;              /* with a picture: of its pixels, and number of its states */
+    const float *pixels;             /* [side,side,3] as the vision model gets them */
+    const float *image_embeds;       /* [features,width] as the text model gets them */
 } text_result;
 
 typedef struct text_enc text_enc;
@@ -134,6 +141,7 @@ int prep_vae_by_class(const vae_class **out, const char *class, vc_err *err);
 
 extern const vae_class vae_builtin, vae_cogvideox, vae_hunyuan, vae_ltx, vae_wan, vae_qwen_image,
                        vae_kl;
-extern const text_class text_builtin, text_t5, text_umt5, text_llama, text_qwen2_5_vl, text_clip;
+extern const text_class text_builtin, text_t5, text_umt5, text_llama, text_llava, text_qwen2_5_vl,
+                        text_clip;
 
 #endif

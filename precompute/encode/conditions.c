@@ -9,7 +9,8 @@ unsigned vprep_values(const vprep *p, const vf_row *row)
     unsigned values = 0;
     for (int r = 0; r < VC_ROLES; r++)
         if (vc_roles[r].modes & 1u << p->c.train_mode &&
-            (vc_roles[r].recipe.pixels != VC_PIXELS_LOSS_MASK || row->loss_mask_path))
+            (vc_roles[r].recipe.pixels != VC_PIXELS_LOSS_MASK || row->loss_mask_path) &&
+            (vc_roles[r].recipe.noise != VC_NOISE_ALL || !p->encoders.family.is->clean_images))
             values |= VC_ROLE_BIT(r);
     return values;
 }
@@ -177,6 +178,27 @@ vf_key vprep_value_key(const vprep *p, const vprep_item *it, const vprep_clip *c
 vf_key vprep_prompt_key(const vprep *p, vf_key source, const vprep_clip *clip, vc_role role)
 {
     return value_key(p, &source, NULL, clip, role);
+}
+
+static vf_key picture_key(const vf_key *source, const vprep_clip *clip, bool peer)
+{
+    vf_hasher h;
+
+    vf_hasher_begin(&h, "picture");
+    hash_pixels(&h, source, clip, 1);
+    if (peer)
+        vf_hasher_str(&h, "pixels", "peer");
+    return vf_hasher_end(&h);
+}
+
+vf_key vprep_picture_key(const vprep *p, const vprep_item *it, const vprep_clip *clip)
+{
+    return picture_key(&p->list.sources[it->row].hash, clip, p->rules.peer);
+}
+
+vf_key vprep_prompt_picture_key(vf_key source, const vprep_clip *clip)
+{
+    return picture_key(&source, clip, false);
 }
 
 /* ---- draws ---- */

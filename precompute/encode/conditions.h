@@ -23,6 +23,10 @@ bool vprep_is_whole(vc_role role);
 vf_key vprep_value_key(const vprep *p, const vprep_item *it, const vprep_clip *clip, vc_role role);
 /* The same for a clip that is no sample (of a validation prompt), from a file with that hash. */
 vf_key vprep_prompt_key(const vprep *p, vf_key source, const vprep_clip *clip, vc_role role);
+/* The key of the picture in an item's texts, its clip's first frame; and in those of a prompt whose
+ * picture is a file with that hash. */
+vf_key vprep_picture_key(const vprep *p, const vprep_item *it, const vprep_clip *clip);
+vf_key vprep_prompt_picture_key(vf_key source, const vprep_clip *clip);
 /* Frames of the clip that a value is made from: all, 1, or 0. */
 int vprep_value_frames(const vprep_clip *clip, vc_role role);
 /* Bytes of a value as stored, without its header: for estimates. */

@@ -193,7 +193,8 @@ static int write_trace(prep_encoder *e, const prep_job *j, vc_err *err)
 {
     const vprep *p = e->p;
     const vf_row *row = &p->list.meta.rows[j->item->row];
-    vf_view t[TRACES + PREP_MAX_TEXTS * 4];
+    vf_view t[TRACES + PREP_MAX_TEXTS * VPREP_TEXT_TRACES];
+    const vf_key picture = vprep_picture_key(p, j->item, &j->clip);
     vf_safetensors *text[PREP_MAX_TEXTS] = { 0 };
     int n = e->trace.n, rc = 0;
 
@@ -201,9 +202,9 @@ static int write_trace(prep_encoder *e, const prep_job *j, vc_err *err)
     for (int i = 0; !rc && i < p->encoders.n_text; i++) {
         char hex[VF_KEY_HEX];
         char *path = vc_format("%s/.text-%s.safetensors", p->c.trace_dir,
-                               vf_key_hex(hex, vprep_text_key(p, i, row->captions[0])));
+                               vf_key_hex(hex, vprep_text_key(p, i, row->captions[0], &picture)));
         rc = path ? vf_safetensors_open(&text[i], path, err) : vc_no_memory(err);
-        for (int k = 0; !rc && k < 4 && k < vf_safetensors_count(text[i]); k++)
+        for (int k = 0; !rc && k < VPREP_TEXT_TRACES && k < vf_safetensors_count(text[i]); k++)
             t[n++] = *vf_safetensors_at(text[i], k);
         free(path);
     }
@@ -426,8 +427,7 @@ static int encode_mask(prep_encoder *e, prep_job *j, int v, vc_err *err)
 
 /* ---- a job ---- */
 
-/* *out: the first frame rounded to bytes, malloc'ed. */
-static int rounded(const prep_job *j, uint8_t **out, vc_err *err)
+int prep_job_rounded(const prep_job *j, uint8_t **out, vc_err *err)
 {
     const vb_choice *c = &j->clip.choice;
     const float *v = (const float *)(const void *)j->pixels;
@@ -435,7 +435,7 @@ static int rounded(const prep_job *j, uint8_t **out, vc_err *err)
     uint8_t *u = *out = malloc(n);
 
     if (!u)
-        return vc_fail(err, VC_ENOMEM, "out of memory for a thumbnail");
+        return vc_fail(err, VC_ENOMEM, "out of memory for a first frame");
     for (size_t i = 0; i < n; i++)
         u[i] = v[i] <= 0 ? 0 : v[i] >= 255 ? 255 : (uint8_t)(v[i] + 0.5f);
     return 0;
@@ -450,7 +450,7 @@ static int thumbnail(const prep_encoder *e, prep_job *j, vc_err *err)
     if (!side || !j->want_thumb)
         return 0;
     uint8_t *first = NULL;
-    int rc = j->exact ? rounded(j, &first, err) : 0;
+    int rc = j->exact ? prep_job_rounded(j, &first, err) : 0;
     if (!rc)
         rc = media_shrink(&small, &h, &w, first ? first : j->pixels, c->target_h, c->target_w,
                           side, err);

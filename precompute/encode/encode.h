@@ -30,6 +30,8 @@ void prep_job_begin(prep_job *j, const vprep_item *it);
 /* Fills the keys, and the frames that `need` and want_thumb take. */
 void prep_job_settle(const vprep *p, prep_job *j);
 void prep_job_free(prep_job *j);                     /* NULL is fine */
+/* *out: the first frame of exact pixels, rounded to malloc'ed bytes. */
+int prep_job_rounded(const prep_job *j, uint8_t **out, vc_err *err);
 
 typedef struct prep_encoder prep_encoder;
 /* needs_vae: opens the VAE; without it only masks and thumbnails can be made. */

@@ -14,6 +14,7 @@ struct vprep_image {
                                       * that begins with the picture, other frames masked */
     prep_identity is;                /* of the file, when it was hashed */
     vf_key hash, key[VC_ROLES];
+    vf_key picture;                  /* in texts */
 };
 
 static void image_free(vprep_image *m)
@@ -113,6 +114,8 @@ static int open_image(const vprep *p, const cJSON *row, vprep_image *m, vc_err *
     for (int v = 0; !rc && v < VC_ROLES; v++)
         if (vprep_prompt_roles(p) & VC_ROLE_BIT(v))
             m->key[v] = vprep_prompt_key(p, m->hash, &m->clip, v);
+    if (!rc)
+        m->picture = vprep_prompt_picture_key(m->hash, &m->clip);
     return rc;
 }
 
@@ -134,13 +137,22 @@ static int set_size(const vprep *p, cJSON *row, const vb_choice *c)
     return has_frames ? 0 : set_number(row, "num_frames", c->frames);
 }
 
+static bool texts_see(const vprep *p)
+{
+    bool sees = false;
+    for (int i = 0; i < p->encoders.n_text; i++)
+        sees |= vprep_sees(p, i);
+    return sees;
+}
+
 int vprep_prompt_images_find(vprep *p, vc_err *err)
 {
     vprep_prompts *v = &p->prompts;
     const char *list = p->c.validation_prompts;
+    const bool texts = texts_see(p);
     int rc = 0;
 
-    if (!vprep_prompt_roles(p) || !v->n)
+    if ((!vprep_prompt_roles(p) && !texts) || !v->n)
         return 0;
     v->image = calloc((size_t)v->n, sizeof *v->image);
     char *dir = vc_format("%.*s", (int)(vc_path_base(list) - list), list);
@@ -149,6 +161,9 @@ int vprep_prompt_images_find(vprep *p, vc_err *err)
     for (int i = 0; !rc && i < v->n; i++) {
         const char *path = NULL;
         rc = vf_json_str_opt(v->row[i], "image_path", &path, err);
+        if (!rc && !path && texts)
+            rc = vc_fail(err, VC_EFORMAT, "--validation_prompts %s: row %d: no image_path: texts of "
+                         "this model have the clip's first frame", list, i + 1);
         if (rc || !path)
             continue;
         vprep_image *m = v->image[i] = calloc(1, sizeof *m);
@@ -162,6 +177,12 @@ int vprep_prompt_images_find(vprep *p, vc_err *err)
     }
     free(dir);
     return rc;
+}
+
+vf_key vprep_prompt_picture_key_of(const vprep *p, int i)
+{
+    const vprep_prompts *v = &p->prompts;
+    return v->image && v->image[i] ? v->image[i]->picture : (vf_key){ { 0 } };
 }
 
 unsigned vprep_prompt_values(const vprep *p, int i, const vf_key **key)
@@ -227,6 +248,19 @@ static int read_pixels(prep_job *j, vprep_image *m, vc_err *err)
         rc = vc_fail(err, VC_EIO, "changed while this ran: run the same command again");
     media_close(file);
     return rc;
+}
+
+int vprep_prompt_picture(const vprep *p, int i, uint8_t **rgb, int *h, int *w, vc_err *err)
+{
+    vprep_image *m = p->prompts.image[i];
+    const vb_choice *c = &m->clip.choice;
+    prep_job j = { .clip = m->clip };
+    int rc = read_pixels(&j, m, err);
+
+    *rgb = j.pixels;
+    *h = c->target_h;
+    *w = c->target_w;
+    return vc_context(err, rc, "%s", m->file);
 }
 
 static int encode_image(vprep *p, prep_encoder *e, vprep_image *m, unsigned need, vc_err *err)

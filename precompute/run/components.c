@@ -16,6 +16,7 @@ void prep_part_free(prep_part *part)
 {
     free(part->dir);
     free(part->tokenizer);
+    free(part->image_processor);
     *part = (prep_part){ 0 };
 }
 
@@ -156,22 +157,47 @@ static int find_family(vprep *p, vc_err *err)
                                                                     c->vae);
 }
 
-/* Reads the fields of transformer/config.json that preparation depends on; a field that is missing
- * leaves its default. */
-static int read_fields(const vc_family *f, const cJSON *o, int64_t *length, int64_t *patch_t,
-                       int64_t *channels, bool *noise, vc_err *err)
+/* The fields of transformer/config.json that preparation depends on. */
+typedef struct transformer_fields {
+    int64_t length, patch_t, channels;
+    bool noise;
+    int interleave;
+} transformer_fields;
+
+/* A field that is missing leaves its default. */
+static int read_fields(transformer_fields *t, const vc_family *f, const cJSON *o, vc_err *err)
 {
-    int rc = f->length_field ? vf_json_int_opt(o, f->length_field, length, err) : 0;
+    const char *word = "";
+    int rc = f->length_field ? vf_json_int_opt(o, f->length_field, &t->length, err) : 0;
     if (!rc && f->patch_t_field)
-        rc = vf_json_int_opt(o, f->patch_t_field, patch_t, err);
+        rc = vf_json_int_opt(o, f->patch_t_field, &t->patch_t, err);
     if (!rc && f->noise_field)
-        rc = vf_json_bool_opt(o, f->noise_field, noise, err);
+        rc = vf_json_bool_opt(o, f->noise_field, &t->noise, err);
     if (!rc && f->channels_field)
-        rc = vf_json_int_opt(o, f->channels_field, channels, err);
-    if (!rc && f->length_field && (*length < 1 || *length > MAX_LENGTH))
+        rc = vf_json_int_opt(o, f->channels_field, &t->channels, err);
+    if (!rc && f->interleave_field)
+        rc = vf_json_str_opt(o, f->interleave_field, &word, err);
+    t->interleave = vc_family_interleave(f, word);
+    if (!rc && f->length_field && (t->length < 1 || t->length > MAX_LENGTH))
         rc = vc_fail(err, VC_EFORMAT, "%s: %lld is not in 1..%d", f->length_field,
-                     (long long)*length, MAX_LENGTH);
+                     (long long)t->length, MAX_LENGTH);
     return rc;
+}
+
+/* Texts with pictures depend on the transformer: a flag stands in for a config.json that is not
+ * there, or is another transformer's. */
+static int settle_interleave(vprep *p, int interleave, vc_err *err)
+{
+    const prep_family *is = &p->encoders.family;
+    const char *const words[] = { "", "token_replace", "latent_concat" };
+    const char *word = words[p->c.image_condition_type];
+
+    p->encoders.interleave = *word ? vc_family_interleave(is->is, word) : interleave;
+    if (p->encoders.interleave || !vc_family_texts(is->is, is->pipeline)[0].picture)
+        return 0;
+    return vc_fail(err, VC_EUSAGE, "--model %s: its transformer/config.json has no %s, on which "
+                   "the texts of this model depend: give --%s %s or %s", p->c.model,
+                   is->is->interleave_field, is->is->interleave_field, words[1], words[2]);
 }
 
 static int read_transformer(vprep *p, const vc_family **sizes, int *max_length, vc_mode *mode,
@@ -181,23 +207,22 @@ static int read_transformer(vprep *p, const vc_family **sizes, int *max_length, 
     const vc_family *f = p->encoders.family.is;
     const vc_pipeline *pipeline = p->encoders.family.pipeline;
     cJSON *o = NULL;
-    int64_t length = pipeline ? pipeline->max_length : 0, patch_t = 1, channels = 0;
+    transformer_fields t = { .length = pipeline ? pipeline->max_length : 0, .patch_t = 1 };
     int rc = p->c.model ? vf_json_read_in_opt(&o, p->c.model, file, MAX_CONFIG, err) : 0;
 
-    if (!length && f->length_field)
-        length = f->text[0].max_length;
+    if (!t.length && f->length_field)
+        t.length = f->text[0].max_length;
     if (!rc && o)
-        rc = vc_context(err, read_fields(f, o, &length, &patch_t, &channels,
-                                         &p->encoders.mask_noise, err),
-                        "%s/%s", p->c.model, file);
+        rc = vc_context(err, read_fields(&t, f, o, err), "%s/%s", p->c.model, file);
     cJSON_Delete(o);
+    p->encoders.mask_noise = t.noise;
     *mode = pipeline ? pipeline->mode : VC_MODE_NORMAL;
     for (int i = 0; i < VC_MODES; i++)
-        if (f->inputs[i] && channels == f->inputs[i])
+        if (f->inputs[i] && t.channels == f->inputs[i])
             *mode = (vc_mode)i;
-    *sizes = patch_t > 1 && f->patched ? vc_family_find(f->patched) : f;
-    *max_length = (int)(p->c.max_length ? p->c.max_length : length);
-    return rc;
+    *sizes = t.patch_t > 1 && f->patched ? vc_family_find(f->patched) : f;
+    *max_length = (int)(p->c.max_length ? p->c.max_length : t.length);
+    return rc ? rc : settle_interleave(p, t.interleave, err);
 }
 
 static vc_dtype dtype_of(vc_dtype given, const vc_family *f)
@@ -208,16 +233,40 @@ static vc_dtype dtype_of(vc_dtype given, const vc_family *f)
 /* The rule of a slot: its family's, with the length from a flag or the transformer's config. */
 static text_rule rule_of(const vprep *p, int slot, int max_length)
 {
-    const vc_family *f = p->encoders.family.is;
-    text_rule rule = { .max_length = f->text[slot].max_length, .template = f->text[slot].template,
-                       .crop = f->text[slot].crop, .skip = f->text[slot].skip,
-                       .clean = f->text[slot].clean,
-                       .pooled_only = f->text[slot].pooled_only,
-                       .masked = f->text[slot].masked };
+    const prep_family *f = &p->encoders.family;
+    const vc_text *t = &vc_family_texts(f->is, f->pipeline)[slot];
+    text_rule rule = { .max_length = t->max_length, .template = t->template, .crop = t->crop,
+                       .skip = t->skip, .clean = t->clean, .pooled_only = t->pooled_only,
+                       .masked = t->masked,
+                       .interleave = t->picture ? p->encoders.interleave : 0 };
 
     if (!rule.pooled_only && p->encoders.family.from_files && max_length)
         rule.max_length = max_length;
     return rule;
+}
+
+/* The folders of a text encoder. */
+static int find_text_parts(vprep *p, int slot, int max_length, vc_err *err)
+{
+    const vprep_config *c = &p->c;
+    const char *const encoder = vc_text_slots[slot], *const words = vc_tokenizer_slots[slot];
+    prep_part *t = &p->encoders.text_part[slot];
+    const text_rule rule = rule_of(p, slot, max_length);
+
+    int rc = prep_component_dir(&t->dir, c->model, c->text_encoder[slot], encoder, encoder, err);
+    rc = vc_flags_catch(p->flags, rc, err);
+    if (!rc)
+        rc = prep_component_dir(&t->tokenizer, c->model, c->tokenizer[slot], words, words, err);
+    rc = vc_flags_catch(p->flags, rc, err);
+    if (!rc && rule.interleave)
+        rc = prep_component_dir(&t->image_processor, c->model, c->image_processor,
+                                "image_processor", "image_processor", err);
+    rc = vc_flags_catch(p->flags, rc, err);
+    t->opts = (encoder_opts){ .dir = t->dir, .tokenizer = t->tokenizer,
+                              .image_processor = t->image_processor, .device = c->device,
+                              .text = rule,
+                              .dtype = dtype_of(c->text_dtype[slot], p->encoders.family.is) };
+    return rc;
 }
 
 /* A missing part is added to the errors of the flags. */
@@ -231,19 +280,8 @@ static int find_parts(vprep *p, int max_length, vc_err *err)
     rc = vc_flags_catch(p->flags, rc, err);
     v->opts = (encoder_opts){ .dir = v->dir, .device = c->device, .tiling = c->vae_tiling,
                               .dtype = dtype_of(c->vae_dtype, f) };
-    for (int i = 0; !rc && i < p->encoders.n_text; i++) {
-        prep_part *t = &p->encoders.text_part[i];
-        rc = prep_component_dir(&t->dir, c->model, c->text_encoder[i], vc_text_slots[i],
-                                vc_text_slots[i], err);
-        rc = vc_flags_catch(p->flags, rc, err);
-        if (!rc)
-            rc = prep_component_dir(&t->tokenizer, c->model, c->tokenizer[i], vc_tokenizer_slots[i],
-                                    vc_tokenizer_slots[i], err);
-        rc = vc_flags_catch(p->flags, rc, err);
-        t->opts = (encoder_opts){ .dir = t->dir, .tokenizer = t->tokenizer, .device = c->device,
-                                  .text = rule_of(p, i, max_length),
-                                  .dtype = dtype_of(c->text_dtype[i], f) };
-    }
+    for (int i = 0; !rc && i < p->encoders.n_text; i++)
+        rc = find_text_parts(p, i, max_length, err);
     return rc;
 }
 
@@ -318,6 +356,9 @@ int vprep_components(vprep *p, const vc_family **sizes, vc_err *err)
     if (rc)
         return rc;
     take_extra_inputs(p, mode);
+    if (p->encoders.family.is->clean_images && vc_flags_given(p->flags, "image_noise_variants"))
+        vc_flags_wrong(p->flags, "--image_noise_variants: %s trains on first frames without noise: "
+                       "leave the flag out", p->encoders.family.is->name);
     while (p->encoders.family.text[p->encoders.n_text])
         p->encoders.n_text++;
     if (p->encoders.family.from_files)

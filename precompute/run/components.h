@@ -11,7 +11,8 @@
 
 typedef struct prep_part {
     char *dir, *tokenizer;       /* owned; NULL: built-in */
-    encoder_opts opts;           /* for open: borrows dir and tokenizer */
+    char *image_processor;       /* owned; NULL: texts of this encoder have no pictures */
+    encoder_opts opts;           /* for open: borrows the three */
     vf_key files;                /* of the names, sizes, times and inodes of its weights' files */
     bool to_remember;            /* the hints of --out do not have opts.weights yet */
 } prep_part;
@@ -23,6 +24,7 @@ typedef struct prep_encoders {
     text_info text[PREP_MAX_TEXTS];
     int n_text;
     bool mask_noise;             /* inpaint: pixel noise on the pixels that no mask covers */
+    int interleave;              /* of the transformer, of texts with pictures; 0: not known */
 } prep_encoders;
 
 void prep_part_free(prep_part *part);                /* an all-zero one is fine */

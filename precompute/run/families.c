@@ -7,7 +7,7 @@
 static const vae_class *const vaes[] = { &vae_builtin, &vae_cogvideox, &vae_hunyuan, &vae_ltx,
                                          &vae_wan, &vae_qwen_image, &vae_kl, NULL };
 static const text_class *const texts[] = { &text_builtin, &text_t5, &text_umt5, &text_llama,
-                                           &text_qwen2_5_vl, &text_clip, NULL };
+                                           &text_llava, &text_qwen2_5_vl, &text_clip, NULL };
 
 static const vae_class *find_vae(const char *class)
 {
@@ -27,17 +27,18 @@ static const text_class *find_text(const char *class)
     return *t;
 }
 
-/* Whether this program has all encoders of f, and can recognize a model folder of f (the built-in
- * family has none). */
-static bool make_family(prep_family *out, const vc_family *f)
+/* Whether this program has all encoders of f, or of its pipeline (NULL: none is known), and can
+ * recognize a model folder of f (the built-in family has none). */
+static bool make_family(prep_family *out, const vc_family *f, const vc_pipeline *pipeline)
 {
     bool builtin = f == vc_families();
+    const vc_text *t = vc_family_texts(f, pipeline);
 
-    *out = (prep_family){ .is = f, .from_files = !builtin };
+    *out = (prep_family){ .is = f, .from_files = !builtin, .pipeline = pipeline };
     out->vae = f->vae ? find_vae(f->vae) : NULL;
-    bool all = out->vae && f->text[0].class && (builtin || f->pipeline[0].class);
-    for (int i = 0; all && i < PREP_MAX_TEXTS && f->text[i].class; i++)
-        all = (out->text[i] = find_text(f->text[i].class)) != NULL;
+    bool all = out->vae && t[0].class && (builtin || f->pipeline[0].class);
+    for (int i = 0; all && i < PREP_MAX_TEXTS && t[i].class; i++)
+        all = (out->text[i] = find_text(t[i].class)) != NULL;
     return all;
 }
 
@@ -62,14 +63,15 @@ static void list_pipelines(char *list, size_t size)
     prep_family p;
 
     for (const vc_family *f = vc_families(); f->name; f++)
-        for (int i = 0; make_family(&p, f) && i < VC_FAMILY_PIPELINES && f->pipeline[i].class; i++)
-            snprintf(list + strlen(list), size - strlen(list), " %s", f->pipeline[i].class);
+        for (int i = 0; i < VC_FAMILY_PIPELINES && f->pipeline[i].class; i++)
+            if (make_family(&p, f, &f->pipeline[i]))
+                snprintf(list + strlen(list), size - strlen(list), " %s", f->pipeline[i].class);
 }
 
 int prep_family_of(prep_family *out, const char *model_dir, vc_err *err)
 {
     if (!model_dir) {
-        make_family(out, vc_families());
+        make_family(out, vc_families(), NULL);
         return 0;
     }
 
@@ -81,9 +83,11 @@ int prep_family_of(prep_family *out, const char *model_dir, vc_err *err)
         return vc_fail(err, VC_EUSAGE, "--model %s: %s: a Control model takes the latents of a "
                        "control video, which no dataset holds yet: give a text-to-video, "
                        "image-to-video or inpainting model", model_dir, name);
-    for (const vc_family *f = vc_families(); f->name; f++)
-        if (make_family(out, f) && (out->pipeline = vc_family_pipeline(f, name)))
+    for (const vc_family *f = vc_families(); f->name; f++) {
+        const vc_pipeline *pipeline = vc_family_pipeline(f, name);
+        if (pipeline && make_family(out, f, pipeline))
             return 0;
+    }
     *out = (prep_family){ 0 };
     list_pipelines(known, sizeof known);
     return vc_fail(err, VC_EUSAGE, "--model %s: no family here for %s; known:%s; without --model "
@@ -107,7 +111,7 @@ int prep_family_by_vae(prep_family *out, const char *class, vc_err *err)
     const char *first = NULL;
 
     for (const vc_family *f = vc_families(); f->name; f++) {
-        if (!make_family(&p, f) || strcmp(f->vae, class))
+        if (!make_family(&p, f, NULL) || strcmp(f->vae, class))
             continue;
         if (first)
             return vc_fail(err, VC_EUSAGE, "%s belongs to %s and to %s: give --model", class, first,

@@ -12,6 +12,7 @@ typedef struct vprep_config {
     char *data_file_keys, *extra_inputs, *caption_column;
     char *plan, *validation_prompts, *negative_prompt, *trace_dir, *variants, *device;
     char *vae, *text_encoder[3], *tokenizer[3];      /* component folders; NULL: the model's */
+    char *image_processor;
     vc_dtype vae_dtype, text_dtype[3];               /* VC_DTYPE_NONE: the family's */
     bool vae_tiling;
     int64_t max_length;               /* tokens of a prompt; 0: the model's */
@@ -21,6 +22,7 @@ typedef struct vprep_config {
     bool trust_metadata;
     vc_dtype dtype;
     int train_mode;                   /* a vc_mode */
+    int image_condition_type;         /* auto | token_replace | latent_concat */
     int mask_shapes;                  /* first_frame | all_frames */
     int latent_store;                 /* STORE_AUTO ... */
     int on_error;                     /* skip | stop */

@@ -57,7 +57,12 @@ int vprep_rules(vprep *p, const vc_family *sizes, vc_err *err);
 cJSON *vprep_manifest_head(const vprep *p);
 
 /* Content keys: docs/format.md lists the fields. */
-vf_key vprep_text_key(const vprep *p, int encoder, const char *prompt);
+/* picture: the key of the text's picture, NULL: it has none, which is a black one for an encoder
+ * that sees pictures; other encoders ignore it. */
+vf_key vprep_text_key(const vprep *p, int encoder, const char *prompt, const vf_key *picture);
+bool vprep_sees(const vprep *p, int encoder);        /* whether its texts have pictures */
+/* Tensors of the trace of a text. */
+enum { VPREP_TEXT_TRACES = 6 };
 vf_key vprep_latent_key(const vprep *p, const vprep_item *it, const vprep_clip *clip);
 
 /* Pixels of the clips that a run encoded and the time that it took, with decoding and conditions: a
@@ -76,6 +81,10 @@ void vprep_no_forecast(FILE *out);
 
 /* Counts the distinct prompts that are stored, are to be encoded and are to be copied. */
 int vprep_text_forecast(vprep *p, uint64_t *reuse, uint64_t *encode, uint64_t *copy, vc_err *err);
+/* Puts an encoded text into the dataset; writes its trace, which is kept beside the traces until
+ * the clips are written. */
+int vprep_put_text(vprep *p, vf_key key, const text_result *r, vc_err *err);
+int vprep_trace_text(const vprep *p, int encoder, vf_key key, const text_result *r, vc_err *err);
 /* Encodes missing texts: prompts of the items, the empty prompt, validation prompts. */
 int vprep_text(vprep *p, vc_err *err);
 /* Decodes, encodes and writes the items' clips and their records. */

@@ -1,6 +1,7 @@
 /* clip_vision.c - CLIP's vision model: see clip_vision.h */
 #include "precompute/text/clip_vision.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +12,7 @@ typedef struct config {
     clip_config layers;
     int64_t size, patch, tokens;
     int64_t used;                                 /* layers that are run */
+    bool part;                                    /* of a larger model */
 } config;
 
 struct clip_vision {
@@ -55,13 +57,33 @@ static bool is_unused(const config *c, const char *name)
     return *end == '.' && i >= c->used && i < c->layers.layers;
 }
 
+/* The part of names before "embeddings.": transformers has changed it twice, in the files of CLIP
+ * and in those of models that CLIP is a part of. */
+static const char *find_prefix(const clip_vision *m)
+{
+    static const char *const prefixes[] = { "vision_model.", "", "vision_tower.vision_model.",
+                                            "model.vision_tower.vision_model.", "vision_tower.",
+                                            "model.vision_tower." };
+    const size_t first = m->c.part ? 2 : 0, end = m->c.part ? 6 : 2;
+    vf_view v;
+
+    for (size_t i = first; i < end; i++) {
+        char name[80];
+        snprintf(name, sizeof name, "%s%s", prefixes[i], table[0].name);
+        if (vf_model_get(m->s.model, name, &v, NULL) == 0)
+            return prefixes[i];
+    }
+    return prefixes[first];
+}
+
 static int check_left_over(const clip_vision *m, const char *prefix, vc_err *err)
 {
     size_t n = strlen(prefix);
 
     for (int i = 0; i < vf_model_count(m->s.model); i++) {
         const char *name = vf_model_at(m->s.model, i)->name;
-        bool mine = !strncmp(name, prefix, n) && is_unused(&m->c, name + n);
+        const bool below = !strncmp(name, prefix, n);
+        bool mine = below ? is_unused(&m->c, name + n) : m->c.part;
         if (!mine && strcmp(name, "visual_projection.weight") && !vt_params_find(m->s.p, name))
             return vc_fail(err, VC_EMISMATCH, "tensor %s is not used: config.json describes a "
                            "model without this tensor", name);
@@ -74,9 +96,7 @@ static int bind(clip_vision *m, vc_err *err)
     const config *c = &m->c;
     const int64_t sizes[N_SIZES] = { 0, c->layers.width, c->layers.hidden, c->patch, c->tokens };
     const vt_source src = vf_model_source(m->s.model);
-    vf_view v;
-    bool bare = vf_model_get(m->s.model, table[0].name, &v, NULL) == 0;
-    const char *prefix = bare ? "" : "vision_model.";
+    const char *prefix = find_prefix(m);
 
     int rc = vt_params_bind(m->s.p, table, prefix, 0, m, sizes, &src, err);
     if (!rc)
@@ -117,11 +137,16 @@ static int read_config(config *c, int skip, const cJSON *o, vc_err *err)
 
 static int set_up(clip_vision *m, const encoder_opts *o, int skip, vc_err *err)
 {
+    static const char part[] = "vision_config";
     cJSON *json;
     int rc = text_config_open(&json, o, "clip_vision_model", err);
+    const cJSON *vision = json;
 
+    m->c.part = cJSON_HasObjectItem(json, part);
+    if (!rc && m->c.part)
+        rc = vf_json_obj(json, part, &vision, err);
     if (!rc)
-        rc = text_config_bad(o, read_config(&m->c, skip, json, err), err);
+        rc = text_config_bad(o, read_config(&m->c, skip, vision, err), err);
     cJSON_Delete(json);
     if (!rc)
         rc = text_stack_open(&m->s, o, err);

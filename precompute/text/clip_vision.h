@@ -25,11 +25,12 @@ typedef struct clip_vision_info {
     int width;                                    /* hidden_size */
 } clip_vision_info;
 
-/* Opens config.json of o->dir and the weights beside this file. Uses o's dir, dtype, device,
- * threads and weights. VC_EFORMAT: config.json has a value that this code does not support; the
- * message names the field. VC_EINVAL: the model has fewer than `skip` layers. VC_ENOENT,
- * VC_EMISMATCH: a tensor is missing, has another shape, or is not used (a projection may be there).
- * *out is NULL on failure. */
+/* Opens config.json of o->dir, or its vision_config where the folder is that of a larger model, and
+ * the weights beside this file. Uses o's dir, dtype, device, threads and weights. VC_EFORMAT:
+ * config.json has a value that this code does not support; the message names the field. VC_EINVAL:
+ * the model has fewer than `skip` layers. VC_ENOENT, VC_EMISMATCH: a tensor is missing, has another
+ * shape, or is not used (a projection may be there, and the rest of a larger model). *out is NULL
+ * on failure. */
 int clip_vision_open(clip_vision **out, const encoder_opts *o, int skip, clip_vision_info *info,
                      vc_err *err);
 void clip_vision_close(clip_vision *m);           /* NULL is fine */

@@ -30,7 +30,7 @@ static void close_model(void *model)
 /* Where the largest id marks the end, every text has an end, even if the tokenizer adds no special
  * tokens. Such a tokenizer is recognised by its empty prompt, in which no token precedes the
  * end. */
-static int check(const void *model, const text_tokens *t, vc_err *err)
+static int check(void *model, const text_tokens *t, vc_err *err)
 {
     int end;
     int rc = clip_end(model, t->ids, t->n, &end, err);

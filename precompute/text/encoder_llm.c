@@ -35,7 +35,7 @@ static void close_model(void *model)
     llm_close(model);
 }
 
-static int check(const void *model, const text_tokens *t, vc_err *err)
+static int check(void *model, const text_tokens *t, vc_err *err)
 {
     return text_ids_known(t->ids, t->n, llm_vocab(model), err);
 }

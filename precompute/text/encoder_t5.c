@@ -37,7 +37,7 @@ static void close_model(void *model)
     t5_close(model);
 }
 
-static int check(const void *model, const text_tokens *t, vc_err *err)
+static int check(void *model, const text_tokens *t, vc_err *err)
 {
     return text_ids_known(t->ids, t->n, t5_vocab(model), err);
 }

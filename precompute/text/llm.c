@@ -40,8 +40,10 @@ struct llm {
     float frequency[MAX_HEAD / 2];                /* [head / 2]: radians per token */
 };
 
-const llm_kind llm_llama = { "llama", NULL, false };
-const llm_kind llm_qwen2_5_vl = { "qwen2_5_vl", "text_config", true };
+const llm_kind llm_llama = { .model_type = "llama" };
+const llm_kind llm_qwen2_5_vl = { .model_type = "qwen2_5_vl", .part = "text_config",
+                                  .qkv_bias = true };
+const llm_kind llm_llava = { .model_type = "llava", .part = "text_config", .part_type = "llama" };
 
 /* ---- weights ---- */
 
@@ -174,14 +176,25 @@ static int bind(llm *m, vc_err *err)
 
 /* ---- config.json ---- */
 
-static const vf_config_row rows[] = {
+static const vf_config_row needed_sizes[] = {
     VF_INT_NEEDED(config, width, "hidden_size", 1, 1 << 16),
     VF_INT_NEEDED(config, hidden, "intermediate_size", 1, 1 << 18),
     VF_INT_NEEDED(config, layers, "num_hidden_layers", 1, 1 << 10),
     VF_INT_NEEDED(config, heads, "num_attention_heads", 1, 1 << 10),
+    VF_INT_NEEDED(config, vocab, "vocab_size", 1, 1 << 24),
+    { 0 }
+};
+static const vf_config_row llama_sizes[] = {
+    VF_INT(config, width, "hidden_size", 4096, 1, 1 << 16),
+    VF_INT(config, hidden, "intermediate_size", 11008, 1, 1 << 18),
+    VF_INT(config, layers, "num_hidden_layers", 32, 1, 1 << 10),
+    VF_INT(config, heads, "num_attention_heads", 32, 1, 1 << 10),
+    VF_INT(config, vocab, "vocab_size", 32000, 1, 1 << 24),
+    { 0 }
+};
+static const vf_config_row rows[] = {
     VF_INT(config, kv_heads, "num_key_value_heads", 0, 1, 1 << 10),
     VF_INT(config, head, "head_dim", 0, 8, MAX_HEAD),
-    VF_INT_NEEDED(config, vocab, "vocab_size", 1, 1 << 24),
     VF_NUM(config, eps, "rms_norm_eps", 1e-6, 0, 1),
     VF_FLAG(config, o_bias, "attention_bias", false),
     VF_FLAG(config, mlp_bias, "mlp_bias", false),
@@ -262,11 +275,17 @@ static int settle(config *c, int skip, vc_err *err)
 static int read_config(config *c, const llm_kind *kind, int skip, const cJSON *o, vc_err *err)
 {
     const vf_config_row type[] = { VF_ONLY("model_type", kind->model_type, NULL), { 0 } };
+    const vf_config_row part_type[] = { VF_ONLY("model_type", kind->part_type, kind->part_type),
+                                        { 0 } };
     const cJSON *part = kind->part ? cJSON_GetObjectItemCaseSensitive(o, kind->part) : NULL;
 
     int rc = vf_config_read(c, type, o, err);
     if (!rc && part)
         rc = vf_json_obj(o, kind->part, &o, err);
+    if (!rc && kind->part_type)
+        rc = vf_config_read(c, part_type, o, err);
+    if (!rc)
+        rc = vf_config_read(c, kind->part_type ? llama_sizes : needed_sizes, o, err);
     if (!rc)
         rc = vf_config_read(c, rows, o, err);
     if (!rc)
@@ -438,8 +457,32 @@ static vt_tensor *feed(vt_ctx *g, const config *c, const layer *w, vt_tensor *x)
     return vt_add(g, x, vt_linear(g, h, &w->down));
 }
 
+/* Rows that take the place of embeddings: count from `at` on. */
+typedef struct spliced {
+    const float *rows;                            /* [count,D]; NULL: none */
+    int at, count;
+} spliced;
+
+/* x [1,n,D] with the rows in it */
+static vt_tensor *splice(vt_ctx *g, vt_tensor *x, const spliced *in)
+{
+    const int n = x ? (int)x->dim[1] : 0, end = in->at + in->count;
+    vt_tensor *part[3];
+    int parts = 0;
+
+    if (!x || !in->rows)
+        return x;
+    if (in->at)
+        part[parts++] = vt_slice(g, x, 1, 0, in->at);
+    part[parts++] = vt_from_host(g, VC_F32, 3, (int64_t[]){ 1, in->count, x->dim[2] }, in->rows,
+                                 VC_F32);
+    if (end < n)
+        part[parts++] = vt_slice(g, x, 1, end, n);
+    return parts > 1 ? vt_concat(g, 1, parts, part) : part[0];
+}
+
 /* ids i32 [n] -> states [1,n,D] */
-static vt_tensor *forward(const llm *m, const int32_t *ids, int n)
+static vt_tensor *forward(const llm *m, const int32_t *ids, int n, const spliced *in)
 {
     vt_ctx *g = m->s.g;
     const config *c = &m->c;
@@ -448,7 +491,7 @@ static vt_tensor *forward(const llm *m, const int32_t *ids, int n)
     rotations(m, n, rotation);
     vt_scope s = vt_scope_begin(g);               /* its end frees the tensors of each half */
     vt_tensor *x = vt_from_host(g, VC_I32, 2, (int64_t[]){ 1, n }, ids, VC_I32);
-    x = vt_cast(g, vt_embedding(g, m->embed, x), VC_F32);
+    x = splice(g, vt_cast(g, vt_embedding(g, m->embed, x), VC_F32), in);
     for (int64_t i = 0; i < c->used; i++) {
         x = attend(g, c, &m->layer[i], x, rotation);
         vt_scope_end(g, s, 1, &x);
@@ -458,7 +501,8 @@ static vt_tensor *forward(const llm *m, const int32_t *ids, int n)
     return c->used == c->layers ? vt_rms_norm(g, x, m->norm, (float)c->eps) : x;
 }
 
-int llm_encode(llm *m, const int64_t *ids, int n, float *states, vc_err *err)
+int llm_encode_with(llm *m, const int64_t *ids, int n, const float *in, int at, int count,
+                    float *states, vc_err *err)
 {
     int32_t *id;
     int rc = text_ids(&id, ids, n, m->c.vocab, err);
@@ -466,7 +510,12 @@ int llm_encode(llm *m, const int64_t *ids, int n, float *states, vc_err *err)
     if (rc)
         return rc;
     vt_step_begin(m->s.g, 0);
-    rc = text_stack_end(&m->s, forward(m, id, n), states, err);
+    rc = text_stack_end(&m->s, forward(m, id, n, &(spliced){ in, at, count }), states, err);
     free(id);
     return rc;
+}
+
+int llm_encode(llm *m, const int64_t *ids, int n, float *states, vc_err *err)
+{
+    return llm_encode_with(m, ids, n, NULL, 0, 0, states, err);
 }

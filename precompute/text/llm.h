@@ -31,8 +31,12 @@ typedef struct llm_kind {
                                                    * NULL: the whole file does */
     bool qkv_bias;                                /* q, k and v have biases, whatever
                                                    * attention_bias of config.json is */
+    const char *part_type;                        /* model_type of that object, which may lack
+                                                   * sizes: they are then transformers' defaults,
+                                                   * LLaMA's of 7 billion weights. NULL: the object
+                                                   * must have them */
 } llm_kind;
-extern const llm_kind llm_llama, llm_qwen2_5_vl;
+extern const llm_kind llm_llama, llm_qwen2_5_vl, llm_llava;
 
 /* Opens config.json of o->dir and the weights beside this file. Uses o's dir, dtype, device,
  * threads, weights and text.skip. *fingerprint is the hash of o->weights and of everything else
@@ -49,6 +53,9 @@ int64_t llm_vocab(const llm *m);
  * change none of these states. VC_EINVAL: an id is not in the vocabulary; VC_ENUMERIC: a state is
  * not finite. */
 int llm_encode(llm *m, const int64_t *ids, int n, float *states, vc_err *err);
+/* The same with `rows` [count,width] in place of the embeddings of tokens at..at+count-1. */
+int llm_encode_with(llm *m, const int64_t *ids, int n, const float *rows, int at, int count,
+                    float *states, vc_err *err);
 vt_usage llm_usage(const llm *m);                 /* of the last llm_encode */
 
 #endif

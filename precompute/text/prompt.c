@@ -92,7 +92,7 @@ static int check_tokens(text_enc *t, vc_err *err)
     if (!rc && t->rule.crop)
         rc = check_crop(t, n, err);
     if (!rc && t->kind->check) {
-        const text_tokens tokens = { "", NULL, t->kind->masked ? n : t->length, t->ids };
+        const text_tokens tokens = { "", NULL, t->kind->masked ? n : t->length, t->ids, t->length };
         rc = t->kind->check(t->model, &tokens, err);
     }
     return rc;
@@ -119,9 +119,10 @@ static int make_areas(text_enc *t, vc_err *err)
 
     t->ids = calloc(n, sizeof *t->ids);
     t->mask = calloc(n, sizeof *t->mask);
-    t->states = t->width ? calloc(n, (size_t)t->width * sizeof *t->states) : NULL;
+    const bool states = t->width && t->kind->encode;
+    t->states = states ? calloc(n, (size_t)t->width * sizeof *t->states) : NULL;
     t->pooled = t->pooled_width ? calloc((size_t)t->pooled_width, sizeof *t->pooled) : NULL;
-    if (!t->ids || !t->mask || (t->width && !t->states) || (t->pooled_width && !t->pooled))
+    if (!t->ids || !t->mask || (states && !t->states) || (t->pooled_width && !t->pooled))
         return vc_fail(err, VC_ENOMEM, "%s: out of memory for %d tokens", t->kind->class,
                        t->length);
     return 0;
@@ -141,6 +142,8 @@ static int set_up(text_enc *t, const encoder_opts *o, text_info *info, vc_err *e
                        "else from this text encoder's slot", t->kind->class);
     if (t->tok)
         info->tokenizer = tokenizer_fingerprint(t->tok);
+    if (!info->rows)
+        info->rows = rule->max_length;
     t->rule = *rule;
     t->length = rule->max_length + rule->crop;
     t->width = info->width;
@@ -203,11 +206,12 @@ int text_prompt_encode(text_enc *t, const text_input *in, text_result *r, vc_err
         rc = vc_fail(err, VC_EINVAL, "a text of %d tokens, of which %d are cropped", stored,
                      t->rule.crop);
     if (!rc) {
-        const text_tokens tokens = { text, in->picture, n, t->ids };
-        rc = t->kind->encode(t->model, &tokens, t->states, t->pooled, err);
+        const text_tokens tokens = { text, in->picture, n, t->ids, t->length };
+        rc = t->kind->choose ? t->kind->choose(t->model, &tokens, r, err)
+                             : t->kind->encode(t->model, &tokens, t->states, t->pooled, err);
     }
     free(text);
-    if (rc)
+    if (rc || t->kind->choose)
         return rc;
     *r = (text_result){ .pooled_width = t->pooled_width, .pooled = t->pooled, .length = t->length,
                         .ids = t->ids, .mask = t->mask };
@@ -244,6 +248,8 @@ vf_key text_prompt_key(const text_info *info, vc_dtype precision, vc_dtype store
         vf_hasher_int(&h, "pooled_only", 1);
     if (rule->masked)
         vf_hasher_int(&h, "masked", 1);
+    if (rule->interleave)
+        vf_hasher_int(&h, "interleave", rule->interleave);
     vf_hasher_str(&h, "precision", vc_dtype_name(precision));
     vf_hasher_str(&h, "dtype", vc_dtype_name(stored));
     return vf_hasher_end(&h);

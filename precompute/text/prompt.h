@@ -14,7 +14,8 @@ typedef struct text_tokens {
     const char *text;                /* the prompt in its template */
     const text_picture *picture;     /* NULL: none */
     int n;                           /* tokens to encode */
-    const int64_t *ids;              /* [n] */
+    const int64_t *ids;              /* [length], padding behind the first n of a masked model */
+    int length;
 } text_tokens;
 
 typedef struct text_model {
@@ -22,16 +23,20 @@ typedef struct text_model {
     bool masked;                     /* true: padding is neither encoded nor stored; false: padding
                                       * is encoded, and stored unless rule.masked */
     /* Sets fingerprint, width and pooled of *info; a model with a tokenizer of its own also sets
-     * tokenizer and rule.max_length. */
+     * tokenizer and rule.max_length; a model whose texts have other numbers of rows than
+     * rule.max_length sets rows. */
     int (*open)(void **model, const encoder_opts *o, text_info *info, vc_err *err);
     void (*close)(void *model);      /* NULL is fine */
     /* The model's own tokenizer: fills ids and mask, [length]. NULL: o->tokenizer names one. */
     void (*words)(const char *text, int length, int64_t *ids, int64_t *mask);
     /* Fills states [n,width] and pooled [info->pooled]. Either is NULL where its width is 0. */
     int (*encode)(void *model, const text_tokens *t, float *states, float *pooled, vc_err *err);
+    /* Fills *r in place of `encode`, for a model that chooses the stored states itself. The areas
+     * of *r are the model's until its next call. */
+    int (*choose)(void *model, const text_tokens *t, text_result *r, vc_err *err);
     /* Called at open with the tokens of the empty prompt: fails where they show that the tokenizer
      * belongs to another model. NULL: nothing is checked. */
-    int (*check)(const void *model, const text_tokens *t, vc_err *err);
+    int (*check)(void *model, const text_tokens *t, vc_err *err);
 } text_model;
 
 /* VC_EINVAL: the model cannot follow the rule o->text, or the tokenizer's ids are not the model's;

@@ -38,9 +38,11 @@ static void add_encoders(cJSON *o, const vprep *p)
         cJSON_AddStringToObject(e, "fingerprint", vf_key_hex(hex, t->fingerprint));
         cJSON_AddStringToObject(e, "tokenizer", vf_key_hex(hex, t->tokenizer));
         cJSON_AddStringToObject(e, "dtype", vc_dtype_name(p->encoders.text_part[i].opts.dtype));
-        vf_json_add_int(e, "max_length", t->rule.max_length);
+        vf_json_add_int(e, "max_length", t->rows);
+        if (t->rule.interleave)
+            vf_json_add_int(e, "image_embed_interleave", t->rule.interleave);
         vf_json_add_int(e, "width", t->rule.pooled_only ? t->pooled : t->width);
-        cJSON_AddStringToObject(e, "empty", vf_key_hex(hex, vprep_text_key(p, i, "")));
+        cJSON_AddStringToObject(e, "empty", vf_key_hex(hex, vprep_text_key(p, i, "", NULL)));
     }
 }
 
@@ -115,7 +117,7 @@ static void add_conditions(cJSON *o, const vprep *p)
 {
     cJSON *c = cJSON_AddObjectToObject(o, "conditions");
 
-    if (p->c.train_mode == PREP_I2V)
+    if (p->c.train_mode == PREP_I2V && !p->encoders.family.is->clean_images)
         vf_json_add_int(c, "image_noise_variants", p->c.noise_variants);
     if (p->c.train_mode == PREP_INPAINT) {
         cJSON_AddStringToObject(c, "mask_shapes", p->c.mask_shapes ? "all_frames" : "first_frame");

@@ -247,14 +247,17 @@ static void put_extra(vc_buf *b, const vf_row *row)
     vc_buf_str(b, row->n_extra ? "}" : "");
 }
 
-static void put_captions(vc_buf *b, const vprep *p, const vf_row *row)
+static void put_captions(vc_buf *b, const vprep *p, const prep_job *j)
 {
+    const vf_row *row = &p->list.meta.rows[j->item->row];
+    const vf_key picture = vprep_picture_key(p, j->item, &j->clip);
+
     vc_buf_str(b, ",\"captions\":[");
     for (int i = 0; i < row->n_captions; i++) {
         put_text(b, i ? ",{\"text\":" : "{\"text\":", row->captions[i]);
         vc_buf_str(b, ",\"keys\":[");
         for (int e = 0; e < p->encoders.n_text; e++)
-            put_key(b, e ? "," : "", vprep_text_key(p, e, row->captions[i]));
+            put_key(b, e ? "," : "", vprep_text_key(p, e, row->captions[i], &picture));
         vc_buf_str(b, "]}");
     }
     vc_buf_str(b, "]");
@@ -284,7 +287,7 @@ void vprep_record(vc_buf *b, const vprep *p, const prep_job *j)
     bool repeats = p->c.video_repeat > 1 && s->is_video;
 
     put_head(b, p, j->item);
-    put_captions(b, p, row);
+    put_captions(b, p, j);
     put_choice(b, p, j->item, &j->clip, false);
     put_key(b, ",\"source_hash\":", s->hash);
     put_key(b, ",\"latent_key\":", j->key[VC_ROLE_CLIP]);

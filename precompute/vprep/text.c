@@ -8,94 +8,57 @@
 #include "precompute/encode/prompt_images.h"
 #include "precompute/run/reuse.h"
 #include "precompute/text/prompt.h"
+#include "precompute/vprep/decode.h"
 
-vf_key vprep_text_key(const vprep *p, int encoder, const char *prompt)
+bool vprep_sees(const vprep *p, int encoder)
 {
+    return p->encoders.text_part[encoder].opts.text.interleave > 0;
+}
+
+vf_key vprep_text_key(const vprep *p, int encoder, const char *prompt, const vf_key *picture)
+{
+    const bool seen = picture && vprep_sees(p, encoder);
+    const text_picture seen_as = { .key = seen ? *picture : (vf_key){ { 0 } } };
+
     return text_prompt_key(&p->encoders.text[encoder], p->encoders.text_part[encoder].opts.dtype,
-                           p->c.dtype, &(text_input){ .prompt = prompt });
+                           p->c.dtype, &(text_input){ prompt, seen ? &seen_as : NULL });
 }
 
-int vprep_pack_dtype(vc_dtype *dtype, void **data, const float *v, size_t n, vc_dtype want,
-                     vc_err *err)
-{
-    *dtype = want;
-    for (size_t i = 0; want == VC_F16 && i < n; i++)
-        if (!(v[i] >= -65504.0f && v[i] <= 65504.0f))
-            *dtype = want = VC_F32;
-    *data = malloc(n * vc_dtype_size(want) + 1);
-    if (!*data)
-        return vc_fail(err, VC_ENOMEM, "out of memory for %zu values", n);
-    vc_from_f32(*data, want, v, n);
-    return 0;
-}
-
-static int put_result(vprep *p, vf_key key, const text_result *r, vc_err *err)
-{
-    const vf_view all[2] = {
-        { .name = "prompt_embeds", .nd = 2, .dim = { r->n, r->width }, .data = r->embeds },
-        { .name = "pooled", .nd = 1, .dim = { r->pooled_width }, .data = r->pooled },
-    };
-    vf_view t[2];
-    int n = 0, rc = 0;
-    void *data[2] = { 0 };
-    uint8_t *packed = NULL;
-    size_t size = 0;
-
-    for (int i = 0; !rc && i < 2; i++) {
-        size_t count = (size_t)vf_view_count(&all[i]);
-        if (!count)
-            continue;
-        t[n] = all[i];
-        rc = vprep_pack_dtype(&t[n].dtype, &data[n], all[i].data, count, p->c.dtype, err);
-        t[n].data = data[n];
-        t[n].bytes = count * vc_dtype_size(t[n].dtype);
-        n++;
-    }
-    if (!rc)
-        rc = vf_safetensors_pack(&packed, &size, t, n, NULL, 0, 1, err);
-    if (!rc)
-        rc = vf_writer_put_text(p->writer, key, packed, size, err);
-    free(packed);
-    free(data[0]);
-    free(data[1]);
-    return rc;
-}
-
-/* Writes the trace of a prompt, kept beside the traces until the clips are written. */
-static int trace_text(const vprep *p, int encoder, vf_key key, const text_result *r, vc_err *err)
-{
-    char hex[VF_KEY_HEX], names[4][32];
-    snprintf(names[0], sizeof names[0], "input_ids_%d", encoder + 1);
-    snprintf(names[1], sizeof names[1], "attention_mask_%d", encoder + 1);
-    snprintf(names[2], sizeof names[2], "prompt_embeds_%d", encoder + 1);
-    snprintf(names[3], sizeof names[3], "pooled_%d", encoder + 1);
-    vf_view t[4] = {
-        { names[0], VC_I64, 1, { r->length }, r->ids, (size_t)r->length * 8 },
-        { names[1], VC_I64, 1, { r->length }, r->mask, (size_t)r->length * 8 },
-    };
-    int n = 2;
-    if (r->n)
-        t[n++] = (vf_view){ names[2], VC_F32, 2, { r->n, r->width }, r->embeds,
-                            (size_t)r->n * (size_t)r->width * 4 };
-    if (r->pooled_width)
-        t[n++] = (vf_view){ names[3], VC_F32, 1, { r->pooled_width }, r->pooled,
-                            (size_t)r->pooled_width * 4 };
-    char *path = vc_format("%s/.text-%s.safetensors", p->c.trace_dir, vf_key_hex(hex, key));
-    int rc = path ? vf_safetensors_write(path, t, n, NULL, 0, err) : vc_no_memory(err);
-    free(path);
-    return rc;
-}
+/* The picture of texts: an item's first frame, or that of a validation prompt. Neither: none. */
+typedef struct text_source {
+    const vprep_item *item;
+    int prompt;                                   /* -1: none */
+    text_picture picture;                         /* rgb NULL: it was not read yet */
+    uint8_t *rgb;                                 /* owned */
+} text_source;
 
 typedef struct text_job {
     vprep *p;
     const text_class *class;
     text_enc *enc;
     int encoder;
-    /* Called for each prompt that the run needs. */
-    int (*one)(struct text_job *j, const char *prompt, vc_err *err);
+    /* Called for each prompt that the run needs. from NULL: the text has no picture. */
+    int (*one)(struct text_job *j, const char *prompt, text_source *from, vc_err *err);
     vf_keymap counted;                            /* in a forecast */
     uint64_t n[3];                                /* prompts by prep_reuse_place */
 } text_job;
+
+static vf_key key_of(const text_job *j, const char *prompt, const text_source *from)
+{
+    return vprep_text_key(j->p, j->encoder, prompt, from ? &from->picture.key : NULL);
+}
+
+/* Reads the picture of a text that is to be encoded. */
+static int read_picture(const text_job *j, text_source *from, vc_err *err)
+{
+    text_picture *t = &from->picture;
+    if (t->rgb)
+        return 0;
+    int rc = from->item ? vprep_first_frame(j->p, from->item, &from->rgb, &t->h, &t->w, err)
+                        : vprep_prompt_picture(j->p, from->prompt, &from->rgb, &t->h, &t->w, err);
+    t->rgb = from->rgb;
+    return vc_context(err, rc, "the first frame");
+}
 
 /* Opens the encoder for the first prompt that is to be encoded. */
 static int open_encoder(text_job *j, vc_err *err)
@@ -112,9 +75,19 @@ static int open_encoder(text_job *j, vc_err *err)
     return rc ? rc : prep_part_unchanged(part, err);
 }
 
-static int one_prompt(text_job *j, const char *prompt, vc_err *err)
+static int encode(text_job *j, const char *prompt, text_source *from, text_result *r, vc_err *err)
 {
-    vf_key key = vprep_text_key(j->p, j->encoder, prompt);
+    int rc = from ? read_picture(j, from, err) : 0;
+
+    if (!rc && !j->enc)
+        rc = open_encoder(j, err);
+    const text_input in = { prompt, from ? &from->picture : NULL };
+    return rc ? rc : j->class->encode(j->enc, &in, r, err);
+}
+
+static int one_prompt(text_job *j, const char *prompt, text_source *from, vc_err *err)
+{
+    vf_key key = key_of(j, prompt, from);
     text_result r;
 
     if (*vc_stop_flag())
@@ -125,24 +98,22 @@ static int one_prompt(text_job *j, const char *prompt, vc_err *err)
     j->p->count.texts_reused += !rc;
     if (rc != VC_ENOENT)
         return rc;
-    rc = j->enc ? 0 : open_encoder(j, err);
-    if (!rc)
-        rc = j->class->encode(j->enc, &(text_input){ .prompt = prompt }, &r, err);
+    rc = encode(j, prompt, from, &r, err);
     if (!rc && j->p->c.trace_dir)
-        rc = trace_text(j->p, j->encoder, key, &r, err);
+        rc = vprep_trace_text(j->p, j->encoder, key, &r, err);
     if (!rc && vf_writer_has_text(j->p->writer, key)) {
         j->p->count.texts_reused++;
         return 0;
     }
     if (!rc)
-        rc = put_result(j->p, key, &r, err);
+        rc = vprep_put_text(j->p, key, &r, err);
     j->p->count.texts_encoded += !rc;
     return rc;
 }
 
-static int count_prompt(text_job *j, const char *prompt, vc_err *err)
+static int count_prompt(text_job *j, const char *prompt, text_source *from, vc_err *err)
 {
-    vf_key key = vprep_text_key(j->p, j->encoder, prompt);
+    vf_key key = key_of(j, prompt, from);
 
     if (*vc_stop_flag())
         return vc_fail(err, VC_ESTOP, "stopped");
@@ -152,52 +123,98 @@ static int count_prompt(text_job *j, const char *prompt, vc_err *err)
     return vf_keymap_put(&j->counted, key, 0, err);
 }
 
-static int all_prompts(text_job *j, vc_err *err)
+/* The prompts of the list, each with its picture, and negative ones, which have none. */
+static int validation_prompts(text_job *j, vc_err *err)
 {
     vprep *p = j->p;
     const vprep_prompts *v = &p->prompts;
-    uint32_t failed = UINT32_MAX;
-    int rc = j->one(j, "", err);
+    int rc = 0;
 
-    if (!rc && p->c.negative_prompt)
-        rc = j->one(j, p->c.negative_prompt, err);
     for (int i = 0; !rc && i < v->n; i++) {
         const char *negative = NULL;
-        rc = j->one(j, cJSON_GetObjectItem(v->row[i], "prompt")->valuestring, err);
+        const bool sees = vprep_sees(p, j->encoder);
+        text_source from = { .prompt = i };
+        if (sees)
+            from.picture.key = vprep_prompt_picture_key_of(p, i);
+        rc = j->one(j, cJSON_GetObjectItem(v->row[i], "prompt")->valuestring, sees ? &from : NULL,
+                    err);
+        free(from.rgb);
         if (!rc)
             rc = vf_json_str_opt(v->row[i], "negative_prompt", &negative, err);
         if (!rc && negative)
-            rc = j->one(j, negative, err);
+            rc = j->one(j, negative, NULL, err);
     }
-    for (uint32_t i = 0; !rc && i < p->plan.n_items; i++) {
+    return rc;
+}
+
+/* The captions of an item; *why is the error of one that failed, and *err one that ends the run. */
+static int captions(text_job *j, const vprep_item *it, vc_err *why, vc_err *err)
+{
+    const vf_row *row = &j->p->list.meta.rows[it->row];
+    const bool sees = vprep_sees(j->p, j->encoder);
+    text_source from = { .item = it, .prompt = -1 };
+    vprep_clip clip;
+    int rc = 0;
+
+    if (sees) {
+        rc = vprep_clip_of(j->p, it, &clip, err);
+        if (rc)
+            return rc;
+        from.picture.key = vprep_picture_key(j->p, it, &clip);
+        vprep_clip_free(&clip);
+    }
+    for (int k = 0; !rc && k < row->n_captions; k++)
+        rc = j->one(j, row->captions[k], sees ? &from : NULL, why);
+    free(from.rgb);
+    return rc ? vprep_item_failed(j->p, it, "text", why, err) : 0;
+}
+
+/* Variants of a row have one text, unless each has a picture of its own. Where a text fails, all
+ * variants of the row are dropped. */
+static int items(text_job *j, vc_err *err)
+{
+    vprep *p = j->p;
+    int rc = 0;
+
+    for (uint32_t i = 0, first = 0; !rc && i < p->plan.n_items; i++) {
         vprep_item *it = &p->plan.items[i];
-        const vf_row *row = &p->list.meta.rows[it->row];
         vc_err why = { 0 };
-        if (i && it->row == failed)                           /* a further variant of the row */
-            it->drop = true;
-        bool done = it->drop || (i && p->plan.items[i - 1].row == it->row);
-        if (!done && it->stored) {
-            p->count.texts_reused += (uint64_t)row->n_captions;
-            done = true;
+        if (it->row != p->plan.items[first].row)
+            first = i;
+        it->drop |= p->plan.items[first].drop && p->plan.items[first].failed;
+        bool done = it->drop || (i > first && !vprep_sees(p, j->encoder));
+        if (!done && it->stored)
+            p->count.texts_reused += (uint64_t)p->list.meta.rows[it->row].n_captions;
+        else if (!done)
+            rc = captions(j, it, &why, err);
+        for (uint32_t k = first; !rc && why.code && k <= i; k++) {
+            p->plan.items[k].drop = true;
+            p->plan.items[k].failed = true;
         }
-        for (int k = 0; !rc && !done && k < row->n_captions; k++)
-            if (j->one(j, row->captions[k], &why)) {
-                rc = vprep_note(p, row->row, row->path, "text", &why, err);
-                it->drop = done = true;
-                failed = it->row;
-            }
         vc_progress_at(p->progress, i + 1, NULL);
     }
     return rc;
 }
 
-static int add_keys(cJSON *o, const char *field, const vprep *p, const char *prompt)
+static int all_prompts(text_job *j, vc_err *err)
+{
+    int rc = j->one(j, "", NULL, err);
+
+    if (!rc && j->p->c.negative_prompt)
+        rc = j->one(j, j->p->c.negative_prompt, NULL, err);
+    if (!rc)
+        rc = validation_prompts(j, err);
+    return rc ? rc : items(j, err);
+}
+
+static int add_keys(cJSON *o, const char *field, const vprep *p, const char *prompt,
+                    const vf_key *picture)
 {
     cJSON *keys = cJSON_AddArrayToObject(o, field);
     for (int e = 0; keys && e < p->encoders.n_text; e++) {
         char hex[VF_KEY_HEX];
         cJSON_AddItemToArray(keys, cJSON_CreateString(
-            vf_key_hex(hex, vprep_text_key(p, e, prompt))));
+            vf_key_hex(hex, vprep_text_key(p, e, prompt, picture))));
     }
     return keys ? 0 : -1;
 }
@@ -228,7 +245,9 @@ int vprep_put_validations(vprep *p, vc_err *err)
         cJSON *o = cJSON_Duplicate(v->row[i], true);
         vf_json_str_opt(o, "negative_prompt", &negative, NULL);
         const char *prompt = cJSON_GetObjectItem(v->row[i], "prompt")->valuestring;
-        if (!o || add_keys(o, "keys", p, prompt) || add_keys(o, "negative_keys", p, negative) ||
+        const vf_key picture = vprep_prompt_picture_key_of(p, i);
+        if (!o || add_keys(o, "keys", p, prompt, &picture) ||
+            add_keys(o, "negative_keys", p, negative, NULL) ||
             add_pictures(o, p, i))
             rc = vc_no_memory(err);
         if (!rc)

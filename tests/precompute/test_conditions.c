@@ -477,6 +477,7 @@ static void each_role_follows_its_row(void **state)
     for (int mode = 0; mode < VC_MODES; mode++) {
         vprep p = run_of(mode);
         p.encoders.mask_noise = true;
+        p.encoders.family.is = vc_families();
         for (int r = 0; r < VC_ROLES; r++) {
             const vc_role_row *role = &vc_roles[r];
             bool made = role->modes & 1u << mode && role->recipe.pixels != VC_PIXELS_LOSS_MASK;
@@ -486,6 +487,16 @@ static void each_role_follows_its_row(void **state)
                 check_key(&p, (vc_role)r);
         }
     }
+}
+
+/* A family that trains on first frames as they are stores none with noise. */
+static void clean_images(void **state)
+{
+    vprep p = run_of(VC_MODE_I2V);
+    (void)state;
+    p.encoders.family.is = vc_family_find("hunyuanvideo");
+    assert_int_equal(vprep_values(&p, &row),
+                     VC_ROLE_BIT(VC_ROLE_CLIP) | VC_ROLE_BIT(VC_ROLE_IMAGE));
 }
 
 static void masked_pixels_are_black(void **state)
@@ -557,7 +568,7 @@ int main(void)
         cmocka_unit_test(lines_there_and_back),
         cmocka_unit_test(grid_is_the_naive_resize),
         cmocka_unit_test(keys_depend_on_what_values_do),
-        cmocka_unit_test(each_role_follows_its_row),
+        cmocka_unit_test(each_role_follows_its_row), cmocka_unit_test(clean_images),
         cmocka_unit_test(masked_pixels_are_black),
         cmocka_unit_test(pixel_noise),
     };

@@ -99,7 +99,7 @@ static int see(void *model, const text_tokens *t, float *states, float *pooled, 
     for (int i = 0; i < t->n; i++)
         states[i] = (float)t->ids[i];
     pooled[0] = (float)t->n;
-    pooled[1] = t->picture ? t->picture->pixels[0] : -2;
+    pooled[1] = t->picture ? t->picture->rgb[0] : -2;
     return 0;
 }
 
@@ -107,8 +107,8 @@ static void sees_a_picture(void **state)
 {
     static const text_model seer = { .class = "Seer", .masked = true, .open = open_seer,
                                      .close = close_seer, .words = letters, .encode = see };
-    const float pixels[3] = { 0.5f, 0, 0 };
-    const text_picture picture = { .h = 1, .w = 1, .pixels = pixels };
+    const uint8_t rgb[3] = { 7, 0, 0 };
+    const text_picture picture = { .h = 1, .w = 1, .rgb = rgb };
     encoder_opts o = { .dtype = VC_F32 };
     text_enc *t;
     text_info info;
@@ -119,7 +119,7 @@ static void sees_a_picture(void **state)
     assert_int_equal(text_prompt_open(&t, &seer, &o, &info, &err), 0);
     assert_int_equal(text_prompt_encode(t, &(text_input){ "ab", &picture }, &r, &err), 0);
     assert_true(r.n == 2 && r.width == 1 && r.embeds[1] == 'b' && r.length == 4);
-    assert_true(r.pooled_width == 2 && r.pooled[0] == 2 && r.pooled[1] == 0.5f);
+    assert_true(r.pooled_width == 2 && r.pooled[0] == 2 && r.pooled[1] == 7);
     assert_int_equal(text_prompt_encode(t, &(text_input){ "abcdefg", NULL }, &r, &err), 0);
     assert_true(r.n == 4 && r.pooled[1] == -2);
     assert_int_equal(text_prompt_encode(t, &(text_input){ "", NULL }, &r, &err), VC_EINVAL);

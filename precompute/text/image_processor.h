@@ -1,0 +1,22 @@
+/* image_processor.h - from a picture to the pixels of a vision model, as transformers'
+ * CLIPImageProcessor makes them: the shorter side is resized to `size` by Pillow's bicubic filter,
+ * the middle is cut out, and colours are scaled and normalised; inside precompute only. */
+#ifndef PRECOMPUTE_TEXT_IMAGE_PROCESSOR_H
+#define PRECOMPUTE_TEXT_IMAGE_PROCESSOR_H
+
+#include "precompute/encoder.h"
+
+typedef struct image_processor {
+    int size, side;                               /* of the shorter side; of the square cut out */
+    double rescale, mean[3], std[3];
+} image_processor;
+
+/* Reads DIR/preprocessor_config.json for a vision model of side x side pixels. VC_EFORMAT: a field
+ * that this code cannot do, named; VC_EMISMATCH: pictures of another size. */
+int image_processor_open(image_processor *p, const char *dir, int side, vc_err *err);
+void image_processor_hash(vf_hasher *h, const image_processor *p);
+/* rgb [h,w,3] -> pixels [side,side,3], the same bytes as Pillow's before they are normalised. */
+int image_processor_run(const image_processor *p, const uint8_t *rgb, int h, int w, float *pixels,
+                        vc_err *err);
+
+#endif
