@@ -1,10 +1,10 @@
-/* bench_dataset.c - how long a large dataset takes to write, open, list and read.
+/* bench_dataset.c - times writing, opening and reading of a large dataset.
  *
  *     bench_dataset FOLDER [SAMPLES [LATENT_KIB [SHARD_MIB]]]
- *                                            (1000000 samples, tiny latents, shards of 4096 MiB)
+ *                                 (by default 1000000 samples, tiny latents, shards of 4096 MiB)
  *
- * Then the same with few samples and large latents: random reads against memcpy, and once from the
- * disk. FOLDER is made and left there. */
+ * Random reads of large latents are compared with memcpy, and are timed from the disk too. The
+ * program makes FOLDER and does not remove it. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@
 #include "common/os/progress.h"
 #include "tests/lib/shards_make.h"
 
-enum { LATENTS = 64 };                       /* different bytes; keys differ for each sample */
+enum { LATENTS = 64 };                       /* number of different latents; all keys differ */
 
 static int fill(vf_writer *w, uint32_t n, size_t kib, vc_err *err)
 {
@@ -62,7 +62,8 @@ static int write_dataset(const char *dir, uint32_t n, size_t kib, size_t mib, vc
     return rc;
 }
 
-/* Pieces of `bytes` of a source as large as the shards, so that both come from memory. */
+/* Returns the rate of memcpy in GB/s: random pieces of `bytes` are copied from a source as large as
+ * the shards, so that reads of both miss the cache alike. */
 static double memcpy_rate(size_t bytes, uint32_t pieces)
 {
     char *from = malloc(bytes * pieces), *to = malloc(bytes);
@@ -82,7 +83,7 @@ static double memcpy_rate(size_t bytes, uint32_t pieces)
     return (double)reads * (double)bytes / t / 1e9;
 }
 
-/* *rate: GB/s. */
+/* Reads random latents and copies their values; *rate is in GB/s. */
 static int read_randomly(const vf_dataset *d, uint32_t reads, bool check, double *rate, vc_err *err)
 {
     size_t bytes = 0;
@@ -113,7 +114,8 @@ static int read_randomly(const vf_dataset *d, uint32_t reads, bool check, double
     return 0;
 }
 
-/* Takes the shards' pages out of memory, so that the disk is read; what a map holds stays. */
+/* Removes the shards' pages from the page cache, so that later reads come from the disk. Mapped
+ * pages stay. */
 static int forget_pages(const char *dir, vc_err *err)
 {
     DIR *folder = opendir(dir);
@@ -133,8 +135,8 @@ static int forget_pages(const char *dir, vc_err *err)
     return 0;
 }
 
-/* From the disk: how long to open and to read each latent once, in a random order, with and without
- * asking for the next ones ahead, as a trainer does. */
+/* Times opening and one read of each latent from the disk, in random order. As in training, `ahead`
+ * latents are prefetched. */
 static int read_cold(const char *dir, int ahead, vc_err *err)
 {
     vf_dataset *d;
@@ -174,7 +176,7 @@ static int read_cold(const char *dir, int ahead, vc_err *err)
     return rc;
 }
 
-/* *rate: of the faster of two runs of unchecked reads. */
+/* Times opening and random reads; *rate is that of the faster of two runs of unchecked reads. */
 static int read_dataset(const char *dir, uint32_t reads, double *rate, vc_err *err)
 {
     vf_dataset *d;
@@ -209,7 +211,7 @@ int main(int argc, char **argv)
     double rate = 0;
     int rc = 0, status = 0;
     fflush(stdout);
-    pid_t child = fork();                    /* so that the reader's memory is its own */
+    pid_t child = fork();                    /* the writer's memory is not counted below */
     if (!child) {
         rc = write_dataset(argv[1], n, kib, mib, &err);
         if (rc)

@@ -1,11 +1,11 @@
 /* bench_device.c - speed of a device's kernels at CogVideoX's sizes, as shares of the best product
- * and of the copy measured in the same run. Run by scripts/bench gpu.
+ * and of the best copy in the same run. `scripts/bench gpu` runs this program.
  *
- *     bench_device [device] [seconds per row] [divisor of tokens, channels stay]
+ *     bench_device [device] [seconds for each row] [divisor of the number of tokens]
  *
- * Activations are bf16. A row runs an op again and again in one step, which ends when the device is
- * done; the best of several steps counts. Products, attention and convolution are in TFLOP/s (with
- * backward: 3.5 times the forward's work), the others in GB/s of what must be moved. */
+ * Activations are bf16. A row repeats an op in one step, which ends when the device is idle; the
+ * best of several steps counts. Rates of products, attention and convolution are in TFLOP/s
+ * (backward counts 3.5 times the work of forward), other rates in GB/s of operands and results. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,15 +20,14 @@ typedef struct bench {
     vt_ctx *g;
     double seconds;
     int64_t divisor;
-    double product, copy;                      /* the best rates of all, FLOP/s and B/s */
+    double product, copy;                      /* best rates so far, in FLOP/s and bytes/s */
 } bench;
 
-/* shape: of x, whose tokens (the first but one) are divided; more: as the op needs. work: FLOPs or
- * bytes of one run. */
+/* An op and its sizes. The number of tokens is divided by the program's divisor. */
 typedef struct row {
     const char *name;
     enum { PRODUCT, ATTENTION, BACKWARD, CONV, COPY, NORM, GELU, GATED, ROPE } kind;
-    int64_t tokens, width, more;               /* of attention and rope: more heads of width */
+    int64_t tokens, width, more;               /* `more` is the op's third size, e.g. heads */
 } row;
 
 static const row rows[] = {
@@ -59,13 +58,13 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void die(const char *what, const vc_err *err)
+static void die(const char *name, const vc_err *err)
 {
-    fprintf(stderr, "bench_device: %s: %s\n", what, err->text);
+    fprintf(stderr, "bench_device: %s: %s\n", name, err->text);
     exit(1);
 }
 
-/* A persistent tensor of normals. */
+/* Makes a persistent tensor of standard normals. */
 static vt_tensor *normals(bench *b, vc_dtype type, int nd, const int64_t *dim, uint32_t id)
 {
     size_t n = 1;
@@ -77,18 +76,18 @@ static vt_tensor *normals(bench *b, vc_dtype type, int nd, const int64_t *dim, u
         vc_draw_normals(x, n, 0, id, 0, VC_DRAW_INIT);
     vt_tensor *t = x ? vt_param_new(b->g, type, nd, dim, x, VC_F32, false, &err) : NULL;
     if (!t)
-        die("no memory", &err);
+        die("a tensor of normals", &err);
     free(x);
     return t;
 }
 
-/* Operands of a row: x first, and its FLOPs or bytes. */
+/* Makes the operands of a row, x first, and returns the FLOPs or bytes of one run. */
 static double prepare(bench *b, const row *r, vt_tensor *t[MOST])
 {
     int64_t n = r->tokens / b->divisor > 16 ? r->tokens / b->divisor : 16, m = r->more;
     double elements = (double)n * (double)r->width;
     const int64_t x[] = { 1, n, r->width }, one[] = { 1, 1, r->width }, w[] = { m, r->width };
-    const int64_t heads[] = { 1, n, m, r->width }, turns[] = { n, r->width / 2 };
+    const int64_t heads[] = { 1, n, m, r->width }, angles[] = { n, r->width / 2 };
     const int64_t video[] = { 1, n / 8 > 2 ? n / 8 : 2, 8, m, r->width };
     const int64_t kernel[] = { r->width, r->width, 3, 3, 3 };
     vc_err err = { 0 };
@@ -110,7 +109,7 @@ static double prepare(bench *b, const row *r, vt_tensor *t[MOST])
         return 2 * 27.0 * (double)vt_count(t[0]) * (double)r->width;
     case ROPE:
         t[0] = normals(b, VC_BF16, 4, heads, 1);
-        t[1] = normals(b, VC_F32, 2, turns, 2), t[2] = normals(b, VC_F32, 2, turns, 3);
+        t[1] = normals(b, VC_F32, 2, angles, 2), t[2] = normals(b, VC_F32, 2, angles, 3);
         return 4 * elements * (double)m;
     default:
         t[0] = normals(b, VC_BF16, 3, x, 1), t[1] = normals(b, VC_BF16, 3, x, 2);
@@ -137,7 +136,7 @@ static void once(vt_ctx *g, const row *r, vt_tensor *const t[MOST])
     }
 }
 
-/* Seconds of n runs. */
+/* Returns the seconds of n runs. */
 static double run(bench *b, const row *r, vt_tensor *const t[MOST], int n)
 {
     double begin = now();
@@ -190,7 +189,7 @@ int main(int argc, char **argv)
     vc_err err = { 0 };
 
     if (b.divisor < 1 || b.seconds <= 0) {
-        fputs("bench_device: [device] [seconds above 0] [divisor from 1]\n", stderr);
+        fputs("usage: bench_device [device] [seconds above 0] [divisor from 1]\n", stderr);
         return 2;
     }
     if (vt_open(&b.g, &o, &err))

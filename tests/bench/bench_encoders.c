@@ -75,7 +75,7 @@ static int bench_text(const text_class *class, const encoder_opts *o, int repeat
 int main(int argc, char **argv)
 {
     if (argc != 8) {
-        fprintf(stderr, "bench_encoders vae|text MODEL REPEATS THREADS F H W\n");
+        fprintf(stderr, "usage: bench_encoders vae|text MODEL REPEATS THREADS F H W\n");
         return 2;
     }
     bool text = !strcmp(argv[1], "text");

@@ -1,11 +1,11 @@
-/* bench_kernels.c - speed of the CPU's products: own kernels, the plain set, oneDNN. Run by
- * scripts/bench.
+/* bench_kernels.c - speed of the CPU's products: the kernels of this library, its plain kernels,
+ * and oneDNN. scripts/bench runs this program.
  *
- *     bench_kernels [threads] [seconds per row]
+ *     bench_kernels [threads] [seconds for each row]
  *
- * The contenders of a row take turns on the same random operands and the least time of each counts,
- * so that a busy machine disturbs all alike. Rates are GFLOP/s (1e9 operations, a product and a sum
- * being two). */
+ * The contenders of a row alternate on the same random operands, so that a busy machine disturbs
+ * all of them alike, and the least time of each counts. Rates are in GFLOP/s; a multiplication and
+ * an addition are two operations. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,8 @@
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
-/* With one thread its own processor time: what other processes take does not count. */
+/* Returns the time in seconds. One thread measures its own processor time, so that the time of
+ * other processes does not count. */
 static double now(int threads)
 {
     struct timespec t;
@@ -59,7 +60,7 @@ static void *or_die(void *p)
     return p;
 }
 
-/* A packed tensor of values in -1..1. */
+/* Makes a packed tensor of values in -1..1. */
 static vt_tensor tensor(vc_dtype t, int nd, const int64_t *dim)
 {
     vt_tensor x = { .dtype = t, .nd = nd };
@@ -80,20 +81,20 @@ static vt_tensor tensor(vc_dtype t, int nd, const int64_t *dim)
     return x;
 }
 
-/* What takes turns: a call with its argument, and the least time it took. */
-typedef struct turn {
+/* A call, its device, and the least time of this call. */
+typedef struct contender {
     void (*run)(void *arg, vt_dev *d);
     vt_dev *dev;
     double least;
-} turn;
+} contender;
 
-static void take_turns(const bench *b, turn *t, size_t n, void *arg)
+static void time_contenders(const bench *b, contender *t, size_t n, void *arg)
 {
     double until = now(b->threads) + b->seconds;
 
     for (int round = 0; round < 3 || now(b->threads) < until; round++)
         for (size_t i = 0; i < n; i++) {
-            if (i == 1 && round >= 2)         /* plain: slow, and not what the row is about */
+            if (i == 1 && round >= 2)         /* the plain kernels are slow: two rounds suffice */
                 continue;
             double start = now(b->threads);
             t[i].run(arg, t[i].dev);
@@ -103,9 +104,9 @@ static void take_turns(const bench *b, turn *t, size_t n, void *arg)
         }
 }
 
-static void show(const char *what, double flop, const turn *t, size_t n)
+static void show(const char *name, double flop, const contender *t, size_t n)
 {
-    printf("%-40s %8.2f ms %7.1f GF   %5.2fx of plain", what, 1e3 * t[0].least,
+    printf("%-40s %8.2f ms %7.1f GF   %5.2fx of plain", name, 1e3 * t[0].least,
            1e-9 * flop / t[0].least, t[1].least / t[0].least);
     if (n > 2)
         printf("   %5.2fx of oneDNN", t[2].least / t[0].least);
@@ -113,10 +114,10 @@ static void show(const char *what, double flop, const turn *t, size_t n)
     fflush(stdout);
 }
 
-/* ---- the bound of all products ---- */
+/* ---- the upper bound of all products ---- */
 
-/* Blocks that stay in the cache, all threads at once, nothing packed or shared: what the machine's
- * units give to these kernels. */
+/* All threads multiply blocks that stay in the cache, without packing: this rate is the peak of
+ * these kernels on the machine. */
 static void bench_peak(const bench *b)
 {
     enum { M = 96, N = 64, K = 256, TIMES = 200 };
@@ -182,18 +183,18 @@ static void bench_mm(const bench *b, int64_t m, int64_t n, int64_t k, bool ta, b
              tensor(t, 2, (int64_t[]){ ta ? k : m, ta ? m : k }),
              tensor(t, 2, (int64_t[]){ tb ? n : k, tb ? k : n }),
              tensor(t, 2, (int64_t[]){ m, n }) };
-    turn turns[3] = { { run_mm, b->best, 0 }, { run_mm, b->plain, 0 } };
+    contender contenders[3] = { { run_mm, b->best, 0 }, { run_mm, b->plain, 0 } };
     size_t count = 2;
     char what[80];
 
 #if defined(VLT_ONEDNN)
     if (t == VC_F32)
-        turns[count++] = (turn){ run_sgemm, NULL, 0 };
+        contenders[count++] = (contender){ run_sgemm, NULL, 0 };
 #endif
-    take_turns(b, turns, count, &x);
+    time_contenders(b, contenders, count, &x);
     snprintf(what, sizeof what, "matmul %s %s %dx%dx%d", vc_dtype_name(t),
              ta ? "wgrad" : tb ? "forward" : "dgrad", (int)m, (int)n, (int)k);
-    show(what, 2.0 * (double)m * (double)n * (double)k, turns, count);
+    show(what, 2.0 * (double)m * (double)n * (double)k, contenders, count);
     free(x.a.data);
     free(x.w.data);
     free(x.c.data);
@@ -229,7 +230,7 @@ static void bench_attention(const bench *b, int64_t h, int64_t s, int64_t d, vc_
     const int64_t dim[] = { 1, s, h, d };
     at x = { .b = b, .scale = 1 / sqrtf((float)d) };
     vt_tensor *all[] = { &x.q, &x.k, &x.v, &x.o, &x.dout, &x.dq, &x.dk, &x.dv };
-    turn turns[2] = { { run_forward, b->best, 0 }, { run_forward, b->plain, 0 } };
+    contender contenders[2] = { { run_forward, b->best, 0 }, { run_forward, b->plain, 0 } };
     double flop = 4.0 * (double)(h * s * s * d);
     char what[80];
 
@@ -238,22 +239,22 @@ static void bench_attention(const bench *b, int64_t h, int64_t s, int64_t d, vc_
     for (int i = 0; i < 3; i++)
         all[5 + i]->buf = &x.empty[i];
     x.lse = tensor(VC_F32, 3, (int64_t[]){ 1, h, s });
-    take_turns(b, turns, 2, &x);
+    time_contenders(b, contenders, 2, &x);
     snprintf(what, sizeof what, "attention %s forward %dx%dx%d", vc_dtype_name(t), (int)h, (int)s,
              (int)d);
-    show(what, flop, turns, 2);
+    show(what, flop, contenders, 2);
 
-    turns[0].run = turns[1].run = run_backward;
-    take_turns(b, turns, 2, &x);
+    contenders[0].run = contenders[1].run = run_backward;
+    time_contenders(b, contenders, 2, &x);
     snprintf(what, sizeof what, "attention %s backward %dx%dx%d", vc_dtype_name(t), (int)h, (int)s,
              (int)d);
-    show(what, 2.5 * flop, turns, 2);
+    show(what, 2.5 * flop, contenders, 2);
     for (size_t i = 0; i < COUNT(all); i++)
         free(all[i]->data);
     free(x.lse.data);
 }
 
-/* ---- convolution: own code on one device, oneDNN on another ---- */
+/* ---- convolution: this library's code on one device, oneDNN on another ---- */
 
 typedef struct cv {
     const bench *b;
@@ -273,7 +274,7 @@ static void run_conv(void *arg, vt_dev *d)
     x->b->be->conv3d(d, &x->y, &x->x, &x->w, NULL, &x->c);
 }
 
-/* kernel k x k x k on [1,T,H,W,C], as many frames, rows and columns out */
+/* Times a kernel k x k x k on [1,T,H,W,C] that keeps the numbers of frames, rows and columns. */
 static void bench_conv(const bench *b, int64_t t, int64_t h, int64_t w, int64_t in, int64_t out,
                        int k)
 {
@@ -283,19 +284,19 @@ static void bench_conv(const bench *b, int64_t t, int64_t h, int64_t w, int64_t 
              tensor(VC_F32, 5, (int64_t[]){ 1, t, h, w, out }),
              { { 1, 1, 1 }, { 2 * p, p, p }, { 0, p, p }, NULL, { 0 } } };
     cpu_dnnl *dnnl = b->best->dnnl;
-    turn turns[3] = { { run_conv, b->best, 0 }, { run_conv, b->plain, 0 } };
+    contender contenders[3] = { { run_conv, b->best, 0 }, { run_conv, b->plain, 0 } };
     double flop = 2.0 * (double)(t * h * w * in * out) * k * k * k;
-    vt_dev own = *b->best;                    /* the same device but for oneDNN */
+    vt_dev own = *b->best;                    /* the same device without oneDNN */
     char what[80];
 
     own.dnnl = NULL;
-    turns[0].dev = &own;
+    contenders[0].dev = &own;
     if (dnnl)
-        turns[2] = (turn){ run_dnnl, b->best, 0 };
-    take_turns(b, turns, dnnl ? 3 : 2, &x);
+        contenders[2] = (contender){ run_dnnl, b->best, 0 };
+    time_contenders(b, contenders, dnnl ? 3 : 2, &x);
     snprintf(what, sizeof what, "conv f32 %d->%d %d^3 %dx%dx%d", (int)in, (int)out, k, (int)t,
              (int)h, (int)w);
-    show(what, flop, turns, dnnl ? 3 : 2);
+    show(what, flop, contenders, dnnl ? 3 : 2);
     free(x.x.data);
     free(x.w.data);
     free(x.y.data);
@@ -328,7 +329,7 @@ int main(int argc, char **argv)
             bench_mm(&b, m, n, k, false, true, VC_BF16);
         }
     }
-    bench_mm(&b, 16, 1536, 4096, true, false, VC_F32);       /* a LoRA's gradients */
+    bench_mm(&b, 16, 1536, 4096, true, false, VC_F32);       /* gradients of a LoRA */
     bench_mm(&b, 1536, 16, 4096, true, false, VC_F32);
     bench_mm(&b, 64, 1920, 4096, true, false, VC_F32);
     bench_attention(&b, 8, 1024, 64, VC_F32);

@@ -1,6 +1,9 @@
-/* bench_media.c - decodes a clip's frames and resizes them, for scripts/bench:
- * bench_media FILE FRAMES HEIGHT WIDTH RUNS prints the least CPU seconds of RUNS runs. It has one
- * thread, so CPU seconds are the time on an idle machine. */
+/* bench_media.c - times decoding and resizing of a clip's frames for scripts/bench.
+ *
+ *     bench_media FILE FRAMES HEIGHT WIDTH RUNS
+ *
+ * It prints the least CPU seconds of RUNS runs. With its one thread these are the seconds on an
+ * idle machine. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>

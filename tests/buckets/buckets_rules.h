@@ -1,4 +1,4 @@
-/* buckets_rules.h - what the tests of buckets/ share */
+/* buckets_rules.h - the common part of the tests of buckets/: rules, and the draws of a choice. */
 #ifndef TESTS_BUCKETS_BUCKETS_RULES_H
 #define TESTS_BUCKETS_BUCKETS_RULES_H
 

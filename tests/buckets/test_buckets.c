@@ -1,4 +1,4 @@
-/* test_buckets.c - tables, size lists, frame counts, and the check of the rules */
+/* test_buckets.c - tables, size lists, frame counts, and the check of the rules. */
 #include "tests/buckets/buckets_rules.h"
 
 static void test_frame_limits(void **state)
@@ -67,10 +67,10 @@ static void test_nearest(void **state)
         { 1024, 768, "1.29" },  { 777, 333, "2.4" },    { 384, 640, "0.6" },
         { 1, 1, "1.0" },        { 1, 400, "0.25" },     { 400, 1, "4.0" },
         { 34, 400, "0.25" },    { 13, 7, "1.75" },      { 7, 13, "0.52" },
-        /* ties go to the wider */
+        /* at a tie the wider bucket is chosen */
         { 51, 200, "0.25" },    { 207, 200, "1.0" },    { 97, 100, "0.94" },
         { 110, 100, "1.07" },   { 109, 200, "0.52" },    { 394, 100, "3.88" },
-        /* a hair to either side of a tie */
+        /* just below and above a tie */
         { 2070001, 2000000, "1.07" }, { 2069999, 2000000, "1.0" },
         { 970000001, 1000000000, "1.0" }, { 969999999, 1000000000, "0.94" },
         { INT32_MAX, 1, "4.0" }, { 1, INT32_MAX, "0.25" }, { INT32_MAX, INT32_MAX, "1.0" },
@@ -100,7 +100,7 @@ static void test_ratio_weights(void **state)
     assert_int_equal(sum, 62);
 }
 
-/* Sizes that doubles get wrong: (x / 512 * B) / d comes out a hair below the multiple. */
+/* In doubles these sizes would be wrong: (x / 512 * B) / d is slightly below the multiple. */
 static void test_exact_sides(void **state)
 {
     (void)state;
@@ -115,7 +115,7 @@ static void test_exact_sides(void **state)
     }
 }
 
-/* The option lists, as a plan spells them. */
+/* The lists of options are spelled as in a plan. */
 static void test_size_lists(void **state)
 {
     (void)state;

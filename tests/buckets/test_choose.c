@@ -1,4 +1,4 @@
-/* test_choose.c - one sample's choice: worked examples, draws, drops, properties of any input */
+/* test_choose.c - one sample's choice: worked examples, draws, drops, properties of any input. */
 #include "common/base/rng.h"
 #include "tests/buckets/buckets_rules.h"
 
@@ -15,7 +15,7 @@ static void test_philox(void **state)
     assert_int_equal(w[3], 0x9b00dbd8u);
 }
 
-/* A choice with its draws given. lo..hi is the range that the start is drawn from. */
+/* A choice whose draws are given. */
 typedef struct example {
     const char *family;
     int v, i, t, n, stride;
@@ -26,8 +26,8 @@ typedef struct example {
     vb_picks given;
     const char *key;
     int target[2], resize[2], crop[2];
-    int frames[3];                       /* doc, peer, tokens */
-    int last_start;                      /* of doc */
+    int frames[3];                       /* by the frame rules doc, peer and tokens */
+    int last_start;                      /* end of the start's range by the rule doc */
 } example;
 
 #define PICKS(size, ratio) { size, ratio, -1, -1, -1 }
@@ -68,10 +68,10 @@ static const example examples[] = {
       "1.0", { 704, 704 }, { 704, 705 }, { 0, 0 }, { 57, 57, 57 }, 3 },
     { "wan2.1", 224, 384, 512, 49, 1, 1, 1, 0, 0, 0, 1, 640, 384, 60, PICKS(2, -1),
       "0.6", { 288, 480 }, { 288, 480 }, { 0, 0 }, { 49, 49, 49 }, 11 },
-    /* a size that doubles would crop from a black line: the source has the target's shape */
+    /* the source has the target's shape; in doubles the resized picture would lack a line */
     { "wan2.1", 640, 640, 640, 81, 1, 0, 0, 1, 0, 0, 1, 624, 360, 90, PICKS(-1, 2),
       "0.57", { 480, 832 }, { 480, 832 }, { 0, 0 }, { 81, 81, 81 }, 9 },
-    /* the last frame counts: 49 frames at stride 3 span 145 */
+    /* 49 frames at stride 3 span 145 frames, with the last one */
     { "wan2.1", 512, 512, 512, 49, 3, 0, 0, 0, 0, 0, 1, 512, 512, 145, PICKS(-1, -1),
       "1.0", { 512, 512 }, { 512, 512 }, { 0, 0 }, { 49, 49, 49 }, 0 },
     /* tiny and elongated */
@@ -117,8 +117,8 @@ static void test_examples(void **state)
             run_example(i + 1, &examples[i], (vb_frame_rule)rule);
 }
 
-/* The worked examples of docs/sampling.md: what seed 42 gives today it gives for ever, or datasets
- * would no longer be reproducible. */
+/* The worked examples of docs/sampling.md: the choices of seed 42 must never change, because
+ * datasets would no longer be reproducible. */
 static void test_documented(void **state)
 {
     (void)state;
@@ -193,7 +193,7 @@ static void test_without_buckets(void **state)
     assert_string_equal(c.key, "496x496");
     assert_int_equal(c.resize_h, 496);
     assert_int_equal(c.resize_w, 881);
-    assert_int_equal(c.left, 192);                   /* 385 / 2 = 192.5: the even one */
+    assert_int_equal(c.left, 192);                   /* 385 / 2 = 192.5 rounds to even */
     assert_int_equal(c.frames, 13);
     assert_int_equal(c.n_draws, 1);
     assert_int_equal(c.draws[0].hi, 99 - 24);
@@ -203,7 +203,7 @@ static void test_without_buckets(void **state)
     assert_int_equal(c.n_draws, 0);
 }
 
-/* The start is the first word of its own stream, times the count, high half. */
+/* The start is the high half of the product of its stream's first word and the number of starts. */
 static void test_draws_are_philox(void **state)
 {
     (void)state;
@@ -313,7 +313,7 @@ static void test_drops(void **state)
         const char *family;
         vb_on_small small;
         vb_source s;
-        const char *reason;              /* NULL: kept */
+        const char *reason;              /* NULL if the sample is kept */
         int fix_h, fix_w;
     } rows[] = {
         { "flux", 0, { true, 640, 480, 33, false }, "33 frames; flux takes stills only", 0, 0 },
@@ -380,13 +380,15 @@ static void test_sizes(void **state)
     assert_string_equal(c.key, "512x512");
 }
 
-/* Random rules and sources. */
-static uint32_t under(vc_draws *d, uint32_t n)
+/* ---- random rules and sources ---- */
+
+static uint32_t draw_below(vc_draws *d, uint32_t n)
 {
     return vc_draw_int(d, n);
 }
 
-static int64_t spread(vc_draws *d, int64_t lo, int64_t hi)      /* every magnitude as likely */
+/* Returns lo..hi; the logarithm is uniform. */
+static int64_t draw_magnitude(vc_draws *d, int64_t lo, int64_t hi)
 {
     double x = (double)lo * pow((double)hi / (double)lo, vc_draw_unit(d));
     return x < (double)lo ? lo : x > (double)hi ? hi : (int64_t)x;
@@ -394,10 +396,11 @@ static int64_t spread(vc_draws *d, int64_t lo, int64_t hi)      /* every magnitu
 
 static vb_rules random_rules(vc_draws *d)
 {
-    const vc_family *f = &vc_families()[under(d, 9)];
-    vb_rules r = rules_of(f->name, spread(d, 32, 2048), spread(d, 32, 2048), spread(d, 32, 2048),
-                          spread(d, 1, 500), spread(d, 1, 30));
-    uint32_t flags = under(d, 1u << 10);
+    const vc_family *f = &vc_families()[draw_below(d, 9)];
+    vb_rules r = rules_of(f->name, draw_magnitude(d, 32, 2048),
+                          draw_magnitude(d, 32, 2048), draw_magnitude(d, 32, 2048),
+                          draw_magnitude(d, 1, 500), draw_magnitude(d, 1, 30));
+    uint32_t flags = draw_below(d, 1u << 10);
     r.enable_bucket = flags & 7;
     r.random_hw_adapt = flags & 8;
     r.token_length = flags & 16;
@@ -406,29 +409,30 @@ static vb_rules random_rules(vc_draws *d)
     r.random_flip = flags & 128;
     r.on_small = flags & 0x300 ? VB_SMALL_ENLARGE : VB_SMALL_DROP;
     r.allow_upscale = true;
-    r.frame_rule = (vb_frame_rule)under(d, 3);
+    r.frame_rule = (vb_frame_rule)draw_below(d, 3);
     r.max_upscale = 0.5 + 2 * vc_draw_unit(d);
-    if (under(d, 8) == 0) {
-        r.fix_h = spread(d, 32, 2048);
-        r.fix_w = spread(d, 32, 2048);
+    if (draw_below(d, 8) == 0) {
+        r.fix_h = draw_magnitude(d, 32, 2048);
+        r.fix_w = draw_magnitude(d, 32, 2048);
     }
     return r;
 }
 
 static vb_source random_source(vc_draws *d)
 {
-    vb_source s = { .is_video = under(d, 3), .frames = spread(d, 1, 5000) };
-    s.w = (int)spread(d, 1, 10000);
-    s.h = (int)spread(d, 1, 10000);
-    if (under(d, 100) == 0)
-        s.w = (int)spread(d, 1, INT32_MAX);
-    if (under(d, 100) == 0)
-        s.h = (int)spread(d, 1, INT32_MAX);
-    if (under(d, 100) == 0)
-        s.frames = spread(d, 1, INT64_MAX);
+    vb_source s = { .is_video = draw_below(d, 3), .frames = draw_magnitude(d, 1, 5000) };
+    s.w = (int)draw_magnitude(d, 1, 10000);
+    s.h = (int)draw_magnitude(d, 1, 10000);
+    if (draw_below(d, 100) == 0)
+        s.w = (int)draw_magnitude(d, 1, INT32_MAX);
+    if (draw_below(d, 100) == 0)
+        s.h = (int)draw_magnitude(d, 1, INT32_MAX);
+    if (draw_below(d, 100) == 0)
+        s.frames = draw_magnitude(d, 1, INT64_MAX);
     return s;
 }
 
+/* Whether a choice has the properties of every choice. */
 static bool holds(const vb_choice *c, const vb_rules *r, const vb_source *s)
 {
     const vc_family *f = r->family;
@@ -470,7 +474,7 @@ static void check_sizes(const vb_rules *r, const vb_source *s, uint64_t id)
     }
 }
 
-/* All that is set: of the draws those that were made, of their options those that there were. */
+/* Compares all fields that are set: n_draws draws, and n_options options of each. */
 static void assert_same_choice(const vb_choice *a, const vb_choice *b)
 {
     assert_memory_equal(a, b, offsetof(vb_choice, draws));
@@ -494,8 +498,8 @@ static void test_properties(void **state)
         vc_err err;
         if (vb_rules_check(&r, NULL, &err))
             fail_msg("input %d: %s", i, err.text);
-        uint64_t id = (uint64_t)under(&d, UINT32_MAX) << 32 | under(&d, UINT32_MAX);
-        uint32_t variant = under(&d, 64);
+        uint64_t id = (uint64_t)draw_below(&d, UINT32_MAX) << 32 | draw_below(&d, UINT32_MAX);
+        uint32_t variant = draw_below(&d, 64);
         vb_choose(&a, &r, &s, id, variant, (uint64_t)i);
         if (a.drop) {
             assert_true(strpbrk(a.reason, "0123456789") != NULL);

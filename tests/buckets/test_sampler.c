@@ -1,4 +1,5 @@
-/* test_sampler.c - epochs cover every sample, in batches of one group, the same on any path */
+/* test_sampler.c - epochs cover every sample in batches of one group; a batch does not depend on
+ * the batches that were read before. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -30,7 +31,7 @@ static uint32_t *random_groups(uint32_t n, uint32_t n_groups)
 {
     uint32_t *g = malloc(n * sizeof *g);
     vc_draws d = vc_draws_of(5, n, n_groups, 0);
-    for (uint32_t i = 0; i < n; i++)           /* uneven: low groups are larger */
+    for (uint32_t i = 0; i < n; i++)           /* low groups are larger */
         g[i] = vc_draw_int(&d, 1 + vc_draw_int(&d, n_groups));
     return g;
 }
@@ -43,7 +44,7 @@ static const shape shapes[] = {
     { 1000, 13, 1 }, { 1000, 5, 64 }, { 999, 300, 2 },
 };
 
-/* Counts every sample of one epoch; returns how many batches were not full. */
+/* Counts every sample of one epoch; returns the number of batches that were not full. */
 static uint32_t walk(vb_sampler *s, const shape *p, const uint32_t *group, uint64_t epoch,
                      uint32_t *seen)
 {
@@ -115,7 +116,7 @@ static void test_epochs_cover(void **state)
     }
 }
 
-/* Five samples in batches of three: the second batch goes on with the first samples again. */
+/* Five samples in batches of three: the second batch ends with the first sample again. */
 static void test_wrap(void **state)
 {
     (void)state;
@@ -135,7 +136,7 @@ static void test_wrap(void **state)
     assert_int_equal(rest[2], order[0]);
     vb_sampler_close(s);
 
-    s = open_sampler(two, 2, 1, 3, VB_LEFTOVER_WRAP, 11);      /* smaller than a batch */
+    s = open_sampler(two, 2, 1, 3, VB_LEFTOVER_WRAP, 11);      /* fewer samples than a batch */
     vb_sampler_get(s, 0, a, &n);
     assert_int_equal(n, 3);
     assert_int_equal(a[0], a[2]);
@@ -143,7 +144,7 @@ static void test_wrap(void **state)
     vb_sampler_close(s);
 }
 
-/* The definition of sampler.h, done the slow way. */
+/* The plan is computed by the definition in sampler.h, in a slow way. */
 static void test_plan_as_defined(void **state)
 {
     (void)state;
@@ -233,14 +234,14 @@ static void test_seeds_and_epochs_differ(void **state)
     free(group);
 }
 
-/* A leftover batch is as likely in any place of the epoch. */
+/* A leftover batch is equally likely at every place of the epoch. */
 static void test_leftovers_are_spread(void **state)
 {
     (void)state;
     enum { EPOCHS = 4000, PLACES = 10 };
     uint32_t group[37], at[PLACES] = { 0 }, rows[4], n;
     for (uint32_t i = 0; i < 37; i++)
-        group[i] = i >= 35;                     /* 8 full and 3 of one group, 2 of another */
+        group[i] = i >= 35;                     /* 8 batches and 3 samples, and 2 samples */
     vb_sampler *s = open_sampler(group, 37, 2, 4, VB_LEFTOVER_SMALL, 9);
 
     assert_int_equal(vb_sampler_epoch_batches(s), PLACES);
@@ -248,7 +249,7 @@ static void test_leftovers_are_spread(void **state)
         vb_sampler_get(s, m, rows, &n);
         at[m % PLACES] += n == 2;
     }
-    for (int i = 0; i < PLACES; i++)            /* 400 each, sigma 19 */
+    for (int i = 0; i < PLACES; i++)            /* expected 400, standard deviation 19 */
         assert_in_range(at[i], 400 - 76, 400 + 76);
     vb_sampler_close(s);
 }
@@ -296,7 +297,7 @@ static void test_million(void **state)
     clock_gettime(CLOCK_MONOTONIC, &b);
     double ms = (double)(b.tv_sec - a.tv_sec) * 1e3 + (double)(b.tv_nsec - a.tv_nsec) / 1e6;
     print_message("plan of %d samples: %.0f ms\n", N, ms);
-    assert_true(ms < 5000);                     /* sanitizers and a busy machine included */
+    assert_true(ms < 5000);                     /* even with sanitizers on a busy machine */
     vb_sampler_close(s);
     free(group);
 }

@@ -1,10 +1,10 @@
-/* test_sampling.c - VideoX-Fun's own choices (--sampling peer), and the switches one by one */
+/* test_sampling.c - VideoX-Fun's choices (--sampling peer), and each of their switches alone. */
 #include "tests/buckets/buckets_rules.h"
 
 #include "common/base/rng.h"
 #include "tests/lib/ok.h"
 
-/* ---- worked examples: the reference's functions were run with the draws shown ---- */
+/* ---- worked examples: results of the reference's functions with the given draws ---- */
 
 typedef struct example {
     const char *family;
@@ -12,12 +12,12 @@ typedef struct example {
     bool token, adapt, ratio;
     int fix_h, fix_w;
     vb_source s;
-    int start_hi, start;     /* range 0..start_hi; -1: no draw */
-    const char *sizes;       /* the list that the size is drawn from; "": none */
-    int size;                /* index into it */
-    int key;                 /* index into the keys of random_ratio_crop; -1: nearest */
+    int start_hi, start;     /* the start is drawn from 0..start_hi, or not drawn if this is -1 */
+    const char *sizes;       /* the list that the size is drawn from, or "" */
+    int size;                /* index into sizes */
+    int key;                 /* index into the keys of random_ratio_crop, or -1 for the nearest */
     int load_h, load_w;
-    const char *want;        /* bucket */
+    const char *want;        /* key of the bucket */
     int th, tw, rh, rw, top, left, frames;
 } example;
 
@@ -113,8 +113,8 @@ static void test_examples(void **state)
     }
 }
 
-/* What the other switches make of examples 7, 8, 16 and 18. */
-static void test_examples_here(void **state)
+/* Examples 7, 8, 16 and 18 with other switches. */
+static void test_examples_with_switches(void **state)
 {
     (void)state;
     static const struct { int example, rule, frames; } rows[] = {
@@ -135,7 +135,7 @@ static void test_examples_here(void **state)
     vb_rules fixed = example_rules(&examples[15]);
     fixed.fit = VB_FIT_CROP;
     vb_choose(&c, &fixed, &examples[15].s, 1, 0, 0);
-    assert_int_equal(c.resize_w, 853);               /* covers: 1479 * 480 // 832 */
+    assert_int_equal(c.resize_w, 853);               /* 1479 * 480 // 832 */
     assert_int_equal(c.left, 10);
 
     vb_rules exact = example_rules(&examples[17]);
@@ -166,7 +166,7 @@ static void test_bucket_table(void **state)
     assert_string_equal(got, table);
 }
 
-/* Length by size, as the reference counts it in doubles: min(Q/p/p, n) // k * k + 1. */
+/* The reference computes the length in doubles: min(Q/p/p, n) // k * k + 1. */
 static void test_length_tables(void **state)
 {
     (void)state;
@@ -189,9 +189,9 @@ static void test_length_tables(void **state)
         }
 }
 
-/* ---- odd numbers of the reference ---- */
+/* ---- rounding errors of the reference ---- */
 
-/* ((x / 512) * V) / (V / p), which is a hair below a multiple for a few sizes. */
+/* For a few sizes ((x / 512) * V) / (V / p) in doubles is slightly below a multiple. */
 static void test_doubles(void **state)
 {
     (void)state;
@@ -206,7 +206,7 @@ static void test_doubles(void **state)
                          rows[i].side);
     }
 
-    /* of these, some side of the table differs from the exact one; of the others none does */
+    /* whether a side of the table differs from its exact value */
     static const struct { int v, p; bool differs; } sizes[] = {
         { 224, 384, true }, { 272, 400, true }, { 544, 800, true }, { 896, 1536, true },
         { 512, 512, false }, { 256, 768, false }, { 640, 640, false },
@@ -223,7 +223,8 @@ static void test_doubles(void **state)
     }
 }
 
-/* The table of the reference: key 0.57 of 640 is hw 480 832, and 624x360 has that shape exactly. */
+/* In the reference's table key 0.57 of 640 is 480x832 (height x width). A source of 624x360 has
+ * this shape, but the reference resizes it to 479 rows, which leaves a black line. */
 static void test_black_line(void **state)
 {
     (void)state;
@@ -264,14 +265,14 @@ static void test_loaded(void **state)
     }
 }
 
-/* ---- switches by themselves ---- */
+/* ---- each switch alone ---- */
 
 static void test_frame_switches(void **state)
 {
     (void)state;
     static const struct {
         int count, start, total, stride, n;
-        int frames, hi;                  /* frames 0: dropped */
+        int frames, hi;                  /* frames 0 means dropped */
     } rows[] = {
         { VB_COUNT_ALL,  VB_START_WHOLE, 145, 3, 49, 49, 0 },
         { VB_COUNT_PEER, VB_START_WHOLE, 145, 3, 49, 45, 12 },      /* 145 // 3 = 48 */
@@ -303,9 +304,9 @@ static void test_log_metric(void **state)
 {
     (void)state;
     static const struct { int h, w; const char *key; int th, tw; } rows[] = {
-        { 768, 1024, "0.78", 448, 576 },     /* by difference 0.72 */
+        { 768, 1024, "0.78", 448, 576 },     /* the difference would choose 0.72 */
         { 1024, 768, "1.29", 576, 448 },
-        { 672, 352, "1.91", 672, 352 },      /* the twin that the table lacks */
+        { 672, 352, "1.91", 672, 352 },      /* a transposed bucket that the table lacks */
         { 352, 672, "0.52", 352, 672 },
         { 1, 1, "1.0", 512, 512 }, { 1, 100, "0.25", 256, 1024 }, { 100, 1, "4.0", 1024, 256 },
         { 576, 960, "0.6", 384, 640 },
@@ -322,7 +323,7 @@ static void test_log_metric(void **state)
 
 }
 
-/* Against logarithms in long double, over all sizes p: nothing is nearer than what is chosen. */
+/* No bucket is nearer than the chosen one, by logarithms in long double and for all sizes p. */
 static void test_log_nearest(void **state)
 {
     (void)state;
@@ -351,10 +352,10 @@ static void test_own_size(void **state)
 {
     (void)state;
     static const struct { const char *family; int64_t most; int w, h, th, tw; } rows[] = {
-        { "wan2.1", 1048576, 640, 480, 480, 640 },         /* small enough: as it is */
+        { "wan2.1", 1048576, 640, 480, 480, 640 },         /* small enough: unchanged */
         { "wan2.1", 1048576, 650, 490, 480, 640 },
         { "wan2.1", 921600, 1920, 1080, 720, 1280 },
-        { "wan2.1", 921599, 1920, 1080, 704, 1264 },       /* a hair less: both sides below */
+        { "wan2.1", 921599, 1920, 1080, 704, 1264 },       /* one pixel less: smaller sides */
         { "wan2.1", 1048576, 4000, 3000, 880, 1168 },
         { "ltx-2", 1048576, 4000, 3000, 832, 1152 },
         { "wan2.1", 256, 4000, 3000, 16, 16 },
@@ -376,7 +377,7 @@ static void test_own_size(void **state)
     }
 }
 
-/* A fixed size only has to fit the latents. */
+/* A fixed size is rounded to multiples of the latents' patches, not of the family's multiple. */
 static void test_fixed_multiples(void **state)
 {
     (void)state;
@@ -411,14 +412,15 @@ static void test_checks(void **state)
     assert_int_equal(vb_rules_check(&r, &warning, &err), 0);
     assert_non_null(strstr(warning, "max_pixels changes nothing"));
 
-    r = rules_of("wan2.1", 512, 256, 512, 17, 4);    /* I < V is fine there */
+    r = rules_of("wan2.1", 512, 256, 512, 17, 4);    /* --sampling peer allows I < V */
     vb_rules_peer(&r);
     check(&r);
 }
 
-/* ---- what must hold, for 100,000 random inputs ---- */
+/* ---- properties of the choices for 100,000 random inputs ---- */
 
-static int64_t spread(vc_draws *d, int64_t lo, int64_t hi)      /* every magnitude as likely */
+/* Returns lo..hi; the logarithm is uniform. */
+static int64_t draw_magnitude(vc_draws *d, int64_t lo, int64_t hi)
 {
     double x = (double)lo * pow((double)hi / (double)lo, vc_draw_unit(d));
     return x < (double)lo ? lo : x > (double)hi ? hi : (int64_t)x;
@@ -430,12 +432,13 @@ static vb_rules random_rules(vc_draws *d)
     while (vc_families()[families].name)
         families++;
     const vc_family *f = &vc_families()[vc_draw_int(d, (uint32_t)families)];
-    vb_rules r = rules_of(f->name, spread(d, 64, 2048), spread(d, 64, 2048), spread(d, 64, 2048),
-                          spread(d, 1, 500), spread(d, 1, 30));
+    vb_rules r = rules_of(f->name, draw_magnitude(d, 64, 2048),
+                          draw_magnitude(d, 64, 2048), draw_magnitude(d, 64, 2048),
+                          draw_magnitude(d, 1, 500), draw_magnitude(d, 1, 30));
     uint32_t bits = vc_draw_int(d, 1u << 12);
     if (bits & 1)
         vb_rules_peer(&r);
-    if (bits & 2) {                          /* switches by themselves, on top */
+    if (bits & 2) {                          /* single switches override the peer's */
         r.frame_count = (vb_frame_count)vc_draw_int(d, 2);
         r.start_rule = (vb_start_rule)vc_draw_int(d, 3);
         r.fit = (vb_fit)vc_draw_int(d, 2);
@@ -452,25 +455,25 @@ static vb_rules random_rules(vc_draws *d)
     r.allow_upscale = true;
     r.max_upscale = 0.5 + 2 * vc_draw_unit(d);
     if (vc_draw_int(d, 8) == 0) {
-        r.fix_h = spread(d, 64, 2048);
-        r.fix_w = spread(d, 64, 2048);
+        r.fix_h = draw_magnitude(d, 64, 2048);
+        r.fix_w = draw_magnitude(d, 64, 2048);
     }
     if (vc_draw_int(d, 6) == 0)
-        r.max_pixels = spread(d, 4096, VB_MAX_PIXELS);
+        r.max_pixels = draw_magnitude(d, 4096, VB_MAX_PIXELS);
     return r;
 }
 
 static vb_source random_source(vc_draws *d)
 {
-    vb_source s = { .is_video = vc_draw_int(d, 3), .frames = spread(d, 1, 5000) };
-    s.w = (int)spread(d, 1, 10000);
-    s.h = (int)spread(d, 1, 10000);
+    vb_source s = { .is_video = vc_draw_int(d, 3), .frames = draw_magnitude(d, 1, 5000) };
+    s.w = (int)draw_magnitude(d, 1, 10000);
+    s.h = (int)draw_magnitude(d, 1, 10000);
     if (vc_draw_int(d, 100) == 0)
-        s.w = (int)spread(d, 1, INT32_MAX);
+        s.w = (int)draw_magnitude(d, 1, INT32_MAX);
     if (vc_draw_int(d, 100) == 0)
-        s.h = (int)spread(d, 1, INT32_MAX);
+        s.h = (int)draw_magnitude(d, 1, INT32_MAX);
     if (vc_draw_int(d, 100) == 0)
-        s.frames = spread(d, 1, INT64_MAX);
+        s.frames = draw_magnitude(d, 1, INT64_MAX);
     return s;
 }
 
@@ -478,7 +481,7 @@ static bool picture_holds(const vb_choice *c, const vb_rules *r, const vb_source
 {
     const int q = r->enable_bucket && r->fix_h ? r->family->ratio[1] * r->family->patch
                                                : r->family->multiple;
-    const int slack = r->peer && r->random_ratio_crop;      /* a black line */
+    const int slack = r->peer && r->random_ratio_crop;      /* one black line */
 
     return c->target_h >= q && c->target_w >= q && c->target_h % q == 0 && c->target_w % q == 0
         && c->resize_h + slack >= c->target_h && c->resize_w + slack >= c->target_w
@@ -509,7 +512,7 @@ static bool frames_hold(const vb_choice *c, const vb_rules *r, const vb_source *
                         * (c->latent_h / f->patch) * (c->latent_w / f->patch);
 }
 
-/* h:w and w:h get transposed targets under the logarithmic metric. */
+/* Whether a transposed source gets the transposed target, as the logarithmic metric must give. */
 static bool transposes(const vb_choice *a, const vb_rules *r, const vb_source *s, uint64_t id)
 {
     vb_source t = *s;
@@ -560,7 +563,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_examples),
-        cmocka_unit_test(test_examples_here),
+        cmocka_unit_test(test_examples_with_switches),
         cmocka_unit_test(test_bucket_table),
         cmocka_unit_test(test_length_tables),
         cmocka_unit_test(test_doubles),

@@ -11,7 +11,8 @@
 #define VK_HOST_FOLD host_team_fold
 #include "common/cuda/cuda.h"
 
-/* The linker sends the library's and the tests' calls here (--wrap): "host" is a device too. */
+/* The linker's --wrap redirects calls of vt_backends() and vt_backend_open() to these functions,
+ * which add the device "host". */
 const vt_backend *const *__wrap_vt_backends(void);
 int __real_vt_backend_open(const vt_backend **be, vt_dev **dev, const vt_options *o,
                            vc_err *passed, vc_err *err);
@@ -38,9 +39,9 @@ int __wrap_vt_backend_open(const vt_backend **be, vt_dev **dev, const vt_options
 /* ---- teams of threads ---- */
 
 int host_lanes = 1;
-static _Thread_local int self;                 /* lane of the block */
+static _Thread_local int self;                 /* this thread's lane in the block */
 
-/* Where the lanes of a team wait for one another; a block has up to HOST_LANES teams. */
+/* A barrier of a team's lanes, which also sums their values; a block has up to HOST_LANES teams. */
 typedef struct meeting {
     pthread_mutex_t lock;
     pthread_cond_t all;
@@ -51,7 +52,7 @@ typedef struct meeting {
 
 float host_team_fold(int lane, int lanes, float v, int largest)
 {
-    static meeting meetings[HOST_LANES];       /* zero is an initialised mutex and condition here */
+    static meeting meetings[HOST_LANES];       /* glibc's mutex and condition are valid as zeros */
     meeting *m = &meetings[self / lanes];
 
     pthread_mutex_lock(&m->lock);
@@ -88,7 +89,7 @@ static void *run_lane(void *of)
     return NULL;
 }
 
-/* Threads of its own, not OpenMP's: lanes that wait for one another must all be there. */
+/* Runs each lane in its own thread: with fewer threads, as of OpenMP, waiting lanes would hang. */
 static void run_lanes(void (*body)(int lane, const void *args), const void *args)
 {
     host_lane lanes[HOST_LANES];
@@ -96,7 +97,7 @@ static void run_lanes(void (*body)(int lane, const void *args), const void *args
     for (int i = 0; i < HOST_LANES; i++) {
         lanes[i] = (host_lane){ .number = i, .body = body, .args = args };
         if (pthread_create(&lanes[i].thread, NULL, run_lane, &lanes[i])) {
-            fprintf(stderr, "device host: no thread for lane %d\n", i);
+            fprintf(stderr, "device host: cannot start a thread for lane %d\n", i);
             abort();
         }
     }
@@ -115,25 +116,25 @@ typedef struct call {
 
 struct vt_graph {
     call *first, **last;
-    unsigned moves;                            /* of scratch, when it was made */
+    unsigned moves;                            /* the device's count of moved scratch at capture */
 };
 
-/* A clock; and what keeps the calls that it is given, or NULL: they run. */
+/* A stream: its clock, and the graph that captures its calls, or NULL while calls run. */
 typedef struct timeline {
     double now;
-    vt_graph *keeps;
+    vt_graph *graph;
 } timeline;
 
-static void tick(void *to)
+static void advance(void *to)
 {
     if (to)
         ((timeline *)to)->now++;
 }
 
-/* True if the call is kept and must not run now. */
-static bool kept(void *to, void (*run)(void *, const void *), const void *args, size_t bytes)
+/* Captures the call if a graph is being captured; returns whether the call must not run now. */
+static bool captured(void *to, void (*run)(void *, const void *), const void *args, size_t bytes)
 {
-    vt_graph *g = to ? ((timeline *)to)->keeps : NULL;
+    vt_graph *g = to ? ((timeline *)to)->graph : NULL;
 
     if (!g)
         return false;
@@ -149,23 +150,23 @@ static bool kept(void *to, void (*run)(void *, const void *), const void *args, 
     for (uint64_t b = 0, n = (blocks); b < n; b++)                                                 \
         for (int lane = 0; lane < (lanes); lane++)                                                 \
             vk_##name##_body(s, (uint32_t)b, (vk_team){ lane, (lanes), NULL })
-#define AGAIN(name)                                                                                \
-    static void again_##name(void *stream, const void *s)                                          \
+#define REPLAY(name)                                                                               \
+    static void replay_##name(void *stream, const void *s)                                         \
     {                                                                                              \
         vk_##name(stream, s);                                                                      \
     }
 #define VK_KERNEL(name, args, blocks)                                                              \
-    AGAIN(name)                                                                                    \
+    REPLAY(name)                                                                                   \
     int vk_##name(void *stream, const args *s)                                                     \
     {                                                                                              \
-        if (kept(stream, again_##name, s, sizeof *s))                                              \
+        if (captured(stream, replay_##name, s, sizeof *s))                                         \
             return 0;                                                                              \
-        tick(stream);                                                                              \
+        advance(stream);                                                                           \
         RUN(name, blocks, HOST_LANES);                                                             \
         return 0;                                                                                  \
     }
 #define VK_TEAM_KERNEL(name, args, blocks)                                                         \
-    AGAIN(name)                                                                                    \
+    REPLAY(name)                                                                                   \
     static void lane_##name(int lane, const void *of)                                              \
     {                                                                                              \
         const args *s = of;                                                                        \
@@ -174,9 +175,9 @@ static bool kept(void *to, void (*run)(void *, const void *), const void *args, 
     }                                                                                              \
     int vk_##name(void *stream, const args *s)                                                     \
     {                                                                                              \
-        if (kept(stream, again_##name, s, sizeof *s))                                              \
+        if (captured(stream, replay_##name, s, sizeof *s))                                         \
             return 0;                                                                              \
-        tick(stream);                                                                              \
+        advance(stream);                                                                           \
         if (host_lanes == 1)                                                                       \
             RUN(name, blocks, 1);                                                                  \
         else                                                                                       \
@@ -188,24 +189,24 @@ static bool kept(void *to, void (*run)(void *, const void *), const void *args, 
     VK_KERNEL(map_##name, vk_map_args, VK_BLOCKS((uint64_t)s->w.rows * s->w.packs))
 #include "common/kernels/bodies.h"
 
-/* ---- what cuda.c does on a GPU ---- */
+/* ---- the functions of cuda.c ---- */
 
-/* What was fetched or moved: on its way until the place is entered. */
-typedef struct fetched {
-    struct fetched *next;
+/* A copy that is queued; its bytes arrive when the place is entered. */
+typedef struct pending {
+    struct pending *next;
     void *dst;
-    const void *from;                          /* moved: read when it arrives */
+    const void *from;                          /* src, or memory that is read at the arrival */
     size_t bytes;
-    char src[];                                /* fetched: as it was */
-} fetched;
+    char src[];                                /* a fetch copies its source at once */
+} pending;
 
 struct cuda_runtime {
     vt_dev *cpu;
     timeline kernels;
-    double copies, host;                       /* when the other stream has done what is queued;
-                                                * when the host queues more */
+    double copies, host;                       /* time when the second stream becomes idle; time
+                                                * of the host */
     struct {
-        fetched *on_its_way;
+        pending *queued;
         bool entered;
         double filled, left;
     } place[VT_PLACES];
@@ -219,12 +220,12 @@ typedef struct transfer {
     size_t n;
 } transfer;
 
-/* NaN: nobody may read what he did not write. */
+/* Fills scratch with NaNs, which reveal a kernel that reads before it writes. */
 static void poison(void *to, const void *args)
 {
     const transfer *b = args;
 
-    if (!kept(to, poison, b, sizeof *b))
+    if (!captured(to, poison, b, sizeof *b))
         memset(b->dst, 0xff, b->n);
 }
 
@@ -264,9 +265,9 @@ static void move(void *to, const void *args)
 {
     const transfer *b = args;
 
-    if (kept(to, move, b, sizeof *b))
+    if (captured(to, move, b, sizeof *b))
         return;
-    tick(to);
+    advance(to);
     memmove(b->dst, b->src, b->n);
 }
 
@@ -287,7 +288,7 @@ void cuda_download(vt_dev *d, void *dst, const void *src, size_t n)
         memcpy(dst, src, n);
 }
 
-/* ---- what is kept ---- */
+/* ---- graphs ---- */
 
 static int host_capture_begin(vt_dev *d, vc_err *err)
 {
@@ -295,7 +296,7 @@ static int host_capture_begin(vt_dev *d, vc_err *err)
 
     (void)err;
     *g = (vt_graph){ .last = &g->first };
-    d->runtime->kernels.keeps = g;
+    d->runtime->kernels.graph = g;
     d->capturing = true;
     return 0;
 }
@@ -310,12 +311,12 @@ static void host_drop(vt_dev *d, vt_graph *g)
 
 static int host_capture_end(vt_dev *d, vt_graph **out, vc_err *err)
 {
-    vt_graph *g = d->runtime->kernels.keeps;
-    const char *spoils = getenv("VLT_HOST_SPOILS");
+    vt_graph *g = d->runtime->kernels.graph;
+    const char *capture_fault = getenv("VLT_HOST_CAPTURE_FAULT");
 
-    if (spoils)
-        cuda_fault(d, VC_EFAIL, "%s", spoils);
-    d->runtime->kernels.keeps = NULL;
+    if (capture_fault)
+        cuda_fault(d, VC_EFAIL, "%s", capture_fault);
+    d->runtime->kernels.graph = NULL;
     d->capturing = false;
     int rc = d->fault ? vc_fail(err, d->fault, "%s", d->fault_text) : 0;
     d->fault = 0;
@@ -343,7 +344,7 @@ static void host_download(vt_dev *d, void *dst, const void *src, size_t bytes)
     cuda_download(d, dst, src, bytes);
 }
 
-static void send(vt_dev *d, vt_place place, fetched *f)
+static void queue_copy(vt_dev *d, vt_place place, pending *f)
 {
     cuda_runtime *r = d->runtime;
 
@@ -352,9 +353,9 @@ static void send(vt_dev *d, vt_place place, fetched *f)
         return;
     }
     if (r->place[place].entered)
-        cuda_fault(d, VC_EFAIL, "place %d is fetched into while kernels read it", (int)place);
+        cuda_fault(d, VC_EFAIL, "place %d is filled while kernels read it", (int)place);
     memset(f->dst, 0xff, f->bytes);
-    fetched **last = &r->place[place].on_its_way;
+    pending **last = &r->place[place].queued;
     while (*last)
         last = &(*last)->next;
     *last = f;
@@ -365,19 +366,19 @@ static void send(vt_dev *d, vt_place place, fetched *f)
 
 static void host_fetch(vt_dev *d, vt_place place, void *dst, const void *src, size_t bytes)
 {
-    fetched *f = malloc(sizeof *f + bytes);
+    pending *f = malloc(sizeof *f + bytes);
 
-    *f = (fetched){ NULL, dst, f->src, bytes };
+    *f = (pending){ NULL, dst, f->src, bytes };
     memcpy(f->src, src, bytes);
-    send(d, place, f);
+    queue_copy(d, place, f);
 }
 
 static void host_move(vt_dev *d, vt_place place, void *dst, const void *src, size_t bytes)
 {
-    fetched *f = malloc(sizeof *f);
+    pending *f = malloc(sizeof *f);
 
-    *f = (fetched){ NULL, dst, src, bytes };
-    send(d, place, f);
+    *f = (pending){ NULL, dst, src, bytes };
+    queue_copy(d, place, f);
 }
 
 static void *host_pin(vt_dev *d, size_t bytes)
@@ -386,24 +387,24 @@ static void *host_pin(vt_dev *d, size_t bytes)
     return malloc(bytes);
 }
 
-static void arrive(fetched **list)
+static void finish_copies(pending **list)
 {
-    for (fetched *f; (f = *list); free(f)) {
+    for (pending *f; (f = *list); free(f)) {
         *list = f->next;
         memcpy(f->dst, f->from, f->bytes);
     }
 }
 
-/* The memory is given back: waits for copies into it. */
-static void arrive_all(cuda_runtime *r)
+/* Memory is freed: the copies into it must be finished. */
+static void finish_all_copies(cuda_runtime *r)
 {
     for (int i = 0; i < VT_PLACES; i++)
-        arrive(&r->place[i].on_its_way);
+        finish_copies(&r->place[i].queued);
 }
 
 static void host_unpin(vt_dev *d, void *p)
 {
-    arrive_all(d->runtime);
+    finish_all_copies(d->runtime);
     free(p);
 }
 
@@ -415,9 +416,9 @@ static void host_enter(vt_dev *d, vt_place place)
     if (cuda_in_capture(d, "the use of a place"))
         return;
     r->place[place].entered = true;
-    if (!r->place[place].on_its_way)
+    if (!r->place[place].queued)
         return;
-    arrive(&r->place[place].on_its_way);
+    finish_copies(&r->place[place].queued);
     if (wait <= 0)
         return;
     r->waits++;
@@ -461,7 +462,7 @@ static void host_close(vt_dev *d)
 
 static int host_open(vt_dev **out, const vt_options *o, int index, vc_err *err)
 {
-    const char *count = getenv("VLT_HOST_DEVICES");        /* what the machine has; else enough */
+    const char *count = getenv("VLT_HOST_DEVICES");        /* unlimited if unset */
 
     if (count && index >= atoi(count))
         return vc_fail(err, VC_EINVAL, "device \"host:%d\": this machine has %s", index, count);
@@ -481,7 +482,7 @@ static int host_status(vt_dev *d, vc_err *err)
 {
     d->runtime->host = d->runtime->kernels.now;
     for (int i = 0; i < VT_PLACES; i++)
-        d->runtime->place[i].entered = false;  /* all that read it have run */
+        d->runtime->place[i].entered = false;  /* all kernels that read it have run */
     cuda_check_ids(d);
     int rc = d->fault;
 
@@ -500,7 +501,7 @@ static void *host_alloc(vt_dev *d, size_t bytes) { return vt_cpu.alloc(d->runtim
 
 static void host_free(vt_dev *d, void *p, size_t bytes)
 {
-    arrive_all(d->runtime);
+    finish_all_copies(d->runtime);
     vt_cpu.free(d->runtime->cpu, p, bytes);
 }
 
@@ -516,9 +517,9 @@ static void multiply(void *to, const void *args)
     const product *m = args;
     vt_tensor c = m->c;
 
-    if (kept(to, multiply, m, sizeof *m))
+    if (captured(to, multiply, m, sizeof *m))
         return;
-    tick(to);
+    advance(to);
     vt_cpu.matmul(m->cpu, &c, &m->a, m->ta, &m->b, m->tb, m->bias.data ? &m->bias : NULL, m->alpha,
                   m->beta);
 }
@@ -553,16 +554,16 @@ static void host_matmul_bias_grad(vt_dev *d, vt_tensor *dw, vt_tensor *db, const
 static void host_conv3d(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tensor *w,
                         const vt_tensor *b, const vt_conv *c)
 {
-    if (cuda_in_capture(d, "conv3d"))           /* training has none */
+    if (cuda_in_capture(d, "conv3d"))           /* training uses no convolution */
         return;
-    tick(d->stream);
+    advance(d->stream);
     vt_conv rest;
     vt_tensor in = cuda_conv_input(&rest, x->dtype, x->dim[4], x, c);
     if (cuda_conv_fill(d, &in, x, c, &rest))
         vt_cpu.conv3d(d->runtime->cpu, y, &in, w, b, &rest);
 }
 
-/* The entries that a GPU's libraries serve. */
+/* These entries use libraries on a GPU; here they use the CPU backend. */
 #define cuda_matmul host_matmul
 #define cuda_matmul_gelu host_matmul_gelu
 #define cuda_matmul_gelu_grad host_matmul_gelu_grad

@@ -12,7 +12,7 @@
 
 #include "common/cuda/cuda.h"
 
-enum { LATE = 100, NAP = 20 };                 /* us */
+enum { LATE = 100, NAP = 20 };                 /* microseconds */
 
 const char *links_fault;
 int links_calls;
@@ -36,7 +36,7 @@ typedef struct task {
 } task;
 
 typedef struct second_stream {
-    /* first: a vt_dev * with `of` is a second_stream * */
+    /* The first member: a vt_dev * with `of` is a second_stream *. */
     vt_dev dev;
     pthread_t thread;
     task *first, **last;
@@ -47,7 +47,7 @@ struct vt_event {
     uint64_t recorded, reached;
 };
 
-/* Guards all streams and events. */
+/* This mutex guards all streams and events. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 
@@ -172,7 +172,7 @@ static void links_scale(vt_dev *d, vt_tensor *y, const vt_tensor *x, float a)
         host_backend.scale(d, y, x, a);
 }
 
-/* ---- events: the first stream has always done what is queued ---- */
+/* ---- events: the first stream runs its calls at once ---- */
 
 static vt_event *event_open(vt_dev *d) { return (void)d, calloc(1, sizeof(vt_event)); }
 static void event_close(vt_event *e) { free(e); }
@@ -216,7 +216,7 @@ static void after(vt_dev *d, vt_event *e) { event_task(d, e, 0, run_wait); }
 
 /* ---- links ---- */
 
-enum { SLOT = 1 << 16, RANKS = 16 };           /* bytes; of a rank */
+enum { SLOT = 1 << 16, RANKS = 16 };           /* bytes of a slot; most ranks */
 
 typedef struct meeting {
     atomic_int opened, here, round;
@@ -231,7 +231,7 @@ struct vt_link {
     bool calling;
 };
 
-/* False: this rank has closed. */
+/* Waits for all ranks; returns false if this rank has closed its link. */
 static bool meet(vt_link *l)
 {
     int round = atomic_load(&l->m->round);
@@ -254,7 +254,8 @@ static float value(const void *x, size_t i, vc_dtype type)
     return type == VC_F32 ? ((const float *)x)[i] : vc_bf16_to_f32(((const uint16_t *)x)[i]);
 }
 
-/* to [n] = the ranks' from [n], summed; to NULL: only gives. False: closed. */
+/* Sums the ranks' from[n] into to[n], or only contributes to the sum if to is NULL. Returns false
+ * if this rank has closed its link. */
 static bool sum_part(vt_link *l, char *to, const char *from, size_t n, vc_dtype type)
 {
     size_t size = vc_dtype_size(type), most = SLOT / size;
@@ -304,7 +305,7 @@ static void run_gather(task *t)
     }
 }
 
-/* Whether this is the call that goes wrong so. */
+/* Whether links_fault names this rank and this call with the fault `how`. */
 static bool fault(const vt_link *l, const char *how, int call)
 {
     size_t n = strlen(how);
@@ -350,11 +351,11 @@ static int links_look(vt_link *l, vt_link_state *state, vc_err *err)
 {
     (void)err;
     *state = l->calling ? VT_LINK_CALLING : drained(l->dev, false) ? VT_LINK_IDLE : VT_LINK_RUNNING;
-    l->calling = false;                        /* the call came back before it was done */
+    l->calling = false;                        /* the call returned before it was done */
     return 0;
 }
 
-/* An id is the path of a new file. */
+/* Makes a new file; its path is the id. */
 static int links_id(char id[VT_LINK_ID], vc_err *err)
 {
     const char *dir = getenv("TMPDIR");

@@ -1,6 +1,6 @@
 /* test_beside.c - copies from and to the host while kernels run: weights of swapped blocks,
- * prefetched data, inputs of recomputed blocks. They run on the device "host", where copies end as
- * late as the contract allows, and time is counted. */
+ * prefetched data, inputs of recomputed blocks. On the device "host" copies end as late as the
+ * contract allows, and time is simulated. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -35,7 +35,8 @@ static int get(void *arg, const char *name, vt_host *view, vc_err *err)
     return 0;
 }
 
-/* A LoRA over the weights of `base`, those of the first `swapped` blocks on the host. */
+/* Makes a LoRA over the weights of `base`; the weights of the first `swapped` blocks are on the
+ * host. */
 static void open_lora(em_model *m, vt_ctx *g, const em_model *base, int swapped)
 {
     int matched;
@@ -44,7 +45,7 @@ static void open_lora(em_model *m, vt_ctx *g, const em_model *base, int swapped)
     em_open_from(m, g, &(vt_source){ .get = get, .arg = base->p, .on_host = true });
     assert_ok(vt_params_lora(m->p, NULL, NULL, 2, 2, 7, &matched, &err) ||
               vt_params_place(m->p, swapped, &err), &err);
-    for (int i = 0; i < vt_params_count(m->p); i++) {      /* b starts at zero, which hides a */
+    for (int i = 0; i < vt_params_count(m->p); i++) {      /* a LoRA's B of zeros would hide A */
         vt_tensor *t = vt_params_at(m->p, i)->t;
         if (vt_params_at(m->p, i)->role == VT_P_LORA_B)
             vt_param_set(g, t, em_data((size_t)vt_count(t)), VC_F32);
@@ -57,7 +58,7 @@ static void close_model(em_model *m, vt_ctx *g)
     vt_close(g);
 }
 
-/* Weights that come and go are the same weights: the same bits. */
+/* Training with swapped blocks has the same bits as without. */
 static void test_bits(void **state)
 {
     vt_ctx *host = open_host();
@@ -102,13 +103,13 @@ static size_t block_bytes(const em_model *m)
     return bytes;
 }
 
-/* A copy that takes less time than a block's kernels is waited for once, by the first block of
- * all; one that takes longer, whenever a block is not there. */
+/* If a copy takes less time than a block's kernels, only the very first block waits; if it takes
+ * longer, every block that is not on the device waits. */
 static void test_overlap(void **state)
 {
     static const struct { double copy; int64_t waits[STEPS]; } row[] = {
         { 15, { 1, 0, 0 } },
-        { 1e4, { 6, 4, 4 } },      /* forward: all four; from then on two of each pass are there */
+        { 1e4, { 6, 4, 4 } },      /* the first forward loads all four, each later pass two */
     };
     vt_ctx *host = open_host();
     em_model base;
@@ -148,10 +149,10 @@ static vt_usage deep_step(vt_ctx *g, em_model *m, vt_remat how, int flags, float
     return vt_usage_of(g);
 }
 
-/* Inputs that go and come are the same: the same bits, however long the copies take, which are
- * waited for where they take longer than a block. The memory is what a dry step tells, and lower by
- * all inputs but three: the first, which the caller holds, that of the block at work and the one
- * that comes meanwhile. */
+/* Training with offloaded inputs has the same bits as without, for any duration of the copies;
+ * blocks wait for copies that take longer than a block. The peak of memory is that of a dry step,
+ * and lower by all inputs but three: the first, which the caller holds, that of the running block,
+ * and the one that is being copied back. */
 static void test_offload(void **state)
 {
     static const double copy[] = { 15, 1e4 };
@@ -195,8 +196,8 @@ static void test_offload(void **state)
 
 enum { N = 300 };
 
-/* A step that makes a tensor of n floats at v, whose values must be those; `kernels` of it are
- * queued before `next` is prefetched. */
+/* Runs a step that copies n floats at v to the device and queues `kernels` kernels on them before
+ * it prefetches `next`; the values on the device must be those at v. */
 static vt_usage step_with(vt_ctx *g, const float *v, int64_t n, int kernels, const float *next,
                           size_t next_n)
 {
@@ -227,27 +228,27 @@ static void test_prefetched(void **state)
     vt_prefetch(g, 1, &(vt_host_data){ a, sizeof a });
     assert_int_equal(step_with(g, a, N, 2 * N, b, N).waits, 1);
     assert_true(vt_prefetched(g, b));
-    assert_int_equal(step_with(g, b, N, N / 2, a, N).waits, 0);     /* it came meanwhile */
+    assert_int_equal(step_with(g, b, N, N / 2, a, N).waits, 0);     /* it was copied meanwhile */
     assert_false(vt_prefetched(g, b));
-    vt_usage use = step_with(g, a, N, 0, NULL, 0);         /* half of it did */
+    vt_usage use = step_with(g, a, N, 0, NULL, 0);         /* half copied */
     assert_int_equal(use.waits, 1);
     assert_true(use.waited > N / 4 && use.waited < N);
 
-    vt_prefetch(g, 1, &(vt_host_data){ a, sizeof a });     /* none of it */
+    vt_prefetch(g, 1, &(vt_host_data){ a, sizeof a });     /* nothing copied yet */
     use = step_with(g, a, N, 1, NULL, 0);
     assert_int_equal(use.waits, 1);
     assert_true(use.waited > N - 2);
-    a[0] = 5;                                              /* once is once */
+    a[0] = 5;                                              /* a prefetch is used once */
     assert_int_equal(step_with(g, a, N, 1, a, N).waits, 0);
-    assert_int_equal(step_with(g, a, N / 2, 1, NULL, 0).waits, 0);  /* other sizes go up as ever */
+    assert_int_equal(step_with(g, a, N / 2, 1, NULL, 0).waits, 0);  /* another size is not reused */
     vt_prefetch(g, 1, &(vt_host_data){ a, sizeof a });
-    vt_prefetch(g, 0, NULL);                               /* forgotten, so that it may change */
+    vt_prefetch(g, 0, NULL);                               /* now `a` may change */
     a[1] = 6;
     step_with(g, a, N, 1, NULL, 0);
-    vt_prefetch(g, 1, &(vt_host_data){ b, sizeof b });     /* where that was to go */
+    vt_prefetch(g, 1, &(vt_host_data){ b, sizeof b });     /* reuses the place of `a` */
     step_with(g, b, N, 0, NULL, 0);
 
-    vt_host_data both[] = { { a, 3 * sizeof *a }, { b, sizeof b } };        /* grows */
+    vt_host_data both[] = { { a, 3 * sizeof *a }, { b, sizeof b } };        /* needs more memory */
     vt_prefetch(g, 2, both);
     step_with(g, b, N, 0, NULL, 0);
     step_with(g, a, 3, 0, NULL, 0);
@@ -255,7 +256,7 @@ static void test_prefetched(void **state)
     vt_close(g);
 }
 
-/* On the CPU there is nowhere to go. */
+/* The CPU backend prefetches nothing. */
 static void test_host_memory(void **state)
 {
     vt_ctx *g = em_context(VC_F32);

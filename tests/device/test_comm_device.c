@@ -1,7 +1,7 @@
-/* test_comm_device.c - a comm for memory of a device (common/comm/device.c), on as many ranks as
- * the launcher starts, over the links of links_host.c: its sums and gathers are those of the comm
- * of MPI, bit for bit; a rank that fails or is absent ends the comm on all. Every rank runs every
- * test. */
+/* test_comm_device.c - a comm for memory of a device (common/comm/device.c), over the links of
+ * links_host.c and on as many ranks as the launcher starts. Its sums and gathers have the bits of
+ * the comm of MPI; if a rank fails or makes no call, the comm ends on all ranks. Every rank runs
+ * every test. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -55,7 +55,7 @@ static int finish(vc_comm *c, vc_err *err)
     return rc;
 }
 
-/* Two rows with this rank's values: on the device, on the host. */
+/* Makes two rows with this rank's values: the result is on the device, *host on the host. */
 static float *rows(float **host, size_t n)
 {
     vc_err err = { 0 };
@@ -68,13 +68,13 @@ static float *rows(float **host, size_t n)
     return x;
 }
 
-/* The device "host": its memory can be read here. */
-static void same(const float *x, const float *want, size_t n, bool rounded, const char *what)
+/* Compares a row on the device "host", whose memory can be read, with expected values. */
+static void same(const float *x, const float *want, size_t n, bool rounded, const char *name)
 {
     for (size_t i = 0; i < n; i++) {
         float w = rounded ? vc_bf16_to_f32(vc_f32_to_bf16(want[i])) : want[i];
         if (memcmp(&x[i], &w, sizeof w))
-            fail_msg("rank %d: %s of %zu: [%zu] is %.9g, not %.9g", rank, what, n, i, (double)x[i],
+            fail_msg("rank %d: %s of %zu: [%zu] is %.9g, not %.9g", rank, name, n, i, (double)x[i],
                      (double)w);
     }
 }
@@ -114,18 +114,18 @@ static void test_like_mpi(void **state)
     vc_comm_close(c);
 }
 
-/* Sums behind each other, with kernels of both streams between them, and no host that waits: each
- * stream must see what the other has done. */
+/* Several sums are queued with kernels of both streams between them, and the host does not wait:
+ * each stream must see the results of the other. */
 static void test_events(void **state)
 {
     (void)state;
-    enum { N = 3000, TURNS = 20 };
+    enum { N = 3000, ROUNDS = 20 };
     vc_comm *c = device_comm(60);
     vt_event *ready, *over;
     float *host, *x = rows(&host, N), *y = vt_values_new(g, N, NULL);
     OK(vt_event_open(&ready, g, &err));
     OK(vt_event_open(&over, g, &err));
-    for (int k = 0; k < TURNS; k++) {
+    for (int k = 0; k < ROUNDS; k++) {
         vt_values_copy(g, y, x, N);
         vt_record_event(g, ready);
         vt_after(second, ready);
@@ -141,7 +141,7 @@ static void test_events(void **state)
         OK(vc_comm_sum(all, want, N / 2, VC_F32, &err));
         for (int i = 0; i < N / 2; i++)
             host[i] = want[i] * 0.25f;
-        same(x, want, N / 2, false, "turn");
+        same(x, want, N / 2, false, "round");
         for (int i = 0; i < N; i++)
             assert_true(i < N / 2 || y[i] == 0);
         vt_values_put(g, x, VC_F32, host, VC_F32, N / 2);
@@ -155,8 +155,8 @@ static void test_events(void **state)
     free(host);
 }
 
-/* The last rank leaves out its second call, or cannot make it: what all hear. */
-static void fault(const char *how, double patience, const char *says)
+/* The last rank leaves out its second call, or this call fails: all ranks get the message. */
+static void expect_fault(const char *how, double patience, const char *message)
 {
     enum { N = 16 };
     char text[64];
@@ -175,9 +175,9 @@ static void fault(const char *how, double patience, const char *says)
         rc = finish(c, &err);
     links_fault = NULL;
     rc = vc_comm_agree(all, rc, &err);
-    if (rc != VC_EFAIL || !strstr(err.text, says))
+    if (rc != VC_EFAIL || !strstr(err.text, message))
         fail_msg("rank %d: %s: %d \"%s\"", rank, how, rc, err.text);
-    assert_int_not_equal(vc_comm_sum(c, x, N, VC_F32, &err), 0);    /* and of no more use */
+    assert_int_not_equal(vc_comm_sum(c, x, N, VC_F32, &err), 0);    /* the comm stays broken */
     vc_comm_close(c);
     vt_values_free(g, x, N);
     free(host);
@@ -186,16 +186,16 @@ static void fault(const char *how, double patience, const char *says)
 static void test_silent(void **state)
 {
     (void)state;
-    fault("silent", 0.5, "links: all-reduce of 16 values: not done after 0.5 s");
+    expect_fault("silent", 0.5, "links: all-reduce of 16 values: not done after 0.5 s");
 }
 
 static void test_broken(void **state)
 {
     (void)state;
-    char says[96];
-    snprintf(says, sizeof says, "rank %d: links: all-reduce of 16 values: a cable is loose",
+    char message[96];
+    snprintf(message, sizeof message, "rank %d: links: all-reduce of 16 values: a cable is loose",
              size - 1);
-    fault("broken", 600, says);
+    expect_fault("broken", 600, message);
 }
 
 int main(int argc, char **argv)
@@ -210,7 +210,7 @@ int main(int argc, char **argv)
     rank = vc_comm_rank(all);
     size = vc_comm_size(all);
     if (argc != 2 || size != atoi(argv[1])) {
-        fprintf(stderr, "%d ranks, not %s\n", size, argc == 2 ? argv[1] : "?");
+        fprintf(stderr, "%d ranks, expected %s\n", size, argc == 2 ? argv[1] : "an argument");
         vc_comm_abort(all, 1);
     }
     const struct CMUnitTest tests[] = {

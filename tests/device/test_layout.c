@@ -1,5 +1,5 @@
-/* test_layout.c - products of row-major tensors as column-major ones: the layouts that cuBLASLt is
- * given, carried out by a naive column-major product, against a naive row-major one. */
+/* test_layout.c - products of row-major tensors are passed to cuBLASLt as column-major ones. A
+ * naive column-major product with the passed layouts is compared with a naive row-major product. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -24,18 +24,19 @@ static void make(matrix *x, int64_t rows, int64_t cols, int64_t gap)
         x->v[i] = (float)(rand() % 17 - 8);
 }
 
-static float at(const matrix *x, bool turned, int64_t i, int64_t j)
+static float at(const matrix *x, bool transposed, int64_t i, int64_t j)
 {
-    return x->v[turned ? j * x->t.stride[0] + i : i * x->t.stride[0] + j];
+    return x->v[transposed ? j * x->t.stride[0] + i : i * x->t.stride[0] + j];
 }
 
 static const cuda_epilogue plain;
 
-/* Whole numbers in place of GELU and its slope. */
+/* These stand for GELU and its slope; they keep whole numbers whole. */
 static float like_gelu(float x) { return 3 * x + 1; }
 static float like_slope(float x) { return 2 * x - 5; }
 
-/* What the library does: columns are packed; a vector runs along C's rows, or columns for sums. */
+/* Computes the product as the library does: columns are packed; a bias has an element for each row
+ * of C, and a bias's gradient one for each column. */
 static void column_major(const cuda_gemm *g, const float *a, const float *b, float *c,
                          const cuda_epilogue *e)
 {
@@ -82,7 +83,7 @@ static void test_layouts(void **state)
             make(&b, tb ? n : k, tb ? k : n, 2 * gap);
             make(&c, m, n, gap);
             assert_true(cuda_gemm_of(&g, &c.t, &a.t, ta, &b.t, tb, &plain));
-            /* cuBLASLt refuses a leading size below the rows of the stored matrix */
+            /* cuBLASLt refuses a leading dimension below the number of rows of the stored matrix */
             assert_true(g.lda >= (g.trans_a ? g.k : g.m) && g.ldb >= (g.trans_b ? g.n : g.k) &&
                         g.ldc >= g.m);
             column_major(&g, b.v, a.v, c.v, &plain);
@@ -96,9 +97,9 @@ static void test_layouts(void **state)
         }
 }
 
-/* Bias, GELU and its slope belong to a row-major result's columns; what came into GELU lies as it
- * does; a bias's gradient is the sum of dy's rows. */
-static void test_endings(void **state)
+/* A bias has an element for each column of a row-major result; the stored input of GELU has the
+ * result's layout; a bias's gradient is the sum of dy's rows. */
+static void test_epilogues(void **state)
 {
     enum { M = 6, N = 16, K = 5 };
     static matrix a, b, c, pre;
@@ -146,8 +147,9 @@ static void test_endings(void **state)
     }
 }
 
-/* What the library has no ending for: rows that are no multiple of eight, or begin anywhere. */
-static void test_endings_refused(void **state)
+/* The library has no epilogue for rows whose length is no multiple of eight or that are not
+ * aligned. */
+static void test_refused_epilogues(void **state)
 {
     static matrix a, b, c, pre;
     const cuda_epilogue e = { CUDA_GELU | CUDA_PRE_STORED, NULL, &pre.t };
@@ -195,7 +197,7 @@ static void test_types(void **state)
 {
     static const struct { vc_dtype compute, c, a, b, want; } rows[] = {
         { VC_BF16, VC_BF16, VC_BF16, VC_BF16, VC_BF16 },   /* a linear layer */
-        { VC_BF16, VC_BF16, VC_BF16, VC_F8E4M3, VC_BF16 }, /* its weight in fp8: exact */
+        { VC_BF16, VC_BF16, VC_BF16, VC_F8E4M3, VC_BF16 }, /* a weight in fp8: exact */
         { VC_BF16, VC_F32, VC_BF16, VC_F32, VC_BF16 },     /* x A' of LoRA */
         { VC_BF16, VC_BF16, VC_F32, VC_F32, VC_BF16 },     /* h B' of LoRA */
         { VC_BF16, VC_F32, VC_F32, VC_F32, VC_F32 },
@@ -215,8 +217,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_layouts),
-        cmocka_unit_test(test_endings),
-        cmocka_unit_test(test_endings_refused),
+        cmocka_unit_test(test_epilogues),
+        cmocka_unit_test(test_refused_epilogues),
         cmocka_unit_test(test_odd),
         cmocka_unit_test(test_types),
     };

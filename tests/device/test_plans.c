@@ -1,6 +1,6 @@
-/* test_plans.c - every cuDNN plan the models need, built for a described H200 on a machine with no
- * GPU. What is shown: cuDNN accepts each graph and has an engine that runs it as one kernel.
- * Nothing is computed. */
+/* test_plans.c - every cuDNN plan that the models need is built for a described H200 on a machine
+ * without a GPU: cuDNN accepts each graph and has an engine that runs it as one kernel. No kernel
+ * runs. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -43,7 +43,7 @@ enum { GRAD = 1, LENGTHS = 2, BIAS = 4, REPEATABLE = 8, FUSED = 16 };
 typedef struct attention_row {
     const char *what;
     int64_t b, h, sq, sk, d;
-    int flags;                                 /* FUSED: q, k, v side by side in one buffer */
+    int flags;                                 /* with FUSED one buffer holds q, k and v */
 } attention_row;
 
 static const attention_row attentions[] = {
@@ -74,7 +74,7 @@ static cuda_attention_key key_of(const attention_row *r)
                                  .repeatable = (r->flags & REPEATABLE) != 0 };
 }
 
-static int plan(void *device, const cuda_attention_key *k, const char *what)
+static int plan(void *device, const cuda_attention_key *k, const char *name)
 {
     cuda_graph *g = malloc(sizeof *g);
     vc_err err = { 0 };
@@ -83,15 +83,15 @@ static int plan(void *device, const cuda_attention_key *k, const char *what)
     cuda_graph_init(g, NULL, device);
     int rc = cuda_plan_attention(g, k, &err);
     if (rc)
-        print_error("%s: %s\n", what, err.text);
+        print_error("%s: %s\n", name, err.text);
     else
-        print_message("%s, %s: engine %d, %d MiB\n", what, k->grad ? "gradient" : "forward",
+        print_message("%s, %s: engine %d, %d MiB\n", name, k->grad ? "gradient" : "forward",
                       (int)g->engine, (int)(g->workspace >> 20));
     int bad = rc != 0;
-    if (!rc && k->repeatable && k->grad)       /* dS of all heads, in bf16 */
+    if (!rc && k->repeatable && k->grad)       /* the workspace holds dS of all heads, in bf16 */
         bad = g->workspace < 2 * k->b * k->h * k->sq * k->sk;
-    else if (!rc && g->workspace > 64 << 20) { /* scores in memory: not one kernel */
-        print_error("%s: a workspace of %d MiB\n", what, (int)(g->workspace >> 20));
+    else if (!rc && g->workspace > 64 << 20) { /* it holds scores: more than one kernel */
+        print_error("%s: a workspace of %d MiB\n", name, (int)(g->workspace >> 20));
         bad = 1;
     }
     cuda_graph_close(g);
@@ -159,7 +159,7 @@ static void test_conv(void **state)
     assert_int_equal(bad, 0);
 }
 
-/* A graph that cuDNN refuses says what it was. */
+/* The error about a graph that cuDNN refuses describes the graph. */
 static void test_refused(void **state)
 {
     cuda_attention_key k = key_of(&attentions[2]);

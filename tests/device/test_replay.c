@@ -1,5 +1,5 @@
-/* test_replay.c - works that are queued again by one call: on the device "host", which keeps each
- * kernel's launch and runs none until then. */
+/* test_replay.c - work that is captured once and replayed by one call, on the device "host", which
+ * captures each kernel's launch and runs no kernel during the capture. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,11 +11,11 @@
 #include "tests/lib/ok.h"
 #include "tests/tensor/engine_model.h"
 
-/* A model on a device, and a step of it. */
+/* A model on a device, and its training step. */
 typedef struct trial {
     vt_ctx *g;
     em_model m;
-    int steps, queued;                         /* so many, and works whose C code ran */
+    int steps, queued;                         /* steps, and runs of the work's C code */
     vt_tensor *x, *text, *t, *target, *weight;
     vt_remat how;
     bool weighted, uploads;
@@ -33,7 +33,7 @@ static void open_trial(trial *s, bool replays)
     em_open(&s->m, s->g, 3);
     assert_ok(vt_params_train(s->m.p, NULL, NULL, &err), &err);
     if (!replays)
-        vt_profile_begin(s->g);                /* kernels that are timed are queued one by one */
+        vt_profile_begin(s->g);                /* a profile times kernels one by one: no replay */
     assert_int_equal(replays, !vt_replay_off(s->g));
 }
 
@@ -68,7 +68,7 @@ static vt_tensor *input(const trial *s, int nd, const int64_t *dim)
 
     for (int i = 0; i < nd; i++)
         n *= (size_t)dim[i];
-    for (size_t i = 0; i < n; i++)             /* other data in each step */
+    for (size_t i = 0; i < n; i++)             /* each step has other data */
         v[i] = em_data(n)[i] / (float)(1 + s->steps % 7);
     return vt_from_host(s->g, VC_F32, nd, dim, v, VC_F32);
 }
@@ -98,7 +98,7 @@ static float step(trial *s)
     return loss;
 }
 
-/* The same step of both: the same bits. */
+/* Runs the same step of both trials: loss and gradients have the same bits. */
 static void same_step(trial *a, trial *b)
 {
     size_t n, m;
@@ -117,7 +117,7 @@ static void begin_gradients(trial *a, trial *b)
     vt_params_zero_grad(b->m.p);
 }
 
-/* Eight kinds: recomputed or not, weighted or not, gradients overwritten or added to. */
+/* Work has eight kinds: recomputed or not, weighted or not, gradients overwritten or added to. */
 static void test_bits(void **state)
 {
     enum { ROUNDS = 4 };
@@ -142,7 +142,7 @@ static void test_bits(void **state)
         }
     }
     assert_int_equal(b.queued, ROUNDS * 8);
-    assert_int_equal(a.queued, 2 * 8);         /* of each kind the first and the second */
+    assert_int_equal(a.queued, 2 * 8);         /* the first and the second run of each kind */
     close_trial(&a);
     close_trial(&b);
 }
@@ -158,7 +158,8 @@ static void repeat(trial *a, trial *b, int queued)
     assert_int_equal(a->queued - before, queued);
 }
 
-/* Parameters that move make another kind; they come back to the old one. */
+/* Work on parameters at other addresses is another kind; at the old addresses the old kind is found
+ * again. */
 static void test_moved_parameters(void **state)
 {
     trial a, b;
@@ -182,7 +183,7 @@ static void test_moved_parameters(void **state)
     close_trial(&b);
 }
 
-/* Scratch that other steps made grow is elsewhere: what is kept is of no use. */
+/* Another step made the scratch memory grow and move: the captured graph cannot be used. */
 static void test_moved_scratch(void **state)
 {
     trial a, b;
@@ -207,7 +208,7 @@ static void test_moved_scratch(void **state)
     close_trial(&b);
 }
 
-/* A number of the host that is no part of the kind stays what it was: none of the C code runs. */
+/* A number of the host that is no part of the kind keeps its captured value: no C code runs. */
 static void test_not_queued(void **state)
 {
     trial s;
@@ -225,8 +226,9 @@ static void test_not_queued(void **state)
     close_trial(&s);
 }
 
-/* Where a step cannot be kept it fails without a trace; done anew it is queued as ever. */
-static void test_spoiled(void **state)
+/* If a capture fails, the step fails and changes nothing; the repeated step is queued without a
+ * capture. */
+static void test_failed_capture(void **state)
 {
     static const char *const why[] = { "it is full", "an upload cannot be captured" };
 
@@ -240,25 +242,25 @@ static void test_spoiled(void **state)
         a.uploads = b.uploads = i == 1;
         begin_gradients(&a, &b);
         same_step(&a, &b);
-        begin_gradients(&a, &b);               /* still to be overwritten after the failure */
+        begin_gradients(&a, &b);               /* the repeated step must overwrite them */
         assert_false(vt_replay_gave_up(a.g));
         if (i == 0)
-            setenv("VLT_HOST_SPOILS", why[i], 1);
+            setenv("VLT_HOST_CAPTURE_FAULT", why[i], 1);
         assert_int_not_equal(try_step(&a, &loss, &err), 0);
         assert_says(&err, why[i]);
         assert_true(vt_replay_gave_up(a.g));
         assert_false(vt_replay_gave_up(a.g));
         assert_string_equal(vt_replay_off(a.g), why[i]);
         same_step(&a, &b);
-        unsetenv("VLT_HOST_SPOILS");
+        unsetenv("VLT_HOST_CAPTURE_FAULT");
         repeat(&a, &b, 4);
         close_trial(&a);
         close_trial(&b);
     }
 }
 
-/* More kinds than are remembered: those of long ago are new again. */
-static void test_many(void **state)
+/* With more kinds than are remembered the oldest ones are captured again. */
+static void test_forgotten_kinds(void **state)
 {
     enum { MANY = 65 };
     trial s;
@@ -274,7 +276,7 @@ static void test_many(void **state)
             }
     assert_int_equal(s.queued, 2 * 2 * MANY);
     s.variant = MANY - 1;
-    step(&s);                                  /* adds */
+    step(&s);                                  /* gradients are added: another kind */
     vt_params_zero_grad(s.m.p);
     step(&s);
     assert_int_equal(s.queued, 2 * 2 * MANY + 1);
@@ -286,7 +288,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bits), cmocka_unit_test(test_moved_parameters),
         cmocka_unit_test(test_moved_scratch), cmocka_unit_test(test_not_queued),
-        cmocka_unit_test(test_spoiled), cmocka_unit_test(test_many),
+        cmocka_unit_test(test_failed_capture), cmocka_unit_test(test_forgotten_kinds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

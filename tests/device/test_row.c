@@ -1,6 +1,6 @@
-/* test_row.c - the kernels of common/kernels, compiled for the CPU, against the CPU backend and
- * common/base/dtype.h and rng.h: entry by entry, with odd sizes and strides that ops rarely
- * make. */
+/* test_row.c - the kernels of common/kernels, compiled for the CPU, are compared entry by entry
+ * with the CPU backend and with common/base/dtype.h and rng.h, at odd sizes and strides that ops
+ * rarely have. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -21,7 +21,7 @@ static bool same_bits(float a, float b)
     return (isnan(a) && isnan(b)) || vk_bits(a) == vk_bits(b);
 }
 
-/* Every bf16, f16 and fp8 there is, both ways. */
+/* Every bf16, f16 and fp8 value is converted both ways. */
 static void test_types(void **state)
 {
     (void)state;
@@ -40,7 +40,7 @@ static void test_types(void **state)
         }
 }
 
-/* Numbers between representable ones, ties, over- and underflow. */
+/* Numbers between representable ones, at ties, and beyond the range are rounded. */
 static void test_rounding(void **state)
 {
     (void)state;
@@ -99,13 +99,14 @@ static int close_pair(void **state)
     return 0;
 }
 
-/* A tensor with its own memory; strides in elements, 0 for packed. */
+/* A tensor with its own memory. */
 typedef struct own {
     vt_tensor t;
     vt_buf buf;
     size_t bytes;
 } own;
 
+/* Makes a tensor with values of draw `row`; strides are in elements, and NULL means packed. */
 static own *make(vc_dtype type, int nd, const int64_t *dim, const int64_t *stride, uint32_t row)
 {
     own *x = calloc(1, sizeof *x);
@@ -134,8 +135,8 @@ static void drop(own *x)
     free(x);
 }
 
-/* Every element that memory holds, gaps included, within tol of the largest. */
-static void compare(const char *what, const own *have, const own *want, double tol)
+/* Compares all elements in memory, with those in gaps; tol is relative to the largest. */
+static void compare(const char *name, const own *have, const own *want, double tol)
 {
     size_t n = want->bytes / vc_dtype_size(want->t.dtype);
     double most = 1e-30;
@@ -148,20 +149,20 @@ static void compare(const char *what, const own *have, const own *want, double t
             vc_to_f32(&b, (const char *)want->t.data + at, want->t.dtype, 1);
             most = pass == 0 && fabs((double)b) > most ? fabs((double)b) : most;
             if (pass == 1 && !(fabs((double)a - (double)b) <= tol * most))
-                fail_msg("%s: element %zu is %.9g, should be %.9g", what, i, (double)a, (double)b);
+                fail_msg("%s: element %zu is %.9g, should be %.9g", name, i, (double)a, (double)b);
         }
 }
 
-/* Rows with gaps, sizes that fill no pack, repeated rows, added to. */
+/* Maps of rows with gaps, sizes that fill no pack, and repeated rows; results are added too. */
 static void test_maps(void **state)
 {
     const pair *p = *state;
-    const int64_t dim[] = { 3, 5, 13 }, gap[] = { 5 * 17, 17, 1 }, turned[] = { 1, 3, 15 },
+    const int64_t dim[] = { 3, 5, 13 }, gap[] = { 5 * 17, 17, 1 }, transposed[] = { 1, 3, 15 },
                   row[] = { 13, 0, 1 };
 
     for (vc_dtype type = VC_F32; type <= VC_BF16; type++) {
-        double tol = type == VC_F32 ? 1e-6 : 8e-3; /* exp differs in the last bits: one rounding */
-        own *x = make(type, 3, dim, gap, 1), *h = make(type, 3, dim, turned, 2);
+        double tol = type == VC_F32 ? 1e-6 : 8e-3; /* exp differs in its last bits */
+        own *x = make(type, 3, dim, gap, 1), *h = make(type, 3, dim, transposed, 2);
         own *gate = make(VC_F32, 3, dim, row, 3);
         own *y[2] = { make(type, 3, dim, gap, 4), make(type, 3, dim, gap, 4) };
         for (int k = 0; k < 2; k++) {
@@ -183,15 +184,15 @@ static void test_maps(void **state)
     }
 }
 
-/* i32, and every type to every other. */
+/* Copies of i32, and of every type to every other. */
 static void test_copies(void **state)
 {
     const pair *p = *state;
-    const int64_t dim[] = { 4, 9 }, turned[] = { 1, 5 };
+    const int64_t dim[] = { 4, 9 }, transposed[] = { 1, 5 };
 
     for (vc_dtype from = VC_F32; from <= VC_F8E5M2; from++)
         for (vc_dtype to = VC_F32; to <= VC_F8E5M2; to++) {
-            own *x = make(from, 2, dim, turned, 1);
+            own *x = make(from, 2, dim, transposed, 1);
             own *y[2] = { make(to, 2, dim, NULL, 2), make(to, 2, dim, NULL, 2) };
             host_backend.copy(p->host, &y[0]->t, &x->t);
             vt_cpu.copy(p->cpu, &y[1]->t, &x->t);
@@ -200,7 +201,7 @@ static void test_copies(void **state)
         }
     int32_t big[36], out[36];
     for (int i = 0; i < 36; i++)
-        big[i] = INT32_MAX - i;                /* f32 would round it */
+        big[i] = INT32_MAX - i;                /* f32 would round this number */
     vt_tensor x = { .dtype = VC_I32, .nd = 2, .dim = { 4, 9 }, .stride = { 1, 4 }, .data = big };
     vt_tensor y = { .dtype = VC_I32, .nd = 2, .dim = { 4, 9 }, .stride = { 9, 1 }, .data = out };
     host_backend.copy(p->host, &y, &x);
@@ -212,7 +213,7 @@ static void test_copies(void **state)
     assert_fails(host_backend.status(p->host, &err), VC_EINVAL, &err, "i32 has no arithmetic");
 }
 
-/* Long sums in several parts, and their ends. */
+/* Long sums are computed in several parts; sizes leave remainders. */
 static void test_sums(void **state)
 {
     const pair *p = *state;
@@ -242,8 +243,8 @@ static void test_sums(void **state)
     }
 }
 
-/* Of bits that a rounding decides, a few may fall the other way, by one step. */
-static void compare_codes(const char *what, const own *have, const own *want)
+/* A few codes near a tie may be rounded the other way: they differ by one. */
+static void compare_codes(const char *name, const own *have, const own *want)
 {
     size_t n = (size_t)vt_count(&have->t), other = 0;
 
@@ -252,16 +253,16 @@ static void compare_codes(const char *what, const own *have, const own *want)
         int a = wide ? ((uint16_t *)have->t.data)[i] : ((uint8_t *)have->t.data)[i];
         int b = wide ? ((uint16_t *)want->t.data)[i] : ((uint8_t *)want->t.data)[i];
         if (abs(a - b) > 1)
-            fail_msg("%s: code %zu is %d, not %d", what, i, a, b);
+            fail_msg("%s: code %zu is %d, not %d", name, i, a, b);
         other += a != b;
     }
     if (other > n / 200)
-        fail_msg("%s: %zu of %zu codes differ", what, other, n);
+        fail_msg("%s: %zu of %zu codes differ", name, other, n);
 }
 
 typedef struct adam { own *w, *m, *v, *peak, *ema, *grad; } adam;
 
-/* The state after two steps, the first of them from nothing. */
+/* Returns the state after two steps; the first one begins without a state. */
 static adam adam_run(const vt_backend *be, vt_dev *d, vt_adamw_kind kind, int64_t n)
 {
     const int64_t peaks[] = { (n + 255) / 256, 2 };
@@ -330,8 +331,8 @@ static void test_randn(void **state)
     drop(y[0]), drop(y[1]);
 }
 
-/* Blocks of several lanes that share rows, against one lane: norms of short and long rows with
- * their gradients, sums, plain attention. */
+/* Runs kernels whose lanes share rows: norms of short and long rows with their gradients, sums,
+ * plain attention. */
 static void run_teams(vt_dev *d, vt_tensor *const *t, double *sum)
 {
     const vt_backend *be = &host_backend;
@@ -346,7 +347,7 @@ static void run_teams(vt_dev *d, vt_tensor *const *t, double *sum)
     be->norm_grad(d, dx, NULL, NULL, NULL, NULL, dy, x, stats, NULL, NULL, NULL, false);
     if (x->dim[1] > VK_HEAD)
         return;
-    for (int i = 0; i < 7; i++) {              /* rows as sequences of one head */
+    for (int i = 0; i < 7; i++) {              /* a row is a token of one head */
         four[i]->nd = 4;
         for (int j = 0; j < 4; j++) {
             four[i]->stride[j] = j == 3 ? 1 : x->dim[1];
@@ -384,7 +385,8 @@ static void test_teams(void **state)
     }
 }
 
-/* An entry that a backend lacks fails the step and says so; an id outside a table too, but late. */
+/* A step fails with a message if the backend lacks an entry, or if an id is outside of a table; an
+ * id is reported at the end of the step. */
 static void test_faults(void **state)
 {
     static vt_backend lacking;

@@ -1,6 +1,6 @@
-/* test_train_device.c - whole runs on another device than the CPU backend, against it: losses, and
- * checkpoints that either goes on with. VLT_DEVICE: "host", the kernels of the CUDA backend on the
- * CPU, or "cuda": skipped where none opens. */
+/* test_train_device.c - whole runs on a device are compared with runs of the CPU backend: losses,
+ * and checkpoints from which a run continues. VLT_DEVICE is "host", the kernels of the CUDA backend
+ * on the CPU, or "cuda"; the tests are skipped if no such device opens. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -36,8 +36,8 @@ static void train(const char *out, const char *on, const char *args, int steps, 
     free(all);
 }
 
-/* f32 sums in another order, over twenty steps; stochastic rounding and codes fall apart where they
- * begin with other last bits. */
+/* The tolerances allow for f32 sums in another order over twenty steps. With stochastic rounding
+ * and 8-bit codes a difference in the last bits grows faster. */
 static const struct { const char *name, *args; double tolerance; } rows[] = {
     { "f32", "--max_grad_norm 1", 1e-4 },
     { "all", "--use_ema --gradient_accumulation_steps 2 --gradient_checkpointing "
@@ -50,7 +50,7 @@ static const struct { const char *name, *args; double tolerance; } rows[] = {
 
 static void test_losses(void **state)
 {
-    bool simulated = !strcmp(device, "host");    /* there nothing comes before it is asked for */
+    bool simulated = !strcmp(device, "host");    /* "host" copies as late as possible */
     int ahead = 0;
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -71,13 +71,13 @@ static void test_losses(void **state)
         free(here);
         free(there);
     }
-    /* of two micro-batches in a row, without an update that hides a copy: the loader was in time
-     * once at least */
+    /* The data of a step's second micro-batch was prefetched in time at least once, although no
+     * optimizer step hides its copy. */
     assert_true(ahead > 0);
 }
 
-/* Swapped weights are the same weights: the same bits, whatever is recomputed, and however many are
- * swapped; also as few as a limit asks for. */
+/* Runs with swapped weights have the same bits as without, with and without recomputation, for any
+ * number of swapped blocks, and for the number that a memory limit demands. */
 static void test_swap(void **state)
 {
     static const char *const how[] = {
@@ -117,9 +117,10 @@ static void test_swap(void **state)
     free(all);
 }
 
-/* Replayed steps have the bits of steps that are queued kernel by kernel, as --profile does: two
- * buckets, texts of several lengths, averages that swap places with the weights, other steps in
- * between; a LoRA, whose frozen blocks have no gradients; a timestep for each token. */
+/* Replayed steps have the bits of steps that are queued kernel by kernel, as with --profile. The
+ * runs have two buckets, texts of several lengths, averages that are swapped with the weights, and
+ * evaluation between steps; a LoRA, whose frozen blocks have no gradients; a timestep for each
+ * token. */
 static void test_graphs(void **state)
 {
     static const struct { const char *args, *weights; int least; } how[] = {
@@ -163,26 +164,28 @@ static void test_graphs(void **state)
     }
 }
 
-/* Where no step can be kept, the first that was tried is done anew and all others are as ever. */
+/* If no step can be captured, the first attempted step is repeated and later steps are queued
+ * without a capture. */
 static void test_no_graphs(void **state)
 {
     (void)state;
     if (strcmp(device, "host"))
         skip();
-    train("kept", device, "", HALF, false);
-    setenv("VLT_HOST_SPOILS", "no room", 1);
-    train("not-kept", device, "", HALF, false);
-    unsetenv("VLT_HOST_SPOILS");
+    train("captured", device, "", HALF, false);
+    setenv("VLT_HOST_CAPTURE_FAULT", "no room", 1);
+    train("not-captured", device, "", HALF, false);
+    unsetenv("VLT_HOST_CAPTURE_FAULT");
     double replays = 0;
     for (int k = 0; k < HALF; k++) {
-        assert_true(run_value(dir, "kept", k, "loss") == run_value(dir, "not-kept", k, "loss"));
-        assert_true(run_value(dir, "not-kept", k, "graph_replays") == 0);
-        replays += run_value(dir, "kept", k, "graph_replays");
+        assert_true(run_value(dir, "captured", k, "loss") ==
+                    run_value(dir, "not-captured", k, "loss"));
+        assert_true(run_value(dir, "not-captured", k, "graph_replays") == 0);
+        replays += run_value(dir, "captured", k, "graph_replays");
     }
     assert_true(replays > 0);
 }
 
-/* Inputs of blocks that wait on the host are the same: the same bits. */
+/* Runs with offloaded inputs of blocks have the same bits as without. */
 static void test_offload(void **state)
 {
     (void)state;
@@ -199,7 +202,7 @@ static void test_offload(void **state)
 #undef WEIGHTS
 }
 
-/* Two runs are the same bits, and tell that they are to be. */
+/* Two runs with --deterministic have the same bits, and record that they are deterministic. */
 static void test_deterministic(void **state)
 {
     (void)state;
@@ -220,7 +223,7 @@ static void test_deterministic(void **state)
     free(path);
 }
 
-/* A LoRA over fp8 weights; its file is the CPU's but for the last digits' steps. */
+/* The losses of a LoRA over fp8 weights are those of the CPU. */
 static void test_lora(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* test_transfer.c - the CUDA backend's copies beside the kernels, without a GPU: streams that run
- * what is queued in any order that their events allow, and late. A missing wait shows as wrong
- * bytes. */
+/* test_transfer.c - the CUDA backend's copies beside the kernels, without a GPU: simulated streams
+ * run their operations late and in any order that the events allow, so that a missing wait leads to
+ * wrong bytes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,10 +10,10 @@
 
 #include "common/cuda/device.h"
 
-enum { STREAMS = 2, EVENTS = 64, OPS = 4096, BYTES = 9 << 20, TURNS = 8, RUNS = 4 };
+enum { STREAMS = 2, EVENTS = 64, OPS = 4096, BYTES = 9 << 20, ROUNDS = 8, RUNS = 4 };
 
 typedef struct event {
-    int recorded, done;                        /* how often it was queued; the last that ran */
+    int recorded, done;                        /* number of the last queued and last run record */
     float at;
 } event;
 typedef struct op {
@@ -22,7 +22,7 @@ typedef struct op {
     const void *src;
     size_t bytes;
     event *e;
-    int which;                                 /* recording; of a READ: the byte to be found */
+    int which;                                 /* number of the record; expected byte of a READ */
 } op;
 typedef struct stream {
     op queue[OPS];
@@ -44,7 +44,7 @@ static void put(stream *s, op o)
     s->queue[s->n++] = o;
 }
 
-/* False: it waits, or has nothing to do. */
+/* Runs the stream's next operation; returns false if the stream waits or is idle. */
 static bool run_one(stream *s)
 {
     if (s->first == s->n)
@@ -143,45 +143,46 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t n, enum cudaMemcp
 }
 const char *cudaGetErrorString(cudaError_t e) { return e ? "an error" : "none"; }
 
-/* ---- cuda.c's ---- */
+/* ---- functions of cuda.c ---- */
 
 void cuda_fault(vt_dev *d, int code, const char *fmt, ...)
 {
     (void)d, (void)code;
     fail_msg("%s", fmt);
 }
-bool cuda_ok(vt_dev *d, int rc, const char *what)
+bool cuda_ok(vt_dev *d, int rc, const char *op)
 {
     (void)d;
     if (rc)
-        fail_msg("%s: %d", what, rc);
+        fail_msg("%s: %d", op, rc);
     return true;
 }
 
-/* ---- the test ---- */
+/* ---- tests ---- */
 
-/* Two places in turns, each of more than two slots of the ring, read by kernels that run late. */
-static void turns(vt_dev *d, char *from)
+/* Two places are filled alternately, each with more bytes than two slots of the ring, and kernels
+ * that run late read them. */
+static void alternate(vt_dev *d, char *from)
 {
-    for (int t = 1; t <= TURNS; t++) {
+    for (int t = 1; t <= ROUNDS; t++) {
         vt_place place = (vt_place)(t % 2);
         memset(from, t, BYTES);
         cuda_fetch(d, place, places[place], from, BYTES / 3);
         cuda_fetch(d, place, places[place] + BYTES / 3, from, BYTES - BYTES / 3);
-        memset(from, 0xee, BYTES);             /* it may change now */
+        memset(from, 0xee, BYTES);             /* the source may change after the fetch */
         cuda_enter(d, place);
         for (int i = 0; i < 2; i++) {
             put(d->stream, (op){ .kind = READ, .src = places[place], .which = t });
-            cuda_enter(d, place);              /* nothing new: no wait */
+            cuda_enter(d, place);              /* no new fetch: no wait */
         }
         cuda_leave(d, place);
     }
 }
 
-/* Out of memory that is overwritten at once, and back into other memory. */
+/* Memory that is overwritten at once is moved to the host, and from there into other memory. */
 static void moves(vt_dev *d, char *const pattern[], char *host)
 {
-    for (int t = 1; t <= TURNS; t++) {
+    for (int t = 1; t <= ROUNDS; t++) {
         put(d->stream, (op){ .kind = COPY, .dst = places[0], .src = pattern[t], .bytes = BYTES });
         cuda_leave(d, VT_PLACE_INPUT);
         cuda_move(d, VT_PLACE_INPUT, host, places[0], BYTES);
@@ -197,10 +198,10 @@ static void moves(vt_dev *d, char *const pattern[], char *host)
 
 static void test_moves(void **state)
 {
-    char *pattern[TURNS + 1];
+    char *pattern[ROUNDS + 1];
 
     (void)state;
-    for (int t = 0; t <= TURNS; t++)
+    for (int t = 0; t <= ROUNDS; t++)
         pattern[t] = memset(malloc(BYTES), t, BYTES);
     for (int run = 0; run < RUNS; run++) {
         cuda_runtime r = { 0 };
@@ -221,11 +222,11 @@ static void test_moves(void **state)
         for (int i = 0; i < 2; i++)
             free(places[i]);
     }
-    for (int t = 0; t <= TURNS; t++)
+    for (int t = 0; t <= ROUNDS; t++)
         free(pattern[t]);
 }
 
-static void test_turns(void **state)
+static void test_alternating_places(void **state)
 {
     char *from = malloc(BYTES);
 
@@ -242,16 +243,16 @@ static void test_turns(void **state)
         assert_int_equal(cuda_transfer_open(&d, NULL), 0);
         for (int i = 0; i < 2; i++)
             places[i] = malloc(BYTES);
-        turns(&d, from);
+        alternate(&d, from);
         cudaStreamSynchronize(r.stream);
         int64_t n = cuda_waited(&d, &seconds);
-        assert_in_range(n, 1, TURNS);          /* the first cannot have been there */
+        assert_in_range(n, 1, ROUNDS);          /* at least the first fetch is waited for */
         assert_true(seconds > 0);
         assert_int_equal(cuda_waited(&d, &seconds), 0);
-        assert_true(r.n_fills <= TURNS);
-        turns(&d, from);                       /* with the events there are */
+        assert_true(r.n_fills <= ROUNDS);
+        alternate(&d, from);                   /* reuses the events */
         cudaStreamSynchronize(r.stream);
-        assert_true(r.n_fills <= TURNS);
+        assert_true(r.n_fills <= ROUNDS);
         cuda_transfer_close(&d);
         for (int i = 0; i < 2; i++)
             free(places[i]);
@@ -262,7 +263,7 @@ static void test_turns(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_turns), cmocka_unit_test(test_moves),
+        cmocka_unit_test(test_alternating_places), cmocka_unit_test(test_moves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

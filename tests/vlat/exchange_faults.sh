@@ -105,7 +105,8 @@ if command -v vdecode >/dev/null; then
         head -c $(($1 * 64)) /dev/zero
     }
     latents 1 >still.safetensors
-    channels=$(vdecode still.safetensors --out x 2>&1 | sed 's/.*decodes \[\([0-9]*\),f.*/\1/')
+    expect 1 'decodes \[[0-9]*,f' vdecode still.safetensors --out x
+    channels=$(sed 's/.*decodes \[\([0-9]*\),f.*/\1/' "$log")
     latents "$channels" >still.safetensors
     for format in png jpg mp4; do
         vdecode still.safetensors --format $format --out d.$format >/dev/null 2>&1
