@@ -4,15 +4,15 @@
     python3 scripts/bench_families.py run BUILD WORK FAMILY [lora full vae text ...]
             [--rounds N] [--steps N] [--threads N] [--kernels SET]
     python3 scripts/bench_families.py ref FAMILY lora|full|vae|text MODEL --dtype bf16 ...
-            is the command that `run` calls
+            runs PyTorch alone; `run` calls this command
 
-Random weights of real widths (scripts/random_model.py) and random data. Training steps have a few
-blocks and thousands of tokens (FAMILIES below; others with --size, --layers and --grid); the VAE is
-whole; the text encoder has two layers. vlt and PyTorch run alternately; each round is a new
-process; the least time of all rounds counts. Both run in bf16 and f32 (--dtypes), PyTorch each with
-default and with raised malloc thresholds, and the best of each counts. A ratio is ours/theirs. With
---device cuda peak memory is the GPU's, as nvidia-smi reports it, and PyTorch's blocks are
-recomputed if the step fails otherwise.
+Models have random weights at real widths (scripts/random_model.py), and data is random. Training
+steps have a few blocks and thousands of tokens (see FAMILIES; --size, --layers and --grid change
+these), the VAE is whole, and the text encoder has two layers. vlt and PyTorch run alternately, each
+round in a new process, and the least time of all rounds counts. Both run in bf16 and f32
+(--dtypes), and PyTorch also with raised malloc thresholds; the best time of each program counts. A
+ratio is vlt / PyTorch. With --device cuda the peak of memory is the GPU's, as nvidia-smi reports
+it, and PyTorch recomputes blocks if the step fails without.
 """
 import argparse
 import json
@@ -158,15 +158,15 @@ def ref(a):
 # ---- both programs ----
 
 def gpu_bytes():
-    """Memory in use on the GPU by all processes; this benchmark is the only user."""
+    """Returns the GPU memory in use by all processes; no other program should use the GPU."""
     out = subprocess.run(["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"],
                          capture_output=True, text=True, check=True).stdout
     return int(out.splitlines()[0]) << 20
 
 
 def run_process(argv, env, watch=None, gpu=False):
-    """Returns the output (None if the process failed), the peak of resident (or the GPU's) memory
-    in bytes, and the time when the file `watch` got its first line."""
+    """Returns the output (None if the process failed), the peak of resident memory (or of the
+    GPU's) in bytes, and the time at which the file `watch` had its first line."""
     with tempfile.TemporaryFile("w+") as f:
         p = subprocess.Popen(argv, env={**os.environ, **env}, stdout=f)
         seen, done, peak = None, 0, 0
@@ -262,7 +262,7 @@ def compare(a, what):
             for tuned in (False, True) if a.device == "cpu" else (False,):
                 better(them, theirs(a, what, model, dtype, tuned),
                        f"{dtype}{', tuned malloc' if tuned else ''}")
-    # all of one type: not the time of one and the memory of another
+    # Time and memory of vlt are those of the same type.
     us = min(by_type.values(), key=lambda x: x["s"])
     def ratio(k):
         return f"{us[k] / them[k]:.2f}" if k in us and k in them else "-"
@@ -272,7 +272,7 @@ def compare(a, what):
           f"{us.get('first') or 0:.2f} / {them['first']:.2f} s = {ratio('first')} |", flush=True)
     if step and a.peak:
         share = [100 * model_flops(a, what) / (t["s"] * a.peak * 1e12) for t in (us, them)]
-        print(f"  of the measured peak of {a.peak:g} TFLOP/s: vlt {share[0]:.1f}%, "
+        print(f"  share of the measured peak of {a.peak:g} TFLOP/s: vlt {share[0]:.1f}%, "
               f"PyTorch {share[1]:.1f}%", flush=True)
 
 
@@ -328,7 +328,7 @@ def main():
     d.add_argument("--size", help="of scripts/random_model.py")
     d.add_argument("--layers", type=int, nargs="+", help="0: all that the size has")
     d.add_argument("--peak", type=float, default=0,
-                   help="TFLOP/s of the best product, for shares of it")
+                   help="TFLOP/s of the best product; the table then shows shares of it")
     d.add_argument("--kernels", default="auto")
     d.add_argument("--dtypes", nargs="+", default=["bf16", "f32"])
     d.set_defaults(call=run)

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Makes tests/golden: results of diffusers, transformers and peft on tiny models.
 
-    python3 scripts/golden.py [PART...] [--out tests/golden]      # no PART: all of scripts/golden/
+    python3 scripts/golden.py [PART...] [--out tests/golden]
 
-The tests need none of this: they read the files. Weights are not stored: a tensor's values follow
-from its name (`fill` below, and golden_fill in tests/lib/golden.c), so a file holds inputs, outputs
-and gradients only. Its metadata holds `config` (the component's config.json), `weights` ({name:
-shape}), and the versions of the libraries that computed it. Everything is f32 on one thread with
+A PART is a file of scripts/golden/; the default is all of them. The tests read the golden files and
+need neither this script nor its libraries. Weights are not stored: a tensor's values are computed
+from its name (`fill` below, and golden_fill in tests/lib/golden.c), so that a file holds inputs,
+outputs and gradients only. Its metadata holds `config` (the component's config.json), `weights`
+({name: shape}), and the versions of the libraries. Everything is computed in f32 on one thread with
 fixed seeds.
 """
 import argparse
@@ -23,7 +24,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 
 def splitmix(x):
-    """One output of SplitMix64 (Steele, Lea & Flood 2014) for each u64 of x."""
+    """Returns an output of SplitMix64 (Steele, Lea & Flood 2014) for each u64 of x."""
     with np.errstate(over="ignore"):
         x = x + np.uint64(0x9E3779B97F4A7C15)
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -32,7 +33,7 @@ def splitmix(x):
 
 
 def name_hash(name):
-    """FNV-1a, 64 bits."""
+    """Returns the 64-bit FNV-1a hash of a name."""
     h = 0xCBF29CE484222325
     for b in name.encode():
         h = ((h ^ b) * 0x100000001B3) & (2**64 - 1)
@@ -40,9 +41,9 @@ def name_hash(name):
 
 
 def fill(name, shape):
-    """Values of a weight: uniform, of a size that keeps activations near 1. Vectors named `weight`
-    (norms) or `std` lie around 1, other vectors around 0; matrices and kernels are scaled by the
-    root of the elements of one row."""
+    """Returns the values of a weight: uniform numbers whose size keeps activations near 1. Vectors
+    named `weight` (norms) or `std` lie around 1, other vectors around 0; matrices and kernels are
+    divided by the root of the number of elements in a row."""
     n = int(np.prod(shape, dtype=np.int64))
     with np.errstate(over="ignore"):
         bits = splitmix(np.uint64(name_hash(name)) + np.arange(n, dtype=np.uint64))
@@ -57,7 +58,7 @@ def fill(name, shape):
 
 
 def fill_module(module, skip=()):
-    """Gives every parameter of a torch module its values; returns {name: shape}."""
+    """Fills every parameter of a torch module by its name; returns {name: shape}."""
     shapes = {}
     for name, p in module.state_dict().items():
         if name in skip:
@@ -68,13 +69,14 @@ def fill_module(module, skip=()):
 
 
 def draw(name, shape):
-    """Standard normals for inputs, which depend on the name alone."""
+    """Returns standard normals for an input, which depend on its name alone."""
     seed = name_hash(name) % 2**63
     return torch.from_numpy(np.random.default_rng(seed).standard_normal(shape).astype(np.float32))
 
 
 def save(path, tensors, **meta):
-    """Writes {name: tensor} with metadata; values that are no strings become JSON."""
+    """Writes {name: tensor} with metadata, whose values are stored as JSON unless they are
+    strings."""
     import diffusers
     import transformers
     meta["made_by"] = (f"torch {torch.__version__.split('+')[0]}, "
@@ -91,7 +93,7 @@ def save(path, tensors, **meta):
 
 
 def part(name):
-    """The module scripts/golden/NAME.py."""
+    """Imports scripts/golden/NAME.py and returns the module."""
     spec = importlib.util.spec_from_file_location("golden_" + name, HERE / "golden" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -99,8 +101,8 @@ def part(name):
 
 
 def report(name, file, case, prefix, v16, grads16, floor=1e-2):
-    """Prints the distance of diffusers' own bf16 from its f32 in a case, from which a fair
-    tolerance follows."""
+    """Prints how far diffusers' bf16 is from its f32 in a case; a test's tolerance must allow for
+    as much."""
     def size(x):
         return float(x.pow(2).mean().sqrt())
     most = max(size(g) for k, g in file.items() if k.startswith(prefix))
@@ -113,8 +115,9 @@ def report(name, file, case, prefix, v16, grads16, floor=1e-2):
 
 
 def tiny(cls, config):
-    """A small model of a class with the values of `fill`, its config.json, the shapes of its
-    weights. The file that tests write is bf16, so that in bf16 only activations are rounded."""
+    """Returns a small model of a class with the values of `fill`, its config.json, and the shapes
+    of its weights. The values are rounded to bf16, the type of the files that tests write, so that
+    a run in bf16 rounds only activations."""
     torch.manual_seed(0)
     model = cls(**config).eval()
     shapes = fill_module(model)
@@ -124,12 +127,13 @@ def tiny(cls, config):
 
 
 def plain(name):
-    """A parameter's name as files have it, without PEFT's adapter."""
+    """Returns a parameter's name in files, which lacks the name of PEFT's adapter."""
     return name.replace(".default.", ".")
 
 
 def with_lora(model, lora):
-    """The model with PEFT's factors, A and B filled by their names; only these are trained."""
+    """Returns the model with PEFT's factors A and B, which are filled by their names; only these
+    factors are trained."""
     from peft import LoraConfig, inject_adapter_in_model
     model = inject_adapter_in_model(LoraConfig(init_lora_weights=False, **lora), model)
     for n, p in model.named_parameters():
@@ -140,7 +144,7 @@ def with_lora(model, lora):
 
 
 def step(model, config, v, predict):
-    """Adds output and loss to a case's inputs; returns them and the gradients."""
+    """Adds the output and the loss to a case's tensors; returns the tensors and the gradients."""
     with torch.enable_grad():
         model.zero_grad()
         y = predict(model, config, v)
@@ -152,10 +156,13 @@ def step(model, config, v, predict):
 
 
 def transformer(path, cls, config, cases, inputs, predict, lora=None):
-    """Writes the golden of a transformer: the cases {NAME: shape} with the gradients of `base`, and
-    the case `lora` of a LoRA on the same weights. inputs(config.json, NAME, *shape) -> tensors;
-    predict(model, config.json, tensors) -> output. Prints how far bf16 is from f32."""
-    file, variants = {}, [("base", "grad/", None)] + ([("lora", "lora/grad/", lora)] if lora else [])
+    """Writes the golden of a transformer: the cases {NAME: shape}, the gradients of `base`, and the
+    case `lora` of a LoRA on the same weights. inputs(config.json, NAME, *shape) returns a case's
+    tensors; predict(model, config.json, tensors) returns the output. The function prints how far
+    bf16 is from f32."""
+    file, variants = {}, [("base", "grad/", None)]
+    if lora:
+        variants.append(("lora", "lora/grad/", lora))
     model, whole, shapes = tiny(cls, config)
     for case in cases:
         if case != "base":

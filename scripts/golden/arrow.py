@@ -1,10 +1,10 @@
-"""A table as pyarrow writes its stream, for the reader of tests/formats/test_arrow.c."""
+"""Writes a table as pyarrow's stream, for the reader of tests/formats/test_arrow.c."""
 import pyarrow as pa
 import pyarrow.ipc
 
 
 def make(out):
-    rows = 21                                # 3 batches; the last is short
+    rows = 21                                # three batches; the last one is short
     table = pa.table({
         "list": [["", "ü"][: i % 3] for i in range(rows)],
         "flag": [i % 3 == 0 for i in range(rows)],

@@ -1,10 +1,11 @@
 """CLIP's text model (HunyuanVideo, FLUX): states and pooled states of texts of 3, 12 and 77 tokens.
 
-A text is a start (98), words below 98, an end (99), and the end again up to 77, as CLIP's
-tokenizers pad. `ids_N`, `states_N` [77,D] and `pooled_N` [D] are of the text whose end is token
-N-1. `clip` has quick-GELU and its end by config.json's eos_token_id; `clip-legacy` has GELU and
-eos_token_id 2, so that the end is the largest id, and pads that are 0. `bf16_12` and `f16_12` are
-pooled_12 of weights rounded to that type. All is computed in f32, in one batch without a mask.
+A text is a start (98), words below 98, an end (99), and as padding more ends up to 77 tokens, as in
+CLIP's tokenizers. `ids_N`, `states_N` [77,D] and `pooled_N` [D] belong to the text whose end is
+token N-1. `clip` has quick-GELU, and finds the end by config.json's eos_token_id; `clip-legacy` has
+GELU, eos_token_id 2, which means that the largest id is the end, and pads of 0. `bf16_12` and
+`f16_12` are pooled_12 with weights rounded to this type. Everything is computed in f32, in one
+batch without a mask.
 """
 import numpy as np
 import torch
@@ -27,7 +28,8 @@ def batch(pad):
 
 
 def rounded(model, dtype):
-    """Weights as a file of that type would hold them; returns what puts them back."""
+    """Rounds the weights to dtype, as in a file of this type; returns a function that restores
+    them."""
     kept = {k: v.clone() for k, v in model.state_dict().items()}
     for p in model.parameters():
         p.copy_(p.to(dtype).float())

@@ -1,10 +1,9 @@
-"""CLIP's vision model (LLaVA, Wan's image-to-video): states after all layers and before the last
-one.
+"""CLIP's vision model (LLaVA, Wan's image-to-video): states after the last layer and before it.
 
 `pixels` [H,W,3] is a normalised picture. `states` [n,D] is hidden_states[-1], `before_last` [n,D]
-is hidden_states[-2], `pooled` [D] the class token after the last norm. `bf16` and `f16` are
-before_last of weights rounded to that type. `clip-vision` has quick-GELU, as CLIP-L,
-`clip-vision-gelu` GELU, as CLIP-H. All is computed in f32.
+is hidden_states[-2], `pooled` [D] is the class token after the last norm. `bf16` and `f16` are
+before_last with weights rounded to this type. `clip-vision` has quick-GELU, like CLIP-L,
+`clip-vision-gelu` has GELU, like CLIP-H. Everything is computed in f32.
 """
 import torch
 import transformers
@@ -16,7 +15,8 @@ SIZES = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=3, num_atte
 
 
 def rounded(model, dtype):
-    """Weights as a file of that type would hold them; returns what puts them back."""
+    """Rounds the weights to dtype, as in a file of this type; returns a function that restores
+    them."""
     kept = {k: v.clone() for k, v in model.state_dict().items()}
     for p in model.parameters():
         p.copy_(p.to(dtype).float())

@@ -1,9 +1,9 @@
-"""CogVideoX's transformer: outputs, losses, gradients, position tables, ten optimiser steps; a
-LoRA's.
+"""CogVideoX's transformer, and a LoRA on it: outputs, losses, gradients, position tables, ten
+optimiser steps.
 
-There is one file a variant. Its cases `NAME/...` differ in grid: x [B,C,f,h,w], t, text, the
-conditions (cond.image, cond.mask, cond.video), noise's target, output, loss; the case `base` has
-`grad/<parameter>` too.
+Each variant has a file. Its cases `NAME/...` have different grids; a case holds x [B,C,f,h,w], t,
+text, the conditions (cond.image, cond.mask, cond.video), target, output, loss. The gradients of the
+case `base` are `grad/<parameter>`.
 """
 import golden
 import torch
@@ -17,7 +17,8 @@ ROPE = dict(use_rotary_positional_embeddings=True)
 V15 = dict(patch_size_t=2, patch_bias=False, sample_height=16, sample_width=20, num_layers=1,
            **ROPE)
 
-# name: config; {case: (B, f, h, w)}; the stored table counts where f is (sample_frames - 1) / 4 + 1
+# name: config, {case: (B, f, h, w)}. The stored position table is used where f is
+# (sample_frames - 1) / 4 + 1.
 VARIANTS = {
     "2b": (dict(num_attention_heads=2, attention_head_dim=32, temporal_interpolation_scale=1.25),
            {"base": (2, 3, 8, 12), "off": (1, 3, 12, 8), "odd": (1, 2, 8, 12)}),
@@ -40,7 +41,7 @@ def model_of(name):
 
 
 class Rope:
-    """The fields that the pipeline's preparation of rotations reads."""
+    """Calls the pipeline's preparation of rotations, with the fields that this method reads."""
     vae_scale_factor_spatial = 8
 
     def __init__(self, model):
@@ -53,7 +54,7 @@ class Rope:
 
 
 def conditions(config, case, b, f, h, w):
-    """{role: tensor} of a case; empty where they were dropped."""
+    """Returns the conditions {role: tensor} of a case, or {} if they were dropped."""
     c, extra = config["out_channels"], config["in_channels"] - config["out_channels"]
     if extra == 0 or case == "dropped":
         return {}
@@ -65,7 +66,7 @@ def conditions(config, case, b, f, h, w):
 
 
 def joined(config, x, cond):
-    """[B,C,f,h,w] with its conditions -> hidden_states [B,f,C',h,w]"""
+    """Joins x [B,C,f,h,w] and its conditions to hidden_states [B,f,C',h,w]."""
     c, extra = x.shape[1], config["in_channels"] - x.shape[1]
     if extra == c:
         image = torch.zeros_like(x)
@@ -117,14 +118,14 @@ def variant(out, name):
                        {**TINY, **VARIANTS[name][0]}, VARIANTS[name][1], case_inputs, predict_case)
 
 
-# base grids of rows and columns of latents; (f, h, w) of latents
+# name: the base grid of latent rows and columns, [(f, h, w) of latents]
 ROPES = {"5b": ((60, 90), [(13, 60, 90), (2, 64, 64), (1, 30, 120), (2, 96, 54), (3, 2, 4),
                            (1, 60, 88)]),
          "1.5": ((300, 300), [(4, 96, 170), (2, 30, 20), (2, 2, 4)])}
 
 
 class Sizes:
-    """The part of a model's config that positions depend on."""
+    """A model with only those fields of its config that positions depend on."""
     def __init__(self, base, patch_t):
         self.config = type("config", (), dict(
             sample_height=base[0], sample_width=base[1], patch_size=2, patch_size_t=patch_t,
@@ -132,7 +133,8 @@ class Sizes:
 
 
 def ropes(out):
-    """Rotations at several sizes: all 32 angles of the tokens numbered in `pick`."""
+    """Writes rotations at several sizes: all 32 angles of the tokens whose numbers are in
+    `pick`."""
     file = {}
     for name, (base, sizes) in ROPES.items():
         rope = Rope(Sizes(base, 2 if name == "1.5" else None))
@@ -146,17 +148,18 @@ def ropes(out):
 
 
 def picked(tokens, columns):
-    """The first row, the last token, and some 200 between."""
+    """Returns the numbers of the first row of tokens, the last token, and about 200 between."""
     step = max(tokens // 200, 1) | 1
     return sorted({*range(min(columns, tokens)), *range(0, tokens, step), tokens - 1})
 
 
-# The defaults of vtrain but for a larger rate, so that ten steps are visible.
+# vtrain's defaults, but a larger rate, so that ten steps change the weights enough.
 ADAM = dict(lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=1e-4)
 
 
 def ten_steps(model, config, shape):
-    """Ten steps of AdamW with the gradients' norm cut to 1, noise and times new in each."""
+    """Runs ten steps of AdamW with gradients clipped to norm 1; each step has new noise and
+    times."""
     trained = {n: p for n, p in model.named_parameters() if p.requires_grad}
     opt = torch.optim.AdamW(trained.values(), **ADAM)
     file, losses, norms = {}, [], []
@@ -191,13 +194,13 @@ LORA = dict(r=3, lora_alpha=5, target_modules=["to_q", "to_k", "to_v", "to_out.0
 
 
 def with_lora(dtype):
-    """5b with PEFT's factors, and its config.json and the shapes of its weights"""
+    """Returns 5b with PEFT's factors, its config.json, and the shapes of its weights."""
     model, config, shapes = model_of("5b")
     return golden.with_lora(model, LORA).to(dtype), config, shapes
 
 
 def lora(out):
-    """Gradients and ten steps of a LoRA on frozen weights."""
+    """Writes the gradients and ten steps of a LoRA on frozen weights."""
     model, config, shapes = with_lora(torch.float32)
     shape = VARIANTS["5b"][1]["base"]
     v, grads = run_lora(model, config, shape)
@@ -216,7 +219,7 @@ def run_lora(model, config, shape):
 
 
 def make(out):
-    assert pipeline_cogvideox  # the module whose rotations these are
+    assert pipeline_cogvideox  # the module that computes the rotations
     for name in VARIANTS:
         variant(out, name)
     ropes(out)

@@ -1,4 +1,4 @@
-"""Weights by name: the values that golden_fill in tests/lib/golden.c must give."""
+"""Weights by name: the values that golden_fill() of tests/lib/golden.c must return."""
 import golden
 
 SHAPES = {"lin.weight": (3, 5), "lin.bias": (3,), "norm.weight": (7,), "norm.std": (4,)}

@@ -1,11 +1,13 @@
 """HunyuanVideo's transformer: outputs, losses and gradients, in its variants.
 
-One file a variant. Its cases `NAME/...` differ in grid: x [B,C,f,h,w], t [B], text with the lengths of its rows,
-pooled, guidance [B] where it is an input, cond.image [B,C,1,h,w] where one is, noise's target, output, loss; the
-case `base` has `grad/<parameter>` too. The case `lora` of "hunyuan" is of a LoRA on the same weights, frozen; its
-gradients are `lora/grad/<factor>`.
-The file "hunyuan-names" is a LoRA in the first authors' names, `theirs/<tensor>`, and `ours/<tensor>`, which
-diffusers' reader of such files makes of it.
+Each variant has a file. Its cases `NAME/...` have different grids; a case holds x [B,C,f,h,w], t
+[B], text with the lengths of its rows, pooled, guidance [B] and cond.image [B,C,1,h,w] if these are
+inputs, target, output, loss. The gradients of the case `base` are `grad/<parameter>`. The case
+`lora` of "hunyuan" has a LoRA on the same weights, which are frozen; its gradients are
+`lora/grad/<factor>`.
+
+The file "hunyuan-names" holds a LoRA in the names of HunyuanVideo's authors, `theirs/<tensor>`, and
+the tensors that diffusers' reader of such files returns, `ours/<tensor>`.
 """
 import inspect
 
@@ -14,11 +16,12 @@ import torch
 from diffusers.loaders import lora_conversion_utils
 from diffusers import HunyuanVideoTransformer3DModel
 
-TINY = dict(in_channels=4, out_channels=4, num_attention_heads=2, attention_head_dim=16, num_layers=1,
-            num_single_layers=1, num_refiner_layers=1, patch_size=2, patch_size_t=1, guidance_embeds=False,
-            text_embed_dim=32, pooled_projection_dim=32, rope_axes_dim=(4, 6, 6), rope_theta=256.0)
+TINY = dict(in_channels=4, out_channels=4, num_attention_heads=2, attention_head_dim=16,
+            num_layers=1, num_single_layers=1, num_refiner_layers=1, patch_size=2, patch_size_t=1,
+            guidance_embeds=False, text_embed_dim=32, pooled_projection_dim=32,
+            rope_axes_dim=(4, 6, 6), rope_theta=256.0)
 
-# name: config; {case: (B, f, h, w)}
+# name: config, {case: (B, f, h, w)}
 VARIANTS = {
     "hunyuan": (dict(num_layers=2, num_refiner_layers=2, guidance_embeds=True),
                 {"base": (2, 3, 4, 6), "off": (1, 2, 6, 4), "still": (1, 1, 4, 8)}),
@@ -26,15 +29,18 @@ VARIANTS = {
                         {"base": (2, 3, 4, 6), "still": (1, 1, 4, 4)}),
     "hunyuan-concat": (dict(in_channels=9, image_condition_type="latent_concat"),
                        {"base": (2, 3, 4, 6)}),
-    "skyreels-i2v": (dict(in_channels=8, guidance_embeds=True), {"base": (2, 3, 4, 6), "dropped": (1, 2, 4, 4)}),
+    "skyreels-i2v": (dict(in_channels=8, guidance_embeds=True),
+                     {"base": (2, 3, 4, 6), "dropped": (1, 2, 4, 4)}),
 }
 TIMES, LENGTHS, TEXT = [987.0, 437.0], [5, 9], 9
-# A guidance of 6 is embedded as a timestep of 6000. At that size the last bit of a frequency, which exp of f32
-# may or may not round well, is 4e-4 of an angle, and of a gradient: so gradients are those of small ones.
+# A guidance of 6 is embedded as a timestep of 6000. At this size the last bit of a frequency, which
+# f32's exp may round either way, changes an angle and a gradient by 4e-4; therefore the cases with
+# gradients have a small guidance.
 GUIDANCE, HIGH = [1.0, 0.75], [6.0]
 LORA = dict(r=3, lora_alpha=1,
-            target_modules=["to_q", "to_k", "to_v", "to_out.0", "add_q_proj", "add_k_proj", "add_v_proj", "to_add_out",
-                            "ff_context.net.2", "proj_mlp", "norm.linear", "x_embedder.proj"])
+            target_modules=["to_q", "to_k", "to_v", "to_out.0", "add_q_proj", "add_k_proj",
+                            "add_v_proj", "to_add_out", "ff_context.net.2", "proj_mlp",
+                            "norm.linear", "x_embedder.proj"])
 
 
 def inputs(config, case, b, f, h, w):
@@ -55,7 +61,7 @@ def inputs(config, case, b, f, h, w):
 
 
 def joined(config, v):
-    """The noisy latents and what is beside them: the image in the first frame, and a mask of that frame."""
+    """Joins the noisy latents, the image as a first frame, and a mask of this frame."""
     x, extra = v["x"], config["in_channels"] - v["x"].shape[1]
     if not extra:
         return x
@@ -76,17 +82,23 @@ def predict(model, config, v):
                  pooled_projections=v["pooled"].to(dtype), return_dict=False)[0]
 
 
-# Rows of B in units of the width; the reader cannot split A of the refiner's self_attn_qkv, so that is left out.
-NAMES = {"double_blocks.0.img_attn_qkv": 3, "double_blocks.1.txt_attn_qkv": 3, "double_blocks.0.img_attn_proj": 1,
-         "double_blocks.0.txt_attn_proj": 1, "double_blocks.0.img_mod.linear": 6, "double_blocks.0.txt_mod.linear": 6,
-         "double_blocks.0.img_mlp.fc1": 4, "double_blocks.0.img_mlp.fc2": 1, "double_blocks.0.txt_mlp.fc1": 4,
-         "double_blocks.0.txt_mlp.fc2": 1, "single_blocks.3.linear1": 7, "single_blocks.3.linear2": 1,
-         "single_blocks.3.modulation.linear": 3, "txt_in.individual_token_refiner.blocks.0.self_attn_proj": 1,
-         "txt_in.individual_token_refiner.blocks.0.mlp.fc1": 4, "txt_in.individual_token_refiner.blocks.0.mlp.fc2": 1,
-         "txt_in.individual_token_refiner.blocks.0.adaLN_modulation.1": 2, "txt_in.input_embedder": 1,
-         "txt_in.t_embedder.mlp.0": 1, "txt_in.t_embedder.mlp.2": 1, "txt_in.c_embedder.linear_1": 1,
-         "txt_in.c_embedder.linear_2": 1, "time_in.mlp.0": 1, "time_in.mlp.2": 1, "guidance_in.mlp.0": 1,
-         "guidance_in.mlp.2": 1, "vector_in.in_layer": 1, "vector_in.out_layer": 1, "img_in.proj": 1,
+# The number of rows of B, divided by the width. diffusers' reader cannot split A of the refiner's
+# self_attn_qkv: this module is left out.
+NAMES = {"double_blocks.0.img_attn_qkv": 3, "double_blocks.1.txt_attn_qkv": 3,
+         "double_blocks.0.img_attn_proj": 1, "double_blocks.0.txt_attn_proj": 1,
+         "double_blocks.0.img_mod.linear": 6, "double_blocks.0.txt_mod.linear": 6,
+         "double_blocks.0.img_mlp.fc1": 4, "double_blocks.0.img_mlp.fc2": 1,
+         "double_blocks.0.txt_mlp.fc1": 4, "double_blocks.0.txt_mlp.fc2": 1,
+         "single_blocks.3.linear1": 7, "single_blocks.3.linear2": 1,
+         "single_blocks.3.modulation.linear": 3,
+         "txt_in.individual_token_refiner.blocks.0.self_attn_proj": 1,
+         "txt_in.individual_token_refiner.blocks.0.mlp.fc1": 4,
+         "txt_in.individual_token_refiner.blocks.0.mlp.fc2": 1,
+         "txt_in.individual_token_refiner.blocks.0.adaLN_modulation.1": 2,
+         "txt_in.input_embedder": 1, "txt_in.t_embedder.mlp.0": 1, "txt_in.t_embedder.mlp.2": 1,
+         "txt_in.c_embedder.linear_1": 1, "txt_in.c_embedder.linear_2": 1, "time_in.mlp.0": 1,
+         "time_in.mlp.2": 1, "guidance_in.mlp.0": 1, "guidance_in.mlp.2": 1,
+         "vector_in.in_layer": 1, "vector_in.out_layer": 1, "img_in.proj": 1,
          "final_layer.linear": 1}
 WIDTH, RANK = 4, 2
 
@@ -109,5 +121,6 @@ def names(out):
 def make(out):
     names(out)
     for name, (config, cases) in VARIANTS.items():
-        golden.transformer(out / f"{name}.safetensors", HunyuanVideoTransformer3DModel, {**TINY, **config},
-                           cases, inputs, predict, LORA if name == "hunyuan" else None)
+        golden.transformer(out / f"{name}.safetensors", HunyuanVideoTransformer3DModel,
+                           {**TINY, **config}, cases, inputs, predict,
+                           LORA if name == "hunyuan" else None)

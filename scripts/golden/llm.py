@@ -1,13 +1,14 @@
 """Decoders as text encoders: LLaMA (HunyuanVideo) and Qwen2.5-VL's text part (Qwen-Image).
 
-Three texts of 5, 40 and 150 tokens go through transformers in one batch, padded on the right and
-masked. `states_N` are the valid rows of hidden_states[-1], which the final norm has been through;
-`skip2_N` those of hidden_states[-3], which it has not; `skip4_5` is the embedding, no layer of four
-run. `bf16_40` and `f16_40` are skip2_40 of weights rounded to that type. All is computed in f32.
+transformers encodes three texts of 5, 40 and 150 tokens in one batch, padded on the right and
+masked. `states_N` are the valid rows of hidden_states[-1], after the final norm; `skip2_N` are
+those of hidden_states[-3], before it; `skip4_5` is the embedding, which skips all four layers.
+`bf16_40` and `f16_40` are skip2_40 with weights rounded to this type. Everything is computed in
+f32.
 
 `llama` has fewer key heads than query heads. `llama3` has scaled rotations of all three kinds
-(kept, slowed, between), heads that are wider than width / heads, and all biases. `qwen2.5-vl` is
-the whole model's hidden_states as the pipeline takes them.
+(unchanged, slowed, between), heads that are wider than width / heads, and all biases. `qwen2.5-vl`
+has the whole model's hidden_states, as the pipeline uses them.
 """
 import numpy as np
 import torch
@@ -43,7 +44,7 @@ def qwen():
 
 
 def batch():
-    """Ids and mask: words, then pads."""
+    """Returns the ids and the mask: words, then pads."""
     ids = np.zeros((len(LENGTHS), max(LENGTHS)), np.int64)
     for row, n in zip(ids, LENGTHS):
         row[:n] = np.random.default_rng(n).integers(1, SIZES["vocab_size"], n)
@@ -57,7 +58,8 @@ def states(model):
 
 
 def rounded(model, dtype):
-    """Weights as a file of that type would hold them; returns what puts them back."""
+    """Rounds the weights to dtype, as in a file of this type; returns a function that restores
+    them."""
     kept = {k: v.clone() for k, v in model.state_dict().items()}
     for p in model.parameters():
         p.copy_(p.to(dtype).float())

@@ -1,7 +1,8 @@
-"""LoRA of a tiny CogVideoX transformer: files as each program writes them and the weights that peft
-merges from the same factors; which modules peft's matcher picks for a value of --target_name.
+"""A LoRA of a tiny CogVideoX transformer: files in the formats of several programs, the weights
+that peft merges from the same factors, and the modules that peft's matcher chooses for a value of
+--target_name.
 
-A file's tensors have `fill` names (values as scripts/golden.py makes them) or a `value`."""
+A file's tensors have a name for `fill` of scripts/golden.py, or a `value`."""
 import copy
 import json
 
@@ -18,7 +19,7 @@ CONFIG = dict(num_attention_heads=2, attention_head_dim=8, in_channels=4, out_ch
 Q, OUT, UP = (f"transformer_blocks.{p}" for p in ("0.attn1.to_q", "1.attn1.to_out.0",
                                                   "0.ff.net.0.proj"))
 
-# case: {module: (rank, scale)}, how tensors are named, header
+# patterns of the tensors' names: A, B, alpha
 PEFT = "{}.lora_A.weight", "{}.lora_B.weight", None
 KOHYA = "lora_unet_{}.lora_down.weight", "lora_unet_{}.lora_up.weight", "lora_unet_{}.alpha"
 
@@ -90,7 +91,7 @@ transformer_blocks.*\bto_q
 
 
 def merged(model, factors):
-    """{module: weight} with the factors of {module: (rank, scale)} merged by peft."""
+    """Returns {module: weight} after peft merged the factors {module: (rank, scale)}."""
     config = LoraConfig(r=1, lora_alpha=1, target_modules=list(factors), init_lora_weights=False,
                         rank_pattern={m: r for m, (r, _) in factors.items()},
                         alpha_pattern={m: r * s for m, (r, s) in factors.items()})
@@ -107,7 +108,7 @@ def merged(model, factors):
 
 
 def file_of(name, model, factors, names, meta):
-    """The fields from which the C test writes the file."""
+    """Returns the fields from which the C test writes the file."""
     flat = "lora_unet" in names[0]
     tensors = {}
     for module, (rank, scale) in factors.items():
@@ -121,7 +122,7 @@ def file_of(name, model, factors, names, meta):
 
 
 def picked(model, value):
-    """The modules that peft gives a LoRA; none where it fails."""
+    """Returns the modules to which peft adds a LoRA, or none if it fails."""
     special = any(c in value for c in r"()|*+?[]^$\\")
     targets = value if special or value == "all-linear" else value.replace(",", " ").split()
     try:

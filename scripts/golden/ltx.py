@@ -1,9 +1,10 @@
 """LTX-Video's transformer: outputs, losses and gradients, in its variants.
 
-One file a variant. Its cases `NAME/...` differ in grid: x [B,C,f,h,w], t [B] or, as token_t, [B,N], text with the
-lengths of its rows, fps [B], noise's target, output, loss; the case `base` has `grad/<parameter>` too. The case
-`lora` is of a LoRA on the same weights, frozen, and its gradients are `lora/grad/<factor>`. The rotations' tables of
-some tokens at real widths are in ltx-rope.
+Each variant has a file. Its cases `NAME/...` have different grids; a case holds x [B,C,f,h,w], t
+[B] or token_t [B,N], text with the lengths of its rows, fps [B], target, output, loss. The
+gradients of the case `base` are `grad/<parameter>`. The case `lora` has a LoRA on the same weights,
+which are frozen; its gradients are `lora/grad/<factor>`. The file ltx-rope holds rotations of some
+tokens at real widths.
 """
 import golden
 import torch
@@ -15,8 +16,8 @@ from diffusers.pipelines.ltx.pipeline_ltx_condition import LTXConditionPipeline
 TINY = dict(in_channels=8, out_channels=8, num_attention_heads=2, attention_head_dim=32,
             cross_attention_dim=64, num_layers=2, caption_channels=32)
 
-# name: config; {case: (B, f, h, w)}. "ltx" is 64 wide, which leaves 4 columns without a rotation,
-# as 13B has them; "ltx-48" has none.
+# name: config, {case: (B, f, h, w)}. In "ltx", which is 64 wide, 4 columns have no rotation, as in
+# 13B; in "ltx-48" all columns have one.
 VARIANTS = {
     "ltx": ({}, {"base": (2, 3, 4, 6), "off": (1, 2, 5, 3), "tokens": (2, 3, 4, 4),
                  "still": (1, 1, 4, 6)}),
@@ -37,7 +38,7 @@ def inputs(config, case, b, f, h, w):
          "length": torch.tensor(LENGTHS[:b], dtype=torch.int32)}
     for i in range(b):
         v["text"][i, LENGTHS[i]:] = 0
-    if case == "tokens":                            # a clean first frame
+    if case == "tokens":                            # the first frame is clean
         v["token_t"] = v["t"][:, None].repeat(1, f * h * w)
         v["token_t"][:, :h * w] = 0
     return v
@@ -58,13 +59,13 @@ def predict(model, config, v):
     return LTXPipeline._unpack_latents(y, f, h, w, 1, 1)
 
 
-# width: [(f, h, w)] of latents
+# width: [(f, h, w) of latents]
 ROPES = {2048: [(7, 16, 24), (1, 2, 3)], 4096: [(3, 15, 22)]}
 
 
 def ropes(out):
-    """Rotations at real widths, by the older pipelines' rule and by the condition pipeline's
-    (`video_coords`): all angles of the tokens numbered in `pick`."""
+    """Writes rotations at real widths, by the rule of the older pipelines and by that of the
+    condition pipeline (`video_coords`): all angles of the tokens whose numbers are in `pick`."""
     file = {}
     for width, sizes in ROPES.items():
         rope = LTXVideoRotaryPosEmbed(dim=width, base_num_frames=20, base_height=2048,

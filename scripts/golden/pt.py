@@ -1,8 +1,8 @@
-"""Small .pt files as torch.save writes them, for the reader of formats/tensors/pt.h.
+"""Small .pt files of torch.save, for the reader of formats/tensors/pt.h.
 
-`pt_kinds.pt` has every kind of value and of tensor that the reader knows, `pt_protocol5.pt` the
-same by another protocol, `pt_objects.pt` the values that the reader must not build: an object of
-a class and a call of a function.
+`pt_kinds.pt` has every kind of value and of tensor that the reader supports, `pt_protocol5.pt` has
+the same in another protocol, and `pt_objects.pt` has values that the reader must not build: an
+object of a class and a call of a function.
 """
 import collections
 import os

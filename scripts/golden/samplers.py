@@ -18,7 +18,7 @@ FIELDS = dict(prediction_type="v_prediction", rescale_betas_zero_snr=True,
 
 
 def walk(scheduler, x, w, noise, steps):
-    """The sample after each step."""
+    """Returns the sample after each step."""
     scheduler.set_timesteps(steps)
     times, before, last, out = scheduler.timesteps, None, None, []
     stochastic = isinstance(scheduler, CogVideoXDPMScheduler)

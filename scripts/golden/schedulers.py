@@ -1,6 +1,6 @@
-"""Noise schedules of CogVideoX: alphas_cumprod, noisy samples and targets, in f64. Sigmas of flows,
-in f32, as pipelines ask for them by the numbers of tokens and of steps, and every eighth of the
-1000 that trainers draw from."""
+"""Noise schedules of CogVideoX in f64: alphas_cumprod, noisy samples and targets. Sigmas of flows
+in f32: those of a pipeline for a number of tokens and of steps, and every eighth of the 1000 sigmas
+from which trainers draw."""
 import numpy as np
 import torch
 from diffusers import CogVideoXDDIMScheduler, FlowMatchEulerDiscreteScheduler
@@ -24,13 +24,13 @@ FLOWS = {
 
 
 def sigmas(fields, tokens, steps):
-    """The sigmas of a sample, without the 0 at the end."""
+    """Returns the sigmas of sampling, without the 0 at the end."""
     s = FlowMatchEulerDiscreteScheduler(**fields)
     c = s.config
     mu = calculate_shift(tokens, c.base_image_seq_len, c.max_image_seq_len, c.base_shift,
                          c.max_shift)
     if steps == 1:
-        s.register_to_config(shift_terminal=None)        # one level cannot be stretched: 0 / 0
+        s.register_to_config(shift_terminal=None)        # stretching one level would compute 0 / 0
     s.set_timesteps(sigmas=np.linspace(1, 1 / steps, steps),
                     mu=mu if c.use_dynamic_shifting else None)
     return s.sigmas[:-1]

@@ -1,9 +1,9 @@
-"""Stable Diffusion 3's transformer: outputs, losses and gradients, a LoRA's too.
+"""Stable Diffusion 3's transformer, and a LoRA on it: outputs, losses and gradients.
 
-One file a variant: `3` without norms of queries and keys, `3.5` with. Its cases `NAME/...` differ
-in the size of the picture: x [B,C,1,h,w], t, text, pooled, noise's target, output, loss. The
-gradients of the case `base` are `grad/<parameter>`; the case `lora` is of a LoRA on the same
-weights, frozen, and its gradients are `lora/grad/<factor>`.
+Each variant has a file: `3` has no norms of queries and keys, `3.5` has them. Its cases `NAME/...`
+have pictures of different sizes; a case holds x [B,C,1,h,w], t, text, pooled, target, output, loss.
+The gradients of the case `base` are `grad/<parameter>`. The case `lora` has a LoRA on the same
+weights, which are frozen; its gradients are `lora/grad/<factor>`.
 """
 import golden
 import torch
@@ -13,8 +13,8 @@ TINY = dict(num_layers=2, num_attention_heads=2, attention_head_dim=8, in_channe
             out_channels=4, patch_size=2, joint_attention_dim=12, caption_projection_dim=16,
             pooled_projection_dim=10, sample_size=16, pos_embed_max_size=8,
             dual_attention_layers=[])
-# name: config; {case: (B, h, w)}. Of the table of 8 x 8 positions `base` takes 4 x 6 in the middle,
-# `odd` 7 x 3.
+# name: config, {case: (B, h, w)}. `base` uses the middle 4 x 6 of the table's 8 x 8 positions,
+# `odd` uses 7 x 3.
 VARIANTS = {
     "3": (dict(qk_norm=None), {"base": (2, 8, 12), "odd": (1, 14, 6)}),
     "3.5": (dict(qk_norm="rms_norm"), {"base": (2, 8, 12), "whole": (1, 16, 16)}),

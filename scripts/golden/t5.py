@@ -1,11 +1,12 @@
 """T5 v1.1 and UMT5 encoders: states of 40 and 150 tokens (beyond the last bucket of distances).
 
-`states_N` are of the weights as they are, `bf16_40` and `f16_40` of weights rounded to that type,
-all computed in f32. T5 gets no mask: tokens attend to the pads at the end. UMT5 gets a mask; the
-pads' states are left out of `masked_40`, whose mask ends where its ids become 0.
+`states_N` have f32 weights, `bf16_40` and `f16_40` have weights rounded to this type; all states
+are computed in f32. T5 gets no mask: tokens attend to the pads at the end. UMT5 gets a mask, which
+ends before the first id 0; `masked_40` lacks the states of pads.
 
-Queries' weights are a quarter of what their names give: T5 starts them smaller by sqrt(d_kv), and
-with unscaled scores as sharp as random weights make them bf16 is 5e-2 off in PyTorch, too.
+The weights of queries are a quarter of the values of their names: T5 initializes them smaller by
+sqrt(d_kv), and scores are not scaled. With larger random weights the softmax is so sharp that
+PyTorch's bf16 has an error of 5e-2 too.
 """
 import numpy as np
 import torch
@@ -19,7 +20,7 @@ TIED = ("encoder.embed_tokens.weight",)
 
 
 def prompt(length, words):
-    """Ids as a tokenizer gives them: words, the end (1), pads (0)."""
+    """Returns ids like a tokenizer's: words, the end (1), pads (0)."""
     ids = np.zeros((1, length), np.int64)
     ids[0, :words] = np.random.default_rng(length).integers(2, SIZES["vocab_size"], words)
     ids[0, words] = 1
@@ -27,7 +28,8 @@ def prompt(length, words):
 
 
 def rounded(model, dtype):
-    """Weights as a file of that type would hold them; returns what puts them back."""
+    """Rounds the weights to dtype, as in a file of this type; returns a function that restores
+    them."""
     kept = {k: v.clone() for k, v in model.state_dict().items()}
     for p in model.parameters():
         p.copy_(p.to(dtype).float())

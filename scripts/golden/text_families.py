@@ -8,9 +8,9 @@ encoder and its `tokenizer` (tokenizer.json) each, and of every prompt `prompts`
 its mask leaves, or `pooled_i` [D]. `template` is the pipeline's own. `clean` of wan-text are pairs,
 a text and what Wan's pipeline makes of it.
 
-The tokenizers are unigram models. Each decoder's has one piece for each word of the template, as
-the real ones have, so that as many tokens stand in front of the prompt here; all else is single
-letters.
+The tokenizers are unigram models. Like a real one, a decoder's tokenizer has one piece for each
+word of the template, so that the template has its real number of tokens; all other text is split
+into single letters.
 """
 import html.entities
 import json
@@ -34,13 +34,14 @@ WIDTHS = dict(hidden_size=32, intermediate_size=64, num_attention_heads=4)
 
 
 def words(text):
-    """The pieces between the special tokens, as LLaMA 3's pattern cuts them."""
+    """Returns the pieces between the special tokens, split by LLaMA 3's pattern."""
     between = "".join(re.split(r"<\|\w+\|>|\{\}", text))
     return re.findall(r"\s*[\r\n]+| ?[A-Za-z]+|\d| ?[^\s\w]|\s", between)
 
 
 def tokenizer_json(pieces, special, template):
-    """A unigram model of the pieces; longer ones cost as little as letters. Special ids follow."""
+    """Returns a unigram model of the pieces, in which a long piece costs less than its letters.
+    Special ids follow those of the pieces."""
     vocab = [["<unk>", -100.0]] + [[p, -1.0 if len(p) > 1 else -10.0] for p in pieces]
     added = [dict(id=len(vocab) + i, content=s, single_word=False, lstrip=False, rstrip=False,
                   normalized=False, special=True) for i, s in enumerate(special)]
@@ -105,7 +106,7 @@ def qwen(template):
 
 
 def check_crop(t, crop):
-    """The first two prompts have the template's tokens in common."""
+    """Checks that the first two prompts share the tokens of the template."""
     same = (t["ids_0"] == t["ids_1"]).int().tolist()
     assert same.index(0) == crop, same.index(0)
 
@@ -145,7 +146,7 @@ def qwen_image(out):
     crop, t = pipe.prompt_template_encode_start_idx, {}
     for i, prompt in enumerate(PROMPTS):
         states, mask = pipe.encode_prompt(prompt, device="cpu")
-        assert mask is None                      # one prompt has no padding
+        assert mask is None                      # a single prompt is not padded
         t[f"ids_{i}"], t[f"mask_{i}"] = ids_of(tok, template.format(prompt), 1024 + crop)
         t[f"states_{i}"] = states[0]
     check_crop(t, crop)

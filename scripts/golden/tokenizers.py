@@ -1,9 +1,9 @@
-"""tests/golden/tokenizers.json: small tokenizers and the ids that `tokenizers`, sentencepiece and
-transformers give. Each case is a tokenizer.json (or a spiece.model, base64) with rows of texts
-(hex: some are no UTF-8) and ids; the models are trained here on the fixed text below.
+"""tests/golden/tokenizers.json: small tokenizers, and the ids of `tokenizers`, sentencepiece and
+transformers. Each case is a tokenizer.json (or a spiece.model in base64) with rows of texts (in
+hex, because some are not UTF-8) and ids; the models are trained here on the fixed text below.
 
-The matrix of normalisers and pre-tokenizers uses a model without words of its own: every byte is a
-token, and characters inside a word wear a prefix, so that the ids show text and word borders."""
+The matrix of normalisers and pre-tokenizers uses a model without words: every byte is a token, and
+characters inside a word have a prefix, so that the ids show the text and the borders of words."""
 import base64
 import io
 import json
@@ -107,7 +107,7 @@ def matrix():
 
 
 def prompts(tok, lengths, pad):
-    """[text, max_length, ids, n]"""
+    """Returns rows [text, max_length, ids, n]."""
     out = []
     for text in ("", "the cat's late", "hello world hello world hello"):
         for length in lengths:
@@ -163,7 +163,7 @@ def trained():
         tok.train_from_iterator([TEXT], trainers.UnigramTrainer(vocab_size=150, unk_token="<unk>",
                                 special_tokens=["<pad>", "</s>", "<unk>"], **quiet))
         o = json.loads(tok.to_str())
-        # exact in any parser
+        # Every parser reads these scores exactly.
         o["model"]["vocab"] = [[w, round(s * 64) / 64] for w, s in o["model"]["vocab"]]
         if fallback:
             o["model"]["vocab"] += [[f"<0x{b:02X}>", 0.0] for b in range(256)]

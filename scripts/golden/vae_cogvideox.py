@@ -1,5 +1,5 @@
-"""AutoencoderKLCogVideoX: moments of clips of every length, decodes of latents of one to five
-frames, and both in tiles. Pixels are u8, seen as u8 / 127.5 - 1, channels last."""
+"""AutoencoderKLCogVideoX: moments of clips of every length, decoded latents of one to five frames,
+and both in tiles. Pixels are u8, which mean u8 / 127.5 - 1, channels last."""
 import numpy as np
 import torch
 from diffusers import AutoencoderKLCogVideoX
@@ -21,7 +21,7 @@ def model(**changed):
 
 
 def clip(name, f, h, w):
-    """A clip that moves: smooth shapes with noise, so that neighbouring frames are alike."""
+    """Returns a clip of smooth moving shapes with noise: neighbouring frames are similar."""
     t, y, x, c = np.meshgrid(*(np.arange(n) for n in (f, h, w, 3)), indexing="ij")
     wave = np.sin(0.3 * x + 0.21 * t + c) + np.cos(0.23 * y - 0.17 * t * (c + 1))
     noise = golden.draw(name, (f, h, w, 3)).numpy()

@@ -1,6 +1,6 @@
-"""AutoencoderKLHunyuanVideo: moments of clips of one to five tiles in time, decodes of latents of
-one to eight frames, and both in tiles on three axes. Pixels are u8, seen as u8 / 127.5 - 1,
-channels last."""
+"""AutoencoderKLHunyuanVideo: moments of clips of one to five tiles in time, decoded latents of one
+to eight frames, and both in tiles on three axes. Pixels are u8, which mean u8 / 127.5 - 1, channels
+last."""
 from diffusers import AutoencoderKLHunyuanVideo
 
 import golden
@@ -34,7 +34,7 @@ def lengths(out, cog):
 
 
 def tiles(out, cog):
-    """Without attention in the middle, which the config may switch off."""
+    """Writes results in tiles, of a model whose config disables the attention in its middle."""
     vae, meta = model(mid_block_add_attention=False, layers_per_block=2)
     vae.enable_tiling(**TILES)
     pixels, z = cog.clip("tiles", 21, 40, 48), golden.draw("z.tiles", (4, 6, 5, 6))

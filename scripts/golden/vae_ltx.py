@@ -1,5 +1,5 @@
-"""AutoencoderKLLTXVideo as in LTX-Video 0.9.0, 0.9.1 and 0.9.5: moments of clips of every length,
-decodes of latents of one to four frames, and both in tiles. Pixels are u8, seen as u8 / 127.5 - 1,
+"""AutoencoderKLLTXVideo of LTX-Video 0.9.0, 0.9.1 and 0.9.5: moments of clips of every length,
+decoded latents of one to four frames, and both in tiles. Pixels are u8, which mean u8 / 127.5 - 1,
 channels last. The noise that 0.9.1's decoder adds is that of common/base/rng.h."""
 import numpy as np
 import torch
@@ -19,11 +19,11 @@ V095 = dict(TIMED, block_out_channels=[8, 16, 32, 32, 64], latent_channels=8,
             spatio_temporal_scaling=[True] * 4, decoder_inject_noise=[False] * 4,
             downsample_type=["spatial", "temporal", "spatiotemporal", "spatiotemporal"],
             spatial_compression_ratio=32, temporal_compression_ratio=8)
-TIMESTEP, NOISE_PURPOSE = 40, 79             # the multiplier of the toy models is about 0.1
+TIMESTEP, NOISE_PURPOSE = 40, 79             # a tiny model's timestep multiplier is about 0.1
 
 
 def philox(key, counter):
-    """Philox4x32-10 (Salmon et al. 2011); counter [4,n]"""
+    """Returns outputs of Philox4x32-10 (Salmon et al. 2011); counter is [4,n]."""
     mask = np.uint64(0xFFFFFFFF)
     c = [np.asarray(x, np.uint64) for x in counter]
     k = [np.uint64(key & 0xFFFFFFFF), np.uint64(key >> 32)]
@@ -36,7 +36,7 @@ def philox(key, counter):
 
 
 def normals(shape, micro):
-    """vc_train_normals of seed 0, row 0"""
+    """Returns the values of vc_train_normals() for seed 0 and row 0."""
     n = int(np.prod(shape))
     quads = np.arange((n + 3) // 4, dtype=np.uint64)
     row, micro, purpose = (np.full_like(quads, x) for x in (0, micro, NOISE_PURPOSE))
@@ -49,7 +49,7 @@ def normals(shape, micro):
 
 
 class OurNoise:
-    """torch.randn within a decode: the draws of the decoder, from 1 on."""
+    """Replaces torch.randn during a decode by the decoder's draws, which are numbered from 1."""
     def __enter__(self):
         self.draws, self.was = 0, torch.randn
 
@@ -92,7 +92,7 @@ def save(out, name, config, cog, size, lengths, counts):
 
 
 def tiles(out, cog):
-    """0.9.5 in tiles of half the size."""
+    """Writes the results of 0.9.5 in tiles of half the size."""
     vae, meta = model(dict(V095, layers_per_block=[1, 2, 1, 1, 1]))
     vae.enable_tiling(tile_sample_min_height=256, tile_sample_min_width=256,
                       tile_sample_stride_height=224, tile_sample_stride_width=224)

@@ -36,7 +36,7 @@ static vt_tensor *heads(vt_ctx *g, vt_tensor *x)
     return vt_reshape(g, x, 4, (int64_t[]){ BATCH, -1, HEADS, WIDTH / HEADS });
 }
 
-/* in: video [B,N,D], text [B,L,D], time [B,1,D]; out: video, text */
+/* in: video [B,N,D], text [B,L,D], time [B,1,D]; out: video and text of the same shapes */
 static void run_layer(vt_ctx *g, const void *arg, vt_tensor *const *in, vt_tensor **out)
 {
     const em_layer *w = arg;

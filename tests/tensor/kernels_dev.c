@@ -8,7 +8,7 @@ extern const cpu_gemm cpu_gemm_emulated;      /* kernels_emulated.c */
 extern const cpu_gemm cpu_gemm_wide;          /* kernels_wide.c */
 extern const cpu_rows cpu_rows_wide;
 
-/* The linker sends the library's calls of cpu_gemm_of here (--wrap). */
+/* The linker's --wrap redirects the library's calls of cpu_gemm_of() to __wrap_cpu_gemm_of(). */
 const cpu_gemm *__real_cpu_gemm_of(const vt_dev *d, vc_dtype t);
 const cpu_gemm *__wrap_cpu_gemm_of(const vt_dev *d, vc_dtype t);
 static const vt_dev *emulating, *widening;

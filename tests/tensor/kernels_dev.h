@@ -1,4 +1,4 @@
-/* kernels_dev.h - what the tests of the CPU kernels share: devices, tensors, numbers. */
+/* kernels_dev.h - the common part of the tests of the CPU kernels: devices, tensors, numbers. */
 #ifndef TESTS_TENSOR_KERNELS_DEV_H
 #define TESTS_TENSOR_KERNELS_DEV_H
 
@@ -15,9 +15,9 @@
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 #define TEST(name) static void name(void **state)
 
-/* The kernel sets this machine runs; "wide": the f32 kernels in AVX-512's 16 lanes; "emulated":
- * AMX's source over tiles in plain C, so that its packing, edges and softmax run on any machine.
- * NULL-ended. */
+/* Returns the names of the kernel sets that this machine runs, with NULL at the end. "wide" are the
+ * f32 kernels in AVX-512's 16 lanes; "emulated" is AMX's source over tiles in plain C, so that its
+ * packing, edges and softmax run on any machine. */
 const char *const *kd_sets(void);
 #define EACH_SET(s) for (const char *const *s = kd_sets(); *s; s++)
 const cpu_rows *const *kd_rows(void);
@@ -25,28 +25,28 @@ const cpu_rows *const *kd_rows(void);
 typedef struct kd_dev {
     const vt_backend *be;
     vt_dev *dev;
-    bool bf16;                                /* bf16 operands are multiplied as such (AMX) */
+    bool bf16;                                /* bf16 operands are multiplied as bf16 (AMX) */
 } kd_dev;
-/* A device with a set; one at a time may be "wide" or "emulated". */
+/* Opens a device with a set; at most one open device is "wide", and one "emulated". */
 kd_dev kd_open(const char *set, int threads);
 void kd_close(kd_dev *d);
 
-/* Numbers in -1..1, the same every time for a seed. */
+/* Numbers in -1..1, which depend on the seed alone. */
 typedef struct kd_rng { uint64_t s; } kd_rng;
 float kd_random(kd_rng *r);
 
-/* A tensor whose rows of the last axis lie `gap` elements apart from one another; random values.
- * Freed by kd_free. order: which axis is the i-th from outside in memory, NULL: 0, 1, ... */
+/* Makes a tensor of random values with `gap` unused elements after each row of the last axis;
+ * kd_free() frees it. order[i] is the i-th outermost axis in memory; NULL means 0, 1, ... */
 vt_tensor *kd_tensor(kd_rng *r, vc_dtype t, int nd, const int64_t *dim, int gap, const int *order);
 void kd_free(vt_tensor *t);
-size_t kd_bytes(const vt_tensor *t);          /* of its memory, gaps included */
-/* t[a,b,c,d], or as many of them as t has axes. */
+size_t kd_bytes(const vt_tensor *t);          /* size of its memory with all gaps */
+/* Returns t[a,b,c,d]; a tensor of fewer axes ignores the last indices. */
 double kd_at(const vt_tensor *t, int64_t a, int64_t b, int64_t c, int64_t d);
-void kd_fill(vt_tensor *t, float value);      /* gaps too */
+void kd_fill(vt_tensor *t, float value);      /* fills the gaps too */
 
-/* As a bf16 product sees it. */
+/* Rounds an operand to bf16. */
 double kd_bf16(double x);
-/* How far a stored result may be off because of its type, relatively. */
+/* Returns the relative error of a result that is rounded to its type. */
 static inline double kd_half_step(vc_dtype t) { return t == VC_BF16 ? 0x1p-8 : 1e-7; }
 
 #endif

@@ -1,5 +1,5 @@
-/* kernels_emulated.c - the AMX kernels' own source over tiles in plain C and in 16 lanes, on any
- * machine. */
+/* kernels_emulated.c - the source of the AMX kernels, compiled for any machine: tiles in plain C,
+ * vectors of 16 lanes. */
 #define CPU_AMX_EMULATE
 #define VW 16
 #define GEMM_SET cpu_gemm_emulated

@@ -1,5 +1,5 @@
-/* kernels_wide.c - the f32 kernels in 16 lanes, as AVX-512 runs them, on any machine: gcc splits
- * the vectors. */
+/* kernels_wide.c - the f32 kernels in AVX-512's 16 lanes, compiled for any machine: gcc splits the
+ * vectors. */
 #define VW 16
 #define ROWS_SET cpu_rows_wide
 #define ROWS_NAME "wide"

@@ -1,4 +1,4 @@
-/* ops.h - what a row of test_ops.c is: an op, its inputs, an independent f64 loop, a tolerance.
+/* ops.h - the rows of test_ops.c: an op, its inputs, an independent f64 loop, a tolerance.
  *
  * ops_check.c runs a row in f32 or bf16, with packed, sliced or permuted inputs, on a context, and
  * compares the value with the loop and the gradient with central differences of the loop. */
@@ -26,13 +26,13 @@ typedef struct op_args {
 struct op_case {
     const char *name;
     vt_tensor *(*run)(vt_ctx *g, vt_tensor *const *x, const op_args *a);
-    /* Fills y (NULL: only counts) and returns its number of elements. */
+    /* Fills y, unless it is NULL, and returns its number of elements. */
     int64_t (*ref)(double *y, const double *const *x, const op_args *a);
-    const char *in[OP_INPUTS];                 /* "2 3 64"; "" is a scalar */
-    float tol, tol16;                          /* largest error over largest value; f32, bf16 */
+    const char *in[OP_INPUTS];                 /* shapes, as "2 3 64"; "" is a scalar */
+    float tol, tol16;                          /* largest error / largest value, in f32, bf16 */
     double arg[8];
-    unsigned weights;                          /* bit i: input i is a parameter: f32, packed */
-    unsigned fixed;                            /* bit i: no gradient is asked for */
+    unsigned weights;                          /* bit i: input i is a packed f32 parameter */
+    unsigned fixed;                            /* bit i: input i gets no gradient */
     vc_dtype stored;                           /* type of the inputs in `weights` (then fixed) */
 };
 
@@ -44,23 +44,24 @@ static inline int64_t op_count(const op_shape *s)
     return n;
 }
 
-/* What a row should give in a compute type, by its loop: made once, checked on many contexts. */
+/* The results that a row must have in a compute type, computed by its loop: made once, and compared
+ * on many contexts. */
 typedef struct op_want op_want;
 op_want *op_want_open(const op_case *c, vc_dtype type);
 void op_want_close(op_want *w);
 
-/* How inputs lie in memory: as they are, cut out of larger tensors, with their axes reversed. */
+/* Layouts of inputs in memory: packed, slices of larger tensors, with reversed axes. */
 enum { OP_PACKED, OP_SLICED, OP_PERMUTED, OP_LAYOUTS };
-/* Runs the row on g; 0, or -1 with what differs in why. */
+/* Runs the row on g. Returns 0, or -1 with the difference in `why`. */
 int op_check(vt_ctx *g, op_want *w, int layout, char why[256]);
 
-/* ---- rows by subject, each list ended by one without a name: ops_elem.c, .. ---- */
+/* ---- rows by subject, in ops_elem.c and so on; the last row of each list has no name ---- */
 
 extern const op_case ops_elem[], ops_norm[], ops_matmul[], ops_attn[], ops_shape[], ops_conv[];
 
-/* ---- what rows are written with ---- */
+/* ---- for writing rows ---- */
 
-/* A function `name` that runs an op: x are its inputs, a the row. */
+/* Defines a function `name` that runs an op: x are its inputs, a is the row. */
 #define OP_RUN(name, expr)                                                                         \
     static vt_tensor *name(vt_ctx *g, vt_tensor *const *x, const op_args *a)                       \
     {                                                                                              \
@@ -70,19 +71,19 @@ extern const op_case ops_elem[], ops_norm[], ops_matmul[], ops_attn[], ops_shape
 #define OP_ARG(i) ((float)a->c->arg[i])
 #define OP_OPT(i) (a->n > (i) ? x[i] : NULL)
 
-/* Tolerances: of the largest value. bf16 keeps 8 bits, so one rounding costs up to 2^-9 = 2e-3 of
- * an element and gradients that meet several roundings in a chain get a few of those. */
-#define EXACT .tol = 0, .tol16 = 0             /* data only moves */
-#define ROUND .tol = 3e-7f, .tol16 = 5e-3f     /* one f32 operation or two, one bf16 rounding */
-#define CHAIN .tol = 2e-6f, .tol16 = 1.5e-2f   /* some tens of f32 operations; 2 or 3 roundings */
+/* Tolerances are relative to the largest value. bf16 has 8 bits, so that one rounding changes an
+ * element by up to 2^-9 = 2e-3; a gradient may be rounded several times in a chain. */
+#define EXACT .tol = 0, .tol16 = 0             /* copies */
+#define ROUND .tol = 3e-7f, .tol16 = 5e-3f     /* one or two f32 operations, one bf16 rounding */
+#define CHAIN .tol = 2e-6f, .tol16 = 1.5e-2f   /* tens of f32 operations, 2 or 3 roundings */
 #define SUMS .tol = 1e-5f, .tol16 = 1.5e-2f    /* f32 sums of hundreds of terms */
-#define SOFT .tol = 2e-5f, .tol16 = 4e-2f      /* softmax: P, and in backward differences of
-                                                * sums over rounded outputs */
+#define SOFT .tol = 2e-5f, .tol16 = 4e-2f      /* softmax; its backward subtracts sums over
+                                                * rounded outputs */
 
-/* ---- what loops are written with ---- */
+/* ---- for writing loops ---- */
 
-/* Element of b (broadcast to a) that element i of a meets. */
-static inline int64_t op_met(const op_shape *a, const op_shape *b, int64_t i)
+/* Returns the element of b, broadcast to a, that belongs to element i of a. */
+static inline int64_t op_broadcast(const op_shape *a, const op_shape *b, int64_t i)
 {
     int64_t at = 0, stride = 1;
 
@@ -100,7 +101,7 @@ static inline int64_t op_met(const op_shape *a, const op_shape *b, int64_t i)
 
 static inline int64_t op_last(const op_shape *s) { return s->nd ? s->dim[s->nd - 1] : 1; }
 
-/* Indices of element i of a tensor. */
+/* Computes the indices of element i of a tensor. */
 static inline void op_unravel(const op_shape *s, int64_t i, int64_t at[VT_DIMS])
 {
     for (int k = s->nd; k-- > 0; i /= s->dim[k])
@@ -123,13 +124,13 @@ static inline double op_dot(const double *a, const double *b, int64_t n)
     return sum;
 }
 
-/* The tanh form. */
+/* GELU in its tanh form. */
 static inline double op_gelu(double x)
 {
     return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
 }
 
-/* The body of a loop over elements i. */
+/* The body of a reference: y[i] = value for n elements i. */
 #define OP_EACH(y, n, value)                                                                       \
     do {                                                                                           \
         for (int64_t i = 0; (y) && i < (n); i++)                                                   \

@@ -5,7 +5,8 @@
 
 /* ---- as plain loops ---- */
 
-/* q, k, v, bias [H,Sq,Sk] if there; arg 0: scale, arg 1..: lengths of the keys (0: all) */
+/* Inputs: q, k, v, and perhaps a bias [H,Sq,Sk]. arg 0: scale; arg 1..: numbers of keys, or 0 for
+ * all. */
 static int64_t ref_attention(double *y, const double *const *x, const op_args *a)
 {
     const int64_t *q = a->s[0].dim, *k = a->s[1].dim;
@@ -26,7 +27,7 @@ static int64_t ref_attention(double *y, const double *const *x, const op_args *a
             const double *key = x[1] + ((b * k[1] + j) * k[2] + head / shared) * d;
             p[j] = scale * op_dot(x[0] + i * d, key, d);
             if (a->n > 3)
-                p[j] += x[3][op_met(&scores, &a->s[3], row * k[1] + j)];
+                p[j] += x[3][op_broadcast(&scores, &a->s[3], row * k[1] + j)];
             most = fmax(most, p[j]);
         }
         for (int64_t j = 0; j < len; j++)
@@ -41,8 +42,9 @@ static int64_t ref_attention(double *y, const double *const *x, const op_args *a
     return n;
 }
 
-/* x, cos, sin; arg 0: first token. Pair j: elements j step and j step + apart of a row. */
-static int64_t turned(double *y, const double *const *x, const op_args *a, int64_t step,
+/* Inputs: x, cos, sin; arg 0: first token. Pair j has the elements j step and j step + apart of a
+ * row. */
+static int64_t rotated(double *y, const double *const *x, const op_args *a, int64_t step,
                       int64_t apart)
 {
     const int64_t *s = a->s[0].dim;
@@ -51,8 +53,8 @@ static int64_t turned(double *y, const double *const *x, const op_args *a, int64
     for (int64_t i = 0; y && i < n / 2; i++) {
         int64_t row = i / (d / 2), j = i % (d / 2), token = row / s[2] % s[1] - first;
         int64_t low = row * d + j * step, high = low + apart, at = token * (d / 2) + j;
-        int turns = token >= 0 && token < a->s[1].dim[0];
-        double c = turns ? x[1][at] : 1, sn = turns ? x[2][at] : 0;
+        int rotates = token >= 0 && token < a->s[1].dim[0];
+        double c = rotates ? x[1][at] : 1, sn = rotates ? x[2][at] : 0;
         y[low] = x[0][low] * c - x[0][high] * sn;
         y[high] = x[0][high] * c + x[0][low] * sn;
     }
@@ -61,12 +63,12 @@ static int64_t turned(double *y, const double *const *x, const op_args *a, int64
 
 static int64_t ref_rope(double *y, const double *const *x, const op_args *a)
 {
-    return turned(y, x, a, 2, 1);
+    return rotated(y, x, a, 2, 1);
 }
 
 static int64_t ref_rope_halves(double *y, const double *const *x, const op_args *a)
 {
-    return turned(y, x, a, 1, a->s[0].dim[3] / 2);
+    return rotated(y, x, a, 1, a->s[0].dim[3] / 2);
 }
 
 /* ---- as ops ---- */

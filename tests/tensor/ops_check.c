@@ -9,13 +9,13 @@
 #include "tests/tensor/ops.h"
 
 typedef struct input {
-    double *value;                             /* logical order, exact in the type it is used in */
+    double *value;                             /* in logical order, rounded to the compute type */
     int64_t at[OP_SAMPLES];                    /* elements whose gradient is compared */
     double grad[OP_SAMPLES];
     int samples;
     bool weight, trained;
-    op_shape stored;                           /* of the parameter: the layout's */
-    int64_t *place;                            /* of each logical element in the parameter */
+    op_shape stored;                           /* shape of the parameter in this layout */
+    int64_t *place;                            /* index in the parameter of a logical element */
     vt_tensor *param;
 } input;
 
@@ -23,7 +23,7 @@ struct op_want {
     op_args a;
     vc_dtype type;
     input in[OP_INPUTS];
-    double *want, *seed;                       /* the op's value; what is multiplied with it */
+    double *want, *seed;                       /* the op's value; factors of its elements */
     float *got;
     int64_t n;
 };
@@ -56,21 +56,21 @@ static void *need(size_t n, size_t size)
     return p;
 }
 
-/* Sizes of the parameter that a layout stores, and where each element is in it. */
+/* Computes the shape of the parameter in a layout, and the place of each element. */
 static void lay_out(input *in, const op_shape *s, int layout)
 {
     int64_t n = op_count(s);
-    bool slice = layout == OP_SLICED && s->nd > 0, turn = layout == OP_PERMUTED;
+    bool slice = layout == OP_SLICED && s->nd > 0, permute = layout == OP_PERMUTED;
 
     in->stored = *s;
     for (int k = 0; k < s->nd; k++)
-        in->stored.dim[k] = turn ? s->dim[s->nd - 1 - k] : s->dim[k] + (slice ? k + 1 : 0);
+        in->stored.dim[k] = permute ? s->dim[s->nd - 1 - k] : s->dim[k] + (slice ? k + 1 : 0);
     for (int64_t i = 0; i < n; i++) {
         int64_t at[VT_DIMS], rest = i, to = 0;
         for (int k = s->nd; k-- > 0; rest /= s->dim[k])
             at[k] = rest % s->dim[k];
         for (int k = 0; k < s->nd; k++)
-            to = to * in->stored.dim[k] + (turn ? at[s->nd - 1 - k] : at[k] + (slice ? 1 : 0));
+            to = to * in->stored.dim[k] + (permute ? at[s->nd - 1 - k] : at[k] + (slice ? 1 : 0));
         in->place[i] = to;
     }
 }
@@ -95,7 +95,7 @@ static double objective(const work *w, double *y, const double *const *x)
     return sum;
 }
 
-/* Central differences of the loop, at samples of an input. */
+/* Computes central differences of the loop at samples of an input. */
 static void differentiate(work *w, input *in, int64_t n, const double *const *x, double *y)
 {
     const double h = 1e-4;
@@ -171,8 +171,8 @@ static int make_param(vt_ctx *g, work *w, int i, vc_err *err)
     return in->trained ? vt_param_train(g, in->param, VC_F32, err) : 0;
 }
 
-/* The tensor an op sees: the parameter, cast, and seen through the layout's view. */
-static vt_tensor *seen(vt_ctx *g, const work *w, int i, int layout)
+/* Returns the tensor for the op: the layout's view of the parameter, cast to the compute type. */
+static vt_tensor *view_of(vt_ctx *g, const work *w, int i, int layout)
 {
     const input *in = &w->in[i];
     const op_shape *s = &w->a.s[i];
@@ -191,7 +191,7 @@ static vt_tensor *seen(vt_ctx *g, const work *w, int i, int layout)
     return x;
 }
 
-/* y = op(x), loss = sum(y seed), backward. */
+/* Runs y = op(x), loss = sum(y seed) and backward. */
 static int run(vt_ctx *g, work *w, int layout, vc_err *err)
 {
     bool back = false;
@@ -202,7 +202,7 @@ static int run(vt_ctx *g, work *w, int layout, vc_err *err)
     vt_step_begin(g, VT_RECORD);
     vt_tensor *x[OP_INPUTS] = { NULL };
     for (int i = 0; i < w->a.n; i++) {
-        x[i] = seen(g, w, i, layout);
+        x[i] = view_of(g, w, i, layout);
         back |= w->in[i].trained;
     }
     vt_tensor *y = w->a.c->run(g, x, &w->a);
@@ -259,7 +259,7 @@ static int compare_grad(vt_ctx *g, const work *w, int k, float tol, char why[256
                  (long long)in->at[s], have, in->grad[s], scale);
         rc = -1;
     }
-    for (int64_t i = 0; i < n; i++)            /* what a slice leaves out gets no gradient */
+    for (int64_t i = 0; i < n; i++)            /* elements outside a slice get no gradient */
         got[in->place[i]] = 0;
     for (int64_t i = 0; i < total && !rc; i++)
         if (got[i] != 0) {
@@ -270,7 +270,8 @@ static int compare_grad(vt_ctx *g, const work *w, int k, float tol, char why[256
     return rc;
 }
 
-/* Once more: into empty gradients the same bits, onto full ones (fresh false) twice as much. */
+/* Runs the row again: with `fresh` the gradients are empty and get the same bits; without, they are
+ * added to and become twice as large. */
 static int compare_again(vt_ctx *g, work *w, int layout, float tol, bool fresh, char why[256])
 {
     float *first = need((size_t)w->n, sizeof *first), *grad[OP_INPUTS] = { NULL };
@@ -290,7 +291,7 @@ static int compare_again(vt_ctx *g, work *w, int layout, float tol, bool fresh, 
         snprintf(why, 256, "second run: %.200s", err.text);
         rc = -1;
     } else if (memcmp(first, w->got, (size_t)w->n * sizeof *first)) {
-        snprintf(why, 256, "the second run gave other values");
+        snprintf(why, 256, "the second run has other values");
         rc = -1;
     }
     for (int i = 0; i < w->a.n; i++) {
@@ -305,7 +306,7 @@ static int compare_again(vt_ctx *g, work *w, int layout, float tol, bool fresh, 
             if (fresh ? again[k] != grad[i][k]
                       : fabsf(again[k] - 2 * grad[i][k]) > tol * most + 1e-8f) {
                 snprintf(why, 256, "gradient of input %d at %lld: %.9g, %s: %.9g", i, (long long)k,
-                         (double)grad[i][k], fresh ? "once more" : "added to", (double)again[k]);
+                         (double)grad[i][k], fresh ? "run again" : "added to", (double)again[k]);
                 rc = -1;
             }
         free(again);

@@ -3,8 +3,9 @@
 
 /* ---- as plain loops ---- */
 
-/* Convolution: x, w, b, front; arg: stride t h w; before t; before h w; after h w; after t; axes
- * with edges, a bit each. */
+/* Convolution. Inputs: x, w, b, front. arg 0-2: stride of t, h and w; arg 3: padding before t; arg
+ * 4: before h and w; arg 5: after h and w; arg 6: after t; arg 7: a bit for each axis that is
+ * padded by its edge. */
 
 static double input_at(const double *const *x, const op_args *a, const int64_t at[VT_DIMS])
 {
@@ -22,7 +23,8 @@ static double input_at(const double *const *x, const op_args *a, const int64_t a
     return x[front ? 3 : 0][op_ravel(s, p)];
 }
 
-/* i, or the nearest element of an axis of n; front: what is below 0 lies in front of it. */
+/* Returns i, or the nearest element of an axis of n elements. With `front`, elements below 0 are
+ * frames in front of the axis. */
 static int64_t at_edge(int64_t i, int64_t n, int edge, int front)
 {
     if (!edge || (i < 0 && front))
@@ -59,10 +61,10 @@ static int64_t ref_conv3d(double *y, const double *const *x, const op_args *a)
     return op_count(&to);
 }
 
-/* Group norm: x, w, b, scale, shift; arg: groups, eps, silu, first. */
+/* Group norm. Inputs: x, w, b, scale, shift; arg: groups, eps, silu, first. */
 
-/* What the spatial form reads for position `at` of x. */
-static double below(const double *v, const op_shape *s, const op_shape *x,
+/* Returns the element of v, which has fewer positions, for position `at` of x. */
+static double spatial_value(const double *v, const op_shape *s, const op_shape *x,
                     const int64_t at[VT_DIMS], int first)
 {
     int64_t p[VT_DIMS] = { at[0], 0, 0, 0, at[4] };
@@ -95,8 +97,8 @@ static int64_t ref_group_norm(double *y, const double *const *x, const op_args *
                     v = (v - mean) / sqrt(var + a->c->arg[1]) * x[1][k] + x[2][k];
                     op_unravel(s, to, at);
                     if (a->n > 3)
-                        v = v * below(x[3], &a->s[3], s, at, a->c->arg[3] != 0) +
-                            below(x[4], &a->s[4], s, at, a->c->arg[3] != 0);
+                        v = v * spatial_value(x[3], &a->s[3], s, at, a->c->arg[3] != 0) +
+                            spatial_value(x[4], &a->s[4], s, at, a->c->arg[3] != 0);
                     y[to] = a->c->arg[2] != 0 ? v / (1 + exp(-v)) : v;
                 }
             }
@@ -104,7 +106,7 @@ static int64_t ref_group_norm(double *y, const double *const *x, const op_args *
     return n;
 }
 
-/* arg: t, h, w of the result */
+/* arg: the result's t, h, w */
 static int64_t ref_nearest(double *y, const double *const *x, const op_args *a)
 {
     op_shape to = a->s[0];
@@ -114,7 +116,7 @@ static int64_t ref_nearest(double *y, const double *const *x, const op_args *a)
     for (int64_t i = 0; y && i < op_count(&to); i++) {
         int64_t at[VT_DIMS];
         op_unravel(&to, i, at);
-        y[i] = below(x[0], &a->s[0], &to, at, 0);
+        y[i] = spatial_value(x[0], &a->s[0], &to, at, 0);
     }
     return op_count(&to);
 }

@@ -1,21 +1,21 @@
-/* ops_elem.c - rows of test_ops: element by element, and losses (op_elem.c). */
+/* ops_elem.c - rows of test_ops: elementwise ops, and losses (op_elem.c). */
 #include "tests/tensor/ops.h"
 
 /* ---- as plain loops ---- */
 
 static int64_t ref_add(double *y, const double *const *x, const op_args *a)
 {
-    OP_EACH(y, op_count(&a->s[0]), x[0][i] + x[1][op_met(&a->s[0], &a->s[1], i)]);
+    OP_EACH(y, op_count(&a->s[0]), x[0][i] + x[1][op_broadcast(&a->s[0], &a->s[1], i)]);
 }
 
 static int64_t ref_sub(double *y, const double *const *x, const op_args *a)
 {
-    OP_EACH(y, op_count(&a->s[0]), x[0][i] - x[1][op_met(&a->s[0], &a->s[1], i)]);
+    OP_EACH(y, op_count(&a->s[0]), x[0][i] - x[1][op_broadcast(&a->s[0], &a->s[1], i)]);
 }
 
 static int64_t ref_mul(double *y, const double *const *x, const op_args *a)
 {
-    OP_EACH(y, op_count(&a->s[0]), x[0][i] * x[1][op_met(&a->s[0], &a->s[1], i)]);
+    OP_EACH(y, op_count(&a->s[0]), x[0][i] * x[1][op_broadcast(&a->s[0], &a->s[1], i)]);
 }
 
 static int64_t ref_scale(double *y, const double *const *x, const op_args *a)
@@ -55,7 +55,7 @@ static int64_t ref_tanh(double *y, const double *const *x, const op_args *a)
 
 static int64_t ref_gated_add(double *y, const double *const *x, const op_args *a)
 {
-    OP_EACH(y, op_count(&a->s[0]), x[0][i] + x[1][i] * x[2][op_met(&a->s[0], &a->s[2], i)]);
+    OP_EACH(y, op_count(&a->s[0]), x[0][i] + x[1][i] * x[2][op_broadcast(&a->s[0], &a->s[2], i)]);
 }
 
 static int64_t ref_mix(double *y, const double *const *x, const op_args *a)
@@ -68,7 +68,7 @@ static int64_t ref_posterior(double *y, const double *const *x, const op_args *a
 {
     const op_shape *s = a->s;
     OP_EACH(y, op_count(s),
-            x[0][i] + exp(x[1][op_met(s, &s[1], i)] / 2) * x[2][op_met(s, &s[2], i)]);
+            x[0][i] + exp(x[1][op_broadcast(s, &s[1], i)] / 2) * x[2][op_broadcast(s, &s[2], i)]);
 }
 
 static int64_t ref_timestep(double *y, const double *const *x, const op_args *a)
@@ -93,7 +93,7 @@ static int64_t ref_mse(double *y, const double *const *x, const op_args *a)
         return 1;
     *y = 0;
     for (int64_t i = 0; i < n; i++) {
-        double e = x[0][i] - x[1][i], w = a->n > 2 ? x[2][op_met(&a->s[0], &a->s[2], i)] : 1;
+        double e = x[0][i] - x[1][i], w = a->n > 2 ? x[2][op_broadcast(&a->s[0], &a->s[2], i)] : 1;
         *y += w * e * e / (double)n;
     }
     return 1;

@@ -5,14 +5,14 @@
 
 /* ---- as plain loops ---- */
 
-/* x, w, b */
+/* Inputs: x, w, b. */
 static int64_t ref_linear(double *y, const double *const *x, const op_args *a)
 {
     int64_t k = a->s[1].dim[1], n = a->s[1].dim[0], m = op_count(&a->s[0]) / k;
     OP_EACH(y, m * n, op_dot(x[0] + i / n * k, x[1] + i % n * k, k) + (a->n > 2 ? x[2][i % n] : 0));
 }
 
-/* x, w, b, lora a, lora b; arg 0: its scale */
+/* Inputs: x, w, b, LoRA's A and B; arg 0: LoRA's scale. */
 static int64_t ref_lora(double *y, const double *const *x, const op_args *a)
 {
     int64_t count = ref_linear(y, x, &(op_args){ a->c, 3, { a->s[0], a->s[1], a->s[2] } });
@@ -25,7 +25,7 @@ static int64_t ref_lora(double *y, const double *const *x, const op_args *a)
     return count;
 }
 
-/* x, w1, w2, then biases, or (arg 1) lora a and b of each; arg 0: their scale */
+/* Inputs: x, w1, w2, both biases, or with arg 1 LoRA's A and B of each; arg 0: LoRA's scale. */
 static int64_t ref_feed_forward(double *y, const double *const *x, const op_args *a)
 {
     const op_shape *s = a->s;

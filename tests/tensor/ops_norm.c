@@ -5,7 +5,7 @@
 
 /* ---- as plain loops ---- */
 
-/* x, w, b, shift, scale; those that are NULL are absent */
+/* w, b, shift and scale may be NULL. */
 static int64_t norm(double *y, const double *x, const double *w, const double *b,
                     const double *shift, const op_shape *shape, const double *scale,
                     const op_args *a, int rms)
@@ -23,7 +23,7 @@ static int64_t norm(double *y, const double *x, const double *w, const double *b
             double v = (row[i] - mean) / sqrt(var + a->c->arg[0]);
             v = v * (w ? w[i] : 1) + (b ? b[i] : 0);
             if (shift) {
-                int64_t k = op_met(&a->s[0], shape, r * d + i);
+                int64_t k = op_broadcast(&a->s[0], shape, r * d + i);
                 v = v * (1 + scale[k]) + shift[k];
             }
             y[r * d + i] = v;
@@ -55,7 +55,7 @@ static int64_t ref_l2_norm(double *y, const double *const *x, const op_args *a)
     return n;
 }
 
-/* x, shift, scale, then w and b if there */
+/* Inputs: x, shift, scale, and perhaps w and b. */
 static int64_t ref_layer_modulate(double *y, const double *const *x, const op_args *a)
 {
     return norm(y, x[0], a->n > 3 ? x[3] : NULL, a->n > 4 ? x[4] : NULL, x[1], &a->s[1], x[2], a,
@@ -67,19 +67,20 @@ static int64_t ref_rms_modulate(double *y, const double *const *x, const op_args
     return norm(y, x[0], a->n > 3 ? x[3] : NULL, NULL, x[1], &a->s[1], x[2], a, 1);
 }
 
-/* Where number i of an x of two groups finds its partner in an operand of its group, which has a
- * row for each of the group's tokens, or one for all of them. */
-static int64_t met_two(const op_shape *x, const op_shape *pair, int64_t split, int64_t i)
+/* x has two groups of tokens, split at token `split`. Returns the index in `pair`, an operand of
+ * the group of element i, that belongs to this element; pair has a row for each token of the group,
+ * or one row. */
+static int64_t index_of_two(const op_shape *x, const op_shape *pair, int64_t split, int64_t i)
 {
     int64_t d = x->dim[2], token = i / d % x->dim[1], row = i / d / x->dim[1];
     op_shape group = *x;
 
     group.dim[1] = token < split ? split : x->dim[1] - split;
     token -= token < split ? 0 : split;
-    return op_met(&group, pair, (row * group.dim[1] + token) * d + i % d);
+    return op_broadcast(&group, pair, (row * group.dim[1] + token) * d + i % d);
 }
 
-/* x, then shift and scale of the tokens below arg 1, of the others, w and b */
+/* Inputs: x, shift and scale of the tokens below arg 1, shift and scale of the others, w and b. */
 static int64_t ref_modulate_two(double *y, const double *const *x, const op_args *a)
 {
     const op_shape *s = a->s;
@@ -89,20 +90,20 @@ static int64_t ref_modulate_two(double *y, const double *const *x, const op_args
 
     for (int64_t i = 0; y && i < n; i++) {
         int shift = i / s->dim[2] % s->dim[1] < split ? 1 : 3;
-        int64_t k = met_two(s, &s[shift], split, i);
+        int64_t k = index_of_two(s, &s[shift], split, i);
         y[i] = y[i] * (1 + x[shift + 1][k]) + x[shift][k];
     }
     return n;
 }
 
-/* x, y, the two gates; arg 0: split */
+/* Inputs: x, y, the gates of both groups; arg 0: split. */
 static int64_t ref_gated_two(double *y, const double *const *x, const op_args *a)
 {
     const op_shape *s = a->s;
     int64_t tokens = s->dim[1], d = s->dim[2], split = (int64_t)a->c->arg[0];
     OP_EACH(y, op_count(s), x[0][i] + x[1][i] * (i / d % tokens < split
-                                                     ? x[2][met_two(s, &s[2], split, i)]
-                                                     : x[3][met_two(s, &s[3], split, i)]));
+                                                     ? x[2][index_of_two(s, &s[2], split, i)]
+                                                     : x[3][index_of_two(s, &s[3], split, i)]));
 }
 
 /* ---- as ops ---- */

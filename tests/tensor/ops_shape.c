@@ -8,7 +8,7 @@ static int64_t ref_same(double *y, const double *const *x, const op_args *a)
     OP_EACH(y, op_count(&a->s[0]), x[0][i]);
 }
 
-/* arg: order */
+/* arg: order of the axes */
 static int64_t ref_permute(double *y, const double *const *x, const op_args *a)
 {
     op_shape to = a->s[0];
@@ -49,14 +49,14 @@ static int64_t ref_distances(double *y, const double *const *x, const op_args *a
     OP_EACH(y, count, x[0][i / (sq * sk) * n + sq - 1 + i % sk - i / sk % sq]);
 }
 
-/* The row's table; arg: as many ids as arg 0 says */
+/* Input: the table. arg 0: number of ids; arg 1..: ids. */
 static int64_t ref_embedding(double *y, const double *const *x, const op_args *a)
 {
     int64_t d = op_last(&a->s[0]), n = (int64_t)a->c->arg[0];
     OP_EACH(y, n * d, x[0][(int64_t)a->c->arg[1 + i / d] * d + i % d]);
 }
 
-/* Three chunks of the last axis: first * second + third. */
+/* The last axis has three chunks: y = first * second + third. */
 static int64_t ref_chunk(double *y, const double *const *x, const op_args *a)
 {
     int64_t d = op_last(&a->s[0]) / 3, n = op_count(&a->s[0]) / 3;
@@ -83,7 +83,7 @@ static int64_t ref_concat(double *y, const double *const *x, const op_args *a)
     return op_count(&to);
 }
 
-/* Element of [B,C,T,H,W] that is element i of the tokens. arg: pt, ph, pw, order */
+/* Returns the index in [B,C,T,H,W] of element i of the tokens. arg: pt, ph, pw, order */
 static int64_t pixel_of(const op_shape *v, const double *arg, int64_t i)
 {
     int64_t pt = (int64_t)arg[0], ph = (int64_t)arg[1], pw = (int64_t)arg[2];
@@ -164,7 +164,7 @@ static vt_tensor *embedding(vt_ctx *g, vt_tensor *const *x, const op_args *a)
     return vt_embedding(g, x[0], vt_from_host(g, VC_I32, 2, (int64_t[]){ 1, n }, id, VC_I32));
 }
 
-/* [a, b], written in two parts */
+/* Writes [a, b] in two parts. */
 static vt_tensor *assign(vt_ctx *g, vt_tensor *const *x, const op_args *a)
 {
     int64_t n = a->s[0].dim[0], dim[] = { n + a->s[1].dim[0], a->s[0].dim[1] };

@@ -1,4 +1,4 @@
-/* test_adamw.c - the optimiser against f64, its bf16 and its eight bits */
+/* test_adamw.c - AdamW in f32 against f64, with bf16 weights, and with an eight-bit state. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -41,7 +41,7 @@ static void one_close(one *o)
     vt_close(o->g);
 }
 
-/* The gradient, to be written. */
+/* Returns the gradient's memory, for the test to fill. */
 static float *one_grad(one *o)
 {
     o->model.w->grad->buf->empty = false;
@@ -87,14 +87,14 @@ static void test_f32(void **state)
     for (int i = 0; i < N; i++)
         assert_true(fabs((double)((float *)o.model.w->data)[i] - w[i]) < 2e-7);
     vt_params_zero_grad(o.p);
-    assert_true(vt_params_grad_norm(o.p) == 0);               /* empty is zero */
+    assert_true(vt_params_grad_norm(o.p) == 0);               /* an empty gradient is zero */
     one_close(&o);
 }
 
 /* ---- bf16 ---- */
 
-/* Mean of what the steps of `kind` make of N equal values 1 and gradients 1; the f64 result is
- * *want. */
+/* Runs steps of `kind` on N values 1 with equal gradients and returns the mean of the values. *want
+ * is the f64 result. */
 static double mean_of_equals(vt_adamw_kind kind, int steps, double lr, uint64_t seed, double *want)
 {
     one o;
@@ -124,9 +124,9 @@ static double mean_of_equals(vt_adamw_kind kind, int steps, double lr, uint64_t 
     return sum / N;
 }
 
-/* A step of 1e-4 is a 40th of bf16's step below 1: rounding to nearest would never move. A rounding
- * up with chance p has the variance p (1 - p) step^2, so of the mean of N values after so many
- * steps the deviation is known. */
+/* An update of 1e-4 is a 40th of bf16's step below 1: with rounding to nearest a weight would never
+ * change. Rounding up with probability p has the variance p (1 - p) step^2, which gives the
+ * standard deviation of the mean of N values. */
 static void test_no_bias(void **state)
 {
     static const struct { int steps; double lr; } rows[] = {
@@ -145,7 +145,8 @@ static void test_no_bias(void **state)
         }
 }
 
-/* Each value goes to one of its neighbours, with the chance that its place between them is. */
+/* A value is rounded to one of its neighbours; the probability of the upper one is the value's
+ * relative distance from the lower one. */
 static void test_rounding(void **state)
 {
     static const float x[] = { 1.001f, -1.001f, 3e-5f, -7.77f, 1e30f, 1.00390625f };
@@ -176,7 +177,8 @@ static void test_rounding(void **state)
     assert_true(isnan(vk_from_bf16(vk_to_bf16_randomly(NAN, 0xffff))));
 }
 
-/* The same draws for any threads; others for another step, seed or value. */
+/* The random draws do not depend on the number of threads; another seed gives other weights, and an
+ * update below the precision of f32 changes none. */
 static void test_bf16_bits(void **state)
 {
     static float w[4][N];
@@ -198,7 +200,7 @@ static void test_bf16_bits(void **state)
     }
     assert_memory_equal(w[0], w[1], sizeof w[0]);
     assert_true(memcmp(w[0], w[2], sizeof w[0]) != 0);
-    assert_memory_equal(w[0], w[3], sizeof w[0]);             /* what is exact stays */
+    assert_memory_equal(w[0], w[3], sizeof w[0]);             /* exact values are not rounded */
 }
 
 /* ---- parts ---- */
@@ -212,7 +214,7 @@ static vt_tensor part_of(const vt_tensor *x, int64_t from, int64_t n)
     return y;
 }
 
-/* Elements from..to-1, as one who holds no others would. */
+/* Updates the elements from..to-1 alone, like a rank that holds only them. */
 static void update_part(one *o, int64_t from, int64_t to, const vt_adamw *a)
 {
     const vt_tensor *peaks = o->s.peak[0];
@@ -226,7 +228,7 @@ static void update_part(one *o, int64_t from, int64_t to, const vt_adamw *a)
                                             &grad }, a);
 }
 
-/* Cut anywhere between blocks, and updated in any order, a parameter's bits are the same. */
+/* A parameter that is cut between blocks and updated in any order has the same bits. */
 static void test_parts(void **state)
 {
     static const int64_t cut[][4] = { { 0, N }, { 0, 256, N }, { 0, 4096, 4352, N } };
@@ -257,7 +259,8 @@ static void test_parts(void **state)
 
 /* ---- eight bits ---- */
 
-/* The map as its authors make it: per decade the midpoints of equal parts, then 0 and 1, sorted. */
+/* The map is built as its authors build it: the midpoints of equal parts of each decade, then 0 and
+ * 1, sorted. */
 static int by_value(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
@@ -311,22 +314,23 @@ static void test_codes(void **state)
         double at = i / 200000.0, x = i % 2 ? at : pow(10, -8 * at);
         double near = fabs((double)vk_v_value(vk_v_code((float)x)) - x);
         if (x > 3.25e-7 && near > best(map[1], x) + 1e-6 * x)
-            fail_msg("%g is stored as a value %g away, %g is nearest", x, near, best(map[1], x));
+            fail_msg("%g is stored with an error of %g; the least is %g", x, near, best(map[1], x));
         for (int sign = -1; sign <= 1; sign += 2) {
             double y = sign * x;
             near = fabs((double)vk_m_value(vk_m_code((float)y)) - y);
             if (y > -0.993 && near > best(map[0], y) + 1e-6 * x)
-                fail_msg("%g is stored as a value %g away, %g is nearest", y, near,
+                fail_msg("%g is stored with an error of %g; the least is %g", y, near,
                          best(map[0], y));
         }
     }
     assert_int_equal(vk_m_code(0), 127);
     assert_int_equal(vk_v_code(0), 0);
-    assert_int_equal(vk_v_code(1e-12f), 1);                   /* the update divides by it */
+    assert_int_equal(vk_v_code(1e-12f), 1);                   /* never 0: a divisor of the update */
 }
 
-/* Minimises sum of c (w - t)^2 / 2 with curvatures over two decades and noise in the gradient. */
-static double descend(vt_adamw_kind kind, float *w, double *way)
+/* Minimises the sum of c (w - t)^2 / 2, whose curvatures span two decades, with noise in the
+ * gradient. Returns the loss; *distance is that between the first and the last weights. */
+static double descend(vt_adamw_kind kind, float *w, double *distance)
 {
     static float t[N], c[N], start[N];
     one o;
@@ -347,37 +351,37 @@ static double descend(vt_adamw_kind kind, float *w, double *way)
     }
     one_values(&o, w);
     one_close(&o);
-    *way = 0;
+    *distance = 0;
     for (int i = 0; i < N; i++) {
         loss += (double)c[i] * pow((double)(w[i] - t[i]), 2) / 2;
-        *way += pow((double)(w[i] - start[i]), 2);
+        *distance += pow((double)(w[i] - start[i]), 2);
     }
-    *way = sqrt(*way);
+    *distance = sqrt(*distance);
     return loss;
 }
 
-/* What is given up for the memory: after 200 steps, by which f32 has divided the loss by 10,000,
- * the weights are where f32's are within a hundredth or two of the way there, and what is left of
- * the loss is no multiple of it: in bf16 the weights' own rounding is half of that. */
+/* The cost of the smaller states: after 200 steps, in which f32 divides the loss by 10,000, the
+ * weights differ from f32's by one or two hundredths of the distance from their start, and the loss
+ * is at most 2.5 times as large. In bf16 half of this is the rounding of the weights. */
 static void test_descent(void **state)
 {
     static float w[3][N];
-    double loss[3], way[3];
+    double loss[3], distance[3];
     static const double apart[] = { 0, 0.02, 0.01 }, more[] = { 1, 2.5, 1.5 };
 
     (void)state;
     for (int kind = VT_ADAMW_F32; kind <= VT_ADAMW_8BIT; kind++) {
-        loss[kind] = descend((vt_adamw_kind)kind, w[kind], &way[kind]);
+        loss[kind] = descend((vt_adamw_kind)kind, w[kind], &distance[kind]);
         double sum = 0;
         for (int i = 0; i < N; i++)
             sum += pow((double)(w[kind][i] - w[0][i]), 2);
-        if (sqrt(sum) > apart[kind] * way[0] || loss[kind] > more[kind] * loss[0])
-            fail_msg("kind %d: %.4f of the way apart, loss %g, of f32 %g", kind,
-                     sqrt(sum) / way[0], loss[kind], loss[0]);
+        if (sqrt(sum) > apart[kind] * distance[0] || loss[kind] > more[kind] * loss[0])
+            fail_msg("kind %d: weights differ by %.4f of the distance; loss %g, f32 %g", kind,
+                     sqrt(sum) / distance[0], loss[kind], loss[0]);
     }
 }
 
-/* The state in eight bits has the size it should, and any threads give the same bits. */
+/* The eight-bit state has the right size, and any number of threads gives the same bits. */
 static void test_8bit_bits(void **state)
 {
     static float w[2][N];
@@ -390,7 +394,7 @@ static void test_8bit_bits(void **state)
         for (int step = 1; step <= 3; step++) {
             float *d = one_grad(&o);
             for (int i = 0; i < N; i++)
-                d[i] = i < 600 ? 0 : sinf((float)(i * step));     /* blocks of zeros too */
+                d[i] = i < 600 ? 0 : sinf((float)(i * step));     /* some blocks are zeros */
             vt_adamw_step(o.p, &o.s, &(vt_adamw){ 1e-3, 0.9, 0.99, 1e-8, 0.1, 0.5, step, 0 });
         }
         one_values(&o, w[k]);

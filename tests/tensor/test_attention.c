@@ -10,9 +10,9 @@ typedef struct at_case {
     vc_dtype t;
     int gap;
     bool head_first;                          /* [B,H,S,D] in memory instead of [B,S,H,D] */
-    int32_t kv_len[2];                        /* 0: no kv_len */
-    float size;                               /* of the queries: large ones make a peaked softmax */
-    int64_t shared, causal;                   /* query heads of a key head; vt_attn's */
+    int32_t kv_len[2];                        /* numbers of keys, or 0 for all */
+    float size;                               /* factor of the queries; a large one gives a peak */
+    int64_t shared, causal;                   /* query heads for each key head; vt_attn's causal */
 } at_case;
 static const at_case at_cases[] = {
     { 1, 1, 1, 1, 8, VC_F32, 0, 0, { 0 }, 1, 1, 0 },
@@ -23,13 +23,13 @@ static const at_case at_cases[] = {
     { 1, 1, 300, 97, 32, VC_F32, 0, 0, { 0 }, 30, 1, 0 },
     { 1, 1, 260, 520, 128, VC_F32, 0, 0, { 0 }, 1, 1, 0 },
     { 1, 1, 33, 40, 256, VC_F32, 0, 0, { 0 }, 1, 1, 0 },
-    { 1, 5, 33, 200, 16, VC_F32, 0, 0, { 0 }, 1, 1, 0 },     /* more heads than threads, unevenly */
+    { 1, 5, 33, 200, 16, VC_F32, 0, 0, { 0 }, 1, 1, 0 },     /* heads do not divide by threads */
     { 1, 1, 1, 9, 8, VC_BF16, 0, 0, { 0 }, 1, 1, 0 },
     { 2, 2, 33, 65, 40, VC_BF16, 8, 0, { 17, 65 }, 1, 1, 0 },
     { 1, 1, 300, 270, 64, VC_BF16, 0, 1, { 0 }, 2, 1, 0 },
     { 1, 2, 65, 31, 72, VC_BF16, 4, 0, { 0 }, 8, 1, 0 },
 };
-/* Those without a gradient: texts, a video by frames, wide heads. */
+/* Cases without a gradient: texts, a video by frames, wide heads. */
 static const at_case at_forward_cases[] = {
     { 2, 6, 100, 100, 40, VC_F32, 3, 1, { 97, 5 }, 1, 6, 1 },
     { 2, 4, 130, 300, 64, VC_BF16, 0, 0, { 300, 180 }, 1, 2, 1 },
@@ -92,7 +92,7 @@ static void at_backward(const kd_dev *d, const at_data *t)
                           &how);
 }
 
-/* One head in f64: [S][D] each, P [Sq][Sk], lse [Sq]. */
+/* One head in f64: tensors [S][D], P [Sq][Sk], lse [Sq]. */
 typedef struct at_ref { double *q, *k, *v, *dout, *p, *o, *lse, *dq, *dk, *dv; } at_ref;
 
 static double *doubles(size_t n)
@@ -181,13 +181,14 @@ static void at_compare(const char *set, size_t row, const char *what, const vt_t
         }
 }
 
-/* bf16 rounds the results; AMX also rounds P and dS. Measured: half of these. */
+/* Tolerances: bf16 rounds the results, and AMX also rounds P and dS. Measured errors are half as
+ * large. */
 static double at_tolerance(const kd_dev *d, const at_case *c)
 {
     return c->t == VC_F32 ? 5e-6 : d->bf16 ? 1.6e-2 : 5e-3;
 }
 
-/* refs: one per sample and head. base: what the gradients held before. */
+/* Compares with `refs`, one for each sample and head. The gradients held `base` before. */
 static void at_check(const char *set, const kd_dev *d, size_t row, const at_data *t,
                      const at_ref *refs, double base)
 {
@@ -208,8 +209,8 @@ static void at_check(const char *set, const kd_dev *d, size_t row, const at_data
         }
 }
 
-/* Twice: over empty gradients that hold NaN, and added to gradients that hold 0.5. Also with more
- * threads than heads, so that blocks of keys are shared out. */
+/* Runs twice: over empty gradients, which hold NaN, and adding to gradients of 0.5. With more
+ * threads than heads the threads share blocks of keys. */
 static void at_both(const char *set, int threads, size_t row, at_data *t, const at_ref *refs)
 {
     vt_tensor *grads[] = { t->dq, t->dk, t->dv };
@@ -249,7 +250,8 @@ TEST(attention_against_f64)
     }
 }
 
-/* A bias that depends on the distance: a row per head, walked backwards by queries. */
+/* Returns a bias that depends on the distance of query and key: a view of a row for each head, in
+ * which a later query begins one element earlier. */
 static vt_tensor at_bias(const at_case *c, const vt_tensor *line)
 {
     vt_tensor e = *line;                       /* [H, Sq+Sk-1] */
@@ -261,7 +263,7 @@ static vt_tensor at_bias(const at_case *c, const vt_tensor *line)
     return e;
 }
 
-/* Query i of a head: its output row and log-sum-exp. bias may be NULL. */
+/* Computes the output row of query i of a head and returns its log-sum-exp. bias may be NULL. */
 static double at_biased_query(const at_case *c, const at_data *t, const vt_tensor *bias, int64_t b,
                               int64_t h, int64_t i, double *o)
 {
@@ -284,7 +286,7 @@ static double at_biased_query(const at_case *c, const at_data *t, const vt_tenso
     return log(sum);
 }
 
-/* Every eleventh query and the last: q of size 1, so that exp needs no maximum. */
+/* Compares every eleventh query and the last one. Queries of size 1 need no maximum in exp. */
 static void at_biased_check(const char *set, size_t row, const at_case *c, const at_data *t,
                             const vt_tensor *bias, double tol)
 {
@@ -330,7 +332,7 @@ TEST(attention_with_a_bias)
     }
 }
 
-/* With fewer key heads, a causal mask or wide heads, on every set; with no bias and with one. */
+/* Attention with fewer key heads, a causal mask or wide heads, without and with a bias. */
 TEST(attention_without_a_gradient)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* test_conv.c - convolution of every kernel set and by oneDNN, against f64 loops. */
+/* test_conv.c - convolution by every kernel set and by oneDNN, against f64 loops. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,14 +7,14 @@
 #include "tests/tensor/kernels_dev.h"
 
 typedef struct cv_case {
-    int64_t x[5], k, kernel[3];               /* [N,T,H,W,C]; output channels; kernel sizes */
+    int64_t x[5], k, kernel[3];               /* [N,T,H,W,C]; output channels; kernel's sizes */
     vt_conv c;
     vc_dtype t, w;
     bool bias;
 } cv_case;
 #define F VC_F32
 #define H VC_BF16
-/* Weights of bf16 inputs are exact in bf16, so that all sets multiply the same numbers. */
+/* With bf16 inputs the weights are exact in bf16, so that all sets multiply the same numbers. */
 static const cv_case cv_cases[] = {
     { { 1, 1, 1, 1, 1 }, 1, { 1, 1, 1 }, { { 1, 1, 1 }, { 0 }, { 0 }, NULL, { 0 } }, F, F, false },
     { { 1, 1, 5, 7, 3 }, 8, { 1, 3, 3 },
@@ -50,7 +50,7 @@ static const cv_case cv_cases[] = {
 #undef F
 #undef H
 
-/* i, or where padding by the edge reads instead. */
+/* Returns i, or the element that padding by the edge reads instead. */
 static int64_t cv_edge(int64_t i, int64_t n, bool edge)
 {
     return !edge ? i : i < 0 ? 0 : i < n ? i : n - 1;
@@ -87,7 +87,7 @@ static double cv_at(const cv_case *c, const vt_tensor *x, const vt_tensor *w, co
     return sum;
 }
 
-/* dnnl: by oneDNN itself, where it can; else whatever the device prefers. */
+/* With `dnnl` oneDNN must compute the case if it can; without, the device chooses. */
 static void cv_check(const char *set, const kd_dev *d, const cv_case *c, size_t row, bool dnnl)
 {
     kd_rng r = { 13 };
@@ -100,12 +100,12 @@ static void cv_check(const char *set, const kd_dev *d, const cv_case *c, size_t 
     vt_tensor *w = kd_tensor(&r, c->w, 5, (int64_t[]){ c->k, c->x[4], c->kernel[0], c->kernel[1],
                                                        c->kernel[2] }, 0, NULL);
 
-    for (int again = 0; again < 2; again++) { /* the second time from what was kept */
+    for (int again = 0; again < 2; again++) { /* the second run uses the cached primitive */
         kd_fill(y, NAN);
         bool edges = c->c.edge[0] || c->c.edge[1] || c->c.edge[2];
         bool done = dnnl && !edges && cpu_dnnl_conv3d(d->dev, y, x, w, b, &c->c);
         if (dnnl && !edges && d->dev->dnnl && c->t == VC_F32 && !done)
-            fail_msg("%s, row %zu: oneDNN did not do it", set, row);
+            fail_msg("%s, row %zu: oneDNN did not compute it", set, row);
         if (!done)
             d->be->conv3d(d->dev, y, x, w, b, &c->c);
         for (int64_t i = 0; i < vt_count(y); i++) {
@@ -133,7 +133,7 @@ TEST(convolution_against_f64)
         for (int dnnl = 0; dnnl < 2; dnnl++) {
             kd_dev d = kd_open(*s, 2);
             cpu_dnnl *kept = d.dev->dnnl;
-            if (!dnnl)                        /* as in a build without it */
+            if (!dnnl)                        /* as in a build without oneDNN */
                 d.dev->dnnl = NULL;
             for (size_t i = 0; i < COUNT(cv_cases); i++)
                 cv_check(*s, &d, &cv_cases[i], i, dnnl);
@@ -142,9 +142,9 @@ TEST(convolution_against_f64)
         }
 }
 
-/* Frames in front have the result of frames that are part of the input, on every set, by oneDNN
- * too. In f32 the results may differ by the order in which 27 * 12 products of size 1 are summed,
- * as on machines where oneDNN has the frames that see none of the front: 324 * 2^-24. */
+/* Frames in front of the input give the result of frames that are part of it. In f32 the results
+ * may differ by the order of the sum of 27 * 12 products of size 1, by 324 * 2^-24: on some
+ * machines oneDNN computes the frames that do not read the front. */
 static void cv_front(const char *set, const kd_dev *d, vc_dtype t, bool one)
 {
     enum { T = 4, H = 5, W = 9, C = 12, K = 20, N = H * W };

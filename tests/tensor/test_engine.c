@@ -21,7 +21,7 @@ static void test_pool(void **state)
     size_t a, b, c, d;
 
     (void)state;
-    assert_int_equal(vt_pool_take(&p, 100, &a), 0);           /* 128 */
+    assert_int_equal(vt_pool_take(&p, 100, &a), 0);           /* takes 128 bytes */
     assert_int_equal(vt_pool_take(&p, 64, &b), 0);
     assert_int_equal(vt_pool_take(&p, 256, &c), 0);
     assert_int_equal(vt_pool_take(&p, 1, &d), 0);
@@ -32,14 +32,14 @@ static void test_pool(void **state)
     vt_pool_give(&p, c, 256);
     vt_pool_give(&p, a, 100);
     assert_int_equal(p.gaps, 2);
-    assert_int_equal(vt_pool_take(&p, 65, &a), 0);            /* best fit: the 128, not the 256 */
+    assert_int_equal(vt_pool_take(&p, 65, &a), 0);            /* best fit: 128, not 256 */
     assert_int_equal(a, 0);
     vt_pool_give(&p, a, 65);
-    vt_pool_give(&p, b, 64);                                  /* joins both neighbours */
+    vt_pool_give(&p, b, 64);                                  /* merges with both neighbours */
     assert_int_equal(p.gaps, 1);
     assert_int_equal(vt_pool_take(&p, 448, &a), 0);
     assert_int_equal(a, 0);
-    assert_int_equal(vt_pool_take(&p, 600, &b), VC_ENOMEM);   /* 512 are left */
+    assert_int_equal(vt_pool_take(&p, 600, &b), VC_ENOMEM);   /* 512 bytes are free */
     vt_pool_give(&p, d, 1);
     assert_int_equal(p.top, 448);
     vt_pool_give(&p, a, 448);
@@ -49,7 +49,8 @@ static void test_pool(void **state)
     vt_pool_close(&p);
 }
 
-/* Random takes and gives: spans never overlap, and all free is one piece again. */
+/* Spans that are taken and given back at random never overlap; when all are free, they are one span
+ * again. */
 static void test_pool_random(void **state)
 {
     enum { N = 200 };
@@ -96,7 +97,7 @@ static void test_first_failure_sticks(void **state)
     assert_null(c);
     assert_true(vt_failed(g));
     assert_null(vt_silu(g, c));
-    assert_null(vt_attention(g, c, c, c, NULL));              /* another failure: not the first */
+    assert_null(vt_attention(g, c, c, c, NULL));              /* only the first failure counts */
     assert_null(vt_add(g, a, a));
     vt_tensor *out[2] = { a, a };
     vt_chunk(g, a, 1, 2, out);
@@ -107,7 +108,7 @@ static void test_first_failure_sticks(void **state)
     assert_int_equal(vt_step_end(g, &err), VC_EINVAL);
     assert_string_equal(err.text,
                         "add: the second does not broadcast to the first: [3,4] f32, [3,5] f32");
-    vt_step_begin(g, 0);                                      /* the next step is clean */
+    vt_step_begin(g, 0);                                      /* the next step has no failure */
     assert_false(vt_failed(g));
     assert_int_equal(vt_step_end(g, &err), 0);
     vt_close(g);
@@ -193,7 +194,7 @@ static void test_messages(void **state)
         assert_null(cases[i].run(g, x));
         assert_int_equal(vt_step_end(g, &err), cases[i].code);
         if (!strstr(err.text, cases[i].text))
-            fail_msg("\"%s\" should say \"%s\"", err.text, cases[i].text);
+            fail_msg("\"%s\" lacks \"%s\"", err.text, cases[i].text);
     }
     vt_close(g);
 }
@@ -211,14 +212,14 @@ static void test_open_errors(void **state)
     };
 
     (void)state;
-    bool gpu = vt_backends()[1] != NULL;       /* a CUDA build: the first row does not hold */
+    bool gpu = vt_backends()[1] != NULL;       /* the first row does not apply to a CUDA build */
     for (size_t i = gpu; i < sizeof cases / sizeof *cases; i++) {
         vc_err err = { 0 };
         vt_ctx *g = (vt_ctx *)&err;
         assert_int_equal(vt_open(&g, &cases[i].o, &err), VC_EINVAL);
         assert_null(g);
         if (!strstr(err.text, cases[i].text))
-            fail_msg("\"%s\" should say \"%s\"", err.text, cases[i].text);
+            fail_msg("\"%s\" lacks \"%s\"", err.text, cases[i].text);
     }
     vt_ctx *g;
     assert_int_equal(vt_open(&g, &(vt_options){ .device = gpu ? "cpu" : "auto", .threads = 1,
@@ -229,7 +230,8 @@ static void test_open_errors(void **state)
     vt_close(NULL);
 }
 
-/* "auto" takes the best backend that opens and says which, and why not a better one. */
+/* "auto" opens the best possible backend; the description names it, and the reason against a better
+ * one. */
 static void test_auto(void **state)
 {
     vt_ctx *g;
@@ -237,10 +239,10 @@ static void test_auto(void **state)
     (void)state;
     assert_int_equal(vt_open(&g, &(vt_options){ .device = "auto", .pool_limit = 1 << 20 }, NULL),
                      0);
-    const char *said = vt_describe(g), *best = vt_backends()[0]->name;
-    bool took = !strncmp(said, best, strlen(best)) && said[strlen(best)] == ':';
-    if (!took && (strncmp(said, "cpu: ", 5) || !strstr(said, " (cuda: ")))
-        fail_msg("\"%s\"", said);
+    const char *text = vt_describe(g), *best = vt_backends()[0]->name;
+    bool best_opened = !strncmp(text, best, strlen(best)) && text[strlen(best)] == ':';
+    if (!best_opened && (strncmp(text, "cpu: ", 5) || !strstr(text, " (cuda: ")))
+        fail_msg("\"%s\"", text);
     vt_close(g);
 }
 
@@ -293,7 +295,7 @@ static void test_for_step(void **state)
         vt_assign(g, kept, x);
         vt_scope_end(g, s, 0, NULL);
         for (int i = 0; i < 3; i++) {
-            vt_scale(g, em_input(g, 2, dim), 0);              /* into what was given back */
+            vt_scale(g, em_input(g, 2, dim), 0);              /* reuses memory of the scope */
             vt_scope_end(g, s, 0, NULL);
         }
         vt_tensor *sum = vt_sub(g, kept, em_input(g, 2, dim));
@@ -306,7 +308,7 @@ static void test_for_step(void **state)
     vt_close(g);
 }
 
-/* Every type in, every type of view out. */
+/* Values of every type are copied in, and values of every kind of view are copied out. */
 static void test_host(void **state)
 {
     vt_ctx *g = em_context(VC_BF16);
@@ -321,7 +323,7 @@ static void test_host(void **state)
         for (int i = 0; i < 24; i++)
             v[i] = (float)(i % 8);
         vc_from_f32(aligned, t, v, 24);
-        memcpy(raw + 1, aligned, 24 * vc_dtype_size(t));      /* misaligned, as files are */
+        memcpy(raw + 1, aligned, 24 * vc_dtype_size(t));      /* misaligned, as in files */
         vt_tensor *x = vt_from_host(g, t <= VC_F8E5M2 ? t : VC_F32, 3, (int64_t[]){ 2, 3, 4 },
                                     raw + 1, t);
         assert_int_equal(vt_to_host(g, x, out, NULL), 0);

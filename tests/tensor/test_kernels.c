@@ -1,4 +1,4 @@
-/* test_kernels.c - the row kernels of every set this machine runs, against f64 loops. */
+/* test_kernels.c - the row kernels of every set that this machine runs, against f64 loops. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 
 static const size_t sizes[] = { 0, 1, 3, 7, 8, 15, 16, 17, 33, 65, 100, 1000, 4099, 10000 };
 
-/* Denormals flushed, as in the device's threads; returns what was. */
+/* Sets whether denormals are flushed, as in the device's threads; returns the earlier setting. */
 static unsigned flush(unsigned how)
 {
 #if defined(__x86_64__)
@@ -25,7 +25,7 @@ static unsigned flush(unsigned how)
 #endif
 }
 
-/* Ends where the allocation ends, so that a sanitizer sees a step too far. */
+/* Makes n numbers that end where their allocation ends: a sanitizer reports reads past them. */
 static float *span(kd_rng *r, size_t n, float scale)
 {
     float *p = malloc(n ? n * 4 : 1);
@@ -35,11 +35,11 @@ static float *span(kd_rng *r, size_t n, float scale)
     return p;
 }
 
-static void near(const char *what, const char *set, size_t i, double got, double want,
+static void near(const char *name, const char *set, size_t i, double got, double want,
                  double within)
 {
     if (!(fabs(got - want) <= within))
-        fail_msg("%s, %s: element %zu is %.9g, not %.9g (within %.2g)", set, what, i, got, want,
+        fail_msg("%s, %s: element %zu is %.9g, not %.9g (within %.2g)", set, name, i, got, want,
                  within);
 }
 
@@ -81,8 +81,8 @@ TEST(load_every_code)
             check_load(*s, small[i].t, small[i].codes);
 }
 
-/* Every value of the small type, what is halfway to the next, and its neighbours; and a walk over
- * all of f32. */
+/* Stores every value of the small type, the midpoint to the next value, their neighbours, and
+ * numbers from the whole range of f32. */
 static void check_store(const cpu_rows *r, vc_dtype t)
 {
     enum { N = 1 << 20 };
@@ -216,8 +216,9 @@ static double ref_quick_slope(double x)
 static double ref_sigmoid_slope(double x) { return sigmoid(x) * sigmoid(-x); }
 static double ref_tanh_slope(double x) { return 4 * sigmoid(2 * x) * sigmoid(-2 * x); }
 
-/* from..to in equal steps. Errors are bounded by relative * |value| + absolute. The relative bounds
- * are twice what was measured; slopes cross zero, where only an absolute bound has a meaning. */
+/* A function at equally spaced points of from..to. An error may be relative * |value| + absolute.
+ * The relative bounds are twice the measured errors; slopes cross zero, where only an absolute
+ * bound has a meaning. */
 typedef struct curve {
     const char *name;
     size_t unary, grad;                       /* offsets in cpu_rows; unused ones 0 */
@@ -344,7 +345,7 @@ static void check_norm(const cpu_rows *r, const norm_case *c)
         p[X][i] = p[X][i] * 2 + 1;
     for (int i = DW; i < ALL; i++)
         for (size_t k = 0; k < n; k++)
-            p[i][k] = 1;                      /* gradients of parameters add to what is there */
+            p[i][k] = 1;                      /* gradients are added to 1 */
 
     double mean = 0, var = 0, ref[2];
     for (size_t i = 0; i < n; i++)
@@ -408,7 +409,7 @@ TEST(moments_of_columns)
                   *square = span(&r, n, 1);
             for (size_t i = 0; i < n; i++) {
                 x[i] += 3;
-                sum[i] = 1;                    /* added to what is there */
+                sum[i] = 1;                    /* sums are added to 1 */
                 square[i] = 2;
             }
             (*s)->moments(sum, square, x, at, ROWS, n);
@@ -426,9 +427,9 @@ TEST(moments_of_columns)
         }
 }
 
-/* ---- the rest ---- */
+/* ---- rope, AdamW, names of sets ---- */
 
-TEST(rope_turns_pairs)
+TEST(rope_rotates_pairs)
 {
     kd_rng r = { 4 };
     (void)state;
@@ -445,7 +446,7 @@ TEST(rope_turns_pairs)
                     near("rope b", (*s)->name, i, y[2 * i + 1], b * c[i] + a * sn[i] * sign, 3e-7);
                 }
             }
-            (*s)->rope(x, x, c, sn, -1, n);  /* in place: as the last one */
+            (*s)->rope(x, x, c, sn, -1, n);  /* in place, backwards */
             assert_memory_equal(x, y, n * 8);
             free(x), free(c), free(sn), free(y);
         }
@@ -503,7 +504,7 @@ int main(void)
         cmocka_unit_test(load_store_sizes), cmocka_unit_test(arithmetic),
         cmocka_unit_test(activations), cmocka_unit_test(activations_at_the_ends),
         cmocka_unit_test(norms_and_gradients), cmocka_unit_test(moments_of_columns),
-        cmocka_unit_test(rope_turns_pairs),
+        cmocka_unit_test(rope_rotates_pairs),
         cmocka_unit_test(adamw_step), cmocka_unit_test(forced_sets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* test_matmul.c - products of every kernel set, against f64 loops. */
+/* test_matmul.c - matrix products by every kernel set and by oneDNN, against f64 loops. */
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -40,14 +40,16 @@ static const mm_case mm_cases[] = {
     { 3, 5, 0, 0, 1, F, F, F, 1, 0.5f, 1, 0 },
     { 3, 5, 0, 0, 1, F, F, F, 1, 0, 0, 0 },
     { 800, 70, 20, 0, 1, F, F, F, 1, 0, 1, 0 },
-    /* a LoRA's gradients: few rows, B as it lies, in whole panels and a rest; and turned */
+    /* gradients of a LoRA: few rows; B is read in place, in whole panels and a rest, or transposed
+     * */
     { 16, 150, 300, 1, 0, F, F, F, 1, 0, 0, 3 },
     { 23, 97, 260, 1, 0, F, F, H, 0.5f, 1, 1, 0 },
     { 4, 64, 140, 0, 0, F, F, F, 1, 1, 1, 2 },
     { 130, 48, 300, 1, 0, F, F, F, 1, 1, 0, 1 },
     { 150, 101, 129, 1, 0, F, F, H, 2, 0.5f, 0, 0 },
 };
-/* What oneDNN does: as it lies; widened whole; in slabs of op(B)'s columns and op(A)'s rows. */
+/* oneDNN reads operands in place, converted as a whole, or in slabs of op(B)'s columns and op(A)'s
+ * rows. */
 static const mm_case large_cases[] = {
     { 128, 128, 128, 0, 1, F, F, F, 1, 1, 1, 3 },
     { 130, 140, 150, 1, 0, F, F, F, 1, 0, 0, 0 },
@@ -80,7 +82,7 @@ static mm_data mm_make(const mm_case *x)
     d.c = kd_tensor(&r, x->c, 2, (int64_t[]){ x->m, x->n }, x->gap, NULL);
     d.was = kd_tensor(&again, x->c, 2, (int64_t[]){ x->m, x->n }, x->gap, NULL);
     if (x->beta == 0)
-        kd_fill(d.c, NAN);                    /* must not be read */
+        kd_fill(d.c, NAN);                    /* beta 0: C must not be read */
     return d;
 }
 
@@ -94,7 +96,7 @@ static void mm_run(const kd_dev *d, const mm_case *x, const mm_data *t)
     d->be->matmul(d->dev, t->c, t->a, x->ta, t->b, x->tb, t->bias, x->alpha, x->beta);
 }
 
-/* Each `step`-th row and column. */
+/* Compares every `step`-th row and column. */
 static void mm_check(const char *set, const kd_dev *d, const mm_case *x, size_t row,
                      const mm_data *t, int64_t step)
 {
@@ -134,7 +136,7 @@ TEST(matmul_against_f64)
     }
 }
 
-/* By whatever oneDNN has for this machine. */
+/* oneDNN computes the cases that it can, with its own kernels for this machine. */
 TEST(matmul_by_onednn)
 {
     (void)state;
@@ -144,12 +146,13 @@ TEST(matmul_by_onednn)
             const mm_case *x = &mm_cases[i];
             bool can = x->a == VC_F32 && x->b == VC_F32 && x->c == VC_F32 && x->alpha == 1 &&
                        (x->beta == 0 || x->beta == 1) && x->k > 0 && x->m > 1 && x->n > 1;
-            for (int again = 0; again < 2; again++) {     /* the second time from what was kept */
+            for (int again = 0; again < 2; again++) {     /* the second run uses the cache */
                 mm_data t = mm_make(x);
                 bool done = cpu_dnnl_matmul(d.dev, t.c, t.a, x->ta, t.b, x->tb, t.bias, x->alpha,
                                             x->beta, true);
                 if (done != can)
-                    fail_msg("%s, row %zu: oneDNN %s it", *s, i, done ? "did" : "did not do");
+                    fail_msg("%s, row %zu: oneDNN %s it", *s, i,
+                             done ? "computed" : "did not compute");
                 if (done)
                     mm_check(*s, &d, x, i, &t, 1);
                 mm_free(&t);
@@ -166,7 +169,7 @@ TEST(large_matmul_by_onednn)
         kd_dev d = kd_open(*s, 2);
         for (size_t i = 0; d.dev->dnnl && i < COUNT(large_cases); i++) {
             const mm_case *x = &large_cases[i];
-            bool want = !d.bf16 || x->a != VC_BF16;        /* those are AMX's own */
+            bool want = !d.bf16 || x->a != VC_BF16;        /* AMX's kernels multiply bf16 */
             mm_data one = mm_make(x), two = mm_make(x);
             bool done = cpu_matmul_dnnl(d.dev, one.c, one.a, x->ta, one.b, x->tb, one.bias,
                                         x->alpha, x->beta);
@@ -176,7 +179,7 @@ TEST(large_matmul_by_onednn)
                 mm_check(*s, &d, x, i, &one, x->k > 1000 ? 37 : 7);
                 mm_run(&d, x, &two);
                 if (memcmp(one.c->data, two.c->data, kd_bytes(one.c)))
-                    fail_msg("%s, row %zu: other bits the second time", *s, i);
+                    fail_msg("%s, row %zu: the second run has other bits", *s, i);
             }
             mm_free(&one), mm_free(&two);
         }
@@ -184,19 +187,19 @@ TEST(large_matmul_by_onednn)
     }
 }
 
-/* The device plans for two threads and gets one: inside another team, whose members get no threads
- * of OpenMP; and in a thread that OpenMP did not make. */
+/* The device plans for two threads and gets one: inside another team, because OpenMP does not nest
+ * teams, and in a thread that OpenMP did not start. */
 enum { IN_TEAM, IN_THREAD, PLACES };
 
-typedef struct elsewhere {
+typedef struct threaded_run {
     kd_dev *d;
     const mm_case *x;
     mm_data *t;
-} elsewhere;
+} threaded_run;
 
-static void *run_there(void *of)
+static void *run_in_thread(void *of)
 {
-    const elsewhere *e = of;
+    const threaded_run *e = of;
 
     mm_run(e->d, e->x, e->t);
     return NULL;
@@ -210,14 +213,14 @@ TEST(matmul_in_other_teams)
         for (size_t i = 0; i < COUNT(large_cases); i++)
             for (int place = 0; place < PLACES; place++) {
                 mm_data t = mm_make(&large_cases[i]);
-                elsewhere e = { &d, &large_cases[i], &t };
+                threaded_run e = { &d, &large_cases[i], &t };
                 pthread_t thread;
                 if (place == IN_TEAM) {
 #pragma omp parallel num_threads(2)
 #pragma omp master
-                    run_there(&e);
+                    run_in_thread(&e);
                 } else {
-                    assert_int_equal(pthread_create(&thread, NULL, run_there, &e), 0);
+                    assert_int_equal(pthread_create(&thread, NULL, run_in_thread, &e), 0);
                     pthread_join(thread, NULL);
                 }
                 mm_check(*s, &d, e.x, i, &t, e.x->k > 1000 ? 37 : 7);

@@ -1,7 +1,7 @@
-/* test_ops.c - every op on every backend and CPU kernel set: value against an independent f64 loop,
- * gradient against central differences of that loop, in f32 and bf16, with packed, sliced and
- * permuted inputs, and the same bits twice. One row per op and shape, in ops_elem.c and the other
- * files of a subject each; see ops.h. */
+/* test_ops.c - every op on every backend and CPU kernel set: its value is compared with an
+ * independent f64 loop and its gradient with central differences of this loop, in f32 and bf16,
+ * with packed, sliced and permuted inputs, and a second run must have the same bits. The rows, one
+ * for each op and shape, are in ops_elem.c and other files by subject; see ops.h. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -20,11 +20,11 @@ static const op_case *const all[] = { ops_shape,  ops_elem, ops_norm,
 
 enum { CONTEXTS = 8 };
 
-/* A list of rows in one compute type on n contexts. */
+/* Checks a list of rows in one compute type on n contexts; returns the number of failures. */
 static int check_rows(const op_case *rows, vt_ctx *const *g, int n, vc_dtype type)
 {
     static const char *const layout[] = { "packed", "sliced", "permuted" };
-    const char *only = getenv("VLT_OP");       /* one op's rows, while working on it */
+    const char *only = getenv("VLT_OP");       /* name of an op: only its rows are checked */
     char why[256];
     int bad = 0;
 
@@ -53,7 +53,7 @@ static int check_all(vt_ctx *const *g, int n, vc_dtype type)
     return bad;
 }
 
-/* Each kernel set that this machine can run, with one thread and with two. */
+/* Opens each kernel set that this machine can run, with one thread and with two. */
 static int open_cpu(vt_ctx **g, vc_dtype type)
 {
     static const char *const sets[] = { "plain", "avx2", "avx512", "amx" };
@@ -110,7 +110,7 @@ static void test_other_backends(void **state)
     assert_int_equal(bad, 0);
 }
 
-/* The noise of a step is the noise rng.h promises, whatever the threads. */
+/* The noise of a step is that of rng.h, for any number of threads. */
 static void test_randn(void **state)
 {
     enum { B = 2, N = 5003 };
@@ -132,12 +132,12 @@ static void test_randn(void **state)
     }
 }
 
-/* An id that the table does not have is named, and fails the step. */
+/* An id outside of the table fails the step, and the error names the id. */
 static void test_embedding_range(void **state)
 {
     static const float table[6];
     const int32_t ids[2][2] = { { 1, 3 }, { -1, 2 } };
-    const char *said[2] = { "id 3 at 1, the table has 3 rows", "id -1 at 0" };
+    const char *expected[2] = { "id 3 at 1, the table has 3 rows", "id -1 at 0" };
     const vt_options o = { .device = "cpu", .pool_limit = 1 << 20 };
     vt_ctx *g;
     vc_err err;
@@ -149,13 +149,13 @@ static void test_embedding_range(void **state)
         vt_step_begin(g, 0);
         vt_embedding(g, t, vt_from_host(g, VC_I32, 1, (int64_t[]){ 2 }, ids[i], VC_I32));
         assert_int_equal(vt_step_end(g, &err), VC_EINVAL);
-        assert_says(&err, said[i]);
+        assert_says(&err, expected[i]);
     }
     vt_param_free(g, t);
     vt_close(g);
 }
 
-/* Ops without a gradient say so when one is asked for, and refuse operands that do not fit. */
+/* Ops without a gradient fail if a gradient is needed, and refuse operands that do not fit. */
 static void test_forward_only(void **state)
 {
     const vt_options o = { .device = "cpu", .pool_limit = 1 << 20 };
@@ -177,12 +177,12 @@ static void test_forward_only(void **state)
         assert_int_equal(vt_param_train(g, train[k], VC_F32, NULL), 0);
     }
     for (int i = 0; i < 16; i++) {
-        static const char *const says[] = {
+        static const char *const messages[] = {
             "attention: it has no gradient with a bias", "distances: it has no gradient",
             "embedding: it has no gradient", "have Sk columns: ", "have Sk columns: ",
             "attention: a causal run is negative", "x must be [..,Sq+Sk-1]",
             "x must be [..,Sq+Sk-1]", "embedding: operand 2 is missing", "packed [V,D], ids i32",
-            "packed [V,D], ids i32",               /* what follows a failure says nothing */
+            "packed [V,D], ids i32",               /* only the first failure is reported */
             "a bias or a causal mask: ", "fewer key heads than query heads", "heads above 256",
             "must be a multiple of the key heads", "at most 1024",
         };
@@ -210,7 +210,7 @@ static void test_forward_only(void **state)
                      : vt_attention(g, heads[2], heads[2], heads[2], NULL);
         assert_null(y);
         assert_int_not_equal(vt_step_end(g, &err), 0);
-        if (!strstr(err.text, says[i]))
+        if (!strstr(err.text, messages[i]))
             fail_msg("%d: %s", i, err.text);
     }
     vt_param_free(g, w);
@@ -231,6 +231,6 @@ int main(void)
         cmocka_unit_test(test_embedding_range),
         cmocka_unit_test(test_forward_only),
     };
-    cmocka_set_test_filter(getenv("VLT_TEST"));    /* one test's name, * for any letters */
+    cmocka_set_test_filter(getenv("VLT_TEST"));    /* a test's name, with * as a wildcard */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

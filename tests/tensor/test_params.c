@@ -1,4 +1,4 @@
-/* test_params.c - parameters by tables: binding, starting, LoRA, moving averages. */
+/* test_params.c - parameters by tables: binding, initial values, LoRA, fp8, moving averages. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -46,7 +46,7 @@ static store pair_store(void)
                            { VC_F32, 2, { 2, 4 }, scale_values } } };
 }
 
-/* Binds a pair from s; p is to be closed whatever came out. */
+/* Binds a pair from s. The caller closes p even after an error. */
 static int bind_pair(vt_params **p, vt_ctx *g, pair *m, store *s, vc_err *err)
 {
     vt_source src = { .get = store_get, .arg = s, .mapped = true };
@@ -55,7 +55,7 @@ static int bind_pair(vt_params **p, vt_ctx *g, pair *m, store *s, vc_err *err)
     return vt_params_bind(*p, pair_table, "a.%d.", 7, m, pair_sizes, &src, err);
 }
 
-/* Rows of a weight that this model lacks are passed over, whatever follows them. */
+/* Rows of the table for weights that this model lacks are skipped. */
 static void test_absent(void **state)
 {
     static const vt_weight table[] = {
@@ -92,7 +92,7 @@ static void test_bind(void **state)
     (void)state;
     assert_int_equal(bind_pair(&p, g, &m, &s, NULL), 0);
     assert_int_equal(vt_params_count(p), 3);
-    assert_ptr_equal(m.lin.w->data, w_values);                /* borrowed */
+    assert_ptr_equal(m.lin.w->data, w_values);                /* not copied */
     assert_true(vt_param_mapped(m.scale));
     vt_param *q = vt_params_find(p, "a.7.proj.bias");
     assert_ptr_equal(q->t, m.lin.b);
@@ -105,7 +105,7 @@ static void test_bind(void **state)
     assert_int_equal(bytes.values, 0);
     assert_int_equal(bytes.frozen, 24);
     assert_int_equal(vt_params_train(p, NULL, NULL, NULL), 0);
-    assert_true(m.lin.w->data != (void *)w_values);           /* now a private copy */
+    assert_true(m.lin.w->data != (void *)w_values);           /* training made a copy */
     assert_true(((float *)m.lin.w->data)[5] == 2.5f);
     bytes = vt_params_bytes(p);
     assert_int_equal(bytes.mapped, 0);
@@ -115,7 +115,7 @@ static void test_bind(void **state)
     vt_close(g);
 }
 
-/* Stored as f16 and misaligned: copied as it is; trained: widened. */
+/* A misaligned f16 weight is copied in f16; a trained one is converted to f32. */
 static void test_bind_f16(void **state)
 {
     static uint16_t half[12];
@@ -176,7 +176,7 @@ static void test_start_by_name(void **state)
     pair m[3][2];
 
     (void)state;
-    for (int i = 0; i < 3; i++) {                             /* in order, reversed, other seed */
+    for (int i = 0; i < 3; i++) {                             /* in order; reversed; another seed */
         vt_source src = { .seed = i == 2 ? 6 : 5 };
         assert_int_equal(vt_params_open(&p[i], g, NULL), 0);
         for (int k = 0; k < 2; k++) {
@@ -228,7 +228,7 @@ static void test_lora(void **state)
     vt_param_bytes bytes = vt_params_bytes(m.p);
     assert_int_equal(bytes.trained, 4 * LAYERS * 2 * 3 * WIDTH);
     assert_int_equal(bytes.grads, bytes.trained * 4);
-    assert_true(em_step(g, &m, VT_KEEP, 0) == base);       /* b is zero: nothing changed */
+    assert_true(em_step(g, &m, VT_KEEP, 0) == base);       /* B is zero: no change */
     float *grad[2];
     size_t n;
     grad[0] = em_gradients(&m, &n);
@@ -239,7 +239,7 @@ static void test_lora(void **state)
     assert_memory_equal(grad[0], grad[1], n * sizeof(float));
     assert_true(vt_params_grad_norm(m.p) > 0);
     for (size_t i = 0; i < (size_t)vt_count(a->grad); i++)
-        assert_true(((float *)a->grad->data)[i] == 0.0f);     /* through b = 0 */
+        assert_true(((float *)a->grad->data)[i] == 0.0f);     /* because B is zero */
     free(grad[0]);
     free(grad[1]);
     vt_params_close(m.p);
@@ -256,8 +256,8 @@ static const vt_weight fp8_table[] = {
     { 0 }
 };
 
-/* Rows from 2^-30 to 2^30 and one of zeros; what comes back is a value of e4m3 times a power of
- * two, within half a unit of its four bits. */
+/* Rows have sizes from 2^-30 to 2^30, and one has zeros. Each stored value is a value of e4m3 times
+ * a power of two, within half a unit of its four bits. */
 static void test_fp8_rows(void **state)
 {
     static float w[OUT * IN], b[OUT];
@@ -288,7 +288,7 @@ static void test_fp8_rows(void **state)
         assert_true(most <= 448 * scale[i / IN] && (most > 223 * scale[i / IN] || i / IN == 3));
         assert_true(fabsf(have - w[i]) <= fmaxf(fabsf(w[i]) / 16, scale[i / IN] * 0x1p-10f));
     }
-    assert_null(m.half.scale);                             /* in fp8 already: borrowed as it is */
+    assert_null(m.half.scale);                             /* stored in fp8: not converted */
     assert_true(vt_param_mapped(m.half.w));
     assert_int_equal(vt_params_bytes(p).values, OUT * IN + OUT * sizeof(float));
     assert_fails(vt_params_train(p, NULL, NULL, &err), VC_EINVAL, &err,
@@ -303,7 +303,7 @@ static void test_fp8_rows(void **state)
     vt_close(g);
 }
 
-/* y and dx of a linear layer with LoRA, 2 x 9 rows; grad: of A. */
+/* The results of a linear layer with LoRA on 2 x 9 rows: y, dx, and the gradient of A. */
 typedef struct linear_run { float y[18 * OUT], dx[18 * IN], da[2 * IN]; } linear_run;
 
 static void run_linear(linear_run *r, vc_dtype compute, bool fp8, vc_dtype stored, const void *w)
@@ -342,7 +342,7 @@ static void run_linear(linear_run *r, vc_dtype compute, bool fp8, vc_dtype store
     vt_close(g);
 }
 
-/* Expanded fp8 is exact in f32 and in bf16: the same bits as with the values stored so. */
+/* fp8 weights are exact in f32 and in bf16: the results have the bits of weights of these types. */
 static void test_fp8_linear(void **state)
 {
     static float w[OUT * IN], whole[OUT * IN];
@@ -399,7 +399,8 @@ static void test_ema(void **state)
     vt_close(g);
 }
 
-/* Values and gradient in memory of the caller's: written and read there, not counted, not freed. */
+/* Values and gradients in memory of the caller are written and read there, not counted and not
+ * freed. */
 static void test_lent(void **state)
 {
     static float values[12], grads[12];
@@ -424,7 +425,7 @@ static void test_lent(void **state)
     const int64_t dim[2] = { 2, 3 };
     const float x[6] = { 1, 2, 3, 4, 5, 6 }, zero[8] = { 0 };
     const int64_t out[2] = { 2, 4 };
-    values[5] = 1;                                   /* y[i][1] = x[i][2], all else is zero */
+    values[5] = 1;                                   /* y[i][1] = x[i][2], others are zero */
     vt_step_begin(g, VT_RECORD);
     vt_tensor *y = vt_linear(g, vt_from_host(g, VC_F32, 2, dim, x, VC_F32), &m.lin);
     vt_tensor *loss = vt_mse(g, y, vt_from_host(g, VC_F32, 2, out, zero, VC_F32), NULL);

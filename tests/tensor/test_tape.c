@@ -1,5 +1,5 @@
 /* test_tape.c - backward, blocks and recomputation, dry steps, memory in the steady state. The
- * program is linked with --wrap for malloc and its kin, so that it can count them. */
+ * linker's --wrap of malloc() and its siblings lets the program count allocations. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -12,7 +12,7 @@
 #include "tests/lib/ok.h"
 #include "tests/tensor/engine_model.h"
 
-/* ---- counting the allocator ---- */
+/* ---- counting allocations ---- */
 
 static long allocations;
 
@@ -82,7 +82,7 @@ static void test_recompute_is_exact(void **state)
     }
 }
 
-/* Different thread counts differ in the last bits only; the same one not at all. */
+/* Another number of threads changes only the last bits; the same number gives the same bits. */
 static void test_threads(void **state)
 {
     float *grad[3], loss[3];
@@ -151,7 +151,7 @@ static void test_hooks(void **state)
     vt_close(g);
 }
 
-/* Outputs that are inputs, views of inputs, views of one tensor inside, and one unused. */
+/* Its outputs are two views of a tensor, an input, a view of an input, and one that is not used. */
 static void odd_block(vt_ctx *g, const void *arg, vt_tensor *const *in, vt_tensor **out)
 {
     vt_tensor *h = vt_mul(g, vt_gelu(g, in[0]), *(vt_tensor *const *)arg);
@@ -243,13 +243,13 @@ static void test_dry(void **state)
             vt_usage real = vt_usage_of(g);
             assert_int_equal(dry.pool_peak, real.pool_peak);
             assert_true(dry.scratch > 0 && dry.scratch <= real.scratch);
-            assert_true(real.scratch - dry.scratch <= 2 * 4096 * 4);     /* of the rows' kernels */
+            assert_true(real.scratch - dry.scratch <= 2 * 4096 * 4);     /* for the row kernels */
             assert_int_equal(dry.saved, real.saved);
             assert_true(dry.flops == real.flops && dry.flops > 0);
             free(grad);
             vt_params_close(m.p);
             vt_close(g);
-            /* exactly that much is enough, and 64 bytes less is not */
+            /* the peak of the dry step suffices, and 64 bytes less do not */
             for (int less = 0; less < 2; less++) {
                 vc_err err;
                 g = em_context_of(types[t], 2, dry.pool_peak - (size_t)less * 64);
@@ -264,7 +264,7 @@ static void test_dry(void **state)
         }
 }
 
-/* Forward alone needs one block's memory, however many there are. */
+/* Forward alone needs the memory of one block, for any number of blocks. */
 static void test_forward_peak(void **state)
 {
     vt_ctx *g = em_context(VC_F32);
@@ -286,7 +286,8 @@ static void test_forward_peak(void **state)
     vt_close(g);
 }
 
-/* Backward gives back what it has used: beyond what forward saved it needs one block's. */
+/* Backward frees memory after its last use: in addition to the tensors that forward saved it needs
+ * the memory of one block. */
 static void test_backward_peak(void **state)
 {
     vt_ctx *g = em_context(VC_F32);
@@ -338,7 +339,7 @@ static void test_steady_state(void **state)
     }
 }
 
-/* ---- gradients: handing over, micro-batches ---- */
+/* ---- gradients: reused buffers, micro-batches ---- */
 
 static void test_accumulation(void **state)
 {
@@ -367,7 +368,7 @@ static void test_accumulation(void **state)
     vt_close(g);
 }
 
-/* x + f(x), x + x, reshapes of x: gradients that are handed over must not be shared. */
+/* x + f(x), x + x and reshapes of x: a gradient's buffer that is passed on must not be shared. */
 static void test_residuals(void **state)
 {
     vt_ctx *g = em_context(VC_F32);
@@ -390,7 +391,7 @@ static void test_residuals(void **state)
     vt_close(g);
 }
 
-/* What no tape needs is given back before backward: only the loss can be read afterwards. */
+/* Tensors that no gradient needs are freed before backward: only the loss can be read later. */
 static void test_after_backward(void **state)
 {
     vt_ctx *g = em_context(VC_F32);
@@ -431,8 +432,8 @@ static void test_nothing_trained(void **state)
     vt_close(g);
 }
 
-/* Every FLOP and every kernel is in a row of the profile; recomputation adds to the ops, not to
- * their gradients. */
+/* The rows of the profile have all FLOPs; recomputation adds calls of ops, but not of their
+ * gradients. */
 static void test_profile(void **state)
 {
     double flops[2] = { 0 };
@@ -476,7 +477,7 @@ static void watch(void *arg, double flops)
     w->calls++;
 }
 
-/* Never back within a step, and in the end what a dry step said. */
+/* The watched FLOPs never decrease within a step, and end at the number of a dry step. */
 static void test_watch(void **state)
 {
     vt_ctx *g = em_context(VC_F32);
