@@ -1,4 +1,4 @@
-/* conditions_set.c - see conditions_set.h */
+/* conditions_set.c - writes datasets with conditions and opens them: see conditions_set.h */
 #include "tests/train/conditions_set.h"
 
 #include <setjmp.h>

@@ -1,4 +1,5 @@
-/* conditions_set.h - datasets with conditions, and what data and loader see of a transformer. */
+/* conditions_set.h - makes datasets with conditions, and opens them for a transformer that consists
+ * of its vtrain_fit alone. */
 #ifndef TESTS_TRAIN_CONDITIONS_SET_H
 #define TESTS_TRAIN_CONDITIONS_SET_H
 
@@ -11,15 +12,15 @@ enum { IMAGE = 1 << VC_ROLE_IMAGE, VIDEO = 1 << VC_ROLE_VIDEO,
        MASK = 1 << VC_ROLE_MASK };
 #define SCALING 0.75
 
-extern const toy_sample set_samples[SAMPLES];    /* clips of 3 and 4 frames, stills; some with a
-                                                  * loss mask, some with all to be generated */
-extern const toy set_i2v;                        /* image, and three noised ones */
-extern const toy set_inpaint;                    /* video and mask */
+extern const toy_sample set_samples[SAMPLES];    /* clips of 3 and 4 frames, and stills; some have a
+                                                  * loss mask, some are fully masked */
+extern const toy set_i2v;                        /* has an image and three noised images */
+extern const toy set_inpaint;                    /* has a video and its mask */
 
-/* A transformer that is only its wishes. */
+/* The fields of the transformer's vtrain_fit. */
 typedef struct wish {
     unsigned roles;
-    bool pad;                                    /* to an even number of frames */
+    bool pad;                                    /* pad_front to an even number of frames */
     vtrain_scale image, video, mask;
     bool clean;                                  /* all its clips begin with a clean frame */
     bool means;                                  /* of conditions' posteriors */
@@ -28,12 +29,13 @@ typedef struct wish {
 vtrain_fit set_fit(const wish *w);
 vtrain_family set_family(const wish *w);
 
-/* Makes the dataset below dir, opens it (or fails the test), and says how the fit went. */
+/* Makes the dataset below dir, opens it (a failure ends the test), and returns the result of the
+ * fit. */
 int set_try(vtrain_data **d, const char *dir, const toy *t, const wish *w, double eval_split,
             char **note, vc_err *err);
-/* The same; fails the test unless it fits without a note. */
+/* set_try; a fit that fails or makes a note ends the test. */
 vtrain_data *set_open(const char *dir, const toy *t, const wish *w, double eval_split);
-/* Batches of 2 with SEED; threads 1 and ahead 2 unless given. */
+/* A loader of batches of 2 with SEED; by default with 1 thread and 2 batches ahead. */
 vtrain_loader *set_loader(const vtrain_data *d, vtrain_loader_opts o);
 const vtrain_batch *set_next(vtrain_loader *l);
 

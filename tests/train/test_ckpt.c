@@ -1,4 +1,4 @@
-/* test_ckpt.c - checkpoints: whole or not at all, whatever happens meanwhile */
+/* test_ckpt.c - a checkpoint is whole or absent after kills and errors at any moment. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -81,7 +81,8 @@ static int write_state(int64_t step, const char *path, vc_err *err)
     return rc;
 }
 
-/* A checkpoint whose every file says its step and the round, in the order in which a run writes. */
+/* Saves a checkpoint whose files all hold its step and the round, in the order in which a run
+ * writes them. */
 static int save(const char *out, int64_t step, int round, int64_t limit, vc_err *err)
 {
     char text[4096], *tmp;
@@ -104,7 +105,7 @@ static int save(const char *out, int64_t step, int round, int64_t limit, vc_err 
     return rc;
 }
 
-/* The round that both files agree on; fails if the checkpoint is not whole. */
+/* The round in both files of a checkpoint; a checkpoint that is not whole fails the test. */
 static int whole_round(const char *path, int64_t step)
 {
     static const char *const file[] = { "optimizer.safetensors",
@@ -192,13 +193,13 @@ static void test_find(void **state)
     };
     char *out = vc_path_join(dir, "find"), *path;
     vc_err err = { 0 };
-    assert_int_equal(vtrain_ckpt_find(&path, out, "latest", &err), 0);     /* not even a folder */
+    assert_int_equal(vtrain_ckpt_find(&path, out, "latest", &err), 0);     /* no such folder */
     assert_null(path);
     must_save(out, 9, 0);
     must_save(out, 30, 0);
     touch(out, "checkpoint-40/optimizer.safetensors");     /* without trainer.json */
     touch(out, "checkpoint-60.tmp/trainer.json");
-    touch(out, "checkpoint-070/trainer.json");             /* not our way to write a step */
+    touch(out, "checkpoint-070/trainer.json");             /* vtrain writes no leading zero */
     touch(out, "checkpoint-99x/trainer.json");
     touch(out, "mine/trainer.json");
     for (int i = 0; i < COUNT(row); i++) {
@@ -209,7 +210,7 @@ static void test_find(void **state)
         free(want);
         free(path);
     }
-    /* what killed runs left behind goes; what is not ours stays */
+    /* Remains of killed runs are removed; other files stay. */
     must_save(out, 80, 0);
     assert_false(exists(out, "checkpoint-60.tmp"));
     assert_true(exists(out, "checkpoint-070/trainer.json"));
@@ -290,7 +291,7 @@ static void test_state_damaged(void **state)
         vtrain_state s;
         vc_err err = { 0 };
         if (!at)
-            fail_msg("%s is not in %s", row[i].from, text);
+            fail_msg("\"%s\" is not in the text: %s", row[i].from, text);
         char *changed = vc_format("%.*s%s%s", (int)(at - text), text, row[i].to,
                                   at + strlen(row[i].from));
         assert_int_equal(vc_file_write(path, changed, strlen(changed), NULL), 0);
@@ -318,7 +319,8 @@ static void test_not_committed(void **state)
     free(out);
 }
 
-/* As on a full disk: files can only grow so far. In a child, since the limit stays. */
+/* Saves with a limit of file sizes, which acts like a full disk. The limit is set in a child, since
+ * a process keeps its limits. */
 static int save_limited(const char *out, int64_t step, rlim_t bytes)
 {
     signal(SIGXFSZ, SIG_IGN);
@@ -352,8 +354,8 @@ static void test_full_disk(void **state)
     free(out);
 }
 
-/* Saves until it is killed; what it says in `done` was committed. Steps go up and down, so that
- * checkpoints are also replaced by one of the same step. */
+/* Saves until the process is killed; `done` is the last committed step. Steps rise and fall, so
+ * that checkpoints also replace a checkpoint of the same step. */
 static void save_forever(const char *out, atomic_int *done)
 {
     vc_err err;
@@ -372,9 +374,9 @@ static void test_kill(void **state)
     char *out = vc_path_join(dir, "kill");
     double since = vc_seconds();
     must_save(out, 100, 0);
-    uint32_t once = (uint32_t)(1e6 * (vc_seconds() - since)) + 1000;    /* about; disks differ */
+    uint32_t once = (uint32_t)(1e6 * (vc_seconds() - since)) + 1000;    /* disks differ */
     int committed = 0;
-    /* until enough were committed before their kill; a wait that let none through grows */
+    /* Until enough checkpoints were committed before a kill; a wait without a commit grows. */
     for (int i = 0; i < 25 || (committed <= 5 && i < 200); i++) {
         atomic_store(done, 0);
         pid_t child = fork();
@@ -397,7 +399,7 @@ static void test_kill(void **state)
             }
             free(p);
         }
-        assert_true(best >= last);       /* what was said to be done is there, or a later one */
+        assert_true(best >= last);       /* the committed step or a later one is found */
         committed += last;
         once += last ? 0 : once / 8;
         vc_remove_tree(out, NULL);

@@ -1,5 +1,5 @@
-/* test_conditions_load.c - pictures beside the latents, frames in front, weights of the loss: what
- * reaches the transformer, and what is refused */
+/* test_conditions_load.c - batches hold the right conditions, frames in front and loss weights, and
+ * datasets that do not fit the transformer are refused. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,14 +22,14 @@ static char dir[256];
 
 static uint32_t number_of(const char *key)
 {
-    return (uint32_t)strtoul(key, NULL, 10);         /* numbers are places in `samples` */
+    return (uint32_t)strtoul(key, NULL, 10);         /* a number is an index of samples */
 }
 
 /* ---- values, recomputed one by one ---- */
 
 typedef struct expected {
-    bool noised, draw;                   /* the image is one of several; posterior draws */
-    double image, video, mask;           /* factors */
+    bool noised, draw;                   /* the image is a noised one; posterior draws are used */
+    double image, video, mask;           /* factors of the conditions */
     bool first;                          /* the image is the clip's first frame */
 } expected;
 
@@ -41,7 +41,8 @@ static double noise_at(const vtrain_batch *b, int row, uint32_t purpose, int64_t
     return (double)four[i % 4];
 }
 
-/* Stored element [c,t,p] that element [c,t',p] of a clip of b's frames comes from. */
+/* The index of the stored element that is element [c,t,p] of a clip in b; f is the clip's stored
+ * number of frames. */
 static int64_t stored(const vtrain_batch *b, int64_t f, int64_t c, int64_t t, int64_t p)
 {
     int64_t extra = b->dim[2] - f;
@@ -181,7 +182,7 @@ static void test_values(void **state)
     }
 }
 
-/* A dataset without noised frames trains on the clean ones. */
+/* With a dataset without noised frames, training reads the clean ones. */
 static void test_clean_only(void **state)
 {
     (void)state;
@@ -227,8 +228,8 @@ static void check_role(const vtrain_batch *b, vc_role role)
                                    (mask || embeds ? 1 : SCALING), 1e-5);
 }
 
-/* Of every role that a transformer takes, whatever the table holds: a row suffices for the check of
- * the dataset and for training. */
+/* For every role of the table that a transformer may read, its row suffices for the check of the
+ * dataset and for training. */
 static void test_each_role(void **state)
 {
     (void)state;
@@ -288,7 +289,8 @@ static void test_means_and_rows(void **state)
 
 /* ---- how often ---- */
 
-/* Drops are as often as asked for, and only where they may be; each noised frame has its turn. */
+/* Conditions are dropped at the given rate, and only where they may be; each noised frame is used
+ * equally often. */
 static void test_rates(void **state)
 {
     (void)state;
@@ -360,7 +362,7 @@ static void test_pure(void **state)
     }
 }
 
-/* Held-out samples: the clean image, nothing dropped. */
+/* Held-out samples have the clean image, and no condition is dropped. */
 static void test_held_out(void **state)
 {
     (void)state;
@@ -400,7 +402,7 @@ static void test_padded(void **state)
     vtrain_data_close(d);
 }
 
-/* Records count tokens in patches of 1, as another family has them; the transformer's are of 2. */
+/* Records have the shape of a family with patches of 1; this transformer has patches of 2. */
 static void test_patches(void **state)
 {
     (void)state;
@@ -413,7 +415,7 @@ static void test_patches(void **state)
     vtrain_data_close(d);
 }
 
-/* ---- what is refused, and told ---- */
+/* ---- refused datasets, and notes ---- */
 
 static void test_refused(void **state)
 {
@@ -443,7 +445,7 @@ static void test_refused(void **state)
         vtrain_data *d;
         char *note;
         vc_err err = { 0 };
-        t.bad = 0;                       /* the first of its group */
+        t.bad = 0;                       /* the first sample of its group */
         t.damage = row[i].bad;
         const wish w = { .roles = row[i].roles };
         int rc = set_try(&d, dir, &t, &w, 0, &note, &err);
@@ -453,7 +455,7 @@ static void test_refused(void **state)
     }
 }
 
-/* A plain transformer trains on such a dataset; a line says what it leaves out. */
+/* A text-to-video transformer trains on a dataset with conditions; a note names the unused ones. */
 static void test_unused(void **state)
 {
     (void)state;
@@ -473,7 +475,7 @@ static void test_unused(void **state)
     vtrain_data_close(d);
 }
 
-/* A damaged entry of a later sample ends the run at its batch, by name. */
+/* A damaged entry of a later sample ends the run at its batch, with the entry's name. */
 static void test_damage(void **state)
 {
     (void)state;
@@ -506,7 +508,7 @@ static void test_damage(void **state)
         vc_err err = { 0 };
         double waited;
         int rc;
-        t.bad = row[i].roles ? 7 : 6;    /* not the first of its group; 6 has a loss mask */
+        t.bad = row[i].roles ? 7 : 6;    /* not the group's first; 6 has a loss mask */
         t.damage = row[i].bad;
         if (set_try(&d, dir, &t, &(wish){ .roles = row[i].roles }, 0, &note, &err))
             fail_msg("row %d: %s", i, err.text);
@@ -523,7 +525,7 @@ static void test_damage(void **state)
     }
 }
 
-/* Records are from anybody: odd ones are refused before anything is read by them. */
+/* Hostile records are refused before any value that they name is read. */
 static void test_hostile_record(void **state)
 {
     (void)state;
@@ -564,7 +566,8 @@ static void test_bounds(void **state)
     vtrain_data_close(d);
 }
 
-/* A clip begins with the mean of its image where it has one, with its own first latent otherwise. */
+/* A clip with an image begins with the mean of this image, a clip without one with its own first
+ * latent. */
 static void test_clean_first(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* test_conditions_step.c - conditions, frames in front and loss masks in a step: what the forward
- * gets, what the loss is, and what memory it takes */
+/* test_conditions_step.c - a step with conditions, frames in front and loss masks: the inputs of
+ * its forward, its loss, and its memory. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -54,7 +54,7 @@ static void none_to_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor
     (void)s;
 }
 
-/* Predicts its input; remembers what it was given. */
+/* Predicts its input, and keeps copies of its inputs. */
 static vt_tensor *toy_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s)
 {
     (void)model;
@@ -72,7 +72,7 @@ static vt_tensor *toy_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tenso
     return y;
 }
 
-/* Whether the row's first frame was given clean: its tokens are at time 0, all others are not. */
+/* Whether the row's first frame is clean: its tokens have time 0, and no other token has. */
 static bool is_clean(const vtrain_batch *b, int64_t row)
 {
     if (!seen.token_t)
@@ -85,8 +85,8 @@ static bool is_clean(const vtrain_batch *b, int64_t row)
     return t[0] == 0;
 }
 
-/* mean(w (x - (n - x0))^2) at level s of a flow, n from x = (1-s) x0 + s n; of a row whose first
- * frame is clean, the mean over the others. */
+/* mean(w (x - (n - x0))^2) at level s of a flow, with n from x = (1-s) x0 + s n. In a row with a
+ * clean first frame, the mean is that of the other frames. */
 static double loss_of(const vtrain_batch *b, double s)
 {
     int64_t area = b->dim[3] * b->dim[4], clip = b->dim[2] * area, n = b->rows * CHANNELS * clip;
@@ -105,14 +105,15 @@ static double loss_of(const vtrain_batch *b, double s)
     return sum / (double)n;
 }
 
-/* Of a step's text, which is as long as its longest row; a dry step's is as long as can be. */
+/* Bytes of a step's text of n tokens per row: n is the longest row, or in a dry step the largest
+ * possible. */
 static size_t text_bytes(int rows, int64_t n)
 {
     return ((size_t)(rows * n) * 4 * sizeof(float) + 63) / 64 * 64;
 }
 
-/* The forward gets what the batch holds, the loss has its weights, and a dry step takes the same
- * memory. Returns the rows with a clean first frame. */
+/* Checks that the forward's inputs are the batch's values, that the loss has its weights, and that
+ * a dry step takes the same memory. Returns the number of rows with a clean first frame. */
 static int check_step(vtrain *t, const vtrain_batch *b)
 {
     int clean = 0;
@@ -151,7 +152,8 @@ static void fit_alike(const void *model, vtrain_fit *fit)
     fit->token_times = true;
 }
 
-/* Steps on the batches of a dataset, with first frames clean by chance p; counts the clean ones. */
+/* Takes steps on the batches of a dataset, with the chance p of a clean first frame; returns the
+ * number of clean first frames. */
 static int steps_on(const toy *data, const wish *w, double p)
 {
     static const atomic_int stop = 0;
@@ -162,7 +164,7 @@ static int steps_on(const toy *data, const wish *w, double p)
     family.prepare = none_to_prepare;
     family.embed = none_to_embed;
     family.head = toy_head;
-    vtrain_dit model = { .family = &family };      /* of no blocks */
+    vtrain_dit model = { .family = &family };      /* without blocks */
     vtrain t = { .family = &family, .model = &model, .data = set_open(dir, data, w, 0),
                  .stop = &stop };
     t.cfg.gradient_accumulation_steps = 1;
@@ -194,7 +196,7 @@ static void test_step(void **state)
     }
 }
 
-/* 24 rows, of clips and stills. */
+/* The 24 rows are clips and stills. */
 static void test_first_frame(void **state)
 {
     (void)state;
@@ -205,7 +207,7 @@ static void test_first_frame(void **state)
     assert_int_equal(steps_on(&data, &(wish){ 0 }, 0.5), some);
 }
 
-/* A whole run on a dataset with loss masks: its trace holds to the contract. */
+/* The trace of a whole run on a dataset with loss masks obeys the contract of traces. */
 static void test_trace(void **state)
 {
     (void)state;

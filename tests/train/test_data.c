@@ -1,4 +1,5 @@
-/* test_data.c - datasets as a list of samples: weights, groups, split, normalisation, mismatches */
+/* test_data.c - datasets as a list of samples: weights, groups, split, normalisation,
+ * mismatches. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +17,7 @@
 #include "tests/lib/train_dataset.h"
 #include "train/data/data.h"
 
-enum { ALL = 40, FIRST = 15 };               /* samples of "all" and "first" */
+enum { ALL = 40, FIRST = 15 };               /* number of samples of "all" and "first" */
 
 #define COUNT(a) ((int)(sizeof (a) / sizeof *(a)))
 
@@ -42,7 +43,7 @@ static char *in_dir(const char *name)
     return vc_path_join(dir, name);
 }
 
-/* The same samples, at first some of them. */
+/* Makes a dataset of all samples, and one of the first samples alone. */
 static void make_growing(void)
 {
     toy_sample s[ALL];
@@ -79,7 +80,7 @@ static int unmake(void **state)
     return 0;
 }
 
-/* Opens dir/a (and others, blank-separated, "name:weight"). */
+/* Opens datasets of dir: names separated by blanks, with weights as in "name:weight". */
 static int try_open(vtrain_data **d, const char *names, vtrain_data_opts o, char **note,
                     vc_err *err)
 {
@@ -130,7 +131,8 @@ static void test_list(void **state)
     vtrain_data_close(d);
 }
 
-/* Stills before videos, then by f, h, w; a video of one frame is no still. */
+/* Groups have stills before videos, and then the order of f, h, w; a video of one frame is not a
+ * still. */
 static void test_groups(void **state)
 {
     (void)state;
@@ -154,7 +156,7 @@ static void test_groups(void **state)
     vtrain_data_close(d);
 }
 
-/* The half repeat of sample 4 comes with some seeds and not with others, half of the time. */
+/* The half repeat of sample 4 is visited with half of the seeds. */
 static void test_fraction(void **state)
 {
     (void)state;
@@ -172,7 +174,7 @@ static void test_fraction(void **state)
         }
         assert_int_equal(of[0], 3);
         assert_in_range(of[4], 7, 8);
-        assert_int_equal(of[5] + of[6], 1);          /* 0.75, but at least once; two variants */
+        assert_int_equal(of[5] + of[6], 1);          /* 0.75 repeats are at least one visit */
         more += of[4] == 8;
         vtrain_data_close(d);
     }
@@ -191,7 +193,7 @@ static void test_split(void **state)
             seen[i] += vtrain_data_sample(d, i)->held_out;
             numbers += vtrain_data_sample(d, i)->held_out && i != 6;
         }
-        assert_in_range(numbers, 1, 5);              /* of 6 */
+        assert_in_range(numbers, 1, 5);              /* of 6 numbers */
         all += (int)numbers;
         assert_int_equal(held, vtrain_data_held_out(d));
         assert_int_equal(vtrain_data_sample(d, 5)->held_out, vtrain_data_sample(d, 6)->held_out);
@@ -205,10 +207,10 @@ static void test_split(void **state)
     }
     for (int i = 0; i < 7; i++)
         assert_in_range(seen[i], 1, 29);
-    assert_in_range(all, 40, 75);                    /* 54 are expected */
+    assert_in_range(all, 40, 75);                    /* the expected number is 54 */
 }
 
-/* Samples that join change nothing for those that were trained on. */
+/* New samples do not move earlier samples between training and the held-out part. */
 static void test_split_grows(void **state)
 {
     (void)state;
@@ -223,7 +225,7 @@ static void test_split_grows(void **state)
     }
 }
 
-/* Weights below 1 are shares, whatever the sizes. */
+/* Weights below 1 are shares of the visits, for datasets of any sizes. */
 static void test_shares(void **state)
 {
     (void)state;
@@ -235,12 +237,12 @@ static void test_shares(void **state)
             uint32_t rows[512], group[512], of_first = 0;
             vtrain_data *d = open_with(row[i].names, (vtrain_data_opts){ .seed = seed });
             uint32_t n = vtrain_data_visits(d);
-            assert_in_range(n, 55, COUNT(rows));     /* each of the 55 at least once */
+            assert_in_range(n, 55, COUNT(rows));     /* each of 55 samples at least once */
             vtrain_data_epoch(d, 0, rows, group);
             for (uint32_t k = 0; k < n; k++)
                 of_first += vtrain_data_sample(d, rows[k])->dataset == 0;
             if (fabs((double)of_first / n - row[i].first) > 0.05)
-                fail_msg("%s: %u of %u are of the first", row[i].names, of_first, n);
+                fail_msg("%s: %u of %u visits are to the first", row[i].names, of_first, n);
             vtrain_data_close(d);
         }
 }
@@ -258,7 +260,7 @@ static void test_norm(void **state)
     vtrain_data_close(d);
 }
 
-/* A model's vae/config.json decides, field by field. */
+/* Each field of a model's vae/config.json comes before the manifest's. */
 static void test_norm_model(void **state)
 {
     (void)state;
@@ -305,7 +307,7 @@ static void test_norm_model(void **state)
             continue;
         assert_float_equal(vtrain_data_norm(d)->sub[1], row[i].sub1, 0);
         assert_float_equal(vtrain_data_norm(d)->mul[1], row[i].mul1, 0);
-        assert_non_null(note);                       /* at least the samples that are left out */
+        assert_non_null(note);                       /* a note about left-out samples at least */
         assert_int_equal(row[i].says != NULL, strstr(note, "is used") != NULL);
         free(note);
         vtrain_data_close(d);
@@ -315,7 +317,7 @@ static void test_norm_model(void **state)
     free(path);
 }
 
-/* Texts of another encoder may be as wide as the model's: its config.json tells them apart. */
+/* Texts of another encoder may be as wide as the model's: the class in its config.json differs. */
 static void test_text_class(void **state)
 {
     (void)state;
@@ -350,18 +352,19 @@ static void test_text_class(void **state)
     free(path);
 }
 
-/* What the second dataset has otherwise than the first, and what is said. */
+/* A second dataset that differs from the first is refused, unless the difference does not
+ * matter. */
 static void test_mismatch(void **state)
 {
     (void)state;
     static const struct { toy t; bool allow; int rc; const char *says; } row[] = {
-        { { .family = "wan" }, false, 0, NULL },     /* one VAE, one text encoder */
+        { { .family = "wan" }, false, 0, NULL },     /* the VAE and text encoder are the same */
         { { .family = "wan", .fingerprint = "ff" }, false, VC_EMISMATCH, "vae: fingerprint" },
         { { .channels = 4 }, true, VC_EMISMATCH, "channels: 4 here, 2 there" },
         { { .vae = "Other" }, true, VC_EMISMATCH, "vae: class" },
         { { .width = 8 }, true, VC_EMISMATCH, "width: 8 here, 4 there" },
         { { .encoders = 2 }, true, VC_EMISMATCH, "text encoders: 2 here, 1 there" },
-        { { .pooled = 5 }, true, 0, NULL },          /* the first has none: no one looks */
+        { { .pooled = 5 }, true, 0, NULL },          /* not compared: the first has none */
         { { .scaling = 3 }, false, VC_EMISMATCH, "scaling_factor 3" },
         { { .scaling = 3 }, true, 0, NULL },
         { { .fingerprint = "ff" }, false, VC_EMISMATCH, "--allow_mismatch" },
@@ -390,8 +393,8 @@ static void test_mismatch(void **state)
     free(path);
 }
 
-/* A value of the manifest replaced by another: hostile ones are refused, nothing is allocated for
- * them. */
+/* Manifests in which a value is replaced: hostile values are refused, and nothing is allocated by
+ * their sizes. */
 static void test_hostile_manifest(void **state)
 {
     (void)state;
@@ -424,7 +427,7 @@ static void test_hostile_manifest(void **state)
         vtrain_data *d;
         vc_err err = { 0 };
         if (!at)
-            fail_msg("%s is not in %s", row[i].from, text);
+            fail_msg("\"%s\" is not in the text: %s", row[i].from, text);
         char *changed = vc_format("%.*s%s%s", (int)(at - text), text, row[i].to,
                                   at + strlen(row[i].from));
         assert_int_equal(vc_file_write(path, changed, strlen(changed), NULL), 0);
@@ -494,7 +497,7 @@ static void check_embeds(const vtrain_embeds *e, const char *prompt, int encoder
         assert_float_equal(e->pooled[i], toy_pooled(prompt, encoder, i), 0);
 }
 
-/* CLIP of HunyuanVideo and of FLUX: a vector a prompt, and no states of tokens. */
+/* CLIP of HunyuanVideo and FLUX makes one vector per prompt, and no states of tokens. */
 static void test_pooled_only(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
 /* test_first_frame.c - whole runs of the built-in transformer with --first_frame_conditioning_p:
- * traces, the loss, samples that begin with an image, resuming, and who refuses it */
+ * traces, the loss, samples that begin with an image, resumed runs, and models that refuse the
+ * flag. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -63,7 +64,7 @@ static const float *floats(const vf_safetensors *f, const char *name, vf_view *v
 
 /* ---- traces ---- */
 
-/* The part of the loss that a row's frames from `first` on, or their differences, make. */
+/* The loss of a row's frames from `first` on, or of their differences. */
 static double row_loss(const float *y, const float *target, int first, bool differences)
 {
     double sum = 0;
@@ -82,7 +83,7 @@ static double row_loss(const float *y, const float *target, int first, bool diff
     return sum / (double)n;
 }
 
-/* A batch of two clips: returns its clean rows. */
+/* Checks a batch of two clips, and returns its number of clean rows. */
 static int check_clips(const vf_safetensors *f, double motion)
 {
     vf_view v;
@@ -111,7 +112,7 @@ static int check_clips(const vf_safetensors *f, double motion)
     return all;
 }
 
-/* Stills take one timestep a row, as ever. */
+/* Checks stills, which have one timestep per row. */
 static void check_stills(const vf_safetensors *f)
 {
     vf_view v;
@@ -176,7 +177,7 @@ static void test_resume(void **state)
                               "parts/checkpoint-4/optimizer.safetensors"));
 }
 
-/* Whether the sample of a prompt begins with the image; all of it is finite. */
+/* Whether the sample of a prompt, whose values must be finite, begins with the image. */
 static bool begins_with_image(const char *dir, const char *out, int prompt)
 {
     char *name = vc_format("%s/validation/step-4/%03d.safetensors", out, prompt);
@@ -196,7 +197,8 @@ static bool begins_with_image(const char *dir, const char *out, int prompt)
     return same;
 }
 
-/* A prompt's image is the sample's first frame where the model is trained with such frames. */
+/* A prompt's image is the sample's first frame where the model is trained with clean first
+ * frames. */
 static void test_samples(void **state)
 {
     const char *dir = *state;
@@ -207,10 +209,10 @@ static void test_samples(void **state)
     run_ok(dir, "conditioned", args);
     free(args);
     assert_true(begins_with_image(dir, "conditioned", 0));
-    assert_false(begins_with_image(dir, "conditioned", 1));      /* has no image */
+    assert_false(begins_with_image(dir, "conditioned", 1));      /* this prompt has no image */
 }
 
-/* A chance of 0 is no conditioning: the same run as without the flag. */
+/* A run with a chance of 0 equals a run without the flag. */
 static void test_never(void **state)
 {
     const char *dir = *state;

@@ -1,5 +1,5 @@
-/* test_guidance.c - whole runs of a built-in transformer that takes guidance as an input, and what
- * a forward is told of frame rates */
+/* test_guidance.c - whole runs of a built-in transformer with guidance as an input, and the frame
+ * rates that its forward gets. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,7 +39,7 @@ static void check_trace(const char *dir, float guidance)
     free(path);
 }
 
-/* Trains, is gone on with, and is sampled with the guidance that a run asks for. */
+/* Training, a resumed run and samples use the guidance of the run's flags. */
 static void test_run(void **state)
 {
     const char *dir = *state;
@@ -69,7 +69,7 @@ static void test_run(void **state)
     assert_true(run_same_file(dir, "one/checkpoint-4/optimizer.safetensors",
                               "whole/checkpoint-4/optimizer.safetensors"));
 
-    /* its checkpoint is a model that takes guidance without being told */
+    /* The config.json of its checkpoint says that guidance is an input. */
     args = vc_format("--transformer %s/one/checkpoint-4/transformer --training_type full-finetune "
                      "--max_train_steps 1 --embedded_guidance 2", dir);
     run_ok(dir, "tuned", args);

@@ -1,4 +1,4 @@
-/* test_loader.c - micro-batches: what is in them, in which order, and what damaged values do */
+/* test_loader.c - micro-batches: their values, their order, and errors of damaged values. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -39,7 +39,7 @@ static vtrain_data *make_data(const toy *like, double eval_split)
 {
     vc_err err = { 0 };
     vtrain_data *d;
-    static int made;                     /* the group's dataset stays as it is */
+    static int made;                     /* all tests of the group share one dataset */
     char *path = vc_format("%s/%d-set", dir, made++), *note;
     toy t = *like;
     t.path = path;
@@ -89,14 +89,14 @@ static const vtrain_batch *next(vtrain_loader *l)
     return b;
 }
 
-/* ---- what is in a batch ---- */
+/* ---- the values of a batch ---- */
 
 static uint32_t index_of(const char *key)
 {
-    return (uint32_t)strtoul(key, NULL, 10);         /* numbers are places in `samples` here */
+    return (uint32_t)strtoul(key, NULL, 10);         /* a number is an index of samples */
 }
 
-/* Row r of b, recomputed from what the dataset was made of. */
+/* Compares row r of b with the values from which the dataset was made. */
 static void check_latent(const vtrain_batch *b, int r, bool draw, bool shared)
 {
     uint32_t number = index_of(b->key[r]);
@@ -120,7 +120,7 @@ static void check_text(const vtrain_batch *b, int r, int e, const char *prompt)
     if (t->embeds) {
         assert_int_equal(t->width, WIDTH);
         assert_int_equal(t->length[r], toy_tokens(prompt));
-    } else {                             /* pooled only */
+    } else {                             /* a pooled-only slot */
         assert_true(t->n == 0 && t->length[r] == 0);
     }
     for (int64_t i = 0; i < t->n * WIDTH; i++)
@@ -202,13 +202,13 @@ static void test_content(void **state)
     }
 }
 
-/* Every sample as often as it repeats in each epoch; the count is known beforehand. */
+/* Each epoch has every sample as often as its repeats, and the number of batches is predicted. */
 static void test_epochs(void **state)
 {
     const vtrain_data *d = *state;
     uint64_t per;
     assert_int_equal(vtrain_loader_epoch(d, 2, false, &per, NULL), 0);
-    assert_int_equal(per, 5);            /* 6 clips (one twice), 2 stills, 1 frame, in pairs */
+    assert_int_equal(per, 5);            /* 7 visits of clips, 2 stills, 1 frame, in pairs */
     vtrain_loader *l = open_loader(d, (vtrain_loader_opts){ .end = 3 * per, .threads = 2 });
     for (int epoch = 0; epoch < 3; epoch++) {
         int seen[COUNT(samples)] = { 0 };
@@ -241,8 +241,8 @@ static uint64_t hash_batch(const vtrain_batch *b)
     return h;
 }
 
-/* The same batches from any number of threads, any depth, any start, on any of several ranks, and
- * with several out. */
+/* Batches are the same for any number of threads, any depth, any start, any number of ranks, and
+ * any number of batches in use. */
 static void test_pure(void **state)
 {
     static const struct { int threads, ahead, out; uint64_t first, stride; } row[] = {
@@ -266,7 +266,7 @@ static void test_pure(void **state)
             want[m] = i ? want[m] : hash_batch(b);
             assert_int_equal(hash_batch(b), want[m]);
             held[out++] = b;
-            while (out == row[i].out)                /* the newest first: any order will do */
+            while (out == row[i].out)                /* any order is allowed: newest first */
                 for (; out; out--)
                     vtrain_loader_give_back(l, held[out - 1]);
         }
@@ -310,7 +310,7 @@ static void test_held_out(void **state)
 
 /* ---- damage ---- */
 
-/* A damaged value ends the run at its batch, by name; batches before it are whole. */
+/* A damaged value ends the run at its batch, with the value's name; earlier batches are right. */
 static void test_damage(void **state)
 {
     (void)state;
@@ -330,7 +330,7 @@ static void test_damage(void **state)
     };
     for (int i = 0; i < COUNT(row); i++) {
         toy t = whole;
-        t.bad = 7;                       /* not the first of its group: opening reads that */
+        t.bad = 7;                       /* open reads the first of each group */
         t.damage = row[i].damage;
         vtrain_data *d = make_data(&t, 0);
         vtrain_loader *l = open_loader(d, (vtrain_loader_opts){ .end = 20, .threads = 3, .ahead = 6,
@@ -355,9 +355,9 @@ static void test_damage(void **state)
     }
 }
 
-/* ---- life ---- */
+/* ---- closing, and bounds ---- */
 
-/* Closing at any moment: before the first batch, with batches out, at the end. */
+/* A loader may be closed at any moment: before the first batch, with batches in use, at the end. */
 static void test_stop(void **state)
 {
     for (int i = 0; i < 40; i++) {
@@ -370,7 +370,7 @@ static void test_stop(void **state)
     vtrain_loader_close(NULL);
 }
 
-/* A look takes nothing: next() gives the batch that was seen, and nothing is behind the last. */
+/* peek() leaves the batch for next(), and finds no batch after the last. */
 static void test_peek(void **state)
 {
     vtrain_loader *l = open_loader(*state, (vtrain_loader_opts){ .first = 3, .end = 6 });
@@ -412,7 +412,7 @@ static void test_bounds(void **state)
     assert_int_equal(vtrain_loader_next(l, &b, &waited, &err), VC_EINVAL);
     vtrain_loader_close(l);
 
-    /* buffers are for the rows that there are, not for those that were asked for */
+    /* Buffers have the size of the rows in the dataset, not of the batch size. */
     l = open_loader(*state, (vtrain_loader_opts){ .end = 9, .batch = 1 << 16 });
     assert_true(vtrain_loader_bytes(l) < 10 << 20);
     for (int m = 0, rows = 0; m < 3; m++) {

@@ -1,5 +1,5 @@
-/* test_memory.c - what a run takes, foreseen: as few blocks recomputed as fit, and what is said
- * when even that is too much */
+/* test_memory.c - the predicted memory of a run: the fewest recomputed blocks that fit are chosen,
+ * and an error gives remedies where no number fits. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,12 +21,12 @@ enum { BLOCKS = 6, GROUPS = 2 };
 #define SAYS(err, part)                                                                            \
     do {                                                                                           \
         if (!strstr((err).text, (part)))                                                           \
-            fail_msg("\"%s\" should say \"%s\"", (err).text, (part));                              \
+            fail_msg("\"%s\" does not contain \"%s\"", (err).text, (part));                        \
     } while (0)
 
 static char dir[256];
 
-/* A run as it stands before its plan is made: a new model of BLOCKS blocks, two buckets. */
+/* Opens a run up to its plan: a new model of BLOCKS blocks, and two buckets. */
 static void open_run(vtrain *t)
 {
     vc_err err = { 0 };
@@ -95,7 +95,7 @@ static int plan(vtrain *t, int how, int64_t limit, vc_err *err)
     return vtrain_memory_plan(t, err);
 }
 
-/* What a step of each group takes with so many blocks recomputed. */
+/* Measures the bytes that a step of each group takes with each number of recomputed blocks. */
 static void measure(vtrain *t, int64_t taken[GROUPS][BLOCKS + 1])
 {
     for (uint32_t i = 0; i < GROUPS; i++)
@@ -111,8 +111,9 @@ static void measure(vtrain *t, int64_t taken[GROUPS][BLOCKS + 1])
         }
 }
 
-/* At, and one byte below, every peak that a number of blocks has: each bucket gets the smallest
- * number that fits, the predicted peak is that of the larger one; none and block don't choose. */
+/* With a limit at, and one byte below, the peak of each number of blocks, each bucket gets the
+ * smallest number that fits, and the predicted peak is the larger bucket's. The values none and
+ * block leave no choice. */
 static void test_fewest(void **state)
 {
     (void)state;
@@ -149,7 +150,8 @@ static void test_fewest(void **state)
     close_run(&t);
 }
 
-/* Above the limit: bucket, both sizes, and the flags that this run has not used. */
+/* Above the limit, the error names the bucket, both sizes, and the flags that the run does not
+ * use. */
 static void test_too_much(void **state)
 {
     (void)state;
@@ -167,7 +169,8 @@ static void test_too_much(void **state)
     t.cfg.training_type = VTRAIN_LORA;
     assert_int_equal(plan(&t, VTRAIN_REMAT_BLOCK, 1 << 20, &err), 0);
     assert_int_equal(vtrain_memory_check(&t, &err), VC_ENOMEM);
-    SAYS(err, "To need less memory, give --transformer_dtype fp8, a smaller --rank, or smaller buckets");
+    SAYS(err, "To need less memory, give --transformer_dtype fp8, a smaller --rank, or smaller "
+         "buckets");
     close_run(&t);
 
     static const char args[] = "--dit_width 32 --dit_layers 2 --dit_heads 2 --memory_limit 1M";
@@ -176,7 +179,7 @@ static void test_too_much(void **state)
     assert_false(run_exists(dir, "none"));
 }
 
-/* A step that finds no memory, in a dry step and in a real one: bucket, op, tensor, flags. */
+/* A step that runs out of memory, dry or real, names bucket, op, tensor and flags. */
 static void test_no_memory(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* test_metrics.c - metrics.jsonl: numbers that come back, cut where a run goes on, whole after a
- * kill or on a full disk */
+/* test_metrics.c - metrics.jsonl: numbers are read as they were written, a resumed run cuts later
+ * lines, and lines are whole after a kill or on a full disk. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <math.h>
@@ -93,7 +93,7 @@ static void save(const char *out, const char *text, size_t n)
     free(path);
 }
 
-/* Steps 1..n in order, each line whole; returns n. */
+/* Checks that the lines are whole and have the steps 1..n in order; returns n. */
 static int64_t whole_steps(const char *text)
 {
     int64_t n = 0, step;
@@ -152,7 +152,7 @@ static void test_line(void **state)
     free(out);
 }
 
-/* What is there, at which step the run goes on, and what must be left. */
+/* A file, the step after which a run resumes, and the lines that must be left. */
 static void test_cut(void **state)
 {
     (void)state;
@@ -180,7 +180,7 @@ static void test_cut(void **state)
 #undef L
 }
 
-/* A run that stops and goes on leaves the same lines as one that never stopped. */
+/* A run that stops and is resumed has the same lines as a run without a stop. */
 static void test_resume(void **state)
 {
     (void)state;
@@ -238,8 +238,8 @@ static void test_tensorboard(void **state)
     free(out);
 }
 
-/* On a full disk the step fails, and the lines before it stay whole; what is missing is there as
- * soon as there is room again. */
+/* On a full disk the step fails, and earlier lines stay whole; missing lines are written as soon as
+ * there is room again. */
 static int write_limited(const char *out)
 {
     signal(SIGXFSZ, SIG_IGN);
@@ -294,7 +294,7 @@ static void write_forever(const char *out, int64_t from, atomic_long *done)
     }
 }
 
-/* Killed again and again, each time going on some steps back as from a checkpoint. */
+/* The writer is killed repeatedly, and resumes some steps before the kill, as from a checkpoint. */
 static void test_kill(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* test_order.c - epochs of samples with variants: each number as often as its repeats say, variant
- * after variant, from any position */
+/* test_order.c - epochs of samples with variants: each number is visited as often as its repeats,
+ * one variant after another, and from any position. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -56,14 +56,14 @@ static vtrain_order *open_order(const vtrain_data *d)
     return o;
 }
 
-/* In as many epochs as it has variants each comes as often as the number's repeats say, and no two
- * counts of one epoch differ by more than one. */
+/* In as many epochs as a number has variants, each variant is visited as often as the number's
+ * repeats, and the counts of one epoch differ by at most one. */
 static void check_walk(const toy_sample *samples, int n)
 {
     vtrain_data *d = open_data(samples, n, 0);
     uint32_t row[VISITS], group[VISITS], visits = vtrain_data_visits(d);
     int all[VISITS] = { 0 };
-    enum { EPOCHS = 12 };                /* a multiple of all numbers of variants */
+    enum { EPOCHS = 12 };                /* a multiple of all counts of variants */
     for (uint64_t e = 0; e < EPOCHS; e++) {
         int now[VISITS] = { 0 };
         vtrain_data_epoch(d, e, row, group);
@@ -99,8 +99,8 @@ static void test_walk(void **state)
     check_walk(unlike, COUNT(unlike));
 }
 
-/* Samples do not all begin with their first variant: with sizes as variants an epoch would have one
- * size. */
+/* Samples begin with different variants, since otherwise an epoch would have one size where sizes
+ * are variants. */
 static void test_start(void **state)
 {
     (void)state;
@@ -146,7 +146,7 @@ static void check_epochs(const vtrain_data *d, const micro *m, vtrain_order *o)
     }
 }
 
-/* Data that come to a run later begin with the epoch that they come in, wherever that is. */
+/* Data that join a run later begin with the epoch in which they join, for any epoch. */
 static void check_origin(const vtrain_data *d, const micro *all, vtrain_order *from_start)
 {
     const vtrain_origin at = { .epoch = 2, .micro = 1000 };
@@ -181,7 +181,7 @@ static void check_order(const toy_sample *samples, int n, bool varied)
     for (uint64_t m = 0; m < MICROS; m++)
         assert_int_equal(vtrain_order_get(o, m, all[m].row, &all[m].n, &err), 0);
     check_epochs(d, all, o);
-    for (uint64_t i = 0; i < MICROS; i++) {          /* forwards and backwards by leaps */
+    for (uint64_t i = 0; i < MICROS; i++) {          /* leaps forward and backward */
         uint64_t m = i * 157 % MICROS;
         micro again;
         assert_int_equal(vtrain_order_get(other, m, again.row, &again.n, &err), 0);
@@ -205,12 +205,12 @@ static void test_order(void **state)
     check_order(unlike, COUNT(unlike), true);
 }
 
-/* What buffers are sized by and what a plan tells. */
+/* The counts of a group, by which buffers are sized and which the plan prints. */
 static void test_groups(void **state)
 {
     (void)state;
     static const struct { uint32_t samples; uint64_t repeats, most; } want[] = {
-        { 3, 3, 5 },                     /* 1/3 + 3/2 + 1; at most 1 + 3 + 1 */
+        { 3, 3, 5 },                     /* 1/3 + 3/2 + 1 repeats; at most 1 + 3 + 1 */
         { 4, 4, 6 },                     /* 1/3 + 3/2 + 4/3 */
         { 3, 2, 4 },                     /* 1/3 + 2/3 + 1 */
     };

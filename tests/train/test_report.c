@@ -1,4 +1,4 @@
-/* test_report.c - report.html: what it says of a run, and that nothing in a file becomes markup */
+/* test_report.c - report.html has the numbers of a run, and no text of a file becomes markup. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -89,8 +89,8 @@ static void test_page(void **state)
     static const char *const there[] = {
         "DiT &amp; co", "&lt;b&gt;16x16", "&lt;i&gt;two", "name: &quot;&lt;/pre&gt;",
         "Samples seen", "6 of 10; never seen: 4", "12.50 %", "2.0 MiB", "1.0 MiB", "-50.0 %",
-        "held-out",
-        "0.25000", "Unreadable lines", "5.00 % of the time in steps", "40, 10.00 epochs", "Learning rate",
+        "held-out", "0.25000", "Unreadable lines", "5.00 % of the time in steps",
+        "40, 10.00 epochs", "Learning rate",
         "\n<!-- validation -->\n", "\n<!-- /validation -->\n", "--validation_steps",
     };
     static const char *const gone[] = { "<script>alert", "<b>16", "<i>two", "http:", "https:",
@@ -100,11 +100,11 @@ static void test_page(void **state)
     char *text = report_of(out, &about);
     for (int i = 0; i < COUNT(there); i++)
         if (!strstr(text, there[i]))
-            fail_msg("%s is not in the page", there[i]);
+            fail_msg("the page lacks \"%s\"", there[i]);
     for (int i = 0; i < COUNT(gone); i++)
         if (strstr(text, gone[i]))
-            fail_msg("%s is in the page", gone[i]);
-    /* 40 steps, of which 39 have a loss; the mean of all is (38 * 0.5 + 9) / 39 */
+            fail_msg("the page has \"%s\"", gone[i]);
+    /* Of 40 steps 39 have a loss, whose mean is (38 * 0.5 + 9) / 39. */
     assert_non_null(strstr(text, "0.71795"));
     free(text);
     free(out);
@@ -141,7 +141,7 @@ static void test_pictures(void **state)
     for (int i = 0; i < COUNT(order); i++) {
         at = at ? strstr(at, order[i]) : NULL;
         if (!at)
-            fail_msg("%s is not in its place", order[i]);
+            fail_msg("\"%s\" is missing or out of order", order[i]);
     }
     assert_null(strstr(text, "\"002.png\""));
     assert_null(strstr(text, "cm9vdDp4"));              /* "root:x" in base 64 */
@@ -151,7 +151,7 @@ static void test_pictures(void **state)
     free(out);
 }
 
-/* Any length, a page of bounded size; and it is remade in place. */
+/* The page of a run of any length has a bounded size, and replaces the page before. */
 static void test_long(void **state)
 {
     (void)state;
@@ -166,14 +166,14 @@ static void test_long(void **state)
     assert_non_null(strstr(text, "2, 0.50 epochs"));
     free(text);
 
-    save(out, "metrics.jsonl", "", 0);                  /* a run that was stopped at once */
+    save(out, "metrics.jsonl", "", 0);                  /* a run that stopped before step 1 */
     free(report_of(out, &about));
     vc_err err = { 0 };
     assert_int_equal(vtrain_report_write(&about, dir, &err), VC_ENOENT);
     free(out);
 }
 
-/* Thinning keeps sums, extremes and order. */
+/* A thinned curve keeps sums, extremes and order. */
 static void test_curve(void **state)
 {
     (void)state;

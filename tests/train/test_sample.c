@@ -1,5 +1,5 @@
-/* test_sample.c - validation samples of models that know the answer: padded frames, first frames,
- * samplers. */
+/* test_sample.c - validation samples of models whose predictions are known: padded frames, first
+ * frames, samplers. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,18 +20,18 @@
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 
-/* ---- a model that knows the clean picture ---- */
+/* ---- a model that predicts a fixed clean picture ---- */
 
-/* Clean: 10 c + frame, but the first frame is the image where there is one. */
+/* The clean picture is 10 c + frame; with an image, the first frame is the image. */
 typedef struct oracle {
-    vtrain_dit dit;                               /* of no blocks: all is the head */
+    vtrain_dit dit;                               /* without blocks: the head predicts */
     vtrain_fit fit;
     int calls;
     int64_t dim[5];                               /* of the last call */
-    bool image;                                   /* it had one */
-    float guidance, fps;                          /* of the last call; -1: it had no guidance */
+    bool image;                                   /* the last call had an image */
+    float guidance, fps;                          /* of the last call; guidance -1: not given */
     float *masked, *mask;                         /* [rows,C,f,h,w], [rows,1,f,h,w] of the first
-                                                   * call that had them */
+                                                   * call with a mask */
 } oracle;
 
 static void oracle_fit(const void *model, vtrain_fit *fit)
@@ -74,7 +74,7 @@ static void none_to_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor
     (void)s;
 }
 
-/* x = signal clean + noise n: what the objective's target is for this clean picture. */
+/* Returns the objective's target for the clean picture, where x = signal clean + noise n. */
 static vt_tensor *oracle_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s)
 {
     oracle *m = model;
@@ -93,7 +93,7 @@ static vt_tensor *oracle_head(vt_ctx *g, void *model, const vtrain_in *in, vt_te
         m->masked = copy_of(in->cond[VC_ROLE_VIDEO]);
         m->mask = copy_of(in->cond[VC_ROLE_MASK]);
     }
-    return vt_scale(g, vt_sub(g, x, d), (float)(1 / level));           /* flow: n - clean */
+    return vt_scale(g, vt_sub(g, x, d), (float)(1 / level));           /* a flow's n - clean */
 }
 
 static const vtrain_family oracle_family = {
@@ -108,7 +108,8 @@ static const toy_sample samples[] = {
     { .number = 2, .f = 3, .h = 4, .w = 4, .caption = { "rain" } },
 };
 
-/* roles: what the data are fitted to; the even prompt then has it. own: more of the odd one. */
+/* Opens a run whose model reads `roles`; prompt 0 then has conditions of these roles. `own` holds
+ * further fields of prompt 1. */
 static void open_own(vtrain *t, const char *dir, unsigned roles, const char *own, vc_list *list)
 {
     static const atomic_int running = 0;
@@ -157,7 +158,7 @@ static void close_toy(vtrain *t, vc_list *list)
     free(list->item);
 }
 
-/* The written sample of a prompt: raw values of the clean picture from frame `front` on. */
+/* Checks that the written sample of a prompt is the clean picture from frame `front` on. */
 static void check_sample(const vtrain *t, int prompt, const int64_t dim[4], int front, bool image)
 {
     char *path = vc_format("%s/validation/step-0/%03d.safetensors", t->cfg.output_dir, prompt);
@@ -190,7 +191,8 @@ static void test_front(void **state)
     static const struct {
         int mult[3];
         bool pad;
-        int64_t dim[2][4], f;                       /* of both files; sampled frames of the last */
+        int64_t dim[2][4], f;                       /* shapes of both files; sampled frames of the
+                                                     * last prompt */
         int front[2];
     } rows[] = {
         { { 1, 1, 1 }, false, { { 2, 3, 4, 4 }, { 2, 4, 5, 3 } }, 4, { 0, 0 } },
@@ -209,7 +211,7 @@ static void test_front(void **state)
         t.model = &m;
         assert_ok(vtrain_validate(&t, &err), &err);
         assert_int_equal(m.calls, 8);
-        assert_int_equal(m.dim[0], 2);                          /* guidance: two rows */
+        assert_int_equal(m.dim[0], 2);                          /* guidance needs two rows */
         assert_int_equal(m.dim[2], rows[i].f);
         assert_false(m.image);
         for (int k = 0; k < 2; k++)
@@ -218,7 +220,7 @@ static void test_front(void **state)
     }
 }
 
-/* A model that takes guidance as an input is asked once a step; the last prompt has fps 16. */
+/* A model with guidance as an input predicts once per step; the last prompt has fps 16. */
 static void test_guidance_input(void **state)
 {
     for (int takes = 0; takes < 2; takes++) {
@@ -238,7 +240,7 @@ static void test_guidance_input(void **state)
     }
 }
 
-/* Prompt 0 begins with a still of 4x6, whose size it takes; prompt 1 has none. */
+/* Prompt 0 has a still of 4x6 as first frame, and its sample has this size; prompt 1 has none. */
 static void test_image(void **state)
 {
     vtrain t = { 0 };
@@ -251,20 +253,20 @@ static void test_image(void **state)
     assert_ok(vtrain_validate(&t, &err), &err);
     check_sample(&t, 0, (const int64_t[]){ 2, 3, 4, 6 }, 0, true);
     check_sample(&t, 1, (const int64_t[]){ 2, 4, 4, 2 }, 0, false);
-    assert_false(m.image);                                       /* the last prompt's */
+    assert_false(m.image);                                       /* prompt 1 has none */
 
-    m.fit.roles = 0;                                             /* not wanted, not given */
+    m.fit.roles = 0;                                             /* the model reads none */
     assert_ok(vtrain_validate(&t, &err), &err);
     check_sample(&t, 0, (const int64_t[]){ 2, 3, 4, 6 }, 0, false);
 
     m.fit.roles = 1u << VC_ROLE_IMAGE;
-    m.fit.mult[2] = 4;                                           /* its 6 columns do not fit */
+    m.fit.mult[2] = 4;                                           /* 6 columns do not fit */
     assert_fails(vtrain_validate(&t, &err), VC_EMISMATCH, &err, "4 x 6");
     close_toy(&t, &list);
 }
 
-/* A condition as the model got it: sample 0's, times the scaling factor, in both rows, with copies
- * of its first frame in front. */
+/* Checks that the model got the condition of prompt 0, times the scaling factor, in both rows, with
+ * copies of its first frame in front. */
 static void check_condition(const float *got, vc_role what, int channels, int front)
 {
     enum { F = 3, AREA = 16, ROWS = 2 };
@@ -277,7 +279,7 @@ static void check_condition(const float *got, vc_role what, int channels, int fr
     }
 }
 
-/* Prompt 0 has a masked clip and its mask, prompt 1 none. */
+/* Prompt 0 has a masked clip and its mask; prompt 1 has neither. */
 static void test_masked(void **state)
 {
     static const unsigned roles = 1u << VC_ROLE_VIDEO | 1u << VC_ROLE_MASK;
@@ -313,8 +315,8 @@ static void test_masked(void **state)
 
 /* ---- noise ---- */
 
-/* Predicts v = x / 2 and the row's text's first number / 64: a sample is then a function of its
- * noise and guidance alone. */
+/* Predicts v = x / 2 plus the first number of the row's text / 64, so that a sample is a function
+ * of its noise and guidance alone. */
 static vt_tensor *half_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s)
 {
     oracle *m = model;
@@ -336,12 +338,13 @@ static const vtrain_family half_family = {
     .embed = none_to_embed, .head = half_head,
 };
 
-/* The stochastic DPM-Solver++ by hand: the sample begins with draw 0 of its prompt, step i adds
- * draw i + 1; elements in the order C,f,h,w. Guided where the run's scale is above 1. */
+/* The stochastic DPM-Solver++ by hand: the sample begins with draw 0 of its prompt, and step i adds
+ * draw i + 1; elements are in the order C,f,h,w. The sample is guided where the run's scale is
+ * above 1. */
 static void dpm_by_hand(float *x, size_t n, const vtrain *t, uint32_t prompt, uint64_t seed)
 {
     const float scale = (float)t->cfg.guidance_scale;
-    const float pos = toy_embed("prompt 0", 0, 0) / 64;          /* prompt 1 begins with the same */
+    const float pos = toy_embed("prompt 0", 0, 0) / 64;          /* prompt 1 has the same */
     const float neg = toy_embed(prompt ? "ugly" : "", 0, 0) / 64;
     enum { MOST = 256, STEPS = 4 };
     float v[MOST], past[2 * MOST], noise[MOST];
@@ -363,7 +366,7 @@ static void dpm_by_hand(float *x, size_t n, const vtrain *t, uint32_t prompt, ui
     }
 }
 
-/* The half model, its v by the stochastic solver. */
+/* Opens a run with half_head as the model, and the stochastic solver. */
 static void open_half(vtrain *t, oracle *m, const char *dir, const char *own, vc_list *list)
 {
     static const vtrain_objective_opts o = {
@@ -380,7 +383,7 @@ static void open_half(vtrain *t, oracle *m, const char *dir, const char *own, vc
     t->cfg.validation_sampler = 1 + VTRAIN_DPM;
 }
 
-/* Whether a prompt's written sample is, bit for bit, the one by hand. */
+/* Whether a prompt's written sample equals the sample by hand, bit for bit. */
 static bool is_by_hand(const vtrain *t, uint32_t prompt, uint64_t seed)
 {
     const vtrain_norm *norm = vtrain_data_norm(t->data);
@@ -401,7 +404,7 @@ static bool is_by_hand(const vtrain *t, uint32_t prompt, uint64_t seed)
     return same;
 }
 
-/* Guidance of 1 and below is none: the negative prompt is not even asked. */
+/* With a guidance of at most 1 the model makes no prediction for the negative prompt. */
 static void test_guidance(void **state)
 {
     static const struct { double scale; int rows; } rows[] = {
@@ -418,14 +421,15 @@ static void test_guidance(void **state)
         assert_int_equal(m.calls, 8);
         assert_int_equal(m.dim[0], rows[i].rows);
         t.cfg.guidance_scale = rows[i].scale == 2 ? 2 : 1;
-        static const uint64_t seed[] = { 5, 7 };                /* the run's, the prompt's own */
+        static const uint64_t seed[] = { 5, 7 };                /* of the run, of the prompt */
         for (uint32_t k = 0; k < 2; k++)
             assert_int_equal(is_by_hand(&t, k, seed[k]), rows[i].scale != 1.001);
         close_toy(&t, &list);
     }
 }
 
-/* Prompt 1's own numbers give the sample that the run's give elsewhere, and leave prompt 0 be. */
+/* Prompt 1's own numbers make the same sample as equal numbers of the run, and do not change the
+ * sample of prompt 0. */
 static void test_own_numbers(void **state)
 {
     static const struct { const char *own; int64_t steps; double scale; } rows[] = {
@@ -441,7 +445,7 @@ static void test_own_numbers(void **state)
     const char *dir = *state;
     for (size_t i = 0; i < COUNT(rows); i++) {
         oracle m;
-        for (int run = 0; run < 3; run++) {       /* own numbers; the run's; the run's the same */
+        for (int run = 0; run < 3; run++) {       /* own numbers; the run's; equal in the run */
             vtrain t = { 0 };
             vc_list list;
             vc_err err = { 0 };

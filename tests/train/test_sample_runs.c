@@ -27,7 +27,7 @@ static const float *floats(const vf_safetensors *f, const char *name, vf_view *v
     return v->data;
 }
 
-/* Of the trace: the blend of both errors, as VideoX-Fun has it. */
+/* The loss of a trace by VideoX-Fun's blend of both errors. */
 static double blended(const vf_safetensors *f, double ratio)
 {
     vf_view v;
@@ -56,7 +56,8 @@ static vf_safetensors *trace_of(const char *dir, const char *out)
     return f;
 }
 
-/* Clips of 3 latent frames; the set's stills and clips of 2 frames keep the plain loss. */
+/* Clips of 3 latent frames have the blended loss; stills and clips of 2 frames have the plain
+ * one. */
 static void test_motion(void **state)
 {
     const char *dir = *state;
@@ -94,8 +95,8 @@ static void test_motion(void **state)
     run_ok(dir, "still", TINY "--motion_sub_loss --max_train_steps 2");       /* 1 and 2 frames */
 }
 
-/* A v model of 2B's schedule: noisy latents, levels and the sampler follow its file, and a full
- * finetune takes the file along. */
+/* In a v model with 2B's schedule, noisy latents, levels and the sampler follow the scheduler's
+ * file, and a full finetune copies the file. */
 static void test_scheduler(void **state)
 {
     static const char text[] =
@@ -132,7 +133,7 @@ static void test_scheduler(void **state)
     assert_true(run_same_file(dir, "tuned/checkpoint-1/transformer/config.json",
                               "base/checkpoint-1/transformer/config.json"));
 
-    /* auto took the file's class; the same again is the same, ddim is another sample */
+    /* auto selects the class of the file: dpm makes the same sample, and ddim another one. */
     static const struct { const char *name, *args; bool same; } rows[] = {
         { "dpm", "--validation_sampler dpm", true }, { "ddim", "--validation_sampler ddim", false },
     };
@@ -156,7 +157,7 @@ static void test_scheduler(void **state)
     free(file);
 }
 
-/* Tokens of latents [..,f,h,w] in a file, for a model of 2 x 2 patches. */
+/* The number of tokens of a file's latents [..,f,h,w], for a model with patches of 2 x 2. */
 static int64_t tokens_in(const vf_safetensors *f)
 {
     vf_view v;
@@ -176,8 +177,9 @@ static vf_safetensors *sample_of(const char *dir, const char *out, int prompt)
     return f;
 }
 
-/* A flow whose shift follows from the tokens: levels of a batch, and sigmas of a sample, are those
- * of a run whose one shift is the factor of these tokens; the settings leave it to the file. */
+/* In a flow whose shift depends on the tokens, the levels of a batch and the sigmas of a sample
+ * equal those of a run whose fixed shift is the factor of these tokens; the settings have no
+ * shift. */
 static void test_flow_scheduler(void **state)
 {
     static const char text[] =
@@ -233,7 +235,7 @@ static void test_flow_scheduler(void **state)
     free(file);
 }
 
-/* What --bake_scale, --export_kohya and --export_comfyui leave in a checkpoint. */
+/* --bake_scale, --export_kohya and --export_comfyui write the right files into a checkpoint. */
 static void test_exports(void **state)
 {
     const char *dir = *state;
@@ -248,7 +250,7 @@ static void test_exports(void **state)
     assert_true(run_exists(dir, "baked/checkpoint-2/lora_kohya.safetensors"));
     assert_true(run_same_file(dir, "baked/checkpoint-2/optimizer.safetensors",
                               "lora/checkpoint-2/optimizer.safetensors"));
-    /* folded in, either file is the same model */
+    /* Each file, folded in, makes the same model. */
     static const char *const files[] = {
         "lora/checkpoint-2", "baked/checkpoint-2", "baked/checkpoint-2/lora_kohya.safetensors",
         "baked/checkpoint-2/lora_comfyui.safetensors"
@@ -280,8 +282,8 @@ static void put(const char *dir, const char *name, const char *text)
     free(path);
 }
 
-/* A full finetune of a whole folder leaves whole folders: links to what it did not change, and none
- * out of the folder. */
+/* The checkpoints of a full finetune of a whole folder are whole folders, with links to unchanged
+ * components, and without links to files outside of the folder. */
 static void test_pipeline(void **state)
 {
     static const char index[] =
@@ -295,12 +297,12 @@ static void test_pipeline(void **state)
     run_ok(dir, "whole", TINY "--max_train_steps 1");
     put(model, "model_index.json", index);
     put(model, "vae/config.json", "{\"v\":1}");
-    put(model, "text_encoder/config.json", "{}");            /* not named: not linked */
+    put(model, "text_encoder/config.json", "{}");            /* not in the index: not linked */
     char *args = vc_format("--model %s --training_type full-finetune --max_train_steps 2 "
                            "--checkpointing_steps 1 --checkpoints_total_limit 1", model);
     char *no = vc_format("%s --no_export_pipeline", args);
     run_ok(dir, "linked", args);
-    assert_false(run_exists(dir, "linked/checkpoint-1"));    /* removed, and with it links alone */
+    assert_false(run_exists(dir, "linked/checkpoint-1"));    /* removed, with its links alone */
     char *file = vc_path_join(dir, "linked/checkpoint-2/model_index.json");
     assert_int_equal(vc_file_read(&got, &n, file, 1 << 20, &err), 0);
     assert_string_equal(got, index);
@@ -312,7 +314,7 @@ static void test_pipeline(void **state)
     run_ok(dir, "apart", no);
     assert_false(run_exists(dir, "apart/checkpoint-2/model_index.json"));
     assert_false(run_exists(dir, "apart/checkpoint-2/vae"));
-    put(model, "model_index.json", "{\"vae\":");           /* is known before the first step */
+    put(model, "model_index.json", "{\"vae\":");           /* an error before the first step */
     assert_fails(run(dir, "bad", args, &err), VC_EFORMAT, &err, "model_index.json");
     assert_false(run_exists(dir, "bad/metrics.jsonl"));
     free(got);

@@ -1,5 +1,5 @@
-/* test_solver.c - noise schedules, sampling times and sampler steps against diffusers; scheduler
- * files. Goldens: schedulers, samplers. */
+/* test_solver.c - noise schedules, sampling times and sampler steps equal diffusers' (goldens
+ * schedulers, samplers), and scheduler files are read right. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,7 +24,7 @@ static void near(const char *what, double a, double b, double tolerance)
         fail_msg("%s: %.12g is not %.12g (+-%g)", what, a, b, tolerance);
 }
 
-/* f64 values of a golden, malloc'ed. */
+/* The f64 values of a golden, malloc'ed. */
 static double *doubles(const vf_safetensors *f, const char *name, int64_t *n)
 {
     vf_view v;
@@ -63,7 +63,7 @@ static double *table_values(const vf_safetensors *f, const char *table, const ch
     return doubles(f, name, NULL);
 }
 
-/* f64 tables agree but for the order of roundings; coefficients are rounded to f32 once. */
+/* f64 tables differ by the order of roundings alone; coefficients are rounded to f32 once. */
 static void schedule_is_diffusers(void **state)
 {
     (void)state;
@@ -146,8 +146,9 @@ static walk walk_open(const vf_safetensors *f)
     return k;
 }
 
-/* One trajectory; the state is f32, so each step adds a rounding of 6e-8 to what the model (which
- * takes half of x along) and the steps carry on: 2e-6 of the greatest value after 50 of them. */
+/* Compares one trajectory. The state is f32, so each step rounds by 6e-8, and the model (which
+ * predicts half of x) and later steps propagate the error: up to 2e-6 of the greatest value after
+ * 50 steps. */
 static void same_walk(const walk *k, const char *name, const vtrain_solver_opts *o)
 {
     int64_t n;
@@ -259,8 +260,8 @@ static void euler_follows_a_line(void **state)
 
 /* ---- flows ---- */
 
-/* As files of FLUX.1-dev, Qwen-Image, LTX-Video 0.9.1 and HunyuanVideo have them, and one of no
- * model. The golden has a case of each name. */
+/* The flows in files of FLUX.1-dev, Qwen-Image, LTX-Video 0.9.1 and HunyuanVideo, and a flow of no
+ * model. The golden has a case for each name. */
 static const struct { const char *name; double shift, terminal; vtrain_by_tokens by; } flows[] = {
     { "flux", 0, 0, { true, VTRAIN_MU_EXPONENTIAL, 0.5, 1.15, 256, 4096 } },
     { "qwen", 0, 0.02, { true, VTRAIN_MU_EXPONENTIAL, 0.5, 0.9, 256, 8192 } },
@@ -268,8 +269,8 @@ static const struct { const char *name; double shift, terminal; vtrain_by_tokens
     { "hunyuan", 7, 0, { 0 } },
     { "linear", 0, 0.05, { true, VTRAIN_MU_LINEAR, 0.5, 1.15, 256, 4096 } },
 };
-/* diffusers computes them in f32: a few roundings at 1, which the stretch divides by what the last
- * of `steps` levels lacks to 1. */
+/* The tolerance for diffusers' f32: a few roundings of values near 1, which the stretch divides by
+ * 1 minus the last of `steps` levels. */
 static double rounded(double a, int steps)
 {
     return 3e-7 / fmax(1 - vtrain_shifted(a, 1.0 / steps), 1e-3);
@@ -307,7 +308,7 @@ static void same_flow(const vf_safetensors *f, size_t flow, int64_t tokens)
         vtrain_level l = vtrain_level_of(o, tokens, 8 * k / (double)VTRAIN_TIMES);
         double sampled = vtrain_stretched(l.sigma, vtrain_shifted(a, 1.0 / VTRAIN_TIMES),
                                           flows[flow].terminal);
-        near(name, sampled, (double)table[k], tolerance);      /* training does not stretch */
+        near(name, sampled, (double)table[k], tolerance);      /* training has no stretch */
         near(name, (double)l.t, 1000 * l.sigma, 1e-4);
     }
     free(table);
@@ -325,7 +326,8 @@ static void flows_are_diffusers(void **state)
     vf_safetensors_close(f);
 }
 
-/* A million tokens, far beyond where any line was drawn: all levels near 1, and numbers. */
+/* With a million tokens, far more than any schedule was made for, all levels are finite and near
+ * 1. */
 static void many_tokens(void **state)
 {
     (void)state;
@@ -387,7 +389,7 @@ static void odd_plans_are_refused(void **state)
 #define V "\"prediction_type\":\"v_prediction\","
 #define FLUX VTRAIN_MU_EXPONENTIAL, 0.5, 1.15, 256, 4096
 static const struct { const char *text; vtrain_scheduler s; } files[] = {
-    /* as the released folders have it */
+    /* the file of the released folders */
     { "{\"_class_name\":\"CogVideoXDDIMScheduler\",\"beta_start\":0.00085,\"beta_end\":0.012,"
       "\"beta_schedule\":\"scaled_linear\",\"clip_sample\":false,\"num_train_timesteps\":1000," V
       "\"rescale_betas_zero_snr\":true,\"set_alpha_to_one\":true,\"snr_shift_scale\":3.0,"
@@ -395,7 +397,7 @@ static const struct { const char *text; vtrain_scheduler s; } files[] = {
       { .kind = VTRAIN_V, .sampler = VTRAIN_DDIM, .shift = 1, .beta_start = 0.00085,
         .beta_end = 0.012, .snr_shift = 3, .zero_snr = true, .alpha_to_one = true,
         .spacing = VTRAIN_TRAILING } },
-    /* what diffusers takes for fields that are missing */
+    /* diffusers' defaults of missing fields */
     { "{\"_class_name\":\"CogVideoXDPMScheduler\"," V "\"timestep_spacing\":\"linspace\"}",
       { .kind = VTRAIN_V, .sampler = VTRAIN_DPM, .shift = 1, .beta_start = 0.00085,
         .beta_end = 0.012, .snr_shift = 3, .alpha_to_one = true, .spacing = VTRAIN_LINSPACE } },
@@ -416,7 +418,7 @@ static const struct { const char *text; vtrain_scheduler s; } files[] = {
         .beta_end = 0.012, .snr_shift = 1, .zero_snr = true, .alpha_to_one = true,
         .spacing = VTRAIN_TRAILING, .terminal = 0.1,
         .by_tokens = { true, VTRAIN_MU_LINEAR, 0.95, 2.05, 1024, 4096 } } },
-    /* a shift beside a dynamic one is not used (FLUX.1-dev), and the line has defaults */
+    /* a fixed shift beside a dynamic one is ignored (FLUX.1-dev); the line has defaults */
     { "{\"_class_name\":\"FlowMatchEulerDiscreteScheduler\",\"shift\":3.0,"
       "\"use_dynamic_shifting\":true}",
       { .kind = VTRAIN_FLOW, .sampler = VTRAIN_EULER, .shift = 0, .beta_start = 0.00085,
@@ -465,7 +467,7 @@ static void files_are_read(void **state)
     for (size_t i = 0; i < COUNT(files); i++) {
         char *path = write_file(files[i].text), *folder = vc_format("%.*s",
             (int)(vc_path_base(path) - path - 1), path);
-        const char *const given[] = { NULL, path, folder };  /* below the model, file, folder */
+        const char *const given[] = { NULL, path, folder };  /* in the model, file, folder */
         for (int k = 0; k < 3; k++) {
             vtrain_scheduler s;
             vc_err err = { 0 };

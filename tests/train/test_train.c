@@ -1,5 +1,5 @@
-/* test_train.c - whole runs: the same bits again, resumed, recomputed; what they write and
- * refuse */
+/* test_train.c - whole runs: repeated, resumed and recomputed runs have the same bits, files are
+ * right, and wrong flags are refused. */
 #include <math.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -61,7 +61,7 @@ static const struct { const char *name, *args; int half, all; } resumed[] = {
     { "8bit", "--use_8bit_adam", 2, 5 },
 };
 
-/* Stopped after `half` steps and gone on with, against never stopped. */
+/* A run that stops after `half` steps and is resumed equals a run without a stop. */
 static void test_resume(void **state)
 {
     const char *dir = *state;
@@ -82,7 +82,7 @@ static void test_resume(void **state)
     }
 }
 
-/* A state is of its optimiser: no other goes on with it, and each says which would. */
+/* The state of an optimiser is refused by every other one, and the error names the right flag. */
 static void test_resume_optimizer(void **state)
 {
     static const char *const kinds[] = { "adamw", "adamw_bf16", "adamw8bit" };
@@ -109,7 +109,7 @@ static void test_resume_optimizer(void **state)
                  &err, "--use_8bit_adam: means adamw8bit");
 }
 
-/* From an older checkpoint: later lines are cut, the same ones come back. */
+/* A run resumed from an older checkpoint cuts later lines, and writes equal lines again. */
 static void test_resume_older(void **state)
 {
     const char *dir = *state;
@@ -125,7 +125,7 @@ static void test_resume_older(void **state)
                  "resume_from_checkpoint");
     int lines;
     free(run_metrics(dir, "new", &lines));
-    assert_int_equal(lines, 6);                     /* nothing was lost */
+    assert_int_equal(lines, 6);                     /* no line is lost */
 }
 
 static void test_latest_without_one(void **state)
@@ -143,7 +143,7 @@ static void test_recompute(void **state)
     same_run(dir, "keep", "block", 3);
 }
 
-/* ---- it learns ---- */
+/* ---- learning ---- */
 
 static double mean_loss(const char *dir, const char *out, int from, int to)
 {
@@ -185,7 +185,7 @@ static void test_held_out(void **state)
         snprintf(key, sizeof key, "%012d/000", i);
         seen += strstr(text, key) != NULL;
     }
-    assert_int_equal(seen, 5);                      /* of 6, by their draws at this seed */
+    assert_int_equal(seen, 5);                      /* of 6, by the draws of this seed */
     free(text);
 }
 
@@ -216,7 +216,7 @@ static void check_lora_file(const char *dir)
     assert_string_equal(vf_safetensors_meta(f, "vlt_plan"), TOY_PLAN);
     const char *meta = vf_safetensors_meta(f, "lora_adapter_metadata");
     assert_non_null(strstr(meta, "\"transformer.r\":4"));
-    assert_non_null(strstr(meta, "\"transformer.lora_alpha\":4"));     /* 8 is in B */
+    assert_non_null(strstr(meta, "\"transformer.lora_alpha\":4"));     /* B has the rest */
     assert_string_equal(vf_safetensors_meta(f, "vlt_network_alpha"), "8");
     assert_non_null(strstr(meta, "\"attn.to_q\""));
     vf_safetensors_close(f);
@@ -238,7 +238,7 @@ static void test_lora(void **state)
     run_ok(dir, "more", more);
     char *fresh = vc_format("%s --max_train_steps 1", lora);
     run_ok(dir, "fresh", fresh);
-    /* the same first micro-batch: with the trained LoRA in place, and folded into the weights */
+    /* The first loss is the same with the trained LoRA loaded and with the LoRA folded in. */
     char *fold = vc_format("%s --max_train_steps 1 --preset_lora_path %s/lora/checkpoint-4", lora,
                            dir);
     run_ok(dir, "fold", fold);
@@ -255,7 +255,7 @@ static void test_lora(void **state)
                               "lora/checkpoint-4/pytorch_lora_weights.safetensors"));
     char *eight = vc_format("%s --fp8_models x", args);
     run_ok(dir, "eight", eight);
-    for (int i = 0; i < 4; i++) {              /* the base's rounding to four bits, no more */
+    for (int i = 0; i < 4; i++) {              /* within the rounding of 4 bits */
         double whole = run_value(dir, "lora", i, "loss"), held = run_value(dir, "eight", i, "loss");
         assert_true(held != whole && fabs(held - whole) < 0.02 * whole);
     }
@@ -276,7 +276,7 @@ static void test_lora(void **state)
     free(other);
 }
 
-/* Only what is named changes. */
+/* Training changes the named modules alone. */
 static void test_trainable_modules(void **state)
 {
     const char *dir = *state;
@@ -317,7 +317,7 @@ static void test_validation(void **state)
         vf_safetensors *f = open_file(dir, path);
         vf_view v;
         assert_int_equal(vf_safetensors_get(f, "latents", &v, NULL), 0);
-        const int64_t dim[4] = { 2, 4, 4, 2 };      /* 40 x 24, 10 frames, in whole patches */
+        const int64_t dim[4] = { 2, 4, 4, 2 };      /* 40 x 24 and 10 frames, in patches */
         assert_int_equal(v.nd, 4);
         assert_memory_equal(v.dim, dim, sizeof dim);
         assert_string_equal(vf_safetensors_meta(f, "prompt"), "prompt 1");
@@ -333,7 +333,7 @@ static void test_validation(void **state)
     assert_true(run_exists(dir, "val/report.html"));
 }
 
-/* ---- trouble ---- */
+/* ---- errors ---- */
 
 static void test_not_a_number(void **state)
 {
@@ -348,7 +348,7 @@ static void test_not_a_number(void **state)
     assert_int_equal(lines, 1);
 }
 
-/* A disk that fills up while the second checkpoint is written: the first stays. */
+/* A full disk during the second checkpoint leaves the first. */
 static void test_full_disk(void **state)
 {
     const char *dir = *state;
@@ -384,7 +384,7 @@ static void test_limit(void **state)
     }
 }
 
-/* %s is the folder of the test */
+/* Flags that are refused; %s is the folder of the test. */
 static const struct { int rc; const char *args, *says; } refused[] = {
     { VC_EUSAGE, "--latents %s/set.lmdb", "output_dir" },
     { VC_EUSAGE, "--output_dir %s/no", "latents" },
@@ -439,8 +439,8 @@ static void test_refused(void **state)
     }
 }
 
-/* A slot that is pooled only is read where the transformer has no use for it, in samples too, and
- * refused where it reads the slot's tokens. */
+/* A dataset with a pooled-only slot is accepted by a transformer that does not read the slot, in
+ * samples too, and refused by a transformer that reads the slot's tokens. */
 static void test_pooled_slots(void **state)
 {
     static const toy_sample one[] = { { .number = 0, .f = 2, .h = 4, .w = 4, .caption = { "a" } } };
@@ -464,7 +464,7 @@ static void test_pooled_slots(void **state)
     assert_true(run_exists(dir, "pooled/validation/step-1/000.safetensors"));
 }
 
-/* What people paste from other trainers is accepted. */
+/* Flags of other trainers are accepted. */
 static void test_foreign(void **state)
 {
     const char *dir = *state;
@@ -475,7 +475,7 @@ static void test_foreign(void **state)
     assert_true(run_value(dir, "foreign", 0, "lr") == 1e-4);
 }
 
-/* config.yaml is read back and gives the same run. */
+/* A run with the config.yaml of another run equals that run. */
 static void test_config(void **state)
 {
     const char *dir = *state;
@@ -487,7 +487,7 @@ static void test_config(void **state)
     free(args);
 }
 
-/* A run with another trainer's defaults is the same again from its settings without --like. */
+/* The settings of a run with --like make an equal run without --like. */
 static void test_like(void **state)
 {
     const char *dir = *state;
@@ -503,7 +503,7 @@ static void test_like(void **state)
     free(args);
 }
 
-/* The plan is the result, so it is on stdout, whatever --quiet says, and nothing else is. */
+/* A dry run prints its plan, and nothing else, on stdout, with --quiet too. */
 static void test_dry_run(void **state)
 {
     static const char *const lines[] = { "model: ", "data: ", "device: ", "steps: ", "memory: " };

@@ -1,5 +1,5 @@
-/* test_train_follow.c - training on a dataset that is still written: what is closed joins at the
- * next epoch, and a resumed run sees what the run saw that it goes on with. */
+/* test_train_follow.c - training on a dataset that is still written: closed shards join at the next
+ * epoch, and a resumed run reads the same samples at each step as the first run. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,7 +24,7 @@ enum { STEPS = 40, ACCUMULATION = 3, PATIENCE_S = 120 };
 #define ARGS "--follow --dit_width 32 --dit_layers 2 --dit_heads 2 --mixed_precision no " \
              "--max_train_steps 40 --checkpointing_steps 1 --gradient_accumulation_steps 3"
 
-/* As a writer puts them: clips of one shape, then stills and a changed caption. */
+/* The samples in the order of writing: clips of one shape, then stills and a changed caption. */
 static const toy_sample samples[] = {
     { .number = 0, .f = 2, .h = 4, .w = 4, .caption = { "a red ball", "ball" } },
     { .number = 1, .f = 2, .h = 4, .w = 4, .caption = { "two cubes" } },
@@ -66,7 +66,7 @@ static void end(runner *r)
     assert_ok(r->rc, &r->err);
 }
 
-/* Until the run has done n steps more. */
+/* Waits until the run has done n more steps. */
 static void wait_for_steps(const runner *r, const char *dir, const char *out, int n)
 {
     char *path = vc_format("%s/%s/metrics.jsonl", dir, out);
@@ -81,7 +81,7 @@ static void wait_for_steps(const runner *r, const char *dir, const char *out, in
         if (first < 0)
             first = lines;
         if (r->ended)
-            fail_msg("%s: it ended: %s", out, r->err.text);
+            fail_msg("%s: the run ended: %s", out, r->err.text);
         if (vc_seconds() > until)
             fail_msg("%s: %d steps", out, lines);
         usleep(500);
@@ -99,7 +99,7 @@ static vtrain_state state_of(const char *dir, const char *out, int step)
     return s;
 }
 
-/* Goes on from a copy of a checkpoint of `whole`, to the same end. */
+/* Checks that a run resumed from a copy of a checkpoint of `whole` has the same end. */
 static void same_from(const char *dir, int step)
 {
     char *more = vc_format("--resume_from_checkpoint %s/whole/checkpoint-%d", dir, step);
@@ -135,7 +135,8 @@ static void same_from(const char *dir, int step)
     free(more);
 }
 
-/* Three spans at most: two or three samples, three, five. No step has a sample before its span. */
+/* Checks the spans of epochs with a fixed set of samples: at most three, with two or three samples,
+ * three, and five. No step has a sample of a later span. */
 static void check_spans(const char *dir)
 {
     vtrain_state s = state_of(dir, "whole", STEPS);
@@ -153,7 +154,7 @@ static void check_spans(const char *dir)
     int old = (int)(last->micro / ACCUMULATION);
     for (int i = 0; i < old; i++, p = strchr(p, '\n') + 1)
         if (memmem(p, strcspn(p, "\n"), "00000003/", 9))
-            fail_msg("step %d: too early", i + 1);
+            fail_msg("step %d has a sample of a later span", i + 1);
     assert_non_null(strstr(p, "00000003/"));
     assert_non_null(strstr(p, "00000004/"));
     free(text);
@@ -166,16 +167,16 @@ static void test_follow(void **state)
     char *path = vc_path_join(dir, "grows.lmdb");
     toy t = { .path = path, .per_channel = true };
     runner r;
-    start(&r, dir, "whole", "");                     /* there is no dataset at all */
+    start(&r, dir, "whole", "");                     /* the dataset does not exist yet */
     usleep(100000);
     vf_writer *w = toy_open(&t, 1e-9, false);
     toy_put(w, &t, &samples[0]);
-    usleep(600000);                                  /* fewer than a batch: still waits */
+    usleep(600000);                                  /* waits: less than a batch */
     assert_false(run_exists(dir, "whole"));
     toy_put(w, &t, &samples[1]);
     toy_put(w, &t, &samples[2]);
     wait_for_steps(&r, dir, "whole", 5);
-    vf_writer_close(w);                              /* vprep is killed, and started again */
+    vf_writer_close(w);                              /* vprep is killed and restarted */
     w = toy_open(&t, 0, false);
     for (int i = 3; i < SAMPLES; i++)
         toy_put(w, &t, &samples[i]);
@@ -187,12 +188,12 @@ static void test_follow(void **state)
     vtrain_state s = state_of(dir, "whole", STEPS);
     int join = (int)(s.span[s.n_spans - 1].micro / ACCUMULATION);
     vtrain_state_free(&s);
-    same_from(dir, join);                            /* in the last epoch of three, or at its end */
+    same_from(dir, join);                            /* at or after the last epoch of three */
     same_from(dir, join + 1);
     same_from(dir, join + 4);
 }
 
-/* What a follower saw is gone. */
+/* A run is not resumed when the dataset was made anew without its samples. */
 static void test_made_anew(void **state)
 {
     const char *dir = *state;

@@ -1,4 +1,5 @@
-/* test_train_kill.c - vtrain killed at any moment: going on gives the run that was never killed */
+/* test_train_kill.c - a run of vtrain that is killed at any moment and resumed equals a run without
+ * a kill. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -22,7 +23,7 @@ enum { STEPS = 40, PATIENCE_S = 60 };
 
 static char program[512];
 
-/* Starts vtrain on DIR/set.lmdb; what it says is dropped. */
+/* Starts vtrain on DIR/set.lmdb, and discards its output. */
 static pid_t start(const char *dir, const char *out, bool resume)
 {
     char *set = vc_path_join(dir, "set.lmdb"), *folder = vc_path_join(dir, out), steps[16];
@@ -61,7 +62,7 @@ static int lines_of(const char *dir, const char *out)
     return n;
 }
 
-/* Waits for line n of the metrics, and then some; false if the run ended before. */
+/* Waits for line n of the metrics, and then more_us microseconds; false if the run ended before. */
 static bool wait_for_line(pid_t pid, const char *dir, const char *out, int n, int more_us)
 {
     double end = vc_seconds() + PATIENCE_S;
@@ -111,8 +112,7 @@ static void whole_run(const char *dir)
     assert_int_equal(end_status(start(dir, "whole", false)), 0);
 }
 
-/* Killed over and over, at steps that are and are not checkpoints, in the middle of what it
- * does. */
+/* The run is killed repeatedly, at steps with and without a checkpoint, and within steps. */
 static void test_kill(void **state)
 {
     const char *dir = *state;
@@ -131,10 +131,10 @@ static void test_kill(void **state)
     same_end(dir, "whole", "killed");
 }
 
-/* The program is killed at random moments of a run, start-up and saving among them, $VLT_KILLS (or
- * 30) times. A run that ends by itself does not count as a kill and shortens the next waits, so
- * that the test has one result on slow and on fast machines. Every KILLS_A_RUN kills the run may
- * end, and is compared. */
+/* The program is killed at random moments of a run, also during start and saving, $VLT_KILLS (or
+ * 30) times. A run that ends before its kill does not count and shortens the next waits, so that
+ * the result is the same on slow and on fast machines. After each KILLS_A_RUN kills a run to the
+ * end is compared. */
 static void test_random_kills(void **state)
 {
     enum { KILLS_A_RUN = 5 };
@@ -171,7 +171,8 @@ static void test_random_kills(void **state)
     assert_true(runs >= kills / KILLS_A_RUN);
 }
 
-/* Asked to stop: saves the last whole step, says so by its status, goes on from there. */
+/* A signal to stop: vtrain saves the last whole step, exits with the signal's status, and can be
+ * resumed there. */
 static void test_stop(void **state)
 {
     const char *dir = *state;
@@ -182,7 +183,7 @@ static void test_stop(void **state)
     for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
         pid_t pid = start(dir, "stopped", i > 0);
         if (!wait_for_line(pid, dir, "stopped", at[i].line, 0))
-            fail_msg("ended by itself");
+            fail_msg("the run ended before the signal");
         kill(pid, at[i].signal);
         assert_int_equal(end_status(pid), 128 + at[i].signal);
         char newest[64];
@@ -198,7 +199,7 @@ int main(void)
     const char *build = getenv("VLT_BUILD");
     snprintf(program, sizeof program, "%s/vtrain", build ? build : ".");
     if (access(program, X_OK)) {
-        printf("no %s: set VLT_BUILD to the build folder; skipped\n", program);
+        printf("skipped: %s is missing: set VLT_BUILD to the build folder\n", program);
         return 77;
     }
     const struct CMUnitTest tests[] = {

@@ -1,4 +1,4 @@
-/* test_train_objective.c - schedules, clipping, noise levels and targets against their formulas */
+/* test_train_objective.c - schedules, clipping, noise levels and targets equal their formulas. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -52,7 +52,7 @@ static void test_rates(void **state)
                                 rates[i].step), rates[i].factor, 1e-12);
 }
 
-/* 101 steps of each, as diffusers' get_scheduler makes them (stored in f32). */
+/* The golden has 101 steps of each, made by diffusers' get_scheduler and stored in f32. */
 static const struct { const char *name; vtrain_rate rate; } peers[] = {
     { "constant", { VTRAIN_CONSTANT, 0, 100, 1, 1, 1e-4, NULL } },
     { "constant_with_warmup", { VTRAIN_CONSTANT_WITH_WARMUP, 10, 100, 1, 1, 1e-4, NULL } },
@@ -107,7 +107,7 @@ static void test_clip(void **state)
     (void)state;
     near(vtrain_clip_factor(0.5, 1), 1, 0);
     near(vtrain_clip_factor(4, 1), 0.25, 1e-6);
-    near(vtrain_clip_factor(1e30, 0), 1, 0);                /* 0: no clipping */
+    near(vtrain_clip_factor(1e30, 0), 1, 0);                /* 0 does not clip */
     near(vtrain_clip_factor(0, 1), 1, 0);
 }
 
@@ -149,7 +149,7 @@ static void test_flow(void **state)
         near(l.sigma, levels[i].sigma, 1e-7);
         near((double)l.t, 1000 * levels[i].sigma, 1e-3);
         near((double)l.weight, levels[i].weight, 1e-5);
-        /* x_s = (1-s) x + s n, target n - x */
+        /* x_s = (1-s) x + s n, and the target is n - x. */
         near((double)l.x_of, 1 - l.sigma, 1e-7);
         near((double)l.n_of, l.sigma, 1e-7);
         near((double)l.tx_of, -1, 0);
@@ -172,16 +172,17 @@ static void test_flow_extremes(void **state)
     }
 }
 
-/* Draws of one side are those of all, without the other side's: r of 0.5 halves its share. Of
- * N(0.5, 2^2), half lies above 0.5 and 0.84134474606854 below 2.5, as above. */
+/* Draws with a boundary have the distribution of all draws on their own part of the levels, and an
+ * r of 0.5 halves this part. Of N(0.5, 2^2), half lies above 0.5 and 0.84134474606854 below 2.5, as
+ * above. */
 static const struct {
     vtrain_density density; double shift, boundary; bool low; double r, sigma;
 } halves[] = {
     { VTRAIN_UNIFORM, 1, 0.875, false, 0, 1 },
     { VTRAIN_UNIFORM, 1, 0.875, false, 0.5, 0.9375 },
     { VTRAIN_UNIFORM, 1, 0.875, true, 0.5, 0.4375 },
-    { VTRAIN_UNIFORM, 3, 0.75, false, 0.5, 0.9 },           /* u from .5 on: .75 shifted */
-    { VTRAIN_UNIFORM, 3, 0.75, true, 0.5, 0.5 },            /* u .25 */
+    { VTRAIN_UNIFORM, 3, 0.75, false, 0.5, 0.9 },           /* u is in .5..1: .75, shifted */
+    { VTRAIN_UNIFORM, 3, 0.75, true, 0.5, 0.5 },            /* u is .25, shifted */
     { VTRAIN_LOGIT_NORMAL, 1, 0.62245933120185, false, 0.68268949213708, 0.92414181997876 },
     { VTRAIN_LOGIT_NORMAL, 1, 0.92414181997876, true, 0.59428670867253, 0.62245933120185 },
     { VTRAIN_MODE, 1, 0.5, false, 0.5, 0.61641612613 },
@@ -222,7 +223,7 @@ static vtrain_objective *open_v(double snr_shift)
     return x;
 }
 
-/* Known values of the schedule for both shifts in use. */
+/* Known values of the schedule for both SNR shifts in use. */
 static const struct { double snr_shift; int t; double alpha_bar; } schedule[] = {
     { 1, 0, 0.99915 },    { 1, 1, 0.99823345 },   { 1, 250, 0.65245702 }, { 1, 500, 0.24101878 },
     { 1, 750, 0.03279912 }, { 1, 999, 0 },        { 3, 0, 0.99745433 },   { 3, 500, 0.09532810 },
@@ -239,7 +240,7 @@ static void test_schedule(void **state)
     }
 }
 
-/* x = sqrt(A) x_t - sqrt(1-A) v for every t: noisy latents and target belong together. */
+/* x = sqrt(A) x_t - sqrt(1-A) v holds for every t, with the noisy latents x_t and the target v. */
 static void test_v_identity(void **state)
 {
     (void)state;
@@ -270,7 +271,8 @@ static void test_strata(void **state)
         assert_int_equal(vtrain_strata(strata[i].ranks, 1000), strata[i].strata);
 }
 
-/* Micro-batch m of a step of 4 stays in its quarter; without strata the whole range is met. */
+/* Draws of micro-batch m of a step of 4 stay in its quarter; without strata they cover the whole
+ * range. */
 static void test_draws(void **state)
 {
     (void)state;

@@ -1,8 +1,9 @@
-/* test_train_ranks.c - vtrain on several ranks: the samples of one rank and, but for rounding, its
- * losses and weights; checkpoints that another number of ranks goes on from; one rank's failure,
- * one rank's signal. Ranks are started by ranks.sh; without MPI the test is skipped.
- * $VLT_PROGRAM, $VLT_DEVICE: which vtrain of the build folder and on which device, if not "vtrain"
- * on "cpu" (tests/device: on "host", whose memory only links between devices can share). */
+/* test_train_ranks.c - vtrain on several ranks has the samples of one rank and, except for
+ * rounding, its losses and weights; another number of ranks resumes its checkpoints; one rank's
+ * failure or signal ends all ranks. ranks.sh starts the ranks; without MPI the test is skipped.
+ * $VLT_PROGRAM names the vtrain of the build folder, and $VLT_DEVICE its device; the defaults are
+ * "vtrain" and "cpu" (tests/device sets "host", whose memory is shared by links between devices
+ * alone). */
 #include <fcntl.h>
 #include <math.h>
 #include <setjmp.h>
@@ -29,31 +30,31 @@
 #include "tests/lib/train_run.h"
 
 #define BUILTIN "--dit_width 32 --dit_layers 5 --dit_heads 2 "
-#define TINY "--train_batch_size 2 --seed 5 --threads 1 "      /* after a model; then --device */
+#define TINY "--train_batch_size 2 --seed 5 --threads 1 "      /* flags after those of the model */
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 
 enum { STEPS = 6 };
-static char *said;                            /* stderr of the last run */
+static char *output;                            /* stderr of the last run */
 static const char *program = "vtrain", *device = "cpu", *model = BUILTIN;
 
-/* vtrain on so many ranks, -1: on one and what args add; its exit status. What it says is in
- * `said`. */
+/* Runs vtrain on `ranks` ranks and returns its exit status; -1 is one rank, started by ranks.sh
+ * too. `output` becomes its output. */
 static int ranks_run(int ranks, const char *dir, const char *out, const char *args)
 {
     const char *build = getenv("VLT_BUILD"), *source = getenv("VLT_SOURCE");
     char *starts = ranks == 1 ? strdup("") : vc_format("%s/tests/lib/ranks.sh %d", source,
                                                                 abs(ranks));
     char *line = vc_format("%s %s/%s --latents %s/set.lmdb --output_dir %s/%s %s " TINY
-                           "--device %s --report_to none %s >%s/said 2>&1", starts, build, program,
-                           dir, dir, out, strstr(args, "--model ") ? "" : model, device, args,
-                           dir);
+                           "--device %s --report_to none %s >%s/output 2>&1", starts, build,
+                           program, dir, dir, out, strstr(args, "--model ") ? "" : model, device,
+                           args, dir);
     int status = system(line);
     size_t n;
     vc_err err = { 0 };
-    char *path = vc_path_join(dir, "said");
-    free(said);
-    said = NULL;
-    assert_ok(vc_file_read(&said, &n, path, 1 << 20, &err), &err);
+    char *path = vc_path_join(dir, "output");
+    free(output);
+    output = NULL;
+    assert_ok(vc_file_read(&output, &n, path, 1 << 20, &err), &err);
     free(path);
     free(line);
     free(starts);
@@ -64,7 +65,7 @@ static void ranks_ok(int ranks, const char *dir, const char *out, const char *ar
 {
     int status = ranks_run(ranks, dir, out, args);
     if (status)
-        fail_msg("%d ranks, %s: status %d: %s", ranks, args, status, said);
+        fail_msg("%d ranks, %s: status %d: %s", ranks, args, status, output);
 }
 
 /* ---- the tests ---- */
@@ -82,7 +83,7 @@ static void test_same_training(void **state)
     run_same_training(dir, "one", "four", STEPS, 1e-5, 1e-5);
 }
 
-/* Gradients and optimiser state split over all ranks, over groups of them, and weights too. */
+/* Gradients and optimiser state, and also weights, are split over all ranks or over groups. */
 static void test_split(void **state)
 {
     const char *dir = *state;
@@ -121,7 +122,7 @@ static void test_split(void **state)
     for (size_t i = 0; i < COUNT(sampled); i++) {
         double far = run_difference(dir, "z4", sampled[i], "validation/step-8/001.safetensors");
         if (far > 1e-4)
-            fail_msg("%s: samples differ by %.3g", sampled[i], far);
+            fail_msg("%s: the samples differ by %.3g", sampled[i], far);
     }
     free(all);
     free(more);
@@ -129,11 +130,13 @@ static void test_split(void **state)
     free(split);
 }
 
-/* Three steps, and three more from their checkpoint, by other ranks or split otherwise. */
+/* Three steps, and three more steps from their checkpoint on another number of ranks or with
+ * another --parallel. */
 typedef struct split_run { const char *out; int ranks[2]; const char *args[2]; } split_run;
 
-/* A split state is the same bits as that of as many ranks that split nothing: of the first row with
- * as many. (Unclipped: a norm that is summed by shards rounds differently.) */
+/* Checks that a split state has the same bits as the state of as many ranks without a split, the
+ * first row with this number of ranks. (Gradients are not clipped, since a norm that is summed by
+ * shards rounds differently.) */
 static void same_when_split(const char *dir, const char *name, const char *optimizer,
                             const split_run *row, size_t n)
 {
@@ -161,8 +164,8 @@ static void same_when_split(const char *dir, const char *name, const char *optim
     }
 }
 
-/* Moments in eight bits, and bf16 rounded stochastically: a rank's shard has whole blocks of the
- * ones, and draws of the other belong to a parameter's elements. */
+/* Moments in eight bits, and weights in bf16 with stochastic rounding: a rank's shard has whole
+ * blocks of moments, and the draws of the rounding belong to a parameter's elements. */
 static void test_split_kinds(void **state)
 {
     static const split_run row[] = {
@@ -177,8 +180,9 @@ static void test_split_kinds(void **state)
     same_when_split(*state, "bf16", "adamw_bf16", row, COUNT(row));
 }
 
-/* bf16 of other numbers of ranks. Where gradients differ in their last bits, a value beside its
- * draw is rounded the other way: a weight below 1 is then a step of bf16, 2^-8, off. */
+/* bf16 weights on different numbers of ranks. Gradients differ in their last bits, so a value close
+ * to its draw may be rounded the other way, and a weight below 1 may differ by a step of bf16,
+ * 2^-8. */
 static void test_bf16_ranks(void **state)
 {
     const char *dir = *state;
@@ -196,7 +200,7 @@ static void test_bf16_ranks(void **state)
     }
 }
 
-/* A LoRA, and a part of the modules: units without small parameters, or without others. */
+/* With a LoRA, or with a part of the modules, units have no small parameters, or no large ones. */
 static void test_bf16_parts(void **state)
 {
     const char *dir = *state;
@@ -214,8 +218,8 @@ static void test_bf16_parts(void **state)
     free(lora);
 }
 
-/* From 1 rank over 2 to 4 and the same way back, each going on from the other's checkpoint, is what
- * one rank does in one go. split: of those that are several ranks. */
+/* Checks that 1, 2, 4, 2 and 1 ranks, each of which resumes the last checkpoint, train like one
+ * rank without a stop. `split` holds further flags of several ranks. */
 static void resumes(const char *dir, const char *whole, const char *parts, const char *args,
                     const char *split)
 {
@@ -230,9 +234,9 @@ static void resumes(const char *dir, const char *whole, const char *parts, const
                                2 * i + 2, 4 / ranks[i], args, ranks[i] > 1 ? split : "",
                                i ? "--resume_from_checkpoint latest" : "");
         ranks_ok(ranks[i], dir, parts, part);
-        assert_null(strstr(said, "differs"));
+        assert_null(strstr(output, "differs"));
         if (ranks[i] == 4)
-            assert_non_null(strstr(said, "x 4 ranks"));
+            assert_non_null(strstr(output, "x 4 ranks"));
         free(part);
     }
     run_same_training(dir, whole, parts, 10, 1e-5, 1e-5);
@@ -244,14 +248,14 @@ static void test_resume(void **state)
     resumes(dir, "whole", "parts", "", "");
     ranks_ok(2, dir, "parts", ALL "--max_train_steps 11 --gradient_accumulation_steps 4 "
              "--resume_from_checkpoint latest");
-    assert_non_null(strstr(said, "gradient_accumulation_steps times ranks differs"));
+    assert_non_null(strstr(output, "gradient_accumulation_steps times ranks differs"));
 }
 
-/* A small CogVideoX 1.5 in DIR/transformer, whose frames come in twos, and in DIR/set.lmdb samples
- * with first frames for it. */
+/* Makes a small CogVideoX 1.5, whose patches have two frames, in DIR/transformer, and samples with
+ * first frames for this model in DIR/set.lmdb. */
 static void make_cogvideox(const char *dir)
 {
-    static const toy_sample samples[] = {     /* of 11 letters: the 12 tokens of all its prompts */
+    static const toy_sample samples[] = {     /* 11 letters are 12 tokens, as all need */
         { .number = 0, .f = 3, .h = 8, .w = 12, .caption = { "a red ball!", "a round one" } },
         { .number = 1, .f = 3, .h = 8, .w = 12, .caption = { "a long walk" } },
         { .number = 2, .f = 2, .h = 8, .w = 8, .caption = { "three cubes" } },
@@ -273,10 +277,11 @@ static void make_cogvideox(const char *dir)
     free(weights);
 }
 
-/* Of several sizes, so that ranks split in the middle of one. */
+/* The pairs have several sizes, so that shards begin inside of a pair. */
 #define LORA "--training_type lora --rank 4 --target_name to_q,ff.net.0.proj"
 
-/* The same for a model of files, trained whole or by LoRA, its state on each rank or split. */
+/* A model from files resumes likewise, with a full finetune or a LoRA, and with its state on each
+ * rank or split. */
 static void test_resume_cogvideox(void **state)
 {
     static const struct { const char *whole, *parts, *args, *split; } row[] = {
@@ -298,7 +303,7 @@ static void test_resume_cogvideox(void **state)
     free(dir);
 }
 
-/* Half the bits on the wire: other weights, but the same training. */
+/* bf16 sums between ranks give other weights, but the same training within bf16's error. */
 static void test_bf16_wire(void **state)
 {
     const char *dir = *state;
@@ -311,12 +316,12 @@ static void test_bf16_wire(void **state)
 static int occurs(const char *what)
 {
     int n = 0;
-    for (const char *p = said; (p = strstr(p, what)); p += strlen(what))
+    for (const char *p = output; (p = strstr(p, what)); p += strlen(what))
         n++;
     return n;
 }
 
-/* What one rank finds wrong ends all, and is said once. */
+/* An error of one rank ends all ranks, and is printed once. */
 static void test_one_fails(void **state)
 {
     const char *dir = *state;
@@ -347,7 +352,7 @@ static void test_one_fails(void **state)
     free(folder);
 }
 
-/* Two programs that were started as one run. */
+/* Ranks that were started with different settings are refused. */
 static void test_different_settings(void **state)
 {
     const char *dir = *state;
@@ -360,7 +365,7 @@ static void test_different_settings(void **state)
     free(args);
 }
 
-/* The processes that pid started; how many of at most n. */
+/* Fills `child` with at most n processes that pid started, and returns their number. */
 static int children(pid_t pid, pid_t *child, int n)
 {
     char path[64];
@@ -425,7 +430,7 @@ static void stop_by(const char *dir, int signal_sent)
     free(metrics);
 }
 
-/* A signal to the last rank alone stops all after the same step, and nothing is lost. */
+/* A signal to the last rank alone stops all ranks after the same step, which is saved. */
 static void test_stop(void **state)
 {
     const char *dir = *state;
@@ -440,7 +445,8 @@ static void test_stop(void **state)
     }
 }
 
-/* Wrong numbers of ranks and the like: said once, before anything is written. */
+/* Flags that do not fit the number of ranks are refused by one message, before anything is
+ * written. */
 static void test_refused(void **state)
 {
     const char *dir = *state;
@@ -454,7 +460,7 @@ static void test_refused(void **state)
     for (size_t i = 0; i < COUNT(row); i++) {
         assert_int_equal(ranks_run(row[i].ranks, dir, "refused", row[i].args), 2);
         assert_int_equal(occurs("vtrain: "), 1);
-        assert_non_null(strstr(said, row[i].says));
+        assert_non_null(strstr(output, row[i].says));
         assert_false(run_exists(dir, "refused"));
     }
 }
@@ -478,9 +484,9 @@ static void test_dry_run_and_samples(void **state)
 
 /* ---- on another device ---- */
 
-/* Ranks on CPUs, whose sums go through MPI, learn the same weights. Other kernels round
- * differently, and where a weight's first gradient is close to 0, AdamW's quotient turns this
- * rounding into a share of the rate (1e-3): a twentieth is allowed. */
+/* Ranks on CPUs, whose sums MPI makes, learn the same weights. Other kernels round differently, and
+ * where a weight's first gradient is close to 0, AdamW's quotient makes a share of the rate (1e-3)
+ * of this rounding: a twentieth is allowed. */
 static void test_like_cpu(void **state)
 {
     const char *dir = *state, *there = device;
@@ -498,7 +504,7 @@ static void test_like_cpu(void **state)
     }
 }
 
-/* Links that fail on one rank, and a rank that leaves out a call (links_host.h): all end. */
+/* All ranks end where links fail on one rank, or one rank omits a call (links_host.h). */
 static void test_links_fail(void **state)
 {
     const char *dir = *state;
@@ -514,7 +520,7 @@ static void test_links_fail(void **state)
         setenv("VLT_LINKS_FAULT", row[i].fault, 1);
         int status = ranks_run(2, dir, "faulty", args);
         if (status != 1 || occurs(row[i].says) != 1)
-            fail_msg("%s %s: status %d: %s", row[i].fault, args, status, said);
+            fail_msg("%s %s: status %d: %s", row[i].fault, args, status, output);
         unsetenv("VLT_LINKS_FAULT");
         free(args);
     }
@@ -523,7 +529,7 @@ static void test_links_fail(void **state)
 int main(void)
 {
     if (strcmp(getenv("VLT_MPI"), "ON") || system("command -v mpirun >/dev/null")) {
-        printf("skipped: no MPI here\n");
+        printf("skipped: there is no MPI\n");
         return 77;
     }
     if (getenv("VLT_PROGRAM"))
@@ -551,11 +557,11 @@ int main(void)
         cmocka_unit_test_prestate(test_like_cpu, dir),
         cmocka_unit_test_prestate(test_links_fail, dir),
     };
-    cmocka_set_test_filter(getenv("VLT_TEST"));  /* one test's name, * for any letters */
+    cmocka_set_test_filter(getenv("VLT_TEST"));  /* a test's name; * matches any letters */
     int bad = cmocka_run_group_tests(tests, NULL, NULL);
     if (strcmp(device, "cpu"))
         bad += cmocka_run_group_tests(elsewhere, NULL, NULL);
     toy_dir_remove(dir);
-    free(said);
+    free(output);
     return bad;
 }

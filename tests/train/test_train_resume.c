@@ -1,5 +1,6 @@
-/* test_train_resume.c - going on with other settings: what a checkpoint's state is of is refused,
- * what changes the training is told, all else goes on without a word. */
+/* test_train_resume.c - resumed runs with other settings: a setting that does not fit the
+ * checkpoint's state is refused, a setting that changes the training gives a warning, and other
+ * settings give none. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -20,7 +21,7 @@
 #define TINY "--dit_width 32 --dit_layers 1 --dit_heads 2 "
 #define LORA "--training_type lora --target_name to_q,to_k --rank 4 --network_alpha 2 "
 
-/* Of a LoRA's run of one step; says NULL: goes on. */
+/* Flags that resume a LoRA's run of one step; says NULL: the run is resumed. */
 static const struct { const char *args, *says; } changes[] = {
     { LORA, NULL },
     { LORA "--checkpointing_steps 1 --gradient_checkpointing=none --max_train_steps 3", NULL },
@@ -59,11 +60,11 @@ static void test_refused(void **state)
     free(model);
 }
 
-/* Returns the program's stderr when `args` resume out, which was run for a step. */
-static char *said(const char *dir, const char *out, const char *args)
+/* Resumes `out`, a run of one step, with `args`, and returns the program's stderr. */
+static char *stderr_of(const char *dir, const char *out, const char *args)
 {
     const char *build = getenv("VLT_BUILD");
-    char *path = vc_path_join(dir, "said"), *text;
+    char *path = vc_path_join(dir, "stderr"), *text;
     char *command = vc_format("'%s/vtrain' --latents %s/set.lmdb --output_dir %s/%s "
                               "--train_batch_size 2 --threads 1 --report_to none "
                               "--resume_from_checkpoint latest %s 2>%s", build ? build : "build",
@@ -77,7 +78,7 @@ static char *said(const char *dir, const char *out, const char *args)
     return text;
 }
 
-static void test_told(void **state)
+static void test_warned(void **state)
 {
     static const struct { const char *args, *says; } rows[] = {
         { TINY "--max_train_steps 2 --seed 5", NULL },
@@ -87,9 +88,9 @@ static void test_told(void **state)
         { TINY "--max_train_steps 2 --seed 6 --lr 0.5", "nothing is left to do: 4 steps are done" },
     };
     const char *dir = *state;
-    run_ok(dir, "told", TINY "--max_train_steps 1");
+    run_ok(dir, "warned", TINY "--max_train_steps 1");
     for (size_t i = 0; i < COUNT(rows); i++) {
-        char *text = said(dir, "told", rows[i].args);
+        char *text = stderr_of(dir, "warned", rows[i].args);
         bool warns = strstr(text, "warning") != NULL;
         if (warns != (rows[i].says != NULL) || (warns && !strstr(text, rows[i].says)))
             fail_msg("%s", text);
@@ -97,7 +98,7 @@ static void test_told(void **state)
     }
 }
 
-/* Runs a shell's command in dir. */
+/* Runs a shell command in dir. */
 static void shell(const char *dir, const char *what)
 {
     char *command = vc_format("cd '%s' && { %s; }", dir, what);
@@ -105,8 +106,9 @@ static void shell(const char *dir, const char *what)
     free(command);
 }
 
-/* What a LoRA's run says when the weights below it are as `change` (a shell command in the test's
- * folder, where m is the model and `other` one of the same shapes) made them; code 0: goes on. */
+/* The result of a resumed run after the shell command `change` changed the model's weights. The
+ * command runs in the test's folder, where m is the model and `other` a model of the same shapes;
+ * rc 0: the run is resumed. */
 static const struct { const char *name, *change, *args; int rc; const char *says; } bases[] = {
     { "same", ":", LORA, 0, NULL },
     { "touched", "touch -d 2001-02-03 m/transformer/*.safetensors", LORA, 0, NULL },
@@ -119,8 +121,8 @@ static const struct { const char *name, *change, *args; int rc; const char *says
       "--training_type full-finetune --trainable_modules to_q", VC_EMISMATCH, "was trained on" },
     { "whole", "cp other/checkpoint-1/transformer/*.safetensors m/transformer",
       "--training_type full-finetune", 0, NULL },
-    { "untold", "sed -i 's/\"base\":{[^}]*},//; s/,\"checksums\":true//' "
-      "untold/checkpoint-1/trainer.json; rm untold/checkpoint-1/checksums.json; "
+    { "unrecorded", "sed -i 's/\"base\":{[^}]*},//; s/,\"checksums\":true//' "
+      "unrecorded/checkpoint-1/trainer.json; rm unrecorded/checkpoint-1/checksums.json; "
       "cp other/checkpoint-1/transformer/*.safetensors m/transformer", LORA, 0, NULL },
 };
 
@@ -143,7 +145,7 @@ static void test_base(void **state)
         free(first);
         free(then);
     }
-    /* noise is no weights either */
+    /* A run that begins with noise does not resume a run that began with weights. */
     vc_err err = { 0 };
     int rc = run(dir, "part", TINY "--training_type full-finetune --trainable_modules to_q "
                  "--max_train_steps 3 --resume_from_checkpoint latest", &err);
@@ -151,28 +153,30 @@ static void test_base(void **state)
         fail_msg("%d %s", rc, err.text);
 }
 
-/* Files that did not change are not read; what is read, or not known, is told. */
-static void test_base_told(void **state)
+/* Unchanged files are not read; a line reports files that are read, and weights that are not
+ * known. */
+static void test_base_reported(void **state)
 {
     static const struct { const char *change, *says; } rows[] = {
         { ":", NULL },
         { "touch m/transformer/*.safetensors", "their weights are hashed and compared" },
         { ":", NULL },
-        { "sed -i 's/\"base\":{[^}]*},//; s/,\"checksums\":true//' told/checkpoint-*/trainer.json; "
-          "rm told/checkpoint-*/checksums.json", "does not record which weights it began with" },
+        { "sed -i 's/\"base\":{[^}]*},//; s/,\"checksums\":true//' "
+          "known/checkpoint-*/trainer.json; rm known/checkpoint-*/checksums.json",
+          "does not record which weights it began with" },
     };
     const char *dir = *state;
     char *args = vc_format("--model %s/m " LORA, dir);
     run_ok(dir, "base", TINY "--max_train_steps 1");
     shell(dir, "cp -r base/checkpoint-1 m");
     char *first = vc_format("%s --max_train_steps 1", args);
-    run_ok(dir, "told", first);
+    run_ok(dir, "known", first);
     for (size_t i = 0; i < COUNT(rows); i++) {
         char *then = vc_format("%s --seed 5 --max_train_steps %d", args, (int)i + 2);
         shell(dir, rows[i].change);
-        char *text = said(dir, "told", then);
-        bool told = strstr(text, "hashed and") || strstr(text, "not record which");
-        if (told != (rows[i].says != NULL) || (told && !strstr(text, rows[i].says)))
+        char *text = stderr_of(dir, "known", then);
+        bool reports = strstr(text, "hashed and") || strstr(text, "not record which");
+        if (reports != (rows[i].says != NULL) || (reports && !strstr(text, rows[i].says)))
             fail_msg("%zu: %s", i, text);
         free(then);
         free(text);
@@ -181,7 +185,8 @@ static void test_base_told(void **state)
     free(args);
 }
 
-/* As wide as an image-to-video model; its pipeline alone tells what it is. */
+/* A Control model has the in_channels of an image-to-video model, and is recognised by its pipeline
+ * alone. */
 static void test_control(void **state)
 {
     static const struct { const char *class, *flag; int rc; } rows[] = {
@@ -215,7 +220,7 @@ static void test_control(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { TEST(test_refused), TEST(test_told), TEST(test_base),
-                                         TEST(test_base_told), TEST(test_control) };
+    const struct CMUnitTest tests[] = { TEST(test_refused), TEST(test_warned), TEST(test_base),
+                                         TEST(test_base_reported), TEST(test_control) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* test_train_trace.c - the files of --trace_dir agree with themselves and with the metrics */
+/* test_train_trace.c - the tensors in the files of --trace_dir agree with each other and with the
+ * metrics. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,6 @@
-/* test_two_transformers.c - a model folder with two transformers and a boundary between the levels
- * that each is asked at: which one a run trains, on which levels, and what it leaves. */
+/* test_two_transformers.c - a model folder with two transformers, and a boundary between their
+ * noise levels: a run trains the right transformer on the right levels, and writes the right
+ * files. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -40,7 +41,8 @@ static char *text_of(const char *dir, const char *name, size_t *n)
     return text;
 }
 
-/* DIR/two: transformer of the run `high`, transformer_2 of `low`, and what names the boundary. */
+/* Makes DIR/two with the transformer of the run `high`, the transformer_2 of the run `low`, and a
+ * model_index.json with the boundary. */
 static void make_folder(const char *dir)
 {
     static const char index[] =
@@ -66,7 +68,7 @@ static void make_folder(const char *dir)
     put(dir, "two/model_index.json", index, strlen(index));
 }
 
-/* Levels of all traced steps lie on the side, and are not all the same. */
+/* Checks that the levels of all traced steps lie below the boundary (low) or above, and differ. */
 static void levels_are(const char *dir, const char *trace, int steps, bool low)
 {
     float least = 2, most = -1;
@@ -98,7 +100,7 @@ static const struct { const char *side, *folder, *other, *range; } sides[] = {
     { "low", "transformer_2", "transformer", "--min_timestep_boundary 0.769" },
 };
 
-/* All tensors of both files, but for what a rate of 1e-30 makes of zeros. */
+/* Whether all tensors of both files are equal, except for zeros that a rate of 1e-30 changed. */
 static bool same_weights(const char *a, const char *b)
 {
     vf_safetensors *f, *g;
@@ -121,21 +123,21 @@ static bool same_weights(const char *a, const char *b)
     return same;
 }
 
-/* A rate that changes nothing: the checkpoint has the very weights that the run began with, under
- * their name, and the other transformer beside them; so it can be trained on, either side. */
+/* With a rate that changes nothing, the checkpoint has the first weights of the run under their own
+ * name, and the other transformer beside them, so that both transformers can be trained further. */
 static void full_finetune(void **state)
 {
     const char *dir = *state;
     for (int i = 0; i < 2; i++) {
         char *args = vc_format("--model %s/two --training_type full-finetune --boundary_type %s "
                                "--learning_rate 1e-30 --max_train_steps 8 --trace_steps 8 "
-                               "--trace_dir %s/trace-%s", dir, sides[i].side, dir, sides[i].side);
-        char *out = vc_format("full-%s", sides[i].side);
-        char *trace = vc_format("trace-%s", sides[i].side);
+                               "--trace_dir %s/trace-%s", dir, part[i].type, dir, part[i].type);
+        char *out = vc_format("full-%s", part[i].type);
+        char *trace = vc_format("trace-%s", part[i].type);
         run_ok(dir, out, args);
         levels_are(dir, trace, 8, i);
         for (int k = 0; k < 2; k++) {
-            const char *folder = k ? sides[i].other : sides[i].folder;
+            const char *folder = k ? part[i].other : part[i].folder;
             char *made = vc_format("%s/%s/checkpoint-8/%s/" FILE_NAME, dir, out, folder);
             char *had = vc_format("%s/two/%s/" FILE_NAME, dir, folder);
             assert_true(same_weights(made, had));
@@ -154,7 +156,7 @@ static void full_finetune(void **state)
         free(yaml);
         free(config);
         char *page = vc_path_join(out, "report.html"), *html = text_of(dir, page, &n);
-        char *says = vc_format("full finetune of %s:", sides[i].folder);
+        char *says = vc_format("full finetune of %s:", part[i].folder);
         assert_non_null(strstr(html, says));
         free(says);
         free(html);
@@ -167,38 +169,38 @@ static void full_finetune(void **state)
     }
 }
 
-/* A LoRA says which one it is for, and is refused for the other. */
+/* A LoRA names its transformer, and is refused for the other. */
 static void lora(void **state)
 {
     const char *dir = *state;
     vc_err err = { 0 };
     for (int i = 0; i < 2; i++) {
         char *args = vc_format("--model %s/two --rank 2 --boundary_type %s --target_name to_q "
-                               "--max_train_steps 1", dir, sides[i].side);
-        char *out = vc_format("lora-%s", sides[i].side);
+                               "--max_train_steps 1", dir, part[i].type);
+        char *out = vc_format("lora-%s", part[i].type);
         run_ok(dir, out, args);
         char *path = vc_format("%s/%s/checkpoint-1/pytorch_lora_weights.safetensors", dir, out);
         vf_safetensors *f;
         assert_int_equal(vf_safetensors_open(&f, path, &err), 0);
-        assert_string_equal(vf_safetensors_meta(f, "vlt_transformer"), sides[i].folder);
+        assert_string_equal(vf_safetensors_meta(f, "vlt_transformer"), part[i].folder);
         vf_safetensors_close(f);
         static const char *const flags[] = { "lora_checkpoint", "preset_lora_path" };
         for (int k = 0; k < 4; k++) {
             bool same = k / 2;
             char *more = vc_format("--model %s/two --rank 2 --boundary_type %s --target_name to_q "
                                    "--max_train_steps 1 --%s %s", dir,
-                                   sides[same ? i : 1 - i].side, flags[k % 2], path);
+                                   part[same ? i : 1 - i].type, flags[k % 2], path);
             char *name = vc_format("more-%d-%d", i, k);
             int rc = run(dir, name, more, &err);
             assert_int_equal(rc, same ? 0 : VC_EMISMATCH);
-            if (rc && (!strstr(err.text, sides[i].folder) || !strstr(err.text, flags[k % 2])))
+            if (rc && (!strstr(err.text, part[i].folder) || !strstr(err.text, flags[k % 2])))
                 fail_msg("%s", err.text);
             free(name);
             free(more);
         }
         char *resume = vc_format("--model %s/two --rank 2 --boundary_type %s --target_name to_q "
                                  "--max_train_steps 2 --allow_mismatch "
-                                 "--resume_from_checkpoint latest", dir, sides[1 - i].side);
+                                 "--resume_from_checkpoint latest", dir, part[1 - i].type);
         assert_int_equal(run(dir, out, resume, &err), VC_EMISMATCH);
         assert_non_null(strstr(err.text, "--boundary_type"));
         free(resume);

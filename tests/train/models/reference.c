@@ -1,4 +1,4 @@
-/* reference.c - tiny models of goldens, and comparisons with their numbers; see reference.h */
+/* reference.c - opens the tiny models of goldens and compares results with them; see reference.h */
 #include "tests/train/models/reference.h"
 
 #include <math.h>
@@ -55,7 +55,7 @@ int ref_open_with(ref_model *m, const vtrain_family *family, const char *name, c
     return vtrain_dit_open(&m->model, family, m->config, m->params, &src, err);
 }
 
-/* Names of all linears' weights without ".weight", as targets are matched; NULL-ended. */
+/* The paths of all linears, the names of their weights without ".weight"; a NULL ends the list. */
 static char **modules_of(vt_params *params)
 {
     int n = vt_params_count(params), k = 0;
@@ -204,7 +204,7 @@ vt_tensor *ref_forward(ref_model *m, const ref_case *c, vt_remat remat)
         .fps = c->fps, .n_texts = 1, .recompute = remat == VT_RECOMPUTE ? 1000 : 0,
         .text = { { .embeds = load_text(m, c), .length = c->length } },
     };
-    for (int i = 0; c->pooled && i < 2; i++)  /* SD3 reads slot 0, HunyuanVideo slot 1 */
+    for (int i = 0; c->pooled && i < 2; i++)  /* SD3 reads slot 0, HunyuanVideo reads slot 1 */
         in.text[i].pooled = vt_from_host(m->g, VC_F32, 2, c->pooled_dim, c->pooled, VC_F32);
     if (c->token_t)
         in.token_t = vt_from_host(m->g, VC_F32, 2, c->token_dim, c->token_t, VC_F32);
@@ -303,11 +303,11 @@ int ref_check_grads(const ref_model *m, const char *prefix, const ref_tolerance 
         double e = grad_error(m, p, prefix, t, floor);
         worst = fmax(worst, e);
         if (e > t->grad) {
-            print_error("%s/%s is off by %.2g\n", prefix, p->name, e);
+            print_error("%s/%s: the error is %.2g\n", prefix, p->name, e);
             bad++;
         }
     }
-    print_message("%s: worst gradient %.2g\n", prefix, worst);
+    print_message("%s: the largest error of a gradient is %.2g\n", prefix, worst);
     assert_true(worst > 0);
     return bad;
 }

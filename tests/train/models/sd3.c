@@ -1,8 +1,9 @@
 /* sd3.c - the worked example of docs/adding-a-model.md: Stable Diffusion 3's transformer (Esser et
- * al. 2024), an MM-DiT. Text and picture are two streams with weights of their own, which meet in
- * each block's attention; the last block reads the text and does not change it. Semantics and names
- * are those of diffusers' SD3Transformer2DModel, with norms of queries and keys (3.5) or without
- * (3); blocks of dual attention (3.5 medium) are refused. Latents are [B,C,1,h,w]: one picture. */
+ * al. 2024), an MM-DiT. Text and picture are two streams with weights of their own, which share
+ * each block's attention; the last block reads the text and leaves it unchanged. Semantics and
+ * names are those of diffusers' SD3Transformer2DModel, with norms of queries and keys (3.5) or
+ * without norms (3); blocks of dual attention (3.5 medium) are refused. Latents are [B,C,1,h,w]:
+ * one picture. */
 #include "tests/train/models/sd3.h"
 
 #include <string.h>
@@ -15,7 +16,7 @@
 
 enum { TIME = 256, MLP = 4, MAX_WIDTH = 16384 };
 
-/* indices into sizes of the weight tables */
+/* Indices into the sizes of the weight tables. */
 enum { D = -1, IN = -2, PATCH = -3, TEXT = -4, POOLED = -5, TABLE = -6, HEAD = -7, HIDDEN = -8,
        SIX_D = -9, TWO_D = -10, TOKEN_OUT = -11 };
 
@@ -23,7 +24,7 @@ typedef struct block_weights { nn_stream_weights stream[2]; } block_weights;
 
 typedef struct model_weights {
     vt_lin patch;                             /* w [D,IN,PATCH,PATCH] */
-    vt_tensor *table;                         /* [1,TABLE,D]: positions */
+    vt_tensor *table;                         /* [1,TABLE,D]: the table of positions */
     vt_lin text, time1, time2, pooled1, pooled2, mod_out, proj_out;
 } model_weights;
 
@@ -49,7 +50,7 @@ static const vt_weight model_table[] = {
     { 0 }
 };
 
-/* Rows of every block, below "transformer_blocks.%d.". */
+/* Rows of every block; their names follow "transformer_blocks.%d.". */
 #define BOTH_STREAMS \
     BLOCK(stream[0].mod, "norm1.linear", SIX_D, D), \
     NORM(stream[0].attn.norm_q.w, "attn.norm_q.weight"), \
@@ -112,8 +113,8 @@ static int sd3_read(void *model, const cJSON *config, vc_err *err)
     int64_t d = m->width, p = m->patch;
     if (m->head % 8 || m->heads * m->head != d || m->out_channels != m->in_channels)
         return vc_fail(err, VC_EFORMAT, "attention_head_dim must be a multiple of 8, "
-                       "caption_projection_dim must be num_attention_heads times that, and "
-                       "out_channels must be in_channels");
+                       "caption_projection_dim must be num_attention_heads times "
+                       "attention_head_dim, and out_channels must be in_channels");
     const int64_t sizes[VTRAIN_SIZES] = {
         [-D] = d, [-IN] = m->in_channels, [-PATCH] = p, [-TEXT] = m->text, [-POOLED] = m->pooled,
         [-TABLE] = m->side * m->side, [-HEAD] = m->qk_norm ? m->head : VT_ABSENT,
@@ -143,12 +144,12 @@ static void sd3_prepare(vt_ctx *g, void *model, vtrain_in *in)
                 "%lld rows and columns (pos_embed_max_size, patch_size)", (long long)x->dim[2],
                 (long long)x->dim[3], (long long)x->dim[4], (long long)(m->side * m->patch));
     if (!pooled || pooled->dim[1] != m->pooled)
-        vt_fail(g, VC_EMISMATCH, "pooled prompts are %lld wide, pooled_projection_dim is %lld",
+        vt_fail(g, VC_EMISMATCH, "pooled prompts are %lld wide, but pooled_projection_dim is %lld",
                 pooled ? (long long)pooled->dim[1] : 0, (long long)m->pooled);
     vtrain_check_padding(g, &in->text[0]);
 }
 
-/* Inputs of a block: the two streams, then the time. */
+/* The inputs of a block: the two streams, then the embedding of the time. */
 enum { X, TEXT_AT, TIME_AT, N_IN };
 
 static void sd3_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *s[VT_BLOCK_IO])

@@ -1,6 +1,6 @@
-/* test_cogvideox.c - compares CogVideoX's transformer with diffusers' in every variant: outputs,
- * losses, every gradient, ten optimiser steps, tables of positions; checks recomputation, memory
- * and weights in f16 */
+/* test_cogvideox.c - CogVideoX's transformer equals diffusers' in every variant: outputs, losses,
+ * every gradient, ten optimiser steps, tables of positions; recomputed blocks, dry steps and
+ * weights in f16 are right. */
 #include <inttypes.h>
 #include <math.h>
 #include <setjmp.h>
@@ -27,11 +27,11 @@ static const ref_variant variants[] = {
     { "cogvideox-inp", { "off", "dropped" }, 0 },
 };
 
-/* f32: 1e-4 is the promise; sums in another order differ by 1e-5. bf16: 2e-2, some roundings of
- * 2^-9 in a chain. The floors are for norm_k.bias and to_k.bias: a part that all keys share cancels
- * in the softmax, so that their gradients are small differences of large sums, 0.6% of the largest
- * and less, and zero but for rounding without rotations. In bf16 diffusers' own gradients differ
- * there by 2% to 6% of themselves from its f32. */
+/* The promise for f32 is 1e-4; sums in another order differ by 1e-5. bf16 has some roundings of
+ * 2^-9 in a chain: 2e-2. The floors are for norm_k.bias and to_k.bias: a part that all keys share
+ * cancels in the softmax, so that these gradients are small differences of large sums, at most 0.6%
+ * of the largest, and without rotations they are rounding errors alone. There diffusers' own
+ * gradients in bf16 differ by 2% to 6% from its f32. */
 static const ref_tolerance tolerances[] = {
     { VC_F32, 1e-4, 1e-4, 1e-3, false }, { VC_BF16, 2e-2, 2e-2, 1e-2, true },
 };
@@ -48,15 +48,15 @@ static void test_bf16(void **state)
     ref_check_variants(&vtrain_cogvideox, variants, COUNT(variants), &tolerances[1]);
 }
 
-/* Recomputed blocks give the same bits. */
+/* Recomputed blocks make the same bits. */
 static void test_recompute(void **state)
 {
     (void)state;
     ref_check_recompute(&vtrain_cogvideox, "cogvideox-5b");
 }
 
-/* Frozen weights as the file stores them, 2B's f16: 11 bits, 2e-4 of a weight at most, against the
- * same in f32. */
+/* Frozen weights in 2B's f16 have 11 bits, so they differ from weights in f32 by at most 2e-4 of a
+ * weight. */
 static void test_stored(void **state)
 {
     (void)state;
@@ -64,7 +64,7 @@ static void test_stored(void **state)
     assert_true(e > 0 && e <= 1e-3);
 }
 
-/* A dry step needs the memory of the real one, with blocks kept and recomputed. */
+/* A dry step has the memory of the real step, with blocks kept and recomputed. */
 static void test_dry(void **state)
 {
     (void)state;
@@ -91,7 +91,7 @@ static size_t peak_without_tape(int layers)
     return peak;
 }
 
-/* Sampling needs the memory of one block, whatever their number. */
+/* Sampling takes the memory of one block, for any number of blocks. */
 static void test_no_tape(void **state)
 {
     (void)state;
@@ -100,7 +100,7 @@ static void test_no_tape(void **state)
 
 /* ---- positions ---- */
 
-/* The rotations of one size, which forward() gives to the trace; the step ends there. */
+/* The rotations of one size, which forward() traces; the step ends there. */
 typedef struct rotations {
     ref_model *m;
     float *value[2];                          /* cos, sin [tokens, 2 * pairs] */
@@ -140,7 +140,7 @@ static void rope_of(rotations *t, ref_model *m, const int64_t grid[3])
     free(x);
 }
 
-/* The reference computes angles in f32, and positions go up to 100: 100 * 2^-24. */
+/* The reference computes angles in f32, of positions up to 100: the error is 100 * 2^-24. */
 #define ROPE_ERROR 1e-5
 
 static void check_rope(ref_model *m, const vf_safetensors *f, const char *size)
@@ -218,7 +218,7 @@ static void one_step(ref_model *m, vt_adamw_state *s, int i, const float *losses
     snprintf(name, sizeof name, "%d", i);
     ref_case_open(&c, m->golden, name);
     double loss = (double)ref_step(m, &c, VT_KEEP, NULL), norm = vt_params_grad_norm(m->params);
-    /* later steps add up the differences of earlier ones */
+    /* Later steps add up the errors of earlier steps. */
     assert_true(fabs(loss - (double)losses[i]) <= 1e-4 * (double)losses[i]);
     assert_true(fabs(norm - (double)norms[i]) <= 1e-4 * (double)norms[i]);
     o.step = i + 1;
@@ -227,10 +227,10 @@ static void one_step(ref_model *m, vt_adamw_state *s, int i, const float *losses
     ref_case_close(&c);
 }
 
-/* Weights move by up to 1e-2 in these steps. They are compared by what they moved, in the mean
- * square: 1e-2 of it is 1e-4 of a weight. All but norm_k.bias are below 1e-4: AdamW makes steps of
- * one size even from gradients that are nearly all rounding. */
-#define WAY 1e-2
+/* Weights move by up to 1e-2 in these steps. The comparison is that of the movements, in the mean
+ * square: 1e-2 of a movement is 1e-4 of a weight. All errors but that of norm_k.bias are below
+ * 1e-4: AdamW makes whole steps even of gradients that are nearly all rounding error. */
+#define MOVEMENT_ERROR 1e-2
 static double moved_error(const ref_model *m, const vt_param *p)
 {
     float *want = ref_wanted(m, p, "final"), *now = ref_read(m, p->t);
@@ -264,12 +264,12 @@ static void test_steps(void **state)
     for (int i = 0; i < vt_params_count(m.params); i++) {
         const vt_param *p = vt_params_at(m.params, i);
         double e = p->buffer ? 0 : moved_error(&m, p);
-        if (e > WAY)
-            print_error("%s is off by %.2g of its way\n", p->name, e);
+        if (e > MOVEMENT_ERROR)
+            print_error("%s: the error is %.2g of its movement\n", p->name, e);
         worst = fmax(worst, e);
     }
-    print_message("worst way of a weight: %.2g\n", worst);
-    assert_true(worst <= WAY);
+    print_message("the largest error of a weight's movement is %.2g\n", worst);
+    assert_true(worst <= MOVEMENT_ERROR);
     vt_adamw_close(&s, m.params);
     free(losses);
     free(norms);

@@ -1,5 +1,5 @@
-/* test_cogvideox_errors.c - CogVideoX's transformer refuses configs, weights, latents and prompts
- * by name; its needs and settings; whole runs and their traces */
+/* test_cogvideox_errors.c - CogVideoX's transformer names wrong fields, weights, latents and
+ * prompts in its errors; its fit and its defaults; whole runs and their traces. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -65,7 +65,7 @@ static void test_bad_configs(void **state)
         snprintf(name, sizeof name, "cogvideox-%s", bad_configs[i].golden);
         int rc = ref_open_with(&m, &vtrain_cogvideox, name, bad_configs[i].fields, &err);
         if (rc >= 0 || m.model)
-            fail_msg("%s was taken", bad_configs[i].fields);
+            fail_msg("%s was accepted", bad_configs[i].fields);
         if (!strstr(err.text, bad_configs[i].says) || !strstr(err.text, "config.json"))
             fail_msg("%s: \"%s\"", bad_configs[i].fields, err.text);
         ref_close(&m);
@@ -74,7 +74,7 @@ static void test_bad_configs(void **state)
 
 /* ---- weights ---- */
 
-/* Configs that describe another model than the file's. */
+/* Fields of a config that do not describe the model of the file. */
 static const struct { const char *golden, *fields, *says; } bad_weights[] = {
     { "5b", "{\"num_layers\":3}",
       "tensor \"transformer_blocks.2.norm1.linear.weight\" is missing" },
@@ -107,7 +107,7 @@ static void test_bad_weights(void **state)
         if (!rc)
             rc = vf_model_all_bound(m.file, m.params, NULL, &err);
         if (rc >= 0)
-            fail_msg("%s was taken", bad_weights[i].fields);
+            fail_msg("%s was accepted", bad_weights[i].fields);
         if (!strstr(err.text, bad_weights[i].says))
             fail_msg("%s: \"%s\"", bad_weights[i].fields, err.text);
         ref_close(&m);
@@ -128,7 +128,7 @@ bad_inputs[] = {
     { "5b-i2v", { 4, 3, 8, 12 }, 11, 11, "prompts have 11 tokens" },
     { "2b", { 4, 3, 8, 12 }, 13, 13, "exactly 12 (max_text_seq_length)" },
     { "5b", { 4, 3, 8, 12 }, 12, 5, "prompt of 5 tokens among prompts of 12" },
-    { "5b", { 4, 3, 8, 12 }, 7, 7, NULL },            /* rotations need no number of prompts */
+    { "5b", { 4, 3, 8, 12 }, 7, 7, NULL },            /* with rotations, any number of tokens */
     { "2b", { 4, 5, 14, 2 }, 12, 12, NULL },
 };
 
@@ -158,7 +158,7 @@ static void test_bad_inputs(void **state)
     }
 }
 
-/* ---- needs and settings ---- */
+/* ---- fit and defaults ---- */
 
 #define FIT(frames, n, pad) .channels = 4, .n_texts = 1, .text_width = { 16 }, \
     .mult = { frames, 2, 2 }, .blocks = n, .pad_front = pad
@@ -223,10 +223,11 @@ static void test_targets(void **state)
 
 enum { F = 3, H = 8, W = 12, C = 4 };
 
-/* With first frames, and two validation prompts, the second one of 5 x 3 latents. */
+/* Makes a dataset with first frames and two validation prompts, of which the second asks for 5 x 3
+ * latents. */
 static void data_make(char dir[256])
 {
-    static const toy_sample samples[] = {     /* of 11 letters: 12 tokens */
+    static const toy_sample samples[] = {     /* 11 letters are 12 tokens */
         { .number = 0, .f = F, .h = H, .w = W, .caption = { "a red ball!" } },
         { .number = 1, .f = F, .h = H, .w = W, .caption = { "a long walk" } },
     };
@@ -303,7 +304,7 @@ static void test_full_run(void **state)
     vf_safetensors *f = trace_of(dir);
     check_trace(f, 2);
 
-    /* every parameter is in the trace with its gradient, and in the checkpoint */
+    /* The trace has every parameter with its gradient, and the checkpoint has every parameter. */
     vf_model *saved;
     char *path = vc_format("%s/full/checkpoint-2/transformer", dir);
     assert_ok(vf_model_open(&saved, path, &err), &err);

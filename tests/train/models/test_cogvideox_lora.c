@@ -1,5 +1,5 @@
-/* test_cogvideox_lora.c - compares a LoRA on frozen CogVideoX weights with PEFT's: output, loss,
- * every gradient, ten optimiser steps */
+/* test_cogvideox_lora.c - a LoRA on frozen CogVideoX weights equals PEFT's: output, loss, every
+ * gradient, ten optimiser steps. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,7 +20,7 @@ static void open_lora(ref_model *m, vc_dtype compute)
     assert_int_equal(ref_add_lora(m), 13);
 }
 
-/* The root of the mean square of a - b, over the same of b. */
+/* The root of the mean square of a - b, divided by that of b. */
 static double mean_error(const float *a, const float *b, int64_t n)
 {
     double off = 0, size = 0;
@@ -33,7 +33,7 @@ static double mean_error(const float *a, const float *b, int64_t n)
 
 typedef double error_fn(const float *a, const float *b, int64_t n);
 
-/* The worst error of the pairs' gradients, or of their values, against PREFIX/NAME. */
+/* The largest error of the pairs' gradients, or of their values, compared with PREFIX/NAME. */
 static double worst(const ref_model *m, const char *prefix, bool grads, error_fn *error)
 {
     double most = 0;
@@ -79,12 +79,12 @@ static void check_step(vc_dtype compute, error_fn *error, double allowed)
 static void test_f32(void **state)
 {
     (void)state;
-    check_step(VC_F32, golden_error, 1e-4);        /* sums come in another order */
+    check_step(VC_F32, golden_error, 1e-4);        /* sums are in another order */
 }
 
-/* Some roundings of 2^-9 form a chain. Gradients are compared in the mean, since single elements
- * are sums in which much cancels. PEFT's own bf16 is up to 4.1e-2 from its f32. With modulations in
- * bf16 the error would be 1.9e-2. */
+/* bf16 has some roundings of 2^-9 in a chain. Gradients are compared in the mean square, since
+ * large terms cancel in single elements. PEFT's own bf16 differs by up to 4.1e-2 from its f32. With
+ * modulations in bf16 the error would be 1.9e-2. */
 static void test_bf16(void **state)
 {
     (void)state;
@@ -118,7 +118,7 @@ static void test_steps(void **state)
         vt_adamw_step(m.params, &s, &o);
         ref_case_close(&c);
     }
-    /* values are near 1 and moved by 1e-2: the error is a thousandth of the way */
+    /* Values are near 1 and move by 1e-2: the error is a thousandth of the movement. */
     assert_true(worst(&m, "final", false, mean_error) <= 1e-5);
     for (int i = 0; i < vt_params_count(m.params); i++) {
         const vt_param *p = vt_params_at(m.params, i);

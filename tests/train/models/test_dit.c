@@ -1,5 +1,6 @@
-/* test_dit.c - the built-in transformer: gradients against differences, padding, recomputation,
- * LoRA against folded weights; blocks of several kinds in one model */
+/* test_dit.c - the built-in transformer: gradients equal finite differences, padding does not
+ * count, recomputed blocks have the same bits, a LoRA equals folded weights; and one model has
+ * blocks of several kinds. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,7 +28,7 @@ typedef struct tiny {
     vt_params *params;
     void *model;
     float x[LATENT], target[LATENT], embeds[EMBEDS], t[B], token_t[B * TOKENS], guidance[B];
-    bool by_token, guided;                          /* the forward is given token_t, guidance */
+    bool by_token, guided;                          /* the forward gets token_t, guidance */
     int32_t length[B];
 } tiny;
 
@@ -48,7 +49,7 @@ static const char guided_config[] =
     "\"attention_head_dim\":8,\"text_embed_dim\":6,\"rope_theta\":100,"
     "\"guidance_embeds\":true}";
 
-/* Everything random, so that no gradient hides behind a zero: init alone would. */
+/* Makes all parameters random, since the zeros of a fresh model would make gradients zero. */
 static void randomise(vt_params *p)
 {
     for (int i = 0; i < vt_params_count(p); i++) {
@@ -145,9 +146,9 @@ static void backward(tiny *m, vt_remat remat)
     vt_params_settle(m->params);
 }
 
-/* Derivative along a random direction of one parameter: four-point differences against the
- * gradient. The loss carries about 5e-7 of f32 noise, which the step turns into 2e-5 of the
- * derivative; curvature enters only in the fourth power of the step. */
+/* Compares the derivative along a random direction of one parameter with a four-point difference.
+ * The loss has an f32 error of about 5e-7, which is 2e-5 of the derivative with this step;
+ * curvature adds an error in the fourth power of the step. */
 static void check_gradient(tiny *m, const vt_param *p, uint32_t which)
 {
     static const double at[4] = { 2, 1, -1, -2 }, weight[4] = { -1, 8, -8, 1 };
@@ -187,7 +188,7 @@ static void test_gradients(void **state)
     tiny_close(&m);
 }
 
-/* Recomputed blocks give the same bits. */
+/* Recomputed blocks make the same bits. */
 static void test_recompute(void **state)
 {
     (void)state;
@@ -222,7 +223,7 @@ static double distance(const float *a, const float *b, int n)
 
 /* ---- a timestep for each token ---- */
 
-/* A clean first frame, as a row of a clip that is conditioned on it has. */
+/* Sets the times of a clip with a clean first frame. */
 static void set_token_times(tiny *m)
 {
     m->by_token = true;
@@ -244,11 +245,11 @@ static void test_token_gradients(void **state)
     tiny_close(&m);
 }
 
-/* Products of B rows and of B TOKENS rows are other kernels, which sum in another order; outputs
- * are below 8. */
+/* Products of B rows and of B TOKENS rows have different kernels, which sum in another order;
+ * outputs are below 8. */
 #define SUM_ORDER 1e-5f
 
-/* Tokens that all have their row's timestep are the same as one timestep a row. */
+/* The output with the row's timestep for each token equals the output with one timestep per row. */
 static void test_token_times_alike(void **state)
 {
     (void)state;
@@ -265,7 +266,7 @@ static void test_token_times_alike(void **state)
     tiny_close(&m);
 }
 
-/* Nothing but attention carries one token's time to another. */
+/* Removes attention, which alone makes a token depend on another token's time. */
 static void cut_attention(const tiny *m)
 {
     for (int i = 0; i < vt_params_count(m->params); i++) {
@@ -275,14 +276,14 @@ static void cut_attention(const tiny *m)
     }
 }
 
-/* The token that a number of the latents [B,C,F,H,W] is in, of all rows. */
+/* The token, among those of all rows, of element i of the latents [B,C,F,H,W]. */
 static int token_of(int i)
 {
     int w = i % W, h = i / W % H, f = i / W / H % F, row = i / (C * F * H * W);
     return row * TOKENS + (f * (H / 2) + h / 2) * (W / 2) + w / 2;
 }
 
-/* Without attention each token is as if all of its row had the token's timestep. */
+/* Without attention, each token is the same as if its whole row had the token's timestep. */
 static void test_token_times_apart(void **state)
 {
     (void)state;
@@ -306,7 +307,7 @@ static void test_token_times_apart(void **state)
     tiny_close(&m);
 }
 
-/* What a row's output depends on: its text up to its length, its time, its latents; nothing
+/* A row's output depends on its text up to its length, its time and its latents, and on nothing
  * else. */
 static void test_dependence(void **state)
 {
@@ -320,7 +321,7 @@ static void test_dependence(void **state)
     m.embeds[EMBEDS - 1] += 9;                      /* padding of row 1 */
     output(&m, y1);
     assert_true(distance(y0, y1, LATENT) == 0);
-    m.embeds[EMBEDS - TEXT - 1] += 9;               /* its last token that counts */
+    m.embeds[EMBEDS - TEXT - 1] += 9;               /* the last token of row 1 */
     output(&m, y1);
     assert_true(distance(y0, y1, row) == 0);
     assert_true(distance(y0 + row, y1 + row, row) > 1e-3);
@@ -363,7 +364,7 @@ static void test_guidance_gradients(void **state)
     }
 }
 
-/* A row's guidance moves that row alone. */
+/* A row's guidance changes this row alone. */
 static void test_guidance_by_row(void **state)
 {
     (void)state;
@@ -379,7 +380,7 @@ static void test_guidance_by_row(void **state)
     tiny_close(&m);
 }
 
-/* Moving the picture by a patch is not moving the output alone: positions count. */
+/* The output of a picture that is moved by a patch is not the moved output: positions count. */
 static void test_positions(void **state)
 {
     (void)state;
@@ -389,7 +390,7 @@ static void test_positions(void **state)
     for (int i = 0; i < LATENT; i++)
         m.x[i] = 0;
     output(&m, y0);
-    for (int i = 0; i + 2 < W; i++)                 /* a constant input, yet columns differ */
+    for (int i = 0; i + 2 < W; i++)                 /* columns of a constant input differ */
         y1[i] = y0[i + 2];
     assert_true(distance(y0, y1, W - 2) > 1e-4);
     tiny_close(&m);
@@ -410,7 +411,7 @@ static void test_bf16(void **state)
     for (int i = 0; i < LATENT; i++)
         size = fmax(size, fabs((double)exact[i]));
     double d = distance(exact, rounded, LATENT);
-    assert_true(d > 0 && d < 0.05 * size);          /* 8 bits of mantissa through two blocks */
+    assert_true(d > 0 && d < 0.05 * size);          /* 8 bits of mantissa in two blocks */
 }
 
 /* ---- LoRA ---- */
@@ -486,7 +487,7 @@ static void kinds_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *
     s[0] = s[1] = vt_scale(g, in->x, 1);
 }
 
-/* x + w; the second input stays */
+/* Makes x + w, and leaves the second input. */
 static void add_step(vt_ctx *g, const void *model, const void *weights, vt_tensor *const *in,
                      vt_tensor **out)
 {
@@ -494,7 +495,7 @@ static void add_step(vt_ctx *g, const void *model, const void *weights, vt_tenso
     out[0] = vt_add(g, in[0], ((const step_weights *)weights)->w);
 }
 
-/* 2 * x, and the second input + w */
+/* Makes 2 * x, and the second input + w. */
 static void double_it(vt_ctx *g, const void *model, const void *weights, vt_tensor *const *in,
                       vt_tensor **out)
 {
@@ -519,10 +520,11 @@ static const vtrain_family kinds_family = {
     .head = kinds_head,
 };
 
-/* Kinds run in their order; names count on while the prefix stays, blocks always. */
+/* Kinds run in their order. The numbers in names continue while the prefix stays, and the index of
+ * a block always does. */
 static const struct {
     const char *layers, *names[5];
-    float result;                             /* of x = 1 */
+    float result;                             /* the output for x = 1 */
 } kind_cases[] = {
     { "[2,1,2]", { "a.0.w", "a.1.w", "a.2.w", "b.0.w", "b.1.w" }, 6 + 2 + 200 },
     { "[0,2,1]", { "a.0.w", "a.1.w", "b.0.w" }, 4 + 1 + 300 },

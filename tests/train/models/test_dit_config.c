@@ -1,4 +1,4 @@
-/* test_dit_config.c - the config.json of a built-in transformer that cannot be opened */
+/* test_dit_config.c - a wrong config.json of a built-in transformer is refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

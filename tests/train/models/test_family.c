@@ -1,8 +1,8 @@
-/* test_family.c - whole runs of a family that the tree does not have: first authors' names for its
- * modules in LoRA files, written and read; clips that all begin with a clean frame.
+/* test_family.c - whole runs of a family that exists in this test alone: LoRA files are written and
+ * read with its first authors' names, and all its clips begin with a clean frame.
  *
- * The program's table of families is the one below, in place of that of families.c. Its family is
- * the built-in transformer with these differences. */
+ * This file replaces the table of families.c. Its family is the built-in transformer with these
+ * differences. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -54,7 +54,7 @@ const char *vtrain_family_name(const vtrain_family *f)
     return "builtin";
 }
 
-/* A base to train LoRAs of, DIR/base/checkpoint-2. */
+/* Makes DIR/base/checkpoint-2, the base of the LoRAs. */
 static int setup(void **state)
 {
     family = vtrain_builtin;
@@ -103,7 +103,7 @@ static void test_written(void **state)
 
 /* ---- read ---- */
 
-/* Folded in, all three files are the same weights: training on them gives the same bits. */
+/* All three files make the same weights when they are folded in: training has the same bits. */
 static void test_preset(void **state)
 {
     const char *dir = *state;
@@ -123,7 +123,7 @@ static void test_preset(void **state)
     }
 }
 
-/* A LoRA whose modules are not fused is trained on from either file. */
+/* The training of a LoRA without fused modules can continue from each of its files. */
 static void test_checkpoint(void **state)
 {
     const char *dir = *state;

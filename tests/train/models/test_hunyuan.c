@@ -1,5 +1,5 @@
-/* test_hunyuan.c - HunyuanVideo's transformer against diffusers', in all its variants: outputs,
- * losses, every gradient; recomputation; refusals */
+/* test_hunyuan.c - HunyuanVideo's transformer equals diffusers' in all its variants: outputs,
+ * losses, every gradient; recomputed blocks have the same bits; wrong configs are refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,14 +17,15 @@
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 enum { LORA_MODULES = 2 * 4 + 2 * 9 + 5 + 1 };           /* refiner, two streams, one, patches */
 
-/* The LoRA is of linears in all three kinds of blocks, of a modulation, and of the patches. */
+/* The LoRA adapts linears in all three kinds of blocks, a modulation, and the patches. */
 static const ref_variant variants[] = {
     { "hunyuan", { "off", "still" }, LORA_MODULES }, { "hunyuan-replace", { "still" }, 0 },
     { "hunyuan-concat", { NULL }, 0 }, { "skyreels-i2v", { "dropped" }, 0 },
 };
 
-/* f32: 1e-4 is the promise, as for CogVideoX. bf16: some roundings of 2^-9 in a chain; gradients of
- * keys pass through the softmax, where diffusers' own bf16 differs from its f32 by up to 2.8e-2. */
+/* The promise for f32 is 1e-4, as for CogVideoX. bf16 has some roundings of 2^-9 in a chain; for
+ * gradients of keys, which pass through the softmax, diffusers' own bf16 differs from its f32 by up
+ * to 2.8e-2. */
 static const ref_tolerance f32 = { VC_F32, 1e-4, 1e-4, 1e-3, false };
 static const ref_tolerance bf16 = { VC_BF16, 2e-2, 2.5e-2, 1e-2, true };
 
@@ -42,7 +43,7 @@ static void test_bf16(void **state)
 
 /* ---- names in LoRA files ---- */
 
-/* Opens a file of the golden's factors in Tencent's names. */
+/* Opens a file of the golden's factors with Tencent's names. */
 static vtrain_lora *open_theirs(const vf_safetensors *f)
 {
     enum { MOST = 128 };
@@ -85,7 +86,7 @@ static void same_factors(vtrain_lora *l, const vf_safetensors *f, const char *mo
     free(name[1]);
 }
 
-/* Tencent's names are read as diffusers reads them. */
+/* Tencent's names are read like in diffusers. */
 static void test_names(void **state)
 {
     static const char end[] = ".lora_A.weight";
@@ -103,7 +104,7 @@ static void test_names(void **state)
         free(module);
         modules++;
     }
-    assert_int_equal(modules, 30 + 2 * 2 + 3);     /* two rows of three modules, and one of four */
+    assert_int_equal(modules, 30 + 2 * 2 + 3);     /* two fused rows of 3, one of 4 */
     assert_ok(vtrain_lora_all_used(l, &err), &err);
     vtrain_lora_close(l);
     vf_safetensors_close(f);

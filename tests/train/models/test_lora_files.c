@@ -1,5 +1,5 @@
-/* test_lora_files.c - LoRA files in the layouts of other programs are merged as peft merges them;
- * LoRAs are written in every form; weights stay in the file's map. The golden is `lora`. */
+/* test_lora_files.c - LoRA files in the layouts of other programs are folded in like by peft; LoRAs
+ * are written in every form; weights stay in the file's map. The golden is `lora`. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -43,8 +43,8 @@ static const char *text_of(const cJSON *o, const char *field)
 
 /* ---- every layout ---- */
 
-/* Writes a case of the golden as the file that its program would have written: names and header
- * are the case's, values those that follow from "<module>.lora_A" and "<module>.lora_B". */
+/* Writes a case of the golden like the case's program: names and header are the case's, and values
+ * follow from the names "<module>.lora_A" and "<module>.lora_B". */
 static char *write_case(const cJSON *c, vc_dtype type)
 {
     vf_view v[64];
@@ -87,8 +87,9 @@ static int base_get(void *arg, const char *name, vt_host *v, vc_err *err)
     return rc;
 }
 
-/* peft merges in f32, and our merge rounds sums in f64 once: they differ by 4 roundings of sums of
- * a few terms near 1. A file in f16 or bf16 rounds A, B and alpha too, as peft does. */
+/* Compares with peft, which merges in f32, while our merge sums in f64 and rounds once: results
+ * differ by 4 roundings of sums of a few terms near 1. A file in f16 or bf16 also rounds A, B and
+ * alpha, as in peft. */
 static void same_merge(const vf_safetensors *golden, const vf_safetensors *base, const cJSON *c,
                        vc_dtype type, double tolerance)
 {
@@ -108,7 +109,7 @@ static void same_merge(const vf_safetensors *golden, const vf_safetensors *base,
         assert_int_equal(base_get((void *)base, name, &was, &err), 0);
         vf_view there;
         if (vf_safetensors_get(golden, want_name, &there, NULL)) {
-            assert_ptr_equal(h.data, was.data);              /* no pair: the file's own values */
+            assert_ptr_equal(h.data, was.data);              /* without a pair, the base's values */
         } else {
             float *want = golden_values(golden, want_name, NULL);
             double error = golden_error(h.data, want, h.dim[0] * h.dim[1]);
@@ -126,7 +127,7 @@ static void same_merge(const vf_safetensors *golden, const vf_safetensors *base,
     free(path);
 }
 
-/* The golden's base weights as a file of f32. */
+/* Opens the golden's base weights as a file in f32. */
 static vf_safetensors *open_base(const vf_safetensors *golden)
 {
     const char *dir = golden_tmp("base");
@@ -147,8 +148,8 @@ static void every_layout_merges(void **state)
     int n = 0;
     for (const cJSON *c = cases->child; c; c = c->next, n++) {
         same_merge(golden, base, c, VC_F32, 1e-6);
-        /* peft's values are of f32 factors: rounding them is 2^-12 (f16), 2^-9 (bf16) of B A, both
-         * factors, and of alpha, which is a small integer */
+        /* peft's values have f32 factors. Rounding both factors changes B A by 2^-12 each in f16
+         * and by 2^-9 each in bf16; alpha, a small integer, stays. */
         same_merge(golden, base, c, VC_F16, 1e-3);
         same_merge(golden, base, c, VC_BF16, 8e-3);
     }
@@ -158,7 +159,7 @@ static void every_layout_merges(void **state)
     vf_safetensors_close(golden);
 }
 
-/* Rows longer than a tile, against single sums. */
+/* The merge of rows longer than a tile equals single sums. */
 static void long_rows_merge(void **state)
 {
     (void)state;
@@ -243,7 +244,7 @@ static void metadata_is_read(void **state)
 
 /* ---- writing ---- */
 
-/* Two linears and a norm, with LoRA on the linears. */
+/* A model of two linears, which have a LoRA, and a norm. */
 typedef struct tiny {
     vt_lin q, out;
     vt_tensor *norm, *table;
@@ -292,7 +293,7 @@ static bool is_q(void *arg, const char *module)
     return strstr(module, "to_q") != NULL;
 }
 
-/* scale * B A of a module in a file equals the model's. */
+/* Checks that scale * B A of a module in a file equals the model's. */
 static void same_product(const char *path, const vt_lin *lin, const char *module)
 {
     vtrain_lora *l;
@@ -371,7 +372,7 @@ static void lora_is_written(void **state)
 
 /* A file that this program wrote is loaded; errors name the modules, ranks or alphas in which
  * another file differs. */
-static void lora_is_gone_on_with(void **state)
+static void lora_is_trained_further(void **state)
 {
     (void)state;
     static const char *const names[] = { "to_q", "to_out.0" };
@@ -383,7 +384,8 @@ static void lora_is_gone_on_with(void **state)
         { 3, 3, false, false, "has alpha 3, but this run's is 6: give --network_alpha 3" },
         { 3, 3, true, false, "has alpha 3, but this run's is 6: give --network_alpha 3" },
         { 3, 12, true, false, "has alpha 12, but this run's is 6: give --network_alpha 12" },
-        { 3, 0, false, false, "\"blocks.0.to_q\" has alpha 0, but training needs an alpha above 0" },
+        { 3, 0, false, false,
+          "\"blocks.0.to_q\" has alpha 0, but training needs an alpha above 0" },
         { 3, 6, false, true, "no module \"blocks.0.to_out.0\", which --target_name matches" },
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
@@ -425,7 +427,7 @@ static void lora_is_gone_on_with(void **state)
 static const char config_text[] =
     "{\n  \"_class_name\": \"Tiny\",\n  \"eps\": 1e-05,\t\"x\": 1.0}\n";
 
-/* A folder with the tiny model: linears in `type`, the rest in f32. */
+/* Writes a folder with the tiny model: linears in `type`, other tensors in f32. */
 static const char *tiny_folder(const char *name, vc_dtype type)
 {
     tiny m;
@@ -467,7 +469,8 @@ static char *file_text(const char *dir, const char *name)
     return text;
 }
 
-/* Saved and opened again: the same values in the same types; config.json byte for byte. */
+/* A saved model that is opened again has the same values in the same types, and the same bytes of
+ * config.json. */
 static void full_is_written(void **state)
 {
     (void)state;
@@ -525,8 +528,8 @@ static void full_is_written(void **state)
 
 /* ---- frozen weights ---- */
 
-/* A LoRA's base stays in the file's map in the file's type, also below a second reader; held in
- * another type, matrices are private copies of it and the rest stays. */
+/* A LoRA's base stays in the file's map in the file's type, for two readers too. If matrices are
+ * held in another type, they are private copies, and other tensors stay in the map. */
 static void frozen_weights_are_mapped(void **state)
 {
     (void)state;
@@ -589,7 +592,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_layout_merges), cmocka_unit_test(long_rows_merge),
         cmocka_unit_test(metadata_is_read),
-        cmocka_unit_test(lora_is_gone_on_with),
+        cmocka_unit_test(lora_is_trained_further),
         cmocka_unit_test(lora_is_written),     cmocka_unit_test(full_is_written),
         cmocka_unit_test(frozen_weights_are_mapped),
     };

@@ -1,5 +1,6 @@
-/* test_lora_names.c - modules by the names of a family's first authors, in files that are written
- * and read: a family of the test's own, with renamed prefix, ending and block, and a fused row. */
+/* test_lora_names.c - LoRA files are written and read with the names of a family's first authors.
+ * The test's own family has a renamed prefix, a renamed ending, a renamed block, and a fused
+ * row. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -115,7 +116,8 @@ static void close_tiny(tiny *m)
     vt_close(m->g);
 }
 
-/* scale B A of a module in the file is the model's; zeros where it trains none. */
+/* Checks that scale * B A of a module in the file equals the model's, or is zero where the module
+ * is not trained. */
 static void same_product(vtrain_lora *l, const vt_lin *lin, const char *module)
 {
     float want[8 * IN] = { 0 }, got[8 * IN] = { 0 };
@@ -143,8 +145,8 @@ static const struct { const char *file, *alpha, *plain; } files[] = {
       "diffusion_model.img_in.lora_down.weight" },
 };
 
-/* Diffusers' file keeps our names; the two others have the first authors', q, v and the MLP as one
- * matrix of three times the rank, and read back they are the same LoRA. */
+/* diffusers' file has our names. The two others have the first authors' names, with q, v and the
+ * MLP as one matrix of three times the rank, and are read as the same LoRA. */
 static void written_and_read(void **state)
 {
     (void)state;
@@ -185,7 +187,7 @@ static void written_and_read(void **state)
             vtrain_lora_rename(l, renames);
             for (int k = 0; k < MODULES; k++) {
                 bool whole = vtrain_lora_all_used(l, NULL) == 0;
-                assert_false(whole);                             /* until the last one */
+                assert_false(whole);                             /* true after the last module */
                 same_product(l, &m.lin[k], table[k].name);
             }
             if (vtrain_lora_all_used(l, &err))
@@ -202,7 +204,8 @@ static void written_and_read(void **state)
 static const float a_values[2 * IN] = { 1, 2, 3, 4, 5, 6, -1, 0, 1, 0, 1, 0 };
 static float b_values[20 * 2];
 
-/* A file has one pair, whose B has `rows` rows, and the module by our name too if ours is given. */
+/* Opens a file with the pair of `theirs`, whose B has `rows` rows, and, unless NULL, a pair of
+ * `ours`. */
 static vtrain_lora *open_pair(int rows, const char *theirs, const char *ours)
 {
     char name[4][100];
@@ -272,7 +275,7 @@ static void odd_files_are_refused(void **state)
     vtrain_lora_close(l);
 }
 
-/* A row that names a module which the transformer does not have writes nothing wrong. */
+/* A row of the table with a module that the transformer lacks makes no wrong file. */
 static void odd_rows_are_refused(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* test_lora_targets.c - targets match as peft's matcher does. The golden is `lora`. */
+/* test_lora_targets.c - targets match the same modules as in peft. The golden is `lora`. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +25,8 @@ static cJSON *parsed(const vf_safetensors *f, const char *key)
     return o;
 }
 
-/* The golden lists values with the modules that peft's matcher picks; none: an error there. */
+/* The golden lists the modules that peft matches for each value; an empty list is an error in
+ * peft. */
 static void targets_are_pefts(void **state)
 {
     (void)state;

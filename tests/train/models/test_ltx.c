@@ -1,5 +1,6 @@
-/* test_ltx.c - LTX-Video's transformer against diffusers': outputs, losses, every gradient, a
- * LoRA's too, with one timestep for each token too; rotations; recomputation; refusals */
+/* test_ltx.c - LTX-Video's transformer equals diffusers': outputs, losses, every gradient, also of
+ * a LoRA and with one timestep for each token; rotations; recomputed blocks have the same bits;
+ * wrong configs are refused. */
 #include <inttypes.h>
 #include <math.h>
 #include <setjmp.h>
@@ -22,9 +23,9 @@ static const ref_variant variants[] = {
     { "ltx", { "off", "tokens", "still" }, 16 }, { "ltx-48", { NULL }, 8 },
 };
 
-/* f32: 1e-4 is the promise, as for CogVideoX; sums in another order differ by 3e-5. bf16: some
- * roundings of 2^-9 in a chain move gradients by up to 1.8e-2; diffusers' own bf16 differs from its
- * f32 by up to 2.3e-2. */
+/* The promise for f32 is 1e-4, as for CogVideoX; sums in another order differ by 3e-5. In bf16 some
+ * roundings of 2^-9 in a chain change gradients by up to 1.8e-2; diffusers' own bf16 differs from
+ * its f32 by up to 2.3e-2. */
 static const ref_tolerance f32 = { VC_F32, 1e-4, 1e-4, 1e-3, false };
 static const ref_tolerance bf16 = { VC_BF16, 2e-2, 2e-2, 1e-2, true };
 
@@ -51,11 +52,11 @@ static void test_memory(void **state)
 
 /* ---- rotations ---- */
 
-/* Angles are rounded as the reference rounds them, but for the last bit of a frequency: 15708 *
- * 2^-24 is 1e-3. */
+/* Angles are rounded as in the reference, except for the last bit of a frequency: 15708 * 2^-24 is
+ * 1e-3. */
 #define ROPE_ERROR 2e-3
 
-/* name: "WIDTH/FxHxW/RULE", at 24 frames a second */
+/* Checks the rotations of the golden "WIDTH/FxHxW/RULE", at 24 frames per second. */
 static void check_rope(const vf_safetensors *f, const char *name)
 {
     static const char *const parts[2] = { "cos", "sin" };
@@ -105,7 +106,7 @@ static void test_rope(void **state)
     vf_safetensors_close(f);
 }
 
-/* ---- what is refused ---- */
+/* ---- refused configs and inputs ---- */
 
 static const ref_refusal bad_models[] = {
     { "{\"patch_size\":2}", "patch_size: 2" },
@@ -122,7 +123,7 @@ static void test_refused(void **state)
     ref_check_refusals(&vtrain_ltx, "ltx", bad_models, COUNT(bad_models));
 }
 
-/* A clip whose frame rate is not known has no positions. */
+/* A clip without a known frame rate is refused. */
 static void test_no_rate(void **state)
 {
     ref_model m;
@@ -140,7 +141,7 @@ static void test_no_rate(void **state)
     ref_close(&m);
 }
 
-/* Rows of different frame rates in one batch: each is as it is alone. */
+/* In a batch with rows of different frame rates, each row is the same as alone. */
 static void test_two_rates(void **state)
 {
     static const float rates[2] = { 25, 12 };

@@ -1,5 +1,6 @@
-/* test_sd3.c - the worked example of docs/adding-a-model.md against diffusers': outputs, losses,
- * every gradient, a LoRA's too; recomputation; refusals */
+/* test_sd3.c - the worked example of docs/adding-a-model.md equals diffusers': outputs, losses,
+ * every gradient, also of a LoRA; recomputed blocks have the same bits; wrong configs are
+ * refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,10 +20,11 @@ static const ref_variant variants[] = {
     { "sd3", { "odd" }, 19 }, { "sd3.5", { "whole" }, 19 },
 };
 
-/* f32: 1e-4 is the promise, as for CogVideoX; sums in another order differ by 2.5e-5. bf16: some
- * roundings of 2^-9 in a chain make 7e-3 of an output. Gradients pass through the softmax, which is
- * steep where heads have no norms: in the mean they differ by up to 2.5e-2, and diffusers' own bf16
- * from its f32 by up to 4.8e-2. The floors are for biases of keys, which cancel in the softmax. */
+/* The promise for f32 is 1e-4, as for CogVideoX; sums in another order differ by 2.5e-5. In bf16
+ * some roundings of 2^-9 in a chain change an output by 7e-3. Gradients pass through the softmax,
+ * which is steep where heads have no norms: in the mean square they differ by up to 2.5e-2, while
+ * diffusers' own bf16 differs from its f32 by up to 4.8e-2. The floors are for biases of keys,
+ * which cancel in the softmax. */
 static const ref_tolerance f32 = { VC_F32, 1e-4, 1e-4, 1e-3, false };
 static const ref_tolerance bf16 = { VC_BF16, 1e-2, 3e-2, 1e-2, true };
 
@@ -47,7 +49,8 @@ static void test_memory(void **state)
     }
 }
 
-/* Stability's own files are f16, the table of positions too: 11 bits, 2e-4 of a weight at most. */
+/* Stability's own files are in f16, their tables of positions too: 11 bits change a weight by at
+ * most 2e-4. */
 static void test_stored(void **state)
 {
     (void)state;
@@ -55,7 +58,7 @@ static void test_stored(void **state)
     assert_true(e > 0 && e <= 1e-3);
 }
 
-/* ---- what is refused ---- */
+/* ---- refused configs and inputs ---- */
 
 static const ref_refusal bad_models[] = {
     { "{\"dual_attention_layers\":[0]}", "dual_attention_layers: it is set" },
@@ -82,7 +85,7 @@ static const struct { int64_t f, h, w, pooled; int tokens; const char *says; } b
     { 2, 8, 12, 10, 5, "2x8x12: this model makes one picture" },
     { 1, 18, 12, 10, 5, "at most 16 rows and columns" },
     { 1, 8, 18, 10, 5, "at most 16 rows and columns" },
-    { 1, 8, 12, 8, 5, "pooled prompts are 8 wide, pooled_projection_dim is 10" },
+    { 1, 8, 12, 8, 5, "pooled prompts are 8 wide, but pooled_projection_dim is 10" },
     { 1, 8, 12, 0, 5, "pooled prompts are 0 wide" },
     { 1, 8, 12, 10, 4, "prompt of 4 tokens among prompts of 5: the transformer masks nothing" },
     { 1, 16, 2, 10, 5, NULL },

@@ -1,4 +1,5 @@
-/* test_train_lora.c - target matching, LoRA files of all layouts, folding in */
+/* test_train_lora.c - targets are matched, LoRA files of all layouts are read, and LoRAs are folded
+ * in. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -42,7 +43,7 @@ static const struct { const char *value; int matches; const char *names; bool no
     { "(transformer_blocks|single_transformer_blocks).*(to_q|to_k|to_v|to_out.0)", 8, NULL, false },
     { ".*to_q", 2, "attn1.to_q", false },
     { "transformer_blocks\\.[0-9]+\\.ff\\.net\\.2", 2, "ff.net.2", false },
-    { "a|proj_out", 1, "proj_out", false },         /* the whole alternation, not its ends */
+    { "a|proj_out", 1, "proj_out", false },         /* the alternation as a whole */
 };
 
 static void test_targets(void **state)
@@ -72,14 +73,14 @@ static void test_targets(void **state)
 }
 
 static const struct { const char *value, *says; } bad_targets[] = {
-    { "to_qq", "attn1.to_q" },                      /* near names are listed */
+    { "to_qq", "attn1.to_q" },                      /* the error lists near names */
     { "to_q,to_x", "to_x" },
-    { "ff.0,ff.2", "ff.net.2" },                    /* left out, nothing stays */
+    { "ff.0,ff.2", "ff.net.2" },                    /* both left out, none remains */
     { "q", "matches no linear" },
     { "attn1", "matches no linear" },               /* a container */
-    { "to_.", "matches no linear" },                /* a dot alone makes no expression */
+    { "to_.", "matches no linear" },                /* a dot is not an expression */
     { "(to_q", "is not a regular expression" },
-    { "to_[qk]", "matches no linear" },             /* not the whole path */
+    { "to_[qk]", "matches no linear" },             /* matches no whole path */
     { "", "matches no linear" },
 };
 
@@ -165,7 +166,7 @@ static void test_layouts(void **state)
     free(path);
 }
 
-/* Files that are no LoRA are refused, and none crashes the reader. */
+/* Files that are not a LoRA are refused. */
 static void test_bad_files(void **state)
 {
     const struct { const char *a, *b, *says; int64_t rank_b; } bad[] = {
@@ -204,7 +205,8 @@ static void test_bad_files(void **state)
     free(path);
 }
 
-/* Whatever its type, alpha is a number; a value that is none, or a half of integers, is named. */
+/* An alpha of any type is read; the error about an alpha that is not a number, or about a half of
+ * integers, names the tensor. */
 static void test_values(void **state)
 {
     static const int64_t whole = 1;
@@ -249,7 +251,7 @@ static void test_values(void **state)
     free(path);
 }
 
-/* A folder as PEFT saves one: alpha is in its adapter_config.json. */
+/* In a folder that PEFT saves, adapter_config.json holds alpha. */
 static void test_peft_folder(void **state)
 {
     static const layout l = { "base_model.model." MODULE ".lora_A.weight",
@@ -370,7 +372,7 @@ static void test_source(void **state)
     write_layout(path, &layouts[0]);
     assert_int_equal(folded(path, w, out), 0);
     assert_memory_equal(out, want, sizeof out);
-    assert_true(w[1] == 1);                         /* the file's own values stay */
+    assert_true(w[1] == 1);                         /* the file's own values are unchanged */
     free(path);
 }
 
