@@ -289,12 +289,12 @@ static void stored_place(int exif, int h, int w, int y, int x, int *sy, int *sx)
     }
 }
 
-typedef struct turn_case {
+typedef struct rotation_case {
     int matrix[4], exif, rotation;
     bool mirrored;
-} turn_case;
+} rotation_case;
 
-static const turn_case turns[] = {
+static const rotation_case rotations[] = {
     { { 1, 0, 0, 1 }, 1, 0, false },     { { -1, 0, 0, 1 }, 2, 0, true },
     { { -1, 0, 0, -1 }, 3, 180, false }, { { 1, 0, 0, -1 }, 4, 180, true },
     { { 0, 1, 1, 0 }, 5, 270, true },    { { 0, 1, -1, 0 }, 6, 90, false },
@@ -318,10 +318,10 @@ static void test_rotation(void **state)
     (void)state;
     media_info info;
     uint8_t *plain = read_one(clip_path("numbers.mp4"), 100, NULL, &info);
-    for (size_t i = 0; i < sizeof turns / sizeof *turns; i++) {
-        const turn_case *t = &turns[i];
+    for (size_t i = 0; i < sizeof rotations / sizeof *rotations; i++) {
+        const rotation_case *t = &rotations[i];
         patch_matrix(clip_path("numbers.mp4"), t->matrix);
-        uint8_t *turned = read_one(clip_path("numbers.mp4"), 100, NULL, &info);
+        uint8_t *rotated = read_one(clip_path("numbers.mp4"), 100, NULL, &info);
         bool sideways = t->exif >= 5;
         if (info.rotation != t->rotation || info.mirrored != t->mirrored ||
             info.w != (sideways ? CLIP_H : CLIP_W) || info.h != (sideways ? CLIP_W : CLIP_H))
@@ -331,12 +331,12 @@ static void test_rotation(void **state)
             for (int x = 0; x < info.w; x++) {
                 int sy, sx;
                 stored_place(t->exif, CLIP_H, CLIP_W, y, x, &sy, &sx);
-                if (memcmp(turned + (y * info.w + x) * 3, plain + (sy * CLIP_W + sx) * 3, 3))
+                if (memcmp(rotated + (y * info.w + x) * 3, plain + (sy * CLIP_W + sx) * 3, 3))
                     fail_msg("orientation %d: pixel %d,%d", t->exif, y, x);
             }
-        free(turned);
+        free(rotated);
     }
-    patch_matrix(clip_path("numbers.mp4"), turns[0].matrix);
+    patch_matrix(clip_path("numbers.mp4"), rotations[0].matrix);
     free(plain);
 }
 
@@ -348,11 +348,11 @@ static void test_fit(void **state)
         { 40, 80, 3, 7, 31, 60, .flip = false }, { 40, 80, 3, 7, 31, 60, .flip = true },
         { 100, 50, 20, 0, 64, 50, .flip = true }, { 64, 128, 0, 0, 64, 128, .flip = true },
     };
-    for (size_t t = 0; t < sizeof turns / sizeof *turns; t++)
+    for (size_t t = 0; t < sizeof rotations / sizeof *rotations; t++)
         for (size_t k = 0; k < sizeof fits / sizeof *fits; k++) {
             const media_fit *f = &fits[k];
             media_info info;
-            patch_matrix(clip_path("numbers.mp4"), turns[t].matrix);
+            patch_matrix(clip_path("numbers.mp4"), rotations[t].matrix);
             uint8_t *shown = read_one(clip_path("numbers.mp4"), 42, NULL, &info);
             uint8_t *got = read_one(clip_path("numbers.mp4"), 42, f, &info);
             uint8_t *want = malloc((size_t)f->h * (size_t)f->w * 3);
@@ -365,13 +365,13 @@ static void test_fit(void **state)
                 int y = i / (f->w * 3), x = i / 3 % f->w;
                 int at = (y * f->w + (f->flip ? f->w - 1 - x : x)) * 3 + i % 3;
                 if (abs(got[i] - want[at]) > 1)    /* a mirrored tie may round the other way */
-                    fail_msg("orientation %d, fit %zu: %d,%d", turns[t].exif, k, y, x);
+                    fail_msg("orientation %d, fit %zu: %d,%d", rotations[t].exif, k, y, x);
             }
             free(shown);
             free(got);
             free(want);
         }
-    patch_matrix(clip_path("numbers.mp4"), turns[0].matrix);
+    patch_matrix(clip_path("numbers.mp4"), rotations[0].matrix);
 }
 
 static void test_sample_aspect(void **state)

@@ -150,15 +150,15 @@ static uint8_t *read_one(media *m, const media_info *info, int64_t i, vc_err *er
 
 static void check_info(const char *name, const media_info *info, const cJSON *want)
 {
-    int turned = (int)fmax(0, -number(want, "rotation"));       /* fmax makes 0 of NAN */
+    int rotation = (int)fmax(0, -number(want, "rotation"));       /* fmax makes 0 of NAN */
     const cJSON *aspect = cJSON_GetObjectItem(want, "sample_aspect_ratio");
     double num = 1, den = 1;
     if (cJSON_IsString(aspect))
         sscanf(aspect->valuestring, "%lf:%lf", &num, &den);
     int w = (int)floor(info->coded_w * num / den + 0.5), h = info->coded_h;
     if (info->coded_w != number(want, "width") || info->coded_h != number(want, "height") ||
-        info->rotation != turned || info->w != (turned % 180 ? h : w) ||
-        info->h != (turned % 180 ? w : h) || info->mirrored)
+        info->rotation != rotation || info->w != (rotation % 180 ? h : w) ||
+        info->h != (rotation % 180 ? w : h) || info->mirrored)
         fail_msg("%s: %dx%d, stored %dx%d, rotation %d", name, info->w, info->h, info->coded_w,
                  info->coded_h, info->rotation);
     if (info->frames != number(want, "frames") ||

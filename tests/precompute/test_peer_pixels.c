@@ -108,7 +108,7 @@ static void test_two_resizes(void **state)
     const int h = 90, w = 120;
     uint8_t *src = noise(h, w, 2), small[30 * 40 * 3], got[16 * 16 * 3], want[16 * 16 * 3];
     uint8_t once[16 * 16 * 3];
-    const media_orient plain = { 0 }, turned = { .transpose = 1, .flip_x = 1 };
+    const media_orient plain = { 0 }, rotated = { .transpose = 1, .flip_x = 1 };
     media_fit fit = { .rh = 16, .rw = 21, .left = 2, .h = 16, .w = 16 };
 
     resize_bilinear(small, 30, 40, src, h, w, 3 * w);
@@ -121,10 +121,10 @@ static void test_two_resizes(void **state)
     assert_memory_not_equal(got, once, sizeof got);
 
     media_fit tall = { .rh = 21, .rw = 16, .top = 2, .h = 16, .w = 16 };
-    run(want, small, 30, 40, turned, &tall);
+    run(want, small, 30, 40, rotated, &tall);
     tall.load_h = 40;
     tall.load_w = 30;
-    run(got, src, h, w, turned, &tall);
+    run(got, src, h, w, rotated, &tall);
     assert_memory_equal(got, want, sizeof got);
     free(src);
 }

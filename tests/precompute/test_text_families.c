@@ -156,13 +156,13 @@ static void equals_pipelines(void **state)
 
 /* ---- the tokenizer of another model ---- */
 
-/* Writes the golden's tokenizer with another spelling of the special token `gone`. */
-static void spell_otherwise(const tf_fixture *f, const char *gone)
+/* Writes the golden's tokenizer with another spelling of the special token `token`. */
+static void spell_otherwise(const tf_fixture *f, const char *token)
 {
     const char *text = vf_safetensors_meta(f->gold, "tokenizer");
     char *changed = strdup(text), quoted[64];
 
-    snprintf(quoted, sizeof quoted, "\"%s\"", gone);
+    snprintf(quoted, sizeof quoted, "\"%s\"", token);
     for (char *at = changed; (at = strstr(at, quoted));)
         at[3] = '_';
     tf_put_text(f->dir, "tokenizer.json", changed);

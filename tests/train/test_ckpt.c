@@ -150,7 +150,7 @@ static bool exists(const char *out, const char *name)
 static void test_prune(void **state)
 {
     (void)state;
-    static const struct { int64_t step, limit; const char *there, *gone; } row[] = {
+    static const struct { int64_t step, limit; const char *kept, *removed; } row[] = {
         { 100, 2, "100", "" }, { 20, 2, "20 100", "" }, { 300, 2, "100 300", "20" },
         { 200, 2, "200 300", "100" }, { 50, 2, "50 300", "200" }, { 60, 0, "50 60 300", "" },
         { 70, 1, "70", "50 60 300" },
@@ -158,11 +158,11 @@ static void test_prune(void **state)
     char *out = vc_path_join(dir, "prune"), name[64];
     for (int i = 0; i < COUNT(row); i++) {
         must_save(out, row[i].step, row[i].limit);
-        for (int gone = 0; gone < 2; gone++) {
-            const char *s = gone ? row[i].gone : row[i].there;
+        for (int removed = 0; removed < 2; removed++) {
+            const char *s = removed ? row[i].removed : row[i].kept;
             for (char *end; *s; s = end) {
                 snprintf(name, sizeof name, "checkpoint-%ld", strtol(s, &end, 10));
-                if (exists(out, name) == gone)
+                if (exists(out, name) == removed)
                     fail_msg("row %d: %s", i, name);
             }
         }

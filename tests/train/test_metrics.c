@@ -262,10 +262,10 @@ static int write_limited(const char *out)
         return 3;
     free(text);
     text = load(out);
-    int there = whole_steps(text);
+    int lines = whole_steps(text);
     free(text);
     vtrain_metrics_close(m);
-    return there == s - 1 ? 0 : 4;
+    return lines == s - 1 ? 0 : 4;
 }
 
 static void test_full_disk(void **state)

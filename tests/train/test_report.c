@@ -86,24 +86,24 @@ static const vtrain_report about = {
 static void test_page(void **state)
 {
     (void)state;
-    static const char *const there[] = {
+    static const char *const present[] = {
         "DiT &amp; co", "&lt;b&gt;16x16", "&lt;i&gt;two", "name: &quot;&lt;/pre&gt;",
         "Samples seen", "6 of 10; never seen: 4", "12.50 %", "2.0 MiB", "1.0 MiB", "-50.0 %",
         "held-out", "0.25000", "Unreadable lines", "5.00 % of the time in steps",
         "40, 10.00 epochs", "Learning rate",
         "\n<!-- validation -->\n", "\n<!-- /validation -->\n", "--validation_steps",
     };
-    static const char *const gone[] = { "<script>alert", "<b>16", "<i>two", "http:", "https:",
+    static const char *const absent[] = { "<script>alert", "<b>16", "<i>two", "http:", "https:",
                                         "nan" };
     char *out = vc_path_join(dir, "page");
     save_metrics(out, 40);
     char *text = report_of(out, &about);
-    for (int i = 0; i < COUNT(there); i++)
-        if (!strstr(text, there[i]))
-            fail_msg("the page lacks \"%s\"", there[i]);
-    for (int i = 0; i < COUNT(gone); i++)
-        if (strstr(text, gone[i]))
-            fail_msg("the page has \"%s\"", gone[i]);
+    for (int i = 0; i < COUNT(present); i++)
+        if (!strstr(text, present[i]))
+            fail_msg("the page lacks \"%s\"", present[i]);
+    for (int i = 0; i < COUNT(absent); i++)
+        if (strstr(text, absent[i]))
+            fail_msg("the page has \"%s\"", absent[i]);
     /* Of 40 steps 39 have a loss, whose mean is (38 * 0.5 + 9) / 39. */
     assert_non_null(strstr(text, "0.71795"));
     free(text);

@@ -509,7 +509,7 @@ static void test_dry_run(void **state)
     static const char *const lines[] = { "model: ", "data: ", "device: ", "steps: ", "memory: " };
     const char *dir = *state, *build = getenv("VLT_BUILD");
     char *command = vc_format("'%s/vtrain' --latents %s/set.lmdb --output_dir %s/dry " TINY
-                              "--dry_run --quiet 2>%s/said", build ? build : "build", dir, dir,
+                              "--dry_run --quiet 2>%s/stderr", build ? build : "build", dir, dir,
                               dir);
     FILE *f = popen(command, "r");
     char text[4096] = "";

@@ -489,7 +489,7 @@ static void test_dry_run_and_samples(void **state)
  * of this rounding: a twentieth is allowed. */
 static void test_like_cpu(void **state)
 {
-    const char *dir = *state, *there = device;
+    const char *dir = *state, *own_device = device;
     static const struct { int ranks; const char *args; } row[] = {
         { 2, "" }, { 4, "--parallel fsdp --dp_degree 2" },
     };
@@ -498,7 +498,7 @@ static void test_like_cpu(void **state)
         ranks_ok(row[i].ranks, dir, i ? "dev4" : "dev2", args);
         device = "cpu";
         ranks_ok(row[i].ranks, dir, i ? "cpu4" : "cpu2", args);
-        device = there;
+        device = own_device;
         run_same_training(dir, i ? "cpu4" : "cpu2", i ? "dev4" : "dev2", STEPS, 1e-5, 5e-5);
         free(args);
     }

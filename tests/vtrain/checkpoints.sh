@@ -1,20 +1,21 @@
 #!/usr/bin/env bash
-# Checkpoints whose files changed after they were written are not resumed, and vlat verify finds
-# them; a run that is killed at any call while it writes a checkpoint leaves the others whole.
+# Checkpoints whose files changed after they were written are not resumed, and vlat verify
+# reports their files; a run that is killed at any call while it writes a checkpoint leaves the
+# others whole.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/vtrain.sh"
 RANDOM=1
 flips=${VLT_FLIPS:-4}
 
 train() { local out=$1; shift; vtrain "${small[@]}" "${model[@]}" --output_dir "$out" "$@"; }
-go_on() { train "$1" --max_train_steps 6 --checkpointing_steps 2 \
+resume() { train "$1" --max_train_steps 6 --checkpointing_steps 2 \
     --resume_from_checkpoint "${2:-latest}"; }
 expect 0 . train whole --max_train_steps 4 --checkpointing_steps 2
 expect 0 'no damage' vlat verify whole
 expect 0 'no damage' vlat verify whole/checkpoint-4
 expect 0 . train six --max_train_steps 6 --checkpointing_steps 2
 cp -r whole base
-expect 0 'resumes after step 4' go_on base
+expect 0 'resumes after step 4' resume base
 same_end base/checkpoint-6 six/checkpoint-6 || wrong "a resumed run has other weights"
 
 # ---- a changed bit in a file that is read: the run stops and names the checkpoint before ----
@@ -25,19 +26,19 @@ for file in optimizer.safetensors trainer.json checksums.json; do
         fresh
         at=$(((RANDOM * 32768 + RANDOM) % size))
         flip "r/checkpoint-4/$file" $at
-        expect 1 "$file.*--resume_from_checkpoint r/checkpoint-2" go_on r
+        expect 1 "$file.*--resume_from_checkpoint r/checkpoint-2" resume r
         expect 1 "checkpoint-4/$file.*" vlat verify r
     done
 done
 expect 1 'newest whole checkpoint is checkpoint-2' vlat verify r
-expect 0 'resumes after step 2' go_on r 2
+expect 0 'resumes after step 2' resume r 2
 fresh
 flip r/checkpoint-4/optimizer.safetensors \
     $(($(stat -c %s r/checkpoint-4/optimizer.safetensors) - 5))
-expect 1 'optimizer.safetensors.*tensor "v/' go_on r
-expect 1 'optimizer.safetensors.*tensor "v/' go_on r r/checkpoint-4/
+expect 1 'optimizer.safetensors.*tensor "v/' resume r
+expect 1 'optimizer.safetensors.*tensor "v/' resume r r/checkpoint-4/
 flip r/checkpoint-2/optimizer.safetensors 5000
-expect 1 'no whole checkpoint before' go_on r
+expect 1 'no whole checkpoint before' resume r
 
 # ---- files that a kill after the last checkpoint prevented: the same command makes them ----
 cp -r whole late
@@ -51,11 +52,11 @@ absent late/checkpoint-2.tmp
 # ---- files that are truncated, missing, added ----
 fresh
 truncate -s -8 r/checkpoint-4/optimizer.safetensors
-expect 1 'optimizer.safetensors is .* bytes long, .* were written' go_on r
+expect 1 'optimizer.safetensors is .* bytes long, .* were written' resume r
 for file in optimizer.safetensors checksums.json; do
     fresh
     rm r/checkpoint-4/$file
-    expect 1 "$file is missing" go_on r
+    expect 1 "$file is missing" resume r
     expect 1 "$file: is missing" vlat verify r/checkpoint-4
 done
 fresh
@@ -63,7 +64,7 @@ rm r/checkpoint-4/transformer/config.json
 echo more >r/checkpoint-4/transformer/notes
 expect 1 'config.json: is missing' vlat verify r
 expect 1 'checkpoint-4/transformer/notes: was added' vlat verify r
-expect 0 'warning: .*config.json is missing' go_on r      # resuming reads neither
+expect 0 'warning: .*config.json is missing' resume r      # resuming reads neither
 flip r/checkpoint-2/transformer/diffusion_pytorch_model.safetensors 3000
 expect 1 'diffusion_pytorch_model.safetensors: is damaged' vlat verify r/checkpoint-2
 expect 2 'for datasets' vlat verify r --repair
@@ -74,7 +75,7 @@ for n in 2 4; do
     rm r/checkpoint-$n/checksums.json
     sed -i 's/,"checksums":true//' r/checkpoint-$n/trainer.json
 done
-expect 0 'cannot be checked' go_on r
+expect 0 'cannot be checked' resume r
 expect 0 'without checksums' vlat verify r
 
 # ---- a LoRA's files ----

@@ -92,21 +92,21 @@ expect 1 'was cut short' fault close@torn/text_encoder/diffusion:1:run vtrain --
 output_has 'step [0-9]* is saved'
 
 # ---- resumed: unchanged files are not read again; touched files are, and may have equal bytes ----
-go_on() { train a "$1" --model m --training_type lora --rank 2 --max_train_steps "$2" \
+resume() { train a "$1" --model m --training_type lora --rank 2 --max_train_steps "$2" \
     --resume_from_checkpoint latest "${@:3}"; }
-expect 0 . go_on same 2
+expect 0 . resume same 2
 output_lacks 'hashing'
 touch -d 2001-02-03 m/$vae m/$text
-expect 0 'm/vae: hashing' go_on same 3
+expect 0 'm/vae: hashing' resume same 3
 output_has 'm/text_encoder'
 cp m/$vae good-vae && cp v/$vae m/$vae
-expect 1 'm/vae: other weights' go_on same 4
+expect 1 'm/vae: other weights' resume same 4
 cp good-vae m/$vae && cp m/$text good-text && cp t/$text m/$text
-expect 1 'm/text_encoder: other weights' go_on same 4
+expect 1 'm/text_encoder: other weights' resume same 4
 absent same/checkpoint-4
 cp good-text m/$text
 echo '{"weights": [7' >same/weights.json
-expect 0 'm/vae: hashing' go_on same 4
+expect 0 'm/vae: hashing' resume same 4
 
 # ---- an encoder that cannot be compared gives a warning, and no error ----
 cp -r m cut && truncate -s 100 cut/$text

@@ -28,8 +28,8 @@ judge()
     case $status in
     0) same_end k/checkpoint-3 whole/checkpoint-3 || wrong "$1: exit 0 with other weights"
        [ -z "$(missing)" ] || wrong "$1: exit 0, but it lacks $(missing)" ;;
-    1) [ -s said ] || wrong "$1: failed without a message" ;;
-    *) wrong "$1: status $status: $(tail -3 said)" ;;
+    1) [ -s output ] || wrong "$1: failed without a message" ;;
+    *) wrong "$1: status $status: $(tail -3 output)" ;;
     esac
     vlat verify k/checkpoint-1 >"$log" 2>&1 ||
         wrong "$1: the checkpoint before is not whole: $(cat "$log")"
@@ -43,9 +43,9 @@ try()
     fresh
     status=0
     timeout -s KILL 60 env "LD_PRELOAD=$VLT_FAULT_LIB" "VLT_FAULT=$1" \
-        ASAN_OPTIONS="${ASAN_OPTIONS:-}:verify_asan_link_order=0" vtrain "${args[@]}" >said \
+        ASAN_OPTIONS="${ASAN_OPTIONS:-}:verify_asan_link_order=0" vtrain "${args[@]}" >output \
         2>&1 || status=$?
-    [ -z "${VLT_SHOW:-}" ] || echo "$1: $status: $(tail -1 said)"
+    [ -z "${VLT_SHOW:-}" ] || echo "$1: $status: $(tail -1 output)"
     judge "$1"
 }
 
@@ -61,8 +61,8 @@ beside()
     local rule=$1
     shift
     try "$rule"
-    { [ $status = "$1" ] && grep -q "$2" said; } ||
-        wrong "$rule: status $status, expected $1 and \"$2\": $(cat said)"
+    { [ $status = "$1" ] && grep -q "$2" output; } ||
+        wrong "$rule: status $status, expected $1 and \"$2\": $(cat output)"
     same_end k/checkpoint-3 whole/checkpoint-3 ||
         wrong "$rule: training did not continue to its end"
 }
@@ -77,8 +77,8 @@ beside 'open@validation:1:ENOSPC' 1 'saved as checkpoint-3, but .*validation pro
 beside 'space:1:ENOSPC' 0 'warning: k: a checkpoint needs .* bytes), but only 0 B'
 try 'space:3:ENOSPC'
 { [ $status = 1 ] && grep -q \
-    'k: a checkpoint needs .* bytes), but only 0 B .*last whole checkpoint is k/checkpoint-2' said; } ||
-    wrong "no room for the last checkpoint: $(cat said)"
+    'k: a checkpoint needs .* bytes), but only 0 B .*last whole checkpoint is k/checkpoint-2' output; } ||
+    wrong "no room for the last checkpoint: $(cat output)"
 
 runs=0
 for rule in ${VLT_RULES:-write:ENOSPC write+:ENOSPC write:short write:EIO sync:EIO rename:EIO \

@@ -31,7 +31,7 @@ typedef struct vtrain_in {
                                                * [B,n,D]; NULL: the batch has no such condition */
     vt_tensor *t;                             /* f32 [B]: the timestep of each row's noise */
     vt_tensor *token_t;                       /* f32 [B,N]: the timestep of each token of x, 0 for
-                                               * clean tokens and t for noisy ones; NULL: all tokens
+                                               * clean and t for noisy tokens; NULL: all tokens
                                                * of a row have the timestep t */
     vt_tensor *guidance;                      /* f32 [B]: the strength of guidance, 1 for none; NULL
                                                * unless vtrain_fit.guidance */

@@ -1,4 +1,4 @@
-/* lora_names.c - tables of names in LoRA files, and the searches in them; see lora_names.h */
+/* lora_names.c - tables of names in LoRA files, and searches by name; see lora_names.h */
 #include "train/models/lora_names.h"
 
 #include <ctype.h>

@@ -165,10 +165,10 @@ static void check_gradient(tiny *m, const vt_param *p, uint32_t which)
         along += (double)grad[i] * (double)d[i];
         size += (double)grad[i] * (double)grad[i];
     }
-    for (int side = 0; side < 4; side++) {
+    for (int point = 0; point < 4; point++) {
         for (size_t i = 0; i < n; i++)
-            v[i] = old[i] + (float)(at[side] * step) * d[i];
-        difference += weight[side] * loss(m) / (12 * step);
+            v[i] = old[i] + (float)(at[point] * step) * d[i];
+        difference += weight[point] * loss(m) / (12 * step);
     }
     memcpy(v, old, n * sizeof *v);
     if (!(fabs(difference - along) <= 1e-2 * sqrt(size / (double)n) + 6e-5))

@@ -107,8 +107,8 @@ static void same_merge(const vf_safetensors *golden, const vf_safetensors *base,
         if (merged.get(merged.arg, name, &h, &err))
             fail_msg("%s: %s", c->string, err.text);
         assert_int_equal(base_get((void *)base, name, &was, &err), 0);
-        vf_view there;
-        if (vf_safetensors_get(golden, want_name, &there, NULL)) {
+        vf_view value;
+        if (vf_safetensors_get(golden, want_name, &value, NULL)) {
             assert_ptr_equal(h.data, was.data);              /* without a pair, the base's values */
         } else {
             float *want = golden_values(golden, want_name, NULL);
@@ -391,7 +391,7 @@ static void lora_is_trained_further(void **state)
     for (size_t i = 0; i < COUNT(rows); i++) {
         tiny from, to;
         const vt_source none = { .seed = 1 };
-        const char *dir = golden_tmp("gone-on");
+        const char *dir = golden_tmp("continued");
         const vtrain_export_lora_opts o = {
             names, 2, rows[i].rank, rows[i].alpha, rows[i].bake, false, false, NULL, NULL, NULL,
             NULL, NULL
