@@ -16,7 +16,7 @@ from diffusers.loaders import lora_conversion_utils as readers
 from diffusers.loaders.single_file_utils import convert_wan_transformer_to_diffusers
 
 TINY = dict(patch_size=(1, 2, 2), num_attention_heads=2, attention_head_dim=16, in_channels=4, out_channels=4,
-            text_dim=24, freq_dim=32, ffn_dim=48, num_layers=2)
+            text_dim=32, freq_dim=32, ffn_dim=48, num_layers=2)
 I2V, CLIP, FIVE = dict(in_channels=12, num_layers=1), dict(image_dim=40, added_kv_proj_dim=32), 6
 
 # name: config; {case: (B, f, h, w)}. Heads of "wan-40" have 12 angles of rows and of columns, and 16 of frames.
@@ -28,7 +28,7 @@ VARIANTS = {
     "wan-a14b": (I2V, {"base": (2, 3, 4, 4)}),
     "wan-5b": (dict(in_channels=FIVE, out_channels=FIVE, num_layers=1), {"base": (2, 3, 4, 4)}),
 }
-TIMES, LENGTHS, TEXT, TEXT_ROWS, PICTURE = [987.0, 437.0], [15, 24], 24, 512, 5
+TIMES, LENGTHS, TEXT, TEXT_ROWS, PICTURE = [987.0, 437.0], [37, 64], 64, 512, 5
 LORA = dict(r=3, lora_alpha=1, target_modules=["to_q", "to_k", "to_v", "to_out.0", "net.0.proj", "net.2", "time_proj",
                                                "patch_embedding", "proj_out"])
 

@@ -26,10 +26,10 @@ static const ref_variant variants[] = {
 };
 
 /* f32: 1e-4 is the promise, as for CogVideoX; sums in another order differ by 3e-5. bf16: some
- * roundings of 2^-9 in a chain move gradients by up to 3e-2, which is that of keys of the prompt,
- * most of which are alike; diffusers' own bf16 differs from its f32 by up to 3.1e-2. */
+ * roundings of 2^-9 in a chain move gradients by up to 2.5e-2, which is that of the prompt's keys,
+ * most of which are alike; diffusers' own bf16 differs from its f32 by up to 2.4e-2. */
 static const ref_tolerance f32 = { VC_F32, 1e-4, 1e-4, 1e-3, false };
-static const ref_tolerance bf16 = { VC_BF16, 2e-2, 3.5e-2, 1e-2, true };
+static const ref_tolerance bf16 = { VC_BF16, 2e-2, 3e-2, 1e-2, true };
 
 static void test_f32(void **state)
 {

@@ -19,7 +19,7 @@
 
 #define WEIGHTS "diffusion_pytorch_model.safetensors"
 #define COUNT(a) (sizeof (a) / sizeof *(a))
-enum { F = 3, H = 4, W = 6, PLANE = H * W, TEXT = 24, ROWS = 512 };
+enum { F = 3, H = 4, W = 6, PLANE = H * W, TEXT = 32, ROWS = 512 };
 enum { VIDEO = 1 << VC_ROLE_VIDEO, VISION = 1 << VC_ROLE_VISION };
 
 static const toy_sample samples[] = {
