@@ -29,8 +29,11 @@ vt_source vf_model_source(const vf_model *m)
 static bool is_spare(const char *name, const char *const *spare)
 {
     for (; spare && *spare; spare++) {
-        size_t n = strlen(*spare);
-        if (n && (*spare)[n - 1] == '*' ? !strncmp(name, *spare, n - 1) : !strcmp(name, *spare))
+        const char *star = strchr(*spare, '*'), *end = star ? star + 1 : "";
+        size_t before = star ? (size_t)(star - *spare) : strlen(*spare), n = strlen(name);
+        if (star ? n >= before + strlen(end) && !strncmp(name, *spare, before) &&
+                       !strcmp(name + n - strlen(end), end)
+                 : !strcmp(name, *spare))
             return true;
     }
     return false;

@@ -141,6 +141,8 @@ typedef struct vtrain_family {
      * struct has the struct of the weights outside of blocks, which `table` binds. */
     size_t size, weights;
     const vt_weight *table;
+    const char *const *spare;                 /* tensors in files that the model does not use, as in
+                                               * vf_model_all_bound; or NULL */
     /* Reads config.json into the model and fills its vtrain_dit. Errors name the field. */
     int (*read)(void *model, const cJSON *config, vc_err *err);
     void (*free)(void *model);                /* frees memory that the struct points to; or NULL */

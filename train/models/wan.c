@@ -192,8 +192,9 @@ static void wan_fit(const void *model, vtrain_fit *fit)
     *fit = (vtrain_fit){ .channels = (int)m->out_channels, .n_texts = 1, .text_width = { m->text },
                          .text_rows = { TEXT_ROWS },
                          .mult = { (int)m->patch[0], (int)m->patch[1], (int)m->patch[2] },
-                         .token_times = !has_clip(m), .mode = has_clip(m) ? VC_MODE_I2V : 0,
-                         .cond_means = true, .embeds = { m->image_rows, m->image },
+                         .token_times = !has_clip(m), .cond_means = true,
+                         .mode = has_clip(m) ? VC_MODE_I2V : VC_MODE_NORMAL,
+                         .embeds = { m->image_rows, m->image },
                          .roles = (has_clip(m) ? 1u << VC_ROLE_VIDEO : 0) |
                                   (m->image ? 1u << VC_ROLE_VISION : 0),
                          .blocks = (int)m->layers };
@@ -285,8 +286,8 @@ static vt_tensor *join(vt_ctx *g, const wan *m, const vtrain_in *in)
     return both;
 }
 
-/* Sets s[E] to the embeddings of the time of a clean first frame, if there is one, and of the other
- * tokens, and s[MOD] to the numbers that they modulate all blocks by. */
+/* Sets s[E] to the embedding of a clean first frame's time, if there is one, and s[E + 1] to that of
+ * the other tokens'; s[MOD] and s[MOD + 1] become the numbers by which these modulate all blocks. */
 static void embed_times(vt_ctx *g, const wan *m, const vtrain_in *in, vt_tensor **s)
 {
     const model_weights *w = &m->w;
@@ -382,11 +383,15 @@ static vt_tensor *wan_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tenso
                          (int)m->patch[2], VT_C_LAST);
 }
 
+/* Files of I2V 2.1 have it, and neither diffusers nor the first authors use it. */
+static const char *const spare[] = { "blocks.*.attn2.norm_added_q.weight", NULL };
+
 const vtrain_family vtrain_wan = {
     .class_name = "WanTransformer3DModel", .lora_names = wan_names,
     .first_class = "WanModel", .convert = wan_convert,
     .text_args = { "encoder_hidden_states" },
     .size = sizeof(wan), .weights = offsetof(wan, w), .table = model_table,
+    .spare = spare,
     .read = wan_read, .fit = wan_fit, .prepare = wan_prepare, .embed = wan_embed,
     .blocks = { { "blocks.%d.", block_table, sizeof(block_weights), N_IN, 1, block, NULL } },
     .head = wan_head,

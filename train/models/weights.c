@@ -21,6 +21,7 @@ struct vtrain_weights {
     vf_model *file;
     vtrain_lora *preset;
     vc_dtype held;
+    const char *const *spare;            /* tensors that the model does not use */
     const vtrain_rename *names;          /* of the file's tensors; NULL: they have ours */
 };
 
@@ -103,6 +104,7 @@ int vtrain_weights_family(vtrain_weights *w, const vtrain_family *family, vc_err
     const char *class;
     cJSON *config;
     int rc = vf_json_str(w->config, "_class_name", &class, err);
+    w->spare = family->spare;
     if (w->preset)
         vtrain_lora_rename(w->preset, family->lora_names);
     if (rc || !family->first_class || strcmp(class, family->first_class))
@@ -129,7 +131,7 @@ size_t vtrain_weights_bytes(const vtrain_weights *w)
 
 int vtrain_weights_check(const vtrain_weights *w, vt_params *p, vc_err *err)
 {
-    int rc = w->names ? all_renamed(w, p, err) : vf_model_all_bound(w->file, p, NULL, err);
+    int rc = w->names ? all_renamed(w, p, err) : vf_model_all_bound(w->file, p, w->spare, err);
     if (!rc && w->preset)
         rc = vc_context(err, vtrain_lora_all_used(w->preset, err), "--preset_lora_path");
     return rc;

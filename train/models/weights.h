@@ -30,9 +30,9 @@ const char *vtrain_weights_path(const vtrain_weights *w);
 vf_key vtrain_weights_files(const vtrain_weights *w);
 /* vf_model_hash of the files, all of which this call reads. */
 int vtrain_weights_hash(vf_key *k, const vtrain_weights *w, const atomic_int *stop, vc_err *err);
-/* The preset's modules are also found by the family's lora_names (vtrain_lora_rename). If the folder
- * is the first authors', its config becomes ours, and its tensors are found by our names. The
- * caller calls this before it binds weights. */
+/* Prepares w for a family, before the caller binds weights. The preset's modules are also found by
+ * the family's lora_names (vtrain_lora_rename), and its spare tensors may be in the file. If the
+ * folder is the first authors', its config becomes ours, and its tensors are found by our names. */
 int vtrain_weights_family(vtrain_weights *w, const vtrain_family *family, vc_err *err);
 /* True if config.json and the names of tensors are the first authors'. */
 bool vtrain_weights_first(const vtrain_weights *w);

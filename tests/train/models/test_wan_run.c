@@ -28,8 +28,9 @@ static const toy_sample samples[] = {
 };
 
 /* DIR/set.lmdb with conditions, and DIR/NAME/transformer, the golden's tiny model, with the
- * scheduler's file of Wan 2.1. */
-static void make(char dir[256], const char *name, int channels, unsigned conditions)
+ * scheduler's file of Wan 2.1. The prompt has the conditions of `pictured`, or none. */
+static void make_with(char dir[256], const char *name, int channels, unsigned conditions,
+                      const toy_sample *pictured)
 {
     static const char scheduler[] =
         "{\"_class_name\":\"UniPCMultistepScheduler\",\"flow_shift\":5.0,\"use_flow_sigmas\":true,"
@@ -40,7 +41,7 @@ static void make(char dir[256], const char *name, int channels, unsigned conditi
     char *file = vc_path_join(folder, "scheduler_config.json");
     const toy t = { .path = path, .sample = samples, .n = COUNT(samples), .channels = channels,
                     .width = TEXT, .train_mode = conditions ? "i2v" : "normal",
-                    .conditions = conditions, .prompts = 1, .masked = &samples[1],
+                    .conditions = conditions, .prompts = 1, .masked = pictured,
                     .per_channel = true };
     vc_err err = { 0 };
     toy_make(&t);
@@ -53,6 +54,11 @@ static void make(char dir[256], const char *name, int channels, unsigned conditi
     free(to);
     free(folder);
     free(file);
+}
+
+static void make(char dir[256], const char *name, int channels, unsigned conditions)
+{
+    make_with(dir, name, channels, conditions, &samples[1]);
 }
 
 /* Runs a step with a trace and opens the trace. */
@@ -158,6 +164,20 @@ static void test_picture(void **state)
     toy_dir_remove(dir);
 }
 
+/* A prompt without a picture is sampled all the same, with zeros for it. */
+static void test_no_picture(void **state)
+{
+    char dir[256];
+    (void)state;
+    make_with(dir, "wan-i2v", 4, VIDEO | VISION, NULL);
+    char *args = vc_format("--model %s/wan-i2v --rank 2 --max_train_steps 1 --validation_steps 1 "
+                           "--num_inference_steps 2", dir);
+    run_ok(dir, "out", args);
+    assert_true(run_exists(dir, "out/validation/step-1/000.safetensors"));
+    free(args);
+    toy_dir_remove(dir);
+}
+
 /* ---- 5B: a clean first frame ---- */
 
 static void test_clean_first(void **state)
@@ -218,41 +238,51 @@ static void test_lora(void **state)
 
 /* ---- a folder of the first authors ---- */
 
-/* Writes DIR/first: the golden's model with the names and the config.json of the first authors, and
- * with one tensor more, unless its name is NULL. */
-static void make_first(const char *dir, const char *name, const char *config, const char *more)
+/* Writes the weights of DIR/NAME/transformer to the folder `to`, with the names of the first authors
+ * if `map` has them, and with one tensor more unless its name is NULL. */
+static void copy_weights(const char *dir, const char *name, const char *to, const cJSON *map,
+                         const char *more)
 {
     enum { MOST = 128 };
     vf_view view[MOST];
-    vf_safetensors *names = golden_open("wan-names"), *f;
-    const char *text = vf_safetensors_meta(names, "weights");
+    vf_safetensors *f;
     char *from = vc_format("%s/%s/transformer/" WEIGHTS, dir, name);
-    char *to = vc_format("%s/first", dir), *file = vc_path_join(to, "config.json");
     char *weights = vc_path_join(to, WEIGHTS);
-    cJSON *map;
     vc_err err = { 0 };
-    assert_ok(vf_json_parse(&map, text, strlen(text), &err), &err);
     assert_ok(vf_safetensors_open(&f, from, &err), &err);
     int n = vf_safetensors_count(f);
     assert_true(n < MOST);
     for (int i = 0; i < n; i++) {
         view[i] = *vf_safetensors_at(f, i);
-        view[i].name = cJSON_GetObjectItem(map, view[i].name)->valuestring;
+        if (map)
+            view[i].name = cJSON_GetObjectItem(map, view[i].name)->valuestring;
     }
     if (more) {
         view[n] = view[0];
         view[n++].name = more;
     }
-    assert_ok(vc_mkdirs(to, &err), &err);
-    assert_ok(vc_file_write(file, config, strlen(config), &err), &err);
     assert_ok(vf_safetensors_write(weights, view, n, NULL, 0, &err), &err);
     vf_safetensors_close(f);
+    free(from);
+    free(weights);
+}
+
+/* Makes DIR/first, the golden's model as the first authors would write it. */
+static void make_first(const char *dir, const char *name, const char *config, const char *more)
+{
+    vf_safetensors *names = golden_open("wan-names");
+    const char *text = vf_safetensors_meta(names, "weights");
+    char *to = vc_format("%s/first", dir), *file = vc_path_join(to, "config.json");
+    cJSON *map;
+    vc_err err = { 0 };
+    assert_ok(vf_json_parse(&map, text, strlen(text), &err), &err);
+    assert_ok(vc_mkdirs(to, &err), &err);
+    assert_ok(vc_file_write(file, config, strlen(config), &err), &err);
+    copy_weights(dir, name, to, map, more);
     vf_safetensors_close(names);
     cJSON_Delete(map);
-    free(from);
     free(to);
     free(file);
-    free(weights);
 }
 
 #define FIRST "{\"_class_name\":\"WanModel\",\"dim\":32,\"ffn_dim\":48,\"freq_dim\":32," \
@@ -308,6 +338,33 @@ static void test_first_tensors(void **state)
 
 /* ---- what is refused ---- */
 
+/* Released files have a norm that no one uses; any other tensor is a sign of another model. */
+static void test_spare(void **state)
+{
+    char dir[256];
+    vc_err err = { 0 };
+    (void)state;
+    make(dir, "wan-i2v", 4, VIDEO | VISION);
+    char *args = vc_format("--transformer %s/more --rank 2 --max_train_steps 1", dir);
+    char *to = vc_format("%s/more", dir), *file = vc_path_join(to, "config.json"), *config;
+    char *from = vc_format("%s/wan-i2v/transformer/config.json", dir);
+    size_t n;
+    assert_ok(vc_file_read(&config, &n, from, 1 << 20, &err), &err);
+    assert_ok(vc_mkdirs(to, &err), &err);
+    assert_ok(vc_file_write(file, config, n, &err), &err);
+    copy_weights(dir, "wan-i2v", to, NULL, "blocks.0.attn2.norm_added_q.weight");
+    run_ok(dir, "spare", args);
+    copy_weights(dir, "wan-i2v", to, NULL, "blocks.0.attn2.norm_added_v.weight");
+    assert_fails(run(dir, "other", args, &err), VC_EMISMATCH, &err,
+                 "tensor blocks.0.attn2.norm_added_v.weight is not used");
+    free(args);
+    free(to);
+    free(file);
+    free(from);
+    free(config);
+    toy_dir_remove(dir);
+}
+
 static void refused(const char *name, int channels, unsigned conditions, const char *more, int rc,
                     const char *says)
 {
@@ -338,8 +395,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_text), cmocka_unit_test(test_picture),
+        cmocka_unit_test(test_no_picture),
         cmocka_unit_test(test_clean_first), cmocka_unit_test(test_lora),
         cmocka_unit_test(test_first_authors), cmocka_unit_test(test_first_tensors),
+        cmocka_unit_test(test_spare),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
