@@ -147,7 +147,8 @@ static int note_unused(const vtrain_data *d, const char *class_name, char **note
 {
     for (int i = 0; i < d->n_sets; i++) {
         const char *mode = d->set[i].head.train_mode;
-        if (!strcmp(mode, "normal") || (d->clean_frames && !strcmp(mode, mode_of(d, VC_ROLE_IMAGE))))
+        bool begins = d->clean_frames && !strcmp(mode, mode_of(d, VC_ROLE_IMAGE));
+        if (!strcmp(mode, "normal") || begins)
             continue;
         *note = vc_format("%s was made with --train_mode %.32s: its conditions are not used, since "
                           "the transformer %s takes none", vf_dataset_path(d->set[i].data), mode,

@@ -36,8 +36,8 @@ typedef struct vtrain_slot {
     int64_t width, max_length;   /* prompt_embeds [n <= max_length, width] */
     bool embeds;                 /* false: the slot has pooled embeddings only, of this width */
     int64_t pooled;              /* width of `pooled`; 0: not stored */
-    int64_t rows;                /* as fitted: rows of zeros follow a prompt up to this number; 0: up
-                                  * to the longest of the batch */
+    int64_t rows;                /* as fitted: rows of zeros follow a prompt up to this number; 0:
+                                  * up to the longest of the batch */
 } vtrain_slot;
 
 /* Raw latent z of channel c <-> x of the transformer: x = (z - sub[c]) * mul[c]. From
@@ -88,8 +88,8 @@ bool vtrain_data_weights(const vtrain_data *d, int set, const char *component, v
  * clip with a first-frame image becomes the image's mean, since samples begin with a frame that was
  * encoded alone, too. fit->roles: the conditions that the loader adds to batches, scaled by
  * family->scale; the first sample of each group is checked for them. VC_EMISMATCH names dataset and
- * transformer if the dataset was made without them; errors of a sample name the sample. *note: a malloc'ed message (the transformer takes no conditions, but
- * the dataset has some), or NULL. */
+ * transformer if the dataset was made without them; errors of a sample name the sample. *note: a
+ * malloc'ed message (the transformer takes no conditions, but the dataset has some), or NULL. */
 int vtrain_data_fit(vtrain_data *d, const vtrain_family *family,
                     const vtrain_fit *fit, char **note, vc_err *err);
 unsigned vtrain_data_roles(const vtrain_data *d);           /* 1 << vc_role, as fitted */

@@ -201,8 +201,8 @@ static int read_embeds(const vtrain_data *d, const vf_safetensors *st, vc_role r
     if (rc)
         return rc;
     if (v.nd != 2 || v.dim[0] != d->embeds[0] || v.dim[1] != d->embeds[1] || v.dtype > VC_F64)
-        return vc_fail(err, VC_EMISMATCH, "not %" PRId64 " x %" PRId64 " numbers, which the samples "
-                       "have", d->embeds[0], d->embeds[1]);
+        return vc_fail(err, VC_EMISMATCH, "not %" PRId64 " x %" PRId64 " numbers, which the "
+                       "samples have", d->embeds[0], d->embeds[1]);
     return copy_f32(&p->cond[role], &v, err);
 }
 

@@ -238,8 +238,8 @@ static void test_lora(void **state)
 
 /* ---- a folder of the first authors ---- */
 
-/* Writes the weights of DIR/NAME/transformer to the folder `to`, with the names of the first authors
- * if `map` has them, and with one tensor more unless its name is NULL. */
+/* Writes the weights of DIR/NAME/transformer to the folder `to`, with the first authors' names if
+ * `map` has them, and with one tensor more unless its name is NULL. */
 static void copy_weights(const char *dir, const char *name, const char *to, const cJSON *map,
                          const char *more)
 {
