@@ -57,6 +57,10 @@ static const vc_text hunyuan_i2v_text[VC_FAMILY_TEXTS] = {
     .text = { { .class = "T5EncoderModel", .max_length = 226 } }, \
     .moments = true, .dtype = VC_BF16, .loaded_masks = true
 
+#define WAN \
+    .vae = "AutoencoderKLWan", .scaling = 1, .moments = true, .dtype = VC_BF16, \
+    .text = { { .class = "UMT5EncoderModel", .max_length = 512, .clean = true, .masked = true } }
+
 static const vc_family families[] = {
     { .name = "builtin", SIZES(16, 4, 8, 2, 1),
       .vae = "BuiltinCodec", .channels = 16, .text = { { .class = "BuiltinTextEncoder" } },
@@ -95,15 +99,12 @@ static const vc_family families[] = {
       .moments = true, .dtype = VC_BF16,
       .vae = "AutoencoderKLLTXVideo", .channels = 128, .scaling = 1, .cached = true,
       .text = { { .class = "T5EncoderModel", .max_length = 128, .masked = true } } },
-    { .name = "wan2.1", SIZES(16, 4, 8, 2, 1),
+    { .name = "wan2.1", SIZES(16, 4, 8, 2, 1), WAN, .channels = 16, .mean = wan_mean,
+      .std = wan_std, .cached = true,
       .transformer = "WanTransformer3DModel",
       .pipeline = { { .class = "WanPipeline" } },
-      .moments = true, .dtype = VC_BF16,
-      .vae = "AutoencoderKLWan", .channels = 16, .scaling = 1, .mean = wan_mean, .std = wan_std,
-      .cached = true,
-      .text = { { .class = "UMT5EncoderModel", .max_length = 512, .clean = true,
-                  .masked = true } } },
-    { .name = "wan2.2-5b", SIZES(32, 4, 16, 2, 1) },
+      .channels_field = "in_channels", .wider = "wan2.2-5b" },
+    { .name = "wan2.2-5b", SIZES(32, 4, 16, 2, 1), WAN, .channels = 48 },
     { .name = "qwen-image", SIZES(16, 1, 8, 2, 1), .max_frames = 1,
       .transformer = "QwenImageTransformer2DModel",
       .pipeline = { { .class = "QwenImagePipeline" } },

@@ -71,6 +71,8 @@ typedef struct vc_family {
     const char *length_field;            /* an integer, instead of text[].max_length */
     const char *patch_t_field;           /* an integer above 1 selects the sizes of row patched */
     const char *patched;
+    const char *wider;                   /* the row of models whose channels_field is its channels;
+                                          * NULL: there are none */
     const char *noise_field;             /* true: inpainting noises the known pixels */
     const char *channels_field;          /* an integer: which of `inputs` tells the mode */
     int inputs[VC_MODES];                /* 0: none */

@@ -204,7 +204,7 @@ static int read_transformer(vprep *p, const vc_family **sizes, int *max_length, 
                             vc_err *err)
 {
     static const char file[] = "transformer/config.json";
-    const vc_family *f = p->encoders.family.is;
+    const vc_family *f = p->encoders.family.is, *wider = f->wider ? vc_family_find(f->wider) : NULL;
     const vc_pipeline *pipeline = p->encoders.family.pipeline;
     cJSON *o = NULL;
     transformer_fields t = { .length = pipeline ? pipeline->max_length : 0, .patch_t = 1 };
@@ -220,6 +220,8 @@ static int read_transformer(vprep *p, const vc_family **sizes, int *max_length, 
     for (int i = 0; i < VC_MODES; i++)
         if (f->inputs[i] && t.channels == f->inputs[i])
             *mode = (vc_mode)i;
+    if (wider && t.channels == wider->channels)
+        p->encoders.family.is = f = wider;
     *sizes = t.patch_t > 1 && f->patched ? vc_family_find(f->patched) : f;
     *max_length = (int)(p->c.max_length ? p->c.max_length : t.length);
     return rc ? rc : settle_interleave(p, t.interleave, err);
@@ -373,6 +375,21 @@ int vprep_components(vprep *p, const vc_family **sizes, vc_err *err)
 
 /* ---- identities: one encoder is open at a time ---- */
 
+/* The sizes of buckets are those of the family, so the VAE must make latents for them. A still has
+ * one latent frame, whatever a VAE makes of time. */
+static int check_ratio(const vprep *p, vc_err *err)
+{
+    const vae_info *v = &p->encoders.vae;
+    const vc_family *f = p->rules.family;
+
+    if (v->ratio[1] == f->ratio[1] && (f->max_frames == 1 || v->ratio[0] == f->ratio[0]))
+        return 0;
+    return vc_fail(err, VC_EMISMATCH, "%s: one place of its latents stands for %d frames of %dx%d "
+                   "pixels, but in %s for %d frames of %dx%d: give --model, the folder of a model "
+                   "with this VAE", p->encoders.vae_part.dir, v->ratio[0], v->ratio[2], v->ratio[1],
+                   f->name, f->ratio[0], f->ratio[2], f->ratio[1]);
+}
+
 int vprep_identify(vprep *p, bool hash, vc_err *err)
 {
     const prep_family *f = &p->encoders.family;
@@ -393,7 +410,7 @@ int vprep_identify(vprep *p, bool hash, vc_err *err)
     if (!rc)
         rc = f->vae->open(&v, &p->encoders.vae_part.opts, &p->encoders.vae, err);
     f->vae->close(v);
-    return rc;
+    return rc ? rc : check_ratio(p, err);
 }
 
 int vprep_remember(vprep *p, vc_err *err)

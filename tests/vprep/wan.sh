@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# vprep and vdecode with a folder of Wan 2.1, whose models are tiny, made of the goldens' weights.
+# vprep and vdecode with folders of Wan 2.1 and 2.2, whose models are tiny, made of the goldens'
+# weights.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 export VLT_SOURCE
@@ -38,6 +39,18 @@ key() { grep -o '"fingerprint":"[0-9a-f]*"' "$1/manifest.json" | head -1; }
 check decode 0 vdecode "$dir/a" --model "$dir/m" --out "$dir/one" --format png && says "4 decoded"
 [ -e "$dir/one/000000000000-000-008.png" ] || wrong "a clip of 9 frames has not 9 pictures"
 
+# ---- Wan 2.2's 5B has another VAE, whose latents are 16 times smaller ----
+need make_model "$dir/5b" WanPipeline 48
+meta_5b=("${meta[@]:0:${#meta[@]}-1}" "$dir/5b")
+check 5b 0 vprep "${meta_5b[@]}" --out "$dir/b" && says "4 encoded" && says_not warning
+has '"family": "wan2.2-5b"' "$dir/b" && has '"channels":4,"ratio":\[4,16,16\]' "$dir/b"
+check "show 5b" 0 vlat show "$dir/b" 000000000002/000 && tells "mean.*\[4,3,4,4\]"
+check "decode 5b" 0 vdecode "$dir/b" --model "$dir/5b" --out "$dir/two" --format png
+says "4 decoded"
+check "other vae" 1 vprep "${meta[@]}" --vae "$dir/5b" --out "$dir/c"
+says "$dir/5b/vae: one place of its latents stands for 4 frames of 16x16 pixels, but in wan2.1"
+
 # ---- a field that is not supported is named ----
 sed -i 's/"attn_scales": \[\]/"attn_scales": [1.0]/' "$dir/m/vae/config.json"
-check "wrong field" 1 vprep "${meta[@]}" --out "$dir/b" && says "$dir/m/vae/config.json: attn_scales"
+check "wrong field" 1 vprep "${meta[@]}" --out "$dir/c"
+says "$dir/m/vae/config.json: attn_scales"
