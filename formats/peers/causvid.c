@@ -231,8 +231,10 @@ static int import_causvid(exchange *x, vc_err *err)
     return rc;
 }
 
+static const char *const only_wan[] = { "wan2.1", NULL };
+
 const exchange_format exchange_causvid = {
     "causvid", "CausVid", "one shape, f16; one caption, no text embeddings",
-    NULL, 0, "wan2.1", true, false,
+    only_wan, sizeof *only_wan, "wan2.1", true, false,
     export_causvid, import_causvid, NULL
 };

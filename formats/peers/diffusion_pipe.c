@@ -24,19 +24,22 @@ typedef struct text_layout {
 typedef struct layout {
     const char *family, *model;              /* our name, and the peer's name of the model */
     bool drawn;                              /* latents are draws from the posterior */
+    double fps;                              /* rate to which the peer resamples clips; 0: the files
+                                              * do not show it (Wan: 16 or 24), or there are
+                                              * stills only */
     int n_text;
     text_layout text[2];
 } layout;
 
 /* The first layout whose keys the first encoder's items have is the cache's. */
 static const layout layouts[] = {
-    { "wan2.1", "wan", false, 1, { { "text_embeddings", NULL, "seq_lens", NULL } } },
-    { "hunyuanvideo", "hunyuan-video", true, 2,
+    { "wan2.1", "wan", false, 0, 1, { { "text_embeddings", NULL, "seq_lens", NULL } } },
+    { "hunyuanvideo", "hunyuan-video", true, 24, 2,
       { { "prompt_embeds_1", "prompt_attention_mask_1", NULL, NULL },
         { NULL, NULL, NULL, "prompt_embeds_2" } } },
-    { "ltx-video", "ltx-video", true, 1,
+    { "ltx-video", "ltx-video", true, 25, 1,
       { { "prompt_embeds", "prompt_attention_mask", NULL, NULL } } },
-    { "qwen-image", "qwen_image", false, 1, { { "prompt_embeds", NULL, NULL, NULL } } },
+    { "qwen-image", "qwen_image", false, 0, 1, { { "prompt_embeds", NULL, NULL, NULL } } },
     { 0 }
 };
 enum { ENCODERS = 2, MAX_CAPTIONS = 1000 };
@@ -269,6 +272,7 @@ static int put_item(importing *m, const vf_pt_value *d, const char *spec, vc_err
     if (!rc) {
         c->item.path = spec;
         c->item.drawn = m->l->drawn;
+        c->item.fps = m->l->fps;
         rc = vf_pt_tensor(d, "latents", &c->item.mean, err);
     }
     m->x->no_conditions += conditions(d);

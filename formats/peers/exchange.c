@@ -281,7 +281,7 @@ static const char *list_families(char buf[LIST], const exchange_format *f)
 {
     size_t n = 0;
     for (size_t i = 0; layout_name(f, i) && n < LIST; i++)
-        n += (size_t)snprintf(buf + n, LIST - n, "%s%s", i ? " " : "", layout_name(f, i));
+        n += (size_t)snprintf(buf + n, LIST - n, "%s%s", i ? ", " : "", layout_name(f, i));
     return buf;
 }
 
@@ -296,8 +296,9 @@ static int check_export(exchange *x, const exchange_format *f, vc_err *err)
     x->family = exchange_family_find(family);
     char list[LIST];
     if (lacks_family(f, family))
-        return vc_fail(err, VC_EMISMATCH, "%s is of family %.60s; %s has latents of %s", x->v->path,
-                       family, f->name, list_families(list, f));
+        return vc_fail(err, VC_EMISMATCH, "%s is of family %.60s, of which %s keeps no cache: "
+                       "--to %s exports %s", x->v->path, family, f->source, f->name,
+                       list_families(list, f));
     if (f->whole)
         return 0;
     int rc = exchange_norm_manifest(&x->norm, x->manifest, err);
@@ -411,8 +412,8 @@ int vlat_import(const vlat *v, vc_err *err)
             return VC_EUSAGE;
         char list[LIST];
         if (lacks_family(f, family))
-            return vc_fail(err, VC_EUSAGE, "--family %.60s: %s has latents of %s", family, f->name,
-                           list_families(list, f));
+            return vc_fail(err, VC_EUSAGE, "--family %.60s: %s keeps no cache of it: --from %s "
+                           "imports %s", family, f->source, f->name, list_families(list, f));
     }
     int rc = vf_copy_room(v->o->out, err);
     if (!rc)

@@ -168,7 +168,7 @@ typedef struct exchange_item {
     bool drawn;                              /* mean is a draw from the posterior */
     int64_t source_w, source_h;              /* 0: not known */
     int64_t first, frames;                   /* pixel frames; frames 0: computed from the latents */
-    double fps;                              /* 0: not known */
+    double fps;                              /* of a clip; 0: not known */
     int n_text;
     struct {
         vf_view embeds, pooled;              /* [n,D], [P]; data may be NULL */

@@ -24,13 +24,17 @@ typedef struct layout {
     bool pooled;                             /* the second encoder has a pooled embedding */
     int constants;                           /* 1: latents_mean and latents_std, 2: 1/std instead */
     bool sizes;                              /* num_frames, height, width of the latents */
+    double fps;                              /* rate at which finetrainers takes all clips; 0: none
+                                              * is needed */
 } layout;
 
 static const layout layouts[] = {
-    { "cogvideox", "prompt_attention_mask", true, "prompt_attention_mask", false, false, 0, false },
-    { "hunyuanvideo", "pooled_projections", false, "encoder_attention_mask", true, true, 0, false },
-    { "ltx-video", "num_frames", false, "encoder_attention_mask", true, false, 1, true },
-    { "wan2.1", "latents_mean", false, NULL, true, false, 2, false },
+    { "cogvideox", "prompt_attention_mask", true, "prompt_attention_mask", false, false, 0, false,
+      0 },
+    { "hunyuanvideo", "pooled_projections", false, "encoder_attention_mask", true, true, 0, false,
+      0 },
+    { "ltx-video", "num_frames", false, "encoder_attention_mask", true, false, 1, true, 25 },
+    { "wan2.1", "latents_mean", false, NULL, true, false, 2, false, 0 },
     { 0 }
 };
 
@@ -224,6 +228,7 @@ static int read_pair(exchange *x, int64_t i, const vf_pt_value *latent,
     int rc = vc_context(err, exchange_unbatched(latent, "latents", 4, &v, err), "%s", path);
     if (!rc)
         rc = vc_context(err, exchange_split(&v, l->frames_first, &m, &own, err), "%s", path);
+    m.fps = l->fps;
     if (!rc && !x->sink && l->constants)
         rc = vc_context(err, read_constants(x, l, latent, (int)m.mean.dim[0], err), "%s", path);
     if (!rc)

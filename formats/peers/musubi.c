@@ -3,9 +3,10 @@
  *     STEM_[FIRST-FRAMES_]WxH_ARCH.safetensors      latents_FxHxW_TYPE
  *     STEM_ARCH_te.safetensors                      NAME_TYPE, varlen_NAME_TYPE, NAME_mask
  *
- * WxH is the source's size. Stems may have underscores, so names are read from their ends. The type
- * in a tensor's name is not always that of its values, so the header's type is used. See
- * exchange.h */
+ * Stills beside clips lie in images/: musubi reads a folder for each kind, and its reader of clips
+ * fails at the name of a still. WxH is the source's size. Stems may have underscores, so names are
+ * read from their ends. The type in a tensor's name is not always that of its values, so the
+ * header's type is used. See exchange.h */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,8 @@ typedef struct arch {
     bool mask;                               /* embeds are padded, and NAME_mask masks the
                                               * padding */
 } arch;
+
+#define IMAGES "images/"
 
 static const arch archs[] = {
     { "wan2.1", "wan", "wan", true, false, VC_BF16, VC_BF16, "varlen_t5", NULL, false },
@@ -42,6 +45,7 @@ typedef struct exporting {
     exchange *x;
     const arch *a;
     vf_keymap names;
+    bool apart;                              /* stills have a folder of their own */
     int64_t max_length;                      /* most tokens of the first encoder */
 } exporting;
 
@@ -56,6 +60,21 @@ static int write_file(const exporting *e, const char *name, const vf_view *v, in
     rc = exchange_write(e->x->dir, name, data, size, err);
     free(data);
     return rc;
+}
+
+/* True if the dataset has both clips and stills. */
+static bool has_both(const vf_dataset *d)
+{
+    uint32_t n = vf_dataset_count(d), stills = 0;
+    for (uint32_t i = 0; i < n; i++)
+        stills += vf_dataset_entry(d, i)->f == 1;
+    return stills && stills < n;
+}
+
+/* The folder of a sample's files, "" or "images/". */
+static const char *folder_of(const exporting *e, const exchange_sample *s)
+{
+    return e->apart && s->e->f == 1 ? IMAGES : "";
 }
 
 static int write_latent(const exporting *e, const char *stem, const exchange_sample *s, vc_err *err)
@@ -91,7 +110,8 @@ static int write_latent(const exporting *e, const char *stem, const exchange_sam
                              { "height", height },
                              { "format_version", "1.0.1" }, { "frame_count", count } };
     const cJSON *first = cJSON_GetArrayItem(frames, 0);
-    char *name = !video ? vc_format("%s_%04dx%04d_%s.safetensors", stem, (int)w, (int)h, e->a->tag)
+    char *name = !video ? vc_format("%s%s_%04dx%04d_%s.safetensors", folder_of(e, s), stem, (int)w,
+                                    (int)h, e->a->tag)
                         : vc_format("%s_%05d-%03u_%04dx%04d_%s.safetensors", stem,
                                     cJSON_IsNumber(first) ? (int)first->valuedouble : 0,
                                     (unsigned)s->e->frames, (int)w, (int)h, e->a->tag);
@@ -149,7 +169,7 @@ static int write_text(const exporting *e, const char *stem, const exchange_sampl
     }
     const vf_meta meta[] = { { "architecture", e->a->full }, { "caption1", s->caption },
                              { "format_version", "1.0.1" } };
-    char *name = vc_format("%s_%s_te.safetensors", stem, e->a->tag);
+    char *name = vc_format("%s%s_%s_te.safetensors", folder_of(e, s), stem, e->a->tag);
     if (!rc && !name)
         rc = vc_no_memory(err);
     if (!rc)
@@ -176,7 +196,8 @@ static int write_sample(exchange *x, const exchange_sample *s, void *arg, vc_err
 
 static int export_musubi(exchange *x, vc_err *err)
 {
-    exporting e = { .x = x, .a = exchange_layout(&exchange_musubi, x->family->name) };
+    exporting e = { .x = x, .a = exchange_layout(&exchange_musubi, x->family->name),
+                    .apart = has_both(x->d) };
     if (!x->v->o->space)
         x->normalized = e.a->normalized;
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(x->manifest, "text_encoders");
@@ -192,6 +213,7 @@ static int export_musubi(exchange *x, vc_err *err)
 
 typedef struct parsed {                      /* a latent file's name */
     const arch *a;
+    const char *folder;                      /* "" or "images/" */
     char *stem;
     int64_t w, h, first, frames;             /* frames 0: a still */
 } parsed;
@@ -221,7 +243,9 @@ static bool two_numbers(const char *s, char between, int64_t *a, int64_t *b)
 
 static int parse_name(parsed *p, const char *file, vc_err *err)
 {
-    *p = (parsed){ .stem = strndup(file, strlen(file) - strlen(".safetensors")) };
+    const char *base = vc_path_base(file);
+    *p = (parsed){ .stem = strndup(base, strlen(base) - strlen(".safetensors")),
+                   .folder = base == file ? "" : IMAGES };
     if (!p->stem)
         return vc_no_memory(err);
     const char *tag = cut_last(p->stem), *size = tag ? cut_last(p->stem) : NULL;
@@ -317,7 +341,7 @@ static int read_sample(exchange *x, const parsed *p, const char *file, vc_err *e
 {
     vf_safetensors *latent = NULL, *text = NULL;
     char *a = vc_path_join(x->dir, file);
-    char *b = vc_format("%s/%s_%s_te.safetensors", x->dir, p->stem, p->a->tag);
+    char *b = vc_format("%s/%s%s_%s_te.safetensors", x->dir, p->folder, p->stem, p->a->tag);
     int rc = a && b ? 0 : vc_no_memory(err);
     if (!rc)
         rc = vf_safetensors_open(&latent, a, err);
@@ -358,11 +382,45 @@ static int read_name(exchange *x, const arch **a, const char *file, vc_err *err)
     return rc;
 }
 
+static int by_base(const void *a, const void *b)
+{
+    return strcmp(vc_path_base(*(char *const *)a), vc_path_base(*(char *const *)b));
+}
+
+/* Adds the files of the folder images/, if there is one, in the order of their names. */
+static int add_images(vc_list *files, const char *dir, vc_err *err)
+{
+    vc_list more = { 0 };
+    char *path = vc_path_join(dir, IMAGES);
+    int rc = path ? 0 : vc_no_memory(err);
+    if (!rc && vc_file_exists(path))
+        rc = exchange_list(&more, path, ".safetensors", err);
+    char **item = rc || !more.n ? NULL
+                                : realloc(files->item, (size_t)(files->n + more.n) * sizeof *item);
+    if (!rc && more.n && !item)
+        rc = vc_no_memory(err);
+    if (item)
+        files->item = item;
+    for (int i = 0; !rc && i < more.n; i++) {
+        if ((files->item[files->n] = vc_format(IMAGES "%s", more.item[i])))
+            files->n++;
+        else
+            rc = vc_no_memory(err);
+    }
+    if (more.n && files->n)
+        qsort(files->item, (size_t)files->n, sizeof *files->item, by_base);
+    exchange_list_free(&more);
+    free(path);
+    return rc;
+}
+
 static int import_musubi(exchange *x, vc_err *err)
 {
     vc_list files;
     const arch *a = NULL;
     int rc = exchange_list(&files, x->dir, ".safetensors", err);
+    if (!rc)
+        rc = add_images(&files, x->dir, err);
     vc_progress_begin(x->v->progress, "importing", "samples", rc ? 0 : (uint64_t)files.n / 2);
     for (int i = 0; !rc && i < files.n; i++)
         rc = exchange_skip(x, read_name(x, &a, files.item[i], err), err);

@@ -242,10 +242,11 @@ static int begin(exchange *x, const exchange_item *m, vc_err *err)
     s->dtype = x->normalized ? VC_F32 : m->mean.dtype;
     s->store = m->drawn ? 2 : m->logvar.data ? 1 : 0;
     s->n_text = x->v->o->texts ? 0 : m->n_text;
-    if (x->norm.channels != s->channels)
-        exchange_norm_family(&x->norm, x->family);
+    bool given = x->norm.channels == s->channels;            /* by the peer's files */
     int rc = 0;
-    if (s->channels != x->family->channels) {
+    if (!given)
+        exchange_norm_family(&x->norm, x->family);
+    if (!given && s->channels != x->family->channels) {
         /* The VAE is not the family's, so that only --vae can give its constants. */
         x->norm = (exchange_norm){ .channels = s->channels, .scaling = x->family->scaling };
         if (x->normalized && x->family->mean && !x->v->o->vae)
@@ -372,7 +373,7 @@ static void add_sizes(const exchange *x, cJSON *o, const exchange_item *m, vf_ke
     cJSON *list = cJSON_AddArrayToObject(o, "frames");
     for (int64_t i = 0; i < frames; i++)
         cJSON_AddItemToArray(list, cJSON_CreateNumber((double)(m->first + i)));
-    if (m->fps > 0)
+    if (m->fps > 0 && m->mean.dim[1] > 1)
         cJSON_AddNumberToObject(o, "fps", m->fps);
     add_ints(o, "latent", dim + 1, 3);
     vf_json_add_int(o, "tokens", grid > 0 ? grid : 1);

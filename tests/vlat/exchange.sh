@@ -9,12 +9,13 @@ expect 2 '--out says' vlat export made.lmdb --to safetensors
 expect 2 '--from says' vlat import x --out y
 mkdir mine && echo 1 >mine/notes.txt
 expect 1 'mine is there and holds "notes.txt"' vlat import x --from causvid --out mine
-expect 1 'of family builtin; musubi has' vlat export made.lmdb --to musubi --out x
+expect 1 'of family builtin, of which musubi-tuner keeps no cache: --to musubi exports wan2.1, ' \
+    vlat export made.lmdb --to musubi --out x
 expect 2 'there are cogvideox' vlat import x --from causvid --family flux --out y
 cp -r made.lmdb nameless.lmdb && sed -i 's/"family": *"builtin"/"family":""/' \
     nameless.lmdb/manifest.json
-expect 1 'is of family ; musubi has' timeout -s KILL 60 vlat export nameless.lmdb --to musubi \
-    --out x
+expect 1 'is of family , of which musubi-tuner keeps' timeout -s KILL 60 \
+    vlat export nameless.lmdb --to musubi --out x
 [ ! -e x ] && [ ! -e x.part ] && [ ! -e y ] || wrong 'a refused command wrote something'
 
 # formats of whole datasets, with records, prompts and thumbnails
@@ -87,9 +88,24 @@ round_trip()
 # formats of raw latents keep the dataset's bytes
 round_trip hv hunyuanvideo sample f16 f16 musubi
 same hv.lmdb hv.back
+# musubi reads clips and stills from folders of their own
+[ "$(ls hv.1/*x*_hv.safetensors | wc -l) $(ls hv.1/images/*x*_hv.safetensors | wc -l)" = '2 3' ] ||
+    wrong "hv.1: $(find hv.1)"
 manifest hv.back '"values": *"sample"'
 round_trip ft-hv hunyuanvideo moments f16 f32 finetrainers --empty zeros
 same ft-hv.lmdb ft-hv.back
+round_trip ft-ltx ltx-video moments f16 f32 finetrainers --empty zeros
+same ft-ltx.lmdb ft-ltx.back
+manifest ft-ltx.back '"mean": *\[-0.757'
+vlat list ft-ltx.back --json >list
+[ "$(grep -c '"fps": *25' list)" = "$(grep -c '"type": *"video"' list)" ] ||
+    wrong "rates: $(cat list)"
+for f in musubi diffsynth cogvideo ttt-video causvid; do
+    expect 1 'is of family ltx-video, of which .* keeps no cache' \
+        vlat export ft-ltx.lmdb --to $f --out x
+done
+expect 2 '.-family ltx-video: musubi-tuner keeps no cache of it' vlat import hv.1 --from musubi \
+    --family ltx-video --out x
 round_trip ft-wan wan2.1 moments bf16 bf16 finetrainers --empty zeros
 same ft-wan.lmdb ft-wan.back
 manifest ft-wan.back '"latents": *"raw"'
@@ -212,7 +228,7 @@ printf 'no tensor' >ttt.1/videos/"$(ls ttt.1/videos | head -1)"
 expect 1 'videos/.*no zip of torch.save' vlat import ttt.1 --from ttt-video --out none --empty zeros
 truncate -s 9000 cv.2/data.mdb
 expect 1 'data.mdb' vlat import cv.2 --from causvid --out none
-rm wan.1/*_te.safetensors
+rm wan.1/*_te.safetensors wan.1/images/*_te.safetensors
 expect 1 '_te.safetensors' vlat import wan.1 --from musubi --out none
 mkdir empty
 expect 1 'nothing of finetrainers' vlat import empty --from finetrainers --out none

@@ -99,7 +99,8 @@ expect 0 '5 samples' vlat export ltx.lmdb --to diffusion-pipe --out ltx.dp
     wrong "$(cat ltx.dp)"
 make q.all qwen-image mode bf16 bf16
 expect 1 '3 frames: qwen-image has stills' vlat export q.all --to diffusion-pipe --out x
-expect 1 'of family builtin; diffusion-pipe has' vlat export made.lmdb --to diffusion-pipe --out x
+expect 1 'of family builtin, of which diffusion-pipe keeps no cache' \
+    vlat export made.lmdb --to diffusion-pipe --out x
 [ ! -e x ] && [ ! -e x.part ] || wrong 'a refused export left files'
 
 # texts in the folder of the latents, and no texts at all

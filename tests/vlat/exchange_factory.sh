@@ -46,7 +46,7 @@ for type in f16 f32; do
     same_cache $type.back $type.cache
 done
 expect 2 'vlat export --to\|no such format' vlat export set.lmdb --to cogvideox-factory --out x
-expect 2 'cogvideox-factory has latents of' vlat import cache $from --out x --family wan2.1
+expect 2 'CogVideoX-Factory keeps no cache of it' vlat import cache $from --out x --family wan2.1
 expect 2 'latents with logvar are raw' vlat import cache $from --out x --space normalized
 
 # without data.jsonl the lists are read; the trainers skip their blank line

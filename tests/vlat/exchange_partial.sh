@@ -95,7 +95,7 @@ format()
 }
 format wan wan2.1 mode musubi
 fresh wan.out
-files=(hurt/*_wan.safetensors)
+files=(hurt/*_wan.safetensors hurt/images/*_wan.safetensors)
 rm "${files[3]}"
 lacking musubi '4 of the 5 samples' 4 hurt --empty zeros
 : >"${files[2]}"
