@@ -1,4 +1,5 @@
 /* fit.c - checks that the dataset and the flags have what the model takes */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "train/base.h"
@@ -15,11 +16,32 @@ static int check_inputs(vtrain *t, const vtrain_fit *fit, vc_err *err)
     if (!fit->token_times && !fit->clean_first && *clean > 0)
         return vc_fail(err, VC_EUSAGE, "--first_frame_conditioning_p: %s takes one timestep for "
                        "all tokens of a sample: leave the flag out", t->family->class_name);
+    if (t->cfg.true_cfg_scale > 1 && (!fit->guidance || fit->two_prompts))
+        return vc_fail(err, VC_EUSAGE, "--true_cfg_scale: samples of this %s are guided by the "
+                       "negative prompt at --guidance_scale: give that flag",
+                       t->family->class_name);
+    if (!t->own_guidance && (fit->unguided || t->cfg.true_cfg_scale > 1))
+        t->cfg.guidance_scale = 1;
     if (!fit->guidance && t->cfg.embedded_guidance != 1)
         return vc_fail(err, VC_EUSAGE, "--embedded_guidance: this %s does not take guidance as an "
                        "input (guidance_embeds in its config.json): leave the flag out",
                        t->family->class_name);
     return 0;
+}
+
+/* Texts with other states of a first frame than the transformer was trained with. */
+static int refuse_pictures(const vtrain *t, const vtrain_slot *s, int interleave, vc_err *err)
+{
+    char want[64] = "no first frame", have[64] = "no first frame";
+    if (interleave)
+        snprintf(want, sizeof want, "every state %d of the first frame", interleave);
+    if (s->interleave)
+        snprintf(have, sizeof have, "every state %lld of the first frame",
+                 (long long)s->interleave);
+    return vc_fail(err, VC_EMISMATCH, "the dataset's %s has texts with %s, the transformer %s takes "
+                   "texts with %s (image_condition_type in its config.json): run vprep with the "
+                   "--model folder of this transformer's pipeline (--allow_mismatch takes them)",
+                   s->name, have, t->family->class_name, want);
 }
 
 /* The tokens and the pooled vector of a text encoder, where the transformer reads them. */
@@ -39,6 +61,9 @@ static int fit_text(const vtrain *t, const vtrain_fit *fit, int i, vc_err *err)
                        "transformer %s takes %lld: run vprep with --tokenizer_max_length %lld", name,
                        (long long)s->max_length, class, (long long)fit->text_rows[i],
                        (long long)fit->text_rows[i]);
+    if (s && width && s->interleave >= 0 && s->interleave != fit->interleave[i] &&
+        !t->cfg.allow_mismatch)
+        return refuse_pictures(t, s, fit->interleave[i], err);
     if (pooled && (!s || s->pooled != pooled))
         return vc_fail(err, VC_EMISMATCH, "the dataset's %s has a pooled vector of %lld numbers, "
                        "the transformer %s takes %lld", name, s ? (long long)s->pooled : 0, class,
@@ -72,6 +97,7 @@ int vtrain_fit_data(vtrain *t, vc_err *err)
     if (rc)
         return rc;
     t->guidance = fit.guidance;
+    fit.needs_image = fit.needs_image && !t->cfg.allow_mismatch;
     int channels = vtrain_data_norm(t->data)->channels;
     if (fit.channels != channels)
         return vc_fail(err, VC_EMISMATCH, "the dataset's latents have %d channels (VAE %s), the "

@@ -254,6 +254,8 @@ static void say_training(const vtrain *t)
         say(t, "guidance: an input, %g in training (--embedded_guidance), %g in samples",
             c->embedded_guidance,
             fit.two_prompts ? c->embedded_guidance : c->guidance_scale);
+    if (c->true_cfg_scale > 1)
+        say(t, "samples: guided by the negative prompt with %g too", c->true_cfg_scale);
     if (c->first_frame_conditioning_p > 0)
         say(t, "first frames: clean in clips with probability %g", c->first_frame_conditioning_p);
     say_loss(t);

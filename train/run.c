@@ -468,6 +468,7 @@ static int open_run(vtrain *t, vc_flags *set, vc_err *err)
         reported++;
     if (!rc)
         rc = vtrain_resolve(&t->cfg, set, t->family, &t->scheduler, err);
+    t->own_guidance = vc_flags_given(set, "guidance_scale");
     for (; vc_flags_note(set, reported); reported++)
         vc_say(t->ui, "%s", vc_flags_note(set, reported));
     if (!rc)

@@ -19,6 +19,7 @@ typedef struct sampling {
     int steps;                   /* the prompt's own, else the run's; so is guidance */
     double guidance;
     double input;                /* the guidance that the model gets, if it takes one */
+    double scale;                /* of guidance by the negative prompt; 1 and below: none */
     size_t n;                    /* elements of a row */
     float *x, *in, *out;         /* [n], [rows,n], [rows,n] */
     float *past, *noise;         /* [2,n]: clean latents of the two steps before; [n]: the step's
@@ -28,6 +29,7 @@ typedef struct sampling {
     float *cond[VC_ROLES];       /* conditions of all rows, as the model takes them, or NULL */
     float *first;                /* [C,h,w] the sample's clean first frame, or NULL */
     int clean;                   /* clean frames: the latent frames of a token */
+    int skip;                    /* frames of the decoded sample that are no part of the clip */
     uint64_t seed;
 } sampling;
 
@@ -195,6 +197,16 @@ static void put_first(sampling *s)
                    sizeof *s->first * plane);
 }
 
+/* Mixes a share of the prompt's image into the noise of all frames, in f32 as diffusers does. */
+static void mix_image(sampling *s, const vtrain_fit *fit)
+{
+    const float *image = s->first ? s->first : s->cond[VC_ROLE_IMAGE];
+    const size_t plane = (size_t)(s->dim[3] * s->dim[4]), clip = (size_t)s->dim[2] * plane;
+    const float share = (float)fit->image_start;
+    for (size_t i = 0; share > 0 && image && i < s->n; i++)
+        s->x[i] = s->x[i] * (1 - share) + image[i / clip * plane + i % plane] * share;
+}
+
 /* Reports, once a run, the inputs that samples lack: a clip may ignore its prompt's image. */
 static void report_conditions(const sampling *s, const vtrain *t, const vtrain_fit *fit)
 {
@@ -279,7 +291,8 @@ static int open_prompt(sampling *s, const vtrain *t, const vtrain_fit *fit, uint
     s->guidance = s->p.has_guidance ? s->p.guidance : t->cfg.guidance_scale;
     bool beside = !t->guidance || fit->two_prompts;
     s->input = beside ? t->cfg.embedded_guidance : s->guidance;
-    int rows = s->guidance > 1 && beside ? 2 : 1;
+    s->scale = beside ? s->guidance : t->cfg.true_cfg_scale;
+    int rows = s->scale > 1 ? 2 : 1;
     const int64_t dim[5] = { rows, vtrain_data_norm(t->data)->channels, s->p.f, s->p.h, s->p.w };
     memcpy(s->dim, dim, sizeof dim);
     s->n = (size_t)(dim[1] * dim[2] * dim[3] * dim[4]);
@@ -304,7 +317,9 @@ static int begin(sampling *s, vtrain *t, uint32_t i, vc_err *err)
     report_conditions(s, t, &fit);
     s->seed = s->p.has_seed ? s->p.seed : (uint64_t)t->cfg.seed;
     vc_train_normals(s->x, 0, s->n, s->seed, i, 0, VC_DRAW_VALIDATION);
+    mix_image(s, &fit);
     put_first(s);
+    s->skip = fit.skip_frames < s->p.frames ? fit.skip_frames : 0;
     return 0;
 }
 
@@ -325,7 +340,7 @@ static int predict(sampling *s, vtrain *t, const vtrain_level *l, vc_err *err)
     int rc = vtrain_predict(t, &q, s->out, err);
     if (rc || s->dim[0] == 1)
         return rc;
-    float scale = (float)s->guidance;
+    float scale = (float)s->scale;
     const float *neg = s->out + s->n;
     for (size_t i = 0; i < s->n; i++)
         s->out[i] = neg[i] + scale * (s->out[i] - neg[i]);
@@ -386,25 +401,33 @@ static int check_finite(const sampling *s, vc_err *err)
 static int write(const sampling *s, const vtrain *t, const char *dir, uint32_t i, vc_err *err)
 {
     static const char *const samplers[] = { "ddim", "dpm", "euler", "unipc" };
-    char seed[24], fps[32], frames[16], steps[24], guidance[32], name[24];
+    char seed[24], fps[32], frames[16], steps[24], guidance[32], cfg[32], skip[16], name[24];
     snprintf(seed, sizeof seed, "%llu", (unsigned long long)s->seed);
     snprintf(fps, sizeof fps, "%.6g", s->p.fps);
     snprintf(frames, sizeof frames, "%d", s->p.frames);
     snprintf(steps, sizeof steps, "%d", s->steps);
     snprintf(guidance, sizeof guidance, "%.6g", s->guidance);
+    snprintf(cfg, sizeof cfg, "%.6g", t->cfg.true_cfg_scale);
+    snprintf(skip, sizeof skip, "%d", s->skip);
     snprintf(name, sizeof name, "%03u.safetensors", i);
-    const vf_meta meta[] = {
+    vf_meta meta[10] = {
         { "prompt", s->p.text }, { "negative_prompt", s->p.negative }, { "seed", seed },
         { "frames", frames }, { "num_inference_steps", steps }, { "guidance_scale", guidance },
-        { "sampler", samplers[t->cfg.validation_sampler - 1] }, { "fps", fps },
+        { "sampler", samplers[t->cfg.validation_sampler - 1] },
     };
+    int n_meta = 7;
+    if (s->p.fps > 0)
+        meta[n_meta++] = (vf_meta){ "fps", fps };
+    if (t->cfg.true_cfg_scale > 1)
+        meta[n_meta++] = (vf_meta){ "true_cfg_scale", cfg };
+    if (s->skip)
+        meta[n_meta++] = (vf_meta){ "skip_frames", skip };
     const vf_view v = { .name = "latents", .dtype = VC_F32, .nd = 4, .data = s->x,
                         .dim = { s->dim[1], s->dim[2], s->dim[3], s->dim[4] },
                         .bytes = s->n * sizeof(float) };
     char *path = vc_path_join(dir, name);
     if (!path)
         return vc_no_memory(err);
-    int n_meta = (int)(sizeof meta / sizeof *meta) - (s->p.fps > 0 ? 0 : 1);
     int rc = vf_safetensors_write(path, &v, 1, meta, n_meta, err);
     free(path);
     return rc;

@@ -12,7 +12,8 @@
  * A model with image conditions gets the prompt's (a first frame; a masked clip and its mask),
  * scaled as in training, and zeros where the prompt has none. A model that takes whole groups of
  * frames, padded in front (CogVideoX 1.5), samples all frames, and the frames in front are dropped
- * before the sample is written. */
+ * before the sample is written. HunyuanVideo's samples start from noise with a little of the prompt's
+ * image in all frames. */
 #ifndef TRAIN_SAMPLE_H
 #define TRAIN_SAMPLE_H
 
@@ -23,7 +24,8 @@
 int vtrain_validate_check(vtrain *t, vc_err *err);
 /* Samples every prompt with the current weights, or their EMA, into
  * out/validation/step-N/000.safetensors: `latents` f32 [C,f,h,w] in raw VAE space, with prompt,
- * negative_prompt, seed, fps, frames, steps, sampler, guidance_scale as metadata. */
+ * negative_prompt, seed, fps, frames, steps, sampler, guidance_scale as metadata, and skip_frames
+ * where the first frames of the decoded clip are not to be shown. */
 int vtrain_validate(vtrain *t, vc_err *err);
 /* True if the files of all prompts at this step exist. */
 bool vtrain_validated(const vtrain *t);

@@ -117,7 +117,7 @@ typedef struct vtrain_config {
     int64_t checkpointing_steps, checkpointing_limit;
     char *resume_from_checkpoint;
     int64_t eval_steps, validation_steps, num_inference_steps;
-    double guidance_scale;
+    double guidance_scale, true_cfg_scale;
     int validation_sampler;                   /* 0: auto, else 1 + vtrain_sampler */
     int like;                                 /* index into VC_LIKE_ALLOWED */
     int report_to;                            /* index into tensorboard|none */
@@ -182,6 +182,7 @@ typedef struct vtrain {
     struct vtrain_weights *weights;           /* files of the initial weights (frozen parameters
                                                * borrow from them); NULL: noise */
     bool guidance;                            /* the model takes guidance as an input */
+    bool own_guidance;                        /* --guidance_scale was given */
     double boundary;                          /* level between two transformers; 0: one only */
     struct vtrain_base *base;                 /* hashes of the initial weights (base.h), or NULL */
     struct vtrain_encoders *encoders;         /* rank 0's comparison of encoders, or NULL */

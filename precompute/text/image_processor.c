@@ -53,7 +53,7 @@ static int read_size(const cJSON *o, const char *field, const char *const name[2
     return vc_context(err, rc, "%s", field);
 }
 
-static int read(image_processor *p, const cJSON *o, vc_err *err)
+static int read_fields(image_processor *p, const cJSON *o, vc_err *err)
 {
     static const char *const edges[2] = { "shortest_edge", "shortest_edge" };
     static const char *const sides[2] = { "height", "width" };
@@ -81,7 +81,7 @@ int image_processor_open(image_processor *p, const char *dir, int side, vc_err *
         return vc_fail(err, VC_EINVAL, "pictures of texts need an image processor's folder");
     int rc = vf_json_read_in(&o, dir, FILE_NAME, MAX_CONFIG, err);
     if (!rc)
-        rc = vc_context(err, read(p, o, err), "%s/" FILE_NAME, dir);
+        rc = vc_context(err, read_fields(p, o, err), "%s/" FILE_NAME, dir);
     cJSON_Delete(o);
     if (!rc && p->side != side)
         rc = vc_fail(err, VC_EMISMATCH, "%s/" FILE_NAME ": crop_size: pictures of %d pixels a "

@@ -335,6 +335,16 @@ static double meta_number(const vf_safetensors *st, const char *key)
     return s ? strtod(s, NULL) : 0;
 }
 
+/* Drops the first n frames, but never all. */
+static void skip_frames(picture *p, double n)
+{
+    const size_t frame = (size_t)p->h * (size_t)p->w * 3;
+    if (!(n >= 1 && n < p->n))
+        return;
+    p->n -= (int)n;
+    memmove(p->rgb, p->rgb + (size_t)n * frame, (size_t)p->n * frame);
+}
+
 static int decode_file(decoder *d, const char *path, const char *stem, sheet *s, vc_err *err)
 {
     vf_safetensors *st;
@@ -345,6 +355,8 @@ static int decode_file(decoder *d, const char *path, const char *stem, sheet *s,
 
     double frames = meta_number(st, "frames");
     rc = decode_latent(d, st, frames >= 1 && frames < 1e6 ? (int)frames : 0, &p, err);
+    if (!rc)
+        skip_frames(&p, meta_number(st, "skip_frames"));
     p.fps = rate(d, meta_number(st, "fps"));
     if (!rc)
         rc = finish_picture(d, stem, &p, s, err);

@@ -327,6 +327,8 @@ static cJSON *make_head(const toy *t)
         cJSON_AddStringToObject(e, "fingerprint", t->fingerprint);
         cJSON_AddStringToObject(e, "tokenizer", "0123456789abcdef0123456789abcdef");
         cJSON_AddNumberToObject(e, "max_length", TOY_TOKENS);
+        if (!i && t->interleave)
+            cJSON_AddNumberToObject(e, "image_embed_interleave", t->interleave);
         cJSON_AddNumberToObject(e, "width", t->pooled_only >> i & 1 ? t->pooled : t->width);
         cJSON_AddStringToObject(e, "empty", vf_key_hex(hex, text_key(i, "")));
     }

@@ -34,6 +34,7 @@ typedef struct toy {
     int n;
     int channels, width, pooled, encoders;   /* 0 means 2, 4, 0, 1 */
     unsigned pooled_only;                    /* bits 1 << encoder: its texts have only `pooled` */
+    int interleave;                          /* of the first encoder's texts; 0: without picture */
     const char *family, *vae, *fingerprint;  /* NULL means "builtin", "VaeBuiltin", 32 digits */
     double scaling, shift;                   /* scaling 0 means 1 */
     bool per_channel;                        /* channel c has the mean c and the std 1 + c */

@@ -35,7 +35,7 @@ vtrain_fit set_fit(const wish *w)
     return (vtrain_fit){ .channels = CHANNELS, .n_texts = 1, .text_width = { 4 },
                          .mult = { w->pad ? 2 : 1, 2, 2 }, .pad_front = w->pad,
                          .roles = w->roles, .clean_first = w->clean,
-                         .text_rows = { w->text_rows }, .cond_means = w->means,
+                         .text_rows = { w->text_rows }, .mean_roles = w->means ? ~0u : 0,
                          .embeds = { 0, TOY_EMBED_WIDTH } };
 }
 

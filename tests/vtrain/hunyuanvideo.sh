@@ -47,34 +47,18 @@ again full-two "${full[@]}" --gradient_checkpointing
 same_end full/checkpoint-4 full-two/checkpoint-4 || wrong "a resumed run has other weights"
 expect 0 'model: hunyuanvideo' train trained "${lora[@]}" --max_train_steps 1 --transformer full/checkpoint-4/transformer
 
-# ---- token_replace: a clip begins with its image, at time 0 and without a loss ----
-need make_model r HunyuanVideoImageToVideoPipeline 4
-small_set clips 3
-echo '[{"prompt": "a disc", "image_path": "'"$dir/media/still-3.png"'", "num_frames": 9}]' >images.json
-need vprep --meta clips/metadata.json "${sampling[@]}" --model m --train_mode i2v --validation_prompts images.json --out i2v
-i2v() { vtrain --latents "$1" --transformer r/transformer --output_dir "$2" --seed 5 --threads 1 --train_batch_size 1 "${@:3}"; }
-expect 1 'bucket .*takes the first frame for a clean picture.*leave stills out' i2v a out "${lora[@]}"
-expect 0 'first frames: clean in clips with probability 1' i2v i2v dry "${lora[@]}" --dry_run
-expect 0 . i2v i2v replaced "${lora[@]}" --max_train_steps 2 --validation_steps 2 --num_inference_steps 3 --trace_dir trace-r
-output_lacks 'conditions are not used'
-output_lacks 'sampled without'
-head -c 20000 trace-r/step-000001-mb-00-rank-00.safetensors >head
-grep -qa '"timestep":{"dtype":"F32","shape":\[1\]' head || wrong "not one timestep per sample"
-grep -qa '"loss_weight":{"dtype":"F32","shape":\[1,1,3,1,1\]' head || wrong "not one loss weight per frame"
-need vprep --meta clips/metadata.json "${sampling[@]}" --model m --validation_prompts images.json --out plain
-expect 0 . i2v plain own "${lora[@]}" --max_train_steps 2
-same_end replaced/checkpoint-2 own/checkpoint-2 && wrong "training does not depend on the image"
-
 # ---- SkyReels: a negative prompt guides samples, whose guidance input is that of training ----
 need make_model s HunyuanVideoPipeline 8
-sampled() { # sampled MODEL NEGATIVE: writes the latents of a sample to MODEL-NEGATIVE
+small_set clips 3
+# sampled MODEL NEGATIVE FLAGS...: writes the latents of a sample to MODEL-NEGATIVE
+sampled() {
     echo '[{"prompt": "a disc", "negative_prompt": "'"$2"'", "image_path": "'"$dir/media/still-3.png"'", "num_frames": 9}]' \
         >negative.json
     rm -rf negative out
     need vprep --meta clips/metadata.json "${sampling[@]}" --model m --train_mode i2v --validation_prompts negative.json \
         --out negative
     need vtrain --latents negative --transformer "$1/transformer" --output_dir out --threads 1 "${lora[@]}" \
-        --max_train_steps 1 --validation_steps 1 --num_inference_steps 2
+        --max_train_steps 1 --validation_steps 1 --num_inference_steps 2 "${@:3}"
     tail -c 2304 out/validation/step-1/000.safetensors >"$1-$2"
 }
 for model in m s; do
@@ -83,9 +67,22 @@ for model in m s; do
 done
 cmp m-mud m-fog || wrong "T2V: a negative prompt changes a sample"
 cmp -s s-mud s-fog && wrong "SkyReels: a negative prompt changes no sample"
+
+# ---- SkyReels' text-to-video model has HunyuanVideo's config.json: a flag asks for this guidance ----
+sampled m mud --true_cfg_scale 6
+holds out/config.yaml 'guidance_scale: 1'
+mv m-mud guided-mud
+sampled m fog --true_cfg_scale 6
+cmp -s guided-mud m-fog && wrong "T2V with --true_cfg_scale: a negative prompt changes no sample"
 rm -r out
-expect 0 'guidance: an input, 2 in training (--embedded_guidance), 2 in samples' i2v i2v dry "${lora[@]}" --embedded_guidance 2 --dry_run \
-    --transformer s/transformer
+sky() { vtrain --latents "$1" --transformer s/transformer --output_dir dry --dry_run --threads 1 "${lora[@]}" "${@:2}"; }
+expect 0 'guidance: an input, 2 in training (--embedded_guidance), 2 in samples' sky negative \
+    --embedded_guidance 2
+expect 2 'true_cfg_scale: samples of this .* are guided by the negative prompt at --guidance_scale' \
+    sky negative --true_cfg_scale 6
+need vprep --meta clips/metadata.json "${sampling[@]}" --model m --out plain
+expect 1 'takes a first-frame image .*plain was made with --train_mode normal: run vprep --train_mode i2v' \
+    sky plain
 
 # ---- LoRA files with the first authors' names have the same factors ----
 expect 0 . train named --training_type lora --rank 2 --target_name all-linear --learning_rate 0.05 --max_train_steps 2

@@ -107,14 +107,16 @@ static int check_sample(vtrain_data *d, uint32_t i, const vtrain_conditions *c,
 
 /* Checks the first sample of each group, and reads that of each dataset, which has the roles whose
  * values replace others in training. */
-static int check_samples(vtrain_data *d, const char *class_name, vc_err *err)
+static int check_samples(vtrain_data *d, const vtrain_fit *fit, const char *class_name, vc_err *err)
 {
     bool *seen = calloc((size_t)d->n_groups + (size_t)d->n_sets, sizeof *seen);
     int rc = seen ? 0 : vc_fail(err, VC_ENOMEM, "out of memory for %u buckets", d->n_groups);
     unsigned stand_ins = 0;
+    const vc_family *family = vc_family_of_transformer(class_name);
+    const bool clean = family && family->clean_images;
 
     for (int i = 1; i < VC_ROLES; i++)
-        stand_ins |= vc_roles[i].instead_of ? 1u << i : 0;
+        stand_ins |= vc_roles[i].instead_of && !clean ? 1u << i : 0;
     for (uint32_t i = 0; i < d->n_samples && !rc; i++) {
         const vtrain_sample *s = &d->sample[i];
         bool *of_set = &seen[d->n_groups + s->dataset], *of_group = &seen[s->group];
@@ -133,7 +135,11 @@ static int check_samples(vtrain_data *d, const char *class_name, vc_err *err)
             d->set[s->dataset].stand_ins = c.has & stand_ins;
         d->weighted |= (c.has & 1u << VC_ROLE_LOSS_MASK) != 0;
         *of_set = *of_group = true;
-        rc = check_sample(d, i, &c, class_name, err);
+        if (fit->needs_image && !(c.has & 1u << VC_ROLE_IMAGE))
+            rc = vtrain_name_sample(d, i, refuse(d, s->dataset, VC_ROLE_IMAGE, class_name, err),
+                                    err);
+        if (!rc)
+            rc = check_sample(d, i, &c, class_name, err);
     }
     free(seen);
     return rc;
@@ -168,7 +174,7 @@ int vtrain_data_fit(vtrain_data *d, const vtrain_family *family, const vtrain_fi
     pad_groups(d, fit);
     d->roles = fit->roles;
     d->mode = fit->mode;
-    d->cond_means = fit->cond_means;
+    d->mean_roles = fit->mean_roles;
     memcpy(d->embeds, fit->embeds, sizeof d->embeds);
     for (int i = 0; i < d->n_slots; i++)
         d->slot[i].rows = fit->text_rows[i];
@@ -177,7 +183,7 @@ int vtrain_data_fit(vtrain_data *d, const vtrain_family *family, const vtrain_fi
         if (d->roles & 1u << i)
             rc = make_role_norm(d, (vc_role)i, family->scale[i], err);
     if (!rc)
-        rc = check_samples(d, family->class_name, err);
+        rc = check_samples(d, fit, family->class_name, err);
     return rc || d->roles ? rc : note_unused(d, family->class_name, note, err);
 }
 

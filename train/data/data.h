@@ -34,6 +34,8 @@ typedef struct vtrain_data_opts {
 typedef struct vtrain_slot {
     char name[32];               /* "text_encoder", "text_encoder_2" */
     int64_t width, max_length;   /* prompt_embeds [n <= max_length, width] */
+    int64_t interleave;          /* every interleave-th state of the clip's first frame stands in
+                                  * front of texts; 0: they have none; -1: not known */
     bool embeds;                 /* false: the slot has pooled embeddings only, of this width */
     int64_t pooled;              /* width of `pooled`; 0: not stored */
     int64_t rows;                /* as fitted: rows of zeros follow a prompt up to this number; 0:
@@ -150,7 +152,8 @@ typedef struct vtrain_embeds {
 } vtrain_embeds;
 
 /* One prompt to sample from during training: a `validation` record of the first dataset or, if the
- * dataset has none, a caption of one of up to four training samples (from_training). */
+ * dataset has none, a caption of one of up to four training samples (from_training), with the
+ * sample's first frame where the transformer takes one. */
 typedef struct vtrain_prompt {
     char *text, *negative;       /* negative: "" is the empty prompt */
     bool from_training;

@@ -15,6 +15,8 @@
 enum { MAX_CHANNELS = 4096, MAX_WIDTH = 1 << 16, MAX_TOKENS = 1 << 14, MAX_RATIO = 4096,
        MAX_CONFIG = 16 << 20 };
 
+#define UNKNOWN_CLASS "unknown"                  /* of a text encoder in an imported dataset */
+
 /* ---- reading ---- */
 
 static int int_in(const cJSON *o, const char *field, int64_t hi, int64_t *v, vc_err *err)
@@ -102,6 +104,10 @@ static int read_slot(vtrain_head *h, int i, const cJSON *o, vc_err *err)
         return vc_fail(err, VC_EFORMAT, "slot: longer than %zu bytes", sizeof s->name - 1);
     if (!is_slot(name))
         return vc_fail(err, VC_EFORMAT, "slot: \"%s\" is no name like text_encoder_2", name);
+    const char *class = h->text_class[i];
+    s->interleave = class && strcmp(class, UNKNOWN_CLASS) ? 0 : -1;
+    if ((rc = vf_json_int_opt(o, "image_embed_interleave", &s->interleave, err)))
+        return rc;
     if (!vf_key_parse(&h->empty[i], empty))
         return vc_fail(err, VC_EFORMAT, "empty: 32 hex digits expected");
     snprintf(s->name, sizeof s->name, "%s", name);
@@ -255,7 +261,7 @@ int vtrain_texts_check(const vtrain_head *h, const char *model_dir, vc_err *err)
 {
     int rc = 0;
     for (int i = 0; !rc && i < h->n_slots; i++) {
-        if (!h->text_class[i] || !strcmp(h->text_class[i], "unknown"))       /* of an import */
+        if (!h->text_class[i] || !strcmp(h->text_class[i], UNKNOWN_CLASS))
             continue;
         char *dir = vc_path_join(model_dir, h->slot[i].name);
         rc = dir ? check_text(h, i, dir, err)

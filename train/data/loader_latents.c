@@ -181,7 +181,8 @@ static int fill_role(const vtrain_loader *l, const slot *s, int row, vc_role rol
         j.f = j.padded = 1;
     if (vc_roles[role].kind == VC_VALUE_EMBEDS)
         j.area = (size_t)(l->d->embeds[0] * l->d->embeds[1]);
-    j.draw = j.draw && !l->d->cond_means;
+    if (l->d->mean_roles & 1u << role)
+        j.draw = false;
     j.x += (size_t)row * row_size(&j);
     if (s->b.cond_dropped[row] && c->has & 1u << e) {
         memset(j.x, 0, row_size(&j) * sizeof *j.x);

@@ -47,10 +47,10 @@ struct vtrain_data {
     vtrain_norm norm;
     double scaling;                      /* the factor in norm, and for conditions */
     bool invert;                         /* vtrain_norm_fields' */
-    unsigned roles;                      /* 1 << vc_role of the transformer's conditions */
+    unsigned roles;                      /* 1 << vc_role of the transformer's conditions, and of */
+    unsigned mean_roles;                 /* those that are their posterior's mean */
     vtrain_norm role_norm[VC_ROLES];     /* sub NULL: the transformer does not take the role */
-    vc_mode mode;                        /* vtrain_fit's; so are the next two */
-    bool cond_means;
+    vc_mode mode;                        /* vtrain_fit's, as are the next */
     int64_t embeds[2];
     int frame_multiple;                  /* 0 before a fit */
     bool weighted;                       /* a group's first sample has a loss mask */

@@ -206,8 +206,8 @@ static int read_embeds(const vtrain_data *d, const vf_safetensors *st, vc_role r
     return copy_f32(&p->cond[role], &v, err);
 }
 
-static int load_picture(const vtrain_data *d, const cJSON *o, vc_role role, vtrain_prompt *p,
-                        vc_err *err)
+static int load_picture(const vtrain_data *d, int set, const cJSON *o, vc_role role,
+                        vtrain_prompt *p, vc_err *err)
 {
     const char *const name = vc_roles[role].name, *hex = NULL;
     vf_key key;
@@ -217,7 +217,7 @@ static int load_picture(const vtrain_data *d, const cJSON *o, vc_role role, vtra
         return rc;
     if (!vf_key_parse(&key, hex))
         return vc_fail(err, VC_EFORMAT, "%s: 32 hex digits expected", name);
-    rc = vf_dataset_latent(d->set[0].data, key, true, &st, err);
+    rc = vf_dataset_latent(d->set[set].data, key, true, &st, err);
     if (!rc) {
         rc = vc_roles[role].kind == VC_VALUE_EMBEDS ? read_embeds(d, st, role, p, err)
                                                     : read_picture(d, st, role, p, err);
@@ -231,10 +231,10 @@ static int load_picture(const vtrain_data *d, const cJSON *o, vc_role role, vtra
 static int load_pictures(const vtrain_data *d, const cJSON *record, vtrain_prompt *p, vc_err *err)
 {
     const cJSON *conditions = cJSON_GetObjectItemCaseSensitive(record, "conditions");
-    int rc = load_picture(d, record, VC_ROLE_IMAGE, p, err);
+    int rc = load_picture(d, 0, record, VC_ROLE_IMAGE, p, err);
     for (int i = VC_ROLE_IMAGE + 1; !rc && i < VC_ROLES; i++)
         if (vc_roles[i].what && (vc_roles[i].kind != VC_VALUE_EMBEDS || d->roles & 1u << i))
-            rc = load_picture(d, conditions, (vc_role)i, p, err);
+            rc = load_picture(d, 0, conditions, (vc_role)i, p, err);
     return rc;
 }
 
@@ -317,6 +317,10 @@ static int from_training(const vtrain_data *d, uint32_t i, vtrain_prompt *p, vc_
     p->from_training = true;
     if (!rc)
         rc = read_caption(d, s->dataset, record, p, err);
+    if (!rc && (d->clean_frames || d->roles & 1u << VC_ROLE_IMAGE))
+        rc = load_picture(d, s->dataset,
+                          cJSON_GetObjectItemCaseSensitive(record, "conditions"), VC_ROLE_IMAGE, p,
+                          err);
     own_size(d, s, p);
     cJSON_Delete(record);
     return vtrain_name_sample(d, sample, rc, err);

@@ -64,6 +64,11 @@ typedef struct vtrain_fit {
                                                * may have no other value. Without token_times the
                                                * model itself gives the tokens of this frame the
                                                * time 0 */
+    bool needs_image;                         /* with clean_first: the frame is an image encoded
+                                               * alone, not the first latent of the clip */
+    int interleave[VTRAIN_TEXTS];             /* every interleave-th state of the clip's first frame
+                                               * stands in front of a slot's texts (families.h); 0:
+                                               * texts have no picture */
     bool guidance;                            /* the forward reads vtrain_in.guidance */
     bool two_prompts;                         /* with guidance: samples are still guided by the
                                                * negative prompt, and vtrain_in.guidance has the
@@ -71,10 +76,16 @@ typedef struct vtrain_fit {
     double fps;                               /* frame rate of a sample whose prompt gives none;
                                                * every training clip must have a frame rate. 0: the
                                                * positions do not depend on frame rates */
+    bool unguided;                            /* the default of --guidance_scale is 1, not the
+                                               * family's */
+    double image_start;                       /* share of the prompt's image, in all frames, in the
+                                               * noise that its sample starts from */
+    int skip_frames;                          /* first frames of a decoded sample that are no part
+                                               * of the clip */
     unsigned roles;                           /* 1 << vc_role of the conditions that it reads */
     vc_mode mode;                             /* --train_mode of datasets that have the roles;
                                                * NORMAL: the mode that alone has these roles */
-    bool cond_means;                          /* conditions are means of posteriors, never draws */
+    unsigned mean_roles;                      /* roles that are always means of posteriors */
     int64_t embeds[2];                        /* rows and width of a VC_VALUE_EMBEDS among the
                                                * roles; rows 0: any number, the same in all samples */
     int blocks;                               /* number of the model's blocks */

@@ -19,7 +19,8 @@
 #define EPS 1e-6f
 #define GUIDANCE_STEPS 1000                   /* a guidance of 1 is embedded as this timestep */
 
-enum { TIME = 256, MLP = 4, MAX_WIDTH = 16384 };
+enum { TIME = 256, MLP = 4, MAX_WIDTH = 16384,
+       SKIP_FRAMES = 4 };                     /* diffusers shows no more of latent_concat's samples */
 
 /* Indices into the sizes of the weight tables. */
 enum { D = -1, IN = -2, PATCH = -3, PATCH_T = -4, TEXT = -5, POOLED = -6, HEAD = -7, HIDDEN = -8,
@@ -219,11 +220,21 @@ static unsigned roles_of(const hunyuan *m)
 static void hunyuan_fit(const void *model, vtrain_fit *fit)
 {
     const hunyuan *m = model;
+    static const char *const words[] = { "", "token_replace", "latent_concat" };
+    const vc_family *family = vc_family_of_transformer(vtrain_hunyuan.class_name);
+    const bool concat = m->condition == LATENT_CONCAT;
     int p = (int)m->patch;
     *fit = (vtrain_fit){ .channels = (int)m->out_channels, .n_texts = 2,
                          .text_width = { m->text }, .pooled_width = { 0, m->pooled },
                          .mult = { (int)m->patch_t, p, p },
-                         .clean_first = m->condition == TOKEN_REPLACE, .guidance = m->guidance,
+                         .clean_first = m->condition == TOKEN_REPLACE,
+                         .needs_image = m->condition == TOKEN_REPLACE,
+                         .interleave = { vc_family_interleave(family, words[m->condition]) },
+                         .guidance = m->guidance,
+                         .unguided = concat && !m->guidance,
+                         .image_start = m->condition == NO_IMAGE ? 0 : 1 - 0.999f,
+                         .skip_frames = concat ? SKIP_FRAMES : 0,
+                         .mean_roles = concat ? roles_of(m) : 0,
                          .two_prompts = m->condition == NO_IMAGE && roles_of(m),      /* SkyReels */
                          .roles = roles_of(m),
                          .blocks = (int)(m->refiner + m->dual + m->single) };

@@ -192,7 +192,7 @@ static void wan_fit(const void *model, vtrain_fit *fit)
     *fit = (vtrain_fit){ .channels = (int)m->out_channels, .n_texts = 1, .text_width = { m->text },
                          .text_rows = { TEXT_ROWS },
                          .mult = { (int)m->patch[0], (int)m->patch[1], (int)m->patch[2] },
-                         .token_times = !has_clip(m), .cond_means = true,
+                         .token_times = !has_clip(m), .mean_roles = ~0u,
                          .mode = has_clip(m) ? VC_MODE_I2V : VC_MODE_NORMAL,
                          .embeds = { m->image_rows, m->image },
                          .roles = (has_clip(m) ? 1u << VC_ROLE_VIDEO : 0) |

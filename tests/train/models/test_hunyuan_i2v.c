@@ -1,0 +1,260 @@
+/* test_hunyuan_i2v.c - HunyuanVideo's image-to-video models in whole runs: validation samples
+ * against diffusers' pipelines (tests/golden/samples-*; of T2V with a negative prompt too), first frames as posterior means, and
+ * datasets that are made for another of these models. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/os/file.h"
+#include "formats/json/json.h"
+#include "formats/tensors/safetensors.h"
+#include "tests/lib/golden.h"
+#include "tests/lib/ok.h"
+#include "tests/lib/train_dataset.h"
+#include "tests/lib/train_run.h"
+
+enum { C = 4, F = 3, H = 4, W = 6, WIDTH = 32, REPLACE = 4, CONCAT = 2 };
+
+static const toy_sample clips[] = {
+    { .number = 0, .f = F, .h = H, .w = W, .caption = { "a" } },
+    { .number = 1, .f = F, .h = H, .w = W, .caption = { "b" } },
+};
+static const struct model {
+    const char *name;
+    int interleave;
+    const char *flags;
+} models[] = { { "hunyuan-replace", REPLACE, "" }, { "hunyuan-concat", CONCAT, "" },
+               { "skyreels-i2v", 0, "" }, { "hunyuan", 0, "--true_cfg_scale 6" } };
+enum { MODELS = sizeof models / sizeof *models };
+
+/* ---- the dataset ---- */
+
+static vf_key put(vf_writer *w, const vf_view *v, int n, bool text)
+{
+    uint8_t *st;
+    size_t size;
+    vc_err err = { 0 };
+    assert_ok(vf_safetensors_pack(&st, &size, v, n, NULL, 0, 1, &err), &err);
+    const vf_key key = vf_hash(st, size);
+    assert_ok(text ? vf_writer_put_text(w, key, st, size, &err)
+                   : vf_writer_put_latent(w, key, st, size, &err), &err);
+    free(st);
+    return key;
+}
+
+static vf_view named(const vf_safetensors *gold, const char *from, const char *name)
+{
+    vf_view v;
+    vc_err err = { 0 };
+    assert_ok(vf_safetensors_get(gold, from, &v, &err), &err);
+    v.name = name;
+    return v;
+}
+
+/* Adds the keys of a golden's prompt; its first encoder has a pooled vector too, which no one
+ * reads. */
+static void put_prompt(vf_writer *w, const vf_safetensors *gold, cJSON *record, const char *field,
+                       const char *text, const char *pooled)
+{
+    const vf_view v[2] = { named(gold, text, "prompt_embeds"), named(gold, pooled, "pooled") };
+    char hex[VF_KEY_HEX];
+    cJSON *keys = cJSON_AddArrayToObject(record, field);
+    cJSON_AddItemToArray(keys, cJSON_CreateString(vf_key_hex(hex, put(w, v, 2, true))));
+    cJSON_AddItemToArray(keys, cJSON_CreateString(vf_key_hex(hex, put(w, v + 1, 1, true))));
+}
+
+static toy toy_of(const char *path, int interleave, bool images)
+{
+    return (toy){ .path = path, .sample = clips, .n = 2, .channels = C, .width = WIDTH,
+                  .pooled = WIDTH, .encoders = 2, .pooled_only = 2, .interleave = interleave,
+                  .scaling = 0.476986, .train_mode = images ? "i2v" : "normal",
+                  .conditions = images ? 1u << VC_ROLE_IMAGE : 0 };
+}
+
+/* A dataset with the golden's prompt as its one validation prompt. */
+static void make_set(const char *path, const vf_safetensors *gold, int interleave)
+{
+    toy t = toy_of(path, interleave, true);
+    vf_writer *w = toy_open(&t, 0, true);
+    vf_view image;
+    char hex[VF_KEY_HEX];
+    vc_err err = { 0 };
+    cJSON *o = cJSON_CreateObject();
+
+    for (int i = 0; i < t.n; i++)
+        toy_put(w, &t, &clips[i]);
+    cJSON_AddStringToObject(o, "prompt", "a disc");
+    put_prompt(w, gold, o, "keys", "text", "pooled");
+    put_prompt(w, gold, o, "negative_keys", "negative_text", "negative_pooled");
+    if (vf_safetensors_get(gold, "image", &image, NULL) == 0) {
+        image.name = "mean";
+        cJSON_AddStringToObject(o, "image", vf_key_hex(hex, put(w, &image, 1, false)));
+    }
+    cJSON_AddNumberToObject(o, "num_frames", 4 * F - 3);
+    cJSON_AddNumberToObject(o, "seed", atoi(vf_safetensors_meta(gold, "seed")));
+    assert_ok(vf_writer_put_validation(w, 0, o, &err), &err);
+    cJSON_Delete(o);
+    toy_finish(w);
+}
+
+/* ---- runs ---- */
+
+/* A LoRA that learns nothing to speak of: its samples are the base's. */
+static int run_model(const char *dir, const char *set, const char *model, const char *more,
+                     vc_err *err)
+{
+    char *args = vc_format("--latents %s/%s --transformer %s/%s --output_dir %s/out-%s-%s "
+                           "--training_type lora --rank 1 --learning_rate 1e-20 --max_train_steps 1 "
+                           "--mixed_precision no --threads 1 --workers 1 --train_batch_size 1 %s",
+                           dir, set, dir, model, dir, set, model, more);
+    int rc = run_bare(args, err);
+    free(args);
+    return rc;
+}
+
+static void check_sample(const char *dir, const struct model *m, const vf_safetensors *gold)
+{
+    char *path = vc_format("%s/out-set-%s-%s/validation/step-1/000.safetensors", dir, m->name,
+                           m->name);
+    vf_safetensors *f;
+    vc_err err = { 0 };
+    vf_view v, want = named(gold, "latents", "latents");
+
+    assert_ok(vf_safetensors_open(&f, path, &err), &err);
+    assert_ok(vf_safetensors_get(f, "latents", &v, &err), &err);
+    assert_true(v.nd == 4 && v.dim[0] == C && v.dim[1] == F && v.bytes == want.bytes);
+    double e = golden_error(v.data, want.data, vf_view_count(&v));
+    if (!(e <= 5e-5))
+        fail_msg("%s: %g", m->name, e);
+    assert_int_equal(atof(vf_safetensors_meta(f, "guidance_scale")),
+                     atof(vf_safetensors_meta(gold, "guidance")));
+    const char *skip = vf_safetensors_meta(f, "skip_frames");
+    assert_true(m->interleave == CONCAT ? skip && !strcmp(skip, "4") : !skip);
+    vf_safetensors_close(f);
+    free(path);
+}
+
+static void samples_are_pipelines(void **state)
+{
+    const char *dir = *state;
+    for (int i = 0; i < MODELS; i++) {
+        char *name = vc_format("samples-%s", models[i].name), *set = vc_format("set-%s",
+                                                                              models[i].name);
+        char *path = vc_path_join(dir, set), *more;
+        vf_safetensors *gold = golden_open(name);
+        vc_err err = { 0 };
+        make_set(path, gold, models[i].interleave);
+        more = vc_format("--validation_steps 1 --num_inference_steps %s %s",
+                         vf_safetensors_meta(gold, "steps"), models[i].flags);
+        assert_ok(run_model(dir, set, models[i].name, more, &err), &err);
+        check_sample(dir, &models[i], gold);
+        vf_safetensors_close(gold);
+        free(more);
+        free(path);
+        free(set);
+        free(name);
+    }
+}
+
+/* ---- first frames in training ---- */
+
+/* Whether the image beside the noisy latents is the posterior's mean; else it is a draw. */
+static bool trains_on_mean(const char *dir, const char *model)
+{
+    char *more = vc_format("--image_dropout_p 0 --trace_dir %s/trace-%s", dir, model);
+    char *path = vc_format("%s/trace-%s/step-000001-mb-00-rank-00.safetensors", dir, model);
+    char *set = vc_format("set-%s", model);
+    vf_safetensors *f;
+    vf_view v;
+    vc_err err = { 0 };
+
+    char *out = vc_format("%s/out-%s-%s", dir, set, model);
+    assert_ok(vc_remove_tree(out, &err), &err);
+    assert_ok(run_model(dir, set, model, more, &err), &err);
+    assert_ok(vf_safetensors_open(&f, path, &err), &err);
+    assert_ok(vf_safetensors_get(f, "hidden_states", &v, &err), &err);
+    const float *x = (const float *)v.data + C * F * H * W;     /* behind the noisy channels */
+    bool same[2] = { true, true };
+    for (int64_t i = 0; i < C * H * W; i++)
+        for (uint32_t clip = 0; clip < 2; clip++) {
+            double mean = 0.476986 * (double)toy_condition(VC_ROLE_IMAGE, clip, i);
+            double have = (double)x[i / (H * W) * F * H * W + i % (H * W)];
+            same[clip] &= have - mean < 1e-5 && mean - have < 1e-5;
+        }
+    vf_safetensors_close(f);
+    free(out);
+    free(more);
+    free(path);
+    free(set);
+    return same[0] || same[1];
+}
+
+static void first_frames(void **state)
+{
+    assert_true(trains_on_mean(*state, "hunyuan-concat"));
+    assert_false(trains_on_mean(*state, "skyreels-i2v"));
+}
+
+/* ---- datasets of another model ---- */
+
+static void refused(const char *dir, const char *set, const char *model, const char *says)
+{
+    vc_err err = { 0 };
+    int rc = run_model(dir, set, model, "", &err);
+    if (rc != VC_EMISMATCH || !strstr(err.text, says))
+        fail_msg("%d; \"%s\" is missing from: %s", rc, says, err.text);
+    assert_ok(run_model(dir, set, model, "--allow_mismatch", &err), &err);
+}
+
+static void other_datasets(void **state)
+{
+    const char *dir = *state;
+    static const struct { const char *name; int interleave; bool images; } sets[] = {
+        { "t2v", 0, false }, { "t2v-images", 0, true }, { "replace", REPLACE, true },
+        { "concat", CONCAT, true }, { "no-images", REPLACE, false },
+    };
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
+        char *path = vc_path_join(dir, sets[i].name);
+        toy t = toy_of(path, sets[i].interleave, sets[i].images);
+        toy_make(&t);
+        free(path);
+    }
+    refused(dir, "t2v", "hunyuan-replace", "texts with no first frame, the transformer "
+            "HunyuanVideoTransformer3DModel takes texts with every state 4 of the first frame");
+    refused(dir, "t2v-images", "hunyuan-concat", "run vprep with the --model folder of this");
+    refused(dir, "concat", "hunyuan-replace", "texts with every state 2 of the first frame");
+    refused(dir, "replace", "hunyuan-concat", "takes texts with every state 2");
+    refused(dir, "replace", "skyreels-i2v", "takes texts with no first frame");
+    refused(dir, "no-images", "hunyuan-replace", "takes a first-frame image (4 channels in all), "
+            "the dataset");
+}
+
+static int make(void **state)
+{
+    static char dir[256];
+    toy_dir_make(dir);
+    for (int i = 0; i < MODELS; i++) {
+        vf_safetensors *f = golden_open(models[i].name);
+        char *path = vc_path_join(dir, models[i].name);
+        golden_model(f, path, VC_BF16);
+        vf_safetensors_close(f);
+        free(path);
+    }
+    *state = dir;
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(samples_are_pipelines), cmocka_unit_test(first_frames),
+        cmocka_unit_test(other_datasets),
+    };
+    return cmocka_run_group_tests(tests, make, toy_dir_teardown);
+}
