@@ -271,6 +271,20 @@ static int find_text_parts(vprep *p, int slot, int max_length, vc_err *err)
     return rc;
 }
 
+/* A folder without the name of its class is left to the VAE that opens it. */
+static int check_vae(const vprep *p, const char *dir, vc_err *err)
+{
+    const vc_family *f = p->encoders.family.is;
+    char class[80];
+    vc_err why;
+
+    if (!dir || prep_component_class(class, sizeof class, dir, &why) || !strcmp(class, f->vae))
+        return 0;
+    return vc_fail(err, VC_EUSAGE, "%s: its config.json has the _class_name %s, and models of %s "
+                   "are trained with %s: give --vae DIR with such a VAE", dir, class, f->name,
+                   f->vae);
+}
+
 /* A missing part is added to the errors of the flags. */
 static int find_parts(vprep *p, int max_length, vc_err *err)
 {
@@ -279,7 +293,7 @@ static int find_parts(vprep *p, int max_length, vc_err *err)
     prep_part *v = &p->encoders.vae_part;
     int rc = prep_component_dir(&v->dir, c->model, c->vae, "vae", "vae", err);
 
-    rc = vc_flags_catch(p->flags, rc, err);
+    rc = vc_flags_catch(p->flags, rc ? rc : check_vae(p, v->dir, err), err);
     v->opts = (encoder_opts){ .dir = v->dir, .device = c->device, .tiling = c->vae_tiling,
                               .dtype = dtype_of(c->vae_dtype, f) };
     for (int i = 0; !rc && i < p->encoders.n_text; i++)
