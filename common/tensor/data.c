@@ -5,7 +5,8 @@
 
 #include "common/tensor/engine.h"
 
-enum { STAGE = 2048 };                         /* elements converted at a time, on the stack */
+enum { STAGE = 2048,                           /* elements converted at a time, on the stack */
+       PART = 1 << 20 };                       /* elements of rows that are filled at a time */
 
 /* Copies n elements of src on the host to dst on the device, converted to type `to`. */
 static void upload(const vt_backend *be, vt_dev *dev, void *dst, vc_dtype to, const void *src,
@@ -46,6 +47,40 @@ vt_tensor *vt_from_host(vt_ctx *g, vc_dtype dtype, int nd, const int64_t *dim, c
         return t;
     if (dtype != from || !vt_prefetched_copy(g, t, data))
         upload(g->be, g->dev, t->data, dtype, data, from, vt_count(t));
+    return t;
+}
+
+/* Fills rows in parts on the host and copies each part to the device. */
+static void fill_parts(vt_ctx *g, vt_tensor *t, vt_fill_fn fill, const void *arg)
+{
+    int64_t rows = t->dim[0], width = t->dim[1], each = width < PART ? PART / width : 1;
+    float *part = malloc((size_t)((each < rows ? each : rows) * width) * sizeof *part);
+
+    if (!part) {
+        vt_fail(g, VC_ENOMEM, "out of memory");
+        return;
+    }
+    for (int64_t i = 0; i < rows; i += each) {
+        int64_t n = rows - i < each ? rows - i : each;
+        fill(arg, i, n, part);
+        g->be->upload(g->dev, (float *)t->data + i * width, part,
+                      (size_t)(n * width) * sizeof *part);
+    }
+    free(part);
+}
+
+vt_tensor *vt_from_rows(vt_ctx *g, int64_t rows, int64_t width, vt_fill_fn fill, const void *arg)
+{
+    if (g->err.code)
+        return NULL;
+    g->op = "from_rows";
+    vt_tensor *t = vt_new(g, VC_F32, 2, (int64_t[]){ rows, width });
+    if (!t || g->flags & VT_DRY)
+        return t;
+    if (g->be->host_memory)
+        fill(arg, 0, rows, t->data);
+    else
+        fill_parts(g, t, fill, arg);
     return t;
 }
 

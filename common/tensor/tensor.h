@@ -209,6 +209,11 @@ vt_tensor *vt_new_for_step(vt_ctx *g, vc_dtype dtype, int nd, const int64_t *dim
 /* Copies packed host data of type `from` (any alignment) and converts it to dtype. */
 vt_tensor *vt_from_host(vt_ctx *g, vc_dtype dtype, int nd, const int64_t *dim, const void *data,
                         vc_dtype from);
+/* Returns an f32 tensor [rows,width] whose rows `fill` writes: n of them, from row `first` on. They
+ * are written in place where the device's memory is the host's, else in parts of a few rows that
+ * are then copied. A dry step does not call fill. */
+typedef void (*vt_fill_fn)(const void *arg, int64_t first, int64_t n, float *rows);
+vt_tensor *vt_from_rows(vt_ctx *g, int64_t rows, int64_t width, vt_fill_fn fill, const void *arg);
 /* Copies data that vt_from_host will be given in the next step to the device, while the device is
  * still computing. Each entry serves one call of vt_from_host with the same address and size that
  * converts nothing; its data must not change until then. Entries of an earlier vt_prefetch are

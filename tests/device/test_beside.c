@@ -1,9 +1,10 @@
 /* test_beside.c - copies from and to the host while kernels run: weights of swapped blocks,
- * prefetched data, inputs of recomputed blocks. On the device "host" copies end as late as the
- * contract allows, and time is simulated. */
+ * prefetched data, inputs of recomputed blocks, and rows that the host fills. On the device "host"
+ * copies end as late as the contract allows, and time is simulated. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
@@ -268,10 +269,45 @@ static void test_host_memory(void **state)
     vt_close(g);
 }
 
+/* ---- rows that are filled on the host ---- */
+
+enum { ROWS = 2100, COLUMNS = 700 };                       /* more than one part */
+
+/* Numbers the elements; *arg counts the calls. */
+static void number(const void *arg, int64_t first, int64_t n, float *rows)
+{
+    ++*(int *)(uintptr_t)arg;
+    for (int64_t i = 0; i < n * COLUMNS; i++)
+        rows[i] = (float)(first * COLUMNS + i);
+}
+
+static void test_rows(void **state)
+{
+    vt_ctx *on[2] = { em_context(VC_F32), open_host() };
+    float *got = malloc((size_t)(ROWS * COLUMNS) * sizeof *got);
+
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        int calls = 0;
+        vt_step_begin(on[k], VT_DRY);
+        assert_non_null(vt_from_rows(on[k], ROWS, COLUMNS, number, &calls));
+        assert_ok(vt_step_end(on[k], NULL), &(vc_err){ 0 });
+        assert_int_equal(calls, 0);
+        vt_step_begin(on[k], 0);
+        vt_tensor *x = vt_from_rows(on[k], ROWS, COLUMNS, number, &calls);
+        assert_ok(vt_to_host(on[k], x, got, NULL) || vt_step_end(on[k], NULL), &(vc_err){ 0 });
+        assert_int_equal(calls, k ? 2 : 1);                /* in place on the CPU */
+        for (int i = 0; i < ROWS * COLUMNS; i++)
+            assert_true(got[i] == (float)i);
+        vt_close(on[k]);
+    }
+    free(got);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bits), cmocka_unit_test(test_overlap),
+        cmocka_unit_test(test_bits), cmocka_unit_test(test_overlap), cmocka_unit_test(test_rows),
         cmocka_unit_test(test_offload), cmocka_unit_test(test_prefetched),
         cmocka_unit_test(test_host_memory),
     };

@@ -151,25 +151,48 @@ static ltx_grid grid_of(const ltx *m, const vtrain_in *in)
     return (ltx_grid){ { dim[0], dim[1], dim[2] }, m->heads * m->head / 2, m->causal_times };
 }
 
+/* The rotations of the rows of a batch; one clip stands for all rows of the same frame rate. */
+typedef struct batch_rope {
+    ltx_rope **clip;                          /* [clips] */
+    int64_t clips, tokens, pairs;
+    bool sines;
+} batch_rope;
+
+static void fill_rows(const void *arg, int64_t first, int64_t n, float *rows)
+{
+    const batch_rope *r = arg;
+    while (n > 0) {
+        int64_t at = first % r->tokens, m = r->tokens - at < n ? r->tokens - at : n;
+        ltx_rope_rows(r->clip[first / r->tokens], r->sines, at, m, rows);
+        first += m;
+        n -= m;
+        rows += m * r->pairs;
+    }
+}
+
 /* Makes the tables of cosines and sines: [tokens,D/2] for all rows, or [B*tokens,D/2] where rows
  * have different frame rates. */
 static void make_rope(vt_ctx *g, const ltx *m, const vtrain_in *in, vt_tensor *table[2])
 {
     const ltx_grid grid = grid_of(m, in);
-    int64_t tokens = grid.dim[0] * grid.dim[1] * grid.dim[2], size = tokens * grid.pairs, clips = 1;
+    batch_rope r = { .clips = 1, .tokens = grid.dim[0] * grid.dim[1] * grid.dim[2],
+                     .pairs = grid.pairs };
     for (int64_t b = 1; b < in->x->dim[0]; b++)
         if (rate_of(in, b) != rate_of(in, 0))
-            clips = in->x->dim[0];
-    float *host = malloc(2 * (size_t)(clips * size) * sizeof *host);
-    bool ok = host != NULL;
-    for (int64_t b = 0; b < clips && ok; b++)
-        ok = ltx_rotations(&grid, rate_of(in, b), host + b * size, host + (clips + b) * size);
-    for (int i = 0; i < 2 && ok; i++)
-        table[i] = vt_from_host(g, VC_F32, 2, (int64_t[]){ clips * tokens, grid.pairs },
-                                host + i * clips * size, VC_F32);
+            r.clips = in->x->dim[0];
+    r.clip = calloc((size_t)r.clips, sizeof *r.clip);
+    bool ok = r.clip != NULL;
+    for (int64_t b = 0; b < r.clips && ok; b++)
+        ok = (r.clip[b] = ltx_rope_open(&grid, rate_of(in, b))) != NULL;
+    for (int i = 0; i < 2 && ok; i++) {
+        r.sines = i;
+        table[i] = vt_from_rows(g, r.clips * r.tokens, r.pairs, fill_rows, &r);
+    }
     if (!ok)
         vt_fail(g, VC_ENOMEM, "positions: out of memory");
-    free(host);
+    for (int64_t b = 0; r.clip && b < r.clips; b++)
+        ltx_rope_close(r.clip[b]);
+    free(r.clip);
 }
 
 /* Traces the positions of which the rotations are made. */

@@ -15,8 +15,14 @@ typedef struct ltx_grid {
 /* Fills positions [3,tokens]: the time in seconds, the row and the column in pixels of all tokens,
  * diffusers' video_coords. */
 void ltx_positions(const ltx_grid *grid, double fps, float *positions);
-/* Fills the cosines and sines, each [tokens,pairs], of all tokens of a clip with this frame rate:
- * the values of diffusers' LTXVideoRotaryPosEmbed. False: out of memory. */
-bool ltx_rotations(const ltx_grid *grid, double fps, float *cosines, float *sines);
+
+/* The rotations of a clip: the values of diffusers' LTXVideoRotaryPosEmbed. The struct holds the
+ * angles of each axis; a token's row of `pairs` cosines or sines is put together from three of
+ * them. */
+typedef struct ltx_rope ltx_rope;
+ltx_rope *ltx_rope_open(const ltx_grid *grid, double fps);          /* NULL: out of memory */
+void ltx_rope_close(ltx_rope *r);                                   /* NULL is fine */
+/* Writes the cosines or sines of n tokens from token `first` on, [n,pairs]. */
+void ltx_rope_rows(const ltx_rope *r, bool sines, int64_t first, int64_t n, float *rows);
 
 #endif

@@ -55,63 +55,70 @@ static void frequencies(float *f, int64_t n)
     }
 }
 
-/* The rotations of one axis: cosines and sines [positions,frequencies]. */
-typedef struct axis {
-    float *cosines, *sines;
-} axis;
+struct ltx_rope {
+    ltx_grid grid;
+    int64_t count;                            /* frequencies */
+    float *of[2][3];                          /* cosines, sines of the axes: [positions,count] */
+};
 
-static bool open_axis(axis *a, const ltx_grid *grid, int k, double fps, const float *f,
-                      int64_t count)
+static bool open_axis(ltx_rope *r, int k, double fps, const float *f)
 {
-    size_t bytes = (size_t)(grid->dim[k] * count) * sizeof(float);
-    *a = (axis){ malloc(bytes), malloc(bytes) };
-    for (int64_t i = 0; i < grid->dim[k] && a->cosines && a->sines; i++) {
-        float at = position(grid, k, i, fps) / (k ? BASE_PIXELS : BASE_SECONDS);
+    int64_t n = r->grid.dim[k], count = r->count;
+    float *c = r->of[0][k] = malloc((size_t)(n * count + 1) * sizeof *c);
+    float *s = r->of[1][k] = malloc((size_t)(n * count + 1) * sizeof *s);
+    for (int64_t i = 0; i < n && c && s; i++) {
+        float at = position(&r->grid, k, i, fps) / (k ? BASE_PIXELS : BASE_SECONDS);
         for (int64_t j = 0; j < count; j++) {
             float angle = f[j] * (at * 2 - 1);
-            a->cosines[i * count + j] = (float)cos((double)angle);
-            a->sines[i * count + j] = (float)sin((double)angle);
+            c[i * count + j] = (float)cos((double)angle);
+            s[i * count + j] = (float)sin((double)angle);
         }
     }
-    return a->cosines && a->sines;
+    return c && s;
 }
 
-/* Fills a token's row of pairs. The remainder of pairs by three comes first and is not rotated
- * (`still`); then each frequency has the angles of frame, row and column. */
-static void fill_row(float *y, int64_t pairs, const float *const of[3], int64_t count, float still)
+ltx_rope *ltx_rope_open(const ltx_grid *grid, double fps)
 {
-    for (int64_t j = 3 * count; j < pairs; j++)
-        *y++ = still;
-    for (int64_t j = 0; j < count; j++)
-        for (int k = 0; k < 3; k++)
-            *y++ = of[k][j];
-}
-
-bool ltx_rotations(const ltx_grid *grid, double fps, float *cosines, float *sines)
-{
-    const int64_t *dim = grid->dim, count = grid->pairs / 3;
-    axis a[3] = { { 0 } };
-    float *f = malloc((size_t)(count + 1) * sizeof *f);
-    bool ok = f != NULL;
-    if (f)
-        frequencies(f, count);
+    ltx_rope *r = calloc(1, sizeof *r);
+    float *f = malloc((size_t)(grid->pairs / 3 + 1) * sizeof *f);
+    bool ok = r && f;
+    if (ok) {
+        r->grid = *grid;
+        r->count = grid->pairs / 3;
+        frequencies(f, r->count);
+    }
     for (int k = 0; k < 3 && ok; k++)
-        ok = open_axis(&a[k], grid, k, fps, f, count);
-    for (int64_t i = 0; ok && i < dim[0] * dim[1] * dim[2]; i++) {
-        int64_t at[3];
-        const float *c[3], *s[3];
-        place_of(at, dim, i);
-        for (int k = 0; k < 3; k++) {
-            c[k] = a[k].cosines + at[k] * count;
-            s[k] = a[k].sines + at[k] * count;
-        }
-        fill_row(cosines + i * grid->pairs, grid->pairs, c, count, 1);
-        fill_row(sines + i * grid->pairs, grid->pairs, s, count, 0);
-    }
-    for (int k = 0; k < 3; k++) {
-        free(a[k].cosines);
-        free(a[k].sines);
-    }
+        ok = open_axis(r, k, fps, f);
     free(f);
-    return ok;
+    if (ok)
+        return r;
+    ltx_rope_close(r);
+    return NULL;
+}
+
+void ltx_rope_close(ltx_rope *r)
+{
+    for (int i = 0; r && i < 6; i++)
+        free(r->of[i / 3][i % 3]);
+    free(r);
+}
+
+/* Pairs that are left over keep their place in front and are not rotated, then each frequency has
+ * the angles of frame, row and column. */
+void ltx_rope_rows(const ltx_rope *r, bool sines, int64_t first, int64_t n, float *rows)
+{
+    const int64_t count = r->count, rest = r->grid.pairs - 3 * count;
+    for (int64_t i = first; i < first + n; i++) {
+        int64_t at[3];
+        place_of(at, r->grid.dim, i);
+        const float *t = r->of[sines][0] + at[0] * count, *y = r->of[sines][1] + at[1] * count;
+        const float *x = r->of[sines][2] + at[2] * count;
+        for (int64_t j = 0; j < rest; j++)
+            *rows++ = sines ? 0 : 1;
+        for (int64_t j = 0; j < count; j++, rows += 3) {
+            rows[0] = t[j];
+            rows[1] = y[j];
+            rows[2] = x[j];
+        }
+    }
 }

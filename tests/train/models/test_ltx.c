@@ -69,7 +69,11 @@ static void check_rope(const vf_safetensors *f, const char *name)
     grid.causal_times = !strcmp(rule, "new");
     size_t n = (size_t)(grid.dim[0] * grid.dim[1] * grid.dim[2] * grid.pairs);
     float *got[2] = { malloc(n * sizeof(float)), malloc(n * sizeof(float)) };
-    assert_true(ltx_rotations(&grid, 24, got[0], got[1]));
+    ltx_rope *r = ltx_rope_open(&grid, 24);
+    assert_non_null(r);
+    for (int k = 0; k < 2; k++)
+        ltx_rope_rows(r, k, 0, (int64_t)n / grid.pairs, got[k]);
+    ltx_rope_close(r);
     snprintf(full, sizeof full, "%s/pick", name);
     float *pick = golden_values(f, full, NULL);
     for (int k = 0; k < 2; k++) {
