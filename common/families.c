@@ -93,7 +93,9 @@ static const vc_family families[] = {
                 HUNYUAN_CLIP } },
     { .name = "ltx-video", SIZES(32, 8, 32, 1, 1),
       .transformer = "LTXVideoTransformer3DModel",
+      .begins_with_latent = true,
       .pipeline = { { .class = "LTXPipeline" },
+                    { .class = "LTXImageToVideoPipeline" },
                     { .class = "LTXConditionPipeline", .max_length = 256,
                       .flag = "causal_temporal_positioning" } },      /* 0.9.5 and later */
       .moments = true, .dtype = VC_BF16,

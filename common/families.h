@@ -88,6 +88,9 @@ typedef struct vc_family {
     bool loaded_masks;                   /* VideoX-Fun draws masks before it cuts frames */
     bool clean_images;                   /* first frames are trained with as they are, never with
                                           * pixel noise */
+    bool begins_with_latent;             /* a picture enters the transformer as the sample's first
+                                          * latent, which is also the clip's own: only prompts'
+                                          * pictures are encoded apart, in every mode */
 } vc_family;
 
 /* All of them, ended by a NULL name. The first is the built-in one, which needs no files. */

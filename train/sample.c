@@ -229,7 +229,9 @@ static void report_conditions(const sampling *s, const vtrain *t, const vtrain_f
     if (has & ~used)
         vc_say(t->ui, "validation prompt %u has an image %s", s->number,
                fit->roles ? "that was stored for another --train_mode"
-                          : "which this transformer does not take");
+               : fit->token_times ? "that is not its first frame without "
+                                    "--first_frame_conditioning_p"
+                                  : "which this transformer does not take");
 }
 
 /* Number of the transformer's tokens, for the shift of the sigmas. */

@@ -17,7 +17,8 @@ unsigned vprep_values(const vprep *p, const vf_row *row)
 
 unsigned vprep_prompt_roles(const vprep *p)
 {
-    unsigned values = 0;
+    const bool first = p->encoders.family.is->begins_with_latent;
+    unsigned values = first && p->c.train_mode == PREP_NORMAL ? VC_ROLE_BIT(VC_ROLE_IMAGE) : 0;
     for (int r = 0; r < VC_ROLES; r++)
         if (vc_roles[r].modes & 1u << p->c.train_mode && vc_roles[r].what)
             values |= VC_ROLE_BIT(r);

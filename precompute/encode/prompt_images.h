@@ -2,6 +2,7 @@
  * list.
  *
  *   i2v      the picture is encoded alone, as the first frame of the sample
+ *   normal   the same for a family that begins_with_latent; no picture is read for others
  *   inpaint  the picture is the first frame of a clip that is masked from the second frame on,
  *            encoded with this mask as VideoX-Fun samples: known pixels have noise of
  *            VPREP_PROMPT_SIGMA where the transformer was trained with noise

@@ -352,7 +352,10 @@ static void take_extra_inputs(vprep *p, int mode)
     *to = 0;
     if (to == kept)
         c->extra_inputs = NULL;
-    if (c->model && mode != PREP_I2V && c->train_mode != PREP_I2V) {
+    if (c->model && p->encoders.family.is->begins_with_latent) {
+        vc_say(p->progress, "--extra_inputs input_image: %s takes the first latent of each clip, "
+               "which every dataset has: train with vtrain --first_frame_conditioning_p", c->model);
+    } else if (c->model && mode != PREP_I2V && c->train_mode != PREP_I2V) {
         vc_flags_wrong(p->flags, "--extra_inputs input_image: %s takes no first frame: leave the "
                        "flag out, or give an image-to-video --model", c->model);
     } else if (!vc_flags_given(p->flags, "train_mode")) {

@@ -15,8 +15,8 @@ prep() { vprep --meta media/metadata.json "${sampling[@]}" --model m --train_mod
 
 # ---- texts of the first encoder are those of a caption with a first frame, of the second of the caption ----
 expect 0 '4 encoded' prep a --trace_dir trace
-says_not warning
-says '11 of 14 prompts encoded'              # LLaVA: 4 clips, "", the prompt and its negative; CLIP: one caption
+stderr_lacks warning
+stderr_has '11 of 14 prompts encoded'              # LLaVA: 4 clips, "", the prompt and its negative; CLIP: one caption
 need vlat verify a
 holds a/manifest.json '"class":"LlavaForConditionalGeneration"'
 holds a/manifest.json '"max_length":256,"image_embed_interleave":4'
@@ -30,12 +30,12 @@ for name in input_ids_1 prompt_embeds_1 pooled_2 cond.image.pixels cond.image.me
     grep -qa "\"$name\"" <(head -c 8000 trace/000000000000-000.safetensors) || wrong "no $name in the trace"
 done
 expect 0 'texts: reuse 11, encode 0' prep a
-says '0 encoded, 4 reused' && says '0 of 14 prompts encoded'
+stderr_has '0 encoded, 4 reused' && stderr_has '0 of 14 prompts encoded'
 
 # ---- a still is the picture of another text after its file changed; other crops make other texts ----
 ffmpeg -v error -y -f lavfi -i 'testsrc2=s=64x64:r=1:d=1,hue=h=200' -frames:v 1 media/still-3.png
 expect 0 '1 encoded, 3 reused' prep a
-says '2 of 14 prompts encoded'               # the still's, and the validation prompt's
+stderr_has '2 of 14 prompts encoded'               # the still's, and the validation prompt's
 expect 0 . prep flipped --reuse a --random_flip
 whole flipped || wrong "not whole after a change of the crops"
 
@@ -60,7 +60,7 @@ fi
 # ---- rows that cannot be encoded are skipped: the template's words in a caption, an unreadable frame ----
 sed 's/one caption/an <image> of it/;1,/an <image>/!s/an <image> of it/fine/' media/metadata.json >media/words.json
 check words 3 vprep --meta media/words.json "${sampling[@]}" --model m --train_mode i2v --out words
-says '3 encoded' && holds words/errors.jsonl 'holds <image>, which stands for the clip.s first frame'
+stderr_has '3 encoded' && holds words/errors.jsonl 'holds <image>, which stands for the clip.s first frame'
 cp -r media cut && truncate -s 6000 cut/clip-0.mp4
 check cut 3 vprep --meta cut/metadata.json "${sampling[@]}" --model m --train_mode i2v --out cut.lmdb
 whole cut.lmdb || wrong "not whole without the damaged clip"

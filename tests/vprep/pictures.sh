@@ -24,12 +24,12 @@ pictures() {
     need make_model "$1" "$2" "$3"
     check "$2" 3 vprep --meta media/metadata.json --image_sample_size 64 --video_sample_size 64 \
         --model "$1" --out "$1.lmdb"
-    says "3 encoded" && says_not warning
+    stderr_has "3 encoded" && stderr_lacks warning
     check "verify $2" 0 vlat verify "$1.lmdb"
     check "show $2" 0 vlat show "$1.lmdb" 000000000000/000
-    tells "mean.*\[4,1," && tells "logvar.*\[4,1,"
+    stdout_has "mean.*\[4,1," && stdout_has "logvar.*\[4,1,"
     check "decode $2" 0 vdecode "$1.lmdb" --model "$1" --out "$1.png" --format png
-    says "3 decoded"
+    stderr_has "3 decoded"
     [ -e "$1.png/000000000002-000.png" ] || wrong "$2: a picture is missing"
 }
 
@@ -40,7 +40,7 @@ has '"mean":\[-0.75,0.5,0.25,-1.5\]' qwen.lmdb
 has '"class":"Qwen2_5_VLForConditionalGeneration"' qwen.lmdb
 has '"max_length":1024,"width":32' qwen.lmdb
 check "show qwen" 0 vlat show qwen.lmdb 000000000000/000
-tells 'prompt_embeds f16 \[[0-9]\{1,2\},32\]'            # the template in front is cropped
+stdout_has 'prompt_embeds f16 \[[0-9]\{1,2\},32\]'            # the template in front is cropped
 
 pictures flux FluxPipeline 64
 has '"family": "flux"' flux.lmdb
@@ -49,4 +49,4 @@ has '"scaling_factor":0.3611,"shift_factor":0.1159' flux.lmdb
 has '"class":"CLIPTextModel"' flux.lmdb && has '"max_length":77,"width":32' flux.lmdb
 has '"class":"T5EncoderModel"' flux.lmdb && has '"max_length":512,"width":16' flux.lmdb
 check "show flux" 0 vlat show flux.lmdb 000000000000/000
-tells 'pooled f16 \[32\]' && tells 'prompt_embeds f16 \[512,16\]'
+stdout_has 'pooled f16 \[32\]' && stdout_has 'prompt_embeds f16 \[512,16\]'

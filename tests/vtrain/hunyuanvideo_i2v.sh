@@ -22,8 +22,8 @@ for kind in replace concat; do
     need prep $kind clips $kind.lmdb --train_mode i2v
     expect 0 . train $kind $kind-run "${lora[@]}" --max_train_steps 4 --validation_steps 2 --num_inference_steps 3 \
         --checkpointing_steps 2 --caption_dropout_p 0.3 --trace_dir $kind-trace
-    shows_not 'sampled without'
-    shows_not 'conditions are not used'
+    output_lacks 'sampled without'
+    output_lacks 'conditions are not used'
     expect 0 '2 decoded' vdecode $kind-run --model $kind
     [ -s $kind-run/validation/step-4/000.mp4 ] || wrong "$kind: no clip"
     expect 0 . train $kind $kind-cut "${lora[@]}" --max_train_steps 2 --caption_dropout_p 0.3
@@ -63,7 +63,7 @@ need vprep --meta clips/metadata.json "${sampling[@]}" --model replace --train_m
 for kind in replace concat; do
     expect 0 'captions of training samples' vtrain --latents own.lmdb --transformer $kind/transformer --output_dir own-$kind \
         --threads 1 --train_batch_size 1 "${lora[@]}" --max_train_steps 1 --validation_steps 1 --num_inference_steps 2 --allow_mismatch
-    shows_not 'sampled without'
+    output_lacks 'sampled without'
 done
 
 # ---- datasets that are not the model's, each with its remedy ----
@@ -76,7 +76,7 @@ refused "texts with no first frame, .* takes texts with every state 4.*run vprep
 refused "texts with every state 4 of the first frame, .* takes texts with every state 2" replace.lmdb concat
 refused "texts with every state 4 of the first frame, .* takes texts with no first frame" replace.lmdb t
 check plain 0 prep replace clips plain.lmdb
-says "replace is trained with --train_mode i2v, not normal"
+stderr_has "replace is trained with --train_mode i2v, not normal"
 refused "takes a first-frame image .*plain.lmdb was made with --train_mode normal: run vprep --train_mode i2v" plain.lmdb replace
 need prep replace media stills.lmdb --train_mode i2v
 refused 'bucket .*takes the first frame for a clean picture.*leave stills out' stills.lmdb replace

@@ -94,18 +94,28 @@ for i in 1 2 3 4; do [ "$(values $t timestep | sed -n ${i}p)" = 0 ] || wrong "to
 [ "$(values $t timestep | sed -n 5p)" != 0 ] || wrong 'token 5: the time is 0'
 cmp -s <(values $t latents | head -n 32) <(values $t noisy_latents | head -n 32) || wrong 'the first frame is noisy'
 
-# A sample's first frame is the image of its prompt, with any seed.
-printf '{"prompt": "a b c", "num_frames": 9, "height": 64, "width": 64, "image": "media/clip-2.png"}\n' >image.jsonl
+# ---- LTXImageToVideoPipeline: samples begin with a picture, clips need nothing more ----
 ffmpeg -v error -i media/clip-2.mp4 -frames:v 1 media/clip-2.png
-need vprep --meta media/metadata.json "${sampling[@]}" --model m --out i2v --train_mode i2v --validation_prompts image.jsonl
-set=i2v
+printf '{"prompt": "a b c", "num_frames": 9, "height": 64, "width": 64, "image": "media/clip-2.png"}\n' >image.jsonl
+need make_model i LTXImageToVideoPipeline 8
+expect 0 '' vprep --meta media/metadata.json "${sampling[@]}" --model i --out i2v --validation_prompts image.jsonl
+output_lacks 'train_mode'
+holds i2v/manifest.json '"max_length":128'
+need vlat verify i2v
+expect 0 '' vlat show i2v 000000000000/000
+stdout_lacks '"image":'
+set=i2v from=i
 for seed in 6 7; do
     expect 0 . train "i2v-$seed" "${lora[@]}" --max_train_steps 1 --first_frame_conditioning_p 1 \
         --validation_steps 1 --num_inference_steps 2 --seed $seed
     values "i2v-$seed/validation/step-1/000.safetensors" latents >latents-$seed
 done
-cmp -s <(head -n 4 latents-6) <(head -n 4 latents-7) || wrong 'the first frame is not the image'
+first() { awk 'NR % 8 >= 1 && NR % 8 <= 4' "$1"; }      # 8 channels of 2 x 2 x 2 latents
+cmp -s <(first latents-6) <(first latents-7) || wrong 'the first frame is not the image'
 ! cmp -s <(sed -n 5,8p latents-6) <(sed -n 5,8p latents-7) || wrong 'the second frame is not sampled'
+expect 0 'prompt 0 has an image that is not its first frame without --first_frame_conditioning_p' train i2v-0 \
+    "${lora[@]}" --max_train_steps 1 --validation_steps 1 --num_inference_steps 2
+set=square from=m
 
 # ---- the error about a clip without a frame rate comes before the first step ----
 need vlat export square --to safetensors --out plain
