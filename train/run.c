@@ -117,6 +117,24 @@ static int open_config(vtrain *t, vc_err *err)
     return vtrain_weights_pipeline(t->model_config, t->family, c->model, err);
 }
 
+/* Takes the family's schedule where the model has no scheduler's file, and reports the shift. */
+static void default_schedule(vtrain *t)
+{
+    const vtrain_by_tokens *b = &t->scheduler.by_tokens;
+    char shift[96];
+    if (t->family->schedule)
+        t->family->schedule(t->model_config, &t->scheduler);
+    if (b->on)
+        snprintf(shift, sizeof shift, "by tokens, e^%g at %lld and e^%g at %lld", b->base,
+                 (long long)b->base_len, b->max, (long long)b->max_len);
+    else
+        snprintf(shift, sizeof shift, "%g", t->family->flow_shift);
+    if (t->weights && t->cfg.flow_shift == 0)
+        vc_say(t->ui, "no scheduler/scheduler_config.json below --model: noise levels have the "
+               "shift that %s was trained with (%s): give --scheduler or --flow_shift for another",
+               vtrain_family_name(t->family), shift);
+}
+
 /* Reads the scheduler's file, which records the noise schedule that the model was trained with.
  * Without the file a v-prediction model may have had another schedule: this is a warning. */
 static int open_scheduler(vtrain *t, vc_err *err)
@@ -129,6 +147,8 @@ static int open_scheduler(vtrain *t, vc_err *err)
         vc_warn(t->ui, "no scheduler/scheduler_config.json below --model: the noise schedule has "
                 "zero terminal SNR and snr_shift_scale 1 (CogVideoX-2B needs 3): give --scheduler "
                 "if the model was trained with another");
+    if (!t->scheduler.path && t->family->objective == VTRAIN_FLOW)
+        default_schedule(t);
     return 0;
 }
 

@@ -24,6 +24,28 @@ expect 0 'flow.*by tokens (exponential, 0.95 at 1024, 2.05 at 4096)' train dry "
 absent dry
 expect 0 'shift 3' train dry "${lora[@]}" --dry_run --flow_shift 3
 
+# ---- without its file, the schedule is that of the version ----
+cp -r m bare && rm -r bare/scheduler
+from=bare
+expect 0 'flow.*by tokens (exponential, 0.95 at 1024, 2.05 at 4096)' train dry "${lora[@]}" --dry_run
+stderr_has 'no scheduler/scheduler_config.json.*ltx-video was trained with (by tokens, e^0.95 at 1024 and e^2.05 at 4096)'
+expect 0 'shift 3' train dry "${lora[@]}" --dry_run --flow_shift 3
+stderr_lacks scheduler_config
+sampled() # sampled NAME: a sample of the model as it is; the first step changes next to nothing
+{
+    expect 0 . train "$1" "${lora[@]}" --max_train_steps 1 --learning_rate 1e-12 --validation_steps 1 --num_inference_steps 3
+    cp "$1/validation/step-1/000.safetensors" "$1.sample"
+}
+sampled without
+from=m
+sampled with
+cmp with.sample without.sample || wrong 'samples with and without the file differ'
+sed -i 's/LTXPipeline/LTXConditionPipeline/' bare/model_index.json
+from=bare
+expect 0 'shift 1,\?$' train dry "${lora[@]}" --dry_run --allow_mismatch
+stderr_has 'was trained with (1)'
+from=m
+
 # ---- a LoRA and a full finetune resume to the same bits ----
 for how in "lora --rank 2" full-finetune; do
     read -ra type <<<"--training_type $how"

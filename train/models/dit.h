@@ -11,7 +11,7 @@
 #include "common/roles.h"
 #include "common/tensor/weights.h"
 #include "formats/json/json.h"
-#include "train/diffusion/objective.h"
+#include "train/diffusion/scheduler.h"
 #include "train/models/lora_names.h"
 
 enum { VTRAIN_TEXTS = 4, VTRAIN_ROWS = 4096, VTRAIN_MADE = 6 };
@@ -175,6 +175,9 @@ typedef struct vtrain_family {
     vtrain_kind objective;
     vtrain_density density;
     double flow_shift, logit_mean, logit_std;
+    /* Sets the schedule of a flow by config.json where the model's folder has no scheduler's file:
+     * by_tokens, shift, terminal. NULL: the shift is flow_shift. */
+    void (*schedule)(const cJSON *config, vtrain_scheduler *s);
     bool posterior_mean;                      /* training reads means, not posterior draws */
     double lr_full, lr_lora, guidance;
     int64_t batch, steps;

@@ -137,6 +137,17 @@ static void ltx_fit(const void *model, vtrain_fit *fit)
                          .blocks = (int)m->layers };
 }
 
+/* The schedule that 0.9.0 and 0.9.1 were trained with. Later models were trained without a shift,
+ * which their field of the positions tells apart. */
+static void ltx_schedule(const cJSON *config, vtrain_scheduler *s)
+{
+    if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(config, "causal_temporal_positioning")))
+        return;
+    s->by_tokens = (vtrain_by_tokens){ .on = true, .type = VTRAIN_MU_EXPONENTIAL, .base = 0.95,
+                                       .max = 2.05, .base_len = 1024, .max_len = 4096 };
+    s->terminal = 0.1;
+}
+
 /* ---- positions ---- */
 
 /* The frame rate of row b. A still has no rate; its only position is 0 s at any rate. */
@@ -297,7 +308,7 @@ const vtrain_family vtrain_ltx = {
                   NULL } },
     .head = ltx_head,
     .objective = VTRAIN_FLOW, .density = VTRAIN_LOGIT_NORMAL,
-    .flow_shift = 1, .logit_mean = 0, .logit_std = 1,
+    .flow_shift = 1, .logit_mean = 0, .logit_std = 1, .schedule = ltx_schedule,
     .posterior_mean = false, .bf16 = true,
     .lr_full = 1e-5, .lr_lora = 1e-4, .guidance = 3, .batch = 1, .steps = 1000,
     .lora_targets = "to_q,to_k,to_v,to_out.0",
