@@ -77,7 +77,8 @@ beside 'open@validation:1:ENOSPC' 1 'saved as checkpoint-3, but .*validation pro
 beside 'space:1:ENOSPC' 0 'warning: k: a checkpoint needs .* bytes), but only 0 B'
 try 'space:3:ENOSPC'
 { [ $status = 1 ] && grep -q \
-    'k: a checkpoint needs .* bytes), but only 0 B .*last whole checkpoint is k/checkpoint-2' output; } ||
+    'k: a checkpoint needs .* bytes), but only 0 B .*last whole checkpoint is k/checkpoint-2' \
+    output; } ||
     wrong "no room for the last checkpoint: $(cat output)"
 
 runs=0

@@ -9,10 +9,17 @@ export VLT_SOURCE
 small_set media 4                            # 3 clips, 1 still
 need make_model m HunyuanVideoPipeline 4
 sampling+=(--image_sample_size 64)
-echo '[{"prompt": "a disc", "negative_prompt": "mud", "num_frames": 9, "height": 64, "width": 64}]' >prompts.json
-prep() { vprep --meta media/metadata.json "${sampling[@]}" --model m --validation_prompts prompts.json --out "$@"; }
+echo '[{"prompt": "a disc", "negative_prompt": "mud", "num_frames": 9, "height": 64,
+    "width": 64}]' >prompts.json
+prep() {
+    vprep --meta media/metadata.json "${sampling[@]}" --model m --validation_prompts prompts.json \
+        --out "$@"
+}
 need prep a
-train() { vtrain --latents a --model m --output_dir "$1" --seed 5 --threads 1 --workers 1 --train_batch_size 2 --dataset_repeat 2 "${@:2}"; }
+train() {
+    vtrain --latents a --model m --output_dir "$1" --seed 5 --threads 1 --workers 1 \
+        --train_batch_size 2 --dataset_repeat 2 "${@:2}"
+}
 lora=(--training_type lora --rank 2) full=(--training_type full-finetune)
 has() { grep -qa "\"$2\":" <(head -c 20000 "$1") || wrong "$1: no $2"; }
 
@@ -25,19 +32,20 @@ expect 0 '2 decoded' vdecode lora --model m
 for name in 2 4; do
     [ -s lora/validation/step-$name/000.mp4 ] || wrong "step $name: no clip"
 done
-cmp -s lora/validation/step-2/000.safetensors lora/validation/step-4/000.safetensors && wrong "training changes no sample"
+cmp -s lora/validation/step-2/000.safetensors lora/validation/step-4/000.safetensors &&
+    wrong "training changes no sample"
 lacks lora/checkpoint-4/pytorch_lora_weights.safetensors refiner
 trace=trace/step-000001-mb-00-rank-00.safetensors
-for name in hidden_states timestep encoder_hidden_states encoder_attention_mask pooled_projections guidance \
-    grad/single_transformer_blocks.0.attn.to_q.lora_B.weight; do
+for name in hidden_states timestep encoder_hidden_states encoder_attention_mask pooled_projections \
+    guidance grad/single_transformer_blocks.0.attn.to_q.lora_B.weight; do
     has $trace "$name"
 done
 
 # ---- a LoRA, also with frozen weights in 8 bits, and a full finetune resume bit for bit ----
 again() { # again NAME FLAGS...: resumes the run with these flags
     expect 0 . train "$1" "${@:2}" --max_train_steps 2 --checkpointing_steps 2
-    expect 0 'resumes after step 2' train "$1" "${@:2}" --max_train_steps 4 --checkpointing_steps 2 \
-        --resume_from_checkpoint latest
+    expect 0 'resumes after step 2' train "$1" "${@:2}" --max_train_steps 4 \
+        --checkpointing_steps 2 --resume_from_checkpoint latest
 }
 again two "${lora[@]}"
 same_end lora/checkpoint-4 two/checkpoint-4 || wrong "a resumed run has other factors"
@@ -45,7 +53,8 @@ again eight "${lora[@]}" --transformer_dtype fp8
 expect 0 . train full "${full[@]}" --max_train_steps 4 --gradient_checkpointing
 again full-two "${full[@]}" --gradient_checkpointing
 same_end full/checkpoint-4 full-two/checkpoint-4 || wrong "a resumed run has other weights"
-expect 0 'model: hunyuanvideo' train trained "${lora[@]}" --max_train_steps 1 --transformer full/checkpoint-4/transformer
+expect 0 'model: hunyuanvideo' train trained "${lora[@]}" --max_train_steps 1 \
+    --transformer full/checkpoint-4/transformer
 
 # ---- SkyReels: a negative prompt guides samples, whose guidance input is that of training ----
 need make_model s HunyuanVideoPipeline 8
@@ -85,23 +94,29 @@ expect 1 'takes a first-frame image .*plain was made with --train_mode normal: r
     sky plain
 
 # ---- LoRA files with the first authors' names have the same factors ----
-expect 0 . train named --training_type lora --rank 2 --target_name all-linear --learning_rate 0.05 --max_train_steps 2
+expect 0 . train named --training_type lora --rank 2 --target_name all-linear --learning_rate 0.05 \
+    --max_train_steps 2
 head -c 40000 named/checkpoint-2/lora_comfyui.safetensors >head
-for name in double_blocks.1.img_attn_qkv double_blocks.0.txt_mlp.fc2 single_blocks.0.linear1 single_blocks.0.linear2 \
-    txt_in.individual_token_refiner.blocks.0.self_attn_qkv guidance_in.mlp.0 vector_in.out_layer final_layer.linear; do
-    grep -qa "\"diffusion_model.$name.lora_up.weight\"" head || wrong "no $name in lora_comfyui.safetensors"
+for name in double_blocks.1.img_attn_qkv double_blocks.0.txt_mlp.fc2 single_blocks.0.linear1 \
+    single_blocks.0.linear2 txt_in.individual_token_refiner.blocks.0.self_attn_qkv \
+    guidance_in.mlp.0 vector_in.out_layer final_layer.linear; do
+    grep -qa "\"diffusion_model.$name.lora_up.weight\"" head ||
+        wrong "no $name in lora_comfyui.safetensors"
 done
-grep -qa '"lora_unet__single_blocks_0_modulation_linear.alpha"' named/checkpoint-2/lora_kohya.safetensors ||
+grep -qa '"lora_unet__single_blocks_0_modulation_linear.alpha"' \
+    named/checkpoint-2/lora_kohya.safetensors ||
     wrong "no single_blocks in lora_kohya.safetensors"
 loss_with() { # loss_with FILE: the loss of a first step on weights with this LoRA
-    need train preset "${lora[@]}" --mixed_precision no --max_train_steps 1 ${1:+--preset_lora_path "$1"}
+    need train preset "${lora[@]}" --mixed_precision no --max_train_steps 1 \
+        ${1:+--preset_lora_path "$1"}
     sed 's/.*"loss":\([0-9]*\.[0-9]\{4\}\).*/\1/' preset/metrics.jsonl
     rm -r preset
 }
 with=$(loss_with named/checkpoint-2/pytorch_lora_weights.safetensors)
 [ "$with" != "$(loss_with '')" ] || wrong "the LoRA changes no loss"
 for file in lora_kohya lora_comfyui; do
-    [ "$with" = "$(loss_with named/checkpoint-2/$file.safetensors)" ] || wrong "$file is another LoRA"
+    [ "$with" = "$(loss_with named/checkpoint-2/$file.safetensors)" ] ||
+        wrong "$file is another LoRA"
 done
 
 # ---- guidance in training; the plan alone; data that does not fit ----
@@ -109,6 +124,9 @@ expect 0 'guidance: an input, 6 in training (--embedded_guidance), 6 in samples'
 absent dry
 need make_model c CogVideoXPipeline 4
 need vprep --meta media/metadata.json "${sampling[@]}" --model c --tokenizer_max_length 12 --out b
-other() { vtrain --latents b --transformer m/transformer --output_dir out --train_batch_size 1 --threads 1 "${lora[@]}"; }
-expect 1 "dataset's missing text encoder has a pooled vector of 0 numbers, the transformer Hunyuan.* takes 32" other
+other() {
+    vtrain --latents b --transformer m/transformer --output_dir out --train_batch_size 1 \
+        --threads 1 "${lora[@]}"
+}
+expect 1 "text encoder has a pooled vector of 0 numbers, the transformer Hunyuan.* takes 32" other
 absent out

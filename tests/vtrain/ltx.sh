@@ -13,14 +13,19 @@ cat >prompts.jsonl <<'END'
 {"prompt": "def ghi jkl", "height": 64, "width": 64, "num_frames": 17}
 END
 sampling+=(--image_sample_size 64)
-need vprep --meta media/metadata.json "${sampling[@]}" --model m --out a --validation_prompts prompts.jsonl
+need vprep --meta media/metadata.json "${sampling[@]}" --model m --out a \
+    --validation_prompts prompts.jsonl
 set=a from=m
-train() { vtrain --latents "$set" --model "$from" --output_dir "$1" --train_batch_size 2 --seed 5 --threads 1 --workers 1 "${@:2}"; }
+train() {
+    vtrain --latents "$set" --model "$from" --output_dir "$1" --train_batch_size 2 --seed 5 \
+        --threads 1 --workers 1 "${@:2}"
+}
 lora=(--training_type lora --rank 2)
 same() { cmp -s "$1/optimizer.safetensors" "$2/optimizer.safetensors" || wrong "$1 and $2 differ"; }
 
 # ---- the folder's schedule is used: noise levels shift with the number of tokens ----
-expect 0 'flow.*by tokens (exponential, 0.95 at 1024, 2.05 at 4096)' train dry "${lora[@]}" --dry_run
+expect 0 'flow.*by tokens (exponential, 0.95 at 1024, 2.05 at 4096)' train dry "${lora[@]}" \
+    --dry_run
 absent dry
 expect 0 'shift 3' train dry "${lora[@]}" --dry_run --flow_shift 3
 
@@ -52,34 +57,41 @@ for how in "lora --rank 2" full-finetune; do
     name=${type[1]}
     expect 0 'memory: peak' train "$name" "${type[@]}" --max_train_steps 6 --caption_dropout_p 0.5
     expect 0 . train "$name-cut" "${type[@]}" --max_train_steps 3 --caption_dropout_p 0.5
-    expect 0 . train "$name-cut" "${type[@]}" --max_train_steps 6 --caption_dropout_p 0.5 --resume_from_checkpoint latest
+    expect 0 . train "$name-cut" "${type[@]}" --max_train_steps 6 --caption_dropout_p 0.5 \
+        --resume_from_checkpoint latest
     same "$name/checkpoint-6" "$name-cut/checkpoint-6"
 done
 shift_of() { sed -n 's/^flow_shift: *//p' "$1/config.yaml"; }
 need [ "$(shift_of lora)" = "$(shift_of full-finetune)" ]
-expect 0 . train on --transformer full-finetune/checkpoint-6/transformer "${lora[@]}" --max_train_steps 1
+expect 0 . train on --transformer full-finetune/checkpoint-6/transformer "${lora[@]}" \
+    --max_train_steps 1
 
 # ---- ComfyUI's LoRA file has the first authors' names; both files are read to the same values ----
-wide=(--training_type lora --rank 2 --target_name to_q,proj_in,time_embed.linear --max_train_steps 1)
+wide=(--training_type lora --rank 2 --target_name to_q,proj_in,time_embed.linear
+    --max_train_steps 1)
 expect 0 . train names "${wide[@]}"
 is() { grep -aq "$2" "$1" || wrong "$1: expected $2"; }
 for name in patchify_proj adaln_single.linear transformer_blocks.1.attn2.to_q; do
     is names/checkpoint-1/lora_comfyui.safetensors "\"diffusion_model\.$name\.lora_[Ad]"
 done
 for file in pytorch_lora_weights lora_comfyui; do
-    expect 0 . train "from-$file" "${wide[@]}" --lora_checkpoint "names/checkpoint-1/$file.safetensors"
+    expect 0 . train "from-$file" "${wide[@]}" \
+        --lora_checkpoint "names/checkpoint-1/$file.safetensors"
 done
 same from-pytorch_lora_weights/checkpoint-1 from-lora_comfyui/checkpoint-1
-check differ 1 cmp from-lora_comfyui/checkpoint-1/optimizer.safetensors names/checkpoint-1/optimizer.safetensors
+check differ 1 cmp from-lora_comfyui/checkpoint-1/optimizer.safetensors \
+    names/checkpoint-1/optimizer.safetensors
 
 # ---- samples are guided, and have the prompt's frame rate or the pipelines' 25; their pictures
 # ----
-expect 0 '2 stored prompts' train shown "${lora[@]}" --max_train_steps 1 --validation_steps 1 --num_inference_steps 3
+expect 0 '2 stored prompts' train shown "${lora[@]}" --max_train_steps 1 --validation_steps 1 \
+    --num_inference_steps 3
 is shown/validation/step-1/000.safetensors '"guidance_scale":"3","sampler":"euler","fps":"24"'
 is shown/validation/step-1/001.safetensors '"fps":"25"'
 expect 0 '2 decoded' vdecode shown --model m --format png
 [ -s shown/validation/step-1/000-008.png ] || wrong "pictures: $(ls shown/validation/step-1)"
-expect 0 . train shown-2 "${lora[@]}" --max_train_steps 1 --validation_steps 1 --num_inference_steps 3 --guidance_scale 1
+expect 0 . train shown-2 "${lora[@]}" --max_train_steps 1 --validation_steps 1 \
+    --num_inference_steps 3 --guidance_scale 1
 is shown-2/validation/step-1/000.safetensors '"guidance_scale":"1"'
 check differ 1 cmp shown/validation/step-1/000.safetensors shown-2/validation/step-1/000.safetensors
 
@@ -91,7 +103,8 @@ values()
 {
     local at
     at=($(entry "$1" "$2" | sed 's/.*"data_offsets":\[\([0-9]*\),\([0-9]*\)].*/\1 \2/'))
-    od -An -v -tf4 -w4 -j $((8 + $(od -An -tu8 -N 8 "$1") + at[0])) -N $((at[1] - at[0])) "$1" | tr -d ' '
+    od -An -v -tf4 -w4 -j $((8 + $(od -An -tu8 -N 8 "$1") + at[0])) -N $((at[1] - at[0])) "$1" |
+        tr -d ' '
 }
 traced() { train "$1" --max_train_steps 1 --trace_dir "$1-trace" --mixed_precision no "${@:2}"; }
 need vlat select a 'width = 64 and height = 64' --out square    # clips with 10 and 20 fps
@@ -101,8 +114,10 @@ t=trace-trace/step-000001-mb-00-rank-00.safetensors
 for name in latents noise noisy_latents target model_output; do
     [ "$(shape $t $name)" = 2,8,8 ] || wrong "$name: $(shape $t $name)"
 done
-[ "$(shape $t encoder_attention_mask)" = "$(shape $t encoder_hidden_states | sed 's/,32$//')" ] || wrong "mask"
-[ "$(values $t encoder_attention_mask | sort -u | tr '\n' ' ')" = '0 1 ' ] || wrong 'the mask is not 0 and 1'
+[ "$(shape $t encoder_attention_mask)" = "$(shape $t encoder_hidden_states | sed 's/,32$//')" ] ||
+    wrong "mask"
+[ "$(values $t encoder_attention_mask | sort -u | tr '\n' ' ')" = '0 1 ' ] ||
+    wrong 'the mask is not 0 and 1'
 [ "$(shape $t video_coords)" = 2,3,8 ] || wrong "video_coords: $(shape $t video_coords)"
 values $t video_coords | sed -n '1p;5p;29p' >seconds
 [ "$(sort seconds | tr '\n' ' ')" = '0 0.4 0.8 ' ] || wrong "seconds: $(cat seconds)"
@@ -110,11 +125,16 @@ values $t video_coords | sed -n '1p;5p;29p' >seconds
 # ---- clean first frames: their tokens have time 0 and no loss ----
 expect 0 . traced clean "${lora[@]}" --first_frame_conditioning_p 1
 t=clean-trace/step-000001-mb-00-rank-00.safetensors
-[ "$(shape $t timestep)" = 2,8 ] && [ "$(shape $t loss_weight)" = 2,8,1 ] || wrong "of tokens: $(shape $t timestep)"
-[ "$(values $t loss_weight | tr '\n' ' ')" = '0 0 0 0 2 2 2 2 0 0 0 0 2 2 2 2 ' ] || wrong "$(values $t loss_weight)"
-for i in 1 2 3 4; do [ "$(values $t timestep | sed -n ${i}p)" = 0 ] || wrong "token $i: the time is not 0"; done
+[ "$(shape $t timestep)" = 2,8 ] && [ "$(shape $t loss_weight)" = 2,8,1 ] ||
+    wrong "of tokens: $(shape $t timestep)"
+[ "$(values $t loss_weight | tr '\n' ' ')" = '0 0 0 0 2 2 2 2 0 0 0 0 2 2 2 2 ' ] ||
+    wrong "$(values $t loss_weight)"
+for i in 1 2 3 4; do
+    [ "$(values $t timestep | sed -n ${i}p)" = 0 ] || wrong "token $i: the time is not 0"
+done
 [ "$(values $t timestep | sed -n 5p)" != 0 ] || wrong 'token 5: the time is 0'
-cmp -s <(values $t latents | head -n 32) <(values $t noisy_latents | head -n 32) || wrong 'the first frame is noisy'
+cmp -s <(values $t latents | head -n 32) <(values $t noisy_latents | head -n 32) ||
+    wrong 'the first frame is noisy'
 
 # ---- LTXImageToVideoPipeline: samples begin with a picture, clips need nothing more ----
 ffmpeg -v error -i media/clip-2.mp4 -frames:v 1 media/clip-2.png
@@ -144,7 +164,7 @@ need vlat export square --to safetensors --out plain
 sed -i 's/"fps": *20/"fps":0/g' plain/samples.jsonl
 need vlat import plain --from safetensors --out norate
 set=norate
-expect 1 'sample 000000000005/000 has no frame rate (fps), which the positions of LTXVideoTransformer3DModel need' \
+expect 1 'sample 000000000005/000 has no frame rate (fps), which the positions of LTXVideo.* need' \
     train none "${lora[@]}"
 absent none
 
@@ -157,8 +177,10 @@ holds a/manifest.json '"max_length":128'
 seconds() { values "$1" video_coords | sed -n '1p;5p;29p' | sort | tr '\n' ' '; }
 set=square from=later
 expect 0 . traced later-full --training_type full-finetune --caption_dropout_p 0
-[ "$(seconds later-full-trace/step-000001-mb-00-rank-00.safetensors)" = '0 0.05 0.1 ' ] || wrong "seconds: $(seconds later-full-trace/*)"
+[ "$(seconds later-full-trace/step-000001-mb-00-rank-00.safetensors)" = '0 0.05 0.1 ' ] ||
+    wrong "seconds: $(seconds later-full-trace/*)"
 holds later-full/checkpoint-1/model_index.json LTXConditionPipeline
 from=later-full/checkpoint-1
 expect 0 . traced again "${lora[@]}"
-[ "$(seconds again-trace/step-000001-mb-00-rank-00.safetensors)" = '0 0.05 0.1 ' ] || wrong 'the checkpoint has other positions'
+[ "$(seconds again-trace/step-000001-mb-00-rank-00.safetensors)" = '0 0.05 0.1 ' ] ||
+    wrong 'the checkpoint has other positions'
