@@ -126,7 +126,7 @@ static void stored_types(void **state)
 
 /* The first token with eos_token_id ends a text; by the legacy rule, the first token with the
  * largest id. */
-static void ends(void **state)
+static void end_of_text(void **state)
 {
     static const struct { const char *name; int64_t ids[6]; int end; } rows[] = {
         { "clip", { 98, 5, 99, 99, 99, 99 }, 2 }, { "clip", { 99, 5, 99, 0, 0, 0 }, 0 },
@@ -270,7 +270,7 @@ static size_t peak_of(const char *dir)
 }
 
 /* Three layers take the temporary memory of one. */
-static void memory_is_one_layers(void **state)
+static void memory_is_of_one_layer(void **state)
 {
     tf_fixture f = tf_open("clip", VC_F32);
     char dir[600], *one = tf_changed(&f, "num_hidden_layers", "1");
@@ -322,9 +322,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equals_transformers), cmocka_unit_test(stored_types),
-        cmocka_unit_test(ends), cmocka_unit_test(checkpoint_forms),
+        cmocka_unit_test(end_of_text), cmocka_unit_test(checkpoint_forms),
         cmocka_unit_test(config_refused), cmocka_unit_test(inputs_refused),
-        cmocka_unit_test(memory_is_one_layers), cmocka_unit_test(fingerprints),
+        cmocka_unit_test(memory_is_of_one_layer), cmocka_unit_test(fingerprints),
     };
     return golden_has_device() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
 }

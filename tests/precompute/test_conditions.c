@@ -263,7 +263,7 @@ static void noise_is_fair(void **state)
 }
 
 /* A mask that is written to a plan line and read again is the same. */
-static void lines_there_and_back(void **state)
+static void plan_lines_are_read_back(void **state)
 {
     (void)state;
     for (int i = 0; i < 300; i++) {
@@ -319,7 +319,7 @@ static double naive(const mask *m, uint8_t *px, int first, int frames, int out_f
     return sum;
 }
 
-static void grid_is_the_naive_resize(void **state)
+static void grid_equals_naive_resize(void **state)
 {
     static const int shapes[][5] = { { 9, 32, 48, 4, 8 }, { 1, 48, 32, 4, 8 }, { 5, 64, 64, 4, 32 },
                                      { 17, 32, 32, 8, 16 } };
@@ -379,7 +379,7 @@ static bool same(vf_key a, vf_key b)
     return !memcmp(&a, &b, sizeof a);
 }
 
-static void keys_depend_on_what_values_do(void **state)
+static void keys_follow_values(void **state)
 {
     int64_t frames[9] = { 3, 4, 5, 6, 7, 8, 9, 10, 11 };
     int32_t head[1] = { 2 };
@@ -565,9 +565,9 @@ int main(void)
         cmocka_unit_test(damaged_masks),
         cmocka_unit_test(odds_and_ranges),
         cmocka_unit_test(noise_is_fair),
-        cmocka_unit_test(lines_there_and_back),
-        cmocka_unit_test(grid_is_the_naive_resize),
-        cmocka_unit_test(keys_depend_on_what_values_do),
+        cmocka_unit_test(plan_lines_are_read_back),
+        cmocka_unit_test(grid_equals_naive_resize),
+        cmocka_unit_test(keys_follow_values),
         cmocka_unit_test(each_role_follows_its_row), cmocka_unit_test(clean_images),
         cmocka_unit_test(masked_pixels_are_black),
         cmocka_unit_test(pixel_noise),

@@ -428,7 +428,7 @@ static size_t peak_of(const char *dir, int skip)
 }
 
 /* Three layers take the temporary memory of one, within the bound that llm.h names. */
-static void memory_is_one_layers(void **state)
+static void memory_is_of_one_layer(void **state)
 {
     enum { HIDDEN = 64, SLACK = 4096 };                        /* each buffer is rounded up */
     static const struct { const char *name; size_t head; } rows[] = { { "llama", 8 },
@@ -488,7 +488,7 @@ int main(void)
         cmocka_unit_test(checkpoint_forms), cmocka_unit_test(unused_layers),
         cmocka_unit_test(tensors_refused), cmocka_unit_test(config_refused),
         cmocka_unit_test(older_configs), cmocka_unit_test(inputs_refused),
-        cmocka_unit_test(memory_is_one_layers), cmocka_unit_test(fingerprints),
+        cmocka_unit_test(memory_is_of_one_layer), cmocka_unit_test(fingerprints),
     };
     return golden_has_device() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
 }

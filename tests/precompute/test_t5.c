@@ -128,7 +128,7 @@ static size_t peak_of(const char *dir, const char *type)
 }
 
 /* Two layers take the temporary memory of one, within the bound that t5.h names. */
-static void memory_is_one_layers(void **state)
+static void memory_is_of_one_layer(void **state)
 {
     enum { HIDDEN = 64, HEADS = 4, SLACK = 4096 };             /* each buffer is rounded up */
     size_t bound = 4 * (TT_MOST * 4 * (TT_WIDTH + HIDDEN) + 6 * HEADS * (2 * TT_MOST - 1)) + SLACK;
@@ -259,7 +259,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equals_transformers), cmocka_unit_test(stored_types),
         cmocka_unit_test(repeats), cmocka_unit_test(nan_is_an_error),
-        cmocka_unit_test(memory_is_one_layers), cmocka_unit_test(fingerprints),
+        cmocka_unit_test(memory_is_of_one_layer), cmocka_unit_test(fingerprints),
         cmocka_unit_test(t5_class), cmocka_unit_test(umt5_class),
     };
     return golden_has_device() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;

@@ -73,7 +73,7 @@ static void rules_refused(void **state)
 
 /* ---- an encoder that reads a picture, and makes states and a pooled state ---- */
 
-static int open_seer(void **model, const encoder_opts *o, text_info *info, vc_err *err)
+static int open_reader(void **model, const encoder_opts *o, text_info *info, vc_err *err)
 {
     (void)o, (void)err;
     *model = NULL;
@@ -83,7 +83,7 @@ static int open_seer(void **model, const encoder_opts *o, text_info *info, vc_er
     return 0;
 }
 
-static void close_seer(void *model) { (void)model; }
+static void close_reader(void *model) { (void)model; }
 
 static void letters(const char *text, int length, int64_t *ids, int64_t *mask)
 {
@@ -93,7 +93,8 @@ static void letters(const char *text, int length, int64_t *ids, int64_t *mask)
     }
 }
 
-static int see(void *model, const text_tokens *t, float *states, float *pooled, vc_err *err)
+static int read_picture(void *model, const text_tokens *t, float *states, float *pooled,
+                        vc_err *err)
 {
     (void)model, (void)err;
     for (int i = 0; i < t->n; i++)
@@ -103,10 +104,12 @@ static int see(void *model, const text_tokens *t, float *states, float *pooled, 
     return 0;
 }
 
-static void sees_a_picture(void **state)
+static void reads_a_picture(void **state)
 {
-    static const text_model seer = { .class = "Seer", .masked = true, .open = open_seer,
-                                     .close = close_seer, .words = letters, .encode = see };
+    static const text_model reader = {
+        .class = "Reader", .masked = true, .open = open_reader, .close = close_reader,
+        .words = letters, .encode = read_picture,
+    };
     const uint8_t rgb[3] = { 7, 0, 0 };
     const text_picture picture = { .h = 1, .w = 1, .rgb = rgb };
     encoder_opts o = { .dtype = VC_F32 };
@@ -116,7 +119,7 @@ static void sees_a_picture(void **state)
     vc_err err = { 0 };
     (void)state;
 
-    assert_int_equal(text_prompt_open(&t, &seer, &o, &info, &err), 0);
+    assert_int_equal(text_prompt_open(&t, &reader, &o, &info, &err), 0);
     assert_int_equal(text_prompt_encode(t, &(text_input){ "ab", &picture }, &r, &err), 0);
     assert_true(r.n == 2 && r.width == 1 && r.embeds[1] == 'b' && r.length == 4);
     assert_true(r.pooled_width == 2 && r.pooled[0] == 2 && r.pooled[1] == 7);
@@ -126,7 +129,7 @@ static void sees_a_picture(void **state)
     text_prompt_close(t);
 
     o.text.pooled_only = true;
-    assert_int_equal(text_prompt_open(&t, &seer, &o, &info, &err), 0);
+    assert_int_equal(text_prompt_open(&t, &reader, &o, &info, &err), 0);
     assert_int_equal(text_prompt_encode(t, &(text_input){ "ab", NULL }, &r, &err), 0);
     assert_true(r.n == 0 && !r.embeds && r.pooled[0] == 2);
     text_prompt_close(t);
@@ -173,7 +176,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(template_is_cropped), cmocka_unit_test(rules_refused),
-        cmocka_unit_test(sees_a_picture), cmocka_unit_test(keys),
+        cmocka_unit_test(reads_a_picture), cmocka_unit_test(keys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

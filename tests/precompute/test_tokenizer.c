@@ -143,7 +143,7 @@ static void check_prompts(const tokenizer *t, const char *name, const cJSON *pro
     }
 }
 
-static void small_ones(void **state)
+static void small_tokenizers(void **state)
 {
     cJSON *o = golden();
     int cases = 0;
@@ -442,7 +442,7 @@ static void damaged(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(small_ones), cmocka_unit_test(t5_spiece), cmocka_unit_test(t5_json),
+        cmocka_unit_test(small_tokenizers), cmocka_unit_test(t5_spiece), cmocka_unit_test(t5_json),
         cmocka_unit_test(llama), cmocka_unit_test(qwen), cmocka_unit_test(qwen_vocab),
         cmocka_unit_test(clip), cmocka_unit_test(clip_vocab), cmocka_unit_test(one_fingerprint),
         cmocka_unit_test(long_texts), cmocka_unit_test(refusals),

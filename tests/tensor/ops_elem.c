@@ -110,7 +110,7 @@ static int64_t ref_bounded(double *y, const double *const *x, const op_args *a)
     *y = 0;
     for (int64_t i = 0; i < n; i++) {
         double e = fabs(x[0][i] - x[1][i]);
-        double w = a->n > 2 ? x[2][op_met(&a->s[0], &a->s[2], i)] : 1;
+        double w = a->n > 2 ? x[2][op_broadcast(&a->s[0], &a->s[2], i)] : 1;
         double loss = linear > 0 && e > linear ? linear * (2 * e - linear) : e * e;
         if (!(dropped > 0 && e > dropped))
             *y += w * loss / (double)n;

@@ -64,7 +64,7 @@ static double *table_values(const vf_safetensors *f, const char *table, const ch
 }
 
 /* f64 tables differ by the order of roundings alone; coefficients are rounded to f32 once. */
-static void schedule_is_diffusers(void **state)
+static void schedule_equals_diffusers(void **state)
 {
     (void)state;
     vf_safetensors *f = golden_open("schedulers");
@@ -100,7 +100,7 @@ static void schedule_is_diffusers(void **state)
 
 /* ---- times ---- */
 
-static void times_are_diffusers(void **state)
+static void times_equal_diffusers(void **state)
 {
     (void)state;
     static const char *const spacings[] = { "trailing", "linspace", "leading" };
@@ -178,7 +178,7 @@ static void same_walk(const walk *k, const char *name, const vtrain_solver_opts 
     free(want);
 }
 
-static void steps_are_diffusers(void **state)
+static void steps_equal_diffusers(void **state)
 {
     (void)state;
     static const int lengths[] = { 50, 28, 10, 7, 1 };
@@ -211,7 +211,7 @@ static void steps_are_diffusers(void **state)
     vf_safetensors_close(f);
 }
 
-static void unipc_is_diffusers(void **state)
+static void unipc_equals_diffusers(void **state)
 {
     (void)state;
     static const struct { const char *name; double shift, terminal; } rows[] = {
@@ -315,7 +315,7 @@ static void same_flow(const vf_safetensors *f, size_t flow, int64_t tokens)
     vtrain_objective_close(o);
 }
 
-static void flows_are_diffusers(void **state)
+static void flows_equal_diffusers(void **state)
 {
     (void)state;
     vf_safetensors *f = golden_open("schedulers");
@@ -555,11 +555,11 @@ static void bad_files_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(schedule_is_diffusers), cmocka_unit_test(times_are_diffusers),
-        cmocka_unit_test(steps_are_diffusers),   cmocka_unit_test(unipc_is_diffusers),
+        cmocka_unit_test(schedule_equals_diffusers), cmocka_unit_test(times_equal_diffusers),
+        cmocka_unit_test(steps_equal_diffusers), cmocka_unit_test(unipc_equals_diffusers),
         cmocka_unit_test(euler_follows_a_line),
         cmocka_unit_test(any_number_of_steps),   cmocka_unit_test(odd_plans_are_refused),
-        cmocka_unit_test(flows_are_diffusers),   cmocka_unit_test(many_tokens),
+        cmocka_unit_test(flows_equal_diffusers),   cmocka_unit_test(many_tokens),
         cmocka_unit_test(files_are_read),        cmocka_unit_test(without_a_file),
         cmocka_unit_test(bad_files_are_refused),
     };

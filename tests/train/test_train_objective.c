@@ -64,7 +64,7 @@ static const struct { const char *name; vtrain_rate rate; } peers[] = {
                               "1:10,0.1:30,0.5:60,0.005" } },
 };
 
-static void test_rates_are_diffusers(void **state)
+static void test_rates_equal_diffusers(void **state)
 {
     (void)state;
     vf_safetensors *f = golden_open("rates");
@@ -323,7 +323,7 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rates),        cmocka_unit_test(test_rates_are_diffusers),
+        cmocka_unit_test(test_rates),        cmocka_unit_test(test_rates_equal_diffusers),
         cmocka_unit_test(test_rules),        cmocka_unit_test(test_clip),
         cmocka_unit_test(test_flow),         cmocka_unit_test(test_flow_extremes),
         cmocka_unit_test(test_boundary),

@@ -19,7 +19,7 @@ enum { VTRAIN_TEXTS = 4, VTRAIN_ROWS = 4096, VTRAIN_MADE = 6 };
 /* The inputs of a forward. All tensors belong to the step in progress. */
 typedef struct vtrain_cond {
     vt_tensor *embeds;                        /* [B,n,D] f32, zero beyond each row's length; NULL:
-                                               * the model reads the pooled state alone */
+                                               * the dataset has the slot's pooled state alone */
     const int32_t *length;                    /* [B] on the host: valid tokens, 1..n */
     vt_tensor *pooled;                        /* [B,P] or NULL */
 } vtrain_cond;

@@ -471,7 +471,7 @@ static char *file_text(const char *dir, const char *name)
 
 /* A saved model that is opened again has the same values in the same types, and the same bytes of
  * config.json. */
-static void full_is_written(void **state)
+static void whole_model_is_written(void **state)
 {
     (void)state;
     static const struct { vc_dtype type; size_t most; int files; } rows[] = {
@@ -593,7 +593,7 @@ int main(void)
         cmocka_unit_test(every_layout_merges), cmocka_unit_test(long_rows_merge),
         cmocka_unit_test(metadata_is_read),
         cmocka_unit_test(lora_is_trained_further),
-        cmocka_unit_test(lora_is_written),     cmocka_unit_test(full_is_written),
+        cmocka_unit_test(lora_is_written),     cmocka_unit_test(whole_model_is_written),
         cmocka_unit_test(frozen_weights_are_mapped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

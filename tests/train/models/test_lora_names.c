@@ -45,7 +45,7 @@ static const struct { const char *ours, *theirs; int part, first, share, all; } 
     { "single_transformer_blocks.3.mlp", NULL, 0, 0, 0, 0 },
 };
 
-static void names_are_rows(void **state)
+static void names_follow_rows(void **state)
 {
     (void)state;
     for (size_t i = 0; i < COUNT(names); i++) {
@@ -229,7 +229,7 @@ static vtrain_lora *open_pair(int rows, const char *theirs, const char *ours)
     return l;
 }
 
-static void theirs_are_read(void **state)
+static void authors_names_are_read(void **state)
 {
     (void)state;
     static const char *const written[] = {
@@ -294,8 +294,8 @@ static void odd_rows_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_are_rows),        cmocka_unit_test(written_and_read),
-        cmocka_unit_test(theirs_are_read),       cmocka_unit_test(odd_files_are_refused),
+        cmocka_unit_test(names_follow_rows),        cmocka_unit_test(written_and_read),
+        cmocka_unit_test(authors_names_are_read),       cmocka_unit_test(odd_files_are_refused),
         cmocka_unit_test(odd_rows_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

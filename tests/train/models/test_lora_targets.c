@@ -27,7 +27,7 @@ static cJSON *parsed(const vf_safetensors *f, const char *key)
 
 /* The golden lists the modules that peft matches for each value; an empty list is an error in
  * peft. */
-static void targets_are_pefts(void **state)
+static void targets_equal_peft(void **state)
 {
     (void)state;
     vf_safetensors *golden = golden_open("lora");
@@ -62,6 +62,6 @@ static void targets_are_pefts(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(targets_are_pefts) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(targets_equal_peft) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
