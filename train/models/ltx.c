@@ -93,9 +93,9 @@ static const vf_config_row config_rows[] = {
     VF_INT(ltx, cross, "cross_attention_dim", 2048, 1, MAX_WIDTH),
     VF_INT(ltx, text, "caption_channels", 4096, 1, 65536),
     VF_NUM(ltx, eps, "norm_eps", 1e-6, 1e-12, 1),
-    VF_FLAG(ltx, causal_times, "causal_temporal_positioning", false),
     /* Files of the first authors have this field. For diffusers' files, which lack it, the class of
      * the pipeline decides (vtrain_weights_pipeline). */
+    VF_FLAG(ltx, causal_times, "causal_temporal_positioning", false),
     VF_ONLY_INT("patch_size", 1),
     VF_ONLY_INT("patch_size_t", 1),
     VF_ONLY("activation_fn", "gelu-approximate", "gelu-approximate"),
