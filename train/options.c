@@ -381,8 +381,7 @@ static void resolve_objective(vtrain_config *c, const vc_flags *set, const vtrai
     if (c->objective == 0)
         c->objective = 1 + (int)(s->path ? s->kind : f->objective);
     bool flow = c->objective == 1 + VTRAIN_FLOW;
-    double shift = s->by_tokens.on ? 0 : s->path && s->kind == VTRAIN_FLOW ? s->shift
-                                                                          : f->flow_shift;
+    double shift = s->by_tokens.on ? 0 : s->path && s->kind != VTRAIN_FLOW ? f->flow_shift : s->shift;
     if (!vc_flags_decided(set, "weighting_scheme"))
         c->weighting_scheme = flow ? f->density : VTRAIN_UNIFORM;
     if (!vc_flags_decided(set, "logit_mean"))

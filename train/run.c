@@ -122,13 +122,14 @@ static void default_schedule(vtrain *t)
 {
     const vtrain_by_tokens *b = &t->scheduler.by_tokens;
     char shift[96];
+    t->scheduler.shift = t->family->flow_shift;
     if (t->family->schedule)
         t->family->schedule(t->model_config, &t->scheduler);
     if (b->on)
         snprintf(shift, sizeof shift, "by tokens, e^%g at %lld and e^%g at %lld", b->base,
                  (long long)b->base_len, b->max, (long long)b->max_len);
     else
-        snprintf(shift, sizeof shift, "%g", t->family->flow_shift);
+        snprintf(shift, sizeof shift, "%g", t->scheduler.shift);
     if (t->weights && t->cfg.flow_shift == 0)
         vc_say(t->ui, "no scheduler/scheduler_config.json below --model: noise levels have the "
                "shift that %s was trained with (%s): give --scheduler or --flow_shift for another",

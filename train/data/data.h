@@ -89,7 +89,8 @@ bool vtrain_data_weights(const vtrain_data *d, int set, const char *component, v
  * front until their frames are a multiple of fit->mult[0]. fit->clean_first: the first frame of a
  * clip with a first-frame image becomes the image's mean, since samples begin with a frame that was
  * encoded alone, too. fit->roles: the conditions that the loader adds to batches, scaled by
- * family->scale; the first sample of each group is checked for them. VC_EMISMATCH names dataset and
+ * family->scale; the first sample of each group is checked for them. fit->text_rows, mean_roles and
+ * embeds say how batches hold prompts and conditions (dit.h). VC_EMISMATCH names dataset and
  * transformer if the dataset was made without them; errors of a sample name the sample. *note: a
  * malloc'ed message (the transformer takes no conditions, but the dataset has some), or NULL. */
 int vtrain_data_fit(vtrain_data *d, const vtrain_family *family,

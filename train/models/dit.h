@@ -175,8 +175,8 @@ typedef struct vtrain_family {
     vtrain_kind objective;
     vtrain_density density;
     double flow_shift, logit_mean, logit_std;
-    /* Sets the schedule of a flow by config.json where the model's folder has no scheduler's file:
-     * by_tokens, shift, terminal. NULL: the shift is flow_shift. */
+    /* Changes the schedule of a flow by config.json where the model's folder has no scheduler's
+     * file: by_tokens, shift (flow_shift before the call), terminal. NULL: nothing is changed. */
     void (*schedule)(const cJSON *config, vtrain_scheduler *s);
     bool posterior_mean;                      /* training reads means, not posterior draws */
     double lr_full, lr_lora, guidance;

@@ -21,7 +21,7 @@
 #define IMAGE_EPS 1e-5f                       /* of the norms around the CLIP embeddings' layers */
 #define THETA 10000
 
-enum { TEXT_ROWS = 512, MASK_CHANNELS = 4, MAX_WIDTH = 16384 };
+enum { TEXT_ROWS = 512, MASK_CHANNELS = 4, CHANNELS_5B = 48, MAX_WIDTH = 16384 };
 
 /* indices into sizes of the weight tables */
 enum { D = -1, IN = -2, PATCH_T = -3, PATCH_H = -4, PATCH_W = -5, TIME = -6, TEXT = -7, HIDDEN = -8,
@@ -383,6 +383,14 @@ static vt_tensor *wan_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tenso
                          (int)m->patch[2], VT_C_LAST);
 }
 
+/* TI2V-5B, whose autoencoder has more channels, is made for large pictures. */
+static void wan_schedule(const cJSON *config, vtrain_scheduler *s)
+{
+    const cJSON *channels = cJSON_GetObjectItemCaseSensitive(config, "out_channels");
+    if (cJSON_IsNumber(channels) && channels->valueint == CHANNELS_5B)
+        s->shift = 5;
+}
+
 /* Files of I2V 2.1 have it, and neither diffusers nor the first authors use it. */
 static const char *const spare[] = { "blocks.*.attn2.norm_added_q.weight", NULL };
 
@@ -396,7 +404,7 @@ const vtrain_family vtrain_wan = {
     .blocks = { { "blocks.%d.", block_table, sizeof(block_weights), N_IN, 1, block, NULL } },
     .head = wan_head,
     .objective = VTRAIN_FLOW, .density = VTRAIN_LOGIT_NORMAL,
-    .flow_shift = 3, .logit_mean = 0, .logit_std = 1,
+    .flow_shift = 3, .logit_mean = 0, .logit_std = 1, .schedule = wan_schedule,
     .posterior_mean = true, .bf16 = true,
     .lr_full = 1e-5, .lr_lora = 1e-4, .guidance = 5, .batch = 1, .steps = 1000,
     .lora_targets = "blocks\\.[0-9]+\\.attn[12]\\.(to_q|to_k|to_v|to_out\\.0)",

@@ -184,7 +184,7 @@ static void test_clean_first(void **state)
 {
     char dir[256];
     (void)state;
-    make(dir, "wan-5b", 6, 0);
+    make(dir, "wan-5b", 48, 0);
     vf_safetensors *f = traced(dir, "wan-5b", "--first_frame_conditioning_p 1");
     has_shape(f, "timestep", 2, (int64_t[]){ 2, F * PLANE / 4 });
     float *t = golden_values(f, "timestep", NULL), *times = golden_values(f, "timesteps", NULL);
@@ -196,6 +196,18 @@ static void test_clean_first(void **state)
     free(times);
     free(weight);
     vf_safetensors_close(f);
+
+    /* without a scheduler's file the shift is 5B's own */
+    char *args = vc_format("--transformer %s/wan-5b/transformer --rank 2 --max_train_steps 1", dir);
+    run_ok(dir, "alone", args);
+    char *path = vc_format("%s/alone/config.yaml", dir), *yaml;
+    size_t n;
+    vc_err err = { 0 };
+    assert_ok(vc_file_read(&yaml, &n, path, 1 << 20, &err), &err);
+    assert_non_null(strstr(yaml, "\nflow_shift: 5\n"));
+    free(yaml);
+    free(path);
+    free(args);
     toy_dir_remove(dir);
 }
 
