@@ -1,4 +1,4 @@
-"""CLIP's vision model (LLaVA, Wan's image-to-video): states after the last layer and before it.
+"""CLIP's vision model (LLaVA, Wan's image-to-video): states before and after the last layer.
 
 `pixels` [H,W,3] is a normalised picture. `states` [n,D] is hidden_states[-1], `before_last` [n,D]
 is hidden_states[-2], `pooled` [D] is the class token after the last norm. `bf16` and `f16` are

@@ -2,7 +2,7 @@
 
 transformers encodes three texts of 5, 40 and 150 tokens in one batch, padded on the right and
 masked. `states_N` are the valid rows of hidden_states[-1], after the final norm; `skip2_N` are
-those of hidden_states[-3], before it; `skip4_5` is the embedding, which skips all four layers.
+those of hidden_states[-3], before the norm; `skip4_5` is the embedding, without any layer.
 `bf16_40` and `f16_40` are skip2_40 with weights rounded to this type. Everything is computed in
 f32.
 

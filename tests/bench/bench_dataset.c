@@ -4,7 +4,7 @@
  *                                 (by default 1000000 samples, tiny latents, shards of 4096 MiB)
  *
  * Random reads of large latents are compared with memcpy, and are timed from the disk too. The
- * program makes FOLDER and does not remove it. */
+ * program makes FOLDER and keeps this folder. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -185,16 +185,16 @@ static void bench_mm(const bench *b, int64_t m, int64_t n, int64_t k, bool ta, b
              tensor(t, 2, (int64_t[]){ m, n }) };
     contender contenders[3] = { { run_mm, b->best, 0 }, { run_mm, b->plain, 0 } };
     size_t count = 2;
-    char what[80];
+    char name[80];
 
 #if defined(VLT_ONEDNN)
     if (t == VC_F32)
         contenders[count++] = (contender){ run_sgemm, NULL, 0 };
 #endif
     time_contenders(b, contenders, count, &x);
-    snprintf(what, sizeof what, "matmul %s %s %dx%dx%d", vc_dtype_name(t),
+    snprintf(name, sizeof name, "matmul %s %s %dx%dx%d", vc_dtype_name(t),
              ta ? "wgrad" : tb ? "forward" : "dgrad", (int)m, (int)n, (int)k);
-    show(what, 2.0 * (double)m * (double)n * (double)k, contenders, count);
+    show(name, 2.0 * (double)m * (double)n * (double)k, contenders, count);
     free(x.a.data);
     free(x.w.data);
     free(x.c.data);
@@ -232,7 +232,7 @@ static void bench_attention(const bench *b, int64_t h, int64_t s, int64_t d, vc_
     vt_tensor *all[] = { &x.q, &x.k, &x.v, &x.o, &x.dout, &x.dq, &x.dk, &x.dv };
     contender contenders[2] = { { run_forward, b->best, 0 }, { run_forward, b->plain, 0 } };
     double flop = 4.0 * (double)(h * s * s * d);
-    char what[80];
+    char name[80];
 
     for (size_t i = 0; i < COUNT(all); i++)
         *all[i] = tensor(t, 4, dim);
@@ -240,15 +240,15 @@ static void bench_attention(const bench *b, int64_t h, int64_t s, int64_t d, vc_
         all[5 + i]->buf = &x.empty[i];
     x.lse = tensor(VC_F32, 3, (int64_t[]){ 1, h, s });
     time_contenders(b, contenders, 2, &x);
-    snprintf(what, sizeof what, "attention %s forward %dx%dx%d", vc_dtype_name(t), (int)h, (int)s,
+    snprintf(name, sizeof name, "attention %s forward %dx%dx%d", vc_dtype_name(t), (int)h, (int)s,
              (int)d);
-    show(what, flop, contenders, 2);
+    show(name, flop, contenders, 2);
 
     contenders[0].run = contenders[1].run = run_backward;
     time_contenders(b, contenders, 2, &x);
-    snprintf(what, sizeof what, "attention %s backward %dx%dx%d", vc_dtype_name(t), (int)h, (int)s,
+    snprintf(name, sizeof name, "attention %s backward %dx%dx%d", vc_dtype_name(t), (int)h, (int)s,
              (int)d);
-    show(what, 2.5 * flop, contenders, 2);
+    show(name, 2.5 * flop, contenders, 2);
     for (size_t i = 0; i < COUNT(all); i++)
         free(all[i]->data);
     free(x.lse.data);
@@ -287,16 +287,16 @@ static void bench_conv(const bench *b, int64_t t, int64_t h, int64_t w, int64_t 
     contender contenders[3] = { { run_conv, b->best, 0 }, { run_conv, b->plain, 0 } };
     double flop = 2.0 * (double)(t * h * w * in * out) * k * k * k;
     vt_dev own = *b->best;                    /* the same device without oneDNN */
-    char what[80];
+    char name[80];
 
     own.dnnl = NULL;
     contenders[0].dev = &own;
     if (dnnl)
         contenders[2] = (contender){ run_dnnl, b->best, 0 };
     time_contenders(b, contenders, dnnl ? 3 : 2, &x);
-    snprintf(what, sizeof what, "conv f32 %d->%d %d^3 %dx%dx%d", (int)in, (int)out, k, (int)t,
+    snprintf(name, sizeof name, "conv f32 %d->%d %d^3 %dx%dx%d", (int)in, (int)out, k, (int)t,
              (int)h, (int)w);
-    show(what, flop, contenders, dnnl ? 3 : 2);
+    show(name, flop, contenders, dnnl ? 3 : 2);
     free(x.x.data);
     free(x.w.data);
     free(x.y.data);

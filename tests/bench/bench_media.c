@@ -2,7 +2,7 @@
  *
  *     bench_media FILE FRAMES HEIGHT WIDTH RUNS
  *
- * It prints the least CPU seconds of RUNS runs. With its one thread these are the seconds on an
+ * The output is the least CPU seconds of RUNS runs. One thread runs: these are the seconds on an
  * idle machine. */
 #include <stdio.h>
 #include <stdlib.h>

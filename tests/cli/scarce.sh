@@ -7,7 +7,7 @@
 . "$lib/fault.sh"
 [ "$VLT_FAULT_MEMORY" = 1 ] || { echo "skipped: a sanitizer allocates the memory"; exit 77; }
 every=${1:-997}
-export GOMP_SPINCOUNT=1000                     # vtrain would restart to set it, and count anew
+export GOMP_SPINCOUNT=1000                     # else vtrain restarts, and counts again
 weights() { sha256sum <"$dir/run/checkpoint-2/transformer/diffusion_pytorch_model.safetensors"; }
 train=(vtrain --latents "$dir/set" --output_dir "$dir/run" --max_train_steps 2 --threads 2)
 

@@ -26,7 +26,7 @@ static char *path_in(void **state, const char *name)
     return path;
 }
 
-/* Makes a file of ones and maps it. */
+/* Makes and maps a file of ones. */
 static vc_map map_ones(const char *path)
 {
     char *ones = malloc(PAGES * PAGE);

@@ -91,7 +91,7 @@ static void test_every_small_code(void **state)
                 fail_msg("%s %#x: %a, not %a", vc_dtype_name(s->type), c, (double)got, want);
             uint32_t back = from_f32(s, got);
             if (isnan(want) ? !isnan(value_of(s, back)) : back != c)
-                fail_msg("%s %#x comes back as %#x", vc_dtype_name(s->type), c, back);
+                fail_msg("%s %#x is converted back to %#x", vc_dtype_name(s->type), c, back);
             assert_int_equal(back >> (s->e + s->m), c >> (s->e + s->m));   /* the sign stays */
         }
     }

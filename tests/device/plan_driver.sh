@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Writes the source of a stand-in for the GPU driver's library: every function of the toolkit's stub
 # fails with "stub library", but loading a compiled kernel succeeds with a dummy, so that cuDNN can
-# finish its attention plans on a machine without a GPU. Only test_plans uses the stand-in; never
-# install it.
+# finish its attention plans on a machine without a GPU. Only test_plans uses the stand-in, which
+# must never be installed.
 #   plan_driver.sh STUB_LIBCUDA > plan_driver.c
 set -euo pipefail
 own='cuGetErrorString cuGetErrorName cuDriverGetVersion cuGetProcAddress cuGetProcAddress_v2

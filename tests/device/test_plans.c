@@ -41,7 +41,7 @@ static int forget(void **state) { return (int)cudnnBackendDestroyDescriptor(*sta
 
 enum { GRAD = 1, LENGTHS = 2, BIAS = 4, REPEATABLE = 8, FUSED = 16 };
 typedef struct attention_row {
-    const char *what;
+    const char *name;
     int64_t b, h, sq, sk, d;
     int flags;                                 /* with FUSED one buffer holds q, k and v */
 } attention_row;
@@ -105,10 +105,10 @@ static void test_attention(void **state)
 
     for (size_t i = 0; i < sizeof attentions / sizeof *attentions; i++) {
         cuda_attention_key k = key_of(&attentions[i]);
-        bad += plan(*state, &k, attentions[i].what);
+        bad += plan(*state, &k, attentions[i].name);
         k.grad = 1;
         if (attentions[i].flags & GRAD)
-            bad += plan(*state, &k, attentions[i].what);
+            bad += plan(*state, &k, attentions[i].name);
     }
     assert_int_equal(bad, 0);
 }
@@ -116,7 +116,7 @@ static void test_attention(void **state)
 /* ---- convolution ---- */
 
 typedef struct conv_row {
-    const char *what;
+    const char *name;
     cuda_conv_key k;
 } conv_row;
 
@@ -147,10 +147,10 @@ static void test_conv(void **state)
         assert_non_null(g);
         cuda_graph_init(g, NULL, *state);
         if (cuda_plan_conv(g, &convs[i].k, &err)) {
-            print_error("%s: %s\n", convs[i].what, err.text);
+            print_error("%s: %s\n", convs[i].name, err.text);
             bad++;
         } else {
-            print_message("%s: engine %d, %d MiB\n", convs[i].what, (int)g->engine,
+            print_message("%s: engine %d, %d MiB\n", convs[i].name, (int)g->engine,
                           (int)(g->workspace >> 20));
         }
         cuda_graph_close(g);

@@ -36,7 +36,7 @@ static void test_types(void **state)
             vk_put((char *)&back, (int)t, 0, x);
             vc_from_f32(&want, t, &x, 1);
             if (back != want && !isnan(x))
-                fail_msg("%s %x comes back as %x", vc_dtype_name(t), b, back);
+                fail_msg("%s %x is converted back to %x", vc_dtype_name(t), b, back);
         }
 }
 

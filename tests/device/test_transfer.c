@@ -150,11 +150,11 @@ void cuda_fault(vt_dev *d, int code, const char *fmt, ...)
     (void)d, (void)code;
     fail_msg("%s", fmt);
 }
-bool cuda_ok(vt_dev *d, int rc, const char *op)
+bool cuda_ok(vt_dev *d, int rc, const char *call)
 {
     (void)d;
     if (rc)
-        fail_msg("%s: %d", op, rc);
+        fail_msg("%s: %d", call, rc);
     return true;
 }
 

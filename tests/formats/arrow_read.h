@@ -1,5 +1,5 @@
-/* arrow_read.h - a reader of Arrow IPC streams for tests. It reads columns of bool, int64, text and
- * lists of text without nulls. A stream that breaks the format ends the program with a message. */
+/* arrow_read.h - a reader of Arrow IPC streams for tests. Columns are bool, int64, text and lists
+ * of text, without nulls. A stream that breaks the format ends the program with a message. */
 #ifndef TESTS_FORMATS_ARROW_READ_H
 #define TESTS_FORMATS_ARROW_READ_H
 

@@ -1,5 +1,5 @@
 /* shards_test.h - the common part of the tests of the dataset: a folder for each test, calls that
- * must fail, and the findings of vf_verify() as text. Only cmocka programs include it. */
+ * must fail, and the findings of vf_verify() as text. For cmocka programs. */
 #ifndef TESTS_FORMATS_SHARDS_TEST_H
 #define TESTS_FORMATS_SHARDS_TEST_H
 

@@ -94,10 +94,10 @@ static void check_markup(const char *p)
     assert_int_equal(depth, 1);
 }
 
-static int count(const char *s, const char *what)
+static int count(const char *s, const char *part)
 {
     int n = 0;
-    for (; (s = strstr(s, what)); s += strlen(what))
+    for (; (s = strstr(s, part)); s += strlen(part))
         n++;
     return n;
 }

@@ -105,7 +105,7 @@ static void test_depth(void **state)
     }
 }
 
-/* A byte 0 within the text is refused; the text continues after it. */
+/* A byte 0 is refused, even if more text follows. */
 static void test_nul_byte(void **state)
 {
     (void)state;

@@ -318,7 +318,7 @@ static void test_tar(void **state)
     free(path);
 }
 
-/* A tar that is cut short or has a changed byte is refused, or its rows' media lie within it. */
+/* A tar that is cut short or has a changed byte is refused, or its rows' media lie inside. */
 static void test_tar_damage(void **state)
 {
     const folder *dir = *state;

@@ -33,7 +33,7 @@ static void put(const folder *dir, const char *name, const void *text, size_t n)
     free(path);
 }
 
-/* Writes a list of n bytes to a file with the extension `ext` and reads it. */
+/* Writes a list of n bytes to a file with the extension `ext`, and reads this file. */
 static int read_list(const folder *dir, vf_metadata *m, const char *ext, const char *text,
                      size_t n, const vf_metadata_opts *opts, vc_err *err)
 {

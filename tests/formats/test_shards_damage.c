@@ -292,7 +292,7 @@ static void linked_shard(void **state)
     free(moved);
 }
 
-/* Each case is one change and a part of the message with which vf_verify() reports it. */
+/* Each case is one change, and a part of the message of vf_verify() about this change. */
 static void reported_damage(void **state)
 {
     static const struct { const char *file, *from, *to, *message; } cases[] = {

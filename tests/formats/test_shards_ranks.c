@@ -25,22 +25,22 @@ static void open_all(vf_writer **w, const char *dir)
         OK(vf_writer_share(w[r], &err));
 }
 
-static int put(vf_writer *w, uint32_t i, const char *what, vc_err *err)
+static int put(vf_writer *w, uint32_t i, const char *words, vc_err *err)
 {
     char caption[32];
-    snprintf(caption, sizeof caption, "%s %u", what, i);
+    snprintf(caption, sizeof caption, "%s %u", words, i);
     return make_sample(w, i, caption, 3, 16, 16, err);
 }
 
 /* Rank 0 puts the text that all samples need; sample i is put by rank i modulo `ranks`. */
-static void put_all(vf_writer **w, int ranks, uint32_t n, const char *what)
+static void put_all(vf_writer **w, int ranks, uint32_t n, const char *words)
 {
-    OK(put(w[0], 0, what, &err));
+    OK(put(w[0], 0, words, &err));
     OK(vf_writer_flush(w[0], &err));
     for (int r = 1; r < ranks; r++)
         OK(vf_writer_catch_up(w[r], vf_writer_shards(w[0]), &err));
     for (uint32_t i = 1; i < n; i++)
-        OK(put(w[i % (uint32_t)ranks], i, what, &err));
+        OK(put(w[i % (uint32_t)ranks], i, words, &err));
 }
 
 static void finish_all(vf_writer **w, uint32_t n, uint32_t drops)
@@ -70,12 +70,12 @@ static void root_of(const char *dir, char hex[VF_KEY_HEX])
 }
 
 /* The dataset equals the one that a single writer makes of the same samples. */
-static void assert_like_one(const char *dir, uint32_t n, const char *what)
+static void assert_like_one(const char *dir, uint32_t n, const char *words)
 {
     char *alone = vc_format("%s/alone", dir), a[VF_KEY_HEX], b[VF_KEY_HEX];
     vf_writer *w;
     OK(open_rank(&w, alone, 0, 1, &err));
-    put_all(&w, 1, n, what);
+    put_all(&w, 1, n, words);
     OK(vf_writer_finish(w, &err));
     vf_writer_close(w);
     root_of(alone, a);

@@ -1,4 +1,4 @@
-/* fuzz_lmdb.c - any bytes are read as an LMDB file: an error, or keys and values inside it. */
+/* fuzz_lmdb.c - any bytes are read as an LMDB file: an error, or values inside the file. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* fuzz_safetensors.c - any bytes are read as a safetensors file: an error, or views inside it. */
+/* fuzz_safetensors.c - any bytes are read as a safetensors file: an error, or views inside. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 # check.sh - the common part of the tests that are shell scripts, which source it first.
 #
-# It makes an empty folder, $dir, which is the working folder and is removed at the end, and puts
+# The file makes an empty folder, $dir, the working folder, which is removed at the end, and puts
 # vlt's programs and those of the tests on the PATH. A failed check prints its line number and the
 # output of the last command, and the script continues: it reports all failures, and then ends with
 # status 1. A command that fails outside of a check (where `set -e` would end the script) is

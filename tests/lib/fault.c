@@ -72,9 +72,9 @@ static atomic_long calls[CALLS];
 static char count_file[512], run_command[1024];
 static _Thread_local bool inside;          /* this thread runs code of this library: not counted */
 
-static void complain(const char *what)
+static void complain(const char *text)
 {
-    fprintf(stderr, "fault.c: VLT_FAULT: %s\n", what);
+    fprintf(stderr, "fault.c: VLT_FAULT: %s\n", text);
     _exit(99);
 }
 

@@ -35,8 +35,8 @@ void kd_close(kd_dev *d);
 typedef struct kd_rng { uint64_t s; } kd_rng;
 float kd_random(kd_rng *r);
 
-/* Makes a tensor of random values with `gap` unused elements after each row of the last axis;
- * kd_free() frees it. order[i] is the i-th outermost axis in memory; NULL means 0, 1, ... */
+/* Makes a tensor of random values, which kd_free() frees, with `gap` unused elements after each row
+ * of the last axis. order[i] is the i-th outermost axis in memory; NULL means 0, 1, ... */
 vt_tensor *kd_tensor(kd_rng *r, vc_dtype t, int nd, const int64_t *dim, int gap, const int *order);
 void kd_free(vt_tensor *t);
 size_t kd_bytes(const vt_tensor *t);          /* size of its memory with all gaps */

@@ -259,7 +259,7 @@ static void test_parts(void **state)
 
 /* ---- eight bits ---- */
 
-/* The map is built as its authors build it: the midpoints of equal parts of each decade, then 0 and
+/* The map is built as by its authors: the midpoints of equal parts of each decade, then 0 and
  * 1, sorted. */
 static int by_value(const void *a, const void *b)
 {

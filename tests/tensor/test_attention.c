@@ -165,7 +165,7 @@ static void at_ref_free(at_ref *r)
     free(r->o), free(r->lse), free(r->dq), free(r->dk), free(r->dv);
 }
 
-static void at_compare(const char *set, size_t row, const char *what, const vt_tensor *x, int64_t b,
+static void at_compare(const char *set, size_t row, const char *name, const vt_tensor *x, int64_t b,
                        int64_t h, const double *want, double base, double within)
 {
     double largest = 0;
@@ -176,7 +176,7 @@ static void at_compare(const char *set, size_t row, const char *what, const vt_t
         for (int64_t e = 0; e < x->dim[3]; e++) {
             double got = kd_at(x, b, i, h, e), w = base + want[i * x->dim[3] + e];
             if (!(fabs(got - w) <= within * (largest + fabs(base)) + 1e-6))
-                fail_msg("%s, row %zu: %s[%d,%d,%d,%d] is %.9g, not %.9g", set, row, what, (int)b,
+                fail_msg("%s, row %zu: %s[%d,%d,%d,%d] is %.9g, not %.9g", set, row, name, (int)b,
                          (int)i, (int)h, (int)e, got, w);
         }
 }

@@ -142,7 +142,7 @@ TEST(convolution_against_f64)
         }
 }
 
-/* Frames in front of the input give the result of frames that are part of it. In f32 the results
+/* Frames in front of the input give the result of frames inside the input. In f32 the results
  * may differ by the order of the sum of 27 * 12 products of size 1, by 324 * 2^-24: on some
  * machines oneDNN computes the frames that do not read the front. */
 static void cv_front(const char *set, const kd_dev *d, vc_dtype t, bool one)
