@@ -43,7 +43,7 @@ typedef struct text_rule {
 typedef struct encoder_opts {
     const char *dir;                 /* component folder (or weights file); NULL: built-in ones */
     const char *tokenizer;           /* text encoders: the tokenizer's folder, */
-    const char *image_processor;     /* and that of the image processor, where texts have pictures */
+    const char *image_processor;     /* and of the image processor, where texts have pictures */
     text_rule text;                  /* text encoders: the slot's; borrowed */
     vc_dtype dtype;                  /* of activations: VC_F32 or VC_BF16 */
     const char *device;

@@ -38,9 +38,10 @@ static int refuse_pictures(const vtrain *t, const vtrain_slot *s, int interleave
     if (s->interleave)
         snprintf(have, sizeof have, "every state %lld of the first frame",
                  (long long)s->interleave);
-    return vc_fail(err, VC_EMISMATCH, "the dataset's %s has texts with %s, the transformer %s takes "
-                   "texts with %s (image_condition_type in its config.json): run vprep with the "
-                   "--model folder of this transformer's pipeline (--allow_mismatch takes them)",
+    return vc_fail(err, VC_EMISMATCH, "the dataset's %s has texts with %s, the transformer %s "
+                   "takes texts with %s (image_condition_type in its config.json): run vprep with "
+                   "the --model folder of this transformer's pipeline (--allow_mismatch takes "
+                   "them)",
                    s->name, have, t->family->class_name, want);
 }
 

@@ -12,8 +12,8 @@
  * A model with image conditions gets the prompt's (a first frame; a masked clip and its mask),
  * scaled as in training, and zeros where the prompt has none. A model that takes whole groups of
  * frames, padded in front (CogVideoX 1.5), samples all frames, and the frames in front are dropped
- * before the sample is written. HunyuanVideo's samples start from noise with a little of the prompt's
- * image in all frames. */
+ * before the sample is written. HunyuanVideo's samples start from noise with a little of the
+ * prompt's image in all frames. */
 #ifndef TRAIN_SAMPLE_H
 #define TRAIN_SAMPLE_H
 

@@ -162,8 +162,8 @@ int vprep_prompt_images_find(vprep *p, vc_err *err)
         const char *path = NULL;
         rc = vf_json_str_opt(v->row[i], "image_path", &path, err);
         if (!rc && !path && texts)
-            rc = vc_fail(err, VC_EFORMAT, "--validation_prompts %s: row %d: no image_path: texts of "
-                         "this model have the clip's first frame", list, i + 1);
+            rc = vc_fail(err, VC_EFORMAT, "--validation_prompts %s: row %d: no image_path: texts "
+                         "of this model have the clip's first frame", list, i + 1);
         if (rc || !path)
             continue;
         vprep_image *m = v->image[i] = calloc(1, sizeof *m);

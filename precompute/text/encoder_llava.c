@@ -17,9 +17,9 @@
 #include "precompute/text/prompt.h"
 #include "precompute/text/stack.h"
 
-enum { HEADERS = 3,                               /* <|end_header_id|>s of a prompt in the template */
+enum { HEADERS = 3,                               /* the template's <|end_header_id|>s */
        HEADER_TOKENS = 4,                         /* up to the assistant's, which are not stored */
-       BEHIND_HEADER = 2 };                       /* tokens from that <|end_header_id|> to the end */
+       BEHIND_HEADER = 2 };                       /* tokens from there to the end */
 
 typedef struct llava {
     llm *text;

@@ -2,9 +2,9 @@
 negative prompt, from the weights of the transformers' goldens of the same names.
 
 `samples-NAME` has `text` [n,D], `pooled` [P] of the prompt and `negative_text`, `negative_pooled`,
-the first frame's raw latent `image` [C,1,h,w] where there is one, and the pipeline's `latents` [C,f,h,w], raw (not
-scaled). Its first noise is vtrain's of seed SEED, prompt 0. Steps and vtrain's --guidance_scale are
-in the metadata.
+the first frame's raw latent `image` [C,1,h,w] where there is one, and the pipeline's `latents`
+[C,f,h,w], raw (not scaled). Its first noise is vtrain's of seed SEED, prompt 0. Steps and vtrain's
+--guidance_scale are in the metadata.
 """
 import golden
 import numpy as np
@@ -27,7 +27,8 @@ def noise(shape):
     n = int(np.prod(shape))
     quads = np.arange((n + 3) // 4, dtype=np.uint64)
     zero, purpose = np.zeros_like(quads), np.full_like(quads, PURPOSE)
-    w = [(x.astype(np.float64) + 0.5) / 2**32 for x in ltx.philox(SEED, [quads, zero, zero, purpose])]
+    words = ltx.philox(SEED, [quads, zero, zero, purpose])
+    w = [(x.astype(np.float64) + 0.5) / 2**32 for x in words]
     out = []
     for u, v in ((w[0], w[1]), (w[2], w[3])):
         r = np.sqrt(-2 * np.log(u))
@@ -40,16 +41,18 @@ def sample(name, cls, guidance):
     config = {**hunyuan.TINY, **hunyuan.VARIANTS[name][0]}
     transformer = golden.tiny(HunyuanVideoTransformer3DModel, config)[0]
     vae = golden.part("vae_hunyuan").model()[0]
+    also = dict(image_processor=None) if cls is HunyuanVideoImageToVideoPipeline else {}
     pipe = cls(text_encoder=None, tokenizer=None, transformer=transformer, vae=vae,
                scheduler=FlowMatchEulerDiscreteScheduler(shift=7.0), text_encoder_2=None,
-               tokenizer_2=None, **(dict(image_processor=None) if cls is HunyuanVideoImageToVideoPipeline else {}))
+               tokenizer_2=None, **also)
     pipe.set_progress_bar_config(disable=True)
-    t = {"text": golden.draw("text " + name, (N, 32)), "pooled": golden.draw("pooled " + name, (32,)),
+    t = {"text": golden.draw("text " + name, (N, 32)),
+         "pooled": golden.draw("pooled " + name, (32,)),
          "negative_text": golden.draw("negative " + name, (N - 2, 32)),
          "negative_pooled": golden.draw("negative pooled " + name, (32,))}
     seen = {}
 
-    class FirstFrame:                                # the posterior's mean, also where it is sampled
+    class FirstFrame:                            # the posterior's mean, also where it is sampled
         config, dtype = vae.config, vae.dtype
 
         def encode(self, x):

@@ -75,6 +75,8 @@ need vprep --meta clips/metadata.json "${sampling[@]}" --model t --out t2v.lmdb
 refused "texts with no first frame, .* takes texts with every state 4.*run vprep with the --model folder" t2v.lmdb replace
 refused "texts with every state 4 of the first frame, .* takes texts with every state 2" replace.lmdb concat
 refused "texts with every state 4 of the first frame, .* takes texts with no first frame" replace.lmdb t
+cp -r t2v.lmdb imported.lmdb && sed -i '1s/{/{"imported": {}, /' imported.lmdb/manifest.json
+refused "takes a first-frame image .* run vprep --train_mode i2v" imported.lmdb replace        # its texts may be any
 check plain 0 prep replace clips plain.lmdb
 stderr_has "replace is trained with --train_mode i2v, not normal"
 refused "takes a first-frame image .*plain.lmdb was made with --train_mode normal: run vprep --train_mode i2v" plain.lmdb replace

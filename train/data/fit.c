@@ -15,8 +15,6 @@
 enum { MAX_CHANNELS = 4096, MAX_WIDTH = 1 << 16, MAX_TOKENS = 1 << 14, MAX_RATIO = 4096,
        MAX_CONFIG = 16 << 20 };
 
-#define UNKNOWN_CLASS "unknown"                  /* of a text encoder in an imported dataset */
-
 /* ---- reading ---- */
 
 static int int_in(const cJSON *o, const char *field, int64_t hi, int64_t *v, vc_err *err)
@@ -104,8 +102,6 @@ static int read_slot(vtrain_head *h, int i, const cJSON *o, vc_err *err)
         return vc_fail(err, VC_EFORMAT, "slot: longer than %zu bytes", sizeof s->name - 1);
     if (!is_slot(name))
         return vc_fail(err, VC_EFORMAT, "slot: \"%s\" is no name like text_encoder_2", name);
-    const char *class = h->text_class[i];
-    s->interleave = class && strcmp(class, UNKNOWN_CLASS) ? 0 : -1;
     if ((rc = vf_json_int_opt(o, "image_embed_interleave", &s->interleave, err)))
         return rc;
     if (!vf_key_parse(&h->empty[i], empty))
@@ -114,8 +110,10 @@ static int read_slot(vtrain_head *h, int i, const cJSON *o, vc_err *err)
     return 0;
 }
 
+/* Other trainers' caches do not record how their texts were made. */
 static int read_slots(vtrain_head *h, const cJSON *manifest, vc_err *err)
 {
+    const bool imported = cJSON_HasObjectItem(manifest, "imported");
     const cJSON *list, *o;
     int rc = vf_json_arr(manifest, "text_encoders", &list, err);
     if (rc)
@@ -123,6 +121,7 @@ static int read_slots(vtrain_head *h, const cJSON *manifest, vc_err *err)
     cJSON_ArrayForEach(o, list) {
         if (h->n_slots == VTRAIN_TEXTS)
             return vc_fail(err, VC_EFORMAT, "text_encoders: more than %d", VTRAIN_TEXTS);
+        h->slot[h->n_slots].interleave = imported ? -1 : 0;
         if ((rc = read_slot(h, h->n_slots, o, err)))
             return vc_context(err, rc, "text_encoders[%d]", h->n_slots);
         h->n_slots++;
@@ -261,7 +260,7 @@ int vtrain_texts_check(const vtrain_head *h, const char *model_dir, vc_err *err)
 {
     int rc = 0;
     for (int i = 0; !rc && i < h->n_slots; i++) {
-        if (!h->text_class[i] || !strcmp(h->text_class[i], UNKNOWN_CLASS))
+        if (!h->text_class[i] || !strcmp(h->text_class[i], "unknown"))       /* of an import */
             continue;
         char *dir = vc_path_join(model_dir, h->slot[i].name);
         rc = dir ? check_text(h, i, dir, err)

@@ -20,7 +20,7 @@
 #define GUIDANCE_STEPS 1000                   /* a guidance of 1 is embedded as this timestep */
 
 enum { TIME = 256, MLP = 4, MAX_WIDTH = 16384,
-       SKIP_FRAMES = 4 };                     /* diffusers shows no more of latent_concat's samples */
+       SKIP_FRAMES = 4 };                     /* that diffusers cuts off latent_concat's samples */
 
 /* Indices into the sizes of the weight tables. */
 enum { D = -1, IN = -2, PATCH = -3, PATCH_T = -4, TEXT = -5, POOLED = -6, HEAD = -7, HIDDEN = -8,

@@ -1,6 +1,6 @@
 /* test_hunyuan_i2v.c - HunyuanVideo's image-to-video models in whole runs: validation samples
- * against diffusers' pipelines (tests/golden/samples-*; of T2V with a negative prompt too), first frames as posterior means, and
- * datasets that are made for another of these models. */
+ * against diffusers' pipelines (tests/golden/samples-*; of T2V with a negative prompt too), first
+ * frames as posterior means, and datasets that are made for another of these models. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -110,8 +110,9 @@ static int run_model(const char *dir, const char *set, const char *model, const 
                      vc_err *err)
 {
     char *args = vc_format("--latents %s/%s --transformer %s/%s --output_dir %s/out-%s-%s "
-                           "--training_type lora --rank 1 --learning_rate 1e-20 --max_train_steps 1 "
-                           "--mixed_precision no --threads 1 --workers 1 --train_batch_size 1 %s",
+                           "--training_type lora --rank 1 --learning_rate 1e-20 "
+                           "--max_train_steps 1 --mixed_precision no --threads 1 --workers 1 "
+                           "--train_batch_size 1 %s",
                            dir, set, dir, model, dir, set, model, more);
     int rc = run_bare(args, err);
     free(args);
