@@ -4,6 +4,7 @@
 # goldens' weights.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
+. "$lib/fault.sh"
 export VLT_SOURCE
 
 small_set media 4                            # 3 clips, 1 still
@@ -64,6 +65,17 @@ stderr_has '3 encoded' && holds words/errors.jsonl 'holds <image>, which stands 
 cp -r media cut && truncate -s 6000 cut/clip-0.mp4
 check cut 3 vprep --meta cut/metadata.json "${sampling[@]}" --model m --train_mode i2v --out cut.lmdb
 whole cut.lmdb || wrong "not whole without the damaged clip"
+
+# ---- the system's errors at any call on a clip: the run ends well, and the next one makes the same dataset ----
+need prep whole
+for at in open:{1..5} read:{1..9..2}; do
+    rm -rf new
+    check "$at" '0 3' fault "${at%:*}@clip-1.mp4:${at#*:}:EIO" vprep --meta media/metadata.json "${sampling[@]}" --model m \
+        --train_mode i2v --validation_prompts prompts.json --out new
+    whole new || wrong "$at: not whole"
+    [ $status = 0 ] || check "after $at" 0 prep new
+    same_values whole new || wrong "$at: other values"
+done
 
 # ---- folders whose parts are not the model's ----
 refused() { # refused STATUS PATTERN FLAGS...
