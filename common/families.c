@@ -45,10 +45,12 @@ static const char qwen_template[] =
     "relationships of the objects and background:<|im_end|>\n"
     "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n";
 
-#define HUNYUAN_CLIP { .class = "CLIPTextModel", .max_length = 77, .pooled_only = true }
+#define HUNYUAN_CLIP { .class = "CLIPTextModel", .max_length = 77, .pooled_only = true, \
+                       .width_field = "pooled_projection_dim" }
 static const vc_text hunyuan_i2v_text[VC_FAMILY_TEXTS] = {
     { .class = "LlavaForConditionalGeneration", .max_length = 256,
-      .template = hunyuan_i2v_template, .crop = 103, .skip = 2, .masked = true, .picture = true },
+      .template = hunyuan_i2v_template, .crop = 103, .skip = 2, .masked = true, .picture = true,
+      .width_field = "text_embed_dim" },
     HUNYUAN_CLIP
 };
 
@@ -56,12 +58,14 @@ static const vc_text hunyuan_i2v_text[VC_FAMILY_TEXTS] = {
  * tokens are stored; only the transformers differ. */
 #define COGVIDEOX \
     .vae = "AutoencoderKLCogVideoX", .channels = 16, .scaling = 0.7, .cached = true, \
-    .text = { { .class = "T5EncoderModel", .max_length = 226 } }, \
+    .text = { { .class = "T5EncoderModel", .max_length = 226, \
+                .width_field = "text_embed_dim" } }, \
     .moments = true, .dtype = VC_BF16, .loaded_masks = true
 
 #define WAN \
     .vae = "AutoencoderKLWan", .scaling = 1, .moments = true, .dtype = VC_BF16, \
-    .text = { { .class = "UMT5EncoderModel", .max_length = 512, .clean = true, .masked = true } }
+    .text = { { .class = "UMT5EncoderModel", .max_length = 512, .clean = true, .masked = true, \
+                .width_field = "text_dim" } }
 
 static const vc_family families[] = {
     { .name = "builtin", SIZES(16, 4, 8, 2, 1),
@@ -91,7 +95,7 @@ static const vc_family families[] = {
       .moments = true, .dtype = VC_BF16, .clean_images = true,
       .vae = "AutoencoderKLHunyuanVideo", .channels = 16, .scaling = 0.476986, .cached = true,
       .text = { { .class = "LlamaModel", .max_length = 256, .template = hunyuan_template,
-                  .crop = 95, .skip = 2, .masked = true },
+                  .crop = 95, .skip = 2, .masked = true, .width_field = "text_embed_dim" },
                 HUNYUAN_CLIP } },
     { .name = "ltx-video", SIZES(32, 8, 32, 1, 1),
       .transformer = "LTXVideoTransformer3DModel",
@@ -102,7 +106,8 @@ static const vc_family families[] = {
                       .flag = "causal_temporal_positioning" } },      /* 0.9.5 and later */
       .moments = true, .dtype = VC_BF16,
       .vae = "AutoencoderKLLTXVideo", .channels = 128, .scaling = 1, .cached = true,
-      .text = { { .class = "T5EncoderModel", .max_length = 128, .masked = true } } },
+      .text = { { .class = "T5EncoderModel", .max_length = 128, .masked = true,
+                  .width_field = "caption_channels" } } },
     { .name = "wan2.1", SIZES(16, 4, 8, 2, 1), WAN, .channels = 16, .mean = wan_mean,
       .std = wan_std, .cached = true,
       .transformer = "WanTransformer3DModel",

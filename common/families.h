@@ -29,6 +29,8 @@ typedef struct vc_text {
                                           * white space before they become tokens */
     bool masked;                         /* the transformer never sees rows of padding */
     bool pooled_only;                    /* it reads no states of tokens */
+    const char *width_field;             /* the integer of transformer/config.json with the width of
+                                          * these states (or pooled vectors); or NULL */
     bool picture;                        /* a text has its clip's first frame, some of whose states
                                           * stand in front of the prompt's (interleaves) */
 } vc_text;

@@ -56,7 +56,8 @@ static int fit_text(const vtrain *t, const vtrain_fit *fit, int i, vc_err *err)
                        "transformer %s needs its tokens' embeddings", name, class);
     if (width && (!s || s->width != width))
         return vc_fail(err, VC_EMISMATCH, "the dataset's %s is %lld wide, the transformer %s "
-                       "takes %lld", name, s ? (long long)s->width : 0, class, (long long)width);
+                       "takes %lld: encode the captions with this model's text encoder (vprep "
+                       "--model)", name, s ? (long long)s->width : 0, class, (long long)width);
     if (fit->text_rows[i] && s && s->max_length > fit->text_rows[i])
         return vc_fail(err, VC_EMISMATCH, "the dataset's %s has prompts of up to %lld tokens, the "
                        "transformer %s takes %lld: run vprep with --tokenizer_max_length %lld", name,
@@ -67,7 +68,8 @@ static int fit_text(const vtrain *t, const vtrain_fit *fit, int i, vc_err *err)
         return refuse_pictures(t, s, fit->interleave[i], err);
     if (pooled && (!s || s->pooled != pooled))
         return vc_fail(err, VC_EMISMATCH, "the dataset's %s has a pooled vector of %lld numbers, "
-                       "the transformer %s takes %lld", name, s ? (long long)s->pooled : 0, class,
+                       "the transformer %s takes %lld: encode the captions with this model's "
+                       "text encoders (vprep --model)", name, s ? (long long)s->pooled : 0, class,
                        (long long)pooled);
     return 0;
 }
@@ -102,8 +104,9 @@ int vtrain_fit_data(vtrain *t, vc_err *err)
     int channels = vtrain_data_norm(t->data)->channels;
     if (fit.channels != channels)
         return vc_fail(err, VC_EMISMATCH, "the dataset's latents have %d channels (VAE %s), the "
-                       "transformer %s takes %d", channels, vtrain_data_vae(t->data),
-                       t->family->class_name, fit.channels);
+                       "transformer %s takes %d: encode the clips with this model's VAE (vprep "
+                       "--model)", channels, vtrain_data_vae(t->data), t->family->class_name,
+                       fit.channels);
     for (int i = 0; !rc && i < fit.n_texts; i++)
         rc = fit_text(t, &fit, i, err);
     if (!rc)

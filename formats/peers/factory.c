@@ -27,16 +27,6 @@ typedef struct row {
     int64_t frames;                          /* 0: not known */
 } row;
 
-/* Checks num_frames: the VAE makes one latent frame of four frames, and one of a remainder. */
-static int check_frames(const exchange *x, const exchange_item *m, vc_err *err)
-{
-    int64_t ratio = x->family->ratio[0], f = m->mean.dim[1];
-    return !m->frames || (m->frames + ratio - 1) / ratio == f ? 0
-         : vc_fail(err, VC_EFORMAT,
-                   "%s: metadata: num_frames: %" PRId64 ", and %" PRId64 " latent frames",
-                   m->path, m->frames, f);
-}
-
 static int read_row(exchange *x, const char *root, const row *r, vc_err *err)
 {
     vf_pt *latent = NULL, *text = NULL;
@@ -46,8 +36,6 @@ static int read_row(exchange *x, const char *root, const row *r, vc_err *err)
     int rc = exchange_open_tensor(&latent, root, r->latent, 4, &v, err);
     if (!rc)
         rc = vc_context(err, exchange_split(&v, false, &m, &own, err), "%s", r->latent);
-    if (!rc)
-        rc = check_frames(x, &m, err);
     if (!rc)
         rc = exchange_open_tensor(&text, root, r->embeds, 2, &m.text[0].embeds, err);
     m.text[0].length = rc ? 0 : m.text[0].embeds.dim[0];

@@ -402,14 +402,28 @@ static int put_record_of(exchange *x, const exchange_item *m, vf_key latent, cJS
     return rc;
 }
 
+/* Checks the number of frames: a video VAE makes one latent frame of `ratio` frames, and one of a
+ * remainder. */
+static int check_frames(const exchange *x, const exchange_item *m, vc_err *err)
+{
+    const int64_t ratio = x->family->ratio[0], f = m->mean.dim[1];
+    if (m->frames > 1 << 20)
+        return vc_fail(err, VC_EFORMAT, "%" PRId64 " frames", m->frames);
+    if (!m->frames || ratio == 1 || (m->frames + ratio - 1) / ratio == f)
+        return 0;
+    return vc_fail(err, VC_EFORMAT, "%" PRId64 " frames, and %" PRId64 " latent frames, of which "
+                   "%s makes %" PRId64 ": the file is damaged, or --family is another",
+                   m->frames, f, x->family->name, (m->frames + ratio - 1) / ratio);
+}
+
 static int check_item(const exchange *x, const exchange_item *m, vc_err *err)
 {
     const exchange_sink *s = x->sink;
     int rc = exchange_check_latent(m, err);
     if (!rc && x->normalized && m->logvar.data)
         rc = vc_fail(err, VC_EUSAGE, "--space normalized: latents with logvar are raw");
-    if (!rc && m->frames > 1 << 20)
-        rc = vc_fail(err, VC_EFORMAT, "%" PRId64 " frames", m->frames);
+    if (!rc)
+        rc = check_frames(x, m, err);
     if (rc || !s || !s->w)
         return rc;
     if (m->mean.dim[0] != s->channels || (!s->texts && m->n_text != s->n_text) ||

@@ -159,20 +159,25 @@ static int find_family(vprep *p, vc_err *err)
 
 /* The fields of transformer/config.json that preparation depends on. */
 typedef struct transformer_fields {
-    int64_t length, patch_t, channels;
+    int64_t length, patch_t, channels, width[VC_FAMILY_TEXTS];
     bool noise;
     int interleave;
 } transformer_fields;
 
 /* A field that is missing leaves its default. */
-static int read_fields(transformer_fields *t, const vc_family *f, const cJSON *o, vc_err *err)
+static int read_fields(transformer_fields *t, const prep_family *is, const cJSON *o, vc_err *err)
 {
+    const vc_family *f = is->is;
+    const vc_text *texts = vc_family_texts(f, is->pipeline);
     const char *word = "";
     int rc = f->length_field ? vf_json_int_opt(o, f->length_field, &t->length, err) : 0;
     if (!rc && f->patch_t_field)
         rc = vf_json_int_opt(o, f->patch_t_field, &t->patch_t, err);
     if (!rc && f->noise_field)
         rc = vf_json_bool_opt(o, f->noise_field, &t->noise, err);
+    for (int i = 0; !rc && i < VC_FAMILY_TEXTS; i++)
+        if (texts[i].width_field)
+            rc = vf_json_int_opt(o, texts[i].width_field, &t->width[i], err);
     if (!rc && f->channels_field)
         rc = vf_json_int_opt(o, f->channels_field, &t->channels, err);
     if (!rc && f->interleave_field)
@@ -213,9 +218,11 @@ static int read_transformer(vprep *p, const vc_family **sizes, int *max_length, 
     if (!t.length && f->length_field)
         t.length = f->text[0].max_length;
     if (!rc && o)
-        rc = vc_context(err, read_fields(&t, f, o, err), "%s/%s", p->c.model, file);
+        rc = vc_context(err, read_fields(&t, &p->encoders.family, o, err), "%s/%s", p->c.model,
+                        file);
     cJSON_Delete(o);
     p->encoders.mask_noise = t.noise;
+    memcpy(p->encoders.width, t.width, sizeof t.width);
     *mode = pipeline ? pipeline->mode : VC_MODE_NORMAL;
     for (int i = 0; i < VC_MODES; i++)
         if (f->inputs[i] && t.channels == f->inputs[i])
@@ -407,6 +414,21 @@ static int check_ratio(const vprep *p, vc_err *err)
                    f->name, f->ratio[0], f->ratio[2], f->ratio[1]);
 }
 
+/* Refuses states that the model's transformer cannot take, before anything is encoded. */
+static int check_width(const vprep *p, int i, vc_err *err)
+{
+    const prep_family *f = &p->encoders.family;
+    const text_info *t = &p->encoders.text[i];
+    const int64_t is = t->rule.pooled_only ? t->pooled : t->width, wanted = p->encoders.width[i];
+    if (!wanted || is == wanted)
+        return 0;
+    return vc_fail(err, VC_EMISMATCH, "%s: its embeddings are %lld wide, but the transformer of "
+                   "--model %s takes %lld (%s in its config.json): give --%s DIR of the encoder "
+                   "that belongs to it", p->encoders.text_part[i].dir, (long long)is, p->c.model,
+                   (long long)wanted, vc_family_texts(f->is, f->pipeline)[i].width_field,
+                   vc_text_slots[i]);
+}
+
 int vprep_identify(vprep *p, bool hash, vc_err *err)
 {
     const prep_family *f = &p->encoders.family;
@@ -419,6 +441,8 @@ int vprep_identify(vprep *p, bool hash, vc_err *err)
             rc = hash_part(p, part, vc_text_slots[i], err);
         if (!rc)
             rc = f->text[i]->open(&t, &part->opts, &p->encoders.text[i], err);
+        if (!rc)
+            rc = check_width(p, i, err);
         f->text[i]->close(t);
     }
     vae *v = NULL;

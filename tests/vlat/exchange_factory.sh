@@ -81,7 +81,7 @@ cp hurt/prompt_embeds/clip-3.pt hurt/video_latents/
 lacking 'video_latents/clip-3.pt: a tensor of 4 dimensions' 4
 fresh
 cp hurt/video_latents/clip-2.pt hurt/video_latents/clip-3.pt
-lacking 'clip-3.mp4: metadata: num_frames: 9, and 1 latent frames' 4
+lacking 'clip-3.mp4: 9 frames, and 1 latent frames, of which cogvideox makes 3: .*--family' 4
 fresh
 sed -i '2s/"video_latent"/"latent"/' hurt/data.jsonl
 lacking 'data.jsonl: line 2: videos/clip-1.mp4: video_latent: missing' 4

@@ -39,6 +39,31 @@ check differ 1 cmp "$dir/one/000000000000-000-008.png" "$dir/still/000000000000-
 check "too much" 2 vdecode "$dir/a" --vae "$dir/m" --out "$dir/x" --decode_noise_scale 1.5
 stderr_has decode_noise_scale
 
+# ---- parts of another model: refused before anything is encoded, with the flag that helps ----
+need make_model "$dir/h" HunyuanVideoPipeline 4
+cp -r "$dir/m" "$dir/mix"
+rm -r "$dir/mix/vae"
+cp -r "$dir/h/vae" "$dir/mix/vae"
+mixed=(--meta "$dir/media/metadata.json" "${sampling[@]}" --model "$dir/mix")
+check "a VAE of another family" 2 vprep "${mixed[@]}" --out "$dir/c"
+stderr_has "mix/vae: .* AutoencoderKLHunyuanVideo, .* with AutoencoderKLLTXVideo: give --vae DIR"
+check "the flag helps" 0 vprep "${mixed[@]}" --out "$dir/dry" --vae "$dir/m/vae" --dry_run
+config=$dir/mix/transformer/config.json
+sed -i 's/"caption_channels": *[0-9]*/"caption_channels": 4096/' "$config"
+holds "$config" '"caption_channels": 4096'
+check "a T5 of another width" 1 vprep "${mixed[@]}" --out "$dir/c" --vae "$dir/m/vae"
+stderr_has "mix/text_encoder: its embeddings are 32 wide, but.* takes 4096 (caption_channels in.*: give --text_encoder DIR"
+absent "$dir/c"
+sed -i 's/"caption_channels"/"caption"/' "$config"
+check "no width known" 0 vprep "${mixed[@]}" --out "$dir/dry" --vae "$dir/m/vae" --dry_run
+
+# ---- sizes that are no multiples of 32, and frames that are not 8k+1, are cut to those that are ----
+odd=(--meta "$dir/media/metadata.json" --model "$dir/m" --out "$dir/d" --fix_sample_size 100,75
+     --video_sample_n_frames 10 --video_sample_stride 1)
+check "odd sizes" 0 vprep "${odd[@]}" && whole "$dir/d" || wrong "not whole"
+check "odd sizes" 0 vlat show "$dir/d" 000000000000/000
+stdout_has '"target": \[96, 64\]' && stdout_has '"latent": \[2, 3, 2\]'
+
 # ---- errors name an unsupported field, and statistics that the weights lack ----
 sed -i 's/"encoder_causal": true/"encoder_causal": false/' "$dir/m/vae/config.json"
 check "wrong field" 1 vprep "${meta[@]}" --out "$dir/b"

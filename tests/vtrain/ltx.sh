@@ -168,6 +168,14 @@ expect 1 'sample 000000000005/000 has no frame rate (fps), which the positions o
     train none "${lora[@]}"
 absent none
 
+# ---- latents of another VAE ----
+need make_model h HunyuanVideoPipeline 4
+set=a from=h
+expect 1 'h/vae.*the dataset.s latents are of a "AutoencoderKLLTXVideo".*vprep --model' train none "${lora[@]}"
+expect 1 'latents have 8 channels (VAE AutoencoderKLLTXVideo).* takes 4: encode the clips with this model.s VAE (vprep --model)' \
+    vtrain --latents a --transformer h/transformer --output_dir none "${lora[@]}"
+absent none
+
 # ---- 0.9.5 and later, by the class of the pipeline: longer prompts, and positions whose first
 # frame lasts one frame ----
 need make_model later LTXConditionPipeline 8

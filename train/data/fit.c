@@ -281,7 +281,8 @@ static int apply_config(vtrain_norm_fields *f, const cJSON *config, const vtrain
         return rc;
     if (strcmp(class, h->vae_class))
         return vc_fail(err, VC_EMISMATCH, "_class_name: \"%.64s\", the dataset's latents are of a "
-                       "\"%.64s\"", class, h->vae_class);
+                       "\"%.64s\": encode the clips with this model (vprep --model), or give "
+                       "the model that they are of", class, h->vae_class);
     return read_norm(f, config, "latents_mean", "latents_std", h->channels, err);
 }
 
