@@ -38,7 +38,7 @@ static int write_lora(const vtrain *t, const char *dir, vf_sums *sums, vc_err *e
         .rank = t->cfg.rank, .alpha = t->cfg.network_alpha, .bake = t->cfg.bake_scale,
         .kohya = t->cfg.export_kohya, .comfyui = t->cfg.export_comfyui, .data = roots,
         .plan = plans, .sums = sums, .transformer = t->boundary ? vtrain_transformer_name(t) : NULL,
-        .renames = t->family->lora_names,
+        .renames = t->family->lora_names, .kohya_ours = t->family->kohya_as_diffusers,
     };
     o.target = vtrain_targets_names(t->targets, &o.n_targets);
     int rc = roots && plans ? vtrain_export_lora(dir, t->params, &o, err)

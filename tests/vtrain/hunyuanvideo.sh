@@ -93,7 +93,7 @@ need vprep --meta clips/metadata.json "${sampling[@]}" --model m --out plain
 expect 1 'takes a first-frame image .*plain was made with --train_mode normal: run vprep --train_mode i2v' \
     sky plain
 
-# ---- LoRA files with the first authors' names have the same factors ----
+# ---- LoRA files in Tencent's names, and in diffusers' for VideoX-Fun, have the same factors ----
 expect 0 . train named --training_type lora --rank 2 --target_name all-linear --learning_rate 0.05 \
     --max_train_steps 2
 head -c 40000 named/checkpoint-2/lora_comfyui.safetensors >head
@@ -103,9 +103,10 @@ for name in double_blocks.1.img_attn_qkv double_blocks.0.txt_mlp.fc2 single_bloc
     grep -qa "\"diffusion_model.$name.lora_up.weight\"" head ||
         wrong "no $name in lora_comfyui.safetensors"
 done
-grep -qa '"lora_unet__single_blocks_0_modulation_linear.alpha"' \
-    named/checkpoint-2/lora_kohya.safetensors ||
-    wrong "no single_blocks in lora_kohya.safetensors"
+for name in single_transformer_blocks_0_norm_linear transformer_blocks_1_attn_to_k; do
+    grep -qa "\"lora_unet__$name.alpha\"" named/checkpoint-2/lora_kohya.safetensors ||
+        wrong "no $name in lora_kohya.safetensors"
+done
 loss_with() { # loss_with FILE: the loss of a first step on weights with this LoRA
     need train preset "${lora[@]}" --mixed_precision no --max_train_steps 1 \
         ${1:+--preset_lora_path "$1"}

@@ -144,6 +144,8 @@ typedef struct vtrain_family {
      * tensors, which src has by their names. NULL: their folders are not read. */
     const char *first_class;
     int (*convert)(cJSON **config, const cJSON *theirs, const vt_source *src, vc_err *err);
+    bool kohya_as_diffusers;                  /* lora_kohya.safetensors has diffusers' names, as
+                                               * VideoX-Fun's model of the family does */
 
     /* Makes config.json of a model that starts from noise, with the kind of its prediction as
      * prediction_type. NULL: the family cannot start from noise. */

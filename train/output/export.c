@@ -209,7 +209,8 @@ static int add_param(layout *l, const vt_param *x, vc_err *err)
 {
     vtrain_renamed r;
     bool a = x->role == VT_P_LORA_A;
-    int rc = vtrain_rename_find(&r, l->naming->renamed ? l->o->renames : NULL, x->module, err);
+    bool theirs = l->naming->renamed && !(l->naming == &vtrain_kohya && l->o->kohya_ours);
+    int rc = vtrain_rename_find(&r, theirs ? l->o->renames : NULL, x->module, err);
     const char *name = r.row ? r.theirs : x->module;
     if (!rc && r.parts > 1) {
         if (!a)

@@ -324,8 +324,8 @@ static void lora_is_written(void **state)
     };
     for (int form = 0; form < 8; form++) {
         bool bake = form & 1, have[2] = { form & 2, form & 4 };
-        const vtrain_export_lora_opts o = { names, 2, 3, 6, bake, have[0], have[1], NULL, NULL,
-                                            NULL, NULL, NULL };
+        const vtrain_export_lora_opts o = { .target = names, .n_targets = 2, .rank = 3, .alpha = 6,
+                                            .bake = bake, .kohya = have[0], .comfyui = have[1] };
         char sub[32];
         snprintf(sub, sizeof sub, "lora-%d", form);
         const char *dir = golden_tmp(sub);
@@ -393,8 +393,8 @@ static void lora_is_trained_further(void **state)
         const vt_source none = { .seed = 1 };
         const char *dir = golden_tmp("continued");
         const vtrain_export_lora_opts o = {
-            names, 2, rows[i].rank, rows[i].alpha, rows[i].bake, false, false, NULL, NULL, NULL,
-            NULL, NULL
+            .target = names, .n_targets = 2, .rank = rows[i].rank, .alpha = rows[i].alpha,
+            .bake = rows[i].bake,
         };
         vtrain_lora *l = NULL;
         int matched;
