@@ -130,11 +130,11 @@ check "no such length" 1 vprep "${meta[@]}" --out "$dir/e" "${inpaint[@]}" &&
 # ---- model folders: the error names the missing part, and nothing is written ----
 mkdir -p "$dir/model/vae"
 echo '{"_class_name": "StableDiffusionPipeline"}' >"$dir/model/model_index.json"
-echo '{"_class_name": "AutoencoderKL"}' >"$dir/model/vae/config.json"
+echo '{"_class_name": "AutoencoderKLMochi"}' >"$dir/model/vae/config.json"
 check "unknown pipeline" 2 vprep "${meta[@]}" --out "$dir/n" --model "$dir/model" &&
     stderr_has StableDiffusionPipeline
 check "unknown vae" 2 vprep "${meta[@]}" --out "$dir/n" --vae "$dir/model" &&
-    stderr_has AutoencoderKL
+    stderr_has AutoencoderKLMochi
 check "no vae" 2 vprep "${meta[@]}" --out "$dir/n" --vae "$dir/none" && stderr_has "no such folder"
 check "encoder alone" 2 vprep "${meta[@]}" --out "$dir/n" --text_encoder "$dir/model" &&
     stderr_has "give --model"
