@@ -26,7 +26,7 @@ stdout_has "mean.*\[4,3,6,8\]" && stdout_has "logvar.*\[4,3,6,8\]"
 stdout_has 'prompt_embeds f16 \[6,32\]'           # "a & b" and the end: cleaned, padding is not stored
 check still 0 vlat show "$dir/a" 000000000003/000 && stdout_has "mean.*\[4,1,"
 
-# ---- the first latent frame is that of the first picture alone ----
+# ---- first frames beside the clips ----
 check i2v 0 vprep "${meta[@]}" --out "$dir/i2v" --train_mode i2v
 check "verify i2v" 0 vlat verify "$dir/i2v"
 
