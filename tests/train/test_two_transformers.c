@@ -95,7 +95,7 @@ static void levels_are(const char *dir, const char *trace, int steps, bool low)
 }
 
 /* range: the same of a list of levels with shift 5, as DiffSynth-Studio's users give it. */
-static const struct { const char *side, *folder, *other, *range; } sides[] = {
+static const struct { const char *type, *folder, *other, *range; } part[] = {
     { "high", "transformer", "transformer_2", "--max_timestep_boundary 0.769" },
     { "low", "transformer_2", "transformer", "--min_timestep_boundary 0.769" },
 };
@@ -145,12 +145,12 @@ static void full_finetune(void **state)
             free(had);
         }
         char *again = vc_format("--model %s/%s/checkpoint-8 --training_type full-finetune "
-                                "%s --max_train_steps 1", dir, out, sides[1 - i].range);
-        char *then = vc_format("then-%s", sides[i].side);
+                                "%s --max_train_steps 1", dir, out, part[1 - i].range);
+        char *then = vc_format("then-%s", part[i].type);
         run_ok(dir, then, again);
         size_t n;
         char *config = vc_path_join(then, "config.yaml"), *yaml = text_of(dir, config, &n);
-        char *type = vc_format("boundary_type: %s", sides[1 - i].side);
+        char *type = vc_format("boundary_type: %s", part[1 - i].type);
         assert_non_null(strstr(yaml, type));
         free(type);
         free(yaml);
