@@ -197,20 +197,15 @@ static void say_unused(vc_flags *set, const char *flag)
                      flag);
 }
 
-static int decide(vc_flags *set, const char *flag, const char *value, vc_err *err)
-{
-    return vc_flags_prefer(set, flag, value, err);
-}
-
 /* Levels of musubi-tuner's logit-normal draws, without a table: of sigmoid and shift the deviation
  * is --sigmoid_scale, and logsnr draws a logarithm of signal over noise, -2 times the logit. */
 static int take_logit_normal(vtrain_config *c, vc_flags *set, vc_err *err)
 {
     bool logsnr = c->timestep_sampling == SAMPLING_LOGSNR;
-    int rc = decide(set, "weighting_scheme", "logit_normal", err);
+    int rc = vc_flags_prefer(set, "weighting_scheme", "logit_normal", err);
     c->weighting_scheme = VTRAIN_LOGIT_NORMAL;
     if (logsnr) {
-        c->logit_mean /= -2;
+        c->logit_mean = 0 - c->logit_mean / 2;
         c->logit_std /= 2;
     } else {
         say_unused(set, "logit_mean");
@@ -223,17 +218,17 @@ static int take_logit_normal(vtrain_config *c, vc_flags *set, vc_err *err)
     char text[32];
     snprintf(text, sizeof text, "%.17g", c->logit_mean);
     if (!rc)
-        rc = decide(set, "logit_mean", text, err);
+        rc = vc_flags_prefer(set, "logit_mean", text, err);
     snprintf(text, sizeof text, "%.17g", c->logit_std);
-    return rc ? rc : decide(set, "logit_std", text, err);
+    return rc ? rc : vc_flags_prefer(set, "logit_std", text, err);
 }
 
 /* Levels of musubi-tuner's table, whose order is diffusers': a larger draw means less noise. */
 static int take_table(vtrain_config *c, vc_flags *set, vc_err *err)
 {
-    int rc = decide(set, "weighting_scheme", "uniform", err);
+    int rc = vc_flags_prefer(set, "weighting_scheme", "uniform", err);
     if (!rc)
-        rc = decide(set, "flow_levels", "1000", err);
+        rc = vc_flags_prefer(set, "flow_levels", "1000", err);
     c->logit_mean = 0 - c->logit_mean;
     return rc;
 }
@@ -251,7 +246,7 @@ static int take_sampling(vtrain_config *c, vc_flags *set, vc_err *err)
     if (how == SAMPLING_SIGMA) {
         rc = take_table(c, set, err);
     } else if (how == SAMPLING_UNIFORM) {
-        rc = decide(set, "weighting_scheme", "uniform", err);
+        rc = vc_flags_prefer(set, "weighting_scheme", "uniform", err);
         c->weighting_scheme = VTRAIN_UNIFORM;
     } else {
         rc = take_logit_normal(c, set, err);
@@ -259,7 +254,7 @@ static int take_sampling(vtrain_config *c, vc_flags *set, vc_err *err)
     if (!shifts) {
         say_unused(set, "flow_shift");
         if (!rc)
-            rc = decide(set, "flow_shift", "1", err);
+            rc = vc_flags_prefer(set, "flow_shift", "1", err);
         c->flow_shift = 1;
     }
     return rc;
@@ -267,16 +262,16 @@ static int take_sampling(vtrain_config *c, vc_flags *set, vc_err *err)
 
 static int take_levels(vtrain_config *c, vc_flags *set, vc_err *err)
 {
-    bool sigma = c->timestep_sampling == SAMPLING_SIGMA;
+    bool plain = c->timestep_sampling == SAMPLING_AUTO;
     int rc = take_sampling(c, set, err);
-    if (vc_flags_typed(set, "flow_logit_mean") && !sigma)
+    if (plain && vc_flags_typed(set, "flow_logit_mean"))
         c->logit_mean = 0 - c->logit_mean;
-    else if (vc_flags_typed(set, "logit_mean") && c->logit_mean != 0 && !sigma)
+    else if (plain && vc_flags_typed(set, "logit_mean") && c->logit_mean != 0)
         vc_flags_say(set, "--logit_mean %g: above 0 means more noise; in VideoX-Fun, diffusers' "
                      "scripts and musubi-tuner's sigma it means less: write %g for theirs",
                      c->logit_mean, -c->logit_mean);
     if (!rc && c->uniform_sampling && !vc_flags_decided(set, "weighting_scheme"))
-        rc = decide(set, "weighting_scheme", "uniform", err);
+        rc = vc_flags_prefer(set, "weighting_scheme", "uniform", err);
     if (c->weighting_scheme == DENSITY_NONE)
         c->weighting_scheme = VTRAIN_UNIFORM;
     return rc;

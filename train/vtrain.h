@@ -76,7 +76,7 @@ typedef struct vtrain_config {
     double logit_mean, logit_std, mode_scale;
     double flow_shift;                        /* 0: by the tokens of a sample */
     int64_t flow_levels;                      /* of a table; 0: every level */
-    int timestep_sampling;                    /* 0: auto, as vtrain_check leaves it */
+    int timestep_sampling;                    /* 0: auto, as vtrain_resolve leaves it */
     int loss_type;                            /* vtrain_loss_type */
     double loss_delta, loss_cutoff;
     bool uniform_sampling, motion_sub_loss;
