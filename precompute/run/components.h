@@ -23,7 +23,7 @@ typedef struct prep_encoders {
     vae_info vae;
     text_info text[PREP_MAX_TEXTS];
     int n_text;
-    int64_t width[PREP_MAX_TEXTS];       /* that the transformer takes of each encoder; 0: unknown */
+    int64_t width[PREP_MAX_TEXTS];   /* that the transformer takes of each encoder; 0: unknown */
     bool mask_noise;             /* inpaint: pixel noise on the pixels that no mask covers */
     int interleave;              /* of the transformer, of texts with pictures; 0: not known */
 } prep_encoders;
