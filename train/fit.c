@@ -60,8 +60,8 @@ static int fit_text(const vtrain *t, const vtrain_fit *fit, int i, vc_err *err)
                        "--model)", name, s ? (long long)s->width : 0, class, (long long)width);
     if (fit->text_rows[i] && s && s->max_length > fit->text_rows[i])
         return vc_fail(err, VC_EMISMATCH, "the dataset's %s has prompts of up to %lld tokens, the "
-                       "transformer %s takes %lld: run vprep with --tokenizer_max_length %lld", name,
-                       (long long)s->max_length, class, (long long)fit->text_rows[i],
+                       "transformer %s takes %lld: run vprep with --tokenizer_max_length %lld",
+                       name, (long long)s->max_length, class, (long long)fit->text_rows[i],
                        (long long)fit->text_rows[i]);
     if (s && width && s->interleave >= 0 && s->interleave != fit->interleave[i] &&
         !t->cfg.allow_mismatch)
@@ -125,9 +125,9 @@ int vtrain_fit_data(vtrain *t, vc_err *err)
                            "frames, rows and columns that are multiples of %d, %d and %d",
                            g->name, fit.mult[0], fit.mult[1], fit.mult[2]);
         if (fit.clean_first && !fit.token_times && g->padded <= fit.mult[0])
-            return vc_fail(err, VC_EMISMATCH, "bucket %s: this %s takes the first frame for a clean "
-                           "picture, and these samples have no other to learn from: leave stills "
-                           "out of the dataset", g->name, t->family->class_name);
+            return vc_fail(err, VC_EMISMATCH, "bucket %s: this %s takes the first frame for a "
+                           "clean picture, and these samples have no other to learn from: leave "
+                           "stills out of the dataset", g->name, t->family->class_name);
     }
     return 0;
 }

@@ -529,7 +529,8 @@ static int check_weights(const vtrain *t, vc_err *err)
 static void save_after_torn_file(vtrain *t, loop *l)
 {
     vc_err why = { 0 };
-    /* The thread that hashes text encoders may still read the file: its marks would fail the save. */
+    /* The thread that hashes text encoders may still read the file: its marks would fail the
+     * save. */
     int rc = vc_comm_agree(t->comm, vtrain_encoders_check(t, true, &why), &why);
     vc_maps_reported();
     if (!rc)

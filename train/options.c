@@ -376,7 +376,8 @@ static void resolve_objective(vtrain_config *c, const vc_flags *set, const vtrai
     if (c->objective == 0)
         c->objective = 1 + (int)(s->path ? s->kind : f->objective);
     bool flow = c->objective == 1 + VTRAIN_FLOW;
-    double shift = s->by_tokens.on ? 0 : s->path && s->kind != VTRAIN_FLOW ? f->flow_shift : s->shift;
+    double shift = s->by_tokens.on ? 0
+                   : s->path && s->kind != VTRAIN_FLOW ? f->flow_shift : s->shift;
     if (!vc_flags_decided(set, "weighting_scheme"))
         c->weighting_scheme = flow ? f->density : VTRAIN_UNIFORM;
     if (!vc_flags_decided(set, "logit_mean"))
@@ -428,9 +429,10 @@ static void resolve_sampler(vtrain_config *c, vc_flags *set, const vtrain_schedu
     if (c->validation_sampler == 0)
         c->validation_sampler = 1 + (int)own;
     if ((c->validation_sampler >= 1 + VTRAIN_EULER) != flow)
-        vc_flags_wrong(set, "--validation_sampler: %s", flow ? "ddim and dpm sample a model that "
-                       "predicts v, this one follows a flow: give euler or unipc" : "euler and unipc "
-                       "sample a flow, this model predicts v: give ddim or dpm");
+        vc_flags_wrong(set, "--validation_sampler: %s", flow
+                       ? "ddim and dpm sample a model that predicts v, this one follows a flow: "
+                         "give euler or unipc"
+                       : "euler and unipc sample a flow, this model predicts v: give ddim or dpm");
 }
 
 int vtrain_resolve(vtrain_config *c, vc_flags *set, const vtrain_family *f,

@@ -232,102 +232,7 @@ static int open_model(vtrain *t, vc_err *err)
     return rc ? rc : vtrain_fit_data(t, err);
 }
 
-/* ---- trained parameters ---- */
-
-/* Lists the names of all linears and convolutions, or of the convolutions only: malloc'ed, ended
- * by NULL. */
-static const char **modules_of(vt_params *p, bool convs)
-{
-    int n = vt_params_count(p), k = 0;
-    const char **list = calloc((size_t)n + 1, sizeof *list);
-    for (int i = 0; list && i < n; i++) {
-        const vt_param *x = vt_params_at(p, i);
-        if (!x->module || x->t != x->lin->w || (convs && x->t->nd == 2))
-            continue;
-        list[k++] = x->module;
-    }
-    return list;
-}
-
-static int train_lora(vtrain *t, vc_err *err)
-{
-    const vtrain_config *c = &t->cfg;
-    char *note = NULL;
-    const char **modules = modules_of(t->params, false), **convs = modules_of(t->params, true);
-    int matched, rc = modules && convs ? vtrain_targets_open(&t->targets, c->target_name, modules,
-                                                             convs, &note, err)
-                                       : vc_no_memory(err);
-    free(modules);
-    free(convs);
-    if (!rc && note)
-        vc_say(t->ui, "%s", note);
-    free(note);
-    if (!rc)
-        rc = vt_params_lora(t->params, vtrain_targets_match, t->targets, (int)c->rank,
-                            c->network_alpha, (uint64_t)c->seed, &matched, err);
-    if (rc || !c->lora_checkpoint)
-        return rc;
-    vtrain_lora *lora;
-    rc = vtrain_lora_open(&lora, c->lora_checkpoint, err);
-    if (!rc)
-        vtrain_lora_rename(lora, t->family->lora_names);
-    if (!rc)
-        rc = vtrain_lora_check_of(lora, vtrain_transformer_name(t), err);
-    if (!rc)
-        rc = vtrain_lora_load(t->params, lora, err);
-    vtrain_lora_close(lora);
-    return vc_context(err, rc, "--lora_checkpoint");
-}
-
-/* Moves *p to the next part in --trainable_modules, a list of parts of names split at commas and
- * blanks ("." is in every name). Returns the part's length, 0 at the end. */
-static size_t next_part(const char **p)
-{
-    static const char between[] = ", \t\n";
-    *p += strspn(*p, between);
-    return strcspn(*p, between);
-}
-
-static bool is_trainable(void *arg, const char *name)
-{
-    size_t n;
-    for (const char *p = arg; (n = next_part(&p)); p += n)
-        if (memmem(name, strlen(name), p, n))
-            return true;
-    return false;
-}
-
-/* Fails if a part is in no parameter's name: the run would silently train less than intended. */
-static int check_parts(vt_params *p, const char *modules, vc_err *err)
-{
-    const char *part = modules, *example = vt_params_at(p, 0)->name;
-    size_t n = next_part(&part);
-    if (!n)
-        return vc_fail(err, VC_EUSAGE, "--trainable_modules: the list is empty: give parts of "
-                       "parameters' names, which are like %s", example);
-    for (; n; part += n, n = next_part(&part)) {
-        bool found = false;
-        for (int i = 0; i < vt_params_count(p) && !found; i++) {
-            const char *name = vt_params_at(p, i)->name;
-            found = memmem(name, strlen(name), part, n);
-        }
-        if (!found)
-            return vc_fail(err, VC_EUSAGE, "--trainable_modules: no parameter's name contains "
-                           "\"%.*s\"; names are like %s", (int)n, part, example);
-    }
-    return 0;
-}
-
-static int train_full(vtrain *t, vc_err *err)
-{
-    char *modules = t->cfg.trainable_modules;
-    int rc = modules ? check_parts(t->params, modules, err) : 0;
-    if (!rc)
-        rc = vt_params_train(t->params, modules ? is_trainable : NULL, modules, err);
-    if (t->weights)
-        vtrain_weights_release(t->weights);
-    return rc;
-}
+/* ---- training ---- */
 
 static int open_objective(vtrain *t, vc_err *err)
 {
@@ -501,7 +406,7 @@ static int open_run(vtrain *t, vc_flags *set, vc_err *err)
     t->settings = vc_flags_yaml(&vtrain_program, &t->cfg);
     if (!t->settings)
         return vc_no_memory(err);
-    rc = t->cfg.training_type == VTRAIN_LORA ? train_lora(t, err) : train_full(t, err);
+    rc = vtrain_select_trained(t, err);
     return rc ? rc : vtrain_base_open(t, err);
 }
 

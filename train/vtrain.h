@@ -230,11 +230,16 @@ bool vtrain_leads(const vtrain *t);
 int64_t vtrain_micros(const vtrain *t);
 /* Closes the trace after the last traced micro-batch. */
 void vtrain_end_trace(vtrain *t);
-/* Checks that the model and the data just opened fit each other. */
-int vtrain_fit_data(vtrain *t, vc_err *err);
 /* Opens a loader for this rank's micro-batches from `own` on: to the end of the run or, while it
  * follows its datasets, of the epoch. */
 int vtrain_start_loader(vtrain *t, uint64_t own, vc_err *err);
+
+/* fit.c. Checks that the model and the data just opened fit each other. */
+int vtrain_fit_data(vtrain *t, vc_err *err);
+
+/* trained.c. Selects the parameters that the run trains: a LoRA's factors, or the weights that
+ * --trainable_modules names. */
+int vtrain_select_trained(vtrain *t, vc_err *err);
 
 /* follow.c. Opens the samples that the run begins or resumes with; with --follow waits until there
  * are enough for a batch (VC_ESTOP: a signal came meanwhile). */

@@ -17,8 +17,9 @@ typedef struct nn_stream_weights {
     vt_lin up, down;
 } nn_stream_weights;
 
-/* x[i] [B,N_i,D] are the tokens of stream i, and t[i] holds the embeddings that modulate them. out[i] becomes the stream's new tokens, and is left alone where the block does
- * not change them. kv_len as in nn_joint_attention. */
+/* x[i] [B,N_i,D] are the tokens of stream i, and t[i] holds the embeddings that modulate them.
+ * out[i] becomes the stream's new tokens, and is left alone where the block does not change
+ * them. kv_len as in nn_joint_attention. */
 void nn_joint_block(vt_ctx *g, vt_tensor *const x[2], const nn_times t[2],
                     const nn_stream_weights w[2], const nn_heads heads[2], vt_tensor *kv_len,
                     vt_tensor *out[2]);

@@ -34,15 +34,16 @@ vt_tensor *nn_modulate(vt_ctx *g, vt_tensor *x, const nn_norm *n, const nn_group
 /* Returns x + gate * y. */
 vt_tensor *nn_gate(vt_ctx *g, vt_tensor *x, vt_tensor *y, const nn_groups *m);
 
-/* The embeddings, after their SiLU, that modulate the tokens of a sequence: e [B,E] of a row's time,
- * or [B,N,E]. Where the first `split` tokens, a clean first frame, have another time, clean [B,E] is
- * its embedding; else clean is NULL and split 0. */
+/* The embeddings, after their SiLU, that modulate the tokens of a sequence: e [B,E] of a row's
+ * time, or [B,N,E]. Where the first `split` tokens, a clean first frame, have another time,
+ * clean [B,E] is its embedding; else clean is NULL and split 0. */
 typedef struct nn_times {
     vt_tensor *e, *clean;
     int64_t split;
 } nn_times;
 enum { NN_MOD = 6 };
-/* A linear layer makes n <= NN_MOD numbers: part[0] for the clean tokens, part[1] for the others. */
+/* A linear layer makes n <= NN_MOD numbers: part[0] for the clean tokens, part[1] for the
+ * others. */
 void nn_time_parts(vt_ctx *g, const nn_times *t, const vt_lin *l, int n,
                    vt_tensor *part[2][NN_MOD]);
 /* The groups whose shift, scale and gate are the parts from `first` on. */

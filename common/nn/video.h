@@ -19,9 +19,9 @@ typedef struct nn_video_conv {
     vt_tensor *carried;              /* [1,F,H,W,C] from the chunk before, until the step ends */
 } nn_video_conv;
 
-/* A group norm with w, b [C]. In spatial form (Zheng et al. 2022) its result is scaled and shifted
- * by pointwise convolutions of the latent, whose weights are then set. groups 0: an RMS norm of each
- * place's channels instead, with C numbers w of any shape. */
+/* A group norm with w, b [C]. In spatial form (Zheng et al. 2022) its result is scaled and
+ * shifted by pointwise convolutions of the latent, whose weights are then set. groups 0: an RMS
+ * norm of each place's channels instead, with C numbers w of any shape. */
 typedef struct nn_video_norm {
     vt_tensor *w, *b;
     int groups;
@@ -51,9 +51,9 @@ enum { NN_VIDEO_OUT = -1, NN_VIDEO_IN = -2 };
 extern const vt_weight nn_video_cube[], nn_video_point[], nn_video_plane[], nn_video_pixel[],
                        nn_video_time[], nn_video_affine[], nn_video_gamma[];
 
-/* The result is as large as x: copies of the clip's first frame or zeros stand before it, and copies
- * of its border or zeros around each frame. The function makes room for the frames that c carries.
- * With a plane for c, each frame is convolved alone among zeros. */
+/* The result is as large as x: copies of the clip's first frame or zeros stand before it, and
+ * copies of its border or zeros around each frame. The function makes room for the frames that c
+ * carries. With a plane for c, each frame is convolved alone among zeros. */
 vt_tensor *nn_video_causal(const nn_video *n, nn_video_conv *c, vt_tensor *x);
 /* nn_video_causal in steps of t, h, w. If t is two, the first chunk has an odd number of frames,
  * and every other chunk has an even one. */

@@ -139,10 +139,11 @@ typedef struct vt_attn {
                                  * n is 1 for text, H*W for video that is causal by frames */
     float scale;                /* 0: 1/sqrt(D) */
 } vt_attn;
-/* softmax(scale * q k' + bias) v over the keys that a query sees, in flash form, which never holds
- * an S x S matrix. q [B,Sq,H,D], k, v [B,Sk,K,D] -> [B,Sq,H,D]; H is a multiple of K, and each key
- * head serves H/K adjacent query heads. how NULL means all zeros. D is a multiple of 8, at most
- * 1024, on a GPU 512. (no gradient) with a bias, causal, fewer key heads than query heads, or D above 256. */
+/* softmax(scale * q k' + bias) v over the keys that a query sees, in flash form, which never
+ * holds an S x S matrix. q [B,Sq,H,D], k, v [B,Sk,K,D] -> [B,Sq,H,D]; H is a multiple of K, and
+ * each key head serves H/K adjacent query heads. how NULL means all zeros. D is a multiple of 8,
+ * at most 1024, on a GPU 512. (no gradient) with a bias, causal, fewer key heads than query
+ * heads, or D above 256. */
 vt_tensor *vt_attention(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v, const vt_attn *how);
 /* Interleaved-pair rotation (RoFormer): pair j of the last axis of x [B,N,H,D] is rotated by the
  * angle with cos[n,j], sin[n,j] (f32 [N', D/2]): (a,b) -> (a cos - b sin, b cos + a sin); tokens

@@ -25,7 +25,7 @@ typedef struct vt_weight {
     size_t offset;                            /* of the vt_tensor * or the vt_lin in the struct */
     int dim[VT_DIMS];                         /* positive: a size; -i: sizes[i]; 0 ends the list;
                                                * out, in of a linear. A model with a size that is
-                                               * VT_ABSENT lacks the weight: the row is passed over */
+                                               * VT_ABSENT lacks the weight: its row is skipped */
     vt_init init;                             /* of the weight; a linear's bias starts at zero */
 } vt_weight;                                  /* a table ends with a NULL name */
 enum { VT_ABSENT = -1 };                      /* among sizes */

@@ -142,7 +142,8 @@ static const char *latent_shape(const vf_safetensors *st, vf_shape *s)
         return dims_fit(&mean, 4) ? NULL : "mask: [1,f,h,w] expected";
     }
     if (!vf_safetensors_get(st, "image_embeds", &mean, NULL)) {
-        *s = (vf_shape){ .kind = VC_VALUE_EMBEDS, .w = dims_fit(&mean, 2) ? (unsigned)mean.dim[1] : 0 };
+        *s = (vf_shape){ .kind = VC_VALUE_EMBEDS,
+                         .w = dims_fit(&mean, 2) ? (unsigned)mean.dim[1] : 0 };
         return s->w ? NULL : "image_embeds: [n,D] expected";
     }
     return "the value has no tensor mean, sample, mask or image_embeds";

@@ -131,8 +131,8 @@ static int check_record(vf_check *c, int at, vf_bytes key, vf_bytes value, vc_er
     sight s = { c, c->manifest.shard[at].file, "sample", key, &r.entry };
     c->report->samples++;
     vf_root_add(&c->root, r.hash);
-    check_latent(&s, cJSON_GetObjectItemCaseSensitive(json, "latent_key"), "latent_key", VC_VALUE_MOMENTS,
-                 true);
+    check_latent(&s, cJSON_GetObjectItemCaseSensitive(json, "latent_key"), "latent_key",
+                 VC_VALUE_MOMENTS, true);
     check_conditions(&s, json);
     cJSON_ArrayForEach(o, cJSON_GetObjectItemCaseSensitive(json, "captions"))
         check_texts(&s, cJSON_GetObjectItemCaseSensitive(o, "keys"), "text key");

@@ -22,8 +22,8 @@ struct text_enc {
 
 /* ---- tokens ---- */
 
-/* The prompt, cleaned if the rule asks for it, in place of the template's "{}", or alone where there
- * is no template. The caller frees the result; NULL: out of memory. */
+/* The prompt, cleaned if the rule asks for it, in place of the template's "{}", or alone where
+ * there is no template. The caller frees the result; NULL: out of memory. */
 static char *in_template(const text_rule *rule, const char *prompt)
 {
     const char *at = rule->template ? strstr(rule->template, "{}") : NULL;

@@ -42,8 +42,8 @@ typedef struct vae_tiles {
 int vae_tiles_check(const vae_tiles *p, const int result[3], vc_err *err);
 /* Sets n to the size of the first tile, which is the largest. */
 void vae_tiles_first(const vae_tiles *p, int n[3]);
-/* Calls make for each tile, and take for each finished tile. Where time is cut into tiles, take gets
- * whole frames. */
+/* Calls make for each tile, and take for each finished tile. Where time is cut into tiles, take
+ * gets whole frames. */
 int vae_tiles_run(const vae_tiles *p, vc_err *err);
 
 #endif

@@ -62,7 +62,8 @@ static const vc_flag flags[] = {
     FLAG(VC_BOOLEAN, overwrite, "overwrite", NULL, NULL, NULL,
          "for a run: decode again the latents that already have pictures"),
     FLAG(VC_STRING, device, "device", "auto", NULL, NULL, "device to decode on: auto or cpu"),
-    FLAG(VC_CHOICE, log_format, "log_format", "text", "text|json", NULL, "form of messages and progress"),
+    FLAG(VC_CHOICE, log_format, "log_format", "text", "text|json", NULL,
+         "form of messages and progress"),
     FLAG(VC_BOOLEAN, quiet, "quiet", NULL, NULL, NULL, "print warnings and errors only"),
     { 0 }
 };
@@ -528,7 +529,8 @@ int main(int argc, char **argv)
         return 0;
     }
     if (!rc)
-        rc = vc_progress_open(&d.progress, "vdecode", (vc_log_format)d.o.log_format, d.o.quiet, &err);
+        rc = vc_progress_open(&d.progress, "vdecode", (vc_log_format)d.o.log_format, d.o.quiet,
+                              &err);
     vc_flags_name_typed(set, d.progress);
     if (!rc)
         rc = vc_catch_stop(&err);

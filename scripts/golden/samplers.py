@@ -61,8 +61,10 @@ def make(out):
                                               "set_alpha_to_one": False})
             tensors[f"{kind}.{name}.linspace"] = walk(s, x, w, noise, 10)
     for name, fields in UNIPC.items():
-        for steps in LENGTHS[:4] if name == "terminal" else LENGTHS:       # one level cannot be stretched
-            s = UniPCMultistepScheduler(prediction_type="flow_prediction", use_flow_sigmas=True, **fields)
+        # one level cannot be stretched
+        for steps in LENGTHS[:4] if name == "terminal" else LENGTHS:
+            s = UniPCMultistepScheduler(prediction_type="flow_prediction", use_flow_sigmas=True,
+                                        **fields)
             tensors[f"unipc.{name}.{steps}"] = walk_unipc(s, x, w, steps)
     for spacing, lengths in TIMES.items():
         for steps in lengths:

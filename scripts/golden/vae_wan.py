@@ -1,6 +1,7 @@
-"""AutoencoderKLWan of Wan 2.1 and 2.2, and AutoencoderKLQwenImage: moments of clips of every length, decodes
-of latents of one to nine frames, and both in tiles. Pixels are u8, seen as u8 / 127.5 - 1, channels
-last; samples are those before diffusers clamps them."""
+"""AutoencoderKLWan of Wan 2.1 and 2.2, and AutoencoderKLQwenImage: moments of clips of every
+length, decodes of latents of one to nine frames, and both in tiles. Pixels are u8, seen as u8 /
+127.5 - 1, channels last; samples are those before diffusers clamps them.
+"""
 import torch
 from diffusers import AutoencoderKLQwenImage, AutoencoderKLWan
 

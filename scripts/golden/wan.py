@@ -1,13 +1,15 @@
 """Wan's transformer: outputs, losses and gradients, in its variants.
 
-One file a variant. Its cases `NAME/...` differ in grid: x [B,C,f,h,w], t [B] or, as token_t, [B,N], text with the
-lengths of its rows, which zeros follow up to 512 tokens, cond.video [B,C,f,h,w] and cond.vision [B,n,D] where they
-are inputs, noise's target, output, loss; the case `base` has `grad/<parameter>` too. The case `lora` is of a LoRA on
-the same weights, frozen, and its gradients are `lora/grad/<factor>`.
-The file "wan-names" is a LoRA in the first authors' names, `theirs/<module>.lora_A.weight`, and `ours/<tensor>`,
-which diffusers' readers of such files make of it, with the prefixes of ComfyUI and of musubi-tuner. Its metadata
-`weights` holds {diffusers' name: the first authors' name} of all tensors of "wan-flf2v" by diffusers' converter of
-whole files, to which the positions of FLF2V's picture are unknown.
+One file a variant. Its cases `NAME/...` differ in grid: x [B,C,f,h,w], t [B] or, as token_t, [B,N],
+text with the lengths of its rows, which zeros follow up to 512 tokens, cond.video [B,C,f,h,w] and
+cond.vision [B,n,D] where they are inputs, noise's target, output, loss; the case `base` has
+`grad/<parameter>` too. The case `lora` is of a LoRA on the same weights, frozen, and its gradients
+are `lora/grad/<factor>`.
+The file "wan-names" is a LoRA in the first authors' names, `theirs/<module>.lora_A.weight`, and
+`ours/<tensor>`, which diffusers' readers of such files make of it, with the prefixes of ComfyUI and
+of musubi-tuner. Its metadata `weights` holds {diffusers' name: the first authors' name} of all
+tensors of "wan-flf2v" by diffusers' converter of whole files, to which the positions of FLF2V's
+picture are unknown.
 """
 import golden
 import torch

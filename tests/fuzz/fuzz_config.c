@@ -28,7 +28,8 @@ static const vc_flag rows[] = {
     { 0 }
 };
 static const vc_foreign others[] = {
-    { .name = "other adapter.type", .values = 1, .say = "has no effect", .only = "lora", .why = "so" },
+    { .name = "other adapter.type", .values = 1, .say = "has no effect", .only = "lora",
+      .why = "so" },
     { .name = "datasets fsdp_*", .values = 1, .refused = true, .say = "use mpirun" },
     { 0 }
 };

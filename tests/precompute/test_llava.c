@@ -275,7 +275,7 @@ static void other_models(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         spell_otherwise(&f, words[i]);
-        refused(&o, VC_EMISMATCH, "tokens of what stands in front of a prompt, not 103: give the "
+        refused(&o, VC_EMISMATCH, "tokens of the template in front of a prompt, not 103: give the "
                 "tokenizer that this model was trained with, with all its special tokens");
     }
     put_tokenizer(f.dir, vf_safetensors_meta(f.gold, "tokenizer"));

@@ -1,6 +1,6 @@
 /* test_text_families.c - the rows of common/families.c encode prompts like diffusers' pipelines
- * (tests/golden/hunyuanvideo-*, qwen-image-text, wan-text, flux-t5): template, crop, mask and pooled
- * states; and the crops fit real tokenizers (where VLT_TEST_DATA is set). */
+ * (tests/golden/hunyuanvideo-*, qwen-image-text, wan-text, flux-t5): template, crop, mask and
+ * pooled states; and the crops fit real tokenizers (where VLT_TEST_DATA is set). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

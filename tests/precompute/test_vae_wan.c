@@ -1,5 +1,5 @@
-/* AutoencoderKLWan and AutoencoderKLQwenImage against diffusers: clips of every length, tiles, stored
- * types, the predicted memory, and what is refused. */
+/* AutoencoderKLWan and AutoencoderKLQwenImage against diffusers: clips of every length, tiles,
+ * stored types, the predicted memory, and what is refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

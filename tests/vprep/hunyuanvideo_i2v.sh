@@ -84,7 +84,7 @@ refused() { # refused STATUS PATTERN FLAGS...
 }
 need make_model t HunyuanVideoPipeline 4
 need make_model c CogVideoXPipeline 4
-refused 1 't/tokenizer: it makes .* tokens of what stands in front of a prompt, not 103: give the tokenizer' --tokenizer t/tokenizer
+refused 1 't/tokenizer: this tokenizer makes .* tokens of the template in front of a prompt, not 103: give the tokenizer' --tokenizer t/tokenizer
 refused 1 't/text_encoder/config.json.*model_type' --text_encoder t/text_encoder
 refused 2 'c/vae: .* AutoencoderKLCogVideoX, and models of hunyuanvideo are .*: give --vae DIR with such a VAE' --vae c/vae
 mkdir small && sed 's/56/48/' m/image_processor/preprocessor_config.json >small/preprocessor_config.json

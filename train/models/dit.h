@@ -87,7 +87,7 @@ typedef struct vtrain_fit {
                                                * NORMAL: the mode that alone has these roles */
     unsigned mean_roles;                      /* roles that are always means of posteriors */
     int64_t embeds[2];                        /* rows and width of a VC_VALUE_EMBEDS among the
-                                               * roles; rows 0: any number, the same in all samples */
+                                               * roles; rows 0: any number, equal in all samples */
     int blocks;                               /* number of the model's blocks */
 } vtrain_fit;
 

@@ -286,8 +286,9 @@ static vt_tensor *join(vt_ctx *g, const wan *m, const vtrain_in *in)
     return both;
 }
 
-/* Sets s[E] to the embedding of a clean first frame's time, if there is one, s[E + 1] to that of the
- * other tokens' time, and s[MOD], s[MOD + 1] to the numbers by which these modulate all blocks. */
+/* Sets s[E] to the embedding of a clean first frame's time, if there is one, s[E + 1] to that of
+ * the other tokens' time, and s[MOD], s[MOD + 1] to the numbers by which these modulate all
+ * blocks. */
 static void embed_times(vt_ctx *g, const wan *m, const vtrain_in *in, vt_tensor **s)
 {
     const model_weights *w = &m->w;

@@ -9,9 +9,9 @@
  * lora_names.h), or in lora_kohya by ours where VideoX-Fun's model has them:
  *   DIR/lora_kohya.safetensors     lora_unet__<module, _ for .>: VideoX-Fun's merge_lora
  *   DIR/lora_comfyui.safetensors   diffusion_model.<module>: ComfyUI, musubi-tuner's convert_lora
- * Where the first authors' names have one module for n of ours, its A has our A one below the other, its B has
- * our B along the diagonal, and its rank and alpha are n times ours. All files are sealed
- * (safetensors.h).
+ * Where the first authors' names have one module for n of ours, its A has our A one below the
+ * other, its B has our B along the diagonal, and its rank and alpha are n times ours. All files are
+ * sealed (safetensors.h).
  *
  * A transformer is a folder that diffusers' from_pretrained loads: config.json, a copy of the
  * model's, and diffusion_pytorch_model.safetensors, above `most` bytes in shards with an index.

@@ -4,8 +4,8 @@
  *
  * A golden holds the tensors CASE/x, t, text, target, output and loss of each case, CASE/pooled,
  * token_t, guidance, fps, length (of the rows of text) and cond.image, cond.mask, cond.video and
- * cond.vision where the model reads them; gradients are PREFIX/PARAMETER. Its metadata holds the model's config, and
- * `lora`, PEFT's config of a LoRA. */
+ * cond.vision where the model reads them; gradients are PREFIX/PARAMETER. Its metadata holds the
+ * model's config, and `lora`, PEFT's config of a LoRA. */
 #ifndef TESTS_TRAIN_MODELS_REFERENCE_H
 #define TESTS_TRAIN_MODELS_REFERENCE_H
 

@@ -2,8 +2,7 @@
  * al. 2024), an MM-DiT. Text and picture are two streams with weights of their own, which share
  * each block's attention; the last block reads the text and leaves it unchanged. Semantics and
  * names are those of diffusers' SD3Transformer2DModel, with norms of queries and keys (3.5) or
- * without norms (3); blocks of dual attention (3.5 medium) are refused. Latents are [B,C,1,h,w]:
- * one picture. */
+ * without (3); blocks of dual attention (3.5 medium) are refused. Latents: one [B,C,1,h,w]. */
 #include "tests/train/models/sd3.h"
 
 #include <string.h>
