@@ -93,14 +93,14 @@ const cJSON *plan_mask_draw(const vprep_clip *clip)
 static int settle_mask(const vprep *p, const vprep_item *it, vprep_clip *clip, vc_err *err)
 {
     const vb_choice *c = &clip->choice;
-    const cJSON *told = plan_mask_draw(clip);
+    const cJSON *replayed = plan_mask_draw(clip);
     uint64_t seed = (uint64_t)p->c.seed, id = p->list.meta.rows[it->row].id;
     int rc;
 
     if (p->c.train_mode != PREP_INPAINT || c->drop)
         return 0;
-    if (told) {
-        rc = mask_parse(&clip->mask, told, c->frames, c->target_h, c->target_w, err);
+    if (replayed) {
+        rc = mask_parse(&clip->mask, replayed, c->frames, c->target_h, c->target_w, err);
     } else {
         vc_draws kind = vc_draws_of(seed, id, it->variant, VC_DRAW_MASK_KIND);
         vc_draws numbers = vc_draws_of(seed, id, it->variant, VC_DRAW_MASK);

@@ -119,9 +119,9 @@ static cJSON *rewritten(const cJSON *o, bool number)
 }
 
 /* Lines of older plans have texts where newer ones have numbers. */
-static void put_told(vc_buf *b, const cJSON *told, bool plan)
+static void put_replayed(vc_buf *b, const cJSON *replayed, bool plan)
 {
-    cJSON *copy = cJSON_Duplicate(told, true), *next, *other;
+    cJSON *copy = cJSON_Duplicate(replayed, true), *next, *other;
     cJSON *options = cJSON_GetObjectItemCaseSensitive(copy, "options");
     cJSON *pick = cJSON_GetObjectItemCaseSensitive(copy, "pick");
     const char *purpose = "";
@@ -143,7 +143,7 @@ static void put_told(vc_buf *b, const cJSON *told, bool plan)
 static void put_draws(vc_buf *b, const vprep_clip *clip, bool plan)
 {
     const vb_choice *c = &clip->choice;
-    const cJSON *told = clip->draws ? clip->draws->child : NULL;
+    const cJSON *replayed = clip->draws ? clip->draws->child : NULL;
     const char *before = "";
 
     vc_buf_str(b, ",\"draws\":[");
@@ -151,9 +151,9 @@ static void put_draws(vc_buf *b, const vprep_clip *clip, bool plan)
         vc_buf_str(b, before);
         put_draw(b, &c->draws[i], plan);
     }
-    for (; told; told = told->next, before = ",") {
+    for (; replayed; replayed = replayed->next, before = ",") {
         vc_buf_str(b, before);
-        put_told(b, told, plan);
+        put_replayed(b, replayed, plan);
     }
     if (clip->mask.v && !plan_mask_draw(clip)) {
         cJSON *m = mask_json(&clip->mask);
