@@ -16,7 +16,7 @@ enum { VC_FAMILY_TEXTS = 3, VC_FAMILY_PIPELINES = 10, VC_FAMILY_INTERLEAVES = 2,
 typedef enum vc_mode { VC_MODE_NORMAL, VC_MODE_I2V, VC_MODE_INPAINT, VC_MODES } vc_mode;
 extern const char *const vc_mode_names[VC_MODES];
 
-/* A text encoder, as the transformer was trained with it. */
+/* A text encoder in the form that the transformer was trained with. */
 typedef struct vc_text {
     const char *class;                   /* NULL ends a list */
     int max_length;                      /* tokens of a prompt; 0: the encoder knows */
@@ -49,7 +49,7 @@ typedef struct vc_family {
 
     /* sizes and frame counts (docs/sampling.md) */
     int multiple;                        /* q: sides of buckets are multiples of it; sides of a
-                                          * fixed size of ratio[1] times patch, which divides it */
+                                          * fixed size of ratio[1] times patch, a divisor */
     int ratio[3];                        /* of the autoencoder: t (k: frames are kj+1), h, w */
     int patch;                           /* rows and columns of a token: for token counts */
     int patch_t;                         /* latent frames are a multiple of it; 1: any number */

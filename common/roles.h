@@ -42,7 +42,7 @@ typedef enum vc_noise {
     VC_NOISE_KNOWN                   /* of models that ask for it: on pixels that no mask covers */
 } vc_noise;
 
-/* What a content key is the hash of, after the recipe's tag and in this order. */
+/* The fields that a content key hashes after the recipe's tag, in this order. */
 enum {
     VC_KEYED_MASK = 1,               /* the sample's mask */
     VC_KEYED_NOISE = 2,              /* whether VC_NOISE_KNOWN applies */

@@ -11,7 +11,7 @@
 
 enum { VAE_MAX_CHANNELS = 128 };
 
-/* What a dataset's manifest says of the autoencoder that made it. */
+/* The entry of a dataset's manifest about the autoencoder that made the latents. */
 typedef struct vae_info {
     const char *class;               /* diffusers' class name, or ours */
     vf_key fingerprint;              /* of weights and of config fields that change the output */
@@ -88,7 +88,7 @@ typedef struct text_info {
     int width, pooled;               /* of a token's state, of the pooled one; 0: there is none */
 } text_info;
 
-/* What a text is made of. */
+/* A prompt and the picture beside it, if the encoder reads one. */
 typedef struct text_picture {
     vf_key key;                      /* of everything that its pixels depend on */
     int h, w;

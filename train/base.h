@@ -1,6 +1,6 @@
 /* base.h - the weights that a run began with, where it does not train all of them: a LoRA or a part
- * of a model is worth nothing on other weights. Checkpoints record their hash, and a resumed run
- * compares it. */
+ * of a model is worth nothing on other weights. Checkpoints record the hash of these weights, and a
+ * resumed run compares the hash. */
 #ifndef TRAIN_BASE_H
 #define TRAIN_BASE_H
 

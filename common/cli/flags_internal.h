@@ -1,6 +1,6 @@
 /* flags_internal.h - shared by the parts of the flag parser: flags.c (command line), config.c
  * (YAML), flags_value.c (text and values), flags_lines.c (notes, and what is wrong), flags_help.c
- * (--help, --version). No other file includes it. */
+ * (--help, --version). No other file includes this header. */
 #ifndef COMMON_CLI_FLAGS_INTERNAL_H
 #define COMMON_CLI_FLAGS_INTERNAL_H
 

@@ -164,7 +164,7 @@ void *cuda_alloc(vt_dev *d, size_t bytes)
 void cuda_free(vt_dev *d, void *p, size_t bytes)
 {
     (void)d, (void)bytes;
-    cudaFree(p);                               /* waits for the kernels that use it */
+    cudaFree(p);                               /* waits for the kernels that use p */
 }
 
 void *cuda_scratch(vt_dev *d, cuda_area area, size_t bytes)

@@ -9,7 +9,7 @@
  *
  * The last input is never offloaded, and the memory of the one before it has not been released when
  * backward begins. An offloaded input belongs to its block alone: the next block does not read it,
- * and no scope holds it. */
+ * and no scope holds that tensor. */
 #include <stdlib.h>
 
 #include "common/tensor/engine.h"
@@ -18,7 +18,7 @@
 typedef struct slot { void *p; size_t bytes; } slot;
 
 typedef struct offloaded {
-    struct offloaded *below;                   /* the input offloaded before it */
+    struct offloaded *below;                   /* the input offloaded before */
     const vt_node *n;                          /* its block's node */
     vt_tensor *t;
     int slot;

@@ -132,7 +132,7 @@ static void turn_off(vt_ctx *g, const vc_err *why)
     snprintf(g->replays->why, sizeof g->replays->why, "%.239s", why->text);
 }
 
-/* Captures the work and launches it. */
+/* Captures and launches the work. */
 static vt_tensor *keep(vt_ctx *g, vt_params *p, kind *k, const vt_work *w)
 {
     bool *before = calloc((size_t)p->n + 1, sizeof *before);

@@ -40,7 +40,7 @@ void vt_adopt(vt_ctx *g);
 int vt_second_stream_status(vt_ctx *second, vc_err *err);
 
 /* vt_after does not wait for an event that was never recorded. On a device without streams *out is
- * NULL, and all calls accept it. */
+ * NULL, which all calls accept. */
 int vt_event_open(vt_event **out, vt_ctx *g, vc_err *err);
 void vt_event_close(vt_ctx *g, vt_event *e);
 void vt_record_event(vt_ctx *g, vt_event *e);

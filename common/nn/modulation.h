@@ -29,7 +29,7 @@ typedef struct nn_groups {
     vt_tensor *shift[2], *scale[2], *gate[2];
 } nn_groups;
 
-/* Normalises x [B,N,D], then scales and shifts it. */
+/* Normalises, scales and shifts x [B,N,D]. */
 vt_tensor *nn_modulate(vt_ctx *g, vt_tensor *x, const nn_norm *n, const nn_groups *m, float eps);
 /* Returns x + gate * y. */
 vt_tensor *nn_gate(vt_ctx *g, vt_tensor *x, vt_tensor *y, const nn_groups *m);

@@ -12,7 +12,7 @@
 
 /* Takes an exclusive lock on path (made if needed) and returns the descriptor in *fd, -1 on
  * failure. VC_EBUSY if another process holds the lock; the text names that process if the system
- * shows it. */
+ * shows its number. */
 int vc_lock_file(int *fd, const char *path, vc_err *err);
 /* The same, but waits until the holder releases the lock. */
 int vc_lock_wait(int *fd, const char *path, vc_err *err);

@@ -38,7 +38,7 @@ static guard *unused;
 static atomic_bool guarded, ever, pending;   /* ever: a page was torn; pending: not yet reported */
 static char *closed_path;                    /* of a torn map closed before it was reported */
 static size_t closed_size, closed_at;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;    /* the handler does not take it */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;    /* the handler takes no lock */
 static struct sigaction before;
 static uintptr_t page_size;
 static _Thread_local sigjmp_buf *way_out;    /* set during vc_map_run */

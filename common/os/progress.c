@@ -34,7 +34,7 @@ struct vc_progress {
     const void *edit_ctx;
     bool drawn;                /* the terminal's current line holds a bar */
 
-    bool active;               /* a phase is running; the fields below belong to it */
+    bool active;               /* a phase is running, with the fields below */
     char what[48], unit[24], extra[256];
     uint64_t total, done;
     double start, shown;       /* seconds at its begin and at the last line or drawing */

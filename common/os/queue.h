@@ -16,7 +16,7 @@ typedef struct vc_queue vc_queue;
  * many bytes in all, as given to vc_queue_put. An empty queue accepts an entry of any size, so that
  * a huge one cannot deadlock. */
 int vc_queue_open(vc_queue **out, size_t items, size_t bytes, vc_err *err);
-void vc_queue_free(vc_queue *q);             /* NULL is fine; all threads must be done with it */
+void vc_queue_free(vc_queue *q);             /* NULL is fine; no thread may use q any more */
 
 /* Waits for room and puts in an item, which is not NULL. Returns false if the queue is closed or
  * cancelled; the caller then still owns the item. */

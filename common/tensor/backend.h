@@ -55,7 +55,7 @@ typedef struct vt_link vt_link;
 typedef enum vt_link_state { VT_LINK_IDLE, VT_LINK_RUNNING, VT_LINK_CALLING } vt_link_state;
 enum { VT_LINK_ID = 128 };
 typedef struct vt_links {
-    const char *name;                         /* "NCCL"; the errors begin with it */
+    const char *name;                         /* "NCCL"; errors begin with this name */
     int (*id)(char id[VT_LINK_ID], vc_err *err);       /* made by one rank, used by all to open */
     int (*open)(vt_link **out, vt_dev *second, int rank, int size, const char id[VT_LINK_ID],
                 vc_err *err);

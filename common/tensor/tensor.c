@@ -400,7 +400,7 @@ static bool among(const vt_tensor *t, int n, vt_tensor *const *list)
 
 void vt_scope_end(vt_ctx *g, vt_scope s, int n, vt_tensor *const *keep)
 {
-    int to = s.mark < g->n_live ? s.mark : g->n_live;     /* backward may have ended it */
+    int to = s.mark < g->n_live ? s.mark : g->n_live;     /* backward may have ended s */
 
     for (int i = to; i < g->n_live; i++) {
         vt_tensor *t = g->live[i];

@@ -54,7 +54,7 @@ void html_escape_str(vc_buf *b, const char *s)
     html_escape(b, s, strlen(s));
 }
 
-/* Formats the text, then escapes it. */
+/* Formats and escapes the text. */
 static void put_format(vf_html *h, const char *fmt, va_list ap)
 {
     char *s = NULL;

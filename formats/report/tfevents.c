@@ -96,7 +96,8 @@ static void put_crc(vc_buf *b, const void *p, size_t n)
     put_le(b, (uint32_t)((c >> 15 | c << 17) + 0xa282ead8u), 4);
 }
 
-/* Frames an event as a record, adds it to the output as a whole or not at all, and frees it. */
+/* Frames an event as a record, adds the record to the output as a whole or not at all, and frees
+ * the event. */
 static int put_record(vf_tfevents *t, vc_buf *event, vc_err *err)
 {
     vc_buf *b = &t->out;

@@ -116,7 +116,7 @@ typedef struct merging {
     uint64_t samples, twice;
 } merging;
 
-/* Gives each number of the source the next new number: variants of a sample share it. */
+/* Gives each number of the source the next new number: variants of a sample share a number. */
 static int merge_one(merging *m, const vf_dataset *d, vc_err *err)
 {
     int64_t last = -1;

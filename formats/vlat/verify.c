@@ -243,7 +243,7 @@ static int room_for(const char *aside, vc_err *err)
  * dataset, which now has the copy's old name, to NAME.damaged. */
 static int put_aside(const char *made, const char *path, const char *aside, vc_err *err)
 {
-    int rc = forget(made, LIST, err);        /* of an earlier repair: the new list includes it */
+    int rc = forget(made, LIST, err);        /* of an earlier repair, which the new list includes */
     if (!rc)
         rc = vlat_move_others(made, path, err);
     if (!rc && rename(made, aside))

@@ -87,7 +87,7 @@ bool media_frame_damaged(const AVFrame *f)
     return f->decode_error_flags || f->flags & AV_FRAME_FLAG_CORRUPT;
 }
 
-/* The number of the frame in v->frame; -1 if the index lacks it. */
+/* The number of the frame in v->frame; -1 if the index lacks this frame. */
 static int64_t number_of(media_video *v)
 {
     const AVFrame *f = v->frame;

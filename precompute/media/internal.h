@@ -105,7 +105,7 @@ typedef struct media_entry {
     uint32_t key;           /* number of the frame where decoding has to begin to see this one */
     uint8_t wait;           /* its number + wait: the last frame shown later but decoded before */
     bool is_key;
-    bool lost;              /* known from the container: cut packet, packets missing before it */
+    bool lost;              /* known from the container: cut packets, or missing ones */
     bool bad;               /* found while decoding: an error in it or in a reference */
 } media_entry;
 
@@ -167,8 +167,8 @@ int media_video_rewind(media_video *v, vc_err *err);
 /* The next frame, in v->frame. 1: *number is its number. 0: the end. Its references have been
  * checked, so the `bad` of its entry is final. */
 int media_video_next(media_video *v, int64_t *number, vc_err *err);
-/* The stream's next packet, in v->pkt. 1: a packet. 0: the end. *gap: packets were lost before
- * it. */
+/* The stream's next packet, in v->pkt. 1: a packet. 0: the end. *gap: earlier packets were
+ * lost. */
 int media_video_packet(media_video *v, bool *gap, vc_err *err);
 /* Whether the frame, or one of its references, was concealed. */
 bool media_frame_damaged(const AVFrame *frame);
@@ -181,7 +181,7 @@ int64_t media_index_find(const media_video *v, int64_t pts);
 /* ---- gpu.c ---- */
 struct media_gpu {
     AVBufferRef *device;
-    void *library;          /* NVDEC's, opened to check that the driver has it */
+    void *library;          /* NVDEC's, opened to check the driver */
     enum AVPixelFormat format;          /* of frames in the GPU's memory */
     int (*fetch)(AVFrame *dst, const AVFrame *src, int flags);  /* av_hwframe_transfer_data */
     uint64_t frames;        /* atomic */

@@ -39,7 +39,7 @@ int media_jpeg(uint8_t **jpeg, size_t *size, const uint8_t *rgb, int h, int w, i
     if (rc)
         return rc;
 
-    /* our own buffer of the largest possible size, so that free() fits it */
+    /* our own buffer of the largest possible size, so that free() fits */
     int subsampling = quality < 90 ? TJSAMP_420 : TJSAMP_444;
     unsigned long n = tjBufSize(w, h, subsampling);
     uint8_t *buf = malloc(n), *small;
@@ -75,7 +75,7 @@ int media_write_jpeg(const char *path, const uint8_t *rgb, int h, int w, int qua
 
 static void set_source(AVFrame *f, const uint8_t *rgb, int h, int w)
 {
-    f->data[0] = (uint8_t *)(uintptr_t)rgb;         /* not refcounted: encoders copy it */
+    f->data[0] = (uint8_t *)(uintptr_t)rgb;         /* not refcounted: encoders copy the data */
     f->linesize[0] = w * 3;
     f->format = AV_PIX_FMT_RGB24;
     f->width = w;
@@ -373,7 +373,7 @@ int media_write_mp4(const char *path, const uint8_t *rgb, int n, int h, int w, d
 
     media_log_clear();
     clip c = { 0 };
-    AVRational rate = av_d2q(fps, UINT16_MAX);      /* MPEG-4 part 2 has 16 bits for it */
+    AVRational rate = av_d2q(fps, UINT16_MAX);      /* MPEG-4 part 2 has 16 bits */
     rc = clip_open(&c, tmp, h + (h & 1), w + (w & 1), rate, err);
     if (!rc)
         rc = clip_write(&c, rgb, n, h, w, err);

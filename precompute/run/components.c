@@ -278,7 +278,7 @@ static int find_text_parts(vprep *p, int slot, int max_length, vc_err *err)
     return rc;
 }
 
-/* A folder without the name of its class is left to the VAE that opens it. */
+/* The VAE that opens the folder reports one without the name of its class. */
 static int check_vae(const vprep *p, const char *dir, vc_err *err)
 {
     const vc_family *f = p->encoders.family.is;

@@ -213,7 +213,7 @@ int prep_reuse_take(vprep *p, bool text, vf_key k, vc_err *err)
     return VC_ENOENT;
 }
 
-/* Maps each clip to a sample that has it. */
+/* Maps each clip to a sample with this clip. */
 static int index_clips(source *from, vc_err *err)
 {
     int rc = 0;

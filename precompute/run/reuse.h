@@ -15,7 +15,7 @@
 int prep_reuse_open(vprep *p, vc_err *err);
 void prep_reuse_close(vprep *p);
 
-/* Whether prep_reuse_open found a dataset at --out, and --overwrite does not replace it. */
+/* Whether prep_reuse_open found a dataset at --out, which --overwrite does not replace. */
 bool prep_reuse_continues(const vprep *p);
 /* Whether --reuse names --out: then a run may change the dataset so that most values are remade. */
 bool prep_reuse_in_place(const vprep *p);

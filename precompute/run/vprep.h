@@ -57,8 +57,8 @@ int vprep_rules(vprep *p, const vc_family *sizes, vc_err *err);
 cJSON *vprep_manifest_head(const vprep *p);
 
 /* Content keys: docs/format.md lists the fields. */
-/* picture: the key of the text's picture, NULL: it has none, which is a black one for an encoder
- * that sees pictures; other encoders ignore it. */
+/* picture: the key of the text's picture. NULL: the text has none; an encoder that reads pictures
+ * then gets a black one. Other encoders ignore the key. */
 vf_key vprep_text_key(const vprep *p, int encoder, const char *prompt, const vf_key *picture);
 bool vprep_sees(const vprep *p, int encoder);        /* whether its texts have pictures */
 /* Tensors of the trace of a text. */

@@ -463,7 +463,7 @@ typedef struct spliced {
     int at, count;
 } spliced;
 
-/* x [1,n,D] with the rows in it */
+/* Returns x [1,n,D] with the rows in place of the embeddings from `at` on. */
 static vt_tensor *splice(vt_ctx *g, vt_tensor *x, const spliced *in)
 {
     const int n = x ? (int)x->dim[1] : 0, end = in->at + in->count;

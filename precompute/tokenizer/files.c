@@ -224,7 +224,7 @@ static int apply_class(tokenizer *t, const class_steps *c, vc_err *err)
         rc = steps_of(&t->splits, c->splits, tok_json_splits, err);
     for (int i = 0; !rc && c->tokens[i]; i++) {
         int32_t id = tok_id_of(t, c->tokens[i]);
-        if (id >= 0)                     /* else added_tokens.json or the config has it */
+        if (id >= 0)                     /* else added_tokens.json or the config has the id */
             rc = tok_add_token(t, &(tok_added){ .text = (char *)(uintptr_t)c->tokens[i],
                                                 .id = id }, err);
     }

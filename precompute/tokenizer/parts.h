@@ -193,7 +193,7 @@ int tok_json_splits(tok_steps *s, const cJSON *o, vc_err *err);
 int tok_add_token(tokenizer *t, const tok_added *a, vc_err *err);
 /* Id of an added token or a piece; -1. */
 int32_t tok_id_of(const tokenizer *t, const char *s);
-/* The template BOS, text, EOS; -1: none of it. */
+/* The template BOS, text, EOS; -1: none of these. */
 int tok_set_template(tokenizer *t, int64_t front, int64_t back);
 
 /* Reads the files beside the vocabulary: flags of added tokens, the pad token, BOS and EOS. */

@@ -277,7 +277,7 @@ static const char *lookup(const tok_charsmap *m, const char *s, size_t n, size_t
     return NULL;
 }
 
-/* One cluster, or one character of it. */
+/* One cluster, or one character of a cluster. */
 static bool map_part(const tok_charsmap *m, vc_buf *out, const char *s, size_t n)
 {
     size_t len;

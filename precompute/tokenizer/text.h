@@ -1,5 +1,5 @@
 /* text.h - characters: repairing UTF-8, classes, normal forms, and SentencePiece's character
- * map. No state. Where a vc_buf is written to, running out of memory sticks to it. */
+ * map. No state. Where a vc_buf is written to, running out of memory sticks to the buffer. */
 #ifndef PRECOMPUTE_TOKENIZER_TEXT_H
 #define PRECOMPUTE_TOKENIZER_TEXT_H
 

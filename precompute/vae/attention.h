@@ -16,7 +16,7 @@ typedef struct vae_attention {
 void vae_bind_attention(vae_binder *b, vae_attention *a, int groups, float eps, int64_t width,
                         const char *below, const char *name);
 /* Returns x [1,T,H,W,C] + attention(norm(x)), in which each frame attends to itself and to the
- * frames before it. */
+ * earlier frames. */
 vt_tensor *vae_attend(const nn_video *n, const vae_attention *a, vt_tensor *x);
 
 #endif

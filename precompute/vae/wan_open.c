@@ -14,7 +14,7 @@ enum { TILE_SIDE = 256 };                        /* in pixels */
 typedef struct fields {
     wan_config c;
     double mean[VAE_MAX_CHANNELS], std[VAE_MAX_CHANNELS];
-    int n_mean, n_std, ratio;                    /* ratio 0: the file does not have it */
+    int n_mean, n_std, ratio;                    /* ratio 0: the file has none */
 } fields;
 
 static const vf_config_row rows[] = {
@@ -255,7 +255,7 @@ static void bind_resnets(vae_binder *b, wan_level *l, const char *below)
     }
 }
 
-/* Binds the step behind a level; `to` channels come of it. */
+/* Binds the step behind a level, which makes `to` channels. */
 static void bind_sampler(vae_binder *b, wan_level *l, int to, bool up, const char *below)
 {
     if (l->step[1] > 1)

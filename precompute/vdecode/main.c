@@ -182,7 +182,7 @@ static double rate(const decoder *d, double stored)
     return d->o.fps > 0 ? d->o.fps : stored > 0 && isfinite(stored) ? stored : 8;
 }
 
-/* Writes a decoded latent, adds it to the sheet if there is one, and frees it. */
+/* Writes a decoded latent, adds the frames to the sheet if there is one, and frees the frames. */
 static int finish_picture(decoder *d, const char *stem, picture *p, sheet *s, vc_err *err)
 {
     int rc = write_picture(d, stem, p, err);

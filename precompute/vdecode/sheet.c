@@ -91,7 +91,7 @@ int sheet_add(sheet *s, const picture *p, vc_err *err)
     return rc;
 }
 
-/* Height of row r and width of column k: of the largest strip in it. */
+/* Height of row r and width of column k, those of the largest strip. */
 static int row_height(const sheet *s, int r)
 {
     int h = 0;

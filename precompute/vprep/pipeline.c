@@ -71,7 +71,7 @@ static void line_done(line *l, const prep_job *j, bool ok)
     pthread_mutex_unlock(&l->lock);
 }
 
-/* Notes a clip that failed; the run continues unless --on_error or a change in place forbids it. */
+/* Notes a clip that failed; the run continues unless --on_error or a change in place forbids this. */
 static void job_failed(line *l, prep_job *j, const char *stage, const vc_err *why)
 {
     vc_err e = { 0 };
@@ -109,7 +109,7 @@ static int put_record(vprep *p, const prep_job *j, vc_err *err)
 
 /* ---- jobs ---- */
 
-/* Copies the thumbnail from a dataset of --reuse; without one, the job still makes it. */
+/* Copies the thumbnail from a dataset of --reuse; else the job makes the thumbnail. */
 static int take_thumb(vprep *p, prep_job *j, vc_err *err)
 {
     const void *jpeg;

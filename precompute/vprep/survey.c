@@ -265,7 +265,7 @@ static bool is_probed(const vprep *p, const vf_row *row, const hint *h, vprep_so
     return false;
 }
 
-/* Checks that the file of the row's loss mask exists, if the row has one. hash: hashes it. */
+/* Checks that the file of the row's loss mask exists, if the row has one. hash: hashes the file. */
 static int survey_mask(vprep *p, const vf_row *row, vprep_source *s, bool hash, vc_err *err)
 {
     const row_file f = { "loss_mask", row->loss_mask_path, row->loss_mask_file };

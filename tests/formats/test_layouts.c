@@ -57,7 +57,7 @@ static const layout layouts[] = {
       "which list is meant, prompt.txt or prompts.txt?", NULL, NULL, VC_EFORMAT },
     { { "prompts.txt=x", "images.txt=x", "videos.txt=a.mp4" }, NULL,
       "which list is meant, videos.txt or images.txt?", NULL, NULL, VC_EFORMAT },
-    /* a Hugging Face folder, and DiffSynth's, VideoX-Fun's and Finetrainers' metadata in it */
+    /* a Hugging Face folder, and DiffSynth's, VideoX-Fun's and Finetrainers' metadata there */
     { { "a.mp4", "b.mp4", "metadata.jsonl={\"file_name\":\"b.mp4\",\"text\":\"x\"}\n"
         "{\"file_name\":\"no.mp4\",\"text\":\"y\"}" },
       "b.mp4|b.mp4|text in metadata.jsonl|x\nno.mp4|no.mp4|text in metadata.jsonl|y\n", NULL, NULL,

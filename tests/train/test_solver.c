@@ -161,7 +161,7 @@ static void same_walk(const walk *k, const char *name, const vtrain_solver_opts 
     assert_true((size_t)k->n <= COUNT(x));
     for (int64_t e = 0; e < k->n; e++) {
         x[e] = (float)k->start[e];
-        past[e] = past[k->n + e] = NAN;                  /* the first step must not read it */
+        past[e] = past[k->n + e] = NAN;                  /* the first step must not read these */
     }
     for (int64_t i = 0; i < n; i++)
         most = fmax(most, fabs(want[i]));

@@ -94,7 +94,7 @@ static void levels_are(const char *dir, const char *trace, int steps, bool low)
         assert_true((double)least >= (double)(float)BOUNDARY && most <= 1);
 }
 
-/* range: the same of a list of levels with shift 5, as DiffSynth-Studio's users give it. */
+/* range: the same of a list of levels with shift 5, as DiffSynth-Studio's users give one. */
 static const struct { const char *type, *folder, *other, *range; } part[] = {
     { "high", "transformer", "transformer_2", "--max_timestep_boundary 0.769" },
     { "low", "transformer_2", "transformer", "--min_timestep_boundary 0.769" },

@@ -37,7 +37,7 @@ static int parse_path(char **path, double *weight, const char *arg, vc_err *err)
     if (repeat)
         number += 7;
     else if (!isdigit((unsigned char)*number) && *number != '.')
-        return 0;                        /* opening the folder will fail and name it */
+        return 0;                        /* opening will fail and name the folder */
     char *end;
     *weight = strtod(number, &end);
     if (end == number || *end || !isfinite(*weight) || *weight <= 0 ||

@@ -4,7 +4,7 @@
  * groups the others by stored shape and kind, and has the normalisation of raw latents. Opening
  * reads the headers of one latent a group and of the empty prompts, and no other values. Samples of
  * weight 0 are left out of the list. vtrain_data_fit is called once, right after open; from then on
- * the handle is immutable and several threads may use it. */
+ * several threads may use the immutable handle. */
 #ifndef TRAIN_DATA_DATA_H
 #define TRAIN_DATA_DATA_H
 

@@ -95,7 +95,8 @@ void vtrain_loader_close(vtrain_loader *l);                 /* stops the threads
  * end. At most `ahead` batches may be out at a time. */
 int vtrain_loader_next(vtrain_loader *l, const vtrain_batch **b, double *waited, vc_err *err);
 void vtrain_loader_give_back(vtrain_loader *l, const vtrain_batch *b);
-/* What next() would give without waiting, or NULL; stays the loader's until next() gives it. */
+/* The batch that next() would return without waiting, or NULL; the loader owns the batch until
+ * next() returns it to the caller. */
 const vtrain_batch *vtrain_loader_peek(vtrain_loader *l);
 /* Bytes of all buffers, for the prediction of memory. */
 size_t vtrain_loader_bytes(const vtrain_loader *l);

@@ -14,7 +14,7 @@ typedef enum { FREE, FILLING, READY, LENT } vtrain_slot_state;
 typedef struct vtrain_loader_slot {
     vtrain_batch b;              /* first, so that a batch's address is its slot's */
     vtrain_slot_state state;
-    int rc;                      /* of filling it */
+    int rc;                      /* of filling the slot */
     vc_err err;
     uint32_t *row;               /* [batch] samples of its rows */
     vtrain_text_value *value;    /* [batch, n_slots] while texts are copied */

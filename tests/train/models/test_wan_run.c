@@ -164,7 +164,7 @@ static void test_picture(void **state)
     toy_dir_remove(dir);
 }
 
-/* A prompt without a picture is sampled all the same, with zeros for it. */
+/* A prompt without a picture is sampled all the same, with zeros for the picture. */
 static void test_no_picture(void **state)
 {
     char dir[256];
@@ -279,7 +279,7 @@ static void copy_weights(const char *dir, const char *name, const char *to, cons
     free(weights);
 }
 
-/* Makes DIR/first, the golden's model as the first authors would write it. */
+/* Makes DIR/first, the golden's model in the first authors' form. */
 static void make_first(const char *dir, const char *name, const char *config, const char *more)
 {
     vf_safetensors *names = golden_open("wan-names");
