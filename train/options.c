@@ -446,6 +446,8 @@ int vtrain_resolve(vtrain_config *c, vc_flags *set, const vtrain_family *f,
     c->timestep_sampling = SAMPLING_AUTO;                   /* config.yaml has what it means */
     if (!vc_flags_decided(set, "caption_dropout_p"))
         c->caption_dropout_p = full ? 0.1 : 0;
+    if (!vc_flags_decided(set, "image_dropout_p"))
+        c->image_dropout_p = f->image_dropout;
     if (!full && !vc_flags_decided(set, "network_alpha"))
         c->network_alpha = (double)c->rank;
     if (!vc_flags_given(set, "guidance_scale"))

@@ -71,7 +71,8 @@ static void line_done(line *l, const prep_job *j, bool ok)
     pthread_mutex_unlock(&l->lock);
 }
 
-/* Notes a clip that failed; the run continues unless --on_error or a change in place forbids this. */
+/* Notes a clip that failed; the run continues unless --on_error or a change in place ends
+ * the run. */
 static void job_failed(line *l, prep_job *j, const char *stage, const vc_err *why)
 {
     vc_err e = { 0 };

@@ -39,6 +39,7 @@ grep -qa '"loss_weight":{"dtype":"F32","shape":\[1,1,3,1,1\]' head || wrong "no 
 head_of concat
 grep -qa '"hidden_states":{"dtype":"F32","shape":\[1,9,3,' head || wrong "not the latents, the picture and its mask"
 holds replace-run/config.yaml 'guidance_scale: 6'
+holds concat-run/config.yaml 'image_dropout_p: 0$'                # CogVideoX's is 0.05
 holds concat-run/config.yaml 'guidance_scale: 1'                # the model takes none, and diffusers' default is none
 
 # ---- latent_concat: the first four frames are not shown, also as pictures ----

@@ -362,7 +362,7 @@ const vtrain_family vtrain_builtin = {
     .head = builtin_head,
     .objective = VTRAIN_FLOW, .density = VTRAIN_LOGIT_NORMAL,
     .flow_shift = 3, .logit_mean = 0, .logit_std = 1,
-    .posterior_mean = false, .bf16 = false,
+    .posterior_mean = false, .image_dropout = 0.05, .bf16 = false,
     .lr_full = 1e-3, .lr_lora = 1e-3, .guidance = 1.5, .batch = 4, .steps = 500,
     .lora_targets = "to_q,to_k,to_v,to_out.0",
 };

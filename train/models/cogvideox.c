@@ -411,7 +411,7 @@ const vtrain_family vtrain_cogvideox = {
                [VC_ROLE_MASK] = VTRAIN_SCALE_FACTOR },
     .objective = VTRAIN_V, .density = VTRAIN_UNIFORM,
     .flow_shift = 1, .logit_mean = 0, .logit_std = 1,
-    .posterior_mean = false, .bf16 = true,
+    .posterior_mean = false, .image_dropout = 0.05, .bf16 = true,
     .lr_full = 1e-5, .lr_lora = 1e-4, .guidance = 6, .batch = 1, .steps = 1000,
     .lora_targets = "to_q,to_k,to_v,to_out.0",
 };

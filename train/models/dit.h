@@ -181,6 +181,7 @@ typedef struct vtrain_family {
      * file: by_tokens, shift (flow_shift before the call), terminal. NULL: nothing is changed. */
     void (*schedule)(const cJSON *config, vtrain_scheduler *s);
     bool posterior_mean;                      /* training reads means, not posterior draws */
+    double image_dropout;                     /* default of --image_dropout_p */
     double lr_full, lr_lora, guidance;
     int64_t batch, steps;
     bool bf16;                                /* the model computes in bf16 */

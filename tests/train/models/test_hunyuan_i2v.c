@@ -168,7 +168,7 @@ static void samples_are_pipelines(void **state)
 /* Whether the image beside the noisy latents is the posterior's mean; else it is a draw. */
 static bool trains_on_mean(const char *dir, const char *model)
 {
-    char *more = vc_format("--image_dropout_p 0 --trace_dir %s/trace-%s", dir, model);
+    char *more = vc_format("--trace_dir %s/trace-%s", dir, model);
     char *path = vc_format("%s/trace-%s/step-000001-mb-00-rank-00.safetensors", dir, model);
     char *set = vc_format("set-%s", model);
     vf_safetensors *f;
