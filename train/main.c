@@ -24,7 +24,8 @@ static int status_of(int rc, const atomic_int *stop)
 {
     if (rc == VC_EUSAGE)
         return EXIT_USAGE;
-    if (rc == VC_ESTOP) return EXIT_SIGNAL + (*stop ? *stop : SIGTERM);   /* 0: another rank's */
+    if (rc == VC_ESTOP)
+        return EXIT_SIGNAL + (*stop ? *stop : SIGTERM);                   /* 0: another rank's */
     return rc ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
@@ -76,7 +77,8 @@ int main(int argc, char **argv)
         rc = vc_comm_agree(comm, rc, &err);
         if (rc == 0)
             rc = run(set, &c, comm, &err);
-        else if (rc > 0) rc = 0;     /* help or version */
+        else if (rc > 0)
+            rc = 0;                  /* help or version */
     }
     if (rc && vc_comm_rank(comm) == 0)
         vc_flags_report(set, "vtrain", &err, rc);

@@ -68,7 +68,8 @@ static int make_text(vtrain_text *t, const vtrain_embeds *const *row, int rows, 
     t->length = calloc((size_t)rows, sizeof *t->length);
     if (!t->length)
         return vc_no_memory(err);
-    if (!t->n) return 0;                      /* the slot is pooled only */
+    if (!t->n)
+        return 0;                             /* the slot is pooled only */
     t->embeds = calloc((size_t)rows * each, sizeof *t->embeds);
     if (!t->embeds)
         return vc_no_memory(err);

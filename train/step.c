@@ -396,7 +396,8 @@ int vtrain_eval(vtrain *t, double *loss, vc_err *err)
     vtrain_loader *l = NULL;
     int rc = vtrain_loader_epoch(t->data, o.batch, true, &o.end, err);
     o.first = (uint64_t)vc_comm_rank(t->comm);
-    if (o.first > o.end) o.first = o.end;        /* more ranks than batches */
+    if (o.first > o.end)
+        o.first = o.end;                         /* more ranks than batches */
     if (!rc)
         rc = vtrain_loader_open(&l, t->data, &o, err);
     double sum = 0;

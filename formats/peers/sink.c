@@ -500,7 +500,8 @@ int exchange_put(exchange *x, const exchange_item *m, vc_err *err)
         rc = put_latent(x, m, &latent, err);
     if (!rc)
         rc = put_record_of(x, m, latent, captions, err);
-    else cJSON_Delete(captions);
+    else
+        cJSON_Delete(captions);
     if (!rc)
         rc = exchange_stopped(err);
     vc_progress_at(x->v->progress, x->sink ? x->sink->next : 0, NULL);

@@ -217,7 +217,8 @@ static int dataset_sample(decoder *d, const vf_dataset *set, uint32_t i, sheet *
     char *stem = vc_path_join(d->o.out, name);
     if (!rc)
         rc = stem ? finish_picture(d, stem, &p, s, err) : vc_no_memory(err);
-    else free(p.rgb);
+    else
+        free(p.rgb);
     free(stem);
     vf_safetensors_close(st);
     cJSON_Delete(record);
@@ -361,7 +362,8 @@ static int decode_file(decoder *d, const char *path, const char *stem, sheet *s,
     p.fps = rate(d, meta_number(st, "fps"));
     if (!rc)
         rc = finish_picture(d, stem, &p, s, err);
-    else free(p.rgb);
+    else
+        free(p.rgb);
     vf_safetensors_close(st);
     return vc_context(err, rc, "%s", path);
 }

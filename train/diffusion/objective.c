@@ -105,7 +105,8 @@ static double normal_quantile(double r)
         double z = (lo + hi) / 2;
         if (0.5 * erfc(-z * M_SQRT1_2) < r)
             lo = z;
-        else hi = z;
+        else
+            hi = z;
     }
     return (lo + hi) / 2;
 }
@@ -192,7 +193,8 @@ static double side_sigma(const vtrain_objective_opts *p, double a, double r)
         double middle = (least + most) / 2;
         if ((flow_sigma(p, a, middle) < p->boundary) == rises)
             least = middle;
-        else most = middle;
+        else
+            most = middle;
     }
     r = rises == p->low ? r * least : least + r * (1 - least);
     double s = flow_sigma(p, a, r), below = p->boundary * (1 - 0x1p-22);   /* as a float too */

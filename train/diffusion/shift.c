@@ -23,6 +23,7 @@ double vtrain_shifted(double a, double u)
 
 double vtrain_stretched(double s, double last, double terminal)
 {
-    if (terminal <= 0 || last >= 1) return s;             /* the only level is pure noise */
+    if (terminal <= 0 || last >= 1)
+        return s;                                         /* the only level is pure noise */
     return 1 - (1 - s) * (1 - terminal) / (1 - last);
 }

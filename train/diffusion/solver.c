@@ -68,7 +68,8 @@ static void plan_discrete(vtrain_solver_step *step, const vtrain_solver_opts *o)
         };
         if (o->sampler == VTRAIN_DDIM)
             ddim(&step[i], a, b);
-        else dpm(&step[i], a, b, first || end ? -1 : o->alpha_bar[t[i - 1]]);
+        else
+            dpm(&step[i], a, b, first || end ? -1 : o->alpha_bar[t[i - 1]]);
     }
 }
 
@@ -170,7 +171,8 @@ int vtrain_solver_plan(vtrain_solver_step *step, const vtrain_solver_opts *o, vc
             return vc_fail(err, VC_EINVAL, "flow shift %g: must be above 0", o->shift);
         if (o->sampler == VTRAIN_EULER)
             plan_flow(step, o);
-        else plan_unipc(step, o);
+        else
+            plan_unipc(step, o);
         return 0;
     }
     for (int t = 0; t < VTRAIN_TIMES; t++)

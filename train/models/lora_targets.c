@@ -269,7 +269,8 @@ int vtrain_targets_open(vtrain_targets **out, const char *value, const char *con
         rc = take_all(t, convs, err);
     else if (value[strcspn(value, "()|*+?[]^$\\")])
         rc = compile(t, value, err);
-    else rc = split(t, value, err);
+    else
+        rc = split(t, value, err);
     if (!rc && !t->all && t->text)
         rc = check_entries(t, modules, note, err);
     if (!rc)

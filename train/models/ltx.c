@@ -218,7 +218,8 @@ static void note_positions(vt_ctx *g, const ltx *m, const vtrain_in *in)
         ltx_positions(&grid, rate_of(in, b), host + b * 3 * n);
     if (host)
         vtrain_note(in, "video_coords", vt_from_host(g, VC_F32, 3, dim, host, VC_F32));
-    else vt_fail(g, VC_ENOMEM, "positions: out of memory");
+    else
+        vt_fail(g, VC_ENOMEM, "positions: out of memory");
     free(host);
 }
 

@@ -50,7 +50,8 @@ static bool put_escape(rewrite *w, bool inside)
         return false;
     else if (inside)
         put(w, &c, 1);
-    else put(w, (const char[]){ '\\', c }, 2);
+    else
+        put(w, (const char[]){ '\\', c }, 2);
     return true;
 }
 

@@ -321,7 +321,8 @@ static void grads_ready(void *arg, const vt_block *b)
 static void enter(void *arg, const vt_block *b, bool backward)
 {
     vtrain_dist *d = arg;
-    if (!d->on || b->index >= d->l.blocks) return;       /* a block without trained parameters */
+    if (!d->on || b->index >= d->l.blocks)
+        return;                                          /* a block without trained parameters */
     const gates *at = &d->gates[b->index];
     pass(d, backward ? at->backward : at->forward);
 }

@@ -208,7 +208,8 @@ int vtrain_zero_step(vtrain_zero *z, const vt_adamw *o, vc_err *err)
         const vt_tensor w = own_values(z, u);
         vtrain_each_part(u, first_of(z, u), u->shard, update_part,
                          &(update){ z->g, z->state[k], &w, u->grad, o });
-        if (u->value) continue;      /* gathered when its block is entered */
+        if (u->value)
+            continue;                /* gathered when its block is entered */
         rc = vtrain_gather_row(z->l, z->row, w.data, vtrain_shard_bytes(u), err);
         if (!rc)
             vtrain_each_part(u, 0, (size_t)z->l->shards * u->shard, vtrain_write_part,
