@@ -8,7 +8,7 @@
 #include "common/cli/foreign.h"
 #include "common/cli/like.h"
 #include "common/os/file.h"
-#include "train/loss.h"
+#include "train/diffusion/loss.h"
 
 /* Choices that vtrain_check replaces by one of the choices that the run knows. */
 enum { REPORT_TENSORBOARD, REPORT_NONE, DENSITY_NONE = VTRAIN_BELL + 1, LOSS_L2 = 3 };

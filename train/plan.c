@@ -7,7 +7,7 @@
 
 #include "common/os/file.h"
 #include "common/os/streams.h"
-#include "train/loss.h"
+#include "train/diffusion/loss.h"
 #include "train/vtrain.h"
 
 #define MOST_MICROS ((uint64_t)1 << 32)     /* of a run: draws number them in 32 bits */

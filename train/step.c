@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "common/memory/replay.h"
-#include "train/loss.h"
+#include "train/diffusion/loss.h"
 #include "train/noised.h"
 #include "train/trace.h"
 

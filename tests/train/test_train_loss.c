@@ -14,7 +14,7 @@
 #include "tests/lib/golden.h"
 #include "tests/lib/ok.h"
 #include "train/diffusion/objective.h"
-#include "train/loss.h"
+#include "train/diffusion/loss.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 

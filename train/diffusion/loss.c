@@ -1,5 +1,5 @@
 /* loss.c - see loss.h */
-#include "train/loss.h"
+#include "train/diffusion/loss.h"
 
 vt_tensor *vtrain_loss(vt_ctx *g, vt_tensor *pred, vt_tensor *target, vt_tensor *weight,
                        const vtrain_loss_opts *o)

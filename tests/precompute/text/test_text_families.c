@@ -17,7 +17,7 @@
 #include "precompute/text/clean.h"
 #include "precompute/text/prompt.h"
 #include "tests/lib/ok.h"
-#include "tests/precompute/text_folder.h"
+#include "tests/precompute/text/text_folder.h"
 
 /* The tolerances of test_llm.c, relative to the greatest state. */
 #define F32 1e-5

@@ -16,7 +16,7 @@
 #include "precompute/media/media.h"
 #include "precompute/media/write.h"
 #include "tests/lib/ok.h"
-#include "tests/precompute/media_clip.h"
+#include "tests/precompute/media/media_clip.h"
 
 static media *must_open(const char *path, media_info *info)
 {

@@ -1,5 +1,5 @@
 /* t5_model.c - opens the goldens' T5 models: see t5_model.h */
-#include "tests/precompute/t5_model.h"
+#include "tests/precompute/text/t5_model.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "tests/lib/ok.h"
-#include "tests/precompute/vae_bench.h"
+#include "tests/precompute/vae/vae_bench.h"
 
 /* FLUX's, and one with quant_conv and post_quant_conv and without attention. diffusers itself in
  * bf16 is up to 3e-2 and 2.4e-2 from f32 on these weights. */

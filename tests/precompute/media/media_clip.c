@@ -1,5 +1,5 @@
 /* media_clip.c - makes clips of numbered frames: see media_clip.h */
-#include "tests/precompute/media_clip.h"
+#include "tests/precompute/media/media_clip.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "tests/lib/ok.h"
-#include "tests/precompute/vae_bench.h"
+#include "tests/precompute/vae/vae_bench.h"
 
 #define TIMESTEP 40                            /* as in scripts/golden/vae_ltx.py */
 

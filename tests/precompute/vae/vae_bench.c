@@ -1,5 +1,5 @@
 /* vae_bench.c - compares autoencoders with goldens: see vae_bench.h */
-#include "tests/precompute/vae_bench.h"
+#include "tests/precompute/vae/vae_bench.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -11,7 +11,7 @@
 
 #include "precompute/text/clip.h"
 #include "tests/lib/ok.h"
-#include "tests/precompute/text_folder.h"
+#include "tests/precompute/text/text_folder.h"
 
 enum { WIDTH = 32, MOST = 77 };
 

@@ -13,7 +13,7 @@
 #include "common/os/file.h"
 #include "formats/tensors/model.h"
 #include "tests/lib/ok.h"
-#include "tests/precompute/t5_model.h"
+#include "tests/precompute/text/t5_model.h"
 
 /* ---- states ---- */
 

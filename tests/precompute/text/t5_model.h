@@ -4,7 +4,7 @@
 #define TESTS_PRECOMPUTE_T5_MODEL_H
 
 #include "precompute/text/t5.h"
-#include "tests/precompute/text_folder.h"
+#include "tests/precompute/text/text_folder.h"
 
 enum { TT_WIDTH = 32, TT_MOST = 150 };
 

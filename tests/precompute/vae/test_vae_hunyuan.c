@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "tests/lib/ok.h"
-#include "tests/precompute/vae_bench.h"
+#include "tests/precompute/vae/vae_bench.h"
 
 /* The error of diffusers itself in bf16 is up to 4.7e-2 with these weights, and 1.5e-2 for
  * CogVideoX: this network is deeper, and its attention multiplies rounded factors. */

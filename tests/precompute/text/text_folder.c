@@ -1,5 +1,5 @@
 /* text_folder.c - writes the models of goldens as folders: see text_folder.h */
-#include "tests/precompute/text_folder.h"
+#include "tests/precompute/text/text_folder.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

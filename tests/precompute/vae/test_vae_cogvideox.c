@@ -13,7 +13,7 @@
 #include "common/os/file.h"
 #include "precompute/vae/cogvideox.h"
 #include "tests/lib/ok.h"
-#include "tests/precompute/vae_bench.h"
+#include "tests/precompute/vae/vae_bench.h"
 
 static const vae_class *const cog = &vae_cogvideox;
 

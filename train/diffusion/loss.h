@@ -9,8 +9,8 @@
  * each times the element's weight. An element with e above the cutoff counts as 0 and has no
  * gradient, but counts in the mean's number of elements. huber and smooth_l1 are those of PyTorch,
  * whose beta is smooth_l1's delta. */
-#ifndef TRAIN_LOSS_H
-#define TRAIN_LOSS_H
+#ifndef TRAIN_DIFFUSION_LOSS_H
+#define TRAIN_DIFFUSION_LOSS_H
 
 #include "common/tensor/ops.h"
 

@@ -17,7 +17,7 @@
 
 #include "precompute/media/internal.h"
 #include "tests/lib/ok.h"
-#include "tests/precompute/media_clip.h"
+#include "tests/precompute/media/media_clip.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 

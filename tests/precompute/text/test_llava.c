@@ -17,7 +17,7 @@
 #include "precompute/text/image_processor.h"
 #include "precompute/text/prompt.h"
 #include "tests/lib/ok.h"
-#include "tests/precompute/text_folder.h"
+#include "tests/precompute/text/text_folder.h"
 
 /* Of the greatest state: as in test_llm.c. */
 #define F32 1e-5

@@ -12,7 +12,7 @@
 
 #include "precompute/text/clip_vision.h"
 #include "tests/lib/ok.h"
-#include "tests/precompute/text_folder.h"
+#include "tests/precompute/text/text_folder.h"
 
 enum { WIDTH = 32, MOST = 26 };
 

@@ -13,7 +13,7 @@
 #include "formats/json/json.h"
 #include "formats/tensors/model.h"
 #include "tests/lib/ok.h"
-#include "tests/precompute/t5_model.h"
+#include "tests/precompute/text/t5_model.h"
 
 static bool drop(vf_view *v, const void *name) { return strcmp(v->name, name) != 0; }
 

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "tests/lib/ok.h"
-#include "tests/precompute/vae_bench.h"
+#include "tests/precompute/vae/vae_bench.h"
 
 static vae_bench open_bench(const char *golden, vc_dtype compute, vc_dtype stored, bool tiling)
 {
