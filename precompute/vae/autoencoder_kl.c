@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "formats/json/config.h"
-#include "precompute/vae/attention.h"
+#include "precompute/vae/group_blocks.h"
 
 #define CLASS "AutoencoderKL"
 #define EPS 1e-6f
@@ -200,43 +200,14 @@ static int configure(vae *v, const cJSON *json, bool tiling, vae_info *info, vf_
 
 /* ---- weights ---- */
 
-static void bind_norm(vae_binder *b, nn_video_norm *n, const config *c, int64_t width,
-                      const char *below, const char *name)
+static vae_blocks blocks_of(const config *c)
 {
-    n->groups = c->groups;
-    n->eps = EPS;
-    vae_bind(b, nn_video_affine, n, width, 0, below, name);
-}
-
-static void bind_resnets(vae_binder *b, nn_video_resnet *r, int n, const config *c, int64_t in,
-                         int64_t out, const char *below)
-{
-    char name[72];
-
-    for (int i = 0; i < n; i++, r++, in = out) {
-        snprintf(name, sizeof name, "%sresnets.%d.", below, i);
-        bind_norm(b, &r->norm1, c, in, name, "norm1");
-        vae_bind(b, nn_video_plane, &r->conv1, out, in, name, "conv1");
-        bind_norm(b, &r->norm2, c, out, name, "norm2");
-        vae_bind(b, nn_video_plane, &r->conv2, out, out, name, "conv2");
-        if (in != out)
-            vae_bind(b, nn_video_pixel, &r->shortcut, out, in, name, "conv_shortcut");
-    }
-}
-
-static void bind_middle(vae_binder *b, coder *net, const config *c, const char *below)
-{
-    int64_t width = c->width[c->levels - 1];
-    char name[48];
-
-    snprintf(name, sizeof name, "%smid_block.", below);
-    bind_resnets(b, net->mid, 2, c, width, width, name);
-    if (c->attention)
-        vae_bind_attention(b, &net->attention, c->groups, EPS, width, name, "attentions.0");
+    return (vae_blocks){ c->groups, EPS, nn_video_plane, nn_video_pixel, "" };
 }
 
 static void bind_encoder(vae_binder *b, coder *net, const config *c)
 {
+    const vae_blocks blocks = blocks_of(c);
     int last = c->levels - 1, z = 2 * c->latent;
     char name[48];
 
@@ -245,13 +216,14 @@ static void bind_encoder(vae_binder *b, coder *net, const config *c)
         level *l = &net->level[i];
         l->n = c->layers;
         snprintf(name, sizeof name, "encoder.down_blocks.%d.", i);
-        bind_resnets(b, l->resnet, l->n, c, c->width[i ? i - 1 : 0], c->width[i], name);
+        vae_bind_resnets(b, &blocks, l->resnet, l->n, c->width[i ? i - 1 : 0], c->width[i], name);
         if (i < last)
             vae_bind(b, nn_video_plane, &l->sampler, c->width[i], c->width[i], name,
                      "downsamplers.0.conv");
     }
-    bind_middle(b, net, c, "encoder.");
-    bind_norm(b, &net->norm_out, c, c->width[last], "encoder.", "conv_norm_out");
+    vae_bind_middle(b, &blocks, net->mid, c->attention ? &net->attention : NULL,
+                    c->width[c->levels - 1], "encoder.");
+    vae_bind_norm(b, &blocks, &net->norm_out, c->width[last], "encoder.", "conv_norm_out");
     vae_bind(b, nn_video_plane, &net->conv_out, z, c->width[last], "encoder.", "conv_out");
     if (c->quant)
         vae_bind(b, nn_video_pixel, &net->quant, z, z, "", "quant_conv");
@@ -259,23 +231,25 @@ static void bind_encoder(vae_binder *b, coder *net, const config *c)
 
 static void bind_decoder(vae_binder *b, coder *net, const config *c)
 {
+    const vae_blocks blocks = blocks_of(c);
     int last = c->levels - 1, z = c->latent;
     char name[48];
 
     if (c->post_quant)
         vae_bind(b, nn_video_pixel, &net->quant, z, z, "", "post_quant_conv");
     vae_bind(b, nn_video_plane, &net->conv_in, c->width[last], z, "decoder.", "conv_in");
-    bind_middle(b, net, c, "decoder.");
+    vae_bind_middle(b, &blocks, net->mid, c->attention ? &net->attention : NULL,
+                    c->width[c->levels - 1], "decoder.");
     for (int i = 0; i <= last; i++) {
         level *l = &net->level[i];
         int64_t out = c->width[last - i];
         l->n = c->layers + 1;
         snprintf(name, sizeof name, "decoder.up_blocks.%d.", i);
-        bind_resnets(b, l->resnet, l->n, c, c->width[i ? last - i + 1 : last], out, name);
+        vae_bind_resnets(b, &blocks, l->resnet, l->n, c->width[i ? last - i + 1 : last], out, name);
         if (i < last)
             vae_bind(b, nn_video_plane, &l->sampler, out, out, name, "upsamplers.0.conv");
     }
-    bind_norm(b, &net->norm_out, c, c->width[0], "decoder.", "conv_norm_out");
+    vae_bind_norm(b, &blocks, &net->norm_out, c->width[0], "decoder.", "conv_norm_out");
     vae_bind(b, nn_video_plane, &net->conv_out, 3, c->width[0], "decoder.", "conv_out");
 }
 
