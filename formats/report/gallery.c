@@ -79,17 +79,16 @@ static char *prompt_of(const char *dir, const char *name)
 }
 
 /* Adds a picture and returns its bytes; 0 if the file is no picture. */
-static size_t add_picture(vf_html *h, const char *dir, const char *name, size_t room)
+static size_t add_picture(vf_html *h, const char *dir, const char *name, const char *title,
+                          const char *prompt, size_t room)
 {
     const kind *k = kind_of(name);
-    char *path = vc_path_join(dir, name), *data = NULL, *prompt;
+    char *path = vc_path_join(dir, name), *data = NULL;
     size_t n = 0;
     bool good = path && !vc_file_read(&data, &n, path, room < MAX_FILE ? room : MAX_FILE, NULL) &&
                 n >= k->at + k->n && !memcmp(data + k->at, k->magic, k->n);
-    if (good && (prompt = prompt_of(dir, name))) {
-        vf_html_card(h, data, n, k->mime, name, prompt);
-        free(prompt);
-    }
+    if (good)
+        vf_html_card(h, data, n, k->mime, title, prompt);
     free(data);
     free(path);
     return good ? n : 0;
@@ -114,9 +113,12 @@ static void add_step(vf_html *h, const char *validation, const char *folder, siz
         vf_html_grid(h, false);
     }
     for (int i = 0; i < n; i++) {
-        size_t took = add_picture(h, dir, names[i]->d_name, *room);
+        const char *name = names[i]->d_name;
+        char *prompt = prompt_of(dir, name);
+        size_t took = prompt ? add_picture(h, dir, name, name, prompt, *room) : 0;
         *room -= took;
         count[took > 0]++;
+        free(prompt);
     }
     free_names(names, n);
     free(dir);
@@ -144,6 +146,117 @@ void vf_gallery(vf_html *h, const char *dir)
     vf_html_mark(h, "/" MARK);
     free_names(names, n);
     free(validation);
+}
+
+/* ---- several runs ---- */
+
+/* The picture or clip of one prompt in a run's newest step that has pictures. */
+typedef struct shot {
+    char *dir, *file, *prompt;
+    int run;
+    int64_t step;
+    bool shown;
+} shot;
+typedef struct shots {
+    shot *item;
+    int n;
+} shots;
+
+static void shots_free(shots *s)
+{
+    for (int i = 0; i < s->n; i++) {
+        free(s->item[i].dir);
+        free(s->item[i].file);
+        free(s->item[i].prompt);
+    }
+    free(s->item);
+}
+
+/* True if both files are of one sample: "003-000.png" and "003.mp4". */
+static bool same_sample(const char *a, const char *b)
+{
+    size_t n = strcspn(a, "-.");
+    return n == strcspn(b, "-.") && !strncmp(a, b, n);
+}
+
+/* Adds a shot unless the run's last one is of the same sample, which a clip then replaces. Without
+ * memory the shot is left out. */
+static void add_shot(shots *s, int run, int64_t step, const char *dir, const char *file)
+{
+    shot *last = s->n ? &s->item[s->n - 1] : NULL;
+    char *copy = strdup(file);
+    if (copy && last && last->run == run && same_sample(last->file, file)) {
+        bool clip = !strcasecmp(vc_path_ext(file), ".mp4");
+        free(clip ? last->file : copy);
+        last->file = clip ? copy : last->file;
+        return;
+    }
+    shot *more = copy ? realloc(s->item, ((size_t)s->n + 1) * sizeof *more) : NULL;
+    if (!more) {
+        free(copy);
+        return;
+    }
+    s->item = more;
+    s->item[s->n++] = (shot){ .dir = strdup(dir), .file = copy, .prompt = prompt_of(dir, file),
+                              .run = run, .step = step };
+}
+
+/* Adds the shots of a step's folder, and returns their number. */
+static int add_shots(shots *s, int run, const char *validation, const char *folder)
+{
+    struct dirent **names = NULL;
+    int64_t step = 0;
+    int before = s->n;
+    char *dir = vc_path_join(validation, folder);
+    int n = dir ? scandir(dir, &names, picture_file, versionsort) : 0;
+    is_step(folder, &step);
+    for (int i = 0; i < n; i++)
+        add_shot(s, run, step, dir, names[i]->d_name);
+    free_names(names, n);
+    free(dir);
+    return s->n - before;
+}
+
+static void find_shots(shots *s, int run, const char *dir)
+{
+    struct dirent **names = NULL;
+    char *validation = vc_path_join(dir, "validation");
+    int n = validation ? scandir(validation, &names, step_folder, newest_first) : 0;
+    for (int i = 0; i < n && !add_shots(s, run, validation, names[i]->d_name); i++)
+        ;
+    free_names(names, n);
+    free(validation);
+}
+
+static size_t show_shot(vf_html *h, shot *s, const char *name, size_t room)
+{
+    char *title = vc_format("%s, step %" PRId64, name, s->step);
+    bool whole = title && s->dir && s->file;
+    size_t took = whole ? add_picture(h, s->dir, s->file, title, "", room) : 0;
+    s->shown = true;
+    free(title);
+    return took;
+}
+
+void vf_gallery_beside(vf_html *h, const char *const *dir, const char *const *name, int n)
+{
+    size_t room = MAX_BYTES;
+    shots s = { 0 };
+    for (int i = 0; i < n; i++)
+        find_shots(&s, i, dir[i]);
+    for (int i = 0; i < s.n; i++) {
+        const char *prompt = s.item[i].prompt;
+        if (s.item[i].shown || !prompt)
+            continue;
+        vf_html_text(h, "%s", *prompt ? prompt : "(no prompt)");
+        vf_html_grid(h, false);
+        for (int k = i; k < s.n; k++)
+            if (!s.item[k].shown && s.item[k].prompt && !strcmp(s.item[k].prompt, prompt))
+                room -= show_shot(h, &s.item[k], name[s.item[k].run], room);
+    }
+    if (!s.n)
+        vf_html_text(h, "No run has decoded validation samples: `vdecode RUN` decodes them.");
+    shots_free(&s);
 }
 
 /* ---- replacing the gallery of a page ---- */

@@ -12,6 +12,10 @@
 /* Adds the pictures below DIR/validation/ to a page; unreadable ones are left out and counted. */
 void vf_gallery(vf_html *h, const char *dir);
 
+/* Adds, for each prompt, the newest picture or clip that each run has of it, beside each other. dir
+ * and name are the runs' folders and the names to show, [n] each. */
+void vf_gallery_beside(vf_html *h, const char *const *dir, const char *const *name, int n);
+
 /* Replaces the gallery in DIR/report.html, atomically. Does nothing without a page with marks. */
 int vf_gallery_update(const char *dir, vc_err *err);
 

@@ -42,7 +42,7 @@ static const vc_flag verify_flags[] = {
     LOG_FORMAT, END
 };
 static const vc_flag report_flags[] = {
-    OUT("file to write; default: report.html in the folder of the dataset"),
+    OUT("file to write; default: report.html in the folder of the dataset, compare.html for runs"),
     FLAG(VC_INT, limit, "limit", "1000", "0..",
          "largest number of thumbnails, spread evenly over the samples; 0: all"),
     LOG_FORMAT, END
@@ -124,9 +124,12 @@ static const verb verbs[] = {
       "The exit status is 1 if there is any. DATASET may also be a run folder, a checkpoint or a "
       "LoRA file.",
       verify_flags, 1, vlat_verify, false },
-    { "report", "DATASET",
-      "Writes a page in HTML: thumbnails, captions, histograms and skipped inputs.",
-      report_flags, 1, vlat_report, false },
+    { "report", "DATASET | RUN...",
+      "Writes a page in HTML. Of a dataset the page shows thumbnails, captions, histograms and "
+      "skipped inputs. Of the output folders of up to 8 training runs it shows the curves of all "
+      "runs together, the newest validation pictures of the same prompts beside each other, and "
+      "the settings that differ.",
+      report_flags, -1, vlat_report, false },
     { "merge", "DATASET...",
       "Merges several datasets into a new one. Samples get new numbers in the order given, and a "
       "sample that occurs twice is kept once. Datasets from different encoders are refused.",
@@ -200,6 +203,13 @@ static int no_verb(const char *name, vc_err *err)
                 : vc_fail(err, VC_EUSAGE, "a verb is needed: %s", list);
 }
 
+/* Removes slashes at the end of a path, so that the folder's name is its last part. */
+static void cut_slashes(char *path)
+{
+    for (size_t n = strlen(path); n > 1 && path[n - 1] == '/'; n--)
+        path[n - 1] = 0;
+}
+
 static int run(const verb *b, vlat *v, const vc_flags *set, vc_err *err)
 {
     const vc_list *words = vc_flags_words(set);
@@ -211,10 +221,9 @@ static int run(const verb *b, vlat *v, const vc_flags *set, vc_err *err)
     if (b->n_words < 0 ? words->n < -b->n_words : words->n != b->n_words)
         return vc_fail(err, VC_EUSAGE, "vlat %s takes %s, not %d word%s", b->name, b->words,
                        words->n, words->n == 1 ? "" : "s");
-    char *path = words->item[0];
-    for (size_t n = strlen(path); n > 1 && path[n - 1] == '/'; n--)
-        path[n - 1] = 0;                     /* the folder's name is its last part */
-    v->path = path;
+    for (int i = 0; i < words->n; i++)
+        cut_slashes(words->item[i]);
+    v->path = words->item[0];
     v->words = words;
     for (int i = 0; vc_flags_note(set, i); i++)
         vc_say(v->progress, "%s", vc_flags_note(set, i));

@@ -51,6 +51,11 @@ bool vlat_is_run(const char *path);
  * JSON and safetensors files. */
 int vlat_verify_run(const vlat *v, vc_err *err);
 
+/* ---- report_runs.c ---- */
+/* vlat report for the output folders of training runs: a page with their curves, figures, pictures
+ * and the settings in which they differ. VC_EUSAGE: too many runs. VC_ENOENT: not a run. */
+int vlat_report_runs(const vlat *v, vc_err *err);
+
 /* ---- copy.c ---- */
 /* Makes a new dataset at path of the samples i of d whose part[i] is `which`, or of all samples if
  * part is NULL. They keep their numbers. The error names the remedy for damage. */

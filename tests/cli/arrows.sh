@@ -27,7 +27,7 @@ formats/json         common/base common/os
 formats/metadata     common/base common/os formats/json formats/keys
 formats/tensors      common/base common/os common/tensor formats/json formats/keys
 formats/dataset      common common/base common/os formats/json formats/keys formats/tensors
-formats/report       common/base common/os formats/tensors
+formats/report       common/base common/os formats/json formats/keys formats/tensors
 formats/vlat         common/base common/cli common/os formats/dataset formats/keys formats/report
 formats/vlat         formats/tensors
 formats/peers        common common/base common/os formats/dataset formats/json formats/keys
@@ -51,7 +51,7 @@ train/models         common common/base common/nn common/os common/tensor format
 train/models         formats/tensors train/diffusion
 train/data           buckets common/base common/cli common/os formats/dataset formats/json
 train/data           formats/tensors train/models
-train/output         common/base common/os common/tensor formats/dataset formats/json formats/keys
+train/output         common/base common/os common/tensor formats/dataset formats/json
 train/output         formats/report formats/tensors train/models
 train/parallel       common/comm common/memory common/os common/tensor formats/tensors
 train                common/base common/cli common/comm common/memory common/os common/tensor

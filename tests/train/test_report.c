@@ -16,7 +16,7 @@
 #include "tests/lib/ok.h"
 #include "tests/lib/train_dataset.h"
 #include "train/output/report.h"
-#include "train/output/report_parts.h"
+#include "formats/report/curves.h"
 
 #define COUNT(a) ((int)(sizeof (a) / sizeof *(a)))
 
@@ -177,17 +177,18 @@ static void test_long(void **state)
 static void test_curve(void **state)
 {
     (void)state;
-    static const int lengths[] = { 1, VTRAIN_BINS - 1, VTRAIN_BINS, VTRAIN_BINS + 1,
-                                   5 * VTRAIN_BINS, 100003 };
+    static const int lengths[] = { 1, VF_CURVE_BINS - 1, VF_CURVE_BINS, VF_CURVE_BINS + 1,
+                                   5 * VF_CURVE_BINS, 100003 };
     for (int k = 0; k < COUNT(lengths); k++) {
-        vtrain_curve *c = calloc(1, sizeof *c);
+        vf_curve *c = calloc(1, sizeof *c);
         double sum = 0, least = INFINITY, greatest = -INFINITY;
         uint64_t n = 0;
         for (int i = 0; i < lengths[k]; i++) {
-            vtrain_curve_add(c, i, i == 777 ? -50 : i % 10);
-            vtrain_curve_add(c, i, NAN);
+            vf_curve_add(c, i, i == 777 ? -50 : i % 10);
+            vf_curve_add(c, i, NAN);
         }
-        assert_in_range(c->n, lengths[k] < VTRAIN_BINS ? lengths[k] : VTRAIN_BINS / 2, VTRAIN_BINS);
+        assert_in_range(c->n, lengths[k] < VF_CURVE_BINS ? lengths[k] : VF_CURVE_BINS / 2,
+                        VF_CURVE_BINS);
         for (int i = 0; i < c->n; i++) {
             sum += c->bin[i].sum;
             n += c->bin[i].n;

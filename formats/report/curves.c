@@ -1,5 +1,5 @@
 /* report_curves.c - reads metrics.jsonl into curves of bounded size. See report_parts.h */
-#include "train/output/report_parts.h"
+#include "formats/report/curves.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@ enum { MAX_BUCKETS = 1000 };
 
 /* ---- curves ---- */
 
-static void join(vtrain_bin *to, const vtrain_bin *from)
+static void join(vf_bin *to, const vf_bin *from)
 {
     to->sum += from->sum;
     to->n += from->n;
@@ -22,17 +22,17 @@ static void join(vtrain_bin *to, const vtrain_bin *from)
     to->greatest = fmax(to->greatest, from->greatest);
 }
 
-static void halve(vtrain_curve *c)
+static void halve(vf_curve *c)
 {
     for (int i = 0; i < c->n / 2; i++) {
         c->bin[i] = c->bin[2 * i];
         join(&c->bin[i], &c->bin[2 * i + 1]);
     }
-    c->n /= 2;                           /* VTRAIN_BINS is even, so no bin is left over */
+    c->n /= 2;                           /* VF_CURVE_BINS is even, so no bin is left over */
     c->each *= 2;
 }
 
-void vtrain_curve_add(vtrain_curve *c, double x, double y)
+void vf_curve_add(vf_curve *c, double x, double y)
 {
     if (!isfinite(y) || !isfinite(x))
         return;
@@ -45,12 +45,12 @@ void vtrain_curve_add(vtrain_curve *c, double x, double y)
     c->last = y;
     c->each = c->each ? c->each : 1;
 
-    const vtrain_bin one = { x, y, y, y, 1 };
+    const vf_bin one = { x, y, y, y, 1 };
     if (c->n && c->bin[c->n - 1].n < c->each) {
         join(&c->bin[c->n - 1], &one);
         return;
     }
-    if (c->n == VTRAIN_BINS)
+    if (c->n == VF_CURVE_BINS)
         halve(c);
     c->bin[c->n++] = one;
 }
@@ -63,7 +63,7 @@ static double number(const cJSON *o, const char *field)
     return cJSON_IsNumber(v) ? v->valuedouble : NAN;
 }
 
-static int count_bucket(vtrain_curves *c, const char *name, size_t n, double loss, vc_err *err)
+static int count_bucket(vf_curves *c, const char *name, size_t n, double loss, vc_err *err)
 {
     int i = 0;
     n = n < sizeof c->bucket->name ? n : sizeof c->bucket->name - 1;
@@ -72,11 +72,11 @@ static int count_bucket(vtrain_curves *c, const char *name, size_t n, double los
     if (i == MAX_BUCKETS)
         return 0;                        /* a table of more buckets would not be readable */
     if (i == c->n_buckets) {
-        vtrain_bucket *more = realloc(c->bucket, ((size_t)i + 1) * sizeof *more);
+        vf_run_bucket *more = realloc(c->bucket, ((size_t)i + 1) * sizeof *more);
         if (!more)
             return vc_fail(err, VC_ENOMEM, "out of memory for %d buckets", i + 1);
         c->bucket = more;
-        c->bucket[i] = (vtrain_bucket){ 0 };
+        c->bucket[i] = (vf_run_bucket){ 0 };
         memcpy(c->bucket[i].name, name, n);
         c->n_buckets++;
     }
@@ -100,9 +100,9 @@ static int count_samples(const cJSON *list, vf_keymap *seen, vc_err *err)
     return 0;
 }
 
-static int add_line(vtrain_curves *c, const cJSON *o, vf_keymap *seen, vc_err *err)
+static int add_line(vf_curves *c, const cJSON *o, vf_keymap *seen, vc_err *err)
 {
-    const struct { vtrain_curve *curve; const char *field; } column[] = {
+    const struct { vf_curve *curve; const char *field; } column[] = {
         { &c->loss, "loss" }, { &c->eval, "eval_loss" }, { &c->lr, "lr" },
         { &c->grad_norm, "grad_norm" }, { &c->tokens, "tokens_per_s" }, { &c->step_s, "step_s" },
         { &c->wait, "data_wait_s" },
@@ -112,7 +112,11 @@ static int add_line(vtrain_curves *c, const cJSON *o, vf_keymap *seen, vc_err *e
 
     c->steps++;
     for (size_t i = 0; i < sizeof column / sizeof *column; i++)
-        vtrain_curve_add(column[i].curve, step, number(o, column[i].field));
+        vf_curve_add(column[i].curve, step, number(o, column[i].field));
+    double peak = number(o, "peak_bytes");
+    if (peak > (double)c->peak_bytes)
+        c->peak_bytes = (int64_t)peak;
+    c->step = (int64_t)step;
     c->epoch = number(o, "epoch");
     c->dropout = number(o, "caption_dropout");
 
@@ -126,7 +130,7 @@ static int add_line(vtrain_curves *c, const cJSON *o, vf_keymap *seen, vc_err *e
     return rc ? rc : count_samples(cJSON_GetObjectItemCaseSensitive(o, "samples"), seen, err);
 }
 
-static int read_lines(vtrain_curves *c, const char *text, size_t size, vf_keymap *seen, vc_err *err)
+static int read_lines(vf_curves *c, const char *text, size_t size, vf_keymap *seen, vc_err *err)
 {
     int rc = 0;
     for (size_t at = 0; at < size && !rc;) {
@@ -148,10 +152,10 @@ static int read_lines(vtrain_curves *c, const char *text, size_t size, vf_keymap
 
 /* ---- all ---- */
 
-int vtrain_curves_read(vtrain_curves **out, const char *dir, vc_err *err)
+int vf_curves_read(vf_curves **out, const char *dir, vc_err *err)
 {
     *out = NULL;
-    vtrain_curves *c = calloc(1, sizeof *c);
+    vf_curves *c = calloc(1, sizeof *c);
     char *path = vc_path_join(dir, "metrics.jsonl");
     vf_keymap seen = { 0 };
     vc_map map = { 0 };
@@ -166,12 +170,12 @@ int vtrain_curves_read(vtrain_curves **out, const char *dir, vc_err *err)
     }
     vc_map_close(&map);
     vf_keymap_free(&seen);
-    vtrain_curves_free(c);
+    vf_curves_free(c);
     free(path);
     return rc;
 }
 
-void vtrain_curves_free(vtrain_curves *c)
+void vf_curves_free(vf_curves *c)
 {
     if (c)
         free(c->bucket);

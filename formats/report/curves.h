@@ -1,0 +1,61 @@
+/* curves.h - the content of a run's metrics.jsonl in bounded memory: curves, buckets and counts, and
+ * charts of these curves. `vtrain` draws one run with them, `vlat report` several runs together. */
+#ifndef FORMATS_REPORT_CURVES_H
+#define FORMATS_REPORT_CURVES_H
+
+#include <stdint.h>
+
+#include "formats/report/html.h"
+
+enum { VF_CURVE_BINS = 2000 };
+
+/* A curve of any length in at most VF_CURVE_BINS bins: when all are in use, neighbours are joined,
+ * and each bin takes twice as many points from then on. Values that are not finite are left out. */
+typedef struct vf_bin {
+    double x, sum, least, greatest;      /* x: of its first point */
+    uint64_t n;
+} vf_bin;
+typedef struct vf_curve {
+    vf_bin bin[VF_CURVE_BINS];
+    int n;
+    uint64_t each, points;               /* points of a full bin; points of the curve */
+    double sum, last, best, best_x;      /* best: the least value, at best_x */
+} vf_curve;
+void vf_curve_add(vf_curve *c, double x, double y);
+
+typedef struct vf_run_bucket {
+    char name[64];
+    uint64_t steps, losses;              /* losses: steps with a finite loss */
+    double loss;                         /* sum of the finite losses */
+} vf_run_bucket;
+
+/* The content of metrics.jsonl. */
+typedef struct vf_curves {
+    vf_curve loss, eval, lr, grad_norm, tokens, step_s, wait;
+    vf_run_bucket *bucket;               /* in order of appearance */
+    int n_buckets;
+    uint64_t steps, unreadable;          /* lines read; lines that could not be read */
+    uint64_t seen;                       /* distinct samples */
+    int64_t step, peak_bytes;            /* of the last line; the greatest, 0 if unknown */
+    double epoch, dropout;               /* of the last line */
+} vf_curves;
+/* Reads dir/metrics.jsonl. Lines that cannot be read are counted and left out. VC_ENOENT: there is
+ * no such file. */
+int vf_curves_read(vf_curves **out, const char *dir, vc_err *err);
+void vf_curves_free(vf_curves *c);       /* NULL is fine */
+
+/* A curve as a series of a chart: the least and greatest value of each bin, so that thinning hides
+ * no spike; the mean over about 4 % of the curve around each point, which does not lag as a running
+ * mean does; or the mean of each bin. */
+typedef enum { VF_CURVE_EACH, VF_CURVE_SMOOTH, VF_CURVE_MEAN } vf_curve_style;
+typedef struct vf_curve_part {
+    const char *name;                    /* of the series, in the legend */
+    const vf_curve *curve;
+    vf_curve_style style;                /* VF_CURVE_EACH is drawn pale, behind the others */
+} vf_curve_part;
+/* curves_chart.c. Adds a chart of up to VF_HTML_SERIES parts over the steps. A part without points
+ * is left out, and a chart without parts too. */
+int vf_curve_chart(vf_html *h, const char *title, const char *unit, const vf_curve_part *parts,
+                   int n, vc_err *err);
+
+#endif

@@ -1,0 +1,71 @@
+/* curves_chart.c - charts of curves; see curves.h */
+#include <stdlib.h>
+
+#include "formats/report/curves.h"
+
+typedef struct line {                    /* a series with its own numbers */
+    double x[2 * VF_CURVE_BINS], y[2 * VF_CURVE_BINS];
+    size_t n;
+} line;
+
+static void put_point(line *l, double x, double y)
+{
+    l->x[l->n] = x;
+    l->y[l->n++] = y;
+}
+
+static void mean_line(line *l, const vf_curve *c)
+{
+    for (int i = 0; i < c->n; i++)
+        put_point(l, c->bin[i].x, c->bin[i].sum / (double)c->bin[i].n);
+}
+
+static void each_line(line *l, const vf_curve *c)
+{
+    for (int i = 0; i < c->n; i++) {
+        put_point(l, c->bin[i].x, c->bin[i].least);
+        if (c->bin[i].n > 1)
+            put_point(l, c->bin[i].x, c->bin[i].greatest);
+    }
+}
+
+static void smooth_line(line *l, const vf_curve *c)
+{
+    int half = c->n / 50 > 2 ? c->n / 50 : 2;
+    for (int i = 0; i < c->n; i++) {
+        double sum = 0, n = 0;
+        for (int k = i > half ? i - half : 0; k <= i + half && k < c->n; k++) {
+            sum += c->bin[k].sum;
+            n += (double)c->bin[k].n;
+        }
+        put_point(l, c->bin[i].x, sum / n);
+    }
+}
+
+typedef void (*line_fn)(line *l, const vf_curve *c);
+static const line_fn line_of[] = {
+    [VF_CURVE_EACH] = each_line, [VF_CURVE_SMOOTH] = smooth_line, [VF_CURVE_MEAN] = mean_line,
+};
+
+int vf_curve_chart(vf_html *h, const char *title, const char *unit, const vf_curve_part *parts,
+                   int n, vc_err *err)
+{
+    vf_series series[VF_HTML_SERIES];
+    vf_chart chart = { .title = title, .x_label = "step", .y_label = unit, .series = series };
+    line *lines = calloc((size_t)n, sizeof *lines);
+    if (!lines)
+        return vc_no_memory(err);
+    for (int i = 0; i < n && chart.n < VF_HTML_SERIES; i++) {
+        const vf_curve_part *p = &parts[i];
+        line *l = &lines[chart.n];
+        if (!p->curve->n)
+            continue;
+        line_of[p->style](l, p->curve);
+        series[chart.n++] = (vf_series){ .name = p->name, .x = l->x, .y = l->y, .n = l->n,
+                                         .faint = p->style == VF_CURVE_EACH };
+    }
+    if (chart.n)
+        vf_html_line_chart(h, &chart);
+    free(lines);
+    return 0;
+}

@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# vlat report lays the curves, pictures and settings of training runs over each other.
+. "$(dirname "$0")/../lib/check.sh"
+
+png='\x89PNG\r\n\x1a\n'
+
+# run DIR STEPS RATE SECRET: an output folder as vtrain leaves it
+run()
+{
+    mkdir -p "$1/validation/step-10" "$1/validation/step-9"
+    for ((step = 1; step <= $2; step++)); do
+        echo "{\"step\":$step,\"epoch\":$step.5,\"loss\":0.$((90 - step)),\"lr\":$3," \
+            "\"grad_norm\":1,\"tokens_per_s\":1000,\"step_s\":2,\"data_wait_s\":0," \
+            "\"peak_bytes\":1073741824,\"bucket\":\"5x8x8\",\"caption_dropout\":0.1}"
+    done >"$1/metrics.jsonl"
+    printf '# settings\n\n# Data\nlatents: [a.lmdb]\nseed: 42\nlearning_rate: %s\noutput_dir: %s\n' \
+        "$3" "$1" >"$1/config.yaml"
+    printf "$png newest" >"$1/validation/step-10/000-000.png"
+    printf "$png oldest $4" >"$1/validation/step-9/000.png"
+}
+run first 20 1e-4 x
+run second 12 3e-4 y
+echo 'only_here: "<b>bold</b>"' >>second/config.yaml
+
+expect 0 '^compare.html$' vlat report first second/
+for text in '>first<' '>second<' '20, 20.50 epochs' '12, 12.50 epochs' '0.70000' '0.78000' \
+    '1.0 GiB' 'first, step 10' 'second, step 10' '1e-4' '3e-4' 'only_here' '&lt;b&gt;bold' \
+    'Gradient norm'; do
+    grep -qF -e "$text" compare.html || wrong "the page lacks $text"
+done
+for text in 'step 9' 'output_dir' '42' '<b>bold' 'a.lmdb'; do
+    ! grep -F -e ">$text" compare.html || wrong "the page has $text"
+done
+
+# folders of one name are named by their paths
+mkdir -p other
+cp -r first other/first
+expect 0 '^same.html$' vlat report first other/first --out same.html
+holds same.html '>other/first<'
+
+# one run, which has no picture and no settings
+rm -r other/first/validation other/first/config.yaml
+touch other/first/trainer.json
+expect 0 '^one.html$' vlat report other/first --out one.html
+holds one.html 'No run has decoded'
+lacks one.html 'Settings that differ'
+
+cp -r "$VLT_BUILD/tests/made.lmdb" a.lmdb
+expect 1 'a.lmdb is not the output folder of a training run' vlat report first a.lmdb
+expect 2 'takes one dataset, or the folders of runs' vlat report a.lmdb first
+expect 2 'shows 8 runs at most, not 9' vlat report first{,,,,,,,,}
+echo '{ torn' >>first/metrics.jsonl
+expect 0 '' vlat report first second
