@@ -45,6 +45,8 @@ typedef struct loop {
     double micro_flops;                       /* of the current micro-batch */
     int64_t micro;                            /* its place in this rank's part of the step */
     double step_at, reported_at;              /* seconds: the step began; was last reported */
+    double report_at, report_took;            /* seconds: report.html was last written; that took */
+    bool report_live, ending;                 /* report.html says that steps follow; none does */
     vtrain *t;
     vc_err missing[OUTPUTS];                  /* why an output is missing; code 0: it is not */
 } loop;
@@ -53,7 +55,7 @@ static int loop_open(loop *l, vtrain *t, vc_err *err)
 {
     size_t batch = (size_t)t->cfg.train_batch_size, micros = (size_t)vtrain_micros(t);
     *l = (loop){ .saved = t->step > 0 ? t->step : -1, .count.begun = t->step,
-                 .begun_at = vc_seconds(), .t = t };
+                 .begun_at = vc_seconds(), .report_at = -INFINITY, .t = t };
     l->note_size = sizeof(note) + batch * VTRAIN_KEY;
     l->notes = calloc(micros, l->note_size);
     l->keys = calloc(micros * batch, sizeof *l->keys);
@@ -339,12 +341,12 @@ static void report_progress(const vtrain *t, const loop *l, const vtrain_record 
 
 /* ---- between steps ---- */
 
-static int write_report(const vtrain *t, vc_err *err)
+static int write_report(const vtrain *t, bool live, vc_err *err)
 {
     const vtrain_report r = {
         .title = t->cfg.output_dir, .model = t->about_model, .data = t->about_data,
         .settings = t->settings, .predicted_bytes = t->plan.predicted,
-        .peak_bytes = t->peak_bytes,
+        .peak_bytes = t->peak_bytes, .live = live,
         .samples = vtrain_data_samples(t->data) - vtrain_data_held_out(t->data),
     };
     return vtrain_report_write(&r, t->cfg.output_dir, err);
@@ -361,7 +363,18 @@ static void drop_state(vtrain *t)
 static void report(vtrain *t, loop *l)
 {
     vc_err why = { 0 };
-    note_output(t, l, REPORT, write_report(t, &why), &why);
+    double start = vc_seconds();
+    l->report_live = !l->ending && t->step < t->plan.steps;
+    note_output(t, l, REPORT, write_report(t, l->report_live, &why), &why);
+    l->report_at = vc_seconds();
+    l->report_took = l->report_at - start;
+}
+
+/* True after the first step, and whenever report.html is old. The page of a long run takes longer
+ * to write, so it is written less often: about 1 % of the time is spent with it. */
+static bool report_due(const loop *l)
+{
+    return vc_seconds() - l->report_at > fmax(VTRAIN_REPORT_EACH, 100 * l->report_took);
 }
 
 /* Collective; rank 0 writes. */
@@ -452,11 +465,11 @@ static int after_step(vtrain *t, loop *l, vc_err *err)
     const vtrain_config *c = &t->cfg;
     bool last = t->step == t->plan.steps;
     bool saves = last || t->step % c->checkpointing_steps == 0;
+    bool samples = samples_due(t);
     int rc = saves ? vc_comm_agree(t->comm, save(t, l, err), err) : 0;
-    if (rc || !samples_due(t))
-        return rc;
-    rc = validate(t, l, err);
-    if (!rc && vtrain_leads(t))
+    if (!rc && samples)
+        rc = validate(t, l, err);
+    if (!rc && vtrain_leads(t) && (samples || report_due(l)))
         report(t, l);
     return rc;
 }
@@ -584,6 +597,9 @@ int vtrain_loop(vtrain *t, vc_err *err)
         save_after_torn_file(t, &l);
     else if (!rc)
         rc = vc_comm_agree(t->comm, check_outputs(t, &l, err), err);
+    l.ending = true;
+    if (l.report_live)
+        report(t, &l);
     vc_progress_end(t->ui);
     if (!rc || rc == VC_ESTOP)
         vtrain_report_summary(t, &l.count);

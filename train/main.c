@@ -72,11 +72,11 @@ int main(int argc, char **argv)
         rc = vc_fail_errno(&err, "/dev/null");
     if (!rc) {
         rc = vc_flags_parse(&set, &vtrain_program, &c, argc, argv, stdout, &err);
-        if (rc == 0 || rc == VC_EUSAGE)
+        if ((rc == 0 || rc == VC_EUSAGE) && !c.status)
             rc = check(&c, set, vc_comm_size(comm), &err);
         rc = vc_comm_agree(comm, rc, &err);
         if (rc == 0)
-            rc = run(set, &c, comm, &err);
+            rc = c.status ? vtrain_status(c.status, stdout, &err) : run(set, &c, comm, &err);
         else if (rc > 0)
             rc = 0;                  /* help or version */
     }

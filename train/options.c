@@ -40,6 +40,7 @@ const vc_program vtrain_program = {
     .about = "Trains a video transformer from a latent dataset: a LoRA or the whole model. It "
              "loads no encoder and no decoder.",
     .flags = flags, .partner = vc_vprep_flags, .foreign = vc_peers, .version = version,
+    .alone = "status",
 };
 
 /* ---- checks of the flags ---- */

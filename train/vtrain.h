@@ -7,6 +7,7 @@
  *                 save, evaluate, sample, stop                backward
  *     noised.h    levels, noise, loss weights      weights.h  the transformer's files
  *     save.c      writes and reads a checkpoint    encoders.h compares the VAE and the text
+ *     status.c    --status: where a run is
  *     base.h      hashes the weights that a run               encoders with the datasets'
  *                 began with                       beside.h   a background thread for hashing
  *     summary.h   messages at a run's begin and end
@@ -123,6 +124,7 @@ typedef struct vtrain_config {
     int report_to;                            /* index into tensorboard|none */
     char *trace_dir;
     int64_t trace_steps;
+    char *status;
     bool dry_run, quiet;
     int log_format;                           /* vc_log_format */
 } vtrain_config;
@@ -216,6 +218,8 @@ typedef struct vtrain {
     struct vtrain_trace *trace;               /* NULL: off */
 } vtrain;
 
+/* status.c. Prints where the run of the output folder dir is. VC_ENOENT: dir is no such folder. */
+int vtrain_status(const char *dir, FILE *out, vc_err *err);
 /* run.c. Trains to the end. Returns 0; VC_ESTOP after a signal, when the run can be resumed; or an
  * error. A dry run prints its plan to out; any other run reports it to ui. Collective over comm:
  * all ranks return the same. Rank 0 alone writes and prints, except traces and validation

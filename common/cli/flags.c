@@ -461,10 +461,11 @@ static int check_utf8(int argc, char **argv, vc_err *err)
 
 static void check_rows(vc_flags *set)
 {
+    bool alone = set->prog->alone && vc_flags_given(set, set->prog->alone);
     for (const vc_flag *f = set->prog->flags; f->name; f++) {
         const unsigned char *from = set->from[f - set->prog->flags];
         const int64_t *pair = (const int64_t *)(const void *)(set->options + f->offset);
-        if (f->required && !from[0] && !from[1])
+        if (f->required && !alone && !from[0] && !from[1])
             vc_flags_wrong(set, "--%s is required: %s", f->name, f->help);
         if (f->kind == VC_PAIR && !from[0] != !from[1] && !f->value)
             vc_flags_wrong(set, "--%s: only one of two numbers was given (%lld and %lld)",

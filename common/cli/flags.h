@@ -81,6 +81,7 @@ typedef struct vc_program {
     const char *positional;                /* name of other words ("IN..."),
         NULL: they are refused */
     const char *(*version)(void);          /* text of --version after name and version, or NULL */
+    const char *alone;                     /* flag beside which no other is required, or NULL */
 } vc_program;
 
 typedef struct vc_flags vc_flags;

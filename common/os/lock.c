@@ -10,11 +10,13 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
-    HOLDER = 400,                            /* bytes of text about a process */
-    TRIES = 1000                             /* limit for a file that is replaced again and again */
+    HOLDER = VC_LOCK_HOLDER,                 /* bytes of text about a process */
+    TRIES = 1000,                            /* limit for a file that is replaced again and again */
+    GLANCES = 5, GLANCE = 20                 /* times and ms to wait for a vc_lock_held */
 };
 
 /* ---- the holder of a lock ---- */
@@ -89,11 +91,24 @@ static int busy(const char *path, int fd, vc_err *err)
 
 /* ---- locking ---- */
 
-static int take(int fd, const char *path, int wait, vc_err *err)
+static int try_lock(int fd, int how)
 {
     int rc;
-    while ((rc = flock(fd, LOCK_EX | wait)) && errno == EINTR)
+    while ((rc = flock(fd, how)) && errno == EINTR)
         ;
+    return rc;
+}
+
+/* Takes the lock. A vc_lock_held elsewhere may hold it for a moment, so a busy file is tried
+ * again a few times. */
+static int take(int fd, const char *path, int wait, vc_err *err)
+{
+    const struct timespec pause = { .tv_nsec = GLANCE * 1000000L };
+    int rc = try_lock(fd, LOCK_EX | wait);
+    for (int i = 0; i < GLANCES && rc && errno == EWOULDBLOCK; i++) {
+        nanosleep(&pause, NULL);
+        rc = try_lock(fd, LOCK_EX | wait);
+    }
     if (!rc)
         return 0;
     return errno == EWOULDBLOCK ? busy(path, fd, err) : vc_fail_errno(err, "%s: flock", path);
@@ -132,4 +147,16 @@ int vc_lock_file(int *fd, const char *path, vc_err *err)
 int vc_lock_wait(int *fd, const char *path, vc_err *err)
 {
     return lock(fd, path, 0, err);
+}
+
+bool vc_lock_held(char holder[VC_LOCK_HOLDER], const char *path)
+{
+    *holder = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    bool held = fd >= 0 && try_lock(fd, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK;
+    if (held)
+        find_holder(holder, fd);
+    if (fd >= 0)
+        close(fd);
+    return held;
 }

@@ -8,6 +8,8 @@
 #ifndef COMMON_OS_LOCK_H
 #define COMMON_OS_LOCK_H
 
+#include <stdbool.h>
+
 #include "common/base/err.h"
 
 /* Takes an exclusive lock on path (made if needed) and returns the descriptor in *fd, -1 on
@@ -16,5 +18,9 @@
 int vc_lock_file(int *fd, const char *path, vc_err *err);
 /* The same, but waits until the holder releases the lock. */
 int vc_lock_wait(int *fd, const char *path, vc_err *err);
+/* Returns true if another process holds the lock on path, which must exist; holder describes that
+ * process, or is empty if the system does not show it. */
+enum { VC_LOCK_HOLDER = 400 };
+bool vc_lock_held(char holder[VC_LOCK_HOLDER], const char *path);
 
 #endif

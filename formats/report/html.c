@@ -114,6 +114,9 @@ int vf_html_write(vf_html *h, const char *path, vc_err *err)
     vc_buf_str(&page, html_head);
     vc_buf_add(&page, h->title.data, h->title.n);
     vc_buf_str(&page, html_after_title);
+    if (h->refresh > 0)
+        vc_buf_printf(&page, "<meta http-equiv=\"refresh\" content=\"%d\">\n", h->refresh);
+    vc_buf_str(&page, html_body);
     vc_buf_str(&page, "<h1>");
     vc_buf_add(&page, h->title.data, h->title.n);
     vc_buf_str(&page, "</h1>\n");
@@ -132,6 +135,11 @@ int vf_html_write(vf_html *h, const char *path, vc_err *err)
                     : vc_file_write(path, page.data, page.n, err);
     vc_buf_free(&page);
     return rc;
+}
+
+void vf_html_refresh(vf_html *h, int seconds)
+{
+    h->refresh = seconds;
 }
 
 void vf_html_section(vf_html *h, const char *heading)

@@ -27,6 +27,9 @@ void vf_html_close(vf_html *h);                  /* h may be NULL */
 /* Replaces path atomically. The page may then be extended and written again. */
 int vf_html_write(vf_html *h, const char *path, vc_err *err);
 
+/* Makes a browser load the page again every `seconds` (0: not), so that it follows a file that is
+ * written again and again. */
+void vf_html_refresh(vf_html *h, int seconds);
 /* Adds a heading, listed in the contents at the top. */
 void vf_html_section(vf_html *h, const char *heading);
 /* Adds a paragraph; line ends are kept. */

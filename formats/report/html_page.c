@@ -67,7 +67,7 @@ const char html_head[] =
     "border:1px solid var(--line);border-radius:6px;padding:.4rem .65rem}\n"
     "</style>\n<title>";
 
-const char html_after_title[] = "</title>\n</head>\n<body>\n";
+const char html_after_title[] = "</title>\n", html_body[] = "</head>\n<body>\n";
 
 const char html_after_contents[] = "<main>\n";
 

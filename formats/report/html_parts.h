@@ -11,6 +11,7 @@ typedef enum { HTML_NOTHING, HTML_TABLE, HTML_FACTS, HTML_GRID } html_block;
 struct vf_html {
     vc_buf title, contents, body;      /* finished HTML */
     html_block open;
+    int refresh;                       /* seconds; 0: none */
     int columns;                       /* of the open table */
     int sections, grids;
     bool no_memory;                    /* memory was missing for a part */
@@ -22,8 +23,9 @@ void html_end_block(vf_html *h);
 void html_escape(vc_buf *b, const char *s, size_t n);
 void html_escape_str(vc_buf *b, const char *s);
 
-/* Fixed text of the page: before the title, between title and contents, between contents and body,
+/* Fixed text of the page: before the title, between title and contents (in the head and in the
+ * body), between contents and body,
  * and after the body. */
-extern const char html_head[], html_after_title[], html_after_contents[], html_end[];
+extern const char html_head[], html_after_title[], html_body[], html_after_contents[], html_end[];
 
 #endif

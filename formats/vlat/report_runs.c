@@ -8,9 +8,10 @@
 #include "common/os/file.h"
 #include "formats/report/curves.h"
 #include "formats/report/gallery.h"
+#include "formats/report/settings.h"
 #include "formats/vlat/vlat.h"
 
-enum { MAX_RUNS = VF_HTML_SERIES, MAX_SETTINGS = 1 << 20 };
+enum { MAX_RUNS = VF_HTML_SERIES };
 
 typedef struct runs {
     const char *dir[MAX_RUNS], *name[MAX_RUNS];
@@ -41,7 +42,6 @@ static void name_runs(runs *r)
 
 static int open_runs(runs *r, const vc_list *words, vc_err *err)
 {
-    size_t size;
     if (words->n > MAX_RUNS)
         return vc_fail(err, VC_EUSAGE, "vlat report shows %d runs at most, not %d", MAX_RUNS,
                        words->n);
@@ -51,12 +51,7 @@ static int open_runs(runs *r, const vc_list *words, vc_err *err)
         int rc = vf_curves_read(&r->curves[r->n++], dir, err);
         if (rc)
             return vc_context(err, rc, "%s is not the output folder of a training run", dir);
-        char *path = vc_path_join(dir, "config.yaml");
-        if (!path)
-            return vc_no_memory(err);
-        if (vc_file_exists(path))
-            rc = vc_file_read(&r->settings[i], &size, path, MAX_SETTINGS, err);
-        free(path);
+        rc = vf_settings_read(&r->settings[i], dir, err);
         if (rc)
             return rc;
     }
@@ -132,37 +127,19 @@ static void add_facts(vf_html *h, const runs *r)
 
 /* ---- settings ---- */
 
-typedef struct span {
-    const char *text;
-    int n;
-} span;
-
-/* Returns the value in the line "NAME: value" of settings, empty if no line has the name. The
- * settings are those that vtrain writes, one flag a line. */
-static span setting(const char *settings, const char *name, size_t n)
-{
-    for (const char *line = settings; line; line = strchr(line, '\n')) {
-        line += *line == '\n';
-        if (!strncmp(line, name, n) && line[n] == ':') {
-            const char *value = line + n + 1 + strspn(line + n + 1, " ");
-            return (span){ value, (int)strcspn(value, "\n") };
-        }
-    }
-    return (span){ "", 0 };
-}
-
 /* Adds a row if the runs' values of the setting differ. Long values are cut. */
 static void add_setting(vf_html *h, const runs *r, const char *name, size_t n)
 {
     char label[64], value[MAX_RUNS][128];
     const char *cells[MAX_RUNS + 1] = { label };
-    span first = setting(r->settings[0], name, n);
+    size_t first, len;
+    const char *of_first = vf_setting(r->settings[0], name, n, &first);
     bool differ = false;
     snprintf(label, sizeof label, "%.*s", (int)n, name);
     for (int i = 0; i < r->n; i++) {
-        span s = setting(r->settings[i], name, n);
-        differ = differ || s.n != first.n || memcmp(s.text, first.text, (size_t)s.n);
-        snprintf(value[i], sizeof value[i], "%.*s", s.n, s.text);
+        const char *text = vf_setting(r->settings[i], name, n, &len);
+        differ = differ || len != first || memcmp(text, of_first, len);
+        snprintf(value[i], sizeof value[i], "%.*s", (int)len, text);
         cells[i + 1] = value[i];
     }
     if (differ && strcmp(label, "output_dir"))
@@ -174,12 +151,13 @@ static void add_settings_of(vf_html *h, const runs *r, int i)
 {
     for (const char *line = r->settings[i]; line; line = strchr(line, '\n')) {
         bool earlier = false;
+        size_t len;
         line += *line == '\n';
         size_t n = strspn(line, "abcdefghijklmnopqrstuvwxyz0123456789_");
         if (!n || line[n] != ':')
             continue;
         for (int k = 0; k < i; k++)
-            earlier = earlier || setting(r->settings[k], line, n).n;
+            earlier = earlier || *vf_setting(r->settings[k], line, n, &len);
         if (!earlier)
             add_setting(h, r, line, n);
     }

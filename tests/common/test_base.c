@@ -325,10 +325,12 @@ static void test_lock(void **state)
     int fd, again;
     assert_int_equal(vc_lock_file(&fd, path, &err), 0);
     assert_int_equal(vc_lock_file(&again, path, &err), VC_EBUSY);   /* another open file */
-    char own[64];
+    char own[64], holder[VC_LOCK_HOLDER];
     snprintf(own, sizeof own, "(process %ld): wait until it ends", (long)getpid());
     assert_says(&err, own);
     assert_int_equal(again, -1);
+    assert_true(vc_lock_held(holder, path));
+    assert_non_null(strstr(own, strrchr(holder, '(') + 1));
     pid_t pid = fork();
     if (!pid) {
         close(fd);
@@ -338,6 +340,11 @@ static void test_lock(void **state)
     int status;
     waitpid(pid, &status, 0);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+    close(fd);
+
+    assert_false(vc_lock_held(holder, path));
+    assert_false(vc_lock_held(holder, in_folder("no/lock")));
+    assert_int_equal(vc_lock_file(&fd, path, &err), 0);             /* asking left no lock */
     close(fd);
 
     /* a killed process leaves no lock */

@@ -118,6 +118,10 @@ static int put_page(vf_html *h, const vtrain_report *r, const char *dir, vc_err 
     int rc = vf_curves_read(&c, dir, err);
     if (rc)
         return rc;
+    vf_html_refresh(h, r->live ? VTRAIN_REPORT_EACH : 0);
+    if (r->live)
+        vf_html_text(h, "The run continues. This page is loaded again every %d seconds.",
+                     VTRAIN_REPORT_EACH);
     put_facts(h, r, c);
     rc = put_charts(h, c, err);
     put_buckets(h, c);

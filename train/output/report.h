@@ -9,6 +9,7 @@
 #ifndef TRAIN_OUTPUT_REPORT_H
 #define TRAIN_OUTPUT_REPORT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/base/err.h"
@@ -19,8 +20,11 @@ typedef struct vtrain_report {
     const char *data;            /* lines about datasets and buckets, '\n' between them */
     const char *settings;        /* YAML */
     int64_t predicted_bytes, peak_bytes;
+    bool live;                   /* the run continues: browsers load the page again */
     uint32_t samples;            /* distinct ones to train on: for "never seen" */
 } vtrain_report;
+
+enum { VTRAIN_REPORT_EACH = 30 };   /* seconds after which a browser loads a live page again */
 
 /* Writes dir/report.html atomically. Curves of a long run are thinned to at most some 2,000 points;
  * lines of metrics.jsonl that cannot be read are left out and counted. VC_ENOENT: dir has no

@@ -1,0 +1,35 @@
+/* settings.c - see settings.h */
+#include "formats/report/settings.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/os/file.h"
+
+enum { MAX_SETTINGS = 1 << 20 };             /* bytes of config.yaml */
+
+int vf_settings_read(char **text, const char *dir, vc_err *err)
+{
+    size_t size;
+    *text = NULL;
+    char *path = vc_path_join(dir, "config.yaml");
+    if (!path)
+        return vc_no_memory(err);
+    int rc = vc_file_exists(path) ? vc_file_read(text, &size, path, MAX_SETTINGS, err) : 0;
+    free(path);
+    return rc;
+}
+
+const char *vf_setting(const char *text, const char *name, size_t n, size_t *len)
+{
+    *len = 0;
+    for (const char *line = text; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (!strncmp(line, name, n) && line[n] == ':') {
+            const char *value = line + n + 1 + strspn(line + n + 1, " ");
+            *len = strcspn(value, "\n");
+            return value;
+        }
+    }
+    return "";
+}
