@@ -165,12 +165,12 @@ static void note(void *arg, const char *name, const vt_tensor *x)
         j->rc = vtrain_trace_tensor(j->t->trace, j->t->g, name, x, j->err);
 }
 
-/* [B,c,F,H,W] of x, which broadcasts to the latents x0. */
-static vt_tensor *spread(vt_ctx *g, vt_tensor *x, vt_tensor *x0)
+/* [B,channels,F,H,W] of x, which broadcasts to the latents x0. */
+static vt_tensor *spread(vt_ctx *g, vt_tensor *x, vt_tensor *x0, int64_t channels)
 {
-    if (!memcmp(x->dim + 2, x0->dim + 2, 3 * sizeof *x->dim))
+    if (x->dim[1] == channels && !memcmp(x->dim + 2, x0->dim + 2, 3 * sizeof *x->dim))
         return x;
-    return vt_add(g, vt_scale(g, vt_slice(g, x0, 1, 0, x->dim[1]), 0), x);
+    return vt_add(g, vt_scale(g, vt_slice(g, x0, 1, 0, channels), 0), x);
 }
 
 /* A video in the layout of diffusers' forward(); others as they are. */
@@ -181,7 +181,9 @@ static const vt_tensor *as_forward(vtrain *t, vt_tensor *x, vt_tensor *x0)
     if (t->family->layout == VTRAIN_FRAMES_FIRST)
         return vt_permute(t->g, x, (int[]){ 0, 2, 1, 3, 4 });
     if (t->family->layout == VTRAIN_TOKENS)
-        return vt_patchify(t->g, spread(t->g, x, x0), 1, 1, 1, VT_C_FIRST);
+        return vt_patchify(t->g, spread(t->g, x, x0, x->dim[1]), 1, 1, 1, VT_C_FIRST);
+    if (t->family->layout == VTRAIN_PACKED)
+        return vt_patchify(t->g, spread(t->g, x, x0, x0->dim[1]), 1, 2, 2, VT_C_FIRST);
     return x;
 }
 
@@ -189,9 +191,12 @@ static int trace_forward(vtrain *t, const parts *p, const vtrain_levels *v, vc_e
 {
     const vtrain_noised *n = &p->n;
     int64_t rows = n->x0->dim[0];
+    vt_tensor *timestep = p->in.token_t ? p->in.token_t : p->in.t;
+    if (t->family->sigma_times)
+        timestep = vt_scale(t->g, timestep, 1e-3f);
     const struct { const char *name; vt_tensor *x; } tensors[] = {
         { "latents", n->x0 }, { "noise", n->noise }, { "timesteps", p->in.t },
-        { "timestep", p->in.token_t ? p->in.token_t : p->in.t }, { "noisy_latents", n->noisy },
+        { "timestep", timestep }, { "noisy_latents", n->noisy },
         { "model_output", p->pred }, { "target", n->target }, { "loss_weight", n->weight },
         { "loss", p->loss },
     };

@@ -41,29 +41,41 @@ static void fill_axis(float *c, float *s, int64_t width, int64_t first, const nn
     }
 }
 
-static void fill_rope(float *c, float *s, const nn_axis axis[3], int64_t width, double theta)
+/* Fills the tables of `tokens` tokens, which are all places of a grid or a line through it. */
+static void fill_rope(float *c, float *s, const nn_axis axis[3], int64_t tokens, bool line,
+                      int64_t width, double theta)
 {
-    int64_t stride = axis[0].n * axis[1].n * axis[2].n, repeats = 1, first = 0;
+    int64_t stride = tokens, repeats = 1, first = 0;
     for (int k = 0; k < 3; k++) {
-        stride /= axis[k].n;
+        stride = line ? 1 : stride / axis[k].n;
         fill_axis(c, s, width, first, &axis[k], stride, repeats, theta);
-        repeats *= axis[k].n;
+        repeats = line ? 1 : repeats * axis[k].n;
         first += axis[k].pairs;
     }
 }
 
-void nn_rope(vt_ctx *g, const nn_axis axis[3], double theta, vt_tensor *table[2])
+static void make_rope(vt_ctx *g, const nn_axis axis[3], int64_t tokens, bool line, double theta,
+                      vt_tensor *table[2])
 {
-    const int64_t dim[2] = { axis[0].n * axis[1].n * axis[2].n,
-                             axis[0].pairs + axis[1].pairs + axis[2].pairs };
+    const int64_t dim[2] = { tokens, axis[0].pairs + axis[1].pairs + axis[2].pairs };
     const int64_t n = dim[0] * dim[1];
     float *host = malloc(2 * (size_t)n * sizeof *host);
     if (!host) {
         vt_fail(g, VC_ENOMEM, "positions: out of memory");
         return;
     }
-    fill_rope(host, host + n, axis, dim[1], theta);
+    fill_rope(host, host + n, axis, tokens, line, dim[1], theta);
     for (int i = 0; i < 2; i++)
         table[i] = vt_from_host(g, VC_F32, 2, dim, host + i * n, VC_F32);
     free(host);
+}
+
+void nn_rope(vt_ctx *g, const nn_axis axis[3], double theta, vt_tensor *table[2])
+{
+    make_rope(g, axis, axis[0].n * axis[1].n * axis[2].n, false, theta, table);
+}
+
+void nn_rope_line(vt_ctx *g, const nn_axis axis[3], double theta, vt_tensor *table[2])
+{
+    make_rope(g, axis, axis[0].n, true, theta, table);
 }

@@ -16,10 +16,16 @@ struct vt_buf {
     int refs;                                 /* of scopes, the tape, gradients; 0: released */
     int kept;                                 /* those of refs that the tape holds */
     bool empty;                               /* no kernel has written it yet */
+    bool unreached;                           /* a gradient that is zero because no backward wrote
+                                               * it (vt_param_reached) */
     bool persistent;                          /* a parameter's gradient: not in the pool */
 };
 static inline bool vt_adds(const vt_tensor *t) { return !t->buf || !t->buf->empty; }
-static inline void vt_wrote(vt_tensor *t) { if (t->buf) t->buf->empty = false; }
+static inline void vt_wrote(vt_tensor *t)
+{
+    if (t->buf)
+        t->buf->empty = t->buf->unreached = false;
+}
 
 typedef enum { VT_ADD, VT_SUB, VT_MUL } vt_binary;
 #define VT_UNARY(prefix, NAME, name) prefix##NAME,

@@ -13,8 +13,15 @@ _Static_assert((int)VT_ADAMW_BLOCK == (int)VK_MOMENT_BLOCK, "who splits moments 
 void vt_params_zero_grad(vt_params *p)
 {
     for (int i = 0; i < p->n; i++)
-        if (p->at[i]->grad)
+        if (p->at[i]->grad) {
             p->at[i]->grad->buf->empty = true;
+            p->at[i]->grad->buf->unreached = false;
+        }
+}
+
+bool vt_param_reached(const vt_param *p)
+{
+    return p->grad && !p->grad->buf->unreached;
 }
 
 void vt_params_settle(vt_params *p)
@@ -25,6 +32,7 @@ void vt_params_settle(vt_params *p)
             continue;
         p->g->be->fill(p->g->dev, d, 0.0f);
         vt_wrote(d);
+        d->buf->unreached = true;
     }
 }
 
@@ -151,7 +159,8 @@ void vt_adamw_step(vt_params *p, vt_adamw_state *s, const vt_adamw *o)
         if (!w->trained)
             continue;
         const vt_adamw_part x = { w->name, 0, w->t, s->m[k], s->v[k], s->peak[k], w->grad };
-        vt_adamw_update(p->g, &x, o);
+        if (vt_param_reached(w))
+            vt_adamw_update(p->g, &x, o);
         k++;
     }
 }

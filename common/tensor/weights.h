@@ -113,6 +113,10 @@ void vt_params_zero_grad(vt_params *p);
 /* Writes zeros into gradients that are still empty since vt_params_zero_grad, so that each
  * grad->data may be read. The optimiser and the norm call it themselves. */
 void vt_params_settle(vt_params *p);
+/* After vt_params_settle: whether a backward wrote the gradient since vt_params_zero_grad. The
+ * optimiser changes no parameter whose gradient is missing, and no moment of it, as torch.optim
+ * does where grad is None. */
+bool vt_param_reached(const vt_param *p);
 
 /* Memory of parameters. Lent memory (vt_param_lend_grad, vt_param_lend_values) is not counted. */
 typedef struct vt_param_bytes {

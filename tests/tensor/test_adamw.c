@@ -405,6 +405,39 @@ static void test_8bit_bits(void **state)
     assert_memory_equal(w[0], w[1], sizeof w[0]);
 }
 
+/* ---- missing gradients ---- */
+
+/* A parameter that no backward reaches keeps its values and moments, whatever the decay, as in
+ * PyTorch where grad is None; a gradient of zeros decays it. */
+static void test_unreached(void **state)
+{
+    static float before[N], after[N], m[N];
+
+    (void)state;
+    for (int kind = VT_ADAMW_F32; kind <= VT_ADAMW_8BIT; kind++) {
+        const vt_adamw a = { 1e-2, 0.9, 0.99, 1e-8, 0.5, 1, 1, 7 };
+        one o;
+        one_open(&o, (vt_adamw_kind)kind, 1);
+        vt_params_zero_grad(o.p);
+        one_values(&o, before);
+        assert_true(vt_params_grad_norm(o.p) == 0);
+        assert_false(vt_param_reached(vt_params_at(o.p, 0)));
+        vt_adamw_step(o.p, &o.s, &a);
+        one_values(&o, after);
+        assert_memory_equal(before, after, sizeof before);
+        assert_int_equal(vt_to_host(o.g, o.s.m[0], m, NULL), 0);
+        for (int i = 0; i < N; i++)
+            assert_true(m[i] == m[0]);
+        vt_params_zero_grad(o.p);
+        memset(one_grad(&o), 0, N * sizeof(float));
+        assert_true(vt_param_reached(vt_params_at(o.p, 0)));
+        vt_adamw_step(o.p, &o.s, &a);
+        one_values(&o, after);
+        assert_true(fabsf(after[7]) < fabsf(before[7]));
+        one_close(&o);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -412,6 +445,7 @@ int main(void)
         cmocka_unit_test(test_rounding),  cmocka_unit_test(test_bf16_bits),
         cmocka_unit_test(test_codes),     cmocka_unit_test(test_descent),
         cmocka_unit_test(test_8bit_bits), cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_unreached),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

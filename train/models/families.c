@@ -6,7 +6,8 @@
 #include "common/families.h"
 
 static const vtrain_family *const families[] = {
-    &vtrain_builtin, &vtrain_cogvideox, &vtrain_hunyuan, &vtrain_ltx, &vtrain_wan, NULL
+    &vtrain_builtin, &vtrain_cogvideox, &vtrain_hunyuan, &vtrain_ltx, &vtrain_wan,
+    &vtrain_qwen, NULL
 };
 
 const vtrain_family *vtrain_family_of_class(const char *class_name)

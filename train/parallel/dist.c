@@ -159,6 +159,18 @@ static void fill_gaps(const vtrain_dist *d, const unit *u, size_t values)
     }
 }
 
+/* Records which gradients no backward has written, in a step's first round or in all of its rounds
+ * until now; `empty` is their state for the next backward. All ranks run the same ops, so they
+ * agree. */
+static void note_reached(const unit *u, bool first, bool empty)
+{
+    for (int i = 0; i < u->n; i++) {
+        vt_buf *b = u->param[i]->grad->buf;
+        b->unreached = b->empty && (first || b->unreached);
+        b->empty = empty;
+    }
+}
+
 static int sum_shards(vtrain_dist *d, const unit *u, vc_err *err)
 {
     float *part = d->part.x;
@@ -169,8 +181,7 @@ static int sum_shards(vtrain_dist *d, const unit *u, vc_err *err)
         vt_values_add(d->l.second, u->grad->data, part, u->shard);
     else if (!rc)
         vt_values_copy(d->l.second, u->grad->data, part, u->shard);
-    for (int i = 0; i < u->n; i++)
-        u->param[i]->grad->buf->empty = true;    /* the next backward overwrites it */
+    note_reached(u, !d->round, true);            /* the next backward overwrites them */
     return rc;
 }
 
@@ -181,8 +192,7 @@ static int sum_unit(vtrain_dist *d, const unit *u, vc_err *err)
     fill_gaps(d, u, values_of(d, u));
     if (sharded(d))
         return sum_shards(d, u, err);
-    for (int i = 0; i < u->n; i++)
-        vt_wrote(u->param[i]->grad);
+    note_reached(u, true, false);
     return vc_comm_sum(d->l.rows_copies, u->row, values_of(d, u), d->o.wire, err);
 }
 

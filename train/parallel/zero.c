@@ -189,6 +189,8 @@ static void update_part(void *arg, const vt_param *p, size_t from, size_t n, siz
 {
     const update *x = arg;
     vt_tensor w, m, v, peak, grad;
+    if (!vt_param_reached(p))
+        return;
     const vt_adamw_part part = {
         .name = p->name, .first = from, .w = part_of(&w, x->w, M, at, n),
         .m = part_of(&m, x->state[M], M, at, n), .v = part_of(&v, x->state[V], V, at, n),

@@ -73,13 +73,14 @@ typedef struct ref_tolerance {
 /* The largest absolute value of x, or (mean) the root of its mean square; infinite where x has a
  * NaN. */
 double ref_size(const float *x, int64_t n, bool mean);
-/* The golden's PREFIX/PARAMETER, malloc'ed. */
+/* The golden's PREFIX/PARAMETER, malloc'ed; NULL where the parameter has no gradient. */
 float *ref_wanted(const ref_model *m, const vt_param *p, const char *prefix);
 /* Runs a step of a case, prints which of output and loss have a larger error, and returns their
  * number. */
 int ref_check_case(ref_model *m, const char *name, const ref_tolerance *t);
 /* After a step: compares the gradients of trained parameters with PREFIX/PARAMETER, prints those
- * with a larger error, and returns their number. */
+ * with a larger error, and returns their number. A parameter that the golden lacks has no gradient
+ * in either program. */
 int ref_check_grads(const ref_model *m, const char *prefix, const ref_tolerance *t);
 
 /* A golden of a family. Its cases are `base`, which has gradients, up to four others, and `lora` if

@@ -1,0 +1,85 @@
+/* test_qwen.c - Qwen-Image's transformer against diffusers': outputs, losses, every gradient, a
+ * LoRA's too, with prompts of different lengths in a batch; recomputation; refusals */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "tests/lib/ok.h"
+#include "tests/train/models/reference.h"
+
+/* The LoRA is of the linears of both blocks but one, and of four others. */
+static const ref_variant variants[] = { { "qwen", { "odd", "wide", "any" }, 2 * 13 + 4 } };
+
+/* f32: sums in another order differ by 3e-5 at most. bf16: some roundings of 2^-9 in a chain;
+ * diffusers' own bf16 differs from its f32 by as much. */
+static const ref_tolerance f32 = { VC_F32, 3e-5, 3e-5, 1e-3, false };
+static const ref_tolerance bf16 = { VC_BF16, 2e-2, 3e-2, 1e-2, true };
+
+static void test_f32(void **state)
+{
+    (void)state;
+    ref_check_variants(&vtrain_qwen, variants, 1, &f32);
+}
+
+static void test_bf16(void **state)
+{
+    (void)state;
+    ref_check_variants(&vtrain_qwen, variants, 1, &bf16);
+}
+
+static void test_memory(void **state)
+{
+    (void)state;
+    ref_check_recompute(&vtrain_qwen, "qwen");
+    ref_check_dry(&vtrain_qwen, "qwen");
+}
+
+static const ref_refusal bad_models[] = {
+    { "{\"patch_size\":1}", "patch_size: 1" },
+    { "{\"guidance_embeds\":true}", "guidance_embeds: true" },
+    { "{\"zero_cond_t\":true}", "zero_cond_t: true" },
+    { "{\"use_layer3d_rope\":true}", "use_layer3d_rope: true" },
+    { "{\"attention_head_dim\":12}", "attention_head_dim must be a multiple of 8" },
+    { "{\"axes_dims_rope\":[4,6,4]}", "axes_dims_rope: 4, 6, 4 must be even, and their sum equal "
+      "to attention_head_dim, which is 16" },
+    { "{\"in_channels\":32}", "in_channels: 32 with out_channels 4 is no known model" },
+    { "{\"num_layers\":3}", "tensor \"transformer_blocks.2.img_mod.1.weight\" is missing" },
+};
+
+static void test_refused(void **state)
+{
+    (void)state;
+    ref_check_refusals(&vtrain_qwen, "qwen", bad_models, sizeof bad_models / sizeof *bad_models);
+}
+
+/* A clip is no picture. */
+static void test_clip(void **state)
+{
+    ref_model m;
+    ref_case c;
+    vc_err err = { 0 };
+    (void)state;
+    ref_open(&m, &vtrain_qwen, "qwen", VC_BF16, VC_F32);
+    ref_case_open(&c, m.golden, "base");
+    c.dim[0] = 1;
+    c.dim[2] = 2;
+    vt_step_begin(m.g, 0);
+    assert_null(ref_forward(&m, &c, VT_KEEP));
+    assert_int_equal(vt_step_end(m.g, &err), VC_EMISMATCH);
+    assert_says(&err, "latents of 2 frames: Qwen-Image makes pictures, which have one");
+    ref_case_close(&c);
+    ref_close(&m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_f32), cmocka_unit_test(test_bf16), cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_clip),
+    };
+    return golden_has_device() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
+}

@@ -1,0 +1,251 @@
+/* qwen.c - Qwen-Image (Wu et al. 2025), an MM-DiT: all blocks have a stream of the picture's tokens
+ * and one of the prompt's, which meet in the attention. Semantics and names are those of diffusers'
+ * QwenImageTransformer2DModel. Latents: one picture [B,C,1,h,w].
+ *
+ * The prompt's tokens of the last block are not read, so the layers that make them have no
+ * gradient. */
+#include <string.h>
+
+#include "common/nn/embeddings.h"
+#include "common/nn/joint_block.h"
+#include "common/nn/positions.h"
+#include "formats/json/config.h"
+#include "train/models/dit.h"
+
+#define EPS 1e-6f
+#define THETA 10000
+
+enum { PATCH = 2, TIME = 256, MLP = 4, MAX_WIDTH = 16384 };
+
+/* indices into sizes of the weight tables */
+enum { D = -1, TOKEN_IN = -2, TOKEN_OUT = -3, TEXT = -4, HEAD = -5, HIDDEN = -6, SIX_D = -7,
+       TWO_D = -8 };
+
+typedef struct block_weights { nn_stream_weights stream[2]; } block_weights;
+
+typedef struct model_weights {
+    vt_lin patch, text, time1, time2, mod_out, proj_out;
+    vt_tensor *text_norm;                     /* [TEXT] */
+} model_weights;
+
+#define LIN(type, field, name, out, in) \
+    { name, VT_W_LINEAR, offsetof(type, field), { out, in }, VT_INIT_XAVIER }
+#define BLOCK(field, name, out, in) LIN(block_weights, field, name, out, in)
+#define NORM(field, name) \
+    { name, VT_W_TENSOR, offsetof(block_weights, field), { HEAD }, VT_INIT_ONE }
+
+static const vt_weight model_table[] = {
+    LIN(model_weights, time1, "time_text_embed.timestep_embedder.linear_1", D, TIME),
+    LIN(model_weights, time2, "time_text_embed.timestep_embedder.linear_2", D, D),
+    { "txt_norm.weight", VT_W_TENSOR, offsetof(model_weights, text_norm), { TEXT }, VT_INIT_ONE },
+    LIN(model_weights, patch, "img_in", D, TOKEN_IN),
+    LIN(model_weights, text, "txt_in", D, TEXT),
+    LIN(model_weights, mod_out, "norm_out.linear", TWO_D, D),
+    LIN(model_weights, proj_out, "proj_out", TOKEN_OUT, D),
+    { 0 }
+};
+
+/* The rows of a stream in a block; q, k, v, out and norms are those of attn. */
+#define STREAM(i, name, q_, k_, v_, out_, norm_q_, norm_k_) \
+    BLOCK(stream[i].mod, name "_mod.1", SIX_D, D), \
+    BLOCK(stream[i].attn.q, "attn." q_, D, D), \
+    BLOCK(stream[i].attn.k, "attn." k_, D, D), \
+    BLOCK(stream[i].attn.v, "attn." v_, D, D), \
+    BLOCK(stream[i].attn.out, "attn." out_, D, D), \
+    NORM(stream[i].attn.norm_q.w, "attn." norm_q_ ".weight"), \
+    NORM(stream[i].attn.norm_k.w, "attn." norm_k_ ".weight"), \
+    BLOCK(stream[i].up, name "_mlp.net.0.proj", HIDDEN, D), \
+    BLOCK(stream[i].down, name "_mlp.net.2", D, HIDDEN)
+
+static const vt_weight block_table[] = {      /* names follow "transformer_blocks.%d." */
+    STREAM(0, "img", "to_q", "to_k", "to_v", "to_out.0", "norm_q", "norm_k"),
+    STREAM(1, "txt", "add_q_proj", "add_k_proj", "add_v_proj", "to_add_out", "norm_added_q",
+           "norm_added_k"),
+    { 0 }
+};
+
+typedef struct qwen {
+    vtrain_dit dit;
+    int64_t layers, heads, head, token_in, out_channels, text, axis[3];
+    int axes;
+    model_weights w;
+} qwen;
+
+/* vtrain_in.made: cosines and sines of the picture's rotations and of the prompt's; the number of
+ * keys of each row. */
+enum { COS, SIN, TEXT_COS, TEXT_SIN, KEYS, N_MADE };
+/* The inputs of a block: the two streams, the embedding of the time, and all of made. */
+enum { X, PROMPT, E, MADE, N_IN = MADE + N_MADE };
+
+/* ---- config.json ---- */
+
+static const vf_config_row config_rows[] = {
+    VF_INT(qwen, layers, "num_layers", 60, 1, 256),
+    VF_INT(qwen, heads, "num_attention_heads", 24, 1, 256),
+    VF_INT(qwen, head, "attention_head_dim", 128, 8, 256),
+    VF_INT(qwen, token_in, "in_channels", 64, 4, 1024),
+    VF_INT(qwen, out_channels, "out_channels", 16, 1, 1024),
+    VF_INT(qwen, text, "joint_attention_dim", 3584, 1, 65536),
+    VF_INTS(qwen, axis, axes, "axes_dims_rope", 3, 2, 256),
+    VF_ONLY_INT("patch_size", PATCH),
+    VF_ONLY_FLAG("guidance_embeds", false),
+    VF_ONLY_FLAG("zero_cond_t", false),
+    VF_ONLY_FLAG("use_additional_t_cond", false),
+    VF_ONLY_FLAG("use_layer3d_rope", false),
+    { 0 }
+};
+
+/* Checks the rules between fields. */
+static int check_config(const qwen *m, vc_err *err)
+{
+    const int64_t sum = m->axis[0] + m->axis[1] + m->axis[2];
+    if (m->head % 8 || m->heads * m->head > MAX_WIDTH)
+        return vc_fail(err, VC_EFORMAT, "attention_head_dim must be a multiple of 8, and "
+                       "num_attention_heads times attention_head_dim at most %d", MAX_WIDTH);
+    if (sum != m->head || m->axis[0] % 2 || m->axis[1] % 2 || m->axis[2] % 2)
+        return vc_fail(err, VC_EFORMAT, "axes_dims_rope: %lld, %lld, %lld must be even, and their "
+                       "sum equal to attention_head_dim, which is %lld", (long long)m->axis[0],
+                       (long long)m->axis[1], (long long)m->axis[2], (long long)m->head);
+    if (m->token_in != m->out_channels * PATCH * PATCH)
+        return vc_fail(err, VC_EINVAL, "in_channels: %lld with out_channels %lld is no known "
+                       "model: a token has the channels of %d x %d places", (long long)m->token_in,
+                       (long long)m->out_channels, PATCH, PATCH);
+    return 0;
+}
+
+static int qwen_read(void *model, const cJSON *config, vc_err *err)
+{
+    qwen *m = model;
+    memcpy(m->axis, (int64_t[]){ 16, 56, 56 }, sizeof m->axis);
+    int rc = vf_config_read(m, config_rows, config, err);
+    if (!rc)
+        rc = check_config(m, err);
+    if (rc)
+        return rc;
+    const int64_t d = m->heads * m->head;
+    const int64_t sizes[VTRAIN_SIZES] = {
+        [-D] = d, [-TOKEN_IN] = m->token_in, [-TOKEN_OUT] = m->token_in, [-TEXT] = m->text,
+        [-HEAD] = m->head, [-HIDDEN] = MLP * d, [-SIX_D] = 6 * d, [-TWO_D] = 2 * d,
+    };
+    memcpy(m->dit.sizes, sizes, sizeof sizes);
+    m->dit.layers[0] = m->layers;
+    return 0;
+}
+
+static void qwen_fit(const void *model, vtrain_fit *fit)
+{
+    const qwen *m = model;
+    *fit = (vtrain_fit){ .channels = (int)m->out_channels, .n_texts = 1, .text_width = { m->text },
+                         .mult = { 1, PATCH, PATCH }, .blocks = (int)m->layers };
+}
+
+/* The schedule of the released model. */
+static void qwen_schedule(const cJSON *config, vtrain_scheduler *s)
+{
+    (void)config;
+    s->by_tokens = (vtrain_by_tokens){ .on = true, .type = VTRAIN_MU_EXPONENTIAL, .base = 0.5,
+                                       .max = 0.9, .base_len = 256, .max_len = 8192 };
+    s->terminal = 0.02;
+}
+
+/* ---- prepare ---- */
+
+/* The middle of the picture stands at row 0 and column 0. The prompt begins behind the rows and
+ * columns of the picture, and each of its tokens has the same position on all axes. */
+static void make_rope(vt_ctx *g, const qwen *m, int64_t rows, int64_t columns, int64_t tokens,
+                      vt_tensor **made)
+{
+    const int64_t behind = rows > columns ? rows / 2 : columns / 2;
+    const nn_axis picture[3] = {
+        { 1, 0, 1, m->axis[0] / 2 },
+        { rows, (double)(rows / 2 - rows), 1, m->axis[1] / 2 },
+        { columns, (double)(columns / 2 - columns), 1, m->axis[2] / 2 },
+    };
+    nn_axis prompt[3];
+    for (int i = 0; i < 3; i++)
+        prompt[i] = (nn_axis){ tokens, (double)behind, 1, m->axis[i] / 2 };
+    nn_rope(g, picture, THETA, made + COS);
+    nn_rope_line(g, prompt, THETA, made + TEXT_COS);
+}
+
+/* Traces the arguments of diffusers' forward() that no tensor of the model has: the picture's size
+ * in tokens, and the length of each prompt. */
+static void note_sizes(vt_ctx *g, const vtrain_in *in, int64_t rows, int64_t columns)
+{
+    const int64_t n = in->x->dim[0];
+    float shape[VTRAIN_ROWS * 3], length[VTRAIN_ROWS];
+    for (int64_t b = 0; b < n; b++) {
+        memcpy(shape + 3 * b, (float[]){ 1, (float)rows, (float)columns }, 3 * sizeof *shape);
+        length[b] = (float)in->text[0].length[b];
+    }
+    vtrain_note(in, "img_shapes", vt_from_host(g, VC_F32, 2, (int64_t[]){ n, 3 }, shape, VC_F32));
+    vtrain_note(in, "txt_seq_lens", vt_from_host(g, VC_F32, 1, &n, length, VC_F32));
+}
+
+static void qwen_prepare(vt_ctx *g, void *model, vtrain_in *in)
+{
+    const qwen *m = model;
+    const vtrain_cond *text = &in->text[0];
+    if (vt_failed(g) || !in->x || !text->embeds)
+        return;
+    const int64_t *dim = in->x->dim, rows = dim[3] / PATCH, columns = dim[4] / PATCH;
+    if (dim[2] != 1) {
+        vt_fail(g, VC_EMISMATCH, "latents of %lld frames: Qwen-Image makes pictures, which have "
+                "one", (long long)dim[2]);
+        return;
+    }
+    make_rope(g, m, rows, columns, text->embeds->dim[1], in->made);
+    in->made[KEYS] = vtrain_key_lengths(g, text, rows * columns);
+    vtrain_note_mask(g, in, "encoder_hidden_states_mask", text);
+    if (in->note)
+        note_sizes(g, in, rows, columns);
+}
+
+/* ---- forward ---- */
+
+static void qwen_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *s[VT_BLOCK_IO])
+{
+    const model_weights *w = &((qwen *)model)->w;
+    vt_tensor *text = vt_cast(g, in->text[0].embeds, vt_compute(g));
+    s[X] = vt_linear(g, nn_patches(g, in->x, (int[]){ 1, PATCH, PATCH }), &w->patch);
+    s[PROMPT] = vt_linear(g, vt_rms_norm(g, text, w->text_norm, EPS), &w->text);
+    s[E] = vt_silu(g, nn_embed_number(g, in->t, &w->time1, &w->time2, VC_F32));
+    memcpy(s + MADE, in->made, N_MADE * sizeof *in->made);
+}
+
+static void block(vt_ctx *g, const void *model, const void *weights, vt_tensor *const *in,
+                  vt_tensor **out)
+{
+    const qwen *m = model;
+    const block_weights *w = weights;
+    vt_tensor *const *made = in + MADE;
+    const nn_times t = { .e = in[E] };
+    const nn_heads heads[2] = { { m->heads, EPS, made[COS], made[SIN], 0 },
+                                { m->heads, EPS, made[TEXT_COS], made[TEXT_SIN], 0 } };
+    nn_joint_block(g, in + X, (const nn_times[2]){ t, t }, w->stream, heads, made[KEYS], out);
+}
+
+static vt_tensor *qwen_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s)
+{
+    const model_weights *w = &((qwen *)model)->w;
+    vt_tensor *e[2];
+    vt_chunk(g, nn_modulation(g, s[E], &w->mod_out, 2), 1, 2, e);
+    vt_tensor *x = vt_layer_norm_modulate(g, s[X], NULL, NULL, e[1], e[0], EPS);
+    return vt_unpatchify(g, vt_linear(g, x, &w->proj_out), in->x->dim + 1, 1, PATCH, PATCH,
+                         VT_C_FIRST);
+}
+
+const vtrain_family vtrain_qwen = {
+    .class_name = "QwenImageTransformer2DModel",
+    .text_args = { "encoder_hidden_states" }, .layout = VTRAIN_PACKED, .sigma_times = true,
+    .size = sizeof(qwen), .weights = offsetof(qwen, w), .table = model_table,
+    .read = qwen_read, .fit = qwen_fit, .prepare = qwen_prepare, .embed = qwen_embed,
+    .blocks = { { "transformer_blocks.%d.", block_table, sizeof(block_weights), N_IN, 2, block,
+                  NULL } },
+    .head = qwen_head,
+    .objective = VTRAIN_FLOW, .density = VTRAIN_LOGIT_NORMAL,
+    .flow_shift = 1, .logit_mean = 0, .logit_std = 1, .schedule = qwen_schedule,
+    .posterior_mean = true, .bf16 = true, .renormalised = true,
+    .lr_full = 1e-5, .lr_lora = 1e-4, .guidance = 4, .batch = 1, .steps = 1000,
+    .lora_targets = "to_q,to_k,to_v,to_out.0,add_q_proj,add_k_proj,add_v_proj,to_add_out",
+};
