@@ -156,11 +156,20 @@ void vtrain_noised_load(const vtrain *t, vtrain_noised *n, const vtrain_batch *b
     load_weights(t, n, b, v);
 }
 
+/* The time of a level that is rounded to bf16. */
+static float rounded(float t)
+{
+    return vc_bf16_to_f32(vc_f32_to_bf16(t / VTRAIN_TIMES)) * VTRAIN_TIMES;
+}
+
 void vtrain_times_load(const vtrain *t, vtrain_in *in, const int64_t dim[5],
                        const vtrain_levels *v)
 {
     vtrain_fit fit;
-    in->t = rows_of(t->g, dim[0], v->t);
+    float time[VTRAIN_ROWS];
+    for (int64_t i = 0; i < dim[0]; i++)
+        time[i] = t->cfg.timestep_dtype ? rounded(v->t[i]) : v->t[i];
+    in->t = rows_of(t->g, dim[0], time);
     if (!v->front)
         return;
     t->family->fit(t->model, &fit);
@@ -169,6 +178,6 @@ void vtrain_times_load(const vtrain *t, vtrain_in *in, const int64_t dim[5],
     int64_t area = dim[3] / fit.mult[1] * (dim[4] / fit.mult[2]), n = dim[2] / fit.mult[0] * area;
     float first[VTRAIN_ROWS];
     for (int64_t i = 0; i < dim[0]; i++)
-        first[i] = v->clean[i] ? 0 : v->t[i];
-    in->token_t = two_parts(t->g, 2, (int64_t[]){ dim[0], n }, n, area, first, v->t);
+        first[i] = v->clean[i] ? 0 : time[i];
+    in->token_t = two_parts(t->g, 2, (int64_t[]){ dim[0], n }, n, area, first, time);
 }

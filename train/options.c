@@ -12,6 +12,7 @@
 
 /* Choices that vtrain_check replaces by one of the choices that the run knows. */
 enum { REPORT_TENSORBOARD, REPORT_NONE, DENSITY_NONE = VTRAIN_BELL + 1, LOSS_L2 = 3 };
+enum { INFERENCE_STEPS = 28 };                /* where the family has no number */
 /* The choices of --timestep_sampling. */
 enum { SAMPLING_AUTO, SAMPLING_SIGMA, SAMPLING_UNIFORM, SAMPLING_SIGMOID, SAMPLING_SHIFT,
        SAMPLING_LOGSNR };
@@ -397,6 +398,7 @@ static void drop_flow_flags(vtrain_config *c, vc_flags *set)
 {
     const struct { const char *flag; bool differs; } flags_of_flow[] = {
         { "flow_shift", c->flow_shift != 1 }, { "flow_levels", c->flow_levels != 0 },
+        { "flow_terminal", c->flow_terminal != 0 }, { "timestep_dtype", c->timestep_dtype != 0 },
         { "weighting_scheme", c->weighting_scheme != VTRAIN_UNIFORM },
         { "timestep_sampling", c->timestep_sampling != SAMPLING_AUTO },
         { "logit_mean", c->logit_mean != 0 }, { "logit_std", c->logit_std != 1 },
@@ -416,6 +418,8 @@ static void drop_flow_flags(vtrain_config *c, vc_flags *set)
         c->loss_cutoff = 0;                                 /* --like sets it for a flow */
     c->flow_shift = 1;
     c->flow_levels = 0;
+    c->flow_terminal = 0;
+    c->timestep_dtype = 0;
     c->weighting_scheme = VTRAIN_UNIFORM;
     c->logit_mean = 0;
     c->logit_std = 1;
@@ -453,6 +457,8 @@ int vtrain_resolve(vtrain_config *c, vc_flags *set, const vtrain_family *f,
         c->network_alpha = (double)c->rank;
     if (!vc_flags_given(set, "guidance_scale"))
         c->guidance_scale = f->guidance;
+    if (c->num_inference_steps == 0)
+        c->num_inference_steps = f->inference_steps ? f->inference_steps : INFERENCE_STEPS;
     if (!vc_flags_given(set, "mixed_precision"))
         c->mixed_precision = f->bf16 ? VTRAIN_PRECISION_BF16 : VTRAIN_PRECISION_NO;
     if (c->learning_rate == 0)

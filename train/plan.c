@@ -209,14 +209,17 @@ static void error_text(char *text, size_t size, const vtrain *t)
 static void say_loss(const vtrain *t)
 {
     const vtrain_config *c = &t->cfg;
-    char scheme[32], normal[64] = "", shift[200], levels[48] = "", table[48] = "", error[96];
+    char scheme[32], normal[64] = "", shift[200], levels[48] = "", table[80] = "", error[96];
+    int n = 0;
     error_text(error, sizeof error, t);
     if (c->objective == 1 + VTRAIN_V) {
         say(t, "loss: v-prediction, times uniform, weight 1%s", error);
         return;
     }
     if (c->flow_levels)
-        snprintf(table, sizeof table, ", a table of %lld levels", (long long)c->flow_levels);
+        n = snprintf(table, sizeof table, ", a table of %lld levels", (long long)c->flow_levels);
+    if (c->flow_terminal > 0)
+        snprintf(table + n, sizeof table - (size_t)n, ", stretched to %g", c->flow_terminal);
     if (c->weighting_scheme == VTRAIN_LOGIT_NORMAL)
         snprintf(normal, sizeof normal, " (mean %g, deviation %g)", c->logit_mean, c->logit_std);
     if (c->weighting_scheme == VTRAIN_MODE)

@@ -241,6 +241,7 @@ static int open_objective(vtrain *t, vc_err *err)
         .kind = (vtrain_kind)(c->objective - 1), .density = (vtrain_density)c->weighting_scheme,
         .logit_mean = c->logit_mean, .logit_std = c->logit_std, .mode_scale = c->mode_scale,
         .shift = c->flow_shift, .by_tokens = t->scheduler.by_tokens, .grid = c->flow_levels,
+        .terminal = c->flow_terminal,
         .boundary = t->boundary, .low = c->boundary_type == VTRAIN_SIDE_LOW,
         .stratified = c->uniform_sampling, .micros = vtrain_micros(t),
         .beta_start = t->scheduler.beta_start, .beta_end = t->scheduler.beta_end,

@@ -21,9 +21,13 @@ typedef struct sampling {
     double input;                /* the guidance that the model gets, if it takes one */
     double scale;                /* of guidance by the negative prompt; 1 and below: none */
     size_t n;                    /* elements of a row */
+    size_t tokens;               /* of the transformer */
+    int patch[3];                /* frames, rows and columns of a token */
     float *x, *in, *out;         /* [n], [rows,n], [rows,n] */
     float *past, *noise;         /* [2,n]: clean latents of the two steps before; [n]: the step's
                                   * noise */
+    double *norm;                /* [tokens,2]: the sums of squares of the prompt's prediction and
+                                  * of the guided one; NULL: the guided one keeps its norm */
     vtrain_solver_step *step;    /* [steps] */
     vtrain_text text[VTRAIN_TEXTS];
     float *cond[VC_ROLES];       /* conditions of all rows, as the model takes them, or NULL */
@@ -45,6 +49,7 @@ static void sampling_free(sampling *s)
     free(s->out);
     free(s->past);
     free(s->noise);
+    free(s->norm);
     free(s->step);
     for (int i = 0; i < VC_ROLES; i++)
         free(s->cond[i]);
@@ -235,19 +240,13 @@ static void report_conditions(const sampling *s, const vtrain *t, const vtrain_f
                                   : "which this transformer does not take");
 }
 
-/* Number of the transformer's tokens, for the shift of the sigmas. */
-static int64_t tokens_of(const sampling *s, const vtrain_fit *fit)
-{
-    return s->dim[2] / fit->mult[0] * (s->dim[3] / fit->mult[1]) * (s->dim[4] / fit->mult[2]);
-}
-
-static int make_plan(sampling *s, const vtrain *t, const vtrain_fit *fit, vc_err *err)
+static int make_plan(sampling *s, const vtrain *t, vc_err *err)
 {
     const vtrain_config *c = &t->cfg;
     bool flow = vtrain_objective_kind(t->objective) == VTRAIN_FLOW;
     vtrain_solver_opts o = {
         .sampler = (vtrain_sampler)(c->validation_sampler - 1),
-        .shift = flow ? vtrain_objective_shift(t->objective, tokens_of(s, fit)) : 1,
+        .shift = flow ? vtrain_objective_shift(t->objective, (int64_t)s->tokens) : 1,
         .terminal = t->scheduler.terminal,
         .steps = s->steps, .spacing = t->scheduler.spacing, .final_alpha = 1,
         .alpha_bar = flow ? NULL : vtrain_alpha_bars(t->objective),
@@ -269,7 +268,10 @@ static int make_rows(sampling *s, const vtrain *t, vc_err *err)
     s->noise = malloc(one);
     s->in = malloc(all);
     s->out = malloc(all);
-    if (!s->x || !s->past || !s->noise || !s->in || !s->out)
+    const bool norms = t->family->renormalised && rows > 1;
+    if (norms)
+        s->norm = calloc(2 * s->tokens, sizeof *s->norm);
+    if (!s->x || !s->past || !s->noise || !s->in || !s->out || (norms && !s->norm))
         return vc_no_memory(err);
     for (int k = 0; !rc && k < vtrain_data_slots(t->data); k++) {
         const vtrain_embeds *row[2] = { &s->p.pos[k], &s->p.neg[k] };
@@ -299,6 +301,11 @@ static int open_prompt(sampling *s, const vtrain *t, const vtrain_fit *fit, uint
     const int64_t dim[5] = { rows, vtrain_data_norm(t->data)->channels, s->p.f, s->p.h, s->p.w };
     memcpy(s->dim, dim, sizeof dim);
     s->n = (size_t)(dim[1] * dim[2] * dim[3] * dim[4]);
+    s->tokens = 1;
+    for (int k = 0; k < 3; k++) {
+        s->patch[k] = fit->mult[k];
+        s->tokens *= (size_t)(dim[2 + k] / fit->mult[k]);
+    }
     return rc;
 }
 
@@ -308,7 +315,7 @@ static int begin(sampling *s, vtrain *t, uint32_t i, vc_err *err)
     t->family->fit(t->model, &fit);
     int rc = open_prompt(s, t, &fit, i, err);
     if (!rc)
-        rc = make_plan(s, t, &fit, err);
+        rc = make_plan(s, t, err);
     if (!rc)
         rc = make_rows(s, t, err);
     if (!rc)
@@ -328,6 +335,39 @@ static int begin(sampling *s, vtrain *t, uint32_t i, vc_err *err)
 
 /* ---- steps ---- */
 
+/* The token that element i of a sample belongs to. */
+static size_t token_of(const sampling *s, size_t i)
+{
+    const size_t f = (size_t)s->dim[2], h = (size_t)s->dim[3], w = (size_t)s->dim[4];
+    const size_t p[3] = { (size_t)s->patch[0], (size_t)s->patch[1], (size_t)s->patch[2] };
+    const size_t frame = i / (h * w) % f / p[0], row = i / w % h / p[1], column = i % w / p[2];
+    return (frame * (h / p[1]) + row) * (w / p[2]) + column;
+}
+
+/* Guides the prompt's prediction, the first row of s->out, by the negative prompt's, the second.
+ * With s->norm each token then gets the norm of the prompt's prediction. */
+static void guide(sampling *s)
+{
+    float scale = (float)s->scale, *out = s->out;
+    const float *neg = s->out + s->n;
+    if (s->norm)
+        memset(s->norm, 0, 2 * s->tokens * sizeof *s->norm);
+    for (size_t i = 0; i < s->n; i++) {
+        const double own = (double)out[i];
+        out[i] = neg[i] + scale * (out[i] - neg[i]);
+        if (!s->norm)
+            continue;
+        double *norm = s->norm + 2 * token_of(s, i);
+        norm[0] += own * own;
+        norm[1] += (double)out[i] * (double)out[i];
+    }
+    for (size_t i = 0; s->norm && i < s->n; i++) {
+        const double *norm = s->norm + 2 * token_of(s, i);
+        if (norm[1] > 0)
+            out[i] *= (float)sqrt(norm[0] / norm[1]);
+    }
+}
+
 /* Writes the guided prediction for s->x at a level to the first row of s->out. */
 static int predict(sampling *s, vtrain *t, const vtrain_level *l, vc_err *err)
 {
@@ -341,13 +381,9 @@ static int predict(sampling *s, vtrain *t, const vtrain_level *l, vc_err *err)
         .guidance = s->input, .fps = s->p.fps, .text = s->text, .roles = roles, .cond = s->cond,
     };
     int rc = vtrain_predict(t, &q, s->out, err);
-    if (rc || s->dim[0] == 1)
-        return rc;
-    float scale = (float)s->scale;
-    const float *neg = s->out + s->n;
-    for (size_t i = 0; i < s->n; i++)
-        s->out[i] = neg[i] + scale * (s->out[i] - neg[i]);
-    return 0;
+    if (!rc && s->dim[0] > 1)
+        guide(s);
+    return rc;
 }
 
 static int walk(sampling *s, vtrain *t, vc_err *err)

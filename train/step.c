@@ -165,12 +165,22 @@ static void note(void *arg, const char *name, const vt_tensor *x)
         j->rc = vtrain_trace_tensor(j->t->trace, j->t->g, name, x, j->err);
 }
 
-/* [B,channels,F,H,W] of x, which broadcasts to the latents x0. */
-static vt_tensor *spread(vt_ctx *g, vt_tensor *x, vt_tensor *x0, int64_t channels)
+/* [B,c,F,H,W] of x, which broadcasts to the latents x0. */
+static vt_tensor *spread(vt_ctx *g, vt_tensor *x, vt_tensor *x0, int64_t c)
 {
-    if (x->dim[1] == channels && !memcmp(x->dim + 2, x0->dim + 2, 3 * sizeof *x->dim))
+    if (x->dim[1] == c && !memcmp(x->dim + 2, x0->dim + 2, 3 * sizeof *x->dim))
         return x;
-    return vt_add(g, vt_scale(g, vt_slice(g, x0, 1, 0, channels), 0), x);
+    return vt_add(g, vt_scale(g, vt_slice(g, x0, 1, 0, c), 0), x);
+}
+
+/* The tokens of x, which broadcast to those of x0: a patch of several places has all channels. */
+static vt_tensor *as_tokens(vtrain *t, vt_tensor *x, vt_tensor *x0)
+{
+    vtrain_fit fit;
+    t->family->fit(t->model, &fit);
+    const int *p = fit.mult;
+    x = spread(t->g, x, x0, p[0] * p[1] * p[2] > 1 ? x0->dim[1] : x->dim[1]);
+    return vt_patchify(t->g, x, p[0], p[1], p[2], VT_C_FIRST);
 }
 
 /* A video in the layout of diffusers' forward(); others as they are. */
@@ -181,22 +191,24 @@ static const vt_tensor *as_forward(vtrain *t, vt_tensor *x, vt_tensor *x0)
     if (t->family->layout == VTRAIN_FRAMES_FIRST)
         return vt_permute(t->g, x, (int[]){ 0, 2, 1, 3, 4 });
     if (t->family->layout == VTRAIN_TOKENS)
-        return vt_patchify(t->g, spread(t->g, x, x0, x->dim[1]), 1, 1, 1, VT_C_FIRST);
-    if (t->family->layout == VTRAIN_PACKED)
-        return vt_patchify(t->g, spread(t->g, x, x0, x0->dim[1]), 1, 2, 2, VT_C_FIRST);
+        return as_tokens(t, x, x0);
     return x;
+}
+
+/* The timesteps that diffusers' forward() is given. */
+static vt_tensor *forward_times(vtrain *t, const vtrain_in *in)
+{
+    vt_tensor *x = in->token_t ? in->token_t : in->t;
+    return t->family->level_times ? vt_scale(t->g, x, 1 / (float)VTRAIN_TIMES) : x;
 }
 
 static int trace_forward(vtrain *t, const parts *p, const vtrain_levels *v, vc_err *err)
 {
     const vtrain_noised *n = &p->n;
     int64_t rows = n->x0->dim[0];
-    vt_tensor *timestep = p->in.token_t ? p->in.token_t : p->in.t;
-    if (t->family->sigma_times)
-        timestep = vt_scale(t->g, timestep, 1e-3f);
     const struct { const char *name; vt_tensor *x; } tensors[] = {
         { "latents", n->x0 }, { "noise", n->noise }, { "timesteps", p->in.t },
-        { "timestep", timestep }, { "noisy_latents", n->noisy },
+        { "timestep", forward_times(t, &p->in) }, { "noisy_latents", n->noisy },
         { "model_output", p->pred }, { "target", n->target }, { "loss_weight", n->weight },
         { "loss", p->loss },
     };
@@ -208,9 +220,10 @@ static int trace_forward(vtrain *t, const parts *p, const vtrain_levels *v, vc_e
         rc = vtrain_trace_values(t->trace, "sigmas", 1, &rows, v->sigma, err);
     if (!rc)
         rc = vtrain_trace_values(t->trace, "fps", 1, &rows, p->in.fps, err);
-    for (int i = 0; !rc && i < p->in.n_texts && t->family->text_args[i]; i++)
-        rc = vtrain_trace_tensor(t->trace, t->g, t->family->text_args[i], p->in.text[i].embeds,
-                                 err);
+    for (int i = 0; !rc && i < p->in.n_texts; i++)
+        if (t->family->text_args[i])
+            rc = vtrain_trace_tensor(t->trace, t->g, t->family->text_args[i],
+                                     p->in.text[i].embeds, err);
     return rc;
 }
 

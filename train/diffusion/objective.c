@@ -122,28 +122,35 @@ static double density(const vtrain_objective_opts *o, double r)
     return 1 - r;                /* never 0, a level with nothing to learn, as r is below 1 */
 }
 
+/* Level u in (0,1], shifted by a and stretched. */
+static double moved(const vtrain_objective_opts *p, double a, double u)
+{
+    const double levels = p->grid ? (double)p->grid : TIMES;
+    return vtrain_stretched(vtrain_shifted(a, u), vtrain_shifted(a, 1 / levels), p->terminal);
+}
+
 static double bell(double s)
 {
     return exp(-2 * (s - 0.5) * (s - 0.5)) - exp(-0.5);
 }
 
-/* The mean of the bell over the table of 1000 levels, shifted by a. */
-static double bell_mean(double a)
+/* The mean of the bell over the table of 1000 levels, shifted by a and stretched. */
+static double bell_mean(const vtrain_objective_opts *p, double a)
 {
     double sum = 0;
     for (int i = 1; i <= TIMES; i++)
-        sum += bell(vtrain_shifted(a, (double)i / TIMES));
+        sum += bell(moved(p, a, (double)i / TIMES));
     return sum / TIMES;
 }
 
 /* The weight of level s, which was shifted by a. */
-static double loss_weight(vtrain_density d, double a, double s)
+static double loss_weight(const vtrain_objective_opts *p, double a, double s)
 {
-    if (d == VTRAIN_COSMAP)
+    if (p->density == VTRAIN_COSMAP)
         return 2 / (M_PI * (1 - 2 * s + 2 * s * s));
-    if (d == VTRAIN_BELL)
-        return bell(s) / bell_mean(a);
-    if (d != VTRAIN_SIGMA_SQRT)
+    if (p->density == VTRAIN_BELL)
+        return bell(s) / bell_mean(p, a);
+    if (p->density != VTRAIN_SIGMA_SQRT)
         return 1;
     double floor = s < 1.0 / TIMES ? 1.0 / TIMES : s;     /* where other trainers' tables end */
     return 1 / (floor * floor);
@@ -155,7 +162,7 @@ static vtrain_level flow_level(const vtrain_objective *o, double a, double s)
     return (vtrain_level){
         .sigma = s, .t = (float)(TIMES * s),
         .x_of = (float)(1 - s), .n_of = (float)s, .tx_of = -1, .tn_of = 1,
-        .weight = (float)loss_weight(o->o.density, a, s),
+        .weight = (float)loss_weight(&o->o, a, s),
     };
 }
 
@@ -181,7 +188,7 @@ static double on_grid(const vtrain_objective_opts *p, double s)
 /* The level of quantile r of the whole density, shifted by a. It rises or falls with r. */
 static double flow_sigma(const vtrain_objective_opts *p, double a, double r)
 {
-    return vtrain_shifted(a, on_grid(p, density(p, r)));
+    return moved(p, a, on_grid(p, density(p, r)));
 }
 
 /* The level of quantile r among the levels on one side of the boundary. */

@@ -8,8 +8,8 @@
  * A level is drawn from a density over u in (0,1), then shifted by the model's factor, or by a
  * factor that follows from the sample's tokens (shift.h). With `grid` N, a level is rounded up to a
  * multiple of 1/N before the shift, so that all levels are those of a table of N: with 1000 these
- * are the levels that a trainer with diffusers' table draws. A terminal stretch is for samplers
- * alone.
+ * are the levels that a trainer with diffusers' table draws. The terminal stretch of a scheduler's
+ * file is for samplers alone; `terminal` stretches the levels of training.
  *
  * v-prediction (Salimans & Ho 2022) over the discrete schedule of DDPM has t uniform in 0..999 and,
  * with A = alphas_cumprod[t],
@@ -49,6 +49,8 @@ typedef struct vtrain_objective_opts {
     double shift;
     vtrain_by_tokens by_tokens;
     int64_t grid;                /* flow: levels of a table; 0: every level */
+    double terminal;             /* flow: the last level of the table, or of one of 1000, to which
+                                  * the shifted levels are stretched; 0: they are not */
     /* flow: where one of two transformers is trained, only levels from the boundary on, or (low)
      * only those below the boundary, are drawn. 0: all levels are. */
     double boundary;

@@ -108,10 +108,10 @@ typedef enum vtrain_scale {
                                                * where the VAE's config has invert_scale_latents */
 } vtrain_scale;
 
-/* The layout of latents in diffusers' forward() of a class: [B,C,F,H,W], [B,F,C,H,W], tokens
- * [B,F*H*W,C], or tokens of 2 x 2 places [B,F*H*W/4,C*4]. */
+/* The layout of latents in diffusers' forward() of a class: [B,C,F,H,W], [B,F,C,H,W], or tokens
+ * [B,N,C*pt*ph*pw] of the patches vtrain_fit.mult. */
 typedef enum vtrain_layout {
-    VTRAIN_CHANNELS_FIRST, VTRAIN_FRAMES_FIRST, VTRAIN_TOKENS, VTRAIN_PACKED
+    VTRAIN_CHANNELS_FIRST, VTRAIN_FRAMES_FIRST, VTRAIN_TOKENS
 } vtrain_layout;
 
 /* One kind of blocks. A model has up to VTRAIN_KINDS kinds, which run one after another: FLUX has
@@ -137,8 +137,8 @@ typedef struct vtrain_family {
     const char *class_name;                   /* _class_name of config.json, and in vc_family */
     const char *text_args[VTRAIN_TEXTS];      /* forward()'s names of the embeddings, for traces */
     vtrain_layout layout;                     /* of forward()'s latents, for traces */
-    bool sigma_times;                         /* forward() is given the level, which is a thousandth
-                                               * of vtrain_in.t, for traces */
+    bool level_times;                         /* forward()'s timestep is the level, a thousandth of
+                                               * the time */
     const vtrain_rename *lora_names;          /* the first authors' names of the modules in LoRA
                                                * files; NULL: they have diffusers' names */
     /* _class_name of the first authors' config.json, whose weights have the names of lora_names,
@@ -187,6 +187,7 @@ typedef struct vtrain_family {
     double lr_full, lr_lora, guidance;
     bool renormalised;                        /* in samples, each token of a guided prediction is
                                                * scaled to the norm of the prompt's prediction */
+    int64_t inference_steps;                  /* --num_inference_steps; 0: 28 */
     int64_t batch, steps;
     bool bf16;                                /* the model computes in bf16 */
     const char *lora_targets;
@@ -244,7 +245,7 @@ extern const vtrain_family vtrain_builtin;    /* builtin.c */
 extern const vtrain_family vtrain_cogvideox;  /* cogvideox.c */
 extern const vtrain_family vtrain_hunyuan;    /* hunyuan.c */
 extern const vtrain_family vtrain_ltx;        /* ltx.c */
-extern const vtrain_family vtrain_wan;        /* wan.c */
 extern const vtrain_family vtrain_qwen;       /* qwen.c */
+extern const vtrain_family vtrain_wan;        /* wan.c */
 
 #endif

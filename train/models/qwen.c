@@ -237,7 +237,7 @@ static vt_tensor *qwen_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tens
 
 const vtrain_family vtrain_qwen = {
     .class_name = "QwenImageTransformer2DModel",
-    .text_args = { "encoder_hidden_states" }, .layout = VTRAIN_PACKED, .sigma_times = true,
+    .text_args = { "encoder_hidden_states" }, .layout = VTRAIN_TOKENS, .level_times = true,
     .size = sizeof(qwen), .weights = offsetof(qwen, w), .table = model_table,
     .read = qwen_read, .fit = qwen_fit, .prepare = qwen_prepare, .embed = qwen_embed,
     .blocks = { { "transformer_blocks.%d.", block_table, sizeof(block_weights), N_IN, 2, block,
@@ -246,6 +246,7 @@ const vtrain_family vtrain_qwen = {
     .objective = VTRAIN_FLOW, .density = VTRAIN_LOGIT_NORMAL,
     .flow_shift = 1, .logit_mean = 0, .logit_std = 1, .schedule = qwen_schedule,
     .posterior_mean = true, .bf16 = true, .renormalised = true,
-    .lr_full = 1e-5, .lr_lora = 1e-4, .guidance = 4, .batch = 1, .steps = 1000,
+    .lr_full = 1e-5, .lr_lora = 1e-4, .guidance = 4, .inference_steps = 50,
+    .batch = 1, .steps = 1000,
     .lora_targets = "to_q,to_k,to_v,to_out.0,add_q_proj,add_k_proj,add_v_proj,to_add_out",
 };

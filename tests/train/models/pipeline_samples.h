@@ -1,0 +1,20 @@
+/* pipeline_samples.h - validation samples of whole runs against those of diffusers' pipelines, which
+ * are in tests/golden/samples-NAME. For tests: failures end the test.
+ *
+ * Such a golden holds `text` [n,D] and `pooled` [P] of the prompt, `negative_text` and
+ * `negative_pooled`, a raw first-frame latent `image` [C,1,h,w] where the pipeline takes a picture,
+ * and the pipeline's raw `latents` [C,f,h,w]; the metadata holds `seed`, `steps`, `guidance`. */
+#ifndef TESTS_TRAIN_MODELS_PIPELINE_SAMPLES_H
+#define TESTS_TRAIN_MODELS_PIPELINE_SAMPLES_H
+
+#include "formats/tensors/safetensors.h"
+#include "tests/lib/train_dataset.h"
+
+/* Makes the dataset t, with the golden's prompt of `frames` frames as its one validation prompt.
+ * Text encoders of t->pooled_only get the pooled vector alone, others get both tensors. */
+void pipeline_set_make(toy t, const vf_safetensors *gold, int frames);
+/* Compares a sample's file with the golden's latents and guidance: the largest difference is 5e-5
+ * of the largest value. Returns the open file. */
+vf_safetensors *pipeline_sample_check(const char *path, const vf_safetensors *gold);
+
+#endif
