@@ -79,8 +79,8 @@ float *ref_wanted(const ref_model *m, const vt_param *p, const char *prefix);
  * number. */
 int ref_check_case(ref_model *m, const char *name, const ref_tolerance *t);
 /* After a step: compares the gradients of trained parameters with PREFIX/PARAMETER, prints those
- * with a larger error, and returns their number. A parameter that the golden lacks has no gradient
- * in either program. */
+ * with a larger error, and returns their number. A parameter that the golden lacks may have no
+ * gradient. */
 int ref_check_grads(const ref_model *m, const char *prefix, const ref_tolerance *t);
 
 /* A golden of a family. Its cases are `base`, which has gradients, up to four others, and `lora` if
