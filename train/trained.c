@@ -32,7 +32,7 @@ static int train_lora(vtrain *t, vc_err *err)
     free(modules);
     free(convs);
     if (!rc && note)
-        vc_say(t->ui, "%s", note);
+        vc_warn(t->ui, "%s", note);
     free(note);
     if (!rc)
         rc = vt_params_lora(t->params, vtrain_targets_match, t->targets, (int)c->rank,

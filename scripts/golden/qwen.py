@@ -11,7 +11,7 @@ import torch
 from diffusers import QwenImageTransformer2DModel
 
 TINY = dict(patch_size=2, in_channels=16, out_channels=4, num_layers=2, attention_head_dim=16,
-            num_attention_heads=2, joint_attention_dim=24, axes_dims_rope=(4, 6, 6))
+            num_attention_heads=2, joint_attention_dim=32, axes_dims_rope=(4, 6, 6))
 CASES = {"base": (2, 4, 6), "odd": (1, 10, 6), "wide": (2, 2, 8), "any": (2, 4, 4)}
 TIMES, ANY_TIMES, LENGTHS, TEXT = [984.375, 437.5], [987.3, 437.1], [5, 9], 9
 LORA = dict(r=3, lora_alpha=1,

@@ -314,7 +314,7 @@ static void test_resume_qwen(void **state)
         { .number = 2, .h = 4, .w = 6, .caption = { "cubes" } },
         { .number = 3, .h = 4, .w = 6, .caption = { "night" } },
     };
-    static const toy t = { .sample = samples, .n = COUNT(samples), .channels = 4, .width = 24,
+    static const toy t = { .sample = samples, .n = COUNT(samples), .channels = 4, .width = 32,
                            .family = "qwen-image" };
     static const resumed row[] = {
         { "lora", "lora-zero2", "--training_type lora --rank 4", "--parallel zero2" },

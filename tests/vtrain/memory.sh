@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# vtrain's predicted peak of memory is within 10 % of the real one for HunyuanVideo and LTX-Video, at
-# a width of 512 and several hundred tokens: LoRA and full finetune, with and without recomputation.
+# vtrain's predicted peak of memory is within 10 % of the real one for HunyuanVideo, LTX-Video and
+# Qwen-Image, at a width of 512 and several hundred tokens: LoRA and full finetune, with and without
+# recomputation.
 . "$(dirname "$0")/../lib/check.sh"
 [ "$VLT_FAULT_MEMORY" = 1 ] || { echo "skipped: sanitizers have memory of their own"; exit 77; }
 
@@ -38,3 +39,7 @@ need random_transformer hunyuan '{"_class_name": "HunyuanVideoTransformer3DModel
     "pooled_projection_dim": 256}'
 need random_dataset hunyuanvideo.lmdb 2 5 24 24 64 512 hunyuanvideo 256
 runs hunyuanvideo hunyuan
+need random_transformer qwen '{"_class_name": "QwenImageTransformer2DModel", "num_layers": 3,
+    "num_attention_heads": 4, "joint_attention_dim": 512}'
+need random_dataset qwen-image.lmdb 2 1 40 40 64 512 qwen-image
+runs qwen-image qwen

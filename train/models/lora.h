@@ -5,8 +5,9 @@
  * is a list with commas or blanks between its entries. An entry matches a path that equals the
  * entry or ends in ".entry". An entry that matches nothing is an error that lists near names, and a
  * value that matches a module which holds others is an error that names the module. VideoX-Fun's
- * documents give `ff.0` and `ff.2`, which match no module of any family: a note reports that these
- * entries are left out. "all-linear" matches every linear, and no convolution.
+ * documents give `ff.0`, `img_mlp.2` and the like for `ff.net.0.proj` and `img_mlp.net.2`, which
+ * match no module: a note reports that these entries are left out. "all-linear" matches every
+ * linear, and no convolution.
  *
  * Files. diffusers' pytorch_lora_weights.safetensors (written by export.h) has
  * `transformer.<module>.lora_A.weight` [r,in] and `.lora_B.weight` [out,r] (of a convolution

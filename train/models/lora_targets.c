@@ -180,32 +180,73 @@ static void drop_entry(vtrain_targets *t, int i)
     memmove(t->entry + i, t->entry + i + 1, sizeof *t->entry * (size_t)(t->n_entries - i));
 }
 
-/* Checks that each entry matches a module, except the two entries of VideoX-Fun's documents, which
- * are dropped. */
-static int check_entries(vtrain_targets *t, const char *const *modules, char **note, vc_err *err)
+/* Writes the name of the feed-forward layer that VideoX-Fun's documents mean by an entry such as
+ * ff.0 or img_mlp.2, which matches no module. False: the entry is no such name. */
+static bool feed_forward(char name[MAX_PATH], const char *entry, const char *const *modules)
 {
-    char left_out[16] = "";
+    const size_t n = strlen(entry);
+    if (n < 3 || n > MAX_PATH - sizeof ".net.0.proj")
+        return false;
+    if (strcmp(entry + n - 2, ".0") && strcmp(entry + n - 2, ".2"))
+        return false;
+    snprintf(name, MAX_PATH, "%.*s.net%s", (int)(n - 2), entry,
+             entry[n - 1] == '0' ? ".0.proj" : ".2");
+    for (; *modules; modules++)
+        if (matches_entry(*modules, name))
+            return true;
+    return false;
+}
+
+/* Adds ", NAME" to a list of names, malloc'ed, unless the list has the name. */
+static int add_name(char **list, const char *name, vc_err *err)
+{
+    if (*list && strstr(*list, name))
+        return 0;
+    char *more = vc_format("%s%s%s", *list ? *list : "", *list ? ", " : "", name);
+    free(*list);
+    *list = more;
+    return more ? 0 : vc_no_memory(err);
+}
+
+/* The lists of entries that are left out, and of the names that they stand for. */
+typedef struct left_out { char *entries, *names; } left_out;
+
+static int drop_spare(vtrain_targets *t, left_out *l, const char *const *modules, vc_err *err)
+{
+    char name[MAX_PATH];
     for (int i = 0; i < t->n_entries;) {
-        const char *e = t->entry[i];
         if (matches_any(t, i, modules)) {
             i++;
-        } else if (!strcmp(e, "ff.0") || !strcmp(e, "ff.2")) {
-            if (!strstr(left_out, e)) {
-                strcat(left_out, *left_out ? ", " : "");
-                strcat(left_out, e);
-            }
-            drop_entry(t, i);
-        } else {
-            return no_match(e, modules, err);
+            continue;
         }
+        if (!feed_forward(name, t->entry[i], modules))
+            return no_match(t->entry[i], modules, err);
+        int rc = add_name(&l->entries, t->entry[i], err);
+        if (!rc)
+            rc = add_name(&l->names, name, err);
+        if (rc)
+            return rc;
+        drop_entry(t, i);
     }
-    if (!*left_out)
-        return 0;
-    if (!t->n_entries)
-        return no_match(left_out, modules, err);
-    *note = vc_format("--target_name: %s matches no module of this transformer and is left out "
-                      "(diffusers' names are ff.net.0.proj and ff.net.2)", left_out);
-    return *note ? 0 : vc_no_memory(err);
+    return 0;
+}
+
+/* Checks that each entry matches a module, except the entries of VideoX-Fun's documents, which are
+ * dropped with a note. */
+static int check_entries(vtrain_targets *t, const char *const *modules, char **note, vc_err *err)
+{
+    left_out l = { 0 };
+    int rc = drop_spare(t, &l, modules, err);
+    if (!rc && l.entries && !t->n_entries)
+        rc = no_match(l.entries, modules, err);
+    if (!rc && l.entries) {
+        *note = vc_format("--target_name: these entries match no module of this transformer and "
+                          "are left out: %s (diffusers' names are %s)", l.entries, l.names);
+        rc = *note ? 0 : vc_no_memory(err);
+    }
+    free(l.entries);
+    free(l.names);
+    return rc;
 }
 
 /* Refuses, like PEFT, an entry that matches a module which holds others: "0" would match whole

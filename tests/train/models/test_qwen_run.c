@@ -20,7 +20,7 @@
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 #define WEIGHTS "diffusion_pytorch_model.safetensors"
-enum { C = 4, H = 4, W = 6, N = H / 2 * (W / 2), TEXT = 24 };
+enum { C = 4, H = 4, W = 6, N = H / 2 * (W / 2), TEXT = 32 };
 
 static const toy_sample pictures[] = {
     { .number = 0, .h = H, .w = W, .caption = { "a" } },
