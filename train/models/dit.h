@@ -243,6 +243,7 @@ void vtrain_note_mask(vt_ctx *g, const vtrain_in *in, const char *name, const vt
 
 extern const vtrain_family vtrain_builtin;    /* builtin.c */
 extern const vtrain_family vtrain_cogvideox;  /* cogvideox.c */
+extern const vtrain_family vtrain_flux;       /* flux.c */
 extern const vtrain_family vtrain_hunyuan;    /* hunyuan.c */
 extern const vtrain_family vtrain_ltx;        /* ltx.c */
 extern const vtrain_family vtrain_qwen;       /* qwen.c */

@@ -6,7 +6,7 @@
 #include "common/families.h"
 
 static const vtrain_family *const families[] = {
-    &vtrain_builtin, &vtrain_cogvideox, &vtrain_hunyuan, &vtrain_ltx, &vtrain_wan,
+    &vtrain_builtin, &vtrain_cogvideox, &vtrain_flux, &vtrain_hunyuan, &vtrain_ltx, &vtrain_wan,
     &vtrain_qwen, NULL
 };
 

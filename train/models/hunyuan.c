@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "common/nn/embeddings.h"
-#include "common/nn/joint_block.h"
+#include "common/nn/flux_blocks.h"
 #include "common/nn/positions.h"
 #include "formats/json/config.h"
 #include "train/models/dit.h"
@@ -23,21 +23,15 @@ enum { TIME = 256, MLP = 4, MAX_WIDTH = 16384,
        SKIP_FRAMES = 4 };                     /* that diffusers cuts off latent_concat's samples */
 
 /* Indices into the sizes of the weight tables. */
-enum { D = -1, IN = -2, PATCH = -3, PATCH_T = -4, TEXT = -5, POOLED = -6, HEAD = -7, HIDDEN = -8,
-       SIX_D = -9, THREE_D = -10, TWO_D = -11, FIVE_D = -12, TOKEN_OUT = -13, GUIDANCE = -14 };
+enum { D = NN_FLUX_D, HEAD = NN_FLUX_HEAD, HIDDEN = NN_FLUX_HIDDEN, TWO_D = NN_FLUX_2D,
+       IN = NN_FLUX_SIZES, PATCH = IN - 1, PATCH_T = IN - 2, TEXT = IN - 3, POOLED = IN - 4,
+       TOKEN_OUT = IN - 5, GUIDANCE = IN - 6 };
 
 typedef struct refiner_weights {
     nn_norm norm1, norm2;
     nn_attention attn;
     vt_lin gates, up, down;                   /* gates [2D,D] */
 } refiner_weights;
-
-typedef struct dual_weights { nn_stream_weights stream[2]; } dual_weights;       /* video, prompt */
-
-typedef struct single_weights {
-    vt_lin mod, mlp, out;                     /* out reads [attention | mlp] */
-    nn_attention attn;
-} single_weights;
 
 typedef struct model_weights {
     vt_lin patch;                             /* w [D,IN,PATCH_T,PATCH,PATCH] */
@@ -50,8 +44,6 @@ typedef struct model_weights {
 #define VEC(type, field, name, n, start) { name, VT_W_TENSOR, offsetof(type, field), { n }, start }
 #define MODEL(field, name, out, in) LIN(model_weights, field, name, out, in)
 #define REFINER(field, name, out, in) LIN(refiner_weights, field, name, out, in)
-#define DUAL(field, name, out, in) LIN(dual_weights, field, name, out, in)
-#define SINGLE(field, name, out, in) LIN(single_weights, field, name, out, in)
 
 static const vt_weight model_table[] = {
     { "x_embedder.proj", VT_W_CONV, offsetof(model_weights, patch),
@@ -85,40 +77,6 @@ static const vt_weight refiner_table[] = {
     REFINER(up, "ff.net.0.proj", HIDDEN, D),
     REFINER(down, "ff.net.2", D, HIDDEN),
     REFINER(gates, "norm_out.linear", TWO_D, D),
-    { 0 }
-};
-
-static const vt_weight dual_table[] = {
-    DUAL(stream[0].mod, "norm1.linear", SIX_D, D),
-    DUAL(stream[1].mod, "norm1_context.linear", SIX_D, D),
-    VEC(dual_weights, stream[0].attn.norm_q.w, "attn.norm_q.weight", HEAD, VT_INIT_ONE),
-    VEC(dual_weights, stream[0].attn.norm_k.w, "attn.norm_k.weight", HEAD, VT_INIT_ONE),
-    DUAL(stream[0].attn.q, "attn.to_q", D, D),
-    DUAL(stream[0].attn.k, "attn.to_k", D, D),
-    DUAL(stream[0].attn.v, "attn.to_v", D, D),
-    DUAL(stream[0].attn.out, "attn.to_out.0", D, D),
-    VEC(dual_weights, stream[1].attn.norm_q.w, "attn.norm_added_q.weight", HEAD, VT_INIT_ONE),
-    VEC(dual_weights, stream[1].attn.norm_k.w, "attn.norm_added_k.weight", HEAD, VT_INIT_ONE),
-    DUAL(stream[1].attn.q, "attn.add_q_proj", D, D),
-    DUAL(stream[1].attn.k, "attn.add_k_proj", D, D),
-    DUAL(stream[1].attn.v, "attn.add_v_proj", D, D),
-    DUAL(stream[1].attn.out, "attn.to_add_out", D, D),
-    DUAL(stream[0].up, "ff.net.0.proj", HIDDEN, D),
-    DUAL(stream[0].down, "ff.net.2", D, HIDDEN),
-    DUAL(stream[1].up, "ff_context.net.0.proj", HIDDEN, D),
-    DUAL(stream[1].down, "ff_context.net.2", D, HIDDEN),
-    { 0 }
-};
-
-static const vt_weight single_table[] = {
-    SINGLE(mod, "norm.linear", THREE_D, D),
-    VEC(single_weights, attn.norm_q.w, "attn.norm_q.weight", HEAD, VT_INIT_ONE),
-    VEC(single_weights, attn.norm_k.w, "attn.norm_k.weight", HEAD, VT_INIT_ONE),
-    SINGLE(attn.q, "attn.to_q", D, D),
-    SINGLE(attn.k, "attn.to_k", D, D),
-    SINGLE(attn.v, "attn.to_v", D, D),
-    SINGLE(mlp, "proj_mlp", HIDDEN, D),
-    SINGLE(out, "proj_out", D, FIVE_D),
     { 0 }
 };
 
@@ -199,15 +157,14 @@ static int hunyuan_read(void *model, const cJSON *config, vc_err *err)
         rc = check_config(m, err);
     if (rc)
         return rc;
-    int64_t d = m->heads * m->head;
     const int64_t sizes[VTRAIN_SIZES] = {
-        [-D] = d, [-IN] = m->in_channels, [-PATCH] = m->patch, [-PATCH_T] = m->patch_t,
-        [-TEXT] = m->text, [-POOLED] = m->pooled, [-HEAD] = m->head, [-HIDDEN] = MLP * d,
-        [-SIX_D] = 6 * d, [-THREE_D] = 3 * d, [-TWO_D] = 2 * d, [-FIVE_D] = (1 + MLP) * d,
+        [-IN] = m->in_channels, [-PATCH] = m->patch, [-PATCH_T] = m->patch_t,
+        [-TEXT] = m->text, [-POOLED] = m->pooled,
         [-TOKEN_OUT] = m->out_channels * m->patch_t * m->patch * m->patch,
-        [-GUIDANCE] = m->guidance ? d : VT_ABSENT,
+        [-GUIDANCE] = m->guidance ? m->heads * m->head : VT_ABSENT,
     };
     memcpy(m->dit.sizes, sizes, sizeof sizes);
+    nn_flux_sizes(m->dit.sizes, m->heads, m->head);
     memcpy(m->dit.layers, (int64_t[]){ m->refiner, m->dual, m->single }, sizeof m->dit.layers);
     return 0;
 }
@@ -353,7 +310,7 @@ static void dual_block(vt_ctx *g, const void *model, const void *weights, vt_ten
                        vt_tensor **out)
 {
     const hunyuan *m = model;
-    const dual_weights *w = weights;
+    const nn_dual_weights *w = weights;
     const nn_times t[2] = { times_of(m, in), { .e = in[E] } };     /* the prompt has time t alone */
     const nn_heads heads[2] = { { m->heads, EPS, in[MADE + COS], in[MADE + SIN], 0 },
                                 { .n = m->heads, .eps = EPS } };
@@ -374,27 +331,17 @@ static void join_streams(vt_ctx *g, const void *model, vt_tensor *s[VT_BLOCK_IO]
 static void single_block(vt_ctx *g, const void *model, const void *weights, vt_tensor *const *in,
                          vt_tensor **out)
 {
-    static const nn_norm plain;
     const hunyuan *m = model;
-    const single_weights *w = weights;
     const nn_times t = times_of(m, in);
     const nn_heads heads = { m->heads, EPS, in[MADE + COS], in[MADE + SIN], 0 };
-    vt_tensor *x = in[JOINED], *h, *y[2], *part[2][NN_MOD];
-    nn_time_parts(g, &t, &w->mod, 3, part);
-    const nn_groups e = nn_part_groups(&t, part, 0);
-    h = nn_modulate(g, x, &plain, &e, EPS);
-    y[0] = nn_heads_attention(g, h, &w->attn, &heads, in[MADE + KEYS]);
-    y[1] = vt_gelu(g, vt_linear(g, h, &w->mlp));
-    out[JOINED] = nn_gate(g, x, vt_linear(g, vt_concat(g, 2, 2, y), &w->out), &e);
+    out[JOINED] = nn_single_block(g, in[JOINED], &t, weights, &heads, in[MADE + KEYS]);
 }
 
 static vt_tensor *hunyuan_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s)
 {
     const hunyuan *m = model;
-    vt_tensor *e[2], *x = m->single ? vt_slice(g, s[JOINED], 1, 0, m->video) : s[X];
-    vt_chunk(g, nn_modulation(g, s[E], &m->w.mod_out, 2), 1, 2, e);
-    x = vt_layer_norm_modulate(g, x, NULL, NULL, e[1], e[0], EPS);
-    x = vt_linear(g, x, &m->w.proj_out);
+    vt_tensor *x = m->single ? vt_slice(g, s[JOINED], 1, 0, m->video) : s[X];
+    x = nn_flux_head(g, x, s[E], &m->w.mod_out, &m->w.proj_out);
     return vt_unpatchify(g, x, in->x->dim + 1, (int)m->patch_t, (int)m->patch, (int)m->patch,
                          VT_C_FIRST);
 }
@@ -459,10 +406,10 @@ const vtrain_family vtrain_hunyuan = {
     .embed = hunyuan_embed, .head = hunyuan_head,
     .blocks = { { "context_embedder.token_refiner.refiner_blocks.%d.", refiner_table,
                   sizeof(refiner_weights), N_IN, 1, refiner_block, NULL },
-                { "transformer_blocks.%d.", dual_table, sizeof(dual_weights), N_IN, 2, dual_block,
-                  NULL },
-                { "single_transformer_blocks.%d.", single_table, sizeof(single_weights), N_IN, 1,
-                  single_block, join_streams } },
+                { "transformer_blocks.%d.", nn_dual_table, sizeof(nn_dual_weights), N_IN, 2,
+                  dual_block, NULL },
+                { "single_transformer_blocks.%d.", nn_single_table, sizeof(nn_single_weights), N_IN,
+                  1, single_block, join_streams } },
     .objective = VTRAIN_FLOW, .density = VTRAIN_LOGIT_NORMAL,
     .flow_shift = 7, .logit_mean = 0, .logit_std = 1,
     .posterior_mean = false, .bf16 = true,

@@ -202,9 +202,10 @@ vt_tensor *ref_forward(ref_model *m, const ref_case *c, vt_remat remat)
         .x = vt_from_host(m->g, VC_F32, 5, c->dim, c->x, VC_F32),
         .t = vt_from_host(m->g, VC_F32, 1, c->dim, c->t, VC_F32),
         .fps = c->fps, .n_texts = 1, .recompute = remat == VT_RECOMPUTE ? 1000 : 0,
-        .text = { { .embeds = load_text(m, c), .length = c->length } },
     };
-    for (int i = 0; c->pooled && i < 2; i++)  /* SD3 reads slot 0, HunyuanVideo reads slot 1 */
+    for (int i = 0; i < 2; i++)                /* FLUX.1 reads tokens of slot 1, others of slot 0 */
+        in.text[i] = (vtrain_cond){ .embeds = load_text(m, c), .length = c->length };
+    for (int i = 0; c->pooled && i < 2; i++)  /* HunyuanVideo reads slot 1, others read slot 0 */
         in.text[i].pooled = vt_from_host(m->g, VC_F32, 2, c->pooled_dim, c->pooled, VC_F32);
     if (c->token_t)
         in.token_t = vt_from_host(m->g, VC_F32, 2, c->token_dim, c->token_t, VC_F32);

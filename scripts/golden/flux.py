@@ -1,0 +1,56 @@
+"""FLUX.1's transformer, and a LoRA on it: outputs, losses and gradients.
+
+`flux-dev` takes guidance as an input, `flux-schnell` does not. Their cases `NAME/...` have pictures
+of different sizes; a case holds x [B,C,1,h,w], t, text, pooled, guidance [B] (dev), target, output,
+loss. The gradients of the case `base` are `grad/<parameter>`. The case `lora` of dev has a LoRA on
+the same weights, which are frozen; its gradients are `lora/grad/<factor>`.
+"""
+import golden
+import torch
+from diffusers import FluxPipeline, FluxTransformer2DModel
+
+TINY = dict(patch_size=1, in_channels=16, num_layers=2, num_single_layers=2, attention_head_dim=16,
+            num_attention_heads=2, joint_attention_dim=16, pooled_projection_dim=32,
+            axes_dims_rope=(4, 6, 6))
+# name: config, {case: (B, h, w)}
+VARIANTS = {
+    "flux-dev": (dict(guidance_embeds=True),
+                 {"base": (2, 4, 6), "tall": (1, 8, 2), "small": (1, 2, 2)}),
+    "flux-schnell": (dict(guidance_embeds=False), {"base": (2, 4, 6), "wide": (1, 4, 10)}),
+}
+# diffusers rounds level and guidance to the type of the activations, and their products with 1000
+# too. Those of batches of two are exact in bf16, so that it can be compared.
+TIMES, GUIDANCE, OTHER_TIME, OTHER_GUIDANCE, TOKENS = [1000.0, 250.0], [1.0, 0.5], 437.5, 3.5, 5
+LORA = dict(r=3, lora_alpha=1,
+            target_modules=["to_q", "to_k", "to_v", "to_out.0", "add_q_proj", "add_k_proj",
+                            "add_v_proj", "to_add_out", "ff.net.0.proj", "ff_context.net.2",
+                            "proj_mlp", "norm.linear", "x_embedder", "context_embedder"])
+
+
+def inputs(config, case, b, h, w):
+    c = config["in_channels"] // 4
+    v = {"x": golden.draw("x " + case, (b, c, 1, h, w)),
+         "target": golden.draw("target " + case, (b, c, 1, h, w)),
+         "t": torch.tensor(TIMES if b == 2 else [OTHER_TIME]),
+         "text": golden.draw("text " + case, (b, TOKENS, config["joint_attention_dim"])),
+         "pooled": golden.draw("pooled " + case, (b, config["pooled_projection_dim"]))}
+    if config["guidance_embeds"]:
+        v["guidance"] = torch.tensor(GUIDANCE if b == 2 else [OTHER_GUIDANCE])
+    return v
+
+
+def predict(model, config, v):
+    dtype = model.proj_out.weight.dtype
+    b, c, _, h, w = v["x"].shape
+    packed = FluxPipeline._pack_latents(v["x"][:, :, 0], b, c, h, w)
+    ids = FluxPipeline._prepare_latent_image_ids(b, h // 2, w // 2, "cpu", torch.float32)
+    y = model(hidden_states=packed.to(dtype), timestep=v["t"] / 1000, guidance=v.get("guidance"),
+              encoder_hidden_states=v["text"].to(dtype), pooled_projections=v["pooled"].to(dtype),
+              img_ids=ids, txt_ids=torch.zeros(TOKENS, 3), return_dict=False)[0]
+    return FluxPipeline._unpack_latents(y, 8 * h, 8 * w, 8)[:, :, None]
+
+
+def make(out):
+    for name, (config, cases) in VARIANTS.items():
+        golden.transformer(out / f"{name}.safetensors", FluxTransformer2DModel, {**TINY, **config},
+                           cases, inputs, predict, LORA if name == "flux-dev" else None)

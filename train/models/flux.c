@@ -1,0 +1,259 @@
+/* flux.c - FLUX.1 (Black Forest Labs 2024): blocks in which picture and prompt are two streams, then
+ * blocks of one sequence. Semantics and names are those of diffusers' FluxTransformer2DModel: dev,
+ * which takes guidance as an input, and schnell.
+ *
+ * A token is a square of 2 x 2 places of the latents. T5's states are the prompt, CLIP's pooled
+ * vector joins the time. All tokens of the prompt stand at position 0, so that only the picture's
+ * are rotated. The order of tokens in a sequence has no meaning: here the picture is first. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/nn/embeddings.h"
+#include "common/nn/flux_blocks.h"
+#include "common/nn/positions.h"
+#include "formats/json/config.h"
+#include "train/models/dit.h"
+
+#define EPS 1e-6f
+#define THETA 10000
+#define TIMES 1000                            /* a level or a guidance of 1 is embedded as 1000 */
+
+enum { TIME = 256, SIDE = 2, PATCH = SIDE * SIDE, MAX_WIDTH = 16384 };
+enum { CLIP, T5 };                            /* the text slots */
+
+/* Indices into the sizes of the weight tables. */
+enum { D = NN_FLUX_D, TWO_D = NN_FLUX_2D, IN = NN_FLUX_SIZES, TEXT = IN - 1, POOLED = IN - 2,
+       GUIDANCE = IN - 3 };
+
+typedef struct model_weights {
+    vt_lin patch, text, time1, time2, guidance1, guidance2, pooled1, pooled2, mod_out, proj_out;
+} model_weights;
+
+#define LIN(field, name, out, in) \
+    { name, VT_W_LINEAR, offsetof(model_weights, field), { out, in }, VT_INIT_XAVIER }
+
+static const vt_weight model_table[] = {
+    LIN(time1, "time_text_embed.timestep_embedder.linear_1", D, TIME),
+    LIN(time2, "time_text_embed.timestep_embedder.linear_2", D, D),
+    LIN(guidance1, "time_text_embed.guidance_embedder.linear_1", GUIDANCE, TIME),
+    LIN(guidance2, "time_text_embed.guidance_embedder.linear_2", GUIDANCE, D),
+    LIN(pooled1, "time_text_embed.text_embedder.linear_1", D, POOLED),
+    LIN(pooled2, "time_text_embed.text_embedder.linear_2", D, D),
+    LIN(text, "context_embedder", D, TEXT),
+    LIN(patch, "x_embedder", D, IN),
+    LIN(mod_out, "norm_out.linear", TWO_D, D),
+    LIN(proj_out, "proj_out", IN, D),
+    { 0 }
+};
+
+typedef struct flux {
+    vtrain_dit dit;
+    int64_t heads, head, dual, single, in_channels, out_channels, text, pooled, axis[3];
+    bool guidance;
+    int axes;
+    int64_t picture;                          /* the picture's tokens in the step in progress */
+    model_weights w;
+} flux;
+
+/* vtrain_in.made: rotations of the picture's tokens. */
+enum { COS, SIN };
+/* The inputs of a block: the picture's tokens and the prompt's tokens, or for the single blocks both
+ * as one sequence at JOINED; the embedding of the time; all of made. */
+enum { X, PROMPT, E, MADE, N_IN = MADE + 2, JOINED = X };
+
+/* ---- config.json ---- */
+
+static const vf_config_row config_rows[] = {
+    VF_INT(flux, heads, "num_attention_heads", 24, 1, 256),
+    VF_INT(flux, head, "attention_head_dim", 128, 8, 256),
+    VF_INT(flux, dual, "num_layers", 19, 1, 256),
+    VF_INT(flux, single, "num_single_layers", 38, 0, 256),
+    VF_INT(flux, in_channels, "in_channels", 64, PATCH, 4096),
+    VF_INT(flux, out_channels, "out_channels", 0, PATCH, 4096),
+    VF_INT(flux, text, "joint_attention_dim", 4096, 8, 65536),
+    VF_INT(flux, pooled, "pooled_projection_dim", 768, 1, 65536),
+    VF_INTS(flux, axis, axes, "axes_dims_rope", 3, 2, 256),
+    VF_FLAG(flux, guidance, "guidance_embeds", false),
+    VF_ONLY_INT("patch_size", 1),
+    { 0 }
+};
+
+/* Checks the rules between fields. */
+static int check_config(const flux *m, vc_err *err)
+{
+    int64_t sum = m->axis[0] + m->axis[1] + m->axis[2];
+    if (m->head % 8 || m->heads * m->head > MAX_WIDTH || m->text % 8)
+        return vc_fail(err, VC_EFORMAT, "attention_head_dim and joint_attention_dim must be "
+                       "multiples of 8, and num_attention_heads times attention_head_dim at most "
+                       "%d", MAX_WIDTH);
+    if (sum != m->head || m->axis[0] % 2 || m->axis[1] % 2 || m->axis[2] % 2)
+        return vc_fail(err, VC_EFORMAT, "axes_dims_rope: %lld, %lld, %lld must be even, and their "
+                       "sum equal to attention_head_dim, which is %lld", (long long)m->axis[0],
+                       (long long)m->axis[1], (long long)m->axis[2], (long long)m->head);
+    if (m->in_channels % PATCH)
+        return vc_fail(err, VC_EFORMAT, "in_channels: %lld is no multiple of %d, the numbers of a "
+                       "token that a channel of the latents has", (long long)m->in_channels, PATCH);
+    if (m->out_channels && m->out_channels != m->in_channels)
+        return vc_fail(err, VC_EINVAL, "in_channels: %lld with out_channels %lld is a model that "
+                       "reads a picture beside the noisy latents (Fill, Canny, Depth), which "
+                       "vtrain does not train: give the folder of FLUX.1-dev or FLUX.1-schnell",
+                       (long long)m->in_channels, (long long)m->out_channels);
+    return 0;
+}
+
+static int flux_read(void *model, const cJSON *config, vc_err *err)
+{
+    flux *m = model;
+    memcpy(m->axis, (int64_t[]){ 16, 56, 56 }, sizeof m->axis);
+    int rc = vf_config_read(m, config_rows, config, err);
+    if (!rc)
+        rc = check_config(m, err);
+    if (rc)
+        return rc;
+    const int64_t sizes[VTRAIN_SIZES] = {
+        [-IN] = m->in_channels, [-TEXT] = m->text, [-POOLED] = m->pooled,
+        [-GUIDANCE] = m->guidance ? m->heads * m->head : VT_ABSENT,
+    };
+    memcpy(m->dit.sizes, sizes, sizeof sizes);
+    nn_flux_sizes(m->dit.sizes, m->heads, m->head);
+    memcpy(m->dit.layers, (int64_t[]){ m->dual, m->single }, 2 * sizeof(int64_t));
+    return 0;
+}
+
+static void flux_fit(const void *model, vtrain_fit *fit)
+{
+    const flux *m = model;
+    *fit = (vtrain_fit){ .channels = (int)m->in_channels / PATCH, .n_texts = 2,
+                         .text_width = { [T5] = m->text }, .pooled_width = { [CLIP] = m->pooled },
+                         .mult = { 1, SIDE, SIDE }, .guidance = m->guidance,
+                         .blocks = (int)(m->dual + m->single) };
+}
+
+/* FLUX.1-dev was trained with a shift that follows from the number of tokens, schnell without. */
+static void flux_schedule(const cJSON *config, vtrain_scheduler *s)
+{
+    if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(config, "guidance_embeds")))
+        s->by_tokens = (vtrain_by_tokens){ .on = true, .type = VTRAIN_MU_EXPONENTIAL, .base = 0.5,
+                                           .max = 1.15, .base_len = 256, .max_len = 4096 };
+}
+
+/* ---- prepare ---- */
+
+/* Traces the positions (axis 0, row, column) of a grid's tokens; all of a 0 x 0 grid's `n` tokens
+ * stand at 0. */
+static void note_ids(vt_ctx *g, const vtrain_in *in, const char *name, int64_t n, int64_t columns)
+{
+    float *id = in->note ? calloc((size_t)n * 3, sizeof *id) : NULL;
+    if (!in->note)
+        return;
+    if (!id) {
+        vt_fail(g, VC_ENOMEM, "trace: out of memory");
+        return;
+    }
+    for (int64_t i = 0; i < n && columns; i++) {
+        id[3 * i + 1] = (float)(i / columns);
+        id[3 * i + 2] = (float)(i % columns);
+    }
+    vtrain_note(in, name, vt_from_host(g, VC_F32, 2, (int64_t[]){ n, 3 }, id, VC_F32));
+    free(id);
+}
+
+static void flux_prepare(vt_ctx *g, void *model, vtrain_in *in)
+{
+    flux *m = model;
+    const vt_tensor *x = in->x, *pooled = in->text[CLIP].pooled;
+    if (vt_failed(g) || !x || !in->text[T5].embeds)
+        return;
+    if (x->dim[2] != 1) {
+        vt_fail(g, VC_EMISMATCH, "a clip of %lld latent frames: FLUX.1 makes pictures",
+                (long long)x->dim[2]);
+        return;
+    }
+    if (!pooled || pooled->dim[1] != m->pooled) {
+        vt_fail(g, VC_EMISMATCH, "pooled prompts are %lld wide, but pooled_projection_dim is %lld",
+                pooled ? (long long)pooled->dim[1] : 0, (long long)m->pooled);
+        return;
+    }
+    const nn_axis axis[3] = { { 1, 0, 1, m->axis[0] / 2 },
+                              { x->dim[3] / SIDE, 0, 1, m->axis[1] / 2 },
+                              { x->dim[4] / SIDE, 0, 1, m->axis[2] / 2 } };
+    m->picture = axis[1].n * axis[2].n;
+    nn_rope(g, axis, THETA, in->made + COS);
+    vtrain_check_padding(g, &in->text[T5]);
+    note_ids(g, in, "img_ids", m->picture, axis[2].n);
+    note_ids(g, in, "txt_ids", in->text[T5].embeds->dim[1], 0);
+}
+
+/* ---- forward ---- */
+
+static void flux_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *s[VT_BLOCK_IO])
+{
+    const flux *m = model;
+    const model_weights *w = &m->w;
+    vt_tensor *patches = nn_patches(g, in->x, (int[]){ 1, SIDE, SIDE });
+    vt_tensor *pooled = in->text[CLIP].pooled;
+    vtrain_note(in, "hidden_states", patches);
+    vtrain_note(in, "pooled_projections", pooled);
+    vtrain_note(in, "guidance", in->guidance);
+    vt_tensor *e = nn_embed_number(g, in->t, &w->time1, &w->time2, VC_F32);
+    if (m->guidance)
+        e = vt_add(g, e, nn_embed_number(g, vt_scale(g, in->guidance, TIMES), &w->guidance1,
+                                         &w->guidance2, VC_F32));
+    s[E] = vt_silu(g, vt_add(g, e, nn_embed_vector(g, pooled, &w->pooled1, &w->pooled2, VC_F32)));
+    s[PROMPT] = vt_linear(g, vt_cast(g, in->text[T5].embeds, vt_compute(g)), &w->text);
+    s[X] = vt_linear(g, patches, &w->patch);
+    memcpy(s + MADE, in->made, 2 * sizeof *in->made);
+}
+
+static void dual_block(vt_ctx *g, const void *model, const void *weights, vt_tensor *const *in,
+                       vt_tensor **out)
+{
+    const flux *m = model;
+    const nn_dual_weights *w = weights;
+    const nn_times t = { .e = in[E] };
+    const nn_heads heads[2] = { { m->heads, EPS, in[MADE + COS], in[MADE + SIN], 0 },
+                                { .n = m->heads, .eps = EPS } };
+    nn_joint_block(g, in + X, (const nn_times[2]){ t, t }, w->stream, heads, NULL, out);
+}
+
+/* Joins picture and prompt to one sequence, picture first. */
+static void join_streams(vt_ctx *g, const void *model, vt_tensor *s[VT_BLOCK_IO])
+{
+    (void)model;
+    s[JOINED] = vt_concat(g, 1, 2, (vt_tensor *[]){ s[X], s[PROMPT] });
+    s[PROMPT] = NULL;
+}
+
+static void single_block(vt_ctx *g, const void *model, const void *weights, vt_tensor *const *in,
+                         vt_tensor **out)
+{
+    const flux *m = model;
+    const nn_times t = { .e = in[E] };
+    const nn_heads heads = { m->heads, EPS, in[MADE + COS], in[MADE + SIN], 0 };
+    out[JOINED] = nn_single_block(g, in[JOINED], &t, weights, &heads, NULL);
+}
+
+static vt_tensor *flux_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s)
+{
+    const flux *m = model;
+    vt_tensor *x = m->single ? vt_slice(g, s[JOINED], 1, 0, m->picture) : s[X];
+    x = nn_flux_head(g, x, s[E], &m->w.mod_out, &m->w.proj_out);
+    return vt_unpatchify(g, x, in->x->dim + 1, 1, SIDE, SIDE, VT_C_FIRST);
+}
+
+const vtrain_family vtrain_flux = {
+    .class_name = "FluxTransformer2DModel",
+    .text_args = { [T5] = "encoder_hidden_states" }, .layout = VTRAIN_TOKENS, .level_times = true,
+    .size = sizeof(flux), .weights = offsetof(flux, w), .table = model_table,
+    .read = flux_read, .fit = flux_fit, .prepare = flux_prepare, .embed = flux_embed,
+    .head = flux_head,
+    .blocks = { { "transformer_blocks.%d.", nn_dual_table, sizeof(nn_dual_weights), N_IN, 2,
+                  dual_block, NULL },
+                { "single_transformer_blocks.%d.", nn_single_table, sizeof(nn_single_weights), N_IN,
+                  1, single_block, join_streams } },
+    .objective = VTRAIN_FLOW, .density = VTRAIN_LOGIT_NORMAL,
+    .flow_shift = 1, .logit_mean = 0, .logit_std = 1, .schedule = flux_schedule,
+    .posterior_mean = false, .bf16 = true,
+    .lr_full = 1e-5, .lr_lora = 1e-4, .guidance = 3.5, .batch = 1, .steps = 1000,
+    .lora_targets = "to_q,to_k,to_v,to_out.0,add_q_proj,add_k_proj,add_v_proj,to_add_out",
+};
