@@ -15,7 +15,7 @@ enum { REPORT_TENSORBOARD, REPORT_NONE, DENSITY_NONE = VTRAIN_BELL + 1, LOSS_L2 
 enum { INFERENCE_STEPS = 28 };                /* where the family has no number */
 /* The choices of --timestep_sampling. */
 enum { SAMPLING_AUTO, SAMPLING_SIGMA, SAMPLING_UNIFORM, SAMPLING_SIGMOID, SAMPLING_SHIFT,
-       SAMPLING_LOGSNR };
+       SAMPLING_LOGSNR, SAMPLING_FLUX_SHIFT, SAMPLING_QWEN_SHIFT };
 
 #define GROUP(title) { .kind = VC_GROUP, .name = title },
 #define FLAG(...) ROW(false, __VA_ARGS__)
@@ -235,10 +235,18 @@ static int take_table(vtrain_config *c, vc_flags *set, vc_err *err)
     return rc;
 }
 
+/* The line of mu over tokens that a --timestep_sampling names; NULL: it names none. */
+static const vtrain_by_tokens *by_tokens_of(int sampling)
+{
+    static const vtrain_by_tokens flux = { true, VTRAIN_MU_EXPONENTIAL, 0.5, 1.15, 256, 4096 },
+                                  qwen = { true, VTRAIN_MU_EXPONENTIAL, 0.5, 0.9, 256, 8192 };
+    return sampling == SAMPLING_FLUX_SHIFT ? &flux : sampling == SAMPLING_QWEN_SHIFT ? &qwen : NULL;
+}
+
 static int take_sampling(vtrain_config *c, vc_flags *set, vc_err *err)
 {
     int how = c->timestep_sampling, rc = 0;
-    bool shifts = how == SAMPLING_SIGMA || how == SAMPLING_SHIFT;
+    bool by_tokens = by_tokens_of(how), shifts = how == SAMPLING_SIGMA || how == SAMPLING_SHIFT;
     if (how == SAMPLING_AUTO)
         return 0;
     if (how != SAMPLING_SIGMA && vc_flags_given(set, "weighting_scheme") &&
@@ -253,12 +261,12 @@ static int take_sampling(vtrain_config *c, vc_flags *set, vc_err *err)
     } else {
         rc = take_logit_normal(c, set, err);
     }
-    if (!shifts) {
+    if (!shifts)
         say_unused(set, "flow_shift");
-        if (!rc)
-            rc = vc_flags_prefer(set, "flow_shift", "1", err);
-        c->flow_shift = 1;
-    }
+    if (!shifts && !by_tokens && !rc)
+        rc = vc_flags_prefer(set, "flow_shift", "1", err);
+    if (!shifts)
+        c->flow_shift = by_tokens ? 0 : 1;
     return rc;
 }
 
@@ -426,6 +434,20 @@ static void drop_flow_flags(vtrain_config *c, vc_flags *set)
     c->mode_scale = 1.29;
 }
 
+/* A shift by tokens is the schedule's; --timestep_sampling may only name the same. */
+static void check_by_tokens(const vtrain_config *c, vc_flags *set, const vtrain_scheduler *s)
+{
+    const vtrain_by_tokens *want = by_tokens_of(c->timestep_sampling), *b = &s->by_tokens;
+    if (!want || (b->on && b->type == want->type && b->base == want->base && b->max == want->max &&
+                  b->base_len == want->base_len && b->max_len == want->max_len))
+        return;
+    vc_flags_wrong(set, "--timestep_sampling: flux_shift and qwen_shift are the shifts by tokens of "
+                   "FLUX.1-dev and Qwen-Image, and this model has another: leave the flag out, "
+                   "give shift with --flow_shift, or --scheduler with a file that has "
+                   "use_dynamic_shifting, base_shift %g and max_shift %g at %lld and %lld tokens",
+                   want->base, want->max, (long long)want->base_len, (long long)want->max_len);
+}
+
 static void resolve_sampler(vtrain_config *c, vc_flags *set, const vtrain_scheduler *s)
 {
     bool flow = c->objective == 1 + VTRAIN_FLOW;
@@ -445,6 +467,8 @@ int vtrain_resolve(vtrain_config *c, vc_flags *set, const vtrain_family *f,
 {
     bool full = c->training_type == VTRAIN_FULL;
     resolve_objective(c, set, f, s);
+    if (c->objective == 1 + VTRAIN_FLOW)
+        check_by_tokens(c, set, s);
     resolve_sampler(c, set, s);
     if (c->objective == 1 + VTRAIN_V)
         drop_flow_flags(c, set);

@@ -239,7 +239,9 @@ const vc_foreign vc_refused_flags[] = {
             "optimizer_beta2 "
             "adamw_optimi", ADAMW),
     REFUSED(0, "snr_loss noise_share_in_frames preserve_distribution_shape not_sigma_loss "
-            "train_qk_norm train_norm_layers use_lora_bias flux_shift lumina_shift", LOSS),
+            "train_qk_norm train_norm_layers use_lora_bias lumina_shift", LOSS),
+    REFUSED(0, "flux_shift", "FLUX.1-dev's folder has this shift by tokens already, and "
+            "--timestep_sampling flux_shift asks for it"),
     REFUSED(0, "scale_lr", "give the --learning_rate that is meant"),
     REFUSED(1, "huber_c pseudo_huber_c huber_schedule", "nothing here computes that loss: "
             "--loss_type huber with --loss_delta comes nearest"),

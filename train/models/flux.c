@@ -126,6 +126,7 @@ static void flux_fit(const void *model, vtrain_fit *fit)
     *fit = (vtrain_fit){ .channels = (int)m->in_channels / PATCH, .n_texts = 2,
                          .text_width = { [T5] = m->text }, .pooled_width = { [CLIP] = m->pooled },
                          .mult = { 1, SIDE, SIDE }, .guidance = m->guidance,
+                         .unguided = !m->guidance,
                          .blocks = (int)(m->dual + m->single) };
 }
 

@@ -12,12 +12,11 @@
 #include <cmocka.h>
 
 #include "common/os/file.h"
-#include "formats/json/json.h"
-#include "formats/tensors/safetensors.h"
 #include "tests/lib/golden.h"
 #include "tests/lib/ok.h"
 #include "tests/lib/train_dataset.h"
 #include "tests/lib/train_run.h"
+#include "tests/train/models/pipeline_samples.h"
 
 enum { C = 4, F = 3, H = 4, W = 6, WIDTH = 32, REPLACE = 4, CONCAT = 2 };
 
@@ -35,72 +34,12 @@ enum { MODELS = sizeof models / sizeof *models };
 
 /* ---- the dataset ---- */
 
-static vf_key put(vf_writer *w, const vf_view *v, int n, bool text)
-{
-    uint8_t *st;
-    size_t size;
-    vc_err err = { 0 };
-    assert_ok(vf_safetensors_pack(&st, &size, v, n, NULL, 0, 1, &err), &err);
-    const vf_key key = vf_hash(st, size);
-    assert_ok(text ? vf_writer_put_text(w, key, st, size, &err)
-                   : vf_writer_put_latent(w, key, st, size, &err), &err);
-    free(st);
-    return key;
-}
-
-static vf_view named(const vf_safetensors *gold, const char *from, const char *name)
-{
-    vf_view v;
-    vc_err err = { 0 };
-    assert_ok(vf_safetensors_get(gold, from, &v, &err), &err);
-    v.name = name;
-    return v;
-}
-
-/* Adds the keys of a golden's prompt; its first encoder has a pooled vector too, which no one
- * reads. */
-static void put_prompt(vf_writer *w, const vf_safetensors *gold, cJSON *record, const char *field,
-                       const char *text, const char *pooled)
-{
-    const vf_view v[2] = { named(gold, text, "prompt_embeds"), named(gold, pooled, "pooled") };
-    char hex[VF_KEY_HEX];
-    cJSON *keys = cJSON_AddArrayToObject(record, field);
-    cJSON_AddItemToArray(keys, cJSON_CreateString(vf_key_hex(hex, put(w, v, 2, true))));
-    cJSON_AddItemToArray(keys, cJSON_CreateString(vf_key_hex(hex, put(w, v + 1, 1, true))));
-}
-
 static toy toy_of(const char *path, int interleave, bool images)
 {
     return (toy){ .path = path, .sample = clips, .n = 2, .channels = C, .width = WIDTH,
                   .pooled = WIDTH, .encoders = 2, .pooled_only = 2, .interleave = interleave,
                   .scaling = 0.476986, .train_mode = images ? "i2v" : "normal",
                   .conditions = images ? 1u << VC_ROLE_IMAGE : 0 };
-}
-
-/* A dataset with the golden's prompt as its one validation prompt. */
-static void make_set(const char *path, const vf_safetensors *gold, int interleave)
-{
-    toy t = toy_of(path, interleave, true);
-    vf_writer *w = toy_open(&t, 0, true);
-    vf_view image;
-    char hex[VF_KEY_HEX];
-    vc_err err = { 0 };
-    cJSON *o = cJSON_CreateObject();
-
-    for (int i = 0; i < t.n; i++)
-        toy_put(w, &t, &clips[i]);
-    cJSON_AddStringToObject(o, "prompt", "a disc");
-    put_prompt(w, gold, o, "keys", "text", "pooled");
-    put_prompt(w, gold, o, "negative_keys", "negative_text", "negative_pooled");
-    if (vf_safetensors_get(gold, "image", &image, NULL) == 0) {
-        image.name = "mean";
-        cJSON_AddStringToObject(o, "image", vf_key_hex(hex, put(w, &image, 1, false)));
-    }
-    cJSON_AddNumberToObject(o, "num_frames", 4 * F - 3);
-    cJSON_AddNumberToObject(o, "seed", atoi(vf_safetensors_meta(gold, "seed")));
-    assert_ok(vf_writer_put_validation(w, 0, o, &err), &err);
-    cJSON_Delete(o);
-    toy_finish(w);
 }
 
 /* ---- runs ---- */
@@ -123,18 +62,7 @@ static void check_sample(const char *dir, const struct model *m, const vf_safete
 {
     char *path = vc_format("%s/out-set-%s-%s/validation/step-1/000.safetensors", dir, m->name,
                            m->name);
-    vf_safetensors *f;
-    vc_err err = { 0 };
-    vf_view v, want = named(gold, "latents", "latents");
-
-    assert_ok(vf_safetensors_open(&f, path, &err), &err);
-    assert_ok(vf_safetensors_get(f, "latents", &v, &err), &err);
-    assert_true(v.nd == 4 && v.dim[0] == C && v.dim[1] == F && v.bytes == want.bytes);
-    double e = golden_error(v.data, want.data, vf_view_count(&v));
-    if (!(e <= 5e-5))
-        fail_msg("%s: %g", m->name, e);
-    assert_int_equal(atof(vf_safetensors_meta(f, "guidance_scale")),
-                     atof(vf_safetensors_meta(gold, "guidance")));
+    vf_safetensors *f = pipeline_sample_check(path, gold);
     const char *skip = vf_safetensors_meta(f, "skip_frames");
     assert_true(m->interleave == CONCAT ? skip && !strcmp(skip, "4") : !skip);
     vf_safetensors_close(f);
@@ -150,7 +78,7 @@ static void samples_are_pipelines(void **state)
         char *path = vc_path_join(dir, set), *more;
         vf_safetensors *gold = golden_open(name);
         vc_err err = { 0 };
-        make_set(path, gold, models[i].interleave);
+        pipeline_set_make(toy_of(path, models[i].interleave, true), gold, 4 * F - 3);
         more = vc_format("--validation_steps 1 --num_inference_steps %s %s",
                          vf_safetensors_meta(gold, "steps"), models[i].flags);
         assert_ok(run_model(dir, set, models[i].name, more, &err), &err);
