@@ -12,7 +12,7 @@
 
 #define OWN "a .txt or .caption file of the medium's name"
 
-enum { MAX_CAPTION = 1 << 20, MAX_LEVELS = 32 };
+enum { MAX_CAPTION = 1 << 20, MAX_LEVELS = 32, MAX_REPEATS = 1000 };
 
 /* A file's path relative to the folder, and why == NULL; or the path of a subfolder that could not
  * be read, with a '/' at its end, and the reason. */
@@ -220,6 +220,27 @@ static int fill_rows(metadata_list *l, const char *root, const names *found, boo
     return rc;
 }
 
+/* The number N of a path "N_name/..", or 0. */
+static int repeats_of(const char *path)
+{
+    char *end;
+    long n = strspn(path, "0123456789") ? strtol(path, &end, 10) : 0;
+    return n > 0 && n <= MAX_REPEATS && *end == '_' && strchr(end, '/') ? (int)n : 0;
+}
+
+/* Weighs rows like kohya's sd-scripts, where each medium lies in a subfolder "N_name" and counts N
+ * times. */
+static void take_repeats(metadata_list *l)
+{
+    vf_metadata *m = &l->list;
+    bool all = m->n > 0;
+    for (int64_t i = 0; i < m->n && all; i++)
+        all = repeats_of(m->rows[i].path) > 0;
+    for (int64_t i = 0; i < m->n && all; i++)
+        m->rows[i].weight = repeats_of(m->rows[i].path);
+    m->repeats = all;
+}
+
 /* Checks the rows of a folder in which no list was found. */
 static int check_unlisted(metadata_list *l, const char *path, vc_err *err)
 {
@@ -231,6 +252,7 @@ static int check_unlisted(metadata_list *l, const char *path, vc_err *err)
                        "or give the list itself", path, own);
     if (!l->list.n)
         return metadata_no_media(l, path, err);
+    take_repeats(l);
     int rc = metadata_check_rows(l, err);
     return rc ? rc : vc_context(err, metadata_need_captions(l, err), "%s", path);
 }

@@ -2,7 +2,8 @@
  *
  * A list is a .json (array), .jsonl, .csv or .tsv file (table.h) with the columns of VideoX-Fun,
  * DiffSynth or Finetrainers, a tar, or a folder. The media files of a folder are the rows, with
- * captions in .txt or .caption files of the same stem. If no medium has such a file, the first of
+ * captions in .txt or .caption files of the same stem. Where each of them lies in a subfolder named
+ * "N_name", as for kohya's sd-scripts, its weight is N. If no medium has such a file, the first of
  * these lists in the folder is read:
  *   metadata.jsonl, .csv, .json or .tsv, then videos2caption.json (FastVideo), then captions.json
  *       if it is an array: each is read as if the user had given the file itself
@@ -79,6 +80,8 @@ typedef struct vf_metadata {
     vf_row *rows;
     int64_t n;
     bool folder;                       /* the list is a folder's media; the folder has no list */
+    bool repeats;                      /* of a folder whose media all lie in subfolders "N_name":
+                                        * N, from 1 to 1000, is the weight of their rows */
 } vf_metadata;
 
 typedef struct vf_metadata_opts {

@@ -110,12 +110,45 @@ static void test_folder_without_media(void **state)
     vf_metadata_free(&m);
 }
 
+/* The numbers of kohya's folders are weights, unless a medium lies elsewhere. */
+static void test_repeats(void **state)
+{
+    static const struct { const char *path; double weight; } want[] = {
+        { "10_dog/a.png", 10 }, { "10_dog/more/b.png", 10 }, { "2_cat/a.jpg", 2 },
+    };
+    static const char *const others[] = { "c.png", "pictures/c.png", "0_none/c.png",
+                                          "2024_trip/c.png", "10dogs/c.png" };
+    folder *dir = *state;
+    vf_metadata m;
+    vc_err err = { 0 };
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++)
+        put(dir, want[i].path, "", 0);
+    put(dir, "10_dog/a.txt", "a dog", 5);
+    assert_ok(vf_metadata_read(&m, dir->path, &(vf_metadata_opts){ 0 }, &err), &err);
+    assert_true(m.repeats);
+    for (int i = 0; i < (int)m.n; i++) {
+        assert_string_equal(m.rows[i].path, want[i].path);
+        assert_true(m.rows[i].weight == want[i].weight);
+    }
+    vf_metadata_free(&m);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        char *path = vc_path_join(dir->path, others[i]);
+        put(dir, others[i], "", 0);
+        assert_ok(vf_metadata_read(&m, dir->path, &(vf_metadata_opts){ 0 }, &err), &err);
+        assert_true(m.n == 4 && !m.repeats && m.rows[0].weight == 1);
+        vf_metadata_free(&m);
+        assert_int_equal(unlink(path), 0);
+        free(path);
+    }
+}
+
 #define IN_FOLDER(f) cmocka_unit_test_setup_teardown(f, tmp_dir_setup, tmp_dir_teardown)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         IN_FOLDER(test_folder), IN_FOLDER(test_folder_without_media),
+        IN_FOLDER(test_repeats),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
