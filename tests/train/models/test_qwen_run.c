@@ -218,6 +218,70 @@ static void test_unreached(void **state)
     vf_safetensors_close(b);
 }
 
+/* ---- LoRA files, which the next run reads ---- */
+
+/* Namings of other trainers: `file` is the one of ours that is written with another prefix, and
+ * with `middle` in front of the suffix .weight. */
+static const struct naming {
+    const char *name, *file, *prefix, *theirs, *middle;
+} namings[] = {
+    { "diffusers", "pytorch_lora_weights", "transformer.", "transformer.", "" },
+    { "comfyui", "lora_comfyui", "diffusion_model.", "diffusion_model.", "" },
+    { "videox-fun", "lora_kohya", "lora_unet__", "lora_unet__", "" },
+    { "musubi-tuner", "lora_kohya", "lora_unet__", "lora_unet_", "" },
+    { "diffsynth", "pytorch_lora_weights", "transformer.", "", ".default" },
+};
+
+static char *theirs(const struct naming *n, const char *name)
+{
+    const char *path = name + strlen(n->prefix), *end = strstr(path, ".weight");
+    assert_memory_equal(name, n->prefix, strlen(n->prefix));
+    return end ? vc_format("%s%.*s%s%s", n->theirs, (int)(end - path), path, n->middle, end)
+               : vc_format("%s%s", n->theirs, path);
+}
+
+/* Writes the LoRA of DIR/lora in a naming and trains on with the file. */
+static void again(const char *dir, const struct naming *n)
+{
+    enum { MOST = 256 };
+    vf_view view[MOST];
+    vc_err err = { 0 };
+    char *from = vc_format("lora/checkpoint-1/%s.safetensors", n->file);
+    char *to = vc_format("%s/%s.safetensors", dir, n->name);
+    vf_safetensors *f = open_file(dir, from);
+    const int count = vf_safetensors_count(f);
+    assert_true(count <= MOST);
+    for (int i = 0; i < count; i++) {
+        view[i] = *vf_safetensors_at(f, i);
+        view[i].name = theirs(n, view[i].name);
+    }
+    assert_ok(vf_safetensors_write(to, view, count, NULL, 0, &err), &err);
+    for (int i = 0; i < count; i++)
+        free((void *)(uintptr_t)view[i].name);
+    vf_safetensors_close(f);
+    char *more = vc_format("--training_type lora --rank 2 --lora_checkpoint %s", to);
+    assert_ok(step(dir, "set.lmdb", n->name, more, &err), &err);
+    free(more);
+    free(from);
+    free(to);
+}
+
+static void test_lora(void **state)
+{
+    const char *dir = *state;
+    vc_err err = { 0 };
+    assert_ok(step(dir, "set.lmdb", "lora", "--training_type lora --rank 2 --learning_rate 1e-2",
+                   &err), &err);
+    for (size_t i = 0; i < COUNT(namings); i++) {
+        char *path = vc_format("%s/checkpoint-1/optimizer.safetensors", namings[i].name);
+        again(dir, &namings[i]);
+        assert_true(run_same_file(dir, path, "diffusers/checkpoint-1/optimizer.safetensors"));
+        free(path);
+    }
+    assert_false(run_same_file(dir, "lora/checkpoint-1/optimizer.safetensors",
+                               "diffusers/checkpoint-1/optimizer.safetensors"));
+}
+
 /* ---- what is refused ---- */
 
 static void test_refused(void **state)
@@ -257,7 +321,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sample), cmocka_unit_test(test_tables), cmocka_unit_test(test_trace),
         cmocka_unit_test(test_rounded), cmocka_unit_test(test_unreached),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_lora), cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, make, toy_dir_teardown);
 }
