@@ -64,6 +64,8 @@ typedef struct vc_family {
                                           * the VAE's weights */
     bool cached;                         /* other trainers keep caches of it: export, import */
 
+    const char *vision;                  /* the class of the model that looks at known frames, for
+                                          * transformers with a vision_field; NULL: none do */
     vc_text text[VC_FAMILY_TEXTS];       /* of pipelines that have none of their own */
 
     /* the transformer */
@@ -78,6 +80,9 @@ typedef struct vc_family {
     const char *noise_field;             /* true: inpainting noises the known pixels */
     const char *channels_field;          /* an integer: which of `inputs` tells the mode */
     int inputs[VC_MODES];                /* 0: none */
+    const char *vision_field;            /* an integer: the width of the states of the known frames
+                                          * that it attends to; 0: it attends to none */
+    const char *ends_field;              /* an integer above 0: the last frame is known too */
     const char *interleave_field;        /* a word: how many of a picture's states texts have */
     struct {
         const char *word;                /* NULL ends the list */
@@ -88,6 +93,11 @@ typedef struct vc_family {
     bool moments;                        /* mean and variance are stored, else the mode */
     vc_dtype dtype;                      /* that encoders compute in */
     bool loaded_masks;                   /* VideoX-Fun draws masks before it cuts frames */
+    bool masked_frames;                  /* image-to-video has the values of inpainting: a clip that
+                                          * is masked but for its first frame */
+    bool grey_masks;                     /* masked pixels are 0, grey, and not -1, black */
+    bool folded_masks;                   /* masks have a number for each of a latent frame's pixel
+                                          * frames, not their mean */
     bool clean_images;                   /* first frames are trained with as they are, never with
                                           * pixel noise */
     bool begins_with_latent;             /* a picture enters the transformer as the sample's first

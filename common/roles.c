@@ -36,9 +36,18 @@ const vc_role_row vc_roles[VC_ROLES] = {
         .name = "loss_mask", .kind = VC_VALUE_MASK, .clip = true, .modes = ALL_MODES,
         .recipe = { .tag = "loss_mask", .keyed = VC_KEYED_PIXELS | VC_KEYED_GRID,
                     .pixels = VC_PIXELS_LOSS_MASK } },
-    [VC_ROLE_VISION] = { .name = "vision", .kind = VC_VALUE_EMBEDS,
-                         .what = "CLIP embeddings of the first frame" },
+    [VC_ROLE_VISION] = {
+        .name = "vision", .kind = VC_VALUE_EMBEDS, .modes = I2V | INPAINT,
+        .recipe = { .tag = "vision", .keyed = VC_KEYED_PIXELS | VC_KEYED_VISION,
+                    .pixels = VC_PIXELS_SEEN }, .what = "CLIP embeddings of the first frame" },
 };
+
+bool vc_role_of_mode(vc_role role, const vc_family *f, vc_mode mode)
+{
+    const bool masked = mode == VC_MODE_I2V && f->masked_frames;
+
+    return vc_roles[role].modes & 1u << (masked ? VC_MODE_INPAINT : mode);
+}
 
 vc_role vc_role_stand_in(vc_role role)
 {

@@ -22,7 +22,8 @@ typedef enum vc_value {
     VC_VALUE_OTHER,                  /* none of these */
     VC_VALUE_MOMENTS,                /* mean [C,f,h,w] and logvar, or sample */
     VC_VALUE_VARIANTS,               /* the same of n pictures: [n,C,f,h,w] */
-    VC_VALUE_MASK,                   /* mask [1,f,h,w] */
+    VC_VALUE_MASK,                   /* mask [1,f,h,w]; of folded_masks [k,f,h,w], with a channel
+                                      * for each of a latent frame's k pixel frames */
     VC_VALUE_EMBEDS                  /* image_embeds [n,D] */
 } vc_value;
 
@@ -31,7 +32,9 @@ typedef enum vc_pixels {
     VC_PIXELS_NONE,                  /* vprep does not make the value */
     VC_PIXELS_CLIP,                  /* all frames */
     VC_PIXELS_FIRST,                 /* the first frame, encoded alone */
-    VC_PIXELS_MASKED,                /* all frames, black where the sample's mask is */
+    VC_PIXELS_MASKED,                /* all frames, black or grey where the sample's mask is */
+    VC_PIXELS_SEEN,                  /* the frames that a vision model looks at: the first, and the
+                                      * last of models that know the last frame */
     VC_PIXELS_MASK,                  /* the sample's mask (precompute/media/masks.h) */
     VC_PIXELS_LOSS_MASK              /* the file of the row's loss_mask_path; without it, nothing */
 } vc_pixels;
@@ -50,7 +53,8 @@ enum {
     VC_KEYED_VARIANTS = 8,           /* --image_noise_variants */
     VC_KEYED_DRAWS = 16,             /* seed, id and variant, where pixels are noised */
     VC_KEYED_ENCODING = 32,          /* autoencoder, precision, tiling, types */
-    VC_KEYED_GRID = 64               /* ratios of the latent grid, type */
+    VC_KEYED_GRID = 64,              /* ratios of the latent grid, type */
+    VC_KEYED_VISION = 128            /* vision model, precision, type */
 };
 
 typedef struct vc_recipe {
@@ -67,7 +71,8 @@ typedef struct vc_role_row {
     bool clip;                       /* the value has the clip's latent frames; else one frame */
 
     /* vprep */
-    unsigned modes;                  /* 1 << vc_mode of each --train_mode that makes the value */
+    unsigned modes;                  /* 1 << vc_mode of each --train_mode that makes the value:
+                                      * vc_role_of_mode */
     vc_recipe recipe;
 
     /* vtrain */
@@ -78,6 +83,9 @@ typedef struct vc_role_row {
 } vc_role_row;
 
 extern const vc_role_row vc_roles[VC_ROLES];
+
+/* Whether vprep makes a role's value in a mode, for clips of a family. */
+bool vc_role_of_mode(vc_role role, const vc_family *f, vc_mode mode);
 
 /* The role that training takes in place of `role` where a dataset has it; VC_ROLE_CLIP: none. */
 vc_role vc_role_stand_in(vc_role role);

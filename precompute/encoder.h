@@ -43,7 +43,8 @@ typedef struct text_rule {
 typedef struct encoder_opts {
     const char *dir;                 /* component folder (or weights file); NULL: built-in ones */
     const char *tokenizer;           /* text encoders: the tokenizer's folder, */
-    const char *image_processor;     /* and of the image processor, where texts have pictures */
+    const char *image_processor;     /* of texts with pictures and of vision models: the image
+                                      * processor's folder */
     text_rule text;                  /* text encoders: the slot's; borrowed */
     vc_dtype dtype;                  /* of activations: VC_F32 or VC_BF16 */
     const char *device;
@@ -120,6 +121,26 @@ typedef struct text_class {
     int (*encode)(text_enc *t, const text_input *in, text_result *r, vc_err *err);
 } text_class;
 
+typedef struct vision_info {
+    const char *class;
+    vf_key fingerprint;              /* of weights, of the image processor, and of config fields
+                                      * that change the states */
+    int side;                        /* height and width of the pixels that the model gets */
+    int tokens, width;               /* states of a picture: [tokens,width] */
+} vision_info;
+
+/* A model that looks at a picture of any size. */
+typedef struct vision_enc vision_enc;
+typedef struct vision_class {
+    const char *name;
+    int (*open)(vision_enc **out, const encoder_opts *o, vision_info *info, vc_err *err);
+    void (*close)(vision_enc *v);    /* NULL is fine */
+    /* rgb [h,w,3] -> pixels f32 [side,side,3], which the model gets, and states f32
+     * [tokens,width]. */
+    int (*encode)(vision_enc *v, const uint8_t *rgb, int h, int w, float *pixels, float *states,
+                  vc_err *err);
+} vision_class;
+
 enum { PREP_MAX_TEXTS = VC_FAMILY_TEXTS };
 enum { PREP_NORMAL = VC_MODE_NORMAL, PREP_I2V = VC_MODE_I2V, PREP_INPAINT = VC_MODE_INPAINT };
 
@@ -128,6 +149,7 @@ typedef struct prep_family {
     const vc_family *is;             /* NULL: not found yet */
     const vae_class *vae;
     const text_class *text[PREP_MAX_TEXTS + 1];      /* NULL-ended */
+    const vision_class *vision;      /* NULL: its transformers see no picture */
     bool from_files;                 /* its encoders have files; else it needs no model */
     const vc_pipeline *pipeline;     /* of the model's folder; NULL: there is no folder */
 } prep_family;
@@ -143,5 +165,6 @@ extern const vae_class vae_builtin, vae_cogvideox, vae_hunyuan, vae_ltx, vae_wan
                        vae_kl;
 extern const text_class text_builtin, text_t5, text_umt5, text_llama, text_llava, text_qwen2_5_vl,
                         text_clip;
+extern const vision_class vision_clip;
 
 #endif

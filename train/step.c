@@ -118,7 +118,7 @@ static void prefetch(const vtrain *t, const vtrain_batch *b)
     int64_t of[5];
     int n = 0;
     d[n++] = floats(b->latents, 5, b->dim);
-    vtrain_data_role_dim(t->data, VC_ROLE_MASK, b->dim, of);
+    vtrain_data_role_dim(t->data, VC_ROLE_LOSS_MASK, b->dim, of);
     if (b->weighted)
         d[n++] = floats(b->loss_weight, 5, of);
     for (int i = 0; i < VC_ROLES; i++) {

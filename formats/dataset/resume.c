@@ -21,11 +21,12 @@
  * applied when latents are read; train_mode and conditions name the values to which records refer
  * besides their clips, and records are written again. */
 static const char *const compared[] = {
-    "train_mode",                        /* only under append, as old records keep their
+    "train_mode", "image_encoder",       /* only under append, as old records keep their
                                           * conditions */
     "part", "vae", "text_encoders", "latent_store", "dtype", "sampling", NULL
 };
 
+enum { CONDITIONS = 2 };                    /* fields of `compared` about conditions */
 enum { MAX_DEPTH = 64 };                     /* levels of JSON */
 
 typedef struct difference {
@@ -115,7 +116,7 @@ int vf_head_compare(const cJSON *there, const cJSON *now, const char *const *fie
 int vf_head_accept(const char *path, const cJSON *there, const vf_writer_opts *o, vc_err *err)
 {
     char differences[VF_HEAD_TEXT];
-    const char *const *fields = o->append ? compared : compared + 1;
+    const char *const *fields = o->append ? compared : compared + CONDITIONS;
     if ((o->change && !o->append) || !vf_head_compare(there, o->head, fields, differences))
         return 0;
     return vc_fail(err, VC_EMISMATCH,

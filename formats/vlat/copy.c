@@ -149,8 +149,8 @@ static int merge_one(merging *m, const vf_dataset *d, vc_err *err)
 /* Returns 0 if the datasets can be merged; notes other differences of their manifests. */
 static int compare_all(const vlat *v, vf_dataset **d, int n, vc_err *err)
 {
-    static const char *const said[] = { "family", "train_mode", "conditions", "normalization",
-                                        NULL };
+    static const char *const said[] = { "family", "train_mode", "image_encoder", "conditions",
+                                        "normalization", NULL };
     int rc = 0;
     for (int i = 1; !rc && i < n; i++) {
         char differs[VF_HEAD_TEXT];

@@ -4,11 +4,18 @@
 #include <math.h>
 #include <string.h>
 
+/* Whether the mode makes a role's value for the clips of this model. */
+static bool is_made(const vprep *p, vc_role role)
+{
+    return vc_role_of_mode(role, p->encoders.family.is, p->c.train_mode) &&
+           (vc_roles[role].recipe.pixels != VC_PIXELS_SEEN || p->encoders.sees);
+}
+
 unsigned vprep_values(const vprep *p, const vf_row *row)
 {
     unsigned values = 0;
     for (int r = 0; r < VC_ROLES; r++)
-        if (vc_roles[r].modes & 1u << p->c.train_mode &&
+        if (is_made(p, r) &&
             (vc_roles[r].recipe.pixels != VC_PIXELS_LOSS_MASK || row->loss_mask_path) &&
             (vc_roles[r].recipe.noise != VC_NOISE_ALL || !p->encoders.family.is->clean_images))
             values |= VC_ROLE_BIT(r);
@@ -20,7 +27,7 @@ unsigned vprep_prompt_roles(const vprep *p)
     const bool first = p->encoders.family.is->begins_with_latent;
     unsigned values = first && p->c.train_mode == PREP_NORMAL ? VC_ROLE_BIT(VC_ROLE_IMAGE) : 0;
     for (int r = 0; r < VC_ROLES; r++)
-        if (vc_roles[r].modes & 1u << p->c.train_mode && vc_roles[r].what)
+        if (is_made(p, r) && vc_roles[r].what)
             values |= VC_ROLE_BIT(r);
     return values;
 }
@@ -31,11 +38,13 @@ bool vprep_is_whole(vc_role role)
     return pixels == VC_PIXELS_CLIP || pixels == VC_PIXELS_MASKED;
 }
 
-int vprep_value_frames(const vprep_clip *clip, vc_role role)
+int vprep_value_frames(const vprep *p, const vprep_clip *clip, vc_role role)
 {
     switch (vc_roles[role].recipe.pixels) {
     case VC_PIXELS_CLIP:
         return clip->choice.frames;
+    case VC_PIXELS_SEEN:
+        return p->encoders.ends ? clip->choice.frames : 1;
     case VC_PIXELS_FIRST:
         return 1;
     case VC_PIXELS_MASKED:
@@ -51,10 +60,23 @@ double vprep_value_bytes(const vprep *p, const vb_choice *c, vc_role role)
     double grid = (double)c->latent_h * c->latent_w * (double)vc_dtype_size(p->c.dtype);
     double n = grid * (row->clip ? c->latent_f : 1);
 
+    if (row->kind == VC_VALUE_EMBEDS)
+        return (double)vprep_seen_tokens(p) * p->encoders.vision.width *
+               (double)vc_dtype_size(p->c.dtype);
     if (row->kind == VC_VALUE_MASK)
-        return n;
+        return n * vprep_mask_channels(p);
     n *= p->encoders.vae.channels * (p->c.latent_store == STORE_MOMENTS ? 2 : 1);
     return row->kind == VC_VALUE_VARIANTS ? n * (double)p->c.noise_variants : n;
+}
+
+int vprep_mask_channels(const vprep *p)
+{
+    return p->encoders.family.is->folded_masks ? p->encoders.vae.ratio[0] : 1;
+}
+
+int vprep_seen_tokens(const vprep *p)
+{
+    return p->encoders.vision.tokens * (p->encoders.ends ? 2 : 1);
 }
 
 /* ---- keys ---- */
@@ -123,6 +145,29 @@ static void hash_mask(vf_hasher *h, const vprep_clip *clip)
         vf_hasher_int(h, "number", m->v[i]);
 }
 
+static void hash_vision(vf_hasher *h, const vprep *p)
+{
+    const vision_info *v = &p->encoders.vision;
+
+    vf_hasher_bytes(h, "vision", v->fingerprint.b, sizeof v->fingerprint.b);
+    vf_hasher_int(h, "ends", p->encoders.ends);
+    vf_hasher_str(h, "precision", vc_dtype_name(p->encoders.vision_part.opts.dtype));
+    vf_hasher_str(h, "dtype", vc_dtype_name(p->c.dtype));
+    vf_hasher_int(h, "peer", p->rules.peer);
+}
+
+/* Families with black pixels and masks of one channel are older than the other ones, and have keys
+ * without these fields. */
+static void hash_form(vf_hasher *h, const vprep *p, vc_pixels pixels)
+{
+    const vc_family *f = p->encoders.family.is;
+
+    if (pixels == VC_PIXELS_MASKED && f->grey_masks)
+        vf_hasher_str(h, "masked", "grey");
+    if (pixels == VC_PIXELS_MASK && f->folded_masks)
+        vf_hasher_str(h, "form", "folded");
+}
+
 static void hash_grid(vf_hasher *h, const vprep *p)
 {
     vf_hasher_int(h, "k", p->encoders.vae.ratio[0]);
@@ -137,7 +182,7 @@ static void hash_sources(vf_hasher *h, const vprep *p, const vf_key *source, con
 {
     const vc_recipe *r = &vc_roles[role].recipe;
     const bool loss = r->pixels == VC_PIXELS_LOSS_MASK;
-    int frames = loss ? clip->choice.frames : vprep_value_frames(clip, role);
+    int frames = loss ? clip->choice.frames : vprep_value_frames(p, clip, role);
 
     if (r->keyed & VC_KEYED_PIXELS && frames)
         hash_pixels(h, loss ? &p->list.sources[it->row].loss_mask : source, clip, frames);
@@ -163,6 +208,9 @@ static vf_key value_key(const vprep *p, const vf_key *source, const vprep_item *
         hash_encoding(&h, p, it);
     if (r->keyed & VC_KEYED_GRID)
         hash_grid(&h, p);
+    if (r->keyed & VC_KEYED_VISION)
+        hash_vision(&h, p);
+    hash_form(&h, p, r->pixels);
     return vf_hasher_end(&h);
 }
 
@@ -243,7 +291,12 @@ void vprep_pixel_noise(float *x, size_t n, float sigma, bool keep_masked, vprep_
     }
 }
 
-void vprep_apply_mask(float *x, const mask *m, uint8_t *scratch)
+float vprep_mask_fill(const vprep *p)
+{
+    return p->encoders.family.is->grey_masks ? 0.0f : -1.0f;
+}
+
+void vprep_apply_mask(float *x, const mask *m, float fill, uint8_t *scratch)
 {
     size_t area = (size_t)m->h * (size_t)m->w;
 
@@ -251,6 +304,6 @@ void vprep_apply_mask(float *x, const mask *m, uint8_t *scratch)
         mask_frame(m, t, scratch);
         for (size_t i = 0; i < area; i++)
             if (scratch[i])
-                x[3 * i] = x[3 * i + 1] = x[3 * i + 2] = -1.0f;
+                x[3 * i] = x[3 * i + 1] = x[3 * i + 2] = fill;
     }
 }

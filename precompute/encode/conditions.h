@@ -2,8 +2,9 @@
  *
  *   i2v      image         the first frame encoded alone, as a clip of one frame
  *            image_noised  K first frames with pixel noise, each alone (--image_noise_variants)
- *   inpaint  video         the clip with its masked pixels at -1 (black)
+ *   inpaint  video         the clip with its masked pixels at -1 (black), or 0 (grey)
  *            mask          1 = known, on the latent grid
+ *            vision        the first frame's states of a vision model, if the transformer has them
  *   any      loss_mask     of rows with a loss_mask_path: what counts in the loss (loss_mask.h)
  *
  * The rows of these roles (common/roles.h) say how each is made. Each value is an entry of the
@@ -28,7 +29,11 @@ vf_key vprep_prompt_key(const vprep *p, vf_key source, const vprep_clip *clip, v
 vf_key vprep_picture_key(const vprep *p, const vprep_item *it, const vprep_clip *clip);
 vf_key vprep_prompt_picture_key(vf_key source, const vprep_clip *clip);
 /* Frames of the clip that a value is made from: all, 1, or 0. */
-int vprep_value_frames(const vprep_clip *clip, vc_role role);
+int vprep_value_frames(const vprep *p, const vprep_clip *clip, vc_role role);
+/* Channels of a mask's value. */
+int vprep_mask_channels(const vprep *p);
+/* Rows of a `vision` value: the vision model's of one frame, or of the first and the last. */
+int vprep_seen_tokens(const vprep *p);
 /* Bytes of a value as stored, without its header: for estimates. */
 double vprep_value_bytes(const vprep *p, const vb_choice *c, vc_role role);
 
@@ -50,7 +55,9 @@ float vprep_noise_sigma(vprep_normals *s);
 /* x += sigma * n in place, with the next normals of s. keep_masked: values of exactly -1 stay. */
 void vprep_pixel_noise(float *x, size_t n, float sigma, bool keep_masked, vprep_normals *s);
 
+/* The value of masked pixels. */
+float vprep_mask_fill(const vprep *p);
 /* The clip's pixels as the VAE gets them with the mask applied: x f32 [f,h,w,3]. scratch: h*w. */
-void vprep_apply_mask(float *x, const mask *m, uint8_t *scratch);
+void vprep_apply_mask(float *x, const mask *m, float fill, uint8_t *scratch);
 
 #endif

@@ -22,6 +22,7 @@ typedef struct trace_set {
 struct prep_encoder {
     const vprep *p;
     vae *vae;
+    vision_enc *vision;
     float *pixels, *mean, *logvar;
     size_t pixels_room, mean_room, logvar_room;
     uint8_t *scratch;                /* one frame of a mask */
@@ -46,8 +47,8 @@ void prep_job_settle(const vprep *p, prep_job *j)
     for (int v = 0; v < VC_ROLES; v++) {
         if (values & VC_ROLE_BIT(v))
             j->key[v] = vprep_value_key(p, j->item, &j->clip, v);
-        if (j->need & VC_ROLE_BIT(v) && vprep_value_frames(&j->clip, v) > j->frames)
-            j->frames = vprep_value_frames(&j->clip, v);
+        if (j->need & VC_ROLE_BIT(v) && vprep_value_frames(p, &j->clip, v) > j->frames)
+            j->frames = vprep_value_frames(p, &j->clip, v);
     }
 }
 
@@ -79,14 +80,34 @@ static int open_vae(prep_encoder *e, vc_err *err)
     return rc ? rc : prep_part_unchanged(&is->vae_part, err);
 }
 
-int prep_encoder_open(prep_encoder **out, const vprep *p, bool needs_vae, vc_err *err)
+static int open_vision(prep_encoder *e, vc_err *err)
 {
+    const prep_encoders *is = &e->p->encoders;
+    vision_info info;
+    int rc = is->family.vision->open(&e->vision, &is->vision_part.opts, &info, err);
+
+    if (!rc && memcmp(&info.fingerprint, &is->vision.fingerprint, sizeof info.fingerprint))
+        rc = vc_fail(err, VC_EMISMATCH, "%s: changed while this ran: start again",
+                     is->vision_part.dir);
+    return rc ? rc : prep_part_unchanged(&is->vision_part, err);
+}
+
+int prep_encoder_open(prep_encoder **out, const vprep *p, unsigned roles, vc_err *err)
+{
+    bool needs_vae = false, needs_vision = false;
     prep_encoder *e = *out = calloc(1, sizeof *e);
     if (!e)
         return vc_no_memory(err);
 
     e->p = p;
+    for (int v = 0; v < VC_ROLES; v++)
+        if (roles & VC_ROLE_BIT(v)) {
+            needs_vision |= vc_roles[v].kind == VC_VALUE_EMBEDS;
+            needs_vae |= vc_roles[v].kind != VC_VALUE_EMBEDS && vc_roles[v].kind != VC_VALUE_MASK;
+        }
     int rc = needs_vae ? open_vae(e, err) : 0;
+    if (!rc && needs_vision)
+        rc = open_vision(e, err);
     if (rc) {
         prep_encoder_close(e);
         *out = NULL;
@@ -112,6 +133,8 @@ void prep_encoder_close(prep_encoder *e)
     if (!e)
         return;
     e->p->encoders.family.vae->close(e->vae);
+    if (e->vision)
+        e->p->encoders.family.vision->close(e->vision);
     clear_trace(&e->trace);
     vf_keymap_free(&e->made);
     free(e->pixels);
@@ -333,12 +356,12 @@ static int fill_pixels(prep_encoder *e, const prep_job *j, const vc_recipe *r, i
         float *x = e->pixels + (size_t)k * n;
         if (masked && j->clip.mask_all) {
             for (size_t i = 0; i < n; i++)
-                x[i] = -1.0f;
+                x[i] = vprep_mask_fill(p);
             continue;
         }
         job_pixels(x, j, n);
         if (masked)
-            vprep_apply_mask(x, &j->clip.mask, e->scratch);
+            vprep_apply_mask(x, &j->clip.mask, vprep_mask_fill(p), e->scratch);
         if (r->noise == VC_NOISE_ALL || (r->noise == VC_NOISE_KNOWN && p->encoders.mask_noise)) {
             vprep_normals z = vprep_normals_of(p, j->item, VC_DRAW_COND_NOISE, (uint32_t)k);
             float sigma = j->item ? vprep_noise_sigma(&z) : VPREP_PROMPT_SIGMA;
@@ -387,11 +410,13 @@ static int trace_pixels(prep_encoder *e, const prep_job *j, int v, vc_err *err)
     return rc;
 }
 
-/* Packs `values`, one for each latent position. */
-static int pack_mask(prep_encoder *e, prep_job *j, int v, const float *values, vc_err *err)
+/* Packs `values`, `channels` for each latent position. */
+static int pack_mask(prep_encoder *e, prep_job *j, int v, int channels, const float *values,
+                     vc_err *err)
 {
     const vb_choice *c = &j->clip.choice;
-    vf_view t = { .name = "mask", .nd = 4, .dim = { 1, c->latent_f, c->latent_h, c->latent_w } };
+    vf_view t = { .name = "mask", .nd = 4,
+                  .dim = { channels, c->latent_f, c->latent_h, c->latent_w } };
     size_t n = (size_t)vf_view_count(&t);
     void *data = NULL;
     char name[40];
@@ -412,30 +437,89 @@ static int encode_mask(prep_encoder *e, prep_job *j, int v, vc_err *err)
 {
     const vb_choice *c = &j->clip.choice;
     const int *ratio = e->p->encoders.vae.ratio;
-    size_t n = (size_t)c->latent_f * (size_t)c->latent_h * (size_t)c->latent_w;
+    const int channels = vprep_mask_channels(e->p);
+    size_t n = (size_t)c->latent_f * (size_t)c->latent_h * (size_t)c->latent_w * (size_t)channels;
 
     int rc = grow(&e->mean, &e->mean_room, n, err);
     if (!rc)
         rc = need_scratch(e, (size_t)c->target_h * (size_t)c->target_w, err);
     if (rc)
         return rc;
-    mask_to_grid(e->mean, &j->clip.mask, ratio[0], ratio[1], e->scratch);
+    (channels > 1 ? mask_fold : mask_to_grid)(e->mean, &j->clip.mask, ratio[0], ratio[1],
+                                              e->scratch);
     if (e->p->c.trace_dir)
         rc = trace_pixels(e, j, v, err);
-    return rc ? rc : pack_mask(e, j, v, e->mean, err);
+    return rc ? rc : pack_mask(e, j, v, channels, e->mean, err);
+}
+
+/* ---- states of a vision model ---- */
+
+/* Looks at frame t: fills pixels [side,side,3] and states [tokens,width]. */
+static int see(prep_encoder *e, const prep_job *j, int t, float *pixels, float *states,
+               vc_err *err)
+{
+    const vb_choice *c = &j->clip.choice;
+    const size_t frame = (size_t)c->target_h * (size_t)c->target_w * 3;
+    uint8_t *rounded = NULL;
+    int rc = j->exact ? prep_job_rounded(j, t, &rounded, err) : 0;
+
+    if (!rc)
+        rc = e->p->encoders.family.vision->encode(e->vision, rounded ? rounded
+                                                  : j->pixels + (size_t)t * frame, c->target_h,
+                                                  c->target_w, pixels, states, err);
+    free(rounded);
+    return rc;
+}
+
+static int pack_states(prep_encoder *e, prep_job *j, int v, const float *states, vc_err *err)
+{
+    vf_view t = { .name = "image_embeds", .nd = 2,
+                  .dim = { vprep_seen_tokens(e->p), e->p->encoders.vision.width } };
+    const size_t n = (size_t)vf_view_count(&t);
+    void *data = NULL;
+    int rc = vprep_pack_dtype(&t.dtype, &data, states, n, e->p->c.dtype, err);
+
+    t.data = data;
+    t.bytes = n * vc_dtype_size(t.dtype);
+    if (!rc)
+        rc = vf_safetensors_pack(&j->value[v], &j->value_bytes[v], &t, 1, NULL, 0, 1, err);
+    free(data);
+    return rc;
+}
+
+/* The states of the first frame, then those of the last where it is known. A still is both. */
+static int encode_seen(prep_encoder *e, prep_job *j, int v, vc_err *err)
+{
+    const vision_info *is = &e->p->encoders.vision;
+    const int64_t frames = e->p->encoders.ends ? 2 : 1, side = is->side;
+    const int64_t pixels = side * side * 3, states = (int64_t)is->tokens * is->width;
+    int rc = grow(&e->pixels, &e->pixels_room, (size_t)(frames * pixels), err);
+
+    if (!rc)
+        rc = grow(&e->mean, &e->mean_room, (size_t)(frames * states), err);
+    for (int64_t i = 0; !rc && i < frames; i++)
+        rc = see(e, j, i ? j->clip.choice.frames - 1 : 0, e->pixels + i * pixels,
+                 e->mean + i * states, err);
+    if (!rc)
+        rc = add_trace(e, "cond.vision.pixels", VC_F32, 4,
+                       (int64_t[]){ frames, side, side, 3 }, e->pixels, err);
+    if (!rc)
+        rc = add_trace(e, "cond.vision.image_embeds", VC_F32, 2,
+                       (int64_t[]){ frames * is->tokens, is->width }, e->mean, err);
+    return rc ? rc : pack_states(e, j, v, e->mean, err);
 }
 
 /* ---- a job ---- */
 
-int prep_job_rounded(const prep_job *j, uint8_t **out, vc_err *err)
+int prep_job_rounded(const prep_job *j, int t, uint8_t **out, vc_err *err)
 {
     const vb_choice *c = &j->clip.choice;
-    const float *v = (const float *)(const void *)j->pixels;
-    size_t n = (size_t)c->target_h * (size_t)c->target_w * 3;
+    const size_t n = (size_t)c->target_h * (size_t)c->target_w * 3;
+    const float *v = (const float *)(const void *)j->pixels + (size_t)t * n;
     uint8_t *u = *out = malloc(n);
 
     if (!u)
-        return vc_fail(err, VC_ENOMEM, "out of memory for a first frame");
+        return vc_fail(err, VC_ENOMEM, "out of memory for a frame");
     for (size_t i = 0; i < n; i++)
         u[i] = v[i] <= 0 ? 0 : v[i] >= 255 ? 255 : (uint8_t)(v[i] + 0.5f);
     return 0;
@@ -450,7 +534,7 @@ static int thumbnail(const prep_encoder *e, prep_job *j, vc_err *err)
     if (!side || !j->want_thumb)
         return 0;
     uint8_t *first = NULL;
-    int rc = j->exact ? prep_job_rounded(j, &first, err) : 0;
+    int rc = j->exact ? prep_job_rounded(j, 0, &first, err) : 0;
     if (!rc)
         rc = media_shrink(&small, &h, &w, first ? first : j->pixels, c->target_h, c->target_w,
                           side, err);
@@ -476,9 +560,11 @@ static int encode_value(prep_encoder *e, prep_job *j, int v, vc_err *err)
 {
     switch (vc_roles[v].recipe.pixels) {
     case VC_PIXELS_LOSS_MASK:
-        return pack_mask(e, j, v, j->loss_mask, err);
+        return pack_mask(e, j, v, 1, j->loss_mask, err);
     case VC_PIXELS_MASK:
         return encode_mask(e, j, v, err);
+    case VC_PIXELS_SEEN:
+        return encode_seen(e, j, v, err);
     default:
         return encode_moments(e, j, v, err);
     }

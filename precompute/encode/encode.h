@@ -30,12 +30,13 @@ void prep_job_begin(prep_job *j, const vprep_item *it);
 /* Fills the keys, and the frames that `need` and want_thumb take. */
 void prep_job_settle(const vprep *p, prep_job *j);
 void prep_job_free(prep_job *j);                     /* NULL is fine */
-/* *out: the first frame of exact pixels, rounded to malloc'ed bytes. */
-int prep_job_rounded(const prep_job *j, uint8_t **out, vc_err *err);
+/* *out: frame t of exact pixels, rounded to malloc'ed bytes. */
+int prep_job_rounded(const prep_job *j, int t, uint8_t **out, vc_err *err);
 
 typedef struct prep_encoder prep_encoder;
-/* needs_vae: opens the VAE; without it only masks and thumbnails can be made. */
-int prep_encoder_open(prep_encoder **out, const vprep *p, bool needs_vae, vc_err *err);
+/* Opens the models that values of `roles` (VC_ROLE_BITs) are made with. Masks and thumbnails need
+ * none. */
+int prep_encoder_open(prep_encoder **out, const vprep *p, unsigned roles, vc_err *err);
 void prep_encoder_close(prep_encoder *e);            /* NULL is fine */
 
 /* The memory of the VAE for a clip of that shape, beside its weights. */

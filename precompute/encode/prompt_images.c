@@ -8,20 +8,34 @@
 #include "common/os/file.h"
 #include "precompute/run/reuse.h"
 
-struct vprep_image {
-    char *file;
-    vprep_clip clip;                 /* the picture as a clip of one frame; for inpainting, the clip
-                                      * that begins with the picture, other frames masked */
+typedef struct picture {
+    const char *name;                /* the file's, in the list */
+    char *file;                      /* NULL: there is none */
     prep_identity is;                /* of the file, when it was hashed */
-    vf_key hash, key[VC_ROLES];
-    vf_key picture;                  /* in texts */
+    vf_key hash;
+} picture;
+
+struct vprep_image {
+    picture first, last;
+    vprep_clip clip;                 /* the picture as a clip of one frame; of masked clips, the one
+                                      * that begins with the first picture and may end with the
+                                      * last, other frames masked */
+    vf_key key[VC_ROLES];
+    vf_key shown;                    /* of the picture in texts */
 };
+
+/* Whether prompts have masked clips, and not first frames alone. */
+static bool has_clips(const vprep *p)
+{
+    return vc_role_of_mode(VC_ROLE_VIDEO, p->encoders.family.is, p->c.train_mode);
+}
 
 static void image_free(vprep_image *m)
 {
     if (m) {
         vprep_clip_free(&m->clip);
-        free(m->file);
+        free(m->first.file);
+        free(m->last.file);
     }
     free(m);
 }
@@ -44,7 +58,7 @@ static int choose(const vprep *p, const cJSON *row, const media_info *info, vb_c
                   vc_err *err)
 {
     vb_rules r = p->rules;
-    const bool clip = p->c.train_mode == PREP_INPAINT;
+    const bool clip = has_clips(p);
     vb_source s = { .is_video = true, .w = info->w, .h = info->h,
                     .frames = clip ? VB_MAX_FRAMES : 1, .lr_caption = true };
     int64_t h = 0, w = 0, n = 0;
@@ -77,45 +91,55 @@ static int choose(const vprep *p, const cJSON *row, const media_info *info, vb_c
     return clip && n ? set_frames(p, n, c, err) : 0;
 }
 
-/* Masks all frames but the first, as VideoX-Fun samples. */
-static int mask_rest(vprep_clip *clip)
+/* Hashes a picture's file, which must not change meanwhile. */
+static int hash_picture(picture *m, vc_err *err)
 {
-    const vb_choice *c = &clip->choice;
-    clip->mask = (mask){ .kind = MASK_KEEP_HEAD, .f = c->frames, .h = c->target_h, .w = c->target_w,
-                         .n = 1, .v = malloc(sizeof *clip->mask.v) };
-    if (!clip->mask.v)
-        return -1;
-    clip->mask.v[0] = 1;
-    return 0;
-}
-
-static int open_image(const vprep *p, const cJSON *row, vprep_image *m, vc_err *err)
-{
-    media *file;
-    media_info info;
     prep_identity now;
     int rc = prep_identity_of(&m->is, m->file, m->file, err);
 
-    if (!rc)
-        rc = media_open(&file, m->file, &info, err);
-    if (rc)
-        return rc;
-    media_close(file);
-    rc = choose(p, row, &info, &m->clip.choice, err);
     if (!rc)
         rc = vf_hash_file(&m->hash, m->file, vc_stop_flag(), err);
     if (!rc)
         rc = prep_identity_of(&now, m->file, m->file, err);
     if (!rc && !prep_identity_same(&m->is, &now))
         rc = vc_fail(err, VC_EIO, "changes while it is read: start again when it is whole");
-    if (!rc && (!(m->clip.frames = calloc((size_t)m->clip.choice.frames, sizeof *m->clip.frames)) ||
-                mask_rest(&m->clip)))
+    return vc_context(err, rc, "%s", m->name);
+}
+
+/* Chooses the clip, by the first picture's shape. */
+static int open_clip(const vprep *p, const cJSON *row, vprep_image *m, vc_err *err)
+{
+    vb_choice *c = &m->clip.choice;
+    media *file;
+    media_info info;
+    int rc = media_open(&file, m->first.file, &info, err);
+
+    if (rc)
+        return vc_context(err, rc, "%s", m->first.name);
+    media_close(file);
+    rc = vc_context(err, choose(p, row, &info, c, err), "%s", m->first.name);
+    if (!rc && !(m->clip.frames = calloc((size_t)c->frames, sizeof *m->clip.frames)))
         rc = vc_no_memory(err);
+    if (!rc)                                         /* as VideoX-Fun samples */
+        rc = mask_keep(&m->clip.mask, c->frames, c->target_h, c->target_w, m->last.file, err);
+    return rc;
+}
+
+static int open_image(const vprep *p, const cJSON *row, vprep_image *m, vc_err *err)
+{
+    int rc = open_clip(p, row, m, err);
+
+    if (!rc)
+        rc = hash_picture(&m->first, err);
+    if (!rc && m->last.file)
+        rc = hash_picture(&m->last, err);
+    vf_key pixels = m->last.file ? vf_hash2(&m->first.hash, sizeof m->first.hash, &m->last.hash,
+                                            sizeof m->last.hash) : m->first.hash;
     for (int v = 0; !rc && v < VC_ROLES; v++)
         if (vprep_prompt_roles(p) & VC_ROLE_BIT(v))
-            m->key[v] = vprep_prompt_key(p, m->hash, &m->clip, v);
+            m->key[v] = vprep_prompt_key(p, pixels, &m->clip, v);
     if (!rc)
-        m->picture = vprep_prompt_picture_key(m->hash, &m->clip);
+        m->shown = vprep_prompt_picture_key(m->first.hash, &m->clip);
     return rc;
 }
 
@@ -133,7 +157,7 @@ static int set_size(const vprep *p, cJSON *row, const vb_choice *c)
 {
     if (set_number(row, "height", c->target_h) || set_number(row, "width", c->target_w))
         return -1;
-    bool has_frames = cJSON_HasObjectItem(row, "num_frames") || p->c.train_mode != PREP_INPAINT;
+    bool has_frames = cJSON_HasObjectItem(row, "num_frames") || !has_clips(p);
     return has_frames ? 0 : set_number(row, "num_frames", c->frames);
 }
 
@@ -145,44 +169,69 @@ static bool texts_see(const vprep *p)
     return sees;
 }
 
+/* Finds the file that a column of the row names, if the row has the column. */
+static int find_file(picture *m, const vprep *p, int i, const char *column, vc_err *err)
+{
+    const char *list = p->c.validation_prompts;
+    int rc = vf_json_str_opt(p->prompts.row[i], column, &m->name, err);
+
+    if (rc || !m->name)
+        return rc;
+    char *dir = vc_format("%.*s", (int)(vc_path_base(list) - list), list);
+    if (dir)
+        m->file = vc_path_join(*dir ? dir : ".", m->name);
+    free(dir);
+    return m->file ? 0 : vc_no_memory(err);
+}
+
+static int find_image(vprep *p, int i, vc_err *err)
+{
+    vprep_prompts *v = &p->prompts;
+    vprep_image *m = v->image[i] = calloc(1, sizeof *m);
+
+    if (!m)
+        return vc_no_memory(err);
+    int rc = find_file(&m->first, p, i, "image_path", err);
+    if (!rc && p->encoders.ends)
+        rc = find_file(&m->last, p, i, "last_image_path", err);
+    if (rc)
+        return rc;
+    if (!m->first.file && (texts_see(p) || m->last.file))
+        return vc_fail(err, VC_EFORMAT, "no image_path: %s", m->last.file
+                       ? "the sample begins with a picture too"
+                       : "texts of this model have the clip's first frame");
+    if (!m->first.file) {
+        image_free(m);
+        v->image[i] = NULL;
+        return 0;
+    }
+    if (p->encoders.ends && !m->last.file)
+        return vc_fail(err, VC_EFORMAT, "no last_image_path: samples of this model begin and end "
+                       "with a picture");
+    rc = open_image(p, v->row[i], m, err);
+    return rc || !set_size(p, v->row[i], &m->clip.choice) ? rc : vc_no_memory(err);
+}
+
 int vprep_prompt_images_find(vprep *p, vc_err *err)
 {
     vprep_prompts *v = &p->prompts;
-    const char *list = p->c.validation_prompts;
-    const bool texts = texts_see(p);
     int rc = 0;
 
-    if ((!vprep_prompt_roles(p) && !texts) || !v->n)
+    if ((!vprep_prompt_roles(p) && !texts_see(p)) || !v->n)
         return 0;
     v->image = calloc((size_t)v->n, sizeof *v->image);
-    char *dir = vc_format("%.*s", (int)(vc_path_base(list) - list), list);
-    if (!v->image || !dir)
-        rc = vc_no_memory(err);
-    for (int i = 0; !rc && i < v->n; i++) {
-        const char *path = NULL;
-        rc = vf_json_str_opt(v->row[i], "image_path", &path, err);
-        if (!rc && !path && texts)
-            rc = vc_fail(err, VC_EFORMAT, "--validation_prompts %s: row %d: no image_path: texts "
-                         "of this model have the clip's first frame", list, i + 1);
-        if (rc || !path)
-            continue;
-        vprep_image *m = v->image[i] = calloc(1, sizeof *m);
-        if (!m || !(m->file = vc_path_join(*dir ? dir : ".", path)))
-            rc = vc_no_memory(err);
-        if (!rc)
-            rc = vc_context(err, open_image(p, v->row[i], m, err), "%s", path);
-        if (!rc && set_size(p, v->row[i], &m->clip.choice))
-            rc = vc_no_memory(err);
-        rc = vc_context(err, rc, "--validation_prompts %s: row %d", list, i + 1);
-    }
-    free(dir);
+    if (!v->image)
+        return vc_no_memory(err);
+    for (int i = 0; !rc && i < v->n; i++)
+        rc = vc_context(err, find_image(p, i, err), "--validation_prompts %s: row %d",
+                        p->c.validation_prompts, i + 1);
     return rc;
 }
 
 vf_key vprep_prompt_picture_key_of(const vprep *p, int i)
 {
     const vprep_prompts *v = &p->prompts;
-    return v->image && v->image[i] ? v->image[i]->picture : (vf_key){ { 0 } };
+    return v->image && v->image[i] ? v->image[i]->shown : (vf_key){ { 0 } };
 }
 
 unsigned vprep_prompt_values(const vprep *p, int i, const vf_key **key)
@@ -206,9 +255,9 @@ static unsigned missing(const vprep *p, int i)
     return need;
 }
 
-int vprep_prompt_images_settle(vprep *p, vb_choice *largest, bool *any, vc_err *err)
+int vprep_prompt_images_settle(vprep *p, vb_choice *largest, unsigned *roles, vc_err *err)
 {
-    *any = false;
+    *roles = 0;
     for (int i = 0; i < p->prompts.n; i++) {
         const unsigned need = missing(p, i);
         const vprep_image *m = need ? p->prompts.image[i] : NULL;
@@ -221,13 +270,13 @@ int vprep_prompt_images_settle(vprep *p, vb_choice *largest, bool *any, vc_err *
         }
         if (left && vprep_clip_pixels(&m->clip.choice) > vprep_clip_pixels(largest))
             *largest = m->clip.choice;
-        *any |= left;
+        *roles |= left ? need : 0;
     }
     return 0;
 }
 
-/* Reads the picture into the first of the clip's frames. */
-static int read_pixels(prep_job *j, vprep_image *m, vc_err *err)
+/* Reads a picture into frame t of the clip. */
+static int read_picture(prep_job *j, picture *m, int t, vc_err *err)
 {
     const vb_choice *c = &j->clip.choice;
     const media_fit fit = { .rh = c->resize_h, .rw = c->resize_w, .top = c->top, .left = c->left,
@@ -236,18 +285,28 @@ static int read_pixels(prep_job *j, vprep_image *m, vc_err *err)
     const vf_part part = { .name = m->file, .file = m->file };
     media *file;
     media_info info;
-
-    j->pixels = calloc((size_t)c->frames, frame);
-    if (!j->pixels)
-        return vc_fail(err, VC_ENOMEM, "out of memory for %d frames of %dx%d", c->frames,
-                       c->target_w, c->target_h);
     int rc = media_open_part(&file, &part, &info, err);
+
     if (!rc)
-        rc = media_read(file, j->pixels, j->clip.frames, 1, &fit, vc_stop_flag(), err);
+        rc = media_read(file, j->pixels + (size_t)t * frame, j->clip.frames, 1, &fit,
+                        vc_stop_flag(), err);
     if (!rc && prep_identity_check(&m->is, m->hash, media_fd(file), &part, err))
         rc = vc_fail(err, VC_EIO, "changed while this ran: run the same command again");
     media_close(file);
-    return rc;
+    return vc_context(err, rc, "%s", m->name);
+}
+
+/* Reads the pictures into the first and the last of the clip's frames. */
+static int read_pixels(prep_job *j, vprep_image *m, vc_err *err)
+{
+    const vb_choice *c = &j->clip.choice;
+
+    j->pixels = calloc((size_t)c->frames, (size_t)c->target_h * (size_t)c->target_w * 3);
+    if (!j->pixels)
+        return vc_fail(err, VC_ENOMEM, "out of memory for %d frames of %dx%d", c->frames,
+                       c->target_w, c->target_h);
+    int rc = read_picture(j, &m->first, 0, err);
+    return rc || !m->last.file ? rc : read_picture(j, &m->last, c->frames - 1, err);
 }
 
 int vprep_prompt_picture(const vprep *p, int i, uint8_t **rgb, int *h, int *w, vc_err *err)
@@ -260,7 +319,7 @@ int vprep_prompt_picture(const vprep *p, int i, uint8_t **rgb, int *h, int *w, v
     *rgb = j.pixels;
     *h = c->target_h;
     *w = c->target_w;
-    return vc_context(err, rc, "%s", m->file);
+    return rc;
 }
 
 static int encode_image(vprep *p, prep_encoder *e, vprep_image *m, unsigned need, vc_err *err)
@@ -278,13 +337,13 @@ static int encode_image(vprep *p, prep_encoder *e, vprep_image *m, unsigned need
     m->clip.mask = (mask){ 0 };
     int rc = read_pixels(j, m, err);
     if (!rc)
-        rc = prep_encode(e, j, &n, err);
+        rc = vc_context(err, prep_encode(e, j, &n, err), "%s", m->first.name);
     for (int v = 0; !rc && v < VC_ROLES; v++)
         if (j->value[v])
             rc = vf_writer_put_latent(p->writer, j->key[v], j->value[v], j->value_bytes[v], err);
     p->count.conditions += n;
     prep_job_free(j);
-    return vc_context(err, rc, "%s", m->file);
+    return rc;
 }
 
 int vprep_prompt_images_encode(vprep *p, prep_encoder *e, vc_err *err)

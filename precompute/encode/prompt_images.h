@@ -1,11 +1,12 @@
-/* prompt_images.h - the pictures of validation prompts: the column `image_path`, relative to the
- * list.
+/* prompt_images.h - the pictures of validation prompts: the column `image_path`, and for models
+ * that know the last frame too `last_image_path`, relative to the list.
  *
  *   i2v      the picture is encoded alone, as the first frame of the sample
  *   normal   the same for a family that begins_with_latent; no picture is read for others
  *   inpaint  the picture is the first frame of a clip that is masked from the second frame on,
  *            encoded with this mask as VideoX-Fun samples: known pixels have noise of
- *            VPREP_PROMPT_SIGMA where the transformer was trained with noise
+ *            VPREP_PROMPT_SIGMA where the transformer was trained with noise; i2v of families
+ *            with masked_frames is the same
  *
  * A picture is cut to the row's height and width, else to the bucket that a video of its shape has.
  * A clip has the row's num_frames, else the most frames of the run's clips. The size is written
@@ -26,9 +27,9 @@ unsigned vprep_prompt_values(const vprep *p, int i, const vf_key **key);
 vf_key vprep_prompt_picture_key_of(const vprep *p, int i);
 /* *rgb: row i's picture as the first frame of its sample, malloc'ed bytes [h,w,3]. */
 int vprep_prompt_picture(const vprep *p, int i, uint8_t **rgb, int *h, int *w, vc_err *err);
-/* Copies values from the datasets of --reuse. *any: there are values to be encoded; *largest
- * becomes the largest of their clips if that is larger. */
-int vprep_prompt_images_settle(vprep *p, vb_choice *largest, bool *any, vc_err *err);
+/* Copies values from the datasets of --reuse. *roles: VC_ROLE_BITs of the values to be encoded;
+ * *largest becomes the largest of their clips if that is larger. */
+int vprep_prompt_images_settle(vprep *p, vb_choice *largest, unsigned *roles, vc_err *err);
 /* Encodes and puts the missing values, each once. */
 int vprep_prompt_images_encode(vprep *p, prep_encoder *e, vc_err *err);
 void vprep_prompt_images_free(vprep_prompts *v);

@@ -198,6 +198,16 @@ void mask_cut(mask *m, int f)
     m->f = f;
 }
 
+int mask_keep(mask *m, int f, int h, int w, bool ends, vc_err *err)
+{
+    *m = (mask){ .kind = ends && f > 1 ? MASK_KEEP_ENDS : MASK_KEEP_HEAD, .f = f, .h = h, .w = w,
+                 .n = 1, .v = malloc(sizeof *m->v) };
+    if (!m->v)
+        return vc_fail(err, VC_ENOMEM, "out of memory for a mask");
+    m->v[0] = 1;
+    return 0;
+}
+
 void mask_free(mask *m)
 {
     free(m->v);
@@ -464,4 +474,19 @@ void mask_to_grid(float *out, const mask *m, int k, int r, uint8_t *scratch)
         for (size_t j = 0; j < grid; j++)
             out[j] /= 8.0f;
     }
+}
+
+void mask_fold(float *out, const mask *m, int k, int r, uint8_t *scratch)
+{
+    const int lf = (m->f - 1) / k + 1;
+    const size_t grid = (size_t)(m->h / r) * (size_t)(m->w / r);
+
+    for (int j = 0; j < k; j++)
+        for (int i = 0; i < lf; i++, out += grid) {
+            memset(out, 0, grid * sizeof *out);
+            mask_frame(m, i ? (i - 1) * k + 1 + j : 0, scratch);
+            count_known(out, scratch, m->h, m->w, r);
+            for (size_t at = 0; at < grid; at++)
+                out[at] /= 4.0f;
+        }
 }

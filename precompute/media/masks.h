@@ -40,6 +40,9 @@ typedef struct mask {
  * caller frees with mask_free. */
 int mask_draw(mask *m, int f, int h, int w, bool all_frames, vc_draws *kind, vc_draws *numbers,
               vc_err *err);
+/* Makes the mask of image-to-video: every frame but the first is to be generated, and the last is
+ * known too if `ends`. A clip of one frame has no other. The caller frees with mask_free. */
+int mask_keep(mask *m, int f, int h, int w, bool ends, vc_err *err);
 /* Cuts the mask to the first f frames; its numbers or its kind change where the mask depended on
  * the end of the clip. */
 void mask_cut(mask *m, int f);
@@ -63,5 +66,9 @@ bool mask_is_all(const mask *m);
  * of the two middle rows and columns of each r x r block, in frame 0 and in the two middle frames
  * of each k. scratch: h*w bytes. */
 void mask_to_grid(float *out, const mask *m, int k, int r, uint8_t *scratch);
+/* The same for folded masks: out f32 [k, (f-1)/k+1, h/r, w/r], whose channel j of latent frame i is
+ * the mean of the middle of each block in pixel frame (i-1)k+1+j. All channels of latent frame 0
+ * are of pixel frame 0. */
+void mask_fold(float *out, const mask *m, int k, int r, uint8_t *scratch);
 
 #endif

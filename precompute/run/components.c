@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "common/os/file.h"
+#include "common/roles.h"
 #include "formats/tensors/model.h"
 #include "precompute/run/reuse.h"
 
@@ -159,7 +160,7 @@ static int find_family(vprep *p, vc_err *err)
 
 /* The fields of transformer/config.json that preparation depends on. */
 typedef struct transformer_fields {
-    int64_t length, patch_t, channels, width[VC_FAMILY_TEXTS];
+    int64_t length, patch_t, channels, width[VC_FAMILY_TEXTS], vision, ends;
     bool noise;
     int interleave;
 } transformer_fields;
@@ -182,6 +183,10 @@ static int read_fields(transformer_fields *t, const prep_family *is, const cJSON
         rc = vf_json_int_opt(o, f->channels_field, &t->channels, err);
     if (!rc && f->interleave_field)
         rc = vf_json_str_opt(o, f->interleave_field, &word, err);
+    if (!rc && f->vision_field)
+        rc = vf_json_int_opt(o, f->vision_field, &t->vision, err);
+    if (!rc && f->ends_field)
+        rc = vf_json_int_opt(o, f->ends_field, &t->ends, err);
     t->interleave = vc_family_interleave(f, word);
     if (!rc && f->length_field && (t->length < 1 || t->length > MAX_LENGTH))
         rc = vc_fail(err, VC_EFORMAT, "%s: %lld is not in 1..%d", f->length_field,
@@ -222,6 +227,9 @@ static int read_transformer(vprep *p, const vc_family **sizes, int *max_length, 
                         file);
     cJSON_Delete(o);
     p->encoders.mask_noise = t.noise;
+    p->encoders.vision_width = t.vision;
+    p->encoders.sees = t.vision || p->c.image_encoder;
+    p->encoders.ends = t.ends > 0;
     memcpy(p->encoders.width, t.width, sizeof t.width);
     *mode = pipeline ? pipeline->mode : VC_MODE_NORMAL;
     for (int i = 0; i < VC_MODES; i++)
@@ -229,6 +237,8 @@ static int read_transformer(vprep *p, const vc_family **sizes, int *max_length, 
             *mode = (vc_mode)i;
     if (wider && t.channels == wider->channels)
         p->encoders.family.is = f = wider;
+    if (f->begins_with_latent)
+        *mode = VC_MODE_NORMAL;
     *sizes = t.patch_t > 1 && f->patched ? vc_family_find(f->patched) : f;
     *max_length = (int)(p->c.max_length ? p->c.max_length : t.length);
     return rc ? rc : settle_interleave(p, t.interleave, err);
@@ -254,6 +264,15 @@ static text_rule rule_of(const vprep *p, int slot, int max_length)
     return rule;
 }
 
+/* The folder of an image processor. */
+static int find_image_processor(vprep *p, prep_part *part, vc_err *err)
+{
+    static const char name[] = "image_processor";
+    int rc = prep_component_dir(&part->image_processor, p->c.model, p->c.image_processor, name,
+                                name, err);
+    return vc_flags_catch(p->flags, rc, err);
+}
+
 /* The folders of a text encoder. */
 static int find_text_parts(vprep *p, int slot, int max_length, vc_err *err)
 {
@@ -268,13 +287,32 @@ static int find_text_parts(vprep *p, int slot, int max_length, vc_err *err)
         rc = prep_component_dir(&t->tokenizer, c->model, c->tokenizer[slot], words, words, err);
     rc = vc_flags_catch(p->flags, rc, err);
     if (!rc && rule.interleave)
-        rc = prep_component_dir(&t->image_processor, c->model, c->image_processor,
-                                "image_processor", "image_processor", err);
-    rc = vc_flags_catch(p->flags, rc, err);
+        rc = find_image_processor(p, t, err);
     t->opts = (encoder_opts){ .dir = t->dir, .tokenizer = t->tokenizer,
                               .image_processor = t->image_processor, .device = c->device,
                               .text = rule,
                               .dtype = dtype_of(c->text_dtype[slot], p->encoders.family.is) };
+    return rc;
+}
+
+/* The folders of the vision model, where the mode has values of this model. */
+static int find_vision(vprep *p, vc_err *err)
+{
+    static const char name[] = "image_encoder";
+    const vprep_config *c = &p->c;
+    const vc_family *f = p->encoders.family.is;
+    prep_part *v = &p->encoders.vision_part;
+
+    p->encoders.sees = p->encoders.sees && p->encoders.family.vision &&
+                       vc_role_of_mode(VC_ROLE_VISION, f, c->train_mode);
+    if (!p->encoders.sees)
+        return 0;
+    int rc = prep_component_dir(&v->dir, c->model, c->image_encoder, name, name, err);
+    rc = vc_flags_catch(p->flags, rc, err);
+    if (!rc)
+        rc = find_image_processor(p, v, err);
+    v->opts = (encoder_opts){ .dir = v->dir, .image_processor = v->image_processor,
+                              .device = c->device, .dtype = dtype_of(c->vision_dtype, f) };
     return rc;
 }
 
@@ -305,7 +343,7 @@ static int find_parts(vprep *p, int max_length, vc_err *err)
                               .dtype = dtype_of(c->vae_dtype, f) };
     for (int i = 0; !rc && i < p->encoders.n_text; i++)
         rc = find_text_parts(p, i, max_length, err);
-    return rc;
+    return rc ? rc : find_vision(p, err);
 }
 
 /* The built-in encoders run in one way: flags that ask for another have no effect. */
@@ -324,8 +362,14 @@ static void use_builtin(vprep *p)
     }
 }
 
-/* In DiffSynth --extra_inputs input_image selects a model that begins from a picture: the column is
- * removed from the columns to keep. DiffSynth's other inputs are refused. */
+static bool is_word(const char *s, size_t n, const char *word)
+{
+    return n == strlen(word) && !strncmp(s, word, n);
+}
+
+/* In DiffSynth --extra_inputs input_image selects a model that begins from a picture, and end_image
+ * one that ends with a picture too: these columns are removed from the columns to keep. DiffSynth's
+ * other inputs are refused. */
 static void take_extra_inputs(vprep *p, int mode)
 {
     static const char *const inputs[] = {
@@ -340,9 +384,11 @@ static void take_extra_inputs(vprep *p, int mode)
 
     for (const char *s = kept; s && *s;) {
         size_t n = strcspn(s, ", "), after = n + strspn(s + n, ", ");
-        bool is_image = n == 11 && !strncmp(s, "input_image", n);
+        const bool end = is_word(s, n, "end_image") && p->encoders.family.is->masked_frames;
+        const bool is_image = end || is_word(s, n, "input_image");
+        p->encoders.ends |= end;
         for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
-            if (n == strlen(inputs[i]) && !strncmp(s, inputs[i], n))
+            if (is_word(s, n, inputs[i]) && !is_image)
                 vc_flags_wrong(p->flags, "--extra_inputs %s: no model here is trained with this "
                                "input; choose --train_mode normal, i2v or inpaint", inputs[i]);
         if (!is_image) {
@@ -382,9 +428,10 @@ int vprep_components(vprep *p, const vc_family **sizes, vc_err *err)
     if (rc)
         return rc;
     take_extra_inputs(p, mode);
-    if (p->encoders.family.is->clean_images && vc_flags_given(p->flags, "image_noise_variants"))
+    const vc_family *f = p->encoders.family.is;
+    if ((f->clean_images || f->masked_frames) && vc_flags_given(p->flags, "image_noise_variants"))
         vc_flags_wrong(p->flags, "--image_noise_variants: %s trains on first frames without noise: "
-                       "leave the flag out", p->encoders.family.is->name);
+                       "leave the flag out", f->name);
     while (p->encoders.family.text[p->encoders.n_text])
         p->encoders.n_text++;
     if (p->encoders.family.from_files)
@@ -429,6 +476,33 @@ static int check_width(const vprep *p, int i, vc_err *err)
                    vc_text_slots[i]);
 }
 
+/* The same for the states of the vision model. */
+static int check_vision(const vprep *p, vc_err *err)
+{
+    const int64_t is = p->encoders.vision.width, wanted = p->encoders.vision_width;
+    if (!wanted || is == wanted)
+        return 0;
+    return vc_fail(err, VC_EMISMATCH, "%s: its states are %lld wide, but the transformer of "
+                   "--model %s takes %lld (%s in its config.json): give --image_encoder DIR of the "
+                   "vision model that belongs to it", p->encoders.vision_part.dir, (long long)is,
+                   p->c.model, (long long)wanted, p->encoders.family.is->vision_field);
+}
+
+static int identify_vision(vprep *p, bool hash, vc_err *err)
+{
+    const vision_class *class = p->encoders.family.vision;
+    prep_part *part = &p->encoders.vision_part;
+    vision_enc *v = NULL;
+
+    if (!p->encoders.sees)
+        return 0;
+    int rc = hash ? hash_part(p, part, "image_encoder", err) : 0;
+    if (!rc)
+        rc = class->open(&v, &part->opts, &p->encoders.vision, err);
+    class->close(v);
+    return rc ? rc : check_vision(p, err);
+}
+
 int vprep_identify(vprep *p, bool hash, vc_err *err)
 {
     const prep_family *f = &p->encoders.family;
@@ -451,12 +525,16 @@ int vprep_identify(vprep *p, bool hash, vc_err *err)
     if (!rc)
         rc = f->vae->open(&v, &p->encoders.vae_part.opts, &p->encoders.vae, err);
     f->vae->close(v);
-    return rc ? rc : check_ratio(p, err);
+    if (!rc)
+        rc = check_ratio(p, err);
+    return rc ? rc : identify_vision(p, hash, err);
 }
 
 int vprep_remember(vprep *p, vc_err *err)
 {
     int rc = prep_part_remember(&p->encoders.vae_part, p->writer, err);
+    if (!rc)
+        rc = prep_part_remember(&p->encoders.vision_part, p->writer, err);
     for (int i = 0; !rc && i < p->encoders.n_text; i++)
         rc = prep_part_remember(&p->encoders.text_part[i], p->writer, err);
     return rc;

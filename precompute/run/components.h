@@ -11,7 +11,7 @@
 
 typedef struct prep_part {
     char *dir, *tokenizer;       /* owned; NULL: built-in */
-    char *image_processor;       /* owned; NULL: texts of this encoder have no pictures */
+    char *image_processor;       /* owned; NULL: the encoder gets no pictures */
     encoder_opts opts;           /* for open: borrows the three */
     vf_key files;                /* of the names, sizes, times and inodes of its weights' files */
     bool to_remember;            /* the hints of --out do not have opts.weights yet */
@@ -19,12 +19,16 @@ typedef struct prep_part {
 
 typedef struct prep_encoders {
     prep_family family;
-    prep_part vae_part, text_part[PREP_MAX_TEXTS];
+    prep_part vae_part, vision_part, text_part[PREP_MAX_TEXTS];
     vae_info vae;
+    vision_info vision;          /* of models that see pictures */
     text_info text[PREP_MAX_TEXTS];
     int n_text;
     int64_t width[PREP_MAX_TEXTS];   /* that the transformer takes of each encoder; 0: unknown */
+    int64_t vision_width;        /* the same of the vision model */
     bool mask_noise;             /* inpaint: pixel noise on the pixels that no mask covers */
+    bool sees;                   /* the transformer attends to a vision model's states */
+    bool ends;                   /* image-to-video knows the last frame besides the first */
     int interleave;              /* of the transformer, of texts with pictures; 0: not known */
 } prep_encoders;
 

@@ -9,6 +9,8 @@ static const vae_class *const vaes[] = { &vae_builtin, &vae_cogvideox, &vae_huny
 static const text_class *const texts[] = { &text_builtin, &text_t5, &text_umt5, &text_llama,
                                            &text_llava, &text_qwen2_5_vl, &text_clip, NULL };
 
+static const vision_class *const visions[] = { &vision_clip, NULL };
+
 static const vae_class *find_vae(const char *class)
 {
     const vae_class *const *v = vaes;
@@ -27,6 +29,15 @@ static const text_class *find_text(const char *class)
     return *t;
 }
 
+static const vision_class *find_vision(const char *class)
+{
+    const vision_class *const *v = visions;
+
+    while (*v && strcmp((*v)->name, class))
+        v++;
+    return *v;
+}
+
 /* Whether this program has all encoders of f, or of its pipeline (NULL: none is known), and can
  * recognize a model folder of f (the built-in family has none). */
 static bool make_family(prep_family *out, const vc_family *f, const vc_pipeline *pipeline)
@@ -39,6 +50,8 @@ static bool make_family(prep_family *out, const vc_family *f, const vc_pipeline 
     bool all = out->vae && t[0].class && (builtin || f->pipeline[0].class);
     for (int i = 0; all && i < PREP_MAX_TEXTS && t[i].class; i++)
         all = (out->text[i] = find_text(t[i].class)) != NULL;
+    if (f->vision)
+        all = all && (out->vision = find_vision(f->vision)) != NULL;
     return all;
 }
 

@@ -12,8 +12,8 @@ typedef struct vprep_config {
     char *data_file_keys, *extra_inputs, *caption_column;
     char *plan, *validation_prompts, *negative_prompt, *trace_dir, *variants, *device;
     char *vae, *text_encoder[3], *tokenizer[3];      /* component folders; NULL: the model's */
-    char *image_processor;
-    vc_dtype vae_dtype, text_dtype[3];               /* VC_DTYPE_NONE: the family's */
+    char *image_processor, *image_encoder;
+    vc_dtype vae_dtype, text_dtype[3], vision_dtype; /* VC_DTYPE_NONE: the family's */
     bool vae_tiling;
     int64_t max_length;               /* tokens of a prompt; 0: the model's */
     char *shard;                      /* "i/n"; NULL: all rows */

@@ -62,6 +62,8 @@ void vprep_share_machine(vprep *p)
         p->c.workers = n > MAX_WORKERS ? MAX_WORKERS : n;
     p->encoders.vae_part.opts.threads = threads;
     p->encoders.vae_part.opts.index = index;
+    p->encoders.vision_part.opts.threads = threads;
+    p->encoders.vision_part.opts.index = index;
     for (int i = 0; i < p->encoders.n_text; i++) {
         p->encoders.text_part[i].opts.threads = threads;
         p->encoders.text_part[i].opts.index = index;

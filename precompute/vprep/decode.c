@@ -97,7 +97,7 @@ int vprep_first_frame(const vprep *p, const vprep_item *it, uint8_t **rgb, int *
     if (!rc)
         rc = vprep_decode(p, j, err);
     if (!rc && j->exact)
-        rc = prep_job_rounded(j, rgb, err);
+        rc = prep_job_rounded(j, 0, rgb, err);
     if (!rc && !j->exact) {
         *rgb = j->pixels;
         j->pixels = NULL;

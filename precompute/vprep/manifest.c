@@ -8,6 +8,22 @@ static cJSON *numbers(const double *v, int n)
     return v ? cJSON_CreateDoubleArray(v, n) : cJSON_CreateNull();
 }
 
+/* Of models that see pictures. */
+static void add_vision(cJSON *o, const vprep *p)
+{
+    char hex[VF_KEY_HEX];
+    const vision_info *v = &p->encoders.vision;
+
+    if (!p->encoders.sees)
+        return;
+    cJSON *e = cJSON_AddObjectToObject(o, "image_encoder");
+    cJSON_AddStringToObject(e, "class", v->class);
+    cJSON_AddStringToObject(e, "fingerprint", vf_key_hex(hex, v->fingerprint));
+    cJSON_AddStringToObject(e, "dtype", vc_dtype_name(p->encoders.vision_part.opts.dtype));
+    vf_json_add_int(e, "tokens", vprep_seen_tokens(p));
+    vf_json_add_int(e, "width", v->width);
+}
+
 static void add_encoders(cJSON *o, const vprep *p)
 {
     char hex[VF_KEY_HEX];
@@ -29,6 +45,7 @@ static void add_encoders(cJSON *o, const vprep *p)
     cJSON_AddItemToObject(e, "std", numbers(v->per_channel ? v->std : NULL, v->channels));
     cJSON_AddBoolToObject(e, "invert_scale_latents", v->invert_scale_latents);
 
+    add_vision(o, p);
     list = cJSON_AddArrayToObject(o, "text_encoders");
     for (int i = 0; i < p->encoders.n_text; i++) {
         const text_info *t = &p->encoders.text[i];
@@ -62,6 +79,8 @@ static void add_weights(cJSON *o, const vprep *p)
         return;
     cJSON *w = cJSON_AddObjectToObject(o, "weights");
     add_hash(w, "vae", &p->encoders.vae_part);
+    if (p->encoders.sees)
+        add_hash(w, "image_encoder", &p->encoders.vision_part);
     for (int i = 0; i < p->encoders.n_text; i++)
         add_hash(w, vc_text_slots[i], &p->encoders.text_part[i]);
 }
@@ -117,7 +136,9 @@ static void add_conditions(cJSON *o, const vprep *p)
 {
     cJSON *c = cJSON_AddObjectToObject(o, "conditions");
 
-    if (p->c.train_mode == PREP_I2V && !p->encoders.family.is->clean_images)
+    const vc_family *f = p->encoders.family.is;
+
+    if (vc_role_of_mode(VC_ROLE_IMAGE_NOISED, f, p->c.train_mode) && !f->clean_images)
         vf_json_add_int(c, "image_noise_variants", p->c.noise_variants);
     if (p->c.train_mode == PREP_INPAINT) {
         cJSON_AddStringToObject(c, "mask_shapes", p->c.mask_shapes ? "all_frames" : "first_frame");

@@ -34,7 +34,7 @@ typedef struct line {                /* the pipeline's own state */
     vc_queue *decoded, *encoded;
     pending *pending;
     vb_choice largest;               /* the largest clip that the VAE encodes whole */
-    bool needs_vae;                  /* a job needs the VAE */
+    unsigned roles;                  /* VC_ROLE_BITs of the values that jobs make */
     uint32_t n_pending, next;        /* next: taken by workers, atomically */
     int ended;                       /* atomic: an error ends the run */
     pthread_mutex_t lock;            /* guards err, the counts below and those of the run */
@@ -227,15 +227,13 @@ double vprep_clip_pixels(const vb_choice *c)
     return (double)c->frames * c->target_h * c->target_w;
 }
 
-/* Notes that a job needs the VAE, and the largest clip that the VAE encodes whole. */
-static void note_vae(line *l, const prep_job *j)
+/* Notes the values that a job makes, and the largest clip that the VAE encodes whole. */
+static void note_job(line *l, const prep_job *j)
 {
     bool whole = false;
+    l->roles |= j->need;
     for (int v = 0; v < VC_ROLES; v++)
-        if (j->need & VC_ROLE_BIT(v)) {
-            l->needs_vae |= vc_roles[v].kind != VC_VALUE_MASK;
-            whole |= vprep_is_whole((vc_role)v);
-        }
+        whole |= j->need & VC_ROLE_BIT(v) && vprep_is_whole((vc_role)v);
     if (whole && vprep_clip_pixels(&j->clip.choice) > vprep_clip_pixels(&l->largest))
         l->largest = j->clip.choice;
 }
@@ -258,7 +256,7 @@ static int settle_stored(line *l, vc_err *err)
         if (!rc && (j.need || j.want_thumb))
             l->pending[l->n_pending++] = (pending){ i, (uint16_t)j.need, j.want_thumb };
         if (!rc)
-            note_vae(l, &j);
+            note_job(l, &j);
         if (!rc && !j.need && !j.want_thumb)
             rc = put_record(p, &j, err);
         p->count.reused += !rc && !(j.need & VC_ROLE_BIT(VC_ROLE_CLIP));
@@ -371,13 +369,13 @@ int vprep_clips(vprep *p, vc_err *err)
     l.pending = malloc((p->plan.n_items ? p->plan.n_items : 1) * sizeof *l.pending);
     int rc = l.pending ? 0 : vc_fail(err, VC_ENOMEM, "out of memory for %u samples",
                                      p->plan.n_items);
-    bool images = false;
+    unsigned images = 0;
     if (!rc)
         rc = settle_stored(&l, err);
     if (!rc && p->ranks.rank == 0)
         rc = vprep_prompt_images_settle(p, &l.largest, &images, err);
     if (!rc && (l.n_pending || images))
-        rc = prep_encoder_open(&l.encoder, p, l.needs_vae || images, err);
+        rc = prep_encoder_open(&l.encoder, p, l.roles | images, err);
     if (!rc && p->encoders.family.from_files)
         rc = say_memory(&l, err);
     if (!rc && images)
@@ -389,6 +387,8 @@ int vprep_clips(vprep *p, vc_err *err)
         rc = encode_pending(&l, err);
     if (!rc && l.encoder)
         rc = prep_part_unchanged(&p->encoders.vae_part, err);
+    if (!rc && l.encoder)
+        rc = prep_part_unchanged(&p->encoders.vision_part, err);
     if ((!rc || rc == VC_ESTOP) && (total || p->ranks.rank))     /* rank 0 waits for each rank's */
         vprep_share_progress(p, l.done, l.failed, true);
     vc_progress_end(p->progress);

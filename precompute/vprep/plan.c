@@ -89,6 +89,20 @@ const cJSON *plan_mask_draw(const vprep_clip *clip)
     return NULL;
 }
 
+/* The mask of image-to-video, which keeps the first frame; of a still, to which no frame belongs
+ * that could be kept, the mask is everything. */
+static int keep_first(const vprep *p, vprep_clip *clip, vc_err *err)
+{
+    const vb_choice *c = &clip->choice;
+    int rc = mask_keep(&clip->mask, c->frames, c->target_h, c->target_w, p->encoders.ends, err);
+
+    if (c->frames == 1) {
+        clip->mask.kind = MASK_ALL;
+        clip->mask.n = 0;
+    }
+    return rc;
+}
+
 /* The mask of the plan's line if it has one, else a drawn mask. */
 static int settle_mask(const vprep *p, const vprep_item *it, vprep_clip *clip, vc_err *err)
 {
@@ -97,9 +111,11 @@ static int settle_mask(const vprep *p, const vprep_item *it, vprep_clip *clip, v
     uint64_t seed = (uint64_t)p->c.seed, id = p->list.meta.rows[it->row].id;
     int rc;
 
-    if (p->c.train_mode != PREP_INPAINT || c->drop)
+    if (c->drop || !vc_role_of_mode(VC_ROLE_MASK, p->encoders.family.is, p->c.train_mode))
         return 0;
-    if (replayed) {
+    if (p->c.train_mode != PREP_INPAINT) {
+        rc = keep_first(p, clip, err);
+    } else if (replayed) {
         rc = mask_parse(&clip->mask, replayed, c->frames, c->target_h, c->target_w, err);
     } else {
         vc_draws kind = vc_draws_of(seed, id, it->variant, VC_DRAW_MASK_KIND);

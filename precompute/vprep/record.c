@@ -140,7 +140,7 @@ static void put_replayed(vc_buf *b, const cJSON *replayed, bool plan)
 }
 
 /* The draws of this run or of a replayed line, and the mask's if the line has none. */
-static void put_draws(vc_buf *b, const vprep_clip *clip, bool plan)
+static void put_draws(vc_buf *b, const vprep *p, const vprep_clip *clip, bool plan)
 {
     const vb_choice *c = &clip->choice;
     const cJSON *replayed = clip->draws ? clip->draws->child : NULL;
@@ -155,7 +155,7 @@ static void put_draws(vc_buf *b, const vprep_clip *clip, bool plan)
         vc_buf_str(b, before);
         put_replayed(b, replayed, plan);
     }
-    if (clip->mask.v && !plan_mask_draw(clip)) {
+    if (p->c.train_mode == PREP_INPAINT && clip->mask.v && !plan_mask_draw(clip)) {
         cJSON *m = mask_json(&clip->mask);
         vc_buf_str(b, before);
         put_json(b, m);
@@ -195,7 +195,7 @@ static void put_choice(vc_buf *b, const vprep *p, const vprep_item *it, const vp
     put_number(b, ",\"fps\":", s->fps);
     put_int(b, ",\"rotation\":", s->rotation);
     vc_buf_str(b, "}");
-    put_draws(b, clip, plan);
+    put_draws(b, p, clip, plan);
     if (c->drop)
         return;
     put_text(b, ",\"key\":", c->key);

@@ -1,8 +1,8 @@
 """Wan's transformer: outputs, losses and gradients, in its variants.
 
 One file a variant. Its cases `NAME/...` differ in grid: x [B,C,f,h,w], t [B] or, as token_t, [B,N],
-text with the lengths of its rows, which zeros follow up to 512 tokens, cond.video [B,C,f,h,w] and
-cond.vision [B,n,D] where they are inputs, noise's target, output, loss; the case `base` has
+text with the lengths of its rows, which zeros follow up to 512 tokens, cond.video [B,C,f,h,w], its
+cond.mask [B,4,f,h,w] and cond.vision [B,n,D] where they are inputs, noise's target, output, loss; the case `base` has
 `grad/<parameter>` too. The case `lora` is of a LoRA on the same weights, frozen, and its gradients
 are `lora/grad/<factor>`.
 The file "wan-names" is a LoRA in the first authors' names, `theirs/<module>.lora_A.weight`, and
@@ -46,6 +46,7 @@ def inputs(config, case, b, f, h, w):
         v["text"][i, LENGTHS[i]:] = 0
     if config["in_channels"] > c:
         v["cond.video"] = golden.draw("video " + case, (b, c, f, h, w))
+        v["cond.mask"] = known(config, v["x"])
     if config["image_dim"]:
         v["cond.vision"] = golden.draw("vision " + case, (b, config["pos_embed_seq_len"] or PICTURE,
                                                           config["image_dim"]))
@@ -70,7 +71,7 @@ def predict(model, config, v):
     dtype = next(model.parameters()).dtype
     x, image = v["x"], v.get("cond.vision")
     if "cond.video" in v:
-        x = torch.cat([x, known(config, x), v["cond.video"]], 1)
+        x = torch.cat([x, v["cond.mask"], v["cond.video"]], 1)
     if image is not None and config["pos_embed_seq_len"]:        # two pictures of a row are rows of their own
         image = image.reshape(2 * len(image), -1, image.shape[-1])
     text = torch.zeros(len(x), TEXT_ROWS, config["text_dim"])

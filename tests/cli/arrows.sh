@@ -38,8 +38,8 @@ precompute/tokenizer common/base common/os formats/dataset formats/json
 precompute/text      common/base common/nn common/os common/tensor formats/json formats/tensors
 precompute/text      precompute precompute/tokenizer
 precompute/vae       common/base common/nn common/os formats/json formats/tensors precompute
-precompute/run       buckets common/base common/cli common/comm common/os formats/dataset
-precompute/run       formats/json formats/keys formats/metadata formats/tensors precompute
+precompute/run       buckets common common/base common/cli common/comm common/os
+precompute/run       formats/dataset formats/json formats/keys formats/metadata formats/tensors precompute
 precompute/run       precompute/media
 precompute/encode    common common/os formats/keys precompute/media precompute/run
 precompute/vprep     common/base common/cli common/os common/tensor formats/json formats/keys

@@ -124,8 +124,9 @@ static void put_condition(vf_writer *w, const toy *t, const toy_sample *s, vc_ro
 {
     const vc_role_row *row = &vc_roles[role];
     bool mask = row->kind == VC_VALUE_MASK, noised = row->kind == VC_VALUE_VARIANTS;
+    const int masks = t->mask_channels && role == VC_ROLE_MASK ? t->mask_channels : 1;
     int k = noised ? t->noised : 1, h = s->h + (bad == TOY_COND_SHAPE);
-    int f = !row->clip || !s->f ? 1 : s->f, c = mask ? 1 : t->channels;
+    int f = !row->clip || !s->f ? 1 : s->f, c = mask ? masks : t->channels;
     size_t n = (size_t)(k * c * f * h * s->w), size;
     uint16_t *mean = malloc(2 * n), *logvar = malloc(2 * n);
     for (size_t i = 0; i < n; i++) {

@@ -41,6 +41,7 @@ typedef struct toy {
     bool invert;                             /* invert_scale_latents */
     const char *train_mode;                  /* NULL means "normal" */
     unsigned conditions;                     /* bits 1 << vc_role: conditions of each sample */
+    int mask_channels;                       /* 0 means 1 */
     int noised;                              /* variants of image_noised */
     toy_store store;
     int prompts;                             /* number of validation records */

@@ -319,6 +319,22 @@ static double naive(const mask *m, uint8_t *px, int first, int frames, int out_f
     return sum;
 }
 
+/* Folded masks have a channel for each of the k pixel frames of a latent frame. */
+static void check_folded(const mask *m, int k, int r)
+{
+    const int f = (m->f - 1) / k + 1, h = m->h / r, w = m->w / r;
+    uint8_t px[64 * 64];
+    float grid[8 * 3 * 64];
+    mask_fold(grid, m, k, r, px);
+    for (int at = 0; at < k * f * h * w; at++) {
+        const int x = at % w, y = at / w % h, i = at / (w * h) % f, j = at / (w * h * f);
+        const double want = naive(m, px, i ? (i - 1) * k + 1 + j : 0, 1, 1, 0, y, x, r);
+        if ((double)grid[at] != want)
+            fail_msg("folded kind %d, latent %d %d %d, frame %d: %g, expected %g", m->kind, i, y, x,
+                     j, (double)grid[at], want);
+    }
+}
+
 static void grid_equals_naive_resize(void **state)
 {
     static const int shapes[][5] = { { 9, 32, 48, 4, 8 }, { 1, 48, 32, 4, 8 }, { 5, 64, 64, 4, 32 },
@@ -332,6 +348,7 @@ static void grid_equals_naive_resize(void **state)
             float grid[3 * 64];
             mask m;
             draw(&m, f, h, w, 100 * s + (uint64_t)id, false);
+            check_folded(&m, k, r);
             mask_to_grid(grid, &m, k, r, px);
             const float *g = grid;
             for (int i = 0; i < (f - 1) / k + 1; i++)
@@ -359,6 +376,7 @@ static vprep run_of(int mode)
     p.c.noise_variants = 2;
     p.c.latent_store = STORE_MOMENTS;
     p.c.dtype = VC_F16;
+    p.encoders.family.is = vc_families();
     p.encoders.vae.ratio[0] = 4;
     p.encoders.vae.ratio[1] = p.encoders.vae.ratio[2] = 8;
     return p;
@@ -425,9 +443,9 @@ static void keys_follow_values(void **state)
     assert_false(same(video_2, vprep_value_key(&p, &it, &b, VC_ROLE_VIDEO)));
     assert_true(same(video_all, vprep_value_key(&p, &it, &a, VC_ROLE_VIDEO)));
     source.hash.b[5] ^= 1;
-    assert_int_equal(vprep_value_frames(&a, VC_ROLE_VIDEO), 0);
-    assert_int_equal(vprep_value_frames(&b, VC_ROLE_VIDEO), 9);
-    assert_int_equal(vprep_value_frames(&b, VC_ROLE_IMAGE_NOISED), 1);
+    assert_int_equal(vprep_value_frames(&p, &a, VC_ROLE_VIDEO), 0);
+    assert_int_equal(vprep_value_frames(&p, &b, VC_ROLE_VIDEO), 9);
+    assert_int_equal(vprep_value_frames(&p, &b, VC_ROLE_IMAGE_NOISED), 1);
 }
 
 /* Changes the field `keyed`, on which a key may depend. */
@@ -442,6 +460,7 @@ static void change(unsigned keyed, vprep *p, vprep_clip *c)
     case VC_KEYED_DRAWS: p->c.seed = 5; break;
     case VC_KEYED_ENCODING: p->encoders.vae_part.opts.tiling = true; break;
     case VC_KEYED_GRID: p->encoders.vae.ratio[1] = 16; break;
+    case VC_KEYED_VISION: p->encoders.vision.fingerprint.b[3] ^= 1; break;
     default: fail_msg("%u is not a field of a key", keyed);
     }
 }
@@ -455,7 +474,7 @@ static void check_key(const vprep *p, vc_role role)
     vprep_clip a = clip_of(frames);
     a.mask = (mask){ .kind = MASK_KEEP_HEAD, .f = 9, .h = 32, .w = 32, .n = 1, .v = head };
 
-    for (unsigned keyed = 1; keyed <= VC_KEYED_GRID; keyed *= 2) {
+    for (unsigned keyed = 1; keyed <= VC_KEYED_VISION; keyed *= 2) {
         vprep q = *p;
         vprep_clip b = a;
         const bool depends = vc_roles[role].recipe.keyed & keyed;
@@ -477,7 +496,7 @@ static void each_role_follows_its_row(void **state)
     for (int mode = 0; mode < VC_MODES; mode++) {
         vprep p = run_of(mode);
         p.encoders.mask_noise = true;
-        p.encoders.family.is = vc_families();
+        p.encoders.sees = true;
         for (int r = 0; r < VC_ROLES; r++) {
             const vc_role_row *role = &vc_roles[r];
             bool made = role->modes & 1u << mode && role->recipe.pixels != VC_PIXELS_LOSS_MASK;
@@ -487,6 +506,40 @@ static void each_role_follows_its_row(void **state)
                 check_key(&p, (vc_role)r);
         }
     }
+}
+
+/* Image-to-video of a family with masked_frames has a masked clip and its mask, which are other
+ * values than those of families with black pixels and masks of one channel. */
+static void masked_frames(void **state)
+{
+    int64_t frames[9] = { 3, 4, 5, 6, 7, 8, 9, 10, 11 };
+    int32_t head[1] = { 1 };
+    const unsigned known = VC_ROLE_BIT(VC_ROLE_VIDEO) | VC_ROLE_BIT(VC_ROLE_MASK);
+    const vprep_item it = { 0 };
+    vprep p = run_of(VC_MODE_I2V), q = run_of(VC_MODE_INPAINT), ends;
+    vprep_clip a = clip_of(frames);
+    a.mask = (mask){ .kind = MASK_KEEP_HEAD, .f = 9, .h = 32, .w = 32, .n = 1, .v = head };
+    (void)state;
+
+    p.encoders.family.is = vc_family_find("wan2.1");
+    q.encoders.family.is = vc_family_find("cogvideox");
+    assert_int_equal(vprep_values(&p, &row), VC_ROLE_BIT(VC_ROLE_CLIP) | known);
+    assert_int_equal(vprep_prompt_roles(&p), known);
+    for (int v = VC_ROLE_VIDEO; v <= VC_ROLE_MASK; v++)
+        assert_false(same(vprep_value_key(&p, &it, &a, v), vprep_value_key(&q, &it, &a, v)));
+    assert_float_equal(vprep_mask_fill(&p), 0, 0);
+    assert_float_equal(vprep_mask_fill(&q), -1, 0);
+    assert_int_equal(vprep_mask_channels(&p), p.encoders.vae.ratio[0]);
+    assert_int_equal(vprep_mask_channels(&q), 1);
+
+    p.encoders.sees = true;
+    assert_int_equal(vprep_prompt_roles(&p), known | VC_ROLE_BIT(VC_ROLE_VISION));
+    assert_int_equal(vprep_value_frames(&p, &a, VC_ROLE_VISION), 1);
+    ends = p;
+    ends.encoders.ends = true;
+    assert_int_equal(vprep_value_frames(&ends, &a, VC_ROLE_VISION), 9);
+    assert_false(same(vprep_value_key(&p, &it, &a, VC_ROLE_VISION),
+                      vprep_value_key(&ends, &it, &a, VC_ROLE_VISION)));
 }
 
 /* A family that trains on first frames as they are stores none with noise. */
@@ -512,7 +565,7 @@ static void masked_pixels_are_black(void **state)
     c.mask = (mask){ .kind = MASK_KEEP_HEAD, .f = 9, .h = 32, .w = 32, .n = 1, .v = head };
     for (size_t i = 0; i < COUNT(x); i++)
         x[i] = 0.25f;
-    vprep_apply_mask(x, &c.mask, scratch);
+    vprep_apply_mask(x, &c.mask, -1, scratch);
     for (size_t i = 0; i < COUNT(x); i++)
         if (fabsf(x[i] - (i < (size_t)4 * AREA * 3 ? 0.25f : -1.0f)) > 0)
             fail_msg("pixel %zu is %g", i, (double)x[i]);
@@ -569,6 +622,7 @@ int main(void)
         cmocka_unit_test(grid_equals_naive_resize),
         cmocka_unit_test(keys_follow_values),
         cmocka_unit_test(each_role_follows_its_row), cmocka_unit_test(clean_images),
+        cmocka_unit_test(masked_frames),
         cmocka_unit_test(masked_pixels_are_black),
         cmocka_unit_test(pixel_noise),
     };

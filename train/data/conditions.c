@@ -30,6 +30,13 @@ static void pad_groups(vtrain_data *d, const vtrain_fit *fit)
 
 /* ---- scaling ---- */
 
+int vtrain_role_channels(const vtrain_data *d, vc_role role)
+{
+    if (vc_roles[role].kind == VC_VALUE_EMBEDS || role == VC_ROLE_LOSS_MASK)
+        return 1;
+    return vc_roles[role].kind == VC_VALUE_MASK ? d->mask_channels : d->norm.channels;
+}
+
 /* Whether a value consists of the VAE's channels. */
 static bool is_latent(const vc_role_row *row)
 {
@@ -41,7 +48,7 @@ static int make_role_norm(vtrain_data *d, vc_role role, vtrain_scale scale, vc_e
     bool own = is_latent(&vc_roles[role]), latent = scale == VTRAIN_SCALE_LATENT;
     double factor = scale == VTRAIN_SCALE_INVERT && d->invert ? 1 / d->scaling : d->scaling;
     vtrain_norm *n = &d->role_norm[role];
-    int rc = vtrain_norm_alloc(n, own ? d->norm.channels : 1, err);
+    int rc = vtrain_norm_alloc(n, vtrain_role_channels(d, role), err);
 
     for (int c = 0; !rc && c < n->channels; c++) {
         n->sub[c] = latent && own ? d->norm.sub[c] : 0;
@@ -176,6 +183,7 @@ int vtrain_data_fit(vtrain_data *d, const vtrain_family *family, const vtrain_fi
     d->mode = fit->mode;
     d->mean_roles = fit->mean_roles;
     memcpy(d->embeds, fit->embeds, sizeof d->embeds);
+    d->mask_channels = fit->mask_channels ? fit->mask_channels : 1;
     for (int i = 0; i < d->n_slots; i++)
         d->slot[i].rows = fit->text_rows[i];
     d->clean_frames = fit->clean_first ? fit->mult[0] : 0;
@@ -206,6 +214,6 @@ int vtrain_data_role_dim(const vtrain_data *d, vc_role role, const int64_t x[5],
     if (!row->clip)
         of[2] = 1;
     if (row->kind == VC_VALUE_MASK)
-        of[1] = 1;
+        of[1] = vtrain_role_channels(d, role);
     return 5;
 }

@@ -96,10 +96,10 @@ bool vtrain_data_weights(const vtrain_data *d, int set, const char *component, v
 int vtrain_data_fit(vtrain_data *d, const vtrain_family *family,
                     const vtrain_fit *fit, char **note, vc_err *err);
 unsigned vtrain_data_roles(const vtrain_data *d);           /* 1 << vc_role, as fitted */
-/* Scaling of a role's values: x = (z - sub[c]) * mul[c]; a mask has one channel. */
+/* Scaling of a role's values: x = (z - sub[c]) * mul[c]. */
 const vtrain_norm *vtrain_data_role_norm(const vtrain_data *d, vc_role role);
 /* The sizes of a role's values for latents of sizes x: a first frame, a clip of x's size, a mask of
- * one channel, or embeddings [B,n,D]. Returns how many sizes of `of` are set, 5 or 3. */
+ * the transformer's channels, or embeddings [B,n,D]. Returns how many sizes of `of` are set, 5 or 3. */
 int vtrain_data_role_dim(const vtrain_data *d, vc_role role, const int64_t x[5], int64_t of[5]);
 /* Latent frames that the transformer gets for a clip of f. */
 int vtrain_data_frames(const vtrain_data *d, int f);
@@ -170,7 +170,7 @@ typedef struct vtrain_prompt {
     bool has_seed;
     uint64_t seed;
     float *cond[VC_ROLES];       /* in raw VAE space (means of posteriors), or NULL: the first frame
-                                  * [C,1,h,w], the masked clip [C,f,h,w], its mask [1,f,h,w]; the
+                                  * [C,1,h,w], the masked clip [C,f,h,w], its mask [..,f,h,w]; the
                                   * grid's h and w are then theirs; embeddings [n,D] where the
                                   * transformer takes some */
 } vtrain_prompt;

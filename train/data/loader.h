@@ -32,7 +32,7 @@ typedef struct vtrain_loader_opts {
     uint64_t seed;
     uint32_t batch;              /* rows of a full micro-batch */
     double caption_dropout;      /* 0..1 */
-    double image_dropout;        /* 0..1: of first-frame images */
+    double image_dropout;        /* 0..1: of first-frame images and of embeddings of them */
     double mask_dropout;         /* 0..1: of mask and masked clip, where the mask is everything */
     vtrain_latent latent;        /* choice for stored moments; a `sample` or a mean stored without
                                   * logvar is taken unchanged */
@@ -66,7 +66,7 @@ typedef struct vtrain_batch {
     unsigned roles;              /* 1 << vc_role of the conditions below */
     float *cond[VC_ROLES];       /* as vtrain_in's: image [rows,C,1,h,w], video [rows,C,f,h,w], mask
                                   * [rows,1,f,h,w]; NULL: none */
-    bool *cond_dropped;          /* [rows]: the row's conditions are zeros */
+    bool *cond_dropped;          /* [rows]: the row's pictures are zeros */
     bool weighted;               /* a row has a loss mask */
     float *loss_weight;          /* if weighted: [rows,1,f,h,w] factor of the level's weight, 1 in
                                   * rows without a mask */

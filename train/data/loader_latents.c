@@ -155,8 +155,8 @@ vc_role vtrain_loader_entry(const vtrain_loader *l, int set, vc_role role)
     return l->d->set[set].stand_ins & 1u << other && !l->o.held_out ? other : role;
 }
 
-/* Decides by one draw for all conditions of a row whether zeros replace them: a first frame, or
- * mask and masked clip where the mask is everything. */
+/* Decides by one draw for all pictures of a row whether zeros replace them: a first frame, or mask
+ * and masked clip where the mask is everything. */
 static bool is_dropped(const vtrain_loader *l, const slot *s, int row)
 {
     double p = s->cond[row].mask_all ? l->o.mask_dropout : 0;
@@ -164,6 +164,15 @@ static bool is_dropped(const vtrain_loader *l, const slot *s, int row)
         p = l->o.image_dropout;
     return l->d->roles && !l->o.held_out &&
            vc_train_unit(l->o.seed, 0, (uint32_t)row, (uint32_t)s->b.micro, VC_DRAW_COND_DROP) < p;
+}
+
+/* Embeddings of a picture have a draw of their own. */
+static bool is_role_dropped(const vtrain_loader *l, const slot *s, int row, vc_role role)
+{
+    if (vc_roles[role].kind != VC_VALUE_EMBEDS)
+        return s->b.cond_dropped[row];
+    return !l->o.held_out && vc_train_unit(l->o.seed, 1, (uint32_t)row, (uint32_t)s->b.micro,
+                                           VC_DRAW_COND_DROP) < l->o.image_dropout;
 }
 
 static size_t pick_variant(const vtrain_loader *l, const slot *s, int row, size_t variants)
@@ -184,7 +193,7 @@ static int fill_role(const vtrain_loader *l, const slot *s, int row, vc_role rol
     if (l->d->mean_roles & 1u << role)
         j.draw = false;
     j.x += (size_t)row * row_size(&j);
-    if (s->b.cond_dropped[row] && c->has & 1u << e) {
+    if (is_role_dropped(l, s, row, role) && c->has & 1u << e) {
         memset(j.x, 0, row_size(&j) * sizeof *j.x);
         return 0;
     }

@@ -52,6 +52,7 @@ struct vtrain_data {
     vtrain_norm role_norm[VC_ROLES];     /* sub NULL: the transformer does not take the role */
     vc_mode mode;                        /* vtrain_fit's, as are the next */
     int64_t embeds[2];
+    int mask_channels;                   /* at least 1 */
     int frame_multiple;                  /* 0 before a fit */
     bool weighted;                       /* a group's first sample has a loss mask */
     int clean_frames;                    /* latent frames in front of each clip that take the values
@@ -111,6 +112,8 @@ typedef struct vtrain_conditions {
 } vtrain_conditions;
 /* Reads the conditions of a record; unknown roles are ignored. VC_EFORMAT: a value is no key. */
 int vtrain_conditions_read(vtrain_conditions *c, const cJSON *record, vc_err *err);
+/* Channels of a role's values; embeddings have one. */
+int vtrain_role_channels(const vtrain_data *d, vc_role role);
 /* Opens a role's value as vtrain_latent_open does. VC_ENOENT: the
  * sample has no value of the role. Errors begin with the role's name. */
 int vtrain_condition_open(const vtrain_data *d, uint32_t sample, const vtrain_conditions *c,

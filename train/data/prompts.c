@@ -170,7 +170,7 @@ static int read_picture(const vtrain_data *d, const vf_safetensors *st, vc_role 
                         vtrain_prompt *p, vc_err *err)
 {
     const bool mask = vc_roles[role].kind == VC_VALUE_MASK, sized = has_picture(p);
-    const int channels = mask ? 1 : d->norm.channels, f = vc_roles[role].clip ? p->f : 1;
+    const int channels = vtrain_role_channels(d, role), f = vc_roles[role].clip ? p->f : 1;
     vf_view v;
     if (mask ? vf_safetensors_get(st, "mask", &v, NULL)
              : vf_safetensors_get(st, "mean", &v, NULL) &&

@@ -81,9 +81,9 @@ static int latent_views(const vtrain_data *d, const vf_entry *e, int f, bool noi
     return check_shape(&v->logvar, nd, dim + skip, err);
 }
 
-static int mask_view(const vf_entry *e, vtrain_latent_value *v, vc_err *err)
+static int mask_view(const vf_entry *e, int channels, vtrain_latent_value *v, vc_err *err)
 {
-    const int64_t dim[4] = { 1, e->f, e->h, e->w };
+    const int64_t dim[4] = { channels, e->f, e->h, e->w };
     int rc = vf_safetensors_get(v->st, "mask", &v->mean, err);
     v->variants = 1;
     return rc ? rc : check_shape(&v->mean, 4, dim, err);
@@ -146,7 +146,7 @@ static int condition_views(const vtrain_data *d, const vf_entry *e, vc_role whic
 {
     const vc_role_row *row = &vc_roles[which];
     if (row->kind == VC_VALUE_MASK)
-        return mask_view(e, v, err);
+        return mask_view(e, vtrain_role_channels(d, which), v, err);
     if (row->kind == VC_VALUE_EMBEDS)
         return embeds_view(d, v, err);
     return latent_views(d, e, row->clip ? e->f : 1, row->kind == VC_VALUE_VARIANTS, v, err);

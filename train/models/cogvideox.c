@@ -340,7 +340,7 @@ static vt_tensor *embed_tokens(vt_ctx *g, const cogvideox *m, vt_tensor *x, vt_t
 static void cogvideox_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *s[VT_BLOCK_IO])
 {
     const cogvideox *m = model;
-    vt_tensor *x = vtrain_join(g, in, roles_of(m));
+    vt_tensor *x = vtrain_join(g, in, roles_of(m), 1);
     if (in->note) {
         vtrain_note(in, "hidden_states", vt_permute(g, x, (int[]){ 0, 2, 1, 3, 4 }));
         note_rope(g, in, in->made + ROPE);

@@ -150,15 +150,16 @@ static vt_tensor *first_frame(vt_ctx *g, vt_tensor *image, vt_tensor *x)
 }
 
 /* The picture of a role for all frames of x; zeros where the batch has no such picture. */
-static vt_tensor *beside(vt_ctx *g, const vtrain_in *in, const vc_role_row *row, vt_tensor *value)
+static vt_tensor *beside(vt_ctx *g, const vtrain_in *in, const vc_role_row *row, vt_tensor *value,
+                         int64_t masks)
 {
     vt_tensor *x = in->x;
     if (!value)
-        return zeros(g, x, row->kind == VC_VALUE_MASK ? 1 : x->dim[1]);
+        return zeros(g, x, row->kind == VC_VALUE_MASK ? masks : x->dim[1]);
     return row->clip ? value : first_frame(g, value, x);
 }
 
-vt_tensor *vtrain_join(vt_ctx *g, const vtrain_in *in, unsigned roles)
+vt_tensor *vtrain_join(vt_ctx *g, const vtrain_in *in, unsigned roles, int64_t masks)
 {
     enum { STILLS, MASKS, CLIPS, KINDS };
     vt_tensor *part[1 + VC_ROLES] = { in->x };
@@ -168,7 +169,7 @@ vt_tensor *vtrain_join(vt_ctx *g, const vtrain_in *in, unsigned roles)
             const vc_role_row *row = &vc_roles[i];
             int of = row->kind == VC_VALUE_MASK ? MASKS : row->clip ? CLIPS : STILLS;
             if (roles & 1u << i && of == kind)
-                part[n++] = beside(g, in, row, in->cond[i]);
+                part[n++] = beside(g, in, row, in->cond[i], masks);
         }
     return n == 1 ? in->x : vt_concat(g, 1, n, part);
 }

@@ -27,8 +27,8 @@ typedef struct vtrain_in {
     vt_tensor *x;                             /* noisy latents [B,C,f,h,w] f32 */
     vt_tensor *cond[VC_ROLES];                /* f32, scaled by the family's rule, zeros in rows
                                                * whose condition was dropped: image [B,C,1,h,w],
-                                               * video [B,C,f,h,w], mask [B,1,f,h,w], vision
-                                               * [B,n,D]; NULL: the batch has no such condition */
+                                               * video [B,C,f,h,w], mask [B,1 or
+                                               * fit.mask_channels,f,h,w], vision [B,n,D]; NULL: the batch has no such condition */
     vt_tensor *t;                             /* f32 [B]: the timestep of each row's noise */
     vt_tensor *token_t;                       /* f32 [B,N]: the timestep of each token of x, 0 for
                                                * clean and t for noisy tokens; NULL: all tokens
@@ -86,6 +86,7 @@ typedef struct vtrain_fit {
     vc_mode mode;                             /* --train_mode of datasets that have the roles;
                                                * NORMAL: the mode that alone has these roles */
     unsigned mean_roles;                      /* roles that are always means of posteriors */
+    int mask_channels;                        /* of a mask among the roles; 0: 1 */
     int64_t embeds[2];                        /* rows and width of a VC_VALUE_EMBEDS among the
                                                * roles; rows 0: any number, equal in all samples */
     int blocks;                               /* number of the model's blocks */
@@ -227,8 +228,9 @@ vt_tensor *vtrain_forward(vt_ctx *g, void *model, vtrain_in *in);
 /* ---- dit.c: functions that families call ---- */
 
 /* Joins the noisy latents with the pictures of `roles` (1 << vc_role) along channels, in the order
- * image (zeros after its frame), mask, video; a missing picture is zeros. [B,..,f,h,w] */
-vt_tensor *vtrain_join(vt_ctx *g, const vtrain_in *in, unsigned roles);
+ * image (zeros after its frame), mask of `masks` channels, video; a missing picture is zeros.
+ * [B,..,f,h,w] */
+vt_tensor *vtrain_join(vt_ctx *g, const vtrain_in *in, unsigned roles, int64_t masks);
 /* The number of keys of each row, i32 [B], as kv_len of vt_attention: `before` tokens and the row's
  * text without padding. NULL: no row has padding. */
 vt_tensor *vtrain_key_lengths(vt_ctx *g, const vtrain_cond *text, int64_t before);

@@ -267,7 +267,7 @@ static void hunyuan_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor
     const hunyuan *m = model;
     const model_weights *w = &m->w;
     const int patch[3] = { (int)m->patch_t, (int)m->patch, (int)m->patch };
-    vt_tensor *x = vtrain_join(g, in, roles_of(m)), *text = in->text[0].embeds;
+    vt_tensor *x = vtrain_join(g, in, roles_of(m), 1), *text = in->text[0].embeds;
     if (in->made[MASK])
         x = vt_concat(g, 1, 2, (vt_tensor *[]){ x, in->made[MASK] });
     vtrain_note(in, "hidden_states", x);

@@ -108,8 +108,9 @@ typedef struct wan {
     model_weights w;
 } wan;
 
-/* vtrain_in.made: cos and sin of the rotations; the mask of the known frames. */
-enum { COS, SIN, MASK };
+/* vtrain_in.made: cos and sin of the rotations. */
+enum { COS, SIN };
+enum { KNOWN = 1 << VC_ROLE_VIDEO | 1 << VC_ROLE_MASK };      /* of the known frames */
 /* Inputs of a block: the video's tokens; the prompt's; the picture's; the numbers that modulate the
  * tokens of a clean first frame, then the others; cos and sin. The head reads the two embeddings of
  * the time as well. */
@@ -195,34 +196,13 @@ static void wan_fit(const void *model, vtrain_fit *fit)
                          .token_times = !has_clip(m), .mean_roles = ~0u,
                          .mode = has_clip(m) ? VC_MODE_I2V : VC_MODE_NORMAL,
                          .embeds = { m->image_rows, m->image },
-                         .roles = (has_clip(m) ? 1u << VC_ROLE_VIDEO : 0) |
+                         .mask_channels = MASK_CHANNELS,
+                         .roles = (has_clip(m) ? KNOWN : 0) |
                                   (m->image ? 1u << VC_ROLE_VISION : 0),
                          .blocks = (int)m->layers };
 }
 
 /* ---- what does not depend on weights ---- */
-
-/* Makes the mask [B,4,f,h,w] of known pixel frames: the four channels of a latent frame are the
- * four frames that it is made of. The first latent frame is made of one, which stands for four. */
-static vt_tensor *known_frames(vt_ctx *g, const wan *m, const vt_tensor *x)
-{
-    const int64_t *size = x->dim, area = size[3] * size[4], plane = size[2] * area;
-    const int64_t dim[5] = { size[0], MASK_CHANNELS, size[2], size[3], size[4] };
-    float *known = calloc((size_t)(dim[0] * dim[1] * plane), sizeof *known);
-    if (!known)
-        return vt_fail(g, VC_ENOMEM, "mask of known frames: out of memory");
-    for (int64_t i = 0; i < dim[0] * MASK_CHANNELS; i++) {
-        bool last = m->image_rows && i % MASK_CHANNELS == MASK_CHANNELS - 1;
-        for (int64_t k = 0; k < area; k++) {
-            known[i * plane + k] = 1;
-            if (last)
-                known[(i + 1) * plane - area + k] = 1;
-        }
-    }
-    vt_tensor *mask = vt_from_host(g, VC_F32, 5, dim, known, VC_F32);
-    free(known);
-    return mask;
-}
 
 /* Fails the step where the inputs are not the model's. */
 static bool check_inputs(vt_ctx *g, const wan *m, const vtrain_in *in, const nn_axis axis[3])
@@ -267,8 +247,6 @@ static void wan_prepare(vt_ctx *g, void *model, vtrain_in *in)
         return;
     m->clean = in->token_t ? axis[1].n * axis[2].n : 0;
     nn_rope(g, axis, THETA, in->made + COS);
-    if (has_clip(m))
-        in->made[MASK] = known_frames(g, m, in->x);
 }
 
 /* ---- forward ---- */
@@ -278,10 +256,7 @@ static vt_tensor *join(vt_ctx *g, const wan *m, const vtrain_in *in)
 {
     if (!has_clip(m))
         return in->x;
-    const int64_t c = m->out_channels;
-    vt_tensor *both = vtrain_join(g, in, 1u << VC_ROLE_VIDEO);
-    vt_tensor *part[3] = { in->x, in->made[MASK], vt_slice(g, both, 1, c, 2 * c) };
-    both = vt_concat(g, 1, 3, part);
+    vt_tensor *both = vtrain_join(g, in, KNOWN, MASK_CHANNELS);
     vtrain_note(in, "hidden_states", both);
     return both;
 }
