@@ -78,6 +78,11 @@ static int refuse(const vtrain_data *d, int set, vc_role role, const char *class
                   vc_err *err)
 {
     int channels = d->norm.channels;
+    if (vc_roles[role].kind == VC_VALUE_EMBEDS)
+        return vc_fail(err, VC_EMISMATCH, "the transformer %s takes %s, which the dataset %s lacks: "
+                       "run vprep --train_mode %s with the --model folder of this transformer, or "
+                       "with --image_encoder DIR", class_name, vc_roles[role].what,
+                       vf_dataset_path(d->set[set].data), mode_of(d, role));
     for (int i = 0; i < VC_ROLES; i++)
         if (d->roles & 1u << i && vc_roles[i].kind != VC_VALUE_EMBEDS)
             channels += d->role_norm[i].channels;
@@ -96,7 +101,8 @@ static int check_sample(vtrain_data *d, uint32_t i, const vtrain_conditions *c,
         vc_role e = (vc_role)role, other = vc_role_stand_in(e);
         if (!(d->roles & 1u << role))
             continue;
-        if (!(c->has & 1u << e) && strcmp(d->set[set].head.train_mode, mode_of(d, e)))
+        if (!(c->has & 1u << e) && (strcmp(d->set[set].head.train_mode, mode_of(d, e)) ||
+                                    vc_roles[e].kind == VC_VALUE_EMBEDS))
             return refuse(d, set, e, class_name, err);
         for (int k = 0; k < 2 && !rc; k++) {
             vtrain_latent_value v;

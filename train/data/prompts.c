@@ -305,6 +305,17 @@ static void own_size(const vtrain_data *d, const vtrain_sample *s, vtrain_prompt
     p->frames = (g->f - 1) * d->set[s->dataset].head.ratio[0] + 1;
 }
 
+/* The conditions that a caption from training is sampled with: those that follow from the clip, and
+ * not masks that were drawn. */
+static unsigned own_roles(const vtrain_data *d, const vtrain_sample *s)
+{
+    const unsigned image = 1u << VC_ROLE_IMAGE;
+
+    if (d->clean_frames)
+        return image;
+    return strcmp(d->set[s->dataset].head.train_mode, "inpaint") ? d->roles : d->roles & image;
+}
+
 /* Spreads prompts from training over the list, since neighbours are often of one clip. */
 static int from_training(const vtrain_data *d, uint32_t i, vtrain_prompt *p, vc_err *err)
 {
@@ -317,11 +328,11 @@ static int from_training(const vtrain_data *d, uint32_t i, vtrain_prompt *p, vc_
     p->from_training = true;
     if (!rc)
         rc = read_caption(d, s->dataset, record, p, err);
-    if (!rc && (d->clean_frames || d->roles & 1u << VC_ROLE_IMAGE))
-        rc = load_picture(d, s->dataset,
-                          cJSON_GetObjectItemCaseSensitive(record, "conditions"), VC_ROLE_IMAGE, p,
-                          err);
     own_size(d, s, p);
+    const cJSON *conditions = cJSON_GetObjectItemCaseSensitive(record, "conditions");
+    for (int role = 0; !rc && role < VC_ROLES; role++)
+        if (own_roles(d, s) & 1u << role)
+            rc = load_picture(d, s->dataset, conditions, (vc_role)role, p, err);
     cJSON_Delete(record);
     return vtrain_name_sample(d, sample, rc, err);
 }
