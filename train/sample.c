@@ -393,6 +393,7 @@ static int walk(sampling *s, vtrain *t, vc_err *err)
             return vc_fail(err, VC_ESTOP, "stopped");
         const vtrain_solver_step *step = &s->step[i];
         vtrain_level l = vtrain_level_at(t->objective, step->level);
+        l.t = (float)step->t;
         int rc = predict(s, t, &l, err);
         if (rc)
             return rc;

@@ -1,7 +1,7 @@
 """Sampling with DDIM and the stochastic DPM-Solver++ of CogVideoX, and with UniPC of Wan, in f64,
 from a stand-in for a model: v = x / 2 - t / 1000 + w. The noise is given; where a step draws twice,
-the first draw is spoilt, so that using it would show. UniPC's model gets t = 1000 sigma, not cut to
-a whole number; its sigmas are those of f32."""
+the first draw is spoilt, so that using it would show. Of UniPC, whose sigmas are those of f32, the
+stand-in gets 1000 sigma, and `.t` has the scheduler's whole timesteps."""
 import torch
 from diffusers import CogVideoXDDIMScheduler, CogVideoXDPMScheduler, UniPCMultistepScheduler
 from diffusers.schedulers import scheduling_dpm_cogvideox as dpm_module
@@ -66,6 +66,7 @@ def make(out):
             s = UniPCMultistepScheduler(prediction_type="flow_prediction", use_flow_sigmas=True,
                                         **fields)
             tensors[f"unipc.{name}.{steps}"] = walk_unipc(s, x, w, steps)
+            tensors[f"unipc.{name}.{steps}.t"] = s.timesteps.int()
     for spacing, lengths in TIMES.items():
         for steps in lengths:
             s = CogVideoXDDIMScheduler(timestep_spacing=spacing)

@@ -10,7 +10,8 @@ golden "wan-5b".
 `samples-NAME` has `text` [n,D], `negative_text`, `video` [C,f,h,w] (5B: `image` [C,1,h,w]) raw,
 `mask` [4,f,h,w], `vision` [n,D] where the transformer of the golden NAME takes these, and the
 pipeline's `latents` [C,f,h,w], raw. Channel c of the latents has the mean c and the deviation 1+c.
-The first noise is vtrain's of seed SEED, prompt 0. Steps are in the metadata.
+The first noise is vtrain's of SEED in hunyuan_samples.py, prompt 0. The metadata holds steps,
+guidance and seed.
 """
 import PIL.Image
 import numpy as np
@@ -133,4 +134,5 @@ def make(out):
     conditions(out)
     autoencoder(out)
     for name, last in SAMPLES.items():
-        golden.save(out / f"samples-{name}.safetensors", sample(name, last), steps=str(STEPS))
+        golden.save(out / f"samples-{name}.safetensors", sample(name, last), steps=str(STEPS),
+                    guidance=str(GUIDANCE), seed=str(golden.part("hunyuan_samples").SEED))

@@ -102,15 +102,17 @@ static vf_key condition_key(const toy_sample *s, vc_role role)
     return vf_hash(id, sizeof id);
 }
 
-/* Puts embeddings [TOY_EMBEDS,TOY_EMBED_WIDTH]. */
-static void put_embeds(vf_writer *w, const toy_sample *s, vc_role role, toy_damage bad)
+/* Puts embeddings [TOY_EMBEDS or t->embeds,TOY_EMBED_WIDTH]. */
+static void put_embeds(vf_writer *w, const toy *t, const toy_sample *s, vc_role role,
+                       toy_damage bad)
 {
-    enum { MOST = TOY_EMBEDS * (TOY_EMBED_WIDTH + 1) };
+    enum { MOST = 2 * TOY_EMBEDS * (TOY_EMBED_WIDTH + 1) };
+    const int rows = t->embeds ? t->embeds : TOY_EMBEDS;
     uint16_t x[MOST];
     size_t size;
     const int64_t width = TOY_EMBED_WIDTH + (bad == TOY_COND_SHAPE);
-    const vf_view v = { "image_embeds", VC_F16, 2, { TOY_EMBEDS, width }, x,
-                        2 * TOY_EMBEDS * (size_t)width };
+    const vf_view v = { "image_embeds", VC_F16, 2, { rows, width }, x,
+                        2 * (size_t)(rows * width) };
     for (int i = 0; i < MOST; i++)
         x[i] = vc_f32_to_f16(toy_condition(role, s->number, i));
     uint8_t *st = pack(&v, 1, bad == TOY_COND_SUM, &size);
@@ -164,7 +166,7 @@ static void put_conditions(vf_writer *w, const toy *t, const toy_sample *s, cJSO
         if (!(roles & 1u << i))
             continue;
         if (vc_roles[i].kind == VC_VALUE_EMBEDS)
-            put_embeds(w, s, (vc_role)i, bad);
+            put_embeds(w, t, s, (vc_role)i, bad);
         else
             put_condition(w, t, s, (vc_role)i, bad);
         cJSON_AddStringToObject(o, vc_roles[i].name, vf_key_hex(hex, condition_key(s, (vc_role)i)));

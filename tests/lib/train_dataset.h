@@ -41,7 +41,7 @@ typedef struct toy {
     bool invert;                             /* invert_scale_latents */
     const char *train_mode;                  /* NULL means "normal" */
     unsigned conditions;                     /* bits 1 << vc_role: conditions of each sample */
-    int mask_channels;                       /* 0 means 1 */
+    int mask_channels, embeds;               /* 0 means 1, TOY_EMBEDS */
     int noised;                              /* variants of image_noised */
     toy_store store;
     int prompts;                             /* number of validation records */

@@ -211,6 +211,19 @@ static void steps_equal_diffusers(void **state)
     vf_safetensors_close(f);
 }
 
+/* The timesteps that the model gets. */
+static void same_times(const vf_safetensors *f, const char *walked, const vtrain_solver_opts *o)
+{
+    vtrain_solver_step step[VTRAIN_TIMES];
+    char *name = vc_format("%s.t", walked);
+    float *want = golden_values(f, name, NULL);
+    assert_int_equal(vtrain_solver_plan(step, o, NULL), 0);
+    for (int i = 0; i < o->steps; i++)
+        near(name, step[i].t, (double)want[i], 0);
+    free(want);
+    free(name);
+}
+
 static void unipc_equals_diffusers(void **state)
 {
     (void)state;
@@ -229,6 +242,7 @@ static void unipc_equals_diffusers(void **state)
             char name[32];
             snprintf(name, sizeof name, "unipc.%s.%d", rows[r].name, lengths[i]);
             same_walk(&k, name, &o);
+            same_times(f, name, &o);
         }
     free(k.start);
     free(k.w);

@@ -25,5 +25,5 @@ double vtrain_stretched(double s, double last, double terminal)
 {
     if (terminal <= 0 || last >= 1)
         return s;                                         /* the only level is pure noise */
-    return 1 - (1 - s) * (1 - terminal) / (1 - last);
+    return 1 - (1 - s) / ((1 - last) / (1 - terminal));   /* rounded as in diffusers */
 }

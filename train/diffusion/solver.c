@@ -64,7 +64,7 @@ static void plan_discrete(vtrain_solver_step *step, const vtrain_solver_opts *o)
         bool first = i == 0, end = t[i] < down;
         double a = o->alpha_bar[t[i]], b = end ? o->final_alpha : o->alpha_bar[t[i] - down];
         step[i] = (vtrain_solver_step){
-            .level = t[i], .clean_x = sqrt(a), .clean_v = -sqrt(1 - a),
+            .level = t[i], .t = t[i], .clean_x = sqrt(a), .clean_v = -sqrt(1 - a),
         };
         if (o->sampler == VTRAIN_DDIM)
             ddim(&step[i], a, b);
@@ -88,7 +88,8 @@ static void plan_flow(vtrain_solver_step *step, const vtrain_solver_opts *o)
     for (int i = 0; i < o->steps; i++) {
         double s = flow_sigma(o, i), kept = flow_sigma(o, i + 1) / s;
         step[i] = (vtrain_solver_step){
-            .level = s, .clean_x = 1, .clean_v = -s, .x = kept, .clean = 1 - kept,
+            .level = s, .t = VTRAIN_TIMES * s, .clean_x = 1, .clean_v = -s, .x = kept,
+            .clean = 1 - kept,
         };
     }
 }
@@ -97,14 +98,19 @@ static void plan_flow(vtrain_solver_step *step, const vtrain_solver_opts *o)
 
 #define TOP 1e-6                              /* what the first sigma lacks to 1 */
 
-static double unipc_sigma(const vtrain_solver_opts *o, int i)
+static double unrounded_sigma(const vtrain_solver_opts *o, int i)
 {
     if (i == o->steps)
         return 0;
     double step = (1 - 1.0 / VTRAIN_TIMES) / o->steps, end = 1 - step * (o->steps - 1);
     double s = vtrain_stretched(vtrain_shifted(o->shift, 1 - step * i),
                                 vtrain_shifted(o->shift, end), o->terminal);
-    return (float)(fabs(s - 1) < TOP ? s - TOP : s);
+    return fabs(s - 1) < TOP ? s - TOP : s;
+}
+
+static double unipc_sigma(const vtrain_solver_opts *o, int i)
+{
+    return (float)unrounded_sigma(o, i);
 }
 
 static double flow_log_snr(double s)
@@ -151,7 +157,8 @@ static void plan_unipc(vtrain_solver_step *step, const vtrain_solver_opts *o)
         stretch x = stretch_of(o, i), last = { 0 };
         double old = x.order == 2 ? 0.5 / x.ratio : 0;
         step[i] = (vtrain_solver_step){
-            .level = s, .clean_x = 1, .clean_v = -s, .x = kept,
+            .level = s, .t = floor(VTRAIN_TIMES * unrounded_sigma(o, i)),
+            .clean_x = 1, .clean_v = -s, .x = kept,
             .clean = x.gain * (1 - old), .last = x.gain * old,
         };
         if (i)

@@ -22,8 +22,8 @@
  * UniPC (Zhao et al. 2023; order 2, B2) follows the same flow as diffusers' UniPCMultistepScheduler
  * with flow sigmas does: 1 - 1e-6, then down to 0.001 evenly before the shift, each rounded to f32,
  * and 0 at the end. A step corrects the sample that the model was asked at before it predicts the
- * next one; both are sums of the same pictures, so that a step of the plan has one sum. diffusers
- * cuts the model's t to a whole number; here t is 1000 sigma, as in training.
+ * next one; both are sums of the same pictures, so that a step of the plan has one sum. The model's
+ * t is cut to a whole number, as in diffusers and in the first authors' code.
  *
  * diffusers' DPM draws noise twice in some steps and uses the second; here a step has one noise. */
 #ifndef TRAIN_DIFFUSION_SOLVER_H
@@ -50,6 +50,7 @@ typedef struct vtrain_solver_opts {
 
 typedef struct vtrain_solver_step {
     double level;                             /* t in 0..999; Euler, UniPC: sigma */
+    double t;                                 /* the timestep that the model gets */
     double clean_x, clean_v;                  /* clean = clean_x x + clean_v v */
     double x, clean, last, before, noise;     /* next = x x + clean clean + noise n, and the clean
                                                * pictures of the last step and of the one before */

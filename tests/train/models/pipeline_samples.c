@@ -7,9 +7,11 @@
 
 #include <cmocka.h>
 
+#include "common/os/file.h"
 #include "formats/json/json.h"
 #include "tests/lib/golden.h"
 #include "tests/lib/ok.h"
+#include "tests/lib/train_run.h"
 #include "tests/train/models/pipeline_samples.h"
 
 static vf_key put(vf_writer *w, const vf_view *v, int n, bool text)
@@ -34,43 +36,69 @@ static vf_view named(const vf_safetensors *gold, const char *from, const char *n
     return v;
 }
 
-/* Adds the keys of a golden's prompt for all text encoders. An encoder whose states are read has a
- * pooled vector too, which the transformer does not read. */
+/* Adds the keys of a golden's prompt for all text encoders. An encoder whose states are read may
+ * have a pooled vector too, which the transformer does not read. */
 static void put_prompt(vf_writer *w, const toy *t, const vf_safetensors *gold, cJSON *record,
                        const char *field, const char *text, const char *pooled)
 {
-    const vf_view v[2] = { named(gold, text, "prompt_embeds"), named(gold, pooled, "pooled") };
+    vf_view v[2] = { named(gold, text, "prompt_embeds") };
+    int n = vf_safetensors_get(gold, pooled, &v[1], NULL) ? 1 : 2;
     char hex[VF_KEY_HEX];
     cJSON *keys = cJSON_AddArrayToObject(record, field);
+    v[1].name = "pooled";
     for (int i = 0; i < t->encoders; i++) {
         int first = t->pooled_only >> i & 1;
-        cJSON_AddItemToArray(keys, cJSON_CreateString(vf_key_hex(hex, put(w, v + first, 2 - first,
+        cJSON_AddItemToArray(keys, cJSON_CreateString(vf_key_hex(hex, put(w, v + first, n - first,
                                                                           true))));
     }
+}
+
+/* Puts the golden's tensor `from` as `name`, if the golden has the tensor, and adds its key as
+ * `from`. */
+static void put_condition(vf_writer *w, const vf_safetensors *gold, const char *from,
+                          const char *name, cJSON *to)
+{
+    char hex[VF_KEY_HEX];
+    vf_view v;
+    if (vf_safetensors_get(gold, from, &v, NULL))
+        return;
+    v.name = name;
+    cJSON_AddStringToObject(to, from, vf_key_hex(hex, put(w, &v, 1, false)));
 }
 
 void pipeline_set_make(toy t, const vf_safetensors *gold, int frames)
 {
     vf_writer *w = toy_open(&t, 0, true);
-    vf_view image;
-    char hex[VF_KEY_HEX];
     vc_err err = { 0 };
-    cJSON *o = cJSON_CreateObject();
+    cJSON *o = cJSON_CreateObject(), *conditions = cJSON_AddObjectToObject(o, "conditions");
 
     for (int i = 0; i < t.n; i++)
         toy_put(w, &t, &t.sample[i]);
     cJSON_AddStringToObject(o, "prompt", "a disc");
     put_prompt(w, &t, gold, o, "keys", "text", "pooled");
     put_prompt(w, &t, gold, o, "negative_keys", "negative_text", "negative_pooled");
-    if (vf_safetensors_get(gold, "image", &image, NULL) == 0) {
-        image.name = "mean";
-        cJSON_AddStringToObject(o, "image", vf_key_hex(hex, put(w, &image, 1, false)));
-    }
+    put_condition(w, gold, "image", "mean", o);
+    put_condition(w, gold, "video", "mean", conditions);
+    put_condition(w, gold, "mask", "mask", conditions);
+    put_condition(w, gold, "vision", "image_embeds", conditions);
     cJSON_AddNumberToObject(o, "num_frames", frames);
     cJSON_AddNumberToObject(o, "seed", atoi(vf_safetensors_meta(gold, "seed")));
     assert_ok(vf_writer_put_validation(w, 0, o, &err), &err);
     cJSON_Delete(o);
     toy_finish(w);
+}
+
+int pipeline_run(const char *dir, const char *set, const char *model, const char *more,
+                 vc_err *err)
+{
+    char *args = vc_format("--latents %s/%s --transformer %s/%s --output_dir %s/out-%s-%s "
+                           "--training_type lora --rank 1 --learning_rate 1e-20 "
+                           "--max_train_steps 1 --mixed_precision no --threads 1 --workers 1 "
+                           "--train_batch_size 1 %s",
+                           dir, set, dir, model, dir, set, model, more);
+    int rc = run_bare(args, err);
+    free(args);
+    return rc;
 }
 
 vf_safetensors *pipeline_sample_check(const char *path, const vf_safetensors *gold)

@@ -1,8 +1,9 @@
 /* pipeline_samples.h - validation samples of whole runs against those of diffusers' pipelines, which
  * are in tests/golden/samples-NAME. For tests: failures end the test.
  *
- * Such a golden holds `text` [n,D] and `pooled` [P] of the prompt, `negative_text` and
- * `negative_pooled`, a raw first-frame latent `image` [C,1,h,w] where the pipeline takes a picture,
+ * Such a golden holds `text` [n,D] of the prompt and `negative_text`, `pooled` [P] and
+ * `negative_pooled` where the model has pooled vectors, a raw first-frame latent `image` [C,1,h,w]
+ * and the conditions `video` and `mask` [C,f,h,w] and `vision` [n,D] where the pipeline takes them,
  * and the pipeline's raw `latents` [C,f,h,w]; the metadata holds `seed`, `steps`, `guidance`. */
 #ifndef TESTS_TRAIN_MODELS_PIPELINE_SAMPLES_H
 #define TESTS_TRAIN_MODELS_PIPELINE_SAMPLES_H
@@ -13,6 +14,10 @@
 /* Makes the dataset t, with the golden's prompt of `frames` frames as its one validation prompt.
  * Text encoders of t->pooled_only get the pooled vector alone, others get both tensors. */
 void pipeline_set_make(toy t, const vf_safetensors *gold, int frames);
+/* Trains a step on DIR/SET with the transformer's folder DIR/MODEL, into DIR/out-SET-MODEL. The
+ * LoRA's changes are too small to be seen in samples, which are the base's. */
+int pipeline_run(const char *dir, const char *set, const char *model, const char *more,
+                 vc_err *err);
 /* Compares a sample's file with the golden's latents and guidance: the largest difference is 5e-5
  * of the largest value. Returns the open file. */
 vf_safetensors *pipeline_sample_check(const char *path, const vf_safetensors *gold);

@@ -44,20 +44,6 @@ static toy toy_of(const char *path, int interleave, bool images)
 
 /* ---- runs ---- */
 
-/* A LoRA that learns nothing to speak of: its samples are the base's. */
-static int run_model(const char *dir, const char *set, const char *model, const char *more,
-                     vc_err *err)
-{
-    char *args = vc_format("--latents %s/%s --transformer %s/%s --output_dir %s/out-%s-%s "
-                           "--training_type lora --rank 1 --learning_rate 1e-20 "
-                           "--max_train_steps 1 --mixed_precision no --threads 1 --workers 1 "
-                           "--train_batch_size 1 %s",
-                           dir, set, dir, model, dir, set, model, more);
-    int rc = run_bare(args, err);
-    free(args);
-    return rc;
-}
-
 static void check_sample(const char *dir, const struct model *m, const vf_safetensors *gold)
 {
     char *path = vc_format("%s/out-set-%s-%s/validation/step-1/000.safetensors", dir, m->name,
@@ -81,7 +67,7 @@ static void samples_are_pipelines(void **state)
         pipeline_set_make(toy_of(path, models[i].interleave, true), gold, 4 * F - 3);
         more = vc_format("--validation_steps 1 --num_inference_steps %s %s",
                          vf_safetensors_meta(gold, "steps"), models[i].flags);
-        assert_ok(run_model(dir, set, models[i].name, more, &err), &err);
+        assert_ok(pipeline_run(dir, set, models[i].name, more, &err), &err);
         check_sample(dir, &models[i], gold);
         vf_safetensors_close(gold);
         free(more);
@@ -105,7 +91,7 @@ static bool trains_on_mean(const char *dir, const char *model)
 
     char *out = vc_format("%s/out-%s-%s", dir, set, model);
     assert_ok(vc_remove_tree(out, &err), &err);
-    assert_ok(run_model(dir, set, model, more, &err), &err);
+    assert_ok(pipeline_run(dir, set, model, more, &err), &err);
     assert_ok(vf_safetensors_open(&f, path, &err), &err);
     assert_ok(vf_safetensors_get(f, "hidden_states", &v, &err), &err);
     const float *x = (const float *)v.data + C * F * H * W;     /* behind the noisy channels */
@@ -135,10 +121,10 @@ static void first_frames(void **state)
 static void refused(const char *dir, const char *set, const char *model, const char *says)
 {
     vc_err err = { 0 };
-    int rc = run_model(dir, set, model, "", &err);
+    int rc = pipeline_run(dir, set, model, "", &err);
     if (rc != VC_EMISMATCH || !strstr(err.text, says))
         fail_msg("%d; \"%s\" is missing from: %s", rc, says, err.text);
-    assert_ok(run_model(dir, set, model, "--allow_mismatch", &err), &err);
+    assert_ok(pipeline_run(dir, set, model, "--allow_mismatch", &err), &err);
 }
 
 static void other_datasets(void **state)
