@@ -29,7 +29,7 @@ typedef struct part {
 } part;
 
 struct vtrain_encoders {
-    part part[1 + VTRAIN_TEXTS];
+    part part[2 + VTRAIN_TEXTS];             /* VAE, vision model, text encoders */
     int n;
     bool unsaved;                             /* weights.json lacks a hash that is known */
     vtrain_beside job;                        /* until its end only the job may use part */
@@ -240,6 +240,8 @@ int vtrain_encoders_open(vtrain *t, vc_err *err)
     if (!e)
         return vc_no_memory(err);
     int rc = add_part(e, t, "vae", err);
+    if (!rc)
+        rc = add_part(e, t, "image_encoder", err);
     for (int i = 0; !rc && i < vtrain_data_slots(t->data); i++)
         rc = add_part(e, t, vtrain_data_slot(t->data, i)->name, err);
     if (rc)

@@ -139,10 +139,11 @@ static const char *latent_shape(const vf_safetensors *st, vf_shape *s)
     }
     if (!vf_safetensors_get(st, "mask", &mean, NULL)) {
         *s = dims_fit(&mean, 4) ? shape_of(VC_VALUE_MASK, &mean) : *s;
-        return dims_fit(&mean, 4) ? NULL : "mask: [1,f,h,w] expected";
+        return dims_fit(&mean, 4) ? NULL : "mask: [C,f,h,w] expected";
     }
     if (!vf_safetensors_get(st, "image_embeds", &mean, NULL)) {
         *s = (vf_shape){ .kind = VC_VALUE_EMBEDS,
+                         .h = (unsigned)mean.dim[0],
                          .w = dims_fit(&mean, 2) ? (unsigned)mean.dim[1] : 0 };
         return s->w ? NULL : "image_embeds: [n,D] expected";
     }

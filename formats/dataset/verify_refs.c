@@ -42,11 +42,39 @@ static bool look_up(const sight *s, const vf_keymap *have, const cJSON *hex, con
     return false;
 }
 
+/* The integer of an object in the manifest; of an array the first. 0: there is none. */
+static int64_t manifest_int(const sight *s, const char *object, const char *field)
+{
+    const cJSON *o = cJSON_GetObjectItemCaseSensitive(s->c->manifest.json, object);
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, field);
+    v = cJSON_IsArray(v) ? v->child : v;
+    return cJSON_IsNumber(v) ? (int64_t)v->valuedouble : 0;
+}
+
+/* Compares sizes that follow from the encoders: channels of latents; channels of masks, which are 1
+ * or a latent frame's number of pixel frames; rows and width of a vision model's states. */
+static void check_encoder(const sight *s, const char *hex, const char *role, unsigned kind,
+                          const vf_shape *shape)
+{
+    const int64_t channels = manifest_int(s, "vae", "channels"),
+                  folded = manifest_int(s, "vae", "ratio"),
+                  tokens = manifest_int(s, "image_encoder", "tokens"),
+                  width = manifest_int(s, "image_encoder", "width");
+    if (kind == VC_VALUE_MOMENTS && channels && channels != shape->c)
+        found(s, "%s %s: %u channels, the manifest's vae has %" PRId64, role, hex, shape->c,
+              channels);
+    else if (kind == VC_VALUE_MASK && shape->c != 1 && folded && folded != shape->c)
+        found(s, "%s %s: a mask of %u channels, 1 or %" PRId64 " expected", role, hex, shape->c,
+              folded);
+    else if (kind == VC_VALUE_EMBEDS && tokens && (tokens != shape->h || width != shape->w))
+        found(s, "%s %s: states [%u,%u], the manifest's image_encoder has [%" PRId64 ",%" PRId64
+              "]", role, hex, shape->h, shape->w, tokens, width);
+}
+
 static void check_latent(const sight *s, const cJSON *hex, const char *role, unsigned kind,
                          bool clip)
 {
     vf_shape shape;
-    int64_t channels = 0;
     const vf_entry *e = s->entry;
     if (!look_up(s, &s->c->latents, hex, role, &shape) || shape.kind == VC_VALUE_OTHER)
         return;                              /* a value without a shape was reported before */
@@ -56,12 +84,8 @@ static void check_latent(const sight *s, const cJSON *hex, const char *role, uns
              (shape.h != e->h || shape.w != e->w || shape.f != (clip ? e->f : 1u)))
         found(s, "%s %s: latent [%u,%u,%u], the record says [%u,%u,%u]", role, hex->valuestring,
               shape.f, shape.h, shape.w, clip ? e->f : 1u, e->h, e->w);
-    else if (kind == VC_VALUE_MOMENTS &&
-             !vf_json_int(cJSON_GetObjectItemCaseSensitive(s->c->manifest.json, "vae"), "channels",
-                          &channels, NULL) &&
-             channels != shape.c)
-        found(s, "%s %s: %u channels, the manifest's vae has %" PRId64, role, hex->valuestring,
-              shape.c, channels);
+    else
+        check_encoder(s, hex->valuestring, role, kind, &shape);
 }
 
 /* Of a role that the table does not have, the value must be there. */

@@ -223,6 +223,8 @@ int vlat_info(const vlat *v, vc_err *err)
     print_object(f, "normalization", cJSON_GetObjectItemCaseSensitive(m, "normalization"));
     cJSON_ArrayForEach(encoder, cJSON_GetObjectItemCaseSensitive(m, "text_encoders"))
         print_object(f, "text", encoder);
+    if (cJSON_HasObjectItem(m, "image_encoder"))
+        print_object(f, "vision", cJSON_GetObjectItemCaseSensitive(m, "image_encoder"));
     if (cJSON_HasObjectItem(m, "weights"))
         print_object(f, "weights", cJSON_GetObjectItemCaseSensitive(m, "weights"));
     print_field(f, "sampling", cJSON_GetObjectItemCaseSensitive(m, "sampling"));

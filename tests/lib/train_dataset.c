@@ -322,6 +322,13 @@ static cJSON *make_head(const toy *t)
     cJSON_AddBoolToObject(e, "invert_scale_latents", t->invert);
     cJSON_AddItemToObject(e, "mean", t->per_channel ? numbers(t, 0) : cJSON_CreateNull());
     cJSON_AddItemToObject(e, "std", t->per_channel ? numbers(t, 1) : cJSON_CreateNull());
+    if (t->conditions & 1u << VC_ROLE_VISION) {
+        e = cJSON_AddObjectToObject(o, "image_encoder");
+        cJSON_AddStringToObject(e, "class", "CLIPVisionModel");
+        cJSON_AddStringToObject(e, "fingerprint", t->fingerprint);
+        cJSON_AddNumberToObject(e, "tokens", t->embeds ? t->embeds : TOY_EMBEDS);
+        cJSON_AddNumberToObject(e, "width", TOY_EMBED_WIDTH);
+    }
     cJSON *list = cJSON_AddArrayToObject(o, "text_encoders");
     for (int i = 0; i < t->encoders; i++) {
         cJSON_AddItemToArray(list, e = cJSON_CreateObject());

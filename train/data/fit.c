@@ -156,6 +156,9 @@ int vtrain_head_read(vtrain_head *h, const cJSON *manifest, vc_err *err)
         (rc = read_vae(h, manifest, err)) || (rc = check_weights(manifest, err)) ||
         (rc = vf_json_obj(manifest, "normalization", &norm, err)))
         return rc;
+    const cJSON *vision = cJSON_GetObjectItemCaseSensitive(manifest, "image_encoder");
+    if (vision && (rc = vf_json_str(vision, "fingerprint", &h->vision_fingerprint, err)))
+        return vc_context(err, rc, "image_encoder");
     rc = read_norm(&h->norm, norm, "mean", "std", h->channels, err);
     return rc ? vc_context(err, rc, "normalization") : read_slots(h, manifest, err);
 }
@@ -233,6 +236,9 @@ int vtrain_head_compare(const vtrain_head *a, const vtrain_head *b, bool allow, 
         rc = same_int("vae: ratio", a->ratio[i], b->ratio[i], err);
     if (!rc && !allow)
         rc = same_text("vae: fingerprint", a->vae_fingerprint, b->vae_fingerprint,
+                       " (--allow_mismatch takes both)", err);
+    if (!rc && !allow && a->vision_fingerprint && b->vision_fingerprint)
+        rc = same_text("image_encoder: fingerprint", a->vision_fingerprint, b->vision_fingerprint,
                        " (--allow_mismatch takes both)", err);
     for (int i = 0; i < a->n_slots && !rc; i++)
         rc = vc_context(err, compare_slot(a, b, i, allow, err), "text encoder %d", i + 1);

@@ -23,6 +23,7 @@ typedef struct vtrain_head {
     vtrain_slot slot[VTRAIN_TEXTS];
     const char *text_fingerprint[VTRAIN_TEXTS], *tokenizer[VTRAIN_TEXTS];
     const char *text_class[VTRAIN_TEXTS];    /* NULL: not recorded */
+    const char *vision_fingerprint;          /* NULL: no sample has states of a vision model */
     vf_key empty[VTRAIN_TEXTS];          /* text keys of the empty prompt */
 } vtrain_head;
 
