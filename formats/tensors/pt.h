@@ -35,9 +35,13 @@ struct vf_pt_value {
 
 typedef struct vf_pt vf_pt;
 
-/* Reads a file. VC_EFORMAT names the fault: no zip, compressed members, no pickle, a reference
- * outside of a storage. */
+/* Reads a file, whose map stays open until close. VC_EFORMAT names the fault: no zip, compressed
+ * members, a wrong checksum, no pickle, a reference outside of a storage. */
 int vf_pt_open(vf_pt **out, const char *path, vc_err *err);
+/* The same without checksums, so that the bytes of the tensors are not read yet: for weights of
+ * many GiB. */
+int vf_pt_open_weights(vf_pt **out, const char *path, vc_err *err);
+void vf_pt_release(const vf_pt *p);          /* calls vc_map_release on an opened file */
 /* Reads bytes instead of a file; the caller keeps them alive until the function returns. */
 int vf_pt_parse(vf_pt **out, const void *data, size_t size, vc_err *err);
 void vf_pt_close(vf_pt *p);                                  /* p may be NULL */

@@ -3,6 +3,9 @@
 #ifndef FORMATS_TENSORS_PT_PARTS_H
 #define FORMATS_TENSORS_PT_PARTS_H
 
+#include <stdbool.h>
+
+#include "common/os/map.h"
 #include "formats/tensors/pt.h"
 
 enum { VF_PT_NODES = 1 << 22 };              /* most values of a pickle; bounds its memory */
@@ -16,11 +19,12 @@ extern const vf_pt_type vf_pt_types[];       /* ended by a NULL name */
 
 typedef struct vf_pt_member {                /* a member of the zip, named without its folder */
     char *name;
-    uint8_t *data;
+    const uint8_t *data;                     /* in the file's map, or in the copy of its bytes */
     size_t size;
 } vf_pt_member;
 
 struct vf_pt {
+    vc_map map;                              /* empty: the bytes were copied */
     vf_pt_member *member;
     size_t n_members;
     struct vf_pt_block *blocks;              /* all memory of the values */
@@ -29,6 +33,9 @@ struct vf_pt {
                                               * bound */
 };
 
+/* Adds the members of the zip in data[0..size), which borrow it; check: their checksums are
+ * compared. */
+int vf_pt_zip(vf_pt *p, const void *data, size_t size, bool check, vc_err *err);
 const vf_pt_member *vf_pt_find(const vf_pt *p, const char *name);
 /* Returns zeroed memory that lives as long as p; NULL when out of memory. */
 void *vf_pt_alloc(vf_pt *p, size_t n);

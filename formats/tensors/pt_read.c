@@ -1,14 +1,8 @@
-/* pt_read.c - reads the zip of a .pt file; see pt.h */
-#include <archive.h>
-#include <archive_entry.h>
-#include <errno.h>
+/* pt_read.c - opens .pt files, and gets values by their keys; see pt.h */
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/os/file.h"
 #include "formats/tensors/pt_parts.h"
-
-enum { MAX_MEMBERS = 1 << 20 };
 
 const vf_pt_type vf_pt_types[] = {
     { VC_F32, "FloatStorage", "float32" },       { VC_F64, "DoubleStorage", "float64" },
@@ -51,11 +45,10 @@ void vf_pt_close(vf_pt *p)
 {
     if (!p)
         return;
-    for (size_t i = 0; i < p->n_members; i++) {
+    for (size_t i = 0; i < p->n_members; i++)
         free(p->member[i].name);
-        free(p->member[i].data);
-    }
     free(p->member);
+    vc_map_close(&p->map);
     while (p->blocks) {
         struct vf_pt_block *next = p->blocks->next;
         free(p->blocks);
@@ -64,7 +57,7 @@ void vf_pt_close(vf_pt *p)
     free(p);
 }
 
-/* ---- the zip ---- */
+/* ---- the file ---- */
 
 const vf_pt_member *vf_pt_find(const vf_pt *p, const char *name)
 {
@@ -74,75 +67,9 @@ const vf_pt_member *vf_pt_find(const vf_pt *p, const char *name)
     return NULL;
 }
 
-/* Takes a member and removes its folder from the name: "archive/data/0" becomes "data/0". */
-static int take_member(vf_pt *p, struct archive *a, struct archive_entry *e, size_t *left,
-                       vc_err *err)
+static int read_members(vf_pt *p, const void *data, size_t size, bool check, vc_err *err)
 {
-    const char *path = archive_entry_pathname(e), *slash = path ? strchr(path, '/') : NULL;
-    int64_t size = archive_entry_size(e);
-    if (!slash || !archive_entry_size_is_set(e) || archive_entry_filetype(e) != AE_IFREG)
-        return 0;                            /* the entry is no member that PyTorch writes */
-    if (size < 0 || (uint64_t)size > *left)
-        return vc_fail(err, VC_EFORMAT, "%.100s: larger than the file: PyTorch compresses nothing",
-                       path);
-    if (p->n_members == MAX_MEMBERS)
-        return vc_fail(err, VC_EFORMAT, "more than %d members", MAX_MEMBERS);
-    if (!(p->n_members & (p->n_members - 1))) {
-        size_t room = p->n_members ? 2 * p->n_members : 1;
-        vf_pt_member *more = realloc(p->member, room * sizeof *more);
-        if (!more)
-            return vc_no_memory(err);
-        p->member = more;
-    }
-    vf_pt_member *m = &p->member[p->n_members];
-    *m = (vf_pt_member){ strdup(slash + 1), malloc((size_t)size + 1), (size_t)size };
-    p->n_members++;
-    if (!m->name || !m->data)
-        return vc_fail(err, VC_ENOMEM, "out of memory for %lld bytes", (long long)size);
-    *left -= m->size;
-    size_t got = 0;
-    la_ssize_t n = 0;
-    do {                                     /* one byte more, as the end checks the checksum */
-        n = archive_read_data(a, m->data + got, m->size + 1 - got);
-        got += n > 0 ? (size_t)n : 0;
-    } while (n > 0 && got <= m->size);
-    if (n < 0 || got != m->size)
-        return vc_fail(err, VC_EFORMAT, "%.100s: %s", path,
-                       n < 0 && archive_error_string(a) ? archive_error_string(a) : "cut short");
-    return 0;
-}
-
-/* Reads all members. libarchive does not check its allocations for an entry and for the callback's
- * data; both are therefore made, and checked, here. */
-static int read_members(vf_pt *p, struct archive *a, const void *data, size_t size, vc_err *err)
-{
-    struct archive_entry *e = archive_entry_new2(a);
-    size_t left = size;
-    int rc = 0, got;
-    if (!e || archive_read_support_format_zip(a) || archive_read_set_callback_data(a, NULL) ||
-        archive_read_open_memory(a, data, size)) {
-        archive_entry_free(e);
-        return vc_fail(err, VC_ENOMEM, "out of memory for libarchive");
-    }
-    while (!rc && !(got = archive_read_next_header2(a, e)))
-        rc = take_member(p, a, e, &left, err);
-    archive_entry_free(e);
-    if (!rc && got != ARCHIVE_EOF)
-        rc = vc_fail(err, archive_errno(a) == ENOMEM ? VC_ENOMEM : VC_EFORMAT, "%s",
-                     archive_error_string(a) ? archive_error_string(a) : "damaged zip");
-    return rc;
-}
-
-static int parse(vf_pt *p, const void *data, size_t size, vc_err *err)
-{
-    if (size < 4 || memcmp(data, "PK\3\4", 4))
-        return vc_fail(err, VC_EFORMAT, "no zip of torch.save: if PyTorch before 1.6 wrote the "
-                       "file, load and save the file with a newer PyTorch");
-    struct archive *a = archive_read_new();
-    if (!a)
-        return vc_no_memory(err);
-    int rc = read_members(p, a, data, size, err);
-    archive_read_free(a);
+    int rc = vf_pt_zip(p, data, size, check, err);
     if (rc)
         return rc;
     const vf_pt_member *pickle = vf_pt_find(p, "data.pkl"), *order = vf_pt_find(p, "byteorder");
@@ -154,31 +81,47 @@ static int parse(vf_pt *p, const void *data, size_t size, vc_err *err)
     return vc_context(err, vf_pt_unpickle(p, pickle->data, pickle->size, err), "data.pkl");
 }
 
+static int finish(vf_pt **out, vf_pt *p, int rc)
+{
+    *out = rc ? NULL : p;
+    if (rc)
+        vf_pt_close(p);
+    return rc;
+}
+
 int vf_pt_parse(vf_pt **out, const void *data, size_t size, vc_err *err)
 {
     *out = NULL;
     vf_pt *p = calloc(1, sizeof *p);
-    if (!p)
-        return vc_no_memory(err);
-    int rc = parse(p, data, size, err);
-    if (rc) {
-        vf_pt_close(p);
-        return rc;
-    }
-    *out = p;
-    return 0;
+    void *copy = p ? vf_pt_alloc(p, size + 1) : NULL;
+    if (copy && size)
+        memcpy(copy, data, size);
+    return finish(out, p, copy ? read_members(p, copy, size, true, err) : vc_no_memory(err));
+}
+
+static int open_mapped(vf_pt **out, const char *path, bool check, vc_err *err)
+{
+    *out = NULL;
+    vf_pt *p = calloc(1, sizeof *p);
+    int rc = p ? vc_map_open(&p->map, path, err) : vc_no_memory(err);
+    if (!rc)
+        rc = vc_context(err, read_members(p, p->map.data, p->map.size, check, err), "%s", path);
+    return finish(out, p, rc);
 }
 
 int vf_pt_open(vf_pt **out, const char *path, vc_err *err)
 {
-    *out = NULL;
-    vc_map m;
-    int rc = vc_map_open(&m, path, err);
-    if (rc)
-        return rc;
-    rc = vc_context(err, vf_pt_parse(out, m.data, m.size, err), "%s", path);
-    vc_map_close(&m);
-    return rc;
+    return open_mapped(out, path, true, err);
+}
+
+int vf_pt_open_weights(vf_pt **out, const char *path, vc_err *err)
+{
+    return open_mapped(out, path, false, err);
+}
+
+void vf_pt_release(const vf_pt *p)
+{
+    vc_map_release(&p->map);
 }
 
 /* ---- values ---- */

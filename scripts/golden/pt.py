@@ -1,11 +1,13 @@
 """Small .pt files of torch.save, for the reader of formats/tensors/pt.h.
 
 `pt_kinds.pt` has every kind of value and of tensor that the reader supports, `pt_protocol5.pt` has
-the same in another protocol, and `pt_objects.pt` has values that the reader must not build: an
+the same in another protocol, `pt_zip64.pt` has the bytes of `pt_kinds.pt` in a zip64, and
+`pt_objects.pt` has values that the reader must not build: an
 object of a class and a call of a function.
 """
 import collections
 import os
+import zipfile
 
 import torch
 
@@ -29,8 +31,18 @@ def values():
     return v
 
 
+def zip64(source, to):
+    """Writes the members again with the 64-bit fields of files beyond 4 GiB."""
+    limit, zipfile.ZIP64_LIMIT = zipfile.ZIP64_LIMIT, 0
+    with zipfile.ZipFile(source) as a, zipfile.ZipFile(to, "w", zipfile.ZIP_STORED) as b:
+        for member in a.infolist():
+            b.writestr(zipfile.ZipInfo(member.filename), a.read(member))
+    zipfile.ZIP64_LIMIT = limit
+
+
 def make(out):
     torch.save(values(), out / "pt_kinds.pt")
+    zip64(out / "pt_kinds.pt", out / "pt_zip64.pt")
     torch.save(values(), out / "pt_protocol5.pt", pickle_protocol=5)
     torch.save({"x": torch.arange(4.0), "called": Call(), "device": torch.device("cpu"),
                 "huge": 1 << 80,

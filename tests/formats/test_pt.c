@@ -14,6 +14,7 @@
 #include "formats/tensors/pt_parts.h"
 #include "tests/lib/mutate.h"
 #include "tests/lib/ok.h"
+#include "tests/lib/tmp_dir.h"
 
 static vf_pt *open_golden(const char *name)
 {
@@ -104,9 +105,9 @@ static void check_scalars(const vf_pt_value *root)
 
 static void test_reads_torch(void **state)
 {
-    static const char *const files[] = { "pt_kinds.pt", "pt_protocol5.pt" };
+    static const char *const files[] = { "pt_kinds.pt", "pt_protocol5.pt", "pt_zip64.pt" };
     (void)state;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         vf_pt *p = open_golden(files[i]);
         check_tensors(vf_pt_root(p));
         check_views(vf_pt_root(p));
@@ -204,13 +205,14 @@ static const struct { const char *text; size_t n; const char *message; } forged[
 
 static void test_forged(void **state)
 {
+    static const uint8_t storage[96];
     (void)state;
     for (size_t i = 0; i < sizeof forged / sizeof *forged; i++) {
         vc_err err = { 0 };
         vf_pt *p = calloc(1, sizeof *p);
         p->member = calloc(1, sizeof *p->member);
         p->n_members = 1;
-        *p->member = (vf_pt_member){ strdup("data/0"), calloc(1, 96), 96 };
+        *p->member = (vf_pt_member){ strdup("data/0"), storage, 96 };
         p->may_pack = 1 << 20;
         int rc = vf_pt_unpickle(p, (const uint8_t *)forged[i].text, forged[i].n, &err);
         if (rc != VC_EFORMAT || !strstr(err.text, forged[i].message))
@@ -246,6 +248,29 @@ static void test_no_zip(void **state)
 
 /* ---- damage ---- */
 
+/* One bit of a tensor changes. A file of weights is opened without reading its tensors. */
+static void test_checksum(void **state)
+{
+    char *from = vc_format("%s/tests/golden/pt_kinds.pt", getenv("VLT_SOURCE")), *data;
+    char *path = vc_path_join(*state, "damaged.pt");
+    vc_err err = { 0 };
+    vf_pt *p = open_golden("pt_kinds.pt");
+    size_t n, at = (size_t)(vf_pt_find(p, "data/0")->data - p->map.data);
+    vf_pt_close(p);
+    assert_ok(vc_file_read(&data, &n, from, 1 << 20, &err), &err);
+    data[at] ^= 1;
+    assert_ok(vc_file_write(path, data, n, &err), &err);
+    assert_fails(vf_pt_open(&p, path, &err), VC_EFORMAT, &err, "data/0: its checksum differs");
+    assert_fails(vf_pt_parse(&p, data, n, &err), VC_EFORMAT, &err, "checksum");
+    assert_ok(vf_pt_open_weights(&p, path, &err), &err);
+    vf_pt_release(p);
+    check_scalars(vf_pt_root(p));
+    vf_pt_close(p);
+    free(data);
+    free(path);
+    free(from);
+}
+
 static void test_damaged(void **state)
 {
     char *path = vc_format("%s/tests/golden/pt_kinds.pt", getenv("VLT_SOURCE"));
@@ -271,6 +296,7 @@ int main(void)
         cmocka_unit_test(test_reads_torch), cmocka_unit_test(test_builds_nothing),
         cmocka_unit_test(test_writes_back), cmocka_unit_test(test_forged),
         cmocka_unit_test(test_cycles), cmocka_unit_test(test_no_zip),
+        cmocka_unit_test_setup_teardown(test_checksum, tmp_dir_setup, tmp_dir_teardown),
         cmocka_unit_test(test_damaged),
     };
     return cmocka_run_group_tests_name("pt", tests, NULL, NULL);

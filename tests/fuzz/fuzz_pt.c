@@ -25,10 +25,11 @@ static unsigned touch(const vf_pt_value *v, int depth)
 
 static int parse_pickle(vf_pt **out, const uint8_t *data, size_t size, vc_err *err)
 {
+    static const uint8_t storage[96];
     vf_pt *p = calloc(1, sizeof *p);
     p->member = calloc(1, sizeof *p->member);
     p->n_members = 1;
-    *p->member = (vf_pt_member){ strdup("data/0"), calloc(1, 96), 96 };
+    *p->member = (vf_pt_member){ strdup("data/0"), storage, 96 };
     p->may_pack = 1 << 20;
     int rc = vf_pt_unpickle(p, data, size, err);
     if (rc)
