@@ -67,6 +67,25 @@ static const vc_text hunyuan_i2v_text[VC_FAMILY_TEXTS] = {
     .text = { { .class = "UMT5EncoderModel", .max_length = 512, .clean = true, .masked = true, \
                 .width_field = "text_dim" } }
 
+/* Two files of one component have the same tensors: DiffSynth-Studio's copies are safetensors. */
+static const vc_first wan_first = {
+    .class = "WanModel", .type_field = "model_type",
+    .type = { { "t2v", "WanPipeline", 0.875 }, { "ti2v", "WanPipeline", 0 },
+              { "i2v", "WanImageToVideoPipeline", 0.9 },
+              { "flf2v", "WanImageToVideoPipeline", 0 } },
+    .channels_field = "out_dim",
+    .part = { { "transformer", "high_noise_model" }, { "transformer_2", "low_noise_model" },
+              { "vae", "Wan2.1_VAE.pth" }, { "vae", "Wan2.1_VAE.safetensors" },
+              { "vae", "Wan2.2_VAE.pth" }, { "vae", "Wan2.2_VAE.safetensors" },
+              { "text_encoder", "models_t5_umt5-xxl-enc-bf16.pth" },
+              { "text_encoder", "models_t5_umt5-xxl-enc-bf16.safetensors" },
+              { "tokenizer", "google/umt5-xxl" },
+              { "image_encoder",
+                "models_clip_open-clip-xlm-roberta-large-vit-huge-14.pth" },
+              { "image_encoder",
+                "models_clip_open-clip-xlm-roberta-large-vit-huge-14.safetensors" } }
+};
+
 static const vc_family families[] = {
     { .name = "builtin", SIZES(16, 4, 8, 2, 1),
       .vae = "BuiltinCodec", .channels = 16, .text = { { .class = "BuiltinTextEncoder" } },
@@ -110,7 +129,7 @@ static const vc_family families[] = {
                   .width_field = "caption_channels" } } },
     { .name = "wan2.1", SIZES(16, 4, 8, 2, 1), WAN, .channels = 16, .mean = wan_mean,
       .std = wan_std, .cached = true,
-      .transformer = "WanTransformer3DModel",
+      .transformer = "WanTransformer3DModel", .first = &wan_first,
       .pipeline = { { .class = "WanPipeline" },
                     { .class = "WanImageToVideoPipeline", .mode = VC_MODE_I2V },
                     { .class = "WanFunPipeline" },                    /* VideoX-Fun's */
@@ -172,6 +191,14 @@ const vc_pipeline *vc_family_pipeline(const vc_family *f, const char *class)
     for (const vc_pipeline *p = f->pipeline; p < f->pipeline + VC_FAMILY_PIPELINES && p->class; p++)
         if (!strcmp(p->class, class))
             return p;
+    return NULL;
+}
+
+const vc_first *vc_family_first(const char *class)
+{
+    for (const vc_family *f = families; f->name; f++)
+        if (f->first && !strcmp(f->first->class, class))
+            return f->first;
     return NULL;
 }
 

@@ -10,7 +10,8 @@
 
 #include "common/base/dtype.h"
 
-enum { VC_FAMILY_TEXTS = 3, VC_FAMILY_PIPELINES = 10, VC_FAMILY_INTERLEAVES = 2, VC_SLOTS = 4 };
+enum { VC_FAMILY_TEXTS = 3, VC_FAMILY_PIPELINES = 10, VC_FAMILY_INTERLEAVES = 2, VC_SLOTS = 4,
+       VC_FIRST_TYPES = 6, VC_FIRST_PARTS = 14 };
 
 /* --train_mode: what is beside the noisy latents */
 typedef enum vc_mode { VC_MODE_NORMAL, VC_MODE_I2V, VC_MODE_INPAINT, VC_MODES } vc_mode;
@@ -44,6 +45,21 @@ typedef struct vc_pipeline {
     const vc_text *text;                 /* its text encoders, where they are not the family's */
 } vc_pipeline;
 
+/* A model folder in the layout of its first authors, who publish no model_index.json. */
+typedef struct vc_first {
+    const char *class;                   /* _class_name of the transformer's config.json */
+    const char *type_field;              /* a word there, which names the pipeline */
+    struct {
+        const char *type, *pipeline;     /* NULL ends the list */
+        double boundary;                 /* boundary_ratio of a model of two transformers */
+    } type[VC_FIRST_TYPES];
+    const char *channels_field;          /* their name of vc_family.channels_field */
+    struct {
+        const char *slot, *name;         /* the component of diffusers, and their file or folder;
+                                          * NULL ends the list */
+    } part[VC_FIRST_PARTS];
+} vc_first;
+
 typedef struct vc_family {
     const char *name;                    /* as in manifests and in trainers' states */
 
@@ -71,6 +87,7 @@ typedef struct vc_family {
     /* the transformer */
     const char *transformer;             /* its class; NULL: another row's */
     vc_pipeline pipeline[VC_FAMILY_PIPELINES];   /* none: no model folder says this family */
+    const vc_first *first;               /* NULL: their folders are diffusers' or are not read */
     /* fields of transformer/config.json that preparation depends on; NULL: none */
     const char *length_field;            /* an integer, instead of text[].max_length */
     const char *patch_t_field;           /* an integer above 1 selects the sizes of row patched */
@@ -112,6 +129,8 @@ const vc_family *vc_family_find(const char *name);                   /* NULL if 
 const vc_family *vc_family_of_transformer(const char *class);
 /* The family's pipeline of that class; NULL: it has none. */
 const vc_pipeline *vc_family_pipeline(const vc_family *f, const char *class);
+/* The first authors' layout whose transformer has this class; NULL if unknown. */
+const vc_first *vc_family_first(const char *class);
 /* The interleave of a word of f->interleave_field; 0: the family has no such word. */
 int vc_family_interleave(const vc_family *f, const char *word);
 /* The text encoders of a family's pipeline (NULL: no pipeline is known): VC_FAMILY_TEXTS rows. */

@@ -1,5 +1,5 @@
 /* model.c - opens the weights of a component, in one file or in shards; see model.h */
-#include "formats/tensors/model.h"
+#include "formats/tensors/model_parts.h"
 
 #include <dirent.h>
 #include <limits.h>
@@ -13,13 +13,6 @@
 #include "formats/json/json.h"
 
 enum { MAX_INDEX = 64 << 20, MAX_SHARDS = 4096 };
-
-struct vf_model {
-    vf_safetensors **shard;
-    int n_shards;
-    vf_view *tensor;             /* in name order; names and data borrowed from the shards */
-    int n;
-};
 
 /* ---- choice of a file in a folder ---- */
 
@@ -46,6 +39,15 @@ static bool ends_with(const char *s, const char *end)
 {
     size_t n = strlen(s), m = strlen(end);
     return n >= m && !strcmp(s + n - m, end);
+}
+
+static bool is_pickle(const char *name)
+{
+    static const char *const ends[] = { ".pth", ".pt", ".bin", ".ckpt" };
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (ends_with(name, ends[i]))
+            return true;
+    return false;
 }
 
 /* Ranks a name: diffusers' stem, then transformers' stem, then any other; for each stem no variant,
@@ -84,7 +86,7 @@ typedef struct rest {
 static void look_at(rest *r, const char *name)
 {
     r->shards |= ends_with(name, ".safetensors") && is_shard(name);
-    if (ends_with(name, ".bin") || ends_with(name, ".pt") || ends_with(name, ".ckpt"))
+    if (is_pickle(name))
         snprintf(r->pickle, sizeof r->pickle, "%s", name);
 }
 
@@ -94,8 +96,8 @@ static int no_candidate(const rest *r, const char *dir, vc_err *err)
         return vc_fail(err, VC_ENOENT, "%s: the folder has shards but no "
                        ".safetensors.index.json", dir);
     if (*r->pickle)
-        return vc_fail(err, VC_ENOENT, "%s: no .safetensors file; %s is a pickle, which is not "
-                       "read: convert it", dir, r->pickle);
+        return vc_fail(err, VC_ENOENT, "%s: no .safetensors file, but %s, which is read only where "
+                       "a flag names the file itself", dir, r->pickle);
     return vc_fail(err, VC_ENOENT, "%s: no .safetensors file", dir);
 }
 
@@ -168,8 +170,66 @@ static int add_shard(vf_model *m, const char *path, vc_err *err)
     return rc;
 }
 
+static int by_name(const void *pa, const void *pb)
+{
+    return strcmp(((const vf_view *)pa)->name, ((const vf_view *)pb)->name);
+}
+
+int vf_model_sort(vf_model *m, vc_err *err)
+{
+    if (m->n)
+        qsort(m->tensor, (size_t)m->n, sizeof *m->tensor, by_name);
+    for (int i = 1; i < m->n; i++)
+        if (!strcmp(m->tensor[i - 1].name, m->tensor[i].name))
+            return vc_fail(err, VC_EFORMAT, "two tensors are called %s", m->tensor[i].name);
+    return 0;
+}
+
+/* The dict of tensors in a file: the root, or the value of a key that trainers put around it. */
+static const vf_pt_value *state_of(const vf_pt *p)
+{
+    static const char *const around[] = { "state_dict", "model_state_dict", "model", "module" };
+    const vf_pt_value *root = vf_pt_root(p);
+    for (size_t i = 0; i < sizeof around / sizeof *around; i++) {
+        const vf_pt_value *v = vf_pt_get(root, around[i]);
+        if (v && v->kind == VF_PT_DICT)
+            return v;
+    }
+    return root;
+}
+
+/* Adds the tensors of a file of torch.save. Entries that are no tensors, such as a number of steps,
+ * are no weights. */
+static int open_pt(vf_model *m, const char *path, vc_err *err)
+{
+    int rc = vf_pt_open_weights(&m->pt, path, err);
+    if (rc)
+        return rc;
+    const vf_pt_value *state = state_of(m->pt);
+    if (state->kind != VF_PT_DICT)
+        return vc_fail(err, VC_EFORMAT, "%s: no dict of tensors by name", path);
+    m->tensor = calloc(state->n + 1, sizeof *m->tensor);
+    m->name = calloc(state->n + 1, sizeof *m->name);
+    if (!m->tensor || !m->name)
+        return vc_no_memory(err);
+    for (size_t i = 0; i < state->n; i++) {
+        const vf_pt_value *key = state->item[2 * i], *v = state->item[2 * i + 1];
+        if (key->kind != VF_PT_STR || v->kind != VF_PT_TENSOR)
+            continue;
+        m->tensor[m->n] = *v->tensor;
+        m->tensor[m->n].name = m->name[m->n_names] = strndup(key->s, key->n);
+        if (!m->name[m->n_names])
+            return vc_no_memory(err);
+        m->n_names++;
+        m->n++;
+    }
+    return vc_context(err, vf_model_sort(m, err), "%s", path);
+}
+
 static int open_single(vf_model *m, const char *path, vc_err *err)
 {
+    if (is_pickle(path))
+        return open_pt(m, path, err);
     int rc = add_shard(m, path, err);
     if (rc)
         return rc;
@@ -191,11 +251,6 @@ typedef struct mapped {
 static int by_file(const void *pa, const void *pb)
 {
     return strcmp(((const mapped *)pa)->file, ((const mapped *)pb)->file);
-}
-
-static int by_name(const void *pa, const void *pb)
-{
-    return strcmp(((const vf_view *)pa)->name, ((const vf_view *)pb)->name);
 }
 
 /* Reads weight_map into an array sorted by file. */
@@ -243,9 +298,7 @@ static int open_shards(vf_model *m, const char *dir, const mapped *map, int n, v
                                                     &m->tensor[i], err), "%s", map[i].file);
         m->n += rc == 0;
     }
-    if (!rc && n)
-        qsort(m->tensor, (size_t)n, sizeof *m->tensor, by_name);
-    return rc;
+    return rc ? rc : vf_model_sort(m, err);
 }
 
 static int open_index(vf_model *m, const char *path, vc_err *err)
@@ -300,8 +353,12 @@ void vf_model_close(vf_model *m)
         return;
     for (int i = 0; i < m->n_shards; i++)
         vf_safetensors_close(m->shard[i]);
+    for (int i = 0; i < m->n_names; i++)
+        free(m->name[i]);
+    vf_pt_close(m->pt);
     free(m->shard);
     free(m->tensor);
+    free(m->name);
     free(m);
 }
 
@@ -309,6 +366,8 @@ void vf_model_release(const vf_model *m)
 {
     for (int i = 0; i < m->n_shards; i++)
         vf_safetensors_release(m->shard[i]);
+    if (m->pt)
+        vf_pt_release(m->pt);
 }
 
 int vf_model_get(const vf_model *m, const char *name, vf_view *v, vc_err *err)

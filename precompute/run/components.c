@@ -8,7 +8,7 @@
 
 #include "common/os/file.h"
 #include "common/roles.h"
-#include "formats/tensors/model.h"
+#include "formats/tensors/component.h"
 #include "precompute/run/reuse.h"
 
 enum { MAX_CONFIG = 1 << 20, MAX_LENGTH = 1 << 15 };       /* bytes of JSON; tokens */
@@ -30,28 +30,29 @@ int prep_component_dir(char **out, const char *model, const char *given, const c
     struct stat st;
 
     *out = NULL;
-    if (given && strncmp(slot, "tokenizer", 9) && !stat(given, &st) && S_ISREG(st.st_mode))
-        return vc_fail(err, VC_EUSAGE, "--%s %s: a file; give the folder that holds these weights "
-                       "and their config.json", flag, given);
     if (!base)
         return vc_fail(err, VC_EUSAGE, "no %s: give --%s DIR, or --model with all components", slot,
                        flag);
-    char *below = vc_path_join(base, slot);
-    if (!below)
-        return vc_no_memory(err);
-    bool nested = !stat(below, &st) && S_ISDIR(st.st_mode);
-    if (!nested && (!given || !vc_file_exists(given))) {
-        vc_fail(err, VC_EUSAGE, given ? "--%s %s: no such folder (nothing is downloaded)"
-                                      : "--%s is missing: %s is no folder",
-                flag, given ? given : below);
-        free(below);
-        return VC_EUSAGE;
+    if (given && !stat(given, &st) && S_ISREG(st.st_mode)) {
+        *out = strdup(given);
+        return *out ? 0 : vc_no_memory(err);
     }
+    char *below;
+    int rc = vf_component_find(&below, base, slot, err);
+    if (rc)
+        return rc;
+    if (!below && !given)
+        return vc_fail(err, VC_EUSAGE, "--%s is missing: %s/%s is no folder", flag, base, slot);
+    if (!below && !vc_file_exists(given))
+        return vc_fail(err, VC_EUSAGE, "--%s %s: no such folder (nothing is downloaded)", flag,
+                       given);
     /* a folder with a config.json is the component itself, whatever its subfolders are called */
-    bool itself = given && (!nested || vc_file_exists_in(given, "config.json"));
-    *out = itself ? vc_format("%s", given) : below;
-    if (itself)
-        free(below);
+    if (below && !(given && vc_file_exists_in(given, "config.json"))) {
+        *out = below;
+        return 0;
+    }
+    free(below);
+    *out = strdup(given);
     return *out ? 0 : vc_no_memory(err);
 }
 
@@ -59,7 +60,7 @@ int prep_component_class(char *name, size_t size, const char *dir, vc_err *err)
 {
     cJSON *o;
     const char *class;
-    int rc = vf_json_read_in(&o, dir, "config.json", MAX_CONFIG, err);
+    int rc = vf_component_config(&o, dir, NULL, err);
 
     if (!rc)
         rc = vc_context(err, vf_json_str(o, "_class_name", &class, err), "%s/config.json", dir);
@@ -114,7 +115,7 @@ static int hash_part(const vprep *p, prep_part *part, const char *slot, vc_err *
         return 0;
     vc_say(p->progress, "%s: hashing %s of weights, once: %s keeps the hash", slot,
            vc_human_bytes(size, bytes), p->c.out);
-    rc = vf_model_open(&m, part->dir, err);
+    rc = vf_component_open(&m, part->dir, err);
     if (rc)
         return rc;
     rc = vf_model_hash(&part->opts.weights, m, vc_stop_flag(), err);
@@ -166,7 +167,8 @@ typedef struct transformer_fields {
 } transformer_fields;
 
 /* A field that is missing leaves its default. */
-static int read_fields(transformer_fields *t, const prep_family *is, const cJSON *o, vc_err *err)
+static int read_fields(transformer_fields *t, const prep_family *is, const cJSON *o, bool first,
+                       vc_err *err)
 {
     const vc_family *f = is->is;
     const vc_text *texts = vc_family_texts(f, is->pipeline);
@@ -180,7 +182,8 @@ static int read_fields(transformer_fields *t, const prep_family *is, const cJSON
         if (texts[i].width_field)
             rc = vf_json_int_opt(o, texts[i].width_field, &t->width[i], err);
     if (!rc && f->channels_field)
-        rc = vf_json_int_opt(o, f->channels_field, &t->channels, err);
+        rc = vf_json_int_opt(o, first ? f->first->channels_field : f->channels_field, &t->channels,
+                             err);
     if (!rc && f->interleave_field)
         rc = vf_json_str_opt(o, f->interleave_field, &word, err);
     if (!rc && f->vision_field)
@@ -216,15 +219,18 @@ static int read_transformer(vprep *p, const vc_family **sizes, int *max_length, 
     static const char file[] = "transformer/config.json";
     const vc_family *f = p->encoders.family.is, *wider = f->wider ? vc_family_find(f->wider) : NULL;
     const vc_pipeline *pipeline = p->encoders.family.pipeline;
+    const vc_first *first = NULL;
     cJSON *o = NULL;
     transformer_fields t = { .length = pipeline ? pipeline->max_length : 0, .patch_t = 1 };
     int rc = p->c.model ? vf_json_read_in_opt(&o, p->c.model, file, MAX_CONFIG, err) : 0;
 
+    if (!rc && !o && p->c.model)
+        rc = vf_component_first(&first, &o, p->c.model, err);
     if (!t.length && f->length_field)
         t.length = f->text[0].max_length;
     if (!rc && o)
-        rc = vc_context(err, read_fields(&t, &p->encoders.family, o, err), "%s/%s", p->c.model,
-                        file);
+        rc = vc_context(err, read_fields(&t, &p->encoders.family, o, first, err), "%s/%s",
+                        p->c.model, first ? "config.json" : file);
     cJSON_Delete(o);
     p->encoders.mask_noise = t.noise;
     p->encoders.vision_width = t.vision;
@@ -322,7 +328,10 @@ static int check_vae(const vprep *p, const char *dir, vc_err *err)
     const vc_family *f = p->encoders.family.is;
     char class[80];
     vc_err why;
+    struct stat st;
 
+    if (dir && !stat(dir, &st) && S_ISREG(st.st_mode))
+        return 0;                             /* the opening of a file compares its tensors */
     if (!dir || prep_component_class(class, sizeof class, dir, &why) || !strcmp(class, f->vae))
         return 0;
     return vc_fail(err, VC_EUSAGE, "%s: its config.json has the _class_name %s, and models of %s "

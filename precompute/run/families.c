@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/tensors/component.h"
 #include "precompute/encoder.h"
 
 static const vae_class *const vaes[] = { &vae_builtin, &vae_cogvideox, &vae_hunyuan, &vae_ltx,
@@ -55,13 +56,33 @@ static bool make_family(prep_family *out, const vc_family *f, const vc_pipeline 
     return all;
 }
 
-/* _class_name of DIR/model_index.json */
+/* The pipeline that the first authors' config.json names. */
+static int first_pipeline(char *name, size_t size, const char *dir, vc_err *err)
+{
+    const vc_first *first;
+    cJSON *o;
+    int type, rc = vf_component_first(&first, &o, dir, err);
+
+    if (!rc && !first)
+        rc = vc_fail(err, VC_ENOENT, "no model_index.json, and no config.json of a family's first "
+                     "authors");
+    if (!rc)
+        rc = vc_context(err, vf_component_type(first, o, &type, err), "config.json");
+    if (!rc)
+        snprintf(name, size, "%s", first->type[type].pipeline);
+    cJSON_Delete(o);
+    return rc;
+}
+
+/* _class_name of DIR/model_index.json, or of the first authors' folder DIR */
 static int pipeline_of(char *name, size_t size, const char *dir, vc_err *err)
 {
     static const char file[] = "model_index.json";
     cJSON *o;
     const char *s;
-    int rc = vf_json_read_in(&o, dir, file, 1 << 20, err);
+    int rc = vf_json_read_in_opt(&o, dir, file, 1 << 20, err);
+    if (!rc && !o)
+        return first_pipeline(name, size, dir, err);
     if (!rc)
         rc = vc_context(err, vf_json_str(o, "_class_name", &s, err), "%s/%s", dir, file);
     if (!rc)
@@ -91,7 +112,8 @@ int prep_family_of(prep_family *out, const char *model_dir, vc_err *err)
     char name[80], known[400] = "";
     if (pipeline_of(name, sizeof name, model_dir, err))
         return vc_context(err, VC_EUSAGE,
-                          "--model %s: give a diffusers folder (nothing is downloaded)", model_dir);
+                          "--model %s: give a diffusers folder, or the folder that Wan's authors publish "
+                          "(nothing is downloaded)", model_dir);
     if (strstr(name, "Control"))
         return vc_fail(err, VC_EUSAGE, "--model %s: %s: a Control model takes the latents of a "
                        "control video, which no dataset holds yet: give a text-to-video, "

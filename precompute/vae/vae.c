@@ -8,9 +8,10 @@
 #include <string.h>
 
 #include "common/os/file.h"
+#include "formats/tensors/component.h"
 #include "precompute/vae/tiles.h"
 
-enum { MAX_SIDE = 1 << 14, MAX_FRAMES = 1 << 14, MAX_CONFIG = 1 << 20 };
+enum { MAX_SIDE = 1 << 14, MAX_FRAMES = 1 << 14 };
 
 /* ---- the folder ---- */
 
@@ -60,12 +61,12 @@ static int configure(vae *v, const cJSON *config, const encoder_opts *o, vae_inf
 static int read_folder(vae *v, const encoder_opts *o, vae_info *info, vc_err *err)
 {
     cJSON *config;
-    int rc = vf_json_read_in(&config, o->dir, "config.json", MAX_CONFIG, err);
+    int rc = vf_component_config(&config, o->dir, v->net->class, err);
 
     if (!rc)
         rc = vc_context(err, configure(v, config, o, info, err), "%s/config.json", o->dir);
     if (!rc)
-        rc = vf_model_open(&v->file, o->dir, err);
+        rc = vf_component_open(&v->file, o->dir, err);
     if (!rc && v->net->statistics)
         rc = vc_context(err, v->net->statistics(v->file, info, err), "%s", o->dir);
     cJSON_Delete(config);
@@ -78,7 +79,7 @@ int vae_open(vae **out, const vae_net *net, const encoder_opts *o, vae_info *inf
 
     *out = NULL;
     if (!o->dir)
-        return vc_fail(err, VC_EUSAGE, "%s: give the folder with its config.json and weights",
+        return vc_fail(err, VC_EUSAGE, "%s: give the folder with its config.json and weights, or the file",
                        net->class);
     vae *v = calloc(1, net->size);
     if (!v)

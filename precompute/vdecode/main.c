@@ -15,7 +15,7 @@
 #include "common/os/streams.h"
 #include "common/os/threads.h"
 #include "formats/report/gallery.h"
-#include "formats/tensors/model.h"
+#include "formats/tensors/component.h"
 #include "precompute/media/write.h"
 #include "precompute/run/components.h"
 #include "precompute/vdecode/sheet.h"
@@ -282,7 +282,7 @@ static void compare_weights(const decoder *d, const vf_dataset *set)
 
     if (!d->dir || !cJSON_IsString(vae_of))
         return;
-    int rc = vf_model_open(&m, d->dir, &why);
+    int rc = vf_component_open(&m, d->dir, &why);
     if (!rc)
         rc = vf_model_hash(&k, m, vc_stop_flag(), &why);
     vf_model_close(m);

@@ -25,7 +25,7 @@ common/cuda          common/base common/kernels common/tensor
 formats/keys         common/base
 formats/json         common/base common/os
 formats/metadata     common/base common/os formats/json formats/keys
-formats/tensors      common/base common/os common/tensor formats/json formats/keys
+formats/tensors      common common/base common/os common/tensor formats/json formats/keys
 formats/dataset      common common/base common/os formats/json formats/keys formats/tensors
 formats/report       common/base common/os formats/json formats/keys formats/tensors
 formats/vlat         common/base common/cli common/os formats/dataset formats/keys formats/report

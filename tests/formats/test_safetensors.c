@@ -366,7 +366,7 @@ static void test_strangers(void **state)
         { "model.safetensors", "PK\3\4\24\10\10\10\10\10", "torch.save" },
         { "model.safetensors", "<!doctype html><html>", "failed download" },
         { "model.safetensors", "12345678", "header of" },
-        { "pytorch_model.bin", "PK\3\4", "pytorch_model.bin is a pickle" },
+        { "pytorch_model.bin", "PK\3\4", "pytorch_model.bin, which is read only where a flag" },
     };
     folder *dir = *state;
     vf_model *m;

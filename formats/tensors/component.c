@@ -1,0 +1,368 @@
+/* component.c - see component.h */
+#include "formats/tensors/component.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/families.h"
+#include "common/os/file.h"
+#include "formats/tensors/model_parts.h"
+
+enum { MAX_CONFIG = 1 << 20, MAX_NUMBERS = 4, MAX_COUNT = 1 << 10 };
+
+/* ---- names ---- */
+
+/* The words of a name that a pattern matched: [begin, end), and the numbers of its '#'s. */
+typedef struct match {
+    size_t begin, end;
+    const char *number[MAX_NUMBERS];
+    int digits[MAX_NUMBERS], n;
+} match;
+
+static bool match_at(match *m, const char *pattern, const char *name, size_t begin)
+{
+    const char *s = name + begin;
+    *m = (match){ .begin = begin };
+    for (; *pattern; pattern++) {
+        if (*pattern != '#') {
+            if (*s++ != *pattern)
+                return false;
+            continue;
+        }
+        m->number[m->n] = s;
+        while (isdigit((unsigned char)*s))
+            s++;
+        m->digits[m->n] = (int)(s - m->number[m->n]);
+        if (!m->digits[m->n++] || m->n == MAX_NUMBERS)
+            return false;
+    }
+    m->end = (size_t)(s - name);
+    return !*s || *s == '.';
+}
+
+static bool find_words(match *m, const char *pattern, const char *name)
+{
+    for (size_t i = 0; name[i]; i++)
+        if ((!i || name[i - 1] == '.') && match_at(m, pattern, name, i))
+            return true;
+    return false;
+}
+
+/* The name with the words `to` in place of the matched ones. */
+static char *replaced(const char *name, const match *m, const char *to)
+{
+    char *out = vc_format("%.*s", (int)m->begin, name);
+    for (int n = 0; out && *to; n++) {
+        size_t plain = strcspn(to, "#");
+        bool number = to[plain] && n < m->n;
+        char *more = vc_format("%s%.*s%.*s", out, (int)plain, to, number ? m->digits[n] : 0,
+                               number ? m->number[n] : "");
+        free(out);
+        out = more;
+        to += plain + (to[plain] != 0);
+    }
+    char *all = out ? vc_format("%s%s", out, name + m->end) : NULL;
+    free(out);
+    return all;
+}
+
+/* Counts the words of "{q,k,v}" in `to`; 1 without braces. */
+static int parts_of(const char *to)
+{
+    const char *open = strchr(to, '{');
+    int n = 1;
+    for (; open && *open && *open != '}'; open++)
+        n += *open == ',';
+    return n;
+}
+
+/* `to` with the i-th word in place of the braces. */
+static char *part_name(const char *to, int i)
+{
+    const char *open = strchr(to, '{'), *close = open ? strchr(open, '}') : NULL;
+    if (!close)
+        return strdup(to);
+    const char *word = open + 1;
+    for (; i > 0; i--)
+        word += strcspn(word, ",") + 1;
+    return vc_format("%.*s%.*s%s", (int)(open - to), to, (int)strcspn(word, ",}"), word, close + 1);
+}
+
+static void squeeze(vf_view *v)
+{
+    int n = 0;
+    for (int i = 0; i < v->nd; i++)
+        if (v->dim[i] != 1)
+            v->dim[n++] = v->dim[i];
+    v->nd = n;
+}
+
+/* Makes v its i-th of n equal parts along the first axis. */
+static int cut(vf_view *v, int i, int n, vc_err *err)
+{
+    if (n > 1 && (!v->nd || v->dim[0] % n))
+        return vc_fail(err, VC_EFORMAT, "tensor %s does not consist of %d equal parts", v->name, n);
+    if (n == 1)
+        return 0;
+    v->dim[0] /= n;
+    v->bytes /= (size_t)n;
+    v->data = (const char *)v->data + v->bytes * (size_t)i;
+    return 0;
+}
+
+/* The tensors of a file while they are renamed. */
+typedef struct renamed {
+    vf_model *m;
+    vf_view *tensor;
+    int n;
+    vc_err *err;
+} renamed;
+
+/* Gives v a name, which the model owns from here on. */
+static int set_name(renamed *to, vf_view *v, char *name)
+{
+    vf_model *m = to->m;
+    char **more = name ? realloc(m->name, ((size_t)m->n_names + 1) * sizeof *more) : NULL;
+    if (more)
+        m->name = more;
+    if (!more) {
+        free(name);
+        return vc_no_memory(to->err);
+    }
+    v->name = m->name[m->n_names++] = name;
+    return 0;
+}
+
+static int add(renamed *to, const vf_view *v)
+{
+    vf_view *more = realloc(to->tensor, ((size_t)to->n + 1) * sizeof *more);
+    if (!more)
+        return vc_no_memory(to->err);
+    to->tensor = more;
+    to->tensor[to->n++] = *v;
+    return 0;
+}
+
+/* Takes the steps from r on for a tensor, or for each part of the tensor. */
+static int rename_tensor(renamed *to, const vf_rename *r, const vf_view *v)
+{
+    match m;
+    int rc = 0;
+    while (r->from && !find_words(&m, r->from, v->name))
+        r++;
+    if (!r->from)
+        return add(to, v);
+    for (int i = 0, n = r->to ? parts_of(r->to) : 0; !rc && i < n; i++) {
+        vf_view part = *v;
+        char *words = part_name(r->to, i);
+        if (r->squeeze)
+            squeeze(&part);
+        rc = cut(&part, i, n, to->err);
+        if (!rc)
+            rc = set_name(to, &part, words ? replaced(v->name, &m, words) : NULL);
+        free(words);
+        if (!rc)
+            rc = rename_tensor(to, r + 1, &part);
+    }
+    return rc;
+}
+
+static int rename_all(vf_model *m, const vf_rename *names, vc_err *err)
+{
+    renamed to = { .m = m, .err = err };
+    int rc = 0;
+    for (int i = 0; !rc && i < m->n; i++)
+        rc = rename_tensor(&to, names, &m->tensor[i]);
+    free(m->tensor);
+    m->tensor = to.tensor;
+    m->n = to.n;
+    return rc ? rc : vf_model_sort(m, err);
+}
+
+/* ---- files ---- */
+
+static bool has(const vf_model *m, const char *name)
+{
+    vf_view v;
+    return !vf_model_get(m, name, &v, NULL);
+}
+
+static const vf_layout *layout_of(const vf_model *m)
+{
+    for (const vf_layout *l = vf_layouts; *l->marks; l++)
+        if (has(m, l->marks[0]) && (!l->marks[1] || has(m, l->marks[1])))
+            return l;
+    return NULL;
+}
+
+static bool is_file(const char *path)
+{
+    struct stat st;
+    return !stat(path, &st) && S_ISREG(st.st_mode);
+}
+
+/* Opens a component, and finds the layout of a file; *l is NULL for a folder and where none fits.
+ */
+static int open_path(vf_model **out, const vf_layout **l, const char *path, vc_err *err)
+{
+    int rc = vf_model_open(out, path, err);
+    *l = rc || !is_file(path) ? NULL : layout_of(*out);
+    if (rc || !*l || !(*l)->names)
+        return rc;
+    rc = vc_context(err, rename_all(*out, (*l)->names, err), "%s", path);
+    if (rc) {
+        vf_model_close(*out);
+        *out = NULL;
+    }
+    return rc;
+}
+
+int vf_component_open(vf_model **out, const char *path, vc_err *err)
+{
+    const vf_layout *l;
+    return open_path(out, &l, path, err);
+}
+
+/* ---- config.json ---- */
+
+/* The size of the tensor whose '#' is i; 0: there is no such tensor. */
+static double size_of(const vf_model *m, const vf_sized *s, int i)
+{
+    vf_view v;
+    size_t before = strcspn(s->tensor, "#");
+    char *name = s->tensor[before] ? vc_format("%.*s%d%s", (int)before, s->tensor, i,
+                                               s->tensor + before + 1) : strdup(s->tensor);
+    double size = name && !vf_model_get(m, name, &v, NULL) && v.nd > s->axis
+                      ? (double)v.dim[s->axis] : 0;
+    free(name);
+    return size;
+}
+
+static bool add_sizes(cJSON *o, const vf_model *m, const vf_sized *s)
+{
+    cJSON *list = s->kind == VF_SIZE_LIST ? cJSON_AddArrayToObject(o, s->field) : NULL;
+    int n = 0;
+    double size = 0;
+    for (; n < MAX_COUNT && (size = size_of(m, s, n)) > 0; n++)
+        if (list && !cJSON_AddItemToArray(list, cJSON_CreateNumber(size)))
+            return false;
+    return list || cJSON_AddNumberToObject(o, s->field, n);
+}
+
+static bool add_size(cJSON *o, const vf_model *m, const vf_sized *s)
+{
+    const double by = s->by ? cJSON_GetNumberValue(cJSON_GetObjectItem(o, s->by)) : 1;
+    double size = size_of(m, s, 0) / (s->divide ? s->divide : 1);
+    size = by > 0 ? size / by : 0;
+    return cJSON_AddNumberToObject(o, s->field, (double)(int64_t)size);
+}
+
+static int make_config(cJSON **out, const vf_model *m, const vf_layout *l, const char *class,
+                       vc_err *err)
+{
+    int rc = vf_json_parse(out, l->config, strlen(l->config), err);
+    bool ok = !rc && (cJSON_HasObjectItem(*out, "model_type") ||
+                      cJSON_AddStringToObject(*out, "_class_name", class ? class : l->class));
+    for (const vf_sized *s = l->sizes; ok && s->field; s++)
+        ok = s->kind == VF_SIZE ? add_size(*out, m, s) : add_sizes(*out, m, s);
+    if (ok)
+        return 0;
+    cJSON_Delete(rc ? NULL : *out);
+    *out = NULL;
+    return rc ? rc : vc_no_memory(err);
+}
+
+static int check_layout(const vf_layout *l, const char *class, const char *path, vc_err *err)
+{
+    if (!l)
+        return vc_fail(err, VC_EUSAGE, "%s: its tensors have no names that are known of a single "
+                       "file%s%s: give the folder that holds these weights and their config.json",
+                       path, class ? " of " : "", class ? class : "");
+    if (!class || !strcmp(l->class, class) || (l->also && !strcmp(l->also, class)))
+        return 0;
+    return vc_fail(err, VC_EUSAGE, "%s: the file holds %s, not %s", path, l->class, class);
+}
+
+int vf_component_config(cJSON **out, const char *path, const char *class, vc_err *err)
+{
+    const vf_layout *l;
+    vf_model *m;
+    *out = NULL;
+    if (!is_file(path))
+        return vf_json_read_in(out, path, "config.json", MAX_CONFIG, err);
+    int rc = open_path(&m, &l, path, err);
+    if (!rc)
+        rc = check_layout(l, class, path, err);
+    if (!rc)
+        rc = vc_context(err, make_config(out, m, l, class, err), "%s", path);
+    vf_model_close(m);
+    return rc;
+}
+
+/* ---- components of a model ---- */
+
+/* The file or folder of the first authors; NULL with rc 0: the model has none. */
+static int find_first(char **path, const char *model, const char *slot, vc_err *err)
+{
+    for (const vc_family *f = vc_families(); f->name; f++)
+        for (int i = 0; f->first && i < VC_FIRST_PARTS && f->first->part[i].slot; i++) {
+            if (strcmp(f->first->part[i].slot, slot))
+                continue;
+            *path = vc_path_join(model, f->first->part[i].name);
+            if (!*path)
+                return vc_no_memory(err);
+            if (vc_file_exists(*path))
+                return 0;
+            free(*path);
+            *path = NULL;
+        }
+    return 0;
+}
+
+int vf_component_find(char **path, const char *model, const char *slot, vc_err *err)
+{
+    struct stat st;
+    *path = vc_path_join(model, slot);
+    if (!*path)
+        return vc_no_memory(err);
+    if (!stat(*path, &st) && S_ISDIR(st.st_mode))
+        return 0;
+    free(*path);
+    *path = NULL;
+    return find_first(path, model, slot, err);
+}
+
+int vf_component_first(const vc_first **first, cJSON **config, const char *model, vc_err *err)
+{
+    char *path;
+    const char *class = "";
+    *first = NULL;
+    *config = NULL;
+    int rc = vf_component_find(&path, model, "transformer", err);
+    if (!rc)
+        rc = vf_json_read_in_opt(config, path ? path : model, "config.json", MAX_CONFIG, err);
+    if (!rc && *config)
+        rc = vc_context(err, vf_json_str_opt(*config, "_class_name", &class, err),
+                        "%s/config.json", path ? path : model);
+    free(path);
+    if (!rc)
+        *first = vc_family_first(class);
+    if (*first)
+        return 0;
+    cJSON_Delete(*config);
+    *config = NULL;
+    return rc;
+}
+
+int vf_component_type(const vc_first *first, const cJSON *config, int *type, vc_err *err)
+{
+    const char *word = "";
+    int rc = vf_json_str(config, first->type_field, &word, err);
+    for (*type = 0; !rc && *type < VC_FIRST_TYPES && first->type[*type].type; ++*type)
+        if (!strcmp(first->type[*type].type, word))
+            return 0;
+    return rc ? rc : vc_fail(err, VC_EFORMAT, "%s: no model of the type \"%.40s\" is supported",
+                             first->type_field, word);
+}

@@ -1,0 +1,225 @@
+/* layouts.c - files of single components, as their first authors and ComfyUI's users have them: see
+ * component.h */
+#include "formats/tensors/component.h"
+
+/* ---- Wan and Qwen-Image: the autoencoder ---- */
+
+#define UP(at, block, resnet) \
+    { .from = "decoder.upsamples." at, .to = "decoder.up_blocks." block "." resnet }
+static const vf_rename wan_vae[] = {
+    { .from = "encoder.conv1", .to = "encoder.conv_in" },
+    { .from = "decoder.conv1", .to = "decoder.conv_in" },
+    { .from = "conv1", .to = "quant_conv" },
+    { .from = "conv2", .to = "post_quant_conv" },
+    { .from = "head.0", .to = "norm_out" },
+    { .from = "head.2", .to = "conv_out" },
+    { .from = "middle.0", .to = "mid_block.resnets.0" },
+    { .from = "middle.1", .to = "mid_block.attentions.0" },
+    { .from = "middle.2", .to = "mid_block.resnets.1" },
+    /* version 2.2 nests the blocks of a level; its last block is the step to the next level */
+    { .from = "downsamples.#.downsamples.2", .to = "down_blocks.#.downsampler" },
+    { .from = "downsamples.#.downsamples.#", .to = "down_blocks.#.resnets.#" },
+    { .from = "upsamples.#.upsamples.3", .to = "up_blocks.#.upsampler" },
+    { .from = "upsamples.#.upsamples.#", .to = "up_blocks.#.resnets.#" },
+    /* version 2.1 counts blocks and steps one by one */
+    { .from = "downsamples.#", .to = "down_blocks.#" },
+    UP("0", "0", "resnets.0"), UP("1", "0", "resnets.1"), UP("2", "0", "resnets.2"),
+    UP("3", "0", "upsamplers.0"),
+    UP("4", "1", "resnets.0"), UP("5", "1", "resnets.1"), UP("6", "1", "resnets.2"),
+    UP("7", "1", "upsamplers.0"),
+    UP("8", "2", "resnets.0"), UP("9", "2", "resnets.1"), UP("10", "2", "resnets.2"),
+    UP("11", "2", "upsamplers.0"),
+    UP("12", "3", "resnets.0"), UP("13", "3", "resnets.1"), UP("14", "3", "resnets.2"),
+    { .from = "residual.0", .to = "norm1" },
+    { .from = "residual.2", .to = "conv1" },
+    { .from = "residual.3", .to = "norm2" },
+    { .from = "residual.6", .to = "conv2" },
+    { .from = "shortcut", .to = "conv_shortcut" },
+    { 0 }
+};
+#undef UP
+static const vf_sized wan_vae_sizes[] = {
+    { .field = "base_dim", .tensor = "encoder.conv_in.weight" },
+    { .field = "decoder_base_dim", .tensor = "decoder.conv_in.weight", .divide = 4 },
+    { .field = "z_dim", .tensor = "post_quant_conv.weight" },
+    { 0 }
+};
+#define WAN_VAE \
+    "\"dim_mult\":[1,2,4,4],\"num_res_blocks\":2,\"attn_scales\":[]," \
+    "\"temperal_downsample\":[false,true,true],"
+static const char wan_vae_config[] =
+    "{" WAN_VAE
+    "\"latents_mean\":[-0.7571,-0.7089,-0.9113,0.1075,-0.1745,0.9653,-0.1517,1.5508,"
+    "0.4134,-0.0715,0.5517,-0.3632,-0.1922,-0.9497,0.2503,-0.2921],"
+    "\"latents_std\":[2.8184,1.4541,2.3275,2.6558,1.2196,1.7708,2.6052,2.0743,"
+    "3.2687,2.1526,2.8652,1.5579,1.6382,1.1253,2.8251,1.9160]}";
+static const char wan22_vae_config[] =
+    "{" WAN_VAE
+    "\"is_residual\":true,\"in_channels\":12,\"out_channels\":12,\"patch_size\":2,"
+    "\"scale_factor_spatial\":16,"
+    "\"latents_mean\":[-0.2289,-0.0052,-0.1323,-0.2339,-0.2799,0.0174,0.1838,0.1557,"
+    "-0.1382,0.0542,0.2813,0.0891,0.1570,-0.0098,0.0375,-0.1825,"
+    "-0.2246,-0.1207,-0.0698,0.5109,0.2665,-0.2108,-0.2158,0.2502,"
+    "-0.2055,-0.0322,0.1109,0.1567,-0.0729,0.0899,-0.2799,-0.1230,"
+    "-0.0313,-0.1649,0.0117,0.0723,-0.2839,-0.2083,-0.0520,0.3748,"
+    "0.0152,0.1957,0.1433,-0.2944,0.3573,-0.0548,-0.1681,-0.0667],"
+    "\"latents_std\":[0.4765,1.0364,0.4514,1.1677,0.5313,0.4990,0.4818,0.5013,"
+    "0.8158,1.0344,0.5894,1.0901,0.6885,0.6165,0.8454,0.4978,"
+    "0.5759,0.3523,0.7135,0.6804,0.5833,1.4146,0.8986,0.5659,"
+    "0.7069,0.5338,0.4889,0.4917,0.4069,0.4999,0.6866,0.4093,"
+    "0.5709,0.6065,0.6415,0.4944,0.5726,1.2042,0.5458,1.6887,"
+    "0.3971,1.0600,0.3943,0.5537,0.5444,0.4089,0.7468,0.7744]}";
+
+/* ---- FLUX: the autoencoder ---- */
+
+static const vf_rename flux_vae[] = {
+    { .from = "encoder.down.#.block.#", .to = "encoder.down_blocks.#.resnets.#" },
+    { .from = "encoder.down.#.downsample", .to = "encoder.down_blocks.#.downsamplers.0" },
+    /* the decoder's levels are counted from the finest, diffusers' from the coarsest */
+    { .from = "decoder.up.3.block.#", .to = "decoder.up_blocks.0.resnets.#" },
+    { .from = "decoder.up.2.block.#", .to = "decoder.up_blocks.1.resnets.#" },
+    { .from = "decoder.up.1.block.#", .to = "decoder.up_blocks.2.resnets.#" },
+    { .from = "decoder.up.0.block.#", .to = "decoder.up_blocks.3.resnets.#" },
+    { .from = "decoder.up.3.upsample", .to = "decoder.up_blocks.0.upsamplers.0" },
+    { .from = "decoder.up.2.upsample", .to = "decoder.up_blocks.1.upsamplers.0" },
+    { .from = "decoder.up.1.upsample", .to = "decoder.up_blocks.2.upsamplers.0" },
+    { .from = "mid.block_1", .to = "mid_block.resnets.0" },
+    { .from = "mid.block_2", .to = "mid_block.resnets.1" },
+    { .from = "mid.attn_1.norm", .to = "mid_block.attentions.0.group_norm" },
+    { .from = "mid.attn_1.q", .to = "mid_block.attentions.0.to_q", .squeeze = true },
+    { .from = "mid.attn_1.k", .to = "mid_block.attentions.0.to_k", .squeeze = true },
+    { .from = "mid.attn_1.v", .to = "mid_block.attentions.0.to_v", .squeeze = true },
+    { .from = "mid.attn_1.proj_out", .to = "mid_block.attentions.0.to_out.0", .squeeze = true },
+    { .from = "norm_out", .to = "conv_norm_out" },
+    { .from = "nin_shortcut", .to = "conv_shortcut" },
+    { 0 }
+};
+static const vf_sized flux_vae_sizes[] = {
+    { .field = "block_out_channels", .tensor = "encoder.down_blocks.#.resnets.0.conv1.weight",
+      .kind = VF_SIZE_LIST },
+    { .field = "layers_per_block", .tensor = "encoder.down_blocks.0.resnets.#.conv1.weight",
+      .kind = VF_SIZE_COUNT },
+    { .field = "latent_channels", .tensor = "decoder.conv_in.weight", .axis = 1 },
+    { 0 }
+};
+static const char flux_vae_config[] =
+    "{\"scaling_factor\":0.3611,\"shift_factor\":0.1159,\"use_quant_conv\":false,"
+    "\"use_post_quant_conv\":false,\"norm_num_groups\":32,\"sample_size\":1024}";
+
+/* ---- T5 and UMT5 ---- */
+
+#define LAYER "encoder.block.#.layer."
+static const vf_rename wan_t5[] = {
+    { .from = "token_embedding", .to = "shared" },
+    { .from = "norm", .to = "encoder.final_layer_norm" },
+    { .from = "blocks.#.norm1", .to = LAYER "0.layer_norm" },
+    { .from = "blocks.#.attn", .to = LAYER "0.SelfAttention" },
+    { .from = "blocks.#.pos_embedding.embedding",
+      .to = LAYER "0.SelfAttention.relative_attention_bias" },
+    { .from = "blocks.#.norm2", .to = LAYER "1.layer_norm" },
+    { .from = "blocks.#.ffn.gate.0", .to = LAYER "1.DenseReluDense.wi_0" },
+    { .from = "blocks.#.ffn.fc1", .to = LAYER "1.DenseReluDense.wi_1" },
+    { .from = "blocks.#.ffn.fc2", .to = LAYER "1.DenseReluDense.wo" },
+    { 0 }
+};
+/* ComfyUI's files hold the tokenizer beside the weights. */
+static const vf_rename transformers_t5[] = {
+    { .from = "spiece_model" },
+    { 0 }
+};
+static const vf_sized t5_sizes[] = {
+    { .field = "d_model", .tensor = "encoder.final_layer_norm.weight" },
+    { .field = "vocab_size", .tensor = "shared.weight" },
+    { .field = "num_heads", .tensor = LAYER "0.SelfAttention.relative_attention_bias.weight",
+      .axis = 1 },
+    { .field = "d_kv", .tensor = LAYER "0.SelfAttention.q.weight", .by = "num_heads" },
+    { .field = "d_ff", .tensor = LAYER "1.DenseReluDense.wi_0.weight" },
+    { .field = "num_layers", .tensor = LAYER "0.SelfAttention.q.weight", .kind = VF_SIZE_COUNT },
+    { 0 }
+};
+#define T5 \
+    "\"feed_forward_proj\":\"gated-gelu\",\"layer_norm_epsilon\":1e-6," \
+    "\"relative_attention_num_buckets\":32,\"relative_attention_max_distance\":128}"
+static const char t5_config[] = "{\"model_type\":\"t5\"," T5;
+static const char umt5_config[] = "{\"model_type\":\"umt5\"," T5;
+
+/* ---- CLIP ---- */
+
+/* Wan's file also has a text model, and the projection of pictures. */
+static const vf_rename wan_clip[] = {
+    { .from = "textual" },
+    { .from = "log_scale" },
+    { .from = "visual.head" },
+    { .from = "visual.cls_embedding",
+      .to = "vision_model.embeddings.class_embedding", .squeeze = true },
+    { .from = "visual.pos_embedding",
+      .to = "vision_model.embeddings.position_embedding.weight", .squeeze = true },
+    { .from = "visual.patch_embedding", .to = "vision_model.embeddings.patch_embedding" },
+    { .from = "visual.pre_norm", .to = "vision_model.pre_layrnorm" },
+    { .from = "visual.post_norm", .to = "vision_model.post_layernorm" },
+    { .from = "visual.transformer.#", .to = "vision_model.encoder.layers.#" },
+    { .from = "attn.to_qkv", .to = "self_attn.{q,k,v}_proj" },
+    { .from = "attn.proj", .to = "self_attn.out_proj" },
+    { .from = "norm1", .to = "layer_norm1" },
+    { .from = "norm2", .to = "layer_norm2" },
+    { .from = "mlp.0", .to = "mlp.fc1" },
+    { .from = "mlp.2", .to = "mlp.fc2" },
+    { 0 }
+};
+#define CLIP_SIZES_OF(model, head) \
+    { .field = "hidden_size", .tensor = model "encoder.layers.#.layer_norm1.weight" }, \
+    { .field = "intermediate_size", .tensor = model "encoder.layers.#.mlp.fc1.weight" }, \
+    { .field = "num_hidden_layers", .tensor = model "encoder.layers.#.layer_norm1.weight", \
+      .kind = VF_SIZE_COUNT }, \
+    { .field = "num_attention_heads", .tensor = model "encoder.layers.#.layer_norm1.weight", \
+      .divide = head }
+static const vf_sized clip_vision_sizes[] = {
+    CLIP_SIZES_OF("vision_model.", 80),
+    { .field = "patch_size", .tensor = "vision_model.embeddings.patch_embedding.weight",
+      .axis = 2 },
+    { 0 }
+};
+static const vf_sized clip_text_sizes[] = {
+    CLIP_SIZES_OF("text_model.", 64),
+    { .field = "projection_dim", .tensor = "text_model.encoder.layers.#.layer_norm1.weight" },
+    { .field = "vocab_size", .tensor = "text_model.embeddings.token_embedding.weight" },
+    { .field = "max_position_embeddings",
+      .tensor = "text_model.embeddings.position_embedding.weight" },
+    { 0 }
+};
+static const char clip_vision_config[] =
+    "{\"model_type\":\"clip_vision_model\",\"hidden_act\":\"gelu\",\"layer_norm_eps\":1e-5,"
+    "\"image_size\":224}";
+/* transformers' config.json of CLIP-L has 2, the number of an older tokenizer, for the end. */
+static const char clip_text_config[] =
+    "{\"model_type\":\"clip_text_model\",\"hidden_act\":\"quick_gelu\",\"layer_norm_eps\":1e-5,"
+    "\"eos_token_id\":2}";
+
+/* ---- all ---- */
+
+const vf_layout vf_layouts[] = {
+    { .marks = { "encoder.downsamples.0.downsamples.0.residual.0.gamma" },
+      .class = "AutoencoderKLWan", .names = wan_vae, .config = wan22_vae_config,
+      .sizes = wan_vae_sizes },
+    { .marks = { "encoder.downsamples.0.residual.0.gamma" }, .class = "AutoencoderKLWan",
+      .also = "AutoencoderKLQwenImage", .names = wan_vae, .config = wan_vae_config,
+      .sizes = wan_vae_sizes },
+    { .marks = { "encoder.down.0.block.0.norm1.weight",
+                 "decoder.up.3.block.0.norm1.weight" },
+      .class = "AutoencoderKL", .names = flux_vae, .config = flux_vae_config,
+      .sizes = flux_vae_sizes },
+    { .marks = { "blocks.0.pos_embedding.embedding.weight",
+                 "token_embedding.weight" },
+      .class = "umt5", .names = wan_t5, .config = umt5_config, .sizes = t5_sizes },
+    { .marks = { "encoder.block.1.layer.0.SelfAttention.relative_attention_bias.weight",
+                 "shared.weight" },
+      .class = "umt5", .names = transformers_t5, .config = umt5_config, .sizes = t5_sizes },
+    { .marks = { "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight",
+                 "shared.weight" },
+      .class = "t5", .names = transformers_t5, .config = t5_config, .sizes = t5_sizes },
+    { .marks = { "text_model.embeddings.token_embedding.weight" }, .class = "clip_text_model",
+      .config = clip_text_config, .sizes = clip_text_sizes },
+    { .marks = { "visual.cls_embedding" }, .class = "clip_vision_model", .names = wan_clip,
+      .config = clip_vision_config, .sizes = clip_vision_sizes },
+    { .marks = { NULL } }
+};
