@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "common/os/file.h"
-#include "formats/tensors/model.h"
+#include "formats/tensors/component.h"
 #include "train/beside.h"
 
 #define REMEMBERED "weights.json"
@@ -15,7 +15,8 @@ enum { MAX_REMEMBERED = 1 << 20 };                            /* bytes */
 
 /* A component of the model whose weights' hash is in a dataset's manifest. */
 typedef struct part {
-    char *path;                               /* the component's folder */
+    char *path;                               /* the component's folder or file; NULL: --model
+                                               * lacks it */
     char *set;                                /* the dataset */
     bool vae;
     vf_key files;                             /* vf_model_files of the folder */
@@ -59,12 +60,14 @@ static int add_part(vtrain_encoders *e, const vtrain *t, const char *component, 
     const char *set = dataset_of(t, component, &p->made);
     if (!set)
         return 0;
-    p->path = vc_path_join(t->cfg.model, component);
+    int rc = vf_component_find(&p->path, t->cfg.model, component, err);
+    if (rc)
+        return rc;
     p->set = strdup(set);
     e->n++;
-    if (!p->path || !p->set)
+    if (!p->set)
         return vc_no_memory(err);
-    int rc = vc_file_exists(p->path) ? vf_model_files(&p->files, &p->bytes, p->path, &p->why) : 0;
+    rc = p->path ? vf_model_files(&p->files, &p->bytes, p->path, &p->why) : 0;
     if (rc)
         vc_warn(t->ui, "%s: the weights are not compared with those that %s was made with",
                 p->why.text, p->set);
@@ -155,7 +158,7 @@ static void hash(part *p, const atomic_int *stop)
 {
     vf_model *m;
     p->tried = true;
-    p->rc = vf_model_open(&m, p->path, &p->why);
+    p->rc = vf_component_open(&m, p->path, &p->why);
     if (p->rc)
         return;
     p->rc = vc_maps_check(vf_model_hash(&p->is, m, stop, &p->why), &p->why);

@@ -285,6 +285,16 @@ static int check_layout(const vf_layout *l, const char *class, const char *path,
     return vc_fail(err, VC_EUSAGE, "%s: the file holds %s, not %s", path, l->class, class);
 }
 
+/* Reads the config.json in the folder of a file; *out is NULL if there is none. */
+static int read_beside(cJSON **out, const char *path, vc_err *err)
+{
+    char *dir = vc_format("%.*s.", (int)(vc_path_base(path) - path), path);
+    int rc = dir ? vf_json_read_in_opt(out, dir, "config.json", MAX_CONFIG, err)
+                 : vc_no_memory(err);
+    free(dir);
+    return rc;
+}
+
 int vf_component_config(cJSON **out, const char *path, const char *class, vc_err *err)
 {
     const vf_layout *l;
@@ -293,9 +303,11 @@ int vf_component_config(cJSON **out, const char *path, const char *class, vc_err
     if (!is_file(path))
         return vf_json_read_in(out, path, "config.json", MAX_CONFIG, err);
     int rc = open_path(&m, &l, path, err);
-    if (!rc)
+    if (!rc && !l)
+        rc = read_beside(out, path, err);
+    if (!rc && !*out)
         rc = check_layout(l, class, path, err);
-    if (!rc)
+    if (!rc && !*out)
         rc = vc_context(err, make_config(out, m, l, class, err), "%s", path);
     vf_model_close(m);
     return rc;

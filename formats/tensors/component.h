@@ -50,8 +50,8 @@ extern const vf_layout vf_layouts[];
  * layout has the names that it has. */
 int vf_component_open(vf_model **out, const char *path, vc_err *err);
 /* Reads config.json of a folder, or makes the config.json of a file for the class (NULL: the
- * layout's own). VC_EUSAGE: the file has no layout, or that of another class. The caller deletes
- * *out. */
+ * layout's own); a file of no layout has the config.json beside it. VC_EUSAGE: the file has neither,
+ * or the layout of another class. The caller deletes *out. */
 int vf_component_config(cJSON **out, const char *path, const char *class, vc_err *err);
 
 /* *path: the component that model has in `slot` ("vae", "text_encoder", "tokenizer", ...): the

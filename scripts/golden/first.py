@@ -11,7 +11,7 @@ import json
 import re
 
 import transformers
-from diffusers import AutoencoderKL, AutoencoderKLWan
+from diffusers import AutoencoderKL, AutoencoderKLWan, WanTransformer3DModel
 from diffusers.loaders import single_file_utils
 
 import golden
@@ -133,7 +133,29 @@ def check(model, theirs, convert):
     assert all((made[k].reshape(ours[k].shape) == ours[k]).all() for k in ours)
 
 
+def transformer(out):
+    """A transformer for the latents of first-vae-wan and the texts of first-umt5; `first` is the
+    first authors' config.json."""
+    names = golden.part("wan").weights()
+    model = WanTransformer3DModel(num_attention_heads=2, attention_head_dim=16, in_channels=16,
+                                  out_channels=16, text_dim=32, freq_dim=32, ffn_dim=48,
+                                  num_layers=2)
+    shapes = golden.fill_module(model)
+    config = {k: v for k, v in model.config.items() if not k.startswith("_")}
+    first = dict(_class_name="WanModel", model_type="t2v", dim=32, eps=1e-6, ffn_dim=48,
+                 freq_dim=32, in_dim=16, num_heads=2, num_layers=2, out_dim=16, text_len=512)
+    theirs = {}
+    for ours, shape in shapes.items():
+        block = re.match(r"blocks\.(\d)\.", ours)
+        name = names[re.sub(r"^blocks\.\d", "blocks.0", ours)]
+        theirs[re.sub(r"^blocks\.\d", f"blocks.{block[1]}", name) if block else name] = {
+            "ours": [ours], "shape": shape}
+    golden.save(out / "first-wan.safetensors", {}, weights=shapes, theirs=theirs, first=first,
+                config=dict(config, _class_name="WanTransformer3DModel"))
+
+
 def make(out):
+    transformer(out)
     model, config, shapes = vae(AutoencoderKLWan, base_dim=8)
     check(model, save(out, "first-vae-wan", config, shapes, wan_vae),
           single_file_utils.convert_wan_vae_to_diffusers)

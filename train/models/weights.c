@@ -9,7 +9,7 @@
 #include "common/os/file.h"
 #include "common/os/map.h"
 #include "formats/json/config.h"
-#include "formats/tensors/model.h"
+#include "formats/tensors/component.h"
 #include "train/models/lora.h"
 
 enum { MAX_CONFIG = 1 << 20 };
@@ -158,7 +158,11 @@ vc_dtype vtrain_weights_type(const vtrain_weights *w, const char *name)
 static int find_folder(char **path, const char *model, const char *name, const char *transformer,
                        vc_err *err)
 {
-    *path = transformer ? strdup(transformer) : vc_path_join(model, name);
+    int rc = transformer ? 0 : vf_component_find(path, model, name, err);
+    if (rc)
+        return rc;
+    if (!*path)
+        *path = strdup(transformer ? transformer : model);
     if (!*path)
         return vc_no_memory(err);
     if (vc_file_exists_in(*path, "config.json"))
@@ -174,6 +178,24 @@ static int find_folder(char **path, const char *model, const char *name, const c
 
 static const char index_file[] = "model_index.json";
 
+/* The boundary of a first authors' folder with two transformers, which no file there has. */
+static int first_boundary(double *at, const char *model, vc_err *err)
+{
+    const vc_first *first = NULL;
+    char *second;
+    cJSON *o = NULL;
+    int type, rc = vf_component_find(&second, model, "transformer_2", err);
+    if (!rc && second)
+        rc = vf_component_first(&first, &o, model, err);
+    if (!rc && first)
+        rc = vc_context(err, vf_component_type(first, o, &type, err), "%s", model);
+    if (!rc && first)
+        *at = first->type[type].boundary;
+    cJSON_Delete(o);
+    free(second);
+    return rc;
+}
+
 int vtrain_weights_boundary(double *at, const char *model, vc_err *err)
 {
     struct index { double boundary; } index = { 0 };
@@ -184,6 +206,8 @@ int vtrain_weights_boundary(double *at, const char *model, vc_err *err)
     int rc = vf_json_read_in_opt(&o, model, index_file, MAX_CONFIG, err);
     if (!rc && o)
         rc = vc_context(err, vf_config_read(&index, rows, o, err), "%s/%s", model, index_file);
+    if (!rc && !o)
+        rc = first_boundary(&index.boundary, model, err);
     cJSON_Delete(o);
     *at = index.boundary;
     return rc;

@@ -9,12 +9,13 @@
 typedef struct vtrain_weights vtrain_weights;
 
 /* Reads *at, boundary_ratio of model/model_index.json: in a folder with two transformers (Wan 2.2
- * A14B) `transformer` predicts at noise levels from *at on, and `transformer_2` at lower levels. 0:
- * the folder has one transformer. */
+ * A14B) `transformer` predicts at noise levels from *at on, and `transformer_2` at lower levels. A
+ * folder of first authors has no such file, and the level of vc_first. 0: the folder has one
+ * transformer. */
 int vtrain_weights_boundary(double *at, const char *model, vc_err *err);
 
-/* Opens the folder `transformer`; if that is NULL, the folder model/<name>, or model itself if it
- * has a config.json. Weights of linears are held in the type `held` (NONE: in the file's type).
+/* Opens the folder `transformer`; if that is NULL, the folder model/<name> or its first authors'
+ * (vf_component_find), or model itself if it has a config.json. Weights of linears are held in the type `held` (NONE: in the file's type).
  * preset is a LoRA to fold in, or NULL. Errors name the flag. *out is NULL on failure. */
 int vtrain_weights_open(vtrain_weights **out, const char *model, const char *name,
                         const char *transformer, vc_dtype held, const char *preset, vc_err *err);
