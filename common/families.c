@@ -86,6 +86,12 @@ static const vc_first wan_first = {
                 "models_clip_open-clip-xlm-roberta-large-vit-huge-14.safetensors" } }
 };
 
+static const vc_first flux_first = {
+    .class = "Flux", .type = { { "", "FluxPipeline", 0 } },
+    .part = { { "transformer", "flux1-dev.safetensors" },
+              { "transformer", "flux1-schnell.safetensors" }, { "vae", "ae.safetensors" } }
+};
+
 static const vc_family families[] = {
     { .name = "builtin", SIZES(16, 4, 8, 2, 1),
       .vae = "BuiltinCodec", .channels = 16, .text = { { .class = "BuiltinTextEncoder" } },
@@ -148,7 +154,7 @@ static const vc_family families[] = {
       .text = { { .class = "Qwen2_5_VLForConditionalGeneration", .max_length = 1024,
                   .template = qwen_template, .crop = 34, .masked = true } } },
     { .name = "flux", SIZES(16, 1, 8, 2, 1), .max_frames = 1,
-      .transformer = "FluxTransformer2DModel",
+      .transformer = "FluxTransformer2DModel", .first = &flux_first,
       .pipeline = { { .class = "FluxPipeline" } },
       .moments = true, .dtype = VC_BF16,
       .vae = "AutoencoderKL", .channels = 16, .scaling = 0.3611,

@@ -48,12 +48,13 @@ typedef struct vc_pipeline {
 /* A model folder in the layout of its first authors, who publish no model_index.json. */
 typedef struct vc_first {
     const char *class;                   /* _class_name of the transformer's config.json */
-    const char *type_field;              /* a word there, which names the pipeline */
+    const char *type_field;              /* a word there, which names the row of `type`; NULL:
+                                          * the first */
     struct {
         const char *type, *pipeline;     /* NULL ends the list */
         double boundary;                 /* boundary_ratio of a model of two transformers */
     } type[VC_FIRST_TYPES];
-    const char *channels_field;          /* their name of vc_family.channels_field */
+    const char *channels_field;          /* their name of vc_family.channels_field, if any */
     struct {
         const char *slot, *name;         /* the component of diffusers, and their file or folder;
                                           * NULL ends the list */

@@ -8,6 +8,7 @@
 #include "common/cli/foreign.h"
 #include "common/cli/like.h"
 #include "common/os/file.h"
+#include "formats/tensors/origins.h"
 #include "train/diffusion/loss.h"
 
 /* Choices that vtrain_check replaces by one of the choices that the run knows. */
@@ -45,6 +46,23 @@ const vc_program vtrain_program = {
 };
 
 /* ---- checks of the flags ---- */
+
+/* Takes a component that DiffSynth-Studio's flags name; vtrain reads no encoder. */
+static int take_origin(void *arg, const char *slot, const char *path, vc_err *err)
+{
+    static const struct { const char *folder, *type; } types[] = {
+        { "high_noise_model", "high" }, { "low_noise_model", "low" }
+    };
+    int rc = 0;
+    if (!strcmp(slot, "model"))
+        return vc_flags_prefer(arg, slot, path, err);
+    if (strncmp(slot, "transformer", 11))
+        return 0;
+    for (int i = 0; !rc && i < 2; i++)
+        if (!strcmp(vc_path_base(path), types[i].folder))
+            rc = vc_flags_prefer(arg, "boundary_type", types[i].type, err);
+    return rc ? rc : vc_flags_prefer(arg, "transformer", path, err);
+}
 
 static void check_type(vtrain_config *c, vc_flags *set)
 {
@@ -323,8 +341,12 @@ static bool has_an_effect(const void *options, const char *flag)
 
 int vtrain_check(vtrain_config *c, vc_flags *set, vc_err *err)
 {
+    int rc = vc_flags_catch(set, vf_origins(c->model_paths, c->model_id_with_origin_paths,
+                                            take_origin, set, err), err);
+    if (rc)
+        return rc;
     check_type(c, set);
-    int rc = vc_like_take(set, c->like, vc_vtrain_like, has_an_effect, c, err);
+    rc = vc_like_take(set, c->like, vc_vtrain_like, has_an_effect, c, err);
     if (rc)
         return rc;
     check_files(c, set);

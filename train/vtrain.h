@@ -56,6 +56,7 @@ typedef struct vtrain_config {
 
     /* model */
     char *model, *transformer, *scheduler;
+    char *model_paths, *model_id_with_origin_paths;   /* DiffSynth-Studio's names of the model */
     int boundary_type;                        /* vtrain_side */
     double max_timestep_boundary, min_timestep_boundary;
     vc_dtype transformer_dtype;               /* frozen weights in memory; NONE: as in the file */

@@ -222,7 +222,7 @@ const vc_foreign vc_refused_flags[] = {
     REFUSED(1, "num_machines num_processes machine_rank main_process_ip main_process_port "
             "num_cpu_threads_per_process gpu_ids world_size accelerator_config nproc_per_node "
             "nnodes node_rank master_addr rdzv_* num_gpus hsdp_*", LAUNCH),
-    REFUSED(1, "model_id_with_origin_paths model_paths hub_model_id hub_token huggingface_* "
+    REFUSED(1, "hub_model_id hub_token huggingface_* "
             "dataset_name dataset_config_name", FOLDER),
     REFUSED(0, "push_to_hub async_upload save_state_to_huggingface "
             "resume_from_huggingface", FOLDER),

@@ -203,12 +203,12 @@ static bool is_file(const char *path)
     return !stat(path, &st) && S_ISREG(st.st_mode);
 }
 
-/* Opens a component, and finds the layout of a file; *l is NULL for a folder and where none fits.
- */
+/* Opens a component, and finds the layout of a file or a folder that has no config.json; *l is NULL
+ * for other folders and where none fits. */
 static int open_path(vf_model **out, const vf_layout **l, const char *path, vc_err *err)
 {
     int rc = vf_model_open(out, path, err);
-    *l = rc || !is_file(path) ? NULL : layout_of(*out);
+    *l = rc || vc_file_exists_in(path, "config.json") ? NULL : layout_of(*out);
     if (rc || !*l || !(*l)->names)
         return rc;
     rc = vc_context(err, rename_all(*out, (*l)->names, err), "%s", path);
@@ -223,6 +223,16 @@ int vf_component_open(vf_model **out, const char *path, vc_err *err)
 {
     const vf_layout *l;
     return open_path(out, &l, path, err);
+}
+
+int vf_component_slot(const char **slot, const char *path, vc_err *err)
+{
+    const vf_layout *l = NULL;
+    vf_model *m;
+    int rc = open_path(&m, &l, path, err);
+    vf_model_close(m);
+    *slot = l ? l->slot : NULL;
+    return rc;
 }
 
 /* ---- config.json ---- */
@@ -263,7 +273,9 @@ static int make_config(cJSON **out, const vf_model *m, const vf_layout *l, const
                        vc_err *err)
 {
     int rc = vf_json_parse(out, l->config, strlen(l->config), err);
-    bool ok = !rc && (cJSON_HasObjectItem(*out, "model_type") ||
+    bool typed = !rc && (cJSON_HasObjectItem(*out, "model_type") ||
+                         cJSON_HasObjectItem(*out, "_class_name"));
+    bool ok = !rc && (typed ||
                       cJSON_AddStringToObject(*out, "_class_name", class ? class : l->class));
     for (const vf_sized *s = l->sizes; ok && s->field; s++)
         ok = s->kind == VF_SIZE ? add_size(*out, m, s) : add_sizes(*out, m, s);
@@ -277,9 +289,10 @@ static int make_config(cJSON **out, const vf_model *m, const vf_layout *l, const
 static int check_layout(const vf_layout *l, const char *class, const char *path, vc_err *err)
 {
     if (!l)
-        return vc_fail(err, VC_EUSAGE, "%s: its tensors have no names that are known of a single "
-                       "file%s%s: give the folder that holds these weights and their config.json",
-                       path, class ? " of " : "", class ? class : "");
+        return vc_fail(err, VC_EUSAGE, "%s: no config.json, and its tensors have no names that are "
+                       "known of files%s%s without config.json: give the folder that holds these "
+                       "weights and their config.json", path, class ? " of " : "",
+                       class ? class : "");
     if (!class || !strcmp(l->class, class) || (l->also && !strcmp(l->also, class)))
         return 0;
     return vc_fail(err, VC_EUSAGE, "%s: the file holds %s, not %s", path, l->class, class);
@@ -300,10 +313,10 @@ int vf_component_config(cJSON **out, const char *path, const char *class, vc_err
     const vf_layout *l;
     vf_model *m;
     *out = NULL;
-    if (!is_file(path))
+    if (!is_file(path) && vc_file_exists_in(path, "config.json"))
         return vf_json_read_in(out, path, "config.json", MAX_CONFIG, err);
     int rc = open_path(&m, &l, path, err);
-    if (!rc && !l)
+    if (!rc && !l && is_file(path))
         rc = read_beside(out, path, err);
     if (!rc && !*out)
         rc = check_layout(l, class, path, err);
@@ -346,32 +359,34 @@ int vf_component_find(char **path, const char *model, const char *slot, vc_err *
     return find_first(path, model, slot, err);
 }
 
-int vf_component_first(const vc_first **first, cJSON **config, const char *model, vc_err *err)
+/* A folder without weights, and weights of no layout, are no error here. */
+int vf_component_transformer(cJSON **config, const char *model, vc_err *err)
 {
     char *path;
-    const char *class = "";
-    *first = NULL;
     *config = NULL;
     int rc = vf_component_find(&path, model, "transformer", err);
-    if (!rc)
-        rc = vf_json_read_in_opt(config, path ? path : model, "config.json", MAX_CONFIG, err);
-    if (!rc && *config)
-        rc = vc_context(err, vf_json_str_opt(*config, "_class_name", &class, err),
-                        "%s/config.json", path ? path : model);
+    if (rc)
+        return rc;
+    const char *use = path ? path : model;
+    if (vc_file_exists_in(use, "config.json"))
+        rc = vf_json_read_in(config, use, "config.json", MAX_CONFIG, err);
+    else
+        vf_component_config(config, use, NULL, NULL);
     free(path);
-    if (!rc)
-        *first = vc_family_first(class);
-    if (*first)
-        return 0;
-    cJSON_Delete(*config);
-    *config = NULL;
     return rc;
+}
+
+const vc_first *vf_component_first(const cJSON *config)
+{
+    const char *class = "";
+    return config && !vf_json_str_opt(config, "_class_name", &class, NULL) ? vc_family_first(class)
+                                                                          : NULL;
 }
 
 int vf_component_type(const vc_first *first, const cJSON *config, int *type, vc_err *err)
 {
-    const char *word = "";
-    int rc = vf_json_str(config, first->type_field, &word, err);
+    const char *word = first->type[0].type;
+    int rc = first->type_field ? vf_json_str(config, first->type_field, &word, err) : 0;
     for (*type = 0; !rc && *type < VC_FIRST_TYPES && first->type[*type].type; ++*type)
         if (!strcmp(first->type[*type].type, word))
             return 0;

@@ -40,6 +40,7 @@ typedef struct vf_layout {
                                           * may be NULL; NULL ends the layouts */
     const char *class, *also;            /* the class of diffusers or transformers; another class
                                           * with the same names, or NULL */
+    const char *slot;                    /* of the component in a model's folder */
     const vf_rename *names;              /* NULL: the names are those of the class */
     const char *config;                  /* JSON of the constant fields */
     const vf_sized *sizes;
@@ -50,17 +51,21 @@ extern const vf_layout vf_layouts[];
  * layout has the names that it has. */
 int vf_component_open(vf_model **out, const char *path, vc_err *err);
 /* Reads config.json of a folder, or makes the config.json of a file for the class (NULL: the
- * layout's own); a file of no layout has the config.json beside it. VC_EUSAGE: the file has neither,
- * or the layout of another class. The caller deletes *out. */
+ * layout's own); a file of no layout has the config.json beside it. VC_EUSAGE: the file has
+ * neither, or the layout of another class. The caller deletes *out. */
 int vf_component_config(cJSON **out, const char *path, const char *class, vc_err *err);
 
 /* *path: the component that model has in `slot` ("vae", "text_encoder", "tokenizer", ...): the
  * folder model/slot, or the file or folder that its first authors publish; NULL: neither is there.
  * The caller frees *path. */
 int vf_component_find(char **path, const char *model, const char *slot, vc_err *err);
-/* *first: the layout of a model folder of first authors, and *config, which the caller deletes: the
- * config.json of its (first) transformer. Both are NULL for another folder. */
-int vf_component_first(const vc_first **first, cJSON **config, const char *model, vc_err *err);
+/* *slot: the slot of the layout of a file or a folder; NULL: no layout. */
+int vf_component_slot(const char **slot, const char *path, vc_err *err);
+/* *config: config.json of the model's (first) transformer, in its folder, in the model's own
+ * folder, or made of the weights there; NULL: there is none. The caller deletes *config. */
+int vf_component_transformer(cJSON **config, const char *model, vc_err *err);
+/* The layout of the first authors to whose transformers config belongs; NULL: it is not theirs. */
+const vc_first *vf_component_first(const cJSON *config);
 /* *type: the row of first->type that config names. VC_EFORMAT: no row. */
 int vf_component_type(const vc_first *first, const cJSON *config, int *type, vc_err *err);
 

@@ -195,31 +195,67 @@ static const char clip_text_config[] =
     "{\"model_type\":\"clip_text_model\",\"hidden_act\":\"quick_gelu\",\"layer_norm_eps\":1e-5,"
     "\"eos_token_id\":2}";
 
+/* ---- transformers, whose names their families know ---- */
+
+/* Heads are 128 wide. */
+static const vf_sized wan_sizes[] = {
+    { .field = "dim", .tensor = "patch_embedding.weight" },
+    { .field = "in_dim", .tensor = "patch_embedding.weight", .axis = 1 },
+    { .field = "out_dim", .tensor = "head.head.weight", .divide = 4 },
+    { .field = "ffn_dim", .tensor = "blocks.0.ffn.0.weight" },
+    { .field = "freq_dim", .tensor = "time_embedding.0.weight", .axis = 1 },
+    { .field = "num_heads", .tensor = "patch_embedding.weight", .divide = 128 },
+    { .field = "num_layers", .tensor = "blocks.#.self_attn.q.weight", .kind = VF_SIZE_COUNT },
+    { 0 }
+};
+#define WAN "\"_class_name\":\"WanModel\",\"eps\":1e-6,\"text_len\":512,"
+static const char wan_t2v_config[] = "{" WAN "\"model_type\":\"t2v\"}";
+static const char wan_i2v_config[] = "{" WAN "\"model_type\":\"i2v\"}";
+static const vf_sized none[] = { { 0 } };
+
 /* ---- all ---- */
 
 const vf_layout vf_layouts[] = {
     { .marks = { "encoder.downsamples.0.downsamples.0.residual.0.gamma" },
-      .class = "AutoencoderKLWan", .names = wan_vae, .config = wan22_vae_config,
+      .class = "AutoencoderKLWan", .slot = "vae", .names = wan_vae, .config = wan22_vae_config,
       .sizes = wan_vae_sizes },
-    { .marks = { "encoder.downsamples.0.residual.0.gamma" }, .class = "AutoencoderKLWan",
+    { .marks = { "encoder.downsamples.0.residual.0.gamma" },
+      .class = "AutoencoderKLWan", .slot = "vae",
       .also = "AutoencoderKLQwenImage", .names = wan_vae, .config = wan_vae_config,
       .sizes = wan_vae_sizes },
     { .marks = { "encoder.down.0.block.0.norm1.weight",
                  "decoder.up.3.block.0.norm1.weight" },
-      .class = "AutoencoderKL", .names = flux_vae, .config = flux_vae_config,
+      .class = "AutoencoderKL", .slot = "vae", .names = flux_vae, .config = flux_vae_config,
       .sizes = flux_vae_sizes },
     { .marks = { "blocks.0.pos_embedding.embedding.weight",
                  "token_embedding.weight" },
-      .class = "umt5", .names = wan_t5, .config = umt5_config, .sizes = t5_sizes },
+      .class = "umt5", .slot = "text_encoder", .names = wan_t5,
+      .config = umt5_config, .sizes = t5_sizes },
     { .marks = { "encoder.block.1.layer.0.SelfAttention.relative_attention_bias.weight",
                  "shared.weight" },
-      .class = "umt5", .names = transformers_t5, .config = umt5_config, .sizes = t5_sizes },
+      .class = "umt5", .slot = "text_encoder", .names = transformers_t5,
+      .config = umt5_config, .sizes = t5_sizes },
     { .marks = { "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight",
                  "shared.weight" },
-      .class = "t5", .names = transformers_t5, .config = t5_config, .sizes = t5_sizes },
-    { .marks = { "text_model.embeddings.token_embedding.weight" }, .class = "clip_text_model",
+      .class = "t5", .slot = "text_encoder_2", .names = transformers_t5,
+      .config = t5_config, .sizes = t5_sizes },
+    { .marks = { "text_model.embeddings.token_embedding.weight" },
+      .class = "clip_text_model", .slot = "text_encoder",
       .config = clip_text_config, .sizes = clip_text_sizes },
-    { .marks = { "visual.cls_embedding" }, .class = "clip_vision_model", .names = wan_clip,
+    { .marks = { "visual.cls_embedding" },
+      .class = "clip_vision_model", .slot = "image_encoder", .names = wan_clip,
       .config = clip_vision_config, .sizes = clip_vision_sizes },
+    { .marks = { "img_emb.proj.0.weight", "head.modulation" },
+      .class = "WanModel", .slot = "transformer",
+      .config = wan_i2v_config, .sizes = wan_sizes },
+    { .marks = { "blocks.0.self_attn.norm_q.weight", "head.modulation" },
+      .class = "WanModel", .slot = "transformer",
+      .config = wan_t2v_config, .sizes = wan_sizes },
+    { .marks = { "double_blocks.0.img_attn.norm.key_norm.scale" },
+      .class = "Flux", .slot = "transformer",
+      .config = "{}", .sizes = none },
+    { .marks = { "transformer_blocks.0.img_mod.1.weight" },
+      .class = "QwenImageTransformer2DModel", .slot = "transformer",
+      .config = "{}", .sizes = none },
     { .marks = { NULL } }
 };

@@ -22,13 +22,20 @@ typedef struct candidate {
     int rank;                    /* the candidate of the lowest rank is opened */
 } candidate;
 
+/* The number of digits before `end`, none of them before `begin`. */
+static size_t digits_before(const char *end, const char *begin)
+{
+    size_t n = 0;
+    while (end - n > begin && end[-1 - (ptrdiff_t)n] >= '0' && end[-1 - (ptrdiff_t)n] <= '9')
+        n++;
+    return n;
+}
+
 /* True for a name with "-00001-of-00003": a shard is never opened by itself. */
 static bool is_shard(const char *name)
 {
     for (const char *p = name; (p = strstr(p, "-of-")); p++) {
-        size_t before = 0, after = strspn(p + 4, "0123456789");
-        while (p - before > name && strchr("0123456789", p[-1 - (ptrdiff_t)before]))
-            before++;
+        size_t before = digits_before(p, name), after = strspn(p + 4, "0123456789");
         if (before && after && p - before > name && p[-1 - (ptrdiff_t)before] == '-')
             return true;
     }
@@ -77,24 +84,23 @@ static int rank_of(const char *name)
     return 32;
 }
 
-/* Other files of weights in a folder, named in the error when the folder has no candidate. */
+/* Other files of weights in a folder that has no candidate. */
 typedef struct rest {
-    bool shards;
-    char pickle[NAME_MAX + 1];           /* name of a pickle, or "" */
+    char shard[NAME_MAX + 1];            /* name of a shard, or "" */
+    char pickle[NAME_MAX + 1];           /* name of a pickle, or "": for the error */
 } rest;
 
 static void look_at(rest *r, const char *name)
 {
-    r->shards |= ends_with(name, ".safetensors") && is_shard(name);
+    if (ends_with(name, ".safetensors") && is_shard(name) &&
+        (!*r->shard || strcmp(name, r->shard) < 0))
+        snprintf(r->shard, sizeof r->shard, "%s", name);
     if (is_pickle(name))
         snprintf(r->pickle, sizeof r->pickle, "%s", name);
 }
 
 static int no_candidate(const rest *r, const char *dir, vc_err *err)
 {
-    if (r->shards)
-        return vc_fail(err, VC_ENOENT, "%s: the folder has shards but no "
-                       ".safetensors.index.json", dir);
     if (*r->pickle)
         return vc_fail(err, VC_ENOENT, "%s: no .safetensors file, but %s, which is read only where "
                        "a flag names the file itself", dir, r->pickle);
@@ -132,7 +138,8 @@ static int by_rank(const void *pa, const void *pb)
     return a->rank != b->rank ? a->rank - b->rank : strcmp(a->name, b->name);
 }
 
-/* Sets *file to the path of the weights file or index of folder dir; the caller frees *file. */
+/* Sets *file to the path of the weights file, index or first shard of folder dir; the caller frees
+ * *file. */
 static int choose_file(char **file, const char *dir, vc_err *err)
 {
     candidate *list = NULL;
@@ -143,12 +150,12 @@ static int choose_file(char **file, const char *dir, vc_err *err)
     int rc = list_candidates(&list, &n, &r, dir, err);
     if (!rc && n)
         qsort(list, (size_t)n, sizeof *list, by_rank);
-    if (!rc && !n)
+    if (!rc && !n && !*r.shard)
         rc = no_candidate(&r, dir, err);
     if (!rc && n > 1 && list[0].rank == list[1].rank)
         rc = vc_fail(err, VC_EINVAL, "%s: several files of weights (%s, %s): name one", dir,
                      list[0].name, list[1].name);
-    if (!rc && !(*file = vc_path_join(dir, list[0].name)))
+    if (!rc && !(*file = vc_path_join(dir, n ? list[0].name : r.shard)))
         rc = vc_fail(err, VC_ENOMEM, "%s: out of memory", dir);
     for (int i = 0; i < n; i++)
         free(list[i].name);
@@ -182,6 +189,20 @@ int vf_model_sort(vf_model *m, vc_err *err)
     for (int i = 1; i < m->n; i++)
         if (!strcmp(m->tensor[i - 1].name, m->tensor[i].name))
             return vc_fail(err, VC_EFORMAT, "two tensors are called %s", m->tensor[i].name);
+    return 0;
+}
+
+/* Adds the tensors of the shard that was opened last. */
+static int add_tensors(vf_model *m, vc_err *err)
+{
+    const vf_safetensors *f = m->shard[m->n_shards - 1];
+    int n = vf_safetensors_count(f);
+    vf_view *more = realloc(m->tensor, (size_t)(m->n + n + 1) * sizeof *more);
+    if (!more)
+        return vc_no_memory(err);
+    m->tensor = more;
+    for (int i = 0; i < n; i++)
+        m->tensor[m->n++] = *vf_safetensors_at(f, i);
     return 0;
 }
 
@@ -231,15 +252,7 @@ static int open_single(vf_model *m, const char *path, vc_err *err)
     if (is_pickle(path))
         return open_pt(m, path, err);
     int rc = add_shard(m, path, err);
-    if (rc)
-        return rc;
-    m->n = vf_safetensors_count(m->shard[0]);
-    m->tensor = malloc(((size_t)m->n + 1) * sizeof *m->tensor);
-    if (!m->tensor)
-        return vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
-    for (int i = 0; i < m->n; i++)
-        m->tensor[i] = *vf_safetensors_at(m->shard[0], i);
-    return 0;
+    return rc ? rc : add_tensors(m, err);
 }
 
 /* ---- shards ---- */
@@ -301,6 +314,29 @@ static int open_shards(vf_model *m, const char *dir, const mapped *map, int n, v
     return rc ? rc : vf_model_sort(m, err);
 }
 
+/* Opens all shards of a set without an index, as downloads by a pattern leave them. The file names
+ * hold the number of shards: stem-00001-of-00003.safetensors. */
+static int open_set(vf_model *m, const char *first, vc_err *err)
+{
+    const char *of = strstr(vc_path_base(first), "-of-");
+    const char *number = of ? of - digits_before(of, vc_path_base(first)) : NULL;
+    long all = of ? strtol(of + 4, NULL, 10) : 0;
+    int rc = 0;
+    if (!number || all < 1 || all > MAX_SHARDS)
+        return vc_fail(err, VC_EFORMAT, "%s: no shard of 1 to %d", first, MAX_SHARDS);
+    for (long i = 1; !rc && i <= all; i++) {
+        char *path = vc_format("%.*s%0*ld%s", (int)(number - first), first, (int)(of - number), i,
+                               of);
+        rc = path ? add_shard(m, path, err) : vc_no_memory(err);
+        if (rc == VC_ENOENT)
+            rc = vc_fail(err, rc, "%s: missing, and the folder has no index of its shards", path);
+        free(path);
+        if (!rc)
+            rc = add_tensors(m, err);
+    }
+    return rc ? rc : vc_context(err, vf_model_sort(m, err), "%s", first);
+}
+
 static int open_index(vf_model *m, const char *path, vc_err *err)
 {
     cJSON *index = NULL;
@@ -337,7 +373,9 @@ int vf_model_open(vf_model **out, const char *path, vc_err *err)
         rc = choose_file(&file, path, err);
     const char *use = file ? file : path;
     if (!rc)
-        rc = ends_with(use, ".json") ? open_index(m, use, err) : open_single(m, use, err);
+        rc = ends_with(use, ".json") ? open_index(m, use, err)
+           : file && is_shard(vc_path_base(use)) ? open_set(m, use, err)
+           : open_single(m, use, err);
     free(file);
     if (rc) {
         vf_model_close(m);

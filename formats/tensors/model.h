@@ -9,7 +9,9 @@
 #include "formats/tensors/safetensors.h"
 
 /* Opens a component's folder or file in the layout of diffusers: DIR/stem.safetensors, or the
- * shards of stem.safetensors.index.json, with or without a variant. The handle covers all tensors.
+ * shards of stem.safetensors.index.json, with or without a variant; where a folder has shards
+ * alone, all of them, as their names count them. A named file may also be one of torch.save (.pth,
+ * .pt, .bin, .ckpt), whose tensors are mapped. The handle covers all tensors.
  * Of several files in a folder diffusers' stem wins over transformers', no variant over bf16 over
  * fp16, a whole file over shards; if two files are still equal, VC_EINVAL names them. */
 typedef struct vf_model vf_model;

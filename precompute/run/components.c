@@ -172,7 +172,7 @@ static int read_fields(transformer_fields *t, const prep_family *is, const cJSON
 {
     const vc_family *f = is->is;
     const vc_text *texts = vc_family_texts(f, is->pipeline);
-    const char *word = "";
+    const char *word = "", *channels = first ? f->first->channels_field : f->channels_field;
     int rc = f->length_field ? vf_json_int_opt(o, f->length_field, &t->length, err) : 0;
     if (!rc && f->patch_t_field)
         rc = vf_json_int_opt(o, f->patch_t_field, &t->patch_t, err);
@@ -181,9 +181,8 @@ static int read_fields(transformer_fields *t, const prep_family *is, const cJSON
     for (int i = 0; !rc && i < VC_FAMILY_TEXTS; i++)
         if (texts[i].width_field)
             rc = vf_json_int_opt(o, texts[i].width_field, &t->width[i], err);
-    if (!rc && f->channels_field)
-        rc = vf_json_int_opt(o, first ? f->first->channels_field : f->channels_field, &t->channels,
-                             err);
+    if (!rc && channels)
+        rc = vf_json_int_opt(o, channels, &t->channels, err);
     if (!rc && f->interleave_field)
         rc = vf_json_str_opt(o, f->interleave_field, &word, err);
     if (!rc && f->vision_field)
@@ -224,8 +223,10 @@ static int read_transformer(vprep *p, const vc_family **sizes, int *max_length, 
     transformer_fields t = { .length = pipeline ? pipeline->max_length : 0, .patch_t = 1 };
     int rc = p->c.model ? vf_json_read_in_opt(&o, p->c.model, file, MAX_CONFIG, err) : 0;
 
-    if (!rc && !o && p->c.model)
-        rc = vf_component_first(&first, &o, p->c.model, err);
+    if (!rc && !o && p->c.model) {
+        rc = vf_component_transformer(&o, p->c.model, err);
+        first = vf_component_first(o);
+    }
     if (!t.length && f->length_field)
         t.length = f->text[0].max_length;
     if (!rc && o)

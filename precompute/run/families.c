@@ -56,25 +56,29 @@ static bool make_family(prep_family *out, const vc_family *f, const vc_pipeline 
     return all;
 }
 
-/* The pipeline that the first authors' config.json names. */
-static int first_pipeline(char *name, size_t size, const char *dir, vc_err *err)
+/* The pipeline of a folder without model_index.json, by its transformer: that which the first
+ * authors' config.json names, or the first of diffusers' class. */
+static int pipeline_by_transformer(char *name, size_t size, const char *dir, vc_err *err)
 {
-    const vc_first *first;
+    const char *class = "";
     cJSON *o;
-    int type, rc = vf_component_first(&first, &o, dir, err);
+    int type, rc = vf_component_transformer(&o, dir, err);
+    const vc_first *first = vf_component_first(o);
 
-    if (!rc && !first)
-        rc = vc_fail(err, VC_ENOENT, "no model_index.json, and no config.json of a family's first "
-                     "authors");
+    if (!rc && o)
+        rc = vf_json_str_opt(o, "_class_name", &class, err);
+    const vc_family *f = rc ? NULL : vc_family_of_transformer(class);
+    if (!rc && first)
+        rc = vf_component_type(first, o, &type, err);
+    else if (!rc && (!f || !f->pipeline[0].class))
+        rc = vc_fail(err, VC_ENOENT, "no model_index.json, and no transformer of a known family");
     if (!rc)
-        rc = vc_context(err, vf_component_type(first, o, &type, err), "config.json");
-    if (!rc)
-        snprintf(name, size, "%s", first->type[type].pipeline);
+        snprintf(name, size, "%s", first ? first->type[type].pipeline : f->pipeline[0].class);
     cJSON_Delete(o);
     return rc;
 }
 
-/* _class_name of DIR/model_index.json, or of the first authors' folder DIR */
+/* _class_name of DIR/model_index.json, or the pipeline of a folder without this file */
 static int pipeline_of(char *name, size_t size, const char *dir, vc_err *err)
 {
     static const char file[] = "model_index.json";
@@ -82,7 +86,7 @@ static int pipeline_of(char *name, size_t size, const char *dir, vc_err *err)
     const char *s;
     int rc = vf_json_read_in_opt(&o, dir, file, 1 << 20, err);
     if (!rc && !o)
-        return first_pipeline(name, size, dir, err);
+        return pipeline_by_transformer(name, size, dir, err);
     if (!rc)
         rc = vc_context(err, vf_json_str(o, "_class_name", &s, err), "%s/%s", dir, file);
     if (!rc)

@@ -15,6 +15,7 @@
 #include "common/os/streams.h"
 #include "common/os/threads.h"
 #include "common/tensor/backend.h"
+#include "formats/tensors/origins.h"
 #include "precompute/run/reuse.h"
 
 #define GROUP(title) { .kind = VC_GROUP, .name = title },
@@ -121,6 +122,17 @@ static void say_dtype(const vprep *p)
                vc_dtype_name(pictures), vc_dtype_name(texts));
 }
 
+/* Takes a component that DiffSynth-Studio's flags name; vprep reads no transformer. */
+static int take_origin(void *arg, const char *slot, const char *path, vc_err *err)
+{
+    static const char *const parts[] = { "model", "vae", "text_encoder", "text_encoder_2",
+                                         "text_encoder_3" };
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (!strcmp(slot, parts[i]))
+            return vc_flags_prefer(arg, slot, path, err);
+    return 0;
+}
+
 /* Called after vc_flags_parse, even after errors: adds all further errors of the flags. */
 static int settle_config(vprep *p, vc_err *err)
 {
@@ -128,6 +140,9 @@ static int settle_config(vprep *p, vc_err *err)
 
     check_together(&p->c, p->flags);
     int rc = vc_flags_catch(p->flags, check_variants(p->c.variants, err), err);
+    if (!rc)
+        rc = vc_flags_catch(p->flags, vf_origins(p->c.model_paths, p->c.model_id_with_origin_paths,
+                                                 take_origin, p->flags, err), err);
     if (!rc)
         rc = vc_flags_catch(p->flags, check_device(p->c.device, err), err);
     if (!rc)

@@ -137,13 +137,13 @@ def transformer(out):
     """A transformer for the latents of first-vae-wan and the texts of first-umt5; `first` is the
     first authors' config.json."""
     names = golden.part("wan").weights()
-    model = WanTransformer3DModel(num_attention_heads=2, attention_head_dim=16, in_channels=16,
+    model = WanTransformer3DModel(num_attention_heads=1, attention_head_dim=128, in_channels=16,
                                   out_channels=16, text_dim=32, freq_dim=32, ffn_dim=48,
                                   num_layers=2)
     shapes = golden.fill_module(model)
     config = {k: v for k, v in model.config.items() if not k.startswith("_")}
-    first = dict(_class_name="WanModel", model_type="t2v", dim=32, eps=1e-6, ffn_dim=48,
-                 freq_dim=32, in_dim=16, num_heads=2, num_layers=2, out_dim=16, text_len=512)
+    first = dict(_class_name="WanModel", model_type="t2v", dim=128, eps=1e-6, ffn_dim=48,
+                 freq_dim=32, in_dim=16, num_heads=1, num_layers=2, out_dim=16, text_len=512)
     theirs = {}
     for ours, shape in shapes.items():
         block = re.match(r"blocks\.(\d)\.", ours)

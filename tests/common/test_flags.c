@@ -527,7 +527,7 @@ static void test_foreign_tables(void **state)
         { { "--task", "direct_distill" }, "not one of sft", true, true },
         { { "--use_deepspeed" }, "mpirun", true, true },
         { { "--fsdp_transformer_layer_cls_to_wrap", "X" }, "mpirun", true, true },
-        { { "--model_id_with_origin_paths", "a/b:c" }, "give a folder", true, true },
+        { { "--hub_model_id", "a/b" }, "give a folder", true, true },
         { { "--train_text_encoder" }, "only the transformer", true, true },
         { { "--precomputation_items", "25" }, "has no effect here", false, true },
         { { "--caption_dropout_technique", "zero" }, "not one of empty", true, true },

@@ -396,7 +396,14 @@ static void test_preference(void **state)
     assert_int_equal(vf_model_open(&m, dir->path, &err), VC_ENOENT);
     assert_null(m);
     put(dir->path, "model-00001-of-00002.safetensors", "x", 9);
-    assert_fails(vf_model_open(&m, dir->path, &err), VC_ENOENT, &err, "index");
+    assert_fails(vf_model_open(&m, dir->path, &err), VC_ENOENT, &err,
+                 "model-00002-of-00002.safetensors: missing, and the folder has no index");
+    put(dir->path, "model-00002-of-00002.safetensors", "w", 8);
+    assert_ok(vf_model_open(&m, dir->path, &err), &err);
+    assert_true(vf_model_count(m) == 2 && value_of(m, "w") == 8 && value_of(m, "x") == 9);
+    vf_model_close(m);
+    put(dir->path, "model-00002-of-00002.safetensors", "x", 8);
+    assert_fails(vf_model_open(&m, dir->path, &err), VC_EFORMAT, &err, "two tensors are called x");
     put(dir->path, "some.safetensors", "x", 50);
     for (int i = 0; i < 6; i++) {
         put(dir->path, files[i], "x", (float)i);

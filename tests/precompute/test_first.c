@@ -249,10 +249,11 @@ static void refuses(void **state)
                  "the file holds umt5, not AutoencoderKLWan");
     assert_fails(t5_open(&m, &o, "t5", &key, &err), VC_EUSAGE, &err, "holds umt5, not t5");
     golden_model(other, golden_tmp("other"), VC_F32);
-    snprintf(file, sizeof file, "%s/diffusion_pytorch_model.safetensors", golden_tmp("other"));
-    o.dir = file;
+    snprintf(file, sizeof file, "%s/config.json", golden_tmp("other"));
+    assert_int_equal(remove(file), 0);
+    o.dir = golden_tmp("other");
     assert_fails(t5_open(&m, &o, "umt5", &key, &err), VC_EUSAGE, &err,
-                 "no names that are known of a single file of umt5");
+                 "no names that are known of files of umt5");
     end(&b);
     vf_safetensors_close(other);
 }

@@ -54,3 +54,45 @@ grep -rq '"path": *"a14b/low_noise_model"' run-low/checkpoint-3 || wrong "not th
 expect 2 'boundary_ratio is 0.875' train a a14b run-e --max_timestep_boundary 0.358
 sed -i 's/"t2v"/"s2v"/' a14b/high_noise_model/config.json
 expect 2 'model_type: no model of the type "s2v" is supported' prep --model a14b --out d
+
+# ---- DiffSynth-Studio's names of the files, in its folder of models ----
+mkdir -p models/Wan-AI
+cp -r m/first models/Wan-AI/T2V
+rm models/Wan-AI/T2V/config.json             # downloads by patterns have no config.json
+id=Wan-AI/T2V
+ids="$id:diffusion_pytorch_model*.safetensors,$id:models_t5_umt5-xxl-enc-bf16.pth,$id:Wan2.1_VAE.pth"
+expect 0 "8 encoded" prep --model_id_with_origin_paths "$ids" --out ds
+[ "$(root a)" = "$(root ds)" ] || wrong "roots: $(root a) $(root ds)"
+origin() { vtrain --latents a --output_dir "$1" --training_type lora --rank 2 --train_batch_size 2 --max_train_steps 3 --threads 1 --workers 1 "${@:2}"; }
+expect 0 . origin run-ds --model_id_with_origin_paths "$ids"
+cmp -s run-a/checkpoint-3/optimizer.safetensors run-ds/checkpoint-3/optimizer.safetensors || wrong "the runs differ"
+for program in "prep --out e" "origin run-e"; do
+    expect 2 "Wan-AI/none:x.pth: no such file in ./models/Wan-AI/none.*modelscope download --model Wan-AI/none --include 'x.pth'" $program --model_id_with_origin_paths Wan-AI/none:x.pth
+    expect 2 'model_id_with_origin_paths nonsense: ID:PATTERN is expected' $program --model_id_with_origin_paths nonsense
+    expect 2 'model_paths: b.safetensors: no such file' $program --model_paths '["b.safetensors"]'
+    expect 2 'model_paths' $program --model_paths '["b.safetensors"'
+done
+mv models elsewhere
+export DIFFSYNTH_MODEL_BASE_PATH=elsewhere
+expect 0 "0 encoded, 8 reused" prep --model_id_with_origin_paths "$ids" --out ds
+
+# ---- lists of paths: components of one folder, and of several ----
+first=elsewhere/Wan-AI/T2V
+expect 0 . origin run-paths --model_paths "[\"$first/diffusion_pytorch_model.safetensors\", \"$first/Wan2.1_VAE.pth\"]"
+cmp -s run-a/checkpoint-3/optimizer.safetensors run-paths/checkpoint-3/optimizer.safetensors || wrong "the runs differ"
+mkdir dit t5
+mv $first/diffusion_pytorch_model.safetensors dit/wan.safetensors
+mv $first/models_t5_umt5-xxl-enc-bf16.pth t5
+paths="[[\"dit/wan.safetensors\"], \"t5/models_t5_umt5-xxl-enc-bf16.pth\", \"$first/Wan2.1_VAE.pth\"]"
+expect 0 "0 encoded, 8 reused" prep --model_paths "$paths" --tokenizer_path $first/google/umt5-xxl --out ds
+expect 0 . origin run-dit --model_paths "$paths"
+cmp -s run-a/checkpoint-3/optimizer.safetensors run-dit/checkpoint-3/optimizer.safetensors || wrong "the runs differ"
+expect 2 'tensors have no names of a known component' prep --out e --model_paths '["m/diffusers/vae/../../../run-dit/checkpoint-3/pytorch_lora_weights.safetensors"]'
+
+# ---- the transformer of one range of levels ----
+unset DIFFSYNTH_MODEL_BASE_PATH
+mkdir models && mv a14b models/A14B
+sed -i 's/"s2v"/"t2v"/' models/A14B/high_noise_model/config.json
+expect 0 . origin run-origin-low --model_id_with_origin_paths "A14B:low_noise_model/*.safetensors,A14B:Wan2.1_VAE.pth" --max_timestep_boundary 1 --min_timestep_boundary 0.417
+grep -rq '"path": *"./models/A14B/low_noise_model"' run-origin-low/checkpoint-3 || wrong "not the transformer of low levels"
+expect 0 . origin run-origin-high --model_id_with_origin_paths "A14B:high_noise_model/*.safetensors"

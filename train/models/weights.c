@@ -158,22 +158,17 @@ vc_dtype vtrain_weights_type(const vtrain_weights *w, const char *name)
 static int find_folder(char **path, const char *model, const char *name, const char *transformer,
                        vc_err *err)
 {
+    cJSON *config = NULL;
     int rc = transformer ? 0 : vf_component_find(path, model, name, err);
-    if (rc)
+    if (rc || *path)
         return rc;
-    if (!*path)
-        *path = strdup(transformer ? transformer : model);
-    if (!*path)
-        return vc_no_memory(err);
-    if (vc_file_exists_in(*path, "config.json"))
-        return 0;
-    if (!transformer && vc_file_exists_in(model, "config.json")) {
-        free(*path);
-        *path = strdup(model);
-        return *path ? 0 : vc_no_memory(err);
-    }
-    return vc_fail(err, VC_ENOENT, "%s has no config.json: give the folder of a transformer",
-                   *path);
+    rc = transformer ? 0 : vf_component_config(&config, model, NULL, NULL);
+    cJSON_Delete(config);
+    if (rc)
+        return vc_fail(err, VC_ENOENT, "%s/%s has no config.json: give the folder of a transformer",
+                       model, name);
+    *path = strdup(transformer ? transformer : model);
+    return *path ? 0 : vc_no_memory(err);
 }
 
 static const char index_file[] = "model_index.json";
@@ -181,12 +176,12 @@ static const char index_file[] = "model_index.json";
 /* The boundary of a first authors' folder with two transformers, which no file there has. */
 static int first_boundary(double *at, const char *model, vc_err *err)
 {
-    const vc_first *first = NULL;
     char *second;
     cJSON *o = NULL;
     int type, rc = vf_component_find(&second, model, "transformer_2", err);
     if (!rc && second)
-        rc = vf_component_first(&first, &o, model, err);
+        rc = vf_component_transformer(&o, model, err);
+    const vc_first *first = vf_component_first(o);
     if (!rc && first)
         rc = vc_context(err, vf_component_type(first, o, &type, err), "%s", model);
     if (!rc && first)
@@ -264,7 +259,7 @@ static int open_parts(vtrain_weights *w, const char *model, const char *name,
     if (!rc)
         rc = find_folder(&w->path, model, name, transformer, err);
     if (!rc)
-        rc = vf_json_read_in(&w->config, w->path, "config.json", MAX_CONFIG, err);
+        rc = vf_component_config(&w->config, w->path, NULL, err);
     /* vf_model_files comes before the opening, so that the comparison of its key later finds a file
      * that was replaced in between. */
     if (!rc)
