@@ -99,6 +99,28 @@ static int unless_torn(int rc, vf_bytes v, vc_err *err)
     return torn ? torn : rc ? vc_maps_check(rc, err) : 0;
 }
 
+static int find_record(const vf_dataset *d, uint32_t i, char key[VF_SAMPLE_KEY], vf_bytes *value,
+                       vc_err *err)
+{
+    const vf_entry *e = &d->entry[i];
+    const shard *s = &d->shard[e->shard];
+    *value = (vf_bytes){ 0 };
+    vf_sample_key(key, e->number, e->variant);
+    int rc = vf_lmdb_get(s->m, &s->sample, key, VF_SAMPLE_KEY_LEN, value, err);
+    rc = vc_context(err, rc == VC_ENOENT ? VC_EFORMAT : rc, "%s: record %s", s->info->file, key);
+    return vf_mendable(d, rc, err);
+}
+
+int vf_dataset_record(const vf_dataset *d, uint32_t i, const void **json, size_t *n, vc_err *err)
+{
+    char key[VF_SAMPLE_KEY];
+    vf_bytes value;
+    int rc = find_record(d, i, key, &value, err);
+    *json = value.data;
+    *n = value.size;
+    return rc;
+}
+
 int vf_dataset_sample(const vf_dataset *d, uint32_t i, cJSON **record, vc_err *err)
 {
     char key[VF_SAMPLE_KEY];
@@ -108,13 +130,9 @@ int vf_dataset_sample(const vf_dataset *d, uint32_t i, cJSON **record, vc_err *e
     vf_index_item item;
     vf_record r;
     *record = NULL;
-    vf_sample_key(key, e->number, e->variant);
-    int rc = vf_lmdb_get(s->m, &s->sample, key, VF_SAMPLE_KEY_LEN, &value, err);
-    if (rc) {
-        rc = vc_context(err, rc == VC_ENOENT ? VC_EFORMAT : rc, "%s: record %s", s->info->file,
-                        key);
-        return vf_mendable(d, rc, err);
-    }
+    int rc = find_record(d, i, key, &value, err);
+    if (rc)
+        return rc;
 
     rc = vf_record_read(&r, record, (vf_bytes){ (const uint8_t *)key, VF_SAMPLE_KEY_LEN }, value,
                         err);

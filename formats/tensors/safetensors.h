@@ -28,6 +28,8 @@ typedef struct vf_view {
 } vf_view;
 
 int64_t vf_view_count(const vf_view *v);             /* number of elements */
+/* Converts elements first..first+n-1 of a view to f32; the view's data may have any alignment. */
+void vf_view_f32(float *dst, const vf_view *v, size_t first, size_t n);
 
 typedef struct vf_safetensors vf_safetensors;
 struct vf_sums;                  /* sums.h */

@@ -27,6 +27,7 @@ formats/json         common/base common/os
 formats/metadata     common/base common/os formats/json formats/keys
 formats/tensors      common common/base common/os common/tensor formats/json formats/keys
 formats/dataset      common common/base common/os formats/json formats/keys formats/tensors
+formats/libvlat      formats/dataset
 formats/report       common/base common/os formats/json formats/keys formats/tensors
 formats/vlat         common/base common/cli common/os formats/dataset formats/keys formats/report
 formats/vlat         formats/tensors

@@ -154,7 +154,7 @@ static int copy_text(vtrain_text *t, int row, const vtrain_text_value *v, vc_err
 
     if (t->embeds) {
         float *x = t->embeds + (size_t)row * all;
-        vtrain_view_f32(x, &v->embeds, 0, used);
+        vf_view_f32(x, &v->embeds, 0, used);
         memset(x + used, 0, (all - used) * sizeof *x);
         if (!vf_all_finite(x, used))
             return vc_fail(err, VC_ENUMERIC, "prompt_embeds: a value is NaN or infinite");
@@ -162,7 +162,7 @@ static int copy_text(vtrain_text *t, int row, const vtrain_text_value *v, vc_err
     if (!t->pooled)
         return 0;
     size_t n = (size_t)t->pooled_width;
-    vtrain_view_f32(t->pooled + (size_t)row * n, &v->pooled, 0, n);
+    vf_view_f32(t->pooled + (size_t)row * n, &v->pooled, 0, n);
     return vf_all_finite(t->pooled + (size_t)row * n, n)
                ? 0 : vc_fail(err, VC_ENUMERIC, "pooled: a value is NaN or infinite");
 }

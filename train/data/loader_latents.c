@@ -33,8 +33,8 @@ static bool draw_channel(float *x, const vtrain_latent_value *v, size_t first, s
 
     for (size_t at = 0; at < n; at += CHUNK) {
         size_t some = n - at < CHUNK ? n - at : CHUNK;
-        vtrain_view_f32(mean, &v->mean, first + at, some);
-        vtrain_view_f32(logvar, &v->logvar, logvar_first + at, some);
+        vf_view_f32(mean, &v->mean, first + at, some);
+        vf_view_f32(logvar, &v->logvar, logvar_first + at, some);
         if (!vf_all_finite(logvar, some))
             return false;
         for (size_t i = 0; i < some; i++) {
@@ -75,7 +75,7 @@ static bool fill(const vtrain_loader *l, const slot *s, int row, const job *j,
             finite = draw_channel(z, v, first + c * plane, lv_first + (shared ? 0 : c * plane),
                                   plane);
         else
-            vtrain_view_f32(z, &v->mean, first + c * plane, plane);
+            vf_view_f32(z, &v->mean, first + c * plane, plane);
         for (size_t i = 0; i < plane; i++)
             z[i] = (z[i] - j->norm->sub[c]) * j->norm->mul[c];
     }

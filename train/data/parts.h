@@ -139,7 +139,4 @@ int vtrain_caption_keys(const vtrain_data *d, const cJSON *record, int caption,
 int vtrain_keys_read(const vtrain_data *d, const cJSON *o, const char *field,
                      vf_key key[VTRAIN_TEXTS], vc_err *err);
 
-/* Converts elements first..first+n-1 of a view to f32; the view's data may have any alignment. */
-void vtrain_view_f32(float *dst, const vf_view *v, size_t first, size_t n);
-
 #endif

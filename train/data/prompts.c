@@ -30,7 +30,7 @@ static int copy_f32(float **out, const vf_view *v, vc_err *err)
     *out = malloc(n * sizeof **out);
     if (!*out)
         return vc_fail(err, VC_ENOMEM, "out of memory for %s", v->name);
-    vtrain_view_f32(*out, v, 0, n);
+    vf_view_f32(*out, v, 0, n);
     return vf_all_finite(*out, n) ? 0 : vc_fail(err, VC_ENUMERIC, "%s: a value is NaN or infinite",
                                                     v->name);
 }

@@ -5,25 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { CHUNK = 512 };                    /* elements */
-
-void vtrain_view_f32(float *dst, const vf_view *v, size_t first, size_t n)
-{
-    size_t size = vc_dtype_size(v->dtype);
-    const uint8_t *src = (const uint8_t *)v->data + first * size;
-
-    /* Values in the map may have any alignment; conversions need that of their type. */
-    while (n) {
-        _Alignas(8) uint8_t aligned[CHUNK * 8];
-        size_t some = n < CHUNK ? n : CHUNK;
-        memcpy(aligned, src, some * size);
-        vc_to_f32(dst, aligned, v->dtype, some);
-        dst += some;
-        src += some * size;
-        n -= some;
-    }
-}
-
 static bool is_float(vc_dtype t)
 {
     return t <= VC_F64;                  /* the float types come first in vc_dtype */
