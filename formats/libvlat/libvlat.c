@@ -42,8 +42,8 @@ struct vlat_value {
     vf_safetensors *st;
 };
 
-/* Copies a failure to the caller's error and returns its code. Codes without a name in vlat.h become
- * the nearest one that has a name. */
+/* Copies a failure to the caller's error and returns its code. Codes without a name in vlat.h
+ * become the nearest one that has a name. */
 static int report(vlat_error *err, int rc, const vc_err *e)
 {
     if (rc == VC_ETORN)

@@ -17,9 +17,9 @@
  * Handles are immutable after open: many threads may read through one dataset. A function that can
  * fail returns 0 or a negative VLAT_E* code and fills *err, which may be NULL; the out-pointer is
  * then NULL. Pointers that the library returns are borrowed from the handle of the call and live
- * until that handle is closed. A handle is closed before the dataset that it came from. Structs that
- * the library fills are passed with their size, so that a program keeps working when a later version
- * of the library adds fields at their end. */
+ * until that handle is closed. Records and values are closed before their dataset. Structs that the
+ * library fills are passed with their size, so that a program keeps working when a later version of
+ * the library adds fields at their end. */
 #ifndef VLAT_H
 #define VLAT_H
 
@@ -91,8 +91,8 @@ int vlat_dataset_thumb(const vlat_dataset *d, uint32_t i, const void **jpeg, siz
                        vlat_error *err);
 
 /* Checks every page, checksum, record, reference and shape of the dataset at path. Each finding is
- * passed to `found`: the place (file and key) and the fault. found returns 0 to continue. The result
- * is 0 if the whole dataset was checked, with or without findings. */
+ * passed to `found`: the place (file and key) and the fault. found returns 0 to continue. The
+ * result is 0 if the whole dataset was checked, with or without findings. */
 int vlat_dataset_verify(const char *path,
                         int (*found)(void *arg, const char *where, const char *fault), void *arg,
                         vlat_error *err);
@@ -142,12 +142,13 @@ int vlat_value_open(vlat_value **v, const vlat_dataset *d, int kind, const char 
 void vlat_value_close(vlat_value **v);                       /* v and *v may be NULL */
 /* Returns the number of tensors. */
 int vlat_value_count(const vlat_value *v);
-/* Fill *t, of `size` bytes (sizeof *t), with tensor i in the order of names, or with a tensor by its
- * name. VLAT_EINVAL: i is too large; VLAT_ENOENT: the value has no such tensor. */
+/* Fill *t, of `size` bytes (sizeof *t), with tensor i in the order of names, or with a tensor by
+ * its name. VLAT_EINVAL: i is too large; VLAT_ENOENT: the value has no such tensor. */
 int vlat_value_at(const vlat_value *v, int i, vlat_tensor *t, size_t size, vlat_error *err);
 int vlat_value_get(const vlat_value *v, const char *name, vlat_tensor *t, size_t size,
                    vlat_error *err);
-/* Converts elements first .. first + n - 1 of a tensor to f32. VLAT_EINVAL: the tensor has fewer. */
+/* Converts elements first .. first + n - 1 of a tensor to f32. VLAT_EINVAL: the tensor has fewer
+ * elements. */
 int vlat_tensor_f32(const vlat_tensor *t, uint64_t first, uint64_t n, float *to, vlat_error *err);
 
 #ifdef __cplusplus

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# scripts/vlat.py gives the batches of vtrain: samples, captions, text embeddings and drawn latents
+# of every micro-batch are compared with vtrain's trace, for one and two ranks. Its readings are
+# those of libvlat, and damage is reported. $1 is Python; without lmdb the test is skipped.
+. "$(dirname "$0")/../lib/check.sh"
+python=$1 here=$(dirname "$0")
+PYTHONPATH=$VLT_SOURCE/scripts "$python" -c 'import vlat' 2>"$log" || {
+    echo "skipped: $(tail -n 1 "$log")"
+    exit 77
+}
+export PYTHONPATH=$VLT_SOURCE/scripts
+need make_toy "$dir/toy.lmdb"
+need make_toy "$dir/varied.lmdb" varied
+cp -r varied.lmdb other.lmdb
+
+# same NAME RANKS 'SETTINGS OF vlat.Dataset' FLAGS...: vtrain's trace and the batches are equal.
+same()
+{
+    local name=$1 ranks=$2 settings=$3 run=()
+    shift 3
+    [ "$ranks" -eq 1 ] || run=("$lib/ranks.sh" "$ranks")
+    need "${run[@]}" vtrain --dit_width 16 --dit_layers 1 --dit_heads 2 --train_batch_size 3 \
+        --gradient_accumulation_steps 2 --seed 7 --caption_dropout_p 0 --output_dir "$name" \
+        --trace_dir "$name.trace" --max_train_steps 20 --trace_steps 40 --threads 1 --quiet \
+        --report_to none "$@"
+    check "$name" 0 "$python" "$here/reader.py" trace "$name.trace" "$ranks" \
+        "dict(seed=7, $settings)"
+    stdout_has '^[0-9]* micro-batches are equal'
+    cat "$stdout"
+}
+same toy 1 "paths='toy.lmdb'" --latents toy.lmdb
+same split 1 "paths='varied.lmdb', eval_split=0.2, caption_dropout=0.3" --latents varied.lmdb \
+    --eval_split 0.2 --caption_dropout_p 0.3
+same repeats 1 "paths=[('other.lmdb', 2.5), 'varied.lmdb'], dataset_repeat=2, posterior='mean'" \
+    --latents other.lmdb:2.5 --latents varied.lmdb --dataset_repeat 2 --posterior mean
+same shares 1 "paths=[('other.lmdb', 0.3), ('varied.lmdb', 0.7)]" --latents other.lmdb:0.3 \
+    --latents varied.lmdb:0.7
+if have_ranks; then
+    same ranks 2 "paths='varied.lmdb', eval_split=0.1" --latents varied.lmdb --eval_split 0.1
+fi
+
+check readings 0 "$python" "$here/reader.py" readings varied.lmdb \
+    "$VLT_BUILD/formats/libvlat/libvlat.so"
+stdout_has '^[0-9]* tensors are equal'
+check workers '0 77' "$python" "$here/reader.py" workers varied.lmdb
+
+expect 1 'varied.lmdb does not fit toy.lmdb: normalization ' \
+    "$python" -c 'import vlat; vlat.Dataset(["toy.lmdb", "varied.lmdb"])'
+fresh varied.lmdb damaged.lmdb
+need "$python" "$here/reader.py" hurt damaged.lmdb
+expect 1 'Damaged: damaged.lmdb: shard-00000.lmdb: latent [0-9a-f]*: .*; vlat verify' \
+    "$python" "$here/reader.py" all damaged.lmdb
+expect 1 'Damaged: damaged.lmdb: shard-00000.lmdb: its checksum differs' \
+    "$python" -c 'import vlat; vlat.Dataset("damaged.lmdb", verify=True)'
+truncate -s -4096 damaged.lmdb/shard-00000.lmdb
+expect 1 'Damaged: damaged.lmdb: shard-00000.lmdb: [0-9]* bytes, [0-9]* expected' \
+    "$python" -c 'import vlat; vlat.Dataset("damaged.lmdb")'
+rm damaged.lmdb/manifest.json
+expect 1 'damaged.lmdb: no latent dataset' "$python" -c 'import vlat; vlat.Dataset("damaged.lmdb")'
