@@ -24,6 +24,7 @@ import collections
 import contextlib
 import ctypes
 import ctypes.util
+import functools
 import json
 import math
 import os
@@ -159,10 +160,7 @@ def permutation(n, seed, epoch):
 
 
 def _poly(y, terms):
-    x = np.full_like(y, terms[-1])
-    for t in reversed(terms[:-1]):
-        x = t + y * x
-    return x
+    return functools.reduce(lambda x, t: t + y * x, reversed(terms))
 
 
 def _log_unit(u):
@@ -479,9 +477,10 @@ class Dataset:
         if visit and self.posterior == "sample" and "logvar" in t:
             lv = np.clip(t["logvar"].astype(np.float32), -30, 20) * np.float32(0.5)
             std = np.exp(lv.astype(np.float64)).astype(np.float32)
-            x = x + std * train_normals(x.size, self.seed, visit.row, visit.micro,
-                                        LATENT).reshape(x.shape)
-        x = (x - self.norm[0]) * self.norm[1]
+            x += std * train_normals(x.size, self.seed, visit.row, visit.micro,
+                                     LATENT).reshape(x.shape)
+        x -= self.norm[0]
+        x *= self.norm[1]
         if not np.isfinite(x).all():
             raise ValueError("a value is NaN or infinite")
         return x
@@ -509,8 +508,7 @@ class Dataset:
             x = self._latent(latent, e, visit)
         except ValueError as error:
             raise ValueError("%s: sample %s: %s" % (shards.path, self.key(i), error)) from None
-        texts = {t["slot"]: {name: v.astype(np.float32) for name, v in
-                             shards.value("text", k).items()} for t, k in zip(encoders, keys)}
+        texts = {t["slot"]: shards.value("text", k) for t, k in zip(encoders, keys)}
         conditions = {role: shards.value("latent", k, shard) for role, k in
                       (record.get("conditions") or {}).items()}
         return {"latents": x, "texts": texts, "conditions": conditions, "caption": text,
@@ -529,12 +527,14 @@ def collate(rows):
         out = batch["texts"][slot] = {}
         of = [r["texts"][slot] for r in rows]
         if "pooled" in tensors:
-            out["pooled"] = give(np.stack([t["pooled"] for t in of]))
+            out["pooled"] = give(np.stack([t["pooled"] for t in of]).astype(np.float32))
         if "prompt_embeds" in tensors:
-            n = [len(t["prompt_embeds"]) for t in of]
-            out["prompt_embeds"] = give(np.stack([np.pad(t["prompt_embeds"], (
-                (0, max(n) - len(t["prompt_embeds"])), (0, 0))) for t in of]))
-            out["length"] = give(np.array(n, np.int64))
+            of = [t["prompt_embeds"] for t in of]
+            x = np.zeros((len(of), max(map(len, of)), of[0].shape[1]), np.float32)
+            for to, t in zip(x, of):
+                to[:len(t)] = t
+            out["prompt_embeds"] = give(x)
+            out["length"] = give(np.array([len(t) for t in of], np.int64))
     return batch
 
 
@@ -587,9 +587,9 @@ class BucketSampler:
         if m < self.epoch_start:
             self.epoch_number, self.epoch_start, self.batches = 0, 0, self._plan(0)
         while m - self.epoch_start >= len(self.batches):
-            n = 1 if self.data.varied else (m - self.epoch_start) // len(self.batches)
-            self.epoch_number, self.epoch_start = (self.epoch_number + n,
-                                                   self.epoch_start + n * len(self.batches))
+            passed = 1 if self.data.varied else (m - self.epoch_start) // len(self.batches)
+            self.epoch_start += passed * len(self.batches)
+            self.epoch_number += passed
             self.batches = self._plan(self.epoch_number)
         return self.batches[m - self.epoch_start]
 
