@@ -82,6 +82,53 @@ static void test_recompute_is_exact(void **state)
     }
 }
 
+static bool is_upper(void *arg, const char *name)
+{
+    (void)arg;
+    return !strncmp(name, "blocks.2.", 9) || !strncmp(name, "blocks.3.", 9);
+}
+
+/* Blocks below the lowest trained parameter keep nothing for backward, whether they are to be
+ * recomputed or not. Loss and gradients have the bits of a step that trains all blocks. */
+static void test_blocks_below(void **state)
+{
+    float loss[3];
+    vt_usage use[3];
+    char *upper[3] = { 0 };
+    size_t n = 0;
+
+    (void)state;
+    for (int how = 0; how < 3; how++) {           /* all trained; the upper half; and recomputed */
+        vt_ctx *g = em_context(VC_F32);
+        em_model m;
+        em_open(&m, g, 1);
+        assert_int_equal(vt_params_train(m.p, how ? is_upper : NULL, NULL, NULL), 0);
+        loss[how] = em_step(g, &m, how == 2 ? VT_RECOMPUTE : VT_KEEP, 0);
+        use[how] = vt_usage_of(g);
+        n = 0;
+        for (int i = 0; i < vt_params_count(m.p); i++) {
+            const vt_param *p = vt_params_at(m.p, i);
+            if (!is_upper(NULL, p->name))
+                continue;
+            size_t bytes = sizeof(float) * (size_t)vt_count(p->grad);
+            upper[how] = realloc(upper[how], n + bytes);
+            memcpy(upper[how] + n, p->grad->data, bytes);
+            n += bytes;
+        }
+        vt_params_close(m.p);
+        vt_close(g);
+    }
+    assert_true(n > 0 && loss[0] > 0);
+    for (int how = 1; how < 3; how++) {
+        assert_true(loss[how] == loss[0]);
+        assert_memory_equal(upper[how], upper[0], n);
+    }
+    assert_true(use[1].saved < use[0].saved * 6 / 10);
+    assert_true(use[2].flops < use[0].flops);     /* two of four blocks are recomputed */
+    for (int how = 0; how < 3; how++)
+        free(upper[how]);
+}
+
 /* Another number of threads changes only the last bits; the same number gives the same bits. */
 static void test_threads(void **state)
 {
@@ -506,6 +553,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_recompute_is_exact),
+        cmocka_unit_test(test_blocks_below),
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_hooks),
         cmocka_unit_test(test_odd_outputs),

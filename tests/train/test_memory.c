@@ -26,8 +26,9 @@ enum { BLOCKS = 6, GROUPS = 2 };
 
 static char dir[256];
 
-/* Opens a run up to its plan: a new model of BLOCKS blocks, and two buckets. */
-static void open_run(vtrain *t)
+/* Opens a run up to the choice of the trained parameters: a new model of BLOCKS blocks, and two
+ * buckets. */
+static void open_bare(vtrain *t)
 {
     vc_err err = { 0 };
     char *path = vc_path_join(dir, "set.lmdb"), *note;
@@ -54,20 +55,24 @@ static void open_run(vtrain *t)
     if (!rc)
         rc = vtrain_dit_open(&t->model, t->family, t->model_config, t->params,
                              &(vt_source){ 0 }, &err);
-    if (!rc)
-        rc = vt_params_train(t->params, NULL, NULL, &err);
-    if (!rc)
-        rc = vt_adamw_open(&t->adam, t->params, VT_ADAMW_F32, &err);
     const vtrain_objective_opts how = { .kind = VTRAIN_FLOW, .shift = 1, .logit_std = 1,
                                         .micros = 1 };
     if (!rc)
         rc = vtrain_objective_open(&t->objective, &how, &err);
-    const vtrain_loader_opts load = { .batch = 2, .threads = 1, .ahead = 1, .end = 1 };
-    if (!rc)
-        rc = vtrain_loader_open(&t->loader, t->data, &load, &err);
     assert_ok(rc, &err);
     free(path);
     assert_int_equal(vtrain_data_groups(t->data), GROUPS);
+}
+
+/* Opens a full finetune up to its plan. */
+static void open_run(vtrain *t)
+{
+    vc_err err = { 0 };
+    const vtrain_loader_opts load = { .batch = 2, .threads = 1, .ahead = 1, .end = 1 };
+    open_bare(t);
+    assert_ok(vt_params_train(t->params, NULL, NULL, &err) ||
+              vt_adamw_open(&t->adam, t->params, VT_ADAMW_F32, &err) ||
+              vtrain_loader_open(&t->loader, t->data, &load, &err), &err);
 }
 
 static void close_run(vtrain *t)
@@ -150,6 +155,38 @@ static void test_fewest(void **state)
     close_run(&t);
 }
 
+static bool is_upper(void *arg, const char *module)
+{
+    (void)arg;
+    return strstr(module, "blocks.4.") || strstr(module, "blocks.5.");
+}
+
+/* With adapters in the last two blocks alone, the blocks below keep no tape: to recompute them
+ * saves no byte and costs no operation, so auto keeps all blocks where recomputing the two would
+ * not help. */
+static void test_blocks_below(void **state)
+{
+    (void)state;
+    vtrain t;
+    vc_err err = { 0 };
+    vt_usage use[BLOCKS + 1];
+    int linears;
+    open_bare(&t);
+    assert_ok(vt_params_lora(t.params, is_upper, NULL, 4, 4, 0, &linears, &err), &err);
+    assert_true(linears > 0);
+    const vtrain_group *g = vtrain_data_group(t.data, 0);
+    const int64_t dim[5] = { 2, vtrain_data_norm(t.data)->channels, g->padded, g->h, g->w };
+    for (int n = 0; n <= BLOCKS; n++)
+        assert_ok(vtrain_micro_dry(&t, dim, true, n, &use[n], &err), &err);
+    for (int n = 1; n <= BLOCKS - 2; n++) {
+        assert_int_equal(use[n].saved, use[0].saved);
+        assert_int_equal(use[n].pool_peak, use[0].pool_peak);
+        assert_true(use[n].flops == use[0].flops);
+    }
+    assert_true(use[BLOCKS].saved < use[0].saved && use[BLOCKS].flops > use[0].flops);
+    close_run(&t);
+}
+
 /* Above the limit, the error names the bucket, both sizes, and the flags that the run does not
  * use. */
 static void test_too_much(void **state)
@@ -217,7 +254,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fewest), cmocka_unit_test(test_too_much),
-        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_no_memory), cmocka_unit_test(test_blocks_below),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
