@@ -159,6 +159,12 @@ int vtrain_memory_plan(vtrain *t, vc_err *err)
     return 0;
 }
 
+/* The memory of the largest training step is the run's in any case. */
+bool vtrain_memory_holds(const vtrain *t, const vt_usage *use)
+{
+    return taken(use) <= (int64_t)t->plan.pool || taken(use) <= room(t);
+}
+
 /* ---- weights that are on the host ---- */
 
 /* Bytes of block b's weights on the host. */

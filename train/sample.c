@@ -14,7 +14,8 @@
 typedef struct sampling {
     vtrain_prompt p;
     uint32_t number;             /* of the prompt */
-    int64_t dim[5];              /* of one forward: rows 2 with classifier-free guidance, else 1 */
+    int prompts;                 /* 2 with classifier-free guidance, else 1 */
+    int64_t dim[5];              /* of one forward, which has a row for each prompt, or for one */
     int front;                   /* frames that are sampled, then dropped */
     int steps;                   /* the prompt's own, else the run's; so is guidance */
     double guidance;
@@ -23,14 +24,15 @@ typedef struct sampling {
     size_t n;                    /* elements of a row */
     size_t tokens;               /* of the transformer */
     int patch[3];                /* frames, rows and columns of a token */
-    float *x, *in, *out;         /* [n], [rows,n], [rows,n] */
+    float *x, *in, *out;         /* [n], [rows,n], [prompts,n] */
     float *past, *noise;         /* [2,n]: clean latents of the two steps before; [n]: the step's
                                   * noise */
     double *norm;                /* [tokens,2]: the sums of squares of the prompt's prediction and
                                   * of the guided one; NULL: the guided one keeps its norm */
     vtrain_solver_step *step;    /* [steps] */
     vtrain_text text[VTRAIN_TEXTS];
-    float *cond[VC_ROLES];       /* conditions of all rows, as the model takes them, or NULL */
+    float *cond[VC_ROLES];       /* conditions of all rows, which are equal, as the model takes
+                                  * them, or NULL */
     float *first;                /* [C,h,w] the sample's clean first frame, or NULL */
     int clean;                   /* clean frames: the latent frames of a token */
     int skip;                    /* frames of the decoded sample that are no part of the clip */
@@ -261,14 +263,14 @@ static int make_plan(sampling *s, const vtrain *t, vc_err *err)
 
 static int make_rows(sampling *s, const vtrain *t, vc_err *err)
 {
-    int rows = (int)s->dim[0], rc = 0;
-    size_t one = sizeof(float) * s->n, all = one * (size_t)rows;
+    int rc = 0;
+    size_t one = sizeof(float) * s->n;
     s->x = malloc(one);
     s->past = malloc(2 * one);
     s->noise = malloc(one);
-    s->in = malloc(all);
-    s->out = malloc(all);
-    const bool norms = t->family->renormalised && rows > 1;
+    s->in = malloc(one * (size_t)s->dim[0]);
+    s->out = malloc(one * (size_t)s->prompts);
+    const bool norms = t->family->renormalised && s->prompts > 1;
     if (norms)
         s->norm = calloc(2 * s->tokens, sizeof *s->norm);
     if (!s->x || !s->past || !s->noise || !s->in || !s->out || (norms && !s->norm))
@@ -276,9 +278,9 @@ static int make_rows(sampling *s, const vtrain *t, vc_err *err)
     for (int k = 0; !rc && k < vtrain_data_slots(t->data); k++) {
         const vtrain_embeds *row[2] = { &s->p.pos[k], &s->p.neg[k] };
         const vtrain_slot *slot = vtrain_data_slot(t->data, k);
-        rc = make_text(&s->text[k], row, rows, slot->rows, err);
+        rc = make_text(&s->text[k], row, s->prompts, slot->rows, err);
         if (!rc)
-            rc = make_pooled(&s->text[k], row, rows, slot->pooled, err);
+            rc = make_pooled(&s->text[k], row, s->prompts, slot->pooled, err);
     }
     return rc;
 }
@@ -297,7 +299,8 @@ static int open_prompt(sampling *s, const vtrain *t, const vtrain_fit *fit, uint
     bool beside = !t->guidance || fit->two_prompts;
     s->input = beside ? t->cfg.embedded_guidance : s->guidance;
     s->scale = beside ? s->guidance : t->cfg.true_cfg_scale;
-    int rows = s->scale > 1 ? 2 : 1;
+    s->prompts = s->scale > 1 ? 2 : 1;
+    const int rows = t->guidance_apart ? 1 : s->prompts;
     const int64_t dim[5] = { rows, vtrain_data_norm(t->data)->channels, s->p.f, s->p.h, s->p.w };
     memcpy(s->dim, dim, sizeof dim);
     s->n = (size_t)(dim[1] * dim[2] * dim[3] * dim[4]);
@@ -368,20 +371,44 @@ static void guide(sampling *s)
     }
 }
 
+/* The texts of one forward, from a prompt on. */
+static void texts_from(vtrain_text text[VTRAIN_TEXTS], const sampling *s, int prompt)
+{
+    for (int i = 0; i < VTRAIN_TEXTS; i++) {
+        vtrain_text *t = &text[i];
+        *t = s->text[i];
+        t->length += t->length ? prompt : 0;
+        t->embeds += t->embeds ? prompt * t->n * t->width : 0;
+        t->pooled += t->pooled ? prompt * t->pooled_width : 0;
+    }
+}
+
+/* Writes the predictions for all prompts to s->out, by one forward or by one for each. */
+static int forward(sampling *s, vtrain *t, const vtrain_level *l, vc_err *err)
+{
+    unsigned roles = 0;
+    vtrain_text text[VTRAIN_TEXTS];
+    int rc = 0;
+    for (int i = 0; i < VC_ROLES; i++)
+        roles |= s->cond[i] ? 1u << i : 0;
+    for (int64_t row = 0; row < s->dim[0]; row++)
+        memcpy(s->in + (size_t)row * s->n, s->x, sizeof(float) * s->n);
+    const vtrain_question q = {
+        .dim = s->dim, .x = s->in, .level = l, .clean_first = s->first,
+        .guidance = s->input, .fps = s->p.fps, .text = text, .roles = roles, .cond = s->cond,
+    };
+    for (int i = 0; !rc && i < s->prompts; i += (int)s->dim[0]) {
+        texts_from(text, s, i);
+        rc = vtrain_predict(t, &q, s->out + (size_t)i * s->n, err);
+    }
+    return rc;
+}
+
 /* Writes the guided prediction for s->x at a level to the first row of s->out. */
 static int predict(sampling *s, vtrain *t, const vtrain_level *l, vc_err *err)
 {
-    for (int64_t row = 0; row < s->dim[0]; row++)
-        memcpy(s->in + (size_t)row * s->n, s->x, sizeof(float) * s->n);
-    unsigned roles = 0;
-    for (int i = 0; i < VC_ROLES; i++)
-        roles |= s->cond[i] ? 1u << i : 0;
-    const vtrain_question q = {
-        .dim = s->dim, .x = s->in, .level = l, .clean_first = s->first,
-        .guidance = s->input, .fps = s->p.fps, .text = s->text, .roles = roles, .cond = s->cond,
-    };
-    int rc = vtrain_predict(t, &q, s->out, err);
-    if (!rc && s->dim[0] > 1)
+    int rc = forward(s, t, l, err);
+    if (!rc && s->prompts > 1)
         guide(s);
     return rc;
 }
@@ -490,6 +517,21 @@ static int sample_one(vtrain *t, const char *dir, uint32_t i, vc_err *err)
     return vc_context(err, rc, "validation prompt %u", i);
 }
 
+/* Makes a dry forward of a prompt. Where there is no memory for the two prompts of guidance at
+ * once, this run computes them apart. */
+static int check_memory(vtrain *t, sampling *s, vc_err *err)
+{
+    vt_usage use;
+    int rc = vtrain_micro_dry(t, s->dim, false, 0, &use, err);
+    if (s->dim[0] == 1 || (rc && rc != VC_ENOMEM) || (!rc && vtrain_memory_holds(t, &use)))
+        return rc;
+    vc_say(t->ui, "validation prompt %u: guidance computes its two predictions one after the "
+           "other, because there is no memory for both at once", s->number);
+    t->guidance_apart = true;
+    s->dim[0] = 1;
+    return vtrain_micro_dry(t, s->dim, false, 0, &use, err);
+}
+
 int vtrain_validate_check(vtrain *t, vc_err *err)
 {
     vtrain_fit fit;
@@ -497,10 +539,9 @@ int vtrain_validate_check(vtrain *t, vc_err *err)
     t->family->fit(t->model, &fit);
     for (uint32_t i = 0; !rc && i < vtrain_data_prompts(t->data); i++) {
         sampling s = { 0 };
-        vt_usage use;
         rc = open_prompt(&s, t, &fit, i, err);
         if (!rc)
-            rc = vtrain_micro_dry(t, s.dim, false, 0, &use, err);
+            rc = check_memory(t, &s, err);
         sampling_free(&s);
         if (rc)
             vc_context(err, rc, "validation prompt %u", i);

@@ -212,6 +212,8 @@ typedef struct vtrain {
                                                * one's number */
     uint64_t rows, dropped;                   /* captions seen by all ranks, and those of them that
                                                * the empty prompt replaced */
+    bool guidance_apart;                      /* samples compute guidance's two prompts in two
+                                               * forwards, to need less memory */
     bool reported_conditions;                 /* inputs that samples lack have been reported */
     char *settings;                           /* YAML */
     char *about_model, *about_data;           /* the plan's lines, for report.html */
@@ -283,6 +285,8 @@ int vtrain_memory_plan(vtrain *t, vc_err *err);
 /* After vtrain_memory_plan: copies the weights that are on the host to the device, except those of
  * --blocks_to_swap or, with --low_vram, of the fewest blocks. */
 int vtrain_memory_place(vtrain *t, vc_err *err);
+/* Whether a step of that usage fits into the memory that the run has. */
+bool vtrain_memory_holds(const vtrain *t, const vt_usage *use);
 /* VC_ENOMEM if the plan is above --memory_limit; a plan above the free memory is a warning. */
 int vtrain_memory_check(const vtrain *t, vc_err *err);
 /* Adds to an error of a step the group's bucket and, where memory ran out, the flags that would

@@ -44,7 +44,7 @@ precompute/run       formats/dataset formats/json formats/keys formats/metadata 
 precompute/run       precompute/media
 precompute/encode    common common/os formats/keys precompute/media precompute/run
 precompute/vprep     common/base common/cli common/os common/tensor formats/json formats/keys
-precompute/vprep     precompute/encode precompute/run precompute/text
+precompute/vprep     formats/tensors precompute/encode precompute/run precompute/text
 precompute/vdecode   common/base common/cli common/os formats/report formats/tensors
 precompute/vdecode   precompute/media precompute/run
 train/diffusion      common/base common/os common/tensor formats/json

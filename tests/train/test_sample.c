@@ -404,11 +404,13 @@ static bool is_by_hand(const vtrain *t, uint32_t prompt, uint64_t seed)
     return same;
 }
 
-/* With a guidance of at most 1 the model makes no prediction for the negative prompt. */
+/* With a guidance of at most 1 the model makes no prediction for the negative prompt. Above 1 both
+ * predictions are one forward of two rows, or two forwards of one. */
 static void test_guidance(void **state)
 {
-    static const struct { double scale; int rows; } rows[] = {
-        { 0, 1 }, { 0.5, 1 }, { 1, 1 }, { 1.001, 2 }, { 2, 2 },
+    static const struct { double scale; int rows; bool apart; int calls; } rows[] = {
+        { 0, 1, false, 8 }, { 0.5, 1, false, 8 }, { 1, 1, false, 8 }, { 1.001, 2, false, 8 },
+        { 2, 2, false, 8 }, { 2, 1, true, 16 }, { 1, 1, true, 8 },
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         vtrain t = { 0 };
@@ -417,8 +419,9 @@ static void test_guidance(void **state)
         oracle m;
         open_half(&t, &m, *state, NULL, &list);
         t.cfg.guidance_scale = rows[i].scale;
+        t.guidance_apart = rows[i].apart;
         assert_ok(vtrain_validate(&t, &err), &err);
-        assert_int_equal(m.calls, 8);
+        assert_int_equal(m.calls, rows[i].calls);
         assert_int_equal(m.dim[0], rows[i].rows);
         t.cfg.guidance_scale = rows[i].scale == 2 ? 2 : 1;
         static const uint64_t seed[] = { 5, 7 };                /* of the run, of the prompt */
@@ -426,6 +429,92 @@ static void test_guidance(void **state)
             assert_int_equal(is_by_hand(&t, k, seed[k]), rows[i].scale != 1.001);
         close_toy(&t, &list);
     }
+}
+
+/* The toy's embeddings differ by a constant, which the model's layer norm removes; their squares
+ * differ in shape. */
+static void square_text(vt_ctx *g, void *model, vtrain_in *in)
+{
+    in->text[0].embeds = vt_mul(g, in->text[0].embeds, in->text[0].embeds);
+    vtrain_builtin.prepare(g, model, in);
+}
+
+/* Opens a run of a new built-in transformer; *family gets its functions. */
+static void open_builtin(vtrain *t, vtrain_family *family, const char *dir, vc_list *list)
+{
+    vc_err err = { 0 };
+    open_own(t, dir, 0, NULL, list);
+    *family = vtrain_builtin;
+    family->prepare = square_text;
+    t->family = family;
+    const vtrain_fresh want = { .channels = vtrain_data_norm(t->data)->channels,
+                                .text_width = vtrain_data_slot(t->data, 0)->width,
+                                .width = 32, .layers = 3, .heads = 2, .patch = 1 };
+    assert_ok(vt_params_open(&t->params, t->g, &err) ||
+              t->family->fresh(&t->model_config, &want, &err) ||
+              vtrain_dit_open(&t->model, t->family, t->model_config, t->params,
+                              &(vt_source){ 0 }, &err), &err);
+    for (int i = 0; i < vt_params_count(t->params); i++) {     /* a new head is all zeros */
+        const vt_tensor *w = vt_params_at(t->params, i)->t;
+        for (int64_t k = 0; k < vt_count(w); k++)
+            ((float *)w->data)[k] += 0.3f * (float)((k * 7 + i) % 11 - 5) / 5;
+    }
+}
+
+static float *read_sample(const vtrain *t, const char *name, size_t *n)
+{
+    char *path = vc_format("%s/validation/step-0/%s", t->cfg.output_dir, name);
+    vf_safetensors *f;
+    vf_view v;
+    vc_err err = { 0 };
+    assert_ok(vf_safetensors_open(&f, path, &err) ||
+              vf_safetensors_get(f, "latents", &v, &err), &err);
+    *n = (size_t)vf_view_count(&v);
+    float *x = memcpy(malloc(v.bytes), v.data, v.bytes);
+    vf_safetensors_close(f);
+    free(path);
+    return x;
+}
+
+/* Guidance with one forward and with two gives the same samples, though the two prompts differ in
+ * length; one byte less of memory than one forward takes divides it. */
+static void test_apart(void **state)
+{
+    vtrain t = { 0 };
+    vtrain_family family;
+    vc_list list;
+    vc_err err = { 0 };
+    vt_usage use;
+    size_t n[2];
+    open_builtin(&t, &family, *state, &list);
+    assert_true(toy_tokens("prompt 0") != toy_tokens(""));
+    const int64_t dim[5] = { 2, 2, 4, 5, 3 };     /* of prompt 1, the larger */
+    assert_ok(vtrain_micro_dry(&t, dim, false, 0, &use, &err), &err);
+    float *x[2][2];
+    for (int apart = 0; apart < 2; apart++) {
+        t.cfg.guidance_scale = 4;
+        t.cfg.memory_limit = (int64_t)(use.pool_peak + use.scratch) - apart;
+        assert_ok(vtrain_validate_check(&t, &err), &err);
+        assert_int_equal(t.guidance_apart, apart);
+        assert_ok(vtrain_validate(&t, &err), &err);
+        x[apart][0] = read_sample(&t, "000.safetensors", &n[0]);
+        x[apart][1] = read_sample(&t, "001.safetensors", &n[1]);
+    }
+    for (int prompt = 0; prompt < 2; prompt++) {
+        double most = 0, error = 0;
+        for (size_t i = 0; i < n[prompt]; i++) {
+            most = fmax(most, fabs((double)x[0][prompt][i]));
+            error = fmax(error, fabs((double)x[0][prompt][i] - (double)x[1][prompt][i]));
+        }
+        if (!(error <= 1e-5 * most && most > 0))
+            fail_msg("prompt %d: error %g of %g", prompt, error, most);
+        free(x[0][prompt]);
+        free(x[1][prompt]);
+    }
+    vtrain_dit_close(t.model);
+    cJSON_Delete(t.model_config);
+    vt_params_close(t.params);
+    close_toy(&t, &list);
 }
 
 /* Prompt 1's own numbers make the same sample as equal numbers of the run, and do not change the
@@ -499,6 +588,7 @@ int main(void)
         cmocka_unit_test(test_front),     cmocka_unit_test(test_image),
         cmocka_unit_test(test_guidance_input),
         cmocka_unit_test(test_masked),    cmocka_unit_test(test_guidance),
+        cmocka_unit_test(test_apart),
         cmocka_unit_test(test_own_numbers), cmocka_unit_test(test_bad_numbers),
     };
     return cmocka_run_group_tests(tests, run_dir_setup, toy_dir_teardown);
