@@ -27,6 +27,7 @@ struct prep_encoder {
     size_t pixels_room, mean_room, logvar_room;
     uint8_t *scratch;                /* one frame of a mask */
     size_t scratch_room;
+    double vae_seconds;              /* in the VAE */
     vf_keymap made;                  /* keys of the values that this encoder made */
     trace_set trace;
 };
@@ -119,6 +120,11 @@ int prep_encoder_memory(prep_encoder *e, const vb_choice *c, size_t *bytes, vc_e
 {
     const vae_class *class = e->p->encoders.family.vae;
     return class->memory(e->vae, false, c->frames, c->target_h, c->target_w, bytes, err);
+}
+
+double prep_encoder_seconds(const prep_encoder *e)
+{
+    return e->vae_seconds;
 }
 
 static void clear_trace(trace_set *t)
@@ -310,12 +316,14 @@ static int run_vae(prep_encoder *e, int times, int f, int h, int w, bool logvar,
     rc = grow(&e->mean, &e->mean_room, n * (size_t)times, err);
     if (!rc)
         rc = grow(&e->logvar, &e->logvar_room, n * (size_t)times, err);
+    double begin = vc_seconds();
     for (int i = 0; !rc && i < times; i++)
         rc = *vc_stop_flag()
                  ? vc_fail(err, VC_ESTOP, "stopped")
                  : e->p->encoders.family.vae->encode(e->vae, e->pixels + (size_t)i * in, f, h, w,
                                              e->mean + (size_t)i * n,
                                              logvar ? e->logvar + (size_t)i * n : NULL, err);
+    e->vae_seconds += vc_seconds() - begin;
     return rc;
 }
 

@@ -42,6 +42,9 @@ void prep_encoder_close(prep_encoder *e);            /* NULL is fine */
 /* The memory of the VAE for a clip of that shape, beside its weights. */
 int prep_encoder_memory(prep_encoder *e, const vb_choice *c, size_t *bytes, vc_err *err);
 
+/* The seconds that the VAE has taken so far. */
+double prep_encoder_seconds(const prep_encoder *e);
+
 /* Encodes the values that j needs and writes its trace. A value that an earlier job of this encoder
  * has is not encoded again, so jobs must be put in the order of their encoding. Frees j's pixels.
  * *n: the number of encoded values besides the clip. */

@@ -30,7 +30,7 @@ typedef struct vprep_config {
     int video_decoder;                /* cpu | nvdec */
     int like;                         /* index into VC_LIKE_ALLOWED */
     int log_format;
-    bool dry_run, overwrite, append, rehash, allow_missing, quiet;
+    bool dry_run, overwrite, append, rehash, allow_missing, quiet, profile;
     bool allow_empty_captions;
     vc_list reuse;
     double sample_fps, shard_seconds;

@@ -22,6 +22,7 @@
 #include "precompute/run/errors.h"
 #include "precompute/run/options.h"
 #include "precompute/run/plan.h"
+#include "precompute/run/profile.h"
 #include "precompute/run/prompts.h"
 #include "precompute/run/share.h"
 #include "precompute/run/sources.h"
@@ -47,6 +48,7 @@ struct vprep {
     vf_writer *writer;                /* NULL in a dry run */
     prep_errors errors;
     prep_counts count;
+    prep_profile profile;
     prep_ranks ranks;
 };
 

@@ -281,6 +281,7 @@ static int encode_stages(vprep *p, vc_err *err)
 {
     uint32_t dropped = 0;
     double begin = vc_seconds();
+    p->profile.span[PREP_SPAN_PLAN] = begin - p->profile.begin;
     int rc = p->c.trace_dir ? vc_mkdirs(p->c.trace_dir, err) : 0;
 
     if (!rc && p->ranks.rank == 0)
@@ -300,6 +301,8 @@ static int encode_stages(vprep *p, vc_err *err)
         rc = complete(p, &dropped, err);
     if (!rc && p->ranks.rank == 0)
         say_done(p, vc_seconds() - begin, dropped);
+    if (!rc && p->c.profile)
+        vprep_say_profile(p);
     return rc;
 }
 
@@ -309,6 +312,7 @@ static int run(vprep *p, vc_err *err)
                            .extra_inputs = p->c.extra_inputs,
                            .caption_columns = p->c.caption_column,
                            .allow_empty_captions = p->c.allow_empty_captions };
+    p->profile.begin = vc_seconds();
     int lock = -1, rc = vc_comm_agree(p->ranks.comm, settle_config(p, err), err);
 
     if (!rc)

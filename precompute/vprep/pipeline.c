@@ -37,7 +37,8 @@ typedef struct line {                /* the pipeline's own state */
     unsigned roles;                  /* VC_ROLE_BITs of the values that jobs make */
     uint32_t n_pending, next;        /* next: taken by workers, atomically */
     int ended;                       /* atomic: an error ends the run */
-    pthread_mutex_t lock;            /* guards err, the counts below and those of the run */
+    pthread_mutex_t lock;            /* guards err, the counts below and those of the run, and the
+                                      * seconds of the workers */
     vc_err err;                      /* the error that ended the run */
     uint64_t done, failed;
     double pixels;                   /* of the clips that were encoded */
@@ -156,6 +157,20 @@ static int settle_job(vprep *p, const vprep_item *it, prep_job *j, vc_err *err)
     return rc;
 }
 
+static int decode_job(line *l, prep_job *j, vc_err *err)
+{
+    double begin = vc_seconds();
+
+    prep_job_settle(l->p, j);
+    int rc = vprep_decode(l->p, j, err);
+    if (!rc && j->need & VC_ROLE_BIT(VC_ROLE_LOSS_MASK))
+        rc = vprep_loss_mask(l->p, j->item, &j->clip, &j->loss_mask, err);
+    pthread_mutex_lock(&l->lock);
+    l->p->profile.span[PREP_SPAN_DECODE] += vc_seconds() - begin;
+    pthread_mutex_unlock(&l->lock);
+    return rc;
+}
+
 static void *decode_worker(void *arg)
 {
     line *l = arg;
@@ -177,12 +192,8 @@ static void *decode_worker(void *arg)
         j->want_thumb = t->want_thumb;
         int rc = *vc_stop_flag() ? vc_fail(&why, VC_ESTOP, "stopped")
                                  : vprep_clip_of(l->p, j->item, &j->clip, &why);
-        if (!rc) {
-            prep_job_settle(l->p, j);
-            rc = vprep_decode(l->p, j, &why);
-            if (!rc && j->need & VC_ROLE_BIT(VC_ROLE_LOSS_MASK))
-                rc = vprep_loss_mask(l->p, j->item, &j->clip, &j->loss_mask, &why);
-        }
+        if (!rc)
+            rc = decode_job(l, j, &why);
         if (rc)
             job_failed(l, j, "decode", &why);
         else if (!vc_queue_put(l->decoded, j, j->pixel_bytes))
@@ -210,7 +221,9 @@ static void *write_worker(void *arg)
 
     while ((j = vc_queue_get(l->encoded))) {
         vc_err e = { 0 };
+        double begin = vc_seconds();
         int rc = put_job(l, j, &e);
+        l->p->profile.span[PREP_SPAN_WRITE] += vc_seconds() - begin;
         if (rc)
             line_fail(l, &e);
         else
@@ -292,7 +305,10 @@ static void encode_all(line *l)
     while ((j = vc_queue_get(l->decoded))) {
         vc_err why = { 0 };
         size_t bytes = 0;
-        if (prep_encode(l->encoder, j, &conditions, &why)) {
+        double begin = vc_seconds();
+        int rc = prep_encode(l->encoder, j, &conditions, &why);
+        l->p->profile.span[PREP_SPAN_PACK] += vc_seconds() - begin;
+        if (rc) {
             job_failed(l, j, "encode", &why);
             continue;
         }
@@ -303,6 +319,20 @@ static void encode_all(line *l)
             prep_job_free(j);
     }
     vc_queue_close(l->encoded);
+}
+
+/* Divides the main thread's time in the stage of the clips, which took `seconds`. */
+static void note_profile(line *l, double seconds)
+{
+    prep_profile *f = &l->p->profile;
+    const double took = prep_encoder_seconds(l->encoder) - f->span[PREP_SPAN_VAE];
+
+    f->clips = seconds;
+    f->clips_vae = took;
+    f->span[PREP_SPAN_VAE] += took;
+    f->span[PREP_SPAN_PACK] -= took;
+    f->span[PREP_SPAN_WAIT_CLIPS] = vc_queue_look(l->decoded).get_wait;
+    f->span[PREP_SPAN_WAIT_WRITER] = vc_queue_look(l->encoded).put_wait;
 }
 
 static int run_threads(line *l, vc_err *err)
@@ -347,6 +377,7 @@ static int run_timed(line *l, vc_err *err)
     int rc = run_threads(l, err);
     vprep_rate rate = { l->pixels * l->p->ranks.n, vc_seconds() - begin };
 
+    note_profile(l, rate.seconds);
     if ((rc && rc != VC_ESTOP) || rate.pixels <= 0)
         return rc;
     int kept = vf_writer_hint_put(l->p->writer, VPREP_RATE, &rate, sizeof rate, rc ? NULL : err);
@@ -374,12 +405,16 @@ int vprep_clips(vprep *p, vc_err *err)
         rc = settle_stored(&l, err);
     if (!rc && p->ranks.rank == 0)
         rc = vprep_prompt_images_settle(p, &l.largest, &images, err);
+    double begin = vc_seconds();
     if (!rc && (l.n_pending || images))
         rc = prep_encoder_open(&l.encoder, p, l.roles | images, err);
+    p->profile.span[PREP_SPAN_OPEN] += vc_seconds() - begin;
     if (!rc && p->encoders.family.from_files)
         rc = say_memory(&l, err);
     if (!rc && images)
         rc = vprep_prompt_images_encode(p, l.encoder, err);
+    if (l.encoder)
+        p->profile.span[PREP_SPAN_VAE] = prep_encoder_seconds(l.encoder);
     const uint64_t total = rc ? 0 : l.n_pending + p->ranks.others_clips;
     if (total)
         vc_progress_begin(p->progress, "clips", "clips", total);

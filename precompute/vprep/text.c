@@ -66,7 +66,9 @@ static int open_encoder(text_job *j, vc_err *err)
     const prep_part *part = &j->p->encoders.text_part[j->encoder];
     const text_info *was = &j->p->encoders.text[j->encoder];
     text_info info;
+    double begin = vc_seconds();
     int rc = j->class->open(&j->enc, &part->opts, &info, err);
+    j->p->profile.span[PREP_SPAN_OPEN] += vc_seconds() - begin;
 
     if (!rc && (memcmp(&info.fingerprint, &was->fingerprint, sizeof was->fingerprint) ||
                 memcmp(&info.tokenizer, &was->tokenizer, sizeof was->tokenizer)))
@@ -82,7 +84,11 @@ static int encode(text_job *j, const char *prompt, text_source *from, text_resul
     if (!rc && !j->enc)
         rc = open_encoder(j, err);
     const text_input in = { prompt, from ? &from->picture : NULL };
-    return rc ? rc : j->class->encode(j->enc, &in, r, err);
+    double begin = vc_seconds();
+    if (!rc)
+        rc = j->class->encode(j->enc, &in, r, err);
+    j->p->profile.span[PREP_SPAN_TEXT] += vc_seconds() - begin;
+    return rc;
 }
 
 static int one_prompt(text_job *j, const char *prompt, text_source *from, vc_err *err)

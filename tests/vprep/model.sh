@@ -12,14 +12,17 @@ sampling+=(--image_sample_size 64)
 meta=(--meta "$dir/media/metadata.json" "${sampling[@]}" --model "$dir/m")
 
 # ---- i2v in bf16; weights are hashed once; a copy elsewhere has the same fingerprints ----
-check i2v 0 vprep "${meta[@]}" --train_mode i2v --out "$dir/a"
+check i2v 0 vprep "${meta[@]}" --train_mode i2v --out "$dir/a" --profile
+stderr_has "% *[0-9.]* s  VAE" && stderr_has "% *[0-9.]* s  the VAE waited for decoded clips" &&
+    stderr_has "the VAE's share was [0-9.]* %" && stderr_has "profile: .* s  all else"
 stderr_has "4 encoded" && stderr_has "hashing" && stderr_has "in the VAE" && stderr_lacks warning
 has '"family": "cogvideox"' "$dir/a" && has '"dtype":"bf16","channels":4' "$dir/a" &&
     has '"max_length":12' "$dir/a"
 has '"invert_scale_latents":true' "$dir/a"
 check verify 0 vlat verify "$dir/a"
 check again 0 vprep "${meta[@]}" --train_mode i2v --out "$dir/a"
-stderr_has "0 encoded, 4 reused" && stderr_lacks hashing && stderr_lacks "in the VAE"
+stderr_has "0 encoded, 4 reused" && stderr_lacks hashing && stderr_lacks "in the VAE" &&
+    stderr_lacks profile
 check dry 0 vprep "${meta[@]}" --train_mode i2v --out "$dir/a" --dry_run
 stderr_lacks hashing && stdout_has "reuse 4, encode 0"
 check "dry on nothing" 0 vprep "${meta[@]}" --out "$dir/z" --dry_run && stderr_lacks hashing &&
