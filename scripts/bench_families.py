@@ -45,6 +45,11 @@ FAMILIES = {
                       skipped=0, clip=(17, 256, 384), transformer="LTXVideoTransformer3DModel",
                       vae="AutoencoderKLLTXVideo", text="T5EncoderModel",
                       lora=["to_q", "to_k", "to_v", "to_out.0"]),
+    "flux": dict(size="flux-dev", layers=[1, 2], grid=(1, 64, 64), tokens=512, clip=(1, 512, 512),
+                 transformer="FluxTransformer2DModel", vae="AutoencoderKL",
+                 parts=["lora", "full", "vae"],      # the larger text encoder is CogVideoX's
+                 lora=["to_q", "to_k", "to_v", "to_out.0", "add_q_proj", "add_k_proj",
+                       "add_v_proj", "to_add_out"], skipped=0),
 }
 
 
@@ -71,6 +76,14 @@ def arguments(a, dtype):
         return dict(hidden_states=draw(1, 16, f, h, w), timestep=t, encoder_hidden_states=text,
                     encoder_attention_mask=mask, pooled_projections=draw(1, 768),
                     guidance=torch.tensor([1000.0], dtype=dtype, device=a.device))
+    if a.family == "flux":
+        ids = torch.zeros(h // 2, w // 2, 3, device=a.device)
+        ids[..., 1] += torch.arange(h // 2, device=a.device)[:, None]
+        ids[..., 2] += torch.arange(w // 2, device=a.device)
+        return dict(hidden_states=draw(1, h * w // 4, 64), timestep=t / 1000,
+                    encoder_hidden_states=text, pooled_projections=draw(1, 768),
+                    guidance=torch.tensor([1.0], dtype=dtype, device=a.device),
+                    img_ids=ids.flatten(0, 1), txt_ids=torch.zeros(n, 3, device=a.device))
     return dict(hidden_states=draw(1, f * h * w, 128), timestep=t, encoder_hidden_states=text,
                 encoder_attention_mask=mask, num_frames=f, height=h, width=w,
                 rope_interpolation_scale=(1.0, 32, 32))
@@ -126,6 +139,7 @@ def ref_vae(a):
     import torch
     cls = getattr(diffusers, FAMILIES[a.family]["vae"])
     x = torch.rand(1, 3, *FAMILIES[a.family]["clip"]) * 2 - 1
+    x = x[:, :, 0] if a.family == "flux" else x          # a VAE of pictures
     return ref_encoder(a, lambda dtype: cls.from_pretrained(a.model + "/vae", torch_dtype=dtype),
                        lambda m: m.encode(x.to(m.dtype)).latent_dist.mean)
 
@@ -294,7 +308,7 @@ def make_inputs(a):
 
 def run(a):
     family = FAMILIES[a.family]
-    a.part = a.part or ["lora", "full", "vae", "text"]
+    a.part = a.part or family.get("parts", ["lora", "full", "vae", "text"])
     a.size, a.grid = a.size or family["size"], a.grid or family["grid"]
     a.layers = family["layers"] if a.layers is None else [n for n in a.layers if n]
     pathlib.Path(a.work).mkdir(parents=True, exist_ok=True)

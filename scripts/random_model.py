@@ -6,11 +6,11 @@
                                     [--tokenizer FILE] [--dtype bf16]
 
 SIZE is of CogVideoX 2b (the default), 5b, 5b-i2v, 1.5, 1.5-i2v; of HunyuanVideo hunyuan,
-hunyuan-i2v, hunyuan-i2v-33 (latent_concat), skyreels-i2v; of LTX-Video ltx-2b, ltx-13b. Names and
-shapes are those of diffusers and transformers (instantiated without memory), values are uniform
+hunyuan-i2v, hunyuan-i2v-33 (latent_concat), skyreels-i2v; of LTX-Video ltx-2b, ltx-13b; of FLUX.1
+flux-dev, flux-schnell. Names and shapes are those of diffusers and transformers (instantiated without memory), values are uniform
 with a spread that keeps activations near 1. Large parts are sharded at 5 GB as the hub has them.
-T5-XXL in bf16 takes 9.5 GB, LLaMA-3-8B 15 GB, HunyuanVideo's transformer 25.6 GB: delete OUT
-afterwards. The tokenizer is --tokenizer (spiece.model, or LLaMA's tokenizer.json), else a tiny one.
+T5-XXL in bf16 takes 9.5 GB, LLaMA-3-8B 15 GB, HunyuanVideo's transformer 25.6 GB, FLUX.1's 23.8
+GB: delete OUT afterwards. The tokenizer is --tokenizer (spiece.model, or LLaMA's tokenizer.json), else a tiny one.
 """
 import argparse
 import json
@@ -47,6 +47,8 @@ SIZES = {
     "ltx-2b": ("ltx-video", dict(num_layers=28)),
     "ltx-13b": ("ltx-video", dict(num_layers=48, attention_head_dim=128,
                                   cross_attention_dim=4096)),
+    "flux-dev": ("flux", dict(num_layers=19, num_single_layers=38, guidance_embeds=True)),
+    "flux-schnell": ("flux", dict(num_layers=19, num_single_layers=38)),
 }
 
 T5 = ("T5EncoderModel", dict(d_model=4096, d_ff=10240, d_kv=64, num_heads=64, vocab_size=32128,
@@ -71,6 +73,14 @@ def cogvideox_scheduler(size):
                 prediction_type="v_prediction", rescale_betas_zero_snr=True,
                 snr_shift_scale=3.0 if size == "2b" else 1.0, timestep_spacing="trailing",
                 set_alpha_to_one=True, clip_sample=False)
+
+
+def flux_vae(size):
+    del size
+    return dict(block_out_channels=(128, 256, 512, 512), layers_per_block=2, latent_channels=16,
+                down_block_types=("DownEncoderBlock2D",) * 4,
+                up_block_types=("UpDecoderBlock2D",) * 4, sample_size=1024, use_quant_conv=False,
+                use_post_quant_conv=False, scaling_factor=0.3611, shift_factor=0.1159)
 
 
 # family: the classes of its components, and functions of the size to their configs
@@ -102,6 +112,15 @@ FAMILIES = {
                                            max_shift=2.05, base_image_seq_len=1024,
                                            max_image_seq_len=4096, shift_terminal=0.1),
         text={"text_encoder": T5}, tokenizer={"tokenizer": "T5Tokenizer"}),
+    "flux": dict(
+        pipeline=lambda size: "FluxPipeline",
+        transformer="FluxTransformer2DModel", layers=["num_layers", "num_single_layers"],
+        vae="AutoencoderKL", vae_config=flux_vae,
+        scheduler=lambda size: "FlowMatchEulerDiscreteScheduler",
+        scheduler_config=lambda size: dict(shift=3.0, use_dynamic_shifting=True)
+        if size == "flux-dev" else dict(shift=1.0),
+        text={"text_encoder": CLIP, "text_encoder_2": T5},
+        tokenizer={"tokenizer": "CLIPTokenizer", "tokenizer_2": "T5Tokenizer"}),
 }
 
 
@@ -217,7 +236,7 @@ def tokenizer(out, a, rng):
     the tokenizer of a golden."""
     del rng
     kind = FAMILIES[SIZES[a.size][0]]["tokenizer"][out.name]
-    if a.tokenizer and out.name == "tokenizer":
+    if a.tokenizer and kind != "CLIPTokenizer":
         shutil.copyfile(a.tokenizer, out / pathlib.Path(a.tokenizer).name)
     elif kind == "T5Tokenizer":
         import sentencepiece
@@ -228,7 +247,7 @@ def tokenizer(out, a, rng):
         (out / "spiece.vocab").unlink()
     else:
         from safetensors import safe_open
-        name = "llama" if out.name == "tokenizer" else "clip"
+        name = "clip" if kind == "CLIPTokenizer" else "llama"
         goldens = pathlib.Path(__file__).parent.parent / "tests/golden"
         with safe_open(goldens / f"hunyuanvideo-{name}.safetensors", "np") as f:
             (out / "tokenizer.json").write_text(f.metadata()["tokenizer"])
@@ -267,7 +286,7 @@ def main():
     a.add_argument("out", type=pathlib.Path)
     a.add_argument("--size", choices=SIZES, default="2b")
     a.add_argument("--layers", type=int, nargs="+",
-                   help="blocks; of HunyuanVideo those of two streams and single ones")
+                   help="blocks; of HunyuanVideo and FLUX.1 those of two streams and single ones")
     a.add_argument("--text_layers", type=int)
     a.add_argument("--parts", default="transformer,vae,scheduler")
     a.add_argument("--tokenizer")

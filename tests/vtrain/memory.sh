@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # vtrain's predicted peak of memory is within 10 % of the real one for HunyuanVideo, LTX-Video and
-# Qwen-Image, at a width of 512 and several hundred tokens: LoRA and full finetune, with and without
-# recomputation.
+# vtrain's predicted peak of memory is within 10 % of the real one for HunyuanVideo, LTX-Video,
+# Qwen-Image and FLUX.1, at a width of 512 and several hundred tokens: LoRA and full finetune, with
+# and without recomputation.
 . "$(dirname "$0")/../lib/check.sh"
 [ "$VLT_FAULT_MEMORY" = 1 ] || { echo "skipped: sanitizers have memory of their own"; exit 77; }
 
@@ -43,3 +44,8 @@ need random_transformer qwen '{"_class_name": "QwenImageTransformer2DModel", "nu
     "num_attention_heads": 4, "joint_attention_dim": 512}'
 need random_dataset qwen-image.lmdb 2 1 40 40 64 512 qwen-image
 runs qwen-image qwen
+need random_transformer flux '{"_class_name": "FluxTransformer2DModel", "num_layers": 2,
+    "num_single_layers": 2, "num_attention_heads": 4, "joint_attention_dim": 512,
+    "pooled_projection_dim": 256, "guidance_embeds": true}'
+need random_dataset flux.lmdb 2 1 48 64 64 512 flux 256
+runs flux flux
