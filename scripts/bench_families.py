@@ -29,7 +29,8 @@ TUNED = {"MALLOC_MMAP_THRESHOLD_": str(1 << 40), "MALLOC_TRIM_THRESHOLD_": str(1
          "MALLOC_TOP_PAD_": str(64 << 20)}
 
 # size: of random_model.py; layers, grid: of training steps, in blocks and latents; tokens: of a
-# prompt; skipped: layers at the text encoder's end that no program needs; clip: of the VAE
+# prompt; width: of its states, unless 4096; skipped: layers at the text encoder's end that no program
+# needs; clip: of the VAE
 FAMILIES = {
     "cogvideox": dict(size="2b", layers=[4], grid=(13, 32, 48), tokens=226, prompt=226, skipped=0,
                       clip=(9, 240, 368), transformer="CogVideoXTransformer3DModel",
@@ -41,6 +42,16 @@ FAMILIES = {
                          vae="AutoencoderKLHunyuanVideo", text="LlamaModel",
                          lora=r"(single_)?transformer_blocks\.\d+\.attn\.(to_q|to_k|to_v|to_out\.0|"
                               r"add_q_proj|add_k_proj|add_v_proj|to_add_out)"),
+    "wan2.1": dict(size="wan-1.3b", layers=[4], grid=(5, 32, 48), tokens=512, prompt=512,
+                   skipped=0, clip=(9, 192, 320), transformer="WanTransformer3DModel",
+                   vae="AutoencoderKLWan", text="UMT5EncoderModel",
+                   lora=r"blocks\.\d+\.attn[12]\.(to_q|to_k|to_v|to_out\.0)"),
+    "qwen-image": dict(size="qwen", layers=[2], grid=(1, 64, 64), tokens=128, prompt=162,
+                       skipped=0, clip=(1, 512, 512), transformer="QwenImageTransformer2DModel",
+                       vae="AutoencoderKLQwenImage", text="Qwen2_5_VLForConditionalGeneration",
+                       width=3584,
+                       lora=["to_q", "to_k", "to_v", "to_out.0", "add_q_proj", "add_k_proj",
+                             "add_v_proj", "to_add_out"]),
     "ltx-video": dict(size="ltx-2b", layers=[4], grid=(9, 16, 24), tokens=128, prompt=128,
                       skipped=0, clip=(17, 256, 384), transformer="LTXVideoTransformer3DModel",
                       vae="AutoencoderKLLTXVideo", text="T5EncoderModel",
@@ -62,12 +73,12 @@ def arguments(a, dtype):
     """Random arguments of forward(), and the shape of the prediction, by family."""
     import torch
     f, h, w = a.grid
-    n = FAMILIES[a.family]["tokens"]
+    n, width = FAMILIES[a.family]["tokens"], FAMILIES[a.family].get("width", 4096)
 
     def draw(*shape):
         return torch.randn(*shape, dtype=dtype, device=a.device)
 
-    text, t = draw(1, n, 4096) * 0.2, torch.tensor([500.0], device=a.device)
+    text, t = draw(1, n, width) * 0.2, torch.tensor([500.0], device=a.device)
     mask = torch.ones(1, n, dtype=torch.int64, device=a.device)
     if a.family == "cogvideox":
         return dict(hidden_states=draw(1, f, 16, h, w), timestep=t.long(),
@@ -84,6 +95,11 @@ def arguments(a, dtype):
                     encoder_hidden_states=text, pooled_projections=draw(1, 768),
                     guidance=torch.tensor([1.0], dtype=dtype, device=a.device),
                     img_ids=ids.flatten(0, 1), txt_ids=torch.zeros(n, 3, device=a.device))
+    if a.family == "wan2.1":
+        return dict(hidden_states=draw(1, 16, f, h, w), timestep=t, encoder_hidden_states=text)
+    if a.family == "qwen-image":
+        return dict(hidden_states=draw(1, h * w // 4, 64), timestep=t / 1000,
+                    encoder_hidden_states=text, img_shapes=[[(1, h // 2, w // 2)]])
     return dict(hidden_states=draw(1, f * h * w, 128), timestep=t, encoder_hidden_states=text,
                 encoder_attention_mask=mask, num_frames=f, height=h, width=w,
                 rope_interpolation_scale=(1.0, 32, 32))
@@ -299,7 +315,8 @@ def make_inputs(a):
             subprocess.run([*make, str(work / "dit"), "--size", a.size, *layers, "--parts",
                             "transformer,scheduler"], check=True)
         subprocess.run([f"{a.build}/tests/random_dataset", str(work / "latents.lmdb"), "4",
-                        *map(str, a.grid), str(family["tokens"]), "4096", a.family], check=True)
+                        *map(str, a.grid), str(family["tokens"]), str(family.get("width", 4096)),
+                        a.family], check=True)
     if {"vae", "text"} & set(a.part) and not (work / "encoders/model_index.json").exists():
         subprocess.run([*make, str(work / "encoders"), "--size", a.size, "--text_layers",
                         str(2 + family["skipped"]), "--parts", "vae,text_encoder,tokenizer"],

@@ -3,14 +3,17 @@
 
     python3 scripts/random_model.py OUT [--size SIZE] [--layers N [M]] [--text_layers N]
                                     [--parts transformer,vae,text_encoder,tokenizer,scheduler]
-                                    [--tokenizer FILE] [--dtype bf16]
+                                    [--tokenizer FILE] [--dtype bf16] [--sparse]
 
 SIZE is of CogVideoX 2b (the default), 5b, 5b-i2v, 1.5, 1.5-i2v; of HunyuanVideo hunyuan,
-hunyuan-i2v, hunyuan-i2v-33 (latent_concat), skyreels-i2v; of LTX-Video ltx-2b, ltx-13b; of FLUX.1
-flux-dev, flux-schnell. Names and shapes are those of diffusers and transformers (instantiated without memory), values are uniform
-with a spread that keeps activations near 1. Large parts are sharded at 5 GB as the hub has them.
-T5-XXL in bf16 takes 9.5 GB, LLaMA-3-8B 15 GB, HunyuanVideo's transformer 25.6 GB, FLUX.1's 23.8
-GB: delete OUT afterwards. The tokenizer is --tokenizer (spiece.model, or LLaMA's tokenizer.json), else a tiny one.
+hunyuan-i2v, hunyuan-i2v-33 (latent_concat), skyreels-i2v; of LTX-Video ltx-2b, ltx-13b; of Wan 2.1
+wan-1.3b, wan-14b; of FLUX.1 flux-dev, flux-schnell; qwen is Qwen-Image. Names and shapes are those
+of diffusers and transformers (instantiated without memory), values are uniform with a spread that
+keeps activations near 1. Large parts are sharded at 5 GB as the hub has them, and a piece of a
+tensor is in memory at a time. T5-XXL in bf16 takes 9.5 GB, LLaMA-3-8B 15 GB, the transformers of
+FLUX.1 23.8 GB, HunyuanVideo 25.6 GB, Wan 14B 28.6 GB and Qwen-Image 40.9 GB: delete OUT afterwards.
+With --sparse all values are zeros that take no space on the disk, for vtrain --dry_run. The
+tokenizer is --tokenizer (spiece.model, or LLaMA's tokenizer.json), else a tiny one.
 """
 import argparse
 import json
@@ -44,6 +47,9 @@ SIZES = {
                                             guidance_embeds=False,
                                             image_condition_type="latent_concat")),
     "skyreels-i2v": ("hunyuanvideo", dict(num_layers=20, num_single_layers=40, in_channels=32)),
+    "wan-1.3b": ("wan2.1", dict(num_attention_heads=12, ffn_dim=8960, num_layers=30)),
+    "wan-14b": ("wan2.1", dict(num_attention_heads=40, ffn_dim=13824, num_layers=40)),
+    "qwen": ("qwen-image", dict(num_layers=60)),
     "ltx-2b": ("ltx-video", dict(num_layers=28)),
     "ltx-13b": ("ltx-video", dict(num_layers=48, attention_head_dim=128,
                                   cross_attention_dim=4096)),
@@ -56,6 +62,16 @@ T5 = ("T5EncoderModel", dict(d_model=4096, d_ff=10240, d_kv=64, num_heads=64, vo
 LLAMA = ("LlamaModel", dict(hidden_size=4096, intermediate_size=14336, num_attention_heads=32,
                             num_key_value_heads=8, vocab_size=128320, rms_norm_eps=1e-5,
                             rope_parameters=dict(rope_type="default", rope_theta=5e5)))
+UMT5 = ("UMT5EncoderModel", dict(d_model=4096, d_ff=10240, d_kv=64, num_heads=64,
+                                 vocab_size=256384, feed_forward_proj="gated-gelu",
+                                 tie_word_embeddings=False))
+QWEN = ("Qwen2_5_VLForConditionalGeneration", dict(
+    text_config=dict(hidden_size=3584, intermediate_size=18944, num_attention_heads=28,
+                     num_key_value_heads=4, num_hidden_layers=28, vocab_size=152064,
+                     rms_norm_eps=1e-6, tie_word_embeddings=False,
+                     rope_parameters=dict(rope_type="default", rope_theta=1e6,
+                                          mrope_section=[16, 24, 24])),
+    vision_config=dict(depth=1, hidden_size=128, num_heads=2, out_hidden_size=3584)))
 CLIP = ("CLIPTextModel", dict(hidden_size=768, intermediate_size=3072, num_attention_heads=12,
                               num_hidden_layers=12, vocab_size=49408, projection_dim=768))
 
@@ -103,6 +119,23 @@ FAMILIES = {
         scheduler_config=lambda size: dict(shift=7.0),
         text={"text_encoder": LLAMA, "text_encoder_2": CLIP},
         tokenizer={"tokenizer": "LlamaTokenizerFast", "tokenizer_2": "CLIPTokenizer"}),
+    "wan2.1": dict(
+        pipeline=lambda size: "WanPipeline",
+        transformer="WanTransformer3DModel", layers=["num_layers"],
+        vae="AutoencoderKLWan", vae_config=lambda size: {},
+        scheduler=lambda size: "UniPCMultistepScheduler",
+        scheduler_config=lambda size: dict(flow_shift=3.0, use_flow_sigmas=True,
+                                           prediction_type="flow_prediction"),
+        text={"text_encoder": UMT5}, tokenizer={"tokenizer": "T5Tokenizer"}),
+    "qwen-image": dict(
+        pipeline=lambda size: "QwenImagePipeline",
+        transformer="QwenImageTransformer2DModel", layers=["num_layers"],
+        vae="AutoencoderKLQwenImage", vae_config=lambda size: {},
+        scheduler=lambda size: "FlowMatchEulerDiscreteScheduler",
+        scheduler_config=lambda size: dict(use_dynamic_shifting=True, base_shift=0.5,
+                                           max_shift=0.9, base_image_seq_len=256,
+                                           max_image_seq_len=8192, shift_terminal=0.02),
+        text={"text_encoder": QWEN}, tokenizer={"tokenizer": "Qwen2Tokenizer"}),
     "ltx-video": dict(
         pipeline=lambda size: "LTXPipeline",
         transformer="LTXVideoTransformer3DModel", layers=["num_layers"],
@@ -153,6 +186,7 @@ def values(rng, name, shape, dtype, drawn=[]):
 
 
 def write_file(path, tensors, dtype, rng):
+    """Writes tensors {name: shape}; with rng None the values are a hole in the file."""
     header, at = {}, 0
     size = {"bf16": 2, "f16": 2, "f32": 4}[dtype]
     for name, shape in tensors:
@@ -164,6 +198,9 @@ def write_file(path, tensors, dtype, rng):
     text += b" " * (-len(text) % 8)
     with open(path, "wb") as f:
         f.write(struct.pack("<Q", len(text)) + text)
+        if rng is None:
+            f.truncate(8 + len(text) + at)
+            return at
         for name, shape in tensors:
             for piece in values(rng, name, shape, dtype):
                 f.write(piece)
@@ -222,8 +259,8 @@ def text_encoder(out, a, rng):
     cls = getattr(transformers, name)
     config = cls.config_class(**config, architectures=[name])
     if a.text_layers and name != "CLIPTextModel":
-        config.num_hidden_layers = a.text_layers
-    elif name == "T5EncoderModel":
+        getattr(config, "text_config", config).num_hidden_layers = a.text_layers
+    elif name in ("T5EncoderModel", "UMT5EncoderModel"):
         config.num_hidden_layers = 24
     with torch.device("meta"):
         m = cls(config)
@@ -247,9 +284,10 @@ def tokenizer(out, a, rng):
         (out / "spiece.vocab").unlink()
     else:
         from safetensors import safe_open
-        name = "clip" if kind == "CLIPTokenizer" else "llama"
+        name = {"Qwen2Tokenizer": "qwen-image-text", "CLIPTokenizer": "hunyuanvideo-clip",
+                "LlamaTokenizerFast": "hunyuanvideo-llama"}[kind]
         goldens = pathlib.Path(__file__).parent.parent / "tests/golden"
-        with safe_open(goldens / f"hunyuanvideo-{name}.safetensors", "np") as f:
+        with safe_open(goldens / f"{name}.safetensors", "np") as f:
             (out / "tokenizer.json").write_text(f.metadata()["tokenizer"])
     (out / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": kind}))
     return 0
@@ -291,8 +329,9 @@ def main():
     a.add_argument("--parts", default="transformer,vae,scheduler")
     a.add_argument("--tokenizer")
     a.add_argument("--dtype", choices=TYPES, default="bf16")
+    a.add_argument("--sparse", action="store_true")
     args = a.parse_args()
-    rng = np.random.default_rng(0)
+    rng = None if args.sparse else np.random.default_rng(0)
     args.out.mkdir(parents=True, exist_ok=True)
     for part in args.parts.split(","):
         for folder in folders(FAMILIES[SIZES[args.size][0]], part):

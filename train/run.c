@@ -218,6 +218,7 @@ static int open_model(vtrain *t, vc_err *err)
         src = vtrain_weights_source(t->weights);
         src.seed = (uint64_t)t->cfg.seed;
         src.on_host = on_host;
+        src.sizes_only = t->cfg.dry_run;
     }
     int rc = vt_params_open(&t->params, t->g, err);
     if (!rc && t->cfg.training_type == VTRAIN_FULL && t->cfg.export_pipeline && t->cfg.model)

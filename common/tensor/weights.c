@@ -211,6 +211,16 @@ static int load_fp8(vt_tensor **t, vt_tensor **scale, vt_ctx *g, const vt_host *
     return rc;
 }
 
+/* Makes zeros in place of converted values. */
+static int sized(vt_tensor **t, vt_tensor **scale, vt_ctx *g, vc_dtype as, int nd,
+                 const int64_t *dim, const char *name, vc_err *err)
+{
+    *t = vt_param_new(g, as, nd, dim, NULL, as, false, err);
+    if (*t && scale && as == VC_F8E4M3)
+        *scale = vt_param_new(g, VC_F32, 1, dim, NULL, VC_F32, false, err);
+    return *t && (!scale || as != VC_F8E4M3 || *scale) ? 0 : vc_context(err, VC_ENOMEM, "%s", name);
+}
+
 /* Loads a tensor of the source. scale is NULL but for a linear's weight, for which *scale becomes
  * the scale of its rows if it is converted to fp8. */
 static int loaded(vt_tensor **t, vt_tensor **scale, vt_ctx *g, const vt_source *src, int nd,
@@ -234,6 +244,8 @@ static int loaded(vt_tensor **t, vt_tensor **scale, vt_ctx *g, const vt_source *
     vc_dtype as = h.dtype == VC_F64 ? VC_F32 : h.dtype;
     if (scale && src->converts)
         as = src->to;
+    if (src->sizes_only && as != h.dtype)
+        return sized(t, scale, g, as, nd, dim, name, err);
     if (scale && as == VC_F8E4M3 && h.dtype != as)
         return load_fp8(t, scale, g, &h, src->on_host, name, err);
     *t = scale && src->on_host ? vt_param_on_host(as, nd, dim, h.data, h.dtype, src->mapped, err)

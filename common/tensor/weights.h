@@ -65,6 +65,8 @@ typedef struct vt_source {
                                                * largest value, so that only the rounding to four
                                                * bits loses precision; they cannot be trained */
     vc_dtype to;
+    bool sizes_only;                          /* weights that would be converted are zeros, of which
+                                               * a host's memory holds none: for dry steps */
     bool on_host;                             /* weights of blocks' linears (a prefix with %d) stay
                                                * on the host until vt_params_place, where the
                                                * device's memory is not the host's */

@@ -300,6 +300,14 @@ static void test_fp8_rows(void **state)
     assert_fails(vt_params_bind(p, fp8_table, "", 0, &m, NULL, &src, &err), VC_EMISMATCH, &err,
                  "\"proj.weight\": row 2 holds a value that is not finite");
     vt_params_close(p);
+
+    src.sizes_only = true;                                 /* no value is read */
+    assert_int_equal(vt_params_open(&p, g, NULL), 0);
+    assert_int_equal(vt_params_bind(p, fp8_table, "", 0, &m, NULL, &src, NULL), 0);
+    assert_true(m.lin.w->dtype == VC_F8E4M3 && m.lin.scale->dim[0] == OUT);
+    assert_int_equal(vt_params_bytes(p).values, OUT * IN + OUT * sizeof(float));
+    assert_int_equal(((uint8_t *)m.lin.w->data)[0], 0);
+    vt_params_close(p);
     vt_close(g);
 }
 
