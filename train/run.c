@@ -395,7 +395,8 @@ static int open_run(vtrain *t, vc_flags *set, vc_err *err)
     while (vc_flags_note(set, reported))
         reported++;
     if (!rc)
-        rc = vtrain_resolve(&t->cfg, set, t->family, &t->scheduler, err);
+        rc = vtrain_resolve(&t->cfg, set, t->family, &t->scheduler, vtrain_data_inpaints(t->data),
+                            err);
     t->own_guidance = vc_flags_given(set, "guidance_scale");
     for (; vc_flags_note(set, reported); reported++)
         vc_say(t->ui, "%s", vc_flags_note(set, reported));

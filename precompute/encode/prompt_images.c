@@ -192,7 +192,7 @@ static int find_image(vprep *p, int i, vc_err *err)
     if (!m)
         return vc_no_memory(err);
     int rc = find_file(&m->first, p, i, "image_path", err);
-    if (!rc && p->encoders.ends)
+    if (!rc && (p->encoders.ends || p->c.train_mode == PREP_INPAINT))
         rc = find_file(&m->last, p, i, "last_image_path", err);
     if (rc)
         return rc;

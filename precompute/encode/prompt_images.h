@@ -1,5 +1,5 @@
 /* prompt_images.h - the pictures of validation prompts: the column `image_path`, and for models
- * that know the last frame too `last_image_path`, relative to the list.
+ * that know the last frame too and for inpainting `last_image_path`, relative to the list.
  *
  *   i2v      the picture is encoded alone, as the first frame of the sample
  *   normal   the same for a family that begins_with_latent; no picture is read for others

@@ -74,6 +74,23 @@ expect 0 'captions of training samples' vtrain --latents own.lmdb --model i2v --
     --train_batch_size 1 "${lora[@]}" --max_train_steps 1 --validation_steps 1 --num_inference_steps 2
 output_lacks 'sampled without'
 
+# ---- VideoX-Fun's Fun models: drawn masks, CLIP states that are dropped at times, both ends of a sample ----
+expect 0 'i2v is trained with --train_mode i2v, not inpaint' vprep --meta media/metadata.json "${sampling[@]}" --model i2v \
+    --train_mode inpaint --variants 3 --validation_prompts ends.json --out inpaint.lmdb
+expect 0 . vlat verify inpaint.lmdb
+[ "$(grep -o '"purpose":"mask"' inpaint.lmdb/plan.jsonl | wc -l)" = 12 ] || wrong "not a drawn mask a variant"
+expect 0 . vtrain --latents inpaint.lmdb --model i2v --output_dir inpaint --threads 1 --train_batch_size 1 "${lora[@]}" \
+    --max_train_steps 2 --validation_steps 2 --num_inference_steps 2
+output_lacks 'sampled without'
+holds inpaint/config.yaml 'image_dropout_p: 0.1$'
+holds i2v-run/config.yaml 'image_dropout_p: 0$'
+expect 0 '1 decoded' vdecode inpaint --model i2v
+sed -i 's/WanImageToVideoPipeline/WanFunInpaintPipeline/' i2v/model_index.json
+expect 0 '12 reused' vprep --meta media/metadata.json "${sampling[@]}" --model i2v --train_mode inpaint --variants 3 \
+    --validation_prompts ends.json --out inpaint.lmdb
+output_lacks warning
+sed -i 's/WanFunInpaintPipeline/WanImageToVideoPipeline/' i2v/model_index.json
+
 # ---- 5B: the picture is the clean first latent of a sample; its dataset is like that of text-to-video ----
 expect 0 '4 encoded' prep 5b prompts.json
 output_lacks warning

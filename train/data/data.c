@@ -555,6 +555,10 @@ bool vtrain_data_weights(const vtrain_data *d, int set, const char *component, v
 }
 
 const char *vtrain_data_family(const vtrain_data *d) { return d->set[0].head.family; }
+bool vtrain_data_inpaints(const vtrain_data *d)
+{
+    return !strcmp(d->set[0].head.train_mode, vc_mode_names[VC_MODE_INPAINT]);
+}
 const char *vtrain_data_vae(const vtrain_data *d) { return d->set[0].head.vae_class; }
 const vtrain_norm *vtrain_data_norm(const vtrain_data *d) { return &d->norm; }
 int vtrain_data_slots(const vtrain_data *d) { return d->n_slots; }

@@ -313,7 +313,8 @@ static unsigned own_roles(const vtrain_data *d, const vtrain_sample *s)
 
     if (d->clean_frames)
         return image;
-    return strcmp(d->set[s->dataset].head.train_mode, "inpaint") ? d->roles : d->roles & image;
+    const char *drawn = vc_mode_names[VC_MODE_INPAINT], *mode = d->set[s->dataset].head.train_mode;
+    return strcmp(mode, drawn) ? d->roles : d->roles & image;
 }
 
 /* Spreads prompts from training over the list, since neighbours are often of one clip. */

@@ -184,7 +184,9 @@ typedef struct vtrain_family {
      * file: by_tokens, shift (flow_shift before the call), terminal. NULL: nothing is changed. */
     void (*schedule)(const cJSON *config, vtrain_scheduler *s);
     bool posterior_mean;                      /* training reads means, not posterior draws */
-    double image_dropout;                     /* default of --image_dropout_p */
+    double image_dropout;                     /* default of --image_dropout_p, */
+    double masked_dropout;                    /* and of datasets whose masks were drawn; 0: the
+                                               * same */
     double lr_full, lr_lora, guidance;
     bool renormalised;                        /* in samples, each token of a guided prediction is
                                                * scaled to the norm of the prompt's prediction */

@@ -381,7 +381,7 @@ const vtrain_family vtrain_wan = {
     .head = wan_head,
     .objective = VTRAIN_FLOW, .density = VTRAIN_LOGIT_NORMAL,
     .flow_shift = 3, .logit_mean = 0, .logit_std = 1, .schedule = wan_schedule,
-    .posterior_mean = true, .bf16 = true,
+    .posterior_mean = true, .masked_dropout = 0.1, .bf16 = true,
     .lr_full = 1e-5, .lr_lora = 1e-4, .guidance = 5, .batch = 1, .steps = 1000,
     .lora_targets = "blocks\\.[0-9]+\\.attn[12]\\.(to_q|to_k|to_v|to_out\\.0)",
 };
