@@ -73,7 +73,7 @@ static const vc_first wan_first = {
     .type = { { "t2v", "WanPipeline", 0.875 }, { "ti2v", "WanPipeline", 0 },
               { "i2v", "WanImageToVideoPipeline", 0.9 },
               { "flf2v", "WanImageToVideoPipeline", 0 } },
-    .channels_field = "out_dim",
+    .channels_field = "in_dim", .out_field = "out_dim",
     .part = { { "transformer", "high_noise_model" }, { "transformer_2", "low_noise_model" },
               { "vae", "Wan2.1_VAE.pth" }, { "vae", "Wan2.1_VAE.safetensors" },
               { "vae", "Wan2.2_VAE.pth" }, { "vae", "Wan2.2_VAE.safetensors" },
@@ -139,10 +139,12 @@ static const vc_family families[] = {
       .pipeline = { { .class = "WanPipeline" },
                     { .class = "WanImageToVideoPipeline", .mode = VC_MODE_I2V },
                     { .class = "WanFunPipeline" },                    /* VideoX-Fun's */
-                    { .class = "WanFunInpaintPipeline", .mode = VC_MODE_INPAINT } },
-      .masked_frames = true, .grey_masks = true, .folded_masks = true,
+                    { .class = "WanFunInpaintPipeline", .mode = VC_MODE_INPAINT },
+                    { .class = "WanFunControlPipeline", .mode = VC_MODE_CONTROL } },
+      .controls = true, .masked_frames = true, .grey_masks = true, .folded_masks = true,
       .vision = "CLIPVisionModel", .vision_field = "image_dim", .ends_field = "pos_embed_seq_len",
-      .channels_field = "out_channels", .wider = "wan2.2-5b" },
+      .channels_field = "in_channels", .wider = "wan2.2-5b",
+      .inputs = { [VC_MODE_NORMAL] = 16, [VC_MODE_CONTROL] = 32, [VC_MODE_CONTROL_REF] = 48 } },
     { .name = "wan2.2-5b", SIZES(32, 4, 16, 2, 1), WAN, .channels = 48,
       .begins_with_latent = true },
     { .name = "qwen-image", SIZES(16, 1, 8, 2, 1), .max_frames = 1,
@@ -164,7 +166,8 @@ static const vc_family families[] = {
     { 0 }
 };
 
-const char *const vc_mode_names[VC_MODES] = { "normal", "i2v", "inpaint" };
+const char *const vc_mode_names[VC_MODES] = { "normal", "i2v", "inpaint", "control",
+                                              "control_ref" };
 
 const char *const vc_text_slots[VC_SLOTS] = { "text_encoder", "text_encoder_2", "text_encoder_3",
                                               "text_encoder_4" };

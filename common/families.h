@@ -14,7 +14,12 @@ enum { VC_FAMILY_TEXTS = 3, VC_FAMILY_PIPELINES = 10, VC_FAMILY_INTERLEAVES = 2,
        VC_FIRST_TYPES = 6, VC_FIRST_PARTS = 14 };
 
 /* --train_mode: what is beside the noisy latents */
-typedef enum vc_mode { VC_MODE_NORMAL, VC_MODE_I2V, VC_MODE_INPAINT, VC_MODES } vc_mode;
+typedef enum vc_mode {
+    VC_MODE_NORMAL, VC_MODE_I2V, VC_MODE_INPAINT,
+    VC_MODE_CONTROL,                     /* a control clip */
+    VC_MODE_CONTROL_REF,                 /* a control clip and the first frame */
+    VC_MODES
+} vc_mode;
 extern const char *const vc_mode_names[VC_MODES];
 
 /* A text encoder in the form that the transformer was trained with. */
@@ -54,7 +59,8 @@ typedef struct vc_first {
         const char *type, *pipeline;     /* NULL ends the list */
         double boundary;                 /* boundary_ratio of a model of two transformers */
     } type[VC_FIRST_TYPES];
-    const char *channels_field;          /* their name of vc_family.channels_field, if any */
+    const char *channels_field, *out_field;      /* their names of vc_family.channels_field and of
+                                          * out_channels */
     struct {
         const char *slot, *name;         /* the component of diffusers, and their file or folder;
                                           * NULL ends the list */
@@ -93,11 +99,11 @@ typedef struct vc_family {
     const char *length_field;            /* an integer, instead of text[].max_length */
     const char *patch_t_field;           /* an integer above 1 selects the sizes of row patched */
     const char *patched;
-    const char *wider;                   /* the row of models whose channels_field is its channels;
+    const char *wider;                   /* the row of models whose out_channels are its channels;
                                           * NULL: there are none */
     const char *noise_field;             /* true: inpainting noises the known pixels */
     const char *channels_field;          /* an integer: which of `inputs` tells the mode */
-    int inputs[VC_MODES];                /* 0: none */
+    int inputs[VC_MODES];                /* 0: none, or one that the pipeline tells */
     const char *vision_field;            /* an integer: the width of the states of the known frames
                                           * that it attends to; 0: it attends to none */
     const char *ends_field;              /* an integer above 0: the last frame is known too */
@@ -111,6 +117,7 @@ typedef struct vc_family {
     bool moments;                        /* mean and variance are stored, else the mode */
     vc_dtype dtype;                      /* that encoders compute in */
     bool loaded_masks;                   /* VideoX-Fun draws masks before it cuts frames */
+    bool controls;                       /* it has models that take a control clip */
     bool masked_frames;                  /* image-to-video has the values of inpainting: a clip that
                                           * is masked but for its first frame */
     bool grey_masks;                     /* masked pixels are 0, grey, and not -1, black */

@@ -3,7 +3,8 @@
 
 #include "common/base/rng.h"
 
-enum { I2V = 1 << VC_MODE_I2V, INPAINT = 1 << VC_MODE_INPAINT, ALL_MODES = (1 << VC_MODES) - 1 };
+enum { I2V = 1 << VC_MODE_I2V, INPAINT = 1 << VC_MODE_INPAINT, CONTROL = 1 << VC_MODE_CONTROL,
+       CONTROL_REF = 1 << VC_MODE_CONTROL_REF, ALL_MODES = (1 << VC_MODES) - 1 };
 
 const vc_role_row vc_roles[VC_ROLES] = {
     [VC_ROLE_CLIP] = {
@@ -12,7 +13,7 @@ const vc_role_row vc_roles[VC_ROLES] = {
                     .pixels = VC_PIXELS_CLIP } },
     /* the recipe's key is that of a still of the first frame, and so are its draws */
     [VC_ROLE_IMAGE] = {
-        .name = "image", .kind = VC_VALUE_MOMENTS, .modes = I2V,
+        .name = "image", .kind = VC_VALUE_MOMENTS, .modes = I2V | CONTROL_REF,
         .recipe = { .tag = "latent", .keyed = VC_KEYED_PIXELS | VC_KEYED_ENCODING,
                     .pixels = VC_PIXELS_FIRST },
         .what = "a first-frame image", .draw = VC_DRAW_IMAGE_LATENT },
@@ -37,16 +38,22 @@ const vc_role_row vc_roles[VC_ROLES] = {
         .recipe = { .tag = "loss_mask", .keyed = VC_KEYED_PIXELS | VC_KEYED_GRID,
                     .pixels = VC_PIXELS_LOSS_MASK } },
     [VC_ROLE_VISION] = {
-        .name = "vision", .kind = VC_VALUE_EMBEDS, .modes = I2V | INPAINT,
+        .name = "vision", .kind = VC_VALUE_EMBEDS, .modes = I2V | INPAINT | CONTROL_REF,
         .recipe = { .tag = "vision", .keyed = VC_KEYED_PIXELS | VC_KEYED_VISION,
                     .pixels = VC_PIXELS_SEEN }, .what = "CLIP embeddings of the first frame" },
+    [VC_ROLE_CONTROL] = {
+        .name = "control", .kind = VC_VALUE_MOMENTS, .clip = true, .modes = CONTROL | CONTROL_REF,
+        .recipe = { .tag = "control", .keyed = VC_KEYED_PIXELS | VC_KEYED_ENCODING,
+                    .pixels = VC_PIXELS_CONTROL, .place = 4 },
+        .what = "a control clip", .draw = VC_DRAW_CONTROL_LATENT },
 };
 
 bool vc_role_of_mode(vc_role role, const vc_family *f, vc_mode mode)
 {
     const bool masked = mode == VC_MODE_I2V && f->masked_frames;
 
-    return vc_roles[role].modes & 1u << (masked ? VC_MODE_INPAINT : mode);
+    return vc_roles[role].modes & 1u << (masked ? VC_MODE_INPAINT : mode) &&
+           (role != VC_ROLE_CONTROL || f->controls);
 }
 
 vc_role vc_role_stand_in(vc_role role)

@@ -13,7 +13,7 @@
  * but channels of several clips are joined in this order (train/models/dit.h). */
 typedef enum vc_role {
     VC_ROLE_CLIP, VC_ROLE_IMAGE, VC_ROLE_IMAGE_NOISED, VC_ROLE_VIDEO, VC_ROLE_MASK,
-    VC_ROLE_LOSS_MASK, VC_ROLE_VISION, VC_ROLES
+    VC_ROLE_LOSS_MASK, VC_ROLE_VISION, VC_ROLE_CONTROL, VC_ROLES
 } vc_role;
 #define VC_ROLE_BIT(role) (1u << (role))
 
@@ -36,6 +36,7 @@ typedef enum vc_pixels {
     VC_PIXELS_SEEN,                  /* the frames that a vision model looks at: the first, and the
                                       * last of models that know the last frame */
     VC_PIXELS_MASK,                  /* the sample's mask (precompute/media/masks.h) */
+    VC_PIXELS_CONTROL,               /* the frames of the row's control_file_path */
     VC_PIXELS_LOSS_MASK              /* the file of the row's loss_mask_path; without it, nothing */
 } vc_pixels;
 

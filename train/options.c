@@ -485,7 +485,7 @@ static void resolve_sampler(vtrain_config *c, vc_flags *set, const vtrain_schedu
 }
 
 int vtrain_resolve(vtrain_config *c, vc_flags *set, const vtrain_family *f,
-                   const vtrain_scheduler *s, bool inpaints, vc_err *err)
+                   const vtrain_scheduler *s, vc_mode mode, vc_err *err)
 {
     bool full = c->training_type == VTRAIN_FULL;
     resolve_objective(c, set, f, s);
@@ -498,8 +498,8 @@ int vtrain_resolve(vtrain_config *c, vc_flags *set, const vtrain_family *f,
     if (!vc_flags_decided(set, "caption_dropout_p"))
         c->caption_dropout_p = full ? 0.1 : 0;
     if (!vc_flags_decided(set, "image_dropout_p"))
-        c->image_dropout_p = inpaints && f->masked_dropout > 0 ? f->masked_dropout
-                                                               : f->image_dropout;
+        c->image_dropout_p = mode >= VC_MODE_INPAINT && f->fun_dropout > 0 ? f->fun_dropout
+                                                                          : f->image_dropout;
     if (!full && !vc_flags_decided(set, "network_alpha"))
         c->network_alpha = (double)c->rank;
     if (!vc_flags_given(set, "guidance_scale"))

@@ -289,7 +289,7 @@ int vtrain_start_loader(vtrain *t, uint64_t own, vc_err *err)
     const vtrain_loader_opts o = {
         .seed = (uint64_t)c->seed, .batch = (uint32_t)c->train_batch_size,
         .caption_dropout = c->caption_dropout_p, .image_dropout = c->image_dropout_p,
-        .mask_dropout = c->mask_all_dropout_p,
+        .mask_dropout = c->mask_all_dropout_p, .control_dropout = c->control_dropout_p,
         .latent = c->posterior == VTRAIN_POSTERIOR_MEAN ? VTRAIN_LATENT_MEAN
                                                         : VTRAIN_LATENT_SAMPLE,
         .threads = (int)c->workers, .ahead = (int)c->workers + 2,
@@ -395,7 +395,7 @@ static int open_run(vtrain *t, vc_flags *set, vc_err *err)
     while (vc_flags_note(set, reported))
         reported++;
     if (!rc)
-        rc = vtrain_resolve(&t->cfg, set, t->family, &t->scheduler, vtrain_data_inpaints(t->data),
+        rc = vtrain_resolve(&t->cfg, set, t->family, &t->scheduler, vtrain_data_mode(t->data),
                             err);
     t->own_guidance = vc_flags_given(set, "guidance_scale");
     for (; vc_flags_note(set, reported); reported++)

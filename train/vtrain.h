@@ -50,7 +50,7 @@ typedef struct vtrain_config {
     /* data */
     vc_list latents;
     int64_t dataset_repeat;
-    double eval_split, caption_dropout_p, image_dropout_p, mask_all_dropout_p;
+    double eval_split, caption_dropout_p, image_dropout_p, mask_all_dropout_p, control_dropout_p;
     int posterior;                            /* vtrain_posterior */
     bool follow, allow_mismatch, verify_data;
 
@@ -140,9 +140,9 @@ int vtrain_check(vtrain_config *c, vc_flags *set, vc_err *err);
 /* Fills in dp_degree and dp_shards; VC_EUSAGE if their product is not the number of ranks. */
 int vtrain_check_ranks(vtrain_config *c, int ranks, vc_err *err);
 /* Fills settings that were not given (rate, targets, ...) from the family and the model's
- * scheduler. inpaints: the masks of the data were drawn. */
+ * scheduler. mode: the data's --train_mode. */
 int vtrain_resolve(vtrain_config *c, vc_flags *set, const vtrain_family *f,
-                   const vtrain_scheduler *s, bool inpaints, vc_err *err);
+                   const vtrain_scheduler *s, vc_mode mode, vc_err *err);
 
 /* The learning-rate schedule of a run of `steps` steps. */
 vtrain_rate vtrain_rate_of(const vtrain_config *c, int64_t steps);

@@ -34,7 +34,8 @@ enum {
     VC_DRAW_VARIANT = 77,         /* a sample's variant at its first visit */
     VC_DRAW_ROUND = 78,           /* an optimiser's stochastic rounding: common/kernels/moments.h */
     VC_DRAW_DECODE = 79,          /* noise that a decoder adds: precompute/vae/ltx.c */
-    VC_DRAW_FIRST_FRAME = 80      /* whether a clip's first latent frame stays clean */
+    VC_DRAW_FIRST_FRAME = 80,     /* whether a clip's first latent frame stays clean */
+    VC_DRAW_CONTROL_LATENT = 81   /* posterior noise of the control clip */
 };
 
 void vc_philox(const uint32_t key[2], const uint32_t ctr[4], uint32_t out[4]);

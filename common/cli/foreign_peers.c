@@ -309,7 +309,7 @@ const vc_foreign vc_refused_flags[] = {
             "bf16"),
     REFUSED(1, "dit", "write --transformer FOLDER, with its config.json, or --model FOLDER"),
     REFUSED(1, "t5 clip byt5 clip_path llm_path ckpt_path ckpt text_encoder1 text_encoder_clip "
-            "text_encoder_qwen text_encoder_4_path image_encoder image_encoder_path "
+            "text_encoder_qwen text_encoder_4_path "
             "audio_encoder_path audio_processor_path processor_path processor_config "
             "tokenizer_1_path tokenizer_2_path tokenizer_t5xxl_path tokenizer_name "
             "dit_high_noise turbo_dit unconditional_dit override_dit transformer_high_path "

@@ -8,8 +8,8 @@
 #include "formats/keys/keymap.h"
 
 typedef struct vf_shape {                    /* shape of a value; a keymap holds it packed */
-    unsigned kind, c, f, h, w;               /* a vc_value; of VC_VALUE_EMBEDS h is the number of rows,
-                                              * 0 of texts, and w their width */
+    unsigned kind, c, f, h, w;               /* a vc_value; of VC_VALUE_EMBEDS h is the number of
+                                              * rows, 0 of texts, and w their width */
 } vf_shape;
 
 typedef struct vf_check {

@@ -48,8 +48,10 @@ static void free_row(vf_row *r)
     for (int i = 0; i < r->n_tags; i++)
         free(r->tags[i]);
     free(r->tags);
-    free(r->loss_mask_path);
-    free(r->loss_mask_file);
+    for (int i = 0; i < VF_BESIDE; i++) {
+        free(r->beside[i].path);
+        free(r->beside[i].file);
+    }
     for (int i = 0; i < r->n_extra; i++) {
         free(r->extra[i].column);
         free(r->extra[i].value);

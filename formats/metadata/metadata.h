@@ -25,8 +25,8 @@
  *             description, caption_text and cap are tried; a row with none of those has no caption.
  *             "" is a caption
  *   others    type (image|video), width, height, frames, fps, weight (numbers or strings of
- *             digits), tags (list, or separated by commas), loss_mask_path, control_file_path,
- *             input_image
+ *             digits), tags (list, or separated by commas), loss_mask_path, control_file_path (or
+ *             DiffSynth's control_video), input_image
  * A medium may be a folder: the pictures in it are the frames of a video.
  * The reason why a row is unusable is in its `bad`, so that the reader can count and report the
  * row; only a file that is no such list fails as a whole. */
@@ -40,6 +40,10 @@
 #include "formats/keys/part.h"
 
 typedef enum { VF_TYPE_UNKNOWN, VF_TYPE_IMAGE, VF_TYPE_VIDEO } vf_type;
+
+/* Files beside a row's medium. */
+typedef enum vf_beside { VF_LOSS_MASK, VF_CONTROL, VF_BESIDE } vf_beside;
+extern const char *const vf_beside_columns[VF_BESIDE];
 
 typedef struct vf_extra {
     char *column, *value;              /* strings as written, other values as JSON */
@@ -64,8 +68,10 @@ typedef struct vf_row {
     double fps, weight;                /* fps 0: not given; weight: default 1, never negative */
     char **tags;
     int n_tags;
-    char *loss_mask_path;              /* mask as written in the row, or NULL */
-    char *loss_mask_file;              /* loss_mask_path joined to the data folder */
+    struct {
+        char *path, *file;             /* as written in the row, and joined to the data folder; or
+                                        * NULL */
+    } beside[VF_BESIDE];
     vf_extra *extra;
     int n_extra;
     uint64_t id;                       /* XXH3-64 of path, seeded with the number of earlier rows

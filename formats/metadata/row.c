@@ -314,16 +314,31 @@ static int add_extra(vf_row *r, const cJSON *v, vc_err *why)
     return x->column && x->value ? 0 : vc_no_memory(why);
 }
 
+const char *const vf_beside_columns[VF_BESIDE] = { "loss_mask_path", "control_file_path" };
+
+static int read_beside(vf_row *r, vf_beside which, const char *column, const cJSON *o,
+                       const char *dir, vc_err *why)
+{
+    const char *path = "";
+    int rc = vf_json_str_opt(o, column, &path, why);
+
+    if (rc || !*path)
+        return rc;
+    rc = copy(&r->beside[which].path, path, strlen(path), why);
+    if (!rc && !(r->beside[which].file = vc_path_join(dir, path)))
+        rc = vc_no_memory(why);
+    return rc;
+}
+
 static int read_extra(vf_row *r, const cJSON *o, const cJSON *medium,
                       const vf_metadata_opts *opts, const char *dir, vc_err *why)
 {
-    const char *mask = "";
-    int rc = vf_json_str_opt(o, "loss_mask_path", &mask, why);
+    int rc = 0;
 
-    if (!rc && *mask)
-        rc = copy(&r->loss_mask_path, mask, strlen(mask), why);
-    if (!rc && *mask && !(r->loss_mask_file = vc_path_join(dir, mask)))
-        rc = vc_no_memory(why);
+    for (int i = 0; !rc && i < VF_BESIDE; i++)
+        rc = read_beside(r, (vf_beside)i, vf_beside_columns[i], o, dir, why);
+    if (!rc && !r->beside[VF_CONTROL].path)
+        rc = read_beside(r, VF_CONTROL, "control_video", o, dir, why);
     for (const cJSON *v = o->child; v && !rc; v = v->next)
         if (v != medium && !empty(v)
             && (metadata_listed("control_file_path,input_image", v->string)

@@ -16,7 +16,7 @@ unsigned vprep_values(const vprep *p, const vf_row *row)
     unsigned values = 0;
     for (int r = 0; r < VC_ROLES; r++)
         if (is_made(p, r) &&
-            (vc_roles[r].recipe.pixels != VC_PIXELS_LOSS_MASK || row->loss_mask_path) &&
+            (vc_roles[r].recipe.pixels != VC_PIXELS_LOSS_MASK || row->beside[VF_LOSS_MASK].path) &&
             (vc_roles[r].recipe.noise != VC_NOISE_ALL || !p->encoders.family.is->clean_images))
             values |= VC_ROLE_BIT(r);
     return values;
@@ -35,7 +35,7 @@ unsigned vprep_prompt_roles(const vprep *p)
 bool vprep_is_whole(vc_role role)
 {
     const vc_pixels pixels = vc_roles[role].recipe.pixels;
-    return pixels == VC_PIXELS_CLIP || pixels == VC_PIXELS_MASKED;
+    return pixels == VC_PIXELS_CLIP || pixels == VC_PIXELS_MASKED || pixels == VC_PIXELS_CONTROL;
 }
 
 int vprep_value_frames(const vprep *p, const vprep_clip *clip, vc_role role)
@@ -181,11 +181,14 @@ static void hash_sources(vf_hasher *h, const vprep *p, const vf_key *source, con
                          const vprep_clip *clip, vc_role role)
 {
     const vc_recipe *r = &vc_roles[role].recipe;
-    const bool loss = r->pixels == VC_PIXELS_LOSS_MASK;
-    int frames = loss ? clip->choice.frames : vprep_value_frames(p, clip, role);
+    const int beside = r->pixels == VC_PIXELS_LOSS_MASK ? VF_LOSS_MASK
+                       : r->pixels == VC_PIXELS_CONTROL ? VF_CONTROL : VF_BESIDE;
+    const bool other = beside < VF_BESIDE;
+    int frames = other ? clip->choice.frames : vprep_value_frames(p, clip, role);
 
     if (r->keyed & VC_KEYED_PIXELS && frames)
-        hash_pixels(h, loss ? &p->list.sources[it->row].loss_mask : source, clip, frames);
+        hash_pixels(h, other && it ? &p->list.sources[it->row].beside[beside].hash : source, clip,
+                    frames);
     if (r->keyed & VC_KEYED_VARIANTS)
         vf_hasher_int(h, "variants", p->c.noise_variants);
     if (r->keyed & VC_KEYED_DRAWS && frames && (r->noise == VC_NOISE_ALL || p->encoders.mask_noise))

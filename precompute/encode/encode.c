@@ -62,6 +62,7 @@ void prep_job_free(prep_job *j)
         free(j->value[v]);
     free(j->pixels);
     free(j->loss_mask);
+    free(j->control);
     free(j->thumb);
     free(j);
 }
@@ -348,6 +349,16 @@ static void job_pixels(float *x, const prep_job *j, size_t n)
         x[i] = v[i] / 127.5f - 1.0f;
 }
 
+/* The control clip's f frames; a still stands for all of them. */
+static void control_pixels(float *x, const prep_job *j, int f)
+{
+    const size_t frame = (size_t)j->clip.choice.target_h * (size_t)j->clip.choice.target_w * 3;
+
+    for (int t = 0; t < f; t++)
+        to_f32(x + (size_t)t * frame, j->control + (j->control_frames > 1 ? (size_t)t : 0) * frame,
+               frame);
+}
+
 /* The pixels that a recipe gives to the VAE, `times` of f frames, into e->pixels. */
 static int fill_pixels(prep_encoder *e, const prep_job *j, const vc_recipe *r, int times, int f,
                        vc_err *err)
@@ -367,7 +378,10 @@ static int fill_pixels(prep_encoder *e, const prep_job *j, const vc_recipe *r, i
                 x[i] = vprep_mask_fill(p);
             continue;
         }
-        job_pixels(x, j, n);
+        if (r->pixels == VC_PIXELS_CONTROL)
+            control_pixels(x, j, f);
+        else
+            job_pixels(x, j, n);
         if (masked)
             vprep_apply_mask(x, &j->clip.mask, vprep_mask_fill(p), e->scratch);
         if (r->noise == VC_NOISE_ALL || (r->noise == VC_NOISE_KNOWN && p->encoders.mask_noise)) {

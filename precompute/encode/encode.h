@@ -15,6 +15,8 @@ typedef struct prep_job {
     int frames;                      /* decoded first frames of the clip */
     uint8_t *pixels;                 /* [frames,h,w,3]; exact: of f32, 0..255 */
     float *loss_mask;                /* [latent_f,latent_h,latent_w], where it is needed */
+    uint8_t *control;                /* [control_frames,h,w,3], where it is needed */
+    int control_frames;              /* the clip's, or 1 of a still */
     bool exact;
     size_t pixel_bytes;
     vf_key key[VC_ROLES];            /* of the values that the mode stores */

@@ -15,27 +15,38 @@ typedef struct picture {
     vf_key hash;
 } picture;
 
+/* The files of a row, by column. */
+enum { FIRST, LAST, CONTROL, PICTURES };
+static const char *const columns[PICTURES] = { "image_path", "last_image_path",
+                                               "control_file_path" };
+
 struct vprep_image {
-    picture first, last;
+    picture of[PICTURES];
     vprep_clip clip;                 /* the picture as a clip of one frame; of masked clips, the one
                                       * that begins with the first picture and may end with the
-                                      * last, other frames masked */
+                                      * last, other frames masked; of control clips, the first
+                                      * frames of the file */
     vf_key key[VC_ROLES];
     vf_key shown;                    /* of the picture in texts */
 };
 
-/* Whether prompts have masked clips, and not first frames alone. */
+static bool has_role(const vprep *p, vc_role role)
+{
+    return vc_role_of_mode(role, p->encoders.family.is, p->c.train_mode);
+}
+
+/* Whether prompts have masked clips or control clips, and not first frames alone. */
 static bool has_clips(const vprep *p)
 {
-    return vc_role_of_mode(VC_ROLE_VIDEO, p->encoders.family.is, p->c.train_mode);
+    return has_role(p, VC_ROLE_VIDEO) || has_role(p, VC_ROLE_CONTROL);
 }
 
 static void image_free(vprep_image *m)
 {
     if (m) {
         vprep_clip_free(&m->clip);
-        free(m->first.file);
-        free(m->last.file);
+        for (int i = 0; i < PICTURES; i++)
+            free(m->of[i].file);
     }
     free(m);
 }
@@ -106,40 +117,44 @@ static int hash_picture(picture *m, vc_err *err)
     return vc_context(err, rc, "%s", m->name);
 }
 
-/* Chooses the clip, by the first picture's shape. */
+/* Chooses the clip, by the shape of the first picture or else of the control clip. */
 static int open_clip(const vprep *p, const cJSON *row, vprep_image *m, vc_err *err)
 {
+    const picture *shape = &m->of[m->of[FIRST].file ? FIRST : CONTROL];
     vb_choice *c = &m->clip.choice;
     media *file;
     media_info info;
-    int rc = media_open(&file, m->first.file, &info, err);
+    int rc = media_open(&file, shape->file, &info, err);
 
     if (rc)
-        return vc_context(err, rc, "%s", m->first.name);
+        return vc_context(err, rc, "%s", shape->name);
     media_close(file);
-    rc = vc_context(err, choose(p, row, &info, c, err), "%s", m->first.name);
+    rc = vc_context(err, choose(p, row, &info, c, err), "%s", shape->name);
     if (!rc && !(m->clip.frames = calloc((size_t)c->frames, sizeof *m->clip.frames)))
         rc = vc_no_memory(err);
+    for (int i = 0; !rc && i < c->frames && has_role(p, VC_ROLE_CONTROL); i++)
+        m->clip.frames[i] = i;
     if (!rc)                                         /* as VideoX-Fun samples */
-        rc = mask_keep(&m->clip.mask, c->frames, c->target_h, c->target_w, m->last.file, err);
+        rc = mask_keep(&m->clip.mask, c->frames, c->target_h, c->target_w, m->of[LAST].file, err);
     return rc;
 }
 
 static int open_image(const vprep *p, const cJSON *row, vprep_image *m, vc_err *err)
 {
+    const vf_key *first = &m->of[FIRST].hash, *last = &m->of[LAST].hash;
     int rc = open_clip(p, row, m, err);
 
-    if (!rc)
-        rc = hash_picture(&m->first, err);
-    if (!rc && m->last.file)
-        rc = hash_picture(&m->last, err);
-    vf_key pixels = m->last.file ? vf_hash2(&m->first.hash, sizeof m->first.hash, &m->last.hash,
-                                            sizeof m->last.hash) : m->first.hash;
+    for (int i = 0; !rc && i < PICTURES; i++)
+        if (m->of[i].file)
+            rc = hash_picture(&m->of[i], err);
+    const vf_key ends = m->of[LAST].file ? vf_hash2(first, sizeof *first, last, sizeof *last)
+                                         : *first;
     for (int v = 0; !rc && v < VC_ROLES; v++)
         if (vprep_prompt_roles(p) & VC_ROLE_BIT(v))
-            m->key[v] = vprep_prompt_key(p, pixels, &m->clip, v);
+            m->key[v] = vprep_prompt_key(p, v == VC_ROLE_CONTROL ? m->of[CONTROL].hash : ends,
+                                         &m->clip, v);
     if (!rc)
-        m->shown = vprep_prompt_picture_key(m->first.hash, &m->clip);
+        m->shown = vprep_prompt_picture_key(*first, &m->clip);
     return rc;
 }
 
@@ -184,30 +199,41 @@ static int find_file(picture *m, const vprep *p, int i, const char *column, vc_e
     return m->file ? 0 : vc_no_memory(err);
 }
 
-static int find_image(vprep *p, int i, vc_err *err)
+/* Checks that the row has the files that its other files, the texts or the model need. */
+static int check_files(const vprep *p, const vprep_image *m, vc_err *err)
 {
-    vprep_prompts *v = &p->prompts;
-    vprep_image *m = v->image[i] = calloc(1, sizeof *m);
-
-    if (!m)
-        return vc_no_memory(err);
-    int rc = find_file(&m->first, p, i, "image_path", err);
-    if (!rc && (p->encoders.ends || p->c.train_mode == PREP_INPAINT))
-        rc = find_file(&m->last, p, i, "last_image_path", err);
-    if (rc)
-        return rc;
-    if (!m->first.file && (texts_see(p) || m->last.file))
-        return vc_fail(err, VC_EFORMAT, "no image_path: %s", m->last.file
+    if (!m->of[FIRST].file && (texts_see(p) || m->of[LAST].file))
+        return vc_fail(err, VC_EFORMAT, "no %s: %s", columns[FIRST], m->of[LAST].file
                        ? "the sample begins with a picture too"
                        : "texts of this model have the clip's first frame");
-    if (!m->first.file) {
+    if (p->encoders.ends && m->of[FIRST].file && !m->of[LAST].file)
+        return vc_fail(err, VC_EFORMAT, "no %s: samples of this model begin and end with a picture",
+                       columns[LAST]);
+    return 0;
+}
+
+static int find_image(vprep *p, int i, vc_err *err)
+{
+    const bool reads[PICTURES] = {
+        [FIRST] = true, [LAST] = p->encoders.ends || p->c.train_mode == PREP_INPAINT,
+        [CONTROL] = has_role(p, VC_ROLE_CONTROL),
+    };
+    vprep_prompts *v = &p->prompts;
+    vprep_image *m = v->image[i] = calloc(1, sizeof *m);
+    int rc = m ? 0 : vc_no_memory(err);
+
+    for (int k = 0; !rc && k < PICTURES; k++)
+        if (reads[k])
+            rc = find_file(&m->of[k], p, i, columns[k], err);
+    if (!rc)
+        rc = check_files(p, m, err);
+    if (rc)
+        return rc;
+    if (!m->of[FIRST].file && !m->of[CONTROL].file) {
         image_free(m);
         v->image[i] = NULL;
         return 0;
     }
-    if (p->encoders.ends && !m->last.file)
-        return vc_fail(err, VC_EFORMAT, "no last_image_path: samples of this model begin and end "
-                       "with a picture");
     rc = open_image(p, v->row[i], m, err);
     return rc || !set_size(p, v->row[i], &m->clip.choice) ? rc : vc_no_memory(err);
 }
@@ -237,10 +263,12 @@ vf_key vprep_prompt_picture_key_of(const vprep *p, int i)
 unsigned vprep_prompt_values(const vprep *p, int i, const vf_key **key)
 {
     const vprep_prompts *v = &p->prompts;
-    const bool has = v->image && v->image[i];
+    const vprep_image *m = v->image ? v->image[i] : NULL;
+    const unsigned control = VC_ROLE_BIT(VC_ROLE_CONTROL);
 
-    *key = has ? v->image[i]->key : NULL;
-    return has ? vprep_prompt_roles(p) : 0;
+    *key = m ? m->key : NULL;
+    return m ? vprep_prompt_roles(p) & ((m->of[FIRST].file ? ~control : 0) |
+                                        (m->of[CONTROL].file ? control : 0)) : 0;
 }
 
 /* VC_ROLE_BITs of the values of row i's picture that are to be encoded. */
@@ -275,38 +303,51 @@ int vprep_prompt_images_settle(vprep *p, vb_choice *largest, unsigned *roles, vc
     return 0;
 }
 
-/* Reads a picture into frame t of the clip. */
-static int read_picture(prep_job *j, picture *m, int t, vc_err *err)
+/* Reads the first n frames of a file, or the one frame of a still. Returns their number, or an
+ * error. */
+static int read_frames(const prep_job *j, picture *m, uint8_t *rgb, int n, vc_err *err)
 {
     const vb_choice *c = &j->clip.choice;
     const media_fit fit = { .rh = c->resize_h, .rw = c->resize_w, .top = c->top, .left = c->left,
                             .h = c->target_h, .w = c->target_w };
-    const size_t frame = (size_t)c->target_h * (size_t)c->target_w * 3;
     const vf_part part = { .name = m->file, .file = m->file };
     media *file;
     media_info info;
     int rc = media_open_part(&file, &part, &info, err);
 
+    if (!rc && info.frames == 1)
+        n = 1;
+    if (!rc && info.frames < n)
+        rc = vc_fail(err, VC_EMISMATCH, "%lld frames, the sample has %d: give a longer clip, or a "
+                     "smaller num_frames", (long long)info.frames, n);
     if (!rc)
-        rc = media_read(file, j->pixels + (size_t)t * frame, j->clip.frames, 1, &fit,
-                        vc_stop_flag(), err);
+        rc = media_read(file, rgb, j->clip.frames, n, &fit, vc_stop_flag(), err);
     if (!rc && prep_identity_check(&m->is, m->hash, media_fd(file), &part, err))
         rc = vc_fail(err, VC_EIO, "changed while this ran: run the same command again");
     media_close(file);
-    return vc_context(err, rc, "%s", m->name);
+    return rc ? vc_context(err, rc, "%s", m->name) : n;
 }
 
-/* Reads the pictures into the first and the last of the clip's frames. */
+/* Reads the pictures into the first and the last of the clip's frames, and the control clip. */
 static int read_pixels(prep_job *j, vprep_image *m, vc_err *err)
 {
     const vb_choice *c = &j->clip.choice;
+    const size_t frame = (size_t)c->target_h * (size_t)c->target_w * 3;
+    uint8_t **rgb[PICTURES] = { &j->pixels, &j->pixels, &j->control };
+    int n = 0;
 
-    j->pixels = calloc((size_t)c->frames, (size_t)c->target_h * (size_t)c->target_w * 3);
-    if (!j->pixels)
-        return vc_fail(err, VC_ENOMEM, "out of memory for %d frames of %dx%d", c->frames,
-                       c->target_w, c->target_h);
-    int rc = read_picture(j, &m->first, 0, err);
-    return rc || !m->last.file ? rc : read_picture(j, &m->last, c->frames - 1, err);
+    for (int i = 0; n >= 0 && i < PICTURES; i++) {
+        if (!m->of[i].file)
+            continue;
+        if (!*rgb[i] && !(*rgb[i] = calloc((size_t)c->frames, frame)))
+            return vc_fail(err, VC_ENOMEM, "out of memory for %d frames of %dx%d", c->frames,
+                           c->target_w, c->target_h);
+        n = read_frames(j, &m->of[i], *rgb[i] + (i == LAST ? (size_t)(c->frames - 1) * frame : 0),
+                        i == CONTROL ? c->frames : 1, err);
+        if (i == CONTROL)
+            j->control_frames = n;
+    }
+    return n < 0 ? n : 0;
 }
 
 int vprep_prompt_picture(const vprep *p, int i, uint8_t **rgb, int *h, int *w, vc_err *err)
@@ -337,7 +378,8 @@ static int encode_image(vprep *p, prep_encoder *e, vprep_image *m, unsigned need
     m->clip.mask = (mask){ 0 };
     int rc = read_pixels(j, m, err);
     if (!rc)
-        rc = vc_context(err, prep_encode(e, j, &n, err), "%s", m->first.name);
+        rc = vc_context(err, prep_encode(e, j, &n, err), "%s",
+                        m->of[m->of[FIRST].file ? FIRST : CONTROL].name);
     for (int v = 0; !rc && v < VC_ROLES; v++)
         if (j->value[v])
             rc = vf_writer_put_latent(p->writer, j->key[v], j->value[v], j->value_bytes[v], err);

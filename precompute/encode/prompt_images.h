@@ -8,6 +8,9 @@
  *            VPREP_PROMPT_SIGMA where the transformer was trained with noise; i2v of families
  *            with masked_frames is the same
  *
+ *   control  the column control_file_path: the first frames of a clip, or a still for all frames;
+ *            control_ref has the picture as the first frame, encoded alone, besides
+ *
  * A picture is cut to the row's height and width, else to the bucket that a video of its shape has.
  * A clip has the row's num_frames, else the most frames of the run's clips. The size is written
  * back into the row. */

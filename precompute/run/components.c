@@ -161,7 +161,7 @@ static int find_family(vprep *p, vc_err *err)
 
 /* The fields of transformer/config.json that preparation depends on. */
 typedef struct transformer_fields {
-    int64_t length, patch_t, channels, width[VC_FAMILY_TEXTS], vision, ends;
+    int64_t length, patch_t, channels, out, width[VC_FAMILY_TEXTS], vision, ends;
     bool noise;
     int interleave;
 } transformer_fields;
@@ -183,6 +183,8 @@ static int read_fields(transformer_fields *t, const prep_family *is, const cJSON
             rc = vf_json_int_opt(o, texts[i].width_field, &t->width[i], err);
     if (!rc && channels)
         rc = vf_json_int_opt(o, channels, &t->channels, err);
+    if (!rc && f->wider)
+        rc = vf_json_int_opt(o, first ? f->first->out_field : "out_channels", &t->out, err);
     if (!rc && f->interleave_field)
         rc = vf_json_str_opt(o, f->interleave_field, &word, err);
     if (!rc && f->vision_field)
@@ -242,7 +244,7 @@ static int read_transformer(vprep *p, const vc_family **sizes, int *max_length, 
     for (int i = 0; i < VC_MODES; i++)
         if (f->inputs[i] && t.channels == f->inputs[i])
             *mode = (vc_mode)i;
-    if (wider && t.channels == wider->channels)
+    if (wider && t.out == wider->channels)
         p->encoders.family.is = f = wider;
     if (f->begins_with_latent)
         *mode = VC_MODE_NORMAL;
@@ -400,7 +402,8 @@ static void take_extra_inputs(vprep *p, int mode)
         for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
             if (is_word(s, n, inputs[i]) && !is_image)
                 vc_flags_wrong(p->flags, "--extra_inputs %s: no model here is trained with this "
-                               "input; choose --train_mode normal, i2v or inpaint", inputs[i]);
+                               "input; choose --train_mode normal, i2v, inpaint or control",
+                               inputs[i]);
         if (!is_image) {
             if (to != kept)
                 *to++ = ',';
@@ -439,9 +442,14 @@ int vprep_components(vprep *p, const vc_family **sizes, vc_err *err)
         return rc;
     take_extra_inputs(p, mode);
     const vc_family *f = p->encoders.family.is;
+    const int train_mode = p->c.train_mode;
     if ((f->clean_images || f->masked_frames) && vc_flags_given(p->flags, "image_noise_variants"))
         vc_flags_wrong(p->flags, "--image_noise_variants: %s trains on first frames without noise: "
                        "leave the flag out", f->name);
+    if (train_mode >= VC_MODE_CONTROL && !f->controls)
+        vc_flags_wrong(p->flags, "--train_mode %s: no model of %s here takes a control clip: give a "
+                       "--model of Wan, or --train_mode normal, i2v or inpaint",
+                       vc_mode_names[train_mode], f->name);
     while (p->encoders.family.text[p->encoders.n_text])
         p->encoders.n_text++;
     if (p->encoders.family.from_files)

@@ -118,16 +118,16 @@ int prep_family_of(prep_family *out, const char *model_dir, vc_err *err)
         return vc_context(err, VC_EUSAGE,
                           "--model %s: give a diffusers folder, or the folder that Wan's authors publish "
                           "(nothing is downloaded)", model_dir);
-    if (strstr(name, "Control"))
-        return vc_fail(err, VC_EUSAGE, "--model %s: %s: a Control model takes the latents of a "
-                       "control video, which no dataset holds yet: give a text-to-video, "
-                       "image-to-video or inpainting model", model_dir, name);
     for (const vc_family *f = vc_families(); f->name; f++) {
         const vc_pipeline *pipeline = vc_family_pipeline(f, name);
         if (pipeline && make_family(out, f, pipeline))
             return 0;
     }
     *out = (prep_family){ 0 };
+    if (strstr(name, "Control"))
+        return vc_fail(err, VC_EUSAGE, "--model %s: %s: the Control models that this build knows "
+                       "are Wan's (WanFunControlPipeline): give one, or a text-to-video, "
+                       "image-to-video or inpainting model", model_dir, name);
     list_pipelines(known, sizeof known);
     return vc_fail(err, VC_EUSAGE, "--model %s: no family here for %s; known:%s; without --model "
                    "the built-in codec is used", model_dir, name, known);

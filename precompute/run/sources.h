@@ -18,8 +18,11 @@ typedef struct vprep_source {
     double fps;
     double *times;                    /* variable frame rate: seconds of each frame; else NULL */
     vf_key hash;                      /* of the whole file */
-    vf_key loss_mask;                 /* of the loss mask's file, where the row has one */
-    prep_identity is, mask_is;        /* of the two files, when they were hashed */
+    prep_identity is;                 /* of the file, when it was hashed */
+    struct {
+        vf_key hash;
+        prep_identity is;
+    } beside[VF_BESIDE];              /* the same of the files beside it, where the row has them */
     uint32_t number;                  /* of the row's sample; VPREP_NO_NUMBER: another run's */
 } vprep_source;
 enum { VPREP_NO_NUMBER = UINT32_MAX };

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "common/os/queue.h"
+#include "precompute/encode/beside.h"
 #include "precompute/encode/loss_mask.h"
 #include "precompute/encode/prompt_images.h"
 #include "precompute/run/reuse.h"
@@ -165,6 +166,9 @@ static int decode_job(line *l, prep_job *j, vc_err *err)
     int rc = vprep_decode(l->p, j, err);
     if (!rc && j->need & VC_ROLE_BIT(VC_ROLE_LOSS_MASK))
         rc = vprep_loss_mask(l->p, j->item, &j->clip, &j->loss_mask, err);
+    if (!rc && j->need & VC_ROLE_BIT(VC_ROLE_CONTROL))
+        rc = vprep_read_beside(l->p, j->item, &j->clip, VF_CONTROL, &j->control, &j->control_frames,
+                               err);
     pthread_mutex_lock(&l->lock);
     l->p->profile.span[PREP_SPAN_DECODE] += vc_seconds() - begin;
     pthread_mutex_unlock(&l->lock);

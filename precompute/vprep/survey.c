@@ -9,6 +9,7 @@
 
 #include "common/base/buf.h"
 #include "common/os/file.h"
+#include "common/roles.h"
 #include "precompute/run/reuse.h"
 
 int vprep_note(vprep *p, int64_t row, const char *path, const char *stage, const vc_err *why,
@@ -120,7 +121,7 @@ static void hint_name(char name[32], const char *kind, const vf_row *row)
 }
 
 typedef struct row_file {
-    const char *kind;                        /* of the hint: "file", "loss_mask" */
+    const char *kind;                        /* of the hint: "file", "loss_mask", "control" */
     const char *path, *file;                 /* as the row has it; joined with the folder */
 } row_file;
 
@@ -265,26 +266,34 @@ static bool is_probed(const vprep *p, const vf_row *row, const hint *h, vprep_so
     return false;
 }
 
-/* Checks that the file of the row's loss mask exists, if the row has one. hash: hashes the file. */
-static int survey_mask(vprep *p, const vf_row *row, vprep_source *s, bool hash, vc_err *err)
+static bool needs_control(const vprep *p)
 {
-    const row_file f = { "loss_mask", row->loss_mask_path, row->loss_mask_file };
+    return vc_role_of_mode(VC_ROLE_CONTROL, p->encoders.family.is, p->c.train_mode);
+}
+
+/* Checks that a file beside the row's own exists, if the row has one. hash: hashes the file. */
+static int survey_beside(vprep *p, const vf_row *row, vf_beside which, vprep_source *s, bool hash,
+                         vc_err *err)
+{
+    static const char *const kinds[VF_BESIDE] = { "loss_mask", "control" };
+    const row_file f = { kinds[which], row->beside[which].path, row->beside[which].file };
+    prep_identity *is = &s->beside[which].is;
     prep_reuse_place place;
     hint h;
     bool same = !f.file;
     int rc = 0;
 
     for (int tries = 1; !rc && !same; tries++) {
-        rc = recall(p, row, f, &s->mask_is, &h, &place, err);
+        rc = recall(p, row, f, is, &h, &place, err);
         same = place != REUSE_NONE || !hash;
         if (!rc && !same)
             rc = vf_hash_file(&h.hash, f.file, vc_stop_flag(), err);
         if (!rc && !same)
-            rc = settled(&s->mask_is, f, tries, &same, err);
+            rc = settled(is, f, tries, &same, err);
     }
     if (rc || !f.file || !hash)
         return rc;
-    s->loss_mask = h.hash;
+    s->beside[which].hash = h.hash;
     return place != REUSE_OUT && p->writer ? remember(p, row, f, &h, NULL, err) : 0;
 }
 
@@ -322,8 +331,9 @@ static int survey_row(vprep *p, const vf_row *row, vprep_source *s, bool hash, v
     }
     if (!rc && (read || place != REUSE_OUT) && p->writer)
         rc = remember(p, row, source_of(row), &h, s->times, err);
-    if (!rc)
-        rc = survey_mask(p, row, s, hash, err);
+    for (int i = 0; !rc && i < VF_BESIDE; i++)
+        if (i != VF_CONTROL || needs_control(p))
+            rc = survey_beside(p, row, (vf_beside)i, s, hash, err);
     if (rc)
         return rc;
     s->hash = h.hash;
@@ -337,6 +347,15 @@ static int survey_row(vprep *p, const vf_row *row, vprep_source *s, bool hash, v
     s->frames = h.frames;
     s->fps = h.fps;
     return 0;
+}
+
+/* Checks that the row has the files that the mode needs. */
+static int check_beside(const vprep *p, const vf_row *row, vc_err *err)
+{
+    if (row->beside[VF_CONTROL].path || !needs_control(p))
+        return 0;
+    return vc_fail(err, VC_EFORMAT, "no %s: --train_mode %s needs the control clip or picture of "
+                   "each row", vf_beside_columns[VF_CONTROL], vc_mode_names[p->c.train_mode]);
 }
 
 /* Checks that the row's text fits into a record, with room for the fields that vprep adds. */
@@ -404,7 +423,7 @@ int vprep_survey(vprep *p, bool hash, vc_err *err)
             rc = vc_fail(&e, VC_ESTOP, "stopped");
         else if (row->bad && vc_fail(&why, row->unread ? VC_EIO : VC_EFORMAT, "%s", row->bad))
             rc = vprep_note(p, row->row, row->path, "metadata", &why, &e);
-        else if (check_text(p, row, &why))
+        else if (check_text(p, row, &why) || check_beside(p, row, &why))
             rc = vprep_note(p, row->row, row->path, "metadata", &why, &e);
         else if (survey_row(p, row, &p->list.sources[i], hash, &why))
             rc = vprep_note(p, row->row, row->path, "probe", &why, &e);

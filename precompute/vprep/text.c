@@ -233,11 +233,14 @@ static int add_pictures(cJSON *o, const vprep *p, int i)
     char hex[VF_KEY_HEX];
     if (!has)
         return 0;
-    cJSON *to = has & VC_ROLE_BIT(VC_ROLE_IMAGE) ? o : cJSON_AddObjectToObject(o, "conditions");
-    for (int v = 0; v < VC_ROLES; v++)
+    cJSON *conditions = has == VC_ROLE_BIT(VC_ROLE_IMAGE)
+                            ? NULL : cJSON_AddObjectToObject(o, "conditions");
+    for (int v = 0; v < VC_ROLES; v++) {
+        cJSON *to = v == VC_ROLE_IMAGE ? o : conditions;
         if (has & VC_ROLE_BIT(v) &&
             !cJSON_AddStringToObject(to, vc_roles[v].name, vf_key_hex(hex, key[v])))
             return -1;
+    }
     return 0;
 }
 

@@ -2,7 +2,8 @@
 
 One file a variant. Its cases `NAME/...` differ in grid: x [B,C,f,h,w], t [B] or, as token_t, [B,N],
 text with the lengths of its rows, which zeros follow up to 512 tokens, cond.video [B,C,f,h,w], its
-cond.mask [B,4,f,h,w] and cond.vision [B,n,D] where they are inputs, noise's target, output, loss; the case `base` has
+cond.mask [B,4,f,h,w] and cond.vision [B,n,D] where they are inputs (cond.control [B,C,f,h,w] and
+cond.image [B,C,1,h,w] of VideoX-Fun's Fun-Control, which stand behind the noisy latents in this order), noise's target, output, loss; the case `base` has
 `grad/<parameter>` too. The case `lora` is of a LoRA on the same weights, frozen, and its gradients
 are `lora/grad/<factor>`.
 The file "wan-names" is a LoRA in the first authors' names, `theirs/<module>.lora_A.weight`, and
@@ -20,6 +21,7 @@ from diffusers.loaders.single_file_utils import convert_wan_transformer_to_diffu
 TINY = dict(patch_size=(1, 2, 2), num_attention_heads=2, attention_head_dim=16, in_channels=4, out_channels=4,
             text_dim=32, freq_dim=32, ffn_dim=48, num_layers=2)
 I2V, CLIP, FIVE = dict(in_channels=12, num_layers=1), dict(image_dim=40, added_kv_proj_dim=32), 48
+REF = 6            # channels of Fun-Control with a first frame; with 4 it could not be told from I2V
 
 # name: config; {case: (B, f, h, w)}. Heads of "wan-40" have 12 angles of rows and of columns, and 16 of frames.
 VARIANTS = {
@@ -28,6 +30,9 @@ VARIANTS = {
     "wan-i2v": ({**I2V, **CLIP}, {"base": (2, 3, 4, 4), "still": (1, 1, 4, 4)}),
     "wan-flf2v": ({**I2V, **CLIP, "pos_embed_seq_len": 10}, {"base": (2, 3, 4, 4)}),
     "wan-a14b": (I2V, {"base": (2, 3, 4, 4)}),
+    "wan-control": (dict(in_channels=8, num_layers=1), {"base": (2, 3, 4, 4)}),
+    "wan-control-ref": (dict(in_channels=3 * REF, out_channels=REF, num_layers=1, **CLIP),
+                        {"base": (2, 3, 4, 4)}),
     "wan-5b": (dict(in_channels=FIVE, out_channels=FIVE, num_layers=1), {"base": (2, 3, 4, 4)}),
 }
 TIMES, LENGTHS, TEXT, TEXT_ROWS, PICTURE = [987.0, 437.0], [37, 64], 64, 512, 5
@@ -44,7 +49,12 @@ def inputs(config, case, b, f, h, w):
          "length": torch.tensor(LENGTHS[:b], dtype=torch.int32)}
     for i in range(b):
         v["text"][i, LENGTHS[i]:] = 0
-    if config["in_channels"] > c:
+    beside = config["in_channels"] - c
+    if beside in (c, 2 * c) and beside != c + 4:
+        v["cond.control"] = golden.draw("control " + case, (b, c, f, h, w))
+        if beside > c:
+            v["cond.image"] = golden.draw("image " + case, (b, c, 1, h, w))
+    elif beside:
         v["cond.video"] = golden.draw("video " + case, (b, c, f, h, w))
         v["cond.mask"] = known(config, v["x"])
     if config["image_dim"]:
@@ -70,6 +80,12 @@ def known(config, x):
 def predict(model, config, v):
     dtype = next(model.parameters()).dtype
     x, image = v["x"], v.get("cond.vision")
+    if "cond.control" in v:
+        x = torch.cat([x, v["cond.control"]], 1)
+    if "cond.image" in v:
+        frames = torch.zeros_like(v["x"])
+        frames[:, :, :1] = v["cond.image"]
+        x = torch.cat([x, frames], 1)
     if "cond.video" in v:
         x = torch.cat([x, v["cond.mask"], v["cond.video"]], 1)
     if image is not None and config["pos_embed_seq_len"]:        # two pictures of a row are rows of their own

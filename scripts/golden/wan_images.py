@@ -4,8 +4,8 @@
 and "wan-flf2v", its `image_processor` (preprocessor_config.json), and what the pipeline makes of
 the pictures `first` and `last` u8 [H,W,3] for a clip of 9 frames with the VAE of "vae_wan":
 `condition.NAME` [4+C,f,h,w], the folded mask and the normalised latents, and `embeds.NAME` [n,D],
-where NAME is i2v, or flf2v with both pictures. `wan-5b-vae` is the config of an autoencoder for the
-golden "wan-5b".
+where NAME is i2v, or flf2v with both pictures. `wan-5b-vae` and `wan-ref-vae` are
+configs of autoencoders for the goldens "wan-5b" and "wan-control-ref".
 
 `samples-NAME` has `text` [n,D], `negative_text`, `video` [C,f,h,w] (5B: `image` [C,1,h,w]) raw,
 `mask` [4,f,h,w], `vision` [n,D] where the transformer of the golden NAME takes these, and the
@@ -122,17 +122,17 @@ def sample(name, last):
     return t
 
 
-def autoencoder(out):
-    wan_vae = golden.part("vae_wan")
-    channels = golden.part("wan").FIVE
-    changed = dict(wan_vae.V22, z_dim=channels, latents_mean=[0.0] * channels,
-                   latents_std=[1.0] * channels)
-    golden.save(out / "wan-5b-vae.safetensors", {}, **wan_vae.model(AutoencoderKLWan, **changed)[1])
+def autoencoders(out):
+    vae, wan = golden.part("vae_wan"), golden.part("wan")
+    for name, channels, fields in (("wan-5b-vae", wan.FIVE, vae.V22), ("wan-ref-vae", wan.REF, {})):
+        changed = dict(fields, z_dim=channels, latents_mean=[0.0] * channels,
+                       latents_std=[1.0] * channels)
+        golden.save(out / f"{name}.safetensors", {}, **vae.model(AutoencoderKLWan, **changed)[1])
 
 
 def make(out):
     conditions(out)
-    autoencoder(out)
+    autoencoders(out)
     for name, last in SAMPLES.items():
         golden.save(out / f"samples-{name}.safetensors", sample(name, last), steps=str(STEPS),
                     guidance=str(GUIDANCE), seed=str(golden.part("hunyuan_samples").SEED))

@@ -40,10 +40,10 @@ precompute/text      common/base common/nn common/os common/tensor formats/json 
 precompute/text      precompute precompute/tokenizer
 precompute/vae       common/base common/nn common/os formats/json formats/tensors precompute
 precompute/run       buckets common common/base common/cli common/comm common/os
-precompute/run       formats/dataset formats/json formats/keys formats/metadata formats/tensors precompute
-precompute/run       precompute/media
+precompute/run       formats/dataset formats/json formats/keys formats/metadata formats/tensors
+precompute/run       precompute precompute/media
 precompute/encode    common common/os formats/keys precompute/media precompute/run
-precompute/vprep     common/base common/cli common/os common/tensor formats/json formats/keys
+precompute/vprep     common common/base common/cli common/os common/tensor formats/json formats/keys
 precompute/vprep     formats/tensors precompute/encode precompute/run precompute/text
 precompute/vdecode   common/base common/cli common/os formats/report formats/tensors
 precompute/vdecode   precompute/media precompute/run

@@ -195,7 +195,7 @@ static void check_fields(const vf_row *r)
     assert_true(r->fps == 23.976 && r->weight == 0.5);
     join(tags, r->tags, r->n_tags);
     assert_string_equal(tags, "cat|sofa bed");
-    assert_string_equal(r->loss_mask_path, "m.png");
+    assert_string_equal(r->beside[VF_LOSS_MASK].path, "m.png");
     assert_int_equal(r->n_extra, 3);
     assert_string_equal(r->extra[0].column, "control_file_path");
     assert_string_equal(r->extra[0].value, "c.mp4");

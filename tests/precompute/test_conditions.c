@@ -499,7 +499,8 @@ static void each_role_follows_its_row(void **state)
         p.encoders.sees = true;
         for (int r = 0; r < VC_ROLES; r++) {
             const vc_role_row *role = &vc_roles[r];
-            bool made = role->modes & 1u << mode && role->recipe.pixels != VC_PIXELS_LOSS_MASK;
+            bool made = role->modes & 1u << mode && r != VC_ROLE_CONTROL &&
+                        role->recipe.pixels != VC_PIXELS_LOSS_MASK;
             assert_int_equal(!!(vprep_values(&p, &row) & VC_ROLE_BIT(r)), made);
             assert_int_equal(!!(vprep_prompt_roles(&p) & VC_ROLE_BIT(r)), made && role->what);
             if (role->recipe.tag)
@@ -532,6 +533,12 @@ static void masked_frames(void **state)
     assert_int_equal(vprep_mask_channels(&p), p.encoders.vae.ratio[0]);
     assert_int_equal(vprep_mask_channels(&q), 1);
 
+    ends = p;                                /* of a Fun-Control model */
+    ends.c.train_mode = VC_MODE_CONTROL;
+    assert_int_equal(vprep_prompt_roles(&ends), VC_ROLE_BIT(VC_ROLE_CONTROL));
+    ends.c.train_mode = VC_MODE_CONTROL_REF;
+    assert_int_equal(vprep_prompt_roles(&ends),
+                     VC_ROLE_BIT(VC_ROLE_CONTROL) | VC_ROLE_BIT(VC_ROLE_IMAGE));
     p.encoders.sees = true;
     assert_int_equal(vprep_prompt_roles(&p), known | VC_ROLE_BIT(VC_ROLE_VISION));
     assert_int_equal(vprep_value_frames(&p, &a, VC_ROLE_VISION), 1);

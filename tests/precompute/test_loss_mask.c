@@ -59,8 +59,9 @@ static void test_cut(void **state)
     uint8_t grey[W * H];
     for (int i = 0; i < W * H; i++)
         grey[i] = i % W >= 8 && i % W < 16 ? 255 : 0;
-    vf_row row = { .loss_mask_path = (char *)"m.pgm",
-                   .loss_mask_file = write_pgm(*state, "m.pgm", W, H, grey) };
+    vf_row row = { .beside = { [VF_LOSS_MASK] = { (char *)"m.pgm",
+                                                 write_pgm(*state, "m.pgm", W, H, grey) } } };
+    const char *file = row.beside[VF_LOSS_MASK].file;
     vprep_source source = { .w = W, .h = H };
     vprep p = { .list = { .meta = { .rows = &row, .n = 1 }, .sources = &source },
                 .encoders.vae.ratio = { K, R, R } };
@@ -74,8 +75,8 @@ static void test_cut(void **state)
     };
     vc_err err = { 0 };
     float *w;
-    assert_int_equal(prep_identity_of(&source.mask_is, row.loss_mask_file, "m.pgm", &err), 0);
-    assert_int_equal(vf_hash_file(&source.loss_mask, row.loss_mask_file, NULL, &err), 0);
+    assert_int_equal(prep_identity_of(&source.beside[VF_LOSS_MASK].is, file, "m.pgm", &err), 0);
+    assert_int_equal(vf_hash_file(&source.beside[VF_LOSS_MASK].hash, file, NULL, &err), 0);
     for (size_t i = 0; i < 2; i++) {
         clip.choice.flip = cases[i].flip;
         assert_ok(vprep_loss_mask(&p, &it, &clip, &w, &err), &err);
@@ -98,7 +99,7 @@ static void test_cut(void **state)
     free(write_pgm(*state, "m.pgm", W, H, grey));
     assert_fails(vprep_loss_mask(&p, &it, &clip, &w, &err), VC_EIO, &err, "changed while this ran");
     free(w);
-    free(row.loss_mask_file);
+    free(row.beside[VF_LOSS_MASK].file);
 }
 
 static int setup(void **state)

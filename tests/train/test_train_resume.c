@@ -209,7 +209,7 @@ static void test_control(void **state)
         snprintf(out, sizeof out, "control-%zu", i);
         shell(dir, make);
         int rc = run(dir, out, args, &err);
-        if (rc != rows[i].rc || (rc && !strstr(err.text, "control video")))
+        if (rc != rows[i].rc || (rc && !strstr(err.text, "control clip")))
             fail_msg("%s: %d %s", rows[i].class, rc, err.text);
         free(make);
         free(args);

@@ -79,9 +79,9 @@ static int refuse(const vtrain_data *d, int set, vc_role role, const char *class
 {
     int channels = d->norm.channels;
     if (vc_roles[role].kind == VC_VALUE_EMBEDS)
-        return vc_fail(err, VC_EMISMATCH, "the transformer %s takes %s, which the dataset %s lacks: "
-                       "run vprep --train_mode %s with the --model folder of this transformer, or "
-                       "with --image_encoder DIR", class_name, vc_roles[role].what,
+        return vc_fail(err, VC_EMISMATCH, "the transformer %s takes %s, which the dataset %s "
+                       "lacks: run vprep --train_mode %s with the --model folder of this "
+                       "transformer, or with --image_encoder DIR", class_name, vc_roles[role].what,
                        vf_dataset_path(d->set[set].data), mode_of(d, role));
     for (int i = 0; i < VC_ROLES; i++)
         if (d->roles & 1u << i && vc_roles[i].kind != VC_VALUE_EMBEDS)

@@ -107,7 +107,7 @@ int vtrain_data_frames(const vtrain_data *d, int f);
 bool vtrain_data_weighted(const vtrain_data *d);
 
 const char *vtrain_data_family(const vtrain_data *d);       /* of the manifests */
-bool vtrain_data_inpaints(const vtrain_data *d);            /* by the first manifest */
+vc_mode vtrain_data_mode(const vtrain_data *d);             /* of the first manifest */
 const char *vtrain_data_vae(const vtrain_data *d);          /* class of the VAE */
 const vtrain_norm *vtrain_data_norm(const vtrain_data *d);
 int vtrain_data_slots(const vtrain_data *d);

@@ -32,6 +32,7 @@ typedef struct vtrain_loader_opts {
     uint64_t seed;
     uint32_t batch;              /* rows of a full micro-batch */
     double caption_dropout;      /* 0..1 */
+    double control_dropout;      /* 0..1: of control clips */
     double image_dropout;        /* 0..1: of first-frame images and of embeddings of them */
     double mask_dropout;         /* 0..1: of mask and masked clip, where the mask is everything */
     vtrain_latent latent;        /* choice for stored moments; a `sample` or a mean stored without

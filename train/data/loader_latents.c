@@ -166,13 +166,16 @@ static bool is_dropped(const vtrain_loader *l, const slot *s, int row)
            vc_train_unit(l->o.seed, 0, (uint32_t)row, (uint32_t)s->b.micro, VC_DRAW_COND_DROP) < p;
 }
 
-/* Embeddings of a picture have a draw of their own. */
+/* Embeddings of a picture and control clips have draws of their own. */
 static bool is_role_dropped(const vtrain_loader *l, const slot *s, int row, vc_role role)
 {
-    if (vc_roles[role].kind != VC_VALUE_EMBEDS)
+    const bool embeds = vc_roles[role].kind == VC_VALUE_EMBEDS;
+
+    if (!embeds && role != VC_ROLE_CONTROL)
         return s->b.cond_dropped[row];
-    return !l->o.held_out && vc_train_unit(l->o.seed, 1, (uint32_t)row, (uint32_t)s->b.micro,
-                                           VC_DRAW_COND_DROP) < l->o.image_dropout;
+    return !l->o.held_out && vc_train_unit(l->o.seed, embeds ? 1 : 2, (uint32_t)row,
+                                           (uint32_t)s->b.micro, VC_DRAW_COND_DROP) <
+                                 (embeds ? l->o.image_dropout : l->o.control_dropout);
 }
 
 static size_t pick_variant(const vtrain_loader *l, const slot *s, int row, size_t variants)

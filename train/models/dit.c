@@ -161,10 +161,10 @@ static vt_tensor *beside(vt_ctx *g, const vtrain_in *in, const vc_role_row *row,
 
 vt_tensor *vtrain_join(vt_ctx *g, const vtrain_in *in, unsigned roles, int64_t masks)
 {
-    enum { STILLS, MASKS, CLIPS, KINDS };
+    enum { MASKS, CLIPS, STILLS, KINDS };
     vt_tensor *part[1 + VC_ROLES] = { in->x };
     int n = 1;
-    for (int kind = STILLS; kind < KINDS; kind++)
+    for (int kind = MASKS; kind < KINDS; kind++)
         for (int i = 0; i < VC_ROLES; i++) {
             const vc_role_row *row = &vc_roles[i];
             int of = row->kind == VC_VALUE_MASK ? MASKS : row->clip ? CLIPS : STILLS;

@@ -28,7 +28,9 @@ typedef struct vtrain_in {
     vt_tensor *cond[VC_ROLES];                /* f32, scaled by the family's rule, zeros in rows
                                                * whose condition was dropped: image [B,C,1,h,w],
                                                * video [B,C,f,h,w], mask [B,1 or
-                                               * fit.mask_channels,f,h,w], vision [B,n,D]; NULL: the batch has no such condition */
+                                               * fit.mask_channels,f,h,w], control
+                                               * [B,C,f,h,w], vision [B,n,D]; NULL: the batch
+                                               * has no such condition */
     vt_tensor *t;                             /* f32 [B]: the timestep of each row's noise */
     vt_tensor *token_t;                       /* f32 [B,N]: the timestep of each token of x, 0 for
                                                * clean and t for noisy tokens; NULL: all tokens
@@ -185,8 +187,8 @@ typedef struct vtrain_family {
     void (*schedule)(const cJSON *config, vtrain_scheduler *s);
     bool posterior_mean;                      /* training reads means, not posterior draws */
     double image_dropout;                     /* default of --image_dropout_p, */
-    double masked_dropout;                    /* and of datasets whose masks were drawn; 0: the
-                                               * same */
+    double fun_dropout;                       /* and of data of inpaint, control and control_ref,
+                                               * for VideoX-Fun's Fun models; 0: the same */
     double lr_full, lr_lora, guidance;
     bool renormalised;                        /* in samples, each token of a guided prediction is
                                                * scaled to the norm of the prompt's prediction */
@@ -230,7 +232,7 @@ vt_tensor *vtrain_forward(vt_ctx *g, void *model, vtrain_in *in);
 /* ---- dit.c: functions that families call ---- */
 
 /* Joins the noisy latents with the pictures of `roles` (1 << vc_role) along channels, in the order
- * image (zeros after its frame), mask of `masks` channels, video; a missing picture is zeros.
+ * mask of `masks` channels, clips, image (zeros after its frame); a missing picture is zeros.
  * [B,..,f,h,w] */
 vt_tensor *vtrain_join(vt_ctx *g, const vtrain_in *in, unsigned roles, int64_t masks);
 /* The number of keys of each row, i32 [B], as kv_len of vt_attention: `before` tokens and the row's

@@ -6,6 +6,8 @@
  *     I2V             a mask of the known frames and a clip of them beside the noisy latents; 2.1
  *                     attends to the picture's CLIP embeddings as well
  *     FLF2V           I2V whose last frame is known too
+ *     Fun-Control     VideoX-Fun's: a control clip beside the noisy latents, and, with CLIP
+ *                     embeddings, the first frame
  *     TI2V-5B         a clip may begin with a clean frame, whose tokens have time 0
  *
  * All prompts have 512 tokens: rows of zeros follow a shorter one, and the video sees them too. */
@@ -110,7 +112,6 @@ typedef struct wan {
 
 /* vtrain_in.made: cos and sin of the rotations. */
 enum { COS, SIN };
-enum { KNOWN = 1 << VC_ROLE_VIDEO | 1 << VC_ROLE_MASK };      /* of the known frames */
 /* Inputs of a block: the video's tokens; the prompt's; the picture's; the numbers that modulate the
  * tokens of a clean first frame, then the others; cos and sin. The head reads the two embeddings of
  * the time as well. */
@@ -138,6 +139,25 @@ static const vf_config_row config_rows[] = {
     { 0 }
 };
 
+/* The pictures beside the noisy latents, which the number of channels tells: mask and clip of the
+ * known frames; a control clip; a control clip and the first frame. 0: none, or no known model. */
+static unsigned roles_beside(const wan *m)
+{
+    const unsigned control = 1u << VC_ROLE_CONTROL;
+    const int64_t c = m->out_channels, beside = m->in_channels - c;
+
+    if (beside == c + MASK_CHANNELS)
+        return 1u << VC_ROLE_VIDEO | 1u << VC_ROLE_MASK;
+    return beside == c ? control : beside == 2 * c ? control | 1u << VC_ROLE_IMAGE : 0;
+}
+
+static vc_mode mode_of(unsigned roles)
+{
+    return roles & 1u << VC_ROLE_VIDEO ? VC_MODE_I2V
+           : roles & 1u << VC_ROLE_IMAGE ? VC_MODE_CONTROL_REF
+           : roles ? VC_MODE_CONTROL : VC_MODE_NORMAL;
+}
+
 /* Fields that do not go together. */
 static int check_config(const wan *m, vc_err *err)
 {
@@ -147,7 +167,7 @@ static int check_config(const wan *m, vc_err *err)
                        "num_attention_heads times attention_head_dim at most %d", MAX_WIDTH);
     if (m->time % 2)
         return vc_fail(err, VC_EFORMAT, "freq_dim: %lld is not even", (long long)m->time);
-    if (beside && beside != m->out_channels + MASK_CHANNELS)
+    if (beside && !roles_beside(m))
         return vc_fail(err, VC_EINVAL, "in_channels: %lld with out_channels %lld is no known model",
                        (long long)m->in_channels, (long long)m->out_channels);
     if (m->image && !beside)
@@ -185,20 +205,17 @@ static int wan_read(void *model, const cJSON *config, vc_err *err)
     return 0;
 }
 
-static bool has_clip(const wan *m) { return m->in_channels > m->out_channels; }
-
 static void wan_fit(const void *model, vtrain_fit *fit)
 {
     const wan *m = model;
+    const unsigned beside = roles_beside(m);
     *fit = (vtrain_fit){ .channels = (int)m->out_channels, .n_texts = 1, .text_width = { m->text },
                          .text_rows = { TEXT_ROWS },
                          .mult = { (int)m->patch[0], (int)m->patch[1], (int)m->patch[2] },
-                         .token_times = !has_clip(m), .mean_roles = ~0u,
-                         .mode = has_clip(m) ? VC_MODE_I2V : VC_MODE_NORMAL,
+                         .token_times = !beside, .mean_roles = ~0u, .mode = mode_of(beside),
                          .embeds = { m->image_rows, m->image },
                          .mask_channels = MASK_CHANNELS,
-                         .roles = (has_clip(m) ? KNOWN : 0) |
-                                  (m->image ? 1u << VC_ROLE_VISION : 0),
+                         .roles = beside | (m->image ? 1u << VC_ROLE_VISION : 0),
                          .blocks = (int)m->layers };
 }
 
@@ -251,12 +268,12 @@ static void wan_prepare(vt_ctx *g, void *model, vtrain_in *in)
 
 /* ---- forward ---- */
 
-/* Puts mask and clip of the known frames beside the noisy latents. */
+/* Puts the pictures beside the noisy latents. */
 static vt_tensor *join(vt_ctx *g, const wan *m, const vtrain_in *in)
 {
-    if (!has_clip(m))
+    if (!roles_beside(m))
         return in->x;
-    vt_tensor *both = vtrain_join(g, in, KNOWN, MASK_CHANNELS);
+    vt_tensor *both = vtrain_join(g, in, roles_beside(m), MASK_CHANNELS);
     vtrain_note(in, "hidden_states", both);
     return both;
 }
@@ -381,7 +398,7 @@ const vtrain_family vtrain_wan = {
     .head = wan_head,
     .objective = VTRAIN_FLOW, .density = VTRAIN_LOGIT_NORMAL,
     .flow_shift = 3, .logit_mean = 0, .logit_std = 1, .schedule = wan_schedule,
-    .posterior_mean = true, .masked_dropout = 0.1, .bf16 = true,
+    .posterior_mean = true, .fun_dropout = 0.1, .bf16 = true,
     .lr_full = 1e-5, .lr_lora = 1e-4, .guidance = 5, .batch = 1, .steps = 1000,
     .lora_targets = "blocks\\.[0-9]+\\.attn[12]\\.(to_q|to_k|to_v|to_out\\.0)",
 };

@@ -22,7 +22,7 @@
 static const ref_variant variants[] = {
     { "wan", { "off", "tokens", "still" }, 2 * 10 + 3 }, { "wan-40", { NULL }, 0 },
     { "wan-i2v", { "still" }, 12 + 3 }, { "wan-flf2v", { NULL }, 0 }, { "wan-a14b", { NULL }, 0 },
-    { "wan-5b", { NULL }, 0 },
+    { "wan-5b", { NULL }, 0 }, { "wan-control", { NULL }, 0 }, { "wan-control-ref", { NULL }, 0 },
 };
 
 /* f32: 1e-4 is the promise, as for CogVideoX; sums in another order differ by 3e-5. bf16: some
@@ -154,7 +154,7 @@ static const ref_refusal bad_models[] = {
     { "{\"cross_attn_norm\":false}", "cross_attn_norm: false" },
     { "{\"attention_head_dim\":12}", "attention_head_dim must be a multiple of 8" },
     { "{\"freq_dim\":31}", "freq_dim: 31 is not even" },
-    { "{\"in_channels\":8}", "in_channels: 8 with out_channels 4 is no known model" },
+    { "{\"in_channels\":10}", "in_channels: 10 with out_channels 4 is no known model" },
     { "{\"image_dim\":40}", "image_dim: 40 with in_channels 4 is no known model" },
     { "{\"added_kv_proj_dim\":32}", "added_kv_proj_dim: 32, it must be 0 where image_dim is 0" },
     { "{\"pos_embed_seq_len\":10}", "pos_embed_seq_len: 10 without image_dim" },
