@@ -27,7 +27,8 @@ static int train_lora(vtrain *t, vc_err *err)
     char *note = NULL;
     const char **modules = modules_of(t->params, false), **convs = modules_of(t->params, true);
     int matched, rc = modules && convs ? vtrain_targets_open(&t->targets, c->target_name, modules,
-                                                             convs, &note, err)
+                                                             convs, t->family->lora_names,
+                                                             &note, err)
                                        : vc_no_memory(err);
     free(modules);
     free(convs);

@@ -38,7 +38,8 @@ const vc_foreign vc_ignored_flags[] = {
     NONE(0, "find_unused_parameters", "a parameter without a gradient is no error"),
     ONLY("dit|transformer", "lora_base_model preset_lora_model", "only the transformer is "
          "trained"),
-    ONLY("sft|sft:data_process|sft:train", "task", "vprep prepares and vtrain trains"),
+    ONLY("sft|sft:data_process|sft:train|t2v-1.3B|t2v-14B|t2i-14B|i2v-14B|t2v-A14B|i2v-A14B",
+         "task", "vprep prepares and vtrain trains; the model's files show which model it is"),
     NONE(1, "model_name model_family model_flavour model_version",
          "the family is read from the model's folder"),
     ONLY("lora|sft|full|full-finetune|standard", "model_type",
@@ -307,9 +308,7 @@ const vc_foreign vc_refused_flags[] = {
     REFUSED(1, "bnb_quantization_config_path quantized_model_path quant_options", FP8),
     REFUSED(0, "full_bf16 full_fp16", "write --optimizer adamw_bf16 for weights and moments in "
             "bf16"),
-    REFUSED(1, "dit", "write --transformer FOLDER, with its config.json, or --model FOLDER"),
-    REFUSED(1, "t5 clip byt5 clip_path llm_path ckpt_path ckpt text_encoder1 text_encoder_clip "
-            "text_encoder_qwen text_encoder_4_path "
+    REFUSED(1, "clip byt5 ckpt text_encoder1 text_encoder_clip text_encoder_qwen text_encoder_4_path "
             "audio_encoder_path audio_processor_path processor_path processor_config "
             "tokenizer_1_path tokenizer_2_path tokenizer_t5xxl_path tokenizer_name "
             "dit_high_noise turbo_dit unconditional_dit override_dit transformer_high_path "

@@ -24,6 +24,12 @@ holds run-b/weights.json 'm/first/Wan2.1_VAE.pth'
 expect 0 '8 decoded' vdecode b --model m/first --format png --out pictures
 stderr_lacks warning
 
+# ---- modules by the first authors' names ----
+expect 0 . train a m/first run-ours --target_name to_q,to_k,to_v,to_out.0,ffn.net.0.proj,ffn.net.2
+expect 0 . train a m/first run-theirs --lora_target_modules q,k,v,o,ffn.0,ffn.2
+cmp -s run-ours/checkpoint-3/pytorch_lora_weights.safetensors run-theirs/checkpoint-3/pytorch_lora_weights.safetensors || wrong "other modules"
+expect 2 '"ffn.1" matches no linear module' train a m/first run-f --lora_target_modules q,ffn.1
+
 # ---- another VAE is found by its weights, inside a file too ----
 cp -r m/first other
 printf '\377' | dd of=other/Wan2.1_VAE.pth bs=1 seek=40000 conv=notrunc 2>"$stderr"

@@ -27,10 +27,12 @@
 
 typedef struct vtrain_targets vtrain_targets;
 /* `modules` are all linears and convolutions of the model, `convs` the convolutions alone; a NULL
- * ends both lists. *note is a line for the user, malloc'ed, or NULL. VC_EUSAGE names the flag. *out
+ * ends both lists. An entry that no module's name ends with is compared with the first authors'
+ * names, by the family's table `names`, which may be NULL. *note is a line for the user, malloc'ed, or NULL. VC_EUSAGE names the flag. *out
  * is NULL on failure. */
 int vtrain_targets_open(vtrain_targets **out, const char *value, const char *const *modules,
-                        const char *const *convs, char **note, vc_err *err);
+                        const char *const *convs, const vtrain_rename *names, char **note,
+                        vc_err *err);
 void vtrain_targets_close(vtrain_targets *t);
 /* Whether the module gets a LoRA: a callback of vt_params_lora, whose arg is the vtrain_targets. */
 bool vtrain_targets_match(void *arg, const char *module);

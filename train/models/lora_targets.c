@@ -17,6 +17,8 @@ struct vtrain_targets {
     char *text;                  /* the list, cut into entries */
     char *entry[MAX_ENTRIES];    /* entries of the list; if `all`, the modules that get no LoRA */
     int n_entries;
+    bool renamed[MAX_ENTRIES];   /* the entry has the first authors' name of a module */
+    const vtrain_rename *names;  /* the family's; borrowed, may be NULL */
     char **name;                 /* names of matched modules inside their blocks */
     int n_names;
 };
@@ -40,6 +42,16 @@ static bool matches_entry(const char *module, const char *entry)
     return m == e || module[m - e - 1] == '.';
 }
 
+/* Whether the first authors' name of the module has the entry as its end. */
+static bool matches_renamed(const vtrain_targets *t, const char *module, const char *entry)
+{
+    vtrain_renamed r;
+    bool matches = !vtrain_rename_find(&r, t->names, module, NULL) && r.row &&
+                   matches_entry(r.theirs, entry);
+    free(r.theirs);
+    return matches;
+}
+
 bool vtrain_targets_match(void *arg, const char *module)
 {
     const vtrain_targets *t = arg;
@@ -52,7 +64,8 @@ bool vtrain_targets_match(void *arg, const char *module)
     if (t->is_regex)
         return regexec(&t->regex, module, 0, NULL, 0) == 0;
     for (int i = 0; i < t->n_entries; i++)
-        if (matches_entry(module, t->entry[i]))
+        if (t->renamed[i] ? matches_renamed(t, module, t->entry[i])
+                          : matches_entry(module, t->entry[i]))
             return true;
     return false;
 }
@@ -166,18 +179,22 @@ static int no_match(const char *entry, const char *const *modules, vc_err *err)
                    "transformer; the nearest names are %s", entry, list);
 }
 
-static bool matches_any(const vtrain_targets *t, int entry, const char *const *modules)
+/* An entry that is the end of no module's name may be the end of first authors' names. */
+static bool matches_any(vtrain_targets *t, int entry, const char *const *modules)
 {
-    for (; *modules; modules++)
-        if (matches_entry(*modules, t->entry[entry]))
+    for (int i = 0; modules[i]; i++)
+        if (matches_entry(modules[i], t->entry[entry]))
             return true;
-    return false;
+    for (int i = 0; modules[i] && !t->renamed[entry]; i++)
+        t->renamed[entry] = matches_renamed(t, modules[i], t->entry[entry]);
+    return t->renamed[entry];
 }
 
 static void drop_entry(vtrain_targets *t, int i)
 {
     t->n_entries--;
     memmove(t->entry + i, t->entry + i + 1, sizeof *t->entry * (size_t)(t->n_entries - i));
+    memmove(t->renamed + i, t->renamed + i + 1, sizeof *t->renamed * (size_t)(t->n_entries - i));
 }
 
 /* Writes the name of the feed-forward layer that VideoX-Fun's documents mean by an entry such as
@@ -297,13 +314,15 @@ static int collect_names(vtrain_targets *t, const char *const *modules, vc_err *
 }
 
 int vtrain_targets_open(vtrain_targets **out, const char *value, const char *const *modules,
-                        const char *const *convs, char **note, vc_err *err)
+                        const char *const *convs, const vtrain_rename *names, char **note,
+                        vc_err *err)
 {
     *out = NULL;
     *note = NULL;
     vtrain_targets *t = calloc(1, sizeof *t);
     if (!t)
         return vc_no_memory(err);
+    t->names = names;
 
     int rc = 0;
     if (!strcmp(value, "all-linear"))

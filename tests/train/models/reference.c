@@ -80,7 +80,7 @@ int ref_add_lora(ref_model *m)
     cJSON_ArrayForEach(t, list)
         snprintf(value + strlen(value), sizeof value - strlen(value), "%s,", t->valuestring);
     OK(vtrain_targets_open(&targets, value, (const char *const *)modules,
-                           (const char *const[]){ NULL }, &note, &err));
+                           (const char *const[]){ NULL }, NULL, &note, &err));
     OK(vt_params_lora(m->params, vtrain_targets_match, targets,
                       cJSON_GetObjectItem(lora, "r")->valueint,
                       cJSON_GetObjectItem(lora, "lora_alpha")->valuedouble, 1, &matched, &err));

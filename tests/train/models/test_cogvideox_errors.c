@@ -211,7 +211,7 @@ static void test_targets(void **state)
     }
     modules[n] = NULL;
     assert_ok(vtrain_targets_open(&t, vtrain_cogvideox.lora_targets, modules,
-              (const char *const[]){ NULL }, &text, &err), &err);
+              (const char *const[]){ NULL }, NULL, &text, &err), &err);
     assert_int_equal(vt_params_lora(m.params, vtrain_targets_match, t, 4, 4, 1, &matched, &err), 0);
     assert_int_equal(matched, 2 * 4);
     vtrain_targets_close(t);

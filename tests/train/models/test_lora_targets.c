@@ -40,7 +40,8 @@ static void targets_equal_peft(void **state)
         vtrain_targets *t;
         char *note;
         vc_err err = { 0 };
-        int rc = vtrain_targets_open(&t, c->string, modules, (const char *const[]){ NULL }, &note,
+        int rc = vtrain_targets_open(&t, c->string, modules, (const char *const[]){ NULL }, NULL,
+                                     &note,
                                      &err);
         if ((rc == 0) != (c->child != NULL))
             fail_msg("%s: %s", c->string, rc ? err.text : "taken");

@@ -53,7 +53,7 @@ static void test_targets(void **state)
         vtrain_targets *t;
         char *note, names[400] = "";
         vc_err err = { 0 };
-        if (vtrain_targets_open(&t, targets[i].value, modules, convs, &note, &err))
+        if (vtrain_targets_open(&t, targets[i].value, modules, convs, NULL, &note, &err))
             fail_msg("%s: %s", targets[i].value, err.text);
         int matches = 0, n;
         for (int k = 0; modules[k]; k++)
@@ -91,7 +91,7 @@ static void test_bad_targets(void **state)
         vtrain_targets *t;
         char *note;
         vc_err err = { 0 };
-        assert_int_equal(vtrain_targets_open(&t, bad_targets[i].value, modules, convs, &note, &err),
+        assert_int_equal(vtrain_targets_open(&t, bad_targets[i].value, modules, convs, NULL, &note, &err),
                          VC_EUSAGE);
         assert_null(t);
         assert_null(note);
