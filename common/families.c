@@ -14,6 +14,24 @@ static const double wan_std[16] = {
     3.2687, 2.1526, 2.8652, 1.5579, 1.6382, 1.1253, 2.8251, 1.9160
 };
 
+/* and of Wan 2.2's 5B */
+static const double wan22_mean[48] = {
+    -0.2289, -0.0052, -0.1323, -0.2339, -0.2799, 0.0174, 0.1838, 0.1557,
+    -0.1382, 0.0542, 0.2813, 0.0891, 0.1570, -0.0098, 0.0375, -0.1825,
+    -0.2246, -0.1207, -0.0698, 0.5109, 0.2665, -0.2108, -0.2158, 0.2502,
+    -0.2055, -0.0322, 0.1109, 0.1567, -0.0729, 0.0899, -0.2799, -0.1230,
+    -0.0313, -0.1649, 0.0117, 0.0723, -0.2839, -0.2083, -0.0520, 0.3748,
+    0.0152, 0.1957, 0.1433, -0.2944, 0.3573, -0.0548, -0.1681, -0.0667
+};
+static const double wan22_std[48] = {
+    0.4765, 1.0364, 0.4514, 1.1677, 0.5313, 0.4990, 0.4818, 0.5013,
+    0.8158, 1.0344, 0.5894, 1.0901, 0.6885, 0.6165, 0.8454, 0.4978,
+    0.5759, 0.3523, 0.7135, 0.6804, 0.5833, 1.4146, 0.8986, 0.5659,
+    0.7069, 0.5338, 0.4889, 0.4917, 0.4069, 0.4999, 0.6866, 0.4093,
+    0.5709, 0.6065, 0.6415, 0.4944, 0.5726, 1.2042, 0.5458, 1.6887,
+    0.3971, 1.0600, 0.3943, 0.5537, 0.5444, 0.4089, 0.7468, 0.7744
+};
+
 #define SIZES(multiple_, k, ratio_, patch_, patch_t_) \
     .multiple = multiple_, .ratio = { k, ratio_, ratio_ }, .patch = patch_, .patch_t = patch_t_
 
@@ -145,8 +163,8 @@ static const vc_family families[] = {
       .vision = "CLIPVisionModel", .vision_field = "image_dim", .ends_field = "pos_embed_seq_len",
       .channels_field = "in_channels", .wider = "wan2.2-5b",
       .inputs = { [VC_MODE_NORMAL] = 16, [VC_MODE_CONTROL] = 32, [VC_MODE_CONTROL_REF] = 48 } },
-    { .name = "wan2.2-5b", SIZES(32, 4, 16, 2, 1), WAN, .channels = 48,
-      .begins_with_latent = true },
+    { .name = "wan2.2-5b", SIZES(32, 4, 16, 2, 1), WAN, .channels = 48, .mean = wan22_mean,
+      .std = wan22_std, .begins_with_latent = true },
     { .name = "qwen-image", SIZES(16, 1, 8, 2, 1), .max_frames = 1,
       .transformer = "QwenImageTransformer2DModel",
       .pipeline = { { .class = "QwenImagePipeline" } },

@@ -269,6 +269,19 @@ static bool add_size(cJSON *o, const vf_model *m, const vf_sized *s)
     return cJSON_AddNumberToObject(o, s->field, (double)(int64_t)size);
 }
 
+static bool add_list(cJSON *o, const char *field, const double *v, int n)
+{
+    cJSON *list = cJSON_CreateDoubleArray(v, n);
+    return list && cJSON_AddItemToObject(o, field, list);
+}
+
+static bool add_constants(cJSON *o, const char *family)
+{
+    const vc_family *f = family ? vc_family_find(family) : NULL;
+    return !f || (add_list(o, "latents_mean", f->mean, f->channels) &&
+                  add_list(o, "latents_std", f->std, f->channels));
+}
+
 static int make_config(cJSON **out, const vf_model *m, const vf_layout *l, const char *class,
                        vc_err *err)
 {
@@ -279,7 +292,7 @@ static int make_config(cJSON **out, const vf_model *m, const vf_layout *l, const
                       cJSON_AddStringToObject(*out, "_class_name", class ? class : l->class));
     for (const vf_sized *s = l->sizes; ok && s->field; s++)
         ok = s->kind == VF_SIZE ? add_size(*out, m, s) : add_sizes(*out, m, s);
-    if (ok)
+    if (ok && add_constants(*out, l->constants))
         return 0;
     cJSON_Delete(rc ? NULL : *out);
     *out = NULL;

@@ -43,6 +43,8 @@ typedef struct vf_layout {
     const char *slot;                    /* of the component in a model's folder */
     const vf_rename *names;              /* NULL: the names are those of the class */
     const char *config;                  /* JSON of the constant fields */
+    const char *constants;               /* the family whose means and deviations of channels are
+                                          * latents_mean and latents_std; NULL: there are none */
     const vf_sized *sizes;
 } vf_layout;
 extern const vf_layout vf_layouts[];
