@@ -343,7 +343,7 @@ static int builtin(vc_flags *set, words *w, const char *name, size_t len, const 
                    vc_err *err)
 {
     if (is_name(name, len, "help")) {
-        vc_flags_help(set->prog, w->out);
+        (value && !strcmp(value, "table") ? vc_flags_table : vc_flags_help)(set->prog, w->out);
         return said(w, err);
     }
     if (is_name(name, len, "version")) {

@@ -86,6 +86,13 @@ typedef struct vc_program {
 
 typedef struct vc_flags vc_flags;
 
+/* Writes the table of --help=table, from which scripts/pages makes manual pages and completions:
+ * lines of columns with tabs between them,
+ *     program NAME SYNOPSIS ABOUT    group TITLE
+ *     flag NAME KIND USAGE HELP FACTS ALIASES CHOICES
+ * with KIND switch, path, choice, optional or value, ALIASES "--gpus -n", CHOICES "doc|peer". */
+void vc_flags_table(const vc_program *prog, FILE *out);
+
 /* Reads argv (and --config) into *options: it sets the field of every row and no others. Returns 0
  * if the program shall run; 1 if help or version was written to out (VC_EIO, VC_EFULL: it could not
  * be written); VC_EUSAGE if there are errors. Reading continues after an error, up to 100 of them:

@@ -131,18 +131,19 @@ static void help_row(FILE *out, const vc_flag *f, int width)
     fputc('\n', out);
 }
 
+static const vc_flag common[] = {
+    { "Every program", VC_GROUP, 0, NULL, NULL, NULL, NULL, false },
+    { "config", VC_PATH, 0, NULL, "FILE", NULL,
+      "file of settings in YAML, JSON or TOML; keys are flag names, and the command line "
+      "takes precedence",
+      false },
+    { "help", VC_BOOLEAN, 0, NULL, NULL, NULL, "this page", false },
+    { "version", VC_BOOLEAN, 0, NULL, NULL, NULL, "version, backends and libraries", false },
+    { 0 }
+};
+
 void vc_flags_help(const vc_program *prog, FILE *out)
 {
-    static const vc_flag common[] = {
-        { "Every program", VC_GROUP, 0, NULL, NULL, NULL, NULL, false },
-        { "config", VC_PATH, 0, NULL, "FILE", NULL,
-          "file of settings in YAML, JSON or TOML; keys are flag names, and the command line "
-          "takes precedence",
-          false },
-        { "help", VC_BOOLEAN, 0, NULL, NULL, NULL, "this page", false },
-        { "version", VC_BOOLEAN, 0, NULL, NULL, NULL, "version, backends and libraries", false },
-        { 0 }
-    };
     int width = width_of(out);
 
     fprintf(out, "usage: %s\n", prog->synopsis);
@@ -161,6 +162,75 @@ void vc_flags_help(const vc_program *prog, FILE *out)
     for (const vc_flag *f = common + 2; f->name; f++)
         fprintf(out, "  --%-*s%s\n", INDENT - 4, f->name, f->help);
     fprintf(out, "\nNames may have '-' or '_'; values may follow a blank or '='.\n");
+}
+
+/* ---- the table: one line a flag ---- */
+
+/* Writes a column; a new line in the text becomes a blank. */
+static void column(FILE *out, const char *s)
+{
+    fputc('\t', out);
+    for (; *s; s++)
+        fputc(*s == '\n' ? ' ' : *s, out);
+}
+
+static const char *kind_of(const vc_flag *f)
+{
+    switch (f->kind) {
+    case VC_BOOLEAN: return "switch";
+    case VC_PATH: return "path";
+    case VC_CHOICE:
+    case VC_DTYPE_KIND: return "choice";
+    case VC_OPTIONAL: return "optional";
+    default: return "value";
+    }
+}
+
+static void table_row(FILE *out, const vc_flag *f)
+{
+    char usage[256], facts[256], name[96];
+    const char *list = f->aliases, *s;
+    size_t n;
+    int part, names = 0;
+    usage_of(f, usage, sizeof usage);
+    facts_of(f, facts, sizeof facts);
+    fputs("flag", out);
+    column(out, f->name);
+    column(out, kind_of(f));
+    column(out, usage);
+    column(out, f->help);
+    column(out, facts);
+    fputc('\t', out);
+    while ((s = vc_flags_next_name(&list, &n, &part))) {
+        snprintf(name, sizeof name, "%s%.*s", n == 1 ? "-" : "--", (int)n, s);
+        fprintf(out, "%s%s", names++ ? " " : "", name);
+    }
+    bool choice = f->kind == VC_CHOICE || f->kind == VC_DTYPE_KIND || f->kind == VC_OPTIONAL;
+    column(out, choice && f->allowed ? f->allowed : "");
+    fputc('\n', out);
+}
+
+static void table_rows(FILE *out, const vc_flag *flags)
+{
+    for (const vc_flag *f = flags; f->name; f++)
+        if (f->kind == VC_GROUP) {
+            fputs("group", out);
+            column(out, f->name);
+            fputc('\n', out);
+        } else {
+            table_row(out, f);
+        }
+}
+
+void vc_flags_table(const vc_program *prog, FILE *out)
+{
+    fputs("program", out);
+    column(out, prog->name);
+    column(out, prog->synopsis);
+    column(out, prog->about ? prog->about : "");
+    fputc('\n', out);
+    table_rows(out, prog->flags);
+    table_rows(out, common);
 }
 
 void vc_flags_version(const vc_program *prog, FILE *out)

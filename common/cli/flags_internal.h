@@ -115,7 +115,7 @@ vc_quoted vc_flags_quote(const char *s, size_t len);
 /* config.c: applies the settings of a file. */
 int vc_flags_read_config(vc_flags *set, const char *path, vc_err *err);
 
-/* flags_help.c */
+/* flags_help.c, with vc_flags_table */
 void vc_flags_help(const vc_program *prog, FILE *out);
 void vc_flags_version(const vc_program *prog, FILE *out);
 

@@ -184,6 +184,27 @@ static void print_verbs(FILE *f)
     fputs("\n  vlat VERB --help describes a verb and its flags.\n", f);
 }
 
+/* Names the program of a verb for vc_flags_parse and vc_flags_table. */
+static vc_program program_of(const verb *b, char name[32], char synopsis[96])
+{
+    snprintf(name, 32, "vlat %s", b->name);
+    snprintf(synopsis, 96, "%s %s [flags]", name, b->words);
+    return (vc_program){ .name = name, .synopsis = synopsis, .version = version,
+                         .about = b->about, .flags = b->flags, .positional = b->words };
+}
+
+/* Writes the tables of vlat and of all verbs. */
+static void print_table(FILE *f)
+{
+    char name[32], synopsis[96];
+    fputs("program\tvlat\tvlat VERB DATASET [flags]\t"
+          "Inspects, checks and rearranges latent datasets.\n", f);
+    for (int i = 0; i < VERBS; i++) {
+        vc_program p = program_of(&verbs[i], name, synopsis);
+        vc_flags_table(&p, f);
+    }
+}
+
 static const verb *find_verb(const char *name)
 {
     for (int i = 0; i < VERBS; i++)
@@ -235,6 +256,10 @@ static int pick_verb(int argc, char **argv, const verb **b, vc_err *err)
 {
     const char *word = argc > 1 ? argv[1] : NULL;
     *b = NULL;
+    if (word && !strcmp(word, "--help=table")) {
+        print_table(stdout);
+        return 1;
+    }
     if (word && (!strcmp(word, "--help") || !strcmp(word, "-h") || !strcmp(word, "help"))) {
         print_verbs(stdout);
         return 1;
@@ -277,15 +302,11 @@ int main(int argc, char **argv)
     vlat v = { .o = &options, .out = stdout };
     vc_flags *set = NULL;
     char name[32], synopsis[96];
-    vc_program program = { .name = name, .synopsis = synopsis, .version = version };
+    vc_program program;
 
     int rc = pick_verb(argc, argv, &b, &err);
     if (!rc) {
-        snprintf(name, sizeof name, "vlat %s", b->name);
-        snprintf(synopsis, sizeof synopsis, "%s %s [flags]", name, b->words);
-        program.about = b->about;
-        program.flags = b->flags;
-        program.positional = b->words;
+        program = program_of(b, name, synopsis);
         rc = vc_flags_parse(&set, &program, &options, argc - 1, argv + 1, stdout, &err);
     }
     if (!rc)

@@ -426,6 +426,30 @@ static void test_help(void **state)
     }
 }
 
+static void test_table(void **state)
+{
+    (void)state;
+    run r = START("--help=table");
+    assert_int_equal(r.rc, 1);
+    assert_ptr_equal(strstr(r.out, "program\tprog\tprog --meta FILE [flags]\t"), r.out);
+    has(r.out, "\ngroup\tInput\n");
+    has(r.out, "\nflag\tmeta\tpath\t--meta ");
+    has(r.out, "\t--train_data_meta --dataset_metadata_path\t\n");
+    has(r.out, "\nflag\tframe_rule\tchoice\t--frame_rule doc|peer|no|full-finetune\t");
+    has(r.out, "\tdoc|peer|no|full-finetune\n");
+    has(r.out, "\nflag\tconfig\tpath\t--config FILE\t");
+    for (char *line = r.out, *end; *line; line = end + 1) {
+        int tabs = 0;
+        end = strchr(line, '\n');
+        assert_non_null(end);
+        for (char *p = line; p < end; p++)
+            tabs += *p == '\t';
+        if (tabs != (*line == 'p' ? 3 : *line == 'g' ? 1 : 7))
+            fail_msg("%d tabs: %.*s", tabs, (int)(end - line), line);
+    }
+    finish(&r);
+}
+
 static void test_version(void **state)
 {
     (void)state;
@@ -590,6 +614,7 @@ int main(void)
         cmocka_unit_test(test_preferred),
         cmocka_unit_test(test_foreign),
         cmocka_unit_test(test_help),
+        cmocka_unit_test(test_table),
         cmocka_unit_test(test_version),
         cmocka_unit_test(test_nearest),
         cmocka_unit_test(test_check),
