@@ -101,6 +101,10 @@ static const vc_flag import_flags[] = {
     LOG_FORMAT, END
 };
 
+static const vc_flag pull_flags[] = {
+    OUT("folder of the dataset, new or from an earlier pull (required)"), LOG_FORMAT, END
+};
+
 typedef struct verb {
     const char *name, *words, *about;
     const vc_flag *flags;
@@ -156,6 +160,11 @@ static const verb verbs[] = {
       export_flags, 1, vlat_export, false },
     { "import", "FOLDER", "Makes a new dataset from another trainer's cache.", import_flags, 1,
       vlat_import, false },
+    { "pull", "URL",
+      "Copies a dataset from an HTTP(S) server of static files. Only shards that the folder lacks "
+      "are copied, and each is compared with the manifest's checksum while it comes. A pull that "
+      "was interrupted continues when the command is given again.",
+      pull_flags, 1, vlat_pull, false },
     { "gc", "DATASET",
       "Compacts a dataset: writes new shards without the values that no sample refers to. The old "
       "files are removed when the new ones are complete, so both must fit on the disk.",

@@ -43,6 +43,7 @@ int vlat_gc(const vlat *v, vc_err *err);
 int vlat_diff(const vlat *v, vc_err *err);
 int vlat_export(const vlat *v, vc_err *err);
 int vlat_import(const vlat *v, vc_err *err);
+int vlat_pull(const vlat *v, vc_err *err);
 
 /* ---- verify_run.c ---- */
 /* Whether path is a run's folder, a checkpoint or a .safetensors file. */

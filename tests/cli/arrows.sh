@@ -62,7 +62,7 @@ train                train/parallel
 # libraries that only one folder may include: a pattern of their headers, then the folder
 libraries='
 libav[a-z]+/|libsw[a-z]+/|turbojpeg[.]h|pcre2[.]h|utf8proc[.]h   precompute
-lmdb[.]h|csv[.]h|sqlite3[.]h                                     formats
+lmdb[.]h|csv[.]h|sqlite3[.]h|curl/                               formats
 oneapi/|dnnl                                                  common
 mpi[.]h                                                        common
 '

@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# vlat pull from a server of static files: whole, after cut connections and kills, from a server
+# without ranges, of a dataset that grew, and refusals of damaged and foreign files. $1 is Python.
+. "$(dirname "$0")/../lib/check.sh"
+. "$lib/fault.sh"
+python=$1 server= here=$(dirname "$0")
+mkfifo port
+if vlat pull x --out y 2>&1 | grep -q 'no libcurl'; then
+    echo "skipped: vlat has no libcurl"
+    exit 77
+fi
+cp -r "$VLT_BUILD/tests/made.lmdb" set.lmdb
+trap 'status=$?; stop_server; end_of_test $status' EXIT
+
+stop_server()
+{
+    [ -z "$server" ] || kill "$server"
+    wait
+    server=
+}
+# serve SETTINGS...: starts the server; $url is the dataset on it, requests.log has its requests.
+serve()
+{
+    stop_server
+    "$python" "$here/http_server.py" requests.log "$@" >port &
+    server=$!
+    read -r port <port
+    url=http://127.0.0.1:$port/set.lmdb
+}
+same_files() { diff -r "$1" "$2" >diff || wrong "$1 and $2 differ: $(head -c 500 diff)"; }
+requests() { grep -c "$1" requests.log; }
+# the files of the dataset without those that no reader needs
+mkdir want.lmdb
+cp set.lmdb/manifest.json set.lmdb/*-0*.lmdb want.lmdb
+files=$(ls set.lmdb/*-0*.lmdb | wc -l)
+
+serve
+expect 0 'has the 60 samples' vlat pull "$url" --out one.lmdb
+same_files want.lmdb one.lmdb
+whole one.lmdb || wrong "one.lmdb is damaged"
+[ "$(requests lmdb/)" -eq $((files + 1)) ] || wrong "$(requests lmdb/) requests"
+# nothing changed: the manifest alone is requested
+serve
+expect 0 'has the 60 samples' vlat pull "$url" --out one.lmdb
+[ "$(requests lmdb/)" -eq 1 ] || wrong "a second pull made $(requests lmdb/) requests"
+
+serve cut=20000 cuts=5
+expect 0 'has the 60 samples' vlat pull "$url" --out cut.lmdb
+same_files want.lmdb cut.lmdb
+holds requests.log '0.lmdb bytes=20000- '
+serve cut=20000 cuts=3 ranges=no
+expect 0 'has the 60 samples' vlat pull "$url" --out whole.lmdb
+same_files want.lmdb whole.lmdb
+# a server that gives no byte more ends the pull, and the next one continues
+serve cut=0 cuts=5
+expect 1 '00000.lmdb: Transferred a partial file' vlat pull "$url" --out later.lmdb
+absent later.lmdb/manifest.json
+serve
+expect 0 'has the 60 samples' vlat pull "$url" --out later.lmdb
+same_files want.lmdb later.lmdb
+
+# killed before each of some writes and renames, and started again
+for call in write@/pull:3 write@/pull:6 rename:2 rename:3 sync:3; do
+    rm -rf killed.lmdb
+    check "$call" 137 fault "$call:kill" vlat pull "$url" --out killed.lmdb
+    absent killed.lmdb/manifest.json
+    expect 0 'has the 60 samples' vlat pull "$url" --out killed.lmdb
+    same_files want.lmdb killed.lmdb
+done
+
+# another dataset in the folder is refused and stays
+mv set.lmdb all.lmdb
+need vlat select all.lmdb 'sample < 30' --out set.lmdb
+expect 1 'one.lmdb/.*-00000.lmdb is another file than that of http' vlat pull "$url" --out one.lmdb
+rm -r one.lmdb/pull
+same_files want.lmdb one.lmdb
+rm -r set.lmdb && mv all.lmdb set.lmdb
+# a shard that the folder lacks is brought alone
+serve
+rm one.lmdb/text-00000.lmdb
+expect 0 'has the 60 samples' vlat pull "$url" --out one.lmdb
+same_files want.lmdb one.lmdb
+[ "$(requests lmdb/)" -eq 2 ] || wrong "$(requests lmdb/) requests"
+
+flip set.lmdb/shard-00000.lmdb 9000
+expect 1 'shard-00000.lmdb: .*checksum is not that of the manifest' vlat pull "$url" --out bad.lmdb
+absent bad.lmdb/manifest.json bad.lmdb/shard-00000.lmdb bad.lmdb/pull/shard-00000.lmdb
+flip set.lmdb/shard-00000.lmdb 9000
+truncate -s +4096 set.lmdb/shard-00000.lmdb
+expect 1 'the server sends more than' vlat pull "$url" --out bad.lmdb
+expect 1 'answers 404' vlat pull "${url%set.lmdb}none" --out none.lmdb
+expect 1 'file:///etc' vlat pull file:///etc --out none.lmdb
+expect 2 'needs --out' vlat pull "$url"
