@@ -1,13 +1,13 @@
 /* sample.h - makes latent samples during training, from stored prompt embeddings; vdecode decodes
  * them.
  *
- * The samplers of --validation_sampler are in solver.h: Euler for flow; DDIM or the stochastic DPM-
- * Solver++ for v, where auto takes the class in the model's scheduler file. Guidance (Ho & Salimans
- * 2022) is neg + scale (pos - neg) in f32, both in one batch, or one after the other where the
- * memory holds only one; at scales of 1 and below only the positive prompt is computed. A prompt's
- * own number of steps and scale come before the run's. All noise is a pure function of (the
- * prompt's seed, else the run's; the prompt's number; the step) with VC_DRAW_VALIDATION: micro 0 is
- * the sample's initial noise, micro i + 1 the noise that step i adds.
+ * The samplers of --validation_sampler are in solver.h: Euler for flow; DDIM or the stochastic
+ * DPM-Solver++ for v, where auto takes the class in the model's scheduler file. Guidance (Ho &
+ * Salimans 2022) is neg + scale (pos - neg) in f32, both in one batch, or one after the other where
+ * the memory holds only one; at scales of 1 and below only the positive prompt is computed. A
+ * prompt's own number of steps and scale come before the run's. All noise is a pure function of
+ * (the prompt's seed, else the run's; the prompt's number; the step) with VC_DRAW_VALIDATION: micro
+ * 0 is the sample's initial noise, micro i + 1 the noise that step i adds.
  *
  * A model with image conditions gets the prompt's (a first frame; a masked clip and its mask),
  * scaled as in training, and zeros where the prompt has none. A model that takes whole groups of

@@ -1,4 +1,5 @@
-/* conv.c - channels-last convolution, by products of input rows or by oneDNN.
+/* conv.c - channels-last convolution, by products of input rows, by Winograd's transforms
+ * (winograd.c) or by oneDNN.
  *
  * The products need no im2col. In one input row the window of an output position is kw * C adjacent
  * numbers, and the next position's window begins stride * C later. So an input row with its zero
@@ -7,34 +8,19 @@
 #include <omp.h>
 #include <string.h>
 
+#include "common/cpu/conv.h"
 #include "common/cpu/dnnl.h"
-#include "common/cpu/loops.h"
 
 enum {
     PAD = 16,
     FEW = 16                       /* input channels below which oneDNN is faster, even with AVX2 */
 };
 
-typedef struct conv {
-    vt_dev *d;
-    const cpu_gemm *g;
-    vt_tensor *y;
-    const vt_tensor *x, *w, *b;
-    const vt_conv *c;
-    size_t in, out, kw, rows;                /* channels; kernel width; input rows per output row */
-    size_t pb, row_weights;                    /* units of a panel; of all panels of one (kt, kh) */
-    size_t units;                              /* units of kw C elements */
-    size_t lda, ldc;                           /* strides: of positions in a row; of rows in acc */
-    size_t stage;                              /* units of a staged input row with its padding */
-    size_t head, done, outputs;                /* rows of y: before those computed by oneDNN; of
-                                                * these; of all others */
-} conv;
-
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
 /* Packs one panel of (kt, kh) `row`: nr output channels, gathered from [K][C][kt kh kw] to
  * [kw][C]. */
-static void pack_panel(const conv *v, uint32_t *dst, float *stage, size_t row, size_t k0)
+static void pack_panel(const cpu_conv *v, uint32_t *dst, float *stage, size_t row, size_t k0)
 {
     size_t n = least((size_t)v->g->nr, v->out - k0), k = v->kw * v->in;
     size_t size = vc_dtype_size(v->w->dtype), taps = v->rows * v->kw;
@@ -59,8 +45,7 @@ static long at_edge(long i, int64_t n, bool edge)
     return !edge ? i : i < 0 ? 0 : i < n ? i : (long)n - 1;
 }
 
-/* Returns input row (n, t, h), with t < 0 for a frame in front; NULL: the row is zeros. */
-static const char *input_row(const conv *v, size_t n, long t, long h)
+const char *cpu_conv_row(const cpu_conv *v, size_t n, long t, long h)
 {
     const vt_tensor *x = v->x;
 
@@ -76,9 +61,10 @@ static const char *input_row(const conv *v, size_t n, long t, long h)
     return (const char *)x->data + row * (size_t)x->dim[3] * v->in * vc_dtype_size(x->dtype);
 }
 
-/* Copies the row's first and last position into its padding. */
-static void fill_edges(const conv *v, uint32_t *stage)
+void cpu_conv_edges(const cpu_conv *v, uint32_t *stage)
 {
+    if (!v->c->edge[2])
+        return;
     size_t each = v->in / (size_t)v->g->pair, before = (size_t)v->c->before[2];
     size_t width = (size_t)v->x->dim[3];
 
@@ -89,22 +75,21 @@ static void fill_edges(const conv *v, uint32_t *stage)
 }
 
 /* acc += the product of input row (n, t, h) and one kernel row, unless the input row is zeros. */
-static void add_row(const conv *v, const uint32_t *weights, uint32_t *stage, float *acc, size_t n,
-                    long t, long h)
+static void add_row(const cpu_conv *v, const uint32_t *weights, uint32_t *stage, float *acc,
+                    size_t n, long t, long h)
 {
-    const char *row = input_row(v, n, t, h);
+    const char *row = cpu_conv_row(v, n, t, h);
     if (!row)
         return;
     size_t before = (size_t)v->c->before[2] * v->in / (size_t)v->g->pair;
     v->g->along(stage + before, row, v->x->dtype, (size_t)v->x->dim[3] * v->in);
-    if (v->c->edge[2])
-        fill_edges(v, stage);
+    cpu_conv_edges(v, stage);
     v->g->block((size_t)v->y->dim[3], v->out, v->units, stage, v->lda, weights, v->pb, acc, v->ldc,
                 true);
 }
 
 /* Computes output row r, counted over [N,To,Ho] without the rows that oneDNN has computed. */
-static void output_row(const conv *v, const uint32_t *weights, uint32_t *stage, float *acc,
+static void output_row(const cpu_conv *v, const uint32_t *weights, uint32_t *stage, float *acc,
                        size_t r)
 {
     const int64_t *wd = v->w->dim, *yd = v->y->dim;
@@ -130,7 +115,7 @@ static void output_row(const conv *v, const uint32_t *weights, uint32_t *stage, 
         v->d->rows->store(y + i * bytes, v->y->dtype, acc + i * v->ldc, v->out);
 }
 
-static void run(const conv *v)
+static void run(const cpu_conv *v)
 {
     size_t nr = (size_t)v->g->nr, panels = (v->out + nr - 1) / nr;
     size_t packed = v->rows * v->row_weights, acc = (size_t)v->y->dim[3] * v->ldc;
@@ -209,7 +194,7 @@ void cpu_conv3d(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tensor *w,
     if (done == y->dim[1])
         return;
 
-    conv v = {
+    cpu_conv v = {
         .d = d, .g = cpu_gemm_of(d, x->dtype), .y = y, .x = x, .w = w, .b = b, .c = c,
         .in = (size_t)x->dim[4], .out = (size_t)w->dim[0], .kw = (size_t)w->dim[4],
         .rows = (size_t)(w->dim[2] * w->dim[3]),
@@ -229,5 +214,8 @@ void cpu_conv3d(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tensor *w,
     size_t padded = (size_t)(x->dim[3] + c->before[2] + c->after[2]) * v.in / (size_t)v.g->pair;
     size_t reach = (positions - 1) * v.lda + v.units;
     v.stage = padded > reach ? padded : reach;
-    run(&v);
+    if (!done && cpu_winograd_suits(&v))
+        cpu_winograd(&v);
+    else
+        run(&v);
 }

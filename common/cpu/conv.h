@@ -1,0 +1,32 @@
+/* conv.h - one convolution's sizes and its input rows: inside common/cpu only. */
+#ifndef COMMON_CPU_CONV_H
+#define COMMON_CPU_CONV_H
+
+#include "common/cpu/loops.h"
+
+typedef struct cpu_conv {
+    vt_dev *d;
+    const cpu_gemm *g;
+    vt_tensor *y;
+    const vt_tensor *x, *w, *b;
+    const vt_conv *c;
+    size_t in, out, kw, rows;                /* channels; kernel width; input rows per output row */
+    size_t pb, row_weights;                    /* units of a panel; of all panels of one (kt, kh) */
+    size_t units;                              /* units of kw C elements */
+    size_t lda, ldc;                           /* strides: of positions in a row; of rows in acc */
+    size_t stage;                              /* units of a staged input row with its padding */
+    size_t head, done, outputs;                /* rows of y: before those computed by oneDNN; of
+                                                * these; of all others */
+} cpu_conv;
+
+/* Returns input row (n, t, h), with t < 0 for a frame in front; NULL: the row is zeros. */
+const char *cpu_conv_row(const cpu_conv *v, size_t n, long t, long h);
+/* Copies the first and last position of a staged row into its padding, where the convolution
+ * repeats the edges of rows. */
+void cpu_conv_edges(const cpu_conv *v, uint32_t *stage);
+
+/* winograd.c: whether the convolution is computed there, and its computation. */
+bool cpu_winograd_suits(const cpu_conv *v);
+void cpu_winograd(const cpu_conv *v);
+
+#endif
