@@ -34,11 +34,13 @@ static char *hashes_of(const vtrain *t, const char *(*of)(const vtrain *t, int i
 static int write_lora(const vtrain *t, const char *dir, vf_sums *sums, vc_err *err)
 {
     char *roots = hashes_of(t, root_of), *plans = hashes_of(t, plan_of);
+    const vtrain_naming *kohya = !t->cfg.export_kohya ? NULL
+                                 : t->family->kohya ? t->family->kohya : &vtrain_kohya;
     vtrain_export_lora_opts o = {
         .rank = t->cfg.rank, .alpha = t->cfg.network_alpha, .bake = t->cfg.bake_scale,
-        .kohya = t->cfg.export_kohya, .comfyui = t->cfg.export_comfyui, .data = roots,
+        .kohya = kohya, .comfyui = t->cfg.export_comfyui, .data = roots,
         .plan = plans, .sums = sums, .transformer = t->boundary ? vtrain_transformer_name(t) : NULL,
-        .renames = t->family->lora_names, .kohya_ours = t->family->kohya_as_diffusers,
+        .renames = t->family->lora_names,
     };
     o.target = vtrain_targets_names(t->targets, &o.n_targets);
     int rc = roots && plans ? vtrain_export_lora(dir, t->params, &o, err)

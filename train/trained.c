@@ -26,9 +26,9 @@ static int train_lora(vtrain *t, vc_err *err)
     const vtrain_config *c = &t->cfg;
     char *note = NULL;
     const char **modules = modules_of(t->params, false), **convs = modules_of(t->params, true);
+    const vtrain_rename *const names[2] = { t->family->lora_names, t->family->peer_names };
     int matched, rc = modules && convs ? vtrain_targets_open(&t->targets, c->target_name, modules,
-                                                             convs, t->family->lora_names,
-                                                             &note, err)
+                                                             convs, names, &note, err)
                                        : vc_no_memory(err);
     free(modules);
     free(convs);
@@ -43,7 +43,7 @@ static int train_lora(vtrain *t, vc_err *err)
     vtrain_lora *lora;
     rc = vtrain_lora_open(&lora, c->lora_checkpoint, err);
     if (!rc)
-        vtrain_lora_rename(lora, t->family->lora_names);
+        vtrain_lora_rename(lora, t->family->lora_names, t->family->peer_names);
     if (!rc)
         rc = vtrain_lora_check_of(lora, vtrain_transformer_name(t), err);
     if (!rc)

@@ -4,9 +4,15 @@
 of different sizes; a case holds x [B,C,1,h,w], t, text, pooled, guidance [B] (dev), target, output,
 loss. The gradients of the case `base` are `grad/<parameter>`. The case `lora` of dev has a LoRA on
 the same weights, which are frozen; its gradients are `lora/grad/<factor>`.
+
+The file "flux-names" holds a LoRA in the names of FLUX.1's authors, `theirs/<tensor>`, and the
+tensors that diffusers' reader of files of kohya's sd-scripts returns for it, `ours/<tensor>`.
 """
+import inspect
+
 import golden
 import torch
+from diffusers.loaders import lora_conversion_utils
 from diffusers import FluxPipeline, FluxTransformer2DModel
 
 TINY = dict(patch_size=1, in_channels=16, num_layers=2, num_single_layers=2, attention_head_dim=16,
@@ -50,7 +56,40 @@ def predict(model, config, v):
     return FluxPipeline._unpack_latents(y, 8 * h, 8 * w, 8)[:, :, None]
 
 
+# The number of rows of B, divided by the width. final_layer.linear and img_in have other widths.
+NAMES = {"double_blocks.0.img_attn.qkv": 3, "double_blocks.1.txt_attn.qkv": 3,
+         "double_blocks.0.img_attn.proj": 1, "double_blocks.0.txt_attn.proj": 1,
+         "double_blocks.0.img_mod.lin": 6, "double_blocks.0.txt_mod.lin": 6,
+         "double_blocks.0.img_mlp.0": 4, "double_blocks.0.img_mlp.2": 1,
+         "double_blocks.0.txt_mlp.0": 4, "double_blocks.0.txt_mlp.2": 1,
+         "single_blocks.3.linear1": 7, "single_blocks.3.linear2": 1,
+         "single_blocks.3.modulation.lin": 3, "time_in.in_layer": 1, "time_in.out_layer": 1,
+         "guidance_in.in_layer": 1, "guidance_in.out_layer": 1, "vector_in.in_layer": 1,
+         "vector_in.out_layer": 1, "img_in": 1, "txt_in": 1, "final_layer.linear": 1}
+WIDTH, RANK = 4, 5
+
+
+def names(out):
+    convert = "_convert_kohya_flux_lora_to_diffusers"
+    source = inspect.getsource(getattr(lora_conversion_utils, convert))
+    assert "dims=[3072, 3072, 3072, 12288]" in source
+    scope = dict(vars(lora_conversion_utils))
+    exec(source.replace("[3072, 3072, 3072, 12288]", f"[{WIDTH}] * 3 + [{4 * WIDTH}]"), scope)
+    theirs, kohya = {}, {}
+    for name, rows in NAMES.items():
+        for half, kohya_half, shape in (("A", "down", (RANK, WIDTH)),
+                                        ("B", "up", (rows * WIDTH, RANK))):
+            t = golden.draw(half + name, shape)
+            theirs[f"{name}.lora_{half}.weight"] = t
+            kohya[f"lora_unet_{name.replace('.', '_')}.lora_{kohya_half}.weight"] = t
+    ours = scope[convert](kohya)
+    file = {"theirs/" + k: v for k, v in theirs.items()}
+    file.update({"ours/" + k.removeprefix("transformer."): v.clone() for k, v in ours.items()})
+    golden.save(out / "flux-names.safetensors", file)
+
+
 def make(out):
+    names(out)
     for name, (config, cases) in VARIANTS.items():
         golden.transformer(out / f"{name}.safetensors", FluxTransformer2DModel, {**TINY, **config},
                            cases, inputs, predict, LORA if name == "flux-dev" else None)

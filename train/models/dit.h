@@ -144,13 +144,13 @@ typedef struct vtrain_family {
                                                * the time */
     const vtrain_rename *lora_names;          /* the first authors' names of the modules in LoRA
                                                * files; NULL: they have diffusers' names */
+    const vtrain_rename *peer_names;          /* another trainer's names, which are read; or NULL */
     /* _class_name of the first authors' config.json, whose weights have the names of lora_names,
      * norms and tables among them. convert makes our config.json from theirs and from the sizes of
      * tensors, which src has by their names. NULL: their folders are not read. */
     const char *first_class;
     int (*convert)(cJSON **config, const cJSON *theirs, const vt_source *src, vc_err *err);
-    bool kohya_as_diffusers;                  /* lora_kohya.safetensors has diffusers' names, as
-                                               * VideoX-Fun's model of the family does */
+    const vtrain_naming *kohya;               /* of lora_kohya.safetensors; NULL: vtrain_kohya */
 
     /* Makes config.json of a model that starts from noise, with the kind of its prediction as
      * prediction_type. NULL: the family cannot start from noise. */

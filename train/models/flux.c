@@ -1,5 +1,5 @@
-/* flux.c - FLUX.1 (Black Forest Labs 2024): blocks in which picture and prompt are two streams, then
- * blocks of one sequence. Semantics and names are those of diffusers' FluxTransformer2DModel: dev,
+/* flux.c - FLUX.1 (Black Forest Labs 2024): blocks in which picture and prompt are two streams,
+ * then blocks of one sequence. Semantics and names are those of diffusers' FluxTransformer2DModel: dev,
  * which takes guidance as an input, and schnell.
  *
  * A token is a square of 2 x 2 places of the latents. T5's states are the prompt, CLIP's pooled
@@ -13,6 +13,7 @@
 #include "common/nn/positions.h"
 #include "formats/json/config.h"
 #include "train/models/dit.h"
+#include "train/models/flux.h"
 
 #define EPS 1e-6f
 #define THETA 10000
@@ -57,8 +58,8 @@ typedef struct flux {
 
 /* vtrain_in.made: rotations of the picture's tokens. */
 enum { COS, SIN };
-/* The inputs of a block: the picture's tokens and the prompt's tokens, or for the single blocks both
- * as one sequence at JOINED; the embedding of the time; all of made. */
+/* The inputs of a block: the picture's tokens and the prompt's tokens, or for the single blocks
+ * both as one sequence at JOINED; the embedding of the time; all of made. */
 enum { X, PROMPT, E, MADE, N_IN = MADE + 2, JOINED = X };
 
 /* ---- config.json ---- */
@@ -244,6 +245,7 @@ static vt_tensor *flux_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tens
 
 const vtrain_family vtrain_flux = {
     .class_name = "FluxTransformer2DModel",
+    .lora_names = flux_names, .peer_names = flux_diffsynth_names, .kohya = &vtrain_kohya_scripts,
     .text_args = { [T5] = "encoder_hidden_states" }, .layout = VTRAIN_TOKENS, .level_times = true,
     .size = sizeof(flux), .weights = offsetof(flux, w), .table = model_table,
     .read = flux_read, .fit = flux_fit, .prepare = flux_prepare, .embed = flux_embed,

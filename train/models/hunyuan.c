@@ -400,7 +400,8 @@ static const vtrain_rename lora_names[] = {
 
 const vtrain_family vtrain_hunyuan = {
     .class_name = "HunyuanVideoTransformer3DModel",
-    .text_args = { "encoder_hidden_states" }, .lora_names = lora_names, .kohya_as_diffusers = true,
+    .text_args = { "encoder_hidden_states" }, .lora_names = lora_names,
+    .kohya = &vtrain_kohya_diffusers,
     .size = sizeof(hunyuan), .weights = offsetof(hunyuan, w), .table = model_table,
     .read = hunyuan_read, .fit = hunyuan_fit, .prepare = hunyuan_prepare,
     .embed = hunyuan_embed, .head = hunyuan_head,

@@ -24,7 +24,7 @@ typedef struct entry {
 struct vtrain_lora {
     char *path;
     vf_safetensors *file;
-    const vtrain_rename *renames;
+    const vtrain_rename *renames[2];
     vtrain_lora_alpha alpha;
     entry *entry;
     int n;
@@ -167,9 +167,10 @@ int vtrain_lora_open(vtrain_lora **out, const char *path, vc_err *err)
     return 0;
 }
 
-void vtrain_lora_rename(vtrain_lora *l, const vtrain_rename *table)
+void vtrain_lora_rename(vtrain_lora *l, const vtrain_rename *first, const vtrain_rename *peer)
 {
-    l->renames = table;
+    l->renames[0] = first;
+    l->renames[1] = peer;
 }
 
 int vtrain_lora_check_of(const vtrain_lora *l, const char *transformer, vc_err *err)
@@ -242,28 +243,40 @@ static double scale_of(const vtrain_lora *l, const entry *e, const char *module)
     return (double)own / r;
 }
 
-/* Sets *e to the entry with our name or the first authors' name of the module; NULL: the file has
- * no such entry. In the second case *r is the row of the table. Entries with both names are an
- * error. */
-static int find_entry(vtrain_lora *l, const char *module, entry **e, vtrain_renamed *r, vc_err *err)
+/* Sets *e to the entry with this name, and leaves *e alone if there is none. Entries with two names
+ * of a module are an error. */
+static int find_name(vtrain_lora *l, const char *name, entry **e, vc_err *err)
 {
-    bool by_theirs = false;
-    *e = NULL;
-    int rc = vtrain_rename_find(r, l->renames, module, err);
+    int rc = 0;
     for (int i = 0; !rc && i < l->n; i++) {
         entry *at = &l->entry[i];
-        bool ours = vtrain_lora_same_module(at->module, at->flat, module);
-        if (!ours && !(r->row && vtrain_lora_same_module(at->module, at->flat, r->theirs)))
+        if (at == *e || !vtrain_lora_same_module(at->module, at->flat, name))
             continue;
         if (*e)
             rc = vc_fail(err, VC_EFORMAT, "%s: module \"%s\" is in the file twice, also as \"%s\"",
                          l->path, (*e)->module, at->module);
         *e = at;
-        by_theirs = !ours;
     }
-    free(r->theirs);
-    if (rc || !by_theirs)
-        *r = (vtrain_renamed){ .parts = 1 };
+    return rc;
+}
+
+/* Sets *e to the entry with our name of the module, or a name of the tables; NULL: the file has no
+ * such entry. For a name of a table *r is its row. */
+static int find_entry(vtrain_lora *l, const char *module, entry **e, vtrain_renamed *r, vc_err *err)
+{
+    *e = NULL;
+    *r = (vtrain_renamed){ .parts = 1 };
+    int rc = find_name(l, module, e, err);
+    for (int k = 0; k < 2 && !rc; k++) {
+        vtrain_renamed at;
+        const entry *before = *e;
+        rc = vtrain_rename_find(&at, l->renames[k], module, err);
+        if (!rc && at.row)
+            rc = find_name(l, at.theirs, e, err);
+        if (!rc && *e != before)
+            *r = at;
+        free(at.theirs);
+    }
     return rc;
 }
 

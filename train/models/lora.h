@@ -7,7 +7,9 @@
  * value that matches a module which holds others is an error that names the module. VideoX-Fun's
  * documents give `ff.0`, `img_mlp.2` and the like for `ff.net.0.proj` and `img_mlp.net.2`, which
  * match no module: a note reports that these entries are left out. "all-linear" matches every
- * linear, and no convolution.
+ * linear, and no convolution. Where not all entries match our names, but all match those of one of
+ * the family's tables (lora_names.h), as DiffSynth's "a_to_qkv" for FLUX.1 or "q,ffn.0" for Wan, the
+ * entries match by these names, and a note reports this.
  *
  * Files. diffusers' pytorch_lora_weights.safetensors (written by export.h) has
  * `transformer.<module>.lora_A.weight` [r,in] and `.lora_B.weight` [out,r] (of a convolution
@@ -27,12 +29,11 @@
 
 typedef struct vtrain_targets vtrain_targets;
 /* `modules` are all linears and convolutions of the model, `convs` the convolutions alone; a NULL
- * ends both lists. An entry that no module's name ends with is compared with the first authors'
- * names, by the family's table `names`, which may be NULL. *note is a line for the user, malloc'ed, or NULL. VC_EUSAGE names the flag. *out
- * is NULL on failure. */
+ * ends both lists. The tables `names` of other names outlive the targets; they may be NULL. *note
+ * is a line for the user, malloc'ed, or NULL. VC_EUSAGE names the flag. *out is NULL on failure. */
 int vtrain_targets_open(vtrain_targets **out, const char *value, const char *const *modules,
-                        const char *const *convs, const vtrain_rename *names, char **note,
-                        vc_err *err);
+                        const char *const *convs, const vtrain_rename *const names[2],
+                        char **note, vc_err *err);
 void vtrain_targets_close(vtrain_targets *t);
 /* Whether the module gets a LoRA: a callback of vt_params_lora, whose arg is the vtrain_targets. */
 bool vtrain_targets_match(void *arg, const char *module);
@@ -50,9 +51,9 @@ typedef struct vtrain_lora_pair {
 /* Opens a file, or the pytorch_lora_weights.safetensors or adapter_model.safetensors of a folder.
  * VC_EFORMAT and VC_ENUMERIC (NaN, infinity) name the tensor. *out is NULL on failure. */
 int vtrain_lora_open(vtrain_lora **out, const char *path, vc_err *err);
-/* Modules are also found by the names of a family's table (lora_names.h); each of our modules gets
- * its rows of a fused module's B. The table outlives l. */
-void vtrain_lora_rename(vtrain_lora *l, const vtrain_rename *table);
+/* Modules are also found by the names of a family's tables (lora_names.h), which may be NULL; each
+ * of our modules gets its rows of a fused module's B. The tables outlive l. */
+void vtrain_lora_rename(vtrain_lora *l, const vtrain_rename *first, const vtrain_rename *peer);
 void vtrain_lora_close(vtrain_lora *l);
 /* VC_EMISMATCH: the file was trained for the other of a model's two transformers. */
 int vtrain_lora_check_of(const vtrain_lora *l, const char *transformer, vc_err *err);

@@ -87,6 +87,14 @@ const vtrain_naming vtrain_kohya = {
     "lora_kohya.safetensors", "lora_unet__", .flat = true, .renamed = true,
     .a = ".lora_down.weight", .b = ".lora_up.weight", .alpha = ".alpha",
 };
+const vtrain_naming vtrain_kohya_diffusers = {
+    "lora_kohya.safetensors", "lora_unet__", .flat = true,
+    .a = ".lora_down.weight", .b = ".lora_up.weight", .alpha = ".alpha",
+};
+const vtrain_naming vtrain_kohya_scripts = {
+    "lora_kohya.safetensors", "lora_unet_", .flat = true, .renamed = true,
+    .a = ".lora_down.weight", .b = ".lora_up.weight", .alpha = ".alpha",
+};
 const vtrain_naming vtrain_comfyui = {
     "lora_comfyui.safetensors", "diffusion_model.", .renamed = true,
     .a = ".lora_down.weight", .b = ".lora_up.weight", .alpha = ".alpha",

@@ -51,7 +51,10 @@ typedef struct vtrain_naming {
     const char *a, *b, *alpha;                /* suffixes of a module's tensors; alpha NULL: the
                                                * metadata hold alpha */
 } vtrain_naming;
-extern const vtrain_naming vtrain_diffusers, vtrain_kohya, vtrain_comfyui;
+extern const vtrain_naming vtrain_diffusers, vtrain_comfyui;
+/* lora_kohya.safetensors: in VideoX-Fun's form with the first authors' names or with diffusers',
+ * and in the form of kohya's sd-scripts. */
+extern const vtrain_naming vtrain_kohya, vtrain_kohya_diffusers, vtrain_kohya_scripts;
 
 /* ---- names that are read ---- */
 

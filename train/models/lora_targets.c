@@ -17,8 +17,7 @@ struct vtrain_targets {
     char *text;                  /* the list, cut into entries */
     char *entry[MAX_ENTRIES];    /* entries of the list; if `all`, the modules that get no LoRA */
     int n_entries;
-    bool renamed[MAX_ENTRIES];   /* the entry has the first authors' name of a module */
-    const vtrain_rename *names;  /* the family's; borrowed, may be NULL */
+    const vtrain_rename *names;  /* entries match names of this table; NULL: our names */
     char **name;                 /* names of matched modules inside their blocks */
     int n_names;
 };
@@ -42,14 +41,16 @@ static bool matches_entry(const char *module, const char *entry)
     return m == e || module[m - e - 1] == '.';
 }
 
-/* Whether the first authors' name of the module has the entry as its end. */
+/* Whether an entry of the list matches the name that t->names gives a module. */
 static bool matches_renamed(const vtrain_targets *t, const char *module, const char *entry)
 {
     vtrain_renamed r;
-    bool matches = !vtrain_rename_find(&r, t->names, module, NULL) && r.row &&
-                   matches_entry(r.theirs, entry);
+    if (!t->names)
+        return matches_entry(module, entry);
+    bool found = !vtrain_rename_find(&r, t->names, module, NULL) &&
+                 matches_entry(r.row ? r.theirs : module, entry);
     free(r.theirs);
-    return matches;
+    return found;
 }
 
 bool vtrain_targets_match(void *arg, const char *module)
@@ -64,8 +65,7 @@ bool vtrain_targets_match(void *arg, const char *module)
     if (t->is_regex)
         return regexec(&t->regex, module, 0, NULL, 0) == 0;
     for (int i = 0; i < t->n_entries; i++)
-        if (t->renamed[i] ? matches_renamed(t, module, t->entry[i])
-                          : matches_entry(module, t->entry[i]))
+        if (matches_renamed(t, module, t->entry[i]))
             return true;
     return false;
 }
@@ -179,22 +179,34 @@ static int no_match(const char *entry, const char *const *modules, vc_err *err)
                    "transformer; the nearest names are %s", entry, list);
 }
 
-/* An entry that is the end of no module's name may be the end of first authors' names. */
-static bool matches_any(vtrain_targets *t, int entry, const char *const *modules)
+static bool matches_any(const vtrain_targets *t, int entry, const char *const *modules)
 {
-    for (int i = 0; modules[i]; i++)
-        if (matches_entry(modules[i], t->entry[entry]))
+    for (; *modules; modules++)
+        if (matches_renamed(t, *modules, t->entry[entry]))
             return true;
-    for (int i = 0; modules[i] && !t->renamed[entry]; i++)
-        t->renamed[entry] = matches_renamed(t, modules[i], t->entry[entry]);
-    return t->renamed[entry];
+    return false;
+}
+
+/* Sets t->names to the table whose names all entries match, NULL for our names and for no table. */
+static void choose_names(vtrain_targets *t, const char *const *modules,
+                         const vtrain_rename *const names[2])
+{
+    const vtrain_rename *const tables[3] = { NULL, names[0], names[1] };
+    for (int k = 0; k < 3; k++) {
+        int i = 0;
+        t->names = tables[k];
+        while (i < t->n_entries && matches_any(t, i, modules))
+            i++;
+        if (i == t->n_entries)
+            return;
+    }
+    t->names = NULL;
 }
 
 static void drop_entry(vtrain_targets *t, int i)
 {
     t->n_entries--;
     memmove(t->entry + i, t->entry + i + 1, sizeof *t->entry * (size_t)(t->n_entries - i));
-    memmove(t->renamed + i, t->renamed + i + 1, sizeof *t->renamed * (size_t)(t->n_entries - i));
 }
 
 /* Writes the name of the feed-forward layer that VideoX-Fun's documents mean by an entry such as
@@ -256,9 +268,12 @@ static int check_entries(vtrain_targets *t, const char *const *modules, char **n
     int rc = drop_spare(t, &l, modules, err);
     if (!rc && l.entries && !t->n_entries)
         rc = no_match(l.entries, modules, err);
-    if (!rc && l.entries) {
-        *note = vc_format("--target_name: these entries match no module of this transformer and "
-                          "are left out: %s (diffusers' names are %s)", l.entries, l.names);
+    if (!rc && (t->names || l.entries)) {
+        *note = t->names
+            ? vc_format("--target_name: the modules have names of other programs; a module that is "
+                        "several modules here trains as these")
+            : vc_format("--target_name: these entries match no module of this transformer and are "
+                        "left out: %s (diffusers' names are %s)", l.entries, l.names);
         rc = *note ? 0 : vc_no_memory(err);
     }
     free(l.entries);
@@ -314,15 +329,14 @@ static int collect_names(vtrain_targets *t, const char *const *modules, vc_err *
 }
 
 int vtrain_targets_open(vtrain_targets **out, const char *value, const char *const *modules,
-                        const char *const *convs, const vtrain_rename *names, char **note,
-                        vc_err *err)
+                        const char *const *convs, const vtrain_rename *const names[2],
+                        char **note, vc_err *err)
 {
     *out = NULL;
     *note = NULL;
     vtrain_targets *t = calloc(1, sizeof *t);
     if (!t)
         return vc_no_memory(err);
-    t->names = names;
 
     int rc = 0;
     if (!strcmp(value, "all-linear"))
@@ -331,6 +345,8 @@ int vtrain_targets_open(vtrain_targets **out, const char *value, const char *con
         rc = compile(t, value, err);
     else
         rc = split(t, value, err);
+    if (!rc && !t->all && t->text && names)
+        choose_names(t, modules, names);
     if (!rc && !t->all && t->text)
         rc = check_entries(t, modules, note, err);
     if (!rc)

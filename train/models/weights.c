@@ -106,7 +106,7 @@ int vtrain_weights_family(vtrain_weights *w, const vtrain_family *family, vc_err
     int rc = vf_json_str(w->config, "_class_name", &class, err);
     w->spare = family->spare;
     if (w->preset)
-        vtrain_lora_rename(w->preset, family->lora_names);
+        vtrain_lora_rename(w->preset, family->lora_names, family->peer_names);
     if (rc || !family->first_class || strcmp(class, family->first_class))
         return rc;
     rc = vc_context(err, family->convert(&config, w->config, &file, err), "%s/config.json",

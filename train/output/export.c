@@ -209,8 +209,7 @@ static int add_param(layout *l, const vt_param *x, vc_err *err)
 {
     vtrain_renamed r;
     bool a = x->role == VT_P_LORA_A;
-    bool theirs = l->naming->renamed && !(l->naming == &vtrain_kohya && l->o->kohya_ours);
-    int rc = vtrain_rename_find(&r, theirs ? l->o->renames : NULL, x->module, err);
+    int rc = vtrain_rename_find(&r, l->naming->renamed ? l->o->renames : NULL, x->module, err);
     const char *name = r.row ? r.theirs : x->module;
     if (!rc && r.parts > 1) {
         if (!a)
@@ -255,7 +254,7 @@ static int write_file(layout *l, const char *dir, vc_err *err)
 int vtrain_export_lora(const char *dir, vt_params *p, const vtrain_export_lora_opts *o, vc_err *err)
 {
     const struct { const vtrain_naming *naming; bool wanted; } files[] = {
-        { &vtrain_diffusers, true }, { &vtrain_kohya, o->kohya }, { &vtrain_comfyui, o->comfyui },
+        { &vtrain_diffusers, true }, { o->kohya, o->kohya }, { &vtrain_comfyui, o->comfyui },
     };
     int rc = 0;
     for (size_t i = 0; !rc && i < sizeof files / sizeof *files; i++) {

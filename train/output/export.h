@@ -7,7 +7,8 @@
  * wanted, two more files have the same values as `.lora_down.weight`, `.lora_up.weight` and a
  * scalar `.alpha`, with modules by the names of the family's first authors (tables in
  * lora_names.h), or in lora_kohya by ours where VideoX-Fun's model has them:
- *   DIR/lora_kohya.safetensors     lora_unet__<module, _ for .>: VideoX-Fun's merge_lora
+ *   DIR/lora_kohya.safetensors     lora_unet__<module, _ for .>: VideoX-Fun's merge_lora; or
+ *                                  lora_unet_<module>: kohya's sd-scripts
  *   DIR/lora_comfyui.safetensors   diffusion_model.<module>: ComfyUI, musubi-tuner's convert_lora
  * Where the first authors' names have one module for n of ours, its A has our A one below the
  * other, its B has our B along the diagonal, and its rank and alpha are n times ours. All files are
@@ -33,13 +34,13 @@ typedef struct vtrain_export_lora_opts {
     int64_t rank;
     double alpha;
     bool bake;                                /* multiplies B by alpha / rank; alpha is then rank */
-    bool kohya, comfyui;
+    const vtrain_naming *kohya;               /* of lora_kohya.safetensors; NULL: not written */
+    bool comfyui;
     const char *data, *plan;                  /* for the metadata: roots and plans of the training
                                                * datasets, blank-separated; or NULL */
     const char *transformer;                  /* trained one of a model's two, or NULL */
     vf_sums *sums;                            /* gets the files' checksums, or NULL */
     const vtrain_rename *renames;             /* of the family, or NULL */
-    bool kohya_ours;                          /* lora_kohya has our names all the same */
 } vtrain_export_lora_opts;
 int vtrain_export_lora(const char *dir, vt_params *p, const vtrain_export_lora_opts *o,
                        vc_err *err);

@@ -99,6 +99,12 @@ typedef struct ref_refusal { const char *fields, *says; } ref_refusal;
 void ref_check_refusals(const vtrain_family *family, const char *name, const ref_refusal *r,
                         size_t n);
 
+/* A golden of names holds a LoRA's factors `theirs/MODULE.lora_A.weight` with the names of a
+ * family's tables, and the tensors that diffusers makes of these, `ours/MODULE.lora_A.weight`, for
+ * `modules` modules. Files of these factors, in the forms that other programs write, are read as
+ * diffusers reads them. */
+void ref_check_names(const vtrain_family *family, const char *golden, int modules);
+
 /* Checks that the case `base` has the same gradients, bit for bit, where blocks are recomputed. */
 void ref_check_recompute(const vtrain_family *family, const char *name);
 /* Checks that a dry step of the case `base` has the real step's peak of memory. */

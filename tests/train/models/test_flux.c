@@ -36,6 +36,14 @@ static void test_bf16(void **state)
     ref_check_variants(&vtrain_flux, variants, COUNT(variants), &bf16);
 }
 
+/* Names of Black Forest Labs, as in files of kohya's sd-scripts: three fused modules, of 3, 3 and 4
+ * of ours. */
+static void test_names(void **state)
+{
+    (void)state;
+    ref_check_names(&vtrain_flux, "flux-names", 22 + 2 * 2 + 3);
+}
+
 static void test_memory(void **state)
 {
     (void)state;
@@ -64,7 +72,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_f32), cmocka_unit_test(test_bf16), cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_names),
     };
     return golden_has_device() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
 }

@@ -41,73 +41,11 @@ static void test_bf16(void **state)
     ref_check_variants(&vtrain_hunyuan, variants, COUNT(variants), &bf16);
 }
 
-/* ---- names in LoRA files ---- */
-
-/* Opens a file of the golden's factors with Tencent's names. */
-static vtrain_lora *open_theirs(const vf_safetensors *f)
-{
-    enum { MOST = 128 };
-    vf_view theirs[MOST];
-    int n = 0;
-    vc_err err = { 0 };
-    for (int i = 0; i < vf_safetensors_count(f); i++) {
-        const vf_view *v = vf_safetensors_at(f, i);
-        if (strncmp(v->name, "theirs/", 7))
-            continue;
-        assert_true(n < MOST);
-        theirs[n] = *v;
-        theirs[n++].name = v->name + 7;
-    }
-    char *path = vc_path_join(golden_tmp("names"), "theirs.safetensors");
-    assert_ok(vf_safetensors_write(path, theirs, n, NULL, 0, &err), &err);
-    vtrain_lora *l;
-    assert_ok(vtrain_lora_open(&l, path, &err), &err);
-    vtrain_lora_rename(l, vtrain_hunyuan.lora_names);
-    free(path);
-    return l;
-}
-
-static void same_factors(vtrain_lora *l, const vf_safetensors *f, const char *module)
-{
-    vf_view a, b;
-    vtrain_lora_pair p;
-    vc_err err = { 0 };
-    char *name[2] = { vc_format("ours/%s.lora_A.weight", module),
-                      vc_format("ours/%s.lora_B.weight", module) };
-    assert_ok(vf_safetensors_get(f, name[0], &a, &err), &err);
-    assert_ok(vf_safetensors_get(f, name[1], &b, &err), &err);
-    if (vtrain_lora_get(l, module, &p, &err))
-        fail_msg("%s: %s", module, err.text);
-    assert_int_equal(p.a.bytes, a.bytes);
-    assert_int_equal(p.b.bytes, b.bytes);
-    assert_memory_equal(p.a.data, a.data, a.bytes);
-    assert_memory_equal(p.b.data, b.data, b.bytes);
-    free(name[0]);
-    free(name[1]);
-}
-
-/* Tencent's names are read like in diffusers. */
+/* Tencent's names are read like in diffusers: two fused rows of 3 modules, one of 4. */
 static void test_names(void **state)
 {
-    static const char end[] = ".lora_A.weight";
-    vf_safetensors *f = golden_open("hunyuan-names");
-    vtrain_lora *l = open_theirs(f);
-    int modules = 0;
-    vc_err err = { 0 };
     (void)state;
-    for (int i = 0; i < vf_safetensors_count(f); i++) {
-        const char *name = vf_safetensors_at(f, i)->name, *at = strstr(name, end);
-        if (strncmp(name, "ours/", 5) || !at)
-            continue;
-        char *module = strndup(name + 5, (size_t)(at - name) - 5);
-        same_factors(l, f, module);
-        free(module);
-        modules++;
-    }
-    assert_int_equal(modules, 30 + 2 * 2 + 3);     /* two fused rows of 3, one of 4 */
-    assert_ok(vtrain_lora_all_used(l, &err), &err);
-    vtrain_lora_close(l);
-    vf_safetensors_close(f);
+    ref_check_names(&vtrain_hunyuan, "hunyuan-names", 30 + 2 * 2 + 3);
 }
 
 /* ---- memory, refusals ---- */

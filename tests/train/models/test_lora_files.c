@@ -325,7 +325,8 @@ static void lora_is_written(void **state)
     for (int form = 0; form < 8; form++) {
         bool bake = form & 1, have[2] = { form & 2, form & 4 };
         const vtrain_export_lora_opts o = { .target = names, .n_targets = 2, .rank = 3, .alpha = 6,
-                                            .bake = bake, .kohya = have[0], .comfyui = have[1] };
+                                            .bake = bake, .comfyui = have[1],
+                                            .kohya = have[0] ? &vtrain_kohya : NULL };
         char sub[32];
         snprintf(sub, sizeof sub, "lora-%d", form);
         const char *dir = golden_tmp(sub);

@@ -157,7 +157,7 @@ static void written_and_read(void **state)
         const char *dir = golden_tmp(bake ? "baked" : "plain");
         const vtrain_export_lora_opts o = {
             .target = targets, .n_targets = 1, .rank = RANK, .alpha = 6, .bake = bake,
-            .kohya = true, .comfyui = true, .renames = renames,
+            .kohya = &vtrain_kohya, .comfyui = true, .renames = renames,
         };
         vc_err err = { 0 };
         if (vtrain_export_lora(dir, m.p, &o, &err))
@@ -184,7 +184,7 @@ static void written_and_read(void **state)
                 fail_msg("%s", err.text);
             vtrain_lora_pair p;
             assert_int_equal(vtrain_lora_get(l, table[1].name, &p, NULL), VC_ENOENT);
-            vtrain_lora_rename(l, renames);
+            vtrain_lora_rename(l, renames, NULL);
             for (int k = 0; k < MODULES; k++) {
                 bool whole = vtrain_lora_all_used(l, NULL) == 0;
                 assert_false(whole);                             /* true after the last module */
@@ -224,7 +224,7 @@ static vtrain_lora *open_pair(int rows, const char *theirs, const char *ours)
     vtrain_lora *l;
     assert_ok(vf_safetensors_write(path, v, ours ? 4 : 2, NULL, 0, &err), &err);
     assert_ok(vtrain_lora_open(&l, path, &err), &err);
-    vtrain_lora_rename(l, renames);
+    vtrain_lora_rename(l, renames, NULL);
     free(path);
     return l;
 }
@@ -285,7 +285,7 @@ static void odd_rows_are_refused(void **state)
     vc_err err = { 0 };
     open_tiny(&m);
     const vtrain_export_lora_opts o = { .target = targets, .n_targets = 1, .rank = RANK, .alpha = 6,
-                                        .kohya = true, .renames = odd };
+                                        .kohya = &vtrain_kohya, .renames = odd };
     assert_int_equal(vtrain_export_lora(golden_tmp("odd"), m.p, &o, &err), VC_EINVAL);
     assert_non_null(strstr(err.text, "no module \"tail\""));
     close_tiny(&m);

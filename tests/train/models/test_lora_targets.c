@@ -41,8 +41,7 @@ static void targets_equal_peft(void **state)
         char *note;
         vc_err err = { 0 };
         int rc = vtrain_targets_open(&t, c->string, modules, (const char *const[]){ NULL }, NULL,
-                                     &note,
-                                     &err);
+                                     &note, &err);
         if ((rc == 0) != (c->child != NULL))
             fail_msg("%s: %s", c->string, rc ? err.text : "taken");
         for (int i = 0; !rc && i < n; i++) {

@@ -91,7 +91,8 @@ static void test_bad_targets(void **state)
         vtrain_targets *t;
         char *note;
         vc_err err = { 0 };
-        assert_int_equal(vtrain_targets_open(&t, bad_targets[i].value, modules, convs, NULL, &note, &err),
+        assert_int_equal(vtrain_targets_open(&t, bad_targets[i].value, modules, convs, NULL, &note,
+                                             &err),
                          VC_EUSAGE);
         assert_null(t);
         assert_null(note);
