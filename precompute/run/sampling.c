@@ -44,6 +44,10 @@ static void take_sizes(const vprep *p, vb_rules *r)
     if (counts(p, "image_sample_size") && !vc_flags_given(p->flags, "image_sample_size")
             && r->image_sample_size < r->video_sample_size)
         r->image_sample_size = r->video_sample_size;
+    /* a family of stills has no videos, whose default size could be above that of stills */
+    if (r->family->max_frames == 1 && !vc_flags_given(p->flags, "video_sample_size")
+            && r->video_sample_size > r->image_sample_size)
+        r->video_sample_size = r->image_sample_size;
     r->fix_h = c->fix_size[0];
     r->fix_w = c->fix_size[1];
     r->max_pixels = r->fix_h ? 0 : c->max_pixels;
