@@ -235,7 +235,7 @@ const vf_layout vf_layouts[] = {
       .config = wan_t2v_config, .sizes = wan_sizes },
     { .marks = { "double_blocks.0.img_attn.norm.key_norm.scale" },
       .class = "Flux", .slot = "transformer",
-      .config = "{}", .sizes = none },
+      .config = "{\"_class_name\":\"Flux\"}", .sizes = none },
     { .marks = { "transformer_blocks.0.img_mod.1.weight" },
       .class = "QwenImageTransformer2DModel", .slot = "transformer",
       .config = "{}", .sizes = none },

@@ -5,7 +5,8 @@ of different sizes; a case holds x [B,C,1,h,w], t, text, pooled, guidance [B] (d
 loss. The gradients of the case `base` are `grad/<parameter>`. The case `lora` of dev has a LoRA on
 the same weights, which are frozen; its gradients are `lora/grad/<factor>`.
 
-The file "flux-names" holds a LoRA in the names of FLUX.1's authors, `theirs/<tensor>`, and the
+The file "flux-first" has the case `base` of weights in a file of FLUX.1's authors, which diffusers'
+converter reads; "flux-names" holds a LoRA in the names of FLUX.1's authors, `theirs/<tensor>`, and the
 tensors that diffusers' reader of files of kohya's sd-scripts returns for it, `ours/<tensor>`.
 """
 import inspect
@@ -88,7 +89,52 @@ def names(out):
     golden.save(out / "flux-names.safetensors", file)
 
 
+# A file of the first authors with heads as diffusers' converter has them, but narrow ones.
+FIRST = dict(TINY, num_layers=1, num_single_layers=2, attention_head_dim=32, num_attention_heads=1,
+             guidance_embeds=True, axes_dims_rope=(4, 14, 14))
+
+
+def first_shapes(d):
+    """The shapes of a first authors' file of width d."""
+    shapes = {"img_in": (d, 16), "txt_in": (d, 16), "vector_in.in_layer": (d, 32),
+              "final_layer.adaLN_modulation.1": (2 * d, d), "final_layer.linear": (16, d)}
+    for part in ("time_in", "guidance_in"):
+        shapes[part + ".in_layer"] = (d, 256)
+    for part in ("time_in", "guidance_in", "vector_in"):
+        shapes[part + ".out_layer"] = (d, d)
+    for s in ("img", "txt"):
+        shapes.update({f"double_blocks.0.{s}_{name}": (rows * d, columns * d) for name, rows, columns
+                       in (("attn.qkv", 3, 1), ("attn.proj", 1, 1), ("mod.lin", 6, 1),
+                           ("mlp.0", 4, 1), ("mlp.2", 1, 4))})
+    for i in range(2):
+        shapes.update({f"single_blocks.{i}.linear1": (7 * d, d),
+                       f"single_blocks.{i}.linear2": (d, 5 * d),
+                       f"single_blocks.{i}.modulation.lin": (3 * d, d)})
+    whole = {f"{n}.weight": s for n, s in shapes.items()}
+    whole.update({f"{n}.bias": s[:1] for n, s in shapes.items()})
+    for norm in ("double_blocks.0.img_attn.norm", "double_blocks.0.txt_attn.norm",
+                 "single_blocks.0.norm", "single_blocks.1.norm"):
+        whole.update({f"{norm}.{half}_norm.scale": (d,) for half in ("query", "key")})
+    return whole
+
+
+def first(out):
+    from diffusers.loaders import single_file_utils
+    convert = "convert_flux_transformer_checkpoint_to_diffusers"
+    source = inspect.getsource(getattr(single_file_utils, convert))
+    scope, shapes = dict(vars(single_file_utils)), first_shapes(32)
+    assert "inner_dim = 3072" in source
+    exec(source.replace("inner_dim = 3072", "inner_dim = 32"), scope)
+    theirs = {n: torch.from_numpy(golden.fill(n, s)) for n, s in shapes.items()}
+    model = FluxTransformer2DModel(**FIRST).eval()
+    model.load_state_dict(scope[convert](theirs))
+    v, _ = golden.step(model, FIRST, inputs(FIRST, "base", 2, 4, 6), predict)
+    golden.save(out / "flux-first.safetensors", {f"base/{k}": t for k, t in v.items()}, config={},
+                weights={n: list(s) for n, s in shapes.items()})
+
+
 def make(out):
+    first(out)
     names(out)
     for name, (config, cases) in VARIANTS.items():
         golden.transformer(out / f"{name}.safetensors", FluxTransformer2DModel, {**TINY, **config},

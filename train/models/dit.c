@@ -197,6 +197,12 @@ void vtrain_check_padding(vt_ctx *g, const vtrain_cond *text)
                     "included", (int)text->length[b], (long long)text->embeds->dim[1]);
 }
 
+int64_t vtrain_size_in(const vt_source *src, const char *name, int axis)
+{
+    vt_host x;
+    return !src->get(src->arg, name, &x, NULL) && x.nd > axis ? x.dim[axis] : 0;
+}
+
 void vtrain_note(const vtrain_in *in, const char *name, const vt_tensor *x)
 {
     if (in->note && x)

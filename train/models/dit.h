@@ -241,6 +241,8 @@ vt_tensor *vtrain_key_lengths(vt_ctx *g, const vtrain_cond *text, int64_t before
 /* For models that attend to padding like to any token: fails the step where a row's text is shorter
  * than others, since the dataset does not hold the embeddings of its padding. */
 void vtrain_check_padding(vt_ctx *g, const vtrain_cond *text);
+/* The size of an axis of a tensor of a file; 0: the file lacks the tensor. */
+int64_t vtrain_size_in(const vt_source *src, const char *name, int axis);
 /* Traces x under this name, where a trace is written. */
 void vtrain_note(const vtrain_in *in, const char *name, const vt_tensor *x);
 /* Traces the mask of a text: [B,n], 0 for padding and 1 for other tokens. prepare calls it, since

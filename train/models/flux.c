@@ -1,6 +1,6 @@
 /* flux.c - FLUX.1 (Black Forest Labs 2024): blocks in which picture and prompt are two streams,
- * then blocks of one sequence. Semantics and names are those of diffusers' FluxTransformer2DModel: dev,
- * which takes guidance as an input, and schnell.
+ * then blocks of one sequence. Semantics and names are those of diffusers' FluxTransformer2DModel:
+ * dev, which takes guidance as an input, and schnell.
  *
  * A token is a square of 2 x 2 places of the latents. T5's states are the prompt, CLIP's pooled
  * vector joins the time. All tokens of the prompt stand at position 0, so that only the picture's
@@ -244,7 +244,7 @@ static vt_tensor *flux_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tens
 }
 
 const vtrain_family vtrain_flux = {
-    .class_name = "FluxTransformer2DModel",
+    .class_name = "FluxTransformer2DModel", .first_class = "Flux", .convert = flux_convert,
     .lora_names = flux_names, .peer_names = flux_diffsynth_names, .kohya = &vtrain_kohya_scripts,
     .text_args = { [T5] = "encoder_hidden_states" }, .layout = VTRAIN_TOKENS, .level_times = true,
     .size = sizeof(flux), .weights = offsetof(flux, w), .table = model_table,

@@ -2,7 +2,12 @@
 #ifndef TRAIN_MODELS_FLUX_H
 #define TRAIN_MODELS_FLUX_H
 
+#include "common/tensor/weights.h"
+#include "formats/json/json.h"
 #include "train/models/lora_names.h"
+
+/* Makes config.json of a file of the first authors: vtrain_family.convert. */
+int flux_convert(cJSON **config, const cJSON *theirs, const vt_source *src, vc_err *err);
 
 /* The names of modules that Black Forest Labs gave them, which ComfyUI and kohya's sd-scripts use,
  * and DiffSynth-Studio's. */

@@ -1,6 +1,10 @@
 /* flux_names.c - the names of FLUX.1's modules in other programs; see flux.h */
 #include "train/models/flux.h"
 
+#include <stdio.h>
+
+#include "train/models/dit.h"
+
 #define DUAL "transformer_blocks.#."
 #define SINGLE "single_transformer_blocks.#."
 #define TIMES "time_text_embed."
@@ -11,8 +15,13 @@
 #define QKV { DUAL "attn.to_q", DUAL "attn.to_k", DUAL "attn.to_v" }, { 0 }
 #define TEXT_QKV { DUAL "attn.add_q_proj", DUAL "attn.add_k_proj", DUAL "attn.add_v_proj" }, { 0 }
 
-/* norm_out.linear has no row: the first authors' final_layer.adaLN_modulation.1 has shift before
- * scale, and a row cannot exchange halves. */
+#define SWAPPED(half) \
+    { "final_layer.adaLN_modulation.1." half, { "norm_out.linear." half }, \
+      { VTRAIN_SWAPPED } }
+#define NORM(theirs_, ours_) { theirs_ ".scale", { ours_ ".weight" }, { 0 } }
+
+/* The modules, then tensors of whole weights that no LoRA has. A LoRA of norm_out.linear keeps this
+ * name: the first authors' final_layer.adaLN_modulation.1 has shift before scale. */
 const vtrain_rename flux_names[] = {
     { "double_blocks.#.img_attn.qkv", QKV },
     { "double_blocks.#.txt_attn.qkv", TEXT_QKV },
@@ -36,6 +45,13 @@ const vtrain_rename flux_names[] = {
     { "img_in", { "x_embedder" }, { 0 } },
     { "txt_in", { "context_embedder" }, { 0 } },
     { "final_layer.linear", { "proj_out" }, { 0 } },
+    SWAPPED("weight"), SWAPPED("bias"),
+    NORM("double_blocks.#.img_attn.norm.query_norm", DUAL "attn.norm_q"),
+    NORM("double_blocks.#.img_attn.norm.key_norm", DUAL "attn.norm_k"),
+    NORM("double_blocks.#.txt_attn.norm.query_norm", DUAL "attn.norm_added_q"),
+    NORM("double_blocks.#.txt_attn.norm.key_norm", DUAL "attn.norm_added_k"),
+    NORM("single_blocks.#.norm.query_norm", SINGLE "attn.norm_q"),
+    NORM("single_blocks.#.norm.key_norm", SINGLE "attn.norm_k"),
     { 0 }
 };
 
@@ -63,3 +79,49 @@ const vtrain_rename flux_diffsynth_names[] = {
     { "final_proj_out", { "proj_out" }, { 0 } },
     { 0 }
 };
+
+/* ---- a file of the first authors ---- */
+
+static int64_t blocks_of(const vt_source *src, const char *name)
+{
+    int64_t n = 0;
+    for (char tensor[96]; n < 256; n++) {
+        snprintf(tensor, sizeof tensor, name, (int)n);
+        if (vtrain_size_in(src, tensor, 0) <= 0)
+            break;
+    }
+    return n;
+}
+
+int flux_convert(cJSON **config, const cJSON *theirs, const vt_source *src, vc_err *err)
+{
+    (void)theirs;                             /* there is no such file: all facts are in sizes */
+    int64_t width = vtrain_size_in(src, "img_in.weight", 0);
+    int64_t head = vtrain_size_in(src, "double_blocks.0.img_attn.norm.query_norm.scale", 0);
+    if (head < 16 || head % 16 || width % head)
+        return vc_fail(err, VC_EFORMAT, "img_in.weight has %lld rows, and the queries' norm has "
+                       "%lld numbers: this is no FLUX.1", (long long)width, (long long)head);
+    const struct { const char *name; int64_t value; } fields[] = {
+        { "num_attention_heads", width / head }, { "attention_head_dim", head },
+        { "in_channels", vtrain_size_in(src, "img_in.weight", 1) },
+        { "out_channels", vtrain_size_in(src, "final_layer.linear.weight", 0) },
+        { "joint_attention_dim", vtrain_size_in(src, "txt_in.weight", 1) },
+        { "pooled_projection_dim", vtrain_size_in(src, "vector_in.in_layer.weight", 1) },
+        { "num_layers", blocks_of(src, "double_blocks.%d.img_mod.lin.weight") },
+        { "num_single_layers", blocks_of(src, "single_blocks.%d.linear1.weight") },
+    };
+    const int axes[3] = { (int)head / 8, (int)head / 16 * 7, (int)head / 16 * 7 };
+    bool guidance = vtrain_size_in(src, "guidance_in.in_layer.weight", 0) > 0;
+    cJSON *o = cJSON_CreateObject();
+    bool ok = cJSON_AddStringToObject(o, "_class_name", vtrain_flux.class_name) &&
+              cJSON_AddBoolToObject(o, "guidance_embeds", guidance) &&
+              cJSON_AddItemToObject(o, "axes_dims_rope", cJSON_CreateIntArray(axes, 3));
+    for (size_t i = 0; ok && i < sizeof fields / sizeof *fields; i++)
+        ok = cJSON_AddNumberToObject(o, fields[i].name, (double)fields[i].value);
+    if (!ok) {
+        cJSON_Delete(o);
+        return vc_no_memory(err);
+    }
+    *config = o;
+    return 0;
+}

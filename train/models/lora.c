@@ -284,13 +284,13 @@ static int find_entry(vtrain_lora *l, const char *module, entry **e, vtrain_rena
 static int take_rows(const vtrain_lora *l, const entry *e, const vtrain_renamed *r, vf_view *b,
                      vc_err *err)
 {
-    int64_t each = b->dim[0] / r->all;
-    if (each * r->all != b->dim[0])
+    int64_t first, rows;
+    if (!vtrain_rename_rows(r, b->dim[0], &first, &rows))
         return vc_fail(err, VC_EFORMAT, "%s: module \"%s\": lora_B (lora_up) has %lld rows, which "
                        "%d parts cannot share", l->path, e->module, (long long)b->dim[0], r->all);
     size_t row = b->bytes / (size_t)b->dim[0];
-    b->dim[0] = each * r->share;
-    b->data = (const char *)b->data + row * (size_t)(each * r->first);
+    b->dim[0] = rows;
+    b->data = (const char *)b->data + row * (size_t)first;
     b->bytes = row * (size_t)b->dim[0];
     return 0;
 }

@@ -9,7 +9,7 @@
  * match no module: a note reports that these entries are left out. "all-linear" matches every
  * linear, and no convolution. Where not all entries match our names, but all match those of one of
  * the family's tables (lora_names.h), as DiffSynth's "a_to_qkv" for FLUX.1 or "q,ffn.0" for Wan, the
- * entries match by these names, and a note reports this.
+ * entries match by these names.
  *
  * Files. diffusers' pytorch_lora_weights.safetensors (written by export.h) has
  * `transformer.<module>.lora_A.weight` [r,in] and `.lora_B.weight` [out,r] (of a convolution

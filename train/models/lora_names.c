@@ -40,7 +40,7 @@ static char *filled(const char *pattern, const char *number)
 
 static int share_of(const vtrain_rename *row, int part)
 {
-    return row->share[part] ? row->share[part] : 1;
+    return row->share[part] > 0 ? row->share[part] : 1;
 }
 
 /* Counts the row's modules, the shares of all modules, and the shares before r->part. */
@@ -70,6 +70,14 @@ int vtrain_rename_find(vtrain_renamed *r, const vtrain_rename *table, const char
     measure(r);
     r->theirs = filled(r->row->theirs, r->number);
     return r->theirs ? 0 : vc_no_memory(err);
+}
+
+bool vtrain_rename_rows(const vtrain_renamed *r, int64_t all, int64_t *first, int64_t *rows)
+{
+    int64_t each = all / r->all;
+    *first = each * r->first;
+    *rows = each * r->share;
+    return each * r->all == all;
 }
 
 char *vtrain_rename_sibling(const vtrain_renamed *r, int part)

@@ -10,21 +10,26 @@
  *
  * Where several of our modules are fused in one matrix of the first authors, the matrix has their
  * rows in the order of `ours`. A name is looked up from ours to theirs only: a file is searched for
- * each of our modules under both of its names. */
+ * each of our modules under both of its names. In a file of whole weights a row's names may also be
+ * those of whole tensors, with ".weight" at their ends. */
 #ifndef TRAIN_MODELS_LORA_NAMES_H
 #define TRAIN_MODELS_LORA_NAMES_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "common/base/err.h"
 
-enum { VTRAIN_FUSED = 4 };                    /* the most modules of a row */
+enum { VTRAIN_FUSED = 4,                      /* the most modules of a row */
+       VTRAIN_SWAPPED = -1 };
 
 typedef struct vtrain_rename {
     const char *theirs;                       /* NULL ends a table */
     const char *ours[VTRAIN_FUSED];           /* a NULL ends a shorter list */
     int share[VTRAIN_FUSED];                  /* the module's part of the matrix's rows, relative to
-                                               * the others' parts; 0 means 1 */
+                                               * the others' parts; 0 means 1. VTRAIN_SWAPPED: of a
+                                               * tensor of whole weights; the file has the second
+                                               * half of our rows first */
 } vtrain_rename;
 
 /* The row of one of our modules. */
@@ -39,6 +44,9 @@ typedef struct vtrain_renamed {
 /* Finds the row of a module in a family's table, which may be NULL. The caller frees r->theirs. */
 int vtrain_rename_find(vtrain_renamed *r, const vtrain_rename *table, const char *module,
                        vc_err *err);
+/* The rows of a fused matrix that belong to the module: *rows of them from *first on, of `all`.
+ * Returns false if the modules cannot share so many rows. */
+bool vtrain_rename_rows(const vtrain_renamed *r, int64_t all, int64_t *first, int64_t *rows);
 /* The name of module `part` of r's row, malloc'ed; NULL: out of memory. */
 char *vtrain_rename_sibling(const vtrain_renamed *r, int part);
 

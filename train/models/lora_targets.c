@@ -268,12 +268,9 @@ static int check_entries(vtrain_targets *t, const char *const *modules, char **n
     int rc = drop_spare(t, &l, modules, err);
     if (!rc && l.entries && !t->n_entries)
         rc = no_match(l.entries, modules, err);
-    if (!rc && (t->names || l.entries)) {
-        *note = t->names
-            ? vc_format("--target_name: the modules have names of other programs; a module that is "
-                        "several modules here trains as these")
-            : vc_format("--target_name: these entries match no module of this transformer and are "
-                        "left out: %s (diffusers' names are %s)", l.entries, l.names);
+    if (!rc && l.entries) {
+        *note = vc_format("--target_name: these entries match no module of this transformer and "
+                          "are left out: %s (diffusers' names are %s)", l.entries, l.names);
         rc = *note ? 0 : vc_no_memory(err);
     }
     free(l.entries);

@@ -65,13 +65,6 @@ static const vf_config_row rows[] = {
     { 0 }
 };
 
-/* The size of an axis of a tensor; 0: the file lacks the tensor. */
-static double size_of(const vt_source *src, const char *name, int axis)
-{
-    vt_host x;
-    return !src->get(src->arg, name, &x, NULL) && x.nd > axis ? (double)x.dim[axis] : 0;
-}
-
 /* The widths of texts and of CLIP embeddings, which 2.1's file has and 2.2's has not, are those of
  * the tensors: the file of fields has neither. */
 int wan_convert(cJSON **config, const cJSON *theirs, const vt_source *src, vc_err *err)
@@ -83,16 +76,16 @@ int wan_convert(cJSON **config, const cJSON *theirs, const vt_source *src, vc_er
     if (c.width % c.heads)
         return vc_fail(err, VC_EFORMAT, "dim: %lld is no multiple of num_heads, which is %lld",
                        (long long)c.width, (long long)c.heads);
-    const double image = size_of(src, "img_emb.proj.0.weight", 0);
+    const double image = (double)vtrain_size_in(src, "img_emb.proj.0.weight", 0);
     const struct { const char *name; double value; } fields[] = {
         { "num_attention_heads", (double)c.heads },
         { "attention_head_dim", (double)(c.width / c.heads) },
         { "in_channels", (double)c.in }, { "out_channels", (double)c.out },
-        { "text_dim", size_of(src, "text_embedding.0.weight", 1) },
+        { "text_dim", (double)vtrain_size_in(src, "text_embedding.0.weight", 1) },
         { "freq_dim", (double)c.time }, { "ffn_dim", (double)c.hidden },
         { "num_layers", (double)c.layers }, { "eps", c.eps },
         { "image_dim", image }, { "added_kv_proj_dim", image > 0 ? (double)c.width : 0 },
-        { "pos_embed_seq_len", size_of(src, "img_emb.emb_pos", 1) },
+        { "pos_embed_seq_len", (double)vtrain_size_in(src, "img_emb.emb_pos", 1) },
     };
     cJSON *o = cJSON_CreateObject();
     bool ok = cJSON_AddStringToObject(o, "_class_name", vtrain_wan.class_name);

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "common/families.h"
 #include "common/os/file.h"
@@ -12,7 +13,7 @@
 #include "formats/tensors/component.h"
 #include "train/models/lora.h"
 
-enum { MAX_CONFIG = 1 << 20 };
+enum { MAX_CONFIG = 1 << 20, SWAPPED = 4 };
 
 struct vtrain_weights {
     char *path;
@@ -23,35 +24,92 @@ struct vtrain_weights {
     vc_dtype held;
     const char *const *spare;            /* tensors that the model does not use */
     const vtrain_rename *names;          /* of the file's tensors; NULL: they have ours */
+    struct { const void *of; void *copy; } swapped[SWAPPED];     /* rows whose halves are swapped */
 };
 
 /* ---- names ---- */
 
-/* The name that the file gives to our tensor, malloc'ed. */
-static int name_in_file(char **out, const vtrain_weights *w, const char *name, vc_err *err)
+/* The name that the file gives to our tensor, malloc'ed. r is its row, if any; r->theirs is
+ * freed. */
+static int find_in_file(char **out, vtrain_renamed *r, const vtrain_weights *w, const char *name,
+                        vc_err *err)
 {
     const char *dot = strrchr(name, '.'), *end = name + strlen(name);
-    vtrain_renamed r = { 0 };
-    int rc = 0;
-    if (dot && (!strcmp(dot, ".weight") || !strcmp(dot, ".bias")))
+    int rc = vtrain_rename_find(r, w->names, name, err);
+    char *module = NULL;
+    if (!rc && !r->row && dot && (!strcmp(dot, ".weight") || !strcmp(dot, ".bias"))) {
         end = dot;
-    char *module = strndup(name, (size_t)(end - name));
-    if (module)
-        rc = vtrain_rename_find(&r, w->names, module, err);
-    *out = !module || rc ? NULL : r.row ? vc_format("%s%s", r.theirs, end) : strdup(name);
+        module = strndup(name, (size_t)(end - name));
+        rc = module ? vtrain_rename_find(r, w->names, module, err) : vc_no_memory(err);
+    }
+    *out = rc ? NULL : r->row ? vc_format("%s%s", r->theirs, end) : strdup(name);
     free(module);
-    free(r.theirs);
+    free(r->theirs);
     return rc || *out ? rc : vc_no_memory(err);
+}
+
+static int name_in_file(char **out, const vtrain_weights *w, const char *name, vc_err *err)
+{
+    vtrain_renamed r;
+    return find_in_file(out, &r, w, name, err);
+}
+
+static size_t row_bytes(const vt_host *v)
+{
+    size_t bytes = vc_dtype_size(v->dtype);
+    for (int i = 1; i < v->nd; i++)
+        bytes *= (size_t)v->dim[i];
+    return bytes;
+}
+
+/* Narrows a fused tensor to the rows of one of our modules. */
+static int take_rows(vt_host *v, const vtrain_renamed *r, const char *theirs, vc_err *err)
+{
+    int64_t first, rows;
+    if (v->nd < 1 || !vtrain_rename_rows(r, v->dim[0], &first, &rows))
+        return vc_fail(err, VC_EFORMAT, "tensor \"%s\" has %lld rows, which %d parts cannot share",
+                       theirs, v->nd ? (long long)v->dim[0] : 0, r->all);
+    v->dim[0] = rows;
+    v->data = (const char *)v->data + row_bytes(v) * (size_t)first;
+    return 0;
+}
+
+/* Makes v a copy whose halves are swapped; w frees the copy. */
+static int swap_halves(vtrain_weights *w, vt_host *v, const char *theirs, vc_err *err)
+{
+    size_t half = v->nd ? row_bytes(v) * (size_t)v->dim[0] / 2 : 0;
+    int i = 0;
+    while (i < SWAPPED && w->swapped[i].copy && w->swapped[i].of != v->data)
+        i++;
+    if (!half || v->dim[0] % 2 || i == SWAPPED)
+        return vc_fail(err, VC_EFORMAT, "tensor \"%s\": an even number of rows is expected",
+                       theirs);
+    if (!w->swapped[i].copy) {
+        char *copy = malloc(2 * half);
+        if (!copy)
+            return vc_no_memory(err);
+        memcpy(copy, (const char *)v->data + half, half);
+        memcpy(copy + half, v->data, half);
+        w->swapped[i].of = v->data;
+        w->swapped[i].copy = copy;
+    }
+    v->data = w->swapped[i].copy;
+    return 0;
 }
 
 static int get_renamed(void *arg, const char *name, vt_host *view, vc_err *err)
 {
-    const vtrain_weights *w = arg;
+    vtrain_weights *w = arg;
     const vt_source file = vf_model_source(w->file);
+    vtrain_renamed r;
     char *theirs;
-    int rc = name_in_file(&theirs, w, name, err);
+    int rc = find_in_file(&theirs, &r, w, name, err);
     if (!rc)
         rc = file.get(file.arg, theirs, view, err);
+    if (!rc && r.parts > 1)
+        rc = take_rows(view, &r, theirs, err);
+    if (!rc && r.row && r.row->share[0] == VTRAIN_SWAPPED)
+        rc = swap_halves(w, view, theirs, err);
     free(theirs);
     return rc;
 }
@@ -300,6 +358,8 @@ void vtrain_weights_close(vtrain_weights *w)
     if (!w)
         return;
     vtrain_lora_close(w->preset);
+    for (int i = 0; i < SWAPPED; i++)
+        free(w->swapped[i].copy);
     vf_model_close(w->file);
     cJSON_Delete(w->config);
     free(w->path);

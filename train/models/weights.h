@@ -14,8 +14,9 @@ typedef struct vtrain_weights vtrain_weights;
  * transformer. */
 int vtrain_weights_boundary(double *at, const char *model, vc_err *err);
 
-/* Opens the folder `transformer`; if that is NULL, the folder model/<name> or its first authors'
- * (vf_component_find), or model itself if it has a config.json. Weights of linears are held in the type `held` (NONE: in the file's type).
+/* Opens the folder or file `transformer`; if that is NULL, the folder model/<name> or its first
+ * authors' (vf_component_find), or model itself if it has a config.json. Weights of linears are held
+ * in the type `held` (NONE: in the file's type).
  * preset is a LoRA to fold in, or NULL. Errors name the flag. *out is NULL on failure. */
 int vtrain_weights_open(vtrain_weights **out, const char *model, const char *name,
                         const char *transformer, vc_dtype held, const char *preset, vc_err *err);
@@ -32,8 +33,9 @@ vf_key vtrain_weights_files(const vtrain_weights *w);
 /* vf_model_hash of the files, all of which this call reads. */
 int vtrain_weights_hash(vf_key *k, const vtrain_weights *w, const atomic_int *stop, vc_err *err);
 /* Prepares w for a family, before the caller binds weights. The preset's modules are also found by
- * the family's lora_names (vtrain_lora_rename), and its spare tensors may be in the file. If the
- * folder is the first authors', its config becomes ours, and its tensors are found by our names. */
+ * the family's tables of names (vtrain_lora_rename), and its spare tensors may be in the file. If
+ * the folder or file is the first authors', its config becomes ours, and its tensors are found by
+ * our names. */
 int vtrain_weights_family(vtrain_weights *w, const vtrain_family *family, vc_err *err);
 /* True if config.json and the names of tensors are the first authors'. */
 bool vtrain_weights_first(const vtrain_weights *w);

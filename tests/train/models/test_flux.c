@@ -5,10 +5,14 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
+#include "common/os/file.h"
+#include "tests/lib/ok.h"
 #include "tests/train/models/reference.h"
+#include "train/models/weights.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 /* dual blocks: 8 of the attention, 2 of the feed-forwards; single blocks: 3 of the attention,
@@ -44,6 +48,28 @@ static void test_names(void **state)
     ref_check_names(&vtrain_flux, "flux-names", 22 + 2 * 2 + 3);
 }
 
+/* A file of Black Forest Labs, without a config.json, is the model that diffusers makes of it. Its
+ * queries, keys and values are one matrix, and its last modulation has shift before scale. */
+static void test_first(void **state)
+{
+    ref_model m;
+    vtrain_weights *w;
+    vc_err err = { 0 };
+    (void)state;
+    ref_open_parts(&m, "flux-first", VC_F32, VC_F32);
+    char *file = vc_path_join(golden_tmp("flux-first"), "diffusion_pytorch_model.safetensors");
+    assert_ok(vtrain_weights_open(&w, NULL, "transformer", file, VC_DTYPE_NONE, NULL, &err), &err);
+    assert_ok(vtrain_weights_family(w, &vtrain_flux, &err), &err);
+    const vt_source src = vtrain_weights_source(w);
+    assert_ok(vtrain_dit_open(&m.model, &vtrain_flux, vtrain_weights_config(w), m.params, &src,
+                              &err), &err);
+    assert_ok(vtrain_weights_check(w, m.params, &err), &err);
+    assert_int_equal(ref_check_case(&m, "base", &f32), 0);
+    ref_close(&m);
+    vtrain_weights_close(w);
+    free(file);
+}
+
 static void test_memory(void **state)
 {
     (void)state;
@@ -73,6 +99,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_f32), cmocka_unit_test(test_bf16), cmocka_unit_test(test_memory),
         cmocka_unit_test(test_refused), cmocka_unit_test(test_names),
+        cmocka_unit_test(test_first),
     };
     return golden_has_device() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
 }

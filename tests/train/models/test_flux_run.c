@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -41,18 +42,24 @@ static toy toy_of(const char *path)
                   .family = "flux", .vae = "AutoencoderKL", .scaling = 0.3611, .shift = 0.1159 };
 }
 
-/* Runs a step of a LoRA, whose changes are too small to be seen in samples. */
-static int run_model(const char *dir, const char *set, const char *model, const char *out,
-                     const char *more, vc_err *err)
+/* Runs a step whose changes are too small to be seen in samples. */
+static int run_type(const char *dir, const char *set, const char *model, const char *out,
+                    const char *type, const char *more, vc_err *err)
 {
     char *args = vc_format("--latents %s/%s --transformer %s/%s --output_dir %s/out-%s "
-                           "--training_type lora --rank 1 --learning_rate 1e-20 "
+                           "--training_type %s --learning_rate 1e-20 "
                            "--max_train_steps 1 --mixed_precision no --threads 1 --workers 1 "
-                           "--train_batch_size 1 --seed 5 %s", dir, set, dir, model, dir, out,
-                           more);
+                           "--train_batch_size 1 --seed 5 --caption_dropout_p 0 %s", dir, set,
+                           dir, model, dir, out, type, more);
     int rc = run_bare(args, err);
     free(args);
     return rc;
+}
+
+static int run_model(const char *dir, const char *set, const char *model, const char *out,
+                     const char *more, vc_err *err)
+{
+    return run_type(dir, set, model, out, "lora --rank 1", more, err);
 }
 
 /* A folder without a scheduler's file has the schedule of the family. */
@@ -162,6 +169,34 @@ static void test_trace(void **state)
     vf_safetensors_close(f);
 }
 
+/* ---- a file of the first authors ---- */
+
+#define FILE_OF(folder) folder "/diffusion_pytorch_model.safetensors"
+
+/* The file is trained in place, also in 8 bits, and a full finetune writes diffusers' folder. */
+static void test_first(void **state)
+{
+    const char *dir = *state;
+    char *folder = vc_path_join(dir, "first"), *json = vc_path_join(dir, "first/config.json");
+    vf_safetensors *gold = golden_open("flux-first");
+    vc_err err = { 0 };
+    golden_model(gold, folder, VC_BF16);
+    assert_int_equal(unlink(json), 0);
+    assert_ok(run_model(dir, "dev", FILE_OF("first"), "lora-1", "", &err), &err);
+    assert_ok(run_model(dir, "dev", FILE_OF("first"), "eight", "--transformer_dtype fp8", &err),
+              &err);
+    assert_ok(run_type(dir, "dev", FILE_OF("first"), "full", "full-finetune", "", &err), &err);
+    assert_ok(run_model(dir, "dev", "out-full/checkpoint-1/transformer", "lora-2", "", &err), &err);
+    double loss = run_value(dir, "out-lora-1", 0, "loss");
+    assert_true(fabs(run_value(dir, "out-lora-2", 0, "loss") - loss) <= 1e-6 * loss);
+    assert_true(fabs(run_value(dir, "out-eight", 0, "loss") - loss) <= 0.1 * loss);
+    assert_fails(run_model(dir, "dev", "out-lora-1/checkpoint-1/optimizer.safetensors", "no", "",
+                           &err), VC_EFORMAT, &err, "without config.json, whose tensors are not");
+    vf_safetensors_close(gold);
+    free(folder);
+    free(json);
+}
+
 /* ---- what is refused ---- */
 
 /* FLUX.1 masks nothing, so that prompts of different lengths are no batch; it has no clips. */
@@ -208,7 +243,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(samples_are_pipelines), cmocka_unit_test(test_shift),
-        cmocka_unit_test(test_trace), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_trace), cmocka_unit_test(test_first),
+        cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, make, toy_dir_teardown);
 }
