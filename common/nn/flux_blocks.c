@@ -26,21 +26,20 @@ void nn_flux_sizes(int64_t *sizes, int64_t heads, int64_t head)
 #define DUAL(field, name, out, in) LIN(nn_dual_weights, field, name, out, in)
 #define SINGLE(field, name, out, in) LIN(nn_single_weights, field, name, out, in)
 
+#define ATTENTION(i, norms, q_, k_, v_, out_) \
+    NORM(nn_dual_weights, stream[i].attn.norm_q.w, norms "q.weight"), \
+    NORM(nn_dual_weights, stream[i].attn.norm_k.w, norms "k.weight"), \
+    DUAL(stream[i].attn.q, q_, D, D), \
+    DUAL(stream[i].attn.k, k_, D, D), \
+    DUAL(stream[i].attn.v, v_, D, D), \
+    DUAL(stream[i].attn.out, out_, D, D)
+
 const vt_weight nn_dual_table[] = {
     DUAL(stream[0].mod, "norm1.linear", NN_FLUX_6D, D),
     DUAL(stream[1].mod, "norm1_context.linear", NN_FLUX_6D, D),
-    NORM(nn_dual_weights, stream[0].attn.norm_q.w, "attn.norm_q.weight"),
-    NORM(nn_dual_weights, stream[0].attn.norm_k.w, "attn.norm_k.weight"),
-    DUAL(stream[0].attn.q, "attn.to_q", D, D),
-    DUAL(stream[0].attn.k, "attn.to_k", D, D),
-    DUAL(stream[0].attn.v, "attn.to_v", D, D),
-    DUAL(stream[0].attn.out, "attn.to_out.0", D, D),
-    NORM(nn_dual_weights, stream[1].attn.norm_q.w, "attn.norm_added_q.weight"),
-    NORM(nn_dual_weights, stream[1].attn.norm_k.w, "attn.norm_added_k.weight"),
-    DUAL(stream[1].attn.q, "attn.add_q_proj", D, D),
-    DUAL(stream[1].attn.k, "attn.add_k_proj", D, D),
-    DUAL(stream[1].attn.v, "attn.add_v_proj", D, D),
-    DUAL(stream[1].attn.out, "attn.to_add_out", D, D),
+    ATTENTION(0, "attn.norm_", "attn.to_q", "attn.to_k", "attn.to_v", "attn.to_out.0"),
+    ATTENTION(1, "attn.norm_added_", "attn.add_q_proj", "attn.add_k_proj", "attn.add_v_proj",
+              "attn.to_add_out"),
     DUAL(stream[0].up, "ff.net.0.proj", HIDDEN, D),
     DUAL(stream[0].down, "ff.net.2", D, HIDDEN),
     DUAL(stream[1].up, "ff_context.net.0.proj", HIDDEN, D),

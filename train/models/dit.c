@@ -197,6 +197,25 @@ void vtrain_check_padding(vt_ctx *g, const vtrain_cond *text)
                     "included", (int)text->length[b], (long long)text->embeds->dim[1]);
 }
 
+bool vtrain_check_pooled(vt_ctx *g, const vtrain_cond *text, int64_t width)
+{
+    const vt_tensor *pooled = text->pooled;
+    if (pooled && pooled->dim[1] == width)
+        return true;
+    vt_fail(g, VC_EMISMATCH, "pooled prompts are %lld wide, but pooled_projection_dim is %lld",
+            pooled ? (long long)pooled->dim[1] : 0, (long long)width);
+    return false;
+}
+
+int vtrain_check_axes(const char *field, const int64_t axis[3], int64_t head, vc_err *err)
+{
+    if (axis[0] + axis[1] + axis[2] == head && !((axis[0] | axis[1] | axis[2]) & 1))
+        return 0;
+    return vc_fail(err, VC_EFORMAT, "%s: %lld, %lld, %lld must be even, and their sum equal to "
+                   "attention_head_dim, which is %lld", field, (long long)axis[0],
+                   (long long)axis[1], (long long)axis[2], (long long)head);
+}
+
 int64_t vtrain_size_in(const vt_source *src, const char *name, int axis)
 {
     vt_host x;

@@ -243,6 +243,11 @@ vt_tensor *vtrain_key_lengths(vt_ctx *g, const vtrain_cond *text, int64_t before
 void vtrain_check_padding(vt_ctx *g, const vtrain_cond *text);
 /* The size of an axis of a tensor of a file; 0: the file lacks the tensor. */
 int64_t vtrain_size_in(const vt_source *src, const char *name, int axis);
+/* For models that read a text's pooled vector: fails the step where it is not `width` wide. */
+bool vtrain_check_pooled(vt_ctx *g, const vtrain_cond *text, int64_t width);
+/* For rotations of heads of `head` numbers along three axes: the numbers of each axis, which the
+ * field of config.json has, must be even, and their sum `head`. */
+int vtrain_check_axes(const char *field, const int64_t axis[3], int64_t head, vc_err *err);
 /* Traces x under this name, where a trace is written. */
 void vtrain_note(const vtrain_in *in, const char *name, const vt_tensor *x);
 /* Traces the mask of a text: [B,n], 0 for padding and 1 for other tokens. prepare calls it, since

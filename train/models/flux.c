@@ -82,15 +82,10 @@ static const vf_config_row config_rows[] = {
 /* Checks the rules between fields. */
 static int check_config(const flux *m, vc_err *err)
 {
-    int64_t sum = m->axis[0] + m->axis[1] + m->axis[2];
     if (m->head % 8 || m->heads * m->head > MAX_WIDTH || m->text % 8)
         return vc_fail(err, VC_EFORMAT, "attention_head_dim and joint_attention_dim must be "
                        "multiples of 8, and num_attention_heads times attention_head_dim at most "
                        "%d", MAX_WIDTH);
-    if (sum != m->head || m->axis[0] % 2 || m->axis[1] % 2 || m->axis[2] % 2)
-        return vc_fail(err, VC_EFORMAT, "axes_dims_rope: %lld, %lld, %lld must be even, and their "
-                       "sum equal to attention_head_dim, which is %lld", (long long)m->axis[0],
-                       (long long)m->axis[1], (long long)m->axis[2], (long long)m->head);
     if (m->in_channels % PATCH)
         return vc_fail(err, VC_EFORMAT, "in_channels: %lld is no multiple of %d, the numbers of a "
                        "token that a channel of the latents has", (long long)m->in_channels, PATCH);
@@ -99,7 +94,7 @@ static int check_config(const flux *m, vc_err *err)
                        "reads a picture beside the noisy latents (Fill, Canny, Depth), which "
                        "vtrain does not train: give the folder of FLUX.1-dev or FLUX.1-schnell",
                        (long long)m->in_channels, (long long)m->out_channels);
-    return 0;
+    return vtrain_check_axes("axes_dims_rope", m->axis, m->head, err);
 }
 
 static int flux_read(void *model, const cJSON *config, vc_err *err)
@@ -163,7 +158,7 @@ static void note_ids(vt_ctx *g, const vtrain_in *in, const char *name, int64_t n
 static void flux_prepare(vt_ctx *g, void *model, vtrain_in *in)
 {
     flux *m = model;
-    const vt_tensor *x = in->x, *pooled = in->text[CLIP].pooled;
+    const vt_tensor *x = in->x;
     if (vt_failed(g) || !x || !in->text[T5].embeds)
         return;
     if (x->dim[2] != 1) {
@@ -171,11 +166,8 @@ static void flux_prepare(vt_ctx *g, void *model, vtrain_in *in)
                 (long long)x->dim[2]);
         return;
     }
-    if (!pooled || pooled->dim[1] != m->pooled) {
-        vt_fail(g, VC_EMISMATCH, "pooled prompts are %lld wide, but pooled_projection_dim is %lld",
-                pooled ? (long long)pooled->dim[1] : 0, (long long)m->pooled);
+    if (!vtrain_check_pooled(g, &in->text[CLIP], m->pooled))
         return;
-    }
     const nn_axis axis[3] = { { 1, 0, 1, m->axis[0] / 2 },
                               { x->dim[3] / SIDE, 0, 1, m->axis[1] / 2 },
                               { x->dim[4] / SIDE, 0, 1, m->axis[2] / 2 } };

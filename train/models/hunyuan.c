@@ -129,23 +129,19 @@ static const vf_config_row config_rows[] = {
 /* Checks the rules between fields. */
 static int check_config(const hunyuan *m, vc_err *err)
 {
-    int64_t extra = m->in_channels - m->out_channels, sum = m->axis[0] + m->axis[1] + m->axis[2];
+    int64_t extra = m->in_channels - m->out_channels;
     int64_t wanted = m->condition == LATENT_CONCAT ? m->out_channels + 1 : 0;
     if (m->head % 8 || m->heads * m->head > MAX_WIDTH || m->text % 8)
         return vc_fail(err, VC_EFORMAT, "attention_head_dim and text_embed_dim must be multiples "
                        "of 8, and num_attention_heads times attention_head_dim at most %d",
                        MAX_WIDTH);
-    if (sum != m->head || m->axis[0] % 2 || m->axis[1] % 2 || m->axis[2] % 2)
-        return vc_fail(err, VC_EFORMAT, "rope_axes_dim: %lld, %lld, %lld must be even, and their "
-                       "sum equal to attention_head_dim, which is %lld", (long long)m->axis[0],
-                       (long long)m->axis[1], (long long)m->axis[2], (long long)m->head);
     if (extra != wanted && (m->condition != NO_IMAGE || extra != m->out_channels))
         return vc_fail(err, VC_EINVAL, "in_channels: %lld with out_channels %lld and "
                        "image_condition_type %s is no known model", (long long)m->in_channels,
                        (long long)m->out_channels,
                        m->condition == LATENT_CONCAT ? "latent_concat" :
                        m->condition == TOKEN_REPLACE ? "token_replace" : "null");
-    return 0;
+    return vtrain_check_axes("rope_axes_dim", m->axis, m->head, err);
 }
 
 static int hunyuan_read(void *model, const cJSON *config, vc_err *err)
@@ -215,14 +211,10 @@ static vt_tensor *first_frame_mask(vt_ctx *g, vt_tensor *x)
 static void hunyuan_prepare(vt_ctx *g, void *model, vtrain_in *in)
 {
     hunyuan *m = model;
-    const vt_tensor *pooled = in->text[1].pooled;
     if (vt_failed(g) || !in->x || !in->text[0].embeds)
         return;
-    if (!pooled || pooled->dim[1] != m->pooled) {
-        vt_fail(g, VC_EMISMATCH, "pooled prompts are %lld wide, but pooled_projection_dim is %lld",
-                pooled ? (long long)pooled->dim[1] : 0, (long long)m->pooled);
+    if (!vtrain_check_pooled(g, &in->text[1], m->pooled))
         return;
-    }
     const int64_t *dim = in->x->dim + 2;
     const nn_axis axis[3] = { { dim[0] / m->patch_t, 0, 1, m->axis[0] / 2 },
                               { dim[1] / m->patch, 0, 1, m->axis[1] / 2 },

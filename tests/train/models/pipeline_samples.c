@@ -14,6 +14,21 @@
 #include "tests/lib/train_run.h"
 #include "tests/train/models/pipeline_samples.h"
 
+int pipeline_models_make(void **state, const char *const *names)
+{
+    static char dir[256];
+    toy_dir_make(dir);
+    for (; *names; names++) {
+        vf_safetensors *f = golden_open(*names);
+        char *path = vc_path_join(dir, *names);
+        golden_model(f, path, VC_BF16);
+        vf_safetensors_close(f);
+        free(path);
+    }
+    *state = dir;
+    return 0;
+}
+
 static vf_key put(vf_writer *w, const vf_view *v, int n, bool text)
 {
     uint8_t *st;

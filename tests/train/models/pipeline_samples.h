@@ -11,6 +11,9 @@
 #include "formats/tensors/safetensors.h"
 #include "tests/lib/train_dataset.h"
 
+/* A set-up for cmocka: makes a folder, which becomes *state, with the models of the goldens `names`,
+ * ended by NULL, in folders of these names. */
+int pipeline_models_make(void **state, const char *const *names);
 /* Makes the dataset t, with the golden's prompt of `frames` frames as its one validation prompt.
  * Text encoders of t->pooled_only get the pooled vector alone, others get both tensors. */
 void pipeline_set_make(toy t, const vf_safetensors *gold, int frames);

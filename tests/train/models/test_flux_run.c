@@ -226,17 +226,8 @@ static void test_refused(void **state)
 
 static int make(void **state)
 {
-    static char dir[256];
-    toy_dir_make(dir);
-    for (size_t i = 0; i < COUNT(models); i++) {
-        vf_safetensors *f = golden_open(models[i].folder);
-        char *path = vc_path_join(dir, models[i].folder);
-        golden_model(f, path, VC_BF16);
-        vf_safetensors_close(f);
-        free(path);
-    }
-    *state = dir;
-    return 0;
+    static const char *const names[] = { "flux-dev", "flux-schnell", NULL };
+    return pipeline_models_make(state, names);
 }
 
 int main(void)

@@ -152,17 +152,9 @@ static void other_datasets(void **state)
 
 static int make(void **state)
 {
-    static char dir[256];
-    toy_dir_make(dir);
-    for (int i = 0; i < MODELS; i++) {
-        vf_safetensors *f = golden_open(models[i].name);
-        char *path = vc_path_join(dir, models[i].name);
-        golden_model(f, path, VC_BF16);
-        vf_safetensors_close(f);
-        free(path);
-    }
-    *state = dir;
-    return 0;
+    static const char *const names[] = { "hunyuan-replace", "hunyuan-concat", "skyreels-i2v",
+                                         "hunyuan", NULL };
+    return pipeline_models_make(state, names);
 }
 
 int main(void)
