@@ -136,7 +136,7 @@ static void flux_schedule(const cJSON *config, vtrain_scheduler *s)
 
 /* ---- prepare ---- */
 
-/* Traces the positions (axis 0, row, column) of a grid's tokens; all of a 0 x 0 grid's `n` tokens
+/* Traces the positions (0, row, column) of n tokens in rows of `columns`; with 0 columns all tokens
  * stand at 0. */
 static void note_ids(vt_ctx *g, const vtrain_in *in, const char *name, int64_t n, int64_t columns)
 {
