@@ -78,7 +78,7 @@ typedef struct vtrain_config {
     double logit_mean, logit_std, mode_scale;
     double flow_shift;                        /* 0: by the tokens of a sample */
     int64_t flow_levels;                      /* of a table; 0: every level */
-    double flow_terminal;                     /* the table's last level; 0: as the shift leaves it */
+    double flow_terminal;                     /* the table's last level; 0: the shift's */
     int timestep_dtype;                       /* 1: the transformer's level is rounded to bf16 */
     int timestep_sampling;                    /* 0: auto, as vtrain_resolve leaves it */
     int loss_type;                            /* vtrain_loss_type */

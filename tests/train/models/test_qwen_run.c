@@ -158,7 +158,8 @@ static void test_trace(void **state)
     int64_t dim[8], mask_dim[8];
     float *text = golden_values(f, "encoder_hidden_states", dim);
     float *mask = golden_values(f, "encoder_hidden_states_mask", mask_dim);
-    float *shape = golden_values(f, "img_shapes", NULL), *n = golden_values(f, "txt_seq_lens", NULL);
+    float *shape = golden_values(f, "img_shapes", NULL);
+    float *n = golden_values(f, "txt_seq_lens", NULL);
     float *level = golden_values(f, "timestep", NULL), *sigma = golden_values(f, "sigmas", NULL);
     assert_true(dim[1] == mask_dim[1] && dim[2] == TEXT && n[0] != n[1]);
     for (int b = 0; b < 2; b++) {
@@ -302,18 +303,13 @@ static void test_refused(void **state)
 
 static int make(void **state)
 {
-    static char dir[256];
-    toy_dir_make(dir);
-    vf_safetensors *f = golden_open("qwen");
-    char *path = vc_path_join(dir, "qwen"), *set = vc_path_join(dir, "set.lmdb");
+    static const char *const names[] = { "qwen", NULL };
+    int rc = pipeline_models_make(state, names);
+    char *set = vc_path_join(*state, "set.lmdb");
     const toy t = toy_of(set);
-    golden_model(f, path, VC_BF16);
     toy_make(&t);
-    vf_safetensors_close(f);
-    free(path);
     free(set);
-    *state = dir;
-    return 0;
+    return rc;
 }
 
 int main(void)
