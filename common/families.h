@@ -103,7 +103,7 @@ typedef struct vc_family {
                                           * NULL: there are none */
     const char *noise_field;             /* true: inpainting noises the known pixels */
     const char *channels_field;          /* an integer: which of `inputs` tells the mode */
-    int inputs[VC_MODES];                /* 0: none, or one that the pipeline tells */
+    int inputs[VC_MODES];                /* 0: none; the mode is then the pipeline's */
     const char *vision_field;            /* an integer: the width of the states of the known frames
                                           * that it attends to; 0: it attends to none */
     const char *ends_field;              /* an integer above 0: the last frame is known too */

@@ -6,7 +6,7 @@
  *            mask          1 = known, on the latent grid
  *            vision        the first frame's states of a vision model, if the transformer has them
  *   control  control       the clip of the column control_file_path
- *   control_ref            that, image and vision
+ *   control_ref            control, image and vision
  *   any      loss_mask     of rows with a loss_mask_path: what counts in the loss (loss_mask.h)
  *
  * The rows of these roles (common/roles.h) say how each is made. Each value is an entry of the

@@ -447,8 +447,8 @@ int vprep_components(vprep *p, const vc_family **sizes, vc_err *err)
         vc_flags_wrong(p->flags, "--image_noise_variants: %s trains on first frames without noise: "
                        "leave the flag out", f->name);
     if (train_mode >= VC_MODE_CONTROL && !f->controls)
-        vc_flags_wrong(p->flags, "--train_mode %s: no model of %s here takes a control clip: give a "
-                       "--model of Wan, or --train_mode normal, i2v or inpaint",
+        vc_flags_wrong(p->flags, "--train_mode %s: no model of %s here takes a control clip: give "
+                       "a --model of Wan, or --train_mode normal, i2v or inpaint",
                        vc_mode_names[train_mode], f->name);
     while (p->encoders.family.text[p->encoders.n_text])
         p->encoders.n_text++;

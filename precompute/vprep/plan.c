@@ -89,8 +89,8 @@ const cJSON *plan_mask_draw(const vprep_clip *clip)
     return NULL;
 }
 
-/* The mask of image-to-video, which keeps the first frame; of a still, to which no frame belongs
- * that could be kept, the mask is everything. */
+/* Makes the mask of image-to-video, which keeps the first frame. The mask of a still covers
+ * everything, as in VideoX-Fun. */
 static int keep_first(const vprep *p, vprep_clip *clip, vc_err *err)
 {
     const vb_choice *c = &clip->choice;

@@ -21,7 +21,7 @@ from diffusers.loaders.single_file_utils import convert_wan_transformer_to_diffu
 TINY = dict(patch_size=(1, 2, 2), num_attention_heads=2, attention_head_dim=16, in_channels=4, out_channels=4,
             text_dim=32, freq_dim=32, ffn_dim=48, num_layers=2)
 I2V, CLIP, FIVE = dict(in_channels=12, num_layers=1), dict(image_dim=40, added_kv_proj_dim=32), 48
-REF = 6            # channels of Fun-Control with a first frame; with 4 it could not be told from I2V
+REF = 6            # channels of Fun-Control with a first frame, of which 4 would have the inputs of I2V
 
 # name: config; {case: (B, f, h, w)}. Heads of "wan-40" have 12 angles of rows and of columns, and 16 of frames.
 VARIANTS = {

@@ -1,8 +1,8 @@
 """Conditions and samples of diffusers' WanImageToVideoPipeline.
 
 `wan-vision` holds a tiny CLIPVisionModel, whose width and tokens are those of the goldens "wan-i2v"
-and "wan-flf2v", its `image_processor` (preprocessor_config.json), and what the pipeline makes of
-the pictures `first` and `last` u8 [H,W,3] for a clip of 9 frames with the VAE of "vae_wan":
+and "wan-flf2v", its `image_processor` (preprocessor_config.json), and the pipeline's values of the
+pictures `first` and `last` u8 [H,W,3] for a clip of 9 frames with the VAE of "vae_wan":
 `condition.NAME` [4+C,f,h,w], the folded mask and the normalised latents, and `embeds.NAME` [n,D],
 where NAME is i2v, or flf2v with both pictures. `wan-5b-vae` and `wan-ref-vae` are
 configs of autoencoders for the goldens "wan-5b" and "wan-control-ref".

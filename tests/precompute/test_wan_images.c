@@ -1,5 +1,5 @@
-/* test_wan_images.c - what vprep stores of a clip for Wan's image-to-video models, against
- * diffusers' pipeline (scripts/golden/wan_images.py): the masked clip, its mask, and the states of
+/* test_wan_images.c - the values of a clip for Wan's image-to-video models, against diffusers'
+ * pipeline (scripts/golden/wan_images.py): the masked clip, its mask, and the states of
  * the vision model, of models that know the first frame or the last as well. */
 #include <setjmp.h>
 #include <stdarg.h>

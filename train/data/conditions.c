@@ -201,6 +201,14 @@ int vtrain_data_fit(vtrain_data *d, const vtrain_family *family, const vtrain_fi
     return rc || d->roles ? rc : note_unused(d, family->class_name, note, err);
 }
 
+vc_mode vtrain_data_mode(const vtrain_data *d)
+{
+    int mode = VC_MODES - 1;
+    while (mode && strcmp(d->set[0].head.train_mode, vc_mode_names[mode]))
+        mode--;
+    return (vc_mode)mode;
+}
+
 unsigned vtrain_data_roles(const vtrain_data *d) { return d->roles; }
 bool vtrain_data_weighted(const vtrain_data *d) { return d->weighted; }
 

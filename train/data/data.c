@@ -555,13 +555,6 @@ bool vtrain_data_weights(const vtrain_data *d, int set, const char *component, v
 }
 
 const char *vtrain_data_family(const vtrain_data *d) { return d->set[0].head.family; }
-vc_mode vtrain_data_mode(const vtrain_data *d)
-{
-    int mode = VC_MODES - 1;
-    while (mode && strcmp(d->set[0].head.train_mode, vc_mode_names[mode]))
-        mode--;
-    return (vc_mode)mode;
-}
 const char *vtrain_data_vae(const vtrain_data *d) { return d->set[0].head.vae_class; }
 const vtrain_norm *vtrain_data_norm(const vtrain_data *d) { return &d->norm; }
 int vtrain_data_slots(const vtrain_data *d) { return d->n_slots; }

@@ -139,8 +139,8 @@ static const vf_config_row config_rows[] = {
     { 0 }
 };
 
-/* The pictures beside the noisy latents, which the number of channels tells: mask and clip of the
- * known frames; a control clip; a control clip and the first frame. 0: none, or no known model. */
+/* The pictures beside the noisy latents, by the number of channels: mask and clip of the known
+ * frames; a control clip; a control clip and the first frame. 0: none, or no known model. */
 static unsigned roles_beside(const wan *m)
 {
     const unsigned control = 1u << VC_ROLE_CONTROL;
