@@ -324,12 +324,14 @@ static int read_beside(cJSON **out, const char *path, vc_err *err)
 int vf_component_config(cJSON **out, const char *path, const char *class, vc_err *err)
 {
     const vf_layout *l;
-    vf_model *m;
+    vf_model *m = NULL;
+    const bool folder = !is_file(path);
     *out = NULL;
-    if (!is_file(path) && vc_file_exists_in(path, "config.json"))
+    bool reads = folder && vc_file_exists_in(path, "config.json");
+    int rc = reads ? 0 : open_path(&m, &l, path, err);
+    if (reads || (rc && folder))             /* in the second case the error names config.json */
         return vf_json_read_in(out, path, "config.json", MAX_CONFIG, err);
-    int rc = open_path(&m, &l, path, err);
-    if (!rc && !l && is_file(path))
+    if (!rc && !l && !folder)
         rc = read_beside(out, path, err);
     if (!rc && !*out)
         rc = check_layout(l, class, path, err);

@@ -43,12 +43,6 @@ const vtrain_family *vtrain_family_of_class(const char *class_name)
     return strcmp(class_name, family.class_name) ? NULL : &family;
 }
 
-const vtrain_family *vtrain_family_of_file(const vt_source *src)
-{
-    (void)src;
-    return NULL;
-}
-
 const vtrain_family *vtrain_family_fresh(void)
 {
     return &family;
