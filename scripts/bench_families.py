@@ -300,6 +300,11 @@ def compare(a, what):
           f"| {them['s']:.2f} s ({them['s_by']}) | {ratio('s')} | "
           f"{us['rss'] / 2**30:.2f} / {them['rss'] / 2**30:.2f} GiB = {ratio('rss')} | "
           f"{us.get('first') or 0:.2f} / {them['first']:.2f} s = {ratio('first')} |", flush=True)
+    if a.rows:
+        row = {"what": f"{a.family}: {what}", "ours": us["s"], "theirs": them["s"], "unit": "s",
+               "peer": f"PyTorch, {them['s_by']}", "memory": [us["rss"], them["rss"]]}
+        with open(a.rows, "a") as f:
+            f.write(json.dumps(row) + "\n")
     if step and a.peak:
         share = [100 * model_flops(a, what) / (t["s"] * a.peak * 1e12) for t in (us, them)]
         print(f"  share of the measured peak of {a.peak:g} TFLOP/s: vlt {share[0]:.1f}%, "
@@ -361,6 +366,7 @@ def main():
     d.add_argument("--peak", type=float, default=0,
                    help="TFLOP/s of the best product; the table then shows shares of it")
     d.add_argument("--kernels", default="auto")
+    d.add_argument("--rows", help="file that gets a row for each part (scripts/bench_table.py)")
     d.add_argument("--dtypes", nargs="+", default=["bf16", "f32"])
     d.set_defaults(call=run)
     for q in (r, d):

@@ -1,7 +1,9 @@
 /* bench_kernels.c - speed of the CPU's products: the kernels of this library, its plain kernels,
  * and oneDNN. scripts/bench runs this program.
  *
- *     bench_kernels [threads] [seconds for each row]
+ *     bench_kernels [threads] [seconds for each row] [peak]
+ *
+ * With `peak` the program prints only the rate of products that stay in the cache.
  *
  * The contenders of a row alternate on the same random operands, so that a busy machine disturbs
  * all of them alike, and the least time of each counts. Rates are in GFLOP/s; a multiplication and
@@ -320,6 +322,8 @@ int main(int argc, char **argv)
     b.threads = b.best->threads;
     printf("%s\n", b.be->describe(b.best));
     bench_peak(&b);
+    if (argc > 3)
+        return 0;
     for (size_t i = 0; i < COUNT(mms); i++) {
         int64_t m = mms[i][0], n = mms[i][1], k = mms[i][2];
         bench_mm(&b, m, n, k, false, true, VC_F32);
