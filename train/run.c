@@ -185,52 +185,13 @@ static int open_device(vtrain *t, vc_err *err)
         .device = t->cfg.device, .index = vc_comm_local(t->comm), .threads = threads_of(t),
         .compute = t->cfg.mixed_precision == VTRAIN_PRECISION_BF16 ? VC_BF16 : VC_F32,
         .kernels = kernels[t->cfg.kernels], .repeatable = t->cfg.deterministic,
+        .sizes_only = t->cfg.dry_run,
     };
     int rc = vt_open(&t->g, &o, err);
     if (!rc && t->cfg.gradient_checkpointing_offload && vt_host_memory(t->g))
         vc_say(t->ui, "--gradient_checkpointing_offload: has no effect on the CPU, where blocks' "
                "inputs are in host memory anyway");
     return rc == VC_EINVAL ? VC_EUSAGE : rc;
-}
-
-/* True if weights of blocks are to be swapped; reports flags that have no effect. */
-static bool swaps(const vtrain *t)
-{
-    const char *flag = t->cfg.low_vram ? "low_vram" : "blocks_to_swap";
-    if (!t->cfg.low_vram && !t->cfg.blocks_to_swap)
-        return false;
-    if (t->cfg.training_type != VTRAIN_LORA)
-        vc_say(t->ui, "--%s: has no effect: only frozen weights are swapped, and a full finetune "
-               "has none", flag);
-    else if (vt_host_memory(t->g))
-        vc_say(t->ui, "--%s: has no effect on the CPU, where frozen weights stay mapped from their "
-               "file", flag);
-    else
-        return true;
-    return false;
-}
-
-static int open_model(vtrain *t, vc_err *err)
-{
-    vt_source src = { .seed = (uint64_t)t->cfg.seed, .on_host = swaps(t) };
-    bool on_host = src.on_host;
-    if (t->weights) {
-        src = vtrain_weights_source(t->weights);
-        src.seed = (uint64_t)t->cfg.seed;
-        src.on_host = on_host;
-        src.sizes_only = t->cfg.dry_run;
-    }
-    int rc = vt_params_open(&t->params, t->g, err);
-    if (!rc && t->cfg.training_type == VTRAIN_FULL && t->cfg.export_pipeline && t->cfg.model)
-        rc = vc_context(err, vtrain_export_pipeline(NULL, t->cfg.model, NULL, err),
-                        "--export_pipeline");
-    if (!rc)
-        rc = vtrain_dit_open(&t->model, t->family, t->model_config, t->params, &src, err);
-    if (!rc && t->weights)
-        rc = vtrain_weights_check(t->weights, t->params, err);
-    if (rc && t->weights)
-        return vc_context(err, rc, "%s", vtrain_weights_path(t->weights));
-    return rc ? rc : vtrain_fit_data(t, err);
 }
 
 /* ---- training ---- */
@@ -403,13 +364,14 @@ static int open_run(vtrain *t, vc_flags *set, vc_err *err)
     if (!rc)
         rc = open_device(t, err);
     if (!rc)
-        rc = open_model(t, err);
+        rc = vtrain_load_model(t, err);
     if (rc)
         return rc;
     t->settings = vc_flags_yaml(&vtrain_program, &t->cfg);
     if (!t->settings)
         return vc_no_memory(err);
     rc = vtrain_select_trained(t, err);
+    vc_progress_end(t->ui);                    /* of loading */
     return rc ? rc : vtrain_base_open(t, err);
 }
 

@@ -193,6 +193,7 @@ typedef struct vtrain {
     struct vtrain_encoders *encoders;         /* rank 0's comparison of encoders, or NULL */
     vt_ctx *g;
     vt_params *params;
+    double loaded;                            /* bytes of weights copied or converted so far */
     void *model;
     vtrain_scheduler scheduler;               /* noise schedule that the model was trained with */
     vtrain_objective *objective;
@@ -242,6 +243,10 @@ void vtrain_end_trace(vtrain *t);
 /* Opens a loader for this rank's micro-batches from `own` on: to the end of the run or, while it
  * follows its datasets, of the epoch. */
 int vtrain_start_loader(vtrain *t, uint64_t own, vc_err *err);
+
+/* load.c. Opens the model and loads its weights, with their progress (VC_ESTOP: a signal came
+ * meanwhile), and checks the data by vtrain_fit_data. */
+int vtrain_load_model(vtrain *t, vc_err *err);
 
 /* fit.c. Checks that the model and the data just opened fit each other. */
 int vtrain_fit_data(vtrain *t, vc_err *err);

@@ -196,6 +196,7 @@ static int cpu_open(vt_dev **out, const vt_options *o, int index, vc_err *err)
 }
 
 static const char *cpu_describe(vt_dev *d) { return d->describe; }
+static int cpu_threads(const vt_dev *d) { return cpu_team(d->threads); }
 
 static int cpu_status(vt_dev *d, vc_err *err)
 {
@@ -314,6 +315,7 @@ const vt_backend vt_cpu = {
     .open = cpu_open,
     .close = cpu_close,
     .describe = cpu_describe,
+    .threads = cpu_threads,
     .status = cpu_status,
     .reserve = cpu_reserve,
     .alloc = cpu_alloc,

@@ -6,14 +6,52 @@
 #include "common/tensor/engine.h"
 
 enum { STAGE = 2048,                           /* elements converted at a time, on the stack */
+       SHARE = 1 << 18,                        /* elements that one thread converts at a time */
        PART = 1 << 20 };                       /* elements of rows that are filled at a time */
 
-/* Copies n elements of src on the host to dst on the device, converted to type `to`. */
-static void upload(const vt_backend *be, vt_dev *dev, void *dst, vc_dtype to, const void *src,
-                   vc_dtype from, int64_t n)
+int vt_host_threads(const vt_ctx *g) { return g->be->threads ? g->be->threads(g->dev) : 1; }
+
+static void convert_share(char *to, vc_dtype type, const char *from, vc_dtype of, int64_t n)
 {
+    size_t out = vc_dtype_size(type), in = vc_dtype_size(of);
+    float stage[STAGE];
+
+    if (type == of) {
+        memcpy(to, from, (size_t)n * out);
+        return;
+    }
+    for (int64_t i = 0; i < n; i += STAGE) {
+        size_t m = (size_t)(n - i < STAGE ? n - i : STAGE);
+        vc_to_f32(stage, from + (size_t)i * in, of, m);
+        vc_from_f32(to + (size_t)i * out, type, stage, m);
+    }
+}
+
+/* Copies n elements in host memory, converted to `type`, by all threads. */
+static void convert(const vt_ctx *g, void *to, vc_dtype type, const void *from, vc_dtype of,
+                    int64_t n)
+{
+    size_t out = vc_dtype_size(type), in = vc_dtype_size(of);
+    int threads = n > SHARE ? vt_host_threads(g) : 1;
+
+    #pragma omp parallel for num_threads(threads) if(threads > 1)
+    for (int64_t i = 0; i < n; i += SHARE)
+        convert_share((char *)to + (size_t)i * out, type, (const char *)from + (size_t)i * in, of,
+                      n - i < SHARE ? n - i : SHARE);
+}
+
+/* Copies n elements of src on the host to dst on the device, converted to type `to`. */
+static void upload(const vt_ctx *g, void *dst, vc_dtype to, const void *src, vc_dtype from,
+                   int64_t n)
+{
+    const vt_backend *be = g->be;
+    vt_dev *dev = g->dev;
     size_t out = vc_dtype_size(to), in = vc_dtype_size(from);
 
+    if (be->host_memory) {
+        convert(g, dst, to, src, from, n);
+        return;
+    }
     if (to == from) {
         be->upload(dev, dst, src, (size_t)n * out);
         return;
@@ -46,7 +84,7 @@ vt_tensor *vt_from_host(vt_ctx *g, vc_dtype dtype, int nd, const int64_t *dim, c
     if (!t || g->flags & VT_DRY)
         return t;
     if (dtype != from || !vt_prefetched_copy(g, t, data))
-        upload(g->be, g->dev, t->data, dtype, data, from, vt_count(t));
+        upload(g, t->data, dtype, data, from, vt_count(t));
     return t;
 }
 
@@ -210,49 +248,40 @@ vt_tensor *vt_param_new(vt_ctx *g, vc_dtype dtype, int nd, const int64_t *dim, c
     p->t.data = p->mapped ? (void *)(uintptr_t)data : g->be->alloc(g->dev, bytes_of(&p->t));
     if (!p->t.data)
         return no_room(p, err);
-    if (data && !p->mapped)
-        upload(g->be, g->dev, p->t.data, dtype, data, from, vt_count(&p->t));
+    if (data && !p->mapped && !g->sizes_only)
+        upload(g, p->t.data, dtype, data, from, vt_count(&p->t));
     return &p->t;
 }
 
 /* ---- weights that stay on the host ---- */
 
-static void convert(void *to, vc_dtype type, const void *from, vc_dtype of, int64_t n)
-{
-    size_t out = vc_dtype_size(type), in = vc_dtype_size(of);
-    float stage[STAGE];
-
-    if (type == of) {
-        memcpy(to, from, (size_t)n * out);
-        return;
-    }
-    for (int64_t i = 0; i < n; i += STAGE) {
-        size_t m = (size_t)(n - i < STAGE ? n - i : STAGE);
-        vc_to_f32(stage, (const char *)from + (size_t)i * in, of, m);
-        vc_from_f32((char *)to + (size_t)i * out, type, stage, m);
-    }
-}
-
-vt_tensor *vt_param_on_host(vc_dtype dtype, int nd, const int64_t *dim, const void *data,
-                         vc_dtype from, bool borrow, vc_err *err)
+vt_tensor *vt_param_on_host(vt_ctx *g, vc_dtype dtype, int nd, const int64_t *dim,
+                            const void *data, vc_dtype from, bool borrow, vc_err *err)
 {
     param *p = describe(dtype, nd, dim, err);
 
     if (!p)
         return NULL;
-    p->mapped = borrow && from == dtype;
+    p->mapped = borrow && data && from == dtype;
     p->on_host = data;
     if (p->mapped)
         return &p->t;
     p->on_host = p->copy = malloc(bytes_of(&p->t));
     if (!p->copy)
         return no_room(p, err);
-    convert(p->copy, dtype, data, from, vt_count(&p->t));
+    if (data && !g->sizes_only)
+        convert(g, p->copy, dtype, data, from, vt_count(&p->t));
     return &p->t;
 }
 
 const void *vt_param_host_values(const vt_tensor *t) { return ((const param *)t)->on_host; }
 bool vt_param_is_on_host(const vt_tensor *t) { return vt_param_host_values(t); }
+
+void *vt_param_host_memory(const vt_ctx *g, vt_tensor *t)
+{
+    void *copy = ((param *)t)->copy;
+    return copy ? copy : g->be->host_memory ? t->data : NULL;
+}
 
 int vt_param_place(vt_ctx *g, vt_tensor *t, vc_err *err)
 {
@@ -261,7 +290,8 @@ int vt_param_place(vt_ctx *g, vt_tensor *t, vc_err *err)
 
     if (!place)
         return vc_fail(err, VC_ENOMEM, "no memory for %zu bytes on the device", bytes_of(t));
-    g->be->upload(g->dev, place, p->on_host, bytes_of(t));
+    if (!g->sizes_only)
+        g->be->upload(g->dev, place, p->on_host, bytes_of(t));
     t->data = place;
     free(p->copy);
     p->on_host = p->copy = NULL;
@@ -279,7 +309,8 @@ const void *vt_param_get(vt_ctx *g, const vt_tensor *t, void *to)
 
 void vt_param_set(vt_ctx *g, vt_tensor *t, const void *data, vc_dtype from)
 {
-    upload(g->be, g->dev, t->data, t->dtype, data, from, vt_count(t));
+    if (!g->sizes_only)
+        upload(g, t->data, t->dtype, data, from, vt_count(t));
 }
 
 bool vt_param_mapped(const vt_tensor *t) { return ((const param *)t)->mapped; }
@@ -334,7 +365,8 @@ int vt_param_train(vt_ctx *g, vt_tensor *t, vc_dtype dtype, vc_err *err)
         if (!y.data)
             return vc_fail(err, VC_ENOMEM, "no memory for %zu bytes of %s values", bytes_of(&y),
                            vc_dtype_name(dtype));
-        g->be->copy(g->dev, &y, t);
+        if (!g->sizes_only)
+            g->be->copy(g->dev, &y, t);
         free_values(g, p);
         p->mapped = false;
         *t = y;

@@ -14,6 +14,7 @@ struct vt_ctx {
     const vt_backend *be;
     vt_dev *dev;
     vc_dtype compute;
+    bool sizes_only;                          /* of vt_options */
     char describe[480];
 
     vt_arena arena;                           /* descriptors and nodes of the step */
@@ -105,6 +106,8 @@ void vt_replay_close(vt_ctx *g);
 
 /* data.c: returns the host values of a parameter that is on the host, else NULL. */
 const void *vt_param_host_values(const vt_tensor *t);
+/* data.c: the threads of a loop on the host's memory. */
+int vt_host_threads(const vt_ctx *g);
 
 /* Returns a packed descriptor of the step arena, without bytes; NULL fails the step. */
 vt_tensor *vt_describe_new(vt_ctx *g, vc_dtype dtype, int nd, const int64_t *dim);

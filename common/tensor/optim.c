@@ -185,7 +185,9 @@ int vt_ema_open(vt_tensor ***out, vt_params *p, vc_err *err)
             vt_ema_close(ema, p);
             return vc_context(err, VC_ENOMEM, "moving averages");
         }
-        p->g->be->copy(p->g->dev, ema[k++], t);
+        if (!p->g->sizes_only)
+            p->g->be->copy(p->g->dev, ema[k], t);
+        k++;
     }
     *out = ema;
     return 0;

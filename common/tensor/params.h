@@ -10,6 +10,8 @@ struct vt_params {
     vt_ctx *g;
     vt_param **at;                            /* in bound order; their addresses never change */
     int n, room;
+    vt_loaded_fn *loaded;                     /* of vt_params_watch, or NULL */
+    void *loaded_arg;
     struct vt_swap *swap;                     /* NULL: no weights are swapped */
 };
 

@@ -41,6 +41,7 @@ int vt_open(vt_ctx **out, const vt_options *o, vc_err *err)
     if (!g)
         return vc_fail(err, VC_ENOMEM, "tensor context: out of memory");
     g->compute = o->compute;
+    g->sizes_only = o->sizes_only;
     g->pool.limit = o->pool_limit;
 
     vc_err passed = { 0 };
@@ -81,6 +82,7 @@ void vt_close(vt_ctx *g)
 vc_dtype vt_compute(const vt_ctx *g) { return g->compute; }
 const char *vt_describe(const vt_ctx *g) { return g->describe; }
 bool vt_host_memory(const vt_ctx *g) { return g->be->host_memory; }
+bool vt_sizes_only(const vt_ctx *g) { return g->sizes_only; }
 bool vt_failed(const vt_ctx *g) { return g->err.code != 0; }
 
 void vt_watch(vt_ctx *g, void (*seen)(void *arg, double flops), void *arg)

@@ -76,6 +76,8 @@ typedef struct vt_options {
     bool repeatable;                          /* attention's gradient has the same bits in each run
                                                * on a GPU too, which costs time and memory; on a
                                                * CPU it always has */
+    bool sizes_only;                          /* parameters have their sizes, but no values: nothing
+                                               * is read, converted or drawn. All steps are dry */
 } vt_options;
 
 /* Returns VC_EINVAL for an option that this build or machine does not support, naming the supported
@@ -89,6 +91,7 @@ vc_dtype vt_compute(const vt_ctx *g);
 const char *vt_describe(const vt_ctx *g);
 /* Returns true if the data of tensors are host pointers. */
 bool vt_host_memory(const vt_ctx *g);
+bool vt_sizes_only(const vt_ctx *g);
 
 /* ---- steps ---- */
 
@@ -234,10 +237,14 @@ vt_tensor *vt_param_new(vt_ctx *g, vc_dtype dtype, int nd, const int64_t *dim, c
 bool vt_param_mapped(const vt_tensor *t);
 /* Returns a frozen parameter that stays on the host for now, for a device with memory of its own:
  * t->data is set only while its block is entered (vt_params_place). With `borrow` and from == dtype
- * its values are borrowed from `data`, else copied. */
-vt_tensor *vt_param_on_host(vc_dtype dtype, int nd, const int64_t *dim, const void *data,
-                         vc_dtype from, bool borrow, vc_err *err);
+ * its values are borrowed from `data`, else copied. Without data its values are undefined until the
+ * caller has written them (vt_param_host_memory). */
+vt_tensor *vt_param_on_host(vt_ctx *g, vc_dtype dtype, int nd, const int64_t *dim,
+                            const void *data, vc_dtype from, bool borrow, vc_err *err);
 bool vt_param_is_on_host(const vt_tensor *t);
+/* The values of a parameter that owns them, where the host can write them; NULL: they are in the
+ * device's own memory. */
+void *vt_param_host_memory(const vt_ctx *g, vt_tensor *t);
 /* Moves such a parameter to the device for good. */
 int vt_param_place(vt_ctx *g, vt_tensor *t, vc_err *err);
 void vt_param_free(vt_ctx *g, vt_tensor *t);           /* with its gradient; NULL is fine */

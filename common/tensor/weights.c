@@ -2,6 +2,7 @@
 #include "common/tensor/weights.h"
 
 #include <math.h>
+#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,6 +45,20 @@ void vt_params_close(vt_params *p)
         free_param(p, p->at[i]);
     free(p->at);
     free(p);
+}
+
+void vt_params_watch(vt_params *p, vt_loaded_fn *loaded, void *arg)
+{
+    p->loaded = loaded;
+    p->loaded_arg = arg;
+}
+
+/* Reports that n values of this type were copied or converted. */
+static int report(const vt_params *p, int64_t n, vc_dtype type, vc_err *err)
+{
+    if (!p->loaded || p->g->sizes_only)
+        return 0;
+    return p->loaded(p->loaded_arg, (size_t)n * vc_dtype_size(type), err);
 }
 
 vt_ctx *vt_params_context(const vt_params *p) { return p->g; }
@@ -142,7 +157,8 @@ static int started(vt_tensor **t, vt_ctx *g, vt_init init, int nd, const int64_t
 
     if (!v)
         return vc_fail(err, VC_ENOMEM, "%s: out of memory", name);
-    start(v, init, nd, dim, name, seed);
+    if (!g->sizes_only)
+        start(v, init, nd, dim, name, seed);
     *t = vt_param_new(g, VC_F32, nd, dim, v, VC_F32, false, err);
     free(v);
     return *t ? 0 : vc_context(err, VC_ENOMEM, "%s", name);
@@ -158,73 +174,93 @@ void vt_shape_text(char text[VT_SHAPE_TEXT], int nd, const int64_t *dim)
     snprintf(text + n, VT_SHAPE_TEXT - n, "]");
 }
 
-/* Converts rows of n values to e4m3, each scaled by the power of two that brings it into +-448. */
+/* Converts n values to e4m3, scaled by the power of two that brings them into +-448. row has room
+ * for n. Returns false if a value is not finite. */
+static bool to_fp8(uint8_t *code, float *scale, const void *data, vc_dtype type, size_t n,
+                   float *row)
+{
+    float most = 0;
+    bool finite = true;
+    int e;
+
+    vc_to_f32(row, data, type, n);
+    for (size_t k = 0; k < n; k++) {
+        most = fmaxf(most, fabsf(row[k]));
+        finite &= isfinite(row[k]);
+    }
+    if (!finite)
+        return false;
+    frexpf(most / 448, &e);                    /* 0.5..1 times 2^e */
+    *scale = most > 0 ? ldexpf(1, e > -126 ? e : -126) : 1;
+    float by = 1 / *scale;
+    for (size_t k = 0; k < n; k++)
+        row[k] *= by;
+    vc_from_f32(code, VC_F8E4M3, row, n);
+    return true;
+}
+
+/* Converts each row of h by all threads; `room` has room for a row of each thread. */
 static int to_rows_of_fp8(uint8_t *code, float *scale, const vt_host *h, const char *name,
-                          float *row, vc_err *err)
+                          float *room, int threads, vc_err *err)
 {
     size_t n = (size_t)h->dim[1], size = vc_dtype_size(h->dtype);
+    int64_t bad = h->dim[0];                   /* the first row with a value that is not finite */
 
-    for (int64_t i = 0; i < h->dim[0]; i++) {
-        float most = 0;
-        bool finite = true;
-        int e;
-        vc_to_f32(row, (const char *)h->data + (size_t)i * n * size, h->dtype, n);
-        for (size_t k = 0; k < n; k++) {
-            most = fmaxf(most, fabsf(row[k]));
-            finite &= isfinite(row[k]);
-        }
-        if (!finite)
-            return vc_fail(err, VC_EMISMATCH, "tensor \"%s\": row %lld holds a value that is not "
-                           "finite, which fp8 cannot", name, (long long)i);
-        frexpf(most / 448, &e);                /* 0.5..1 times 2^e */
-        scale[i] = most > 0 ? ldexpf(1, e > -126 ? e : -126) : 1;
-        float by = 1 / scale[i];
-        for (size_t k = 0; k < n; k++)
-            row[k] *= by;
-        vc_from_f32(code + (size_t)i * n, VC_F8E4M3, row, n);
-    }
-    return 0;
+    #pragma omp parallel for num_threads(threads) if(threads > 1) reduction(min : bad)
+    for (int64_t i = 0; i < h->dim[0]; i++)
+        if (!to_fp8(code + (size_t)i * n, scale + i, (const char *)h->data + (size_t)i * n * size,
+                    h->dtype, n, room + (size_t)omp_get_thread_num() * n))
+            bad = i < bad ? i : bad;
+    return bad == h->dim[0] ? 0
+         : vc_fail(err, VC_EMISMATCH, "tensor \"%s\": row %lld holds a value that is not finite, "
+                   "which fp8 cannot", name, (long long)bad);
+}
+
+/* Fills a weight and the scales of its rows with the converted values of h. */
+static int fill_fp8(vt_tensor *t, vt_tensor *scale, vt_ctx *g, const vt_host *h, const char *name,
+                    vc_err *err)
+{
+    size_t rows = (size_t)h->dim[0], n = (size_t)h->dim[1];
+    int threads = vt_host_threads(g);
+    uint8_t *own = vt_param_host_memory(g, t), *code = own ? own : malloc(rows * n);
+    float *s = malloc(rows * sizeof *s), *room = malloc((size_t)threads * n * sizeof *room);
+    int rc = code && s && room ? to_rows_of_fp8(code, s, h, name, room, threads, err)
+                               : vc_fail(err, VC_ENOMEM, "%s: out of memory", name);
+
+    if (!rc && !own)
+        vt_param_set(g, t, code, VC_F8E4M3);
+    if (!rc)
+        vt_param_set(g, scale, s, VC_F32);
+    if (!own)
+        free(code);
+    free(s);
+    free(room);
+    return rc;
 }
 
 static int load_fp8(vt_tensor **t, vt_tensor **scale, vt_ctx *g, const vt_host *h, bool on_host,
                     const char *name, vc_err *err)
 {
-    size_t rows = (size_t)h->dim[0], n = (size_t)h->dim[1];
-    uint8_t *code = malloc(rows * n);
-    float *s = malloc(rows * sizeof *s), *row = malloc(n * sizeof *row);
-    int rc = code && s && row ? to_rows_of_fp8(code, s, h, name, row, err)
-                              : vc_fail(err, VC_ENOMEM, "%s: out of memory", name);
+    const vc_dtype fp8 = VC_F8E4M3;
+    *t = on_host ? vt_param_on_host(g, fp8, 2, h->dim, NULL, fp8, false, err)
+                 : vt_param_new(g, fp8, 2, h->dim, NULL, fp8, false, err);
+    *scale = *t ? vt_param_new(g, VC_F32, 1, h->dim, NULL, VC_F32, false, err) : NULL;
+    int rc = *scale ? 0 : vc_context(err, VC_ENOMEM, "%s", name);
 
-    if (!rc) {
-        *t = on_host ? vt_param_on_host(VC_F8E4M3, 2, h->dim, code, VC_F8E4M3, false, err)
-                  : vt_param_new(g, VC_F8E4M3, 2, h->dim, code, VC_F8E4M3, false, err);
-        *scale = *t ? vt_param_new(g, VC_F32, 1, h->dim, s, VC_F32, false, err) : NULL;
-        rc = *scale ? 0 : vc_context(err, VC_ENOMEM, "%s", name);
-    }
+    if (!rc && !g->sizes_only)
+        rc = fill_fp8(*t, *scale, g, h, name, err);
     if (rc) {
         vt_param_free(g, *t);
-        *t = NULL;
+        vt_param_free(g, *scale);
+        *t = *scale = NULL;
     }
-    free(code);
-    free(s);
-    free(row);
     return rc;
 }
 
-/* Makes zeros in place of converted values. */
-static int sized(vt_tensor **t, vt_tensor **scale, vt_ctx *g, vc_dtype as, int nd,
-                 const int64_t *dim, const char *name, vc_err *err)
-{
-    *t = vt_param_new(g, as, nd, dim, NULL, as, false, err);
-    if (*t && scale && as == VC_F8E4M3)
-        *scale = vt_param_new(g, VC_F32, 1, dim, NULL, VC_F32, false, err);
-    return *t && (!scale || as != VC_F8E4M3 || *scale) ? 0 : vc_context(err, VC_ENOMEM, "%s", name);
-}
-
-/* Loads a tensor of the source. scale is NULL but for a linear's weight, for which *scale becomes
- * the scale of its rows if it is converted to fp8. */
-static int loaded(vt_tensor **t, vt_tensor **scale, vt_ctx *g, const vt_source *src, int nd,
-                  const int64_t *dim, const char *name, vc_err *err)
+/* Loads a tensor of the source, of type *from there. scale is NULL but for a linear's weight, for
+ * which *scale becomes the scale of its rows if it is converted to fp8. */
+static int load(vt_tensor **t, vt_tensor **scale, vc_dtype *from, vt_ctx *g, const vt_source *src,
+                int nd, const int64_t *dim, const char *name, vc_err *err)
 {
     char want[VT_SHAPE_TEXT], have[VT_SHAPE_TEXT];
     vt_host h = { 0 };
@@ -242,14 +278,14 @@ static int loaded(vt_tensor **t, vt_tensor **scale, vt_ctx *g, const vt_source *
         return vc_fail(err, VC_EMISMATCH, "tensor \"%s\" holds %s, no weight has that type", name,
                        h.dtype < 0 ? "no known type" : vc_dtype_name(h.dtype));
     vc_dtype as = h.dtype == VC_F64 ? VC_F32 : h.dtype;
+    *from = h.dtype;
     if (scale && src->converts)
         as = src->to;
-    if (src->sizes_only && as != h.dtype)
-        return sized(t, scale, g, as, nd, dim, name, err);
     if (scale && as == VC_F8E4M3 && h.dtype != as)
         return load_fp8(t, scale, g, &h, src->on_host, name, err);
-    *t = scale && src->on_host ? vt_param_on_host(as, nd, dim, h.data, h.dtype, src->mapped, err)
-                            : vt_param_new(g, as, nd, dim, h.data, h.dtype, src->mapped, err);
+    *t = scale && src->on_host
+             ? vt_param_on_host(g, as, nd, dim, h.data, h.dtype, src->mapped, err)
+             : vt_param_new(g, as, nd, dim, h.data, h.dtype, src->mapped, err);
     return *t ? 0 : vc_context(err, VC_ENOMEM, "%s", name);
 }
 
@@ -261,7 +297,8 @@ static int bind_one(vt_params *p, const char *name, const char *module, vt_tenso
 {
     bool plain = lin && slot == &lin->w && nd == 2;
     vt_tensor *t = NULL, *scale = NULL, **may_scale = plain ? &scale : NULL;
-    int rc = src->get ? loaded(&t, may_scale, p->g, src, nd, dim, name, err)
+    vc_dtype from = VC_F32;
+    int rc = src->get ? load(&t, may_scale, &from, p->g, src, nd, dim, name, err)
                       : started(&t, p->g, init, nd, dim, name, src->seed, err);
     if (rc)
         return rc;
@@ -274,7 +311,7 @@ static int bind_one(vt_params *p, const char *name, const char *module, vt_tenso
     w->scale = scale;
     if (may_scale)
         lin->scale = scale;
-    return 0;
+    return vt_param_mapped(t) ? 0 : report(p, vt_count(t), from, err);
 }
 
 static int bind_linear(vt_params *p, const vt_weight *row, const char *name, vt_lin *lin, int nd,
@@ -377,7 +414,12 @@ int vt_params_train(vt_params *p, bool (*match)(void *arg, const char *name), vo
 {
     for (int i = 0; i < p->n; i++) {
         vt_param *w = p->at[i];
-        int rc = !w->buffer && (!match || match(arg, w->name)) ? train(p, w, err) : 0;
+        vc_dtype from = w->t->dtype;
+        if (w->buffer || (match && !match(arg, w->name)))
+            continue;
+        int rc = train(p, w, err);
+        if (!rc)
+            rc = report(p, vt_count(w->t), from, err);
         if (rc)
             return rc;
     }

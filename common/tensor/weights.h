@@ -65,8 +65,6 @@ typedef struct vt_source {
                                                * largest value, so that only the rounding to four
                                                * bits loses precision; they cannot be trained */
     vc_dtype to;
-    bool sizes_only;                          /* weights that would be converted are zeros, of which
-                                               * a host's memory holds none: for dry steps */
     bool on_host;                             /* weights of blocks' linears (a prefix with %d) stay
                                                * on the host until vt_params_place, where the
                                                * device's memory is not the host's */
@@ -78,6 +76,12 @@ void vt_shape_text(char text[VT_SHAPE_TEXT], int nd, const int64_t *dim);
 
 int vt_params_open(vt_params **out, vt_ctx *g, vc_err *err);
 void vt_params_close(vt_params *p);           /* frees the tensors; NULL is fine */
+
+/* From here on vt_params_bind and vt_params_train call `loaded` after each parameter whose values
+ * they have copied or converted, with the bytes of the values before. A result other than 0 ends
+ * the call with this result. */
+typedef int vt_loaded_fn(void *arg, size_t bytes, vc_err *err);
+void vt_params_watch(vt_params *p, vt_loaded_fn *loaded, void *arg);
 
 /* Binds a table's rows into the struct at base, whose address must not change. prefix is "" or as
  * "transformer_blocks.%d.", whose one %d becomes index. sizes gives the values of negative dims

@@ -140,6 +140,76 @@ static void test_bind_f16(void **state)
     vt_close(g);
 }
 
+/* Counts loaded parameters and bytes; the call number `end` ends the load. */
+typedef struct seen { int calls, end; size_t bytes; } seen;
+
+static int count_loaded(void *arg, size_t bytes, vc_err *err)
+{
+    seen *s = arg;
+
+    s->bytes += bytes;
+    return ++s->calls == s->end ? vc_fail(err, VC_ESTOP, "enough") : 0;
+}
+
+/* The watcher sees each parameter that is copied, none that stays mapped, and ends a load. */
+static void test_watch(void **state)
+{
+    static const struct { bool map; int end, rc, bound, calls; size_t bytes; } rows[] = {
+        { .map = true, .bound = 3 },
+        { .bound = 3, .calls = 3, .bytes = 24 * 4 },
+        { .end = 2, .rc = VC_ESTOP, .bound = 2, .calls = 2, .bytes = 16 * 4 },
+    };
+    vt_ctx *g = em_context(VC_F32);
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        store s = pair_store();
+        seen n = { .end = rows[i].end };
+        vt_source src = { .get = store_get, .arg = &s, .mapped = rows[i].map };
+        vt_params *p;
+        pair m;
+        OK(vt_params_open(&p, g, &err));
+        vt_params_watch(p, count_loaded, &n);
+        assert_int_equal(vt_params_bind(p, pair_table, "a.%d.", 7, &m, pair_sizes, &src, NULL),
+                         rows[i].rc);
+        assert_int_equal(vt_params_count(p), rows[i].bound);
+        assert_int_equal(n.calls, rows[i].calls);
+        assert_int_equal(n.bytes, rows[i].bytes);
+        n = (seen){ .end = 1 };
+        assert_int_equal(vt_params_train(p, NULL, NULL, NULL), VC_ESTOP);
+        assert_int_equal(n.calls, 1);
+        assert_true(vt_params_at(p, 0)->trained && !vt_params_at(p, 1)->trained);
+        vt_params_close(p);
+    }
+    vt_close(g);
+}
+
+/* Parameters of sizes only count as others do, but hold zeros, also after they are trained. */
+static void test_sizes_only(void **state)
+{
+    const vt_options o = { .device = "cpu", .compute = VC_F32, .pool_limit = 1 << 20,
+                           .sizes_only = true };
+    store s = pair_store();
+    vt_source src = { .get = store_get, .arg = &s };
+    vt_params *p;
+    vt_ctx *g;
+    pair m;
+    int matched;
+
+    (void)state;
+    OK(vt_open(&g, &o, &err));
+    OK(vt_params_open(&p, g, &err));
+    OK(vt_params_bind(p, pair_table, "a.%d.", 7, &m, pair_sizes, &src, &err));
+    assert_int_equal(vt_params_bytes(p).values, 24 * 4);
+    OK(vt_params_lora(p, NULL, NULL, 2, 2, 7, &matched, &err));
+    OK(vt_params_train(p, NULL, NULL, &err));
+    assert_true(((float *)m.lin.w->data)[5] == 0.0f);          /* 2.5 in the source */
+    assert_true(((float *)m.lin.lora_a->data)[0] == 0.0f);
+    assert_int_equal(vt_params_bytes(p).grads, (24 + 2 * 7) * 4);
+    vt_params_close(p);
+    vt_close(g);
+}
+
 static void test_bind_errors(void **state)
 {
     static const struct { int i, dim, value; vc_dtype t; const char *text; } wrong[] = {
@@ -300,14 +370,6 @@ static void test_fp8_rows(void **state)
     assert_fails(vt_params_bind(p, fp8_table, "", 0, &m, NULL, &src, &err), VC_EMISMATCH, &err,
                  "\"proj.weight\": row 2 holds a value that is not finite");
     vt_params_close(p);
-
-    src.sizes_only = true;                                 /* no value is read */
-    assert_int_equal(vt_params_open(&p, g, NULL), 0);
-    assert_int_equal(vt_params_bind(p, fp8_table, "", 0, &m, NULL, &src, NULL), 0);
-    assert_true(m.lin.w->dtype == VC_F8E4M3 && m.lin.scale->dim[0] == OUT);
-    assert_int_equal(vt_params_bytes(p).values, OUT * IN + OUT * sizeof(float));
-    assert_int_equal(((uint8_t *)m.lin.w->data)[0], 0);
-    vt_params_close(p);
     vt_close(g);
 }
 
@@ -450,7 +512,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bind), cmocka_unit_test(test_absent),
-        cmocka_unit_test(test_bind_f16),
+        cmocka_unit_test(test_bind_f16), cmocka_unit_test(test_watch),
+        cmocka_unit_test(test_sizes_only),
         cmocka_unit_test(test_bind_errors),
         cmocka_unit_test(test_start_by_name),
         cmocka_unit_test(test_lora),

@@ -29,6 +29,7 @@ struct vtrain_lora {
     entry *entry;
     int n;
     vt_source base;              /* of vtrain_lora_source */
+    bool sizes_only;
     void **merged;               /* the weights that the source has made */
     int n_merged, room_merged;
     size_t merged_bytes;
@@ -369,6 +370,14 @@ static int grow_merged(vtrain_lora *l, vc_err *err)
     return 0;
 }
 
+static size_t stored_bytes(const vt_host *v)
+{
+    size_t bytes = vc_dtype_size(v->dtype);
+    for (int i = 0; i < v->nd; i++)
+        bytes *= (size_t)v->dim[i];
+    return bytes;
+}
+
 /* Folds the pair into a copy of the weight v, in the type of v, and lets v point to the copy, which
  * l frees. */
 static int make_merged(vtrain_lora *l, vt_host *v, const vtrain_lora_pair *p, vc_err *err)
@@ -377,7 +386,7 @@ static int make_merged(vtrain_lora *l, vt_host *v, const vtrain_lora_pair *p, vc
     float *w = floats_of(v->data, v->dtype, n);
     float *a = floats_of(p->a.data, p->a.dtype, r * in);
     float *b = floats_of(p->b.data, p->b.dtype, out * r);
-    void *stored = malloc((size_t)n * vc_dtype_size(v->dtype));
+    void *stored = malloc(stored_bytes(v));
     int rc = grow_merged(l, err);
     if (!rc && (!w || !a || !b || !stored))
         rc = vc_no_memory(err);
@@ -392,7 +401,7 @@ static int make_merged(vtrain_lora *l, vt_host *v, const vtrain_lora_pair *p, vc
                          "that are not finite", l->path, p->b.name, p->scale,
                          vc_dtype_name(v->dtype));
         l->merged[l->n_merged++] = stored;
-        l->merged_bytes += (size_t)n * vc_dtype_size(v->dtype);
+        l->merged_bytes += stored_bytes(v);
         v->data = stored;
     }
     free(w);
@@ -437,12 +446,15 @@ static int merged_get(void *arg, const char *name, vt_host *v, vc_err *err)
     }
     if (!rc)
         rc = check_weight(l, v, &p, err);
-    return rc ? rc : make_merged(l, v, &p, err);
+    if (!rc && l->sizes_only)
+        l->merged_bytes += stored_bytes(v);
+    return rc || l->sizes_only ? rc : make_merged(l, v, &p, err);
 }
 
-vt_source vtrain_lora_source(vtrain_lora *l, const vt_source *base)
+vt_source vtrain_lora_source(vtrain_lora *l, const vt_source *base, bool sizes_only)
 {
     l->base = *base;
+    l->sizes_only = sizes_only;
     return (vt_source){ .get = merged_get, .arg = l, .seed = base->seed, .mapped = base->mapped };
 }
 

@@ -68,8 +68,8 @@ int vtrain_lora_all_used(const vtrain_lora *l, vc_err *err);
 void vtrain_lora_merge(float *w, int64_t out, int64_t in, const float *a, const float *b,
                        int64_t r, double scale);
 /* A source that folds a LoRA into the weights of `base`, whose types stay. The source is valid as
- * long as l. */
-vt_source vtrain_lora_source(vtrain_lora *l, const vt_source *base);
+ * long as l. sizes_only: the source has the values of `base`, and only counts the memory. */
+vt_source vtrain_lora_source(vtrain_lora *l, const vt_source *base, bool sizes_only);
 /* Bytes of the weights that the source has made by now. */
 size_t vtrain_lora_bytes(const vtrain_lora *l);
 

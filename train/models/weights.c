@@ -18,6 +18,7 @@ enum { MAX_CONFIG = 1 << 20, SWAPPED = 4 };
 struct vtrain_weights {
     char *path;
     vf_key files;
+    double bytes;                        /* of all files */
     cJSON *config;
     vf_model *file;
     vtrain_lora *preset;
@@ -143,14 +144,19 @@ static int all_renamed(const vtrain_weights *w, vt_params *p, vc_err *err)
 
 /* ---- values ---- */
 
-vt_source vtrain_weights_source(vtrain_weights *w)
+double vtrain_weights_file_bytes(const vtrain_weights *w)
+{
+    return w ? w->bytes : 0;
+}
+
+vt_source vtrain_weights_source(vtrain_weights *w, bool sizes_only)
 {
     vt_source file = vf_model_source(w->file);
     if (w->names) {
         file.get = get_renamed;
         file.arg = w;
     }
-    vt_source src = w->preset ? vtrain_lora_source(w->preset, &file) : file;
+    vt_source src = w->preset ? vtrain_lora_source(w->preset, &file, sizes_only) : file;
     src.converts = w->held != VC_DTYPE_NONE;
     src.to = w->held;
     return src;
@@ -324,7 +330,7 @@ static int open_parts(vtrain_weights *w, const char *model, const char *name,
     /* vf_model_files comes before the opening, so that the comparison of its key later finds a file
      * that was replaced in between. */
     if (!rc)
-        rc = vf_model_files(&w->files, &(double){ 0 }, w->path, err);
+        rc = vf_model_files(&w->files, &w->bytes, w->path, err);
     if (!rc)
         rc = vf_model_open(&w->file, w->path, err);
     return vc_context(err, rc, transformer ? "--transformer" : "--model");

@@ -39,8 +39,10 @@ int vtrain_weights_hash(vf_key *k, const vtrain_weights *w, const atomic_int *st
 int vtrain_weights_family(vtrain_weights *w, const vtrain_family *family, vc_err *err);
 /* True if config.json and the names of tensors are the first authors'. */
 bool vtrain_weights_first(const vtrain_weights *w);
-/* The source of the weights, for vt_params_bind; valid while w lives. */
-vt_source vtrain_weights_source(vtrain_weights *w);
+double vtrain_weights_file_bytes(const vtrain_weights *w);  /* NULL: 0 */
+/* The source of the weights, for vt_params_bind; valid while w lives. sizes_only: as of vt_options;
+ * the preset is not folded in, only its memory is counted. */
+vt_source vtrain_weights_source(vtrain_weights *w, bool sizes_only);
 /* Bytes of private memory that hold weights with the preset folded in. */
 size_t vtrain_weights_bytes(const vtrain_weights *w);       /* NULL: 0 */
 /* Fails unless p holds every tensor of the file and every module of the preset was folded in. */

@@ -98,7 +98,7 @@ static void same_merge(const vf_safetensors *golden, const vf_safetensors *base,
     vc_err err = { 0 };
     assert_ok(vtrain_lora_open(&l, path, &err), &err);
     const vt_source file = { .get = base_get, .arg = (void *)base };
-    vt_source merged = vtrain_lora_source(l, &file);
+    vt_source merged = vtrain_lora_source(l, &file, false);
     int changed = 0;
     for (int i = 0; i < vf_safetensors_count(base); i++) {
         const char *name = vf_safetensors_at(base, i)->name;
@@ -486,7 +486,7 @@ static void whole_model_is_written(void **state)
         tiny m;
         assert_ok(vtrain_weights_open(&w, NULL, "transformer", from, VC_DTYPE_NONE, NULL, &err),
                   &err);
-        vt_source src = vtrain_weights_source(w);
+        vt_source src = vtrain_weights_source(w, false);
         tiny_open(&m, &src);
         assert_int_equal(vt_params_train(m.p, NULL, NULL, &err), 0);
         char name[40];
@@ -506,7 +506,7 @@ static void whole_model_is_written(void **state)
         assert_ok(vtrain_weights_open(&again, NULL, "transformer", to, VC_DTYPE_NONE, NULL, &err),
                   &err);
         assert_int_equal(vtrain_weights_check(again, m.p, &err), 0);
-        vt_source b = vtrain_weights_source(again);
+        vt_source b = vtrain_weights_source(again, false);
         for (int k = 0; k < vt_params_count(m.p); k++) {
             vt_host x, y;
             const char *param = vt_params_at(m.p, k)->name;
@@ -546,7 +546,7 @@ static void frozen_weights_are_mapped(void **state)
         tiny m;
         assert_ok(vtrain_weights_open(&w, NULL, "transformer", dir, rows[i].held, NULL, &err),
                   &err);
-        vt_source src = vtrain_weights_source(w);
+        vt_source src = vtrain_weights_source(w, false);
         tiny_open(&m, &src);
         tiny_lora(&m, 2, 2);
         for (int k = 0; k < vt_params_count(m.p); k++) {

@@ -339,7 +339,7 @@ static void test_overflow(void **state)
     assert_int_equal(vf_safetensors_write(path, v, 3, NULL, 0, &err), 0);
     assert_ok(vtrain_lora_open(&lora, path, &err), &err);
     const vt_source base = { .get = half_get, .arg = w };
-    vt_source src = vtrain_lora_source(lora, &base);
+    vt_source src = vtrain_lora_source(lora, &base, false);
     assert_fails(src.get(src.arg, MODULE ".weight", &h, &err), VC_ENUMERIC, &err,
                  "folded into f16");
     vtrain_lora_close(lora);
@@ -354,7 +354,7 @@ static int folded(const char *path, float *w, float *out)
     int rc = vtrain_lora_open(&l, path, &err);
     assert_int_equal(rc, 0);
     const vt_source base = { .get = plain_get, .arg = w, .mapped = true };
-    vt_source src = vtrain_lora_source(l, &base);
+    vt_source src = vtrain_lora_source(l, &base, false);
     rc = src.get(src.arg, MODULE ".weight", &v, &err);
     if (!rc)
         memcpy(out, v.data, sizeof(float) * OUT * IN);

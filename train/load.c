@@ -1,0 +1,62 @@
+/* load.c - gives the model its weights, and shows the progress of a load that copies or converts
+ * them; weights that stay mapped from their file take no time. */
+#include "common/os/progress.h"
+#include "train/models/weights.h"
+#include "train/output/export.h"
+#include "train/vtrain.h"
+
+#define MB 1e6
+#define SHOWN (100 * MB)         /* a smaller load takes about a second or less */
+
+/* True if weights of blocks are to be swapped; reports flags that have no effect. */
+static bool swaps(const vtrain *t)
+{
+    const char *flag = t->cfg.low_vram ? "low_vram" : "blocks_to_swap";
+    if (!t->cfg.low_vram && !t->cfg.blocks_to_swap)
+        return false;
+    if (t->cfg.training_type != VTRAIN_LORA)
+        vc_say(t->ui, "--%s: has no effect: only frozen weights are swapped, and a full finetune "
+               "has none", flag);
+    else if (vt_host_memory(t->g))
+        vc_say(t->ui, "--%s: has no effect on the CPU, where frozen weights stay mapped from their "
+               "file", flag);
+    else
+        return true;
+    return false;
+}
+
+/* Shows the progress of a large load, and ends the load at a signal. */
+static int loaded(void *arg, size_t bytes, vc_err *err)
+{
+    vtrain *t = arg;
+    double all = vtrain_weights_file_bytes(t->weights);
+    if (t->loaded == 0 && all >= SHOWN)
+        vc_progress_begin(t->ui, "loading weights", "MB", (uint64_t)(all / MB));
+    t->loaded += (double)bytes;
+    vc_progress_at(t->ui, (uint64_t)(t->loaded / MB), NULL);
+    return *t->stop ? vc_fail(err, VC_ESTOP, "stopped while weights were loaded") : 0;
+}
+
+int vtrain_load_model(vtrain *t, vc_err *err)
+{
+    vt_source src = { .seed = (uint64_t)t->cfg.seed, .on_host = swaps(t) };
+    bool on_host = src.on_host;
+    if (t->weights) {
+        src = vtrain_weights_source(t->weights, t->cfg.dry_run);
+        src.seed = (uint64_t)t->cfg.seed;
+        src.on_host = on_host;
+    }
+    int rc = vt_params_open(&t->params, t->g, err);
+    if (!rc)
+        vt_params_watch(t->params, loaded, t);
+    if (!rc && t->cfg.training_type == VTRAIN_FULL && t->cfg.export_pipeline && t->cfg.model)
+        rc = vc_context(err, vtrain_export_pipeline(NULL, t->cfg.model, NULL, err),
+                        "--export_pipeline");
+    if (!rc)
+        rc = vtrain_dit_open(&t->model, t->family, t->model_config, t->params, &src, err);
+    if (!rc && t->weights)
+        rc = vtrain_weights_check(t->weights, t->params, err);
+    if (rc && t->weights)
+        return vc_context(err, rc, "%s", vtrain_weights_path(t->weights));
+    return rc ? rc : vtrain_fit_data(t, err);
+}
