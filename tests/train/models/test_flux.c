@@ -60,7 +60,7 @@ static void test_first(void **state)
     char *file = vc_path_join(golden_tmp("flux-first"), "diffusion_pytorch_model.safetensors");
     assert_ok(vtrain_weights_open(&w, NULL, "transformer", file, VC_DTYPE_NONE, NULL, &err), &err);
     assert_ok(vtrain_weights_family(w, &vtrain_flux, &err), &err);
-    const vt_source src = vtrain_weights_source(w);
+    const vt_source src = vtrain_weights_source(w, false);
     assert_ok(vtrain_dit_open(&m.model, &vtrain_flux, vtrain_weights_config(w), m.params, &src,
                               &err), &err);
     assert_ok(vtrain_weights_check(w, m.params, &err), &err);

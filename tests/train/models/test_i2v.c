@@ -1,6 +1,6 @@
-/* test_hunyuan_i2v.c - HunyuanVideo's image-to-video models in whole runs: validation samples
- * against diffusers' pipelines (tests/golden/samples-*; of T2V with a negative prompt too), first
- * frames as posterior means, and datasets that are made for another of these models. */
+/* test_i2v.c - image-to-video models of HunyuanVideo and LTX-Video in whole runs: validation samples
+ * against diffusers' pipelines (tests/golden/samples-*; of HunyuanVideo's T2V with a negative prompt
+ * too), first frames as posterior means, and datasets that are made for another of these models. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@
 #include "tests/lib/train_run.h"
 #include "tests/train/models/pipeline_samples.h"
 
-enum { C = 4, F = 3, H = 4, W = 6, WIDTH = 32, REPLACE = 4, CONCAT = 2 };
+enum { C = 4, C_LTX = 8, F = 3, H = 4, W = 6, WIDTH = 32, REPLACE = 4, CONCAT = 2 };
 
 static const toy_sample clips[] = {
     { .number = 0, .f = F, .h = H, .w = W, .caption = { "a" } },
@@ -28,8 +28,14 @@ static const struct model {
     const char *name;
     int interleave;
     const char *flags;
-} models[] = { { "hunyuan-replace", REPLACE, "" }, { "hunyuan-concat", CONCAT, "" },
-               { "skyreels-i2v", 0, "" }, { "hunyuan", 0, "--true_cfg_scale 6" } };
+    bool ltx;
+} models[] = {
+    { .name = "hunyuan-replace", .interleave = REPLACE, .flags = "" },
+    { .name = "hunyuan-concat", .interleave = CONCAT, .flags = "" },
+    { .name = "skyreels-i2v", .flags = "" },
+    { .name = "hunyuan", .flags = "--true_cfg_scale 6" },
+    { .name = "ltx", .flags = "--first_frame_conditioning_p 1 --guidance_scale 3", .ltx = true },
+};
 enum { MODELS = sizeof models / sizeof *models };
 
 /* ---- the dataset ---- */
@@ -40,6 +46,12 @@ static toy toy_of(const char *path, int interleave, bool images)
                   .pooled = WIDTH, .encoders = 2, .pooled_only = 2, .interleave = interleave,
                   .scaling = 0.476986, .train_mode = images ? "i2v" : "normal",
                   .conditions = images ? 1u << VC_ROLE_IMAGE : 0 };
+}
+
+static toy toy_of_ltx(const char *path)
+{
+    return (toy){ .path = path, .sample = clips, .n = 2, .channels = C_LTX, .width = WIDTH,
+                  .per_channel = true, .store = TOY_SHARED_LOGVAR };
 }
 
 /* ---- runs ---- */
@@ -64,7 +76,9 @@ static void samples_are_pipelines(void **state)
         char *path = vc_path_join(dir, set), *more;
         vf_safetensors *gold = golden_open(name);
         vc_err err = { 0 };
-        pipeline_set_make(toy_of(path, models[i].interleave, true), gold, 4 * F - 3);
+        pipeline_set_make(models[i].ltx ? toy_of_ltx(path)
+                                        : toy_of(path, models[i].interleave, true),
+                          gold, 4 * F - 3);
         more = vc_format("--validation_steps 1 --num_inference_steps %s %s",
                          vf_safetensors_meta(gold, "steps"), models[i].flags);
         assert_ok(pipeline_run(dir, set, models[i].name, more, &err), &err);
@@ -153,7 +167,7 @@ static void other_datasets(void **state)
 static int make(void **state)
 {
     static const char *const names[] = { "hunyuan-replace", "hunyuan-concat", "skyreels-i2v",
-                                         "hunyuan", NULL };
+                                         "hunyuan", "ltx", NULL };
     return pipeline_models_make(state, names);
 }
 
