@@ -1,24 +1,14 @@
 /* vtrain: latent dataset -> LoRA or finetuned weights. Prints errors and picks the exit status. */
-#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/os/heap.h"
 #include "common/os/streams.h"
 #include "common/os/threads.h"
 #include "train/vtrain.h"
 
-enum { EXIT_USAGE = 2, EXIT_SIGNAL = 128, LARGE = 256 << 10 };
-
-/* Makes glibc give freed buffers of LARGE bytes back to the system. Otherwise the size that glibc
- * gives back grows with each such buffer, to 32 MiB, and the process keeps up to 24 MiB of freed
- * memory, which no prediction counts. */
-static void return_freed_memory(void)
-{
-#ifdef M_MMAP_THRESHOLD
-    mallopt(M_MMAP_THRESHOLD, LARGE);
-#endif
-}
+enum { EXIT_USAGE = 2, EXIT_SIGNAL = 128 };
 
 static int status_of(int rc, const atomic_int *stop)
 {
@@ -63,7 +53,7 @@ int main(int argc, char **argv)
     vc_flags *set = NULL;
     vc_comm *comm = NULL;
     vc_err err = { 0 };
-    return_freed_memory();
+    vc_heap_return_freed();
     vc_std_open();
     int rc = vc_calm_threads(argv, &err);
     if (!rc)

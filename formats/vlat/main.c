@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "common/os/heap.h"
 #include "common/os/map.h"
 #include "common/os/streams.h"
 
@@ -303,6 +304,7 @@ static void *must_malloc(size_t n)
 
 int main(int argc, char **argv)
 {
+    vc_heap_return_freed();
     vc_std_open();
     cJSON_InitHooks(&(cJSON_Hooks){ .malloc_fn = must_malloc, .free_fn = free });
     const verb *b;

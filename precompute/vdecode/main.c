@@ -11,6 +11,7 @@
 
 #include "common/cli/flags.h"
 #include "common/os/file.h"
+#include "common/os/heap.h"
 #include "common/os/progress.h"
 #include "common/os/streams.h"
 #include "common/os/threads.h"
@@ -517,6 +518,7 @@ static int run(decoder *d, const vc_list *in, vc_err *err)
 
 int main(int argc, char **argv)
 {
+    vc_heap_return_freed();
     vc_std_open();
     decoder d = { 0 };
     vc_flags *set = NULL;

@@ -12,6 +12,7 @@
 #include "common/cli/foreign.h"
 #include "common/cli/like.h"
 #include "common/os/file.h"
+#include "common/os/heap.h"
 #include "common/os/streams.h"
 #include "common/os/threads.h"
 #include "common/tensor/backend.h"
@@ -429,6 +430,7 @@ static int run_ranks(vprep *p, vc_comm *comm, bool wrong, vc_err *err)
 
 int main(int argc, char **argv)
 {
+    vc_heap_return_freed();
     vc_std_open();
     vprep p = { 0 };
     vc_comm *comm = NULL;
