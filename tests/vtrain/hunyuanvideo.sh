@@ -99,7 +99,8 @@ expect 0 . train named --training_type lora --rank 2 --target_name all-linear --
 head -c 40000 named/checkpoint-2/lora_comfyui.safetensors >head
 for name in double_blocks.1.img_attn_qkv double_blocks.0.txt_mlp.fc2 single_blocks.0.linear1 \
     single_blocks.0.linear2 txt_in.individual_token_refiner.blocks.0.self_attn_qkv \
-    guidance_in.mlp.0 vector_in.out_layer final_layer.linear; do
+    guidance_in.in_layer time_in.out_layer txt_in.t_embedder.in_layer txt_in.c_embedder.out_layer \
+    vector_in.out_layer final_layer.linear; do
     grep -qa "\"diffusion_model.$name.lora_up.weight\"" head ||
         wrong "no $name in lora_comfyui.safetensors"
 done

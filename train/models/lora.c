@@ -274,6 +274,8 @@ static int find_entry(vtrain_lora *l, const char *module, entry **e, vtrain_rena
         rc = vtrain_rename_find(&at, l->renames[k], module, err);
         if (!rc && at.row)
             rc = find_name(l, at.theirs, e, err);
+        if (!rc && at.row && at.row->comfyui)
+            rc = find_name(l, at.row->comfyui, e, err);
         if (!rc && *e != before)
             *r = at;
         free(at.theirs);

@@ -30,6 +30,7 @@ typedef struct vtrain_rename {
                                                * the others' parts; 0 means 1. VTRAIN_SWAPPED: of a
                                                * tensor of whole weights; the file has the second
                                                * half of our rows first */
+    const char *comfyui;                      /* ComfyUI's name, without '#', if it is not theirs */
 } vtrain_rename;
 
 /* The row of one of our modules. */

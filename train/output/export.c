@@ -210,7 +210,8 @@ static int add_param(layout *l, const vt_param *x, vc_err *err)
     vtrain_renamed r;
     bool a = x->role == VT_P_LORA_A;
     int rc = vtrain_rename_find(&r, l->naming->renamed ? l->o->renames : NULL, x->module, err);
-    const char *name = r.row ? r.theirs : x->module;
+    bool comfyui = r.row && r.row->comfyui && l->naming == &vtrain_comfyui;
+    const char *name = comfyui ? r.row->comfyui : r.row ? r.theirs : x->module;
     if (!rc && r.parts > 1) {
         if (!a)
             rc = add_fused(l, &r, x->lin, err);
