@@ -108,6 +108,12 @@ for name in single_transformer_blocks_0_norm_linear transformer_blocks_1_attn_to
     grep -qa "\"lora_unet__$name.alpha\"" named/checkpoint-2/lora_kohya.safetensors ||
         wrong "no $name in lora_kohya.safetensors"
 done
+for file in pytorch_lora_weights lora_comfyui; do         # the joined q, k and v are split again
+    expect 0 . train "from-$file" --training_type lora --rank 2 --target_name all-linear \
+        --max_train_steps 1 --lora_checkpoint "named/checkpoint-2/$file.safetensors"
+done
+same_end from-pytorch_lora_weights/checkpoint-1 from-lora_comfyui/checkpoint-1 ||
+    wrong "training continues from another LoRA"
 same_loras named/checkpoint-2
 
 # ---- guidance in training; the plan alone; data that does not fit ----

@@ -311,7 +311,8 @@ int vtrain_lora_get(vtrain_lora *l, const char *module, vtrain_lora_pair *p, vc_
         return rc;
     e->used |= 1u << r.part;
     e->parts = r.parts;
-    *p = (vtrain_lora_pair){ .a = *e->a, .b = *e->b, .scale = scale_of(l, e, module) };
+    *p = (vtrain_lora_pair){ .a = *e->a, .b = *e->b, .scale = scale_of(l, e, module),
+                             .part = r.part, .parts = r.parts };
     double trained = l->alpha.trained;
     p->trained = isnan(trained) ? p->scale : trained / (double)e->a->dim[0];
     return r.parts > 1 ? take_rows(l, e, &r, &p->b, err) : 0;
@@ -486,6 +487,51 @@ static int check_fit(const vt_param *x, const vtrain_lora_pair *p, vc_err *err)
     return 0;
 }
 
+/* Returns the block of `rank` columns outside of which the part's rows of B are zero, or -1. Rows of
+ * zeros belong to the block of the part's number if each part has a block. */
+static int64_t block_of(const float *b, const vtrain_lora_pair *p, int64_t rank)
+{
+    int64_t out = p->b.dim[0], wide = p->b.dim[1], at = -1;
+    for (int64_t i = 0; i < out * wide; i++) {
+        int64_t block = i % wide / rank;
+        if (b[i] != 0 && at >= 0 && at != block)
+            return -1;
+        if (b[i] != 0)
+            at = block;
+    }
+    return at < 0 && wide == p->parts * rank ? p->part : at;
+}
+
+/* Splits the pair of a part off that of its fused module: p becomes A's rows and B's columns of the
+ * part's block. *own holds B, malloc'ed; NULL: p stays as it is, since it has no such block. */
+static int split_fused(vtrain_lora_pair *p, float **own, const vtrain_lora *l, int64_t rank,
+                       vc_err *err)
+{
+    int64_t out = p->b.dim[0], wide = p->b.dim[1], row = (int64_t)p->a.bytes / p->a.dim[0];
+    *own = NULL;
+    if (p->parts < 2 || wide <= rank || wide % rank)
+        return 0;
+    float *b = floats_of(p->b.data, p->b.dtype, out * wide);
+    if (!b)
+        return vc_no_memory(err);
+    int64_t at = block_of(b, p, rank);
+    if (at < 0) {
+        free(b);
+        return 0;
+    }
+    for (int64_t o = 0; o < out; o++)
+        memmove(b + o * rank, b + o * wide + at * rank, sizeof *b * (size_t)rank);
+    p->a.data = (const char *)p->a.data + row * rank * at;
+    p->a.bytes = (size_t)(row * rank);
+    p->a.dim[0] = p->b.dim[1] = rank;
+    p->b.data = *own = b;
+    p->b.dtype = VC_F32;
+    p->b.bytes = sizeof *b * (size_t)(out * rank);
+    if (!isnan(l->alpha.trained))
+        p->trained = l->alpha.trained / (double)rank;
+    return 0;
+}
+
 /* Sets one half of a pair. A baked alpha is divided out of B. */
 static int set_half(const vt_param *x, vt_ctx *g, const vtrain_lora_pair *p, vc_err *err)
 {
@@ -515,6 +561,7 @@ int vtrain_lora_load(vt_params *p, vtrain_lora *l, vc_err *err)
         if (x->role == VT_P_BASE)
             continue;
         vtrain_lora_pair pair;
+        float *own = NULL;
         int rc = vtrain_lora_get(l, x->module, &pair, err);
         if (rc && rc != VC_ENOENT)
             return rc;
@@ -522,9 +569,12 @@ int vtrain_lora_load(vt_params *p, vtrain_lora *l, vc_err *err)
             rc = vc_fail(err, VC_EMISMATCH, "the file has no module \"%s\", which --target_name "
                          "matches: give the file's targets", x->module);
         if (!rc)
+            rc = split_fused(&pair, &own, l, x->lin->lora_a->dim[0], err);
+        if (!rc)
             rc = check_fit(x, &pair, err);
         if (!rc)
             rc = set_half(x, vt_params_context(p), &pair, err);
+        free(own);
         if (rc)
             return vc_context(err, rc, "%s", l->path);
     }

@@ -47,6 +47,7 @@ typedef struct vtrain_lora_pair {
     vf_view a, b;                /* [r,in] and [out,r], of a convolution with a kernel's axes */
     double scale;                /* alpha / r */
     double trained;              /* scale in training; differs where alpha was baked into b */
+    int part, parts;             /* of a fused module, whose a is that of all its parts */
 } vtrain_lora_pair;
 /* Opens a file, or the pytorch_lora_weights.safetensors or adapter_model.safetensors of a folder.
  * VC_EFORMAT and VC_ENUMERIC (NaN, infinity) name the tensor. *out is NULL on failure. */
@@ -74,7 +75,8 @@ vt_source vtrain_lora_source(vtrain_lora *l, const vt_source *base, bool sizes_o
 size_t vtrain_lora_bytes(const vtrain_lora *l);
 
 /* Copies a LoRA's values into the trained pairs of p. The file must have every module of p, with
- * the rank and the alpha of this run. A baked alpha is divided out of B. */
+ * the rank and the alpha of this run. A baked alpha is divided out of B. A fused module whose B is
+ * block-diagonal, as vtrain writes them, is split into the pairs of its parts. */
 int vtrain_lora_load(vt_params *p, vtrain_lora *l, vc_err *err);
 
 #endif
