@@ -88,9 +88,9 @@ static const vc_text hunyuan_i2v_text[VC_FAMILY_TEXTS] = {
 /* Two files of one component have the same tensors: DiffSynth-Studio's copies are safetensors. */
 static const vc_first wan_first = {
     .class = "WanModel", .type_field = "model_type",
-    .type = { { "t2v", "WanPipeline", 0.875 }, { "ti2v", "WanPipeline", 0 },
-              { "i2v", "WanImageToVideoPipeline", 0.9 },
-              { "flf2v", "WanImageToVideoPipeline", 0 } },
+    .type = { { "t2v", "WanPipeline", .boundary = 0.875 }, { "ti2v", "WanPipeline" },
+              { "i2v", "WanImageToVideoPipeline", .boundary = 0.9 },
+              { "flf2v", "WanImageToVideoPipeline", .ends = true } },
     .channels_field = "in_dim", .out_field = "out_dim",
     .part = { { "transformer", "high_noise_model" }, { "transformer_2", "low_noise_model" },
               { "vae", "Wan2.1_VAE.pth" }, { "vae", "Wan2.1_VAE.safetensors" },
@@ -105,7 +105,7 @@ static const vc_first wan_first = {
 };
 
 static const vc_first flux_first = {
-    .class = "Flux", .type = { { "", "FluxPipeline", 0 } },
+    .class = "Flux", .type = { { "", "FluxPipeline" } },
     .part = { { "transformer", "flux1-dev.safetensors" },
               { "transformer", "flux1-schnell.safetensors" }, { "vae", "ae.safetensors" } }
 };

@@ -58,6 +58,7 @@ typedef struct vc_first {
     struct {
         const char *type, *pipeline;     /* NULL ends the list */
         double boundary;                 /* boundary_ratio of a model of two transformers */
+        bool ends;                       /* the last frame is known, as the first is */
     } type[VC_FIRST_TYPES];
     const char *channels_field, *out_field;      /* their names of vc_family.channels_field and of
                                           * out_channels */

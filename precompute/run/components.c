@@ -23,17 +23,22 @@ void prep_part_free(prep_part *part)
 
 /* ---- folders ---- */
 
+static bool is_regular(const char *path)
+{
+    struct stat st;
+    return !stat(path, &st) && S_ISREG(st.st_mode);
+}
+
 int prep_component_dir(char **out, const char *model, const char *given, const char *slot,
                        const char *flag, vc_err *err)
 {
     const char *base = given ? given : model;
-    struct stat st;
 
     *out = NULL;
     if (!base)
         return vc_fail(err, VC_EUSAGE, "no %s: give --%s DIR, or --model with all components", slot,
                        flag);
-    if (given && !stat(given, &st) && S_ISREG(st.st_mode)) {
+    if (given && is_regular(given)) {
         *out = strdup(given);
         return *out ? 0 : vc_no_memory(err);
     }
@@ -198,6 +203,23 @@ static int read_fields(transformer_fields *t, const prep_family *is, const cJSON
     return rc;
 }
 
+/* The config.json of first authors does not say that the transformer takes states of a vision model:
+ * their folder then has the model, and the type of the transformer says whether a last frame is known
+ * too. */
+static int read_first_vision(vprep *p, transformer_fields *t, const vc_first *first,
+                             const cJSON *config, vc_err *err)
+{
+    char *path;
+    int type, rc = vf_component_find(&path, p->c.model, "image_encoder", err);
+    if (rc)
+        return rc;
+    p->encoders.sees = path != NULL;
+    free(path);
+    rc = vf_component_type(first, config, &type, err);
+    t->ends = !rc && first->type[type].ends;
+    return rc;
+}
+
 /* Texts with pictures depend on the transformer: a flag stands in for a config.json that is not
  * there, or is another transformer's. */
 static int settle_interleave(vprep *p, int interleave, vc_err *err)
@@ -234,10 +256,12 @@ static int read_transformer(vprep *p, const vc_family **sizes, int *max_length, 
     if (!rc && o)
         rc = vc_context(err, read_fields(&t, &p->encoders.family, o, first, err), "%s/%s",
                         p->c.model, first ? "config.json" : file);
+    if (!rc && first && f->vision)
+        rc = read_first_vision(p, &t, first, o, err);
     cJSON_Delete(o);
     p->encoders.mask_noise = t.noise;
     p->encoders.vision_width = t.vision;
-    p->encoders.sees = t.vision || p->c.image_encoder;
+    p->encoders.sees |= t.vision || p->c.image_encoder;
     p->encoders.ends = t.ends > 0;
     memcpy(p->encoders.width, t.width, sizeof t.width);
     *mode = pipeline ? pipeline->mode : VC_MODE_NORMAL;
@@ -304,7 +328,8 @@ static int find_text_parts(vprep *p, int slot, int max_length, vc_err *err)
     return rc;
 }
 
-/* The folders of the vision model, where the mode has values of this model. */
+/* The folders of the vision model, where the mode has values of this model. A file of first authors
+ * has no image processor beside it: CLIP's own constants hold. */
 static int find_vision(vprep *p, vc_err *err)
 {
     static const char name[] = "image_encoder";
@@ -318,7 +343,7 @@ static int find_vision(vprep *p, vc_err *err)
         return 0;
     int rc = prep_component_dir(&v->dir, c->model, c->image_encoder, name, name, err);
     rc = vc_flags_catch(p->flags, rc, err);
-    if (!rc)
+    if (!rc && v->dir && (c->image_processor || !is_regular(v->dir)))
         rc = find_image_processor(p, v, err);
     v->opts = (encoder_opts){ .dir = v->dir, .image_processor = v->image_processor,
                               .device = c->device, .dtype = dtype_of(c->vision_dtype, f) };
@@ -331,9 +356,8 @@ static int check_vae(const vprep *p, const char *dir, vc_err *err)
     const vc_family *f = p->encoders.family.is;
     char class[80];
     vc_err why;
-    struct stat st;
 
-    if (dir && !stat(dir, &st) && S_ISREG(st.st_mode))
+    if (dir && is_regular(dir))
         return 0;                             /* the opening of a file compares its tensors */
     if (!dir || prep_component_class(class, sizeof class, dir, &why) || !strcmp(class, f->vae))
         return 0;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/os/file.h"
 #include "formats/json/config.h"
 
 #define FILE_NAME "preprocessor_config.json"
@@ -73,12 +74,23 @@ static int read_fields(image_processor *p, const cJSON *o, vc_err *err)
     return rc;
 }
 
+/* CLIP's own constants, for pictures of this side. */
+static int make_default(image_processor *p, int side, vc_err *err)
+{
+    char *text = vc_format("{\"size\":%d,\"crop_size\":%d}", side, side);
+    cJSON *o = text ? cJSON_Parse(text) : NULL;
+    int rc = o ? read_fields(p, o, err) : vc_no_memory(err);
+    cJSON_Delete(o);
+    free(text);
+    return rc;
+}
+
 int image_processor_open(image_processor *p, const char *dir, int side, vc_err *err)
 {
     cJSON *o;
 
     if (!dir)
-        return vc_fail(err, VC_EINVAL, "pictures of texts need an image processor's folder");
+        return make_default(p, side, err);
     int rc = vf_json_read_in(&o, dir, FILE_NAME, MAX_CONFIG, err);
     if (!rc)
         rc = vc_context(err, read_fields(p, o, err), "%s/" FILE_NAME, dir);

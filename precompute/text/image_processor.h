@@ -11,7 +11,8 @@ typedef struct image_processor {
     double rescale, mean[3], std[3];
 } image_processor;
 
-/* Reads DIR/preprocessor_config.json for a vision model of side x side pixels. VC_EFORMAT: a field
+/* Reads DIR/preprocessor_config.json for a vision model of side x side pixels; dir NULL: CLIP's own
+ * constants, with which diffusers' folders of Wan have this file. VC_EFORMAT: a field
  * that this code cannot do, named; VC_EMISMATCH: pictures of another size. */
 int image_processor_open(image_processor *p, const char *dir, int side, vc_err *err);
 void image_processor_hash(vf_hasher *h, const image_processor *p);

@@ -127,7 +127,7 @@ static void say_dtype(const vprep *p)
 static int take_origin(void *arg, const char *slot, const char *path, vc_err *err)
 {
     static const char *const parts[] = { "model", "vae", "text_encoder", "text_encoder_2",
-                                         "text_encoder_3" };
+                                         "text_encoder_3", "image_encoder" };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (!strcmp(slot, parts[i]))
             return vc_flags_prefer(arg, slot, path, err);

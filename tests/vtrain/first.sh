@@ -30,6 +30,15 @@ expect 0 . train a m/first run-theirs --lora_target_modules q,k,v,o,ffn.0,ffn.2
 cmp -s run-ours/checkpoint-3/pytorch_lora_weights.safetensors run-theirs/checkpoint-3/pytorch_lora_weights.safetensors || wrong "other modules"
 expect 2 '"ffn.1" matches no linear module' train a m/first run-f --lora_target_modules q,ffn.1
 
+# ---- I2V: the folder has the vision model in a file, and no image processor ----
+need make_model i2v WanModel 36
+expect 0 "8 encoded, .* 21 conditions encoded" prep --train_mode i2v --model i2v/first --out i2v
+stderr_lacks warning
+holds i2v/manifest.json '"image_encoder"'
+sed -i 's/"i2v"/"flf2v"/' i2v/first/config.json
+expect 0 "8 encoded, .* 21 conditions encoded" prep --train_mode i2v --model i2v/first --out flf2v
+cmp -s i2v/shard-00000.lmdb flf2v/shard-00000.lmdb && wrong "the last frame is not known"
+
 # ---- another VAE is found by its weights, inside a file too ----
 cp -r m/first other
 printf '\377' | dd of=other/Wan2.1_VAE.pth bs=1 seek=40000 conv=notrunc 2>"$stderr"

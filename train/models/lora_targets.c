@@ -187,20 +187,24 @@ static bool matches_any(const vtrain_targets *t, int entry, const char *const *m
     return false;
 }
 
-/* Sets t->names to the table whose names all entries match, NULL for our names and for no table. */
+/* Sets t->names to the table whose names most entries match, NULL for our names. Of equal ones the
+ * first in the order of tables is chosen. */
 static void choose_names(vtrain_targets *t, const char *const *modules,
                          const vtrain_rename *const names[2])
 {
-    const vtrain_rename *const tables[3] = { NULL, names[0], names[1] };
+    const vtrain_rename *const tables[3] = { NULL, names[0], names[1] }, *best = NULL;
+    int most = -1;
     for (int k = 0; k < 3; k++) {
-        int i = 0;
+        int n = 0;
         t->names = tables[k];
-        while (i < t->n_entries && matches_any(t, i, modules))
-            i++;
-        if (i == t->n_entries)
-            return;
+        for (int i = 0; i < t->n_entries; i++)
+            n += matches_any(t, i, modules);
+        if (n > most) {
+            best = t->names;
+            most = n;
+        }
     }
-    t->names = NULL;
+    t->names = best;
 }
 
 static void drop_entry(vtrain_targets *t, int i)
