@@ -29,7 +29,8 @@ TUNED = {"MALLOC_MMAP_THRESHOLD_": str(1 << 40), "MALLOC_TRIM_THRESHOLD_": str(1
          "MALLOC_TOP_PAD_": str(64 << 20)}
 
 # size: of random_model.py; layers, grid: of training steps, in blocks and latents; tokens: of a
-# prompt; width: of its states, unless 4096; skipped: layers at the text encoder's end that no program
+# prompt; width: of its states, unless 4096; skipped: layers at the text encoder's end that no
+# program
 # needs; clip: of the VAE
 FAMILIES = {
     "cogvideox": dict(size="2b", layers=[4], grid=(13, 32, 48), tokens=226, prompt=226, skipped=0,

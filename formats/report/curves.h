@@ -1,5 +1,5 @@
-/* curves.h - the content of a run's metrics.jsonl in bounded memory: curves, buckets and counts, and
- * charts of these curves. `vtrain` draws one run with them, `vlat report` several runs together. */
+/* curves.h - the content of a run's metrics.jsonl in bounded memory: curves, buckets and counts,
+ * and charts of these curves. `vtrain` draws one run with them, `vlat report` several together. */
 #ifndef FORMATS_REPORT_CURVES_H
 #define FORMATS_REPORT_CURVES_H
 

@@ -203,8 +203,8 @@ static int read_fields(transformer_fields *t, const prep_family *is, const cJSON
     return rc;
 }
 
-/* The config.json of first authors does not say that the transformer takes states of a vision model:
- * their folder then has the model, and the type of the transformer says whether a last frame is known
+/* The config.json of first authors names no vision model: their folder has the model where the
+ * transformer takes its states, and the type of the transformer says whether a last frame is known
  * too. */
 static int read_first_vision(vprep *p, transformer_fields *t, const vc_first *first,
                              const cJSON *config, vc_err *err)

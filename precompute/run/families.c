@@ -116,8 +116,8 @@ int prep_family_of(prep_family *out, const char *model_dir, vc_err *err)
     char name[80], known[400] = "";
     if (pipeline_of(name, sizeof name, model_dir, err))
         return vc_context(err, VC_EUSAGE,
-                          "--model %s: give a diffusers folder, or the folder that Wan's authors publish "
-                          "(nothing is downloaded)", model_dir);
+                          "--model %s: give a diffusers folder, or the folder that Wan's authors "
+                          "publish (nothing is downloaded)", model_dir);
     for (const vc_family *f = vc_families(); f->name; f++) {
         const vc_pipeline *pipeline = vc_family_pipeline(f, name);
         if (pipeline && make_family(out, f, pipeline))

@@ -79,8 +79,8 @@ int vae_open(vae **out, const vae_net *net, const encoder_opts *o, vae_info *inf
 
     *out = NULL;
     if (!o->dir)
-        return vc_fail(err, VC_EUSAGE, "%s: give the folder with its config.json and weights, or the file",
-                       net->class);
+        return vc_fail(err, VC_EUSAGE, "%s: give the folder with its config.json and weights, or "
+                       "the file", net->class);
     vae *v = calloc(1, net->size);
     if (!v)
         return vc_fail(err, VC_ENOMEM, "%s: out of memory", net->class);

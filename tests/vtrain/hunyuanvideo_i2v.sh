@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # HunyuanVideo's image-to-video models from media to clips: vprep makes a dataset whose texts have their clip's
-# first frame, vtrain trains both kinds of transformers, samples from an image, and goes on, vdecode makes clips.
+# first frame, vtrain trains both kinds of transformers, samples from an image and resumes, and
+# vdecode makes clips.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 . "$lib/vtrain.sh"
@@ -17,7 +18,7 @@ prep() { vprep --meta "$2/metadata.json" "${sampling[@]}" --model "$1" --validat
 train() { vtrain --latents "$1.lmdb" --model "$1" --output_dir "$2" --seed 5 --threads 1 --workers 1 --train_batch_size 1 "${@:3}"; }
 lora=(--training_type lora --rank 2)
 
-# ---- both kinds: a LoRA, samples that begin with an image, clips; one that stopped goes on to the same bits ----
+# ---- both kinds: a LoRA, samples that begin with an image, clips; one that stopped resumes to the same bits ----
 for kind in replace concat; do
     need prep $kind clips $kind.lmdb --train_mode i2v
     expect 0 . train $kind $kind-run "${lora[@]}" --max_train_steps 4 --validation_steps 2 --num_inference_steps 3 \
@@ -29,7 +30,7 @@ for kind in replace concat; do
     expect 0 . train $kind $kind-cut "${lora[@]}" --max_train_steps 2 --caption_dropout_p 0.3
     expect 0 'resumes after step 2' train $kind $kind-cut "${lora[@]}" --max_train_steps 4 --caption_dropout_p 0.3 \
         --resume_from_checkpoint latest
-    same_end $kind-run/checkpoint-4 $kind-cut/checkpoint-4 || wrong "$kind: going on gives other factors"
+    same_end $kind-run/checkpoint-4 $kind-cut/checkpoint-4 || wrong "$kind: resuming gives other factors"
     expect 0 . train $kind $kind-full --training_type full-finetune --max_train_steps 1
 done
 head_of() { head -c 20000 "$1-trace/step-000001-mb-00-rank-00.safetensors" >head; }

@@ -21,7 +21,7 @@ is() { grep -aq "$2" "$1" || wrong "$1: expected $2"; }
 expect 0 'flow.*shift 3' train dry "${lora[@]}" --dry_run
 absent dry
 
-# ---- a LoRA and a full finetune; one that stopped goes on to the same bits ----
+# ---- a LoRA and a full finetune; one that stopped resumes to the same bits ----
 for how in "lora --rank 2" full-finetune; do
     read -ra type <<<"--training_type $how"
     name=${type[1]}

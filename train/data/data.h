@@ -99,7 +99,8 @@ unsigned vtrain_data_roles(const vtrain_data *d);           /* 1 << vc_role, as 
 /* Scaling of a role's values: x = (z - sub[c]) * mul[c]. */
 const vtrain_norm *vtrain_data_role_norm(const vtrain_data *d, vc_role role);
 /* The sizes of a role's values for latents of sizes x: a first frame, a clip of x's size, a mask of
- * the transformer's channels, or embeddings [B,n,D]. Returns how many sizes of `of` are set, 5 or 3. */
+ * the transformer's channels, or embeddings [B,n,D]. Returns how many sizes of `of` are set, 5 or
+ * 3. */
 int vtrain_data_role_dim(const vtrain_data *d, vc_role role, const int64_t x[5], int64_t of[5]);
 /* Latent frames that the transformer gets for a clip of f. */
 int vtrain_data_frames(const vtrain_data *d, int f);

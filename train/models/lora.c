@@ -487,8 +487,8 @@ static int check_fit(const vt_param *x, const vtrain_lora_pair *p, vc_err *err)
     return 0;
 }
 
-/* Returns the block of `rank` columns outside of which the part's rows of B are zero, or -1. Rows of
- * zeros belong to the block of the part's number if each part has a block. */
+/* Returns the block of `rank` columns outside of which the part's rows of B are zero, or -1. Rows
+ * of zeros belong to the block of the part's number if each part has a block. */
 static int64_t block_of(const float *b, const vtrain_lora_pair *p, int64_t rank)
 {
     int64_t out = p->b.dim[0], wide = p->b.dim[1], at = -1;

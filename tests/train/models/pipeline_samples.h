@@ -1,5 +1,5 @@
-/* pipeline_samples.h - validation samples of whole runs against those of diffusers' pipelines, which
- * are in tests/golden/samples-NAME. For tests: failures end the test.
+/* pipeline_samples.h - validation samples of whole runs against those of diffusers' pipelines,
+ * which are in tests/golden/samples-NAME. For tests: failures end the test.
  *
  * Such a golden holds `text` [n,D] of the prompt and `negative_text`, `pooled` [P] and
  * `negative_pooled` where the model has pooled vectors, a raw first-frame latent `image` [C,1,h,w]
@@ -11,8 +11,8 @@
 #include "formats/tensors/safetensors.h"
 #include "tests/lib/train_dataset.h"
 
-/* A set-up for cmocka: makes a folder, which becomes *state, with the models of the goldens `names`,
- * ended by NULL, in folders of these names. */
+/* A set-up for cmocka: makes a folder, which becomes *state, with the models of the goldens
+ * `names`, ended by NULL, in folders of these names. */
 int pipeline_models_make(void **state, const char *const *names);
 /* Makes the dataset t, with the golden's prompt of `frames` frames as its one validation prompt.
  * Text encoders of t->pooled_only get the pooled vector alone, others get both tensors. */

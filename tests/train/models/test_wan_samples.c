@@ -1,5 +1,6 @@
 /* test_wan_samples.c - validation samples of Wan's image-to-video models against diffusers'
- * pipeline: with CLIP states and without, between two pictures, and 5B's from a clean first frame. */
+ * pipeline: with CLIP states and without, between two pictures, and 5B's from a clean first
+ * frame. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
