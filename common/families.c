@@ -88,9 +88,10 @@ static const vc_text hunyuan_i2v_text[VC_FAMILY_TEXTS] = {
 /* Two files of one component have the same tensors: DiffSynth-Studio's copies are safetensors. */
 static const vc_first wan_first = {
     .class = "WanModel", .type_field = "model_type",
-    .type = { { "t2v", "WanPipeline", .boundary = 0.875 }, { "ti2v", "WanPipeline" },
-              { "i2v", "WanImageToVideoPipeline", .boundary = 0.9 },
-              { "flf2v", "WanImageToVideoPipeline", .ends = true } },
+    .type = { { .type = "t2v", .pipeline = "WanPipeline", .boundary = 0.875 },
+              { .type = "ti2v", .pipeline = "WanPipeline" },
+              { .type = "i2v", .pipeline = "WanImageToVideoPipeline", .boundary = 0.9 },
+              { .type = "flf2v", .pipeline = "WanImageToVideoPipeline", .ends = true } },
     .channels_field = "in_dim", .out_field = "out_dim",
     .part = { { "transformer", "high_noise_model" }, { "transformer_2", "low_noise_model" },
               { "vae", "Wan2.1_VAE.pth" }, { "vae", "Wan2.1_VAE.safetensors" },
@@ -105,7 +106,7 @@ static const vc_first wan_first = {
 };
 
 static const vc_first flux_first = {
-    .class = "Flux", .type = { { "", "FluxPipeline" } },
+    .class = "Flux", .type = { { .type = "", .pipeline = "FluxPipeline" } },
     .part = { { "transformer", "flux1-dev.safetensors" },
               { "transformer", "flux1-schnell.safetensors" }, { "vae", "ae.safetensors" } }
 };

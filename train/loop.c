@@ -341,17 +341,6 @@ static void report_progress(const vtrain *t, const loop *l, const vtrain_record 
 
 /* ---- between steps ---- */
 
-static int write_report(const vtrain *t, bool live, vc_err *err)
-{
-    const vtrain_report r = {
-        .title = t->cfg.output_dir, .model = t->about_model, .data = t->about_data,
-        .settings = t->settings, .predicted_bytes = t->plan.predicted,
-        .peak_bytes = t->peak_bytes, .live = live,
-        .samples = vtrain_data_samples(t->data) - vtrain_data_held_out(t->data),
-    };
-    return vtrain_report_write(&r, t->cfg.output_dir, err);
-}
-
 /* Frees the whole state that was gathered from the ranks' parts. */
 static void drop_state(vtrain *t)
 {
@@ -365,7 +354,7 @@ static void report(vtrain *t, loop *l)
     vc_err why = { 0 };
     double start = vc_seconds();
     l->report_live = !l->ending && t->step < t->plan.steps;
-    note_output(t, l, REPORT, write_report(t, l->report_live, &why), &why);
+    note_output(t, l, REPORT, vtrain_write_report(t, l->report_live, &why), &why);
     l->report_at = vc_seconds();
     l->report_took = l->report_at - start;
 }

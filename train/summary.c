@@ -1,9 +1,11 @@
-/* summary.c - reports captions, memory and time at the end of a run; see summary.h */
+/* summary.c - reports captions, memory and time at the end of a run, and writes its page; see
+ * summary.h */
 #include "train/summary.h"
 
 #include <stdio.h>
 
 #include "common/memory/replay.h"
+#include "train/output/report.h"
 #include "train/parallel/dist.h"
 
 void vtrain_report_graphs(const vtrain *t)
@@ -87,4 +89,15 @@ void vtrain_report_summary(const vtrain *t, const vtrain_counts *c)
     report_conditions(t, c);
     report_memory(t);
     report_profile(t, c);
+}
+
+int vtrain_write_report(const vtrain *t, bool live, vc_err *err)
+{
+    const vtrain_report r = {
+        .title = t->cfg.output_dir, .model = t->about_model, .data = t->about_data,
+        .settings = t->settings, .predicted_bytes = t->plan.predicted,
+        .peak_bytes = t->peak_bytes, .live = live,
+        .samples = vtrain_data_samples(t->data) - vtrain_data_held_out(t->data),
+    };
+    return vtrain_report_write(&r, t->cfg.output_dir, err);
 }

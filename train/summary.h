@@ -1,4 +1,4 @@
-/* summary.h - messages before the first step and after the last one. */
+/* summary.h - messages before the first step and after the last one, and report.html. */
 #ifndef TRAIN_SUMMARY_H
 #define TRAIN_SUMMARY_H
 
@@ -16,5 +16,7 @@ typedef struct vtrain_counts {
 void vtrain_report_graphs(const vtrain *t);
 /* Reports dropped captions, zeroed conditions, memory and, with --profile, time. */
 void vtrain_report_summary(const vtrain *t, const vtrain_counts *c);
+/* Writes report.html of the run; live: steps follow. Errors as of vtrain_report_write. */
+int vtrain_write_report(const vtrain *t, bool live, vc_err *err);
 
 #endif

@@ -117,10 +117,12 @@ static int hash_picture(picture *m, vc_err *err)
     return vc_context(err, rc, "%s", m->name);
 }
 
-/* Chooses the clip, by the shape of the first picture or else of the control clip. */
+/* Chooses the clip, by the shape of the first picture or else of the control clip, whose file still
+ * has the bytes that were hashed. */
 static int open_clip(const vprep *p, const cJSON *row, vprep_image *m, vc_err *err)
 {
-    const picture *shape = &m->of[m->of[FIRST].file ? FIRST : CONTROL];
+    picture *shape = &m->of[m->of[FIRST].file ? FIRST : CONTROL];
+    const vf_part part = { .name = shape->file, .file = shape->file };
     vb_choice *c = &m->clip.choice;
     media *file;
     media_info info;
@@ -128,7 +130,12 @@ static int open_clip(const vprep *p, const cJSON *row, vprep_image *m, vc_err *e
 
     if (rc)
         return vc_context(err, rc, "%s", shape->name);
+    if (prep_identity_check(&shape->is, shape->hash, media_fd(file), &part, err) < 0)
+        rc = vc_fail(err, VC_EIO, "%s: changes while it is read: start again when it is whole",
+                     shape->name);
     media_close(file);
+    if (rc)
+        return rc;
     rc = vc_context(err, choose(p, row, &info, c, err), "%s", shape->name);
     if (!rc && !(m->clip.frames = calloc((size_t)c->frames, sizeof *m->clip.frames)))
         rc = vc_no_memory(err);
@@ -142,11 +149,13 @@ static int open_clip(const vprep *p, const cJSON *row, vprep_image *m, vc_err *e
 static int open_image(const vprep *p, const cJSON *row, vprep_image *m, vc_err *err)
 {
     const vf_key *first = &m->of[FIRST].hash, *last = &m->of[LAST].hash;
-    int rc = open_clip(p, row, m, err);
+    int rc = 0;
 
     for (int i = 0; !rc && i < PICTURES; i++)
         if (m->of[i].file)
             rc = hash_picture(&m->of[i], err);
+    if (!rc)
+        rc = open_clip(p, row, m, err);
     const vf_key ends = m->of[LAST].file ? vf_hash2(first, sizeof *first, last, sizeof *last)
                                          : *first;
     for (int v = 0; !rc && v < VC_ROLES; v++)

@@ -125,7 +125,7 @@ static run start_with(const vc_program *prog, const char *const words[MOST_WORDS
     return r;
 }
 
-static run start(const char *const words[MOST_WORDS])
+static inline run start(const char *const words[MOST_WORDS])
 {
     return start_with(&program, words);
 }
@@ -148,7 +148,7 @@ static char folder[256];
 static int made;
 
 /* Writes a file with this text to the test's folder and returns its path, which is static. */
-static const char *file_with(const char *text, size_t size)
+static inline const char *file_with(const char *text, size_t size)
 {
     static char path[300];
     snprintf(path, sizeof path, "%s/config-%d.yaml", folder, made++ % 4);
@@ -164,7 +164,7 @@ static inline const char *text_file(const char *text)
     return file_with(text, strlen(text));
 }
 
-static bool has_line(const char *text, const char *line)
+static inline bool has_line(const char *text, const char *line)
 {
     size_t n = strlen(line);
     for (const char *s = text; (s = strstr(s, line)); s++)
@@ -173,7 +173,7 @@ static bool has_line(const char *text, const char *line)
     return false;
 }
 
-static int make_folder(void **state)
+static inline int make_folder(void **state)
 {
     (void)state;
     const char *tmp = getenv("TMPDIR");
@@ -181,7 +181,7 @@ static int make_folder(void **state)
     return mkdtemp(folder) ? 0 : -1;
 }
 
-static int remove_folder(void **state)
+static inline int remove_folder(void **state)
 {
     (void)state;
     return vc_remove_tree(folder, NULL);

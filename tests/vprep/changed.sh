@@ -9,7 +9,9 @@ small_set "$dir/media" 4
 white() { ffmpeg -v error -y -f lavfi -i "color=white:s=96x64:r=10:d=1" "$@"; }
 white -vf "drawbox=x=0:y=0:w=48:h=64:color=black:t=fill" -frames:v 1 "$dir/media/mask.png"
 sed -i '2s/"text"/"loss_mask_path": "mask.png", "text"/' "$dir/media/metadata.json"
-printf '[{"prompt": "a picture", "image_path": "still-3.png"}]' >"$dir/media/prompts.json"
+# without a size of its own the prompt would have that of a sample, and others if one is skipped
+printf '[{"prompt": "a picture", "image_path": "still-3.png", "height": 64, "width": 64}]' \
+    >"$dir/media/prompts.json"
 # the files that replace the sources
 ffmpeg -v error -y -f lavfi -i "mandelbrot=s=96x64:r=10" -t 2 -c:v mpeg4 -q:v 4 "$dir/other.mp4"
 ffmpeg -v error -y -f lavfi -i "mandelbrot=s=64x64:r=1" -frames:v 1 "$dir/other.png"
