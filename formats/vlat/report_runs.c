@@ -223,7 +223,7 @@ static int write_page(const vlat *v, const runs *r, const char *path, vc_err *er
         return rc;
     add_facts(h, r);
     rc = add_charts(h, r, err);
-    vf_html_section(h, "Validation: the newest pictures of each prompt");
+    vf_html_section(h, "Newest validation pictures");
     vf_gallery_beside(h, r->dir, r->name, r->n);
     add_settings(h, r);
     if (!rc)
