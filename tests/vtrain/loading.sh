@@ -41,6 +41,10 @@ done
 # ---- dry runs ----
 expect 0 'memory: peak .* predicted' run bad "${fp8[@]}" --dry_run
 output_lacks "$whole"
-dry=$(sed -n 's/.*memory: peak \(.*\) predicted.*/\1/p' "$stdout")
+predicted() { sed -n 's/.*memory: peak \([0-9.]*\) MiB predicted.*/\1/p' "$1"; }
+dry=$(predicted "$stdout")
 expect 0 '' run ltx "${fp8[@]}"
-output_has "memory: peak $dry predicted"    # the same prediction, from sizes alone
+# the same prediction, from sizes alone; the memory that the process has before it differs by pages
+awk -v dry="$dry" -v run="$(predicted "$log")" \
+    'BEGIN { exit !(dry > 0 && dry - run < 1 && run - dry < 1) }' ||
+    wrong "the dry run predicts $dry MiB, the run $(predicted "$log") MiB"
