@@ -410,11 +410,12 @@ void toy_dir_remove(const char *dir)
     vc_remove_tree(dir, NULL);
 }
 
+char toy_dir[256];
+
 int toy_dir_setup(void **state)
 {
-    static char dir[256];
-    toy_dir_make(dir);
-    *state = dir;
+    toy_dir_make(toy_dir);
+    *state = toy_dir;
     return 0;
 }
 

@@ -78,7 +78,8 @@ float toy_pooled(const char *prompt, int encoder, int64_t i);
 /* Make a folder for one test; remove it with its files. */
 void toy_dir_make(char dir[256]);
 void toy_dir_remove(const char *dir);
-/* Do the same as cmocka's fixtures: *state is the folder. */
+/* Do the same as cmocka's fixtures: *state, and toy_dir, is the folder. */
+extern char toy_dir[256];
 int toy_dir_setup(void **state);
 int toy_dir_teardown(void **state);
 

@@ -26,21 +26,7 @@
 
 #define COUNT(a) ((int)(sizeof (a) / sizeof *(a)))
 
-static char dir[256];
-
-static int make(void **state)
-{
-    (void)state;
-    toy_dir_make(dir);
-    return 0;
-}
-
-static int unmake(void **state)
-{
-    (void)state;
-    toy_dir_remove(dir);
-    return 0;
-}
+static char *const dir = toy_dir;
 
 /* ---- a run's checkpoint ---- */
 
@@ -416,5 +402,5 @@ int main(void)
         cmocka_unit_test(test_state_damaged), cmocka_unit_test(test_not_committed),
         cmocka_unit_test(test_full_disk), cmocka_unit_test(test_kill),
     };
-    return cmocka_run_group_tests(tests, make, unmake);
+    return cmocka_run_group_tests(tests, toy_dir_setup, toy_dir_teardown);
 }

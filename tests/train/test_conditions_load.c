@@ -17,7 +17,7 @@
 
 #define COUNT(a) ((int)(sizeof (a) / sizeof *(a)))
 
-static char dir[256];
+static char *const dir = toy_dir;
 
 static uint32_t number_of(const char *key)
 {
@@ -435,20 +435,6 @@ static void test_clean_first(void **state)
     }
 }
 
-static int make(void **state)
-{
-    (void)state;
-    toy_dir_make(dir);
-    return 0;
-}
-
-static int unmake(void **state)
-{
-    (void)state;
-    toy_dir_remove(dir);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -458,5 +444,5 @@ int main(void)
         cmocka_unit_test(test_held_out), cmocka_unit_test(test_padded),
         cmocka_unit_test(test_patches), cmocka_unit_test(test_clean_first),
     };
-    return cmocka_run_group_tests(tests, make, unmake);
+    return cmocka_run_group_tests(tests, toy_dir_setup, toy_dir_teardown);
 }

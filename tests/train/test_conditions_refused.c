@@ -16,7 +16,7 @@
 
 #define COUNT(a) ((int)(sizeof (a) / sizeof *(a)))
 
-static char dir[256];
+static char *const dir = toy_dir;
 
 static void test_refused(void **state)
 {
@@ -167,20 +167,6 @@ static void test_bounds(void **state)
     vtrain_data_close(d);
 }
 
-static int make(void **state)
-{
-    (void)state;
-    toy_dir_make(dir);
-    return 0;
-}
-
-static int unmake(void **state)
-{
-    (void)state;
-    toy_dir_remove(dir);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -188,5 +174,5 @@ int main(void)
         cmocka_unit_test(test_damage), cmocka_unit_test(test_hostile_record),
         cmocka_unit_test(test_bounds),
     };
-    return cmocka_run_group_tests(tests, make, unmake);
+    return cmocka_run_group_tests(tests, toy_dir_setup, toy_dir_teardown);
 }

@@ -18,7 +18,7 @@
 #include "tests/train/conditions_set.h"
 #include "train/vtrain.h"
 
-static char dir[256];
+static char *const dir = toy_dir;
 
 static struct { float *x, *image, *video, *mask, *token_t; } seen;
 
@@ -243,25 +243,11 @@ static void test_trace(void **state)
     free(path);
 }
 
-static int make(void **state)
-{
-    (void)state;
-    toy_dir_make(dir);
-    return 0;
-}
-
-static int unmake(void **state)
-{
-    (void)state;
-    toy_dir_remove(dir);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_step), cmocka_unit_test(test_first_frame),
         cmocka_unit_test(test_trace),
     };
-    return cmocka_run_group_tests(tests, make, unmake);
+    return cmocka_run_group_tests(tests, toy_dir_setup, toy_dir_teardown);
 }

@@ -29,21 +29,7 @@
 
 #define COUNT(a) ((int)(sizeof (a) / sizeof *(a)))
 
-static char dir[256];
-
-static int make(void **state)
-{
-    (void)state;
-    toy_dir_make(dir);
-    return 0;
-}
-
-static int unmake(void **state)
-{
-    (void)state;
-    toy_dir_remove(dir);
-    return 0;
-}
+static char *const dir = toy_dir;
 
 static const char *const keys[] = { "000000000042/000", "2:000000000007/001" };
 
@@ -328,5 +314,5 @@ int main(void)
         cmocka_unit_test(test_tensorboard), cmocka_unit_test(test_full_disk),
         cmocka_unit_test(test_kill),
     };
-    return cmocka_run_group_tests(tests, make, unmake);
+    return cmocka_run_group_tests(tests, toy_dir_setup, toy_dir_teardown);
 }

@@ -18,7 +18,7 @@
 #define COUNT(a) ((int)(sizeof (a) / sizeof *(a)))
 
 enum { SEED = 42, BATCH = 2, VISITS = 64, MICROS = 400 };
-static char dir[256];
+static char *const dir = toy_dir;
 
 #define CLIP(i, v, height, times) \
     { .number = i, .variant = v, .f = 2, .h = height, .w = 2, .weight = times, .caption = { "x" } }
@@ -239,25 +239,11 @@ static void test_held_out(void **state)
     vtrain_data_close(d);
 }
 
-static int make(void **state)
-{
-    (void)state;
-    toy_dir_make(dir);
-    return 0;
-}
-
-static int unmake(void **state)
-{
-    (void)state;
-    toy_dir_remove(dir);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_walk), cmocka_unit_test(test_start), cmocka_unit_test(test_order),
         cmocka_unit_test(test_groups), cmocka_unit_test(test_held_out),
     };
-    return cmocka_run_group_tests(tests, make, unmake);
+    return cmocka_run_group_tests(tests, toy_dir_setup, toy_dir_teardown);
 }

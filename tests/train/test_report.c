@@ -20,21 +20,7 @@
 
 #define COUNT(a) ((int)(sizeof (a) / sizeof *(a)))
 
-static char dir[256];
-
-static int make(void **state)
-{
-    (void)state;
-    toy_dir_make(dir);
-    return 0;
-}
-
-static int unmake(void **state)
-{
-    (void)state;
-    toy_dir_remove(dir);
-    return 0;
-}
+static char *const dir = toy_dir;
 
 static void save(const char *out, const char *name, const void *data, size_t n)
 {
@@ -210,5 +196,5 @@ int main(void)
         cmocka_unit_test(test_page), cmocka_unit_test(test_pictures), cmocka_unit_test(test_long),
         cmocka_unit_test(test_curve),
     };
-    return cmocka_run_group_tests(tests, make, unmake);
+    return cmocka_run_group_tests(tests, toy_dir_setup, toy_dir_teardown);
 }
