@@ -82,6 +82,15 @@ static bool ends(const char *name, const char *end)
     return n >= k && !strcmp(name + n - k, end);
 }
 
+void golden_has_shape(const vf_safetensors *f, const char *tensor, int nd, const int64_t *dim)
+{
+    vf_view v;
+    vc_err err = { 0 };
+    assert_ok(vf_safetensors_get(f, tensor, &v, &err), &err);
+    assert_int_equal(v.nd, nd);
+    assert_memory_equal(v.dim, dim, sizeof *dim * (size_t)nd);
+}
+
 float golden_fill(const char *weight, int nd, const int64_t *dim, int64_t i)
 {
     uint64_t h = 0xCBF29CE484222325u;                          /* FNV-1a */

@@ -15,6 +15,8 @@ vf_safetensors *golden_open(const char *name);
 /* Returns a tensor's values as f32 (integers are converted too), malloc'ed. Its shape is stored in
  * dim[8], unless dim is NULL. */
 float *golden_values(const vf_safetensors *f, const char *tensor, int64_t *dim);
+/* Checks that the file has a tensor of this shape. */
+void golden_has_shape(const vf_safetensors *f, const char *tensor, int nd, const int64_t *dim);
 /* Returns the value of element i of a weight. */
 float golden_fill(const char *weight, int nd, const int64_t *dim, int64_t i);
 /* Makes the folder DIR with config.json and diffusion_pytorch_model.safetensors, all weights in

@@ -250,15 +250,6 @@ static vf_safetensors *trace_of(const char *dir)
     return f;
 }
 
-static void has_shape(const vf_safetensors *f, const char *name, int nd, const int64_t *dim)
-{
-    vf_view v;
-    vc_err err = { 0 };
-    assert_ok(vf_safetensors_get(f, name, &v, &err), &err);
-    assert_int_equal(v.nd, nd);
-    assert_memory_equal(v.dim, dim, sizeof *dim * (size_t)nd);
-}
-
 /* The trace has frames before channels, and its loss follows from its output and target. */
 static void check_trace(const vf_safetensors *f, int rows)
 {
@@ -267,11 +258,11 @@ static void check_trace(const vf_safetensors *f, int rows)
     const int64_t video[5] = { rows, F, C, H, W }, rope[2] = { F * (H / 2) * (W / 2), 64 };
     const int64_t text[3] = { rows, 12, 16 };
     for (size_t i = 0; i < COUNT(videos); i++)
-        has_shape(f, videos[i], 5, video);
-    has_shape(f, "image_rotary_emb_cos", 2, rope);
-    has_shape(f, "image_rotary_emb_sin", 2, rope);
-    has_shape(f, "encoder_hidden_states", 3, text);
-    has_shape(f, "timesteps", 1, video);
+        golden_has_shape(f, videos[i], 5, video);
+    golden_has_shape(f, "image_rotary_emb_cos", 2, rope);
+    golden_has_shape(f, "image_rotary_emb_sin", 2, rope);
+    golden_has_shape(f, "encoder_hidden_states", 3, text);
+    golden_has_shape(f, "timesteps", 1, video);
 
     int64_t n = rows * F * C * H * W;
     float *y = golden_values(f, "model_output", NULL), *want = golden_values(f, "target", NULL);
@@ -313,7 +304,7 @@ static void test_full_run(void **state)
         char name[160];
         vf_view v;
         snprintf(name, sizeof name, "grad/%s", p->name);
-        has_shape(f, name, p->t->nd, p->t->dim);
+        golden_has_shape(f, name, p->t->nd, p->t->dim);
         assert_int_equal(vf_model_get(saved, p->name, &v, NULL), 0);
         assert_int_equal(v.nd, p->t->nd);
         assert_memory_equal(v.dim, p->t->dim, sizeof *v.dim * (size_t)v.nd);

@@ -130,23 +130,14 @@ static void test_shift(void **state)
                  VC_EUSAGE, &err, "does not take guidance");
 }
 
-static void has_shape(const vf_safetensors *f, const char *name, int nd, const int64_t *dim)
-{
-    vf_view v;
-    vc_err err = { 0 };
-    assert_ok(vf_safetensors_get(f, name, &v, &err), &err);
-    assert_int_equal(v.nd, nd);
-    assert_memory_equal(v.dim, dim, sizeof *dim * (size_t)nd);
-}
-
 static void test_trace(void **state)
 {
     static const char *const packed[] = { "latents", "noise", "noisy_latents", "target",
                                           "model_output", "hidden_states", "loss_weight" };
     vf_safetensors *f = traced(*state, "flux-dev", "names", "--embedded_guidance 3.5");
     for (size_t i = 0; i < COUNT(packed); i++)
-        has_shape(f, packed[i], 3, (int64_t[]){ 1, N, 4 * C });
-    has_shape(f, "pooled_projections", 2, (int64_t[]){ 1, POOLED });
+        golden_has_shape(f, packed[i], 3, (int64_t[]){ 1, N, 4 * C });
+    golden_has_shape(f, "pooled_projections", 2, (int64_t[]){ 1, POOLED });
     float *level = golden_values(f, "timestep", NULL), *sigma = golden_values(f, "sigmas", NULL);
     float *time = golden_values(f, "timesteps", NULL), *ids = golden_values(f, "img_ids", NULL);
     float *guidance = golden_values(f, "guidance", NULL);
@@ -158,7 +149,7 @@ static void test_trace(void **state)
                     ids[3 * i + 2] == (float)(i % (W / 2)));
     int64_t dim[8];
     float *text = golden_values(f, "encoder_hidden_states", dim);
-    has_shape(f, "txt_ids", 2, (int64_t[]){ dim[1], 3 });
+    golden_has_shape(f, "txt_ids", 2, (int64_t[]){ dim[1], 3 });
     assert_int_equal(dim[2], TEXT);
     free(text);
     free(level);

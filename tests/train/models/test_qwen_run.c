@@ -139,22 +139,13 @@ static vf_safetensors *traced(const char *dir, const char *name, const char *mor
     return f;
 }
 
-static void has_shape(const vf_safetensors *f, const char *name, int nd, const int64_t *dim)
-{
-    vf_view v;
-    vc_err err = { 0 };
-    assert_ok(vf_safetensors_get(f, name, &v, &err), &err);
-    assert_int_equal(v.nd, nd);
-    assert_memory_equal(v.dim, dim, sizeof *dim * (size_t)nd);
-}
-
 static void test_trace(void **state)
 {
     static const char *const packed[] = { "latents", "noise", "noisy_latents", "target",
                                           "model_output", "loss_weight" };
     vf_safetensors *f = traced(*state, "names", "");
     for (size_t i = 0; i < COUNT(packed); i++)
-        has_shape(f, packed[i], 3, (int64_t[]){ 2, N, 4 * C });
+        golden_has_shape(f, packed[i], 3, (int64_t[]){ 2, N, 4 * C });
     int64_t dim[8], mask_dim[8];
     float *text = golden_values(f, "encoder_hidden_states", dim);
     float *mask = golden_values(f, "encoder_hidden_states_mask", mask_dim);

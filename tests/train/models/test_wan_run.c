@@ -80,16 +80,6 @@ static vf_safetensors *traced(const char *dir, const char *name, const char *mor
     return f;
 }
 
-static void has_shape(const vf_safetensors *f, const char *name, int nd, const int64_t *dim)
-{
-    vf_view v;
-    vc_err err = { 0 };
-    if (vf_safetensors_get(f, name, &v, &err))
-        fail_msg("%s", err.text);
-    assert_int_equal(v.nd, nd);
-    assert_memory_equal(v.dim, dim, sizeof *dim * (size_t)nd);
-}
-
 /* ---- T2V: rows of zeros behind the prompts ---- */
 
 static void test_text(void **state)
@@ -98,11 +88,11 @@ static void test_text(void **state)
     (void)state;
     make(dir, "wan", 4, 0);
     vf_safetensors *f = traced(dir, "wan", "--training_type full-finetune");
-    has_shape(f, "latents", 5, (int64_t[]){ 2, 4, F, H, W });
-    has_shape(f, "model_output", 5, (int64_t[]){ 2, 4, F, H, W });
-    has_shape(f, "encoder_hidden_states", 3, (int64_t[]){ 2, ROWS, TEXT });
-    has_shape(f, "timestep", 1, (int64_t[]){ 2 });
-    has_shape(f, "grad/condition_embedder.time_proj.weight", 2, (int64_t[]){ 6 * 32, 32 });
+    golden_has_shape(f, "latents", 5, (int64_t[]){ 2, 4, F, H, W });
+    golden_has_shape(f, "model_output", 5, (int64_t[]){ 2, 4, F, H, W });
+    golden_has_shape(f, "encoder_hidden_states", 3, (int64_t[]){ 2, ROWS, TEXT });
+    golden_has_shape(f, "timestep", 1, (int64_t[]){ 2 });
+    golden_has_shape(f, "grad/condition_embedder.time_proj.weight", 2, (int64_t[]){ 6 * 32, 32 });
     float *text = golden_values(f, "encoder_hidden_states", NULL);
     for (int64_t i = TOY_TOKENS * TEXT; i < ROWS * TEXT; i++)
         assert_float_equal(text[i], 0, 0);
@@ -147,8 +137,8 @@ static void test_picture(void **state)
     make(dir, "wan-i2v", 4, VIDEO | VISION);
     vf_safetensors *f = traced(dir, "wan-i2v", "--posterior sample --validation_steps 1 "
                                "--num_inference_steps 3");
-    has_shape(f, "hidden_states", 5, (int64_t[]){ 2, 12, F, H, W });
-    has_shape(f, "encoder_hidden_states_image", 3,
+    golden_has_shape(f, "hidden_states", 5, (int64_t[]){ 2, 12, F, H, W });
+    golden_has_shape(f, "encoder_hidden_states_image", 3,
               (int64_t[]){ 2, TOY_EMBEDS, TOY_EMBED_WIDTH });
     check_beside(f);
     vf_safetensors_close(f);
@@ -185,7 +175,7 @@ static void test_clean_first(void **state)
     (void)state;
     make(dir, "wan-5b", 48, 0);
     vf_safetensors *f = traced(dir, "wan-5b", "--first_frame_conditioning_p 1");
-    has_shape(f, "timestep", 2, (int64_t[]){ 2, F * PLANE / 4 });
+    golden_has_shape(f, "timestep", 2, (int64_t[]){ 2, F * PLANE / 4 });
     float *t = golden_values(f, "timestep", NULL), *times = golden_values(f, "timesteps", NULL);
     float *weight = golden_values(f, "loss_weight", NULL);
     for (int i = 0; i < F * PLANE / 4; i++)
