@@ -397,27 +397,34 @@ static int trace_pixels(prep_encoder *e, const prep_job *j, int v, vc_err *err)
     return rc;
 }
 
-/* Packs `values`, `channels` for each latent position. */
-static int pack_mask(prep_encoder *e, prep_job *j, int v, int channels, const float *values,
-                     vc_err *err)
+/* Packs values as the one tensor t of value v. */
+static int pack_one(const prep_encoder *e, prep_job *j, int v, vf_view t, const float *values,
+                    vc_err *err)
 {
-    const vb_choice *c = &j->clip.choice;
-    vf_view t = { .name = "mask", .nd = 4,
-                  .dim = { channels, c->latent_f, c->latent_h, c->latent_w } };
-    size_t n = (size_t)vf_view_count(&t);
+    const size_t n = (size_t)vf_view_count(&t);
     void *data = NULL;
-    char name[40];
+    int rc = vprep_pack_dtype(&t.dtype, &data, values, n, e->p->c.dtype, err);
 
-    snprintf(name, sizeof name, "cond.%s.mask", vc_roles[v].name);
-    int rc = add_trace(e, name, VC_F32, 4, t.dim, values, err);
-    if (!rc)
-        rc = vprep_pack_dtype(&t.dtype, &data, values, n, e->p->c.dtype, err);
     t.data = data;
     t.bytes = n * vc_dtype_size(t.dtype);
     if (!rc)
         rc = vf_safetensors_pack(&j->value[v], &j->value_bytes[v], &t, 1, NULL, 0, 1, err);
     free(data);
     return rc;
+}
+
+/* Packs `values`, `channels` for each latent position. */
+static int pack_mask(prep_encoder *e, prep_job *j, int v, int channels, const float *values,
+                     vc_err *err)
+{
+    const vb_choice *c = &j->clip.choice;
+    const vf_view t = { .name = "mask", .nd = 4,
+                        .dim = { channels, c->latent_f, c->latent_h, c->latent_w } };
+    char name[40];
+
+    snprintf(name, sizeof name, "cond.%s.mask", vc_roles[v].name);
+    int rc = add_trace(e, name, VC_F32, 4, t.dim, values, err);
+    return rc ? rc : pack_one(e, j, v, t, values, err);
 }
 
 static int encode_mask(prep_encoder *e, prep_job *j, int v, vc_err *err)
@@ -458,22 +465,6 @@ static int see(prep_encoder *e, const prep_job *j, int t, float *pixels, float *
     return rc;
 }
 
-static int pack_states(prep_encoder *e, prep_job *j, int v, const float *states, vc_err *err)
-{
-    vf_view t = { .name = "image_embeds", .nd = 2,
-                  .dim = { vprep_seen_tokens(e->p), e->p->encoders.vision.width } };
-    const size_t n = (size_t)vf_view_count(&t);
-    void *data = NULL;
-    int rc = vprep_pack_dtype(&t.dtype, &data, states, n, e->p->c.dtype, err);
-
-    t.data = data;
-    t.bytes = n * vc_dtype_size(t.dtype);
-    if (!rc)
-        rc = vf_safetensors_pack(&j->value[v], &j->value_bytes[v], &t, 1, NULL, 0, 1, err);
-    free(data);
-    return rc;
-}
-
 /* The states of the first frame, then those of the last where it is known. A still is both. */
 static int encode_seen(prep_encoder *e, prep_job *j, int v, vc_err *err)
 {
@@ -493,7 +484,9 @@ static int encode_seen(prep_encoder *e, prep_job *j, int v, vc_err *err)
     if (!rc)
         rc = add_trace(e, "cond.vision.image_embeds", VC_F32, 2,
                        (int64_t[]){ frames * is->tokens, is->width }, e->mean, err);
-    return rc ? rc : pack_states(e, j, v, e->mean, err);
+    const vf_view t = { .name = "image_embeds", .nd = 2,
+                        .dim = { vprep_seen_tokens(e->p), is->width } };
+    return rc ? rc : pack_one(e, j, v, t, e->mean, err);
 }
 
 /* ---- a job ---- */

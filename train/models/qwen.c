@@ -98,19 +98,14 @@ static const vf_config_row config_rows[] = {
 /* Checks the rules between fields. */
 static int check_config(const qwen *m, vc_err *err)
 {
-    const int64_t sum = m->axis[0] + m->axis[1] + m->axis[2];
     if (m->head % 8 || m->heads * m->head > MAX_WIDTH)
         return vc_fail(err, VC_EFORMAT, "attention_head_dim must be a multiple of 8, and "
                        "num_attention_heads times attention_head_dim at most %d", MAX_WIDTH);
-    if (sum != m->head || m->axis[0] % 2 || m->axis[1] % 2 || m->axis[2] % 2)
-        return vc_fail(err, VC_EFORMAT, "axes_dims_rope: %lld, %lld, %lld must be even, and their "
-                       "sum equal to attention_head_dim, which is %lld", (long long)m->axis[0],
-                       (long long)m->axis[1], (long long)m->axis[2], (long long)m->head);
     if (m->token_in != m->out_channels * PATCH * PATCH)
         return vc_fail(err, VC_EINVAL, "in_channels: %lld with out_channels %lld is no known "
                        "model: a token has the channels of %d x %d places", (long long)m->token_in,
                        (long long)m->out_channels, PATCH, PATCH);
-    return 0;
+    return vtrain_check_axes("axes_dims_rope", m->axis, m->head, err);
 }
 
 static int qwen_read(void *model, const cJSON *config, vc_err *err)
