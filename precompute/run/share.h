@@ -35,6 +35,10 @@ int vprep_hint(vprep *p, const char *name, const void *value, size_t n, vc_err *
 int vprep_share_open(vprep *p, vf_writer_opts *o, vc_err *err);
 /* Checks that all ranks have read the same list, after they agreed on rc. */
 int vprep_share_list(vprep *p, int rc, vc_err *err);
+/* Local, the same on all ranks: sets p->ranks.owner and others_clips. Sources are divided, not
+ * items, so that values that two items of a source share are made once; the dearest source comes
+ * first, each to the rank with the least load. */
+int vprep_share_divide(vprep *p, vc_err *err);
 /* After each stage the ranks share: the sources that they found; the texts that they encoded; the
  * clips that they wrote, with all counts added up. */
 int vprep_share_survey(vprep *p, vc_err *err);
