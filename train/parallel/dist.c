@@ -387,31 +387,6 @@ int vtrain_dist_finish(vtrain_dist *d, vc_err *err)
 
 /* ---- split values ---- */
 
-static void point_values(vtrain_dist *d, const unit *u, void *row)
-{
-    for (int i = 0; i < u->n; i++)
-        vt_param_lend_values(d->g, u->param[i]->t,
-                             (char *)row + u->at[i] * vc_dtype_size(vtrain_unit_type(u)));
-}
-
-/* Copies this rank's shard of the values, then frees the whole values. */
-static int split_unit(vtrain_dist *d, unit *u, void *row, vc_err *err)
-{
-    const int64_t dim = (int64_t)u->shard;
-    if (u->n == 0)
-        return 0;
-    vc_dtype type = vtrain_unit_type(u);
-    u->value = vt_param_new(d->g, type, 1, &dim, NULL, type, false, err);
-    if (!u->value)
-        return VC_ENOMEM;
-    vtrain_each_part(u, (size_t)d->l.shard * u->shard, u->shard, vtrain_read_part,
-                     &(vtrain_row){ d->g, u->value->data });
-    u->values = row;
-    point_values(d, u, row);
-    d->bytes += vtrain_shard_bytes(u);
-    return 0;
-}
-
 int vtrain_dist_split(vtrain_dist *d, vc_err *err)
 {
     size_t most = ALIGN * sizeof(float);
@@ -429,9 +404,10 @@ int vtrain_dist_split(vtrain_dist *d, vc_err *err)
     for (int k = 0; !rc && k < d->l.blocks; k++) {
         unit *pair = &d->l.unit[VTRAIN_PAIR * k];
         char *row = (char *)d->shared[k % SHARED].x;
-        rc = split_unit(d, &pair[0], row, err);
+        rc = vtrain_split_unit(&d->l, &pair[0], row, &d->bytes, err);
         if (!rc)
-            rc = split_unit(d, &pair[1], row + value_bytes(d, &pair[0]), err);
+            rc = vtrain_split_unit(&d->l, &pair[1], row + value_bytes(d, &pair[0]), &d->bytes,
+                                   err);
     }
     return vc_context(err, rc, "weights");
 }
@@ -453,7 +429,7 @@ int vtrain_dist_whole(vtrain_dist *d, bool keep, vc_err *err)
             rc = vtrain_gather_row(&d->l, keep ? u->whole : u->values, u->value->data,
                                    vtrain_shard_bytes(u), err);
         if (u->whole)
-            point_values(d, u, u->whole);
+            vtrain_point_values(&d->l, u, u->whole);
     }
     return vc_context(err, rc, "whole weights");
 }
@@ -464,7 +440,7 @@ void vtrain_dist_part(vtrain_dist *d)
         unit *u = &d->l.unit[k];
         if (!u->whole)
             continue;
-        point_values(d, u, u->values);
+        vtrain_point_values(&d->l, u, u->values);
         vt_values_free(d->g, u->whole, value_bytes(d, u) / sizeof(float));
         u->whole = NULL;
     }

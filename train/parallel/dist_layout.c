@@ -132,3 +132,28 @@ int vtrain_gather_row(vtrain_layout *l, void *row, const void *mine, size_t byte
         nanosleep(&nap, NULL);
     return rc;
 }
+
+void vtrain_point_values(const vtrain_layout *l, const vtrain_unit *u, void *row)
+{
+    for (int i = 0; i < u->n; i++)
+        vt_param_lend_values(l->g, u->param[i]->t,
+                             (char *)row + u->at[i] * vc_dtype_size(vtrain_unit_type(u)));
+}
+
+int vtrain_split_unit(const vtrain_layout *l, vtrain_unit *u, void *row, size_t *bytes,
+                      vc_err *err)
+{
+    const int64_t dim = (int64_t)u->shard;
+    if (u->n == 0)
+        return 0;
+    vc_dtype type = vtrain_unit_type(u);
+    u->value = vt_param_new(l->g, type, 1, &dim, NULL, type, false, err);
+    if (!u->value)
+        return VC_ENOMEM;
+    vtrain_each_part(u, (size_t)l->shard * u->shard, u->shard, vtrain_read_part,
+                     &(vtrain_row){ l->g, u->value->data });
+    u->values = row;
+    vtrain_point_values(l, u, row);
+    *bytes += vtrain_shard_bytes(u);
+    return 0;
+}

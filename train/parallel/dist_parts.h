@@ -81,4 +81,11 @@ typedef struct vtrain_row {
 void vtrain_read_part(void *arg, const vt_param *p, size_t from, size_t n, size_t at);
 void vtrain_write_part(void *arg, const vt_param *p, size_t from, size_t n, size_t at);
 
+/* Lets the parameters of a unit have their values in row. */
+void vtrain_point_values(const vtrain_layout *l, const vtrain_unit *u, void *row);
+/* Copies this rank's shard of a unit's values, adds its bytes to *bytes, and frees the whole
+ * values: the parameters have theirs in row from then on. VC_ENOMEM. */
+int vtrain_split_unit(const vtrain_layout *l, vtrain_unit *u, void *row, size_t *bytes,
+                      vc_err *err);
+
 #endif
