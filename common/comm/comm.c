@@ -13,8 +13,10 @@ static const char *const counts[] = {
     "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS",
 };
 
+/* The number of processes, and its variable, or NULL where no launcher of MPI has set one. */
 static long launched(const char **variable)
 {
+    *variable = NULL;
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         const char *value = getenv(counts[i]);
         if (!value || !*value)
@@ -23,6 +25,19 @@ static long launched(const char **variable)
         return strtol(value, NULL, 10);
     }
     return 1;
+}
+
+/* Refuses ranks of torchrun, accelerate or Kubeflow, which meet through a port of MASTER_ADDR: each
+ * would otherwise be a run of its own in the same folder. */
+static int check_torchrun(vc_err *err)
+{
+    const char *size = getenv("WORLD_SIZE"), *rank = getenv("RANK");
+    if (!size || !rank || !getenv("MASTER_ADDR") || strtol(size, NULL, 10) < 2)
+        return 0;
+    return vc_fail(err, VC_EUSAGE, "started as rank %s of %s in the way of torchrun (RANK, "
+                   "WORLD_SIZE, MASTER_ADDR), but ranks meet through MPI: start them with \"mpirun "
+                   "-np %s PROGRAM ...\" or srun, or one process alone with \"env -u WORLD_SIZE "
+                   "PROGRAM ...\"", rank, size, size);
 }
 
 static int connect_all(vc_comm *c, long n, const char *variable, vc_err *err)
@@ -53,7 +68,9 @@ int vc_comm_open(vc_comm **out, vc_err *err)
     if (!c)
         return vc_no_memory(err);
     c->size = c->locals = 1;
-    int rc = n > 1 ? connect_all(c, n, variable, err) : 0;
+    int rc = variable ? 0 : check_torchrun(err);
+    if (!rc && n > 1)
+        rc = connect_all(c, n, variable, err);
     if (rc) {
         vc_comm_close(c);
         return rc;
