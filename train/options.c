@@ -345,6 +345,9 @@ int vtrain_check(vtrain_config *c, vc_flags *set, vc_err *err)
                                             take_origin, set, err), err);
     if (rc)
         return rc;
+    rc = vtrain_take_launcher(c, set, err);
+    if (rc)
+        return rc;
     check_type(c, set);
     rc = vc_like_take(set, c->like, vc_vtrain_like, has_an_effect, c, err);
     if (rc)
@@ -381,6 +384,9 @@ static int not_with(vc_err *err, const char *flag, const char *why)
 
 int vtrain_check_ranks(vtrain_config *c, int ranks, vc_err *err)
 {
+    int rc = vtrain_check_processes(c, ranks, err);
+    if (rc)
+        return rc;
     if (c->parallel == VTRAIN_DDP && c->dp_shards > 1)
         return not_with(err, "dp_shards", "--parallel ddp splits no state: leave it out, or give "
                         "--parallel zero2 or fsdp");

@@ -112,6 +112,11 @@ typedef struct vtrain_config {
     bool gradient_checkpointing_offload;
     bool deterministic, profile;
     int parallel;                             /* vtrain_parallel */
+    int zero_stage;                           /* index into none|0|1|2|3 */
+    int fsdp_sharding_strategy;               /* index into none|full|gradients|ddp */
+    bool use_fsdp;
+    char *deepspeed_config;
+    int64_t num_processes;
     int64_t dp_degree, dp_shards;
     int reduce_dtype;                         /* index into f32|bf16 */
     int64_t nccl_timeout;                     /* s */
@@ -137,6 +142,11 @@ extern const vc_program vtrain_program;       /* options.c: the table of the fla
 /* Checks values and pairs of flags after vc_flags_parse, and adds each contradiction to the errors
  * of set. Returns 0, or VC_EUSAGE with the first error in err. */
 int vtrain_check(vtrain_config *c, vc_flags *set, vc_err *err);
+/* Takes the settings of accelerate's and DeepSpeed's flags and files (launcher.c) for flags that
+ * were not given. A bad entry of a file is added to the errors of set. */
+int vtrain_take_launcher(vtrain_config *c, vc_flags *set, vc_err *err);
+/* VC_EUSAGE if the run expects another number of ranks (--num_processes). */
+int vtrain_check_processes(const vtrain_config *c, int ranks, vc_err *err);
 /* Fills in dp_degree and dp_shards; VC_EUSAGE if their product is not the number of ranks. */
 int vtrain_check_ranks(vtrain_config *c, int ranks, vc_err *err);
 /* Fills settings that were not given (rate, targets, ...) from the family and the model's

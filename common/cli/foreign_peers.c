@@ -17,6 +17,7 @@
 #define DISTILLED "it controls distillation, which this program does not do"
 #define UNREAD "Finetrainers has the flag but never reads it; the model's scheduler file or "      \
     "--flow_shift sets the shift"
+#define LAUNCHER "ranks come from mpirun or srun"
 #define PRODIGY "the optimiser is AdamW, which has no such number"
 
 const vc_foreign vc_ignored_flags[] = {
@@ -83,7 +84,25 @@ const vc_foreign vc_ignored_flags[] = {
          "attention_mechanism attention_backend torch_compile_kwargs", BACKEND),
     NONE(-1, "compile_scopes attn_provider_inference", BACKEND),
     NONE(1, "local_rank parallel_backend init_timeout master_port partition_method dist_timeout",
-         "ranks come from mpirun or srun"),
+         LAUNCHER),
+    /* accelerate's flags and its YAML file */
+    NONE(0, "use_deepspeed multi_gpu standalone same_network use_cpu tpu_use_cluster tpu_use_sudo "
+         "zero3_init_flag zero3_save_16bit_model enable_cpu_affinity", LAUNCHER),
+    NONE(1, "compute_environment distributed_type downcast_bf16 main_training_function rdzv_* "
+         "tpu_env gpu_ids num_cpu_threads_per_process "
+         "deepspeed_multinode_launcher deepspeed_exclusion_filter deepspeed_inclusion_filter",
+         LAUNCHER),
+    ONLY("1", "num_machines", "ranks come from mpirun or srun: mpirun -np N -H HOSTS starts them "
+         "on several machines"),
+    ONLY("0", "machine_rank", "mpirun or srun starts the processes of all machines"),
+    ONLY("none|None|false|False", "offload_optimizer_device offload_param_device "
+         "fsdp_offload_params", "state is not moved to the host: --optimizer adamw8bit, --parallel "
+         "fsdp and --blocks_to_swap need less memory on the device"),
+    NONE(1, "fsdp_auto_wrap_policy fsdp_transformer_layer_cls_to_wrap fsdp_backward_prefetch "
+         "fsdp_backward_prefetch_policy fsdp_forward_prefetch fsdp_cpu_ram_efficient_loading "
+         "fsdp_state_dict_type fsdp_sync_module_states fsdp_use_orig_params fsdp_min_num_params "
+         "fsdp_activation_checkpointing fsdp_reshard_after_forward fsdp_version", "--parallel fsdp splits weights, gradients and state by blocks, and the "
+         "files of a checkpoint are whole"),
     NONE(1, "image_repeat_in_forward", "vprep's --video_repeat and the weights of rows set it"),
     ONLY("empty", "caption_dropout_technique", "a dropped caption is the empty prompt"),
     ONLY("v_prediction|flow_prediction", "prediction_type", "the model's scheduler file names it"),
@@ -215,14 +234,8 @@ const vc_foreign vc_ignored_flags[] = {
 const vc_foreign vc_refused_flags[] = {
     REFUSED(1, "timestep_boundary boundary_ratio", "boundary_ratio in the model's model_index.json "
             "is the boundary, and --boundary_type high or low trains one of the two transformers"),
-    REFUSED(0, "use_deepspeed", LAUNCH),
-    REFUSED(1, "deepspeed* zero_stage", LAUNCH),
-    REFUSED(0, "use_fsdp", LAUNCH),
-    REFUSED(1, "fsdp_*", LAUNCH),
-    REFUSED(0, "multi_gpu standalone", LAUNCH),
-    REFUSED(1, "num_machines num_processes machine_rank main_process_ip main_process_port "
-            "num_cpu_threads_per_process gpu_ids world_size accelerator_config nproc_per_node "
-            "nnodes node_rank master_addr rdzv_* num_gpus hsdp_*", LAUNCH),
+    REFUSED(1, "deepspeed deepspeed_hostfile accelerator_config hsdp_*", LAUNCH),
+    REFUSED(1, "main_process_ip main_process_port nnodes node_rank master_addr", LAUNCH),
     REFUSED(1, "hub_model_id hub_token huggingface_* "
             "dataset_name dataset_config_name", FOLDER),
     REFUSED(0, "push_to_hub async_upload save_state_to_huggingface "

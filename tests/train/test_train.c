@@ -404,7 +404,7 @@ static const struct { int rc; const char *args, *says; } refused[] = {
     { VC_EUSAGE, "--latents %s/set.lmdb --output_dir %s/no --lr_warmup_steps 3", "warm" },
     { VC_EUSAGE, "--latents %s/set.lmdb --output_dir %s/no --dit_width 100", "heads" },
     { VC_EUSAGE, "--latents %s/set.lmdb --output_dir %s/no --objective v --flow_shift 3", "flow" },
-    { VC_EUSAGE, "--latents %s/set.lmdb --output_dir %s/no --use_deepspeed", "mpirun" },
+    { VC_EUSAGE, "--latents %s/set.lmdb --output_dir %s/no --main_process_ip x", "mpirun" },
     { VC_EUSAGE, "--latents %s/set.lmdb --output_dir %s/no --report_to paper", "tensorboard" },
     { VC_EUSAGE, "--latents %s/set.lmdb --output_dir %s/no --lr_scheduler piecewise_constant",
       "lr_step_rules" },

@@ -1,0 +1,155 @@
+/* launcher.c - settings of accelerate, DeepSpeed and FSDP: how ranks share the state, and the flags
+ * that a DeepSpeed JSON file stands for. */
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/json/json.h"
+#include "train/vtrain.h"
+
+enum { MOST_BYTES = 1 << 20 };       /* size of a DeepSpeed file */
+
+/* An entry of DeepSpeed's file and the flag that has its meaning here. */
+typedef struct entry {
+    const char *path;                /* "zero_optimization.stage" */
+    const char *flag;
+    const char *yes;                 /* the flag's value where the entry is true; NULL: the entry
+                                      * is the value */
+} entry;
+
+static const entry entries[] = {
+    { .path = "train_micro_batch_size_per_gpu", .flag = "train_batch_size" },
+    { .path = "gradient_accumulation_steps", .flag = "gradient_accumulation_steps" },
+    { .path = "gradient_clipping", .flag = "max_grad_norm" },
+    { .path = "bf16.enabled", .flag = "mixed_precision", .yes = "bf16" },
+    { .path = "fp16.enabled", .flag = "mixed_precision", .yes = "fp16" },
+    { .path = "zero_optimization.stage", .flag = "zero_stage" },
+    { .path = "optimizer.params.lr", .flag = "learning_rate" },
+    { .path = "optimizer.params.eps", .flag = "adam_epsilon" },
+    { .path = "optimizer.params.weight_decay", .flag = "adam_weight_decay" },
+};
+
+/* Entries that move state to the host or to disks: "none" is accepted. */
+static const char *const devices[] = {
+    "zero_optimization.offload_optimizer.device", "zero_optimization.offload_param.device",
+};
+
+/* The value at "a.b.c", or NULL. */
+static const cJSON *find(const cJSON *o, const char *path)
+{
+    char name[64];
+    for (size_t n; o; path += n + 1) {
+        n = strcspn(path, ".");
+        snprintf(name, sizeof name, "%.*s", (int)n, path);
+        o = cJSON_GetObjectItemCaseSensitive(o, name);
+        if (!path[n])
+            break;
+    }
+    return o;
+}
+
+static bool is_text(const cJSON *v, const char *text)
+{
+    return cJSON_IsString(v) && !strcmp(v->valuestring, text);
+}
+
+/* Sets the entry's flag unless the command line or --config has set the flag. "auto" leaves the
+ * flag alone, as Hugging Face's trainers fill it in. */
+static int take_entry(const entry *e, const cJSON *root, vc_flags *set, vc_err *err)
+{
+    const cJSON *v = find(root, e->path);
+    char number[32];
+    if (!v || cJSON_IsNull(v) || is_text(v, "auto") || (e->yes && cJSON_IsFalse(v)))
+        return 0;
+    const char *text = cJSON_IsString(v) ? v->valuestring : number;
+    if (e->yes)
+        text = cJSON_IsTrue(v) ? e->yes : NULL;
+    else if (cJSON_IsNumber(v))
+        snprintf(number, sizeof number, "%.15g", v->valuedouble);
+    else if (!cJSON_IsString(v))
+        text = NULL;
+    if (!text)
+        return vc_fail(err, VC_EUSAGE, "%s: %s or \"auto\" expected", e->path,
+                       e->yes ? "true, false" : "a number");
+    return vc_context(err, vc_flags_prefer(set, e->flag, text, err), "%s", e->path);
+}
+
+static int check_devices(const cJSON *root, vc_err *err)
+{
+    for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
+        const cJSON *v = find(root, devices[i]);
+        if (v && !cJSON_IsNull(v) && !is_text(v, "none"))
+            return vc_fail(err, VC_EUSAGE, "%s: state is not moved to the host: \"none\" is "
+                           "accepted; --optimizer adamw8bit, --parallel fsdp and --blocks_to_swap "
+                           "need less memory on the device", devices[i]);
+    }
+    const cJSON *type = find(root, "optimizer.type");
+    if (type && !is_text(type, "AdamW") && !is_text(type, "Adam") && !is_text(type, "auto"))
+        return vc_fail(err, VC_EUSAGE, "optimizer.type: the optimiser is AdamW");
+    return 0;
+}
+
+/* Whether the file's key is one of the table, or the first part of one. */
+static bool is_known(const char *key)
+{
+    size_t n = strlen(key);
+    for (size_t i = 0; i < sizeof entries / sizeof *entries; i++)
+        if (!strncmp(entries[i].path, key, n) && strchr(".", entries[i].path[n]))
+            return true;
+    return false;
+}
+
+static void note_others(const cJSON *root, const char *path, vc_flags *set)
+{
+    char names[512] = "";
+    const cJSON *v;
+    cJSON_ArrayForEach(v, root) {
+        size_t n = strlen(names);
+        if (!is_known(v->string) && n < sizeof names - 3)
+            snprintf(names + n, sizeof names - n, "%s%s", n ? ", " : "", v->string);
+    }
+    if (*names)
+        vc_flags_say(set, "--deepspeed_config %s: %s: no effect here", path, names);
+}
+
+static int take_file(const char *path, vc_flags *set, vc_err *err)
+{
+    cJSON *root = NULL;
+    int rc = vf_json_read(&root, path, MOST_BYTES, err);
+    if (!rc && !cJSON_IsObject(root))
+        rc = vc_fail(err, VC_EUSAGE, "an object with DeepSpeed's settings expected");
+    if (!rc)
+        rc = check_devices(root, err);
+    for (size_t i = 0; !rc && i < sizeof entries / sizeof *entries; i++)
+        rc = take_entry(&entries[i], root, set, err);
+    if (!rc)
+        note_others(root, path, set);
+    cJSON_Delete(root);
+    if (rc == VC_EFORMAT || rc == VC_ENOENT)
+        rc = VC_EUSAGE;
+    return vc_context(err, rc, "--deepspeed_config %s", path);
+}
+
+int vtrain_take_launcher(vtrain_config *c, vc_flags *set, vc_err *err)
+{
+    static const char *const by_stage[] = { NULL, "ddp", "zero2", "zero2", "fsdp" };
+    static const char *const by_strategy[] = { NULL, "fsdp", "zero2", "ddp" };
+    int rc = 0;
+    if (c->deepspeed_config)
+        rc = vc_flags_catch(set, take_file(c->deepspeed_config, set, err), err);
+    const char *parallel = by_stage[c->zero_stage];
+    if (by_strategy[c->fsdp_sharding_strategy])
+        parallel = by_strategy[c->fsdp_sharding_strategy];
+    else if (!parallel && c->use_fsdp)
+        parallel = "fsdp";
+    return rc || !parallel ? rc : vc_flags_prefer(set, "parallel", parallel, err);
+}
+
+int vtrain_check_processes(const vtrain_config *c, int ranks, vc_err *err)
+{
+    if (!c->num_processes || c->num_processes == ranks)
+        return 0;
+    return vc_fail(err, VC_EUSAGE, "--num_processes %lld, but %s: start them with \"mpirun -np %lld "
+                   "vtrain ...\" or srun", (long long)c->num_processes,
+                   ranks == 1 ? "this process is alone" : "the number of ranks is another",
+                   (long long)c->num_processes);
+}
