@@ -82,7 +82,7 @@ typedef struct vc_family {
     /* the autoencoder; NULL: nothing is known of it and of the texts */
     const char *vae;                     /* its class, as diffusers names it, or ours */
     int channels;
-    double scaling;
+    double scaling, shift;               /* x = (z - shift) * scaling, where there is no mean */
     bool invert;                         /* invert_scale_latents */
     const double *mean, *std;            /* [channels]; NULL: there are none, or (LTX) they lie in
                                           * the VAE's weights */

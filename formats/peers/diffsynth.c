@@ -2,9 +2,11 @@
  * each sample.
  *
  *     RANK/7.pth      a tuple of three dictionaries: shared, positive, negative
- *     shared          input_latents [1,C,F,H,W] (Qwen-Image [1,C,H,W]), height, width, num_frames
+ *     shared          input_latents [1,C,F,H,W] (Qwen-Image, FLUX [1,C,H,W]), height, width,
+ *                     num_frames
  *     positive        prompt, context [1,512,D], zeros after the text
- *                     (Qwen-Image: prompt_emb [1,n,D], prompt_emb_mask [1,n])
+ *                     (Qwen-Image: prompt_emb [1,n,D], prompt_emb_mask [1,n];
+ *                     FLUX: prompt_emb [1,512,D], pooled_prompt_emb [1,P])
  *
  * DiffSynth's own files also hold the decoded pictures, as objects that the reader skips.
  * See exchange.h */
@@ -17,15 +19,18 @@
 #include "formats/peers/torch.h"
 
 typedef struct layout {
-    const char *family, *embeds, *mask;      /* mask NULL: texts are padded to max_length by
-                                              * zeros */
-    int64_t max_length;
+    const char *family, *embeds, *mask;      /* keys */
+    const char *pooled;                      /* key of the first encoder's pooled embedding; the
+                                              * second has the states of tokens. NULL: the first
+                                              * has these */
+    int64_t padded;                          /* texts have zeros up to this length; 0: none */
     bool video;                              /* latents have an axis of frames */
 } layout;
 
 static const layout layouts[] = {
-    { "wan2.1", "context", NULL, 512, true },
-    { "qwen-image", "prompt_emb", "prompt_emb_mask", 0, false },
+    { "wan2.1", "context", NULL, NULL, 512, true },
+    { "qwen-image", "prompt_emb", "prompt_emb_mask", NULL, 0, false },
+    { "flux", "prompt_emb", NULL, "pooled_prompt_emb", 0, false },
     { 0 }
 };
 
@@ -33,8 +38,28 @@ static const layout layouts[] = {
 
 typedef struct exporting {
     const layout *l;
-    int64_t max_length;
+    int64_t padded;
 } exporting;
+
+/* Memory of a sample's tensors. */
+typedef struct values {
+    uint16_t *latents, *rows, *pooled, *ids, *zeros;
+    int64_t *mask;
+} values;
+
+/* Makes *out of v in bf16, with zeros up to n values. */
+static int to_bf16(uint16_t **out, const vf_view *v, size_t n, vc_err *err)
+{
+    *out = calloc(n + 1, sizeof **out);
+    return *out ? exchange_convert(*out, VC_BF16, v, 0, (size_t)vf_view_count(v), err)
+                : vc_no_memory(err);
+}
+
+static vf_view bf16_view(const uint16_t *data, int nd, int64_t a, int64_t b, int64_t c)
+{
+    return (vf_view){ NULL, VC_BF16, nd, { a, b, c }, data,
+                      2 * (size_t)(a * b * (nd > 2 ? c : 1)) };
+}
 
 static void add_shared(exchange_dict *d, const layout *l, const exchange_sample *s,
                        const int ratio[3], const void *latents)
@@ -59,54 +84,88 @@ static void add_shared(exchange_dict *d, const layout *l, const exchange_sample 
     exchange_dict_add(d, "use_gradient_checkpointing_offload", VF_PT_BOOL)->i = 0;
 }
 
-/* Adds the rows as bf16, with zeros up to the encoder's length; own[] owns the memory of the rows
- * and of the mask. */
-static int add_positive(exchange_dict *d, const exporting *e, const exchange_sample *s,
-                        void *own[2], vc_err *err)
+/* Adds the values that FLUX's pipeline makes of the latents' size and of constants: places of
+ * tokens [1,n,3] (0, row, column), and a guidance of 1, with which DiffSynth-Studio trains. */
+static int add_ids(exchange_dict *d, const exchange_sample *s, values *own, vc_err *err)
 {
-    const vf_view *from = &s->text[0].embeds;
-    if (s->n_text != 1 || !from->data)
-        return vc_fail(err, VC_EMISMATCH, "embeddings of one text encoder expected");
-    int64_t rows = from->dim[0], width = from->dim[1];
-    int64_t all = e->max_length > rows ? e->max_length : rows;
-    int64_t *mask = own[1] = malloc((size_t)all * sizeof *mask);
-    own[0] = calloc((size_t)(all * width) + 1, 2);
-    if (!own[0] || !mask)
+    static const uint16_t one = 0x3f80;      /* 1 in bf16 */
+    const int64_t h = s->mean.dim[2] / 2, w = s->mean.dim[3] / 2;
+    float *f = calloc((size_t)(3 * h * w) + 1, sizeof *f);
+    if (!f)
         return vc_no_memory(err);
-    for (int64_t i = 0; i < all; i++)
-        mask[i] = i < rows;
+    for (int64_t i = 0; i < h * w; i++) {
+        f[3 * i + 1] = (float)(i / w);
+        f[3 * i + 2] = (float)(i % w);
+    }
+    const vf_view v = { NULL, VC_F32, 1, { 3 * h * w }, f, 12 * (size_t)(h * w) };
+    int rc = to_bf16(&own->ids, &v, (size_t)(3 * h * w), err);
+    free(f);
+    exchange_dict_tensor(d, "image_ids", bf16_view(own->ids, 3, 1, h * w, 3));
+    exchange_dict_tensor(d, "guidance", (vf_view){ NULL, VC_BF16, 1, { 1 }, &one, 2 });
+    return rc;
+}
+
+/* Adds the rows and the pooled embedding. */
+static int add_positive(exchange_dict *d, const exporting *e, const exchange_sample *s,
+                        values *own, vc_err *err)
+{
+    const int at = e->l->pooled ? 1 : 0;
+    const vf_view *from = &s->text[at].embeds, *pooled = &s->text[0].pooled;
+    if (s->n_text != at + 1 || !from->data || (at && !pooled->data))
+        return vc_fail(err, VC_EMISMATCH, "embeddings of %s expected",
+                       at ? "two text encoders, the first one's pooled," : "one text encoder");
+    int64_t rows = from->dim[0], width = from->dim[1], all = e->padded > rows ? e->padded : rows;
+    int rc = to_bf16(&own->rows, from, (size_t)(all * width), err);
     vf_pt_value *prompt = exchange_dict_add(d, "prompt", VF_PT_STR);
     prompt->s = s->caption;
     prompt->n = strlen(s->caption);
-    exchange_dict_tensor(d, e->l->embeds, (vf_view){ NULL, VC_BF16, 3, { 1, all, width }, own[0],
-                                                  2 * (size_t)(all * width) });
-    if (e->l->mask)
-        exchange_dict_tensor(d, e->l->mask,
-                             (vf_view){ NULL, VC_I64, 2, { 1, all }, mask, 8 * (size_t)all });
-    return exchange_convert(own[0], VC_BF16, from, 0, (size_t)vf_view_count(from), err);
+    exchange_dict_tensor(d, e->l->embeds, bf16_view(own->rows, 3, 1, all, width));
+    if (e->l->mask) {
+        own->mask = malloc((size_t)all * sizeof *own->mask);
+        for (int64_t i = 0; own->mask && i < all; i++)
+            own->mask[i] = i < rows;
+        exchange_dict_tensor(d, e->l->mask, (vf_view){ NULL, VC_I64, 2, { 1, all }, own->mask,
+                                                       8 * (size_t)all });
+        if (!own->mask)
+            return vc_no_memory(err);
+    }
+    if (at && !rc) {
+        int64_t n = vf_view_count(pooled);
+        rc = to_bf16(&own->pooled, pooled, (size_t)n, err);
+        own->zeros = calloc((size_t)all, 3 * sizeof *own->zeros);
+        if (!own->zeros)
+            return vc_no_memory(err);
+        exchange_dict_tensor(d, e->l->pooled, bf16_view(own->pooled, 2, 1, n, 0));
+        exchange_dict_tensor(d, "text_ids", bf16_view(own->zeros, 3, 1, all, 3));
+    }
+    return rc;
+}
+
+static int add_values(exchange_dict *shared, exchange_dict *positive, const exchange *x,
+                      const exporting *e, const exchange_sample *s, values *own, vc_err *err)
+{
+    size_t n = (size_t)vf_view_count(&s->mean);
+    float *f = NULL;
+    if (!e->l->video && s->mean.dim[1] != 1)
+        return vc_fail(err, VC_EMISMATCH, "%" PRId64 " frames: %s has stills", s->mean.dim[1],
+                       x->family->name);
+    int rc = exchange_latent_f32(x, s, &f, err);
+    const vf_view from = { NULL, VC_F32, 1, { (int64_t)n }, f, 4 * n };
+    if (!rc)
+        rc = to_bf16(&own->latents, &from, n, err);
+    free(f);
+    if (rc)
+        return rc;
+    add_shared(shared, e->l, s, x->family->ratio, own->latents);
+    rc = add_positive(positive, e, s, own, err);
+    return rc || !e->l->pooled ? rc : add_ids(shared, s, own, err);
 }
 
 static int write_sample(exchange *x, const exchange_sample *s, void *arg, vc_err *err)
 {
-    const exporting *e = arg;
     exchange_dict shared = { .n = 0 }, positive = { .n = 0 };
-    size_t n = (size_t)vf_view_count(&s->mean);
-    void *own[2] = { NULL };
-    uint16_t *latents = malloc(2 * n);
-    float *f = NULL;
-    int rc = latents
-                 ? exchange_latent_f32(x, s, &f, err)
-                 : vc_no_memory(err);
-    const vf_view from = { NULL, VC_F32, 1, { (int64_t)n }, f, 4 * n };
-    if (!rc && !e->l->video && s->mean.dim[1] != 1)
-        rc = vc_fail(err, VC_EMISMATCH, "%" PRId64 " frames: %s has stills", s->mean.dim[1],
-                     x->family->name);
-    if (!rc)
-        rc = exchange_convert(latents, VC_BF16, &from, 0, n, err);
-    if (!rc) {
-        add_shared(&shared, e->l, s, x->family->ratio, latents);
-        rc = add_positive(&positive, e, s, own, err);
-    }
+    values own = { 0 };
+    int rc = add_values(&shared, &positive, x, arg, s, &own, err);
     const vf_pt_value part[3] = { exchange_dict_value(&shared), exchange_dict_value(&positive),
                                   { .kind = VF_PT_DICT } };
     const vf_pt_value *parts[3] = { &part[0], &part[1], &part[2] };
@@ -115,10 +174,12 @@ static int write_sample(exchange *x, const exchange_sample *s, void *arg, vc_err
     snprintf(name, sizeof name, "0/%" PRIu32 ".pth", s->i);
     if (!rc)
         rc = exchange_write_pt(x->dir, name, &all, err);
-    free(own[0]);
-    free(own[1]);
-    free(latents);
-    free(f);
+    free(own.latents);
+    free(own.rows);
+    free(own.pooled);
+    free(own.ids);
+    free(own.zeros);
+    free(own.mask);
     return rc;
 }
 
@@ -127,8 +188,8 @@ static int export_diffsynth(exchange *x, vc_err *err)
     exporting e = { .l = exchange_layout(&exchange_diffsynth, x->family->name) };
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(x->manifest, "text_encoders");
     double said = vlat_num(cJSON_GetArrayItem(list, 0), "max_length");
-    if (!e.l->mask)
-        e.max_length = said > 0 && said <= 1 << 14 ? (int64_t)said : e.l->max_length;
+    if (e.l->padded)
+        e.padded = said > 0 && said <= 1 << 14 ? (int64_t)said : e.l->padded;
     return exchange_each(x, write_sample, &e, err);
 }
 
@@ -137,7 +198,8 @@ static int export_diffsynth(exchange *x, vc_err *err)
 static const layout *guess(const vf_pt_value *positive)
 {
     for (const layout *l = layouts; l->family; l++)
-        if (vf_pt_get(positive, l->embeds))
+        if (vf_pt_get(positive, l->embeds) && (!l->mask || vf_pt_get(positive, l->mask)) &&
+            (!l->pooled || vf_pt_get(positive, l->pooled)))
             return l;
     return NULL;
 }
@@ -158,18 +220,22 @@ static int read_latents(exchange_item *m, const vf_pt_value *shared, vc_err *err
 
 static int read_text(exchange_item *m, const layout *l, const vf_pt_value *positive, vc_err *err)
 {
-    vf_view *e = &m->text[0].embeds, mask;
+    const int at = l->pooled ? 1 : 0;
+    vf_view *e = &m->text[at].embeds, mask;
     int rc = exchange_unbatched(positive, l->embeds, 2, e, err);
-    m->n_text = 1;
+    m->n_text = at + 1;
     if (!rc && (e->dim[0] < 1 || e->dim[1] < 1))
         rc = vc_fail(err, VC_EFORMAT, "%s: empty", l->embeds);
     if (rc)
         return rc;
-    if (!l->mask) {
+    if (l->padded) {
         m->text[0].length = e->dim[0];
         exchange_trim_zeros(e);
-        return 0;
     }
+    if (l->pooled)
+        rc = exchange_unbatched(positive, l->pooled, 1, &m->text[0].pooled, err);
+    if (rc || !l->mask)
+        return rc;
     if ((rc = exchange_unbatched(positive, l->mask, 1, &mask, err)))
         return rc;
     return vc_context(err, exchange_trim_mask(e, &mask, err), "%s", l->mask);
@@ -196,7 +262,7 @@ static int check_value(exchange *x, const vf_pt_value *v, const layout **l, vc_e
         return vc_fail(err, VC_EFORMAT, "a tuple of three dictionaries expected");
     if (!(*l = guess(v->item[1])))
         return vc_fail(err, VC_EFORMAT,
-                       "neither Wan's context nor Qwen-Image's prompt_emb is in it");
+                       "neither Wan's context nor the prompt_emb of Qwen-Image or FLUX is in it");
     if ((x->sink || x->v->o->family) && strcmp(x->family->name, (*l)->family))
         return vc_fail(err, VC_EMISMATCH, "of %s, %s %s", (*l)->family,
                        x->sink ? "the samples before it are of" : "--family says", x->family->name);

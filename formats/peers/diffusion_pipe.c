@@ -1,7 +1,8 @@
 /* diffusion_pipe.c - imports diffusion-pipe's cache, MEDIA/cache/MODEL; diffusion_pipe_write.c
  * exports one.
  *
- *     cache_1.500x96x64x9/latents/              items: latents [C,F,H,W], image_spec, caption, mask
+ *     cache_1.500x96x64x9/latents/              items: latents [C,F,H,W] (FLUX [C,H,W]),
+ *                                               image_spec, caption, mask
  *     cache_1.500x96x64x9/text_embeddings_1/    items of one caption each: embeddings, image_spec;
  *     ar_frames_1.500_9/text_embeddings_1/      or here, for all sizes of an aspect ratio
  *     uncond_text_embeddings_1/                 one item: the empty prompt's
@@ -23,7 +24,8 @@ typedef struct text_layout {
 
 typedef struct layout {
     const char *family, *model;              /* our name, and the peer's name of the model */
-    bool drawn;                              /* latents are draws from the posterior */
+    bool drawn, flat;                        /* latents are draws from the posterior; have no axis
+                                              * of frames */
     double fps;                              /* rate to which the peer resamples clips; 0: the files
                                               * do not show it (Wan: 16 or 24), or there are
                                               * stills only */
@@ -33,13 +35,15 @@ typedef struct layout {
 
 /* The first layout whose keys the first encoder's items have is the cache's. */
 static const layout layouts[] = {
-    { "wan2.1", "wan", false, 0, 1, { { "text_embeddings", NULL, "seq_lens", NULL } } },
-    { "hunyuanvideo", "hunyuan-video", true, 24, 2,
+    { "wan2.1", "wan", false, false, 0, 1, { { "text_embeddings", NULL, "seq_lens", NULL } } },
+    { "hunyuanvideo", "hunyuan-video", true, false, 24, 2,
       { { "prompt_embeds_1", "prompt_attention_mask_1", NULL, NULL },
         { NULL, NULL, NULL, "prompt_embeds_2" } } },
-    { "ltx-video", "ltx-video", true, 25, 1,
+    { "ltx-video", "ltx-video", true, false, 25, 1,
       { { "prompt_embeds", "prompt_attention_mask", NULL, NULL } } },
-    { "qwen-image", "qwen_image", false, 0, 1, { { "prompt_embeds", NULL, NULL, NULL } } },
+    { "qwen-image", "qwen_image", false, false, 0, 1, { { "prompt_embeds", NULL, NULL, NULL } } },
+    { "flux", "flux", true, true, 0, 2,
+      { { NULL, NULL, NULL, "clip_embed" }, { "t5_embed", NULL, NULL, NULL } } },
     { 0 }
 };
 enum { ENCODERS = 2, MAX_CAPTIONS = 1000 };
@@ -71,13 +75,13 @@ static int guess(importing *m, const vf_pt_value *d, vc_err *err)
     const char *said = m->x->v->o->family;
     for (const layout *l = layouts; l->family && !m->l; l++) {
         const text_layout *t = &l->text[0];
-        if (has(d, t->embeds) && has(d, t->mask) && has(d, t->length))
+        if (has(d, t->embeds) && has(d, t->mask) && has(d, t->length) && has(d, t->pooled))
             m->l = l;
     }
     if (!m->l)
         return vc_fail(err, VC_EFORMAT,
                        "text_embeddings_1: of none of the models wan, hunyuan-video, "
-                       "ltx-video, qwen_image");
+                       "ltx-video, qwen_image, flux");
     if (said && strcmp(said, m->l->family))
         return vc_fail(err, VC_EMISMATCH, "of %s, --family says %s", m->l->family, said);
     m->x->family = exchange_family_find(m->l->family);
@@ -274,6 +278,8 @@ static int put_item(importing *m, const vf_pt_value *d, const char *spec, vc_err
         c->item.drawn = m->l->drawn;
         c->item.fps = m->l->fps;
         rc = vf_pt_tensor(d, "latents", &c->item.mean, err);
+        if (!rc && m->l->flat && c->item.mean.nd == 3)
+            exchange_add_frames(&c->item.mean);
     }
     m->x->no_conditions += conditions(d);
     if (!rc)
@@ -398,7 +404,7 @@ static int import_dpipe(exchange *x, vc_err *err)
 static int export_dpipe(exchange *x, vc_err *err)
 {
     const layout *l = exchange_layout(&exchange_dpipe, x->family->name);
-    return exchange_dpipe_write(x, l->model, err);
+    return exchange_dpipe_write(x, l->model, l->flat, err);
 }
 
 const exchange_format exchange_dpipe = {

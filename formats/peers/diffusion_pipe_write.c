@@ -44,6 +44,7 @@ typedef struct bucket {
 typedef struct exporting {
     exchange *x;
     const char *model;
+    bool flat;                               /* latents have no axis of frames */
     bucket *bucket;
     size_t n;
     vf_keymap at;                            /* shape -> index of its bucket */
@@ -149,7 +150,7 @@ static vf_pt_value text_value(const char *s)
 }
 
 /* Makes the bytes of an item, with latents of the dataset's type; the caller frees *data. */
-static int pack_item(const exchange *x, const exchange_sample *s, const char *const *caption,
+static int pack_item(const exporting *e, const exchange_sample *s, const char *const *caption,
                      int captions, char **data, size_t *size, vc_err *err)
 {
     size_t n = (size_t)vf_view_count(&s->mean), wide = vc_dtype_size(s->mean.dtype);
@@ -160,13 +161,15 @@ static int pack_item(const exchange *x, const exchange_sample *s, const char *co
     void *latents = malloc(n * wide);
     float *f = NULL;
     exchange_dict d = { .n = 0 };
-    int rc = text && texts && latents ? exchange_latent_f32(x, s, &f, err)
+    int rc = text && texts && latents ? exchange_latent_f32(e->x, s, &f, err)
                                       : vc_no_memory(err);
     vf_view v = { NULL, VC_F32, 1, { (int64_t)n }, f, 4 * n };
     if (!rc)
         rc = exchange_convert(latents, s->mean.dtype, &v, 0, n, err);
     v = s->mean;
     v.data = latents;
+    if (e->flat)
+        exchange_drop_frames(&v);
     exchange_dict_tensor(&d, "latents", v);
     vf_pt_value *list = exchange_dict_add(&d, "image_spec", VF_PT_LIST);
     list->item = spec;
@@ -192,13 +195,14 @@ static int pack_item(const exchange *x, const exchange_sample *s, const char *co
 static int write_sample(exchange *x, const exchange_sample *s, void *arg, vc_err *err)
 {
     exporting *e = arg;
+    (void)x;
     bucket *b = NULL;
     char *data = NULL;
     size_t size;
     int n, rc = find_bucket(e, s->mean.dim + 1, &b, err);
     const char **caption = rc ? NULL : captions_of(s->record, &n, err);
     if (!rc)
-        rc = caption ? pack_item(x, s, caption, n, &data, &size, err) : VC_ENOMEM;
+        rc = caption ? pack_item(e, s, caption, n, &data, &size, err) : VC_ENOMEM;
     if (!rc)
         rc = append(b, s, n, data, size, err);
     if (!rc)
@@ -390,9 +394,9 @@ static int write_toml(const exporting *e, vc_err *err)
     return rc;
 }
 
-int exchange_dpipe_write(exchange *x, const char *model, vc_err *err)
+int exchange_dpipe_write(exchange *x, const char *model, bool flat, vc_err *err)
 {
-    exporting e = { .x = x, .model = model };
+    exporting e = { .x = x, .model = model, .flat = flat };
     int rc = exchange_each(x, write_sample, &e, err);
     x->no_captions = 0;                      /* this format has all captions */
     for (size_t i = 0; !rc && i < e.n; i++)

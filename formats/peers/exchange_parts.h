@@ -52,7 +52,7 @@ typedef int (*exchange_pair_fn)(exchange *x, const char *root, const char *video
  * CogVideo and CogVideoX-Factory read them: without blanks around them, and without blank lines. */
 int exchange_pairs(exchange *x, const char *root, exchange_pair_fn fn, vc_err *err);
 
-/* Exports to diffusion-pipe's cache for `model`. */
-int exchange_dpipe_write(exchange *x, const char *model, vc_err *err);
+/* Exports to diffusion-pipe's cache for `model`; flat: its latents have no axis of frames. */
+int exchange_dpipe_write(exchange *x, const char *model, bool flat, vc_err *err);
 
 #endif

@@ -46,7 +46,8 @@ bool exchange_family_same_texts(const char *name, const vc_family *f)
 
 void exchange_norm_family(exchange_norm *n, const vc_family *f)
 {
-    *n = (exchange_norm){ .channels = f->channels, .scaling = f->scaling, .per_channel = f->mean };
+    *n = (exchange_norm){ .channels = f->channels, .scaling = f->scaling, .shift = f->shift,
+                          .per_channel = f->mean };
     for (int c = 0; f->mean && c < f->channels; c++) {
         n->mean[c] = f->mean[c];
         n->std[c] = f->std[c];

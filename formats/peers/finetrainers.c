@@ -1,7 +1,7 @@
 /* finetrainers.c - exports and imports finetrainers' precomputed data: two pickled dictionaries for
  * each sample, in the folder finetrainers-precomputed-data.
  *
- *     latent-7.pt       latents: moments [1,2C,F,H,W] (CogVideoX [1,F,2C,H,W])
+ *     latent-7.pt       latents: moments [1,2C,F,H,W] (CogVideoX [1,F,2C,H,W], FLUX [1,2C,H,W])
  *     condition-7.pt    encoder_hidden_states [1,n,D], masks, pooled
  *
  * Only their number pairs the two; they have no captions. See exchange.h */
@@ -17,11 +17,13 @@
 #define FOLDER "finetrainers-precomputed-data"
 
 typedef struct layout {
-    const char *family, *sign;               /* sign: a key that the rows below do not have */
-    bool frames_first;                       /* latents have F before C */
+    const char *family, *sign;               /* sign: a key that the rows below do not have
+                                              * together with `mask` */
+    enum { CHANNELS_FIRST, FRAMES_FIRST, NO_FRAMES } axes;      /* of latents */
     const char *mask;                        /* key of the mask, or NULL */
     bool trims;                              /* rows of padding are removed */
-    bool pooled;                             /* the second encoder has a pooled embedding */
+    int embeds, pooled;                      /* encoder of the states of tokens; of the pooled
+                                              * embedding, -1: none */
     int constants;                           /* 1: latents_mean and latents_std, 2: 1/std instead */
     bool sizes;                              /* num_frames, height, width of the latents */
     double fps;                              /* rate at which finetrainers takes all clips; 0: none
@@ -29,12 +31,14 @@ typedef struct layout {
 } layout;
 
 static const layout layouts[] = {
-    { "cogvideox", "prompt_attention_mask", true, "prompt_attention_mask", false, false, 0, false,
-      0 },
-    { "hunyuanvideo", "pooled_projections", false, "encoder_attention_mask", true, true, 0, false,
-      0 },
-    { "ltx-video", "num_frames", false, "encoder_attention_mask", true, false, 1, true, 25 },
-    { "wan2.1", "latents_mean", false, NULL, true, false, 2, false, 0 },
+    { "flux", "pooled_projections", NO_FRAMES, "prompt_attention_mask", false, 1, 0, 0, false, 0 },
+    { "cogvideox", "prompt_attention_mask", FRAMES_FIRST, "prompt_attention_mask", false, 0, -1, 0,
+      false, 0 },
+    { "hunyuanvideo", "pooled_projections", CHANNELS_FIRST, "encoder_attention_mask", true, 0, 1,
+      0, false, 0 },
+    { "ltx-video", "num_frames", CHANNELS_FIRST, "encoder_attention_mask", true, 0, -1, 1, true,
+      25 },
+    { "wan2.1", "latents_mean", CHANNELS_FIRST, NULL, true, 0, -1, 2, false, 0 },
     { 0 }
 };
 
@@ -56,16 +60,19 @@ static int write_latent(const exchange *x, const layout *l, const exchange_sampl
     int64_t c = 2 * s->mean.dim[0], f = s->e->f;
     float mean[EXCHANGE_CHANNELS], std[EXCHANGE_CHANNELS];
     void *data = NULL;
-    int rc = exchange_moments(s, t, l->frames_first, &data, err);
+    int rc = l->axes == NO_FRAMES && f != 1
+                 ? vc_fail(err, VC_EMISMATCH, "%" PRId64 " frames: %s has stills", f, l->family)
+                 : exchange_moments(s, t, l->axes == FRAMES_FIRST, &data, err);
     if (!rc && l->constants && !x->norm.per_channel)
         rc = vc_fail(err, VC_EMISMATCH, "the dataset has no mean and std for each channel, which "
                      "finetrainers keeps beside these latents: --vae config.json gives them");
-    if (l->frames_first)
-        exchange_dict_tensor(&d, "latents", (vf_view){ NULL, t, 5, { 1, f, c, s->e->h, s->e->w },
-                                                       data, 2 * s->mean.bytes });
-    else
-        exchange_dict_tensor(&d, "latents", (vf_view){ NULL, t, 5, { 1, c, f, s->e->h, s->e->w },
-                                                       data, 2 * s->mean.bytes });
+    const int64_t h = s->e->h, w = s->e->w;
+    const vf_view latents[] = {
+        [CHANNELS_FIRST] = { NULL, t, 5, { 1, c, f, h, w }, data, 2 * s->mean.bytes },
+        [FRAMES_FIRST] = { NULL, t, 5, { 1, f, c, h, w }, data, 2 * s->mean.bytes },
+        [NO_FRAMES] = { NULL, t, 4, { 1, c, h, w }, data, 2 * s->mean.bytes },
+    };
+    exchange_dict_tensor(&d, "latents", latents[l->axes]);
     if (l->sizes) {
         exchange_dict_add(&d, "num_frames", VF_PT_INT)->i = f;
         exchange_dict_add(&d, "height", VF_PT_INT)->i = s->e->h;
@@ -93,12 +100,15 @@ static int write_condition(const exchange *x, const layout *l, const exchange_sa
 {
     exchange_dict d = { .n = 0 };
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(x->manifest, "text_encoders");
-    double said = vlat_num(cJSON_GetArrayItem(list, 0), "max_length");
-    const vf_view *e = &s->text[0].embeds, *p = &s->text[1].pooled;
-    if (!s->n_text || !e->data || (l->pooled && (s->n_text < 2 || !p->data)))
+    double said = vlat_num(cJSON_GetArrayItem(list, l->embeds), "max_length");
+    const vf_view *e = &s->text[l->embeds].embeds;
+    const vf_view *p = l->pooled < 0 ? NULL : &s->text[l->pooled].pooled;
+    if (!e->data || (p && !p->data))
         return vc_fail(err, VC_EMISMATCH, "text embeddings%s: missing",
-                       l->pooled ? " of two encoders" : "");
-    int64_t rows = e->dim[0], all = said > (double)rows && said <= 1 << 14 ? (int64_t)said : rows;
+                       p ? " of two encoders" : "");
+    int64_t rows = e->dim[0], all = rows;
+    if (l->axes != NO_FRAMES && said > (double)rows && said <= 1 << 14)
+        all = (int64_t)said;
     size_t row = e->bytes / (size_t)rows;
     uint8_t *data = calloc((size_t)all, row);
     int64_t *mask = calloc((size_t)all, sizeof *mask);
@@ -112,7 +122,7 @@ static int write_condition(const exchange *x, const layout *l, const exchange_sa
         if (l->mask)
             exchange_dict_tensor(&d, l->mask,
                                  (vf_view){ NULL, VC_I64, 2, { 1, all }, mask, (size_t)all * 8 });
-        if (l->pooled)
+        if (p)
             exchange_dict_tensor(&d, "pooled_projections",
                        (vf_view){ NULL, p->dtype, 2, { 1, vf_view_count(p) }, p->data, p->bytes });
         rc = write_dict(x, &d, "condition", s->i, err);
@@ -142,7 +152,8 @@ static int export_finetrainers(exchange *x, vc_err *err)
 static const layout *guess(const vf_pt_value *latent, const vf_pt_value *condition)
 {
     for (const layout *l = layouts; l->family; l++)
-        if (vf_pt_get(condition, l->sign) || vf_pt_get(latent, l->sign))
+        if ((vf_pt_get(condition, l->sign) || vf_pt_get(latent, l->sign)) &&
+            (!l->mask || vf_pt_get(condition, l->mask)))
             return l;
     return NULL;
 }
@@ -197,16 +208,16 @@ static int trim(const layout *l, const vf_pt_value *condition, vf_view *e, vc_er
 
 static int read_condition(exchange_item *m, const layout *l, const vf_pt_value *d, vc_err *err)
 {
-    vf_view *e = &m->text[0].embeds;
+    vf_view *e = &m->text[l->embeds].embeds;
     int rc = exchange_unbatched(d, "encoder_hidden_states", 2, e, err);
     if (!rc && (e->dim[0] < 1 || e->dim[1] < 1))
         rc = vc_fail(err, VC_EFORMAT, "encoder_hidden_states: empty");
-    m->text[0].length = e->dim[0];
+    m->text[l->embeds].length = e->dim[0];
     if (!rc && l->trims)
         rc = trim(l, d, e, err);
-    if (!rc && l->pooled)
-        rc = exchange_unbatched(d, "pooled_projections", 1, &m->text[1].pooled, err);
-    m->n_text = l->pooled ? 2 : 1;
+    if (!rc && l->pooled >= 0)
+        rc = exchange_unbatched(d, "pooled_projections", 1, &m->text[l->pooled].pooled, err);
+    m->n_text = l->pooled >= 0 ? 2 : 1;
     return rc;
 }
 
@@ -225,9 +236,13 @@ static int read_pair(exchange *x, int64_t i, const vf_pt_value *latent,
     x->family = exchange_family_find(l->family);
     snprintf(path, sizeof path, "latent-%" PRId64 ".pt", i);
     snprintf(caption, sizeof caption, "(condition-%" PRId64 ".pt: no caption kept)", i);
-    int rc = vc_context(err, exchange_unbatched(latent, "latents", 4, &v, err), "%s", path);
+    int nd = l->axes == NO_FRAMES ? 3 : 4;
+    int rc = vc_context(err, exchange_unbatched(latent, "latents", nd, &v, err), "%s", path);
+    if (!rc && nd == 3)
+        exchange_add_frames(&v);
     if (!rc)
-        rc = vc_context(err, exchange_split(&v, l->frames_first, &m, &own, err), "%s", path);
+        rc = vc_context(err, exchange_split(&v, l->axes == FRAMES_FIRST, &m, &own, err), "%s",
+                        path);
     m.fps = l->fps;
     if (!rc && !x->sink && l->constants)
         rc = vc_context(err, read_constants(x, l, latent, (int)m.mean.dim[0], err), "%s", path);

@@ -75,6 +75,21 @@ int exchange_unbatched(const vf_pt_value *d, const char *key, int nd, vf_view *v
     return 0;
 }
 
+void exchange_drop_frames(vf_view *v)
+{
+    v->nd = 3;
+    v->dim[1] = v->dim[2];
+    v->dim[2] = v->dim[3];
+}
+
+void exchange_add_frames(vf_view *v)
+{
+    v->nd = 4;
+    v->dim[3] = v->dim[2];
+    v->dim[2] = v->dim[1];
+    v->dim[1] = 1;
+}
+
 int64_t exchange_int(const vf_pt_value *d, const char *key, int64_t otherwise)
 {
     const vf_pt_value *v = vf_pt_get(d, key);

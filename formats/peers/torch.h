@@ -27,6 +27,9 @@ int exchange_open_tensor(vf_pt **p, const char *dir, const char *name, int nd, v
                          vc_err *err);
 /* Gets the tensor of a key without its batch dimension of 1, which leaves nd dimensions. */
 int exchange_unbatched(const vf_pt_value *d, const char *key, int nd, vf_view *v, vc_err *err);
+/* Make a still's [C,h,w] of [C,1,h,w], and the reverse. */
+void exchange_drop_frames(vf_view *v);
+void exchange_add_frames(vf_view *v);
 /* Returns the number of a key, or `otherwise` if the dictionary has no such number. */
 int64_t exchange_int(const vf_pt_value *d, const char *key, int64_t otherwise);
 
