@@ -18,6 +18,7 @@
 static const exchange_format *const formats[] = {
     &exchange_safetensors, &exchange_webdataset, &exchange_musubi, &exchange_finetrainers,
     &exchange_causvid, &exchange_ttt, &exchange_diffsynth, &exchange_cogvideo, &exchange_factory,
+    &exchange_kohya,
 #ifdef VLT_SQLITE
     &exchange_dpipe,
 #endif

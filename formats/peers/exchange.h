@@ -90,7 +90,7 @@ extern const char *const exchange_only_cogvideox[];  /* layouts of peers that on
 
 extern const exchange_format exchange_safetensors, exchange_webdataset, exchange_musubi,
     exchange_finetrainers, exchange_causvid, exchange_ttt, exchange_diffsynth, exchange_cogvideo,
-    exchange_factory;
+    exchange_factory, exchange_kohya;
 #ifdef VLT_SQLITE
 extern const exchange_format exchange_dpipe;
 #endif
@@ -169,6 +169,7 @@ typedef struct exchange_item {
     int64_t source_w, source_h;              /* 0: not known */
     int64_t first, frames;                   /* pixel frames; frames 0: computed from the latents */
     double fps;                              /* of a clip; 0: not known */
+    double weight;                           /* how often it counts in an epoch; 0: once */
     int n_text;
     struct {
         vf_view embeds, pooled;              /* [n,D], [P]; data may be NULL */

@@ -378,6 +378,8 @@ static void add_sizes(const exchange *x, cJSON *o, const exchange_item *m, vf_ke
     add_ints(o, "latent", dim + 1, 3);
     vf_json_add_int(o, "tokens", grid > 0 ? grid : 1);
     add_key(o, "latent_key", latent);
+    if (m->weight > 0)
+        cJSON_AddNumberToObject(o, "weight", m->weight);
     if (m->chunks > 1)
         vf_json_add_int(o, "text_chunks", m->chunks);
 }

@@ -17,7 +17,8 @@ typedef struct vf_pt_type {
 } vf_pt_type;
 extern const vf_pt_type vf_pt_types[];       /* ended by a NULL name */
 
-typedef struct vf_pt_member {                /* a member of the zip, named without its folder */
+typedef struct vf_pt_member {                /* a member of the zip; of .pt files, named without
+                                              * its folder */
     char *name;
     const uint8_t *data;                     /* in the file's map, or in the copy of its bytes */
     size_t size;
@@ -25,6 +26,7 @@ typedef struct vf_pt_member {                /* a member of the zip, named witho
 
 struct vf_pt {
     vc_map map;                              /* empty: the bytes were copied */
+    bool numpy;                              /* the file is an .npz */
     vf_pt_member *member;
     size_t n_members;
     struct vf_pt_block *blocks;              /* all memory of the values */
@@ -36,6 +38,8 @@ struct vf_pt {
 /* Adds the members of the zip in data[0..size), which borrow it; check: their checksums are
  * compared. */
 int vf_pt_zip(vf_pt *p, const void *data, size_t size, bool check, vc_err *err);
+/* Makes the bytes of a zip of these n stored members; the caller frees *out. */
+int vf_pt_zip_pack(char **out, size_t *size, const vf_pt_member *m, size_t n, vc_err *err);
 const vf_pt_member *vf_pt_find(const vf_pt *p, const char *name);
 /* Returns zeroed memory that lives as long as p; NULL when out of memory. */
 void *vf_pt_alloc(vf_pt *p, size_t n);

@@ -177,27 +177,24 @@ static la_ssize_t take_zip(struct archive *a, void *arg, const void *data, size_
     return -1;
 }
 
-static int put_member(struct archive *a, const char *name, const void *data, size_t n)
+static int put_member(struct archive *a, const vf_pt_member *m)
 {
-    char path[64];
     struct archive_entry *e = archive_entry_new();
     if (!e)
         return ARCHIVE_FATAL;
-    snprintf(path, sizeof path, "archive/%s", name);
-    archive_entry_set_pathname(e, path);
+    archive_entry_set_pathname(e, m->name);
     archive_entry_set_filetype(e, AE_IFREG);
     archive_entry_set_perm(e, 0644);
-    archive_entry_set_size(e, (la_int64_t)n);
+    archive_entry_set_size(e, (la_int64_t)m->size);
     int bad = archive_write_header(a, e);
     archive_entry_free(e);
-    if (!bad && n && archive_write_data(a, data, n) != (la_ssize_t)n)
+    if (!bad && m->size && archive_write_data(a, m->data, m->size) != (la_ssize_t)m->size)
         bad = ARCHIVE_FATAL;
     return bad ? bad : archive_write_finish_entry(a);
 }
 
-static int put_members(const writer *w, struct archive *a, vc_buf *zip)
+static int put_members(const vf_pt_member *m, size_t n, struct archive *a, vc_buf *zip)
 {
-    char name[32];
     int bad = archive_write_set_format_zip(a);
     if (!bad)
         bad = archive_write_set_format_option(a, "zip", "compression", "store");
@@ -205,35 +202,56 @@ static int put_members(const writer *w, struct archive *a, vc_buf *zip)
         bad = archive_write_set_bytes_in_last_block(a, 1);
     if (!bad)
         bad = archive_write_open2(a, zip, NULL, take_zip, NULL, NULL);
-    if (!bad)
-        bad = put_member(a, "data.pkl", w->pickle.data, w->pickle.n);
-    if (!bad)
-        bad = put_member(a, "byteorder", "little", 6);
-    for (int i = 0; !bad && i < w->n; i++) {
-        snprintf(name, sizeof name, "data/%d", i);
-        bad = put_member(a, name, w->tensor[i]->data, w->tensor[i]->bytes);
-    }
-    if (!bad)
-        bad = put_member(a, "version", "3\n", 2);
+    for (size_t i = 0; !bad && i < n; i++)
+        bad = put_member(a, &m[i]);
     return bad ? bad : archive_write_close(a);
 }
 
-static int make_zip(const writer *w, vc_buf *zip, vc_err *err)
+int vf_pt_zip_pack(char **out, size_t *size, const vf_pt_member *m, size_t n, vc_err *err)
 {
+    vc_buf zip = { 0 };
     struct archive *a = archive_write_new();
     int rc = 0;
-    if (!a || w->pickle.failed)
+    *out = NULL;
+    if (!a)
         rc = vc_no_memory(err);
-    else if (put_members(w, a, zip))
-        rc = vc_fail(err, zip->failed ? VC_ENOMEM : VC_EFAIL, "%s",
+    else if (put_members(m, n, a, &zip))
+        rc = vc_fail(err, zip.failed ? VC_ENOMEM : VC_EFAIL, "%s",
                      archive_error_string(a) ? archive_error_string(a) : "no zip could be made");
     archive_write_free(a);
+    *size = zip.n;
+    if (!rc && !(*out = vc_buf_take(&zip)))
+        rc = vc_no_memory(err);
+    vc_buf_free(&zip);
+    return rc;
+}
+
+/* Packs the pickle and the tensors, whose member data/N is tensor N. */
+static int make_zip(const writer *w, char **out, size_t *size, vc_err *err)
+{
+    enum { NAME = 24 };
+    size_t n = 0;
+    vf_pt_member *m = calloc((size_t)w->n + 3, sizeof *m);
+    char (*name)[NAME] = malloc(((size_t)w->n + 1) * sizeof *name);
+    int rc = m && name && !w->pickle.failed ? 0 : vc_no_memory(err);
+    if (!rc) {
+        m[n++] = (vf_pt_member){ (char[]){ "archive/data.pkl" }, (const uint8_t *)w->pickle.data,
+                                 w->pickle.n };
+        m[n++] = (vf_pt_member){ (char[]){ "archive/byteorder" }, (const uint8_t *)"little", 6 };
+        for (int i = 0; i < w->n; i++) {
+            snprintf(name[i], NAME, "archive/data/%d", i);
+            m[n++] = (vf_pt_member){ name[i], w->tensor[i]->data, w->tensor[i]->bytes };
+        }
+        m[n++] = (vf_pt_member){ (char[]){ "archive/version" }, (const uint8_t *)"3\n", 2 };
+        rc = vf_pt_zip_pack(out, size, m, n, err);
+    }
+    free(name);
+    free(m);
     return rc;
 }
 
 int vf_pt_pack(char **out, size_t *size, const vf_pt_value *v, vc_err *err)
 {
-    vc_buf zip = { 0 };
     *out = NULL;
     *size = 0;
     writer *w = calloc(1, sizeof *w);
@@ -244,13 +262,7 @@ int vf_pt_pack(char **out, size_t *size, const vf_pt_value *v, vc_err *err)
     int rc = put_value(w, v, 0);
     put_op(w, '.');
     if (!rc)
-        rc = make_zip(w, &zip, err);
-    if (!rc) {
-        *size = zip.n;
-        *out = vc_buf_take(&zip);
-        rc = *out ? 0 : vc_no_memory(err);
-    }
-    vc_buf_free(&zip);
+        rc = make_zip(w, out, size, err);
     vc_buf_free(&w->pickle);
     free(w);
     return rc;

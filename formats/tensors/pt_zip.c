@@ -1,7 +1,8 @@
-/* pt_zip.c - finds the members of a .pt file by the zip's central directory; see pt_parts.h.
+/* pt_zip.c - finds the members of a .pt or .npz file by the zip's central directory; see
+ * pt_parts.h.
  *
- * torch.save stores its members uncompressed, so that a member is a range of the file's bytes. The
- * offsets of files beyond 4 GiB are in the fields that zip64 adds. */
+ * torch.save and np.savez store their members uncompressed, so that a member is a range of the
+ * file's bytes. The offsets of files beyond 4 GiB are in the fields that zip64 adds. */
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,7 +117,7 @@ static uint32_t crc_of(const uint8_t *data, size_t n)
 static int add_member(vf_pt *p, const entry *e, const uint8_t *data, vc_err *err)
 {
     const uint8_t *slash = memchr(e->name, '/', e->name_size);
-    if (!slash)
+    if (!slash && !p->numpy)
         return 0;                            /* the entry is no member that PyTorch writes */
     if (p->n_members == MAX_MEMBERS)
         return vc_fail(err, VC_EFORMAT, "more than %d members", MAX_MEMBERS);
@@ -127,8 +128,8 @@ static int add_member(vf_pt *p, const entry *e, const uint8_t *data, vc_err *err
             return vc_no_memory(err);
         p->member = more;
     }
-    size_t folder = (size_t)(slash + 1 - e->name);
-    char *name = strndup((const char *)slash + 1, e->name_size - folder);
+    size_t folder = p->numpy ? 0 : (size_t)(slash + 1 - e->name);
+    char *name = strndup((const char *)e->name + folder, e->name_size - folder);
     if (!name)
         return vc_no_memory(err);
     p->member[p->n_members++] = (vf_pt_member){ name, data, (size_t)e->size };
@@ -143,8 +144,8 @@ static int take(vf_pt *p, zip *z, const entry *e, bool check, vc_err *err)
     int n = e->name_size < 100 ? (int)e->name_size : 100;
     const uint8_t *local = record(z, e->at, LOCAL, "\3\4");
     if (e->method || e->packed != e->size)
-        return vc_fail(err, VC_EFORMAT, "%.*s: compressed, but PyTorch compresses nothing", n,
-                       name);
+        return vc_fail(err, VC_EFORMAT, "%.*s: compressed, but %s compresses nothing", n, name,
+                       p->numpy ? "np.savez" : "PyTorch");
     uint64_t from = local ? e->at + LOCAL + number(local + 26, 2) + number(local + 28, 2) : 0;
     if (!local || from > z->size || z->size - from < e->size || e->size > z->left)
         return vc_fail(err, VC_EFORMAT, "%.*s: cut short", n, name);
@@ -161,8 +162,9 @@ int vf_pt_zip(vf_pt *p, const void *data, size_t size, bool check, vc_err *err)
     uint64_t at, entries;
     int rc = 0;
     if (size < 4 || memcmp(data, "PK\3\4", 4))
-        return vc_fail(err, VC_EFORMAT, "no zip of torch.save: if PyTorch before 1.6 wrote the "
-                       "file, load and save the file with a newer PyTorch");
+        return vc_fail(err, VC_EFORMAT, "%s", p->numpy ? "no zip of np.savez" :
+                       "no zip of torch.save: if PyTorch before 1.6 wrote the file, load and save "
+                       "the file with a newer PyTorch");
     if (!find_directory(&z, &at, &entries))
         return vc_fail(err, VC_EFORMAT, "the zip has no directory: cut short");
     for (uint64_t i = 0; !rc && i < entries; i++) {

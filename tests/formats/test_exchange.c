@@ -110,7 +110,7 @@ static void test_formats(void **state)
     static const exchange_format *const all[] = {
         &exchange_musubi, &exchange_finetrainers, &exchange_causvid, &exchange_ttt,
         &exchange_diffsynth,
-        &exchange_cogvideo, &exchange_factory,
+        &exchange_cogvideo, &exchange_factory, &exchange_kohya,
 #ifdef VLT_SQLITE
         &exchange_dpipe,
 #endif
