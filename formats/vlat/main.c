@@ -70,7 +70,8 @@ static const vc_flag split_flags[] = {
 };
 
 #define FORMATS \
-    "safetensors|webdataset|musubi|finetrainers|causvid|ttt-video|diffsynth|cogvideo|diffusion-pipe"
+    "safetensors|webdataset|musubi|finetrainers|causvid|ttt-video|diffsynth|cogvideo|kohya|" \
+    "diffusion-pipe"
 #define CONSTANTS \
     FLAG(VC_PATH, vae, "vae", NULL, NULL, \
          "config.json (or its folder) with the constants of the VAE, if they differ from the " \

@@ -98,7 +98,7 @@ static void test_forged(void **state)
         ROW(HEAD("\x3f", "{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }     \n1234567"),
             "its shape does not fit its 7 bytes"),
         ROW(HEAD("\x3e", "{'descr': '<f4', 'fortran_order': False, 'shape': (9999999999)\n1234567"),
-            "its shape does not fit its 7 bytes"),
+            "its shape does not fit its 8 bytes"),
         ROW(HEAD("\x3f", "{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }    \n1234567"),
             "its shape does not fit its 7 bytes"),
 #undef ROW
