@@ -408,7 +408,7 @@ int vtrain_check_ranks(vtrain_config *c, int ranks, vc_err *err)
 
 /* ---- the family's defaults ---- */
 
-static void resolve_objective(vtrain_config *c, const vc_flags *set, const vtrain_family *f,
+static void resolve_objective(vtrain_config *c, vc_flags *set, const vtrain_family *f,
                               const vtrain_scheduler *s)
 {
     if (c->objective == 0)
@@ -422,6 +422,11 @@ static void resolve_objective(vtrain_config *c, const vc_flags *set, const vtrai
         c->logit_mean = f->logit_mean;
     if (!vc_flags_decided(set, "logit_std"))
         c->logit_std = f->logit_std;
+    if (flow) {
+        vc_like_take_family(set, c->like, vtrain_family_name(f), "flow_shift", &shift);
+        vc_like_take_family(set, c->like, vtrain_family_name(f), "flow_terminal",
+                            &c->flow_terminal);
+    }
     if (!vc_flags_decided(set, "flow_shift"))
         c->flow_shift = flow ? shift : 1;
     if (c->posterior == VTRAIN_POSTERIOR_AUTO)

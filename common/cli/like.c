@@ -20,7 +20,7 @@
  *
  * PyTorch's AdamW has betas 0.9 and 0.999, eps 1e-8 and decay 0.01. The tables have no settings
  * that a trainer requires (rank and rate of diffusion-pipe, frames of diffusion-pipe and musubi) or
- * takes from the model (the shift of videox-fun and diffsynth). */
+ * takes from the model's configuration (the shift of videox-fun). */
 #include "common/cli/like.h"
 
 #include <math.h>
@@ -62,6 +62,18 @@ const vc_like vc_vprep_like[] = {
     { "video_sample_stride", { "4", NULL, "1", "1", "1" }, NULL },
     { "start_rule", { NULL, NULL, "first", "first", "first" }, NULL },
     { 0 }
+};
+
+/* Values that depend on the model's family. diffsynth's mu of 0.8 is a shift of e^0.8. */
+static const struct {
+    int like;                              /* index into VC_LIKE_ALLOWED */
+    const char *family, *flag;
+    double value;
+} of_family[] = {
+    { 3, "wan2.1", "flow_shift", 5 },
+    { 3, "flux", "flow_shift", 3 },
+    { 3, "qwen-image", "flow_shift", 2.2255409 },
+    { 3, "qwen-image", "flow_terminal", 0.02 },
 };
 
 /* Names that only one trainer uses. Our own flags have them as aliases or not at all. */
@@ -131,6 +143,18 @@ static int take(vc_flags *set, int like, const vc_like *rows, vc_like_fits *fits
                      row->only ? ")" : "");
     }
     return rc;
+}
+
+void vc_like_take_family(vc_flags *set, int like, const char *family, const char *flag,
+                         double *value)
+{
+    for (size_t i = 0; i < sizeof of_family / sizeof *of_family; i++) {
+        if (of_family[i].like != like || strcmp(of_family[i].family, family) ||
+            strcmp(of_family[i].flag, flag) || vc_flags_given(set, flag))
+            continue;
+        *value = of_family[i].value;
+        vc_flags_say(set, "--like %s: %-22s %.8g (%s)", peers[like - 1].name, flag, *value, family);
+    }
 }
 
 /* Counts the names that were typed; first becomes one of them. */

@@ -20,6 +20,11 @@ extern const vc_like vc_vprep_like[], vc_vtrain_like[];
 /* Whether a row has an effect, with the options read so far. */
 typedef bool vc_like_fits(const void *options, const char *flag);
 
+/* Sets *value to the number that `like` has for a flag in this family alone, and notes it, unless
+ * the flag was given. For use after the model's family is known. */
+void vc_like_take_family(vc_flags *set, int like, const char *family, const char *flag,
+                         double *value);
+
 /* After vc_flags_parse: sets flags that were not given to the defaults of `like`, an index into
  * VC_LIKE_ALLOWED, and notes the table of those that differ from ours. If --like was not given and
  * the command has names that only one trainer has, a note names the defaults that would differ. */

@@ -32,6 +32,8 @@ expect 0 'flow matching, weighting logit_normal.*by tokens (exponential, 0.5 at 
     train dry "${lora[@]}" --dry_run
 expect 0 'weighting uniform.*a table of 1000 levels, stretched to 0.02' train dry "${lora[@]}" \
     --dry_run --weighting_scheme none --flow_levels 1000 --flow_terminal 0.02
+expect 0 'weighting bell, shift 2.22554, a table of 1000 levels, stretched to 0.02' train dry \
+    "${lora[@]}" --dry_run --like diffsynth
 expect 0 'weighting bell, shift 2.2255, a table of 1000 levels' train dry "${lora[@]}" --dry_run \
     --like diffsynth --flow_shift 2.2255
 expect 0 'logit_normal.*shift 2.2$' train dry "${lora[@]}" --dry_run --timestep_sampling shift \
