@@ -139,6 +139,8 @@ typedef struct vision_class {
      * [tokens,width]. */
     int (*encode)(vision_enc *v, const uint8_t *rgb, int h, int w, float *pixels, float *states,
                   vc_err *err);
+    /* Device memory that encode takes beside the weights: by a dry step, exactly. */
+    int (*memory)(vision_enc *v, size_t *bytes, vc_err *err);
 } vision_class;
 
 enum { PREP_MAX_TEXTS = VC_FAMILY_TEXTS };

@@ -82,10 +82,13 @@ int prep_encoder_open(prep_encoder **out, const vprep *p, unsigned roles, vc_err
     return rc;
 }
 
-int prep_encoder_memory(prep_encoder *e, const vb_choice *c, size_t *bytes, vc_err *err)
+int prep_encoder_memory(prep_encoder *e, const vb_choice *c, size_t *of_vae, size_t *of_vision,
+                        vc_err *err)
 {
-    const vae_class *class = e->p->encoders.family.vae;
-    return class->memory(e->vae, false, c->frames, c->target_h, c->target_w, bytes, err);
+    const prep_family *f = &e->p->encoders.family;
+    int rc = f->vae->memory(e->vae, false, c->frames, c->target_h, c->target_w, of_vae, err);
+    *of_vision = 0;
+    return rc || !e->vision ? rc : f->vision->memory(e->vision, of_vision, err);
 }
 
 double prep_encoder_seconds(const prep_encoder *e)

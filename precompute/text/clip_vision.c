@@ -250,3 +250,14 @@ int clip_vision_encode(clip_vision *m, const float *pixels, float *states, float
         end = rc;
     return end || !pooled ? end : text_finite(&m->s, pooled, (size_t)c->layers.width, err);
 }
+
+int clip_vision_memory(clip_vision *m, size_t *bytes, vc_err *err)
+{
+    vt_ctx *g = m->s.g;
+
+    vt_step_begin(g, VT_DRY);
+    clip_layers_run(g, &m->c.layers, m->layer, m->c.used, false, embed(m, NULL));
+    int rc = vt_step_end(g, err);
+    *bytes = vt_usage_of(g).pool_peak;
+    return rc;
+}

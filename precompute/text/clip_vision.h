@@ -41,6 +41,8 @@ void clip_vision_close(clip_vision *m);           /* NULL is fine */
  * is not finite. */
 int clip_vision_encode(clip_vision *m, const float *pixels, float *states, float *pooled,
                        vc_err *err);
+/* The memory of clip_vision_encode beside the weights, by a dry step. */
+int clip_vision_memory(clip_vision *m, size_t *bytes, vc_err *err);
 vt_usage clip_vision_usage(const clip_vision *m); /* of the last clip_vision_encode */
 
 #endif

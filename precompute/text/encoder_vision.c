@@ -56,4 +56,10 @@ static int encode_vision(vision_enc *v, const uint8_t *rgb, int h, int w, float 
     return rc ? rc : clip_vision_encode(v->model, pixels, states, NULL, err);
 }
 
-const vision_class vision_clip = { "CLIPVisionModel", open_vision, close_vision, encode_vision };
+static int memory_of_vision(vision_enc *v, size_t *bytes, vc_err *err)
+{
+    return clip_vision_memory(v->model, bytes, err);
+}
+
+const vision_class vision_clip = { "CLIPVisionModel", open_vision, close_vision, encode_vision,
+                                   memory_of_vision };

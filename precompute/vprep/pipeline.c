@@ -289,15 +289,19 @@ static int settle_stored(line *l, vc_err *err)
 static int say_memory(line *l, vc_err *err)
 {
     const vb_choice *c = &l->largest;
-    char size[32];
-    size_t bytes;
+    char size[32], picture[32], also[80] = "";
+    size_t bytes, vision;
 
     if (!c->frames)
         return 0;
-    int rc = prep_encoder_memory(l->encoder, c, &bytes, err);
+    int rc = prep_encoder_memory(l->encoder, c, &bytes, &vision, err);
+    if (vision)
+        snprintf(also, sizeof also, ", and its pictures take %s in the vision model",
+                 vc_human_bytes(picture, (double)vision));
     if (!rc)
-        vc_say(l->p->progress, "the largest of the clips, %d frames of %dx%d, takes %s in the VAE",
-               c->frames, c->target_w, c->target_h, vc_human_bytes(size, (double)bytes));
+        vc_say(l->p->progress, "the largest of the clips, %d frames of %dx%d, takes %s in the "
+               "VAE%s", c->frames, c->target_w, c->target_h, vc_human_bytes(size, (double)bytes),
+               also);
     return rc;
 }
 

@@ -28,6 +28,7 @@ trace=step-000001-mb-00-rank-00.safetensors
 conditions() { # conditions MODEL PROMPTS ROLES...
     expect 0 '4 encoded' prep "$1" "$2" --train_mode i2v
     output_lacks warning
+    [[ " $* " != *" vision "* ]] || output_has 'in the VAE, and its pictures take .*B in the vision model'
     expect 0 . vlat verify "$1.lmdb"
     expect 0 '4 reused' prep "$1" "$2" --train_mode i2v
     expect 0 '"mask_all": *false' vlat show "$1.lmdb" 000000000000/000

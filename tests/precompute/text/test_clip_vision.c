@@ -222,13 +222,14 @@ static void pooled_states(void **state)
     tf_close(&f);
 }
 
-/* Each number of layers has a fingerprint of its own, and takes the memory of one layer. */
+/* Each number of layers has a fingerprint of its own, and takes the memory of one layer, which a dry
+ * step predicts. */
 static void fingerprint_and_memory(void **state)
 {
     tf_fixture f = tf_open("clip-vision", VC_F32);
     float states[MOST * WIDTH], *pixels = golden_values(f.gold, "pixels", NULL);
     clip_vision_info info[2];
-    size_t peak[2];
+    size_t peak[2], predicted;
     vc_err err = { 0 };
 
     (void)state;
@@ -236,6 +237,9 @@ static void fingerprint_and_memory(void **state)
         clip_vision *m = open_in(f.dir, 2 - i, VC_F32, &info[i]);
         assert_ok(clip_vision_encode(m, pixels, states, NULL, &err), &err);
         peak[i] = clip_vision_usage(m).pool_peak;
+        assert_ok(clip_vision_memory(m, &predicted, &err), &err);
+        assert_int_equal(predicted, peak[i]);
+        assert_ok(clip_vision_encode(m, pixels, states, NULL, &err), &err);
         clip_vision_close(m);
     }
     assert_true(peak[1] <= peak[0]);
