@@ -111,6 +111,11 @@ static const vc_first flux_first = {
               { "transformer", "flux1-schnell.safetensors" }, { "vae", "ae.safetensors" } }
 };
 
+static const vc_first hunyuan_first = {
+    .class = "HunyuanVideo", .type = { { .type = "", .pipeline = "HunyuanVideoPipeline" } },
+    .part = { { "transformer", "transformers/mp_rank_00_model_states.pt" } }
+};
+
 static const vc_family families[] = {
     { .name = "builtin", SIZES(16, 4, 8, 2, 1),
       .vae = "BuiltinCodec", .channels = 16, .text = { { .class = "BuiltinTextEncoder" } },
@@ -129,7 +134,7 @@ static const vc_family families[] = {
       .channels_field = "in_channels", .inputs = { 16, 32, 33 } },
     { .name = "cogvideox1.5", SIZES(16, 4, 8, 2, 2), COGVIDEOX, .invert = true },
     { .name = "hunyuanvideo", SIZES(16, 4, 8, 2, 1),
-      .transformer = "HunyuanVideoTransformer3DModel",
+      .transformer = "HunyuanVideoTransformer3DModel", .first = &hunyuan_first,
       .pipeline = { { .class = "HunyuanVideoPipeline" },
                     { .class = "HunyuanVideoImageToVideoPipeline", .mode = VC_MODE_I2V,
                       .text = hunyuan_i2v_text },

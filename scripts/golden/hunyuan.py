@@ -102,6 +102,56 @@ NAMES = {"double_blocks.0.img_attn_qkv": 3, "double_blocks.1.txt_attn_qkv": 3,
          "final_layer.linear": 1}
 WIDTH, RANK = 4, 2
 
+# A file of Tencent's with heads as diffusers' converter has them, but narrow ones.
+FIRST = dict(TINY, num_attention_heads=1, attention_head_dim=32, guidance_embeds=True,
+             num_single_layers=2, rope_axes_dim=(4, 14, 14))
+
+
+def first_shapes(d):
+    """The shapes of Tencent's file of width d."""
+    refiner = "txt_in.individual_token_refiner.blocks.0."
+    shapes = {"img_in.proj": (d, 4, 1, 2, 2), "txt_in.input_embedder": (d, 32),
+              "txt_in.t_embedder.mlp.0": (d, 256), "txt_in.c_embedder.linear_1": (d, 32),
+              "vector_in.in_layer": (d, 32), "time_in.mlp.0": (d, 256),
+              "guidance_in.mlp.0": (d, 256), "final_layer.linear": (16, d),
+              "final_layer.adaLN_modulation.1": (2 * d, d), refiner + "self_attn_qkv": (3 * d, d),
+              refiner + "self_attn_proj": (d, d), refiner + "mlp.fc1": (4 * d, d),
+              refiner + "mlp.fc2": (d, 4 * d), refiner + "adaLN_modulation.1": (2 * d, d),
+              refiner + "norm1": (d,), refiner + "norm2": (d,)}
+    for name in ("txt_in.t_embedder.mlp.2", "txt_in.c_embedder.linear_2", "vector_in.out_layer",
+                 "time_in.mlp.2", "guidance_in.mlp.2"):
+        shapes[name] = (d, d)
+    for s in ("img", "txt"):
+        shapes.update({f"double_blocks.0.{s}_{name}": (rows * d, columns * d) for name, rows, columns
+                       in (("attn_qkv", 3, 1), ("attn_proj", 1, 1), ("mod.linear", 6, 1),
+                           ("mlp.fc1", 4, 1), ("mlp.fc2", 1, 4))})
+    for i in range(2):
+        shapes.update({f"single_blocks.{i}.linear1": (7 * d, d),
+                       f"single_blocks.{i}.linear2": (d, 5 * d),
+                       f"single_blocks.{i}.modulation.linear": (3 * d, d)})
+    whole = {f"{n}.weight": s for n, s in shapes.items()}
+    whole.update({f"{n}.bias": s[:1] for n, s in shapes.items()})
+    for norm in ("double_blocks.0.img_attn_", "double_blocks.0.txt_attn_", "single_blocks.0.",
+                 "single_blocks.1."):
+        whole.update({f"{norm}{half}_norm.weight": (d,) for half in "qk"})
+    return whole
+
+
+def first(out):
+    """The model that diffusers makes of Tencent's file."""
+    from diffusers.loaders import single_file_utils
+    convert = "convert_hunyuan_video_transformer_to_diffusers"
+    source = inspect.getsource(getattr(single_file_utils, convert))
+    scope, shapes = dict(vars(single_file_utils)), first_shapes(32)
+    assert "hidden_size = 3072" in source
+    exec(source.replace("hidden_size = 3072", "hidden_size = 32"), scope)
+    theirs = {n: torch.from_numpy(golden.fill(n, s)) for n, s in shapes.items()}
+    model = HunyuanVideoTransformer3DModel(**FIRST).eval()
+    model.load_state_dict(scope[convert](theirs))
+    v, _ = golden.step(model, FIRST, inputs(FIRST, "base", 2, 3, 4, 6), predict)
+    golden.save(out / "hunyuan-first.safetensors", {f"base/{k}": t for k, t in v.items()},
+                config={}, weights={n: list(s) for n, s in shapes.items()})
+
 
 def names(out):
     source = inspect.getsource(lora_conversion_utils._convert_hunyuan_video_lora_to_diffusers)
@@ -119,6 +169,7 @@ def names(out):
 
 
 def make(out):
+    first(out)
     names(out)
     for name, (config, cases) in VARIANTS.items():
         golden.transformer(out / f"{name}.safetensors", HunyuanVideoTransformer3DModel,

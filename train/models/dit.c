@@ -1,6 +1,7 @@
 /* dit.c - opens a transformer, runs its blocks, and joins its conditions; see dit.h */
 #include "train/models/dit.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -220,6 +221,17 @@ int64_t vtrain_size_in(const vt_source *src, const char *name, int axis)
 {
     vt_host x;
     return !src->get(src->arg, name, &x, NULL) && x.nd > axis ? x.dim[axis] : 0;
+}
+
+int64_t vtrain_blocks_in(const vt_source *src, const char *format)
+{
+    int64_t n = 0;
+    for (char tensor[96]; n < 256; n++) {
+        snprintf(tensor, sizeof tensor, format, (int)n);
+        if (vtrain_size_in(src, tensor, 0) <= 0)
+            break;
+    }
+    return n;
 }
 
 void vtrain_note(const vtrain_in *in, const char *name, const vt_tensor *x)

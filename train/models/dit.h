@@ -243,6 +243,8 @@ vt_tensor *vtrain_key_lengths(vt_ctx *g, const vtrain_cond *text, int64_t before
 void vtrain_check_padding(vt_ctx *g, const vtrain_cond *text);
 /* The size of an axis of a tensor of a file; 0: the file lacks the tensor. */
 int64_t vtrain_size_in(const vt_source *src, const char *name, int axis);
+/* The number of a file's tensors whose names are `format` with 0, 1, ... for its %d. */
+int64_t vtrain_blocks_in(const vt_source *src, const char *format);
 /* For models that read a text's pooled vector: fails the step where it is not `width` wide. */
 bool vtrain_check_pooled(vt_ctx *g, const vtrain_cond *text, int64_t width);
 /* For rotations of heads of `head` numbers along three axes: the numbers of each axis, which the

@@ -1,8 +1,6 @@
 /* flux_names.c - the names of FLUX.1's modules in other programs; see flux.h */
 #include "train/models/flux.h"
 
-#include <stdio.h>
-
 #include "train/models/dit.h"
 
 #define DUAL "transformer_blocks.#."
@@ -83,17 +81,6 @@ const vtrain_rename flux_diffsynth_names[] = {
 
 /* ---- a file of the first authors ---- */
 
-static int64_t blocks_of(const vt_source *src, const char *name)
-{
-    int64_t n = 0;
-    for (char tensor[96]; n < 256; n++) {
-        snprintf(tensor, sizeof tensor, name, (int)n);
-        if (vtrain_size_in(src, tensor, 0) <= 0)
-            break;
-    }
-    return n;
-}
-
 int flux_convert(cJSON **config, const cJSON *theirs, const vt_source *src, vc_err *err)
 {
     (void)theirs;                             /* there is no such file: all facts are in sizes */
@@ -108,8 +95,8 @@ int flux_convert(cJSON **config, const cJSON *theirs, const vt_source *src, vc_e
         { "out_channels", vtrain_size_in(src, "final_layer.linear.weight", 0) },
         { "joint_attention_dim", vtrain_size_in(src, "txt_in.weight", 1) },
         { "pooled_projection_dim", vtrain_size_in(src, "vector_in.in_layer.weight", 1) },
-        { "num_layers", blocks_of(src, "double_blocks.%d.img_mod.lin.weight") },
-        { "num_single_layers", blocks_of(src, "single_blocks.%d.linear1.weight") },
+        { "num_layers", vtrain_blocks_in(src, "double_blocks.%d.img_mod.lin.weight") },
+        { "num_single_layers", vtrain_blocks_in(src, "single_blocks.%d.linear1.weight") },
     };
     const int axes[3] = { (int)head / 8, (int)head / 16 * 7, (int)head / 16 * 7 };
     bool guidance = vtrain_size_in(src, "guidance_in.in_layer.weight", 0) > 0;

@@ -11,8 +11,10 @@
 
 #include <cmocka.h>
 
+#include "common/os/file.h"
 #include "tests/lib/ok.h"
 #include "train/models/lora.h"
+#include "train/models/weights.h"
 
 void ref_open_parts(ref_model *m, const char *name, vc_dtype stored, vc_dtype compute)
 {
@@ -447,4 +449,23 @@ double ref_f16_error(const vtrain_family *family, const char *name, const char *
     free(out[0]);
     free(out[1]);
     return e;
+}
+
+void ref_check_first(const vtrain_family *family, const char *golden, const ref_tolerance *tol)
+{
+    ref_model m;
+    vtrain_weights *w;
+    vc_err err = { 0 };
+    ref_open_parts(&m, golden, VC_F32, VC_F32);
+    char *file = vc_path_join(golden_tmp(golden), "diffusion_pytorch_model.safetensors");
+    assert_ok(vtrain_weights_open(&w, NULL, "transformer", file, VC_DTYPE_NONE, NULL, &err), &err);
+    assert_ok(vtrain_weights_family(w, family, &err), &err);
+    const vt_source src = vtrain_weights_source(w, false);
+    assert_ok(vtrain_dit_open(&m.model, family, vtrain_weights_config(w), m.params, &src, &err),
+              &err);
+    assert_ok(vtrain_weights_check(w, m.params, &err), &err);
+    assert_int_equal(ref_check_case(&m, "base", tol), 0);
+    ref_close(&m);
+    vtrain_weights_close(w);
+    free(file);
 }

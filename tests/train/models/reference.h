@@ -105,6 +105,10 @@ void ref_check_refusals(const vtrain_family *family, const char *name, const ref
  * diffusers reads them. */
 void ref_check_names(const vtrain_family *family, const char *golden, int modules);
 
+/* Checks the case `base` of a golden whose weights are a first authors' file without a config.json,
+ * opened by its names. */
+void ref_check_first(const vtrain_family *family, const char *golden, const ref_tolerance *tol);
+
 /* Checks that the case `base` has the same gradients, bit for bit, where blocks are recomputed. */
 void ref_check_recompute(const vtrain_family *family, const char *name);
 /* Checks that a dry step of the case `base` has the real step's peak of memory. */

@@ -9,10 +9,7 @@
 
 #include <cmocka.h>
 
-#include "common/os/file.h"
-#include "tests/lib/ok.h"
 #include "tests/train/models/reference.h"
-#include "train/models/weights.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 /* dual blocks: 8 of the attention, 2 of the feed-forwards; single blocks: 3 of the attention,
@@ -52,22 +49,8 @@ static void test_names(void **state)
  * queries, keys and values are one matrix, and its last modulation has shift before scale. */
 static void test_first(void **state)
 {
-    ref_model m;
-    vtrain_weights *w;
-    vc_err err = { 0 };
     (void)state;
-    ref_open_parts(&m, "flux-first", VC_F32, VC_F32);
-    char *file = vc_path_join(golden_tmp("flux-first"), "diffusion_pytorch_model.safetensors");
-    assert_ok(vtrain_weights_open(&w, NULL, "transformer", file, VC_DTYPE_NONE, NULL, &err), &err);
-    assert_ok(vtrain_weights_family(w, &vtrain_flux, &err), &err);
-    const vt_source src = vtrain_weights_source(w, false);
-    assert_ok(vtrain_dit_open(&m.model, &vtrain_flux, vtrain_weights_config(w), m.params, &src,
-                              &err), &err);
-    assert_ok(vtrain_weights_check(w, m.params, &err), &err);
-    assert_int_equal(ref_check_case(&m, "base", &f32), 0);
-    ref_close(&m);
-    vtrain_weights_close(w);
-    free(file);
+    ref_check_first(&vtrain_flux, "flux-first", &f32);
 }
 
 static void test_memory(void **state)

@@ -48,6 +48,14 @@ static void test_names(void **state)
     ref_check_names(&vtrain_hunyuan, "hunyuan-names", 30 + 2 * 2 + 3);
 }
 
+/* A file of Tencent's, without a config.json, is the model that diffusers makes of it. Its queries,
+ * keys and values are one matrix, and its last modulation has shift before scale. */
+static void test_first(void **state)
+{
+    (void)state;
+    ref_check_first(&vtrain_hunyuan, "hunyuan-first", &f32);
+}
+
 /* ---- memory, refusals ---- */
 
 static void test_memory(void **state)
@@ -79,6 +87,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_f32), cmocka_unit_test(test_bf16), cmocka_unit_test(test_memory),
         cmocka_unit_test(test_refused), cmocka_unit_test(test_names),
+        cmocka_unit_test(test_first),
     };
     return golden_has_device() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
 }

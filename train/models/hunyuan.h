@@ -1,0 +1,15 @@
+/* hunyuan.h - the parts of HunyuanVideo's family that hunyuan.c shares with hunyuan_names.c. */
+#ifndef TRAIN_MODELS_HUNYUAN_H
+#define TRAIN_MODELS_HUNYUAN_H
+
+#include "common/tensor/weights.h"
+#include "formats/json/json.h"
+#include "train/models/lora_names.h"
+
+/* Makes config.json of a file of Tencent's: vtrain_family.convert. */
+int hunyuan_convert(cJSON **config, const cJSON *theirs, const vt_source *src, vc_err *err);
+
+/* The names of modules that Tencent gave them, which ComfyUI and musubi-tuner use. */
+extern const vtrain_rename hunyuan_names[];
+
+#endif
