@@ -4,7 +4,7 @@
  *   "entries", "records"   u32 1 (version)   u32 bytes of an item   u64 count
  *                          u8[16] XXH3-128 of the items   items, in key order of `sample`
  *   "buckets"              JSON
- * An entry's 48 bytes are those of vf_entry with `shard` zero; a record's 32 are
+ * An entry's 48 bytes are those of vf_entry; a record's 32 are
  * u8[16] hash of key and value, u64 id, u32 bucket, u32 zero. */
 #include "formats/dataset/parts.h"
 
@@ -61,12 +61,14 @@ bool vf_is_dropped(vf_bytes value)
 
 void vf_root_add(vf_key *sum, vf_key h)
 {
-    unsigned carry = 0;
-    for (int i = 15; i >= 0; i--) {
-        carry += (unsigned)sum->b[i] + h.b[i];
-        sum->b[i] = (uint8_t)carry;
-        carry >>= 8;
-    }
+    uint64_t a[2], b[2];
+    memcpy(a, sum->b, sizeof a);
+    memcpy(b, h.b, sizeof b);
+    uint64_t low = __builtin_bswap64(a[1]) + __builtin_bswap64(b[1]);
+    uint64_t carry = low < __builtin_bswap64(b[1]);
+    a[0] = __builtin_bswap64(__builtin_bswap64(a[0]) + __builtin_bswap64(b[0]) + carry);
+    a[1] = __builtin_bswap64(low);
+    memcpy(sum->b, a, sizeof a);
 }
 
 /* ---- records ---- */
@@ -280,24 +282,6 @@ void vf_index_get(const vf_index *x, uint32_t i, vf_index_item *item)
     item->bucket = (uint32_t)le(p + 24, 4);
 }
 
-int64_t vf_index_find(const vf_index *x, uint32_t number, uint32_t variant)
-{
-    uint64_t rank = (uint64_t)number << 16 | variant;
-    uint32_t lo = 0, hi = x->n;
-    while (lo < hi) {
-        uint32_t mid = lo + (hi - lo) / 2;
-        vf_entry e;
-        vf_index_entry(x, mid, &e);
-        if (vf_entry_rank(&e) == rank)
-            return mid;
-        if (vf_entry_rank(&e) < rank)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return -1;
-}
-
 static uint8_t *new_array(size_t n, size_t item, size_t *size)
 {
     *size = INDEX_HEADER + n * item;
@@ -332,7 +316,7 @@ int vf_index_pack(const vf_index_item *items, uint32_t n, void **entries, size_t
     for (uint32_t i = 0; i < n; i++) {
         vf_entry stored = items[i].entry;
         uint8_t *p = r + INDEX_HEADER + (size_t)i * INDEX_RECORD;
-        stored.shard = 0;
+        stored.zero = 0;
         memcpy(e + INDEX_HEADER + (size_t)i * INDEX_ENTRY, &stored, sizeof stored);
         memcpy(p, items[i].hash.b, 16);
         put_le(p + 16, items[i].id, 8);

@@ -12,7 +12,10 @@ enum {
     VERSION = 1,
     MIN_PAGE = 512, MAX_PAGE = 32768,
     ORDER_FLAGS = 0x7e,                      /* reverse, duplicate and integer keys */
-    INTEGER_KEYS = 0x08
+    INTEGER_KEYS = 0x08,
+    FETCH = 128 << 10                        /* bytes: Linux reads at most a device's read-ahead for
+                                              * a call, 128 KiB unless it is set, and drops the
+                                              * rest of the request */
 };
 
 /* ---- pages and nodes ---- */
@@ -216,8 +219,9 @@ void vf_lmdb_scattered(const vf_lmdb *m, bool yes)
 
 void vf_lmdb_fetch(vf_bytes v)
 {
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)v.data / page * page;
-    madvise((void *)from, (uintptr_t)v.data + v.size - from, MADV_WILLNEED);
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), end = (uintptr_t)v.data + v.size;
+    for (uintptr_t at = (uintptr_t)v.data / page * page; at < end; at += FETCH)
+        madvise((void *)at, end - at < FETCH ? end - at : FETCH, MADV_WILLNEED);
 }
 
 void vf_lmdb_release(const vf_lmdb *m)

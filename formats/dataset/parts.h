@@ -120,8 +120,6 @@ typedef struct vf_index_item {
 int vf_index_open(vf_index *x, const vf_lmdb *m, vc_err *err);
 void vf_index_entry(const vf_index *x, uint32_t i, vf_entry *e);
 void vf_index_get(const vf_index *x, uint32_t i, vf_index_item *item);
-/* Returns the index of a sample, or -1. */
-int64_t vf_index_find(const vf_index *x, uint32_t number, uint32_t variant);
 /* Parses x->buckets into a list; the caller frees *list. */
 int vf_buckets_parse(cJSON **list, vf_bytes text, vc_err *err);
 /* Makes the values of the sub-database `index` for items in key order; the caller frees both. */

@@ -1,8 +1,8 @@
 /* read.c - opens a dataset for reading. See dataset.h and read.h
  *
- * Opening reads the manifest, the first pages of each shard and its index; the newest entries of
- * all samples are merged into one array. Records and values are looked up in the shards' trees only
- * when a caller gets them. */
+ * Opening reads the manifest, the first pages of each shard and its index, and lists the place of
+ * each sample's newest entry. The entries stay in the maps of the shards. Records and values are
+ * looked up in the shards' trees only when a caller gets them. */
 #include "formats/dataset/read.h"
 
 #include <inttypes.h>
@@ -13,7 +13,11 @@
 
 #include "common/os/map.h"
 
-enum { MAX_SLOTS = 1 << 22 };
+enum {
+    MAX_SLOTS = 1 << 22,
+    RELEASE_EVERY = 1 << 20                  /* entries that are merged before their pages are
+                                              * released: 80 MiB of index */
+};
 
 /* ---- merging the shards' entries ---- */
 
@@ -48,7 +52,6 @@ static int pop(const vf_dataset *d, feed *heap, int *n, vf_index_item *item, vc_
     const vf_index *x = &d->shard[heap->shard].index;
     vf_entry next;
     vf_index_get(x, heap->at, item);
-    item->entry.shard = (uint16_t)heap->shard;
     if (++heap->at < x->n) {
         vf_index_entry(x, heap->at, &next);
         if (vf_entry_rank(&next) <= heap->rank)
@@ -73,6 +76,21 @@ static int check_entry(const vf_entry *e, vc_err *err)
                    (double)e->fps);
 }
 
+/* Lists the newest entry of a sample, unless the sample is dropped. */
+static int list_entry(vf_dataset *d, const feed *from, const vf_index_item *item, vc_err *err)
+{
+    if (item->entry.flags & VF_ENTRY_DROPPED)
+        return 0;
+    int rc = vc_context(err, check_entry(&item->entry, err), "%s",
+                        d->shard[from->shard].info->file);
+    vf_root_add(&d->root, item->hash);
+    d->at[d->n] = from->at;
+    d->in[d->n++] = (uint16_t)from->shard;
+    if (d->n % RELEASE_EVERY == 0)
+        vf_dataset_release(d);
+    return rc;
+}
+
 static int merge_entries(vf_dataset *d, vc_err *err)
 {
     uint64_t total = 0, last = UINT64_MAX;
@@ -87,29 +105,48 @@ static int merge_entries(vf_dataset *d, vc_err *err)
         vf_index_entry(x, 0, &e);
         heap[n++] = (feed){ vf_entry_rank(&e), i, 0 };
     }
-    d->entry = total <= UINT32_MAX ? malloc((total + 1) * sizeof *d->entry) : NULL;
-    if (!d->entry || !heap)
+    d->at = total <= UINT32_MAX ? malloc((total + 1) * sizeof *d->at) : NULL;
+    d->in = malloc((total + 1) * sizeof *d->in);
+    if (!d->at || !d->in || !heap)
         rc = vc_fail(err, VC_ENOMEM, "out of memory for %" PRIu64 " samples", total);
     for (int i = n / 2 - 1; i >= 0; i--)
         sift(heap, n, i);
     while (n && !rc) {
         vf_index_item item;
+        const feed from = *heap;
         rc = pop(d, heap, &n, &item, err);
-        if (rc || vf_entry_rank(&item.entry) == last)
+        if (rc || from.rank == last)
             continue;
-        last = vf_entry_rank(&item.entry);
-        if (item.entry.flags & VF_ENTRY_DROPPED)
-            continue;
-        rc = vc_context(err, check_entry(&item.entry, err), "%s",
-                        d->shard[item.entry.shard].info->file);
-        vf_root_add(&d->root, item.hash);
-        d->entry[d->n++] = item.entry;
+        last = from.rank;
+        rc = list_entry(d, &from, &item, err);
     }
     free(heap);
     return rc;
 }
 
 /* ---- opening ---- */
+
+void vf_dataset_release(const vf_dataset *d)
+{
+    for (int i = 0; i < d->n_shards && d->shard; i++)
+        if (d->shard[i].m)
+            vf_lmdb_release(d->shard[i].m);
+}
+
+/* Finds the entries in the map. Those of a few samples lie in a node of a page, with any alignment,
+ * and are copied. */
+static int open_entries(shard *s, vc_err *err)
+{
+    if ((uintptr_t)s->index.entries % _Alignof(vf_entry) == 0) {
+        s->entry = (const void *)s->index.entries;
+        return 0;
+    }
+    s->entry = s->copy = malloc(s->index.n * sizeof *s->copy);
+    if (!s->copy)
+        return vc_no_memory(err);
+    memcpy(s->copy, s->index.entries, s->index.n * sizeof *s->copy);
+    return 0;
+}
 
 static int open_shard(vf_dataset *d, shard *s, vc_err *err)
 {
@@ -123,7 +160,11 @@ static int open_shard(vf_dataset *d, shard *s, vc_err *err)
         (rc = vf_shard_tree(s->m, "latent", &s->values, err)) ||
         (rc = vf_shard_tree(s->m, "thumb", &s->thumb, err)))
         return rc;
-    return vf_index_open(&s->index, s->m, err);
+    rc = vf_index_open(&s->index, s->m, err);
+    if (!rc)
+        rc = open_entries(s, err);
+    vf_lmdb_release(s->m);
+    return rc;
 }
 
 /* Adds a prompt. While shards are read, d->prompt has an entry for each key up to the highest; the
@@ -203,6 +244,7 @@ static int open_one(vf_dataset *d, int i, const listener *l, vc_err *err)
         rc = read_prompts(d, i, &e);
     if (l->fn && (rc == VC_EFORMAT || rc == VC_ENOENT)) {    /* other codes are no damage */
         vf_lmdb_close(s->m);
+        free(s->copy);
         *s = (shard){ .info = s->info };
         vc_context(&e, rc, "%s", s->info->file);
         l->fn(l->arg, e.text);
@@ -246,10 +288,9 @@ static int open_all(vf_dataset *d, extent want, const listener *l, vc_err *err)
     if (!rc)
         rc = merge_entries(d, err);
     for (int i = 0; i < d->n_shards && !rc; i++)
-        if (d->shard[i].m) {
+        if (d->shard[i].m)
             vf_lmdb_scattered(d->shard[i].m, false);
-            vf_lmdb_release(d->shard[i].m);      /* the index is not read again */
-        }
+    vf_dataset_release(d);
     if (!rc && whole && !l->fn && d->n != d->manifest.samples)
         rc = vc_fail(err, VC_EFORMAT,
                      "the shards hold %" PRIu32 " samples, the manifest says %" PRId64, d->n,
@@ -309,10 +350,13 @@ void vf_dataset_close(vf_dataset *d)
 {
     if (!d)
         return;
-    for (int i = 0; i < d->n_shards && d->shard; i++)
+    for (int i = 0; i < d->n_shards && d->shard; i++) {
         vf_lmdb_close(d->shard[i].m);
+        free(d->shard[i].copy);
+    }
     free(d->shard);
-    free(d->entry);
+    free(d->at);
+    free(d->in);
     free(d->prompt);
     free(d->text_at);
     vf_manifest_free(&d->manifest);

@@ -13,6 +13,8 @@ typedef struct shard {
     vf_tree sample, thumb;                   /* sub-databases of shard-*.lmdb */
     vf_tree values;                          /* sub-database latent or text */
     vf_index index;
+    const vf_entry *entry;                   /* [index.n] in the map, or `copy` */
+    vf_entry *copy;                          /* of an index that is not aligned in the map */
 } shard;
 
 typedef struct prompt {
@@ -26,7 +28,8 @@ struct vf_dataset {
     vf_manifest manifest;
     shard *shard;                            /* in the manifest's order */
     int n_shards;
-    vf_entry *entry;                         /* by number, then variant */
+    uint32_t *at;                            /* [n] samples by number, then variant: place in the */
+    uint16_t *in;                            /* [n] index of the shard with this number */
     uint32_t n;
     vf_key root;                             /* root of these samples */
     prompt *prompt;                          /* by key */

@@ -56,7 +56,7 @@ uint32_t vf_dataset_count(const vf_dataset *d)
 
 const vf_entry *vf_dataset_entry(const vf_dataset *d, uint32_t i)
 {
-    return &d->entry[i];
+    return &d->shard[d->in[i]].entry[d->at[i]];
 }
 
 /* Parses "42", "42/0" or "000000000042/000". */
@@ -80,12 +80,12 @@ int vf_dataset_find(const vf_dataset *d, const char *key, uint32_t *i, vc_err *e
     uint32_t lo = 0, hi = d->n;
     while (lo < hi) {
         uint32_t mid = lo + (hi - lo) / 2;
-        if (vf_entry_rank(&d->entry[mid]) < rank)
+        if (vf_entry_rank(vf_dataset_entry(d, mid)) < rank)
             lo = mid + 1;
         else
             hi = mid;
     }
-    if (lo == d->n || vf_entry_rank(&d->entry[lo]) != rank)
+    if (lo == d->n || vf_entry_rank(vf_dataset_entry(d, lo)) != rank)
         return vc_fail(err, VC_ENOENT, "%s: no sample %s", d->path, key);
     *i = lo;
     return 0;
@@ -102,8 +102,8 @@ static int unless_torn(int rc, vf_bytes v, vc_err *err)
 static int find_record(const vf_dataset *d, uint32_t i, char key[VF_SAMPLE_KEY], vf_bytes *value,
                        vc_err *err)
 {
-    const vf_entry *e = &d->entry[i];
-    const shard *s = &d->shard[e->shard];
+    const vf_entry *e = vf_dataset_entry(d, i);
+    const shard *s = &d->shard[d->in[i]];
     *value = (vf_bytes){ 0 };
     vf_sample_key(key, e->number, e->variant);
     int rc = vf_lmdb_get(s->m, &s->sample, key, VF_SAMPLE_KEY_LEN, value, err);
@@ -124,8 +124,7 @@ int vf_dataset_record(const vf_dataset *d, uint32_t i, const void **json, size_t
 int vf_dataset_sample(const vf_dataset *d, uint32_t i, cJSON **record, vc_err *err)
 {
     char key[VF_SAMPLE_KEY];
-    const vf_entry *e = &d->entry[i];
-    const shard *s = &d->shard[e->shard];
+    const shard *s = &d->shard[d->in[i]];
     vf_bytes value;
     vf_index_item item;
     vf_record r;
@@ -136,10 +135,8 @@ int vf_dataset_sample(const vf_dataset *d, uint32_t i, cJSON **record, vc_err *e
 
     rc = vf_record_read(&r, record, (vf_bytes){ (const uint8_t *)key, VF_SAMPLE_KEY_LEN }, value,
                         err);
-    int64_t at = vf_index_find(&s->index, e->number, e->variant);
-    if (!rc && at >= 0)
-        vf_index_get(&s->index, (uint32_t)at, &item);
-    if (!rc && (at < 0 || memcmp(&item.hash, &r.hash, sizeof r.hash))) {
+    vf_index_get(&s->index, d->at[i], &item);
+    if (!rc && memcmp(&item.hash, &r.hash, sizeof r.hash)) {
         cJSON_Delete(*record);
         *record = NULL;
         rc = vc_fail(err, VC_EFORMAT, "record %s: its checksum differs", key);
@@ -150,12 +147,12 @@ int vf_dataset_sample(const vf_dataset *d, uint32_t i, cJSON **record, vc_err *e
 int vf_dataset_thumb(const vf_dataset *d, uint32_t i, const void **jpeg, size_t *n, vc_err *err)
 {
     char key[VF_SAMPLE_KEY];
-    const vf_entry *e = &d->entry[i];
+    const vf_entry *e = vf_dataset_entry(d, i);
     vf_sample_key(key, e->number, e->variant);
     *jpeg = NULL;
     *n = 0;
     /* A record that was written again without a thumbnail has it in an earlier shard. */
-    for (int at = e->shard; at >= 0; at--) {
+    for (int at = d->in[i]; at >= 0; at--) {
         const shard *s = &d->shard[at];
         vf_bytes v;
         if (!s->m)
@@ -174,9 +171,12 @@ int vf_dataset_thumb(const vf_dataset *d, uint32_t i, const void **jpeg, size_t 
 
 static const char *const value_name[2] = { "latent", "text" };
 
-/* Looks first in the entry's shard; without an entry in the shard where the text was found before,
- * or where the last value was, as neighbours lie together. */
-static int find_value(const vf_dataset *d, bool text, vf_key k, const vf_entry *e, const shard **in,
+/* The shard in which a value is looked for first is not known. */
+enum { ANYWHERE = -1 };
+
+/* Looks first in the shard `first`; if it is not known, in the shard where the text was found
+ * before, or where the last value was, as neighbours lie together. */
+static int find_value(const vf_dataset *d, bool text, vf_key k, int first, const shard **in,
                       vf_bytes *value, vc_err *err)
 {
     char hex[VF_KEY_HEX];
@@ -185,7 +185,8 @@ static int find_value(const vf_dataset *d, bool text, vf_key k, const vf_entry *
     memcpy(&slot, k.b, sizeof slot);
     atomic_ushort *hint = text ? &d->text_at[slot & (d->slots - 1)] : NULL;
     int found = hint ? atomic_load_explicit(hint, memory_order_relaxed) : 0;
-    int start = e ? e->shard : found ? found - 1 : atomic_load_explicit(last, memory_order_relaxed);
+    int start = first != ANYWHERE ? first : found ? found - 1
+                : atomic_load_explicit(last, memory_order_relaxed);
     vf_key_hex(hex, k);
     for (int i = 0; i < d->n_shards; i++) {
         int at = (start + i) % d->n_shards;
@@ -195,7 +196,7 @@ static int find_value(const vf_dataset *d, bool text, vf_key k, const vf_entry *
         int rc = vf_lmdb_get(s->m, &s->values, hex, 32, value, err);
         if (rc == VC_ENOENT)
             continue;
-        if (i && !e)
+        if (i && first == ANYWHERE)
             atomic_store_explicit(last, at, memory_order_relaxed);
         if (hint && found != at + 1)
             atomic_store_explicit(hint, (unsigned short)(at + 1), memory_order_relaxed);
@@ -205,14 +206,14 @@ static int find_value(const vf_dataset *d, bool text, vf_key k, const vf_entry *
     return vc_fail(err, VC_ENOENT, "%s: no %s %s", d->path, value_name[text], hex);
 }
 
-static int open_value(const vf_dataset *d, bool text, vf_key k, const vf_entry *e, bool check,
+static int open_value(const vf_dataset *d, bool text, vf_key k, int first, bool check,
                       vf_safetensors **st, vc_err *err)
 {
     char hex[VF_KEY_HEX];
     const shard *s = NULL;
     vf_bytes v;
     *st = NULL;
-    int rc = find_value(d, text, k, e, &s, &v, err);
+    int rc = find_value(d, text, k, first, &s, &v, err);
     if (rc) {                                /* a value that a finished dataset lacks is damage */
         vf_mendable(d, rc == VC_ENOENT && d->manifest.complete ? VC_EFORMAT : rc, err);
         return rc;
@@ -233,18 +234,18 @@ static int open_value(const vf_dataset *d, bool text, vf_key k, const vf_entry *
 
 int vf_dataset_latent(const vf_dataset *d, vf_key k, bool check, vf_safetensors **st, vc_err *err)
 {
-    return open_value(d, false, k, NULL, check, st, err);
+    return open_value(d, false, k, ANYWHERE, check, st, err);
 }
 
-int vf_dataset_latent_of(const vf_dataset *d, const vf_entry *e, vf_key k, bool check,
+int vf_dataset_latent_of(const vf_dataset *d, uint32_t i, vf_key k, bool check,
                          vf_safetensors **st, vc_err *err)
 {
-    return open_value(d, false, k, e, check, st, err);
+    return open_value(d, false, k, d->in[i], check, st, err);
 }
 
 int vf_dataset_text(const vf_dataset *d, vf_key k, bool check, vf_safetensors **st, vc_err *err)
 {
-    return open_value(d, true, k, NULL, check, st, err);
+    return open_value(d, true, k, ANYWHERE, check, st, err);
 }
 
 int vf_dataset_bytes(const vf_dataset *d, bool text, vf_key k, const void **data, size_t *n,
@@ -253,20 +254,20 @@ int vf_dataset_bytes(const vf_dataset *d, bool text, vf_key k, const void **data
     vf_safetensors *st;
     const shard *s;
     vf_bytes v = { 0 };
-    int rc = open_value(d, text, k, NULL, true, &st, err);
+    int rc = open_value(d, text, k, ANYWHERE, true, &st, err);
     if (!rc)
-        rc = find_value(d, text, k, NULL, &s, &v, err);
+        rc = find_value(d, text, k, ANYWHERE, &s, &v, err);
     vf_safetensors_close(st);
     *data = v.data;
     *n = v.size;
     return rc;
 }
 
-void vf_dataset_prefetch(const vf_dataset *d, const vf_entry *e, vf_key latent)
+void vf_dataset_prefetch(const vf_dataset *d, uint32_t i, vf_key latent)
 {
     const shard *s;
     vf_bytes v;
-    if (find_value(d, false, latent, e, &s, &v, NULL))
+    if (find_value(d, false, latent, d->in[i], &s, &v, NULL))
         return;
     vf_lmdb_fetch(v);
 }

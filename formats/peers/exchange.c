@@ -151,7 +151,7 @@ static int open_text(exchange_sample *s, const vf_dataset *d, int i, const cJSON
 
 static int open_latent(exchange_sample *s, const vf_dataset *d, int channels, vc_err *err)
 {
-    int rc = vf_dataset_latent_of(d, s->e, s->e->latent, true, &s->st[0], err);
+    int rc = vf_dataset_latent_of(d, s->i, s->e->latent, true, &s->st[0], err);
     if (rc)
         return rc;
     s->drawn = vf_safetensors_get(s->st[0], "mean", &s->mean, NULL) != 0;

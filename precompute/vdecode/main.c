@@ -211,7 +211,7 @@ static int dataset_sample(decoder *d, const vf_dataset *set, uint32_t i, sheet *
     if (!rc)
         rc = vf_json_num_opt(record, "fps", &fps, err);
     if (!rc)
-        rc = vf_dataset_latent_of(set, e, e->latent, true, &st, err);
+        rc = vf_dataset_latent_of(set, i, e->latent, true, &st, err);
     if (!rc)
         rc = decode_latent(d, st, (int)e->frames, &p, err);
     p.fps = rate(d, fps);

@@ -94,8 +94,8 @@ static int read_randomly(const vf_dataset *d, uint32_t reads, bool check, double
         s = s * 1664525 + 1013904223;
         vf_safetensors *st;
         vf_view v;
-        const vf_entry *e = vf_dataset_entry(d, (uint32_t)((uint64_t)s * n >> 32));
-        int rc = vf_dataset_latent_of(d, e, e->latent, check, &st, err);
+        uint32_t at = (uint32_t)((uint64_t)s * n >> 32);
+        int rc = vf_dataset_latent_of(d, at, vf_dataset_entry(d, at)->latent, check, &st, err);
         if (!rc)
             rc = vf_safetensors_get(st, "mean", &v, err);
         if (rc)
@@ -155,12 +155,12 @@ static int read_cold(const char *dir, int ahead, vc_err *err)
     for (uint32_t i = 0; i < reads && !rc; i++) {
         vf_safetensors *st;
         vf_view v;
-        const vf_entry *e = vf_dataset_entry(d, order[i]);
         if (ahead && i + (uint32_t)ahead < n) {
-            const vf_entry *later = vf_dataset_entry(d, order[i + (uint32_t)ahead]);
-            vf_dataset_prefetch(d, later, later->latent);
+            uint32_t later = order[i + (uint32_t)ahead];
+            vf_dataset_prefetch(d, later, vf_dataset_entry(d, later)->latent);
         }
-        rc = vf_dataset_latent_of(d, e, e->latent, false, &st, err);
+        rc = vf_dataset_latent_of(d, order[i], vf_dataset_entry(d, order[i])->latent, false, &st,
+                                  err);
         if (!rc)
             rc = vf_safetensors_get(st, "mean", &v, err);
         for (size_t k = 0; !rc && k < v.bytes; k += 64)

@@ -51,7 +51,7 @@ train/diffusion      common/base common/os common/tensor formats/json
 train/models         common common/base common/nn common/os common/tensor formats/json
 train/models         formats/tensors train/diffusion
 train/data           buckets common/base common/cli common/os formats/dataset formats/json
-train/data           formats/tensors train/models
+train/data           formats/keys formats/tensors train/models
 train/output         common/base common/os common/tensor formats/dataset formats/json
 train/output         formats/report formats/tensors train/models
 train/parallel       common/comm common/memory common/os common/tensor formats/tensors

@@ -1,6 +1,7 @@
 /* test_lmdb_read.c - the reader of LMDB files reads the same pairs as liblmdb from files that
  * liblmdb wrote in many ways; the check of all pages passes each of them and refuses each kind of
  * damage. */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,12 +9,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 #include <lmdb.h>
 
 #include "common/os/file.h"
+#include "common/os/map.h"
 #include "formats/dataset/lmdb_read.h"
 #include "formats/dataset/lmdb_write.h"
 #include "tests/lib/mutate.h"
@@ -351,6 +355,33 @@ static void page_reached_twice(void **state)
     free(path);
 }
 
+/* A value that is larger than the system's read-ahead is fetched whole: a reader of its pages waits
+ * for no read of a single page. */
+static void whole_value_is_fetched(void **state)
+{
+    enum { SIZE = 32 << 20, PAGE = 4096 };
+    char *path = vc_path_join(*state, "value"), *data = calloc(1, SIZE);
+    struct rusage before, after;
+    unsigned sum = 0;
+    vc_map m;
+    OK(vc_file_write(path, data, SIZE, &err));
+    int fd = open(path, O_RDONLY);
+    assert_int_equal(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED), 0);
+    close(fd);
+    OK(vc_map_open(&m, path, &err));
+    assert_int_equal(madvise((void *)(uintptr_t)m.data, SIZE, MADV_RANDOM), 0);
+    getrusage(RUSAGE_SELF, &before);
+    vf_lmdb_fetch((vf_bytes){ m.data, SIZE });
+    for (size_t i = 0; i < SIZE; i += PAGE)
+        sum += m.data[i];
+    getrusage(RUSAGE_SELF, &after);
+    assert_int_equal(sum, 0);
+    assert_in_range(after.ru_majflt - before.ru_majflt, 0, SIZE / PAGE / 50);
+    vc_map_close(&m);
+    free(data);
+    free(path);
+}
+
 #define FOLDER_TEST(f) cmocka_unit_test_setup_teardown(f, tmp_dir_setup, tmp_dir_teardown)
 
 int main(void)
@@ -358,7 +389,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         FOLDER_TEST(same_as_liblmdb), FOLDER_TEST(gathered_puts), FOLDER_TEST(damaged),
         FOLDER_TEST(forged_nodes), FOLDER_TEST(sloppy_page), FOLDER_TEST(refused),
-        FOLDER_TEST(page_reached_twice),
+        FOLDER_TEST(page_reached_twice), FOLDER_TEST(whole_value_is_fetched),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,7 +33,7 @@ static void read_sample(const vf_dataset *d, uint32_t i)
     assert_true(vf_key_parse(&k, text));
     cJSON_Delete(record);
 
-    OK(vf_dataset_latent_of(d, e, e->latent, true, &st, &err));
+    OK(vf_dataset_latent_of(d, i, e->latent, true, &st, &err));
     OK(vf_safetensors_get(st, "mean", &mean, &err));
     assert_int_equal(mean.dim[1], e->f);
     assert_int_equal(mean.dim[3], e->w);
@@ -42,7 +42,7 @@ static void read_sample(const vf_dataset *d, uint32_t i)
     vf_safetensors_close(st);
     OK(vf_dataset_thumb(d, i, &jpeg, &n, &err));
     assert_int_equal(n, 4);
-    vf_dataset_prefetch(d, e, e->latent);
+    vf_dataset_prefetch(d, i, e->latent);
 }
 
 static void read_back(const char *dir, uint32_t n, int least_shards)

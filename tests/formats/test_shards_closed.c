@@ -79,7 +79,7 @@ static seen look(const char *dir, int shards)
         vf_safetensors *st;
         OK(vf_dataset_sample(d, i, &record, &err));
         const vf_entry *e = vf_dataset_entry(d, i);
-        OK(vf_dataset_latent_of(d, e, e->latent, true, &st, &err));
+        OK(vf_dataset_latent_of(d, i, e->latent, true, &st, &err));
         vf_safetensors_close(st);
         cJSON_Delete(record);
     }

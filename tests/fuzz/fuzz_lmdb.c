@@ -51,7 +51,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         for (uint32_t i = 0; i < x.n; i++) {
             vf_index_item item;
             vf_index_get(&x, i, &item);
-            vf_index_find(&x, item.entry.number, item.entry.variant);
         }
     vf_lmdb_check(m, &err);
     vf_lmdb_close(m);

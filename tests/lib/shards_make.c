@@ -224,7 +224,7 @@ static int read_sample(const vf_dataset *d, uint32_t i)
     cJSON_ArrayForEach(caption, cJSON_GetObjectItemCaseSensitive(record, "captions"))
         bad += read_texts(d, cJSON_GetObjectItemCaseSensitive(caption, "keys"));
     cJSON_Delete(record);
-    vf_dataset_prefetch(d, e, e->latent);
+    vf_dataset_prefetch(d, i, e->latent);
     int rc = vf_dataset_latent(d, e->latent, true, &st, &err);
     bad += read_value(st, rc, &err);
     if (!vf_dataset_thumb(d, i, &jpeg, &n, NULL))

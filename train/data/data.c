@@ -15,7 +15,8 @@
 enum {
     MAX_SETS = 1000,
     MAX_WEIGHT = 10000000,               /* of a record: largest weight times --video_repeat */
-    MAX_EPOCH = 1 << 28                  /* visits of an epoch, at 8 bytes each */
+    MAX_EPOCH = 1 << 28,                 /* visits of an epoch */
+    RELEASE_EVERY = 1 << 20              /* samples that are read before their pages are released */
 };
 
 /* ---- datasets ---- */
@@ -246,6 +247,13 @@ static int check_entry(const vf_entry *e, vc_err *err)
     return 0;
 }
 
+const vf_entry *vtrain_data_scan(const vtrain_data *d, uint32_t i)
+{
+    if (i % RELEASE_EVERY == 0)
+        vf_dataset_release(d->set[d->sample[i].dataset].data);
+    return entry_of(d, &d->sample[i]);
+}
+
 /* Lists every sample whose weight is above 0. */
 static int list_samples(vtrain_data *d, char **note, vc_err *err)
 {
@@ -263,14 +271,17 @@ static int list_samples(vtrain_data *d, char **note, vc_err *err)
     for (int i = 0; i < d->n_sets; i++) {
         const vf_dataset *data = d->set[i].data;
         for (uint32_t k = 0, n = vf_dataset_count(data); k < n; k++) {
+            if (k % RELEASE_EVERY == 0)
+                vf_dataset_release(data);
             const vf_entry *e = vf_dataset_entry(data, k);
-            char key[24];
             int rc = check_entry(e, err);
-            vf_sample_key(key, e->number, e->variant);
+            char key[24];
             if (rc)
-                return vc_context(err, rc, "%s: sample %s", vf_dataset_path(data), key);
+                return vc_context(err, rc, "%s: sample %s", vf_dataset_path(data),
+                                  vf_sample_key(key, e->number, e->variant));
             if (e->weight > 0)
-                d->sample[d->n_samples++] = (vtrain_sample){ .dataset = (uint16_t)i, .index = k };
+                d->sample[d->n_samples++] =
+                    (vtrain_sample){ .dataset = (uint32_t)i & 0x3ff, .index = k };
         }
     }
     if (!d->n_samples)
@@ -280,71 +291,6 @@ static int list_samples(vtrain_data *d, char **note, vc_err *err)
                                        all - d->n_samples))
         return vc_no_memory(err);
     return 0;
-}
-
-/* ---- groups: by kind, then f, h, w; so their order does not depend on the samples' ---- */
-
-static uint64_t group_rank(const vf_entry *e)
-{
-    return (uint64_t)(e->flags & VF_ENTRY_VIDEO ? 1 : 0) << 48 | (uint64_t)e->f << 32 |
-           (uint64_t)e->h << 16 | e->w;
-}
-
-static int by_rank(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
-}
-
-/* Lists the distinct ranks, ascending, malloc'ed. */
-static uint64_t *distinct_ranks(const vtrain_data *d, uint32_t *n)
-{
-    uint64_t *rank = malloc(d->n_samples * sizeof *rank);
-    *n = 0;
-    if (!rank)
-        return NULL;
-    for (uint32_t i = 0; i < d->n_samples; i++)
-        rank[i] = group_rank(entry_of(d, &d->sample[i]));
-    qsort(rank, d->n_samples, sizeof *rank, by_rank);
-    for (uint32_t i = 0; i < d->n_samples; i++)
-        if (!*n || rank[*n - 1] != rank[i])
-            rank[(*n)++] = rank[i];
-    return rank;
-}
-
-static void name_group(vtrain_group *g, const vf_entry *e)
-{
-    *g = (vtrain_group){ .f = e->f, .h = e->h, .w = e->w, .padded = e->f,
-                         .tokens = e->tokens, .video = e->flags & VF_ENTRY_VIDEO };
-    if (g->video)
-        snprintf(g->name, sizeof g->name, "%dx%dx%d", g->f, g->h, g->w);
-    else
-        snprintf(g->name, sizeof g->name, "%dx%d", g->h, g->w);
-}
-
-/* Checks that the first sample of each group has a latent of the group's shape: buffers are sized
- * by groups, and a hostile index could claim any shape. */
-static int make_groups(vtrain_data *d, vc_err *err)
-{
-    uint64_t *rank = distinct_ranks(d, &d->n_groups);
-    d->group = calloc(d->n_groups ? d->n_groups : 1, sizeof *d->group);
-    int rc = rank && d->group ? 0 : vc_fail(err, VC_ENOMEM, "out of memory for %" PRIu32 " samples",
-                                            d->n_samples);
-    for (uint32_t i = 0; !rc && i < d->n_samples; i++) {
-        const vf_entry *e = entry_of(d, &d->sample[i]);
-        uint64_t r = group_rank(e);
-        uint64_t *at = bsearch(&r, rank, d->n_groups, sizeof *rank, by_rank);
-        vtrain_group *g = &d->group[at - rank];
-        d->sample[i].group = (uint32_t)(at - rank);
-        if (g->f)
-            continue;
-        vtrain_latent_value v;
-        name_group(g, e);
-        rc = vtrain_name_sample(d, i, vtrain_latent_open(d, i, false, &v, err), err);
-        vf_safetensors_close(v.st);
-    }
-    free(rank);
-    return rc;
 }
 
 /* ---- held-out samples ---- */
@@ -375,7 +321,7 @@ static int hold_out(vtrain_data *d, double part, uint64_t seed, vc_err *err)
 
     uint32_t least = 0, most = 0;
     for (uint32_t i = 0; i < d->n_samples; i++) {
-        draw[i] = split_draw(seed, entry_of(d, &d->sample[i])->number, d->sample[i].dataset);
+        draw[i] = split_draw(seed, vtrain_data_scan(d, i)->number, d->sample[i].dataset);
         if (draw[i] < draw[least])
             least = i;
         if (draw[i] > draw[most])
@@ -411,7 +357,7 @@ static int share_out(vtrain_data *d, vc_err *err)
                            vf_dataset_path(d->set[k].data));
     for (uint32_t i = 0; i < d->n_samples; i++)
         if (!d->sample[i].held_out && !(i && same_number(d, i - 1, i)))
-            sum[d->sample[i].dataset] += (double)entry_of(d, &d->sample[i])->weight;
+            sum[d->sample[i].dataset] += (double)vtrain_data_scan(d, i)->weight;
     for (int k = 0; k < d->n_sets; k++)
         if (sum[k] > 0)
             least = fmin(least, d->set[k].weight /= sum[k]);
@@ -423,7 +369,7 @@ static int share_out(vtrain_data *d, vc_err *err)
 static uint64_t repeats_of(const vtrain_data *d, const vtrain_data_opts *o, uint32_t i)
 {
     const vtrain_sample *s = &d->sample[i];
-    const vf_entry *e = entry_of(d, s);
+    const vf_entry *e = vtrain_data_scan(d, i);
     double r = (double)o->dataset_repeat * d->set[s->dataset].weight * (double)e->weight;
 
     if (s->held_out)
@@ -460,7 +406,7 @@ static vtrain_visited number_at(const vtrain_data *d, const vtrain_data_opts *o,
     while (same_number(d, i, i + v.variants))
         v.variants++;
     vc_draws draws = vc_draws_of(o->seed, entry_of(d, s)->number, s->dataset, VC_DRAW_VARIANT);
-    v.start = v.variants > 1 ? vc_draw_int(&draws, v.variants) : 0;
+    v.start = v.variants > 1 ? (uint16_t)vc_draw_int(&draws, v.variants) : 0;
     return v;
 }
 
@@ -513,11 +459,14 @@ int vtrain_data_open(vtrain_data **out, const vtrain_data_opts *o, char **note, 
     if (!rc)
         rc = find_slots(d, err);
     if (!rc)
-        rc = make_groups(d, err);
+        rc = vtrain_groups_make(d, err);
     if (!rc)
         rc = hold_out(d, o->eval_split, o->seed, err);
     if (!rc)
         rc = make_epoch(d, o, err);
+    for (int i = 0; i < d->n_sets; i++)
+        if (d->set[i].data)
+            vf_dataset_release(d->set[i].data);
     if (rc) {
         vtrain_data_close(d);
         free(*note);
@@ -579,7 +528,8 @@ void vtrain_data_epoch(const vtrain_data *d, uint64_t epoch, uint32_t *row, uint
         for (uint32_t j = 0; j < v->repeats; j++, n++) {
             uint64_t visit = v->start + epoch * v->repeats + j;
             row[n] = v->first + (uint32_t)(visit % v->variants);
-            group[n] = d->sample[row[n]].group;
+            if (group)
+                group[n] = d->sample[row[n]].group;
         }
     }
 }

@@ -63,11 +63,11 @@ typedef struct vtrain_group {
 } vtrain_group;
 
 /* One sample of the list. */
-typedef struct vtrain_sample {
-    uint16_t dataset;
+typedef struct vtrain_sample {   /* 8 bytes, since there may be millions */
     uint32_t index;              /* in the dataset: vf_dataset_entry's */
-    uint32_t group;
-    bool held_out;
+    uint32_t dataset : 10;
+    uint32_t group : 21;
+    uint32_t held_out : 1;
 } vtrain_sample;
 
 /* VC_EINVAL: an incomplete dataset without `shards`, no samples, nothing left to train on, an epoch
@@ -124,9 +124,9 @@ const vtrain_sample *vtrain_data_sample(const vtrain_data *d, uint32_t i);
  * not held out when others join (except the one with the greatest draw, if all others are below
  * eval_split). */
 
-/* Writes the [visits] samples of an epoch and their groups: each sample number as often as its
- * repeats, each visit in the number's next variant, across epochs: visit j of r in epoch e takes
- * variant (s + e r + j) mod k of the k variants in the list, where s is a draw below k (id =
+/* Writes the [visits] samples of an epoch and, unless `group` is NULL, their groups: each sample
+ * number as often as its repeats, each visit in the number's next variant, across epochs: visit j
+ * of r in epoch e takes variant (s + e r + j) mod k of the k variants in the list, where s is a draw below k (id =
  * number, variant = place of the dataset, VC_DRAW_VARIANT). A number's repeats are dataset_repeat x
  * the dataset's weight x the weight of the number's first variant; a remaining fraction f counts as
  * one more repeat if a draw (id = number, variant = 256 + place of the dataset, VC_DRAW_SPLIT) is

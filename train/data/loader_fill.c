@@ -117,13 +117,12 @@ static void prefetch(const vtrain_loader *l, uint32_t sample, const vtrain_condi
 {
     const vtrain_sample *at = &l->d->sample[sample];
     const vf_dataset *data = l->d->set[at->dataset].data;
-    const vf_entry *entry = vf_dataset_entry(data, at->index);
 
-    vf_dataset_prefetch(data, entry, entry->latent);
+    vf_dataset_prefetch(data, at->index, vf_dataset_entry(data, at->index)->latent);
     for (int i = 0; i < VC_ROLES; i++) {
         vc_role e = vtrain_loader_entry(l, at->dataset, (vc_role)i);
         if (l->d->roles & 1u << i && c->has & 1u << e)
-            vf_dataset_prefetch(data, entry, c->key[e]);
+            vf_dataset_prefetch(data, at->index, c->key[e]);
     }
 }
 

@@ -12,7 +12,7 @@ struct vtrain_order {
     uint32_t batch, visits;
     uint64_t seed;
     vtrain_origin origin;
-    uint32_t *row, *group;       /* [visits] of the epoch */
+    uint32_t *row;               /* [visits] of the epoch */
     uint32_t *count;             /* [groups] scratch */
     uint64_t epoch, start;       /* the epoch of row and group, and its first micro-batch */
     uint64_t batches;            /* micro-batches of that epoch */
@@ -27,7 +27,7 @@ static uint64_t count_batches(const vtrain_order *o)
 
     memset(o->count, 0, groups * sizeof *o->count);
     for (uint32_t i = 0; i < o->visits; i++)
-        o->count[o->group[i]]++;
+        o->count[vtrain_data_sample(o->d, o->row[i])->group]++;
     for (uint32_t g = 0; g < groups; g++)
         n += ((uint64_t)o->count[g] + o->batch - 1) / o->batch;
     return n;
@@ -37,16 +37,29 @@ static void go_to(vtrain_order *o, uint64_t epoch, uint64_t start)
 {
     o->epoch = epoch;
     o->start = start;
-    vtrain_data_epoch(o->d, epoch, o->row, o->group);
+    vtrain_data_epoch(o->d, epoch, o->row, NULL);
     if (vtrain_data_varied(o->d) || !o->batches)
         o->batches = count_batches(o);
+}
+
+static int no_room(const vtrain_order *o, vc_err *err)
+{
+    return vc_fail(err, VC_ENOMEM, "out of memory for an epoch of %" PRIu32 " samples", o->visits);
 }
 
 static int open_sampler(vtrain_order *o, vc_err *err)
 {
     vb_sampler_close(o->sampler);
-    return vb_sampler_open(&o->sampler, o->group, o->visits, vtrain_data_groups(o->d), o->batch,
-                           VB_LEFTOVER_SMALL, o->seed, err);
+    o->sampler = NULL;
+    uint32_t *group = malloc(o->visits * sizeof *group);
+    if (!group)
+        return no_room(o, err);
+    for (uint32_t i = 0; i < o->visits; i++)
+        group[i] = vtrain_data_sample(o->d, o->row[i])->group;
+    int rc = vb_sampler_open(&o->sampler, group, o->visits, vtrain_data_groups(o->d), o->batch,
+                             VB_LEFTOVER_SMALL, o->seed, err);
+    free(group);
+    return rc;
 }
 
 int vtrain_order_open(vtrain_order **out, const vtrain_data *d, uint32_t batch, uint64_t seed,
@@ -59,14 +72,12 @@ int vtrain_order_open(vtrain_order **out, const vtrain_data *d, uint32_t batch, 
     *o = (vtrain_order){ .d = d, .batch = batch, .seed = seed, .origin = origin,
                          .visits = vtrain_data_visits(d) };
     o->row = malloc(o->visits * sizeof *o->row);
-    o->group = malloc(o->visits * sizeof *o->group);
     o->count = malloc(vtrain_data_groups(d) * sizeof *o->count);
     int rc = 0;
     if (!batch)
         rc = vc_fail(err, VC_EINVAL, "batches of 0 rows");
-    else if (!o->row || !o->group || !o->count)
-        rc = vc_fail(err, VC_ENOMEM, "out of memory for an epoch of %" PRIu32 " samples",
-                     o->visits);
+    else if (!o->row || !o->count)
+        rc = no_room(o, err);
     if (!rc) {
         go_to(o, origin.epoch, origin.micro);
         rc = open_sampler(o, err);
@@ -85,7 +96,6 @@ void vtrain_order_close(vtrain_order *o)
         return;
     vb_sampler_close(o->sampler);
     free(o->row);
-    free(o->group);
     free(o->count);
     free(o);
 }

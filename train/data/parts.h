@@ -38,8 +38,9 @@ typedef struct vtrain_set {
 } vtrain_set;
 
 typedef struct vtrain_visited {          /* a sample number in the epoch */
-    uint32_t first, variants;            /* its samples in the list: first..first+variants-1 */
-    uint32_t repeats, start;             /* visits an epoch; variant of the very first */
+    uint32_t first;                      /* its samples in the list: first..first+variants-1 */
+    uint16_t variants, start;            /* start: variant of the very first visit */
+    uint32_t repeats;                    /* visits an epoch */
 } vtrain_visited;
 
 struct vtrain_data {
@@ -68,6 +69,18 @@ struct vtrain_data {
     uint32_t n_visited, n_visits;        /* sample numbers; sum of their repeats */
     bool varied;                         /* a number's variants lie in several groups */
 };
+
+/* ---- data.c ---- */
+
+/* Returns the entry of sample i to a pass over all samples. The pages that the pass has read are
+ * released again and again, as those of millions of samples would fill the memory. */
+const vf_entry *vtrain_data_scan(const vtrain_data *d, uint32_t i);
+
+/* ---- groups.c ---- */
+
+/* Makes the groups of the listed samples. The first sample of each group must have a latent of the
+ * group's shape: buffers are sized by groups, and a hostile index could claim any shape. */
+int vtrain_groups_make(vtrain_data *d, vc_err *err);
 
 /* ---- fit.c: reads and compares manifests ---- */
 

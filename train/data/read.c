@@ -40,10 +40,10 @@ static int check_shape(const vf_view *v, int nd, const int64_t *want, vc_err *er
 /* ---- latents ---- */
 
 /* Checks a latent of f frames; `noised`: it holds any number of variants, in a first axis. */
-static int latent_views(const vtrain_data *d, const vf_entry *e, int f, bool noised,
+static int latent_views(const vtrain_data *d, const vtrain_group *g, int f, bool noised,
                         vtrain_latent_value *v, vc_err *err)
 {
-    int64_t dim[5] = { 0, d->norm.channels, f, e->h, e->w };
+    int64_t dim[5] = { 0, d->norm.channels, f, g->h, g->w };
     const int skip = noised ? 0 : 1, nd = 5 - skip;
     bool moments = !vf_safetensors_get(v->st, "mean", &v->mean, NULL);
 
@@ -62,9 +62,9 @@ static int latent_views(const vtrain_data *d, const vf_entry *e, int f, bool noi
     return check_shape(&v->logvar, nd, dim + skip, err);
 }
 
-static int mask_view(const vf_entry *e, int channels, vtrain_latent_value *v, vc_err *err)
+static int mask_view(const vtrain_group *g, int channels, vtrain_latent_value *v, vc_err *err)
 {
-    const int64_t dim[4] = { channels, e->f, e->h, e->w };
+    const int64_t dim[4] = { channels, g->f, g->h, g->w };
     int rc = vf_safetensors_get(v->st, "mask", &v->mean, err);
     v->variants = 1;
     return rc ? rc : check_shape(&v->mean, 4, dim, err);
@@ -84,14 +84,15 @@ int vtrain_latent_open(const vtrain_data *d, uint32_t sample, bool check, vtrain
 {
     const vtrain_sample *s = &d->sample[sample];
     const vf_dataset *data = d->set[s->dataset].data;
-    const vf_entry *e = vf_dataset_entry(data, s->index);
+    const vtrain_group *g = &d->group[s->group];
+    const vf_key key = vf_dataset_entry(data, s->index)->latent;
     char hex[VF_KEY_HEX];
 
     *v = (vtrain_latent_value){ 0 };
-    int rc = vf_dataset_latent_of(data, e, e->latent, check, &v->st, err);
+    int rc = vf_dataset_latent_of(data, s->index, key, check, &v->st, err);
     if (!rc)
-        rc = vc_context(err, latent_views(d, e, e->f, false, v, err), "latent %s",
-                        vf_key_hex(hex, e->latent));
+        rc = vc_context(err, latent_views(d, g, g->f, false, v, err), "latent %s",
+                        vf_key_hex(hex, key));
     if (rc) {
         vf_safetensors_close(v->st);
         v->st = NULL;
@@ -122,15 +123,15 @@ int vtrain_conditions_read(vtrain_conditions *c, const cJSON *record, vc_err *er
     return vf_json_bool_opt(record, "mask_all", &c->mask_all, err);
 }
 
-static int condition_views(const vtrain_data *d, const vf_entry *e, vc_role which,
+static int condition_views(const vtrain_data *d, const vtrain_group *g, vc_role which,
                            vtrain_latent_value *v, vc_err *err)
 {
     const vc_role_row *row = &vc_roles[which];
     if (row->kind == VC_VALUE_MASK)
-        return mask_view(e, vtrain_role_channels(d, which), v, err);
+        return mask_view(g, vtrain_role_channels(d, which), v, err);
     if (row->kind == VC_VALUE_EMBEDS)
         return embeds_view(d, v, err);
-    return latent_views(d, e, row->clip ? e->f : 1, row->kind == VC_VALUE_VARIANTS, v, err);
+    return latent_views(d, g, row->clip ? g->f : 1, row->kind == VC_VALUE_VARIANTS, v, err);
 }
 
 int vtrain_condition_open(const vtrain_data *d, uint32_t sample, const vtrain_conditions *c,
@@ -143,10 +144,9 @@ int vtrain_condition_open(const vtrain_data *d, uint32_t sample, const vtrain_co
     *v = (vtrain_latent_value){ 0 };
     if (!(c->has & 1u << e))
         return vc_fail(err, VC_ENOENT, "conditions: %s: missing", vc_roles[e].name);
-    const vf_entry *of = vf_dataset_entry(data, s->index);
-    int rc = vf_dataset_latent_of(data, of, c->key[e], check, &v->st, err);
+    int rc = vf_dataset_latent_of(data, s->index, c->key[e], check, &v->st, err);
     if (!rc)
-        rc = vc_context(err, condition_views(d, of, e, v, err), "latent %s",
+        rc = vc_context(err, condition_views(d, &d->group[s->group], e, v, err), "latent %s",
                         vf_key_hex(hex, c->key[e]));
     if (rc) {
         vf_safetensors_close(v->st);

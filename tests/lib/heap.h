@@ -1,0 +1,23 @@
+/* heap.h - how many bytes this process has allocated, for tests that bound the memory of a handle. */
+#ifndef TESTS_LIB_HEAP_H
+#define TESTS_LIB_HEAP_H
+
+#include <malloc.h>
+#include <stddef.h>
+
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/allocator_interface.h>
+#endif
+
+/* Returns the bytes that were allocated and not freed, by all threads. */
+static inline size_t heap_bytes(void)
+{
+#ifdef __SANITIZE_ADDRESS__
+    return __sanitizer_get_current_allocated_bytes();
+#else
+    struct mallinfo2 m = mallinfo2();
+    return m.uordblks + m.hblkhd;
+#endif
+}
+
+#endif
