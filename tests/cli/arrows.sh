@@ -56,7 +56,7 @@ train/output         common/base common/os common/tensor formats/dataset formats
 train/output         formats/report formats/tensors train/models
 train/parallel       common/comm common/memory common/os common/tensor formats/tensors
 train                common/base common/cli common/comm common/memory common/os common/tensor
-train                formats/report formats/tensors train/data train/diffusion train/models
+train                formats/json formats/report formats/tensors train/data train/diffusion train/models
 train                train/output train/parallel
 '
 # libraries that only one folder may include: a pattern of their headers, then the folder
