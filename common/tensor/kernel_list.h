@@ -100,6 +100,15 @@ VT_KERNEL(void, attention_grad, (vt_dev *, vt_tensor *dq, vt_tensor *dk, vt_tens
 VT_KERNEL(void, rope, (vt_dev *, vt_tensor *y, const vt_tensor *x, const vt_tensor *c,
                        const vt_tensor *s, int64_t begin, bool halves, float sign))
 
+/* vt_ttt_scan of ops.h; t->group is set. states f32 [groups, pairs, state] (ttt.h) gets the state
+ * at the start of each group of mini-batches, or is NULL. q, k and target strided, eta any, the
+ * others packed. */
+VT_KERNEL(void, ttt_scan, (vt_dev *, vt_tensor *o, vt_tensor *states, const vt_ttt *t))
+/* The fields of `grad` that are tensors (+)=, each may be NULL; types and strides as t's, dout any
+ * type, strided. work f32 [pairs, work] (ttt.h) holds any values. */
+VT_KERNEL(void, ttt_scan_grad, (vt_dev *, const vt_ttt *grad, const vt_tensor *dout,
+                                const vt_tensor *states, vt_tensor *work, const vt_ttt *t))
+
 /* weight NULL or in pred's shape; any */
 VT_KERNEL(void, mse, (vt_dev *, vt_tensor *loss, const vt_tensor *pred, const vt_tensor *target,
                       const vt_tensor *weight))

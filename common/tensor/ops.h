@@ -152,6 +152,34 @@ vt_tensor *vt_rope(vt_ctx *g, vt_tensor *x, vt_tensor *cos, vt_tensor *sin, int6
 /* The same where pair j consists of elements j and j + D/2, as in LLaMA. */
 vt_tensor *vt_rope_halves(vt_ctx *g, vt_tensor *x, vt_tensor *cos, vt_tensor *sin, int64_t begin);
 
+/* ---- test-time training (op_ttt.c) ---- */
+
+/* The operands of vt_ttt_scan. D is the width of a head, E of the inner model's hidden layer; of one
+ * layer E is D. b1 and b2 may have an axis of size 1 between their two. */
+typedef struct vt_ttt {
+    vt_tensor *q, *k, *target;  /* [B,L,H,D] */
+    vt_tensor *eta;             /* [B,L,H]: the step size of each token, with all its factors */
+    vt_tensor *gamma, *beta;    /* [H,D], of the inner layer norm */
+    vt_tensor *w1, *b1;         /* [H,D,E], [H,E]: where each sequence starts */
+    vt_tensor *w2, *b2;         /* [H,E,D], [H,D]; NULL: f is one layer */
+    int64_t mini_batch;         /* m, which divides L */
+    int64_t group;              /* mini-batches between the states that are kept for backward, which
+                                 * computes the others again; 0: the root of their number */
+} vt_ttt;
+/* Trains an inner model f along each sequence, a head apart (Sun et al. 2024, "Learning to (Learn at
+ * Test Time)"; Dalal et al. 2025, "One-Minute Video Generation with Test-Time Training"). f(x) is
+ * x w1 + b1, or gelu(x w1 + b1) w2 + b2 with gelu's tanh form. N is the layer norm with gamma and
+ * beta (eps 1e-8). For each mini-batch of m tokens, with the weights that the one before left:
+ *
+ *     loss_j = |N(f(k_j)) - target_j|^2 / 2
+ *     every weight w of f -= sum over the m tokens of eta_j * the slope of loss_j in w
+ *     o_j = q_j + N(f(q_j)), by the new weights
+ *
+ * Returns o [B,L,H,D]. The weights along the scan are f32. The gradient, with respect to all ten
+ * operands, runs through the inner steps; it keeps L / (m group) states per sample and head, and
+ * holds group + 2 more for each while it runs. */
+vt_tensor *vt_ttt_scan(vt_ctx *g, const vt_ttt *in);
+
 /* ---- loss (op_loss.c) ---- */
 
 /* mean(weight * (pred - target)^2) in f32 -> scalar [] f32. weight broadcasts or NULL. The mean is

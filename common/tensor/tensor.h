@@ -274,7 +274,7 @@ vt_tensor *vt_grad(vt_ctx *g, vt_tensor *t);
 
 typedef struct vt_node vt_node;
 typedef void (*vt_grad_fn)(vt_ctx *g, const vt_node *n);
-enum { VT_SAVED = 10 };
+enum { VT_SAVED = 12 };
 struct vt_node {
     vt_grad_fn fn;
     const char *op;

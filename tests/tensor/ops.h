@@ -9,7 +9,7 @@
 
 #include "common/tensor/ops.h"
 
-enum { OP_INPUTS = 7, OP_SAMPLES = 16 };       /* gradient elements compared per input */
+enum { OP_INPUTS = 10, OP_SAMPLES = 16 };       /* gradient elements compared per input */
 
 typedef struct op_shape {
     int nd;
@@ -57,7 +57,8 @@ int op_check(vt_ctx *g, op_want *w, int layout, char why[256]);
 
 /* ---- rows by subject, in ops_elem.c and so on; the last row of each list has no name ---- */
 
-extern const op_case ops_elem[], ops_norm[], ops_matmul[], ops_attn[], ops_shape[], ops_conv[];
+extern const op_case ops_elem[], ops_norm[], ops_matmul[], ops_attn[], ops_shape[], ops_conv[],
+    ops_ttt[];
 
 /* ---- for writing rows ---- */
 

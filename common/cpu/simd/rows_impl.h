@@ -109,6 +109,12 @@ static void rows_exp(float *y, const float *x, size_t n)
         v_put(y + i, v_exp(v_get(x + i, k)), k);
 }
 
+static void rows_gelu_tanh_curve(float *y, const float *x, size_t n)
+{
+    SPAN(n)
+        v_put(y + i, v_gelu_tanh_curve(v_get(x + i, k)), k);
+}
+
 #define UNARY(with, NAME, name)                                                                    \
     static void rows_##name(float *y, const float *x, size_t n)                                    \
     {                                                                                              \
@@ -340,6 +346,7 @@ const cpu_rows ROWS_SET = {
     .dot = rows_dot,
     VF_UNARIES(VALUES, )
     .exp = rows_exp,
+    .gelu_tanh_curve = rows_gelu_tanh_curve,
     .moments = rows_moments,
     .layer_stats = rows_layer_stats,
     .rms_stats = rows_rms_stats,
