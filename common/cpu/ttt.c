@@ -42,6 +42,7 @@ size_t cpu_ttt_place(const vt_ttt_size *s, bool backward, float *base, cpu_ttt_w
     TAKE(g1, hidden);
     TAKE(a1, hidden);
     TAKE(y2, hidden);
+    TAKE(slope, hidden);
     TAKE(scaled, (s->m + 1) * wide);
     TAKE(turned, tall * (wide > s->m ? wide : s->m));
     if (backward) {
@@ -53,6 +54,8 @@ size_t cpu_ttt_place(const vt_ttt_size *s, bool backward, float *base, cpu_ttt_w
         TAKE(dtarget, narrow);
         TAKE(dg2, narrow);
         TAKE(dz2, narrow);
+        TAKE(curve, hidden);
+        TAKE(slope_a, hidden);
         TAKE(da1, hidden);
         TAKE(dy2, hidden);
         TAKE(dg1, hidden);
@@ -166,14 +169,14 @@ static void layer(const cpu_ttt *f, size_t wide, size_t k, const float *x, size_
 }
 
 void cpu_ttt_model(const cpu_ttt *f, const float *state, const float *x, float *z1, float *x2,
-                   float *z2)
+                   float *z2, float *slope, float *curve)
 {
     const vt_ttt_size *s = &f->s;
 
     layer(f, s->ep, s->d, x, s->dp, state, state + s->b1, z1);
     if (!s->mlp)
         return;
-    f->r->gelu_tanh(x2, z1, s->m * s->ep);
+    f->r->gelu_tanh_jet(x2, slope, curve, z1, s->m * s->ep);
     layer(f, s->dp, s->e, x2, s->ep, state + s->w2, state + s->b2, z2);
 }
 
@@ -181,7 +184,7 @@ void cpu_ttt_slopes(const cpu_ttt *f, const cpu_ttt_work *w, const float *state)
 {
     const vt_ttt_size *s = &f->s;
 
-    cpu_ttt_model(f, state, w->k, w->z1, w->x2, w->z2);
+    cpu_ttt_model(f, state, w->k, w->z1, w->x2, w->z2, w->slope, w->curve);
     for (size_t i = 0; i < s->m; i++) {
         float *stats = w->stats + 2 * i, *error = w->error + i * s->dp, *z2 = w->z2 + i * s->dp;
         f->r->layer_stats(stats, z2, s->d, VT_TTT_EPS);
@@ -193,7 +196,7 @@ void cpu_ttt_slopes(const cpu_ttt *f, const cpu_ttt_work *w, const float *state)
     if (!s->mlp)
         return;
     cpu_ttt_against(f, w, s->ep, s->e, s->d, w->g2, s->dp, state + s->w2, s->dp, w->h, false);
-    f->r->gelu_tanh_grad(w->g1, w->h, w->z1, s->m * s->ep);
+    f->r->mul(w->g1, w->h, w->slope, s->m * s->ep);
 }
 
 /* Takes the step of one layer with inputs x [m,k] and slopes g [m,wide]. */
@@ -224,7 +227,7 @@ static void emit(const cpu_ttt *f, const cpu_ttt_work *w, const float *state, vt
     float stats[2];
 
     cpu_ttt_read(f, w->q, f->t->q, pair, step);
-    cpu_ttt_model(f, state, w->q, w->a1, w->y2, w->a2);
+    cpu_ttt_model(f, state, w->q, w->a1, w->y2, w->a2, NULL, NULL);
     for (size_t i = 0; i < s->m; i++) {
         float *row = w->a2 + i * s->dp;
         f->r->layer_stats(stats, row, s->d, VT_TTT_EPS);

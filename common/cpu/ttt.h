@@ -19,7 +19,7 @@ typedef struct cpu_ttt {
 cpu_ttt cpu_ttt_of(vt_dev *d, const vt_ttt *t);
 
 /* A thread's buffers: rows of a mini-batch, as wide as a head unless noted. With one layer z1 and
- * g1 are z2 and g2, and x2 and h are NULL. */
+ * g1 are z2 and g2, and the other hidden buffers are NULL. */
 typedef struct cpu_ttt_work {
     float *gamma, *beta;                       /* [dp] */
     float *eta, *stats;                        /* [m], [m][2] */
@@ -27,7 +27,8 @@ typedef struct cpu_ttt_work {
     float *z2, *error, *g2;                    /* f(k); N(f(k)) - target; the loss's slope in z2 */
     float *z1, *x2, *h, *g1;                   /* of [m][ep]: the hidden layer before gelu and after
                                                 * it; the loss's slopes in x2 and z1 */
-    float *a1, *y2, *a2;                       /* as z1, x2 and z2, at q by the new weights */
+    float *slope, *curve;                      /* gelu's first and second slopes at z1 */
+    float *a1, *y2, *a2, *slope_a;             /* as z1, x2, z2 and slope, at q by the new weights */
     float *scaled, *turned;                    /* m + 1 rows of either width; any transpose */
     float *dout, *da1, *da2, *dy2, *dq, *dk, *deta, *dtarget;      /* gradients, for backward */
     float *dg1, *dg2, *dx2, *dz1, *dz2;
@@ -59,9 +60,10 @@ void cpu_ttt_scale(const cpu_ttt *f, const cpu_ttt_work *w, size_t wide, float *
 /* sum += the sum of m rows */
 void cpu_ttt_sum(const cpu_ttt *f, size_t wide, float *sum, const float *x);
 
-/* Computes z1, x2 and z2 (or the buffers given instead) at m rows x. */
+/* Computes the inner model at m rows x, with the names of the buffers at k; slope and curve may be
+ * NULL. */
 void cpu_ttt_model(const cpu_ttt *f, const float *state, const float *x, float *z1, float *x2,
-                   float *z2);
+                   float *z2, float *slope, float *curve);
 /* Computes z1 to g1 from k, target and a state. */
 void cpu_ttt_slopes(const cpu_ttt *f, const cpu_ttt_work *w, const float *state);
 /* Takes the inner step, after cpu_ttt_slopes. */

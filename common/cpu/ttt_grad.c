@@ -28,7 +28,7 @@ static void output_grad(const cpu_ttt *f, const cpu_ttt_work *w, const float *st
     const vt_ttt_size *s = &f->s;
     float stats[2];
 
-    cpu_ttt_model(f, state, w->q, w->a1, w->y2, w->a2);
+    cpu_ttt_model(f, state, w->q, w->a1, w->y2, w->a2, w->slope_a, NULL);
     memcpy(w->dq, w->dout, s->m * s->dp * sizeof *w->dq);
     for (size_t i = 0; i < s->m; i++) {
         const float *a2 = w->a2 + i * s->dp;
@@ -39,7 +39,7 @@ static void output_grad(const cpu_ttt *f, const cpu_ttt_work *w, const float *st
     if (s->mlp) {
         cpu_ttt_against(f, w, s->ep, s->e, s->d, w->da2, s->dp, state + s->w2, s->dp, w->dy2,
                         false);
-        f->r->gelu_tanh_grad(w->da1, w->dy2, w->a1, s->m * s->ep);
+        f->r->mul(w->da1, w->dy2, w->slope_a, s->m * s->ep);
         cpu_ttt_outer(f, w, s->dp, s->e, w->y2, s->ep, w->da2, slope + s->w2);
         cpu_ttt_sum(f, s->dp, slope + s->b2, w->da2);
     }
@@ -71,10 +71,9 @@ static void hidden_grad(const cpu_ttt *f, const cpu_ttt_work *w, const float *st
     const vt_ttt_size *s = &f->s;
     size_t n = s->m * s->ep;
 
-    f->r->gelu_tanh_curve(w->dz1, w->z1, n);
-    f->r->mul(w->dz1, w->dz1, w->h, n);
+    f->r->mul(w->dz1, w->curve, w->h, n);
     f->r->mul(w->dz1, w->dz1, w->dg1, n);
-    f->r->gelu_tanh_grad(w->dg1, w->dg1, w->z1, n);           /* now h's gradient */
+    f->r->mul(w->dg1, w->dg1, w->slope, n);                   /* now h's gradient */
     cpu_ttt_inner(f, s->dp, s->e, w->dg1, s->ep, state + s->w2, w->dg2, true);
     cpu_ttt_outer(f, w, s->dp, s->e, w->dg1, s->ep, w->g2, slope + s->w2);
 }
@@ -118,8 +117,7 @@ static void model_grad(const cpu_ttt *f, const cpu_ttt_work *w, const float *sta
         cpu_ttt_sum(f, s->dp, slope + s->b2, w->dz2);
         cpu_ttt_against(f, w, s->ep, s->e, s->d, w->dz2, s->dp, state + s->w2, s->dp, w->dx2,
                         true);
-        f->r->gelu_tanh_grad(w->dx2, w->dx2, w->z1, s->m * s->ep);
-        f->r->add(w->dz1, w->dz1, w->dx2, s->m * s->ep);
+        f->r->muladd(w->dz1, w->dx2, w->slope, s->m * s->ep);
     }
     cpu_ttt_against(f, w, s->dp, s->d, s->e, w->dz1, s->ep, state, s->ep, w->dk, true);
     cpu_ttt_outer(f, w, s->ep, s->d, w->k, s->dp, w->dz1, slope);

@@ -75,14 +75,16 @@ VF_FN VF VF_(gelu_tanh_slope)(VF x)
     return s + c * s * rest * (1.5957691216f + 0.2140644488179f * (c * c));
 }
 
-/* Returns the slope of the slope: with p = 2 u, s = sigmoid(p) and f' = s + x s' p', it is
- * s' (2 p' + x ((1 - 2 s) p'^2 + p'')), where s' = s (1 - s). */
-VF_FN VF VF_(gelu_tanh_curve)(VF x)
+/* Returns gelu(x), its slope and the slope of its slope. With p = 2 u and s = sigmoid(p) the latter
+ * is s' (2 p' + x ((1 - 2 s) p'^2 + p'')), where s' = s (1 - s). */
+VF_FN VF VF_(gelu_tanh_jet)(VF x, VF *slope, VF *curve)
 {
     VF c = VF_(clamp)(x, 30.0f), rest, s = VF_(sigmoids)(VF_(gelu_arg)(x), &rest);
     VF p1 = 1.5957691216f + 0.2140644488179f * (c * c), p2 = 0.4281288976358f * c;
 
-    return s * rest * (2.0f * p1 + c * ((rest - s) * (p1 * p1) + p2));
+    *slope = s + c * s * rest * p1;
+    *curve = s * rest * (2.0f * p1 + c * ((rest - s) * (p1 * p1) + p2));
+    return x * s;
 }
 
 VF_FN VF VF_(gelu_erf)(VF x) { return x * VF_(normal_cdf)(x); }

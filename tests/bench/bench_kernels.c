@@ -16,6 +16,7 @@
 
 #include "common/cpu/dnnl.h"
 #include "common/cpu/gemm/gemm.h"
+#include "common/tensor/ttt.h"
 
 #include <omp.h>
 #if defined(VLT_ONEDNN)
@@ -256,6 +257,85 @@ static void bench_attention(const bench *b, int64_t h, int64_t s, int64_t d, vc_
     free(x.lse.data);
 }
 
+/* ---- the inner scan of test-time training ---- */
+
+enum { TTT_OPERANDS = 10 };
+
+typedef struct tt {
+    const bench *b;
+    vt_tensor x[TTT_OPERANDS], d[TTT_OPERANDS], o, dout, states, work;
+    struct vt_buf empty[TTT_OPERANDS];
+    vt_ttt t, grad;
+} tt;
+
+static void run_scan(void *arg, vt_dev *d)
+{
+    tt *x = arg;
+    x->b->be->ttt_scan(d, &x->o, &x->states, &x->t);
+}
+
+static void run_scan_grad(void *arg, vt_dev *d)
+{
+    tt *x = arg;
+    for (int i = 0; i < TTT_OPERANDS; i++)
+        x->empty[i].empty = true;
+    x->b->be->ttt_scan_grad(d, &x->grad, &x->dout, &x->states, &x->work, &x->t);
+}
+
+static vt_ttt scan_of(vt_tensor *x, bool mlp, int64_t m, int64_t group)
+{
+    return (vt_ttt){ .q = x, .k = x + 1, .target = x + 2, .eta = x + 3, .gamma = x + 4,
+                     .beta = x + 5, .w1 = x + 6, .b1 = x + 7, .w2 = mlp ? x + 8 : NULL,
+                     .b2 = mlp ? x + 9 : NULL, .mini_batch = m, .group = group };
+}
+
+/* Times h heads of 64 over n tokens in mini-batches of m; with two layers the hidden one is 4 times
+ * as wide. The operands in -1..1 are scaled where the inner model would diverge. */
+static void bench_ttt(const bench *b, bool mlp, int64_t h, int64_t n, int64_t m, int64_t group)
+{
+    const int64_t d = 64, e = mlp ? 4 * d : d, products = mlp ? 7 : 3, backward = mlp ? 24 : 10;
+    const struct { int nd; int64_t dim[4]; } s[TTT_OPERANDS] = {
+        { 4, { 1, n, h, d } }, { 4, { 1, n, h, d } }, { 4, { 1, n, h, d } }, { 3, { 1, n, h } },
+        { 2, { h, d } }, { 2, { h, d } }, { 3, { h, d, e } }, { 2, { h, e } },
+        { 3, { h, e, d } }, { 2, { h, d } } };
+    tt x = { .b = b };
+    contender contenders[2] = { { run_scan, b->best, 0 }, { run_scan, b->plain, 0 } };
+    double flop = 2.0 * (double)(h * n * d * e);
+    char name[80];
+
+    for (int i = 0; i < TTT_OPERANDS; i++) {
+        x.x[i] = tensor(VC_F32, s[i].nd, s[i].dim);
+        x.d[i] = tensor(VC_F32, s[i].nd, s[i].dim);
+        x.d[i].buf = &x.empty[i];
+    }
+    for (int64_t i = 0; i < n * h; i++)
+        ((float *)x.x[3].data)[i] *= 1e-5f;
+    x.t = scan_of(x.x, mlp, m, group);
+    x.grad = scan_of(x.d, mlp, m, group);
+    const vt_ttt_size z = vt_ttt_size_of(&x.t);
+    x.o = tensor(VC_F32, 4, s[0].dim);
+    x.dout = tensor(VC_F32, 4, s[0].dim);
+    x.states = tensor(VC_F32, 1, &(int64_t){ (int64_t)(z.groups * z.pairs * z.state) });
+    x.work = tensor(VC_F32, 1, &(int64_t){ (int64_t)(z.pairs * z.work) });
+
+    time_contenders(b, contenders, 2, &x);
+    snprintf(name, sizeof name, "ttt %s forward %dx%d in %d", mlp ? "mlp" : "linear", (int)h,
+             (int)n, (int)m);
+    show(name, flop * (double)products, contenders, 2);
+    contenders[0].run = contenders[1].run = run_scan_grad;
+    time_contenders(b, contenders, 2, &x);
+    snprintf(name, sizeof name, "ttt %s backward %dx%d in %d", mlp ? "mlp" : "linear", (int)h,
+             (int)n, (int)m);
+    show(name, flop * (double)backward, contenders, 2);
+    vt_tensor *const others[] = { &x.o, &x.dout, &x.states, &x.work };
+    for (size_t i = 0; i < COUNT(others); i++)
+        free(others[i]->data);
+    for (int i = 0; i < TTT_OPERANDS; i++) {
+        free(x.x[i].data);
+        free(x.d[i].data);
+    }
+}
+
 /* ---- convolution: this library's code on one device, oneDNN on another ---- */
 
 typedef struct cv {
@@ -339,6 +419,9 @@ int main(int argc, char **argv)
     bench_attention(&b, 8, 1024, 64, VC_F32);
     bench_attention(&b, 8, 1024, 64, VC_BF16);
     bench_attention(&b, 4, 2048, 128, VC_F32);
+    bench_ttt(&b, true, 4, 1024, 64, 4);
+    bench_ttt(&b, true, 4, 1024, 16, 8);
+    bench_ttt(&b, false, 4, 1024, 16, 8);
     bench_conv(&b, 5, 30, 46, 128, 128, 3);
     bench_conv(&b, 3, 30, 46, 256, 256, 3);
     bench_conv(&b, 5, 60, 92, 3, 128, 3);

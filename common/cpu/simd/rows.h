@@ -33,7 +33,8 @@ typedef struct cpu_rows {
     VF_UNARIES(ROWS_UNARY, )
 #undef ROWS_UNARY
     void (*exp)(float *y, const float *x, size_t n);
-    void (*gelu_tanh_curve)(float *y, const float *x, size_t n);    /* its second slope */
+    /* y = gelu(x), slope and curve its first and second slopes; y alone is never NULL */
+    void (*gelu_tanh_jet)(float *y, float *slope, float *curve, const float *x, size_t n);
     /* per column, over packed rows of n: sum += x - at, sumsq += (x - at)^2 */
     void (*moments)(float *sum, float *sumsq, const float *x, const float *at, size_t rows,
                     size_t n);

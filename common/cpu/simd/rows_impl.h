@@ -109,10 +109,16 @@ static void rows_exp(float *y, const float *x, size_t n)
         v_put(y + i, v_exp(v_get(x + i, k)), k);
 }
 
-static void rows_gelu_tanh_curve(float *y, const float *x, size_t n)
+static void rows_gelu_tanh_jet(float *y, float *slope, float *curve, const float *x, size_t n)
 {
-    SPAN(n)
-        v_put(y + i, v_gelu_tanh_curve(v_get(x + i, k)), k);
+    SPAN(n) {
+        vf d1, d2, v = v_gelu_tanh_jet(v_get(x + i, k), &d1, &d2);
+        v_put(y + i, v, k);
+        if (slope)
+            v_put(slope + i, d1, k);
+        if (curve)
+            v_put(curve + i, d2, k);
+    }
 }
 
 #define UNARY(with, NAME, name)                                                                    \
@@ -346,7 +352,7 @@ const cpu_rows ROWS_SET = {
     .dot = rows_dot,
     VF_UNARIES(VALUES, )
     .exp = rows_exp,
-    .gelu_tanh_curve = rows_gelu_tanh_curve,
+    .gelu_tanh_jet = rows_gelu_tanh_jet,
     .moments = rows_moments,
     .layer_stats = rows_layer_stats,
     .rms_stats = rows_rms_stats,
