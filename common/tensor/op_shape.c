@@ -187,6 +187,45 @@ vt_tensor *vt_embedding(vt_ctx *g, vt_tensor *table, vt_tensor *ids)
     return y;
 }
 
+/* ---- reorder ---- */
+
+/* Copies row ids[i] of x to row i of y, where the last axis is a row. */
+static void take_rows(vt_ctx *g, vt_tensor *y, const vt_tensor *x, const vt_tensor *ids)
+{
+    vt_tensor table = *x;
+    table.nd = 2;
+    table.dim[0] = vt_count(ids);
+    table.dim[1] = vt_last(x);
+    VT_RUN(g, embedding, y, &table, ids);
+}
+
+static void reorder_grad(vt_ctx *g, const vt_node *n)
+{
+    vt_tensor *dx = vt_grad(g, n->in[0]), *moved = dx ? vt_new_like(g, n->out->grad) : NULL;
+    if (!moved)
+        return;
+    take_rows(g, moved, n->out->grad, n->in[1]);
+    VT_RUN(g, scale, dx, moved, 1.0f);
+}
+
+vt_tensor *vt_reorder(vt_ctx *g, vt_tensor *x, vt_tensor *order, vt_tensor *inverse)
+{
+    vt_tensor *in[] = { x, inverse, order };
+
+    if (!vt_ok(g, "reorder", 1, in))
+        return NULL;
+    for (int i = 1; i < 3; i++)
+        if (!in[i] || in[i]->dtype != VC_I32 || !vt_packed(in[i]) ||
+            vt_count(in[i]) * vt_last(x) != vt_count(x))
+            return vt_bad(g, "reorder", "order and inverse must be i32, one number a row", 1, in);
+    in[0] = vt_pack(g, x);
+    vt_tensor *y = in[0] ? vt_new(g, vt_result(g, x), x->nd, x->dim) : NULL;
+    if (!y)
+        return NULL;
+    take_rows(g, y, in[0], order);
+    return vt_record(g, y, "reorder", reorder_grad, 2, in, 2, false, NULL);
+}
+
 /* Returns the index of an axis, which counts from the end if negative; fails with -1 if x has no
  * such axis. */
 static int axis_of(vt_ctx *g, const char *op, vt_tensor *x, int axis)

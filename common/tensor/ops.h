@@ -37,6 +37,10 @@ vt_tensor *vt_distances(vt_ctx *g, vt_tensor *x, int64_t sq);
 /* Looks up rows of a table: table [V,D] as stored, ids i32 [..] -> [..,D] in the compute type. An
  * id outside 0..V-1 fails the step (VC_EINVAL). (no gradient) */
 vt_tensor *vt_embedding(vt_ctx *g, vt_tensor *table, vt_tensor *ids);
+/* Moves rows, which lie along the last axis: row i of the result is row order[i] of x [..,D]. order
+ * and inverse are i32 with a number for each row; order is a permutation, inverse its inverse. A
+ * number outside of the rows fails the step (VC_EINVAL). */
+vt_tensor *vt_reorder(vt_ctx *g, vt_tensor *x, vt_tensor *order, vt_tensor *inverse);
 
 /* These convert video to patch tokens and back. x [B,C,T,H,W] with T, H, W multiples of pt, ph, pw
  * <-> tokens [B, (T/pt)(H/ph)(W/pw), C*pt*ph*pw], frames outermost, rows before columns. Elements
