@@ -64,10 +64,31 @@ static int take_origin(void *arg, const char *slot, const char *path, vc_err *er
     return rc ? rc : vc_flags_prefer(arg, "transformer", path, err);
 }
 
+/* TTT layers, which start from noise, are trained themselves. */
+static void check_ssm(vtrain_config *c, vc_flags *set)
+{
+    bool adapter = vc_flags_given(set, "adapter_method");
+    const char *flag = c->ssm_layer ? "ssm_layer" : "adapter_method";
+    if (!c->ssm_layer && !adapter)
+        return;
+    if (!c->model && !c->transformer)
+        vc_flags_wrong(set, "--%s: TTT layers belong to CogVideoX: give --model or --transformer",
+                       flag);
+    if (vc_flags_given(set, "training_type") && c->training_type == VTRAIN_LORA)
+        vc_flags_wrong(set, "--%s: a LoRA trains no TTT layers: give --training_type "
+                       "full-finetune with --adapter_method qkvo, which freezes most of the model",
+                       flag);
+    if (adapter && c->trainable_modules)
+        vc_flags_wrong(set, "--adapter_method: stands for a list of --trainable_modules: give one "
+                       "of them");
+    c->training_type = VTRAIN_FULL;
+}
+
 static void check_type(vtrain_config *c, vc_flags *set)
 {
     bool lora_said = vc_flags_given(set, "training_type") && c->training_type == VTRAIN_LORA;
     bool fresh = !c->model && !c->transformer;
+    check_ssm(c, set);
     if (c->trainable_models && strcmp(c->trainable_models, "dit"))
         vc_flags_wrong(set, "--trainable_models \"%s\": only dit, the transformer, is trained "
                        "here; VAE and text encoders stay as they are", c->trainable_models);

@@ -76,6 +76,43 @@ static int open_boundary(vtrain *t, vc_err *err)
     return 0;
 }
 
+/* Takes the family of the transformer's class, with the layers of --ssm_layer if there are any. */
+static int find_family(vtrain *t, const char *class_name, vc_err *err)
+{
+    const vtrain_config *c = &t->cfg;
+    const char *path = vtrain_weights_path(t->weights);
+    t->family = vtrain_family_of_class(class_name);
+    if (!t->family)
+        return vc_fail(err, VC_EINVAL, "%s: vtrain does not support the transformer class %s", path,
+                       class_name);
+    if (c->ssm_layer && t->family->with_ssm)
+        t->family = t->family->with_ssm;
+    const struct { const char *flag; bool given; } flags[] = {
+        { "ssm_layer", c->ssm_layer }, { "mini_batch_size", c->mini_batch_size },
+        { "scan_checkpoint_group_size", c->scan_checkpoint_group_size },
+        { "ttt_base_lr", c->ttt_base_lr > 0 }, { "ttt_eta_compat", c->ttt_eta_compat },
+        { "adapter_method", c->adapter_method },
+    };
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+        if (flags[i].given && !t->family->ssm)
+            return vc_fail(err, VC_EUSAGE, "--%s: %s is a %s, which has no TTT layers%s",
+                           flags[i].flag, path, class_name,
+                           t->family->with_ssm ? ": --ssm_layer adds them" : "");
+    if (t->family->ssm && c->training_type == VTRAIN_LORA)
+        return vc_fail(err, VC_EUSAGE, "--training_type lora: a LoRA trains no TTT layers: give "
+                       "full-finetune with --adapter_method qkvo, which freezes most of the model");
+    return 0;
+}
+
+static int open_ssm(vtrain *t, vc_err *err)
+{
+    const vtrain_config *c = &t->cfg;
+    const vtrain_ssm want = { .layer = c->ssm_layer, .mini_batch = c->mini_batch_size,
+                              .group = c->scan_checkpoint_group_size, .base_lr = c->ttt_base_lr,
+                              .eta_compat = c->ttt_eta_compat };
+    return t->family->ssm ? t->family->ssm(t->model_config, &want, err) : 0;
+}
+
 /* Reads the model's config.json, or makes that of a new built-in model. */
 static int open_config(vtrain *t, vc_err *err)
 {
@@ -104,17 +141,16 @@ static int open_config(vtrain *t, vc_err *err)
     rc = vf_json_str(config, "_class_name", &class_name, err);
     if (rc)
         return vc_context(err, rc, "%s/config.json", vtrain_weights_path(t->weights));
-    t->family = vtrain_family_of_class(class_name);
-    if (!t->family)
-        return vc_fail(err, VC_EINVAL, "%s: vtrain does not support the transformer class %s",
-                       vtrain_weights_path(t->weights), class_name);
-    rc = vtrain_weights_family(t->weights, t->family, err);
+    rc = find_family(t, class_name, err);
+    if (!rc)
+        rc = vtrain_weights_family(t->weights, t->family, err);
     if (rc)
         return rc;
     t->model_config = cJSON_Duplicate(vtrain_weights_config(t->weights), true);
     if (!t->model_config)
         return vc_no_memory(err);
-    return vtrain_weights_pipeline(t->model_config, t->family, c->model, err);
+    rc = open_ssm(t, err);
+    return rc ? rc : vtrain_weights_pipeline(t->model_config, t->family, c->model, err);
 }
 
 /* Takes the family's schedule where the model has no scheduler's file, and reports the shift. */

@@ -93,7 +93,8 @@ static int check_parts(vt_params *p, const char *modules, vc_err *err)
 
 static int train_full(vtrain *t, vc_err *err)
 {
-    char *modules = t->cfg.trainable_modules;
+    const char *preset = t->family->adapters[t->cfg.adapter_method];
+    char *modules = t->cfg.trainable_modules ? t->cfg.trainable_modules : (char *)preset;
     int rc = modules ? check_parts(t->params, modules, err) : 0;
     if (!rc)
         rc = vt_params_train(t->params, modules ? is_trainable : NULL, modules, err);

@@ -59,6 +59,10 @@ typedef struct vtrain_config {
     char *model_paths, *model_id_with_origin_paths;   /* DiffSynth-Studio's names of the model */
     int boundary_type;                        /* vtrain_side */
     double max_timestep_boundary, min_timestep_boundary;
+    int ssm_layer;                            /* index into none|ttt_linear|ttt_mlp */
+    int64_t mini_batch_size, scan_checkpoint_group_size;      /* 0: the model's */
+    double ttt_base_lr;                       /* 0: the model's */
+    bool ttt_eta_compat;
     vc_dtype transformer_dtype;               /* frozen weights in memory; NONE: as in the file */
     char *fp8_models;
     int64_t dit_width, dit_layers, dit_heads, dit_patch;
@@ -67,6 +71,7 @@ typedef struct vtrain_config {
     /* trained parameters */
     int training_type;                        /* vtrain_type */
     char *trainable_models, *trainable_modules;
+    int adapter_method;                       /* index into sft|qkvo|none */
     int64_t rank;
     double network_alpha;
     char *target_name, *lora_checkpoint, *preset_lora_path;

@@ -144,6 +144,11 @@ static void start(float *v, vt_init init, int nd, const int64_t *dim, const char
         for (int64_t i = 0; i < n; i++)
             v[i] *= 0.02f;
         break;
+    case VT_INIT_BIAS: uniform(v, n, 1.0 / sqrt(out), seed, id); break;
+    case VT_INIT_TENTH:
+        for (int64_t i = 0; i < n; i++)
+            v[i] = 0.1f;
+        break;
     }
 }
 
@@ -298,7 +303,8 @@ static int bind_one(vt_params *p, const char *name, const char *module, vt_tenso
     bool plain = lin && slot == &lin->w && nd == 2;
     vt_tensor *t = NULL, *scale = NULL, **may_scale = plain ? &scale : NULL;
     vc_dtype from = VC_F32;
-    int rc = src->get ? load(&t, may_scale, &from, p->g, src, nd, dim, name, err)
+    bool drawn = !src->get || (src->lacks && src->lacks(src->lacks_arg, name));
+    int rc = !drawn ? load(&t, may_scale, &from, p->g, src, nd, dim, name, err)
                       : started(&t, p->g, init, nd, dim, name, src->seed, err);
     if (rc)
         return rc;

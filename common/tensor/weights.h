@@ -13,7 +13,10 @@ typedef enum vt_init {                        /* initial values of a weight with
     VT_INIT_ZERO, VT_INIT_ONE,
     VT_INIT_XAVIER,                           /* uniform +-sqrt(6 / (in + out)) */
     VT_INIT_KAIMING,                          /* uniform +-1/sqrt(in): PyTorch's Linear default */
-    VT_INIT_NORMAL                            /* N(0, 0.02^2) */
+    VT_INIT_NORMAL,                           /* N(0, 0.02^2) */
+    VT_INIT_BIAS,                             /* uniform +-1/sqrt(n): PyTorch's default for the n
+                                               * biases of a square linear layer */
+    VT_INIT_TENTH                             /* 0.1 */
 } vt_init;                                    /* in: elements per row of the first axis */
 
 typedef struct vt_weight {
@@ -57,6 +60,10 @@ typedef struct vt_source {
     void *arg;
     uint64_t seed;                            /* of VC_DRAW_INIT draws, keyed by XXH3-64 of the full
                                                * name, so that the order of binding is irrelevant */
+    /* Whether the model has this weight and the source has not, so that it starts from the table's
+     * init although others have values; NULL: there is no such weight. */
+    bool (*lacks)(const void *arg, const char *name);
+    const void *lacks_arg;
     bool mapped;                              /* views outlive the params, so that frozen weights
                                                * may borrow them */
     bool converts;                            /* linears' weights of another type than `to` become

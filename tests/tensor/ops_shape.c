@@ -56,6 +56,13 @@ static int64_t ref_embedding(double *y, const double *const *x, const op_args *a
     OP_EACH(y, n * d, x[0][(int64_t)a->c->arg[1 + i / d] * d + i % d]);
 }
 
+/* arg: the row of x for each of y */
+static int64_t ref_reorder(double *y, const double *const *x, const op_args *a)
+{
+    int64_t d = op_last(&a->s[0]);
+    OP_EACH(y, op_count(&a->s[0]), x[0][(int64_t)a->c->arg[i / d] * d + i % d]);
+}
+
 /* The last axis has three chunks: y = first * second + third. */
 static int64_t ref_chunk(double *y, const double *const *x, const op_args *a)
 {
@@ -164,6 +171,19 @@ static vt_tensor *embedding(vt_ctx *g, vt_tensor *const *x, const op_args *a)
     return vt_embedding(g, x[0], vt_from_host(g, VC_I32, 2, (int64_t[]){ 1, n }, id, VC_I32));
 }
 
+static vt_tensor *reorder(vt_ctx *g, vt_tensor *const *x, const op_args *a)
+{
+    int32_t order[8], inverse[8];
+    const int64_t n = op_count(&a->s[0]) / op_last(&a->s[0]);
+
+    for (int64_t i = 0; i < n; i++) {
+        order[i] = (int32_t)a->c->arg[i];
+        inverse[order[i]] = (int32_t)i;
+    }
+    return vt_reorder(g, x[0], vt_from_host(g, VC_I32, 1, &n, order, VC_I32),
+                      vt_from_host(g, VC_I32, 1, &n, inverse, VC_I32));
+}
+
 /* Writes [a, b] in two parts. */
 static vt_tensor *assign(vt_ctx *g, vt_tensor *const *x, const op_args *a)
 {
@@ -195,6 +215,8 @@ const op_case ops_shape[] = {
       .stored = VC_BF16 },
     { "embedding: f16", embedding, ref_embedding, { "4 33" }, ROUND,
       { 3, 3, 1, 0 }, .weights = 1, .stored = VC_F16 },
+    { "reorder", reorder, ref_reorder, { "2 3 40" }, EXACT, { 3, 0, 5, 1, 4, 2 } },
+    { "reorder: short rows", reorder, ref_reorder, { "7 3" }, EXACT, { 1, 2, 3, 4, 5, 6, 0 } },
     { "chunk", chunk, ref_chunk, { "2 4 21" }, CHAIN },
     { "concat: tokens", concat, ref_concat, { "2 3 5", "2 4 5", "2 1 5" }, EXACT, { 1 } },
     { "concat: channels", concat, ref_concat, { "2 3 5", "2 3 8" }, EXACT, { 2 } },

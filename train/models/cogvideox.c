@@ -17,10 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/nn/attention.h"
 #include "common/nn/embeddings.h"
 #include "common/nn/positions.h"
-#include "train/models/dit.h"
 
 #define QK_EPS 1e-6f
 #define THETA 10000.0
@@ -28,84 +26,50 @@
 
 enum { MLP = 4 };
 
-/* Indices into the sizes of the weight tables. */
-enum { D = -1, TIME = -2, TEXT = -3, HEAD = -4, HIDDEN = -5, SIX_D = -6, TWO_D = -7, IN = -8,
-       PATCH = -9, TOKEN_IN = -10, TOKEN_OUT = -11, OFS_D = -12, TABLE = -13, BIAS = -14 };
-
-typedef struct block_weights {
-    vt_lin mod1, mod2;                        /* [6D,TIME]: shift, scale and gate of the video, then
-                                               * of the text */
-    nn_norm norm1, norm2;
-    nn_attention attn;
-    vt_lin up, down;
-} block_weights;
-
-typedef struct model_weights {
-    vt_lin patch;                             /* w [D,IN,PATCH,PATCH], or with patch_size_t
-                                               * [D,TOKEN_IN] */
-    vt_tensor *table;                         /* [1,TABLE,D], text rows first; NULL: not stored */
-    vt_lin text, time1, time2, ofs1, ofs2, mod_out, proj_out;
-    nn_norm final, out;
-} model_weights;
-
 #define LIN(type, field, name, out, in) \
     { name, VT_W_LINEAR, offsetof(type, field), { out, in }, VT_INIT_XAVIER }
 #define VEC(type, field, name, size) \
     { name, VT_W_TENSOR, offsetof(type, field), { size }, VT_INIT_ONE }
 
 static const vt_weight model_table[] = {
-    { "patch_embed.pos_embedding", VT_W_BUFFER, offsetof(model_weights, table), { 1, TABLE, D },
+    { "patch_embed.pos_embedding", VT_W_BUFFER, offsetof(cogvideox_weights, table), { 1, TABLE, D },
       VT_INIT_ZERO },
-    { "patch_embed.proj", VT_W_CONV, offsetof(model_weights, patch), { D, IN, PATCH, PATCH },
+    { "patch_embed.proj", VT_W_CONV, offsetof(cogvideox_weights, patch), { D, IN, PATCH, PATCH },
       VT_INIT_XAVIER },
-    VEC(model_weights, patch.b, "patch_embed.proj.bias", BIAS),
-    LIN(model_weights, patch, "patch_embed.proj", D, TOKEN_IN),
-    LIN(model_weights, text, "patch_embed.text_proj", D, TEXT),
-    LIN(model_weights, time1, "time_embedding.linear_1", TIME, D),
-    LIN(model_weights, time2, "time_embedding.linear_2", TIME, TIME),
-    VEC(model_weights, final.w, "norm_final.weight", D),
-    VEC(model_weights, final.b, "norm_final.bias", D),
-    LIN(model_weights, mod_out, "norm_out.linear", TWO_D, TIME),
-    VEC(model_weights, out.w, "norm_out.norm.weight", D),
-    VEC(model_weights, out.b, "norm_out.norm.bias", D),
-    LIN(model_weights, proj_out, "proj_out", TOKEN_OUT, D),
-    LIN(model_weights, ofs1, "ofs_embedding.linear_1", OFS_D, OFS_D),
-    LIN(model_weights, ofs2, "ofs_embedding.linear_2", OFS_D, OFS_D),
+    VEC(cogvideox_weights, patch.b, "patch_embed.proj.bias", BIAS),
+    LIN(cogvideox_weights, patch, "patch_embed.proj", D, TOKEN_IN),
+    LIN(cogvideox_weights, text, "patch_embed.text_proj", D, TEXT),
+    LIN(cogvideox_weights, time1, "time_embedding.linear_1", TIME, D),
+    LIN(cogvideox_weights, time2, "time_embedding.linear_2", TIME, TIME),
+    VEC(cogvideox_weights, final.w, "norm_final.weight", D),
+    VEC(cogvideox_weights, final.b, "norm_final.bias", D),
+    LIN(cogvideox_weights, mod_out, "norm_out.linear", TWO_D, TIME),
+    VEC(cogvideox_weights, out.w, "norm_out.norm.weight", D),
+    VEC(cogvideox_weights, out.b, "norm_out.norm.bias", D),
+    LIN(cogvideox_weights, proj_out, "proj_out", TOKEN_OUT, D),
+    LIN(cogvideox_weights, ofs1, "ofs_embedding.linear_1", OFS_D, OFS_D),
+    LIN(cogvideox_weights, ofs2, "ofs_embedding.linear_2", OFS_D, OFS_D),
     { 0 }
 };
 static const vt_weight block_table[] = {      /* names follow "transformer_blocks.%d." */
-    LIN(block_weights, mod1, "norm1.linear", SIX_D, TIME),
-    VEC(block_weights, norm1.w, "norm1.norm.weight", D),
-    VEC(block_weights, norm1.b, "norm1.norm.bias", D),
-    VEC(block_weights, attn.norm_q.w, "attn1.norm_q.weight", HEAD),
-    VEC(block_weights, attn.norm_q.b, "attn1.norm_q.bias", HEAD),
-    VEC(block_weights, attn.norm_k.w, "attn1.norm_k.weight", HEAD),
-    VEC(block_weights, attn.norm_k.b, "attn1.norm_k.bias", HEAD),
-    LIN(block_weights, attn.q, "attn1.to_q", D, D),
-    LIN(block_weights, attn.k, "attn1.to_k", D, D),
-    LIN(block_weights, attn.v, "attn1.to_v", D, D),
-    LIN(block_weights, attn.out, "attn1.to_out.0", D, D),
-    LIN(block_weights, mod2, "norm2.linear", SIX_D, TIME),
-    VEC(block_weights, norm2.w, "norm2.norm.weight", D),
-    VEC(block_weights, norm2.b, "norm2.norm.bias", D),
-    LIN(block_weights, up, "ff.net.0.proj", HIDDEN, D),
-    LIN(block_weights, down, "ff.net.2", D, HIDDEN),
+    LIN(cogvideox_block, mod1, "norm1.linear", SIX_D, TIME),
+    VEC(cogvideox_block, norm1.w, "norm1.norm.weight", D),
+    VEC(cogvideox_block, norm1.b, "norm1.norm.bias", D),
+    VEC(cogvideox_block, attn.norm_q.w, "attn1.norm_q.weight", HEAD),
+    VEC(cogvideox_block, attn.norm_q.b, "attn1.norm_q.bias", HEAD),
+    VEC(cogvideox_block, attn.norm_k.w, "attn1.norm_k.weight", HEAD),
+    VEC(cogvideox_block, attn.norm_k.b, "attn1.norm_k.bias", HEAD),
+    LIN(cogvideox_block, attn.q, "attn1.to_q", D, D),
+    LIN(cogvideox_block, attn.k, "attn1.to_k", D, D),
+    LIN(cogvideox_block, attn.v, "attn1.to_v", D, D),
+    LIN(cogvideox_block, attn.out, "attn1.to_out.0", D, D),
+    LIN(cogvideox_block, mod2, "norm2.linear", SIX_D, TIME),
+    VEC(cogvideox_block, norm2.w, "norm2.norm.weight", D),
+    VEC(cogvideox_block, norm2.b, "norm2.norm.bias", D),
+    LIN(cogvideox_block, up, "ff.net.0.proj", HIDDEN, D),
+    LIN(cogvideox_block, down, "ff.net.2", D, HIDDEN),
     { 0 }
 };
-
-typedef struct cogvideox {
-    vtrain_dit dit;
-    cogvideox_config c;
-    model_weights w;
-    int patch[3];                             /* latent frames, rows, columns of a token */
-    int64_t video;                            /* video tokens of the step in progress */
-} cogvideox;
-
-/* vtrain_in.made: cosines and sines of the rotations; sinusoids by frame, column and row; OFS. A
- * tensor that the model does not need is NULL. */
-enum { ROPE, SINCOS = 2, OFS_AT = 5 };
-/* The inputs of a block. */
-enum { X, TIME_AT, COS, SIN, N_IN };
 
 /* ---- config ---- */
 
@@ -122,7 +86,7 @@ static int64_t width(const cogvideox *m)
     return m->c.heads * m->c.head;
 }
 
-static int cogvideox_read(void *model, const cJSON *config, vc_err *err)
+int cogvideox_read(void *model, const cJSON *config, vc_err *err)
 {
     cogvideox *m = model;
     cogvideox_config *c = &m->c;
@@ -155,7 +119,7 @@ static unsigned roles_of(const cogvideox *m)
                                       : 1u << VC_ROLE_VIDEO | 1u << VC_ROLE_MASK;
 }
 
-static void cogvideox_fit(const void *model, vtrain_fit *fit)
+void cogvideox_fit(const void *model, vtrain_fit *fit)
 {
     const cogvideox *m = model;
     *fit = (vtrain_fit){ .channels = (int)m->c.out_channels,
@@ -200,6 +164,11 @@ static bool check_text(vt_ctx *g, const cogvideox *m, const vtrain_cond *text)
                 "(max_text_seq_length)", (long long)n, (long long)m->c.max_text);
     vtrain_check_padding(g, text);
     return !vt_failed(g);
+}
+
+bool cogvideox_check(vt_ctx *g, const cogvideox *m, const vtrain_in *in)
+{
+    return in->x && check_latents(g, m, in->x) && check_text(g, m, &in->text[0]);
 }
 
 /* ---- positions ---- */
@@ -297,25 +266,25 @@ static void cogvideox_prepare(vt_ctx *g, void *model, vtrain_in *in)
     static const float ofs = OFS;
     const int64_t one = 1;
     cogvideox *m = model;
-    if (!in->x || !check_latents(g, m, in->x) || !check_text(g, m, &in->text[0]))
+    if (!cogvideox_check(g, m, in))
         return;
     const int64_t *dim = in->x->dim, grid[3] = { dim[2] / m->patch[0], dim[3] / m->patch[1],
                                                  dim[4] / m->patch[2] };
     bool stored = m->c.learned && (dim[2] - 1) * m->c.compression + 1 == m->c.frames;
     m->video = grid[0] * grid[1] * grid[2];
     if (m->c.rotary)
-        make_rope(g, m, grid, in->made + ROPE);
+        make_rope(g, m, grid, in->made + COG_ROPE);
     if (!stored && (!m->c.rotary || m->c.learned))
-        make_sincos(g, m, grid, in->made + SINCOS);
+        make_sincos(g, m, grid, in->made + COG_SINCOS);
     if (m->c.ofs)
-        in->made[OFS_AT] = vt_from_host(g, VC_F32, 1, &one, &ofs, VC_F32);
+        in->made[COG_OFS] = vt_from_host(g, VC_F32, 1, &one, &ofs, VC_F32);
 }
 
 /* ---- forward ---- */
 
 /* The embedding of the time [B,TIME], which modulates all blocks. The embedding and the modulation
  * are f32. */
-static vt_tensor *embed_time(vt_ctx *g, const model_weights *w, vt_tensor *t, vt_tensor *ofs)
+static vt_tensor *embed_time(vt_ctx *g, const cogvideox_weights *w, vt_tensor *t, vt_tensor *ofs)
 {
     vt_tensor *e = nn_embed_number(g, t, &w->time1, &w->time2, VC_F32);
     if (ofs)
@@ -337,18 +306,18 @@ static vt_tensor *embed_tokens(vt_ctx *g, const cogvideox *m, vt_tensor *x, vt_t
     return m->c.learned && !sincos[0] ? vt_add(g, all, m->w.table) : all;
 }
 
-static void cogvideox_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *s[VT_BLOCK_IO])
+void cogvideox_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *s[VT_BLOCK_IO])
 {
     const cogvideox *m = model;
     vt_tensor *x = vtrain_join(g, in, roles_of(m), 1);
     if (in->note) {
         vtrain_note(in, "hidden_states", vt_permute(g, x, (int[]){ 0, 2, 1, 3, 4 }));
-        note_rope(g, in, in->made + ROPE);
+        note_rope(g, in, in->made + COG_ROPE);
     }
-    s[TIME_AT] = embed_time(g, &m->w, in->t, in->made[OFS_AT]);
-    s[X] = embed_tokens(g, m, x, in->text[0].embeds, in->made + SINCOS);
-    s[COS] = in->made[ROPE];
-    s[SIN] = in->made[ROPE + 1];
+    s[COG_TIME] = embed_time(g, &m->w, in->t, in->made[COG_OFS]);
+    s[COG_X] = embed_tokens(g, m, x, in->text[0].embeds, in->made + COG_SINCOS);
+    s[COG_COS] = in->made[COG_ROPE];
+    s[COG_SIN] = in->made[COG_ROPE + 1];
 }
 
 /* The expert adaptive layer norm: the shifts, scales and gates of n text tokens, and those of the
@@ -360,39 +329,56 @@ static nn_groups expert(vt_ctx *g, vt_tensor *time, const vt_lin *l, int64_t n)
     return (nn_groups){ n, { e[3], e[0] }, { e[4], e[1] }, { e[5], e[2] } };
 }
 
-/* in: the sequence [B,n+N,D], the embedding of the time [B,TIME], and the tables of the rotations,
- * which are NULL in 2B. */
+nn_heads cogvideox_heads(const cogvideox *m, vt_tensor *const *in, int64_t n)
+{
+    return (nn_heads){ m->c.heads, QK_EPS, in[COG_COS], in[COG_SIN], n };
+}
+
+vt_tensor *cogvideox_run(vt_ctx *g, const void *model, const void *weights, vt_tensor *const *in,
+                         cogvideox_mix *mix)
+{
+    const cogvideox *m = model;
+    const cogvideox_block *w = weights;
+    vt_tensor *x = in[COG_X], *h;
+    float eps = (float)m->c.eps;
+    int64_t n = x->dim[1] - m->video;
+
+    nn_groups e = expert(g, in[COG_TIME], &w->mod1, n);
+    h = nn_modulate(g, x, &w->norm1, &e, eps);
+    h = mix(g, model, weights, h, in);
+    x = nn_gate(g, x, h, &e);
+
+    e = expert(g, in[COG_TIME], &w->mod2, n);
+    h = nn_modulate(g, x, &w->norm2, &e, eps);
+    h = vt_feed_forward(g, h, &w->up, &w->down);
+    return nn_gate(g, x, h, &e);
+}
+
+static vt_tensor *attention(vt_ctx *g, const void *model, const void *weights, vt_tensor *h,
+                            vt_tensor *const *in)
+{
+    const cogvideox *m = model;
+    const cogvideox_block *w = weights;
+    const nn_heads heads = cogvideox_heads(m, in, in[COG_X]->dim[1] - m->video);
+    return nn_self_attention(g, h, &w->attn, &heads, NULL);
+}
+
 static void block(vt_ctx *g, const void *model, const void *weights, vt_tensor *const *in,
                   vt_tensor **out)
 {
-    const cogvideox *m = model;
-    const block_weights *w = weights;
-    vt_tensor *x = in[X], *h;
-    float eps = (float)m->c.eps;
-    int64_t n = x->dim[1] - m->video;
-    const nn_heads heads = { m->c.heads, QK_EPS, in[COS], in[SIN], n };
-
-    nn_groups e = expert(g, in[TIME_AT], &w->mod1, n);
-    h = nn_modulate(g, x, &w->norm1, &e, eps);
-    h = nn_self_attention(g, h, &w->attn, &heads, NULL);
-    x = nn_gate(g, x, h, &e);
-
-    e = expert(g, in[TIME_AT], &w->mod2, n);
-    h = nn_modulate(g, x, &w->norm2, &e, eps);
-    h = vt_feed_forward(g, h, &w->up, &w->down);
-    out[0] = nn_gate(g, x, h, &e);
+    out[0] = cogvideox_run(g, model, weights, in, attention);
 }
 
 /* The head projects the video's tokens to patches and puts these together to latents. */
-static vt_tensor *cogvideox_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s)
+vt_tensor *cogvideox_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s)
 {
     const cogvideox *m = model;
-    const model_weights *w = &m->w;
+    const cogvideox_weights *w = &m->w;
     float eps = (float)m->c.eps;
-    vt_tensor *x = s[X], *e[2];
+    vt_tensor *x = s[COG_X], *e[2];
     x = vt_slice(g, x, 1, x->dim[1] - m->video, x->dim[1]);
     x = vt_layer_norm(g, x, w->final.w, w->final.b, eps);
-    vt_chunk(g, nn_modulation(g, s[TIME_AT], &w->mod_out, 2), 1, 2, e);
+    vt_chunk(g, nn_modulation(g, s[COG_TIME], &w->mod_out, 2), 1, 2, e);
     x = vt_layer_norm_modulate(g, x, w->out.w, w->out.b, e[0], e[1], eps);
     x = vt_linear(g, x, &w->proj_out);
     return vt_unpatchify(g, x, in->x->dim + 1, m->patch[0], m->patch[1], m->patch[2], VT_C_FIRST);
@@ -404,7 +390,7 @@ const vtrain_family vtrain_cogvideox = {
     .size = sizeof(cogvideox), .weights = offsetof(cogvideox, w), .table = model_table,
     .read = cogvideox_read, .fit = cogvideox_fit, .prepare = cogvideox_prepare,
     .embed = cogvideox_embed,
-    .blocks = { { "transformer_blocks.%d.", block_table, sizeof(block_weights), N_IN, 1, block,
+    .blocks = { { "transformer_blocks.%d.", block_table, sizeof(cogvideox_block), COG_IN, 1, block,
                   NULL } },
     .head = cogvideox_head,
     .scale = { [VC_ROLE_IMAGE] = VTRAIN_SCALE_INVERT, [VC_ROLE_VIDEO] = VTRAIN_SCALE_FACTOR,
@@ -413,5 +399,5 @@ const vtrain_family vtrain_cogvideox = {
     .flow_shift = 1, .logit_mean = 0, .logit_std = 1,
     .posterior_mean = false, .image_dropout = 0.05, .bf16 = true,
     .lr_full = 1e-5, .lr_lora = 1e-4, .guidance = 6, .batch = 1, .steps = 1000,
-    .lora_targets = "to_q,to_k,to_v,to_out.0",
+    .lora_targets = "to_q,to_k,to_v,to_out.0", .with_ssm = &vtrain_ttt,
 };

@@ -14,7 +14,7 @@
 #include "train/diffusion/scheduler.h"
 #include "train/models/lora_names.h"
 
-enum { VTRAIN_TEXTS = 4, VTRAIN_ROWS = 4096, VTRAIN_MADE = 6 };
+enum { VTRAIN_TEXTS = 4, VTRAIN_ROWS = 4096, VTRAIN_MADE = 11 };
 
 /* The inputs of a forward. All tensors belong to the step in progress. */
 typedef struct vtrain_cond {
@@ -136,7 +136,19 @@ typedef struct vtrain_blocks {
     void (*enter)(vt_ctx *g, const void *model, vt_tensor *s[VT_BLOCK_IO]);
 } vtrain_blocks;
 
-typedef struct vtrain_family {
+/* --ssm_layer and its settings; 0: not given. */
+typedef struct vtrain_ssm {
+    int layer;                                /* index into none|ttt_linear|ttt_mlp */
+    int64_t mini_batch;                       /* --mini_batch_size */
+    int64_t group;                            /* --scan_checkpoint_group_size */
+    double base_lr;                           /* --ttt_base_lr */
+    bool eta_compat;                          /* --ttt_eta_compat */
+} vtrain_ssm;
+
+enum { VTRAIN_ADAPTERS = 3 };                 /* values of --adapter_method: sft|qkvo|none */
+
+typedef struct vtrain_family vtrain_family;
+struct vtrain_family {
     const char *class_name;                   /* _class_name of config.json, and in vc_family */
     const char *text_args[VTRAIN_TEXTS];      /* forward()'s names of the embeddings, for traces */
     vtrain_layout layout;                     /* of forward()'s latents, for traces */
@@ -196,7 +208,16 @@ typedef struct vtrain_family {
     int64_t batch, steps;
     bool bf16;                                /* the model computes in bf16 */
     const char *lora_targets;
-} vtrain_family;
+
+    /* The family of these models with the layers of --ssm_layer, whose first_class is this class;
+     * NULL: there is none. */
+    const vtrain_family *with_ssm;
+    /* Writes the settings of --ssm_layer to config.json, in place of those that it has. NULL: the
+     * family has no such layers. */
+    int (*ssm)(cJSON *config, const vtrain_ssm *want, vc_err *err);
+    /* What --trainable_modules is by default for each value of --adapter_method; NULL: all. */
+    const char *adapters[VTRAIN_ADAPTERS];
+};
 
 /* The family with this _class_name, diffusers' or the first authors'; NULL: no family has it. */
 const vtrain_family *vtrain_family_of_class(const char *class_name);
@@ -208,7 +229,7 @@ const char *vtrain_family_name(const vtrain_family *f);
 
 /* ---- dit.c: a model of a family ---- */
 
-enum { VTRAIN_SIZES = 16 };
+enum { VTRAIN_SIZES = 19 };
 struct vtrain_layer;
 typedef struct vtrain_dit {
     const vtrain_family *family;
@@ -262,6 +283,7 @@ extern const vtrain_family vtrain_flux;       /* flux.c */
 extern const vtrain_family vtrain_hunyuan;    /* hunyuan.c */
 extern const vtrain_family vtrain_ltx;        /* ltx.c */
 extern const vtrain_family vtrain_qwen;       /* qwen.c */
+extern const vtrain_family vtrain_ttt;        /* ttt.c */
 extern const vtrain_family vtrain_wan;        /* wan.c */
 
 #endif

@@ -25,6 +25,9 @@ struct vtrain_weights {
     vc_dtype held;
     const char *const *spare;            /* tensors that the model does not use */
     const vtrain_rename *names;          /* of the file's tensors; NULL: they have ours */
+    bool made;                           /* config.json is not the file's */
+    bool adds;                           /* the model has weights without a row in names, which the
+                                          * file lacks */
     struct { const void *of; void *copy; } swapped[SWAPPED];     /* rows whose halves are swapped */
 };
 
@@ -144,6 +147,15 @@ static int all_renamed(const vtrain_weights *w, vt_params *p, vc_err *err)
 
 /* ---- values ---- */
 
+static bool lacks(const void *arg, const char *name)
+{
+    vtrain_renamed r;
+    char *theirs;
+    int rc = find_in_file(&theirs, &r, arg, name, NULL);
+    free(theirs);
+    return !rc && !r.row;
+}
+
 double vtrain_weights_file_bytes(const vtrain_weights *w)
 {
     return w ? w->bytes : 0;
@@ -157,6 +169,10 @@ vt_source vtrain_weights_source(vtrain_weights *w, bool sizes_only)
         file.arg = w;
     }
     vt_source src = w->preset ? vtrain_lora_source(w->preset, &file, sizes_only) : file;
+    if (w->adds) {
+        src.lacks = lacks;
+        src.lacks_arg = w;
+    }
     src.converts = w->held != VC_DTYPE_NONE;
     src.to = w->held;
     return src;
@@ -169,6 +185,7 @@ int vtrain_weights_family(vtrain_weights *w, const vtrain_family *family, vc_err
     cJSON *config;
     int rc = vf_json_str(w->config, "_class_name", &class, err);
     w->spare = family->spare;
+    w->made = family->ssm != NULL;
     if (w->preset)
         vtrain_lora_rename(w->preset, family->lora_names, family->peer_names);
     if (rc || !family->first_class || strcmp(class, family->first_class))
@@ -180,12 +197,14 @@ int vtrain_weights_family(vtrain_weights *w, const vtrain_family *family, vc_err
     cJSON_Delete(w->config);
     w->config = config;
     w->names = family->lora_names;
+    w->made = true;
+    w->adds = family->ssm != NULL;
     return 0;
 }
 
-bool vtrain_weights_first(const vtrain_weights *w)
+bool vtrain_weights_config_made(const vtrain_weights *w)
 {
-    return w->names != NULL;
+    return w->made;
 }
 
 size_t vtrain_weights_bytes(const vtrain_weights *w)

@@ -36,8 +36,9 @@ int vtrain_weights_hash(vf_key *k, const vtrain_weights *w, const atomic_int *st
  * the folder or file is the first authors', its config becomes ours, and its tensors are found by
  * our names. */
 int vtrain_weights_family(vtrain_weights *w, const vtrain_family *family, vc_err *err);
-/* True if config.json and the names of tensors are the first authors'. */
-bool vtrain_weights_first(const vtrain_weights *w);
+/* True if the transformer's config.json is not that of the files: it was converted, or has settings
+ * of this run. */
+bool vtrain_weights_config_made(const vtrain_weights *w);
 double vtrain_weights_file_bytes(const vtrain_weights *w);  /* NULL: 0 */
 /* The source of the weights, for vt_params_bind; valid while w lives. sizes_only: as of vt_options;
  * the preset is not folded in, only its memory is counted. */

@@ -358,12 +358,12 @@ static int write_index(const char *folder, const shards *s, vt_params *p, vf_sum
     return rc;
 }
 
-/* Copies the config.json of w, if that is diffusers'; else writes `config`. */
+/* Copies the config.json of w, unless this run made its own; else writes `config`. */
 static int write_config(const char *folder, const vtrain_weights *w, const cJSON *config,
                         vf_sums *sums, vc_err *err)
 {
     char *to = vc_path_join(folder, "config.json"), *text = NULL;
-    bool copy = w && !vtrain_weights_first(w);
+    bool copy = w && !vtrain_weights_config_made(w);
     char *from = copy ? vc_path_join(vtrain_weights_path(w), "config.json") : NULL;
     size_t n = 0;
     int rc = to && (from || !copy) ? 0 : vc_no_memory(err);
