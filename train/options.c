@@ -528,7 +528,7 @@ int vtrain_resolve(vtrain_config *c, vc_flags *set, const vtrain_family *f,
         drop_flow_flags(c, set);
     c->timestep_sampling = SAMPLING_AUTO;                   /* config.yaml has what it means */
     if (!vc_flags_decided(set, "caption_dropout_p"))
-        c->caption_dropout_p = full ? 0.1 : 0;
+        c->caption_dropout_p = full && !f->ssm ? 0.1 : 0;
     if (!vc_flags_decided(set, "image_dropout_p"))
         c->image_dropout_p = mode >= VC_MODE_INPAINT && f->fun_dropout > 0 ? f->fun_dropout
                                                                           : f->image_dropout;

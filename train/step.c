@@ -331,6 +331,19 @@ int vtrain_trace_step(vtrain *t, vc_err *err)
     return rc;
 }
 
+/* The most rows of a slot's texts beside latents of sizes dim: those of the bucket, or of the
+ * slot. */
+static int64_t most_rows(const vtrain *t, int slot, const int64_t dim[5])
+{
+    const vtrain_slot *s = vtrain_data_slot(t->data, slot);
+    for (uint32_t i = 0; i < vtrain_data_groups(t->data) && slot == 0; i++) {
+        const vtrain_group *g = vtrain_data_group(t->data, i);
+        if (g->text_rows && g->padded == dim[2] && g->h == dim[3] && g->w == dim[4])
+            return g->text_rows;
+    }
+    return !s->embeds ? 0 : s->rows ? s->rows : s->max_length;
+}
+
 int vtrain_micro_dry(vtrain *t, const int64_t dim[5], bool record, int recompute, vt_usage *use,
                      vc_err *err)
 {
@@ -345,7 +358,7 @@ int vtrain_micro_dry(vtrain *t, const int64_t dim[5], bool record, int recompute
         fps[row] = 1 + (float)row;            /* rates that differ take the most memory */
     for (int i = 0; i < b.n_texts; i++) {
         const vtrain_slot *s = vtrain_data_slot(t->data, i);
-        int64_t n = !s->embeds ? 0 : s->rows ? s->rows : s->max_length;
+        int64_t n = most_rows(t, i, dim);
         b.text[i] = (vtrain_text){ .n = n, .width = s->width, .length = length[i],
                                    .pooled_width = s->pooled };
         for (int64_t row = 0; row < dim[0]; row++)

@@ -118,6 +118,21 @@ static int check_sample(vtrain_data *d, uint32_t i, const vtrain_conditions *c,
     return rc ? vtrain_name_sample(d, i, rc, err) : 0;
 }
 
+/* Reads the number of tokens of a sample's first caption, for its group. */
+static int read_tokens(vtrain_data *d, uint32_t i, const cJSON *record, vc_err *err)
+{
+    const vtrain_sample *s = &d->sample[i];
+    vf_key key[VTRAIN_TEXTS];
+    vtrain_text_value v = { 0 };
+    int rc = vtrain_caption_keys(d, record, 0, key, err);
+    if (!rc)
+        rc = vtrain_text_open(d, s->dataset, 0, key[0], false, &v, err);
+    if (!rc)
+        d->group[s->group].text_rows = v.embeds.dim[0];
+    vf_safetensors_close(v.st);
+    return rc;
+}
+
 /* Checks the first sample of each group, and reads that of each dataset, which has the roles whose
  * values replace others in training. */
 static int check_samples(vtrain_data *d, const vtrain_fit *fit, const char *class_name, vc_err *err)
@@ -140,7 +155,10 @@ static int check_samples(vtrain_data *d, const vtrain_fit *fit, const char *clas
         rc = vf_dataset_sample(d->set[s->dataset].data, s->index, &record, err);
         if (rc)
             break;
-        rc = vtrain_name_sample(d, i, vtrain_conditions_read(&c, record, err), err);
+        rc = vtrain_conditions_read(&c, record, err);
+        if (!rc && fit->whole_texts && !*of_group)
+            rc = read_tokens(d, i, record, err);
+        rc = vtrain_name_sample(d, i, rc, err);
         cJSON_Delete(record);
         if (rc)
             break;

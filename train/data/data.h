@@ -59,6 +59,8 @@ typedef struct vtrain_group {
     uint64_t repeats;            /* visits in an epoch; a mean where variants differ in shape */
     uint64_t most;               /* visits in any epoch, at most */
     uint32_t tokens;             /* of one sample, from its record */
+    int64_t text_rows;           /* as fitted: tokens of a caption of the first slot, where
+                                  * fit->whole_texts; else 0 */
     char name[32];               /* "5x16x16" (f h w), a still "16x16" */
 } vtrain_group;
 
@@ -89,7 +91,7 @@ bool vtrain_data_weights(const vtrain_data *d, int set, const char *component, v
  * front until their frames are a multiple of fit->mult[0]. fit->clean_first: the first frame of a
  * clip with a first-frame image becomes the image's mean, since samples begin with a frame that was
  * encoded alone, too. fit->roles: the conditions that the loader adds to batches, scaled by
- * family->scale; the first sample of each group is checked for them. fit->text_rows, mean_roles and
+ * family->scale; the first sample of each group is checked for them. fit->text_rows, whole_texts, mean_roles and
  * embeds say how batches hold prompts and conditions (dit.h). VC_EMISMATCH names dataset and
  * transformer if the dataset was made without them; errors of a sample name the sample. *note: a
  * malloc'ed message (the transformer takes no conditions, but the dataset has some), or NULL. */

@@ -56,6 +56,9 @@ typedef struct vtrain_fit {
     int64_t text_width[VTRAIN_TEXTS];         /* width of a slot's token states; 0: not read */
     int64_t text_rows[VTRAIN_TEXTS];          /* rows of zeros follow a prompt's tokens up to this
                                                * number; 0: up to the longest of the batch */
+    bool whole_texts;                         /* all captions of a bucket have the same number of
+                                               * rows, on which the sequence's length depends: dry
+                                               * steps have this number too */
     int64_t pooled_width[VTRAIN_TEXTS];       /* width of a slot's pooled state; 0: not read */
     int mult[3];                              /* latent f, h, w are multiples of these */
     bool pad_front;                           /* copies of the first latent frame are put in front

@@ -155,6 +155,12 @@ static int ttt_read(void *model, const cJSON *config, vc_err *err)
     return 0;
 }
 
+static void ttt_fit(const void *model, vtrain_fit *fit)
+{
+    cogvideox_fit(model, fit);
+    fit->whole_texts = true;
+}
+
 /* ---- the order of tokens ---- */
 
 /* Tokens of a segment's text, of a latent frame, and of the whole sequence. */
@@ -496,7 +502,7 @@ const vtrain_family vtrain_ttt = {
     .adapters = { NULL, SEQ, SEQ "q.," SEQ "k.," SEQ "v.," SEQ "o.," SEQ "ssm.,gating_alpha" },
     .text_args = { "encoder_hidden_states" }, .layout = VTRAIN_FRAMES_FIRST,
     .size = sizeof(ttt), .weights = offsetof(ttt, base.w), .table = model_table,
-    .read = ttt_read, .fit = cogvideox_fit, .prepare = ttt_prepare, .embed = ttt_embed,
+    .read = ttt_read, .fit = ttt_fit, .prepare = ttt_prepare, .embed = ttt_embed,
     .blocks = { { "dit.layers.%d.", block_table, sizeof(ttt_block), IN_BLOCK, 1, block, NULL } },
     .head = cogvideox_head,
     .objective = VTRAIN_V, .density = VTRAIN_UNIFORM,
