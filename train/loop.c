@@ -11,6 +11,7 @@
 #include "train/encoders.h"
 #include "train/output/report.h"
 #include "train/parallel/dist.h"
+#include "train/parallel/sequence.h"
 #include "train/parallel/zero.h"
 #include "train/sample.h"
 #include "train/summary.h"
@@ -57,7 +58,7 @@ static int loop_open(loop *l, vtrain *t, vc_err *err)
     *l = (loop){ .saved = t->step > 0 ? t->step : -1, .count.begun = t->step,
                  .begun_at = vc_seconds(), .report_at = -INFINITY, .t = t };
     l->note_size = sizeof(note) + batch * VTRAIN_KEY;
-    l->notes = calloc(micros, l->note_size);
+    l->notes = calloc(micros * (size_t)t->cfg.sp, l->note_size);
     l->keys = calloc(micros * batch, sizeof *l->keys);
     return l->notes && l->keys ? 0 : vc_no_memory(err);
 }
@@ -151,43 +152,59 @@ static double flops_of(const vtrain *t, uint32_t group)
     return t->plan.flops / (double)vtrain_micros(t);
 }
 
-/* Runs this rank's micro-batches of one step; their gradients add up. */
+/* Waits for the batch of this rank's i-th micro-batch of the step. */
+static int next_batch(vtrain *t, int64_t i, const vtrain_batch **b, double *waited, vc_err *err)
+{
+    if (*t->stop)
+        return vc_fail(err, VC_ESTOP, "stopped");
+    uint64_t number = t->micro + (uint64_t)(i * vtrain_dp_groups(t) + vtrain_dp_group(t));
+    int rc = vtrain_samples_upto(t, number, number, err);
+    if (!rc)
+        rc = vtrain_loader_next(t->loader, b, waited, err);
+    return rc || *b ? rc : vc_fail(err, VC_EFAIL, "the loader ended before the run");
+}
+
+static int run_micro(vtrain *t, loop *l, int64_t i, const vtrain_batch *b, double waited,
+                     vc_err *err)
+{
+    note *own = note_of(t, l, vc_comm_rank(t->comm), i);
+    note_batch(t, own, b, waited);
+    vtrain_micro m = { .batch = b, .seed = (uint64_t)t->cfg.seed, .level = -1,
+                       .number = b->micro, .place = (int)i };
+    vtrain_dist_begin(t->dist, i);
+    l->micro = i;
+    l->micro_flops = flops_of(t, b->group);
+    vt_watch(t->g, report_within, l);
+    int rc = vtrain_micro_run(t, &m, true, err);
+    vt_watch(t->g, NULL, NULL);
+    if (rc)
+        rc = vtrain_memory_remedy(t, b->group, rc, err);
+    own->loss = (double)m.loss;
+    note_device(t, l, own);
+    return vc_context(err, rc, "step %lld", (long long)t->step + 1);
+}
+
+/* Runs this rank's micro-batches of one step; their gradients add up. A rank that fails still
+ * notifies those that share the next micro-batch with it. */
 static int accumulate(vtrain *t, loop *l, vc_err *err)
 {
     int64_t n = t->cfg.gradient_accumulation_steps;
+    int rc = 0;
     vt_params_zero_grad(t->params);
     for (int64_t i = 0; i < n; i++) {
-        if (*t->stop)
-            return vc_fail(err, VC_ESTOP, "stopped");
-        const vtrain_batch *b;
-        double waited;
-        uint64_t number = t->micro + (uint64_t)(i * vc_comm_size(t->comm) + vc_comm_rank(t->comm));
-        int rc = vtrain_samples_upto(t, number, number, err);
+        const vtrain_batch *b = NULL;
+        double waited = 0;
         if (!rc)
-            rc = vtrain_loader_next(t->loader, &b, &waited, err);
-        if (rc)
+            rc = next_batch(t, i, &b, &waited, err);
+        rc = vtrain_sequence_agree(t->sequence, rc, err);
+        if (!rc)
+            rc = run_micro(t, l, i, b, waited, err);
+        if (b)
+            vtrain_loader_give_back(t->loader, b);
+        if (rc && !t->sequence)
             return rc;
-        if (!b)
-            return vc_fail(err, VC_EFAIL, "the loader ended before the run");
-        note *own = note_of(t, l, vc_comm_rank(t->comm), i);
-        note_batch(t, own, b, waited);
-        vtrain_micro m = { .batch = b, .seed = (uint64_t)t->cfg.seed, .level = -1,
-                           .number = b->micro, .place = (int)i };
-        vtrain_dist_begin(t->dist, i);
-        l->micro = i;
-        l->micro_flops = flops_of(t, b->group);
-        vt_watch(t->g, report_within, l);
-        rc = vtrain_micro_run(t, &m, true, err);
-        vt_watch(t->g, NULL, NULL);
-        if (rc)
-            rc = vtrain_memory_remedy(t, b->group, rc, err);
-        vtrain_loader_give_back(t->loader, b);
-        if (rc)
-            return vc_context(err, rc, "step %lld", (long long)t->step + 1);
-        own->loss = (double)m.loss;
-        note_device(t, l, own);
     }
-    return 0;
+    return rc;
 }
 
 /* Computes the gradients and sums them over the ranks. All ranks return the same. */
@@ -221,7 +238,7 @@ static void add_note(vtrain *t, loop *l, vtrain_record *r, const note *n, uint64
 }
 
 /* Gathers the notes of all ranks into r, in the order of the micro-batches' numbers, so that r is
- * the same on all ranks. */
+ * the same on all ranks. Ranks that share samples have the same rows and losses. */
 static int share(vtrain *t, loop *l, vtrain_record *r, uint64_t *tokens, vc_err *err)
 {
     int ranks = vc_comm_size(t->comm);
@@ -231,7 +248,7 @@ static int share(vtrain *t, loop *l, vtrain_record *r, uint64_t *tokens, vc_err 
     if (rc)
         return rc;
     for (int64_t i = 0; i < own; i++)
-        for (int rank = 0; rank < ranks; rank++)
+        for (int rank = 0; rank < ranks; rank += (int)t->cfg.sp)
             add_note(t, l, r, note_of(t, l, rank, i), tokens);
     for (int rank = 0; rank < ranks; rank++) {
         double waited = 0, device = 0, replays = 0;
@@ -486,7 +503,7 @@ static int one_step(vtrain *t, loop *l, vc_err *err)
     t->micro += (uint64_t)vtrain_micros(t);
     if (t->trace && (int64_t)t->micro >= t->cfg.trace_steps)
         vtrain_end_trace(t);
-    rc = vtrain_samples_upto(t, t->micro, t->micro + (uint64_t)vc_comm_rank(t->comm), err);
+    rc = vtrain_samples_upto(t, t->micro, t->micro + (uint64_t)vtrain_dp_group(t), err);
     if (t->cfg.follow)
         rc = vc_comm_agree(t->comm, rc, err);
     if (!rc)

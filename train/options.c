@@ -411,6 +411,9 @@ int vtrain_check_ranks(vtrain_config *c, int ranks, vc_err *err)
     if (c->parallel == VTRAIN_DDP && c->dp_shards > 1)
         return not_with(err, "dp_shards", "--parallel ddp splits no state: leave it out, or give "
                         "--parallel zero2 or fsdp");
+    if (ranks % c->sp)
+        return vc_fail(err, VC_EUSAGE, "--sp %lld: there are %d ranks (mpirun -np, srun -n), which "
+                       "are no multiple of it: give another of the two", (long long)c->sp, ranks);
     if (c->parallel != VTRAIN_DDP && c->trace_dir)
         return not_with(err, "trace_dir", "needs whole gradients on each rank: give "
                         "--parallel ddp");

@@ -18,6 +18,7 @@
 #include "train/output/ckpt.h"
 #include "train/output/export.h"
 #include "train/parallel/dist.h"
+#include "train/parallel/sequence.h"
 #include "train/parallel/zero.h"
 #include "train/sample.h"
 #include "train/trace.h"
@@ -265,7 +266,9 @@ static int open_training(vtrain *t, vc_err *err)
         .how = (vt_adamw_kind)t->cfg.optimizer,
         .patience = (double)t->cfg.nccl_timeout,
     };
-    int rc = vtrain_dist_open(&t->dist, t->comm, t->g, t->params, &o, err);
+    int rc = vtrain_sequence_open(&t->sequence, t->comm, t->g, (int)t->cfg.sp, o.patience, err);
+    if (!rc)
+        rc = vtrain_dist_open(&t->dist, t->comm, t->g, t->params, &o, err);
     if (!rc && o.shards > 1)
         rc = vtrain_zero_open(&t->zero, t->dist, t->g, t->params, t->cfg.use_ema, err);
     else if (!rc)
@@ -290,7 +293,7 @@ int vtrain_start_loader(vtrain *t, uint64_t own, vc_err *err)
         .latent = c->posterior == VTRAIN_POSTERIOR_MEAN ? VTRAIN_LATENT_MEAN
                                                         : VTRAIN_LATENT_SAMPLE,
         .threads = (int)c->workers, .ahead = (int)c->workers + 2,
-        .first = own < end ? own : end, .end = end, .stride = (uint64_t)vc_comm_size(t->comm),
+        .first = own < end ? own : end, .end = end, .stride = (uint64_t)vtrain_dp_groups(t),
         .origin = { s->epoch, s->micro }, .check = c->verify_data,
     };
     vt_prefetch(t->g, 0, NULL);                /* drops batches of the loader before */
@@ -448,6 +451,7 @@ static void close_run(vtrain *t)
         vt_adamw_close(&t->adam, t->params);
     vtrain_zero_close(t->zero);
     vtrain_dist_close(t->dist);
+    vtrain_sequence_close(t->sequence);
     vtrain_targets_close(t->targets);
     vtrain_dit_close(t->model);
     vt_params_close(t->params);
@@ -476,7 +480,7 @@ static int open_steps(vtrain *t, vc_err *err)
         rc = vtrain_plan_steps(t, err);
     if (!rc)
         rc = vtrain_samples_begin(t, t->micro, err);
-    return rc ? rc : vtrain_start_loader(t, t->micro + (uint64_t)vc_comm_rank(t->comm), err);
+    return rc ? rc : vtrain_start_loader(t, t->micro + (uint64_t)vtrain_dp_group(t), err);
 }
 
 bool vtrain_leads(const vtrain *t)
@@ -484,9 +488,19 @@ bool vtrain_leads(const vtrain *t)
     return vc_comm_rank(t->comm) == 0;
 }
 
+int vtrain_dp_groups(const vtrain *t)
+{
+    return vc_comm_size(t->comm) / (int)t->cfg.sp;
+}
+
+int vtrain_dp_group(const vtrain *t)
+{
+    return vc_comm_rank(t->comm) / (int)t->cfg.sp;
+}
+
 int64_t vtrain_micros(const vtrain *t)
 {
-    return t->cfg.gradient_accumulation_steps * vc_comm_size(t->comm);
+    return t->cfg.gradient_accumulation_steps * vtrain_dp_groups(t);
 }
 
 static int begin_output(vtrain *t, vc_err *err)

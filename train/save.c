@@ -158,7 +158,7 @@ static int make_state(const vtrain *t, vtrain_state *s, vc_err *err)
     *s = (vtrain_state){
         .step = t->step, .micro = t->micro, .seed = (uint64_t)t->cfg.seed,
         .batch = t->cfg.train_batch_size, .accumulation = t->cfg.gradient_accumulation_steps,
-        .ranks = vc_comm_size(t->comm), .family = (char *)vtrain_family_name(t->family),
+        .ranks = vtrain_dp_groups(t), .family = (char *)vtrain_family_name(t->family),
         .training_type = t->cfg.training_type == VTRAIN_LORA ? "lora" : "full-finetune",
         .backend = (char *)vt_describe(t->g), .rows = t->rows, .dropped = t->dropped,
         .n_sets = now->n_parts, .settings = settings_object(t->settings),
@@ -380,7 +380,7 @@ static const char *const may_change[] = {
     "train_batch_size", "gradient_accumulation_steps", "seed", "device", "threads", "kernels",
     "deterministic", "workers", "gradient_checkpointing",
     "memory_limit", "gradient_checkpointing_offload", "blocks_to_swap", "low_vram", "profile",
-    "parallel", "dp_degree", "dp_shards", "nccl_timeout", "output_dir", "checkpointing_steps",
+    "parallel", "dp_degree", "dp_shards", "sp", "nccl_timeout", "output_dir", "checkpointing_steps",
     "checkpointing_limit", "resume_from_checkpoint", "eval_steps", "validation_steps",
     "num_inference_steps", "guidance_scale", "validation_sampler", "report_to", "trace_dir",
     "trace_steps", "dry_run", "quiet", "log_format", NULL

@@ -6,6 +6,7 @@
 #include "common/memory/replay.h"
 #include "train/diffusion/loss.h"
 #include "train/noised.h"
+#include "train/parallel/sequence.h"
 #include "train/trace.h"
 
 /* Tensors that a micro-batch makes in its step. */
@@ -302,6 +303,7 @@ int vtrain_micro_run(vtrain *t, vtrain_micro *m, bool record, vc_err *err)
         j.p.in.note_arg = &j;
     }
     j.p.in.recompute = vtrain_recomputed(t, m->batch->group);
+    j.p.in.shared = t->sequence;
     vtrain_levels_draw(&j.v, t, m);
     int rc = run_job(&j, m, &step);
     if (rc && vt_replay_gave_up(t->g)) {
@@ -309,6 +311,7 @@ int vtrain_micro_run(vtrain *t, vtrain_micro *m, bool record, vc_err *err)
         rc = run_job(&j, m, &step);
     }
     if (rc) {
+        vtrain_sequence_failed(t->sequence, &step);
         if (err)
             *err = step;
         return rc;
@@ -364,7 +367,7 @@ int vtrain_micro_dry(vtrain *t, const int64_t dim[5], bool record, int recompute
         for (int64_t row = 0; row < dim[0]; row++)
             length[i][row] = (int32_t)n;
     }
-    parts p = { .in.recompute = recompute };
+    parts p = { .in.recompute = recompute, .in.shared = record && t->sequence };
     vtrain_levels_dry(&v, t, dim);
     vt_step_begin(t->g, VT_DRY | flags_of(t, record));
     load(t, &p, &b, &v, 0, 0);
@@ -422,32 +425,35 @@ int vtrain_eval(vtrain *t, double *loss, vc_err *err)
     vtrain_loader_opts o = {
         .seed = ~(uint64_t)t->cfg.seed, .batch = (uint32_t)t->cfg.train_batch_size,
         .latent = VTRAIN_LATENT_MEAN, .held_out = true, .threads = 1, .ahead = 1,
-        .check = t->cfg.verify_data, .stride = (uint64_t)vc_comm_size(t->comm),
+        .check = t->cfg.verify_data, .stride = (uint64_t)vtrain_dp_groups(t),
     };
     vtrain_loader *l = NULL;
     int rc = vtrain_loader_epoch(t->data, o.batch, true, &o.end, err);
-    o.first = (uint64_t)vc_comm_rank(t->comm);
+    o.first = (uint64_t)vtrain_dp_group(t);
     if (o.first > o.end)
         o.first = o.end;                         /* more ranks than batches */
     if (!rc)
         rc = vtrain_loader_open(&l, t->data, &o, err);
     double sum = 0;
     uint64_t rows = 0;
-    while (!rc) {
-        const vtrain_batch *b;
+    for (bool more = true; more;) {
+        const vtrain_batch *b = NULL;
         double waited;
-        rc = vtrain_loader_next(l, &b, &waited, err);
-        if (rc || !b)
-            break;
-        rc = eval_batch(t, b, &sum, &rows, err);
-        vtrain_loader_give_back(l, b);
         if (!rc && *t->stop)
             rc = vc_fail(err, VC_ESTOP, "stopped");
+        if (!rc)
+            rc = vtrain_loader_next(l, &b, &waited, err);
+        rc = vtrain_sequence_agree(t->sequence, rc, err);
+        more = !rc && b;
+        if (more)
+            rc = eval_batch(t, b, &sum, &rows, err);
+        if (b)
+            vtrain_loader_give_back(l, b);
     }
     vtrain_loader_close(l);
     vc_context(err, rc, "held-out samples");
     rc = vc_comm_agree(t->comm, rc, err);
-    double all[2] = { sum, (double)rows };
+    double all[2] = { sum, (double)rows };       /* ranks that share batches count them alike */
     if (!rc)
         rc = vc_comm_reduce(t->comm, all, 2, VC_COMM_SUM, err);
     *loss = all[1] > 0 ? all[0] / all[1] : NAN;

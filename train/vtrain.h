@@ -122,7 +122,7 @@ typedef struct vtrain_config {
     bool use_fsdp;
     char *deepspeed_config;
     int64_t num_processes;
-    int64_t dp_degree, dp_shards;
+    int64_t dp_degree, dp_shards, sp;
     int reduce_dtype;                         /* index into f32|bf16 */
     int64_t nccl_timeout;                     /* s */
 
@@ -152,7 +152,8 @@ int vtrain_check(vtrain_config *c, vc_flags *set, vc_err *err);
 int vtrain_take_launcher(vtrain_config *c, vc_flags *set, vc_err *err);
 /* VC_EUSAGE if the run expects another number of ranks (--num_processes). */
 int vtrain_check_processes(const vtrain_config *c, int ranks, vc_err *err);
-/* Fills in dp_degree and dp_shards; VC_EUSAGE if their product is not the number of ranks. */
+/* Fills in dp_degree and dp_shards; VC_EUSAGE if their product is not the number of ranks, or sp
+ * does not divide it. */
 int vtrain_check_ranks(vtrain_config *c, int ranks, vc_err *err);
 /* Fills settings that were not given (rate, targets, ...) from the family and the model's
  * scheduler. mode: the data's --train_mode. */
@@ -214,6 +215,8 @@ typedef struct vtrain {
     vtrain_objective *objective;
     vt_adamw_state adam;
     vt_tensor **ema;
+    struct vtrain_sequence *sequence;         /* the ranks that share a sample; NULL: each rank has
+                                               * samples of its own */
     struct vtrain_dist *dist;                 /* gradients over the ranks */
     struct vtrain_zero *zero;                 /* adam and ema split over ranks; NULL: each rank has
                                                * both whole */
@@ -251,6 +254,10 @@ int vtrain_run(const vtrain_config *c, vc_flags *set, vc_comm *comm, FILE *out,
 const char *vtrain_transformer_name(const vtrain *t);
 /* True on the rank that writes the run's files: rank 0. */
 bool vtrain_leads(const vtrain *t);
+/* Ranks with --sp share samples: the number of groups of ranks that have samples of their own, and
+ * this rank's group. */
+int vtrain_dp_groups(const vtrain *t);
+int vtrain_dp_group(const vtrain *t);
 /* Number of micro-batches of a step, over all ranks. */
 int64_t vtrain_micros(const vtrain *t);
 /* Closes the trace after the last traced micro-batch. */

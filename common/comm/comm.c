@@ -155,6 +155,23 @@ int vc_comm_gather(vc_comm *c, void *all, const void *mine, size_t n, vc_err *er
     return 0;
 }
 
+int vc_comm_exchange(vc_comm *c, void *to, const vt_piece *in, const void *from,
+                     const vt_piece *out, vc_err *err)
+{
+    if (alone(c)) {
+        memmove((char *)to + in->at, (const char *)from + out->at, in->n);
+        return 0;
+    }
+    int rc = c->ops->exchange(c, to, in, from, out, err);
+    return rc == VC_ESTOP ? rc : done(c, rc);
+}
+
+void vc_comm_leave(vc_comm *c, const vc_err *err)
+{
+    if (!alone(c) && c->ops->alarm)
+        c->ops->alarm(c, err);
+}
+
 int vc_comm_sum(vc_comm *c, float *x, size_t n, vc_dtype wire, vc_err *err)
 {
     return alone(c) || n == 0 ? 0 : done(c, c->ops->sum(c, x, n, wire, err));

@@ -11,7 +11,7 @@
  *     vc_comm_close(comm);
  *
  * Calls are collective: all ranks of a comm make the same calls in the same order, except for those
- * marked "local". One thread at a time calls, over all comms of the process. Sums are made in rank
+ * marked "local". One thread at a time uses a comm; threads may use different comms. Sums are made in rank
  * order, so the same values give the same bits each time and on each rank, whatever the network.
  * Waiting ranks sleep between polls, so that the cores are free for kernels.
  *
@@ -25,6 +25,7 @@
 
 #include "common/base/dtype.h"
 #include "common/base/err.h"
+#include "common/tensor/exchange.h"
 
 typedef struct vc_comm vc_comm;
 
@@ -60,6 +61,14 @@ int vc_comm_broadcast(vc_comm *c, void *x, size_t n, int root, vc_err *err);
 /* Copies each rank's `mine` [n] bytes to `all` [size * n] of every rank, in rank order. mine may be
  * all + rank * n. */
 int vc_comm_gather(vc_comm *c, void *all, const void *mine, size_t n, vc_err *err);
+
+/* Sends out[r] of `from` to each rank r and writes the piece that comes from r to in[r] of `to`.
+ * Pieces of `from` may overlap. VC_ESTOP: another rank has called vc_comm_leave. */
+int vc_comm_exchange(vc_comm *c, void *to, const vt_piece *in, const void *from,
+                     const vt_piece *out, vc_err *err);
+/* Local: this rank joins no exchange any more, because of its failure `err`: the exchanges of other
+ * ranks that wait for this one return VC_ESTOP. Other collective calls still serve. */
+void vc_comm_leave(vc_comm *c, const vc_err *err);
 
 typedef enum { VC_COMM_SUM, VC_COMM_MIN, VC_COMM_MAX } vc_comm_op;
 /* Combines x[i] of all ranks by op, for a few numbers. */

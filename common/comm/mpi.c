@@ -9,6 +9,7 @@
  *     rank 2:  a2 b2 c2   ->  c = c0 + c1 + c2   ->  a b c
  */
 #include <mpi.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,7 @@ enum {
     MOST_BYTES = 1 << 30,        /* of one message; MPI counts in int */
     SPINS = 200,                 /* polls of a request before sleeping between polls */
     FIRST_NAP = 10000, LONGEST_NAP = 1000000,            /* ns */
-    TAG = 1, POST_TAG = 2, ALARM_TAG = 3
+    TAG = 1, POST_TAG = 2, ALARM_TAG = 3, EXCHANGE_TAG = 4
 };
 
 typedef struct mpi {
@@ -39,10 +40,20 @@ typedef struct mpi {
 
 /* ---- errors and waiting ---- */
 
-static int check(int code, const char *what, vc_err *err)
+/* One thread at a time calls MPI, which need not serve several at once; the lock is held for single
+ * calls that do not wait, so that the calls of one comm cannot hold up those of another. */
+static pthread_mutex_t calling = PTHREAD_MUTEX_INITIALIZER;
+
+static void begin(void)
+{
+    pthread_mutex_lock(&calling);
+}
+
+static int ended(int code, const char *what, vc_err *err)
 {
     char text[MPI_MAX_ERROR_STRING];
     int n;
+    pthread_mutex_unlock(&calling);
     if (code == MPI_SUCCESS)
         return 0;
     if (MPI_Error_string(code, text, &n))
@@ -50,17 +61,26 @@ static int check(int code, const char *what, vc_err *err)
     return vc_fail(err, VC_EFAIL, "MPI: %s: %.*s", what, n, text);
 }
 
-/* Polls and sleeps, since MPI_Waitall keeps a core busy. */
-static int wait_all(MPI_Request *r, int n, const char *what, vc_err *err)
+/* Makes an MPI call; 0 or VC_EFAIL with the name `what`. */
+#define CHECK(call, what, err) (begin(), ended((call), what, err))
+
+static bool mpi_alarmed(vc_comm *c, vc_err *err);
+
+/* Polls and sleeps, since MPI_Waitall keeps a core busy. With `watched`, VC_ESTOP follows an alarm
+ * of another rank of this comm. */
+static int wait_watching(MPI_Request *r, int n, const char *what, vc_comm *watched, vc_err *err)
 {
     struct timespec nap = { .tv_nsec = FIRST_NAP };
+    vc_err alarm;
     int done = 0;
     for (int looks = 0; !done; looks++) {
-        int rc = check(MPI_Testall(n, r, &done, MPI_STATUSES_IGNORE), what, err);
+        int rc = CHECK(MPI_Testall(n, r, &done, MPI_STATUSES_IGNORE), what, err);
         if (rc)
             return rc;
         if (done || looks < SPINS)
             continue;
+        if (watched && mpi_alarmed(watched, &alarm))
+            return vc_fail(err, VC_ESTOP, "another rank has failed");
         nanosleep(&nap, NULL);
         if (nap.tv_nsec < LONGEST_NAP)
             nap.tv_nsec *= 2;
@@ -68,12 +88,17 @@ static int wait_all(MPI_Request *r, int n, const char *what, vc_err *err)
     return 0;
 }
 
+static int wait_all(MPI_Request *r, int n, const char *what, vc_err *err)
+{
+    return wait_watching(r, n, what, NULL, err);
+}
+
 /* ---- bytes ---- */
 
 static int mpi_barrier(vc_comm *c, vc_err *err)
 {
     mpi *m = c->state;
-    int rc = check(MPI_Ibarrier(m->comm, m->request), "barrier", err);
+    int rc = CHECK(MPI_Ibarrier(m->comm, m->request), "barrier", err);
     return rc ? rc : wait_all(m->request, 1, "barrier", err);
 }
 
@@ -83,7 +108,7 @@ static int mpi_broadcast(vc_comm *c, void *x, size_t n, int root, vc_err *err)
     int rc = 0;
     for (size_t at = 0; !rc && at < n; at += MOST_BYTES) {
         int some = n - at < MOST_BYTES ? (int)(n - at) : MOST_BYTES;
-        rc = check(MPI_Ibcast((char *)x + at, some, MPI_BYTE, root, m->comm, m->request),
+        rc = CHECK(MPI_Ibcast((char *)x + at, some, MPI_BYTE, root, m->comm, m->request),
                    "broadcast", err);
         if (!rc)
             rc = wait_all(m->request, 1, "broadcast", err);
@@ -105,14 +130,65 @@ static int mpi_gather(vc_comm *c, void *all, const void *mine, size_t n, vc_err 
         for (int r = 0; !rc && r < c->size; r++) {
             if (r == c->rank)
                 continue;
-            rc = check(MPI_Irecv(to + (size_t)r * n + at, some, MPI_BYTE, r, TAG, m->comm,
+            rc = CHECK(MPI_Irecv(to + (size_t)r * n + at, some, MPI_BYTE, r, TAG, m->comm,
                                  &m->request[k++]), "gather", err);
             if (!rc)
-                rc = check(MPI_Isend((const char *)mine + at, some, MPI_BYTE, r, TAG, m->comm,
+                rc = CHECK(MPI_Isend((const char *)mine + at, some, MPI_BYTE, r, TAG, m->comm,
                                      &m->request[k++]), "gather", err);
         }
         if (!rc)
             rc = wait_all(m->request, k, "gather", err);
+    }
+    return rc;
+}
+
+/* The bytes of a piece that are moved after the first `at` bytes, at most MOST_BYTES. */
+static int bytes_after(const vt_piece *p, size_t at)
+{
+    size_t left = p->n > at ? p->n - at : 0;
+    return left < MOST_BYTES ? (int)left : MOST_BYTES;
+}
+
+/* Drops the requests of an exchange that another rank does not join: receives, which have even
+ * places, do not write to their memory any more. */
+static void drop(MPI_Request *r, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (r[i] == MPI_REQUEST_NULL)
+            continue;
+        if (i % 2 == 0)
+            (void)CHECK(MPI_Cancel(&r[i]), "cancel", NULL);
+        (void)CHECK(MPI_Request_free(&r[i]), "cancel", NULL);
+    }
+}
+
+static int mpi_exchange(vc_comm *c, void *to, const vt_piece *in, const void *from,
+                        const vt_piece *out, vc_err *err)
+{
+    mpi *m = c->state;
+    int rc = 0, k = 2;
+    for (size_t at = 0; !rc && k > 0; at += MOST_BYTES) {
+        k = 0;
+        for (int r = 0; !rc && r < c->size; r++) {
+            int get = bytes_after(&in[r], at), give = bytes_after(&out[r], at);
+            char *x = (char *)to + in[r].at + at;
+            const char *y = (const char *)from + out[r].at + at;
+            if (r == c->rank) {
+                memcpy(x, y, (size_t)get);
+                continue;
+            }
+            if (get == 0 && give == 0)
+                continue;
+            rc = CHECK(MPI_Irecv(x, get, MPI_BYTE, r, EXCHANGE_TAG, m->comm, &m->request[k++]),
+                       "exchange", err);
+            if (!rc)
+                rc = CHECK(MPI_Isend(y, give, MPI_BYTE, r, EXCHANGE_TAG, m->comm,
+                                     &m->request[k++]), "exchange", err);
+        }
+        if (!rc && k)
+            rc = wait_watching(m->request, k, "exchange", c, err);
+        if (rc == VC_ESTOP)
+            drop(m->request, k);
     }
     return rc;
 }
@@ -176,10 +252,10 @@ static int sum_own(vc_comm *c, const piece *p, vc_err *err)
     for (int r = 0; !rc && r < c->size; r++) {
         if (r == c->rank)
             continue;
-        rc = check(MPI_Irecv(slot(m, m->in, r, p->wire), (int)(mine * size), MPI_BYTE, r, TAG,
+        rc = CHECK(MPI_Irecv(slot(m, m->in, r, p->wire), (int)(mine * size), MPI_BYTE, r, TAG,
                              m->comm, &m->request[k++]), "sum", err);
         if (!rc)
-            rc = check(MPI_Isend(outgoing(m, p, r), (int)(part_of(p, r) * size), MPI_BYTE, r, TAG,
+            rc = CHECK(MPI_Isend(outgoing(m, p, r), (int)(part_of(p, r) * size), MPI_BYTE, r, TAG,
                                  m->comm, &m->request[k++]), "sum", err);
     }
     if (!rc)
@@ -234,11 +310,11 @@ static int mpi_post(vc_comm *c, const double *x, vc_err *err)
 {
     mpi *m = c->state;
     int done = 1;
-    int rc = check(MPI_Test(&m->posting, &done, MPI_STATUS_IGNORE), "post", err);
+    int rc = CHECK(MPI_Test(&m->posting, &done, MPI_STATUS_IGNORE), "post", err);
     if (rc || !done)
         return rc ? rc : 1;
     memcpy(m->post, x, sizeof m->post);
-    return check(MPI_Isend(m->post, VC_COMM_POSTS, MPI_DOUBLE, 0, POST_TAG, m->comm, &m->posting),
+    return CHECK(MPI_Isend(m->post, VC_COMM_POSTS, MPI_DOUBLE, 0, POST_TAG, m->comm, &m->posting),
                  "post", err);
 }
 
@@ -248,10 +324,10 @@ static int mpi_posted(vc_comm *c, double *last, vc_err *err)
     for (;;) {
         MPI_Status s;
         int there = 0;
-        int rc = check(MPI_Iprobe(MPI_ANY_SOURCE, POST_TAG, m->comm, &there, &s), "posts", err);
+        int rc = CHECK(MPI_Iprobe(MPI_ANY_SOURCE, POST_TAG, m->comm, &there, &s), "posts", err);
         if (rc || !there)
             return rc;
-        rc = check(MPI_Recv(last + s.MPI_SOURCE * VC_COMM_POSTS, VC_COMM_POSTS, MPI_DOUBLE,
+        rc = CHECK(MPI_Recv(last + s.MPI_SOURCE * VC_COMM_POSTS, VC_COMM_POSTS, MPI_DOUBLE,
                             s.MPI_SOURCE, POST_TAG, m->comm, MPI_STATUS_IGNORE), "posts", err);
         if (rc)
             return rc;
@@ -269,9 +345,9 @@ static void mpi_alarm(vc_comm *c, const vc_err *err)
         return;
     m->alarm = *err;
     for (int to = 0; to < c->size; to++)
-        if (to != c->rank && !MPI_Isend(&m->alarm, sizeof m->alarm, MPI_BYTE, to, ALARM_TAG,
-                                        m->comm, &r))
-            MPI_Request_free(&r);
+        if (to != c->rank && !CHECK(MPI_Isend(&m->alarm, sizeof m->alarm, MPI_BYTE, to, ALARM_TAG,
+                                              m->comm, &r), "alarm", NULL))
+            (void)CHECK(MPI_Request_free(&r), "alarm", NULL);
 }
 
 static bool mpi_alarmed(vc_comm *c, vc_err *err)
@@ -279,9 +355,9 @@ static bool mpi_alarmed(vc_comm *c, vc_err *err)
     mpi *m = c->state;
     MPI_Status s;
     int there = 0;
-    return !MPI_Iprobe(MPI_ANY_SOURCE, ALARM_TAG, m->comm, &there, &s) && there &&
-           !MPI_Recv(err, sizeof *err, MPI_BYTE, s.MPI_SOURCE, ALARM_TAG, m->comm,
-                     MPI_STATUS_IGNORE);
+    return !CHECK(MPI_Iprobe(MPI_ANY_SOURCE, ALARM_TAG, m->comm, &there, &s), "alarm", NULL) &&
+           there && !CHECK(MPI_Recv(err, sizeof *err, MPI_BYTE, s.MPI_SOURCE, ALARM_TAG, m->comm,
+                                    MPI_STATUS_IGNORE), "alarm", NULL);
 }
 
 /* ---- open, close ---- */
@@ -312,7 +388,7 @@ static void mpi_abort(vc_comm *c, int status)
 
 static const vc_comm_ops mpi_ops = {
     .split = mpi_split, .close = mpi_close, .abort = mpi_abort, .barrier = mpi_barrier,
-    .broadcast = mpi_broadcast, .gather = mpi_gather, .sum = mpi_sum,
+    .broadcast = mpi_broadcast, .gather = mpi_gather, .exchange = mpi_exchange, .sum = mpi_sum,
     .sum_scatter = mpi_sum_scatter, .post = mpi_post, .posted = mpi_posted,
     .alarm = mpi_alarm, .alarmed = mpi_alarmed,
 };
@@ -328,11 +404,11 @@ static int fill(vc_comm *c, MPI_Comm comm, bool world, vc_err *err)
     c->ops = &mpi_ops;
     c->state = m;
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-    int rc = check(MPI_Comm_rank(comm, &c->rank), "rank", err);
+    int rc = CHECK(MPI_Comm_rank(comm, &c->rank), "rank", err);
     if (!rc)
-        rc = check(MPI_Comm_size(comm, &c->size), "size", err);
+        rc = CHECK(MPI_Comm_size(comm, &c->size), "size", err);
     if (!rc)
-        rc = check(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, c->rank, MPI_INFO_NULL, &near),
+        rc = CHECK(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, c->rank, MPI_INFO_NULL, &near),
                    "ranks of this machine", err);
     if (rc)
         return rc;
@@ -354,14 +430,14 @@ static int mpi_split(vc_comm *out, vc_comm *c, int color, vc_err *err)
 {
     const mpi *m = c->state;
     MPI_Comm part;
-    int rc = check(MPI_Comm_split(m->comm, color, c->rank, &part), "split", err);
+    int rc = CHECK(MPI_Comm_split(m->comm, color, c->rank, &part), "split", err);
     return rc ? rc : fill(out, part, false, err);
 }
 
 int vc_comm_mpi_open(vc_comm *c, vc_err *err)
 {
     int level;
-    int rc = check(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level), "start", err);
+    int rc = CHECK(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level), "start", err);
     if (rc)
         return rc;
     rc = fill(c, MPI_COMM_WORLD, true, err);

@@ -1,6 +1,8 @@
 /* attention.c - self-attention, cross-attention and joint attention; see attention.h */
 #include "common/nn/attention.h"
 
+#include "common/tensor/exchange.h"
+
 /* y, whose last axes are `width` elements of a token in any form, as [B,N,n,width/n]. */
 static vt_tensor *in_parts(vt_ctx *g, vt_tensor *y, int64_t n, int64_t width)
 {
@@ -42,14 +44,18 @@ vt_tensor *nn_project(vt_ctx *g, vt_tensor *x, const vt_lin *l, const nn_norm *n
     return in_parts(g, y, h->n, width);
 }
 
-/* The result is [B,N,D]: all heads of a token lie in one row. */
-static vt_tensor *attend(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v, vt_tensor *kv_len)
+/* o [B,N,H,HEAD] as [B,N,D]: all heads of a token lie in one row. */
+static vt_tensor *flat(vt_ctx *g, vt_tensor *o)
 {
-    vt_tensor *o = vt_attention(g, q, k, v, &(vt_attn){ .kv_len = kv_len });
     if (!o)
         return NULL;
     const int64_t dim[3] = { o->dim[0], o->dim[1], o->dim[2] * o->dim[3] };
     return vt_reshape(g, o, 3, dim);
+}
+
+static vt_tensor *attend(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v, vt_tensor *kv_len)
+{
+    return flat(g, vt_attention(g, q, k, v, &(vt_attn){ .kv_len = kv_len }));
 }
 
 vt_tensor *nn_attend(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v, vt_tensor *kv_len,
@@ -59,13 +65,28 @@ vt_tensor *nn_attend(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v, vt_ten
     return out ? vt_linear(g, o, out) : o;
 }
 
+/* h for this process's tokens of a shared sequence: their rows of the tables. */
+static nn_heads own_rows(vt_ctx *g, const nn_heads *h)
+{
+    nn_heads own = *h;
+    if (!vt_shared_tokens(g) || !h->cos)
+        return own;
+    own.begin = vt_own_before(g, h->begin);
+    int64_t n = vt_own_before(g, h->begin + h->cos->dim[0]) - own.begin;
+    int64_t first = vt_own_first(g) + own.begin - h->begin;
+    own.cos = n ? vt_slice(g, h->cos, 0, first, first + n) : NULL;
+    own.sin = n ? vt_slice(g, h->sin, 0, first, first + n) : NULL;
+    return own;
+}
+
 vt_tensor *nn_heads_attention(vt_ctx *g, vt_tensor *x, const nn_attention *w, const nn_heads *h,
                               vt_tensor *kv_len)
 {
-    vt_tensor *q = nn_project(g, x, &w->q, &w->norm_q, h);
-    vt_tensor *k = nn_project(g, x, &w->k, &w->norm_k, h);
-    vt_tensor *v = nn_project(g, x, &w->v, NULL, h);
-    return attend(g, q, k, v, kv_len);
+    const nn_heads own = own_rows(g, h);
+    vt_tensor *q = vt_to_heads(g, nn_project(g, x, &w->q, &w->norm_q, &own));
+    vt_tensor *k = vt_to_heads(g, nn_project(g, x, &w->k, &w->norm_k, &own));
+    vt_tensor *v = vt_to_heads(g, nn_project(g, x, &w->v, NULL, &own));
+    return flat(g, vt_to_tokens(g, vt_attention(g, q, k, v, &(vt_attn){ .kv_len = kv_len })));
 }
 
 vt_tensor *nn_self_attention(vt_ctx *g, vt_tensor *x, const nn_attention *w, const nn_heads *h,

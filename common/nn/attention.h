@@ -34,7 +34,10 @@ vt_tensor *nn_project(vt_ctx *g, vt_tensor *x, const vt_lin *l, const nn_norm *n
  * linear layer: [B,N,D]. kv_len is vt_attention's. out NULL: there is no linear layer. */
 vt_tensor *nn_attend(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v, vt_tensor *kv_len,
                      const vt_lin *out);
-/* Does both for one sequence x [B,N,D] that attends to itself. */
+/* Does both for one sequence x [B,N,D] that attends to itself. Where processes share the sequence
+ * (common/tensor/exchange.h), x has this process's tokens, h and kv_len are those of the whole
+ * sequence, each row of the batch has the same tables, and the number of processes divides
+ * h->n. */
 vt_tensor *nn_self_attention(vt_ctx *g, vt_tensor *x, const nn_attention *w, const nn_heads *h,
                              vt_tensor *kv_len);
 

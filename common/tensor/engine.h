@@ -42,6 +42,8 @@ struct vt_ctx {
     struct vt_prefetched *prefetched;         /* NULL until first used */
     struct vt_offload *offload;               /* NULL until first used */
     struct vt_replays *replays;               /* NULL until first used */
+    const struct vt_peers *peers;             /* exchange.h; NULL: this process is alone */
+    int64_t shared;                           /* tokens of the shared sequence; 0: none */
     vt_usage usage;
     size_t kept;                              /* bytes the tape holds now */
 };

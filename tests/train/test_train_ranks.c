@@ -1,9 +1,6 @@
 /* test_train_ranks.c - vtrain on several ranks has the samples of one rank and, except for
  * rounding, its losses and weights; another number of ranks resumes its checkpoints; one rank's
- * failure or signal ends all ranks. ranks.sh starts the ranks; without MPI the test is skipped.
- * $VLT_PROGRAM names the vtrain of the build folder, and $VLT_DEVICE its device; the defaults are
- * "vtrain" and "cpu" (tests/device sets "host", whose memory is shared by links between devices
- * alone). */
+ * failure or signal ends all ranks. Without MPI the test is skipped. */
 #include <fcntl.h>
 #include <math.h>
 #include <setjmp.h>
@@ -27,46 +24,12 @@
 #include "tests/lib/ok.h"
 #include "tests/lib/train_compare.h"
 #include "tests/lib/train_dataset.h"
+#include "tests/lib/train_ranks.h"
 #include "tests/lib/train_run.h"
 
-#define BUILTIN "--dit_width 32 --dit_layers 5 --dit_heads 2 "
-#define TINY "--train_batch_size 2 --seed 5 --threads 1 "      /* flags after those of the model */
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 
 enum { STEPS = 6 };
-static char *output;                            /* stderr of the last run */
-static const char *program = "vtrain", *device = "cpu", *model = BUILTIN;
-
-/* Runs vtrain on `ranks` ranks and returns its exit status; -1 is one rank, started by ranks.sh
- * too. `output` becomes its output. */
-static int ranks_run(int ranks, const char *dir, const char *out, const char *args)
-{
-    const char *build = getenv("VLT_BUILD"), *source = getenv("VLT_SOURCE");
-    char *starts = ranks == 1 ? strdup("") : vc_format("%s/tests/lib/ranks.sh %d", source,
-                                                                abs(ranks));
-    char *line = vc_format("%s %s/%s --latents %s/set.lmdb --output_dir %s/%s %s " TINY
-                           "--device %s --report_to none %s >%s/output 2>&1", starts, build,
-                           program, dir, dir, out, strstr(args, "--model ") ? "" : model, device,
-                           args, dir);
-    int status = system(line);
-    size_t n;
-    vc_err err = { 0 };
-    char *path = vc_path_join(dir, "output");
-    free(output);
-    output = NULL;
-    assert_ok(vc_file_read(&output, &n, path, 1 << 20, &err), &err);
-    free(path);
-    free(line);
-    free(starts);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000;
-}
-
-static void ranks_ok(int ranks, const char *dir, const char *out, const char *args)
-{
-    int status = ranks_run(ranks, dir, out, args);
-    if (status)
-        fail_msg("%d ranks, %s: status %d: %s", ranks, args, status, output);
-}
 
 /* ---- the tests ---- */
 
@@ -234,9 +197,9 @@ static void resumes(const char *dir, const char *whole, const char *parts, const
                                2 * i + 2, 4 / ranks[i], args, ranks[i] > 1 ? split : "",
                                i ? "--resume_from_checkpoint latest" : "");
         ranks_ok(ranks[i], dir, parts, part);
-        assert_null(strstr(output, "differs"));
+        assert_null(strstr(ranks_output, "differs"));
         if (ranks[i] == 4)
-            assert_non_null(strstr(output, "x 4 ranks"));
+            assert_non_null(strstr(ranks_output, "x 4 ranks"));
         free(part);
     }
     run_same_training(dir, whole, parts, 10, 1e-5, 1e-5);
@@ -248,7 +211,7 @@ static void test_resume(void **state)
     resumes(dir, "whole", "parts", "", "");
     ranks_ok(2, dir, "parts", ALL "--max_train_steps 11 --gradient_accumulation_steps 4 "
              "--resume_from_checkpoint latest");
-    assert_non_null(strstr(output, "gradient_accumulation_steps times ranks differs"));
+    assert_non_null(strstr(ranks_output, "gradient_accumulation_steps times ranks differs"));
 }
 
 /* The pairs have several sizes, so that shards begin inside of a pair. */
@@ -270,13 +233,13 @@ static void resume_model(const char *dir, const char *name, toy t, const char *m
     toy_make(&t);
     golden_model(golden, weights, VC_BF16);
     vf_safetensors_close(golden);
-    model = own;
+    ranks_model = own;
     for (size_t i = 0; i < n; i++) {
         char *args = vc_format("%s --caption_dropout_p 0 %s", row[i].args, more);
         resumes(folder, row[i].whole, row[i].parts, args, row[i].split);
         free(args);
     }
-    model = BUILTIN;
+    ranks_model = RANKS_BUILTIN;
     free(own);
     free(weights);
     free(set);
@@ -333,14 +296,6 @@ static void test_bf16_wire(void **state)
     assert_true(run_difference(dir, "f32", "bf16", "checkpoint-6/optimizer.safetensors") > 0);
 }
 
-static int occurs(const char *what)
-{
-    int n = 0;
-    for (const char *p = output; (p = strstr(p, what)); p++)
-        n++;
-    return n;
-}
-
 /* An error of one rank ends all ranks, and is printed once. */
 static void test_one_fails(void **state)
 {
@@ -361,13 +316,13 @@ static void test_one_fails(void **state)
     for (size_t i = 0; i < COUNT(split); i++) {
         char *args = vc_format("--max_train_steps 9 --train_batch_size 1 %s", split[i]);
         assert_int_equal(ranks_run(i ? 2 : 4, folder, "out", args), 1);
-        assert_int_equal(occurs("vtrain: rank "), 1);
-        assert_int_equal(occurs("xxh3 is"), 1);
+        assert_int_equal(ranks_say("vtrain: rank "), 1);
+        assert_int_equal(ranks_say("xxh3 is"), 1);
         free(args);
     }
     assert_int_equal(ranks_run(4, folder, "nan", "--max_train_steps 9 --verify_data=false "
                                "--learning_rate 1e30 --max_grad_norm 0"), 1);
-    assert_int_equal(occurs("training stops"), 1);
+    assert_int_equal(ranks_say("training stops"), 1);
     free(path);
     free(folder);
 }
@@ -377,10 +332,11 @@ static void test_different_settings(void **state)
 {
     const char *dir = *state;
     char *args = vc_format("--max_train_steps 3 : -np 1 %s/%s --latents %s/set.lmdb "
-                           "--output_dir %s/mixed " BUILTIN TINY "--device %s --max_train_steps 4",
-                           getenv("VLT_BUILD"), program, dir, dir, device);
+                           "--output_dir %s/mixed " RANKS_BUILTIN RANKS_TINY "--device %s "
+                           "--max_train_steps 4", getenv("VLT_BUILD"), ranks_program, dir, dir,
+                           ranks_device);
     assert_int_equal(ranks_run(-1, dir, "mixed", args), 1);
-    assert_int_equal(occurs("rank 1 has another dataset, other settings"), 1);
+    assert_int_equal(ranks_say("rank 1 has another dataset, other settings"), 1);
     assert_false(run_exists(dir, "mixed"));
     free(args);
 }
@@ -404,7 +360,7 @@ static void stop_by(const char *dir, int signal_sent)
     enum { MANY = 400 };
     char *set = vc_path_join(dir, "set.lmdb"), *out = vc_path_join(dir, "stopped");
     char *starts = vc_format("%s/tests/lib/ranks.sh", getenv("VLT_SOURCE"));
-    char *vtrain = vc_format("%s/%s", getenv("VLT_BUILD"), program);
+    char *vtrain = vc_format("%s/%s", getenv("VLT_BUILD"), ranks_program);
     char *metrics = vc_path_join(out, "metrics.jsonl");
     pid_t pid = fork(), child[4];
     if (pid == 0) {
@@ -414,7 +370,7 @@ static void stop_by(const char *dir, int signal_sent)
         execl(starts, starts, "2", vtrain, "--latents", set, "--output_dir", out,
               "--dit_width", "32", "--dit_layers", "5", "--dit_heads", "2", "--train_batch_size",
               "2", "--seed", "5",
-              "--threads", "1", "--device", device, "--max_train_steps", "400", NULL);
+              "--threads", "1", "--device", ranks_device, "--max_train_steps", "400", NULL);
         _exit(127);
     }
     double end = vc_seconds() + 60;
@@ -479,8 +435,8 @@ static void test_refused(void **state)
     };
     for (size_t i = 0; i < COUNT(row); i++) {
         assert_int_equal(ranks_run(row[i].ranks, dir, "refused", row[i].args), 2);
-        assert_int_equal(occurs("vtrain: "), 1);
-        assert_non_null(strstr(output, row[i].says));
+        assert_int_equal(ranks_say("vtrain: "), 1);
+        assert_non_null(strstr(ranks_output, row[i].says));
         assert_false(run_exists(dir, "refused"));
     }
 }
@@ -489,9 +445,9 @@ static void test_dry_run_and_samples(void **state)
 {
     const char *dir = *state;
     ranks_ok(2, dir, "none", "--version");
-    assert_int_equal(occurs("vtrain "), 1);
+    assert_int_equal(ranks_say("vtrain "), 1);
     ranks_ok(2, dir, "dry", "--max_train_steps 3 --dry_run");
-    assert_int_equal(occurs("steps: 3"), 1);
+    assert_int_equal(ranks_say("steps: 3"), 1);
     assert_false(run_exists(dir, "dry"));
     char *trace = vc_format("--max_train_steps 1 --validation_steps 1 --num_inference_steps 2 "
                             "--trace_dir %s/trace", dir);
@@ -509,16 +465,16 @@ static void test_dry_run_and_samples(void **state)
  * of this rounding: a twentieth is allowed. */
 static void test_like_cpu(void **state)
 {
-    const char *dir = *state, *own_device = device;
+    const char *dir = *state, *own = ranks_device;
     static const struct { int ranks; const char *args; } row[] = {
         { 2, "" }, { 4, "--parallel fsdp --dp_degree 2" },
     };
     for (size_t i = 0; i < COUNT(row); i++) {
         char *args = vc_format(ALL "--max_train_steps 6 %s", row[i].args);
         ranks_ok(row[i].ranks, dir, i ? "dev4" : "dev2", args);
-        device = "cpu";
+        ranks_device = "cpu";
         ranks_ok(row[i].ranks, dir, i ? "cpu4" : "cpu2", args);
-        device = own_device;
+        ranks_device = own;
         run_same_training(dir, i ? "cpu4" : "cpu2", i ? "dev4" : "dev2", STEPS, 1e-5, 5e-5);
         free(args);
     }
@@ -539,8 +495,8 @@ static void test_links_fail(void **state)
         char *args = vc_format("--max_train_steps 9 %s", row[i].args);
         setenv("VLT_LINKS_FAULT", row[i].fault, 1);
         int status = ranks_run(2, dir, "faulty", args);
-        if (status != 1 || occurs(row[i].says) != 1)
-            fail_msg("%s %s: status %d: %s", row[i].fault, args, status, output);
+        if (status != 1 || ranks_say(row[i].says) != 1)
+            fail_msg("%s %s: status %d: %s", row[i].fault, args, status, ranks_output);
         unsetenv("VLT_LINKS_FAULT");
         free(args);
     }
@@ -548,14 +504,9 @@ static void test_links_fail(void **state)
 
 int main(void)
 {
-    if (strcmp(getenv("VLT_MPI"), "ON") || system("command -v mpirun >/dev/null")) {
-        printf("skipped: there is no MPI\n");
-        return 77;
-    }
-    if (getenv("VLT_PROGRAM"))
-        program = getenv("VLT_PROGRAM");
-    if (getenv("VLT_DEVICE"))
-        device = getenv("VLT_DEVICE");
+    int skipped = ranks_begin();
+    if (skipped)
+        return skipped;
     char dir[256];
     run_dir_make(dir);
     const struct CMUnitTest tests[] = {
@@ -580,9 +531,9 @@ int main(void)
     };
     cmocka_set_test_filter(getenv("VLT_TEST"));  /* a test's name; * matches any letters */
     int bad = cmocka_run_group_tests(tests, NULL, NULL);
-    if (strcmp(device, "cpu"))
+    if (strcmp(ranks_device, "cpu"))
         bad += cmocka_run_group_tests(elsewhere, NULL, NULL);
     toy_dir_remove(dir);
-    free(output);
+    free(ranks_output);
     return bad;
 }

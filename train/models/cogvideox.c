@@ -19,6 +19,7 @@
 
 #include "common/nn/embeddings.h"
 #include "common/nn/positions.h"
+#include "common/tensor/exchange.h"
 
 #define QK_EPS 1e-6f
 #define THETA 10000.0
@@ -126,7 +127,7 @@ void cogvideox_fit(const void *model, vtrain_fit *fit)
                          .n_texts = 1, .text_width = { m->c.text },
                          .mult = { m->patch[0], m->patch[1], m->patch[2] },
                          .pad_front = m->c.patch_t > 1, .roles = roles_of(m),
-                         .blocks = (int)m->c.layers };
+                         .blocks = (int)m->c.layers, .heads = m->c.heads };
 }
 
 /* ---- checks of inputs ---- */
@@ -329,6 +330,13 @@ static nn_groups expert(vt_ctx *g, vt_tensor *time, const vt_lin *l, int64_t n)
     return (nn_groups){ n, { e[3], e[0] }, { e[4], e[1] }, { e[5], e[2] } };
 }
 
+/* The number of text tokens of the sequence of which x has all tokens or this process's share. */
+static int64_t text_tokens(const vt_ctx *g, const cogvideox *m, const vt_tensor *x)
+{
+    int64_t shared = vt_shared_tokens(g);
+    return (shared ? shared : x->dim[1]) - m->video;
+}
+
 nn_heads cogvideox_heads(const cogvideox *m, vt_tensor *const *in, int64_t n)
 {
     return (nn_heads){ m->c.heads, QK_EPS, in[COG_COS], in[COG_SIN], n };
@@ -341,7 +349,7 @@ vt_tensor *cogvideox_run(vt_ctx *g, const void *model, const void *weights, vt_t
     const cogvideox_block *w = weights;
     vt_tensor *x = in[COG_X], *h;
     float eps = (float)m->c.eps;
-    int64_t n = x->dim[1] - m->video;
+    int64_t n = vt_own_before(g, text_tokens(g, m, x));
 
     nn_groups e = expert(g, in[COG_TIME], &w->mod1, n);
     h = nn_modulate(g, x, &w->norm1, &e, eps);
@@ -359,7 +367,7 @@ static vt_tensor *attention(vt_ctx *g, const void *model, const void *weights, v
 {
     const cogvideox *m = model;
     const cogvideox_block *w = weights;
-    const nn_heads heads = cogvideox_heads(m, in, in[COG_X]->dim[1] - m->video);
+    const nn_heads heads = cogvideox_heads(m, in, text_tokens(g, m, in[COG_X]));
     return nn_self_attention(g, h, &w->attn, &heads, NULL);
 }
 
@@ -369,18 +377,20 @@ static void block(vt_ctx *g, const void *model, const void *weights, vt_tensor *
     out[0] = cogvideox_run(g, model, weights, in, attention);
 }
 
-/* The head projects the video's tokens to patches and puts these together to latents. */
+/* The head projects all tokens, since a process may share only a text's, and puts the video's
+ * patches together to latents. */
 vt_tensor *cogvideox_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s)
 {
     const cogvideox *m = model;
     const cogvideox_weights *w = &m->w;
     float eps = (float)m->c.eps;
+    int64_t text = text_tokens(g, m, s[COG_X]);
     vt_tensor *x = s[COG_X], *e[2];
-    x = vt_slice(g, x, 1, x->dim[1] - m->video, x->dim[1]);
     x = vt_layer_norm(g, x, w->final.w, w->final.b, eps);
     vt_chunk(g, nn_modulation(g, s[COG_TIME], &w->mod_out, 2), 1, 2, e);
     x = vt_layer_norm_modulate(g, x, w->out.w, w->out.b, e[0], e[1], eps);
-    x = vt_linear(g, x, &w->proj_out);
+    x = vt_all_tokens(g, vt_linear(g, x, &w->proj_out));
+    x = vt_slice(g, x, 1, text, text + m->video);
     return vt_unpatchify(g, x, in->x->dim + 1, m->patch[0], m->patch[1], m->patch[2], VT_C_FIRST);
 }
 

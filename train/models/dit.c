@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/tensor/exchange.h"
+
 typedef struct vtrain_layer {
     const vtrain_dit *model;
     const vtrain_blocks *kind;
@@ -112,7 +114,11 @@ vt_tensor *vtrain_dit_forward(vt_ctx *g, void *model, const vtrain_in *in)
     if (vt_failed(g))
         return NULL;
     vt_scope scope = vt_scope_begin(g);        /* its end frees all tensors but those in s */
+    vt_share_tokens(g, 0);
     f->embed(g, model, in, s);
+    if (in->shared && s[0])
+        vt_share_tokens(g, s[0]->dim[1]);
+    s[0] = vt_own_tokens(g, s[0]);
     vt_scope_end(g, scope, VT_BLOCK_IO, s);
     for (int i = 0; i < m->n_layers && !vt_failed(g); i++) {
         const layer *l = &m->layer[i];

@@ -43,6 +43,8 @@ typedef struct vtrain_in {
     vtrain_cond text[VTRAIN_TEXTS];
     vt_tensor *made[VTRAIN_MADE];             /* tensors that prepare makes for the forward */
     int recompute;                            /* the number of blocks that backward runs again */
+    bool shared;                              /* the context's processes share the sequence
+                                               * (common/tensor/exchange.h) */
     /* Traces an argument of diffusers' forward(), with diffusers' name and layout. NULL: no trace
      * is written. */
     void (*note)(void *arg, const char *name, const vt_tensor *x);
@@ -95,6 +97,10 @@ typedef struct vtrain_fit {
     int64_t embeds[2];                        /* rows and width of a VC_VALUE_EMBEDS among the
                                                * roles; rows 0: any number, equal in all samples */
     int blocks;                               /* number of the model's blocks */
+    int64_t heads;                            /* of the blocks' attention, where vtrain_in.shared is
+                                               * possible: the tokens of s[0] are the sequence, and
+                                               * blocks mix them by nn_self_attention alone; 0: it
+                                               * is not possible */
 } vtrain_fit;
 
 /* A model that starts from noise: its size, and the sizes of the data. */

@@ -1,0 +1,74 @@
+/* exchange.h - one sequence of tokens shared by several processes (sequence parallelism as in
+ * DeepSpeed-Ulysses, Jacobs et al. 2023).
+ *
+ * Process r of n holds a contiguous share of the tokens: linear layers, norms and feed-forward need
+ * no other tokens. A layer that mixes tokens but not heads, such as attention or a recurrent layer
+ * with a state per head, gets all tokens of a share of the heads in exchange, and gives its results
+ * back:
+ *
+ *     x = vt_own_tokens(g, x);                  // [B,N,D] -> [B,n,D], after vt_share_tokens(g, N)
+ *     q = vt_linear(g, x, &w->q);               // own tokens, all heads: [B,n,H,d]
+ *     q = vt_to_heads(g, q);                    // all tokens, own heads: [B,N,H/P,d]
+ *     y = vt_attention(g, q, k, v, NULL);       // or a scan over the N tokens
+ *     y = vt_to_tokens(g, y);                   // [B,n,H,d]
+ *     y = vt_linear(g, y, &w->out);
+ *     y = vt_all_tokens(g, y);                  // [B,n,C] -> [B,N,C], the same on all processes
+ *
+ * A layer whose parameters differ by head takes those of its own heads, vt_own_heads. Nothing that
+ * follows vt_all_tokens may have trained parameters, since each process would compute the whole of
+ * their gradients. Elsewhere a process computes its part of the gradients of all parameters: their
+ * sums over the processes are the gradients.
+ *
+ * Without peers, or while no sequence is shared, the four ops return their input.
+ *
+ * Shares differ by one token at most and nothing is padded, so tokens and results are those of one
+ * process. In a dry step each process has the share of process 0, which is the largest: all
+ * processes predict the same memory. */
+#ifndef COMMON_TENSOR_EXCHANGE_H
+#define COMMON_TENSOR_EXCHANGE_H
+
+#include "common/tensor/tensor.h"
+
+/* n bytes that begin `at` bytes after an address. */
+typedef struct vt_piece { size_t at, n; } vt_piece;
+
+/* The processes that share sequences. Their steps run the same ops in the same order. */
+typedef struct vt_peers {
+    int n, me;                   /* number of processes; this one's, from 0 */
+    /* Collective: process r gets out[r] of `from`; in[r] of `to` comes from process r. The data is
+     * on the context's device, and the call is ordered with the kernels queued on the context: it
+     * may return before the data has moved. Pieces of `from` may overlap. */
+    int (*exchange)(void *arg, void *to, const vt_piece *in, const void *from, const vt_piece *out,
+                    vc_err *err);
+    void *arg;
+} vt_peers;
+
+/* Sets the processes; outside steps. p is borrowed; NULL: this process is alone. */
+void vt_set_peers(vt_ctx *g, const vt_peers *p);
+/* From now on the processes share sequences of `tokens` tokens, which last until the next call; 0:
+ * this process computes whole sequences, without its peers. Fails the step if there are fewer
+ * tokens than processes. */
+void vt_share_tokens(vt_ctx *g, int64_t tokens);
+/* The number of tokens of the whole sequence; 0: none is shared. */
+int64_t vt_shared_tokens(const vt_ctx *g);
+/* This process's first token of the sequence; 0 where none is shared. */
+int64_t vt_own_first(const vt_ctx *g);
+/* The number of those tokens of this process that lie before token `end` of the sequence; `end`
+ * itself where no sequence is shared. */
+int64_t vt_own_before(const vt_ctx *g, int64_t end);
+/* This process's share of `heads` heads: sets the first and returns their number. */
+int64_t vt_own_heads(const vt_ctx *g, int64_t heads, int64_t *first);
+
+/* ---- ops (op_exchange.c) ---- */
+
+/* x [B,N,..] -> [B,n,..]: a copy of this process's tokens. */
+vt_tensor *vt_own_tokens(vt_ctx *g, vt_tensor *x);
+/* x [B,n,H,D] of all heads -> [B,N,H/P,D] of this process's heads. P divides H. */
+vt_tensor *vt_to_heads(vt_ctx *g, vt_tensor *x);
+/* x [B,N,H/P,D] -> [B,n,H,D]: the reverse, and the gradient, of vt_to_heads. */
+vt_tensor *vt_to_tokens(vt_ctx *g, vt_tensor *x);
+/* x [B,n,..] -> [B,N,..]. The result's gradient must be the same on all processes, as it is where
+ * each computes the same from the result: each takes its own tokens of the gradient. */
+vt_tensor *vt_all_tokens(vt_ctx *g, vt_tensor *x);
+
+#endif

@@ -1,0 +1,69 @@
+/* train_ranks.c - see train_ranks.h */
+#include "tests/lib/train_ranks.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+#include "common/os/file.h"
+#include "tests/lib/ok.h"
+
+char *ranks_output;
+const char *ranks_program = "vtrain", *ranks_device = "cpu", *ranks_model = RANKS_BUILTIN;
+
+int ranks_begin(void)
+{
+    if (strcmp(getenv("VLT_MPI"), "ON") || system("command -v mpirun >/dev/null")) {
+        printf("skipped: there is no MPI\n");
+        return 77;
+    }
+    if (getenv("VLT_PROGRAM"))
+        ranks_program = getenv("VLT_PROGRAM");
+    if (getenv("VLT_DEVICE"))
+        ranks_device = getenv("VLT_DEVICE");
+    return 0;
+}
+
+int ranks_run(int ranks, const char *dir, const char *out, const char *args)
+{
+    const char *build = getenv("VLT_BUILD"), *source = getenv("VLT_SOURCE");
+    char *starts = ranks == 1 ? strdup("") : vc_format("%s/tests/lib/ranks.sh %d", source,
+                                                                abs(ranks));
+    char *line = vc_format("%s %s/%s --latents %s/set.lmdb --output_dir %s/%s %s " RANKS_TINY
+                           "--device %s --report_to none %s >%s/output 2>&1", starts, build,
+                           ranks_program, dir, dir, out,
+                           strstr(args, "--model ") ? "" : ranks_model, ranks_device, args, dir);
+    int status = system(line);
+    size_t n;
+    vc_err err = { 0 };
+    char *path = vc_path_join(dir, "output");
+    free(ranks_output);
+    ranks_output = NULL;
+    assert_ok(vc_file_read(&ranks_output, &n, path, 1 << 20, &err), &err);
+    free(path);
+    free(line);
+    free(starts);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000;
+}
+
+void ranks_ok(int ranks, const char *dir, const char *out, const char *args)
+{
+    int status = ranks_run(ranks, dir, out, args);
+    if (status)
+        fail_msg("%d ranks, %s: status %d: %s", ranks, args, status, ranks_output);
+}
+
+int ranks_say(const char *what)
+{
+    int n = 0;
+    for (const char *p = ranks_output; (p = strstr(p, what)); p++)
+        n++;
+    return n;
+}
