@@ -144,12 +144,12 @@ static void note_device(const vtrain *t, loop *l, note *own)
     l->count.wait_s += use.waited;
 }
 
-/* Operations of a micro-batch: for a group that joined since the plan was made, the mean. */
+/* Operations of a micro-batch on this rank: for a group that joined since the plan was made, the mean. */
 static double flops_of(const vtrain *t, uint32_t group)
 {
     if (t->plan.group_flops && t->plan.spans == t->n_spans)
         return t->plan.group_flops[group];
-    return t->plan.flops / (double)vtrain_micros(t);
+    return t->plan.flops / (double)(vtrain_micros(t) * t->cfg.sp);
 }
 
 /* Waits for the batch of this rank's i-th micro-batch of the step. */

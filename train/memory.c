@@ -154,7 +154,8 @@ int vtrain_memory_plan(vtrain *t, vc_err *err)
         t->plan.pool = (size_t)taken(&use);
         t->plan.largest = i;
     }
-    t->plan.flops = work / (double)t->plan.epoch_batches * (double)vtrain_micros(t);
+    t->plan.flops = work / (double)t->plan.epoch_batches * (double)vtrain_micros(t) *
+                    (double)t->cfg.sp;
     t->plan.predicted = t->base_bytes + t->plan.standing + (int64_t)t->plan.pool;
     return 0;
 }

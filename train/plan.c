@@ -84,13 +84,31 @@ static void say_lines(const vtrain *t, const char *head, char *text)
     free(text);
 }
 
+/* The value of a flag in the run's settings. */
+static const char *word_of(const vtrain *t, const char *flag, char *buf, size_t size)
+{
+    size_t n = strlen(flag);
+    snprintf(buf, size, "none");
+    for (const char *s = t->settings; s && *s; s += *s == '\n') {
+        size_t len = strcspn(s, "\n");
+        if (len > n + 2 && !strncmp(s, flag, n) && s[n] == ':')
+            snprintf(buf, size, "%.*s", (int)(len - n - 2), s + n + 2);
+        s += len;
+    }
+    return buf;
+}
+
 static void say_steps(const vtrain *t)
 {
-    char ranks[32] = "";
-    int n = vc_comm_size(t->comm);
+    char ranks[32] = "", word[32];
+    int n = vtrain_dp_groups(t);
     double epoch_steps = (double)t->plan.epoch_batches / (double)vtrain_micros(t);
     if (n > 1)
-        snprintf(ranks, sizeof ranks, " x %d ranks", n);
+        snprintf(ranks, sizeof ranks, " x %d %s", n, t->cfg.sp > 1 ? "groups" : "ranks");
+    if (t->cfg.sp > 1)
+        say(t, "parallel: %s, %d %s of %lld ranks that share the tokens of each sample",
+            word_of(t, "parallel", word, sizeof word), n, n > 1 ? "groups" : "group",
+            (long long)t->cfg.sp);
     say(t, "steps: %lld, %.4g an epoch, so %.4g epochs; batch %lld x accumulation %lld%s; "
         "%.3g GFLOP a step", (long long)t->plan.steps, epoch_steps,
         (double)t->plan.steps / epoch_steps, (long long)t->cfg.train_batch_size,
@@ -158,20 +176,6 @@ int vtrain_plan_steps(vtrain *t, vc_err *err)
         return vc_fail(err, VC_EUSAGE, "%lld steps of %llu micro-batches: a run has at most 2^32",
                        (long long)t->plan.steps, (unsigned long long)per_step);
     return 0;
-}
-
-/* The value of a flag in the run's settings. */
-static const char *word_of(const vtrain *t, const char *flag, char *buf, size_t size)
-{
-    size_t n = strlen(flag);
-    snprintf(buf, size, "none");
-    for (const char *s = t->settings; s && *s; s += *s == '\n') {
-        size_t len = strcspn(s, "\n");
-        if (len > n + 2 && !strncmp(s, flag, n) && s[n] == ':')
-            snprintf(buf, size, "%.*s", (int)(len - n - 2), s + n + 2);
-        s += len;
-    }
-    return buf;
 }
 
 /* Describes the shift of levels; a shift by tokens gets the range over the run's buckets. */

@@ -255,7 +255,25 @@ static int open_whole_state(vtrain *t, vc_err *err)
     return rc || !t->cfg.use_ema ? rc : vt_ema_open(&t->ema, t->params, err);
 }
 
-/* Opens the ranks' exchange of gradients, the optimiser's state and the objective; reads the
+/* Checks that the model's blocks can share a sequence among --sp ranks. */
+static int check_shared(const vtrain *t, vc_err *err)
+{
+    vtrain_fit fit;
+    long long sp = t->cfg.sp;
+    t->family->fit(t->model, &fit);
+    if (sp == 1 || (fit.heads && fit.heads % sp == 0))
+        return 0;
+    if (!fit.heads)
+        return vc_fail(err, VC_EUSAGE, "--sp %lld: ranks cannot share the samples of family %s "
+                       "yet: leave the flag out, and for less memory give --parallel fsdp, "
+                       "--gradient_checkpointing or smaller buckets", sp,
+                       vtrain_family_name(t->family));
+    return vc_fail(err, VC_EUSAGE, "--sp %lld: the transformer has %lld attention heads, which do "
+                   "not divide into %lld equal parts: give a divisor of %lld", sp,
+                   (long long)fit.heads, sp, (long long)fit.heads);
+}
+
+/* Opens the ranks' exchange of tokens and gradients, the optimiser's state and the objective; reads the
  * checkpoint's state. Collective. */
 static int open_training(vtrain *t, vc_err *err)
 {
@@ -266,7 +284,9 @@ static int open_training(vtrain *t, vc_err *err)
         .how = (vt_adamw_kind)t->cfg.optimizer,
         .patience = (double)t->cfg.nccl_timeout,
     };
-    int rc = vtrain_sequence_open(&t->sequence, t->comm, t->g, (int)t->cfg.sp, o.patience, err);
+    int rc = check_shared(t, err);
+    if (!rc)
+        rc = vtrain_sequence_open(&t->sequence, t->comm, t->g, (int)t->cfg.sp, o.patience, err);
     if (!rc)
         rc = vtrain_dist_open(&t->dist, t->comm, t->g, t->params, &o, err);
     if (!rc && o.shards > 1)

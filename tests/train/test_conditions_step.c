@@ -167,7 +167,7 @@ static int steps_on(const toy *data, const wish *w, double p)
     vtrain_dit model = { .family = &family };      /* without blocks */
     vtrain t = { .family = &family, .model = &model, .data = set_open(dir, data, w, 0),
                  .stop = &stop };
-    t.cfg.gradient_accumulation_steps = 1;
+    t.cfg.gradient_accumulation_steps = t.cfg.sp = 1;
     t.cfg.first_frame_conditioning_p = p;
     const vtrain_objective_opts o = { .kind = VTRAIN_FLOW, .shift = 1, .logit_std = 1,
                                       .micros = 1 };

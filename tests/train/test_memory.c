@@ -37,7 +37,7 @@ static void open_bare(vtrain *t)
 
     *t = (vtrain){ .family = &vtrain_builtin };
     t->cfg = (vtrain_config){ .train_batch_size = 2,
-                              .gradient_accumulation_steps = 1,
+                              .gradient_accumulation_steps = 1, .sp = 1,
                               .training_type = VTRAIN_FULL,
                               .transformer_dtype = VC_DTYPE_NONE };
     t->plan.epoch_batches = 3;
