@@ -116,6 +116,76 @@ static void test_gather_broadcast(void **state)
     OK(vc_comm_barrier(comm, &err));
 }
 
+/* The byte i of the piece that rank `from` sends to rank `to`. */
+static unsigned char byte_of(int from, int to, size_t i)
+{
+    return (unsigned char)(from * 31 + to * 7 + (int)(i % 251));
+}
+
+/* The size of that piece: another for each pair of ranks, and small or large by k. */
+static size_t piece_of(int from, int to, int k)
+{
+    return (size_t)(k ? 70000 : 3) * (size_t)(1 + from) + (size_t)to;
+}
+
+static void test_exchange(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        vt_piece in[64], out[64];
+        size_t got = 0, sent = 0;
+        for (int r = 0; r < size; r++) {
+            in[r] = (vt_piece){ got, piece_of(r, rank, k) };
+            out[r] = (vt_piece){ sent, piece_of(rank, r, k) };
+            got += in[r].n;
+            sent += out[r].n;
+        }
+        unsigned char *from = malloc(sent), *to = calloc(1, got);
+        assert_true(from && to);
+        for (int r = 0; r < size; r++)
+            for (size_t i = 0; i < out[r].n; i++)
+                from[out[r].at + i] = byte_of(rank, r, i);
+        OK(vc_comm_exchange(comm, to, in, from, out, &err));
+        for (int r = 0; r < size; r++)
+            for (size_t i = 0; i < in[r].n; i++)
+                assert_int_equal(to[in[r].at + i], byte_of(r, rank, i));
+        free(from);
+        free(to);
+    }
+}
+
+/* A rank that leaves ends the exchange of the others, also while messages are under way; other
+ * calls on the comm still serve. */
+static void test_leave(void **state)
+{
+    enum { PIECE = 1 << 18 };
+    vc_comm *part;
+    vc_err why = { .code = VC_EFAIL };
+    vt_piece in[64], out[64];
+    int x = 5;
+    (void)state;
+    if (size == 1)
+        return;
+    OK(vc_comm_split(&part, comm, 0, &err));
+    char *to = malloc((size_t)size * PIECE), *from = calloc(1, PIECE);
+    assert_true(to && from);
+    for (int r = 0; r < size; r++) {
+        in[r] = (vt_piece){ (size_t)r * PIECE, PIECE };
+        out[r] = (vt_piece){ 0, PIECE };
+    }
+    if (rank == size - 1)
+        vc_comm_leave(part, &why);
+    else
+        assert_int_equal(vc_comm_exchange(part, to, in, from, out, &why), VC_ESTOP);
+    OK(vc_comm_broadcast(part, &x, sizeof x, 0, &err));
+    OK(vc_comm_gather(part, to, &x, sizeof x, &err));
+    for (int r = 0; r < size; r++)
+        assert_int_equal(((int *)(void *)to)[r], 5);
+    vc_comm_close(part);
+    free(to);
+    free(from);
+}
+
 static void test_reduce(void **state)
 {
     (void)state;
@@ -222,7 +292,9 @@ int main(int argc, char **argv)
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sum), cmocka_unit_test(test_sum_scatter),
-        cmocka_unit_test(test_gather_broadcast), cmocka_unit_test(test_reduce),
+        cmocka_unit_test(test_gather_broadcast), cmocka_unit_test(test_exchange),
+        cmocka_unit_test(test_leave),
+        cmocka_unit_test(test_reduce),
         cmocka_unit_test(test_split), cmocka_unit_test(test_agree),
         cmocka_unit_test(test_posts),
     };
