@@ -310,8 +310,8 @@ int vtrain_micro_run(vtrain *t, vtrain_micro *m, bool record, vc_err *err)
         vc_warn(t->ui, "graphs: off: %s", vt_replay_off(t->g));
         rc = run_job(&j, m, &step);
     }
+    rc = vtrain_sequence_end(t->sequence, rc, &step);
     if (rc) {
-        vtrain_sequence_failed(t->sequence, &step);
         if (err)
             *err = step;
         return rc;

@@ -88,11 +88,13 @@ struct vt_ctx;
 
 typedef struct vc_comm_device_opts {
     struct vt_ctx *second;       /* the stream that calls queue on (memory/second_stream.h) */
-    vc_comm *all;                /* the ranks of the run, which are notified of a failure */
+    vc_comm *all;                /* the ranks that are notified of a failure */
+    int first;                   /* number in the run of rank 0 of `all`, for messages */
     double patience;             /* seconds until a rank that does not answer is a failure */
 } vc_comm_device_opts;
 /* Opens a comm of the ranks of `c` for memory of their devices. It serves vc_comm_sum,
- * vc_comm_sum_scatter, vc_comm_gather, which queue and return, and the functions below. The
+ * vc_comm_sum_scatter, vc_comm_gather, vc_comm_exchange, which queue and return, and the functions
+ * below. The
  * device's library (NCCL) adds, in an order of its own that is the same on all ranks; bf16 is added
  * in bf16. c and o are borrowed. VC_EINVAL: this build or device has no such library. *out is NULL
  * on failure. */

@@ -48,7 +48,8 @@ static int failed(vc_comm *c, vc_err *err)
 static int raise_alarm(vc_comm *c, int rc, vc_err *err)
 {
     device *d = c->state;
-    vc_context(&d->err, rc, "rank %d: %s: %s", vc_comm_rank(d->o.all), d->links->name, d->call);
+    vc_context(&d->err, rc, "rank %d: %s: %s", d->o.first + vc_comm_rank(d->o.all),
+               d->links->name, d->call);
     if (d->o.all && d->o.all->ops)
         d->o.all->ops->alarm(d->o.all, &d->err);
     give_up(c);
@@ -179,6 +180,17 @@ static int device_gather(vc_comm *c, void *all, const void *mine, size_t n, vc_e
     return rc ? rc : end(c, d->links->gather(d->link, all, mine, n, &d->err), err);
 }
 
+static int device_exchange(vc_comm *c, void *to, const vt_piece *in, const void *from,
+                           const vt_piece *out, vc_err *err)
+{
+    device *d = c->state;
+    size_t bytes = 0;
+    for (int r = 0; r < c->size; r++)
+        bytes += out[r].n;
+    int rc = begin(c, "exchange", bytes, err);
+    return rc ? rc : end(c, d->links->exchange(d->link, to, in, from, out, &d->err), err);
+}
+
 /* ---- open, close ---- */
 
 static void device_close(vc_comm *c)
@@ -190,7 +202,8 @@ static void device_close(vc_comm *c)
 }
 
 static const vc_comm_ops device_ops = {
-    .close = device_close, .gather = device_gather, .sum = device_sum,
+    .close = device_close, .gather = device_gather, .exchange = device_exchange,
+    .sum = device_sum,
     .sum_scatter = device_sum_scatter, .look = device_look, .give_up = give_up,
 };
 

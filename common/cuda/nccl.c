@@ -106,7 +106,29 @@ static int nccl_gather(vt_link *l, void *all, const void *mine, size_t bytes, vc
     return check(ncclAllGather(mine, all, bytes, ncclInt8, l->comm, l->stream), "all-gather", err);
 }
 
+static int nccl_exchange(vt_link *l, void *to, const vt_piece *in, const void *from,
+                         const vt_piece *out, vc_err *err)
+{
+    int size;
+    int rc = check(ncclCommCount(l->comm, &size), "exchange", err);
+
+    if (!rc)
+        rc = check(ncclGroupStart(), "exchange", err);
+    if (rc)
+        return rc;
+    for (int r = 0; !rc && r < size; r++) {
+        rc = check(ncclSend((const char *)from + out[r].at, out[r].n, ncclInt8, r, l->comm,
+                            l->stream), "exchange", err);
+        if (!rc)
+            rc = check(ncclRecv((char *)to + in[r].at, in[r].n, ncclInt8, r, l->comm, l->stream),
+                       "exchange", err);
+    }
+    int end_rc = check(ncclGroupEnd(), "exchange", rc ? NULL : err);
+    return rc ? rc : end_rc;
+}
+
 const vt_links cuda_links = {
     .name = "NCCL", .id = nccl_id, .open = nccl_open, .close = nccl_close,
     .look = nccl_look, .sum = nccl_sum, .sum_scatter = nccl_sum_scatter, .gather = nccl_gather,
+    .exchange = nccl_exchange,
 };

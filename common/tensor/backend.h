@@ -7,6 +7,7 @@
 #define COMMON_TENSOR_BACKEND_H
 
 #include "common/kernels/formulas.h"
+#include "common/tensor/exchange.h"
 #include "common/tensor/ops.h"
 
 typedef struct vt_dev vt_dev;
@@ -71,6 +72,9 @@ typedef struct vt_links {
     int (*sum_scatter)(vt_link *l, void *mine, const void *x, size_t n, vc_dtype type,
                        vc_err *err);
     int (*gather)(vt_link *l, void *all, const void *mine, size_t bytes, vc_err *err);
+    /* in, out: one piece for each rank, read before the call returns */
+    int (*exchange)(vt_link *l, void *to, const vt_piece *in, const void *from,
+                    const vt_piece *out, vc_err *err);
 } vt_links;
 
 typedef struct vt_event vt_event;             /* a point in a stream */

@@ -13,6 +13,7 @@
 #include "common/cuda/cuda.h"
 
 enum { LATE = 100, NAP = 20 };                 /* microseconds */
+enum { SLOT = 1 << 16, LINK_RANKS = 16 };      /* bytes of a slot; most ranks */
 
 const char *links_fault;
 int links_calls;
@@ -33,6 +34,7 @@ typedef struct task {
     const void *from;
     size_t n;
     vc_dtype type;
+    vt_piece in[LINK_RANKS], out[LINK_RANKS];
 } task;
 
 typedef struct second_stream {
@@ -216,11 +218,10 @@ static void after(vt_dev *d, vt_event *e) { event_task(d, e, 0, run_wait); }
 
 /* ---- links ---- */
 
-enum { SLOT = 1 << 16, RANKS = 16 };           /* bytes of a slot; most ranks */
-
 typedef struct meeting {
     atomic_int opened, here, round;
-    char slot[RANKS][SLOT];
+    char slot[LINK_RANKS][SLOT];
+    size_t sent[LINK_RANKS];                   /* bytes of each rank's piece of an exchange */
 } meeting;
 
 struct vt_link {
@@ -305,6 +306,40 @@ static void run_gather(task *t)
     }
 }
 
+/* Moves the ranks' pieces for rank r. Returns false if this rank has closed its link. */
+static bool move_to(const task *t, int r)
+{
+    vt_link *l = t->link;
+    size_t most = 0;
+
+    l->m->sent[l->rank] = t->out[r].n;
+    if (!meet(l))
+        return false;
+    for (int k = 0; k < l->size; k++)
+        most = l->m->sent[k] > most ? l->m->sent[k] : most;
+    for (size_t at = 0; at < most; at += SLOT) {
+        if (at < t->out[r].n)
+            memcpy(l->m->slot[l->rank], (const char *)t->from + t->out[r].at + at,
+                   t->out[r].n - at < SLOT ? t->out[r].n - at : SLOT);
+        if (!meet(l))
+            return false;
+        for (int k = 0; k < l->size && r == l->rank; k++)
+            if (at < t->in[k].n)
+                memcpy((char *)t->to + t->in[k].at + at, l->m->slot[k],
+                       t->in[k].n - at < SLOT ? t->in[k].n - at : SLOT);
+        if (!meet(l))
+            return false;
+    }
+    return meet(l);
+}
+
+static void run_exchange(task *t)
+{
+    for (int r = 0; r < t->link->size; r++)
+        if (!move_to(t, r))
+            return;
+}
+
 /* Whether links_fault names this rank and this call with the fault `how`. */
 static bool fault(const vt_link *l, const char *how, int call)
 {
@@ -347,6 +382,16 @@ static int links_gather(vt_link *l, void *all, const void *mine, size_t bytes, v
                  err);
 }
 
+static int links_exchange(vt_link *l, void *to, const vt_piece *in, const void *from,
+                          const vt_piece *out, vc_err *err)
+{
+    task t = { .run = run_exchange, .link = l, .to = to, .from = from };
+
+    memcpy(t.in, in, (size_t)l->size * sizeof *in);
+    memcpy(t.out, out, (size_t)l->size * sizeof *out);
+    return queue(l, &t, err);
+}
+
 static int links_look(vt_link *l, vt_link_state *state, vc_err *err)
 {
     (void)err;
@@ -374,7 +419,7 @@ static int links_open(vt_link **out, vt_dev *d, int rank, int size, const char i
     int fd = open(id, O_RDWR | O_CLOEXEC);
 
     *out = NULL;
-    if (fd < 0 || size > RANKS)
+    if (fd < 0 || size > LINK_RANKS)
         return vc_fail_errno(err, "%s", id);
     vt_link *l = calloc(1, sizeof *l);
     l->m = mmap(NULL, sizeof *l->m, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -399,6 +444,7 @@ static void links_end(vt_link *l)
 static const vt_links links = {
     .name = "links", .id = links_id, .open = links_open, .close = links_end, .look = links_look,
     .sum = links_sum, .sum_scatter = links_scatter, .gather = links_gather,
+    .exchange = links_exchange,
 };
 
 __attribute__((constructor)) static void install(void)

@@ -13,7 +13,8 @@ struct vt_ctx;
 typedef struct vtrain_sequence vtrain_sequence;
 
 /* Connects the ranks that share sequences, `sp` of `all`, and lets g's steps share them. With sp 1
- * there is nothing to connect. `patience` is as in dist.h. Borrows all and g. Collective. */
+ * there is nothing to connect. `patience` is as in dist.h. Borrows all and g. Collective. VC_EINVAL:
+ * on GPUs, in a build without NCCL. */
 int vtrain_sequence_open(vtrain_sequence **out, vc_comm *all, struct vt_ctx *g, int sp,
                          double patience, vc_err *err);
 /* Call before g is closed; NULL is fine. */
@@ -23,8 +24,8 @@ void vtrain_sequence_close(vtrain_sequence *s);
  * 0 if all pass 0. A rank that passes 0 where another fails gets VC_ESTOP, so that the failing
  * rank's error is the one reported. */
 int vtrain_sequence_agree(vtrain_sequence *s, int rc, vc_err *err);
-/* Local: a step of this rank failed with `err`; steps of the others that wait for its tokens fail
- * with VC_ESTOP. */
-void vtrain_sequence_failed(vtrain_sequence *s, const vc_err *err);
+/* Local, after a step that returned rc: returns rc or, if an exchange on GPUs failed, its failure.
+ * After a failure, steps of the other ranks that wait for this one fail with VC_ESTOP. */
+int vtrain_sequence_end(vtrain_sequence *s, int rc, vc_err *err);
 
 #endif
