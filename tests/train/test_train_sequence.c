@@ -146,6 +146,131 @@ static void test_lora(void **state)
     same(*state, LORA, row, COUNT(row));
 }
 
+/* One, two and four ranks, with another --sp each time, resume like one rank without a stop. The
+ * other models have sinusoids, and patches of two frames with pictures beside them. */
+static void resumes(const char *dir, const char *name, const char *more)
+{
+    static const struct { int ranks; const char *args; } row[] = {
+        { 1, "--gradient_accumulation_steps 2" },
+        { 2, "--gradient_accumulation_steps 2 --sp 2 --parallel fsdp" },
+        { 4, "--sp 2" },
+        { 2, "--sp 1 --parallel zero2" },
+        { 4, "--gradient_accumulation_steps 2 --sp 4 --parallel zero2" },
+    };
+    char *whole = vc_format("%s-whole", name), *parts = vc_format("%s-parts", name);
+    char *all = vc_format("%s --use_ema --caption_dropout_p 0 --gradient_accumulation_steps 2 "
+                          "--max_train_steps 5", more);
+    ranks_ok(1, dir, whole, all);
+    for (int i = 0; i < (int)COUNT(row); i++) {
+        char *args = vc_format("%s --use_ema --caption_dropout_p 0 %s --max_train_steps %d %s",
+                               more, row[i].args, i + 1,
+                               i ? "--resume_from_checkpoint latest" : "");
+        ranks_ok(row[i].ranks, dir, parts, args);
+        assert_int_equal(ranks_say("differs"), 0);
+        assert_int_equal(ranks_say("from here on"), 0);
+        assert_int_equal(ranks_say("2 groups of 2 ranks that share the tokens"), i == 2);
+        free(args);
+    }
+    run_same_training(dir, whole, parts, 5, LOSS, WEIGHT);
+    free(whole);
+    free(parts);
+    free(all);
+}
+
+static void test_resume(void **state)
+{
+    resumes(*state, "full", "");
+}
+
+static void test_models(void **state)
+{
+    static const struct { const char *name; int heads, head; } row[] = {
+        { "cogvideox-2b", 2, 32 }, { "cogvideox-1.5", 1, 64 },
+    };
+    const char *dir = *state;
+    for (size_t i = 0; i < COUNT(row); i++) {
+        char *folder = vc_path_join(dir, row[i].name);
+        assert_int_equal(vc_mkdirs(folder, NULL), 0);
+        model_make(row[i].name, row[i].heads, row[i].head, folder);
+        char *args = vc_format("--transformer %s/transformer", folder);
+        resumes(dir, row[i].name, args);
+        free(args);
+        free(folder);
+    }
+}
+
+/* A rank that fails, or is stopped, between two micro-batches does not leave the other waiting. */
+static void test_one_fails(void **state)
+{
+    const char *dir = *state;
+    char *trace = vc_path_join(dir, "trace");
+    char *blocked = vc_path_join(trace, "step-000001-mb-00-rank-01.safetensors/x");
+    assert_int_equal(vc_mkdirs(blocked, NULL), 0);
+    char *args = vc_format("--max_train_steps 2 --gradient_accumulation_steps 3 --sp 2 "
+                           "--trace_dir %s", trace);
+    int status = ranks_run(2, dir, "failed", args);
+    if (status != 1 || ranks_say("rank-01.safetensors: cannot rename") != 1 ||
+        ranks_say("another rank"))
+        fail_msg("status %d: %s", status, ranks_output);
+    free(args);
+    free(blocked);
+    free(trace);
+}
+
+static void test_stop(void **state)
+{
+    const char *dir = *state;
+    /* The shell signals the last rank when the first step's line is there. */
+    char *args = vc_format("--max_train_steps 400 --sp 2 & p=$!; for i in $(seq 600); do "
+                           "[ -s %s/stopped/metrics.jsonl ] && break; sleep 0.1; done; "
+                           "kill -INT $(pgrep -P $p | tail -1); wait $p; (exit $?)", dir);
+    int lines;
+    assert_int_not_equal(ranks_run(2, dir, "stopped", args), 0);
+    free(run_metrics(dir, "stopped", &lines));
+    assert_in_range(lines, 1, 399);
+    char *kept = vc_format("stopped/checkpoint-%d/trainer.json", lines);
+    assert_true(run_exists(dir, kept));
+    free(kept);
+    free(args);
+}
+
+/* Exchanges that fail, or that one rank leaves out, end the run on all ranks. */
+static void test_links_fail(void **state)
+{
+    const char *dir = *state;
+    static const struct { const char *fault, *says; } row[] = {
+        { "broken 1 9", "rank 1: links: exchange of " },
+        { "silent 1 9", "not done after 2 s: a rank does not answer" },
+    };
+    for (size_t i = 0; i < COUNT(row); i++) {
+        setenv("VLT_LINKS_FAULT", row[i].fault, 1);
+        int status = ranks_run(2, dir, "faulty", "--max_train_steps 9 --sp 2 --nccl_timeout 2");
+        unsetenv("VLT_LINKS_FAULT");
+        if (status != 1 || ranks_say(row[i].says) != 1)
+            fail_msg("%s: status %d: %s", row[i].fault, status, ranks_output);
+    }
+}
+
+static void test_refused(void **state)
+{
+    const char *dir = *state, *own = ranks_model;
+    static const struct { int ranks; bool builtin; const char *args, *says; } row[] = {
+        { 3, false, "--sp 2", "--sp 2: there are 3 ranks" },
+        { 3, false, "--sp 3", "4 attention heads, which do not divide into 3 equal parts" },
+        { 2, true, "--sp 2", "cannot share the samples of family builtin" },
+    };
+    for (size_t i = 0; i < COUNT(row); i++) {
+        char *args = vc_format("--max_train_steps 1 %s", row[i].args);
+        ranks_model = row[i].builtin ? RANKS_BUILTIN : own;
+        assert_int_equal(ranks_run(row[i].ranks, dir, "refused", args), 2);
+        ranks_model = own;
+        assert_int_equal(ranks_say("vtrain: --sp"), 1);
+        assert_int_equal(ranks_say(row[i].says), 1);
+        assert_false(run_exists(dir, "refused"));
+        free(args);
+    }
+}
+
 int main(void)
 {
     char dir[256];
@@ -161,9 +286,19 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(test_full, dir),
         cmocka_unit_test_prestate(test_lora, dir),
+        cmocka_unit_test_prestate(test_resume, dir),
+        cmocka_unit_test_prestate(test_models, dir),
+        cmocka_unit_test_prestate(test_one_fails, dir),
+        cmocka_unit_test_prestate(test_stop, dir),
+        cmocka_unit_test_prestate(test_refused, dir),
+    };
+    const struct CMUnitTest elsewhere[] = {
+        cmocka_unit_test_prestate(test_links_fail, dir),
     };
     cmocka_set_test_filter(getenv("VLT_TEST"));  /* a test's name; * matches any letters */
     int bad = cmocka_run_group_tests(tests, NULL, NULL);
+    if (strcmp(ranks_device, "cpu"))
+        bad += cmocka_run_group_tests(elsewhere, NULL, NULL);
     free(own);
     free(ranks_output);
     toy_dir_remove(dir);
