@@ -137,19 +137,32 @@ static double rate_of(const vc_progress *p)
     return p->time > 0 ? p->sum / p->time : 0;
 }
 
+static bool in_bytes(const vc_progress *p)
+{
+    return !strcmp(p->unit, "B");
+}
+
+/* Formats a number of units: "1,234", or "1.2 MiB" of bytes. */
+static char *amount(char buf[32], const vc_progress *p, uint64_t n)
+{
+    return in_bytes(p) ? vc_human_bytes(buf, (double)n) : vc_human_count(buf, n);
+}
+
 /* Adds "1,234/8,412 14%  3.2 clips/s  ETA 37 s  extra". */
 static void add_numbers(line *l, const vc_progress *p)
 {
     char a[32], b[32];
     double rate = rate_of(p);
 
-    add(l, "%s", vc_human_count(a, p->done));
+    add(l, "%s", amount(a, p, p->done));
     if (p->total)
-        add(l, "/%s %d%%", vc_human_count(b, p->total),
+        add(l, "/%s %d%%", amount(b, p, p->total),
             (int)(100.0 * fmin(1, (double)p->done / (double)p->total)));
-    else
+    else if (!in_bytes(p))
         add(l, " %s", p->unit);
-    if (rate >= 1)
+    if (rate >= 1 && in_bytes(p))
+        add(l, "  %s/s", vc_human_bytes(a, rate));
+    else if (rate >= 1)
         add(l, "  %.*f %s/s", rate < 100 ? 1 : 0, rate, p->unit);
     else if (rate > 0)
         add(l, "  %s each", vc_human_time(a, 1 / rate));
@@ -372,8 +385,8 @@ void vc_progress_end(vc_progress *p)
         } else {
             add(&l, "%s: ", p->program);
             add_clean(&l, p->what);
-            add(&l, ": %s %s in %s", vc_human_count(a, p->done), p->unit,
-                vc_human_time(b, vc_seconds() - p->start));
+            add(&l, ": %s%s%s in %s", amount(a, p, p->done), in_bytes(p) ? "" : " ",
+                in_bytes(p) ? "" : p->unit, vc_human_time(b, vc_seconds() - p->start));
             if (*p->extra) {
                 add(&l, "  ");
                 add_clean(&l, p->extra);

@@ -34,9 +34,9 @@ void vc_warn(vc_progress *p, const char *fmt, ...) __attribute__((format(printf,
 typedef char *vc_edit(const void *ctx, const char *text);
 void vc_progress_edit(vc_progress *p, vc_edit *edit, const void *ctx);
 
-/* Starts a phase of `total` units ("clips", "steps"), 0 if unknown, and ends the phase before. A
- * resumed phase sets its position by calling vc_progress_at() right after, which does not count
- * towards its speed. The rate is a mean over about the last 30 s. */
+/* Starts a phase of `total` units ("clips", "steps"; "B" is shown as KiB or MiB), 0 if unknown, and
+ * ends the phase before. A resumed phase sets its position by calling vc_progress_at() right after,
+ * which does not count towards its speed. The rate is a mean over about the last 30 s. */
 void vc_progress_begin(vc_progress *p, const char *what, const char *unit, uint64_t total);
 /* Sets the number of units done, which never decreases; `extra` is a short text after the numbers
  * (counts, loss) or NULL. */

@@ -145,17 +145,30 @@ static int read_fields(vf_manifest *m, vc_err *err)
     return 0;
 }
 
+/* Reads the fields of m->json, unless rc is an error. A missing field is damage: VC_EFORMAT. */
+static int take_fields(vf_manifest *m, int rc, const char *dir, vc_err *err)
+{
+    if (!rc && (rc = read_fields(m, err)))
+        rc = vc_context(err, rc == VC_ENOENT ? VC_EFORMAT : rc, "%s/%s", dir, VF_MANIFEST);
+    if (rc)
+        vf_manifest_free(m);
+    return rc;
+}
+
 int vf_manifest_read(vf_manifest *m, const char *dir, vc_err *err)
 {
     *m = (vf_manifest){ 0 };
     int rc = vf_json_read_in(&m->json, dir, VF_MANIFEST, VF_MAX_LIST, err);
     if (rc == VC_ENOENT)
         rc = vc_fail(err, rc, "%s: no latent dataset (no %s)", dir, VF_MANIFEST);
-    if (!rc && (rc = read_fields(m, err))) /* a missing field is damage: VC_EFORMAT */
-        rc = vc_context(err, rc == VC_ENOENT ? VC_EFORMAT : rc, "%s/%s", dir, VF_MANIFEST);
-    if (rc)
-        vf_manifest_free(m);
-    return rc;
+    return take_fields(m, rc, dir, err);
+}
+
+int vf_manifest_parse(vf_manifest *m, const char *text, size_t n, const char *dir, vc_err *err)
+{
+    *m = (vf_manifest){ 0 };
+    int rc = vf_json_parse(&m->json, text, n, err);
+    return take_fields(m, vc_context(err, rc, "%s/%s", dir, VF_MANIFEST), dir, err);
 }
 
 void vf_manifest_free(vf_manifest *m)

@@ -48,6 +48,8 @@ typedef struct vf_manifest {
 
 /* Reads and checks dir/manifest.json. VC_ENOENT: the folder has no manifest. */
 int vf_manifest_read(vf_manifest *m, const char *dir, vc_err *err);
+/* Checks the n bytes of the manifest of a dataset elsewhere; errors name dir. */
+int vf_manifest_parse(vf_manifest *m, const char *text, size_t n, const char *dir, vc_err *err);
 void vf_manifest_free(vf_manifest *m);
 int vf_manifest_add(vf_manifest *m, const vf_shard_info *s, vc_err *err);
 /* Replaces dir/manifest.json by the fields of head in their order, counts, `buckets` (an array) and

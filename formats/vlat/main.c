@@ -103,9 +103,18 @@ static const vc_flag import_flags[] = {
     LOG_FORMAT, END
 };
 
+#define TRANSFER \
+    FLAG(VC_INT, connections, "connections", "4", "1..64", \
+         "shards that are copied at the same time, each through a connection of its own"), \
+    FLAG(VC_BOOLEAN, remove, "delete", NULL, NULL, \
+         "remove the target's shards that the source no longer has, and replace those of the same " \
+         "name that differ"), \
+    LOG_FORMAT
 static const vc_flag pull_flags[] = {
-    OUT("folder of the dataset, new or from an earlier pull (required)"), LOG_FORMAT, END
+    OUT("folder of the dataset, new or from an earlier pull (required)"),
+    TRANSFER, END
 };
+static const vc_flag push_flags[] = { TRANSFER, END };
 
 typedef struct verb {
     const char *name, *words, *about;
@@ -162,11 +171,16 @@ static const verb verbs[] = {
       export_flags, 1, vlat_export, false },
     { "import", "FOLDER", "Makes a new dataset from another trainer's cache.", import_flags, 1,
       vlat_import, false },
-    { "pull", "URL",
-      "Copies a dataset from an HTTP(S) server of static files. Only shards that the folder lacks "
-      "are copied, and each is compared with the manifest's checksum while it comes. A pull that "
+    { "pull", "SOURCE",
+      "Copies a dataset from another place: http(s)://HOST/PATH, USER@HOST:FOLDER (through ssh) or "
+      "a folder. Only shards that the folder --out lacks are copied, so that a second pull brings "
+      "what has changed; each is compared with the manifest's checksum while it comes. A pull that "
       "was interrupted continues when the command is given again.",
       pull_flags, 1, vlat_pull, false },
+    { "push", "DATASET TARGET",
+      "Copies a dataset to USER@HOST:FOLDER (through ssh) or to a folder, as pull does in the "
+      "other direction: only shards that the target lacks, and the manifest last.",
+      push_flags, 2, vlat_push, false },
     { "gc", "DATASET",
       "Compacts a dataset: writes new shards without the values that no sample refers to. The old "
       "files are removed when the new ones are complete, so both must fit on the disk.",

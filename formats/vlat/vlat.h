@@ -16,6 +16,8 @@ typedef struct vlat_options {
     int space;                   /* 0: the format's, 1: raw, 2: normalized */
     int64_t limit, n, shard_size;
     int by;                      /* 1: by bucket, else 0 */
+    int64_t connections;         /* pull, push: files that come at the same time */
+    bool remove;                 /* pull, push: --delete */
     int log_format;
 } vlat_options;
 
@@ -44,6 +46,7 @@ int vlat_diff(const vlat *v, vc_err *err);
 int vlat_export(const vlat *v, vc_err *err);
 int vlat_import(const vlat *v, vc_err *err);
 int vlat_pull(const vlat *v, vc_err *err);
+int vlat_push(const vlat *v, vc_err *err);
 
 /* ---- verify_run.c ---- */
 /* Whether path is a run's folder, a checkpoint or a .safetensors file. */

@@ -283,6 +283,24 @@ static void test_unknown_total(void **state)
     lacks("ETA");
 }
 
+static void bytes(vc_progress *p)
+{
+    vc_progress_begin(p, "copying", "B", 3 << 20);
+    usleep(600000);
+    vc_progress_at(p, 3 << 19, NULL);
+    vc_progress_end(p);
+}
+
+static void test_bytes(void **state)
+{
+    (void)state;
+    run(bytes, VC_LOG_TEXT, false, WIDE);
+    has("] 1.5 MiB/3.0 MiB 50%  ");
+    has("iB/s  ETA ");
+    run(bytes, VC_LOG_TEXT, false, PIPE);
+    has("prog: copying: 1.5 MiB in ");
+}
+
 /* ---- threads ---- */
 
 static void *talk(void *arg)
@@ -465,6 +483,7 @@ int main(void)
         cmocka_unit_test(test_dumb_terminal),
         cmocka_unit_test(test_rate_of_resumed_phase),
         cmocka_unit_test(test_unknown_total),
+        cmocka_unit_test(test_bytes),
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_signals),
         cmocka_unit_test(test_human),

@@ -1,43 +1,75 @@
-"""Serves the working folder on the loopback for tests/vlat/pull.sh and prints the port.
+"""Serves the working folder on the loopback for the tests of vlat pull and prints the port.
 
-    http_server.py LOG [cut=BYTES] [cuts=N] [ranges=no]
+    http_server.py LOG [cut=BYTES] [cuts=N] [ranges=no] [busy=N] [together=N]
 
-The first N answers with a body end after BYTES bytes of the body, by a closed connection. LOG gets
-a line for each request: its path, its range, the bytes sent."""
+The first `cuts` answers with a body of a shard end after `cut` bytes of the body, by a closed
+connection; the first `busy` requests of shards are answered with 503. With `together` the first
+requests of shards are answered when this many are open at once, else with 500. LOG gets a line for
+each request: its path, its range, the bytes sent."""
 import http.server
 import os
 import re
 import sys
+import threading
 
 log = open(sys.argv[1], "w", buffering=1)
 settings = dict(word.split("=") for word in sys.argv[2:])
-cut, cuts = int(settings.get("cut", 0)), int(settings.get("cuts", 0))
-served = 0
+cut, cuts, busy = (int(settings.get(name, 0)) for name in ("cut", "cuts", "busy"))
+together = int(settings.get("together", 1))
+barrier = threading.Barrier(together, timeout=20)
+lock = threading.Lock()
+served = refused = waited = 0
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
+    def refusal(self):
+        """The status with which a request of a shard is refused, or 0."""
+        global refused, waited
+        with lock:
+            refused += 1
+            waited += 1
+            if refused <= busy:
+                return 503
+            waits = together > 1 and waited <= together
+        try:
+            if waits:
+                barrier.wait()
+        except threading.BrokenBarrierError:
+            return 500
+        return 0
+
+    def cut_off(self, body):
         global served
-        path = self.path.lstrip("/")
-        if not os.path.isfile(path):
-            self.send_error(404)
+        with lock:
+            served += 1
+            return body[:cut] if served <= cuts else body
+
+    def do_GET(self):
+        path = self.path.lstrip("/").split("?")[0]
+        shard = path.endswith(".lmdb")
+        status = self.refusal() if shard else 0
+        if status or not os.path.isfile(path):
+            self.send_error(status or 404)
+            log.write("%s refused %d\n" % (self.path, status or 404))
             return
         data = open(path, "rb").read()
         asked = self.headers.get("Range", "")
-        first = re.fullmatch(r"bytes=(\d+)-", asked) if settings.get("ranges") != "no" else None
-        at = int(first[1]) if first else 0
-        self.send_response(206 if first else 200)
-        if first:
-            self.send_header("Content-Range", "bytes %d-%d/%d" % (at, len(data) - 1, len(data)))
-        body = data[at:]
+        range = re.fullmatch(r"bytes=(\d+)-(\d*)", asked) if settings.get("ranges") != "no" else None
+        at = int(range[1]) if range else 0
+        end = min(int(range[2]) + 1 if range and range[2] else len(data), len(data))
+        if range and at >= len(data):
+            self.send_error(416)
+            return
+        self.send_response(206 if range else 200)
+        if range:
+            self.send_header("Content-Range", "bytes %d-%d/%d" % (at, end - 1, len(data)))
+        body = data[at:end]
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        if path.endswith(".lmdb"):
-            served += 1
-            if served <= cuts:
-                body = body[:cut]
+        if shard:
+            body = self.cut_off(body)
         self.wfile.write(body)
-        log.write("%s %s %d\n" % (path, asked or "-", len(body)))
+        log.write("%s %s %d\n" % (self.path.lstrip("/"), asked or "-", len(body)))
         self.close_connection = True
 
     def log_message(self, *args):

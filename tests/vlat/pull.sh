@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # vlat pull from a server of static files: whole, after cut connections and kills, from a server
-# without ranges, of a dataset that grew, and refusals of damaged and foreign files. $1 is Python.
+# that is busy or has no ranges, of a dataset that changed, and refusals of damaged and foreign
+# files. $1 is Python.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/fault.sh"
 python=$1 server= here=$(dirname "$0")
 mkfifo port
-if vlat pull x --out y 2>&1 | grep -q 'no libcurl'; then
+if vlat pull http://x --out y 2>&1 | grep -q 'no libcurl'; then
     echo "skipped: vlat has no libcurl"
     exit 77
 fi
@@ -53,16 +54,30 @@ expect 0 'has the 60 samples' vlat pull "$url" --out whole.lmdb
 same_files want.lmdb whole.lmdb
 # a server that gives no byte more ends the pull, and the next one continues
 serve cut=0 cuts=5
-expect 1 '00000.lmdb: Transferred a partial file' vlat pull "$url" --out later.lmdb
+expect 1 '00000.lmdb: Transferred a partial file' vlat pull "$url" --out later.lmdb --connections 1
 absent later.lmdb/manifest.json
 serve
 expect 0 'has the 60 samples' vlat pull "$url" --out later.lmdb
 same_files want.lmdb later.lmdb
 
+# a busy server is asked again
+serve busy=2
+expect 0 'has the 60 samples' vlat pull "$url" --out busy.lmdb
+same_files want.lmdb busy.lmdb
+# the files come at the same time: the server answers only then
+serve together=$files
+expect 0 'has the 60 samples' vlat pull "$url" --out together.lmdb --connections $files
+same_files want.lmdb together.lmdb
+lacks requests.log 'refused'
+# the name of a file comes before the query of a signed address
+expect 0 'has the 60 samples' vlat pull "$url/?sig=a/b" --out signed.lmdb
+same_files want.lmdb signed.lmdb
+holds requests.log '^set.lmdb/manifest.json?sig=a/b '
+
 # killed before each of some writes and renames, and started again
 for call in write@/pull:3 write@/pull:6 rename:2 rename:3 sync:3; do
     rm -rf killed.lmdb
-    check "$call" 137 fault "$call:kill" vlat pull "$url" --out killed.lmdb
+    check "$call" 137 fault "$call:kill" vlat pull "$url" --out killed.lmdb --connections 1
     absent killed.lmdb/manifest.json
     expect 0 'has the 60 samples' vlat pull "$url" --out killed.lmdb
     same_files want.lmdb killed.lmdb
@@ -74,6 +89,11 @@ need vlat select all.lmdb 'sample < 30' --out set.lmdb
 expect 1 'one.lmdb/.*-00000.lmdb is another file than that of http' vlat pull "$url" --out one.lmdb
 rm -r one.lmdb/pull
 same_files want.lmdb one.lmdb
+# ... unless the user asks for that
+cp -r one.lmdb two.lmdb
+expect 0 'has the 30 samples' vlat pull "$url" --out two.lmdb --delete
+same_root set.lmdb two.lmdb
+whole two.lmdb || wrong "two.lmdb is damaged"
 rm -r set.lmdb && mv all.lmdb set.lmdb
 # a shard that the folder lacks is brought alone
 serve
@@ -81,13 +101,42 @@ rm one.lmdb/text-00000.lmdb
 expect 0 'has the 60 samples' vlat pull "$url" --out one.lmdb
 same_files want.lmdb one.lmdb
 [ "$(requests lmdb/)" -eq 2 ] || wrong "$(requests lmdb/) requests"
+# so is a shard that was cut short in the folder
+truncate -s 9000 one.lmdb/text-00000.lmdb
+expect 0 'has the 60 samples' vlat pull "$url" --out one.lmdb
+same_files want.lmdb one.lmdb
 
 flip set.lmdb/shard-00000.lmdb 9000
 expect 1 'shard-00000.lmdb: .*checksum is not that of the manifest' vlat pull "$url" --out bad.lmdb
 absent bad.lmdb/manifest.json bad.lmdb/shard-00000.lmdb bad.lmdb/pull/shard-00000.lmdb
 flip set.lmdb/shard-00000.lmdb 9000
 truncate -s +4096 set.lmdb/shard-00000.lmdb
-expect 1 'the server sends more than' vlat pull "$url" --out bad.lmdb
+expect 1 'shard-00000.lmdb: .*more than the' vlat pull "$url" --out bad.lmdb
 expect 1 'answers 404' vlat pull "${url%set.lmdb}none" --out none.lmdb
-expect 1 'file:///etc' vlat pull file:///etc --out none.lmdb
+expect 2 'file:///etc: give an address' vlat pull file:///etc --out none.lmdb
 expect 2 'needs --out' vlat pull "$url"
+expect 2 'connections' vlat pull "$url" --out none.lmdb --connections 0
+
+# a real server
+if command -v busybox >/dev/null && busybox httpd --help 2>&1 | grep -q Usage; then
+    stop_server
+    truncate -s -4096 set.lmdb/shard-00000.lmdb
+    until [ -n "$server" ] && (: <"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do
+        if [ -z "$(jobs -rp)" ]; then        # not started, or the port is in use
+            port=$((20000 + RANDOM % 20000))
+            busybox httpd -f -p "127.0.0.1:$port" -h . &
+            server=$!
+        fi
+    done
+    url=http://127.0.0.1:$port/set.lmdb
+    mkdir -p busybox.lmdb/pull
+    for f in want.lmdb/*.lmdb; do            # the first bytes of each file are there
+        name=${f##*/}
+        hash=$(grep -o "$name.*" set.lmdb/manifest.json | sed 's/.*"xxh3":"\([0-9a-f]*\)".*/\1/')
+        head -c 30000 "$f" >"busybox.lmdb/pull/$name.$hash"
+    done
+    expect 0 'has the 60 samples' vlat pull "$url" --out busybox.lmdb
+    same_files want.lmdb busybox.lmdb
+else
+    echo "not tested: a real server, as there is no busybox with httpd"
+fi

@@ -1,0 +1,74 @@
+/* place.h - a place that holds the files of a dataset: a folder, a folder of another machine that
+ * ssh reaches, or a folder on an HTTP(S) server, which is only read.
+ *
+ * One thread at a time uses a place; several threads open one each. Names are those of files in the
+ * dataset's folder, or of files that are still coming, in its folder VLAT_COMING. */
+#ifndef FORMATS_VLAT_PLACE_H
+#define FORMATS_VLAT_PLACE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/os/progress.h"
+
+#define VLAT_COMING "pull"                   /* folder of files that are not complete yet */
+
+/* Takes bytes as they come; an error ends the transfer. */
+typedef struct vlat_sink {
+    int (*take)(void *arg, const void *data, size_t n, vc_err *err);
+    void *arg;
+} vlat_sink;
+
+typedef struct vlat_place vlat_place;
+
+typedef struct vlat_place_kind {
+    bool near;                               /* reading costs no network that vlat knows of */
+    /* Gives n bytes of a file (UINT64_MAX: all that it has) from byte `from` on to a sink, or
+     * fewer where the file ends before.
+     * *again: the connection failed, and another call may give the rest. VC_ENOENT: no such
+     * file. */
+    int (*get)(vlat_place *p, const char *name, uint64_t from, uint64_t n, const vlat_sink *to,
+               bool *again, vc_err *err);
+    void (*close)(vlat_place *p);
+
+    /* The calls below are NULL for a place that is only read. Makes the folder and VLAT_COMING in
+     * it. VC_EBUSY: another process writes there (as far as the place can know). */
+    int (*prepare)(vlat_place *p, vc_err *err);
+    /* size[i] is the size of file i of n, -1 if it does not exist. */
+    int (*sizes)(vlat_place *p, char *const *name, int n, int64_t *size, vc_err *err);
+    /* Opens a file for put(), which appends to its `from` bytes. put_end makes them durable and
+     * compares the whole file with the POSIX checksum `sum`, unless sum is NULL. */
+    int (*put_begin)(vlat_place *p, const char *name, uint64_t from, vc_err *err);
+    int (*put)(vlat_place *p, const void *data, size_t n, vc_err *err);
+    int (*put_end)(vlat_place *p, const uint32_t *sum, vc_err *err);
+    /* Renames n files, in order, and makes that durable. */
+    int (*rename)(vlat_place *p, char *const *from, char *const *to, int n, vc_err *err);
+    /* Removes those of n files, and folders with their contents, that exist. */
+    int (*remove)(vlat_place *p, char *const *name, int n, vc_err *err);
+} vlat_place_kind;
+
+struct vlat_place {
+    const vlat_place_kind *kind;
+    const char *where;                       /* as the user wrote it; borrowed */
+    const atomic_int *stop;                  /* nonzero: calls end soon with VC_ESTOP; borrowed */
+};
+
+/* True if the user or another thread of the transfer asked for an end. */
+static inline bool vlat_place_stopped(const vlat_place *p)
+{
+    return *vc_stop_flag() || *p->stop;
+}
+
+/* Opens https://HOST/PATH, USER@HOST:PATH (a colon before the first slash) or a folder; touches
+ * nothing yet. `where` and `stop` outlive the place. VC_EUSAGE: nothing of these. */
+int vlat_place_open(vlat_place **out, const char *where, const atomic_int *stop, vc_err *err);
+void vlat_place_close(vlat_place *p);        /* p may be NULL */
+
+/* The kinds, in place_http.c (or place_none.c), place_ssh.c and place_folder.c. */
+int vlat_http_open(vlat_place **out, const char *where, vc_err *err);
+int vlat_ssh_open(vlat_place **out, const char *where, vc_err *err);
+int vlat_folder_open(vlat_place **out, const char *where, vc_err *err);
+
+#endif

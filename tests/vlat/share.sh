@@ -1,0 +1,136 @@
+#!/usr/bin/env bash
+# vlat push and pull between folders and over ssh: whole, of a dataset that changed, after kills and
+# cut connections at each point, and refusals. The ssh here runs the script on this machine.
+. "$(dirname "$0")/../lib/check.sh"
+. "$lib/fault.sh"
+cp -r "$VLT_BUILD/tests/made.lmdb" set.lmdb
+mkdir want.lmdb
+cp set.lmdb/manifest.json set.lmdb/*-0*.lmdb want.lmdb
+same_files() { diff -r "$1" "$2" >diff || wrong "$1 and $2 differ: $(head -c 500 diff)"; }
+none_or_whole() { [ ! -e "$1/manifest.json" ] || whole "$1" || wrong "$1 is a damaged dataset"; }
+
+# ---- a folder ----
+expect 0 'has the 60 samples' vlat push set.lmdb mounted/set.lmdb
+same_files want.lmdb mounted/set.lmdb
+expect 0 '; 0 B came' vlat push set.lmdb mounted/set.lmdb
+expect 0 'has the 60 samples' vlat pull mounted/set.lmdb --out back.lmdb
+same_files want.lmdb back.lmdb
+expect 1 'no such file\|No such file' vlat push none.lmdb mounted/none.lmdb
+absent mounted/none.lmdb
+expect 2 'writes to a folder' vlat push set.lmdb http://127.0.0.1:1/set.lmdb
+# only one transfer at a time writes to a folder
+mkdir -p busy.lmdb/pull
+exec 9<busy.lmdb/pull && flock 9
+expect 1 'busy.lmdb/pull: another vlat' vlat push set.lmdb busy.lmdb
+exec 9<&-
+# each write, rename and sync may be the last
+n=$(calls_of change vlat push set.lmdb counted.lmdb --connections 1)
+for ((i = 1; i <= n; i += n / 12 + 1)); do
+    rm -rf killed.lmdb
+    check "kill $i" 137 fault "change:$i:kill" vlat push set.lmdb killed.lmdb --connections 1
+    none_or_whole killed.lmdb
+    expect 0 'has the 60 samples' vlat push set.lmdb killed.lmdb
+    same_files want.lmdb killed.lmdb
+done
+rm -rf full.lmdb
+expect 1 'full.lmdb/pull/.*: No space left' \
+    fault 'write@full.lmdb/pull/shard:2+:ENOSPC' vlat push set.lmdb full.lmdb
+absent full.lmdb/manifest.json
+# a dataset that grew or shrank: the closed shards that both have stay
+vlat merge set.lmdb set.lmdb --out grown.lmdb --shard_size 1MiB >/dev/null 2>&1
+fresh want.lmdb target.lmdb
+echo mine >target.lmdb/notes.txt
+need vlat select set.lmdb 'sample < 30' --out less.lmdb
+expect 1 'target.lmdb/.*is another file than that of less.lmdb: .*--delete' \
+    vlat push less.lmdb target.lmdb
+same_root want.lmdb target.lmdb
+# a kill while shards are replaced leaves no mixture that looks whole
+for call in 1 2 3; do
+    fresh want.lmdb mixed.lmdb
+    check "replace $call" 137 fault "rename@mixed.lmdb:$call:kill" \
+        vlat push less.lmdb mixed.lmdb --delete
+    none_or_whole mixed.lmdb
+    expect 0 'has the 30 samples' vlat push less.lmdb mixed.lmdb --delete
+    whole mixed.lmdb || wrong "mixed.lmdb is damaged"
+done
+expect 0 'has the 30 samples' vlat push less.lmdb target.lmdb --delete
+whole target.lmdb || wrong "target.lmdb is damaged"
+holds target.lmdb/notes.txt mine
+flip set.lmdb/shard-00000.lmdb 9000
+expect 1 'shard-00000.lmdb: .*checksum is not that of the manifest' vlat push set.lmdb hurt.lmdb
+absent hurt.lmdb/manifest.json hurt.lmdb/shard-00000.lmdb
+flip set.lmdb/shard-00000.lmdb 9000
+sed -i 's/"complete": true/"complete": false/' less.lmdb/manifest.json
+expect 1 'has not finished' vlat push less.lmdb unfinished.lmdb
+
+# ---- ssh ----
+mkdir bin home
+cat >bin/ssh <<'END'
+#!/usr/bin/env bash
+# ssh [-T] HOST COMMAND: runs COMMAND in the folder $FAKE_HOME. Calls whose command has the words of
+# $FAKE_PART are counted in $FAKE_HOME/../calls; call number $FAKE_CUT loses the connection after
+# 20000 bytes in each direction.
+[ "$1" = -T ] && shift
+echo "$1" >>"$FAKE_HOME/../hosts"
+cd "$FAKE_HOME" || exit 255
+if [[ -n ${FAKE_CUT:-} && $2 == *"$FAKE_PART"* ]]; then
+    echo >>../calls
+    if [ "$(wc -l <../calls)" -le "$FAKE_CUT" ]; then
+        head -c 20000 | sh -c "$2" | head -c 20000
+        exit 255
+    fi
+fi
+exec sh -c "$2"
+END
+chmod +x bin/ssh
+PATH=$PWD/bin:$PATH
+export FAKE_HOME=$PWD/home
+far="ann@box:it's a/set.lmdb"
+expect 0 'has the 60 samples' vlat push set.lmdb "$far"
+same_files want.lmdb "home/it's a/set.lmdb"
+holds hosts '^ann@box$'
+expect 0 '; 0 B came' vlat push set.lmdb "$far"
+expect 0 'has the 60 samples' vlat pull "$far" --out near.lmdb
+same_files want.lmdb near.lmdb
+expect 0 '; 0 B came' vlat pull "$far" --out near.lmdb
+expect 0 'has the 60 samples' vlat pull "box:~/it's a/set.lmdb" --out near2.lmdb
+same_files want.lmdb near2.lmdb
+expect 1 'box:none: no such folder or file' vlat pull box:none --out none.lmdb
+expect 2 'USER@HOST:FOLDER expected' vlat push set.lmdb -- -oProxyCommand=x:y
+# connections that are lost are made again, with the bytes that have come
+for part in 'cat >' 'tail -c'; do
+    rm -rf calls "home/cut.lmdb" cut.lmdb
+    [ "$part" = 'cat >' ] || cp -r want.lmdb home/cut.lmdb
+    export FAKE_PART=$part FAKE_CUT=3
+    if [ "$part" = 'cat >' ]; then
+        expect 0 'has the 60 samples' vlat push set.lmdb box:cut.lmdb --connections 1
+        same_files want.lmdb home/cut.lmdb
+    else
+        FAKE_PART='tail -c +1 '"'\\''shard"   # not the manifest
+        expect 0 'has the 60 samples' vlat pull box:cut.lmdb --out cut.lmdb --connections 1
+        same_files want.lmdb cut.lmdb
+    fi
+    [ "$(wc -l <calls)" -ge 3 ] || wrong "$part: no connection was cut"
+done
+unset FAKE_PART FAKE_CUT
+# killed, and continued with the bytes that are there
+rm -rf home/killed.lmdb
+n=$(wc -c <set.lmdb/shard-00000.lmdb)
+hash=$(grep -o 'shard-00000.lmdb.*' set.lmdb/manifest.json | sed 's/.*"xxh3":"\([0-9a-f]*\)".*/\1/')
+mkdir -p home/killed.lmdb/pull
+head -c $((n / 2)) set.lmdb/shard-00000.lmdb >"home/killed.lmdb/pull/shard-00000.lmdb.$hash"
+expect 0 'has the 60 samples' vlat push set.lmdb box:killed.lmdb
+same_files want.lmdb home/killed.lmdb
+# bytes that another program put there are found, and the next push begins the file anew
+rm -rf home/killed.lmdb && mkdir -p home/killed.lmdb/pull
+head -c 30000 /dev/zero >"home/killed.lmdb/pull/shard-00000.lmdb.$hash"
+expect 1 'arrived with another checksum' vlat push set.lmdb box:killed.lmdb
+absent home/killed.lmdb/manifest.json
+expect 0 'has the 60 samples' vlat push set.lmdb box:killed.lmdb
+same_files want.lmdb home/killed.lmdb
+# no connection at all
+printf '#!/bin/sh\nexit 255\n' >bin/ssh
+expect 1 'does `ssh box true` work' vlat pull box:set.lmdb --out far.lmdb
+rm bin/ssh
+expect 1 'ssh, which reaches box, could not be started' \
+    env PATH="$PWD/bin" "$VLT_BUILD/vlat" pull box:set.lmdb --out far.lmdb
