@@ -36,6 +36,8 @@ struct vf_lmdb {
     uint64_t size, pages, last;              /* bytes; whole pages in the file; last used page */
     uint32_t page_size;
     vf_tree main, free;
+    const vf_fetch *fetch;                   /* NULL: all bytes are here */
+    const char *file;                        /* its name for fetch */
 };
 
 typedef struct lmdb_node {

@@ -26,16 +26,27 @@ static int outside(const vf_lmdb *m, uint64_t number, vc_err *err)
                    (unsigned long long)number, (unsigned long long)m->pages);
 }
 
+/* Has bytes brought that are not here yet, as far as the file has them. */
+static int need(const vf_lmdb *m, uint64_t at, uint64_t n, vc_err *err)
+{
+    if (!m->fetch || at >= m->size)
+        return 0;
+    return m->fetch->need(m->fetch->arg, m->file, at, n < m->size - at ? n : m->size - at, err);
+}
+
 int vf_lmdb_page(const vf_lmdb *m, uint64_t number, unsigned kind, const uint8_t **page,
                  unsigned *n, vc_err *err)
 {
     if (number < 2 || number > m->last || number >= m->pages)
         return outside(m, number, err);
+    int rc = need(m, number * m->page_size, m->page_size, err);
+    if (rc)
+        return rc;
 
     const uint8_t *p = m->base + number * m->page_size;
     unsigned long long at = number;
     if (le64(p) != number || le16(p + 10) != kind) {
-        int rc = vc_map_check(p, m->page_size, err);
+        rc = vc_map_check(p, m->page_size, err);
         const char *name = kind == P_BRANCH ? "branch" : kind == P_LEAF ? "leaf" : "overflow";
         return rc ? rc : vc_fail(err, VC_EFORMAT, "page %llu: no %s page", at, name);
     }
@@ -89,7 +100,10 @@ int vf_lmdb_value(const vf_lmdb *m, const lmdb_node *node, vf_bytes *value, uint
     const uint8_t *page;
     unsigned n;
     uint64_t number = le64(node->data.data);
-    int rc = vf_lmdb_page(m, number, P_OVERFLOW, &page, &n, err);
+    int rc = number < m->pages                   /* the whole value at once */
+                 ? need(m, number * m->page_size, (uint64_t)node->size + PAGE_HEADER, err) : 0;
+    if (!rc)
+        rc = vf_lmdb_page(m, number, P_OVERFLOW, &page, &n, err);
     if (rc)
         return rc;
     uint64_t pages = le32(page + 12), end = m->last < m->pages ? m->last + 1 : m->pages;
@@ -132,6 +146,9 @@ int vf_lmdb_tree_of(const vf_lmdb *m, const uint8_t *p, unsigned flags, vf_tree 
  * counts. */
 static int read_meta(vf_lmdb *m, vc_err *err)
 {
+    int rc = need(m, 0, 2 * MAX_PAGE, err);
+    if (rc)
+        return rc;
     const uint8_t *meta[2] = { m->base, NULL };
     uint32_t page_size = m->size < META_END ? 0 : le32(m->base + META_FREE);
     if (page_size < MIN_PAGE || page_size > MAX_PAGE || page_size & (page_size - 1))
@@ -154,7 +171,7 @@ static int read_meta(vf_lmdb *m, vc_err *err)
     if (m->last < 1 || m->last >> 47 || le64(p + META_TXN) >> 62)
         return vc_fail(err, VC_EFORMAT, "meta page: last page %llu, transaction %llu",
                        (unsigned long long)m->last, (unsigned long long)le64(p + META_TXN));
-    int rc = vf_lmdb_tree_of(m, p + META_MAIN, 0, &m->main, err);
+    rc = vf_lmdb_tree_of(m, p + META_MAIN, 0, &m->main, err);
     if (!rc)
         rc = vf_lmdb_tree_of(m, p + META_FREE, INTEGER_KEYS, &m->free, err);
     return vc_context(err, rc, "meta page");
@@ -175,10 +192,18 @@ static int open_over(vf_lmdb **out, vf_lmdb *m, const void *data, size_t size, v
 
 int vf_lmdb_open(vf_lmdb **out, const char *path, vc_err *err)
 {
+    return vf_lmdb_open_fetched(out, path, NULL, NULL, err);
+}
+
+int vf_lmdb_open_fetched(vf_lmdb **out, const char *path, const vf_fetch *fetch, const char *file,
+                         vc_err *err)
+{
     *out = NULL;
     vf_lmdb *m = calloc(1, sizeof *m);
     if (!m)
         return vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
+    m->fetch = fetch;
+    m->file = file;
     int rc = vc_map_open(&m->map, path, err);
     if (rc) {
         vf_lmdb_close(m);

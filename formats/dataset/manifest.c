@@ -41,6 +41,12 @@ char *vf_shard_name(char buf[VF_SHARD_NAME], bool text, unsigned number)
 
 int vf_shard_open(vf_lmdb **out, const char *dir, const char *file, int64_t bytes, vc_err *err)
 {
+    return vf_shard_open_fetched(out, dir, file, bytes, NULL, err);
+}
+
+int vf_shard_open_fetched(vf_lmdb **out, const char *dir, const char *file, int64_t bytes,
+                          const vf_fetch *fetch, vc_err *err)
+{
     *out = NULL;
     char *path = vc_path_join(dir, file);
     if (!path)
@@ -58,7 +64,7 @@ int vf_shard_open(vf_lmdb **out, const char *dir, const char *file, int64_t byte
                      ": a copy that was cut short? Copy it again",
                      path, (long long)st.st_size, bytes);
     if (!rc)
-        rc = vf_lmdb_open(out, path, err);
+        rc = vf_lmdb_open_fetched(out, path, fetch, file, err);
     free(path);
     return rc;
 }

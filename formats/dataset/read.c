@@ -150,7 +150,7 @@ static int open_entries(shard *s, vc_err *err)
 
 static int open_shard(vf_dataset *d, shard *s, vc_err *err)
 {
-    int rc = vf_shard_open(&s->m, d->path, s->info->file, s->info->bytes, err);
+    int rc = vf_shard_open_fetched(&s->m, d->path, s->info->file, s->info->bytes, d->fetch, err);
     if (rc)
         return rc;
     vf_lmdb_scattered(s->m, true);
@@ -256,6 +256,7 @@ static int open_one(vf_dataset *d, int i, const listener *l, vc_err *err)
 /* The part of a dataset that is opened. */
 typedef struct extent {
     bool incomplete;                         /* an unfinished dataset is no error */
+    const vf_fetch *fetch;                   /* NULL: the shards are here */
     int shards;                              /* number of first shards to open; -1: all */
 } extent;
 
@@ -310,6 +311,7 @@ static int open_dataset(vf_dataset **out, const char *path, extent want, const l
         return vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
     d->path = strdup(path);
     d->salvaged = l->fn;
+    d->fetch = want.fetch;
     int rc = d->path ? open_all(d, want, l, err)
                      : vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
     if (rc) {
@@ -322,18 +324,23 @@ static int open_dataset(vf_dataset **out, const char *path, extent want, const l
 
 int vf_dataset_open(vf_dataset **out, const char *path, bool allow_incomplete, vc_err *err)
 {
-    return open_dataset(out, path, (extent){ allow_incomplete, -1 }, &(listener){ 0 }, err);
+    return open_dataset(out, path, (extent){ allow_incomplete, NULL, -1 }, &(listener){ 0 }, err);
+}
+
+int vf_dataset_open_fetched(vf_dataset **out, const char *path, const vf_fetch *fetch, vc_err *err)
+{
+    return open_dataset(out, path, (extent){ false, fetch, -1 }, &(listener){ 0 }, err);
 }
 
 int vf_dataset_open_first(vf_dataset **out, const char *path, int shards, vc_err *err)
 {
-    return open_dataset(out, path, (extent){ true, shards }, &(listener){ 0 }, err);
+    return open_dataset(out, path, (extent){ true, NULL, shards }, &(listener){ 0 }, err);
 }
 
 int vf_dataset_salvage(vf_dataset **out, const char *path,
                        void (*report)(void *arg, const char *text), void *arg, vc_err *err)
 {
-    return open_dataset(out, path, (extent){ true, -1 }, &(listener){ report, arg }, err);
+    return open_dataset(out, path, (extent){ true, NULL, -1 }, &(listener){ report, arg }, err);
 }
 
 int vf_dataset_progress(const char *path, int *shards, bool *complete, vc_err *err)

@@ -25,6 +25,7 @@ typedef struct prompt {
 struct vf_dataset {
     char *path;
     bool salvaged;                           /* opened by vf_dataset_salvage */
+    const vf_fetch *fetch;                   /* brings the shards' bytes; NULL: they are here */
     vf_manifest manifest;
     shard *shard;                            /* in the manifest's order */
     int n_shards;

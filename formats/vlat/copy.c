@@ -319,30 +319,69 @@ static bool get_value(void *arg, const char *name, int k, vf_expr_value *v)
     return false;
 }
 
-static int mark(const vf_dataset *d, const vf_expr *e, uint32_t *part, uint32_t *found, vc_err *err)
+/* Finds whether the condition (NULL: none) holds for sample i. */
+static int holds(const vf_dataset *d, const vf_expr *e, uint32_t i, uint32_t *yes, vc_err *err)
+{
+    cJSON *record;
+    *yes = true;
+    if (!e)
+        return 0;
+    int rc = vf_dataset_sample(d, i, &record, err);
+    asked a = { vf_dataset_entry(d, i), record };
+    if (!rc)
+        *yes = vf_expr_holds(e, get_value, &a);
+    cJSON_Delete(record);
+    return rc;
+}
+
+/* Sets part[i] to 1 for the samples in the wanted shards (NULL: all) that meet the condition. */
+static int mark(const vf_dataset *d, const vf_expr *e, const bool *wanted, uint32_t *part,
+                uint32_t *found, vc_err *err)
 {
     int rc = 0;
     *found = 0;
     for (uint32_t i = 0; !rc && i < vf_dataset_count(d); i++) {
-        cJSON *record;
-        rc = vf_dataset_sample(d, i, &record, err);
-        asked a = { vf_dataset_entry(d, i), record };
-        if (!rc)
-            *found += part[i] = vf_expr_holds(e, get_value, &a);
-        cJSON_Delete(record);
+        if (wanted && !wanted[vf_dataset_entry(d, i)->shard])
+            continue;
+        rc = holds(d, e, i, &part[i], err);
+        *found += part[i];
         if (!rc)
             rc = stopped(err);
     }
     return rc;
 }
 
+/* Finds the shards of a list, "shard-00000,shard-00002.lmdb"; *wanted is [shards]. */
+static int find_shards(bool **wanted, const vf_dataset *d, const char *list, vc_err *err)
+{
+    const cJSON *all = cJSON_GetObjectItemCaseSensitive(vf_dataset_manifest(d), "shards");
+    int n = cJSON_GetArraySize(all), rc = 0;
+    *wanted = calloc((size_t)n + 1, sizeof **wanted);
+    if (!*wanted)
+        return vc_no_memory(err);
+    for (const char *at = list; !rc && *at; at += strcspn(at, ","), at += *at == ',') {
+        int len = (int)strcspn(at, ","), found = 0;
+        for (int i = 0; i < n; i++) {
+            const char *file = vlat_str(cJSON_GetArrayItem(all, i), "file");
+            bool same = !strncmp(file, at, (size_t)len) &&
+                        (!file[len] || !strcmp(file + len, ".lmdb"));
+            (*wanted)[i] |= same && !strncmp(file, "shard-", 6);
+            found += (*wanted)[i] && same;
+        }
+        if (!found)
+            rc = vc_fail(err, VC_EUSAGE, "--shards %.*s: the dataset has no such shard with "
+                         "samples; its manifest.json lists them (shard-00000.lmdb, ...)", len, at);
+    }
+    return rc;
+}
+
 /* The error where no sample fits; it lists the buckets if the condition names one. */
-static int none_fits(const vlat *v, const vf_dataset *d, vc_err *err)
+static int none_fits(const vlat *v, const vf_dataset *d, const char *condition, vc_err *err)
 {
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(vf_dataset_manifest(d), "buckets"), *o;
     char keys[600] = ", ";
     size_t n = 2;
-    bool about_buckets = strstr(v->words->item[1], "bucket");
+    bool about_buckets = condition && strstr(condition, "bucket");
 
     cJSON_ArrayForEach(o, list)
     {
@@ -356,27 +395,45 @@ static int none_fits(const vlat *v, const vf_dataset *d, vc_err *err)
                    v->path, n > 2 ? "; its buckets are " : "", n > 2 ? keys + 2 : "");
 }
 
-int vlat_select(const vlat *v, vc_err *err)
+int vlat_condition(const char *condition, vf_expr **e, vc_err *err)
 {
-    vf_dataset *d = NULL;
-    vf_expr *e = NULL;
-    uint32_t *part = NULL, found;
-    int rc = need_out(v, err);
+    *e = NULL;
+    return condition ? vf_expr_open(e, condition, names, err) : 0;
+}
+
+int vlat_copy_where(const vlat *v, vf_dataset *d, const char *condition, const vf_expr *e,
+                    const char *shards, vc_err *err)
+{
+    bool *wanted = NULL;
+    uint32_t found, *part = new_parts(d, err);
+    int rc = part ? 0 : VC_ENOMEM;
+    if (!rc && shards)
+        rc = find_shards(&wanted, d, shards, err);
     if (!rc)
-        rc = vf_expr_open(&e, v->words->item[1], names, err);
-    if (!rc)
-        rc = vf_dataset_open(&d, v->path, false, err);
-    if (!rc && !(part = new_parts(d, err)))
-        rc = VC_ENOMEM;
-    if (!rc)
-        rc = mark(d, e, part, &found, err);
+        rc = mark(d, e, wanted, part, &found, err);
     if (!rc && !found)
-        rc = none_fits(v, d, err);
+        rc = none_fits(v, d, condition, err);
     if (!rc)
         rc = vlat_copy_part(v, d, part, 1, v->o->out, err);
     if (!rc)
         say_result(v, v->o->out);
     free(part);
+    free(wanted);
+    return rc;
+}
+
+int vlat_select(const vlat *v, vc_err *err)
+{
+    vf_dataset *d = NULL;
+    vf_expr *e = NULL;
+    const char *condition = v->words->item[1];
+    int rc = need_out(v, err);
+    if (!rc)
+        rc = vlat_condition(condition, &e, err);
+    if (!rc)
+        rc = vf_dataset_open(&d, v->path, false, err);
+    if (!rc)
+        rc = vlat_copy_where(v, d, condition, e, NULL, err);
     vf_dataset_close(d);
     vf_expr_close(e);
     return rc;

@@ -112,6 +112,10 @@ static const vc_flag import_flags[] = {
     LOG_FORMAT
 static const vc_flag pull_flags[] = {
     OUT("folder of the dataset, new or from an earlier pull (required)"),
+    FLAG(VC_STRING, where, "where", NULL, NULL,
+         "bring only the samples that meet a condition (as of vlat select), as a new dataset"),
+    FLAG(VC_STRING, shards, "shards", NULL, NULL,
+         "bring only the samples in these shards: shard-00000,shard-00003"),
     TRANSFER, END
 };
 static const vc_flag push_flags[] = { TRANSFER, END };

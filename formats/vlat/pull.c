@@ -5,6 +5,8 @@ int vlat_pull(const vlat *v, vc_err *err)
 {
     if (!v->o->out)
         return vc_fail(err, VC_EUSAGE, "vlat pull needs --out, the folder of the dataset");
+    if (v->o->where || v->o->shards)
+        return vlat_pull_part(v, err);
     return vlat_transfer(v, v->path, v->o->out, err);
 }
 

@@ -18,7 +18,7 @@
 
 #define REPLACED VLAT_COMING "/replaced.json"    /* the old manifest while shards are replaced */
 
-enum { TRIES = 5, PAUSE_MS = 50 };           /* the pause doubles with each try */
+enum { PAUSE_MS = 50 };                      /* doubles with each try */
 
 typedef struct transfer {
     const vlat *v;
@@ -140,7 +140,14 @@ static int attempt(worker *w, const vf_shard_info *s, char *coming, bool *again,
     return rc;
 }
 
-/* Attempts end with an error after TRIES of them without a new byte. */
+void vlat_pause(int tries)
+{
+    struct timespec pause = { .tv_nsec = ((long)PAUSE_MS << tries) * 1000000 };
+    if (tries)
+        nanosleep(&pause, NULL);
+}
+
+/* Attempts end with an error after VLAT_TRIES of them without a new byte. */
 static int bring(worker *w, int i, vc_err *err)
 {
     const vf_shard_info *s = &w->t->want.shard[i];
@@ -150,12 +157,10 @@ static int bring(worker *w, int i, vc_err *err)
     w->most = (uint64_t)s->bytes;
     w->sum = (vlat_cksum){ 0 };
     XXH3_128bits_reset(w->hash);
-    for (int tries = 0; rc && again && tries < TRIES; tries++) {
+    for (int tries = 0; rc && again && tries < VLAT_TRIES; tries++) {
         vc_err e = { 0 };
         uint64_t before = w->at;
-        struct timespec pause = { .tv_nsec = ((long)PAUSE_MS << tries) * 1000000 };
-        if (tries)
-            nanosleep(&pause, NULL);
+        vlat_pause(tries);
         rc = attempt(w, s, w->t->coming[i], &again, &e);
         again = again && !vlat_place_stopped(w->to);
         if (w->at > before)

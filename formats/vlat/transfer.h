@@ -16,6 +16,10 @@
 int vlat_fetch_text(vlat_place *p, const char *name, size_t most, char **text, size_t *n,
                     vc_err *err);
 
+/* Waits before another attempt, longer with each try from 1 on. */
+enum { VLAT_TRIES = 5 };
+void vlat_pause(int tries);
+
 /* Makes the dataset at `to` that at `from`, with v->o->connections files at a time. Files that the
  * target's old manifest lists and the new one does not are counted, or with v->o->remove removed.
  * VC_EINVAL: the source is not finished. VC_EMISMATCH: the target has another file of a shard's

@@ -9,9 +9,12 @@
 #include "common/os/progress.h"
 #include "formats/dataset/dataset.h"
 
+struct vf_expr;                              /* formats/dataset/expr.h */
+
 typedef struct vlat_options {
     bool json, repair, allow_partial;
     char *out, *of;
+    char *where, *shards;                                    /* pull: a part of the samples */
     char *to, *from, *family, *vae, *empty, *texts;          /* export, import */
     int space;                   /* 0: the format's, 1: raw, 2: normalized */
     int64_t limit, n, shard_size;
@@ -65,6 +68,19 @@ int vlat_report_runs(const vlat *v, vc_err *err);
  * part is NULL. They keep their numbers. The error names the remedy for damage. */
 int vlat_copy_part(const vlat *v, vf_dataset *d, const uint32_t *part, uint32_t which,
                    const char *path, vc_err *err);
+
+/* Parses a condition as vlat select has it; NULL gives NULL. VC_EUSAGE names the fault. */
+int vlat_condition(const char *condition, struct vf_expr **e, vc_err *err);
+/* Makes the dataset --out of the samples of d that meet the condition, of which e is the parsed
+ * form (NULL: all), and whose records are in one of the shards that a list with commas names (NULL:
+ * all). VC_ENOENT: there are none. VC_EUSAGE: no such shard. */
+int vlat_copy_where(const vlat *v, vf_dataset *d, const char *condition, const struct vf_expr *e,
+                    const char *shards, vc_err *err);
+
+/* ---- pull_part.c ---- */
+/* vlat pull with --where or --shards: makes --out of a part of the samples at v->path, and brings
+ * only the bytes of the shards that these need. */
+int vlat_pull_part(const vlat *v, vc_err *err);
 
 /* ---- gc.c: exchange of a dataset's folder, under the lock of vf_dataset_lock ---- */
 /* The path of the dataset's folder itself, malloc'ed: the target if path is a link or ends in a

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # vlat pull from a server of static files: whole, after cut connections and kills, from a server
-# that is busy or has no ranges, of a dataset that changed, and refusals of damaged and foreign
-# files. $1 is Python.
+# that is busy or has no ranges, of a dataset that changed, of a part of the samples, and refusals of
+# damaged and foreign files. $1 is Python.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/fault.sh"
 python=$1 server= here=$(dirname "$0")
@@ -117,10 +117,50 @@ expect 2 'file:///etc: give an address' vlat pull file:///etc --out none.lmdb
 expect 2 'needs --out' vlat pull "$url"
 expect 2 'connections' vlat pull "$url" --out none.lmdb --connections 0
 
+# ---- a part of the samples ----
+serve
+need random_dataset set2.lmdb 40 4 16 16 64 64
+url=${url%set.lmdb}set2.lmdb
+expect 0 '3 samples, root' vlat pull "$url" --where 'sample < 3' --out part.lmdb
+need vlat select set2.lmdb 'sample < 3' --out selected.lmdb
+same_files selected.lmdb part.lmdb
+came=$(awk '/shard-|text-/ { n += $NF } END { print n }' requests.log)
+[ "$came" -lt $(($(cat set2.lmdb/*-0*.lmdb | wc -c) / 4)) ] || wrong "$came bytes came for 3 of 40"
+url=${url%set2.lmdb}set.lmdb
+truncate -s -4096 set.lmdb/shard-00000.lmdb  # as it was
+expect 0 'samples, root' vlat pull "$url" --shards shard-00001,shard-00002.lmdb --out shards.lmdb
+whole shards.lmdb || wrong "shards.lmdb is damaged"
+[ "$(count shards.lmdb)" -lt 60 ] || wrong "all samples came"
+expect 0 ' samples, root' \
+    vlat pull "$url" --shards shard-00001 --where 'type = video' --out both.lmdb
+[ "$(count both.lmdb)" -lt "$(count shards.lmdb)" ] || wrong "--where changed nothing"
+expect 2 'shards text-00000: the dataset has no such shard' \
+    vlat pull "$url" --shards text-00000 --out none.lmdb
+expect 2 'where' vlat pull "$url" --where 'colour = red' --out none.lmdb
+expect 1 'no sample fits' vlat pull "$url" --where 'sample > 99' --out none.lmdb
+expect 1 'part.lmdb is a finished dataset already' vlat pull "$url" --where 'sample < 3' \
+    --out part.lmdb
+# cut connections, and a value that is damaged at the server
+serve cut=9000 cuts=7
+expect 0 '30 samples, root' vlat pull "$url" --where 'sample < 30' --out some.lmdb
+need vlat select set.lmdb 'sample < 30' --out some2.lmdb
+same_files some2.lmdb some.lmdb
+serve
+hurt_value set.lmdb
+expect 1 'sample 00000000.*xxh3\|sample 00000000.*checksum' \
+    vlat pull "$url" --where 'sample < 60' --out damaged.lmdb
+not_done damaged.lmdb
+# a kill leaves no folder but the unfinished copy, and the same command continues
+cp "$VLT_BUILD/tests/made.lmdb/shard-00000.lmdb" set.lmdb
+check kill 137 fault 'write@some3.lmdb/:4:kill' \
+    vlat pull "$url" --where 'sample < 30' --out some3.lmdb
+expect 0 '30 samples, root' vlat pull "$url" --where 'sample < 30' --out some3.lmdb
+same_root some2.lmdb some3.lmdb
+ls | grep 'pull-' && wrong "sparse files are left"
+
 # a real server
 if command -v busybox >/dev/null && busybox httpd --help 2>&1 | grep -q Usage; then
     stop_server
-    truncate -s -4096 set.lmdb/shard-00000.lmdb
     until [ -n "$server" ] && (: <"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do
         if [ -z "$(jobs -rp)" ]; then        # not started, or the port is in use
             port=$((20000 + RANDOM % 20000))

@@ -1,0 +1,195 @@
+/* pull_part.c - vlat pull --where and --shards: a part of a dataset elsewhere becomes a new one.
+ *
+ * The shards are sparse files here, whose blocks come when the reader needs them: indexes and
+ * records to find the samples, then the values of those that are wanted. A shard's hash cannot be
+ * compared so, but the copy compares each record and each value with its own. The sparse files have
+ * no names once they are open: nothing is left of them after a kill. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/os/file.h"
+#include "formats/dataset/expr.h"
+#include "formats/dataset/parts.h"
+#include "formats/vlat/transfer.h"
+
+enum { BLOCK = 32 << 10 };                   /* bytes that come at once, at least */
+
+typedef struct sparse {
+    const vf_shard_info *info;
+    int fd;
+    uint8_t *here;                           /* [blocks] the block is in the file */
+} sparse;
+
+typedef struct part {
+    const vlat *v;
+    vlat_place *source;
+    atomic_int stop;
+    vf_manifest manifest;
+    char *dir;                               /* of the sparse files, until they are open */
+    sparse *file;                            /* [n_shards] */
+    pthread_mutex_t lock;                    /* one request at a time */
+    uint64_t came;
+} part;
+
+typedef struct landing {
+    part *p;
+    int fd;
+    uint64_t at;
+} landing;
+
+static int land(void *arg, const void *data, size_t n, vc_err *err)
+{
+    landing *l = arg;
+    for (size_t done = 0; done < n;) {
+        ssize_t k = pwrite(l->fd, (const char *)data + done, n - done, (off_t)(l->at + done));
+        if (k < 0 && errno != EINTR)
+            return vc_fail_errno(err, "%s", l->p->v->o->out);
+        done += k > 0 ? (size_t)k : 0;
+    }
+    l->at += n;
+    l->p->came += n;
+    return 0;
+}
+
+/* Requests bytes [at, end) of a file until all are there. */
+static int request(part *p, const sparse *f, uint64_t at, uint64_t end, vc_err *err)
+{
+    landing l = { .p = p, .fd = f->fd, .at = at };
+    int rc = VC_EIO;
+    bool again = true;
+    for (int tries = 0; rc && again && tries < VLAT_TRIES; tries++) {
+        uint64_t before = l.at;
+        vlat_pause(tries);
+        vc_err e = { 0 };
+        rc = p->source->kind->get(p->source, f->info->file, l.at, end - l.at,
+                                  &(vlat_sink){ land, &l }, &again, &e);
+        if (!rc && l.at < end)
+            rc = vc_fail(&e, VC_EFORMAT, "%s/%s ends at byte %" PRIu64 " of %" PRId64, p->v->path,
+                         f->info->file, l.at, f->info->bytes);
+        again = again && !vlat_place_stopped(p->source);
+        if (l.at > before)
+            tries = -1;
+        if (rc && err)
+            *err = e;
+    }
+    return rc == VC_ENOENT ? VC_EIO : rc;    /* a reader takes VC_ENOENT for a missing key */
+}
+
+/* Brings the blocks of [at, at+n) that are missing, each run of them with one request. */
+static int need_blocks(part *p, sparse *f, uint64_t at, uint64_t n, vc_err *err)
+{
+    uint64_t end = (at + n + BLOCK - 1) / BLOCK, bytes = (uint64_t)f->info->bytes;
+    int rc = 0;
+    for (uint64_t i = at / BLOCK; !rc && i < end;) {
+        uint64_t last = i;
+        while (last < end && !f->here[last])
+            last++;
+        if (last > i)
+            rc = request(p, f, i * BLOCK, last * BLOCK < bytes ? last * BLOCK : bytes, err);
+        if (!rc)
+            memset(f->here + i, 1, (size_t)(last - i));
+        i = last > i ? last : i + 1;
+    }
+    return rc;
+}
+
+static int need(void *arg, const char *name, uint64_t at, uint64_t n, vc_err *err)
+{
+    part *p = arg;
+    int i = 0;
+    while (strcmp(p->file[i].info->file, name))
+        i++;                                 /* names come from the same manifest */
+    pthread_mutex_lock(&p->lock);
+    int rc = need_blocks(p, &p->file[i], at, n, err);
+    pthread_mutex_unlock(&p->lock);
+    return rc;
+}
+
+static int make_file(part *p, int i, vc_err *err)
+{
+    sparse *f = &p->file[i];
+    char *path = vc_path_join(p->dir, f->info->file);
+    f->here = calloc((size_t)(f->info->bytes / BLOCK) + 1, 1);
+    int rc = path && f->here ? 0 : vc_no_memory(err);
+    if (!rc && ((f->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666)) < 0 ||
+                ftruncate(f->fd, (off_t)f->info->bytes)))
+        rc = vc_fail_errno(err, "%s", path);
+    free(path);
+    return rc;
+}
+
+/* Makes the folder of the sparse files, with the manifest. */
+static int make_files(part *p, vc_err *err)
+{
+    char *text = NULL, *path = NULL;
+    size_t n;
+    int rc = vlat_fetch_text(p->source, VF_MANIFEST, VF_MAX_LIST, &text, &n, err);
+    if (!rc)
+        rc = vf_manifest_parse(&p->manifest, text, n, p->v->path, err);
+    p->file = calloc((size_t)p->manifest.n_shards + 1, sizeof *p->file);
+    char *dir = vc_format("%s.pull-XXXXXX", p->v->o->out);
+    if (!rc && (!p->file || !dir))
+        rc = vc_no_memory(err);
+    for (int i = 0; p->file && i < p->manifest.n_shards; i++)
+        p->file[i] = (sparse){ .info = &p->manifest.shard[i], .fd = -1 };
+    if (!rc && !mkdtemp(dir))
+        rc = vc_fail_errno(err, "%s", dir);
+    if (rc) {
+        free(dir);
+        free(text);
+        return rc;
+    }
+    p->dir = dir;
+    path = vc_path_join(dir, VF_MANIFEST);
+    rc = path ? vc_file_write(path, text, n, err) : vc_no_memory(err);
+    for (int i = 0; !rc && i < p->manifest.n_shards; i++)
+        rc = make_file(p, i, err);
+    free(path);
+    free(text);
+    return rc;
+}
+
+static void close_part(part *p)
+{
+    for (int i = 0; p->file && i < p->manifest.n_shards; i++) {
+        if (p->file[i].fd >= 0)
+            close(p->file[i].fd);
+        free(p->file[i].here);
+    }
+    free(p->file);
+    free(p->dir);
+    vf_manifest_free(&p->manifest);
+    vlat_place_close(p->source);
+}
+
+int vlat_pull_part(const vlat *v, vc_err *err)
+{
+    part p = { .v = v, .lock = PTHREAD_MUTEX_INITIALIZER };
+    const vf_fetch fetch = { need, &p };
+    vf_expr *e;
+    vf_dataset *d = NULL;
+    char a[32];
+    int rc = vlat_condition(v->o->where, &e, err);
+    if (!rc)
+        rc = vlat_place_open(&p.source, v->path, &p.stop, err);
+    if (!rc)
+        rc = make_files(&p, err);
+    if (!rc)
+        rc = vf_dataset_open_fetched(&d, p.dir, &fetch, err);
+    int left = p.dir ? vc_remove_tree(p.dir, rc ? NULL : err) : 0;
+    rc = rc ? rc : left;
+    if (!rc)
+        rc = vlat_copy_where(v, d, v->o->where, e, v->o->shards, err);
+    rc = vc_context(err, rc, "%s", v->path);
+    if (!rc)
+        vc_say(v->progress, "%s came from %s", vc_human_bytes(a, (double)p.came), v->path);
+    vf_dataset_close(d);
+    vf_expr_close(e);
+    close_part(&p);
+    return rc;
+}
