@@ -8,6 +8,22 @@
 
 static const double LAST_RATE = 1e-7;          /* end of polynomial, as in diffusers */
 
+bool vtrain_schedule_named(vtrain_schedule *out, const char *name, size_t n)
+{
+    static const char *const names[] = {
+        [VTRAIN_CONSTANT] = "constant", [VTRAIN_CONSTANT_WITH_WARMUP] = "constant_with_warmup",
+        [VTRAIN_LINEAR] = "linear", [VTRAIN_COSINE] = "cosine",
+        [VTRAIN_COSINE_WITH_RESTARTS] = "cosine_with_restarts", [VTRAIN_POLYNOMIAL] = "polynomial",
+        [VTRAIN_PIECEWISE_CONSTANT] = "piecewise_constant",
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strlen(names[i]) == n && !strncmp(name, names[i], n)) {
+            *out = (vtrain_schedule)i;
+            return true;
+        }
+    return false;
+}
+
 /* Reads "VALUE:STEP," or the last "VALUE"; returns the end of the rule, or NULL. */
 static const char *next_rule(const char *s, double *value, int64_t *step)
 {
@@ -60,6 +76,18 @@ int vtrain_rate_check(const vtrain_rate *r, vc_err *err)
                    r->rules ? " " : "", r->rules ? r->rules : "");
 }
 
+/* The share of the fall that is left when a fraction `done` of its steps is, below 1. */
+static double left_of(const vtrain_rate *r, double done)
+{
+    if (r->how == VTRAIN_POLYNOMIAL)
+        return pow(1 - done, r->power);
+    if (r->how == VTRAIN_LINEAR)
+        return 1 - done;
+    if (r->how == VTRAIN_COSINE_WITH_RESTARTS)
+        done = fmod((double)r->cycles * done, 1);
+    return 0.5 * (1 + cos(M_PI * done));
+}
+
 double vtrain_rate_factor(const vtrain_rate *r, int64_t s)
 {
     if (r->how == VTRAIN_CONSTANT)
@@ -67,20 +95,13 @@ double vtrain_rate_factor(const vtrain_rate *r, int64_t s)
     if (r->how == VTRAIN_PIECEWISE_CONSTANT)
         return piecewise(r->rules, s);
     if (s < r->warmup)
-        return (double)s / (double)r->warmup;
+        return (double)(s + r->from) / (double)r->warmup;
     if (r->how == VTRAIN_CONSTANT_WITH_WARMUP)
         return 1;
     int64_t span = r->steps > r->warmup ? r->steps - r->warmup : 1;
-    double done = (double)(s - r->warmup) / (double)span, end = LAST_RATE / r->rate;
-    if (r->how == VTRAIN_POLYNOMIAL)
-        return done >= 1 ? end : (1 - end) * pow(1 - done, r->power) + end;
-    if (done >= 1)
-        return 0;
-    if (r->how == VTRAIN_LINEAR)
-        return 1 - done;
-    if (r->how == VTRAIN_COSINE_WITH_RESTARTS)
-        done = fmod((double)r->cycles * done, 1);
-    return 0.5 * (1 + cos(M_PI * done));
+    double done = (double)(s - r->warmup) / (double)span;
+    double end = (r->how == VTRAIN_POLYNOMIAL ? LAST_RATE : r->end) / r->rate;
+    return done >= 1 ? end : (1 - end) * left_of(r, done) + end;
 }
 
 double vtrain_clip_factor(double norm, double max)

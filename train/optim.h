@@ -2,6 +2,8 @@
 #ifndef TRAIN_OPTIM_H
 #define TRAIN_OPTIM_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "common/base/err.h"
@@ -12,12 +14,13 @@ typedef enum vtrain_schedule {
 } vtrain_schedule;
 
 /* Settings of a schedule, as get_scheduler of diffusers (optimization.py) takes them. With a
- * warm-up of w steps the factor is s/w at steps s below w (except of `constant` and
- * `piecewise_constant`). After the warm-up, with p the fraction done of the steps after it:
+ * warm-up of w steps the factor is (s + from)/w at steps s below w (except of `constant` and
+ * `piecewise_constant`). After the warm-up, with p the fraction done of the steps after it, and
+ * e = end / rate:
  *     constant_with_warmup    1
- *     linear                  1 - p
- *     cosine                  (1 + cos(pi p)) / 2
- *     cosine_with_restarts    (1 + cos(pi (cycles p mod 1))) / 2, 0 at the end
+ *     linear                  e + (1 - e) (1 - p)
+ *     cosine                  e + (1 - e) (1 + cos(pi p)) / 2
+ *     cosine_with_restarts    e + (1 - e) (1 + cos(pi (cycles p mod 1))) / 2, e at the end
  *     polynomial              (1 - e) (1 - p)^power + e, with e = 1e-7 / rate; e past the end
  *     piecewise_constant      by its rules */
 typedef struct vtrain_rate {
@@ -26,7 +29,12 @@ typedef struct vtrain_rate {
     double power, rate;                /* rate: the base rate */
     const char *rules;                 /* "1:10,0.1:20,0.01": 1 below step 10, 0.1 below 20, then
                                         * 0.01 */
+    double end;                        /* linear and the cosines: the rate that they fall to */
+    int64_t from;                      /* step of the warm-up that step 0 is */
 } vtrain_rate;
+
+/* Finds the schedule of n letters of a name as above; false: there is no such schedule. */
+bool vtrain_schedule_named(vtrain_schedule *out, const char *name, size_t n);
 
 /* Factor of the base rate at step s, from 0. The caller has checked r by vtrain_rate_check. */
 double vtrain_rate_factor(const vtrain_rate *r, int64_t s);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "train/base.h"
+#include "train/groups.h"
 #include "train/models/lora.h"
 #include "train/models/weights.h"
 
@@ -52,33 +53,20 @@ static int train_lora(vtrain *t, vc_err *err)
     return vc_context(err, rc, "--lora_checkpoint");
 }
 
-/* Moves *p to the next part in --trainable_modules, a list of parts of names split at commas and
- * blanks ("." is in every name). Returns the part's length, 0 at the end. */
-static size_t next_part(const char **p)
-{
-    static const char between[] = ", \t\n";
-    *p += strspn(*p, between);
-    return strcspn(*p, between);
-}
-
 static bool is_trainable(void *arg, const char *name)
 {
-    size_t n;
-    for (const char *p = arg; (n = next_part(&p)); p += n)
-        if (memmem(name, strlen(name), p, n))
-            return true;
-    return false;
+    return vtrain_has_part(name, arg);
 }
 
 /* Fails if a part is in no parameter's name: the run would silently train less than intended. */
 static int check_parts(vt_params *p, const char *modules, vc_err *err)
 {
     const char *part = modules, *example = vt_params_at(p, 0)->name;
-    size_t n = next_part(&part);
+    size_t n = vtrain_next_part(&part);
     if (!n)
         return vc_fail(err, VC_EUSAGE, "--trainable_modules: the list is empty: give parts of "
                        "parameters' names, which are like %s", example);
-    for (; n; part += n, n = next_part(&part)) {
+    for (; n; part += n, n = vtrain_next_part(&part)) {
         bool found = false;
         for (int i = 0; i < vt_params_count(p) && !found; i++) {
             const char *name = vt_params_at(p, i)->name;

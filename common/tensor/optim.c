@@ -151,6 +151,17 @@ void vt_adamw_update(vt_ctx *g, const vt_adamw_part *x, const vt_adamw *o)
     g->be->adamw(g->dev, x->w, x->m, x->v, x->peak, x->grad, &a);
 }
 
+vt_adamw vt_adamw_of(const vt_param *p, const vt_adamw *o)
+{
+    vt_adamw own = *o;
+
+    if (p->rate) {
+        own.lr = p->rate->lr;
+        own.weight_decay = p->rate->weight_decay;
+    }
+    return own;
+}
+
 void vt_adamw_step(vt_params *p, vt_adamw_state *s, const vt_adamw *o)
 {
     vt_params_settle(p);
@@ -159,8 +170,9 @@ void vt_adamw_step(vt_params *p, vt_adamw_state *s, const vt_adamw *o)
         if (!w->trained)
             continue;
         const vt_adamw_part x = { w->name, 0, w->t, s->m[k], s->v[k], s->peak[k], w->grad };
+        const vt_adamw own = vt_adamw_of(w, o);
         if (vt_param_reached(w))
-            vt_adamw_update(p->g, &x, o);
+            vt_adamw_update(p->g, &x, &own);
         k++;
     }
 }

@@ -44,6 +44,7 @@ typedef struct vt_param {
     char *module;                             /* a linear's name without .weight, or NULL */
     int block;                                /* vt_block.index of its block, or -1 */
     enum { VT_P_BASE, VT_P_LORA_A, VT_P_LORA_B } role;
+    const struct vt_adamw_rate *rate;         /* borrowed: its own rate and decay; NULL: the step's */
     bool buffer, trained;
 } vt_param;
 
@@ -153,6 +154,10 @@ typedef struct vt_adamw {
     int64_t step;
     uint64_t seed;
 } vt_adamw;
+/* A rate and a decay that parameters of a group have instead of the step's (vt_param.rate). */
+typedef struct vt_adamw_rate { double lr, weight_decay; } vt_adamw_rate;
+/* The numbers of a step for one parameter. */
+vt_adamw vt_adamw_of(const vt_param *p, const vt_adamw *o);
 /* The state of an element beside its f32 gradient. Parameters of fewer than VT_ADAMW_SMALL elements
  * always have that of VT_ADAMW_F32. */
 typedef enum vt_adamw_kind {

@@ -54,14 +54,14 @@ static void test_rates(void **state)
 
 /* The golden has 101 steps of each, made by diffusers' get_scheduler and stored in f32. */
 static const struct { const char *name; vtrain_rate rate; } peers[] = {
-    { "constant", { VTRAIN_CONSTANT, 0, 100, 1, 1, 1e-4, NULL } },
-    { "constant_with_warmup", { VTRAIN_CONSTANT_WITH_WARMUP, 10, 100, 1, 1, 1e-4, NULL } },
-    { "linear", { VTRAIN_LINEAR, 10, 100, 1, 1, 1e-4, NULL } },
-    { "cosine", { VTRAIN_COSINE, 10, 100, 1, 1, 1e-4, NULL } },
-    { "cosine_with_restarts", { VTRAIN_COSINE_WITH_RESTARTS, 10, 100, 3, 1, 1e-4, NULL } },
-    { "polynomial", { VTRAIN_POLYNOMIAL, 10, 100, 1, 2.5, 1e-4, NULL } },
+    { "constant", { VTRAIN_CONSTANT, 0, 100, 1, 1, 1e-4, NULL, 0, 0 } },
+    { "constant_with_warmup", { VTRAIN_CONSTANT_WITH_WARMUP, 10, 100, 1, 1, 1e-4, NULL, 0, 0 } },
+    { "linear", { VTRAIN_LINEAR, 10, 100, 1, 1, 1e-4, NULL, 0, 0 } },
+    { "cosine", { VTRAIN_COSINE, 10, 100, 1, 1, 1e-4, NULL, 0, 0 } },
+    { "cosine_with_restarts", { VTRAIN_COSINE_WITH_RESTARTS, 10, 100, 3, 1, 1e-4, NULL, 0, 0 } },
+    { "polynomial", { VTRAIN_POLYNOMIAL, 10, 100, 1, 2.5, 1e-4, NULL, 0, 0 } },
     { "piecewise_constant", { VTRAIN_PIECEWISE_CONSTANT, 0, 100, 1, 1, 1e-4,
-                              "1:10,0.1:30,0.5:60,0.005" } },
+                              "1:10,0.1:30,0.5:60,0.005", 0, 0 } },
 };
 
 static void test_rates_equal_diffusers(void **state)

@@ -197,7 +197,8 @@ static void update_part(void *arg, const vt_param *p, size_t from, size_t n, siz
         .peak = part_of(&peak, x->state[PEAK], PEAK, at, n),
         .grad = part_of(&grad, x->grad, M, at, n),
     };
-    vt_adamw_update(x->g, &part, x->o);
+    const vt_adamw own = vt_adamw_of(p, x->o);
+    vt_adamw_update(x->g, &part, &own);
 }
 
 int vtrain_zero_step(vtrain_zero *z, const vt_adamw *o, vc_err *err)
