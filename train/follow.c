@@ -41,7 +41,7 @@ static int open_data(vtrain *t, vtrain_data **d, const int *shards, vc_err *err)
     const vtrain_data_opts o = {
         .paths = &c->latents, .dataset_repeat = c->dataset_repeat, .eval_split = c->eval_split,
         .seed = (uint64_t)c->seed, .model_dir = c->model, .allow_mismatch = c->allow_mismatch,
-        .shards = shards,
+        .shards = shards, .scale = c->scale_factor,
     };
     char *note;
     int rc = vtrain_data_open(d, &o, &note, err);

@@ -43,7 +43,9 @@ static int run(vc_flags *set, vtrain_config *c, vc_comm *comm, vc_err *err)
 /* Checks the flags without opening files, and collects all errors at once. */
 static int check(vtrain_config *c, vc_flags *set, int ranks, vc_err *err)
 {
-    int rc = vc_flags_catch(set, vtrain_check_ranks(c, ranks, err), err);
+    int rc = vtrain_take_shorthand(c, set, err);
+    if (!rc)
+        rc = vc_flags_catch(set, vtrain_check_ranks(c, ranks, err), err);
     return rc ? rc : vtrain_check(c, set, err);
 }
 

@@ -8,14 +8,17 @@
 
 static const double LAST_RATE = 1e-7;          /* end of polynomial, as in diffusers */
 
+static const char *const names[] = {
+    [VTRAIN_CONSTANT] = "constant", [VTRAIN_CONSTANT_WITH_WARMUP] = "constant_with_warmup",
+    [VTRAIN_LINEAR] = "linear", [VTRAIN_COSINE] = "cosine",
+    [VTRAIN_COSINE_WITH_RESTARTS] = "cosine_with_restarts", [VTRAIN_POLYNOMIAL] = "polynomial",
+    [VTRAIN_PIECEWISE_CONSTANT] = "piecewise_constant",
+};
+
+const char *vtrain_schedule_name(vtrain_schedule how) { return names[how]; }
+
 bool vtrain_schedule_named(vtrain_schedule *out, const char *name, size_t n)
 {
-    static const char *const names[] = {
-        [VTRAIN_CONSTANT] = "constant", [VTRAIN_CONSTANT_WITH_WARMUP] = "constant_with_warmup",
-        [VTRAIN_LINEAR] = "linear", [VTRAIN_COSINE] = "cosine",
-        [VTRAIN_COSINE_WITH_RESTARTS] = "cosine_with_restarts", [VTRAIN_POLYNOMIAL] = "polynomial",
-        [VTRAIN_PIECEWISE_CONSTANT] = "piecewise_constant",
-    };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strlen(names[i]) == n && !strncmp(name, names[i], n)) {
             *out = (vtrain_schedule)i;

@@ -36,6 +36,8 @@ typedef struct vtrain_rate {
 /* Finds the schedule of n letters of a name as above; false: there is no such schedule. */
 bool vtrain_schedule_named(vtrain_schedule *out, const char *name, size_t n);
 
+const char *vtrain_schedule_name(vtrain_schedule how);
+
 /* Factor of the base rate at step s, from 0. The caller has checked r by vtrain_rate_check. */
 double vtrain_rate_factor(const vtrain_rate *r, int64_t s);
 /* VC_EUSAGE: the rules are not valid, or a polynomial schedule would rise. */

@@ -10,6 +10,7 @@
 #include "common/os/file.h"
 #include "formats/tensors/origins.h"
 #include "train/diffusion/loss.h"
+#include "train/groups.h"
 
 /* Choices that vtrain_check replaces by one of the choices that the run knows. */
 enum { REPORT_TENSORBOARD, REPORT_NONE, DENSITY_NONE = VTRAIN_BELL + 1, LOSS_L2 = 3 };
@@ -41,7 +42,8 @@ const vc_program vtrain_program = {
     .synopsis = "vtrain --latents DATASET [--model DIR] --output_dir OUT [flags]",
     .about = "Trains a video transformer from a latent dataset: a LoRA or the whole model. It "
              "loads no encoder and no decoder.",
-    .flags = flags, .partner = vc_vprep_flags, .foreign = vc_peers, .version = version,
+    .flags = flags, .partner = vc_vprep_flags, .foreign = vc_peers, .renamed = vc_renamed_flags,
+    .version = version,
     .alone = "status",
 };
 
@@ -180,7 +182,17 @@ vtrain_rate vtrain_rate_of(const vtrain_config *c, int64_t steps)
 {
     return (vtrain_rate){ .how = (vtrain_schedule)c->lr_scheduler, .warmup = c->lr_warmup_steps,
                           .steps = steps, .cycles = c->lr_num_cycles, .power = c->lr_power,
-                          .rate = c->learning_rate, .rules = c->lr_step_rules };
+                          .rate = c->learning_rate, .rules = c->lr_step_rules, .end = c->lr_end,
+                          .from = c->lr_warmup_from };
+}
+
+static void check_groups(const vtrain_config *c, vc_flags *set)
+{
+    vtrain_groups *groups;
+    vc_err e;
+    const vtrain_groups_opts o = { .groups = &c->param_groups, .rate = vtrain_rate_of(c, 0) };
+    vc_flags_catch(set, vtrain_groups_open(&groups, &o, NULL, &e), &e);
+    vtrain_groups_close(groups);
 }
 
 static void check_rate(vtrain_config *c, vc_flags *set)
@@ -199,7 +211,13 @@ static void check_rate(vtrain_config *c, vc_flags *set)
         vc_flags_wrong(set, "--lr_power: belongs to --lr_scheduler polynomial");
     if (c->lr_step_rules && c->lr_scheduler != VTRAIN_PIECEWISE_CONSTANT)
         vc_flags_wrong(set, "--lr_step_rules: belongs to --lr_scheduler piecewise_constant");
+    bool falls = c->lr_scheduler >= VTRAIN_LINEAR &&
+                 c->lr_scheduler <= VTRAIN_COSINE_WITH_RESTARTS;
+    if (c->lr_end > 0 && !falls && !c->param_groups.n)
+        vc_flags_wrong(set, "--lr_end: belongs to --lr_scheduler linear, cosine and "
+                       "cosine_with_restarts");
     vc_flags_catch(set, vtrain_rate_check(&rate, &e), &e);
+    check_groups(c, set);
 }
 
 static void check_optimiser(vtrain_config *c, vc_flags *set)
@@ -364,6 +382,8 @@ int vtrain_check(vtrain_config *c, vc_flags *set, vc_err *err)
 {
     int rc = vc_flags_catch(set, vf_origins(c->model_paths, c->model_id_with_origin_paths,
                                             take_origin, set, err), err);
+    if (!rc)
+        rc = vtrain_take_shorthand(c, set, err);
     if (rc)
         return rc;
     rc = vtrain_take_launcher(c, set, err);
@@ -403,9 +423,34 @@ static int not_with(vc_err *err, const char *flag, const char *why)
     return vc_fail(err, VC_EUSAGE, "--%s: %s", flag, why);
 }
 
+/* Sets the samples per micro-batch, or else the micro-batches per step, by --global_batch_size. */
+static int check_global_batch(vtrain_config *c, int ranks, vc_err *err)
+{
+    int64_t all = c->global_batch_size, *left = &c->gradient_accumulation_steps;
+    int64_t others = ranks * (c->train_batch_size ? c->train_batch_size : *left);
+    if (!all)
+        return 0;
+    if (all % others)
+        return vc_fail(err, VC_EUSAGE, "--global_batch_size %lld: is no multiple of %d ranks times "
+                       "%lld, --%s", (long long)all, ranks, (long long)(others / ranks),
+                       c->train_batch_size ? "train_batch_size" : "gradient_accumulation_steps");
+    if (!c->train_batch_size)
+        left = &c->train_batch_size;
+    else if (*left > 1 && *left != all / others)
+        return vc_fail(err, VC_EUSAGE, "--global_batch_size %lld: %d ranks times "
+                       "--train_batch_size %lld times --gradient_accumulation_steps %lld are "
+                       "another number: leave one of the flags out", (long long)all, ranks,
+                       (long long)c->train_batch_size, (long long)*left);
+    *left = all / others;
+    c->global_batch_size = 0;                               /* config.yaml has what it means */
+    return 0;
+}
+
 int vtrain_check_ranks(vtrain_config *c, int ranks, vc_err *err)
 {
     int rc = vtrain_check_processes(c, ranks, err);
+    if (!rc)
+        rc = check_global_batch(c, ranks, err);
     if (rc)
         return rc;
     if (c->parallel == VTRAIN_DDP && c->dp_shards > 1)

@@ -8,6 +8,7 @@
 #include "common/os/file.h"
 #include "common/os/streams.h"
 #include "train/diffusion/loss.h"
+#include "train/groups.h"
 #include "train/vtrain.h"
 
 #define MOST_MICROS ((uint64_t)1 << 32)     /* of a run: draws number them in 32 bits */
@@ -236,11 +237,21 @@ static void say_loss(const vtrain *t)
         word_of(t, "weighting_scheme", scheme, sizeof scheme), normal, shift, table, levels, error);
 }
 
+static void say_groups(const vtrain *t)
+{
+    for (int i = 1; i < vtrain_groups_count(t->groups); i++) {
+        const vtrain_rate *r = vtrain_group_rate(t->groups, i);
+        say(t, "group %s: %lld values, rate %g, %s to %g, weight decay %g",
+            vtrain_group_pattern(t->groups, i), (long long)vtrain_group_values(t->groups, i),
+            r->rate, vtrain_schedule_name(r->how), r->end, vtrain_group_decay(t->groups, i));
+    }
+}
+
 static void say_training(const vtrain *t)
 {
     const vtrain_config *c = &t->cfg;
     vtrain_fit fit;
-    char optimiser[32], schedule[32], rules[128] = "", clip[64] = "not clipped";
+    char optimiser[32], schedule[32], rules[128] = "", end[32] = "", clip[64] = "not clipped";
     if (c->max_grad_norm > 0)
         snprintf(clip, sizeof clip, "clipped to norm %g", c->max_grad_norm);
     if (c->lr_scheduler == VTRAIN_PIECEWISE_CONSTANT && c->lr_step_rules)
@@ -249,12 +260,15 @@ static void say_training(const vtrain *t)
         snprintf(rules, sizeof rules, " of %lld cycles", (long long)c->lr_num_cycles);
     if (c->lr_scheduler == VTRAIN_POLYNOMIAL)
         snprintf(rules, sizeof rules, " of power %g", c->lr_power);
+    if (c->lr_end > 0)
+        snprintf(end, sizeof end, " to %g", c->lr_end);
     say(t, "optimiser: %s, betas %g and %g, eps %g, weight decay %g, gradients %s",
         word_of(t, "optimizer", optimiser, sizeof optimiser), c->adam_beta1, c->adam_beta2,
         c->adam_epsilon, c->adam_weight_decay, clip);
-    say(t, "schedule: rate %g, %s%s, %lld steps of warm-up", c->learning_rate,
-        word_of(t, "lr_scheduler", schedule, sizeof schedule), rules,
+    say(t, "schedule: rate %g, %s%s%s, %lld steps of warm-up", c->learning_rate,
+        word_of(t, "lr_scheduler", schedule, sizeof schedule), rules, end,
         (long long)c->lr_warmup_steps);
+    say_groups(t);
     say(t, "captions: dropped with probability %g", c->caption_dropout_p);
     t->family->fit(t->model, &fit);
     if (t->guidance)

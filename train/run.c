@@ -13,6 +13,7 @@
 #include "train/base.h"
 #include "train/diffusion/shift.h"
 #include "train/encoders.h"
+#include "train/groups.h"
 #include "train/models/lora.h"
 #include "train/models/weights.h"
 #include "train/output/ckpt.h"
@@ -273,6 +274,16 @@ static int check_shared(const vtrain *t, vc_err *err)
                    (long long)fit.heads, sp, (long long)fit.heads);
 }
 
+static int open_groups(vtrain *t, vc_err *err)
+{
+    const vtrain_config *c = &t->cfg;
+    const vtrain_groups_opts o = {
+        .groups = &c->param_groups, .no_decay = c->no_decay, .rate = vtrain_rate_of(c, 0),
+        .decay = c->adam_weight_decay,
+    };
+    return vtrain_groups_open(&t->groups, &o, t->params, err);
+}
+
 /* Opens the ranks' exchange of tokens and gradients, the optimiser's state and the objective; reads the
  * checkpoint's state. Collective. */
 static int open_training(vtrain *t, vc_err *err)
@@ -285,6 +296,8 @@ static int open_training(vtrain *t, vc_err *err)
         .patience = (double)t->cfg.nccl_timeout,
     };
     int rc = check_shared(t, err);
+    if (!rc)
+        rc = open_groups(t, err);
     if (!rc)
         rc = vtrain_sequence_open(&t->sequence, t->comm, t->g, (int)t->cfg.sp, o.patience, err);
     if (!rc)
@@ -473,6 +486,7 @@ static void close_run(vtrain *t)
     vtrain_dist_close(t->dist);
     vtrain_sequence_close(t->sequence);
     vtrain_targets_close(t->targets);
+    vtrain_groups_close(t->groups);
     vtrain_dit_close(t->model);
     vt_params_close(t->params);
     vt_close(t->g);

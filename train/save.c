@@ -370,7 +370,7 @@ static int read_optimizer(vtrain *t, const char *dir, vc_err *err)
 
 /* Settings that have to be those of the checkpoint, because its state depends on them. */
 static const char *const state_of[] = {
-    "optimizer", "rank", "network_alpha", "boundary_type", NULL
+    "optimizer", "rank", "network_alpha", "boundary_type", "param_groups", "no_decay", NULL
 };
 /* Settings that may change when a run resumes: those that do not affect training, and those whose
  * change other messages report. A change of any other setting is a warning. */
@@ -393,11 +393,13 @@ static bool listed(const char *const *list, const char *name)
     return *list;
 }
 
+#define NOT_GIVEN "not given"
+
 /* A setting as text. Checkpoints written before a flag existed have the flag's default. */
 static const char *setting(const vtrain_state *s, const vc_flag *f)
 {
     const cJSON *text = cJSON_GetObjectItemCaseSensitive(s->settings, f->name);
-    return text ? cJSON_GetStringValue(text) : f->value ? f->value : "not given";
+    return text ? cJSON_GetStringValue(text) : f->value ? f->value : NOT_GIVEN;
 }
 
 static int check_settings(const vtrain *t, const vtrain_state *s, const vtrain_state *now,
@@ -412,7 +414,10 @@ static int check_settings(const vtrain *t, const vtrain_state *s, const vtrain_s
         if (!listed(state_of, f->name))
             vc_warn(t->ui, "--%s is %s from here on, in the checkpoint it was %s", f->name, has,
                     had);
-        else if (cJSON_HasObjectItem(now->settings, f->name))
+        else if (!strcmp(had, NOT_GIVEN))
+            return vc_fail(err, VC_EMISMATCH, "the checkpoint was trained without --%s: leave it "
+                           "out to continue", f->name);
+        else
             return vc_fail(err, VC_EMISMATCH, "the checkpoint was trained with --%s %s, but this "
                            "run has %s: continue with --%s %s", f->name, had, has, f->name, had);
     }

@@ -10,7 +10,7 @@
  *     status.c    --status: where a run is
  *     base.h      hashes the weights that a run               encoders with the datasets'
  *                 began with                       beside.h   a background thread for hashing
- *     summary.h   messages at a run's begin and end
+ *     summary.h   messages at a run's begin and end                 groups.h   rates by names
  *     data.h loader.h  latents in                  ckpt.h metrics.h report.h  results out
  *     dist.h zero.h    gradients and state over several ranks (docs/cluster.md)
  *     dit.h       transformers, families.c's table objective.h optim.h lora.h sample.h trace.h
@@ -52,11 +52,13 @@ typedef struct vtrain_config {
     int64_t dataset_repeat;
     double eval_split, caption_dropout_p, image_dropout_p, mask_all_dropout_p, control_dropout_p;
     int posterior;                            /* vtrain_posterior */
+    double scale_factor;                      /* of latents; 0: the VAE's */
     bool follow, allow_mismatch, verify_data;
 
     /* model */
     char *model, *transformer, *scheduler;
     char *model_paths, *model_id_with_origin_paths;   /* DiffSynth-Studio's names of the model */
+    char *init_state_dir;
     int boundary_type;                        /* vtrain_side */
     double max_timestep_boundary, min_timestep_boundary;
     int ssm_layer;                            /* index into none|ttt_linear|ttt_mlp */
@@ -93,11 +95,17 @@ typedef struct vtrain_config {
 
     /* optimiser */
     int64_t max_train_steps, num_train_epochs, train_batch_size, gradient_accumulation_steps;
+    int64_t global_batch_size;
     double learning_rate;
     int optimizer;                            /* vt_adamw_kind */
     bool use_8bit_adam;
     int lr_scheduler;                         /* vtrain_schedule */
-    int64_t lr_warmup_steps, lr_num_cycles;
+    int64_t lr_warmup_steps, lr_warmup_from, lr_num_cycles;
+    double lr_end;
+    vc_list param_groups;
+    char *no_decay;
+    double lr_ssm;
+    int lr_ssm_schedule;                      /* index into linear|cosine */
     double lr_power;
     char *lr_step_rules;
     double adam_beta1, adam_beta2, adam_weight_decay, adam_epsilon, max_grad_norm;
@@ -127,7 +135,7 @@ typedef struct vtrain_config {
     int64_t nccl_timeout;                     /* s */
 
     /* output */
-    char *output_dir;
+    char *output_dir, *job_name;
     int64_t checkpointing_steps, checkpointing_limit;
     char *resume_from_checkpoint;
     int64_t eval_steps, validation_steps, num_inference_steps;
@@ -160,6 +168,9 @@ int vtrain_check_ranks(vtrain_config *c, int ranks, vc_err *err);
 int vtrain_resolve(vtrain_config *c, vc_flags *set, const vtrain_family *f,
                    const vtrain_scheduler *s, vc_mode mode, vc_err *err);
 
+/* shorthand.c. Replaces flags that stand for others (--job_name, --init_state_dir, --lr_ssm) by
+ * those, and adds contradictions to the errors of set; a second call changes nothing. */
+int vtrain_take_shorthand(vtrain_config *c, vc_flags *set, vc_err *err);
 /* The learning-rate schedule of a run of `steps` steps. */
 vtrain_rate vtrain_rate_of(const vtrain_config *c, int64_t steps);
 
@@ -213,6 +224,7 @@ typedef struct vtrain {
     void *model;
     vtrain_scheduler scheduler;               /* noise schedule that the model was trained with */
     vtrain_objective *objective;
+    struct vtrain_groups *groups;             /* learning rates of the parameters */
     vt_adamw_state adam;
     vt_tensor **ema;
     struct vtrain_sequence *sequence;         /* the ranks that share a sample; NULL: each rank has

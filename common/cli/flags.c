@@ -368,12 +368,14 @@ static int one_flag(vc_flags *set, words *w, const char *name, vc_err *err)
     vc_found found = { .flag = NULL };
     vc_place at = { .file = NULL };
     const vc_foreign *f = NULL;
-    bool negated;
+    size_t own_len = len;
+    const char *own = vc_flags_renamed(set->prog, name, &own_len);
+    bool negated, built_in = vc_flags_builtin_name(own, own_len);
     int rc, before = set->faults;
 
     snprintf(at.name, sizeof at.name, "%.*s", (int)len, name);
-    if (vc_flags_builtin_name(name, len))
-        rc = builtin(set, w, name, len, value, err);
+    if (built_in)
+        rc = builtin(set, w, own, own_len, value, err);
     else if (vc_flags_find(set->prog, name, len, &found))
         rc = own_flag(set, w, &found, value, err);
     else if ((f = vc_flags_find_foreign(set->prog, name, len, &negated)))
@@ -382,7 +384,7 @@ static int one_flag(vc_flags *set, words *w, const char *name, vc_err *err)
         rc = vc_flags_unknown(set->prog, "--", name, len, err);
     if (!rc && (found.flag || f))
         rc = vc_flags_type(set, name, len, err);
-    bool unknown = rc == VC_EUSAGE && !found.flag && !f && !vc_flags_builtin_name(name, len);
+    bool unknown = rc == VC_EUSAGE && !found.flag && !f && !built_in;
     if (rc < 0)
         rc = vc_flags_take(set, unknown ? NULL : &at, found.flag, rc, err);
     while (set->faults > before && further_value(set, w))
@@ -534,12 +536,22 @@ bool vc_flags_decided(const vc_flags *set, const char *name)
             set->from[found.flag - set->prog->flags][0] == VC_FROM_LIKE);
 }
 
-int vc_flags_prefer(vc_flags *set, const char *name, const char *text, vc_err *err)
+static int set_named(vc_flags *set, const char *name, const char *text, int from, vc_err *err)
 {
     vc_found found;
     if (!vc_flags_find(set->prog, name, strlen(name), &found))
         return vc_fail(err, VC_EFAIL, "--%s: no such flag", name);
-    return vc_context(err, vc_flags_set(set, &found, &text, 1, VC_FROM_LIKE, err), "--%s", name);
+    return vc_context(err, vc_flags_set(set, &found, &text, 1, from, err), "--%s", name);
+}
+
+int vc_flags_prefer(vc_flags *set, const char *name, const char *text, vc_err *err)
+{
+    return set_named(set, name, text, VC_FROM_LIKE, err);
+}
+
+int vc_flags_replace(vc_flags *set, const char *name, const char *text, vc_err *err)
+{
+    return set_named(set, name, text, VC_FROM_WORDS, err);
 }
 
 void vc_flags_default(const vc_flags *set, const char *name, char *buf, size_t size)

@@ -71,6 +71,11 @@ typedef struct vc_foreign {
     const char *why;       /* with only: why other values are refused */
 } vc_foreign;
 
+/* A name of another program's flag that means exactly the same as ours. */
+typedef struct vc_renamed {
+    const char *name, *flag;
+} vc_renamed;
+
 typedef struct vc_program {
     const char *name, *synopsis, *about;   /* about: a paragraph for --help */
     const vc_flag *flags;                  /* ended by a row without a name: { 0 } */
@@ -78,6 +83,9 @@ typedef struct vc_program {
                                             * names may be in `flags` too; NULL: no such program */
     const vc_foreign *const *foreign;      /* NULL-ended list of tables (each ended by a NULL
                                             * name), or NULL */
+    const vc_renamed *renamed;             /* ended by a NULL name, or NULL: more names of flags of
+                                            * this program or of its partner, and of --config; a
+                                            * row whose flag neither has is skipped */
     const char *positional;                /* name of other words ("IN..."),
         NULL: they are refused */
     const char *(*version)(void);          /* text of --version after name and version, or NULL */
@@ -132,6 +140,8 @@ bool vc_flags_typed(const vc_flags *set, const char *name);
 /* Sets a flag that was not given to `text`, in place of the table's default. If the flag was given,
  * the text is only checked. vc_flags_given does not change. */
 int vc_flags_prefer(vc_flags *set, const char *name, const char *text, vc_err *err);
+/* Sets a flag, also one that was given, to `text`. */
+int vc_flags_replace(vc_flags *set, const char *name, const char *text, vc_err *err);
 /* Whether a flag was given or has a preferred value, so that the program must not set it. */
 bool vc_flags_decided(const vc_flags *set, const char *name);
 /* The table's default as text; without one, the default that the help names, "(default: the

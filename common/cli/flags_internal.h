@@ -48,6 +48,8 @@ typedef struct vc_found {
  * name is "height" and *part 0; of a name without ':' *part is -1. */
 const char *vc_flags_next_name(const char **list, size_t *len, int *part);
 bool vc_flags_same_name(const char *a, size_t n, const char *b, size_t m);
+/* The name of our flag where `name` is another program's for it (vc_program.renamed), else name. */
+const char *vc_flags_renamed(const vc_program *prog, const char *name, size_t *len);
 bool vc_flags_find(const vc_program *prog, const char *name, size_t len, vc_found *found);
 /* Finds a flag of other programs that is not the program's own. negated: it was given as
  * no_NAME. */

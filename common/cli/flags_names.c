@@ -58,8 +58,19 @@ static bool starts_no(const char *name, size_t len)
     return len > 3 && vc_flags_same_name(name, 3, "no_", 3);
 }
 
+const char *vc_flags_renamed(const vc_program *prog, const char *name, size_t *len)
+{
+    for (const vc_renamed *r = prog->renamed; r && r->name; r++)
+        if (vc_flags_same_name(r->name, strlen(r->name), name, *len)) {
+            *len = strlen(r->flag);
+            return r->flag;
+        }
+    return name;
+}
+
 bool vc_flags_find(const vc_program *prog, const char *name, size_t len, vc_found *found)
 {
+    name = vc_flags_renamed(prog, name, &len);
     *found = (vc_found){ .part = -1 };
     found->flag = find_row(prog, name, len, &found->part);
     if (found->flag || !starts_no(name, len))
@@ -108,7 +119,9 @@ const vc_foreign *vc_flags_find_foreign(const vc_program *prog, const char *name
     vc_found own;
     if (vc_flags_find(prog, name, len, &own))
         return NULL;
-    const vc_foreign *f = find_in(prog->partner, name, len, negated);
+    size_t n = len;
+    const char *ours = vc_flags_renamed(prog, name, &n);
+    const vc_foreign *f = find_in(prog->partner, ours, n, negated);
     for (const vc_foreign *const *table = prog->foreign; !f && table && *table; table++)
         f = find_in(*table, name, len, negated);
     return f;

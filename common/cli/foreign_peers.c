@@ -167,7 +167,10 @@ const vc_foreign vc_ignored_flags[] = {
          "offload_during_startup disable_benchmark ema_cpu_only", BACKEND),
     NONE(1, "ramtorch_* sdnq_* gradient_checkpointing_interval gradient_checkpointing_backend "
          "gradient_checkpointing_segment_stride context_parallel_comm_strategy ema_device "
-         "attn_mode remat.* parallelism.fsdp_unsharded_dtype", BACKEND),
+         "attn_mode training.gc_freq", BACKEND),
+    NONE(1, "remat.*", "--gradient_checkpointing recomputes as many blocks as a bucket needs to fit"),
+    ONLY("bfloat16", "parallelism.fsdp_unsharded_dtype", "--mixed_precision sets it: write no for "
+         "float32"),
     NONE(0, "vae_cache_disable vae_cache_ondemand vae_cache_clear_each_epoch text_cache_disable "
          "text_cache_ondemand preserve_data_backend_cache compress_disk_cache skip_file_discovery",
          ENCODED),
@@ -175,11 +178,22 @@ const vc_foreign vc_ignored_flags[] = {
          "cache_directory", ENCODED),
     NONE(0, "vae_enable_slicing vae_enable_temporal_roll", "clips go through the VAE one by one; "
          "--vae_tiling saves memory"),
-    NONE(1, "wandb.* wandb_tracker_name job.exp_name", EVENTS),
+    NONE(1, "wandb.* wandb_tracker_name", EVENTS),
     NONE(0, "enable_wandb", EVENTS),
     NONE(0, "trust_remote_code", "no code is loaded from a model's folder"),
     NONE(1, "partition_split", "ranks come from mpirun or srun"),
-    ONLY("1", "context_parallel_size parallelism.tp_sharding", "ranks come from mpirun or srun"),
+    ONLY("1", "context_parallel_size", "ranks come from mpirun or srun"),
+    NONE(1, "parallelism.tp_sharding", "each rank computes whole layers, and --parallel fsdp splits "
+         "their weights"),
+    NONE(1, "comm.*", "--nccl_timeout sets the patience of ranks"),
+    NONE(0, "checkpoint.resume", "--job_name continues the run that is in its folder"),
+    ONLY("-1", "checkpoint.resume_step", "the latest checkpoint is taken: write "
+         "--resume_from_checkpoint STEP for another"),
+    NONE(1, "checkpoint.timeout_minutes", "a run saves when it gets SIGTERM, which a cluster sends "
+         "before the time is over"),
+    ONLY("AdamW|adamw", "optimizer.name", "--optimizer chooses among forms of AdamW"),
+    NONE(1, "model.video_length", "the samples of the dataset have their lengths"),
+    ONLY("1e-6|1e-06|0.000001", "model.norm_eps", "the layers of TTT have this eps"),
     ONLY("diffusers", "lora_format", "LoRA files always have the names that diffusers and PEFT "
          "read"),
     NONE(0, "skip_empty_caption", "vprep skips rows without a caption, unless "
@@ -231,6 +245,27 @@ const vc_foreign vc_ignored_flags[] = {
 #define LOSS "loss, noise and times are those of the model's family: leave it out"
 #define ENCODERS "only the transformer is trained; VAE and text encoders stay as they are"
 
+const vc_renamed vc_renamed_flags[] = {
+    { "job.config_file", "config" }, { "job.exp_name", "job_name" },
+    { "job.dump_folder", "output_dir" }, { "job.seed", "seed" },
+    { "model.ssm_layer", "ssm_layer" }, { "model.ttt_base_lr", "ttt_base_lr" },
+    { "model.mini_batch_size", "ttt_mini_batch_size" }, { "model.scale_factor", "scale_factor" },
+    { "training.adapter_method", "adapter_method" },
+    { "training.global_batch_size", "global_batch_size" },
+    { "training.grad_accum_steps", "gradient_accumulation_steps" },
+    { "training.warmup_steps", "lr_warmup_steps" }, { "training.steps", "max_train_steps" },
+    { "optimizer.lr", "learning_rate" }, { "optimizer.lr_end", "lr_end" },
+    { "optimizer.lr_schedule", "lr_scheduler" }, { "optimizer.lr_ssm", "lr_ssm" },
+    { "optimizer.lr_ssm_schedule", "lr_ssm_schedule" },
+    { "optimizer.gradient_clipping_norm", "max_grad_norm" },
+    { "checkpoint.init_state_dir", "init_state_dir" },
+    { "checkpoint.interval", "checkpointing_steps" },
+    { "parallelism.dp_replicate", "dp_degree" }, { "parallelism.dp_sharding", "dp_shards" },
+    { "remat.scan_checkpoint_group_size", "scan_checkpoint_group_size" },
+    { "guider.scale", "guidance_scale" }, { "eval.num_denoising_steps", "num_inference_steps" },
+    { 0 }
+};
+
 const vc_foreign vc_refused_flags[] = {
     REFUSED(1, "timestep_boundary boundary_ratio", "boundary_ratio in the model's model_index.json "
             "is the boundary, and --boundary_type high or low trains one of the two transformers"),
@@ -266,9 +301,9 @@ const vc_foreign vc_refused_flags[] = {
             "initial_sigma eta", LOSS " (--weighting_scheme and --flow_shift weight a flow)"),
     REFUSED(1, "min_lr_ratio lr_decay_steps lr_scheduler_args lr_scheduler_min_lr_ratio "
             "lr_scheduler_timescale "
-            "lr_scheduler_type lr_end force_constant_lr",
+            "lr_scheduler_type force_constant_lr",
             "a schedule is --lr_scheduler with --lr_warmup_steps, --lr_num_cycles, --lr_power or "
-            "--lr_step_rules, over all steps of the run"),
+            "--lr_step_rules, over all steps of the run, and --lr_end"),
     REFUSED(1, "abnormal_norm_clip_start initial_grad_norm_ratio",
             "gradients are clipped to --max_grad_norm alone"),
     REFUSED(1, "lora_skip_name lora_layers", "--target_name may be a list of names or a regular "
@@ -410,19 +445,7 @@ const vc_foreign vc_refused_flags[] = {
     REFUSED(-1, "fuse_adapters merge_adapters",
             "write --preset_lora_path, which adds one LoRA at its full strength"),
     REFUSED(1, "musubi_blocks_to_swap", "write --blocks_to_swap N"),
-    REFUSED(1, "training.steps", "write --max_train_steps"),
-    REFUSED(1, "training.grad_accum_steps", "write --gradient_accumulation_steps"),
-    REFUSED(1, "training.global_batch_size", "write --train_batch_size, that of one process"),
-    REFUSED(1, "training.adapter_method",
-            "write --training_type lora, with --target_name, or full"),
-    REFUSED(1, "checkpoint.interval", "write --checkpointing_steps N"),
-    REFUSED(1, "checkpoint.init_state_dir", "write --model FOLDER"),
-    REFUSED(1, "optimizer.name", "write --optimizer"),
-    REFUSED(1, "optimizer.gradient_clipping_norm", "write --max_grad_norm"),
-    REFUSED(1, "optimizer.lr_schedule", "write --lr_scheduler"),
-    REFUSED(1, "optimizer.lr_ssm optimizer.lr_ssm_schedule", "all trained weights have one "
-                                                             "learning rate"),
-    REFUSED(1, "parallelism.dp_replicate parallelism.dp_sharding", LAUNCH),
+    REFUSED(1, "training.adapter_method", OTHER),
     REFUSED(0, "stabilize", ADAMW),
     REFUSED(1, "prodigy_steps", ADAMW),
     REFUSED(1, "grad_clip_method", "gradients are clipped to --max_grad_norm alone"),
@@ -441,7 +464,7 @@ const vc_foreign vc_refused_flags[] = {
             "validation_guidance_real validation_guidance_skip_layers validation_audio_duration "
             "validation_adapter_strength validation_lycoris_strength", PROMPTS),
     REFUSED(1, "decompose_factor", "LoRA is the only adapter here"),
-    REFUSED(1, "model.ssm_layer model.ttt_base_lr model.mini_batch_size model.scale_factor", OTHER),
+    REFUSED(1, "model.ssm_layer model.ttt_base_lr model.mini_batch_size", OTHER),
     REFUSED(0, "controlnet ltx2_* hidream_* ideogram_* cosmos3_* minimax_* tread_config "
             "diffusion_blocks_config flux_lora_target conditioning_multidataset_sampling "
             "multiple_target no_resize_control fp_latent_window_size fp_1f_* enable_bsa "

@@ -43,7 +43,7 @@ static const vc_program program = {
              "vprep continues there and encodes only the inputs that changed.",
     .flags = flags,
     .partner = vc_vtrain_flags,
-    .foreign = vc_peers,
+    .foreign = vc_peers, .renamed = vc_renamed_flags,
     .version = version,
 };
 

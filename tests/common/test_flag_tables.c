@@ -52,11 +52,11 @@ static void test_foreign_tables(void **state)
     static const vc_flag none[] = { { 0 } };
     const vc_program in_vprep = {
         .name = "vprep", .synopsis = "s", .flags = none, .partner = vc_vtrain_flags,
-        .foreign = vc_peers
+        .foreign = vc_peers, .renamed = vc_renamed_flags
     };
     const vc_program in_vtrain = {
         .name = "vtrain", .synopsis = "s", .flags = none, .partner = vc_vprep_flags,
-        .foreign = vc_peers
+        .foreign = vc_peers, .renamed = vc_renamed_flags
     };
     static const struct { const char *words[MOST_WORDS], *message; bool refused, both; } rows[] = {
         { { "--learning_rate", "1e-4" }, "--learning_rate: used by vtrain", false, false },

@@ -222,6 +222,11 @@ static int find_norm(vtrain_data *d, const vtrain_data_opts *o, char **note, vc_
     if (!rc && f.invert != h->norm.invert && add_note(note, "invert_scale_latents is %s, as %s/"
         "vae/config.json says", f.invert ? "true" : "false", o->model_dir))
         rc = vc_no_memory(err);
+    if (!rc && o->scale > 0) {
+        f.scaling = o->scale;
+        free(d->norm.sub);
+        rc = vtrain_norm_make(&d->norm, &f, h->channels, err);
+    }
     d->scaling = f.scaling;
     d->invert = f.invert;
     free(manifest.sub);

@@ -24,6 +24,7 @@ typedef struct vtrain_data_opts {
     uint64_t seed;               /* of the split */
     const char *model_dir;       /* its vae/config.json, if present, gives the normalisation; its
                                   * text encoders need the classes of the datasets' */
+    double scale;                /* of latents, instead of the VAE's scaling_factor; 0: none */
     bool allow_mismatch;         /* fingerprints that differ between datasets, other classes of text
                                   * encoders, or another normalisation are no errors */
     const int *shards;           /* [paths] number of each dataset's first shards to open, finished

@@ -18,6 +18,8 @@ typedef struct vtrain_record {
     int64_t step;                /* from 1 */
     double epoch;                /* a fraction */
     double loss, lr, grad_norm;
+    const struct vtrain_groups *groups;       /* their rates, after the first, are lr_groups;
+                                               * NULL: none */
     const char *const *sample;   /* keys, in order */
     int n_samples;
     double tokens_per_s, step_s, data_wait_s;
@@ -34,7 +36,7 @@ typedef struct vtrain_record {
  * torn last line, are cut off atomically. tensorboard: also writes
  * dir/tensorboard/events.out.tfevents.*
  * (scalars loss, lr, grad_norm, eval_loss, tokens_per_s, step_s, data_wait_s, peak_bytes,
- * caption_dropout, epoch, device_waits, graph_replays); a resumed run's file purges later steps. */
+ * caption_dropout, epoch, device_waits, graph_replays, lr/PATTERN of each group); a resumed run's file purges later steps. */
 int vtrain_metrics_open(vtrain_metrics **out, const char *dir, int64_t step, bool tensorboard,
                         vc_err *err);
 /* Closes the files; records written stay. NULL is fine. One thread at a time may use m. */

@@ -1,0 +1,96 @@
+/* shorthand.c - flags that stand for other flags: vtrain_take_shorthand of vtrain.h. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/os/file.h"
+#include "train/vtrain.h"
+
+/* The job's name becomes part of the run's folder, so that config.yaml needs no name. */
+static int take_job(vtrain_config *c, vc_flags *set, vc_err *err)
+{
+    const char *name = c->job_name;
+    if (!name || !c->output_dir)
+        return 0;
+    if (!*name || strchr(name, '/') || !strcmp(name, ".") || !strcmp(name, "..")) {
+        vc_flags_wrong(set, "--job_name \"%s\": the name of a folder is expected, without /", name);
+        return 0;
+    }
+    char *dir = vc_path_join(c->output_dir, name);
+    int rc = dir ? vc_flags_replace(set, "output_dir", dir, err) : vc_no_memory(err);
+    free(dir);
+    c->job_name = NULL;
+    return rc ? rc : vc_flags_prefer(set, "resume_from_checkpoint", "latest", err);
+}
+
+/* Finds the transformer of a checkpoint, or of the latest checkpoint of a run. */
+static int find_transformer(char **path, const char *dir, vc_err *err)
+{
+    char *of_run = NULL, *config;
+    *path = vc_path_join(dir, "transformer");
+    if (!*path)
+        return vc_no_memory(err);
+    if (vc_file_exists(*path))
+        return 0;
+    free(*path);
+    *path = NULL;
+    int rc = vtrain_ckpt_find(&of_run, dir, "latest", err);
+    if (!rc && of_run && !(*path = vc_path_join(of_run, "transformer")))
+        rc = vc_no_memory(err);
+    free(of_run);
+    config = *path ? vc_path_join(*path, "config.json") : NULL;
+    if (!rc && (!config || !vc_file_exists(config)))
+        rc = vc_fail(err, VC_EUSAGE, "--init_state_dir %s: neither this folder nor its latest "
+                     "checkpoint has a transformer/: give the checkpoint of a full finetune, or "
+                     "its run's folder", dir);
+    free(config);
+    return rc;
+}
+
+static int take_init(vtrain_config *c, vc_flags *set, vc_err *err)
+{
+    char *path = NULL;
+    if (!c->init_state_dir)
+        return 0;
+    if (vc_flags_given(set, "transformer"))
+        vc_flags_wrong(set, "--init_state_dir: --transformer gives the initial weights already: "
+                       "leave one of the two flags out");
+    int rc = find_transformer(&path, c->init_state_dir, err);
+    if (!rc)
+        rc = vc_flags_prefer(set, "transformer", path, err);
+    free(path);
+    c->init_state_dir = NULL;
+    return vc_flags_catch(set, rc, err);
+}
+
+static int take_ssm(vtrain_config *c, vc_flags *set, vc_err *err)
+{
+    char text[96];
+    if (!(c->lr_ssm > 0))
+        return 0;
+    if (c->param_groups.n)
+        vc_flags_wrong(set, "--lr_ssm: --param_groups gives groups already: leave one of the two "
+                       "flags out");
+    snprintf(text, sizeof text, "ttt|ssm:lr=%.9g,schedule=%s", c->lr_ssm,
+             c->lr_ssm_schedule ? "cosine" : "linear");
+    c->lr_ssm = 0;
+    c->lr_ssm_schedule = 0;
+    return vc_flags_prefer(set, "param_groups", text, err);
+}
+
+/* In ttt-video, ranks that share a copy of the state split the weights too. */
+static int take_sharding(const vtrain_config *c, vc_flags *set, vc_err *err)
+{
+    bool splits = vc_flags_typed(set, "parallelism.dp_sharding") && c->dp_shards > 1;
+    return splits ? vc_flags_prefer(set, "parallel", "fsdp", err) : 0;
+}
+
+int vtrain_take_shorthand(vtrain_config *c, vc_flags *set, vc_err *err)
+{
+    int rc = take_job(c, set, err);
+    if (!rc)
+        rc = take_init(c, set, err);
+    if (!rc)
+        rc = take_ssm(c, set, err);
+    return rc ? rc : take_sharding(c, set, err);
+}
