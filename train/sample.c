@@ -299,7 +299,7 @@ static int open_prompt(sampling *s, const vtrain *t, const vtrain_fit *fit, uint
     bool beside = !t->guidance || fit->two_prompts;
     s->input = beside ? t->cfg.embedded_guidance : s->guidance;
     s->scale = beside ? s->guidance : t->cfg.true_cfg_scale;
-    s->prompts = s->scale > 1 ? 2 : 1;
+    s->prompts = s->scale > (t->cfg.guidance_schedule ? 0 : 1) ? 2 : 1;
     const int rows = t->guidance_apart ? 1 : s->prompts;
     const int64_t dim[5] = { rows, vtrain_data_norm(t->data)->channels, s->p.f, s->p.h, s->p.w };
     memcpy(s->dim, dim, sizeof dim);
@@ -349,9 +349,9 @@ static size_t token_of(const sampling *s, size_t i)
 
 /* Guides the prompt's prediction, the first row of s->out, by the negative prompt's, the second.
  * With s->norm each token then gets the norm of the prompt's prediction. */
-static void guide(sampling *s)
+static void guide(sampling *s, double weight)
 {
-    float scale = (float)s->scale, *out = s->out;
+    float scale = (float)weight, *out = s->out;
     const float *neg = s->out + s->n;
     if (s->norm)
         memset(s->norm, 0, 2 * s->tokens * sizeof *s->norm);
@@ -404,12 +404,14 @@ static int forward(sampling *s, vtrain *t, const vtrain_level *l, vc_err *err)
     return rc;
 }
 
-/* Writes the guided prediction for s->x at a level to the first row of s->out. */
-static int predict(sampling *s, vtrain *t, const vtrain_level *l, vc_err *err)
+/* Writes the guided prediction for s->x at the level of step i to the first row of s->out. */
+static int predict(sampling *s, vtrain *t, const vtrain_level *l, int i, vc_err *err)
 {
+    const vtrain_config *c = &t->cfg;
     int rc = forward(s, t, l, err);
     if (!rc && s->prompts > 1)
-        guide(s);
+        guide(s, vtrain_guidance((vtrain_guiding)c->guidance_schedule, s->scale,
+                                 (int)c->guidance_power, i, s->steps, s->step[i].t));
     return rc;
 }
 
@@ -421,7 +423,7 @@ static int walk(sampling *s, vtrain *t, vc_err *err)
         const vtrain_solver_step *step = &s->step[i];
         vtrain_level l = vtrain_level_at(t->objective, step->level);
         l.t = (float)step->t;
-        int rc = predict(s, t, &l, err);
+        int rc = predict(s, t, &l, i, err);
         if (rc)
             return rc;
         if (step->noise != 0)
@@ -468,6 +470,7 @@ static int check_finite(const sampling *s, vc_err *err)
 static int write(const sampling *s, const vtrain *t, const char *dir, uint32_t i, vc_err *err)
 {
     static const char *const samplers[] = { "ddim", "dpm", "euler", "unipc" };
+    static const char *const schedules[] = { "constant", "cosine", "cosine_time" };
     char seed[24], fps[32], frames[16], steps[24], guidance[32], cfg[32], skip[16], name[24];
     snprintf(seed, sizeof seed, "%llu", (unsigned long long)s->seed);
     snprintf(fps, sizeof fps, "%.6g", s->p.fps);
@@ -477,7 +480,7 @@ static int write(const sampling *s, const vtrain *t, const char *dir, uint32_t i
     snprintf(cfg, sizeof cfg, "%.6g", t->cfg.true_cfg_scale);
     snprintf(skip, sizeof skip, "%d", s->skip);
     snprintf(name, sizeof name, "%03u.safetensors", i);
-    vf_meta meta[10] = {
+    vf_meta meta[11] = {
         { "prompt", s->p.text }, { "negative_prompt", s->p.negative }, { "seed", seed },
         { "frames", frames }, { "num_inference_steps", steps }, { "guidance_scale", guidance },
         { "sampler", samplers[t->cfg.validation_sampler - 1] },
@@ -487,6 +490,8 @@ static int write(const sampling *s, const vtrain *t, const char *dir, uint32_t i
         meta[n_meta++] = (vf_meta){ "fps", fps };
     if (t->cfg.true_cfg_scale > 1)
         meta[n_meta++] = (vf_meta){ "true_cfg_scale", cfg };
+    if (t->cfg.guidance_schedule)
+        meta[n_meta++] = (vf_meta){ "guidance_schedule", schedules[t->cfg.guidance_schedule] };
     if (s->skip)
         meta[n_meta++] = (vf_meta){ "skip_frames", skip };
     const vf_view v = { .name = "latents", .dtype = VC_F32, .nd = 4, .data = s->x,

@@ -4,7 +4,8 @@
  * The samplers of --validation_sampler are in solver.h: Euler for flow; DDIM or the stochastic
  * DPM-Solver++ for v, where auto takes the class in the model's scheduler file. Guidance (Ho &
  * Salimans 2022) is neg + scale (pos - neg) in f32, both in one batch, or one after the other where
- * the memory holds only one; at scales of 1 and below only the positive prompt is computed. A
+ * the memory holds only one; at scales of 1 and below only the positive prompt is computed. The
+ * scale may be a weight that changes with the steps (--guidance_schedule, vtrain_guidance). A
  * prompt's own number of steps and scale come before the run's. All noise is a pure function of
  * (the prompt's seed, else the run's; the prompt's number; the step) with VC_DRAW_VALIDATION: micro
  * 0 is the sample's initial noise, micro i + 1 the noise that step i adds.

@@ -382,7 +382,8 @@ static const char *const may_change[] = {
     "memory_limit", "gradient_checkpointing_offload", "blocks_to_swap", "low_vram", "profile",
     "parallel", "dp_degree", "dp_shards", "sp", "nccl_timeout", "output_dir", "checkpointing_steps",
     "checkpointing_limit", "resume_from_checkpoint", "eval_steps", "validation_steps",
-    "num_inference_steps", "guidance_scale", "validation_sampler", "report_to", "trace_dir",
+    "num_inference_steps", "guidance_scale", "guidance_schedule", "guidance_power",
+    "validation_sampler", "report_to", "trace_dir",
     "trace_steps", "dry_run", "quiet", "log_format", NULL
 };
 

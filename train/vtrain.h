@@ -140,6 +140,8 @@ typedef struct vtrain_config {
     char *resume_from_checkpoint;
     int64_t eval_steps, validation_steps, num_inference_steps;
     double guidance_scale, true_cfg_scale;
+    int guidance_schedule;                    /* vtrain_guiding */
+    int64_t guidance_power;
     int validation_sampler;                   /* 0: auto, else 1 + vtrain_sampler */
     int like;                                 /* index into VC_LIKE_ALLOWED */
     int report_to;                            /* index into tensorboard|none */

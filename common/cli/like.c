@@ -17,6 +17,9 @@
  *                   networks/lora.py (rank 4), dataset/config_utils.py
  *   diffusion-pipe  tdrussell/diffusion-pipe 8f83dbf, 2026-08-20: train.py (AdamW as PyTorch
  *                   has it), models/base.py, utils/dataset.py, models/cosmos_predict2.py (times)
+ *   ttt-video       test-time-training/ttt-video-dit 6c316a7, 2025-05: ttt/infra/config_manager.py
+ *                   (arguments) and optimizers.py (AdamW, the schedules and their warm-up),
+ *                   ttt/models/cogvideo/model.py (times) and utils.py (the sampler)
  *
  * PyTorch's AdamW has betas 0.9 and 0.999, eps 1e-8 and decay 0.01. The tables have no settings
  * that a trainer requires (rank and rate of diffusion-pipe, frames of diffusion-pipe and musubi) or
@@ -33,17 +36,21 @@
 #define FLOW "a flow's"
 
 const vc_like vc_vtrain_like[] = {
-    { "learning_rate", { "1e-4", "1e-4", "1e-4", "2e-6", NULL }, NULL },
-    { "lr_scheduler", { "constant", "constant", "piecewise_constant", "constant", "constant" },
-      NULL },
-    { "lr_step_rules", { NULL, NULL, "0.333333:5,1", NULL, NULL }, NULL },
-    { "lr_warmup_steps", { "500", "500", "0", "0", "0" }, NULL },
-    { "adam_beta1", { "0.9", "0.9", "0.9", "0.9", "0.9" }, NULL },
-    { "adam_beta2", { "0.999", "0.95", "0.999", "0.999", "0.999" }, NULL },
-    { "adam_weight_decay", { "1e-2", "1e-4", "1e-2", "1e-2", "1e-2" }, NULL },
-    { "adam_epsilon", { "1e-8", "1e-8", "1e-8", "1e-8", "1e-8" }, NULL },
-    { "max_grad_norm", { "1", "1", "0", "1", "1" }, NULL },
-    { "caption_dropout_p", { "0.1", "0", "0", "0", "0" }, NULL },
+    { "learning_rate", { "1e-4", "1e-4", "1e-4", "2e-6", NULL, "1e-4" }, NULL },
+    { "lr_scheduler",
+      { "constant", "constant", "piecewise_constant", "constant", "constant", "linear" }, NULL },
+    { "lr_step_rules", { NULL, NULL, "0.333333:5,1", NULL, NULL, NULL }, NULL },
+    { "lr_warmup_steps", { "500", "500", "0", "0", "0", "50" }, NULL },
+    { "adam_beta1", { "0.9", "0.9", "0.9", "0.9", "0.9", "0.9" }, NULL },
+    { "adam_beta2", { "0.999", "0.95", "0.999", "0.999", "0.999", "0.95" }, NULL },
+    { "adam_weight_decay", { "1e-2", "1e-4", "1e-2", "1e-2", "1e-2", "1e-4" }, NULL },
+    { "adam_epsilon", { "1e-8", "1e-8", "1e-8", "1e-8", "1e-8", "1e-8" }, NULL },
+    { "max_grad_norm", { "1", "1", "0", "1", "1", "0.1" }, NULL },
+    { "caption_dropout_p", { "0.1", "0", "0", "0", "0", "0" }, NULL },
+    { "lr_warmup_from", { [5] = "1" }, NULL },
+    { "no_decay", { [5] = "bias,norm,b1,b2" }, NULL },
+    { "uniform_sampling", { [5] = "true" }, NULL },
+    { "guidance_schedule", { [5] = "cosine_time" }, NULL },
     { "rank", { "128", "64", "32", "4", NULL }, LORA },
     { "network_alpha", { "64", "64", NULL, "1", NULL }, LORA },
     { "weighting_scheme", { "uniform", "uniform", "bell", "uniform", "logit_normal" }, FLOW },
@@ -98,6 +105,11 @@ static const struct {
                         "pipeline_stages steps_per_print partition_method caching_batch_size "
                         "video_clip_mode reentrant_activation_checkpointing directory ar_buckets "
                         "num_ar_buckets checkpoint_every_n_minutes optimizer.betas" },
+    { "ttt-video", "job.exp_name job.config_file model.ssm_layer model.mini_batch_size "
+                   "model.video_length optimizer.lr_ssm optimizer.lr_ssm_schedule "
+                   "optimizer.gradient_clipping_norm training.adapter_method "
+                   "training.warmup_steps training.steps checkpoint.init_state_dir "
+                   "parallelism.dp_replicate parallelism.dp_sharding" },
 };
 
 /* Whether two texts are the same value: 1e-2 and 0.01. */

@@ -5,8 +5,8 @@
 
 #include "common/cli/flags.h"
 
-#define VC_LIKE_ALLOWED "none|videox-fun|finetrainers|diffsynth|musubi|diffusion-pipe"
-enum { VC_LIKE_NONE, VC_LIKE_PEERS = 5 };
+#define VC_LIKE_ALLOWED "none|videox-fun|finetrainers|diffsynth|musubi|diffusion-pipe|ttt-video"
+enum { VC_LIKE_NONE, VC_LIKE_PEERS = 6 };
 
 typedef struct vc_like {
     const char *flag;

@@ -211,6 +211,69 @@ static void steps_equal_diffusers(void **state)
     vf_safetensors_close(f);
 }
 
+/* The first authors' guided sampler of TTT. On the table of the training their tables and clean
+ * pictures, which are f32, make a difference of 2e-6 of the greatest value; the table that their
+ * sampler makes of its levels is another by 2e-4 and makes one of 2e-3. */
+static void guided_walk(const vf_safetensors *f, const char *name, int steps, vtrain_guiding how,
+                        double tolerance)
+{
+    int64_t n, count;
+    double *start = doubles(f, "start", &n), *noise = doubles(f, "noise", NULL), most = 0;
+    double *neg = doubles(f, "neg", NULL), *pos = doubles(f, "pos", NULL);
+    double *want = doubles(f, name, &count);
+    vtrain_objective *table = open_table(1, true);
+    const vtrain_solver_opts o = { .sampler = VTRAIN_DPM, .steps = steps, .final_alpha = 1,
+                                   .alpha_bar = vtrain_alpha_bars(table) };
+    vtrain_solver_step step[64];
+    float x[16], past[2 * 16], v[16], z[16];
+    OK(vtrain_solver_plan(step, &o, &err));
+    assert_int_equal(count, steps * n);
+    for (int64_t i = 0; i < count; i++)
+        most = fmax(most, fabs(want[i]));
+    for (int64_t e = 0; e < n; e++)
+        x[e] = (float)start[e];
+    for (int i = 0; i < steps; i++) {
+        double w = vtrain_guidance(how, 6, 5, i, steps, step[i].t);
+        for (int64_t e = 0; e < n; e++) {
+            double text = neg[e] + w * (pos[e] - neg[e]);
+            v[e] = (float)((double)x[e] / 2 - step[i].t / 1000 + text);
+            z[e] = (float)noise[i * n + e];
+        }
+        vtrain_solver_apply(&step[i], x, past, v, z, (size_t)n);
+        for (int64_t e = 0; e < n; e++)
+            near(name, (double)x[e], want[i * n + e], tolerance * most);
+    }
+    vtrain_objective_close(table);
+    free(start);
+    free(noise);
+    free(neg);
+    free(pos);
+    free(want);
+}
+
+static void guided_equals_ttt(void **state)
+{
+    (void)state;
+    static const int lengths[] = { 50, 20, 10 };
+    vf_safetensors *f = golden_open("ttt-sampler");
+    for (int k = 0; k < 2 * (int)COUNT(lengths); k++) {
+        int steps = lengths[k / 2];
+        vtrain_guiding how = k % 2 ? VTRAIN_GUIDE_BY_TIME : VTRAIN_GUIDE_BY_STEP;
+        char name[16], of_weights[32];
+        snprintf(name, sizeof name, "%s.%d", k % 2 ? "time" : "step", steps);
+        snprintf(of_weights, sizeof of_weights, "%s.weights", name);
+        double *weights = doubles(f, of_weights, NULL);
+        for (int i = 0; i < steps; i++)
+            near("weight", vtrain_guidance(how, 6, 5, i, steps, 999 - 1000 / steps * i), weights[i],
+                 1e-8);
+        guided_walk(f, name, steps, how, 4e-6);
+        free(weights);
+    }
+    guided_walk(f, "own.time.50", 50, VTRAIN_GUIDE_BY_TIME, 3e-3);
+    near("constant", vtrain_guidance(VTRAIN_GUIDE_EVENLY, 6, 5, 3, 50, 939), 6, 0);
+    vf_safetensors_close(f);
+}
+
 /* The timesteps that the model gets. */
 static void same_times(const vf_safetensors *f, const char *walked, const vtrain_solver_opts *o)
 {
@@ -570,7 +633,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(schedule_equals_diffusers), cmocka_unit_test(times_equal_diffusers),
-        cmocka_unit_test(steps_equal_diffusers), cmocka_unit_test(unipc_equals_diffusers),
+        cmocka_unit_test(steps_equal_diffusers),
+        cmocka_unit_test(guided_equals_ttt), cmocka_unit_test(unipc_equals_diffusers),
         cmocka_unit_test(euler_follows_a_line),
         cmocka_unit_test(any_number_of_steps),   cmocka_unit_test(odd_plans_are_refused),
         cmocka_unit_test(flows_equal_diffusers),   cmocka_unit_test(many_tokens),

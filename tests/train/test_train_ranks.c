@@ -35,7 +35,7 @@ enum { STEPS = 6 };
 
 #define ALL "--caption_dropout_p 0.3 --eval_split 0.2 --eval_steps 2 --dataset_repeat 4 " \
             "--uniform_sampling --use_ema --ema_decay 0.9 --no_decay norm,bias " \
-            "--param_groups 'to_q|to_k:lr=1e-3,schedule=cosine,decay=0.1' "
+            "--param_groups 'to_q|to_k:lr=1e-3,decay=0.1' "
 
 static void test_same_training(void **state)
 {

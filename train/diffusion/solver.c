@@ -27,6 +27,14 @@ void vtrain_solver_times(int *t, int steps, vtrain_spacing spacing)
     }
 }
 
+double vtrain_guidance(vtrain_guiding how, double scale, int power, int i, int steps, double t)
+{
+    double place = how == VTRAIN_GUIDE_BY_TIME ? steps - t : i;
+    if (how == VTRAIN_GUIDE_EVENLY)
+        return scale;
+    return 1 + scale * (1 - cos(M_PI * pow(place / steps, power))) / 2;
+}
+
 /* ---- one step ---- */
 
 /* A step from A[t] to B along the noise that v implies. */

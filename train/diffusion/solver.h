@@ -56,6 +56,13 @@ typedef struct vtrain_solver_step {
                                                * pictures of the last step and of the one before */
 } vtrain_solver_step;
 
+/* The weight of guidance in step i of N, at the model's time t: the scale g, or
+ * 1 + g (1 - cos(pi p^power)) / 2 with p = i / N, which rises from 1 to 1 + g, or, as ttt-video and
+ * diffusers' use_dynamic_cfg compute p, with p = (N - t) / N, by which neighbouring steps have
+ * unrelated weights. */
+typedef enum { VTRAIN_GUIDE_EVENLY, VTRAIN_GUIDE_BY_STEP, VTRAIN_GUIDE_BY_TIME } vtrain_guiding;
+double vtrain_guidance(vtrain_guiding how, double scale, int power, int i, int steps, double t);
+
 /* Writes the times of a discrete schedule, largest first, into t[steps]. Trailing times are
  * round(1000 + i d) - 1, to even, with d rounded as in diffusers, which decides ties. */
 void vtrain_solver_times(int *t, int steps, vtrain_spacing spacing);

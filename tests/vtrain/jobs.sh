@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# A job that is killed and started again with the same command continues in the folder of its name,
+# and ends as a job that ran once. A stage that begins with the weights of the stage before has its
+# weights, a new optimiser and step 0.
+. "$(dirname "$0")/../lib/check.sh"
+. "$lib/vtrain.sh"
+export OMP_NUM_THREADS=1
+
+job() { local name=$1; shift; vtrain "${small[@]}" "${model[@]}" --output_dir jobs \
+    --job_name "$name" --max_train_steps 6 --checkpointing_steps 2 "$@"; }
+first_loss() { sed -n '1s/.*"loss":\([^,]*\).*/\1/p' "jobs/$1/metrics.jsonl"; }
+expect 0 'there is no checkpoint yet' job whole
+holds jobs/whole/config.yaml '^output_dir: jobs/whole$'
+lacks jobs/whole/config.yaml '^job_name'
+
+# ---- killed while it writes a checkpoint, and started again by the same command ----
+expect 137 '' fault 'rename@checkpoint-4:1:kill' vtrain "${small[@]}" "${model[@]}" \
+    --output_dir jobs --job.exp_name killed --max_train_steps 6 --checkpointing_steps 2
+[ -d jobs/killed/checkpoint-2 ] || wrong "the killed job left no checkpoint"
+absent jobs/killed/checkpoint-4
+expect 0 'resumes after step 2 from jobs/killed/checkpoint-2' job killed
+same_end jobs/killed/checkpoint-6 jobs/whole/checkpoint-6 || wrong "another end than without a kill"
+[ "$(wc -l <jobs/killed/metrics.jsonl)" = 6 ] || wrong "metrics.jsonl lacks steps"
+expect 0 'nothing is left to do: 6 steps are done' job killed
+expect 0 'nothing is left to do' vtrain --config jobs/killed/config.yaml
+absent jobs/killed/killed
+expect 0 'resumes after step 4' job killed --resume_from_checkpoint 4
+for name in a/b . .. ''; do
+    expect 2 'the name of a folder is expected' job "$name"
+done
+
+# ---- the next stage ----
+stage() { vtrain "${small[@]}" --output_dir jobs --max_train_steps 1 "$@"; }
+expect 0 'lr 1e-09' stage --job_name next --init_state_dir jobs/whole --lr 1e-9
+holds jobs/next/config.yaml '^transformer: jobs/whole/checkpoint-6/transformer$'
+lacks jobs/next/config.yaml '^init_state_dir'
+holds jobs/next/metrics.jsonl '"step":1,'
+expect 0 . stage --job_name again --checkpoint.init_state_dir jobs/whole/checkpoint-6 --lr 1e-9
+same_end jobs/next/checkpoint-1 jobs/again/checkpoint-1 || wrong "a run's latest checkpoint differs"
+[ "$(first_loss next)" != "$(first_loss whole)" ] || wrong "the stage began with new weights"
+expect 2 'neither this folder nor its latest' stage --job_name no --init_state_dir set.lmdb
+expect 2 'neither this folder nor its latest' stage --job_name no --init_state_dir nowhere
+expect 2 'gives the initial weights already' stage --job_name no --init_state_dir jobs/whole \
+    --transformer jobs/whole/checkpoint-6/transformer
+
+# ---- the samples of a step, and the factor of latents ----
+plan() { vtrain --latents set.lmdb --output_dir p --max_train_steps 1 --dry_run "${model[@]}" "$@"; }
+expect 0 . job batch --global_batch_size 4
+holds jobs/batch/config.yaml '^gradient_accumulation_steps: 2$'
+expect 0 . plan --global_batch_size 4
+expect 2 'is no multiple of 1 ranks times 3' plan --global_batch_size 4 --train_batch_size 3
+expect 2 'are another number' plan --global_batch_size 8 --train_batch_size 2 \
+    --gradient_accumulation_steps 2
+expect 0 . job scaled --scale_factor 0.25 --max_train_steps 1
+[ "$(first_loss scaled)" != "$(first_loss whole)" ] || wrong "--scale_factor has no effect"
