@@ -249,7 +249,7 @@ const vc_renamed vc_renamed_flags[] = {
     { "job.config_file", "config" }, { "job.exp_name", "job_name" },
     { "job.dump_folder", "output_dir" }, { "job.seed", "seed" },
     { "model.ssm_layer", "ssm_layer" }, { "model.ttt_base_lr", "ttt_base_lr" },
-    { "model.mini_batch_size", "ttt_mini_batch_size" }, { "model.scale_factor", "scale_factor" },
+    { "model.mini_batch_size", "mini_batch_size" }, { "model.scale_factor", "scale_factor" },
     { "training.adapter_method", "adapter_method" },
     { "training.global_batch_size", "global_batch_size" },
     { "training.grad_accum_steps", "gradient_accumulation_steps" },
