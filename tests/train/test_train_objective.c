@@ -262,6 +262,7 @@ static void test_v_identity(void **state)
 
 static const struct { int64_t ranks, strata; } strata[] = {
     { 1, 1 }, { 2, 2 }, { 4, 4 }, { 6, 2 }, { 7, 1 }, { 8, 8 }, { 12, 4 }, { 16, 8 }, { 20, 20 },
+    { 64, 8 },
 };
 
 static void test_strata(void **state)
@@ -298,6 +299,29 @@ static void test_draws(void **state)
     }
 }
 
+/* Eight samples in a row of a step of 64 have times in the same 125, as in ttt-video, whose ranks
+ * have a sample each; the position in the step counts, and not the rank that computes it. */
+static void test_times_of_step(void **state)
+{
+    (void)state;
+    const vtrain_objective_opts opts = {
+        .kind = VTRAIN_V, .shift = 1, .stratified = true, .micros = 64, .beta_start = 0.00085,
+        .beta_end = 0.012, .snr_shift = 1, .zero_snr = true,
+    };
+    vtrain_objective *o;
+    bool seen[1000] = { false };
+    int n = 0;
+    assert_int_equal(vtrain_objective_open(&o, &opts, NULL), 0);
+    for (uint64_t m = 0; m < 64 * 400; m++) {
+        float t = vtrain_level_of(o, 0, vtrain_level_draw(o, 42, 0, m)).t;
+        assert_int_equal((int)t / 125, m % 64 / 8);
+        n += !seen[(int)t];
+        seen[(int)t] = true;
+    }
+    assert_int_equal(n, 1000);
+    vtrain_objective_close(o);
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -329,6 +353,7 @@ int main(void)
         cmocka_unit_test(test_boundary),
         cmocka_unit_test(test_schedule),     cmocka_unit_test(test_v_identity),
         cmocka_unit_test(test_strata),       cmocka_unit_test(test_draws),
+        cmocka_unit_test(test_times_of_step),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
