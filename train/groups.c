@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <regex.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +20,7 @@ typedef struct group {
 
 struct vtrain_groups {
     group *at;
+    vtrain_group_note *note;     /* of groups 1 .. n - 1 */
     int n;
 };
 
@@ -142,13 +144,11 @@ int vtrain_groups_open(vtrain_groups **out, const vtrain_groups_opts *o, vt_para
 {
     *out = NULL;
     vtrain_groups *s = calloc(1, sizeof *s);
-    if (s)
-        s->at = calloc((size_t)o->groups->n + 1, sizeof *s->at);
-    if (!s || !s->at) {
-        free(s);
+    if (!s)
         return vc_no_memory(err);
-    }
-    int rc = 0;
+    s->at = calloc((size_t)o->groups->n + 1, sizeof *s->at);
+    s->note = calloc((size_t)o->groups->n + 1, sizeof *s->note);
+    int rc = s->at && s->note ? 0 : vc_no_memory(err);
     for (int i = 0; !rc && i <= o->groups->n; i++) {
         s->at[s->n] = (group){ .rate = o->rate, .decay = o->decay };
         rc = i ? read_group(&s->at[s->n], o->groups->item[i - 1], err) : 0;
@@ -170,8 +170,10 @@ void vtrain_groups_close(vtrain_groups *s)
         free(s->at[i].pattern);
         regfree(&s->at[i].match);
     }
-    if (s)
+    if (s) {
         free(s->at);
+        free(s->note);
+    }
     free(s);
 }
 
@@ -186,7 +188,23 @@ void vtrain_groups_at(vtrain_groups *s, int64_t step, int64_t steps)
         x->rate.steps = steps;
         x->now[0].lr = x->now[1].lr = x->rate.rate * vtrain_rate_factor(&x->rate, step);
         x->now[0].weight_decay = x->decay;
+        if (i)
+            s->note[i - 1] = (vtrain_group_note){ x->pattern, x->now[0].lr };
     }
+}
+
+const vtrain_group_note *vtrain_groups_notes(const vtrain_groups *s, int *n)
+{
+    *n = s->n - 1;
+    return s->note;
+}
+
+void vtrain_groups_text(const vtrain_groups *s, char *text, size_t size)
+{
+    size_t n = 0;
+    for (int i = 0; i < s->n && n < size; i++)
+        n += (size_t)snprintf(text + n, size - n, "%s%s%s%.3g", i ? ", " : "",
+                              i ? s->at[i].pattern : "", i ? " " : "", vtrain_group_lr(s, i));
 }
 
 double vtrain_group_lr(const vtrain_groups *s, int i) { return s->at[i].now[0].lr; }

@@ -14,6 +14,7 @@
 #include "common/cli/flags.h"
 #include "common/tensor/weights.h"
 #include "train/optim.h"
+#include "train/output/metrics.h"
 
 /* Moves *p to the next part of a list split at commas and blanks. Returns its length, 0 at the
  * end. */
@@ -42,6 +43,11 @@ int vtrain_groups_count(const vtrain_groups *s);
 const char *vtrain_group_pattern(const vtrain_groups *s, int i);
 /* Sets the rates of step `step` of a run of `steps` steps. */
 void vtrain_groups_at(vtrain_groups *s, int64_t step, int64_t steps);
+/* The patterns and rates of the groups after group 0, *n of them, as vtrain_groups_at has set
+ * them. */
+const vtrain_group_note *vtrain_groups_notes(const vtrain_groups *s, int *n);
+/* Writes the rates as text, "1e-05, ttt|ssm 0.0001". */
+void vtrain_groups_text(const vtrain_groups *s, char *text, size_t size);
 /* The rate that vtrain_groups_at has set. */
 double vtrain_group_lr(const vtrain_groups *s, int i);
 /* The group's schedule and its number of trained values. */

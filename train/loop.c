@@ -282,7 +282,7 @@ static int update(vtrain *t, const loop *l, vtrain_record *r, vc_err *err)
         return bad_loss(t, l, "gradient norm", r->grad_norm, r, err);
     vtrain_groups_at(t->groups, t->step, t->plan.steps);
     r->lr = vtrain_group_lr(t->groups, 0);
-    r->groups = t->groups;
+    r->group = vtrain_groups_notes(t->groups, &r->n_groups);
     const vt_adamw o = {
         .lr = r->lr, .beta1 = c->adam_beta1, .beta2 = c->adam_beta2, .eps = c->adam_epsilon,
         .weight_decay = c->adam_weight_decay, .step = t->step + 1, .seed = (uint64_t)c->seed,
@@ -347,11 +347,9 @@ static int write_record(vtrain *t, loop *l, vtrain_record *r, uint64_t tokens, d
 
 static void report_progress(const vtrain *t, const loop *l, const vtrain_record *r)
 {
-    char extra[160], time[32];
-    int n = snprintf(extra, sizeof extra, "loss %.4f, lr %.3g", r->loss, r->lr);
-    for (int i = 1; i < vtrain_groups_count(r->groups) && n < (int)sizeof extra; i++)
-        n += snprintf(extra + n, sizeof extra - (size_t)n, ", %s %.3g",
-                      vtrain_group_pattern(r->groups, i), vtrain_group_lr(r->groups, i));
+    char extra[160], rates[120], time[32];
+    vtrain_groups_text(t->groups, rates, sizeof rates);
+    snprintf(extra, sizeof extra, "loss %.4f, lr %s", r->loss, rates);
     vc_progress_at(t->ui, (uint64_t)t->step, extra);
     int64_t done = t->step - l->count.begun, left = t->plan.steps - t->step;
     if (done != ETA_AFTER || left <= 0)

@@ -15,7 +15,6 @@
 #include "common/os/progress.h"
 #include "formats/json/json.h"
 #include "formats/report/tfevents.h"
-#include "train/groups.h"
 
 #define FLUSH_AFTER 10.0                 /* seconds that TensorBoard's events may be behind */
 
@@ -142,13 +141,12 @@ static int add_number(cJSON *o, const char *field, double v)
     return n ? 0 : -1;
 }
 
-/* Adds the rates of the groups after the first, by their patterns. */
-static int add_groups(cJSON *o, const struct vtrain_groups *s)
+static int add_groups(cJSON *o, const vtrain_record *r)
 {
-    int n = s ? vtrain_groups_count(s) : 0, rc = 0;
-    cJSON *all = n > 1 ? cJSON_AddObjectToObject(o, "lr_groups") : NULL;
-    for (int i = 1; i < n && !rc; i++)
-        rc = !all || add_number(all, vtrain_group_pattern(s, i), vtrain_group_lr(s, i)) ? -1 : 0;
+    cJSON *all = r->n_groups ? cJSON_AddObjectToObject(o, "lr_groups") : NULL;
+    int rc = r->n_groups && !all ? -1 : 0;
+    for (int i = 0; i < r->n_groups && !rc; i++)
+        rc = add_number(all, r->group[i].pattern, r->group[i].lr);
     return rc;
 }
 
@@ -164,7 +162,7 @@ static char *make_line(const vtrain_record *r)
     cJSON *o = cJSON_CreateObject();
     bool bad = vf_json_add_int(o, "step", r->step) || add_number(o, "epoch", r->epoch) ||
                add_number(o, "loss", r->loss) || add_number(o, "lr", r->lr) ||
-               add_groups(o, r->groups) ||
+               add_groups(o, r) ||
                add_number(o, "grad_norm", r->grad_norm) || add_samples(o, r) ||
                add_number(o, "tokens_per_s", r->tokens_per_s) ||
                add_number(o, "step_s", r->step_s) || add_number(o, "data_wait_s", r->data_wait_s) ||
@@ -224,12 +222,10 @@ static int add_line(vtrain_metrics *m, const vtrain_record *r, vc_err *err)
                   : 0;
 }
 
-static int write_group(vtrain_metrics *m, const vtrain_record *r, int i, vc_err *err)
+static int write_group(vtrain_metrics *m, int64_t step, const vtrain_group_note *x, vc_err *err)
 {
-    char *tag = vc_format("lr/%s", vtrain_group_pattern(r->groups, i));
-    int rc = tag ? vf_tfevents_scalar(m->events, r->step, tag,
-                                      (float)vtrain_group_lr(r->groups, i), err)
-                 : vc_no_memory(err);
+    char *tag = vc_format("lr/%s", x->pattern);
+    int rc = tag ? vf_tfevents_scalar(m->events, step, tag, (float)x->lr, err) : vc_no_memory(err);
     free(tag);
     return rc;
 }
@@ -251,8 +247,8 @@ static int write_events(vtrain_metrics *m, const vtrain_record *r, vc_err *err)
                                          err);
             rc = one ? one : rc;
         }
-    for (int i = 1; r->groups && i < vtrain_groups_count(r->groups) && !rc; i++)
-        rc = write_group(m, r, i, err);
+    for (int i = 0; i < r->n_groups && !rc; i++)
+        rc = write_group(m, r->step, &r->group[i], err);
     if (!rc && vc_seconds() - m->flushed > FLUSH_AFTER) {
         rc = vf_tfevents_flush(m->events, err);
         m->flushed = rc ? m->flushed : vc_seconds();

@@ -14,12 +14,17 @@
 
 typedef struct vtrain_metrics vtrain_metrics;
 
+typedef struct vtrain_group_note {
+    const char *pattern;
+    double lr;
+} vtrain_group_note;
+
 typedef struct vtrain_record {
     int64_t step;                /* from 1 */
     double epoch;                /* a fraction */
     double loss, lr, grad_norm;
-    const struct vtrain_groups *groups;       /* their rates, after the first, are lr_groups;
-                                               * NULL: none */
+    const vtrain_group_note *group;  /* of groups of parameters with own rates */
+    int n_groups;
     const char *const *sample;   /* keys, in order */
     int n_samples;
     double tokens_per_s, step_s, data_wait_s;
