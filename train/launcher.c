@@ -1,5 +1,5 @@
-/* launcher.c - settings of accelerate, DeepSpeed and FSDP: how ranks share the state, and the flags
- * that a DeepSpeed JSON file stands for. */
+/* launcher.c - settings of several ranks: those of accelerate, DeepSpeed and FSDP, the flags that a
+ * DeepSpeed JSON file stands for, and the checks of the number of ranks. */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,6 +18,7 @@ typedef struct entry {
 
 static const entry entries[] = {
     { .path = "train_micro_batch_size_per_gpu", .flag = "train_batch_size" },
+    { .path = "train_batch_size", .flag = "global_batch_size" },
     { .path = "gradient_accumulation_steps", .flag = "gradient_accumulation_steps" },
     { .path = "gradient_clipping", .flag = "max_grad_norm" },
     { .path = "bf16.enabled", .flag = "mixed_precision", .yes = "bf16" },
@@ -144,12 +145,66 @@ int vtrain_take_launcher(vtrain_config *c, vc_flags *set, vc_err *err)
     return rc || !parallel ? rc : vc_flags_prefer(set, "parallel", parallel, err);
 }
 
-int vtrain_check_processes(const vtrain_config *c, int ranks, vc_err *err)
+/* ---- the number of ranks ---- */
+
+static int not_with(vc_err *err, const char *flag, const char *why)
 {
-    if (!c->num_processes || c->num_processes == ranks)
+    return vc_fail(err, VC_EUSAGE, "--%s: %s", flag, why);
+}
+
+/* Sets the samples per micro-batch, or else the micro-batches per step, by --global_batch_size.
+ * groups: the ranks that train on samples of their own. */
+static int check_global_batch(vtrain_config *c, int groups, vc_err *err)
+{
+    int64_t all = c->global_batch_size, *left = &c->gradient_accumulation_steps;
+    int64_t others = groups * (c->train_batch_size ? c->train_batch_size : *left);
+    if (!all)
         return 0;
-    return vc_fail(err, VC_EUSAGE, "--num_processes %lld, but %s: start them with \"mpirun -np %lld "
-                   "vtrain ...\" or srun", (long long)c->num_processes,
-                   ranks == 1 ? "this process is alone" : "the number of ranks is another",
-                   (long long)c->num_processes);
+    if (all % others)
+        return vc_fail(err, VC_EUSAGE, "--global_batch_size %lld: is no multiple of %d ranks "
+                       "(those that share samples counted once) times %lld, --%s", (long long)all, groups, (long long)(others / groups),
+                       c->train_batch_size ? "train_batch_size" : "gradient_accumulation_steps");
+    if (!c->train_batch_size)
+        left = &c->train_batch_size;
+    else if (*left > 1 && *left != all / others)
+        return vc_fail(err, VC_EUSAGE, "--global_batch_size %lld: %d ranks (those that "
+                       "share samples counted once) times --train_batch_size %lld times "
+                       "--gradient_accumulation_steps %lld are another number: leave one of the "
+                       "flags out", (long long)all, groups,
+                       (long long)c->train_batch_size, (long long)*left);
+    *left = all / others;
+    c->global_batch_size = 0;                               /* config.yaml has what it means */
+    return 0;
+}
+
+int vtrain_check_ranks(vtrain_config *c, int ranks, vc_err *err)
+{
+    if (c->num_processes && c->num_processes != ranks)
+        return vc_fail(err, VC_EUSAGE, "--num_processes %lld, but %s: start them with \"mpirun -np "
+                       "%lld vtrain ...\" or srun", (long long)c->num_processes,
+                       ranks == 1 ? "this process is alone" : "the number of ranks is another",
+                       (long long)c->num_processes);
+    if (ranks % c->sp)
+        return vc_fail(err, VC_EUSAGE, "--sp %lld: there are %d ranks (mpirun -np, srun -n), which "
+                       "are no multiple of it: give another of the two", (long long)c->sp, ranks);
+    int rc = check_global_batch(c, ranks / (int)c->sp, err);
+    if (rc)
+        return rc;
+    if (c->parallel == VTRAIN_DDP && c->dp_shards > 1)
+        return not_with(err, "dp_shards", "--parallel ddp splits no state: leave it out, or give "
+                        "--parallel zero2 or fsdp");
+    if (c->parallel != VTRAIN_DDP && c->trace_dir)
+        return not_with(err, "trace_dir", "needs whole gradients on each rank: give "
+                        "--parallel ddp");
+    if (!c->dp_shards)
+        c->dp_shards = c->parallel == VTRAIN_DDP ? 1 : c->dp_degree ? ranks / c->dp_degree : ranks;
+    if (!c->dp_shards)
+        c->dp_shards = 1;
+    if (!c->dp_degree)
+        c->dp_degree = ranks / c->dp_shards;
+    if (c->dp_degree * c->dp_shards == ranks)
+        return 0;
+    return vc_fail(err, VC_EUSAGE, "--dp_degree %lld x --dp_shards %lld: there are %d ranks "
+                   "(mpirun -np, srun -n); leave one of the two flags out to have it computed",
+                   (long long)c->dp_degree, (long long)c->dp_shards, ranks);
 }

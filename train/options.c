@@ -418,63 +418,6 @@ int vtrain_check(vtrain_config *c, vc_flags *set, vc_err *err)
     return vc_flags_verdict(set, err);
 }
 
-static int not_with(vc_err *err, const char *flag, const char *why)
-{
-    return vc_fail(err, VC_EUSAGE, "--%s: %s", flag, why);
-}
-
-/* Sets the samples per micro-batch, or else the micro-batches per step, by --global_batch_size. */
-static int check_global_batch(vtrain_config *c, int ranks, vc_err *err)
-{
-    int64_t all = c->global_batch_size, *left = &c->gradient_accumulation_steps;
-    int64_t others = ranks * (c->train_batch_size ? c->train_batch_size : *left);
-    if (!all)
-        return 0;
-    if (all % others)
-        return vc_fail(err, VC_EUSAGE, "--global_batch_size %lld: is no multiple of %d ranks times "
-                       "%lld, --%s", (long long)all, ranks, (long long)(others / ranks),
-                       c->train_batch_size ? "train_batch_size" : "gradient_accumulation_steps");
-    if (!c->train_batch_size)
-        left = &c->train_batch_size;
-    else if (*left > 1 && *left != all / others)
-        return vc_fail(err, VC_EUSAGE, "--global_batch_size %lld: %d ranks times "
-                       "--train_batch_size %lld times --gradient_accumulation_steps %lld are "
-                       "another number: leave one of the flags out", (long long)all, ranks,
-                       (long long)c->train_batch_size, (long long)*left);
-    *left = all / others;
-    c->global_batch_size = 0;                               /* config.yaml has what it means */
-    return 0;
-}
-
-int vtrain_check_ranks(vtrain_config *c, int ranks, vc_err *err)
-{
-    int rc = vtrain_check_processes(c, ranks, err);
-    if (!rc)
-        rc = check_global_batch(c, ranks, err);
-    if (rc)
-        return rc;
-    if (c->parallel == VTRAIN_DDP && c->dp_shards > 1)
-        return not_with(err, "dp_shards", "--parallel ddp splits no state: leave it out, or give "
-                        "--parallel zero2 or fsdp");
-    if (ranks % c->sp)
-        return vc_fail(err, VC_EUSAGE, "--sp %lld: there are %d ranks (mpirun -np, srun -n), which "
-                       "are no multiple of it: give another of the two", (long long)c->sp, ranks);
-    if (c->parallel != VTRAIN_DDP && c->trace_dir)
-        return not_with(err, "trace_dir", "needs whole gradients on each rank: give "
-                        "--parallel ddp");
-    if (!c->dp_shards)
-        c->dp_shards = c->parallel == VTRAIN_DDP ? 1 : c->dp_degree ? ranks / c->dp_degree : ranks;
-    if (!c->dp_shards)
-        c->dp_shards = 1;
-    if (!c->dp_degree)
-        c->dp_degree = ranks / c->dp_shards;
-    if (c->dp_degree * c->dp_shards == ranks)
-        return 0;
-    return vc_fail(err, VC_EUSAGE, "--dp_degree %lld x --dp_shards %lld: there are %d ranks "
-                   "(mpirun -np, srun -n); leave one of the two flags out to have it computed",
-                   (long long)c->dp_degree, (long long)c->dp_shards, ranks);
-}
-
 /* ---- the family's defaults ---- */
 
 static void resolve_objective(vtrain_config *c, vc_flags *set, const vtrain_family *f,

@@ -160,10 +160,8 @@ int vtrain_check(vtrain_config *c, vc_flags *set, vc_err *err);
 /* Takes the settings of accelerate's and DeepSpeed's flags and files (launcher.c) for flags that
  * were not given. A bad entry of a file is added to the errors of set. */
 int vtrain_take_launcher(vtrain_config *c, vc_flags *set, vc_err *err);
-/* VC_EUSAGE if the run expects another number of ranks (--num_processes). */
-int vtrain_check_processes(const vtrain_config *c, int ranks, vc_err *err);
-/* Fills in dp_degree and dp_shards; VC_EUSAGE if their product is not the number of ranks, or sp
- * does not divide it. */
+/* Fills in dp_degree and dp_shards; VC_EUSAGE if their product is not the number of ranks, sp does
+ * not divide it, or the run expects another number (--num_processes). */
 int vtrain_check_ranks(vtrain_config *c, int ranks, vc_err *err);
 /* Fills settings that were not given (rate, targets, ...) from the family and the model's
  * scheduler. mode: the data's --train_mode. */

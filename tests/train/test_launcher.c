@@ -109,12 +109,13 @@ static void test_expected_ranks(void **state)
 {
     (void)state;
     vc_err err = { 0 };
-    vtrain_config c = { .num_processes = 0 };
-    assert_ok(vtrain_check_processes(&c, 3, &err), &err);
-    c.num_processes = 3;
-    assert_ok(vtrain_check_processes(&c, 3, &err), &err);
-    assert_int_equal(vtrain_check_processes(&c, 2, &err), VC_EUSAGE);
+    vtrain_config c = { .num_processes = 3, .sp = 1 };
+    assert_int_equal(vtrain_check_ranks(&c, 2, &err), VC_EUSAGE);
     assert_says(&err, "mpirun -np 3");
+    assert_ok(vtrain_check_ranks(&c, 3, &err), &err);
+    c = (vtrain_config){ .sp = 2, .global_batch_size = 12, .train_batch_size = 3 };
+    assert_ok(vtrain_check_ranks(&c, 4, &err), &err);
+    assert_int_equal(c.gradient_accumulation_steps, 2);
 }
 
 int main(void)
