@@ -1,7 +1,7 @@
 /* verify.c - checks every page, checksum, record and index of every shard. See dataset.h
  *
- * A shard is read once from end to end for its hash; the walks afterwards find its pages in the
- * page cache. Damage is reported, and the check continues with the trees that can still be
+ * A shard is read once from end to end for its hash, while the shard before is walked; its own walks
+ * find its pages in the page cache. Damage is reported, and the check continues with the trees that can still be
  * walked. */
 #include "formats/dataset/verify.h"
 
@@ -446,21 +446,15 @@ static int map_shard(vf_check *c, int at, vf_key *hash, bool *hashed, vc_err *er
 {
     const vf_shard_info *s = &c->manifest.shard[at];
     vc_err e = { 0 };
-    char *path = vc_path_join(c->dir, s->file);
-    if (!path)
-        return vc_fail(err, VC_ENOMEM, "%s: out of memory", s->file);
     int rc = vf_shard_open(&c->m[at], c->dir, s->file, s->bytes, &e);
     if (rc == VC_EFORMAT) {
         found(c, s->file, e.text);
-        if (vf_shard_open(&c->m[at], c->dir, s->file, -1, &e) == VC_EFORMAT) {
-            free(path);
+        if (vf_shard_open(&c->m[at], c->dir, s->file, -1, &e) == VC_EFORMAT)
             return 0;                        /* the error was reported before */
-        }
         rc = c->m[at] ? 0 : e.code;
     }
     if (!rc)
-        rc = vf_hash_file(hash, path, c->stop, &e);
-    free(path);
+        rc = vf_check_hash(c, at, hash, &e);
     *hashed = !rc;
     if (!rc)
         return 0;
@@ -541,6 +535,7 @@ int vf_verify(const char *path, void (*report)(void *arg, const char *where, con
         rc = vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
     for (int i = 0; i < c.manifest.n_shards && !rc; i++)
         rc = check_shard(&c, i, err);
+    vf_check_hash_end(&c);
     if (!rc && !r->unreadable)               /* an unreadable shard may hold the values referred
                                               * to */
         rc = vf_check_references(&c, err);
