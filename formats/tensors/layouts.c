@@ -88,6 +88,18 @@ static const char flux_vae_config[] =
     "{\"scaling_factor\":0.3611,\"shift_factor\":0.1159,\"use_quant_conv\":false,"
     "\"use_post_quant_conv\":false,\"norm_num_groups\":32,\"sample_size\":1024}";
 
+/* ---- HunyuanVideo: the autoencoder, whose file has diffusers' names ---- */
+
+static const vf_sized hunyuan_vae_sizes[] = {
+    { .field = "block_out_channels", .tensor = "encoder.down_blocks.#.resnets.0.conv1.conv.weight",
+      .kind = VF_SIZE_LIST },
+    { .field = "layers_per_block", .tensor = "encoder.down_blocks.0.resnets.#.conv1.conv.weight",
+      .kind = VF_SIZE_COUNT },
+    { .field = "latent_channels", .tensor = "decoder.conv_in.conv.weight", .axis = 1 },
+    { 0 }
+};
+static const char hunyuan_vae_config[] = "{\"scaling_factor\":0.476986,\"norm_num_groups\":32}";
+
 /* ---- T5 and UMT5 ---- */
 
 #define LAYER "encoder.block.#.layer."
@@ -209,6 +221,10 @@ const vf_layout vf_layouts[] = {
                  "decoder.up.3.block.0.norm1.weight" },
       .class = "AutoencoderKL", .slot = "vae", .names = flux_vae, .config = flux_vae_config,
       .sizes = flux_vae_sizes },
+    { .marks = { "encoder.down_blocks.0.resnets.0.conv1.conv.weight",
+                 "encoder.mid_block.attentions.0.to_q.weight" },
+      .class = "AutoencoderKLHunyuanVideo", .slot = "vae", .config = hunyuan_vae_config,
+      .sizes = hunyuan_vae_sizes },
     { .marks = { "blocks.0.pos_embedding.embedding.weight",
                  "token_embedding.weight" },
       .class = "umt5", .slot = "text_encoder", .names = wan_t5,

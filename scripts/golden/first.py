@@ -11,7 +11,8 @@ import json
 import re
 
 import transformers
-from diffusers import AutoencoderKL, AutoencoderKLWan, WanTransformer3DModel
+from diffusers import (AutoencoderKL, AutoencoderKLHunyuanVideo, AutoencoderKLWan,
+                       WanTransformer3DModel)
 from diffusers.loaders import single_file_utils
 
 import golden
@@ -171,6 +172,9 @@ def make(out):
                                 use_post_quant_conv=False)
     check(model, save(out, "first-vae-flux", config, shapes, flux_vae),
           lambda file: single_file_utils.convert_ldm_vae_checkpoint(file, model.config))
+    _, config, shapes = vae(AutoencoderKLHunyuanVideo, block_out_channels=[32, 32, 64, 64],
+                            layers_per_block=1)
+    save(out, "first-vae-hunyuan", config, shapes, str)
     t5 = dict(d_model=32, d_kv=8, num_heads=4, d_ff=64, num_layers=2, vocab_size=64,
               feed_forward_proj="gated-gelu", dropout_rate=0.0)
     for kind, name in (("UMT5", "first-umt5"), ("T5", "first-t5")):

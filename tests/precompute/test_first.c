@@ -128,7 +128,7 @@ static void autoencoders(void **state)
 {
     static const struct { const char *golden; const vae_class *class; } rows[] = {
         { "first-vae-wan", &vae_wan }, { "first-vae-wan-2.2", &vae_wan },
-        { "first-vae-flux", &vae_kl },
+        { "first-vae-flux", &vae_kl }, { "first-vae-hunyuan", &vae_hunyuan },
     };
     (void)state;
     for (size_t i = 0; i < 2 * sizeof rows / sizeof *rows; i++) {
