@@ -22,8 +22,11 @@ WIDTH, SCALE, POWER, LENGTHS = 6, 6, 5, (50, 20, 10)
 
 def theirs():
     """Returns the module of their sampler. It needs no GPU; its other imports are not used."""
+    if "TTT_VIDEO_DIT" not in os.environ:
+        raise SystemExit("ttt_sampler: TTT_VIDEO_DIT names no folder of ttt-video-dit")
     path = pathlib.Path(os.environ["TTT_VIDEO_DIT"], "ttt/models/cogvideo/utils.py")
-    lacking = [n for n in ("wandb", "einops", "tqdm") if importlib.util.find_spec(n) is None]
+    lacking = [n for n in ("wandb", "einops", "tqdm")
+               if n not in sys.modules and importlib.util.find_spec(n) is None]
     for name in lacking:
         sys.modules[name] = types.ModuleType(name)
         vars(sys.modules[name]).update(run=None, rearrange=None, repeat=None,
