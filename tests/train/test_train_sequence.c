@@ -199,6 +199,45 @@ static void test_models(void **state)
     }
 }
 
+/* Reads the number that follows a text of the last run's output. */
+static double number_after(const char *text)
+{
+    const char *p = strstr(ranks_output, text);
+    if (!p)
+        fail_msg("no \"%s\": %s", text, ranks_output);
+    return strtod(p + strlen(text), NULL);
+}
+
+/* A clip whose activations are most of the memory: a rank has its share of them, as predicted. The
+ * latents, the embedding and the loss of all tokens stay whole. */
+static void test_memory(void **state)
+{
+    static const toy_sample sample = { .f = 9, .h = 40, .w = 60, .caption = { "a red ball!" } };
+    static const struct { int ranks; const char *out, *args; } row[] = {
+        { 1, "m1", "" }, { 2, "m2", "--sp 2" }, { 4, "m4", "--sp 4" },
+    };
+    char *folder = vc_path_join(*state, "long"), *path = vc_path_join(folder, "set.lmdb");
+    double step[COUNT(row)];
+    assert_int_equal(vc_mkdirs(folder, NULL), 0);
+    toy_make(&(toy){ .path = path, .sample = &sample, .n = 1, .channels = 4, .width = 16,
+                     .family = "cogvideox" });
+    for (size_t i = 0; i < COUNT(row); i++) {
+        char *args = vc_format("--train_batch_size 1 --max_train_steps 2 "
+                               "--gradient_checkpointing=none %s", row[i].args);
+        ranks_ok(row[i].ranks, folder, row[i].out, args);
+        double wrong = number_after("were predicted (");
+        step[i] = number_after("weights, optimiser and loader, ");
+        printf("%d ranks: %.1f MiB of activations, prediction %+.1f %%\n", row[i].ranks, step[i],
+               wrong);
+        if (!(wrong > -10 && wrong < 10))
+            fail_msg("%s: the prediction is wrong by %.1f %%", row[i].out, wrong);
+        free(args);
+    }
+    assert_true(step[1] < 0.65 * step[0] && step[2] < 0.65 * step[1]);
+    free(path);
+    free(folder);
+}
+
 /* A rank that fails, or is stopped, between two micro-batches does not leave the other waiting. */
 static void test_one_fails(void **state)
 {
@@ -288,6 +327,7 @@ int main(void)
         cmocka_unit_test_prestate(test_lora, dir),
         cmocka_unit_test_prestate(test_resume, dir),
         cmocka_unit_test_prestate(test_models, dir),
+        cmocka_unit_test_prestate(test_memory, dir),
         cmocka_unit_test_prestate(test_one_fails, dir),
         cmocka_unit_test_prestate(test_stop, dir),
         cmocka_unit_test_prestate(test_refused, dir),
