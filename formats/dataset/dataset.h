@@ -79,6 +79,8 @@ char *vf_dataset_root(const vf_dataset *d, char hex[VF_KEY_HEX]);
 const char *vf_dataset_path(const vf_dataset *d);
 uint32_t vf_dataset_count(const vf_dataset *d);              /* live samples and variants */
 const vf_entry *vf_dataset_entry(const vf_dataset *d, uint32_t i);   /* by number, then variant */
+/* The manifest's index of the shard that has sample i's record. */
+int vf_dataset_shard_of(const vf_dataset *d, uint32_t i);
 /* Removes the dataset's pages from this process's memory, for a caller that has read many entries
  * and will read them again only here and there; such a read gets them from the page cache. */
 void vf_dataset_release(const vf_dataset *d);

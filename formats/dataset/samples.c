@@ -59,6 +59,11 @@ const vf_entry *vf_dataset_entry(const vf_dataset *d, uint32_t i)
     return &d->shard[d->in[i]].entry[d->at[i]];
 }
 
+int vf_dataset_shard_of(const vf_dataset *d, uint32_t i)
+{
+    return d->in[i];
+}
+
 /* Parses "42", "42/0" or "000000000042/000". */
 static bool parse_short_key(const char *key, uint64_t *rank)
 {

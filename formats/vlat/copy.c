@@ -341,7 +341,7 @@ static int mark(const vf_dataset *d, const vf_expr *e, const bool *wanted, uint3
     int rc = 0;
     *found = 0;
     for (uint32_t i = 0; !rc && i < vf_dataset_count(d); i++) {
-        if (wanted && !wanted[vf_dataset_entry(d, i)->shard])
+        if (wanted && !wanted[vf_dataset_shard_of(d, i)])
             continue;
         rc = holds(d, e, i, &part[i], err);
         *found += part[i];

@@ -159,6 +159,7 @@ static void ttt_fit(const void *model, vtrain_fit *fit)
 {
     cogvideox_fit(model, fit);
     fit->whole_texts = true;
+    fit->heads = 0;                           /* ranks cannot share a sequence (--sp) yet */
 }
 
 /* ---- the order of tokens ---- */

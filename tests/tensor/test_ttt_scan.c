@@ -1,4 +1,4 @@
-/* test_ttt.c - the inner scan of test-time training: the reference's values
+/* test_ttt_scan.c - the inner scan of test-time training: the reference's values
  * (scripts/golden/ttt_scan.py), the same bits for any group and number of threads, its memory and
  * its errors. */
 #include <stdarg.h>
