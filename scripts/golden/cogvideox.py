@@ -157,33 +157,31 @@ def picked(tokens, columns):
 ADAM = dict(lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=1e-4)
 
 
-def ten_steps(model, config, shape):
+def ten_steps(model, config, shape, inputs, predict):
     """Runs ten steps of AdamW with gradients clipped to norm 1; each step has new noise and
-    times."""
+    times. inputs and predict are those of golden.transformer."""
     trained = {n: p for n, p in model.named_parameters() if p.requires_grad}
     opt = torch.optim.AdamW(trained.values(), **ADAM)
     file, losses, norms = {}, [], []
     for i in range(10):
         v = inputs(config, f"step {i}", *shape)
-        cond = conditions(config, f"step {i}", *shape)
         v["t"] = torch.tensor([float((i * 397 + 55) % 1000)])
         with torch.enable_grad():
             opt.zero_grad()
-            y = predict(model, config, v["x"], v["t"], v["text"], cond)
+            y = predict(model, config, v)
             loss = (y - v["target"]).pow(2).mean()
             loss.backward()
         norms.append(float(torch.nn.utils.clip_grad_norm_(trained.values(), 1.0)))
         opt.step()
         losses.append(float(loss))
         file.update({f"{i}/{k}": t for k, t in v.items()})
-        file.update({f"{i}/cond.{k}": t for k, t in cond.items()})
     file.update(losses=torch.tensor(losses), norms=torch.tensor(norms))
     return file, {n: p.detach() for n, p in trained.items()}
 
 
 def steps(out):
     model, config, shapes = model_of("5b-i2v")
-    file, final = ten_steps(model, config, (1, 3, 8, 12))
+    file, final = ten_steps(model, config, (1, 3, 8, 12), case_inputs, predict_case)
     file.update({"final/" + n: p for n, p in final.items()})
     golden.save(out / "cogvideox-steps.safetensors", file, config=config, weights=shapes)
 
@@ -208,7 +206,7 @@ def lora(out):
     file.update({"grad/" + n: g for n, g in grads.items()})
     golden.report("cogvideox-lora", file, "base", "grad/",
                   *run_lora(*with_lora(torch.bfloat16)[:2], shape))
-    more, final = ten_steps(model, config, (1, 2, 8, 12))
+    more, final = ten_steps(model, config, (1, 2, 8, 12), case_inputs, predict_case)
     file.update(more)
     file.update({"final/" + golden.plain(n): p for n, p in final.items()})
     golden.save(out / "cogvideox-lora.safetensors", file, config=config, weights=shapes, lora=LORA)

@@ -1,5 +1,5 @@
 """CogVideoX with TTT layers (Dalal et al. 2025): outputs, losses and gradients of the first
-authors' own modules, and ten optimiser steps.
+authors' own modules, ten optimiser steps, and the names that their converter gives to weights.
 
 The modules are those of github.com/test-time-training/ttt-video-dit at the commit in TINY; the
 variable TTT_VIDEO_DIT names their folder. They run without their GPU kernels and without torch's
@@ -11,6 +11,7 @@ more than one segment tokens take the step sizes of other tokens. Variants witho
 give each token its own, by a replaced function; those with it have the rows that the authors'
 kernels read.
 """
+import contextlib
 import functools
 import os
 import sys
@@ -139,10 +140,49 @@ def variant(out, name):
                        {**TINY, **own}, cases, inputs, predict)
 
 
-# vtrain's defaults, but a larger rate, so that ten steps change the weights enough.
-ADAM = dict(lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=1e-4)
+def steps(out):
+    model, config, shapes = golden.tiny(TTTCogVideoXTransformer3DModel, {**TINY, **MLP})
+    ten_steps = golden.part("cogvideox").ten_steps
+    file, final = ten_steps(model, config, (1, 25, 2, 8), inputs, predict)
+    file.update({"final/" + n: p for n, p in final.items()})
+    golden.save(out / "ttt-steps.safetensors", file, config=config, weights=shapes)
+
+
+def names(out):
+    """Writes the shapes of a CogVideoX transformer's weights, and in the metadata `names` the names
+    that the first authors' converter gives them."""
+    from diffusers import CogVideoXTransformer3DModel
+    config = {k: v for k, v in TINY.items() if not k.startswith(("ttt", "mini", "scan", "made"))}
+    model, config, shapes = golden.tiny(CogVideoXTransformer3DModel, {**config, "norm_eps": 1e-5})
+    tensors = {name: torch.tensor(float(i)) for i, name in enumerate(shapes)}
+    imported()
+    from ttt.models.cogvideo.weight_conversion import from_hf
+
+    class Done(Exception):
+        pass
+
+    class Model:
+        def to(self, dtype):
+            return self
+
+        def load_state_dict(self, weights, strict):
+            raise Done({list(shapes)[int(x)]: name for name, x in weights.items()})
+
+    class File:
+        get_tensor = staticmethod(tensors.__getitem__)
+        keys = staticmethod(lambda: tensors)
+
+    from_hf.CogVideoX = lambda *_: Model()
+    from_hf.safe_open = lambda *_, **__: contextlib.nullcontext(File)
+    try:
+        from_hf.main("", "ttt_mlp", "")
+    except Done as done:
+        golden.save(out / "ttt-names.safetensors", {"none": torch.zeros(1)}, config=config,
+                    weights=shapes, names=done.args[0])
 
 
 def make(out):
     for name in VARIANTS:
         variant(out, name)
+    steps(out)
+    names(out)

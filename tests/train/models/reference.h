@@ -108,6 +108,10 @@ void ref_check_names(const vtrain_family *family, const char *golden, int module
 /* Checks the case `base` of a golden whose weights are a first authors' file without a config.json,
  * opened by its names. */
 void ref_check_first(const vtrain_family *family, const char *golden, const ref_tolerance *tol);
+/* Runs ten steps of AdamW from the weights of a golden, with its inputs 0/.. to 9/.., and compares
+ * losses, norms of the gradient and (final/PARAMETER) the movements of the weights, whose error is
+ * at most `most` of the movement, with the golden's. */
+void ref_check_steps(const vtrain_family *family, const char *name, double most);
 
 /* Checks that the case `base` has the same gradients, bit for bit, where blocks are recomputed. */
 void ref_check_recompute(const vtrain_family *family, const char *name);
