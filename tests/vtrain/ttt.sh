@@ -64,6 +64,9 @@ expect 0 . train noise-3 "${mlp[@]}" "${zero[@]}" --seed 6
 more=(--transformer sft/checkpoint-6/transformer --training_type full-finetune)
 expect 0 '0 frozen' train more "${more[@]}" "${zero[@]}"
 cmp -s {sft/checkpoint-6,more/checkpoint-1}/transformer/$weights || wrong 'weights changed'
+expect 0 . train file "${zero[@]}" --training_type full-finetune \
+    --transformer sft/checkpoint-6/transformer/$weights
+cmp -s {sft/checkpoint-6,file/checkpoint-1}/transformer/$weights || wrong 'weights of a file changed'
 expect 0 . train slower "${more[@]}" --max_train_steps 1 --ttt_base_lr 0.02
 holds slower/checkpoint-1/transformer/config.json '"ttt_base_lr":.*0.02'
 

@@ -1,5 +1,5 @@
-/* test_ttt.c - CogVideoX with TTT layers equals the first authors' program: outputs, losses and
- * every gradient, of one segment and of several, and ten steps; recomputed blocks and dry steps
+/* test_ttt_model.c - CogVideoX with TTT layers equals the first authors' program: outputs, losses
+ * and every gradient, of one segment and of several, and ten steps; recomputed blocks and dry steps
  * are right; weights of CogVideoX get the authors' names, the others their first values; wrong
  * configs and batches are refused. */
 #include <math.h>
@@ -27,8 +27,8 @@ static const ref_variant variants[] = {
 };
 
 /* The promise for f32 is 1e-4; sums in another order differ by 2e-6. In bf16 outputs differ by 6e-3
- * and gradients, in the mean square, by up to 8e-3; the authors' own bf16 differs by up to 9e-2 from
- * its f32. */
+ * and gradients, in the mean square, by up to 8e-3; the authors' own bf16 differs by up to 9e-2
+ * from its f32. */
 static const ref_tolerance f32 = { VC_F32, 1e-4, 1e-4, 1e-3, false };
 static const ref_tolerance bf16 = { VC_BF16, 2e-2, 2e-2, 1e-2, true };
 
@@ -177,9 +177,9 @@ static const struct { int64_t f, tokens; const char *says; } bad_inputs[] = {
     { 1, 2, "latents of 1 frames" },
     { 24, 4, "latents of 24 frames: TTT layers read segments of 12 latent frames" },
     { 25, 3, "prompts of 3 tokens for 2 segments" },
-    { 13, 11, "13 latent frames of 6 tokens and 1 prompts of 11 tokens are a sequence of 89 tokens, "
-              "which is no multiple of --mini_batch_size 8; with prompts of other lengths it is: "
-              "10 tokens do (vprep --tokenizer_max_length 10)" },
+    { 13, 11, "13 latent frames of 6 tokens and 1 prompts of 11 tokens are a sequence of 89 "
+              "tokens, which is no multiple of --mini_batch_size 8; with prompts of other lengths "
+              "it is: 10 tokens do (vprep --tokenizer_max_length 10)" },
     { 25, 4, "2 prompts of 2 tokens are a sequence of 154 tokens, which is no multiple of "
              "--mini_batch_size 8; with prompts of other lengths it is: 1 tokens do" },
     { 37, 3, "3 prompts of 1 tokens are a sequence of 225 tokens, which is no multiple of "
