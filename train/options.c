@@ -14,6 +14,7 @@
 
 /* Choices that vtrain_check replaces by one of the choices that the run knows. */
 enum { REPORT_TENSORBOARD, REPORT_NONE, DENSITY_NONE = VTRAIN_BELL + 1, LOSS_L2 = 3 };
+enum { ADAPTER_SFT };                         /* the first choice of --adapter_method: all */
 enum { INFERENCE_STEPS = 28 };                /* where the family has no number */
 /* The choices of --timestep_sampling. */
 enum { SAMPLING_AUTO, SAMPLING_SIGMA, SAMPLING_UNIFORM, SAMPLING_SIGMOID, SAMPLING_SHIFT,
@@ -69,7 +70,7 @@ static int take_origin(void *arg, const char *slot, const char *path, vc_err *er
 /* TTT layers, which start from noise, are trained themselves. */
 static void check_ssm(vtrain_config *c, vc_flags *set)
 {
-    bool adapter = vc_flags_given(set, "adapter_method");
+    const bool adapter = c->adapter_method != ADAPTER_SFT;
     const char *flag = c->ssm_layer ? "ssm_layer" : "adapter_method";
     if (!c->ssm_layer && !adapter)
         return;
