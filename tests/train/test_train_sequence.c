@@ -199,6 +199,42 @@ static void test_models(void **state)
     }
 }
 
+/* TTT layers scan all tokens, each rank those of its heads: videos of one and of two segments. */
+static void test_ttt(void **state)
+{
+    static const toy_sample samples[] = {
+        { .number = 0, .f = 25, .h = 4, .w = 4, .caption = { "a red ball!" } },
+        { .number = 1, .f = 25, .h = 4, .w = 4, .caption = { "a long walk" } },
+        { .number = 2, .f = 13, .h = 4, .w = 4, .caption = { "three cubes" } },
+    };
+    static const ranks_row row[] = {
+        { 1, "t1", NULL, "--gradient_accumulation_steps 4" },
+        { 2, "t2", "t1", "--gradient_accumulation_steps 4 --sp 2" },
+        { 2, "tz", "t1", "--gradient_accumulation_steps 4 --sp 2 --gradient_checkpointing=none" },
+        { 4, "tf", "t1", "--gradient_accumulation_steps 2 --sp 2 --parallel fsdp" },
+    };
+    char *folder = vc_path_join(*state, "ttt"), *path = vc_path_join(folder, "set.lmdb");
+    char *transformer = vc_path_join(folder, "transformer");
+    vf_safetensors *golden = golden_open("ttt-mlp");
+    assert_int_equal(vc_mkdirs(folder, NULL), 0);
+    golden_model(golden, transformer, VC_F32);
+    toy_make(&(toy){ .path = path, .sample = samples, .n = COUNT(samples), .channels = 4,
+                     .width = 12, .family = "cogvideox" });
+    for (size_t i = 0; i < COUNT(row); i++) {
+        char *args = vc_format("--transformer %s --train_batch_size 1 --max_train_steps 4 "
+                               "--dataset_repeat 4 --uniform_sampling %s",
+                               transformer, row[i].args);
+        ranks_ok(row[i].ranks, folder, row[i].out, args);
+        if (row[i].like)
+            run_same_training(folder, row[i].like, row[i].out, STEPS, LOSS, WEIGHT);
+        free(args);
+    }
+    vf_safetensors_close(golden);
+    free(transformer);
+    free(path);
+    free(folder);
+}
+
 /* Reads the number that follows a text of the last run's output. */
 static double number_after(const char *text)
 {
@@ -327,6 +363,7 @@ int main(void)
         cmocka_unit_test_prestate(test_lora, dir),
         cmocka_unit_test_prestate(test_resume, dir),
         cmocka_unit_test_prestate(test_models, dir),
+        cmocka_unit_test_prestate(test_ttt, dir),
         cmocka_unit_test_prestate(test_memory, dir),
         cmocka_unit_test_prestate(test_one_fails, dir),
         cmocka_unit_test_prestate(test_stop, dir),

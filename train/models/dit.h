@@ -14,7 +14,7 @@
 #include "train/diffusion/scheduler.h"
 #include "train/models/lora_names.h"
 
-enum { VTRAIN_TEXTS = 4, VTRAIN_ROWS = 4096, VTRAIN_MADE = 11 };
+enum { VTRAIN_TEXTS = 4, VTRAIN_ROWS = 4096, VTRAIN_MADE = 12 };
 
 /* The inputs of a forward. All tensors belong to the step in progress. */
 typedef struct vtrain_cond {

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 
 #include "common/nn/positions.h"
+#include "common/tensor/exchange.h"
 #include "train/models/cogvideox.h"
 
 #define THETA 10000.0
@@ -53,10 +54,11 @@ typedef struct ttt {
 } ttt;
 
 /* More tensors in vtrain_in.made and more inputs of a block: the rotations of the TTT layer, in the
- * order of its scan; order and inverse of the interleaved sequence, which are NULL for one segment;
- * the order of the reversed sequence, which is its own inverse. */
-enum { SCAN_COS = COG_MADE, SCAN_SIN, INTERLEAVED, APART, REVERSED, MADE };
-enum { COS_AT = COG_IN, SIN_AT, INTERLEAVED_AT, APART_AT, REVERSED_AT, IN_BLOCK };
+ * order of its scan; the order of tokens and its inverse in the scan from the begin, which are NULL
+ * for one segment, and in the scan from the end. */
+enum { SCAN_COS = COG_MADE, SCAN_SIN, FORWARD, FORWARD_BACK, BACKWARD, BACKWARD_BACK, MADE };
+enum { COS_AT = COG_IN, SIN_AT, FORWARD_AT, BACKWARD_AT = FORWARD_AT + 2,
+       IN_BLOCK = BACKWARD_AT + 2 };
 
 /* ---- weights ---- */
 
@@ -159,7 +161,6 @@ static void ttt_fit(const void *model, vtrain_fit *fit)
 {
     cogvideox_fit(model, fit);
     fit->whole_texts = true;
-    fit->heads = 0;                           /* ranks cannot share a sequence (--sp) yet */
 }
 
 /* ---- the order of tokens ---- */
@@ -193,7 +194,13 @@ static int64_t reversed(const ttt *m, int64_t i)
     return m->text + tokens_of(m) - 1 - i;
 }
 
-/* The order of vt_reorder, and its inverse if that is wanted, for `rows` sequences. */
+/* The place of token i of the reversed sequence, interleaved. */
+static int64_t from_end(const ttt *m, int64_t i)
+{
+    return reversed(m, interleaved(m, i));
+}
+
+/* The order of vt_reorder and its inverse, for `rows` sequences. */
 static void make_order(vt_ctx *g, const ttt *m, int64_t (*place)(const ttt *m, int64_t i),
                        int64_t rows, vt_tensor **order, vt_tensor **inverse)
 {
@@ -316,9 +323,8 @@ static void ttt_prepare(vt_ctx *g, void *model, vtrain_in *in)
         return;
     make_positions(g, m, dim, made);
     if (m->segments > 1)
-        make_order(g, m, interleaved, rows, &made[INTERLEAVED], &made[APART]);
-    vt_tensor *inverse;
-    make_order(g, m, reversed, rows, &made[REVERSED], &inverse);
+        make_order(g, m, interleaved, rows, &made[FORWARD], &made[FORWARD_BACK]);
+    make_order(g, m, from_end, rows, &made[BACKWARD], &made[BACKWARD_BACK]);
 }
 
 static void ttt_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *s[VT_BLOCK_IO])
@@ -343,22 +349,22 @@ static vt_tensor *join(vt_ctx *g, int axis, int64_t n, vt_tensor **part)
     return part[0];
 }
 
-/* Frames begin..end-1 of a segment's sequence [B,l+13 frames,D]. */
+/* Frames begin..end-1 of a segment's sequence [B,l+13 frames,H,HEAD]. */
 static vt_tensor *frames(vt_ctx *g, const ttt *m, vt_tensor *x, int64_t begin, int64_t end)
 {
     int64_t l = text_of(m), frame = frame_of(m);
     return vt_slice(g, x, 1, l + begin * frame, l + end * frame);
 }
 
-/* h [B,n+N,D] -> [segments*B,l+13 frames,D]: segments become rows of the batch. */
-static vt_tensor *split(vt_ctx *g, const ttt *m, vt_tensor *h)
+/* x [B,n+N,H,HEAD] -> [segments*B,l+13 frames,H,HEAD]: segments become rows of the batch. */
+static vt_tensor *split(vt_ctx *g, const ttt *m, vt_tensor *x)
 {
     int64_t l = text_of(m), step = TTT_SEGMENT * frame_of(m);
     vt_tensor *part[MAX_SEGMENTS];
     for (int64_t i = 0; i < m->segments; i++) {
         int64_t first = m->text + i * step;
-        vt_tensor *both[2] = { vt_slice(g, h, 1, i * l, (i + 1) * l),
-                               vt_slice(g, h, 1, first, first + step + frame_of(m)) };
+        vt_tensor *both[2] = { vt_slice(g, x, 1, i * l, (i + 1) * l),
+                               vt_slice(g, x, 1, first, first + step + frame_of(m)) };
         part[i] = vt_concat(g, 1, 2, both);
     }
     return join(g, 0, m->segments, part);
@@ -387,6 +393,40 @@ static vt_tensor *unite(vt_ctx *g, const ttt *m, vt_tensor *y)
     return join(g, 1, k, part);
 }
 
+/* Tokens h of all heads, or this process's of a shared sequence, through a linear layer: all tokens
+ * of all heads, or of this process's. */
+static vt_tensor *projected(vt_ctx *g, const ttt *m, vt_tensor *h, const vt_lin *l)
+{
+    return vt_to_heads(g, nn_project(g, h, l, NULL, &(nn_heads){ .n = m->base.c.heads }));
+}
+
+/* The reverse for results y: all heads of a token in one row, [B,n,D]. */
+static vt_tensor *gathered(vt_ctx *g, vt_tensor *y)
+{
+    y = vt_to_tokens(g, y);
+    return y ? vt_reshape(g, y, 3, (int64_t[]){ y->dim[0], y->dim[1], -1 }) : NULL;
+}
+
+/* Queries or keys in segments, normalised and rotated. */
+static vt_tensor *placed(vt_ctx *g, const ttt *m, vt_tensor *h, const vt_lin *l,
+                         const nn_norm *norm, const nn_heads *heads)
+{
+    vt_tensor *x = split(g, m, projected(g, m, h, l));
+    x = vt_layer_norm(g, x, norm->w, norm->b, heads->eps);
+    return vt_rope(g, x, heads->cos, heads->sin, heads->begin);
+}
+
+static vt_tensor *attention(vt_ctx *g, const ttt *m, const nn_attention *w, vt_tensor *h,
+                            vt_tensor *const *in)
+{
+    const nn_heads heads = cogvideox_heads(&m->base, in, text_of(m));
+    vt_tensor *q = placed(g, m, h, &w->q, &w->norm_q, &heads);
+    vt_tensor *k = placed(g, m, h, &w->k, &w->norm_k, &heads);
+    vt_tensor *v = split(g, m, projected(g, m, h, &w->v));
+    vt_tensor *y = unite(g, m, vt_attention(g, q, k, v, &(vt_attn){ 0 }));
+    return vt_linear(g, gathered(g, y), &w->out);
+}
+
 /* ---- the TTT layer ---- */
 
 /* The step sizes as the authors' program takes them: a mini-batch of the scan has those of the
@@ -406,9 +446,26 @@ static vt_tensor *authors_steps(vt_ctx *g, const ttt *m, vt_tensor *eta)
     return join(g, 1, k, part);
 }
 
-/* The inner model's step size of each token of u [B,N,D], in the scan's order: [B,N,HEADS] f32. */
+/* x [B,N,..] with its tokens in the order of in[0], whose inverse is in[1]; NULL: x itself. */
+static vt_tensor *moved(vt_ctx *g, vt_tensor *x, vt_tensor *const in[2])
+{
+    if (!x || !in[0])
+        return x;
+    vt_tensor *y = vt_reshape(g, x, 3, (int64_t[]){ x->dim[0], x->dim[1], -1 });
+    y = vt_reorder(g, y, in[0], in[1]);
+    return y ? vt_reshape(g, y, x->nd, x->dim) : NULL;
+}
+
+/* This process's heads of a parameter [HEADS,..]. */
+static vt_tensor *own(vt_ctx *g, const ttt *m, vt_tensor *w)
+{
+    int64_t first, n = vt_own_heads(g, m->base.c.heads, &first);
+    return w ? vt_slice(g, w, 0, first, first + n) : NULL;
+}
+
+/* The inner model's step size of each token of u [B,n,D], in the scan's order: [B,N,HEADS] f32. */
 static vt_tensor *steps(vt_ctx *g, const ttt *m, const ttt_block *w, vt_tensor *u,
-                        vt_tensor *const *in)
+                        vt_tensor *const *in, int order)
 {
     const int64_t heads = m->base.c.heads, size = m->c.mini_batch;
     const vt_lin rate = { .w = vt_reshape(g, w->lr_w, 2, (int64_t[]){ heads, -1 }),
@@ -417,61 +474,63 @@ static vt_tensor *steps(vt_ctx *g, const ttt *m, const ttt_block *w, vt_tensor *
         return NULL;
     vt_tensor *eta = vt_sigmoid(g, vt_linear_f32(g, u, &rate));
     eta = vt_scale(g, eta, (float)(m->c.base_lr / (double)(m->base.c.head * size)));
-    if (!in[INTERLEAVED_AT])
+    if (!eta)
+        return NULL;
+    eta = vt_to_heads(g, vt_reshape(g, eta, 4, (int64_t[]){ eta->dim[0], eta->dim[1], heads, 1 }));
+    eta = moved(g, eta, in + order);
+    if (!eta)
+        return NULL;
+    eta = vt_reshape(g, eta, 3, eta->dim);
+    if (!m->c.compat || !in[FORWARD_AT])
         return eta;
-    return m->c.compat ? authors_steps(g, m, eta)
-                       : vt_reorder(g, eta, in[INTERLEAVED_AT], in[APART_AT]);
+    vt_tensor *const apart[2] = { in[FORWARD_AT + 1], in[FORWARD_AT] };
+    return authors_steps(g, m, moved(g, eta, apart));
 }
 
-/* Queries or keys: each head has length 1 and is rotated. */
-static vt_tensor *rotated(vt_ctx *g, vt_tensor *u, const vt_lin *l, const nn_heads *heads)
+/* Queries or keys in the scan's order: each head has length 1 and is rotated. */
+static vt_tensor *rotated(vt_ctx *g, const ttt *m, vt_tensor *u, const vt_lin *l,
+                          vt_tensor *const *in, int order)
 {
-    vt_tensor *x = vt_l2_norm(g, nn_project(g, u, l, NULL, heads), NULL, L2_EPS);
-    return vt_rope(g, x, heads->cos, heads->sin, 0);
+    vt_tensor *x = moved(g, projected(g, m, u, l), in + order);
+    return vt_rope(g, vt_l2_norm(g, x, NULL, L2_EPS), in[COS_AT], in[SIN_AT], 0);
 }
 
 /* The inner model learns v - k from k, normalised by its deviation, whose divisor is one less than
  * the number of elements. */
-static vt_tensor *target(vt_ctx *g, const ttt *m, const ttt_block *w, vt_tensor *v, vt_tensor *k)
+static vt_tensor *target(vt_ctx *g, const ttt *m, const vt_ttt *scan, vt_tensor *v)
 {
     double head = (double)m->base.c.head;
-    vt_tensor *d = vt_layer_norm(g, vt_sub(g, v, k), NULL, NULL, TARGET_EPS);
+    vt_tensor *d = vt_layer_norm(g, vt_sub(g, v, scan->k), NULL, NULL, TARGET_EPS);
     d = vt_scale(g, d, (float)sqrt((head - 1) / head));
-    return vt_add(g, vt_mul(g, d, w->gamma), w->beta);
+    return vt_add(g, vt_mul(g, d, scan->gamma), scan->beta);
 }
 
-/* u [B,N,D] -> [B,N,D] */
+/* u [B,n,D] -> [B,n,D]. order: FORWARD_AT or BACKWARD_AT. */
 static vt_tensor *layer(vt_ctx *g, const ttt *m, const ttt_block *w, vt_tensor *u,
-                        vt_tensor *const *in)
+                        vt_tensor *const *in, int order)
 {
-    const nn_heads heads = { .n = m->base.c.heads, .cos = in[COS_AT], .sin = in[SIN_AT] };
-    vt_ttt scan = { .eta = steps(g, m, w, u, in), .gamma = w->gamma, .beta = w->beta,
-                    .w1 = w->w1, .b1 = w->b1, .w2 = w->w2, .b2 = w->b2,
+    vt_tensor *const back[2] = { in[order + 1], in[order] };
+    vt_ttt scan = { .eta = steps(g, m, w, u, in, order),
+                    .gamma = own(g, m, w->gamma), .beta = own(g, m, w->beta),
+                    .w1 = own(g, m, w->w1), .b1 = own(g, m, w->b1),
+                    .w2 = own(g, m, w->w2), .b2 = own(g, m, w->b2),
                     .mini_batch = m->c.mini_batch, .group = m->c.group };
-    if (in[INTERLEAVED_AT])
-        u = vt_reorder(g, u, in[INTERLEAVED_AT], in[APART_AT]);
-    scan.q = rotated(g, u, &w->wq, &heads);
-    scan.k = rotated(g, u, &w->wk, &heads);
-    scan.target = target(g, m, w, nn_project(g, u, &w->wv, NULL, &heads), scan.k);
-    vt_tensor *y = vt_ttt_scan(g, &scan);
-    if (!y)
-        return NULL;
-    y = vt_reshape(g, y, 3, (int64_t[]){ y->dim[0], y->dim[1], -1 });
-    y = vt_linear(g, vt_layer_norm(g, y, w->post.w, w->post.b, NORM_EPS), &w->wo);
-    return in[INTERLEAVED_AT] ? vt_reorder(g, y, in[APART_AT], in[INTERLEAVED_AT]) : y;
+    scan.q = rotated(g, m, u, &w->wq, in, order);
+    scan.k = rotated(g, m, u, &w->wk, in, order);
+    scan.target = target(g, m, &scan, moved(g, projected(g, m, u, &w->wv), in + order));
+    vt_tensor *y = gathered(g, moved(g, vt_ttt_scan(g, &scan), back));
+    return vt_linear(g, vt_layer_norm(g, y, w->post.w, w->post.b, NORM_EPS), &w->wo);
 }
 
-/* tanh(alpha) in f32, which every token shares. */
-static vt_tensor *opened(vt_ctx *g, vt_tensor *alpha)
-{
-    return vt_tanh(g, vt_cast(g, alpha, VC_F32));
-}
-
-/* u + tanh(alpha) y */
+/* u + tanh(alpha) y. The alphas are one tensor, so that a process whose tokens are all of the video
+ * reaches the text's too: all processes have to agree which parameters have a gradient. */
 static vt_tensor *gated(vt_ctx *g, const ttt *m, const gates *alpha, vt_tensor *u, vt_tensor *y)
 {
-    const nn_groups e = { .split = m->text,
-                          .gate = { opened(g, alpha->text), opened(g, alpha->video) } };
+    vt_tensor *both[2] = { alpha->text, alpha->video };
+    const int64_t d = m->base.c.heads * m->base.c.head;
+    vt_tensor *gate = vt_tanh(g, vt_cast(g, vt_concat(g, 0, 2, both), VC_F32));
+    const nn_groups e = { .split = vt_own_before(g, m->text),
+                          .gate = { vt_slice(g, gate, 0, 0, d), vt_slice(g, gate, 0, d, 2 * d) } };
     return nn_gate(g, u, y, &e);
 }
 
@@ -480,12 +539,9 @@ static vt_tensor *mix(vt_ctx *g, const void *model, const void *weights, vt_tens
 {
     const ttt *m = model;
     const ttt_block *w = weights;
-    vt_tensor *back = in[REVERSED_AT];
-    const nn_heads heads = cogvideox_heads(&m->base, in, text_of(m));
-    h = unite(g, m, nn_self_attention(g, split(g, m, h), &w->base.attn, &heads, NULL));
-    h = gated(g, m, &w->forward, h, layer(g, m, w, h, in));
-    vt_tensor *y = layer(g, m, w, vt_reorder(g, h, back, back), in);
-    return gated(g, m, &w->backward, h, vt_reorder(g, y, back, back));
+    h = attention(g, m, &w->base.attn, h, in);
+    h = gated(g, m, &w->forward, h, layer(g, m, w, h, in, FORWARD_AT));
+    return gated(g, m, &w->backward, h, layer(g, m, w, h, in, BACKWARD_AT));
 }
 
 static void block(vt_ctx *g, const void *model, const void *weights, vt_tensor *const *in,

@@ -160,8 +160,8 @@ static void fill_gaps(const vtrain_dist *d, const unit *u, size_t values)
 }
 
 /* Records which gradients no backward has written, in a step's first round or in all of its rounds
- * until now; `empty` is their state for the next backward. All ranks run the same ops, so they
- * agree. */
+ * until now; `empty` is their state for the next backward. All ranks have to reach the same
+ * parameters, those that share a sequence with any tokens of it. */
 static void note_reached(const unit *u, bool first, bool empty)
 {
     for (int i = 0; i < u->n; i++) {
