@@ -243,8 +243,8 @@ static vt_tensor *with_text(vt_ctx *g, const ttt *m, vt_tensor *video, float val
 static void make_positions(vt_ctx *g, const ttt *m, const int64_t *dim, vt_tensor **made)
 {
     const cogvideox *base = &m->base;
-    int64_t pairs = base->c.head / 2, rows = dim[3] / base->patch[1], columns = dim[4] /
-                                                                                base->patch[2];
+    int64_t pairs = base->c.head / 2;
+    int64_t rows = dim[3] / base->patch[1], columns = dim[4] / base->patch[2];
     nn_axis axis[3] = { { TTT_SEGMENT + 1, 0, 1, pairs / 4 }, { rows, 0, 1, pairs / 8 * 3 },
                         { columns, 0, 1, pairs / 8 * 3 } };
     vt_tensor *all[2], *order = NULL, *inverse = NULL;
@@ -263,15 +263,13 @@ static void make_positions(vt_ctx *g, const ttt *m, const int64_t *dim, vt_tenso
 
 static bool check_segments(vt_ctx *g, const ttt *m, const int64_t *dim)
 {
-    long long f = dim[2], n = f / TTT_SEGMENT, l = text_of(m);
-    if (f < TTT_SEGMENT + 1 || f % TTT_SEGMENT != 1 || n > MAX_SEGMENTS)
+    long long f = dim[2], n = m->segments < MAX_SEGMENTS ? m->segments : MAX_SEGMENTS;
+    if (f != TTT_SEGMENT * n + 1)
         return vt_fail(g, VC_EMISMATCH, "latents of %lld frames: TTT layers read segments of %d "
                        "latent frames (3 s) after the first frame, at most %d of them: give clips "
                        "of %lld latent frames (%lld pixel frames)", f, TTT_SEGMENT, MAX_SEGMENTS,
-                       n > MAX_SEGMENTS ? TTT_SEGMENT * MAX_SEGMENTS + 1LL
-                                        : TTT_SEGMENT * (n > 1 ? n : 1) + 1,
-                       4 * TTT_SEGMENT * (n > 1 ? n : 1) + 1);
-    if (l * m->segments != m->text)
+                       TTT_SEGMENT * n + 1, 4 * TTT_SEGMENT * n + 1);
+    if (text_of(m) * m->segments != m->text)
         return vt_fail(g, VC_EMISMATCH, "prompts of %lld tokens for %lld segments (%lld latent "
                        "frames): each segment has a text of its own, and all have the same number "
                        "of tokens", (long long)m->text, (long long)m->segments, f);
@@ -283,10 +281,9 @@ static bool check_segments(vt_ctx *g, const ttt *m, const int64_t *dim)
 static int64_t fitting(const ttt *m, int64_t l)
 {
     int64_t size = m->c.mini_batch, n = m->segments, video = m->base.video;
-    for (int64_t d = 1; d < size; d++) {
-        if (l > d && (video + n * (l - d)) % size == 0)
+    for (int64_t d = 1; d < size && d < l; d++)
+        if ((video + n * (l - d)) % size == 0)
             return l - d;
-    }
     for (int64_t d = 1; d < size; d++)
         if ((video + n * (l + d)) % size == 0)
             return l + d;
@@ -295,16 +292,16 @@ static int64_t fitting(const ttt *m, int64_t l)
 
 static bool check_tokens(vt_ctx *g, const ttt *m, const int64_t *dim)
 {
-    char remedy[96] = "no number of tokens does: change the size of the clips";
+    char remedy[96] = "no length of prompts fits: change the size of the clips";
     long long l = text_of(m), fits = fitting(m, l);
     if (tokens_of(m) % m->c.mini_batch == 0)
         return true;
     if (fits)
-        snprintf(remedy, sizeof remedy, "%lld tokens do (vprep --tokenizer_max_length %lld)", fits,
-                 fits);
+        snprintf(remedy, sizeof remedy, "prompts of %lld tokens fit (vprep --tokenizer_max_length "
+                 "%lld)", fits, fits);
     return vt_fail(g, VC_EMISMATCH, "%lld latent frames of %lld tokens and %lld prompts of %lld "
                    "tokens are a sequence of %lld tokens, which is no multiple of "
-                   "--mini_batch_size %lld; with prompts of other lengths it is: %s",
+                   "--mini_batch_size %lld: %s",
                    (long long)dim[2], (long long)frame_of(m), (long long)m->segments, l,
                    (long long)tokens_of(m), (long long)m->c.mini_batch, remedy);
 }

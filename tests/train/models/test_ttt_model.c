@@ -178,12 +178,13 @@ static const struct { int64_t f, tokens; const char *says; } bad_inputs[] = {
     { 24, 4, "latents of 24 frames: TTT layers read segments of 12 latent frames" },
     { 25, 3, "prompts of 3 tokens for 2 segments" },
     { 13, 11, "13 latent frames of 6 tokens and 1 prompts of 11 tokens are a sequence of 89 "
-              "tokens, which is no multiple of --mini_batch_size 8; with prompts of other lengths "
-              "it is: 10 tokens do (vprep --tokenizer_max_length 10)" },
+              "tokens, which is no multiple of --mini_batch_size 8: prompts of 10 tokens fit "
+              "(vprep --tokenizer_max_length 10)" },
     { 25, 4, "2 prompts of 2 tokens are a sequence of 154 tokens, which is no multiple of "
-             "--mini_batch_size 8; with prompts of other lengths it is: 1 tokens do" },
+             "--mini_batch_size 8: prompts of 1 tokens fit" },
+    { 24, 4, "give clips of 25 latent frames (97 pixel frames)" },
     { 37, 3, "3 prompts of 1 tokens are a sequence of 225 tokens, which is no multiple of "
-             "--mini_batch_size 8; with prompts of other lengths it is: 6 tokens do" },
+             "--mini_batch_size 8: prompts of 6 tokens fit" },
 };
 
 static void test_bad_inputs(void **state)
