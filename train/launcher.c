@@ -6,7 +6,10 @@
 #include "formats/json/json.h"
 #include "train/vtrain.h"
 
-enum { MOST_BYTES = 1 << 20 };       /* size of a DeepSpeed file */
+enum {
+    MOST_BYTES = 1 << 20,            /* size of a DeepSpeed file */
+    MOST_ROWS = 4096                 /* of --train_batch_size */
+};
 
 /* An entry of DeepSpeed's file and the flag that has its meaning here. */
 typedef struct entry {
@@ -172,6 +175,10 @@ static int check_global_batch(vtrain_config *c, int groups, vc_err *err)
                        "--gradient_accumulation_steps %lld are another number: leave one of the "
                        "flags out", (long long)all, groups,
                        (long long)c->train_batch_size, (long long)*left);
+    if (left == &c->train_batch_size && all / others > MOST_ROWS)
+        return vc_fail(err, VC_EUSAGE, "--global_batch_size %lld: %lld samples a micro-batch are "
+                       "more than %d: give --train_batch_size", (long long)all,
+                       (long long)(all / others), MOST_ROWS);
     *left = all / others;
     c->global_batch_size = 0;                               /* config.yaml has what it means */
     return 0;

@@ -56,6 +56,26 @@ static vf_safetensors *trace_of(const char *dir, const char *out)
     return f;
 }
 
+/* The greatest difference of the first prompt's samples of two runs of eight steps. */
+static double latents_difference(const char *dir, const char *a, const char *b)
+{
+    vf_safetensors *f[2];
+    const float *x[2];
+    vf_view v;
+    double most = 0;
+    for (int k = 0; k < 2; k++) {
+        char *path = vc_format("%s/%s/validation/step-8/000.safetensors", dir, k ? b : a);
+        OK(vf_safetensors_open(&f[k], path, &err));
+        x[k] = floats(f[k], "latents", &v);
+        free(path);
+    }
+    for (int64_t i = 0; i < vf_view_count(&v); i++)
+        most = fmax(most, fabs((double)x[0][i] - (double)x[1][i]));
+    vf_safetensors_close(f[0]);
+    vf_safetensors_close(f[1]);
+    return most;
+}
+
 /* Clips of 3 latent frames have the blended loss; stills and clips of 2 frames have the plain
  * one. */
 static void test_motion(void **state)
@@ -324,10 +344,40 @@ static void test_pipeline(void **state)
     free(model);
 }
 
+/* The weight of the first step is 1 if it follows the step, whatever the scale: the sample is that
+ * of the prompt alone, but for rounding. In two steps the samples of all schedules differ. */
+static void test_guidance_schedule(void **state)
+{
+    const char *dir = *state;
+    static const struct { const char *out, *args; } rows[] = {
+        { "constant", "--guidance_scale 30" },
+        { "cosine", "--guidance_scale 30 --guidance_schedule cosine --guidance_power 1" },
+        { "time", "--guidance_scale 30 --guidance_schedule cosine_time" },
+        { "none", "--guidance_scale 1" },
+    };
+    for (int steps = 1; steps <= 2; steps++)
+        for (size_t i = 0; i < COUNT(rows); i++) {
+            char *out = vc_format("%s-%d", rows[i].out, steps);
+            char *args = vc_format(TINY "--objective v --lr 1e-2 --max_train_steps 8 "
+                                   "--validation_steps 8 --num_inference_steps %d %s", steps,
+                                   rows[i].args);
+            run_ok(dir, out, args);
+            free(args);
+            free(out);
+        }
+    double same = latents_difference(dir, "cosine-1", "none-1");
+    double more = latents_difference(dir, "constant-1", "none-1");
+    assert_true(same < 1e-5 && more > 1e-4);
+    assert_true(latents_difference(dir, "cosine-2", "none-2") > 1e-4);
+    assert_true(latents_difference(dir, "cosine-2", "constant-2") > 1e-4);
+    assert_true(latents_difference(dir, "cosine-2", "time-2") > 1e-4);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_motion), cmocka_unit_test(test_scheduler),
+        cmocka_unit_test(test_guidance_schedule),
         cmocka_unit_test(test_flow_scheduler),
         cmocka_unit_test(test_exports), cmocka_unit_test(test_pipeline),
     };
