@@ -145,7 +145,8 @@ static void note_device(const vtrain *t, loop *l, note *own)
     l->count.wait_s += use.waited;
 }
 
-/* Operations of a micro-batch on this rank: for a group that joined since the plan was made, the mean. */
+/* Operations of a micro-batch on this rank: the mean for a group that joined since the plan was
+ * made. */
 static double flops_of(const vtrain *t, uint32_t group)
 {
     if (t->plan.group_flops && t->plan.spans == t->n_spans)
@@ -202,8 +203,6 @@ static int accumulate(vtrain *t, loop *l, vc_err *err)
             rc = run_micro(t, l, i, b, waited, err);
         if (b)
             vtrain_loader_give_back(t->loader, b);
-        if (rc && !t->sequence)
-            return rc;
     }
     return rc;
 }
@@ -533,19 +532,6 @@ static int stopped(vtrain *t, loop *l, vc_err *err)
                    "latest", (long long)t->step);
 }
 
-/* Reads all values that a checkpoint would hold; an error if a mapped file cannot be read. */
-static int check_weights(const vtrain *t, vc_err *err)
-{
-    int rc = 0;
-    for (int i = 0; !rc && i < vt_params_count(t->params); i++) {
-        const vt_param *p = vt_params_at(t->params, i);
-        bool saved = p->trained || t->cfg.training_type != VTRAIN_LORA;
-        if (saved && vt_host_memory(t->g))
-            rc = vc_map_check(p->t->data, (size_t)vt_count(p->t) * vc_dtype_size(p->t->dtype), err);
-    }
-    return vc_comm_agree(t->comm, rc, err);
-}
-
 /* Saves the last whole step where a mapped file could not be read. The step that needed the file
  * was not taken, so the trained weights are whole; the run still ends with its error. */
 static void save_after_torn_file(vtrain *t, loop *l)
@@ -556,7 +542,7 @@ static void save_after_torn_file(vtrain *t, loop *l)
     int rc = vc_comm_agree(t->comm, vtrain_encoders_check(t, true, &why), &why);
     vc_maps_reported();
     if (!rc)
-        rc = t->step > l->count.begun ? check_weights(t, &why) : VC_ENOENT;
+        rc = t->step > l->count.begun ? vtrain_check_weights(t, &why) : VC_ENOENT;
     if (!rc)
         rc = vc_comm_agree(t->comm, save(t, l, &why), &why);
     if (!rc)

@@ -284,8 +284,8 @@ static int open_groups(vtrain *t, vc_err *err)
     return vtrain_groups_open(&t->groups, &o, t->params, err);
 }
 
-/* Opens the ranks' exchange of tokens and gradients, the optimiser's state and the objective; reads the
- * checkpoint's state. Collective. */
+/* Opens the ranks' exchange of tokens and gradients, the optimiser's state and the objective; reads
+ * the checkpoint's state. Collective. */
 static int open_training(vtrain *t, vc_err *err)
 {
     const vtrain_dist_opts o = {

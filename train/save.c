@@ -5,6 +5,7 @@
 #include <sys/statvfs.h>
 
 #include "common/os/file.h"
+#include "common/os/map.h"
 #include "formats/tensors/values.h"
 #include "train/base.h"
 #include "train/models/lora.h"
@@ -495,4 +496,18 @@ int vtrain_resume(vtrain *t, vc_err *err)
     free(now.sets);
     cJSON_Delete(now.settings);
     return vc_context(err, rc, "--resume_from_checkpoint: %s", t->from_dir);
+}
+
+/* ---- after a file was torn ---- */
+
+int vtrain_check_weights(const vtrain *t, vc_err *err)
+{
+    int rc = 0;
+    for (int i = 0; !rc && i < vt_params_count(t->params); i++) {
+        const vt_param *p = vt_params_at(t->params, i);
+        bool saved = p->trained || t->cfg.training_type != VTRAIN_LORA;
+        if (saved && vt_host_memory(t->g))
+            rc = vc_map_check(p->t->data, (size_t)vt_count(p->t) * vc_dtype_size(p->t->dtype), err);
+    }
+    return vc_comm_agree(t->comm, rc, err);
 }

@@ -378,6 +378,9 @@ int vtrain_eval(vtrain *t, double *loss, vc_err *err);
 
 /* save.c. Writes a checkpoint of t->step. */
 int vtrain_save(vtrain *t, vc_err *err);
+/* Reads all values that a checkpoint would hold; an error if a mapped file cannot be read.
+ * Collective. */
+int vtrain_check_weights(const vtrain *t, vc_err *err);
 /* Before the first step: warns where there is no room for a checkpoint. */
 void vtrain_save_foresee(vtrain *t);
 /* Finds the checkpoint that --resume_from_checkpoint names and reads its trainer.json into t->from

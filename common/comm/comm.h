@@ -11,8 +11,9 @@
  *     vc_comm_close(comm);
  *
  * Calls are collective: all ranks of a comm make the same calls in the same order, except for those
- * marked "local". One thread at a time uses a comm; threads may use different comms. Sums are made in rank
- * order, so the same values give the same bits each time and on each rank, whatever the network.
+ * marked "local". One thread at a time uses a comm; threads may use different comms. Sums are made
+ * in rank order, so the same values give the same bits each time and on each rank, whatever the
+ * network.
  * Waiting ranks sleep between polls, so that the cores are free for kernels.
  *
  * Memory is the host's, except for vc_comm_device. After a failed call (VC_EFAIL, VC_ENOMEM) ranks

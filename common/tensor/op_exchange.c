@@ -39,9 +39,9 @@ void vt_share_tokens(vt_ctx *g, int64_t tokens)
     if (!g->shared)
         return;
     if (g->shared < g->peers->n || g->peers->n > MOST_PEERS)
-        vt_fail(g, VC_EINVAL, "a sequence of %lld tokens cannot be shared by %d processes, of which "
-                "each needs a token, and of which there may be %d", (long long)tokens,
-                g->peers->n, MOST_PEERS);
+        vt_fail(g, VC_EINVAL, "a sequence of %lld tokens cannot be shared by %d processes: each "
+                "needs a token, and there may be %d of them", (long long)tokens, g->peers->n,
+                MOST_PEERS);
 }
 
 int64_t vt_shared_tokens(const vt_ctx *g)
@@ -143,7 +143,7 @@ static void heads_from(vt_ctx *g, vt_tensor *y, const vt_tensor *x, int64_t toke
     vt_scope_end(g, s, 0, NULL);
 }
 
-/* y [B,n,H,D] (+)= all heads of this process's tokens, from x [B,N,h,D], packed, of each process. */
+/* y [B,n,H,D] (+)= all heads of this process's tokens, from x [B,N,h,D] of each process, packed. */
 static void tokens_from(vt_ctx *g, vt_tensor *y, vt_tensor *x, int64_t tokens)
 {
     vt_piece in[MOST_PEERS], out[MOST_PEERS];

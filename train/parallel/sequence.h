@@ -13,8 +13,8 @@ struct vt_ctx;
 typedef struct vtrain_sequence vtrain_sequence;
 
 /* Connects the ranks that share sequences, `sp` of `all`, and lets g's steps share them. With sp 1
- * there is nothing to connect. `patience` is as in dist.h. Borrows all and g. Collective. VC_EINVAL:
- * on GPUs, in a build without NCCL. */
+ * there is nothing to connect. `patience` is as in dist.h. Borrows all and g. Collective.
+ * VC_EINVAL: on GPUs, in a build without NCCL. */
 int vtrain_sequence_open(vtrain_sequence **out, vc_comm *all, struct vt_ctx *g, int sp,
                          double patience, vc_err *err);
 /* Call before g is closed; NULL is fine. */
