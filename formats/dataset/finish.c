@@ -35,19 +35,19 @@ static cJSON *bucket_json(const vf_bucket *b)
 }
 
 /* Lists the buckets with live samples, in order of their grids. */
-static cJSON *buckets_json(const vf_writer *w, const int64_t *count)
+static cJSON *buckets_json(const vf_writer *w)
 {
     const vf_bucket **order = calloc((size_t)w->buckets + 1, sizeof *order);
     cJSON *list = order ? cJSON_CreateArray() : NULL;
     size_t n = 0;
     for (uint32_t i = 0; i < w->buckets && order; i++)
-        if (count[i])
+        if (w->bucket[i].live)
             order[n++] = &w->bucket[i];
     if (n)
         qsort(order, n, sizeof *order, by_grid);
     for (size_t i = 0; i < n && list; i++) {
         cJSON *o = bucket_json(order[i]);
-        if (!o || vf_json_add_int(o, "samples", count[order[i] - w->bucket]) ||
+        if (!o || vf_json_add_int(o, "samples", order[i]->live) ||
             !cJSON_AddItemToArray(list, o)) {
             cJSON_Delete(o);
             cJSON_Delete(list);
@@ -61,25 +61,13 @@ static cJSON *buckets_json(const vf_writer *w, const int64_t *count)
 int vf_writer_manifest(vf_writer *w, bool complete, vc_err *err)
 {
     vf_manifest *m = &w->manifest;
-    int64_t *count = calloc((size_t)w->buckets + 1, sizeof *count);
-    if (!count)
-        return vc_fail(err, VC_ENOMEM, "%s: out of memory", VF_MANIFEST);
     m->complete = complete;
-    m->samples = 0;
-    m->root = (vf_key){ { 0 } };
-    for (uint32_t i = 0; i < w->slots; i++) {
-        const vf_index_item *item = &w->slot[i].item;
-        if (item->entry.flags & VF_ENTRY_DROPPED)
-            continue;
-        m->samples++;
-        vf_root_add(&m->root, item->hash);
-        count[item->bucket]++;
-    }
-    cJSON *buckets = buckets_json(w, count);
+    m->samples = w->live;
+    m->root = w->root;
+    cJSON *buckets = buckets_json(w);
     int rc = buckets ? vf_manifest_write(m, w->dir, w->head, buckets, err)
                      : vc_fail(err, VC_ENOMEM, "%s: out of memory", VF_MANIFEST);
     cJSON_Delete(buckets);
-    free(count);
     return rc;
 }
 
@@ -166,13 +154,14 @@ static int by_rank(const void *a, const void *b)
 static int index_items(const vf_writer *w, vf_index_item **out, uint32_t *n, cJSON **buckets,
                        vc_err *err)
 {
-    vf_index_item *items = calloc((size_t)w->slots + 1, sizeof *items);
+    const uint32_t room = w->noted_to - w->noted_from;
+    vf_index_item *items = calloc((size_t)room + 1, sizeof *items);
     uint32_t *number = calloc((size_t)w->buckets + 1, sizeof *number), used = 0;
     cJSON *list = cJSON_CreateArray();
     int rc = items && number && list ? 0 : -1;
 
     *n = 0;
-    for (uint32_t i = 0; i < w->slots && !rc; i++)
+    for (uint32_t i = w->noted_from; i < w->noted_to && !rc; i++)
         if (w->slot[i].shard == w->shard.number)
             items[(*n)++] = w->slot[i].item;
     if (*n)
@@ -192,7 +181,7 @@ static int index_items(const vf_writer *w, vf_index_item **out, uint32_t *n, cJS
     if (rc) {
         free(items);
         cJSON_Delete(list);
-        return vc_fail(err, VC_ENOMEM, "index: out of memory for %u samples", (unsigned)w->slots);
+        return vc_fail(err, VC_ENOMEM, "index: out of memory for %u samples", (unsigned)room);
     }
     *out = items;
     *buckets = list;
@@ -241,5 +230,8 @@ int vf_writer_close_shard(vf_writer *w, vc_err *err)
     if (rc)
         return rc;
     vf_shard_info s = { .samples = n[0], .latents = n[1] };
-    return close_half(w, &w->shard, &s, err);
+    rc = close_half(w, &w->shard, &s, err);
+    if (!rc)
+        w->noted_from = w->noted_to = 0;
+    return rc;
 }

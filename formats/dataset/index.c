@@ -59,16 +59,32 @@ bool vf_is_dropped(vf_bytes value)
     return value.size == strlen(VF_DROPPED) && !memcmp(value.data, VF_DROPPED, value.size);
 }
 
+typedef unsigned __int128 wide;
+
+static wide wide_of(vf_key k)
+{
+    uint64_t half[2];
+    memcpy(half, k.b, sizeof half);
+    return (wide)__builtin_bswap64(half[0]) << 64 | __builtin_bswap64(half[1]);
+}
+
+static vf_key key_of(wide v)
+{
+    const uint64_t half[2] = { __builtin_bswap64((uint64_t)(v >> 64)),
+                               __builtin_bswap64((uint64_t)v) };
+    vf_key k;
+    memcpy(k.b, half, sizeof half);
+    return k;
+}
+
 void vf_root_add(vf_key *sum, vf_key h)
 {
-    uint64_t a[2], b[2];
-    memcpy(a, sum->b, sizeof a);
-    memcpy(b, h.b, sizeof b);
-    uint64_t low = __builtin_bswap64(a[1]) + __builtin_bswap64(b[1]);
-    uint64_t carry = low < __builtin_bswap64(b[1]);
-    a[0] = __builtin_bswap64(__builtin_bswap64(a[0]) + __builtin_bswap64(b[0]) + carry);
-    a[1] = __builtin_bswap64(low);
-    memcpy(sum->b, a, sizeof a);
+    *sum = key_of(wide_of(*sum) + wide_of(h));
+}
+
+void vf_root_take(vf_key *sum, vf_key h)
+{
+    *sum = key_of(wide_of(*sum) - wide_of(h));
 }
 
 /* ---- records ---- */

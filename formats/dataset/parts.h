@@ -101,8 +101,9 @@ int vf_grid_read(vf_entry *e, const cJSON *json, vc_err *err);
 /* Parses a validation key, "000000"; tests if a value is {"dropped":true}. */
 bool vf_prompt_key_parse(vf_bytes key, uint32_t *i);
 bool vf_is_dropped(vf_bytes value);
-/* Adds h to sum; both are 128-bit big-endian numbers. */
+/* Adds h to sum, or takes h from sum; both are 128-bit big-endian numbers. */
 void vf_root_add(vf_key *sum, vf_key h);
+void vf_root_take(vf_key *sum, vf_key h);
 
 /* ---- hints ---- */
 

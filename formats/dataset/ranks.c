@@ -187,7 +187,7 @@ int vf_writer_publish(vf_writer *w, vf_half *h, vf_shard_info *s, vc_err *err)
         rc = vc_fail_errno(err, "%s", from);
     if (!rc)
         rc = vc_sync_dir(w->dir, err);
-    for (uint32_t i = 0; i < w->slots && !rc && !s->text; i++)
+    for (uint32_t i = w->noted_from; i < w->noted_to && !rc && !s->text; i++)
         if (w->slot[i].shard == VF_NO_NUMBER)
             w->slot[i].shard = s->number;
     if (!rc)

@@ -119,6 +119,19 @@ vf_slot *vf_writer_slot(const vf_writer *w, uint32_t number, uint32_t variant)
                : NULL;
 }
 
+/* Adds a live item to the manifest's sums, or takes it out of them. */
+static void count(vf_writer *w, const vf_index_item *item, bool add)
+{
+    if (item->entry.flags & VF_ENTRY_DROPPED)
+        return;
+    w->live += add ? 1u : -1u;
+    w->bucket[item->bucket].live += add ? 1 : -1;
+    if (add)
+        vf_root_add(&w->root, item->hash);
+    else
+        vf_root_take(&w->root, item->hash);
+}
+
 int vf_writer_note(vf_writer *w, const vf_index_item *item, unsigned shard, vc_err *err)
 {
     vf_slot *s = vf_writer_slot(w, item->entry.number, item->entry.variant);
@@ -133,14 +146,19 @@ int vf_writer_note(vf_writer *w, const vf_index_item *item, unsigned shard, vc_e
             w->slots_room = room;
         }
         s = &w->slot[w->slots];
-        *s = (vf_slot){ 0 };
+        *s = (vf_slot){ .item = { .entry = { .flags = VF_ENTRY_DROPPED } } };
         rc = vf_keymap_put(&w->slot_at, small_key(vf_entry_rank(&item->entry)), w->slots, err);
         if (rc)
             return rc;
         w->slots++;
     }
+    count(w, &s->item, false);
+    count(w, item, true);
     s->item = *item;
     s->shard = shard;
+    const uint32_t at = (uint32_t)(s - w->slot);
+    w->noted_from = w->noted_to && w->noted_from < at ? w->noted_from : at;
+    w->noted_to = w->noted_to > at ? w->noted_to : at + 1;
     if (item->entry.number >= w->next_number)
         w->next_number = item->entry.number + (item->entry.number < UINT32_MAX);
     if (!(item->entry.flags & VF_ENTRY_DROPPED))
@@ -174,7 +192,7 @@ int vf_writer_bucket(vf_writer *w, const char *key, const vf_entry *grid, uint32
         return rc;
     }
     *bucket = w->buckets;
-    w->bucket[w->buckets++] = (vf_bucket){ copy, grid->f, grid->h, grid->w };
+    w->bucket[w->buckets++] = (vf_bucket){ copy, grid->f, grid->h, grid->w, 0 };
     return 0;
 }
 
@@ -234,10 +252,7 @@ int vf_writer_number_of(const vf_writer *w, uint64_t id, uint32_t *number)
 
 uint32_t vf_writer_count(const vf_writer *w)
 {
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < w->slots; i++)
-        n += live(&w->slot[i]);
-    return n;
+    return w->live;
 }
 
 const vf_key *vf_writer_clip_of(const vf_writer *w, uint32_t number, uint32_t variant)

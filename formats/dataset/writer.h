@@ -25,6 +25,7 @@ typedef struct vf_slot {                     /* a sample's newest record */
 typedef struct vf_bucket {
     char *key;
     uint16_t f, h, w;
+    int64_t live;                            /* number of live samples */
 } vf_bucket;
 
 typedef struct vf_prompt {                   /* a validation record */
@@ -54,6 +55,10 @@ struct vf_writer {
     vf_keymap slot_at, id_at;                /* sample, id -> index into slot */
     vf_slot *slot;
     uint32_t slots, slots_room, next_number;
+    uint32_t noted_from, noted_to;           /* range of the slots that were noted since a shard was
+                                              * closed; those of the open shard are among them */
+    uint32_t live;                           /* live samples, and their root */
+    vf_key root;
     vf_keymap bucket_at;
     vf_bucket *bucket;
     uint32_t buckets, buckets_room;

@@ -1,5 +1,6 @@
 /* test_shards_closed.c - shards that are closed by time, and readers of a dataset that is being
  * written. */
+#include "formats/dataset/writer.h"
 #include "tests/formats/shards_test.h"
 
 enum { SAMPLES = 5 };
@@ -58,6 +59,27 @@ static void closed_by_time(void **state)
         assert_whole(dir);
         free(dir);
     }
+}
+
+/* A shard's index is made from the samples since the shard before, however many there are, and the
+ * manifest's sums from changes: closing costs the same at the first shard and at the last. */
+static void closing_is_local(void **state)
+{
+    enum { CLOSED = 5, EACH = 40 };
+    vf_writer *w;
+    OK(open_writer(&w, *state, 0, false, false, &err));
+    for (uint32_t i = 0; i < CLOSED * EACH; i++) {
+        OK(make_sample(w, i, "caption", 1, 8, 4, &err));
+        assert_in_range(w->noted_to - w->noted_from, 1, EACH);
+        if (i % EACH == EACH - 1)
+            OK(vf_writer_flush(w, &err));
+    }
+    OK(make_sample(w, 3, "other caption", 1, 4, 4, &err));       /* a sample of the first shard */
+    assert_int_equal(vf_writer_count(w), CLOSED * EACH);
+    assert_int_equal(w->noted_to - w->noted_from, 1);
+    OK(vf_writer_finish(w, &err));
+    vf_writer_close(w);
+    assert_int_equal(count_samples(*state), CLOSED * EACH);
 }
 
 typedef struct seen {
@@ -126,6 +148,8 @@ static void seen_again(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { FOLDER_TEST(closed_by_time), FOLDER_TEST(seen_again) };
+    const struct CMUnitTest tests[] = {
+        FOLDER_TEST(closed_by_time), FOLDER_TEST(closing_is_local), FOLDER_TEST(seen_again),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
