@@ -179,8 +179,10 @@ static const char *const value_name[2] = { "latent", "text" };
 /* The shard in which a value is looked for first is not known. */
 enum { ANYWHERE = -1 };
 
-/* Looks first in the shard `first`; if it is not known, in the shard where the text was found
- * before, or where the last value was, as neighbours lie together. */
+/* Looks first in the shard where the text was found before; else in the shard `first` of the record
+ * that refers to the value, and then in those before, because values are written before records and
+ * the text shard of a shard is closed just before the shard. If there is no record, looks first in
+ * the shard where the last value was, as neighbours lie together. */
 static int find_value(const vf_dataset *d, bool text, vf_key k, int first, const shard **in,
                       vf_bytes *value, vc_err *err)
 {
@@ -190,18 +192,18 @@ static int find_value(const vf_dataset *d, bool text, vf_key k, int first, const
     memcpy(&slot, k.b, sizeof slot);
     atomic_ushort *hint = text ? &d->text_at[slot & (d->slots - 1)] : NULL;
     int found = hint ? atomic_load_explicit(hint, memory_order_relaxed) : 0;
-    int start = first != ANYWHERE ? first : found ? found - 1
-                : atomic_load_explicit(last, memory_order_relaxed);
+    int start = first != ANYWHERE ? first : atomic_load_explicit(last, memory_order_relaxed);
+    int step = first != ANYWHERE ? d->n_shards - 1 : 1;
     vf_key_hex(hex, k);
-    for (int i = 0; i < d->n_shards; i++) {
-        int at = (start + i) % d->n_shards;
+    for (int i = found ? -1 : 0; i < d->n_shards; i++) {
+        int at = i < 0 ? found - 1 : (int)((start + (int64_t)i * step) % d->n_shards);
         const shard *s = &d->shard[at];
         if (s->info->text != text || !s->m)
             continue;
         int rc = vf_lmdb_get(s->m, &s->values, hex, 32, value, err);
         if (rc == VC_ENOENT)
             continue;
-        if (i && first == ANYWHERE)
+        if (i > 0 && first == ANYWHERE)
             atomic_store_explicit(last, at, memory_order_relaxed);
         if (hint && found != at + 1)
             atomic_store_explicit(hint, (unsigned short)(at + 1), memory_order_relaxed);
@@ -251,6 +253,12 @@ int vf_dataset_latent_of(const vf_dataset *d, uint32_t i, vf_key k, bool check,
 int vf_dataset_text(const vf_dataset *d, vf_key k, bool check, vf_safetensors **st, vc_err *err)
 {
     return open_value(d, true, k, ANYWHERE, check, st, err);
+}
+
+int vf_dataset_text_of(const vf_dataset *d, uint32_t i, vf_key k, bool check, vf_safetensors **st,
+                       vc_err *err)
+{
+    return open_value(d, true, k, d->in[i], check, st, err);
 }
 
 int vf_dataset_bytes(const vf_dataset *d, bool text, vf_key k, const void **data, size_t *n,

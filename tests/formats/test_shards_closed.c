@@ -82,6 +82,52 @@ static void closing_is_local(void **state)
     assert_int_equal(count_samples(*state), CLOSED * EACH);
 }
 
+/* Counts the maps of text shards that have pages in memory. */
+static int touched_texts(void)
+{
+    char line[512];
+    bool text = false;
+    int n = 0;
+    unsigned long size, from, to;
+    FILE *f = fopen("/proc/self/smaps", "r");
+    while (fgets(line, sizeof line, f)) {
+        if (sscanf(line, "%lx-%lx ", &from, &to) == 2)
+            text = strstr(line, "/text-") != NULL;
+        if (sscanf(line, "Rss: %lu kB", &size) == 1)
+            n += text && size;
+    }
+    fclose(f);
+    return n;
+}
+
+/* The first look-up of a sample's text reads the text shard that was closed with the sample's shard,
+ * and not every other one. */
+static void text_is_beside_sample(void **state)
+{
+    enum { CLOSED = 20 };
+    vf_writer *w;
+    vf_dataset *d;
+    vf_safetensors *st;
+    char caption[32];
+    OK(open_writer(&w, *state, 0, false, false, &err));
+    for (uint32_t i = 0; i < CLOSED; i++) {
+        snprintf(caption, sizeof caption, "caption %u", i);
+        OK(make_sample(w, i, caption, 1, 8, 4, &err));
+        OK(vf_writer_flush(w, &err));
+    }
+    OK(vf_writer_finish(w, &err));
+    vf_writer_close(w);
+    OK(vf_dataset_open(&d, *state, false, &err));
+    assert_int_equal(touched_texts(), 0);
+    for (uint32_t i = CLOSED - 1, n = 1; i >= CLOSED / 2; i -= 3, n++) {
+        snprintf(caption, sizeof caption, "caption %u", i);
+        OK(vf_dataset_text_of(d, i, make_text_key(caption), true, &st, &err));
+        vf_safetensors_close(st);
+        assert_int_equal(touched_texts(), n);
+    }
+    vf_dataset_close(d);
+}
+
 typedef struct seen {
     int shards;
     uint32_t samples;
@@ -149,7 +195,8 @@ static void seen_again(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        FOLDER_TEST(closed_by_time), FOLDER_TEST(closing_is_local), FOLDER_TEST(seen_again),
+        FOLDER_TEST(closed_by_time), FOLDER_TEST(closing_is_local),
+        FOLDER_TEST(text_is_beside_sample), FOLDER_TEST(seen_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

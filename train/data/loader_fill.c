@@ -11,8 +11,7 @@ typedef vtrain_loader_slot slot;
 
 /* ---- checksums, compared once for each sample ---- */
 
-static int check_texts(const vtrain_data *d, const vtrain_sample *s, const cJSON *record,
-                       vc_err *err)
+static int check_texts(const vtrain_data *d, uint32_t sample, const cJSON *record, vc_err *err)
 {
     const cJSON *captions = NULL;
     int rc = vf_json_arr(record, "captions", &captions, err);
@@ -21,7 +20,7 @@ static int check_texts(const vtrain_data *d, const vtrain_sample *s, const cJSON
         rc = vtrain_caption_keys(d, record, c, key, err);
         for (int i = 0; !rc && i < d->n_slots; i++) {
             vtrain_text_value v;
-            rc = vtrain_text_open(d, s->dataset, i, key[i], true, &v, err);
+            rc = vtrain_text_of(d, sample, i, key[i], true, &v, err);
             vf_safetensors_close(v.st);
         }
     }
@@ -64,7 +63,7 @@ static int check_sample(vtrain_loader *l, uint32_t sample, const cJSON *record, 
     int rc = vtrain_latent_open(l->d, sample, true, &v, err);
     vf_safetensors_close(v.st);
     if (!rc)
-        rc = check_texts(l->d, &l->d->sample[sample], record, err);
+        rc = check_texts(l->d, sample, record, err);
     if (!rc)
         rc = check_conditions(l, sample, record, err);
     if (!rc)
@@ -102,7 +101,7 @@ static int open_texts(vtrain_loader *l, slot *s, int row, const cJSON *record, v
     for (int i = 0; i < d->n_slots && !rc; i++) {
         vtrain_text *t = &s->b.text[i];
         vtrain_text_value *v = &s->value[row * d->n_slots + i];
-        rc = vtrain_text_open(d, d->sample[s->row[row]].dataset, i, key[i], false, v, err);
+        rc = vtrain_text_of(d, s->row[row], i, key[i], false, v, err);
         if (rc)
             break;
         t->length[row] = (int32_t)v->embeds.dim[0];

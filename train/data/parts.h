@@ -143,6 +143,9 @@ typedef struct vtrain_text_value {
 } vtrain_text_value;
 int vtrain_text_open(const vtrain_data *d, int set, int slot, vf_key key, bool check,
                      vtrain_text_value *v, vc_err *err);
+/* Does the same for a text of a sample of the list, in whose shard it is searched first. */
+int vtrain_text_of(const vtrain_data *d, uint32_t sample, int slot, vf_key key, bool check,
+                   vtrain_text_value *v, vc_err *err);
 
 /* Reads the keys of one caption of a sample's record (vf_dataset_sample), one key for each slot.
  * VC_EFORMAT: the caption or a key is missing or damaged. */

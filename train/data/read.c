@@ -183,14 +183,11 @@ static int text_views(const vtrain_slot *s, vtrain_text_value *v, vc_err *err)
     return rc ? rc : check_shape(&v->pooled, 1, &s->pooled, err);
 }
 
-int vtrain_text_open(const vtrain_data *d, int set, int slot, vf_key key, bool check,
-                     vtrain_text_value *v, vc_err *err)
+/* Ends the opening of a text: checks its views if rc is 0, and closes it after an error. */
+static int check_text(const vtrain_data *d, int slot, vf_key key, int rc, vtrain_text_value *v,
+                      vc_err *err)
 {
-    const vf_dataset *data = d->set[set].data;
     char hex[VF_KEY_HEX];
-
-    *v = (vtrain_text_value){ 0 };
-    int rc = vf_dataset_text(data, key, check, &v->st, err);
     if (!rc)
         rc = vc_context(err, text_views(&d->slot[slot], v, err), "text %s", vf_key_hex(hex, key));
     if (rc) {
@@ -198,6 +195,23 @@ int vtrain_text_open(const vtrain_data *d, int set, int slot, vf_key key, bool c
         v->st = NULL;
     }
     return vc_context(err, rc, "%s", d->slot[slot].name);
+}
+
+int vtrain_text_open(const vtrain_data *d, int set, int slot, vf_key key, bool check,
+                     vtrain_text_value *v, vc_err *err)
+{
+    *v = (vtrain_text_value){ 0 };
+    int rc = vf_dataset_text(d->set[set].data, key, check, &v->st, err);
+    return check_text(d, slot, key, rc, v, err);
+}
+
+int vtrain_text_of(const vtrain_data *d, uint32_t sample, int slot, vf_key key, bool check,
+                   vtrain_text_value *v, vc_err *err)
+{
+    const vtrain_sample *s = &d->sample[sample];
+    *v = (vtrain_text_value){ 0 };
+    int rc = vf_dataset_text_of(d->set[s->dataset].data, s->index, key, check, &v->st, err);
+    return check_text(d, slot, key, rc, v, err);
 }
 
 int vtrain_keys_read(const vtrain_data *d, const cJSON *o, const char *field,
