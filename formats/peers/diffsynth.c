@@ -43,7 +43,7 @@ typedef struct exporting {
 
 /* Memory of a sample's tensors. */
 typedef struct values {
-    uint16_t *latents, *rows, *pooled, *ids, *zeros;
+    uint16_t *latents, *rows, *pooled, *ids, *zeros, *known, *vision;
     int64_t *mask;
 } values;
 
@@ -141,7 +141,27 @@ static int add_positive(exchange_dict *d, const exporting *e, const exchange_sam
     return rc;
 }
 
-static int add_values(exchange_dict *shared, exchange_dict *positive, const exchange *x,
+/* Adds the known frames of image-to-video: y [1,4+C,F,H,W] and clip_feature [1,n,D]. */
+static int add_known(exchange_dict *d, exchange *x, const exchange_sample *s, values *own,
+                     vc_err *err)
+{
+    exchange_known k;
+    int rc = exchange_known_open(&k, x, s, true, err);
+    const vf_view *c = &k.clip, *v = &k.vision;
+    if (!rc && c->data) {
+        rc = to_bf16(&own->known, c, (size_t)vf_view_count(c), err);
+        exchange_dict_tensor(d, "y", (vf_view){ NULL, VC_BF16, 5, { 1, c->dim[0], c->dim[1],
+                                                c->dim[2], c->dim[3] }, own->known, c->bytes / 2 });
+    }
+    if (!rc && v->data) {
+        rc = to_bf16(&own->vision, v, (size_t)vf_view_count(v), err);
+        exchange_dict_tensor(d, "clip_feature", bf16_view(own->vision, 3, 1, v->dim[0], v->dim[1]));
+    }
+    exchange_known_close(&k);
+    return rc;
+}
+
+static int add_values(exchange_dict *shared, exchange_dict *positive, exchange *x,
                       const exporting *e, const exchange_sample *s, values *own, vc_err *err)
 {
     size_t n = (size_t)vf_view_count(&s->mean);
@@ -158,6 +178,8 @@ static int add_values(exchange_dict *shared, exchange_dict *positive, const exch
         return rc;
     add_shared(shared, e->l, s, x->family->ratio, own->latents);
     rc = add_positive(positive, e, s, own, err);
+    if (!rc)
+        rc = add_known(shared, x, s, own, err);
     return rc || !e->l->pooled ? rc : add_ids(shared, s, own, err);
 }
 
@@ -180,6 +202,8 @@ static int write_sample(exchange *x, const exchange_sample *s, void *arg, vc_err
     free(own.ids);
     free(own.zeros);
     free(own.mask);
+    free(own.known);
+    free(own.vision);
     return rc;
 }
 

@@ -149,10 +149,48 @@ static vf_pt_value text_value(const char *s)
     return (vf_pt_value){ .kind = VF_PT_STR, .s = s, .n = strlen(s) };
 }
 
-/* Makes the bytes of an item, with latents of the dataset's type; the caller frees *data. */
-static int pack_item(const exporting *e, const exchange_sample *s, const char *const *caption,
-                     int captions, char **data, size_t *size, vc_err *err)
+/* The rows of CLIP's states of one picture. */
+enum { VISION_ROWS = 257 };
+
+/* Opens a sample's known frames, which name the model. */
+static int open_known(exporting *e, exchange_known *k, const exchange_sample *s, vc_err *err)
 {
+    int rc = exchange_known_open(k, e->x, s, false, err);
+    if (rc || !k->clip.data)
+        return rc;
+    if (s->mean.dim[1] == 1)
+        return vc_fail(err, VC_EMISMATCH, "a still: diffusion-pipe trains image-to-video on clips "
+                       "alone (vlat select 'frames > 1' leaves stills out)");
+    e->model = !k->vision.data ? "wan2.2_i2v"
+               : k->vision.dim[0] > VISION_ROWS ? "wan_flf2v" : "wan_i2v";
+    return 0;
+}
+
+/* Adds the known frames, y [C,F,H,W] and clip_context [n,D], in the latents' type; the caller frees
+ * own[]. */
+static int add_known(exchange_dict *d, const exchange_known *k, vc_dtype t, void *own[2],
+                     vc_err *err)
+{
+    const vf_view *from[2] = { &k->clip, &k->vision };
+    int rc = 0;
+    for (int i = 0; !rc && i < 2 && from[i]->data; i++) {
+        size_t n = (size_t)vf_view_count(from[i]);
+        vf_view v = *from[i];
+        v.data = own[i] = malloc(n * vc_dtype_size(t) + 1);
+        v.dtype = t;
+        v.bytes = n * vc_dtype_size(t);
+        rc = own[i] ? exchange_convert(own[i], t, from[i], 0, n, err) : vc_no_memory(err);
+        exchange_dict_tensor(d, i ? "clip_context" : "y", v);
+    }
+    return rc;
+}
+
+/* Makes the bytes of an item, with latents of the dataset's type; the caller frees *data. */
+static int pack_item(const exporting *e, const exchange_sample *s, const exchange_known *k,
+                     const char *const *caption, int captions, char **data, size_t *size,
+                     vc_err *err)
+{
+    void *own[2] = { NULL };
     size_t n = (size_t)vf_view_count(&s->mean), wide = vc_dtype_size(s->mean.dtype);
     const vf_pt_value none = { .kind = VF_PT_NONE }, path = text_value(vlat_str(s->record, "path"));
     const vf_pt_value *spec[2] = { &none, &path };
@@ -182,9 +220,13 @@ static int pack_item(const exporting *e, const exchange_sample *s, const char *c
     list = exchange_dict_add(&d, "caption", VF_PT_LIST);
     list->item = texts;
     list->n = (size_t)captions;
+    if (!rc)
+        rc = add_known(&d, k, s->mean.dtype, own, err);
     const vf_pt_value item = exchange_dict_value(&d);
     if (!rc)
         rc = vf_pt_pack(data, size, &item, err);
+    free(own[0]);
+    free(own[1]);
     free(f);
     free(latents);
     free(texts);
@@ -196,17 +238,21 @@ static int write_sample(exchange *x, const exchange_sample *s, void *arg, vc_err
 {
     exporting *e = arg;
     (void)x;
+    exchange_known k;
     bucket *b = NULL;
     char *data = NULL;
     size_t size;
-    int n, rc = find_bucket(e, s->mean.dim + 1, &b, err);
+    int n, rc = open_known(e, &k, s, err);
+    if (!rc)
+        rc = find_bucket(e, s->mean.dim + 1, &b, err);
     const char **caption = rc ? NULL : captions_of(s->record, &n, err);
     if (!rc)
-        rc = caption ? pack_item(e, s, caption, n, &data, &size, err) : VC_ENOMEM;
+        rc = caption ? pack_item(e, s, &k, caption, n, &data, &size, err) : VC_ENOMEM;
     if (!rc)
         rc = append(b, s, n, data, size, err);
     if (!rc)
         e->texts += (uint64_t)n * (uint64_t)s->n_text;
+    exchange_known_close(&k);
     free(data);
     free(caption);
     return rc;

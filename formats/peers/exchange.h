@@ -131,6 +131,21 @@ int exchange_convert(void *dst, vc_dtype t, const vf_view *v, size_t from, size_
  * a logvar its values are -30, a posterior of one point. The caller frees *out. */
 int exchange_moments(const exchange_sample *s, vc_dtype t, bool frames_first, void **out,
                      vc_err *err);
+/* The known frames of an image-to-video sample, as Wan's transformers read them. */
+typedef struct exchange_known {
+    vf_view clip;                            /* f32 [k+C,f,h,w] or [C,f,h,w]: the mask (1 = known),
+                                              * then the mean of the clip whose other frames are
+                                              * grey, normalised if x->normalized. data NULL: the
+                                              * sample is of no image-to-video dataset */
+    vf_view vision;                          /* CLIP's states [n,D]; data may be NULL */
+    float *own;
+    vf_safetensors *st[3];
+} exchange_known;
+/* Opens a sample's known frames, which no longer count as left out; masked: the mask is in the
+ * clip. The caller closes *k, also after an error. */
+int exchange_known_open(exchange_known *k, exchange *x, const exchange_sample *s, bool masked,
+                        vc_err *err);
+void exchange_known_close(exchange_known *k);
 /* Counts the ones of a mask of ones followed by zeros; *rows is at least 1. */
 int exchange_mask_rows(const vf_view *mask, int64_t *rows, vc_err *err);
 /* Cut [n,D] to its first rows: to the ones of the mask [n]; to `rows` rows, at least 1; to the rows

@@ -77,6 +77,40 @@ static const char *folder_of(const exporting *e, const exchange_sample *s)
     return e->apart && s->e->f == 1 ? IMAGES : "";
 }
 
+/* Writes the latents, and beside them the known frames of image-to-video. musubi-tuner names the
+ * type of the latents in clip_TYPE too, whose values are f16. */
+static int write_views(const exporting *e, const char *name, const exchange_sample *s,
+                       const vf_view *latents, const vf_meta *meta, int n_meta, vc_err *err)
+{
+    exchange_known k;
+    vf_view v[3] = { *latents };
+    char image[96], clip[32];
+    void *own[2] = { NULL };
+    int n = 1, rc = exchange_known_open(&k, e->x, s, true, err);
+    const vf_view *from[2] = { &k.clip, &k.vision };
+    const vc_dtype type[2] = { e->a->latent, VC_F16 };
+    snprintf(image, sizeof image, "latents_image_%ux%ux%u_%s", s->e->f, s->e->h, s->e->w,
+             word_of(e->a->latent));
+    snprintf(clip, sizeof clip, "clip_%s", word_of(e->a->latent));
+    for (int i = 0; !rc && i < 2 && from[i]->data; i++) {
+        size_t count = (size_t)vf_view_count(from[i]), bytes = count * vc_dtype_size(type[i]);
+        own[i] = malloc(bytes + 1);
+        rc = own[i] ? exchange_convert(own[i], type[i], from[i], 0, count, err)
+                    : vc_no_memory(err);
+        v[n] = *from[i];
+        v[n].name = i ? clip : image;
+        v[n].dtype = type[i];
+        v[n].data = own[i];
+        v[n++].bytes = bytes;
+    }
+    if (!rc)
+        rc = write_file(e, name, v, n, meta, n_meta, err);
+    exchange_known_close(&k);
+    free(own[0]);
+    free(own[1]);
+    return rc;
+}
+
 static int write_latent(const exporting *e, const char *stem, const exchange_sample *s, vc_err *err)
 {
     const cJSON *source = cJSON_GetObjectItemCaseSensitive(s->record, "source");
@@ -118,7 +152,7 @@ static int write_latent(const exporting *e, const char *stem, const exchange_sam
     if (!rc && !name)
         rc = vc_no_memory(err);
     if (!rc)
-        rc = write_file(e, name, &v, 1, meta, video ? 5 : 4, err);
+        rc = write_views(e, name, s, &v, meta, video ? 5 : 4, err);
     free(name);
     free(f);
     free(data);
