@@ -170,7 +170,7 @@ static const vc_family families[] = {
       .channels_field = "in_channels", .wider = "wan2.2-5b",
       .inputs = { [VC_MODE_NORMAL] = 16, [VC_MODE_CONTROL] = 32, [VC_MODE_CONTROL_REF] = 48 } },
     { .name = "wan2.2-5b", SIZES(32, 4, 16, 2, 1), WAN, .channels = 48, .mean = wan22_mean,
-      .std = wan22_std, .begins_with_latent = true },
+      .std = wan22_std, .cached = true, .begins_with_latent = true },
     { .name = "qwen-image", SIZES(16, 1, 8, 2, 1), .max_frames = 1,
       .transformer = "QwenImageTransformer2DModel",
       .pipeline = { { .class = "QwenImagePipeline" } },

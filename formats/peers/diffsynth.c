@@ -29,6 +29,7 @@ typedef struct layout {
 
 static const layout layouts[] = {
     { "wan2.1", "context", NULL, NULL, 512, true },
+    { "wan2.2-5b", "context", NULL, NULL, 512, true },
     { "qwen-image", "prompt_emb", "prompt_emb_mask", NULL, 0, false },
     { "flux", "prompt_emb", NULL, "pooled_prompt_emb", 0, false },
     { 0 }
@@ -219,13 +220,23 @@ static int export_diffsynth(exchange *x, vc_err *err)
 
 /* ---- import ---- */
 
-static const layout *guess(const vf_pt_value *positive)
+static bool has_keys(const layout *l, const vf_pt_value *positive)
 {
+    return vf_pt_get(positive, l->embeds) && (!l->mask || vf_pt_get(positive, l->mask)) &&
+           (!l->pooled || vf_pt_get(positive, l->pooled));
+}
+
+/* Finds the layout by its keys and, of several, by the number of channels; else the first. */
+static const layout *guess(const vf_pt_value *shared, const vf_pt_value *positive)
+{
+    const layout *found = NULL;
+    vf_view v = { .nd = 0 };
+    vf_pt_tensor(shared, "input_latents", &v, NULL);
     for (const layout *l = layouts; l->family; l++)
-        if (vf_pt_get(positive, l->embeds) && (!l->mask || vf_pt_get(positive, l->mask)) &&
-            (!l->pooled || vf_pt_get(positive, l->pooled)))
-            return l;
-    return NULL;
+        if (has_keys(l, positive) &&
+            (!found || (v.nd > 1 && v.dim[1] == exchange_family_find(l->family)->channels)))
+            found = l;
+    return found;
 }
 
 static int read_latents(exchange_item *m, const vf_pt_value *shared, vc_err *err)
@@ -284,7 +295,7 @@ static int check_value(exchange *x, const vf_pt_value *v, const layout **l, vc_e
 {
     if (v->kind != VF_PT_TUPLE || v->n != 3)
         return vc_fail(err, VC_EFORMAT, "a tuple of three dictionaries expected");
-    if (!(*l = guess(v->item[1])))
+    if (!(*l = guess(v->item[0], v->item[1])))
         return vc_fail(err, VC_EFORMAT,
                        "neither Wan's context nor the prompt_emb of Qwen-Image or FLUX is in it");
     if ((x->sink || x->v->o->family) && strcmp(x->family->name, (*l)->family))

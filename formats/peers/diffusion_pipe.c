@@ -36,6 +36,8 @@ typedef struct layout {
 /* The first layout whose keys the first encoder's items have is the cache's. */
 static const layout layouts[] = {
     { "wan2.1", "wan", false, false, 0, 1, { { "text_embeddings", NULL, "seq_lens", NULL } } },
+    { "wan2.2-5b", "wan2.2_5b", false, false, 0, 1,
+      { { "text_embeddings", NULL, "seq_lens", NULL } } },
     { "hunyuanvideo", "hunyuan-video", true, false, 24, 2,
       { { "prompt_embeds_1", "prompt_attention_mask_1", NULL, NULL },
         { NULL, NULL, NULL, "prompt_embeds_2" } } },
@@ -69,19 +71,27 @@ static bool has(const vf_pt_value *d, const char *key)
     return !key || vf_pt_get(d, key);
 }
 
+static bool has_keys(const layout *l, const vf_pt_value *d)
+{
+    const text_layout *t = &l->text[0];
+    return has(d, t->embeds) && has(d, t->mask) && has(d, t->length) && has(d, t->pooled);
+}
 
+/* Finds the first layout whose keys the text has. Wan 2.2's 5B has the keys of Wan 2.1, so that
+ * --family chooses it. */
 static int guess(importing *m, const vf_pt_value *d, vc_err *err)
 {
     const char *said = m->x->v->o->family;
-    for (const layout *l = layouts; l->family && !m->l; l++) {
-        const text_layout *t = &l->text[0];
-        if (has(d, t->embeds) && has(d, t->mask) && has(d, t->length) && has(d, t->pooled))
+    for (const layout *l = layouts; l->family && !m->l; l++)
+        if (has_keys(l, d))
             m->l = l;
-    }
+    if (m->l && said && m->l[1].family && !strcmp(m->l[1].family, said) &&
+        m->l->text[0].length && has_keys(m->l + 1, d))
+        m->l++;
     if (!m->l)
         return vc_fail(err, VC_EFORMAT,
-                       "text_embeddings_1: of none of the models wan, hunyuan-video, "
-                       "ltx-video, qwen_image, flux");
+                       "text_embeddings_1: of none of the models wan, wan2.2_5b, "
+                       "hunyuan-video, ltx-video, qwen_image, flux");
     if (said && strcmp(said, m->l->family))
         return vc_fail(err, VC_EMISMATCH, "of %s, --family says %s", m->l->family, said);
     m->x->family = exchange_family_find(m->l->family);

@@ -252,7 +252,9 @@ static int begin(exchange *x, const exchange_item *m, vc_err *err)
         if (x->normalized && x->family->mean && !x->v->o->vae)
             rc = vc_fail(err, VC_EMISMATCH,
                          "latents of %d channels, %s has %d: --vae config.json gives "
-                         "their constants", s->channels, x->family->name, x->family->channels);
+                         "their constants%s%s", s->channels, x->family->name, x->family->channels,
+                         x->family->wider ? ", or --family " : "",
+                         x->family->wider ? x->family->wider : "");
     }
     if (!rc && x->v->o->vae)
         rc = exchange_norm_config(&x->norm, x->v->o->vae, err);

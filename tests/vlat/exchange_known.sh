@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # vlat export of image-to-video samples of Wan: masked clips, masks and CLIP states go into the
-# caches of the trainers that have them.
+# caches of the trainers that have them. Wan 2.2's 5B has caches of its own.
 . "$(dirname "$0")/../lib/exchange.sh"
 shown() { grep -aq -e "$2" "$1" || wrong "$1: expected $2"; }
 
@@ -39,4 +39,20 @@ if [ -x "$VLT_BUILD/tests/dpipe_cache" ]; then
     expect 0 'diffusion-pipe' vlat export clips --to diffusion-pipe --out dp
     output_lacks 'conditions were left out'
     shown dp/48x32x9/cache/wan_i2v/cache_1.500x48x32x9/latents/shard_0.bin 'clip_context'
+fi
+
+# Wan 2.2's 5B: 48 channels and the texts of Wan 2.1
+round_trip five wan2.2-5b mode f32 bf16 diffsynth
+manifest five.back '"family": *"wan2.2-5b"'
+expect 1 'of family wan2.2-5b, of which musubi-tuner keeps no cache' vlat export five.back \
+    --to musubi --out x
+if [ -x "$VLT_BUILD/tests/dpipe_cache" ]; then
+    expect 0 '' vlat split five.back --by bucket --out part
+    expect 0 'diffusion-pipe' vlat export part-3x4x6 --to diffusion-pipe --out five.dp
+    cache=$(echo five.dp/*/cache/wan2.2_5b)
+    expect 0 '2 samples' vlat import "$cache" --from diffusion-pipe --family wan2.2-5b \
+        --texts part-3x4x6 --out five.dp.back
+    manifest five.dp.back '"family": *"wan2.2-5b"'
+    expect 1 'latents of 48 channels, wan2.1 has 16: .* or --family wan2.2-5b' vlat import \
+        "$cache" --from diffusion-pipe --family wan2.1 --texts i2v --out none
 fi
