@@ -316,6 +316,12 @@ static void test_first_authors(void **state)
     make_first(dir, "wan-a14b", FIRST "\"model_type\":\"i2v\"}", "blocks.0.norm2.weight");
     assert_fails(run(dir, "more", theirs, &err), VC_EMISMATCH, &err,
                  "tensor blocks.0.norm2.weight is not used");
+    make_first(dir, "wan-a14b", FIRST "\"model_type\":\"i2v\"}", "ref_conv.weight");
+    assert_fails(run(dir, "ref", theirs, &err), VC_EMISMATCH, &err,
+                 "ref_conv.weight: the transformer reads a reference picture");
+    make_first(dir, "wan-a14b", FIRST "\"model_type\":\"i2v\"}", "control_adapter.conv.weight");
+    assert_fails(run(dir, "poses", theirs, &err), VC_EMISMATCH, &err,
+                 "control_adapter.conv.weight: the transformer reads camera poses");
     free(ours);
     free(theirs);
     free(again);
