@@ -46,6 +46,9 @@ static const vc_flag report_flags[] = {
     OUT("file to write; default: report.html in the folder of the dataset, compare.html for runs"),
     FLAG(VC_INT, limit, "limit", "1000", "0..",
          "largest number of thumbnails, spread evenly over the samples; 0: all"),
+    FLAG(VC_PATH, browse, "browse", NULL, NULL,
+         "NAME.html: write a page to browse all samples of one or two datasets, with NAME.data "
+         "beside it; it opens without a server and loads what it shows"),
     LOG_FORMAT, END
 };
 
@@ -145,7 +148,7 @@ static const verb verbs[] = {
       verify_flags, 1, vlat_verify, false },
     { "report", "DATASET | RUN...",
       "Writes a page in HTML. Of a dataset the page shows thumbnails, captions, histograms and "
-      "skipped inputs. Of the output folders of up to 8 training runs it shows the curves of all "
+      "skipped inputs; with --browse another page shows all samples, of one dataset or of two. Of the output folders of up to 8 training runs it shows the curves of all "
       "runs together, the newest validation pictures of the same prompts beside each other, and "
       "the settings that differ.",
       report_flags, -1, vlat_report, false },

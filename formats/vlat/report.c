@@ -230,11 +230,13 @@ int vlat_report(const vlat *v, vc_err *err)
 {
     vf_dataset *d;
     vf_html *h = NULL;
+    if (v->o->browse)
+        return vlat_browse(v, err);
     if (vlat_is_run(v->path))
         return vlat_report_runs(v, err);
     if (v->words->n > 1)
         return vc_fail(err, VC_EUSAGE, "%s is not the output folder of a training run: vlat report "
-                       "takes one dataset, or the folders of runs", v->path);
+                       "takes one dataset (with --browse two), or the folders of runs", v->path);
     char *path = v->o->out ? vc_format("%s", v->o->out) : vc_path_join(v->path, "report.html");
     int rc = path ? vlat_open(v, &d, err) : vc_no_memory(err);
     if (rc) {

@@ -14,6 +14,7 @@ struct vf_expr;                              /* formats/dataset/expr.h */
 typedef struct vlat_options {
     bool json, repair, allow_partial;
     char *out, *of;
+    char *browse;                                            /* report */
     char *where, *shards;                                    /* pull: a part of the samples */
     char *to, *from, *family, *vae, *empty, *texts;          /* export, import */
     int space;                   /* 0: the format's, 1: raw, 2: normalized */
@@ -62,6 +63,11 @@ int vlat_verify_run(const vlat *v, vc_err *err);
 /* vlat report for the output folders of training runs: a page with their curves, figures, pictures
  * and the settings in which they differ. VC_EUSAGE: too many runs. VC_ENOENT: not a run. */
 int vlat_report_runs(const vlat *v, vc_err *err);
+
+/* ---- browse.c ---- */
+/* vlat report --browse for one or two datasets: the page and its folder of data. VC_EUSAGE: the
+ * name does not end in .html, or other words. VC_EINVAL: the folder of data is another one. */
+int vlat_browse(const vlat *v, vc_err *err);
 
 /* ---- copy.c ---- */
 /* Makes a new dataset at path of the samples i of d whose part[i] is `which`, or of all samples if

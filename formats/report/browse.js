@@ -1,0 +1,301 @@
+'use strict';
+const base = location.href.replace(/[?#].*/, '').replace(/\.html?$/i, '') + '.data/';
+const KEPT = 80;                     // files of samples that stay in memory
+const sets = [];                     // the datasets of the page
+const waiting = new Map(), kept = new Map();
+
+/* Makes an element; text becomes a text node. */
+function el(tag, props = {}, ...children) {
+  const e = document.createElement(tag);
+  for (const [name, value] of Object.entries(props))
+    if (name in e) e[name] = value; else e.setAttribute(name, value);
+  e.append(...children);
+  return e;
+}
+
+/* A file of data calls this with its name. */
+window.vlt = (name, value) => waiting.get(name)(value);
+
+function load(name) {
+  return new Promise((done, fail) => {
+    const script = el('script', { src: base + name + '.js' });
+    const end = result => value => { waiting.delete(name); script.remove(); result(value); };
+    waiting.set(name, end(done));
+    script.onerror = () => end(fail)(new Error('The file ' + name + '.js is missing in ' +
+      decodeURI(base.replace(/.*\/(?=[^/]+\/$)/, '')) + ', or cannot be read.'));
+    document.head.append(script);
+  });
+}
+
+/* Samples come in files of a fixed number; those used last stay in memory. */
+function samples(set, file) {
+  const name = `${set.n}/c${Math.floor(file / 1000)}/${file}`;
+  const value = kept.get(name) || load(name);
+  kept.delete(name);
+  kept.set(name, value);
+  if (kept.size > KEPT) kept.delete(kept.keys().next().value);
+  return value;
+}
+
+async function sample(set, at) {
+  const file = await samples(set, Math.floor(at / set.info.chunk));
+  return { record: file.r[at % set.info.chunk], jpeg: file.t[at % set.info.chunk] };
+}
+
+const count = n => n.toLocaleString('en');
+const text = v => typeof v === 'string' ? v : JSON.stringify(v);
+const key = r => String(r.sample).padStart(12, '0') + '/' + String(r.variant || 0).padStart(3, '0');
+const frames = r => r.frames ? r.frames.length : 1;
+const size = r => r.target ? `${r.target[1]}×${r.target[0]}` : '';
+const captions = r => (r.captions || []).map(c => String(c.text));
+
+function picture(jpeg, alt) {
+  return jpeg ? el('img', { src: 'data:image/jpeg;base64,' + jpeg, alt, loading: 'lazy' })
+              : el('span', { className: 'none' }, 'no thumbnail');
+}
+
+/* ---- one dataset ---- */
+
+/* Returns the positions of a dataset's samples to show: a range, or a list after a search. */
+function shown(set) {
+  const b = set.info.buckets[set.bucket], from = b ? b.from : 0, n = b ? b.n : set.info.samples;
+  const found = set.found && (b ? set.found.filter(i => i >= from && i < from + n) : set.found);
+  return found ? { n: found.length, at: i => found[i] } : { n, at: i => from + i };
+}
+
+function card(set, at, s) {
+  const r = s.record;
+  const title = `${key(r)}  ${size(r)}, ${frames(r)} frame${frames(r) === 1 ? '' : 's'}`;
+  return el('button', { className: 'card', type: 'button', onclick: () => open(set, at) },
+    picture(s.jpeg, ''), el('span', {}, title),
+    el('span', { className: 'text' }, captions(r)[0] || '(no caption)'));
+}
+
+async function show(set) {
+  const list = shown(set), pages = Math.max(1, Math.ceil(list.n / set.info.chunk));
+  const run = set.run = {};
+  set.page = Math.min(Math.max(set.page, 0), pages - 1);
+  set.input.value = set.page + 1;
+  set.input.max = pages;
+  set.pages.value = `of ${count(pages)}, ${count(list.n)} samples`;
+  set.before.disabled = set.page === 0;
+  set.after.disabled = set.page === pages - 1;
+  remember();
+  const cards = [];
+  try {
+    for (let i = set.page * set.info.chunk; i < Math.min(list.n, (set.page + 1) * set.info.chunk); i++)
+      cards.push(card(set, list.at(i), await sample(set, list.at(i))));
+  } catch (e) {
+    cards.push(el('p', {}, e.message));
+  }
+  if (set.run === run) set.cards.replaceChildren(...cards);
+}
+
+function go(set, page) {
+  set.page = page;
+  return show(set);
+}
+
+async function skipped(set, box) {
+  const rows = [], table = el('table', {}, el('tr', {},
+    ...['row', 'path', 'stage', 'reason'].map(t => el('th', { scope: 'col' }, t))));
+  const more = el('button', { type: 'button' }, 'More');
+  let file = 0;
+  more.onclick = async () => {
+    for (const row of await load(`${set.n}/e${file++}`))
+      table.append(el('tr', {}, ...row.map(v => el('td', {}, String(v)))));
+    more.hidden = file === set.info.skipped_files;
+  };
+  box.append(el('div', { className: 'scroll' }, table), more);
+  await more.onclick();
+}
+
+function makeSet(n, info) {
+  const set = { n, info, page: 0, bucket: -1, found: null };
+  const select = el('select', { 'aria-label': 'Bucket', onchange: () => {
+    set.bucket = +select.value;
+    go(set, 0);
+  } }, el('option', { value: -1 }, `All buckets (${count(info.samples)})`),
+    ...info.buckets.map((b, i) => el('option', { value: i }, `${b.name} (${count(b.n)})`)));
+  set.select = select;
+  set.before = el('button', { type: 'button', onclick: () => go(set, set.page - 1) }, 'Previous');
+  set.after = el('button', { type: 'button', onclick: () => go(set, set.page + 1) }, 'Next');
+  set.input = el('input', { type: 'number', min: 1, 'aria-label': 'Page',
+    onchange: () => go(set, (+set.input.value || 1) - 1) });
+  set.pages = el('output', { className: 'muted' });
+  set.cards = el('div', { className: 'cards' });
+  const lost = el('details', {}, el('summary', {}, `Skipped inputs: ${count(info.skipped)}` +
+    ` (${info.stages.map(s => `${s.name} ${count(s.n)}`).join(', ')})`));
+  lost.addEventListener('toggle', () => skipped(set, lost), { once: true });
+  set.section = el('section', {}, el('h2', {}, info.name),
+    el('p', { className: 'muted' }, info.facts.join(' · ')),
+    ...(info.skipped ? [lost] : [el('p', { className: 'muted' }, 'No skipped input is recorded.')]),
+    el('div', { className: 'row' }, select, set.before, set.after, el('label', { className: 'row' },
+      'Page', set.input), set.pages), set.cards);
+  return set;
+}
+
+/* ---- one sample ---- */
+
+const dialog = document.querySelector('dialog');
+let current = null;
+
+/* Draws the source as a box and the crop, with its thumbnail, at its place in it. */
+function cropFigure(r, jpeg) {
+  const [h, w] = r.resize || [], [top, left] = r.crop || [0, 0], [th, tw] = r.target || [];
+  if (!(w > 0 && h > 0 && tw > 0 && th > 0)) return [picture(jpeg, 'thumbnail')];
+  const width = Math.min(480, 320 * w / h), percent = (a, b) => 100 * a / b + '%';
+  const box = el('div', { className: 'source' });
+  box.style.width = width + 'px';
+  box.style.aspectRatio = `${w} / ${h}`;
+  const inner = jpeg ? picture(jpeg, 'the crop') : el('i');
+  Object.assign(inner.style, { left: percent(left, w), top: percent(top, h),
+    width: percent(tw, w), height: percent(th, h) });
+  box.append(inner);
+  const s = r.source || {};
+  return [el('figure', {}, box, el('figcaption', {},
+    `Source ${s.w || '?'}×${s.h || '?'}, resized to ${w}×${h}; crop ${tw}×${th} at left ${left}, ` +
+    `top ${top}${r.flip ? ', flipped' : ''}`))];
+}
+
+/* Draws the chosen frames on the line of the source's frames. */
+function frameStrip(r) {
+  if (!r.frames || r.frames.length < 2) return [];
+  const all = Math.max((r.source && r.source.frames) || 0, ...r.frames.map(f => f + 1));
+  const svg = document.createElementNS('http://www.w3.org/2000/svg', 'svg');
+  svg.setAttribute('class', 'strip');
+  svg.setAttribute('viewBox', `0 0 ${all} 10`);
+  svg.setAttribute('preserveAspectRatio', 'none');
+  const rect = (x, y, w, h, fill) => {
+    const e = document.createElementNS('http://www.w3.org/2000/svg', 'rect');
+    for (const [k, v] of Object.entries({ x, y, width: w, height: h, fill })) e.setAttribute(k, v);
+    svg.append(e);
+  };
+  rect(0, 4, all, 2, 'var(--line)');
+  for (const f of r.frames) rect(f, 0, Math.max(.6, all / 400), 10, 'var(--crop)');
+  return [el('h3', {}, 'Frames'), el('figure', {}, svg, el('figcaption', {},
+    `${r.frames.length} of ${all} source frames: ${r.frames.join(', ')}` +
+    (r.fps ? `; ${Math.round(100 * r.fps) / 100} a second` : '')))];
+}
+
+function drawTable(r) {
+  if (!r.draws || !r.draws.length) return [el('p', { className: 'muted' }, 'Nothing was drawn.')];
+  return [el('div', { className: 'scroll' }, el('table', {}, el('tr', {},
+    ...['draw', 'among', 'pick'].map(t => el('th', { scope: 'col' }, t))),
+    ...r.draws.map(d => el('tr', {}, ...[d.purpose, d.range ? d.range.map(text).join(' to ') :
+      (d.options || []).map(text).join(', '), d.pick].map(v => el('td', {}, text(v ?? '')))))))];
+}
+
+async function open(set, at) {
+  const s = await sample(set, at), r = s.record, list = shown(set);
+  let i = 0;
+  while (i < list.n && list.at(i) !== at) i++;
+  const step = d => i + d >= 0 && i + d < list.n && open(set, list.at(i + d));
+  const button = (name, d) => el('button', { type: 'button', disabled: i + d < 0 || i + d >= list.n,
+    onclick: () => step(d) }, name);
+  current = { set, at, step };
+  dialog.replaceChildren(
+    el('div', { className: 'row' }, button('Previous', -1), button('Next', 1),
+      el('button', { type: 'button', onclick: () => dialog.close() }, 'Close')),
+    el('h2', {}, key(r)), el('p', { className: 'muted' }, [r.path, r.type, size(r),
+      'bucket ' + r.key, 'latent ' + (r.latent || []).join('×'), count(r.tokens || 0) + ' tokens',
+      set.info.name].filter(Boolean).join(' · ')),
+    ...captions(r).map(c => el('p', {}, c)), ...cropFigure(r, s.jpeg), ...frameStrip(r),
+    el('h3', {}, 'Draws'), ...drawTable(r),
+    el('details', {}, el('summary', {}, 'Record'), el('pre', {}, JSON.stringify(r, null, 1))));
+  if (!dialog.open) dialog.showModal();
+  dialog.scrollTop = 0;
+  remember();
+}
+
+dialog.addEventListener('close', () => { current = null; remember(); });
+dialog.addEventListener('keydown', e => {
+  const d = { ArrowLeft: -1, ArrowRight: 1 }[e.key];
+  if (d && current) { e.preventDefault(); current.step(d); }
+});
+
+/* ---- search ---- */
+
+const form = document.querySelector('#find'), box = form.querySelector('input');
+const report = form.querySelector('output');
+let searching = null;
+
+/* Reads the texts of all samples, a file at a time, and keeps the positions of those that have
+ * every word. */
+async function search() {
+  const words = box.value.toLowerCase().split(/\s+/).filter(Boolean), run = searching = {};
+  for (const set of sets) {
+    set.found = words.length ? [] : null;
+    set.page = set.first || 0;
+    set.first = 0;
+    for (let f = 0; words.length && f < set.info.search_files; f++) {
+      const file = await load(`${set.n}/s${f}`);
+      if (searching !== run) return;
+      file.text.split('\n').forEach((line, i) => {
+        const low = line.toLowerCase();
+        if (words.every(w => low.includes(w))) set.found.push(file.from + i);
+      });
+      report.value = `searched ${Math.round(100 * (f + 1) / set.info.search_files)} %`;
+    }
+    await show(set);
+  }
+  report.value = words.length ? sets.map(s => `${count(s.found.length)} found`).join(', ') : '';
+}
+
+form.addEventListener('submit', e => {
+  e.preventDefault();
+  search().catch(e => { report.value = e.message; });
+});
+box.addEventListener('search', () => form.requestSubmit());
+
+/* ---- keys, and the address ---- */
+
+document.addEventListener('keydown', e => {
+  const typing = /INPUT|SELECT/.test(document.activeElement.tagName);
+  if (e.key === '/' && !typing && !dialog.open) { e.preventDefault(); box.focus(); return; }
+  const cards = document.activeElement.classList.contains('card')
+    ? [...document.activeElement.parentNode.children] : [];
+  if (!cards.length || dialog.open) return;
+  const across = cards.findIndex((c, i) => i && c.offsetTop > cards[0].offsetTop);
+  const d = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -across, ArrowDown: across }[e.key];
+  const to = d && cards[cards.indexOf(document.activeElement) + d];
+  if (to) { e.preventDefault(); to.focus(); }
+});
+
+/* Keeps the state in the address, so that a view can be shared: q=WORDS, for dataset N bN=BUCKET
+ * pN=PAGE, and s=DATASET.POSITION of the open sample. */
+let ready = false;
+function remember() {
+  if (!ready) return;
+  const state = new URLSearchParams();
+  if (box.value) state.set('q', box.value);
+  for (const set of sets) {
+    if (set.bucket >= 0) state.set('b' + set.n, set.bucket);
+    if (set.page) state.set('p' + set.n, set.page + 1);
+  }
+  if (current) state.set('s', `${current.set.n}.${current.at}`);
+  history.replaceState(null, '', '#' + state);
+}
+
+async function start() {
+  const all = document.querySelector('#sets');
+  for (let n = 0, info; n === 0 || n < info.datasets; n++) {
+    info = await load(`${n}/index`);
+    sets.push(makeSet(n, info));
+  }
+  document.title = sets.map(s => s.info.name).join(' and ');
+  document.querySelector('h1').textContent = document.title;
+  all.classList.toggle('two', sets.length > 1);
+  all.append(...sets.map(s => s.section));
+  const state = new URLSearchParams(location.hash.slice(1));
+  box.value = state.get('q') || '';
+  for (const set of sets) {
+    set.bucket = set.select.value = state.has('b' + set.n) ? +state.get('b' + set.n) : -1;
+    set.first = (+state.get('p' + set.n) || 1) - 1;
+  }
+  await search();
+  const [n, at] = (state.get('s') || '').split('.').map(Number);
+  if (sets[n] && at >= 0 && at < sets[n].info.samples) await open(sets[n], at);
+  ready = true;
+}
+start().catch(e => document.body.append(el('p', {}, e.message)));

@@ -1,0 +1,425 @@
+/* browse.c - vlat report --browse: a page with all samples of one or two datasets, and beside it a
+ * folder of scripts that the page loads when it shows them (formats/report/browse.h).
+ *
+ * The samples are ordered by the shape of their latents, so that a bucket is a range of positions.
+ * The folder is made under another name and exchanged at the end, and the page is written last. */
+#include "formats/report/browse.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/buf.h"
+#include "common/os/file.h"
+#include "formats/vlat/vlat.h"
+
+enum {
+    CHUNK = 50,                              /* samples of a file, and of a page */
+    FOLDER = 1000,                           /* files of samples in a folder */
+    SEARCH_BYTES = 2 << 20,                  /* text of a file for the search */
+    ERROR_ROWS = 500,                        /* rows of a file of skipped inputs */
+    MAX_STAGES = 16
+};
+
+#define MARK "vlat-browse"                   /* empty file: the folder is one of ours */
+
+typedef struct place {                       /* of a sample in the page's order */
+    uint64_t shape;                          /* f, h, w of the latent, 16 bits each */
+    uint32_t i;
+} place;
+
+typedef struct browse {
+    const vlat *v;
+    const vf_dataset *d;
+    const char *dir;                         /* the new folder */
+    int set, sets;                           /* which dataset of how many */
+    place *order;
+    uint32_t n;
+    vc_buf search;                           /* lines for the next search file */
+    uint32_t search_from;
+    int search_files, error_files;
+    uint64_t errors;
+    struct { char name[32]; uint64_t n; } stage[MAX_STAGES];
+    int stages;
+} browse;
+
+/* Writes a script whose value is `json`. The folder gets its name when all files are written, so a
+ * file needs no temporary name. */
+static int write_script(const browse *b, const char *name, const vc_buf *json, vc_err *err)
+{
+    vc_buf text = { 0 };
+    char *path = vc_format("%s/%d/%s.js", b->dir, b->set, name);
+    vc_buf_printf(&text, "vlt(\"%d/%s\",", b->set, name);
+    vc_buf_add(&text, json->data, json->n);
+    vc_buf_str(&text, ");\n");
+    FILE *f = path && !text.failed && !json->failed ? fopen(path, "wxe") : NULL;
+    int rc = 0;
+    if (!path || text.failed || json->failed)
+        rc = vc_no_memory(err);
+    else if (!f || fwrite(text.data, 1, text.n, f) != text.n)
+        rc = vc_fail_errno(err, "%s", path);
+    if (f && fclose(f) && !rc)
+        rc = vc_fail_errno(err, "%s", path);
+    vc_buf_free(&text);
+    free(path);
+    return rc;
+}
+
+/* ---- samples ---- */
+
+static int by_shape(const void *x, const void *y)
+{
+    const place *a = x, *b = y;
+    if (a->shape != b->shape)
+        return a->shape < b->shape ? -1 : 1;
+    return a->i < b->i ? -1 : a->i > b->i;
+}
+
+static int sort_samples(browse *b, vc_err *err)
+{
+    b->n = vf_dataset_count(b->d);
+    b->order = malloc(((size_t)b->n + 1) * sizeof *b->order);
+    if (!b->order)
+        return vc_no_memory(err);
+    for (uint32_t i = 0; i < b->n; i++) {
+        const vf_entry *e = vf_dataset_entry(b->d, i);
+        b->order[i] = (place){ (uint64_t)e->f << 32 | (uint64_t)e->h << 16 | e->w, i };
+    }
+    qsort(b->order, b->n, sizeof *b->order, by_shape);
+    return 0;
+}
+
+/* Adds text to the line of a search, where a line end would begin another sample. */
+static void add_words(vc_buf *b, const char *s)
+{
+    size_t from = b->n;
+    vc_buf_str(b, s);
+    for (size_t i = from; i < b->n; i++)
+        if (b->data[i] == '\n')
+            b->data[i] = ' ';
+    vc_buf_str(b, " ");
+}
+
+static int flush_search(browse *b, uint32_t next, vc_err *err)
+{
+    char name[32];
+    vc_buf json = { 0 };
+    snprintf(name, sizeof name, "s%d", b->search_files++);
+    vc_buf_printf(&json, "{\"from\":%" PRIu32 ",\"text\":", b->search_from);
+    vc_buf_json(&json, b->search.data, b->search.n ? b->search.n - 1 : 0);
+    vc_buf_str(&json, "}");
+    json.failed |= b->search.failed;
+    int rc = write_script(b, name, &json, err);
+    b->search.n = 0;
+    b->search_from = next;
+    vc_buf_free(&json);
+    return rc;
+}
+
+static int add_search(browse *b, uint32_t at, const cJSON *record, vc_err *err)
+{
+    char key[24];
+    const vf_entry *e = vf_dataset_entry(b->d, b->order[at].i);
+    const cJSON *caption;
+    add_words(&b->search, vf_sample_key(key, e->number, e->variant));
+    add_words(&b->search, vlat_str(record, "path"));
+    cJSON_ArrayForEach(caption, cJSON_GetObjectItemCaseSensitive(record, "captions"))
+        add_words(&b->search, vlat_str(caption, "text"));
+    vc_buf_str(&b->search, "\n");
+    return b->search.n > SEARCH_BYTES ? flush_search(b, at + 1, err) : 0;
+}
+
+/* Removes the fields of a record that say nothing to people. */
+static void trim(cJSON *record)
+{
+    static const char *const keys[] = { "source_hash", "latent_key", "conditions" };
+    cJSON *caption;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        cJSON_DeleteItemFromObjectCaseSensitive(record, keys[i]);
+    cJSON_ArrayForEach(caption, cJSON_GetObjectItemCaseSensitive(record, "captions"))
+        cJSON_DeleteItemFromObjectCaseSensitive(caption, "keys");
+}
+
+static int add_thumb(vc_buf *thumbs, const vf_dataset *d, uint32_t i, vc_err *err)
+{
+    const void *jpeg;
+    size_t n;
+    int rc = vf_dataset_thumb(d, i, &jpeg, &n, err);
+    vc_buf_str(thumbs, thumbs->n ? "," : "");
+    if (rc) {
+        vc_buf_str(thumbs, "null");
+        return rc == VC_ENOENT ? 0 : rc;
+    }
+    vc_buf_str(thumbs, "\"");
+    vc_buf_base64(thumbs, jpeg, n);
+    vc_buf_str(thumbs, "\"");
+    return 0;
+}
+
+static int add_sample(browse *b, uint32_t at, vc_buf *records, vc_buf *thumbs, vc_err *err)
+{
+    cJSON *record;
+    int rc = vf_dataset_sample(b->d, b->order[at].i, &record, err);
+    if (rc)
+        return rc;
+    rc = add_search(b, at, record, err);
+    trim(record);
+    char *line = rc ? NULL : vf_json_line(record);
+    if (!rc && !line)
+        rc = vc_no_memory(err);
+    vc_buf_str(records, records->n ? "," : "");
+    if (line)
+        vc_buf_str(records, line);
+    free(line);
+    cJSON_Delete(record);
+    return rc ? rc : add_thumb(thumbs, b->d, b->order[at].i, err);
+}
+
+static int write_chunk(browse *b, uint32_t file, vc_err *err)
+{
+    char name[64];
+    vc_buf records = { 0 }, thumbs = { 0 }, json = { 0 };
+    uint32_t end = (file + 1) * CHUNK < b->n ? (file + 1) * CHUNK : b->n;
+    int rc = 0;
+    for (uint32_t at = file * CHUNK; !rc && at < end; at++)
+        rc = add_sample(b, at, &records, &thumbs, err);
+    vc_buf_str(&json, "{\"r\":[");
+    vc_buf_add(&json, records.data, records.n);
+    vc_buf_str(&json, "],\"t\":[");
+    vc_buf_add(&json, thumbs.data, thumbs.n);
+    vc_buf_str(&json, "]}");
+    json.failed |= records.failed || thumbs.failed;
+    if (!rc && file % FOLDER == 0) {
+        char *folder = vc_format("%s/%d/c%" PRIu32, b->dir, b->set, file / FOLDER);
+        rc = folder ? vc_mkdirs(folder, err) : vc_no_memory(err);
+        free(folder);
+    }
+    snprintf(name, sizeof name, "c%" PRIu32 "/%" PRIu32, file / FOLDER, file);
+    if (!rc)
+        rc = write_script(b, name, &json, err);
+    vc_buf_free(&records);
+    vc_buf_free(&thumbs);
+    vc_buf_free(&json);
+    return rc;
+}
+
+static int write_samples(browse *b, vc_err *err)
+{
+    int rc = sort_samples(b, err);
+    for (uint32_t file = 0; !rc && file * CHUNK < b->n; file++) {
+        rc = write_chunk(b, file, err);
+        vc_progress_at(b->v->progress, (uint64_t)(file + 1) * CHUNK < b->n
+                                           ? (uint64_t)(file + 1) * CHUNK : b->n, NULL);
+        if (!rc && *vc_stop_flag())
+            rc = vc_fail(err, VC_ESTOP, "stopped");
+    }
+    return rc || !b->search.n ? rc : flush_search(b, b->n, err);
+}
+
+/* ---- skipped inputs ---- */
+
+static void count_stage(browse *b, const char *name)
+{
+    int i = 0;
+    while (i < b->stages && strncmp(b->stage[i].name, name, sizeof b->stage[i].name - 1))
+        i++;
+    if (i == MAX_STAGES)
+        return;
+    if (i == b->stages)
+        snprintf(b->stage[b->stages++].name, sizeof b->stage[i].name, "%s", name);
+    b->stage[i].n++;
+}
+
+static int flush_errors(browse *b, vc_buf *rows, vc_err *err)
+{
+    char name[32];
+    vc_buf json = { 0 };
+    snprintf(name, sizeof name, "e%d", b->error_files++);
+    vc_buf_str(&json, "[");
+    vc_buf_add(&json, rows->data, rows->n);
+    vc_buf_str(&json, "]");
+    json.failed |= rows->failed;
+    int rc = write_script(b, name, &json, err);
+    vc_buf_free(&json);
+    rows->n = 0;
+    return rc;
+}
+
+static void add_error(browse *b, vc_buf *rows, const cJSON *o)
+{
+    static const char *const fields[] = { "path", "stage", "reason" };
+    vc_buf_printf(rows, "%s[%.0f", rows->n ? "," : "", vlat_num(o, "row"));
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        const char *s = vlat_str(o, fields[i]);
+        vc_buf_str(rows, ",");
+        vc_buf_json(rows, s, strlen(s));
+    }
+    vc_buf_str(rows, "]");
+    count_stage(b, vlat_str(o, "stage"));
+    b->errors++;
+}
+
+static int write_errors(browse *b, const char *path, vc_err *err)
+{
+    char *file = vc_path_join(path, "errors.jsonl"), *line = NULL;
+    FILE *f = file ? fopen(file, "re") : NULL;
+    vc_buf rows = { 0 };
+    size_t cap = 0;
+    int rc = !file ? vc_no_memory(err)
+                   : f || errno == ENOENT ? 0 : vc_fail_errno(err, "%s", file);
+    for (ssize_t n; f && !rc && (n = getline(&line, &cap, f)) > 0;) {
+        cJSON *o;
+        if (vf_json_parse(&o, line, (size_t)n, NULL))
+            continue;                        /* a kill cut this line */
+        add_error(b, &rows, o);
+        cJSON_Delete(o);
+        if (b->errors % ERROR_ROWS == 0)
+            rc = flush_errors(b, &rows, err);
+    }
+    if (!rc && rows.n)
+        rc = flush_errors(b, &rows, err);
+    if (f)
+        fclose(f);
+    vc_buf_free(&rows);
+    free(line);
+    free(file);
+    return rc;
+}
+
+/* ---- the index ---- */
+
+static void add_text(vc_buf *b, const char *before, const char *s)
+{
+    vc_buf_str(b, before);
+    vc_buf_json(b, s, strlen(s));
+}
+
+/* Adds the buckets, each a range of positions, named by the latents' shape. */
+static void add_buckets(vc_buf *json, const browse *b)
+{
+    for (uint32_t from = 0, to; from < b->n; from = to) {
+        uint64_t shape = b->order[from].shape;
+        for (to = from; to < b->n && b->order[to].shape == shape;)
+            to++;
+        vc_buf_printf(json, "%s{\"name\":\"%u×%u×%u latent\",\"from\":%" PRIu32 ",\"n\":%" PRIu32
+                      "}", from ? "," : "", (unsigned)(shape >> 32), (unsigned)(shape >> 16 & 65535),
+                      (unsigned)(shape & 65535), from, to - from);
+    }
+}
+
+static void add_facts(vc_buf *json, const browse *b)
+{
+    char a[64], families[VLAT_FAMILIES];
+    const cJSON *m = vf_dataset_manifest(b->d);
+    const char *mode = vlat_str(m, "train_mode");
+    bool whole = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(m, "complete"));
+    add_text(json, "", vlat_families(families, m));
+    add_text(json, ",", *mode ? mode : "normal");
+    add_text(json, ",", whole ? "complete" : "not finished");
+    vc_human_count(a, b->n);
+    add_text(json, ",", strcat(a, " samples"));
+    add_text(json, ",", strcat(vc_human_time(a, vlat_seconds(b->d)), " of clips"));
+}
+
+static int write_index(const browse *b, vc_err *err)
+{
+    vc_buf json = { 0 };
+    add_text(&json, "{\"name\":", vc_path_base(vf_dataset_path(b->d)));
+    vc_buf_printf(&json, ",\"datasets\":%d,\"samples\":%" PRIu32 ",\"chunk\":%d,"
+                  "\"search_files\":%d,\"skipped\":%" PRIu64 ",\"skipped_files\":%d,\"facts\":[",
+                  b->sets, b->n, CHUNK, b->search_files, b->errors, b->error_files);
+    add_facts(&json, b);
+    vc_buf_str(&json, "],\"buckets\":[");
+    add_buckets(&json, b);
+    vc_buf_str(&json, "],\"stages\":[");
+    for (int i = 0; i < b->stages; i++) {
+        add_text(&json, i ? ",{\"name\":" : "{\"name\":", b->stage[i].name);
+        vc_buf_printf(&json, ",\"n\":%" PRIu64 "}", b->stage[i].n);
+    }
+    vc_buf_str(&json, "]}");
+    int rc = write_script(b, "index", &json, err);
+    vc_buf_free(&json);
+    return rc;
+}
+
+/* ---- the page ---- */
+
+static int write_set(const vlat *v, const char *dir, int i, vc_err *err)
+{
+    vf_dataset *d = NULL;
+    vlat one = *v;
+    one.path = v->words->item[i];
+    browse b = { .v = v, .dir = dir, .set = i, .sets = v->words->n };
+    char *folder = vc_format("%s/%d", dir, i);
+    int rc = folder ? vc_mkdirs(folder, err) : vc_no_memory(err);
+    if (!rc)
+        rc = vlat_open(&one, &d, err);
+    b.d = d;
+    if (!rc)
+        vc_progress_begin(v->progress, one.path, "samples", vf_dataset_count(d));
+    if (!rc)
+        rc = write_samples(&b, err);
+    vc_progress_end(v->progress);
+    if (!rc)
+        rc = write_errors(&b, one.path, err);
+    if (!rc)
+        rc = write_index(&b, err);
+    free(folder);
+    free(b.order);
+    vc_buf_free(&b.search);
+    vf_dataset_close(d);
+    return rc;
+}
+
+/* Removes a folder that an earlier call made; another folder is not touched. */
+static int remove_ours(const char *dir, vc_err *err)
+{
+    if (vc_file_exists(dir) && !vc_file_exists_in(dir, MARK))
+        return vc_fail(err, VC_EINVAL, "%s is there and was not made by vlat report --browse: give "
+                       "another name, or move it away", dir);
+    return vc_remove_tree(dir, err);
+}
+
+static int write_all(const vlat *v, const char *page, const char *dir, const char *made,
+                     vc_err *err)
+{
+    char *mark = vc_path_join(made, MARK);
+    int rc = mark ? remove_ours(made, err) : vc_no_memory(err);
+    if (!rc && vc_file_exists(dir) && !vc_file_exists_in(dir, MARK))
+        rc = remove_ours(dir, err);          /* refuses before the work is done */
+    if (!rc)
+        rc = vc_mkdirs(made, err);
+    if (!rc)
+        rc = vc_file_write(mark, "", 0, err);
+    for (int i = 0; !rc && i < v->words->n; i++)
+        rc = write_set(v, made, i, err);
+    if (!rc)
+        rc = remove_ours(dir, err);
+    if (!rc && rename(made, dir))
+        rc = vc_fail_errno(err, "%s", dir);
+    if (!rc)
+        rc = vc_file_write(page, vf_browse_page, vf_browse_page_size, err);
+    free(mark);
+    return rc;
+}
+
+int vlat_browse(const vlat *v, vc_err *err)
+{
+    const char *page = v->o->browse, *ext = vc_path_ext(page);
+    int n = (int)(strlen(page) - strlen(ext));
+    if (strcasecmp(ext, ".html"))
+        return vc_fail(err, VC_EUSAGE, "--browse %s: a name that ends in .html is needed", page);
+    if (v->words->n > 2 || vlat_is_run(v->path))
+        return vc_fail(err, VC_EUSAGE, "--browse takes one dataset, or two to compare");
+    char *dir = vc_format("%.*s.data", n, page), *made = vc_format("%.*s.data.new", n, page);
+    int rc = dir && made ? write_all(v, page, dir, made, err) : vc_no_memory(err);
+    if (!rc)
+        fprintf(v->out, "%s\n", page);
+    free(dir);
+    free(made);
+    return rc;
+}
