@@ -83,7 +83,8 @@ async function show(set) {
   remember();
   const cards = [];
   try {
-    for (let i = set.page * set.info.chunk; i < Math.min(list.n, (set.page + 1) * set.info.chunk); i++)
+    const from = set.page * set.info.chunk, to = Math.min(list.n, from + set.info.chunk);
+    for (let i = from; i < to; i++)
       cards.push(card(set, list.at(i), await sample(set, list.at(i))));
   } catch (e) {
     cards.push(el('p', {}, e.message));

@@ -306,8 +306,8 @@ static void add_buckets(vc_buf *json, const browse *b)
         for (to = from; to < b->n && b->order[to].shape == shape;)
             to++;
         vc_buf_printf(json, "%s{\"name\":\"%u×%u×%u latent\",\"from\":%" PRIu32 ",\"n\":%" PRIu32
-                      "}", from ? "," : "", (unsigned)(shape >> 32), (unsigned)(shape >> 16 & 65535),
-                      (unsigned)(shape & 65535), from, to - from);
+                      "}", from ? "," : "", (unsigned)(shape >> 32),
+                      (unsigned)(shape >> 16 & 65535), (unsigned)(shape & 65535), from, to - from);
     }
 }
 

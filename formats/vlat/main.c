@@ -110,8 +110,8 @@ static const vc_flag import_flags[] = {
     FLAG(VC_INT, connections, "connections", "4", "1..64", \
          "shards that are copied at the same time, each through a connection of its own"), \
     FLAG(VC_BOOLEAN, remove, "delete", NULL, NULL, \
-         "remove the target's shards that the source no longer has, and replace those of the same " \
-         "name that differ"), \
+         "remove the target's shards that the source no longer has, and replace those of the " \
+         "same name that differ"), \
     LOG_FORMAT
 static const vc_flag pull_flags[] = {
     OUT("folder of the dataset, new or from an earlier pull (required)"),
@@ -148,9 +148,10 @@ static const verb verbs[] = {
       verify_flags, 1, vlat_verify, false },
     { "report", "DATASET | RUN...",
       "Writes a page in HTML. Of a dataset the page shows thumbnails, captions, histograms and "
-      "skipped inputs; with --browse another page shows all samples, of one dataset or of two. Of the output folders of up to 8 training runs it shows the curves of all "
-      "runs together, the newest validation pictures of the same prompts beside each other, and "
-      "the settings that differ.",
+      "skipped inputs; with --browse another page shows all samples, of one dataset or of two. Of "
+      "the output folders of up to 8 training runs it shows the curves of all runs together, the "
+      "newest validation pictures of the same prompts beside each other, and the settings that "
+      "differ.",
       report_flags, -1, vlat_report, false },
     { "merge", "DATASET...",
       "Merges several datasets into a new one. Samples get new numbers in the order given, and a "

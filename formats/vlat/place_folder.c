@@ -25,7 +25,8 @@ typedef struct folder {
 
 static int stopped(const vlat_place *p, vc_err *err)
 {
-    return vlat_place_stopped(p) ? vc_fail(err, VC_ESTOP, "stopped; the same command continues") : 0;
+    return vlat_place_stopped(p)
+               ? vc_fail(err, VC_ESTOP, "stopped; the same command continues") : 0;
 }
 
 static int give(folder *f, int fd, const char *path, uint64_t n, const vlat_sink *to, vc_err *err)
@@ -170,8 +171,8 @@ static void close_folder(vlat_place *p)
 }
 
 static const vlat_place_kind kind = {
-    .near = true, .get = get, .close = close_folder, .prepare = prepare, .sizes = sizes, .put_begin = put_begin,
-    .put = put, .put_end = put_end, .rename = rename_all, .remove = remove_all
+    .near = true, .get = get, .close = close_folder, .prepare = prepare, .sizes = sizes,
+    .put_begin = put_begin, .put = put, .put_end = put_end, .rename = rename_all, .remove = remove_all
 };
 
 int vlat_folder_open(vlat_place **out, const char *where, vc_err *err)

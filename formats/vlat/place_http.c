@@ -71,7 +71,7 @@ static bool is_busy(long status)
     return false;
 }
 
-/* The result of a request: a sink that has all of its bytes ends the transfer, which is no error. */
+/* The result of a request. A sink that has all of its bytes ends the transfer: no error. */
 static int outcome(http *h, CURLcode code, bool *again, vc_err *err)
 {
     long status = 0;

@@ -1,10 +1,10 @@
 /* transfer.h - brings a dataset from one place to another, for vlat pull and push.
  *
  * Closed shards never change, so a transfer brings the shards that the target lacks: the difference
- * of two manifests. A file comes as VLAT_COMING/NAME.HASH, is hashed on its way, and keeps that name
- * until all files are complete; then the shards are renamed, and the manifest last. So the target
- * holds the old dataset or the new one at any moment, and a transfer that was killed continues with
- * the bytes that are there. */
+ * of two manifests. A file comes as VLAT_COMING/NAME.HASH, is hashed on its way, and keeps that
+ * name until all files are complete; then the shards are renamed, and the manifest last. So the
+ * target holds the old dataset or the new one at any moment, and a transfer that was killed
+ * continues with the bytes that are there. */
 #ifndef FORMATS_VLAT_TRANSFER_H
 #define FORMATS_VLAT_TRANSFER_H
 

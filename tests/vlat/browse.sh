@@ -108,7 +108,8 @@ page one.html 'q=onerror' <<'END'
 say('found ' + report.value + ' of ' + document.querySelectorAll('.card').length);
 await open(sets[0], sets[0].found[0]);
 await wait();
-say('scripts ' + document.querySelectorAll('.card script, dialog script, dialog img[src=x]').length);
+const bad = '.card script, dialog script, dialog img[src=x]';
+say('scripts ' + document.querySelectorAll(bad).length);
 say('shown ' + dialog.textContent.includes('<' + '/script>");document'));
 say(document.title);
 dialog.close();

@@ -54,7 +54,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return
         data = open(path, "rb").read()
         asked = self.headers.get("Range", "")
-        range = re.fullmatch(r"bytes=(\d+)-(\d*)", asked) if settings.get("ranges") != "no" else None
+        ranges = settings.get("ranges") != "no"
+        range = re.fullmatch(r"bytes=(\d+)-(\d*)", asked) if ranges else None
         at = int(range[1]) if range else 0
         end = min(int(range[2]) + 1 if range and range[2] else len(data), len(data))
         if range and at >= len(data):

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # vlat pull from a server of static files: whole, after cut connections and kills, from a server
-# that is busy or has no ranges, of a dataset that changed, of a part of the samples, and refusals of
-# damaged and foreign files. $1 is Python.
+# that is busy or has no ranges, of a dataset that changed, of a part of the samples, and refusals
+# of damaged and foreign files. $1 is Python.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/fault.sh"
 python=$1 server= here=$(dirname "$0")
