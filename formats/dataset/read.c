@@ -327,9 +327,21 @@ int vf_dataset_open(vf_dataset **out, const char *path, bool allow_incomplete, v
     return open_dataset(out, path, (extent){ allow_incomplete, NULL, -1 }, &(listener){ 0 }, err);
 }
 
-int vf_dataset_open_fetched(vf_dataset **out, const char *path, const vf_fetch *fetch, vc_err *err)
+int vf_dataset_open_fetched(vf_dataset **out, const char *path, const char *name,
+                            const vf_fetch *fetch, vc_err *err)
 {
-    return open_dataset(out, path, (extent){ false, fetch, -1 }, &(listener){ 0 }, err);
+    int rc = open_dataset(out, path, (extent){ false, fetch, -1 }, &(listener){ 0 }, err);
+    char *copy = rc ? NULL : strdup(name);
+    if (rc)
+        return rc;
+    if (!copy) {
+        vf_dataset_close(*out);
+        *out = NULL;
+        return vc_no_memory(err);
+    }
+    free((*out)->path);
+    (*out)->path = copy;
+    return 0;
 }
 
 int vf_dataset_open_first(vf_dataset **out, const char *path, int shards, vc_err *err)

@@ -180,12 +180,11 @@ int vlat_pull_part(const vlat *v, vc_err *err)
     if (!rc)
         rc = make_files(&p, err);
     if (!rc)
-        rc = vf_dataset_open_fetched(&d, p.dir, &fetch, err);
+        rc = vf_dataset_open_fetched(&d, p.dir, v->path, &fetch, err);
     int left = p.dir ? vc_remove_tree(p.dir, rc ? NULL : err) : 0;
     rc = rc ? rc : left;
     if (!rc)
         rc = vlat_copy_where(v, d, v->o->where, e, v->o->shards, err);
-    rc = vc_context(err, rc, "%s", v->path);
     if (!rc)
         vc_say(v->progress, "%s came from %s", vc_human_bytes(a, (double)p.came), v->path);
     vf_dataset_close(d);

@@ -83,6 +83,14 @@ for call in write@/pull:3 write@/pull:6 rename:2 rename:3 sync:3; do
     same_files want.lmdb killed.lmdb
 done
 
+# stopped by a signal, while other connections wait, and continued
+rm -rf killed.lmdb
+check stopped 143 fault 'write@/pull/shard:2:term' vlat pull "$url" --out killed.lmdb
+output_has 'stopped; the same command continues'
+absent killed.lmdb/manifest.json
+expect 0 'has the 60 samples' vlat pull "$url" --out killed.lmdb
+same_files want.lmdb killed.lmdb
+
 # another dataset in the folder is refused and stays
 mv set.lmdb all.lmdb
 need vlat select all.lmdb 'sample < 30' --out set.lmdb
@@ -147,7 +155,7 @@ need vlat select set.lmdb 'sample < 30' --out some2.lmdb
 same_files some2.lmdb some.lmdb
 serve
 hurt_value set.lmdb
-expect 1 'sample 00000000.*\(xxh3\|checksum\|header\)' \
+expect 1 'set.lmdb: sample 00000000.*latent ' \
     vlat pull "$url" --where 'sample < 60' --out damaged.lmdb
 not_done damaged.lmdb
 # a kill leaves no folder but the unfinished copy, and the same command continues
