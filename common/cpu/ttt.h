@@ -1,9 +1,9 @@
 /* ttt.h - the inner scan of test-time training on the CPU, shared by forward and backward.
  *
  * A unit of work is one pair of sample and head, with a thread's own buffers, in which rows have
- * the pitches dp and ep of tensor/ttt.h. The right operand of every product is read in place, row by
- * row (cpu_gemm.block_as_is), once an operand with other rows was transposed. The columns past d and
- * e hold finite numbers that nothing else depends on. */
+ * the pitches dp and ep of tensor/ttt.h. The right operand of every product is read in place, row
+ * by row (cpu_gemm.block_as_is), once an operand with other rows was transposed. The columns past d
+ * and e hold finite numbers that nothing else depends on. */
 #ifndef COMMON_CPU_TTT_H
 #define COMMON_CPU_TTT_H
 
@@ -28,7 +28,7 @@ typedef struct cpu_ttt_work {
     float *z1, *x2, *h, *g1;                   /* of [m][ep]: the hidden layer before gelu and after
                                                 * it; the loss's slopes in x2 and z1 */
     float *slope, *curve;                      /* gelu's first and second slopes at z1 */
-    float *a1, *y2, *a2, *slope_a;             /* as z1, x2, z2 and slope, at q by the new weights */
+    float *a1, *y2, *a2, *slope_a;             /* as z1, x2, z2 and slope, at q, by new weights */
     float *scaled, *turned;                    /* m + 1 rows of either width; any transpose */
     float *dout, *da1, *da2, *dy2, *dq, *dk, *deta, *dtarget;      /* gradients, for backward */
     float *dg1, *dg2, *dx2, *dz1, *dz2;

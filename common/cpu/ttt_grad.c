@@ -2,9 +2,9 @@
  *
  * A pair's mini-batches are taken from the last to the first. `slope` is the gradient of the state
  * after a mini-batch and becomes that of the state before it, in the order of the calculation
- * reversed: the output, the inner step, the loss's slopes, the model at k. The states within a group
- * are computed again from the one that forward kept. Sums over samples follow when all pairs have
- * ended, so the bits do not depend on the number of threads. */
+ * reversed: the output, the inner step, the loss's slopes, the model at k. The states within a
+ * group are computed again from the one that forward kept. Sums over samples follow when all pairs
+ * have ended, so the bits do not depend on the number of threads. */
 #include "common/cpu/ttt.h"
 
 #include <omp.h>
@@ -199,7 +199,8 @@ static void scan_back(const bwd *b, const cpu_ttt_work *w, size_t pair)
     cpu_ttt_norm(&b->f, w, pair % s->heads);
     memset(at + s->slope, 0, (s->work - s->slope) * sizeof *at);
     for (size_t n = s->groups; n-- > 0;) {
-        size_t first = n * s->group, end = first + s->group < s->steps ? first + s->group : s->steps;
+        size_t first = n * s->group, end = first + s->group;
+        end = end < s->steps ? end : s->steps;
         memcpy(at, (const float *)b->states->data + (n * s->pairs + pair) * s->state,
                s->state * sizeof *at);
         for (size_t j = first; j < end; j++) {
@@ -218,8 +219,8 @@ static void scan_back(const bwd *b, const cpu_ttt_work *w, size_t pair)
 
 /* Stores a head's gradient of a parameter [heads,rows,n]: the sum over samples of the numbers at
  * `offset` in a pair's memory, which are rows of `wide`. */
-static void store_sum(const bwd *b, const vt_tensor *to, size_t offset, size_t h, size_t rows, size_t n,
-                      size_t wide)
+static void store_sum(const bwd *b, const vt_tensor *to, size_t offset, size_t h, size_t rows,
+                      size_t n, size_t wide)
 {
     const vt_ttt_size *s = &b->f.s;
     float *sum = of_pair(b, h) + offset;

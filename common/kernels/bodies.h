@@ -419,6 +419,8 @@ VK_HD void vk_sums_end_body(const vk_sums_args *s, uint32_t block, vk_team t)
 
 #include "common/kernels/attend.h"
 #include "common/kernels/grid.h"
+#include "common/kernels/ttt.h"
+#include "common/kernels/ttt_grad.h"
 #include "common/kernels/update.h"
 #include "common/kernels/video.h"
 
@@ -458,6 +460,9 @@ VK_KERNEL(nearest, vk_resize_args,
           VK_BLOCKS((uint64_t)s->n * s->t * s->h * s->w * ((s->c + 7) / 8)))
 VK_KERNEL(pool_frames, vk_resize_args,
           VK_BLOCKS((uint64_t)s->n * s->t * (((uint64_t)s->h * s->w * s->c + 7) / 8)))
+VK_TEAM_KERNEL(ttt_scan, vk_ttt_args, s->pairs)
+VK_TEAM_KERNEL(ttt_scan_grad, vk_ttt_args, s->pairs)
+VK_TEAM_KERNEL(ttt_sums, vk_ttt_args, s->heads)
 VK_TEAM_KERNEL(attend, vk_attend_args,
                VK_TEAM_BLOCKS((uint64_t)s->batch * s->heads * s->sq, VK_ATTEND_TEAMS))
 VK_TEAM_KERNEL(attend_dq, vk_attend_args,

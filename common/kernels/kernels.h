@@ -224,6 +224,29 @@ int vk_attend(void *stream, const vk_attend_args *s);
 int vk_attend_dq(void *stream, const vk_attend_args *s);
 int vk_attend_dkv(void *stream, const vk_attend_args *s);
 
+/* ---- the inner scan of test-time training; a block per pair of sample and head ---- */
+
+/* Numbers of buffers of a block that are as wide as a head, and as the hidden layer. */
+enum { VK_TTT_NARROW = 15, VK_TTT_HIDDEN = 14 };
+/* The sizes and offsets are those of common/tensor/ttt.h, in f32. eta has rows of one number;
+ * gamma to start_b2, and their gradients, are packed: [heads, ..]. */
+typedef struct vk_ttt_args {
+    vk_heads q, k, target, eta, gamma, beta, start_w1, start_b1, start_w2, start_b2;
+    vk_heads o;                                /* the result; for the gradient its gradient */
+    vk_heads dq, dk, dtarget, deta, dgamma, dbeta, dw1, db1, dw2, db2;
+    float *states;                             /* [groups,pairs,state], or NULL */
+    float *work;                               /* [pairs,each], of the gradient */
+    float *scratch;                            /* [pairs,buffers] */
+    uint64_t each, buffers, slope;
+    uint32_t pairs, heads, m, steps, group, groups, d, e, dp, ep, b1, w2, b2, state;
+    int mlp;
+    float eps;
+} vk_ttt_args;
+int vk_ttt_scan(void *stream, const vk_ttt_args *s);
+int vk_ttt_scan_grad(void *stream, const vk_ttt_args *s);
+/* Sums the gradients of the parameters over samples, after vk_ttt_scan_grad. */
+int vk_ttt_sums(void *stream, const vk_ttt_args *s);
+
 #ifdef __cplusplus
 }
 #endif

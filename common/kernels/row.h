@@ -15,10 +15,14 @@
 
 #include "common/kernels/walk.h"
 
+/* VK_HD functions are copied into each caller. VK_CALL functions are called: copies of large ones
+ * would take nvcc many minutes. */
 #ifdef __CUDACC__
 #define VK_HD __host__ __device__ __forceinline__
+#define VK_CALL static __host__ __device__ __noinline__
 #else
 #define VK_HD static inline
+#define VK_CALL static
 #endif
 #ifdef __CUDA_ARCH__
 #define VK_UNROLL _Pragma("unroll")
@@ -58,6 +62,20 @@ VK_HD float vk_team_sum(vk_team t, float v)
     (void)t;
 #endif
     return v;
+}
+
+/* Waits for the lanes of a block, and makes their stores visible to each other. */
+VK_HD void vk_team_sync(vk_team t)
+{
+#ifdef __CUDA_ARCH__
+    (void)t;
+    __syncthreads();
+#elif defined(VK_HOST_FOLD)
+    if (t.lanes > 1)
+        VK_HOST_FOLD(t.lane, t.lanes, 0, 0);
+#else
+    (void)t;
+#endif
 }
 
 /* Returns the largest of every lane's v >= 0 to all lanes; for teams of at most a warp. */

@@ -23,8 +23,8 @@ static vt_ttt struct_of(vt_tensor *const in[], int64_t mini_batch, int64_t group
 }
 
 /* Counts the products of a layer's matrix with the tokens. Forward has 3 with one layer (the value
- * at k, the step of the matrix, the value at q); backward has 4 of these and 6 gradients. Two layers
- * add the slope of the hidden layer. */
+ * at k, the step of the matrix, the value at q); backward has 4 of these and 6 gradients. Two
+ * layers add the slope of the hidden layer. */
 static void count_flops(vt_ctx *g, const vt_ttt_size *s, int of_one, int of_two)
 {
     double layer = 2.0 * (double)(s->pairs * s->length) * (double)(s->d * s->e);
@@ -50,7 +50,9 @@ static void ttt_scan_grad(vt_ctx *g, const vt_node *n)
 
 static bool is(const vt_tensor *t, int nd, const int64_t *dim)
 {
-    return vt_same_shape(t, &(vt_tensor){ .nd = nd, .dim = { dim[0], dim[1], nd > 2 ? dim[2] : 0 } });
+    const vt_tensor want = { .nd = nd, .dim = { dim[0], dim[1], nd > 2 ? dim[2] : 0 } };
+
+    return vt_same_shape(t, &want);
 }
 
 /* Returns true if t is a bias: [heads,n] or [heads,1,n]. */

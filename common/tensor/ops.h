@@ -158,8 +158,9 @@ vt_tensor *vt_rope_halves(vt_ctx *g, vt_tensor *x, vt_tensor *cos, vt_tensor *si
 
 /* ---- test-time training (op_ttt.c) ---- */
 
-/* The operands of vt_ttt_scan. D is the width of a head, E of the inner model's hidden layer; of one
- * layer E is D. b1 and b2 may have an axis of size 1 between their two. */
+/* The operands of vt_ttt_scan. D is the width of a head, and E that of the inner model's hidden
+ * layer, which is D if there is one layer. b1 and b2 may have an axis of size 1 between their two,
+ * as in checkpoints. */
 typedef struct vt_ttt {
     vt_tensor *q, *k, *target;  /* [B,L,H,D] */
     vt_tensor *eta;             /* [B,L,H]: the step size of each token, with all its factors */
@@ -170,18 +171,19 @@ typedef struct vt_ttt {
     int64_t group;              /* mini-batches between the states that are kept for backward, which
                                  * computes the others again; 0: the root of their number */
 } vt_ttt;
-/* Trains an inner model f along each sequence, a head apart (Sun et al. 2024, "Learning to (Learn at
- * Test Time)"; Dalal et al. 2025, "One-Minute Video Generation with Test-Time Training"). f(x) is
- * x w1 + b1, or gelu(x w1 + b1) w2 + b2 with gelu's tanh form. N is the layer norm with gamma and
- * beta (eps 1e-8). For each mini-batch of m tokens, with the weights that the one before left:
+/* Trains an inner model f along each sequence, for each head alone (Sun et al. 2024, "Learning to
+ * (Learn at Test Time)"; Dalal et al. 2025, "One-Minute Video Generation with Test-Time Training").
+ * f(x) is x w1 + b1, or gelu(x w1 + b1) w2 + b2 with gelu's tanh form. N is the layer norm with
+ * gamma and beta (eps 1e-8). Each mini-batch of m tokens begins with the weights that the one
+ * before left:
  *
  *     loss_j = |N(f(k_j)) - target_j|^2 / 2
- *     every weight w of f -= sum over the m tokens of eta_j * the slope of loss_j in w
+ *     each weight w of f -= sum over the m tokens of eta_j * the slope of loss_j in w
  *     o_j = q_j + N(f(q_j)), by the new weights
  *
- * Returns o [B,L,H,D]. The weights along the scan are f32. The gradient, with respect to all ten
- * operands, runs through the inner steps; it keeps L / (m group) states per sample and head, and
- * holds group + 2 more for each while it runs. */
+ * Returns o [B,L,H,D]. The weights along the scan are f32. The gradient with respect to all
+ * operands runs through the inner steps. For it forward keeps L / (m group) states of each sample
+ * and head; backward needs memory for group + 2 more. */
 vt_tensor *vt_ttt_scan(vt_ctx *g, const vt_ttt *in);
 
 /* ---- loss (op_loss.c) ---- */

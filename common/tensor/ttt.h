@@ -1,8 +1,8 @@
 /* ttt.h - the memory of vt_ttt_scan, shared by the op and the kernels of both devices.
  *
- * Numbers are counted in f32. A state is the inner model of one pair of sample and head: w1 [d][ep],
- * b1 [ep] and, of two layers, w2 [e][dp], b2 [dp], one after another; dp and ep are d and e rounded
- * up to VT_TTT_STEP, so that vectors and panels divide the rows. */
+ * Numbers are counted in f32. A state is the inner model of one pair of sample and head: w1
+ * [d][ep], b1 [ep] and, of two layers, w2 [e][dp], b2 [dp], one after another; dp and ep are d and
+ * e rounded up to VT_TTT_STEP, so that vectors and panels divide the rows. */
 #ifndef COMMON_TENSOR_TTT_H
 #define COMMON_TENSOR_TTT_H
 

@@ -41,7 +41,8 @@ int __wrap_vt_backend_open(const vt_backend **be, vt_dev **dev, const vt_options
 int host_lanes = 1;
 static _Thread_local int self;                 /* this thread's lane in the block */
 
-/* A barrier of a team's lanes, which also sums their values; a block has up to HOST_LANES teams. */
+/* A barrier of a team's lanes, which also sums their values. A block has one as a whole, and up to
+ * HOST_LANES teams of fewer lanes. */
 typedef struct meeting {
     pthread_mutex_t lock;
     pthread_cond_t all;
@@ -52,8 +53,8 @@ typedef struct meeting {
 
 float host_team_fold(int lane, int lanes, float v, int largest)
 {
-    static meeting meetings[HOST_LANES];       /* glibc's mutex and condition are valid as zeros */
-    meeting *m = &meetings[self / lanes];
+    static meeting whole, parts[HOST_LANES];   /* glibc's mutex and condition are valid as zeros */
+    meeting *m = lanes == HOST_LANES ? &whole : &parts[self / lanes];
 
     pthread_mutex_lock(&m->lock);
     unsigned round = m->round;

@@ -12,6 +12,7 @@
 
 #include "common/base/rng.h"
 #include "common/kernels/kernels.h"
+#include "common/tensor/ttt.h"
 #include "common/tensor/weights.h"
 #include "tests/device/device_host.h"
 #include "tests/lib/ok.h"
@@ -385,6 +386,56 @@ static void test_teams(void **state)
     }
 }
 
+/* Runs the inner scan of test-time training and its gradient: x has ten operands, their gradients,
+ * the output, the kept states and the memory of the gradient. */
+enum { SCAN_OPERANDS = 10, SCAN_OUT = 2 * SCAN_OPERANDS, SCAN_STATES, SCAN_WORK, SCAN_ALL };
+static void run_scan(vt_dev *d, own *x[SCAN_ALL])
+{
+    static const struct { int nd; int64_t dim[4]; } shape[SCAN_OPERANDS] = {
+        { 4, { 2, 6, 2, 9 } }, { 4, { 2, 6, 2, 9 } }, { 4, { 2, 6, 2, 9 } }, { 3, { 2, 6, 2 } },
+        { 2, { 2, 9 } }, { 2, { 2, 9 } }, { 3, { 2, 9, 37 } }, { 2, { 2, 37 } },
+        { 3, { 2, 37, 9 } }, { 2, { 2, 9 } } };
+    vt_ttt t[2];
+
+    for (int i = 0; i < SCAN_OUT; i++) {
+        int k = i % SCAN_OPERANDS;
+        x[i] = make(VC_F32, shape[k].nd, shape[k].dim, NULL, (uint32_t)k);
+        x[i]->buf.empty = true;
+    }
+    for (size_t i = 0; i < x[3]->bytes / sizeof(float); i++)
+        ((float *)x[3]->t.data)[i] *= 0.01f;
+    for (int i = 0; i < 2; i++) {
+        own **y = x + i * SCAN_OPERANDS;
+        t[i] = (vt_ttt){ &y[0]->t, &y[1]->t, &y[2]->t, &y[3]->t, &y[4]->t, &y[5]->t, &y[6]->t,
+                         &y[7]->t, &y[8]->t, &y[9]->t, .mini_batch = 2, .group = 2 };
+    }
+    const vt_ttt_size s = vt_ttt_size_of(&t[0]);
+    const int64_t states = (int64_t)(s.groups * s.pairs * s.state);
+    const int64_t work = (int64_t)(s.pairs * s.work);
+    x[SCAN_OUT] = make(VC_F32, 4, shape[0].dim, NULL, 0);
+    x[SCAN_STATES] = make(VC_F32, 1, &states, NULL, 0);
+    x[SCAN_WORK] = make(VC_F32, 1, &work, NULL, 0);
+    host_backend.ttt_scan(d, &x[SCAN_OUT]->t, &x[SCAN_STATES]->t, &t[0]);
+    host_backend.ttt_scan_grad(d, &t[1], &x[2]->t, &x[SCAN_STATES]->t, &x[SCAN_WORK]->t, &t[0]);
+}
+
+/* Many lanes between barriers give the values of one lane; sums within rows have other orders. */
+static void test_scan_lanes(void **state)
+{
+    const pair *p = *state;
+    own *x[2][SCAN_ALL];
+
+    for (int k = 0; k < 2; k++) {
+        host_lanes = k ? HOST_LANES : 1;
+        run_scan(p->host, x[k]);
+    }
+    host_lanes = 1;
+    for (int i = SCAN_OPERANDS; i <= SCAN_OUT; i++)
+        compare("ttt_scan", x[1][i], x[0][i], 1e-5);
+    for (int i = 0; i < SCAN_ALL; i++)
+        drop(x[0][i]), drop(x[1][i]);
+}
+
 /* A step fails with a message if the backend lacks an entry, or if an id is outside of a table; an
  * id is reported at the end of the step. */
 static void test_faults(void **state)
@@ -426,7 +477,8 @@ int main(void)
         cmocka_unit_test(test_philox),  cmocka_unit_test(test_maps),
         cmocka_unit_test(test_copies),  cmocka_unit_test(test_sums),
         cmocka_unit_test(test_adamw),   cmocka_unit_test(test_randn),
-        cmocka_unit_test(test_teams),   cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_teams),   cmocka_unit_test(test_scan_lanes),
+        cmocka_unit_test(test_faults),
     };
     return cmocka_run_group_tests(tests, open_pair, close_pair);
 }
