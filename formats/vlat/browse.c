@@ -5,13 +5,10 @@
  * The folder is made under another name and exchanged at the end, and the page is written last. */
 #include "formats/report/browse.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/base/buf.h"
 #include "common/os/file.h"
@@ -21,8 +18,7 @@ enum {
     CHUNK = 50,                              /* samples of a file, and of a page */
     FOLDER = 1000,                           /* files of samples in a folder */
     SEARCH_BYTES = 2 << 20,                  /* text of a file for the search */
-    ERROR_ROWS = 500,                        /* rows of a file of skipped inputs */
-    MAX_STAGES = 16
+    ERROR_ROWS = 500                         /* rows of a file of skipped inputs */
 };
 
 #define MARK "vlat-browse"                   /* empty file: the folder is one of ours */
@@ -41,10 +37,9 @@ typedef struct browse {
     uint32_t n;
     vc_buf search;                           /* lines for the next search file */
     uint32_t search_from;
+    vlat_skipped skipped;
+    vc_buf rows;                             /* of skipped inputs, for the next file */
     int search_files, error_files;
-    uint64_t errors;
-    struct { char name[32]; uint64_t n; } stage[MAX_STAGES];
-    int stages;
 } browse;
 
 /* Writes a script whose value is `json`. The folder gets its name when all files are written, so a
@@ -222,22 +217,10 @@ static int write_samples(browse *b, vc_err *err)
 
 /* ---- skipped inputs ---- */
 
-static void count_stage(browse *b, const char *name)
-{
-    int i = 0;
-    while (i < b->stages && strncmp(b->stage[i].name, name, sizeof b->stage[i].name - 1))
-        i++;
-    if (i == MAX_STAGES)
-        return;
-    if (i == b->stages)
-        snprintf(b->stage[b->stages++].name, sizeof b->stage[i].name, "%s", name);
-    b->stage[i].n++;
-}
-
-static int flush_errors(browse *b, vc_buf *rows, vc_err *err)
+static int flush_errors(browse *b, vc_err *err)
 {
     char name[32];
-    vc_buf json = { 0 };
+    vc_buf json = { 0 }, *rows = &b->rows;
     snprintf(name, sizeof name, "e%d", b->error_files++);
     vc_buf_str(&json, "[");
     vc_buf_add(&json, rows->data, rows->n);
@@ -249,9 +232,11 @@ static int flush_errors(browse *b, vc_buf *rows, vc_err *err)
     return rc;
 }
 
-static void add_error(browse *b, vc_buf *rows, const cJSON *o)
+static int add_error(void *arg, const cJSON *o, vc_err *err)
 {
     static const char *const fields[] = { "path", "stage", "reason" };
+    browse *b = arg;
+    vc_buf *rows = &b->rows;
     vc_buf_printf(rows, "%s[%.0f", rows->n ? "," : "", vlat_num(o, "row"));
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         const char *s = vlat_str(o, fields[i]);
@@ -259,35 +244,13 @@ static void add_error(browse *b, vc_buf *rows, const cJSON *o)
         vc_buf_json(rows, s, strlen(s));
     }
     vc_buf_str(rows, "]");
-    count_stage(b, vlat_str(o, "stage"));
-    b->errors++;
+    return b->skipped.n % ERROR_ROWS ? 0 : flush_errors(b, err);
 }
 
 static int write_errors(browse *b, const char *path, vc_err *err)
 {
-    char *file = vc_path_join(path, "errors.jsonl"), *line = NULL;
-    FILE *f = file ? fopen(file, "re") : NULL;
-    vc_buf rows = { 0 };
-    size_t cap = 0;
-    int rc = !file ? vc_no_memory(err)
-                   : f || errno == ENOENT ? 0 : vc_fail_errno(err, "%s", file);
-    for (ssize_t n; f && !rc && (n = getline(&line, &cap, f)) > 0;) {
-        cJSON *o;
-        if (vf_json_parse(&o, line, (size_t)n, NULL))
-            continue;                        /* a kill cut this line */
-        add_error(b, &rows, o);
-        cJSON_Delete(o);
-        if (b->errors % ERROR_ROWS == 0)
-            rc = flush_errors(b, &rows, err);
-    }
-    if (!rc && rows.n)
-        rc = flush_errors(b, &rows, err);
-    if (f)
-        fclose(f);
-    vc_buf_free(&rows);
-    free(line);
-    free(file);
-    return rc;
+    int rc = vlat_read_skipped(path, &b->skipped, add_error, b, err);
+    return rc || !b->rows.n ? rc : flush_errors(b, err);
 }
 
 /* ---- the index ---- */
@@ -331,14 +294,14 @@ static int write_index(const browse *b, vc_err *err)
     add_text(&json, "{\"name\":", vc_path_base(vf_dataset_path(b->d)));
     vc_buf_printf(&json, ",\"datasets\":%d,\"samples\":%" PRIu32 ",\"chunk\":%d,"
                   "\"search_files\":%d,\"skipped\":%" PRIu64 ",\"skipped_files\":%d,\"facts\":[",
-                  b->sets, b->n, CHUNK, b->search_files, b->errors, b->error_files);
+                  b->sets, b->n, CHUNK, b->search_files, b->skipped.n, b->error_files);
     add_facts(&json, b);
     vc_buf_str(&json, "],\"buckets\":[");
     add_buckets(&json, b);
     vc_buf_str(&json, "],\"stages\":[");
-    for (int i = 0; i < b->stages; i++) {
-        add_text(&json, i ? ",{\"name\":" : "{\"name\":", b->stage[i].name);
-        vc_buf_printf(&json, ",\"n\":%" PRIu64 "}", b->stage[i].n);
+    for (int i = 0; i < b->skipped.stages; i++) {
+        add_text(&json, i ? ",{\"name\":" : "{\"name\":", b->skipped.stage[i].name);
+        vc_buf_printf(&json, ",\"n\":%.0f}", b->skipped.stage[i].n);
     }
     vc_buf_str(&json, "]}");
     int rc = write_script(b, "index", &json, err);
@@ -371,6 +334,7 @@ static int write_set(const vlat *v, const char *dir, int i, vc_err *err)
     free(folder);
     free(b.order);
     vc_buf_free(&b.search);
+    vc_buf_free(&b.rows);
     vf_dataset_close(d);
     return rc;
 }

@@ -8,11 +8,7 @@
 #include "common/os/file.h"
 #include "formats/report/html.h"
 
-enum {
-    MAX_ERRORS_FILE = 64 << 20,              /* bytes of errors.jsonl that are read */
-    MAX_ERROR_ROWS = 1000,                   /* rows of it that are shown */
-    MAX_STAGES = 16
-};
+enum { MAX_ERROR_ROWS = 1000 };              /* rows of errors.jsonl that are shown */
 
 /* ---- summary ---- */
 
@@ -100,25 +96,6 @@ static int add_histogram(vf_html *h, const vf_dataset *d, const char *title, con
 
 /* ---- skipped inputs ---- */
 
-typedef struct stage {
-    char name[32];
-    double n;
-} stage;
-
-static int count_stage(stage *s, int n, const char *name)
-{
-    for (int i = 0; i < n; i++)
-        if (!strncmp(s[i].name, name, sizeof s[i].name - 1)) {
-            s[i].n++;
-            return n;
-        }
-    if (n < MAX_STAGES) {
-        snprintf(s[n].name, sizeof s[n].name, "%s", name);
-        s[n++].n = 1;
-    }
-    return n;
-}
-
 /* The reason without the path that it may begin with, as the path is a cell of its own. */
 static void add_error_row(vf_html *h, const cJSON *o)
 {
@@ -132,55 +109,41 @@ static void add_error_row(vf_html *h, const cJSON *o)
     vf_html_row(h, cells);
 }
 
-static void add_error_lines(vf_html *h, char *text)
+typedef struct rows {
+    vf_html *h;
+    int n;
+} rows;
+
+static int add_error(void *arg, const cJSON *o, vc_err *err)
 {
     static const char *const columns[] = { "row", "path", "stage", "reason" };
-    stage stages[MAX_STAGES];
-    int n_stages = 0, n = 0;
-    char *save = NULL;
-    for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
-        cJSON *o;
-        if (vf_json_parse(&o, line, strlen(line), NULL))
-            continue;                        /* a kill cut this line */
-        n_stages = count_stage(stages, n_stages, vlat_str(o, "stage"));
-        if (!n)
-            vf_html_table(h, columns, 4);
-        if (n++ < MAX_ERROR_ROWS)
-            add_error_row(h, o);
-        cJSON_Delete(o);
-    }
-    const char *labels[MAX_STAGES];
-    double values[MAX_STAGES];
-    for (int i = 0; i < n_stages; i++) {
-        labels[i] = stages[i].name;
-        values[i] = stages[i].n;
-    }
-    if (n > MAX_ERROR_ROWS)
-        vf_html_text(h, "The first %d of %d.", MAX_ERROR_ROWS, n);
-    if (n_stages)
-        vf_html_bars(h, "Skipped per stage", labels, values, n_stages);
-    else
-        vf_html_text(h, "Nothing was skipped.");
+    rows *r = arg;
+    (void)err;
+    if (!r->n)
+        vf_html_table(r->h, columns, 4);
+    if (r->n++ < MAX_ERROR_ROWS)
+        add_error_row(r->h, o);
+    return 0;
 }
 
 static int add_errors(vf_html *h, const vlat *v, vc_err *err)
 {
-    char *text, *path = vc_path_join(v->path, "errors.jsonl");
-    size_t n;
-    if (!path)
-        return vc_no_memory(err);
+    vlat_skipped s;
+    const char *labels[VLAT_STAGES];
+    double values[VLAT_STAGES];
     vf_html_section(h, "Skipped");
-    int rc = vc_file_read(&text, &n, path, MAX_ERRORS_FILE, err);
-    free(path);
-    if (rc == VC_ENOENT) {
-        vf_html_text(h, "Nothing was skipped.");
-        return 0;
+    int rc = vlat_read_skipped(v->path, &s, add_error, &(rows){ .h = h }, err);
+    for (int i = 0; i < s.stages; i++) {
+        labels[i] = s.stage[i].name;
+        values[i] = s.stage[i].n;
     }
-    if (rc)
-        return rc;
-    add_error_lines(h, text);
-    free(text);
-    return 0;
+    if (s.n > MAX_ERROR_ROWS)
+        vf_html_text(h, "The first %d of %" PRIu64 ".", MAX_ERROR_ROWS, s.n);
+    if (s.stages)
+        vf_html_bars(h, "Skipped per stage", labels, values, s.stages);
+    else
+        vf_html_text(h, "Nothing was skipped.");
+    return rc;
 }
 
 /* ---- the samples ---- */
@@ -236,7 +199,7 @@ int vlat_report(const vlat *v, vc_err *err)
         return vlat_report_runs(v, err);
     if (v->words->n > 1)
         return vc_fail(err, VC_EUSAGE, "%s is not the output folder of a training run: vlat report "
-                       "takes one dataset (with --browse two), or the folders of runs", v->path);
+                       "takes one dataset, or the folders of runs; with --browse two datasets", v->path);
     char *path = v->o->out ? vc_format("%s", v->o->out) : vc_path_join(v->path, "report.html");
     int rc = path ? vlat_open(v, &d, err) : vc_no_memory(err);
     if (rc) {

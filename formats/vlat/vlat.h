@@ -64,6 +64,18 @@ int vlat_verify_run(const vlat *v, vc_err *err);
  * and the settings in which they differ. VC_EUSAGE: too many runs. VC_ENOENT: not a run. */
 int vlat_report_runs(const vlat *v, vc_err *err);
 
+/* ---- skipped.c ---- */
+enum { VLAT_STAGES = 16 };                   /* further stages are not counted */
+typedef struct vlat_skipped {
+    uint64_t n;
+    struct { char name[32]; double n; } stage[VLAT_STAGES];
+    int stages;
+} vlat_skipped;
+typedef int vlat_row(void *arg, const cJSON *o, vc_err *err);
+/* Gives each object of the dataset's errors.jsonl to row, and counts them in *s. A dataset without
+ * this file has none. */
+int vlat_read_skipped(const char *path, vlat_skipped *s, vlat_row *row, void *arg, vc_err *err);
+
 /* ---- browse.c ---- */
 /* vlat report --browse for one or two datasets: the page and its folder of data. VC_EUSAGE: the
  * name does not end in .html, or other words. VC_EINVAL: the folder of data is another one. */
