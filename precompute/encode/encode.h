@@ -41,8 +41,8 @@ typedef struct prep_encoder prep_encoder;
 int prep_encoder_open(prep_encoder **out, const vprep *p, unsigned roles, vc_err *err);
 void prep_encoder_close(prep_encoder *e);            /* NULL is fine */
 
-/* The memory of the VAE for a clip of that shape, and of the vision model for a picture (0: there is
- * none), beside their weights. */
+/* The memory of the VAE for a clip of that shape, and of the vision model for a picture (0: there
+ * is none), beside their weights. */
 int prep_encoder_memory(prep_encoder *e, const vb_choice *c, size_t *of_vae, size_t *of_vision,
                         vc_err *err);
 

@@ -122,9 +122,10 @@ def first_shapes(d):
                  "time_in.mlp.2", "guidance_in.mlp.2"):
         shapes[name] = (d, d)
     for s in ("img", "txt"):
-        shapes.update({f"double_blocks.0.{s}_{name}": (rows * d, columns * d) for name, rows, columns
-                       in (("attn_qkv", 3, 1), ("attn_proj", 1, 1), ("mod.linear", 6, 1),
-                           ("mlp.fc1", 4, 1), ("mlp.fc2", 1, 4))})
+        shapes.update({f"double_blocks.0.{s}_{name}": (rows * d, columns * d)
+                       for name, rows, columns in
+                       (("attn_qkv", 3, 1), ("attn_proj", 1, 1), ("mod.linear", 6, 1),
+                        ("mlp.fc1", 4, 1), ("mlp.fc2", 1, 4))})
     for i in range(2):
         shapes.update({f"single_blocks.{i}.linear1": (7 * d, d),
                        f"single_blocks.{i}.linear2": (d, 5 * d),

@@ -32,7 +32,8 @@ train() {
 lora=(--training_type lora --rank 2) full=(--training_type full-finetune)
 expect 0 'flow.*shift 1.5.* to 1.5.* by tokens' train dry "${lora[@]}" --dry_run
 output_has '6x8: 2 samples, 6 in an epoch'
-expect 0 'weighting bell, shift 3, a table of 1000' train dry "${lora[@]}" --dry_run --like diffsynth
+expect 0 'weighting bell, shift 3, a table of 1000' train dry "${lora[@]}" --dry_run \
+    --like diffsynth
 expect 0 'weighting bell, shift 2, ' train dry "${lora[@]}" --dry_run --like diffsynth --shift 2
 need train dry "${lora[@]}" --dry_run
 output_has 'guidance: an input, 1 in training (--embedded_guidance), 3.5 in samples'

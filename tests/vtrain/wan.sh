@@ -19,7 +19,8 @@ is() { grep -aq "$2" "$1" || wrong "$1: expected $2"; }
 
 # ---- the schedule is the folder's ----
 expect 0 'flow.*shift 3' train dry "${lora[@]}" --dry_run
-expect 0 'weighting bell, shift 5, a table of 1000' train dry "${lora[@]}" --dry_run --like diffsynth
+expect 0 'weighting bell, shift 5, a table of 1000' train dry "${lora[@]}" --dry_run \
+    --like diffsynth
 output_has 'like diffsynth: flow_shift  *5 (wan2.1)'
 absent dry
 

@@ -222,8 +222,8 @@ static void pooled_states(void **state)
     tf_close(&f);
 }
 
-/* Each number of layers has a fingerprint of its own, and takes the memory of one layer, which a dry
- * step predicts. */
+/* Each number of layers has a fingerprint of its own, and takes the memory of one layer, which a
+ * dry step predicts. */
 static void fingerprint_and_memory(void **state)
 {
     tf_fixture f = tf_open("clip-vision", VC_F32);
