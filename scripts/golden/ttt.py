@@ -2,9 +2,10 @@
 authors' own modules, ten optimiser steps, and the names that their converter gives to weights.
 
 The modules are those of github.com/test-time-training/ttt-video-dit at the commit in TINY; the
-variable TTT_VIDEO_DIT names their folder. They run without their GPU kernels and without torch's
-compiler. Each variant has a file. A case holds x [B,C,f,h,w], t, text [B,N*L,D] of N segments,
-target, output and loss. The gradients of the case `base` are `grad/<parameter>`.
+variable TTT_VIDEO_DIT names their folder, and they import einops. They run without their GPU
+kernels and without torch's compiler. Each variant has a file. A case holds x [B,C,f,h,w], t, text
+[B,N*L,D] of N segments, target, output and loss. The gradients of the case `base` are
+`grad/<parameter>`.
 
 The first authors interleave the rows of matrices of step sizes whose columns hold them, so that in
 more than one segment tokens take the step sizes of other tokens. Variants without ttt_eta_compat
@@ -46,8 +47,6 @@ TIMES = [999.0, 437.0]
 def imported():
     """Imports the first authors' modules; the libraries that only their GPU code calls are empty
     here."""
-    if "TTT_VIDEO_DIT" not in os.environ:
-        raise SystemExit("ttt: TTT_VIDEO_DIT names no folder of test-time-training/ttt-video-dit")
     sys.path.insert(0, os.environ["TTT_VIDEO_DIT"])
     for name, attribute in (("wandb", None), ("ttt.models.ssm.linear_triton", "TritonLinear"),
                             ("ttt.models.ssm.mlp_tk", "TkMLP"),
@@ -182,6 +181,9 @@ def names(out):
 
 
 def make(out):
+    if "TTT_VIDEO_DIT" not in os.environ:
+        print("ttt: skipped: TTT_VIDEO_DIT names no folder of test-time-training/ttt-video-dit")
+        return
     for name in VARIANTS:
         variant(out, name)
     steps(out)
