@@ -199,7 +199,8 @@ int vlat_report(const vlat *v, vc_err *err)
         return vlat_report_runs(v, err);
     if (v->words->n > 1)
         return vc_fail(err, VC_EUSAGE, "%s is not the output folder of a training run: vlat report "
-                       "takes one dataset, or the folders of runs; with --browse two datasets", v->path);
+                       "takes one dataset, or the folders of runs; with --browse two datasets",
+                       v->path);
     char *path = v->o->out ? vc_format("%s", v->o->out) : vc_path_join(v->path, "report.html");
     int rc = path ? vlat_open(v, &d, err) : vc_no_memory(err);
     if (rc) {

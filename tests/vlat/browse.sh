@@ -61,7 +61,7 @@ page()
             echo "<iframe width=$width height=900 style='border: 0' src='$name.html#$2'></iframe>"
         done
     } >frames.html
-    check "chromium $1" 0 timeout 100 "$browser" --headless --no-sandbox --disable-gpu \
+    check "chromium $1" 0 timeout 400 "$browser" --headless --no-sandbox --disable-gpu \
         --user-data-dir="$PWD/profile" --enable-precise-memory-info --virtual-time-budget=100000 \
         --window-size=1400,1000 --dump-dom "file://$PWD/frames.html"
     sed 's/<pre>/\n&/g' "$stdout" | grep '^<pre>' >"$log" || wrong "$1: the page never got ready"
@@ -146,7 +146,8 @@ need browse_dataset large.lmdb 5000
 need vlat report large.lmdb --browse large.html
 rm large.data/0/c0/99.js
 page large.html '' <<'END'
-for (let p = 0; p < 100; p++) await go(sets[0], p);
+for (let file = 0; file < 99; file++) await samples(sets[0], file);
+await go(sets[0], 99);
 say(document.querySelector('.cards').textContent);
 box.value = 'bird';
 await search();
