@@ -19,6 +19,17 @@ for file in manifest.json shard-00000 shard-00001 text-00000; do
     check "$file is opened at all" 1 fault "open@set/$file:1:EIO" "${train[@]}" run
 done
 
+# vlat verify hashes each file in a thread, one file ahead, and without threads by itself.
+files=$(ls set | grep -c -e '^shard-' -e '^text-')
+[ "$(calls_of thread vlat verify set)" -eq "$files" ] || wrong "no thread for each of $files files"
+check "verify without threads" 0 fault 'thread:1+:EAGAIN' vlat verify set
+stdout_has '12,000 samples.*no damage'
+for rules in 'read@shard-00001:1:EIO' 'thread:1+:EAGAIN;read@shard-00001:1:EIO'; do
+    check "$rules" 1 fault "$rules" vlat verify set
+    output_has 'shard-00001.lmdb.*could not be read'
+    output_lacks 'shard-0000[02]'
+done
+
 command -v "$PYTHON" >/dev/null || { echo "python3 is missing: the model is not tested"; exit; }
 model=("$PYTHON" "$VLT_SOURCE/scripts/scale_model.py")
 check "the model measures" 0 "${model[@]}" measure "$VLT_BUILD" "$dir" 4000 "$dir/set"
