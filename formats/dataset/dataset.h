@@ -195,6 +195,9 @@ int vf_writer_catch_up(vf_writer *w, int shards, vc_err *err);
 int vf_writer_lost_shards(const vf_writer *w);
 bool vf_writer_has_latent(const vf_writer *w, vf_key k);
 bool vf_writer_has_text(const vf_writer *w, vf_key k);
+/* Gets the bytes of a text that w has, malloc'ed and unchecked. VC_ENOENT: no shard that w can read
+ * has the text. */
+int vf_writer_read_text(vf_writer *w, vf_key k, void **value, size_t *n, vc_err *err);
 /* Return the number of live samples and variants; the key of a sample's clip; its record as JSON
  * text, borrowed until the next call. NULL: there is no such sample. */
 uint32_t vf_writer_count(const vf_writer *w);
