@@ -70,8 +70,10 @@ static int add_column(vf_row *r, const cJSON *v, vc_err *why)
 int metadata_read_captions(vf_row *r, const cJSON *o, const vf_metadata_opts *opts, vc_err *why)
 {
     const char *own = opts->caption_columns;
-    int rc = 0;
+    int rc = metadata_read_segments(r, o, opts, why);
 
+    if (rc || r->segments)
+        return rc;
     for (const cJSON *v = o->child; v && !rc; v = v->next)
         if (own ? metadata_listed(own, v->string) : is_known(v->string))
             rc = add_column(r, v, why);

@@ -18,12 +18,20 @@
  * Columns of a list:
  *   medium    the first column that is not empty of file_path, video, image, media_path, file_name,
  *             then those of file_keys, then, in upper or lower case, all of these, video_path,
- *             image_path, path; a relative path is also looked up in videos/
+ *             image_path, mp4, path; a relative path is also looked up in videos/
  *   captions  text, prompt, caption, captions, each also as text_2, text_3, ...: a string or a
  *             list of strings; all that are not empty count, in the order of the row. If a row has
  *             none of these columns, or null in them, the same names in upper or lower case,
  *             description, caption_text and cap are tried; a row with none of those has no caption.
  *             "" is a caption
+ *   segments  text_chunks: a list of captions, one for each segment of three seconds of the clip,
+ *             in order, in place of the captions above. Annotations of ttt-video have the captions
+ *             in text_0, text_1, ... with the lists scene_start and scene_end, or one segment in
+ *             text with these flags. A .json file may also be an object of such segments, {"id":
+ *             {"mp4": the clip, "text": ..., "scene_start": true, "scene_end": false}, ...}, in
+ *             which those with the same mp4 are the segments of that clip, in the file's order. A
+ *             caption gets the token VF_SCENE_START in front where its segment begins a scene, and
+ *             VF_SCENE_END behind where its segment ends one
  *   others    type (image|video), width, height, frames, fps, weight (numbers or strings of
  *             digits), tags (list, or separated by commas), loss_mask_path, control_file_path (or
  *             DiffSynth's control_video), input_image
@@ -40,6 +48,11 @@
 #include "formats/keys/part.h"
 
 typedef enum { VF_TYPE_UNKNOWN, VF_TYPE_IMAGE, VF_TYPE_VIDEO } vf_type;
+
+/* Tokens in captions of segments, and the most segments of a clip. */
+#define VF_SCENE_START "<start_scene>"
+#define VF_SCENE_END "<end_scene>"
+enum { VF_MAX_SEGMENTS = 256 };
 
 /* Files beside a row's medium. */
 typedef enum vf_beside { VF_LOSS_MASK, VF_CONTROL, VF_BESIDE } vf_beside;
@@ -61,6 +74,8 @@ typedef struct vf_row {
                                           unknown: the content of the file decides */
     char **captions;                   /* at least one; "" stands for a missing caption */
     int n_captions;
+    int segments;                      /* number of the clip's segments, each with one of the
+                                          captions; 0: captions are alternatives */
     char *caption_from;                /* source of the first caption, even of an empty one: its
                                           column, the ending of its file, or a list in the folder;
                                           NULL: the row has no caption */

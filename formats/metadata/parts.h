@@ -11,7 +11,7 @@
 #define METADATA_CAPTIONS \
     "text, prompt, caption, captions, description, caption_text, cap"
 #define METADATA_MEDIA \
-    "file_path, video, image, media_path, file_name, video_path, image_path, path"
+    "file_path, video, image, media_path, file_name, video_path, image_path, mp4, path"
 
 typedef struct metadata_list {
     vf_metadata list;
@@ -35,6 +35,13 @@ int metadata_read_row(vf_row *r, const cJSON *o, const char *bad, const vf_metad
                       const char *dir, vc_err *err);
 /* Fills captions and caption_from; both stay empty if the row has no caption. */
 int metadata_read_captions(vf_row *r, const cJSON *o, const vf_metadata_opts *opts, vc_err *why);
+/* Fills captions, segments and caption_from of a row that has captions of segments; of another row
+ * segments stays 0. */
+int metadata_read_segments(vf_row *r, const cJSON *o, const vf_metadata_opts *opts, vc_err *why);
+/* Whether a list is ttt-video's annotations: a .json file with an object. */
+bool metadata_is_annotations(const char *path);
+/* Adds a row for each clip of the annotations, whose segments are in the file's order. */
+int metadata_read_annotations(metadata_list *l, const char *path, vc_err *err);
 /* Counts the row, and makes it bad if it has no caption and needs one. */
 int metadata_check_caption(metadata_list *l, vf_row *r, vc_err *err);
 /* Checks all rows so far like metadata_check_caption; a row without a caption gets the empty

@@ -74,7 +74,8 @@ static const struct {
 } other_media[] = {
     { "file_path", VF_TYPE_UNKNOWN }, { "video", VF_TYPE_VIDEO }, { "image", VF_TYPE_IMAGE },
     { "media_path", VF_TYPE_UNKNOWN }, { "file_name", VF_TYPE_UNKNOWN },
-    { "video_path", VF_TYPE_VIDEO }, { "image_path", VF_TYPE_IMAGE }, { "path", VF_TYPE_UNKNOWN },
+    { "video_path", VF_TYPE_VIDEO }, { "image_path", VF_TYPE_IMAGE }, { "mp4", VF_TYPE_VIDEO },
+    { "path", VF_TYPE_UNKNOWN },
 };
 enum { N_MEDIA = sizeof media / sizeof *media,
        N_OTHER_MEDIA = sizeof other_media / sizeof *other_media };
