@@ -23,6 +23,7 @@ typedef struct vae_info {
     bool invert_scale_latents;
     bool has_logvar;                 /* encode gives one; else the posterior is a point */
     bool one_logvar;                 /* all channels have the same */
+    int window;                      /* encoder_opts.window; 0: the family's number */
 } vae_info;
 
 /* How the prompts of a text encoder's slot become what the transformer reads. */
@@ -38,6 +39,8 @@ typedef struct text_rule {
     bool masked;                     /* nor those of padding, which are not stored */
     int interleave;                  /* every interleave-th state of a text's picture is stored in
                                       * front of the prompt's; 0: texts have no picture */
+    bool scenes;                     /* VF_SCENE_START and VF_SCENE_END (metadata.h) in prompts are
+                                      * tokens of their own */
 } text_rule;
 
 typedef struct encoder_opts {
@@ -52,6 +55,8 @@ typedef struct encoder_opts {
     int threads;                     /* 0: all */
     vf_key weights;                  /* vf_model_hash of dir: part of the fingerprint */
     bool tiling;                     /* VAE: spatial tiles (less memory, other values) */
+    int window;                      /* VAE: frames of a chunk, over which group norms take their
+                                      * statistics; 0: the family's number */
     /* A VAE whose decoder removes noise mixes decode_noise_scale (0..1) of noise into the latent
      * and tells the decoder by decode_timestep (0..1) how much there is. Other VAEs ignore both. */
     double decode_timestep, decode_noise_scale;
@@ -86,6 +91,7 @@ typedef struct text_info {
     vf_key fingerprint, tokenizer;
     text_rule rule;                  /* max_length is known */
     int rows;                        /* states that a text has at most */
+    bool padded;                     /* each text has `rows` states, those of padding among them */
     int width, pooled;               /* of a token's state, of the pooled one; 0: there is none */
 } text_info;
 

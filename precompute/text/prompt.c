@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/os/file.h"
+#include "formats/metadata/metadata.h"
 #include "precompute/text/clean.h"
 #include "precompute/tokenizer/tokenizer.h"
 
@@ -14,6 +15,8 @@ struct text_enc {
     const text_model *kind;
     void *model;
     tokenizer *tok;                               /* NULL: kind->words makes the tokens */
+    tokenizer *scenes;                            /* with scene tokens; NULL: not needed yet */
+    char *tokenizer;                              /* folder of both */
     text_rule rule;
     int length, width, pooled_width;              /* length includes the cropped tokens */
     int64_t *ids, *mask;                          /* [length] */
@@ -38,11 +41,39 @@ static char *in_template(const text_rule *rule, const char *prompt)
     return whole;
 }
 
+static bool has_scenes(const text_rule *rule, const char *prompt)
+{
+    return rule->scenes && (strstr(prompt, VF_SCENE_START) || strstr(prompt, VF_SCENE_END));
+}
+
+/* Opens the tokenizer again with the scene tokens behind its own, in the order in which ttt-video
+ * adds them, and checks that the model has states for their ids. */
+static int open_scenes(text_enc *t, vc_err *err)
+{
+    static const char *const tokens[] = { VF_SCENE_END, VF_SCENE_START, NULL };
+    int n = 0, rc = tokenizer_open_with(&t->scenes, t->tokenizer, tokens, err);
+
+    if (!rc)
+        rc = tokenizer_prompt(t->scenes, VF_SCENE_END VF_SCENE_START, t->length, t->ids, t->mask,
+                              &n, err);
+    const text_tokens ids = { "", NULL, t->kind->masked ? n : t->length, t->ids, t->length };
+    if (!rc && t->kind->check)
+        rc = t->kind->check(t->model, &ids, err);
+    return vc_context(err, rc, "%s: the tokens " VF_SCENE_END " and " VF_SCENE_START,
+                      t->tokenizer);
+}
+
 /* Fills t->ids and t->mask; *n is the number of tokens before the padding. */
 static int tokens_of(text_enc *t, const char *text, int *n, vc_err *err)
 {
+    const bool scenes = t->tok && has_scenes(&t->rule, text);
+    int rc = scenes && !t->scenes ? open_scenes(t, err) : 0;
+
+    if (rc)
+        return rc;
     if (t->tok)
-        return tokenizer_prompt(t->tok, text, t->length, t->ids, t->mask, n, err);
+        return tokenizer_prompt(scenes ? t->scenes : t->tok, text, t->length, t->ids, t->mask, n,
+                                err);
     t->kind->words(text, t->length, t->ids, t->mask);
     for (*n = t->length; *n > 0 && !t->mask[*n - 1];)
         --*n;
@@ -106,6 +137,8 @@ void text_prompt_close(text_enc *t)
         return;
     t->kind->close(t->model);
     tokenizer_close(t->tok);
+    tokenizer_close(t->scenes);
+    free(t->tokenizer);
     free(t->ids);
     free(t->mask);
     free(t->states);
@@ -144,6 +177,7 @@ static int set_up(text_enc *t, const encoder_opts *o, text_info *info, vc_err *e
         info->tokenizer = tokenizer_fingerprint(t->tok);
     if (!info->rows)
         info->rows = rule->max_length;
+    info->padded = !t->kind->masked && !t->kind->choose && !rule->masked;
     t->rule = *rule;
     t->length = rule->max_length + rule->crop;
     t->width = info->width;
@@ -180,7 +214,10 @@ int text_prompt_open(text_enc **out, const text_model *m, const encoder_opts *o,
         return vc_fail(err, VC_ENOMEM, "%s: out of memory", m->class);
 
     t->kind = m;
-    rc = set_up(t, o, info, err);
+    if (o->tokenizer && !(t->tokenizer = strdup(o->tokenizer)))
+        rc = vc_no_memory(err);
+    if (!rc)
+        rc = set_up(t, o, info, err);
     if (rc) {
         text_prompt_close(t);
         return rc;
@@ -250,6 +287,8 @@ vf_key text_prompt_key(const text_info *info, vc_dtype precision, vc_dtype store
         vf_hasher_int(&h, "masked", 1);
     if (rule->interleave)
         vf_hasher_int(&h, "interleave", rule->interleave);
+    if (has_scenes(rule, in->prompt))
+        vf_hasher_int(&h, "scenes", 1);
     vf_hasher_str(&h, "precision", vc_dtype_name(precision));
     vf_hasher_str(&h, "dtype", vc_dtype_name(stored));
     return vf_hasher_end(&h);

@@ -511,7 +511,28 @@ static int read_vocab_files(tokenizer *t, const sources *s, vc_err *err)
     return rc;
 }
 
-static int read_sources(tokenizer *t, const sources *s, vc_err *err)
+/* The id after the largest. */
+static int32_t next_id(const tokenizer *t)
+{
+    int32_t next = t->model == TOK_UNIGRAM ? (int32_t)t->unigram.n : (int32_t)t->vocab.n;
+
+    for (size_t i = 0; i < t->n_added; i++)
+        if (t->added[i].id >= next)
+            next = t->added[i].id + 1;
+    return next;
+}
+
+static int add_tokens(tokenizer *t, const char *const *added, vc_err *err)
+{
+    int rc = 0;
+
+    for (; !rc && added && *added; added++)
+        rc = tok_add_token(t, &(tok_added){ .text = (char *)(uintptr_t)*added,
+                                            .id = next_id(t) }, err);
+    return rc;
+}
+
+static int read_sources(tokenizer *t, const sources *s, const char *const *added, vc_err *err)
 {
     int rc = s->json ? read_json_file(t, s, err)
            : s->spiece ? read_spiece_file(t, s, err)
@@ -521,10 +542,17 @@ static int read_sources(tokenizer *t, const sources *s, vc_err *err)
     if (!rc)
         rc = vc_context(err, tok_read_config(t, s->config, s->map, s->added, err),
                         "tokenizer_config.json");
+    if (!rc)
+        rc = add_tokens(t, added, err);
     return rc ? rc : tok_finish(t, err);
 }
 
 int tokenizer_open(tokenizer **out, const char *dir, vc_err *err)
+{
+    return tokenizer_open_with(out, dir, NULL, err);
+}
+
+int tokenizer_open_with(tokenizer **out, const char *dir, const char *const *added, vc_err *err)
 {
     sources s = { 0 };
 
@@ -534,7 +562,7 @@ int tokenizer_open(tokenizer **out, const char *dir, vc_err *err)
         return vc_fail(err, VC_ENOMEM, "%s: out of memory", dir);
     int rc = locate(&s, dir, err);
     if (!rc)
-        rc = read_sources(t, &s, err);
+        rc = read_sources(t, &s, added, err);
     sources_free(&s);
     if (rc) {
         tokenizer_close(t);

@@ -27,6 +27,8 @@ enum { TOKENIZER_TEXT_MAX = 1 << 28 };             /* bytes of a text */
 /* dir: a tokenizer folder, or one of the files named above. VC_ENOENT: there is none of them;
  * VC_EFORMAT, with file and field: damaged, or of an unknown kind. */
 int tokenizer_open(tokenizer **out, const char *dir, vc_err *err);
+/* Adds special tokens (NULL-ended) to the folder's: each gets the next id, in order. */
+int tokenizer_open_with(tokenizer **out, const char *dir, const char *const *added, vc_err *err);
 void tokenizer_close(tokenizer *t);                          /* NULL is fine */
 
 /* The hash of everything that changes ids, without file names and unrelated fields. The same

@@ -36,8 +36,8 @@ formats/peers        formats/tensors formats/vlat
 precompute           buckets common/tensor formats/dataset
 precompute/media     common/base common/os formats/json formats/keys formats/metadata
 precompute/tokenizer common/base common/os formats/dataset formats/json
-precompute/text      common/base common/nn common/os common/tensor formats/json formats/tensors
-precompute/text      precompute precompute/tokenizer
+precompute/text      common/base common/nn common/os common/tensor formats/json formats/metadata
+precompute/text      formats/tensors precompute precompute/tokenizer
 precompute/vae       common/base common/nn common/os formats/json formats/tensors precompute
 precompute/run       buckets common common/base common/cli common/comm common/os
 precompute/run       formats/dataset formats/json formats/keys formats/metadata formats/tensors

@@ -251,6 +251,37 @@ static void qwen_vocab(void **state) { (void)state; check_real("qwen2.5", "vocab
 static void clip(void **state) { (void)state; check_real("clip-l", ""); }
 static void clip_vocab(void **state) { (void)state; check_real("clip-l", "merges.txt"); }
 
+/* Tokens that are added to T5's get the ids behind its own: rows of transformers 5.17. */
+static void added_tokens(void **state)
+{
+    (void)state;
+    static const char *const added[] = { "<end_scene>", "<start_scene>", NULL };
+    static const char *const files[] = { "spiece.model", "tokenizer.json" };
+    static const struct { const char *text; int64_t ids[8]; } want[] = {
+        { "Tom runs.", { 3059, 3154, 5, 1, 0, 0, 0, 0 } },
+        { "<start_scene>Tom runs.", { 32101, 3059, 3154, 5, 1, 0, 0, 0 } },
+        { "Tom runs.<end_scene>", { 3059, 3154, 5, 32100, 1, 0, 0, 0 } },
+        { "<start_scene>Tom runs.<end_scene>", { 32101, 3059, 3154, 5, 32100, 1, 0, 0 } },
+        { "<start_scene> Tom runs. <end_scene>", { 32101, 3059, 3154, 5, 32100, 1, 0, 0 } },
+    };
+    for (int f = 0; f < 2; f++) {
+        char path[1200], file[300];
+        tokenizer *t;
+        vc_err err = { 0 };
+        snprintf(file, sizeof file, "t5-v1_1-xxl/%s", files[f]);
+        if (!data_path(path, sizeof path, file))
+            skip();
+        assert_ok(tokenizer_open_with(&t, path, added, &err), &err);
+        for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+            int64_t ids[8], mask[8];
+            int n;
+            assert_ok(tokenizer_prompt(t, want[i].text, 8, ids, mask, &n, &err), &err);
+            assert_memory_equal(ids, want[i].ids, sizeof ids);
+        }
+        tokenizer_close(t);
+    }
+}
+
 static void one_fingerprint(void **state)
 {
     static const char *const twins[][2] = {
@@ -444,7 +475,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_tokenizers), cmocka_unit_test(t5_spiece), cmocka_unit_test(t5_json),
         cmocka_unit_test(llama), cmocka_unit_test(qwen), cmocka_unit_test(qwen_vocab),
-        cmocka_unit_test(clip), cmocka_unit_test(clip_vocab), cmocka_unit_test(one_fingerprint),
+        cmocka_unit_test(clip), cmocka_unit_test(clip_vocab), cmocka_unit_test(added_tokens), cmocka_unit_test(one_fingerprint),
         cmocka_unit_test(long_texts), cmocka_unit_test(refusals),
         cmocka_unit_test(costly_pattern), cmocka_unit_test(no_files),
         cmocka_unit_test(prompt_limits), cmocka_unit_test(damaged),
