@@ -65,7 +65,7 @@ static int hand_over(vt_ctx *g, vae_pass *p, vt_tensor *y, int *frame, vc_err *e
 
 static int run_chunks(vae *v, vae_pass *p, vc_err *err)
 {
-    int unit = p->decodes ? v->net->latent_frames : v->net->pixel_frames;
+    int unit = p->decodes ? v->net->latent_frames : v->window;
     int chunks = p->n[0] < unit ? 1 : p->n[0] / unit, frame = 0, rc = 0;
     vt_ctx *g = v->g;
     vt_tensor *z = p->decodes ? whole_latent(v, p) : NULL;

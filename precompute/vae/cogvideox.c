@@ -71,7 +71,7 @@ static int cog_frames(int f) { return COG_RATIO_T * f - (f % 2 ? COG_RATIO_T - 1
 
 static const vae_net net = {
     .class = COG_CLASS, .size = sizeof(cog_vae), .pixel_frames = 8, .latent_frames = 2,
-    .frames = cog_frames, .configure = cog_configure, .bind = cog_bind,
+    .windows = true, .frames = cog_frames, .configure = cog_configure, .bind = cog_bind,
     .encode_chunk = encode_chunk, .decode_chunk = decode_chunk,
 };
 

@@ -50,7 +50,11 @@ static int configure(vae *v, const cJSON *config, const encoder_opts *o, vae_inf
     vf_hasher_begin(&h, "vae");
     vf_hasher_str(&h, "class", v->net->class);
     vf_hasher_bytes(&h, "weights", o->weights.b, sizeof o->weights.b);
+    const int window = v->window == v->net->pixel_frames ? 0 : v->window;
+    if (window)
+        vf_hasher_int(&h, "window", window);
     int rc = v->net->configure(v, config, o->tiling, info, &h, err);
+    info->window = window;
     info->fingerprint = vf_hasher_end(&h);
     info->one_logvar = v->net->one_logvar;
     v->channels = info->channels;
@@ -81,10 +85,15 @@ int vae_open(vae **out, const vae_net *net, const encoder_opts *o, vae_info *inf
     if (!o->dir)
         return vc_fail(err, VC_EUSAGE, "%s: give the folder with its config.json and weights, or "
                        "the file", net->class);
+    if (o->window && (!net->windows || o->window % net->pixel_frames))
+        return vc_fail(err, VC_EUSAGE, "--vae_window %d: %s encodes %s %d frames at once%s",
+                       o->window, net->class, net->windows ? "multiples of" : "chunks of",
+                       net->pixel_frames, net->windows ? "" : ": leave the flag out");
     vae *v = calloc(1, net->size);
     if (!v)
         return vc_fail(err, VC_ENOMEM, "%s: out of memory", net->class);
     v->net = net;
+    v->window = o->window ? o->window : net->pixel_frames;
     v->decode_timestep = o->decode_timestep;
     v->decode_noise_scale = o->decode_noise_scale;
     int rc = read_folder(v, o, info, err);

@@ -18,6 +18,8 @@ typedef struct vae_net {
     size_t size;                     /* of the family's struct */
     /* Pixel frames or latent frames of a chunk; the first chunk also has the remainder. */
     int pixel_frames, latent_frames;
+    bool windows;                    /* encoder_opts.window may replace pixel_frames by
+                                      * a multiple of it */
     bool edge, blank;                /* as in nn_video */
     bool one_logvar;                 /* channels share one logvar: encode_chunk makes [..,C+1] */
     int (*frames)(int f);            /* as in vae_class */
@@ -50,6 +52,8 @@ struct vae {
     int channels;                    /* of the latent */
     int ratio[3];                    /* pixels per latent place in t, h, w */
     vae_tiling tiling;               /* sizes 0: clips are not cut into tiles */
+    int window;                      /* pixel frames of a chunk; the first one also has the
+                                      * remainder */
     double decode_timestep, decode_noise_scale;          /* as in encoder_opts */
     vt_ctx *g;
     vf_model *file;

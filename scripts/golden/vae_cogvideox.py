@@ -1,5 +1,5 @@
 """AutoencoderKLCogVideoX: moments of clips of every length, decoded latents of one to five frames,
-and both in tiles. Pixels are u8, which mean u8 / 127.5 - 1, channels last."""
+both in tiles, and moments in windows of 48 frames. Pixels are u8, which mean u8 / 127.5 - 1, channels last."""
 import numpy as np
 import torch
 from diffusers import AutoencoderKLCogVideoX
@@ -64,6 +64,17 @@ def tiles(out):
                  "sample.first": sample[:1], "sample.last": sample[-1:]}, **meta)
 
 
+def windows(out):
+    vae, meta = model()
+    vae.num_sample_frames_batch_size = 48
+    pixels = clip("windows", 97, 16, 16)
+    tensors = {"windows": pixels}
+    for f in (49, 97):
+        tensors[f"mean.{f}"], tensors[f"logvar.{f}"] = encode(vae, pixels[:f])
+    golden.save(out / "vae_cogvideox_windows.safetensors", tensors, **meta)
+
+
 def make(out):
     lengths(out)
     tiles(out)
+    windows(out)

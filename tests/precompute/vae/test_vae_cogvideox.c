@@ -90,6 +90,46 @@ static void logvar_is_clamped(void **state)
     vae_bench_close(&b);
 }
 
+/* Windows of 48 frames, the first with one more, have group norms over all of their frames; the
+ * window is part of the fingerprint, unless it is the family's own. */
+static void encodes_in_windows(void **state)
+{
+    (void)state;
+    vae_bench b = open_bench("vae_cogvideox_windows", VC_F32, VC_F32, false);
+    const vf_key plain = b.info.fingerprint;
+    size_t one = 0, many = 0;
+    vc_err err = { 0 };
+
+    vae_bench_window(&b, 48);
+    assert_memory_not_equal(plain.b, b.info.fingerprint.b, sizeof plain.b);
+    assert_int_equal(b.info.window, 48);
+    vae_encode_like(&b, "windows", 49, ".49", VAE_TOL_F32);
+    vae_encode_like(&b, "windows", 97, ".97", VAE_TOL_F32);
+    vae_memory_is_right(&b, (vae_size[]){ { false, 97, 16, 16 } }, 1);
+    assert_ok(cog->memory(b.vae, false, 97, 32, 48, &one, &err), &err);
+    assert_ok(cog->memory(b.vae, false, 1009, 32, 48, &many, &err), &err);
+    assert_int_equal(one, many);         /* a clip of 63 seconds takes no more than one of six */
+    vae_bench_window(&b, 8);
+    assert_memory_equal(plain.b, b.info.fingerprint.b, sizeof plain.b);
+    assert_int_equal(b.info.window, 0);
+    vae_bench_close(&b);
+}
+
+static void wrong_windows_are_refused(void **state)
+{
+    (void)state;
+    vae_bench b = open_bench("vae_cogvideox", VC_F32, VC_F32, false);
+    encoder_opts o = { .dir = b.dir, .dtype = VC_F32, .device = golden_device(), .window = 50 };
+    vae_info info;
+    vae *v;
+    vc_err err = { 0 };
+
+    assert_fails(cog->open(&v, &o, &info, &err), VC_EUSAGE, &err, "multiples of 8");
+    o.window = 48;
+    assert_fails(vae_wan.open(&v, &o, &info, &err), VC_EUSAGE, &err, "leave the flag out");
+    vae_bench_close(&b);
+}
+
 /* ---- decode ---- */
 
 static void decodes_odd_and_even(void **state)
@@ -392,7 +432,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(encodes_every_length), cmocka_unit_test(encodes_in_bf16),
-        cmocka_unit_test(reads_half_weights), cmocka_unit_test(logvar_is_clamped),
+        cmocka_unit_test(reads_half_weights), cmocka_unit_test(encodes_in_windows),
+        cmocka_unit_test(wrong_windows_are_refused), cmocka_unit_test(logvar_is_clamped),
         cmocka_unit_test(decodes_odd_and_even), cmocka_unit_test(decodes_to_bytes),
         cmocka_unit_test(tiles_are_blended), cmocka_unit_test(small_clips_are_one_tile),
         cmocka_unit_test(tiles_in_time), cmocka_unit_test(memory_is_predicted),

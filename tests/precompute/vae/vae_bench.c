@@ -27,6 +27,16 @@ vae_bench vae_bench_open(const vae_class *class, const char *golden, vc_dtype co
     return b;
 }
 
+void vae_bench_window(vae_bench *b, int window)
+{
+    vc_err err = { 0 };
+    const encoder_opts o = { .dir = b->dir, .dtype = VC_F32, .device = golden_device(),
+                             .threads = 2, .window = window };
+
+    b->class->close(b->vae);
+    assert_ok(b->class->open(&b->vae, &o, &b->info, &err), &err);
+}
+
 void vae_bench_close(vae_bench *b)
 {
     b->class->close(b->vae);

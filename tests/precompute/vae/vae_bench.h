@@ -22,6 +22,8 @@ typedef struct vae_bench {
 
 vae_bench vae_bench_open(const vae_class *class, const char *golden, vc_dtype compute,
                          vc_dtype stored, bool tiling);
+/* Opens the same folder again with another window. */
+void vae_bench_window(vae_bench *b, int window);
 void vae_bench_close(vae_bench *b);
 
 void *vae_area(size_t n, size_t size);       /* n * size bytes of zeros; the caller frees them */
