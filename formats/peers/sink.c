@@ -135,7 +135,9 @@ static int first_text(const exchange *x, const exchange_item *m, int i, vc_err *
 {
     struct exchange_encoder *t = &x->sink->text[i];
     const vf_view *e = &m->text[i].embeds, *p = &m->text[i].pooled;
-    int64_t known = i < 3 ? x->family->text[i].max_length : 0, rows = e->data ? e->dim[0] : 1;
+    const int64_t segments = m->chunks > 1 ? m->chunks : 1;
+    int64_t known = i < 3 ? x->family->text[i].max_length : 0;
+    const int64_t rows = e->data ? (e->dim[0] + segments - 1) / segments : 1;
     if (m->text[i].length)
         known = m->text[i].length;
     t->embeds = e->data;

@@ -47,9 +47,10 @@ int exchange_check_text(const struct exchange_encoder *t, const exchange_item *m
     if ((e->data ? e->dim[1] : p->dim[0]) != t->width || (p->data ? p->dim[0] : 0) != t->pooled)
         return vc_fail(err, VC_EMISMATCH, "text %d: width %" PRId64 ", the first was %" PRId64,
                        i + 1, e->data ? e->dim[1] : p->dim[0], t->width);
-    if (e->data && e->dim[0] > t->max_length)
+    const int64_t most = t->max_length * (m->chunks > 1 ? m->chunks : 1);
+    if (e->data && e->dim[0] > most)
         return vc_fail(err, VC_EMISMATCH,
                        "text %d: %" PRId64 " tokens, at most %" PRId64 " expected "
-                       "after the first", i + 1, e->dim[0], t->max_length);
+                       "after the first", i + 1, e->dim[0], most);
     return 0;
 }
