@@ -344,7 +344,9 @@ static int64_t most_rows(const vtrain *t, int slot, const int64_t dim[5])
         if (g->text_rows && g->padded == dim[2] && g->h == dim[3] && g->w == dim[4])
             return g->text_rows;
     }
-    return !s->embeds ? 0 : s->rows ? s->rows : s->max_length;
+    const int segments = vtrain_data_segments(t->data, dim[2]);
+    return !s->embeds ? 0 : segments > 1 ? segments * s->max_length
+           : s->rows ? s->rows : s->max_length;
 }
 
 int vtrain_micro_dry(vtrain *t, const int64_t dim[5], bool record, int recompute, vt_usage *use,

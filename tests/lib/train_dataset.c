@@ -175,10 +175,12 @@ static void put_conditions(vf_writer *w, const toy *t, const toy_sample *s, cJSO
         cJSON_AddTrueToObject(record, "mask_all");
 }
 
-static void put_text(vf_writer *w, const toy *t, const char *prompt, int encoder, toy_damage bad)
+static void put_text(vf_writer *w, const toy *t, const char *prompt, int encoder, int segments,
+                     toy_damage bad)
 {
     int64_t width = t->width + (bad == TOY_TEXT_WIDTH), size_n;
-    int64_t n = bad == TOY_TEXT_LONG ? TOY_TOKENS + 1 : toy_tokens(prompt);
+    int64_t most = segments ? segments * TOY_TOKENS : TOY_TOKENS;
+    int64_t n = bad == TOY_TEXT_LONG ? most + 1 : segments ? most : toy_tokens(prompt);
     float *x = malloc((size_t)(n * width) * 4), *pooled = malloc((size_t)t->pooled * 4 + 4);
     size_t size;
     size_n = n * width;
@@ -201,11 +203,11 @@ static void put_text(vf_writer *w, const toy *t, const char *prompt, int encoder
     free(pooled);
 }
 
-static void put_prompt(vf_writer *w, const toy *t, const char *prompt, toy_damage bad)
+static void put_prompt(vf_writer *w, const toy *t, const char *prompt, int segments, toy_damage bad)
 {
     for (int e = 0; e < t->encoders; e++)
         if (!vf_writer_has_text(w, text_key(e, prompt)))
-            put_text(w, t, prompt, e, bad);
+            put_text(w, t, prompt, e, segments, bad);
 }
 
 /* ---- records ---- */
@@ -231,11 +233,13 @@ static void put_sample(vf_writer *w, const toy *t, const toy_sample *s, toy_dama
     captions = cJSON_AddArrayToObject(o, "captions");
     for (int i = 0; i < TOY_CAPTIONS && s->caption[i]; i++) {
         cJSON *c = cJSON_CreateObject();
-        put_prompt(w, t, s->caption[i], bad);
+        put_prompt(w, t, s->caption[i], s->segments, bad);
         cJSON_AddStringToObject(c, "text", s->caption[i]);
         add_keys(c, "keys", t, s->caption[i], bad);
         cJSON_AddItemToArray(captions, c);
     }
+    if (s->segments)
+        cJSON_AddNumberToObject(o, "text_chunks", s->segments);
     cJSON_AddStringToObject(o, "key", "1.0");
     cJSON_AddItemToObject(o, "latent", cJSON_CreateIntArray((int[]){ f, s->h, s->w }, 3));
     cJSON_AddNumberToObject(o, "tokens", f * s->h * s->w);
@@ -265,11 +269,11 @@ static void put_validation(vf_writer *w, const toy *t, int i)
     char prompt[32];
     cJSON *o = cJSON_CreateObject();
     snprintf(prompt, sizeof prompt, "prompt %d", i);
-    put_prompt(w, t, prompt, TOY_WHOLE);
+    put_prompt(w, t, prompt, 0, TOY_WHOLE);
     cJSON_AddStringToObject(o, "prompt", prompt);
     add_keys(o, "keys", t, prompt, TOY_WHOLE);
     if (i % 2) {
-        put_prompt(w, t, "ugly", TOY_WHOLE);
+        put_prompt(w, t, "ugly", 0, TOY_WHOLE);
         cJSON_AddStringToObject(o, "negative_prompt", "ugly");
         add_keys(o, "negative_keys", t, "ugly", TOY_WHOLE);
         cJSON_AddNumberToObject(o, "height", 40);
@@ -366,7 +370,7 @@ vf_writer *toy_open(toy *t, double shard_seconds, bool overwrite)
                                .shard_seconds = shard_seconds, .overwrite = overwrite };
     assert_ok(vf_writer_open(&w, t->path, &o, &err), &err);
     cJSON_Delete(head);
-    put_prompt(w, t, "", TOY_WHOLE);
+    put_prompt(w, t, "", 0, TOY_WHOLE);
     return w;
 }
 

@@ -16,6 +16,8 @@ typedef struct toy_sample {
     bool unwanted;                           /* the record's weight is 0 */
     bool mask_all;                           /* field of the record */
     bool loss_mask;                          /* the sample has a loss mask */
+    int segments;                            /* of TOY_TOKENS rows each in its texts; 0: the record
+                                              * has no text_chunks */
 } toy_sample;
 
 typedef enum toy_store { TOY_MOMENTS, TOY_SHARED_LOGVAR, TOY_SAMPLE, TOY_MODE } toy_store;

@@ -126,7 +126,8 @@ static int read_tokens(vtrain_data *d, uint32_t i, const cJSON *record, vc_err *
     vtrain_text_value v = { 0 };
     int rc = vtrain_caption_keys(d, record, 0, key, err);
     if (!rc)
-        rc = vtrain_text_open(d, s->dataset, 0, key[0], false, &v, err);
+        rc = vtrain_text_open(d, s->dataset, 0, key[0], d->group[s->group].segments, false, &v,
+                              err);
     if (!rc)
         d->group[s->group].text_rows = v.embeds.dim[0];
     vf_safetensors_close(v.st);

@@ -146,7 +146,8 @@ static int find_slots(vtrain_data *d, vc_err *err)
             vtrain_text_value v = { 0 };
             int rc = set ? 0 : find_slot(d, i, &d->slot[i], err);
             if (!rc)
-                rc = vtrain_text_open(d, set, i, d->set[set].head.empty[i], false, &v, err);
+                rc = vtrain_text_open(d, set, i, d->set[set].head.empty[i], 0, false, &v,
+                                      err);
             if (rc)
                 return vc_context(err, rc, "%s: empty prompt", vf_dataset_path(d->set[set].data));
             vf_safetensors_close(v.st);

@@ -62,6 +62,8 @@ typedef struct vtrain_group {
     uint32_t tokens;             /* of one sample, from its record */
     int64_t text_rows;           /* as fitted: tokens of a caption of the first slot, where
                                   * fit->whole_texts; else 0 */
+    int segments;                /* of each text (`text_chunks`), all of the same number of rows; 0:
+                                  * texts are of the whole clip */
     char name[32];               /* "5x16x16" (f h w), a still "16x16" */
 } vtrain_group;
 
@@ -107,6 +109,9 @@ const vtrain_norm *vtrain_data_role_norm(const vtrain_data *d, vc_role role);
 int vtrain_data_role_dim(const vtrain_data *d, vc_role role, const int64_t x[5], int64_t of[5]);
 /* Latent frames that the transformer gets for a clip of f. */
 int vtrain_data_frames(const vtrain_data *d, int f);
+/* Segments of the texts of clips of that many latent frames, as the transformer gets them: at least
+ * 1, and 1 where no group has these frames. */
+int vtrain_data_segments(const vtrain_data *d, int64_t frames);
 /* True if a group's first sample has a loss mask; if false, other samples may still have one. */
 bool vtrain_data_weighted(const vtrain_data *d);
 

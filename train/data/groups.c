@@ -99,6 +99,8 @@ int vtrain_groups_make(vtrain_data *d, vc_err *err)
         name_group(g, e);
         rc = vtrain_name_sample(d, i, vtrain_latent_open(d, i, false, &v, err), err);
         vf_safetensors_close(v.st);
+        if (!rc)
+            rc = vtrain_group_segments(d, i, err);
     }
     free(l.rank);
     vf_keymap_free(&l.known);

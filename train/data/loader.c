@@ -237,6 +237,9 @@ static int make_text(vtrain_loader *l, vtrain_text *t, const vtrain_slot *s, siz
                      vc_err *err)
 {
     int64_t n = s->rows ? s->rows : s->max_length;
+    for (uint32_t i = 0; i < l->d->n_groups; i++)
+        if (n < l->d->group[i].segments * s->max_length)
+            n = l->d->group[i].segments * s->max_length;
     size_t row = (size_t)(n * s->width) * sizeof *t->embeds;
     int rc = 0;
 
@@ -276,6 +279,7 @@ static int make_slot(vtrain_loader *l, slot *s, vc_err *err)
         (rc = take(l, &s->b.dropped, rows, sizeof *s->b.dropped, err)) ||
         (rc = take(l, &s->value, rows, (size_t)(d->n_slots + 1) * sizeof *s->value, err)) ||
         (rc = take(l, &s->cond, rows, sizeof *s->cond, err)) ||
+        (rc = take(l, &s->segments, rows, sizeof *s->segments, err)) ||
         (rc = take(l, &s->b.cond_dropped, rows, sizeof *s->b.cond_dropped, err)) ||
         (rc = take(l, &s->b.loss_weight, rows, clip * sizeof *s->b.loss_weight, err)) ||
         (rc = take(l, &s->b.latents, rows, clip * channels * sizeof *s->b.latents, err)))
@@ -304,6 +308,7 @@ static void free_slot(slot *s)
     free(s->b.dropped);
     free(s->value);
     free(s->cond);
+    free(s->segments);
     free(s->first);
     free(s->b.cond_dropped);
     free(s->b.loss_weight);
@@ -353,7 +358,7 @@ static int start_checks(vtrain_loader *l, vc_err *err)
     for (int set = 0; set < d->n_sets && !rc; set++)
         for (int i = 0; i < d->n_slots && !rc; i++) {
             vtrain_text_value v;
-            rc = vtrain_text_open(d, set, i, d->set[set].head.empty[i], true, &v, err);
+            rc = vtrain_text_open(d, set, i, d->set[set].head.empty[i], 0, true, &v, err);
             vf_safetensors_close(v.st);
             vc_context(err, rc, "%s: empty prompt", vf_dataset_path(d->set[set].data));
         }

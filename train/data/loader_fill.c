@@ -14,13 +14,15 @@ typedef vtrain_loader_slot slot;
 static int check_texts(const vtrain_data *d, uint32_t sample, const cJSON *record, vc_err *err)
 {
     const cJSON *captions = NULL;
-    int rc = vf_json_arr(record, "captions", &captions, err);
+    int segments, rc = vtrain_segments_read(&segments, record, err);
+    if (!rc)
+        rc = vf_json_arr(record, "captions", &captions, err);
     for (int c = 0, n = cJSON_GetArraySize(captions); !rc && c < n; c++) {
         vf_key key[VTRAIN_TEXTS];
         rc = vtrain_caption_keys(d, record, c, key, err);
         for (int i = 0; !rc && i < d->n_slots; i++) {
             vtrain_text_value v;
-            rc = vtrain_text_of(d, sample, i, key[i], true, &v, err);
+            rc = vtrain_text_of(d, sample, i, key[i], segments, true, &v, err);
             vf_safetensors_close(v.st);
         }
     }
@@ -73,7 +75,8 @@ static int check_sample(vtrain_loader *l, uint32_t sample, const cJSON *record, 
 
 /* ---- text ---- */
 
-/* Finds the text keys of a row: of the caption that its draws choose, or of the empty prompt. */
+/* Finds the text keys of a row: of the caption that its draws choose, or of the empty prompt. A
+ * dropped caption of segments becomes zeros, of as many rows as the caption has. */
 static int choose_text(vtrain_loader *l, slot *s, int row, const cJSON *record,
                        vf_key key[VTRAIN_TEXTS], vc_err *err)
 {
@@ -86,22 +89,37 @@ static int choose_text(vtrain_loader *l, slot *s, int row, const cJSON *record,
     memcpy(key, set->head.empty, sizeof set->head.empty);
     const cJSON *captions;
     int rc = vf_json_arr(record, "captions", &captions, err), n, pick = 0;
-    if (rc || drop || !(n = cJSON_GetArraySize(captions)))
+    if (rc || (drop && !s->segments[row]) || !(n = cJSON_GetArraySize(captions)))
         return rc;
     if (!l->o.held_out)
         pick = (int)(vc_train_unit(l->o.seed, 0, r, micro, VC_DRAW_CAPTION) * n);
     return vtrain_caption_keys(l->d, record, pick, key, err);
 }
 
+/* Checks that the row has the segments of its bucket, which sizes the buffers. */
+static int check_segments(const vtrain_group *g, int segments, vc_err *err)
+{
+    const int has = segments ? segments : 1, others = g->segments ? g->segments : 1;
+
+    if (has == others)
+        return 0;
+    return vc_fail(err, VC_EMISMATCH, "text_chunks: %d, the other samples of bucket %s have %d: "
+                   "samples of one length have one number of segments", has, g->name, others);
+}
+
 static int open_texts(vtrain_loader *l, slot *s, int row, const cJSON *record, vc_err *err)
 {
     const vtrain_data *d = l->d;
     vf_key key[VTRAIN_TEXTS];
-    int rc = choose_text(l, s, row, record, key, err);
+    int rc = vtrain_segments_read(&s->segments[row], record, err);
+    if (!rc)
+        rc = check_segments(&d->group[s->b.group], s->segments[row], err);
+    if (!rc)
+        rc = choose_text(l, s, row, record, key, err);
     for (int i = 0; i < d->n_slots && !rc; i++) {
         vtrain_text *t = &s->b.text[i];
         vtrain_text_value *v = &s->value[row * d->n_slots + i];
-        rc = vtrain_text_of(d, s->row[row], i, key[i], false, v, err);
+        rc = vtrain_text_of(d, s->row[row], i, key[i], s->segments[row], false, v, err);
         if (rc)
             break;
         t->length[row] = (int32_t)v->embeds.dim[0];
@@ -145,9 +163,10 @@ static int open_row(vtrain_loader *l, slot *s, int row, vc_err *err)
     return rc;
 }
 
-static int copy_text(vtrain_text *t, int row, const vtrain_text_value *v, vc_err *err)
+/* zeros: the row's caption is dropped to zeros. */
+static int copy_text(vtrain_text *t, int row, const vtrain_text_value *v, bool zeros, vc_err *err)
 {
-    size_t used = (size_t)t->length[row] * (size_t)t->width;
+    size_t used = zeros ? 0 : (size_t)t->length[row] * (size_t)t->width;
     size_t all = (size_t)t->n * (size_t)t->width;
 
     if (t->embeds) {
@@ -169,15 +188,18 @@ static int copy_text(vtrain_text *t, int row, const vtrain_text_value *v, vc_err
 static int fill_texts(vtrain_loader *l, slot *s, vc_err *err)
 {
     int slots = l->d->n_slots, rc = 0, row = 0;
+    const bool whole = !l->d->group[s->b.group].segments;
 
     for (int i = 0; i < slots; i++)
-        s->b.text[i].n = !l->d->slot[i].embeds ? 0 : l->d->slot[i].rows ? l->d->slot[i].rows : 1;
+        s->b.text[i].n = !l->d->slot[i].embeds ? 0
+                         : whole && l->d->slot[i].rows ? l->d->slot[i].rows : 1;
     for (row = 0; row < s->b.rows; row++)
         if (atomic_load(&l->stop) || (rc = open_row(l, s, row, err)))
             break;
     for (int r = 0; r < s->b.rows && row == s->b.rows && !rc; r++)
         for (int i = 0; i < slots && !rc; i++)
-            if ((rc = copy_text(&s->b.text[i], r, &s->value[r * slots + i], err))) {
+            if ((rc = copy_text(&s->b.text[i], r, &s->value[r * slots + i],
+                                s->b.dropped[r] && s->segments[r], err))) {
                 vc_context(err, rc, "%s", l->d->slot[i].name);
                 row = r;
             }

@@ -138,14 +138,21 @@ int vtrain_name_sample(const vtrain_data *d, uint32_t sample, int rc, vc_err *er
 
 typedef struct vtrain_text_value {
     vf_safetensors *st;
-    vf_view embeds;                      /* [n,width], 1 <= n <= max_length; nd 0: pooled only */
+    vf_view embeds;                      /* [n,width], 1 <= n <= segments * max_length; nd 0: pooled
+                                          * only */
     vf_view pooled;                      /* [pooled]; nd 0: the slot has none */
 } vtrain_text_value;
-int vtrain_text_open(const vtrain_data *d, int set, int slot, vf_key key, bool check,
+/* segments: of the text, or 0, which means 1. */
+int vtrain_text_open(const vtrain_data *d, int set, int slot, vf_key key, int segments, bool check,
                      vtrain_text_value *v, vc_err *err);
 /* Does the same for a text of a sample of the list, in whose shard it is searched first. */
-int vtrain_text_of(const vtrain_data *d, uint32_t sample, int slot, vf_key key, bool check,
-                   vtrain_text_value *v, vc_err *err);
+int vtrain_text_of(const vtrain_data *d, uint32_t sample, int slot, vf_key key, int segments,
+                   bool check, vtrain_text_value *v, vc_err *err);
+
+/* Reads `text_chunks` of a record: the segments of its texts, or 0 where it has none. */
+int vtrain_segments_read(int *segments, const cJSON *record, vc_err *err);
+/* Sets the segments of a group from the record of its first sample. */
+int vtrain_group_segments(vtrain_data *d, uint32_t sample, vc_err *err);
 
 /* Reads the keys of one caption of a sample's record (vf_dataset_sample), one key for each slot.
  * VC_EFORMAT: the caption or a key is missing or damaged. */

@@ -35,11 +35,11 @@ static int copy_f32(float **out, const vf_view *v, vc_err *err)
                                                     v->name);
 }
 
-static int load_embeds(const vtrain_data *d, int set, int slot, vf_key key, vtrain_embeds *e,
-                       vc_err *err)
+static int load_embeds(const vtrain_data *d, int set, int slot, vf_key key, int segments,
+                       vtrain_embeds *e, vc_err *err)
 {
     vtrain_text_value v;
-    int rc = vtrain_text_open(d, set, slot, key, true, &v, err);
+    int rc = vtrain_text_open(d, set, slot, key, segments, true, &v, err);
     if (rc)
         return rc;
     e->n = v.embeds.dim[0];
@@ -56,14 +56,34 @@ static int load_embeds(const vtrain_data *d, int set, int slot, vf_key key, vtra
     return rc;
 }
 
+/* Repeats the rows of a text for each segment. */
+static int repeat_rows(vtrain_embeds *e, int segments, vc_err *err)
+{
+    const size_t n = (size_t)(e->n * e->width);
+    float *all = segments > 1 && n ? realloc(e->embeds, n * (size_t)segments * sizeof *all) : NULL;
+
+    if (segments < 2 || !n)
+        return 0;
+    if (!all)
+        return vc_fail(err, VC_ENOMEM, "out of memory for a text of %d segments", segments);
+    for (int i = 1; i < segments; i++)
+        memcpy(all + (size_t)i * n, all, n * sizeof *all);
+    e->embeds = all;
+    e->n *= segments;
+    return 0;
+}
+
+/* segments: of the texts `pos`, or 0; the negative prompt is that of each segment. */
 static int load_texts(const vtrain_data *d, int set, const vf_key *pos, const vf_key *neg,
-                      vtrain_prompt *p, vc_err *err)
+                      int segments, vtrain_prompt *p, vc_err *err)
 {
     int rc = 0;
     for (int i = 0; i < d->n_slots && !rc; i++) {
-        rc = load_embeds(d, set, i, pos[i], &p->pos[i], err);
+        rc = load_embeds(d, set, i, pos[i], segments, &p->pos[i], err);
         if (!rc)
-            rc = load_embeds(d, set, i, neg[i], &p->neg[i], err);
+            rc = load_embeds(d, set, i, neg[i], 0, &p->neg[i], err);
+        if (!rc)
+            rc = repeat_rows(&p->neg[i], segments, err);
     }
     return rc;
 }
@@ -261,7 +281,7 @@ static int read_stored(const vtrain_data *d, const cJSON *o, vtrain_prompt *p, v
     if (rc || (rc = load_pictures(d, o, p, err)) || (rc = copy_text(&p->text, text, err)) ||
         (rc = copy_text(&p->negative, negative, err)))
         return rc;
-    return load_texts(d, 0, pos, neg, p, err);
+    return load_texts(d, 0, pos, neg, 0, p, err);
 }
 
 /* Finds training sample number `at` of the list, held-out samples not counted. */
@@ -280,8 +300,10 @@ static int read_caption(const vtrain_data *d, int set, const cJSON *record, vtra
     vf_key pos[VTRAIN_TEXTS];
     const cJSON *captions = NULL;
     const char *text = "";
-    int rc = vf_json_arr(record, "captions", &captions, err);
+    int segments, rc = vtrain_segments_read(&segments, record, err);
 
+    if (!rc)
+        rc = vf_json_arr(record, "captions", &captions, err);
     memcpy(pos, empty, sizeof pos);
     if (!rc && captions->child) {        /* no captions: the empty prompt, as in training */
         rc = vtrain_caption_keys(d, record, 0, pos, err);
@@ -291,7 +313,7 @@ static int read_caption(const vtrain_data *d, int set, const cJSON *record, vtra
     if (rc || (rc = copy_text(&p->text, text, err)) || (rc = copy_text(&p->negative, "", err)) ||
         (rc = find_size(d, NULL, p, err)) || (rc = find_rate(record, p, err)))
         return rc;
-    return load_texts(d, set, pos, empty, p, err);
+    return load_texts(d, set, pos, empty, captions->child ? segments : 0, p, err);
 }
 
 /* Samples a caption from training in its own clip's size, which may be the only one that the model

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { MAX_SEGMENTS = 256 };
+
 static bool is_float(vc_dtype t)
 {
     return t <= VC_F64;                  /* the float types come first in vc_dtype */
@@ -167,16 +169,16 @@ int vtrain_name_sample(const vtrain_data *d, uint32_t sample, int rc, vc_err *er
 
 /* ---- text ---- */
 
-static int text_views(const vtrain_slot *s, vtrain_text_value *v, vc_err *err)
+static int text_views(const vtrain_slot *s, int segments, vtrain_text_value *v, vc_err *err)
 {
-    const int64_t dim[2] = { 0, s->width };
+    const int64_t dim[2] = { 0, s->width }, most = s->max_length * (segments ? segments : 1);
     int rc = s->embeds ? vf_safetensors_get(v->st, "prompt_embeds", &v->embeds, err) : 0;
 
     if (!rc && s->embeds)
         rc = check_shape(&v->embeds, 2, dim, err);
-    if (!rc && v->embeds.dim[0] > s->max_length)
+    if (!rc && v->embeds.dim[0] > most)
         rc = vc_fail(err, VC_EMISMATCH, "prompt_embeds: %" PRId64 " tokens, at most %" PRId64
-                     " expected", v->embeds.dim[0], s->max_length);
+                     " expected", v->embeds.dim[0], most);
     if (rc || !s->pooled)
         return rc;
     rc = vf_safetensors_get(v->st, "pooled", &v->pooled, err);
@@ -184,12 +186,13 @@ static int text_views(const vtrain_slot *s, vtrain_text_value *v, vc_err *err)
 }
 
 /* Ends the opening of a text: checks its views if rc is 0, and closes it after an error. */
-static int check_text(const vtrain_data *d, int slot, vf_key key, int rc, vtrain_text_value *v,
-                      vc_err *err)
+static int check_text(const vtrain_data *d, int slot, vf_key key, int segments, int rc,
+                      vtrain_text_value *v, vc_err *err)
 {
     char hex[VF_KEY_HEX];
     if (!rc)
-        rc = vc_context(err, text_views(&d->slot[slot], v, err), "text %s", vf_key_hex(hex, key));
+        rc = vc_context(err, text_views(&d->slot[slot], segments, v, err), "text %s",
+                        vf_key_hex(hex, key));
     if (rc) {
         vf_safetensors_close(v->st);
         v->st = NULL;
@@ -197,21 +200,54 @@ static int check_text(const vtrain_data *d, int slot, vf_key key, int rc, vtrain
     return vc_context(err, rc, "%s", d->slot[slot].name);
 }
 
-int vtrain_text_open(const vtrain_data *d, int set, int slot, vf_key key, bool check,
+int vtrain_text_open(const vtrain_data *d, int set, int slot, vf_key key, int segments, bool check,
                      vtrain_text_value *v, vc_err *err)
 {
     *v = (vtrain_text_value){ 0 };
     int rc = vf_dataset_text(d->set[set].data, key, check, &v->st, err);
-    return check_text(d, slot, key, rc, v, err);
+    return check_text(d, slot, key, segments, rc, v, err);
 }
 
-int vtrain_text_of(const vtrain_data *d, uint32_t sample, int slot, vf_key key, bool check,
-                   vtrain_text_value *v, vc_err *err)
+int vtrain_text_of(const vtrain_data *d, uint32_t sample, int slot, vf_key key, int segments,
+                   bool check, vtrain_text_value *v, vc_err *err)
 {
     const vtrain_sample *s = &d->sample[sample];
     *v = (vtrain_text_value){ 0 };
     int rc = vf_dataset_text_of(d->set[s->dataset].data, s->index, key, check, &v->st, err);
-    return check_text(d, slot, key, rc, v, err);
+    return check_text(d, slot, key, segments, rc, v, err);
+}
+
+int vtrain_segments_read(int *segments, const cJSON *record, vc_err *err)
+{
+    int64_t n = 0;
+    int rc = vf_json_int_opt(record, "text_chunks", &n, err);
+
+    if (!rc && (n < 0 || n > MAX_SEGMENTS))
+        rc = vc_fail(err, VC_EFORMAT, "text_chunks: %" PRId64 " is not in 0..%d", n, MAX_SEGMENTS);
+    *segments = rc ? 0 : (int)n;
+    return rc;
+}
+
+int vtrain_group_segments(vtrain_data *d, uint32_t sample, vc_err *err)
+{
+    const vtrain_sample *s = &d->sample[sample];
+    cJSON *record;
+    int rc = vf_dataset_sample(d->set[s->dataset].data, s->index, &record, err);
+
+    if (!rc)
+        rc = vtrain_segments_read(&d->group[s->group].segments, record, err);
+    cJSON_Delete(record);
+    return vtrain_name_sample(d, sample, rc, err);
+}
+
+int vtrain_data_segments(const vtrain_data *d, int64_t frames)
+{
+    int most = 1;
+
+    for (uint32_t i = 0; i < d->n_groups; i++)
+        if (d->group[i].padded == frames && d->group[i].segments > most)
+            most = d->group[i].segments;
+    return most;
 }
 
 int vtrain_keys_read(const vtrain_data *d, const cJSON *o, const char *field,
