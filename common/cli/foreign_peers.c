@@ -339,7 +339,7 @@ const vc_foreign vc_refused_flags[] = {
     REFUSED(1, "id_token instance_prompt caption_prefix", "write it into the captions"),
     REFUSED(1, "height_buckets width_buckets frame_buckets video_resolution_buckets "
             "image_resolution_buckets train_resolution aspect_ratio_buckets resolution "
-            "resolution_type train_sample_height train_sample_width video_length "
+            "resolution_type train_sample_height train_sample_width "
             "num_sampled_frames latent_window_size frame_sample_step num_height num_width "
             "num_latent_t max_height max_width shape", SIZES),
     REFUSED(0, "force_upsample", "vprep's --on_small and --max_upscale decide about small "

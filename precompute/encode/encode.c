@@ -200,7 +200,7 @@ static int write_trace(prep_encoder *e, const prep_job *j, vc_err *err)
     for (int i = 0; !rc && i < p->encoders.n_text; i++) {
         char hex[VF_KEY_HEX];
         char *path = vc_format("%s/.text-%s.safetensors", p->c.trace_dir,
-                               vf_key_hex(hex, vprep_text_key(p, i, row->captions[0], &picture)));
+                               vf_key_hex(hex, vprep_caption_key(p, i, row, 0, &picture)));
         rc = path ? vf_safetensors_open(&text[i], path, err) : vc_no_memory(err);
         for (int k = 0; !rc && k < VPREP_TEXT_TRACES && k < vf_safetensors_count(text[i]); k++)
             t[n++] = *vf_safetensors_at(text[i], k);

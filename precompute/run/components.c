@@ -376,6 +376,7 @@ static int find_parts(vprep *p, int max_length, vc_err *err)
 
     rc = vc_flags_catch(p->flags, rc ? rc : check_vae(p, v->dir, err), err);
     v->opts = (encoder_opts){ .dir = v->dir, .device = c->device, .tiling = c->vae_tiling,
+                              .window = (int)c->vae_window,
                               .dtype = dtype_of(c->vae_dtype, f) };
     for (int i = 0; !rc && i < p->encoders.n_text; i++)
         rc = find_text_parts(p, i, max_length, err);
@@ -387,10 +388,11 @@ static void use_builtin(vprep *p)
 {
     const vprep_config *c = &p->c;
 
-    if (c->vae_tiling || c->max_length || dtype_of(c->vae_dtype, p->encoders.family.is) != VC_F32 ||
+    if (c->vae_tiling || c->vae_window || c->max_length ||
+        dtype_of(c->vae_dtype, p->encoders.family.is) != VC_F32 ||
         dtype_of(c->text_dtype[0], p->encoders.family.is) != VC_F32)
-        vc_say(p->progress, "the built-in encoders compute in f32, without tiles and with a prompt "
-                            "length of their own");
+        vc_say(p->progress, "the built-in encoders compute in f32, without tiles and windows and "
+                            "with a prompt length of their own");
     p->encoders.vae_part.opts = (encoder_opts){ .dtype = VC_F32, .device = c->device };
     for (int i = 0; i < p->encoders.n_text; i++) {
         p->encoders.text_part[i].opts = p->encoders.vae_part.opts;
@@ -545,14 +547,24 @@ static int identify_vision(vprep *p, bool hash, vc_err *err)
     return rc ? rc : check_vision(p, err);
 }
 
+static bool has_segments(const vf_metadata *m)
+{
+    int64_t i = 0;
+    while (i < m->n && !m->rows[i].segments)
+        i++;
+    return i < m->n;
+}
+
 int vprep_identify(vprep *p, bool hash, vc_err *err)
 {
     const prep_family *f = &p->encoders.family;
+    const bool scenes = has_segments(&p->list.meta);
     int rc = 0;
 
     for (int i = 0; !rc && i < p->encoders.n_text; i++) {
         text_enc *t = NULL;
         prep_part *part = &p->encoders.text_part[i];
+        part->opts.text.scenes = scenes;
         if (hash)
             rc = hash_part(p, part, vc_text_slots[i], err);
         if (!rc)

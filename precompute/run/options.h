@@ -16,7 +16,11 @@ typedef struct vprep_config {
     char *image_processor, *image_encoder;
     vc_dtype vae_dtype, text_dtype[3], vision_dtype; /* VC_DTYPE_NONE: the family's */
     bool vae_tiling;
+    int64_t vae_window;               /* frames; 0: the family's */
     int64_t max_length;               /* tokens of a prompt; 0: the model's */
+    int64_t ttt_segments;             /* of each clip; 0: as its row has captions */
+    char *video_length;               /* "9sec" in place of them; NULL */
+    int64_t ttt_mini_batch;           /* 0: tokens are not checked */
     char *shard;                      /* "i/n"; NULL: all rows */
     int64_t seed, workers, thumbnails, shard_size, video_repeat, noise_variants;
     int64_t train_batch_size;         /* of the table of buckets */

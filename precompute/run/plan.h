@@ -45,6 +45,9 @@ typedef struct vprep_clip {
 /* Fills items from the rows (or from --plan), and the sources' numbers: the earlier ones, by OUT's
  * plan.jsonl or samples, else the next. */
 int vprep_plan(vprep *p, vc_err *err);
+/* The segments of 48 frames of an item's clip, which begins with one frame more; 0: its row has no
+ * captions of segments, and --ttt_segments was not given. */
+int vprep_segments(const vprep *p, const vprep_item *it);
 int vprep_clip_of(const vprep *p, const vprep_item *it, vprep_clip *clip, vc_err *err);
 void vprep_clip_free(vprep_clip *clip);
 

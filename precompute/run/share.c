@@ -241,6 +241,7 @@ int vprep_share_list(vprep *p, int rc, vc_err *err)
         const vf_row *row = &p->list.meta.rows[i];
         vf_hasher_int(&h, "row", (int64_t)row->id);
         vf_hasher_str(&h, "bad", row->bad ? row->bad : "");
+        vf_hasher_int(&h, "segments", row->segments);
         for (int k = 0; k < row->n_captions; k++)
             vf_hasher_str(&h, "caption", row->captions[k]);
     }

@@ -62,6 +62,13 @@ cJSON *vprep_manifest_head(const vprep *p);
 /* picture: the key of the text's picture. NULL: the text has none; an encoder that reads pictures
  * then gets a black one. Other encoders ignore the key. */
 vf_key vprep_text_key(const vprep *p, int encoder, const char *prompt, const vf_key *picture);
+/* The number of texts of a row: its captions, or one of all segments (precompute/vprep/segments.h).
+ * The key of text k, as the record has it, and the key of caption k as the encoder makes it,
+ * alone. */
+int vprep_row_texts(const vf_row *row);
+vf_key vprep_row_key(const vprep *p, int encoder, const vf_row *row, int k, const vf_key *picture);
+vf_key vprep_caption_key(const vprep *p, int encoder, const vf_row *row, int k,
+                         const vf_key *picture);
 bool vprep_sees(const vprep *p, int encoder);        /* whether its texts have pictures */
 /* Tensors of the trace of a text. */
 enum { VPREP_TEXT_TRACES = 6 };
@@ -92,6 +99,8 @@ int vprep_text(vprep *p, vc_err *err);
 /* Decodes, encodes and writes the items' clips and their records. */
 int vprep_clips(vprep *p, vc_err *err);
 
+/* Whether no value is beyond the range of the type. */
+bool vprep_fits(vc_dtype dtype, const float *v, size_t n);
 /* Stores f32 values as a tensor of type `want`, or f32 where a value does not fit f16's range. */
 int vprep_pack_dtype(vc_dtype *dtype, void **data, const float *v, size_t n, vc_dtype want,
                      vc_err *err);

@@ -91,9 +91,30 @@ static void take_first_frames(vprep_config *c, vc_flags *set)
         c->start_rule = VB_START_FIRST;
 }
 
+/* --video_length stands for --ttt_segments. */
+static void take_length(vprep_config *c, vc_flags *set)
+{
+    char *end = NULL;
+    long seconds = c->video_length ? strtol(c->video_length, &end, 10) : 0;
+
+    if (!c->video_length)
+        return;
+    if (strcmp(end, "sec") || seconds < 3 || seconds > 3 * VF_MAX_SEGMENTS || seconds % 3) {
+        vc_flags_wrong(set, "--video_length %s: expected seconds as ttt-video writes them, a "
+                       "multiple of three: 9sec; --video_sample_n_frames takes frames",
+                       c->video_length);
+        return;
+    }
+    if (c->ttt_segments && c->ttt_segments != seconds / 3)
+        vc_flags_wrong(set, "--video_length %s is --ttt_segments %ld, not %lld", c->video_length,
+                       seconds / 3, (long long)c->ttt_segments);
+    c->ttt_segments = seconds / 3;
+}
+
 static void check_together(vprep_config *c, vc_flags *set)
 {
     take_first_frames(c, set);
+    take_length(c, set);
     if (!c->meta || !c->out)
         vc_flags_wrong(set, "%s required: vprep --meta metadata.json --out latents.lmdb",
                        c->meta ? "--out is" : c->out ? "--meta is" : "--meta and --out are");

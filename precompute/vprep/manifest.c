@@ -35,6 +35,8 @@ static void add_encoders(cJSON *o, const vprep *p)
     cJSON_AddStringToObject(e, "dtype", vc_dtype_name(p->encoders.vae_part.opts.dtype));
     if (p->encoders.vae_part.opts.tiling)
         cJSON_AddStringToObject(e, "tiling", "spatial");
+    if (v->window)
+        vf_json_add_int(e, "window", v->window);
     vf_json_add_int(e, "channels", v->channels);
     cJSON_AddItemToObject(e, "ratio", cJSON_CreateIntArray(v->ratio, 3));
 
@@ -109,6 +111,8 @@ static void add_sampling(cJSON *o, const vprep *p)
     cJSON *s = cJSON_AddObjectToObject(o, "sampling");
 
     add_switches(s, r);
+    if (p->c.ttt_segments)
+        vf_json_add_int(s, "ttt_segments", p->c.ttt_segments);
     cJSON_AddBoolToObject(s, "enable_bucket", r->enable_bucket);
     vf_json_add_int(s, "video_sample_size", r->video_sample_size);
     vf_json_add_int(s, "image_sample_size", r->image_sample_size);

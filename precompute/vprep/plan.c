@@ -11,6 +11,13 @@
 
 /* ---- one item's choice ---- */
 
+enum { SEGMENT_FPS = 16, SEGMENT_FRAMES = 48 };     /* three seconds */
+
+int vprep_segments(const vprep *p, const vprep_item *it)
+{
+    return p->c.ttt_segments ? (int)p->c.ttt_segments : p->list.meta.rows[it->row].segments;
+}
+
 /* Whether a word begins with "left" or "right": "leftmost" does, "bright" does not. */
 static bool says_side(const char *s)
 {
@@ -21,14 +28,19 @@ static bool says_side(const char *s)
     return false;
 }
 
-/* The rate of the timeline that frames are counted on: --sample_fps, or a variable-rate clip's
- * own average; 0: the file's frames are counted, as VideoX-Fun does in every case. */
-static double timeline_fps(const vprep *p, const vprep_source *s)
+/* The rate of the timeline that frames are counted on: --sample_fps, of clips of segments else
+ * SEGMENT_FPS, or a variable-rate clip's own average; 0: the file's frames are counted, as
+ * VideoX-Fun does in every case. */
+static double timeline_fps(const vprep *p, const vprep_item *it)
 {
+    const vprep_source *s = &p->list.sources[it->row];
+
     if (!s->is_video || s->frames < 2 || s->fps <= 0)
         return 0;
     if (p->c.sample_fps > 0)
         return p->c.sample_fps;
+    if (vprep_segments(p, it))
+        return SEGMENT_FPS;
     return s->times && !p->rules.peer ? s->fps : 0;
 }
 
@@ -59,10 +71,11 @@ static int64_t frame_at(const vprep_source *s, double t)
     return frame_time(s, hi) - t < t - frame_time(s, lo) ? hi : lo;
 }
 
-static int fill_frames(const vprep *p, const vprep_source *s, vprep_clip *clip, vc_err *err)
+static int fill_frames(const vprep *p, const vprep_item *it, vprep_clip *clip, vc_err *err)
 {
+    const vprep_source *s = &p->list.sources[it->row];
     const vb_choice *c = &clip->choice;
-    double fps = timeline_fps(p, s);
+    double fps = timeline_fps(p, it);
 
     if (c->drop)
         return 0;
@@ -131,11 +144,57 @@ static int settle_mask(const vprep *p, const vprep_item *it, vprep_clip *clip, v
     return rc;
 }
 
+/* ---- segments ---- */
+
+/* Drops a clip whose captions are not one for each of its n segments, or whose `frames` frames do
+ * not hold n segments. */
+static void check_segments(const vprep *p, const vprep_item *it, int64_t frames, int n,
+                           vb_choice *c)
+{
+    const vf_row *row = &p->list.meta.rows[it->row];
+    const int captions = row->segments ? row->segments : 1;
+    const int64_t has = (frames - 1) / SEGMENT_FRAMES, fit = n * SEGMENT_FRAMES + 1;
+
+    if (p->c.ttt_segments && captions != n)
+        snprintf(c->reason, sizeof c->reason, "%d captions in text_chunks, --ttt_segments %d: give "
+                 "%d captions, or --ttt_segments %d", captions, n, n, captions);
+    else if (frames < fit)
+        snprintf(c->reason, sizeof c->reason, "too short: %lld frames at %g a second hold %lld "
+                 "segments of %d frames; %d captions (text_chunks) need %lld frames",
+                 (long long)frames, timeline_fps(p, it), (long long)has, SEGMENT_FRAMES, n,
+                 (long long)fit);
+    else if (!p->c.ttt_segments && has != n)
+        snprintf(c->reason, sizeof c->reason, "%d captions in text_chunks, the clip has %lld "
+                 "segments: give a caption for each, or --ttt_segments %d", n, (long long)has, n);
+    c->drop = *c->reason != 0;
+}
+
+/* Makes the rules of a clip of n segments: its first frames, one after the other. */
+static void take_segments(vb_rules *rules, int n)
+{
+    rules->n_frames = n * SEGMENT_FRAMES + 1;
+    rules->stride = 1;
+    rules->start_rule = VB_START_FIRST;
+    rules->random_frame_crop = rules->token_length = false;
+}
+
+/* Drops a clip, chosen or of a replayed plan, that has another number of frames than its n segments
+ * need; n 0: it has none. */
+static void check_frames(vb_choice *c, int n)
+{
+    if (!n || c->drop || c->frames == n * SEGMENT_FRAMES + 1)
+        return;
+    c->drop = true;
+    snprintf(c->reason, sizeof c->reason, "%d segments are %d frames, but the flags, the model "
+             "or the plan give clips of %d", n, n * SEGMENT_FRAMES + 1, c->frames);
+}
+
 static int chosen_clip(const vprep *p, const vprep_item *it, vprep_clip *clip, vc_err *err)
 {
     const vf_row *row = &p->list.meta.rows[it->row];
     const vprep_source *s = &p->list.sources[it->row];
-    double fps = timeline_fps(p, s);
+    const int segments = vprep_segments(p, it);
+    double fps = timeline_fps(p, it);
     vb_source src = { .is_video = s->is_video, .w = s->w, .h = s->h,
                       .frames = fps > 0 ? timeline_length(s, fps) : s->frames };
     vb_rules rules = p->rules;
@@ -145,11 +204,18 @@ static int chosen_clip(const vprep *p, const vprep_item *it, vprep_clip *clip, v
         src.lr_caption |= says_side(row->captions[i]);
 
     uint64_t seed = (uint64_t)p->c.seed;
+    if (segments) {
+        *clip->choice.reason = 0;
+        check_segments(p, it, src.frames, segments, &clip->choice);
+        take_segments(&rules, segments);
+    }
+    if (clip->choice.drop)
+        return 0;
     if (it->size)
         vb_choose_size(&clip->choice, &rules, &src, row->id, it->variant, seed, it->size);
     else
         vb_choose(&clip->choice, &rules, &src, row->id, it->variant, seed);
-    return fill_frames(p, s, clip, err);
+    return fill_frames(p, it, clip, err);
 }
 
 /* Drops a clip that no record can hold, before anything is encoded. */
@@ -171,6 +237,8 @@ int vprep_clip_of(const vprep *p, const vprep_item *it, vprep_clip *clip, vc_err
 {
     memset(clip, 0, offsetof(vprep_clip, choice.draws));
     int rc = it->line ? plan_replayed_clip(p, it, clip, err) : chosen_clip(p, it, clip, err);
+    if (!rc)
+        check_frames(&clip->choice, vprep_segments(p, it));
     if (!rc)
         check_limits(clip);
     if (!rc)

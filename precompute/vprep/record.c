@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "precompute/vprep/plan_lines.h"
+#include "precompute/vprep/segments.h"
 
 static void put_text(vc_buf *b, const char *before, const char *text)
 {
@@ -224,6 +225,8 @@ void vprep_plan_line(vc_buf *b, const vprep *p, const vprep_item *it, const vpre
     for (int i = 0; i < row->n_captions; i++)
         put_text(b, i ? "," : "", row->captions[i]);
     vc_buf_str(b, "]");
+    if (row->segments)
+        put_int(b, ",\"text_chunks\":", row->segments);
     put_choice(b, p, it, clip, true);
     put_text(b, ",\"status\":", c->drop ? "drop" : "ok");
     if (c->drop)
@@ -247,20 +250,43 @@ static void put_extra(vc_buf *b, const vf_row *row)
     vc_buf_str(b, row->n_extra ? "}" : "");
 }
 
+/* The captions of all segments as one text, a line each, and as a list. */
+static void put_segments(vc_buf *b, const vf_row *row)
+{
+    vc_buf all = { 0 };
+
+    for (int i = 0; i < row->segments; i++)
+        vc_buf_printf(&all, "%s%s", i ? "\n" : "", row->captions[i]);
+    char *text = vc_buf_take(&all);
+    put_text(b, "", text ? text : "");
+    b->failed |= !text;
+    free(text);
+    vc_buf_str(b, ",\"segments\":[");
+    for (int i = 0; i < row->segments; i++)
+        put_text(b, i ? "," : "", row->captions[i]);
+    vc_buf_str(b, "]");
+}
+
 static void put_captions(vc_buf *b, const vprep *p, const prep_job *j)
 {
     const vf_row *row = &p->list.meta.rows[j->item->row];
     const vf_key picture = vprep_picture_key(p, j->item, &j->clip);
 
     vc_buf_str(b, ",\"captions\":[");
-    for (int i = 0; i < row->n_captions; i++) {
-        put_text(b, i ? ",{\"text\":" : "{\"text\":", row->captions[i]);
+    for (int i = 0; i < vprep_row_texts(row); i++) {
+        vc_buf_str(b, i ? ",{\"text\":" : "{\"text\":");
+        if (row->segments)
+            put_segments(b, row);
+        else
+            put_text(b, "", row->captions[i]);
         vc_buf_str(b, ",\"keys\":[");
         for (int e = 0; e < p->encoders.n_text; e++)
-            put_key(b, e ? "," : "", vprep_text_key(p, e, row->captions[i], &picture));
+            put_key(b, e ? "," : "", vprep_row_key(p, e, row, i, &picture));
         vc_buf_str(b, "]}");
     }
     vc_buf_str(b, "]");
+    if (row->segments)
+        put_int(b, ",\"text_chunks\":", row->segments);
 }
 
 static void put_conditions(vc_buf *b, const vprep *p, const prep_job *j)

@@ -92,6 +92,37 @@ static int keep_plan(const vprep *p, FILE *f, const char *path, vc_err *err)
     return rc;
 }
 
+/* Whether tokens with n texts of `rows` tokens are whole mini-batches. */
+static bool is_whole(const vprep *p, int64_t tokens, int64_t n, int64_t rows)
+{
+    return (tokens + n * rows) % p->c.ttt_mini_batch == 0;
+}
+
+/* Fails where a clip's tokens and those of its segments are no multiple of --ttt_mini_batch, and
+ * names the nearest lengths of texts that are. */
+static int check_tokens(const vprep *p, const vprep_item *it, const vb_choice *c, vc_err *err)
+{
+    const int64_t m = p->c.ttt_mini_batch, n = vprep_segments(p, it), rows = p->encoders.text->rows;
+    int64_t less = rows - 1, more = rows + 1;
+    char remedy[96] = "no length of texts makes one", other[32] = "";
+
+    if (!m || !n || is_whole(p, c->tokens, n, rows))
+        return 0;
+    while (less > 0 && !is_whole(p, c->tokens, n, less))
+        less--;
+    while (more < rows + m && !is_whole(p, c->tokens, n, more))
+        more++;
+    if (less > 0)
+        snprintf(other, sizeof other, " or %lld", (long long)less);
+    if (more < rows + m)
+        snprintf(remedy, sizeof remedy, "give --tokenizer_max_length %lld%s", (long long)more,
+                 other);
+    return vc_fail(err, VC_EUSAGE, "--ttt_mini_batch %lld: clips of %lld segments of %dx%d have "
+                   "%lld tokens, with texts of %lld tokens %lld, which is no multiple: %s",
+                   (long long)m, (long long)n, c->target_w, c->target_h, (long long)c->tokens,
+                   (long long)rows, (long long)(c->tokens + n * rows), remedy);
+}
+
 /* Writes a temporary file and renames it, so that a million lines are never in memory. */
 static int write_plan(vprep *p, FILE *f, prep_table *t, vc_err *err)
 {
@@ -107,6 +138,8 @@ static int write_plan(vprep *p, FILE *f, prep_table *t, vc_err *err)
             vprep_plan_line(&line, p, it, &clip);
         if (!rc)
             rc = put_line(f, &line, err);
+        if (!rc && !clip.choice.drop)
+            rc = check_tokens(p, it, &clip.choice, err);
         if (!rc)
             rc = clip.choice.drop ? note_drop(p, it, &clip, err)
                                   : prep_table_add(t, it, &clip.choice, err);

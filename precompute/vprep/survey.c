@@ -11,6 +11,7 @@
 #include "common/os/file.h"
 #include "common/roles.h"
 #include "precompute/run/reuse.h"
+#include "precompute/vprep/segments.h"
 
 int vprep_note(vprep *p, int64_t row, const char *path, const char *stage, const vc_err *why,
                vc_err *err)
@@ -367,7 +368,8 @@ static int check_text(const vprep *p, const vf_row *row, vc_err *err)
 
     vc_buf_json(&b, row->path, strlen(row->path));
     for (int i = 0; i < row->n_captions; i++)
-        vc_buf_json(&b, row->captions[i], strlen(row->captions[i]));
+        for (int copies = row->segments ? 2 : 1; copies; copies--)
+            vc_buf_json(&b, row->captions[i], strlen(row->captions[i]));
     for (int i = 0; i < row->n_tags; i++)
         vc_buf_json(&b, row->tags[i], strlen(row->tags[i]));
     for (int i = 0; i < row->n_extra; i++) {
@@ -423,7 +425,8 @@ int vprep_survey(vprep *p, bool hash, vc_err *err)
             rc = vc_fail(&e, VC_ESTOP, "stopped");
         else if (row->bad && vc_fail(&why, row->unread ? VC_EIO : VC_EFORMAT, "%s", row->bad))
             rc = vprep_note(p, row->row, row->path, "metadata", &why, &e);
-        else if (check_text(p, row, &why) || check_beside(p, row, &why))
+        else if (check_text(p, row, &why) || check_beside(p, row, &why) ||
+                 vprep_check_segments(p, row, &why))
             rc = vprep_note(p, row->row, row->path, "metadata", &why, &e);
         else if (survey_row(p, row, &p->list.sources[i], hash, &why))
             rc = vprep_note(p, row->row, row->path, "probe", &why, &e);

@@ -9,6 +9,7 @@
 #include "precompute/run/reuse.h"
 #include "precompute/text/prompt.h"
 #include "precompute/vprep/decode.h"
+#include "precompute/vprep/segments.h"
 
 bool vprep_sees(const vprep *p, int encoder)
 {
@@ -39,6 +40,9 @@ typedef struct text_job {
     int encoder;
     /* Called for each prompt that the run needs. from NULL: the text has no picture. */
     int (*one)(struct text_job *j, const char *prompt, text_source *from, vc_err *err);
+    /* Called for each row that has segments. */
+    int (*joined)(struct text_job *j, const vf_row *row, vc_err *err);
+    prep_segments segments;                       /* of the texts that the dataset has */
     vf_keymap counted;                            /* in a forecast */
     uint64_t n[3];                                /* prompts by prep_reuse_place */
 } text_job;
@@ -117,16 +121,73 @@ static int one_prompt(text_job *j, const char *prompt, text_source *from, vc_err
     return rc;
 }
 
-static int count_prompt(text_job *j, const char *prompt, text_source *from, vc_err *err)
+/* Makes the caption of one segment. */
+static int make_segment(void *arg, const vf_row *row, int k, text_result *r, vc_err *err)
 {
-    vf_key key = key_of(j, prompt, from);
+    text_job *j = arg;
 
+    if (*vc_stop_flag())
+        return vc_fail(err, VC_ESTOP, "stopped");
+    int rc = encode(j, row->captions[k], NULL, r, err);
+    if (!rc && j->p->c.trace_dir)
+        rc = vprep_trace_text(j->p, j->encoder,
+                              vprep_caption_key(j->p, j->encoder, row, k, NULL), r, err);
+    j->p->count.texts_encoded += !rc;
+    return rc;
+}
+
+/* The text of all segments of a row. */
+static int one_joined(text_job *j, const vf_row *row, vc_err *err)
+{
+    const prep_segment_maker maker = { make_segment, j };
+    vf_key key = vprep_row_key(j->p, j->encoder, row, 0, NULL);
+
+    if (!vprep_owns_key(j->p, key))
+        return 0;
+    if (row->segments == 1 && !j->p->encoders.text[j->encoder].padded) {
+        int one = one_prompt(j, row->captions[0], NULL, err);
+        return one ? one : prep_segments_note(&j->segments, j->p, j->encoder, row, err);
+    }
+    int rc = j->p->c.trace_dir ? VC_ENOENT : prep_reuse_take(j->p, true, key, err);
+    if (rc == VC_ENOENT)
+        return prep_segments_put(&j->segments, j->p, j->encoder, row, &maker, err);
+    j->p->count.texts_reused += !rc;
+    return rc ? rc : prep_segments_note(&j->segments, j->p, j->encoder, row, err);
+}
+
+/* Notes the texts of segments that the dataset has before the first text is made. */
+static int note_segments(text_job *j, vc_err *err)
+{
+    const vf_metadata *m = &j->p->list.meta;
+    int rc = 0;
+
+    for (int64_t i = 0; !rc && i < m->n; i++) {
+        const vf_row *row = &m->rows[i];
+        if (row->segments && !row->bad &&
+            vf_writer_has_text(j->p->writer, vprep_row_key(j->p, j->encoder, row, 0, NULL)))
+            rc = prep_segments_note(&j->segments, j->p, j->encoder, row, err);
+    }
+    return rc;
+}
+
+static int count_key(text_job *j, vf_key key, vc_err *err)
+{
     if (*vc_stop_flag())
         return vc_fail(err, VC_ESTOP, "stopped");
     if (vf_keymap_get(&j->counted, key, NULL))
         return 0;
     j->n[prep_reuse_find(j->p, true, key)]++;
     return vf_keymap_put(&j->counted, key, 0, err);
+}
+
+static int count_prompt(text_job *j, const char *prompt, text_source *from, vc_err *err)
+{
+    return count_key(j, key_of(j, prompt, from), err);
+}
+
+static int count_joined(text_job *j, const vf_row *row, vc_err *err)
+{
+    return count_key(j, vprep_row_key(j->p, j->encoder, row, 0, NULL), err);
 }
 
 /* The prompts of the list, each with its picture, and negative ones, which have none. */
@@ -169,7 +230,9 @@ static int captions(text_job *j, const vprep_item *it, vc_err *why, vc_err *err)
         from.picture.key = vprep_picture_key(j->p, it, &clip);
         vprep_clip_free(&clip);
     }
-    for (int k = 0; !rc && k < row->n_captions; k++)
+    if (!rc && row->segments)
+        rc = j->joined(j, row, why);
+    for (int k = 0; !rc && !row->segments && k < row->n_captions; k++)
         rc = j->one(j, row->captions[k], sees ? &from : NULL, why);
     free(from.rgb);
     return rc ? vprep_item_failed(j->p, it, "text", why, err) : 0;
@@ -190,7 +253,7 @@ static int items(text_job *j, vc_err *err)
         it->drop |= p->plan.items[first].drop && p->plan.items[first].failed;
         bool done = it->drop || (i > first && !vprep_sees(p, j->encoder));
         if (!done && it->stored)
-            p->count.texts_reused += (uint64_t)p->list.meta.rows[it->row].n_captions;
+            p->count.texts_reused += (uint64_t)vprep_row_texts(&p->list.meta.rows[it->row]);
         else if (!done)
             rc = captions(j, it, &why, err);
         for (uint32_t k = first; !rc && why.code && k <= i; k++) {
@@ -279,7 +342,8 @@ int vprep_text_forecast(vprep *p, uint64_t *reuse, uint64_t *encode, uint64_t *c
 
     *reuse = *encode = *copy = 0;
     for (int e = 0; !rc && e < p->encoders.n_text; e++) {
-        text_job j = { .p = p, .encoder = e, .one = count_prompt };
+        text_job j = { .p = p, .encoder = e, .one = count_prompt,
+                       .joined = count_joined };
         rc = all_prompts(&j, err);
         vf_keymap_free(&j.counted);
         *reuse += j.n[REUSE_OUT] + j.n[REUSE_OTHER];
@@ -295,13 +359,16 @@ int vprep_text(vprep *p, vc_err *err)
 
     for (int e = 0; !rc && e < p->encoders.n_text; e++) {
         text_job j = { .p = p, .class = p->encoders.family.text[e], .encoder = e,
-                       .one = one_prompt };
+                       .one = one_prompt, .joined = one_joined };
         vc_progress_begin(p->progress, "text", "samples", p->plan.n_items);
-        rc = all_prompts(&j, err);
+        rc = note_segments(&j, err);
+        if (!rc)
+            rc = all_prompts(&j, err);
         if (!rc && j.enc)
             rc = prep_part_unchanged(&p->encoders.text_part[e], err);
         vc_progress_end(p->progress);
         j.class->close(j.enc);
+        prep_segments_free(&j.segments);
     }
     return rc ? rc : vf_writer_commit(p->writer, err);
 }

@@ -4,13 +4,20 @@
 
 #include "precompute/run/vprep.h"
 
+bool vprep_fits(vc_dtype dtype, const float *v, size_t n)
+{
+    for (size_t i = 0; dtype == VC_F16 && i < n; i++)
+        if (!(v[i] >= -65504.0f && v[i] <= 65504.0f))
+            return false;
+    return true;
+}
+
 int vprep_pack_dtype(vc_dtype *dtype, void **data, const float *v, size_t n, vc_dtype want,
                      vc_err *err)
 {
+    if (!vprep_fits(want, v, n))
+        want = VC_F32;
     *dtype = want;
-    for (size_t i = 0; want == VC_F16 && i < n; i++)
-        if (!(v[i] >= -65504.0f && v[i] <= 65504.0f))
-            *dtype = want = VC_F32;
     *data = malloc(n * vc_dtype_size(want) + 1);
     if (!*data)
         return vc_fail(err, VC_ENOMEM, "out of memory for %zu values", n);
