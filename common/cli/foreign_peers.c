@@ -101,14 +101,14 @@ const vc_foreign vc_ignored_flags[] = {
     NONE(1, "fsdp_auto_wrap_policy fsdp_transformer_layer_cls_to_wrap fsdp_backward_prefetch "
          "fsdp_backward_prefetch_policy fsdp_forward_prefetch fsdp_cpu_ram_efficient_loading "
          "fsdp_state_dict_type fsdp_sync_module_states fsdp_use_orig_params fsdp_min_num_params "
-         "fsdp_activation_checkpointing fsdp_reshard_after_forward fsdp_version", "--parallel fsdp splits weights, gradients and state by blocks, and the "
-         "files of a checkpoint are whole"),
+         "fsdp_activation_checkpointing fsdp_reshard_after_forward fsdp_version",
+         "--parallel fsdp splits weights, gradients and state by blocks, and the files of a "
+         "checkpoint are whole"),
     NONE(1, "image_repeat_in_forward", "vprep's --video_repeat and the weights of rows set it"),
     ONLY("empty", "caption_dropout_technique", "a dropped caption is the empty prompt"),
     ONLY("v_prediction|flow_prediction", "prediction_type", "the model's scheduler file names it"),
-    ONLY("1", "sp_size tp_size train_sp_batch_size cp_degree tp_degree pp_degree ulysses_degree "
-         "ring_degree pipeline_stages",
-         "ranks come from mpirun or srun"),
+    ONLY("1", "tp_size train_sp_batch_size tp_degree pp_degree ring_degree pipeline_stages",
+         LAUNCHER),
     NONE(1, "loss_first_frame", "the first latent frame is in the loss, but for clips that "
          "--first_frame_conditioning_p draws"),
     NONE(0, "log_validation log_visualization", "--validation_steps says how often samples are "
@@ -182,9 +182,6 @@ const vc_foreign vc_ignored_flags[] = {
     NONE(0, "enable_wandb", EVENTS),
     NONE(0, "trust_remote_code", "no code is loaded from a model's folder"),
     NONE(1, "partition_split", "ranks come from mpirun or srun"),
-    ONLY("1", "context_parallel_size", "ranks come from mpirun or srun"),
-    NONE(1, "parallelism.tp_sharding", "each rank computes whole layers, and --parallel fsdp splits "
-         "their weights"),
     NONE(1, "comm.*", "--nccl_timeout sets the patience of ranks"),
     NONE(0, "checkpoint.resume", "--job_name continues the run that is in its folder"),
     ONLY("-1", "checkpoint.resume_step", "the latest checkpoint is taken: write "
@@ -261,6 +258,7 @@ const vc_renamed vc_renamed_flags[] = {
     { "checkpoint.init_state_dir", "init_state_dir" },
     { "checkpoint.interval", "checkpointing_steps" },
     { "parallelism.dp_replicate", "dp_degree" }, { "parallelism.dp_sharding", "dp_shards" },
+    { "parallelism.tp_sharding", "sp" },
     { "remat.scan_checkpoint_group_size", "scan_checkpoint_group_size" },
     { "guider.scale", "guidance_scale" }, { "eval.num_denoising_steps", "num_inference_steps" },
     { 0 }
