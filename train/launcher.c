@@ -165,7 +165,8 @@ static int check_global_batch(vtrain_config *c, int groups, vc_err *err)
         return 0;
     if (all % others)
         return vc_fail(err, VC_EUSAGE, "--global_batch_size %lld: is no multiple of %d ranks "
-                       "(those that share samples counted once) times %lld, --%s", (long long)all, groups, (long long)(others / groups),
+                       "(those that share samples counted once) times %lld, --%s", (long long)all,
+                       groups, (long long)(others / groups),
                        c->train_batch_size ? "train_batch_size" : "gradient_accumulation_steps");
     if (!c->train_batch_size)
         left = &c->train_batch_size;

@@ -168,7 +168,8 @@ const vc_foreign vc_ignored_flags[] = {
     NONE(1, "ramtorch_* sdnq_* gradient_checkpointing_interval gradient_checkpointing_backend "
          "gradient_checkpointing_segment_stride context_parallel_comm_strategy ema_device "
          "attn_mode training.gc_freq", BACKEND),
-    NONE(1, "remat.*", "--gradient_checkpointing recomputes as many blocks as a bucket needs to fit"),
+    NONE(1, "remat.*", "--gradient_checkpointing recomputes as many blocks as a bucket needs to "
+         "fit"),
     ONLY("bfloat16", "parallelism.fsdp_unsharded_dtype", "--mixed_precision sets it: write no for "
          "float32"),
     NONE(0, "vae_cache_disable vae_cache_ondemand vae_cache_clear_each_epoch text_cache_disable "

@@ -9,8 +9,9 @@
 
 enum { VK_TTT_TEAMS = VK_THREADS / VK_WARP, VK_TTT_TILE = 4 };
 
-/* The buffers of a block: rows of a mini-batch, of dp numbers or, for the hidden layer, ep, with the
- * names of common/cpu/ttt.h. With one layer z1, g1 and their gradients are z2, g2 and theirs. */
+/* The buffers of a block: rows of a mini-batch, of dp numbers or, for the hidden layer, ep, with
+ * the names of common/cpu/ttt.h. With one layer z1, g1 and their gradients are z2, g2 and
+ * theirs. */
 typedef struct vk_ttt_at {
     vk_team t;
     uint32_t pair, b, h;

@@ -44,7 +44,7 @@ typedef struct vt_param {
     char *module;                             /* a linear's name without .weight, or NULL */
     int block;                                /* vt_block.index of its block, or -1 */
     enum { VT_P_BASE, VT_P_LORA_A, VT_P_LORA_B } role;
-    const struct vt_adamw_rate *rate;         /* borrowed: its own rate and decay; NULL: the step's */
+    const struct vt_adamw_rate *rate;         /* own rate and decay, borrowed; NULL: the step's */
     bool buffer, trained;
 } vt_param;
 

@@ -1,8 +1,8 @@
 /* verify.c - checks every page, checksum, record and index of every shard. See dataset.h
  *
- * A shard is read once from end to end for its hash, while the shard before is walked; its own walks
- * find its pages in the page cache. Damage is reported, and the check continues with the trees that can still be
- * walked. */
+ * A shard is read once from end to end for its hash, while the shard before is walked; its own
+ * walks find its pages in the page cache. Damage is reported, and the check continues with the
+ * trees that can still be walked. */
 #include "formats/dataset/verify.h"
 
 #include <dirent.h>

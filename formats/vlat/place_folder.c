@@ -172,7 +172,8 @@ static void close_folder(vlat_place *p)
 
 static const vlat_place_kind kind = {
     .near = true, .get = get, .close = close_folder, .prepare = prepare, .sizes = sizes,
-    .put_begin = put_begin, .put = put, .put_end = put_end, .rename = rename_all, .remove = remove_all
+    .put_begin = put_begin, .put = put, .put_end = put_end, .rename = rename_all,
+    .remove = remove_all
 };
 
 int vlat_folder_open(vlat_place **out, const char *where, vc_err *err)

@@ -1,5 +1,5 @@
-/* test_flag_tables.c - tables of flags that contradict themselves, and the tables of other trainers'
- * flags. */
+/* test_flag_tables.c - tables of flags that contradict themselves, and the tables of other
+ * trainers' flags. */
 #include "tests/common/flags_run.h"
 
 #include "common/cli/foreign.h"

@@ -100,8 +100,8 @@ static int touched_texts(void)
     return n;
 }
 
-/* The first look-up of a sample's text reads the text shard that was closed with the sample's shard,
- * and not every other one. */
+/* The first look-up of a sample's text reads the text shard that was closed with the sample's
+ * shard, and not every other one. */
 static void text_is_beside_sample(void **state)
 {
     enum { CLOSED = 20 };

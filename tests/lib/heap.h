@@ -1,4 +1,5 @@
-/* heap.h - how many bytes this process has allocated, for tests that bound the memory of a handle. */
+/* heap.h - how many bytes this process has allocated, for tests that bound the memory of a
+ * handle. */
 #ifndef TESTS_LIB_HEAP_H
 #define TESTS_LIB_HEAP_H
 

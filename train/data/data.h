@@ -94,10 +94,11 @@ bool vtrain_data_weights(const vtrain_data *d, int set, const char *component, v
  * front until their frames are a multiple of fit->mult[0]. fit->clean_first: the first frame of a
  * clip with a first-frame image becomes the image's mean, since samples begin with a frame that was
  * encoded alone, too. fit->roles: the conditions that the loader adds to batches, scaled by
- * family->scale; the first sample of each group is checked for them. fit->text_rows, whole_texts, mean_roles and
- * embeds say how batches hold prompts and conditions (dit.h). VC_EMISMATCH names dataset and
- * transformer if the dataset was made without them; errors of a sample name the sample. *note: a
- * malloc'ed message (the transformer takes no conditions, but the dataset has some), or NULL. */
+ * family->scale; the first sample of each group is checked for them. fit->text_rows, whole_texts,
+ * mean_roles and embeds say how batches hold prompts and conditions (dit.h). VC_EMISMATCH names
+ * dataset and transformer if the dataset was made without them; errors of a sample name the sample.
+ * *note: a malloc'ed message (the transformer takes no conditions, but the dataset has some), or
+ * NULL. */
 int vtrain_data_fit(vtrain_data *d, const vtrain_family *family,
                     const vtrain_fit *fit, char **note, vc_err *err);
 unsigned vtrain_data_roles(const vtrain_data *d);           /* 1 << vc_role, as fitted */
@@ -134,11 +135,12 @@ const vtrain_sample *vtrain_data_sample(const vtrain_data *d, uint32_t i);
 
 /* Writes the [visits] samples of an epoch and, unless `group` is NULL, their groups: each sample
  * number as often as its repeats, each visit in the number's next variant, across epochs: visit j
- * of r in epoch e takes variant (s + e r + j) mod k of the k variants in the list, where s is a draw below k (id =
- * number, variant = place of the dataset, VC_DRAW_VARIANT). A number's repeats are dataset_repeat x
- * the dataset's weight x the weight of the number's first variant; a remaining fraction f counts as
- * one more repeat if a draw (id = number, variant = 256 + place of the dataset, VC_DRAW_SPLIT) is
- * below f. Every number whose weight is above 0 is visited at least once. */
+ * of r in epoch e takes variant (s + e r + j) mod k of the k variants in the list, where s is a
+ * draw below k (id = number, variant = place of the dataset, VC_DRAW_VARIANT). A number's repeats
+ * are dataset_repeat x the dataset's weight x the weight of the number's first variant; a remaining
+ * fraction f counts as one more repeat if a draw (id = number, variant = 256 + place of the
+ * dataset, VC_DRAW_SPLIT) is below f. Every number whose weight is above 0 is visited at least
+ * once. */
 void vtrain_data_epoch(const vtrain_data *d, uint64_t epoch, uint32_t *row, uint32_t *group);
 uint32_t vtrain_data_visits(const vtrain_data *d);
 /* True if the groups of the visits change from epoch to epoch. */

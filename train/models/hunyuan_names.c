@@ -96,8 +96,8 @@ int hunyuan_convert(cJSON **config, const cJSON *theirs, const vt_source *src, v
     const int64_t rows = vtrain_size_in(src, "final_layer.linear.weight", 0);
     const int64_t head = vtrain_size_in(src, "double_blocks.0.img_attn_q_norm.weight", 0);
     if (head < 16 || head % 16 || width % head || patch < 1 || patch_t < 1)
-        return vc_fail(err, VC_EFORMAT, "img_in.proj.weight has %lld rows and patches of %lldx%lld, "
-                       "and the queries' norm has %lld numbers: this is no HunyuanVideo",
+        return vc_fail(err, VC_EFORMAT, "img_in.proj.weight has %lld rows and patches of "
+                       "%lldx%lld, and the queries' norm has %lld numbers: this is no HunyuanVideo",
                        (long long)width, (long long)patch_t, (long long)patch, (long long)head);
     const int64_t out = rows / (patch_t * patch * patch);
     char text[900];

@@ -16,7 +16,8 @@ int vtrain_weights_boundary(double *at, const char *model, vc_err *err);
 
 /* Opens the folder or file `transformer`; if that is NULL, the folder model/<name> or its first
  * authors' (vf_component_find), or model itself if it has a config.json. Weights of linears are
- * held in the type `held` (NONE: in the file's type). preset is a LoRA to fold in, or NULL. Errors name the flag. *out is NULL on failure. */
+ * held in the type `held` (NONE: in the file's type). preset is a LoRA to fold in, or NULL. Errors
+ * name the flag. *out is NULL on failure. */
 int vtrain_weights_open(vtrain_weights **out, const char *model, const char *name,
                         const char *transformer, vc_dtype held, const char *preset, vc_err *err);
 void vtrain_weights_close(vtrain_weights *w);               /* NULL is fine */

@@ -39,9 +39,9 @@ typedef struct vtrain_record {
 
 /* Opens dir/metrics.jsonl to continue after `step` (0: begins anew): lines of later steps, and a
  * torn last line, are cut off atomically. tensorboard: also writes
- * dir/tensorboard/events.out.tfevents.*
- * (scalars loss, lr, grad_norm, eval_loss, tokens_per_s, step_s, data_wait_s, peak_bytes,
- * caption_dropout, epoch, device_waits, graph_replays, lr/PATTERN of each group); a resumed run's file purges later steps. */
+ * dir/tensorboard/events.out.tfevents.* (scalars loss, lr, grad_norm, eval_loss, tokens_per_s,
+ * step_s, data_wait_s, peak_bytes, caption_dropout, epoch, device_waits, graph_replays, lr/PATTERN
+ * of each group); a resumed run's file purges later steps. */
 int vtrain_metrics_open(vtrain_metrics **out, const char *dir, int64_t step, bool tensorboard,
                         vc_err *err);
 /* Closes the files; records written stay. NULL is fine. One thread at a time may use m. */
