@@ -46,11 +46,11 @@ page()
     cp -r "${1%.html}.data" "$name.data"
     {
         sed '/<\/body>/,$d' "$1"
-        echo '<script>const told = [], say = t => told.push(String(t));'
+        echo '<script>const lines = [], say = t => lines.push(String(t));'
         echo 'const wait = () => new Promise(done => setTimeout(done, 300));'
         echo '(async () => { while (!ready) await wait(); try {'
         cat
-        echo '} catch (e) { say("error: " + e); } parent.postMessage(told.join("; "), "*");'
+        echo '} catch (e) { say("error: " + e); } parent.postMessage(lines.join("; "), "*");'
         echo '})();</script></body></html>'
     } >"$name.html"
     {
