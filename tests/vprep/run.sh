@@ -13,7 +13,7 @@ check "out of range" 2 vprep --meta x --out y --thumbnails -1 && stderr_has thum
 check "contradiction" 2 vprep --meta x --out "$dir/y" --append --overwrite && stderr_has contradict
 check "other program's flag" 1 vprep --meta "$dir/none.json" --out "$dir/y" \
     --learning_rate 1e-4 && stderr_has vtrain
-check "launcher" 2 vprep --meta x --out "$dir/y" --use_deepspeed && stderr_has mpirun
+check "launcher" 2 vprep --meta x --out "$dir/y" --main_process_ip a && stderr_has mpirun
 check "no hub ids" 2 vprep --meta x --out "$dir/y" --model THUDM/CogVideoX-2b && stderr_has folder
 absent "$dir/y"
 
