@@ -48,7 +48,7 @@ plan() { vtrain --latents set.lmdb --output_dir p --max_train_steps 1 --dry_run 
 expect 0 . job batch --global_batch_size 4
 holds jobs/batch/config.yaml '^gradient_accumulation_steps: 2$'
 expect 0 . plan --global_batch_size 4
-expect 2 'is no multiple of 1 ranks times 3' plan --global_batch_size 4 --train_batch_size 3
+expect 2 'is no multiple of 1 ranks .* times 3' plan --global_batch_size 4 --train_batch_size 3
 expect 2 '8192 samples a micro-batch are more than 4096' plan --global_batch_size 8192
 expect 2 'are another number' plan --global_batch_size 8 --train_batch_size 2 \
     --gradient_accumulation_steps 2
