@@ -6,7 +6,7 @@
 static vk_heads heads(const vt_tensor *t)
 {
     if (!t)
-        return (vk_heads){ NULL };
+        return (vk_heads){ 0 };
     return (vk_heads){ t->data, (int)t->dtype, vt_adds(t), t->stride[0], t->stride[1],
                        t->stride[2] };
 }
