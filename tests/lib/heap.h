@@ -7,7 +7,8 @@
 #include <stddef.h>
 
 #ifdef __SANITIZE_ADDRESS__
-#include <sanitizer/allocator_interface.h>
+/* of gcc's and clang's runtime; gcc packages often lack the header */
+size_t __sanitizer_get_current_allocated_bytes(void);
 #endif
 
 /* Returns the bytes that were allocated and not freed, by all threads. */
