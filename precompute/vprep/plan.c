@@ -8,10 +8,10 @@
 #include "common/os/file.h"
 #include "precompute/encode/conditions.h"
 #include "precompute/vprep/plan_lines.h"
+#include "precompute/vprep/segments.h"
 
 /* ---- one item's choice ---- */
 
-enum { SEGMENT_FPS = 16, SEGMENT_FRAMES = 48 };     /* three seconds */
 
 int vprep_segments(const vprep *p, const vprep_item *it)
 {
@@ -29,7 +29,7 @@ static bool says_side(const char *s)
 }
 
 /* The rate of the timeline that frames are counted on: --sample_fps, of clips of segments else
- * SEGMENT_FPS, or a variable-rate clip's own average; 0: the file's frames are counted, as
+ * VPREP_SEGMENT_FPS, or a variable-rate clip's own average; 0: the file's frames are counted, as
  * VideoX-Fun does in every case. */
 static double timeline_fps(const vprep *p, const vprep_item *it)
 {
@@ -40,7 +40,7 @@ static double timeline_fps(const vprep *p, const vprep_item *it)
     if (p->c.sample_fps > 0)
         return p->c.sample_fps;
     if (vprep_segments(p, it))
-        return SEGMENT_FPS;
+        return VPREP_SEGMENT_FPS;
     return s->times && !p->rules.peer ? s->fps : 0;
 }
 
@@ -153,7 +153,7 @@ static void check_segments(const vprep *p, const vprep_item *it, int64_t frames,
 {
     const vf_row *row = &p->list.meta.rows[it->row];
     const int captions = row->segments ? row->segments : 1;
-    const int64_t has = (frames - 1) / SEGMENT_FRAMES, fit = n * SEGMENT_FRAMES + 1;
+    const int64_t has = (frames - 1) / VPREP_SEGMENT_FRAMES, fit = n * VPREP_SEGMENT_FRAMES + 1;
 
     if (p->c.ttt_segments && captions != n)
         snprintf(c->reason, sizeof c->reason, "%d captions in text_chunks, --ttt_segments %d: give "
@@ -161,7 +161,7 @@ static void check_segments(const vprep *p, const vprep_item *it, int64_t frames,
     else if (frames < fit)
         snprintf(c->reason, sizeof c->reason, "too short: %lld frames at %g a second hold %lld "
                  "segments of %d frames; %d captions (text_chunks) need %lld frames",
-                 (long long)frames, timeline_fps(p, it), (long long)has, SEGMENT_FRAMES, n,
+                 (long long)frames, timeline_fps(p, it), (long long)has, VPREP_SEGMENT_FRAMES, n,
                  (long long)fit);
     else if (!p->c.ttt_segments && has != n)
         snprintf(c->reason, sizeof c->reason, "%d captions in text_chunks, the clip has %lld "
@@ -172,7 +172,7 @@ static void check_segments(const vprep *p, const vprep_item *it, int64_t frames,
 /* Makes the rules of a clip of n segments: its first frames, one after the other. */
 static void take_segments(vb_rules *rules, int n)
 {
-    rules->n_frames = n * SEGMENT_FRAMES + 1;
+    rules->n_frames = n * VPREP_SEGMENT_FRAMES + 1;
     rules->stride = 1;
     rules->start_rule = VB_START_FIRST;
     rules->random_frame_crop = rules->token_length = false;
@@ -182,11 +182,11 @@ static void take_segments(vb_rules *rules, int n)
  * need; n 0: it has none. */
 static void check_frames(vb_choice *c, int n)
 {
-    if (!n || c->drop || c->frames == n * SEGMENT_FRAMES + 1)
+    if (!n || c->drop || c->frames == n * VPREP_SEGMENT_FRAMES + 1)
         return;
     c->drop = true;
     snprintf(c->reason, sizeof c->reason, "%d segments are %d frames, but the flags, the model "
-             "or the plan give clips of %d", n, n * SEGMENT_FRAMES + 1, c->frames);
+             "or the plan give clips of %d", n, n * VPREP_SEGMENT_FRAMES + 1, c->frames);
 }
 
 static int chosen_clip(const vprep *p, const vprep_item *it, vprep_clip *clip, vc_err *err)

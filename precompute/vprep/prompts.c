@@ -6,6 +6,7 @@
 #include "common/os/file.h"
 #include "formats/json/table.h"
 #include "precompute/encode/prompt_images.h"
+#include "precompute/vprep/segments.h"
 
 enum { MAX_PROMPTS = 10000 };
 
@@ -22,7 +23,8 @@ static const struct number {
 };
 static const char *const prompt_columns[] = { "prompt", "caption", "text", NULL };
 /* Fields of the record that vprep fills, which the list must not have. */
-static const char *const own_columns[] = { "keys", "negative_keys", "conditions", NULL };
+static const char *const own_columns[] = { "keys", "negative_keys", "conditions", "segments",
+                                           "text_chunks", NULL };
 static const char *const image_columns[] = { "image_path", "image", "input_image", NULL };
 
 static bool listed(const char *const *list, const char *name)
@@ -61,37 +63,85 @@ static int add_number(cJSON *clean, const struct number *k, const cJSON *f, int6
     return 0;
 }
 
+/* Joins the captions of segments, a line each, to the prompt that people see; malloc'ed. */
+static char *joined(const cJSON *chunks)
+{
+    char *all = NULL;
+    const cJSON *c;
+
+    cJSON_ArrayForEach(c, chunks) {
+        char *more = all ? vc_format("%s\n%s", all, c->valuestring) : strdup(c->valuestring);
+        free(all);
+        all = more;
+        if (!all)
+            break;
+    }
+    return all;
+}
+
+/* Adds the captions of segments in the fields of a sample's record, and the frames of as many
+ * segments. */
+static int add_segments(cJSON *clean, const cJSON *chunks, int64_t row, vc_err *err)
+{
+    const int n = cJSON_GetArraySize(chunks), frames = n * VPREP_SEGMENT_FRAMES + 1;
+    const cJSON *c, *given;
+    bool texts = cJSON_IsArray(chunks) && n >= 1 && n <= VF_MAX_SEGMENTS;
+
+    cJSON_ArrayForEach(c, chunks)
+        texts = texts && cJSON_IsString(c);
+    if (!texts)
+        return vc_fail(err, VC_EFORMAT, "row %lld: text_chunks: expected a list of 1 to %d strings",
+                       (long long)row, VF_MAX_SEGMENTS);
+    char *prompt = joined(chunks);
+    cJSON_AddStringToObject(clean, "prompt", prompt ? prompt : "");
+    free(prompt);
+    cJSON_AddItemToObject(clean, "segments", cJSON_Duplicate(chunks, true));
+    cJSON_AddNumberToObject(clean, "text_chunks", n);
+    given = cJSON_GetObjectItemCaseSensitive(clean, "num_frames");
+    if (!given)
+        cJSON_AddNumberToObject(clean, "num_frames", frames);
+    else if (given->valuedouble != frames)
+        return vc_fail(err, VC_EFORMAT, "row %lld: num_frames: %.16g, but the %d captions of "
+                       "text_chunks are %d frames: leave num_frames out", (long long)row,
+                       given->valuedouble, n, frames);
+    return 0;
+}
+
 /* A row's caption becomes "prompt", its first frame "image_path", and texts of numbers numbers. */
 static int add_row(vprep_prompts *v, const cJSON *o, int64_t row, vc_err *err)
 {
+    const cJSON *chunks = cJSON_GetObjectItemCaseSensitive(o, "text_chunks");
     const char *prompt = NULL;
+    int rc = 0;
 
     for (int i = 0; !prompt && prompt_columns[i]; i++) {
         const cJSON *s = cJSON_GetObjectItemCaseSensitive(o, prompt_columns[i]);
         prompt = cJSON_IsString(s) ? s->valuestring : NULL;
     }
-    if (!prompt)
-        return vc_fail(err, VC_EFORMAT, "row %lld: no prompt (a column prompt, caption or text)",
-                       (long long)row);
+    if (!prompt && !chunks)
+        return vc_fail(err, VC_EFORMAT, "row %lld: no prompt (a column prompt, caption or text, or "
+                       "text_chunks)", (long long)row);
     cJSON *clean = cJSON_CreateObject();
-    cJSON_AddStringToObject(clean, "prompt", prompt);
-    for (const cJSON *f = o->child; f; f = f->next) {
+    if (!chunks)
+        cJSON_AddStringToObject(clean, "prompt", prompt);
+    for (const cJSON *f = o->child; !rc && f; f = f->next) {
         if (listed(prompt_columns, f->string) || listed(own_columns, f->string))
             continue;
         const struct number *k = number_column(f->string);
-        int rc = k ? add_number(clean, k, f, row, err) : 0;
-        if (rc) {
-            cJSON_Delete(clean);
-            return rc;
-        }
         if (k)
-            continue;
-        if (listed(image_columns, f->string)) {
+            rc = add_number(clean, k, f, row, err);
+        else if (listed(image_columns, f->string)) {
             if (cJSON_IsString(f) && *f->valuestring && !cJSON_HasObjectItem(clean, "image_path"))
                 cJSON_AddStringToObject(clean, "image_path", f->valuestring);
         } else if (!cJSON_IsString(f) || *f->valuestring) {
             cJSON_AddItemToObject(clean, f->string, cJSON_Duplicate(f, true));
         }
+    }
+    if (!rc && chunks)
+        rc = add_segments(clean, chunks, row, err);
+    if (rc) {
+        cJSON_Delete(clean);
+        return rc;
     }
 
     cJSON **grown = realloc(v->row, ((size_t)v->n + 1) * sizeof *grown);

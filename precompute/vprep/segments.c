@@ -31,6 +31,21 @@ vf_key vprep_row_key(const vprep *p, int encoder, const vf_row *row, int k, cons
     return vf_hasher_end(&h);
 }
 
+int prep_prompt_row(vf_row *row, const cJSON *o, vc_err *err)
+{
+    const cJSON *texts = cJSON_GetObjectItemCaseSensitive(o, "segments"), *text;
+    const int n = texts ? cJSON_GetArraySize(texts) : 0;
+
+    *row = (vf_row){ .segments = n, .captions = malloc((size_t)(n + 1) * sizeof *row->captions) };
+    if (!row->captions)
+        return vc_no_memory(err);
+    cJSON_ArrayForEach(text, texts)
+        row->captions[row->n_captions++] = text->valuestring;
+    if (!n)
+        row->captions[row->n_captions++] = cJSON_GetObjectItem(o, "prompt")->valuestring;
+    return 0;
+}
+
 int vprep_check_segments(const vprep *p, const vf_row *row, vc_err *err)
 {
     for (int i = 0; row->segments && i < p->encoders.n_text; i++) {

@@ -201,10 +201,16 @@ static int validation_prompts(text_job *j, vc_err *err)
         const char *negative = NULL;
         const bool sees = vprep_sees(p, j->encoder);
         text_source from = { .prompt = i };
+        vf_row row;
         if (sees)
             from.picture.key = vprep_prompt_picture_key_of(p, i);
-        rc = j->one(j, cJSON_GetObjectItem(v->row[i], "prompt")->valuestring, sees ? &from : NULL,
-                    err);
+        rc = prep_prompt_row(&row, v->row[i], err);
+        if (!rc)
+            rc = vc_context(err, vprep_check_segments(p, &row, err), "--validation_prompts");
+        if (!rc)
+            rc = row.segments ? j->joined(j, &row, err)
+                              : j->one(j, row.captions[0], sees ? &from : NULL, err);
+        free(row.captions);
         free(from.rgb);
         if (!rc)
             rc = vf_json_str_opt(v->row[i], "negative_prompt", &negative, err);
@@ -276,14 +282,14 @@ static int all_prompts(text_job *j, vc_err *err)
     return rc ? rc : items(j, err);
 }
 
-static int add_keys(cJSON *o, const char *field, const vprep *p, const char *prompt,
+static int add_keys(cJSON *o, const char *field, const vprep *p, const vf_row *row,
                     const vf_key *picture)
 {
     cJSON *keys = cJSON_AddArrayToObject(o, field);
     for (int e = 0; keys && e < p->encoders.n_text; e++) {
         char hex[VF_KEY_HEX];
         cJSON_AddItemToArray(keys, cJSON_CreateString(
-            vf_key_hex(hex, vprep_text_key(p, e, prompt, picture))));
+            vf_key_hex(hex, vprep_row_key(p, e, row, 0, picture))));
     }
     return keys ? 0 : -1;
 }
@@ -316,14 +322,16 @@ int vprep_put_validations(vprep *p, vc_err *err)
         const char *negative = p->c.negative_prompt ? p->c.negative_prompt : "";
         cJSON *o = cJSON_Duplicate(v->row[i], true);
         vf_json_str_opt(o, "negative_prompt", &negative, NULL);
-        const char *prompt = cJSON_GetObjectItem(v->row[i], "prompt")->valuestring;
+        const vf_row from = { .captions = (char *[]){ (char *)negative }, .n_captions = 1 };
         const vf_key picture = vprep_prompt_picture_key_of(p, i);
-        if (!o || add_keys(o, "keys", p, prompt, &picture) ||
-            add_keys(o, "negative_keys", p, negative, NULL) ||
-            add_pictures(o, p, i))
+        vf_row row;
+        rc = prep_prompt_row(&row, v->row[i], err);
+        if (!rc && (!o || add_keys(o, "keys", p, &row, &picture) ||
+                    add_keys(o, "negative_keys", p, &from, NULL) || add_pictures(o, p, i)))
             rc = vc_no_memory(err);
         if (!rc)
             rc = vf_writer_put_validation(p->writer, (uint32_t)i, o, err);
+        free(row.captions);
         cJSON_Delete(o);
     }
     return rc;

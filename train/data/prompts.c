@@ -265,10 +265,11 @@ static int read_stored(const vtrain_data *d, const cJSON *o, vtrain_prompt *p, v
     const char *text, *negative = "";
     vf_key pos[VTRAIN_TEXTS], neg[VTRAIN_TEXTS];
     int64_t seed = -1;
-    int rc;
+    int segments, rc;
 
     memcpy(neg, d->set[0].head.empty, sizeof neg);
     if ((rc = vf_json_str(o, "prompt", &text, err)) ||
+        (rc = vtrain_segments_read(&segments, o, err)) ||
         (rc = vf_json_str_opt(o, "negative_prompt", &negative, err)) ||
         (rc = vtrain_keys_read(d, o, "keys", pos, err)) || (rc = find_size(d, o, p, err)) ||
         (rc = find_rate(o, p, err)) || (rc = find_guidance(o, p, err)) ||
@@ -281,7 +282,7 @@ static int read_stored(const vtrain_data *d, const cJSON *o, vtrain_prompt *p, v
     if (rc || (rc = load_pictures(d, o, p, err)) || (rc = copy_text(&p->text, text, err)) ||
         (rc = copy_text(&p->negative, negative, err)))
         return rc;
-    return load_texts(d, 0, pos, neg, 0, p, err);
+    return load_texts(d, 0, pos, neg, segments, p, err);
 }
 
 /* Finds training sample number `at` of the list, held-out samples not counted. */
