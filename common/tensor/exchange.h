@@ -17,7 +17,9 @@
  * A layer whose parameters differ by head takes those of its own heads, vt_own_heads. Nothing that
  * follows vt_all_tokens may have trained parameters, since each process would compute the whole of
  * their gradients. Elsewhere a process computes its part of the gradients of all parameters: their
- * sums over the processes are the gradients.
+ * sums over the processes are the gradients. All processes have to read the same parameters in a
+ * step, also those of tokens that lie on other processes (ttt.c's gates), since a parameter without
+ * a gradient is left out of the optimiser's step.
  *
  * Without peers, or while no sequence is shared, the four ops return their input.
  *
