@@ -10,6 +10,7 @@
 #include "common/os/map.h"
 #include "train/encoders.h"
 #include "train/groups.h"
+#include "train/notes.h"
 #include "train/output/report.h"
 #include "train/parallel/dist.h"
 #include "train/parallel/sequence.h"
@@ -18,18 +19,7 @@
 #include "train/summary.h"
 #include "train/vtrain.h"
 
-enum { ETA_AFTER = 5, BUCKETS_TEXT = 512,
-       WITHIN = 30 };                         /* seconds between reports within one step */
-
-/* One rank's report of a micro-batch, gathered on all ranks. */
-typedef struct note {
-    double loss, waited;
-    double device_waits, graph_replays;       /* as vtrain_record's */
-    uint64_t tokens;
-    uint32_t rows, dropped, zeroed;
-    char bucket[32];                          /* name, since data may grow within a step */
-    char key[][VTRAIN_KEY];                   /* [train_batch_size] */
-} note;
+enum { ETA_AFTER = 5, WITHIN = 30 };         /* steps; seconds between reports within one step */
 
 /* A run's outputs beside its checkpoints. An output that cannot be written is a warning while
  * training continues, and an error of the run if it is still missing at the end. */
@@ -37,10 +27,7 @@ typedef enum { METRICS, REPORT, SAMPLES, OUTPUTS } output;
 
 /* State and buffers of the steps. */
 typedef struct loop {
-    char *notes;                              /* [ranks, accumulation] of a step */
-    size_t note_size;
-    const char **keys;                        /* of the step's rows, in order */
-    char bucket[BUCKETS_TEXT];
+    vtrain_notes notes;                       /* of the step's micro-batches, on all ranks */
     int64_t saved;                            /* step of the last checkpoint, -1: none */
     vtrain_counts count;                      /* of this process, for the summary */
     double begun_at;                          /* seconds: this process began its steps */
@@ -53,54 +40,7 @@ typedef struct loop {
     vc_err missing[OUTPUTS];                  /* why an output is missing; code 0: it is not */
 } loop;
 
-static int loop_open(loop *l, vtrain *t, vc_err *err)
-{
-    size_t batch = (size_t)t->cfg.train_batch_size, micros = (size_t)vtrain_micros(t);
-    *l = (loop){ .saved = t->step > 0 ? t->step : -1, .count.begun = t->step,
-                 .begun_at = vc_seconds(), .report_at = -INFINITY, .t = t };
-    l->note_size = sizeof(note) + batch * VTRAIN_KEY;
-    l->notes = calloc(micros * (size_t)t->cfg.sp, l->note_size);
-    l->keys = calloc(micros * batch, sizeof *l->keys);
-    return l->notes && l->keys ? 0 : vc_no_memory(err);
-}
-
-static void loop_close(loop *l)
-{
-    free(l->notes);
-    free(l->keys);
-}
-
 /* ---- one step ---- */
-
-static void add_bucket(loop *l, const char *name)
-{
-    size_t n = strlen(name), used = strlen(l->bucket);
-    for (const char *p = l->bucket; (p = strstr(p, name)); p += n)
-        if ((p == l->bucket || p[-1] == ',') && (p[n] == ',' || !p[n]))
-            return;
-    if (used + n + 2 > sizeof l->bucket)
-        return;
-    snprintf(l->bucket + used, sizeof l->bucket - used, "%s%s", used ? "," : "", name);
-}
-
-/* The note of micro-batch i in a rank's part of the step. */
-static note *note_of(const vtrain *t, const loop *l, int rank, int64_t i)
-{
-    int64_t at = rank * t->cfg.gradient_accumulation_steps + i;
-    return (note *)(void *)(l->notes + (size_t)at * l->note_size);
-}
-
-static void note_batch(const vtrain *t, note *n, const vtrain_batch *b, double waited)
-{
-    *n = (note){ .waited = waited, .tokens = b->tokens,
-                 .rows = (uint32_t)b->rows };
-    snprintf(n->bucket, sizeof n->bucket, "%s", vtrain_data_group(t->data, b->group)->name);
-    for (int i = 0; i < b->rows; i++) {
-        memcpy(n->key[i], b->key[i], VTRAIN_KEY);
-        n->dropped += b->dropped[i];
-        n->zeroed += b->cond_dropped[i];
-    }
-}
 
 static int bad_loss(const vtrain *t, const loop *l, const char *what, double value,
                     const vtrain_record *r, vc_err *err)
@@ -110,7 +50,7 @@ static int bad_loss(const vtrain *t, const loop *l, const char *what, double val
         snprintf(kept, sizeof kept, "checkpoint-%lld is the last good state", (long long)l->saved);
     return vc_fail(err, VC_ENUMERIC, "step %lld: %s is %s (samples %s%s): training stops; %s; a "
                    "lower --learning_rate or --max_grad_norm may help", (long long)t->step + 1,
-                   what, isnan(value) ? "NaN" : "infinite", r->n_samples ? l->keys[0] : "-",
+                   what, isnan(value) ? "NaN" : "infinite", r->n_samples ? r->sample[0] : "-",
                    r->n_samples > 1 ? ", ..." : "", kept);
 }
 
@@ -133,7 +73,7 @@ static void report_within(void *arg, double flops)
 }
 
 /* Counts the device's waits and the replayed graphs of the micro-batch that has run. */
-static void note_device(const vtrain *t, loop *l, note *own)
+static void note_device(const vtrain *t, loop *l, vtrain_micro_note *own)
 {
     vt_usage use = vt_usage_of(t->g);
     bool host = vt_host_memory(t->g);
@@ -169,8 +109,7 @@ static int next_batch(vtrain *t, int64_t i, const vtrain_batch **b, double *wait
 static int run_micro(vtrain *t, loop *l, int64_t i, const vtrain_batch *b, double waited,
                      vc_err *err)
 {
-    note *own = note_of(t, l, vc_comm_rank(t->comm), i);
-    note_batch(t, own, b, waited);
+    vtrain_micro_note *own = vtrain_notes_batch(&l->notes, t, i, b, waited);
     vtrain_micro m = { .batch = b, .seed = (uint64_t)t->cfg.seed, .level = -1,
                        .number = b->micro, .place = (int)i };
     vtrain_dist_begin(t->dist, i);
@@ -222,47 +161,6 @@ static int gradients(vtrain *t, loop *l, vc_err *err)
     if (!rc)
         rc = vtrain_encoders_check(t, false, err);
     return vc_comm_agree(t->comm, rc, err);
-}
-
-static void add_note(vtrain *t, loop *l, vtrain_record *r, const note *n, uint64_t *tokens)
-{
-    for (uint32_t i = 0; i < n->rows; i++)
-        l->keys[r->n_samples++] = n->key[i];
-    t->rows += n->rows;
-    t->dropped += n->dropped;
-    l->count.rows += n->rows;
-    l->count.zeroed += n->zeroed;
-    *tokens += n->tokens;
-    r->loss += n->loss;
-    add_bucket(l, n->bucket);
-}
-
-/* Gathers the notes of all ranks into r, in the order of the micro-batches' numbers, so that r is
- * the same on all ranks. Ranks that share samples have the same rows and losses. */
-static int share(vtrain *t, loop *l, vtrain_record *r, uint64_t *tokens, vc_err *err)
-{
-    int ranks = vc_comm_size(t->comm);
-    int64_t own = t->cfg.gradient_accumulation_steps;
-    int rc = vc_comm_gather(t->comm, l->notes, note_of(t, l, vc_comm_rank(t->comm), 0),
-                            (size_t)own * l->note_size, err);
-    if (rc)
-        return rc;
-    for (int64_t i = 0; i < own; i++)
-        for (int rank = 0; rank < ranks; rank += (int)t->cfg.sp)
-            add_note(t, l, r, note_of(t, l, rank, i), tokens);
-    for (int rank = 0; rank < ranks; rank++) {
-        double waited = 0, device = 0, replays = 0;
-        for (int64_t i = 0; i < own; i++) {
-            waited += note_of(t, l, rank, i)->waited;
-            device += note_of(t, l, rank, i)->device_waits;
-            replays += note_of(t, l, rank, i)->graph_replays;
-        }
-        r->data_wait_s = fmax(r->data_wait_s, waited);
-        r->device_waits = fmax(r->device_waits, device);
-        r->graph_replays = fmax(r->graph_replays, replays);
-    }
-    r->loss /= (double)vtrain_micros(t);
-    return isfinite(r->loss) ? 0 : bad_loss(t, l, "loss", r->loss, r, err);
 }
 
 static int update(vtrain *t, const loop *l, vtrain_record *r, vc_err *err)
@@ -319,8 +217,6 @@ static int write_record(vtrain *t, loop *l, vtrain_record *r, uint64_t tokens, d
     r->epoch = vtrain_epoch(t);
     r->step_s = vc_seconds() - start;
     r->tokens_per_s = (double)tokens / r->step_s;
-    r->bucket = l->bucket;
-    r->sample = l->keys;
     r->caption_dropout = t->rows ? (double)t->dropped / (double)t->rows : 0;
     r->eval_loss = NAN;
     t->time.wait += r->data_wait_s;
@@ -488,12 +384,13 @@ static int one_step(vtrain *t, loop *l, vc_err *err)
     vtrain_record r = { .device_waits = NAN, .graph_replays = NAN };
     uint64_t tokens = 0, rows = t->rows, dropped = t->dropped;
     double start = l->step_at = l->reported_at = vc_seconds();
-    l->bucket[0] = '\0';
     int rc = vtrain_samples_look(t, err);
     if (!rc)
         rc = gradients(t, l, err);
     if (!rc)
-        rc = share(t, l, &r, &tokens, err);
+        rc = vtrain_notes_gather(&l->notes, t, &r, &l->count, &tokens, err);
+    if (!rc && !isfinite(r.loss))
+        rc = bad_loss(t, l, "loss", r.loss, &r, err);
     if (!rc)
         rc = update(t, l, &r, err);
     if (rc) {
@@ -569,8 +466,9 @@ static int check_outputs(const vtrain *t, loop *l, vc_err *err)
 
 int vtrain_loop(vtrain *t, vc_err *err)
 {
-    loop l;
-    int rc = loop_open(&l, t, err);
+    loop l = { .saved = t->step > 0 ? t->step : -1, .count.begun = t->step,
+               .begun_at = vc_seconds(), .report_at = -INFINITY, .t = t };
+    int rc = vtrain_notes_open(&l.notes, t, err);
     if (t->cfg.profile)
         vt_profile_begin(t->g);
     if (t->step >= t->plan.steps)
@@ -598,6 +496,6 @@ int vtrain_loop(vtrain *t, vc_err *err)
     vc_progress_end(t->ui);
     if (!rc || rc == VC_ESTOP)
         vtrain_report_summary(t, &l.count);
-    loop_close(&l);
+    vtrain_notes_close(&l.notes);
     return rc;
 }
