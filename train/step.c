@@ -339,14 +339,17 @@ int vtrain_trace_step(vtrain *t, vc_err *err)
 static int64_t most_rows(const vtrain *t, int slot, const int64_t dim[5])
 {
     const vtrain_slot *s = vtrain_data_slot(t->data, slot);
-    for (uint32_t i = 0; i < vtrain_data_groups(t->data) && slot == 0; i++) {
+    int64_t rows = s->rows ? s->rows : s->max_length;
+    for (uint32_t i = 0; s->embeds && i < vtrain_data_groups(t->data); i++) {
         const vtrain_group *g = vtrain_data_group(t->data, i);
-        if (g->text_rows && g->padded == dim[2] && g->h == dim[3] && g->w == dim[4])
+        if (g->padded != dim[2] || g->h != dim[3] || g->w != dim[4])
+            continue;
+        if (slot == 0 && g->text_rows)
             return g->text_rows;
+        if (g->segments > 1)
+            rows = g->segments * s->max_length;
     }
-    const int segments = vtrain_data_segments(t->data, dim[2]);
-    return !s->embeds ? 0 : segments > 1 ? segments * s->max_length
-           : s->rows ? s->rows : s->max_length;
+    return s->embeds ? rows : 0;
 }
 
 int vtrain_micro_dry(vtrain *t, const int64_t dim[5], bool record, int recompute, vt_usage *use,

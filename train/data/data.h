@@ -110,9 +110,6 @@ const vtrain_norm *vtrain_data_role_norm(const vtrain_data *d, vc_role role);
 int vtrain_data_role_dim(const vtrain_data *d, vc_role role, const int64_t x[5], int64_t of[5]);
 /* Latent frames that the transformer gets for a clip of f. */
 int vtrain_data_frames(const vtrain_data *d, int f);
-/* Segments of the texts of clips of that many latent frames, as the transformer gets them: at least
- * 1, and 1 where no group has these frames. */
-int vtrain_data_segments(const vtrain_data *d, int64_t frames);
 /* True if a group's first sample has a loss mask; if false, other samples may still have one. */
 bool vtrain_data_weighted(const vtrain_data *d);
 

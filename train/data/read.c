@@ -240,16 +240,6 @@ int vtrain_group_segments(vtrain_data *d, uint32_t sample, vc_err *err)
     return vtrain_name_sample(d, sample, rc, err);
 }
 
-int vtrain_data_segments(const vtrain_data *d, int64_t frames)
-{
-    int most = 1;
-
-    for (uint32_t i = 0; i < d->n_groups; i++)
-        if (d->group[i].padded == frames && d->group[i].segments > most)
-            most = d->group[i].segments;
-    return most;
-}
-
 int vtrain_keys_read(const vtrain_data *d, const cJSON *o, const char *field,
                      vf_key key[VTRAIN_TEXTS], vc_err *err)
 {
