@@ -145,6 +145,10 @@ int vtrain_take_launcher(vtrain_config *c, vc_flags *set, vc_err *err)
         parallel = by_strategy[c->fsdp_sharding_strategy];
     else if (!parallel && c->use_fsdp)
         parallel = "fsdp";
+    /* config.yaml has the flags that these stand for */
+    c->deepspeed_config = NULL;
+    c->zero_stage = c->fsdp_sharding_strategy = 0;
+    c->use_fsdp = false;
     return rc || !parallel ? rc : vc_flags_prefer(set, "parallel", parallel, err);
 }
 
@@ -192,6 +196,7 @@ int vtrain_check_ranks(vtrain_config *c, int ranks, vc_err *err)
                        "%lld vtrain ...\" or srun", (long long)c->num_processes,
                        ranks == 1 ? "this process is alone" : "the number of ranks is another",
                        (long long)c->num_processes);
+    c->num_processes = 0;                     /* a resumed run may have another number */
     if (ranks % c->sp)
         return vc_fail(err, VC_EUSAGE, "--sp %lld: there are %d ranks (mpirun -np, srun -n), which "
                        "are no multiple of it: give another of the two", (long long)c->sp, ranks);
