@@ -93,7 +93,9 @@ static int add_segments(cJSON *clean, const cJSON *chunks, int64_t row, vc_err *
         return vc_fail(err, VC_EFORMAT, "row %lld: text_chunks: expected a list of 1 to %d strings",
                        (long long)row, VF_MAX_SEGMENTS);
     char *prompt = joined(chunks);
-    cJSON_AddStringToObject(clean, "prompt", prompt ? prompt : "");
+    if (!prompt)
+        return vc_no_memory(err);
+    cJSON_AddStringToObject(clean, "prompt", prompt);
     free(prompt);
     cJSON_AddItemToObject(clean, "segments", cJSON_Duplicate(chunks, true));
     cJSON_AddNumberToObject(clean, "text_chunks", n);
@@ -114,6 +116,8 @@ static int add_row(vprep_prompts *v, const cJSON *o, int64_t row, vc_err *err)
     const char *prompt = NULL;
     int rc = 0;
 
+    if (cJSON_IsNull(chunks) || (cJSON_IsString(chunks) && !*chunks->valuestring))
+        chunks = NULL;                           /* an empty field of a table */
     for (int i = 0; !prompt && prompt_columns[i]; i++) {
         const cJSON *s = cJSON_GetObjectItemCaseSensitive(o, prompt_columns[i]);
         prompt = cJSON_IsString(s) ? s->valuestring : NULL;
