@@ -32,6 +32,8 @@
 
 #include "common/os/file.h"
 
+enum { TTT_VIDEO = 5 };      /* column of the tables */
+
 #define LORA "a LoRA's"
 #define FLOW "a flow's"
 
@@ -47,10 +49,10 @@ const vc_like vc_vtrain_like[] = {
     { "adam_epsilon", { "1e-8", "1e-8", "1e-8", "1e-8", "1e-8", "1e-8" }, NULL },
     { "max_grad_norm", { "1", "1", "0", "1", "1", "0.1" }, NULL },
     { "caption_dropout_p", { "0.1", "0", "0", "0", "0", "0" }, NULL },
-    { "lr_warmup_from", { [5] = "1" }, NULL },
-    { "no_decay", { [5] = "bias,norm,b1,b2" }, NULL },
-    { "uniform_sampling", { [5] = "true" }, NULL },
-    { "guidance_schedule", { [5] = "cosine_time" }, NULL },
+    { "lr_warmup_from", { [TTT_VIDEO] = "1" }, NULL },
+    { "no_decay", { [TTT_VIDEO] = "bias,norm,b1,b2" }, NULL },
+    { "uniform_sampling", { [TTT_VIDEO] = "true" }, NULL },
+    { "guidance_schedule", { [TTT_VIDEO] = "cosine_time" }, NULL },
     { "rank", { "128", "64", "32", "4", NULL }, LORA },
     { "network_alpha", { "64", "64", NULL, "1", NULL }, LORA },
     { "weighting_scheme", { "uniform", "uniform", "bell", "uniform", "logit_normal" }, FLOW },
@@ -73,14 +75,14 @@ const vc_like vc_vprep_like[] = {
 
 /* Values that depend on the model's family. diffsynth's mu of 0.8 is a shift of e^0.8. */
 static const struct {
-    int like;                              /* index into VC_LIKE_ALLOWED */
+    const char *like;                      /* a name of VC_LIKE_ALLOWED */
     const char *family, *flag;
     double value;
 } of_family[] = {
-    { 3, "wan2.1", "flow_shift", 5 },
-    { 3, "flux", "flow_shift", 3 },
-    { 3, "qwen-image", "flow_shift", 2.2255409 },
-    { 3, "qwen-image", "flow_terminal", 0.02 },
+    { "diffsynth", "wan2.1", "flow_shift", 5 },
+    { "diffsynth", "flux", "flow_shift", 3 },
+    { "diffsynth", "qwen-image", "flow_shift", 2.2255409 },
+    { "diffsynth", "qwen-image", "flow_terminal", 0.02 },
 };
 
 /* Names that only one trainer uses. Our own flags have them as aliases or not at all. */
@@ -161,8 +163,9 @@ void vc_like_take_family(vc_flags *set, int like, const char *family, const char
                          double *value)
 {
     for (size_t i = 0; i < sizeof of_family / sizeof *of_family; i++) {
-        if (of_family[i].like != like || strcmp(of_family[i].family, family) ||
-            strcmp(of_family[i].flag, flag) || vc_flags_given(set, flag))
+        if (!like || strcmp(of_family[i].like, peers[like - 1].name) ||
+            strcmp(of_family[i].family, family) || strcmp(of_family[i].flag, flag) ||
+            vc_flags_given(set, flag))
             continue;
         *value = of_family[i].value;
         vc_flags_say(set, "--like %s: %-22s %.8g (%s)", peers[like - 1].name, flag, *value, family);
