@@ -155,8 +155,8 @@ int vc_comm_gather(vc_comm *c, void *all, const void *mine, size_t n, vc_err *er
     return 0;
 }
 
-int vc_comm_exchange(vc_comm *c, void *to, const vt_piece *in, const void *from,
-                     const vt_piece *out, vc_err *err)
+int vc_comm_exchange(vc_comm *c, void *to, const vc_piece *in, const void *from,
+                     const vc_piece *out, vc_err *err)
 {
     if (alone(c)) {
         memmove((char *)to + in->at, (const char *)from + out->at, in->n);

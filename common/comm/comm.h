@@ -13,8 +13,7 @@
  * Calls are collective: all ranks of a comm make the same calls in the same order, except for those
  * marked "local". One thread at a time uses a comm; threads may use different comms. Sums are made
  * in rank order, so the same values give the same bits each time and on each rank, whatever the
- * network.
- * Waiting ranks sleep between polls, so that the cores are free for kernels.
+ * network. Waiting ranks sleep between polls, so that the cores are free for kernels.
  *
  * Memory is the host's, except for vc_comm_device. After a failed call (VC_EFAIL, VC_ENOMEM) ranks
  * may be at different calls: the comm cannot be used any more, and closing it ends all ranks of the
@@ -26,7 +25,7 @@
 
 #include "common/base/dtype.h"
 #include "common/base/err.h"
-#include "common/tensor/exchange.h"
+#include "common/base/piece.h"
 
 typedef struct vc_comm vc_comm;
 
@@ -65,8 +64,8 @@ int vc_comm_gather(vc_comm *c, void *all, const void *mine, size_t n, vc_err *er
 
 /* Sends out[r] of `from` to each rank r and writes the piece that comes from r to in[r] of `to`.
  * Pieces of `from` may overlap. VC_ESTOP: another rank has called vc_comm_leave. */
-int vc_comm_exchange(vc_comm *c, void *to, const vt_piece *in, const void *from,
-                     const vt_piece *out, vc_err *err);
+int vc_comm_exchange(vc_comm *c, void *to, const vc_piece *in, const void *from,
+                     const vc_piece *out, vc_err *err);
 /* Local: this rank joins no exchange any more, because of its failure `err`: the exchanges of other
  * ranks that wait for this one return VC_ESTOP. Other collective calls still serve. */
 void vc_comm_leave(vc_comm *c, const vc_err *err);
@@ -95,10 +94,9 @@ typedef struct vc_comm_device_opts {
 } vc_comm_device_opts;
 /* Opens a comm of the ranks of `c` for memory of their devices. It serves vc_comm_sum,
  * vc_comm_sum_scatter, vc_comm_gather, vc_comm_exchange, which queue and return, and the functions
- * below. The
- * device's library (NCCL) adds, in an order of its own that is the same on all ranks; bf16 is added
- * in bf16. c and o are borrowed. VC_EINVAL: this build or device has no such library. *out is NULL
- * on failure. */
+ * below. The device's library (NCCL) adds, in an order of its own that is the same on all ranks;
+ * bf16 is added in bf16. c and o are borrowed. VC_EINVAL: this build or device has no such library.
+ * *out is NULL on failure. */
 int vc_comm_device(vc_comm **out, vc_comm *c, const vc_comm_device_opts *o, vc_err *err);
 /* Checks that all ranks compute on GPUs or all on CPUs ("auto" may find GPUs for only some ranks):
  * `host` is true if this rank's memory is the host's. VC_EUSAGE names two ranks that differ. */

@@ -180,8 +180,8 @@ static int device_gather(vc_comm *c, void *all, const void *mine, size_t n, vc_e
     return rc ? rc : end(c, d->links->gather(d->link, all, mine, n, &d->err), err);
 }
 
-static int device_exchange(vc_comm *c, void *to, const vt_piece *in, const void *from,
-                           const vt_piece *out, vc_err *err)
+static int device_exchange(vc_comm *c, void *to, const vc_piece *in, const void *from,
+                           const vc_piece *out, vc_err *err)
 {
     device *d = c->state;
     size_t bytes = 0;

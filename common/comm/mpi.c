@@ -143,7 +143,7 @@ static int mpi_gather(vc_comm *c, void *all, const void *mine, size_t n, vc_err 
 }
 
 /* The bytes of a piece that are moved after the first `at` bytes, at most MOST_BYTES. */
-static int bytes_after(const vt_piece *p, size_t at)
+static int bytes_after(const vc_piece *p, size_t at)
 {
     size_t left = p->n > at ? p->n - at : 0;
     return left < MOST_BYTES ? (int)left : MOST_BYTES;
@@ -162,8 +162,8 @@ static void drop(MPI_Request *r, int n)
     }
 }
 
-static int mpi_exchange(vc_comm *c, void *to, const vt_piece *in, const void *from,
-                        const vt_piece *out, vc_err *err)
+static int mpi_exchange(vc_comm *c, void *to, const vc_piece *in, const void *from,
+                        const vc_piece *out, vc_err *err)
 {
     mpi *m = c->state;
     int rc = 0, k = 2;

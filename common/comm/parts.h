@@ -14,8 +14,8 @@ typedef struct vc_comm_ops {
     int (*barrier)(vc_comm *c, vc_err *err);
     int (*broadcast)(vc_comm *c, void *x, size_t n, int root, vc_err *err);
     int (*gather)(vc_comm *c, void *all, const void *mine, size_t n, vc_err *err);
-    int (*exchange)(vc_comm *c, void *to, const vt_piece *in, const void *from,
-                    const vt_piece *out, vc_err *err);
+    int (*exchange)(vc_comm *c, void *to, const vc_piece *in, const void *from,
+                    const vc_piece *out, vc_err *err);
     int (*sum)(vc_comm *c, float *x, size_t n, vc_dtype wire, vc_err *err);
     int (*sum_scatter)(vc_comm *c, float *mine, const float *x, size_t n, vc_dtype wire,
                        vc_err *err);

@@ -106,8 +106,8 @@ static int nccl_gather(vt_link *l, void *all, const void *mine, size_t bytes, vc
     return check(ncclAllGather(mine, all, bytes, ncclInt8, l->comm, l->stream), "all-gather", err);
 }
 
-static int nccl_exchange(vt_link *l, void *to, const vt_piece *in, const void *from,
-                         const vt_piece *out, vc_err *err)
+static int nccl_exchange(vt_link *l, void *to, const vc_piece *in, const void *from,
+                         const vc_piece *out, vc_err *err)
 {
     int size;
     int rc = check(ncclCommCount(l->comm, &size), "exchange", err);

@@ -73,8 +73,8 @@ typedef struct vt_links {
                        vc_err *err);
     int (*gather)(vt_link *l, void *all, const void *mine, size_t bytes, vc_err *err);
     /* in, out: one piece for each rank, read before the call returns */
-    int (*exchange)(vt_link *l, void *to, const vt_piece *in, const void *from,
-                    const vt_piece *out, vc_err *err);
+    int (*exchange)(vt_link *l, void *to, const vc_piece *in, const void *from,
+                    const vc_piece *out, vc_err *err);
 } vt_links;
 
 typedef struct vt_event vt_event;             /* a point in a stream */

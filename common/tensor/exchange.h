@@ -29,10 +29,8 @@
 #ifndef COMMON_TENSOR_EXCHANGE_H
 #define COMMON_TENSOR_EXCHANGE_H
 
+#include "common/base/piece.h"
 #include "common/tensor/tensor.h"
-
-/* n bytes that begin `at` bytes after an address. */
-typedef struct vt_piece { size_t at, n; } vt_piece;
 
 /* The processes that share sequences. Their steps run the same ops in the same order. */
 typedef struct vt_peers {
@@ -40,7 +38,7 @@ typedef struct vt_peers {
     /* Collective: process r gets out[r] of `from`; in[r] of `to` comes from process r. The data is
      * on the context's device, and the call is ordered with the kernels queued on the context: it
      * may return before the data has moved. Pieces of `from` may overlap. */
-    int (*exchange)(void *arg, void *to, const vt_piece *in, const void *from, const vt_piece *out,
+    int (*exchange)(void *arg, void *to, const vc_piece *in, const void *from, const vc_piece *out,
                     vc_err *err);
     void *arg;
 } vt_peers;

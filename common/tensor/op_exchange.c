@@ -79,24 +79,24 @@ typedef struct rows {
 } rows;
 
 /* The pieces of a sequence of all tokens: process r's tokens, in their places. */
-static void by_tokens(const rows *x, vt_piece *p)
+static void by_tokens(const rows *x, vc_piece *p)
 {
     for (int r = 0; r < x->g->peers->n; r++)
-        p[r] = (vt_piece){ (size_t)first_of(x->g, x->tokens, r) * x->width,
+        p[r] = (vc_piece){ (size_t)first_of(x->g, x->tokens, r) * x->width,
                            (size_t)count_of(x->g, x->tokens, r) * x->width };
 }
 
 /* The pieces of one block for each process, `apart` of them after one another. */
-static void by_blocks(const rows *x, vt_piece *p, bool apart)
+static void by_blocks(const rows *x, vc_piece *p, bool apart)
 {
     size_t n = (size_t)count_of(x->g, x->tokens, own(x->g)) * x->width;
     for (int r = 0; r < x->g->peers->n; r++)
-        p[r] = (vt_piece){ apart ? (size_t)r * n : 0, n };
+        p[r] = (vc_piece){ apart ? (size_t)r * n : 0, n };
 }
 
 /* Exchanges each row of the batch. */
-static void exchange(vt_ctx *g, vt_tensor *to, const vt_piece *in, vt_tensor *from,
-                     const vt_piece *out)
+static void exchange(vt_ctx *g, vt_tensor *to, const vc_piece *in, vt_tensor *from,
+                     const vc_piece *out)
 {
     if (!to || !from || g->flags & VT_DRY)
         return;
@@ -130,7 +130,7 @@ static vt_tensor blocks_of(const vt_tensor *x, int64_t p)
 /* y [B,N,h,D], packed, gets this process's heads of all tokens from x [B,n,H,D] of each process. */
 static void heads_from(vt_ctx *g, vt_tensor *y, const vt_tensor *x, int64_t tokens)
 {
-    vt_piece in[MOST_PEERS], out[MOST_PEERS];
+    vc_piece in[MOST_PEERS], out[MOST_PEERS];
     vt_tensor block = blocks_of(x, g->peers->n);
     const rows r = { g, tokens, (size_t)(block.dim[3] * block.dim[4]) * vc_dtype_size(x->dtype) };
     vt_scope s = vt_scope_begin(g);
@@ -146,7 +146,7 @@ static void heads_from(vt_ctx *g, vt_tensor *y, const vt_tensor *x, int64_t toke
 /* y [B,n,H,D] (+)= all heads of this process's tokens, from x [B,N,h,D] of each process, packed. */
 static void tokens_from(vt_ctx *g, vt_tensor *y, vt_tensor *x, int64_t tokens)
 {
-    vt_piece in[MOST_PEERS], out[MOST_PEERS];
+    vc_piece in[MOST_PEERS], out[MOST_PEERS];
     vt_tensor block = blocks_of(y, g->peers->n);
     const rows r = { g, tokens, (size_t)(block.dim[3] * block.dim[4]) * vc_dtype_size(x->dtype) };
     vt_scope s = vt_scope_begin(g);
@@ -263,7 +263,7 @@ static void all_tokens_grad(vt_ctx *g, const vt_node *n)
 
 vt_tensor *vt_all_tokens(vt_ctx *g, vt_tensor *x)
 {
-    vt_piece in[MOST_PEERS], out[MOST_PEERS];
+    vc_piece in[MOST_PEERS], out[MOST_PEERS];
     int64_t dim[VT_DIMS];
     if (!g->shared || !vt_ok(g, "all_tokens", 1, &x))
         return g->shared ? NULL : x;

@@ -16,7 +16,7 @@ common/cli           common/base common/os
 common/tensor        common/base common/kernels common/os
 common/memory        common/tensor
 common/nn            common/tensor
-common/comm          common/base common/memory common/os common/tensor
+common/comm          common/base common/memory common/os
 common/cpu/simd      common/base common/kernels common/tensor
 common/cpu/gemm      common/cpu/simd
 common/cpu           common/base common/cpu/gemm common/cpu/simd common/kernels common/os

@@ -132,11 +132,11 @@ static void test_exchange(void **state)
 {
     (void)state;
     for (int k = 0; k < 2; k++) {
-        vt_piece in[64], out[64];
+        vc_piece in[64], out[64];
         size_t got = 0, sent = 0;
         for (int r = 0; r < size; r++) {
-            in[r] = (vt_piece){ got, piece_of(r, rank, k) };
-            out[r] = (vt_piece){ sent, piece_of(rank, r, k) };
+            in[r] = (vc_piece){ got, piece_of(r, rank, k) };
+            out[r] = (vc_piece){ sent, piece_of(rank, r, k) };
             got += in[r].n;
             sent += out[r].n;
         }
@@ -161,7 +161,7 @@ static void test_leave(void **state)
     enum { PIECE = 1 << 18 };
     vc_comm *part;
     vc_err why = { .code = VC_EFAIL };
-    vt_piece in[64], out[64];
+    vc_piece in[64], out[64];
     int x = 5;
     (void)state;
     if (size == 1)
@@ -170,8 +170,8 @@ static void test_leave(void **state)
     char *to = malloc((size_t)size * PIECE), *from = calloc(1, PIECE);
     assert_true(to && from);
     for (int r = 0; r < size; r++) {
-        in[r] = (vt_piece){ (size_t)r * PIECE, PIECE };
-        out[r] = (vt_piece){ 0, PIECE };
+        in[r] = (vc_piece){ (size_t)r * PIECE, PIECE };
+        out[r] = (vc_piece){ 0, PIECE };
     }
     if (rank == size - 1)
         vc_comm_leave(part, &why);

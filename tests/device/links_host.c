@@ -34,7 +34,7 @@ typedef struct task {
     const void *from;
     size_t n;
     vc_dtype type;
-    vt_piece in[LINK_RANKS], out[LINK_RANKS];
+    vc_piece in[LINK_RANKS], out[LINK_RANKS];
 } task;
 
 typedef struct second_stream {
@@ -382,8 +382,8 @@ static int links_gather(vt_link *l, void *all, const void *mine, size_t bytes, v
                  err);
 }
 
-static int links_exchange(vt_link *l, void *to, const vt_piece *in, const void *from,
-                          const vt_piece *out, vc_err *err)
+static int links_exchange(vt_link *l, void *to, const vc_piece *in, const void *from,
+                          const vc_piece *out, vc_err *err)
 {
     task t = { .run = run_exchange, .link = l, .to = to, .from = from };
 

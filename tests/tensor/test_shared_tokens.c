@@ -28,7 +28,7 @@ typedef struct process {
     vt_ctx *g;
     vt_tensor *x, *scale;        /* trained: [ROWS,TOKENS,WIDTH]; [HEADS,HEAD], by head */
     const void *from;            /* of the exchange in progress */
-    const vt_piece *out;
+    const vc_piece *out;
     float loss, *grad[2];
     size_t peak;
     int flags;
@@ -44,7 +44,7 @@ struct team {
     void (*run)(process *p);
 };
 
-static int exchange(void *arg, void *to, const vt_piece *in, const void *from, const vt_piece *out,
+static int exchange(void *arg, void *to, const vc_piece *in, const void *from, const vc_piece *out,
                     vc_err *err)
 {
     process *p = arg;
@@ -55,7 +55,7 @@ static int exchange(void *arg, void *to, const vt_piece *in, const void *from, c
     pthread_barrier_wait(&p->all->meet);
     for (int r = 0; r < p->all->n; r++) {
         const process *other = &p->all->p[r];
-        const vt_piece *piece = &other->out[p->me];
+        const vc_piece *piece = &other->out[p->me];
         if (piece->n != in[r].n)
             abort();
         memcpy((char *)to + in[r].at, (const char *)other->from + piece->at, piece->n);

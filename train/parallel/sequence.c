@@ -38,8 +38,8 @@ static int failed(const vtrain_sequence *s, vc_err *err)
     return s->rc;
 }
 
-static int queue(vtrain_sequence *s, void *to, const vt_piece *in, const void *from,
-                 const vt_piece *out, vc_err *err)
+static int queue(vtrain_sequence *s, void *to, const vc_piece *in, const void *from,
+                 const vc_piece *out, vc_err *err)
 {
     vt_record_event(s->g, s->before);
     pthread_mutex_lock(&s->lock);
@@ -55,7 +55,7 @@ static int queue(vtrain_sequence *s, void *to, const vt_piece *in, const void *f
     return rc;
 }
 
-static int exchange(void *arg, void *to, const vt_piece *in, const void *from, const vt_piece *out,
+static int exchange(void *arg, void *to, const vc_piece *in, const void *from, const vc_piece *out,
                     vc_err *err)
 {
     vtrain_sequence *s = arg;
