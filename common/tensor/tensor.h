@@ -235,7 +235,7 @@ int vt_to_host(vt_ctx *g, const vt_tensor *t, float *out, vc_err *err);
 vt_tensor *vt_param_new(vt_ctx *g, vc_dtype dtype, int nd, const int64_t *dim, const void *data,
                         vc_dtype from, bool map, vc_err *err);
 bool vt_param_mapped(const vt_tensor *t);
-/* Returns a frozen parameter that stays on the host for now, for a device with memory of its own:
+/* Returns a frozen parameter that stays on the host, for a device with memory of its own:
  * t->data is set only while its block is entered (vt_params_place). With `borrow` and from == dtype
  * its values are borrowed from `data`, else copied. Without data its values are undefined until the
  * caller has written them (vt_param_host_memory). */

@@ -25,10 +25,9 @@ typedef struct vlat_place vlat_place;
 
 typedef struct vlat_place_kind {
     bool near;                               /* reading costs no network that vlat knows of */
-    /* Gives n bytes of a file (UINT64_MAX: all that it has) from byte `from` on to a sink, or
-     * fewer where the file ends before.
-     * *again: the connection failed, and another call may give the rest. VC_ENOENT: no such
-     * file. */
+    /* Gives n bytes of a file (UINT64_MAX: all that it has) from byte `from` on to a sink, or fewer
+     * where the file ends earlier. *again: the connection failed, and another call may give the
+     * rest. VC_ENOENT: no such file. */
     int (*get)(vlat_place *p, const char *name, uint64_t from, uint64_t n, const vlat_sink *to,
                bool *again, vc_err *err);
     void (*close)(vlat_place *p);
@@ -62,7 +61,7 @@ static inline bool vlat_place_stopped(const vlat_place *p)
 }
 
 /* Opens https://HOST/PATH, USER@HOST:PATH (a colon before the first slash) or a folder; touches
- * nothing yet. `where` and `stop` outlive the place. VC_EUSAGE: nothing of these. */
+ * nothing yet. `where` and `stop` outlive the place. VC_EUSAGE: the text is none of these. */
 int vlat_place_open(vlat_place **out, const char *where, const atomic_int *stop, vc_err *err);
 void vlat_place_close(vlat_place *p);        /* p may be NULL */
 

@@ -35,7 +35,7 @@ typedef struct transfer {
     uint64_t done, came;                     /* bytes that are there; that this transfer brought */
     int rc;                                  /* the first failure */
     vc_err err;
-    atomic_int stop;                         /* set by it */
+    atomic_int stop;                         /* set by the first failure */
 } transfer;
 
 /* ---- one file ---- */
@@ -382,8 +382,8 @@ static int drop_others(transfer *t, vc_err *err)
     if (n && t->v->o->remove)
         rc = t->target->kind->remove(t->target, file, n, err);
     else if (n)
-        vc_say(t->v->progress, "%s: %s and %d more files are no part of the dataset any more; "
-               "--delete removes such files", t->to, file[0], n - 1);
+        vc_say(t->v->progress, "%s: %d files are no part of the dataset any more (%s%s): --delete "
+               "removes them", t->to, n, file[0], n > 1 ? ", ..." : "");
     free(file);
     return rc;
 }
