@@ -12,6 +12,7 @@ fixed seeds.
 """
 import argparse
 import importlib.util
+import inspect
 import json
 import pathlib
 import sys
@@ -179,6 +180,25 @@ def transformer(path, cls, config, cases, inputs, predict, lora=None):
         report(path.stem, file, case, prefix, *run(torch.bfloat16))
     meta = {"lora": lora} if lora else {}
     save(path, file, config=whole, weights=shapes, **meta)
+
+
+def narrowed(module, function, was, now):
+    """Returns a function of a module with `now` in place of the code `was`, which holds the width
+    of the model that the function is for."""
+    source, scope = inspect.getsource(getattr(module, function)), dict(vars(module))
+    assert was in source
+    exec(source.replace(was, now), scope)
+    return scope[function]
+
+
+def first_file(path, cls, config, convert, shapes, v, predict):
+    """Writes the golden of a first authors' file whose weights have these shapes: the case `base`
+    of the tensors v, of the model that convert(weights) is read into."""
+    model = cls(**config).eval()
+    model.load_state_dict(convert({n: torch.from_numpy(fill(n, s)) for n, s in shapes.items()}))
+    v, _ = step(model, config, v, predict)
+    save(path, {f"base/{k}": t for k, t in v.items()}, config={},
+         weights={n: list(s) for n, s in shapes.items()})
 
 
 def main():

@@ -9,11 +9,9 @@ The file "flux-first" has the case `base` of weights in a file of FLUX.1's autho
 converter reads; "flux-names" holds a LoRA in the names of FLUX.1's authors, `theirs/<tensor>`, and the
 tensors that diffusers' reader of files of kohya's sd-scripts returns for it, `ours/<tensor>`.
 """
-import inspect
-
 import golden
 import torch
-from diffusers.loaders import lora_conversion_utils
+from diffusers.loaders import lora_conversion_utils, single_file_utils
 from diffusers import FluxPipeline, FluxTransformer2DModel
 
 TINY = dict(patch_size=1, in_channels=16, num_layers=2, num_single_layers=2, attention_head_dim=16,
@@ -71,11 +69,8 @@ WIDTH, RANK = 4, 5
 
 
 def names(out):
-    convert = "_convert_kohya_flux_lora_to_diffusers"
-    source = inspect.getsource(getattr(lora_conversion_utils, convert))
-    assert "dims=[3072, 3072, 3072, 12288]" in source
-    scope = dict(vars(lora_conversion_utils))
-    exec(source.replace("[3072, 3072, 3072, 12288]", f"[{WIDTH}] * 3 + [{4 * WIDTH}]"), scope)
+    convert = golden.narrowed(lora_conversion_utils, "_convert_kohya_flux_lora_to_diffusers",
+                              "[3072, 3072, 3072, 12288]", f"[{WIDTH}] * 3 + [{4 * WIDTH}]")
     theirs, kohya = {}, {}
     for name, rows in NAMES.items():
         for half, kohya_half, shape in (("A", "down", (RANK, WIDTH)),
@@ -83,7 +78,7 @@ def names(out):
             t = golden.draw(half + name, shape)
             theirs[f"{name}.lora_{half}.weight"] = t
             kohya[f"lora_unet_{name.replace('.', '_')}.lora_{kohya_half}.weight"] = t
-    ours = scope[convert](kohya)
+    ours = convert(kohya)
     file = {"theirs/" + k: v for k, v in theirs.items()}
     file.update({"ours/" + k.removeprefix("transformer."): v.clone() for k, v in ours.items()})
     golden.save(out / "flux-names.safetensors", file)
@@ -119,18 +114,10 @@ def first_shapes(d):
 
 
 def first(out):
-    from diffusers.loaders import single_file_utils
-    convert = "convert_flux_transformer_checkpoint_to_diffusers"
-    source = inspect.getsource(getattr(single_file_utils, convert))
-    scope, shapes = dict(vars(single_file_utils)), first_shapes(32)
-    assert "inner_dim = 3072" in source
-    exec(source.replace("inner_dim = 3072", "inner_dim = 32"), scope)
-    theirs = {n: torch.from_numpy(golden.fill(n, s)) for n, s in shapes.items()}
-    model = FluxTransformer2DModel(**FIRST).eval()
-    model.load_state_dict(scope[convert](theirs))
-    v, _ = golden.step(model, FIRST, inputs(FIRST, "base", 2, 4, 6), predict)
-    golden.save(out / "flux-first.safetensors", {f"base/{k}": t for k, t in v.items()}, config={},
-                weights={n: list(s) for n, s in shapes.items()})
+    convert = golden.narrowed(single_file_utils, "convert_flux_transformer_checkpoint_to_diffusers",
+                              "inner_dim = 3072", "inner_dim = 32")
+    golden.first_file(out / "flux-first.safetensors", FluxTransformer2DModel, FIRST, convert,
+                      first_shapes(32), inputs(FIRST, "base", 2, 4, 6), predict)
 
 
 def make(out):

@@ -9,11 +9,9 @@ inputs, target, output, loss. The gradients of the case `base` are `grad/<parame
 The file "hunyuan-names" holds a LoRA in the names of HunyuanVideo's authors, `theirs/<tensor>`, and
 the tensors that diffusers' reader of such files returns, `ours/<tensor>`.
 """
-import inspect
-
 import golden
 import torch
-from diffusers.loaders import lora_conversion_utils
+from diffusers.loaders import lora_conversion_utils, single_file_utils
 from diffusers import HunyuanVideoTransformer3DModel
 
 TINY = dict(in_channels=4, out_channels=4, num_attention_heads=2, attention_head_dim=16,
@@ -140,30 +138,20 @@ def first_shapes(d):
 
 def first(out):
     """The model that diffusers makes of Tencent's file."""
-    from diffusers.loaders import single_file_utils
-    convert = "convert_hunyuan_video_transformer_to_diffusers"
-    source = inspect.getsource(getattr(single_file_utils, convert))
-    scope, shapes = dict(vars(single_file_utils)), first_shapes(32)
-    assert "hidden_size = 3072" in source
-    exec(source.replace("hidden_size = 3072", "hidden_size = 32"), scope)
-    theirs = {n: torch.from_numpy(golden.fill(n, s)) for n, s in shapes.items()}
-    model = HunyuanVideoTransformer3DModel(**FIRST).eval()
-    model.load_state_dict(scope[convert](theirs))
-    v, _ = golden.step(model, FIRST, inputs(FIRST, "base", 2, 3, 4, 6), predict)
-    golden.save(out / "hunyuan-first.safetensors", {f"base/{k}": t for k, t in v.items()},
-                config={}, weights={n: list(s) for n, s in shapes.items()})
+    convert = golden.narrowed(single_file_utils, "convert_hunyuan_video_transformer_to_diffusers",
+                              "hidden_size = 3072", "hidden_size = 32")
+    golden.first_file(out / "hunyuan-first.safetensors", HunyuanVideoTransformer3DModel, FIRST,
+                      convert, first_shapes(32), inputs(FIRST, "base", 2, 3, 4, 6), predict)
 
 
 def names(out):
-    source = inspect.getsource(lora_conversion_utils._convert_hunyuan_video_lora_to_diffusers)
-    assert "hidden_size = 3072" in source
-    scope = dict(vars(lora_conversion_utils))
-    exec(source.replace("hidden_size = 3072", f"hidden_size = {WIDTH}"), scope)
+    convert = golden.narrowed(lora_conversion_utils, "_convert_hunyuan_video_lora_to_diffusers",
+                              "hidden_size = 3072", f"hidden_size = {WIDTH}")
     theirs = {}
     for name, rows in NAMES.items():
         theirs[name + ".lora_A.weight"] = golden.draw("a " + name, (RANK, WIDTH))
         theirs[name + ".lora_B.weight"] = golden.draw("b " + name, (rows * WIDTH, RANK))
-    ours = scope["_convert_hunyuan_video_lora_to_diffusers"](dict(theirs))
+    ours = convert(dict(theirs))
     file = {"theirs/" + k: v for k, v in theirs.items()}
     file.update({"ours/" + k.removeprefix("transformer."): v.clone() for k, v in ours.items()})
     golden.save(out / "hunyuan-names.safetensors", file)
