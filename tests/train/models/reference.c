@@ -426,6 +426,14 @@ void ref_check_dry(const vtrain_family *family, const char *name)
     ref_close(&m);
 }
 
+void ref_check_memory(const vtrain_family *family, const ref_variant *v, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        ref_check_recompute(family, v[i].name);
+        ref_check_dry(family, v[i].name);
+    }
+}
+
 double ref_f16_error(const vtrain_family *family, const char *name, const char *one)
 {
     static const vc_dtype types[2] = { VC_F32, VC_F16 };

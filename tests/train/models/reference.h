@@ -117,6 +117,8 @@ void ref_check_steps(const vtrain_family *family, const char *name, double most)
 void ref_check_recompute(const vtrain_family *family, const char *name);
 /* Checks that a dry step of the case `base` has the real step's peak of memory. */
 void ref_check_dry(const vtrain_family *family, const char *name);
+/* Checks both of n goldens. */
+void ref_check_memory(const vtrain_family *family, const ref_variant *v, size_t n);
 /* The error of a case's output with frozen weights in f16, compared with weights in f32. */
 double ref_f16_error(const vtrain_family *family, const char *name, const char *one);
 

@@ -61,10 +61,7 @@ static void test_first(void **state)
 static void test_memory(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < COUNT(variants); i++) {
-        ref_check_recompute(&vtrain_hunyuan, variants[i].name);
-        ref_check_dry(&vtrain_hunyuan, variants[i].name);
-    }
+    ref_check_memory(&vtrain_hunyuan, variants, COUNT(variants));
 }
 
 static const ref_refusal bad_models[] = {

@@ -44,10 +44,7 @@ static void test_bf16(void **state)
 static void test_memory(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < COUNT(variants); i++) {
-        ref_check_recompute(&vtrain_ltx, variants[i].name);
-        ref_check_dry(&vtrain_ltx, variants[i].name);
-    }
+    ref_check_memory(&vtrain_ltx, variants, COUNT(variants));
 }
 
 /* ---- rotations ---- */

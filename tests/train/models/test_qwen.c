@@ -34,8 +34,7 @@ static void test_bf16(void **state)
 static void test_memory(void **state)
 {
     (void)state;
-    ref_check_recompute(&vtrain_qwen, "qwen");
-    ref_check_dry(&vtrain_qwen, "qwen");
+    ref_check_memory(&vtrain_qwen, variants, 1);
 }
 
 static const ref_refusal bad_models[] = {

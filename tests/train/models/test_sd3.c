@@ -43,10 +43,7 @@ static void test_bf16(void **state)
 static void test_memory(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < COUNT(variants); i++) {
-        ref_check_recompute(&test_sd3, variants[i].name);
-        ref_check_dry(&test_sd3, variants[i].name);
-    }
+    ref_check_memory(&test_sd3, variants, COUNT(variants));
 }
 
 /* Stability's own files are in f16, their tables of positions too: 11 bits change a weight by at

@@ -47,10 +47,7 @@ static void test_bf16(void **state)
 static void test_memory(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < COUNT(variants); i++) {
-        ref_check_recompute(&vtrain_ttt, variants[i].name);
-        ref_check_dry(&vtrain_ttt, variants[i].name);
-    }
+    ref_check_memory(&vtrain_ttt, variants, COUNT(variants));
 }
 
 /* All errors but those of k_norm.bias, whose gradients are rounding errors, are below 1e-2. */

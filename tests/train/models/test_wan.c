@@ -46,10 +46,7 @@ static void test_bf16(void **state)
 static void test_memory(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < COUNT(variants); i++) {
-        ref_check_recompute(&vtrain_wan, variants[i].name);
-        ref_check_dry(&vtrain_wan, variants[i].name);
-    }
+    ref_check_memory(&vtrain_wan, variants, COUNT(variants));
 }
 
 /* The first authors' names are read as diffusers reads them, whoever wrote the file. */
