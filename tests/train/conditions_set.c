@@ -11,6 +11,7 @@
 
 #include "common/os/file.h"
 #include "tests/lib/ok.h"
+#include "tests/lib/train_batches.h"
 
 const toy_sample set_samples[SAMPLES] = {
     { .number = 0, .f = 3, .h = 4, .w = 6, .caption = { "a cat" } },
@@ -77,21 +78,6 @@ vtrain_data *set_open(const char *dir, const toy *like, const wish *w, double ev
 
 vtrain_loader *set_loader(const vtrain_data *d, vtrain_loader_opts o)
 {
-    vc_err err = { 0 };
-    vtrain_loader *l;
     o.seed = SEED;
-    o.batch = 2;
-    o.threads = o.threads ? o.threads : 1;
-    o.ahead = o.ahead ? o.ahead : 2;
-    assert_ok(vtrain_loader_open(&l, d, &o, &err), &err);
-    return l;
-}
-
-const vtrain_batch *set_next(vtrain_loader *l)
-{
-    const vtrain_batch *b;
-    vc_err err = { 0 };
-    double waited;
-    assert_ok(vtrain_loader_next(l, &b, &waited, &err), &err);
-    return b;
+    return batches_open(d, o);
 }

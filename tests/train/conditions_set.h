@@ -3,6 +3,7 @@
 #ifndef TESTS_TRAIN_CONDITIONS_SET_H
 #define TESTS_TRAIN_CONDITIONS_SET_H
 
+#include "tests/lib/train_batches.h"
 #include "tests/lib/train_dataset.h"
 #include "train/data/loader.h"
 #include "train/models/dit.h"
@@ -35,8 +36,7 @@ int set_try(vtrain_data **d, const char *dir, const toy *t, const wish *w, doubl
             char **note, vc_err *err);
 /* set_try; a fit that fails or makes a note ends the test. */
 vtrain_data *set_open(const char *dir, const toy *t, const wish *w, double eval_split);
-/* A loader of batches of 2 with SEED; by default with 1 thread and 2 batches ahead. */
+/* batches_open with SEED. */
 vtrain_loader *set_loader(const vtrain_data *d, vtrain_loader_opts o);
-const vtrain_batch *set_next(vtrain_loader *l);
 
 #endif

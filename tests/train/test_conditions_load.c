@@ -172,7 +172,7 @@ static void test_values(void **state)
                                        .latent = row[i].mean ? VTRAIN_LATENT_MEAN
                                                              : VTRAIN_LATENT_SAMPLE };
         vtrain_loader *l = set_loader(d, o);
-        for (const vtrain_batch *b; (b = set_next(l)); vtrain_loader_give_back(l, b)) {
+        for (const vtrain_batch *b; (b = batches_next(l)); vtrain_loader_give_back(l, b)) {
             assert_int_equal(b->roles, row[i].w.roles);
             check_batch(b, row[i].w.pad, &row[i].e);
         }
@@ -190,7 +190,7 @@ static void test_clean_only(void **state)
     vtrain_data *d = set_open(dir, &t, &(wish){ .roles = IMAGE, .image = VTRAIN_SCALE_INVERT }, 0);
     vtrain_loader *l = set_loader(d, (vtrain_loader_opts){ .end = 6 });
     const expected e = { .draw = true, .image = SCALING };
-    for (const vtrain_batch *b; (b = set_next(l)); vtrain_loader_give_back(l, b))
+    for (const vtrain_batch *b; (b = batches_next(l)); vtrain_loader_give_back(l, b))
         check_batch(b, false, &e);
     vtrain_loader_close(l);
     vtrain_data_close(d);
@@ -242,7 +242,7 @@ static void test_each_role(void **state)
         assert_int_equal(findings_of(vf_dataset_path(vtrain_data_set(d, 0))), 0);
         vtrain_loader *l = set_loader(d, (vtrain_loader_opts){
             .end = 12, .check = true, .latent = VTRAIN_LATENT_MEAN });
-        for (const vtrain_batch *b; (b = set_next(l)); vtrain_loader_give_back(l, b)) {
+        for (const vtrain_batch *b; (b = batches_next(l)); vtrain_loader_give_back(l, b)) {
             assert_int_equal(b->roles, w.roles);
             check_role(b, (vc_role)r);
         }
@@ -269,7 +269,7 @@ static void test_means_and_rows(void **state)
     vtrain_data *d = set_open(dir, &set_inpaint, &w, 0);
     vtrain_loader *l = set_loader(d, (vtrain_loader_opts){ .end = 12 });
     const expected clip = { .draw = true }, cond = { .video = SCALING, .mask = 1 };
-    for (const vtrain_batch *b; (b = set_next(l)); vtrain_loader_give_back(l, b))
+    for (const vtrain_batch *b; (b = batches_next(l)); vtrain_loader_give_back(l, b))
         for (int r = 0; r < b->rows; r++) {
             const int64_t all = CHANNELS * b->dim[2] * AREA, width = b->text[0].width;
             check_clip(b, r, b->latents + r * all, b->dim[2], false, &clip);
@@ -298,7 +298,7 @@ static void test_rates(void **state)
         vtrain_loader *l = set_loader(d, (vtrain_loader_opts){
             .end = N, .image_dropout = 0.2, .mask_dropout = 0.9, .threads = 2 });
         int rows = 0, dropped = 0, variant[3] = { 0 };
-        for (const vtrain_batch *b; (b = set_next(l)); vtrain_loader_give_back(l, b))
+        for (const vtrain_batch *b; (b = batches_next(l)); vtrain_loader_give_back(l, b))
             for (int r = 0; r < b->rows; r++) {
                 double u = vc_train_unit(SEED, 0, (uint32_t)r, (uint32_t)b->micro, VC_DRAW_IMAGE);
                 bool may = !mode || set_samples[number_of(b->key[r])].mask_all;
@@ -349,7 +349,7 @@ static void test_pure(void **state)
             vtrain_loader *l = set_loader(d, (vtrain_loader_opts){
                 .first = row[i].first, .end = N, .threads = row[i].threads, .ahead = row[i].ahead,
                 .image_dropout = 0.3, .mask_dropout = 0.5 });
-            for (const vtrain_batch *b; (b = set_next(l)); vtrain_loader_give_back(l, b)) {
+            for (const vtrain_batch *b; (b = batches_next(l)); vtrain_loader_give_back(l, b)) {
                 want[b->micro] = i ? want[b->micro] : hash_batch(b);
                 assert_int_equal(hash_batch(b), want[b->micro]);
             }
@@ -371,7 +371,7 @@ static void test_held_out(void **state)
         .held_out = true, .end = n, .image_dropout = 1, .latent = VTRAIN_LATENT_MEAN });
     const expected e = { .image = SCALING };
     int rows = 0;
-    for (const vtrain_batch *b; (b = set_next(l)); vtrain_loader_give_back(l, b)) {
+    for (const vtrain_batch *b; (b = batches_next(l)); vtrain_loader_give_back(l, b)) {
         check_batch(b, false, &e);
         for (int r = 0; r < b->rows; r++, rows++)
             assert_false(b->cond_dropped[r]);
@@ -425,7 +425,7 @@ static void test_clean_first(void **state)
         vtrain_loader *l = set_loader(d, (vtrain_loader_opts){ .end = 8, .image_dropout = 1,
                                                                .check = true });
         for (int k = 0; k < 8; k++) {
-            const vtrain_batch *b = set_next(l);
+            const vtrain_batch *b = batches_next(l);
             assert_int_equal(b->roles, 0);
             check_batch(b, false, &e);
             vtrain_loader_give_back(l, b);

@@ -67,7 +67,7 @@ static void test_unused(void **state)
     assert_non_null(strstr(note, "--train_mode i2v: its conditions are not used"));
     free(note);
     vtrain_loader *l = set_loader(d, (vtrain_loader_opts){ .end = 1, .image_dropout = 1 });
-    const vtrain_batch *b = set_next(l);
+    const vtrain_batch *b = batches_next(l);
     assert_true(!b->roles && !b->cond[0] && !b->cond_dropped[0]);
     vtrain_loader_close(l);
     vtrain_family family = set_family(&(wish){ 0 });

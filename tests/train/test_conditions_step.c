@@ -174,7 +174,7 @@ static int steps_on(const toy *data, const wish *w, double p)
     assert_ok(vt_open(&t.g, &(vt_options){ .threads = 1 }, &err) ||
               vtrain_objective_open(&t.objective, &o, &err), &err);
     vtrain_loader *l = set_loader(t.data, (vtrain_loader_opts){ .end = 12 });
-    for (const vtrain_batch *b; (b = set_next(l)); vtrain_loader_give_back(l, b))
+    for (const vtrain_batch *b; (b = batches_next(l)); vtrain_loader_give_back(l, b))
         clean += check_step(&t, b);
     forget();
     vtrain_loader_close(l);

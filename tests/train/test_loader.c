@@ -14,6 +14,7 @@
 #include "common/base/rng.h"
 #include "common/os/file.h"
 #include "tests/lib/ok.h"
+#include "tests/lib/train_batches.h"
 #include "tests/lib/train_dataset.h"
 #include "train/data/loader.h"
 
@@ -69,24 +70,8 @@ static int unmake(void **state)
 
 static vtrain_loader *open_loader(const vtrain_data *d, vtrain_loader_opts o)
 {
-    vc_err err = { 0 };
-    vtrain_loader *l;
     o.seed = SEED;
-    o.batch = o.batch ? o.batch : 2;
-    o.threads = o.threads ? o.threads : 1;
-    o.ahead = o.ahead ? o.ahead : 2;
-    assert_ok(vtrain_loader_open(&l, d, &o, &err), &err);
-    return l;
-}
-
-static const vtrain_batch *next(vtrain_loader *l)
-{
-    const vtrain_batch *b;
-    vc_err err = { 0 };
-    double waited;
-    assert_ok(vtrain_loader_next(l, &b, &waited, &err), &err);
-    assert_true(waited >= 0);
-    return b;
+    return batches_open(d, o);
 }
 
 /* ---- the values of a batch ---- */
@@ -186,7 +171,7 @@ static void test_content(void **state)
                                        .latent = row[i].latent, .check = i == 0 });
         int dropped = 0, rows = 0;
         for (uint64_t m = 0; m < 40; m++) {
-            const vtrain_batch *b = next(l);
+            const vtrain_batch *b = batches_next(l);
             assert_int_equal(b->micro, m);
             check_batch(b, 0.4, row[i].draw, row[i].shared);
             assert_int_equal(!b->text[1].embeds, row[i].pooled_only != 0);
@@ -195,8 +180,8 @@ static void test_content(void **state)
             vtrain_loader_give_back(l, b);
         }
         assert_in_range(dropped, rows / 5, rows * 3 / 5);
-        assert_null(next(l));
-        assert_null(next(l));
+        assert_null(batches_next(l));
+        assert_null(batches_next(l));
         vtrain_loader_close(l);
         vtrain_data_close(d);
     }
@@ -213,7 +198,7 @@ static void test_epochs(void **state)
     for (int epoch = 0; epoch < 3; epoch++) {
         int seen[COUNT(samples)] = { 0 };
         for (uint64_t m = 0; m < per; m++) {
-            const vtrain_batch *b = next(l);
+            const vtrain_batch *b = batches_next(l);
             for (int r = 0; r < b->rows; r++)
                 seen[index_of(b->key[r])]++;
             vtrain_loader_give_back(l, b);
@@ -261,7 +246,7 @@ static void test_pure(void **state)
                                        .caption_dropout = 0.2 };
         vtrain_loader *l = open_loader(*state, o);
         for (uint64_t m = row[i].first; m < N; m += stride) {
-            const vtrain_batch *b = next(l);
+            const vtrain_batch *b = batches_next(l);
             assert_int_equal(b->micro, m);
             want[m] = i ? want[m] : hash_batch(b);
             assert_int_equal(hash_batch(b), want[m]);
@@ -287,7 +272,7 @@ static void test_held_out(void **state)
     assert_int_equal(vtrain_loader_epoch(d, 3, true, &n, NULL), 0);
     vtrain_loader *l = open_loader(d, (vtrain_loader_opts){ .held_out = true, .end = n, .batch = 3,
                                                             .caption_dropout = 1 });
-    for (const vtrain_batch *b; (b = next(l)); vtrain_loader_give_back(l, b))
+    for (const vtrain_batch *b; (b = batches_next(l)); vtrain_loader_give_back(l, b))
         for (int r = 0; r < b->rows; r++, seen++) {
             const toy_sample *s = &samples[index_of(b->key[r])];
             assert_true(vtrain_data_sample(d, index_of(b->key[r]))->held_out);
@@ -364,13 +349,13 @@ static void test_stop(void **state)
         vtrain_loader *l = open_loader(*state, (vtrain_loader_opts){ .end = 1000, .threads = 3,
                                                                      .ahead = 4 });
         for (int k = 0; k < i % 4; k++)
-            next(l);
+            batches_next(l);
         vtrain_loader_close(l);
     }
     vtrain_loader_close(NULL);
 }
 
-/* peek() leaves the batch for next(), and finds no batch after the last. */
+/* peek() leaves the batch for batches_next(), and finds no batch after the last. */
 static void test_peek(void **state)
 {
     vtrain_loader *l = open_loader(*state, (vtrain_loader_opts){ .first = 3, .end = 6 });
@@ -380,12 +365,12 @@ static void test_peek(void **state)
             usleep(1000);
         assert_ptr_equal(vtrain_loader_peek(l), seen);
         assert_int_equal(seen->micro, m);
-        assert_ptr_equal(next(l), seen);
+        assert_ptr_equal(batches_next(l), seen);
         assert_ptr_not_equal(vtrain_loader_peek(l), seen);
         vtrain_loader_give_back(l, seen);
     }
     assert_null(vtrain_loader_peek(l));
-    assert_null(next(l));
+    assert_null(batches_next(l));
     vtrain_loader_close(l);
 }
 
@@ -407,8 +392,8 @@ static void test_bounds(void **state)
     double waited;
     l = open_loader(*state, (vtrain_loader_opts){ .end = 9, .ahead = 2 });
     assert_true(vtrain_loader_bytes(l) > 3 * 2 * 3 * 4 * 6 * CHANNELS * 4);
-    next(l);
-    next(l);
+    batches_next(l);
+    batches_next(l);
     assert_int_equal(vtrain_loader_next(l, &b, &waited, &err), VC_EINVAL);
     vtrain_loader_close(l);
 
@@ -416,7 +401,7 @@ static void test_bounds(void **state)
     l = open_loader(*state, (vtrain_loader_opts){ .end = 9, .batch = 1 << 16 });
     assert_true(vtrain_loader_bytes(l) < 10 << 20);
     for (int m = 0, rows = 0; m < 3; m++) {
-        const vtrain_batch *whole_group = next(l);
+        const vtrain_batch *whole_group = batches_next(l);
         rows += whole_group->rows;
         vtrain_loader_give_back(l, whole_group);
         assert_true(m < 2 || rows == 9);

@@ -12,8 +12,8 @@
 
 #include "common/os/file.h"
 #include "tests/lib/ok.h"
+#include "tests/lib/train_batches.h"
 #include "tests/lib/train_dataset.h"
-#include "train/data/loader.h"
 
 #define COUNT(a) ((int)(sizeof (a) / sizeof *(a)))
 
@@ -43,27 +43,6 @@ static vtrain_data *open_data(const toy_sample *list, int n)
     return d;
 }
 
-static vtrain_loader *open_loader(const vtrain_data *d, double dropout)
-{
-    const vtrain_loader_opts o = { .batch = 2, .end = 20, .threads = 2, .ahead = 2, .check = true,
-                                   .caption_dropout = dropout };
-    vtrain_loader *l;
-    vc_err err = { 0 };
-
-    assert_ok(vtrain_loader_open(&l, d, &o, &err), &err);
-    return l;
-}
-
-static const vtrain_batch *next(vtrain_loader *l)
-{
-    const vtrain_batch *b;
-    vc_err err = { 0 };
-    double waited;
-
-    assert_ok(vtrain_loader_next(l, &b, &waited, &err), &err);
-    return b;
-}
-
 /* Checks a row's text: all rows of all segments, or zeros where the caption was dropped. */
 static void check_row(const vtrain_batch *b, int r, int64_t least)
 {
@@ -84,10 +63,11 @@ static void check_row(const vtrain_batch *b, int r, int64_t least)
 
 static void check_batches(const vtrain_data *d, double dropout, int64_t least)
 {
-    vtrain_loader *l = open_loader(d, dropout);
+    vtrain_loader *l = batches_open(d, (vtrain_loader_opts){ .end = 20, .threads = 2, .check = true,
+                                                             .caption_dropout = dropout });
     int seen[COUNT(samples)] = { 0 };
 
-    for (const vtrain_batch *b; (b = next(l)); vtrain_loader_give_back(l, b))
+    for (const vtrain_batch *b; (b = batches_next(l)); vtrain_loader_give_back(l, b))
         for (int r = 0; r < b->rows; r++) {
             check_row(b, r, least);
             seen[strtoul(b->key[r], NULL, 10)]++;
@@ -103,11 +83,10 @@ static void all_rows_arrive(void **state)
     vtrain_data *d = open_data(samples, COUNT(samples));
 
     check_batches(d, 0, 1);
-    assert_int_equal(vtrain_data_segments(d, 3), 2);
-    assert_int_equal(vtrain_data_segments(d, 5), 3);
-    assert_int_equal(vtrain_data_segments(d, 2), 1);
-    assert_int_equal(vtrain_data_segments(d, 4), 1);
-    assert_int_equal(vtrain_data_segments(d, 77), 1);
+    for (uint32_t i = 0; i < vtrain_data_groups(d); i++) {
+        const vtrain_group *g = vtrain_data_group(d, i);
+        assert_int_equal(g->segments, g->f == 3 ? 2 : g->f == 5 ? 3 : g->f == 2 ? 1 : 0);
+    }
     vtrain_data_close(d);
 }
 
@@ -165,7 +144,7 @@ static void wrong_segments_are_refused(void **state)
             list[k].segments = bad[i].segments[k];
         toy_make(&t);
         assert_ok(vtrain_data_open(&d, &o, &note, &err), &err);
-        vtrain_loader *l = open_loader(d, 0);
+        vtrain_loader *l = batches_open(d, (vtrain_loader_opts){ .end = 20, .check = true });
         assert_int_equal(vtrain_loader_next(l, &b, &waited, &err), VC_EMISMATCH);
         if (!strstr(err.text, bad[i].says) || !strstr(err.text, "sample 000000000001/000"))
             fail_msg("row %d: %s", i, err.text);
