@@ -60,15 +60,17 @@ page()
         printf "<iframe width=%d height=900 style='border: 0' src='$name.html#$2'></iframe>" \
             "${widths[@]}"
     } >frames.html
+    : >"$log"
     timeout 400 "$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$PWD/profile" \
         --enable-precise-memory-info --js-flags=--expose-gc --enable-logging=stderr \
-        --window-size=1800,1000 "file://$PWD/frames.html" >"$log" 2>&1 &
+        --window-size=1800,1000 "file://$PWD/frames.html" >>"$log" 2>&1 &
     until [ "$(grep -c 'CONSOLE.*"done ' "$log")" -eq "${#widths[@]}" ]; do
         kill -0 $! 2>/dev/null || { wrong "$1: the page never got ready"; break; }
         sleep 0.1
     done
     kill $! 2>/dev/null || true
     wait $! || true
+    sed -i '/CONSOLE/!d' "$log"
 }
 
 page one.html '' <<'END'
