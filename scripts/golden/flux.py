@@ -5,9 +5,10 @@ of different sizes; a case holds x [B,C,1,h,w], t, text, pooled, guidance [B] (d
 loss. The gradients of the case `base` are `grad/<parameter>`. The case `lora` of dev has a LoRA on
 the same weights, which are frozen; its gradients are `lora/grad/<factor>`.
 
-The file "flux-first" has the case `base` of weights in a file of FLUX.1's authors, which diffusers'
-converter reads; "flux-names" holds a LoRA in the names of FLUX.1's authors, `theirs/<tensor>`, and the
-tensors that diffusers' reader of files of kohya's sd-scripts returns for it, `ours/<tensor>`.
+The file "flux-first" has the case `base` of weights in a file of FLUX.1's authors, which
+diffusers' converter reads; "flux-names" holds a LoRA in the names of FLUX.1's authors,
+`theirs/<tensor>`, and the tensors that diffusers' reader of files of kohya's sd-scripts returns
+for it, `ours/<tensor>`.
 """
 import golden
 import torch
@@ -98,9 +99,9 @@ def first_shapes(d):
     for part in ("time_in", "guidance_in", "vector_in"):
         shapes[part + ".out_layer"] = (d, d)
     for s in ("img", "txt"):
-        shapes.update({f"double_blocks.0.{s}_{name}": (rows * d, columns * d) for name, rows, columns
-                       in (("attn.qkv", 3, 1), ("attn.proj", 1, 1), ("mod.lin", 6, 1),
-                           ("mlp.0", 4, 1), ("mlp.2", 1, 4))})
+        for name, rows, columns in (("attn.qkv", 3, 1), ("attn.proj", 1, 1), ("mod.lin", 6, 1),
+                                    ("mlp.0", 4, 1), ("mlp.2", 1, 4)):
+            shapes[f"double_blocks.0.{s}_{name}"] = (rows * d, columns * d)
     for i in range(2):
         shapes.update({f"single_blocks.{i}.linear1": (7 * d, d),
                        f"single_blocks.{i}.linear2": (d, 5 * d),

@@ -1,4 +1,5 @@
-"""Ten steps of torch's AdamW with groups of parameters, each with a LambdaLR: groups.safetensors."""
+"""Ten steps of torch's AdamW with groups of parameters, each with a LambdaLR:
+groups.safetensors."""
 import json
 import math
 

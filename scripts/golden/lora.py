@@ -13,9 +13,8 @@ from peft import LoraConfig, inject_adapter_in_model
 import golden
 
 CONFIG = dict(num_attention_heads=2, attention_head_dim=8, in_channels=4, out_channels=4,
-              time_embed_dim=8,
-              text_embed_dim=8, num_layers=2, sample_width=4, sample_height=4, sample_frames=5,
-              max_text_seq_length=4)
+              time_embed_dim=8, text_embed_dim=8, num_layers=2, sample_width=4, sample_height=4,
+              sample_frames=5, max_text_seq_length=4)
 Q, OUT, UP = (f"transformer_blocks.{p}" for p in ("0.attn1.to_q", "1.attn1.to_out.0",
                                                   "0.ff.net.0.proj"))
 
@@ -56,7 +55,8 @@ CASES = {
 }
 
 VALUES = r"""to_q|to_q,to_k|to_q to_k,to_v|to_out.0|attn1.to_q|transformer_blocks.0.attn1.to_q
-transformer_blocks.1.attn1.to_q,to_v|ff.net.0.proj|ff.net.2|net.2|linear|norm1.linear|proj_out|q|attn1|0|to_qq|all-linear|o_q
+transformer_blocks.1.attn1.to_q,to_v|ff.net.0.proj|ff.net.2|net.2|linear|norm1.linear|proj_out|q
+attn1|0|to_qq|all-linear|o_q
 linear_1,time_embedding.linear_2""".replace("\n", "|").split("|") + r"""
 .*to_q
 .*\.to_(q|k)

@@ -37,7 +37,8 @@ def make(out):
     fewer = mask.clone()
     fewer[:, N - 2:] = 0
     y = pipe(height=H * ltx.RATIO, width=W * ltx.RATIO, num_frames=(F - 1) * ltx.RATIO_T + 1,
-             num_inference_steps=STEPS, guidance_scale=GUIDANCE, latents=pipe._pack_latents(x[None]),
+             num_inference_steps=STEPS, guidance_scale=GUIDANCE,
+             latents=pipe._pack_latents(x[None]),
              prompt_embeds=t["text"][None], prompt_attention_mask=mask,
              negative_prompt_embeds=negative, negative_prompt_attention_mask=fewer,
              output_type="latent", return_dict=False)[0]

@@ -10,10 +10,12 @@ import json
 import pathlib
 import tempfile
 
-TEXT = """A wooden toy ship glides over a plush blue carpet. The cat's running, they'll say it's late!
+TEXT = """\
+A wooden toy ship glides over a plush blue carpet. The cat's running, they'll say it's late!
 Prices: $1,299.99 (20% off) on 03/07/2025. naive cafe facade. one two three four five six seven
 the quick brown fox jumps over the lazy dog; the dog sleeps. She sells sea shells by the sea shore.
-1 22 333 4444 a b c d e f g h i j k l m n o p q r s t u v w x y z hello hello hello world world""" * 4
+1 22 333 4444 a b c d e f g h i j k l m n o p q r s t u v w x y z hello hello hello \
+world world""" * 4
 
 TEXTS = [
     "", " ", "   ", "a", " a", "a ", "the cat's late", "The  CAT \t sat\non\r\nthe mat ",

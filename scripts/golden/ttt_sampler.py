@@ -1,12 +1,12 @@
-"""Guided sampling with the first authors' stochastic DPM-Solver++ of TTT (Dalal et al. 2025), from a
-stand-in for a model: v = x / 2 - t / 1000 + w, with a w for each text: ttt-sampler.safetensors.
+"""Guided sampling with the first authors' stochastic DPM-Solver++ of TTT (Dalal et al. 2025), from
+a stand-in for a model: v = x / 2 - t / 1000 + w, with a w for each text: ttt-sampler.safetensors.
 
-The variable TTT_VIDEO_DIT names a folder with github.com/test-time-training/ttt-video-dit at 6c316a7.
-The noise is given; where a step draws twice, the first draw is spoilt, so that using it would show.
-`time` is guided as the first authors compute it, at (N - t) / N; `step` at i / N, which their formula
-means. Their sampler rescales the roots of the N levels that it takes, so that the last of them keeps
-its value, while training rescales those of all 1000: names with `own` are of their sampler as it is,
-the others of their sampler on the table of the training."""
+The variable TTT_VIDEO_DIT names a folder with github.com/test-time-training/ttt-video-dit at
+6c316a7. The noise is given; where a step draws twice, the first draw is spoilt, so that using it
+would show. `time` is guided as the first authors compute it, at (N - t) / N; `step` at i / N, which
+their formula means. Their sampler rescales the roots of the N levels that it takes, so that the
+last of them keeps its value, while training rescales those of all 1000: names with `own` are of
+their sampler as it is, the others of their sampler on the table of the training."""
 import importlib.util
 import math
 import os

@@ -1,5 +1,6 @@
 """AutoencoderKLCogVideoX: moments of clips of every length, decoded latents of one to five frames,
-both in tiles, and moments in windows of 48 frames. Pixels are u8, which mean u8 / 127.5 - 1, channels last."""
+both in tiles, and moments in windows of 48 frames. Pixels are u8, which mean u8 / 127.5 - 1,
+channels last."""
 import numpy as np
 import torch
 from diffusers import AutoencoderKLCogVideoX
