@@ -69,6 +69,15 @@ def fill_module(module, skip=()):
     return shapes
 
 
+def rounded(model, dtype):
+    """Rounds the weights to dtype, as in a file of this type; returns a function that restores
+    them."""
+    kept = {k: v.clone() for k, v in model.state_dict().items()}
+    for p in model.parameters():
+        p.copy_(p.to(dtype).float())
+    return lambda: model.load_state_dict(kept)
+
+
 def draw(name, shape):
     """Returns standard normals for an input, which depend on its name alone."""
     seed = name_hash(name) % 2**63

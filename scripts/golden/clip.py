@@ -27,15 +27,6 @@ def batch(pad):
     return torch.from_numpy(ids)
 
 
-def rounded(model, dtype):
-    """Rounds the weights to dtype, as in a file of this type; returns a function that restores
-    them."""
-    kept = {k: v.clone() for k, v in model.state_dict().items()}
-    for p in model.parameters():
-        p.copy_(p.to(dtype).float())
-    return lambda: model.load_state_dict(kept)
-
-
 def make(out):
     for name, act, eos, pad in (("clip", "quick_gelu", END, END), ("clip-legacy", "gelu", 2, 0)):
         config = transformers.CLIPTextConfig(**SIZES, hidden_act=act, eos_token_id=eos,
@@ -50,7 +41,7 @@ def make(out):
             t[f"pooled_{n}"] = result.pooler_output[i]
             t[f"states_{n}"] = result.last_hidden_state[i]
         for dtype, label in ((torch.bfloat16, "bf16_12"), (torch.float16, "f16_12")):
-            restore = rounded(model, dtype)
+            restore = golden.rounded(model, dtype)
             t[label] = model(ids).pooler_output[1]
             restore()
         golden.save(out / f"{name}.safetensors", t, config=config.to_dict(), weights=weights)

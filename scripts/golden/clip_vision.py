@@ -14,15 +14,6 @@ SIZES = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=3, num_atte
              projection_dim=32)
 
 
-def rounded(model, dtype):
-    """Rounds the weights to dtype, as in a file of this type; returns a function that restores
-    them."""
-    kept = {k: v.clone() for k, v in model.state_dict().items()}
-    for p in model.parameters():
-        p.copy_(p.to(dtype).float())
-    return lambda: model.load_state_dict(kept)
-
-
 def make(out):
     for name, act, size, patch in (("clip-vision", "quick_gelu", 56, 14),
                                    ("clip-vision-gelu", "gelu", 40, 8)):
@@ -39,7 +30,7 @@ def make(out):
         t = dict(pixels=pixels, states=result.hidden_states[-1][0],
                  before_last=result.hidden_states[-2][0], pooled=result.pooler_output[0])
         for dtype, label in ((torch.bfloat16, "bf16"), (torch.float16, "f16")):
-            restore = rounded(model, dtype)
+            restore = golden.rounded(model, dtype)
             t[label] = states().hidden_states[-2][0]
             restore()
         golden.save(out / f"{name}.safetensors", t, config=config.to_dict(), weights=weights)

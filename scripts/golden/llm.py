@@ -57,15 +57,6 @@ def states(model):
     return model(input_ids=ids, attention_mask=mask, output_hidden_states=True).hidden_states
 
 
-def rounded(model, dtype):
-    """Rounds the weights to dtype, as in a file of this type; returns a function that restores
-    them."""
-    kept = {k: v.clone() for k, v in model.state_dict().items()}
-    for p in model.parameters():
-        p.copy_(p.to(dtype).float())
-    return lambda: model.load_state_dict(kept)
-
-
 def make(out):
     for name, build in (("llama", llama), ("llama3", llama3), ("qwen2.5-vl", qwen)):
         model = build().eval().float()
@@ -79,7 +70,7 @@ def make(out):
             t[f"skip2_{n}"] = all_states[-3][i, :n]
         t["skip4_5"] = all_states[-5][0, :5]
         for dtype, label in ((torch.bfloat16, "bf16_40"), (torch.float16, "f16_40")):
-            restore = rounded(model, dtype)
+            restore = golden.rounded(model, dtype)
             t[label] = states(model)[-3][1, :40]
             restore()
         golden.save(out / f"{name}.safetensors", t, config=model.config.to_dict(), weights=weights)

@@ -27,15 +27,6 @@ def prompt(length, words):
     return torch.from_numpy(ids)
 
 
-def rounded(model, dtype):
-    """Rounds the weights to dtype, as in a file of this type; returns a function that restores
-    them."""
-    kept = {k: v.clone() for k, v in model.state_dict().items()}
-    for p in model.parameters():
-        p.copy_(p.to(dtype).float())
-    return lambda: model.load_state_dict(kept)
-
-
 def make(out):
     for name, kind in (("t5", "T5"), ("umt5", "UMT5")):
         config = getattr(transformers, kind + "Config")(**SIZES)
@@ -53,7 +44,7 @@ def make(out):
             mask = (v != 0).long()
             t["masked_40"] = model(v, attention_mask=mask).last_hidden_state[0, :int(mask.sum())]
         for dtype, label in ((torch.bfloat16, "bf16_40"), (torch.float16, "f16_40")):
-            restore = rounded(model, dtype)
+            restore = golden.rounded(model, dtype)
             t[label] = model(ids[40]).last_hidden_state[0]
             restore()
         golden.save(out / f"{name}.safetensors", t, config=config.to_dict(), weights=weights)
