@@ -1,19 +1,28 @@
-/* vtrain.h - a training run: its settings, its state, and the order of its parts.
+/* vtrain.h - a training run: its settings, its state, and the functions of its parts.
  *
- *     main.c      flag table, exit status          options.c  checks settings, family defaults
- *     run.c       opens, resumes, closes           plan.c     steps, memory and work, predicted
- *     memory.c    predicts the memory of a step    follow.c   the samples of each epoch
- *     loop.c      steps: accumulate, clip, log,    step.c     one micro-batch: forward, loss,
- *                 save, evaluate, sample, stop                backward
- *     noised.h    levels, noise, loss weights      weights.h  the transformer's files
- *     save.c      writes and reads a checkpoint    encoders.h compares the VAE and the text
- *     status.c    --status: where a run is
- *     base.h      hashes the weights that a run               encoders with the datasets'
- *                 began with                       beside.h   a background thread for hashing
- *     summary.h   messages at a run's begin and end                 groups.h   rates by names
- *     data.h loader.h  latents in                  ckpt.h metrics.h report.h  results out
- *     dist.h zero.h    gradients and state over several ranks (docs/cluster.md)
- *     dit.h       transformers, families.c's table objective.h optim.h lora.h sample.h trace.h
+ *     main.c                   reads the flags, prints the error, picks the exit status
+ *     options.c shorthand.c    check the flags, and give the family's defaults
+ *     launcher.c               takes the settings of accelerate and DeepSpeed; counts the ranks
+ *     run.c                    opens all parts in order, runs the steps, closes the parts
+ *     follow.c                 chooses the samples of each epoch
+ *     load.c fit.c trained.c   load the model, compare it with the data, choose what is trained
+ *     plan.c memory.c          predict steps, memory and work, and print the plan
+ *     loop.c                   runs the steps: accumulate, clip, log, save, evaluate, sample, stop
+ *     step.c noised.h          run a micro-batch: levels, noise, forward, loss, backward
+ *     notes.h                  gathers the record of a step from all ranks
+ *     save.c                   writes and reads a checkpoint
+ *     sample.h                 makes validation samples
+ *     base.h encoders.h        compare weights with those of the checkpoint and of the datasets, by
+ *                              hashes that beside.h computes in the background
+ *     summary.h trace.h        report a run at its begin and end; write the tensors of a step
+ *     status.c                 prints where a run is (--status)
+ *     optim.h groups.h         schedules of learning rates, and rates by parameters' names
+ *
+ *     models/     transformers (dit.h), their files (weights.h), LoRA
+ *     diffusion/  objectives, the model's schedule, samplers
+ *     data/       datasets (data.h) to batches (loader.h)
+ *     parallel/   gradients (dist.h) and state (zero.h) over several ranks (docs/cluster.md)
+ *     output/     checkpoints (ckpt.h), metrics.h, report.h
  *
  * One thread runs the steps; the loader has threads of its own, kernels use several. */
 #ifndef TRAIN_VTRAIN_H
@@ -324,7 +333,7 @@ int vtrain_memory_plan(vtrain *t, vc_err *err);
 /* After vtrain_memory_plan: copies the weights that are on the host to the device, except those of
  * --blocks_to_swap or, with --low_vram, of the fewest blocks. */
 int vtrain_memory_place(vtrain *t, vc_err *err);
-/* Whether a step of that usage fits into the memory that the run has. */
+/* Returns true if a step of that usage fits into the memory that the run has. */
 bool vtrain_memory_holds(const vtrain *t, const vt_usage *use);
 /* VC_ENOMEM if the plan is above --memory_limit; a plan above the free memory is a warning. */
 int vtrain_memory_check(const vtrain *t, vc_err *err);

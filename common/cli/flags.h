@@ -86,8 +86,8 @@ typedef struct vc_program {
     const vc_renamed *renamed;             /* ended by a NULL name, or NULL: more names of flags of
                                             * this program or of its partner, and of --config; a
                                             * row whose flag neither has is skipped */
-    const char *positional;                /* name of other words ("IN..."),
-        NULL: they are refused */
+    const char *positional;                /* name of other words ("IN..."); NULL: they are
+                                            * refused */
     const char *(*version)(void);          /* text of --version after name and version, or NULL */
     const char *alone;                     /* flag beside which no other is required, or NULL */
 } vc_program;
@@ -126,15 +126,16 @@ void vc_flags_wrong(vc_flags *set, const char *fmt, ...) __attribute__((format(p
 int vc_flags_catch(vc_flags *set, int rc, const vc_err *err);
 /* Returns VC_EUSAGE with the first error, if there is one; else 0. */
 int vc_flags_verdict(const vc_flags *set, vc_err *err);
-/* Error i, or NULL past the last. */
+/* Returns error i, or NULL past the last. */
 const char *vc_flags_wrong_line(const vc_flags *set, int i);
 /* Reports on stderr why the program ends with rc: each error of the flags, or, without any, err.
  * set may be NULL. */
 void vc_flags_report(const vc_flags *set, const char *program, const vc_err *err, int rc);
 
-/* Whether a flag was given on the command line or in the file, by its canonical name. */
+/* Returns true if the flag was given on the command line or in the file, by its canonical name. */
 bool vc_flags_given(const vc_flags *set, const char *name);
-/* Whether a flag was given by exactly this name, which may be an alias or a foreign flag's. */
+/* Returns true if a flag was given by exactly this name, which may be an alias or a foreign
+ * flag's. */
 bool vc_flags_typed(const vc_flags *set, const char *name);
 
 /* Sets a flag that was not given to `text`, in place of the table's default. If the flag was given,
@@ -142,25 +143,28 @@ bool vc_flags_typed(const vc_flags *set, const char *name);
 int vc_flags_prefer(vc_flags *set, const char *name, const char *text, vc_err *err);
 /* Sets a flag, also one that was given, to `text`. */
 int vc_flags_replace(vc_flags *set, const char *name, const char *text, vc_err *err);
-/* Whether a flag was given or has a preferred value, so that the program must not set it. */
+/* Returns true if the flag was given or has a preferred value, so that the program must not set
+ * it. */
 bool vc_flags_decided(const vc_flags *set, const char *name);
-/* The table's default as text; without one, the default that the help names, "(default: the
+/* Writes the table's default as text; without one, the default that the help names, "(default: the
  * family's)", or "none". */
 void vc_flags_default(const vc_flags *set, const char *name, char *buf, size_t size);
 /* Adds a note. */
 void vc_flags_say(vc_flags *set, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* Note i, one line for stderr, or NULL past the last. Flags with the same note share a line. */
+/* Returns note i, one line for stderr, or NULL past the last. Flags with the same note share a
+ * line. */
 const char *vc_flags_note(const vc_flags *set, int i);
-/* The words that belong to no flag. */
+/* Returns the words that belong to no flag. */
 const vc_list *vc_flags_words(const vc_flags *set);
 
-/* The resolved settings as YAML that --config reads back, malloc'ed; NULL when out of memory. It
- * leaves out --config itself and flags without a value: NULL, none, an empty list, a pair of zeros
- * without default, a number that is 0 if the table has no default and does not allow 0. */
+/* Returns the resolved settings as YAML that --config reads back, malloc'ed; NULL when out of
+ * memory. The text leaves out --config itself and flags without a value: NULL, none, an empty list,
+ * a pair of zeros without default, a number that is 0 if the table has no default and does not
+ * allow 0. */
 char *vc_flags_yaml(const vc_program *prog, const void *options);
 
-/* The canonical name of the flag whose name or alias is closest to `name`, or NULL if none is
- * near. */
+/* Returns the canonical name of the flag whose name or alias is closest to `name`, or NULL if none
+ * is near. */
 const char *vc_flags_nearest(const vc_program *prog, const char *name);
 
 /* For a program's tests. VC_EFAIL if the table contradicts itself: a default that is not allowed, a

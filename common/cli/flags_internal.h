@@ -44,11 +44,12 @@ typedef struct vc_found {
     bool negated;                   /* no_NAME */
 } vc_found;
 
-/* The next name of a blank-separated list: its length in *len, NULL at the end. Of "height:0" the
- * name is "height" and *part 0; of a name without ':' *part is -1. */
+/* Returns the next name of a blank-separated list, with its length in *len; NULL at the end. Of
+ * "height:0" the name is "height" and *part 0; of a name without ':' *part is -1. */
 const char *vc_flags_next_name(const char **list, size_t *len, int *part);
 bool vc_flags_same_name(const char *a, size_t n, const char *b, size_t m);
-/* The name of our flag where `name` is another program's for it (vc_program.renamed), else name. */
+/* Returns the name of our flag where `name` is another program's for it (vc_program.renamed), else
+ * name. */
 const char *vc_flags_renamed(const vc_program *prog, const char *name, size_t *len);
 bool vc_flags_find(const vc_program *prog, const char *name, size_t len, vc_found *found);
 /* Finds a flag of other programs that is not the program's own. negated: it was given as
@@ -56,7 +57,7 @@ bool vc_flags_find(const vc_program *prog, const char *name, size_t len, vc_foun
 const vc_foreign *vc_flags_find_foreign(const vc_program *prog, const char *name, size_t len,
                                         bool *negated);
 
-/* Whether the name is help, version or config, which every program has. */
+/* Returns true if the name is help, version or config, which every program has. */
 bool vc_flags_builtin_name(const char *name, size_t len);
 
 /* Remembers that the flag was given by this name. */
@@ -80,7 +81,7 @@ typedef struct vc_place {
 /* Adds the note or the error that a foreign flag gets. value may be NULL. */
 int vc_flags_set_foreign(vc_flags *set, const vc_foreign *f, const vc_place *at, bool negated,
                          const char *value, vc_err *err);
-/* The error "unknown flag", with the nearest known one; dashes: "--" or "". */
+/* Fails with "unknown flag" and the nearest known one; dashes: "--" or "". */
 int vc_flags_unknown(const vc_program *prog, const char *dashes, const char *name, size_t len,
                      vc_err *err);
 
@@ -98,17 +99,17 @@ void vc_flags_free_lines(vc_lines *lines);
  * halves, or one if part >= 0; for a list it appends. Strings are kept in the set. */
 int vc_flags_value(vc_flags *set, const vc_flag *f, int part, const char *text, void *dst,
                    vc_err *err);
-/* Whether the value counts as not set, so that the settings leave it out. */
+/* Returns true if the value counts as not set, so that the settings leave it out. */
 bool vc_flags_no_value(const vc_flag *f, const void *src);
 /* Formats the value of a flag that is no string or list. */
 void vc_flags_text(const vc_flag *f, const void *src, char *buf, size_t size);
-/* Item `index` of "a|b|c": its length in *len, or NULL past the last. */
+/* Returns item `index` of "a|b|c", with its length in *len; NULL past the last. */
 const char *vc_flags_choice(const char *allowed, int index, size_t *len);
-/* The choice that switches a VC_OPTIONAL off, or -1. */
+/* Returns the choice that switches a VC_OPTIONAL off, or -1. */
 int vc_flags_off(const vc_flag *f);
 /* Formats a range: "1 or more" for "1.."; "" where any number is allowed. */
 void vc_flags_range_text(const char *allowed, char *buf, size_t size);
-/* Text for a message: one line in quotes, cut if it is long. */
+/* A text for a message: one line in quotes, cut if the text is long. */
 typedef struct vc_quoted {
     char s[80];
 } vc_quoted;

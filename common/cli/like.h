@@ -11,13 +11,13 @@ enum { VC_LIKE_NONE, VC_LIKE_PEERS = 6 };
 typedef struct vc_like {
     const char *flag;
     const char *value[VC_LIKE_PEERS];      /* in the order of VC_LIKE_ALLOWED; NULL: our default */
-    const char *only;                      /* the kind of run that it is for, or NULL: every run */
+    const char *only;                      /* the kind of run that has it, or NULL: every run */
 } vc_like;
 
 /* Tables ended by a NULL flag. A row that others depend on comes before them. */
 extern const vc_like vc_vprep_like[], vc_vtrain_like[];
 
-/* Whether a row has an effect, with the options read so far. */
+/* Returns true if the row has an effect, with the options read so far. */
 typedef bool vc_like_fits(const void *options, const char *flag);
 
 /* Sets *value to the number that `like` has for a flag in this family alone, and notes it, unless

@@ -61,8 +61,8 @@ typedef struct vt_source {
     void *arg;
     uint64_t seed;                            /* of VC_DRAW_INIT draws, keyed by XXH3-64 of the full
                                                * name, so that the order of binding is irrelevant */
-    /* Whether the model has this weight and the source has not, so that it starts from the table's
-     * init although others have values; NULL: there is no such weight. */
+    /* Returns true if the model has this weight and the source has not, so that the weight starts
+     * from the table's init although others have values; NULL: there is no such weight. */
     bool (*lacks)(const void *arg, const char *name);
     const void *lacks_arg;
     bool mapped;                              /* views outlive the params, so that frozen weights
@@ -127,8 +127,8 @@ void vt_params_zero_grad(vt_params *p);
 /* Writes zeros into gradients that are still empty since vt_params_zero_grad, so that each
  * grad->data may be read. The optimiser and the norm call it themselves. */
 void vt_params_settle(vt_params *p);
-/* After vt_params_settle: whether a backward wrote the gradient since vt_params_zero_grad. The
- * optimiser changes no parameter whose gradient is missing, and no moment of it, as torch.optim
+/* After vt_params_settle: returns true if a backward wrote the gradient since vt_params_zero_grad.
+ * The optimiser changes no parameter whose gradient is missing, and no moment of it, as torch.optim
  * does where grad is None. */
 bool vt_param_reached(const vt_param *p);
 

@@ -159,7 +159,7 @@ struct tokenizer {
     vf_key key;
 };
 
-/* Whether all bytes of s[0..n) have tokens of their own. */
+/* Returns true if all bytes of s[0..n) have tokens of their own. */
 bool tok_has_bytes(const tokenizer *t, const char *s, size_t n);
 
 /* Adds the piece of the next id. */

@@ -24,7 +24,7 @@ float golden_fill(const char *weight, int nd, const int64_t *dim, int64_t i);
 void golden_model(const vf_safetensors *f, const char *dir, vc_dtype dtype);
 /* Returns the device that tests compute on: $VLT_DEVICE, or "cpu". */
 const char *golden_device(void);
-/* Whether golden_device() can be opened; prints "SKIPPED" and the reason if not. */
+/* Returns true if golden_device() can be opened; else prints "SKIPPED" and the reason. */
 bool golden_has_device(void);
 /* Returns the greatest |a - b| divided by the greatest |b|. */
 double golden_error(const float *a, const float *b, int64_t n);

@@ -28,7 +28,7 @@ void run_ok(const char *dir, const char *out, const char *args);
 char *run_metrics(const char *dir, const char *out, int *lines);
 /* Returns a number from line i (from 0) of the metrics. */
 double run_value(const char *dir, const char *out, int i, const char *field);
-/* Whether two files below DIR have the same bytes. */
+/* Returns 1 if two files below DIR have the same bytes, else 0. */
 int run_same_file(const char *dir, const char *a, const char *b);
 int run_exists(const char *dir, const char *path);
 

@@ -73,7 +73,8 @@ static double each(model *m, const vf_safetensors *f, const char *kind, int step
 {
     double worst = 0;
     for (int i = 0; i < m->n; i++) {
-        char *name = vc_format("%s/%d/%s", kind, step, cJSON_GetArrayItem(m->names, i)->valuestring);
+        char *name = vc_format("%s/%d/%s", kind, step,
+                               cJSON_GetArrayItem(m->names, i)->valuestring);
         float *v = golden_values(f, name, NULL);
         vt_param *p = vt_params_at(m->p, i);
         for (int64_t k = 0; k < vt_count(p->t); k++)

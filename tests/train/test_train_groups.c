@@ -77,7 +77,8 @@ static void test_refused(void **state)
 {
     static const struct { const char *args; int rc; const char *says; } rows[] = {
         { "", VC_EMISMATCH, "with --param_groups [\"to_q|to_k:lr=1e-2" },
-        { "--param_groups to_q:lr=1e-2", VC_EMISMATCH, "continue with --param_groups [\"to_q|to_k" },
+        { "--param_groups to_q:lr=1e-2", VC_EMISMATCH,
+          "continue with --param_groups [\"to_q|to_k" },
         { GROUP "--no_decay bias", VC_EMISMATCH, "without --no_decay: leave it out" },
         { "--param_groups to_z:lr=1e-2", VC_EUSAGE, "no trained parameter is in this group" },
         { "--param_groups to_q", VC_EUSAGE, "a colon and settings" },

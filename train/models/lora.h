@@ -35,7 +35,8 @@ int vtrain_targets_open(vtrain_targets **out, const char *value, const char *con
                         const char *const *convs, const vtrain_rename *const names[2],
                         char **note, vc_err *err);
 void vtrain_targets_close(vtrain_targets *t);
-/* Whether the module gets a LoRA: a callback of vt_params_lora, whose arg is the vtrain_targets. */
+/* Returns true if the module gets a LoRA: a callback of vt_params_lora, whose arg is the
+ * vtrain_targets. */
 bool vtrain_targets_match(void *arg, const char *module);
 /* The names of the matched modules inside their blocks ("to_q", "ff.net.0.proj"), each once: the
  * target_modules of PEFT. t owns the *n names. */

@@ -74,7 +74,7 @@ typedef enum {
  * NULL: the name does not belong to a LoRA (*is is VTRAIN_PART_NONE), or memory is out. *flat: the
  * module has underscores in place of dots. */
 char *vtrain_lora_module(const char *tensor, vtrain_lora_part *is, bool *flat);
-/* Whether the name `read` of a file is the name of our module. */
+/* Returns true if the name `read` of a file is the name of our module. */
 bool vtrain_lora_same_module(const char *read, bool flat, const char *module);
 
 #endif

@@ -1,6 +1,7 @@
 /* test_i2v.c - image-to-video models of HunyuanVideo and LTX-Video in whole runs: validation
  * samples against diffusers' pipelines (tests/golden/samples-*; of HunyuanVideo's T2V with a
- * negative prompt too), first frames as posterior means, and datasets that are made for another of these models. */
+ * negative prompt too), first frames as posterior means, and datasets that are made for another of
+ * these models. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
