@@ -135,11 +135,6 @@ static int done(vc_comm *c, int rc)
     return rc;
 }
 
-int vc_comm_barrier(vc_comm *c, vc_err *err)
-{
-    return alone(c) ? 0 : done(c, c->ops->barrier(c, err));
-}
-
 int vc_comm_broadcast(vc_comm *c, void *x, size_t n, int root, vc_err *err)
 {
     return alone(c) || n == 0 ? 0 : done(c, c->ops->broadcast(c, x, n, root, err));

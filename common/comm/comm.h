@@ -55,7 +55,6 @@ _Noreturn void vc_comm_abort(vc_comm *c, int status);
  * over VC_ESTOP. If communication fails here, the run is aborted. */
 int vc_comm_agree(vc_comm *c, int rc, vc_err *err);
 
-int vc_comm_barrier(vc_comm *c, vc_err *err);
 /* Copies n bytes of rank `root` to all ranks. */
 int vc_comm_broadcast(vc_comm *c, void *x, size_t n, int root, vc_err *err);
 /* Copies each rank's `mine` [n] bytes to `all` [size * n] of every rank, in rank order. mine may be

@@ -95,13 +95,6 @@ static int wait_all(MPI_Request *r, int n, const char *what, vc_err *err)
 
 /* ---- bytes ---- */
 
-static int mpi_barrier(vc_comm *c, vc_err *err)
-{
-    mpi *m = c->state;
-    int rc = CHECK(MPI_Ibarrier(m->comm, m->request), "barrier", err);
-    return rc ? rc : wait_all(m->request, 1, "barrier", err);
-}
-
 static int mpi_broadcast(vc_comm *c, void *x, size_t n, int root, vc_err *err)
 {
     mpi *m = c->state;
@@ -387,7 +380,7 @@ static void mpi_abort(vc_comm *c, int status)
 }
 
 static const vc_comm_ops mpi_ops = {
-    .split = mpi_split, .close = mpi_close, .abort = mpi_abort, .barrier = mpi_barrier,
+    .split = mpi_split, .close = mpi_close, .abort = mpi_abort,
     .broadcast = mpi_broadcast, .gather = mpi_gather, .exchange = mpi_exchange, .sum = mpi_sum,
     .sum_scatter = mpi_sum_scatter, .post = mpi_post, .posted = mpi_posted,
     .alarm = mpi_alarm, .alarmed = mpi_alarmed,

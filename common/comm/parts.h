@@ -11,7 +11,6 @@ typedef struct vc_comm_ops {
     int (*split)(vc_comm *out, vc_comm *c, int color, vc_err *err);
     void (*close)(vc_comm *c);
     void (*abort)(vc_comm *c, int status);
-    int (*barrier)(vc_comm *c, vc_err *err);
     int (*broadcast)(vc_comm *c, void *x, size_t n, int root, vc_err *err);
     int (*gather)(vc_comm *c, void *all, const void *mine, size_t n, vc_err *err);
     int (*exchange)(vc_comm *c, void *to, const vc_piece *in, const void *from,

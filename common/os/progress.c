@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -404,37 +403,6 @@ double vc_seconds(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-/* Returns the bytes in a "Name:   123 kB" line of /proc/self/status, 0 without such a line. */
-static int64_t status_bytes(const char *name)
-{
-    FILE *f = fopen("/proc/self/status", "re");
-    if (!f)
-        return 0;
-
-    char row[256];
-    long long kib = 0;
-    size_t n = strlen(name);
-    while (!kib && fgets(row, sizeof row, f))
-        if (!strncmp(row, name, n) && row[n] == ':')
-            kib = strtoll(row + n + 1, NULL, 10);
-    fclose(f);
-    return (int64_t)kib * 1024;
-}
-
-int64_t vc_rss_bytes(void)
-{
-    return status_bytes("VmRSS");
-}
-
-int64_t vc_rss_peak_bytes(void)
-{
-    int64_t peak = status_bytes("VmHWM");
-    struct rusage u;
-    if (!peak && !getrusage(RUSAGE_SELF, &u))
-        peak = (int64_t)u.ru_maxrss * 1024;
-    return peak;
 }
 
 char *vc_human_bytes(char buf[32], double bytes)

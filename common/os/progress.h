@@ -45,9 +45,6 @@ void vc_progress_end(vc_progress *p);
 
 /* Returns the seconds of a monotonic clock. */
 double vc_seconds(void);
-/* These return the current and the peak resident memory of this process in bytes; 0 if unknown. */
-int64_t vc_rss_bytes(void);
-int64_t vc_rss_peak_bytes(void);
 
 /* These format a number into buf and return buf: "4.2 GiB", "812 B"; "1 h 02 min", "37 s";
  * "8,412". */

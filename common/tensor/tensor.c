@@ -82,7 +82,6 @@ void vt_close(vt_ctx *g)
 vc_dtype vt_compute(const vt_ctx *g) { return g->compute; }
 const char *vt_describe(const vt_ctx *g) { return g->describe; }
 bool vt_host_memory(const vt_ctx *g) { return g->be->host_memory; }
-bool vt_sizes_only(const vt_ctx *g) { return g->sizes_only; }
 bool vt_failed(const vt_ctx *g) { return g->err.code != 0; }
 
 void vt_watch(vt_ctx *g, void (*seen)(void *arg, double flops), void *arg)

@@ -91,7 +91,6 @@ vc_dtype vt_compute(const vt_ctx *g);
 const char *vt_describe(const vt_ctx *g);
 /* Returns true if the data of tensors are host pointers. */
 bool vt_host_memory(const vt_ctx *g);
-bool vt_sizes_only(const vt_ctx *g);
 
 /* ---- steps ---- */
 

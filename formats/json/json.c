@@ -219,12 +219,6 @@ int vf_json_int(const cJSON *o, const char *field, int64_t *v, vc_err *err)
     return rc ? rc : vf_json_int_opt(o, field, v, err);
 }
 
-int vf_json_num(const cJSON *o, const char *field, double *v, vc_err *err)
-{
-    int rc = need(o, field, err);
-    return rc ? rc : vf_json_num_opt(o, field, v, err);
-}
-
 int vf_json_bool(const cJSON *o, const char *field, bool *v, vc_err *err)
 {
     int rc = need(o, field, err);

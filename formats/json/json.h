@@ -29,7 +29,6 @@ int vf_json_read_in_opt(cJSON **out, const char *dir, const char *name, size_t m
  * finite. Strings, objects and arrays are borrowed from o. */
 int vf_json_str(const cJSON *o, const char *field, const char **v, vc_err *err);
 int vf_json_int(const cJSON *o, const char *field, int64_t *v, vc_err *err);
-int vf_json_num(const cJSON *o, const char *field, double *v, vc_err *err);
 int vf_json_bool(const cJSON *o, const char *field, bool *v, vc_err *err);
 int vf_json_obj(const cJSON *o, const char *field, const cJSON **v, vc_err *err);
 int vf_json_arr(const cJSON *o, const char *field, const cJSON **v, vc_err *err);

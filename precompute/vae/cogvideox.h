@@ -37,8 +37,6 @@ typedef struct cog_config {
     double eps;
     int sample[2];                   /* sample_height, sample_width: a tile is half as large */
 } cog_config;
-/* Pixel rows per latent row, and pixel columns per latent column. */
-static inline int cog_ratio(const cog_config *c) { return 1 << (c->levels - 1); }
 
 typedef struct cog_vae {
     vae all;

@@ -84,7 +84,7 @@ static int read_config(cog_config *c, vae_info *info, const cJSON *o, vc_err *er
     *info = f.info;
     info->channels = c->latent;
     info->ratio[0] = COG_RATIO_T;
-    info->ratio[1] = info->ratio[2] = cog_ratio(c);
+    info->ratio[1] = info->ratio[2] = 1 << (c->levels - 1);
     info->per_channel = f.n_mean != 0;
     return 0;
 }

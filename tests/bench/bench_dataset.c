@@ -16,6 +16,7 @@
 #include "common/base/rng.h"
 #include "common/os/file.h"
 #include "common/os/progress.h"
+#include "tests/lib/heap.h"
 #include "tests/lib/shards_make.h"
 
 enum { LATENTS = 64 };                       /* number of different latents; all keys differ */
@@ -180,14 +181,14 @@ static int read_cold(const char *dir, int ahead, vc_err *err)
 static int read_dataset(const char *dir, uint32_t reads, double *rate, vc_err *err)
 {
     vf_dataset *d;
-    int64_t before = vc_rss_bytes();
+    size_t before = heap_resident_bytes();
     double t = vc_seconds();
     int rc = vf_dataset_open(&d, dir, false, err);
     if (rc)
         return rc;
     printf("open           %8.3f s  %u samples\n", vc_seconds() - t, vf_dataset_count(d));
     printf("memory         %8.1f bytes a sample resident\n",
-           (double)(vc_rss_bytes() - before) / vf_dataset_count(d));
+           (double)(heap_resident_bytes() - before) / vf_dataset_count(d));
     for (int i = 0; i < 3 && !rc; i++) {             /* the first one warms the page cache */
         double run;
         rc = read_randomly(d, reads, i == 2, &run, err);

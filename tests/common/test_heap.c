@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "common/os/heap.h"
-#include "common/os/progress.h"
+#include "tests/lib/heap.h"
 
 enum { MIB = 1 << 20, BUFFERS = 24 };
 
@@ -29,15 +29,15 @@ static void test_returned(void **state)
     (void)state;
     vc_heap_return_freed();
     free(written(24 * MIB));
-    int64_t before = vc_rss_bytes();
+    size_t before = heap_resident_bytes();
     for (int i = 0; i < BUFFERS; i++) {
         large[i] = written(MIB);
         small[i] = written(100);
     }
-    assert_true(vc_rss_bytes() > before + BUFFERS / 2 * MIB);
+    assert_true(heap_resident_bytes() > before + BUFFERS / 2 * MIB);
     for (int i = 0; i < BUFFERS; i++)
         free(large[i]);
-    assert_true(vc_rss_bytes() < before + 4 * MIB);
+    assert_true(heap_resident_bytes() < before + 4 * MIB);
     for (int i = 0; i < BUFFERS; i++)
         free(small[i]);
 }

@@ -134,7 +134,7 @@ static void test_getters(void **state)
     assert_string_equal(s, "x");
     assert_int_equal(vf_json_int(o, "i", &i, &err), 0);
     assert_int_equal(i, -7);
-    assert_int_equal(vf_json_num(o, "f", &f, &err), 0);
+    assert_int_equal(vf_json_num_opt(o, "f", &f, &err), 0);
     assert_true(f == 1.5);
     assert_int_equal(vf_json_bool(o, "b", &b, &err), 0);
     assert_true(b);
@@ -145,7 +145,7 @@ static void test_getters(void **state)
     assert_string_equal(err.text, "big: integer out of range");
     assert_int_equal(vf_json_int(o, "f", &i, &err), VC_EFORMAT);
     assert_string_equal(err.text, "f: expected an integer, found 1.5");
-    assert_int_equal(vf_json_num(o, "inf", &f, &err), VC_EFORMAT);
+    assert_int_equal(vf_json_num_opt(o, "inf", &f, &err), VC_EFORMAT);
     assert_int_equal(vf_json_str(o, "i", &s, &err), VC_EFORMAT);
     assert_string_equal(err.text, "i: expected a string, found a number");
     assert_int_equal(vf_json_arr(o, "o", &c, &err), VC_EFORMAT);
