@@ -18,6 +18,7 @@ import argparse
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -30,8 +31,7 @@ TUNED = {"MALLOC_MMAP_THRESHOLD_": str(1 << 40), "MALLOC_TRIM_THRESHOLD_": str(1
 
 # size: of random_model.py; layers, grid: of training steps, in blocks and latents; tokens: of a
 # prompt; width: of its states, unless 4096; skipped: layers at the text encoder's end that no
-# program
-# needs; clip: of the VAE
+# program needs; clip: of the VAE; patch: the transformer's, in latents, unless 2
 FAMILIES = {
     "cogvideox": dict(size="2b", layers=[4], grid=(13, 32, 48), tokens=226, prompt=226, skipped=0,
                       clip=(9, 240, 368), transformer="CogVideoXTransformer3DModel",
@@ -53,9 +53,10 @@ FAMILIES = {
                        width=3584,
                        lora=["to_q", "to_k", "to_v", "to_out.0", "add_q_proj", "add_k_proj",
                              "add_v_proj", "to_add_out"]),
-    "ltx-video": dict(size="ltx-2b", layers=[4], grid=(9, 16, 24), tokens=128, prompt=128,
-                      skipped=0, clip=(17, 256, 384), transformer="LTXVideoTransformer3DModel",
-                      vae="AutoencoderKLLTXVideo", text="T5EncoderModel",
+    "ltx-video": dict(size="ltx-2b", layers=[4], patch=1, grid=(9, 16, 24), tokens=128,
+                      prompt=128, skipped=0, clip=(17, 256, 384),
+                      transformer="LTXVideoTransformer3DModel", vae="AutoencoderKLLTXVideo",
+                      text="T5EncoderModel",
                       lora=["to_q", "to_k", "to_v", "to_out.0"]),
     "flux": dict(size="flux-dev", layers=[1, 2], grid=(1, 64, 64), tokens=512, clip=(1, 512, 512),
                  transformer="FluxTransformer2DModel", vae="AutoencoderKL",
@@ -236,18 +237,20 @@ def theirs(a, what, model, dtype, tuned):
     return {"s": min(r["times"]), "first": r["first"], "rss": rss}
 
 
+def train_command(a, what, model, dtype, out):
+    return [f"{a.build}/vtrain", "--latents", f"{a.work}/latents.lmdb", "--model", model,
+            "--output_dir", str(out), "--max_train_steps", str(a.steps), "--train_batch_size", "1",
+            "--threads", str(a.threads), "--report_to", "none", "--training_type",
+            "lora" if what == "lora" else "full-finetune",
+            f"--gradient_checkpointing={'none' if a.device == 'cpu' else 'auto'}", "--kernels",
+            a.kernels, "--checkpointing_limit", "1", "--device", a.device, "--mixed_precision",
+            {"bf16": "bf16", "f32": "no"}[dtype]]
+
+
 def ours_train(a, what, model, n, dtype):
     out = pathlib.Path(a.work) / f"run-{what}-{n}"
     subprocess.run(["rm", "-rf", str(out)], check=True)
-    argv = [f"{a.build}/vtrain", "--latents", f"{a.work}/latents.lmdb", "--model", model,
-            "--output_dir", str(out),
-            "--max_train_steps", str(a.steps), "--train_batch_size", "1", "--threads",
-            str(a.threads), "--quiet",
-            "--report_to", "none", "--training_type", "lora" if what == "lora" else "full-finetune",
-            f"--gradient_checkpointing={'none' if a.device == 'cpu' else 'auto'}", "--kernels",
-            a.kernels,
-            "--checkpointing_limit", "1", "--device", a.device, "--mixed_precision",
-            {"bf16": "bf16", "f32": "no"}[dtype]]
+    argv = train_command(a, what, model, dtype, out) + ["--quiet"]
     begin = time.time()
     _, rss, seen = must(run_process(argv, {}, out / "metrics.jsonl", a.device != "cpu"), argv)
     lines = [json.loads(s) for s in (out / "metrics.jsonl").read_text().splitlines()]
@@ -281,6 +284,43 @@ def model_flops(a, what):
     return (2 if what == "lora" else 3) * 24 * n * d * d * layers + 3 * 4 * n * n * d * layers
 
 
+def planned_flops(a, what, model):
+    """FLOPs of a step, as vtrain predicts them."""
+    argv = train_command(a, what, model, "f32", f"{a.work}/dry") + ["--dry_run"]
+    done = subprocess.run(argv, capture_output=True, text=True)
+    found = re.search(r"; (\S+) GFLOP a step", done.stdout + done.stderr)
+    return 1e9 * float(found.group(1)) if done.returncode == 0 and found else None
+
+
+def claim(a, what):
+    """The name of a row, which says what was computed."""
+    f, family = a.grid, FAMILIES[a.family]
+    if what == "vae":
+        return f"{a.family}: VAE encode of {' x '.join(map(str, family['clip']))}"
+    if what == "text":
+        return f"{a.family}: text encoder, 2 layers, {family['prompt']} tokens"
+    blocks = "+".join(map(str, a.layers)) + " blocks" if a.layers else "all blocks"
+    video = f[0] * f[1] * f[2] // family.get("patch", 2) ** 2
+    types = "" if len(a.dtypes) > 1 else f", {a.dtypes[0]}"
+    kind = {"lora": "LoRA step", "full": "full finetune step"}[what]
+    size = "" if a.family.startswith(a.size) else f" {a.size}"
+    return f"{a.family}{size}: {kind}, {blocks}, {family['tokens']} + {video} tokens{types}"
+
+
+def write_row(a, what, us, them, flops):
+    row = {"what": claim(a, what), "part": "families", "unit": "s", "threads": a.threads,
+           "ours": us["s"], "theirs": them["s"], "peer": f"PyTorch, {them['s_by']}",
+           "memory": [us["rss"], them["rss"]]}
+    if us.get("first") and "first" in them:
+        row["first"] = [us["first"], them["first"]]
+    if flops:
+        row["rate"] = flops / us["s"] / 1e9
+    if a.rounds == 1:
+        row["note"] = "one round"
+    with open(a.rows, "a") as f:
+        f.write(json.dumps(row) + "\n")
+
+
 def compare(a, what):
     step = what in ("lora", "full")
     model = f"{a.work}/{'dit' if step else 'encoders'}"
@@ -302,10 +342,9 @@ def compare(a, what):
           f"{us['rss'] / 2**30:.2f} / {them['rss'] / 2**30:.2f} GiB = {ratio('rss')} | "
           f"{us.get('first') or 0:.2f} / {them['first']:.2f} s = {ratio('first')} |", flush=True)
     if a.rows:
-        row = {"what": f"{a.family}: {what}", "ours": us["s"], "theirs": them["s"], "unit": "s",
-               "peer": f"PyTorch, {them['s_by']}", "memory": [us["rss"], them["rss"]]}
-        with open(a.rows, "a") as f:
-            f.write(json.dumps(row) + "\n")
+        flops = None if not step else (planned_flops(a, what, model) if a.device == "cpu"
+                                       else model_flops(a, what))
+        write_row(a, what, us, them, flops)
     if step and a.peak:
         share = [100 * model_flops(a, what) / (t["s"] * a.peak * 1e12) for t in (us, them)]
         print(f"  share of the measured peak of {a.peak:g} TFLOP/s: vlt {share[0]:.1f}%, "
