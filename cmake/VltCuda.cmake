@@ -19,14 +19,6 @@ set(CMAKE_CUDA_STANDARD 17)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 set(CMAKE_CUDA_FLAGS_RELEASE "-O3")
 
-# VAR becomes "9.19.0" from `#define PREFIX_MAJOR 9`, ...
-function(vlt_version var file prefix last)
-  file(STRINGS ${file} lines REGEX "#define ${prefix}_(MAJOR|MINOR|${last}) +[0-9]+")
-  string(REGEX REPLACE "[^0-9]+([0-9]+)[^0-9]+([0-9]+)[^0-9]+([0-9]+).*" "\\1.\\2.\\3" version
-         "${lines}")
-  set(${var} ${version} PARENT_SCOPE)
-endfunction()
-
 # vlt::NAME from a header and a library; the wheels have no unversioned links. HINT: what to install.
 function(vlt_cuda_library name header libraries hint)
   find_path(VLT_${name}_INCLUDE ${header} HINTS ${VLT_CUDA_ROOTS} ${CUDAToolkit_INCLUDE_DIRS}

@@ -30,6 +30,14 @@ function(vlt_library name header library package)
     IMPORTED_LOCATION ${VLT_${name}_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${VLT_${name}_INCLUDE})
 endfunction()
 
+# VAR becomes "9.19.0" from `#define PREFIX_MAJOR 9`, ...
+function(vlt_version var file prefix last)
+  file(STRINGS ${file} lines REGEX "#define ${prefix}_(MAJOR|MINOR|${last}) +[0-9]+")
+  string(REGEX REPLACE "[^0-9]+([0-9]+)[^0-9]+([0-9]+)[^0-9]+([0-9]+).*" "\\1.\\2.\\3" version
+         "${lines}")
+  set(${var} ${version} PARENT_SCOPE)
+endfunction()
+
 vlt_library(lmdb lmdb.h lmdb liblmdb-dev)
 vlt_library(cjson cjson/cJSON.h cjson libcjson-dev)
 vlt_library(xxhash xxhash.h xxhash libxxhash-dev)
@@ -52,6 +60,17 @@ if(VLT_CURL)
 endif()
 if(VLT_ONEDNN)
   vlt_library(dnnl oneapi/dnnl/dnnl.h dnnl libdnnl-dev)
+  vlt_version(dnnl ${VLT_dnnl_INCLUDE}/oneapi/dnnl/dnnl_version.h DNNL_VERSION PATCH)
+  file(REAL_PATH ${VLT_dnnl_LIBRARY} dnnl_file)
+  string(REGEX REPLACE "^([0-9]+).*" "\\1" major ${dnnl})
+  if(dnnl VERSION_LESS 2.6)
+    message(FATAL_ERROR "oneDNN ${dnnl} in ${VLT_dnnl_INCLUDE} is too old: 2.6 or 3.x is needed.")
+  elseif(dnnl_file MATCHES "\\.so\\.[0-9]" AND NOT dnnl_file MATCHES "\\.so\\.${major}")
+    message(FATAL_ERROR "oneDNN: the headers in ${VLT_dnnl_INCLUDE} are version ${dnnl}, but the "
+                        "library is ${dnnl_file}. Name the folder of one version in "
+                        "-DCMAKE_PREFIX_PATH=... for a new build folder.")
+  endif()
+  message(STATUS "oneDNN ${dnnl}: ${VLT_dnnl_LIBRARY}")
 endif()
 if(VLT_FFMPEG)
   vlt_library(avformat libavformat/avformat.h avformat libavformat-dev)

@@ -170,10 +170,10 @@ static int set_up(vt_dev *d, const vt_options *o, vc_err *err)
     d->scratch_need = calloc((size_t)d->threads + 1, sizeof *d->scratch_need);
     if (!d->scratch || !d->scratch_bytes || !d->scratch_need)
         return vc_fail(err, VC_ENOMEM, "cpu: out of memory");
-    if (cpu_dnnl_version() && (rc = cpu_dnnl_open(&d->dnnl, d, err)))
+    if ((rc = cpu_dnnl_open(&d->dnnl, d, err)))
         return rc;
     snprintf(d->describe, sizeof d->describe, "%s, %s%s%d thread%s%s", d->isa.set,
-             d->dnnl ? cpu_dnnl_version() : "", d->dnnl ? ", " : "", d->threads,
+             d->dnnl ? cpu_dnnl_version(d->dnnl) : "", d->dnnl ? ", " : "", d->threads,
              d->threads == 1 ? "" : "s", note);
     return 0;
 }

@@ -67,7 +67,8 @@ int cpu_team(int most);
 
 int cpu_dnnl_open(cpu_dnnl **out, vt_dev *d, vc_err *err);
 void cpu_dnnl_close(cpu_dnnl *c);
-const char *cpu_dnnl_version(void);             /* "oneDNN 2.6.3", or NULL without oneDNN */
+/* Returns the version of the loaded library, "oneDNN 2.6.3". c lends the text and is not NULL. */
+const char *cpu_dnnl_version(const cpu_dnnl *c);
 
 /* ---- the kernels of tensor/kernel_list.h ---- */
 

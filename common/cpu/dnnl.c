@@ -1,101 +1,15 @@
-/* dnnl.c - convolution and products by oneDNN; see dnnl.h. The dn_ functions hide the differences
- * between oneDNN 2.6 and 3. */
+/* dnnl.c - convolution and products by oneDNN; see dnnl.h. The dn_ functions are dnnl_api.h's. */
 #include "common/cpu/dnnl.h"
 
+#include "common/cpu/dnnl_api.h"
 #include "common/cpu/guard.h"
 
 #include <omp.h>
-#include <oneapi/dnnl/dnnl.h>
-#include <oneapi/dnnl/dnnl_debug.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/os/map.h"
-
-/* ---- the two versions ---- */
-
-#if DNNL_VERSION_MAJOR >= 3
-typedef dnnl_memory_desc_t dn_desc;
-typedef const_dnnl_memory_desc_t dn_desc_view;
-
-static dnnl_status_t dn_desc_open(dn_desc *m, int nd, const dnnl_dims_t dim, dnnl_data_type_t t,
-                                  dnnl_format_tag_t tag)
-{
-    return dnnl_memory_desc_create_with_tag(m, nd, dim, t, tag);
-}
-static void dn_desc_close(dn_desc *m)
-{
-    if (*m)
-        dnnl_memory_desc_destroy(*m);
-}
-static dn_desc_view dn_view(const dn_desc *m) { return *m; }
-
-static dnnl_status_t dn_matrix_open(dn_desc *m, const dnnl_dims_t dim, const dnnl_dims_t stride)
-{
-    return dnnl_memory_desc_create_with_strides(m, 2, dim, dnnl_f32, stride);
-}
-
-static dnnl_status_t dn_append_sum(dnnl_post_ops_t p)
-{
-    return dnnl_post_ops_append_sum(p, 1, 0, dnnl_data_type_undef);
-}
-
-static dnnl_status_t dn_matmul_desc(dnnl_primitive_desc_t *pd, dnnl_engine_t e, dn_desc_view x,
-                                    dn_desc_view w, dn_desc_view b, dn_desc_view y,
-                                    const_dnnl_primitive_attr_t attr)
-{
-    return dnnl_matmul_primitive_desc_create(pd, e, x, w, b, y, attr);
-}
-
-static dnnl_status_t dn_conv_desc(dnnl_primitive_desc_t *pd, dnnl_engine_t e, dn_desc_view x,
-                                  dn_desc_view w, dn_desc_view b, dn_desc_view y,
-                                  const dnnl_dims_t stride, const dnnl_dims_t before,
-                                  const dnnl_dims_t after, const_dnnl_primitive_attr_t attr)
-{
-    return dnnl_convolution_forward_primitive_desc_create(pd, e, dnnl_forward_inference,
-                                                          dnnl_convolution_direct, x, w, b, y,
-                                                          stride, NULL, before, after, attr);
-}
-#else
-typedef dnnl_memory_desc_t dn_desc;
-typedef const dnnl_memory_desc_t *dn_desc_view;
-
-static dnnl_status_t dn_desc_open(dn_desc *m, int nd, const dnnl_dims_t dim, dnnl_data_type_t t,
-                                  dnnl_format_tag_t tag)
-{
-    return dnnl_memory_desc_init_by_tag(m, nd, dim, t, tag);
-}
-static void dn_desc_close(dn_desc *m) { (void)m; }
-static dn_desc_view dn_view(const dn_desc *m) { return m; }
-
-static dnnl_status_t dn_matrix_open(dn_desc *m, const dnnl_dims_t dim, const dnnl_dims_t stride)
-{
-    return dnnl_memory_desc_init_by_strides(m, 2, dim, dnnl_f32, stride);
-}
-
-static dnnl_status_t dn_append_sum(dnnl_post_ops_t p) { return dnnl_post_ops_append_sum(p, 1); }
-
-static dnnl_status_t dn_matmul_desc(dnnl_primitive_desc_t *pd, dnnl_engine_t e, dn_desc_view x,
-                                    dn_desc_view w, dn_desc_view b, dn_desc_view y,
-                                    const_dnnl_primitive_attr_t attr)
-{
-    dnnl_matmul_desc_t d;
-    dnnl_status_t rc = dnnl_matmul_desc_init(&d, x, w, b, y);
-    return rc ? rc : dnnl_primitive_desc_create(pd, &d, attr, e, NULL);
-}
-
-static dnnl_status_t dn_conv_desc(dnnl_primitive_desc_t *pd, dnnl_engine_t e, dn_desc_view x,
-                                  dn_desc_view w, dn_desc_view b, dn_desc_view y,
-                                  const dnnl_dims_t stride, const dnnl_dims_t before,
-                                  const dnnl_dims_t after, const_dnnl_primitive_attr_t attr)
-{
-    dnnl_convolution_desc_t d;
-    dnnl_status_t rc = dnnl_convolution_forward_desc_init(
-        &d, dnnl_forward_inference, dnnl_convolution_direct, x, w, b, y, stride, before, after);
-    return rc ? rc : dnnl_primitive_desc_create(pd, &d, attr, e, NULL);
-}
-#endif
 
 /* ---- a convolution or a product of one shape ---- */
 
@@ -129,6 +43,7 @@ struct cpu_dnnl {
     dnnl_engine_t engine;
     dnnl_stream_t stream;
     dnnl_primitive_attr_t attr;                /* callers give scratchpads: no malloc in a call */
+    char version[32];
     uint64_t clock;
     kept kept[KEPT];
 };
@@ -519,6 +434,8 @@ int cpu_dnnl_open(cpu_dnnl **out, vt_dev *d, vc_err *err)
         return vc_fail(err, rc == dnnl_out_of_memory ? VC_ENOMEM : VC_EFAIL,
                        "oneDNN cannot be initialised: %s", dnnl_status2str(rc));
     }
+    const dnnl_version_t *v = dnnl_version();
+    snprintf(c->version, sizeof c->version, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);
     *out = c;
     return 0;
 }
@@ -538,10 +455,4 @@ void cpu_dnnl_close(cpu_dnnl *c)
     free(c);
 }
 
-#define TEXT(x) #x
-#define DOTS(a, b, c) TEXT(a) "." TEXT(b) "." TEXT(c)
-
-const char *cpu_dnnl_version(void)
-{
-    return "oneDNN " DOTS(DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR, DNNL_VERSION_PATCH);
-}
+const char *cpu_dnnl_version(const cpu_dnnl *c) { return c->version; }

@@ -10,7 +10,11 @@ int cpu_dnnl_open(cpu_dnnl **out, vt_dev *d, vc_err *err)
 
 void cpu_dnnl_close(cpu_dnnl *c) { (void)c; }
 
-const char *cpu_dnnl_version(void) { return NULL; }
+const char *cpu_dnnl_version(const cpu_dnnl *c)
+{
+    (void)c;
+    return NULL;
+}
 
 bool cpu_dnnl_conv3d(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tensor *w,
                      const vt_tensor *b, const vt_conv *c)

@@ -37,6 +37,9 @@ OMP_NUM_THREADS=2 train run || wrong "OMP_NUM_THREADS=2 failed"
 same 2 '2 threads,'
 OMP_NUM_THREADS=1 train run || wrong "OMP_NUM_THREADS=1 failed"
 same 1 '1 thread,'
+# The device's line names the oneDNN that is loaded.
+dnnl=$(ldd "$(command -v vtrain)" | sed -n 's/.*libdnnl\.so\.\([0-9]*\)[. ].*/\1/p')
+[ -z "$dnnl" ] || output_has "device:.*oneDNN $dnnl\.[0-9]"
 
 # ---- threads that the system refuses ----
 refused() { # refused STATUS TEXT CASE: STATUS is 1, and the log has TEXT
