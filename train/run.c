@@ -218,7 +218,8 @@ static int threads_of(const vtrain *t)
 
 static int open_device(vtrain *t, vc_err *err)
 {
-    static const char *const kernels[] = { NULL, "plain", "avx2", "avx512", "amx" };
+    static const char *const kernels[] = { NULL, "plain", "avx2", "avx512", "avx512_bf16",
+                                          "amx" };
     const vt_options o = {
         .device = t->cfg.device, .index = vc_comm_local(t->comm), .threads = threads_of(t),
         .compute = t->cfg.mixed_precision == VTRAIN_PRECISION_BF16 ? VC_BF16 : VC_F32,

@@ -300,6 +300,8 @@ const cpu_gemm *cpu_gemm_of(const vt_dev *d, vc_dtype t)
 #if defined(__x86_64__)
     if (d->isa.amx_bf16 && t == VC_BF16)
         return &cpu_gemm_amx;
+    if (d->isa.avx512_bf16 && t == VC_BF16)
+        return &cpu_gemm_avx512_bf16;
     if (d->isa.avx512)
         return &cpu_gemm_avx512;
     if (d->isa.avx2)

@@ -1,7 +1,7 @@
 /* cpu.h - the CPU device and its heavy kernels; inside common/cpu only.
  *
  * cpu.c fills the backend table; loops*.c walk tensors row by row over rows.h; the kernels
- * below are matmul (own AMX and own blocked f32 kernels, oneDNN where it is built in), attention
+ * below are matmul (own blocked bf16 and f32 kernels, oneDNN where it is built in), attention
  * and convolution. Threads are OpenMP's: dev->threads is the number that OpenMP granted when the
  * device was opened. Work is divided into that many parts, and a team of any size computes them
  * correctly, since every share, scratch area and partial sum belongs to a part or to a member of
@@ -47,8 +47,8 @@ bool cpu_scratch_one(vt_dev *d, int t, size_t bytes);
 /* Records the first fault. Any thread may call this. */
 void cpu_fault(vt_dev *d, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
-/* Returns the set of kernels for activations of type t: AMX computes bf16 activations in bf16; all
- * else is computed in f32. */
+/* Returns the set of kernels for activations of type t: AMX and AVX512-BF16 compute bf16 activations
+ * in bf16; all else is computed in f32. */
 const cpu_gemm *cpu_gemm_of(const vt_dev *d, vc_dtype t);
 /* Stores n results t of one row, of columns n0 on: c = alpha t + beta c + bias. t is overwritten.
  * (matmul.c) */

@@ -20,7 +20,8 @@ typedef struct shape {
     dnnl_dims_t x, w, y;                       /* as oneDNN orders them: N C T H W, K C t h w */
     dnnl_dims_t stride, before, after;         /* of a convolution */
     dnnl_dims_t x_stride, w_stride, y_stride;  /* of a product */
-    int64_t type, bias, sum, threads;          /* threads: size of the team that it is made for */
+    int64_t type, out;                         /* of x and w; of y */
+    int64_t bias, sum, threads;                /* threads: size of the team that it is made for */
 } shape;
 
 /* Memories: x, the user's weights, packed weights, bias, y, scratchpads of reorder and
@@ -107,10 +108,12 @@ static dnnl_status_t build_conv(const cpu_dnnl *dn, kept *c, const dn_desc d[5])
     return rc;
 }
 
+static dnnl_data_type_t type_of(int64_t t) { return t == VC_BF16 ? dnnl_bf16 : dnnl_f32; }
+
 static dnnl_status_t conv_open(const cpu_dnnl *dn, kept *c)
 {
     const shape *k = &c->key;
-    dnnl_data_type_t t = k->type == VC_BF16 ? dnnl_bf16 : dnnl_f32;
+    dnnl_data_type_t t = type_of(k->type);
     dn_desc d[5];
     dnnl_status_t rc;
 
@@ -161,6 +164,8 @@ static dnnl_status_t build_product(const cpu_dnnl *dn, kept *c, const dn_desc d[
 
     if (!rc)
         rc = dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name);
+    if (!rc && strstr(name, "ref"))            /* matmul.c is faster than the reference loops */
+        rc = dnnl_unimplemented;
     c->allocates = strncmp(name, "brg", 3) != 0;          /* sgemm's implementations do */
     if (!rc)
         rc = dnnl_primitive_create(&c->run, pd);
@@ -183,13 +188,13 @@ static dnnl_status_t product_open(const cpu_dnnl *dn, kept *c)
     dn_desc d[4];
 
     memset(d, 0, sizeof d);
-    dnnl_status_t rc = dn_matrix_open(&d[0], k->x, k->x_stride);
+    dnnl_status_t rc = dn_matrix_open(&d[0], k->x, type_of(k->type), k->x_stride);
     if (!rc)
-        rc = dn_matrix_open(&d[1], k->w, k->w_stride);
+        rc = dn_matrix_open(&d[1], k->w, type_of(k->type), k->w_stride);
     if (!rc)
-        rc = dn_matrix_open(&d[2], row, packed);
+        rc = dn_matrix_open(&d[2], row, dnnl_f32, packed);
     if (!rc)
-        rc = dn_matrix_open(&d[3], k->y, k->y_stride);
+        rc = dn_matrix_open(&d[3], k->y, type_of(k->out), k->y_stride);
     if (!rc)
         rc = product_attr(dn, k, &attr);
     if (!rc)
@@ -252,15 +257,15 @@ static kept *find(vt_dev *d, const shape *key)
 
 /* ---- execution ---- */
 
-/* Returns true for types that oneDNN computes fast on this machine. Without AMX its bf16 is missing
- * or slower than widening to f32. */
+/* Returns true for types that oneDNN computes fast on this machine. Without AMX and AVX512-BF16 its
+ * bf16 is missing or slower than widening to f32. */
 static bool fast(const vt_dev *d, vc_dtype t)
 {
+    unsigned need = d->isa.amx_bf16 ? dnnl_cpu_isa_avx512_core_amx : dnnl_cpu_isa_avx512_core_bf16;
+
     if (t == VC_F32)
         return true;
-    return t == VC_BF16 && d->isa.amx_bf16 &&
-           (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_amx) ==
-               dnnl_cpu_isa_avx512_core_amx;
+    return t == VC_BF16 && d->isa.avx512_bf16 && (dnnl_get_effective_cpu_isa() & need) == need;
 }
 
 static shape conv_shape(const vt_dev *d, const vt_tensor *y, const vt_tensor *x, const vt_tensor *w,
@@ -281,6 +286,7 @@ static shape conv_shape(const vt_dev *d, const vt_tensor *y, const vt_tensor *x,
         k.after[i] = c->after[i];
     }
     k.type = x->dtype;
+    k.out = y->dtype;
     k.bias = b != NULL;
     k.threads = cpu_team(d->threads);
     return k;
@@ -371,8 +377,9 @@ static void matrix(dnnl_dims_t dim, dnnl_dims_t stride, const vt_tensor *t, bool
 bool cpu_dnnl_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_tensor *b,
                      bool tb, const vt_tensor *bias, float alpha, float beta, bool any)
 {
-    if (!d->dnnl || a->dtype != VC_F32 || b->dtype != VC_F32 || c->dtype != VC_F32 || alpha != 1 ||
-        (beta != 0 && beta != 1) || vt_count(a) == 0)
+    if (!d->dnnl || !fast(d, a->dtype) || b->dtype != a->dtype ||
+        (c->dtype != VC_F32 && c->dtype != a->dtype) || alpha != 1 || (beta != 0 && beta != 1) ||
+        vt_count(a) == 0)
         return false;
     /* matmul.c computes vectors: oneDNN 2.6 multiplies the old C by 0 there, which keeps NaN. */
     if (c->dim[0] <= 1 || c->dim[1] <= 1)
@@ -389,6 +396,8 @@ bool cpu_dnnl_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const
     matrix(key.x, key.x_stride, a, ta);
     matrix(key.w, key.w_stride, b, tb);
     matrix(key.y, key.y_stride, c, false);
+    key.type = a->dtype;
+    key.out = c->dtype;
     key.bias = bias != NULL;
     key.sum = beta == 1;
     key.threads = cpu_team(d->threads);

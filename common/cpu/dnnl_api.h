@@ -27,10 +27,10 @@ static inline dnnl_status_t dn_desc_open(dn_desc *m, int nd, const dnnl_dims_t d
     return dnnl_memory_desc_create_with_tag(m, nd, dim, t, tag);
 }
 
-static inline dnnl_status_t dn_matrix_open(dn_desc *m, const dnnl_dims_t dim,
+static inline dnnl_status_t dn_matrix_open(dn_desc *m, const dnnl_dims_t dim, dnnl_data_type_t t,
                                            const dnnl_dims_t stride)
 {
-    return dnnl_memory_desc_create_with_strides(m, 2, dim, dnnl_f32, stride);
+    return dnnl_memory_desc_create_with_strides(m, 2, dim, t, stride);
 }
 
 static inline void dn_desc_close(dn_desc *m)
@@ -73,10 +73,10 @@ static inline dnnl_status_t dn_desc_open(dn_desc *m, int nd, const dnnl_dims_t d
     return dnnl_memory_desc_init_by_tag(m, nd, dim, t, tag);
 }
 
-static inline dnnl_status_t dn_matrix_open(dn_desc *m, const dnnl_dims_t dim,
+static inline dnnl_status_t dn_matrix_open(dn_desc *m, const dnnl_dims_t dim, dnnl_data_type_t t,
                                            const dnnl_dims_t stride)
 {
-    return dnnl_memory_desc_init_by_strides(m, 2, dim, dnnl_f32, stride);
+    return dnnl_memory_desc_init_by_strides(m, 2, dim, t, stride);
 }
 
 static inline void dn_desc_close(dn_desc *m) { (void)m; }

@@ -10,8 +10,9 @@
  * for any number of threads. Products with very few rows and a B stored by rows are sums of single
  * rows of B.
  *
- * With AMX, products whose A (the activations) is bf16 are computed in bf16, with B rounded to
- * bf16; all others are computed in f32, large ones by oneDNN (matmul_dnnl.c). */
+ * With AMX or AVX512-BF16, products whose A (the activations) is bf16 are computed in bf16, with B
+ * rounded to bf16; all others are computed in f32. Large products, but for those in bf16 with AMX,
+ * are oneDNN's (matmul_dnnl.c). */
 #include "common/cpu/dnnl.h"
 #include "common/cpu/loops.h"
 
@@ -71,7 +72,7 @@ static void cut_own(job *j)
 static void cut(job *j)
 {
     size_t threads = (size_t)j->d->threads, best = SIZE_MAX;
-    size_t rows = j->g->pair == 1 ? 24 : CPU_MR;          /* a multiple of blocks of 6, 8, or 32 */
+    size_t rows = j->g->mr == 1 ? 24 : CPU_MR;            /* a multiple of blocks of 6, 8, or 32 */
     size_t slabs = parts(j->n * (cpu_units(j->g, j->k) + 1), SLAB);
     j->slab = cpu_round_up(parts(j->n, slabs), CPU_NR);
     size_t m0 = parts(j->m, TILE_M), n0 = parts(j->slab, TILE_N), tries = least(threads, 16);
@@ -271,8 +272,9 @@ static void tile(const job *j, const places *p, size_t m0, size_t n1, size_t q)
             size_t mc = least(MC, m - i), lda = units + PAD;
             const uint32_t *a = p->a;
             if (j->direct_a) {
-                a = (const uint32_t *)j->a.data + (m0 + i) * j->a.stride + k0;
-                lda = j->a.stride;
+                size_t pair = (size_t)g->pair;
+                a = (const uint32_t *)j->a.data + ((m0 + i) * j->a.stride + k0) / pair;
+                lda = j->a.stride / pair;
             } else {
                 cpu_pack_a(g, p->a, lda, j->a, m0 + i, mc, k0, k);
             }
@@ -362,6 +364,16 @@ static void run(job *j)
     }
 }
 
+/* Returns true if A's rows in memory are rows of whole units already. */
+static bool has_units(const job *j)
+{
+    const cpu_gemm *g = j->g;
+    size_t pair = (size_t)g->pair;
+
+    return g->kr == 1 && j->a.type == (pair == 1 ? VC_F32 : VC_BF16) && j->a.along &&
+           j->k % pair == 0 && j->a.stride % pair == 0 && (uintptr_t)j->a.data % 4 == 0;
+}
+
 void cpu_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_tensor *b, bool tb,
                 const vt_tensor *bias, float alpha, float beta)
 {
@@ -391,7 +403,7 @@ void cpu_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_t
     j.kc = j.direct_b ? DIRECT_KC : KC * (size_t)j.g->pair;
     j.direct_c = c->dtype == VC_F32 && alpha == 1 && j.k > 0 && !j.thin && !j.transposed;
     /* With few columns packing A would cost more than the products; its rows are read in place. */
-    j.direct_a = j.g->pair == 1 && j.a.type == VC_F32 && j.a.along && j.n <= 4 * (size_t)j.g->nr;
+    j.direct_a = has_units(&j) && j.n <= 4 * (size_t)j.g->nr;
     if (j.thin)
         cut_thin(&j);
     else if (j.m <= MC)

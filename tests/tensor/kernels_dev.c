@@ -5,6 +5,7 @@
 #include <string.h>
 
 extern const cpu_gemm cpu_gemm_emulated;      /* kernels_emulated.c */
+extern const cpu_gemm cpu_gemm_emulated_bf16; /* kernels_emulated_bf16.c */
 extern const cpu_gemm cpu_gemm_wide;          /* kernels_wide.c */
 extern const cpu_rows cpu_rows_wide;
 
@@ -12,18 +13,19 @@ extern const cpu_rows cpu_rows_wide;
 const cpu_gemm *__real_cpu_gemm_of(const vt_dev *d, vc_dtype t);
 const cpu_gemm *__wrap_cpu_gemm_of(const vt_dev *d, vc_dtype t);
 static const vt_dev *emulating, *widening;
+static const cpu_gemm *emulation;              /* of `emulating` */
 
 const cpu_gemm *__wrap_cpu_gemm_of(const vt_dev *d, vc_dtype t)
 {
     if (d == emulating && t == VC_BF16)
-        return &cpu_gemm_emulated;
+        return emulation;
     return d == widening ? &cpu_gemm_wide : __real_cpu_gemm_of(d, t);
 }
 
 const char *const *kd_sets(void)
 {
-    static const char *const all[] = { "plain", "avx2", "avx512", "amx" };
-    static const char *sets[COUNT(all) + 3];
+    static const char *const all[] = { "plain", "avx2", "avx512", "avx512_bf16", "amx" };
+    static const char *sets[COUNT(all) + 4];
     size_t n = 0;
 
     for (size_t i = 0; i < COUNT(all); i++) {
@@ -32,6 +34,7 @@ const char *const *kd_sets(void)
             sets[n++] = all[i];
     }
     sets[n++] = "wide";
+    sets[n++] = "emulated_bf16";
     sets[n++] = "emulated";
     sets[n] = NULL;
     return sets;
@@ -51,10 +54,10 @@ const cpu_rows *const *kd_rows(void)
 
 kd_dev kd_open(const char *set, int threads)
 {
-    bool emulated = !strcmp(set, "emulated"), wide = !strcmp(set, "wide");
+    bool emulated = !strncmp(set, "emulated", 8), wide = !strcmp(set, "wide");
     vt_options o = { .threads = threads, .kernels = emulated || wide ? "plain" : set };
     vc_err err = { 0 };
-    kd_dev d = { .bf16 = emulated || !strcmp(set, "amx") };
+    kd_dev d = { .bf16 = emulated || !strcmp(set, "amx") || !strcmp(set, "avx512_bf16") };
 
     for (const vt_backend *const *b = vt_backends(); *b; b++)
         if (!strcmp((*b)->name, "cpu"))
@@ -62,8 +65,10 @@ kd_dev kd_open(const char *set, int threads)
     assert_non_null(d.be);
     if (d.be->open(&d.dev, &o, 0, &err))
         fail_msg("%s: %s", set, err.text);
-    if (emulated)
+    if (emulated) {
         emulating = d.dev;
+        emulation = set[8] ? &cpu_gemm_emulated_bf16 : &cpu_gemm_emulated;
+    }
     if (wide) {
         widening = d.dev;
         d.dev->rows = &cpu_rows_wide;

@@ -16,8 +16,9 @@
 #define TEST(name) static void name(void **state)
 
 /* Returns the names of the kernel sets that this machine runs, with NULL at the end. "wide" are the
- * f32 kernels in AVX-512's 16 lanes; "emulated" is AMX's source over tiles in plain C, so that its
- * packing, edges and softmax run on any machine. */
+ * f32 kernels in AVX-512's 16 lanes; "emulated" is AMX's source over tiles in plain C, and
+ * "emulated_bf16" AVX512-BF16's over dot products in plain C, so that their packing, edges and
+ * softmax run on any machine. */
 const char *const *kd_sets(void);
 #define EACH_SET(s) for (const char *const *s = kd_sets(); *s; s++)
 const cpu_rows *const *kd_rows(void);
@@ -25,9 +26,10 @@ const cpu_rows *const *kd_rows(void);
 typedef struct kd_dev {
     const vt_backend *be;
     vt_dev *dev;
-    bool bf16;                                /* bf16 operands are multiplied as bf16 (AMX) */
+    bool bf16;                                /* bf16 operands are multiplied as bf16 */
 } kd_dev;
-/* Opens a device with a set; at most one open device is "wide", and one "emulated". */
+/* Opens a device with a set; at most one open device is "wide", and one is
+ * emulated. */
 kd_dev kd_open(const char *set, int threads);
 void kd_close(kd_dev *d);
 

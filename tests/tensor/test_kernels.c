@@ -485,6 +485,32 @@ TEST(adamw_step)
         }
 }
 
+/* The set that a processor with these features gets unless another is forced. */
+TEST(best_sets)
+{
+    static const struct { cpu_isa isa; const char *set; } rows[] = {
+        { { .avx2 = false }, "plain" },
+        { { .avx2 = true }, "avx2" },
+        { { .avx2 = true, .slow_bf16 = true }, "avx2" },
+        { { .avx2 = true, .avx512 = true }, "avx512" },
+        { { .avx2 = true, .avx512 = true, .avx512_bf16 = true }, "avx512_bf16" },
+        { { .avx2 = true, .avx512 = true, .avx512_bf16 = true, .slow_bf16 = true }, "avx512" },
+        { { .avx2 = true, .avx512 = true, .avx512_bf16 = true, .amx_bf16 = true }, "amx" },
+        { { .avx2 = true, .avx512 = true, .avx512_bf16 = true, .amx_bf16 = true,
+            .slow_bf16 = true }, "amx" },
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        cpu_isa isa = rows[i].isa;
+        assert_int_equal(cpu_isa_choose(&isa, NULL, NULL), 0);
+        assert_string_equal(isa.set, rows[i].set);
+        assert_int_equal(isa.avx512_bf16, !strcmp(isa.set, "avx512_bf16") || isa.amx_bf16);
+    }
+    cpu_isa isa = rows[COUNT(rows) - 1].isa;
+    assert_int_equal(cpu_isa_choose(&isa, "avx512_bf16", NULL), 0);
+    assert_true(isa.avx512_bf16 && !isa.amx_bf16);
+}
+
 TEST(forced_sets)
 {
     cpu_isa isa;
@@ -505,7 +531,8 @@ int main(void)
         cmocka_unit_test(activations), cmocka_unit_test(activations_at_the_ends),
         cmocka_unit_test(norms_and_gradients), cmocka_unit_test(moments_of_columns),
         cmocka_unit_test(rope_rotates_pairs),
-        cmocka_unit_test(adamw_step), cmocka_unit_test(forced_sets),
+        cmocka_unit_test(adamw_step), cmocka_unit_test(best_sets),
+        cmocka_unit_test(forced_sets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

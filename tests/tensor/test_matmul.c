@@ -40,6 +40,8 @@ static const mm_case mm_cases[] = {
     { 3, 5, 0, 0, 1, F, F, F, 1, 0.5f, 1, 0 },
     { 3, 5, 0, 0, 1, F, F, F, 1, 0, 0, 0 },
     { 800, 70, 20, 0, 1, F, F, F, 1, 0, 1, 0 },
+    { 210, 64, 600, 0, 1, H, F, H, 1, 0, 0, 2 },
+    { 210, 64, 602, 0, 1, H, H, F, 1, 0, 0, 1 },
     /* gradients of a LoRA: few rows; B is read in place, in whole panels and a rest, or transposed
      * */
     { 16, 150, 300, 1, 0, F, F, F, 1, 0, 0, 3 },
@@ -58,6 +60,8 @@ static const mm_case large_cases[] = {
     { 150, 513, 530, 0, 1, F, VC_F16, F, 1, 0, 1, 0 },
     { 136, 530, 600, 1, 0, H, F, F, 1, 1, 0, 2 },
     { 150, 520, 530, 0, 1, H, VC_F8E4M3, H, 1, 0, 1, 0 },
+    { 257, 513, 601, 0, 0, H, H, H, 1, 1, 1, 4 },
+    { 520, 514, 515, 1, 0, H, H, F, 1, 1, 0, 1 },
     { 300, 520, 33000, 0, 1, H, H, H, 1, 0, 1, 0 },
     { 300, 520, 33000, 1, 0, F, H, F, 1, 1, 1, 0 },
 };
@@ -136,6 +140,11 @@ TEST(matmul_against_f64)
     }
 }
 
+static bool all_f32(const mm_case *x)
+{
+    return x->a == VC_F32 && x->b == VC_F32 && x->c == VC_F32;
+}
+
 /* oneDNN computes the cases that it can, with its own kernels for this machine. */
 TEST(matmul_by_onednn)
 {
@@ -144,8 +153,9 @@ TEST(matmul_by_onednn)
         kd_dev d = kd_open(*s, 2);
         for (size_t i = 0; d.dev->dnnl && i < COUNT(mm_cases); i++) {
             const mm_case *x = &mm_cases[i];
-            bool can = x->a == VC_F32 && x->b == VC_F32 && x->c == VC_F32 && x->alpha == 1 &&
-                       (x->beta == 0 || x->beta == 1) && x->k > 0 && x->m > 1 && x->n > 1;
+            bool can = (all_f32(x) || (d.bf16 && x->a == VC_BF16 && x->b == VC_BF16)) &&
+                       x->alpha == 1 && (x->beta == 0 || x->beta == 1) && x->k > 0 && x->m > 1 &&
+                       x->n > 1;
             for (int again = 0; again < 2; again++) {     /* the second run uses the cache */
                 mm_data t = mm_make(x);
                 bool done = cpu_dnnl_matmul(d.dev, t.c, t.a, x->ta, t.b, x->tb, t.bias, x->alpha,
@@ -169,7 +179,7 @@ TEST(large_matmul_by_onednn)
         kd_dev d = kd_open(*s, 2);
         for (size_t i = 0; d.dev->dnnl && i < COUNT(large_cases); i++) {
             const mm_case *x = &large_cases[i];
-            bool want = !d.bf16 || x->a != VC_BF16;        /* AMX's kernels multiply bf16 */
+            bool want = x->a != VC_BF16 || !d.dev->isa.amx_bf16;  /* AMX's kernels multiply bf16 */
             mm_data one = mm_make(x), two = mm_make(x);
             bool done = cpu_matmul_dnnl(d.dev, one.c, one.a, x->ta, one.b, x->tb, one.bias,
                                         x->alpha, x->beta);

@@ -18,7 +18,7 @@
 static const op_case *const all[] = { ops_shape, ops_elem, ops_norm, ops_matmul, ops_attn, ops_conv,
                                       ops_ttt };
 
-enum { CONTEXTS = 8 };
+enum { CONTEXTS = 10 };
 
 /* Checks a list of rows in one compute type on n contexts; returns the number of failures. */
 static int check_rows(const op_case *rows, vt_ctx *const *g, int n, vc_dtype type)
@@ -56,10 +56,11 @@ static int check_all(vt_ctx *const *g, int n, vc_dtype type)
 /* Opens each kernel set that this machine can run, with one thread and with two. */
 static int open_cpu(vt_ctx **g, vc_dtype type)
 {
-    static const char *const sets[] = { "plain", "avx2", "avx512", "amx" };
+    static const char *const sets[] = { "plain", "avx2", "avx512", "avx512_bf16",
+                                       "amx" };
     int n = 0;
 
-    for (int i = 0; i < 4; i++)
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
         for (int threads = 1; threads <= 2; threads++) {
             vt_options o = { .device = "cpu", .kernels = sets[i], .threads = threads,
                              .compute = type, .pool_limit = 64 << 20 };

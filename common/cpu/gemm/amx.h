@@ -4,12 +4,9 @@
  * A block of 32 x 32 of C is four tiles; two tiles of A and two of B feed four products. A panel
  * of B is two tiles wide, [k][32] units. */
 #include "common/cpu/gemm/amx_tile.h"
-#include "common/cpu/gemm/gemm.h"
-#include "common/cpu/simd/vec.h"
+#include "common/cpu/gemm/pairs.h"
 
-enum { TILE = 16, PANEL = 2 * TILE };
-
-/* ---- products ---- */
+enum { TILE = PANEL / 2 };
 
 /* Computes 32 (with `one`, 16) full rows of 32 columns of C. */
 static void tiles(bool one, size_t k, const uint32_t *a, size_t lda, const uint32_t *b, float *c,
@@ -80,106 +77,6 @@ static void amx_block(size_t m, size_t n, size_t k, const uint32_t *a, size_t ld
         }
 }
 
-/* ---- packing ---- */
-
-/* Loads up to VW elements of any type as bf16 bits, one per lane; lanes past n are 0. */
-static inline vu bits(const void *src, vc_dtype t, size_t i, size_t n)
-{
-    size_t k = n - i < VW ? n - i : VW;
-    if (t == VC_BF16) {
-        vu16 h = { 0 };
-        memcpy(&h, (const uint16_t *)src + i, k * 2);
-        return __builtin_convertvector(h, vu);
-    }
-    float f[VW] = { 0 };
-    GEMM_ROWS.load(f, (const char *)src + i * vc_dtype_size(t), t, k);
-    return __builtin_convertvector(v_to_bf16(v_load(f)), vu);
-}
-
-static void amx_along(uint32_t *dst, const void *src, vc_dtype t, size_t n)
-{
-    if (n & 1)
-        dst[n / 2] = 0;
-    if (t == VC_BF16) {
-        memcpy(dst, src, n * 2);
-        return;
-    }
-    for (size_t i = 0; i < n; i += VW) {
-        vu16 h = __builtin_convertvector(bits(src, t, i, n), vu16);
-        memcpy((uint16_t *)dst + i, &h, n - i < VW ? (n - i) * 2 : sizeof h);
-    }
-}
-
-static void amx_across(uint32_t *dst, const void *row0, const void *row1, vc_dtype t, size_t n)
-{
-    for (size_t i = 0; i < n; i += VW) {
-        vu u = bits(row0, t, i, n);
-        if (row1)
-            u |= bits(row1, t, i, n) << 16;
-        memcpy(dst + i, &u, n - i < VW ? (n - i) * 4 : sizeof u);
-    }
-}
-
-#include "common/cpu/gemm/transpose.h"
-
-/* ---- softmax ---- */
-
-static void put_bf16(uint16_t *p, vf x)
-{
-    vu16 h = v_to_bf16(x);
-    memcpy(p, &h, sizeof h);
-}
-
-static void amx_softmax(const cpu_softmax *x)
-{
-    for (int r = 0; r < x->rows; r++) {
-        float *s = x->s + (size_t)r * x->lds;
-        uint16_t *p = (uint16_t *)(x->p + (size_t)r * x->ldp);
-        float top = most(s, (size_t)x->n) * x->scale;
-        if (top > x->max[r]) {
-            rescale(x, r, x->max[r], top);
-            x->max[r] = top;
-        }
-        float max = x->max[r];
-        vf sum = { 0 };
-        for (int i = 0; i < x->np; i += VW) {
-            vf e = v_exp2(v_load(s + i) * x->scale - max);
-            if (i + VW > x->n)
-                e = v_if(v_lanes() < x->n - i, e, v_set(0));
-            put_bf16(p + i, e);
-            sum += e;
-        }
-        x->sum[r] += v_sum(sum);
-    }
-}
-
-/* Computes one row's P and dS at queries j.. and stores them as A; returns dS. */
-static inline vf grad_row(const cpu_softmax_grad *x, int r, int j)
-{
-    const float *s = x->s + (size_t)r * x->lds + j, *dp = x->dp + (size_t)r * x->lds + j;
-    vf e = v_exp2(v_load(s) * x->scale - v_load(x->lse + j));
-    vf d = e * (v_load(dp) - v_load(x->delta + j));
-
-    put_bf16((uint16_t *)(x->p + (size_t)r * x->ldp) + j, e);
-    put_bf16((uint16_t *)(x->ds + (size_t)r * x->ldp) + j, d);
-    return d;
-}
-
-static void amx_softmax_grad(const cpu_softmax_grad *x)
-{
-    for (int j = 0; j < x->n; j += VW) {
-        uint32_t *panel = x->panels + (size_t)(j / PANEL) * x->pb + j % PANEL;
-        for (int r = 0; r < x->padded; r += 2, panel += PANEL) {
-            vu pair = { 0 };
-            if (r < x->rows)
-                pair = __builtin_convertvector(v_to_bf16(grad_row(x, r, j)), vu);
-            if (r + 1 < x->rows)
-                pair |= __builtin_convertvector(v_to_bf16(grad_row(x, r + 1, j)), vu) << 16;
-            memcpy(panel, &pair, sizeof pair);
-        }
-    }
-}
-
 static void amx_begin(void) { tile_begin(); }
 static void amx_end(void) { tile_end(); }
 
@@ -192,9 +89,9 @@ const cpu_gemm GEMM_SET = {
     .begin = amx_begin,
     .end = amx_end,
     .block = amx_block,
-    .along = amx_along,
-    .across = amx_across,
+    .along = pairs_along,
+    .across = pairs_across,
     .transpose = transpose_units,
-    .softmax = amx_softmax,
-    .softmax_grad = amx_softmax_grad,
+    .softmax = pairs_softmax,
+    .softmax_grad = pairs_softmax_grad,
 };

@@ -1,109 +1,18 @@
 /* f32.h - gemm.h in f32: plain.c, avx2.c and avx512.c define GEMM_SET, GEMM_NAME, GEMM_ROWS (the
- * rows_*.c of the same target) and GEMM_MR, and include this file.
- *
- * The inner kernel holds a block of GEMM_MR rows by two vectors of C in registers. Of 16 registers,
- * 6 x 2 leave two for B and one for A; with 32 registers 8 x 2 already hide the latency of the
- * products. */
+ * rows_*.c of the same target) and GEMM_MR, and include this file. */
 #include "common/cpu/gemm/gemm.h"
 #include "common/cpu/simd/vec.h"
 
-#define MR GEMM_MR
-#define NR (2 * VW)
-
 /* ---- products ---- */
 
-#define INLINE static inline __attribute__((always_inline))
+typedef float unit;
+typedef vf units;
 
-/* Computes `rows` (a constant) by NR of C; row i of A is at a + i lda. */
-INLINE void multiply(vf acc[MR][2], int rows, size_t k, const float *a, size_t lda, const float *b,
-                     size_t ld, bool fetch)
-{
-    vf s[MR][2];
+static inline units load_units(const unit *p) { return v_load(p); }
+static inline units repeat(const unit *p) { return v_set(*p); }
+static inline vf add_product(vf s, units x, units b) { return s + x * b; }
 
-#pragma GCC unroll 16
-    for (int i = 0; i < rows; i++)
-        s[i][0] = s[i][1] = (vf){ 0 };
-    for (size_t p = 0; p < k; p++, b += ld) {
-        if (fetch)
-            __builtin_prefetch(b + NR);
-        vf b0 = v_load(b), b1 = v_load(b + VW);
-#pragma GCC unroll 16
-        for (int i = 0; i < rows; i++) {
-            vf x = v_set(a[(size_t)i * lda + p]);
-            s[i][0] += x * b0;
-            s[i][1] += x * b1;
-        }
-    }
-#pragma GCC unroll 16
-    for (int i = 0; i < rows; i++) {
-        acc[i][0] = s[i][0];
-        acc[i][1] = s[i][1];
-    }
-}
-
-INLINE void full(size_t k, const float *a, size_t lda, const float *b, size_t ld, bool fetch,
-                 float *c, size_t ldc, bool add)
-{
-    vf acc[MR][2];
-
-    for (size_t i = 0; i < MR; i++) {
-        __builtin_prefetch(c + i * ldc, 1);
-        __builtin_prefetch(c + i * ldc + NR - 1, 1);
-    }
-    multiply(acc, MR, k, a, lda, b, ld, fetch);
-    for (size_t i = 0; i < MR; i++, c += ldc) {
-        v_store(c, add ? v_load(c) + acc[i][0] : acc[i][0]);
-        v_store(c + VW, add ? v_load(c + VW) + acc[i][1] : acc[i][1]);
-    }
-}
-
-/* Computes a block with fewer rows or columns than a full one. */
-static __attribute__((noinline)) void edge(size_t m, size_t n, size_t k, const float *a, size_t lda,
-                                           const float *b, size_t ld, float *c, size_t ldc,
-                                           bool add)
-{
-    vf acc[MR][2];
-    size_t n1 = n > VW ? n - VW : 0;
-
-    switch (m) {
-#define ROWS(r)                                     \
-    case r:                                         \
-        multiply(acc, r, k, a, lda, b, ld, false);  \
-        break;
-        ROWS(1) ROWS(2) ROWS(3) ROWS(4) ROWS(5)
-#if MR > 6
-        ROWS(6) ROWS(7)
-#endif
-    default:
-        multiply(acc, MR, k, a, lda, b, ld, false);
-#undef ROWS
-    }
-    for (size_t i = 0; i < m; i++, c += ldc) {
-        v_put(c, add ? v_get(c, n) + acc[i][0] : acc[i][0], n);
-        if (n1)
-            v_put(c + VW, add ? v_get(c + VW, n1) + acc[i][1] : acc[i][1], n1);
-    }
-}
-
-static __attribute__((noinline)) void full_packed(size_t k, const float *a, size_t lda,
-                                                  const float *b, float *c, size_t ldc, bool add)
-{
-    full(k, a, lda, b, NR, false, c, ldc, add);
-}
-
-static void f32_block(size_t m, size_t n, size_t k, const uint32_t *a, size_t lda,
-                      const uint32_t *b, size_t pb, float *c, size_t ldc, bool add)
-{
-    for (size_t j = 0; j < n; j += NR, b += pb)
-        for (size_t i = 0; i < m; i += MR) {
-            const float *ai = (const float *)a + i * lda, *bj = (const float *)b;
-            float *cij = c + i * ldc + j;
-            if (m - i >= MR && n - j >= NR)
-                full_packed(k, ai, lda, bj, cij, ldc, add);
-            else
-                edge(m - i < MR ? m - i : MR, n - j, k, ai, lda, bj, NR, cij, ldc, add);
-        }
-}
+#include "common/cpu/gemm/products.h"
 
 /* The first rows prefetch the next panel: its rows of k lie on different pages, across which
  * processors do not prefetch by themselves. */
@@ -180,8 +89,6 @@ static void f32_softmax_grad(const cpu_softmax_grad *x)
             memset(x->panels + (size_t)(j / NR) * x->pb + (size_t)r * NR, 0, NR * 4);
 }
 
-static void nothing(void) {}
-
 const cpu_gemm GEMM_SET = {
     .name = GEMM_NAME,
     .pair = 1,
@@ -190,7 +97,7 @@ const cpu_gemm GEMM_SET = {
     .mr = 1,
     .begin = nothing,
     .end = nothing,
-    .block = f32_block,
+    .block = block,
     .block_as_is = f32_block_as_is,
     .along = f32_along,
     .across = f32_across,

@@ -2,7 +2,7 @@
  *
  * Each instruction set has a set of kernels, chosen by cpu_gemm_of. The callers are the same for
  * all sets; they see operands packed in units of 32 bits: one f32, or a pair of bf16 that are
- * neighbours along k (AMX). Sizes of packed operands along k are counted in units.
+ * neighbours along k (AVX512-BF16, AMX). Sizes of packed operands along k are counted in units.
  *
  *     A   rows of k units, `lda` apart
  *     B   panels of nr columns, each [k][nr] units, `pb` apart; zeros fill up the last panel
@@ -48,7 +48,7 @@ typedef struct cpu_softmax_grad {
 } cpu_softmax_grad;
 
 typedef struct cpu_gemm {
-    const char *name;                          /* "plain", "avx2", "avx512", "amx" */
+    const char *name;                          /* "plain", "avx2", "avx512", "avx512_bf16", "amx" */
     int pair;                                  /* elements of k in a unit: 1 or 2 */
     int nr;                                    /* columns of a panel of B */
     int kr;                                    /* zeros pad k to a multiple of kr units */
@@ -75,7 +75,7 @@ typedef struct cpu_gemm {
 
 extern const cpu_gemm cpu_gemm_plain;
 #if defined(__x86_64__)
-extern const cpu_gemm cpu_gemm_avx2, cpu_gemm_avx512, cpu_gemm_amx;
+extern const cpu_gemm cpu_gemm_avx2, cpu_gemm_avx512, cpu_gemm_avx512_bf16, cpu_gemm_amx;
 #endif
 
 /* ---- packing (pack.c) ---- */

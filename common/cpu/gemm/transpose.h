@@ -1,4 +1,4 @@
-/* transpose.h - transposition of units and parts of softmax, shared by the f32 and AMX kernels.
+/* transpose.h - transposition of units and parts of softmax, shared by the f32 and bf16 kernels.
  * Included once per target, after vec.h and gemm.h. */
 #include <math.h>
 

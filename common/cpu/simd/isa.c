@@ -44,21 +44,20 @@ static void probe(cpu_isa *isa)
     isa->avx512 = isa->avx2 && f512 && (saved & ZMM) == ZMM;
     isa->avx512_bf16 = isa->avx512 && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1);
     isa->amx_bf16 = isa->avx512_bf16 && amx && (saved & TILES) == TILES && ask_for_tiles();
+    isa->slow_bf16 = __get_cpuid(0, &a, &b, &c, &d) && b == signature_INTEL_ebx;
 }
 #else
 static void probe(cpu_isa *isa) { (void)isa; }
 #endif
 
-int cpu_isa_open(cpu_isa *isa, const char *forced, vc_err *err)
+int cpu_isa_choose(cpu_isa *isa, const char *forced, vc_err *err)
 {
-    *isa = (cpu_isa){ 0 };
-    probe(isa);
-
-    const struct { const char *name; bool runs; } sets[] = {
-        { "plain", true },
-        { "avx2", isa->avx2 },
-        { "avx512", isa->avx512 },
-        { "amx", isa->amx_bf16 },
+    const struct { const char *name; bool runs, slow; } sets[] = {
+        { "plain", true, false },
+        { "avx2", isa->avx2, false },
+        { "avx512", isa->avx512, false },
+        { "avx512_bf16", isa->avx512_bf16, isa->slow_bf16 },
+        { "amx", isa->amx_bf16, false },
     };
     enum { SETS = sizeof sets / sizeof *sets };
     char can[64] = "";
@@ -67,7 +66,7 @@ int cpu_isa_open(cpu_isa *isa, const char *forced, vc_err *err)
     for (int i = 0; i < SETS; i++) {
         if (!sets[i].runs)
             continue;
-        best = i;
+        best = sets[i].slow ? best : i;
         snprintf(can + strlen(can), sizeof can - strlen(can), "%s%s", i ? ", " : "", sets[i].name);
         if (forced && !strcmp(forced, sets[i].name))
             pick = i;
@@ -79,7 +78,14 @@ int cpu_isa_open(cpu_isa *isa, const char *forced, vc_err *err)
     isa->set = sets[pick].name;
     isa->avx2 &= pick >= 1;                       /* sets above the chosen one are disabled */
     isa->avx512 &= pick >= 2;
-    isa->avx512_bf16 &= pick >= 2;
-    isa->amx_bf16 &= pick >= 3;
+    isa->avx512_bf16 &= pick >= 3;
+    isa->amx_bf16 &= pick >= 4;
     return 0;
+}
+
+int cpu_isa_open(cpu_isa *isa, const char *forced, vc_err *err)
+{
+    *isa = (cpu_isa){ 0 };
+    probe(isa);
+    return cpu_isa_choose(isa, forced, err);
 }
