@@ -91,9 +91,31 @@ static int list_entry(vf_dataset *d, const feed *from, const vf_index_item *item
     return rc;
 }
 
+/* Merges the feeds of the heap. */
+static int list_entries(vf_dataset *d, feed *heap, int n, vc_err *err)
+{
+    uint64_t last = UINT64_MAX;
+    bool listed = false;
+    int rc = 0;
+    while (n && !rc) {
+        vf_index_item item;
+        const feed from = *heap;
+        const uint32_t next = d->n;
+        rc = pop(d, heap, &n, &item, err);
+        if (!rc && from.rank != last) {
+            last = from.rank;
+            rc = list_entry(d, &from, &item, err);
+            listed = d->n > next;
+        } else if (!rc && listed) {
+            d->older[(next - 1) / 8] |= (uint8_t)(1u << (next - 1) % 8);
+        }
+    }
+    return rc;
+}
+
 static int merge_entries(vf_dataset *d, vc_err *err)
 {
-    uint64_t total = 0, last = UINT64_MAX;
+    uint64_t total = 0;
     feed *heap = calloc((size_t)d->n_shards + 1, sizeof *heap);
     int n = 0, rc = 0;
     for (int i = 0; i < d->n_shards; i++) {
@@ -107,19 +129,13 @@ static int merge_entries(vf_dataset *d, vc_err *err)
     }
     d->at = total <= UINT32_MAX ? malloc((total + 1) * sizeof *d->at) : NULL;
     d->in = malloc((total + 1) * sizeof *d->in);
-    if (!d->at || !d->in || !heap)
+    d->older = calloc(total / 8 + 1, sizeof *d->older);
+    if (!d->at || !d->in || !d->older || !heap)
         rc = vc_fail(err, VC_ENOMEM, "out of memory for %" PRIu64 " samples", total);
     for (int i = n / 2 - 1; i >= 0; i--)
         sift(heap, n, i);
-    while (n && !rc) {
-        vf_index_item item;
-        const feed from = *heap;
-        rc = pop(d, heap, &n, &item, err);
-        if (rc || from.rank == last)
-            continue;
-        last = from.rank;
-        rc = list_entry(d, &from, &item, err);
-    }
+    if (!rc)
+        rc = list_entries(d, heap, n, err);
     free(heap);
     return rc;
 }
@@ -376,6 +392,7 @@ void vf_dataset_close(vf_dataset *d)
     free(d->shard);
     free(d->at);
     free(d->in);
+    free(d->older);
     free(d->prompt);
     free(d->text_at);
     vf_manifest_free(&d->manifest);

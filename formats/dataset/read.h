@@ -31,6 +31,7 @@ struct vf_dataset {
     int n_shards;
     uint32_t *at;                            /* [n] samples by number, then variant: place in the */
     uint16_t *in;                            /* [n] index of the shard with this number */
+    uint8_t *older;                          /* bit i: earlier shards have records of sample i */
     uint32_t n;
     vf_key root;                             /* root of these samples */
     prompt *prompt;                          /* by key */

@@ -156,8 +156,10 @@ int vf_dataset_thumb(const vf_dataset *d, uint32_t i, const void **jpeg, size_t 
     vf_sample_key(key, e->number, e->variant);
     *jpeg = NULL;
     *n = 0;
-    /* A record that was written again without a thumbnail has it in an earlier shard. */
-    for (int at = d->in[i]; at >= 0; at--) {
+    /* A record that was written again without a thumbnail has it in an earlier shard. Of thousands
+     * of shards the others need not be searched. */
+    const bool older = d->older[i / 8] >> i % 8 & 1;
+    for (int at = d->in[i]; at >= 0; at = older ? at - 1 : -1) {
         const shard *s = &d->shard[at];
         vf_bytes v;
         if (!s->m)

@@ -82,19 +82,19 @@ static void closing_is_local(void **state)
     assert_int_equal(count_samples(*state), CLOSED * EACH);
 }
 
-/* Counts the maps of text shards that have pages in memory. */
-static int touched_texts(void)
+/* Counts the maps of shards whose path has `part` that have pages in memory. */
+static int touched(const char *part)
 {
     char line[512];
-    bool text = false;
+    bool wanted = false;
     int n = 0;
     unsigned long size, from, to;
     FILE *f = fopen("/proc/self/smaps", "r");
     while (fgets(line, sizeof line, f)) {
         if (sscanf(line, "%lx-%lx ", &from, &to) == 2)
-            text = strstr(line, "/text-") != NULL;
+            wanted = strstr(line, part) != NULL;
         if (sscanf(line, "Rss: %lu kB", &size) == 1)
-            n += text && size;
+            n += wanted && size;
     }
     fclose(f);
     return n;
@@ -118,13 +118,40 @@ static void text_is_beside_sample(void **state)
     OK(vf_writer_finish(w, &err));
     vf_writer_close(w);
     OK(vf_dataset_open(&d, *state, false, &err));
-    assert_int_equal(touched_texts(), 0);
+    assert_int_equal(touched("/text-"), 0);
     for (uint32_t i = CLOSED - 1, n = 1; i >= CLOSED / 2; i -= 3, n++) {
         snprintf(caption, sizeof caption, "caption %u", i);
         OK(vf_dataset_text_of(d, i, make_text_key(caption), true, &st, &err));
         vf_safetensors_close(st);
-        assert_int_equal(touched_texts(), n);
+        assert_int_equal(touched("/text-"), n);
     }
+    vf_dataset_close(d);
+}
+
+/* A thumbnail that a sample lacks is looked for in the shards that have records of the sample, and
+ * not in every other one. */
+static void missing_thumb_is_beside_sample(void **state)
+{
+    enum { CLOSED = 20 };
+    vf_writer *w;
+    vf_dataset *d;
+    const void *jpeg;
+    size_t n;
+    OK(open_writer(&w, *state, 0, false, false, &err));
+    for (uint32_t i = 0; i < CLOSED; i++) {
+        cJSON *record = make_record(i, 1, "caption", 1, 8, 4);
+        OK(make_sample(w, i, "caption", 1, 8, 4, &err));
+        OK(vf_writer_put_sample(w, i, 1, record, NULL, 0, &err));
+        OK(vf_writer_flush(w, &err));
+        cJSON_Delete(record);
+    }
+    OK(vf_writer_finish(w, &err));
+    vf_writer_close(w);
+    OK(vf_dataset_open(&d, *state, false, &err));
+    assert_int_equal(touched("/shard-"), 0);
+    OK(vf_dataset_thumb(d, 2 * CLOSED - 2, &jpeg, &n, &err));
+    assert_int_equal(vf_dataset_thumb(d, 2 * CLOSED - 1, &jpeg, &n, NULL), VC_ENOENT);
+    assert_int_equal(touched("/shard-"), 1);
     vf_dataset_close(d);
 }
 
@@ -196,7 +223,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         FOLDER_TEST(closed_by_time), FOLDER_TEST(closing_is_local),
-        FOLDER_TEST(text_is_beside_sample), FOLDER_TEST(seen_again),
+        FOLDER_TEST(text_is_beside_sample), FOLDER_TEST(missing_thumb_is_beside_sample),
+        FOLDER_TEST(seen_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
