@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# What many samples, shards and ranks cost, by counts: a rank opens each file of a dataset once. The
-# tables of docs/scale.md are those of scripts/scale_model.py, which can measure its constants.
+# What many samples, shards and ranks cost, by counts: a rank opens each file of a dataset once, and
+# the ranks of a job visit each sample as often as an epoch demands. The tables of docs/scale.md are
+# those of scripts/scale_model.py, which can measure its constants.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/fault.sh"
 PYTHON=${PYTHON:-python3}
@@ -18,6 +19,23 @@ for file in manifest.json shard-00000 shard-00001 text-00000; do
     rm -rf run
     check "$file is opened at all" 1 fault "open@set/$file:1:EIO" "${train[@]}" run
 done
+
+# 64 ranks of a job, each with a handle of its own, visit each sample as often as an epoch demands;
+# no rank opens or maps a file twice, for planning or for the values, or reads a shard otherwise.
+ranks=64
+opens=$((ranks * $(ls set/manifest.json set/*-0*.lmdb | wc -l)))
+need make_toy varied varied
+for what in plan load; do
+    for set in set varied; do
+        check "64 ranks $what $set" 0 fault "read@$set/shard:1+:EIO;read@$set/text:1+:EIO" \
+            plan_ranks $ranks $ranks 3 $what $set
+        stdout_has '^64 ranks visited .* each sample as often as the epoch demands'
+    done
+    check "64 ranks $what: opens" 0 fault \
+        "open@set/:$((opens + 1)):EIO;mmap@set/:$((opens - ranks + 1)):EIO" \
+        plan_ranks $ranks $ranks 3 $what set
+done
+check "64 ranks: the last open" 1 fault "open@set/:$opens:EIO" plan_ranks $ranks $ranks 3 plan set
 
 # vlat verify hashes each file in a thread, one file ahead, and without threads by itself.
 files=$(ls set | grep -c -e '^shard-' -e '^text-')
