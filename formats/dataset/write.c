@@ -67,8 +67,8 @@ void vf_writer_close(vf_writer *w)
     vf_manifest_free(&w->manifest);
     vf_keymap_free(&w->latents);
     vf_keymap_free(&w->texts);
-    vf_keymap_free(&w->slot_at);
-    vf_keymap_free(&w->id_at);
+    vf_indexmap_free(&w->slot_at);
+    vf_indexmap_free(&w->id_at);
     vf_keymap_free(&w->bucket_at);
     for (uint32_t i = 0; i < w->buckets; i++)
         free(w->bucket[i].key);
@@ -104,17 +104,20 @@ static int writable(const vf_writer *w, vc_err *err)
 
 /* ---- tables ---- */
 
-static vf_key small_key(uint64_t v)
+static uint64_t rank_of(const void *slots, uint32_t i)
 {
-    vf_key k = { { 0 } };
-    memcpy(k.b, &v, sizeof v);
-    return k;
+    return vf_entry_rank(&((const vf_slot *)slots)[i].item.entry);
+}
+
+static uint64_t id_of(const void *slots, uint32_t i)
+{
+    return ((const vf_slot *)slots)[i].item.id;
 }
 
 vf_slot *vf_writer_slot(const vf_writer *w, uint32_t number, uint32_t variant)
 {
-    uint64_t at;
-    return vf_keymap_get(&w->slot_at, small_key((uint64_t)number << 16 | variant), &at)
+    uint32_t at;
+    return vf_indexmap_get(&w->slot_at, w->slot, rank_of, (uint64_t)number << 16 | variant, &at)
                ? &w->slot[at]
                : NULL;
 }
@@ -146,8 +149,10 @@ int vf_writer_note(vf_writer *w, const vf_index_item *item, unsigned shard, vc_e
             w->slots_room = room;
         }
         s = &w->slot[w->slots];
-        *s = (vf_slot){ .item = { .entry = { .flags = VF_ENTRY_DROPPED } } };
-        rc = vf_keymap_put(&w->slot_at, small_key(vf_entry_rank(&item->entry)), w->slots, err);
+        *s = (vf_slot){ .item = { .entry = { .number = item->entry.number,
+                                             .variant = item->entry.variant,
+                                             .flags = VF_ENTRY_DROPPED } } };
+        rc = vf_indexmap_put(&w->slot_at, w->slot, rank_of, w->slots, err);
         if (rc)
             return rc;
         w->slots++;
@@ -162,7 +167,7 @@ int vf_writer_note(vf_writer *w, const vf_index_item *item, unsigned shard, vc_e
     if (item->entry.number >= w->next_number)
         w->next_number = item->entry.number + (item->entry.number < UINT32_MAX);
     if (!(item->entry.flags & VF_ENTRY_DROPPED))
-        rc = vf_keymap_put(&w->id_at, small_key(item->id), (uint64_t)(s - w->slot), err);
+        rc = vf_indexmap_put(&w->id_at, w->slot, id_of, at, err);
     return rc;
 }
 
@@ -242,9 +247,8 @@ static bool live(const vf_slot *s)
 
 int vf_writer_number_of(const vf_writer *w, uint64_t id, uint32_t *number)
 {
-    uint64_t at;
-    if (!vf_keymap_get(&w->id_at, small_key(id), &at) || !live(&w->slot[at]) ||
-        w->slot[at].item.id != id)
+    uint32_t at;
+    if (!vf_indexmap_get(&w->id_at, w->slot, id_of, id, &at) || !live(&w->slot[at]))
         return VC_ENOENT;
     *number = w->slot[at].item.entry.number;
     return 0;

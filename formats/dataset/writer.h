@@ -8,6 +8,7 @@
 
 #include "formats/dataset/lmdb_write.h"
 #include "formats/dataset/parts.h"
+#include "formats/keys/indexmap.h"
 #include "formats/keys/keymap.h"
 
 #define VF_MANIFEST_LOCK "manifest.lock"
@@ -52,7 +53,7 @@ struct vf_writer {
     vf_env *state;
 
     vf_keymap latents, texts;                /* keys of all values */
-    vf_keymap slot_at, id_at;                /* sample, id -> index into slot */
+    vf_indexmap slot_at, id_at;              /* sample, id -> index into slot */
     vf_slot *slot;
     uint32_t slots, slots_room, next_number;
     uint32_t noted_from, noted_to;           /* range of the slots that were noted since a shard was

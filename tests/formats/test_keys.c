@@ -1,4 +1,6 @@
-/* test_keys.c - content keys: their text form, and hashes of bytes, of fields and of files. */
+/* test_keys.c - content keys: their text form, and hashes of bytes, of fields and of files; and the
+ * table of places. */
+#include "formats/keys/indexmap.h"
 #include "tests/formats/shards_test.h"
 
 static void keys(void **state)
@@ -71,12 +73,50 @@ static void hashed_file(void **state)
     free(path);
 }
 
+static uint64_t key_of(const void *items, uint32_t i)
+{
+    return ((const uint64_t *)items)[i];
+}
+
+/* The map finds items by their keys of now, also after it has grown over items whose keys changed,
+ * and the last of several with one key. */
+static void places(void **state)
+{
+    enum { ITEMS = 1000, CHANGED = 100 };
+    uint64_t item[ITEMS] = { 0 };
+    uint32_t at;
+    vf_indexmap m = { 0 };
+    (void)state;
+    assert_false(vf_indexmap_get(&m, item, key_of, 7, &at));
+    for (uint32_t i = 0; i < ITEMS; i++) {
+        item[i] = i % 2 ? i : (uint64_t)i << 32;
+        OK(vf_indexmap_put(&m, item, key_of, i, &err));
+        if (i == CHANGED)
+            for (uint32_t k = 0; k < CHANGED; k++) {
+                item[k] += (uint64_t)1 << 60;
+                OK(vf_indexmap_put(&m, item, key_of, k, &err));
+            }
+    }
+    for (uint32_t i = 0; i < ITEMS; i++) {
+        assert_true(vf_indexmap_get(&m, item, key_of, item[i], &at));
+        assert_int_equal(at, i);
+    }
+    assert_false(vf_indexmap_get(&m, item, key_of, 1, &at));
+    assert_int_equal(m.n, ITEMS);
+    item[3] = item[5];
+    OK(vf_indexmap_put(&m, item, key_of, 3, &err));
+    assert_true(vf_indexmap_get(&m, item, key_of, item[5], &at));
+    assert_int_equal(at, 3);
+    vf_indexmap_free(&m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keys),
         cmocka_unit_test(hashed_fields),
         FOLDER_TEST(hashed_file),
+        cmocka_unit_test(places),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
  * written. */
 #include "formats/dataset/writer.h"
 #include "tests/formats/shards_test.h"
+#include "tests/lib/heap.h"
 
 enum { SAMPLES = 5 };
 
@@ -155,6 +156,30 @@ static void missing_thumb_is_beside_sample(void **state)
     vf_dataset_close(d);
 }
 
+/* Returns the bytes that a writer of n samples, each with a latent of its own, holds once its shard
+ * is closed. */
+static size_t writer_bytes(const char *path, uint32_t n)
+{
+    vf_writer *w;
+    const size_t before = heap_bytes();
+    OK(open_writer(&w, path, 0, false, true, &err));
+    for (uint32_t i = 0; i < n; i++)
+        OK(make_sample(w, i, "caption", 1, 1, 1, &err));
+    OK(vf_writer_flush(w, &err));
+    const size_t bytes = heap_bytes() - before;
+    vf_writer_close(w);
+    return bytes;
+}
+
+/* The tables of a writer take 88 bytes for a sample, 16 to find it by number and by id, and 48 for
+ * its latent's key, where their sizes are powers of two. */
+static void bytes_a_sample(void **state)
+{
+    enum { FEW = 1 << 10, MANY = 1 << 13 };
+    const size_t few = writer_bytes(*state, FEW), many = writer_bytes(*state, MANY);
+    assert_in_range((many - few) / (MANY - FEW), 0, 160);
+}
+
 typedef struct seen {
     int shards;
     uint32_t samples;
@@ -222,7 +247,7 @@ static void seen_again(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        FOLDER_TEST(closed_by_time), FOLDER_TEST(closing_is_local),
+        FOLDER_TEST(closed_by_time), FOLDER_TEST(closing_is_local), FOLDER_TEST(bytes_a_sample),
         FOLDER_TEST(text_is_beside_sample), FOLDER_TEST(missing_thumb_is_beside_sample),
         FOLDER_TEST(seen_again),
     };
