@@ -149,6 +149,21 @@ int vf_dataset_sample(const vf_dataset *d, uint32_t i, cJSON **record, vc_err *e
     return vf_mendable(d, vc_context(err, unless_torn(rc, value, err), "%s", s->info->file), err);
 }
 
+int vf_dataset_item(const vf_dataset *d, uint32_t i, vf_index_item *item, vc_err *err)
+{
+    char key[VF_SAMPLE_KEY];
+    const shard *s = &d->shard[d->in[i]];
+    vf_bytes value;
+    int rc = find_record(d, i, key, &value, err);
+    if (rc)
+        return rc;
+    vf_key k = vf_hash2(key, VF_SAMPLE_KEY_LEN, value.data, value.size);
+    vf_index_get(&s->index, d->at[i], item);
+    if (memcmp(&item->hash, &k, sizeof k))
+        rc = vc_fail(err, VC_EFORMAT, "record %s: its checksum differs", key);
+    return vf_mendable(d, vc_context(err, unless_torn(rc, value, err), "%s", s->info->file), err);
+}
+
 int vf_dataset_thumb(const vf_dataset *d, uint32_t i, const void **jpeg, size_t *n, vc_err *err)
 {
     char key[VF_SAMPLE_KEY];
