@@ -383,8 +383,7 @@ class Dataset:
 
     def __init__(self, paths, seed=42, eval_split=0.0, dataset_repeat=1, caption_dropout=0.0,
                  posterior="sample", check=True, verify=False):
-        if isinstance(paths, (str, os.PathLike)):
-            paths = [paths]
+        paths = [paths] if isinstance(paths, (str, os.PathLike)) else paths
         pairs = [(p, 1.0) if isinstance(p, (str, os.PathLike)) else p for p in paths]
         self.seed, self.caption_dropout, self.posterior = seed, caption_dropout, posterior
         self.sets = [Shards(p, check, verify) for p, _ in pairs]
@@ -485,30 +484,30 @@ class Dataset:
             raise ValueError("a value is NaN or infinite")
         return x
 
-    def _text_keys(self, captions, encoders, visit):
-        def unit(purpose):
-            return train_unit(self.seed, visit.row, visit.micro, purpose)
-
-        if visit and self.caption_dropout and unit(CAPTION_DROP) < self.caption_dropout:
-            captions = []
+    def _texts(self, shards, record, visit):
+        """The caption and its texts by slot. A dropped caption is the empty prompt, but one of
+        segments (`text_chunks`), which has the rows of all of them, becomes as many zeros."""
+        unit = functools.partial(train_unit, self.seed, visit.row, visit.micro) if visit else None
+        drop = visit and self.caption_dropout and unit(CAPTION_DROP) < self.caption_dropout
+        zeros, encoders = drop and record.get("text_chunks"), shards.manifest["text_encoders"]
+        captions = [] if drop and not zeros else record["captions"]
         pick = int(unit(CAPTION) * len(captions)) if visit and len(captions) > 1 else 0
-        if not captions:
-            return "", [t["empty"] for t in encoders]
-        return captions[pick]["text"], captions[pick]["keys"]
+        keys = captions[pick]["keys"] if captions else [t["empty"] for t in encoders]
+        texts = {t["slot"]: shards.value("text", k) for t, k in zip(encoders, keys)}
+        if zeros:
+            texts = {s: {n: np.zeros_like(x) for n, x in t.items()} for s, t in texts.items()}
+        return "" if drop or not captions else captions[pick]["text"], texts
 
     def __getitem__(self, index):
         visit = index if isinstance(index, Visit) else None
         i = int(visit.sample if visit else index)
         e, shards = self.entries[i], self.sets[self.set[i]]
-        encoders, shard = shards.manifest["text_encoders"], int(e["shard"])
-        record = shards.record(e)
-        text, keys = self._text_keys(record["captions"], encoders, visit)
-        latent = shards.value("latent", e["latent"].tobytes().hex(), shard)
+        record, shard = shards.record(e), int(e["shard"])
+        text, texts = self._texts(shards, record, visit)
         try:
-            x = self._latent(latent, e, visit)
+            x = self._latent(shards.value("latent", e["latent"].tobytes().hex(), shard), e, visit)
         except ValueError as error:
             raise ValueError("%s: sample %s: %s" % (shards.path, self.key(i), error)) from None
-        texts = {t["slot"]: shards.value("text", k) for t, k in zip(encoders, keys)}
         conditions = {role: shards.value("latent", k, shard) for role, k in
                       (record.get("conditions") or {}).items()}
         return {"latents": x, "texts": texts, "conditions": conditions, "caption": text,

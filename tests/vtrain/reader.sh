@@ -11,6 +11,7 @@ PYTHONPATH=$VLT_SOURCE/scripts "$python" -c 'import vlat' 2>"$log" || {
 export PYTHONPATH=$VLT_SOURCE/scripts
 need make_toy "$dir/toy.lmdb"
 need make_toy "$dir/varied.lmdb" varied
+need make_toy "$dir/segments.lmdb" segments
 cp -r varied.lmdb other.lmdb
 
 # same NAME RANKS 'SETTINGS OF vlat.Dataset' FLAGS...: vtrain's trace and the batches are equal.
@@ -35,6 +36,9 @@ same repeats 1 "paths=[('other.lmdb', 2.5), 'varied.lmdb'], dataset_repeat=2, po
     --latents other.lmdb:2.5 --latents varied.lmdb --dataset_repeat 2 --posterior mean
 same shares 1 "paths=[('other.lmdb', 0.3), ('varied.lmdb', 0.7)]" --latents other.lmdb:0.3 \
     --latents varied.lmdb:0.7
+# texts of segments have the rows of all, and dropped ones as many zeros
+same segments 1 "paths='segments.lmdb', caption_dropout=0.3" --latents segments.lmdb \
+    --caption_dropout_p 0.3
 if have_ranks; then
     same ranks 2 "paths='varied.lmdb', eval_split=0.1" --latents varied.lmdb --eval_split 0.1
 fi
