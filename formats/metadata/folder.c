@@ -233,7 +233,7 @@ static int repeats_of(const char *path)
 static void take_repeats(metadata_list *l)
 {
     vf_metadata *m = &l->list;
-    bool all = m->n > 0;
+    bool all = m->n > 0 && !l->opts->plain_folders;
     for (int64_t i = 0; i < m->n && all; i++)
         all = repeats_of(m->rows[i].path) > 0;
     for (int64_t i = 0; i < m->n && all; i++)

@@ -3,7 +3,7 @@
  * A list is a .json (array), .jsonl, .csv or .tsv file (table.h) with the columns of VideoX-Fun,
  * DiffSynth or Finetrainers, a tar, or a folder. The media files of a folder are the rows, with
  * captions in .txt or .caption files of the same stem. Where each of them lies in a subfolder named
- * "N_name", as for kohya's sd-scripts, its weight is N. If no medium has such a file, the first of
+ * "N_name", as for kohya's sd-scripts, its weight is N (plain_folders: 1). If no medium has such a file, the first of
  * these lists in the folder is read:
  *   metadata.jsonl, .csv, .json or .tsv, then videos2caption.json (FastVideo), then captions.json
  *       if it is an array: each is read as if the user had given the file itself
@@ -116,6 +116,8 @@ typedef struct vf_metadata_opts {
                                           VC_EUSAGE if no list in the folder uses them */
     bool allow_empty_captions;         /* true: a row without a caption gets the empty one; false:
                                           such a row is bad, and a list of only such rows fails */
+    bool plain_folders;                /* --no_folder_repeats: subfolders named "N_name" are like
+                                          others */
     const char *extra_inputs;          /* --extra_inputs, or NULL: columns to keep in `extra`,
                                           comma separated */
 } vf_metadata_opts;

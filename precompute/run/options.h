@@ -35,7 +35,7 @@ typedef struct vprep_config {
     int like;                         /* index into VC_LIKE_ALLOWED */
     int log_format;
     bool dry_run, overwrite, append, rehash, allow_missing, quiet, profile;
-    bool allow_empty_captions;
+    bool allow_empty_captions, folder_repeats;
     vc_list reuse;
     double sample_fps, shard_seconds;
     /* sampling flags, as vb_rules has them */

@@ -333,7 +333,8 @@ static int run(vprep *p, vc_err *err)
     vf_metadata_opts o = { .data_dir = p->c.data, .file_keys = p->c.data_file_keys,
                            .extra_inputs = p->c.extra_inputs,
                            .caption_columns = p->c.caption_column,
-                           .allow_empty_captions = p->c.allow_empty_captions };
+                           .allow_empty_captions = p->c.allow_empty_captions,
+                           .plain_folders = !p->c.folder_repeats };
     p->profile.begin = vc_seconds();
     int lock = -1, rc = vc_comm_agree(p->ranks.comm, settle_config(p, err), err);
 

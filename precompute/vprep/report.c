@@ -184,7 +184,7 @@ static void print_captions(const vprep *p, FILE *out)
     }
     if (p->list.meta.repeats)
         fputs("repeats: a sample counts as often as the name of its folder says, as in kohya's "
-              "sd-scripts: N_name\n", out);
+              "sd-scripts: N_name; with --no_folder_repeats once\n", out);
     fprintf(out, "captions: %u of %u samples have one", captioned, samples);
     for (k = 0; k < kinds; k++) {
         fputs(k ? ", " : "; from ", out);

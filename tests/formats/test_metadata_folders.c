@@ -131,6 +131,10 @@ static void test_repeats(void **state)
         assert_true(m.rows[i].weight == want[i].weight);
     }
     vf_metadata_free(&m);
+    assert_ok(vf_metadata_read(&m, dir->path, &(vf_metadata_opts){ .plain_folders = true }, &err),
+              &err);
+    assert_true(m.n == 3 && !m.repeats && m.rows[0].weight == 1 && m.rows[2].weight == 1);
+    vf_metadata_free(&m);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         char *path = vc_path_join(dir->path, others[i]);
         put(dir, others[i], "", 0);

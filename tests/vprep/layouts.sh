@@ -146,6 +146,17 @@ run 3 frames-none frames/list.jsonl
 cp "$dir/frames-none/errors.jsonl" "$log"
 output_has 'a folder without pictures'
 
+# the numbers of kohya's folders are weights, unless the flag says otherwise, which encodes nothing
+layout kohya 10_cats
+for i in 0 1 2; do echo "${captions[i]}" >"$dir/kohya/10_cats/clip-$i.txt"; done
+weights() { vlat list "$dir/kohya.lmdb" --json | grep -c "\"weight\":$1[,}]"; }
+run 0 kohya.lmdb kohya
+output_has '^repeats: .* --no_folder_repeats'
+[ "$(weights 10)" -eq 3 ] || wrong "the weights are not 10"
+run 0 kohya.lmdb kohya --no_folder_repeats
+output_has '0 encoded, 3 reused' && output_lacks '^repeats:'
+[ "$(weights 1)" -eq 3 ] || wrong "the weights are not 1"
+
 layout none .
 run 2 no none --caption_column words
 output_has '--caption_column words: this folder has no list with columns'
