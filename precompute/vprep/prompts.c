@@ -24,7 +24,7 @@ static const struct number {
 static const char *const prompt_columns[] = { "prompt", "caption", "text", NULL };
 /* Fields of the record that vprep fills, which the list must not have. */
 static const char *const own_columns[] = { "keys", "negative_keys", "conditions", "segments",
-                                           "text_chunks", NULL };
+                                           "text_chunks", "negative_segments", NULL };
 static const char *const image_columns[] = { "image_path", "image", "input_image", NULL };
 
 static bool listed(const char *const *list, const char *name)
@@ -63,8 +63,9 @@ static int add_number(cJSON *clean, const struct number *k, const cJSON *f, int6
     return 0;
 }
 
-/* Joins the captions of segments, a line each, to the prompt that people see; malloc'ed. */
-static char *joined(const cJSON *chunks)
+/* Adds the texts of segments as a list, and joined, a line each, as the text that people see. */
+static int add_texts(cJSON *clean, const char *list, const char *text, const cJSON *chunks,
+                     vc_err *err)
 {
     char *all = NULL;
     const cJSON *c;
@@ -74,9 +75,22 @@ static char *joined(const cJSON *chunks)
         free(all);
         all = more;
         if (!all)
-            break;
+            return vc_no_memory(err);
     }
-    return all;
+    cJSON_AddStringToObject(clean, text, all);
+    free(all);
+    cJSON_AddItemToObject(clean, list, cJSON_Duplicate(chunks, true));
+    return 0;
+}
+
+static bool are_texts(const cJSON *chunks)
+{
+    const cJSON *c;
+    bool texts = cJSON_IsArray(chunks);
+
+    cJSON_ArrayForEach(c, chunks)
+        texts = texts && cJSON_IsString(c);
+    return texts;
 }
 
 /* Adds the captions of segments in the fields of a sample's record, and the frames of as many
@@ -84,20 +98,14 @@ static char *joined(const cJSON *chunks)
 static int add_segments(cJSON *clean, const cJSON *chunks, int64_t row, vc_err *err)
 {
     const int n = cJSON_GetArraySize(chunks), frames = n * VPREP_SEGMENT_FRAMES + 1;
-    const cJSON *c, *given;
-    bool texts = cJSON_IsArray(chunks) && n >= 1 && n <= VF_MAX_SEGMENTS;
+    const cJSON *given;
 
-    cJSON_ArrayForEach(c, chunks)
-        texts = texts && cJSON_IsString(c);
-    if (!texts)
+    if (!are_texts(chunks) || n < 1 || n > VF_MAX_SEGMENTS)
         return vc_fail(err, VC_EFORMAT, "row %lld: text_chunks: expected a list of 1 to %d strings",
                        (long long)row, VF_MAX_SEGMENTS);
-    char *prompt = joined(chunks);
-    if (!prompt)
-        return vc_no_memory(err);
-    cJSON_AddStringToObject(clean, "prompt", prompt);
-    free(prompt);
-    cJSON_AddItemToObject(clean, "segments", cJSON_Duplicate(chunks, true));
+    int rc = add_texts(clean, "segments", "prompt", chunks, err);
+    if (rc)
+        return rc;
     cJSON_AddNumberToObject(clean, "text_chunks", n);
     given = cJSON_GetObjectItemCaseSensitive(clean, "num_frames");
     if (!given)
@@ -107,6 +115,28 @@ static int add_segments(cJSON *clean, const cJSON *chunks, int64_t row, vc_err *
                        "text_chunks are %d frames: leave num_frames out", (long long)row,
                        given->valuedouble, n, frames);
     return 0;
+}
+
+/* Adds a negative prompt: one text, of all segments, or a list with a text for each of the n
+ * segments (0: the prompt has none). */
+static int add_negative(cJSON *clean, const cJSON *negative, int n, int64_t row, vc_err *err)
+{
+    const int has = cJSON_GetArraySize(negative);
+
+    if (cJSON_IsString(negative) && !*negative->valuestring)
+        return 0;                                /* an empty field of a table */
+    if (cJSON_IsString(negative) || cJSON_IsNull(negative)) {
+        cJSON_AddItemToObject(clean, negative->string, cJSON_Duplicate(negative, true));
+        return 0;
+    }
+    if (!are_texts(negative))
+        return vc_fail(err, VC_EFORMAT, "row %lld: negative_prompt: expected a text, or a list of "
+                       "strings, one for each segment of text_chunks", (long long)row);
+    if (!n || has != n)
+        return vc_fail(err, VC_EFORMAT, "row %lld: negative_prompt: a list of %d texts, but the "
+                       "prompt has %d segments (text_chunks): give one text for all, or a text "
+                       "for each segment", (long long)row, has, n);
+    return add_texts(clean, "negative_segments", "negative_prompt", negative, err);
 }
 
 /* A row's caption becomes "prompt", its first frame "image_path", and texts of numbers numbers. */
@@ -134,6 +164,8 @@ static int add_row(vprep_prompts *v, const cJSON *o, int64_t row, vc_err *err)
         const struct number *k = number_column(f->string);
         if (k)
             rc = add_number(clean, k, f, row, err);
+        else if (!strcmp(f->string, "negative_prompt"))
+            rc = add_negative(clean, f, cJSON_GetArraySize(chunks), row, err);
         else if (listed(image_columns, f->string)) {
             if (cJSON_IsString(f) && *f->valuestring && !cJSON_HasObjectItem(clean, "image_path"))
                 cJSON_AddStringToObject(clean, "image_path", f->valuestring);

@@ -31,18 +31,21 @@ vf_key vprep_row_key(const vprep *p, int encoder, const vf_row *row, int k, cons
     return vf_hasher_end(&h);
 }
 
-int prep_prompt_row(vf_row *row, const cJSON *o, vc_err *err)
+int prep_prompt_row(vf_row *row, const cJSON *o, bool negative, vc_err *err)
 {
-    const cJSON *texts = cJSON_GetObjectItemCaseSensitive(o, "segments"), *text;
+    static const char *const list[2] = { "segments", "negative_segments" };
+    static const char *const one[2] = { "prompt", "negative_prompt" };
+    const cJSON *texts = cJSON_GetObjectItemCaseSensitive(o, list[negative]), *text;
+    char *whole = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(o, one[negative]));
     const int n = texts ? cJSON_GetArraySize(texts) : 0;
 
     *row = (vf_row){ .segments = n, .captions = malloc((size_t)(n + 1) * sizeof *row->captions) };
     if (!row->captions)
         return vc_no_memory(err);
+    if (!n && whole)
+        row->captions[row->n_captions++] = whole;
     cJSON_ArrayForEach(text, texts)
         row->captions[row->n_captions++] = text->valuestring;
-    if (!n)
-        row->captions[row->n_captions++] = cJSON_GetObjectItem(o, "prompt")->valuestring;
     return 0;
 }
 

@@ -11,9 +11,9 @@
 
 enum { VPREP_SEGMENT_FPS = 16, VPREP_SEGMENT_FRAMES = 48 };    /* three seconds */
 
-/* Sets *row to the texts of a validation prompt: the captions of its segments, else the prompt. The
- * texts belong to o; the caller frees row->captions. */
-int prep_prompt_row(vf_row *row, const cJSON *o, vc_err *err);
+/* Sets *row to the texts of a validation prompt, or to its negative texts: those of its segments,
+ * else the one text, else none. The texts belong to o; the caller frees row->captions. */
+int prep_prompt_row(vf_row *row, const cJSON *o, bool negative, vc_err *err);
 
 /* VC_EINVAL: the row has segments, and an encoder makes texts that cannot be joined. */
 int vprep_check_segments(const vprep *p, const vf_row *row, vc_err *err);

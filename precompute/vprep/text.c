@@ -190,32 +190,36 @@ static int count_joined(text_job *j, const vf_row *row, vc_err *err)
     return count_key(j, vprep_row_key(j->p, j->encoder, row, 0, NULL), err);
 }
 
-/* The prompts of the list, each with its picture, and negative ones, which have none. */
-static int validation_prompts(text_job *j, vc_err *err)
+/* The text of prompt i with its picture, or its negative text, which has none. */
+static int validation_prompt(text_job *j, int i, bool negative, vc_err *err)
 {
     vprep *p = j->p;
-    const vprep_prompts *v = &p->prompts;
+    const bool sees = !negative && vprep_sees(p, j->encoder);
+    text_source from = { .prompt = i };
+    vf_row row;
+
+    if (sees)
+        from.picture.key = vprep_prompt_picture_key_of(p, i);
+    int rc = prep_prompt_row(&row, p->prompts.row[i], negative, err);
+    if (!rc)
+        rc = vc_context(err, vprep_check_segments(p, &row, err), "--validation_prompts");
+    if (!rc && row.segments)
+        rc = j->joined(j, &row, err);
+    else if (!rc && row.n_captions)
+        rc = j->one(j, row.captions[0], sees ? &from : NULL, err);
+    free(row.captions);
+    free(from.rgb);
+    return rc;
+}
+
+static int validation_prompts(text_job *j, vc_err *err)
+{
     int rc = 0;
 
-    for (int i = 0; !rc && i < v->n; i++) {
-        const char *negative = NULL;
-        const bool sees = vprep_sees(p, j->encoder);
-        text_source from = { .prompt = i };
-        vf_row row;
-        if (sees)
-            from.picture.key = vprep_prompt_picture_key_of(p, i);
-        rc = prep_prompt_row(&row, v->row[i], err);
+    for (int i = 0; !rc && i < j->p->prompts.n; i++) {
+        rc = validation_prompt(j, i, false, err);
         if (!rc)
-            rc = vc_context(err, vprep_check_segments(p, &row, err), "--validation_prompts");
-        if (!rc)
-            rc = row.segments ? j->joined(j, &row, err)
-                              : j->one(j, row.captions[0], sees ? &from : NULL, err);
-        free(row.captions);
-        free(from.rgb);
-        if (!rc)
-            rc = vf_json_str_opt(v->row[i], "negative_prompt", &negative, err);
-        if (!rc && negative)
-            rc = j->one(j, negative, NULL, err);
+            rc = validation_prompt(j, i, true, err);
     }
     return rc;
 }
@@ -313,27 +317,40 @@ static int add_pictures(cJSON *o, const vprep *p, int i)
     return 0;
 }
 
+static char *default_negative(const vprep *p)
+{
+    return p->c.negative_prompt ? p->c.negative_prompt : (char *)"";
+}
+
+/* The record of prompt i; without a negative text of its own it has --negative_prompt's. */
+static int put_validation(vprep *p, int i, vc_err *err)
+{
+    const vf_key picture = vprep_prompt_picture_key_of(p, i);
+    cJSON *o = cJSON_Duplicate(p->prompts.row[i], true);
+    vf_row row, negative = { 0 };
+    int rc = prep_prompt_row(&row, p->prompts.row[i], false, err);
+
+    if (!rc)
+        rc = prep_prompt_row(&negative, p->prompts.row[i], true, err);
+    if (!rc && !negative.n_captions)
+        negative.captions[negative.n_captions++] = default_negative(p);
+    if (!rc && (!o || add_keys(o, "keys", p, &row, &picture) ||
+                add_keys(o, "negative_keys", p, &negative, NULL) || add_pictures(o, p, i)))
+        rc = vc_no_memory(err);
+    if (!rc)
+        rc = vf_writer_put_validation(p->writer, (uint32_t)i, o, err);
+    free(row.captions);
+    free(negative.captions);
+    cJSON_Delete(o);
+    return rc;
+}
+
 int vprep_put_validations(vprep *p, vc_err *err)
 {
-    const vprep_prompts *v = &p->prompts;
     int rc = 0;
 
-    for (int i = 0; !rc && i < v->n; i++) {
-        const char *negative = p->c.negative_prompt ? p->c.negative_prompt : "";
-        cJSON *o = cJSON_Duplicate(v->row[i], true);
-        vf_json_str_opt(o, "negative_prompt", &negative, NULL);
-        const vf_row from = { .captions = (char *[]){ (char *)negative }, .n_captions = 1 };
-        const vf_key picture = vprep_prompt_picture_key_of(p, i);
-        vf_row row;
-        rc = prep_prompt_row(&row, v->row[i], err);
-        if (!rc && (!o || add_keys(o, "keys", p, &row, &picture) ||
-                    add_keys(o, "negative_keys", p, &from, NULL) || add_pictures(o, p, i)))
-            rc = vc_no_memory(err);
-        if (!rc)
-            rc = vf_writer_put_validation(p->writer, (uint32_t)i, o, err);
-        free(row.captions);
-        cJSON_Delete(o);
-    }
+    for (int i = 0; !rc && i < p->prompts.n; i++)
+        rc = put_validation(p, i, err);
     return rc;
 }
 

@@ -44,6 +44,18 @@ static const row rows[] = {
     { ".jsonl", "{\"prompt\":\"a\",\"num_frames\":9.5}\n", -1, "num_frames: 9.5 is no", NULL },
     { ".jsonl", "{\"prompt\":\"a\",\"width\":[64]}\n", -1, "width: \"?\" is no number", NULL },
     { ".csv", "title\na\n", -1, "row 1: no prompt", NULL },
+    { ".jsonl", "{\"text_chunks\":[\"a\",\"b\"],\"negative_prompt\":[\"x\",\"y\"]}\n", 1, NULL,
+      "{\"negative_prompt\":\"x\\ny\",\"negative_segments\":[\"x\",\"y\"],"
+      "\"prompt\":\"a\\nb\",\"segments\":[\"a\",\"b\"],\"text_chunks\":2,\"num_frames\":97}" },
+    { ".jsonl", "{\"text_chunks\":[\"a\",\"b\"],\"negative_prompt\":\"x\"}\n", 1, NULL,
+      "{\"negative_prompt\":\"x\",\"prompt\":\"a\\nb\",\"segments\":[\"a\",\"b\"],"
+      "\"text_chunks\":2,\"num_frames\":97}" },
+    { ".jsonl", "{\"text_chunks\":[\"a\",\"b\"],\"negative_prompt\":[\"x\"]}\n", -1,
+      "row 1: negative_prompt: a list of 1 texts, but the prompt has 2 segments", NULL },
+    { ".jsonl", "{\"prompt\":\"a\",\"negative_prompt\":[\"x\"]}\n", -1,
+      "row 1: negative_prompt: a list of 1 texts, but the prompt has 0 segments", NULL },
+    { ".jsonl", "{\"text_chunks\":[\"a\",\"b\"],\"negative_prompt\":[\"x\",7]}\n", -1,
+      "row 1: negative_prompt: expected a text, or a list of strings", NULL },
     { ".json", "[{\"prompt\":\"a\"},7]", -1, "row 2", NULL },
     { ".json", "[{\"prompt\":\"a\"}", -1, "line 1", NULL },
     { ".json", "{\"rows\":[]}", -1, "data: missing", NULL },

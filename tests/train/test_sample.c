@@ -568,6 +568,7 @@ static void test_bad_numbers(void **state)
         { "{\"guidance_scale\":-0.5}", "guidance_scale: -0.5 is not in 0..100" },
         { "{\"guidance_scale\":101}", "guidance_scale: 101 is not in 0..100" },
         { "{\"guidance_scale\":\"6\"}", "guidance_scale: expected" },
+        { "{\"negative_segments\":[\"a\"]}", "negative_segments: 1 texts for 0 segments" },
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         vtrain t = { 0 };

@@ -38,6 +38,27 @@ for i in 0 1; do
 done
 cmp -s run/validation/step-1/00{0,1}.safetensors && wrong 'the second caption changes no sample'
 
+# ---- a negative text for each segment: the same text for all gives the sample of one text ----
+# negative NAME TEXT: NAME holds the latents of a sample with this negative prompt, without the
+# header of their file.
+negative()
+{
+    prompts '{"text_chunks": ["abc", "fg"], "negative_prompt": '"$2, $size}"
+    rm -rf a
+    expect 0 '' prep a
+    expect 0 '' vlat verify a
+    expect 0 '1 stored prompt' train "run-$1"
+    tail -c $((4 * 4 * 25 * 6 * 8)) "run-$1/validation/step-1/000.safetensors" >"$1"
+}
+negative one '"x"'
+negative same '["x", "x"]'
+negative own '["x", "yz"]'
+negative swapped '["yz", "x"]'
+cmp one same || wrong 'a list of equal negative texts is not the text for all segments'
+! cmp -s one own || wrong 'the negative text of the second segment changes no sample'
+! cmp -s own swapped || wrong 'the order of negative texts changes no sample'
+holds run-own/validation/step-1/000.safetensors '"negative_prompt":"x\\nyz"'
+
 # ---- refused lists ----
 prompts '{"text_chunks": "abc"}'
 expect 1 'row 1: text_chunks: expected a list of 1 to 256 strings' prep b
@@ -47,3 +68,5 @@ prompts '{"text_chunks": ["abc", "de"], "num_frames": 49}'
 expect 1 'row 1: num_frames: 49, but the 2 captions of text_chunks are 97 frames' prep b
 prompts '{"seed": 3}'
 expect 1 'row 1: no prompt (a column prompt, caption or text, or text_chunks)' prep b
+prompts '{"text_chunks": ["abc", "de"], "negative_prompt": ["x", "y", "z"]}'
+expect 1 'row 1: negative_prompt: a list of 3 texts, but the prompt has 2 segments' prep b

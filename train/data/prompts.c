@@ -73,16 +73,17 @@ static int repeat_rows(vtrain_embeds *e, int segments, vc_err *err)
     return 0;
 }
 
-/* segments: of the texts `pos`, or 0; the negative prompt is that of each segment. */
+/* segments: of the texts `pos`, or 0; each: the texts `neg` have as many, else each segment has the
+ * same negative prompt. */
 static int load_texts(const vtrain_data *d, int set, const vf_key *pos, const vf_key *neg,
-                      int segments, vtrain_prompt *p, vc_err *err)
+                      int segments, bool each, vtrain_prompt *p, vc_err *err)
 {
     int rc = 0;
     for (int i = 0; i < d->n_slots && !rc; i++) {
         rc = load_embeds(d, set, i, pos[i], segments, &p->pos[i], err);
         if (!rc)
-            rc = load_embeds(d, set, i, neg[i], 0, &p->neg[i], err);
-        if (!rc)
+            rc = load_embeds(d, set, i, neg[i], each ? segments : 0, &p->neg[i], err);
+        if (!rc && !each)
             rc = repeat_rows(&p->neg[i], segments, err);
     }
     return rc;
@@ -260,16 +261,30 @@ static int load_pictures(const vtrain_data *d, const cJSON *record, vtrain_promp
 
 /* ---- prompts ---- */
 
+/* Sets *each if the negative prompt has a text of its own for each of the segments. */
+static int read_negatives(const cJSON *record, int segments, bool *each, vc_err *err)
+{
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(record, "negative_segments");
+    const int n = cJSON_GetArraySize(list);
+    *each = list != NULL;
+    if (list && (!cJSON_IsArray(list) || n != segments))
+        return vc_fail(err, VC_EFORMAT, "negative_segments: %d texts for %d segments "
+                       "(text_chunks)", n, segments);
+    return 0;
+}
+
 static int read_stored(const vtrain_data *d, const cJSON *o, vtrain_prompt *p, vc_err *err)
 {
     const char *text, *negative = "";
     vf_key pos[VTRAIN_TEXTS], neg[VTRAIN_TEXTS];
     int64_t seed = -1;
+    bool each;
     int segments, rc;
 
     memcpy(neg, d->set[0].head.empty, sizeof neg);
     if ((rc = vf_json_str(o, "prompt", &text, err)) ||
         (rc = vtrain_segments_read(&segments, o, err)) ||
+        (rc = read_negatives(o, segments, &each, err)) ||
         (rc = vf_json_str_opt(o, "negative_prompt", &negative, err)) ||
         (rc = vtrain_keys_read(d, o, "keys", pos, err)) || (rc = find_size(d, o, p, err)) ||
         (rc = find_rate(o, p, err)) || (rc = find_guidance(o, p, err)) ||
@@ -282,7 +297,7 @@ static int read_stored(const vtrain_data *d, const cJSON *o, vtrain_prompt *p, v
     if (rc || (rc = load_pictures(d, o, p, err)) || (rc = copy_text(&p->text, text, err)) ||
         (rc = copy_text(&p->negative, negative, err)))
         return rc;
-    return load_texts(d, 0, pos, neg, segments, p, err);
+    return load_texts(d, 0, pos, neg, segments, each, p, err);
 }
 
 /* Finds training sample number `at` of the list, held-out samples not counted. */
@@ -314,7 +329,7 @@ static int read_caption(const vtrain_data *d, int set, const cJSON *record, vtra
     if (rc || (rc = copy_text(&p->text, text, err)) || (rc = copy_text(&p->negative, "", err)) ||
         (rc = find_size(d, NULL, p, err)) || (rc = find_rate(record, p, err)))
         return rc;
-    return load_texts(d, set, pos, empty, captions->child ? segments : 0, p, err);
+    return load_texts(d, set, pos, empty, captions->child ? segments : 0, false, p, err);
 }
 
 /* Samples a caption from training in its own clip's size, which may be the only one that the model
