@@ -17,16 +17,6 @@ static vae_bench open_bench(const char *golden, vc_dtype compute, vc_dtype store
     return vae_bench_open(&vae_wan, golden, compute, stored, tiling);
 }
 
-static void encode_lengths(const vae_bench *b, const int *lengths, double tol)
-{
-    char name[8];
-
-    for (; *lengths; lengths++) {
-        snprintf(name, sizeof name, ".%d", *lengths);
-        vae_encode_like(b, "short", *lengths, name, tol);
-    }
-}
-
 static void decode_lengths(const vae_bench *b, const int *counts)
 {
     char name[8];
@@ -43,7 +33,7 @@ static void encodes_every_length(void **state)
 {
     (void)state;
     vae_bench b = open_bench("vae_wan", VC_F32, VC_F32, false);
-    encode_lengths(&b, (int[]){ 1, 5, 9, 17, 21, 33, 0 }, VAE_TOL_F32);
+    vae_encode_lengths(&b, (int[]){ 1, 5, 9, 17, 21, 33, 0 }, VAE_TOL_F32);
     vae_encode_like(&b, "tall", 9, ".tall", VAE_TOL_F32);
     vae_bench_close(&b);
 }
@@ -62,13 +52,13 @@ static void version_2_2(void **state)
 {
     (void)state;
     vae_bench b = open_bench("vae_wan_2.2", VC_F32, VC_F32, false);
-    encode_lengths(&b, (int[]){ 1, 5, 9, 17, 0 }, VAE_TOL_F32);
+    vae_encode_lengths(&b, (int[]){ 1, 5, 9, 17, 0 }, VAE_TOL_F32);
     vae_encode_like(&b, "tall", 5, ".tall", VAE_TOL_F32);
     decode_lengths(&b, (int[]){ 1, 2, 5, 0 });
     assert_memory_equal(b.info.ratio, ((int[]){ 4, 16, 16 }), sizeof b.info.ratio);
     vae_bench_close(&b);
     b = open_bench("vae_wan_2.2", VC_BF16, VC_F32, false);
-    encode_lengths(&b, (int[]){ 1, 5, 17, 0 }, VAE_TOL_BF16);
+    vae_encode_lengths(&b, (int[]){ 1, 5, 17, 0 }, VAE_TOL_BF16);
     vae_decode_like(&b, 5, VAE_TOL_BF16);
     vae_bench_close(&b);
 }
@@ -78,7 +68,7 @@ static void runs_in_bf16(void **state)
 {
     (void)state;
     vae_bench b = open_bench("vae_wan", VC_BF16, VC_F32, false);
-    encode_lengths(&b, (int[]){ 1, 5, 33, 0 }, VAE_TOL_BF16);
+    vae_encode_lengths(&b, (int[]){ 1, 5, 33, 0 }, VAE_TOL_BF16);
     vae_decode_like(&b, 9, 2.2e-2);
     vae_bench_close(&b);
 }
@@ -113,14 +103,14 @@ static void qwen_image(void **state)
 {
     (void)state;
     vae_bench b = vae_bench_open(&vae_qwen_image, "vae_qwen_image", VC_F32, VC_F32, false);
-    encode_lengths(&b, (int[]){ 1, 0 }, VAE_TOL_F32);
+    vae_encode_lengths(&b, (int[]){ 1, 0 }, VAE_TOL_F32);
     vae_encode_like(&b, "tall", 1, ".tall", VAE_TOL_F32);
     decode_lengths(&b, (int[]){ 1, 0 });
     assert_string_equal(b.info.class, "AutoencoderKLQwenImage");
     assert_true(b.info.per_channel && b.info.mean[3] == -1.5 && b.info.std[0] == 2.5);
     vae_bench_close(&b);
     b = vae_bench_open(&vae_qwen_image, "vae_qwen_image", VC_BF16, VC_F32, false);
-    encode_lengths(&b, (int[]){ 1, 0 }, VAE_TOL_BF16);
+    vae_encode_lengths(&b, (int[]){ 1, 0 }, VAE_TOL_BF16);
     vae_bench_close(&b);
 }
 
@@ -230,7 +220,7 @@ static void refuses_sizes(void **state)
 
 static void refuses_configs(void **state)
 {
-    static const struct { const char *config, *says; } rows[] = {
+    static const vae_bad_config rows[] = {
         { "{\"_class_name\":\"AutoencoderKLQwenImage\"}", "_class_name" },
         { "{\"scale_factor_temporal\":8}", "scale_factor_temporal" },
         { "{" TOY "\"scale_factor_spatial\":16}", "scale_factor_spatial: 16" },
@@ -255,13 +245,7 @@ static void refuses_configs(void **state)
     };
     (void)state;
     vae_bench b = open_bench("vae_wan", VC_F32, VC_F32, false);
-
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const char *text = vae_opened_with(&b, rows[i].config);
-        if (!strstr(text, rows[i].says) || !strstr(text, b.dir))
-            fail_msg("%s: \"%s\" does not name %s", rows[i].config, text, rows[i].says);
-    }
-    assert_string_equal(vae_opened_with(&b, vf_safetensors_meta(b.golden, "config")), "");
+    vae_refuses_configs(&b, rows, (int)(sizeof rows / sizeof *rows));
     vae_bench_close(&b);
 }
 

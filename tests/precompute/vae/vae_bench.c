@@ -132,6 +132,16 @@ static void keep_frames(void *arg, const float *values, int first, int n, int h,
     memcpy(f->v + (size_t)first * f->frame, values, (size_t)n * f->frame * 4);
 }
 
+void vae_encode_lengths(const vae_bench *b, const int *lengths, double tol)
+{
+    char name[8];
+
+    for (; *lengths; lengths++) {
+        snprintf(name, sizeof name, ".%d", *lengths);
+        vae_encode_like(b, "short", *lengths, name, tol);
+    }
+}
+
 void vae_decode_like(const vae_bench *b, int n, double tol)
 {
     vc_err err = { 0 };
@@ -223,7 +233,9 @@ void vae_refuses_sizes(const vae_bench *b, const vae_refusal *rows, int n)
     assert_int_equal(b->class->decode(b->vae, NULL, 1, 1 << 20, 2, NULL, &err), VC_EINVAL);
 }
 
-const char *vae_opened_with(const vae_bench *b, const char *config)
+/* Opens the golden's folder with another config.json and returns the error's text; "" where the
+ * folder opens. */
+static const char *opened_with(const vae_bench *b, const char *config)
 {
     static vc_err err;
     char *path = vc_path_join(b->dir, "config.json");
@@ -239,4 +251,18 @@ const char *vae_opened_with(const vae_bench *b, const char *config)
     if (rc)
         assert_null(v);
     return rc ? err.text : "";
+}
+
+void vae_refuses_config(const vae_bench *b, const char *text, const char *says)
+{
+    const char *error = opened_with(b, text);
+    if (!strstr(error, says) || !strstr(error, b->dir))
+        fail_msg("%s: \"%s\" does not name %s", text, error, says);
+}
+
+void vae_refuses_configs(const vae_bench *b, const vae_bad_config *rows, int n)
+{
+    for (int i = 0; i < n; i++)
+        vae_refuses_config(b, rows[i].text, rows[i].says);
+    assert_string_equal(opened_with(b, vf_safetensors_meta(b->golden, "config")), "");
 }

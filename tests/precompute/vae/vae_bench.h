@@ -36,6 +36,8 @@ float *vae_latents(const vae_bench *b, int n, int64_t dim[8]);
 void vae_near(const vae_bench *b, const char *name, const float *have, double tol);
 /* Encodes the first f frames of a clip, and compares with meanNAME and logvarNAME. */
 void vae_encode_like(const vae_bench *b, const char *clip, int f, const char *name, double tol);
+/* Does so for each of these numbers of frames, ended by 0, of the clip `short`; NAME is .F. */
+void vae_encode_lengths(const vae_bench *b, const int *lengths, double tol);
 /* Decodes the first n latent frames, and compares the last frames with sample.N. */
 void vae_decode_like(const vae_bench *b, int n, double tol);
 /* Checks that bytes equal the tensor `name`, except where a value is close to a half. */
@@ -49,8 +51,11 @@ void vae_memory_is_right(const vae_bench *b, const vae_size *rows, int n);
 /* Checks that encode and memory refuse sizes; `says` is part of the message. */
 typedef struct vae_refusal { int f, h, w; const char *says; } vae_refusal;
 void vae_refuses_sizes(const vae_bench *b, const vae_refusal *rows, int n);
-/* Opens the golden's folder with another config.json and returns the error's text; "" where the
- * folder opens. */
-const char *vae_opened_with(const vae_bench *b, const char *config);
+/* Checks that the golden's folder does not open with this text as config.json, and that the error
+ * names the folder and contains `says`. */
+void vae_refuses_config(const vae_bench *b, const char *text, const char *says);
+/* Checks this for n texts, and that the folder opens with its own text. */
+typedef struct vae_bad_config { const char *text, *says; } vae_bad_config;
+void vae_refuses_configs(const vae_bench *b, const vae_bad_config *rows, int n);
 
 #endif
