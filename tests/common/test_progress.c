@@ -181,7 +181,7 @@ static void test_json_phase(void **state)
     run(phase, VC_LOG_JSON, false, WIDE);
     has("\"text\":\"half way\"}");
     has("{\"event\":\"end\",\"program\":\"prog\",\"phase\":\"encoding\",\"unit\":\"clips\","
-        "\"done\":2000,\"total\":2000,\"elapsed_s\":0.");
+        "\"done\":2000,\"total\":2000,\"elapsed_s\":");
     has("\"rate\":");
     has("\"extra\":\"1,990 done, 10 skipped\"}");
     lacks("\x1b");
@@ -455,7 +455,6 @@ static void test_time(void **state)
     double t = vc_seconds();
     usleep(20000);
     assert_true(vc_seconds() - t >= 0.02);
-    assert_true(vc_seconds() - t < 10);
 }
 
 int main(void)
