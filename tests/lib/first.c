@@ -18,15 +18,6 @@
 
 enum { MOST = 256 };
 
-static cJSON *meta(const vf_safetensors *f, const char *key)
-{
-    const char *text = vf_safetensors_meta(f, key);
-    vc_err err = { 0 };
-    cJSON *o;
-    assert_ok(vf_json_parse(&o, text, strlen(text), &err), &err);
-    return o;
-}
-
 static int read_dims(int64_t dim[VF_MAX_DIMS], const cJSON *list)
 {
     int n = cJSON_GetArraySize(list);
@@ -73,7 +64,7 @@ static void save_pt(const char *path, const vf_view *v, int n)
 
 void first_write(const vf_safetensors *golden, const char *path)
 {
-    cJSON *theirs = meta(golden, "theirs"), *weights = meta(golden, "weights");
+    cJSON *theirs = golden_json(golden, "theirs"), *weights = golden_json(golden, "weights");
     vf_view v[MOST];
     vc_err err = { 0 };
     const cJSON *t;

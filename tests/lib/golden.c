@@ -91,6 +91,17 @@ void golden_has_shape(const vf_safetensors *f, const char *tensor, int nd, const
     assert_memory_equal(v.dim, dim, sizeof *dim * (size_t)nd);
 }
 
+cJSON *golden_json(const vf_safetensors *f, const char *key)
+{
+    const char *text = vf_safetensors_meta(f, key);
+    vc_err err = { 0 };
+    cJSON *o;
+    if (!text)
+        fail_msg("the golden has no %s", key);
+    assert_ok(vf_json_parse(&o, text, strlen(text), &err), &err);
+    return o;
+}
+
 float golden_fill(const char *weight, int nd, const int64_t *dim, int64_t i)
 {
     uint64_t h = 0xCBF29CE484222325u;                          /* FNV-1a */
@@ -125,17 +136,15 @@ static void fill_view(vf_view *v, const cJSON *shape, vc_dtype dtype)
 void golden_model(const vf_safetensors *f, const char *dir, vc_dtype dtype)
 {
     static vf_view view[MAX_WEIGHTS];
-    const char *config = vf_safetensors_meta(f, "config"),
-        *text = vf_safetensors_meta(f, "weights");
+    const char *config = vf_safetensors_meta(f, "config");
     char *path = vc_path_join(dir, "config.json");
     char *st = vc_path_join(dir, "diffusion_pytorch_model.safetensors");
     vc_err err = { 0 };
-    cJSON *weights;
+    cJSON *weights = golden_json(f, "weights");
     int n = 0;
 
-    assert_true(config && text);
-    assert_ok(vf_json_parse(&weights, text, strlen(text), &err) || vc_mkdirs(dir, &err) ||
-              vc_file_write(path, config, strlen(config), &err), &err);
+    assert_non_null(config);
+    assert_ok(vc_mkdirs(dir, &err) || vc_file_write(path, config, strlen(config), &err), &err);
     const cJSON *shape;
     cJSON_ArrayForEach(shape, weights) {
         assert_true(n < MAX_WEIGHTS);

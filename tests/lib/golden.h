@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "formats/json/json.h"
 #include "formats/tensors/safetensors.h"
 
 /* Opens tests/golden/NAME.safetensors. */
@@ -17,6 +18,8 @@ vf_safetensors *golden_open(const char *name);
 float *golden_values(const vf_safetensors *f, const char *tensor, int64_t *dim);
 /* Checks that the file has a tensor of this shape. */
 void golden_has_shape(const vf_safetensors *f, const char *tensor, int nd, const int64_t *dim);
+/* Returns an entry of the metadata that is JSON; the caller deletes the tree. */
+cJSON *golden_json(const vf_safetensors *f, const char *key);
 /* Returns the value of element i of a weight. */
 float golden_fill(const char *weight, int nd, const int64_t *dim, int64_t i);
 /* Makes the folder DIR with config.json and diffusion_pytorch_model.safetensors, all weights in

@@ -39,8 +39,7 @@ static void open_model(model *m, const vf_safetensors *f)
     assert_ok(vt_open(&m->g, &(vt_options){ .device = "cpu", .threads = 1, .compute = VC_F32 },
                       &err), &err);
     assert_ok(vt_params_open(&m->p, m->g, &err), &err);
-    const char *names = vf_safetensors_meta(f, "names");
-    assert_ok(vf_json_parse(&m->names, names, strlen(names), &err), &err);
+    m->names = golden_json(f, "names");
     m->n = cJSON_GetArraySize(m->names);
     assert_true(m->n <= MOST);
     for (int i = 0; i < m->n; i++) {

@@ -87,10 +87,8 @@ void tf_write(const tf_fixture *f, const char *dir, const char *config, tf_edit 
 
 char *tf_changed(const tf_fixture *f, const char *field, const char *value)
 {
-    const char *text = vf_safetensors_meta(f->gold, "config");
-    cJSON *o, *v;
+    cJSON *o = golden_json(f->gold, "config"), *v;
     vc_err err = { 0 };
-    assert_ok(vf_json_parse(&o, text, strlen(text), &err), &err);
     cJSON_DeleteItemFromObjectCaseSensitive(o, field);
     if (value) {
         assert_ok(vf_json_parse(&v, value, strlen(value), &err), &err);

@@ -19,13 +19,12 @@
 void ref_open_parts(ref_model *m, const char *name, vc_dtype stored, vc_dtype compute)
 {
     const vt_options o = { .device = golden_device(), .threads = 1, .compute = compute };
-    const char *dir = golden_tmp(name), *text;
+    const char *dir = golden_tmp(name);
     vc_err err = { 0 };
     *m = (ref_model){ .golden = golden_open(name) };
-    text = vf_safetensors_meta(m->golden, "config");
+    m->config = golden_json(m->golden, "config");
     golden_model(m->golden, dir, stored);
-    if (vf_json_parse(&m->config, text, strlen(text), &err) ||
-        vf_model_open(&m->file, dir, &err) || vt_open(&m->g, &o, &err) ||
+    if (vf_model_open(&m->file, dir, &err) || vt_open(&m->g, &o, &err) ||
         vt_params_open(&m->params, m->g, &err))
         fail_msg("%s: %s", name, err.text);
 }
@@ -72,12 +71,10 @@ static char **modules_of(vt_params *params)
 
 int ref_add_lora(ref_model *m)
 {
-    const char *text = vf_safetensors_meta(m->golden, "lora");
     char value[256] = "", *note = NULL, **modules = modules_of(m->params);
     int first = vt_params_count(m->params), matched = 0;
     vtrain_targets *targets;
-    cJSON *lora;
-    OK(vf_json_parse(&lora, text, strlen(text), &err));
+    cJSON *lora = golden_json(m->golden, "lora");
     const cJSON *t, *list = cJSON_GetObjectItem(lora, "target_modules");
     cJSON_ArrayForEach(t, list)
         snprintf(value + strlen(value), sizeof value - strlen(value), "%s,", t->valuestring);
@@ -545,4 +542,22 @@ void ref_check_steps(const vtrain_family *family, const char *name, double most)
     free(losses);
     free(norms);
     ref_close(&m);
+}
+
+void ref_test_f32(void **state)
+{
+    const ref_suite *s = *state;
+    ref_check_variants(s->family, s->variants, s->n, &s->f32);
+}
+
+void ref_test_bf16(void **state)
+{
+    const ref_suite *s = *state;
+    ref_check_variants(s->family, s->variants, s->n, &s->bf16);
+}
+
+void ref_test_memory(void **state)
+{
+    const ref_suite *s = *state;
+    ref_check_memory(s->family, s->variants, s->n);
 }

@@ -122,4 +122,20 @@ void ref_check_memory(const vtrain_family *family, const ref_variant *v, size_t 
 /* The error of a case's output with frozen weights in f16, compared with weights in f32. */
 double ref_f16_error(const vtrain_family *family, const char *name, const char *one);
 
+/* Tests of cmocka for a family's goldens: all cases in f32 and in bf16, and the memory. Each takes a
+ * ref_suite as its state. */
+typedef struct ref_suite {
+    const vtrain_family *family;
+    const ref_variant *variants;
+    size_t n;                                 /* number of variants */
+    ref_tolerance f32, bf16;
+} ref_suite;
+void ref_test_f32(void **state);
+void ref_test_bf16(void **state);
+void ref_test_memory(void **state);
+#define REF_TESTS(suite)                                                                           \
+    cmocka_unit_test_prestate(ref_test_f32, &(suite)),                                             \
+    cmocka_unit_test_prestate(ref_test_bf16, &(suite)),                                            \
+    cmocka_unit_test_prestate(ref_test_memory, &(suite))
+
 #endif

@@ -22,20 +22,10 @@ static const ref_variant variants[] = {
 
 /* The promise for f32 is 3e-5. For gradients of LoRAs and of norms of keys, diffusers' own bf16
  * differs from its f32 by 2.8e-2 to 5e-2. */
-static const ref_tolerance f32 = { VC_F32, 3e-5, 3e-5, 1e-3, false };
-static const ref_tolerance bf16 = { VC_BF16, 2e-2, 3e-2, 1e-2, true };
-
-static void test_f32(void **state)
-{
-    (void)state;
-    ref_check_variants(&vtrain_flux, variants, COUNT(variants), &f32);
-}
-
-static void test_bf16(void **state)
-{
-    (void)state;
-    ref_check_variants(&vtrain_flux, variants, COUNT(variants), &bf16);
-}
+static ref_suite suite = {
+    .family = &vtrain_flux, .variants = variants, .n = COUNT(variants),
+    .f32 = { VC_F32, 3e-5, 3e-5, 1e-3, false }, .bf16 = { VC_BF16, 2e-2, 3e-2, 1e-2, true },
+};
 
 /* Names of Black Forest Labs, as in files of kohya's sd-scripts: three fused modules, of 3, 3 and 4
  * of ours. */
@@ -50,13 +40,7 @@ static void test_names(void **state)
 static void test_first(void **state)
 {
     (void)state;
-    ref_check_first(&vtrain_flux, "flux-first", &f32);
-}
-
-static void test_memory(void **state)
-{
-    (void)state;
-    ref_check_memory(&vtrain_flux, variants, COUNT(variants));
+    ref_check_first(&vtrain_flux, "flux-first", &suite.f32);
 }
 
 static const ref_refusal bad_models[] = {
@@ -77,8 +61,7 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_f32), cmocka_unit_test(test_bf16), cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_names),
+        REF_TESTS(suite), cmocka_unit_test(test_refused), cmocka_unit_test(test_names),
         cmocka_unit_test(test_first),
     };
     return golden_has_device() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;

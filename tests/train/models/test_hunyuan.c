@@ -26,20 +26,10 @@ static const ref_variant variants[] = {
 /* The promise for f32 is 1e-4, as for CogVideoX. bf16 has some roundings of 2^-9 in a chain; for
  * gradients of keys, which pass through the softmax, diffusers' own bf16 differs from its f32 by up
  * to 2.8e-2. */
-static const ref_tolerance f32 = { VC_F32, 1e-4, 1e-4, 1e-3, false };
-static const ref_tolerance bf16 = { VC_BF16, 2e-2, 2.5e-2, 1e-2, true };
-
-static void test_f32(void **state)
-{
-    (void)state;
-    ref_check_variants(&vtrain_hunyuan, variants, COUNT(variants), &f32);
-}
-
-static void test_bf16(void **state)
-{
-    (void)state;
-    ref_check_variants(&vtrain_hunyuan, variants, COUNT(variants), &bf16);
-}
+static ref_suite suite = {
+    .family = &vtrain_hunyuan, .variants = variants, .n = COUNT(variants),
+    .f32 = { VC_F32, 1e-4, 1e-4, 1e-3, false }, .bf16 = { VC_BF16, 2e-2, 2.5e-2, 1e-2, true },
+};
 
 /* Tencent's names are read like in diffusers: two fused rows of 3 modules, one of 4. */
 static void test_names(void **state)
@@ -53,16 +43,10 @@ static void test_names(void **state)
 static void test_first(void **state)
 {
     (void)state;
-    ref_check_first(&vtrain_hunyuan, "hunyuan-first", &f32);
+    ref_check_first(&vtrain_hunyuan, "hunyuan-first", &suite.f32);
 }
 
-/* ---- memory, refusals ---- */
-
-static void test_memory(void **state)
-{
-    (void)state;
-    ref_check_memory(&vtrain_hunyuan, variants, COUNT(variants));
-}
+/* ---- refusals ---- */
 
 static const ref_refusal bad_models[] = {
     { "{\"qk_norm\":\"layer_norm\"}", "qk_norm: \"layer_norm\"" },
@@ -82,8 +66,7 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_f32), cmocka_unit_test(test_bf16), cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_names),
+        REF_TESTS(suite), cmocka_unit_test(test_refused), cmocka_unit_test(test_names),
         cmocka_unit_test(test_first),
     };
     return golden_has_device() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;

@@ -19,17 +19,6 @@
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 
-static cJSON *parsed(const vf_safetensors *f, const char *key)
-{
-    const char *text = vf_safetensors_meta(f, key);
-    cJSON *o;
-    vc_err err = { 0 };
-    assert_non_null(text);
-    if (vf_json_parse(&o, text, strlen(text), &err))
-        fail_msg("%s: %s", key, err.text);
-    return o;
-}
-
 static const char *text_of(const cJSON *o, const char *field)
 {
     const char *v = NULL;
@@ -141,7 +130,7 @@ static void every_layout_merges(void **state)
 {
     (void)state;
     vf_safetensors *golden = golden_open("lora"), *base = open_base(golden);
-    cJSON *cases = parsed(golden, "cases");
+    cJSON *cases = golden_json(golden, "cases");
     int n = 0;
     for (const cJSON *c = cases->child; c; c = c->next, n++) {
         same_merge(golden, base, c, VC_F32, 1e-6);

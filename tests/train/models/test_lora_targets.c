@@ -14,24 +14,13 @@
 #include "tests/lib/ok.h"
 #include "train/models/lora.h"
 
-static cJSON *parsed(const vf_safetensors *f, const char *key)
-{
-    const char *text = vf_safetensors_meta(f, key);
-    cJSON *o;
-    vc_err err = { 0 };
-    assert_non_null(text);
-    if (vf_json_parse(&o, text, strlen(text), &err))
-        fail_msg("%s: %s", key, err.text);
-    return o;
-}
-
 /* The golden lists the modules that peft matches for each value; an empty list is an error in
  * peft. */
 static void targets_equal_peft(void **state)
 {
     (void)state;
     vf_safetensors *golden = golden_open("lora");
-    cJSON *all = parsed(golden, "modules"), *cases = parsed(golden, "targets");
+    cJSON *all = golden_json(golden, "modules"), *cases = golden_json(golden, "targets");
     const char *modules[256] = { 0 };
     int n = 0;
     for (const cJSON *m = all->child; m; m = m->next)

@@ -26,26 +26,10 @@ static const ref_variant variants[] = {
 /* The promise for f32 is 1e-4, as for CogVideoX; sums in another order differ by 3e-5. In bf16 some
  * roundings of 2^-9 in a chain change gradients by up to 1.8e-2; diffusers' own bf16 differs from
  * its f32 by up to 2.3e-2. */
-static const ref_tolerance f32 = { VC_F32, 1e-4, 1e-4, 1e-3, false };
-static const ref_tolerance bf16 = { VC_BF16, 2e-2, 2e-2, 1e-2, true };
-
-static void test_f32(void **state)
-{
-    (void)state;
-    ref_check_variants(&vtrain_ltx, variants, COUNT(variants), &f32);
-}
-
-static void test_bf16(void **state)
-{
-    (void)state;
-    ref_check_variants(&vtrain_ltx, variants, COUNT(variants), &bf16);
-}
-
-static void test_memory(void **state)
-{
-    (void)state;
-    ref_check_memory(&vtrain_ltx, variants, COUNT(variants));
-}
+static ref_suite suite = {
+    .family = &vtrain_ltx, .variants = variants, .n = COUNT(variants),
+    .f32 = { VC_F32, 1e-4, 1e-4, 1e-3, false }, .bf16 = { VC_BF16, 2e-2, 2e-2, 1e-2, true },
+};
 
 /* ---- rotations ---- */
 
@@ -169,9 +153,8 @@ static void test_two_rates(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_f32), cmocka_unit_test(test_bf16), cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_rope), cmocka_unit_test(test_refused), cmocka_unit_test(test_no_rate),
-        cmocka_unit_test(test_two_rates),
+        REF_TESTS(suite), cmocka_unit_test(test_rope), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_no_rate), cmocka_unit_test(test_two_rates),
     };
     return golden_has_device() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
 }

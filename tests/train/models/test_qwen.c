@@ -16,26 +16,10 @@ static const ref_variant variants[] = { { "qwen", { "odd", "wide", "any" }, 2 * 
 
 /* f32: sums in another order differ by 3e-5 at most. bf16: some roundings of 2^-9 in a chain;
  * diffusers' own bf16 differs from its f32 by as much. */
-static const ref_tolerance f32 = { VC_F32, 3e-5, 3e-5, 1e-3, false };
-static const ref_tolerance bf16 = { VC_BF16, 2e-2, 3e-2, 1e-2, true };
-
-static void test_f32(void **state)
-{
-    (void)state;
-    ref_check_variants(&vtrain_qwen, variants, 1, &f32);
-}
-
-static void test_bf16(void **state)
-{
-    (void)state;
-    ref_check_variants(&vtrain_qwen, variants, 1, &bf16);
-}
-
-static void test_memory(void **state)
-{
-    (void)state;
-    ref_check_memory(&vtrain_qwen, variants, 1);
-}
+static ref_suite suite = {
+    .family = &vtrain_qwen, .variants = variants, .n = 1,
+    .f32 = { VC_F32, 3e-5, 3e-5, 1e-3, false }, .bf16 = { VC_BF16, 2e-2, 3e-2, 1e-2, true },
+};
 
 static const ref_refusal bad_models[] = {
     { "{\"patch_size\":1}", "patch_size: 1" },
@@ -77,8 +61,7 @@ static void test_clip(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_f32), cmocka_unit_test(test_bf16), cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_clip),
+        REF_TESTS(suite), cmocka_unit_test(test_refused), cmocka_unit_test(test_clip),
     };
     return golden_has_device() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
 }

@@ -25,26 +25,10 @@ static const ref_variant variants[] = {
  * which is steep where heads have no norms: in the mean square they differ by up to 2.5e-2, while
  * diffusers' own bf16 differs from its f32 by up to 4.8e-2. The floors are for biases of keys,
  * which cancel in the softmax. */
-static const ref_tolerance f32 = { VC_F32, 1e-4, 1e-4, 1e-3, false };
-static const ref_tolerance bf16 = { VC_BF16, 1e-2, 3e-2, 1e-2, true };
-
-static void test_f32(void **state)
-{
-    (void)state;
-    ref_check_variants(&test_sd3, variants, COUNT(variants), &f32);
-}
-
-static void test_bf16(void **state)
-{
-    (void)state;
-    ref_check_variants(&test_sd3, variants, COUNT(variants), &bf16);
-}
-
-static void test_memory(void **state)
-{
-    (void)state;
-    ref_check_memory(&test_sd3, variants, COUNT(variants));
-}
+static ref_suite suite = {
+    .family = &test_sd3, .variants = variants, .n = COUNT(variants),
+    .f32 = { VC_F32, 1e-4, 1e-4, 1e-3, false }, .bf16 = { VC_BF16, 1e-2, 3e-2, 1e-2, true },
+};
 
 /* Stability's own files are in f16, their tables of positions too: 11 bits change a weight by at
  * most 2e-4. */
@@ -114,8 +98,7 @@ static void test_bad_inputs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_f32),        cmocka_unit_test(test_bf16),
-        cmocka_unit_test(test_memory),     cmocka_unit_test(test_stored),
+        REF_TESTS(suite), cmocka_unit_test(test_stored),
         cmocka_unit_test(test_bad_models), cmocka_unit_test(test_bad_inputs),
     };
     return golden_has_device() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;

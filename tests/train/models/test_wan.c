@@ -28,26 +28,10 @@ static const ref_variant variants[] = {
 /* f32: 1e-4 is the promise, as for CogVideoX; sums in another order differ by 3e-5. bf16: some
  * roundings of 2^-9 in a chain move gradients by up to 2.5e-2, which is that of the prompt's keys,
  * most of which are alike; diffusers' own bf16 differs from its f32 by up to 2.4e-2. */
-static const ref_tolerance f32 = { VC_F32, 1e-4, 1e-4, 1e-3, false };
-static const ref_tolerance bf16 = { VC_BF16, 2e-2, 3e-2, 1e-2, true };
-
-static void test_f32(void **state)
-{
-    (void)state;
-    ref_check_variants(&vtrain_wan, variants, COUNT(variants), &f32);
-}
-
-static void test_bf16(void **state)
-{
-    (void)state;
-    ref_check_variants(&vtrain_wan, variants, COUNT(variants), &bf16);
-}
-
-static void test_memory(void **state)
-{
-    (void)state;
-    ref_check_memory(&vtrain_wan, variants, COUNT(variants));
-}
+static ref_suite suite = {
+    .family = &vtrain_wan, .variants = variants, .n = COUNT(variants),
+    .f32 = { VC_F32, 1e-4, 1e-4, 1e-3, false }, .bf16 = { VC_BF16, 2e-2, 3e-2, 1e-2, true },
+};
 
 /* The first authors' names are read as diffusers reads them, whoever wrote the file. */
 static void test_names(void **state)
@@ -145,8 +129,7 @@ static void test_positions(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_f32), cmocka_unit_test(test_bf16), cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_names), cmocka_unit_test(test_refused),
+        REF_TESTS(suite), cmocka_unit_test(test_names), cmocka_unit_test(test_refused),
         cmocka_unit_test(test_batches), cmocka_unit_test(test_positions),
     };
     return golden_has_device() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
