@@ -1,4 +1,5 @@
-/* encoder.h - what an autoencoder and a text encoder must do, and which families have theirs here.
+/* encoder.h - the interfaces of autoencoders, text encoders and vision models, and the families
+ * whose encoders vprep has.
  *
  * vprep opens one encoder at a time: the text encoders one after the other, then the VAE. An
  * implementation is a const table of functions; its state belongs to one thread. */
@@ -26,7 +27,7 @@ typedef struct vae_info {
     int window;                      /* encoder_opts.window; 0: the family's number */
 } vae_info;
 
-/* How the prompts of a text encoder's slot become what the transformer reads. */
+/* The way from the prompts of a text encoder's slot to the values that the transformer reads. */
 typedef struct text_rule {
     int max_length;                  /* tokens a prompt is cut or padded to; 0: the encoder knows */
     const char *template;            /* around the prompt, which stands at its "{}"; NULL: none */
@@ -57,8 +58,8 @@ typedef struct encoder_opts {
     bool tiling;                     /* VAE: spatial tiles (less memory, other values) */
     int window;                      /* VAE: frames of a chunk, over which group norms take their
                                       * statistics; 0: the family's number */
-    /* A VAE whose decoder removes noise mixes decode_noise_scale (0..1) of noise into the latent
-     * and tells the decoder by decode_timestep (0..1) how much there is. Other VAEs ignore both. */
+    /* A VAE whose decoder removes noise mixes decode_noise_scale (0..1) of noise into the latent;
+     * decode_timestep (0..1) is the decoder's input for its amount. Other VAEs ignore both. */
     double decode_timestep, decode_noise_scale;
 } encoder_opts;
 static inline vt_options encoder_device(const encoder_opts *o)
@@ -79,10 +80,11 @@ typedef struct vae_class {
                   vc_err *err);
     /* z f32 [C,f,h,w] raw -> pixels u8 [frames(f), h*r, w*r, 3] */
     int (*decode)(vae *v, const float *z, int f, int h, int w, uint8_t *pixels, vc_err *err);
-    /* Frames that f latent frames decode to: at least (f-1)k+1, the first of which are the clip. */
+    /* Returns the number of frames that f latent frames decode to: at least (f-1)k+1, the first of
+     * which are the clip. */
     int (*frames)(int f);
-    /* Device memory that encode, or decode, takes for its arguments f, h, w beside the weights and
-     * the kernels' scratch: by a dry step, exactly. */
+    /* Sets *bytes to the device memory that encode, or decode, takes for its arguments f, h, w
+     * beside the weights and the kernels' scratch: by a dry step, exactly. */
     int (*memory)(vae *v, bool decode, int f, int h, int w, size_t *bytes, vc_err *err);
 } vae_class;
 
@@ -145,14 +147,15 @@ typedef struct vision_class {
      * [tokens,width]. */
     int (*encode)(vision_enc *v, const uint8_t *rgb, int h, int w, float *pixels, float *states,
                   vc_err *err);
-    /* Device memory that encode takes beside the weights: by a dry step, exactly. */
+    /* Sets *bytes to the device memory that encode takes beside the weights: by a dry step,
+     * exactly. */
     int (*memory)(vision_enc *v, size_t *bytes, vc_err *err);
 } vision_class;
 
 enum { PREP_MAX_TEXTS = VC_FAMILY_TEXTS };
 enum { PREP_NORMAL = VC_MODE_NORMAL, PREP_I2V = VC_MODE_I2V, PREP_INPAINT = VC_MODE_INPAINT };
 
-/* A family that this program has the encoders of. */
+/* A family whose encoders vprep has. */
 typedef struct prep_family {
     const vc_family *is;             /* NULL: not found yet */
     const vae_class *vae;
@@ -162,11 +165,12 @@ typedef struct prep_family {
     const vc_pipeline *pipeline;     /* of the model's folder; NULL: there is no folder */
 } prep_family;
 
-/* The family of a model folder (NULL: the built-in one). VC_EUSAGE names what is known. */
+/* Finds the family of a model folder (NULL: the built-in one). VC_EUSAGE names those known. */
 int prep_family_of(prep_family *out, const char *model_dir, vc_err *err);
-/* The one family that has this autoencoder. VC_EUSAGE if there is none, or several. */
+/* Finds the one family that has this autoencoder. VC_EUSAGE if there is none, or several. */
 int prep_family_by_vae(prep_family *out, const char *class, vc_err *err);
-/* The autoencoder whose class a manifest or a config.json names. VC_EUSAGE if it is unknown. */
+/* Finds the autoencoder whose class a manifest or a config.json names. VC_EUSAGE if the class is
+ * unknown. */
 int prep_vae_by_class(const vae_class **out, const char *class, vc_err *err);
 
 extern const vae_class vae_builtin, vae_cogvideox, vae_hunyuan, vae_ltx, vae_wan, vae_qwen_image,

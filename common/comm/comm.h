@@ -29,9 +29,9 @@
 
 typedef struct vc_comm vc_comm;
 
-/* Opens the comm of all processes of the run; main() calls it first, once per process. VC_EUSAGE:
- * the process is one of several, by the environment of a launcher of MPI or of torchrun, but no MPI
- * connects them. *out is NULL on failure. */
+/* Opens the comm of all processes of the run; main() calls it once, before the other functions.
+ * VC_EUSAGE: the process is one of several, by the environment of a launcher of MPI or of torchrun,
+ * but no MPI connects them. *out is NULL on failure. */
 int vc_comm_open(vc_comm **out, vc_err *err);
 /* Opens a comm of those ranks of `c` that give the same color, in the order of their ranks; color
  * >= 0. */

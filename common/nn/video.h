@@ -51,12 +51,12 @@ enum { NN_VIDEO_OUT = -1, NN_VIDEO_IN = -2 };
 extern const vt_weight nn_video_cube[], nn_video_point[], nn_video_plane[], nn_video_pixel[],
                        nn_video_time[], nn_video_affine[], nn_video_gamma[];
 
-/* The result is as large as x: copies of the clip's first frame or zeros stand before it, and
- * copies of its border or zeros around each frame. The function makes room for the frames that c
- * carries. With a plane for c, each frame is convolved alone among zeros. */
+/* Convolves x into a result as large as x. Copies of the clip's first frame or zeros stand before
+ * x, and copies of its border or zeros around each frame. The function makes room for the frames
+ * that c carries. With a plane for c, each frame is convolved alone among zeros. */
 vt_tensor *nn_video_causal(const nn_video *n, nn_video_conv *c, vt_tensor *x);
-/* nn_video_causal in steps of t, h, w. If t is two, the first chunk has an odd number of frames,
- * and every other chunk has an even one. */
+/* Does the same in steps of t, h, w. If t is two, the first chunk has an odd number of frames, and
+ * every other chunk has an even one. */
 vt_tensor *nn_video_causal_steps(const nn_video *n, nn_video_conv *c, vt_tensor *x,
                                  const int step[3]);
 vt_tensor *nn_video_pointwise(const nn_video *n, const nn_video_conv *c, vt_tensor *x);

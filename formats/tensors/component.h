@@ -57,18 +57,19 @@ int vf_component_open(vf_model **out, const char *path, vc_err *err);
  * neither, or the layout of another class. The caller deletes *out. */
 int vf_component_config(cJSON **out, const char *path, const char *class, vc_err *err);
 
-/* *path: the component that model has in `slot` ("vae", "text_encoder", "tokenizer", ...): the
- * folder model/slot, or the file or folder that its first authors publish; NULL: neither is there.
- * The caller frees *path. */
+/* Finds the component that model has in `slot` ("vae", "text_encoder", "tokenizer", ...). *path
+ * becomes the folder model/slot, or the file or folder that its first authors publish, or NULL if
+ * neither is there. The caller frees *path. */
 int vf_component_find(char **path, const char *model, const char *slot, vc_err *err);
-/* *slot: the slot of the layout of a file or a folder; NULL: no layout. */
+/* Sets *slot to the slot of the layout of a file or a folder, or to NULL if it has no layout. */
 int vf_component_slot(const char **slot, const char *path, vc_err *err);
-/* *config: config.json of the model's (first) transformer, in its folder, in the model's own
- * folder, or made of the weights there; NULL: there is none. The caller deletes *config. */
+/* Sets *config to the config.json of the model's (first) transformer, which is in its folder, in
+ * the model's own folder, or made of the weights there; NULL: there is none. The caller deletes
+ * *config. */
 int vf_component_transformer(cJSON **config, const char *model, vc_err *err);
-/* The layout of the first authors to whose transformers config belongs; NULL: it is not theirs. */
+/* Returns the layout of the first authors to whose transformers config belongs, or NULL. */
 const vc_first *vf_component_first(const cJSON *config);
-/* *type: the row of first->type that config names. VC_EFORMAT: no row. */
+/* Sets *type to the row of first->type that config names. VC_EFORMAT: there is no such row. */
 int vf_component_type(const vc_first *first, const cJSON *config, int *type, vc_err *err);
 
 #endif

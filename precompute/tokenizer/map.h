@@ -16,11 +16,11 @@ typedef struct tok_map {
     uint64_t *key, *value;               /* key + 1; 0: free */
     size_t cap, n;                       /* cap: 0 or a power of two */
 } tok_map;
-/* key below UINT64_MAX; replaces. */
+/* Adds a key below UINT64_MAX, or replaces its value. */
 int tok_map_put(tok_map *m, uint64_t key, uint64_t value);
 bool tok_map_get(const tok_map *m, uint64_t key, uint64_t *value);
 void tok_map_free(tok_map *m);
-/* The hash of the pairs, in any order. */
+/* Returns the hash of the pairs, which does not depend on their order. */
 vf_key tok_map_hash(const tok_map *m);
 
 /* Strings and their ids. */
@@ -32,12 +32,15 @@ typedef struct tok_vocab {
     uint32_t *slot;                      /* place + 1 by hash; 0: free */
     size_t slots;
 } tok_vocab;
-/* A string of the table gets the new id. */
+/* Adds a string; a string that the table has gets the new id. */
 int tok_vocab_add(tok_vocab *v, const char *s, size_t n, int32_t id);
-int32_t tok_vocab_id(const tok_vocab *v, const char *s, size_t n);    /* -1: none */
+/* Returns a string's id, or -1. */
+int32_t tok_vocab_id(const tok_vocab *v, const char *s, size_t n);
+/* Returns string i, which does not end in NUL, with its length in *n. */
 const char *tok_vocab_str(const tok_vocab *v, size_t i, size_t *n);
 void tok_vocab_free(tok_vocab *v);
-vf_key tok_vocab_hash(const tok_vocab *v);       /* of the pairs, in any order */
+/* Returns the hash of the pairs, which does not depend on their order. */
+vf_key tok_vocab_hash(const tok_vocab *v);
 
 /* A trie whose edges are one map: (node << 8 | byte) -> node. */
 typedef struct tok_trie {
@@ -45,18 +48,20 @@ typedef struct tok_trie {
     int32_t *value;                      /* [n] of the string that ends at a node; -1: none */
     size_t n, cap;                       /* nodes; 0 is the root */
 } tok_trie;
-int tok_trie_add(tok_trie *t, const char *s, size_t n, int32_t value);   /* value >= 0; replaces */
-/* The child of a node by a byte, or 0. */
+/* Adds a string with a value >= 0, or replaces its value. */
+int tok_trie_add(tok_trie *t, const char *s, size_t n, int32_t value);
+/* Returns the child of a node by a byte, or 0. */
 static inline size_t tok_trie_step(const tok_trie *t, size_t node, char byte)
 {
     uint64_t to;
     return tok_map_get(&t->edge, (uint64_t)node << 8 | (uint8_t)byte, &to) ? (size_t)to : 0;
 }
-/* Value of the longest string of the trie that s[0..n) begins with, and its length; -1: none. */
+/* Returns the value of the longest string of the trie that s[0..n) begins with, and its length in
+ * *len; -1: there is none. */
 int32_t tok_trie_longest(const tok_trie *t, const char *s, size_t n, size_t *len);
 void tok_trie_free(tok_trie *t);
 
-/* Grows an array to hold one more element than n; 0 or VC_ENOMEM. */
+/* Grows an array to hold one more element than n. */
 int tok_grow(void **array, size_t *cap, size_t n, size_t size);
 
 #endif

@@ -109,7 +109,7 @@ typedef struct tok_run {
 /* Opens r->matcher and sets the limits of a run of `steps` steps on n bytes of text. */
 int tok_run_begin(tok_run *r, size_t steps, size_t n, vc_err *err);
 void tok_run_free(tok_run *r);
-/* VC_ENOMEM, or VC_EFULL beyond s->most. */
+/* Add a span, an id. VC_ENOMEM; VC_EFULL: s has s->most spans already. */
 int tok_add_span(tok_spans *s, size_t at, size_t n, bool hit, bool first);
 int tok_add_id(tok_ids *ids, int64_t id);
 void *tok_scratch(tok_run *r, size_t bytes);              /* the old contents are lost; NULL */
@@ -169,7 +169,7 @@ int tok_unigram_done(tokenizer *t, vc_err *err);
 int tok_unigram_word(const tokenizer *t, tok_run *r, const char *s, size_t n);
 void tok_unigram_free(tok_unigram *u);
 
-/* The merge of a given rank; VC_EFORMAT names a part that is not in the vocabulary. */
+/* Adds the merge of a given rank. VC_EFORMAT names a part that is not in the vocabulary. */
 int tok_bpe_merge(tokenizer *t, uint32_t rank, const char *a, size_t na, const char *b, size_t nb,
                   vc_err *err);
 int tok_bpe_word(const tokenizer *t, tok_run *r, const char *s, size_t n);
@@ -184,16 +184,16 @@ int tok_read_vocab(tokenizer *t, const char *vocab, size_t n_vocab, const char *
                    size_t n_merges, vc_err *err);
 int tok_class_steps(tokenizer *t, const char *class, vc_err *err);    /* CLIP, Qwen2 */
 
-/* The parts of tokenizer.json that become steps. */
+/* Read the parts of tokenizer.json that become steps. */
 int tok_json_normalizer(tok_steps *s, const cJSON *o, vc_err *err);
 int tok_json_splits(tok_steps *s, const cJSON *o, vc_err *err);
 
 /* Adds a token that is cut out of texts, and replaces an added token of the same text. The
  * vocabulary's id of that text takes precedence over a->id. */
 int tok_add_token(tokenizer *t, const tok_added *a, vc_err *err);
-/* Id of an added token or a piece; -1. */
+/* Returns the id of an added token or of a piece, or -1. */
 int32_t tok_id_of(const tokenizer *t, const char *s);
-/* The template BOS, text, EOS; -1: none of these. */
+/* Sets the template BOS, text, EOS; -1: the template lacks this token. */
 int tok_set_template(tokenizer *t, int64_t front, int64_t back);
 
 /* Reads the files beside the vocabulary: flags of added tokens, the pad token, BOS and EOS. */

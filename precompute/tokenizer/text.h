@@ -10,13 +10,13 @@
 #include "common/base/buf.h"
 #include "common/base/err.h"
 
-/* The character at s, which is valid UTF-8 and not at its end; *n: its bytes. */
+/* Returns the character at s, which is valid UTF-8 and not at its end; *n becomes its bytes. */
 uint32_t tok_char(const char *s, size_t *n);
 void tok_put_char(vc_buf *b, uint32_t c);
-/* The character that ends where s[0..n) ends; n > 0. */
+/* Returns the character that ends where s[0..n) ends; n > 0. */
 uint32_t tok_last_char(const char *s, size_t n);
 
-/* s[0..n) with U+FFFD for each maximal part that is no UTF-8. */
+/* Adds s[0..n) to out, with U+FFFD for each maximal part that is no UTF-8. */
 void tok_repair(vc_buf *out, const char *s, size_t n);
 
 typedef enum {
@@ -29,23 +29,24 @@ typedef enum {
 bool tok_is(uint32_t c, tok_class k);
 
 typedef enum { TOK_NFC, TOK_NFD, TOK_NFKC, TOK_NFKD } tok_form;
-/* s[0..n), valid UTF-8, in a normal form. */
+/* Adds s[0..n), valid UTF-8, to out in a normal form. */
 int tok_normalize(vc_buf *out, const char *s, size_t n, tok_form form, vc_err *err);
-/* Full lower case, character by character (no final sigma). */
+/* Adds s[0..n) to out in full lower case, character by character (no final sigma). */
 void tok_lower(vc_buf *out, const char *s, size_t n);
 
 /* A precompiled_charsmap: u32 bytes of a double array (darts-clone), the array, and the NUL-ended
- * strings it points to. Borrows the blob. VC_EFORMAT. */
+ * strings it points to. The struct borrows the blob. */
 typedef struct tok_charsmap {
     const uint8_t *units;                /* [n_units] u32, little-endian */
     size_t n_units;
     const char *strings;                 /* valid UTF-8 */
     size_t n_strings;
 } tok_charsmap;
+/* Finds the parts of a blob. VC_EFORMAT: the blob is damaged. */
 int tok_charsmap_of(tok_charsmap *m, const void *blob, size_t n, vc_err *err);
-/* Replaces whole grapheme clusters of less than 6 bytes, else single characters, by the value of
- * their shortest prefix in the map, as the `tokenizers` library does. VC_EFULL as soon as out has
- * more than `most` bytes. */
+/* Adds s[0..n) to out with whole grapheme clusters of less than 6 bytes, else single characters,
+ * replaced by the value of their shortest prefix in the map, as the `tokenizers` library does.
+ * VC_EFULL as soon as out has more than `most` bytes. */
 int tok_charsmap_apply(const tok_charsmap *m, vc_buf *out, size_t most, const char *s, size_t n);
 
 #endif

@@ -24,29 +24,31 @@ typedef struct tokenizer tokenizer;
 
 enum { TOKENIZER_TEXT_MAX = 1 << 28 };             /* bytes of a text */
 
-/* dir: a tokenizer folder, or one of the files named above. VC_ENOENT: there is none of them;
- * VC_EFORMAT, with file and field: damaged, or of an unknown kind. */
+/* Opens a tokenizer's folder, or one of the files named above. VC_ENOENT: dir has none of them;
+ * VC_EFORMAT, with file and field: a file is damaged, or of an unknown kind. */
 int tokenizer_open(tokenizer **out, const char *dir, vc_err *err);
-/* Adds special tokens (NULL-ended) to the folder's: each gets the next id, in order. */
+/* Does the same, and adds special tokens (NULL-ended) to the folder's: each gets the next id, in
+ * order. */
 int tokenizer_open_with(tokenizer **out, const char *dir, const char *const *added, vc_err *err);
 void tokenizer_close(tokenizer *t);                          /* NULL is fine */
 
-/* The hash of everything that changes ids, without file names and unrelated fields. The same
- * tokenizer as spiece.model and as tokenizer.json has one fingerprint. */
+/* Returns the hash of everything that changes ids, without file names and unrelated fields. The
+ * same tokenizer as spiece.model and as tokenizer.json has one fingerprint. */
 vf_key tokenizer_fingerprint(const tokenizer *t);
 
-/* Ids without special tokens added by a template; *ids malloc'ed, NULL on failure. Text that spells
- * a special token becomes that token. text need not be UTF-8 (what is not becomes U+FFFD, one for
- * each maximal part, as Python decodes with errors="replace") nor end in NUL, and may hold NULs.
- * VC_EINVAL: longer than TOKENIZER_TEXT_MAX. */
+/* Sets *ids, malloc'ed, to a text's *n ids without the special tokens of a template; NULL on
+ * failure. Text that spells a special token becomes that token. The text need not be UTF-8 (each
+ * maximal part that is none becomes U+FFFD, as Python decodes with errors="replace") nor end in
+ * NUL, and may hold NULs. VC_EINVAL: the text is longer than TOKENIZER_TEXT_MAX. */
 int tokenizer_ids(const tokenizer *t, const char *text, size_t bytes, int64_t **ids, size_t *n,
                   vc_err *err);
 
-/* A prompt as an encoder gets it: with the special tokens of the model's post-processor (T5: EOS at
- * the end; CLIP: BOS and EOS; LLaMA 3: BOS), its text cut so that all fit into max_length, padded
- * on the right. text ends in NUL; ids and mask are [max_length], mask 1 before the padding and 0 in
- * it; *n is the number of tokens before the padding. VC_EINVAL: max_length does not hold the
- * special tokens, or padding is needed and the files name no pad token. */
+/* Makes a prompt as an encoder gets it: with the special tokens of the model's post-processor (T5:
+ * EOS at the end; CLIP: BOS and EOS; LLaMA 3: BOS), its text cut so that all fit into max_length,
+ * padded on the right. text ends in NUL; ids and mask are [max_length], and mask is 1 before the
+ * padding and 0 in the padding; *n becomes the number of tokens before the padding. VC_EINVAL:
+ * max_length does not hold the special tokens, or padding is needed and the files name no pad
+ * token. */
 int tokenizer_prompt(const tokenizer *t, const char *text, int max_length, int64_t *ids,
                      int64_t *mask, int *n, vc_err *err);
 

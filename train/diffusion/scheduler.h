@@ -3,10 +3,9 @@
  *
  * The classes CogVideoXDDIMScheduler and CogVideoXDPMScheduler (v-prediction over 1000 times),
  * FlowMatchEulerDiscreteScheduler, whose shift may follow from the number of tokens, and
- * UniPCMultistepScheduler with flow sigmas are known. A
- * missing field has the class's default, as in diffusers; a value that this program does not
- * support is an error that names the field. Fields that change neither training nor our samplers
- * (clip_sample, thresholds, eta) are ignored. */
+ * UniPCMultistepScheduler with flow sigmas are known. A missing field has the class's default, as
+ * in diffusers; a value that this program does not support is an error that names the field. Fields
+ * that change neither training nor our samplers (clip_sample, thresholds, eta) are ignored. */
 #ifndef TRAIN_DIFFUSION_SCHEDULER_H
 #define TRAIN_DIFFUSION_SCHEDULER_H
 

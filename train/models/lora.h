@@ -7,9 +7,9 @@
  * value that matches a module which holds others is an error that names the module. VideoX-Fun's
  * documents give `ff.0`, `img_mlp.2` and the like for `ff.net.0.proj` and `img_mlp.net.2`, which
  * match no module: a note reports that these entries are left out. "all-linear" matches every
- * linear, and no convolution. Where more entries match the names of one of the
- * family's tables (lora_names.h) than ours, as DiffSynth's "a_to_qkv" for FLUX.1 or "q,ffn.0" for
- * Wan, the entries match by these names.
+ * linear, and no convolution. Where more entries match the names of one of the family's tables
+ * (lora_names.h) than ours, as DiffSynth's "a_to_qkv" for FLUX.1 or "q,ffn.0" for Wan, the entries
+ * match by these names.
  *
  * Files. diffusers' pytorch_lora_weights.safetensors (written by export.h) has
  * `transformer.<module>.lora_A.weight` [r,in] and `.lora_B.weight` [out,r] (of a convolution
