@@ -4,9 +4,9 @@
 
 #include "common/base/err.h"
 
-/* Called by main() before a thread starts or a file is opened: changes settings that are read when
- * a program or a library is loaded, and executes the program anew in the same process. Returns if
- * no setting had to change.
+/* Called by main() before any thread starts: changes settings that are read when a program or a
+ * library is loaded, and executes the program anew in the same process. Returns if no setting had
+ * to change.
  *
  * By default libgomp's threads spin for milliseconds at the end of each loop. If another process
  * wants one of the cores, the spinning thread uses up its time slice while the thread that it waits

@@ -12,18 +12,24 @@ size_flags="--dit_width 16 --dit_layers 1 --dit_heads 1"
 run_flags="--threads 1 --checkpointing_steps 2 --checkpointing_limit 2 --use_ema"
 run_flags+=" --validation_steps 3 --resume_from_checkpoint latest"
 
-# Each line is: name | commands that fill the folder before the case's command ($base holds the
+# Each row is: name | commands that fill the folder before the case's command ($base holds the
 # datasets of make_base) | the case's command.
 cases()
 {
     cat <<EOF
-vprep | | vprep --meta $base/media/list.json --out d.lmdb $set_flags --validation_prompts $base/media/prompts.json
-vprep, many shards | | vprep --meta $base/media/list.json --out d.lmdb $set_flags --shard_seconds 0.0001
+vprep | | vprep --meta $base/media/list.json --out d.lmdb $set_flags \
+    --validation_prompts $base/media/prompts.json
+vprep, many shards | | vprep --meta $base/media/list.json --out d.lmdb $set_flags \
+    --shard_seconds 0.0001
 vprep, resumed | half_made d.lmdb | vprep --meta $base/media/list.json --out d.lmdb $set_flags
-vprep, other captions | cp -r $base/d.lmdb . | vprep --meta $base/media/other.json --out d.lmdb $set_flags
-vprep --append | cp -r $base/e.lmdb d.lmdb | vprep --meta $base/media/list.json --out d.lmdb $set_flags --append
-vprep --reuse, in place | cp -r $base/d.lmdb . | vprep --meta $base/media/list.json --out d.lmdb $set_flags --reuse d.lmdb --video_sample_n_frames 5
-vprep --reuse, of another | cp -r $base/d.lmdb . | vprep --meta $base/media/list.json --out n.lmdb $set_flags --reuse d.lmdb --train_mode i2v
+vprep, other captions | cp -r $base/d.lmdb . | vprep --meta $base/media/other.json \
+    --out d.lmdb $set_flags
+vprep --append | cp -r $base/e.lmdb d.lmdb | vprep --meta $base/media/list.json \
+    --out d.lmdb $set_flags --append
+vprep --reuse, in place | cp -r $base/d.lmdb . | vprep --meta $base/media/list.json \
+    --out d.lmdb $set_flags --reuse d.lmdb --video_sample_n_frames 5
+vprep --reuse, of another | cp -r $base/d.lmdb . | vprep --meta $base/media/list.json \
+    --out n.lmdb $set_flags --reuse d.lmdb --train_mode i2v
 vlat gc | cp -r $base/d.lmdb . | vlat gc d.lmdb
 vlat merge | cp -r $base/d.lmdb $base/e.lmdb . | vlat merge d.lmdb e.lmdb --out m.lmdb
 vlat split | cp -r $base/d.lmdb . | vlat split d.lmdb --n 3 --out p
@@ -35,10 +41,15 @@ vlat export, musubi | cp -r $base/w.lmdb . | vlat export w.lmdb --to musubi --ou
 vlat export, diffsynth | cp -r $base/w.lmdb . | vlat export w.lmdb --to diffsynth --out x
 vlat import, safetensors | cp -r $base/x . | vlat import x --from safetensors --out i.lmdb
 vlat import, webdataset | cp -r $base/y . | vlat import y --from webdataset --out i.lmdb
-vtrain | cp -r $base/d.lmdb . | vtrain --latents d.lmdb --output_dir run --max_train_steps 6 $size_flags $run_flags
-vtrain, resumed | cp -r $base/d.lmdb . && cp -r $base/run . | vtrain --latents d.lmdb --output_dir run --max_train_steps 9 $size_flags $run_flags
-vtrain, a LoRA | cp -r $base/d.lmdb . | vtrain --latents d.lmdb --output_dir run --max_train_steps 4 $run_flags --training_type lora --model $base/run/checkpoint-6 --rank 2 --export_kohya
-vtrain --follow | cp -r $base/d.lmdb . | vtrain --latents d.lmdb --output_dir run --max_train_steps 6 $size_flags $run_flags --follow
+vtrain | cp -r $base/d.lmdb . | vtrain --latents d.lmdb --output_dir run --max_train_steps 6 \
+    $size_flags $run_flags
+vtrain, resumed | cp -r $base/d.lmdb . && cp -r $base/run . | vtrain --latents d.lmdb \
+    --output_dir run --max_train_steps 9 $size_flags $run_flags
+vtrain, a LoRA | cp -r $base/d.lmdb . | vtrain --latents d.lmdb --output_dir run \
+    --max_train_steps 4 $run_flags --training_type lora --model $base/run/checkpoint-6 --rank 2 \
+    --export_kohya
+vtrain --follow | cp -r $base/d.lmdb . | vtrain --latents d.lmdb --output_dir run \
+    --max_train_steps 6 $size_flags $run_flags --follow
 vdecode, a dataset | cp -r $base/d.lmdb . | vdecode d.lmdb --out pictures --sheet --quiet
 vdecode, a run | cp -r $base/run . | vdecode run --quiet
 EOF
