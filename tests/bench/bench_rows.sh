@@ -5,6 +5,7 @@
 PYTHON=${PYTHON:-python3}
 command -v "$PYTHON" >/dev/null || { echo "skipped: no python3"; exit 77; }
 bench=$VLT_SOURCE/scripts/bench
+PYTHON=$("$PYTHON" -c 'import sys; print(sys.executable)')        # not a slow wrapper of it
 export PYTHON
 
 # ---- compare ----
