@@ -47,8 +47,8 @@ bool cpu_scratch_one(vt_dev *d, int t, size_t bytes);
 /* Records the first fault. Any thread may call this. */
 void cpu_fault(vt_dev *d, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
-/* Returns the set of kernels for activations of type t: AMX and AVX512-BF16 compute bf16 activations
- * in bf16; all else is computed in f32. */
+/* Returns the set of kernels for activations of type t: AMX and AVX512-BF16 compute bf16
+ * activations in bf16; all else is computed in f32. */
 const cpu_gemm *cpu_gemm_of(const vt_dev *d, vc_dtype t);
 /* Stores n results t of one row, of columns n0 on: c = alpha t + beta c + bias. t is overwritten.
  * (matmul.c) */

@@ -25,7 +25,7 @@ static inline units repeat(const unit *p)
     return u - (units){ 0 };
 }
 
-/* Adds to each lane of s the products of the pairs x and b; the tests' emulation keeps denormals. */
+/* Adds to each lane of s the products of the pairs x and b; the emulation keeps denormals. */
 static inline vf add_product(vf s, units x, units b)
 {
 #if defined(V_AVX512) && defined(__AVX512BF16__)
