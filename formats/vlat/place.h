@@ -14,6 +14,8 @@
 #include "common/os/progress.h"
 
 #define VLAT_COMING "pull"                   /* folder of files that are not complete yet */
+#define VLAT_LOCK VLAT_COMING "/lock"        /* folder that a push over ssh makes; it holds a file
+                                              * with the name of the process (owner.h) */
 
 /* Takes bytes as they come; an error ends the transfer. */
 typedef struct vlat_sink {
@@ -33,8 +35,11 @@ typedef struct vlat_place_kind {
     void (*close)(vlat_place *p);
 
     /* The calls below are NULL for a place that is only read. Makes the folder and VLAT_COMING in
-     * it. VC_EBUSY: another process writes there (as far as the place can know). */
+     * it, and locks them against other transfers. VC_EBUSY: another transfer writes there; the text
+     * has the remedy for a lock that a killed one left. */
     int (*prepare)(vlat_place *p, vc_err *err);
+    /* Ends what prepare began, also after a stop: removes the lock, and with `done` VLAT_COMING. */
+    int (*release)(vlat_place *p, bool done, vc_err *err);
     /* size[i] is the size of file i of n, -1 if it does not exist. */
     int (*sizes)(vlat_place *p, char *const *name, int n, int64_t *size, vc_err *err);
     /* Opens a file for put(), which appends to its `from` bytes. put_end makes them durable and

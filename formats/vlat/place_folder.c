@@ -2,6 +2,7 @@
  * of a dataset; and the choice among the kinds of places. See place.h */
 #include "formats/vlat/place.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #include "common/os/file.h"
+#include "formats/vlat/owner.h"
 
 enum { BLOCK = 1 << 18 };
 
@@ -66,15 +68,72 @@ static int get(vlat_place *p, const char *name, uint64_t from, uint64_t n, const
     return rc;
 }
 
+/* Opens and locks VLAT_COMING at path. *there is false if another transfer has removed it
+ * meanwhile. */
+static int lock(folder *f, const char *path, bool *there, vc_err *err)
+{
+    struct stat mine, now;
+    if (f->lock >= 0)
+        close(f->lock);
+    f->lock = -1;
+    int rc = vc_mkdirs(path, err);
+    if (rc)
+        return rc;
+    f->lock = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    *there = f->lock >= 0 || errno != ENOENT;
+    if (f->lock < 0)
+        return *there ? vc_fail_errno(err, "%s", path) : 0;
+    if (flock(f->lock, LOCK_EX | LOCK_NB))
+        return vc_fail(err, VC_EBUSY, "%s: another vlat pull or push writes there", path);
+    *there = !fstat(f->lock, &mine) && !stat(path, &now) && mine.st_dev == now.st_dev &&
+             mine.st_ino == now.st_ino;
+    return 0;
+}
+
+/* Refuses a folder to which a push over ssh writes, unless the process that did so has ended. */
+static int look_for_push(const vlat_place *p, vc_err *err)
+{
+    char *path = vc_path_join(p->where, VLAT_LOCK);
+    DIR *d = path ? opendir(path) : NULL;
+    int rc = path ? 0 : vc_no_memory(err);
+    bool found = false;
+    for (struct dirent *e; d && !rc && (e = readdir(d));) {
+        if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
+            continue;
+        found = true;
+        if (!vlat_owner_gone(e->d_name))
+            rc = vlat_owner_busy(e->d_name, p->where, VLAT_LOCK, err);
+    }
+    if (d && !rc && !found)
+        rc = vlat_owner_busy("", p->where, VLAT_LOCK, err);
+    if (d)
+        closedir(d);
+    free(path);
+    return rc;
+}
+
+/* The lock comes first: a push over ssh makes its own first, too, and then looks for this one. */
 static int prepare(vlat_place *p, vc_err *err)
 {
     folder *f = (folder *)p;
+    bool there = false;
     char *path = vc_path_join(p->where, VLAT_COMING);
-    int rc = path ? vc_mkdirs(path, err) : vc_no_memory(err);
-    if (!rc && (f->lock = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
-        rc = vc_fail_errno(err, "%s", path);
-    else if (!rc && flock(f->lock, LOCK_EX | LOCK_NB))
-        rc = vc_fail(err, VC_EBUSY, "%s: another vlat pull or push writes there", path);
+    int rc = path ? 0 : vc_no_memory(err);
+    while (!rc && !there)
+        rc = lock(f, path, &there, err);
+    free(path);
+    return rc ? rc : look_for_push(p, err);
+}
+
+static int release(vlat_place *p, bool done, vc_err *err)
+{
+    folder *f = (folder *)p;
+    char *path = vc_path_join(p->where, VLAT_COMING);
+    int rc = path ? 0 : vc_no_memory(err);
+    if (!rc && done)
+        rc = vc_remove_tree(path, err);
+    close(f->lock);
+    f->lock = -1;
     free(path);
     return rc;
 }
@@ -171,7 +230,8 @@ static void close_folder(vlat_place *p)
 }
 
 static const vlat_place_kind kind = {
-    .near = true, .get = get, .close = close_folder, .prepare = prepare, .sizes = sizes,
+    .near = true, .get = get, .close = close_folder, .prepare = prepare,
+    .release = release, .sizes = sizes,
     .put_begin = put_begin, .put = put, .put_end = put_end, .rename = rename_all,
     .remove = remove_all
 };

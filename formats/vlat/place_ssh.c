@@ -20,6 +20,7 @@
 
 #include "common/base/buf.h"
 #include "common/os/file.h"
+#include "formats/vlat/owner.h"
 
 extern char **environ;
 
@@ -37,6 +38,7 @@ typedef struct ssh {
     pid_t pid;                               /* 0: no script runs */
     int in, out;                             /* pipes to and from the script, or -1 */
     char *name;                              /* of the file that is sent, quoted */
+    char *owner;                             /* name of this process in the lock, or NULL */
     uint8_t block[BLOCK];
 } ssh;
 
@@ -213,17 +215,73 @@ static int get(vlat_place *p, const char *name, uint64_t from, uint64_t n, const
     return vc_context(err, rc, "%s", name);
 }
 
+/* Runs a script in the dataset's folder, or in the home folder if there is none yet; its words go
+ * to VLAT_COMING and may make the lock. *owner: the lock's files after that. Where the lock is ours
+ * now but a transfer on that machine has locked VLAT_COMING, the lock is removed again. */
+static int try_lock(ssh *s, const char *words, char **owner, vc_err *err)
+{
+    vc_buf script = { 0 };
+    char *dir = s->dir, home[] = ".";
+    s->dir = home;                           /* the folder may not exist yet */
+    vc_buf_printf(&script, "mkdir -p %s/" VLAT_COMING " && cd %s/" VLAT_COMING " || exit 1; %s; "
+                  "held() { command -v flock >/dev/null && { flock -n . true; [ $? -eq 1 ]; }; }; "
+                  "if [ -f lock/%s ] && held; then rm -r lock; echo another; else ls lock; fi",
+                  dir, dir, words, s->owner);
+    int rc = ask(s, &script, owner, err);
+    s->dir = dir;
+    vc_buf_free(&script);
+    if (!rc)
+        (*owner)[strcspn(*owner, "\n")] = 0;
+    return rc;
+}
+
+/* Takes the lock over from a process that has ended: a rename fails if another process was faster. */
+static int take_over(ssh *s, char **owner, vc_err *err)
+{
+    vc_buf words = { 0 };
+    vc_buf_str(&words, "mv lock/");
+    add_quoted(&words, *owner);
+    vc_buf_printf(&words, " lock/%s 2>/dev/null", s->owner);
+    char *text = vc_buf_take(&words);
+    free(*owner);
+    *owner = NULL;
+    int rc = text ? try_lock(s, text, owner, err) : vc_no_memory(err);
+    free(text);
+    return rc;
+}
+
 static int prepare(vlat_place *p, vc_err *err)
 {
     ssh *s = (ssh *)p;
+    char *owner = NULL, *words = NULL;
+    s->owner = vlat_owner_self();
+    if (s->owner)
+        words = vc_format("if mkdir lock 2>/dev/null; then : >lock/%s || exit 1; fi", s->owner);
+    int rc = words ? try_lock(s, words, &owner, err) : vc_no_memory(err);
+    if (!rc && vlat_owner_gone(owner))
+        rc = take_over(s, &owner, err);
+    if (!rc && strcmp(owner, s->owner))
+        rc = vlat_owner_busy(owner, p->where, VLAT_LOCK, err);
+    free(owner);
+    free(words);
+    return rc;
+}
+
+/* Does not look at the stop flag, because the lock must go. VLAT_COMING gets another name before it
+ * is removed, as the next transfer may make its own at once. */
+static int release(vlat_place *p, bool done, vc_err *err)
+{
+    ssh *s = (ssh *)p;
     vc_buf script = { 0 };
-    char *text, *dir = s->dir;
-    s->dir = ".";                            /* the folder may not exist yet */
-    vc_buf_printf(&script, "mkdir -p %s/" VLAT_COMING, dir);
-    int rc = ask(s, &script, &text, err);
-    s->dir = dir;
+    bool again;
+    if (done)
+        vc_buf_printf(&script, "mv " VLAT_COMING " " VLAT_COMING ".%s && rm -rf " VLAT_COMING ".%s",
+                      s->owner, s->owner);
+    else
+        vc_buf_printf(&script, "rm -f " VLAT_LOCK "/%s && rmdir " VLAT_LOCK, s->owner);
+    int rc = start(s, &script, err);
+    rc = finish(s, rc, &again, err);
     vc_buf_free(&script);
-    free(text);
     return rc;
 }
 
@@ -353,12 +411,14 @@ static void close_ssh(vlat_place *p)
     free(s->host);
     free(s->dir);
     free(s->name);
+    free(s->owner);
     free(s);
 }
 
 static const vlat_place_kind kind = {
-    .get = get, .close = close_ssh, .prepare = prepare, .sizes = sizes, .put_begin = put_begin,
-    .put = put, .put_end = put_end, .rename = rename_all, .remove = remove_all
+    .get = get, .close = close_ssh, .prepare = prepare, .release = release, .sizes = sizes,
+    .put_begin = put_begin, .put = put, .put_end = put_end, .rename = rename_all,
+    .remove = remove_all
 };
 
 /* A folder is relative to the home folder there, with or without "~/" in front; "./" keeps a name

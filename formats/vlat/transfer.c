@@ -30,6 +30,7 @@ typedef struct transfer {
     char **name, **coming;                   /* [n_shards] files of the target */
     bool *present;                           /* [n_shards] the target has the shard in place */
     bool has_manifest, replaces;             /* the target's; a shard replaces another file */
+    bool prepared;                           /* the target is locked */
     pthread_mutex_t lock;                    /* of all below */
     int next;                                /* first shard that no thread has taken */
     uint64_t done, came;                     /* bytes that are there; that this transfer brought */
@@ -277,6 +278,7 @@ static int read_manifests(transfer *t, vc_err *err)
         rc = vc_fail(err, VC_EINVAL, "%s: vprep has not finished this dataset", t->from);
     if (!rc)
         rc = t->target->kind->prepare(t->target, err);
+    t->prepared = !rc;
     if (!rc) {
         vc_err e = { 0 };
         rc = read_manifest(t->target, VF_MANIFEST, &t->have, &old, &n, &e);
@@ -406,7 +408,7 @@ static int place(transfer *t, vc_err *err)
 {
     const vlat_place_kind *k = t->target->kind;
     char *manifest = (char *)(uintptr_t)VF_MANIFEST, coming[] = VLAT_COMING "/" VF_MANIFEST;
-    char *made = coming, folder[] = VLAT_COMING, *left = folder, old[] = REPLACED, *replaced = old;
+    char *made = coming, old[] = REPLACED, *replaced = old;
     int n = 0;
     for (int i = 0; i < t->want.n_shards; i++)
         if (!t->present[i]) {
@@ -422,9 +424,7 @@ static int place(transfer *t, vc_err *err)
         rc = k->rename(t->target, t->coming, t->name, n, err);
     if (!rc)
         rc = k->rename(t->target, &made, &manifest, 1, err);
-    if (!rc)
-        rc = drop_others(t, err);
-    return rc ? rc : k->remove(t->target, &left, 1, err);
+    return rc ? rc : drop_others(t, err);
 }
 
 static int run(transfer *t, vc_err *err)
@@ -450,6 +450,10 @@ static int run(transfer *t, vc_err *err)
     vc_progress_end(t->v->progress);
     if (!rc)
         rc = place(t, err);
+    if (t->prepared) {
+        int end = t->target->kind->release(t->target, !rc, rc ? NULL : err);
+        rc = rc ? rc : end;
+    }
     if (!rc)
         vc_say(t->v->progress, "%s has the %" PRId64 " samples of %s; %s came", t->to,
                t->want.samples, t->from, vc_human_bytes(a, (double)t->came));

@@ -23,6 +23,11 @@ mkdir -p busy.lmdb/pull
 exec 9<busy.lmdb/pull && flock 9
 expect 1 'busy.lmdb/pull: another vlat' vlat push set.lmdb busy.lmdb
 exec 9<&-
+# a lock on a folder that the transfer before has removed is none
+export VLT_FAULT_RUN='vlat push set.lmdb passed.lmdb >first 2>&1'
+expect 0 '; 0 B came' fault 'flock@passed.lmdb/pull:1:run' vlat push set.lmdb passed.lmdb
+holds first 'has the 60 samples'
+same_files want.lmdb passed.lmdb
 # each write, rename and sync may be the last
 n=$(calls_of change vlat push set.lmdb counted.lmdb --connections 1)
 for ((i = 1; i <= n; i += n / 12 + 1)); do
@@ -128,6 +133,42 @@ expect 1 'arrived with another checksum' vlat push set.lmdb box:killed.lmdb
 absent home/killed.lmdb/manifest.json
 expect 0 'has the 60 samples' vlat push set.lmdb box:killed.lmdb
 same_files want.lmdb home/killed.lmdb
+# A second push to the same folder is refused, over ssh and from that machine, also while it is the
+# first that came over ssh; the error names the first, which brings the whole dataset.
+busy='another vlat push writes there, process [0-9]* on .*the folder box:two.lmdb/pull/lock'
+while read -r first second error; do
+    rm -rf home/two.lmdb second
+    export VLT_FAULT_RUN="vlat push set.lmdb $second >second 2>&1; echo status \$? >>second"
+    expect 0 'has the 60 samples' fault 'open@set.lmdb/shard:1:run' vlat push set.lmdb $first
+    holds second "$error" && holds second '^status 1'
+    same_files want.lmdb home/two.lmdb
+done <<TABLE
+box:two.lmdb box:two.lmdb $busy
+box:two.lmdb home/two.lmdb another vlat push writes there, process [0-9]* on
+home/two.lmdb box:two.lmdb another vlat push writes there: wait
+TABLE
+# The lock of a push that was killed ends with its process; one of another machine is named.
+rm -rf home/two.lmdb
+check 'a killed push' 137 fault 'open@set.lmdb/shard:1:kill' vlat push set.lmdb box:two.lmdb
+lock=$(ls home/two.lmdb/pull/lock)
+expect 0 'has the 60 samples' vlat push set.lmdb box:two.lmdb
+same_files want.lmdb home/two.lmdb
+for owner in "$lock" "elsewhere,7,${lock#*,*,}" "${lock%,*},0123456789abcdef" 'odd; name' ''; do
+    rm -rf home/two.lmdb && mkdir -p home/two.lmdb/pull/lock
+    [ -z "$owner" ] || : >"home/two.lmdb/pull/lock/$owner"
+    want=1
+    case $owner in "$lock" | elsewhere*) want=0 ;; esac
+    for to in box:two.lmdb home/two.lmdb; do
+        check "lock '$owner' of $to" $want vlat push set.lmdb $to
+        [ $want = 0 ] || stderr_has "writes there.*remove its lock, the folder $to/pull/lock"
+    done
+done
+rm -r home/two.lmdb/pull/lock
+expect 0 'has the 60 samples' vlat push set.lmdb box:two.lmdb
+# a push that fails removes its lock
+rm -rf home/two.lmdb
+expect 1 'Input/output' fault 'open@set.lmdb/shard:1+:EIO' vlat push set.lmdb box:two.lmdb
+absent home/two.lmdb/pull/lock
 # no connection at all
 printf '#!/bin/sh\nexit 255\n' >bin/ssh
 expect 1 'does `ssh box true` work' vlat pull box:set.lmdb --out far.lmdb
