@@ -81,14 +81,17 @@ int vprep_seen_tokens(const vprep *p)
 
 /* ---- keys ---- */
 
-/* Hashes the choice of pixels: file, frames, sizes, crop, flip. */
-static void hash_pixels(vf_hasher *h, const vf_key *source, const vprep_clip *clip, int frames)
+/* Hashes the choice of pixels: file, frames, tone mapping, sizes, crop, flip. */
+static void hash_pixels(vf_hasher *h, const vf_key *source, media_tonemap tonemap,
+                        const vprep_clip *clip, int frames)
 {
     const vb_choice *c = &clip->choice;
 
     vf_hasher_bytes(h, "source", source->b, sizeof source->b);
     for (int i = 0; i < frames; i++)
         vf_hasher_int(h, "frame", clip->frames[i]);
+    if (tonemap)                         /* older keys have no such field */
+        vf_hasher_str(h, "tonemap", media_tonemap_names[tonemap]);
     if (c->load_h) {
         vf_hasher_int(h, "load_h", c->load_h);
         vf_hasher_int(h, "load_w", c->load_w);
@@ -176,7 +179,8 @@ static void hash_grid(vf_hasher *h, const vprep *p)
 }
 
 /* A masked clip of which no pixel is known is the same whatever its source. it NULL: of a prompt,
- * which has no loss mask. */
+ * which has no loss mask. Files beside the source are no pictures to look at: they are read without
+ * tone mapping. */
 static void hash_sources(vf_hasher *h, const vprep *p, const vf_key *source, const vprep_item *it,
                          const vprep_clip *clip, vc_role role)
 {
@@ -187,8 +191,8 @@ static void hash_sources(vf_hasher *h, const vprep *p, const vf_key *source, con
     int frames = other ? clip->choice.frames : vprep_value_frames(p, clip, role);
 
     if (r->keyed & VC_KEYED_PIXELS && frames)
-        hash_pixels(h, other && it ? &p->list.sources[it->row].beside[beside].hash : source, clip,
-                    frames);
+        hash_pixels(h, other && it ? &p->list.sources[it->row].beside[beside].hash : source,
+                    other ? MEDIA_TONEMAP_NONE : clip->tonemap, clip, frames);
     if (r->keyed & VC_KEYED_VARIANTS)
         vf_hasher_int(h, "variants", p->c.noise_variants);
     if (r->keyed & VC_KEYED_DRAWS && frames && (r->noise == VC_NOISE_ALL || p->encoders.mask_noise))
@@ -237,7 +241,7 @@ static vf_key picture_key(const vf_key *source, const vprep_clip *clip, bool pee
     vf_hasher h;
 
     vf_hasher_begin(&h, "picture");
-    hash_pixels(&h, source, clip, 1);
+    hash_pixels(&h, source, clip->tonemap, clip, 1);
     if (peer)
         vf_hasher_str(&h, "pixels", "peer");
     return vf_hasher_end(&h);

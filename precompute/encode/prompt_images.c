@@ -13,6 +13,7 @@ typedef struct picture {
     char *file;                      /* NULL: there is none */
     prep_identity is;                /* of the file, when it was hashed */
     vf_key hash;
+    media_tonemap tonemap;           /* of HDR files that of the run, else NONE */
 } picture;
 
 /* The files of a row, by column. */
@@ -146,6 +147,24 @@ static int open_clip(const vprep *p, const cJSON *row, vprep_image *m, vc_err *e
     return rc;
 }
 
+/* Finds the HDR pictures. A control clip is no picture to look at. */
+static int find_hdr(const vprep *p, vprep_image *m, vc_err *err)
+{
+    int rc = 0;
+
+    for (int i = 0; !rc && i < CONTROL && p->c.tonemap; i++) {
+        media *file = NULL;
+        media_info info = { 0 };
+        if (m->of[i].file)
+            rc = vc_context(err, media_open(&file, m->of[i].file, &info, err), "%s",
+                            m->of[i].name);
+        if (info.hdr)
+            m->clip.tonemap = m->of[i].tonemap = (media_tonemap)p->c.tonemap;
+        media_close(file);
+    }
+    return rc;
+}
+
 static int open_image(const vprep *p, const cJSON *row, vprep_image *m, vc_err *err)
 {
     const vf_key *first = &m->of[FIRST].hash, *last = &m->of[LAST].hash;
@@ -156,6 +175,8 @@ static int open_image(const vprep *p, const cJSON *row, vprep_image *m, vc_err *
             rc = hash_picture(&m->of[i], err);
     if (!rc)
         rc = open_clip(p, row, m, err);
+    if (!rc)
+        rc = find_hdr(p, m, err);
     const vf_key ends = m->of[LAST].file ? vf_hash2(first, sizeof *first, last, sizeof *last)
                                          : *first;
     for (int v = 0; !rc && v < VC_ROLES; v++)
@@ -318,7 +339,7 @@ static int read_frames(const prep_job *j, picture *m, uint8_t *rgb, int n, vc_er
 {
     const vb_choice *c = &j->clip.choice;
     const media_fit fit = { .rh = c->resize_h, .rw = c->resize_w, .top = c->top, .left = c->left,
-                            .h = c->target_h, .w = c->target_w };
+                            .h = c->target_h, .w = c->target_w, .tonemap = m->tonemap };
     const vf_part part = { .name = m->file, .file = m->file };
     media *file;
     media_info info;

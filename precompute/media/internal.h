@@ -9,12 +9,14 @@
  *   decode.c  packets to frames: seeking, matching, damage
  *   gpu.c     frames from a GPU's decoder, as the software decoder makes them
  *   pixels.c  a decoded frame to resized, oriented RGB
- *   yuv.c     planar YUV to RGB, the common case of such a frame */
+ *   yuv.c     planar YUV to RGB, the common case of such a frame
+ *   tonemap.c HDR frames to 8-bit RGB of BT.709 */
 #ifndef PRECOMPUTE_MEDIA_INTERNAL_H
 #define PRECOMPUTE_MEDIA_INTERNAL_H
 
 #include <libavcodec/avcodec.h>
 #include <libavformat/avformat.h>
+#include <libavutil/mastering_display_metadata.h>
 #include <libswscale/swscale.h>
 #include <stddef.h>
 
@@ -210,12 +212,36 @@ int media_yuv_open(media_yuv **out, const AVFrame *frame, bool full_range, vc_er
 void media_yuv_row(media_yuv *c, const AVFrame *frame, int y, float *r, float *g, float *b);
 void media_yuv_close(media_yuv *c);
 
+/* ---- tonemap.c ---- */
+typedef struct media_tone media_tone;
+
+bool media_tone_is_hdr(const AVFrame *frame);
+/* The brightest light of an HDR file, where 1 is the white of SDR: of PQ the brightest pixel, else
+ * the brightest light of the display it was made on, as the file has them (each may be NULL), else
+ * 1000 cd/m2. */
+double media_tone_peak(const AVFrame *frame, const AVContentLightMetadata *light,
+                       const AVMasteringDisplayMetadata *display);
+/* For HDR frames like this one. VC_EFORMAT: its pixel format or colours have no tone mapping. */
+int media_tone_open(media_tone **out, const AVFrame *frame, bool full_range, media_tonemap method,
+                    double peak, vc_err *err);
+/* Converts a whole frame to rgb, h rows of `stride` bytes. */
+int media_tone_run(media_tone *t, uint8_t *rgb, int stride, const AVFrame *frame, vc_err *err);
+void media_tone_close(media_tone *t);               /* NULL is fine */
+
 /* ---- pixels.c ---- */
+/* The facts of a frame on which its conversion to RGB depends. */
+typedef struct media_look {
+    int w, h, format, space, range, transfer, primaries, chroma;
+    int tonemap;                        /* of HDR frames the media_tonemap that is asked for */
+} media_look;
+
 typedef struct media_pixels {
-    media_yuv *yuv;                     /* one of these two */
+    media_yuv *yuv;                     /* one of these three */
     struct SwsContext *sws;
-    int rgb_w, rgb_h, format, space, range;     /* of the frames they are for */
-    uint8_t *rgb;                       /* [rgb_h, stride]: what sws makes */
+    media_tone *tone;
+    media_look look;                    /* of the frames they are for */
+    double peak;                        /* of the file (media_tone_peak); media_open sets it */
+    uint8_t *rgb;                       /* [look.h, stride]: of sws and of tone */
     int stride;
     resize *plan;                       /* from (h, w) to cut, both as stored */
     int h, w;

@@ -36,24 +36,45 @@ static void set_orient(media *m, media_orient o)
     m->info.mirrored = o.transpose ^ o.flip_y ^ o.flip_x;
 }
 
-/* The container's matrix, else the bitstream's (an EXIF block FFmpeg understood), else NULL. */
-static const int32_t *display_matrix(const media_video *v)
+/* The container's data of a kind, else those of the bitstream in the first frame, else NULL. */
+static const void *side_data(const media_video *v, enum AVPacketSideDataType kind,
+                             enum AVFrameSideDataType in_frame, size_t size)
 {
 #if LIBAVCODEC_VERSION_INT >= AV_VERSION_INT(60, 31, 100)
     const AVCodecParameters *par = v->fmt->streams[v->stream]->codecpar;
-    const AVPacketSideData *sd = av_packet_side_data_get(
-        par->coded_side_data, par->nb_coded_side_data, AV_PKT_DATA_DISPLAYMATRIX);
-    if (sd && sd->size >= 9 * sizeof(int32_t))
-        return (const int32_t *)(const void *)sd->data;
+    const AVPacketSideData *sd = av_packet_side_data_get(par->coded_side_data,
+                                                         par->nb_coded_side_data, kind);
+    if (sd && sd->size >= size)
+        return sd->data;
 #else
-    size_t size;
-    const uint8_t *data = av_stream_get_side_data(v->fmt->streams[v->stream],
-                                                  AV_PKT_DATA_DISPLAYMATRIX, &size);
-    if (data && size >= 9 * sizeof(int32_t))
-        return (const int32_t *)(const void *)data;
+    size_t has;
+    const uint8_t *data = av_stream_get_side_data(v->fmt->streams[v->stream], kind, &has);
+    if (data && has >= size)
+        return data;
 #endif
-    const AVFrameSideData *fd = av_frame_get_side_data(v->frame, AV_FRAME_DATA_DISPLAYMATRIX);
-    return fd && fd->size >= 9 * sizeof(int32_t) ? (const int32_t *)(const void *)fd->data : NULL;
+    const AVFrameSideData *fd = av_frame_get_side_data(v->frame, in_frame);
+    return fd && fd->size >= size ? fd->data : NULL;
+}
+
+/* Of the container, or of an EXIF block that FFmpeg understood. */
+static const int32_t *display_matrix(const media_video *v)
+{
+    return side_data(v, AV_PKT_DATA_DISPLAYMATRIX, AV_FRAME_DATA_DISPLAYMATRIX,
+                     9 * sizeof(int32_t));
+}
+
+/* The peak is one of the file: a frame after a seek may lack the data that the first one has. */
+static void set_hdr(media *m)
+{
+    const media_video *v = &m->video;
+    const AVContentLightMetadata *light = side_data(
+        v, AV_PKT_DATA_CONTENT_LIGHT_LEVEL, AV_FRAME_DATA_CONTENT_LIGHT_LEVEL, sizeof *light);
+    const AVMasteringDisplayMetadata *display = side_data(
+        v, AV_PKT_DATA_MASTERING_DISPLAY_METADATA, AV_FRAME_DATA_MASTERING_DISPLAY_METADATA,
+        sizeof *display);
+
+    m->info.hdr = media_tone_is_hdr(v->frame);
+    m->pixels.peak = media_tone_peak(v->frame, light, display);
 }
 
 /* Sample aspect widens or narrows the picture; an aspect that no camera has shows a damaged
@@ -125,6 +146,7 @@ static int open_video(media *m, vc_err *err)
     set_orient(m, matrix ? media_orient_matrix(matrix)
                          : media_orient_exif(media_exif_file(&m->io)));
     set_size(m, v->frame->width, v->frame->height, shown_width(v, v->frame->width));
+    set_hdr(m);
     m->info.frames = v->n;
     m->info.stream_index = v->stream;
     m->info.is_video = !v->still;

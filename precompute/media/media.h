@@ -4,9 +4,9 @@
  * TurboJPEG (of several pictures in one JPEG or PNG file: the first). "Shown" means: rotation
  * (display matrix, EXIF orientation) and, for videos, sample aspect are applied (by width), alpha
  * is dropped (not blended), colour is converted by the stream's matrix and range (untagged:
- * BT.601 as FFmpeg's scaler assumes, limited range unless the format says full), with no tone
- * mapping. Frames that are decoded but not shown do not count. Frames are numbered from 0 in
- * presentation order, whatever the first timestamp is.
+ * BT.601 as FFmpeg's scaler assumes, limited range unless the format says full). HDR is converted
+ * as if it were SDR, unless a read asks for a tone mapping. Frames that are decoded but not shown
+ * do not count. Frames are numbered from 0 in presentation order, whatever the first timestamp is.
  *
  * A file is damaged where a wanted frame is missing, concealed or flagged corrupt, was decoded
  * from such a frame, or a still ends early: such a frame is refused with its number (VC_EFORMAT);
@@ -41,6 +41,7 @@ typedef struct media_info {
     double duration;         /* seconds, first frame to the end of the last; 0 for a still */
     bool is_video;           /* more than one frame, or a video container */
     bool vfr;                /* frame distances differ by more than one tick of the time base */
+    bool hdr;                /* the first frame has the transfer PQ (ST 2084) or HLG (STD-B67) */
     bool mirrored;           /* left to right, before the rotation (EXIF 2, 4, 5, 7) */
     int rotation;            /* clockwise degrees that were applied: 0, 90, 180, 270 */
     int stream_index;        /* FFmpeg's index; 0 for JPEG stills */
@@ -78,14 +79,24 @@ uint64_t media_gpu_frames(const media_gpu *gpu);    /* frames that gpu decoded; 
  * refused. */
 void media_use_gpu(media *m, media_gpu *gpu);
 
+/* How HDR frames become SDR: the curve that brings linear light into 0..1, by the names and with
+ * the parameters of FFmpeg's filter tonemap. NONE converts values as if they were SDR, which looks
+ * washed out. Frames of SDR are the same with each of them. */
+typedef enum media_tonemap {
+    MEDIA_TONEMAP_NONE, MEDIA_TONEMAP_CLIP, MEDIA_TONEMAP_REINHARD, MEDIA_TONEMAP_MOBIUS,
+    MEDIA_TONEMAP_HABLE, MEDIA_TONEMAPS
+} media_tonemap;
+extern const char *const media_tonemap_names[MEDIA_TONEMAPS];
+
 /* How a shown frame becomes pixels: the whole frame is resized to (rh, rw), and (h, w) is cut at
- * (top, left). The last four fields serve --sampling peer, which follows VideoX-Fun. */
+ * (top, left). The four fields from load_h serve --sampling peer, which follows VideoX-Fun. */
 typedef struct media_fit {
     int rh, rw, top, left, h, w;
     bool flip;               /* mirrored left to right after the cut */
     int load_h, load_w;      /* resized to this before, bilinear and in 8 bits (resize.h); 0: not */
     bool exact;              /* f32 values 0..255, not rounded */
     bool black;              /* the cut may leave (rh, rw) below or to the right: 0 there */
+    media_tonemap tonemap;
 } media_fit;
 
 /* Reads a still as it is stored, without its EXIF orientation, and fills *info again. Does nothing

@@ -215,6 +215,17 @@ static bool known_matrix(enum AVColorSpace space)
     }
 }
 
+/* Makes the buffer of a whole frame in RGB. */
+static int rgb_make(media_pixels *p, const AVFrame *f, vc_err *err)
+{
+    /* the scaler's vector code may write some bytes behind a row */
+    p->stride = (f->width * 3 + 127) & ~63;
+    p->rgb = av_malloc((size_t)p->stride * (size_t)f->height + 64);
+    if (!p->rgb)
+        return vc_fail(err, VC_ENOMEM, "out of memory for %dx%d pixels", f->width, f->height);
+    return 0;
+}
+
 /* RGB to RGB may go through YUV inside: there and back by one matrix. */
 static int scaler_make(media_pixels *p, const AVFrame *f, bool full_range, vc_err *err)
 {
@@ -227,45 +238,46 @@ static int scaler_make(media_pixels *p, const AVFrame *f, bool full_range, vc_er
                              av_get_pix_fmt_name(f->format), f->width, f->height);
     sws_setColorspaceDetails(p->sws, sws_getCoefficients(matrix), full_range,
                              sws_getCoefficients(SWS_CS_DEFAULT), 1, 0, 1 << 16, 1 << 16);
-    /* the scaler's vector code may write some bytes behind a row */
-    p->stride = (f->width * 3 + 127) & ~63;
-    p->rgb = av_malloc((size_t)p->stride * (size_t)f->height + 64);
-    if (!p->rgb)
-        return vc_fail(err, VC_ENOMEM, "out of memory for %dx%d pixels", f->width, f->height);
-    return 0;
+    return rgb_make(p, f, err);
 }
 
-static int converter_make(media_pixels *p, const AVFrame *f, vc_err *err)
+static media_look look_of(const AVFrame *f, media_tonemap tonemap)
+{
+    return (media_look){ f->width, f->height, f->format, (int)f->colorspace, (int)f->color_range,
+                         (int)f->color_trc, (int)f->color_primaries, (int)f->chroma_location,
+                         media_tone_is_hdr(f) ? (int)tonemap : MEDIA_TONEMAP_NONE };
+}
+
+static int converter_make(media_pixels *p, const AVFrame *f, const media_look *look, vc_err *err)
 {
     const AVPixFmtDescriptor *desc = av_pix_fmt_desc_get(f->format);
     const char *name = desc ? desc->name : "unknown";
+    bool full_range = f->color_range == AVCOL_RANGE_JPEG || !strncmp(name, "yuvj", 4);
     bool yuv = desc && !(desc->flags & AV_PIX_FMT_FLAG_RGB) && desc->nb_components >= 3;
+    if (desc && look->tonemap) {
+        int rc = media_tone_open(&p->tone, f, full_range, (media_tonemap)look->tonemap, p->peak,
+                                 err);
+        return rc ? rc : rgb_make(p, f, err);
+    }
     if (!desc || !sws_isSupportedInput(f->format))
         return vc_fail(err, VC_EFORMAT, "no conversion from the pixel format %s", name);
     if (yuv && !known_matrix(f->colorspace))
         return vc_fail(err, VC_EFORMAT, "no conversion for the colour matrix %s",
                        av_color_space_name(f->colorspace) ? av_color_space_name(f->colorspace)
                                                           : "of this file");
-    bool full_range = f->color_range == AVCOL_RANGE_JPEG || !strncmp(name, "yuvj", 4);
-    int rc = media_yuv_can(f) ? media_yuv_open(&p->yuv, f, full_range, err)
-                              : scaler_make(p, f, full_range, err);
-    if (rc)
-        return rc;
-    p->format = f->format;
-    p->space = f->colorspace;
-    p->range = f->color_range;
-    p->rgb_w = f->width;
-    p->rgb_h = f->height;
-    return 0;
+    return media_yuv_can(f) ? media_yuv_open(&p->yuv, f, full_range, err)
+                            : scaler_make(p, f, full_range, err);
 }
 
 static void converter_close(media_pixels *p)
 {
     sws_freeContext(p->sws);
     media_yuv_close(p->yuv);
+    media_tone_close(p->tone);
     p->sws = NULL;
     p->yuv = NULL;
-    p->rgb_w = 0;
+    p->tone = NULL;
+    p->look = (media_look){ 0 };
     av_freep(&p->rgb);
 }
 
@@ -293,30 +305,34 @@ static int yuv_to_rgb(media_pixels *p, const AVFrame *f, vc_err *err)
     return 0;
 }
 
+static int scaled_to_rgb(media_pixels *p, const AVFrame *f, vc_err *err)
+{
+    int rows = sws_scale(p->sws, (const uint8_t *const *)f->data, f->linesize, 0, f->height,
+                         &(uint8_t *){ p->rgb }, &p->stride);
+    if (rows == f->height)
+        return 0;
+    return media_av_fail(err, rows < 0 ? rows : AVERROR_EXTERNAL, "colour conversion failed");
+}
+
 int media_pixels_frame(media_pixels *p, void *dst, const AVFrame *f, media_orient o,
                        const media_fit *fit, vc_err *err)
 {
-    bool made = p->yuv || p->sws;
-    if (!made || p->rgb_w != f->width || p->rgb_h != f->height || p->format != f->format ||
-        p->space != (int)f->colorspace || p->range != (int)f->color_range) {
+    const media_look look = look_of(f, fit->tonemap);
+    int rc = 0;
+    if (memcmp(&look, &p->look, sizeof look)) {
         converter_close(p);
-        int rc = converter_make(p, f, err);
-        if (rc)
-            return rc;
+        rc = converter_make(p, f, &look, err);
+        if (!rc)
+            p->look = look;
     }
-    if (p->yuv && (fit->exact || fit->load_h || fit->black)) {
-        int rc = yuv_to_rgb(p, f, err);
-        return rc ? rc : media_pixels_rgb(p, dst, p->rgb, f->height, f->width, p->stride, o, fit,
-                                          err);
-    }
-    if (p->yuv)
+    if (!rc && p->yuv && !fit->exact && !fit->load_h && !fit->black)
         return fit_picture(p, dst, NULL, 0, &(yuv_source){ p->yuv, f }, f->height, f->width, o,
                            fit, err);
-    int rows = sws_scale(p->sws, (const uint8_t *const *)f->data, f->linesize, 0, f->height,
-                         &(uint8_t *){ p->rgb }, &p->stride);
-    if (rows != f->height)
-        return media_av_fail(err, rows < 0 ? rows : AVERROR_EXTERNAL, "colour conversion failed");
-    return media_pixels_rgb(p, dst, p->rgb, f->height, f->width, p->stride, o, fit, err);
+    if (!rc)
+        rc = p->yuv ? yuv_to_rgb(p, f, err)
+             : p->tone ? media_tone_run(p->tone, p->rgb, p->stride, f, err)
+                       : scaled_to_rgb(p, f, err);
+    return rc ? rc : media_pixels_rgb(p, dst, p->rgb, f->height, f->width, p->stride, o, fit, err);
 }
 
 void media_pixels_close(media_pixels *p)

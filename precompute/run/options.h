@@ -32,6 +32,7 @@ typedef struct vprep_config {
     int latent_store;                 /* STORE_AUTO ... */
     int on_error;                     /* skip | stop */
     int video_decoder;                /* cpu | nvdec */
+    int tonemap;                      /* a media_tonemap, for HDR sources */
     int like;                         /* index into VC_LIKE_ALLOWED */
     int log_format;
     bool dry_run, overwrite, append, rehash, allow_missing, quiet, profile;

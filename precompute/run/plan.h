@@ -8,6 +8,7 @@
 #include "buckets/buckets.h"
 #include "common/os/map.h"
 #include "precompute/media/masks.h"
+#include "precompute/media/media.h"
 #include "precompute/run/options.h"
 
 typedef struct vprep_item {           /* one sample and variant of the plan */
@@ -37,6 +38,7 @@ typedef struct vprep_clip {
     int64_t *frames;                  /* [choice.frames] */
     double fps;                       /* of those frames; 0 for a still */
     cJSON *draws;                     /* those of a replayed line; else NULL */
+    media_tonemap tonemap;            /* of HDR sources that of the run, else NONE */
     mask mask;                        /* --train_mode inpaint */
     bool mask_all;                    /* every pixel is to be generated */
     vb_choice choice;                 /* last: most of it is its draws */

@@ -13,6 +13,8 @@ typedef struct vprep_source {
                                        * known of it */
     bool is_video;
     bool trusted;                     /* the facts are the metadata's; the file was not opened */
+    bool hdr;                         /* its transfer is PQ or HLG (media_info); of a trusted
+                                       * source false */
     int w, h, rotation;               /* as displayed; clockwise degrees that were applied */
     int64_t frames;                   /* in the file */
     double fps;
@@ -46,6 +48,8 @@ bool vprep_is_mine(const vprep *p, const vf_row *row);
 int vprep_survey(vprep *p, bool hash, vc_err *err);
 /* Prints how many rows without a `type` became videos, and stills. */
 void vprep_say_types(const vprep *p);
+/* Warns of HDR sources that are converted as if they were SDR. */
+void vprep_warn_hdr(const vprep *p);
 
 /* ---- sources that the system does not give: missing or unreadable files ----
  * Their contents are unknown, so the dataset keeps their samples, under their numbers. Where most

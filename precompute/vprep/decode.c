@@ -49,7 +49,8 @@ int vprep_decode(const vprep *p, prep_job *j, vc_err *err)
     const vb_choice *c = &j->clip.choice;
     const bool peer = p->rules.peer;
     media_fit fit = { c->resize_h, c->resize_w, c->top, c->left, c->target_h, c->target_w, c->flip,
-                      c->load_h, c->load_w, .exact = peer, .black = peer };
+                      c->load_h, c->load_w, .exact = peer, .black = peer,
+                      .tonemap = j->clip.tonemap };
     size_t frame = (size_t)c->target_h * (size_t)c->target_w * (peer ? 3 * sizeof(float) : 3);
     prep_identity is = p->list.sources[j->item->row].is;
     int n = 0;

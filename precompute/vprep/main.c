@@ -368,6 +368,8 @@ static int run(vprep *p, vc_err *err)
         rc = meet(p, vprep_share_survey(p, err), err);
     if (!rc)
         vprep_say_types(p);
+    if (!rc && p->ranks.rank == 0)
+        vprep_warn_hdr(p);
     if (!rc)
         rc = vprep_plan(p, err);
     if (!rc)

@@ -111,6 +111,8 @@ static void add_sampling(cJSON *o, const vprep *p)
     cJSON *s = cJSON_AddObjectToObject(o, "sampling");
 
     add_switches(s, r);
+    if (p->c.tonemap)
+        cJSON_AddStringToObject(s, "tonemap", media_tonemap_names[p->c.tonemap]);
     if (p->c.ttt_segments)
         vf_json_add_int(s, "ttt_segments", p->c.ttt_segments);
     cJSON_AddBoolToObject(s, "enable_bucket", r->enable_bucket);

@@ -237,6 +237,8 @@ int vprep_clip_of(const vprep *p, const vprep_item *it, vprep_clip *clip, vc_err
 {
     memset(clip, 0, offsetof(vprep_clip, choice.draws));
     int rc = it->line ? plan_replayed_clip(p, it, clip, err) : chosen_clip(p, it, clip, err);
+    if (p->list.sources[it->row].hdr)
+        clip->tonemap = (media_tonemap)p->c.tonemap;
     if (!rc)
         check_frames(&clip->choice, vprep_segments(p, it));
     if (!rc)

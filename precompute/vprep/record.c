@@ -206,6 +206,8 @@ static void put_choice(vc_buf *b, const vprep *p, const vprep_item *it, const vp
     put_ints(b, ",\"resize\":", (int64_t[]){ c->resize_h, c->resize_w }, 2);
     put_ints(b, ",\"crop\":", (int64_t[]){ c->top, c->left }, 2);
     put_bool(b, ",\"flip\":", c->flip);
+    if (clip->tonemap)
+        put_text(b, ",\"tonemap\":", media_tonemap_names[clip->tonemap]);
     put_ints(b, ",\"frames\":", clip->frames, c->frames);
     put_number(b, ",\"fps\":", clip->fps);
     put_number(b, ",\"upscale\":", c->upscale);

@@ -109,9 +109,13 @@ typedef struct hint {
     int64_t frames;
     double fps;
     int32_t w, h, rotation;
-    uint8_t probed, is_video, vfr;           /* probed: the fields above are known */
+    uint8_t probed;                          /* a probing: how much of this is known */
+    uint8_t is_video : 1, hdr : 1, vfr;
     uint8_t as_stored;                       /* media_as_stored gave them */
 } hint;
+
+/* Hints of older datasets do not know whether a file is HDR. */
+typedef enum probing { PROBED_NOT, PROBED_WITHOUT_HDR, PROBED } probing;
 
 /* Frame times of longer clips are read anew each time, to keep hints small. */
 enum { MAX_HINT_TIMES = 8192 };
@@ -191,14 +195,14 @@ static int remember(vprep *p, const vf_row *row, row_file f, const hint *h, cons
 /* ---- one row ---- */
 
 /* Whether the row has all facts that a choice needs: then *s has them. Such a video has a constant
- * rate. */
+ * rate, and is not known to be HDR, so that a tone mapping needs the file. */
 static void trust(const vprep *p, const vf_row *row, vprep_source *s)
 {
     const bool still = row->type == VF_TYPE_IMAGE;
     const int64_t sides = row->width > row->height ? row->width : row->height;
 
-    if (!p->c.trust_metadata || row->type == VF_TYPE_UNKNOWN || row->width < 1 || row->height < 1
-            || sides > VB_MAX_RESIZED_SIDE)
+    if (!p->c.trust_metadata || p->c.tonemap || row->type == VF_TYPE_UNKNOWN || row->width < 1
+            || row->height < 1 || sides > VB_MAX_RESIZED_SIDE)
         return;
     if (!still && (row->frames < 1 || !(row->fps > 0)))
         return;
@@ -236,9 +240,10 @@ static int probe(const vprep *p, const vf_row *row, hint *h, vprep_source *s, vc
     h->h = info.h;
     h->rotation = info.rotation;
     h->is_video = info.is_video;
+    h->hdr = info.hdr;
     h->vfr = info.vfr && media_times(m);
     h->as_stored = p->rules.peer;
-    h->probed = true;
+    h->probed = PROBED;
     if (as_video(row, info.is_video) && h->vfr) {
         rc = room_for_times(s, info.frames, err);
         if (!rc)
@@ -253,7 +258,8 @@ static bool is_probed(const vprep *p, const vf_row *row, const hint *h, vprep_so
 {
     char name[32];
 
-    if (!h->probed || h->as_stored != p->rules.peer)
+    if (h->probed < (p->c.tonemap ? PROBED : PROBED_WITHOUT_HDR) ||
+        h->as_stored != p->rules.peer)
         return false;
     if (!h->vfr || !as_video(row, h->is_video))
         return true;
@@ -342,6 +348,7 @@ static int survey_row(vprep *p, const vf_row *row, vprep_source *s, bool hash, v
     if (s->trusted)
         return 0;
     s->is_video = as_video(row, h.is_video);
+    s->hdr = h.hdr;
     s->w = h.w;
     s->h = h.h;
     s->rotation = h.rotation;
@@ -397,6 +404,25 @@ void vprep_say_types(const vprep *p)
     if (n[0] + n[1])
         vc_say(p->progress, "rows without a type: %s, by their files %s videos, %s stills",
                vc_human_count(t, n[0] + n[1]), vc_human_count(a, n[1]), vc_human_count(b, n[0]));
+}
+
+void vprep_warn_hdr(const vprep *p)
+{
+    const vprep_source *first = NULL;
+    uint64_t n = 0;
+    char t[32];
+
+    for (int64_t i = p->list.meta.n - 1; i >= 0 && !p->c.tonemap; i--)
+        if (p->list.sources[i].ok && p->list.sources[i].hdr) {
+            first = &p->list.sources[i];
+            n++;
+        }
+    if (n)
+        vc_warn(p->progress, "%s of %lld sources are HDR (PQ or HLG) and are converted as if they "
+                "were SDR, which looks washed out; the first is %s: give --tonemap hable, or "
+                "another curve",
+                vc_human_count(t, n), (long long)p->list.meta.n,
+                p->list.meta.rows[first - p->list.sources].path);
 }
 
 int vprep_survey(vprep *p, bool hash, vc_err *err)
