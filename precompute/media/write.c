@@ -153,7 +153,10 @@ int media_shrink(uint8_t **small, int *small_h, int *small_w, const uint8_t *rgb
 
 /* ---- clips ---- */
 
-typedef struct clip {
+typedef struct media_mp4 {
+    char *path, *tmp;
+    int fd;                     /* holds the lock of tmp; libavformat opens its own */
+    int h, w, n;                /* of a frame; frames so far */
     AVFormatContext *mux;
     AVCodecContext *enc;
     struct SwsContext *sws;
@@ -302,20 +305,6 @@ static int convert(clip *c, vc_err *err)
     return r < 0 ? media_av_fail(err, r, "colour conversion") : 0;
 }
 
-static int clip_write(clip *c, const uint8_t *rgb, int n, int h, int w, vc_err *err)
-{
-    int rc = 0;
-    for (int i = 0; i < n && !rc; i++) {
-        pad_even(c->rgb, rgb + (size_t)i * (size_t)h * (size_t)w * 3, h, w);
-        rc = convert(c, err);
-        c->frame->pts = i;
-        if (!rc)
-            rc = clip_put(c, c->frame, err);
-        rc = vc_context(err, rc, "frame %d", i);
-    }
-    return rc ? rc : clip_put(c, NULL, err);
-}
-
 static int clip_close(clip *c, int rc, vc_err *err)
 {
     if (!rc) {
@@ -357,33 +346,75 @@ static int replace(const char *path, const char *tmp, vc_err *err)
     return rc;
 }
 
+int media_mp4_open(media_mp4 **out, const char *path, int h, int w, double fps, vc_err *err)
+{
+    *out = NULL;
+    int rc = check_size(h, w, err);
+    if (!rc && !(fps > 1e-3 && fps < 1e4))
+        rc = vc_fail(err, VC_EINVAL, "%g frames a second", fps);
+    if (rc)
+        return vc_context(err, rc, "%s", path);
+    clip *c = calloc(1, sizeof *c);
+    if (!c || !(c->path = strdup(path))) {
+        free(c);
+        return vc_no_memory(err);
+    }
+    c->h = h;
+    c->w = w;
+    rc = vc_temp_open(&c->fd, &c->tmp, path, err);
+    if (rc) {
+        free(c->path);
+        free(c);
+        return rc;
+    }
+    media_log_clear();
+    rc = clip_open(c, c->tmp, h + (h & 1), w + (w & 1), av_d2q(fps, UINT16_MAX), err);
+    if (rc)                                         /* MPEG-4 part 2 has rates of 16 bits */
+        return media_mp4_close(c, vc_context(err, rc, "%s", path), err);
+    *out = c;
+    return 0;
+}
+
+int media_mp4_put(media_mp4 *c, const uint8_t *rgb, vc_err *err)
+{
+    pad_even(c->rgb, rgb, c->h, c->w);
+    int rc = convert(c, err);
+    c->frame->pts = c->n;
+    if (!rc)
+        rc = clip_put(c, c->frame, err);
+    vc_context(err, rc, "frame %d", c->n++);
+    return vc_context(err, rc, "%s", c->path);
+}
+
+int media_mp4_close(media_mp4 *c, int rc, vc_err *err)
+{
+    if (!c)
+        return rc;
+    if (!rc)
+        rc = vc_context(err, clip_put(c, NULL, err), "%s", c->path);
+    const int closed = clip_close(c, rc, err);
+    if (!rc)
+        rc = vc_context(err, closed, "%s", c->path);
+    if (!rc)
+        rc = replace(c->path, c->tmp, err);
+    if (rc)
+        unlink(c->tmp);
+    close(c->fd);
+    free(c->tmp);
+    free(c->path);
+    free(c);
+    return rc;
+}
+
 int media_write_mp4(const char *path, const uint8_t *rgb, int n, int h, int w, double fps,
                     vc_err *err)
 {
-    int rc = check_size(h, w, err);
-    if (!rc && (n < 1 || !(fps > 1e-3 && fps < 1e4)))
-        rc = vc_fail(err, VC_EINVAL, "%d frames at %g a second", n, fps);
-    if (rc)
-        return vc_context(err, rc, "%s", path);
-    int fd;                                         /* holds the lock; libavformat opens its own */
-    char *tmp;
-    rc = vc_temp_open(&fd, &tmp, path, err);
+    media_mp4 *m;
+    int rc = n < 1 ? vc_fail(err, VC_EINVAL, "%s: no frames", path)
+                   : media_mp4_open(&m, path, h, w, fps, err);
     if (rc)
         return rc;
-
-    media_log_clear();
-    clip c = { 0 };
-    AVRational rate = av_d2q(fps, UINT16_MAX);      /* MPEG-4 part 2 has 16 bits */
-    rc = clip_open(&c, tmp, h + (h & 1), w + (w & 1), rate, err);
-    if (!rc)
-        rc = clip_write(&c, rgb, n, h, w, err);
-    rc = clip_close(&c, rc, err);
-    rc = vc_context(err, rc, "%s", path);
-    if (!rc)
-        rc = replace(path, tmp, err);
-    if (rc)
-        unlink(tmp);
-    close(fd);
-    free(tmp);
-    return rc;
+    for (int i = 0; !rc && i < n; i++)
+        rc = media_mp4_put(m, rgb + (size_t)i * (size_t)h * (size_t)w * 3, err);
+    return media_mp4_close(m, rc, err);
 }

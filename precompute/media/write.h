@@ -18,9 +18,17 @@ int media_write_png(const char *path, const uint8_t *rgb, int h, int w, vc_err *
 /* quality: 1 to 100. Chroma is halved below 90, kept whole from there on. */
 int media_write_jpeg(const char *path, const uint8_t *rgb, int h, int w, int quality, vc_err *err);
 
-/* rgb [n, h, w, 3] at fps frames a second: H.264 if this FFmpeg has an encoder for it, else MPEG-4
- * part 2; yuv420p, BT.709, limited range, tagged so; header in front. Odd sides get one more line,
- * the last one repeated. n frames are kept in memory by the caller; here, one. */
+/* A clip of frames [h, w, 3] at fps frames a second: H.264 if this FFmpeg has an encoder for it,
+ * else MPEG-4 part 2; yuv420p, BT.709, limited range, tagged so; header in front. Odd sides get one
+ * more line, the last one repeated. Memory: the frames that the encoder looks ahead, whatever the
+ * clip's length. One thread at a time. */
+typedef struct media_mp4 media_mp4;
+int media_mp4_open(media_mp4 **out, const char *path, int h, int w, double fps, vc_err *err);
+int media_mp4_put(media_mp4 *m, const uint8_t *rgb, vc_err *err);     /* the next frame */
+/* rc: of the clip so far. If rc is 0 the file gets its name, else it is removed. Returns rc, or the
+ * first error of closing. m is freed; with NULL, returns rc. */
+int media_mp4_close(media_mp4 *m, int rc, vc_err *err);
+/* The same for a clip rgb [n, h, w, 3] that is in memory. */
 int media_write_mp4(const char *path, const uint8_t *rgb, int n, int h, int w, double fps,
                     vc_err *err);
 
