@@ -68,24 +68,43 @@ static inline vt_options encoder_device(const encoder_opts *o)
                          .compute = o->dtype };
 }
 
+/* The pixels of a clip, f32 [f,h,w,3] in -1..1: all in memory, or read in ranges of frames. */
+typedef struct vae_input {
+    const float *all;                /* NULL: `read` gives them */
+    /* Writes the frames first..first+n-1 to x. A range may be read again. */
+    int (*read)(void *arg, int first, int n, float *x, vc_err *err);
+    void *arg;
+} vae_input;
+
+/* Takes decoded frames, u8 [.,h,w,3]: all into memory, or in ranges. */
+typedef struct vae_output {
+    uint8_t *all;                    /* NULL: `take` gets them */
+    /* Gets the frames first..first+n-1, which last until it returns, in their order. */
+    int (*take)(void *arg, const uint8_t *rgb, int first, int n, vc_err *err);
+    void *arg;
+} vae_output;
+
 typedef struct vae vae;
 typedef struct vae_class {
     const char *name;
     int (*open)(vae **out, const encoder_opts *o, vae_info *info, vc_err *err);
     void (*close)(vae *v);           /* NULL is fine */
-    /* pixels f32 [f,h,w,3] in -1..1, f = kj+1, h and w multiples of the ratio ->
+    /* f frames of pixels, f = kj+1, h and w multiples of the ratio ->
      * mean and logvar f32 [C, (f-1)/k+1, h/r, w/r], raw (logvar clamped to [-30,20]). logvar may be
      * NULL. */
-    int (*encode)(vae *v, const float *pixels, int f, int h, int w, float *mean, float *logvar,
-                  vc_err *err);
-    /* z f32 [C,f,h,w] raw -> pixels u8 [frames(f), h*r, w*r, 3] */
-    int (*decode)(vae *v, const float *z, int f, int h, int w, uint8_t *pixels, vc_err *err);
+    int (*encode)(vae *v, const vae_input *pixels, int f, int h, int w, float *mean,
+                  float *logvar, vc_err *err);
+    /* z f32 [C,f,h,w] raw -> frames(f) frames [h*r, w*r, 3]. A decoder that cuts frames into tiles
+     * gives them all at once. */
+    int (*decode)(vae *v, const float *z, int f, int h, int w, const vae_output *to, vc_err *err);
     /* Returns the number of frames that f latent frames decode to: at least (f-1)k+1, the first of
      * which are the clip. */
     int (*frames)(int f);
     /* Sets *bytes to the device memory that encode, or decode, takes for its arguments f, h, w
      * beside the weights and the kernels' scratch: by a dry step, exactly. */
     int (*memory)(vae *v, bool decode, int f, int h, int w, size_t *bytes, vc_err *err);
+    /* The most frames of a clip of f that encode reads at once. */
+    int (*chunk)(const vae *v, int f);
 } vae_class;
 
 typedef struct text_info {

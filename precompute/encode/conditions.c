@@ -279,6 +279,13 @@ float vprep_normal(vprep_normals *s)
     return s->z[s->at++ % 4];
 }
 
+void vprep_normals_skip(vprep_normals *s, size_t n)
+{
+    s->d.ctr[0] += (uint32_t)(n / 4);
+    for (size_t i = 0; i < n % 4; i++)
+        vprep_normal(s);
+}
+
 /* ---- pixels ---- */
 
 float vprep_noise_sigma(vprep_normals *s)
@@ -303,14 +310,12 @@ float vprep_mask_fill(const vprep *p)
     return p->encoders.family.is->grey_masks ? 0.0f : -1.0f;
 }
 
-void vprep_apply_mask(float *x, const mask *m, float fill, uint8_t *scratch)
+void vprep_apply_mask(float *x, const mask *m, int t, float fill, uint8_t *scratch)
 {
     size_t area = (size_t)m->h * (size_t)m->w;
 
-    for (int t = 0; t < m->f; t++, x += 3 * area) {
-        mask_frame(m, t, scratch);
-        for (size_t i = 0; i < area; i++)
-            if (scratch[i])
-                x[3 * i] = x[3 * i + 1] = x[3 * i + 2] = fill;
-    }
+    mask_frame(m, t, scratch);
+    for (size_t i = 0; i < area; i++)
+        if (scratch[i])
+            x[3 * i] = x[3 * i + 1] = x[3 * i + 2] = fill;
 }

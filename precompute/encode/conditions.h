@@ -49,6 +49,8 @@ typedef struct vprep_normals {
 vprep_normals vprep_normals_of(const vprep *p, const vprep_item *it, uint32_t purpose,
                                uint32_t place);
 float vprep_normal(vprep_normals *s);
+/* Leaves out n normals of an s whose last block is used up, or that has none yet. */
+void vprep_normals_skip(vprep_normals *s, size_t n);
 
 /* Sigma of the pixel noise of image-to-video training: exp(N(-3, 0.5)) from the first block of s,
  * whose other normals are not used. */
@@ -59,7 +61,7 @@ void vprep_pixel_noise(float *x, size_t n, float sigma, bool keep_masked, vprep_
 
 /* The value of masked pixels. */
 float vprep_mask_fill(const vprep *p);
-/* The clip's pixels as the VAE gets them with the mask applied: x f32 [f,h,w,3]. scratch: h*w. */
-void vprep_apply_mask(float *x, const mask *m, float fill, uint8_t *scratch);
+/* Frame t of the clip as the VAE gets it with the mask applied: x f32 [h,w,3]. scratch: h*w. */
+void vprep_apply_mask(float *x, const mask *m, int t, float fill, uint8_t *scratch);
 
 #endif

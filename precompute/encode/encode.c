@@ -8,6 +8,7 @@
 
 #include "common/os/file.h"
 #include "formats/keys/keymap.h"
+#include "precompute/encode/input.h"
 #include "precompute/media/write.h"
 
 enum { TRACES = 3 + 4 * (VC_ROLES - 1) };
@@ -23,8 +24,8 @@ struct prep_encoder {
     const vprep *p;
     vae *vae;
     vision_enc *vision;
-    float *pixels, *mean, *logvar;
-    size_t pixels_room, mean_room, logvar_room;
+    float *seen, *mean, *logvar;     /* seen: pixels of the vision model */
+    size_t seen_room, mean_room, logvar_room;
     uint8_t *scratch;                /* one frame of a mask */
     size_t scratch_room;
     double vae_seconds;              /* in the VAE */
@@ -82,13 +83,16 @@ int prep_encoder_open(prep_encoder **out, const vprep *p, unsigned roles, vc_err
     return rc;
 }
 
-int prep_encoder_memory(prep_encoder *e, const vb_choice *c, size_t *of_vae, size_t *of_vision,
-                        vc_err *err)
+int prep_encoder_memory(prep_encoder *e, const vb_choice *c, prep_memory *m, vc_err *err)
 {
     const prep_family *f = &e->p->encoders.family;
-    int rc = f->vae->memory(e->vae, false, c->frames, c->target_h, c->target_w, of_vae, err);
-    *of_vision = 0;
-    return rc || !e->vision ? rc : f->vision->memory(e->vision, of_vision, err);
+    const size_t frame = (size_t)c->target_h * (size_t)c->target_w * 3 * sizeof(float);
+    int rc = f->vae->memory(e->vae, false, c->frames, c->target_h, c->target_w, &m->vae, err);
+
+    m->vision = 0;
+    m->pixels = prep_frames_room(e->p, c, c->frames) +
+                (size_t)f->vae->chunk(e->vae, c->frames) * frame;
+    return rc || !e->vision ? rc : f->vision->memory(e->vision, &m->vision, err);
 }
 
 double prep_encoder_seconds(const prep_encoder *e)
@@ -112,7 +116,7 @@ void prep_encoder_close(prep_encoder *e)
         e->p->encoders.family.vision->close(e->vision);
     clear_trace(&e->trace);
     vf_keymap_free(&e->made);
-    free(e->pixels);
+    free(e->seen);
     free(e->mean);
     free(e->logvar);
     free(e->scratch);
@@ -161,25 +165,14 @@ static int add_trace(prep_encoder *e, const char *name, vc_dtype dtype, int nd, 
     return 0;
 }
 
-/* Traces the inputs and outputs of the VAE for a value, by the names of docs/interface.md. */
-static int trace_value(prep_encoder *e, const prep_job *j, int v, int frames, int nd,
-                       const int64_t *dim, vc_err *err)
+/* Traces the outputs of the VAE for a value, by the names of docs/interface.md. */
+static int trace_moments(prep_encoder *e, int v, int nd, const int64_t *dim, vc_err *err)
 {
-    const vb_choice *c = &j->clip.choice;
-    const int64_t shape[4] = { frames, c->target_h, c->target_w, 3 };
     const char *role = vc_roles[v].name;
     char name[40];
-    int rc = 0;
 
-    if (role) {
-        snprintf(name, sizeof name, "cond.%s.pixels", role);
-        rc = add_trace(e, name, VC_F32, 4, shape, e->pixels, err);
-    } else {
-        rc = add_trace(e, "pixels", j->exact ? VC_F32 : VC_U8, 4, shape, j->pixels, err);
-    }
     snprintf(name, sizeof name, role ? "cond.%s.mean" : "moments.mean", role);
-    if (!rc)
-        rc = add_trace(e, name, VC_F32, nd, dim, e->mean, err);
+    int rc = add_trace(e, name, VC_F32, nd, dim, e->mean, err);
     snprintf(name, sizeof name, role ? "cond.%s.logvar" : "moments.logvar", role);
     if (!rc)
         rc = add_trace(e, name, VC_F32, nd, dim, e->logvar, err);
@@ -269,12 +262,54 @@ static int pack_moments(prep_encoder *e, uint8_t **value, size_t *bytes, int nd,
     return rc;
 }
 
-/* e->pixels [times,f,h,w,3] -> e->mean, e->logvar [times,C,lf,lh,lw]. dim: [C,lf,lh,lw] */
-static int run_vae(prep_encoder *e, int times, int f, int h, int w, bool logvar, int64_t dim[4],
-                   vc_err *err)
+/* ---- pixels ---- */
+
+/* Traces the pixels of a value: those of the clip as they were decoded, else the VAE's. */
+static int trace_pixels(prep_encoder *e, prep_job *j, int v, int times, int f, vc_err *err)
+{
+    const vb_choice *c = &j->clip.choice;
+    const int64_t shape[4] = { times * f, c->target_h, c->target_w, 3 };
+    const char *role = vc_roles[v].name;
+    const bool exact = role || j->pixels.exact;
+    const size_t frame = (size_t)(shape[1] * shape[2] * 3) * (exact ? sizeof(float) : 1);
+    uint8_t *all = malloc((size_t)shape[0] * frame);
+    char name[40];
+    int rc = all ? 0 : vc_fail(err, VC_ENOMEM, "out of memory for the trace of %d frames",
+                               times * f);
+
+    for (int t = 0; !rc && t < times * f; t++) {
+        const prep_input in = prep_input_of(e->p, j, &vc_roles[v].recipe, t / f, e->scratch);
+        const uint8_t *u;
+        if (role) {
+            rc = prep_input_frame(&in, t % f, (float *)(void *)(all + (size_t)t * frame), err);
+            continue;
+        }
+        rc = prep_frames_at(&j->pixels, t, &u, err);
+        if (!rc)
+            memcpy(all + (size_t)t * frame, u, frame);
+    }
+    snprintf(name, sizeof name, role ? "cond.%s.pixels" : "pixels", role);
+    if (!rc)
+        rc = add_trace(e, name, exact ? VC_F32 : VC_U8, 4, shape, all, err);
+    free(all);
+    return rc;
+}
+
+/* ---- moments of a value ---- */
+
+static bool wants_logvar(const vprep *p)
+{
+    return p->encoders.vae.has_logvar || p->c.latent_store == STORE_MOMENTS || p->c.trace_dir;
+}
+
+/* `times` inputs of f frames -> e->mean, e->logvar [times,C,lf,lh,lw]. dim: [C,lf,lh,lw] */
+static int run_vae(prep_encoder *e, prep_job *j, const vc_recipe *r, int times, int f,
+                   int64_t dim[4], vc_err *err)
 {
     const vae_info *v = &e->p->encoders.vae;
-    size_t in = (size_t)f * (size_t)h * (size_t)w * 3, n;
+    const int h = j->clip.choice.target_h, w = j->clip.choice.target_w;
+    const bool logvar = wants_logvar(e->p);
+    size_t n;
     int rc;
 
     dim[0] = v->channels;
@@ -286,78 +321,14 @@ static int run_vae(prep_encoder *e, int times, int f, int h, int w, bool logvar,
     if (!rc)
         rc = grow(&e->logvar, &e->logvar_room, n * (size_t)times, err);
     double begin = vc_seconds();
-    for (int i = 0; !rc && i < times; i++)
-        rc = *vc_stop_flag()
-                 ? vc_fail(err, VC_ESTOP, "stopped")
-                 : e->p->encoders.family.vae->encode(e->vae, e->pixels + (size_t)i * in, f, h, w,
-                                             e->mean + (size_t)i * n,
-                                             logvar ? e->logvar + (size_t)i * n : NULL, err);
-    e->vae_seconds += vc_seconds() - begin;
-    return rc;
-}
-
-static bool wants_logvar(const vprep *p)
-{
-    return p->encoders.vae.has_logvar || p->c.latent_store == STORE_MOMENTS || p->c.trace_dir;
-}
-
-static void to_f32(float *x, const uint8_t *u, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        x[i] = (float)u[i] / 127.5f - 1.0f;
-}
-
-static void job_pixels(float *x, const prep_job *j, size_t n)
-{
-    const float *v = (const float *)(const void *)j->pixels;
-
-    if (!j->exact)
-        to_f32(x, j->pixels, n);
-    for (size_t i = 0; j->exact && i < n; i++)
-        x[i] = v[i] / 127.5f - 1.0f;
-}
-
-/* The control clip's f frames; a still stands for all of them. */
-static void control_pixels(float *x, const prep_job *j, int f)
-{
-    const size_t frame = (size_t)j->clip.choice.target_h * (size_t)j->clip.choice.target_w * 3;
-
-    for (int t = 0; t < f; t++)
-        to_f32(x + (size_t)t * frame, j->control + (j->control_frames > 1 ? (size_t)t : 0) * frame,
-               frame);
-}
-
-/* The pixels that a recipe gives to the VAE, `times` of f frames, into e->pixels. */
-static int fill_pixels(prep_encoder *e, const prep_job *j, const vc_recipe *r, int times, int f,
-                       vc_err *err)
-{
-    const vprep *p = e->p;
-    const vb_choice *c = &j->clip.choice;
-    const bool masked = r->pixels == VC_PIXELS_MASKED;
-    size_t area = (size_t)c->target_h * (size_t)c->target_w, n = (size_t)f * area * 3;
-    int rc = grow(&e->pixels, &e->pixels_room, n * (size_t)times, err);
-
-    if (!rc && masked)
-        rc = need_scratch(e, area, err);
-    for (int k = 0; !rc && k < times; k++) {
-        float *x = e->pixels + (size_t)k * n;
-        if (masked && j->clip.mask_all) {
-            for (size_t i = 0; i < n; i++)
-                x[i] = vprep_mask_fill(p);
-            continue;
-        }
-        if (r->pixels == VC_PIXELS_CONTROL)
-            control_pixels(x, j, f);
-        else
-            job_pixels(x, j, n);
-        if (masked)
-            vprep_apply_mask(x, &j->clip.mask, vprep_mask_fill(p), e->scratch);
-        if (r->noise == VC_NOISE_ALL || (r->noise == VC_NOISE_KNOWN && p->encoders.mask_noise)) {
-            vprep_normals z = vprep_normals_of(p, j->item, VC_DRAW_COND_NOISE, (uint32_t)k);
-            float sigma = j->item ? vprep_noise_sigma(&z) : VPREP_PROMPT_SIGMA;
-            vprep_pixel_noise(x, n, sigma, r->noise == VC_NOISE_KNOWN, &z);
-        }
+    for (int i = 0; !rc && i < times; i++) {
+        prep_input in = prep_input_of(e->p, j, r, i, e->scratch);
+        const vae_input pixels = { .read = prep_input_read, .arg = &in };
+        rc = e->p->encoders.family.vae->encode(e->vae, &pixels, f, h, w, e->mean + (size_t)i * n,
+                                               logvar ? e->logvar + (size_t)i * n : NULL, err);
+        e->vae_seconds -= in.seconds;
     }
+    e->vae_seconds += vc_seconds() - begin;
     return rc;
 }
 
@@ -368,22 +339,24 @@ static int encode_moments(prep_encoder *e, prep_job *j, int v, vc_err *err)
     const vc_recipe *r = &vc_roles[v].recipe;
     const bool several = vc_roles[v].kind == VC_VALUE_VARIANTS;
     int times = several ? (int)p->c.noise_variants : 1, nd = several ? 5 : 4;
-    int f = vprep_is_whole((vc_role)v) ? c->frames : 1;
+    int f = vprep_is_whole((vc_role)v) ? c->frames : 1, rc = 0;
     int64_t shape[5] = { times }, *dim = several ? shape : shape + 1;
-    bool logvar = wants_logvar(p);
 
-    int rc = fill_pixels(e, j, r, times, f, err);
+    if (r->pixels == VC_PIXELS_MASKED)
+        rc = need_scratch(e, (size_t)c->target_h * (size_t)c->target_w, err);
     if (!rc)
-        rc = run_vae(e, times, f, c->target_h, c->target_w, logvar, shape + 1, err);
+        rc = run_vae(e, j, r, times, f, shape + 1, err);
+    if (!rc && p->c.trace_dir)
+        rc = trace_pixels(e, j, v, times, f, err);
     if (!rc)
-        rc = trace_value(e, j, v, times * f, nd, dim, err);
+        rc = trace_moments(e, v, nd, dim, err);
     return rc ? rc : pack_moments(e, &j->value[v], &j->value_bytes[v], nd, dim, j->item,
-                                  r->place, logvar, err);
+                                  r->place, wants_logvar(p), err);
 }
 
 /* ---- masks ---- */
 
-static int trace_pixels(prep_encoder *e, const prep_job *j, int v, vc_err *err)
+static int trace_mask(prep_encoder *e, const prep_job *j, int v, vc_err *err)
 {
     char name[40];
     const mask *m = &j->clip.mask;
@@ -445,26 +418,23 @@ static int encode_mask(prep_encoder *e, prep_job *j, int v, vc_err *err)
     (channels > 1 ? mask_fold : mask_to_grid)(e->mean, &j->clip.mask, ratio[0], ratio[1],
                                               e->scratch);
     if (e->p->c.trace_dir)
-        rc = trace_pixels(e, j, v, err);
+        rc = trace_mask(e, j, v, err);
     return rc ? rc : pack_mask(e, j, v, channels, e->mean, err);
 }
 
 /* ---- states of a vision model ---- */
 
 /* Looks at frame t: fills pixels [side,side,3] and states [tokens,width]. */
-static int see(prep_encoder *e, const prep_job *j, int t, float *pixels, float *states,
-               vc_err *err)
+static int see(prep_encoder *e, prep_job *j, int t, float *pixels, float *states, vc_err *err)
 {
     const vb_choice *c = &j->clip.choice;
-    const size_t frame = (size_t)c->target_h * (size_t)c->target_w * 3;
-    uint8_t *rounded = NULL;
-    int rc = j->exact ? prep_job_rounded(j, t, &rounded, err) : 0;
+    uint8_t *rgb;
+    int rc = prep_frames_rgb(&j->pixels, t, &rgb, err);
 
     if (!rc)
-        rc = e->p->encoders.family.vision->encode(e->vision, rounded ? rounded
-                                                  : j->pixels + (size_t)t * frame, c->target_h,
-                                                  c->target_w, pixels, states, err);
-    free(rounded);
+        rc = e->p->encoders.family.vision->encode(e->vision, rgb, c->target_h, c->target_w, pixels,
+                                                  states, err);
+    free(rgb);
     return rc;
 }
 
@@ -474,16 +444,16 @@ static int encode_seen(prep_encoder *e, prep_job *j, int v, vc_err *err)
     const vision_info *is = &e->p->encoders.vision;
     const int64_t frames = e->p->encoders.ends ? 2 : 1, side = is->side;
     const int64_t pixels = side * side * 3, states = (int64_t)is->tokens * is->width;
-    int rc = grow(&e->pixels, &e->pixels_room, (size_t)(frames * pixels), err);
+    int rc = grow(&e->seen, &e->seen_room, (size_t)(frames * pixels), err);
 
     if (!rc)
         rc = grow(&e->mean, &e->mean_room, (size_t)(frames * states), err);
     for (int64_t i = 0; !rc && i < frames; i++)
-        rc = see(e, j, i ? j->clip.choice.frames - 1 : 0, e->pixels + i * pixels,
+        rc = see(e, j, i ? j->clip.choice.frames - 1 : 0, e->seen + i * pixels,
                  e->mean + i * states, err);
     if (!rc)
         rc = add_trace(e, "cond.vision.pixels", VC_F32, 4,
-                       (int64_t[]){ frames, side, side, 3 }, e->pixels, err);
+                       (int64_t[]){ frames, side, side, 3 }, e->seen, err);
     if (!rc)
         rc = add_trace(e, "cond.vision.image_embeds", VC_F32, 2,
                        (int64_t[]){ frames * is->tokens, is->width }, e->mean, err);
@@ -498,15 +468,13 @@ static int thumbnail(const prep_encoder *e, prep_job *j, vc_err *err)
 {
     const vb_choice *c = &j->clip.choice;
     int side = (int)e->p->c.thumbnails, h, w;
-    uint8_t *small = NULL;
+    uint8_t *small = NULL, *first;
 
     if (!side || !j->want_thumb)
         return 0;
-    uint8_t *first = NULL;
-    int rc = j->exact ? prep_job_rounded(j, 0, &first, err) : 0;
+    int rc = prep_frames_rgb(&j->pixels, 0, &first, err);
     if (!rc)
-        rc = media_shrink(&small, &h, &w, first ? first : j->pixels, c->target_h, c->target_w,
-                          side, err);
+        rc = media_shrink(&small, &h, &w, first, c->target_h, c->target_w, side, err);
     free(first);
     if (!rc)
         rc = media_jpeg(&j->thumb, &j->thumb_bytes, small, h, w, 85, err);
@@ -561,7 +529,7 @@ int prep_encode(prep_encoder *e, prep_job *j, uint64_t *n, vc_err *err)
         if (j->value[v])
             rc = vf_keymap_put(&e->made, j->key[v], 0, err);
     clear_trace(&e->trace);
-    free(j->pixels);
-    j->pixels = NULL;
+    prep_frames_close(&j->pixels);
+    prep_frames_close(&j->control);
     return rc;
 }

@@ -1,24 +1,21 @@
 /* encode.h - from the decoded pixels of one sample to its stored values, through the VAE.
  *
- * One encoder belongs to one thread; it holds the VAE, one clip as f32 and its moments. */
+ * One encoder belongs to one thread; it holds the VAE, and the moments of one clip. */
 #ifndef PRECOMPUTE_ENCODE_ENCODE_H
 #define PRECOMPUTE_ENCODE_ENCODE_H
 
+#include "precompute/encode/clip_frames.h"
 #include "precompute/encode/conditions.h"
 
-/* A sample in the pipeline. A decoded one has pixels, an encoded one values; each stage frees its
- * inputs. */
+/* A sample in the pipeline. A decoded one has its first range of frames, an encoded one values;
+ * each stage frees its inputs. */
 typedef struct prep_job {
     const vprep_item *item;          /* NULL: a validation prompt, which is not traced */
     unsigned need;                   /* VC_ROLE_BITs to be encoded; the others are stored already */
     bool want_thumb;
-    int frames;                      /* decoded first frames of the clip */
-    uint8_t *pixels;                 /* [frames,h,w,3]; exact: of f32, 0..255 */
+    int frames;                      /* first frames of the clip that are needed */
+    prep_frames pixels, control;     /* of the clip, and of the control clip where it is needed */
     float *loss_mask;                /* [latent_f,latent_h,latent_w], where it is needed */
-    uint8_t *control;                /* [control_frames,h,w,3], where it is needed */
-    int control_frames;              /* the clip's, or 1 of a still */
-    bool exact;
-    size_t pixel_bytes;
     vf_key key[VC_ROLES];            /* of the values that the mode stores */
     uint8_t *value[VC_ROLES];        /* safetensors; NULL: not to be put */
     size_t value_bytes[VC_ROLES];
@@ -32,8 +29,6 @@ void prep_job_begin(prep_job *j, const vprep_item *it);
 /* Fills the keys, and the frames that `need` and want_thumb take. */
 void prep_job_settle(const vprep *p, prep_job *j);
 void prep_job_free(prep_job *j);                     /* NULL is fine */
-/* *out: frame t of exact pixels, rounded to malloc'ed bytes. */
-int prep_job_rounded(const prep_job *j, int t, uint8_t **out, vc_err *err);
 
 typedef struct prep_encoder prep_encoder;
 /* Opens the models that values of `roles` (VC_ROLE_BITs) are made with. Masks and thumbnails need
@@ -41,16 +36,18 @@ typedef struct prep_encoder prep_encoder;
 int prep_encoder_open(prep_encoder **out, const vprep *p, unsigned roles, vc_err *err);
 void prep_encoder_close(prep_encoder *e);            /* NULL is fine */
 
-/* The memory of the VAE for a clip of that shape, and of the vision model for a picture (0: there
- * is none), beside their weights. */
-int prep_encoder_memory(prep_encoder *e, const vb_choice *c, size_t *of_vae, size_t *of_vision,
-                        vc_err *err);
+/* The memory of a clip of that shape, in bytes. */
+typedef struct prep_memory {
+    size_t vae, vision;              /* of the models, beside their weights; 0: there is none */
+    size_t pixels;                   /* of the clip's frames that are in memory at once */
+} prep_memory;
+int prep_encoder_memory(prep_encoder *e, const vb_choice *c, prep_memory *m, vc_err *err);
 
 /* The seconds that the VAE has taken so far. */
 double prep_encoder_seconds(const prep_encoder *e);
 
 /* Encodes the values that j needs and writes its trace. A value that an earlier job of this encoder
- * has is not encoded again, so jobs must be put in the order of their encoding. Frees j's pixels.
+ * has is not encoded again, so jobs must be put in the order of their encoding. Closes j's frames.
  * *n: the number of encoded values besides the clip. */
 int prep_encode(prep_encoder *e, prep_job *j, uint64_t *n, vc_err *err);
 

@@ -31,23 +31,9 @@ void prep_job_free(prep_job *j)
     vprep_clip_free(&j->clip);
     for (int v = 0; v < VC_ROLES; v++)
         free(j->value[v]);
-    free(j->pixels);
+    prep_frames_close(&j->pixels);
+    prep_frames_close(&j->control);
     free(j->loss_mask);
-    free(j->control);
     free(j->thumb);
     free(j);
-}
-
-int prep_job_rounded(const prep_job *j, int t, uint8_t **out, vc_err *err)
-{
-    const vb_choice *c = &j->clip.choice;
-    const size_t n = (size_t)c->target_h * (size_t)c->target_w * 3;
-    const float *v = (const float *)(const void *)j->pixels + (size_t)t * n;
-    uint8_t *u = *out = malloc(n);
-
-    if (!u)
-        return vc_fail(err, VC_ENOMEM, "out of memory for a frame");
-    for (size_t i = 0; i < n; i++)
-        u[i] = v[i] <= 0 ? 0 : v[i] >= 255 ? 255 : (uint8_t)(v[i] + 0.5f);
-    return 0;
 }

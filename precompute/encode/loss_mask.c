@@ -3,8 +3,6 @@
 
 #include <stdlib.h>
 
-#include "precompute/encode/beside.h"
-
 /* Sum of the channels of r x r pixels from rgb on; w: pixels of a row. */
 static uint64_t sum_block(const uint8_t *rgb, int w, int r)
 {
@@ -15,22 +13,27 @@ static uint64_t sum_block(const uint8_t *rgb, int w, int r)
     return sum;
 }
 
-void vprep_loss_weights(float *out, const uint8_t *rgb, int f, int h, int w, int k, int r)
+int vprep_loss_weights(float *out, prep_frames *f, int h, int w, int k, int r, vc_err *err)
 {
-    size_t frame = 3 * (size_t)h * (size_t)w;
+    const size_t columns = (size_t)(w / r), n = (size_t)(h / r) * columns;
+    uint64_t *sum = calloc(n, sizeof *sum);
+    const uint8_t *rgb;
+    int rc = sum ? 0 : vc_no_memory(err);
 
-    for (int t = 0; t < f; t += t ? k : 1) {
-        int n = t ? k : 1;
-        double white = 255.0 * 3 * r * r * n;
-        for (int y = 0; y < h; y += r)
-            for (int x = 0; x < w; x += r) {
-                const uint8_t *block = rgb + 3 * ((size_t)y * (size_t)w + (size_t)x);
-                uint64_t sum = 0;
-                for (int i = t; i < t + n; i++)
-                    sum += sum_block(block + (size_t)i * frame, w, r);
-                *out++ = (float)((double)sum / white);
-            }
+    for (int t = 0; !rc && t < f->n; t++) {
+        const double white = 255.0 * 3 * r * r * (t ? k : 1);
+        rc = prep_frames_at(f, t, &rgb, err);
+        for (size_t i = 0; !rc && i < n; i++) {
+            const size_t y = i / columns * (size_t)r, x = i % columns * (size_t)r;
+            sum[i] += sum_block(rgb + 3 * (y * (size_t)w + x), w, r);
+        }
+        for (size_t i = 0; !rc && t % k == 0 && i < n; i++) {      /* t ends a latent frame */
+            *out++ = (float)((double)sum[i] / white);
+            sum[i] = 0;
+        }
     }
+    free(sum);
+    return rc;
 }
 
 int vprep_loss_mask(const vprep *p, const vprep_item *it, const vprep_clip *clip, float **weights,
@@ -39,20 +42,18 @@ int vprep_loss_mask(const vprep *p, const vprep_item *it, const vprep_clip *clip
     const vb_choice *c = &clip->choice;
     const int *ratio = p->encoders.vae.ratio;
     size_t area = (size_t)c->latent_h * (size_t)c->latent_w;
-    uint8_t *rgb = NULL;
-    int frames = 0, rc = 0;
+    prep_frames f = { 0 };
+    int rc = 0;
 
     *weights = malloc((size_t)c->latent_f * area * sizeof **weights);
     if (!*weights)
         rc = vc_fail(err, VC_ENOMEM, "out of memory for %d latent frames", c->latent_f);
     if (!rc)
-        rc = vprep_read_beside(p, it, clip, VF_LOSS_MASK, &rgb, &frames, err);
-    if (!rc) {
-        vprep_loss_weights(*weights, rgb, frames, c->target_h, c->target_w, ratio[0],
-                           ratio[1]);
-        for (size_t i = area; frames == 1 && i < (size_t)c->latent_f * area; i++)
-            (*weights)[i] = (*weights)[i - area];
-    }
-    free(rgb);
+        rc = prep_frames_open(&f, p, it, clip, VF_LOSS_MASK, c->frames, err);
+    if (!rc)
+        rc = vprep_loss_weights(*weights, &f, c->target_h, c->target_w, ratio[0], ratio[1], err);
+    for (size_t i = area; !rc && f.n == 1 && i < (size_t)c->latent_f * area; i++)
+        (*weights)[i] = (*weights)[i - area];
+    prep_frames_close(&f);
     return rc;
 }

@@ -8,7 +8,7 @@
 #ifndef PRECOMPUTE_ENCODE_LOSS_MASK_H
 #define PRECOMPUTE_ENCODE_LOSS_MASK_H
 
-#include "precompute/run/vprep.h"
+#include "precompute/encode/clip_frames.h"
 
 /* The weights 0..1 of a clip, [latent_f,latent_h,latent_w]; the caller frees. Errors begin with the
  * path as written. VC_EMISMATCH: the mask has another shape than the source, or is too short; other
@@ -16,8 +16,8 @@
 int vprep_loss_mask(const vprep *p, const vprep_item *it, const vprep_clip *clip, float **weights,
                     vc_err *err);
 
-/* Means of grey frames u8 RGB [f,h,w,3] over r x r pixels and k frames, as above: out
- * [(f-1)/k+1, h/r, w/r]. */
-void vprep_loss_weights(float *out, const uint8_t *rgb, int f, int h, int w, int k, int r);
+/* Means of grey frames [h,w,3] over r x r pixels and k frames, as above: out
+ * [(f->n-1)/k+1, h/r, w/r]. */
+int vprep_loss_weights(float *out, prep_frames *f, int h, int w, int k, int r, vc_err *err);
 
 #endif

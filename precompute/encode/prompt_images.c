@@ -363,19 +363,22 @@ static int read_pixels(prep_job *j, vprep_image *m, vc_err *err)
 {
     const vb_choice *c = &j->clip.choice;
     const size_t frame = (size_t)c->target_h * (size_t)c->target_w * 3;
-    uint8_t **rgb[PICTURES] = { &j->pixels, &j->pixels, &j->control };
+    prep_frames *to[PICTURES] = { &j->pixels, &j->pixels, &j->control };
     int n = 0;
 
     for (int i = 0; n >= 0 && i < PICTURES; i++) {
         if (!m->of[i].file)
             continue;
-        if (!*rgb[i] && !(*rgb[i] = calloc((size_t)c->frames, frame)))
+        if (!to[i]->range && !(to[i]->range = calloc((size_t)c->frames, frame)))
             return vc_fail(err, VC_ENOMEM, "out of memory for %d frames of %dx%d", c->frames,
                            c->target_w, c->target_h);
-        n = read_frames(j, &m->of[i], *rgb[i] + (i == LAST ? (size_t)(c->frames - 1) * frame : 0),
+        to[i]->bytes = frame;
+        to[i]->n = to[i]->count = c->frames;
+        n = read_frames(j, &m->of[i],
+                        to[i]->range + (i == LAST ? (size_t)(c->frames - 1) * frame : 0),
                         i == CONTROL ? c->frames : 1, err);
-        if (i == CONTROL)
-            j->control_frames = n;
+        if (i == CONTROL && n == 1)
+            to[i]->n = to[i]->count = 1;
     }
     return n < 0 ? n : 0;
 }
@@ -387,7 +390,7 @@ int vprep_prompt_picture(const vprep *p, int i, uint8_t **rgb, int *h, int *w, v
     prep_job j = { .clip = m->clip };
     int rc = read_pixels(&j, m, err);
 
-    *rgb = j.pixels;
+    *rgb = j.pixels.range;
     *h = c->target_h;
     *w = c->target_w;
     return rc;

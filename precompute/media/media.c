@@ -375,6 +375,7 @@ static int read_pass(media *m, uint8_t *dst, const int64_t *index, int n, const 
         while (first < n && done[first])
             first++;
     }
+    v->held = true;                                 /* the next read may begin with this frame */
     return 0;
 }
 

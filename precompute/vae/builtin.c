@@ -41,6 +41,8 @@ struct vae {
     float first[C][AREA];            /* basis of the first frame: one frame stands for four */
     float clip[C][K][AREA];
     float *planes;                   /* [3][K frames][h*w] */
+    float *range;                    /* [K frames][h*w][3]: pixels, or decoded bytes, that are not
+                                      * all in memory */
     size_t planes_n;
 };
 
@@ -53,8 +55,10 @@ static double dct(int n, int freq_index, int x)
 
 static void builtin_close(vae *v)
 {
-    if (v)
+    if (v) {
         free(v->planes);
+        free(v->range);
+    }
     free(v);
 }
 
@@ -96,9 +100,12 @@ static int need_planes(vae *v, int h, int w, vc_err *err)
     if (n <= v->planes_n)
         return 0;
     free(v->planes);
+    free(v->range);
     v->planes = malloc(n * sizeof *v->planes);
-    v->planes_n = v->planes ? n : 0;
-    return v->planes ? 0 : vc_fail(err, VC_ENOMEM, "built-in codec: out of memory for %dx%d", w, h);
+    v->range = malloc(n * sizeof *v->range);
+    v->planes_n = v->planes && v->range ? n : 0;
+    return v->planes_n ? 0 : vc_fail(err, VC_ENOMEM, "built-in codec: out of memory for %dx%d", w,
+                                     h);
 }
 
 /* BT.601 full-range luma and colour differences, on -1..1. */
@@ -147,25 +154,31 @@ static void block_add(float *p, int stride, const float *basis, float a)
             p[y * stride + x] += a * basis[y * S + x];
 }
 
-static int builtin_encode(vae *v, const float *pixels, int f, int h, int w, float *mean,
+/* *x: the frames first..first+n-1. */
+static int frames_at(vae *v, const vae_input *from, int first, int n, size_t area, const float **x,
+                     vc_err *err)
+{
+    *x = from->all ? from->all + (size_t)first * area * 3 : v->range;
+    return from->all ? 0 : from->read(from->arg, first, n, v->range, err);
+}
+
+static int builtin_encode(vae *v, const vae_input *pixels, int f, int h, int w, float *mean,
                           float *logvar, vc_err *err)
 {
     if ((f - 1) % K || h % S || w % S || f < 1 || h < S || w < S)
         return vc_fail(err, VC_EINVAL, "built-in codec: %d frames of %dx%d: width and height must "
                        "be multiples of %d, and the number of frames 4j+1", f, w, h, S);
     int rc = need_planes(v, h, w, err);
-    if (rc)
-        return rc;
-
     int lf = (f - 1) / K + 1, lh = h / S, lw = w / S;
     size_t area = (size_t)h * (size_t)w, grid = (size_t)lh * (size_t)lw;
-    for (int i = 0; i < lf; i++) {
+    for (int i = 0; !rc && i < lf; i++) {
         int n = i ? K : 1;
-        const float *src = pixels + (i ? 1 + (size_t)(i - 1) * K : 0) * area * 3;
-        for (int t = 0; t < n; t++)
+        const float *src;
+        rc = frames_at(v, pixels, i ? 1 + (i - 1) * K : 0, n, area, &src, err);
+        for (int t = 0; !rc && t < n; t++)
             to_ycc(v->planes + (size_t)t * area, v->planes + (size_t)(K + t) * area,
                    v->planes + (size_t)(2 * K + t) * area, src + (size_t)t * area * 3, area);
-        for (int c = 0; c < C; c++) {
+        for (int c = 0; !rc && c < C; c++) {
             const freq *q = i ? &clip_kept[c] : &first_kept[c];
             const float *plane = v->planes + (size_t)q->plane * K * area;
             float *out = mean + ((size_t)c * (size_t)lf + (size_t)i) * grid;
@@ -179,13 +192,13 @@ static int builtin_encode(vae *v, const float *pixels, int f, int h, int w, floa
                 }
         }
     }
-    if (logvar)
+    if (!rc && logvar)
         for (size_t i = 0; i < (size_t)C * (size_t)lf * grid; i++)
             logvar[i] = -30.0f;
-    return 0;
+    return rc;
 }
 
-static int builtin_decode(vae *v, const float *z, int f, int h, int w, uint8_t *pixels,
+static int builtin_decode(vae *v, const float *z, int f, int h, int w, const vae_output *to,
                           vc_err *err)
 {
     if (f < 1 || h < 1 || w < 1 || h > 1 << 16 || w > 1 << 16)
@@ -197,8 +210,8 @@ static int builtin_decode(vae *v, const float *z, int f, int h, int w, uint8_t *
 
     int pw = w * S;
     size_t grid = (size_t)h * (size_t)w, area = grid * AREA;
-    for (int i = 0; i < f; i++) {
-        int n = i ? K : 1;
+    for (int i = 0; !rc && i < f; i++) {
+        int n = i ? K : 1, first = i ? 1 + (i - 1) * K : 0;
         memset(v->planes, 0, 3 * K * area * sizeof *v->planes);
         for (int c = 0; c < C; c++) {
             const freq *q = i ? &clip_kept[c] : &first_kept[c];
@@ -212,13 +225,20 @@ static int builtin_decode(vae *v, const float *z, int f, int h, int w, uint8_t *
                               i ? in[b] : in[b] / 4.0f);
             }
         }
-        uint8_t *dst = pixels + (i ? 1 + (size_t)(i - 1) * K : 0) * area * 3;
+        uint8_t *dst = to->all ? to->all + (size_t)first * area * 3 : (uint8_t *)v->range;
         for (int t = 0; t < n; t++)
             from_ycc(dst + (size_t)t * area * 3, v->planes + (size_t)t * area,
                      v->planes + (size_t)(K + t) * area, v->planes + (size_t)(2 * K + t) * area,
                      area);
+        rc = to->all ? 0 : to->take(to->arg, dst, first, n, err);
     }
-    return 0;
+    return rc;
+}
+
+static int builtin_chunk(const vae *v, int f)
+{
+    (void)v;
+    return f < K ? f : K;
 }
 
 static int builtin_frames(int f) { return (f - 1) * K + 1; }
@@ -226,9 +246,9 @@ static int builtin_frames(int f) { return (f - 1) * K + 1; }
 static int builtin_memory(vae *v, bool decode, int f, int h, int w, size_t *bytes, vc_err *err)
 {
     (void)v, (void)f, (void)err;
-    *bytes = (size_t)3 * K * (size_t)h * (size_t)w * (decode ? AREA : 1) * sizeof(float);
+    *bytes = (size_t)6 * K * (size_t)h * (size_t)w * (decode ? AREA : 1) * sizeof(float);
     return 0;
 }
 
 const vae_class vae_builtin = { "BuiltinCodec", builtin_open, builtin_close, builtin_encode,
-                                builtin_decode, builtin_frames, builtin_memory };
+                                builtin_decode, builtin_frames, builtin_memory, builtin_chunk };

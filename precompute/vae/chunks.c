@@ -21,13 +21,29 @@ static vt_tensor *part_of(vt_ctx *g, const vae_pass *p, vt_tensor *x)
     return vt_slice(g, x, 3, p->at[2], p->at[2] + p->n[2]);
 }
 
-static vt_tensor *pixels(vt_ctx *g, const vae_pass *p, int begin, int end)
+/* Encodes the frames begin..end-1 of the tile, which are read as whole frames. */
+static int encode(vae *v, const vae_pass *p, nn_video *n, int begin, int end, vt_tensor **y,
+                  vc_err *err)
 {
-    int64_t dim[] = { 1, end - begin, p->of[1], p->of[2], 3 };
-    size_t frame = (size_t)p->of[1] * (size_t)p->of[2] * 3;
-    const float *from = p->source ? p->source + (size_t)(p->at[0] + begin) * frame : NULL;
+    const int64_t dim[] = { 1, end - begin, p->of[1], p->of[2], 3 };
+    const size_t frame = (size_t)p->of[1] * (size_t)p->of[2] * 3;
+    const vae_input *from = p->pixels;
+    const int first = p->at[0] + begin, count = end - begin;
+    const float *x = from && from->all ? from->all + (size_t)first * frame : NULL;
+    float *room = NULL;
+    int rc = 0;
 
-    return vt_pack(g, part_of(g, p, vt_from_host(g, vt_compute(g), 5, dim, from, VC_F32)));
+    if (from && !x) {
+        x = room = malloc((size_t)count * frame * sizeof *room);
+        rc = room ? from->read(from->arg, first, count, room, err)
+                  : vc_fail(err, VC_ENOMEM, "out of memory for the pixels of %d frames", count);
+    }
+    if (!rc) {
+        vt_tensor *all = vt_from_host(v->g, vt_compute(v->g), 5, dim, x, VC_F32);
+        *y = v->net->encode_chunk(v, n, vt_pack(v->g, part_of(v->g, p, all)));
+    }
+    free(room);
+    return rc;
 }
 
 /* The frames begin..end-1 of the tile, from the whole latent z [1,f,h,w,C], which is a view. */
@@ -57,7 +73,7 @@ static int hand_over(vt_ctx *g, vae_pass *p, vt_tensor *y, int *frame, vc_err *e
         return vc_fail(err, VC_ENOMEM, "out of memory for %lld values", (long long)vt_count(y));
     int n = (int)y->dim[1], rc = vt_to_host(g, y, values, err);
     if (!rc)
-        p->take(p->arg, values, *frame, n, (int)y->dim[2], (int)y->dim[3]);
+        rc = p->take(p->arg, values, *frame, n, (int)y->dim[2], (int)y->dim[3], err);
     *frame += n;
     free(values);
     return rc;
@@ -75,15 +91,16 @@ static int run_chunks(vae *v, vae_pass *p, vc_err *err)
         nn_video n = { .g = g, .first = i == 0, .last = i + 1 == chunks, .edge = v->net->edge,
                        .blank = v->net->blank };
         int begin, end;
-        vt_tensor *y;
+        vt_tensor *y = NULL;
         chunk_of(p->n[0], unit, i, &begin, &end);
         if (p->decodes) {
             n.z = latents(g, p, z, begin, end);
             y = v->net->decode_chunk(v, &n, n.z);
         } else {
-            y = v->net->encode_chunk(v, &n, pixels(g, p, begin, end));
+            rc = encode(v, p, &n, begin, end, &y, err);
         }
-        rc = hand_over(g, p, y, &frame, err);
+        if (!rc)
+            rc = hand_over(g, p, y, &frame, err);
         vt_scope_end(g, s, 0, NULL);
     }
     return rc;

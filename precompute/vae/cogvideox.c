@@ -81,4 +81,4 @@ static int cog_open(vae **out, const encoder_opts *o, vae_info *info, vc_err *er
 }
 
 const vae_class vae_cogvideox = { COG_CLASS, cog_open, vae_close, vae_encode, vae_decode,
-                                  cog_frames, vae_memory };
+                                  cog_frames, vae_memory, vae_chunk };

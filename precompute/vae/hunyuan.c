@@ -137,4 +137,4 @@ static int open_hunyuan(vae **out, const encoder_opts *o, vae_info *info, vc_err
 }
 
 const vae_class vae_hunyuan = { CLASS, open_hunyuan, vae_close, vae_encode, vae_decode, frames,
-                                vae_memory };
+                                vae_memory, vae_chunk };

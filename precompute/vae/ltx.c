@@ -271,4 +271,4 @@ static int ltx_open(vae **out, const encoder_opts *o, vae_info *info, vc_err *er
 }
 
 const vae_class vae_ltx = { LTX_CLASS, ltx_open, vae_close, vae_encode, vae_decode, frames,
-                            vae_memory };
+                            vae_memory, vae_chunk };

@@ -129,7 +129,10 @@ typedef struct job {
     vae_pass pass;
     int to[3], channels;             /* t, h, w of the result */
     float *mean, *logvar;            /* [C,t,h,w] */
-    uint8_t *pixels;                 /* [t,h,w,3] */
+    const vae_output *out;           /* of decoding */
+    uint8_t *rgb;                    /* [.,h,w,3], the frames from `base` on: out->all, or those
+                                      * that out->take gets next; NULL: none yet */
+    int base;
     float *values;                   /* buffer of the tile that is being made */
 } job;
 
@@ -143,13 +146,14 @@ static uint8_t to_u8(float x)
 /* Puts n places v of a row into the result, from (frame, y, x) on. */
 static void put_row(const job *j, const float *v, int frame, int y, int x, int n)
 {
-    size_t at = ((size_t)frame * (size_t)j->to[1] + (size_t)y) * (size_t)j->to[2] + (size_t)x;
+    size_t at = ((size_t)(frame - j->base) * (size_t)j->to[1] + (size_t)y) * (size_t)j->to[2] +
+                (size_t)x;
     size_t channel = (size_t)j->to[0] * (size_t)j->to[1] * (size_t)j->to[2];
     int c = j->v->channels;
     bool one = j->v->net->one_logvar;
 
     for (int i = 0; j->pass.decodes && i < 3 * n; i++)
-        j->pixels[3 * at + (size_t)i] = to_u8(v[i]);
+        j->rgb[3 * at + (size_t)i] = to_u8(v[i]);
     for (int i = 0; !j->pass.decodes && i < n; i++, at++, v += j->channels)
         for (int k = 0; k < c; k++) {
             j->mean[(size_t)k * channel + at] = v[k];
@@ -158,21 +162,53 @@ static void put_row(const job *j, const float *v, int frame, int y, int x, int n
         }
 }
 
-static void take_whole(void *arg, const float *values, int first, int n, int h, int w)
+static bool gives_ranges(const job *j)
 {
-    const job *j = arg;
-
-    for (int t = 0; t < n; t++)
-        for (int y = 0; y < h; y++, values += w * j->channels)
-            put_row(j, values, first + t, y, 0, w);
+    return j->pass.decodes && !j->out->all;
 }
 
-static void take_frames(void *arg, const float *values, int first, int n, int h, int w)
+/* Makes room for n decoded frames from `first` on. */
+static int begin_frames(job *j, int first, int n, vc_err *err)
+{
+    if (!gives_ranges(j))
+        return 0;
+    j->base = first;
+    j->rgb = malloc((size_t)n * (size_t)j->to[1] * (size_t)j->to[2] * 3);
+    return j->rgb ? 0 : vc_fail(err, VC_ENOMEM, "out of memory for %d frames of %dx%d", n,
+                                j->to[2], j->to[1]);
+}
+
+/* Gives the n frames of begin_frames away. */
+static int end_frames(job *j, int n, vc_err *err)
+{
+    if (!gives_ranges(j))
+        return 0;
+    int rc = j->out->take(j->out->arg, j->rgb, j->base, n, err);
+    free(j->rgb);
+    j->rgb = NULL;
+    return rc;
+}
+
+static int take_whole(void *arg, const float *values, int first, int n, int h, int w, vc_err *err)
+{
+    job *j = arg;
+    int rc = begin_frames(j, first, n, err);
+
+    for (int t = 0; !rc && t < n; t++)
+        for (int y = 0; y < h; y++, values += w * j->channels)
+            put_row(j, values, first + t, y, 0, w);
+    return rc ? rc : end_frames(j, n, err);
+}
+
+static int take_frames(void *arg, const float *values, int first, int n, int h, int w,
+                       vc_err *err)
 {
     const job *j = arg;
     size_t frame = (size_t)h * (size_t)w * (size_t)j->channels;
 
+    (void)err;
     memcpy(j->values + (size_t)first * frame, values, (size_t)n * frame * sizeof *values);
+    return 0;
 }
 
 static int make_tile(void *arg, const int at[3], const int n[3], float *values, vc_err *err)
@@ -185,17 +221,20 @@ static int make_tile(void *arg, const int at[3], const int n[3], float *values, 
     return vae_run_pass(j->v, &j->pass, err);
 }
 
+/* The tile is of whole frames, or a part of all frames. */
 static int take_tile(void *arg, const vae_tile *t, vc_err *err)
 {
-    const job *j = arg;
+    job *j = arg;
+    const bool whole = t->rows == j->to[1] && t->columns == j->to[2];
+    int rc = whole ? begin_frames(j, t->t, t->frames, err)
+             : !j->rgb ? begin_frames(j, 0, j->to[0], err) : 0;
 
-    (void)err;
-    for (int f = 0; f < t->frames; f++)
+    for (int f = 0; !rc && f < t->frames; f++)
         for (int y = 0; y < t->rows; y++)
             put_row(j, t->values + ((size_t)f * (size_t)t->h + (size_t)y) * (size_t)t->w *
                                        (size_t)j->channels,
                     t->t + f, t->y + y, t->x, t->columns);
-    return 0;
+    return rc || !whole ? rc : end_frames(j, t->frames, err);
 }
 
 /* Frames of the result that n frames of the source make. */
@@ -249,19 +288,32 @@ static bool tiles_of(job *j, vae_tiles *t)
     return time || space;
 }
 
+static int run_tiles(job *j, const vae_tiles *t, vc_err *err)
+{
+    int rc = vae_tiles_check(t, j->to, err);
+
+    j->pass.take = take_frames;
+    if (!rc)
+        rc = vae_tiles_run(t, err);
+    return rc || !j->rgb ? rc : end_frames(j, j->to[0], err);
+}
+
+static int run_whole(job *j, vc_err *err)
+{
+    memcpy(j->pass.n, j->pass.of, sizeof j->pass.n);
+    j->pass.take = take_whole;
+    return vae_run_pass(j->v, &j->pass, err);
+}
+
 static int run_job(job *j, vc_err *err)
 {
     vae_tiles t;
 
     j->pass.arg = j;
-    if (!tiles_of(j, &t)) {
-        memcpy(j->pass.n, j->pass.of, sizeof j->pass.n);
-        j->pass.take = take_whole;
-        return vae_run_pass(j->v, &j->pass, err);
-    }
-    j->pass.take = take_frames;
-    int rc = vae_tiles_check(&t, j->to, err);
-    return rc ? rc : vae_tiles_run(&t, err);
+    int rc = tiles_of(j, &t) ? run_tiles(j, &t, err) : run_whole(j, err);
+    if (gives_ranges(j))
+        free(j->rgb);
+    return rc;
 }
 
 static int encode_job(job *j, vae *v, int f, int h, int w, vc_err *err)
@@ -299,7 +351,7 @@ static int finish(const job *j, int rc, vc_err *err)
                       j->pass.of[1]);
 }
 
-int vae_encode(vae *v, const float *pixels, int f, int h, int w, float *mean, float *logvar,
+int vae_encode(vae *v, const vae_input *pixels, int f, int h, int w, float *mean, float *logvar,
                vc_err *err)
 {
     job j;
@@ -307,13 +359,13 @@ int vae_encode(vae *v, const float *pixels, int f, int h, int w, float *mean, fl
 
     if (rc)
         return rc;
-    j.pass.source = pixels;
+    j.pass.pixels = pixels;
     j.mean = mean;
     j.logvar = logvar;
     return finish(&j, run_job(&j, err), err);
 }
 
-int vae_decode(vae *v, const float *z, int f, int h, int w, uint8_t *pixels, vc_err *err)
+int vae_decode(vae *v, const float *z, int f, int h, int w, const vae_output *to, vc_err *err)
 {
     job j;
     int rc = decode_job(&j, v, f, h, w, err);
@@ -321,8 +373,16 @@ int vae_decode(vae *v, const float *z, int f, int h, int w, uint8_t *pixels, vc_
     if (rc)
         return rc;
     j.pass.source = z;
-    j.pixels = pixels;
+    j.out = to;
+    j.rgb = to->all;
     return finish(&j, run_job(&j, err), err);
+}
+
+int vae_chunk(const vae *v, int f)
+{
+    const int tile = v->tiling.size[0], n = tile && f > tile ? tile + 1 : f;
+
+    return n < v->window ? n : v->window + n % v->window;
 }
 
 int vae_memory(vae *v, bool decode, int f, int h, int w, size_t *bytes, vc_err *err)

@@ -3,7 +3,7 @@
  *
  * A vae_net describes a family's network, whose state is a struct of the family's own that begins
  * with a struct vae. The family's vae_class (encoder.h) consists of vae_close, vae_encode,
- * vae_decode, vae_memory and an `open` that calls vae_open with the vae_net. */
+ * vae_decode, vae_memory, vae_chunk and an `open` that calls vae_open with the vae_net. */
 #ifndef PRECOMPUTE_VAE_VAE_H
 #define PRECOMPUTE_VAE_VAE_H
 
@@ -63,10 +63,11 @@ struct vae {
 /* The functions of vae_class (encoder.h). */
 int vae_open(vae **out, const vae_net *net, const encoder_opts *o, vae_info *info, vc_err *err);
 void vae_close(vae *v);
-int vae_encode(vae *v, const float *pixels, int f, int h, int w, float *mean, float *logvar,
+int vae_encode(vae *v, const vae_input *pixels, int f, int h, int w, float *mean, float *logvar,
                vc_err *err);
-int vae_decode(vae *v, const float *z, int f, int h, int w, uint8_t *pixels, vc_err *err);
+int vae_decode(vae *v, const float *z, int f, int h, int w, const vae_output *to, vc_err *err);
 int vae_memory(vae *v, bool decode, int f, int h, int w, size_t *bytes, vc_err *err);
+int vae_chunk(const vae *v, int f);
 
 /* Binds the weights of a table. `below` and `name` stand before their names in the file; `out` and
  * `in` are the table's sizes -1 and -2. The first failure sticks to b, and later calls do
@@ -76,17 +77,18 @@ void vae_bind(vae_binder *b, const vt_weight *table, void *base, int64_t out, in
 
 /* ---- chunks.c: one pass of a clip or of a tile through the encoder or the decoder ----
  *
- * Memory does not depend on the length of the clip: a pass holds the activations of one chunk, and
- * the frames that convolutions carry to the next chunk. */
+ * A pass holds the pixels and the activations of one chunk, and the frames that convolutions carry
+ * to the next chunk, whatever the clip's length. Decoding also holds the whole latent. */
 
 typedef struct vae_pass {
     bool decodes;
-    const float *source;             /* pixels [t,h,w,3] or latent [C,t,h,w]; NULL: a dry pass */
+    const float *source;             /* latent [C,t,h,w]; NULL: a dry pass, or encoding */
+    const vae_input *pixels;        /* NULL: a dry pass, or decoding */
     int of[3];                       /* t, h, w of the source */
     int at[3], n[3];                 /* begin and size of the tile in the source */
     /* Receives each chunk of the result: values f32 [n,h,w,C], the frames first..first+n-1. NULL: a
      * dry pass. */
-    void (*take)(void *arg, const float *values, int first, int n, int h, int w);
+    int (*take)(void *arg, const float *values, int first, int n, int h, int w, vc_err *err);
     void *arg;
     size_t peak;                     /* set by the pass: the most bytes of pool and scratch that it
                                       * had in use */

@@ -189,6 +189,6 @@ static int open_qwen(vae **out, const encoder_opts *o, vae_info *info, vc_err *e
 }
 
 const vae_class vae_wan = { WAN_CLASS, open_wan, vae_close, vae_encode, vae_decode, frames,
-                            vae_memory };
+                            vae_memory, vae_chunk };
 const vae_class vae_qwen_image = { WAN_QWEN_CLASS, open_qwen, vae_close, vae_encode, vae_decode,
-                                   frames, vae_memory };
+                                   frames, vae_memory, vae_chunk };

@@ -17,22 +17,19 @@
 #include "common/os/threads.h"
 #include "formats/report/gallery.h"
 #include "formats/tensors/component.h"
-#include "precompute/media/write.h"
 #include "precompute/run/components.h"
-#include "precompute/vdecode/sheet.h"
+#include "precompute/vdecode/picture.h"
 
 typedef struct options {
     char *out, *model, *vae, *samples, *device;
     vc_dtype vae_dtype;                  /* VC_DTYPE_NONE: bf16 */
     bool vae_tiling;
     double decode_timestep, decode_noise_scale;
-    int format;                          /* auto | png | jpg | mp4 */
+    int format;                          /* as in picture.h: auto | png | jpg | mp4 */
     int log_format;
     double fps;
     bool sheet, overwrite, quiet;
 } options;
-
-enum { FORMAT_AUTO, FORMAT_PNG, FORMAT_JPG, FORMAT_MP4 };
 
 #define FLAG(kind_, field, name_, value_, allowed_, aliases_, help_) \
     { .name = name_, .kind = kind_, .offset = offsetof(options, field), .value = value_, \
@@ -110,86 +107,76 @@ static int check_finite(const char *name, const float *z, size_t n, vc_err *err)
                          n) : 0;
 }
 
-/* Decodes st's latent to malloc'ed u8 [n,h,w,3], cut to `frames` (0: all). */
-static int decode_latent(decoder *d, const vf_safetensors *st, int frames, picture *p, vc_err *err)
+static int check_shape(const decoder *d, const vf_view *v, vc_err *err)
+{
+    if (v->nd != 4 || v->dim[0] != d->info.channels || vf_view_count(v) > INT32_MAX)
+        return vc_fail(err, VC_EMISMATCH, "%s has %d axes, %lld channels; %s decodes [%d,f,h,w]",
+                       v->name, v->nd, (long long)(v->nd ? v->dim[0] : 0), d->info.class,
+                       d->info.channels);
+    for (int i = 1; i < 4; i++)
+        if (v->dim[i] < 1 || v->dim[i] > 1 << 20)
+            return vc_fail(err, VC_EMISMATCH, "%s: axis %d has size %lld", v->name, i,
+                           (long long)v->dim[i]);
+    return 0;
+}
+
+/* *z: the malloc'ed values; the caller frees them after a failure too. */
+static int read_values(const vf_view *v, float **z, vc_err *err)
+{
+    const size_t n = (size_t)vf_view_count(v);
+
+    *z = malloc(n * sizeof **z);
+    if (!*z)
+        return vc_fail(err, VC_ENOMEM, "out of memory for %zu values", n);
+    vc_to_f32(*z, v->data, v->dtype, n);
+    return check_finite(v->name, *z, n, err);
+}
+
+/* The frames of a latent that are written. */
+typedef struct chosen {
+    int most;                                /* cut to so many; 0: all */
+    double skip;                             /* of these the first ones that are left out */
+    double fps;                              /* the stored rate; 0: none */
+} chosen;
+
+static picture picture_of(const decoder *d, const char *stem, const int64_t *dim, chosen c)
+{
+    picture p = { .stem = stem, .format = d->o.format, .on_sheet = d->o.sheet,
+                  .n = d->class->frames((int)dim[1]), .h = (int)dim[2] * d->info.ratio[1],
+                  .w = (int)dim[3] * d->info.ratio[2] };
+
+    p.fps = d->o.fps > 0 ? d->o.fps : c.fps > 0 && isfinite(c.fps) ? c.fps : 8;
+    if (c.most > 0 && c.most < p.n)
+        p.n = c.most;
+    if (c.skip >= 1 && c.skip < p.n)         /* never all */
+        p.skip = (int)c.skip;
+    p.n -= p.skip;
+    return p;
+}
+
+/* Decodes st's latent into files, and adds a strip of frames to the sheet if there is one. */
+static int decode_latent(decoder *d, const vf_safetensors *st, const char *stem, chosen c,
+                         sheet *s, vc_err *err)
 {
     vf_view v;
+    float *z = NULL;
     int rc = find_latent(st, &v, err);
-    *p = (picture){ 0 };
-    if (rc)
-        return rc;
-    if (v.nd != 4 || v.dim[0] != d->info.channels || vf_view_count(&v) > INT32_MAX)
-        return vc_fail(err, VC_EMISMATCH, "%s has %d axes, %lld channels; %s decodes [%d,f,h,w]",
-                       v.name, v.nd, (long long)(v.nd ? v.dim[0] : 0), d->info.class,
-                       d->info.channels);
 
-    for (int i = 1; i < 4; i++)
-        if (v.dim[i] < 1 || v.dim[i] > 1 << 20)
-            return vc_fail(err, VC_EMISMATCH, "%s: axis %d has size %lld", v.name, i,
-                           (long long)v.dim[i]);
-
-    int f = (int)v.dim[1], h = (int)v.dim[2], w = (int)v.dim[3];
-    *p = (picture){ .n = d->class->frames(f), .h = h * d->info.ratio[1],
-                    .w = w * d->info.ratio[2] };
-    size_t n = (size_t)vf_view_count(&v);
-    float *z = malloc(n * sizeof *z);
-    p->rgb = malloc((size_t)p->n * (size_t)p->h * (size_t)p->w * 3);
-    rc = z && p->rgb ? 0 : vc_fail(err, VC_ENOMEM, "out of memory for %d frames of %dx%d", p->n,
-                                   p->w, p->h);
-    if (!rc) {
-        vc_to_f32(z, v.data, v.dtype, n);
-        rc = check_finite(v.name, z, n, err);
-    }
     if (!rc)
-        rc = d->class->decode(d->vae, z, f, h, w, p->rgb, err);
+        rc = check_shape(d, &v, err);
+    if (!rc)
+        rc = read_values(&v, &z, err);
+    if (rc) {
+        free(z);
+        return rc;
+    }
+    picture p = picture_of(d, stem, v.dim, c);
+    const vae_output to = { .take = picture_take, .arg = &p };
+    rc = picture_begin(&p, err);
+    if (!rc)
+        rc = d->class->decode(d->vae, z, (int)v.dim[1], (int)v.dim[2], (int)v.dim[3], &to, err);
     free(z);
-    if (frames > 0 && frames < p->n)
-        p->n = frames;
-    return rc;
-}
-
-/* Writes STEM.png, STEM.mp4, or STEM-000.png ..., by --format. */
-static int write_picture(const decoder *d, const char *stem, const picture *p, vc_err *err)
-{
-    int format = d->o.format, rc = 0;
-    bool clip = p->n > 1;
-    char *path = vc_format("%s.mp4", stem);
-
-    if (!path)
-        return vc_no_memory(err);
-    if (format == FORMAT_MP4 || (format == FORMAT_AUTO && clip))
-        rc = media_write_mp4(path, p->rgb, p->n, p->h, p->w, p->fps, err);
-    free(path);
-    if (!rc && format == FORMAT_AUTO) {
-        path = vc_format("%s.png", stem);
-        rc = path ? sheet_strip(path, p, err) : vc_no_memory(err);
-        free(path);
-    }
-    for (int i = 0; !rc && (format == FORMAT_PNG || format == FORMAT_JPG) && i < p->n; i++) {
-        const char *end = format == FORMAT_PNG ? "png" : "jpg";
-        const uint8_t *rgb = p->rgb + (size_t)i * (size_t)p->h * (size_t)p->w * 3;
-        path = clip ? vc_format("%s-%03d.%s", stem, i, end) : vc_format("%s.%s", stem, end);
-        if (!path)
-            return vc_no_memory(err);
-        rc = format == FORMAT_PNG ? media_write_png(path, rgb, p->h, p->w, err)
-                                  : media_write_jpeg(path, rgb, p->h, p->w, 95, err);
-        free(path);
-    }
-    return rc;
-}
-
-static double rate(const decoder *d, double stored)
-{
-    return d->o.fps > 0 ? d->o.fps : stored > 0 && isfinite(stored) ? stored : 8;
-}
-
-/* Writes a decoded latent, adds the frames to the sheet if there is one, and frees the frames. */
-static int finish_picture(decoder *d, const char *stem, picture *p, sheet *s, vc_err *err)
-{
-    int rc = write_picture(d, stem, p, err);
-    if (!rc && s)
-        rc = sheet_add(s, p, err);
-    free(p->rgb);
+    rc = picture_end(&p, s, rc, err);
     d->done += !rc;
     return rc;
 }
@@ -202,24 +189,18 @@ static int dataset_sample(decoder *d, const vf_dataset *set, uint32_t i, sheet *
     char key[24], name[24];
     vf_safetensors *st = NULL;
     cJSON *record = NULL;
-    picture p = { 0 };
-    double fps = 0;
+    chosen c = { .most = (int)e->frames };
 
     vf_sample_key(key, e->number, e->variant);
     snprintf(name, sizeof name, "%012u-%03u", e->number, e->variant);
     int rc = vf_dataset_sample(set, i, &record, err);
     if (!rc)
-        rc = vf_json_num_opt(record, "fps", &fps, err);
+        rc = vf_json_num_opt(record, "fps", &c.fps, err);
     if (!rc)
         rc = vf_dataset_latent_of(set, i, e->latent, true, &st, err);
-    if (!rc)
-        rc = decode_latent(d, st, (int)e->frames, &p, err);
-    p.fps = rate(d, fps);
     char *stem = vc_path_join(d->o.out, name);
     if (!rc)
-        rc = stem ? finish_picture(d, stem, &p, s, err) : vc_no_memory(err);
-    else
-        free(p.rgb);
+        rc = stem ? decode_latent(d, st, stem, c, s, err) : vc_no_memory(err);
     free(stem);
     vf_safetensors_close(st);
     cJSON_Delete(record);
@@ -338,33 +319,17 @@ static double meta_number(const vf_safetensors *st, const char *key)
     return s ? strtod(s, NULL) : 0;
 }
 
-/* Drops the first n frames, but never all. */
-static void skip_frames(picture *p, double n)
-{
-    const size_t frame = (size_t)p->h * (size_t)p->w * 3;
-    if (!(n >= 1 && n < p->n))
-        return;
-    p->n -= (int)n;
-    memmove(p->rgb, p->rgb + (size_t)n * frame, (size_t)p->n * frame);
-}
-
 static int decode_file(decoder *d, const char *path, const char *stem, sheet *s, vc_err *err)
 {
     vf_safetensors *st;
-    picture p = { 0 };
     int rc = vf_safetensors_open(&st, path, err);
     if (rc)
         return rc;
 
     double frames = meta_number(st, "frames");
-    rc = decode_latent(d, st, frames >= 1 && frames < 1e6 ? (int)frames : 0, &p, err);
-    if (!rc)
-        skip_frames(&p, meta_number(st, "skip_frames"));
-    p.fps = rate(d, meta_number(st, "fps"));
-    if (!rc)
-        rc = finish_picture(d, stem, &p, s, err);
-    else
-        free(p.rgb);
+    const chosen c = { frames >= 1 && frames < 1e6 ? (int)frames : 0,
+                       meta_number(st, "skip_frames"), meta_number(st, "fps") };
+    rc = decode_latent(d, st, stem, c, s, err);
     vf_safetensors_close(st);
     return vc_context(err, rc, "%s", path);
 }

@@ -34,36 +34,35 @@ static void paste(canvas *c, int top, int left, const uint8_t *rgb, int h, int w
                rgb + (size_t)y * (size_t)w * 3, (size_t)w * 3);
 }
 
-/* The frames of a strip, the longer side of each at most `side` (0: not shrunk). */
-static int make_strip(canvas *c, const picture *p, int side, vc_err *err)
+int strip_put(strip *s, int t, const uint8_t *rgb, int h, int w, vc_err *err)
 {
-    int n = p->n < STRIP_FRAMES ? p->n : STRIP_FRAMES, rc = 0;
-    size_t frame = (size_t)p->h * (size_t)p->w * 3;
+    const int n = s->n < STRIP_FRAMES ? s->n : STRIP_FRAMES;
+    uint8_t *small = NULL;
+    int i = 0, rc = 0;
 
-    *c = (canvas){ 0 };
-    for (int i = 0; !rc && i < n; i++) {
-        const uint8_t *rgb = p->rgb + (n > 1 ? (size_t)(i * (p->n - 1) / (n - 1)) : 0) * frame;
-        uint8_t *small = NULL;
-        int h = p->h, w = p->w;
-        if (side)
-            rc = media_shrink(&small, &h, &w, rgb, p->h, p->w, side, err);
-        if (!rc && i == 0)
-            rc = canvas_make(c, h, n * w + (n - 1) * GAP, err);
-        if (!rc)
-            paste(c, 0, i * (w + GAP), side ? small : rgb, h, w);
-        free(small);
+    while (i < n && (n > 1 ? i * (s->n - 1) / (n - 1) : 0) != t)
+        i++;
+    if (i == n)
+        return 0;
+    if (s->side)
+        rc = media_shrink(&small, &h, &w, rgb, h, w, s->side, err);
+    canvas c = { s->rgb, s->h, s->w };
+    if (!rc && !c.rgb)
+        rc = canvas_make(&c, h, n * w + (n - 1) * GAP, err);
+    if (!rc) {
+        paste(&c, 0, i * (w + GAP), s->side ? small : rgb, h, w);
+        s->rgb = c.rgb;
+        s->h = c.h;
+        s->w = c.w;
     }
+    free(small);
     return rc;
 }
 
-int sheet_strip(const char *path, const picture *p, vc_err *err)
+void strip_free(strip *s)
 {
-    canvas c;
-    int rc = make_strip(&c, p, 0, err);
-    if (!rc)
-        rc = media_write_png(path, c.rgb, c.h, c.w, err);
-    free(c.rgb);
-    return rc;
+    free(s->rgb);
+    *s = (strip){ 0 };
 }
 
 int sheet_open(sheet **out, vc_err *err)
@@ -79,16 +78,12 @@ void sheet_close(sheet *s)
     free(s);
 }
 
-int sheet_add(sheet *s, const picture *p, vc_err *err)
+void sheet_add(sheet *s, strip *one)
 {
-    if (s->n == SHEET_MOST)
-        return 0;
-    int rc = make_strip(&s->strip[s->n], p, SHEET_SIDE, err);
-    if (rc)
-        free(s->strip[s->n].rgb);
-    else
-        s->n++;
-    return rc;
+    if (s->n == SHEET_MOST || !one->rgb)
+        return;
+    s->strip[s->n++] = (canvas){ one->rgb, one->h, one->w };
+    one->rgb = NULL;
 }
 
 /* Height of row r and width of column k, those of the largest strip. */
@@ -124,8 +119,8 @@ int sheet_write(const sheet *s, const char *path, vc_err *err)
     for (int r = 0; !rc && r < rows; r++) {
         int left = 2 * GAP;
         for (int k = 0; k < COLUMNS && r * COLUMNS + k < s->n; k++) {
-            const canvas *strip = &s->strip[r * COLUMNS + k];
-            paste(&c, top, left, strip->rgb, strip->h, strip->w);
+            const canvas *one = &s->strip[r * COLUMNS + k];
+            paste(&c, top, left, one->rgb, one->h, one->w);
             left += column_width(s, k) + 2 * GAP;
         }
         top += row_height(s, r) + 2 * GAP;

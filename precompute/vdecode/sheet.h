@@ -6,22 +6,25 @@
 
 #include "common/base/err.h"
 
-typedef struct picture {             /* a decoded latent */
-    uint8_t *rgb;                    /* [n,h,w,3] */
-    int n, h, w;
-    double fps;
-} picture;
+/* A still, or up to four frames of a clip, from first to last, in a row. */
+typedef struct strip {
+    int n;                           /* frames of the clip */
+    int side;                        /* the longer side of a frame, at most; 0: any */
+    uint8_t *rgb;                    /* [h,w,3]; NULL: no frame was put */
+    int h, w;
+} strip;
+/* Puts frame t of the clip, rgb [h,w,3], into a strip that has it; other frames are left out. The
+ * frames come in their order. */
+int strip_put(strip *s, int t, const uint8_t *rgb, int h, int w, vc_err *err);
+void strip_free(strip *s);           /* an all-zero one is fine */
 
-/* Writes a still, or up to four frames of a clip, from first to last, in a row. */
-int sheet_strip(const char *path, const picture *p, vc_err *err);
-
-/* Collects a strip of each picture, at most SHEET_SIDE high, and puts two columns of strips on a
- * page. At most SHEET_MOST are kept; further pictures are left out. */
+/* Collects strips of frames of SHEET_SIDE, and puts two columns of strips on a page. At most
+ * SHEET_MOST are kept; further ones are left out. */
 enum { SHEET_SIDE = 160, SHEET_MOST = 200 };
 typedef struct sheet sheet;
 int sheet_open(sheet **out, vc_err *err);
 void sheet_close(sheet *s);          /* NULL is fine */
-int sheet_add(sheet *s, const picture *p, vc_err *err);
+void sheet_add(sheet *s, strip *one);          /* takes the strip's pixels */
 int sheet_write(const sheet *s, const char *path, vc_err *err);
 
 #endif

@@ -1,11 +1,9 @@
-/* decode.h - the frames of a clip, as encoders get them: inside precompute/vprep only. */
+/* decode.h - the first frame of a clip, and clips that fail: inside precompute/vprep only. */
 #ifndef PRECOMPUTE_VPREP_DECODE_H
 #define PRECOMPUTE_VPREP_DECODE_H
 
 #include "precompute/encode/encode.h"
 
-/* Reads the first j->frames frames of j's clip into j->pixels. Thread-safe. */
-int vprep_decode(const vprep *p, prep_job *j, vc_err *err);
 /* *rgb: the clip's first frame, malloc'ed bytes [h,w,3]. Thread-safe. */
 int vprep_first_frame(const vprep *p, const vprep_item *it, uint8_t **rgb, int *h, int *w,
                       vc_err *err);

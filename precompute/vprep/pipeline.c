@@ -4,15 +4,16 @@
  *   main thread   VAE, packing                         / and QUEUE_BYTES bytes
  *   writer        LMDB, in the order things arrive       queue `encoded`, the same bounds
  *
- * The encoder takes any clip that is ready, so it is never idle while one waits. Memory: one clip
- * of target pixels per worker, the two queues, one clip in the encoder; never a source as a whole.
+ * The encoder takes any clip that is ready, so it is never idle while one waits. A worker decodes
+ * the first range of a clip's frames (encode/clip_frames.h), and the main thread those behind it as
+ * the VAE reads them. Memory: one range per worker, the two queues, one range in the encoder; never
+ * a source or a long clip as a whole.
  * The first error that ends the run cancels both queues; every thread then leaves by itself. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/os/queue.h"
-#include "precompute/encode/beside.h"
 #include "precompute/encode/loss_mask.h"
 #include "precompute/encode/prompt_images.h"
 #include "precompute/run/reuse.h"
@@ -163,16 +164,21 @@ static int decode_job(line *l, prep_job *j, vc_err *err)
     double begin = vc_seconds();
 
     prep_job_settle(l->p, j);
-    int rc = vprep_decode(l->p, j, err);
+    int rc = prep_frames_open(&j->pixels, l->p, j->item, &j->clip, VF_BESIDE, j->frames, err);
     if (!rc && j->need & VC_ROLE_BIT(VC_ROLE_LOSS_MASK))
         rc = vprep_loss_mask(l->p, j->item, &j->clip, &j->loss_mask, err);
     if (!rc && j->need & VC_ROLE_BIT(VC_ROLE_CONTROL))
-        rc = vprep_read_beside(l->p, j->item, &j->clip, VF_CONTROL, &j->control, &j->control_frames,
-                               err);
+        rc = prep_frames_open(&j->control, l->p, j->item, &j->clip, VF_CONTROL,
+                              j->clip.choice.frames, err);
     pthread_mutex_lock(&l->lock);
     l->p->profile.span[PREP_SPAN_DECODE] += vc_seconds() - begin;
     pthread_mutex_unlock(&l->lock);
     return rc;
+}
+
+static size_t bytes_of(const prep_frames *f)
+{
+    return (size_t)f->count * f->bytes;
 }
 
 static void *decode_worker(void *arg)
@@ -200,7 +206,7 @@ static void *decode_worker(void *arg)
             rc = decode_job(l, j, &why);
         if (rc)
             job_failed(l, j, "decode", &why);
-        else if (!vc_queue_put(l->decoded, j, j->pixel_bytes))
+        else if (!vc_queue_put(l->decoded, j, bytes_of(&j->pixels) + bytes_of(&j->control)))
             prep_job_free(j);
     }
     vc_queue_close(l->decoded);
@@ -289,19 +295,20 @@ static int settle_stored(line *l, vc_err *err)
 static int say_memory(line *l, vc_err *err)
 {
     const vb_choice *c = &l->largest;
-    char size[32], picture[32], also[80] = "";
-    size_t bytes, vision;
+    char model[32], pixels[32], picture[32], also[80] = "";
+    prep_memory m;
 
     if (!c->frames)
         return 0;
-    int rc = prep_encoder_memory(l->encoder, c, &bytes, &vision, err);
-    if (vision)
+    int rc = prep_encoder_memory(l->encoder, c, &m, err);
+    if (m.vision)
         snprintf(also, sizeof also, ", and its pictures take %s in the vision model",
-                 vc_human_bytes(picture, (double)vision));
+                 vc_human_bytes(picture, (double)m.vision));
     if (!rc)
-        vc_say(l->p->progress, "the largest of the clips, %d frames of %dx%d, takes %s in the "
-               "VAE%s", c->frames, c->target_w, c->target_h, vc_human_bytes(size, (double)bytes),
-               also);
+        vc_say(l->p->progress, "the largest of the clips, %d frames of %dx%d, takes %s in the VAE "
+               "and %s for its pixels%s%s", c->frames, c->target_w, c->target_h,
+               vc_human_bytes(model, (double)m.vae), vc_human_bytes(pixels, (double)m.pixels),
+               c->frames > PREP_RANGE ? ", which are decoded in ranges" : "", also);
     return rc;
 }
 
@@ -317,7 +324,7 @@ static void encode_all(line *l)
         int rc = prep_encode(l->encoder, j, &conditions, &why);
         l->p->profile.span[PREP_SPAN_PACK] += vc_seconds() - begin;
         if (rc) {
-            job_failed(l, j, "encode", &why);
+            job_failed(l, j, j->pixels.failed || j->control.failed ? "decode" : "encode", &why);
             continue;
         }
         l->p->count.conditions += conditions;

@@ -41,7 +41,8 @@ static int bench_vae(const vae_class *class, const encoder_opts *o, int repeats,
         begin_times();
     for (int i = 0; !rc && i < repeats; i++) {
         double t = vc_seconds();
-        rc = class->encode(v, x, dim[0], dim[1], dim[2], mean, mean + z, err);
+        rc = class->encode(v, &(vae_input){ .all = x }, dim[0], dim[1], dim[2], mean, mean + z,
+                           err);
         printf("%s%.6f", i ? ", " : "", vc_seconds() - t);
     }
     class->close(v);

@@ -221,7 +221,8 @@ static void masked_pixels_are_black(void **state)
     c.mask = (mask){ .kind = MASK_KEEP_HEAD, .f = 9, .h = 32, .w = 32, .n = 1, .v = head };
     for (size_t i = 0; i < COUNT(x); i++)
         x[i] = 0.25f;
-    vprep_apply_mask(x, &c.mask, -1, scratch);
+    for (int t = 0; t < 9; t++)
+        vprep_apply_mask(x + t * AREA * 3, &c.mask, t, -1, scratch);
     for (size_t i = 0; i < COUNT(x); i++)
         if (fabsf(x[i] - (i < (size_t)4 * AREA * 3 ? 0.25f : -1.0f)) > 0)
             fail_msg("pixel %zu is %g", i, (double)x[i]);

@@ -117,7 +117,8 @@ static void same_latents(const vae_class *class, const both *b)
     for (int c = 0; info[0].per_channel && c < info[0].channels; c++)
         assert_true(info[0].mean[c] == info[1].mean[c] && info[0].std[c] == info[1].std[c]);
     for (int i = 0; i < 2; i++) {
-        assert_ok(class->encode(v[i], pixels, f, H, W, mean[i], logvar[i], &err), &err);
+        assert_ok(class->encode(v[i], &(vae_input){ .all = pixels }, f, H, W, mean[i], logvar[i],
+                                &err), &err);
         class->close(v[i]);
     }
     assert_memory_equal(mean[0], mean[1], n * sizeof(float));

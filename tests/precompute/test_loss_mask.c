@@ -33,7 +33,9 @@ static void test_weights(void **state)
     for (int t = 1; t < F; t++)
         for (int i = 0; i < R * R; i++)
             paint(rgb, H, W, t, 8 + i / R, 16 + i % R, t < 3 ? 255 : 51);
-    vprep_loss_weights(out, rgb, F, H, W, K, R);
+    prep_frames f = { .n = F, .count = F, .bytes = H * W * 3, .range = rgb };
+    vc_err err = { 0 };
+    assert_ok(vprep_loss_weights(out, &f, H, W, K, R, &err), &err);
     for (int i = 0; i < 12; i++) {
         float want = i == 0 ? 1.0f / (R * R) : i == 11 ? (1 + 1 + 0.2f + 0.2f) / 4 : 0;
         assert_true(out[i] >= want - 1e-6f && out[i] <= want + 1e-6f);

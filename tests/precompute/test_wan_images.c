@@ -78,13 +78,13 @@ static prep_job *job_of(const vprep *p, const vf_safetensors *gold)
     *c = (vb_choice){ .frames = F, .target_h = H, .target_w = W, .latent_f = LF, .latent_h = LH,
                       .latent_w = LW };
     assert_ok(mask_keep(&j->clip.mask, F, H, W, p->encoders.ends, &err), &err);
-    j->pixels = malloc(F * FRAME);
-    memset(j->pixels, 77, F * FRAME);
+    j->pixels = (prep_frames){ .n = F, .count = F, .bytes = FRAME, .range = malloc(F * FRAME) };
+    memset(j->pixels.range, 77, F * FRAME);
     for (int i = 0; i < 2; i++) {
         vf_view v;
         assert_ok(vf_safetensors_get(gold, names[i], &v, &err), &err);
         assert_int_equal(v.bytes, FRAME);
-        memcpy(j->pixels + (size_t)i * (F - 1) * FRAME, v.data, FRAME);
+        memcpy(j->pixels.range + (size_t)i * (F - 1) * FRAME, v.data, FRAME);
     }
     for (int r = 0; r < VC_ROLES; r++)
         j->key[r].b[0] = (uint8_t)(r + 1);

@@ -39,10 +39,11 @@ static void encode_inverts_decode(void **state)
     vc_draw_normals(z, N, 1, 2, 3, 4);
     for (int i = 0; i < N; i++)
         z[i] *= 0.25f;
-    assert_int_equal(vae_builtin.decode(v, z, F, H, W, rgb, &err), 0);
+    assert_int_equal(vae_builtin.decode(v, z, F, H, W, &(vae_output){ .all = rgb }, &err), 0);
     for (size_t i = 0; i < sizeof rgb; i++)
         pixels[i] = (float)rgb[i] / 127.5f - 1.0f;
-    assert_int_equal(vae_builtin.encode(v, pixels, PF, H * 8, W * 8, back, NULL, &err), 0);
+    assert_int_equal(vae_builtin.encode(v, &(vae_input){ .all = pixels }, PF, H * 8, W * 8, back,
+                                        NULL, &err), 0);
     /* Rounding errors are uniform with a width of 1/127.5, so their standard deviation is 2.3e-3
      * for a pixel, and for a coefficient too, since rows of the transform have norm 1 (2 in the
      * first frame). Colour differences mix three channels. The bound is six of the largest of these
@@ -64,7 +65,8 @@ static void flat_pictures(void **state)
 
     for (size_t i = 0; i < sizeof pixels / sizeof *pixels; i++)
         pixels[i] = 0.5f;
-    assert_int_equal(vae_builtin.encode(v, pixels, 5, 16, 16, mean, logvar, &err), 0);
+    assert_int_equal(vae_builtin.encode(v, &(vae_input){ .all = pixels }, 5, 16, 16, mean, logvar,
+                                        &err), 0);
     for (int c = 0; c < 16; c++)
         for (int i = 0; i < 8; i++) {
             assert_float_equal(mean[c * 8 + i], c == 0 ? 8.0f : 0.0f, 1e-4f);
@@ -84,10 +86,10 @@ static void odd_shapes_are_refused(void **state)
     vc_err err;
 
     for (size_t i = 0; i < sizeof shape / sizeof *shape; i++)
-        assert_int_equal(vae_builtin.encode(v, &x, shape[i][0], shape[i][1], shape[i][2], &x, NULL,
-                                            &err),
+        assert_int_equal(vae_builtin.encode(v, &(vae_input){ .all = &x }, shape[i][0], shape[i][1],
+                                            shape[i][2], &x, NULL, &err),
                          VC_EINVAL);
-    assert_int_equal(vae_builtin.decode(v, &x, 1, 0, 4, (uint8_t *)&x, &err), VC_EINVAL);
+    assert_int_equal(vae_builtin.decode(v, &x, 1, 0, 4, &(vae_output){ 0 }, &err), VC_EINVAL);
     vae_builtin.close(v);
 }
 

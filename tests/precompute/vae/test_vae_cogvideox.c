@@ -75,7 +75,7 @@ static void logvar_is_clamped(void **state)
 
     last->b = vt_param_new(b.vae->g, VC_F32, 1, (int64_t[]){ 8 }, bias, VC_F32, false, &err);
     assert_non_null(last->b);
-    assert_int_equal(cog->encode(b.vae, x, 1, 16, 16, mean, logvar, &err), 0);
+    assert_ok(cog->encode(b.vae, &(vae_input){ .all = x }, 1, 16, 16, mean, logvar, &err), &err);
     for (int i = 0; i < 16; i++) {
         assert_true(mean[i] > 20);
         assert_true(logvar[i] == (i / 4 % 2 ? -30 : 20));
@@ -107,6 +107,21 @@ static void encodes_in_windows(void **state)
     vae_bench_window(&b, 8);
     assert_memory_equal(plain.b, b.info.fingerprint.b, sizeof plain.b);
     assert_int_equal(b.info.window, 0);
+    vae_bench_close(&b);
+}
+
+/* A clip whose frames come as they are read, and go as they are decoded, is the same clip. */
+static void ranges_are_the_clip(void **state)
+{
+    (void)state;
+    vae_bench b = open_bench("vae_cogvideox", VC_F32, VC_F32, false);
+    vae_ranges_are_same(&b, "short", 49, 5);
+    vae_ranges_are_same(&b, "short", 1, 1);
+    vae_bench_window(&b, 16);
+    vae_ranges_are_same(&b, "short", 45, 4);
+    vae_bench_close(&b);
+    b = open_bench("vae_cogvideox_tiles", VC_F32, VC_F32, true);
+    vae_ranges_are_same(&b, "pixels", 17, 3);
     vae_bench_close(&b);
 }
 
@@ -198,7 +213,8 @@ static part encode_part(const vae_bench *b, const float *x, const int64_t dim[8]
 
     p.mean = vae_area((size_t)b->info.channels * (size_t)p.f * grid, 4);
     x += (size_t)at * frame;
-    assert_ok(cog->encode(b->vae, x, n, (int)dim[1], (int)dim[2], p.mean, NULL, &err), &err);
+    assert_ok(cog->encode(b->vae, &(vae_input){ .all = x }, n, (int)dim[1], (int)dim[2], p.mean,
+                          NULL, &err), &err);
     return p;
 }
 
@@ -265,10 +281,10 @@ static void decodes_tiles(const vae_bench *b)
         z[i] = (float)(i * 37 % 101) / 25 - 2;
     for (int c = 0; c < 4; c++)
         memcpy(part_z + c * 7 * H * W, z + (c * F + 6) * H * W, sizeof(float) * 7 * H * W);
-    assert_int_equal(cog->decode(b->vae, z, F, H, W, whole, &err), 0);
-    assert_int_equal(cog->decode(b->vae, part_z, 7, H, W, second, &err), 0);
+    assert_int_equal(cog->decode(b->vae, z, F, H, W, &(vae_output){ .all = whole }, &err), 0);
+    assert_int_equal(cog->decode(b->vae, part_z, 7, H, W, &(vae_output){ .all = second }, &err), 0);
     b->vae->tiling = (vae_tiling){ .size = { 32 }, .overlap = { 0.25 } };
-    assert_int_equal(cog->decode(b->vae, z, F, H, W, tiled, &err), 0);
+    assert_int_equal(cog->decode(b->vae, z, F, H, W, &(vae_output){ .all = tiled }, &err), 0);
     assert_memory_equal(tiled, whole, 25 * FRAME);
     assert_memory_not_equal(tiled + 33 * FRAME, whole + 33 * FRAME, 16 * FRAME);
     assert_memory_equal(tiled + 33 * FRAME, second + 9 * FRAME, 16 * FRAME);
@@ -408,7 +424,7 @@ static void refuses_uneven_tiles(void **state)
         assert_int_equal(vc_file_write(path, text, strlen(text), &err), 0);
         assert_int_equal(cog->open(&v, &o, &info, &err), 0);
         float mean[4 * 6 * 8];
-        int rc = cog->encode(v, x, 1, 48, 64, mean, NULL, &err);
+        int rc = cog->encode(v, &(vae_input){ .all = x }, 1, 48, 64, mean, NULL, &err);
         assert_ok(rc && (rc != VC_EINVAL || !strstr(err.text, "tiles of")), &err);
         cog->close(v);
         free(text), free(path);
@@ -422,7 +438,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(encodes_every_length), cmocka_unit_test(encodes_in_bf16),
         cmocka_unit_test(reads_half_weights), cmocka_unit_test(encodes_in_windows),
-        cmocka_unit_test(wrong_windows_are_refused), cmocka_unit_test(logvar_is_clamped),
+        cmocka_unit_test(ranges_are_the_clip), cmocka_unit_test(wrong_windows_are_refused),
+        cmocka_unit_test(logvar_is_clamped),
         cmocka_unit_test(decodes_odd_and_even), cmocka_unit_test(decodes_to_bytes),
         cmocka_unit_test(tiles_are_blended), cmocka_unit_test(small_clips_are_one_tile),
         cmocka_unit_test(tiles_in_time), cmocka_unit_test(memory_is_predicted),

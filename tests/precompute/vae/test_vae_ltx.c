@@ -114,7 +114,8 @@ static uint8_t *decoded(const vae_bench *b, int n, double timestep, double share
 
     b->vae->decode_timestep = timestep;
     b->vae->decode_noise_scale = share;
-    assert_ok(vae_ltx.decode(b->vae, z, n, (int)dim[2], (int)dim[3], rgb, &err), &err);
+    assert_ok(vae_ltx.decode(b->vae, z, n, (int)dim[2], (int)dim[3], &(vae_output){ .all = rgb },
+                             &err), &err);
     free(z);
     return rgb;
 }

@@ -90,9 +90,10 @@ static void first_frame_stands_alone(void **state)
     vc_err err = { 0 };
     int64_t dim[8];
     float *x = vae_pixels(&b, "short", dim), clip[4 * 3 * 6], alone[4 * 6];
+    const vae_input in = { .all = x };
 
-    assert_ok(vae_wan.encode(b.vae, x, 9, 16, 24, clip, NULL, &err), &err);
-    assert_ok(vae_wan.encode(b.vae, x, 1, 16, 24, alone, NULL, &err), &err);
+    assert_ok(vae_wan.encode(b.vae, &in, 9, 16, 24, clip, NULL, &err), &err);
+    assert_ok(vae_wan.encode(b.vae, &in, 1, 16, 24, alone, NULL, &err), &err);
     for (int c = 0; c < 4; c++)
         assert_memory_equal(clip + 18 * c, alone + 6 * c, 6 * sizeof *alone);
     free(x);
@@ -127,6 +128,7 @@ static void tiles_in_space(void **state)
     t->size[1] = t->size[2] = 32;
     vae_encode_like(&b, "pixels", 9, "", VAE_TOL_F32);
     vae_decode_bytes_like(&b, 3, "");
+    vae_ranges_are_same(&b, "pixels", 9, 3);
     vae_bench_close(&b);
 }
 

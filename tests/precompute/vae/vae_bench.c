@@ -107,7 +107,8 @@ void vae_encode_like(const vae_bench *b, const char *clip, int f, const char *na
     size_t n = (size_t)b->info.channels * (size_t)((f - 1) / r[0] + 1) *
                (size_t)(dim[1] / r[1]) * (size_t)(dim[2] / r[2]);
     float *mean = vae_area(n, 4), *logvar = vae_area(n, 4);
-    int rc = b->class->encode(b->vae, x, f, (int)dim[1], (int)dim[2], mean, logvar, &err);
+    int rc = b->class->encode(b->vae, &(vae_input){ .all = x }, f, (int)dim[1], (int)dim[2], mean,
+                              logvar, &err);
 
     assert_ok(rc, &err);
     snprintf(field, sizeof field, "mean%s", name);
@@ -125,11 +126,14 @@ typedef struct frames {
     size_t frame;
 } frames;
 
-static void keep_frames(void *arg, const float *values, int first, int n, int h, int w)
+static int keep_frames(void *arg, const float *values, int first, int n, int h, int w,
+                       vc_err *err)
 {
     frames *f = arg;
+    (void)err;
     assert_int_equal((size_t)h * (size_t)w * 3, f->frame);
     memcpy(f->v + (size_t)first * f->frame, values, (size_t)n * f->frame * 4);
+    return 0;
 }
 
 void vae_encode_lengths(const vae_bench *b, const int *lengths, double tol)
@@ -187,10 +191,95 @@ void vae_decode_bytes_like(const vae_bench *b, int n, const char *name)
     size_t grid = (size_t)(dim[2] * dim[3] * b->info.ratio[1] * b->info.ratio[2]);
     uint8_t *rgb = vae_area((size_t)b->class->frames(n) * grid * 3, 1);
 
-    assert_ok(b->class->decode(b->vae, z, n, (int)dim[2], (int)dim[3], rgb, &err), &err);
+    assert_ok(b->class->decode(b->vae, z, n, (int)dim[2], (int)dim[3],
+                               &(vae_output){ .all = rgb }, &err), &err);
     snprintf(field, sizeof field, "u8%s", name);
     vae_same_bytes(b, field, rgb);
     free(z), free(rgb);
+}
+
+/* ---- ranges ---- */
+
+typedef struct ranges {
+    const float *pixels;
+    uint8_t *rgb;
+    size_t frame;
+    int most, next;                  /* frames at once; the frame that take gets next */
+    int left;                        /* calls before the failure; -1: none fails */
+} ranges;
+
+static int may_fail(ranges *r, vc_err *err)
+{
+    return r->left >= 0 && !r->left-- ? vc_fail(err, VC_EFORMAT, "a damaged range") : 0;
+}
+
+static int read_range(void *arg, int first, int n, float *x, vc_err *err)
+{
+    ranges *r = arg;
+    r->most = n > r->most ? n : r->most;
+    memcpy(x, r->pixels + (size_t)first * r->frame, (size_t)n * r->frame * 4);
+    return may_fail(r, err);
+}
+
+static int take_range(void *arg, const uint8_t *rgb, int first, int n, vc_err *err)
+{
+    ranges *r = arg;
+    assert_int_equal(first, r->next);
+    r->next += n;
+    memcpy(r->rgb + (size_t)first * r->frame, rgb, (size_t)n * r->frame);
+    return may_fail(r, err);
+}
+
+static void encode_ranges(const vae_bench *b, const char *clip, int f)
+{
+    const int *ratio = b->info.ratio;
+    vc_err err = { 0 };
+    int64_t dim[8];
+    float *x = vae_pixels(b, clip, dim);
+    const int h = (int)dim[1], w = (int)dim[2];
+    const size_t n = (size_t)b->info.channels * (size_t)((f - 1) / ratio[0] + 1) *
+                     (size_t)(h / ratio[1]) * (size_t)(w / ratio[2]);
+    float *whole = vae_area(2 * n, 4), *parts = vae_area(2 * n, 4);
+    ranges r = { .pixels = x, .frame = (size_t)(h * w * 3), .left = -1 };
+    const vae_input in = { .read = read_range, .arg = &r };
+
+    assert_ok(b->class->encode(b->vae, &(vae_input){ .all = x }, f, h, w, whole, whole + n, &err),
+              &err);
+    assert_ok(b->class->encode(b->vae, &in, f, h, w, parts, parts + n, &err), &err);
+    assert_memory_equal(whole, parts, 2 * n * 4);
+    assert_int_equal(r.most, b->class->chunk(b->vae, f));
+    r.left = 1;
+    if (f > r.most)
+        assert_fails(b->class->encode(b->vae, &in, f, h, w, parts, NULL, &err), VC_EFORMAT, &err,
+                     "a damaged range");
+    free(x), free(whole), free(parts);
+}
+
+static void decode_ranges(const vae_bench *b, int n)
+{
+    vc_err err = { 0 };
+    int64_t dim[8];
+    float *z = vae_latents(b, n, dim);
+    const int h = (int)dim[2], w = (int)dim[3], f = b->class->frames(n);
+    const size_t frame = (size_t)(h * w * b->info.ratio[1] * b->info.ratio[2] * 3);
+    uint8_t *whole = vae_area((size_t)f, frame);
+    ranges r = { .rgb = vae_area((size_t)f, frame), .frame = frame, .left = -1 };
+    const vae_output out = { .take = take_range, .arg = &r };
+
+    assert_ok(b->class->decode(b->vae, z, n, h, w, &(vae_output){ .all = whole }, &err), &err);
+    assert_ok(b->class->decode(b->vae, z, n, h, w, &out, &err), &err);
+    assert_int_equal(r.next, f);
+    assert_memory_equal(whole, r.rgb, (size_t)f * frame);
+    r.next = r.left = 0;
+    assert_fails(b->class->decode(b->vae, z, n, h, w, &out, &err), VC_EFORMAT, &err,
+                 "a damaged range");
+    free(z), free(whole), free(r.rgb);
+}
+
+void vae_ranges_are_same(const vae_bench *b, const char *clip, int f, int n)
+{
+    encode_ranges(b, clip, f);
+    decode_ranges(b, n);
 }
 
 /* ---- memory, refused sizes and configs ---- */
@@ -207,9 +296,10 @@ void vae_memory_is_right(const vae_bench *b, const vae_size *rows, int n)
         float *in = vae_area(values, 4), *out = vae_area(values, 4);
         rc = b->class->memory(b->vae, rows[i].decode, f, h, w, &bytes, &err);
         if (!rc && rows[i].decode)
-            rc = b->class->decode(b->vae, in, f, h, w, (uint8_t *)out, &err);
+            rc = b->class->decode(b->vae, in, f, h, w, &(vae_output){ .all = (uint8_t *)out },
+                                  &err);
         else if (!rc)
-            rc = b->class->encode(b->vae, in, f, h, w, out, NULL, &err);
+            rc = b->class->encode(b->vae, &(vae_input){ .all = in }, f, h, w, out, NULL, &err);
         assert_ok(rc, &err);
         vt_usage use = vt_usage_of(b->vae->g);
         assert_int_equal(use.pool_peak + use.scratch, bytes);

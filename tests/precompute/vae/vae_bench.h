@@ -45,6 +45,10 @@ void vae_same_bytes(const vae_bench *b, const char *name, const uint8_t *have);
 /* Decodes the first n latent frames to bytes, and compares them with u8NAME. */
 void vae_decode_bytes_like(const vae_bench *b, int n, const char *name);
 
+/* Checks that the values and the bytes are the same where `f` frames of a clip are read, or decoded
+ * from `n` latent frames, in ranges; encode reads no more frames at once than `chunk` says. */
+void vae_ranges_are_same(const vae_bench *b, const char *clip, int f, int n);
+
 /* Checks for each row that a run takes the predicted memory. */
 typedef struct vae_size { bool decode; int f, h, w; } vae_size;
 void vae_memory_is_right(const vae_bench *b, const vae_size *rows, int n);

@@ -1,0 +1,238 @@
+/* clip_frames.c - see clip_frames.h */
+#include "precompute/encode/clip_frames.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int least(int a, int b) { return a < b ? a : b; }
+
+static vf_part part_of(const prep_frames *f)
+{
+    const vf_row *row = &f->p->list.meta.rows[f->item->row];
+    const char *beside = f->which < VF_BESIDE ? row->beside[f->which].file : NULL;
+
+    return beside ? (vf_part){ .name = beside, .file = beside } : vf_row_part(row);
+}
+
+static const vprep_source *source_of(const prep_frames *f)
+{
+    return &f->p->list.sources[f->item->row];
+}
+
+static media_fit fit_of(const prep_frames *f)
+{
+    const vb_choice *c = &f->clip->choice;
+    const bool beside = f->which < VF_BESIDE;
+
+    return (media_fit){ .rh = c->resize_h, .rw = c->resize_w, .top = c->top, .left = c->left,
+                        .h = c->target_h, .w = c->target_w, .flip = c->flip,
+                        .load_h = beside ? 0 : c->load_h, .load_w = beside ? 0 : c->load_w,
+                        .exact = f->exact, .black = beside || f->p->rules.peer,
+                        .tonemap = beside ? MEDIA_TONEMAP_NONE : f->clip->tonemap };
+}
+
+static bool is_exact(const vprep *p, vf_beside which)
+{
+    return p->rules.peer && which == VF_BESIDE;
+}
+
+static size_t frame_bytes(const vb_choice *c, bool exact)
+{
+    return (size_t)c->target_h * (size_t)c->target_w * 3 * (exact ? sizeof(float) : 1);
+}
+
+size_t prep_frames_room(const vprep *p, const vb_choice *c, int n)
+{
+    return (size_t)least(n, PREP_RANGE) * frame_bytes(c, is_exact(p, VF_BESIDE));
+}
+
+/* ---- checks of an opened file ---- */
+
+/* Under --trust_metadata, checks that the file has the size that the metadata gave. */
+static int check_trusted(const vprep_source *s, const media_info *info, vc_err *err)
+{
+    if (!s->trusted || (s->w == info->w && s->h == info->h))
+        return 0;
+    return vc_fail(err, VC_EMISMATCH, "%dx%d in the metadata, %dx%d in the file: correct the list, "
+                   "or leave --trust_metadata out", s->w, s->h, info->w, info->h);
+}
+
+/* Checks that a file beside the source has the source's shape, within the rounding to whole
+ * pixels. */
+static int check_shape(const vprep_source *s, const media_info *m, vf_beside which, vc_err *err)
+{
+    static const char *const what[VF_BESIDE] = { "a loss mask", "a control clip" };
+    double off = (double)m->w * s->h - (double)m->h * s->w;
+
+    if (fabs(off) <= (double)(s->w > s->h ? s->w : s->h))
+        return 0;
+    return vc_fail(err, VC_EMISMATCH, "%dx%d, but the source is %dx%d: %s covers the "
+                   "whole picture, so it has its shape", m->w, m->h, s->w, s->h, what[which]);
+}
+
+static int check_beside(prep_frames *f, const media_info *info, vc_err *err)
+{
+    const int64_t last = f->clip->frames[f->n - 1];
+    int rc = check_shape(source_of(f), info, f->which, err);
+
+    f->still = info->frames == 1;
+    if (f->still)
+        f->n = 1;
+    if (!rc && !f->still && last >= info->frames)
+        rc = vc_fail(err, VC_EMISMATCH, "%lld frames, but the clip has the source's frame %lld",
+                     (long long)info->frames, (long long)last);
+    return rc;
+}
+
+static int begin_file(prep_frames *f, media_info *info, vc_err *err)
+{
+    if (f->p->rules.peer)
+        media_as_stored(f->m, info);
+    if (f->which < VF_BESIDE)
+        return check_beside(f, info, err);
+    int rc = check_trusted(source_of(f), info, err);
+    if (!rc && f->p->gpu)
+        media_use_gpu(f->m, f->p->gpu);
+    return rc;
+}
+
+/* ---- reading ---- */
+
+/* The range becomes the n frames from `first` on. A repeated frame is decoded once. */
+static int read_range(prep_frames *f, int first, int n, vc_err *err)
+{
+    static const int64_t begin;
+    const int64_t *want = f->still ? &begin : f->clip->frames + first;
+    const media_fit fit = fit_of(f);
+    int64_t index[PREP_RANGE];
+    int distinct = 0;
+
+    f->count = 0;
+    if (!f->range)
+        f->range = malloc((size_t)least(f->n, PREP_RANGE) * f->bytes);
+    if (!f->range)
+        return vc_fail(err, VC_ENOMEM, "out of memory for %d frames of %dx%d",
+                       least(f->n, PREP_RANGE), fit.w, fit.h);
+    for (int i = 0; i < n; i++)
+        if (!distinct || index[distinct - 1] != want[i])
+            index[distinct++] = want[i];
+    int rc = media_read(f->m, f->range, index, distinct, &fit, vc_stop_flag(), err);
+    for (int i = n - 1; !rc && i >= 0; i--) {
+        while (index[distinct - 1] != want[i])
+            distinct--;
+        if (distinct - 1 != i)
+            memcpy(f->range + (size_t)i * f->bytes, f->range + (size_t)(distinct - 1) * f->bytes,
+                   f->bytes);
+    }
+    f->first = first;
+    f->count = rc ? 0 : n;
+    return rc;
+}
+
+/* Reads at most n frames from `first` on. Returns the code of prep_identity_check. */
+static int read_once(prep_frames *f, int first, int n, vc_err *err)
+{
+    const vprep_source *s = source_of(f);
+    const vf_part part = part_of(f);
+    media_info info;
+    vc_err why = { 0 };
+    int rc = 0;
+
+    if (!f->m) {
+        rc = media_open_part(&f->m, &part, &info, err);
+        if (rc)
+            return rc;
+        rc = begin_file(f, &info, err);
+    }
+    n = least(n, f->n - first);
+    if (!rc)
+        rc = read_range(f, first, n, err);
+    int other = rc == VC_ESTOP ? 0
+                : prep_identity_check(&f->is, f->which < VF_BESIDE ? s->beside[f->which].hash
+                                                                   : s->hash, media_fd(f->m),
+                                      &part, &why);
+    if (rc || other || first + n == f->n) {
+        media_close(f->m);
+        f->m = NULL;
+    }
+    if (other < 0)
+        *err = why;
+    return other ? other : rc;
+}
+
+static int read_frames(prep_frames *f, int first, int n, vc_err *err)
+{
+    enum { MAX_TRIES = 3 };
+    int rc = 1;
+
+    for (int tries = 0; rc > 0; tries++)
+        rc = tries < MAX_TRIES ? read_once(f, first, n, err)
+                               : vc_fail(err, VC_EIO, "changes while it is read");
+    f->failed |= rc != 0;
+    if (f->which == VF_BESIDE)
+        return rc;
+    return vc_context(err, rc, "%s %s", vf_beside_columns[f->which],
+                      f->p->list.meta.rows[f->item->row].beside[f->which].path);
+}
+
+int prep_frames_open(prep_frames *f, const vprep *p, const vprep_item *it, const vprep_clip *clip,
+                     vf_beside which, int n, vc_err *err)
+{
+    const vprep_source *s = &p->list.sources[it->row];
+    const bool exact = is_exact(p, which);
+
+    *f = (prep_frames){ .n = n, .exact = exact, .bytes = frame_bytes(&clip->choice, exact), .p = p,
+                        .item = it, .clip = clip, .which = which,
+                        .is = which < VF_BESIDE ? s->beside[which].is : s->is };
+    return n ? read_frames(f, 0, PREP_RANGE, err) : 0;
+}
+
+int prep_frames_at(prep_frames *f, int t, const uint8_t **frame, vc_err *err)
+{
+    const int end = f->first + f->count;
+    int rc = 0;
+
+    if (f->n == 1)
+        t = 0;
+    if (t < f->first || t >= end)
+        rc = read_frames(f, t, f->count && t == end ? PREP_RANGE : 1, err);
+    *frame = rc ? NULL : f->range + (size_t)(t - f->first) * f->bytes;
+    return rc;
+}
+
+int prep_frames_values(prep_frames *f, int t, float *x, vc_err *err)
+{
+    const uint8_t *u;
+    const size_t n = f->bytes / (f->exact ? sizeof(float) : 1);
+    int rc = prep_frames_at(f, t, &u, err);
+    const float *v = (const float *)(const void *)u;
+
+    for (size_t i = 0; !rc && f->exact && i < n; i++)
+        x[i] = v[i] / 127.5f - 1.0f;
+    for (size_t i = 0; !rc && !f->exact && i < n; i++)
+        x[i] = (float)u[i] / 127.5f - 1.0f;
+    return rc;
+}
+
+int prep_frames_rgb(prep_frames *f, int t, uint8_t **rgb, vc_err *err)
+{
+    const uint8_t *u;
+    const size_t n = f->bytes / (f->exact ? sizeof(float) : 1);
+    int rc = prep_frames_at(f, t, &u, err);
+    const float *v = (const float *)(const void *)u;
+
+    *rgb = rc ? NULL : malloc(n);
+    if (!rc && !*rgb)
+        return vc_fail(err, VC_ENOMEM, "out of memory for a frame");
+    for (size_t i = 0; !rc && i < n; i++)
+        (*rgb)[i] = !f->exact ? u[i] : v[i] <= 0 ? 0 : v[i] >= 255 ? 255 : (uint8_t)(v[i] + 0.5f);
+    return rc;
+}
+
+void prep_frames_close(prep_frames *f)
+{
+    media_close(f->m);
+    free(f->range);
+    *f = (prep_frames){ .failed = f->failed };
+}

@@ -1,0 +1,50 @@
+/* clip_frames.h - the frames of a clip: those that it has of its source, or of a file beside the
+ * source, a loss mask or a control clip, in the same size, crop and flip.
+ *
+ * A range of at most PREP_RANGE frames is in memory. The next range is read where a frame behind
+ * the range is wanted, and one frame alone where any other frame is. The file is open as long as it
+ * has frames behind the range, and is checked after each read: all ranges have bytes of the file
+ * that was hashed. One thread at a time. */
+#ifndef PRECOMPUTE_ENCODE_CLIP_FRAMES_H
+#define PRECOMPUTE_ENCODE_CLIP_FRAMES_H
+
+#include "precompute/run/vprep.h"
+
+enum { PREP_RANGE = 128 };
+
+/* An all-zero one has no frames, and may be closed. */
+typedef struct prep_frames {
+    int n;                           /* 1: a still, whose frame stands for all of a clip's */
+    bool exact;                      /* f32 values 0..255; else u8 */
+    size_t bytes;                    /* of a frame [h,w,3] */
+    uint8_t *range;                  /* the frames first..first+count-1 */
+    int first, count;
+    bool failed;                     /* a frame could not be read */
+
+    /* where frames that are not in memory come from; p NULL: all are in memory */
+    const vprep *p;
+    const vprep_item *item;
+    const vprep_clip *clip;
+    vf_beside which;                 /* VF_BESIDE: the source itself */
+    prep_identity is;                /* of the file that was read last */
+    media *m;                        /* NULL: closed */
+    bool still;                      /* the file beside the source has one frame */
+} prep_frames;
+
+/* Reads the first range of the first n frames; n 0: of none. The item and the clip are borrowed
+ * until prep_frames_close, which the caller calls after a failure too. Thread-safe.
+ * VC_EMISMATCH: a file beside the source has another shape, or fewer frames. Its errors begin with
+ * the row's column; other errors are those of media_open and media_read. */
+int prep_frames_open(prep_frames *f, const vprep *p, const vprep_item *it, const vprep_clip *clip,
+                     vf_beside which, int n, vc_err *err);
+/* *frame: frame t, which lasts until the next call. */
+int prep_frames_at(prep_frames *f, int t, const uint8_t **frame, vc_err *err);
+/* Writes frame t to x as the autoencoder reads it, f32 in -1..1. */
+int prep_frames_values(prep_frames *f, int t, float *x, vc_err *err);
+/* *rgb: frame t as malloc'ed bytes, rounded where it is exact; NULL after a failure. */
+int prep_frames_rgb(prep_frames *f, int t, uint8_t **rgb, vc_err *err);
+/* The bytes of pixels that are in memory for n frames of the choice, at most. */
+size_t prep_frames_room(const vprep *p, const vb_choice *c, int n);
+void prep_frames_close(prep_frames *f);
+
+#endif

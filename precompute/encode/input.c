@@ -1,0 +1,60 @@
+/* input.c - see input.h */
+#include "precompute/encode/input.h"
+
+static bool is_noisy(const vprep *p, const prep_job *j, const vc_recipe *r)
+{
+    if (r->pixels == VC_PIXELS_MASKED && j->clip.mask_all)
+        return false;
+    return r->noise == VC_NOISE_ALL || (r->noise == VC_NOISE_KNOWN && p->encoders.mask_noise);
+}
+
+prep_input prep_input_of(const vprep *p, prep_job *j, const vc_recipe *r, int place,
+                         uint8_t *scratch)
+{
+    const vb_choice *c = &j->clip.choice;
+    prep_input in = { .p = p, .j = j, .recipe = r, .scratch = scratch,
+                      .values = (size_t)c->target_h * (size_t)c->target_w * 3,
+                      .noisy = is_noisy(p, j, r) };
+
+    if (in.noisy) {
+        in.normals = vprep_normals_of(p, j->item, VC_DRAW_COND_NOISE, (uint32_t)place);
+        in.sigma = j->item ? vprep_noise_sigma(&in.normals) : VPREP_PROMPT_SIGMA;
+    }
+    return in;
+}
+
+int prep_input_frame(const prep_input *in, int t, float *x, vc_err *err)
+{
+    const vprep_clip *clip = &in->j->clip;
+    const bool masked = in->recipe->pixels == VC_PIXELS_MASKED;
+    const float fill = vprep_mask_fill(in->p);
+    prep_frames *from = in->recipe->pixels == VC_PIXELS_CONTROL ? &in->j->control
+                                                                : &in->j->pixels;
+    int rc = 0;
+
+    if (masked && clip->mask_all)
+        for (size_t i = 0; i < in->values; i++)
+            x[i] = fill;
+    else
+        rc = prep_frames_values(from, t, x, err);
+    if (!rc && masked && !clip->mask_all)
+        vprep_apply_mask(x, &clip->mask, t, fill, in->scratch);
+    if (!rc && in->noisy) {
+        vprep_normals z = in->normals;
+        vprep_normals_skip(&z, (size_t)t * in->values);
+        vprep_pixel_noise(x, in->values, in->sigma, in->recipe->noise == VC_NOISE_KNOWN, &z);
+    }
+    return rc;
+}
+
+int prep_input_read(void *arg, int first, int n, float *x, vc_err *err)
+{
+    prep_input *in = arg;
+    double begin = vc_seconds();
+    int rc = *vc_stop_flag() ? vc_fail(err, VC_ESTOP, "stopped") : 0;
+
+    for (int t = first; !rc && t < first + n; t++, x += in->values)
+        rc = prep_input_frame(in, t, x, err);
+    in->seconds += vc_seconds() - begin;
+    return rc;
+}
