@@ -1,0 +1,177 @@
+/* test_clip_frames.c - the frames of a clip that is read in ranges are those that it has, in any
+ * order, and all come from the file that was hashed. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/os/file.h"
+#include "precompute/encode/clip_frames.h"
+#include "precompute/media/write.h"
+#include "tests/lib/ok.h"
+#include "tests/lib/tmp_dir.h"
+
+/* Frame i of the clip is frame (i + 1) / 2 of the source: each range begins with the source's frame
+ * that ended the last one. */
+enum { N = 300, SOURCE = N / 2 + 1, H = 32, W = 48, BYTES = H * W * 3 };
+
+typedef struct bench {
+    char dir[256], *file;
+    int64_t frames[N];
+    vf_row row;
+    vprep_source source;
+    vprep p;
+    vprep_item item;
+    vprep_clip clip;
+} bench;
+
+/* Writes a clip whose frames have a shade each. */
+static void write_source(const char *path, int shade)
+{
+    static uint8_t rgb[SOURCE][BYTES];
+    vc_err err = { 0 };
+
+    for (int i = 0; i < SOURCE; i++)
+        memset(rgb[i], shade + i, BYTES);
+    assert_ok(media_write_mp4(path, rgb[0], SOURCE, H, W, 16, &err), &err);
+}
+
+static void open_bench(bench *b)
+{
+    vc_err err = { 0 };
+
+    *b = (bench){ .clip.choice = { .frames = N, .resize_h = H, .resize_w = W, .target_h = H,
+                                   .target_w = W } };
+    assert_int_equal(tmp_dir_make(b->dir), 0);
+    b->file = vc_path_join(b->dir, "long.mp4");
+    write_source(b->file, 40);
+    b->row = (vf_row){ .path = b->file, .file = b->file };
+    assert_ok(prep_identity_of(&b->source.is, b->file, b->file, &err), &err);
+    assert_ok(vf_hash_file(&b->source.hash, b->file, NULL, &err), &err);
+    b->p.list = (prep_list){ .meta = { .rows = &b->row, .n = 1 }, .sources = &b->source };
+    for (int i = 0; i < N; i++)
+        b->frames[i] = (i + 1) / 2;
+    b->clip.frames = b->frames;
+}
+
+static void close_bench(bench *b)
+{
+    vc_err err = { 0 };
+    assert_ok(vc_remove_tree(b->dir, &err), &err);
+    free(b->file);
+}
+
+/* All frames of the clip, read at once. */
+static uint8_t *read_all(const bench *b)
+{
+    const media_fit fit = { .rh = H, .rw = W, .h = H, .w = W };
+    uint8_t *all = malloc(N * BYTES);
+    media *m;
+    vc_err err = { 0 };
+
+    assert_ok(media_open(&m, b->file, NULL, &err), &err);
+    assert_ok(media_read(m, all, b->frames, N, &fit, NULL, &err), &err);
+    media_close(m);
+    return all;
+}
+
+static void is_frame(prep_frames *f, int t, const uint8_t *all)
+{
+    const uint8_t *have;
+    vc_err err = { 0 };
+
+    assert_ok(prep_frames_at(f, t, &have, &err), &err);
+    if (memcmp(have, all + (size_t)t * BYTES, BYTES))
+        fail_msg("frame %d has %d, not %d", t, *have, all[(size_t)t * BYTES]);
+    assert_in_range(f->count, 1, PREP_RANGE);
+}
+
+static void any_order(void **state)
+{
+    bench b;
+    prep_frames f;
+    vc_err err = { 0 };
+
+    (void)state;
+    open_bench(&b);
+    uint8_t *all = read_all(&b), *rgb;
+    assert_ok(prep_frames_open(&f, &b.p, &b.item, &b.clip, VF_BESIDE, N, &err), &err);
+    assert_int_equal(f.count, PREP_RANGE);
+    for (int t = 0; t < N; t++) {
+        is_frame(&f, t, all);
+        assert_int_equal(f.first, t / PREP_RANGE * PREP_RANGE);
+    }
+    assert_null(f.m);                                /* nothing is behind the last range */
+    for (int t = 0; t < N; t++)                      /* a second pass */
+        is_frame(&f, t, all);
+    for (int t = N - 1; t >= 0; t -= 41)             /* backwards */
+        is_frame(&f, t, all);
+    assert_ok(prep_frames_rgb(&f, 7, &rgb, &err), &err);
+    assert_memory_equal(rgb, all + 7 * BYTES, BYTES);
+    free(rgb);
+    float x[BYTES];
+    assert_ok(prep_frames_values(&f, 200, x, &err), &err);
+    for (int i = 0; i < BYTES; i++)
+        assert_true(x[i] == (float)all[200 * BYTES + i] / 127.5f - 1.0f);
+    prep_frames_close(&f);
+    free(all);
+    close_bench(&b);
+}
+
+/* A clip that fits into a range leaves no file open. */
+static void short_clips(void **state)
+{
+    bench b;
+    prep_frames f;
+    vc_err err = { 0 };
+
+    (void)state;
+    open_bench(&b);
+    for (int n = 0; n <= PREP_RANGE; n += PREP_RANGE / 2) {
+        assert_ok(prep_frames_open(&f, &b.p, &b.item, &b.clip, VF_BESIDE, n, &err), &err);
+        assert_int_equal(f.count, n);
+        assert_null(f.m);
+        prep_frames_close(&f);
+    }
+    assert_int_equal(prep_frames_room(&b.p, &b.clip.choice, N), PREP_RANGE * BYTES);
+    close_bench(&b);
+}
+
+/* Replaces the file by one with the same bytes, then by one with others, which is refused. */
+static void changed_files(void **state)
+{
+    bench b;
+    prep_frames f;
+    const uint8_t *rgb;
+    vc_err err = { 0 };
+
+    (void)state;
+    open_bench(&b);
+    uint8_t *all = read_all(&b);
+    assert_ok(prep_frames_open(&f, &b.p, &b.item, &b.clip, VF_BESIDE, N, &err), &err);
+    is_frame(&f, PREP_RANGE - 1, all);
+    write_source(b.file, 40);
+    is_frame(&f, PREP_RANGE, all);
+    write_source(b.file, 41);
+    is_frame(&f, PREP_RANGE + 1, all);               /* of the range that was read before */
+    assert_false(f.failed);
+    assert_fails(prep_frames_at(&f, 0, &rgb, &err), VC_EIO, &err, "changed while this ran");
+    assert_true(f.failed && !rgb && !f.m);
+    prep_frames_close(&f);
+    assert_true(f.failed);                           /* the stage that failed is known afterwards */
+    free(all);
+    close_bench(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_order), cmocka_unit_test(short_clips), cmocka_unit_test(changed_files),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
