@@ -7,7 +7,7 @@ export OMP_NUM_THREADS=1
 root=$(cd "$lib/../.." && pwd)
 
 # ---- the configurations: flags with valid values; each error has its line's number ----
-for f in "$root"/configs/ttt/*.yaml; do
+for f in "$root"/configs/ttt/{,toy/}*.yaml; do
     status=0
     vtrain --config "$f" --latents set.lmdb --output_dir p --dry_run >"$log" 2>&1 || status=$?
     grep -E '^vtrain: .*yaml: line [0-9]+' "$log" && wrong "$f"
