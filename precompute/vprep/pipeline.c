@@ -295,7 +295,7 @@ static int settle_stored(line *l, vc_err *err)
 static int say_memory(line *l, vc_err *err)
 {
     const vb_choice *c = &l->largest;
-    char model[32], pixels[32], picture[32], also[80] = "";
+    char model[32], pixels[32], picture[32], also[80] = "", ranges[40] = "";
     prep_memory m;
 
     if (!c->frames)
@@ -304,11 +304,13 @@ static int say_memory(line *l, vc_err *err)
     if (m.vision)
         snprintf(also, sizeof also, ", and its pictures take %s in the vision model",
                  vc_human_bytes(picture, (double)m.vision));
+    if (c->frames > PREP_RANGE)
+        snprintf(ranges, sizeof ranges, ", decoded %d frames at a time", PREP_RANGE);
     if (!rc)
-        vc_say(l->p->progress, "the largest of the clips, %d frames of %dx%d, takes %s in the VAE "
-               "and %s for its pixels%s%s", c->frames, c->target_w, c->target_h,
-               vc_human_bytes(model, (double)m.vae), vc_human_bytes(pixels, (double)m.pixels),
-               c->frames > PREP_RANGE ? ", which are decoded in ranges" : "", also);
+        vc_say(l->p->progress, "the largest of the clips, %d frames of %dx%d, takes %s in the "
+               "VAE%s; its pixels take %s%s", c->frames, c->target_w, c->target_h,
+               vc_human_bytes(model, (double)m.vae), also,
+               vc_human_bytes(pixels, (double)m.pixels), ranges);
     return rc;
 }
 
