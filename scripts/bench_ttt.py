@@ -139,10 +139,9 @@ def main():
         print_row(*row, tokens(a, CLIPS[row[1]]), best[row])
         if a.rows:
             with open(a.rows, "a") as f:
-                f.write(json.dumps({"what": f"step of {row[0]}, a clip of {row[1]}", "unit": "s",
-                                    "ours": best[row]["s"], "theirs": None, "peer": "",
-                                    "cpu": best[row]["cpu"], "memory": [best[row]["peak"]],
-                                    "predicted": best[row]["predicted"]}) + "\n")
+                f.write(json.dumps({"what": f"step of {row[0]}, a clip of {row[1]}", "part": "ttt",
+                                    "unit": "s", "threads": a.threads, "ours": best[row]["s"],
+                                    "memory": [best[row]["peak"]]}) + "\n")
 
 
 if __name__ == "__main__":
