@@ -3,9 +3,10 @@
 # are its own.
 #
 # Six scenes of 3 s become six clips of one segment, two of three segments (9 s) and one of six
-# (18 s), each segment with a caption of its own. A CogVideoX transformer of random weights, for the
+# (18 s), each segment with a caption of its own. A CogVideoX transformer of random weights, for
 # latents and texts of the built-in encoders, gets TTT layers and is trained on the three sets in
-# turn, by scripts/ttt-curriculum with the settings in configs/ttt/toy. The last stage is killed once.
+# turn, by scripts/ttt-curriculum with the settings in configs/ttt/toy. The last stage is killed
+# once and continues.
 
 SCENES=6 WIDTH=64 HEIGHT=64 RATE=16
 
@@ -22,10 +23,17 @@ frames() {
         -of csv=p=0 "$1"
 }
 
-# The caption of a real clip: the text beside it, else the words of its name. One line.
+# Prints the caption of a real clip in one line: from the list metadata.json of the folder, else
+# from the text beside the clip, else the words of its name.
 caption_of() {
-    local text=${1%.*}.txt
-    if [ -f "$text" ]; then
+    local text=${1%.*}.txt list=$media/metadata.json found=
+    if [ -f "$list" ]; then
+        found=$(tr '\n{' ' \n' <"$list" | grep -F "/${1##*/}\"" | head -n 1 |
+            sed -n 's/.*"text": *"\(\(\\.\|[^"\\]\)*\)".*/\1/p' | sed 's/\\"/"/g') || true
+    fi
+    if [ -n "$found" ]; then
+        echo "$found"
+    elif [ -f "$text" ]; then
         tr -s '[:space:]' ' ' <"$text"
     else
         basename "${1%.*}" | tr -s '_.-' ' '
@@ -118,7 +126,7 @@ killed_curriculum() {
     curriculum &
     pid=$!
     set +m
-    while [ ! -e "$out/run/toy-18s/checkpoint-40" ]; do
+    until compgen -G "$out/run/toy-18s/checkpoint-*" >/dev/null; do
         kill -0 $pid 2>/dev/null || { wait $pid; return; }
         sleep 0.1
     done
@@ -176,7 +184,7 @@ ffmpeg -v error -y -i "$clips/18s-0.mkv" -i "$last/000.mp4" -filter_complex "
     [1:v]select='eq(mod(n,48),24)',scale=iw*2:-1:flags=neighbor,tile=${SCENES}x1[b];
     [a][b]vstack" -frames:v 1 -update 1 "$out/sheet.png"
 ffmpeg -v info -nostats -i "$last/000.mp4" -i "$clips/18s-0.mkv" -lavfi psnr -f null - 2>&1 |
-    sed -n 's/.*average:\([0-9.]*\).*/demo: PSNR of the sampled clip, to the clip of its captions: \1 dB/p'
+    sed -n 's/.*average:\([0-9.]*\).*/demo: PSNR of the sampled clip to the training clip: \1 dB/p'
 
 cat <<DONE
 
