@@ -77,6 +77,17 @@ static void keys_follow_values(void **state)
     for (int v = VC_ROLE_CLIP; v < VC_ROLE_MASK; v++)
         assert_false(same(vprep_value_key(&p, &it, &a, v), vprep_value_key(&q, &it, &a, v)));
 
+    /* A tone mapping is in the keys of pictures, and not in those of the files beside the source. */
+    b = a;
+    b.tonemap = MEDIA_TONEMAP_HABLE;
+    for (int v = VC_ROLE_CLIP; v <= VC_ROLE_IMAGE_NOISED; v++)
+        assert_false(same(vprep_value_key(&p, &it, &a, v), vprep_value_key(&p, &it, &b, v)));
+    assert_false(same(vprep_picture_key(&p, &it, &a), vprep_picture_key(&p, &it, &b)));
+    assert_true(same(vprep_value_key(&p, &it, &a, VC_ROLE_CONTROL),
+                     vprep_value_key(&p, &it, &b, VC_ROLE_CONTROL)));
+    assert_true(same(vprep_value_key(&p, &it, &a, VC_ROLE_LOSS_MASK),
+                     vprep_value_key(&p, &it, &b, VC_ROLE_LOSS_MASK)));
+
     /* The key of a masked video depends on the mask, and on the source where it is visible. */
     b = clip_of(frames);
     b.mask = (mask){ .kind = MASK_KEEP_HEAD, .f = 9, .h = 32, .w = 32, .n = 1, .v = head };
