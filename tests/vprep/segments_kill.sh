@@ -16,7 +16,7 @@ run=(vprep --meta media/list.jsonl --model m --video_sample_size 16 --vae_window
      --vae_dtype f32 --text_encoder_dtype f32 --workers 1 --video_length 63sec --out)
 
 expect 0 '6 of 6 prompts encoded' "${run[@]}" whole             # five captions and the empty one
-predicted() { sed -n 's/.*frames of .*, takes \(.*\) in the VAE/\1/p' "$stderr"; }
+predicted() { sed -n 's/.*frames of .*, takes \(.*\) in the VAE.*/\1/p' "$stderr"; }
 long=$(predicted)
 expect 0 '' vlat verify whole
 expect 0 '' vlat show whole 0
