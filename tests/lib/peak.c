@@ -1,4 +1,4 @@
-/* peak.c - peak FILE COMMAND...: runs COMMAND, writes the most memory that it had, in KiB, into FILE,
+/* peak.c - peak FILE COMMAND...: runs COMMAND, writes the most memory that it had, in KiB, to FILE,
  * and ends with its status. */
 #include <stdio.h>
 #include <sys/resource.h>

@@ -29,7 +29,7 @@ for n in 161 641; do
     # ---- an autoencoder with weights, and the built-in codec ----
     expect 0 '1 encoded' peak cog-$n vprep --meta media/$n.mp4.json --out cog.$n --model m \
         --video_sample_size 64 --vae_window 16 "${options[@]}"
-    stderr_has "$n frames of 64x64, takes .* in the VAE; its pixels take .*, decoded 128 frames at a time"
+    stderr_has "$n frames of 64x64, takes .*; its pixels take .*, decoded 128 frames at a time"
     expect 0 '1 encoded' peak codec-$n vprep --meta media/large-$n.mp4.json --out codec.$n \
         --video_sample_size 128 "${options[@]}"
     expect 0 '1 decoded' peak mp4-$n vdecode codec.$n --out mp4.$n --format mp4
