@@ -46,7 +46,7 @@ typedef struct vf_entry {
 } vf_entry;
 
 /* Opens the closed shards: checks the manifest, sizes and indexes, and reads nothing else. Ten
- * million samples open in about a second, and the handle takes 6 bytes of memory a sample: entries
+ * million samples open in about a second, and the handle takes 6.1 bytes of memory a sample: entries
  * stay in the shards' maps, which the processes of a machine share. VC_ENOENT: no dataset;
  * VC_EFORMAT: damaged; VC_EINVAL: unfinished (vprep was interrupted or still runs), unless
  * allow_incomplete. */
