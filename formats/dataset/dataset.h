@@ -46,8 +46,8 @@ typedef struct vf_entry {
 } vf_entry;
 
 /* Opens the closed shards: checks the manifest, sizes and indexes, and reads nothing else. Ten
- * million samples open in about a second, and the handle takes 6.1 bytes of memory a sample: entries
- * stay in the shards' maps, which the processes of a machine share. VC_ENOENT: no dataset;
+ * million samples open in about a second, and the handle takes 6.1 bytes of memory a sample:
+ * entries stay in the shards' maps, which the processes of a machine share. VC_ENOENT: no dataset;
  * VC_EFORMAT: damaged; VC_EINVAL: unfinished (vprep was interrupted or still runs), unless
  * allow_incomplete. */
 int vf_dataset_open(vf_dataset **out, const char *path, bool allow_incomplete, vc_err *err);

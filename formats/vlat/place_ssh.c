@@ -235,7 +235,7 @@ static int try_lock(ssh *s, const char *words, char **owner, vc_err *err)
     return rc;
 }
 
-/* Takes the lock over from a process that has ended: a rename fails if another process was faster. */
+/* Takes the lock over from a process that has ended; the rename fails if another was faster. */
 static int take_over(ssh *s, char **owner, vc_err *err)
 {
     vc_buf words = { 0 };
