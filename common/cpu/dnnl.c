@@ -188,13 +188,13 @@ static dnnl_status_t product_open(const cpu_dnnl *dn, kept *c)
     dn_desc d[4];
 
     memset(d, 0, sizeof d);
-    dnnl_status_t rc = dn_matrix_open(&d[0], k->x, type_of(k->type), k->x_stride);
+    dnnl_status_t rc = dn_desc_open_strided(&d[0], 2, k->x, type_of(k->type), k->x_stride);
     if (!rc)
-        rc = dn_matrix_open(&d[1], k->w, type_of(k->type), k->w_stride);
+        rc = dn_desc_open_strided(&d[1], 2, k->w, type_of(k->type), k->w_stride);
     if (!rc)
-        rc = dn_matrix_open(&d[2], row, dnnl_f32, packed);
+        rc = dn_desc_open_strided(&d[2], 2, row, dnnl_f32, packed);
     if (!rc)
-        rc = dn_matrix_open(&d[3], k->y, type_of(k->out), k->y_stride);
+        rc = dn_desc_open_strided(&d[3], 2, k->y, type_of(k->out), k->y_stride);
     if (!rc)
         rc = product_attr(dn, k, &attr);
     if (!rc)

@@ -2,9 +2,9 @@
  * under one name each; inside dnnl.c only.
  *
  * The version is that of the headers that CMake found. Version 3 has no descriptors of operations:
- * one call per kind of primitive makes the primitive's descriptor. Its memory descriptors are
- * handles, which must be destroyed; in version 2 they are structs. All calls return oneDNN's
- * status. */
+ * one call makes the descriptor of a primitive. Its memory descriptors are handles, which must be
+ * destroyed; in version 2 they are structs. A function that only has another name takes oneDNN's
+ * arguments; all but dn_desc_close and dn_view return oneDNN's status. */
 #ifndef COMMON_CPU_DNNL_API_H
 #define COMMON_CPU_DNNL_API_H
 
@@ -16,22 +16,18 @@
 #error "This oneDNN is not built for OpenMP, so vlt cannot choose its threads (docs/engine.md)."
 #endif
 
-/* A zeroed dn_desc may be closed. A view is what oneDNN's functions take, NULL for no operand. */
-#if DNNL_VERSION_MAJOR >= 3
+/* A description of an operand, made by dn_desc_open or dn_desc_open_strided; a zeroed one may be
+ * closed too. dn_view borrows it in the form that other functions take. */
 typedef dnnl_memory_desc_t dn_desc;
+
+#if DNNL_VERSION_MAJOR >= 3
+
 typedef const_dnnl_memory_desc_t dn_desc_view;
+#define dn_desc_open dnnl_memory_desc_create_with_tag
+#define dn_desc_open_strided dnnl_memory_desc_create_with_strides
+#define dn_matmul_desc dnnl_matmul_primitive_desc_create
 
-static inline dnnl_status_t dn_desc_open(dn_desc *m, int nd, const dnnl_dims_t dim,
-                                         dnnl_data_type_t t, dnnl_format_tag_t tag)
-{
-    return dnnl_memory_desc_create_with_tag(m, nd, dim, t, tag);
-}
-
-static inline dnnl_status_t dn_matrix_open(dn_desc *m, const dnnl_dims_t dim, dnnl_data_type_t t,
-                                           const dnnl_dims_t stride)
-{
-    return dnnl_memory_desc_create_with_strides(m, 2, dim, t, stride);
-}
+static inline dn_desc_view dn_view(const dn_desc *m) { return *m; }
 
 static inline void dn_desc_close(dn_desc *m)
 {
@@ -39,49 +35,20 @@ static inline void dn_desc_close(dn_desc *m)
         dnnl_memory_desc_destroy(*m);
 }
 
-static inline dn_desc_view dn_view(const dn_desc *m) { return *m; }
-
+/* Adds the old values of the result. */
 static inline dnnl_status_t dn_append_sum(dnnl_post_ops_t p)
 {
     return dnnl_post_ops_append_sum(p, 1, 0, dnnl_data_type_undef);
 }
 
-static inline dnnl_status_t dn_matmul_desc(dnnl_primitive_desc_t *pd, dnnl_engine_t e,
-                                           dn_desc_view x, dn_desc_view w, dn_desc_view b,
-                                           dn_desc_view y, const_dnnl_primitive_attr_t attr)
-{
-    return dnnl_matmul_primitive_desc_create(pd, e, x, w, b, y, attr);
-}
-
-static inline dnnl_status_t dn_conv_desc(dnnl_primitive_desc_t *pd, dnnl_engine_t e,
-                                         dn_desc_view x, dn_desc_view w, dn_desc_view b,
-                                         dn_desc_view y, const dnnl_dims_t stride,
-                                         const dnnl_dims_t before, const dnnl_dims_t after,
-                                         const_dnnl_primitive_attr_t attr)
-{
-    return dnnl_convolution_forward_primitive_desc_create(pd, e, dnnl_forward_inference,
-                                                          dnnl_convolution_direct, x, w, b, y,
-                                                          stride, NULL, before, after, attr);
-}
 #else
-typedef dnnl_memory_desc_t dn_desc;
+
 typedef const dnnl_memory_desc_t *dn_desc_view;
+#define dn_desc_open dnnl_memory_desc_init_by_tag
+#define dn_desc_open_strided dnnl_memory_desc_init_by_strides
 
-static inline dnnl_status_t dn_desc_open(dn_desc *m, int nd, const dnnl_dims_t dim,
-                                         dnnl_data_type_t t, dnnl_format_tag_t tag)
-{
-    return dnnl_memory_desc_init_by_tag(m, nd, dim, t, tag);
-}
-
-static inline dnnl_status_t dn_matrix_open(dn_desc *m, const dnnl_dims_t dim, dnnl_data_type_t t,
-                                           const dnnl_dims_t stride)
-{
-    return dnnl_memory_desc_init_by_strides(m, 2, dim, t, stride);
-}
-
-static inline void dn_desc_close(dn_desc *m) { (void)m; }
 static inline dn_desc_view dn_view(const dn_desc *m) { return m; }
-
+static inline void dn_desc_close(dn_desc *m) { (void)m; }
 static inline dnnl_status_t dn_append_sum(dnnl_post_ops_t p)
 {
     return dnnl_post_ops_append_sum(p, 1);
@@ -96,17 +63,24 @@ static inline dnnl_status_t dn_matmul_desc(dnnl_primitive_desc_t *pd, dnnl_engin
     return rc ? rc : dnnl_primitive_desc_create(pd, &d, attr, e, NULL);
 }
 
+#endif
+
 static inline dnnl_status_t dn_conv_desc(dnnl_primitive_desc_t *pd, dnnl_engine_t e,
                                          dn_desc_view x, dn_desc_view w, dn_desc_view b,
                                          dn_desc_view y, const dnnl_dims_t stride,
                                          const dnnl_dims_t before, const dnnl_dims_t after,
                                          const_dnnl_primitive_attr_t attr)
 {
+#if DNNL_VERSION_MAJOR >= 3
+    return dnnl_convolution_forward_primitive_desc_create(pd, e, dnnl_forward_inference,
+                                                          dnnl_convolution_direct, x, w, b, y,
+                                                          stride, NULL, before, after, attr);
+#else
     dnnl_convolution_desc_t d;
     dnnl_status_t rc = dnnl_convolution_forward_desc_init(
         &d, dnnl_forward_inference, dnnl_convolution_direct, x, w, b, y, stride, before, after);
     return rc ? rc : dnnl_primitive_desc_create(pd, &d, attr, e, NULL);
-}
 #endif
+}
 
 #endif
