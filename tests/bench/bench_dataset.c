@@ -186,7 +186,7 @@ static int read_dataset(const char *dir, uint32_t reads, double *rate, vc_err *e
     int rc = vf_dataset_open(&d, dir, false, err);
     if (rc)
         return rc;
-    printf("open           %8.3f s  %u samples\n", vc_seconds() - t, vf_dataset_count(d));
+    printf("open           %8.6f s  %u samples\n", vc_seconds() - t, vf_dataset_count(d));
     printf("memory         %8.1f bytes a sample resident\n",
            (double)(heap_resident_bytes() - before) / vf_dataset_count(d));
     for (int i = 0; i < 3 && !rc; i++) {             /* the first one warms the page cache */
