@@ -168,3 +168,13 @@ int run_exists(const char *dir, const char *path)
     free(p);
     return there;
 }
+
+vf_safetensors *run_open(const char *dir, const char *path)
+{
+    char *whole = vc_path_join(dir, path);
+    vf_safetensors *f;
+    vc_err err = { 0 };
+    assert_ok(vf_safetensors_open(&f, whole, &err), &err);
+    free(whole);
+    return f;
+}

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "common/base/err.h"
+#include "formats/tensors/safetensors.h"
 
 /* Makes a dataset of six samples of two shapes, stored as moments, with captions of several lengths
  * and two validation prompts. */
@@ -31,5 +32,7 @@ double run_value(const char *dir, const char *out, int i, const char *field);
 /* Returns 1 if two files below DIR have the same bytes, else 0. */
 int run_same_file(const char *dir, const char *a, const char *b);
 int run_exists(const char *dir, const char *path);
+/* Opens the safetensors file at `path` below DIR; an error fails the test. */
+vf_safetensors *run_open(const char *dir, const char *path);
 
 #endif

@@ -45,16 +45,6 @@ static int make(void **state)
     return 0;
 }
 
-static vf_safetensors *open_file(const char *dir, const char *name)
-{
-    char *path = vc_path_join(dir, name);
-    vf_safetensors *f;
-    vc_err err = { 0 };
-    assert_ok(vf_safetensors_open(&f, path, &err), &err);
-    free(path);
-    return f;
-}
-
 static const float *floats(const vf_safetensors *f, const char *name, vf_view *v)
 {
     vc_err err = { 0 };
@@ -142,7 +132,7 @@ static void test_traces(void **state)
             vf_view v;
             char *name = vc_format("trace-%s/step-%06d-mb-00-rank-00.safetensors", rows[i].name,
                                    step);
-            vf_safetensors *f = open_file(dir, name);
+            vf_safetensors *f = run_open(dir, name);
             floats(f, "latents", &v);
             if (v.dim[2] == F)
                 clean += check_clips(f, rows[i].motion);
@@ -181,7 +171,7 @@ static void test_resume(void **state)
 static bool begins_with_image(const char *dir, const char *out, int prompt)
 {
     char *name = vc_format("%s/validation/step-4/%03d.safetensors", out, prompt);
-    vf_safetensors *f = open_file(dir, name);
+    vf_safetensors *f = run_open(dir, name);
     vf_view v;
     const float *x = floats(f, "latents", &v);
     const int64_t plane = v.dim[2] * v.dim[3], clip = v.dim[1] * plane;

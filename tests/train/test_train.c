@@ -191,19 +191,9 @@ static void test_held_out(void **state)
 
 /* ---- LoRA ---- */
 
-static vf_safetensors *open_file(const char *dir, const char *path)
-{
-    char *p = vc_path_join(dir, path);
-    vf_safetensors *f;
-    vc_err err = { 0 };
-    assert_ok(vf_safetensors_open(&f, p, &err), &err);
-    free(p);
-    return f;
-}
-
 static void check_lora_file(const char *dir)
 {
-    vf_safetensors *f = open_file(dir, "lora/checkpoint-4/pytorch_lora_weights.safetensors");
+    vf_safetensors *f = run_open(dir, "lora/checkpoint-4/pytorch_lora_weights.safetensors");
     vf_view v;
     vc_err err = { 0 };
     assert_int_equal(vf_safetensors_count(f), 2 * 2 * 2);
@@ -284,8 +274,8 @@ static void test_trainable_modules(void **state)
     char *args = vc_format("--model %s/start/checkpoint-2 --training_type full-finetune "
                            "--trainable_modules to_q,norm_out --max_train_steps 2", dir);
     run_ok(dir, "some", args);
-    vf_safetensors *a = open_file(dir, "start/checkpoint-2" WEIGHTS);
-    vf_safetensors *b = open_file(dir, "some/checkpoint-2" WEIGHTS);
+    vf_safetensors *a = run_open(dir, "start/checkpoint-2" WEIGHTS);
+    vf_safetensors *b = run_open(dir, "some/checkpoint-2" WEIGHTS);
     int changed = 0;
     for (int i = 0; i < vf_safetensors_count(a); i++) {
         const vf_view *x = vf_safetensors_at(a, i), *y = vf_safetensors_at(b, i);
@@ -314,7 +304,7 @@ static void test_validation(void **state)
     for (int step = 2; step <= 4; step += 2) {
         char path[64];
         snprintf(path, sizeof path, "val/validation/step-%d/001.safetensors", step);
-        vf_safetensors *f = open_file(dir, path);
+        vf_safetensors *f = run_open(dir, path);
         vf_view v;
         assert_int_equal(vf_safetensors_get(f, "latents", &v, NULL), 0);
         const int64_t dim[4] = { 2, 4, 4, 2 };      /* 40 x 24 and 10 frames, in patches */

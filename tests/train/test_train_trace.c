@@ -19,16 +19,6 @@
 
 #define TINY "--dit_width 32 --dit_layers 2 --dit_heads 2 "
 
-static vf_safetensors *open_file(const char *dir, const char *path)
-{
-    char *p = vc_path_join(dir, path);
-    vf_safetensors *f;
-    vc_err err = { 0 };
-    assert_ok(vf_safetensors_open(&f, p, &err), &err);
-    free(p);
-    return f;
-}
-
 static const float *floats(const vf_safetensors *f, const char *name, int64_t *n)
 {
     vf_view v;
@@ -55,7 +45,7 @@ static double squared(double e)
 /* A file of flow matching agrees with itself; returns the sum of squares of its gradients. */
 static double check_trace(const char *dir, const char *path, bool grads, double (*each)(double e))
 {
-    vf_safetensors *f = open_file(dir, path);
+    vf_safetensors *f = run_open(dir, path);
     int64_t n, rows;
     const float *x = floats(f, "latents", &n), *noise = floats(f, "noise", NULL);
     const float *noisy = floats(f, "noisy_latents", NULL), *target = floats(f, "target", NULL);
@@ -120,7 +110,7 @@ static void test_other_loss(void **state)
     int64_t rows;
     run_ok(dir, "traced", args);
     check_trace(dir, path, true, bounded);
-    vf_safetensors *f = open_file(dir, path);
+    vf_safetensors *f = run_open(dir, path);
     const float *s = floats(f, "sigmas", &rows);
     for (int64_t i = 0; i < rows; i++)
         assert_true(s[i] > 0 && 8 * s[i] == roundf(8 * s[i]));

@@ -46,16 +46,6 @@ static int step(const char *dir, const char *set, const char *out, const char *m
     return rc;
 }
 
-static vf_safetensors *open_file(const char *dir, const char *path)
-{
-    vf_safetensors *f;
-    vc_err err = { 0 };
-    char *whole = vc_path_join(dir, path);
-    assert_ok(vf_safetensors_open(&f, whole, &err), &err);
-    free(whole);
-    return f;
-}
-
 /* ---- samples ---- */
 
 /* A folder without a scheduler's file has the family's schedule, whose stretch is for samples; the
@@ -75,7 +65,7 @@ static void test_sample(void **state)
     assert_ok(step(dir, "prompt", "sampled", more, &err), &err);
     vf_safetensors_close(pipeline_sample_check(out, gold));
     assert_ok(step(dir, "prompt", "steps", LORA "--validation_steps 1", &err), &err);
-    vf_safetensors *f = open_file(dir, "steps/validation/step-1/000.safetensors");
+    vf_safetensors *f = run_open(dir, "steps/validation/step-1/000.safetensors");
     assert_string_equal(vf_safetensors_meta(f, "num_inference_steps"), "50");
     vf_safetensors_close(f);
     vf_safetensors_close(gold);
@@ -133,7 +123,7 @@ static vf_safetensors *traced(const char *dir, const char *name, const char *mor
     char *path = vc_format("%s-trace/step-000001-mb-00-rank-00.safetensors", name);
     vc_err err = { 0 };
     assert_ok(step(dir, "set.lmdb", name, args, &err), &err);
-    vf_safetensors *f = open_file(dir, path);
+    vf_safetensors *f = run_open(dir, path);
     free(args);
     free(path);
     return f;
@@ -193,8 +183,8 @@ static void test_unreached(void **state)
     vc_err err = { 0 };
     assert_ok(step(dir, "set.lmdb", "full", "--training_type full-finetune --learning_rate 1e-2 "
                    "--adam_weight_decay 0.5 --max_grad_norm 0.1", &err), &err);
-    vf_safetensors *a = open_file(dir, "qwen/" WEIGHTS);
-    vf_safetensors *b = open_file(dir, "full/checkpoint-1/transformer/" WEIGHTS);
+    vf_safetensors *a = run_open(dir, "qwen/" WEIGHTS);
+    vf_safetensors *b = run_open(dir, "full/checkpoint-1/transformer/" WEIGHTS);
     for (int i = 0; i < vf_safetensors_count(a); i++) {
         const char *name = vf_safetensors_at(a, i)->name;
         float *was = golden_values(a, name, NULL), *is = golden_values(b, name, NULL);
@@ -240,7 +230,7 @@ static void again(const char *dir, const struct naming *n)
     vc_err err = { 0 };
     char *from = vc_format("lora/checkpoint-1/%s.safetensors", n->file);
     char *to = vc_format("%s/%s.safetensors", dir, n->name);
-    vf_safetensors *f = open_file(dir, from);
+    vf_safetensors *f = run_open(dir, from);
     const int count = vf_safetensors_count(f);
     assert_true(count <= MOST);
     for (int i = 0; i < count; i++) {
