@@ -167,7 +167,7 @@ while [ $# -gt 0 ]; do
 done
 echo 'steps: 2, 1 an epoch, so 2 epochs; batch 4 x accumulation 1; 30 GFLOP a step' >&2
 SH
-for name in build/vprep build/vlat bin/ffmpeg bin/xxh128sum; do
+for name in build/vprep build/vlat build/tests/plan_ranks bin/ffmpeg bin/xxh128sum; do
     program $name <<<'true'
 done
 for name in av torchcodec torch lmdb diffusers; do
