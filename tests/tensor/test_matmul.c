@@ -40,8 +40,8 @@ static const mm_case mm_cases[] = {
     { 3, 5, 0, 0, 1, F, F, F, 1, 0.5f, 1, 0 },
     { 3, 5, 0, 0, 1, F, F, F, 1, 0, 0, 0 },
     { 800, 70, 20, 0, 1, F, F, F, 1, 0, 1, 0 },
-    { 210, 64, 600, 0, 1, H, F, H, 1, 0, 0, 2 },
-    { 210, 64, 602, 0, 1, H, H, F, 1, 0, 0, 1 },
+    { 40, 64, 600, 0, 1, H, F, H, 1, 0, 0, 2 },
+    { 200, 34, 66, 0, 1, H, H, F, 1, 0, 0, 2 },
     /* gradients of a LoRA: few rows; B is read in place, in whole panels and a rest, or transposed
      * */
     { 16, 150, 300, 1, 0, F, F, F, 1, 0, 0, 3 },
