@@ -378,6 +378,20 @@ static float **all_grads(ref_model *m)
     return grad;
 }
 
+void ref_check_input(const vtrain_family *family, const char *name, ref_case *c, const char *says)
+{
+    ref_model m;
+    vc_err err = { 0 };
+    ref_open(&m, family, name, VC_BF16, VC_F32);
+    vt_step_begin(m.g, 0);
+    ref_forward(&m, c, VT_KEEP);
+    int rc = vt_step_end(m.g, &err);
+    assert_int_equal(rc, says ? VC_EMISMATCH : 0);
+    if (rc)
+        assert_says(&err, says);
+    ref_close(&m);
+}
+
 void ref_check_recompute(const vtrain_family *family, const char *name)
 {
     ref_model m;

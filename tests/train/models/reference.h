@@ -83,6 +83,10 @@ int ref_check_case(ref_model *m, const char *name, const ref_tolerance *t);
  * gradient. */
 int ref_check_grads(const ref_model *m, const char *prefix, const ref_tolerance *t);
 
+/* Checks that a case's inputs are refused with an error that contains `says`, or, where it is NULL,
+ * are taken. */
+void ref_check_input(const vtrain_family *family, const char *name, ref_case *c, const char *says);
+
 /* A golden of a family. Its cases are `base`, which has gradients, up to four others, and `lora` if
  * `linears`, the number of modules with a LoRA, is not 0. */
 typedef struct ref_variant {

@@ -78,20 +78,11 @@ static void test_bad_inputs(void **state)
     (void)state;
     for (size_t i = 0; i < COUNT(bad_inputs); i++) {
         const int64_t p = bad_inputs[i].pooled;
-        ref_model m;
-        vc_err err = { 0 };
         ref_case c = { .dim = { 1, 4, bad_inputs[i].f, bad_inputs[i].h, bad_inputs[i].w },
                        .text_dim = { 1, 5, 12 }, .pooled_dim = { 1, p }, .x = zero, .t = zero,
                        .text = zero, .pooled = p ? zero : NULL,
                        .length = { bad_inputs[i].tokens } };
-        ref_open(&m, &test_sd3, "sd3", VC_BF16, VC_F32);
-        vt_step_begin(m.g, 0);
-        ref_forward(&m, &c, VT_KEEP);
-        int rc = vt_step_end(m.g, &err);
-        assert_int_equal(rc, bad_inputs[i].says ? VC_EMISMATCH : 0);
-        if (rc)
-            assert_says(&err, bad_inputs[i].says);
-        ref_close(&m);
+        ref_check_input(&test_sd3, "sd3", &c, bad_inputs[i].says);
     }
 }
 

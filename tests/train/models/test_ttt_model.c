@@ -29,26 +29,10 @@ static const ref_variant variants[] = {
 /* The promise for f32 is 1e-4; sums in another order differ by 2e-6. In bf16 outputs differ by 6e-3
  * and gradients, in the mean square, by up to 8e-3; the authors' own bf16 differs by up to 9e-2
  * from its f32. */
-static const ref_tolerance f32 = { VC_F32, 1e-4, 1e-4, 1e-3, false };
-static const ref_tolerance bf16 = { VC_BF16, 2e-2, 2e-2, 1e-2, true };
-
-static void test_f32(void **state)
-{
-    (void)state;
-    ref_check_variants(&vtrain_ttt, variants, COUNT(variants), &f32);
-}
-
-static void test_bf16(void **state)
-{
-    (void)state;
-    ref_check_variants(&vtrain_ttt, variants, COUNT(variants), &bf16);
-}
-
-static void test_memory(void **state)
-{
-    (void)state;
-    ref_check_memory(&vtrain_ttt, variants, COUNT(variants));
-}
+static ref_suite suite = {
+    .family = &vtrain_ttt, .variants = variants, .n = COUNT(variants),
+    .f32 = { VC_F32, 1e-4, 1e-4, 1e-3, false }, .bf16 = { VC_BF16, 2e-2, 2e-2, 1e-2, true },
+};
 
 /* All errors but those of k_norm.bias, whose gradients are rounding errors, are below 1e-2. */
 static void test_steps(void **state)
@@ -189,29 +173,19 @@ static void test_bad_inputs(void **state)
     static float zero[4 * 37 * 4 * 6];
     (void)state;
     for (size_t i = 0; i < COUNT(bad_inputs); i++) {
-        ref_model m;
-        vc_err err = { 0 };
         ref_case c = { .dim = { 1, 4, bad_inputs[i].f, 4, 6 },
                        .text_dim = { 1, bad_inputs[i].tokens, 12 }, .x = zero, .t = zero,
                        .text = zero, .length = { (int32_t)bad_inputs[i].tokens } };
-        ref_open(&m, &vtrain_ttt, "ttt-mlp", VC_BF16, VC_F32);
-        vt_step_begin(m.g, 0);
-        ref_forward(&m, &c, VT_KEEP);
-        int rc = vt_step_end(m.g, &err);
-        assert_int_equal(rc, bad_inputs[i].says ? VC_EMISMATCH : 0);
-        if (rc)
-            assert_says(&err, bad_inputs[i].says);
-        ref_close(&m);
+        ref_check_input(&vtrain_ttt, "ttt-mlp", &c, bad_inputs[i].says);
     }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_f32),        cmocka_unit_test(test_bf16),
-        cmocka_unit_test(test_memory),     cmocka_unit_test(test_steps),
-        cmocka_unit_test(test_weights),    cmocka_unit_test(test_bad_models),
-        cmocka_unit_test(test_bad_inputs),
+        REF_TESTS(suite),
+        cmocka_unit_test(test_steps), cmocka_unit_test(test_weights),
+        cmocka_unit_test(test_bad_models), cmocka_unit_test(test_bad_inputs),
     };
     return golden_has_device() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
 }
