@@ -126,11 +126,16 @@ killed_curriculum() {
     curriculum &
     pid=$!
     set +m
+    # A signal to the demo does not reach the curriculum, which has a process group of its own.
+    # shellcheck disable=SC2064
+    trap "kill -KILL -- -$pid 2>/dev/null" EXIT
+    trap 'exit 130' INT TERM
     until compgen -G "$out/run/toy-18s/checkpoint-*" >/dev/null; do
-        kill -0 $pid 2>/dev/null || { wait $pid; return; }
+        kill -0 $pid 2>/dev/null || { trap - EXIT INT TERM; wait $pid; return; }
         sleep 0.1
     done
     kill -KILL -- -$pid
+    trap - EXIT INT TERM
     wait $pid 2>/dev/null || echo "demo: the last stage is killed after its first checkpoint"
 }
 
