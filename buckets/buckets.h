@@ -106,7 +106,7 @@ typedef struct vb_draw {
  * A dropped sample has only `reason` and the decisions that came before the drop. */
 typedef struct vb_choice {
     bool drop;
-    char reason[160];                    /* why the sample was dropped, with the numbers */
+    char reason[192];                    /* why the sample was dropped, with the numbers */
     char key[16];                        /* bucket key as text: "0.57"; the target's hw, "480x832",
                                           * for a fixed size or without buckets */
     int load_h, load_w;                  /* `peer`: size to which the picture is shrunk first, in 8

@@ -1,6 +1,7 @@
 /* config_toml.cpp - see config_toml.h. The one file in C++: toml++ is a library of headers. */
 #include <algorithm>
 #include <charconv>
+#include <cstdint>
 #include <sstream>
 #include <stdexcept>
 #include <string>
