@@ -3,8 +3,8 @@
  * A list is a .json (array), .jsonl, .csv or .tsv file (table.h) with the columns of VideoX-Fun,
  * DiffSynth or Finetrainers, a tar, or a folder. The media files of a folder are the rows, with
  * captions in .txt or .caption files of the same stem. Where each of them lies in a subfolder named
- * "N_name", as for kohya's sd-scripts, its weight is N (plain_folders: 1). If no medium has such a file, the first of
- * these lists in the folder is read:
+ * "N_name", as for kohya's sd-scripts, its weight is N (plain_folders: 1). If no medium has such a
+ * file, the first of these lists in the folder is read:
  *   metadata.jsonl, .csv, .json or .tsv, then videos2caption.json (FastVideo), then captions.json
  *       if it is an array: each is read as if the user had given the file itself
  *   captions.json (diffusion-pipe)   an object, {"a.mp4": "caption" or ["caption", ...]}
