@@ -50,6 +50,6 @@ const cpu_gemm GEMM_SET = {
     .along = pairs_along,
     .across = pairs_across,
     .transpose = transpose_units,
-    .softmax = pairs_softmax,
+    .softmax = softmax,
     .softmax_grad = pairs_softmax_grad,
 };

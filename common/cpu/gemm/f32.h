@@ -43,31 +43,12 @@ static void f32_across(uint32_t *dst, const void *row0, const void *row1, vc_dty
     GEMM_ROWS.load((float *)dst, row0, t, n);
 }
 
+typedef float prob;
+static inline void put_prob(prob *p, vf x) { v_store(p, x); }
+
 #include "common/cpu/gemm/transpose.h"
 
 /* ---- softmax ---- */
-
-static void f32_softmax(const cpu_softmax *x)
-{
-    for (int r = 0; r < x->rows; r++) {
-        float *s = x->s + (size_t)r * x->lds, *p = (float *)x->p + (size_t)r * x->ldp;
-        float top = most(s, (size_t)x->n) * x->scale;
-        if (top > x->max[r]) {
-            rescale(x, r, x->max[r], top);
-            x->max[r] = top;
-        }
-        float max = x->max[r];
-        vf sum = { 0 };
-        for (int i = 0; i < x->np; i += VW) {
-            vf e = v_exp2(v_load(s + i) * x->scale - max);
-            if (i + VW > x->n)
-                e = v_if(v_lanes() < x->n - i, e, v_set(0));
-            v_store(p + i, e);
-            sum += e;
-        }
-        x->sum[r] += v_sum(sum);
-    }
-}
 
 /* P = 2^(scale s - lse), dS = P (dP - delta), where n counts queries in whole panels. */
 static void f32_softmax_grad(const cpu_softmax_grad *x)
@@ -102,6 +83,6 @@ const cpu_gemm GEMM_SET = {
     .along = f32_along,
     .across = f32_across,
     .transpose = transpose_units,
-    .softmax = f32_softmax,
+    .softmax = softmax,
     .softmax_grad = f32_softmax_grad,
 };

@@ -45,38 +45,16 @@ static void pairs_across(uint32_t *dst, const void *row0, const void *row1, vc_d
     }
 }
 
-#include "common/cpu/gemm/transpose.h"
-
-/* ---- softmax ---- */
-
-static void put_bf16(uint16_t *p, vf x)
+typedef uint16_t prob;
+static inline void put_prob(prob *p, vf x)
 {
     vu16 h = v_to_bf16(x);
     memcpy(p, &h, sizeof h);
 }
 
-static void pairs_softmax(const cpu_softmax *x)
-{
-    for (int r = 0; r < x->rows; r++) {
-        float *s = x->s + (size_t)r * x->lds;
-        uint16_t *p = (uint16_t *)(x->p + (size_t)r * x->ldp);
-        float top = most(s, (size_t)x->n) * x->scale;
-        if (top > x->max[r]) {
-            rescale(x, r, x->max[r], top);
-            x->max[r] = top;
-        }
-        float max = x->max[r];
-        vf sum = { 0 };
-        for (int i = 0; i < x->np; i += VW) {
-            vf e = v_exp2(v_load(s + i) * x->scale - max);
-            if (i + VW > x->n)
-                e = v_if(v_lanes() < x->n - i, e, v_set(0));
-            put_bf16(p + i, e);
-            sum += e;
-        }
-        x->sum[r] += v_sum(sum);
-    }
-}
+#include "common/cpu/gemm/transpose.h"
+
+/* ---- softmax ---- */
 
 /* Computes one row's P and dS at queries j.. and stores them as A; returns dS. */
 static inline vf grad_row(const cpu_softmax_grad *x, int r, int j)
@@ -85,8 +63,8 @@ static inline vf grad_row(const cpu_softmax_grad *x, int r, int j)
     vf e = v_exp2(v_load(s) * x->scale - v_load(x->lse + j));
     vf d = e * (v_load(dp) - v_load(x->delta + j));
 
-    put_bf16((uint16_t *)(x->p + (size_t)r * x->ldp) + j, e);
-    put_bf16((uint16_t *)(x->ds + (size_t)r * x->ldp) + j, d);
+    put_prob((prob *)(x->p + (size_t)r * x->ldp) + j, e);
+    put_prob((prob *)(x->ds + (size_t)r * x->ldp) + j, d);
     return d;
 }
 

@@ -1,5 +1,6 @@
-/* transpose.h - transposition of units and parts of softmax, shared by the f32 and bf16 kernels.
- * Included once per target, after vec.h and gemm.h. */
+/* transpose.h - transposition of units, and softmax, shared by the f32 and bf16 kernels. Included
+ * once per target, after vec.h and gemm.h, and after the type prob of a stored probability and
+ * put_prob(p, x), which stores VW of them. */
 #include <math.h>
 
 /* Indices that exchange, between rows i and i + s, the lanes whose number has bit s and the lanes
@@ -74,4 +75,28 @@ static void rescale(const cpu_softmax *x, int r, float old, float now)
     x->sum[r] *= f;
     for (size_t i = 0; i < x->d; i += VW)
         v_put(o + i, v_get(o + i, x->d - i) * f, x->d - i);
+}
+
+/* Computes gemm.h's softmax of a block. */
+static void softmax(const cpu_softmax *x)
+{
+    for (int r = 0; r < x->rows; r++) {
+        float *s = x->s + (size_t)r * x->lds;
+        prob *p = (prob *)(x->p + (size_t)r * x->ldp);
+        float top = most(s, (size_t)x->n) * x->scale;
+        if (top > x->max[r]) {
+            rescale(x, r, x->max[r], top);
+            x->max[r] = top;
+        }
+        float max = x->max[r];
+        vf sum = { 0 };
+        for (int i = 0; i < x->np; i += VW) {
+            vf e = v_exp2(v_load(s + i) * x->scale - max);
+            if (i + VW > x->n)
+                e = v_if(v_lanes() < x->n - i, e, v_set(0));
+            put_prob(p + i, e);
+            sum += e;
+        }
+        x->sum[r] += v_sum(sum);
+    }
 }
