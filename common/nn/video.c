@@ -180,6 +180,16 @@ vt_tensor *nn_video_resnets(const nn_video *n, nn_video_resnet *r, int count, vt
     return x;
 }
 
+vt_tensor *nn_video_head(const nn_video *n, const nn_video_norm *norm, nn_video_conv *conv,
+                         vt_tensor *x, vt_scope s)
+{
+    x = nn_video_norm_silu(n, norm, x);
+    vt_scope_end(n->g, s, 1, &x);
+    x = nn_video_causal(n, conv, x);
+    vt_scope_end(n->g, s, 1, &x);
+    return x;
+}
+
 /* ---- samplers ---- */
 
 vt_tensor *nn_video_down(const nn_video *n, const nn_video_conv *c, vt_tensor *x, bool time)

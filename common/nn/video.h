@@ -62,6 +62,10 @@ vt_tensor *nn_video_causal_steps(const nn_video *n, nn_video_conv *c, vt_tensor 
 vt_tensor *nn_video_pointwise(const nn_video *n, const nn_video_conv *c, vt_tensor *x);
 /* Returns silu(norm(x)). */
 vt_tensor *nn_video_norm_silu(const nn_video *n, const nn_video_norm *norm, vt_tensor *x);
+/* Returns conv(silu(norm(x))), the end of a network, as nn_video_causal does. x was made in the
+ * scope s, which it ends: memory is given back as soon as its values are read. */
+vt_tensor *nn_video_head(const nn_video *n, const nn_video_norm *norm, nn_video_conv *conv,
+                         vt_tensor *x, vt_scope s);
 /* Makes room for the frames that `count` blocks carry; x has their input's rows and columns. A
  * network's first blocks want the room before their input is made. */
 void nn_video_make_room(const nn_video *n, nn_video_resnet *r, int count, const vt_tensor *x);

@@ -197,22 +197,13 @@ static vt_tensor *levels(const nn_video *n, const group_vae *m, group_coder *net
     return x;
 }
 
-static vt_tensor *head(const nn_video *n, group_coder *net, vt_tensor *x, vt_scope s)
-{
-    x = nn_video_norm_silu(n, &net->norm_out, x);
-    vt_scope_end(n->g, s, 1, &x);
-    x = nn_video_causal(n, &net->conv_out, x);
-    vt_scope_end(n->g, s, 1, &x);
-    return x;
-}
-
 vt_tensor *group_encode(group_vae *m, const nn_video *n, group_step *step, vt_tensor *x)
 {
     group_coder *net = &m->encoder;
     vt_scope s = vt_scope_begin(n->g);
 
     x = levels(n, m, net, step, nn_video_causal(n, &net->conv_in, x), s);
-    x = head(n, net, middle(n, net, x, s), s);
+    x = nn_video_head(n, &net->norm_out, &net->conv_out, middle(n, net, x, s), s);
     if (net->quant.w)
         x = nn_video_pointwise(n, &net->quant, x);
     vt_scope_end(n->g, s, 1, &x);
@@ -226,5 +217,5 @@ vt_tensor *group_decode(group_vae *m, const nn_video *n, group_step *step, vt_te
     vt_tensor *x = net->quant.w ? nn_video_pointwise(n, &net->quant, z) : z;
 
     x = middle(n, net, nn_video_causal(n, &net->conv_in, x), s);
-    return head(n, net, levels(n, m, net, step, x, s), s);
+    return nn_video_head(n, &net->norm_out, &net->conv_out, levels(n, m, net, step, x, s), s);
 }

@@ -38,15 +38,6 @@ static vt_tensor *middle(const nn_video *n, wan_coder *net, vt_tensor *x, vt_sco
     return nn_video_resnets(n, net->mid + 1, 1, x, s);
 }
 
-static vt_tensor *head(const nn_video *n, wan_coder *net, vt_tensor *x, vt_scope s)
-{
-    x = nn_video_norm_silu(n, &net->norm_out, x);
-    vt_scope_end(n->g, s, 1, &x);
-    x = nn_video_causal(n, &net->conv_out, x);
-    vt_scope_end(n->g, s, 1, &x);
-    return x;
-}
-
 /* ---- the encoder ---- */
 
 /* Frames of x that the level's frame i is made of. Zeros stand before the clip. */
@@ -107,7 +98,7 @@ static vt_tensor *encode_chunk(vae *v, const nn_video *n, vt_tensor *x)
             nn_video_make_room(n, l->resnet, l->n, x);
         x = down(n, l, x, s);
     }
-    x = head(n, net, middle(n, net, x, s), s);
+    x = nn_video_head(n, &net->norm_out, &net->conv_out, middle(n, net, x, s), s);
     x = nn_video_pointwise(n, &net->quant, x);
     vt_scope_end(n->g, s, 1, &x);
     return x;
@@ -161,7 +152,7 @@ static vt_tensor *decode_chunk(vae *v, const nn_video *n, vt_tensor *z)
     x = middle(n, net, x, s);
     for (int i = 0; i < m->c.levels; i++)
         x = up(n, &net->level[i], x, s);
-    x = head(n, net, x, s);
+    x = nn_video_head(n, &net->norm_out, &net->conv_out, x, s);
     if (m->c.patch > 1)
         x = nn_unsquares(n->g, x, m->c.patch);
     vt_scope_end(n->g, s, 1, &x);
