@@ -1,7 +1,7 @@
 /* matmul.c - matrix products of any mix of types, by blocks (Goto & van de Geijn 2008).
  *
  * All threads pack B, or as many of its columns as a slab holds. Then C is divided into tiles, each
- * computed by one thread, which walks along k in steps of KC, packs MC rows of A at a time and
+ * computed by one thread, which walks along k in steps of KC, packs A's rows of the step and
  * multiplies. If a tile has all rows, no other tile reads its part of B: it uses f32 rows of B in
  * place, prefetching them (a LoRA's gradients: packing costs as much as their products), and packs
  * any other B itself, a step at a time, so that B passes through the cache once. Operands of any
@@ -20,10 +20,10 @@
 #include <string.h>
 
 enum {
-    KC = 256,                                  /* units: a panel of B is 16 KB, half of L1 */
-    DIRECT_KC = 128,                           /* units, if B is used in place */
-    MC = 192,                                  /* rows of A at a time: 192 KB, in L2 */
-    TILE_M = 384, TILE_N = 768,                /* the largest tile */
+    KC = 256,                                  /* elements: a panel of B is 16 KB, half of L1 */
+    DIRECT_KC = 128,                           /* elements, if B is used in place */
+    TILE_M = 384, TILE_N = 768,                /* the largest tile: A's step and C are in L2 */
+    OWN_M = 192,                               /* most rows of products that pack B in tiles */
     OWN_TILE_N = 1536,                         /* most columns of a tile that has all rows */
     OWN_N = 128,                               /* columns such a tile packs at a time, in L2 */
     PACK_N = 256,                              /* columns of B packed by a thread at a time */
@@ -121,7 +121,7 @@ static sizes sizes_of(const job *j)
     size_t units = cpu_units(j->g, least(j->kc, j->k));
     return (sizes){
         .b = j->own_b ? OWN_N * units : 0,
-        .a = j->direct_a ? 0 : cpu_round_up(least(MC, j->tm), CPU_MR) * (units + PAD),
+        .a = j->direct_a ? 0 : cpu_round_up(j->tm, CPU_MR) * (units + PAD),
         .c = j->direct_c ? 0 : j->tm * (j->tn + PAD),
         .bias = j->tn,
     };
@@ -267,22 +267,20 @@ static void tile(const job *j, const places *p, size_t m0, size_t n1, size_t q)
     if (j->k == 0)
         memset(c, 0, m * ldc * 4);
     for (size_t k0 = 0; k0 < j->k; k0 += j->kc, add = true) {
-        size_t k = least(j->kc, j->k - k0), units = cpu_units(g, k), pb = units * (size_t)g->nr;
-        for (size_t i = 0; i < m; i += MC) {
-            size_t mc = least(MC, m - i), lda = units + PAD;
-            const uint32_t *a = p->a;
-            if (j->direct_a) {
-                size_t pair = (size_t)g->pair;
-                a = (const uint32_t *)j->a.data + ((m0 + i) * j->a.stride + k0) / pair;
-                lda = j->a.stride / pair;
-            } else {
-                cpu_pack_a(g, p->a, lda, j->a, m0 + i, mc, k0, k);
-            }
-            if (j->own_b)
-                multiply_own(j, p, mc, n, n0, k0, a, lda, c, ldc, add);
-            else
-                g->block(mc, n, units, a, lda, panels(j, k0, q, units), pb, c + i * ldc, ldc, add);
+        size_t k = least(j->kc, j->k - k0), units = cpu_units(g, k), lda = units + PAD;
+        const uint32_t *a = p->a;
+        if (j->direct_a) {
+            size_t pair = (size_t)g->pair;
+            a = (const uint32_t *)j->a.data + (m0 * j->a.stride + k0) / pair;
+            lda = j->a.stride / pair;
+        } else {
+            cpu_pack_a(g, p->a, lda, j->a, m0, m, k0, k);
         }
+        if (j->own_b)
+            multiply_own(j, p, m, n, n0, k0, a, lda, c, ldc, add);
+        else
+            g->block(m, n, units, a, lda, panels(j, k0, q, units), units * (size_t)g->nr, c, ldc,
+                     add);
     }
     finish(j, p, m0, m, n0, n);
 }
@@ -396,17 +394,17 @@ void cpu_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_t
         j.a = cpu_columns_of(b, tb);
         j.b = cpu_rows_of(a, ta);
     }
-    j.direct_b = j.g->block_as_is && j.b.type == VC_F32 && !j.b.along && j.m <= MC;
+    j.direct_b = j.g->block_as_is && j.b.type == VC_F32 && !j.b.along && j.m <= OWN_M;
     j.thin = j.m <= THIN && !j.direct_b;
     if (j.thin)
         j.g = cpu_gemm_of(d, VC_F32);
-    j.kc = j.direct_b ? DIRECT_KC : KC * (size_t)j.g->pair;
+    j.kc = j.direct_b ? DIRECT_KC : KC;
     j.direct_c = c->dtype == VC_F32 && alpha == 1 && j.k > 0 && !j.thin && !j.transposed;
     /* With few columns packing A would cost more than the products; its rows are read in place. */
     j.direct_a = has_units(&j) && j.n <= 4 * (size_t)j.g->nr;
     if (j.thin)
         cut_thin(&j);
-    else if (j.m <= MC)
+    else if (j.m <= OWN_M)
         cut_own(&j);
     else
         cut(&j);

@@ -11,11 +11,8 @@ enum { PANEL = 2 * VW };
 static inline vu bits(const void *src, vc_dtype t, size_t i, size_t n)
 {
     size_t k = n - i < VW ? n - i : VW;
-    if (t == VC_BF16) {
-        vu16 h = { 0 };
-        memcpy(&h, (const uint16_t *)src + i, k * 2);
-        return __builtin_convertvector(h, vu);
-    }
+    if (t == VC_BF16)
+        return __builtin_convertvector(v_get_u16((const uint16_t *)src + i, k), vu);
     float f[VW] = { 0 };
     GEMM_ROWS.load(f, (const char *)src + i * vc_dtype_size(t), t, k);
     return __builtin_convertvector(v_to_bf16(v_load(f)), vu);
@@ -29,10 +26,8 @@ static void pairs_along(uint32_t *dst, const void *src, vc_dtype t, size_t n)
         memcpy(dst, src, n * 2);
         return;
     }
-    for (size_t i = 0; i < n; i += VW) {
-        vu16 h = __builtin_convertvector(bits(src, t, i, n), vu16);
-        memcpy((uint16_t *)dst + i, &h, n - i < VW ? (n - i) * 2 : sizeof h);
-    }
+    for (size_t i = 0; i < n; i += VW)
+        v_put_u16((uint16_t *)dst + i, __builtin_convertvector(bits(src, t, i, n), vu16), n - i);
 }
 
 static void pairs_across(uint32_t *dst, const void *row0, const void *row1, vc_dtype t, size_t n)
@@ -41,7 +36,7 @@ static void pairs_across(uint32_t *dst, const void *row0, const void *row1, vc_d
         vu u = bits(row0, t, i, n);
         if (row1)
             u |= bits(row1, t, i, n) << 16;
-        memcpy(dst + i, &u, n - i < VW ? (n - i) * 4 : sizeof u);
+        v_put_u32(dst + i, u, n - i);
     }
 }
 

@@ -16,11 +16,7 @@ enum { STRETCH = 4096 };
 static void load_half(float *dst, const uint16_t *src, size_t n, bool bf16)
 {
     SPAN(n) {
-        vu16 h = { 0 };
-        if (k >= VW)
-            memcpy(&h, src + i, sizeof h);
-        else
-            memcpy(&h, src + i, k * 2);
+        vu16 h = v_get_u16(src + i, k);
         v_put(dst + i, bf16 ? v_from_bf16(h) : v_from_f16(h), k);
     }
 }
@@ -28,11 +24,7 @@ static void load_half(float *dst, const uint16_t *src, size_t n, bool bf16)
 static void load_f8(float *dst, const uint8_t *src, size_t n, bool e4m3)
 {
     SPAN(n) {
-        vu8 b = { 0 };
-        if (k >= VW)
-            memcpy(&b, src + i, sizeof b);
-        else
-            memcpy(&b, src + i, k);
+        vu8 b = v_get_u8(src + i, k);
         v_put(dst + i, e4m3 ? v_from_f8e4m3(b) : v_from_f8e5m2(b), k);
     }
 }
@@ -66,8 +58,7 @@ static void rows_store(void *dst, vc_dtype t, const float *src, size_t n)
     uint16_t *d = dst;
     SPAN(n) {
         vf x = v_get(src + i, k);
-        vu16 h = t == VC_BF16 ? v_to_bf16(x) : v_to_f16(x);
-        memcpy(d + i, &h, k >= VW ? sizeof h : k * 2);
+        v_put_u16(d + i, t == VC_BF16 ? v_to_bf16(x) : v_to_f16(x), k);
     }
 }
 

@@ -84,6 +84,29 @@ static inline void v_put(float *p, vf v, size_t k)
         p[i] = v[i];
 }
 
+/* The same for halves, bytes and units. A full vector is copied with a constant size, since gcc makes
+ * a slow loop of a copy whose size it does not know. */
+#define V_COPIES(name, type, lane)                                                                 \
+    static inline type v_get_##name(const void *p, size_t k)                                       \
+    {                                                                                              \
+        type v = { 0 };                                                                            \
+        if (k >= VW)                                                                               \
+            memcpy(&v, p, sizeof v);                                                               \
+        else                                                                                       \
+            memcpy(&v, p, k * sizeof(lane));                                                       \
+        return v;                                                                                  \
+    }                                                                                              \
+    static inline void v_put_##name(void *p, type v, size_t k)                                     \
+    {                                                                                              \
+        if (k >= VW)                                                                               \
+            memcpy(p, &v, sizeof v);                                                               \
+        else                                                                                       \
+            memcpy(p, &v, k * sizeof(lane));                                                       \
+    }
+V_COPIES(u16, vu16, uint16_t)
+V_COPIES(u8, vu8, uint8_t)
+V_COPIES(u32, vu, uint32_t)
+
 /* ---- selection ---- */
 
 static inline vf v_if(vi mask, vf yes, vf no)
