@@ -23,8 +23,9 @@ enum {
     KC = 256,                                  /* elements: a panel of B is 16 KB, half of L1 */
     DIRECT_KC = 128,                           /* elements, if B is used in place */
     TILE_M = 384, TILE_N = 768,                /* the largest tile: A's step and C are in L2 */
-    OWN_M = 192,                               /* most rows of products that pack B in tiles */
-    OWN_TILE_N = 1536,                         /* most columns of a tile that has all rows */
+    DIRECT_M = 192,                            /* most rows of products that use B in place */
+    OWN_M = 512,                               /* most rows of products that pack B in tiles */
+    OWN_TILE = TILE_M * TILE_N,                /* most elements of a tile that has all rows */
     OWN_N = 128,                               /* columns such a tile packs at a time, in L2 */
     PACK_N = 256,                              /* columns of B packed by a thread at a time */
     SLAB = 8 << 20,                            /* units of packed B: 32 MB */
@@ -61,7 +62,7 @@ static void cut_own(job *j)
     j->own_b = true;
     j->slab = j->n;
     j->tm = j->m;
-    j->tn = cpu_round_up(parts(each, parts(each, OWN_TILE_N)), CPU_NR);
+    j->tn = cpu_round_up(parts(each, parts(j->m * each, OWN_TILE)), CPU_NR);
     j->tiles_m = 1;
     j->tiles_n = parts(j->n, j->tn);
 }
@@ -394,7 +395,7 @@ void cpu_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_t
         j.a = cpu_columns_of(b, tb);
         j.b = cpu_rows_of(a, ta);
     }
-    j.direct_b = j.g->block_as_is && j.b.type == VC_F32 && !j.b.along && j.m <= OWN_M;
+    j.direct_b = j.g->block_as_is && j.b.type == VC_F32 && !j.b.along && j.m <= DIRECT_M;
     j.thin = j.m <= THIN && !j.direct_b;
     if (j.thin)
         j.g = cpu_gemm_of(d, VC_F32);
