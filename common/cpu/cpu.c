@@ -132,16 +132,6 @@ static int open_threads(vt_dev *d, int asked, char note[], size_t size, vc_err *
     return 0;
 }
 
-static const cpu_rows *rows_for(const cpu_isa *isa)
-{
-    const char *name = isa->avx512 ? "avx512" : isa->avx2 ? "avx2" : "plain";
-    const cpu_rows *const *sets = cpu_rows_sets();
-
-    while (sets[1] && strcmp((*sets)->name, name))
-        sets++;
-    return *sets;
-}
-
 static void cpu_close(vt_dev *d)
 {
     if (!d)
@@ -164,7 +154,7 @@ static int set_up(vt_dev *d, const vt_options *o, vc_err *err)
 
     if (rc || (rc = open_threads(d, o->threads, note, sizeof note, err)))
         return rc;
-    d->rows = rows_for(&d->isa);
+    d->rows = cpu_rows_for(&d->isa);
     d->scratch = calloc((size_t)d->threads + 1, sizeof *d->scratch);
     d->scratch_bytes = calloc((size_t)d->threads + 1, sizeof *d->scratch_bytes);
     d->scratch_need = calloc((size_t)d->threads + 1, sizeof *d->scratch_need);

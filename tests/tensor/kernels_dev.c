@@ -50,11 +50,15 @@ const char *const *kd_sets(void)
 
 const cpu_rows *const *kd_rows(void)
 {
-    static const cpu_rows *sets[8];
+    static const char *const names[] = { "plain", "avx2", "avx512", "avx512_bf16" };
+    static const cpu_rows *sets[COUNT(names) + 2];
     size_t n = 0;
 
-    for (const cpu_rows *const *s = cpu_rows_sets(); *s; s++)
-        sets[n++] = *s;
+    for (size_t i = 0; i < COUNT(names); i++) {
+        cpu_isa isa;
+        if (cpu_isa_open(&isa, names[i], NULL) == 0)
+            sets[n++] = cpu_rows_for(&isa);
+    }
     sets[n++] = &cpu_rows_wide;
     sets[n] = NULL;
     return sets;

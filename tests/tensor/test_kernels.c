@@ -100,6 +100,8 @@ static void check_store(const cpu_rows *r, vc_dtype t)
     for (size_t i = 0; i < N; i++) {
         uint16_t mag = want[i] & 0x7fff, inf = t == VC_BF16 ? 0x7f80 : 0x7c00;
         bool nan = mag > inf, ok = nan ? (got[i] & 0x7fff) > inf : got[i] == want[i];
+        if (!ok && t == VC_BF16 && !strcmp(r->name, "avx512_bf16"))
+            ok = mag <= 0x80 && got[i] == (want[i] & 0x8000);      /* denormals become zeros */
         if (!ok)
             fail_msg("%s: %08x stores to %s as %04x, not %04x", r->name, bits[i], vc_dtype_name(t),
                      got[i], want[i]);

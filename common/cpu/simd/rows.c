@@ -1,23 +1,17 @@
-/* rows.c - the kernel sets of this build that this machine can run; see rows.h */
+/* rows.c - the kernels of rows.h for the instructions that may be used */
 #include "common/cpu/simd/rows.h"
 
-#include "common/cpu/simd/isa.h"
-
-#if defined(__x86_64__)
-static const cpu_rows *const sets_avx512[] = { &cpu_rows_avx512, &cpu_rows_avx2, &cpu_rows_plain,
-                                               NULL };
-static const cpu_rows *const sets_avx2[] = { &cpu_rows_avx2, &cpu_rows_plain, NULL };
-#endif
-static const cpu_rows *const sets_plain[] = { &cpu_rows_plain, NULL };
-
-const cpu_rows *const *cpu_rows_sets(void)
+const cpu_rows *cpu_rows_for(const cpu_isa *isa)
 {
 #if defined(__x86_64__)
-    cpu_isa isa;
-    if (cpu_isa_open(&isa, NULL, NULL) == 0 && isa.avx512)
-        return sets_avx512;
-    if (isa.avx2)
-        return sets_avx2;
+    if (isa->avx512_bf16)
+        return &cpu_rows_avx512_bf16;
+    if (isa->avx512)
+        return &cpu_rows_avx512;
+    if (isa->avx2)
+        return &cpu_rows_avx2;
+#else
+    (void)isa;
 #endif
-    return sets_plain;
+    return &cpu_rows_plain;
 }

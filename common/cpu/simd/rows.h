@@ -2,18 +2,19 @@
  *
  * Each set is the same source (rows_impl.h), compiled once per target with GNU vector types, so all
  * sets compute the same formulas; results may differ in the last bit between sets, never between
- * runs. Spans may be unaligned; an output may be the same span as an input, but must not overlap it
- * otherwise. No function allocates. */
+ * runs. AVX512-BF16 also stores denormals as zeros in bf16. Spans may be unaligned; an output may
+ * be the same span as an input, but must not overlap it otherwise. No function allocates. */
 #ifndef COMMON_CPU_SIMD_ROWS_H
 #define COMMON_CPU_SIMD_ROWS_H
 
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/cpu/simd/isa.h"
 #include "common/tensor/backend.h"
 
 typedef struct cpu_rows {
-    const char *name;                                       /* "plain", "avx2", "avx512" */
+    const char *name;                                       /* "plain", "avx2", "avx512", "avx512_bf16" */
     /* conversions: f32, bf16, f16, f8e4m3, f8e5m2 */
     void (*load)(float *dst, const void *src, vc_dtype t, size_t n);
     void (*store)(void *dst, vc_dtype t, const float *src, size_t n);
@@ -61,10 +62,10 @@ typedef struct cpu_rows {
 
 extern const cpu_rows cpu_rows_plain;
 #if defined(__x86_64__)
-extern const cpu_rows cpu_rows_avx2, cpu_rows_avx512;
+extern const cpu_rows cpu_rows_avx2, cpu_rows_avx512, cpu_rows_avx512_bf16;
 #endif
 
-/* Returns the sets of this build that this machine can run, best first, NULL-ended. */
-const cpu_rows *const *cpu_rows_sets(void);
+/* Returns the kernels for the instructions that `isa` allows. */
+const cpu_rows *cpu_rows_for(const cpu_isa *isa);
 
 #endif
