@@ -71,22 +71,47 @@ void cpu_pack_a(const cpu_gemm *g, uint32_t *dst, size_t lda, cpu_vectors x, siz
             memset(dst + i * lda + used, 0, (units - used) * 4);
 }
 
-/* Packs one panel from nn vectors along k, which are staged and transposed. */
+/* Prefetches elements k..k+n of nr vectors along k to the second-level cache: rows of a matrix are
+ * often a power of two apart, and so many of them would displace each other in the first. The
+ * vectors may lie behind the operand, since to prefetch memory that does not exist has no effect. */
+static void expect_along(size_t nr, cpu_vectors x, size_t i, size_t k, size_t n)
+{
+    size_t size = vc_dtype_size(x.type);
+    uintptr_t at = (uintptr_t)x.data + (i * x.stride + k) * size, bytes = n * size;
+
+    for (size_t j = 0; j < nr; j++, at += x.stride * size)
+        for (uintptr_t c = 0; c < bytes; c += 64)
+            __builtin_prefetch((const void *)(at + c), 0, 2);
+}
+
+/* Returns true if vectors along k consist of units in memory already. */
+static bool has_units(const cpu_gemm *g, cpu_vectors x, size_t k)
+{
+    size_t pair = (size_t)g->pair;
+
+    return x.type == (pair == 1 ? VC_F32 : VC_BF16) && k % pair == 0 && x.stride % pair == 0 &&
+           (uintptr_t)x.data % 4 == 0;
+}
+
+/* Packs one panel from nn vectors along k, which are transposed. They are staged unless they are
+ * whole units already. The next panel's elements are prefetched. */
 static void panel_along(const cpu_gemm *g, uint32_t *dst, cpu_vectors x, size_t i, size_t nn,
                         size_t k0, size_t k)
 {
-    enum { STEP = 128, LD = STEP + 8 };             /* LD: no power of two, to spread cache sets */
+    enum { STEP = 32, LD = STEP + 8 };              /* LD: no power of two, to spread cache sets */
     size_t pair = (size_t)g->pair, nr = (size_t)g->nr, used = (k + pair - 1) / pair;
+    bool as_is = nn == nr && has_units(g, x, k0 | k);
     uint32_t stage[CPU_NR * LD];
 
     for (size_t j = nn; j < nr; j++)
         memset(stage + j * LD, 0, STEP * 4);
     for (size_t u = 0; u < used; u += STEP) {
-        size_t nu = least(STEP, used - u);
-        for (size_t j = 0; j < nn; j++)
-            g->along(stage + j * LD, element(x, i + j, k0 + u * pair), x.type,
-                     least(nu * pair, k - u * pair));
-        g->transpose(dst + u * nr, nr, stage, LD, nr, nu);
+        size_t nu = least(STEP, used - u), at = k0 + u * pair, n = least(nu * pair, k - u * pair);
+        expect_along(nr, x, i + nr, at, n);
+        for (size_t j = 0; j < nn && !as_is; j++)
+            g->along(stage + j * LD, element(x, i + j, at), x.type, n);
+        const uint32_t *from = as_is ? (const uint32_t *)element(x, i, at) : stage;
+        g->transpose(dst + u * nr, nr, from, as_is ? x.stride / pair : LD, nr, nu);
     }
 }
 
