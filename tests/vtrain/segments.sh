@@ -36,25 +36,27 @@ expect 0 '2 stored prompts' train run
 for i in 0 1; do
     holds run/validation/step-1/00$i.safetensors '"shape":\[1,4,25,6,8\]\|"shape":\[4,25,6,8\]'
 done
-cmp -s run/validation/step-1/00{0,1}.safetensors && wrong 'the second caption changes no sample'
 
 # ---- a negative text for each segment: the same text for all gives the sample of one text ----
-# negative NAME TEXT: NAME holds the latents of a sample with this negative prompt, without the
-# header of their file.
-negative()
+# sample NAME TEXT [CAPTION]: NAME holds the latents of a sample with this negative prompt, and with
+# this caption of the second segment, without the header of their file. It is its run's first
+# sample, as the noise depends on the sample's number too.
+sample()
 {
-    prompts '{"text_chunks": ["abc", "fg"], "negative_prompt": '"$2, $size}"
+    prompts '{"text_chunks": ["abc", "'"${3:-fg}"'"], "negative_prompt": '"$2, $size}"
     rm -rf a
     expect 0 '' prep a
     expect 0 '' vlat verify a
     expect 0 '1 stored prompt' train "run-$1"
     tail -c $((4 * 4 * 25 * 6 * 8)) "run-$1/validation/step-1/000.safetensors" >"$1"
 }
-negative one '"x"'
-negative same '["x", "x"]'
-negative own '["x", "yz"]'
-negative swapped '["yz", "x"]'
+sample one '"x"'
+sample same '["x", "x"]'
+sample own '["x", "yz"]'
+sample swapped '["yz", "x"]'
+sample caption '"x"' de
 cmp one same || wrong 'a list of equal negative texts is not the text for all segments'
+! cmp -s one caption || wrong 'the caption of the second segment changes no sample'
 ! cmp -s one own || wrong 'the negative text of the second segment changes no sample'
 ! cmp -s own swapped || wrong 'the order of negative texts changes no sample'
 holds run-own/validation/step-1/000.safetensors '"negative_prompt":"x\\nyz"'
