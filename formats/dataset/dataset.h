@@ -144,6 +144,8 @@ typedef struct vf_writer_opts {
     int64_t shard_size;                      /* bytes after which a shard is closed */
     double shard_seconds;                    /* seconds after which the next sample closes an open
                                               * shard; 0: only its size does */
+    double commit_seconds;                   /* seconds after a commit in which samples may wait for
+                                              * the next; 0: until 64 MiB wait */
     bool overwrite;                          /* remove the dataset's own files and begin again */
     bool append;                             /* keep samples that are not put again */
     bool change;                             /* continue under any head: each record is put again */
@@ -227,7 +229,8 @@ int vf_writer_keep_sample(vf_writer *w, uint32_t number, uint32_t variant);
  * `append` none. */
 int vf_writer_drop_unseen(vf_writer *w, uint32_t *dropped, vc_err *err);
 
-/* Makes all puts durable. The writer also commits by itself every 64 MiB. */
+/* Makes all puts durable. The writer also commits by itself every 64 MiB, and with the
+ * first sample that is put commit_seconds after the last commit. */
 int vf_writer_commit(vf_writer *w, vc_err *err);
 /* Closes the open shards and writes the manifest as complete. Only close may follow. */
 int vf_writer_finish(vf_writer *w, vc_err *err);

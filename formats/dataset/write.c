@@ -26,6 +26,8 @@ int vf_writer_open(vf_writer **out, const char *path, const vf_writer_opts *o, v
     w->lock = -1;
     w->shard_size = (uint64_t)o->shard_size;
     w->shard_seconds = o->shard_seconds;
+    w->commit_seconds = o->commit_seconds;
+    w->commit_since = vc_seconds();
     w->append = o->append;
     w->rank = o->rank;
     w->ranks = o->ranks > 1 ? o->ranks : 1;
@@ -314,6 +316,7 @@ static int commit(vf_writer *w, vc_err *err)
         rc = vf_env_commit(w->shard.env, err);
     if (!rc && w->state)
         rc = vf_env_commit(w->state, err);
+    w->commit_since = vc_seconds();
     return rc;
 }
 
@@ -332,10 +335,10 @@ static int close_or_commit(vf_writer *w, vc_err *err)
     return rc;
 }
 
-static bool overdue(const vf_writer *w)
+/* True if `most` seconds have passed since then; 0: never. */
+static bool overdue(double since, double most)
 {
-    return w->shard_seconds > 0 && w->shard.env &&
-           vc_seconds() - w->shard_since >= w->shard_seconds;
+    return most > 0 && vc_seconds() - since >= most;
 }
 
 static int put(vf_writer *w, vf_half *h, int db, const char *key, const void *value, size_t n,
@@ -407,7 +410,9 @@ static int put_record(vf_writer *w, vf_index_item *item, const char *key, const 
         return rc;
     vf_writer_slot(w, item->entry.number, item->entry.variant)->seen = true;
     rc = close_or_commit(w, err);
-    return rc || !overdue(w) ? rc : vf_writer_close_shard(w, err);
+    if (!rc && w->shard.env && overdue(w->shard_since, w->shard_seconds))
+        return vf_writer_close_shard(w, err);
+    return rc || !overdue(w->commit_since, w->commit_seconds) ? rc : commit(w, err);
 }
 
 bool vf_writer_keep_record(vf_writer *w, uint32_t number, uint32_t variant, const char *text,

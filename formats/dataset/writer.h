@@ -45,6 +45,7 @@ struct vf_writer {
     cJSON *head;
     uint64_t shard_size;
     double shard_seconds, shard_since;       /* shard_since: time when the shard was opened */
+    double commit_seconds, commit_since;     /* commit_since: time of the last commit */
     bool append, finished;
     int rank, ranks;                         /* 0, 1: a lone writer */
     vf_manifest manifest;

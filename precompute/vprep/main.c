@@ -19,6 +19,9 @@
 #include "formats/tensors/origins.h"
 #include "precompute/run/reuse.h"
 
+enum { COMMIT_SECONDS = 30 };            /* a kill loses the samples of this time, and those that
+                                          * are being encoded */
+
 #define GROUP(title) { .kind = VC_GROUP, .name = title },
 #define FLAG(kind_, name_, ...) FLAG_IN(name_, kind_, name_, __VA_ARGS__)
 #define FLAG_IN(field, kind_, name_, value_, allowed_, aliases_, help_) \
@@ -186,7 +189,8 @@ static int open_writer(vprep *p, vc_err *err)
 {
     cJSON *head = vprep_manifest_head(p);
     vf_writer_opts o = { .head = head, .shard_size = p->c.shard_size,
-                         .shard_seconds = p->c.shard_seconds, .overwrite = p->c.overwrite,
+                         .shard_seconds = p->c.shard_seconds,
+                         .commit_seconds = COMMIT_SECONDS, .overwrite = p->c.overwrite,
                          .append = p->c.append, .change = prep_reuse_in_place(p) };
     int rc = vprep_share_open(p, &o, err);
     cJSON_Delete(head);

@@ -6,13 +6,14 @@
 
 enum { SAMPLES = 5 };
 
-/* Opens a writer that closes a shard after each sample if `seconds` is tiny, and only at the end if
- * it is huge. */
-static vf_writer *open_timed(const char *dir, double seconds)
+/* Opens a writer that closes a shard, or commits, after each sample if these seconds are tiny, and
+ * only at the end if they are huge. */
+static vf_writer *open_timed(const char *dir, double shard, double commit)
 {
     vf_writer *w;
     cJSON *head = make_head(1);
-    vf_writer_opts o = { .head = head, .shard_size = BIG, .shard_seconds = seconds };
+    vf_writer_opts o = { .head = head, .shard_size = BIG, .shard_seconds = shard,
+                         .commit_seconds = commit };
     OK(vf_writer_open(&w, dir, &o, &err));
     cJSON_Delete(head);
     return w;
@@ -43,7 +44,7 @@ static void closed_by_time(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *dir = vc_format("%s/%zu", (char *)*state, i);
-        vf_writer *w = open_timed(dir, cases[i].seconds);
+        vf_writer *w = open_timed(dir, cases[i].seconds, 0);
         int n;
         bool complete;
         for (uint32_t k = 0; k < SAMPLES; k++)
@@ -57,6 +58,28 @@ static void closed_by_time(void **state)
         assert_true(complete);
         assert_int_equal(of_samples(dir, n), cases[i].shards);
         assert_int_equal(count_samples(dir), SAMPLES);
+        assert_whole(dir);
+        free(dir);
+    }
+}
+
+/* A writer that is closed unfinished, as by a kill, keeps the samples of its last commit. */
+static void committed_by_time(void **state)
+{
+    static const struct { double seconds; bool kept; } cases[] = {
+        { 1e-9, true }, { 1e9, false }, { 0, false },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *dir = vc_format("%s/%zu", (char *)*state, i);
+        vf_writer *w = open_timed(dir, 0, cases[i].seconds);
+        put(w, 0, "a cat");
+        vf_writer_close(w);
+        w = open_timed(dir, 0, 0);
+        assert_int_equal(vf_writer_sample(w, 0, 0) != NULL, cases[i].kept);
+        put(w, 0, "a cat");
+        OK(vf_writer_finish(w, &err));
+        vf_writer_close(w);
+        assert_int_equal(count_samples(dir), 1);
         assert_whole(dir);
         free(dir);
     }
@@ -216,7 +239,7 @@ static void seen_again(void **state)
     int n, k = 0;
     bool complete;
     FAILS(VC_ENOENT, "no latent dataset", vf_dataset_progress("/nothing", &n, &complete, &err));
-    vf_writer *w = open_timed(dir, 1e-9);
+    vf_writer *w = open_timed(dir, 1e-9, 0);
     for (uint32_t i = 0; i <= SAMPLES; i++) {
         put(w, i % SAMPLES, i < SAMPLES ? "a cat" : "the cat again");
         OK(vf_dataset_progress(dir, &n, &complete, &err));
@@ -247,7 +270,8 @@ static void seen_again(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        FOLDER_TEST(closed_by_time), FOLDER_TEST(closing_is_local), FOLDER_TEST(bytes_a_sample),
+        FOLDER_TEST(closed_by_time), FOLDER_TEST(committed_by_time),
+        FOLDER_TEST(closing_is_local), FOLDER_TEST(bytes_a_sample),
         FOLDER_TEST(text_is_beside_sample), FOLDER_TEST(missing_thumb_is_beside_sample),
         FOLDER_TEST(seen_again),
     };
