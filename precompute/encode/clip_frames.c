@@ -44,7 +44,7 @@ static size_t frame_bytes(const vb_choice *c, bool exact)
 
 size_t prep_frames_room(const vprep *p, const vb_choice *c, int n)
 {
-    return (size_t)least(n, PREP_RANGE) * frame_bytes(c, is_exact(p, VF_BESIDE));
+    return (size_t)least(n, 2 * PREP_RANGE) * frame_bytes(c, is_exact(p, VF_BESIDE));
 }
 
 /* ---- checks of an opened file ---- */
@@ -99,8 +99,8 @@ static int begin_file(prep_frames *f, media_info *info, vc_err *err)
 
 /* ---- reading ---- */
 
-/* The range becomes the n frames from `first` on. A repeated frame is decoded once. */
-static int read_range(prep_frames *f, int first, int n, vc_err *err)
+/* *range becomes the n frames from `first` on. A repeated frame is decoded once. */
+static int read_range(prep_frames *f, uint8_t **range, int first, int n, vc_err *err)
 {
     static const int64_t begin;
     const int64_t *want = f->still ? &begin : f->clip->frames + first;
@@ -108,30 +108,27 @@ static int read_range(prep_frames *f, int first, int n, vc_err *err)
     int64_t index[PREP_RANGE];
     int distinct = 0;
 
-    f->count = 0;
-    if (!f->range)
-        f->range = malloc((size_t)least(f->n, PREP_RANGE) * f->bytes);
-    if (!f->range)
+    if (!*range)
+        *range = malloc((size_t)least(f->n, PREP_RANGE) * f->bytes);
+    if (!*range)
         return vc_fail(err, VC_ENOMEM, "out of memory for %d frames of %dx%d",
                        least(f->n, PREP_RANGE), fit.w, fit.h);
     for (int i = 0; i < n; i++)
         if (!distinct || index[distinct - 1] != want[i])
             index[distinct++] = want[i];
-    int rc = media_read(f->m, f->range, index, distinct, &fit, vc_stop_flag(), err);
+    int rc = media_read(f->m, *range, index, distinct, &fit, vc_stop_flag(), err);
     for (int i = n - 1; !rc && i >= 0; i--) {
         while (index[distinct - 1] != want[i])
             distinct--;
         if (distinct - 1 != i)
-            memcpy(f->range + (size_t)i * f->bytes, f->range + (size_t)(distinct - 1) * f->bytes,
+            memcpy(*range + (size_t)i * f->bytes, *range + (size_t)(distinct - 1) * f->bytes,
                    f->bytes);
     }
-    f->first = first;
-    f->count = rc ? 0 : n;
     return rc;
 }
 
 /* Reads at most n frames from `first` on. Returns the code of prep_identity_check. */
-static int read_once(prep_frames *f, int first, int n, vc_err *err)
+static int read_once(prep_frames *f, uint8_t **range, int first, int n, vc_err *err)
 {
     const vprep_source *s = source_of(f);
     const vf_part part = part_of(f);
@@ -147,7 +144,7 @@ static int read_once(prep_frames *f, int first, int n, vc_err *err)
     }
     n = least(n, f->n - first);
     if (!rc)
-        rc = read_range(f, first, n, err);
+        rc = read_range(f, range, first, n, err);
     int other = rc == VC_ESTOP ? 0
                 : prep_identity_check(&f->is, f->which < VF_BESIDE ? s->beside[f->which].hash
                                                                    : s->hash, media_fd(f->m),
@@ -161,19 +158,82 @@ static int read_once(prep_frames *f, int first, int n, vc_err *err)
     return other ? other : rc;
 }
 
-static int read_frames(prep_frames *f, int first, int n, vc_err *err)
+static int read_to(prep_frames *f, uint8_t **range, int first, int n, vc_err *err)
 {
     enum { MAX_TRIES = 3 };
     int rc = 1;
 
     for (int tries = 0; rc > 0; tries++)
-        rc = tries < MAX_TRIES ? read_once(f, first, n, err)
+        rc = tries < MAX_TRIES ? read_once(f, range, first, n, err)
                                : vc_fail(err, VC_EIO, "changes while it is read");
-    f->failed |= rc != 0;
     if (f->which == VF_BESIDE)
         return rc;
     return vc_context(err, rc, "%s %s", vf_beside_columns[f->which],
                       f->p->list.meta.rows[f->item->row].beside[f->which].path);
+}
+
+/* The range is now the frames from `first` on that were read, or none after a failure. */
+static void have_read(prep_frames *f, int first, int n, int rc)
+{
+    f->first = first;
+    f->count = rc ? 0 : least(n, f->n - first);
+    f->failed |= rc != 0;
+}
+
+static int read_frames(prep_frames *f, int first, int n, vc_err *err)
+{
+    int rc = read_to(f, &f->range, first, n, err);
+    have_read(f, first, n, rc);
+    return rc;
+}
+
+/* ---- reading ahead ---- */
+
+static void *read_ahead(void *arg)
+{
+    prep_frames *f = arg;
+    prep_ahead *a = &f->next;
+    double begin = vc_seconds();
+
+    a->rc = read_to(f, &a->range, a->first, PREP_RANGE, &a->err);
+    a->seconds = vc_seconds() - begin;
+    return NULL;
+}
+
+/* Without a thread the range is read when it is wanted. */
+static void begin_ahead(prep_frames *f)
+{
+    prep_ahead *a = &f->next;
+
+    a->first = f->first + f->count;
+    if (f->ahead && !a->runs && f->count > 1 && a->first < f->n)
+        a->runs = !pthread_create(&a->thread, NULL, read_ahead, f);
+}
+
+/* Waits for the thread. Returns true if it has read the range that begins with frame t. */
+static bool end_ahead(prep_frames *f, int t)
+{
+    prep_ahead *a = &f->next;
+
+    if (!a->runs)
+        return false;
+    pthread_join(a->thread, NULL);
+    a->runs = false;
+    f->seconds += a->seconds;
+    return a->first == t;
+}
+
+static int take_ahead(prep_frames *f, vc_err *err)
+{
+    prep_ahead *a = &f->next;
+    uint8_t *range = f->range;
+
+    f->range = a->range;
+    a->range = range;
+    have_read(f, a->first, PREP_RANGE, a->rc);
+    if (a->rc)
+        *err = a->err;
+    return a->rc;
 }
 
 int prep_frames_open(prep_frames *f, const vprep *p, const vprep_item *it, const vprep_clip *clip,
@@ -196,7 +256,10 @@ int prep_frames_at(prep_frames *f, int t, const uint8_t **frame, vc_err *err)
     if (f->n == 1)
         t = 0;
     if (t < f->first || t >= end)
-        rc = read_frames(f, t, f->count && t == end ? PREP_RANGE : 1, err);
+        rc = end_ahead(f, t) ? take_ahead(f, err)
+                             : read_frames(f, t, f->count && t == end ? PREP_RANGE : 1, err);
+    if (!rc)
+        begin_ahead(f);
     *frame = rc ? NULL : f->range + (size_t)(t - f->first) * f->bytes;
     return rc;
 }
@@ -232,7 +295,9 @@ int prep_frames_rgb(prep_frames *f, int t, uint8_t **rgb, vc_err *err)
 
 void prep_frames_close(prep_frames *f)
 {
+    end_ahead(f, 0);
     media_close(f->m);
     free(f->range);
-    *f = (prep_frames){ .failed = f->failed };
+    free(f->next.range);
+    *f = (prep_frames){ .failed = f->failed, .seconds = f->seconds };
 }

@@ -513,6 +513,7 @@ int prep_encode(prep_encoder *e, prep_job *j, uint64_t *n, vc_err *err)
     int rc = 0;
 
     *n = 0;
+    j->pixels.ahead = j->control.ahead = true;
     for (int v = 0; !rc && v < VC_ROLES; v++) {
         if (!(j->need & VC_ROLE_BIT(v)) || (!traced && is_made(e, j, v)))
             continue;

@@ -5,9 +5,10 @@
  *   writer        LMDB, in the order things arrive       queue `encoded`, the same bounds
  *
  * The encoder takes any clip that is ready, so it is never idle while one waits. A worker decodes
- * the first range of a clip's frames (encode/clip_frames.h), and the main thread those behind it as
- * the VAE reads them. Memory: one range per worker, the two queues, one range in the encoder; never
- * a source or a long clip as a whole.
+ * the first range of a clip's frames (encode/clip_frames.h). While the VAE encodes a range, a thread
+ * of the clip decodes the next one: a worker may be waiting for room in the queue, which only the
+ * encoder makes. Memory: one range per worker, the two queues, two ranges in the encoder; never a
+ * source or a long clip as a whole.
  * The first error that ends the run cancels both queues; every thread then leaves by itself. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -159,6 +160,13 @@ static int settle_job(vprep *p, const vprep_item *it, prep_job *j, vc_err *err)
     return rc;
 }
 
+static void note_decoded(line *l, double seconds)
+{
+    pthread_mutex_lock(&l->lock);
+    l->p->profile.span[PREP_SPAN_DECODE] += seconds;
+    pthread_mutex_unlock(&l->lock);
+}
+
 static int decode_job(line *l, prep_job *j, vc_err *err)
 {
     double begin = vc_seconds();
@@ -170,9 +178,7 @@ static int decode_job(line *l, prep_job *j, vc_err *err)
     if (!rc && j->need & VC_ROLE_BIT(VC_ROLE_CONTROL))
         rc = prep_frames_open(&j->control, l->p, j->item, &j->clip, VF_CONTROL,
                               j->clip.choice.frames, err);
-    pthread_mutex_lock(&l->lock);
-    l->p->profile.span[PREP_SPAN_DECODE] += vc_seconds() - begin;
-    pthread_mutex_unlock(&l->lock);
+    note_decoded(l, vc_seconds() - begin);
     return rc;
 }
 
@@ -325,6 +331,7 @@ static void encode_all(line *l)
         double begin = vc_seconds();
         int rc = prep_encode(l->encoder, j, &conditions, &why);
         l->p->profile.span[PREP_SPAN_PACK] += vc_seconds() - begin;
+        note_decoded(l, j->pixels.seconds + j->control.seconds);
         if (rc) {
             job_failed(l, j, j->pixels.failed || j->control.failed ? "decode" : "encode", &why);
             continue;

@@ -91,21 +91,23 @@ static void is_frame(prep_frames *f, int t, const uint8_t *all)
     assert_in_range(f->count, 1, PREP_RANGE);
 }
 
-static void any_order(void **state)
+static void read_any_order(bool ahead)
 {
     bench b;
     prep_frames f;
     vc_err err = { 0 };
 
-    (void)state;
     open_bench(&b);
     uint8_t *all = read_all(&b), *rgb;
     assert_ok(prep_frames_open(&f, &b.p, &b.item, &b.clip, VF_BESIDE, N, &err), &err);
+    f.ahead = ahead;
     assert_int_equal(f.count, PREP_RANGE);
     for (int t = 0; t < N; t++) {
         is_frame(&f, t, all);
         assert_int_equal(f.first, t / PREP_RANGE * PREP_RANGE);
+        assert_int_equal(f.next.runs, ahead && f.first + f.count < N);
     }
+    assert_int_equal(f.seconds > 0, ahead);
     assert_null(f.m);                                /* nothing is behind the last range */
     for (int t = 0; t < N; t++)                      /* a second pass */
         is_frame(&f, t, all);
@@ -118,6 +120,46 @@ static void any_order(void **state)
     assert_ok(prep_frames_values(&f, 200, x, &err), &err);
     for (int i = 0; i < BYTES; i++)
         assert_true(x[i] == (float)all[200 * BYTES + i] / 127.5f - 1.0f);
+    is_frame(&f, 11, all);
+    is_frame(&f, 12, all);                           /* closed while the next range is read */
+    assert_int_equal(f.next.runs, ahead);
+    prep_frames_close(&f);
+    free(all);
+    close_bench(&b);
+}
+
+static void any_order(void **state)
+{
+    (void)state;
+    read_any_order(false);
+}
+
+static void any_order_ahead(void **state)
+{
+    (void)state;
+    read_any_order(true);
+}
+
+/* A failure ahead is that of the range's first frame, not of the frames before it. */
+static void failed_ahead(void **state)
+{
+    bench b;
+    prep_frames f;
+    const uint8_t *rgb;
+    vc_err err = { 0 };
+
+    (void)state;
+    open_bench(&b);
+    uint8_t *all = read_all(&b);
+    assert_ok(prep_frames_open(&f, &b.p, &b.item, &b.clip, VF_BESIDE, N, &err), &err);
+    f.ahead = true;
+    write_source(b.file, 41);
+    for (int t = 0; t < PREP_RANGE; t++)
+        is_frame(&f, t, all);
+    assert_true(f.next.runs && !f.failed);
+    assert_fails(prep_frames_at(&f, PREP_RANGE, &rgb, &err), VC_EIO, &err,
+                 "changed while this ran");
+    assert_true(f.failed && !rgb);
     prep_frames_close(&f);
     free(all);
     close_bench(&b);
@@ -138,7 +180,7 @@ static void short_clips(void **state)
         assert_null(f.m);
         prep_frames_close(&f);
     }
-    assert_int_equal(prep_frames_room(&b.p, &b.clip.choice, N), PREP_RANGE * BYTES);
+    assert_int_equal(prep_frames_room(&b.p, &b.clip.choice, N), 2 * PREP_RANGE * BYTES);
     close_bench(&b);
 }
 
@@ -171,7 +213,9 @@ static void changed_files(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_order), cmocka_unit_test(short_clips), cmocka_unit_test(changed_files),
+        cmocka_unit_test(any_order), cmocka_unit_test(any_order_ahead),
+        cmocka_unit_test(failed_ahead), cmocka_unit_test(short_clips),
+        cmocka_unit_test(changed_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
