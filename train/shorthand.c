@@ -23,10 +23,27 @@ static int take_job(vtrain_config *c, vc_flags *set, vc_err *err)
     return rc ? rc : vc_flags_prefer(set, "resume_from_checkpoint", "latest", err);
 }
 
+/* Refuses a folder that PyTorch wrote from several processes: its tensors are in parts. */
+static int refuse_dcp(const char *dir, vc_err *err)
+{
+    if (!vc_file_exists_in(dir, ".metadata"))
+        return 0;
+    return vc_fail(err, VC_EUSAGE, "--init_state_dir %s: a folder of torch.distributed.checkpoint, "
+                   "as ttt-video writes it, is not read. Make one file of it (python -m "
+                   "torch.distributed.checkpoint.format_utils dcp_to_torch %s FILE), save its "
+                   "tensors by the names of a full finetune here, as "
+                   "diffusion_pytorch_model.safetensors beside a config.json, and give that folder "
+                   "as --transformer", dir, dir);
+}
+
 /* Finds the transformer of a checkpoint, or of the latest checkpoint of a run. */
 static int find_transformer(char **path, const char *dir, vc_err *err)
 {
     char *of_run = NULL, *config;
+    *path = NULL;
+    int rc = refuse_dcp(dir, err);
+    if (rc)
+        return rc;
     *path = vc_path_join(dir, "transformer");
     if (!*path)
         return vc_no_memory(err);
@@ -34,7 +51,7 @@ static int find_transformer(char **path, const char *dir, vc_err *err)
         return 0;
     free(*path);
     *path = NULL;
-    int rc = vtrain_ckpt_find(&of_run, dir, "latest", err);
+    rc = vtrain_ckpt_find(&of_run, dir, "latest", err);
     if (!rc && of_run && !(*path = vc_path_join(of_run, "transformer")))
         rc = vc_no_memory(err);
     free(of_run);

@@ -40,6 +40,10 @@ same_end jobs/next/checkpoint-1 jobs/again/checkpoint-1 || wrong "a run's latest
 [ "$(first_loss next)" != "$(first_loss whole)" ] || wrong "the stage began with new weights"
 expect 2 'neither this folder nor its latest' stage --job_name no --init_state_dir set.lmdb
 expect 2 'neither this folder nor its latest' stage --job_name no --init_state_dir nowhere
+mkdir dcp
+touch dcp/.metadata dcp/__0_0.distcp
+expect 2 'dcp: a folder of torch.distributed.checkpoint.* dcp_to_torch dcp FILE' \
+    stage --job_name no --init_state_dir dcp
 expect 2 'gives the initial weights already' stage --job_name no --init_state_dir jobs/whole \
     --transformer jobs/whole/checkpoint-6/transformer
 
