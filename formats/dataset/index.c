@@ -23,8 +23,13 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 
 char *vf_sample_key(char buf[24], uint32_t number, uint32_t variant)
 {
-    snprintf(buf, VF_SAMPLE_KEY, "%012" PRIu32 "/%03u", number,
-             (unsigned)(variant % (VF_MAX_VARIANT + 1)));
+    variant %= VF_MAX_VARIANT + 1;
+    for (int i = 11; i >= 0; i--, number /= 10)
+        buf[i] = (char)('0' + number % 10);
+    buf[12] = '/';
+    for (int i = 15; i > 12; i--, variant /= 10)
+        buf[i] = (char)('0' + variant % 10);
+    buf[VF_SAMPLE_KEY_LEN] = 0;
     return buf;
 }
 

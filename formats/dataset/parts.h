@@ -131,6 +131,8 @@ typedef struct vf_index_item {
 /* Gets the index's item of sample i, after comparing the record with its hash but without parsing
  * the record. */
 int vf_dataset_item(const vf_dataset *d, uint32_t i, vf_index_item *item, vc_err *err);
+/* Gets the index's item of sample i without reading the record. */
+void vf_dataset_indexed(const vf_dataset *d, uint32_t i, vf_index_item *item);
 /* Finds a shard's index and checks its sizes and checksums. */
 int vf_index_open(vf_index *x, const vf_lmdb *m, vc_err *err);
 void vf_index_entry(const vf_index *x, uint32_t i, vf_entry *e);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/os/map.h"
+#include "formats/dataset/record.h"
 
 /* ---- damage ---- */
 
@@ -149,6 +150,27 @@ int vf_dataset_sample(const vf_dataset *d, uint32_t i, cJSON **record, vc_err *e
     return vf_mendable(d, vc_context(err, unless_torn(rc, value, err), "%s", s->info->file), err);
 }
 
+int vf_dataset_parsed(const vf_dataset *d, uint32_t i, vf_parsed *p, vc_err *err)
+{
+    char key[VF_SAMPLE_KEY];
+    const shard *s = &d->shard[d->in[i]];
+    vf_bytes value;
+    vf_index_item item;
+    int rc = find_record(d, i, key, &value, err);
+    if (rc)
+        return rc;
+    rc = vf_parsed_read(p, (vf_bytes){ (const uint8_t *)key, VF_SAMPLE_KEY_LEN }, value, err);
+    vf_index_get(&s->index, d->at[i], &item);
+    if (!rc && memcmp(&item.hash, &p->r.hash, sizeof item.hash))
+        rc = vc_fail(err, VC_EFORMAT, "record %s: its checksum differs", key);
+    return vf_mendable(d, vc_context(err, unless_torn(rc, value, err), "%s", s->info->file), err);
+}
+
+void vf_dataset_indexed(const vf_dataset *d, uint32_t i, vf_index_item *item)
+{
+    vf_index_get(&d->shard[d->in[i]].index, d->at[i], item);
+}
+
 int vf_dataset_item(const vf_dataset *d, uint32_t i, vf_index_item *item, vc_err *err)
 {
     char key[VF_SAMPLE_KEY];
@@ -230,14 +252,16 @@ static int find_value(const vf_dataset *d, bool text, vf_key k, int first, const
     return vc_fail(err, VC_ENOENT, "%s: no %s %s", d->path, value_name[text], hex);
 }
 
-static int open_value(const vf_dataset *d, bool text, vf_key k, int first, bool check,
-                      vf_safetensors **st, vc_err *err)
+/* Finds a value and parses it; *found is all of its bytes. */
+static int open_bytes(const vf_dataset *d, bool text, vf_key k, int first, bool check,
+                      vf_safetensors **st, vf_bytes *found, vc_err *err)
 {
     char hex[VF_KEY_HEX];
     const shard *s = NULL;
-    vf_bytes v;
+    vf_bytes v = { 0 };
     *st = NULL;
     int rc = find_value(d, text, k, first, &s, &v, err);
+    *found = v;
     if (rc) {                                /* a value that a finished dataset lacks is damage */
         vf_mendable(d, rc == VC_ENOENT && d->manifest.complete ? VC_EFORMAT : rc, err);
         return rc;
@@ -254,6 +278,13 @@ static int open_value(const vf_dataset *d, bool text, vf_key k, int first, bool 
         return vf_mendable(d, rc, err);
     }
     return 0;
+}
+
+static int open_value(const vf_dataset *d, bool text, vf_key k, int first, bool check,
+                      vf_safetensors **st, vc_err *err)
+{
+    vf_bytes v;
+    return open_bytes(d, text, k, first, check, st, &v, err);
 }
 
 int vf_dataset_latent(const vf_dataset *d, vf_key k, bool check, vf_safetensors **st, vc_err *err)
@@ -282,11 +313,8 @@ int vf_dataset_bytes(const vf_dataset *d, bool text, vf_key k, const void **data
                      vc_err *err)
 {
     vf_safetensors *st;
-    const shard *s;
-    vf_bytes v = { 0 };
-    int rc = open_value(d, text, k, ANYWHERE, true, &st, err);
-    if (!rc)
-        rc = find_value(d, text, k, ANYWHERE, &s, &v, err);
+    vf_bytes v;
+    int rc = open_bytes(d, text, k, ANYWHERE, true, &st, &v, err);
     vf_safetensors_close(st);
     *data = v.data;
     *n = v.size;

@@ -1,8 +1,9 @@
 /* verify.c - checks every page, checksum, record and index of every shard. See dataset.h
  *
  * A shard is read once from end to end for its hash, while the shard before is walked; its own
- * walks find its pages in the page cache. Damage is reported, and the check continues with the
- * trees that can still be walked. */
+ * walks find its pages in the page cache. First the values of all shards are checked. Then each
+ * record is parsed once, and compared with the index and with the values. Damage is reported, and
+ * the check continues with the trees that can still be walked. */
 #include "formats/dataset/verify.h"
 
 #include <dirent.h>
@@ -72,14 +73,6 @@ static void found(vf_check *c, const char *file, const char *what)
 int vf_check_stopped(const vf_check *c, vc_err *err)
 {
     return c->stop && *c->stop ? vc_fail(err, VC_ESTOP, "%s: stopped", c->dir) : 0;
-}
-
-vf_key vf_check_sample_key(uint32_t number, uint32_t variant)
-{
-    uint32_t v[4] = { number, variant, 0, 0 };
-    vf_key k;
-    memcpy(k.b, v, sizeof k.b);
-    return k;
 }
 
 /* ---- values ---- */
@@ -322,23 +315,25 @@ static int visit_thumb(vf_check *c, const char *file, void *arg, vf_bytes key, v
     return 0;
 }
 
+typedef struct grid {                        /* an entry of the index's `buckets` */
+    const char *key;                         /* borrowed */
+    vf_entry e;
+    bool valid;
+} grid;
+
 typedef struct records {                     /* a shard's records beside its index */
     vf_index index;
     bool has_index, reported;                /* reported: the index has too few entries */
-    const cJSON **bucket;
+    grid *bucket;
     uint32_t buckets, n;
     int shard;
 } records;
 
 static bool same_bucket(const records *r, const vf_index_item *item, const vf_record *record)
 {
-    const char *key = "";
-    vf_entry grid = { 0 };
-    if (item->bucket >= r->buckets)
-        return false;
-    vf_json_str_opt(r->bucket[item->bucket], "key", &key, NULL);
-    return !vf_grid_read(&grid, r->bucket[item->bucket], NULL) && !strcmp(key, record->bucket) &&
-           grid.f == record->entry.f && grid.h == record->entry.h && grid.w == record->entry.w;
+    const grid *b = item->bucket < r->buckets ? &r->bucket[item->bucket] : NULL;
+    return b && b->valid && !strcmp(b->key, record->bucket) && b->e.f == record->entry.f &&
+           b->e.h == record->entry.h && b->e.w == record->entry.w;
 }
 
 /* Compares an entry of the index with the record; both are in the same order. */
@@ -364,23 +359,18 @@ static int visit_sample(vf_check *c, const char *file, void *arg, vf_bytes key, 
                         vc_err *err)
 {
     records *r = arg;
-    vf_record record;
-    cJSON *json = NULL;
     vc_err e = { 0 };
-    uint32_t number, variant;
     int rc = vc_map_touch(value.data, value.size, &e);
     if (!rc)
-        rc = vf_record_read(&record, &json, key, value, &e);
-    if (!rc)
-        check_index_item(c, file, r, key, &record);
-    cJSON_Delete(json);
+        rc = vf_parsed_read(&c->record, key, value, &e);
     if (rc && (rc = vf_check_failed(c, file, "sample", key, rc, &e, err)))
         return rc;
+    if (!e.code) {
+        check_index_item(c, file, r, key, &c->record.r);
+        rc = vf_refs_record(c, r->shard, key, err);
+    }
     r->n++;
-    return vf_sample_key_parse((const char *)key.data, key.size, &number, &variant)
-               ? vf_keymap_put(&c->newest, vf_check_sample_key(number, variant), (uint64_t)r->shard,
-                               err)
-               : 0;
+    return rc;
 }
 
 /* ---- a shard ---- */
@@ -400,30 +390,70 @@ static int open_index(vf_check *c, const vf_lmdb *m, const char *file, records *
     r->bucket = calloc((size_t)cJSON_GetArraySize(*list) + 1, sizeof *r->bucket);
     if (!r->bucket)
         return vc_fail(err, VC_ENOMEM, "%s: out of memory", file);
-    cJSON_ArrayForEach(o, *list)
-        r->bucket[r->buckets++] = o;
+    cJSON_ArrayForEach(o, *list) {
+        grid *b = &r->bucket[r->buckets++];
+        b->key = "";
+        vf_json_str_opt(o, "key", &b->key, NULL);
+        b->valid = !vf_grid_read(&b->e, o, NULL);
+    }
     r->has_index = true;
     return 0;
 }
 
-static int check_samples(vf_check *c, int at, int64_t count[3], vc_err *err)
+/* Checks a shard's records, and their index beside them. */
+static int check_records(vf_check *c, int at, vc_err *err)
 {
     records r = { .shard = at };
     const char *file = c->manifest.shard[at].file;
-    cJSON *list;
+    cJSON *list = NULL;
+    if (!c->m[at] || c->manifest.shard[at].text)
+        return 0;
     int rc = open_index(c, c->m[at], file, &r, &list, err);
     if (!rc)
-        rc = walk(c, c->m[at], file, "latent", visit_latent, &count[1], err);
-    if (!rc)
         rc = walk(c, c->m[at], file, "sample", visit_sample, &r, err);
-    if (!rc)
-        rc = walk(c, c->m[at], file, "thumb", visit_thumb, NULL, err);
     if (!rc && r.has_index && !r.reported && r.n != r.index.n)
         found(c, file, "index: more entries than records");
-    count[0] = r.n;
+    vf_lmdb_release(c->m[at]);
     free(r.bucket);
     cJSON_Delete(list);
     return rc;
+}
+
+/* Counts the samples and finds their range. A tree that cannot be walked is reported with the
+ * records. */
+static int count_samples(vf_check *c, int at, int64_t *n, vc_err *err)
+{
+    vf_tree t;
+    vf_lmdb_cursor cursor;
+    vf_bytes key, value;
+    vf_range *range = &c->range[at];
+    *range = (vf_range){ .first = UINT64_MAX };
+    if (vf_shard_tree(c->m[at], "sample", &t, NULL))
+        return 0;
+    vf_lmdb_start(&cursor, c->m[at], &t);
+    for (; vf_lmdb_next(&cursor, &key, &value, NULL) > 0; ++*n) {
+        vf_entry e = { 0 };
+        uint32_t variant;
+        int stop = vf_check_stopped(c, err);
+        if (stop)
+            return stop;
+        if (!vf_sample_key_parse((const char *)key.data, key.size, &e.number, &variant))
+            continue;
+        e.variant = (uint16_t)variant;
+        const uint64_t rank = vf_entry_rank(&e);
+        range->first = rank < range->first ? rank : range->first;
+        range->last = rank > range->last ? rank : range->last;
+    }
+    return 0;
+}
+
+static int check_values(vf_check *c, int at, int64_t count[3], vc_err *err)
+{
+    const char *file = c->manifest.shard[at].file;
+    int rc = walk(c, c->m[at], file, "latent", visit_latent, &count[1], err);
+    if (!rc)
+        rc = count_samples(c, at, &count[0], err);
+    return rc ? rc : walk(c, c->m[at], file, "thumb", visit_thumb, NULL, err);
 }
 
 static void check_counts(vf_check *c, const vf_shard_info *s, const int64_t count[3])
@@ -490,9 +520,10 @@ static int check_shard(vf_check *c, int at, vc_err *err)
     if (rc || !c->m[at])
         return rc;
     rc = s->text ? walk(c, c->m[at], s->file, "text", visit_text, &count[2], err)
-                 : check_samples(c, at, count, err);
+                 : check_values(c, at, count, err);
     if (!rc)
         check_counts(c, s, count);
+    vf_lmdb_release(c->m[at]);
     return rc;
 }
 
@@ -531,14 +562,20 @@ int vf_verify(const char *path, void (*report)(void *arg, const char *where, con
     if (rc)
         return vc_fail(err, rc, "%s", e.text);
     c.m = calloc((size_t)c.manifest.n_shards + 1, sizeof *c.m);
-    if (!c.m)
+    c.range = calloc((size_t)c.manifest.n_shards + 1, sizeof *c.range);
+    if (!c.m || !c.range)
         rc = vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
     for (int i = 0; i < c.manifest.n_shards && !rc; i++)
         rc = check_shard(&c, i, err);
     vf_check_hash_end(&c);
-    if (!rc && !r->unreadable)               /* an unreadable shard may hold the values referred
+    c.references = !r->unreadable;           /* an unreadable shard may hold the values referred
                                               * to */
-        rc = vf_check_references(&c, err);
+    if (!rc)
+        rc = vf_refs_begin(&c, err);
+    for (int i = 0; i < c.manifest.n_shards && !rc; i++)
+        rc = check_records(&c, i, err);
+    if (!rc && !r->unreadable)
+        rc = vf_refs_end(&c, err);
     if (!rc && c.manifest.complete)
         rc = check_strays(&c, err);
     r->latents = c.latents.n;
@@ -550,10 +587,10 @@ int vf_verify(const char *path, void (*report)(void *arg, const char *where, con
         vc_maps_reported();
     rc = vc_maps_check(rc, err);
     free(c.m);
+    free(c.range);
+    vf_refs_free(&c);
     vf_keymap_free(&c.latents);
     vf_keymap_free(&c.texts);
-    vf_keymap_free(&c.newest);
-    vf_keymap_free(&c.buckets);
     vf_manifest_free(&c.manifest);
     return rc;
 }

@@ -6,7 +6,7 @@
 #include <pthread.h>
 
 #include "common/roles.h"
-#include "formats/dataset/parts.h"
+#include "formats/dataset/record.h"
 #include "formats/keys/keymap.h"
 
 typedef struct vf_shape {                    /* shape of a value; a keymap holds it packed */
@@ -25,6 +25,23 @@ typedef struct vf_hash_ahead {               /* the file that a thread hashes */
     vc_err err;
 } vf_hash_ahead;
 
+typedef struct vf_range {                    /* the samples of a shard, by vf_entry_rank */
+    uint64_t first, last;                    /* first > last: it has none */
+    bool shared;                             /* another shard may have records of its samples */
+} vf_range;
+
+typedef struct vf_facts {                    /* of the manifest; 0: it does not say */
+    int64_t channels, folded, tokens, width;
+    int encoders;
+    int64_t *text_width;                     /* [encoders] */
+} vf_facts;
+
+typedef struct vf_bucket_count {             /* live samples of the bucket that was met last */
+    char key[VF_BUCKET_KEY];
+    uint16_t grid[3];
+    uint64_t n;
+} vf_bucket_count;
+
 typedef struct vf_check {
     const char *dir;
     void (*found)(void *arg, const char *where, const char *what);
@@ -35,8 +52,15 @@ typedef struct vf_check {
     vf_lmdb **m;                             /* per shard: its map, or NULL if it cannot be
                                               * walked */
     vf_keymap latents, texts;                /* key -> shape of the value */
-    vf_keymap newest;                        /* sample -> shard of its newest record */
+    vf_range *range;                         /* per shard */
+    vf_keymap newest;                        /* sample -> shard of its newest record, for samples of
+                                              * shards that are `shared` */
     vf_keymap buckets;                       /* bucket -> number of its live samples */
+    vf_bucket_count last;                    /* not yet added to buckets */
+    vf_facts facts;
+    bool references;                         /* all values are known, and are looked up */
+    vf_parsed record;                        /* the record that is being checked */
+    vf_refs prompt;
     vf_key root;
     vf_hash_ahead ahead;
 } vf_check;
@@ -50,7 +74,6 @@ int vf_check_failed(vf_check *c, const char *file, const char *which, vf_bytes k
                     const vc_err *e, vc_err *err);
 /* Returns VC_ESTOP if the user has stopped the program. */
 int vf_check_stopped(const vf_check *c, vc_err *err);
-vf_key vf_check_sample_key(uint32_t number, uint32_t variant);
 
 /* Hashes the file of shard `at`, as vf_hash_file does, and begins to hash the next shard, for which
  * the next call will most likely ask. vf_check_hash_end waits for the thread. */
@@ -60,7 +83,13 @@ void vf_check_hash_end(vf_check *c);
 uint64_t vf_shape_pack(vf_shape s);
 vf_shape vf_shape_unpack(uint64_t v);
 
-/* Compares live records, validation prompts and the manifest with the values in the shards. */
-int vf_check_references(vf_check *c, vc_err *err);
+/* ---- verify_refs.c: begin, a record after the other, end ---- */
+/* Reads the manifest's facts, and finds the newest record of each sample. */
+int vf_refs_begin(vf_check *c, vc_err *err);
+/* Counts c->record of shard `at`, and looks up what it refers to. */
+int vf_refs_record(vf_check *c, int at, vf_bytes key, vc_err *err);
+/* Checks the validation prompts and compares the manifest's sums. */
+int vf_refs_end(vf_check *c, vc_err *err);
+void vf_refs_free(vf_check *c);
 
 #endif

@@ -26,15 +26,15 @@ static void found(const sight *s, const char *fmt, ...)
     vf_check_found(s->c, s->file, s->which, s->key, what);
 }
 
-static bool look_up(const sight *s, const vf_keymap *have, const cJSON *hex, const char *name,
+static bool look_up(const sight *s, const vf_keymap *have, const vf_ref *ref, vf_span name,
                     vf_shape *shape)
 {
-    vf_key k;
+    char hex[VF_KEY_HEX];
     uint64_t packed = 0;
-    if (!cJSON_IsString(hex) || !vf_key_parse(&k, hex->valuestring))
-        found(s, "%s: 32 hex digits expected", name);
-    else if (!vf_keymap_get(have, k, &packed))
-        found(s, "%s %s: no shard has it", name, hex->valuestring);
+    if (!ref->valid)
+        found(s, "%.*s: 32 hex digits expected", (int)name.n, name.p);
+    else if (!vf_keymap_get(have, ref->key, &packed))
+        found(s, "%.*s %s: no shard has it", (int)name.n, name.p, vf_key_hex(hex, ref->key));
     else {
         *shape = vf_shape_unpack(packed);
         return true;
@@ -42,126 +42,265 @@ static bool look_up(const sight *s, const vf_keymap *have, const cJSON *hex, con
     return false;
 }
 
-/* The integer of an object in the manifest; of an array the first. 0: there is none. */
-static int64_t manifest_int(const sight *s, const char *object, const char *field)
-{
-    const cJSON *o = cJSON_GetObjectItemCaseSensitive(s->c->manifest.json, object);
-    const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, field);
-    v = cJSON_IsArray(v) ? v->child : v;
-    return cJSON_IsNumber(v) ? (int64_t)v->valuedouble : 0;
-}
-
 /* Compares sizes that follow from the encoders: channels of latents; channels of masks, which are 1
  * or a latent frame's number of pixel frames; rows and width of a vision model's states. */
-static void check_encoder(const sight *s, const char *hex, const char *role, unsigned kind,
+static void check_encoder(const sight *s, const vf_ref *ref, vf_span role, unsigned kind,
                           const vf_shape *shape)
 {
-    const int64_t channels = manifest_int(s, "vae", "channels"),
-                  folded = manifest_int(s, "vae", "ratio"),
-                  tokens = manifest_int(s, "image_encoder", "tokens"),
-                  width = manifest_int(s, "image_encoder", "width");
-    if (kind == VC_VALUE_MOMENTS && channels && channels != shape->c)
-        found(s, "%s %s: %u channels, the manifest's vae has %" PRId64, role, hex, shape->c,
-              channels);
-    else if (kind == VC_VALUE_MASK && shape->c != 1 && folded && folded != shape->c)
-        found(s, "%s %s: a mask of %u channels, 1 or %" PRId64 " expected", role, hex, shape->c,
-              folded);
-    else if (kind == VC_VALUE_EMBEDS && tokens && (tokens != shape->h || width != shape->w))
-        found(s, "%s %s: states [%u,%u], the manifest's image_encoder has [%" PRId64 ",%" PRId64
-              "]", role, hex, shape->h, shape->w, tokens, width);
+    const vf_facts *f = &s->c->facts;
+    char hex[VF_KEY_HEX];
+    const int n = (int)role.n;
+    vf_key_hex(hex, ref->key);
+    if (kind == VC_VALUE_MOMENTS && f->channels && f->channels != shape->c)
+        found(s, "%.*s %s: %u channels, the manifest's vae has %" PRId64, n, role.p, hex, shape->c,
+              f->channels);
+    else if (kind == VC_VALUE_MASK && shape->c != 1 && f->folded && f->folded != shape->c)
+        found(s, "%.*s %s: a mask of %u channels, 1 or %" PRId64 " expected", n, role.p, hex,
+              shape->c, f->folded);
+    else if (kind == VC_VALUE_EMBEDS && f->tokens &&
+             (f->tokens != shape->h || f->width != shape->w))
+        found(s, "%.*s %s: states [%u,%u], the manifest's image_encoder has [%" PRId64 ",%" PRId64
+              "]", n, role.p, hex, shape->h, shape->w, f->tokens, f->width);
 }
 
-static void check_latent(const sight *s, const cJSON *hex, const char *role, unsigned kind,
-                         bool clip)
+static void check_latent(const sight *s, const vf_ref *ref, vf_span role, unsigned kind, bool clip)
 {
     vf_shape shape;
     const vf_entry *e = s->entry;
-    if (!look_up(s, &s->c->latents, hex, role, &shape) || shape.kind == VC_VALUE_OTHER)
+    char hex[VF_KEY_HEX];
+    if (!look_up(s, &s->c->latents, ref, role, &shape) || shape.kind == VC_VALUE_OTHER)
         return;                              /* a value without a shape was reported before */
     if (kind && shape.kind != kind)
-        found(s, "%s %s: another kind of value", role, hex->valuestring);
+        found(s, "%.*s %s: another kind of value", (int)role.n, role.p, vf_key_hex(hex, ref->key));
     else if (e && kind && kind != VC_VALUE_EMBEDS &&
              (shape.h != e->h || shape.w != e->w || shape.f != (clip ? e->f : 1u)))
-        found(s, "%s %s: latent [%u,%u,%u], the record says [%u,%u,%u]", role, hex->valuestring,
-              shape.f, shape.h, shape.w, clip ? e->f : 1u, e->h, e->w);
+        found(s, "%.*s %s: latent [%u,%u,%u], the record says [%u,%u,%u]", (int)role.n, role.p,
+              vf_key_hex(hex, ref->key), shape.f, shape.h, shape.w, clip ? e->f : 1u, e->h, e->w);
     else
-        check_encoder(s, hex->valuestring, role, kind, &shape);
+        check_encoder(s, ref, role, kind, &shape);
 }
 
 /* Of a role that the table does not have, the value must be there. */
-static void check_condition(const sight *s, const cJSON *hex)
+static void check_condition(const sight *s, const vf_ref *ref)
 {
     unsigned kind = VC_VALUE_OTHER;
     bool clip = false;
     for (int i = VC_ROLE_CLIP + 1; i < VC_ROLES; i++)
-        if (!strcmp(vc_roles[i].name, hex->string)) {
+        if (strlen(vc_roles[i].name) == ref->role.n &&
+            !memcmp(vc_roles[i].name, ref->role.p, ref->role.n)) {
             kind = vc_roles[i].kind;
             clip = vc_roles[i].clip;
         }
-    check_latent(s, hex, hex->string, kind, clip);
+    check_latent(s, ref, ref->role, kind, clip);
 }
 
-static void check_conditions(const sight *s, const cJSON *record)
+static void check_conditions(const sight *s, const vf_refs *refs)
 {
-    const cJSON *o;
-    cJSON_ArrayForEach(o, cJSON_GetObjectItemCaseSensitive(record, "conditions"))
-        if (o->string)
-            check_condition(s, o);
+    for (int i = 0; i < refs->n; i++)
+        if (refs->item[i].role.p)
+            check_condition(s, &refs->item[i]);
 }
 
-/* Checks that there is a text key for each encoder, and that each text has the encoder's width. */
-static void check_texts(const sight *s, const cJSON *keys, const char *name)
+/* Checks that there is a text key for each encoder (n -1: there is no list), and that each text has
+ * the encoder's width. */
+static void check_texts(const sight *s, const vf_ref *keys, int n, const char *name)
 {
-    const cJSON *encoders = cJSON_GetObjectItemCaseSensitive(s->c->manifest.json, "text_encoders");
-    const cJSON *encoder = cJSON_IsArray(encoders) ? encoders->child : NULL, *hex;
-    if (!cJSON_IsArray(keys) || cJSON_GetArraySize(keys) != cJSON_GetArraySize(encoders)) {
-        found(s, "%s: %d text keys expected, one per encoder", name, cJSON_GetArraySize(encoders));
+    const vf_facts *f = &s->c->facts;
+    if (n != f->encoders) {
+        found(s, "%s: %d text keys expected, one per encoder", name, f->encoders);
         return;
     }
-    cJSON_ArrayForEach(hex, keys) {
+    for (int i = 0; i < n; i++) {
         vf_shape shape;
-        int64_t width = 0;
-        if (look_up(s, &s->c->texts, hex, name, &shape) && shape.w && encoder &&
-            !vf_json_int(encoder, "width", &width, NULL) && width > 0 && width != shape.w)
-            found(s, "%s %s: width %u, the encoder's is %" PRId64, name, hex->valuestring, shape.w,
-                  width);
-        encoder = encoder ? encoder->next : NULL;
+        char hex[VF_KEY_HEX];
+        const int64_t width = f->text_width[i];
+        if (look_up(s, &s->c->texts, &keys[i], (vf_span){ name, strlen(name) }, &shape) &&
+            shape.w && width > 0 && width != shape.w)
+            found(s, "%s %s: width %u, the encoder's is %" PRId64, name,
+                  vf_key_hex(hex, keys[i].key), shape.w, width);
     }
 }
 
-static int count_bucket(vf_check *c, const vf_record *r, vc_err *err)
+/* ---- the newest records ---- */
+
+static vf_key sample_key(uint32_t number, uint32_t variant)
 {
-    uint16_t dims[3] = { r->entry.f, r->entry.h, r->entry.w };
-    vf_key k = vf_hash2(dims, sizeof dims, r->bucket, strlen(r->bucket));
+    uint32_t v[4] = { number, variant, 0, 0 };
+    vf_key k;
+    memcpy(k.b, v, sizeof k.b);
+    return k;
+}
+
+static int by_first(const void *a, const void *b)
+{
+    const vf_range *x = *(vf_range *const *)a, *y = *(vf_range *const *)b;
+    return (x->first > y->first) - (x->first < y->first);
+}
+
+/* Finds the shards whose ranges of samples overlap. */
+static int find_shared(vf_check *c, vc_err *err)
+{
+    vf_range **order = calloc((size_t)c->manifest.n_shards + 1, sizeof *order), *farthest = NULL;
+    size_t n = 0;
+    if (!order)
+        return vc_no_memory(err);
+    for (int i = 0; i < c->manifest.n_shards; i++)
+        if (c->m[i] && !c->manifest.shard[i].text && c->range[i].first <= c->range[i].last)
+            order[n++] = &c->range[i];
+    if (n)
+        qsort(order, n, sizeof *order, by_first);
+    for (size_t i = 0; i < n; i++) {
+        if (farthest && order[i]->first <= farthest->last)
+            order[i]->shared = farthest->shared = true;
+        if (!farthest || order[i]->last > farthest->last)
+            farthest = order[i];
+    }
+    free(order);
+    return 0;
+}
+
+static int list_newest(vf_check *c, int at, vc_err *err)
+{
+    vf_tree t;
+    vf_lmdb_cursor cursor;
+    vf_bytes key, value;
+    uint32_t number, variant;
+    int rc = 0;
+    if (!c->range[at].shared || vf_shard_tree(c->m[at], "sample", &t, NULL))
+        return 0;
+    vf_lmdb_start(&cursor, c->m[at], &t);
+    while (!rc && vf_lmdb_next(&cursor, &key, &value, NULL) > 0) {
+        rc = vf_check_stopped(c, err);
+        if (!rc && vf_sample_key_parse((const char *)key.data, key.size, &number, &variant))
+            rc = vf_keymap_put(&c->newest, sample_key(number, variant), (uint64_t)at, err);
+    }
+    return rc;
+}
+
+static bool is_newest(const vf_check *c, int at, const vf_entry *e)
+{
+    uint64_t newest = (uint64_t)at;
+    if (c->range[at].shared)
+        vf_keymap_get(&c->newest, sample_key(e->number, e->variant), &newest);
+    return newest == (uint64_t)at;
+}
+
+/* ---- records ---- */
+
+static int64_t int_of(const cJSON *o, const char *field)
+{
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, field);
+    v = cJSON_IsArray(v) ? v->child : v;     /* of an array the first */
+    return cJSON_IsNumber(v) ? (int64_t)v->valuedouble : 0;
+}
+
+static int read_facts(vf_check *c, vc_err *err)
+{
+    const cJSON *m = c->manifest.json, *o;
+    const cJSON *encoders = cJSON_GetObjectItemCaseSensitive(m, "text_encoders");
+    const cJSON *vae = cJSON_GetObjectItemCaseSensitive(m, "vae");
+    const cJSON *image = cJSON_GetObjectItemCaseSensitive(m, "image_encoder");
+    vf_facts *f = &c->facts;
+    int n = 0;
+    *f = (vf_facts){ .channels = int_of(vae, "channels"), .folded = int_of(vae, "ratio"),
+                     .tokens = int_of(image, "tokens"), .width = int_of(image, "width"),
+                     .encoders = cJSON_GetArraySize(encoders) };
+    f->text_width = calloc((size_t)f->encoders + 1, sizeof *f->text_width);
+    if (!f->text_width)
+        return vc_no_memory(err);
+    cJSON_ArrayForEach(o, encoders)
+        vf_json_int_opt(o, "width", &f->text_width[n++], NULL);
+    return 0;
+}
+
+int vf_refs_begin(vf_check *c, vc_err *err)
+{
+    int rc = read_facts(c, err);
+    if (!rc)
+        rc = find_shared(c, err);
+    for (int i = 0; i < c->manifest.n_shards && !rc; i++)
+        rc = list_newest(c, i, err);
+    return rc;
+}
+
+static int add_to_bucket(vf_check *c, const uint16_t grid[3], const char *key, uint64_t more,
+                         vc_err *err)
+{
+    vf_key k = vf_hash2(grid, 3 * sizeof *grid, key, strlen(key));
     uint64_t n = 0;
     vf_keymap_get(&c->buckets, k, &n);
-    return vf_keymap_put(&c->buckets, k, n + 1, err);
+    return more ? vf_keymap_put(&c->buckets, k, n + more, err) : 0;
 }
 
-static int check_record(vf_check *c, int at, vf_bytes key, vf_bytes value, vc_err *err)
+/* Counts the bucket of a record. Neighbours often have the same one, which is added at its end. */
+static int count_bucket(vf_check *c, const vf_record *r, vc_err *err)
 {
-    vf_record r;
-    cJSON *json;
-    const cJSON *o;
-    uint64_t newest = 0;
-    int rc = vf_record_read(&r, &json, key, value, err);
-    if (rc)
-        return rc == VC_ENOMEM ? rc : 0;     /* a bad record was reported before */
-    vf_keymap_get(&c->newest, vf_check_sample_key(r.entry.number, r.entry.variant), &newest);
-    if (newest != (uint64_t)at || r.entry.flags & VF_ENTRY_DROPPED) {
-        cJSON_Delete(json);
-        return 0;
+    vf_bucket_count *b = &c->last;
+    const uint16_t grid[3] = { r->entry.f, r->entry.h, r->entry.w };
+    if (strlen(r->bucket) >= sizeof b->key)
+        return add_to_bucket(c, grid, r->bucket, 1, err);
+    int rc = 0;
+    if (memcmp(grid, b->grid, sizeof grid) || strcmp(b->key, r->bucket)) {
+        rc = add_to_bucket(c, b->grid, b->key, b->n, err);
+        memcpy(b->grid, grid, sizeof grid);
+        strcpy(b->key, r->bucket);
+        b->n = 0;
     }
-    sight s = { c, c->manifest.shard[at].file, "sample", key, &r.entry };
+    b->n++;
+    return rc;
+}
+
+int vf_refs_record(vf_check *c, int at, vf_bytes key, vc_err *err)
+{
+    const vf_parsed *p = &c->record;
+    const vf_ref *text = p->texts.item;
+    if (!c->references || p->r.entry.flags & VF_ENTRY_DROPPED || !is_newest(c, at, &p->r.entry))
+        return 0;
+    sight s = { c, c->manifest.shard[at].file, "sample", key, &p->r.entry };
     c->report->samples++;
-    vf_root_add(&c->root, r.hash);
-    check_latent(&s, cJSON_GetObjectItemCaseSensitive(json, "latent_key"), "latent_key",
-                 VC_VALUE_MOMENTS, true);
-    check_conditions(&s, json);
-    cJSON_ArrayForEach(o, cJSON_GetObjectItemCaseSensitive(json, "captions"))
-        check_texts(&s, cJSON_GetObjectItemCaseSensitive(o, "keys"), "text key");
-    rc = count_bucket(c, &r, err);
-    cJSON_Delete(json);
+    vf_root_add(&c->root, p->r.hash);
+    check_latent(&s, &p->latent, (vf_span){ "latent_key", 10 }, VC_VALUE_MOMENTS, true);
+    check_conditions(&s, &p->conditions);
+    for (int i = 0; i < p->captions; i++) {
+        check_texts(&s, text, p->caption[i], "text key");
+        text += p->caption[i] > 0 ? p->caption[i] : 0;
+    }
+    return count_bucket(c, &p->r, err);
+}
+
+/* ---- validation prompts ---- */
+
+/* The references in a field of a prompt: *n is -1 if it has no list. */
+static int refs_in(vf_check *c, const cJSON *json, const char *field, int *n, vc_err *err)
+{
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(json, field);
+    c->prompt.n = 0;
+    int rc = vf_refs_of(&c->prompt, list, err);
+    *n = cJSON_IsArray(list) ? c->prompt.n : -1;
+    return rc;
+}
+
+static int check_prompt_refs(const sight *s, const cJSON *json, vc_err *err)
+{
+    vf_check *c = s->c;
+    const cJSON *negative = cJSON_GetObjectItemCaseSensitive(json, "negative_keys");
+    const cJSON *image = cJSON_GetObjectItemCaseSensitive(json, "image");
+    int n, rc = refs_in(c, json, "keys", &n, err);
+    if (!rc)
+        check_texts(s, c->prompt.item, n, "keys");
+    if (!rc && negative && !cJSON_IsNull(negative)) {
+        rc = refs_in(c, json, "negative_keys", &n, err);
+        if (!rc)
+            check_texts(s, c->prompt.item, n, "negative_keys");
+    }
+    if (!rc && image && !cJSON_IsNull(image)) {
+        const vf_ref ref = vf_ref_of(image);
+        check_latent(s, &ref, (vf_span){ "image", 5 }, 0, false);
+    }
+    if (!rc)
+        rc = refs_in(c, json, "conditions", &n, err);
+    if (!rc)
+        check_conditions(s, &c->prompt);
     return rc;
 }
 
@@ -178,32 +317,25 @@ static int check_prompt(vf_check *c, int at, vf_bytes key, vf_bytes value, vc_er
     int rc = vf_record_parse(&json, value, &e);
     if (rc)
         return vf_check_failed(c, s.file, s.which, key, rc, &e, err);
-    const cJSON *negative = cJSON_GetObjectItemCaseSensitive(json, "negative_keys");
-    const cJSON *image = cJSON_GetObjectItemCaseSensitive(json, "image");
-    check_texts(&s, cJSON_GetObjectItemCaseSensitive(json, "keys"), "keys");
-    if (negative && !cJSON_IsNull(negative))
-        check_texts(&s, negative, "negative_keys");
-    if (image && !cJSON_IsNull(image))
-        check_latent(&s, image, "image", 0, false);
-    check_conditions(&s, json);
+    rc = check_prompt_refs(&s, json, err);
     cJSON_Delete(json);
-    return 0;
+    return rc;
 }
 
-static int walk_shard(vf_check *c, int at, vc_err *err)
+static int check_prompts(vf_check *c, int at, vc_err *err)
 {
-    bool text = c->manifest.shard[at].text;
     vf_tree t;
     vf_lmdb_cursor cursor;
     vf_bytes key, value;
     int rc = 0;
-    if (!c->m[at] || vf_shard_tree(c->m[at], text ? "validation" : "sample", &t, NULL))
+    if (!c->m[at] || !c->manifest.shard[at].text ||
+        vf_shard_tree(c->m[at], "validation", &t, NULL))
         return 0;
     vf_lmdb_start(&cursor, c->m[at], &t);
     while (!rc && vf_lmdb_next(&cursor, &key, &value, NULL) > 0) {
         rc = vf_check_stopped(c, err);
         if (!rc)
-            rc = text ? check_prompt(c, at, key, value, err) : check_record(c, at, key, value, err);
+            rc = check_prompt(c, at, key, value, err);
     }
     return rc;
 }
@@ -248,18 +380,30 @@ static void check_sums(vf_check *c)
     check_manifest_buckets(&s);
 }
 
-int vf_check_references(vf_check *c, vc_err *err)
+int vf_refs_end(vf_check *c, vc_err *err)
 {
     const cJSON *encoder;
     vf_shape shape;
     sight s = { c, VF_MANIFEST, "text_encoders", { NULL, 0 }, NULL };
-    int rc = 0;
+    int rc = add_to_bucket(c, c->last.grid, c->last.key, c->last.n, err);
     for (int i = 0; i < c->manifest.n_shards && !rc; i++)
-        rc = walk_shard(c, i, err);
+        rc = check_prompts(c, i, err);
     if (rc || !c->manifest.complete)         /* sums of an unfinished dataset count open shards */
         return rc;
-    cJSON_ArrayForEach(encoder, cJSON_GetObjectItemCaseSensitive(c->manifest.json, "text_encoders"))
-        look_up(&s, &c->texts, cJSON_GetObjectItemCaseSensitive(encoder, "empty"), "empty", &shape);
+    cJSON_ArrayForEach(encoder,
+                       cJSON_GetObjectItemCaseSensitive(c->manifest.json, "text_encoders")) {
+        const vf_ref ref = vf_ref_of(cJSON_GetObjectItemCaseSensitive(encoder, "empty"));
+        look_up(&s, &c->texts, &ref, (vf_span){ "empty", 5 }, &shape);
+    }
     check_sums(c);
     return 0;
+}
+
+void vf_refs_free(vf_check *c)
+{
+    vf_parsed_free(&c->record);
+    free(c->prompt.item);
+    free(c->facts.text_width);
+    vf_keymap_free(&c->newest);
+    vf_keymap_free(&c->buckets);
 }

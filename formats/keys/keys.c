@@ -66,6 +66,14 @@ vf_key vf_hash(const void *data, size_t n)
 
 vf_key vf_hash2(const void *a, size_t na, const void *b, size_t nb)
 {
+    uint8_t joined[1024];
+    if (na <= sizeof joined && nb <= sizeof joined - na) {   /* a state costs more than a copy */
+        if (na)
+            memcpy(joined, a, na);
+        if (nb)
+            memcpy(joined + na, b, nb);
+        return vf_hash(joined, na + nb);
+    }
     XXH3_state_t s;
     XXH3_128bits_reset(&s);
     if (na)

@@ -1,0 +1,492 @@
+/* record.c - reads a sample record from its text. See record.h */
+#include "formats/dataset/record.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    DEEPEST = 8,                             /* levels of JSON that are read without a tree */
+    MOST_KEYS = 24                           /* keys of an object inside the record */
+};
+
+/* ---- lists ---- */
+
+static int add_ref(vf_refs *refs, vf_ref ref, vc_err *err)
+{
+    if (refs->n == refs->room) {
+        const int room = refs->room ? 2 * refs->room : 8;
+        vf_ref *p = realloc(refs->item, (size_t)room * sizeof *p);
+        if (!p)
+            return vc_no_memory(err);
+        refs->item = p;
+        refs->room = room;
+    }
+    refs->item[refs->n++] = ref;
+    return 0;
+}
+
+static int add_caption(vf_parsed *s, int keys, vc_err *err)
+{
+    if (s->captions == s->room) {
+        const int room = s->room ? 2 * s->room : 8;
+        int *p = realloc(s->caption, (size_t)room * sizeof *p);
+        if (!p)
+            return vc_no_memory(err);
+        s->caption = p;
+        s->room = room;
+    }
+    s->caption[s->captions++] = keys;
+    return 0;
+}
+
+/* ---- without a tree: every function returns false where a tree is needed ---- */
+
+/* The first of eight bytes that is a quote, a backslash, a control character or no ASCII; 8: none.
+ * A borrow can only mark bytes after one that is rightly marked. */
+static unsigned first_special(const char *p)
+{
+    const uint64_t ones = 0x0101010101010101u, high = 0x8080808080808080u;
+    uint64_t w;
+    memcpy(&w, p, sizeof w);
+    const uint64_t quote = w ^ '"' * ones, slash = w ^ '\\' * ones;
+    const uint64_t hit = (w | (w - ' ' * ones) | ((quote - ones) & ~quote) |
+                          ((slash - ones) & ~slash)) & high;
+    return hit ? (unsigned)__builtin_ctzll(hit) / 8 : 8;
+}
+
+static bool take(vf_scan *s, char c)
+{
+    if (s->at == s->end || *s->at != c)
+        return false;
+    s->at++;
+    return true;
+}
+
+static bool string(vf_scan *s, vf_span *v)
+{
+    const char *p = s->at + 1;
+    if (s->at == s->end || *s->at != '"')
+        return false;
+    for (unsigned n = 8; n == 8 && s->end - p >= 8; p += n)
+        n = first_special(p);
+    if (p == s->end || *p != '"')
+        return !vf_scan_string(s, v, NULL);
+    *v = (vf_span){ s->at + 1, (size_t)(p - s->at - 1) };
+    s->at = p + 1;
+    return true;
+}
+
+/* A string whose bytes are those between its quotes. */
+static bool plain(vf_scan *s, vf_span *v)
+{
+    return string(s, v) && !memchr(v->p, '\\', v->n);
+}
+
+static bool same(vf_span a, vf_span b)
+{
+    return a.n == b.n && !memcmp(a.p, b.p, a.n);
+}
+
+/* Takes the comma before a member or value, or the bracket after the last one. */
+static bool more(vf_scan *s, char close, bool first, bool *another)
+{
+    *another = !take(s, close);
+    return !*another || first || take(s, ',');
+}
+
+/* Takes the key of a member, which the object must not have yet. */
+static bool member(vf_scan *s, vf_span *seen, int *n)
+{
+    vf_span key;
+    if (*n == MOST_KEYS || !plain(s, &key) || !take(s, ':'))
+        return false;
+    for (int i = 0; i < *n; i++)
+        if (same(seen[i], key))
+            return false;
+    seen[(*n)++] = key;
+    return true;
+}
+
+static bool number(vf_scan *s, double *v)
+{
+    const char *from = s->at;
+    char text[VF_JSON_NUMBER + 1], *end;
+    size_t n = 0;
+    while (s->at < s->end && n < VF_JSON_NUMBER &&
+           ((*s->at >= '0' && *s->at <= '9') || (n && strchr("+-.eE", *s->at))))
+        text[n++] = *s->at++;
+    text[n] = 0;
+    vf_scan check = vf_scan_of(from, n);
+    if (!n || vf_scan_skip(&check, NULL) || check.at != check.end)
+        return false;
+    *v = strtod(text, &end);
+    return !*end;
+}
+
+/* An integer of at most max, which needs no sign and no fraction. */
+static bool count(vf_scan *s, uint64_t max, uint64_t *v)
+{
+    const char *from = s->at;
+    uint64_t x = 0;
+    while (s->at < s->end && *s->at >= '0' && *s->at <= '9' && x <= max)
+        x = 10 * x + (uint64_t)(*s->at++ - '0');
+    *v = x;
+    return s->at > from && x <= max && (*from != '0' || s->at == from + 1) &&
+           (s->at == s->end || !memchr(".eE", *s->at, 3));
+}
+
+static bool skip(vf_scan *s, int depth);
+
+static bool skip_inside(vf_scan *s, char close, int depth)
+{
+    vf_span seen[MOST_KEYS];
+    int n = 0;
+    bool another = true;
+    s->at++;
+    for (bool first = true; depth < DEEPEST && another; first = false)
+        if (!more(s, close, first, &another) ||
+            (another && close == '}' && !member(s, seen, &n)) || (another && !skip(s, depth + 1)))
+            return false;
+    return !another;
+}
+
+static bool skip(vf_scan *s, int depth)
+{
+    vf_span v;
+    uint64_t n;
+    const char *from = s->at;
+    if (s->at == s->end)
+        return false;
+    switch (*s->at) {
+    case '"': return string(s, &v);
+    case '{': return skip_inside(s, '}', depth);
+    case '[': return skip_inside(s, ']', depth);
+    case ' ': case '\n': case '\r': case '\t': return false;
+    default:
+        if (count(s, UINT32_MAX, &n))
+            return true;
+        s->at = from;
+        return !vf_scan_skip(s, NULL);
+    }
+}
+
+static bool ref_at(vf_scan *s, vf_ref *ref)
+{
+    vf_span hex;
+    ref->valid = plain(s, &hex) && vf_key_parse_n(&ref->key, hex.p, hex.n);
+    return ref->valid;
+}
+
+/* "keys" of a caption. */
+static bool keys_at(vf_scan *s, vf_parsed *o, int *n)
+{
+    bool another = true;
+    if (!take(s, '['))
+        return false;
+    for (*n = 0; another; *n += another) {
+        vf_ref ref = { 0 };
+        if (!more(s, ']', !*n, &another) ||
+            (another && (!ref_at(s, &ref) || add_ref(&o->texts, ref, NULL))))
+            return false;
+    }
+    return true;
+}
+
+static bool caption_at(vf_scan *s, vf_parsed *o)
+{
+    vf_span seen[MOST_KEYS];
+    int n = 0, keys = -1;
+    bool another = true;
+    if (!take(s, '{'))
+        return false;
+    for (bool first = true; another; first = false) {
+        if (!more(s, '}', first, &another) || (another && !member(s, seen, &n)))
+            return false;
+        if (another && !(same(seen[n - 1], (vf_span){ "keys", 4 }) ? keys_at(s, o, &keys)
+                                                                   : skip(s, 1)))
+            return false;
+    }
+    return !add_caption(o, keys, NULL);
+}
+
+static bool captions_at(vf_scan *s, vf_parsed *o)
+{
+    bool another = true;
+    if (!take(s, '['))
+        return false;
+    for (bool first = true; another; first = false)
+        if (!more(s, ']', first, &another) || (another && !caption_at(s, o)))
+            return false;
+    o->r.entry.captions = (uint8_t)(o->captions < 255 ? o->captions : 255);
+    return true;
+}
+
+static bool conditions_at(vf_scan *s, vf_parsed *o)
+{
+    vf_span seen[MOST_KEYS];
+    int n = 0;
+    bool another = true;
+    if (!take(s, '{'))
+        return false;
+    for (bool first = true; another; first = false) {
+        vf_ref ref = { 0 };
+        if (!more(s, '}', first, &another) ||
+            (another && (!member(s, seen, &n) || !ref_at(s, &ref))))
+            return false;
+        ref.role = another ? seen[n - 1] : ref.role;
+        if (another && add_ref(&o->conditions, ref, NULL))
+            return false;
+    }
+    return true;
+}
+
+static bool grid_at(vf_scan *s, vf_entry *e)
+{
+    uint64_t v[3];
+    for (int i = 0; i < 3; i++)
+        if (!take(s, i ? ',' : '[') || !count(s, UINT16_MAX, &v[i]) || !v[i])
+            return false;
+    e->f = (uint16_t)v[0];
+    e->h = (uint16_t)v[1];
+    e->w = (uint16_t)v[2];
+    return take(s, ']');
+}
+
+static bool frames_at(vf_scan *s, vf_entry *e)
+{
+    bool another = true;
+    uint32_t n = 0;
+    if (!take(s, '['))
+        return false;
+    for (; another; n += another)
+        if (!more(s, ']', !n, &another) || (another && !skip(s, 1)))
+            return false;
+    e->frames = n;
+    return true;
+}
+
+static bool id_at(vf_scan *s, uint64_t *id)
+{
+    vf_span v;
+    if (!plain(s, &v) || v.n != 16)
+        return false;
+    *id = 0;
+    for (size_t i = 0; i < 16; i++) {
+        const char c = v.p[i];
+        const bool digit = c >= '0' && c <= '9';
+        if (!digit && (c < 'a' || c > 'f'))
+            return false;
+        *id = *id << 4 | (uint64_t)(digit ? c - '0' : c - 'a' + 10);
+    }
+    return true;
+}
+
+static bool bucket_at(vf_scan *s, vf_parsed *o)
+{
+    vf_span v;
+    if (!plain(s, &v) || v.n >= sizeof o->bucket)
+        return false;
+    memcpy(o->bucket, v.p, v.n);
+    o->bucket[v.n] = 0;
+    return true;
+}
+
+static bool real_at(vf_scan *s, double max, float *v)
+{
+    double x;
+    if (!number(s, &x) || !(x >= 0) || x > max)
+        return false;
+    *v = (float)x;
+    return true;
+}
+
+enum field {
+    SAMPLE, ID, VARIANT, TYPE, CAPTIONS, KEY, FRAMES, FPS, LATENT, TOKENS, LATENT_KEY, CONDITIONS,
+    WEIGHT, OTHER
+};
+enum { NEEDED = 1 << SAMPLE | 1 << ID | 1 << VARIANT | 1 << CAPTIONS | 1 << LATENT |
+                1 << LATENT_KEY };
+
+/* The fields of a record in the order in which a writer most likely has them. */
+static const struct { const char *name; enum field is; } fields[] = {
+    { "sample", SAMPLE }, { "id", ID }, { "variant", VARIANT }, { "path", OTHER },
+    { "type", TYPE }, { "captions", CAPTIONS }, { "text_chunks", OTHER }, { "source", OTHER },
+    { "draws", OTHER }, { "key", KEY }, { "load", OTHER }, { "target", OTHER },
+    { "resize", OTHER }, { "crop", OTHER }, { "flip", OTHER }, { "tonemap", OTHER },
+    { "frames", FRAMES }, { "fps", FPS }, { "upscale", OTHER }, { "latent", LATENT },
+    { "tokens", TOKENS }, { "source_hash", OTHER }, { "latent_key", LATENT_KEY },
+    { "conditions", CONDITIONS }, { "mask_all", OTHER }, { "tags", OTHER }, { "weight", WEIGHT },
+    { "extra", OTHER },
+};
+enum { FIELDS = sizeof fields / sizeof *fields };
+
+/* Finds a field, first behind the last one that was found. */
+static bool field_at(vf_scan *s, unsigned *at)
+{
+    vf_span key;
+    if (!plain(s, &key) || !take(s, ':'))
+        return false;
+    for (unsigned i = 0; i < FIELDS; i++) {
+        *at = *at + 1 < FIELDS ? *at + 1 : 0;
+        if (strlen(fields[*at].name) == key.n && !memcmp(fields[*at].name, key.p, key.n))
+            return true;
+    }
+    return false;
+}
+
+static bool value_at(vf_scan *s, vf_parsed *o, enum field is)
+{
+    vf_entry *e = &o->r.entry;
+    vf_span v;
+    uint64_t n = 0;
+    bool ok;
+    switch (is) {
+    case SAMPLE:
+        ok = count(s, UINT32_MAX, &n);
+        e->number = (uint32_t)n;
+        return ok;
+    case VARIANT:
+        ok = count(s, VF_MAX_VARIANT, &n);
+        e->variant = (uint16_t)n;
+        return ok;
+    case TOKENS:
+        ok = count(s, UINT32_MAX, &n);
+        e->tokens = (uint32_t)n;
+        return ok;
+    case TYPE:
+        ok = plain(s, &v);
+        e->flags = ok && same(v, (vf_span){ "video", 5 }) ? VF_ENTRY_VIDEO : 0;
+        return ok;
+    case LATENT_KEY:
+        ok = ref_at(s, &o->latent);
+        e->latent = o->latent.key;
+        return ok;
+    case ID: return id_at(s, &o->r.id);
+    case CAPTIONS: return captions_at(s, o);
+    case KEY: return bucket_at(s, o);
+    case FRAMES: return frames_at(s, e);
+    case FPS: return real_at(s, 1e6, &e->fps);
+    case WEIGHT: return real_at(s, 1e9, &e->weight);
+    case LATENT: return grid_at(s, e);
+    case CONDITIONS: return conditions_at(s, o);
+    default: return skip(s, 1);
+    }
+}
+
+static void clear(vf_parsed *s, vf_bytes text)
+{
+    cJSON_Delete(s->json);
+    s->json = NULL;
+    s->text = text;
+    s->number = (vf_span){ 0 };
+    s->conditions.n = s->texts.n = s->captions = 0;
+    s->bucket[0] = 0;
+    s->r = (vf_record){ .entry = { .weight = 1, .frames = 1 }, .bucket = s->bucket };
+}
+
+static bool scan_record(vf_parsed *o, vf_bytes text)
+{
+    vf_scan s = vf_scan_of((const char *)text.data, text.size);
+    uint32_t seen = 0;
+    unsigned at = FIELDS - 1;
+    bool another = true;
+    if (text.size > VF_MAX_RECORD || !take(&s, '{'))
+        return false;
+    for (bool first = true; another; first = false) {
+        const char *from = s.at;
+        if (!more(&s, '}', first, &another))
+            return false;
+        if (!another)
+            break;
+        if (!field_at(&s, &at) || seen & 1u << at || !value_at(&s, o, fields[at].is))
+            return false;
+        seen |= 1u << at;
+        if (fields[at].is == SAMPLE)
+            o->number = (vf_span){ from, (size_t)(s.at - from) + first };
+    }
+    uint32_t is = 0;
+    for (unsigned i = 0; i < FIELDS; i++)
+        is |= seen & 1u << i ? 1u << fields[i].is : 0;
+    return (is & NEEDED) == NEEDED && s.at == s.end;
+}
+
+_Static_assert(FIELDS <= 32, "a bit for each field");
+
+/* ---- with a tree ---- */
+
+vf_ref vf_ref_of(const cJSON *o)
+{
+    vf_ref ref = { 0 };
+    if (o && o->string)
+        ref.role = (vf_span){ o->string, strlen(o->string) };
+    ref.valid = cJSON_IsString(o) && vf_key_parse(&ref.key, o->valuestring);
+    return ref;
+}
+
+int vf_refs_of(vf_refs *refs, const cJSON *list, vc_err *err)
+{
+    const cJSON *o;
+    int rc = 0;
+    cJSON_ArrayForEach(o, list)
+        rc = rc ? rc : add_ref(refs, vf_ref_of(o), err);
+    return rc;
+}
+
+static int list_values(vf_parsed *s, vc_err *err)
+{
+    const cJSON *o, *keys;
+    s->latent = vf_ref_of(cJSON_GetObjectItemCaseSensitive(s->json, "latent_key"));
+    int rc = vf_refs_of(&s->conditions, cJSON_GetObjectItemCaseSensitive(s->json, "conditions"),
+                        err);
+    cJSON_ArrayForEach(o, cJSON_GetObjectItemCaseSensitive(s->json, "captions")) {
+        const int before = s->texts.n;
+        keys = cJSON_GetObjectItemCaseSensitive(o, "keys");
+        rc = rc ? rc : vf_refs_of(&s->texts, keys, err);
+        rc = rc ? rc : add_caption(s, cJSON_IsArray(keys) ? s->texts.n - before : -1, err);
+    }
+    return rc;
+}
+
+/* ---- both ---- */
+
+int vf_parsed_read(vf_parsed *s, vf_bytes key, vf_bytes value, vc_err *err)
+{
+    uint32_t number, variant;
+    clear(s, value);
+    if (vf_sample_key_parse((const char *)key.data, key.size, &number, &variant) &&
+        scan_record(s, value) && s->r.entry.number == number && s->r.entry.variant == variant) {
+        s->r.hash = vf_hash2(key.data, key.size, value.data, value.size);
+        return 0;
+    }
+    clear(s, value);
+    int rc = vf_record_read(&s->r, &s->json, key, value, err);
+    return rc ? rc : list_values(s, err);
+}
+
+int vf_parsed_content(const vf_parsed *s, vf_key *k, vc_err *err)
+{
+    if (s->number.p) {
+        const uint8_t *begin = (const uint8_t *)s->number.p, *end = begin + s->number.n;
+        *k = vf_hash2(s->text.data, (size_t)(begin - s->text.data), end,
+                      (size_t)(s->text.data + s->text.size - end));
+        return 0;
+    }
+    cJSON *rest = cJSON_Duplicate(s->json, true);
+    cJSON_DeleteItemFromObjectCaseSensitive(rest, "sample");
+    char *line = rest ? vf_json_line(rest) : NULL;
+    const bool made = line;
+    if (made)
+        *k = vf_hash(line, strlen(line));
+    free(line);
+    cJSON_Delete(rest);
+    return made ? 0 : vc_no_memory(err);
+}
+
+void vf_parsed_free(vf_parsed *s)
+{
+    clear(s, (vf_bytes){ 0 });
+    free(s->conditions.item);
+    free(s->texts.item);
+    free(s->caption);
+    *s = (vf_parsed){ 0 };
+}
