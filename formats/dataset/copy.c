@@ -8,15 +8,20 @@
 #include <string.h>
 
 #include "common/os/file.h"
-#include "formats/dataset/parts.h"
+#include "formats/dataset/record.h"
 #include "formats/keys/keymap.h"
 
 #define DEFAULT_SHARD ((int64_t)4 << 30)
+
+#define RELEASE_EVERY ((uint64_t)64 << 20)   /* bytes copied before the source's pages are released */
 
 struct vf_copy {
     vf_writer *w;
     vf_keymap prompts;                       /* hashes of the prompts that the copy has */
     uint32_t n_prompts;
+    vf_parsed record;                        /* the sample that is being copied */
+    vf_refs listed;
+    uint64_t copied;                         /* bytes since the last release */
     bool damage;                             /* the last failure came from a damaged source */
 };
 
@@ -104,7 +109,7 @@ int vf_copy_open(vf_copy **out, const char *path, vf_dataset *const *from, int n
     vf_copy *c = rc ? NULL : calloc(1, sizeof *c);
     if (!rc)
         rc = c ? make_head(&head, from, n, err) : vc_no_memory(err);
-    const vf_writer_opts o = { .head = head, .check = vf_copy_room,
+    const vf_writer_opts o = { .head = head, .check = vf_copy_room, .copies = true,
                                .shard_size = shard_size > 0 ? shard_size : DEFAULT_SHARD };
     if (!rc)
         rc = vf_writer_open(&c->w, path, &o, err);
@@ -123,6 +128,8 @@ void vf_copy_close(vf_copy *c)
         return;
     vf_writer_close(c->w);
     vf_keymap_free(&c->prompts);
+    vf_parsed_free(&c->record);
+    free(c->listed.item);
     free(c);
 }
 
@@ -138,77 +145,90 @@ bool vf_copy_met_damage(const vf_copy *c)
     return c->damage;
 }
 
-/* Copies the value named by 32 hex digits, unless the copy has this value. */
-static int copy_value(vf_copy *c, const vf_dataset *d, bool text, const cJSON *hex, vc_err *err)
+/* Copies a value, unless the copy has it. */
+static int copy_ref(vf_copy *c, const vf_dataset *d, bool text, const vf_ref *ref, vc_err *err)
 {
-    vf_key k;
+    const vf_key k = ref->key;
     const void *data;
     size_t n;
-    if (!cJSON_IsString(hex) || !vf_key_parse(&k, hex->valuestring))
+    if (!ref->valid)
         return of_source(c, vc_fail(err, VC_EFORMAT, "a key of 32 hex digits expected"));
     if (text ? vf_writer_has_text(c->w, k) : vf_writer_has_latent(c->w, k))
         return 0;
     int rc = of_source(c, vf_dataset_bytes(d, text, k, &data, &n, err));
     if (rc)
         return rc;
+    c->copied += n;
     return text ? vf_writer_put_text(c->w, k, data, n, err)
                 : vf_writer_put_latent(c->w, k, data, n, err);
 }
 
-static int copy_keys(vf_copy *c, const vf_dataset *d, const cJSON *o, const char *field,
-                     vc_err *err)
+static int copy_refs(vf_copy *c, const vf_dataset *d, bool text, const vf_refs *refs, vc_err *err)
 {
-    const cJSON *hex;
     int rc = 0;
-    cJSON_ArrayForEach(hex, cJSON_GetObjectItemCaseSensitive(o, field))
-        rc = rc ? rc : copy_value(c, d, true, hex, err);
+    for (int i = 0; i < refs->n && !rc; i++)
+        rc = copy_ref(c, d, text, &refs->item[i], err);
     return rc;
 }
 
-static int copy_conditions(vf_copy *c, const vf_dataset *d, const cJSON *record, vc_err *err)
+static int copy_key(vf_copy *c, const vf_dataset *d, bool text, const cJSON *hex, vc_err *err)
 {
-    const cJSON *o;
-    int rc = 0;
-    cJSON_ArrayForEach(o, cJSON_GetObjectItemCaseSensitive(record, "conditions"))
-        rc = rc ? rc : copy_value(c, d, false, o, err);
-    return rc;
+    const vf_ref ref = vf_ref_of(hex);
+    return copy_ref(c, d, text, &ref, err);
 }
 
-static int copy_values(vf_copy *c, const vf_dataset *d, const cJSON *record, vc_err *err)
+/* Copies the values of the keys in an array or object. */
+static int copy_listed(vf_copy *c, const vf_dataset *d, bool text, const cJSON *list, vc_err *err)
 {
-    const cJSON *o;
-    int rc = copy_value(c, d, false, cJSON_GetObjectItemCaseSensitive(record, "latent_key"), err);
-    if (!rc)
-        rc = copy_conditions(c, d, record, err);
-    cJSON_ArrayForEach(o, cJSON_GetObjectItemCaseSensitive(record, "captions"))
-        rc = rc ? rc : copy_keys(c, d, o, "keys", err);
-    return rc;
+    c->listed.n = 0;
+    int rc = vf_refs_of(&c->listed, list, err);
+    return rc ? rc : copy_refs(c, d, text, &c->listed, err);
+}
+
+static int add_context(const vf_dataset *d, uint32_t i, int rc, vc_err *err)
+{
+    const vf_entry *e = vf_dataset_entry(d, i);
+    char key[24];
+    return vc_context(err, rc, "%s: sample %s", vf_dataset_path(d),
+                      vf_sample_key(key, e->number, e->variant));
+}
+
+int vf_copy_read(vf_copy *c, const vf_dataset *d, uint32_t i, const vf_parsed **record, vc_err *err)
+{
+    *record = &c->record;
+    return of_source(c, vf_dataset_parsed(d, i, &c->record, err));
 }
 
 int vf_copy_sample(vf_copy *c, const vf_dataset *d, uint32_t i, uint32_t number, vc_err *err)
 {
-    cJSON *record;
-    const vf_entry *e = vf_dataset_entry(d, i);
+    const vf_parsed *record;
+    int rc = vf_copy_read(c, d, i, &record, err);
+    return rc ? add_context(d, i, rc, err) : vf_copy_put(c, d, i, number, err);
+}
+
+int vf_copy_put(vf_copy *c, const vf_dataset *d, uint32_t i, uint32_t number, vc_err *err)
+{
     const void *thumb = NULL;
     size_t thumb_n = 0;
-    int rc = of_source(c, vf_dataset_sample(d, i, &record, err));
+    int rc = copy_ref(c, d, false, &c->record.latent, err);
     if (!rc)
-        rc = copy_values(c, d, record, err);
+        rc = copy_refs(c, d, false, &c->record.conditions, err);
+    if (!rc)
+        rc = copy_refs(c, d, true, &c->record.texts, err);
     if (!rc) {
-        cJSON *own = cJSON_GetObjectItemCaseSensitive(record, "sample");
-        if (own)
-            cJSON_SetNumberHelper(own, number);
         int found = vf_dataset_thumb(d, i, &thumb, &thumb_n, err);
         rc = of_source(c, found == VC_ENOENT ? 0 : found);
     }
     if (!rc) {
-        rc = vf_writer_put_sample(c->w, number, e->variant, record, thumb, thumb_n, err);
+        rc = vf_writer_put_parsed(c->w, number, &c->record, thumb, thumb_n, err);
         c->damage = rc == VC_EINVAL;         /* a writer refuses a damaged record */
     }
-    cJSON_Delete(record);
-    char key[24];
-    return vc_context(err, rc, "%s: sample %s", vf_dataset_path(d),
-                      vf_sample_key(key, e->number, e->variant));
+    c->copied += c->record.text.size + thumb_n;
+    if (c->copied >= RELEASE_EVERY) {
+        vf_dataset_release(d);
+        c->copied = 0;
+    }
+    return rc ? add_context(d, i, rc, err) : 0;
 }
 
 static int copy_prompt(vf_copy *c, const vf_dataset *d, const cJSON *record, vc_err *err)
@@ -221,13 +241,16 @@ static int copy_prompt(vf_copy *c, const vf_dataset *d, const cJSON *record, vc_
     if (vf_keymap_get(&c->prompts, k, NULL))
         return 0;
     const cJSON *image = cJSON_GetObjectItemCaseSensitive(record, "image");
-    int rc = copy_keys(c, d, record, "keys", err);
+    const cJSON *keys = cJSON_GetObjectItemCaseSensitive(record, "keys");
+    const cJSON *negative = cJSON_GetObjectItemCaseSensitive(record, "negative_keys");
+    const cJSON *conditions = cJSON_GetObjectItemCaseSensitive(record, "conditions");
+    int rc = copy_listed(c, d, true, keys, err);
     if (!rc)
-        rc = copy_keys(c, d, record, "negative_keys", err);
+        rc = copy_listed(c, d, true, negative, err);
     if (!rc && cJSON_IsString(image))
-        rc = copy_value(c, d, false, image, err);
+        rc = copy_key(c, d, false, image, err);
     if (!rc)
-        rc = copy_conditions(c, d, record, err);
+        rc = copy_listed(c, d, false, conditions, err);
     if (!rc)
         rc = vf_writer_put_validation(c->w, c->n_prompts, record, err);
     c->n_prompts += !rc;
@@ -240,8 +263,8 @@ int vf_copy_prompts(vf_copy *c, const vf_dataset *d, vc_err *err)
     int rc = 0;
     cJSON_ArrayForEach(encoder, cJSON_GetObjectItemCaseSensitive(vf_dataset_manifest(d),
                                                                  "text_encoders"))
-        rc = rc ? rc : copy_value(c, d, true, cJSON_GetObjectItemCaseSensitive(encoder, "empty"),
-                                  err);
+        rc = rc ? rc : copy_key(c, d, true, cJSON_GetObjectItemCaseSensitive(encoder, "empty"),
+                                err);
     for (uint32_t i = 0; !rc && i < vf_dataset_validations(d); i++) {
         cJSON *record;
         rc = of_source(c, vf_dataset_validation(d, i, &record, err));

@@ -10,6 +10,7 @@
 #include "formats/dataset/dataset.h"
 
 typedef struct vf_copy vf_copy;
+struct vf_parsed;                            /* record.h */
 
 /* Checks that a new dataset may be written at path: nothing is there, or an empty folder, or the
  * files of an interrupted copy. VC_EINVAL names another file in the folder; VC_EFORMAT: the
@@ -25,6 +26,11 @@ int vf_copy_open(vf_copy **out, const char *path, vf_dataset *const *from, int n
 /* Copies sample i of d, with all values of its record, as number `number` (the same or a new
  * one). */
 int vf_copy_sample(vf_copy *c, const vf_dataset *d, uint32_t i, uint32_t number, vc_err *err);
+/* The same in two steps: vf_copy_put copies the sample that vf_copy_read read last. *record lives
+ * until the next one is read. */
+int vf_copy_read(vf_copy *c, const vf_dataset *d, uint32_t i, const struct vf_parsed **record,
+                 vc_err *err);
+int vf_copy_put(vf_copy *c, const vf_dataset *d, uint32_t i, uint32_t number, vc_err *err);
 /* True if the last failure here came from a source that is damaged or incomplete; false if the copy
  * could not be written or the system refused to read. */
 bool vf_copy_met_damage(const vf_copy *c);

@@ -362,7 +362,7 @@ static int load_closed(vf_writer *w, const vf_lmdb *m, unsigned number, vc_err *
             rc = vc_fail(err, VC_EFORMAT, "index: bucket %" PRIu32 " of %" PRIu32, item.bucket, n);
         item.bucket = dropped || rc ? 0 : bucket[item.bucket];
         if (!rc)
-            rc = vf_writer_note(w, &item, number, err);
+            rc = vf_writer_note(w, &item, number, false, err);
     }
     free(bucket);
     return rc;
@@ -388,7 +388,7 @@ static int load_open(vf_writer *w, const vf_lmdb *m, unsigned number, vc_err *er
         if (!(r.entry.flags & VF_ENTRY_DROPPED))
             rc = vf_writer_bucket(w, r.bucket, &r.entry, &item.bucket, err);
         if (!rc)
-            rc = vf_writer_note(w, &item, number, err);
+            rc = vf_writer_note(w, &item, number, false, err);
         cJSON_Delete(json);
         if (rc)
             return rc;

@@ -29,6 +29,7 @@ int vf_writer_open(vf_writer **out, const char *path, const vf_writer_opts *o, v
     w->commit_seconds = o->commit_seconds;
     w->commit_since = vc_seconds();
     w->append = o->append;
+    w->by_id = !o->copies;
     w->rank = o->rank;
     w->ranks = o->ranks > 1 ? o->ranks : 1;
     w->dir = vc_format("%s", path);
@@ -79,6 +80,8 @@ void vf_writer_close(vf_writer *w)
     free(w->prompt);
     vf_lmdb_close(w->old);
     free(w->text_of);
+    vf_parsed_free(&w->parsed);
+    vc_buf_free(&w->renumbered);
     cJSON_Delete(w->head);
     free(w->dir);
     if (w->lock >= 0)
@@ -119,7 +122,8 @@ static uint64_t id_of(const void *slots, uint32_t i)
 vf_slot *vf_writer_slot(const vf_writer *w, uint32_t number, uint32_t variant)
 {
     uint32_t at;
-    return vf_indexmap_get(&w->slot_at, w->slot, rank_of, (uint64_t)number << 16 | variant, &at)
+    const uint64_t rank = (uint64_t)number << 16 | variant;
+    return rank < w->ranks_end && vf_indexmap_get(&w->slot_at, w->slot, rank_of, rank, &at)
                ? &w->slot[at]
                : NULL;
 }
@@ -137,7 +141,7 @@ static void count(vf_writer *w, const vf_index_item *item, bool add)
         vf_root_take(&w->root, item->hash);
 }
 
-int vf_writer_note(vf_writer *w, const vf_index_item *item, unsigned shard, vc_err *err)
+int vf_writer_note(vf_writer *w, const vf_index_item *item, unsigned shard, bool seen, vc_err *err)
 {
     vf_slot *s = vf_writer_slot(w, item->entry.number, item->entry.variant);
     int rc = 0;
@@ -158,17 +162,20 @@ int vf_writer_note(vf_writer *w, const vf_index_item *item, unsigned shard, vc_e
         if (rc)
             return rc;
         w->slots++;
+        const uint64_t rank = vf_entry_rank(&item->entry);
+        w->ranks_end = rank < w->ranks_end ? w->ranks_end : rank + 1;
     }
     count(w, &s->item, false);
     count(w, item, true);
     s->item = *item;
     s->shard = shard;
+    s->seen |= seen;
     const uint32_t at = (uint32_t)(s - w->slot);
     w->noted_from = w->noted_to && w->noted_from < at ? w->noted_from : at;
     w->noted_to = w->noted_to > at ? w->noted_to : at + 1;
     if (item->entry.number >= w->next_number)
         w->next_number = item->entry.number + (item->entry.number < UINT32_MAX);
-    if (!(item->entry.flags & VF_ENTRY_DROPPED))
+    if (w->by_id && !(item->entry.flags & VF_ENTRY_DROPPED))
         rc = vf_indexmap_put(&w->id_at, w->slot, id_of, at, err);
     return rc;
 }
@@ -373,60 +380,80 @@ int vf_writer_put_text(vf_writer *w, vf_key k, const void *st, size_t n, vc_err 
     return put_value(w, &w->text, VF_DB_TEXT, &w->texts, k, st, n, err);
 }
 
-static int known(const vf_keymap *have, const cJSON *hex, const char *what, vc_err *err)
+static int known(const vf_keymap *have, const vf_ref *ref, vf_span what, vc_err *err)
 {
-    vf_key k;
-    if (!cJSON_IsString(hex) || !vf_key_parse(&k, hex->valuestring))
-        return vc_fail(err, VC_EINVAL, "%s: 32 hex digits expected", what);
-    if (!vf_keymap_get(have, k, NULL))
-        return vc_fail(err, VC_EINVAL, "%s %s: never put", what, hex->valuestring);
+    char hex[VF_KEY_HEX];
+    if (!ref->valid)
+        return vc_fail(err, VC_EINVAL, "%.*s: 32 hex digits expected", (int)what.n, what.p);
+    if (!vf_keymap_get(have, ref->key, NULL))
+        return vc_fail(err, VC_EINVAL, "%.*s %s: never put", (int)what.n, what.p,
+                       vf_key_hex(hex, ref->key));
     return 0;
 }
 
 /* Checks that all values to which a record refers were put before. */
-static int check_references(const vf_writer *w, const cJSON *record, vc_err *err)
+static int check_references(const vf_writer *w, const vf_parsed *p, vc_err *err)
 {
-    const cJSON *caption, *o;
-    int rc = known(&w->latents, cJSON_GetObjectItemCaseSensitive(record, "latent_key"),
-                   "latent_key", err);
-    cJSON_ArrayForEach(o, cJSON_GetObjectItemCaseSensitive(record, "conditions"))
-        rc = rc ? rc : known(&w->latents, o, o->string ? o->string : "condition", err);
-    cJSON_ArrayForEach(caption, cJSON_GetObjectItemCaseSensitive(record, "captions"))
-        cJSON_ArrayForEach(o, cJSON_GetObjectItemCaseSensitive(caption, "keys"))
-            rc = rc ? rc : known(&w->texts, o, "text key", err);
+    int rc = known(&w->latents, &p->latent, (vf_span){ "latent_key", 10 }, err);
+    for (int i = 0; i < p->conditions.n && !rc; i++) {
+        const vf_ref *ref = &p->conditions.item[i];
+        rc = known(&w->latents, ref, ref->role.p ? ref->role : (vf_span){ "condition", 9 }, err);
+    }
+    for (int i = 0; i < p->texts.n && !rc; i++)
+        rc = known(&w->texts, &p->texts.item[i], (vf_span){ "text key", 8 }, err);
     return rc;
 }
 
 /* Writes a record's text (or VF_DROPPED) and records it in the writer's tables. */
-static int put_record(vf_writer *w, vf_index_item *item, const char *key, const char *text,
+static int put_record(vf_writer *w, vf_index_item *item, const char *key, vf_bytes text,
                       const void *thumb, size_t thumb_n, vc_err *err)
 {
-    int rc = put(w, &w->shard, VF_DB_SAMPLE, key, text, strlen(text), err);
+    int rc = put(w, &w->shard, VF_DB_SAMPLE, key, text.data, text.size, err);
     if (!rc && thumb_n)
         rc = put(w, &w->shard, VF_DB_THUMB, key, thumb, thumb_n, err);
     if (!rc)
-        rc = vf_writer_note(w, item, w->shard.number, err);
+        rc = vf_writer_note(w, item, w->shard.number, true, err);
     if (rc)
         return rc;
-    vf_writer_slot(w, item->entry.number, item->entry.variant)->seen = true;
     rc = close_or_commit(w, err);
     if (!rc && w->shard.env && overdue(w->shard_since, w->shard_seconds))
         return vf_writer_close_shard(w, err);
     return rc || !overdue(w->commit_since, w->commit_seconds) ? rc : commit(w, err);
 }
 
+/* True if the sample's newest record has this hash; the sample is then seen. */
+static bool keep_hash(vf_writer *w, uint32_t number, uint32_t variant, const vf_key *hash)
+{
+    vf_slot *s = vf_writer_slot(w, number, variant);
+    bool same = live(s) && !memcmp(&s->item.hash, hash, sizeof *hash);
+    if (same)
+        s->seen = true;
+    return same;
+}
+
 bool vf_writer_keep_record(vf_writer *w, uint32_t number, uint32_t variant, const char *text,
                            size_t n)
 {
     char key[VF_SAMPLE_KEY];
-    vf_slot *s = vf_writer_slot(w, number, variant);
-    if (!live(s))
-        return false;
     vf_sample_key(key, number, variant);
     vf_key k = vf_hash2(key, VF_SAMPLE_KEY_LEN, text, n);
-    bool same = !memcmp(&s->item.hash, &k, sizeof k);
-    s->seen |= same;
-    return same;
+    return keep_hash(w, number, variant, &k);
+}
+
+/* Writes the text of a record, of which p has the fields and the references. */
+static int put_text(vf_writer *w, const char *key, const vf_parsed *p, const vf_index_item *read,
+                    vf_bytes text, const void *thumb, size_t thumb_n, vc_err *err)
+{
+    vf_index_item item = *read;
+    int rc = vc_context(err, check_references(w, p, err), "record %s", key);
+    if (rc)
+        return rc;
+    if (!keep_hash(w, item.entry.number, item.entry.variant, &item.hash)) {
+        rc = vf_writer_bucket(w, p->r.bucket, &item.entry, &item.bucket, err);
+        if (!rc)
+            rc = put_record(w, &item, key, text, thumb, thumb_n, err);
+    }
+    return stick(w, rc, err);
 }
 
 int vf_writer_put_sample(vf_writer *w, uint32_t number, uint32_t variant, const cJSON *record,
@@ -442,28 +469,63 @@ int vf_writer_put_sample(vf_writer *w, uint32_t number, uint32_t variant, const 
     if (!rc && (r.entry.number != number || r.entry.variant != variant))
         rc = vc_fail(err, VC_EINVAL, "the record says sample %" PRIu32 " variant %u",
                      r.entry.number, (unsigned)r.entry.variant);
+    char *line = rc ? NULL : vf_json_line(record);
+    const vf_bytes text = { (const uint8_t *)line, line ? strlen(line) : 0 };
+    if (!rc && !line)
+        rc = vc_no_memory(err);
+    if (!rc && text.size > VF_MAX_RECORD)
+        rc = vc_fail(err, VC_EINVAL, "%zu bytes, at most %d", text.size, VF_MAX_RECORD);
+    vc_context(err, rc, "record %s", key);
     if (!rc)
-        rc = check_references(w, record, err);
-    if (rc)
-        return vc_context(err, rc, "record %s", key);
+        rc = vf_parsed_read(&w->parsed, (vf_bytes){ (const uint8_t *)key, VF_SAMPLE_KEY_LEN },
+                            text, err);
+    vf_index_item item = { .entry = r.entry, .id = r.id, .hash = w->parsed.r.hash };
+    if (!rc)
+        rc = put_text(w, key, &w->parsed, &item, text, thumb, thumb_n, err);
+    free(line);
+    return rc;
+}
 
-    char *text = vf_json_line(record);
-    if (!text || strlen(text) > VF_MAX_RECORD) {
-        rc = text ? vc_fail(err, VC_EINVAL, "record %s: %zu bytes, at most %d", key, strlen(text),
-                            VF_MAX_RECORD)
-                  : vc_fail(err, VC_ENOMEM, "record %s: out of memory", key);
-        free(text);
+/* Makes the text of a record with another number. */
+static int renumber(vc_buf *b, const vf_parsed *p, uint32_t number, vc_err *err)
+{
+    const char *text = (const char *)p->text.data;
+    const size_t at = p->number.p ? (size_t)(p->number.p - text) : 0, end = at + p->number.n;
+    char member[32];
+    b->n = 0;
+    if (p->json) {
+        cJSON_SetNumberHelper(cJSON_GetObjectItemCaseSensitive(p->json, "sample"), number);
+        char *line = vf_json_line(p->json);
+        vc_buf_str(b, line ? line : "");
+        free(line);
+        return b->failed || !line ? vc_no_memory(err) : 0;
+    }
+    snprintf(member, sizeof member, at == 1 ? "\"sample\":%" PRIu32 "," : ",\"sample\":%" PRIu32,
+             number);
+    vc_buf_add(b, text, at);
+    vc_buf_str(b, member);
+    vc_buf_add(b, text + end, p->text.size - end);
+    return b->failed ? vc_no_memory(err) : 0;
+}
+
+int vf_writer_put_parsed(vf_writer *w, uint32_t number, const vf_parsed *p, const void *thumb,
+                         size_t thumb_n, vc_err *err)
+{
+    char key[VF_SAMPLE_KEY];
+    vf_index_item item = { .entry = p->r.entry, .id = p->r.id, .hash = p->r.hash };
+    vf_bytes text = p->text;
+    int rc = writable(w, err);
+    if (rc)
         return rc;
+    vf_sample_key(key, number, item.entry.variant);
+    if (number != item.entry.number) {
+        if ((rc = renumber(&w->renumbered, p, number, err)))
+            return rc;
+        item.entry.number = number;
+        text = (vf_bytes){ (const uint8_t *)w->renumbered.data, w->renumbered.n };
+        item.hash = vf_hash2(key, VF_SAMPLE_KEY_LEN, text.data, text.size);
     }
-    vf_index_item item = { .entry = r.entry, .id = r.id,
-                           .hash = vf_hash2(key, VF_SAMPLE_KEY_LEN, text, strlen(text)) };
-    if (!vf_writer_keep_record(w, number, variant, text, strlen(text))) {
-        rc = vf_writer_bucket(w, r.bucket, &r.entry, &item.bucket, err);
-        if (!rc)
-            rc = put_record(w, &item, key, text, thumb, thumb_n, err);
-    }
-    free(text);
-    return stick(w, rc, err);
+    return put_text(w, key, p, &item, text, thumb, thumb_n, err);
 }
 
 int vf_writer_keep_sample(vf_writer *w, uint32_t number, uint32_t variant)
@@ -508,6 +570,7 @@ int vf_writer_put_validation(vf_writer *w, uint32_t i, const cJSON *record, vc_e
 
 int vf_writer_drop_unseen(vf_writer *w, uint32_t *dropped, vc_err *err)
 {
+    const vf_bytes dropped_text = { (const uint8_t *)VF_DROPPED, strlen(VF_DROPPED) };
     *dropped = 0;
     int rc = writable(w, err);
     if (rc || w->append)
@@ -522,7 +585,7 @@ int vf_writer_drop_unseen(vf_writer *w, uint32_t *dropped, vc_err *err)
             .entry = { .number = e->number, .variant = e->variant, .flags = VF_ENTRY_DROPPED },
             .hash = vf_hash2(key, VF_SAMPLE_KEY_LEN, VF_DROPPED, strlen(VF_DROPPED))
         };
-        rc = put_record(w, &gone, key, VF_DROPPED, NULL, 0, err);
+        rc = put_record(w, &gone, key, dropped_text, NULL, 0, err);
         *dropped += !rc;
     }
     for (uint32_t i = 0; i < w->prompts && !rc; i++)

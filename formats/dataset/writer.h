@@ -6,8 +6,9 @@
 #ifndef FORMATS_DATASET_WRITER_H
 #define FORMATS_DATASET_WRITER_H
 
+#include "common/base/buf.h"
 #include "formats/dataset/lmdb_write.h"
-#include "formats/dataset/parts.h"
+#include "formats/dataset/record.h"
 #include "formats/keys/indexmap.h"
 #include "formats/keys/keymap.h"
 
@@ -57,6 +58,8 @@ struct vf_writer {
     vf_indexmap slot_at, id_at;              /* sample, id -> index into slot */
     vf_slot *slot;
     uint32_t slots, slots_room, next_number;
+    uint64_t ranks_end;                      /* above the vf_entry_rank of each slot */
+    bool by_id;                              /* id_at is kept */
     uint32_t noted_from, noted_to;           /* range of the slots that were noted since a shard was
                                               * closed; those of the open shard are among them */
     uint32_t live;                           /* live samples, and their root */
@@ -70,12 +73,14 @@ struct vf_writer {
     vf_lmdb *old;                            /* the closed shard that vf_writer_sample read last */
     unsigned old_number;
     char *text_of;                           /* the record that vf_writer_sample returned last */
+    vf_parsed parsed;                        /* the record that is being put */
+    vc_buf renumbered;                       /* its text with another number */
     vc_err failure;                          /* the first failed write */
 };
 
 /* ---- write.c ---- */
-/* Records item, in shard number `shard`, as the newest record of its sample. */
-int vf_writer_note(vf_writer *w, const vf_index_item *item, unsigned shard, vc_err *err);
+/* Records item, in shard number `shard`, as the newest record of its sample. `seen`: it was put. */
+int vf_writer_note(vf_writer *w, const vf_index_item *item, unsigned shard, bool seen, vc_err *err);
 vf_slot *vf_writer_slot(const vf_writer *w, uint32_t number, uint32_t variant);    /* or NULL */
 int vf_writer_bucket(vf_writer *w, const char *key, const vf_entry *grid, uint32_t *bucket,
                      vc_err *err);

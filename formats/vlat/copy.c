@@ -6,7 +6,7 @@
 #include "common/os/file.h"
 #include "formats/dataset/copy.h"
 #include "formats/dataset/expr.h"
-#include "formats/dataset/parts.h"
+#include "formats/dataset/record.h"
 #include "formats/keys/keymap.h"
 #include "formats/vlat/vlat.h"
 
@@ -40,24 +40,6 @@ static int with_remedy(const vf_copy *c, const vf_dataset *d, int rc, vc_err *er
 }
 
 /* ---- merge ---- */
-
-/* Hash of a sample's record without its number: equal samples have equal hashes. */
-static int content_of(vf_key *k, const vf_dataset *d, uint32_t i, vc_err *err)
-{
-    cJSON *record;
-    int rc = vf_dataset_sample(d, i, &record, err);
-    if (rc)
-        return rc;
-    cJSON_DeleteItemFromObjectCaseSensitive(record, "sample");
-    char *text = vf_json_line(record);
-    if (text)
-        *k = vf_hash(text, strlen(text));
-    else
-        rc = vc_no_memory(err);
-    free(text);
-    cJSON_Delete(record);
-    return rc;
-}
 
 /* Reads `part` of the manifest ("2/4"): the place of this part of a list, and the number of
  * parts. */
@@ -123,7 +105,10 @@ static int merge_one(merging *m, const vf_dataset *d, vc_err *err)
     int rc = with_remedy(m->c, d, vf_copy_prompts(m->c, d, err), err);
     for (uint32_t i = 0; !rc && i < vf_dataset_count(d); i++) {
         vf_key k;
-        rc = content_of(&k, d, i, err);
+        const vf_parsed *record;
+        rc = vf_copy_read(m->c, d, i, &record, err);
+        if (!rc)
+            rc = vf_parsed_content(record, &k, err);
         if (!rc && vf_keymap_get(&m->seen, k, NULL)) {
             m->twice++;
             continue;
@@ -135,7 +120,7 @@ static int merge_one(merging *m, const vf_dataset *d, vc_err *err)
         if (!rc)
             rc = vf_keymap_put(&m->seen, k, 0, err);
         if (!rc) {
-            rc = vf_copy_sample(m->c, d, i, m->keep ? number : m->next - 1, err);
+            rc = vf_copy_put(m->c, d, i, m->keep ? number : m->next - 1, err);
             rc = with_remedy(m->c, d, rc, err);
         }
         m->samples += !rc;
@@ -250,9 +235,13 @@ static const char *const names[] = {
     "tokens", "type", "path", "tag", "weight", "bucket", "sample", "variant", "extra.", NULL
 };
 
-typedef struct asked {
+typedef struct asked {                       /* a sample whose record is read when it is needed */
+    const vf_dataset *d;
+    uint32_t i;
     const vf_entry *e;
-    const cJSON *record;
+    cJSON *record;
+    int rc;
+    vc_err *err;
 } asked;
 
 static bool text_value(vf_expr_value *v, const cJSON *o)
@@ -279,19 +268,42 @@ static double pair(const cJSON *record, const char *field, int i)
     return cJSON_IsNumber(o) ? o->valuedouble : 0;
 }
 
+/* The values that the index has as the record has them. */
+static bool index_value(const vf_entry *e, const char *name, double *v)
+{
+    const struct { const char *name; double value; } numbers[] = {
+        { "sample", e->number }, { "variant", e->variant }, { "tokens", e->tokens },
+        { "frames", e->frames },
+    };
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (!strcmp(name, numbers[i].name)) {
+            *v = numbers[i].value;
+            return true;
+        }
+    return false;
+}
+
 static bool get_value(void *arg, const char *name, int k, vf_expr_value *v)
 {
-    const asked *a = arg;
-    const cJSON *r = a->record, *o = NULL;
+    asked *a = arg;
+    const cJSON *o = NULL;
     *v = (vf_expr_value){ 0 };
+    const bool list = !strcmp(name, "caption") || !strcmp(name, "tag");
+    if (k && !list)
+        return false;
+    if (!list && index_value(a->e, name, &v->number))
+        return true;
+    if (!a->record && !a->rc)
+        a->rc = vf_dataset_sample(a->d, a->i, &a->record, a->err);
+    const cJSON *r = a->record;
+    if (a->rc)
+        return false;
     if (!strcmp(name, "caption")) {
         o = cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(r, "captions"), k);
         return text_value(v, cJSON_GetObjectItemCaseSensitive(o, "text"));
     }
     if (!strcmp(name, "tag"))
         return text_value(v, cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(r, "tags"), k));
-    if (k)
-        return false;
     if (!strcmp(name, "type") || !strcmp(name, "path"))
         return text_value(v, cJSON_GetObjectItemCaseSensitive(r, name));
     if (!strncmp(name, "extra.", 6))
@@ -306,10 +318,7 @@ static bool get_value(void *arg, const char *name, int k, vf_expr_value *v)
     const struct { const char *name; double value; } numbers[] = {
         { "width", pair(r, "target", 1) }, { "height", pair(r, "target", 0) },
         { "source_width", vlat_num(source, "w") }, { "source_height", vlat_num(source, "h") },
-        { "frames", a->e->frames }, { "fps", fps },
-        { "seconds", fps > 0 ? a->e->frames / fps : 0 },
-        { "tokens", a->e->tokens }, { "weight", weight },
-        { "sample", a->e->number }, { "variant", a->e->variant },
+        { "fps", fps }, { "seconds", fps > 0 ? a->e->frames / fps : 0 }, { "weight", weight },
     };
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (!strcmp(name, numbers[i].name)) {
@@ -322,16 +331,10 @@ static bool get_value(void *arg, const char *name, int k, vf_expr_value *v)
 /* Finds whether the condition (NULL: none) holds for sample i. */
 static int holds(const vf_dataset *d, const vf_expr *e, uint32_t i, uint32_t *yes, vc_err *err)
 {
-    cJSON *record;
-    *yes = true;
-    if (!e)
-        return 0;
-    int rc = vf_dataset_sample(d, i, &record, err);
-    asked a = { vf_dataset_entry(d, i), record };
-    if (!rc)
-        *yes = vf_expr_holds(e, get_value, &a);
-    cJSON_Delete(record);
-    return rc;
+    asked a = { .d = d, .i = i, .e = vf_dataset_entry(d, i), .err = err };
+    *yes = !e || vf_expr_holds(e, get_value, &a);
+    cJSON_Delete(a.record);
+    return a.rc;
 }
 
 /* Sets part[i] to 1 for the samples in the wanted shards (NULL: all) that meet the condition. */
@@ -484,6 +487,16 @@ static char *part_name(const vlat *v, const vf_dataset *d, const uint32_t *part,
         i++;
     const vf_entry *e = vf_dataset_entry(d, i);
     return vc_format("%s-%ux%ux%u", v->o->out, e->f, e->h, e->w);
+}
+
+static int content_of(vf_key *k, const vf_dataset *d, uint32_t i, vc_err *err)
+{
+    vf_parsed p = { 0 };
+    int rc = vf_dataset_parsed(d, i, &p, err);
+    if (!rc)
+        rc = vf_parsed_content(&p, k, err);
+    vf_parsed_free(&p);
+    return rc;
 }
 
 static bool same_sample(const vf_dataset *a, uint32_t i, const vf_dataset *b, uint32_t j)
