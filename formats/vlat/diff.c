@@ -8,9 +8,13 @@
 #include "formats/dataset/parts.h"
 #include "formats/keys/keymap.h"
 
+enum { RELEASE_EVERY = 1 << 18 };            /* samples before the datasets' pages are released */
+
 typedef struct sides {
     const vlat *v;
     vf_dataset *d[2];
+    uint32_t next;                           /* place in B where the next sample of A is expected */
+    bool listed;                             /* place has the samples of B */
     vf_keymap place;                         /* id and variant of a sample of B -> its place in B */
     uint64_t only[2], changed, same;
 } sides;
@@ -52,15 +56,33 @@ static void differences(const cJSON *a, const cJSON *b, char what[160])
     }
 }
 
-static int index_b(sides *s, vc_err *err)
+static int list_b(sides *s, vc_err *err)
 {
     int rc = 0;
     for (uint32_t i = 0; !rc && i < vf_dataset_count(s->d[1]); i++) {
         vf_index_item item;
-        rc = vf_dataset_item(s->d[1], i, &item, err);
-        if (!rc)
-            rc = vf_keymap_put(&s->place, name_of(&item), i, err);
+        vf_dataset_indexed(s->d[1], i, &item);
+        rc = vf_keymap_put(&s->place, name_of(&item), i, err);
     }
+    s->listed = true;
+    return rc;
+}
+
+/* Finds the sample of B with the name of a. Most samples are in the order of A, so that B is listed
+ * only if one is not where it is expected. */
+static int find_in_b(sides *s, const vf_index_item *a, bool *found, uint32_t *at, vc_err *err)
+{
+    vf_index_item b;
+    uint64_t place = *at = s->next;
+    if (*at < vf_dataset_count(s->d[1])) {
+        vf_dataset_indexed(s->d[1], *at, &b);
+        *found = b.id == a->id && b.entry.variant == a->entry.variant;
+        if (*found)
+            return 0;
+    }
+    int rc = s->listed ? 0 : list_b(s, err);
+    *found = !rc && vf_keymap_get(&s->place, name_of(a), &place);
+    *at = (uint32_t)place;
     return rc;
 }
 
@@ -97,17 +119,21 @@ static int report_only(sides *s, int of, char sign, uint32_t i, vc_err *err)
 /* Records of equal hashes are equal, and most are: only the others are parsed. */
 static int compare_one(sides *s, uint32_t i, bool *met, vc_err *err)
 {
-    uint64_t at;
+    uint32_t at;
+    bool found;
     vf_index_item a, b;
     int rc = vf_dataset_item(s->d[0], i, &a, err);
+    if (!rc)
+        rc = find_in_b(s, &a, &found, &at, err);
     if (rc)
         return rc;
-    if (!vf_keymap_get(&s->place, name_of(&a), &at))
+    if (!found)
         return report_only(s, 0, '-', i, err);
     met[at] = true;
-    rc = vf_dataset_item(s->d[1], (uint32_t)at, &b, err);
+    s->next = at + 1;
+    rc = vf_dataset_item(s->d[1], at, &b, err);
     if (rc || memcmp(&a.hash, &b.hash, sizeof a.hash))
-        return rc ? rc : compare_fields(s, i, (uint32_t)at, err);
+        return rc ? rc : compare_fields(s, i, at, err);
     s->same++;
     return 0;
 }
@@ -124,9 +150,12 @@ static int report_new(sides *s, const bool *met, vc_err *err)
 static int compare_all(sides *s, vc_err *err)
 {
     bool *met = calloc((size_t)vf_dataset_count(s->d[1]) + 1, sizeof *met);
-    int rc = met ? index_b(s, err) : vc_no_memory(err);
+    int rc = met ? 0 : vc_no_memory(err);
     for (uint32_t i = 0; !rc && i < vf_dataset_count(s->d[0]); i++) {
         rc = compare_one(s, i, met, err);
+        if (i % RELEASE_EVERY == RELEASE_EVERY - 1)
+            for (int k = 0; k < 2; k++)
+                vf_dataset_release(s->d[k]);
         if (!rc && *vc_stop_flag())
             rc = vc_fail(err, VC_ESTOP, "stopped");
     }
