@@ -142,76 +142,103 @@ int vf_writer_close_text(vf_writer *w, vc_err *err)
     return close_half(w, &w->text, &s, err);
 }
 
-static int by_rank(const void *a, const void *b)
+static const vf_entry *entry_of(const vf_writer *w, uint32_t i)
 {
-    uint64_t x = vf_entry_rank(&((const vf_index_item *)a)->entry);
-    uint64_t y = vf_entry_rank(&((const vf_index_item *)b)->entry);
+    return &w->slot[i].item.entry;
+}
+
+static int by_rank(const void *a, const void *b, void *w)
+{
+    uint64_t x = vf_entry_rank(entry_of(w, *(const uint32_t *)a));
+    uint64_t y = vf_entry_rank(entry_of(w, *(const uint32_t *)b));
     return (x > y) - (x < y);
 }
 
-/* Lists the items of the open shard in key order, and its buckets in *buckets; the items' bucket
- * numbers become indices into *buckets. */
-static int index_items(const vf_writer *w, vf_index_item **out, uint32_t *n, cJSON **buckets,
-                       vc_err *err)
+/* Lists the slots of the open shard in key order. Most are in it already. */
+static int list_slots(vf_writer *w, uint32_t **out, uint32_t *n, vc_err *err)
 {
     const uint32_t room = w->noted_to - w->noted_from;
-    vf_index_item *items = calloc((size_t)room + 1, sizeof *items);
-    uint32_t *number = calloc((size_t)w->buckets + 1, sizeof *number), used = 0;
-    cJSON *list = cJSON_CreateArray();
-    int rc = items && number && list ? 0 : -1;
-
+    uint32_t *at = *out = calloc((size_t)room + 1, sizeof *at);
+    bool sorted = true;
     *n = 0;
-    for (uint32_t i = w->noted_from; i < w->noted_to && !rc; i++)
-        if (w->slot[i].shard == w->shard.number)
-            items[(*n)++] = w->slot[i].item;
-    if (*n)
-        qsort(items, *n, sizeof *items, by_rank);
-    for (uint32_t i = 0; i < *n && !rc; i++) {
-        if (items[i].entry.flags & VF_ENTRY_DROPPED)
-            continue;
-        uint32_t *b = &number[items[i].bucket];
-        if (!*b) {
-            cJSON *o = bucket_json(&w->bucket[items[i].bucket]);
-            rc = o && cJSON_AddItemToArray(list, o) ? 0 : -1;
-            *b = ++used;
-        }
-        items[i].bucket = *b - 1;
-    }
-    free(number);
-    if (rc) {
-        free(items);
-        cJSON_Delete(list);
+    if (!at)
         return vc_fail(err, VC_ENOMEM, "index: out of memory for %u samples", (unsigned)room);
-    }
-    *out = items;
-    *buckets = list;
+    for (uint32_t i = w->noted_from; i < w->noted_to; i++)
+        if (w->slot[i].shard == w->shard.number) {
+            sorted &= !*n || vf_entry_rank(entry_of(w, at[*n - 1])) < vf_entry_rank(entry_of(w, i));
+            at[(*n)++] = i;
+        }
+    if (!sorted)
+        qsort_r(at, *n, sizeof *at, by_rank, w);
     return 0;
+}
+
+/* Lists the buckets of the slots; place[b] becomes the place of bucket b of the writer. */
+static cJSON *list_buckets(const vf_writer *w, const uint32_t *at, uint32_t n, uint32_t *place)
+{
+    cJSON *list = cJSON_CreateArray();
+    uint32_t used = 0;
+    for (uint32_t i = 0; i < n && list; i++) {
+        const vf_index_item *item = &w->slot[at[i]].item;
+        if (item->entry.flags & VF_ENTRY_DROPPED || place[item->bucket])
+            continue;
+        cJSON *o = bucket_json(&w->bucket[item->bucket]);
+        if (!o || !cJSON_AddItemToArray(list, o)) {
+            cJSON_Delete(list);
+            return NULL;
+        }
+        place[item->bucket] = ++used;
+    }
+    for (uint32_t b = 0; b < w->buckets; b++)
+        place[b] -= place[b] > 0;
+    return list;
+}
+
+typedef struct listed {                      /* the samples of an index */
+    const vf_writer *w;
+    const uint32_t *at, *place;
+} listed;
+
+static void get_item(const void *arg, uint32_t i, vf_index_item *item)
+{
+    const listed *l = arg;
+    *item = l->w->slot[l->at[i]].item;
+    if (!(item->entry.flags & VF_ENTRY_DROPPED))
+        item->bucket = l->place[item->bucket];
+}
+
+/* Writes an array of the index. Each has a transaction of its own, as an index of millions of
+ * samples takes hundreds of megabytes. */
+static int put_array(vf_writer *w, const char *name, vf_index_array which, const listed *l,
+                     uint32_t n, vc_err *err)
+{
+    void *bytes = NULL;
+    size_t size = 0;
+    int rc = vf_index_pack(which, get_item, l, n, &bytes, &size, err);
+    if (!rc)
+        rc = vf_env_put(w->shard.env, VF_DB_INDEX, name, strlen(name), bytes, size, err);
+    free(bytes);
+    return rc ? rc : vf_env_commit(w->shard.env, err);
 }
 
 static int put_index(vf_writer *w, vc_err *err)
 {
-    vf_index_item *items = NULL;
-    cJSON *buckets = NULL;
-    uint32_t n;
-    int rc = index_items(w, &items, &n, &buckets, err);
-    if (rc)
-        return rc;
-
-    void *entries = NULL, *records = NULL;
-    size_t entries_size = 0, records_size = 0;
-    char *text = vf_json_line(buckets);
-    rc = text ? vf_index_pack(items, n, &entries, &entries_size, &records, &records_size, err)
-              : vc_fail(err, VC_ENOMEM, "index: out of memory");
+    uint32_t n, *at = NULL, *place = calloc((size_t)w->buckets + 1, sizeof *place);
+    int rc = place ? list_slots(w, &at, &n, err) : vc_no_memory(err);
+    cJSON *buckets = rc ? NULL : list_buckets(w, at, n, place);
+    char *text = buckets ? vf_json_line(buckets) : NULL;
+    const listed l = { w, at, place };
+    if (!rc && !text)
+        rc = vc_fail(err, VC_ENOMEM, "index: out of memory");
     if (!rc)
-        rc = vf_env_put(w->shard.env, VF_DB_INDEX, "entries", 7, entries, entries_size, err);
+        rc = put_array(w, "entries", VF_INDEX_ENTRIES, &l, n, err);
     if (!rc)
-        rc = vf_env_put(w->shard.env, VF_DB_INDEX, "records", 7, records, records_size, err);
+        rc = put_array(w, "records", VF_INDEX_RECORDS, &l, n, err);
     if (!rc)
         rc = vf_env_put(w->shard.env, VF_DB_INDEX, "buckets", 7, text, strlen(text), err);
-    free(entries);
-    free(records);
     free(text);
-    free(items);
+    free(at);
+    free(place);
     cJSON_Delete(buckets);
     return rc;
 }

@@ -303,47 +303,35 @@ void vf_index_get(const vf_index *x, uint32_t i, vf_index_item *item)
     item->bucket = (uint32_t)le(p + 24, 4);
 }
 
-static uint8_t *new_array(size_t n, size_t item, size_t *size)
+static void put_record(uint8_t *p, const vf_index_item *item)
 {
-    *size = INDEX_HEADER + n * item;
-    uint8_t *p = calloc(1, *size);
-    if (p) {
-        put_le(p, INDEX_VERSION, 4);
-        put_le(p + 4, item, 4);
-        put_le(p + 8, n, 8);
-    }
-    return p;
+    memcpy(p, item->hash.b, 16);
+    put_le(p + 16, item->id, 8);
+    put_le(p + 24, item->bucket, 4);
 }
 
-static void seal_array(uint8_t *p, size_t size)
+int vf_index_pack(vf_index_array which, vf_index_item_of *get, const void *arg, uint32_t n,
+                  void **out, size_t *size, vc_err *err)
 {
-    vf_key sum = vf_hash(p + INDEX_HEADER, size - INDEX_HEADER);
-    memcpy(p + 16, sum.b, sizeof sum.b);
-}
-
-int vf_index_pack(const vf_index_item *items, uint32_t n, void **entries, size_t *entries_size,
-                  void **records, size_t *records_size, vc_err *err)
-{
-    uint8_t *e = new_array(n, INDEX_ENTRY, entries_size);
-    uint8_t *r = new_array(n, INDEX_RECORD, records_size);
-    *entries = e;
-    *records = r;
-    if (!e || !r) {
-        free(e);
-        free(r);
-        *entries = *records = NULL;
+    const size_t each = which == VF_INDEX_ENTRIES ? INDEX_ENTRY : INDEX_RECORD;
+    *size = INDEX_HEADER + n * each;
+    uint8_t *p = *out = calloc(1, *size);
+    if (!p)
         return vc_fail(err, VC_ENOMEM, "out of memory for an index of %" PRIu32 " samples", n);
-    }
+    put_le(p, INDEX_VERSION, 4);
+    put_le(p + 4, each, 4);
+    put_le(p + 8, n, 8);
     for (uint32_t i = 0; i < n; i++) {
-        vf_entry stored = items[i].entry;
-        uint8_t *p = r + INDEX_HEADER + (size_t)i * INDEX_RECORD;
-        stored.zero = 0;
-        memcpy(e + INDEX_HEADER + (size_t)i * INDEX_ENTRY, &stored, sizeof stored);
-        memcpy(p, items[i].hash.b, 16);
-        put_le(p + 16, items[i].id, 8);
-        put_le(p + 24, items[i].bucket, 4);
+        vf_index_item item;
+        uint8_t *to = p + INDEX_HEADER + i * each;
+        get(arg, i, &item);
+        item.entry.zero = 0;
+        if (which == VF_INDEX_ENTRIES)
+            memcpy(to, &item.entry, sizeof item.entry);
+        else
+            put_record(to, &item);
     }
-    seal_array(e, *entries_size);
-    seal_array(r, *records_size);
+    vf_key sum = vf_hash(p + INDEX_HEADER, *size - INDEX_HEADER);
+    memcpy(p + 16, sum.b, sizeof sum.b);
     return 0;
 }

@@ -139,9 +139,11 @@ void vf_index_entry(const vf_index *x, uint32_t i, vf_entry *e);
 void vf_index_get(const vf_index *x, uint32_t i, vf_index_item *item);
 /* Parses x->buckets into a list; the caller frees *list. */
 int vf_buckets_parse(cJSON **list, vf_bytes text, vc_err *err);
-/* Makes the values of the sub-database `index` for items in key order; the caller frees both. */
-int vf_index_pack(const vf_index_item *items, uint32_t n, void **entries, size_t *entries_size,
-                  void **records, size_t *records_size, vc_err *err);
+typedef enum vf_index_array { VF_INDEX_ENTRIES, VF_INDEX_RECORDS } vf_index_array;
+typedef void vf_index_item_of(const void *arg, uint32_t i, vf_index_item *item);
+/* Makes a value of the sub-database `index` for n items in key order; the caller frees *out. */
+int vf_index_pack(vf_index_array which, vf_index_item_of *get, const void *arg, uint32_t n,
+                  void **out, size_t *size, vc_err *err);
 
 /* Returns the rank of a sample in the order by number, then variant. */
 static inline uint64_t vf_entry_rank(const vf_entry *e)

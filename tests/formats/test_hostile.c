@@ -174,6 +174,11 @@ static void seal(const char *dir, vf_env *e, vf_manifest *m, bool text)
     (void)dir;
 }
 
+static void item_at(const void *items, uint32_t i, vf_index_item *item)
+{
+    *item = ((const vf_index_item *)items)[i];
+}
+
 static void forge_shard(const char *dir, vf_manifest *m, uint32_t seed)
 {
     static uint8_t buf[20000];
@@ -202,7 +207,8 @@ static void forge_shard(const char *dir, vf_manifest *m, uint32_t seed)
         n = forge(buf, sizeof buf, latent, latent_n, seed + 1, i);
         OK(vf_env_put(e, VF_DB_LATENT, vf_key_hex(hex, k), 32, buf, n, &err));
     }
-    OK(vf_index_pack(items, FORGED, &index[0], &size[0], &index[1], &size[1], &err));
+    OK(vf_index_pack(VF_INDEX_ENTRIES, item_at, items, FORGED, &index[0], &size[0], &err));
+    OK(vf_index_pack(VF_INDEX_RECORDS, item_at, items, FORGED, &index[1], &size[1], &err));
     OK(vf_env_put(e, VF_DB_INDEX, "entries", 7, index[0], size[0], &err));
     OK(vf_env_put(e, VF_DB_INDEX, "records", 7, index[1], size[1], &err));
     static const char buckets[] = "[{\"key\":\"0.67\",\"latent\":[3,4,6]}]";
