@@ -207,7 +207,7 @@ static void get_item(const void *arg, uint32_t i, vf_index_item *item)
         item->bucket = l->place[item->bucket];
 }
 
-/* Writes an array of the index. Each has a transaction of its own, as an index of millions of
+/* Writes an array of the index. A large one has a transaction of its own, as that of millions of
  * samples takes hundreds of megabytes. */
 static int put_array(vf_writer *w, const char *name, vf_index_array which, const listed *l,
                      uint32_t n, vc_err *err)
@@ -218,7 +218,7 @@ static int put_array(vf_writer *w, const char *name, vf_index_array which, const
     if (!rc)
         rc = vf_env_put(w->shard.env, VF_DB_INDEX, name, strlen(name), bytes, size, err);
     free(bytes);
-    return rc ? rc : vf_env_commit(w->shard.env, err);
+    return rc || vf_env_waiting(w->shard.env) < VF_BATCH ? rc : vf_env_commit(w->shard.env, err);
 }
 
 static int put_index(vf_writer *w, vc_err *err)

@@ -11,7 +11,6 @@
 #include "common/os/progress.h"
 
 enum { MAX_PROMPT = 999999 };                /* six digits in a key */
-#define BATCH ((uint64_t)64 << 20)           /* bytes per transaction */
 
 /* ---- open, close ---- */
 
@@ -337,7 +336,7 @@ static int close_or_commit(vf_writer *w, vc_err *err)
         rc = vf_writer_close_text(w, err);
     uint64_t waiting = (w->shard.env ? vf_env_waiting(w->shard.env) : 0) +
                        (w->text.env ? vf_env_waiting(w->text.env) : 0);
-    if (!rc && waiting >= BATCH)
+    if (!rc && waiting >= VF_BATCH)
         rc = commit(w, err);
     return rc;
 }

@@ -12,6 +12,7 @@
 #include "formats/keys/indexmap.h"
 #include "formats/keys/keymap.h"
 
+#define VF_BATCH ((uint64_t)64 << 20)        /* bytes of puts after which they are committed */
 #define VF_MANIFEST_LOCK "manifest.lock"
 enum {
     VF_NO_NUMBER = VF_MAX_SHARD + 2,         /* number of an open shard when several ranks write */
