@@ -11,7 +11,8 @@
 #include <string.h>
 
 enum {
-    BQ = 96, BK = 256,
+    BQ = 96, BK = CPU_ATTEND_KEYS,
+    BQ_AT_ONCE = 256,                     /* queries of a call of cpu_gemm.attend */
     SHARE = 4                             /* units per thread, so that threads end together */
 };
 
@@ -23,7 +24,9 @@ typedef struct fwd {
     size_t causal;                             /* vt_attn.causal */
     float scale;
     size_t heads, shared, sq, sk, dim;         /* shared: query heads per key head */
-    size_t q_blocks, parts;                    /* blocks of queries; units of work per head */
+    bool at_once;                              /* by cpu_gemm.attend */
+    size_t bq, q_blocks, parts;                /* queries of a block; blocks; units of work per
+                                                * head */
     size_t du, dp;                             /* D in units; D as columns of panels */
     size_t ku;                                 /* BK keys in units */
     size_t head_units;                         /* units of one head's K (and V) panels */
@@ -34,24 +37,29 @@ static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 /* A thread's scratch; P overwrites S where a score and a unit have the same size. */
 typedef struct own {
     uint32_t *panels;                          /* K's, then V's */
-    uint32_t *q, *p;                           /* [BQ][du + PAD], [BQ][ldp] */
-    float *s, *o, *max, *sum;                  /* [BQ][lds], [BQ][dp], [BQ], [BQ] */
+    uint32_t *q, *p;                           /* [bq][du + PAD], [bq][ldp] */
+    float *s, *o, *max, *sum;                  /* [bq][lds], [bq][dp], [bq], [bq] */
+    float *sums;                               /* the rest is attend's */
     size_t lds, ldp;
 } own;
 
 static size_t place(const fwd *f, uint32_t *at, own *w)
 {
-    size_t kv = 2 * f->head_units, q = BQ * (f->du + CPU_ATTN_PAD), lds = BK + CPU_ATTN_PAD;
-    size_t ldp = f->g->pair == 1 ? lds : f->ku + CPU_ATTN_PAD, p = f->g->pair == 1 ? 0 : BQ * ldp;
-    size_t s = BQ * lds, o = BQ * f->dp;
+    size_t kv = 2 * f->head_units, q = f->bq * (f->du + CPU_ATTN_PAD), lds = BK + CPU_ATTN_PAD;
+    size_t rows = f->at_once ? 2 * CPU_MR : f->bq, s = rows * lds, o = f->bq * f->dp;
+    size_t sums = f->at_once ? f->bq * CPU_NR : 0, ldp = lds, p = 0;
 
+    if (f->g->pair > 1) {
+        ldp = f->ku + CPU_ATTN_PAD;
+        p = rows * ldp;
+    }
     if (w) {
         float *x = (float *)(at + kv + q);
         *w = (own){ .panels = at, .q = at + kv, .s = x, .o = x + s, .max = x + s + o,
-                    .sum = x + s + o + BQ, .lds = lds, .ldp = ldp,
-                    .p = p ? (uint32_t *)(x + s + o + 2 * BQ) : (uint32_t *)x };
+                    .sum = x + s + o + f->bq, .sums = x + s + o + 2 * f->bq, .lds = lds, .ldp = ldp,
+                    .p = p ? (uint32_t *)(x + s + o + 2 * f->bq + sums) : (uint32_t *)x };
     }
-    return kv + q + s + o + 2 * BQ + p;
+    return kv + q + s + o + 2 * f->bq + sums + p;
 }
 
 /* Packs a key head's K as panels over D, and its V as panels over each block of keys. */
@@ -105,7 +113,7 @@ static void query_block(const fwd *f, const own *w, size_t bh, size_t q0)
 {
     const cpu_gemm *g = f->g;
     size_t b = bh / f->heads, h = bh % f->heads, keys = cpu_keys(f->k, f->kv_len, b);
-    size_t rows = least(BQ, f->sq - q0), ldq = f->du + CPU_ATTN_PAD, nr = (size_t)g->nr;
+    size_t rows = least(f->bq, f->sq - q0), ldq = f->du + CPU_ATTN_PAD, nr = (size_t)g->nr;
 
     keys = seen(f, q0 + rows - 1, keys);
     cpu_pack_a(g, w->q, ldq, cpu_head(f->q, b, h, true), q0, rows, 0, f->dim);
@@ -134,9 +142,30 @@ static void query_block(const fwd *f, const own *w, size_t bh, size_t q0)
     }
 }
 
+/* The same where neither bias nor mask stands between the products. */
+static void query_block_at_once(const fwd *f, const own *w, size_t bh, size_t q0)
+{
+    size_t b = bh / f->heads, h = bh % f->heads, rows = least(f->bq, f->sq - q0);
+    size_t ldq = f->du + CPU_ATTN_PAD, s = CPU_MR * w->lds, p = CPU_MR * w->ldp;
+    cpu_attend x = {
+        .rows = cpu_round_up(rows, CPU_MR), .keys = cpu_keys(f->k, f->kv_len, b), .du = f->du,
+        .dp = f->dp, .q = w->q, .ldq = ldq, .k = w->panels, .v = w->panels + f->head_units,
+        .scale = f->scale * CPU_LOG2E, .s = { w->s, w->s + s }, .p = { w->p, w->p + p },
+        .lds = w->lds, .ldp = w->ldp, .sums = w->sums, .max = w->max, .sum = w->sum, .o = w->o,
+    };
+
+    if (x.keys == 0) {
+        memset(w->sum, 0, rows * 4);
+        return;
+    }
+    cpu_pack_a(f->g, w->q, ldq, cpu_head(f->q, b, h, true), q0, rows, 0, f->dim);
+    memset(w->q + rows * ldq, 0, (x.rows - rows) * ldq * 4);
+    f->g->attend(&x);
+}
+
 static void emit(const fwd *f, const own *w, size_t bh, size_t q0)
 {
-    size_t b = bh / f->heads, h = bh % f->heads, rows = least(BQ, f->sq - q0);
+    size_t b = bh / f->heads, h = bh % f->heads, rows = least(f->bq, f->sq - q0);
     float *lse = f->lse ? cpu_lse(f->lse, b, h) + q0 : NULL;
 
     for (size_t i = 0; i < rows; i++) {
@@ -172,8 +201,11 @@ static void run(const fwd *f, size_t all)
             held = bk;
             for (size_t j = part * f->q_blocks / f->parts; j < (part + 1) * f->q_blocks / f->parts;
                  j++) {
-                query_block(f, &w, bh, j * BQ);
-                emit(f, &w, bh, j * BQ);
+                if (f->at_once)
+                    query_block_at_once(f, &w, bh, j * f->bq);
+                else
+                    query_block(f, &w, bh, j * f->bq);
+                emit(f, &w, bh, j * f->bq);
             }
         }
         f->g->end();
@@ -194,7 +226,9 @@ void cpu_attention(vt_dev *d, vt_tensor *o, vt_tensor *lse, const vt_tensor *q, 
 
     if (all == 0 || f.sq == 0)
         return;
-    f.q_blocks = (f.sq + BQ - 1) / BQ;
+    f.at_once = f.g->attend && !f.bias && !f.causal;
+    f.bq = f.at_once ? BQ_AT_ONCE : BQ;
+    f.q_blocks = (f.sq + f.bq - 1) / f.bq;
     f.parts = least((SHARE * (size_t)d->threads + all - 1) / all, f.q_blocks);
     f.du = cpu_units(f.g, f.dim);
     f.dp = cpu_round_up(f.dim, (size_t)f.g->nr);

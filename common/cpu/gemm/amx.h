@@ -12,7 +12,6 @@ enum { TILE = PANEL / 2 };
 static void tiles(bool one, size_t k, const uint32_t *a, size_t lda, const uint32_t *b, float *c,
                   size_t ldc, bool add)
 {
-    TILES;
     const uint32_t *a1 = a + TILE * lda;
     float *c1 = c + TILE * ldc;
     size_t as = lda * 4, bs = PANEL * 4, cs = ldc * 4;
@@ -77,6 +76,8 @@ static void amx_block(size_t m, size_t n, size_t k, const uint32_t *a, size_t ld
         }
 }
 
+#include "common/cpu/gemm/amx_attn.h"
+
 static void amx_begin(void) { tile_begin(); }
 static void amx_end(void) { tile_end(); }
 
@@ -94,4 +95,5 @@ const cpu_gemm GEMM_SET = {
     .transpose = transpose_units,
     .softmax = softmax,
     .softmax_grad = pairs_softmax_grad,
+    .attend = amx_attend,
 };

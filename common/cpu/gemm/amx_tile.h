@@ -2,8 +2,8 @@
  *
  * A tile is 16 rows of 64 bytes. tile_mul adds to 16 x 16 f32 the product of 16 rows of 16 pairs of
  * bf16 (A) and 16 pair rows of 16 columns (B). Tile numbers are constants 0..7. With
- * CPU_AMX_EMULATE the tiles are an array that TILES declares in the function that uses them: the
- * tests run the kernels' own source that way on machines without AMX. Strides are in bytes. */
+ * CPU_AMX_EMULATE the tiles are an array of the thread: the tests run the kernels' own source that
+ * way on machines without AMX. Strides are in bytes. */
 #ifndef COMMON_CPU_GEMM_AMX_TILE_H
 #define COMMON_CPU_GEMM_AMX_TILE_H
 
@@ -14,7 +14,6 @@
 #ifndef CPU_AMX_EMULATE
 #include <immintrin.h>
 
-#define TILES
 /* gcc's intrinsics do not declare that they read and write memory (the configuration declares only
  * its first eight bytes), so fences keep stores before a load, and reads after a store. */
 #define TILE_FENCE() __asm__ volatile("" ::: "memory")
@@ -42,7 +41,7 @@ static inline void tile_end(void) { _tile_release(); }
 #else
 
 typedef struct tile { uint32_t at[16][16]; } tile;
-#define TILES tile tiles_[8]
+static _Thread_local tile tiles_[8];
 #define tile_zero(t) memset(&tiles_[t], 0, sizeof(tile))
 #define tile_load(t, p, stride) tile_copy_in(&tiles_[t], p, stride)
 #define tile_store(t, p, stride) tile_copy_out(&tiles_[t], p, stride)

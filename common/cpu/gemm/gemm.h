@@ -47,6 +47,23 @@ typedef struct cpu_softmax_grad {
     size_t pb;
 } cpu_softmax_grad;
 
+/* Queries of a head against all of its keys, without bias and mask. */
+enum { CPU_ATTEND_KEYS = 256 };
+typedef struct cpu_attend {
+    size_t rows, keys;                         /* queries: a multiple of CPU_MR; at least one key */
+    size_t du, dp;                             /* D in units, and as columns of panels */
+    const uint32_t *q;                         /* [rows][ldq] units, as A */
+    size_t ldq;
+    const uint32_t *k, *v;                     /* as B: K; V for each CPU_ATTEND_KEYS keys */
+    float scale;                               /* as in cpu_softmax */
+    float *s[2];                               /* scratch: [CPU_MR][lds] each */
+    uint32_t *p[2];                            /* and [CPU_MR][ldp] units */
+    size_t lds, ldp;
+    float *sums;                               /* scratch: [rows][CPU_NR] */
+    float *max, *sum, *o;                      /* results: [rows] references, [rows] sums of
+                                                * 2^(scale s - max), [rows][dp] the same times V */
+} cpu_attend;
+
 typedef struct cpu_gemm {
     const char *name;                          /* "plain", "avx2", "avx512", "avx512_bf16", "amx" */
     int pair;                                  /* elements of k in a unit: 1 or 2 */
@@ -71,6 +88,7 @@ typedef struct cpu_gemm {
                       size_t cols);
     void (*softmax)(const cpu_softmax *x);
     void (*softmax_grad)(const cpu_softmax_grad *x);
+    void (*attend)(const cpu_attend *x);       /* NULL: block and softmax do it */
 } cpu_gemm;
 
 extern const cpu_gemm cpu_gemm_plain;

@@ -189,6 +189,16 @@ static inline float v_most(vf x)
     return m;
 }
 
+/* Tells whether a lane is above the limit or NaN. */
+static inline bool v_any_above(vf x, float limit)
+{
+#if defined(V_AVX512)
+    return _mm512_cmp_ps_mask(x, v_set(limit), _CMP_NLE_UQ) != 0;
+#else
+    return !(v_most(v_if(x <= limit, v_set(0), v_set(1))) <= 0);
+#endif
+}
+
 /* ---- element types ---- */
 
 static inline vf v_from_bf16(vu16 h) { return (vf)(__builtin_convertvector(h, vu) << 16); }
@@ -287,6 +297,21 @@ static inline vf v_exp2(vf x)
     p = p * f + 0.6931470036507f;
     p = p * f + 1.0f;
     return p * (vf)((vu)t << 23);
+}
+
+/* 2^x where the result is rounded to bf16: relative error 3e-6; above 2^127 at least 2^127. */
+static inline vf v_exp2_bf16(vf x)
+{
+#if defined(V_AVX512)
+    vf f = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);     /* x - floor x */
+    vf p = f * 0.0135341678f + 0.0520114601f;
+    p = p * f + 0.2414427549f;
+    p = p * f + 0.6930038333f;
+    p = p * f + 1.0000026226f;
+    return _mm512_scalef_ps(p, x);                                             /* p 2^(floor x) */
+#else
+    return v_exp2(v_min(v_set(127.0f), x));
+#endif
 }
 
 /* e^(-x^2/2), the normal density without its 1/sqrt(2 pi). x^2 is split so that its rounding does
