@@ -73,7 +73,7 @@ void cpu_pack_a(const cpu_gemm *g, uint32_t *dst, size_t lda, cpu_vectors x, siz
 
 /* Prefetches elements k..k+n of nr vectors along k to the second-level cache: rows of a matrix are
  * often a power of two apart, and so many of them would displace each other in the first. The
- * vectors may lie behind the operand, since to prefetch memory that does not exist has no effect. */
+ * vectors may lie behind the operand: to prefetch memory that does not exist has no effect. */
 static void expect_along(size_t nr, cpu_vectors x, size_t i, size_t k, size_t n)
 {
     size_t size = vc_dtype_size(x.type);
