@@ -326,7 +326,7 @@ def compare(a, what):
     model = f"{a.work}/{'dit' if step else 'encoders'}"
     by_type, them = {}, {}
     for n in range(a.rounds):
-        for dtype in a.dtypes if step else ["f32"]:
+        for dtype in a.dtypes if step else ["bf16"]:      # vprep's default
             better(by_type.setdefault(dtype, {}), ours_train(a, what, model, n, dtype) if step
                    else ours_encode(a, what, model), dtype)
         for dtype in a.dtypes:

@@ -10,7 +10,10 @@
 #include <omp.h>
 #include <string.h>
 
-enum { KB = 96, QB = 256, LDQ = QB + CPU_ATTN_PAD };
+/* Keys of a block. Each block reads and writes all of dQ, so more keys are better while S and dP
+ * stay in the second cache: 2 MB or 1 MB where there is AVX-512, often 512 KB elsewhere. */
+enum { KEYS = 96, KEYS_512 = 192 };
+enum { QB = 256, LDQ = QB + CPU_ATTN_PAD };
 
 typedef struct bwd {
     vt_dev *d;
@@ -20,8 +23,8 @@ typedef struct bwd {
     float scale;
     bool add_q, add_k, add_v;
     size_t heads, sq, sk, dim;
-    size_t du, dp, qu, ku;                     /* D in units and as columns; QB, KB in units */
-    size_t q_blocks, k_blocks, parts;          /* parts: units of work per head */
+    size_t du, dp, qu, ku;                     /* D in units and as columns; QB, kb in units */
+    size_t kb, q_blocks, k_blocks, parts;      /* keys of a block; parts: units of work per head */
 } bwd;
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
@@ -32,11 +35,11 @@ typedef struct work {
     uint32_t *qt, *ot, *qn, *on;               /* per block: [QB/nr][du][nr]; [dp/nr][qu][nr] */
     float *dq;                                 /* per block: [D][LDQ], transposed */
     float *lse, *delta;                        /* [q_blocks QB] */
-    uint32_t *k, *v, *kt;                      /* [KB][du + PAD], [D][ku + PAD] */
-    float *s, *dp;                             /* [KB][LDQ] */
-    uint32_t *p, *ds;                      /* [KB][ldp]; the same as s and dp for units of f32 */
+    uint32_t *k, *v, *kt;                      /* [kb][du + PAD], [D][ku + PAD] */
+    float *s, *dp;                             /* [kb][LDQ] */
+    uint32_t *p, *ds;                      /* [kb][ldp]; the same as s and dp for units of f32 */
     uint32_t *panels;                          /* dS' as B: [QB/nr][ku][nr] */
-    float *dk, *dv;                            /* [KB][dp] */
+    float *dk, *dv;                            /* [kb][dp] */
     size_t ldp;
 } work;
 
@@ -44,7 +47,8 @@ static size_t place(const bwd *f, uint32_t *base, work *w)
 {
     size_t tb = QB * f->du, nb = f->qu * f->dp, n = f->q_blocks, at = 0;
     size_t mr = CPU_MR, ldp = f->g->pair == 1 ? LDQ : f->qu + CPU_ATTN_PAD;
-    size_t kv = KB * (f->du + CPU_ATTN_PAD), kt = cpu_round_up(f->dim, mr) * (f->ku + CPU_ATTN_PAD);
+    size_t kv = f->kb * (f->du + CPU_ATTN_PAD);
+    size_t kt = cpu_round_up(f->dim, mr) * (f->ku + CPU_ATTN_PAD);
     work x = { .ldp = ldp };
 #define TAKE(field, units)                                                   \
     do {                                                                     \
@@ -62,17 +66,17 @@ static size_t place(const bwd *f, uint32_t *base, work *w)
     TAKE(k, kv);
     TAKE(v, kv);
     TAKE(kt, kt);
-    TAKE(s, KB * LDQ);
-    TAKE(dp, KB * LDQ);
+    TAKE(s, f->kb * LDQ);
+    TAKE(dp, f->kb * LDQ);
     TAKE(panels, QB * f->ku);
-    TAKE(dk, KB * f->dp);
-    TAKE(dv, KB * f->dp);
+    TAKE(dk, f->kb * f->dp);
+    TAKE(dv, f->kb * f->dp);
     if (f->g->pair == 1) {
         x.p = (uint32_t *)x.s;
         x.ds = (uint32_t *)x.dp;
     } else {
-        TAKE(p, KB * ldp);
-        TAKE(ds, KB * ldp);
+        TAKE(p, f->kb * ldp);
+        TAKE(ds, f->kb * ldp);
     }
 #undef TAKE
     if (w)
@@ -169,8 +173,8 @@ static void head_part(const bwd *f, const work *w, size_t bh, size_t part)
     bool first = true;
 
     pack_queries(f, w, b, h);
-    for (size_t i = begin; i < end && i * KB < keys; i++, first = false) {
-        size_t k0 = i * KB, n = least(KB, keys - k0);
+    for (size_t i = begin; i < end && i * f->kb < keys; i++, first = false) {
+        size_t k0 = i * f->kb, n = least(f->kb, keys - k0);
         cpu_pack_a(g, w->k, ldk, cpu_head(f->k, b, h, true), k0, n, 0, f->dim);
         cpu_pack_a(g, w->v, ldk, cpu_head(f->v, b, h, true), k0, n, 0, f->dim);
         cpu_pack_a(g, w->kt, f->ku + CPU_ATTN_PAD, cpu_head(f->k, b, h, false), 0, f->dim, k0, n);
@@ -185,7 +189,8 @@ static void head_part(const bwd *f, const work *w, size_t bh, size_t part)
     }
     if (first)
         memset(w->dq, 0, f->q_blocks * f->dim * LDQ * 4);
-    for (size_t s = begin * KB > keys ? begin * KB : keys; s < least(end * KB, f->sk); s++) {
+    size_t unseen = begin * f->kb > keys ? begin * f->kb : keys;
+    for (size_t s = unseen; s < least(end * f->kb, f->sk); s++) {
         if (f->dk)
             emit(f, f->dk, f->add_k, b, s, h, NULL, 0);
         if (f->dv)
@@ -274,12 +279,13 @@ void cpu_attention_grad(vt_dev *d, vt_tensor *dq, vt_tensor *dk, vt_tensor *dv,
 
     if (all == 0 || f.sq == 0)
         return;
+    f.kb = f.g->nr == CPU_NR ? KEYS_512 : KEYS;
     f.du = cpu_units(f.g, f.dim);
     f.dp = cpu_round_up(f.dim, (size_t)f.g->nr);
     f.qu = cpu_units(f.g, QB);
-    f.ku = cpu_units(f.g, KB);
+    f.ku = cpu_units(f.g, f.kb);
     f.q_blocks = (f.sq + QB - 1) / QB;
-    f.k_blocks = (f.sk + KB - 1) / KB;
+    f.k_blocks = (f.sk + f.kb - 1) / f.kb;
     if (all < threads && f.k_blocks > 1)
         f.parts = least(least(threads / all, f.k_blocks), MOST_PARTS);
 
