@@ -10,8 +10,6 @@
 #include "common/os/file.h"
 #include "common/os/progress.h"
 
-enum { MAX_PROMPT = 999999 };                /* six digits in a key */
-
 /* ---- open, close ---- */
 
 int vf_writer_open(vf_writer **out, const char *path, const vf_writer_opts *o, vc_err *err)
@@ -104,212 +102,6 @@ static int writable(const vf_writer *w, vc_err *err)
     if (w->finished)
         return vc_fail(err, VC_EINVAL, "%s: the dataset is finished", w->dir);
     return w->failure.code ? vc_fail(err, w->failure.code, "%s", w->failure.text) : 0;
-}
-
-/* ---- tables ---- */
-
-static uint64_t rank_of(const void *slots, uint32_t i)
-{
-    return vf_entry_rank(&((const vf_slot *)slots)[i].item.entry);
-}
-
-static uint64_t id_of(const void *slots, uint32_t i)
-{
-    return ((const vf_slot *)slots)[i].item.id;
-}
-
-vf_slot *vf_writer_slot(const vf_writer *w, uint32_t number, uint32_t variant)
-{
-    uint32_t at;
-    const uint64_t rank = (uint64_t)number << 16 | variant;
-    return rank < w->ranks_end && vf_indexmap_get(&w->slot_at, w->slot, rank_of, rank, &at)
-               ? &w->slot[at]
-               : NULL;
-}
-
-/* Adds a live item to the manifest's sums, or takes it out of them. */
-static void count(vf_writer *w, const vf_index_item *item, bool add)
-{
-    if (item->entry.flags & VF_ENTRY_DROPPED)
-        return;
-    w->live += add ? 1u : -1u;
-    w->bucket[item->bucket].live += add ? 1 : -1;
-    if (add)
-        vf_root_add(&w->root, item->hash);
-    else
-        vf_root_take(&w->root, item->hash);
-}
-
-int vf_writer_note(vf_writer *w, const vf_index_item *item, unsigned shard, bool seen, vc_err *err)
-{
-    vf_slot *s = vf_writer_slot(w, item->entry.number, item->entry.variant);
-    int rc = 0;
-    if (!s) {
-        if (w->slots == w->slots_room) {
-            uint32_t room = w->slots_room ? 2 * w->slots_room : 256;
-            vf_slot *p = realloc(w->slot, room * sizeof *p);
-            if (!p)
-                return vc_fail(err, VC_ENOMEM, "out of memory for %" PRIu32 " samples", room);
-            w->slot = p;
-            w->slots_room = room;
-        }
-        s = &w->slot[w->slots];
-        *s = (vf_slot){ .item = { .entry = { .number = item->entry.number,
-                                             .variant = item->entry.variant,
-                                             .flags = VF_ENTRY_DROPPED } } };
-        rc = vf_indexmap_put(&w->slot_at, w->slot, rank_of, w->slots, err);
-        if (rc)
-            return rc;
-        w->slots++;
-        const uint64_t rank = vf_entry_rank(&item->entry);
-        w->ranks_end = rank < w->ranks_end ? w->ranks_end : rank + 1;
-    }
-    count(w, &s->item, false);
-    count(w, item, true);
-    s->item = *item;
-    s->shard = shard;
-    s->seen |= seen;
-    const uint32_t at = (uint32_t)(s - w->slot);
-    w->noted_from = w->noted_to && w->noted_from < at ? w->noted_from : at;
-    w->noted_to = w->noted_to > at ? w->noted_to : at + 1;
-    if (item->entry.number >= w->next_number)
-        w->next_number = item->entry.number + (item->entry.number < UINT32_MAX);
-    if (w->by_id && !(item->entry.flags & VF_ENTRY_DROPPED))
-        rc = vf_indexmap_put(&w->id_at, w->slot, id_of, at, err);
-    return rc;
-}
-
-int vf_writer_bucket(vf_writer *w, const char *key, const vf_entry *grid, uint32_t *bucket,
-                     vc_err *err)
-{
-    uint16_t dims[3] = { grid->f, grid->h, grid->w };
-    vf_key k = vf_hash2(dims, sizeof dims, key, strlen(key));
-    uint64_t at;
-    if (vf_keymap_get(&w->bucket_at, k, &at)) {
-        *bucket = (uint32_t)at;
-        return 0;
-    }
-    if (w->buckets == w->buckets_room) {
-        uint32_t room = w->buckets_room ? 2 * w->buckets_room : 64;
-        vf_bucket *p = realloc(w->bucket, room * sizeof *p);
-        if (!p)
-            return vc_fail(err, VC_ENOMEM, "out of memory for %" PRIu32 " buckets", room);
-        w->bucket = p;
-        w->buckets_room = room;
-    }
-    char *copy = strdup(key);
-    int rc = copy ? vf_keymap_put(&w->bucket_at, k, w->buckets, err)
-                  : vc_no_memory(err);
-    if (rc) {
-        free(copy);
-        return rc;
-    }
-    *bucket = w->buckets;
-    w->bucket[w->buckets++] = (vf_bucket){ copy, grid->f, grid->h, grid->w, 0 };
-    return 0;
-}
-
-int vf_writer_prompt(vf_writer *w, uint32_t i, vf_prompt **out, vc_err *err)
-{
-    if (i > MAX_PROMPT)
-        return vc_fail(err, VC_EINVAL, "validation prompt %" PRIu32 ": at most %d", i, MAX_PROMPT);
-    if (i >= w->prompts) {
-        vf_prompt *p = realloc(w->prompt, (i + 1) * sizeof *p);
-        if (!p)
-            return vc_fail(err, VC_ENOMEM, "out of memory for %" PRIu32 " validation prompts",
-                           i + 1);
-        memset(p + w->prompts, 0, (i + 1 - w->prompts) * sizeof *p);
-        w->prompt = p;
-        w->prompts = i + 1;
-    }
-    *out = &w->prompt[i];
-    return 0;
-}
-
-/* ---- queries ---- */
-
-int vf_writer_lost_shards(const vf_writer *w)
-{
-    return w->lost;
-}
-
-bool vf_writer_has_latent(const vf_writer *w, vf_key k)
-{
-    return vf_keymap_get(&w->latents, k, NULL);
-}
-
-bool vf_writer_has_text(const vf_writer *w, vf_key k)
-{
-    return vf_keymap_get(&w->texts, k, NULL);
-}
-
-uint32_t vf_writer_next_number(const vf_writer *w)
-{
-    return w->next_number;
-}
-
-static bool live(const vf_slot *s)
-{
-    return s && !(s->item.entry.flags & VF_ENTRY_DROPPED);
-}
-
-int vf_writer_number_of(const vf_writer *w, uint64_t id, uint32_t *number)
-{
-    uint32_t at;
-    if (!vf_indexmap_get(&w->id_at, w->slot, id_of, id, &at) || !live(&w->slot[at]))
-        return VC_ENOENT;
-    *number = w->slot[at].item.entry.number;
-    return 0;
-}
-
-uint32_t vf_writer_count(const vf_writer *w)
-{
-    return w->live;
-}
-
-const vf_key *vf_writer_clip_of(const vf_writer *w, uint32_t number, uint32_t variant)
-{
-    const vf_slot *s = vf_writer_slot(w, number, variant);
-    return live(s) ? &s->item.entry.latent : NULL;
-}
-
-/* Reads a record of a closed shard into w->text_of, NUL-ended; NULL if it is missing or damaged. */
-static const char *old_text(vf_writer *w, unsigned shard, const char *key, vf_key hash)
-{
-    vf_tree t;
-    vf_bytes v;
-    if (!w->old || w->old_number != shard) {
-        char file[VF_SHARD_NAME];
-        vf_lmdb_close(w->old);
-        w->old_number = shard;
-        if (vf_shard_open(&w->old, w->dir, vf_shard_name(file, false, shard), -1, NULL))
-            return NULL;
-    }
-    if (vf_lmdb_tree(w->old, vf_shard_dbs[VF_DB_SAMPLE], &t, NULL) ||
-        vf_lmdb_get(w->old, &t, key, VF_SAMPLE_KEY_LEN, &v, NULL))
-        return NULL;
-    vf_key k = vf_hash2(key, VF_SAMPLE_KEY_LEN, v.data, v.size);
-    if (memcmp(&k, &hash, sizeof k))
-        return NULL;
-    free(w->text_of);
-    w->text_of = strndup((const char *)v.data, v.size);
-    return w->text_of;
-}
-
-const char *vf_writer_sample(vf_writer *w, uint32_t number, uint32_t variant)
-{
-    char key[VF_SAMPLE_KEY];
-    const vf_slot *s = vf_writer_slot(w, number, variant);
-    if (!live(s))
-        return NULL;
-    vf_sample_key(key, number, variant);
-    if (!w->shard.env || s->shard != w->shard.number)
-        return old_text(w, s->shard, key, s->item.hash);
-    const void *text;
-    size_t n;
-    if (vf_env_get(w->shard.env, VF_DB_SAMPLE, key, VF_SAMPLE_KEY_LEN, &text, &n, NULL))
-        return NULL;
-    return text;
 }
 
 /* ---- puts ---- */
@@ -424,7 +216,7 @@ static int put_record(vf_writer *w, vf_index_item *item, const char *key, vf_byt
 static bool keep_hash(vf_writer *w, uint32_t number, uint32_t variant, const vf_key *hash)
 {
     vf_slot *s = vf_writer_slot(w, number, variant);
-    bool same = live(s) && !memcmp(&s->item.hash, hash, sizeof *hash);
+    bool same = vf_slot_live(s) && !memcmp(&s->item.hash, hash, sizeof *hash);
     if (same)
         s->seen = true;
     return same;
@@ -530,7 +322,7 @@ int vf_writer_put_parsed(vf_writer *w, uint32_t number, const vf_parsed *p, cons
 int vf_writer_keep_sample(vf_writer *w, uint32_t number, uint32_t variant)
 {
     vf_slot *s = vf_writer_slot(w, number, variant);
-    if (!live(s))
+    if (!vf_slot_live(s))
         return VC_ENOENT;
     s->seen = true;
     return 0;
@@ -577,7 +369,7 @@ int vf_writer_drop_unseen(vf_writer *w, uint32_t *dropped, vc_err *err)
     for (uint32_t i = 0; i < w->slots && !rc; i++) {
         char key[VF_SAMPLE_KEY];
         const vf_entry *e = &w->slot[i].item.entry;
-        if (w->slot[i].seen || !live(&w->slot[i]))
+        if (w->slot[i].seen || !vf_slot_live(&w->slot[i]))
             continue;
         vf_sample_key(key, e->number, e->variant);
         vf_index_item gone = {

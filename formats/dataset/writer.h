@@ -1,5 +1,6 @@
-/* writer.h - the state of a vf_writer, internal to write.c (puts), resume.c (loading the files of
- * the folder), finish.c (closing shards) and ranks.c (several writers).
+/* writer.h - the state of a vf_writer, internal to write.c (puts), tables.c (the samples,
+ * buckets and prompts that it knows), resume.c (loading the files of the folder), finish.c (closing
+ * shards) and ranks.c (several writers).
  *
  * A writer holds in memory the keys of all latents and texts, and for each sample the hash of its
  * record, so that it can decide without reading which values have to be written. */
@@ -24,6 +25,11 @@ typedef struct vf_slot {                     /* a sample's newest record */
     unsigned shard;                          /* number of the shard that holds the record */
     bool seen;                               /* the sample was put or kept since open */
 } vf_slot;
+
+static inline bool vf_slot_live(const vf_slot *s)            /* s may be NULL */
+{
+    return s && !(s->item.entry.flags & VF_ENTRY_DROPPED);
+}
 
 typedef struct vf_bucket {
     char *key;
@@ -79,7 +85,7 @@ struct vf_writer {
     vc_err failure;                          /* the first failed write */
 };
 
-/* ---- write.c ---- */
+/* ---- tables.c ---- */
 /* Records item, in shard number `shard`, as the newest record of its sample. `seen`: it was put. */
 int vf_writer_note(vf_writer *w, const vf_index_item *item, unsigned shard, bool seen, vc_err *err);
 vf_slot *vf_writer_slot(const vf_writer *w, uint32_t number, uint32_t variant);    /* or NULL */
