@@ -22,7 +22,39 @@ run() {
         exec "$lib/ranks.sh" "$1" vprep "${flags[@]}" "${shards[@]}" --out "$2" --workers 1
     fi
 }
-again() { (run "$@"); }
+again()
+{
+    (run "$@") &
+    ended $!
+}
+patience=${VLT_PATIENCE:-150}                        # seconds that a job has
+ranks_of() { pgrep -r D,R,S,T -P "$1"; }
+# waits_of PID: the call of the kernel in which each thread is
+waits_of()
+{
+    local task
+    for task in "/proc/$1/task/"*; do
+        echo "$task: $(cat "$task/comm" "$task/wchan" "$task/syscall" 2>&1 | tr '\n' ' ')"
+    done
+    ! command -v gdb >/dev/null || gdb -p "$1" -batch -ex 'thread apply all bt' 2>&1
+}
+# ended JOB: the status of a job, which is killed when it hangs. That is a failure, unless mpirun
+# alone is left, which has then missed the end of its ranks.
+ended()
+{
+    local job=$1 from=$SECONDS pid
+    while kill -0 "$job" 2>/dev/null && ((SECONDS - from < patience)); do sleep 0.02; done
+    if kill -0 "$job" 2>/dev/null; then
+        [ "$(ps -o comm= -p "$job")" = mpirun ] && [ -z "$(ranks_of "$job")" ] ||
+            wrong "hangs: $(ps -o pid=,args= -p "$job" --ppid "$job")"
+        {
+            tail -n 4 "$log" "$stdout" "$stderr"
+            for pid in "$job" $(ranks_of "$job"); do waits_of "$pid"; done
+        } >&2
+        kill -9 $(ranks_of "$job") "$job"
+    fi
+    wait "$job"
+}
 # latents OUT: the number of latents in OUT; a file that was just created holds none
 latents() {
     local file
@@ -41,16 +73,20 @@ for ((attempt = 0; killed < kills && attempt < 20 * kills; attempt++)); do
     run $n "$dir/cut" >"$log" 2>&1 &
     job=$!
     # One job in four is killed at any moment, the others while clips are written.
-    until ! kill -0 $job 2>/dev/null || { ((attempt % 4 == 3)) && [ -n "$(pgrep -P $job)" ]; } ||
-        ls "$dir/cut" 2>/dev/null | grep -q '^shard-open'; do sleep 0.02; done
+    from=$SECONDS
+    while kill -0 $job 2>/dev/null && ((SECONDS - from < patience)); do
+        ((attempt % 4 < 3)) || [ -z "$(ranks_of $job)" ] || break
+        ! ls "$dir/cut" 2>/dev/null | grep -q '^shard-open' || break
+        sleep 0.02
+    done
     wait_ms=$((RANDOM % (took + 1)))
     ((attempt % 4 == 3)) || wait_ms=$((wait_ms / n))
     sleep "$((wait_ms / 1000)).$(printf '%03d' $((wait_ms % 1000)))"
-    mapfile -t ranks < <(pgrep -P $job || true)
-    if ((${#ranks[@]} == n)) && kill -9 "${ranks[RANDOM % n]}" 2>/dev/null && ! wait $job; then
+    mapfile -t ranks < <(ranks_of $job || true)
+    if ((${#ranks[@]} == n)) && kill -9 "${ranks[RANDOM % n]}" 2>/dev/null && ! ended $job; then
         killed=$((killed + 1))
     else
-        wait $job || wrong "a job failed without a kill"
+        ended $job || wrong "a job failed without a kill"
         took=$((took * 9 / 10))
         rm -rf "$dir/cut"
         continue
