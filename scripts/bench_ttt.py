@@ -3,7 +3,8 @@
 time and memory grow with the number of segments.
 
     python3 scripts/bench_ttt.py BUILD WORK [--threads N] [--rounds N] [--steps N] [--grid H W]
-            [--text L3 L9 L18] [--rows ROWS.jsonl]
+            [--text L3 L9 L18] [--mixed_precision no|bf16] [--gradient_checkpointing MODE]
+            [--layers ttt_linear ttt_mlp] [--rows ROWS.jsonl]
 
 The transformer has CogVideoX-5B's width, two blocks and random weights; --adapter_method qkvo is
 that of the later stages in configs/ttt. All lengths have latents of H x W, and a caption of L3, L9
@@ -87,8 +88,9 @@ def run(a, layer, segments):
     argv = [f"{a.build}/vtrain", "--latents", str(a.work / f"{segments}.lmdb"), "--transformer",
             str(a.work / "transformer"), "--ssm_layer", layer, "--adapter_method", "qkvo",
             "--output_dir", str(out), "--max_train_steps", "1000", "--train_batch_size", "1",
-            "--mixed_precision", "no", "--gradient_checkpointing=none", "--threads",
-            str(a.threads), "--report_to", "none"]
+            "--mixed_precision", a.mixed_precision,
+            f"--gradient_checkpointing={a.gradient_checkpointing}", "--threads", str(a.threads),
+            "--report_to", "none"]
     log, first = a.work / "log", min(1, a.steps - 1)
     with open(log, "w") as f:
         p = subprocess.Popen(argv, stdout=f, stderr=f)
@@ -123,12 +125,15 @@ def main():
     p.add_argument("--steps", type=int, default=3, help="of each process")
     p.add_argument("--grid", type=int, nargs=2, default=(16, 16), help="latent rows and columns")
     p.add_argument("--text", type=int, nargs=3, default=(64, 64, 64), help="tokens a caption")
+    p.add_argument("--mixed_precision", default="no", help="as vtrain's")
+    p.add_argument("--gradient_checkpointing", default="none", help="as vtrain's")
+    p.add_argument("--layers", nargs="+", default=LAYERS, choices=LAYERS)
     p.add_argument("--rows", help="file that gets a row for each clip (scripts/bench_table.py)")
     a = p.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))      # ends vtrain too
     a.work.mkdir(parents=True, exist_ok=True)
     make_inputs(a)
-    rows = [(layer, clip) for layer in LAYERS for clip in CLIPS]
+    rows = [(layer, clip) for layer in a.layers for clip in CLIPS]
     best = {row: {} for row in rows}
     for _ in range(a.rounds):
         for row in rows:
