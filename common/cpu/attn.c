@@ -47,7 +47,7 @@ static size_t place(const fwd *f, uint32_t *at, own *w)
 {
     size_t kv = 2 * f->head_units, q = f->bq * (f->du + CPU_ATTN_PAD), lds = BK + CPU_ATTN_PAD;
     size_t rows = f->at_once ? 2 * CPU_MR : f->bq, s = rows * lds, o = f->bq * f->dp;
-    size_t sums = f->at_once ? f->bq * CPU_NR : 0, ldp = lds, p = 0;
+    size_t sums = f->at_once ? f->bq * (size_t)f->g->nr / 2 : 0, ldp = lds, p = 0;
 
     if (f->g->pair > 1) {
         ldp = f->ku + CPU_ATTN_PAD;

@@ -20,12 +20,14 @@
 #include <string.h>
 
 enum {
-    KC = 256,                                  /* elements: a panel of B is 16 KB, half of L1 */
+    KC = 256,                                  /* elements: a panel of B is 16 KB or, in f32 with
+                                                * AVX-512, 32 KB, and stays in L1 */
     DIRECT_KC = 128,                           /* elements, if B is used in place */
-    TILE_M = 384, TILE_N = 768,                /* the largest tile: A's step and C are in L2 */
-    DIRECT_M = 192,                            /* most rows of products that use B in place */
-    OWN_M = 512,                               /* most rows of products that pack B in tiles */
-    OWN_TILE = TILE_M * TILE_N,                /* most elements of a tile that has all rows */
+    TILE_M = 192, TILE_N = 768,                /* the largest tile; twice the rows for pairs of
+                                                * bf16: A's step is about 210 KB, and stays in L2 */
+    OWN_M = 192, OWN_M_PAIRS = 512,            /* most rows of products that pack B in tiles, or
+                                                * use it in place: f32, and pairs of bf16 */
+    OWN_TILE = 2 * TILE_M * TILE_N,            /* most elements of a tile that has all rows */
     OWN_N = 128,                               /* columns such a tile packs at a time, in L2 */
     PACK_N = 256,                              /* columns of B packed by a thread at a time */
     SLAB = 8 << 20,                            /* units of packed B: 32 MB */
@@ -76,7 +78,8 @@ static void cut(job *j)
     size_t rows = j->g->mr == 1 ? 24 : CPU_MR;            /* a multiple of blocks of 6, 8, or 32 */
     size_t slabs = parts(j->n * (cpu_units(j->g, j->k) + 1), SLAB);
     j->slab = cpu_round_up(parts(j->n, slabs), CPU_NR);
-    size_t m0 = parts(j->m, TILE_M), n0 = parts(j->slab, TILE_N), tries = least(threads, 16);
+    size_t m0 = parts(j->m, TILE_M * (size_t)j->g->pair), n0 = parts(j->slab, TILE_N),
+           tries = least(threads, 16);
 
     for (size_t pm = m0; pm <= m0 + tries; pm++)
         for (size_t pn = n0; pn <= n0 + tries; pn++) {
@@ -395,7 +398,7 @@ void cpu_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_t
         j.a = cpu_columns_of(b, tb);
         j.b = cpu_rows_of(a, ta);
     }
-    j.direct_b = j.g->block_as_is && j.b.type == VC_F32 && !j.b.along && j.m <= DIRECT_M;
+    j.direct_b = j.g->block_as_is && j.b.type == VC_F32 && !j.b.along && j.m <= OWN_M;
     j.thin = j.m <= THIN && !j.direct_b;
     if (j.thin)
         j.g = cpu_gemm_of(d, VC_F32);
@@ -405,7 +408,7 @@ void cpu_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_t
     j.direct_a = has_units(&j) && j.n <= 4 * (size_t)j.g->nr;
     if (j.thin)
         cut_thin(&j);
-    else if (j.m <= OWN_M)
+    else if (j.m <= (j.g->pair == 1 ? OWN_M : OWN_M_PAIRS))
         cut_own(&j);
     else
         cut(&j);

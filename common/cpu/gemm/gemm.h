@@ -59,7 +59,7 @@ typedef struct cpu_attend {
     float *s[2];                               /* scratch: [CPU_MR][lds] each */
     uint32_t *p[2];                            /* and [CPU_MR][ldp] units */
     size_t lds, ldp;
-    float *sums;                               /* scratch: [rows][CPU_NR] */
+    float *sums;                               /* scratch: [rows][nr / 2] */
     float *max, *sum, *o;                      /* results: [rows] references, [rows] sums of
                                                 * 2^(scale s - max), [rows][dp] the same times V */
 } cpu_attend;

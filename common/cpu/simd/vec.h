@@ -84,8 +84,8 @@ static inline void v_put(float *p, vf v, size_t k)
         p[i] = v[i];
 }
 
-/* The same for halves, bytes and units. A full vector is copied with a constant size, since gcc makes
- * a slow loop of a copy whose size it does not know. */
+/* The same for halves, bytes and units. A full vector is copied with a constant size, since gcc
+ * makes a slow loop of a copy whose size it does not know. */
 #define V_COPIES(name, type, lane)                                                                 \
     static inline type v_get_##name(const void *p, size_t k)                                       \
     {                                                                                              \
