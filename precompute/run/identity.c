@@ -92,10 +92,13 @@ int prep_identity_check(prep_identity *is, vf_key hash, int fd, const vf_part *p
     if (!rc && prep_identity_same(is, &now))
         return 0;
     if (!rc)
-        rc = prep_identity_of(is, part->file, path, err);
+        rc = prep_identity_of(&now, part->file, path, err);
     if (!rc)
         rc = prep_hash(&k, part, err);
     if (!rc && memcmp(&k, &hash, sizeof k))
         rc = vc_fail(err, VC_EIO, "%s: changed while this ran: run the same command again", path);
-    return rc ? rc : 1;
+    if (rc)
+        return rc;
+    *is = now;
+    return 1;
 }

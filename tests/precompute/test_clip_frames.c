@@ -41,7 +41,7 @@ static void write_source(const char *path, int shade)
     assert_ok(media_write_mp4(path, rgb[0], SOURCE, H, W, 16, &err), &err);
 }
 
-static void open_bench(bench *b)
+static void make_bench(bench *b)
 {
     vc_err err = { 0 };
 
@@ -59,9 +59,12 @@ static void open_bench(bench *b)
     b->clip.frames = b->frames;
 }
 
-static void close_bench(bench *b)
+static void close_bench(bench *b, prep_frames *f, uint8_t *all)
 {
     vc_err err = { 0 };
+
+    prep_frames_close(f);
+    free(all);
     assert_ok(vc_remove_tree(b->dir, &err), &err);
     free(b->file);
 }
@@ -80,6 +83,17 @@ static uint8_t *read_all(const bench *b)
     return all;
 }
 
+/* Makes the bench, opens the first n frames of its clip, and returns all frames of the clip. */
+static uint8_t *open_bench(bench *b, prep_frames *f, int n, bool ahead)
+{
+    vc_err err = { 0 };
+
+    make_bench(b);
+    assert_ok(prep_frames_open(f, &b->p, &b->item, &b->clip, VF_BESIDE, n, &err), &err);
+    f->ahead = ahead;
+    return read_all(b);
+}
+
 static void is_frame(prep_frames *f, int t, const uint8_t *all)
 {
     const uint8_t *have;
@@ -96,11 +110,8 @@ static void read_any_order(bool ahead)
     bench b;
     prep_frames f;
     vc_err err = { 0 };
+    uint8_t *all = open_bench(&b, &f, N, ahead), *rgb;
 
-    open_bench(&b);
-    uint8_t *all = read_all(&b), *rgb;
-    assert_ok(prep_frames_open(&f, &b.p, &b.item, &b.clip, VF_BESIDE, N, &err), &err);
-    f.ahead = ahead;
     assert_int_equal(f.count, PREP_RANGE);
     for (int t = 0; t < N; t++) {
         is_frame(&f, t, all);
@@ -121,11 +132,13 @@ static void read_any_order(bool ahead)
     for (int i = 0; i < BYTES; i++)
         assert_true(x[i] == (float)all[200 * BYTES + i] / 127.5f - 1.0f);
     is_frame(&f, 11, all);
-    is_frame(&f, 12, all);                           /* closed while the next range is read */
+    is_frame(&f, 12, all);
     assert_int_equal(f.next.runs, ahead);
-    prep_frames_close(&f);
-    free(all);
-    close_bench(&b);
+    is_frame(&f, 5, all);                            /* not of the range that is read ahead */
+    assert_int_equal(f.count, 1);
+    is_frame(&f, 6, all);                            /* closed while the next range is read */
+    assert_int_equal(f.next.runs, ahead);
+    close_bench(&b, &f, all);
 }
 
 static void any_order(void **state)
@@ -147,12 +160,9 @@ static void failed_ahead(void **state)
     prep_frames f;
     const uint8_t *rgb;
     vc_err err = { 0 };
+    uint8_t *all = open_bench(&b, &f, N, true);
 
     (void)state;
-    open_bench(&b);
-    uint8_t *all = read_all(&b);
-    assert_ok(prep_frames_open(&f, &b.p, &b.item, &b.clip, VF_BESIDE, N, &err), &err);
-    f.ahead = true;
     write_source(b.file, 41);
     for (int t = 0; t < PREP_RANGE; t++)
         is_frame(&f, t, all);
@@ -160,9 +170,9 @@ static void failed_ahead(void **state)
     assert_fails(prep_frames_at(&f, PREP_RANGE, &rgb, &err), VC_EIO, &err,
                  "changed while this ran");
     assert_true(f.failed && !rgb);
-    prep_frames_close(&f);
-    free(all);
-    close_bench(&b);
+    assert_fails(prep_frames_at(&f, PREP_RANGE, &rgb, &err), VC_EIO, &err,
+                 "changed while this ran");          /* none of the range is in memory */
+    close_bench(&b, &f, all);
 }
 
 /* A clip that fits into a range leaves no file open. */
@@ -171,9 +181,9 @@ static void short_clips(void **state)
     bench b;
     prep_frames f;
     vc_err err = { 0 };
+    uint8_t *all = open_bench(&b, &f, 0, false);
 
     (void)state;
-    open_bench(&b);
     for (int n = 0; n <= PREP_RANGE; n += PREP_RANGE / 2) {
         assert_ok(prep_frames_open(&f, &b.p, &b.item, &b.clip, VF_BESIDE, n, &err), &err);
         assert_int_equal(f.count, n);
@@ -181,7 +191,7 @@ static void short_clips(void **state)
         prep_frames_close(&f);
     }
     assert_int_equal(prep_frames_room(&b.p, &b.clip.choice, N), 2 * PREP_RANGE * BYTES);
-    close_bench(&b);
+    close_bench(&b, &f, all);
 }
 
 /* Replaces the file by one with the same bytes, then by one with others, which is refused. */
@@ -191,11 +201,9 @@ static void changed_files(void **state)
     prep_frames f;
     const uint8_t *rgb;
     vc_err err = { 0 };
+    uint8_t *all = open_bench(&b, &f, N, false);
 
     (void)state;
-    open_bench(&b);
-    uint8_t *all = read_all(&b);
-    assert_ok(prep_frames_open(&f, &b.p, &b.item, &b.clip, VF_BESIDE, N, &err), &err);
     is_frame(&f, PREP_RANGE - 1, all);
     write_source(b.file, 40);
     is_frame(&f, PREP_RANGE, all);
@@ -204,10 +212,8 @@ static void changed_files(void **state)
     assert_false(f.failed);
     assert_fails(prep_frames_at(&f, 0, &rgb, &err), VC_EIO, &err, "changed while this ran");
     assert_true(f.failed && !rgb && !f.m);
-    prep_frames_close(&f);
+    close_bench(&b, &f, all);
     assert_true(f.failed);                           /* the stage that failed is known afterwards */
-    free(all);
-    close_bench(&b);
 }
 
 int main(void)
