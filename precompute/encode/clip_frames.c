@@ -205,9 +205,10 @@ static void begin_ahead(prep_frames *f)
 {
     prep_ahead *a = &f->next;
 
+    if (!f->ahead || a->runs || f->count <= 1 || f->first + f->count >= f->n)
+        return;
     a->first = f->first + f->count;
-    if (f->ahead && !a->runs && f->count > 1 && a->first < f->n)
-        a->runs = !pthread_create(&a->thread, NULL, read_ahead, f);
+    a->runs = !pthread_create(&a->thread, NULL, read_ahead, f);
 }
 
 /* Waits for the thread. Returns true if it has read the range that begins with frame t. */
