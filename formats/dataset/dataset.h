@@ -216,8 +216,13 @@ int vf_writer_number_of(const vf_writer *w, uint64_t id, uint32_t *number);
  * full; committed data are intact. A value whose key the dataset has is not written again (0). */
 int vf_writer_put_latent(vf_writer *w, vf_key k, const void *st, size_t n, vc_err *err);
 int vf_writer_put_text(vf_writer *w, vf_key k, const void *st, size_t n, vc_err *err);
-/* Puts a whole sample record, after all values that the record refers to (else VC_EINVAL). A record
- * equal to the stored one is not written again. thumb may be NULL: an earlier thumbnail stays. */
+/* Puts the JSON text of a whole sample record, after all values that the record refers to (else
+ * VC_EINVAL). A record equal to the stored one is kept and not written again. thumb may be NULL: an
+ * earlier thumbnail stays. VC_EFORMAT: the text is no record of this sample; the writer stays
+ * usable. */
+int vf_writer_put_record(vf_writer *w, uint32_t number, uint32_t variant, const char *text,
+                         size_t n, const void *thumb, size_t thumb_n, vc_err *err);
+/* The same for a record that is a tree. */
 int vf_writer_put_sample(vf_writer *w, uint32_t number, uint32_t variant, const cJSON *record,
                          const void *thumb, size_t thumb_n, vc_err *err);
 int vf_writer_put_validation(vf_writer *w, uint32_t i, const cJSON *record, vc_err *err);

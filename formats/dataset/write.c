@@ -247,32 +247,29 @@ static int put_text(vf_writer *w, const char *key, const vf_parsed *p, const vf_
     return stick(w, rc, err);
 }
 
+int vf_writer_put_record(vf_writer *w, uint32_t number, uint32_t variant, const char *text,
+                         size_t n, const void *thumb, size_t thumb_n, vc_err *err)
+{
+    char key[VF_SAMPLE_KEY];
+    const vf_bytes value = { (const uint8_t *)text, n };
+    int rc = writable(w, err);
+    if (rc || vf_writer_keep_record(w, number, variant, text, n))
+        return rc;
+    vf_sample_key(key, number, variant);
+    rc = vf_parsed_read(&w->parsed, (vf_bytes){ (const uint8_t *)key, VF_SAMPLE_KEY_LEN }, value,
+                        err);
+    const vf_record *r = &w->parsed.r;
+    const vf_index_item item = { .entry = r->entry, .id = r->id, .hash = r->hash };
+    return rc ? rc : put_text(w, key, &w->parsed, &item, value, thumb, thumb_n, err);
+}
+
 int vf_writer_put_sample(vf_writer *w, uint32_t number, uint32_t variant, const cJSON *record,
                          const void *thumb, size_t thumb_n, vc_err *err)
 {
-    vf_record r;
-    char key[VF_SAMPLE_KEY];
-    int rc = writable(w, err);
-    if (rc)
-        return rc;
-    vf_sample_key(key, number, variant);
-    rc = vf_record_of(&r, record, err);
-    if (!rc && (r.entry.number != number || r.entry.variant != variant))
-        rc = vc_fail(err, VC_EINVAL, "the record says sample %" PRIu32 " variant %u",
-                     r.entry.number, (unsigned)r.entry.variant);
-    char *line = rc ? NULL : vf_json_line(record);
-    const vf_bytes text = { (const uint8_t *)line, line ? strlen(line) : 0 };
-    if (!rc && !line)
-        rc = vc_no_memory(err);
-    if (!rc && text.size > VF_MAX_RECORD)
-        rc = vc_fail(err, VC_EINVAL, "%zu bytes, at most %d", text.size, VF_MAX_RECORD);
-    vc_context(err, rc, "record %s", key);
-    if (!rc)
-        rc = vf_parsed_read(&w->parsed, (vf_bytes){ (const uint8_t *)key, VF_SAMPLE_KEY_LEN },
-                            text, err);
-    vf_index_item item = { .entry = r.entry, .id = r.id, .hash = w->parsed.r.hash };
-    if (!rc)
-        rc = put_text(w, key, &w->parsed, &item, text, thumb, thumb_n, err);
+    char *line = vf_json_line(record);
+    int rc = line ? vf_writer_put_record(w, number, variant, line, strlen(line), thumb, thumb_n,
+                                         err)
+                  : vc_no_memory(err);
     free(line);
     return rc;
 }

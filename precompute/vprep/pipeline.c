@@ -89,26 +89,15 @@ static void job_failed(line *l, prep_job *j, const char *stage, const vc_err *wh
 
 /* ---- records ---- */
 
-/* A record that is stored with the same bytes stays, and is not parsed. */
 static int put_record(vprep *p, const prep_job *j, vc_err *err)
 {
     vc_buf b = { 0 };
-    cJSON *record = NULL;
 
     vprep_record(&b, p, j);
-    size_t n = b.n;
-    char *text = vc_buf_take(&b);
-    if (!text)
-        return vc_fail(err, VC_ENOMEM, "out of memory for a record");
-    int rc = 0;
-    if (!vf_writer_keep_record(p->writer, j->item->number, j->item->variant, text, n)) {
-        rc = vf_json_parse(&record, text, n, err);
-        if (!rc)
-            rc = vf_writer_put_sample(p->writer, j->item->number, j->item->variant, record,
-                                      j->thumb, j->thumb_bytes, err);
-        cJSON_Delete(record);
-    }
-    free(text);
+    int rc = b.failed ? vc_fail(err, VC_ENOMEM, "out of memory for a record")
+                      : vf_writer_put_record(p->writer, j->item->number, j->item->variant, b.data,
+                                             b.n, j->thumb, j->thumb_bytes, err);
+    vc_buf_free(&b);
     return rc;
 }
 

@@ -431,10 +431,13 @@ static void refused_puts(void **state)
     cJSON *record = make_record(3, 0, "x", 1, 8, 4);
     OK(open_writer(&w, *state, 0, false, false, &err));
     FAILS(VC_EINVAL, "never put", vf_writer_put_sample(w, 3, 0, record, NULL, 0, &err));
-    FAILS(VC_EINVAL, "sample 3", vf_writer_put_sample(w, 4, 0, record, NULL, 0, &err));
+    FAILS(VC_EFORMAT, "sample 3", vf_writer_put_sample(w, 4, 0, record, NULL, 0, &err));
     cJSON_DeleteItemFromObject(record, "latent");
-    FAILS(VC_ENOENT, "latent", vf_writer_put_sample(w, 3, 0, record, NULL, 0, &err));
+    FAILS(VC_EFORMAT, "latent", vf_writer_put_sample(w, 3, 0, record, NULL, 0, &err));
     cJSON_Delete(record);
+    FAILS(VC_EINVAL, "latent_key", vf_writer_put_record(w, 3, 0, "{\"dropped\":true}", 16, NULL, 0,
+                                                        &err));
+    FAILS(VC_EFORMAT, "line 1", vf_writer_put_record(w, 3, 0, "{\"sample\":3", 11, NULL, 0, &err));
     OK(make_sample(w, 3, "x", 1, 8, 4, &err));       /* the writer is still usable */
     vf_writer_close(w);
 }
