@@ -167,7 +167,10 @@ static const verb verbs[] = {
       "width, height, source_width, source_height, frames, seconds, fps, tokens, type, path, tag, "
       "weight, bucket, sample, variant and extra.COLUMN (vprep --extra_inputs). Operators are = "
       "!= < "
-      "<= > >=, and ~ !~ for regular expressions.",
+      "<= > >=, and ~ !~ for regular expressions. Each record and value that is copied, and each "
+      "record that the condition reads, is compared with its checksum, and damage ends the verb; "
+      "a condition on sample, variant, frames and tokens alone reads the index and no other "
+      "record. vlat verify checks a whole dataset.",
       copy_flags, 2, vlat_select, false },
     { "diff", "DATASET DATASET",
       "Compares two datasets by row: - and + mark samples that only one of them has, ~ samples "

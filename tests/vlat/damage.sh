@@ -60,6 +60,7 @@ good|record thumb cut|vlat report hurt --out out
 good|record cut|vlat diff hurt good
 good|record cut|vlat diff good hurt
 good|record cut|vlat select hurt 'sample >= 0' --out out
+good|record cut|vlat select hurt 'path = nothing' --out out
 good|record latent text lost thumb cut|vlat merge hurt good --out out
 good|record latent text lost thumb cut|vlat split hurt --n 1 --out out
 good|record latent text lost thumb cut|vlat gc hurt
