@@ -1,4 +1,8 @@
-/* record.c - reads a sample record from its text. See record.h */
+/* record.c - reads a sample record from its text. See record.h
+ *
+ * yyjson is no package of Debian 12, so the fast path has functions of its own: they take JSON
+ * without blanks only, give no messages, and refuse a key that occurs twice. For escapes, odd
+ * numbers and words they call json/scan.c, which takes blanks and makes messages for users. */
 #include "formats/dataset/record.h"
 
 #include <stdlib.h>
