@@ -166,25 +166,59 @@ expect 0 '30 samples, root' vlat pull "$url" --where 'sample < 30' --out some3.l
 same_root some2.lmdb some3.lmdb
 ls | grep 'pull-' && wrong "sparse files are left"
 
-# a real server
-if command -v busybox >/dev/null && busybox httpd --help 2>&1 | grep -q Usage; then
+# ---- real servers ----
+# real COMMAND...: starts a server whose command ends with the port.
+real()
+{
     stop_server
     until [ -n "$server" ] && (: <"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do
         if [ -z "$(jobs -rp)" ]; then        # not started, or the port is in use
             port=$((20000 + RANDOM % 20000))
-            busybox httpd -f -p "127.0.0.1:$port" -h . &
+            "$@$port" 2>/dev/null &
             server=$!
         fi
     done
     url=http://127.0.0.1:$port/set.lmdb
-    mkdir -p busybox.lmdb/pull
-    for f in want.lmdb/*.lmdb; do            # the first bytes of each file are there
+}
+# begun DIR: a pull to DIR has brought the first bytes of each file.
+begun()
+{
+    mkdir -p "$1/pull"
+    for f in want.lmdb/*.lmdb; do
         name=${f##*/}
         hash=$(grep -o "$name.*" set.lmdb/manifest.json | sed 's/.*"xxh3":"\([0-9a-f]*\)".*/\1/')
-        head -c 30000 "$f" >"busybox.lmdb/pull/$name.$hash"
+        head -c 30000 "$f" >"$1/pull/$name.$hash"
     done
+}
+if command -v busybox >/dev/null && busybox httpd --help 2>&1 | grep -q Usage; then
+    real busybox httpd -f -h . -p 127.0.0.1:
+    begun busybox.lmdb
     expect 0 'has the 60 samples' vlat pull "$url" --out busybox.lmdb
     same_files want.lmdb busybox.lmdb
 else
-    echo "not tested: a real server, as there is no busybox with httpd"
+    echo "not tested: busybox's server, as there is none"
+fi
+# a store that rclone reaches, with the options of docs/interface.md; a folder stands for it
+if command -v rclone >/dev/null; then
+    export RCLONE_CONFIG=$PWD/rclone.conf
+    : >rclone.conf
+    send() { rclone copy "$1" store/set.lmdb --include '{shard,text}-[0-9]*.lmdb' --checksum \
+        --immutable; }
+    touch set.lmdb/shard-open-00000.lmdb     # a file of a running vprep
+    check 'shards are sent' 0 send set.lmdb
+    rm set.lmdb/shard-open-00000.lmdb
+    echo '{}' >store/set.lmdb/manifest.json
+    real rclone serve http store --read-only --dir-cache-time 0s --addr 127.0.0.1:
+    check 'an old manifest' 1 vlat pull "$url" --out rclone.lmdb
+    rclone copyto set.lmdb/manifest.json store/set.lmdb/manifest.json
+    same_files want.lmdb store/set.lmdb
+    begun rclone.lmdb
+    expect 0 'has the 60 samples' vlat pull "$url" --out rclone.lmdb
+    same_files want.lmdb rclone.lmdb
+    touch rclone.lmdb/*.lmdb                 # a copy has other times
+    check 'a copy is sent' 0 send rclone.lmdb
+    check 'another dataset is refused' 6 send some.lmdb
+    same_files want.lmdb store/set.lmdb
+else
+    echo "not tested: rclone's server, as there is no rclone"
 fi
