@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libavutil/display.h>
+#include <libavutil/dovi_meta.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,24 +37,45 @@ static void set_orient(media *m, media_orient o)
     m->info.mirrored = o.transpose ^ o.flip_y ^ o.flip_x;
 }
 
-/* The container's data of a kind, else those of the bitstream in the first frame, else NULL. */
-static const void *side_data(const media_video *v, enum AVPacketSideDataType kind,
-                             enum AVFrameSideDataType in_frame, size_t size)
+/* The container's data of a kind, or NULL. */
+static const void *container_data(const media_video *v, enum AVPacketSideDataType kind, size_t size)
 {
 #if LIBAVCODEC_VERSION_INT >= AV_VERSION_INT(60, 31, 100)
     const AVCodecParameters *par = v->fmt->streams[v->stream]->codecpar;
     const AVPacketSideData *sd = av_packet_side_data_get(par->coded_side_data,
                                                          par->nb_coded_side_data, kind);
-    if (sd && sd->size >= size)
-        return sd->data;
+    return sd && sd->size >= size ? sd->data : NULL;
 #else
     size_t has;
     const uint8_t *data = av_stream_get_side_data(v->fmt->streams[v->stream], kind, &has);
-    if (data && has >= size)
-        return data;
+    return data && has >= size ? data : NULL;
 #endif
+}
+
+/* The container's data of a kind, else those of the bitstream in the first frame, else NULL. */
+static const void *side_data(const media_video *v, enum AVPacketSideDataType kind,
+                             enum AVFrameSideDataType in_frame, size_t size)
+{
+    const void *data = container_data(v, kind, size);
+    if (data)
+        return data;
     const AVFrameSideData *fd = av_frame_get_side_data(v->frame, in_frame);
     return fd && fd->size >= size ? fd->data : NULL;
+}
+
+/* Dolby Vision's profile 5, and the profiles 10 (AV1) and 20 (MV-HEVC) without a compatible base
+ * layer, hold IPT-PQ-c2 colours whatever the stream's tags say: as YCbCr they are green and
+ * purple. The base layers of the other profiles are HDR10, HLG or SDR. */
+static int check_dolby(const media_video *v, vc_err *err)
+{
+    const AVDOVIDecoderConfigurationRecord *d = container_data(v, AV_PKT_DATA_DOVI_CONF, sizeof *d);
+    if (!d || (d->dv_profile != 5 && d->dv_profile != 10 && d->dv_profile != 20) ||
+        (d->dv_profile != 5 && d->dv_bl_signal_compatibility_id))
+        return 0;
+    return vc_fail(err, VC_EFORMAT, "Dolby Vision of profile %d has IPT-PQ-c2 colours, which are "
+                   "not decoded here: convert the file with ffmpeg -i IN -vf libplacebo="
+                   "apply_dolbyvision=1:colorspace=bt709:color_primaries=bt709:color_trc=bt709:"
+                   "range=tv:format=yuv420p OUT", d->dv_profile);
 }
 
 /* Of the container, or of an EXIF block that FFmpeg understood. */
@@ -139,6 +161,8 @@ static int open_video(media *m, vc_err *err)
     int rc = media_video_open(v, &m->io, m->path, err);
     if (rc && rc != VC_ENOMEM && media_is_animated_webp(&m->io))
         return vc_fail(err, VC_EFORMAT, "an animated WebP, which this FFmpeg cannot decode");
+    if (!rc)
+        rc = check_dolby(v, err);
     if (rc)
         return rc;
 

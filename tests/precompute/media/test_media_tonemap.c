@@ -1,11 +1,12 @@
 /* test_media_tonemap.c - HDR frames become the pixels that BT.2100, ST 2084 and the curves define in
- * f64, and those of FFmpeg's filters. */
+ * f64, and those of FFmpeg's filters; Dolby Vision is read if its base layer has such colours. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <libavutil/dovi_meta.h>
 #include <libavutil/pixdesc.h>
 #include <math.h>
 #include <stdlib.h>
@@ -353,13 +354,92 @@ static void test_metadata(void **state)
     assert_true(darker > CLIP_BYTES / 2);
 }
 
+/* ---- Dolby Vision ---- */
+
+static void *new_dolby(AVStream *st)
+{
+    const size_t size = sizeof(AVDOVIDecoderConfigurationRecord);
+#if LIBAVCODEC_VERSION_INT >= AV_VERSION_INT(60, 31, 100)
+    AVPacketSideData *sd = av_packet_side_data_new(
+        &st->codecpar->coded_side_data, &st->codecpar->nb_coded_side_data, AV_PKT_DATA_DOVI_CONF,
+        size, 0);
+    return sd ? sd->data : NULL;
+#else
+    return av_stream_new_side_data(st, AV_PKT_DATA_DOVI_CONF, size);
+#endif
+}
+
+/* Copies the packets of numbers.mp4 to dolby.mp4, with a Dolby Vision record. */
+static void make_dolby(int profile, int compatible)
+{
+    AVFormatContext *in = NULL, *out = NULL;
+    AVPacket *pkt = av_packet_alloc();
+    assert_int_equal(avformat_open_input(&in, clip_path("numbers.mp4"), NULL, NULL), 0);
+    assert_true(avformat_find_stream_info(in, NULL) >= 0);
+    assert_true(avformat_alloc_output_context2(&out, NULL, "mp4", clip_path("dolby.mp4")) >= 0);
+    out->strict_std_compliance = FF_COMPLIANCE_UNOFFICIAL;
+    AVStream *st = avformat_new_stream(out, NULL);
+    assert_int_equal(avcodec_parameters_copy(st->codecpar, in->streams[0]->codecpar), 0);
+    st->time_base = in->streams[0]->time_base;
+    AVDOVIDecoderConfigurationRecord *d = new_dolby(st);
+    assert_non_null(d);
+    *d = (AVDOVIDecoderConfigurationRecord){
+        .dv_version_major = 1, .dv_profile = (uint8_t)profile, .dv_level = 1,
+        .rpu_present_flag = 1, .bl_present_flag = 1,
+        .dv_bl_signal_compatibility_id = (uint8_t)compatible,
+    };
+    assert_true(avio_open(&out->pb, clip_path("dolby.mp4"), AVIO_FLAG_WRITE) >= 0);
+    assert_true(avformat_write_header(out, NULL) >= 0);
+    while (av_read_frame(in, pkt) >= 0) {
+        av_packet_rescale_ts(pkt, in->streams[0]->time_base, st->time_base);
+        pkt->stream_index = 0;
+        assert_int_equal(av_interleaved_write_frame(out, pkt), 0);
+    }
+    assert_int_equal(av_write_trailer(out), 0);
+    avio_closep(&out->pb);
+    avformat_free_context(out);
+    avformat_close_input(&in);
+    av_packet_free(&pkt);
+}
+
+/* Profiles whose base layer is HDR10 (1), SDR (2), HLG (4) or a Blu-ray's (6) are read; those in
+ * IPT-PQ-c2 (0) are refused. */
+static void test_dolby(void **state)
+{
+    (void)state;
+    static const struct { int profile, compatible; bool refused; } rows[] = {
+        { 5, 0, true }, { 10, 0, true }, { 20, 0, true }, { 7, 6, false }, { 8, 1, false },
+        { 8, 2, false }, { 8, 4, false }, { 10, 1, false }, { 10, 4, false }, { 9, 2, false },
+        { 4, 2, false },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char name[64];
+        media_info info;
+        media *m;
+        vc_err err = { 0 };
+        make_dolby(rows[i].profile, rows[i].compatible);
+        int rc = media_open(&m, clip_path("dolby.mp4"), &info, &err);
+        if (!rows[i].refused) {
+            assert_ok(rc, &err);
+            assert_int_equal(info.frames, CLIP_FRAMES);
+            media_close(m);
+            continue;
+        }
+        snprintf(name, sizeof name, "Dolby Vision of profile %d has", rows[i].profile);
+        assert_int_equal(rc, VC_EFORMAT);
+        assert_non_null(strstr(err.text, "dolby.mp4: "));
+        assert_non_null(strstr(err.text, name));
+        assert_non_null(strstr(err.text, "apply_dolbyvision"));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_exact),   cmocka_unit_test(test_other_frames),
         cmocka_unit_test(test_layouts), cmocka_unit_test(test_refused),
         cmocka_unit_test(test_peak),    cmocka_unit_test(test_filters),
-        cmocka_unit_test(test_metadata),
+        cmocka_unit_test(test_metadata), cmocka_unit_test(test_dolby),
     };
     return cmocka_run_group_tests(tests, clip_setup_numbers, clip_teardown);
 }
