@@ -1,6 +1,6 @@
 /* verify.c - checks every page, checksum, record and index of every shard. See dataset.h
  *
- * A shard is read once from end to end for its hash, while the shard before is walked; its own
+ * A shard is read once from end to end for its hash, while shards before are walked; its own
  * walks find its pages in the page cache. First the values of all shards are checked. Then each
  * record is parsed once, and compared with the index and with the values. Damage is reported, and
  * the check continues with the trees that can still be walked. */
@@ -565,6 +565,7 @@ int vf_verify(const char *path, void (*report)(void *arg, const char *where, con
     c.range = calloc((size_t)c.manifest.n_shards + 1, sizeof *c.range);
     if (!c.m || !c.range)
         rc = vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
+    vf_check_hash_begin(&c);
     for (int i = 0; i < c.manifest.n_shards && !rc; i++)
         rc = check_shard(&c, i, err);
     vf_check_hash_end(&c);

@@ -14,15 +14,21 @@ typedef struct vf_shape {                    /* shape of a value; a keymap holds
                                               * rows, 0 of texts, and w their width */
 } vf_shape;
 
-typedef struct vf_hash_ahead {               /* the file that a thread hashes */
-    pthread_t thread;
-    bool running;
-    int shard;
-    char *path;
-    const atomic_int *stop;
-    vf_key hash;                             /* with rc and err the result, once the thread ended */
+enum { VF_HASH_AHEAD = 2 };                  /* files: the texts of a shard, and the next shard */
+
+typedef struct vf_hashed {                   /* the hash of a file, or why there is none */
+    vf_key hash;
     int rc;
     vc_err err;
+} vf_hashed;
+
+typedef struct vf_hash_ahead {               /* a thread that hashes files before the check */
+    pthread_t thread;
+    bool running, end;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int asked, done;                         /* the shard asked for last; number of hashed shards */
+    vf_hashed of[VF_HASH_AHEAD + 1];         /* of shard i at i modulo the length */
 } vf_hash_ahead;
 
 typedef struct vf_range {                    /* the samples of a shard, by vf_entry_rank */
@@ -75,8 +81,9 @@ int vf_check_failed(vf_check *c, const char *file, const char *which, vf_bytes k
 /* Returns VC_ESTOP if the user has stopped the program. */
 int vf_check_stopped(const vf_check *c, vc_err *err);
 
-/* Hashes the file of shard `at`, as vf_hash_file does, and begins to hash the next shard, for which
- * the next call will most likely ask. vf_check_hash_end waits for the thread. */
+/* Begins to hash the shards in a thread. vf_check_hash gets the hash of shard `at` as vf_hash_file
+ * does, for ascending `at`; vf_check_hash_end waits for the thread. */
+void vf_check_hash_begin(vf_check *c);
 int vf_check_hash(vf_check *c, int at, vf_key *key, vc_err *err);
 void vf_check_hash_end(vf_check *c);
 

@@ -1,54 +1,79 @@
-/* verify_hash.c - hashes the files of a check one shard ahead, in a thread of its own: while the
- * pages and values of a shard are checked, the next shard is read from the disk. See verify.h */
+/* verify_hash.c - hashes the files of a check in a thread of its own, up to AHEAD files before the
+ * check: while the pages and values of a shard are checked, the next ones are read from the disk.
+ * See verify.h */
 #include "formats/dataset/verify.h"
 
 #include <stdlib.h>
 
 #include "common/os/file.h"
 
-static void *hash(void *arg)
+static int hash_shard(vf_check *c, int at, vf_key *key, vc_err *err)
 {
-    vf_hash_ahead *a = arg;
-    a->rc = vf_hash_file(&a->hash, a->path, a->stop, &a->err);
+    char *path = vc_path_join(c->dir, c->manifest.shard[at].file);
+    int rc = path ? vf_hash_file(key, path, c->stop, err) : vc_no_memory(err);
+    free(path);
+    return rc;
+}
+
+/* Hashes all files in their order; `lock` guards asked, done and end. */
+static void *hash_all(void *arg)
+{
+    vf_check *c = arg;
+    vf_hash_ahead *a = &c->ahead;
+    for (int at = 0; at < c->manifest.n_shards; at++) {
+        pthread_mutex_lock(&a->lock);
+        while (!a->end && at > a->asked + VF_HASH_AHEAD)
+            pthread_cond_wait(&a->changed, &a->lock);
+        const bool end = a->end;
+        pthread_mutex_unlock(&a->lock);
+        if (end)
+            break;
+        vf_hashed *h = &a->of[at % (VF_HASH_AHEAD + 1)];
+        *h = (vf_hashed){ 0 };
+        h->rc = hash_shard(c, at, &h->hash, &h->err);
+        pthread_mutex_lock(&a->lock);
+        a->done = at + 1;
+        pthread_cond_signal(&a->changed);
+        pthread_mutex_unlock(&a->lock);
+    }
     return NULL;
 }
 
-/* Begins to hash shard `at`. If no thread can be made, vf_check_hash hashes the shard itself. */
-static void begin(vf_check *c, int at)
+void vf_check_hash_begin(vf_check *c)
 {
     vf_hash_ahead *a = &c->ahead;
-    *a = (vf_hash_ahead){ .stop = c->stop };
-    if (at >= c->manifest.n_shards)
-        return;
-    a->path = vc_path_join(c->dir, c->manifest.shard[at].file);
-    a->shard = at;
-    a->running = a->path && !pthread_create(&a->thread, NULL, hash, a);
-}
-
-void vf_check_hash_end(vf_check *c)
-{
-    if (c->ahead.running)
-        pthread_join(c->ahead.thread, NULL);
-    c->ahead.running = false;
-    free(c->ahead.path);
-    c->ahead.path = NULL;
+    pthread_mutex_init(&a->lock, NULL);
+    pthread_cond_init(&a->changed, NULL);
+    a->running = !pthread_create(&a->thread, NULL, hash_all, c);
 }
 
 int vf_check_hash(vf_check *c, int at, vf_key *key, vc_err *err)
 {
-    if (!c->ahead.running || c->ahead.shard != at) {
-        vf_check_hash_end(c);
-        begin(c, at);
-    }
-    if (!c->ahead.path)
-        return vc_no_memory(err);
-    if (!c->ahead.running)
-        hash(&c->ahead);
-    vf_check_hash_end(c);
-    const int rc = c->ahead.rc;
-    *key = c->ahead.hash;
-    if (rc)
-        *err = c->ahead.err;
-    begin(c, at + 1);
-    return rc;
+    vf_hash_ahead *a = &c->ahead;
+    if (!a->running)
+        return hash_shard(c, at, key, err);
+    pthread_mutex_lock(&a->lock);
+    a->asked = at;
+    pthread_cond_signal(&a->changed);
+    while (a->done <= at)
+        pthread_cond_wait(&a->changed, &a->lock);
+    pthread_mutex_unlock(&a->lock);
+    const vf_hashed *h = &a->of[at % (VF_HASH_AHEAD + 1)];
+    *key = h->hash;
+    if (h->rc)
+        *err = h->err;
+    return h->rc;
+}
+
+void vf_check_hash_end(vf_check *c)
+{
+    vf_hash_ahead *a = &c->ahead;
+    pthread_mutex_lock(&a->lock);
+    a->end = true;
+    pthread_cond_signal(&a->changed);
+    pthread_mutex_unlock(&a->lock);
+    if (a->running)
+        pthread_join(a->thread, NULL);
+    pthread_mutex_destroy(&a->lock);
+    pthread_cond_destroy(&a->changed);
 }
