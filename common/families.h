@@ -104,7 +104,8 @@ typedef struct vc_family {
                                           * NULL: there are none */
     const char *noise_field;             /* true: inpainting noises the known pixels */
     const char *channels_field;          /* an integer: which of `inputs` tells the mode */
-    int inputs[VC_MODES];                /* 0: none; the mode is then the pipeline's */
+    int inputs[VC_MODES];                /* 0: none. The mode is the pipeline's if it has as many
+                                          * inputs or none has, else the first that has */
     const char *vision_field;            /* an integer: the width of the states of the known frames
                                           * that it attends to; 0: it attends to none */
     const char *ends_field;              /* an integer above 0: the last frame is known too */
@@ -118,7 +119,6 @@ typedef struct vc_family {
     bool moments;                        /* mean and variance are stored, else the mode */
     vc_dtype dtype;                      /* that encoders compute in */
     bool loaded_masks;                   /* VideoX-Fun draws masks before it cuts frames */
-    bool controls;                       /* it has models that take a control clip */
     bool masked_frames;                  /* image-to-video has the values of inpainting: a clip that
                                           * is masked but for its first frame */
     bool grey_masks;                     /* masked pixels are 0, grey, and not -1, black */

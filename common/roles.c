@@ -53,7 +53,7 @@ bool vc_role_of_mode(vc_role role, const vc_family *f, vc_mode mode)
     const bool masked = mode == VC_MODE_I2V && f->masked_frames;
 
     return vc_roles[role].modes & 1u << (masked ? VC_MODE_INPAINT : mode) &&
-           (role != VC_ROLE_CONTROL || f->controls);
+           (role != VC_ROLE_CONTROL || f->inputs[mode]);
 }
 
 vc_role vc_role_stand_in(vc_role role)

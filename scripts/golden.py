@@ -165,15 +165,16 @@ def step(model, config, v, predict):
                if p.grad is not None}
 
 
-def transformer(path, cls, config, cases, inputs, predict, lora=None):
+def transformer(path, cls, config, cases, inputs, predict, lora=None, fields={}):
     """Writes the golden of a transformer: the cases {NAME: shape}, the gradients of `base`, and the
     case `lora` of a LoRA on the same weights. inputs(config.json, NAME, *shape) returns a case's
-    tensors; predict(model, config.json, tensors) returns the output. The function prints how far
-    bf16 is from f32."""
+    tensors; predict(model, config.json, tensors) returns the output. `fields` are those of
+    config.json that the class does not have. The function prints how far bf16 is from f32."""
     file, variants = {}, [("base", "grad/", None)]
     if lora:
         variants.append(("lora", "lora/grad/", lora))
     model, whole, shapes = tiny(cls, config)
+    whole = {**whole, **fields}
     for case in cases:
         if case != "base":
             v, _ = step(model, whole, inputs(whole, case, *cases[case]), predict)

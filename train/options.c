@@ -524,6 +524,8 @@ int vtrain_resolve(vtrain_config *c, vc_flags *set, const vtrain_family *f,
     if (!vc_flags_decided(set, "image_dropout_p"))
         c->image_dropout_p = mode >= VC_MODE_INPAINT && f->fun_dropout > 0 ? f->fun_dropout
                                                                           : f->image_dropout;
+    if (!vc_flags_decided(set, "control_dropout_p"))
+        c->control_dropout_p = f->fun_dropout;
     if (!full && !vc_flags_decided(set, "network_alpha"))
         c->network_alpha = (double)c->rank;
     if (!vc_flags_given(set, "guidance_scale"))

@@ -232,8 +232,9 @@ static void report_conditions(const sampling *s, const vtrain *t, const vtrain_f
                "training clips have, because the prompt has no image", s->number);
     if (used != fit->roles)
         vc_say(t->ui, "validation prompt %u: sampled without %s (zeros)%s", s->number,
-               fit->roles & 1u << VC_ROLE_IMAGE ? "a first frame" : "a mask and a masked clip",
-               has ? "" : ", because the prompt has no image");
+               fit->roles & 1u << VC_ROLE_CONTROL ? "a control clip"
+               : fit->roles & 1u << VC_ROLE_IMAGE ? "a first frame" : "a mask and a masked clip",
+               has ? "" : ", because the prompt has none");
     if (has & ~used)
         vc_say(t->ui, "validation prompt %u has an image %s", s->number,
                fit->roles ? "that was stored for another --train_mode"

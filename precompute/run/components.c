@@ -265,7 +265,7 @@ static int read_transformer(vprep *p, const vc_family **sizes, int *max_length, 
     p->encoders.ends = t.ends > 0;
     memcpy(p->encoders.width, t.width, sizeof t.width);
     *mode = pipeline ? pipeline->mode : VC_MODE_NORMAL;
-    for (int i = 0; i < VC_MODES; i++)
+    for (int i = VC_MODES - 1; i >= 0 && t.channels != f->inputs[*mode]; i--)
         if (f->inputs[i] && t.channels == f->inputs[i])
             *mode = (vc_mode)i;
     if (wider && t.out == wider->channels)
@@ -472,10 +472,10 @@ int vprep_components(vprep *p, const vc_family **sizes, vc_err *err)
     if ((f->clean_images || f->masked_frames) && vc_flags_given(p->flags, "image_noise_variants"))
         vc_flags_wrong(p->flags, "--image_noise_variants: %s trains on first frames without noise: "
                        "leave the flag out", f->name);
-    if (train_mode >= VC_MODE_CONTROL && !f->controls)
-        vc_flags_wrong(p->flags, "--train_mode %s: no model of %s here takes a control clip: give "
-                       "a --model of Wan, or --train_mode normal, i2v or inpaint",
-                       vc_mode_names[train_mode], f->name);
+    if (train_mode >= VC_MODE_CONTROL && !f->inputs[train_mode])
+        vc_flags_wrong(p->flags, "--train_mode %s: no model of %s here takes a control clip that "
+                       "way: give a --model of Wan, of CogVideoX-Fun for control, or --train_mode "
+                       "normal, i2v or inpaint", vc_mode_names[train_mode], f->name);
     while (p->encoders.family.text[p->encoders.n_text])
         p->encoders.n_text++;
     if (p->encoders.family.from_files)

@@ -126,8 +126,9 @@ int prep_family_of(prep_family *out, const char *model_dir, vc_err *err)
     *out = (prep_family){ 0 };
     if (strstr(name, "Control"))
         return vc_fail(err, VC_EUSAGE, "--model %s: %s: the Control models that this build knows "
-                       "are Wan's (WanFunControlPipeline): give one, or a text-to-video, "
-                       "image-to-video or inpainting model", model_dir, name);
+                       "are VideoX-Fun's of CogVideoX and Wan (CogVideoXFunControlPipeline, "
+                       "WanFunControlPipeline): give one, or a text-to-video, image-to-video or "
+                       "inpainting model", model_dir, name);
     list_pipelines(known, sizeof known);
     return vc_fail(err, VC_EUSAGE, "--model %s: no family here for %s; known:%s; without --model "
                    "the built-in codec is used", model_dir, name, known);

@@ -2,7 +2,7 @@
 optimiser steps.
 
 Each variant has a file. Its cases `NAME/...` have different grids; a case holds x [B,C,f,h,w], t,
-text, the conditions (cond.image, cond.mask, cond.video), target, output, loss. The gradients of the
+text, the conditions (cond.image, cond.mask, cond.video, cond.control), target, output, loss. The gradients of the
 case `base` are `grad/<parameter>`.
 """
 import golden
@@ -32,7 +32,10 @@ VARIANTS = {
                 {"base": (2, 4, 8, 12), "dropped": (1, 2, 8, 12)}),
     "inp": (dict(in_channels=9, num_layers=1, norm_eps=1e-3, **ROPE),
             {"base": (2, 3, 8, 12), "off": (1, 2, 6, 10), "dropped": (1, 3, 8, 12)}),
+    "control": (dict(in_channels=8, num_layers=1, text_embed_dim=32, **ROPE),
+                {"base": (2, 3, 8, 12), "off": (1, 2, 6, 10), "dropped": (1, 3, 8, 12)}),
 }
+FIELDS = {"control": dict(control_latents=True)}          # that diffusers' class does not have
 TIMES = [999.0, 437.0]
 
 
@@ -58,6 +61,8 @@ def conditions(config, case, b, f, h, w):
     c, extra = config["out_channels"], config["in_channels"] - config["out_channels"]
     if extra == 0 or case == "dropped":
         return {}
+    if config.get("control_latents"):
+        return {"control": golden.draw("control " + case, (b, c, f, h, w))}
     if extra == c:
         return {"image": golden.draw("image " + case, (b, c, 1, h, w))}
     return {"mask": torch.round(torch.rand(b, 1, f, h, w,
@@ -68,7 +73,9 @@ def conditions(config, case, b, f, h, w):
 def joined(config, x, cond):
     """Joins x [B,C,f,h,w] and its conditions to hidden_states [B,f,C',h,w]."""
     c, extra = x.shape[1], config["in_channels"] - x.shape[1]
-    if extra == c:
+    if config.get("control_latents"):
+        x = torch.cat([x, cond.get("control", torch.zeros_like(x))], 1)
+    elif extra == c:
         image = torch.zeros_like(x)
         if "image" in cond:
             image[:, :, :1] = cond["image"]
@@ -115,7 +122,8 @@ def predict_case(model, config, v):
 
 def variant(out, name):
     golden.transformer(out / f"cogvideox-{name}.safetensors", CogVideoXTransformer3DModel,
-                       {**TINY, **VARIANTS[name][0]}, VARIANTS[name][1], case_inputs, predict_case)
+                       {**TINY, **VARIANTS[name][0]}, VARIANTS[name][1], case_inputs, predict_case,
+                       fields=FIELDS.get(name, {}))
 
 
 # name: the base grid of latent rows and columns, [(f, h, w) of latents]

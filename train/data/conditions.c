@@ -87,9 +87,12 @@ static int refuse(const vtrain_data *d, int set, vc_role role, const char *class
         if (d->roles & 1u << i && vc_roles[i].kind != VC_VALUE_EMBEDS)
             channels += d->role_norm[i].channels;
     return vc_fail(err, VC_EMISMATCH, "the transformer %s takes %s (%d channels in all), the "
-                   "dataset %s was made with --train_mode %.32s: run vprep --train_mode %s",
+                   "dataset %s was made with --train_mode %.32s: run vprep --train_mode %s%s",
                    class_name, vc_roles[role].what, channels, vf_dataset_path(d->set[set].data),
-                   d->set[set].head.train_mode, mode_of(d, role));
+                   d->set[set].head.train_mode, mode_of(d, role), role == VC_ROLE_IMAGE &&
+                   !strcmp(d->set[set].head.train_mode, vc_mode_names[VC_MODE_CONTROL])
+                   ? ", or, for a Control model, give vtrain --model: model_index.json tells it "
+                     "from an image-to-video model" : "");
 }
 
 /* Checks that a sample has the transformer's conditions, in the right shapes. */

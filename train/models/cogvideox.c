@@ -8,6 +8,7 @@
  *     5B I2V       also adds a stored table of positions; joins image and noisy latents
  *     1.5          has patches of two frames, and rotates by plain indices; I2V embeds `ofs`
  *     Fun InP      is any of these, and joins a mask, the masked video and noisy latents
+ *     Fun Control  is any of these, and joins a control clip and noisy latents
  *
  * Text tokens precede the video's. Latents are [B,C,f,h,w] here; traces alone have frames before
  * channels. */
@@ -116,8 +117,9 @@ static unsigned roles_of(const cogvideox *m)
     int64_t extra = m->c.in_channels - m->c.out_channels;
     if (extra == 0)
         return 0;
-    return extra == m->c.out_channels ? 1u << VC_ROLE_IMAGE
-                                      : 1u << VC_ROLE_VIDEO | 1u << VC_ROLE_MASK;
+    if (extra > m->c.out_channels)
+        return 1u << VC_ROLE_VIDEO | 1u << VC_ROLE_MASK;
+    return m->c.control ? 1u << VC_ROLE_CONTROL : 1u << VC_ROLE_IMAGE;
 }
 
 void cogvideox_fit(const void *model, vtrain_fit *fit)
@@ -404,7 +406,7 @@ const vtrain_family vtrain_cogvideox = {
                   NULL } },
     .head = cogvideox_head,
     .scale = { [VC_ROLE_IMAGE] = VTRAIN_SCALE_INVERT, [VC_ROLE_VIDEO] = VTRAIN_SCALE_FACTOR,
-               [VC_ROLE_MASK] = VTRAIN_SCALE_FACTOR },
+               [VC_ROLE_MASK] = VTRAIN_SCALE_FACTOR, [VC_ROLE_CONTROL] = VTRAIN_SCALE_FACTOR },
     .objective = VTRAIN_V, .density = VTRAIN_UNIFORM,
     .flow_shift = 1, .logit_mean = 0, .logit_std = 1,
     .posterior_mean = false, .image_dropout = 0.05, .bf16 = true,

@@ -14,6 +14,9 @@ typedef struct cogvideox_config {
     int64_t compression, max_text;
     double eps, spatial_scale, temporal_scale;
     bool rotary, learned, patch_bias;
+    bool control;                             /* beside the noisy latents are those of a control
+                                               * clip, not of an image; no field of diffusers', the
+                                               * pipeline decides (vtrain_weights_pipeline) */
 } cogvideox_config;
 
 /* Reads config.json; a missing field has diffusers' default. VC_EFORMAT: a field has a value of

@@ -29,6 +29,7 @@ static const vf_config_row rows[] = {
     VF_FLAG(config, rotary, "use_rotary_positional_embeddings", false),
     VF_FLAG(config, learned, "use_learned_positional_embeddings", false),
     VF_FLAG(config, patch_bias, "patch_bias", true),
+    VF_FLAG(config, control, "control_latents", false),
     VF_ONLY_FLAG("flip_sin_to_cos", true),
     VF_ONLY_FLAG("attention_bias", true),
     VF_ONLY_FLAG("norm_elementwise_affine", true),
@@ -52,6 +53,11 @@ static int check_config(const cogvideox_config *c, vc_err *err)
                        "its video)", (long long)c->in_channels, (long long)c->out_channels,
                        (long long)c->out_channels, 2 * (long long)c->out_channels,
                        2 * (long long)c->out_channels + 1);
+    if (c->control && extra != c->out_channels)
+        return vc_fail(err, VC_EINVAL, "in_channels: a Control model reads the latents of a control "
+                       "clip beside the noisy ones, so %lld channels with out_channels %lld, not "
+                       "%lld", 2 * (long long)c->out_channels, (long long)c->out_channels,
+                       (long long)c->in_channels);
     if (!c->rotary && c->learned)
         return vc_fail(err, VC_EINVAL, "use_learned_positional_embeddings without "
                        "use_rotary_positional_embeddings: no such model is known");

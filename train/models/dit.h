@@ -209,7 +209,8 @@ struct vtrain_family {
     bool posterior_mean;                      /* training reads means, not posterior draws */
     double image_dropout;                     /* default of --image_dropout_p, */
     double fun_dropout;                       /* and of data of inpaint, control and control_ref,
-                                               * for VideoX-Fun's Fun models; 0: the same */
+                                               * for VideoX-Fun's Fun models; 0: the same. Also
+                                               * default of --control_dropout_p */
     double lr_full, lr_lora, guidance;
     bool renormalised;                        /* in samples, each token of a guided prediction is
                                                * scaled to the norm of the prompt's prediction */

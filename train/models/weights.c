@@ -320,20 +320,21 @@ int vtrain_weights_pipeline(cJSON *config, const vtrain_family *family, const ch
     return rc;
 }
 
-/* Refuses a Control model of a family that is not trained with control clips. Its transformer has
- * the in_channels of an image-to-video transformer, so vtrain would train it on first frames. */
+/* Refuses a Control model that is not known. Its transformer may have the in_channels of an
+ * image-to-video transformer, so that vtrain would train it on first frames. */
 static int refuse_control(const char *model, vc_err *err)
 {
     char *class;
     int rc = read_class(&class, model, err);
     bool known = false;
     for (const vc_family *f = vc_families(); !rc && f->name; f++)
-        known |= f->controls && vc_family_pipeline(f, class);
+        known |= vc_family_pipeline(f, class) != NULL;
     if (!rc && !known && strstr(class, "Control"))
         rc = vc_fail(err, VC_EINVAL, "%s/%s: %.80s: of Control models, which read the latents of a "
-                     "control clip beside the noisy latents, vtrain trains Wan's "
-                     "(WanFunControlPipeline): give one, or a text-to-video, image-to-video or "
-                     "inpainting model", model, index_file, class);
+                     "control clip beside the noisy latents, vtrain trains VideoX-Fun's of "
+                     "CogVideoX and Wan (CogVideoXFunControlPipeline, WanFunControlPipeline): give "
+                     "one, or a text-to-video, image-to-video or inpainting model", model,
+                     index_file, class);
     free(class);
     return rc;
 }

@@ -25,6 +25,7 @@ static const ref_variant variants[] = {
     { "cogvideox-1.5", { "off" }, 0 },
     { "cogvideox-1.5-i2v", { "dropped" }, 0 },
     { "cogvideox-inp", { "off", "dropped" }, 0 },
+    { "cogvideox-control", { "off", "dropped" }, 0 },
 };
 
 /* The promise for f32 is 1e-4; sums in another order differ by 1e-5. bf16 has some roundings of

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# VideoX-Fun's Fun-Control models of Wan from media to clips: each row has a control clip or picture, whose
-# latents stand beside the noise; control_ref has the first frame and its CLIP states, too.
+# VideoX-Fun's Fun-Control models of Wan and CogVideoX from media to clips: each row has a control clip or
+# picture, whose latents stand beside the noise; control_ref has the first frame and its CLIP states, too.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 . "$lib/vtrain.sh"
@@ -16,6 +16,8 @@ echo '[{"prompt": "a disc", "control_file_path": "media/control-clip-2.mp4", "im
     "height": 64, "width": 64, "num_frames": 9}]' >prompts.json
 need make_model control WanFunControlPipeline wan-control
 need make_model control_ref WanFunControlPipeline wan-control-ref
+need make_model cog CogVideoXFunControlPipeline cogvideox-control
+sed -i 's/"control_latents": *true/"of_pipeline": true/' cog/transformer/config.json   # the pipeline says it
 prep() { # prep MODEL OUT FLAGS...
     vprep --meta media/control.json "${sampling[@]}" --model "$1" --validation_prompts prompts.json --out "$2" "${@:3}"
 }
@@ -25,21 +27,25 @@ train() { # train MODE OUT FLAGS...
 lora=(--training_type lora --rank 2)
 
 # ---- the latents of the control clips, a LoRA, samples with a control clip, clips ----
-for mode in control control_ref; do
-    expect 0 '4 encoded' prep $mode $mode.lmdb --train_mode $mode
-    expect 0 . vlat verify $mode.lmdb
-    expect 0 '4 reused' prep $mode $mode.lmdb --train_mode $mode
-    expect 0 '"control": "' vlat show $mode.lmdb 000000000000/000
-    expect 0 . train $mode $mode-run "${lora[@]}" --max_train_steps 4 --validation_steps 2 --num_inference_steps 3 \
-        --checkpointing_steps 2 --trace_dir $mode-trace
+for name in control control_ref cog; do
+    mode=${name/cog/control}
+    expect 0 '4 encoded' prep $name $name.lmdb --train_mode $mode
+    expect 0 . vlat verify $name.lmdb
+    expect 0 '4 reused' prep $name $name.lmdb --train_mode $mode
+    [ $name = control_ref ] || output_lacks 'is trained with --train_mode'
+    expect 0 '"control": "' vlat show $name.lmdb 000000000000/000
+    expect 0 . train $name $name-run "${lora[@]}" --max_train_steps 4 --validation_steps 2 --num_inference_steps 3 \
+        --checkpointing_steps 2 --trace_dir $name-trace
     output_lacks 'sampled without'
     output_lacks 'conditions are not used'
-    expect 0 '2 decoded' vdecode $mode-run --model $mode
-    [ -s $mode-run/validation/step-4/000.mp4 ] || wrong "$mode: no clip"
-    expect 0 . train $mode $mode-cut "${lora[@]}" --max_train_steps 2
-    expect 0 'resumes after step 2' train $mode $mode-cut "${lora[@]}" --max_train_steps 4 --resume_from_checkpoint latest
-    same_end $mode-run/checkpoint-4 $mode-cut/checkpoint-4 || wrong "$mode: a resumed run has other factors"
+    expect 0 '2 decoded' vdecode $name-run --model $name
+    [ -s $name-run/validation/step-4/000.mp4 ] || wrong "$name: no clip"
+    expect 0 . train $name $name-cut "${lora[@]}" --max_train_steps 2
+    expect 0 'resumes after step 2' train $name $name-cut "${lora[@]}" --max_train_steps 4 --resume_from_checkpoint latest
+    same_end $name-run/checkpoint-4 $name-cut/checkpoint-4 || wrong "$name: a resumed run has other factors"
 done
+head -c 20000 cog-trace/step-000001-mb-00-rank-00.safetensors >head
+grep -qa '"hidden_states":{"dtype":"F32","shape":\[1,3,8,' head || wrong "not the latents and the control clip"
 head -c 20000 control-trace/step-000001-mb-00-rank-00.safetensors >head
 grep -qa '"hidden_states":{"dtype":"F32","shape":\[1,8,' head || wrong "not the latents and the control clip"
 head -c 20000 control_ref-trace/step-000001-mb-00-rank-00.safetensors >head
@@ -47,6 +53,7 @@ grep -qa '"hidden_states":{"dtype":"F32","shape":\[1,18,' head || wrong "not the
 grep -qa '"encoder_hidden_states_image":{"dtype":"F32","shape":\[1,5,40\]' head || wrong "no CLIP states"
 holds control-run/config.yaml 'control_dropout_p: 0.1$'
 holds control_ref-run/config.yaml 'image_dropout_p: 0.1$'
+holds cog-run/config.yaml 'control_dropout_p: 0$'
 
 # ---- a control clip is encoded as the clip itself would be ----
 sed 's/"control-/"/' media/control.json >media/same.json
@@ -77,11 +84,11 @@ ffmpeg -v error -y -i media/clip-0.mp4 -frames:v 4 media/control-clip-0.mp4
 skipped 'control_file_path control-clip-0.mp4: 4 frames, but the clip has' short.lmdb control.json
 ffmpeg -v error -y -i media/clip-0.mp4 -vf scale=32:64,setsar=1 media/control-clip-0.mp4
 skipped 'control_file_path control-clip-0.mp4: 32x64, but the source is 96x64: a control clip covers' shape.lmdb control.json
-expect 2 'train_mode control: no model of cogvideox here takes a control clip' bash -c \
-    "'$VLT_BUILD/tests/make_model' cog CogVideoXPipeline 16 >/dev/null 2>&1; '$VLT_BUILD/vprep' --meta media/control.json --model cog --train_mode control --out x"
+expect 2 'train_mode control_ref: no model of cogvideox here takes a control clip that way' prep cog x --train_mode control_ref
 refused() { # refused PATTERN DATASET MODEL
     expect 1 "$1" vtrain --latents "$2" --transformer "$3/transformer" --output_dir out --threads 1 --train_batch_size 1 "${lora[@]}"
     absent out
 }
 need vprep --meta media/metadata.json "${sampling[@]}" --model control --out plain.lmdb
+refused 'takes a first-frame image .*for a Control model, give vtrain --model' cog.lmdb cog
 refused 'takes a control clip .*plain.lmdb was made with --train_mode normal: run vprep --train_mode control' plain.lmdb control
