@@ -186,7 +186,7 @@ static const verb verbs[] = {
       "Copies a dataset from another place: http(s)://HOST/PATH, USER@HOST:FOLDER (through ssh) or "
       "a folder. Only shards that the folder --out lacks are copied, so that a second pull brings "
       "what has changed; each is compared with the manifest's checksum while it comes. A pull that "
-      "was interrupted continues when the command is given again.",
+      "was interrupted continues when the command is given again. Its other name is sync.",
       pull_flags, 1, vlat_pull, false },
     { "push", "DATASET TARGET",
       "Copies a dataset to USER@HOST:FOLDER (through ssh) or to a folder, as pull does in the "
@@ -243,6 +243,8 @@ static void print_table(FILE *f)
 
 static const verb *find_verb(const char *name)
 {
+    if (!strcmp(name, "sync"))               /* its other name, as about says */
+        name = "pull";
     for (int i = 0; i < VERBS; i++)
         if (!strcmp(verbs[i].name, name))
             return &verbs[i];

@@ -42,7 +42,7 @@ whole one.lmdb || wrong "one.lmdb is damaged"
 [ "$(requests lmdb/)" -eq $((files + 1)) ] || wrong "$(requests lmdb/) requests"
 # nothing changed: the manifest alone is requested
 serve
-expect 0 'has the 60 samples' vlat pull "$url" --out one.lmdb
+expect 0 'has the 60 samples' vlat sync "$url" --out one.lmdb
 [ "$(requests lmdb/)" -eq 1 ] || wrong "a second pull made $(requests lmdb/) requests"
 
 serve cut=20000 cuts=5
