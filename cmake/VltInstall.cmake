@@ -44,6 +44,15 @@ set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
+# CUDA's libraries may lie where the loader does not look, and belong to no package. The .deb then
+# does not depend on them.
+foreach(library ${VLT_cublasLt_LIBRARY} ${VLT_cudnn_LIBRARY} ${VLT_nccl_LIBRARY}
+        ${CUDA_cudart_LIBRARY})
+  cmake_path(GET library PARENT_PATH folder)
+  if(folder AND NOT folder IN_LIST CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS)
+    list(APPEND CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${folder})
+  endif()
+endforeach()
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS
     "ffmpeg, libcjson-dev, libxxhash-dev, python3-lmdb, python3-numpy")
 include(CPack)
