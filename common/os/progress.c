@@ -36,6 +36,7 @@ struct vc_progress {
     bool active;               /* a phase is running, with the fields below */
     char what[48], unit[24], extra[256];
     uint64_t total, done;
+    double place;              /* done, and the shares of the units in work */
     double start, shown;       /* seconds at its begin and at the last line or drawing */
     double at, sum, time;      /* rate = sum / time, both decaying over RATE_S; at: last update */
 };
@@ -141,6 +142,18 @@ static bool in_bytes(const vc_progress *p)
     return !strcmp(p->unit, "B");
 }
 
+static double share_of(const vc_progress *p)
+{
+    return fmin(1, p->place / (double)p->total);
+}
+
+/* The seconds that remain; 0: unknown, or none. */
+static double eta_of(const vc_progress *p)
+{
+    double left = (double)p->total - p->place, rate = rate_of(p);
+    return left > 0 && rate > 0 ? left / rate : 0;
+}
+
 /* Formats a number of units: "1,234", or "1.2 MiB" of bytes. */
 static char *amount(char buf[32], const vc_progress *p, uint64_t n)
 {
@@ -151,12 +164,11 @@ static char *amount(char buf[32], const vc_progress *p, uint64_t n)
 static void add_numbers(line *l, const vc_progress *p)
 {
     char a[32], b[32];
-    double rate = rate_of(p);
+    double rate = rate_of(p), eta = eta_of(p);
 
     add(l, "%s", amount(a, p, p->done));
     if (p->total)
-        add(l, "/%s %d%%", amount(b, p, p->total),
-            (int)(100.0 * fmin(1, (double)p->done / (double)p->total)));
+        add(l, "/%s %d%%", amount(b, p, p->total), (int)(100 * share_of(p)));
     else if (!in_bytes(p))
         add(l, " %s", p->unit);
     if (rate >= 1 && in_bytes(p))
@@ -165,8 +177,8 @@ static void add_numbers(line *l, const vc_progress *p)
         add(l, "  %.*f %s/s", rate < 100 ? 1 : 0, rate, p->unit);
     else if (rate > 0)
         add(l, "  %s each", vc_human_time(a, 1 / rate));
-    if (p->total > p->done && rate > 0)
-        add(l, "  ETA %s", vc_human_time(a, (double)(p->total - p->done) / rate));
+    if (eta > 0)
+        add(l, "  ETA %s", vc_human_time(a, eta));
     if (*p->extra) {
         add(l, "  ");
         add_clean(l, p->extra);
@@ -175,7 +187,7 @@ static void add_numbers(line *l, const vc_progress *p)
 
 static void add_event(line *l, const vc_progress *p, const char *event)
 {
-    double rate = rate_of(p);
+    double rate = rate_of(p), eta = eta_of(p), within = p->place - (double)p->done;
 
     add(l, "{\"event\":\"%s\",\"program\":", event);
     add_json(l, p->program);
@@ -184,13 +196,15 @@ static void add_event(line *l, const vc_progress *p, const char *event)
     add(l, ",\"unit\":");
     add_json(l, p->unit);
     add(l, ",\"done\":%llu", (unsigned long long)p->done);
+    if (within > 0)
+        add(l, ",\"within\":%.6g", within);
     if (p->total)
         add(l, ",\"total\":%llu", (unsigned long long)p->total);
     add(l, ",\"elapsed_s\":%.3f", vc_seconds() - p->start);
     if (rate > 0)
         add(l, ",\"rate\":%.6g", rate);
-    if (p->total > p->done && rate > 0)
-        add(l, ",\"eta_s\":%.1f", (double)(p->total - p->done) / rate);
+    if (eta > 0)
+        add(l, ",\"eta_s\":%.1f", eta);
     if (*p->extra) {
         add(l, ",\"extra\":");
         add_json(l, p->extra);
@@ -223,7 +237,7 @@ static void draw(vc_progress *p)
     add_clean(&text, p->what);
     add(&text, " ");
     if (p->total) {
-        int full = (int)(BAR * fmin(1, (double)p->done / (double)p->total));
+        int full = (int)(BAR * share_of(p));
         add(&text, "[%.*s%*s] ", full, "########################", BAR - full, "");
     }
     add_numbers(&text, p);
@@ -320,6 +334,7 @@ void vc_progress_begin(vc_progress *p, const char *what, const char *unit, uint6
     p->active = true;
     p->total = total;
     p->done = 0;
+    p->place = 0;
     p->start = p->shown = p->at = vc_seconds();
     p->sum = p->time = 0;
     if (p->terminal)
@@ -331,9 +346,9 @@ void vc_progress_begin(vc_progress *p, const char *what, const char *unit, uint6
  * towards the speed. */
 #define RESUME_S 0.5
 
-static void update_rate(vc_progress *p, uint64_t done, double now)
+static void update_rate(vc_progress *p, double place, double now)
 {
-    if (!p->done && now - p->start < RESUME_S) {
+    if (p->place <= 0 && now - p->start < RESUME_S) {
         p->at = now;
         return;
     }
@@ -341,23 +356,30 @@ static void update_rate(vc_progress *p, uint64_t done, double now)
     if (dt <= 0)
         return;
     double fade = exp(-dt / RATE_S);
-    p->sum = p->sum * fade + (double)(done - p->done);
+    p->sum = p->sum * fade + place - p->place;
     p->time = p->time * fade + dt;
     p->at = now;
 }
 
 void vc_progress_at(vc_progress *p, uint64_t done, const char *extra)
 {
+    vc_progress_within(p, done, 0, extra);
+}
+
+void vc_progress_within(vc_progress *p, uint64_t done, double within, const char *extra)
+{
     if (!p || p->quiet)
         return;
-    double now = vc_seconds();
+    double now = vc_seconds(), place = (double)done + within;
 
     pthread_mutex_lock(&p->lock);
     if (p->active) {
-        if (done > p->done) {                    /* calls of two threads may arrive out of order */
-            update_rate(p, done, now);
-            p->done = done;
+        if (place > p->place) {                  /* calls of two threads may arrive out of order */
+            update_rate(p, place, now);
+            p->place = place;
         }
+        if (done > p->done)
+            p->done = done;
         snprintf(p->extra, sizeof p->extra, "%s", extra ? extra : "");
         if (now - p->shown >= (p->terminal ? REDRAW_S : PLAIN_S)) {
             p->shown = now;

@@ -41,6 +41,9 @@ void vc_progress_begin(vc_progress *p, const char *what, const char *unit, uint6
 /* Sets the number of units done, which never decreases; `extra` is a short text after the numbers
  * (counts, loss) or NULL. */
 void vc_progress_at(vc_progress *p, uint64_t done, const char *extra);
+/* The same with units in work: `within` is the sum of their shares that are done, 0.5 for half of
+ * one unit. It counts in the percentage, the rate and the ETA, but not in the number of units. */
+void vc_progress_within(vc_progress *p, uint64_t done, double within, const char *extra);
 void vc_progress_end(vc_progress *p);
 
 /* Returns the seconds of a monotonic clock. */

@@ -258,6 +258,36 @@ static void test_rate_of_resumed_phase(void **state)
         fail_msg("rate: %g a second", r);
 }
 
+/* Half of a clip is done, then one and a half, and none of them is whole. */
+static void within(vc_progress *p)
+{
+    vc_progress_begin(p, "clips", "clips", 2);
+    usleep(600000);
+    vc_progress_within(p, 0, 0.5, "frame 4 of 8");
+    vc_progress_within(p, 0, 0.25, "late");          /* another thread reports late */
+    usleep(200000);
+    vc_progress_within(p, 0, 1.5, NULL);             /* one is being written */
+    usleep(200000);
+    vc_progress_at(p, 2, NULL);
+}
+
+static void test_units_in_work(void **state)
+{
+    (void)state;
+    run(within, VC_LOG_TEXT, false, WIDE);
+    has("\rclips [######                  ] 0/2 25%  ");
+    has(" each  ETA ");
+    has("  frame 4 of 8\x1b[K");
+    has("\rclips [##################      ] 0/2 75%  ");
+    has("\rclips [########################] 2/2 100%  ");
+    lacks("2/2 100%  ETA");
+    double each = strtod(strstr(output, "25%  ") + strlen("25%  "), NULL);
+    if (!(each >= 1.2))                              /* half a clip takes 0.6 s, or longer */
+        fail_msg("%g s each", each);
+    run(within, VC_LOG_JSON, false, PIPE);
+    has("\"done\":2,\"total\":2,");                  /* at the end */
+}
+
 static void unknown_total(vc_progress *p)
 {
     vc_progress_begin(p, "reading", "rows", 0);
@@ -469,6 +499,7 @@ int main(void)
         cmocka_unit_test(test_narrow_terminal),
         cmocka_unit_test(test_dumb_terminal),
         cmocka_unit_test(test_rate_of_resumed_phase),
+        cmocka_unit_test(test_units_in_work),
         cmocka_unit_test(test_unknown_total),
         cmocka_unit_test(test_bytes),
         cmocka_unit_test(test_threads),
