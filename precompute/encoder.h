@@ -73,6 +73,9 @@ typedef struct vae_input {
     const float *all;                /* NULL: `read` gives them */
     /* Writes the frames first..first+n-1 to x. A range may be read again. */
     int (*read)(void *arg, int first, int n, float *x, vc_err *err);
+    /* Gets the share of the clip that is encoded, which rises to 1, after each chunk of frames.
+     * NULL: not wanted. */
+    void (*made)(void *arg, double share);
     void *arg;
 } vae_input;
 

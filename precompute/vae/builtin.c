@@ -191,6 +191,8 @@ static int builtin_encode(vae *v, const vae_input *pixels, int f, int h, int w, 
                     out[(size_t)y * (size_t)lw + (size_t)x] = s;
                 }
         }
+        if (!rc && pixels->made)
+            pixels->made(pixels->arg, (i + 1.0) / lf);
     }
     if (!rc && logvar)
         for (size_t i = 0; i < (size_t)C * (size_t)lf * grid; i++)

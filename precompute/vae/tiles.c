@@ -48,6 +48,19 @@ static int made_along(const vae_tiles *p, int axis)
     return n;
 }
 
+double vae_tiles_places(const vae_tiles *p)
+{
+    double places = 1;
+
+    for (int a = 0; a < 3; a++) {
+        int n = 0;
+        for (int i = 0; i < tiles_along(p, a); i++)
+            n += a ? result_size(p, a, i) : p->frames(p->arg, source_size(p, a, i));
+        places *= n;
+    }
+    return places;
+}
+
 void vae_tiles_first(const vae_tiles *p, int n[3])
 {
     for (int a = 0; a < 3; a++)

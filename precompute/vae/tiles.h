@@ -40,6 +40,9 @@ typedef struct vae_tiles {
 
 /* VC_EINVAL: the tiles make another size than result (t, h, w); the message names both. */
 int vae_tiles_check(const vae_tiles *p, const int result[3], vc_err *err);
+/* The places (of a frame, a row and a column of the result) that all tiles make, those that are not
+ * kept included. */
+double vae_tiles_places(const vae_tiles *p);
 /* Sets n to the size of the first tile, which is the largest. */
 void vae_tiles_first(const vae_tiles *p, int n[3]);
 /* Calls make for each tile, and take for each finished tile. Where time is cut into tiles, take

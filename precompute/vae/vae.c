@@ -134,6 +134,7 @@ typedef struct job {
                                       * that out->take gets next; NULL: none yet */
     int base;
     float *values;                   /* buffer of the tile that is being made */
+    double places, made;             /* of the result, in all tiles: all, and those that are made */
 } job;
 
 /* Converts -1..1 to bytes like diffusers' video processor, which rounds half to even. */
@@ -189,6 +190,16 @@ static int end_frames(job *j, int n, vc_err *err)
     return rc;
 }
 
+/* Tells of a chunk of the result. */
+static void tell(job *j, int n, int h, int w)
+{
+    const vae_input *from = j->pass.pixels;
+
+    j->made += (double)n * h * w;
+    if (from && from->made)
+        from->made(from->arg, j->made / j->places);
+}
+
 static int take_whole(void *arg, const float *values, int first, int n, int h, int w, vc_err *err)
 {
     job *j = arg;
@@ -197,17 +208,19 @@ static int take_whole(void *arg, const float *values, int first, int n, int h, i
     for (int t = 0; !rc && t < n; t++)
         for (int y = 0; y < h; y++, values += w * j->channels)
             put_row(j, values, first + t, y, 0, w);
+    tell(j, n, h, w);
     return rc ? rc : end_frames(j, n, err);
 }
 
 static int take_frames(void *arg, const float *values, int first, int n, int h, int w,
                        vc_err *err)
 {
-    const job *j = arg;
+    job *j = arg;
     size_t frame = (size_t)h * (size_t)w * (size_t)j->channels;
 
     (void)err;
     memcpy(j->values + (size_t)first * frame, values, (size_t)n * frame * sizeof *values);
+    tell(j, n, h, w);
     return 0;
 }
 
@@ -293,6 +306,7 @@ static int run_tiles(job *j, const vae_tiles *t, vc_err *err)
     int rc = vae_tiles_check(t, j->to, err);
 
     j->pass.take = take_frames;
+    j->places = vae_tiles_places(t);
     if (!rc)
         rc = vae_tiles_run(t, err);
     return rc || !j->rgb ? rc : end_frames(j, j->to[0], err);
@@ -302,6 +316,7 @@ static int run_whole(job *j, vc_err *err)
 {
     memcpy(j->pass.n, j->pass.of, sizeof j->pass.n);
     j->pass.take = take_whole;
+    j->places = (double)j->to[0] * j->to[1] * j->to[2];
     return vae_run_pass(j->v, &j->pass, err);
 }
 

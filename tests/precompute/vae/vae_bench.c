@@ -95,6 +95,20 @@ static double largest(const vae_bench *b, const char *name)
     return (double)most;
 }
 
+/* What `made` of a vae_input was told. */
+typedef struct shares {
+    double last;
+    int n;
+} shares;
+
+static void note_share(void *arg, double share)
+{
+    shares *s = arg;
+    assert_true(share > s->last && share <= 1);
+    s->last = share;
+    s->n++;
+}
+
 /* One convolution makes means and logvars, so the error of a logvar, which may be one small number,
  * is measured relative to the largest of both. */
 void vae_encode_like(const vae_bench *b, const char *clip, int f, const char *name, double tol)
@@ -107,10 +121,12 @@ void vae_encode_like(const vae_bench *b, const char *clip, int f, const char *na
     size_t n = (size_t)b->info.channels * (size_t)((f - 1) / r[0] + 1) *
                (size_t)(dim[1] / r[1]) * (size_t)(dim[2] / r[2]);
     float *mean = vae_area(n, 4), *logvar = vae_area(n, 4);
-    int rc = b->class->encode(b->vae, &(vae_input){ .all = x }, f, (int)dim[1], (int)dim[2], mean,
-                              logvar, &err);
+    shares made = { 0 };
+    const vae_input in = { .all = x, .made = note_share, .arg = &made };
+    int rc = b->class->encode(b->vae, &in, f, (int)dim[1], (int)dim[2], mean, logvar, &err);
 
     assert_ok(rc, &err);
+    assert_true(made.last == 1.0);
     snprintf(field, sizeof field, "mean%s", name);
     vae_near(b, field, mean, tol);
     double of_mean = largest(b, field);
@@ -206,6 +222,7 @@ typedef struct ranges {
     size_t frame;
     int most, next;                  /* frames at once; the frame that take gets next */
     int left;                        /* calls before the failure; -1: none fails */
+    shares made;
 } ranges;
 
 static int may_fail(ranges *r, vc_err *err)
@@ -219,6 +236,11 @@ static int read_range(void *arg, int first, int n, float *x, vc_err *err)
     r->most = n > r->most ? n : r->most;
     memcpy(x, r->pixels + (size_t)first * r->frame, (size_t)n * r->frame * 4);
     return may_fail(r, err);
+}
+
+static void note_range(void *arg, double share)
+{
+    note_share(&((ranges *)arg)->made, share);
 }
 
 static int take_range(void *arg, const uint8_t *rgb, int first, int n, vc_err *err)
@@ -241,13 +263,15 @@ static void encode_ranges(const vae_bench *b, const char *clip, int f)
                      (size_t)(h / ratio[1]) * (size_t)(w / ratio[2]);
     float *whole = vae_area(2 * n, 4), *parts = vae_area(2 * n, 4);
     ranges r = { .pixels = x, .frame = (size_t)(h * w * 3), .left = -1 };
-    const vae_input in = { .read = read_range, .arg = &r };
+    const vae_input in = { .read = read_range, .made = note_range, .arg = &r };
 
     assert_ok(b->class->encode(b->vae, &(vae_input){ .all = x }, f, h, w, whole, whole + n, &err),
               &err);
     assert_ok(b->class->encode(b->vae, &in, f, h, w, parts, parts + n, &err), &err);
     assert_memory_equal(whole, parts, 2 * n * 4);
     assert_int_equal(r.most, b->class->chunk(b->vae, f));
+    assert_true(r.made.last == 1.0 && r.made.n * r.most >= f);
+    r.made = (shares){ 0 };
     r.left = 1;
     if (f > r.most)
         assert_fails(b->class->encode(b->vae, &in, f, h, w, parts, NULL, &err), VC_EFORMAT, &err,
