@@ -85,6 +85,9 @@ typedef struct vae_output {
     /* Gets the frames first..first+n-1, which last until it returns, in their order. */
     int (*take)(void *arg, const uint8_t *rgb, int first, int n, vc_err *err);
     void *arg;
+    /* Path beside which a decoder in tiles makes temporary files, of about 5 bytes a pixel of the
+     * clip, which lose their names at once. NULL: it holds that in memory. */
+    const char *beside;
 } vae_output;
 
 typedef struct vae vae;
@@ -98,7 +101,7 @@ typedef struct vae_class {
     int (*encode)(vae *v, const vae_input *pixels, int f, int h, int w, float *mean,
                   float *logvar, vc_err *err);
     /* z f32 [C,f,h,w] raw -> frames(f) frames [h*r, w*r, 3]. A decoder that cuts frames into tiles
-     * gives them all at once. */
+     * gives the first of them when the last tile is made. */
     int (*decode)(vae *v, const float *z, int f, int h, int w, const vae_output *to, vc_err *err);
     /* Returns the number of frames that f latent frames decode to: at least (f-1)k+1, the first of
      * which are the clip. */

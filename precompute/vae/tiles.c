@@ -5,10 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct tile {
-    float *v;
-    int h, w;
-} tile;
+#include "precompute/vae/spill.h"
 
 static int least(int a, int b) { return a < b ? a : b; }
 
@@ -92,6 +89,102 @@ int vae_tiles_check(const vae_tiles *p, const int result[3], vc_err *err)
     return 0;
 }
 
+/* ---- edges: the rows and columns that later tiles are blended with ---- */
+
+/* The tiles of the source frames at..at+n-1, which make `frames` frames of the result. */
+typedef struct span {
+    int at, n, frames;
+    void *arg;
+    int (*take)(void *arg, const vae_tile *t, vc_err *err);
+    vae_spill *edges;                             /* the last rows of a row of tiles, then the last
+                                                   * columns of one tile */
+} span;
+
+struct vae_open_tile {
+    const vae_tiles *p;
+    const span *s;
+    int i, j;                                     /* row and column of the grid */
+    int h, w, y, x;                               /* size, and place in the result */
+};
+
+/* A part of a tile, and its place in span.edges. */
+typedef struct edge {
+    int y, x, h, w;
+    size_t at, frame;                             /* begin, and floats of a frame */
+} edge;
+
+/* Columns of the result in the tiles before column j. */
+static int columns_before(const vae_tiles *p, int j)
+{
+    int n = 0;
+
+    while (j-- > 0)
+        n += result_size(p, 2, j);
+    return n;
+}
+
+/* The last rows of the tile (i, j). They replace those of the tile above it. */
+static edge rows_of(const vae_tiles *p, const span *s, int i, int j)
+{
+    const int h = result_size(p, 1, i), w = result_size(p, 2, j), n = least(p->blend[1], h);
+    const size_t row = (size_t)p->blend[1] * (size_t)p->channels;
+
+    return (edge){ h - n, 0, n, w, (size_t)s->frames * row * (size_t)columns_before(p, j),
+                   row * (size_t)w };
+}
+
+/* The last columns of the tile (i, j). They replace those of the tile before it. */
+static edge columns_of(const vae_tiles *p, const span *s, int i, int j)
+{
+    const int h = result_size(p, 1, i), w = result_size(p, 2, j), n = least(p->blend[2], w);
+    const size_t c = (size_t)p->channels;
+    const size_t all = (size_t)p->blend[1] * c * (size_t)columns_before(p, tiles_along(p, 2));
+
+    return (edge){ 0, w - n, h, n, (size_t)s->frames * all,
+                   (size_t)result_size(p, 1, 0) * (size_t)p->blend[2] * c };
+}
+
+static size_t edges_size(const vae_tiles *p, const span *s)
+{
+    edge e = columns_of(p, s, 0, 0);
+
+    return (e.at + (size_t)s->frames * e.frame) * sizeof(float);
+}
+
+static int edge_room(float **v, const edge *e, int n, vc_err *err)
+{
+    *v = calloc((size_t)n * e->frame + 1, sizeof **v);
+    return *v ? 0 : vc_fail(err, VC_ENOMEM, "out of memory for the edges of %d frames", n);
+}
+
+static int keep_edge(const vae_open_tile *t, edge e, const float *values, int first, int n,
+                     vc_err *err)
+{
+    const size_t c = (size_t)t->p->channels, row = (size_t)e.w * c;
+    float *v;
+    int rc = edge_room(&v, &e, n, err);
+
+    for (int f = 0; !rc && f < n; f++)
+        for (int y = 0; y < e.h; y++)
+            memcpy(v + (size_t)f * e.frame + (size_t)y * row,
+                   values + (((size_t)f * (size_t)t->h + (size_t)(e.y + y)) * (size_t)t->w +
+                             (size_t)e.x) * c, row * sizeof *v);
+    if (!rc)
+        rc = vae_spill_put(t->s->edges, (e.at + (size_t)first * e.frame) * sizeof *v, v,
+                           (size_t)n * e.frame * sizeof *v, err);
+    free(v);
+    return rc;
+}
+
+static int read_edge(float **v, const vae_open_tile *t, const edge *e, int first, int n,
+                     vc_err *err)
+{
+    int rc = edge_room(v, e, n, err);
+
+    return rc ? rc : vae_spill_get(t->s->edges, (e->at + (size_t)first * e->frame) * sizeof **v,
+                                   *v, (size_t)n * e->frame * sizeof **v, err);
+}
+
 /* ---- blending ---- */
 
 /* Fades a into b: each of n numbers of b becomes a * (1 - s) + b * s. */
@@ -101,101 +194,88 @@ static void mix(float *b, const float *a, float s, size_t n)
         b[i] = a[i] * (1 - s) + b[i] * s;
 }
 
-static void blend_rows(const vae_tiles *p, int frames, const tile *above, const tile *t)
+static int blend_rows(const vae_open_tile *t, float *values, int first, int n, vc_err *err)
 {
-    int n = least(p->blend[1], least(above->h, t->h));
-    size_t row = (size_t)t->w * (size_t)p->channels;
+    const edge e = rows_of(t->p, t->s, t->i - 1, t->j);
+    const int rows = least(e.h, t->h);
+    const size_t row = (size_t)t->w * (size_t)t->p->channels;
+    float *above;
+    int rc = read_edge(&above, t, &e, first, n, err);
 
-    for (int f = 0; f < frames; f++)
-        for (int k = 0; k < n; k++)
-            mix(t->v + ((size_t)f * (size_t)t->h + (size_t)k) * row,
-                above->v + ((size_t)f * (size_t)above->h + (size_t)(above->h - n + k)) * row,
-                (float)k / (float)n, row);
+    for (int f = 0; !rc && f < n; f++)
+        for (int k = 0; k < rows; k++)
+            mix(values + ((size_t)f * (size_t)t->h + (size_t)k) * row,
+                above + (size_t)f * e.frame + (size_t)(e.h - rows + k) * row,
+                (float)k / (float)rows, row);
+    free(above);
+    return rc;
 }
 
-static void blend_columns(const vae_tiles *p, int frames, const tile *left, const tile *t)
+static int blend_columns(const vae_open_tile *t, float *values, int first, int n, vc_err *err)
 {
-    int n = least(p->blend[2], least(left->w, t->w));
-    size_t c = (size_t)p->channels, rows = (size_t)frames * (size_t)t->h;
+    const edge e = columns_of(t->p, t->s, t->i, t->j - 1);
+    const int columns = least(e.w, t->w);
+    const size_t c = (size_t)t->p->channels;
+    float *left;
+    int rc = read_edge(&left, t, &e, first, n, err);
 
-    for (size_t r = 0; r < rows; r++)
-        for (int k = 0; k < n; k++)
-            mix(t->v + (r * (size_t)t->w + (size_t)k) * c,
-                left->v + (r * (size_t)left->w + (size_t)(left->w - n + k)) * c,
-                (float)k / (float)n, c);
+    for (int f = 0; !rc && f < n; f++)
+        for (int y = 0; y < t->h; y++)
+            for (int k = 0; k < columns; k++)
+                mix(values + (((size_t)f * (size_t)t->h + (size_t)y) * (size_t)t->w + (size_t)k) *
+                        c,
+                    left + (size_t)f * e.frame +
+                        ((size_t)y * (size_t)e.w + (size_t)(e.w - columns + k)) * c,
+                    (float)k / (float)columns, c);
+    free(left);
+    return rc;
 }
 
 /* ---- the tiles of a frame ---- */
 
-/* The tiles of the source frames at..at+n-1, which make `frames` frames of the result. */
-typedef struct span {
-    int at, n, frames;
-    void *arg;
-    int (*take)(void *arg, const vae_tile *t, vc_err *err);
-} span;
-
-static int make_tile(const vae_tiles *p, const span *s, tile *t, int i, int j, vc_err *err)
+int vae_tiles_put(vae_open_tile *t, float *values, int first, int n, vc_err *err)
 {
-    const int at[3] = { s->at, i * p->step[1], j * p->step[2] };
-    const int n[3] = { s->n, source_size(p, 1, i), source_size(p, 2, j) };
+    const vae_tiles *p = t->p;
+    int rc = 0;
 
-    t->h = result_size(p, 1, i);
-    t->w = result_size(p, 2, j);
-    t->v = malloc((size_t)s->frames * (size_t)t->h * (size_t)t->w * (size_t)p->channels *
-                  sizeof *t->v);
-    if (!t->v)
-        return vc_fail(err, VC_ENOMEM, "out of memory for a tile of %d frames of %dx%d", s->frames,
-                       t->w, t->h);
-    return p->make(p->arg, at, n, t->v, err);
+    if (t->i > 0)
+        rc = blend_rows(t, values, first, n, err);
+    if (!rc && t->j > 0)
+        rc = blend_columns(t, values, first, n, err);
+    if (!rc && t->i + 1 < tiles_along(p, 1))
+        rc = keep_edge(t, rows_of(p, t->s, t->i, t->j), values, first, n, err);
+    if (!rc && t->j + 1 < tiles_along(p, 2))
+        rc = keep_edge(t, columns_of(p, t->s, t->i, t->j), values, first, n, err);
+    if (rc)
+        return rc;
+    const vae_tile done = { values, t->h, t->w, n, kept_size(p, 1, t->i), kept_size(p, 2, t->j),
+                            first, t->y, t->x };
+    return t->s->take(t->s->arg, &done, err);
 }
 
-/* Makes row i of the tiles, which begins at row y of the result; `above` holds the row before. */
-static int run_row(const vae_tiles *p, const span *s, tile *row, const tile *above, int i, int y,
-                   vc_err *err)
+static int make_tile(const vae_tiles *p, vae_open_tile *t, vc_err *err)
 {
-    int columns = tiles_along(p, 2), x = 0, rc = 0;
+    const int at[3] = { t->s->at, t->i * p->step[1], t->j * p->step[2] };
+    const int n[3] = { t->s->n, source_size(p, 1, t->i), source_size(p, 2, t->j) };
 
-    for (int j = 0; !rc && j < columns; j++) {
-        tile *t = &row[j];
-        rc = make_tile(p, s, t, i, j, err);
-        if (rc)
-            return rc;
-        if (i > 0)
-            blend_rows(p, s->frames, &above[j], t);
-        if (j > 0)
-            blend_columns(p, s->frames, &row[j - 1], t);
-        vae_tile done = { t->v, t->h, t->w, s->frames, kept_size(p, 1, i), kept_size(p, 2, j), 0, y,
-                          x };
-        rc = s->take(s->arg, &done, err);
-        x += done.columns;
-    }
-    return rc;
+    t->h = result_size(p, 1, t->i);
+    t->w = result_size(p, 2, t->j);
+    return p->make(p->arg, at, n, t, err);
 }
 
-static void clear(tile *row, int n)
+static int run_span(const vae_tiles *p, span *s, const char *beside, vc_err *err)
 {
-    for (int j = 0; row && j < n; j++) {
-        free(row[j].v);
-        row[j].v = NULL;
-    }
-}
+    vae_open_tile t = { .p = p, .s = s };
+    int rc = vae_spill_open(&s->edges, beside, edges_size(p, s), err);
 
-static int run_span(const vae_tiles *p, const span *s, vc_err *err)
-{
-    int columns = tiles_along(p, 2), rows = tiles_along(p, 1), y = 0, rc = 0;
-    tile *two[2] = { calloc((size_t)columns, sizeof(tile)), calloc((size_t)columns, sizeof(tile)) };
-
-    if (!two[0] || !two[1])
-        rc = vc_fail(err, VC_ENOMEM, "out of memory for %d tiles", columns);
-    for (int i = 0; !rc && i < rows; i++) {
-        clear(two[i % 2], columns);
-        rc = run_row(p, s, two[i % 2], two[(i + 1) % 2], i, y, err);
-        y += kept_size(p, 1, i);
+    for (t.i = 0; !rc && t.i < tiles_along(p, 1); t.i++) {
+        for (t.j = t.x = 0; !rc && t.j < tiles_along(p, 2); t.j++) {
+            rc = make_tile(p, &t, err);
+            t.x += kept_size(p, 2, t.j);
+        }
+        t.y += kept_size(p, 1, t.i);
     }
-    for (int k = 0; k < 2; k++) {
-        clear(two[k], columns);
-        free(two[k]);
-    }
+    vae_spill_close(s->edges);
     return rc;
 }
 
@@ -217,7 +297,7 @@ static int fill_slab(void *arg, const vae_tile *t, vc_err *err)
     (void)err;
     for (int f = 0; f < t->frames; f++)
         for (int y = 0; y < t->rows; y++)
-            memcpy(b->v + (size_t)f * b->frame + (size_t)(t->y + y) * b->row +
+            memcpy(b->v + (size_t)(t->t + f) * b->frame + (size_t)(t->y + y) * b->row +
                        (size_t)t->x * values,
                    t->values + ((size_t)f * (size_t)t->h + (size_t)y) * (size_t)t->w * values,
                    (size_t)t->columns * values * sizeof *b->v);
@@ -226,9 +306,9 @@ static int fill_slab(void *arg, const vae_tile *t, vc_err *err)
 
 static int run_time(const vae_tiles *p, slab *b, int i, int *t, vc_err *err)
 {
-    span s = { i * p->step[0], source_size(p, 0, i), 0, b, fill_slab };
+    span s = { i * p->step[0], source_size(p, 0, i), 0, b, fill_slab, NULL };
     s.frames = p->frames(p->arg, s.n);
-    int rc = run_span(p, &s, err);
+    int rc = run_span(p, &s, NULL, err);
     if (rc)
         return rc;
 
@@ -267,10 +347,10 @@ static int run_times(const vae_tiles *p, int count, vc_err *err)
 int vae_tiles_run(const vae_tiles *p, vc_err *err)
 {
     int count = tiles_along(p, 0);
-    span all = { 0, p->source[0], 0, p->arg, p->take };
+    span all = { 0, p->source[0], 0, p->arg, p->take, NULL };
 
     if (count > 1)
         return run_times(p, count, err);
     all.frames = p->frames(p->arg, p->source[0]);
-    return run_span(p, &all, err);
+    return run_span(p, &all, p->beside, err);
 }

@@ -3,7 +3,8 @@
  * Tiles start at multiples of `step` in the source. In a frame, each tile is made on its own. The
  * last rows of the tile above (which is blended already) are faded into its first rows, then the
  * last columns of the tile on the left into its first columns, and the first `kept` rows and
- * columns of the tile go to the result. Two rows of tiles are in memory at a time.
+ * columns of the tile go to the result. A tile comes in chunks of frames, of which one is in memory;
+ * the rows and columns that later tiles are blended with are put aside (spill.h).
  *
  * In time, tiles have size + 1 frames, and each tile is made like a whole clip. All tiles but the
  * first lose the first frame of their result, which is made for the beginning of a clip; then the
@@ -14,12 +15,14 @@
 
 #include "common/base/err.h"
 
-/* A finished tile: values f32 [..][h][w][channels]. Its first `frames`, `rows` and `columns` are
- * kept and belong at (t, y, x) of the result. */
+/* A finished chunk of a tile: values f32 [..][h][w][channels]. Its first `frames`, `rows` and
+ * `columns` are kept and belong at (t, y, x) of the result. */
 typedef struct vae_tile {
     const float *values;
     int h, w, frames, rows, columns, t, y, x;
 } vae_tile;
+
+typedef struct vae_open_tile vae_open_tile;   /* a tile whose chunks are being made */
 
 /* Axes are t, h, w. */
 typedef struct vae_tiles {
@@ -30,11 +33,15 @@ typedef struct vae_tiles {
                                                * n * times / per of the result */
     int blend[3], kept[3];                    /* in frames, rows and columns of the result */
     int channels;                             /* of the result */
+    const char *beside;                       /* path of what is put aside (spill.h), or NULL; where
+                                               * time is cut into tiles, that is little, and stays in
+                                               * memory */
     void *arg;
     int (*frames)(void *arg, int n);          /* frames of the result that n source frames make */
-    /* Fills the values of the tile that begins at `at` and has n frames, rows and columns. */
-    int (*make)(void *arg, const int at[3], const int n[3], float *values, vc_err *err);
-    /* Receives a finished tile, which lasts until `take` returns. */
+    /* Makes the tile that begins at `at` and has n frames, rows and columns: passes its values in
+     * chunks of frames to vae_tiles_put. */
+    int (*make)(void *arg, const int at[3], const int n[3], vae_open_tile *tile, vc_err *err);
+    /* Receives a finished chunk, which lasts until `take` returns. */
     int (*take)(void *arg, const vae_tile *t, vc_err *err);
 } vae_tiles;
 
@@ -45,8 +52,11 @@ int vae_tiles_check(const vae_tiles *p, const int result[3], vc_err *err);
 double vae_tiles_places(const vae_tiles *p);
 /* Sets n to the size of the first tile, which is the largest. */
 void vae_tiles_first(const vae_tiles *p, int n[3]);
-/* Calls make for each tile, and take for each finished tile. Where time is cut into tiles, take
- * gets whole frames. */
+/* Calls make for each tile, and take for each finished chunk of it. Where time is cut into tiles,
+ * take gets whole frames. */
 int vae_tiles_run(const vae_tiles *p, vc_err *err);
+/* Takes the values of n frames of the tile from frame `first` of its result on, and blends them in
+ * place. */
+int vae_tiles_put(vae_open_tile *tile, float *values, int first, int n, vc_err *err);
 
 #endif

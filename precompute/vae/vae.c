@@ -9,9 +9,12 @@
 
 #include "common/os/file.h"
 #include "formats/tensors/component.h"
+#include "precompute/vae/spill.h"
 #include "precompute/vae/tiles.h"
 
 enum { MAX_SIDE = 1 << 14, MAX_FRAMES = 1 << 14 };
+enum { ASIDE_FRAMES = 8 };               /* frames that were put aside are given out so many at a
+                                          * time */
 
 /* ---- the folder ---- */
 
@@ -133,8 +136,10 @@ typedef struct job {
     uint8_t *rgb;                    /* [.,h,w,3], the frames from `base` on: out->all, or those
                                       * that out->take gets next; NULL: none yet */
     int base;
-    float *values;                   /* buffer of the tile that is being made */
     double places, made;             /* of the result, in all tiles: all, and those that are made */
+    vae_open_tile *tile;             /* that is being made */
+    vae_spill *aside;                /* the frames [t,h,w,3] of a clip in tiles, which out->take gets
+                                      * when the last tile is made; NULL: none are put aside */
 } job;
 
 /* Converts -1..1 to bytes like diffusers' video processor, which rounds half to even. */
@@ -200,7 +205,7 @@ static void tell(job *j, int n, int h, int w)
         from->made(from->arg, j->made / j->places);
 }
 
-static int take_whole(void *arg, const float *values, int first, int n, int h, int w, vc_err *err)
+static int take_whole(void *arg, float *values, int first, int n, int h, int w, vc_err *err)
 {
     job *j = arg;
     int rc = begin_frames(j, first, n, err);
@@ -212,42 +217,52 @@ static int take_whole(void *arg, const float *values, int first, int n, int h, i
     return rc ? rc : end_frames(j, n, err);
 }
 
-static int take_frames(void *arg, const float *values, int first, int n, int h, int w,
-                       vc_err *err)
+static int take_frames(void *arg, float *values, int first, int n, int h, int w, vc_err *err)
 {
     job *j = arg;
-    size_t frame = (size_t)h * (size_t)w * (size_t)j->channels;
 
-    (void)err;
-    memcpy(j->values + (size_t)first * frame, values, (size_t)n * frame * sizeof *values);
     tell(j, n, h, w);
-    return 0;
+    return vae_tiles_put(j->tile, values, first, n, err);
 }
 
-static int make_tile(void *arg, const int at[3], const int n[3], float *values, vc_err *err)
+static int make_tile(void *arg, const int at[3], const int n[3], vae_open_tile *tile, vc_err *err)
 {
     job *j = arg;
 
-    j->values = values;
+    j->tile = tile;
     memcpy(j->pass.at, at, sizeof j->pass.at);
     memcpy(j->pass.n, n, sizeof j->pass.n);
     return vae_run_pass(j->v, &j->pass, err);
 }
 
-/* The tile is of whole frames, or a part of all frames. */
+/* Puts n decoded places of a row aside, from (frame, y, x) on. */
+static int put_aside(const job *j, const float *v, int frame, int y, int x, int n, vc_err *err)
+{
+    const size_t row = (size_t)frame * (size_t)j->to[1] + (size_t)y;
+    uint8_t rgb[3 * MAX_SIDE];
+
+    for (int i = 0; i < 3 * n; i++)
+        rgb[i] = to_u8(v[i]);
+    return vae_spill_put(j->aside, 3 * (row * (size_t)j->to[2] + (size_t)x), rgb, (size_t)(3 * n),
+                         err);
+}
+
+/* The tile is of whole frames, or a part of some frames. */
 static int take_tile(void *arg, const vae_tile *t, vc_err *err)
 {
     job *j = arg;
-    const bool whole = t->rows == j->to[1] && t->columns == j->to[2];
-    int rc = whole ? begin_frames(j, t->t, t->frames, err)
-             : !j->rgb ? begin_frames(j, 0, j->to[0], err) : 0;
+    int rc = j->aside ? 0 : begin_frames(j, t->t, t->frames, err);
 
     for (int f = 0; !rc && f < t->frames; f++)
-        for (int y = 0; y < t->rows; y++)
-            put_row(j, t->values + ((size_t)f * (size_t)t->h + (size_t)y) * (size_t)t->w *
-                                       (size_t)j->channels,
-                    t->t + f, t->y + y, t->x, t->columns);
-    return rc || !whole ? rc : end_frames(j, t->frames, err);
+        for (int y = 0; !rc && y < t->rows; y++) {
+            const float *v = t->values + ((size_t)f * (size_t)t->h + (size_t)y) * (size_t)t->w *
+                                             (size_t)j->channels;
+            if (j->aside)
+                rc = put_aside(j, v, t->t + f, t->y + y, t->x, t->columns, err);
+            else
+                put_row(j, v, t->t + f, t->y + y, t->x, t->columns);
+        }
+    return rc || j->aside ? rc : end_frames(j, t->frames, err);
 }
 
 /* Frames of the result that n frames of the source make. */
@@ -301,15 +316,41 @@ static bool tiles_of(job *j, vae_tiles *t)
     return time || space;
 }
 
-static int run_tiles(job *j, const vae_tiles *t, vc_err *err)
+/* Gives the frames that were put aside to out->take. */
+static int give_aside(job *j, vc_err *err)
 {
+    const size_t frame = (size_t)j->to[1] * (size_t)j->to[2] * 3;
+    int rc = 0;
+
+    for (int first = 0, n; !rc && first < j->to[0]; first += n) {
+        n = j->to[0] - first < ASIDE_FRAMES ? j->to[0] - first : ASIDE_FRAMES;
+        rc = begin_frames(j, first, n, err);
+        if (!rc)
+            rc = vae_spill_get(j->aside, (size_t)first * frame, j->rgb, (size_t)n * frame, err);
+        if (!rc)
+            rc = end_frames(j, n, err);
+    }
+    return rc;
+}
+
+static int run_tiles(job *j, vae_tiles *t, vc_err *err)
+{
+    const bool parts = t->size[0] == t->source[0];            /* whole frames otherwise */
+    const size_t all = (size_t)j->to[0] * (size_t)j->to[1] * (size_t)j->to[2] * 3;
     int rc = vae_tiles_check(t, j->to, err);
 
     j->pass.take = take_frames;
     j->places = vae_tiles_places(t);
+    if (!rc && gives_ranges(j) && parts) {
+        t->beside = j->out->beside;
+        rc = vae_spill_open(&j->aside, t->beside, all, err);
+    }
     if (!rc)
         rc = vae_tiles_run(t, err);
-    return rc || !j->rgb ? rc : end_frames(j, j->to[0], err);
+    if (!rc && j->aside)
+        rc = give_aside(j, err);
+    vae_spill_close(j->aside);
+    return rc;
 }
 
 static int run_whole(job *j, vc_err *err)

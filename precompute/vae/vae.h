@@ -86,9 +86,9 @@ typedef struct vae_pass {
     const vae_input *pixels;        /* NULL: a dry pass, or decoding */
     int of[3];                       /* t, h, w of the source */
     int at[3], n[3];                 /* begin and size of the tile in the source */
-    /* Receives each chunk of the result: values f32 [n,h,w,C], the frames first..first+n-1. NULL: a
-     * dry pass. */
-    int (*take)(void *arg, const float *values, int first, int n, int h, int w, vc_err *err);
+    /* Receives each chunk of the result, which it may overwrite: values f32 [n,h,w,C], the frames
+     * first..first+n-1. NULL: a dry pass. */
+    int (*take)(void *arg, float *values, int first, int n, int h, int w, vc_err *err);
     void *arg;
     size_t peak;                     /* set by the pass: the most bytes of pool and scratch that it
                                       * had in use */

@@ -171,7 +171,7 @@ static int decode_latent(decoder *d, const vf_safetensors *st, const char *stem,
         return rc;
     }
     picture p = picture_of(d, stem, v.dim, c);
-    const vae_output to = { .take = picture_take, .arg = &p };
+    const vae_output to = { .take = picture_take, .arg = &p, .beside = stem };
     rc = picture_begin(&p, err);
     if (!rc)
         rc = d->class->decode(d->vae, z, (int)v.dim[1], (int)v.dim[2], (int)v.dim[3], &to, err);

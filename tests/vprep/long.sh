@@ -33,13 +33,19 @@ for n in 161 641; do
     expect 0 '1 encoded' peak codec-$n vprep --meta media/large-$n.mp4.json --out codec.$n \
         --video_sample_size 128 "${options[@]}"
     expect 0 '1 decoded' peak mp4-$n vdecode codec.$n --out mp4.$n --format mp4
-    frames=$(ffprobe -v error -count_frames -show_entries stream=nb_read_frames -of csv=p=0 \
-        mp4.$n/*.mp4)
-    [ "${frames%%,*}" = $n ] || wrong "the clip has $frames frames, not $n"
+    expect 0 '1 decoded' peak tiles-$n vdecode cog.$n --model m --vae_tiling --out tiles.$n \
+        --format mp4
+    for decoded in mp4.$n tiles.$n; do
+        frames=$(ffprobe -v error -count_frames -show_entries stream=nb_read_frames -of csv=p=0 \
+            $decoded/*.mp4)
+        [ "${frames%%,*}" = $n ] || wrong "the clip has $frames frames, not $n"
+        [ "$(ls -A $decoded | wc -l)" = 1 ] || wrong "$decoded has $(ls -A $decoded)"
+    done
 done
 bounded 'vprep with CogVideoX' cog-161 cog-641
 bounded 'vprep with the built-in codec' codec-161 codec-641
 bounded vdecode mp4-161 mp4-641
+bounded 'vdecode with tiles' tiles-161 tiles-641
 
 # ---- damage behind the first range is damage of the source ----
 cp media/641.mp4 media/hurt.mp4

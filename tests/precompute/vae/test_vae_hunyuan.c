@@ -115,8 +115,7 @@ static void small_pictures_are_one_tile(void **state)
 
 /* ---- memory ---- */
 
-static int keep_nothing(void *arg, const float *values, int first, int n, int h, int w,
-                        vc_err *err)
+static int keep_nothing(void *arg, float *values, int first, int n, int h, int w, vc_err *err)
 {
     (void)arg, (void)values, (void)first, (void)n, (void)h, (void)w, (void)err;
     return 0;

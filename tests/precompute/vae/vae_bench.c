@@ -142,8 +142,7 @@ typedef struct frames {
     size_t frame;
 } frames;
 
-static int keep_frames(void *arg, const float *values, int first, int n, int h, int w,
-                       vc_err *err)
+static int keep_frames(void *arg, float *values, int first, int n, int h, int w, vc_err *err)
 {
     frames *f = arg;
     (void)err;
@@ -288,8 +287,10 @@ static void decode_ranges(const vae_bench *b, int n)
     const size_t frame = (size_t)(h * w * b->info.ratio[1] * b->info.ratio[2] * 3);
     uint8_t *whole = vae_area((size_t)f, frame);
     ranges r = { .rgb = vae_area((size_t)f, frame), .frame = frame, .left = -1 };
-    const vae_output out = { .take = take_range, .arg = &r };
+    char beside[256];
+    const vae_output out = { .take = take_range, .arg = &r, .beside = beside };
 
+    snprintf(beside, sizeof beside, "%s/clip", b->dir);
     assert_ok(b->class->decode(b->vae, z, n, h, w, &(vae_output){ .all = whole }, &err), &err);
     assert_ok(b->class->decode(b->vae, z, n, h, w, &out, &err), &err);
     assert_int_equal(r.next, f);
