@@ -110,7 +110,7 @@ void vc_comm_give_up(vc_comm *c);
 
 /* Local, for progress: sends x [n <= VC_COMM_POSTS] to rank 0 without waiting. Returns 1 if an
  * earlier post is still being sent; x is then not sent, and the caller may try again. */
-enum { VC_COMM_POSTS = 6 };
+enum { VC_COMM_POSTS = 8 };
 int vc_comm_post(vc_comm *c, const double *x, int n, vc_err *err);
 /* Local, on rank 0: sums the latest posts of all ranks into sum [n]. */
 int vc_comm_posted(vc_comm *c, double *sum, int n, vc_err *err);

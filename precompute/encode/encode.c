@@ -29,6 +29,10 @@ struct prep_encoder {
     uint8_t *scratch;                /* one frame of a mask */
     size_t scratch_room;
     double vae_seconds;              /* in the VAE */
+    prep_told *told;                 /* NULL: nobody watches */
+    void *told_arg;
+    double frames, passed;           /* that the VAE gets for a job: all, and those of the inputs
+                                      * that it is through with */
     vf_keymap made;                  /* keys of the values that this encoder made */
     trace_set trace;
 };
@@ -93,6 +97,12 @@ int prep_encoder_memory(prep_encoder *e, const vb_choice *c, prep_memory *m, vc_
     m->pixels = prep_frames_room(e->p, c, c->frames) +
                 (size_t)f->vae->chunk(e->vae, c->frames) * frame;
     return rc || !e->vision ? rc : f->vision->memory(e->vision, &m->vision, err);
+}
+
+void prep_encoder_watch(prep_encoder *e, prep_told *told, void *arg)
+{
+    e->told = told;
+    e->told_arg = arg;
 }
 
 double prep_encoder_seconds(const prep_encoder *e)
@@ -302,6 +312,32 @@ static bool wants_logvar(const vprep *p)
     return p->encoders.vae.has_logvar || p->c.latent_store == STORE_MOMENTS || p->c.trace_dir;
 }
 
+/* The inputs that the VAE gets for a value, and the frames of each. */
+static int inputs_of(const prep_encoder *e, int v)
+{
+    return vc_roles[v].kind == VC_VALUE_VARIANTS ? (int)e->p->c.noise_variants : 1;
+}
+static int frames_of(const prep_job *j, int v)
+{
+    return vprep_is_whole((vc_role)v) ? j->clip.choice.frames : 1;
+}
+
+/* An input in the VAE, which prep_input_read reads as its first member. */
+typedef struct watched {
+    prep_input in;
+    prep_encoder *e;
+    int frames;
+} watched;
+
+static void made(void *arg, double share)
+{
+    const watched *w = arg;
+    const prep_encoder *e = w->e;
+
+    if (e->told)
+        e->told(e->told_arg, (e->passed + share * w->frames) / e->frames);
+}
+
 /* `times` inputs of f frames -> e->mean, e->logvar [times,C,lf,lh,lw]. dim: [C,lf,lh,lw] */
 static int run_vae(prep_encoder *e, prep_job *j, const vc_recipe *r, int times, int f,
                    int64_t dim[4], vc_err *err)
@@ -322,11 +358,12 @@ static int run_vae(prep_encoder *e, prep_job *j, const vc_recipe *r, int times, 
         rc = grow(&e->logvar, &e->logvar_room, n * (size_t)times, err);
     double begin = vc_seconds();
     for (int i = 0; !rc && i < times; i++) {
-        prep_input in = prep_input_of(e->p, j, r, i, e->scratch);
-        const vae_input pixels = { .read = prep_input_read, .arg = &in };
+        watched one = { prep_input_of(e->p, j, r, i, e->scratch), e, f };
+        const vae_input pixels = { .read = prep_input_read, .made = made, .arg = &one };
         rc = e->p->encoders.family.vae->encode(e->vae, &pixels, f, h, w, e->mean + (size_t)i * n,
                                                logvar ? e->logvar + (size_t)i * n : NULL, err);
-        e->vae_seconds -= in.seconds;
+        e->vae_seconds -= one.in.seconds;
+        e->passed += f;
     }
     e->vae_seconds += vc_seconds() - begin;
     return rc;
@@ -338,8 +375,7 @@ static int encode_moments(prep_encoder *e, prep_job *j, int v, vc_err *err)
     const vb_choice *c = &j->clip.choice;
     const vc_recipe *r = &vc_roles[v].recipe;
     const bool several = vc_roles[v].kind == VC_VALUE_VARIANTS;
-    int times = several ? (int)p->c.noise_variants : 1, nd = several ? 5 : 4;
-    int f = vprep_is_whole((vc_role)v) ? c->frames : 1, rc = 0;
+    int times = inputs_of(e, v), nd = several ? 5 : 4, f = frames_of(j, v), rc = 0;
     int64_t shape[5] = { times }, *dim = several ? shape : shape + 1;
 
     if (r->pixels == VC_PIXELS_MASKED)
@@ -507,15 +543,36 @@ static int encode_value(prep_encoder *e, prep_job *j, int v, vc_err *err)
     }
 }
 
+/* Whether the job makes value v, as far as its values are known. */
+static bool makes(const prep_encoder *e, const prep_job *j, int v)
+{
+    const bool traced = e->p->c.trace_dir && j->item;
+
+    return j->need & VC_ROLE_BIT(v) && (traced || !is_made(e, j, v));
+}
+
+static double frames_for_vae(const prep_encoder *e, const prep_job *j)
+{
+    double n = 0;
+
+    for (int v = 0; v < VC_ROLES; v++)
+        if (makes(e, j, v) && vc_roles[v].kind != VC_VALUE_MASK &&
+            vc_roles[v].kind != VC_VALUE_EMBEDS)
+            n += (double)inputs_of(e, v) * frames_of(j, v);
+    return n;
+}
+
 int prep_encode(prep_encoder *e, prep_job *j, uint64_t *n, vc_err *err)
 {
     bool traced = e->p->c.trace_dir && j->item;
     int rc = 0;
 
     *n = 0;
+    e->passed = 0;
+    e->frames = frames_for_vae(e, j);
     j->pixels.ahead = j->control.ahead = true;
     for (int v = 0; !rc && v < VC_ROLES; v++) {
-        if (!(j->need & VC_ROLE_BIT(v)) || (!traced && is_made(e, j, v)))
+        if (!makes(e, j, v))
             continue;
         rc = encode_value(e, j, v, err);
         if (rc && vc_roles[v].name)

@@ -43,6 +43,11 @@ typedef struct prep_memory {
 } prep_memory;
 int prep_encoder_memory(prep_encoder *e, const vb_choice *c, prep_memory *m, vc_err *err);
 
+/* From now on `told` gets, after each chunk of frames, the share of the job's values that the VAE
+ * has made. */
+typedef void prep_told(void *arg, double share);
+void prep_encoder_watch(prep_encoder *e, prep_told *told, void *arg);
+
 /* The seconds that the VAE has taken so far. */
 double prep_encoder_seconds(const prep_encoder *e);
 

@@ -1,5 +1,6 @@
 /* share.c - the part of a job in the list and of a rank in a job, and the messages between ranks.
  * See sources.h, share.h; share_divide.c divides the samples */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -403,12 +404,14 @@ int vprep_share_texts(vprep *p, vc_err *err)
 
 enum { NAP = 100000 };               /* us */
 
-void vprep_share_progress(vprep *p, uint64_t done, uint64_t failed, bool end)
+void vprep_share_progress(vprep *p, const prep_place *at, bool end)
 {
-    enum { DONE, ENCODED, REUSED, FAILED, ENDED, N };
-    double x[N] = { (double)done, (double)p->count.encoded, (double)p->count.reused,
-                    (double)failed, end };
-    char extra[80];
+    enum { DONE, ENCODED, REUSED, FAILED, ENDED, WITHIN, FRAME, FRAMES, N };
+    const bool begun = at->share > 0;
+    double x[N] = { (double)at->done, (double)p->count.encoded, (double)p->count.reused,
+                    (double)at->failed, end, (double)at->waiting + at->share,
+                    floor(at->share * at->frames), begun ? at->frames : 0 };
+    char extra[120], frame[40] = "";
 
     while (p->ranks.n > 1 && vc_comm_post(p->ranks.comm, x, N, NULL) == 1 && end)
         usleep(NAP);
@@ -417,9 +420,13 @@ void vprep_share_progress(vprep *p, uint64_t done, uint64_t failed, bool end)
     for (;;) {
         if (p->ranks.n > 1 && vc_comm_posted(p->ranks.comm, x, N, NULL))
             return;
-        snprintf(extra, sizeof extra, "%.0f encoded, %.0f reused, %.0f skipped", x[ENCODED],
-                 x[REUSED], x[FAILED]);
-        vc_progress_at(p->progress, (uint64_t)x[DONE], extra);
+        if (x[FRAMES] > 0)
+            snprintf(frame, sizeof frame, "frame %.0f of %.0f, ", x[FRAME], x[FRAMES]);
+        else
+            frame[0] = 0;
+        snprintf(extra, sizeof extra, "%s%.0f encoded, %.0f reused, %.0f skipped", frame,
+                 x[ENCODED], x[REUSED], x[FAILED]);
+        vc_progress_within(p->progress, (uint64_t)x[DONE], x[WITHIN], extra);
         if (!end || x[ENDED] >= p->ranks.n || *vc_stop_flag())
             return;
         usleep(NAP);

@@ -44,9 +44,17 @@ int vprep_share_divide(vprep *p, vc_err *err);
 int vprep_share_survey(vprep *p, vc_err *err);
 int vprep_share_texts(vprep *p, vc_err *err);
 int vprep_share_clips(vprep *p, vc_err *err);
+
+/* Where a rank is with its clips. */
+typedef struct prep_place {
+    uint64_t done, failed;            /* clips that ended, and those of them that failed */
+    uint64_t waiting;                 /* clips that are encoded, but not yet written */
+    double share;                     /* of the clip in the VAE: what is made of it; 0: nothing is */
+    int frames;                       /* of this clip */
+} prep_place;
 /* Local, one thread at a time: reports this rank's clips; rank 0 shows those of all ranks. end:
  * this rank has no more, and rank 0 shows the others' until they end. */
-void vprep_share_progress(vprep *p, uint64_t done, uint64_t failed, bool end);
+void vprep_share_progress(vprep *p, const prep_place *at, bool end);
 void vprep_share_free(vprep *p);
 
 #endif

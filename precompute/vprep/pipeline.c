@@ -23,6 +23,7 @@
 
 enum { QUEUE_CLIPS = 16 };
 _Static_assert(VC_ROLES <= 16, "roles do not fit into `need`");
+#define TELL_S 0.1                   /* least seconds between reports of the clip in the VAE */
 #define QUEUE_BYTES ((size_t)512 << 20)
 
 typedef struct pending {             /* an item that has values to be made */
@@ -43,7 +44,8 @@ typedef struct line {                /* the pipeline's own state */
     pthread_mutex_t lock;            /* guards err, the counts below and those of the run, and the
                                       * seconds of the workers */
     vc_err err;                      /* the error that ended the run */
-    uint64_t done, failed;
+    prep_place at;
+    double told;                     /* seconds, when the clip in the VAE was last reported */
     double pixels;                   /* of the clips that were encoded */
 } line;
 
@@ -66,12 +68,44 @@ static void line_done(line *l, const prep_job *j, bool ok)
     bool clip = j->need & VC_ROLE_BIT(VC_ROLE_CLIP);
 
     pthread_mutex_lock(&l->lock);
-    l->done++;
-    l->failed += !ok;
+    l->at.done++;
+    l->at.failed += !ok;
+    l->at.waiting -= ok;
     p->count.encoded += ok && clip;
     l->pixels += ok && clip ? vprep_clip_pixels(&j->clip.choice) : 0;
     p->count.reused -= !ok && !clip;
-    vprep_share_progress(p, l->done, l->failed, false);
+    vprep_share_progress(p, &l->at, false);
+    pthread_mutex_unlock(&l->lock);
+}
+
+static void line_begin(line *l, int frames)
+{
+    pthread_mutex_lock(&l->lock);
+    l->at.frames = frames;
+    pthread_mutex_unlock(&l->lock);
+}
+
+/* Reports the clip in the VAE; the last chunk is reported with the clip. */
+static void line_share(void *arg, double share)
+{
+    line *l = arg;
+    const double now = vc_seconds();
+
+    if (now - l->told < TELL_S || share >= 1)
+        return;
+    l->told = now;
+    pthread_mutex_lock(&l->lock);
+    l->at.share = share;
+    vprep_share_progress(l->p, &l->at, false);
+    pthread_mutex_unlock(&l->lock);
+}
+
+/* Notes that the VAE is through with its clip. */
+static void line_encoded(line *l, bool ok)
+{
+    pthread_mutex_lock(&l->lock);
+    l->at.share = 0;
+    l->at.waiting += ok;
     pthread_mutex_unlock(&l->lock);
 }
 
@@ -318,7 +352,9 @@ static void encode_all(line *l)
         vc_err why = { 0 };
         size_t bytes = 0;
         double begin = vc_seconds();
+        line_begin(l, j->clip.choice.frames);
         int rc = prep_encode(l->encoder, j, &conditions, &why);
+        line_encoded(l, !rc);
         l->p->profile.span[PREP_SPAN_PACK] += vc_seconds() - begin;
         note_decoded(l, j->pixels.seconds + j->control.seconds);
         if (rc) {
@@ -431,6 +467,8 @@ int vprep_clips(vprep *p, vc_err *err)
     const uint64_t total = rc ? 0 : l.n_pending + p->ranks.others_clips;
     if (total)
         vc_progress_begin(p->progress, "clips", "clips", total);
+    if (l.encoder)
+        prep_encoder_watch(l.encoder, line_share, &l);
     if (!rc && l.n_pending)
         rc = encode_pending(&l, err);
     if (!rc && l.encoder)
@@ -438,7 +476,7 @@ int vprep_clips(vprep *p, vc_err *err)
     if (!rc && l.encoder)
         rc = prep_part_unchanged(&p->encoders.vision_part, err);
     if ((!rc || rc == VC_ESTOP) && (total || p->ranks.rank))     /* rank 0 waits for each rank's */
-        vprep_share_progress(p, l.done, l.failed, true);
+        vprep_share_progress(p, &l.at, true);
     vc_progress_end(p->progress);
     vc_queue_free(l.decoded);
     vc_queue_free(l.encoded);

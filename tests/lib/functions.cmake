@@ -11,6 +11,8 @@ set(VLT_FAULT_ENV "VLT_FAULT_LIB=$<TARGET_FILE:vlt_fault>")
 list(APPEND VLT_FAULT_ENV
      "VLT_FAULT_MEMORY=$<NOT:$<OR:$<BOOL:${VLT_SANITIZE}>,$<BOOL:${VLT_FUZZ}>>>")
 
+list(APPEND VLT_FAULT_ENV "VLT_FAST_LIB=$<TARGET_FILE:vlt_fast>")
+
 function(vlt_sources out)
   set(found)
   foreach(file ${ARGN})

@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# The progress of vprep moves within a clip: in one process, and with the clips of two ranks.
+. "$(dirname "$0")/../lib/check.sh"
+. "$lib/media.sh"
+options=(--video_sample_n_frames 321 --video_sample_stride 1 --vae_window 16
+    --video_sample_size 64)
+
+# shares: the shares of the clips in work, a line each, while no clip is done
+shares() { sed -n 's/.*"phase":"clips".*"done":0,"within":\([0-9.]*\),.*/\1/p' "$stderr"; }
+# rising MOST: several shares are below MOST, and each is above the one before
+rising()
+{
+    shares | awk -v most="$1" '$1 <= last || $1 > most { bad = 1 } { last = $1 } $1 < most { n++ }
+        END { exit bad || n < 5 }' || wrong "shares of $1 clips: $(shares | tr '\n' ' ')"
+}
+fast() { env ASAN_OPTIONS="${ASAN_OPTIONS:-}:verify_asan_link_order=0" \
+    LD_PRELOAD="$VLT_FAST_LIB" "$@"; }
+
+# clip NAME SIDE NUMBER
+clip()
+{
+    ffmpeg -v error -y -f lavfi -i "testsrc2=s=$2x$2:r=16,hue=h=$(($3 * 90))" -frames:v 321 \
+        -c:v mpeg4 -q:v 4 "media/$1.mp4"
+}
+
+mkdir media
+need make_model m CogVideoXPipeline 16
+clip 1 64 1
+clip 2 64 2
+clip large 256 3
+echo '[{"file_path": "1.mp4", "type": "video", "text": "abc"}]' >media/one.json
+echo '[{"file_path": "large.mp4", "type": "video", "text": "abc"}]' >media/large.json
+echo '[{"file_path": "1.mp4", "type": "video", "text": "abc"},
+    {"file_path": "2.mp4", "type": "video", "text": "def"}]' >media/two.json
+
+# ---- one process: a model, then the built-in codec ----
+expect 0 '"done":0,"within":.*"rate":.*"eta_s":.*"extra":"frame [0-9]* of 321, 0 encoded' \
+    fast vprep --meta media/one.json --out one --model m --log_format json "${options[@]}"
+rising 1
+stderr_has '"event":"end".*"phase":"clips".*"done":1,"total":1,.*"extra":"1 encoded'
+expect 0 '' vprep --meta media/one.json --out calm --model m "${options[@]}"
+same_root one calm
+expect 0 '' fast vprep --meta media/large.json --out codec --log_format json \
+    "${options[@]:0:4}" --video_sample_size 256
+rising 1
+
+# ---- two ranks, each with a clip ----
+have_ranks || exit 0
+expect 0 '"extra":"frame [0-9]* of 642, 0 encoded' "$lib/ranks.sh" 2 env \
+    ASAN_OPTIONS="${ASAN_OPTIONS:-}:verify_asan_link_order=0" LD_PRELOAD="$VLT_FAST_LIB" \
+    vprep --meta media/two.json --out two --model m --log_format json "${options[@]}"
+rising 2
+stderr_has '"event":"end".*"phase":"clips".*"done":2,"total":2,.*"extra":"2 encoded'
