@@ -49,7 +49,7 @@ int vprep_share_clips(vprep *p, vc_err *err);
 typedef struct prep_place {
     uint64_t done, failed;            /* clips that ended, and those of them that failed */
     uint64_t waiting;                 /* clips that are encoded, but not yet written */
-    double share;                     /* of the clip in the VAE: what is made of it; 0: nothing is */
+    double share;                     /* of the clip in the VAE that is made; 0: nothing is */
     int frames;                       /* of this clip */
 } prep_place;
 /* Local, one thread at a time: reports this rank's clips; rank 0 shows those of all ranks. end:

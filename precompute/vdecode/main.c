@@ -82,6 +82,9 @@ typedef struct decoder {
     vae *vae;
     vae_info info;
     vc_progress *progress;
+    bool by_frames;                          /* the progress counts the frames of one latent; */
+    double place, each;                      /* else: where the next latent is in it, and the share
+                                              * of a unit that the latent is */
     uint64_t done;
 } decoder;
 
@@ -154,6 +157,32 @@ static picture picture_of(const decoder *d, const char *stem, const int64_t *dim
     return p;
 }
 
+/* A latent that is being decoded. */
+typedef struct decoding {
+    decoder *d;
+    picture p;
+    int frames;                              /* of the VAE */
+} decoding;
+
+static int take(void *arg, const uint8_t *rgb, int first, int n, vc_err *err)
+{
+    decoding *o = arg;
+    const decoder *d = o->d;
+    const int made = first + n, rc = picture_take(&o->p, rgb, first, n, err);
+    const uint64_t whole = (uint64_t)d->place;
+    char extra[40];
+
+    if (rc || made == o->frames)             /* the last frame is reported with the latent */
+        return rc;
+    snprintf(extra, sizeof extra, "frame %d of %d", made, o->frames);
+    if (d->by_frames)
+        vc_progress_at(d->progress, (uint64_t)made, NULL);
+    else
+        vc_progress_within(d->progress, whole, d->place - (double)whole +
+                           d->each * made / o->frames, extra);
+    return 0;
+}
+
 /* Decodes st's latent into files, and adds a strip of frames to the sheet if there is one. */
 static int decode_latent(decoder *d, const vf_safetensors *st, const char *stem, chosen c,
                          sheet *s, vc_err *err)
@@ -170,13 +199,19 @@ static int decode_latent(decoder *d, const vf_safetensors *st, const char *stem,
         free(z);
         return rc;
     }
-    picture p = picture_of(d, stem, v.dim, c);
-    const vae_output to = { .take = picture_take, .arg = &p, .beside = stem };
-    rc = picture_begin(&p, err);
+    decoding o = { d, picture_of(d, stem, v.dim, c), d->class->frames((int)v.dim[1]) };
+    const vae_output to = { .take = take, .arg = &o, .beside = stem };
+    if (d->by_frames)
+        vc_progress_begin(d->progress, "decoding", "frames", (uint64_t)o.frames);
+    rc = picture_begin(&o.p, err);
     if (!rc)
         rc = d->class->decode(d->vae, z, (int)v.dim[1], (int)v.dim[2], (int)v.dim[3], &to, err);
     free(z);
-    rc = picture_end(&p, s, rc, err);
+    rc = picture_end(&o.p, s, rc, err);
+    if (d->by_frames && !rc)
+        vc_progress_at(d->progress, (uint64_t)o.frames, NULL);
+    if (d->by_frames)
+        vc_progress_end(d->progress);
     d->done += !rc;
     return rc;
 }
@@ -208,6 +243,16 @@ static int dataset_sample(decoder *d, const vf_dataset *set, uint32_t i, sheet *
     return vf_dataset_remedy(vf_dataset_path(set), rc, err);
 }
 
+static int next_sample(decoder *d, const vf_dataset *set, uint32_t i, sheet *s, vc_err *err)
+{
+    int rc = *vc_stop_flag() ? vc_fail(err, VC_ESTOP, "stopped")
+                             : dataset_sample(d, set, i, s, err);
+
+    d->place += !rc;
+    vc_progress_at(d->progress, (uint64_t)d->place, NULL);
+    return rc;
+}
+
 /* Decodes the samples that --samples chooses, by a number or by keys. */
 static int chosen_samples(decoder *d, const vf_dataset *set, sheet *s, vc_err *err)
 {
@@ -224,19 +269,25 @@ static int chosen_samples(decoder *d, const vf_dataset *set, sheet *s, vc_err *e
         else if (most < n)
             n = (uint32_t)most;
     }
-    for (uint32_t i = 0; !rc && !keys && i < n; i++) {
-        rc = *vc_stop_flag() ? vc_fail(err, VC_ESTOP, "stopped")
-                             : dataset_sample(d, set, i, s, err);
-        vc_progress_at(d->progress, i + 1, NULL);
-    }
+    if (keys)
+        n = 1;
+    for (const char *c = keys ? list : ""; *c; c++)
+        n += *c == ',';
+    d->by_frames = false;
+    d->place = 0;
+    d->each = 1;
+    vc_progress_begin(d->progress, "decoding", "samples", n);
+    for (uint32_t i = 0; !rc && !keys && i < n; i++)
+        rc = next_sample(d, set, i, s, err);
     char *save = NULL;
     for (char *key = keys ? strtok_r(list, ",", &save) : NULL; !rc && key;
          key = strtok_r(NULL, ",", &save)) {
         uint32_t i;
         rc = vf_dataset_find(set, key, &i, err);
         if (!rc)
-            rc = dataset_sample(d, set, i, s, err);
+            rc = next_sample(d, set, i, s, err);
     }
+    vc_progress_end(d->progress);
     free(list);
     return rc;
 }
@@ -300,10 +351,8 @@ static int decode_dataset(decoder *d, const char *path, vc_err *err)
         compare_weights(d, set);
     if (!rc && d->o.sheet)
         rc = sheet_open(&s, err);
-    vc_progress_begin(d->progress, "decoding", "samples", vf_dataset_count(set));
     if (!rc)
         rc = chosen_samples(d, set, s, err);
-    vc_progress_end(d->progress);
     if (!rc)
         rc = write_sheet(d, s, d->o.out, err);
     sheet_close(s);
@@ -342,6 +391,7 @@ static int decode_one_file(decoder *d, const char *path, vc_err *err)
                            (int)(vc_path_ext(path) - base), base);
     int rc = stem ? vc_mkdirs(d->o.out ? d->o.out : ".", err) : vc_no_memory(err);
 
+    d->by_frames = true;
     if (!rc && d->o.sheet)
         rc = sheet_open(&s, err);
     if (!rc)
@@ -365,7 +415,8 @@ static int is_step(const struct dirent *e)
     return !strncmp(e->d_name, "step-", 5);
 }
 
-static int decode_step(decoder *d, const char *dir, vc_err *err)
+/* Decodes step number `step` of the run. */
+static int decode_step(decoder *d, const char *dir, int step, vc_err *err)
 {
     struct dirent **names;
     sheet *s = NULL;
@@ -375,6 +426,7 @@ static int decode_step(decoder *d, const char *dir, vc_err *err)
         return vc_fail_errno(err, "%s", dir);
     if (d->o.sheet)
         rc = sheet_open(&s, err);
+    d->each = 1.0 / (n ? n : 1);
     for (int i = 0; i < n; i++) {
         const char *name = names[i]->d_name;
         char *path = vc_path_join(dir, name);
@@ -382,6 +434,7 @@ static int decode_step(decoder *d, const char *dir, vc_err *err)
         char *png = stem ? vc_format("%s.png", stem) : NULL;
         if (!rc && (!path || !png))
             rc = vc_no_memory(err);
+        d->place = step + i * d->each;
         if (!rc && (d->o.overwrite || d->o.sheet || !vc_file_exists(png)))
             rc = decode_file(d, path, stem, s, err);
         free(png);
@@ -403,11 +456,13 @@ static int decode_run(decoder *d, const char *run, const char *validation, vc_er
 
     if (n < 0)
         return vc_fail_errno(err, "%s", validation);
+    d->by_frames = false;
+    d->place = 0;
     vc_progress_begin(d->progress, "decoding", "steps", (uint64_t)n);
     for (int i = 0; i < n; i++) {
         char *dir = vc_path_join(validation, names[i]->d_name);
         if (!rc)
-            rc = dir ? decode_step(d, dir, err) : vc_no_memory(err);
+            rc = dir ? decode_step(d, dir, i, err) : vc_no_memory(err);
         vc_progress_at(d->progress, (uint64_t)i + 1, NULL);
         free(dir);
         free(names[i]);

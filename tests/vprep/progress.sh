@@ -1,12 +1,16 @@
 #!/usr/bin/env bash
-# The progress of vprep moves within a clip: in one process, and with the clips of two ranks.
+# The progress of vprep and of vdecode moves within a clip: in one process, and with the clips of two
+# ranks.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 options=(--video_sample_n_frames 321 --video_sample_stride 1 --vae_window 16
     --video_sample_size 64)
 
-# shares: the shares of the clips in work, a line each, while no clip is done
-shares() { sed -n 's/.*"phase":"clips".*"done":0,"within":\([0-9.]*\),.*/\1/p' "$stderr"; }
+# shares: the shares of the clips in work, a line each, while none is done
+shares()
+{
+    sed -n 's/.*"phase":"\(clips\|decoding\)".*"done":0,"within":\([0-9.]*\),.*/\2/p' "$stderr"
+}
 # rising MOST: several shares are below MOST, and each is above the one before
 rising()
 {
@@ -43,6 +47,16 @@ same_root one calm
 expect 0 '' fast vprep --meta media/large.json --out codec --log_format json \
     "${options[@]:0:4}" --video_sample_size 256
 rising 1
+
+# ---- vdecode: a dataset, then a file, whose frames are counted ----
+expect 0 '"extra":"frame [0-9]* of 321"' fast vdecode codec --out mp4 --format mp4 \
+    --log_format json
+rising 1
+stderr_has '"event":"end".*"phase":"decoding","unit":"samples","done":1,"total":1,'
+need vlat export codec --to safetensors --out files
+expect 0 '"unit":"frames","done":[0-9]*,"total":321,.*"eta_s":' fast vdecode \
+    files/latents/*.safetensors --out mp4 --format mp4 --log_format json
+stderr_has '"event":"end".*"phase":"decoding","unit":"frames","done":321,"total":321,'
 
 # ---- two ranks, each with a clip ----
 have_ranks || exit 0
