@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The progress of vprep and of vdecode moves within a clip: in one process, and with the clips of two
+# The progress of vprep and vdecode moves within a clip: in one process, and with the clips of two
 # ranks.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
