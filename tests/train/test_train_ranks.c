@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -376,9 +377,9 @@ static void stop_by(const char *dir, int signal_sent)
         _exit(127);
     }
     double end = vc_seconds() + 60;
-    while (!vc_file_exists(metrics) && vc_seconds() < end)
+    struct stat st = { 0 };                    /* the first step has ended when the file has a line */
+    while ((stat(metrics, &st) || st.st_size == 0) && vc_seconds() < end)
         usleep(1000);
-    usleep(50000);
     int n = children(pid, child, 4), status;
     if (n)
         kill(child[n - 1], signal_sent);

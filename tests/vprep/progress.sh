@@ -60,8 +60,8 @@ stderr_has '"event":"end".*"phase":"decoding","unit":"frames","done":321,"total"
 
 # ---- two ranks, each with a clip ----
 have_ranks || exit 0
-expect 0 '"extra":"frame [0-9]* of 642, 0 encoded' "$lib/ranks.sh" 2 env \
-    ASAN_OPTIONS="${ASAN_OPTIONS:-}:verify_asan_link_order=0" LD_PRELOAD="$VLT_FAST_LIB" \
+expect 0 '"extra":"frame [0-9]* of 642, 0 encoded' env \
+    VLT_PRELOAD="${VLT_PRELOAD:+$VLT_PRELOAD:}$VLT_FAST_LIB" "$lib/ranks.sh" 2 \
     vprep --meta media/two.json --out two --model m --log_format json "${options[@]}"
 rising 2
 stderr_has '"event":"end".*"phase":"clips".*"done":2,"total":2,.*"extra":"2 encoded'
