@@ -12,7 +12,6 @@
 
 enum {
     BQ = 96, BK = CPU_ATTEND_KEYS,
-    BQ_AT_ONCE = 256,                     /* queries of a call of cpu_gemm.attend */
     SHARE = 4                             /* units per thread, so that threads end together */
 };
 
@@ -130,8 +129,7 @@ static void query_block(const fwd *f, const own *w, size_t bh, size_t q0)
         if (f->causal && j0 + n > seen(f, q0, j0 + n))
             leave_out(f, w, q0, rows, j0, n);
         cpu_softmax x = {
-            .rows = (int)rows, .n = (int)n, .np = (int)(units * (size_t)g->pair),
-            .scale = f->bias ? 1 : f->scale * CPU_LOG2E, .s = w->s, .lds = w->lds, .p = w->p,
+            .rows = (int)rows, .n = (int)n, .scale = f->bias ? 1 : f->scale * CPU_LOG2E, .s = w->s, .lds = w->lds, .p = w->p,
             .ldp = w->ldp, .max = w->max, .sum = w->sum, .o = w->o, .ldo = f->dp,
             .d = f->dim,
         };
@@ -226,8 +224,8 @@ void cpu_attention(vt_dev *d, vt_tensor *o, vt_tensor *lse, const vt_tensor *q, 
 
     if (all == 0 || f.sq == 0)
         return;
-    f.at_once = f.g->attend && !f.bias && !f.causal;
-    f.bq = f.at_once ? BQ_AT_ONCE : BQ;
+    f.at_once = !f.bias && !f.causal;
+    f.bq = f.at_once ? (size_t)f.g->queries : BQ;
     f.q_blocks = (f.sq + f.bq - 1) / f.bq;
     f.parts = least((SHARE * (size_t)d->threads + all - 1) / all, f.q_blocks);
     f.du = cpu_units(f.g, f.dim);

@@ -36,8 +36,8 @@ typedef struct work {
     float *dq;                                 /* per block: [D][LDQ], transposed */
     float *lse, *delta;                        /* [q_blocks QB] */
     uint32_t *k, *v, *kt;                      /* [kb][du + PAD], [D][ku + PAD] */
-    float *s, *dp;                             /* [kb][LDQ] */
-    uint32_t *p, *ds;                      /* [kb][ldp]; the same as s and dp for units of f32 */
+    float *s, *dp;                             /* [kb][LDQ], if g->scores */
+    uint32_t *p, *ds;                          /* [kb][ldp] */
     uint32_t *panels;                          /* dS' as B: [QB/nr][ku][nr] */
     float *dk, *dv;                            /* [kb][dp] */
     size_t ldp;
@@ -66,18 +66,13 @@ static size_t place(const bwd *f, uint32_t *base, work *w)
     TAKE(k, kv);
     TAKE(v, kv);
     TAKE(kt, kt);
-    TAKE(s, f->kb * LDQ);
-    TAKE(dp, f->kb * LDQ);
+    TAKE(s, f->g->scores ? f->kb * LDQ : 0);
+    TAKE(dp, f->g->scores ? f->kb * LDQ : 0);
+    TAKE(p, f->kb * ldp);
+    TAKE(ds, f->kb * ldp);
     TAKE(panels, QB * f->ku);
     TAKE(dk, f->kb * f->dp);
     TAKE(dv, f->kb * f->dp);
-    if (f->g->pair == 1) {
-        x.p = (uint32_t *)x.s;
-        x.ds = (uint32_t *)x.dp;
-    } else {
-        TAKE(p, f->kb * ldp);
-        TAKE(ds, f->kb * ldp);
-    }
 #undef TAKE
     if (w)
         *w = x;
@@ -127,15 +122,13 @@ static void multiply(const bwd *f, const work *w, size_t keys, size_t j, bool fi
     size_t ldk = f->du + CPU_ATTN_PAD, tb = QB * f->du, nb = f->qu * f->dp,
            units = cpu_units(g, keys);
 
-    g->block(keys, cols, f->du, w->k, ldk, w->qt + j * tb, f->du * nr, w->s, LDQ, false);
-    g->block(keys, cols, f->du, w->v, ldk, w->ot + j * tb, f->du * nr, w->dp, LDQ, false);
-    cpu_softmax_grad x = {
-        .rows = (int)keys, .padded = (int)(units * (size_t)g->pair), .n = (int)cols,
-        .scale = f->scale * CPU_LOG2E, .s = w->s, .dp = w->dp, .lds = LDQ, .lse = w->lse + j * QB,
-        .delta = w->delta + j * QB, .p = w->p, .ds = w->ds, .ldp = w->ldp, .panels = w->panels,
-        .pb = f->ku * nr,
+    cpu_scores_grad x = {
+        .rows = keys, .n = cols, .du = f->du, .k = w->k, .v = w->v, .lda = ldk,
+        .q = w->qt + j * tb, .dout = w->ot + j * tb, .scale = f->scale * CPU_LOG2E,
+        .lse = w->lse + j * QB, .delta = w->delta + j * QB, .p = w->p, .ds = w->ds,
+        .ldp = w->ldp, .panels = w->panels, .pb = f->ku * nr, .s = w->s, .dp = w->dp, .lds = LDQ,
     };
-    g->softmax_grad(&x);
+    g->scores_grad(&x);
 
     size_t k = cpu_units(g, n);
     g->block(keys, f->dim, k, w->p, w->ldp, w->on + j * nb, f->qu * nr, w->dv, f->dp, j > 0);

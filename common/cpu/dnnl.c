@@ -20,7 +20,7 @@ typedef struct shape {
     dnnl_dims_t x, w, y;                       /* as oneDNN orders them: N C T H W, K C t h w */
     dnnl_dims_t stride, before, after;         /* of a convolution */
     dnnl_dims_t x_stride, w_stride, y_stride;  /* of a product */
-    int64_t type, out;                         /* of x and w; of y */
+    int64_t type;                              /* of x, w and y */
     int64_t bias, sum, threads;                /* threads: size of the team that it is made for */
 } shape;
 
@@ -188,13 +188,13 @@ static dnnl_status_t product_open(const cpu_dnnl *dn, kept *c)
     dn_desc d[4];
 
     memset(d, 0, sizeof d);
-    dnnl_status_t rc = dn_desc_open_strided(&d[0], 2, k->x, type_of(k->type), k->x_stride);
+    dnnl_status_t rc = dn_desc_open_strided(&d[0], 2, k->x, dnnl_f32, k->x_stride);
     if (!rc)
-        rc = dn_desc_open_strided(&d[1], 2, k->w, type_of(k->type), k->w_stride);
+        rc = dn_desc_open_strided(&d[1], 2, k->w, dnnl_f32, k->w_stride);
     if (!rc)
         rc = dn_desc_open_strided(&d[2], 2, row, dnnl_f32, packed);
     if (!rc)
-        rc = dn_desc_open_strided(&d[3], 2, k->y, type_of(k->out), k->y_stride);
+        rc = dn_desc_open_strided(&d[3], 2, k->y, dnnl_f32, k->y_stride);
     if (!rc)
         rc = product_attr(dn, k, &attr);
     if (!rc)
@@ -257,7 +257,7 @@ static kept *find(vt_dev *d, const shape *key)
 
 /* ---- execution ---- */
 
-/* Returns true for types that oneDNN computes fast on this machine. Without AMX and AVX512-BF16 its
+/* Returns true for types that oneDNN convolves fast on this machine. Without AMX and AVX512-BF16 its
  * bf16 is missing or slower than widening to f32. */
 static bool fast(const vt_dev *d, vc_dtype t)
 {
@@ -286,7 +286,6 @@ static shape conv_shape(const vt_dev *d, const vt_tensor *y, const vt_tensor *x,
         k.after[i] = c->after[i];
     }
     k.type = x->dtype;
-    k.out = y->dtype;
     k.bias = b != NULL;
     k.threads = cpu_team(d->threads);
     return k;
@@ -377,9 +376,8 @@ static void matrix(dnnl_dims_t dim, dnnl_dims_t stride, const vt_tensor *t, bool
 bool cpu_dnnl_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_tensor *b,
                      bool tb, const vt_tensor *bias, float alpha, float beta, bool any)
 {
-    if (!d->dnnl || !fast(d, a->dtype) || b->dtype != a->dtype ||
-        (c->dtype != VC_F32 && c->dtype != a->dtype) || alpha != 1 || (beta != 0 && beta != 1) ||
-        vt_count(a) == 0)
+    if (!d->dnnl || a->dtype != VC_F32 || b->dtype != VC_F32 || c->dtype != VC_F32 || alpha != 1 ||
+        (beta != 0 && beta != 1) || vt_count(a) == 0)
         return false;
     /* matmul.c computes vectors: oneDNN 2.6 multiplies the old C by 0 there, which keeps NaN. */
     if (c->dim[0] <= 1 || c->dim[1] <= 1)
@@ -396,8 +394,6 @@ bool cpu_dnnl_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const
     matrix(key.x, key.x_stride, a, ta);
     matrix(key.w, key.w_stride, b, tb);
     matrix(key.y, key.y_stride, c, false);
-    key.type = a->dtype;
-    key.out = c->dtype;
     key.bias = bias != NULL;
     key.sum = beta == 1;
     key.threads = cpu_team(d->threads);

@@ -11,8 +11,8 @@
  * rows of B.
  *
  * With AMX or AVX512-BF16, products whose A (the activations) is bf16 are computed in bf16, with B
- * rounded to bf16; all others are computed in f32. Large products, but for those in bf16 with AMX,
- * are oneDNN's (matmul_dnnl.c). */
+ * rounded to bf16; all others are computed in f32. Large products in f32 are oneDNN's
+ * (matmul_dnnl.c). */
 #include "common/cpu/dnnl.h"
 #include "common/cpu/loops.h"
 
@@ -23,11 +23,11 @@ enum {
     KC = 256,                                  /* elements: a panel of B is 16 KB or, in f32 with
                                                 * AVX-512, 32 KB, and stays in L1 */
     DIRECT_KC = 128,                           /* elements, if B is used in place */
-    TILE_M = 192, TILE_N = 768,                /* the largest tile; twice the rows for pairs of
+    TILE_M = 192,                              /* most rows of a tile; twice as many for pairs of
                                                 * bf16: A's step is about 210 KB, and stays in L2 */
     OWN_M = 192, OWN_M_PAIRS = 512,            /* most rows of products that pack B in tiles, or
                                                 * use it in place: f32, and pairs of bf16 */
-    OWN_TILE = 2 * TILE_M * TILE_N,            /* most elements of a tile that has all rows */
+    OWN_TILE = 2 * TILE_M * 768,               /* most elements of a tile that has all rows */
     OWN_N = 128,                               /* columns such a tile packs at a time, in L2 */
     PACK_N = 256,                              /* columns of B packed by a thread at a time */
     SLAB = 8 << 20,                            /* units of packed B: 32 MB */
@@ -78,8 +78,8 @@ static void cut(job *j)
     size_t rows = j->g->mr == 1 ? 24 : CPU_MR;            /* a multiple of blocks of 6, 8, or 32 */
     size_t slabs = parts(j->n * (cpu_units(j->g, j->k) + 1), SLAB);
     j->slab = cpu_round_up(parts(j->n, slabs), CPU_NR);
-    size_t m0 = parts(j->m, TILE_M * (size_t)j->g->pair), n0 = parts(j->slab, TILE_N),
-           tries = least(threads, 16);
+    size_t m0 = parts(j->m, TILE_M * (size_t)j->g->pair);
+    size_t n0 = parts(j->slab, (size_t)j->g->columns), tries = least(threads, 16);
 
     for (size_t pm = m0; pm <= m0 + tries; pm++)
         for (size_t pn = n0; pn <= n0 + tries; pn++) {

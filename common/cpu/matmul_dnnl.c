@@ -1,10 +1,9 @@
-/* matmul_dnnl.c - large products by oneDNN: in f32, or in bf16 with AVX512-BF16. Operands of other
- * types are converted in slabs, with columns of op(B) in the outer loop and rows of op(A) in the
- * inner, and C is converted from slabs of f32. A slab costs one pass over its elements, each of
- * which is in hundreds of products.
+/* matmul_dnnl.c - large products in f32 by oneDNN. Operands of other types are converted in slabs,
+ * with columns of op(B) in the outer loop and rows of op(A) in the inner, and C is converted from
+ * slabs of f32. A slab costs one pass over its elements, each of which is in hundreds of products.
  *
- * matmul.c computes small and thin products itself: its kernels are as fast there (scripts/bench
- * kernels) and take no memory. With AMX it computes all products in bf16. */
+ * matmul.c computes small and thin products itself, and all products in bf16: its kernels are as
+ * fast there (scripts/bench kernels) and take no memory. */
 #include "common/cpu/dnnl.h"
 #include "common/cpu/loops.h"
 
@@ -15,15 +14,13 @@ enum {
 
 typedef struct wide {
     vt_dev *d;
-    vc_dtype type;                             /* of the operands that oneDNN reads */
     cpu_vectors a, b;
     vt_tensor *c;
     const vt_tensor *bias;
     float alpha, beta;
     size_t m, n, k;
     size_t slabs_m, slabs_n;
-    char *wide_a, *wide_b;                     /* the converted slabs */
-    float *wide_c;
+    float *wide_a, *wide_b, *wide_c;           /* the converted slabs */
     bool direct_c;                             /* oneDNN writes C in place */
 } wide;
 
@@ -36,44 +33,26 @@ static size_t from(size_t n, size_t i, size_t slabs)
 }
 static size_t longest(size_t n, size_t slabs) { return parts(n, slabs) + 8; }
 
-static vt_tensor matrix(void *data, vc_dtype t, size_t rows, size_t cols, size_t stride)
+static vt_tensor matrix(void *data, size_t rows, size_t cols, size_t stride)
 {
-    return (vt_tensor){ .dtype = t, .nd = 2, .dim = { (int64_t)rows, (int64_t)cols },
+    return (vt_tensor){ .dtype = VC_F32, .nd = 2, .dim = { (int64_t)rows, (int64_t)cols },
                         .stride = { (int64_t)stride, 1 }, .data = data };
 }
 
-/* Converts n elements to the type that oneDNN reads. */
-static void convert_row(const wide *w, char *to, const char *from, vc_dtype t, size_t n)
-{
-    const cpu_rows *r = w->d->rows;
-    float span[CPU_SPAN];
-
-    if (w->type == VC_F32) {
-        r->load((float *)to, from, t, n);
-        return;
-    }
-    for (size_t i = 0; i < n; i += CPU_SPAN) {
-        size_t m = n - i < CPU_SPAN ? n - i : CPU_SPAN;
-        const float *x = cpu_load(r, span, from + i * vc_dtype_size(t), t, 1, m);
-        r->store(to + i * vc_dtype_size(w->type), w->type, x, m);
-    }
-}
-
-/* Returns vectors i0..i0+n-1 of x as a matrix of type w->type and of the same orientation. */
-static vt_tensor convert(const wide *w, cpu_vectors x, char *to, size_t i0, size_t n)
+/* Returns vectors i0..i0+n-1 of x as a matrix of f32 and of the same orientation. */
+static vt_tensor convert(const wide *w, cpu_vectors x, float *to, size_t i0, size_t n)
 {
     size_t rows = x.along ? n : w->k, cols = x.along ? w->k : n, size = vc_dtype_size(x.type);
-    size_t row = cols * vc_dtype_size(w->type);
     const char *at = (const char *)x.data + (x.along ? i0 * x.stride : i0) * size;
 
-    if (x.type == w->type)
-        return matrix((void *)at, w->type, rows, cols, x.stride);
+    if (x.type == VC_F32)
+        return matrix((void *)at, rows, cols, x.stride);
     if (w->d->dry)
-        return matrix(NULL, w->type, rows, cols, cols);
+        return matrix(NULL, rows, cols, cols);
 #pragma omp parallel for num_threads(w->d->threads) schedule(static)
     for (size_t r = 0; r < rows; r++)
-        convert_row(w, to + r * row, at + r * x.stride * size, x.type, cols);
-    return matrix(to, w->type, rows, cols, cols);
+        w->d->rows->load(to + r * cols, at + r * x.stride * size, x.type, cols);
+    return matrix(to, rows, cols, cols);
 }
 
 static char *c_at(const wide *w, size_t i, size_t j)
@@ -112,8 +91,8 @@ static bool multiply(const wide *w)
             size_t m0 = from(w->m, p, w->slabs_m), m = from(w->m, p + 1, w->slabs_m) - m0;
             vt_tensor a = convert(w, w->a, w->wide_a, m0, m);
             vt_tensor c = w->direct_c
-                              ? matrix(c_at(w, m0, n0), w->c->dtype, m, n, (size_t)w->c->stride[0])
-                              : matrix(w->wide_c, VC_F32, m, n, n);
+                              ? matrix(c_at(w, m0, n0), m, n, (size_t)w->c->stride[0])
+                              : matrix(w->wide_c, m, n, n);
             bool done = cpu_dnnl_matmul(w->d, &c, &a, !w->a.along, &b, w->b.along,
                                         w->bias && w->direct_c ? &bias : NULL, 1,
                                         w->direct_c ? w->beta : 0, true);
@@ -136,14 +115,11 @@ bool cpu_matmul_dnnl(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const
                .alpha = alpha, .beta = beta, .m = (size_t)c->dim[0], .n = (size_t)c->dim[1],
                .k = (size_t)a->dim[ta ? 0 : 1] };
     bool large = w.m >= LARGE && w.n >= LARGE && w.k >= LARGE;
-    bool in_f32 = cpu_gemm_of(d, a->dtype)->pair == 1;
 
-    if (!d->dnnl || (in_f32 ? !large && !d->isa.avx512 : !large || d->isa.amx_bf16))
+    if (!d->dnnl || cpu_gemm_of(d, a->dtype)->pair > 1 || (!large && !d->isa.avx512))
         return false;
-    w.type = in_f32 ? VC_F32 : VC_BF16;
-    bool wide_a = w.a.type != w.type, wide_b = w.b.type != w.type;
-    w.direct_c = (c->dtype == VC_F32 || c->dtype == w.type) && alpha == 1 &&
-                 (beta == 0 || beta == 1);
+    bool wide_a = w.a.type != VC_F32, wide_b = w.b.type != VC_F32;
+    w.direct_c = c->dtype == VC_F32 && alpha == 1 && (beta == 0 || beta == 1);
     if (!wide_a && !wide_b && w.direct_c)
         return cpu_dnnl_matmul(d, c, a, ta, b, tb, bias, alpha, beta, large);
     if (!large || w.n < WIDE || w.k < WIDE)
@@ -153,12 +129,12 @@ bool cpu_matmul_dnnl(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const
     size_t n = longest(w.n, w.slabs_n), row = !w.direct_c && n > w.k ? n : w.k;
     w.slabs_m = wide_a || !w.direct_c ? parts(w.m * row, SLAB_A) : 1;
     size_t m = longest(w.m, w.slabs_m);
-    size_t size = vc_dtype_size(w.type), room_c = w.direct_c ? 0 : m * n * sizeof(float);
-    size_t room_a = wide_a ? m * w.k * size : 0, room_b = wide_b ? n * w.k * size : 0;
-    size_t bytes = room_c + room_a + room_b;
+    size_t room_c = w.direct_c ? 0 : m * n, room_a = wide_a ? m * w.k : 0,
+           room_b = wide_b ? n * w.k : 0;
+    size_t bytes = (room_c + room_a + room_b) * sizeof(float);
     if (cpu_scratch_one(d, 0, bytes)) {
         w.wide_c = cpu_scratch(d, 0, bytes);
-        w.wide_a = (char *)w.wide_c + room_c;
+        w.wide_a = w.wide_c + room_c;
         w.wide_b = w.wide_a + room_a;
     } else if (!d->dry) {
         return true;                           /* cpu_scratch has recorded a fault */

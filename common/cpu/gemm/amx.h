@@ -87,6 +87,7 @@ const cpu_gemm GEMM_SET = {
     .nr = PANEL,
     .kr = TILE,
     .mr = PANEL,
+    .columns = 768,
     .begin = amx_begin,
     .end = amx_end,
     .block = amx_block,
@@ -94,6 +95,8 @@ const cpu_gemm GEMM_SET = {
     .across = pairs_across,
     .transpose = transpose_units,
     .softmax = softmax,
-    .softmax_grad = pairs_softmax_grad,
     .attend = amx_attend,
+    .queries = 256,
+    .scores_grad = amx_scores_grad,
+    .scores = true,
 };

@@ -89,24 +89,7 @@ static inline void turn(pace *p, queue *q)
         step(q);
 }
 
-/* Stores 2 VW probabilities. */
-static inline void put_probs(prob *p, vf low, vf high)
-{
-#if defined(V_AVX512) && defined(__AVX512BF16__)
-    __m512i both = (__m512i)_mm512_cvtne2ps_pbh(high, low);
-    memcpy(p, &both, sizeof both);
-#else
-    put_prob(p, low);
-    put_prob(p + VW, high);
-#endif
-}
-
 /* ---- forward ---- */
-
-/* The reference of a row is the maximum of its first block. A sum above this limit, or a NaN, takes
- * the maximum of a later block instead: f32 has room for larger probabilities, and what is 2^126
- * below an old reference is as far below the largest score. */
-#define ATTEND_LIMIT 0x1p40f
 
 /* The probabilities of one group of 32 queries and one block of keys are a task. */
 typedef struct attend_task {
@@ -154,22 +137,12 @@ static inline vf attend_row(const float *s, prob *p, size_t n, float scale, floa
             a = v_if(v_lanes() < (int)(n - i), a, v_set(0));
             b = v_if(v_lanes() + VW < (int)(n - i), b, v_set(0));
         }
-        put_probs(p + i, a, b);
+        put_probs(p + i, probs_of(a, b));
         low += a;
         high += b;
         turn(at, q);
     }
     return low + high;
-}
-
-/* Rescales the output of row r to a larger reference. */
-static void attend_rescale(const cpu_attend *x, size_t r, float top)
-{
-    float f = exp2f(x->max[r] - top), *o = x->o + r * x->dp;
-
-    x->max[r] = top;
-    for (size_t i = 0; i < x->dp; i += VW)
-        v_store(o + i, v_load(o + i) * f);
 }
 
 /* Makes a task's probabilities while the queue is worked off. */
@@ -221,4 +194,38 @@ static void amx_attend(const cpu_attend *x)
     }
     for (size_t r = 0; r < x->rows; r++)
         x->sum[r] = v_sum(v_load(x->sums + r * VW));
+}
+
+/* ---- backward ---- */
+
+/* Stores one row's P and dS at queries j.. as A; returns dS. */
+static inline vf grad_row(const cpu_scores_grad *x, size_t r, size_t j)
+{
+    const float *s = x->s + r * x->lds + j, *dp = x->dp + r * x->lds + j;
+    vf e = v_exp2(v_load(s) * x->scale - v_load(x->lse + j));
+    vf d = e * (v_load(dp) - v_load(x->delta + j));
+    vu16 p = v_to_bf16(e), ds = v_to_bf16(d);
+
+    memcpy((prob *)(x->p + r * x->ldp) + j, &p, sizeof p);
+    memcpy((prob *)(x->ds + r * x->ldp) + j, &ds, sizeof ds);
+    return d;
+}
+
+static void amx_scores_grad(const cpu_scores_grad *x)
+{
+    size_t padded = (x->rows + 2 * TILE - 1) / (2 * TILE) * (2 * TILE);
+
+    amx_block(x->rows, x->n, x->du, x->k, x->lda, x->q, x->du * PANEL, x->s, x->lds, false);
+    amx_block(x->rows, x->n, x->du, x->v, x->lda, x->dout, x->du * PANEL, x->dp, x->lds, false);
+    for (size_t j = 0; j < x->n; j += VW) {
+        uint32_t *panel = x->panels + j / PANEL * x->pb + j % PANEL;
+        for (size_t r = 0; r < padded; r += 2, panel += PANEL) {
+            vu pair = { 0 };
+            if (r < x->rows)
+                pair = __builtin_convertvector(v_to_bf16(grad_row(x, r, j)), vu);
+            if (r + 1 < x->rows)
+                pair |= __builtin_convertvector(v_to_bf16(grad_row(x, r + 1, j)), vu) << 16;
+            memcpy(panel, &pair, sizeof pair);
+        }
+    }
 }

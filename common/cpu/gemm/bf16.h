@@ -38,12 +38,35 @@ static inline vf add_product(vf s, units x, units b)
 
 #include "common/cpu/gemm/products.h"
 
+/* Lane l of an interleaved half: element l / 2 of the first or, if l is odd, of the second row. */
+#define LOW_PAIR(lane, unused) ((lane) / 2 + (lane) % 2 * PANEL)
+#define HIGH_PAIR(lane, unused) ((lane) / 2 + VW + (lane) % 2 * PANEL)
+#define PANEL_LANES(F)                                                                             \
+    V_LANES4(F, 0, 0), V_LANES4(F, 4, 0), V_LANES4(F, 8, 0), V_LANES4(F, 12, 0),                   \
+        V_LANES4(F, 16, 0), V_LANES4(F, 20, 0), V_LANES4(F, 24, 0), V_LANES4(F, 28, 0)
+
+/* Stores rows r.. of a panel, n of them, an even number. */
+static inline void put_panel(uint32_t *panel, size_t r, const probs *x, int n)
+{
+    panel += r / PAIR * PANEL;
+#pragma GCC unroll 16
+    for (int i = 0; i < n; i += PAIR, panel += PANEL) {
+        probs low = __builtin_shufflevector(x[i], x[i + 1], PANEL_LANES(LOW_PAIR));
+        probs high = __builtin_shufflevector(x[i], x[i + 1], PANEL_LANES(HIGH_PAIR));
+        memcpy(panel, &low, sizeof low);
+        memcpy(panel + VW, &high, sizeof high);
+    }
+}
+
+#include "common/cpu/gemm/attend.h"
+
 const cpu_gemm GEMM_SET = {
     .name = GEMM_NAME,
     .pair = 2,
     .nr = PANEL,
     .kr = 1,
     .mr = 1,
+    .columns = 1920,
     .begin = nothing,
     .end = nothing,
     .block = block,
@@ -51,5 +74,7 @@ const cpu_gemm GEMM_SET = {
     .across = pairs_across,
     .transpose = transpose_units,
     .softmax = softmax,
-    .softmax_grad = pairs_softmax_grad,
+    .attend = attend,
+    .queries = ATTEND_QUERIES,
+    .scores_grad = scores_grad,
 };

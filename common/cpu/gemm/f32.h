@@ -5,6 +5,7 @@
 
 /* ---- products ---- */
 
+enum { PAIR = 1 };
 typedef float unit;
 typedef vf units;
 
@@ -43,32 +44,30 @@ static void f32_across(uint32_t *dst, const void *row0, const void *row1, vc_dty
     GEMM_ROWS.load((float *)dst, row0, t, n);
 }
 
+/* ---- probabilities ---- */
+
 typedef float prob;
-static inline void put_prob(prob *p, vf x) { v_store(p, x); }
+typedef struct probs { vf low, high; } probs;
+
+static inline vf prob_exp2(vf x) { return v_exp2(x); }
+static inline probs probs_of(vf low, vf high) { return (probs){ low, high }; }
+static inline void put_probs(prob *p, probs x)
+{
+    v_store(p, x.low);
+    v_store(p + VW, x.high);
+}
+
+/* Stores rows r.. of a panel, n of them. */
+static inline void put_panel(uint32_t *panel, size_t r, const probs *x, int n)
+{
+#pragma GCC unroll 16
+    for (int i = 0; i < n; i++)
+        put_probs((prob *)panel + (r + (size_t)i) * NR, x[i]);
+}
 
 #include "common/cpu/gemm/transpose.h"
 
-/* ---- softmax ---- */
-
-/* P = 2^(scale s - lse), dS = P (dP - delta), where n counts queries in whole panels. */
-static void f32_softmax_grad(const cpu_softmax_grad *x)
-{
-    for (int r = 0; r < x->rows; r++) {
-        const float *s = x->s + (size_t)r * x->lds, *dp = x->dp + (size_t)r * x->lds;
-        float *p = (float *)x->p + (size_t)r * x->ldp, *ds = (float *)x->ds + (size_t)r * x->ldp;
-        float *panel = (float *)x->panels + (size_t)r * NR;
-        for (int j = 0; j < x->n; j += VW) {
-            vf e = v_exp2(v_load(s + j) * x->scale - v_load(x->lse + j));
-            vf d = e * (v_load(dp + j) - v_load(x->delta + j));
-            v_store(p + j, e);
-            v_store(ds + j, d);
-            v_store(panel + (size_t)(j / NR) * x->pb + j % NR, d);
-        }
-    }
-    for (int r = x->rows; r < x->padded; r++)
-        for (int j = 0; j < x->n; j += NR)
-            memset(x->panels + (size_t)(j / NR) * x->pb + (size_t)r * NR, 0, NR * 4);
-}
+#include "common/cpu/gemm/attend.h"
 
 const cpu_gemm GEMM_SET = {
     .name = GEMM_NAME,
@@ -76,6 +75,7 @@ const cpu_gemm GEMM_SET = {
     .nr = NR,
     .kr = 1,
     .mr = 1,
+    .columns = 768,
     .begin = nothing,
     .end = nothing,
     .block = block,
@@ -84,5 +84,7 @@ const cpu_gemm GEMM_SET = {
     .across = f32_across,
     .transpose = transpose_units,
     .softmax = softmax,
-    .softmax_grad = f32_softmax_grad,
+    .attend = attend,
+    .queries = ATTEND_QUERIES,
+    .scores_grad = scores_grad,
 };

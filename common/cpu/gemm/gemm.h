@@ -23,7 +23,7 @@ enum {
 
 /* One block row of attention's running softmax (Milakov & Gimelshein 2018), base 2. */
 typedef struct cpu_softmax {
-    int rows, n, np;                           /* n scores each; P is filled with zeros up to np */
+    int rows, n;                               /* n scores each; zeros fill P up to whole panels */
     float scale;                               /* score to base 2: softmax scale * log2 e */
     float *s;                                  /* [rows][lds] scores */
     size_t lds;
@@ -35,29 +35,34 @@ typedef struct cpu_softmax {
 } cpu_softmax;
 
 /* A block of attention's backward, transposed: rows are keys, columns queries. */
-typedef struct cpu_softmax_grad {
-    int rows, padded, n;        /* keys; rows up to padded are zeros in ds; queries (nr multiple) */
-    float scale;
-    const float *s, *dp;                       /* [rows][lds]: K Q' and V dO' */
-    size_t lds;
+typedef struct cpu_scores_grad {
+    size_t rows, n;                            /* keys; queries, a multiple of nr */
+    size_t du;                                 /* D in units */
+    const uint32_t *k, *v;                     /* [rows][lda] units, as A */
+    size_t lda;
+    const uint32_t *q, *dout;                  /* as B, du nr units a panel */
+    float scale;                               /* as in cpu_softmax */
     const float *lse, *delta;                  /* [n]: log2-sum-exp2, sum of dO O */
-    uint32_t *p, *ds;                    /* [rows][ldp] units, as A: P' and dS'; may be s and dp */
+    uint32_t *p, *ds;                          /* results as A: P' and dS', [rows][ldp] units */
     size_t ldp;
-    uint32_t *panels;                          /* dS' as B too, with k over keys */
-    size_t pb;
-} cpu_softmax_grad;
+    uint32_t *panels;                          /* dS' as B too, with k over keys, which zeros pad */
+    size_t pb;                                 /* to a whole unit; units of a panel */
+    float *s, *dp;                             /* scratch [rows][lds], if `scores` of cpu_gemm */
+    size_t lds;
+} cpu_scores_grad;
 
 /* Queries of a head against all of its keys, without bias and mask. */
 enum { CPU_ATTEND_KEYS = 256 };
 typedef struct cpu_attend {
-    size_t rows, keys;                         /* queries: a multiple of CPU_MR; at least one key */
+    size_t rows, keys;                         /* queries: a multiple of CPU_MR or as many as
+                                                * `queries` of cpu_gemm; at least one key */
     size_t du, dp;                             /* D in units, and as columns of panels */
     const uint32_t *q;                         /* [rows][ldq] units, as A */
     size_t ldq;
     const uint32_t *k, *v;                     /* as B: K; V for each CPU_ATTEND_KEYS keys */
     float scale;                               /* as in cpu_softmax */
     float *s[2];                               /* scratch: [CPU_MR][lds] each */
-    uint32_t *p[2];                            /* and [CPU_MR][ldp] units */
+    uint32_t *p[2];                            /* and [CPU_MR][ldp] units; in f32 the same as s */
     size_t lds, ldp;
     float *sums;                               /* scratch: [rows][nr / 2] */
     float *max, *sum, *o;                      /* results: [rows] references, [rows] sums of
@@ -71,6 +76,9 @@ typedef struct cpu_gemm {
     int kr;                                    /* zeros pad k to a multiple of kr units */
     int mr;                                    /* A's memory has a multiple of mr rows, of any
                                                 * values */
+    int columns;                               /* most columns of a tile of matmul's: with more, A
+                                                * is packed less often; with fewer, C stays in the
+                                                * cache. A multiple of CPU_NR */
     void (*begin)(void);                       /* a thread's first call, and end its last */
     void (*end)(void);
     /* c (+)= a b */
@@ -87,8 +95,10 @@ typedef struct cpu_gemm {
     void (*transpose)(uint32_t *dst, size_t ldd, const uint32_t *src, size_t lds, size_t rows,
                       size_t cols);
     void (*softmax)(const cpu_softmax *x);
-    void (*softmax_grad)(const cpu_softmax_grad *x);
-    void (*attend)(const cpu_attend *x);       /* NULL: block and softmax do it */
+    void (*attend)(const cpu_attend *x);
+    int queries;                               /* most rows of a call of attend */
+    void (*scores_grad)(const cpu_scores_grad *x);
+    bool scores;                               /* scores_grad needs its scratch */
 } cpu_gemm;
 
 extern const cpu_gemm cpu_gemm_plain;

@@ -1,9 +1,11 @@
 /* pairs.h - the packing and softmax of gemm.h in bf16, where a unit is a pair of bf16: for amx.h
- * and bf16.h, whose including files define GEMM_ROWS. A panel of B is two vectors of units wide. */
+ * and bf16.h, whose including files define GEMM_ROWS. A vector has 16 units, a panel of B two
+ * vectors. */
 #include "common/cpu/gemm/gemm.h"
 #include "common/cpu/simd/vec.h"
 
-enum { PANEL = 2 * VW };
+enum { PAIR = 2, PANEL = 2 * VW };
+_Static_assert(VW == 16, "bf16 kernels have vectors of 16 units");
 
 /* ---- packing ---- */
 
@@ -40,40 +42,25 @@ static void pairs_across(uint32_t *dst, const void *row0, const void *row1, vc_d
     }
 }
 
+/* ---- probabilities ---- */
+
 typedef uint16_t prob;
-static inline void put_prob(prob *p, vf x)
+typedef uint16_t probs __attribute__((vector_size(PANEL * sizeof(prob))));
+
+static inline vf prob_exp2(vf x) { return v_exp2_bf16(x); }
+
+#define IN_TURN(lane, unused) lane
+static inline probs probs_of(vf low, vf high)
 {
-    vu16 h = v_to_bf16(x);
-    memcpy(p, &h, sizeof h);
+#if defined(V_AVX512) && defined(__AVX512BF16__)
+    return (probs)_mm512_cvtne2ps_pbh(high, low);
+#else
+    return __builtin_shufflevector(v_to_bf16(low), v_to_bf16(high), V_LANES(IN_TURN, 0),
+                                   V_LANES4(IN_TURN, 16, 0), V_LANES4(IN_TURN, 20, 0),
+                                   V_LANES4(IN_TURN, 24, 0), V_LANES4(IN_TURN, 28, 0));
+#endif
 }
+
+static inline void put_probs(prob *p, probs x) { memcpy(p, &x, sizeof x); }
 
 #include "common/cpu/gemm/transpose.h"
-
-/* ---- softmax ---- */
-
-/* Computes one row's P and dS at queries j.. and stores them as A; returns dS. */
-static inline vf grad_row(const cpu_softmax_grad *x, int r, int j)
-{
-    const float *s = x->s + (size_t)r * x->lds + j, *dp = x->dp + (size_t)r * x->lds + j;
-    vf e = v_exp2(v_load(s) * x->scale - v_load(x->lse + j));
-    vf d = e * (v_load(dp) - v_load(x->delta + j));
-
-    put_prob((prob *)(x->p + (size_t)r * x->ldp) + j, e);
-    put_prob((prob *)(x->ds + (size_t)r * x->ldp) + j, d);
-    return d;
-}
-
-static void pairs_softmax_grad(const cpu_softmax_grad *x)
-{
-    for (int j = 0; j < x->n; j += VW) {
-        uint32_t *panel = x->panels + (size_t)(j / PANEL) * x->pb + j % PANEL;
-        for (int r = 0; r < x->padded; r += 2, panel += PANEL) {
-            vu pair = { 0 };
-            if (r < x->rows)
-                pair = __builtin_convertvector(v_to_bf16(grad_row(x, r, j)), vu);
-            if (r + 1 < x->rows)
-                pair |= __builtin_convertvector(v_to_bf16(grad_row(x, r + 1, j)), vu) << 16;
-            memcpy(panel, &pair, sizeof pair);
-        }
-    }
-}

@@ -90,14 +90,38 @@ static __attribute__((noinline)) void full_packed(size_t k, const unit *a, size_
     full(k, a, lda, b, NR, false, c, ldc, add);
 }
 
+/* Computes 2 MR rows by n columns of C, at most VW: the panel's second vector is left out, and the
+ * block's second column of accumulators takes the further rows. */
+static __attribute__((noinline)) void narrow(size_t n, size_t k, const unit *a, size_t lda,
+                                             const unit *b, float *c, size_t ldc, bool add)
+{
+    vf s[2 * MR];
+
+#pragma GCC unroll 16
+    for (int i = 0; i < 2 * MR; i++)
+        s[i] = (vf){ 0 };
+    for (size_t p = 0; p < k; p++, b += NR) {
+        units b0 = load_units(b);
+#pragma GCC unroll 16
+        for (int i = 0; i < 2 * MR; i++)
+            s[i] = add_product(s[i], repeat(a + (size_t)i * lda + p), b0);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < 2 * MR; i++, c += ldc)
+        v_put(c, add ? v_get(c, n) + s[i] : s[i], n);
+}
+
 static void block(size_t m, size_t n, size_t k, const uint32_t *a, size_t lda, const uint32_t *b,
                   size_t pb, float *c, size_t ldc, bool add)
 {
     for (size_t j = 0; j < n; j += NR, b += pb)
-        for (size_t i = 0; i < m; i += MR) {
+        for (size_t i = 0, rows; i < m; i += rows) {
             const unit *ai = (const unit *)a + i * lda, *bj = (const unit *)b;
             float *cij = c + i * ldc + j;
-            if (m - i >= MR && n - j >= NR)
+            rows = n - j <= VW && m - i >= 2 * MR ? 2 * MR : MR;
+            if (rows > MR)
+                narrow(n - j, k, ai, lda, bj, cij, ldc, add);
+            else if (m - i >= MR && n - j >= NR)
                 full_packed(k, ai, lda, bj, cij, ldc, add);
             else
                 edge(m - i < MR ? m - i : MR, n - j, k, ai, lda, bj, NR, cij, ldc, add);

@@ -1,6 +1,9 @@
 /* transpose.h - transposition of units, and softmax, shared by the f32 and bf16 kernels. Included
- * once per target, after vec.h and gemm.h, and after the type prob of a stored probability and
- * put_prob(p, x), which stores VW of them. */
+ * once per target, after vec.h and gemm.h, and after these:
+ *     prob                   a stored probability
+ *     prob_exp2(x)           2^x, as exact as a probability is stored
+ *     probs, probs_of(a, b)  two vectors of probabilities, as they are stored
+ *     put_probs(p, x)        stores them at a prob *p */
 #include <math.h>
 
 /* Indices that exchange, between rows i and i + s, the lanes whose number has bit s and the lanes
@@ -77,26 +80,51 @@ static void rescale(const cpu_softmax *x, int r, float old, float now)
         v_put(o + i, v_get(o + i, x->d - i) * f, x->d - i);
 }
 
+/* Stores 2^(scale s - max) of n scores, and zeros up to a multiple of 2 VW; returns the sums by
+ * lane. */
+static inline vf put_row(prob *p, const float *s, size_t n, float scale, float max)
+{
+    vf sum = { 0 };
+
+    for (size_t i = 0; i < n; i += 2 * VW) {
+        vf a = prob_exp2(v_load(s + i) * scale - max);
+        vf b = prob_exp2(v_load(s + i + VW) * scale - max);
+        if (i + 2 * VW > n) {
+            a = v_if(v_lanes() < (int)(n - i), a, v_set(0));
+            b = v_if(v_lanes() + VW < (int)(n - i), b, v_set(0));
+        }
+        put_probs(p + i, probs_of(a, b));
+        sum += a + b;
+    }
+    return sum;
+}
+
 /* Computes gemm.h's softmax of a block. */
 static void softmax(const cpu_softmax *x)
 {
     for (int r = 0; r < x->rows; r++) {
         float *s = x->s + (size_t)r * x->lds;
-        prob *p = (prob *)(x->p + (size_t)r * x->ldp);
         float top = most(s, (size_t)x->n) * x->scale;
         if (top > x->max[r]) {
             rescale(x, r, x->max[r], top);
             x->max[r] = top;
         }
-        float max = x->max[r];
-        vf sum = { 0 };
-        for (int i = 0; i < x->np; i += VW) {
-            vf e = v_exp2(v_load(s + i) * x->scale - max);
-            if (i + VW > x->n)
-                e = v_if(v_lanes() < x->n - i, e, v_set(0));
-            put_prob(p + i, e);
-            sum += e;
-        }
-        x->sum[r] += v_sum(sum);
+        x->sum[r] += v_sum(put_row((prob *)(x->p + (size_t)r * x->ldp), s, (size_t)x->n, x->scale,
+                                   x->max[r]));
     }
+}
+
+/* The reference of a row of cpu_attend is the maximum of its first block. A sum above this limit,
+ * or a NaN, takes the maximum of a later block instead: f32 has room for larger probabilities, and
+ * what is 2^126 below an old reference is as far below the largest score. */
+#define ATTEND_LIMIT 0x1p40f
+
+/* Rescales the output of row r to a larger reference. */
+static void attend_rescale(const cpu_attend *x, size_t r, float top)
+{
+    float f = exp2f(x->max[r] - top), *o = x->o + r * x->dp;
+
+    x->max[r] = top;
+    for (size_t i = 0; i < x->dp; i += VW)
+        v_store(o + i, v_load(o + i) * f);
 }

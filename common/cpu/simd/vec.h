@@ -172,21 +172,35 @@ static inline vf v_twice_high(vf x)
 
 /* ---- reductions, always in the same order ---- */
 
+#if VW == 16
+#define V_REDUCE(x, sum)                                                                           \
+    sum(x, 8);                                                                                     \
+    sum(x, 4);                                                                                     \
+    sum(x, 2);                                                                                     \
+    sum(x, 1)
+#elif VW == 8
+#define V_REDUCE(x, sum)                                                                           \
+    sum(x, 4);                                                                                     \
+    sum(x, 2);                                                                                     \
+    sum(x, 1)
+#else
+#define V_REDUCE(x, sum)                                                                           \
+    sum(x, 2);                                                                                     \
+    sum(x, 1)
+#endif
+#define V_ACROSS(x, s) __builtin_shufflevector(x, x, V_LANES(V_OTHER, s))
+#define V_ADD_ACROSS(x, s) x += V_ACROSS(x, s)
+#define V_MAX_ACROSS(x, s) x = v_max(x, V_ACROSS(x, s))
+
 static inline float v_sum(vf x)
 {
-    float t[VW];
-    v_store(t, x);
-    for (int s = VW / 2; s > 0; s /= 2)
-        for (int i = 0; i < s; i++)
-            t[i] += t[i + s];
-    return t[0];
+    V_REDUCE(x, V_ADD_ACROSS);
+    return x[0];
 }
 static inline float v_most(vf x)
 {
-    float m = x[0];
-    for (int i = 1; i < VW; i++)
-        m = x[i] > m ? x[i] : m;
-    return m;
+    V_REDUCE(x, V_MAX_ACROSS);
+    return x[0];
 }
 
 /* Tells whether a lane is above the limit or NaN. */
@@ -285,18 +299,26 @@ static inline vf v_exp(vf x)
     return p * (vf)((vu)(half + 127) << 23) * (vf)((vu)(n - half + 127) << 23);
 }
 
-/* 2^x for x <= 127, relative error 2e-7; exactly 0 below -126.5. For softmax. */
+/* 2^x for x <= 127, relative error 2e-7; below -126.5 it is 0 (or a denormal). For softmax. */
 static inline vf v_exp2(vf x)
 {
+#if defined(V_AVX512)
+    vf f = _mm512_reduce_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);  /* x - round x */
+#else
     const float magic = 12582912.0f + 127;          /* leaves the biased exponent in the low bits */
     x = v_max(v_set(-127.0f), x);
     vf t = x + magic, f = x - (t - magic);
+#endif
     vf p = f * 0.0013264727313f + 0.0096715129912f;
     p = p * f + 0.0555073358119f;
     p = p * f + 0.2402224242687f;
     p = p * f + 0.6931470036507f;
     p = p * f + 1.0f;
+#if defined(V_AVX512)
+    return _mm512_scalef_ps(p, x - f);
+#else
     return p * (vf)((vu)t << 23);
+#endif
 }
 
 /* 2^x where the result is rounded to bf16: relative error 3e-6; above 2^127 at least 2^127. */
