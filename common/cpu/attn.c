@@ -129,9 +129,9 @@ static void query_block(const fwd *f, const own *w, size_t bh, size_t q0)
         if (f->causal && j0 + n > seen(f, q0, j0 + n))
             leave_out(f, w, q0, rows, j0, n);
         cpu_softmax x = {
-            .rows = (int)rows, .n = (int)n, .scale = f->bias ? 1 : f->scale * CPU_LOG2E, .s = w->s, .lds = w->lds, .p = w->p,
-            .ldp = w->ldp, .max = w->max, .sum = w->sum, .o = w->o, .ldo = f->dp,
-            .d = f->dim,
+            .rows = (int)rows, .n = (int)n, .scale = f->bias ? 1 : f->scale * CPU_LOG2E,
+            .s = w->s, .lds = w->lds, .p = w->p, .ldp = w->ldp, .max = w->max, .sum = w->sum,
+            .o = w->o, .ldo = f->dp, .d = f->dim,
         };
         g->softmax(&x);
         g->block(rows, f->dim, units, w->p, w->ldp,

@@ -61,7 +61,9 @@ const char *cpu_conv_row(const cpu_conv *v, size_t n, long t, long h)
     return (const char *)x->data + row * (size_t)x->dim[3] * v->in * vc_dtype_size(x->dtype);
 }
 
-void cpu_conv_edges(const cpu_conv *v, uint32_t *stage)
+/* Copies the first and last position of a staged row into its padding, where the convolution
+ * repeats the edges of rows. */
+static void repeat_edges(const cpu_conv *v, uint32_t *stage)
 {
     if (!v->c->edge[2])
         return;
@@ -83,7 +85,7 @@ static void add_row(const cpu_conv *v, const uint32_t *weights, uint32_t *stage,
         return;
     size_t before = (size_t)v->c->before[2] * v->in / (size_t)v->g->pair;
     v->g->along(stage + before, row, v->x->dtype, (size_t)v->x->dim[3] * v->in);
-    cpu_conv_edges(v, stage);
+    repeat_edges(v, stage);
     v->g->block((size_t)v->y->dim[3], v->out, v->units, stage, v->lda, weights, v->pb, acc, v->ldc,
                 true);
 }
@@ -189,19 +191,23 @@ static frames by_dnnl(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tens
 void cpu_conv3d(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tensor *w, const vt_tensor *b,
                 const vt_conv *c)
 {
+    cpu_conv v = {
+        .d = d, .g = cpu_gemm_of(d, x->dtype), .y = y, .x = x, .w = w, .b = b, .c = c,
+        .in = (size_t)x->dim[4], .out = (size_t)w->dim[0], .kw = (size_t)w->dim[4],
+        .rows = (size_t)(w->dim[2] * w->dim[3]),
+    };
+    if (cpu_winograd_suits(&v)) {
+        cpu_winograd(&v);
+        return;
+    }
     frames dnnl = by_dnnl(d, y, x, w, b, c);
     int64_t done = dnnl.begin < dnnl.end ? dnnl.end - dnnl.begin : 0;
     if (done == y->dim[1])
         return;
 
-    cpu_conv v = {
-        .d = d, .g = cpu_gemm_of(d, x->dtype), .y = y, .x = x, .w = w, .b = b, .c = c,
-        .in = (size_t)x->dim[4], .out = (size_t)w->dim[0], .kw = (size_t)w->dim[4],
-        .rows = (size_t)(w->dim[2] * w->dim[3]),
-        .head = done ? (size_t)(dnnl.begin * y->dim[2]) : SIZE_MAX,
-        .done = (size_t)(done * y->dim[2]),
-        .outputs = (size_t)(y->dim[0] * (y->dim[1] - done) * y->dim[2]),
-    };
+    v.head = done ? (size_t)(dnnl.begin * y->dim[2]) : SIZE_MAX;
+    v.done = (size_t)(done * y->dim[2]);
+    v.outputs = (size_t)(y->dim[0] * (y->dim[1] - done) * y->dim[2]);
     if (v.in % (size_t)v.g->pair)              /* positions must begin at whole units */
         v.g = cpu_gemm_of(d, VC_F32);
     v.units = cpu_units(v.g, v.kw * v.in);
@@ -214,8 +220,5 @@ void cpu_conv3d(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tensor *w,
     size_t padded = (size_t)(x->dim[3] + c->before[2] + c->after[2]) * v.in / (size_t)v.g->pair;
     size_t reach = (positions - 1) * v.lda + v.units;
     v.stage = padded > reach ? padded : reach;
-    if (!done && cpu_winograd_suits(&v))
-        cpu_winograd(&v);
-    else
-        run(&v);
+    run(&v);
 }

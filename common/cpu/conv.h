@@ -21,11 +21,9 @@ typedef struct cpu_conv {
 
 /* Returns input row (n, t, h), with t < 0 for a frame in front; NULL: the row is zeros. */
 const char *cpu_conv_row(const cpu_conv *v, size_t n, long t, long h);
-/* Copies the first and last position of a staged row into its padding, where the convolution
- * repeats the edges of rows. */
-void cpu_conv_edges(const cpu_conv *v, uint32_t *stage);
 
-/* winograd.c: whether the convolution is computed there, and its computation. */
+/* winograd.c: whether the convolution takes less time there, and its computation. Of v they read
+ * only what precedes pb. */
 bool cpu_winograd_suits(const cpu_conv *v);
 void cpu_winograd(const cpu_conv *v);
 

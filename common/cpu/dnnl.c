@@ -257,8 +257,8 @@ static kept *find(vt_dev *d, const shape *key)
 
 /* ---- execution ---- */
 
-/* Returns true for types that oneDNN convolves fast on this machine. Without AMX and AVX512-BF16 its
- * bf16 is missing or slower than widening to f32. */
+/* Returns true for types that oneDNN convolves fast on this machine. Without AMX and AVX512-BF16
+ * its bf16 is missing or slower than widening to f32. */
 static bool fast(const vt_dev *d, vc_dtype t)
 {
     unsigned need = d->isa.amx_bf16 ? dnnl_cpu_isa_avx512_core_amx : dnnl_cpu_isa_avx512_core_bf16;

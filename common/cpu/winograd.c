@@ -1,265 +1,336 @@
-/* winograd.c - convolutions with 3 x 3 kernels in space, by minimal filtering F(2x2, 3x3) (Winograd
- * 1980; Lavin & Gray 2016): 16 products make 4 outputs, where the direct sum has 36.
+/* winograd.c - convolutions with 3 x 3 kernels in space and 1 or 3 frames, by minimal filtering
+ * (Winograd 1980; Lavin & Gray 2016), in f32.
  *
- * The 16 places of a 4 x 4 tile of the input become 16 sums (V), the kernel's nine weights become
- * 16 (U). For each of the 16 a product of matrices [tiles, C] x [C, K] is added up over the
- * kernel's frames, and sums of these products make the 2 x 2 outputs of a tile. All sums are in
- * f32; the factors of F(2x2) are 1 and 1/2, so the error stays near that of the direct sum.
+ * In space it is F(4x4, 3x3): the 6 x 6 places of a tile of the input make 36 sums, the kernel's
+ * nine weights another 36, and their 36 products make 4 x 4 outputs, where the direct sum has 144.
+ * In time it is F(2, 3): four frames make the products of two outputs, where the direct sum has
+ * six. A kernel of 27 weights so takes 4.5 products an output. For each place a product of matrices
+ * [tiles, C] x [C, K] is summed over the channels. A place in time reads and adds whole rows, so
+ * the transforms of gemm/winograd.h know space alone. Without a second output (the last of an odd
+ * number, or a stride in time) the fourth place in time is left out.
  *
- * A unit of work is a strip of tile rows of one output frame. A tile's numbers depend on its input
- * alone, so results depend neither on threads nor on the frames of a call. */
+ * A unit of work is a strip of one or, in small frames, several rows of tiles of one or two output
+ * frames. It takes the places in time one after another, and of each the places down two by two, so
+ * that their products stay in the cache, and adds them to the outputs. Output channels are divided
+ * into slabs, whose weights are transformed before the units run. A tile's numbers depend on its
+ * input alone, so results do not depend on threads. */
 #include <omp.h>
 #include <string.h>
 
 #include "common/cpu/conv.h"
 
 enum {
-    TAPS = 16,                     /* products of a tile */
-    TILES = 96,                    /* of a unit, at least, so that weights are read seldom */
+    SLAB = 128,                    /* most output channels of a slab */
+    SLAB_WEIGHTS = 1 << 15,        /* and of its weights, whose 144 products take 18 MB, which a
+                                    * cache that cores share may hold */
     FEW = 32,                      /* fewer channels: the transforms cost more than they save */
-    SMALL = 16                     /* fewer tiles of a frame: the weights' transform does so */
+    STEP = 256,                    /* input channels of one call of products: a panel stays in L1 */
+    PAD = 16,                      /* floats, so that rows are no power of two apart */
+    PLACES = CPU_PLACES, KERNEL = PLACES * PLACES,
+    SIDE = 4,                      /* outputs of a tile along an axis */
+    MIX = 8                        /* input channels whose weights are transformed together */
 };
 
 typedef struct winograd {
     const cpu_conv *v;
-    size_t frames;                             /* of the kernel */
+    const cpu_gemm *g;                         /* of f32 */
+    size_t frames;                             /* of the kernel: 1 or 3 */
+    size_t outs, groups;                       /* output frames of a unit; units along time */
+    size_t places;                             /* in time, of the packed weights */
+    size_t slab, k0, k;                        /* channels of a slab; of this one the first, and
+                                                * how many */
     size_t pb, each;                           /* units of a panel; of all panels of one product */
     size_t across, down;                       /* tiles of a frame */
-    size_t strip, strips;                      /* tile rows of a unit; units of a frame */
-    size_t row;                                /* floats of a padded input row */
-    size_t tiles;                              /* of a whole unit */
+    size_t strip, strips;                      /* tiles of a unit along a row; units of the row */
+    size_t rows, heights;                      /* rows of tiles of a unit; units down a frame */
+    size_t ldv, ldm;                           /* floats from tile to tile: of V; of products */
 } winograd;
 
 /* A thread's scratch. */
 typedef struct own {
-    float *row;                                /* [4][row] of the input */
-    float *mixed;                              /* [4][row] sums of these rows */
-    float *v, *m;                              /* [16][tiles][C], [16][tiles][ldc] */
-    float *y;                                  /* [4][K] the outputs of a tile */
+    float *x;                                  /* [4 rows + 2][4 strip + 2][C] of the input */
+    float *v, *m;                              /* [2][PLACES][rows strip][ldv], [..][ldm] */
+    float *sum;                                /* [rows][SIDE][4 strip][ldm]: a place in time */
+    float *y;                                  /* [outs][rows][SIDE][4 strip][ldm] */
 } own;
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 static size_t most(size_t a, size_t b) { return a > b ? a : b; }
-
-bool cpu_winograd_suits(const cpu_conv *v)
-{
-    const int64_t *k = v->w->dim, *y = v->y->dim;
-    return v->g->pair == 1 && k[3] == 3 && k[4] == 3 && v->c->stride[1] == 1 &&
-           v->c->stride[2] == 1 && v->in >= FEW && v->out >= FEW &&
-           (y[2] + 1) / 2 * ((y[3] + 1) / 2) >= SMALL;
-}
+static size_t parts(size_t n, size_t of) { return (n + of - 1) / of; }
 
 /* ---- weights ---- */
 
-/* u[i][j] = G w G' of one 3 x 3 kernel, `step` floats apart. */
-static void transform_weights(float *u, size_t step, const float *w)
-{
-    float t[4][3];
-
-    for (int j = 0; j < 3; j++) {
-        float a = w[j], b = w[3 + j], c = w[6 + j];
-        t[0][j] = a;
-        t[1][j] = 0.5f * (a + b + c);
-        t[2][j] = 0.5f * (a - b + c);
-        t[3][j] = c;
-    }
-    for (int i = 0; i < 4; i++, u += 4 * step) {
-        float a = t[i][0], b = t[i][1], c = t[i][2];
-        u[0] = a;
-        u[step] = 0.5f * (a + b + c);
-        u[2 * step] = 0.5f * (a - b + c);
-        u[3 * step] = c;
-    }
-}
-
-/* Packs panel p of all products. stage: [frames][16][nr][C] floats. */
-static void pack_weights(const winograd *s, uint32_t *dst, float *stage, size_t p)
+/* Transforms and packs the weights of panel p, input channels c0.. stage: [nr][MIX taps] and
+ * [MIX taps][nr] floats. */
+static void pack_weights(const winograd *s, float *dst, float *stage, size_t p, size_t c0)
 {
     const cpu_conv *v = s->v;
-    size_t nr = (size_t)v->g->nr, k0 = p * nr, n = least(nr, v->out - k0), taps = s->frames * 9;
-    size_t size = vc_dtype_size(v->w->dtype), span = CPU_SPAN / taps;
-    const char *w = (const char *)v->w->data + k0 * v->in * taps * size;
-    float buf[CPU_SPAN];
+    size_t nr = (size_t)s->g->nr, first = s->k0 + p * nr, n = least(nr, s->k0 + s->k - first);
+    size_t taps = 9 * s->frames, c = least(MIX, v->in - c0), all = MIX * taps;
+    size_t size = vc_dtype_size(v->w->dtype);
+    float *turned = stage + nr * all;
 
+    memset(stage + n * all, 0, (nr - n) * all * sizeof *stage);
     for (size_t i = 0; i < n; i++)
-        for (size_t c0 = 0, m; c0 < v->in; c0 += m, w += m * taps * size) {
-            m = least(span, v->in - c0);
-            const float *f = cpu_load(v->d->rows, buf, w, v->w->dtype, 1, m * taps);
-            for (size_t c = 0; c < m * s->frames; c++)
-                transform_weights(stage + (c % s->frames * TAPS * nr + i) * v->in + c0 +
-                                      c / s->frames, nr * v->in, f + c * 9);
-        }
-    for (size_t e = 0; e < s->frames * TAPS; e++)
-        cpu_pack_b(v->g, dst + e * s->each + p * s->pb, s->pb,
-                   (cpu_vectors){ stage + e * nr * v->in, VC_F32, v->in, true }, 0, n, 0, v->in);
+        v->d->rows->load(stage + i * all,
+                         (const char *)v->w->data + ((first + i) * v->in + c0) * taps * size,
+                         v->w->dtype, c * taps);
+    s->g->transpose((uint32_t *)turned, nr, (const uint32_t *)stage, all, nr, c * taps);
+    for (size_t i = 0; i < c; i++)
+        s->g->tiles_weights(dst + p * s->pb + (c0 + i) * nr, s->each, turned + i * taps * nr,
+                            (int)s->places);
 }
 
 /* ---- input ---- */
 
-static void load_row(const winograd *s, float *dst, size_t n, long t, long h)
+/* Makes columns x0.. of row h of `place` in time, whose first input frame is t, with the padding
+ * around the row: x0 - x2, x1 + x2, x2 - x1, x1 - x3. */
+static void load_row(const winograd *s, float *to, size_t place, size_t n, long t, long h, long x0,
+                     size_t columns)
 {
+    static const struct { int first, second; float by; } mix[] = {
+        { 0, 2, -1 }, { 1, 2, 1 }, { 2, 1, -1 }, { 1, 3, -1 } };
     const cpu_conv *v = s->v;
-    const char *row = cpu_conv_row(v, n, t, h);
-    size_t before = (size_t)v->c->before[2] * v->in, width = (size_t)v->x->dim[3] * v->in;
+    bool one = s->frames == 1;
+    const char *a = cpu_conv_row(v, n, one ? t : t + mix[place].first, h);
+    const char *b = one ? NULL : cpu_conv_row(v, n, t + mix[place].second, h);
+    float by = one || (a && !b) ? 1 : mix[place].by;
+    long width = (long)v->x->dim[3], end = x0 + (long)columns;
+    size_t c = v->in, lo = x0 < 0 ? (size_t)-x0 : 0, hi = end > width ? (size_t)(end - width) : 0;
+    size_t bytes = c * sizeof *to, from = (size_t)(x0 + (long)lo) * c * vc_dtype_size(v->x->dtype);
 
-    if (!row)
-        width = 0;
-    else
-        v->d->rows->load(dst + before, row, v->x->dtype, width);
-    memset(dst, 0, before * sizeof *dst);
-    memset(dst + before + width, 0, (s->row - before - width) * sizeof *dst);
-    if (row)
-        cpu_conv_edges(v, (uint32_t *)dst);
-}
-
-/* Makes V of tile row h of frame t, tiles first.. of the unit: B' d B of each tile. */
-static void transform_input(const winograd *s, const own *w, size_t n, long t, size_t h,
-                            size_t first)
-{
-    const cpu_conv *v = s->v;
-    const cpu_rows *r = v->d->rows;
-    size_t c = v->in, plane = s->tiles * c;
-    float *row[4], *mixed[4];
-
-    for (int i = 0; i < 4; i++) {
-        row[i] = w->row + (size_t)i * s->row;
-        mixed[i] = w->mixed + (size_t)i * s->row;
-        load_row(s, row[i], n, t, (long)(2 * h) + i - v->c->before[1]);
+    if (!(a || b) || lo + hi >= columns) {
+        memset(to, 0, columns * bytes);
+        return;
     }
-    r->sub(mixed[0], row[0], row[2], s->row);
-    r->add(mixed[1], row[1], row[2], s->row);
-    r->sub(mixed[2], row[2], row[1], s->row);
-    r->sub(mixed[3], row[1], row[3], s->row);
-    for (int i = 0; i < 4; i++)
-        for (size_t x = 0; x < s->across; x++) {
-            const float *d = mixed[i] + 2 * x * c;
-            float *to = w->v + (size_t)(4 * i) * plane + (first + x) * c;
-            r->sub(to, d, d + 2 * c, c);
-            r->add(to + plane, d + c, d + 2 * c, c);
-            r->sub(to + 2 * plane, d + 2 * c, d + c, c);
-            r->sub(to + 3 * plane, d + c, d + 3 * c, c);
-        }
+    s->g->tiles_row(to + lo * c, (a ? a : b) + from, a && b ? b + from : NULL, v->x->dtype, by,
+                    (columns - lo - hi) * c);
+    for (size_t i = 0; i < lo; i++)
+        memcpy(to + i * c, to + lo * c, bytes);
+    for (size_t i = columns - hi; i < columns; i++)
+        memcpy(to + i * c, to + (columns - hi - 1) * c, bytes);
+    if (!v->c->edge[2]) {
+        memset(to, 0, lo * bytes);
+        memset(to + (columns - hi) * c, 0, hi * bytes);
+    }
 }
 
 /* ---- output ---- */
 
-/* y[2][2][n] = A' m A + b of one tile; the 16 products are `plane` floats apart. */
-static void transform_output(float *restrict y, const float *restrict m, size_t plane,
-                             const float *restrict b, size_t n)
+/* Returns the floats of a row of tiles of one output frame. */
+static size_t outputs_of(const winograd *s) { return SIDE * SIDE * s->strip * s->ldm; }
+
+/* Places in time make the outputs y0 = m0 + m1 + m2 and y1 = m1 - m2 - m3. m0 was written to y0, m1
+ * to y1 (or, without a second output, as m2 to w->sum), and m3 is subtracted from y1. */
+static void add_place(const winograd *s, const own *w, size_t place, size_t outs)
 {
-    for (size_t k = 0; k < n; k++) {
-        float up[4], low[4];
-#pragma GCC unroll 4
-        for (size_t j = 0; j < 4; j++) {
-            const float *at = m + j * plane + k;
-            up[j] = at[0] + at[4 * plane] + at[8 * plane];
-            low[j] = at[4 * plane] - at[8 * plane] - at[12 * plane];
-        }
-        y[k] = up[0] + up[1] + up[2] + b[k];
-        y[n + k] = up[1] - up[2] - up[3] + b[k];
-        y[2 * n + k] = low[0] + low[1] + low[2] + b[k];
-        y[3 * n + k] = low[1] - low[2] - low[3] + b[k];
+    const cpu_rows *r = s->v->d->rows;
+    size_t n = s->rows * outputs_of(s);
+    float *y0 = w->y, *y1 = w->y + n;
+
+    if (place == 1)
+        r->add(y0, y0, outs > 1 ? y1 : w->sum, n);
+    if (place == 2) {
+        r->add(y0, y0, w->sum, n);
+        if (outs > 1)
+            r->sub(y1, y1, w->sum, n);
     }
 }
 
-/* Stores the outputs of tile row h of frame f (of all samples), tiles first.. of the unit. */
-static void store_tiles(const winograd *s, const own *w, const float *bias, size_t f, size_t h,
-                        size_t first)
+/* Stores the outputs of tile row h of output frame f (of all samples), tiles x0... */
+static void store_tiles(const winograd *s, float *y, const float *bias, size_t f, size_t h,
+                        size_t x0, size_t tiles)
 {
     const cpu_conv *v = s->v;
     size_t height = (size_t)v->y->dim[2], width = (size_t)v->y->dim[3];
-    size_t bytes = v->out * vc_dtype_size(v->y->dtype);
+    size_t size = vc_dtype_size(v->y->dtype), columns = least(SIDE * tiles, width - SIDE * x0);
 
-    for (size_t x = 0; x < s->across; x++) {
-        transform_output(w->y, w->m + (first + x) * v->ldc, s->tiles * v->ldc, bias, v->out);
-        for (size_t i = 0; i < 4; i++) {
-            size_t row = 2 * h + i / 2, at = 2 * x + i % 2;
-            if (row < height && at < width)
-                v->d->rows->store((char *)v->y->data + ((f * height + row) * width + at) * bytes,
-                                  v->y->dtype, w->y + i * v->out, v->out);
+    for (size_t i = 0; i < SIDE && SIDE * h + i < height; i++)
+        for (size_t x = 0; x < columns; x++) {
+            float *at = y + (i * SIDE * s->strip + x) * s->ldm;
+            size_t place = (f * height + SIDE * h + i) * width + SIDE * x0 + x;
+            v->d->rows->add(at, at, bias + s->k0, s->k);
+            v->d->rows->store((char *)v->y->data + (place * v->out + s->k0) * size, v->y->dtype,
+                              at, s->k);
         }
-    }
 }
 
 /* ---- running ---- */
 
-static void unit(const winograd *s, const own *w, const uint32_t *weights, const float *bias,
+/* Computes the products of one place in time and a pair down for all places across. */
+static void multiply(const winograd *s, const own *w, const float *weights, size_t tiles)
+{
+    size_t all = s->rows * s->strip;
+
+    for (size_t e = 0; e < 2 * PLACES; e++, weights += s->each)
+        for (size_t c = 0; c < s->v->in; c += STEP)
+            s->g->block(tiles, s->k, least(STEP, s->v->in - c),
+                        (const uint32_t *)w->v + e * all * s->ldv + c, s->ldv,
+                        (const uint32_t *)weights + c * (size_t)s->g->nr, s->pb,
+                        w->m + e * all * s->ldm, s->ldm, c > 0);
+}
+
+/* The part of a frame that a unit computes: the first tile and the number of tiles, along a row and
+ * of rows. */
+typedef struct part { size_t x0, tiles, h0, rows; } part;
+
+/* Adds one place in time of the part to y [rows][SIDE][4 strip][ldm], or subtracts it. t: the first
+ * input frame of sample n. */
+static void add_products(const winograd *s, const own *w, const part *a, size_t place, size_t n,
+                         long t, const float *weights, float *y)
+{
+    const cpu_conv *v = s->v;
+    size_t all = s->rows * s->strip, ldx = (SIDE * s->strip + 2) * v->in;
+    size_t outputs = outputs_of(s);
+
+    for (size_t i = 0; i < SIDE * a->rows + 2; i++)
+        load_row(s, w->x + i * ldx, place, n, t, (long)(SIDE * a->h0 + i) - v->c->before[1],
+                 (long)(SIDE * a->x0) - v->c->before[2], SIDE * a->tiles + 2);
+    for (int pair = 0; pair < PLACES / 2; pair++, weights += 2 * PLACES * s->each) {
+        for (size_t r = 0; r < a->rows; r++) {
+            const float *x = w->x + r * SIDE * ldx;
+            const float *const row[PLACES] = { x, x + ldx, x + 2 * ldx, x + 3 * ldx, x + 4 * ldx,
+                                               x + 5 * ldx };
+            s->g->tiles_in(pair, w->v + r * a->tiles * s->ldv, all * s->ldv, s->ldv, row, a->tiles,
+                           v->in);
+        }
+        multiply(s, w, weights, a->rows * a->tiles);
+        for (size_t r = 0; r < a->rows; r++) {
+            float *o = y + r * outputs;
+            float *const out[SIDE] = { o, o + outputs / 4, o + outputs / 2, o + 3 * outputs / 4 };
+            s->g->tiles_out(pair, place == 3, out, s->ldm, w->m + r * a->tiles * s->ldm,
+                            all * s->ldm, s->ldm, a->tiles, s->k);
+        }
+    }
+}
+
+static void unit(const winograd *s, const own *w, const float *weights, const float *bias,
                  size_t u)
 {
     const cpu_conv *v = s->v;
-    size_t f = u / s->strips, h0 = u % s->strips * s->strip, rows = least(s->strip, s->down - h0);
-    size_t n = f / (size_t)v->y->dim[1], tiles = rows * s->across;
-    long to = (long)(f % (size_t)v->y->dim[1]);
+    size_t strip = u % s->strips, height = u / s->strips % s->heights;
+    size_t group = u / s->strips / s->heights % s->groups;
+    size_t n = u / s->strips / s->heights / s->groups, f = group * s->outs;
+    size_t outs = least(s->outs, (size_t)v->y->dim[1] - f), frame = s->rows * outputs_of(s);
+    size_t places = s->frames == 1 ? 1 : outs + 2;
+    part a = { .x0 = strip * s->strip, .h0 = height * s->rows };
 
-    memset(w->m, 0, TAPS * s->tiles * v->ldc * sizeof *w->m);
-    for (size_t kt = 0; kt < s->frames; kt++) {
-        long t = to * v->c->stride[0] + (long)kt - v->c->before[0];
-        if (!cpu_conv_row(v, n, t, 0))         /* the whole frame is zeros */
-            continue;
-        for (size_t i = 0; i < rows; i++)
-            transform_input(s, w, n, t, h0 + i, i * s->across);
-        for (size_t e = 0; e < TAPS; e++)
-            v->g->block(tiles, v->out, v->in, (uint32_t *)w->v + e * s->tiles * v->in, v->in,
-                        weights + (kt * TAPS + e) * s->each, s->pb, w->m + e * s->tiles * v->ldc,
-                        v->ldc, true);
+    a.tiles = least(s->strip, s->across - a.x0);
+    a.rows = least(s->rows, s->down - a.h0);
+    for (size_t p = 0; p < places; p++, weights += KERNEL * s->each) {
+        float *y = p == 0 ? w->y : p == 2 || outs == 1 ? w->sum : w->y + frame;
+        add_products(s, w, &a, p, n, (long)f * v->c->stride[0] - v->c->before[0], weights, y);
+        add_place(s, w, p, outs);
     }
-    for (size_t i = 0; i < rows; i++)
-        store_tiles(s, w, bias, f, h0 + i, i * s->across);
+    for (size_t o = 0; o < outs; o++)
+        for (size_t r = 0; r < a.rows; r++)
+            store_tiles(s, w->y + o * frame + r * outputs_of(s), bias,
+                        n * (size_t)v->y->dim[1] + f + o, a.h0 + r, a.x0, a.tiles);
 }
 
 static size_t place(const winograd *s, float *at, own *w)
 {
-    const cpu_conv *v = s->v;
-    size_t rows = 4 * s->row, in = TAPS * s->tiles * v->in, out = TAPS * s->tiles * v->ldc;
+    size_t x = (SIDE * s->rows + 2) * (SIDE * s->strip + 2) * s->v->in;
+    size_t all = s->rows * s->strip;
+    size_t v = 2 * PLACES * all * s->ldv, m = 2 * PLACES * all * s->ldm;
+    size_t frame = s->rows * outputs_of(s);
 
     if (w)
-        *w = (own){ at, at + rows, at + 2 * rows, at + 2 * rows + in, at + 2 * rows + in + out };
-    return 2 * rows + in + out + 4 * v->out;
+        *w = (own){ at, at + x, at + x + v, at + x + v + m, at + x + v + m + frame };
+    return x + v + m + (1 + s->outs) * frame;
 }
 
-static void run(const winograd *s)
+/* Computes a slab of output channels; `weights` has room for its weights. */
+static void run_slab(const winograd *s, float *weights, const float *bias, float *first)
 {
     const cpu_conv *v = s->v;
-    size_t nr = (size_t)v->g->nr, panels = (v->out + nr - 1) / nr;
-    size_t packed = s->frames * TAPS * s->each, stage = s->frames * TAPS * nr * v->in;
-    size_t mine = most(place(s, NULL, NULL), stage), first = packed + v->ldc + mine;
+    size_t panels = parts(s->k, (size_t)s->g->nr);
+    size_t units = (size_t)v->y->dim[0] * s->groups * s->heights * s->strips;
 
-    if (!cpu_scratch_all(v->d, v->d->threads, first * 4, mine * 4))
-        return;
-    uint32_t *weights = cpu_scratch(v->d, 0, first * 4);
-    float *bias = (float *)(weights + packed);
-    memset(bias, 0, v->ldc * sizeof *bias);
-    if (v->b)
-        v->d->rows->load(bias, v->b->data, v->b->dtype, v->out);
 #pragma omp parallel num_threads(v->d->threads)
     {
         int t = omp_get_thread_num();
-        float *at = t ? cpu_scratch(v->d, t, mine * 4) : bias + v->ldc;
+        float *at = t ? cpu_scratch(v->d, t, 0) : first;
         own w;
-        v->g->begin();
-#pragma omp for schedule(static)
+        s->g->begin();
+#pragma omp for schedule(static) collapse(2)
         for (size_t p = 0; p < panels; p++)
-            pack_weights(s, weights, at, p);
+            for (size_t c = 0; c < v->in; c += MIX)
+                pack_weights(s, weights, at, p, c);
         place(s, at, &w);
 #pragma omp for schedule(dynamic, 1)
-        for (size_t u = 0; u < (size_t)(v->y->dim[0] * v->y->dim[1]) * s->strips; u++)
+        for (size_t u = 0; u < units; u++)
             unit(s, &w, weights, bias, u);
-        v->g->end();
+        s->g->end();
     }
+}
+
+/* Returns the sizes of the convolution; those of a slab are of the largest. */
+static winograd sizes_of(const cpu_conv *v)
+{
+    enum { CACHE_512 = 800 << 10, CACHE = 380 << 10 };    /* bytes of V, products and their sums */
+    const int64_t *y = v->y->dim;
+    winograd s = { .v = v, .g = cpu_gemm_of(v->d, VC_F32), .frames = (size_t)v->w->dim[2],
+                   .across = parts((size_t)y[3], SIDE), .down = parts((size_t)y[2], SIDE) };
+    size_t nr = (size_t)s.g->nr;
+
+    s.outs = s.frames == 3 && v->c->stride[0] == 1 && y[1] > 1 ? 2 : 1;
+    s.groups = parts((size_t)y[1], s.outs);
+    s.places = s.frames == 1 ? 1 : s.outs + 2;
+    s.slab = cpu_round_up(least(SLAB, most(SLAB_WEIGHTS / v->in, nr)), nr);
+    s.k = least(s.slab, v->out);
+    s.pb = v->in * nr;
+    s.each = cpu_round_up(s.k, nr) * v->in + PAD;
+    s.ldv = v->in + PAD;
+    s.ldm = cpu_round_up(s.k, PAD) + PAD;
+    size_t tile = (2 * PLACES * (s.ldv + s.ldm) + SIDE * SIDE * s.ldm) * sizeof(float);
+    size_t cache = s.g->nr == CPU_NR ? CACHE_512 : CACHE;
+    size_t tiles = most(cache / tile, 8);
+    s.strip = least(s.across, cpu_round_up(parts(s.across, parts(s.across, tiles)), 8));
+    s.strips = parts(s.across, s.strip);
+    /* several rows, but not so many that threads are left without work */
+    size_t work = (size_t)y[0] * s.groups * s.down * s.strips;
+    s.rows = least(s.down, most(least(tiles / s.strip, work / (2 * (size_t)v->d->threads)), 1));
+    s.heights = parts(s.down, s.rows);
+    return s;
+}
+
+bool cpu_winograd_suits(const cpu_conv *v)
+{
+    const int64_t *k = v->w->dim;
+    bool kernel = k[3] == 3 && k[4] == 3 && (k[2] == 1 || k[2] == 3);
+
+    if (!kernel || v->c->stride[1] != 1 || v->c->stride[2] != 1 || v->in < FEW || v->out < FEW ||
+        v->g->kr > 1)
+        return false;
+    /* For each input and output channel, in hundredths of a product: a tile's products carry the
+     * transforms of its inputs and outputs, and a weight's transform takes as long as the products
+     * of WEIGHT tiles (Zen 5, sets avx2, avx512 and avx512_bf16). */
+    enum { WEIGHT = 4000, HUNDRED = 100 };
+    winograd s = sizes_of(v);
+    size_t tiles = (size_t)v->y->dim[0] * s.groups * s.down * s.across;
+    size_t tile = 120 + 2500 / v->in + 2500 / v->out;
+    size_t outputs = (size_t)(v->y->dim[0] * v->y->dim[1] * v->y->dim[2] * v->y->dim[3]);
+    return KERNEL * s.places * (tiles * tile + WEIGHT) <
+           HUNDRED * outputs * v->rows * v->kw / (size_t)v->g->pair;
 }
 
 void cpu_winograd(const cpu_conv *v)
 {
-    winograd s = {
-        .v = v, .frames = (size_t)v->w->dim[2], .pb = v->in * (size_t)v->g->nr,
-        .across = (size_t)(v->y->dim[3] + 1) / 2, .down = (size_t)(v->y->dim[2] + 1) / 2,
-    };
+    winograd s = sizes_of(v);
+    size_t nr = (size_t)s.g->nr, packed = s.places * KERNEL * s.each;
+    size_t bias_room = cpu_round_up(v->out, PAD), taps = 9 * s.frames;
+    size_t mine = most(place(&s, NULL, NULL), 2 * nr * MIX * taps);
+    size_t first = packed + bias_room + mine;
 
-    s.each = cpu_round_up(v->out, (size_t)v->g->nr) * v->in;
-    s.strip = least((TILES + s.across - 1) / s.across, s.down);
-    s.strips = (s.down + s.strip - 1) / s.strip;
-    s.tiles = s.strip * s.across;
-    s.row = most(2 * s.across + 2, (size_t)(v->x->dim[3] + v->c->before[2] + v->c->after[2])) *
-            v->in;
-    run(&s);
+    if (!cpu_scratch_all(v->d, v->d->threads, first * sizeof(float), mine * sizeof(float)))
+        return;
+    float *weights = cpu_scratch(v->d, 0, first * sizeof(float)), *bias = weights + packed;
+    memset(bias, 0, bias_room * sizeof *bias);
+    if (v->b)
+        v->d->rows->load(bias, v->b->data, v->b->dtype, v->out);
+    for (; s.k0 < v->out; s.k0 += s.slab) {
+        s.k = least(s.slab, v->out - s.k0);
+        run_slab(&s, weights, bias, bias + bias_room);
+    }
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/cpu/conv.h"
 #include "common/cpu/dnnl.h"
 #include "tests/tensor/kernels_dev.h"
 
@@ -46,15 +47,32 @@ static const cv_case cv_cases[] = {
       { { 2, 1, 1 }, { 1, 1, 1 }, { 2, 1, 1 }, NULL, { 1, 0, 0 } }, F, F, true },
     { { 1, 9, 3, 4, 24 }, 20, { 3, 3, 3 },
       { { 2, 1, 1 }, { 2, 1, 1 }, { 1, 1, 1 }, NULL, { 1, 0, 0 } }, F, F, true },
-    /* with Winograd's transforms: odd sizes, zeros and edges around them, several strips */
+    /* too small for Winograd's transforms */
     { { 1, 3, 9, 11, 32 }, 40, { 3, 3, 3 },
       { { 1, 1, 1 }, { 2, 1, 1 }, { 0, 1, 1 }, NULL, { 0 } }, F, F, true },
-    { { 2, 2, 8, 10, 40 }, 33, { 1, 3, 3 },
-      { { 1, 1, 1 }, { 0, 1, 1 }, { 0, 1, 1 }, NULL, { 0, 1, 1 } }, H, H, false },
-    { { 1, 4, 9, 9, 36 }, 50, { 3, 3, 3 },
-      { { 2, 1, 1 }, { 1, 0, 2 }, { 1, 2, 0 }, NULL, { 1, 1, 1 } }, F, VC_F16, true },
-    { { 1, 1, 9, 66, 33 }, 48, { 1, 3, 3 },
-      { { 1, 1, 1 }, { 0, 0, 0 }, { 0, 0, 0 }, NULL, { 0 } }, F, F, true },
+};
+/* Winograd's transforms compute these, except with AMX: a still; pairs of frames and a single one;
+ * a stride in time; several strips along a row. */
+static const cv_case winograd_cases[] = {
+    { { 1, 1, 24, 26, 32 }, 40, { 3, 3, 3 },
+      { { 1, 1, 1 }, { 2, 1, 1 }, { 0, 1, 1 }, NULL, { 1, 0, 0 } }, F, F, true },
+    { { 1, 3, 22, 23, 40 }, 36, { 3, 3, 3 },
+      { { 1, 1, 1 }, { 2, 1, 1 }, { 0, 1, 1 }, NULL, { 0 } }, F, F, true },
+    { { 2, 3, 20, 18, 36 }, 50, { 3, 3, 3 },
+      { { 1, 1, 1 }, { 1, 0, 2 }, { 1, 2, 0 }, NULL, { 1, 1, 1 } }, F, VC_F16, true },
+    { { 1, 5, 24, 25, 33 }, 34, { 3, 3, 3 },
+      { { 2, 1, 1 }, { 1, 1, 1 }, { 1, 1, 1 }, NULL, { 0 } }, F, F, false },
+    { { 1, 1, 9, 150, 33 }, 48, { 1, 3, 3 },
+      { { 1, 1, 1 }, { 0, 0, 0 }, { 0, 0, 0 }, NULL, { 0, 0, 0 } }, F, F, true },
+    { { 1, 1, 9, 151, 33 }, 48, { 1, 3, 3 },
+      { { 1, 1, 1 }, { 0, 1, 1 }, { 0, 1, 1 }, NULL, { 0, 1, 1 } }, F, F, true },
+    /* in bf16; output channels in two slabs, input channels in two steps */
+    { { 1, 2, 32, 31, 64 }, 64, { 3, 3, 3 },
+      { { 1, 1, 1 }, { 2, 1, 1 }, { 0, 1, 1 }, NULL, { 0 } }, H, H, true },
+    { { 1, 1, 48, 47, 128 }, 130, { 1, 3, 3 },
+      { { 1, 1, 1 }, { 0, 1, 1 }, { 0, 1, 1 }, NULL, { 0 } }, H, H, false },
+    { { 1, 1, 20, 20, 300 }, 140, { 1, 3, 3 },
+      { { 1, 1, 1 }, { 0, 1, 1 }, { 0, 1, 1 }, NULL, { 0 } }, F, F, true },
 };
 #undef F
 #undef H
@@ -65,6 +83,9 @@ static int64_t cv_edge(int64_t i, int64_t n, bool edge)
     return !edge ? i : i < 0 ? 0 : i < n ? i : n - 1;
 }
 
+/* Adds the sizes of the products to *size. A place of the padding counts as the mean of products,
+ * because the sums of Winograd's transforms have all inputs of a tile, also for an output at the
+ * edge. */
 static double cv_at(const cv_case *c, const vt_tensor *x, const vt_tensor *w, const int64_t o[5],
                     double *size)
 {
@@ -79,8 +100,10 @@ static double cv_at(const cv_case *c, const vt_tensor *x, const vt_tensor *w, co
                 t = cv_edge(t, c->x[1], c->c.edge[0]);
                 h = cv_edge(h, c->x[2], c->c.edge[1]);
                 v = cv_edge(v, c->x[3], c->c.edge[2]);
-                if (t < 0 || h < 0 || v < 0 || t >= c->x[1] || h >= c->x[2] || v >= c->x[3])
+                if (t < 0 || h < 0 || v < 0 || t >= c->x[1] || h >= c->x[2] || v >= c->x[3]) {
+                    *size += 0.25 * (double)c->x[4];
                     continue;
+                }
                 for (int64_t ch = 0; ch < c->x[4]; ch++) {
                     float wf, xf;
                     int64_t wi = (((o[4] * c->x[4] + ch) * c->kernel[0] + kt) * c->kernel[1] + kh) *
@@ -96,43 +119,74 @@ static double cv_at(const cv_case *c, const vt_tensor *x, const vt_tensor *w, co
     return sum;
 }
 
-/* With `dnnl` oneDNN must compute the case if it can; without, the device chooses. */
-static void cv_check(const char *set, const kd_dev *d, const cv_case *c, size_t row, bool dnnl)
+static void cv_check_choice(const char *set, const kd_dev *d, const cv_case *c, size_t row,
+                            bool winograd, vt_tensor *y, const vt_tensor *x, const vt_tensor *w)
+{
+    cpu_conv v = { .d = d->dev, .g = cpu_gemm_of(d->dev, c->t), .y = y, .x = x, .w = w, .c = &c->c,
+                   .in = (size_t)c->x[4], .out = (size_t)c->k, .kw = (size_t)c->kernel[2],
+                   .rows = (size_t)(c->kernel[0] * c->kernel[1]) };
+
+    if (cpu_winograd_suits(&v) != (winograd && v.g->kr == 1))
+        fail_msg("%s, row %zu: Winograd's transforms are chosen: %d", set, row, !winograd);
+}
+
+typedef struct cv_data { vt_tensor *x, *y, *w, *b; } cv_data;
+
+static cv_data cv_make(const cv_case *c)
 {
     kd_rng r = { 13 };
     int64_t yd[5] = { c->x[0], 0, 0, 0, c->k };
+    cv_data t = { 0 };
+
     for (int i = 0; i < 3; i++)
         yd[i + 1] =
             (c->x[i + 1] + c->c.before[i] + c->c.after[i] - c->kernel[i]) / c->c.stride[i] + 1;
-    vt_tensor *x = kd_tensor(&r, c->t, 5, c->x, 0, NULL), *y = kd_tensor(&r, c->t, 5, yd, 0, NULL);
-    vt_tensor *b = c->bias ? kd_tensor(&r, c->w, 1, &c->k, 0, NULL) : NULL;
-    vt_tensor *w = kd_tensor(&r, c->w, 5, (int64_t[]){ c->k, c->x[4], c->kernel[0], c->kernel[1],
-                                                       c->kernel[2] }, 0, NULL);
+    t.x = kd_tensor(&r, c->t, 5, c->x, 0, NULL);
+    t.y = kd_tensor(&r, c->t, 5, yd, 0, NULL);
+    t.b = c->bias ? kd_tensor(&r, c->w, 1, &c->k, 0, NULL) : NULL;
+    t.w = kd_tensor(&r, c->w, 5, (int64_t[]){ c->k, c->x[4], c->kernel[0], c->kernel[1],
+                                              c->kernel[2] }, 0, NULL);
+    return t;
+}
 
+static void cv_free(const cv_data *t)
+{
+    kd_free(t->x), kd_free(t->y), kd_free(t->w), kd_free(t->b);
+}
+
+/* With `dnnl` oneDNN must compute the case if it can; without, the device chooses. Of many outputs
+ * every 41st is compared. */
+static void cv_check(const char *set, const kd_dev *d, const cv_case *c, size_t row, bool winograd,
+                     bool dnnl)
+{
+    cv_data t = cv_make(c);
+    int64_t all = vt_count(t.y);
+
+    cv_check_choice(set, d, c, row, winograd, t.y, t.x, t.w);
     for (int again = 0; again < 2; again++) { /* the second run uses the cached primitive */
-        kd_fill(y, NAN);
+        kd_fill(t.y, NAN);
         bool edges = c->c.edge[0] || c->c.edge[1] || c->c.edge[2];
-        bool done = dnnl && !edges && cpu_dnnl_conv3d(d->dev, y, x, w, b, &c->c);
+        bool done = dnnl && !edges && cpu_dnnl_conv3d(d->dev, t.y, t.x, t.w, t.b, &c->c);
         if (dnnl && !edges && d->dev->dnnl && c->t == VC_F32 && !done)
             fail_msg("%s, row %zu: oneDNN did not compute it", set, row);
         if (!done)
-            d->be->conv3d(d->dev, y, x, w, b, &c->c);
-        for (int64_t i = 0; i < vt_count(y); i++) {
+            d->be->conv3d(d->dev, t.y, t.x, t.w, t.b, &c->c);
+        for (int64_t i = 0; i < all; i += all > 20000 ? 41 : 1) {
             int64_t o[5], rest = i;
             for (int k = 4; k >= 0; k--) {
-                o[k] = rest % yd[k];
-                rest /= yd[k];
+                o[k] = rest % t.y->dim[k];
+                rest /= t.y->dim[k];
             }
-            double size = 1, want = cv_at(c, x, w, o, &size);
-            if (b)
-                want += kd_at(b, o[4], 0, 0, 0);
+            double size = 1, want = cv_at(c, t.x, t.w, o, &size);
+            if (t.b)
+                want += kd_at(t.b, o[4], 0, 0, 0);
             float got;
-            vc_to_f32(&got, (char *)y->data + (size_t)i * vc_dtype_size(c->t), c->t, 1);
+            vc_to_f32(&got, (char *)t.y->data + (size_t)i * vc_dtype_size(c->t), c->t, 1);
             if (!(fabs(got - want) <= 5e-7 * size + kd_half_step(c->t) * fabs(want)))
                 fail_msg("%s, row %zu: y[%d] is %.9g, not %.9g", set, row, (int)i, got, want);
         }
     }
-    kd_free(x), kd_free(y), kd_free(w), kd_free(b);
+    cv_free(&t);
 }
 
 TEST(convolution_against_f64)
@@ -145,9 +199,39 @@ TEST(convolution_against_f64)
             if (!dnnl)                        /* as in a build without oneDNN */
                 d.dev->dnnl = NULL;
             for (size_t i = 0; i < COUNT(cv_cases); i++)
-                cv_check(*s, &d, &cv_cases[i], i, dnnl);
+                cv_check(*s, &d, &cv_cases[i], i, false, dnnl);
             d.dev->dnnl = kept;
             kd_close(&d);
+        }
+}
+
+TEST(winograd_against_f64)
+{
+    (void)state;
+    EACH_SET(s) {
+        kd_dev d = kd_open(*s, 2);
+        for (size_t i = 0; i < COUNT(winograd_cases); i++)
+            cv_check(*s, &d, &winograd_cases[i], i, true, false);
+        kd_close(&d);
+    }
+}
+
+TEST(winograd_same_bits_for_any_threads)
+{
+    (void)state;
+    EACH_SET(s)
+        for (size_t i = 0; i < COUNT(winograd_cases); i++) {
+            const cv_case *c = &winograd_cases[i];
+            cv_data one = cv_make(c), many = cv_make(c);
+            for (int threads = 1; threads < 6; threads += 2) {
+                kd_dev d = kd_open(*s, threads);
+                vt_tensor *y = threads == 1 ? one.y : many.y;
+                d.be->conv3d(d.dev, y, one.x, one.w, one.b, &c->c);
+                kd_close(&d);
+                if (memcmp(one.y->data, y->data, kd_bytes(y)))
+                    fail_msg("%s, row %zu: other bits with %d threads", *s, i, threads);
+            }
+            cv_free(&one), cv_free(&many);
         }
 }
 
@@ -202,6 +286,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(convolution_against_f64),
+        cmocka_unit_test(winograd_against_f64),
+        cmocka_unit_test(winograd_same_bits_for_any_threads),
         cmocka_unit_test(convolution_reads_frames_in_front),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

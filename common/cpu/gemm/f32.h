@@ -68,6 +68,7 @@ static inline void put_panel(uint32_t *panel, size_t r, const probs *x, int n)
 #include "common/cpu/gemm/transpose.h"
 
 #include "common/cpu/gemm/attend.h"
+#include "common/cpu/gemm/winograd.h"
 
 const cpu_gemm GEMM_SET = {
     .name = GEMM_NAME,
@@ -87,4 +88,8 @@ const cpu_gemm GEMM_SET = {
     .attend = attend,
     .queries = ATTEND_QUERIES,
     .scores_grad = scores_grad,
+    .tiles_row = tiles_row,
+    .tiles_in = tiles_in,
+    .tiles_out = tiles_out,
+    .tiles_weights = tiles_weights,
 };

@@ -18,7 +18,8 @@
 
 enum {
     CPU_MR = 32,                               /* a multiple of every set's block rows */
-    CPU_NR = 32                                /* and columns: packing in these steps suits all */
+    CPU_NR = 32,                               /* and columns: packing in these steps suits all */
+    CPU_PLACES = 6                             /* of Winograd's tiles along an axis */
 };
 
 /* One block row of attention's running softmax (Milakov & Gimelshein 2018), base 2. */
@@ -99,6 +100,21 @@ typedef struct cpu_gemm {
     int queries;                               /* most rows of a call of attend */
     void (*scores_grad)(const cpu_scores_grad *x);
     bool scores;                               /* scores_grad needs its scratch */
+    /* The transforms of winograd.c, which explains the places; NULL: the set is not f32. They
+     * convert rows of n numbers, f32 or bf16, to a + by b or, if b is NULL, to by a; */
+    void (*tiles_row)(float *to, const void *a, const void *b, vc_dtype t, float by, size_t n);
+    /* rows of the input [4 tiles + 2][c], for a pair of places down, to both of them and all places
+     * across, v [2][CPU_PLACES][tiles][ldv], planes `plane` apart; */
+    void (*tiles_in)(int pair, float *v, size_t plane, size_t ldv, const float *const *row,
+                     size_t tiles, size_t c);
+    /* products m [2][CPU_PLACES][tiles][ldm] of a pair to rows y[0..3] [4 tiles][ldy], to which the
+     * pairs 0, 1, 2 are added one after another, or subtracted from what was there if `minus`; k is
+     * rounded up to a vector; */
+    void (*tiles_out)(int pair, bool minus, float *const *y, size_t ldy, const float *m,
+                      size_t plane, size_t ldm, size_t tiles, size_t k);
+    /* kernels w [3 or, for one place in time, 1][3][3][nr] to the first `places` in time of
+     * u [4][CPU_PLACES][CPU_PLACES][nr], places `each` apart. */
+    void (*tiles_weights)(float *u, size_t each, const float *w, int places);
 } cpu_gemm;
 
 extern const cpu_gemm cpu_gemm_plain;
