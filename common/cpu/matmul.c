@@ -1,14 +1,14 @@
 /* matmul.c - matrix products of any mix of types, by blocks (Goto & van de Geijn 2008).
  *
  * All threads pack B, or as many of its columns as a slab holds. Then C is divided into tiles, each
- * computed by one thread, which walks along k in steps of KC, packs A's rows of the step and
- * multiplies. If a tile has all rows, no other tile reads its part of B: it uses f32 rows of B in
- * place, prefetching them (a LoRA's gradients: packing costs as much as their products), and packs
- * any other B itself, a step at a time, so that B passes through the cache once. Operands of any
- * type are converted while they are packed, so no copy of a weight outlives the call. k is never
- * divided between threads and the steps do not depend on the tile, so a result has the same bits
- * for any number of threads. Products with very few rows and a B stored by rows are sums of single
- * rows of B.
+ * computed by one thread, which walks along k in steps, packs A's rows of the step and multiplies.
+ * If a tile has all rows, no other tile reads its part of B: it uses f32 rows of B in place,
+ * prefetching them (a LoRA's gradients: packing costs as much as their products), and packs any
+ * other B itself, a step at a time, so that B passes through the cache once. Operands of any type
+ * are converted while they are packed, so no copy of a weight outlives the call. k is never divided
+ * between threads and the steps do not depend on the tile, so a result has the same bits for any
+ * number of threads. Products with very few rows and a B stored by rows are sums of single rows of
+ * B.
  *
  * With AMX or AVX512-BF16, products whose A (the activations) is bf16 are computed in bf16, with B
  * rounded to bf16; all others are computed in f32. Large products in f32 are oneDNN's
@@ -20,9 +20,7 @@
 #include <string.h>
 
 enum {
-    KC = 256,                                  /* elements: a panel of B is 16 KB or, in f32 with
-                                                * AVX-512, 32 KB, and stays in L1 */
-    DIRECT_KC = 128,                           /* elements, if B is used in place */
+    DIRECT_STEP = 128,                         /* elements of k at a time if B is used in place */
     TILE_M = 192,                              /* most rows of a tile; twice as many for pairs of
                                                 * bf16: A's step is about 210 KB, and stays in L2 */
     OWN_M = 192, OWN_M_PAIRS = 512,            /* most rows of products that pack B in tiles, or
@@ -75,8 +73,7 @@ static void cut_own(job *j)
 static void cut(job *j)
 {
     size_t threads = (size_t)j->d->threads, best = SIZE_MAX;
-    size_t rows = j->g->mr == 1 ? 24 : CPU_MR;            /* a multiple of blocks of 6, 8, or 32 */
-    size_t slabs = parts(j->n * (cpu_units(j->g, j->k) + 1), SLAB);
+    size_t rows = (size_t)j->g->rows, slabs = parts(j->n * (cpu_units(j->g, j->k) + 1), SLAB);
     j->slab = cpu_round_up(parts(j->n, slabs), CPU_NR);
     size_t m0 = parts(j->m, TILE_M * (size_t)j->g->pair);
     size_t n0 = parts(j->slab, (size_t)j->g->columns), tries = least(threads, 16);
@@ -402,7 +399,7 @@ void cpu_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_t
     j.thin = j.m <= THIN && !j.direct_b;
     if (j.thin)
         j.g = cpu_gemm_of(d, VC_F32);
-    j.kc = j.direct_b ? DIRECT_KC : KC;
+    j.kc = j.direct_b ? DIRECT_STEP : (size_t)j.g->step;
     j.direct_c = c->dtype == VC_F32 && alpha == 1 && j.k > 0 && !j.thin && !j.transposed;
     /* With few columns packing A would cost more than the products; its rows are read in place. */
     j.direct_a = has_units(&j) && j.n <= 4 * (size_t)j.g->nr;

@@ -77,6 +77,9 @@ typedef struct cpu_gemm {
     int kr;                                    /* zeros pad k to a multiple of kr units */
     int mr;                                    /* A's memory has a multiple of mr rows, of any
                                                 * values */
+    int rows;                                  /* of a block of C that a kernel sums in registers */
+    int step;                                  /* elements of k at a time in matmul, a multiple of
+                                                * 32: a panel of B stays in L1 */
     int columns;                               /* most columns of a tile of matmul's: with more, A
                                                 * is packed less often; with fewer, C stays in the
                                                 * cache. A multiple of CPU_NR */
