@@ -2,7 +2,7 @@
 #include "common/tensor/engine.h"
 
 /* H is x a' [M,r], saved for b's gradient. PRE is the input [M,k] of gelu, saved by the second
- * layer of a feed-forward. */
+ * layer of a feed-forward instead of X, which is gelu(PRE). */
 enum { X, W, B, LORA_A, LORA_B, SCALE, H, PRE, INPUTS };
 
 /* The epilogue of a sum of products, done by its last product; pre as in kernel_list.h. */
@@ -88,13 +88,29 @@ static void product_by(vt_ctx *g, vt_tensor *c, const vt_tensor *a, const vt_ten
     vt_scope_end(g, s, 0, NULL);
 }
 
-/* Adds the base's gradients: dw += dy' x, db += sum of dy's rows, dx += dy w, with e as dx's
- * epilogue. */
-static void base_grad(vt_ctx *g, const vt_node *n, const vt_tensor *dy, const vt_tensor *x,
-                      const ending *e)
+/* Returns true if the gradient of w or of LoRA needs the input. */
+static bool needs_input(const vt_tensor *w, const vt_tensor *lora_a)
 {
-    vt_tensor *dw = vt_grad(g, n->in[W]), *dx = vt_grad(g, n->in[X]);
-    vt_tensor *db = vt_grad(g, n->in[B]);
+    return w->needs_grad || lora_a;
+}
+
+/* Sets *x to the input as [M,k], which is computed again if only PRE was saved. */
+static void input_of(vt_ctx *g, const vt_node *n, vt_tensor *x)
+{
+    flat(n->in[X], x);
+    if (!n->in[PRE] || !needs_input(n->in[W], n->in[LORA_A]))
+        return;
+    vt_tensor *again = vt_new(g, n->in[PRE]->dtype, 2, n->in[PRE]->dim);
+    if (!again)
+        return;
+    VT_RUN(g, unary, VT_GELU_TANH, again, n->in[PRE]);
+    *x = *again;
+}
+
+/* Adds the base's gradients: dw += dy' x, db += sum of dy's rows. */
+static void base_grad(vt_ctx *g, const vt_node *n, const vt_tensor *dy, const vt_tensor *x)
+{
+    vt_tensor *dw = vt_grad(g, n->in[W]), *db = vt_grad(g, n->in[B]);
 
     if (dw && db) {
         count_flops(g, dw->dim[0], dy->dim[0], dw->dim[1]);
@@ -106,51 +122,52 @@ static void base_grad(vt_ctx *g, const vt_node *n, const vt_tensor *dy, const vt
         vt_tensor rows = vt_expand(db, dy);
         VT_RUN(g, reduce, &rows, dy, NULL, 1.0f);
     }
-    if (dx) {
-        vt_tensor dx2;
-        flat(dx, &dx2);
-        product_by(g, &dx2, dy, n->in[W], false, n->in[SCALE], NULL, beta(dx), e);
-    }
 }
 
-/* Adds LoRA's gradients: dh = s dy b; db += s dy' h, da += dh' x, dx += dh a, with e as dx's
- * epilogue. */
+/* Adds LoRA's gradients: db += s dy' h, da += dh' x. */
 static void lora_grad(vt_ctx *g, const vt_node *n, const vt_tensor *dy, const vt_tensor *x,
-                      const ending *e)
+                      const vt_tensor *dh)
 {
-    vt_tensor *a = n->in[LORA_A], *b = n->in[LORA_B], *h = n->in[H];
-    vt_tensor *da = vt_grad(g, a), *db = vt_grad(g, b), *dx = vt_grad(g, n->in[X]);
-    float s = n->f[0];
+    vt_tensor *da = vt_grad(g, n->in[LORA_A]), *db = vt_grad(g, n->in[LORA_B]);
 
     if (db)
-        product(g, db, dy, true, h, false, NULL, s, beta(db));
-    if (!da && !dx)
-        return;
-    vt_tensor *dh = vt_new(g, VC_F32, 2, h->dim);
-    if (!dh)
-        return;
-    product(g, dh, dy, false, b, false, NULL, s, 0.0f);
+        product(g, db, dy, true, n->in[H], false, NULL, n->f[0], beta(db));
     if (da)
         product(g, da, dh, true, x, false, NULL, 1.0f, beta(da));
-    if (dx) {
-        vt_tensor dx2;
-        flat(dx, &dx2);
-        last_product(g, &dx2, dh, a, false, NULL, 1.0f, 1.0f, e);
-    }
 }
 
+/* The input's gradient comes last, so that its memory is taken after that of an input which was
+ * computed again is given back: dx += dy w and, with dh = s dy b, dx += dh a. */
 static void linear_grad(vt_ctx *g, const vt_node *n)
 {
-    vt_tensor dy, x;
+    vt_tensor dy, *dh = NULL;
+    bool lora = n->in[LORA_A];
 
     flat(n->out->grad, &dy);
-    flat(n->in[X], &x);
+    if (lora) {
+        dh = vt_new(g, VC_F32, 2, n->in[H]->dim);
+        if (!dh)
+            return;
+        product(g, dh, &dy, false, n->in[LORA_B], false, NULL, n->f[0], 0.0f);
+    }
+    vt_scope s = vt_scope_begin(g);
+    vt_tensor x;
+    input_of(g, n, &x);
+    base_grad(g, n, &dy, &x);
+    if (lora)
+        lora_grad(g, n, &dy, &x, dh);
+    vt_scope_end(g, s, 0, NULL);
+
+    vt_tensor *dx = vt_grad(g, n->in[X]), dx2;
+    if (!dx)
+        return;
     ending e = plain;
     if (n->in[PRE])
         e = (ending){ GELU_GRAD, n->in[PRE] };
-    base_grad(g, n, &dy, &x, n->in[LORA_A] ? &plain : &e);
-    if (n->in[LORA_A])
-        lora_grad(g, n, &dy, &x, &e);
+    flat(dx, &dx2);
+    product_by(g, &dx2, &dy, n->in[W], false, n->in[SCALE], NULL, beta(dx), lora ? &plain : &e);
+    if (lora)
+        last_product(g, &dx2, dh, n->in[LORA_A], false, NULL, 1.0f, 1.0f, &e);
 }
 
 static const char *wrong(const vt_tensor *x, const vt_lin *l)
@@ -230,7 +247,7 @@ static vt_tensor *linear(vt_ctx *g, vt_tensor *x, const vt_lin *l, vc_dtype type
 
     vt_tensor *in[] = { x, l->w, l->b, l->lora_a, l->lora_b, l->scale, h, pre };
     unsigned keep = ((1u << INPUTS) - 1) & ~(1u << X | 1u << B);
-    if (l->w->needs_grad || l->lora_a)
+    if (needs_input(l->w, l->lora_a) && !pre)
         keep |= 1u << X;
     vt_node *node;
     y = vt_record(g, y, "linear", linear_grad, INPUTS, in, keep, false, &node);

@@ -129,7 +129,8 @@ vt_tensor *vt_linear(vt_ctx *g, vt_tensor *x, const vt_lin *l);
 vt_tensor *vt_linear_f32(vt_ctx *g, vt_tensor *x, const vt_lin *l);
 /* down(gelu(up(x))) with gelu's tanh form (Vaswani et al. 2017, 3.3, with Hendrycks & Gimpel's
  * GELU): x [..,in] -> [..,out]. As one op it lets devices fuse GELU and its slope with the
- * products. */
+ * products, and it keeps up(x) alone for its gradient, which computes gelu again: a fifth of the
+ * activations of a block that is trained whole. */
 vt_tensor *vt_feed_forward(vt_ctx *g, vt_tensor *x, const vt_lin *up, const vt_lin *down);
 
 /* ---- attention and positions (op_attn.c) ---- */
