@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times vlt's families against diffusers, transformers and PEFT on this machine, in one run.
 
-    python3 scripts/bench_families.py run BUILD WORK FAMILY [lora full vae text ...]
+    python3 scripts/bench_families.py run BUILD WORK FAMILY [lora full full16 vae text ...]
             [--rounds N] [--steps N] [--threads N] [--kernels SET]
     python3 scripts/bench_families.py ref FAMILY lora|full|vae|text MODEL --dtype bf16 ...
             runs PyTorch alone; `run` calls this command
@@ -11,7 +11,8 @@ steps have a few blocks and thousands of tokens (see FAMILIES; --size, --layers 
 these), the VAE is whole, and the text encoder has two layers. vlt and PyTorch run alternately, each
 round in a new process, and the least time of all rounds counts. Both run in bf16 and f32
 (--dtypes), and PyTorch also with raised malloc thresholds; the best time of each program counts. A
-ratio is vlt / PyTorch. With --device cuda the peak of memory is the GPU's, as nvidia-smi reports
+full finetune of PyTorch in bf16 has weights, gradients and moments in bf16; `full` has them in f32,
+and `full16` (--optimizer adamw_bf16) has weights and moments in bf16. A ratio is vlt / PyTorch. With --device cuda the peak of memory is the GPU's, as nvidia-smi reports
 it, and PyTorch recomputes blocks if the step fails without.
 """
 import argparse
@@ -60,7 +61,7 @@ FAMILIES = {
                       lora=["to_q", "to_k", "to_v", "to_out.0"]),
     "flux": dict(size="flux-dev", layers=[1, 2], grid=(1, 64, 64), tokens=512, clip=(1, 512, 512),
                  transformer="FluxTransformer2DModel", vae="AutoencoderKL",
-                 parts=["lora", "full", "vae"],      # the larger text encoder is CogVideoX's
+                 parts=["lora", "full", "full16", "vae"],      # the larger text encoder is CogVideoX's
                  lora=["to_q", "to_k", "to_v", "to_out.0", "add_q_proj", "add_k_proj",
                        "add_v_proj", "to_add_out"], skipped=0),
 }
@@ -140,16 +141,19 @@ def ref_step(a, lora):
 
 
 def ref_encoder(a, load, call):
-    """Times an encoder without gradients."""
+    """Times an encoder without gradients. The first call counts the FLOPs."""
     import torch
+    from torch.utils.flop_counter import FlopCounterMode
     m = load(getattr(torch, TORCH[a.dtype]))
     first, times = time.time() - a.begin, []
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        call(m).sum().item()
     with torch.no_grad():
         for _ in range(a.steps):
             start = time.perf_counter()
             call(m).sum().item()
             times.append(time.perf_counter() - start)
-    return first, times
+    return first, times, counter.get_total_flops()
 
 
 def ref_vae(a):
@@ -183,8 +187,8 @@ def ref(a):
     torch.manual_seed(0)
     work = {"lora": lambda: ref_step(a, True), "full": lambda: ref_step(a, False),
             "vae": lambda: ref_vae(a), "text": lambda: ref_text(a)}[a.what]
-    first, times = work()
-    print(json.dumps({"first": first, "times": times}))
+    first, times, *flops = work()
+    print(json.dumps({"first": first, "times": times, "flops": flops[0] if flops else None}))
 
 
 # ---- both programs ----
@@ -224,8 +228,8 @@ def must(done, argv):
 
 def theirs(a, what, model, dtype, tuned):
     """On a GPU blocks are recomputed if the step fails otherwise, as it does out of memory."""
-    argv = [sys.executable, __file__, "ref", a.family, what, model, "--dtype", dtype, "--threads",
-            str(a.threads), "--device", a.device,
+    argv = [sys.executable, __file__, "ref", a.family, what.removesuffix("16"), model, "--dtype",
+            dtype, "--threads", str(a.threads), "--device", a.device,
             "--steps", str(a.steps), "--begin", repr(time.time()), "--grid", *map(str, a.grid)]
     env, gpu = {"OMP_NUM_THREADS": str(a.threads), **(TUNED if tuned else {})}, a.device != "cpu"
     out, rss, _ = run_process(argv, env, gpu=gpu)
@@ -234,7 +238,7 @@ def theirs(a, what, model, dtype, tuned):
     elif out is None:
         must((out,), argv)
     r = json.loads(out.splitlines()[-1])
-    return {"s": min(r["times"]), "first": r["first"], "rss": rss}
+    return {"s": min(r["times"]), "first": r["first"], "rss": rss, "flops": r["flops"]}
 
 
 def train_command(a, what, model, dtype, out):
@@ -244,7 +248,8 @@ def train_command(a, what, model, dtype, out):
             "lora" if what == "lora" else "full-finetune",
             f"--gradient_checkpointing={'none' if a.device == 'cpu' else 'auto'}", "--kernels",
             a.kernels, "--checkpointing_limit", "1", "--device", a.device, "--mixed_precision",
-            {"bf16": "bf16", "f32": "no"}[dtype]]
+            {"bf16": "bf16", "f32": "no"}[dtype],
+            *(["--optimizer", "adamw_bf16"] if what == "full16" else [])]
 
 
 def ours_train(a, what, model, n, dtype):
@@ -302,7 +307,8 @@ def claim(a, what):
     blocks = "+".join(map(str, a.layers)) + " blocks" if a.layers else "all blocks"
     video = f[0] * f[1] * f[2] // family.get("patch", 2) ** 2
     types = "" if len(a.dtypes) > 1 else f", {a.dtypes[0]}"
-    kind = {"lora": "LoRA step", "full": "full finetune step"}[what]
+    kind = {"lora": "LoRA step", "full": "full finetune step",
+            "full16": "full finetune step with adamw_bf16"}[what]
     size = "" if a.family.startswith(a.size) else f" {a.size}"
     return f"{a.family}{size}: {kind}, {blocks}, {family['tokens']} + {video} tokens{types}"
 
@@ -310,7 +316,7 @@ def claim(a, what):
 def write_row(a, what, us, them, flops):
     row = {"what": claim(a, what), "part": "families", "unit": "s", "threads": a.threads,
            "ours": us["s"], "theirs": them["s"], "peer": f"PyTorch, {them['s_by']}",
-           "memory": [us["rss"], them["rss"]]}
+           "memory": [us["rss"], them["rss"]], "type": us["s_by"]}
     if us.get("first") and "first" in them:
         row["first"] = [us["first"], them["first"]]
     if flops:
@@ -322,14 +328,14 @@ def write_row(a, what, us, them, flops):
 
 
 def compare(a, what):
-    step = what in ("lora", "full")
+    step = what in ("lora", "full", "full16")
     model = f"{a.work}/{'dit' if step else 'encoders'}"
-    by_type, them = {}, {}
+    types, by_type, them = ["bf16"] if what == "full16" else a.dtypes, {}, {}
     for n in range(a.rounds):
-        for dtype in a.dtypes if step else ["bf16"]:      # vprep's default
+        for dtype in types if step else ["bf16"]:      # vprep's default
             better(by_type.setdefault(dtype, {}), ours_train(a, what, model, n, dtype) if step
                    else ours_encode(a, what, model), dtype)
-        for dtype in a.dtypes:
+        for dtype in types:
             for tuned in (False, True) if a.device == "cpu" else (False,):
                 better(them, theirs(a, what, model, dtype, tuned),
                        f"{dtype}{', tuned malloc' if tuned else ''}")
@@ -342,8 +348,8 @@ def compare(a, what):
           f"{us['rss'] / 2**30:.2f} / {them['rss'] / 2**30:.2f} GiB = {ratio('rss')} | "
           f"{us.get('first') or 0:.2f} / {them['first']:.2f} s = {ratio('first')} |", flush=True)
     if a.rows:
-        flops = None if not step else (planned_flops(a, what, model) if a.device == "cpu"
-                                       else model_flops(a, what))
+        flops = them.get("flops") if not step else (
+            planned_flops(a, what, model) if a.device == "cpu" else model_flops(a, what))
         write_row(a, what, us, them, flops)
     if step and a.peak:
         share = [100 * model_flops(a, what) / (t["s"] * a.peak * 1e12) for t in (us, them)]
@@ -354,7 +360,7 @@ def compare(a, what):
 def make_inputs(a):
     work, family = pathlib.Path(a.work), FAMILIES[a.family]
     make = [sys.executable, str(ROOT / "scripts/random_model.py")]
-    if {"lora", "full"} & set(a.part):
+    if {"lora", "full", "full16"} & set(a.part):
         if not (work / "dit/model_index.json").exists():
             layers = ["--layers", *map(str, a.layers)] if a.layers else []
             subprocess.run([*make, str(work / "dit"), "--size", a.size, *layers, "--parts",
@@ -370,7 +376,7 @@ def make_inputs(a):
 
 def run(a):
     family = FAMILIES[a.family]
-    a.part = a.part or family.get("parts", ["lora", "full", "vae", "text"])
+    a.part = a.part or family.get("parts", ["lora", "full", "full16", "vae", "text"])
     a.size, a.grid = a.size or family["size"], a.grid or family["grid"]
     a.layers = family["layers"] if a.layers is None else [n for n in a.layers if n]
     pathlib.Path(a.work).mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Prints, compares and keeps the rows that scripts/bench measured.
 
-    bench_table.py print ROUNDS.jsonl OUT.json --machine TEXT --threads N [--peak UNIT=RATE ...]
+    bench_table.py print ROUNDS.jsonl OUT.json --machine TEXT --threads N [--peak NAME=RATE ...]
     bench_table.py compare OLD.json NEW.json
     bench_table.py keep NEW.json KEPT.json
     bench_table.py docs [--check] FILE...
@@ -24,7 +24,8 @@ has these members; those after `threads` may be missing:
     brief          true: README.md shows the row
 
 `print` reads the rounds of one run, prints its table and writes OUT: of a row with `times` (and
-`their_times`, `kib`, `their_kib`, `amount`) the best round counts.
+`their_times`, `kib`, `their_kib`, `amount`) the best round counts. A row's peak is that of its
+`type` if --peak gives one of this name, such as bf16, and else that of its unit.
 `compare` reports rows that became slower by more than the noise of both runs, and at least 5 %, and
 rows that NEW lacks although it ran their part; it ends with status 1 if there are any. `keep`
 replaces the rows of KEPT that NEW measured again. Both refuse files of different machines. `docs`
@@ -205,7 +206,8 @@ def print_run(a):
         if "times" in row:
             finish(row)
         row.update(date=a.date, threads=row.get("threads", a.threads))
-        of = peaks.get(row.get("unit") if row.get("unit") in RATES else "GFLOP/s")
+        of = peaks.get(row["unit"] if row["unit"] in RATES else "GFLOP/s")
+        of = peaks.get(row.pop("type", None), of)
         if of and rate_of(row):
             row["peak"] = float(of)
     run = {"machine": a.machine, "rows": rows}

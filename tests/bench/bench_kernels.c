@@ -3,7 +3,7 @@
  *
  *     bench_kernels [threads] [seconds for each row] [peak]
  *
- * With `peak` the program prints only the rate of products that stay in the cache.
+ * With `peak` the program prints only the rates of products that stay in the cache.
  *
  * The contenders of a row alternate on the same random operands, so that a busy machine disturbs
  * all of them alike, and the least time of each counts. Rates are in GFLOP/s; a multiplication and
@@ -20,7 +20,7 @@
 
 #include <omp.h>
 #if defined(VLT_ONEDNN)
-#include <oneapi/dnnl/dnnl.h>
+#include "common/cpu/dnnl_api.h"
 #endif
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
@@ -119,23 +119,32 @@ static void show(const char *name, double flop, const contender *t, size_t n)
 
 /* ---- the upper bound of all products ---- */
 
+static bool computes_bf16(const bench *b) { return cpu_gemm_of(b->best, VC_BF16)->pair > 1; }
+
 /* All threads multiply blocks that stay in the cache, without packing: this rate is the peak of
  * these kernels on the machine. */
-static void bench_peak(const bench *b)
+static void bench_peak(const bench *b, vc_dtype t)
 {
     enum { M = 96, N = 64, K = 256, TIMES = 200 };
-    const cpu_gemm *g = cpu_gemm_of(b->best, VC_F32);
+    const cpu_gemm *g = cpu_gemm_of(b->best, t);
+    size_t units = cpu_units(g, K);
     double least = 0;
+    char name[40];
 
+    snprintf(name, sizeof name, "%s blocks in the cache: the peak", vc_dtype_name(t));
     for (int round = 0; round < 9; round++) {
         double start = now(b->threads);
 #pragma omp parallel num_threads(b->threads)
         {
             uint32_t *a = or_die(calloc(M * K, 4)), *w = or_die(calloc(N * K, 4));
             float *c = or_die(calloc(M * N, 4));
+            for (size_t i = 0; i < M * K; i++)             /* random: zeros take less power */
+                a[i] = 0x3f003f80u + (uint32_t)(i * 2654435761u >> 16 & 0x7f);
+            for (size_t i = 0; i < N * K; i++)
+                w[i] = 0xbf003f80u + (uint32_t)(i * 2246822519u >> 16 & 0x7f);
             g->begin();
             for (int i = 0; i < TIMES; i++)
-                g->block(M, N, K, a, K, w, (size_t)K * (size_t)g->nr, c, N, true);
+                g->block(M, N, units, a, units, w, units * (size_t)g->nr, c, N, true);
             g->end();
             free(a);
             free(w);
@@ -145,7 +154,7 @@ static void bench_peak(const bench *b)
         if (round == 0 || took < least)
             least = took;
     }
-    printf("%-40s %8.2f ms %7.1f GF\n", "f32 blocks in the cache: the peak", 1e3 * least,
+    printf("%-40s %8.2f ms %7.1f GF\n", name, 1e3 * least,
            1e-9 * 2 * M * N * K * TIMES * b->threads / least);
 }
 
@@ -156,6 +165,11 @@ typedef struct mm {
     int64_t m, n, k;
     bool ta, tb;
     vt_tensor a, w, c;
+#if defined(VLT_ONEDNN)
+    dnnl_primitive_t bf16;                    /* oneDNN's product in bf16, or NULL */
+    dnnl_stream_t stream;
+    dnnl_memory_t mem[3];
+#endif
 } mm;
 
 static void run_mm(void *arg, vt_dev *d)
@@ -173,31 +187,89 @@ static void run_sgemm(void *arg, vt_dev *d)
     dnnl_sgemm(x->ta ? 'T' : 'N', x->tb ? 'T' : 'N', x->m, x->n, x->k, 1, x->a.data, x->a.stride[0],
                x->w.data, x->w.stride[0], 0, x->c.data, x->n);
 }
+
+static void run_bf16(void *arg, vt_dev *d)
+{
+    mm *x = arg;
+    const dnnl_exec_arg_t args[] = { { DNNL_ARG_SRC, x->mem[0] }, { DNNL_ARG_WEIGHTS, x->mem[1] },
+                                     { DNNL_ARG_DST, x->mem[2] } };
+
+    (void)d;
+    omp_set_num_threads(x->b->threads);
+    dnnl_primitive_execute(x->bf16, x->stream, 3, args);
+    dnnl_stream_wait(x->stream);
+}
+
+/* Makes oneDNN's product; false: it has none. */
+static bool open_bf16(mm *x, dnnl_engine_t engine)
+{
+    const vt_tensor *all[] = { &x->a, &x->w, &x->c };
+    const bool turned[] = { x->ta, x->tb, false };
+    dnnl_primitive_desc_t pd = NULL;
+    dn_desc d[3];
+
+    memset(d, 0, sizeof d);
+    omp_set_num_threads(x->b->threads);
+    dnnl_status_t rc = dnnl_stream_create(&x->stream, engine, dnnl_stream_default_flags);
+    for (int i = 0; i < 3 && !rc; i++) {
+        const vt_tensor *t = all[i];
+        dnnl_dims_t dim = { t->dim[turned[i]], t->dim[!turned[i]] },
+                    stride = { t->stride[turned[i]], t->stride[!turned[i]] };
+        rc = dn_desc_open_strided(&d[i], 2, dim, dnnl_bf16, stride);
+        if (!rc)
+            rc = dnnl_memory_create(&x->mem[i], dn_view(&d[i]), engine, t->data);
+    }
+    if (!rc)
+        rc = dn_matmul_desc(&pd, engine, dn_view(&d[0]), dn_view(&d[1]), NULL, dn_view(&d[2]),
+                            NULL);
+    if (!rc)
+        rc = dnnl_primitive_create(&x->bf16, pd);
+    if (pd)
+        dnnl_primitive_desc_destroy(pd);
+    for (int i = 0; i < 3; i++)
+        dn_desc_close(&d[i]);
+    return !rc;
+}
+
+static void close_bf16(mm *x)
+{
+    if (x->bf16)
+        dnnl_primitive_destroy(x->bf16);
+    for (int i = 0; i < 3; i++)
+        if (x->mem[i])
+            dnnl_memory_destroy(x->mem[i]);
+    if (x->stream)
+        dnnl_stream_destroy(x->stream);
+}
 #endif
 
 static void bench_mm(const bench *b, int64_t m, int64_t n, int64_t k, bool ta, bool tb, vc_dtype t)
 {
-    mm x = { b,
-             m,
-             n,
-             k,
-             ta,
-             tb,
-             tensor(t, 2, (int64_t[]){ ta ? k : m, ta ? m : k }),
-             tensor(t, 2, (int64_t[]){ tb ? n : k, tb ? k : n }),
-             tensor(t, 2, (int64_t[]){ m, n }) };
+    mm x = { .b = b, .m = m, .n = n, .k = k, .ta = ta, .tb = tb,
+             .a = tensor(t, 2, (int64_t[]){ ta ? k : m, ta ? m : k }),
+             .w = tensor(t, 2, (int64_t[]){ tb ? n : k, tb ? k : n }),
+             .c = tensor(t, 2, (int64_t[]){ m, n }) };
     contender contenders[3] = { { run_mm, b->best, 0 }, { run_mm, b->plain, 0 } };
     size_t count = 2;
     char name[80];
 
 #if defined(VLT_ONEDNN)
+    dnnl_engine_t engine = NULL;
     if (t == VC_F32)
         contenders[count++] = (contender){ run_sgemm, NULL, 0 };
+    else if (computes_bf16(b) && !dnnl_engine_create(&engine, dnnl_cpu, 0) &&
+             open_bf16(&x, engine))
+        contenders[count++] = (contender){ run_bf16, NULL, 0 };
 #endif
     time_contenders(b, contenders, count, &x);
     snprintf(name, sizeof name, "matmul %s %s %dx%dx%d", vc_dtype_name(t),
              ta ? "wgrad" : tb ? "forward" : "dgrad", (int)m, (int)n, (int)k);
     show(name, 2.0 * (double)m * (double)n * (double)k, contenders, count);
+#if defined(VLT_ONEDNN)
+    close_bf16(&x);
+    if (engine)
+        dnnl_engine_destroy(engine);
+#endif
     free(x.a.data);
     free(x.w.data);
     free(x.c.data);
@@ -357,13 +429,13 @@ static void run_conv(void *arg, vt_dev *d)
 }
 
 /* Times a kernel k x k x k on [1,T,H,W,C] that keeps the numbers of frames, rows and columns. */
-static void bench_conv(const bench *b, int64_t t, int64_t h, int64_t w, int64_t in, int64_t out,
-                       int k)
+static void bench_conv(const bench *b, vc_dtype type, int64_t t, int64_t h, int64_t w, int64_t in,
+                       int64_t out, int k)
 {
     int p = k / 2;
-    cv x = { b, tensor(VC_F32, 5, (int64_t[]){ 1, t, h, w, in }),
-             tensor(VC_F32, 5, (int64_t[]){ out, in, k, k, k }),
-             tensor(VC_F32, 5, (int64_t[]){ 1, t, h, w, out }),
+    cv x = { b, tensor(type, 5, (int64_t[]){ 1, t, h, w, in }),
+             tensor(type, 5, (int64_t[]){ out, in, k, k, k }),
+             tensor(type, 5, (int64_t[]){ 1, t, h, w, out }),
              { { 1, 1, 1 }, { 2 * p, p, p }, { 0, p, p }, NULL, { 0 } } };
     cpu_dnnl *dnnl = b->best->dnnl;
     contender contenders[3] = { { run_conv, b->best, 0 }, { run_conv, b->plain, 0 } };
@@ -376,8 +448,8 @@ static void bench_conv(const bench *b, int64_t t, int64_t h, int64_t w, int64_t 
     if (dnnl)
         contenders[2] = (contender){ run_dnnl, b->best, 0 };
     time_contenders(b, contenders, dnnl ? 3 : 2, &x);
-    snprintf(name, sizeof name, "conv f32 %d->%d %d^3 %dx%dx%d", (int)in, (int)out, k, (int)t,
-             (int)h, (int)w);
+    snprintf(name, sizeof name, "conv %s %d->%d %d^3 %dx%dx%d", vc_dtype_name(type), (int)in,
+             (int)out, k, (int)t, (int)h, (int)w);
     show(name, flop, contenders, dnnl ? 3 : 2);
     free(x.x.data);
     free(x.w.data);
@@ -401,32 +473,40 @@ int main(int argc, char **argv)
     b.plain = open_set(b.be, b.threads, "plain");
     b.threads = b.best->threads;
     printf("%s\n", b.be->describe(b.best));
-    bench_peak(&b);
+    bench_peak(&b, VC_F32);
+    if (computes_bf16(&b))
+        bench_peak(&b, VC_BF16);
     if (argc > 3)
         return 0;
     for (size_t i = 0; i < COUNT(mms); i++) {
         int64_t m = mms[i][0], n = mms[i][1], k = mms[i][2];
         bench_mm(&b, m, n, k, false, true, VC_F32);
-        if (m == 1024) {
-            bench_mm(&b, m, k, n, false, false, VC_F32);
-            bench_mm(&b, n, k, m, true, false, VC_F32);
-            bench_mm(&b, m, n, k, false, true, VC_BF16);
+        for (int type = 0; m == 1024 && type < 2; type++) {
+            vc_dtype t = type ? VC_BF16 : VC_F32;
+            if (type)
+                bench_mm(&b, m, n, k, false, true, t);
+            bench_mm(&b, m, k, n, false, false, t);
+            bench_mm(&b, n, k, m, true, false, t);
         }
     }
     bench_mm(&b, 16, 1536, 4096, true, false, VC_F32);       /* gradients of a LoRA */
     bench_mm(&b, 1536, 16, 4096, true, false, VC_F32);
     bench_mm(&b, 64, 1920, 4096, true, false, VC_F32);
-    bench_attention(&b, 8, 1024, 64, VC_F32);
-    bench_attention(&b, 8, 1024, 64, VC_BF16);
-    bench_attention(&b, 4, 2048, 128, VC_F32);
+    for (int type = 0; type < 2; type++) {
+        bench_attention(&b, 8, 1024, 64, type ? VC_BF16 : VC_F32);
+        bench_attention(&b, 4, 2048, 128, type ? VC_BF16 : VC_F32);
+    }
     bench_ttt(&b, true, 4, 1024, 64, 4);
     bench_ttt(&b, true, 4, 1024, 16, 8);
     bench_ttt(&b, false, 4, 1024, 16, 8);
-    bench_conv(&b, 5, 30, 46, 128, 128, 3);
-    bench_conv(&b, 3, 30, 46, 256, 256, 3);
-    bench_conv(&b, 5, 60, 92, 3, 128, 3);
-    bench_conv(&b, 5, 60, 92, 128, 3, 3);
-    bench_conv(&b, 5, 30, 46, 512, 512, 1);
+    for (int type = 0; type < 2; type++) {
+        vc_dtype t = type ? VC_BF16 : VC_F32;
+        bench_conv(&b, t, 4, 60, 92, 128, 128, 3);
+        bench_conv(&b, t, 4, 30, 46, 256, 256, 3);
+        bench_conv(&b, t, 4, 60, 92, 3, 128, 3);
+        bench_conv(&b, t, 4, 60, 92, 128, 3, 3);
+        bench_conv(&b, t, 4, 30, 46, 512, 512, 1);
+    }
     b.be->close(b.plain);
     b.be->close(b.best);
     return 0;
