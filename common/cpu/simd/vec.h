@@ -285,18 +285,26 @@ static inline vf v_from_f8e5m2(vu8 b)
 /* e^x over all of f32, within 1.3 ulp; overflow is infinity, underflow 0 (or a denormal). */
 static inline vf v_exp(vf x)
 {
-    const float magic = 12582912.0f;               /* 1.5 * 2^23: a sum's low bits are an integer */
     x = v_min(v_set(89.0f), v_max(v_set(-104.0f), x));
-    vf t = x * 1.44269504f + magic;
+#if defined(V_AVX512)
+    vf k = _mm512_roundscale_ps(x * 1.44269504f, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+#else
+    const float magic = 12582912.0f;               /* 1.5 * 2^23: a sum's low bits are an integer */
+    vf t = x * 1.44269504f + magic, k = t - magic;
     vi n = (vi)t - (vi)v_set(magic);
-    vf k = t - magic, r = (x - k * 0.693359375f) + k * 2.12194440e-4f;
+#endif
+    vf r = (x - k * 0.693359375f) + k * 2.12194440e-4f;
     vf p = r * 0.0013901529599f + 0.0083637395874f;
     p = p * r + 0.0416668616235f;
     p = p * r + 0.1666657328606f;
     p = p * r + 0.5f;
     p = (p * r) * r + r + 1.0f;
+#if defined(V_AVX512)
+    return _mm512_scalef_ps(p, k);
+#else
     vi half = n >> 1;                                 /* 2^n in two factors: n may be -150 or 128 */
     return p * (vf)((vu)(half + 127) << 23) * (vf)((vu)(n - half + 127) << 23);
+#endif
 }
 
 /* 2^x for x <= 127, relative error 2e-7; below -126.5 it is 0 (or a denormal). For softmax. */
