@@ -68,10 +68,14 @@ static inline vf v_get(const float *p, size_t k)
 {
     if (k >= VW)
         return v_load(p);
+#if defined(V_AVX512)
+    return _mm512_maskz_loadu_ps((__mmask16)((1u << k) - 1), p);
+#else
     float t[VW] = { 0 };
     for (size_t i = 0; i < k; i++)
         t[i] = p[i];
     return v_load(t);
+#endif
 }
 
 static inline void v_put(float *p, vf v, size_t k)
@@ -80,8 +84,12 @@ static inline void v_put(float *p, vf v, size_t k)
         v_store(p, v);
         return;
     }
+#if defined(V_AVX512)
+    _mm512_mask_storeu_ps(p, (__mmask16)((1u << k) - 1), v);
+#else
     for (size_t i = 0; i < k; i++)
         p[i] = v[i];
+#endif
 }
 
 /* The same for halves, bytes and units. A full vector is copied with a constant size, since gcc
