@@ -8,7 +8,7 @@
 /* ---- forward ---- */
 
 enum {
-    ATTEND_QUERIES = 192,                      /* a multiple of MR and CPU_MR */
+    ATTEND_QUERIES = 192,                      /* a multiple of GROUP */
     GROUP = 4 * MR                             /* queries whose probabilities wait for V */
 };
 
@@ -99,7 +99,7 @@ static void attend(const cpu_attend *x)
         const uint32_t *v = x->v + key / PAIR * x->dp;
         n = x->keys - key < CPU_ATTEND_KEYS ? x->keys - key : CPU_ATTEND_KEYS;
         for (size_t row = 0, rows; row < x->rows; row += rows) {
-            rows = x->rows - row < GROUP ? (x->rows - row + MR - 1) / MR * MR : GROUP;
+            rows = x->rows - row < GROUP ? x->rows - row : GROUP;
             if (key == 0 || !attend_group(x, row, rows, key, n))
                 attend_new_references(x, row, rows, key, n);
             block(rows, x->dp, (n + PAIR - 1) / PAIR, x->p[0], x->ldp, v,

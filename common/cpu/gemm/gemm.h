@@ -55,8 +55,8 @@ typedef struct cpu_scores_grad {
 /* Queries of a head against all of its keys, without bias and mask. */
 enum { CPU_ATTEND_KEYS = 256 };
 typedef struct cpu_attend {
-    size_t rows, keys;                         /* queries: a multiple of CPU_MR or as many as
-                                                * `queries` of cpu_gemm; at least one key */
+    size_t rows, keys;                         /* queries: a multiple of `rows` of cpu_gemm, at
+                                                * most `queries`; at least one key */
     size_t du, dp;                             /* D in units, and as columns of panels */
     const uint32_t *q;                         /* [rows][ldq] units, as A */
     size_t ldq;
