@@ -153,7 +153,7 @@ static vt_usage deep_step(vt_ctx *g, em_model *m, vt_remat how, int flags, float
 /* Training with offloaded inputs has the same bits as without, for any duration of the copies;
  * blocks wait for copies that take longer than a block. The peak of memory is that of a dry step,
  * and lower by all inputs but three: the first, which the caller holds, that of the running block,
- * and the one that is being copied back. */
+ * and the one that is being copied back; the pool's gaps may take up to one input of that. */
 static void test_offload(void **state)
 {
     static const double copy[] = { 15, 1e4 };
@@ -179,7 +179,8 @@ static void test_offload(void **state)
                 assert_int_equal(use.offloaded, flags ? (DEEP - 2) * input : 0);
                 assert_true(flags && r ? use.waits > 0 : use.waits == 0);
                 peak = flags ? peak : use.pool_peak;
-                assert_int_equal(peak - use.pool_peak, flags ? (DEEP - 3) * input : 0);
+                assert_in_range(peak - use.pool_peak, flags ? (DEEP - 4) * input : 0,
+                                flags ? (DEEP - 3) * input : 0);
             }
             assert_int_equal(deep_step(g, &m, VT_KEEP, flags, &l).offloaded, 0);
             float *got = em_gradients(&m, &n);
