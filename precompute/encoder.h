@@ -120,6 +120,8 @@ typedef struct text_info {
     int rows;                        /* states that a text has at most */
     bool padded;                     /* each text has `rows` states, those of padding among them */
     int width, pooled;               /* of a token's state, of the pooled one; 0: there is none */
+    int batch;                       /* prompts that one call encodes at most. A prompt's bits are
+                                      * the same alone and in a batch */
 } text_info;
 
 /* A prompt and the picture beside it, if the encoder reads one. */
@@ -151,7 +153,8 @@ typedef struct text_class {
     const char *name;
     int (*open)(text_enc **out, const encoder_opts *o, text_info *info, vc_err *err);
     void (*close)(text_enc *t);
-    int (*encode)(text_enc *t, const text_input *in, text_result *r, vc_err *err);
+    /* Encodes n prompts, 1..batch. Where one fails, no r[] is valid. */
+    int (*encode)(text_enc *t, const text_input *in, int n, text_result *r, vc_err *err);
 } text_class;
 
 typedef struct vision_info {

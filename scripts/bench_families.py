@@ -1,19 +1,21 @@
 #!/usr/bin/env python3
 """Times vlt's families against diffusers, transformers and PEFT on this machine, in one run.
 
-    python3 scripts/bench_families.py run BUILD WORK FAMILY [lora full full16 vae text ...]
+    python3 scripts/bench_families.py run BUILD WORK FAMILY [lora full full16 vae text texts ...]
             [--rounds N] [--steps N] [--threads N] [--kernels SET]
-    python3 scripts/bench_families.py ref FAMILY lora|full|vae|text MODEL --dtype bf16 ...
+    python3 scripts/bench_families.py ref FAMILY lora|full|vae|text|texts MODEL --dtype bf16 ...
             runs PyTorch alone; `run` calls this command
 
 Models have random weights at real widths (scripts/random_model.py), and data is random. Training
 steps have a few blocks and thousands of tokens (see FAMILIES; --size, --layers and --grid change
-these), the VAE is whole, and the text encoder has two layers. vlt and PyTorch run alternately, each
+these), the VAE is whole, and the text encoder has two layers. `text` encodes one prompt, `texts`
+four: PyTorch in one call, vlt in as many as vprep makes. vlt and PyTorch run alternately, each
 round in a new process, and the least time of all rounds counts. Both run in bf16 and f32
 (--dtypes), and PyTorch also with raised malloc thresholds; the best time of each program counts. A
 full finetune of PyTorch in bf16 has weights, gradients and moments in bf16; `full` has them in f32,
-and `full16` (--optimizer adamw_bf16) has weights and moments in bf16. A ratio is vlt / PyTorch. With --device cuda the peak of memory is the GPU's, as nvidia-smi reports
-it, and PyTorch recomputes blocks if the step fails without.
+and `full16` (--optimizer adamw_bf16) has weights and moments in bf16. A ratio is vlt / PyTorch.
+With --device cuda the peak of memory is the GPU's, as nvidia-smi reports it, and PyTorch recomputes
+blocks if the step fails without.
 """
 import argparse
 import json
@@ -27,6 +29,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RANK = 64
+PROMPTS = {"text": 1, "texts": 4}
 TUNED = {"MALLOC_MMAP_THRESHOLD_": str(1 << 40), "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
          "MALLOC_TOP_PAD_": str(64 << 20)}
 
@@ -61,7 +64,7 @@ FAMILIES = {
                       lora=["to_q", "to_k", "to_v", "to_out.0"]),
     "flux": dict(size="flux-dev", layers=[1, 2], grid=(1, 64, 64), tokens=512, clip=(1, 512, 512),
                  transformer="FluxTransformer2DModel", vae="AutoencoderKL",
-                 parts=["lora", "full", "full16", "vae"],      # the larger text encoder is CogVideoX's
+                 parts=["lora", "full", "full16", "vae"],    # the larger text encoder is CogVideoX's
                  lora=["to_q", "to_k", "to_v", "to_out.0", "add_q_proj", "add_k_proj",
                        "add_v_proj", "to_add_out"], skipped=0),
 }
@@ -170,7 +173,7 @@ def ref_text(a):
     import torch
     import transformers
     family = FAMILIES[a.family]
-    ids = torch.randint(2, 200, (1, family["prompt"]))
+    ids = torch.randint(2, 200, (PROMPTS[a.what], family["prompt"]))
 
     def load(dtype):
         m = getattr(transformers, family["text"]).from_pretrained(a.model + "/text_encoder",
@@ -186,7 +189,8 @@ def ref(a):
     torch.set_num_threads(a.threads)
     torch.manual_seed(0)
     work = {"lora": lambda: ref_step(a, True), "full": lambda: ref_step(a, False),
-            "vae": lambda: ref_vae(a), "text": lambda: ref_text(a)}[a.what]
+            "vae": lambda: ref_vae(a), "text": lambda: ref_text(a),
+            "texts": lambda: ref_text(a)}[a.what]
     first, times, *flops = work()
     print(json.dumps({"first": first, "times": times, "flops": flops[0] if flops else None}))
 
@@ -265,8 +269,9 @@ def ours_train(a, what, model, n, dtype):
 
 
 def ours_encode(a, what, model):
-    argv = [f"{a.build}/tests/bench_encoders", what, model, str(a.steps), str(a.threads),
-            *map(str, FAMILIES[a.family]["clip"])]
+    shape = [PROMPTS[what]] if what in PROMPTS else FAMILIES[a.family]["clip"]
+    argv = [f"{a.build}/tests/bench_encoders", "text" if what in PROMPTS else what, model,
+            str(a.steps), str(a.threads), *map(str, shape)]
     begin = time.time()
     out, rss, _ = must(run_process(argv, {}), argv)
     r = json.loads(out.splitlines()[-1])
@@ -304,6 +309,8 @@ def claim(a, what):
         return f"{a.family}: VAE encode of {' x '.join(map(str, family['clip']))}"
     if what == "text":
         return f"{a.family}: text encoder, 2 layers, {family['prompt']} tokens"
+    if what == "texts":
+        return f"{a.family}: text encoder, 2 layers, 4 prompts of {family['prompt']} tokens"
     blocks = "+".join(map(str, a.layers)) + " blocks" if a.layers else "all blocks"
     video = f[0] * f[1] * f[2] // family.get("patch", 2) ** 2
     types = "" if len(a.dtypes) > 1 else f", {a.dtypes[0]}"
@@ -368,7 +375,7 @@ def make_inputs(a):
         subprocess.run([f"{a.build}/tests/random_dataset", str(work / "latents.lmdb"), "4",
                         *map(str, a.grid), str(family["tokens"]), str(family.get("width", 4096)),
                         a.family], check=True)
-    if {"vae", "text"} & set(a.part) and not (work / "encoders/model_index.json").exists():
+    if {"vae", *PROMPTS} & set(a.part) and not (work / "encoders/model_index.json").exists():
         subprocess.run([*make, str(work / "encoders"), "--size", a.size, "--text_layers",
                         str(2 + family["skipped"]), "--parts", "vae,text_encoder,tokenizer"],
                        check=True)
@@ -376,7 +383,7 @@ def make_inputs(a):
 
 def run(a):
     family = FAMILIES[a.family]
-    a.part = a.part or family.get("parts", ["lora", "full", "full16", "vae", "text"])
+    a.part = a.part or family.get("parts", ["lora", "full", "full16", "vae", "text", "texts"])
     a.size, a.grid = a.size or family["size"], a.grid or family["grid"]
     a.layers = family["layers"] if a.layers is None else [n for n in a.layers if n]
     pathlib.Path(a.work).mkdir(parents=True, exist_ok=True)

@@ -308,6 +308,7 @@ const vt_backend vt_cpu = {
     .close = cpu_close,
     .describe = cpu_describe,
     .threads = cpu_threads,
+    .batch_keeps_bits = cpu_batch_keeps_bits,
     .status = cpu_status,
     .reserve = cpu_reserve,
     .alloc = cpu_alloc,

@@ -50,6 +50,7 @@ void cpu_fault(vt_dev *d, int code, const char *fmt, ...) __attribute__((format(
 /* Returns the set of kernels for activations of type t: AMX and AVX512-BF16 compute bf16
  * activations in bf16; all else is computed in f32. */
 const cpu_gemm *cpu_gemm_of(const vt_dev *d, vc_dtype t);
+bool cpu_batch_keeps_bits(const vt_dev *d, vc_dtype compute);       /* backend.h; matmul.c */
 /* Stores n results t of one row, of columns n0 on: c = alpha t + beta c + bias. t is overwritten.
  * (matmul.c) */
 void cpu_finish_row(const cpu_rows *r, void *c, vc_dtype type, float *t, size_t n,

@@ -88,6 +88,8 @@ typedef struct vt_backend {
     void (*close)(vt_dev *dev);               /* NULL is fine */
     const char *(*describe)(vt_dev *dev);     /* "avx2, oneDNN 2.6.3, 2 threads" */
     int (*threads)(const vt_dev *dev);        /* of a loop on the host's memory; NULL: one */
+    /* of vt_batch_keeps_bits; NULL: false */
+    bool (*batch_keeps_bits)(const vt_dev *dev, vc_dtype compute);
     int (*status)(vt_dev *dev, vc_err *err);  /* waits; gives the first fault since the last call */
 
     /* Reserves the pool: one range of at most *bytes (0: the machine's memory), which costs memory

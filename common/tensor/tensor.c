@@ -80,6 +80,11 @@ void vt_close(vt_ctx *g)
 }
 
 vc_dtype vt_compute(const vt_ctx *g) { return g->compute; }
+
+bool vt_batch_keeps_bits(const vt_ctx *g)
+{
+    return g->be->batch_keeps_bits && g->be->batch_keeps_bits(g->dev, g->compute);
+}
 const char *vt_describe(const vt_ctx *g) { return g->describe; }
 bool vt_host_memory(const vt_ctx *g) { return g->be->host_memory; }
 bool vt_failed(const vt_ctx *g) { return g->err.code != 0; }

@@ -85,6 +85,9 @@ typedef struct vt_options {
 int vt_open(vt_ctx **g, const vt_options *o, vc_err *err);
 void vt_close(vt_ctx *g);                     /* NULL is fine; after all parameters were freed */
 vc_dtype vt_compute(const vt_ctx *g);
+/* Returns true if a product whose left operand has the compute type gives each of its rows the same
+ * bits, however many rows there are, from 8 on: so a sample is the same alone and in a batch. */
+bool vt_batch_keeps_bits(const vt_ctx *g);
 /* Returns one borrowed line: "cpu: avx2, oneDNN 2.6.3, 2 threads, activations bf16". The line ends
  * with the reason if "auto" found no usable GPU, and says "1 thread of 2 (OMP_THREAD_LIMIT)" if
  * OpenMP grants fewer threads than were asked for. */

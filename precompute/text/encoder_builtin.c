@@ -15,7 +15,7 @@
 
 #include "common/base/rng.h"
 
-enum { TOKENS = 32, WIDTH = 256 };
+enum { TOKENS = 32, WIDTH = 256, BATCH = 4 };
 
 static int open_words(void **model, const encoder_opts *o, text_info *info, vc_err *err)
 {
@@ -23,6 +23,7 @@ static int open_words(void **model, const encoder_opts *o, text_info *info, vc_e
     *model = NULL;
     info->rule.max_length = TOKENS;
     info->width = WIDTH;
+    info->batch = BATCH;
     info->fingerprint = vf_hash("hashed word n-grams 1", 21);
     info->tokenizer = vf_hash("ascii lower-case words 1", 24);
     return 0;
@@ -75,14 +76,13 @@ static void words(const char *text, int length, int64_t *ids, int64_t *mask)
     }
 }
 
-static int encode(void *model, const text_tokens *t, float *states, float *pooled, vc_err *err)
+/* Adds a text to states [rows,WIDTH]. */
+static void encode_one(const char *text, int rows, float *states)
 {
     uint64_t word, last = 0;
     int n = 0, grams = 0;
 
-    (void)model, (void)pooled, (void)err;
-    memset(states, 0, (size_t)t->n * WIDTH * sizeof *states);
-    for (const char *s = t->text; next_word(&s, &word); last = word, n++) {
+    for (const char *s = text; next_word(&s, &word); last = word, n++) {
         uint64_t pair[2] = { last, word };
         uint64_t both = XXH3_64bits(pair, sizeof pair);
         add_vector(states, word, 1);
@@ -91,7 +91,7 @@ static int encode(void *model, const text_tokens *t, float *states, float *poole
             add_vector(states, both, 1);
             grams++;
         }
-        if (n + 1 < t->n) {
+        if (n + 1 < rows) {
             float *row = states + (size_t)(n + 1) * WIDTH;
             add_vector(row, word, 1);
             if (n)
@@ -103,6 +103,16 @@ static int encode(void *model, const text_tokens *t, float *states, float *poole
     else
         for (int i = 0; i < WIDTH; i++)
             states[i] /= sqrtf((float)grams);
+}
+
+static int encode(void *model, const text_tokens *t, float *states, float *pooled, vc_err *err)
+{
+    const size_t each = (size_t)t->n * WIDTH;
+
+    (void)model, (void)pooled, (void)err;
+    memset(states, 0, (size_t)t->prompts * each * sizeof *states);
+    for (int i = 0; i < t->prompts; i++)
+        encode_one(t->text[i], t->n, states + (size_t)i * each);
     return 0;
 }
 

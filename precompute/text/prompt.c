@@ -18,9 +18,11 @@ struct text_enc {
     tokenizer *scenes;                            /* with scene tokens; NULL: not needed yet */
     char *tokenizer;                              /* folder of both */
     text_rule rule;
-    int length, width, pooled_width;              /* length includes the cropped tokens */
-    int64_t *ids, *mask;                          /* [length] */
-    float *states, *pooled;                       /* [length,width], [pooled_width] or NULL */
+    int batch, length, width, pooled_width;       /* length includes the cropped tokens */
+    char **text;                                  /* [batch], during a call */
+    int64_t *ids, *mask;                          /* [batch,length] */
+    float *states, *pooled;                       /* [batch,length,width], [batch,pooled_width] or
+                                                   * NULL */
 };
 
 /* ---- tokens ---- */
@@ -46,8 +48,16 @@ static bool has_scenes(const text_rule *rule, const char *prompt)
     return rule->scenes && (strstr(prompt, VF_SCENE_START) || strstr(prompt, VF_SCENE_END));
 }
 
+/* Checks the ids of a prompt of n tokens, the first in t->ids. */
+static int check_ids(const text_enc *t, int n, vc_err *err)
+{
+    const text_tokens tokens = { .prompts = 1, .text = (char *[]){ "" }, .ids = t->ids,
+                                 .n = t->kind->masked ? n : t->length, .length = t->length };
+    return t->kind->check ? t->kind->check(t->model, &tokens, err) : 0;
+}
+
 /* Opens the tokenizer again with the scene tokens behind its own, in the order in which ttt-video
- * adds them, and checks that the model has states for their ids. */
+ * adds them, and checks that the model has states for their ids. Overwrites t->ids. */
 static int open_scenes(text_enc *t, vc_err *err)
 {
     static const char *const tokens[] = { VF_SCENE_END, VF_SCENE_START, NULL };
@@ -56,35 +66,37 @@ static int open_scenes(text_enc *t, vc_err *err)
     if (!rc)
         rc = tokenizer_prompt(t->scenes, VF_SCENE_END VF_SCENE_START, t->length, t->ids, t->mask,
                               &n, err);
-    const text_tokens ids = { "", NULL, t->kind->masked ? n : t->length, t->ids, t->length };
-    if (!rc && t->kind->check)
-        rc = t->kind->check(t->model, &ids, err);
+    if (!rc)
+        rc = check_ids(t, n, err);
     return vc_context(err, rc, "%s: the tokens " VF_SCENE_END " and " VF_SCENE_START,
                       t->tokenizer);
 }
 
-/* Fills t->ids and t->mask; *n is the number of tokens before the padding. */
-static int tokens_of(text_enc *t, const char *text, int *n, vc_err *err)
+static int64_t *ids_of(const text_enc *t, int i) { return t->ids + (size_t)i * (size_t)t->length; }
+static int64_t *mask_of(const text_enc *t, int i)
+{
+    return t->mask + (size_t)i * (size_t)t->length;
+}
+
+/* Fills ids_of and mask_of prompt i; *n is the number of tokens before the padding. */
+static int tokens_of(text_enc *t, int i, const char *text, int *n, vc_err *err)
 {
     const bool scenes = t->tok && has_scenes(&t->rule, text);
-    int rc = scenes && !t->scenes ? open_scenes(t, err) : 0;
+    int64_t *ids = ids_of(t, i), *mask = mask_of(t, i);
 
-    if (rc)
-        return rc;
     if (t->tok)
-        return tokenizer_prompt(scenes ? t->scenes : t->tok, text, t->length, t->ids, t->mask, n,
-                                err);
-    t->kind->words(text, t->length, t->ids, t->mask);
-    for (*n = t->length; *n > 0 && !t->mask[*n - 1];)
+        return tokenizer_prompt(scenes ? t->scenes : t->tok, text, t->length, ids, mask, n, err);
+    t->kind->words(text, t->length, ids, mask);
+    for (*n = t->length; *n > 0 && !mask[*n - 1];)
         --*n;
     return 0;
 }
 
-/* Fills t->ids and t->mask for the prompt in its template: see tokens_of. */
+/* The same for the first prompt, which is put into its template. */
 static int tokens_of_prompt(text_enc *t, const char *prompt, int *n, vc_err *err)
 {
     char *text = in_template(&t->rule, prompt);
-    int rc = text ? tokens_of(t, text, n, err) : vc_no_memory(err);
+    int rc = text ? tokens_of(t, 0, text, n, err) : vc_no_memory(err);
 
     free(text);
     return rc;
@@ -122,11 +134,7 @@ static int check_tokens(text_enc *t, vc_err *err)
 
     if (!rc && t->rule.crop)
         rc = check_crop(t, n, err);
-    if (!rc && t->kind->check) {
-        const text_tokens tokens = { "", NULL, t->kind->masked ? n : t->length, t->ids, t->length };
-        rc = t->kind->check(t->model, &tokens, err);
-    }
-    return rc;
+    return rc ? rc : check_ids(t, n, err);
 }
 
 /* ---- open and close ---- */
@@ -139,6 +147,7 @@ void text_prompt_close(text_enc *t)
     tokenizer_close(t->tok);
     tokenizer_close(t->scenes);
     free(t->tokenizer);
+    free(t->text);
     free(t->ids);
     free(t->mask);
     free(t->states);
@@ -148,14 +157,17 @@ void text_prompt_close(text_enc *t)
 
 static int make_areas(text_enc *t, vc_err *err)
 {
-    size_t n = (size_t)t->length;
+    size_t batch = (size_t)t->batch, n = batch * (size_t)t->length;
 
+    t->text = calloc(batch, sizeof *t->text);
     t->ids = calloc(n, sizeof *t->ids);
     t->mask = calloc(n, sizeof *t->mask);
     const bool states = t->width && t->kind->encode;
     t->states = states ? calloc(n, (size_t)t->width * sizeof *t->states) : NULL;
-    t->pooled = t->pooled_width ? calloc((size_t)t->pooled_width, sizeof *t->pooled) : NULL;
-    if (!t->ids || !t->mask || (states && !t->states) || (t->pooled_width && !t->pooled))
+    if (t->pooled_width)
+        t->pooled = calloc(batch, (size_t)t->pooled_width * sizeof *t->pooled);
+    if (!t->text || !t->ids || !t->mask || (states && !t->states) ||
+        (t->pooled_width && !t->pooled))
         return vc_fail(err, VC_ENOMEM, "%s: out of memory for %d tokens", t->kind->class,
                        t->length);
     return 0;
@@ -178,7 +190,10 @@ static int set_up(text_enc *t, const encoder_opts *o, text_info *info, vc_err *e
     if (!info->rows)
         info->rows = rule->max_length;
     info->padded = !t->kind->masked && !t->kind->choose && !rule->masked;
+    if (!info->batch)
+        info->batch = 1;
     t->rule = *rule;
+    t->batch = info->batch;
     t->length = rule->max_length + rule->crop;
     t->width = info->width;
     t->pooled_width = info->pooled;
@@ -228,36 +243,51 @@ int text_prompt_open(text_enc **out, const text_model *m, const encoder_opts *o,
 
 /* ---- a text ---- */
 
-int text_prompt_encode(text_enc *t, const text_input *in, text_result *r, vc_err *err)
+/* Describes the result of prompt i, of n tokens before the padding. VC_EINVAL: nothing is left. */
+static int result_of(const text_enc *t, int i, int n, text_result *r, vc_err *err)
 {
-    int n = 0, stored;
-    char *text = in_template(&t->rule, in->prompt);
-    int rc = text ? tokens_of(t, text, &n, err) : vc_no_memory(err);
+    const size_t width = (size_t)t->width, at = (size_t)i * (size_t)t->length;
+    const int stored = t->kind->masked || t->rule.masked ? n : t->length;
 
-    stored = n;
-    if (!rc && !t->kind->masked)
-        n = t->length;
-    if (!t->rule.masked)
-        stored = n;
-    if (!rc && stored <= t->rule.crop)
-        rc = vc_fail(err, VC_EINVAL, "a text of %d tokens, of which %d are cropped", stored,
-                     t->rule.crop);
-    if (!rc) {
-        const text_tokens tokens = { text, in->picture, n, t->ids, t->length };
-        rc = t->kind->choose ? t->kind->choose(t->model, &tokens, r, err)
-                             : t->kind->encode(t->model, &tokens, t->states, t->pooled, err);
-    }
-    free(text);
-    if (rc || t->kind->choose)
-        return rc;
-    *r = (text_result){ .pooled_width = t->pooled_width, .pooled = t->pooled, .length = t->length,
-                        .ids = t->ids, .mask = t->mask };
+    if (stored <= t->rule.crop)
+        return vc_fail(err, VC_EINVAL, "a text of %d tokens, of which %d are cropped", stored,
+                       t->rule.crop);
+    *r = (text_result){ .pooled_width = t->pooled_width, .length = t->length,
+                        .ids = ids_of(t, i), .mask = mask_of(t, i) };
+    if (t->pooled)
+        r->pooled = t->pooled + (size_t)i * (size_t)t->pooled_width;
     if (!t->rule.pooled_only) {
         r->n = stored - t->rule.crop;
         r->width = t->width;
-        r->embeds = t->states + (size_t)t->rule.crop * (size_t)t->width;
+        r->embeds = t->states ? t->states + (at + (size_t)t->rule.crop) * width : NULL;
     }
     return 0;
+}
+
+int text_prompt_encode(text_enc *t, const text_input *in, int n, text_result *r, vc_err *err)
+{
+    int before = 0, rc = 0;
+
+    for (int i = 0; !rc && i < n; i++)
+        if (t->tok && !t->scenes && has_scenes(&t->rule, in[i].prompt))
+            rc = open_scenes(t, err);
+    for (int i = 0; !rc && i < n; i++) {
+        t->text[i] = in_template(&t->rule, in[i].prompt);
+        rc = t->text[i] ? tokens_of(t, i, t->text[i], &before, err) : vc_no_memory(err);
+        if (!rc)
+            rc = result_of(t, i, before, &r[i], err);
+    }
+    const text_tokens tokens = { .prompts = n, .text = t->text, .picture = in->picture,
+                                 .n = t->kind->masked ? before : t->length, .ids = t->ids,
+                                 .length = t->length };
+    if (!rc)
+        rc = t->kind->choose ? t->kind->choose(t->model, &tokens, r, err)
+                             : t->kind->encode(t->model, &tokens, t->states, t->pooled, err);
+    for (int i = 0; i < n; i++) {
+        free(t->text[i]);
+        t->text[i] = NULL;
+    }
+    return rc;
 }
 
 /* A field that a text does not have is not hashed, so that new fields leave the keys of older texts

@@ -9,12 +9,14 @@
 
 #include "precompute/encoder.h"
 
-/* The input of an encoder. */
+/* The input of an encoder: one prompt, or several of n tokens if the model's info has a batch. */
 typedef struct text_tokens {
-    const char *text;                /* the prompt in its template */
-    const text_picture *picture;     /* NULL: none */
-    int n;                           /* tokens to encode */
-    const int64_t *ids;              /* [length], padding behind the first n of a masked model */
+    int prompts;
+    char *const *text;               /* [prompts]: each in its template */
+    const text_picture *picture;     /* the first prompt's; NULL: none */
+    int n;                           /* tokens of each to encode */
+    const int64_t *ids;              /* [prompts,length], padding behind the first n of a masked
+                                      * model, whose batch is 1 */
     int length;
 } text_tokens;
 
@@ -24,12 +26,13 @@ typedef struct text_model {
                                       * is encoded, and stored unless rule.masked */
     /* Sets fingerprint, width and pooled of *info; a model with a tokenizer of its own also sets
      * tokenizer and rule.max_length; a model whose texts have other numbers of rows than
-     * rule.max_length sets rows. */
+     * rule.max_length sets rows; one that encodes several prompts at once sets batch. */
     int (*open)(void **model, const encoder_opts *o, text_info *info, vc_err *err);
     void (*close)(void *model);      /* NULL is fine */
     /* The model's own tokenizer: fills ids and mask, [length]. NULL: o->tokenizer names one. */
     void (*words)(const char *text, int length, int64_t *ids, int64_t *mask);
-    /* Fills states [n,width] and pooled [info->pooled]. Either is NULL where its width is 0. */
+    /* Fills states [prompts,n,width] and pooled [prompts,info->pooled]. Either is NULL where its
+     * width is 0. */
     int (*encode)(void *model, const text_tokens *t, float *states, float *pooled, vc_err *err);
     /* Fills *r in place of `encode`, for a model that chooses the stored states itself. The areas
      * of *r are the model's until its next call. */
@@ -45,7 +48,7 @@ typedef struct text_model {
 int text_prompt_open(text_enc **out, const text_model *m, const encoder_opts *o, text_info *info,
                      vc_err *err);
 void text_prompt_close(text_enc *t);
-int text_prompt_encode(text_enc *t, const text_input *in, text_result *r, vc_err *err);
+int text_prompt_encode(text_enc *t, const text_input *in, int n, text_result *r, vc_err *err);
 
 /* The key of a text (docs/format.md). The encoder computes in `precision`, and its states are kept
  * in the type `stored`. */

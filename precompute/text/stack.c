@@ -95,10 +95,12 @@ int text_stack_end(text_stack *s, const vt_tensor *x, float *states, vc_err *err
 
 vt_tensor *text_heads(vt_ctx *g, vt_tensor *x, int64_t heads)
 {
-    return x ? vt_reshape(g, x, 4, (int64_t[]){ 1, -1, heads, x->dim[2] / heads }) : NULL;
+    return x ? vt_reshape(g, x, 4, (int64_t[]){ x->dim[0], x->dim[1], heads, x->dim[2] / heads })
+             : NULL;
 }
 
 vt_tensor *text_joined(vt_ctx *g, vt_tensor *x)
 {
-    return x ? vt_reshape(g, x, 3, (int64_t[]){ 1, -1, x->dim[2] * x->dim[3] }) : NULL;
+    return x ? vt_reshape(g, x, 3, (int64_t[]){ x->dim[0], x->dim[1], x->dim[2] * x->dim[3] })
+             : NULL;
 }

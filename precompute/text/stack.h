@@ -37,7 +37,7 @@ int text_finite(const text_stack *s, const float *x, size_t n, vc_err *err);
 /* Copies x to the host and ends the step. VC_ENUMERIC: a value is not finite. */
 int text_stack_end(text_stack *s, const vt_tensor *x, float *states, vc_err *err);
 
-/* text_heads: x [1,n,heads*d] -> [1,n,heads,d]; text_joined: the reverse. */
+/* text_heads: x [texts,n,heads*d] -> [texts,n,heads,d]; text_joined: the reverse. */
 vt_tensor *text_heads(vt_ctx *g, vt_tensor *x, int64_t heads);
 vt_tensor *text_joined(vt_ctx *g, vt_tensor *x);
 

@@ -7,6 +7,8 @@
 #include "precompute/text/stack.h"
 
 enum { BUCKETS = 32, REACH = 128, EXACT = 8 };    /* of relative positions: see bucket() */
+enum { FEW = 8, ROWS = 1024 };                    /* rows of products: fewer have other bits; with
+                                                   * more a batch is no faster */
 
 typedef struct config {
     int64_t width, hidden, head, heads, layers, vocab;
@@ -248,7 +250,7 @@ static vt_tensor *norm(vt_ctx *g, const config *c, vt_tensor *x, vt_tensor *w)
     return vt_cast(g, vt_rms_norm(g, x, w, (float)c->eps), vt_compute(g));
 }
 
-/* x [1,n,D] + attention of the norm of x; bias [H,n,n] */
+/* x [texts,n,D] + attention of the norm of x; bias [H,n,n] */
 static vt_tensor *attend(vt_ctx *g, const config *c, const layer *w, vt_tensor *x, vt_tensor *bias)
 {
     vt_tensor *y = norm(g, c, x, w->norm1);
@@ -259,7 +261,7 @@ static vt_tensor *attend(vt_ctx *g, const config *c, const layer *w, vt_tensor *
     return vt_add(g, x, vt_linear(g, text_joined(g, o), &w->o));
 }
 
-/* x [1,n,D] + wo(gelu(wi_0 y) * wi_1 y), where y is the norm of x */
+/* x [texts,n,D] + wo(gelu(wi_0 y) * wi_1 y), where y is the norm of x */
 static vt_tensor *feed(vt_ctx *g, const config *c, const layer *w, vt_tensor *x)
 {
     vt_tensor *y = norm(g, c, x, w->norm2);
@@ -268,8 +270,8 @@ static vt_tensor *feed(vt_ctx *g, const config *c, const layer *w, vt_tensor *x)
     return vt_add(g, x, vt_linear(g, h, &w->wo));
 }
 
-/* ids i32 [n] -> states [1,n,D] */
-static vt_tensor *forward(const t5 *m, const int32_t *ids, int n)
+/* ids i32 [texts,n] -> states [texts,n,D] */
+static vt_tensor *forward(const t5 *m, const int32_t *ids, int texts, int n)
 {
     vt_ctx *g = m->s.g;
     const config *c = &m->c;
@@ -277,7 +279,7 @@ static vt_tensor *forward(const t5 *m, const int32_t *ids, int n)
     vt_tensor *bias = bias_of(g, m->layer[0].table, of_distance, n);
 
     vt_scope s = vt_scope_begin(g);               /* its end frees the tensors of each half */
-    vt_tensor *x = vt_from_host(g, VC_I32, 2, (int64_t[]){ 1, n }, ids, VC_I32);
+    vt_tensor *x = vt_from_host(g, VC_I32, 2, (int64_t[]){ texts, n }, ids, VC_I32);
     x = vt_cast(g, vt_embedding(g, m->embed, x), VC_F32);
     for (int64_t i = 0; i < c->layers; i++) {
         const layer *w = &m->layer[i];
@@ -291,15 +293,22 @@ static vt_tensor *forward(const t5 *m, const int32_t *ids, int n)
     return vt_rms_norm(g, x, m->norm, (float)c->eps);
 }
 
-int t5_encode(t5 *m, const int64_t *ids, int n, float *states, vc_err *err)
+int t5_batch(const t5 *m, int n)
+{
+    const int texts = n < FEW ? 1 : ROWS / n;
+
+    return texts > 1 && vt_batch_keeps_bits(m->s.g) ? texts : 1;
+}
+
+int t5_encode(t5 *m, const int64_t *ids, int texts, int n, float *states, vc_err *err)
 {
     int32_t *id;
-    int rc = text_ids(&id, ids, n, m->c.vocab, err);
+    int rc = text_ids(&id, ids, texts * n, m->c.vocab, err);
 
     if (rc)
         return rc;
     vt_step_begin(m->s.g, 0);
-    rc = text_stack_end(&m->s, forward(m, id, n), states, err);
+    rc = text_stack_end(&m->s, forward(m, id, texts, n), states, err);
     free(id);
     return rc;
 }

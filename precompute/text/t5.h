@@ -5,10 +5,10 @@
  * of a layer begins with RMSNorm, linear layers have no biases, and attention scores are unscaled,
  * with a learned bias per head and bucket of distances.
  *
- * Memory: weights stay in the file's map. n tokens take, for any number of layers, at most
- * 4n (d_model + max(d_ff, heads * d_kv)) f32, and 6 heads * (2n - 1) f32 for their distances. The
- * backend's packed panels come on top (on the CPU 32 MB of a weight, and some MB per thread). The
- * residual stream is f32, since trained weights make it large.
+ * Memory: weights stay in the file's map. n tokens in all take, for any number of layers, at most
+ * 4n (d_model + max(d_ff, heads * d_kv)) f32, and 6 heads * (2m - 1) f32 for the distances of the m
+ * tokens of a text. The backend's packed panels come on top (on the CPU 32 MB of a weight, and some
+ * MB per thread). The residual stream is f32, since trained weights make it large.
  *
  * A handle belongs to one thread. */
 #ifndef PRECOMPUTE_TEXT_T5_H
@@ -30,9 +30,13 @@ int t5_open(t5 **out, const encoder_opts *o, const char *model_type, vf_key *fin
 void t5_close(t5 *m);                             /* NULL is fine */
 int t5_width(const t5 *m);                        /* d_model */
 int64_t t5_vocab(const t5 *m);
-/* Fills states f32 [n, width], after the final norm, for ids [n]; every token attends to every
- * other. VC_EINVAL: an id is not in the vocabulary; VC_ENUMERIC: a state is not finite. */
-int t5_encode(t5 *m, const int64_t *ids, int n, float *states, vc_err *err);
+/* Returns the number of texts of n tokens that t5_encode had better get at once, 1 if a text's bits
+ * would then depend on the others. */
+int t5_batch(const t5 *m, int n);
+/* Fills states f32 [texts, n, width], after the final norm, for ids [texts, n]; every token attends
+ * to every other of its text. VC_EINVAL: an id is not in the vocabulary; VC_ENUMERIC: a state is
+ * not finite. */
+int t5_encode(t5 *m, const int64_t *ids, int texts, int n, float *states, vc_err *err);
 vt_usage t5_usage(const t5 *m);                   /* of the last t5_encode */
 
 #endif

@@ -33,14 +33,27 @@ typedef struct text_source {
     uint8_t *rgb;                                 /* owned */
 } text_source;
 
+/* A prompt that waits until a batch is full. */
+enum { MAX_BATCH = 16 };
+typedef struct waiting {
+    vf_key key;
+    const char *prompt;
+    text_source *from;                            /* NULL: no picture; else the batch is 1 */
+    const vprep_item *item;                       /* NULL: the text is not an item's */
+} waiting;
+
 typedef struct text_job {
     vprep *p;
     const text_class *class;
     text_enc *enc;
     int encoder;
-    /* Called for each prompt that the run needs. from NULL: the text has no picture. */
+    const vprep_item *item;                       /* whose captions are being encoded, or NULL */
+    waiting queue[MAX_BATCH];
+    int queued;
+    /* Called for each prompt that the run needs. from NULL: the text has no picture. An error of an
+     * item's text drops the item; one that is returned ends the run. */
     int (*one)(struct text_job *j, const char *prompt, text_source *from, vc_err *err);
-    /* Called for each row that has segments. */
+    /* The same for each row that has segments. */
     int (*joined)(struct text_job *j, const vf_row *row, vc_err *err);
     prep_segments segments;                       /* of the texts that the dataset has */
     vf_keymap counted;                            /* in a forecast */
@@ -81,44 +94,119 @@ static int open_encoder(text_job *j, vc_err *err)
     return rc ? rc : prep_part_unchanged(part, err);
 }
 
-static int encode(text_job *j, const char *prompt, text_source *from, text_result *r, vc_err *err)
+/* Encodes n waiting prompts. */
+static int encode(text_job *j, const waiting *w, int n, text_result *r, vc_err *err)
 {
-    int rc = from ? read_picture(j, from, err) : 0;
+    text_input in[MAX_BATCH];
+    int rc = 0;
 
+    for (int i = 0; !rc && i < n; i++) {
+        in[i] = (text_input){ w[i].prompt, w[i].from ? &w[i].from->picture : NULL };
+        rc = w[i].from ? read_picture(j, w[i].from, err) : 0;
+    }
     if (!rc && !j->enc)
         rc = open_encoder(j, err);
-    const text_input in = { prompt, from ? &from->picture : NULL };
     double begin = vc_seconds();
     if (!rc)
-        rc = j->class->encode(j->enc, &in, r, err);
+        rc = j->class->encode(j->enc, in, n, r, err);
     j->p->profile.span[PREP_SPAN_TEXT] += vc_seconds() - begin;
     return rc;
 }
 
-static int one_prompt(text_job *j, const char *prompt, text_source *from, vc_err *err)
+static int put(text_job *j, vf_key key, const text_result *r, vc_err *err)
 {
-    vf_key key = key_of(j, prompt, from);
-    text_result r;
+    int rc = j->p->c.trace_dir ? vprep_trace_text(j->p, j->encoder, key, r, err) : 0;
 
-    if (*vc_stop_flag())
-        return vc_fail(err, VC_ESTOP, "stopped");
-    if (!vprep_owns_key(j->p, key))
-        return 0;
-    int rc = j->p->c.trace_dir ? VC_ENOENT : prep_reuse_take(j->p, true, key, err);
-    j->p->count.texts_reused += !rc;
-    if (rc != VC_ENOENT)
-        return rc;
-    rc = encode(j, prompt, from, &r, err);
-    if (!rc && j->p->c.trace_dir)
-        rc = vprep_trace_text(j->p, j->encoder, key, &r, err);
     if (!rc && vf_writer_has_text(j->p->writer, key)) {
         j->p->count.texts_reused++;
         return 0;
     }
     if (!rc)
-        rc = vprep_put_text(j->p, key, &r, err);
+        rc = vprep_put_text(j->p, key, r, err);
     j->p->count.texts_encoded += !rc;
     return rc;
+}
+
+/* Drops the item of a text that failed, with all variants of its row. An error of a text that is no
+ * item's ends the run. */
+static int text_failed(text_job *j, const vprep_item *item, const vc_err *why, vc_err *err)
+{
+    vprep_item *all = j->p->plan.items;
+
+    if (!item) {
+        *err = *why;
+        return why->code;
+    }
+    int rc = vprep_item_failed(j->p, item, "text", why, err);
+    if (rc)
+        return rc;
+    size_t i = (size_t)(item - all);
+    while (i > 0 && all[i - 1].row == item->row)
+        i--;
+    for (; i < j->p->plan.n_items && all[i].row == item->row; i++)
+        all[i].drop = all[i].failed = true;
+    return 0;
+}
+
+/* Encodes n waiting prompts and puts them into the dataset. If they fail together, each is encoded
+ * alone, so that the error is that of its own text. */
+static int encode_waiting(text_job *j, const waiting *w, int n, vc_err *err)
+{
+    text_result r[MAX_BATCH];
+    vc_err why = { 0 };
+    int rc = encode(j, w, n, r, &why);
+
+    if (rc && n > 1) {
+        for (rc = 0; !rc && n > 0; n--, w++)
+            rc = encode_waiting(j, w, 1, err);
+        return rc;
+    }
+    if (rc)
+        return text_failed(j, w->item, &why, err);
+    for (int i = 0; !rc && i < n; i++) {
+        rc = put(j, w[i].key, &r[i], &why);
+        if (rc)
+            rc = text_failed(j, w[i].item, &why, err);
+    }
+    return rc;
+}
+
+static int encode_queue(text_job *j, vc_err *err)
+{
+    int n = j->queued;
+
+    j->queued = 0;
+    return n ? encode_waiting(j, j->queue, n, err) : 0;
+}
+
+static bool waits(const text_job *j, vf_key key)
+{
+    for (int i = 0; i < j->queued; i++)
+        if (!memcmp(&j->queue[i].key, &key, sizeof key))
+            return true;
+    return false;
+}
+
+/* Puts a prompt into the queue, unless the dataset has it. */
+static int one_prompt(text_job *j, const char *prompt, text_source *from, vc_err *err)
+{
+    vf_key key = key_of(j, prompt, from);
+    const int batch = j->p->encoders.text[j->encoder].batch;
+    vc_err why = { 0 };
+
+    if (*vc_stop_flag())
+        return vc_fail(err, VC_ESTOP, "stopped");
+    if (!vprep_owns_key(j->p, key))
+        return 0;
+    int rc = waits(j, key) ? encode_queue(j, err) : 0;
+    if (rc)
+        return rc;
+    rc = j->p->c.trace_dir ? VC_ENOENT : prep_reuse_take(j->p, true, key, &why);
+    j->p->count.texts_reused += !rc;
+    if (rc != VC_ENOENT)
+        return rc ? text_failed(j, j->item, &why, err) : 0;
+    j->queue[j->queued++] = (waiting){ key, prompt, from, j->item };
+    return j->queued < batch && j->queued < MAX_BATCH ? 0 : encode_queue(j, err);
 }
 
 /* Makes the caption of one segment. */
@@ -128,7 +216,8 @@ static int make_segment(void *arg, const vf_row *row, int k, text_result *r, vc_
 
     if (*vc_stop_flag())
         return vc_fail(err, VC_ESTOP, "stopped");
-    int rc = encode(j, row->captions[k], NULL, r, err);
+    const waiting w = { .prompt = row->captions[k] };
+    int rc = encode(j, &w, 1, r, err);
     if (!rc && j->p->c.trace_dir)
         rc = vprep_trace_text(j->p, j->encoder,
                               vprep_caption_key(j->p, j->encoder, row, k, NULL), r, err);
@@ -136,23 +225,36 @@ static int make_segment(void *arg, const vf_row *row, int k, text_result *r, vc_
     return rc;
 }
 
-/* The text of all segments of a row. */
-static int one_joined(text_job *j, const vf_row *row, vc_err *err)
+/* Puts the text of all segments of a row into the dataset. */
+static int put_joined(text_job *j, const vf_row *row, vf_key key, vc_err *err)
 {
     const prep_segment_maker maker = { make_segment, j };
-    vf_key key = vprep_row_key(j->p, j->encoder, row, 0, NULL);
-
-    if (!vprep_owns_key(j->p, key))
-        return 0;
-    if (row->segments == 1 && !j->p->encoders.text[j->encoder].padded) {
-        int one = one_prompt(j, row->captions[0], NULL, err);
-        return one ? one : prep_segments_note(&j->segments, j->p, j->encoder, row, err);
-    }
     int rc = j->p->c.trace_dir ? VC_ENOENT : prep_reuse_take(j->p, true, key, err);
+
     if (rc == VC_ENOENT)
         return prep_segments_put(&j->segments, j->p, j->encoder, row, &maker, err);
     j->p->count.texts_reused += !rc;
     return rc ? rc : prep_segments_note(&j->segments, j->p, j->encoder, row, err);
+}
+
+static int one_joined(text_job *j, const vf_row *row, vc_err *err)
+{
+    vf_key key = vprep_row_key(j->p, j->encoder, row, 0, NULL);
+    vc_err why = { 0 };
+    int rc;
+
+    if (!vprep_owns_key(j->p, key))
+        return 0;
+    if (row->segments == 1 && !j->p->encoders.text[j->encoder].padded) {
+        rc = one_prompt(j, row->captions[0], NULL, err);
+        if (!rc)
+            rc = encode_queue(j, err);
+        if (rc || (j->item && j->item->drop))
+            return rc;
+        return prep_segments_note(&j->segments, j->p, j->encoder, row, err);
+    }
+    rc = put_joined(j, row, key, &why);
+    return rc ? text_failed(j, j->item, &why, err) : 0;
 }
 
 /* Notes the texts of segments that the dataset has before the first text is made. */
@@ -224,8 +326,8 @@ static int validation_prompts(text_job *j, vc_err *err)
     return rc;
 }
 
-/* The captions of an item; *why is the error of one that failed, and *err one that ends the run. */
-static int captions(text_job *j, const vprep_item *it, vc_err *why, vc_err *err)
+/* The captions of an item. */
+static int captions(text_job *j, const vprep_item *it, vc_err *err)
 {
     const vf_row *row = &j->p->list.meta.rows[it->row];
     const bool sees = vprep_sees(j->p, j->encoder);
@@ -240,12 +342,14 @@ static int captions(text_job *j, const vprep_item *it, vc_err *why, vc_err *err)
         from.picture.key = vprep_picture_key(j->p, it, &clip);
         vprep_clip_free(&clip);
     }
-    if (!rc && row->segments)
-        rc = j->joined(j, row, why);
-    for (int k = 0; !rc && !row->segments && k < row->n_captions; k++)
-        rc = j->one(j, row->captions[k], sees ? &from : NULL, why);
+    j->item = it;
+    if (row->segments)
+        rc = j->joined(j, row, err);
+    for (int k = 0; !rc && !it->drop && !row->segments && k < row->n_captions; k++)
+        rc = j->one(j, row->captions[k], sees ? &from : NULL, err);
+    j->item = NULL;
     free(from.rgb);
-    return rc ? vprep_item_failed(j->p, it, "text", why, err) : 0;
+    return rc;
 }
 
 /* Variants of a row have one text, unless each has a picture of its own. Where a text fails, all
@@ -257,7 +361,6 @@ static int items(text_job *j, vc_err *err)
 
     for (uint32_t i = 0, first = 0; !rc && i < p->plan.n_items; i++) {
         vprep_item *it = &p->plan.items[i];
-        vc_err why = { 0 };
         if (it->row != p->plan.items[first].row)
             first = i;
         it->drop |= p->plan.items[first].drop && p->plan.items[first].failed;
@@ -265,11 +368,7 @@ static int items(text_job *j, vc_err *err)
         if (!done && it->stored)
             p->count.texts_reused += (uint64_t)vprep_row_texts(&p->list.meta.rows[it->row]);
         else if (!done)
-            rc = captions(j, it, &why, err);
-        for (uint32_t k = first; !rc && why.code && k <= i; k++) {
-            p->plan.items[k].drop = true;
-            p->plan.items[k].failed = true;
-        }
+            rc = captions(j, it, err);
         vc_progress_at(p->progress, i + 1, NULL);
     }
     return rc;
@@ -389,6 +488,8 @@ int vprep_text(vprep *p, vc_err *err)
         rc = note_segments(&j, err);
         if (!rc)
             rc = all_prompts(&j, err);
+        if (!rc)
+            rc = encode_queue(&j, err);
         if (!rc && j.enc)
             rc = prep_part_unchanged(&p->encoders.text_part[e], err);
         vc_progress_end(p->progress);

@@ -1,6 +1,7 @@
 /* bench_encoders.c - times a family's VAE and its first text encoder for scripts/bench_families.py.
  *
- *     bench_encoders vae|text MODEL REPEATS THREADS F H W     of a model folder
+ *     bench_encoders vae MODEL REPEATS THREADS F H W     of a model folder
+ *     bench_encoders text MODEL REPEATS THREADS PROMPTS
  *
  * Prints {"first": seconds since 1970 when the encoder was loaded, "times": [seconds, ...]}. */
 #include <stdio.h>
@@ -12,6 +13,8 @@
 #include "common/os/file.h"
 #include "common/os/progress.h"
 #include "precompute/encoder.h"
+
+enum { MOST = 16 };                              /* prompts */
 
 static void begin_times(void)
 {
@@ -51,22 +54,38 @@ static int bench_vae(const vae_class *class, const encoder_opts *o, int repeats,
     return rc;
 }
 
-static int bench_text(const text_class *class, const encoder_opts *o, int repeats, vc_err *err)
+/* Encodes the prompts in calls of as many as vprep would give. */
+static int encode(const text_class *class, text_enc *e, const text_input *in, int prompts,
+                  int batch, vc_err *err)
+{
+    text_result r[MOST];
+    int rc = 0;
+
+    for (int i = 0, n; !rc && i < prompts; i += n) {
+        n = batch < prompts - i ? batch : prompts - i;
+        rc = class->encode(e, in + i, n, r, err);
+    }
+    return rc;
+}
+
+static int bench_text(const text_class *class, const encoder_opts *o, int repeats, int prompts,
+                      vc_err *err)
 {
     text_enc *e;
     text_info info;
-    text_result r;
+    text_input in[MOST];
     char prompt[1 << 14] = "";                   /* it fills max_length */
     while (strlen(prompt) + 80 < sizeof prompt)
         strcat(prompt, "A cat lies on a cushion and looks out of the window. ");
-    const text_input in = { prompt, NULL };
+    for (int i = 0; i < MOST; i++)
+        in[i] = (text_input){ prompt, NULL };
     int rc = class->open(&e, o, &info, err);
     if (rc)
         return rc;
     begin_times();
     for (int i = 0; !rc && i < repeats; i++) {
         double t = vc_seconds();
-        rc = class->encode(e, &in, &r, err);
+        rc = encode(class, e, in, prompts, info.batch, err);
         printf("%s%.6f", i ? ", " : "", vc_seconds() - t);
     }
     class->close(e);
@@ -75,12 +94,15 @@ static int bench_text(const text_class *class, const encoder_opts *o, int repeat
 
 int main(int argc, char **argv)
 {
-    if (argc != 8) {
-        fprintf(stderr, "usage: bench_encoders vae|text MODEL REPEATS THREADS F H W\n");
+    const bool text = argc > 1 && !strcmp(argv[1], "text");
+    const int prompts = text && argc == 6 ? atoi(argv[5]) : 0;
+    if (text ? prompts < 1 || prompts > MOST : argc != 8) {
+        fprintf(stderr, "usage: bench_encoders vae MODEL REPEATS THREADS F H W\n"
+                "       bench_encoders text MODEL REPEATS THREADS PROMPTS (1..%d)\n", MOST);
         return 2;
     }
-    bool text = !strcmp(argv[1], "text");
-    const int dim[3] = { atoi(argv[5]), atoi(argv[6]), atoi(argv[7]) };
+    const int dim[3] = { text ? 0 : atoi(argv[5]), text ? 0 : atoi(argv[6]),
+                         text ? 0 : atoi(argv[7]) };
     char *dir = vc_path_join(argv[2], text ? "text_encoder" : "vae");
     char *tokenizer = vc_path_join(argv[2], "tokenizer");
     encoder_opts o = { .dir = dir, .tokenizer = tokenizer, .dtype = VC_BF16, .device = "cpu",
@@ -95,7 +117,7 @@ int main(int argc, char **argv)
             .masked = family.is->text[0].masked,
         };
     if (!rc)
-        rc = text ? bench_text(family.text[0], &o, atoi(argv[3]), &err)
+        rc = text ? bench_text(family.text[0], &o, atoi(argv[3]), prompts, &err)
                   : bench_vae(family.vae, &o, atoi(argv[3]), dim, &err);
     if (rc)
         fprintf(stderr, "bench_encoders: %s\n", err.text);

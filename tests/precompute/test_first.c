@@ -167,7 +167,7 @@ static void same_states(const char *golden, const char *type, const char *ending
         encoder_opts o = { .dir = i ? b.file : b.dir, .dtype = VC_F32, .device = "cpu" };
         t5 *m;
         assert_ok(t5_open(&m, &o, type, &key[i], &err), &err);
-        assert_ok(t5_encode(m, ids, 5, states[i], &err), &err);
+        assert_ok(t5_encode(m, ids, 1, 5, states[i], &err), &err);
         t5_close(m);
     }
     assert_memory_equal(&key[0], &key[1], sizeof *key);

@@ -267,6 +267,41 @@ TEST(matmul_same_bits_for_any_threads)
         }
 }
 
+/* Where a set says so, a row of a product has the same bits alone with few others as with many. */
+TEST(matmul_same_bits_in_a_batch)
+{
+    static const vc_dtype weights[] = { VC_BF16, VC_F32, VC_F16 };
+    static const int64_t rows[] = { 8, 41, 226 }, columns[] = { 40, 133 }, sums[] = { 96, 801 };
+    const size_t all = COUNT(weights) * COUNT(rows) * COUNT(columns) * COUNT(sums);
+
+    (void)state;
+    EACH_SET(s) {
+        kd_dev d = kd_open(*s, 2);
+        bool keeps = d.be->batch_keeps_bits(d.dev, VC_BF16);
+        assert_true(keeps == d.bf16);
+        assert_false(d.be->batch_keeps_bits(d.dev, VC_F32));
+        for (size_t i = 0; keeps && i < all; i++) {
+            mm_case x = {
+                .m = 4 * rows[i % 3], .n = columns[i / 3 % 2], .k = sums[i / 6 % 2], .tb = 1,
+                .a = VC_BF16, .b = weights[i / 12], .c = VC_BF16, .alpha = 1, .bias = 1,
+            };
+            mm_data t = mm_make(&x);
+            mm_run(&d, &x, &t);
+            for (int64_t k = 0; k < 4; k++) {
+                vt_tensor a = *t.a, few = *t.was, c = *t.c;
+                x.m = a.dim[0] = few.dim[0] = rows[i % 3];
+                a.data = (uint16_t *)a.data + k * x.m * a.stride[0];
+                c.data = (uint16_t *)c.data + k * x.m * c.stride[0];
+                d.be->matmul(d.dev, &few, &a, false, t.b, true, t.bias, 1, 0);
+                if (memcmp(few.data, c.data, (size_t)(x.m * x.n) * sizeof(uint16_t)))
+                    fail_msg("%s, case %zu: part %d has other bits alone", *s, i, (int)k);
+            }
+            mm_free(&t);
+        }
+        kd_close(&d);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -275,6 +310,7 @@ int main(void)
         cmocka_unit_test(large_matmul_by_onednn),
         cmocka_unit_test(matmul_in_other_teams),
         cmocka_unit_test(matmul_same_bits_for_any_threads),
+        cmocka_unit_test(matmul_same_bits_in_a_batch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

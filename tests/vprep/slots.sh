@@ -40,3 +40,16 @@ check again 0 vprep_slots "${meta[@]}" --out "$dir/three" && stderr_has "0 encod
 train=(--dit_width 32 --dit_layers 1 --dit_heads 2 --max_train_steps 2 --train_batch_size 1 \
     --threads 1)
 check train 0 vtrain --latents "$dir/three" --output_dir "$dir/run" "${train[@]}"
+
+# ---- a text that fails in a batch drops its own row alone ----
+names=(clip-0.mp4 clip-1.mp4 clip-2.mp4 still-3.png)
+for i in 0 1 2 3; do
+    word=word
+    [ $i -ne 1 ] || word=unspeakable
+    printf '{"file_path": "%s", "text": "%s number %d"}\n' "${names[i]}" $word $i
+done >"$dir/media/picky.jsonl"
+check "a text that fails" 3 vprep_slots --meta "$dir/media/picky.jsonl" "${sampling[@]}" \
+    --out "$dir/picky"
+[ "$(wc -l <"$dir/picky/errors.jsonl")" -eq 1 ] && holds picky/errors.jsonl '"row":2' &&
+    holds picky/errors.jsonl 'unspeakable number 1'
+check "the other rows" 0 vlat verify "$dir/picky" && stdout_has "3 samples"

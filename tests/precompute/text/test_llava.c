@@ -174,14 +174,14 @@ static void equals_pipeline(const tf_fixture *f, const char *dir, int interleave
     assert_int_equal(cJSON_GetArraySize(prompts), PROMPTS);
     for (int i = 0; i < PROMPTS; i++) {
         const text_input in = { cJSON_GetArrayItem(prompts, i)->valuestring, &picture };
-        assert_ok(text_llava.encode(t, &in, &r, &err), &err);
+        assert_ok(text_llava.encode(t, &in, 1, &r, &err), &err);
         assert_true(r.n <= info.rows);
         same_ids(f, i, &r);
         is_near(f, interleave == 4 ? "states" : "dense", i, r.embeds, r.n, r.width, most);
     }
     is_near(f, "pixels", 0, r.pixels, r.side, r.side, 1e-6);
     is_near(f, "features", -1, r.image_embeds, r.features, r.width, most);
-    assert_ok(text_llava.encode(t, &(text_input){ "", NULL }, &r, &err), &err);
+    assert_ok(text_llava.encode(t, &(text_input){ "", NULL }, 1, &r, &err), &err);
     if (interleave == 4)
         is_near(f, "black", -1, r.embeds, r.n, r.width, most);
     text_llava.close(t);
@@ -314,9 +314,9 @@ static void captions_refused(void **state)
 
     (void)state;
     assert_ok(text_llava.open(&t, &o, &info, &err), &err);
-    assert_fails(text_llava.encode(t, &(text_input){ "an <image>", NULL }, &r, &err), VC_EINVAL,
+    assert_fails(text_llava.encode(t, &(text_input){ "an <image>", NULL }, 1, &r, &err), VC_EINVAL,
                  &err, "holds <image>");
-    assert_fails(text_llava.encode(t, &(text_input){ "a<|end_header_id|>b", NULL }, &r, &err),
+    assert_fails(text_llava.encode(t, &(text_input){ "a<|end_header_id|>b", NULL }, 1, &r, &err),
                  VC_EINVAL, &err, "holds <|end_header_id|>");
     text_llava.close(t);
     tf_close(&f);

@@ -71,12 +71,41 @@ static void repeats(void **state)
     vc_err err;
 
     (void)state;
-    assert_int_equal(t5_encode(m, ids, 3, a, &err), 0);
-    assert_int_equal(t5_encode(m, many, TT_MOST, other, &err), 0);
-    assert_int_equal(t5_encode(m, ids, 3, b, &err), 0);
+    assert_int_equal(t5_encode(m, ids, 1, 3, a, &err), 0);
+    assert_int_equal(t5_encode(m, many, 1, TT_MOST, other, &err), 0);
+    assert_int_equal(t5_encode(m, ids, 1, 3, b, &err), 0);
     assert_memory_equal(a, b, sizeof a);
-    assert_int_equal(t5_encode(m, ids, 1, b, &err), 0);        /* one token: one distance */
+    assert_int_equal(t5_encode(m, ids, 1, 1, b, &err), 0);        /* one token: one distance */
     t5_close(m);
+    tf_close(&f);
+}
+
+/* Texts in a batch do not change each other: where a batch is used, not in a single bit. */
+static void batch_equals_single(void **state)
+{
+    enum { TEXTS = 3, N = 40, EACH = N * TT_WIDTH };
+    tf_fixture f = tt_open("t5", VC_BF16);
+    float all[TEXTS * EACH], one[EACH];
+    int64_t ids[TEXTS * N];
+    vc_err err = { 0 };
+
+    (void)state;
+    for (int i = 0; i < TEXTS * N; i++)
+        ids[i] = i * 37 % 61 + 1;
+    for (vc_dtype type = VC_F32; type <= VC_BF16; type++) {
+        t5 *m = tt_model(f.dir, "t5", type);
+        assert_ok(t5_encode(m, ids, TEXTS, N, all, &err), &err);
+        for (int i = 0; i < TEXTS; i++) {
+            assert_ok(t5_encode(m, ids + i * N, 1, N, one, &err), &err);
+            assert_true(golden_error(all + i * EACH, one, EACH) <= TT_F32);
+            if (t5_batch(m, N) > 1)
+                assert_memory_equal(all + i * EACH, one, sizeof one);
+        }
+        assert_true(type == VC_BF16 || t5_batch(m, N) == 1);
+        assert_int_equal(t5_batch(m, 4), 1);
+        assert_int_equal(t5_batch(m, 1 << 14), 1);
+        t5_close(m);
+    }
     tf_close(&f);
 }
 
@@ -102,7 +131,7 @@ static void nan_is_an_error(void **state)
     snprintf(dir, sizeof dir, "%s/nan", f.dir);
     tf_write(&f, dir, NULL, poison, "encoder.block.1.layer.1.layer_norm.weight", 1, NULL, 0);
     t5 *m = tt_model(dir, "t5", VC_F32);
-    assert_int_equal(t5_encode(m, (int64_t[]){ 1 }, 1, states, &err), VC_ENUMERIC);
+    assert_int_equal(t5_encode(m, (int64_t[]){ 1 }, 1, 1, states, &err), VC_ENUMERIC);
     t5_close(m);
     tf_close(&f);
 }
@@ -121,7 +150,7 @@ static size_t peak_of(const char *dir, const char *type)
     float states[TT_MOST * TT_WIDTH];
     vc_err err = { 0 };
     t5 *m = tt_model(dir, type, VC_F32);
-    assert_ok(t5_encode(m, ids, TT_MOST, states, &err), &err);
+    assert_ok(t5_encode(m, ids, 1, TT_MOST, states, &err), &err);
     size_t peak = t5_usage(m).pool_peak;
     t5_close(m);
     return peak;
@@ -215,7 +244,7 @@ static void class_gives(const char *name, const text_class *class, const char *w
     assert_string_equal(info.class, class->name);
     assert_int_equal(info.width, TT_WIDTH);
     assert_int_equal(info.rule.max_length, 40);
-    assert_ok(class->encode(t, &(text_input){ .prompt = prompt }, &r, &err), &err);
+    assert_ok(class->encode(t, &(text_input){ .prompt = prompt }, 1, &r, &err), &err);
     assert_int_equal(r.n, n);
     assert_int_equal(r.length, 40);
     assert_int_equal(r.ids[30], 1);
@@ -223,9 +252,9 @@ static void class_gives(const char *name, const text_class *class, const char *w
     float *w = golden_values(f.gold, want, NULL);
     assert_true(golden_error(r.embeds, w, (int64_t)n * TT_WIDTH) <= TT_F32);
     free(w);
-    assert_ok(class->encode(t, &(text_input){ .prompt = "" }, &r, &err), &err);
+    assert_ok(class->encode(t, &(text_input){ .prompt = "" }, 1, &r, &err), &err);
     assert_int_equal(r.n, n == 40 ? 40 : 1);
-    assert_int_equal(class->encode(t, &(text_input){ .prompt = "99" }, &r, &err), VC_EINVAL);
+    assert_int_equal(class->encode(t, &(text_input){ .prompt = "99" }, 1, &r, &err), VC_EINVAL);
     class->close(t);
     class->close(NULL);
 
@@ -258,7 +287,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equals_transformers), cmocka_unit_test(stored_types),
-        cmocka_unit_test(repeats), cmocka_unit_test(nan_is_an_error),
+        cmocka_unit_test(repeats), cmocka_unit_test(batch_equals_single),
+        cmocka_unit_test(nan_is_an_error),
         cmocka_unit_test(memory_is_of_one_layer), cmocka_unit_test(fingerprints),
         cmocka_unit_test(t5_class), cmocka_unit_test(umt5_class),
     };

@@ -144,7 +144,7 @@ static void equals_pipelines(void **state)
             assert_int_equal(info.pooled, rule.pooled_only ? rows[k].width : 0);
             for (int i = 0; i < cJSON_GetArraySize(prompts); i++) {
                 const text_input in = { .prompt = cJSON_GetArrayItem(prompts, i)->valuestring };
-                assert_ok(rows[k].class->encode(t, &in, &r, &err), &err);
+                assert_ok(rows[k].class->encode(t, &in, 1, &r, &err), &err);
                 check_prompt(&rows[k], &f, i, &r, type);
             }
             rows[k].class->close(t);
@@ -333,7 +333,8 @@ static void real_crop(const text_class *class, const char *family, const char *m
                        .device = golden_device(), .threads = 1 };
     o.text.skip = 1;
     assert_ok(class->open(&t, &o, &info, &err), &err);
-    assert_ok(class->encode(t, &(text_input){ .prompt = "a corgi \xe5\xa5\xbd" }, &r, &err), &err);
+    const text_input in = { .prompt = "a corgi \xe5\xa5\xbd" };
+    assert_ok(class->encode(t, &in, 1, &r, &err), &err);
     assert_int_equal(r.length, o.text.max_length + o.text.crop);
     assert_true(r.n > 3 && r.n < 20);
     class->close(t);

@@ -37,9 +37,9 @@ static void template_is_cropped(void **state)
     text_enc *t = open_builtin(&rule, &info);
 
     assert_int_equal(info.rule.max_length, plain_info.rule.max_length);
-    assert_int_equal(text_builtin.encode(plain, &(text_input){ .prompt = "look at a disc now" }, &a,
-                                         &err), 0);
-    assert_int_equal(text_builtin.encode(t, &(text_input){ .prompt = "a disc" }, &b, &err), 0);
+    assert_int_equal(text_builtin.encode(plain, &(text_input){ .prompt = "look at a disc now" }, 1,
+                                         &a, &err), 0);
+    assert_int_equal(text_builtin.encode(t, &(text_input){ .prompt = "a disc" }, 1, &b, &err), 0);
     assert_int_equal(b.n, info.rule.max_length);
     assert_int_equal(b.length, info.rule.max_length + 3);
     assert_memory_equal(b.ids, a.ids, 6 * sizeof *b.ids);
@@ -48,6 +48,32 @@ static void template_is_cropped(void **state)
         assert_int_equal(b.mask[i], i < 6);
     text_builtin.close(plain);
     text_builtin.close(t);
+}
+
+/* Each prompt of a batch has the values that it has alone. */
+static void batches(void **state)
+{
+    static const text_input in[] = { { .prompt = "" }, { .prompt = "a red disc" },
+                                     { .prompt = "waves" } };
+    enum { N = sizeof in / sizeof *in };
+    const text_rule rule = { .template = "look at {} now", .crop = 3 };
+    text_info info;
+    text_result r[N], one;
+    vc_err err = { 0 };
+    (void)state;
+    text_enc *t = open_builtin(&rule, &info), *alone = open_builtin(&rule, &info);
+
+    assert_true(info.batch >= N);
+    assert_int_equal(text_builtin.encode(t, in, N, r, &err), 0);
+    for (int i = 0; i < N; i++) {
+        assert_int_equal(text_builtin.encode(alone, &in[i], 1, &one, &err), 0);
+        assert_true(r[i].n == one.n && r[i].width == one.width && r[i].length == one.length);
+        assert_memory_equal(r[i].ids, one.ids, (size_t)one.length * sizeof *one.ids);
+        assert_memory_equal(r[i].mask, one.mask, (size_t)one.length * sizeof *one.mask);
+        assert_memory_equal(r[i].embeds, one.embeds, (size_t)one.n * WIDTH * sizeof *one.embeds);
+    }
+    text_builtin.close(t);
+    text_builtin.close(alone);
 }
 
 static void rules_refused(void **state)
@@ -120,17 +146,17 @@ static void reads_a_picture(void **state)
     (void)state;
 
     assert_int_equal(text_prompt_open(&t, &reader, &o, &info, &err), 0);
-    assert_int_equal(text_prompt_encode(t, &(text_input){ "ab", &picture }, &r, &err), 0);
+    assert_int_equal(text_prompt_encode(t, &(text_input){ "ab", &picture }, 1, &r, &err), 0);
     assert_true(r.n == 2 && r.width == 1 && r.embeds[1] == 'b' && r.length == 4);
     assert_true(r.pooled_width == 2 && r.pooled[0] == 2 && r.pooled[1] == 7);
-    assert_int_equal(text_prompt_encode(t, &(text_input){ "abcdefg", NULL }, &r, &err), 0);
+    assert_int_equal(text_prompt_encode(t, &(text_input){ "abcdefg", NULL }, 1, &r, &err), 0);
     assert_true(r.n == 4 && r.pooled[1] == -2);
-    assert_int_equal(text_prompt_encode(t, &(text_input){ "", NULL }, &r, &err), VC_EINVAL);
+    assert_int_equal(text_prompt_encode(t, &(text_input){ "", NULL }, 1, &r, &err), VC_EINVAL);
     text_prompt_close(t);
 
     o.text.pooled_only = true;
     assert_int_equal(text_prompt_open(&t, &reader, &o, &info, &err), 0);
-    assert_int_equal(text_prompt_encode(t, &(text_input){ "ab", NULL }, &r, &err), 0);
+    assert_int_equal(text_prompt_encode(t, &(text_input){ "ab", NULL }, 1, &r, &err), 0);
     assert_true(r.n == 0 && !r.embeds && r.pooled[0] == 2);
     text_prompt_close(t);
 }
@@ -175,7 +201,8 @@ static void keys(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(template_is_cropped), cmocka_unit_test(rules_refused),
+        cmocka_unit_test(template_is_cropped), cmocka_unit_test(batches),
+        cmocka_unit_test(rules_refused),
         cmocka_unit_test(reads_a_picture), cmocka_unit_test(keys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -121,7 +121,7 @@ static double cosine(const float *a, const float *b, int n)
 static int encode_text(text_enc *t, const char *prompt, text_result *r)
 {
     vc_err err;
-    return text_builtin.encode(t, &(text_input){ .prompt = prompt }, r, &err);
+    return text_builtin.encode(t, &(text_input){ .prompt = prompt }, 1, r, &err);
 }
 
 static void prompts(void **state)
