@@ -4,7 +4,10 @@
  * The products need no im2col. In one input row the window of an output position is kw * C adjacent
  * numbers, and the next position's window begins stride * C later. So an input row with its zero
  * padding is already a matrix A with overlapping rows, and an output row is the sum over (kt, kh)
- * of such an A times the kw C x K weights. */
+ * of such an A times the kw C x K weights.
+ *
+ * In a still all frames of a causal kernel read the same frame, or zeros. Then a kernel of one
+ * frame has the same result: the sum of the kernel's frames, which is rounded once. */
 #include <omp.h>
 #include <string.h>
 
@@ -13,28 +16,61 @@
 
 enum {
     PAD = 16,
-    FEW = 16                       /* input channels below which oneDNN is faster, even with AVX2 */
+    FEW = 16,                      /* input channels below which oneDNN is faster, even with AVX2 */
+    MOST_TAPS = CPU_SPAN / 4       /* of kernels whose frames are summed */
 };
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+
+void cpu_conv_sizes(cpu_conv *v, vt_conv *plane)
+{
+    const int64_t frames = v->w->dim[2];
+    const vt_conv *c = v->c;
+    int64_t first = c->edge[0] ? 0 : c->before[0], end = c->edge[0] ? frames : c->before[0] + 1;
+
+    v->in = (size_t)v->x->dim[4];
+    v->out = (size_t)v->w->dim[0];
+    v->kw = (size_t)v->w->dim[4];
+    v->frames = (size_t)frames;
+    v->first = 0;
+    v->sum = 1;
+    end = end < frames ? end : frames;
+    if (frames > 1 && v->x->dim[1] == 1 && v->y->dim[1] == 1 && !c->front && first < end &&
+        cpu_conv_taps(v) <= MOST_TAPS) {
+        *plane = *c;
+        plane->stride[0] = 1;
+        plane->before[0] = plane->after[0] = 0;
+        plane->edge[0] = false;
+        v->c = plane;
+        v->frames = 1;
+        v->first = (size_t)first;
+        v->sum = (size_t)(end - first);
+    }
+    v->rows = v->frames * (size_t)v->w->dim[3];
+}
 
 /* Packs one panel of (kt, kh) `row`: nr output channels, gathered from [K][C][kt kh kw] to
  * [kw][C]. */
 static void pack_panel(const cpu_conv *v, uint32_t *dst, float *stage, size_t row, size_t k0)
 {
     size_t n = least((size_t)v->g->nr, v->out - k0), k = v->kw * v->in;
-    size_t size = vc_dtype_size(v->w->dtype), taps = v->rows * v->kw;
-    size_t step = least(v->in, (CPU_SPAN - v->kw) / taps + 1);
-    const char *w = (const char *)v->w->data + (k0 * v->in * taps + row * v->kw) * size;
+    size_t size = vc_dtype_size(v->w->dtype), taps = cpu_conv_taps(v), plane = cpu_conv_plane(v);
+    size_t reach = (v->sum - 1) * plane + v->kw, step = least(v->in, (CPU_SPAN - reach) / taps + 1);
+    const char *w = (const char *)v->w->data +
+                    (k0 * v->in * taps + v->first * plane + row * v->kw) * size;
     float buf[CPU_SPAN];
 
     for (size_t i = 0; i < n; i++)
         for (size_t c0 = 0, m; c0 < v->in; c0 += m, w += m * taps * size) {
             m = least(step, v->in - c0);       /* channels whose taps are converted together */
-            const float *f = cpu_load(v->d->rows, buf, w, v->w->dtype, 1, (m - 1) * taps + v->kw);
-            for (size_t c = 0; c < m; c++)
-                for (size_t q = 0; q < v->kw; q++)
-                    stage[i * k + q * v->in + c0 + c] = f[c * taps + q];
+            const float *f = cpu_load(v->d->rows, buf, w, v->w->dtype, 1, (m - 1) * taps + reach);
+            for (size_t c = 0; c < m; c++, f += taps)
+                for (size_t q = 0; q < v->kw; q++) {
+                    float sum = f[q];
+                    for (size_t t = 1; t < v->sum; t++)
+                        sum += f[t * plane + q];
+                    stage[i * k + q * v->in + c0 + c] = sum;
+                }
         }
     cpu_pack_b(v->g, dst, v->pb, (cpu_vectors){ stage, VC_F32, k, true }, 0, n, 0, k);
 }
@@ -94,7 +130,7 @@ static void add_row(const cpu_conv *v, const uint32_t *weights, uint32_t *stage,
 static void output_row(const cpu_conv *v, const uint32_t *weights, uint32_t *stage, float *acc,
                        size_t r)
 {
-    const int64_t *wd = v->w->dim, *yd = v->y->dim;
+    const int64_t *yd = v->y->dim;
     const vt_conv *c = v->c;
 
     r += r < v->head ? 0 : v->done;
@@ -106,8 +142,8 @@ static void output_row(const cpu_conv *v, const uint32_t *weights, uint32_t *sta
             v->d->rows->load(acc + i * v->ldc, v->b->data, v->b->dtype, v->out);
         else
             memset(acc + i * v->ldc, 0, v->out * 4);
-    for (long kt = 0; kt < wd[2]; kt++)
-        for (long kh = 0; kh < wd[3]; kh++, weights += v->row_weights)
+    for (long kt = 0; kt < (long)v->frames; kt++)
+        for (long kh = 0; kh < v->w->dim[3]; kh++, weights += v->row_weights)
             add_row(v, weights, stage, acc, n, to * c->stride[0] + kt - c->before[0],
                     ho * c->stride[1] + kh - c->before[1]);
 
@@ -193,14 +229,17 @@ void cpu_conv3d(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tensor *w,
 {
     cpu_conv v = {
         .d = d, .g = cpu_gemm_of(d, x->dtype), .y = y, .x = x, .w = w, .b = b, .c = c,
-        .in = (size_t)x->dim[4], .out = (size_t)w->dim[0], .kw = (size_t)w->dim[4],
-        .rows = (size_t)(w->dim[2] * w->dim[3]),
     };
+    vt_conv plane;
+    cpu_conv_sizes(&v, &plane);
+    c = v.c;
     if (cpu_winograd_suits(&v)) {
         cpu_winograd(&v);
         return;
     }
-    frames dnnl = by_dnnl(d, y, x, w, b, c);
+    frames dnnl = { 0, 0 };
+    if (v.frames == (size_t)w->dim[2])
+        dnnl = by_dnnl(d, y, x, w, b, c);
     int64_t done = dnnl.begin < dnnl.end ? dnnl.end - dnnl.begin : 0;
     if (done == y->dim[1])
         return;

@@ -66,7 +66,7 @@ static void pack_weights(const winograd *s, float *dst, float *stage, size_t p, 
 {
     const cpu_conv *v = s->v;
     size_t nr = (size_t)s->g->nr, first = s->k0 + p * nr, n = least(nr, s->k0 + s->k - first);
-    size_t taps = 9 * s->frames, c = least(MIX, v->in - c0), all = MIX * taps;
+    size_t taps = cpu_conv_taps(v), c = least(MIX, v->in - c0), all = MIX * taps;
     size_t size = vc_dtype_size(v->w->dtype);
     float *turned = stage + nr * all;
 
@@ -76,9 +76,12 @@ static void pack_weights(const winograd *s, float *dst, float *stage, size_t p, 
                          (const char *)v->w->data + ((first + i) * v->in + c0) * taps * size,
                          v->w->dtype, c * taps);
     s->g->transpose((uint32_t *)turned, nr, (const uint32_t *)stage, all, nr, c * taps);
-    for (size_t i = 0; i < c; i++)
-        s->g->tiles_weights(dst + p * s->pb + (c0 + i) * nr, s->each, turned + i * taps * nr,
-                            (int)s->places);
+    for (size_t i = 0; i < c; i++) {
+        float *w = turned + (i * taps + v->first * 9) * nr;
+        for (size_t t = 1; t < v->sum; t++)
+            v->d->rows->add(w, w, w + t * 9 * nr, 9 * nr);
+        s->g->tiles_weights(dst + p * s->pb + (c0 + i) * nr, s->each, w, (int)s->places);
+    }
 }
 
 /* ---- input ---- */
@@ -270,7 +273,7 @@ static winograd sizes_of(const cpu_conv *v)
 {
     enum { CACHE_512 = 800 << 10, CACHE = 380 << 10 };    /* bytes of V, products and their sums */
     const int64_t *y = v->y->dim;
-    winograd s = { .v = v, .g = cpu_gemm_of(v->d, VC_F32), .frames = (size_t)v->w->dim[2],
+    winograd s = { .v = v, .g = cpu_gemm_of(v->d, VC_F32), .frames = v->frames,
                    .across = parts((size_t)y[3], SIDE), .down = parts((size_t)y[2], SIDE) };
     size_t nr = (size_t)s.g->nr;
 
@@ -298,7 +301,7 @@ static winograd sizes_of(const cpu_conv *v)
 bool cpu_winograd_suits(const cpu_conv *v)
 {
     const int64_t *k = v->w->dim;
-    bool kernel = k[3] == 3 && k[4] == 3 && (k[2] == 1 || k[2] == 3);
+    bool kernel = k[3] == 3 && k[4] == 3 && (v->frames == 1 || v->frames == 3);
 
     if (!kernel || v->c->stride[1] != 1 || v->c->stride[2] != 1 || v->in < FEW || v->out < FEW ||
         v->g->kr > 1)
@@ -319,7 +322,7 @@ void cpu_winograd(const cpu_conv *v)
 {
     winograd s = sizes_of(v);
     size_t nr = (size_t)s.g->nr, packed = s.places * KERNEL * s.each;
-    size_t bias_room = cpu_round_up(v->out, PAD), taps = 9 * s.frames;
+    size_t bias_room = cpu_round_up(v->out, PAD), taps = cpu_conv_taps(v);
     size_t mine = most(place(&s, NULL, NULL), 2 * nr * MIX * taps);
     size_t first = packed + bias_room + mine;
 

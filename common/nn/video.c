@@ -88,7 +88,9 @@ static vt_tensor *causal(const nn_video *n, nn_video_conv *c, vt_tensor *x, cons
 
     if (!x)
         return NULL;
-    if (!n->first || !n->blank)
+    if (n->first && x->dim[1] == 1)
+        how.edge[0] = !n->blank;               /* a backend may sum the kernel's frames */
+    else if (!n->first || !n->blank)
         how.front = n->first ? vt_slice(n->g, x, 1, 0, 1) : c->carried;
     vt_tensor *y = vt_conv3d(n->g, x, c->w, c->b, &how);
     carry(n, c, x);

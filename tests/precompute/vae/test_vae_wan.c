@@ -82,7 +82,8 @@ static void reads_half_weights(void **state)
     vae_bench_close(&b);
 }
 
-/* The first latent frame of a clip is that of its first picture alone, in every bit. */
+/* The first latent frame of a clip is that of its first picture alone. Sums may have another order,
+ * because a still has kernels of one frame. */
 static void first_frame_stands_alone(void **state)
 {
     (void)state;
@@ -95,7 +96,7 @@ static void first_frame_stands_alone(void **state)
     assert_ok(vae_wan.encode(b.vae, &in, 9, 16, 24, clip, NULL, &err), &err);
     assert_ok(vae_wan.encode(b.vae, &in, 1, 16, 24, alone, NULL, &err), &err);
     for (int c = 0; c < 4; c++)
-        assert_memory_equal(clip + 18 * c, alone + 6 * c, 6 * sizeof *alone);
+        assert_true(golden_error(clip + 18 * c, alone + 6 * c, 6) <= VAE_TOL_F32);
     free(x);
     vae_bench_close(&b);
 }
