@@ -64,7 +64,7 @@ FAMILIES = {
                       lora=["to_q", "to_k", "to_v", "to_out.0"]),
     "flux": dict(size="flux-dev", layers=[1, 2], grid=(1, 64, 64), tokens=512, clip=(1, 512, 512),
                  transformer="FluxTransformer2DModel", vae="AutoencoderKL",
-                 parts=["lora", "full", "full16", "vae"],    # the larger text encoder is CogVideoX's
+                 parts=["lora", "full", "full16", "vae"],   # the larger text encoder is CogVideoX's
                  lora=["to_q", "to_k", "to_v", "to_out.0", "add_q_proj", "add_k_proj",
                        "add_v_proj", "to_add_out"], skipped=0),
 }

@@ -146,10 +146,11 @@ static void query_block_at_once(const fwd *f, const own *w, size_t bh, size_t q0
     size_t b = bh / f->heads, h = bh % f->heads, rows = least(f->bq, f->sq - q0);
     size_t ldq = f->du + CPU_ATTN_PAD, s = CPU_MR * w->lds, p = CPU_MR * w->ldp;
     cpu_attend x = {
-        .rows = cpu_round_up(rows, (size_t)f->g->rows), .keys = cpu_keys(f->k, f->kv_len, b), .du = f->du,
-        .dp = f->dp, .q = w->q, .ldq = ldq, .k = w->panels, .v = w->panels + f->head_units,
-        .scale = f->scale * CPU_LOG2E, .s = { w->s, w->s + s }, .p = { w->p, w->p + p },
-        .lds = w->lds, .ldp = w->ldp, .sums = w->sums, .max = w->max, .sum = w->sum, .o = w->o,
+        .rows = cpu_round_up(rows, (size_t)f->g->rows), .keys = cpu_keys(f->k, f->kv_len, b),
+        .du = f->du, .dp = f->dp, .q = w->q, .ldq = ldq, .k = w->panels,
+        .v = w->panels + f->head_units, .scale = f->scale * CPU_LOG2E,
+        .s = { w->s, w->s + s }, .p = { w->p, w->p + p }, .lds = w->lds, .ldp = w->ldp,
+        .sums = w->sums, .max = w->max, .sum = w->sum, .o = w->o,
     };
 
     if (x.keys == 0) {
