@@ -12,9 +12,9 @@ typedef struct cpu_conv {
     const vt_conv *c;
     size_t in, out, kw, rows;                  /* channels; kernel width; input rows per output
                                                 * row */
-    size_t frames;                             /* of the kernel: w's, or one, the sum of w's frames
-                                                * first..first+sum-1; */
-    size_t first, sum;                         /* else 0 and 1 */
+    size_t frames;                             /* of the kernel: those of w, or one of a still */
+    size_t first, sum;                         /* which is the sum of `sum` frames of w from `first`
+                                                * on; else 0 and 1 */
     size_t pb, row_weights;                    /* units of a panel; of all panels of one (kt, kh) */
     size_t units;                              /* units of kw C elements */
     size_t lda, ldc;                           /* strides: of positions in a row; of rows in acc */
