@@ -120,27 +120,28 @@ void clip_close(clip *m)
 
 int clip_width(const clip *m) { return (int)m->c.layers.width; }
 int clip_positions(const clip *m) { return (int)m->c.positions; }
+int clip_batch(const clip *m) { return text_batch(&m->s); }
 vt_usage clip_usage(const clip *m) { return vt_usage_of(m->s.g); }
 
 /* ---- forward ---- */
 
-int clip_end(const clip *m, const int64_t *ids, int n, int *end, vc_err *err)
+int clip_end(const clip *m, const text_ids *t, int *end, vc_err *err)
 {
-    const int64_t eos = m->c.eos;
+    const int64_t eos = m->c.eos, *id = t->id;
     int at = 0;
-    int rc = text_ids_known(ids, n, m->c.vocab, err);
+    int rc = text_ids_known(t, m->c.vocab, err);
 
     if (rc)
         return rc;
-    if (n > m->c.positions)
+    if (t->n > m->c.positions)
         return vc_fail(err, VC_EINVAL, "a text of %d tokens; the text encoder has positions for "
-                       "%lld", n, (long long)m->c.positions);
-    for (int i = 1; i < n && eos == LEGACY_EOS; i++)
-        if (ids[i] > ids[at])
+                       "%lld", t->n, (long long)m->c.positions);
+    for (int i = 1; i < t->n && eos == LEGACY_EOS; i++)
+        if (id[i] > id[at])
             at = i;
-    while (eos != LEGACY_EOS && at < n && ids[at] != eos)
+    while (eos != LEGACY_EOS && at < t->n && id[at] != eos)
         at++;
-    if (at == n)
+    if (at == t->n)
         return vc_fail(err, VC_EINVAL, "no token of the text has id %lld, the end of a text by "
                        "eos_token_id of the encoder's config.json: give the tokenizer that this "
                        "model was trained with, which ends texts with this token", (long long)eos);
@@ -148,55 +149,79 @@ int clip_end(const clip *m, const int64_t *ids, int n, int *end, vc_err *err)
     return 0;
 }
 
-/* ids i32 [n] -> states of the last layer, f32 [1,n,D] */
-static vt_tensor *forward(const clip *m, const int32_t *ids, const int32_t *places, int n)
+/* i32 [1,total]: the position of each token in its text */
+static vt_tensor *places(vt_ctx *g, const text_ids *t, int texts)
 {
-    vt_ctx *g = m->s.g;
-    const int64_t dim[2] = { 1, n };
-    vt_tensor *id = vt_from_host(g, VC_I32, 2, dim, ids, VC_I32);
-    vt_tensor *place = vt_from_host(g, VC_I32, 2, dim, places, VC_I32);
-    vt_tensor *x = vt_cast(g, vt_embedding(g, m->tokens, id), VC_F32);
+    const int total = text_total(t, texts);
+    int32_t *place = malloc((size_t)total * sizeof *place);
+    int n = 0;
 
-    x = vt_add(g, x, vt_embedding(g, m->positions, place));
-    return clip_layers_run(g, &m->c.layers, m->layer, m->c.layers.layers, true, x);
+    if (!place)
+        return vt_fail(g, VC_ENOMEM, "out of memory for %d tokens", total);
+    for (int k = 0; k < texts; k++)
+        for (int i = 0; i < t[k].n; i++)
+            place[n++] = i;
+    vt_tensor *x = vt_from_host(g, VC_I32, 2, (int64_t[]){ 1, total }, place, VC_I32);
+    free(place);
+    return x;
 }
 
-static int run(clip *m, const int32_t *ids, const int32_t *places, int n, int end, float *states,
-               float *pooled, vc_err *err)
+/* ids i32 [total] of the texts -> states of the last layer, f32 [1,total,D] */
+static vt_tensor *forward(const clip *m, const int32_t *ids, const text_ids *t, int texts)
+{
+    vt_ctx *g = m->s.g;
+    const int64_t dim[2] = { 1, text_total(t, texts) };
+    vt_tensor *id = vt_from_host(g, VC_I32, 2, dim, ids, VC_I32);
+    vt_tensor *x = vt_cast(g, vt_embedding(g, m->tokens, id), VC_F32);
+
+    x = vt_add(g, x, vt_embedding(g, m->positions, places(g, t, texts)));
+    return clip_layers_run(g, &m->c.layers, m->layer, m->c.layers.layers, true, x, t, texts);
+}
+
+/* x [1,total,D] -> [1,texts,D], the states of the texts' ends */
+static vt_tensor *ends_of(vt_ctx *g, vt_tensor *x, const text_ids *t, int texts, const int *end)
+{
+    vt_tensor *row[TEXT_BATCH];
+
+    for (int i = 0, at = 0; i < texts; at += t[i++].n)
+        row[i] = vt_slice(g, x, 1, at + end[i], at + end[i] + 1);
+    return vt_concat(g, 1, texts, row);
+}
+
+static int run(clip *m, const int32_t *ids, const text_ids *t, int texts, const int *end,
+               float *states, float *pooled, vc_err *err)
 {
     size_t width = (size_t)m->c.layers.width;
     vt_ctx *g = m->s.g;
 
     vt_step_begin(g, 0);
-    vt_tensor *x = forward(m, ids, places, n);
+    vt_tensor *x = forward(m, ids, t, texts);
     if (!states)
-        x = vt_pack(g, vt_slice(g, x, 1, end, end + 1));
+        x = ends_of(g, x, t, texts, end);
     x = clip_norm_run(g, &m->c.layers, &m->norm, x);
     int rc = text_stack_end(&m->s, x, states ? states : pooled, err);
-    if (!rc && states)
-        memcpy(pooled, states + (size_t)end * width, width * sizeof *pooled);
+    for (int i = 0, at = 0; !rc && states && i < texts; at += t[i++].n)
+        memcpy(pooled + (size_t)i * width, states + (size_t)(at + end[i]) * width,
+               width * sizeof *pooled);
     return rc;
 }
 
-int clip_encode(clip *m, const int64_t *ids, int n, float *states, float *pooled, vc_err *err)
+int clip_encode(clip *m, const text_ids *t, int texts, float *states, float *pooled, vc_err *err)
 {
-    int32_t *id, *places;
-    int end;
-    int rc = clip_end(m, ids, n, &end, err);
+    text_ids used[TEXT_BATCH];
+    int end[TEXT_BATCH], rc = 0;
+    int32_t *id;
 
+    for (int i = 0; !rc && i < texts; i++) {
+        rc = clip_end(m, &t[i], &end[i], err);
+        const int few = end[i] < TEXT_FEW ? TEXT_FEW : end[i] + 1;
+        used[i] = (text_ids){ t[i].id, states || few > t[i].n ? t[i].n : few };
+    }
+    if (!rc)
+        rc = text_ids_copy(&id, used, texts, m->c.vocab, err);
     if (rc)
         return rc;
-    if (!states)
-        n = end + 1;
-    rc = text_ids(&id, ids, n, m->c.vocab, err);
-    if (rc)
-        return rc;
-    places = malloc((size_t)n * sizeof *places);
-    for (int i = 0; places && i < n; i++)
-        places[i] = i;
-    rc = places ? run(m, id, places, n, end, states, pooled, err)
-                : vc_fail(err, VC_ENOMEM, "out of memory for %d tokens", n);
-    free(places);
+    rc = run(m, id, used, texts, end, states, pooled, err);
     free(id);
     return rc;
 }

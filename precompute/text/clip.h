@@ -12,7 +12,7 @@
 #define PRECOMPUTE_TEXT_CLIP_H
 
 #include "common/tensor/tensor.h"
-#include "precompute/encoder.h"
+#include "precompute/text/stack.h"
 
 typedef struct clip clip;
 
@@ -26,13 +26,15 @@ void clip_close(clip *m);                         /* NULL is fine */
 int clip_width(const clip *m);                    /* hidden_size */
 int clip_positions(const clip *m);                /* the most tokens that a text may have */
 
-/* *end is the index in ids [n] of the token that ends the text. VC_EINVAL: an id is not in the
- * vocabulary, there are more tokens than positions, or no token ends the text. */
-int clip_end(const clip *m, const int64_t *ids, int n, int *end, vc_err *err);
-/* Fills states f32 [n, width], after the last norm, and pooled f32 [width]. Where states is NULL,
- * the tokens after the end of the text are not encoded. VC_EINVAL: as clip_end; VC_ENUMERIC: a
- * state is not finite. */
-int clip_encode(clip *m, const int64_t *ids, int n, float *states, float *pooled, vc_err *err);
+int clip_batch(const clip *m);                    /* text_batch */
+
+/* *end is the index of the token that ends the text. VC_EINVAL: an id is not in the vocabulary,
+ * there are more tokens than positions, or no token ends the text. */
+int clip_end(const clip *m, const text_ids *t, int *end, vc_err *err);
+/* Fills states f32 [text_total, width], after the last norm, and pooled f32 [texts, width] of at
+ * most TEXT_BATCH texts. Where states is NULL, tokens after the end of a text are not encoded,
+ * except the first TEXT_FEW. VC_EINVAL: as clip_end; VC_ENUMERIC: a state is not finite. */
+int clip_encode(clip *m, const text_ids *t, int texts, float *states, float *pooled, vc_err *err);
 vt_usage clip_usage(const clip *m);               /* of the last clip_encode */
 
 #endif

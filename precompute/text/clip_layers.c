@@ -86,14 +86,14 @@ static vt_tensor *norm(vt_ctx *g, const clip_config *c, vt_tensor *x, const clip
 }
 
 static vt_tensor *attend(vt_ctx *g, const clip_config *c, const clip_layer *w, bool causal,
-                         vt_tensor *x)
+                         vt_tensor *x, const text_ids *t, int texts)
 {
     vt_tensor *y = norm(g, c, x, &w->norm1);
     vt_tensor *q = text_heads(g, vt_linear(g, y, &w->q), c->heads);
     vt_tensor *k = text_heads(g, vt_linear(g, y, &w->k), c->heads);
     vt_tensor *v = text_heads(g, vt_linear(g, y, &w->v), c->heads);
-    vt_tensor *o = vt_attention(g, q, k, v, &(vt_attn){ .causal = causal });
-    return vt_add(g, x, vt_linear(g, text_joined(g, o), &w->out));
+    vt_tensor *o = text_attention(g, q, k, v, t, texts, NULL, &(vt_attn){ .causal = causal });
+    return vt_add(g, x, vt_linear(g, o, &w->out));
 }
 
 static vt_tensor *feed(vt_ctx *g, const clip_config *c, const clip_layer *w, vt_tensor *x)
@@ -104,12 +104,12 @@ static vt_tensor *feed(vt_ctx *g, const clip_config *c, const clip_layer *w, vt_
 }
 
 vt_tensor *clip_layers_run(vt_ctx *g, const clip_config *c, const clip_layer *layer, int64_t count,
-                           bool causal, vt_tensor *x)
+                           bool causal, vt_tensor *x, const text_ids *t, int texts)
 {
     vt_scope s = vt_scope_begin(g);               /* its end frees the tensors of each half */
 
     for (int64_t i = 0; i < count; i++) {
-        x = attend(g, c, &layer[i], causal, x);
+        x = attend(g, c, &layer[i], causal, x, t, texts);
         vt_scope_end(g, s, 1, &x);
         x = feed(g, c, &layer[i], x);
         vt_scope_end(g, s, 1, &x);

@@ -37,10 +37,10 @@ enum { CLIP_D = -1, CLIP_HIDDEN = -2, CLIP_SIZES = 3 };       /* sizes of the la
  * The caller frees *out. */
 int clip_layers_bind(clip_layer **out, text_stack *s, const clip_config *c, int64_t n,
                      const char *prefix, vc_err *err);
-/* Runs `count` layers on x f32 [1,n,D] -> [1,n,D]; the activations of one layer are held at a
- * time. */
+/* Runs `count` layers on x f32 [1,total,D] -> [1,total,D], the rows of at most TEXT_BATCH texts;
+ * the activations of one layer are held at a time. */
 vt_tensor *clip_layers_run(vt_ctx *g, const clip_config *c, const clip_layer *layer, int64_t count,
-                           bool causal, vt_tensor *x);
+                           bool causal, vt_tensor *x, const text_ids *t, int texts);
 /* The layer norm of x f32 [1,n,D]. */
 vt_tensor *clip_norm_run(vt_ctx *g, const clip_config *c, const clip_norm *w, vt_tensor *x);
 

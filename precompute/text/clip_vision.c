@@ -229,6 +229,15 @@ static vt_tensor *embed(const clip_vision *m, const float *pixels)
     return clip_norm_run(g, &c->layers, &m->norm_before, x);
 }
 
+/* pixels [size,size,3] -> states f32 [1,tokens,D] of the last layer that is run */
+static vt_tensor *run(const clip_vision *m, const float *pixels)
+{
+    const config *c = &m->c;
+    const text_ids all = { .n = (int)c->tokens };
+
+    return clip_layers_run(m->s.g, &c->layers, m->layer, c->used, false, embed(m, pixels), &all, 1);
+}
+
 int clip_vision_encode(clip_vision *m, const float *pixels, float *states, float *pooled,
                        vc_err *err)
 {
@@ -239,7 +248,7 @@ int clip_vision_encode(clip_vision *m, const float *pixels, float *states, float
         return vc_fail(err, VC_EINVAL, "a pooled state needs all layers, but the last %lld are "
                        "left out", (long long)(c->layers.layers - c->used));
     vt_step_begin(g, 0);
-    vt_tensor *x = clip_layers_run(g, &c->layers, m->layer, c->used, false, embed(m, pixels));
+    vt_tensor *x = run(m, pixels);
     int rc = 0;
     if (pooled) {
         vt_tensor *first = vt_pack(g, vt_slice(g, x, 1, 0, 1));
@@ -256,7 +265,7 @@ int clip_vision_memory(clip_vision *m, size_t *bytes, vc_err *err)
     vt_ctx *g = m->s.g;
 
     vt_step_begin(g, VT_DRY);
-    clip_layers_run(g, &m->c.layers, m->layer, m->c.used, false, embed(m, NULL));
+    run(m, NULL);
     int rc = vt_step_end(g, err);
     *bytes = vt_usage_of(g).pool_peak;
     return rc;

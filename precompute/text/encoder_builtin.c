@@ -107,12 +107,13 @@ static void encode_one(const char *text, int rows, float *states)
 
 static int encode(void *model, const text_tokens *t, float *states, float *pooled, vc_err *err)
 {
-    const size_t each = (size_t)t->n * WIDTH;
-
     (void)model, (void)pooled, (void)err;
-    memset(states, 0, (size_t)t->prompts * each * sizeof *states);
-    for (int i = 0; i < t->prompts; i++)
-        encode_one(t->text[i], t->n, states + (size_t)i * each);
+    for (int i = 0; i < t->prompts; i++) {
+        const size_t n = (size_t)t->ids[i].n * WIDTH;
+        memset(states, 0, n * sizeof *states);
+        encode_one(t->text[i], t->ids[i].n, states);
+        states += n;
+    }
     return 0;
 }
 

@@ -17,6 +17,7 @@ static int open_model(void **model, const encoder_opts *o, text_info *info, vc_e
         return vc_fail(err, VC_EINVAL, "%s: prompts of %d tokens; max_position_embeddings of its "
                        "config.json is %d", o->dir, o->text.max_length + o->text.crop,
                        clip_positions(m));
+    info->batch = clip_batch(m);
     info->pooled = clip_width(m);
     info->width = o->text.pooled_only ? 0 : clip_width(m);
     return 0;
@@ -33,18 +34,18 @@ static void close_model(void *model)
 static int check(void *model, const text_tokens *t, vc_err *err)
 {
     int end;
-    int rc = clip_end(model, t->ids, t->n, &end, err);
+    int rc = clip_end(model, t->ids, &end, err);
 
     if (rc || end)
         return rc;
     return vc_fail(err, VC_EINVAL, "no token begins the empty prompt, whose end is id %lld: give "
                    "the tokenizer that this model was trained with, which begins and ends texts "
-                   "with special tokens", (long long)t->ids[0]);
+                   "with special tokens", (long long)t->ids->id[0]);
 }
 
 static int encode(void *model, const text_tokens *t, float *states, float *pooled, vc_err *err)
 {
-    return clip_encode(model, t->ids, t->n, states, pooled, err);
+    return clip_encode(model, t->ids, t->prompts, states, pooled, err);
 }
 
 static const text_model model = {

@@ -186,8 +186,8 @@ static int count(const text_tokens *t, int64_t id, int *last)
 {
     int n = 0;
 
-    for (int i = 0; i < t->n; i++)
-        if (t->ids[i] == id) {
+    for (int i = 0; i < t->ids->n; i++)
+        if (t->ids->id[i] == id) {
             *last = i;
             n++;
         }
@@ -200,7 +200,7 @@ static int check(void *model, const text_tokens *t, vc_err *err)
 {
     llava *m = model;
     int at;
-    int rc = text_ids_known(t->ids, t->n, llm_vocab(m->text), err);
+    int rc = text_ids_known(t->ids, llm_vocab(m->text), err);
 
     if (rc)
         return rc;
@@ -209,7 +209,7 @@ static int check(void *model, const text_tokens *t, vc_err *err)
                        "(image_token_index of the text encoder's config.json): give the tokenizer "
                        "that this model was trained with, with all its special tokens",
                        (long long)m->image_id);
-    m->end_header = t->n > BEHIND_HEADER ? t->ids[t->n - BEHIND_HEADER] : -1;
+    m->end_header = t->ids->n > BEHIND_HEADER ? t->ids->id[t->ids->n - BEHIND_HEADER] : -1;
     if (count(t, m->end_header, &at) != HEADERS)
         return vc_fail(err, VC_EMISMATCH, "the template's three headers do not end with one token "
                        "<|end_header_id|>: give the tokenizer that this model was trained with, "
@@ -260,8 +260,8 @@ static void expand(llava *m, const text_tokens *t, int image)
 
     for (int i = 0; i < m->length + more; i++) {
         const int from = i < image ? i : i < image + m->patches ? image : i - more;
-        m->ids[i] = t->ids[from];
-        m->mask[i] = from < t->n;
+        m->ids[i] = t->ids->id[from];
+        m->mask[i] = from < t->ids->n;
     }
 }
 
@@ -270,10 +270,10 @@ static void expand(llava *m, const text_tokens *t, int image)
 static int find_header(const llava *m, const text_tokens *t, int *end, vc_err *err)
 {
     int last = 0, n = count(t, m->end_header, &last);
-    const bool whole = n == HEADERS && last >= t->n - BEHIND_HEADER;
+    const bool whole = n == HEADERS && last >= t->ids->n - BEHIND_HEADER;
 
     *end = whole ? last + 1 : t->length;
-    if (whole || (n == HEADERS - 1 && t->n == t->length))
+    if (whole || (n == HEADERS - 1 && t->ids->n == t->length))
         return 0;
     return vc_fail(err, VC_EINVAL, "the prompt holds <|end_header_id|>, which ends the template's "
                    "headers: take the word out of the caption");
@@ -288,7 +288,7 @@ static void choose_rows(const llava *m, const text_tokens *t, int image, int end
 
     for (int i = 0; i < m->patches; i += m->interleave)
         memcpy(m->rows + row * (size_t)n++, m->states + row * (size_t)(image + i), bytes);
-    for (int i = m->crop; i < t->n; i++)
+    for (int i = m->crop; i < t->ids->n; i++)
         if (i < end - HEADER_TOKENS || i >= end)
             memcpy(m->rows + row * (size_t)n++, m->states + row * (size_t)(i + more), bytes);
     r->n = n;
@@ -308,9 +308,9 @@ static int choose(void *model, const text_tokens *t, text_result *r, vc_err *err
     if (!rc)
         rc = look(m, t->picture, err);
     expand(m, t, image);
+    const text_ids all = { m->ids, t->ids->n + m->patches - 1 };
     if (!rc)
-        rc = llm_encode_with(m->text, m->ids, t->n + m->patches - 1, m->features, image, m->patches,
-                             m->states, err);
+        rc = llm_encode_with(m->text, &all, m->features, image, m->patches, m->states, err);
     if (rc)
         return rc;
     *r = (text_result){ .length = m->length + m->patches - 1, .ids = m->ids, .mask = m->mask,

@@ -16,6 +16,7 @@ static int open_model(void **model, const encoder_opts *o, const llm_kind *kind,
     if (rc)
         return rc;
     info->width = llm_width(m);
+    info->batch = llm_batch(m);
     *model = m;
     return 0;
 }
@@ -37,13 +38,13 @@ static void close_model(void *model)
 
 static int check(void *model, const text_tokens *t, vc_err *err)
 {
-    return text_ids_known(t->ids, t->n, llm_vocab(model), err);
+    return text_ids_known(t->ids, llm_vocab(model), err);
 }
 
 static int encode(void *model, const text_tokens *t, float *states, float *pooled, vc_err *err)
 {
     (void)pooled;
-    return llm_encode(model, t->ids, t->n, states, err);
+    return llm_encode(model, t->ids, t->prompts, states, err);
 }
 
 static const text_model llama = {

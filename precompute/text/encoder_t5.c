@@ -2,8 +2,7 @@
  *
  * The pipelines of CogVideoX, LTX-Video and FLUX pass no mask to T5: tokens attend to the padding,
  * which changes every state. States of padding are stored too, except for LTX-Video, whose
- * transformer masks the padding (text_rule.masked). All prompts have the same number of tokens
- * then, so several can be encoded at once.
+ * transformer masks the padding (text_rule.masked).
  * Wan masks the padding's keys and uses the states of the prompt alone. Positions are relative, so
  * these states do not depend on padding, and the prompt is encoded without padding. */
 #include "precompute/text/prompt.h"
@@ -19,16 +18,14 @@ static int open_model(void **model, const encoder_opts *o, const char *type, tex
     if (rc)
         return rc;
     info->width = t5_width(m);
+    info->batch = t5_batch(m);
     *model = m;
     return 0;
 }
 
 static int open_t5(void **model, const encoder_opts *o, text_info *info, vc_err *err)
 {
-    int rc = open_model(model, o, "t5", info, err);
-    if (!rc)
-        info->batch = t5_batch(*model, o->text.max_length + o->text.crop);
-    return rc;
+    return open_model(model, o, "t5", info, err);
 }
 
 static int open_umt5(void **model, const encoder_opts *o, text_info *info, vc_err *err)
@@ -43,13 +40,13 @@ static void close_model(void *model)
 
 static int check(void *model, const text_tokens *t, vc_err *err)
 {
-    return text_ids_known(t->ids, t->n, t5_vocab(model), err);
+    return text_ids_known(t->ids, t5_vocab(model), err);
 }
 
 static int encode(void *model, const text_tokens *t, float *states, float *pooled, vc_err *err)
 {
     (void)pooled;
-    return t5_encode(model, t->ids, t->prompts, t->n, states, err);
+    return t5_encode(model, t->ids, t->prompts, states, err);
 }
 
 static const text_model models[2] = {

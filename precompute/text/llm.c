@@ -326,23 +326,24 @@ static void set_frequencies(llm *m)
     }
 }
 
-/* Cosines and sines [n, head / 2] of tokens 0..n-1. */
-static void rotations(const llm *m, int n, vt_tensor *table[2])
+/* Cosines and sines [total, head / 2] of the tokens of all texts; each text begins at 0. */
+static void rotations(const llm *m, const text_ids *t, int texts, vt_tensor *table[2])
 {
-    const int64_t pairs = m->c.head / 2, dim[2] = { n, pairs };
-    size_t count = (size_t)(n * pairs);
+    const int64_t total = text_total(t, texts), pairs = m->c.head / 2, dim[2] = { total, pairs };
+    size_t count = (size_t)(total * pairs), at = 0;
     float *host = malloc(2 * count * sizeof *host);
 
     if (!host) {
-        vt_fail(m->s.g, VC_ENOMEM, "out of memory for %d tokens", n);
+        vt_fail(m->s.g, VC_ENOMEM, "out of memory for %lld tokens", (long long)total);
         return;
     }
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t j = 0; j < pairs; j++) {
-            float angle = (float)i * m->frequency[j];
-            host[i * pairs + j] = cosf(angle);
-            host[count + (size_t)(i * pairs + j)] = sinf(angle);
-        }
+    for (int k = 0; k < texts; k++)
+        for (int i = 0; i < t[k].n; i++)
+            for (int64_t j = 0; j < pairs; j++, at++) {
+                float angle = (float)i * m->frequency[j];
+                host[at] = cosf(angle);
+                host[count + at] = sinf(angle);
+            }
     for (int i = 0; i < 2; i++)
         table[i] = vt_from_host(m->s.g, VC_F32, 2, dim, host + (size_t)i * count, VC_F32);
     free(host);
@@ -423,6 +424,7 @@ void llm_close(llm *m)
 
 int llm_width(const llm *m) { return (int)m->c.width; }
 int64_t llm_vocab(const llm *m) { return m->c.vocab; }
+int llm_batch(const llm *m) { return text_batch(&m->s); }
 vt_usage llm_usage(const llm *m) { return vt_usage_of(m->s.g); }
 
 /* ---- forward ---- */
@@ -434,9 +436,9 @@ static vt_tensor *norm(vt_ctx *g, const config *c, vt_tensor *x, vt_tensor *w)
     return vt_cast(g, vt_rms_norm(g, x, w, (float)c->eps), vt_compute(g));
 }
 
-/* x [1,n,D] + attention of the norm of x; rotation holds cosines and sines [n, head / 2] */
+/* x [1,total,D] + attention of the norm of x; rotation holds cosines and sines [total, head / 2] */
 static vt_tensor *attend(vt_ctx *g, const config *c, const layer *w, vt_tensor *x,
-                         vt_tensor *const rotation[2])
+                         const text_ids *t, int texts, vt_tensor *const rotation[2])
 {
     vt_tensor *y = norm(g, c, x, w->norm1);
     vt_tensor *q = text_heads(g, vt_linear(g, y, &w->q), c->heads);
@@ -444,11 +446,11 @@ static vt_tensor *attend(vt_ctx *g, const config *c, const layer *w, vt_tensor *
     vt_tensor *v = text_heads(g, vt_linear(g, y, &w->v), c->kv_heads);
     q = vt_rope_halves(g, q, rotation[0], rotation[1], 0);
     k = vt_rope_halves(g, k, rotation[0], rotation[1], 0);
-    vt_tensor *o = vt_attention(g, q, k, v, &(vt_attn){ .causal = 1 });
-    return vt_add(g, x, vt_linear(g, text_joined(g, o), &w->o));
+    vt_tensor *o = text_attention(g, q, k, v, t, texts, NULL, &(vt_attn){ .causal = 1 });
+    return vt_add(g, x, vt_linear(g, o, &w->o));
 }
 
-/* x [1,n,D] + down(silu(gate y) * up y), where y is the norm of x */
+/* x [1,total,D] + down(silu(gate y) * up y), where y is the norm of x */
 static vt_tensor *feed(vt_ctx *g, const config *c, const layer *w, vt_tensor *x)
 {
     vt_tensor *y = norm(g, c, x, w->norm2);
@@ -481,19 +483,20 @@ static vt_tensor *splice(vt_ctx *g, vt_tensor *x, const spliced *in)
     return parts > 1 ? vt_concat(g, 1, parts, part) : part[0];
 }
 
-/* ids i32 [n] -> states [1,n,D] */
-static vt_tensor *forward(const llm *m, const int32_t *ids, int n, const spliced *in)
+/* ids i32 [total] of the texts -> states [1,total,D] */
+static vt_tensor *forward(const llm *m, const int32_t *ids, const text_ids *t, int texts,
+                          const spliced *in)
 {
     vt_ctx *g = m->s.g;
     const config *c = &m->c;
     vt_tensor *rotation[2] = { NULL, NULL };
 
-    rotations(m, n, rotation);
+    rotations(m, t, texts, rotation);
     vt_scope s = vt_scope_begin(g);               /* its end frees the tensors of each half */
-    vt_tensor *x = vt_from_host(g, VC_I32, 2, (int64_t[]){ 1, n }, ids, VC_I32);
+    vt_tensor *x = vt_from_host(g, VC_I32, 2, (int64_t[]){ 1, text_total(t, texts) }, ids, VC_I32);
     x = splice(g, vt_cast(g, vt_embedding(g, m->embed, x), VC_F32), in);
     for (int64_t i = 0; i < c->used; i++) {
-        x = attend(g, c, &m->layer[i], x, rotation);
+        x = attend(g, c, &m->layer[i], x, t, texts, rotation);
         vt_scope_end(g, s, 1, &x);
         x = feed(g, c, &m->layer[i], x);
         vt_scope_end(g, s, 1, &x);
@@ -501,21 +504,27 @@ static vt_tensor *forward(const llm *m, const int32_t *ids, int n, const spliced
     return c->used == c->layers ? vt_rms_norm(g, x, m->norm, (float)c->eps) : x;
 }
 
-int llm_encode_with(llm *m, const int64_t *ids, int n, const float *in, int at, int count,
-                    float *states, vc_err *err)
+static int encode(llm *m, const text_ids *t, int texts, const spliced *in, float *states,
+                  vc_err *err)
 {
     int32_t *id;
-    int rc = text_ids(&id, ids, n, m->c.vocab, err);
+    int rc = text_ids_copy(&id, t, texts, m->c.vocab, err);
 
     if (rc)
         return rc;
     vt_step_begin(m->s.g, 0);
-    rc = text_stack_end(&m->s, forward(m, id, n, &(spliced){ in, at, count }), states, err);
+    rc = text_stack_end(&m->s, forward(m, id, t, texts, in), states, err);
     free(id);
     return rc;
 }
 
-int llm_encode(llm *m, const int64_t *ids, int n, float *states, vc_err *err)
+int llm_encode(llm *m, const text_ids *t, int texts, float *states, vc_err *err)
 {
-    return llm_encode_with(m, ids, n, NULL, 0, 0, states, err);
+    return encode(m, t, texts, &(spliced){ 0 }, states, err);
+}
+
+int llm_encode_with(llm *m, const text_ids *t, const float *given, int at, int count,
+                    float *states, vc_err *err)
+{
+    return encode(m, t, 1, &(spliced){ given, at, count }, states, err);
 }

@@ -10,7 +10,7 @@
  * layer after the final norm, else the output of the last layer but `skip`, without a norm. The
  * last `skip` layers are neither read nor run.
  *
- * Memory: weights stay in the file's map. n tokens take, for any number of layers, at most
+ * Memory: weights stay in the file's map. n tokens in all take, for any number of layers, at most
  * n (5 hidden_size + max(4 intermediate_size, 3 (heads + key heads) head_dim) + head_dim) f32. The
  * backend's packed panels come on top (on the CPU 32 MB of a weight, and some MB per thread). The
  * residual stream is f32.
@@ -19,8 +19,7 @@
 #ifndef PRECOMPUTE_TEXT_LLM_H
 #define PRECOMPUTE_TEXT_LLM_H
 
-#include "common/tensor/tensor.h"
-#include "precompute/encoder.h"
+#include "precompute/text/stack.h"
 
 typedef struct llm llm;
 
@@ -49,12 +48,14 @@ int llm_open(llm **out, const llm_kind *kind, const encoder_opts *o, vf_key *fin
 void llm_close(llm *m);                           /* NULL is fine */
 int llm_width(const llm *m);                      /* hidden_size */
 int64_t llm_vocab(const llm *m);
-/* Fills states f32 [n, width] for ids [n]. The caller leaves out padding at the end, which would
- * change none of these states. VC_EINVAL: an id is not in the vocabulary; VC_ENUMERIC: a state is
- * not finite. */
-int llm_encode(llm *m, const int64_t *ids, int n, float *states, vc_err *err);
-/* The same with `rows` [count,width] in place of the embeddings of tokens at..at+count-1. */
-int llm_encode_with(llm *m, const int64_t *ids, int n, const float *rows, int at, int count,
+int llm_batch(const llm *m);                      /* text_batch */
+/* Fills states f32 [text_total, width] of at most TEXT_BATCH texts. The caller leaves out padding
+ * at the end of a text, which would change none of these states. VC_EINVAL: an id is not in the
+ * vocabulary; VC_ENUMERIC: a state is not finite. */
+int llm_encode(llm *m, const text_ids *t, int texts, float *states, vc_err *err);
+/* The same for one text, with `given` [count,width] in place of the embeddings of tokens
+ * at..at+count-1. */
+int llm_encode_with(llm *m, const text_ids *t, const float *given, int at, int count,
                     float *states, vc_err *err);
 vt_usage llm_usage(const llm *m);                 /* of the last llm_encode */
 

@@ -9,7 +9,7 @@
 #include "precompute/text/clean.h"
 #include "precompute/tokenizer/tokenizer.h"
 
-enum { MAX_TOKENS = 1 << 15 };
+enum { MAX_TOKENS = 1 << 15, ROWS = 1024 };       /* with more rows a product is no faster */
 
 struct text_enc {
     const text_model *kind;
@@ -21,8 +21,10 @@ struct text_enc {
     int batch, length, width, pooled_width;       /* length includes the cropped tokens */
     char **text;                                  /* [batch], during a call */
     int64_t *ids, *mask;                          /* [batch,length] */
-    float *states, *pooled;                       /* [batch,length,width], [batch,pooled_width] or
-                                                   * NULL */
+    text_ids *used;                               /* [batch]: the tokens to encode */
+    float *states, *pooled;                       /* [batch * length,width], of which the tokens of
+                                                   * all texts use the first rows;
+                                                   * [batch,pooled_width]; or NULL */
 };
 
 /* ---- tokens ---- */
@@ -51,8 +53,9 @@ static bool has_scenes(const text_rule *rule, const char *prompt)
 /* Checks the ids of a prompt of n tokens, the first in t->ids. */
 static int check_ids(const text_enc *t, int n, vc_err *err)
 {
-    const text_tokens tokens = { .prompts = 1, .text = (char *[]){ "" }, .ids = t->ids,
-                                 .n = t->kind->masked ? n : t->length, .length = t->length };
+    const text_ids ids = { t->ids, t->kind->masked ? n : t->length };
+    const text_tokens tokens = { .prompts = 1, .text = (char *[]){ "" }, .ids = &ids,
+                                 .length = t->length };
     return t->kind->check ? t->kind->check(t->model, &tokens, err) : 0;
 }
 
@@ -150,6 +153,7 @@ void text_prompt_close(text_enc *t)
     free(t->text);
     free(t->ids);
     free(t->mask);
+    free(t->used);
     free(t->states);
     free(t->pooled);
     free(t);
@@ -162,11 +166,12 @@ static int make_areas(text_enc *t, vc_err *err)
     t->text = calloc(batch, sizeof *t->text);
     t->ids = calloc(n, sizeof *t->ids);
     t->mask = calloc(n, sizeof *t->mask);
+    t->used = calloc(batch, sizeof *t->used);
     const bool states = t->width && t->kind->encode;
     t->states = states ? calloc(n, (size_t)t->width * sizeof *t->states) : NULL;
     if (t->pooled_width)
         t->pooled = calloc(batch, (size_t)t->pooled_width * sizeof *t->pooled);
-    if (!t->text || !t->ids || !t->mask || (states && !t->states) ||
+    if (!t->text || !t->ids || !t->mask || !t->used || (states && !t->states) ||
         (t->pooled_width && !t->pooled))
         return vc_fail(err, VC_ENOMEM, "%s: out of memory for %d tokens", t->kind->class,
                        t->length);
@@ -243,10 +248,11 @@ int text_prompt_open(text_enc **out, const text_model *m, const encoder_opts *o,
 
 /* ---- a text ---- */
 
-/* Describes the result of prompt i, of n tokens before the padding. VC_EINVAL: nothing is left. */
-static int result_of(const text_enc *t, int i, int n, text_result *r, vc_err *err)
+/* Describes the result of prompt i, of n tokens before the padding, whose states begin at row `at`.
+ * VC_EINVAL: nothing is left. */
+static int result_of(const text_enc *t, int i, int n, size_t at, text_result *r, vc_err *err)
 {
-    const size_t width = (size_t)t->width, at = (size_t)i * (size_t)t->length;
+    const size_t width = (size_t)t->width;
     const int stored = t->kind->masked || t->rule.masked ? n : t->length;
 
     if (stored <= t->rule.crop)
@@ -264,9 +270,11 @@ static int result_of(const text_enc *t, int i, int n, text_result *r, vc_err *er
     return 0;
 }
 
-int text_prompt_encode(text_enc *t, const text_input *in, int n, text_result *r, vc_err *err)
+/* Fills t->text, the tokens and r of n prompts. */
+static int prepare(text_enc *t, const text_input *in, int n, text_result *r, vc_err *err)
 {
     int before = 0, rc = 0;
+    size_t at = 0;
 
     for (int i = 0; !rc && i < n; i++)
         if (t->tok && !t->scenes && has_scenes(&t->rule, in[i].prompt))
@@ -275,14 +283,53 @@ int text_prompt_encode(text_enc *t, const text_input *in, int n, text_result *r,
         t->text[i] = in_template(&t->rule, in[i].prompt);
         rc = t->text[i] ? tokens_of(t, i, t->text[i], &before, err) : vc_no_memory(err);
         if (!rc)
-            rc = result_of(t, i, before, &r[i], err);
+            rc = result_of(t, i, before, at, &r[i], err);
+        t->used[i] = (text_ids){ ids_of(t, i), t->kind->masked ? before : t->length };
+        at += (size_t)t->used[i].n;
     }
-    const text_tokens tokens = { .prompts = n, .text = t->text, .picture = in->picture,
-                                 .n = t->kind->masked ? before : t->length, .ids = t->ids,
-                                 .length = t->length };
+    return rc;
+}
+
+/* The number of prompts, of the n from `first` on, that the model gets at once. */
+static int group_of(const text_enc *t, int first, int n)
+{
+    int rows = t->used[first].n, k = 1;
+
+    if (rows < TEXT_FEW)
+        return 1;
+    for (; k < n && t->used[first + k].n >= TEXT_FEW; k++) {
+        rows += t->used[first + k].n;
+        if (rows > ROWS)
+            break;
+    }
+    return k;
+}
+
+static int encode(text_enc *t, const text_input *in, int n, vc_err *err)
+{
+    size_t at = 0;
+    int rc = 0;
+
+    for (int i = 0, k; !rc && i < n; i += k) {
+        k = group_of(t, i, n - i);
+        const text_tokens tokens = { .prompts = k, .text = t->text + i, .picture = in[i].picture,
+                                     .ids = t->used + i, .length = t->length };
+        rc = t->kind->encode(t->model, &tokens,
+                             t->states ? t->states + at * (size_t)t->width : NULL,
+                             t->pooled ? t->pooled + i * t->pooled_width : NULL, err);
+        at += (size_t)text_total(t->used + i, k);
+    }
+    return rc;
+}
+
+int text_prompt_encode(text_enc *t, const text_input *in, int n, text_result *r, vc_err *err)
+{
+    int rc = prepare(t, in, n, r, err);
+    const text_tokens one = { .prompts = 1, .text = t->text, .picture = in->picture,
+                              .ids = t->used, .length = t->length };
+
     if (!rc)
-        rc = t->kind->choose ? t->kind->choose(t->model, &tokens, r, err)
-                             : t->kind->encode(t->model, &tokens, t->states, t->pooled, err);
+        rc = t->kind->choose ? t->kind->choose(t->model, &one, r, err) : encode(t, in, n, err);
     for (int i = 0; i < n; i++) {
         free(t->text[i]);
         t->text[i] = NULL;

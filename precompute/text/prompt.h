@@ -7,16 +7,15 @@
 #ifndef PRECOMPUTE_TEXT_PROMPT_H
 #define PRECOMPUTE_TEXT_PROMPT_H
 
-#include "precompute/encoder.h"
+#include "precompute/text/stack.h"
 
-/* The input of an encoder: one prompt, or several of n tokens if the model's info has a batch. */
+/* The input of an encoder: one prompt, or several if the model's info has a batch. */
 typedef struct text_tokens {
     int prompts;
     char *const *text;               /* [prompts]: each in its template */
     const text_picture *picture;     /* the first prompt's; NULL: none */
-    int n;                           /* tokens of each to encode */
-    const int64_t *ids;              /* [prompts,length], padding behind the first n of a masked
-                                      * model, whose batch is 1 */
+    const text_ids *ids;             /* [prompts]: the tokens of each to encode. Behind those of a
+                                      * masked model its padding follows, up to `length` */
     int length;
 } text_tokens;
 
@@ -31,7 +30,7 @@ typedef struct text_model {
     void (*close)(void *model);      /* NULL is fine */
     /* The model's own tokenizer: fills ids and mask, [length]. NULL: o->tokenizer names one. */
     void (*words)(const char *text, int length, int64_t *ids, int64_t *mask);
-    /* Fills states [prompts,n,width] and pooled [prompts,info->pooled]. Either is NULL where its
+    /* Fills states [text_total,width] and pooled [prompts,info->pooled]. Either is NULL where its
      * width is 0. */
     int (*encode)(void *model, const text_tokens *t, float *states, float *pooled, vc_err *err);
     /* Fills *r in place of `encode`, for a model that chooses the stored states itself. The areas

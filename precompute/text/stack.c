@@ -45,30 +45,49 @@ void text_stack_close(text_stack *s)
 
 /* ---- a text ---- */
 
-int text_ids_known(const int64_t *ids, int n, int64_t vocab, vc_err *err)
+int text_batch(const text_stack *s)
 {
-    if (n < 1)
+    return vt_batch_keeps_bits(s->g) ? TEXT_BATCH : 1;
+}
+
+int text_total(const text_ids *t, int texts)
+{
+    int n = 0;
+
+    for (int i = 0; i < texts; i++)
+        n += t[i].n;
+    return n;
+}
+
+int text_ids_known(const text_ids *t, int64_t vocab, vc_err *err)
+{
+    if (t->n < 1)
         return vc_fail(err, VC_EINVAL, "text encoder: no token to encode");
-    for (int i = 0; i < n; i++)
-        if (ids[i] < 0 || ids[i] >= vocab)
+    for (int i = 0; i < t->n; i++)
+        if (t->id[i] < 0 || t->id[i] >= vocab)
             return vc_fail(err, VC_EINVAL, "token %d has id %lld, and the text encoder has ids "
-                           "0..%lld: is this its tokenizer?", i, (long long)ids[i],
+                           "0..%lld: is this its tokenizer?", i, (long long)t->id[i],
                            (long long)vocab - 1);
     return 0;
 }
 
-int text_ids(int32_t **out, const int64_t *ids, int n, int64_t vocab, vc_err *err)
+int text_ids_copy(int32_t **out, const text_ids *t, int texts, int64_t vocab, vc_err *err)
 {
+    const int total = text_total(t, texts);
+    int rc = 0, n = 0;
+
     *out = NULL;
-    int rc = text_ids_known(ids, n, vocab, err);
+    for (int i = 0; !rc && i < texts; i++)
+        rc = text_ids_known(&t[i], vocab, err);
     if (rc)
         return rc;
-    int32_t *id = malloc((size_t)n * sizeof *id);
+    int32_t *id = malloc((size_t)total * sizeof *id);
     if (!id)
-        return vc_fail(err, VC_ENOMEM, "out of memory for %d tokens", n);
+        return vc_fail(err, VC_ENOMEM, "out of memory for %d tokens", total);
 
-    for (int i = 0; i < n; i++)
-        id[i] = (int32_t)ids[i];
+    for (int i = 0; i < texts; i++)
+        for (int k = 0; k < t[i].n; k++)
+            id[n++] = (int32_t)t[i].id[k];
     *out = id;
     return 0;
 }
@@ -99,8 +118,24 @@ vt_tensor *text_heads(vt_ctx *g, vt_tensor *x, int64_t heads)
              : NULL;
 }
 
-vt_tensor *text_joined(vt_ctx *g, vt_tensor *x)
+static vt_tensor *joined(vt_ctx *g, vt_tensor *x)
 {
     return x ? vt_reshape(g, x, 3, (int64_t[]){ x->dim[0], x->dim[1], x->dim[2] * x->dim[3] })
              : NULL;
+}
+
+vt_tensor *text_attention(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v, const text_ids *t,
+                          int texts, vt_tensor *const *bias, const vt_attn *how)
+{
+    vt_tensor *out[TEXT_BATCH];
+    int64_t at = 0;
+
+    for (int i = 0; i < texts; at += t[i++].n) {
+        const int64_t end = at + t[i].n;
+        vt_attn own = *how;
+        own.bias = bias ? bias[i] : NULL;
+        out[i] = vt_attention(g, vt_slice(g, q, 1, at, end), vt_slice(g, k, 1, at, end),
+                              vt_slice(g, v, 1, at, end), &own);
+    }
+    return joined(g, texts > 1 ? vt_concat(g, 1, texts, out) : out[0]);
 }

@@ -27,18 +27,35 @@ int text_config_bad(const encoder_opts *o, int rc, vc_err *err);
 int text_stack_open(text_stack *s, const encoder_opts *o, vc_err *err);
 void text_stack_close(text_stack *s);             /* an all-zero *s is fine */
 
-/* VC_EINVAL: n is 0, or an id is not within 0..vocab-1. */
-int text_ids_known(const int64_t *ids, int n, int64_t vocab, vc_err *err);
-/* Checks the ids likewise and copies them to *out, i32 [n] for vt_embedding; the caller frees
- * *out. */
-int text_ids(int32_t **out, const int64_t *ids, int n, int64_t vocab, vc_err *err);
+/* The ids of a text's tokens. */
+typedef struct text_ids {
+    const int64_t *id;               /* [n] */
+    int n;
+} text_ids;
+
+/* The most texts of a batch, and the fewest tokens of a text in one: alone, a text of fewer would
+ * have other bits. */
+enum { TEXT_BATCH = 8, TEXT_FEW = 8 };
+/* Returns TEXT_BATCH, or 1 if the bits of a text's states would depend on the others. */
+int text_batch(const text_stack *s);
+int text_total(const text_ids *t, int texts);     /* tokens of all texts */
+
+/* VC_EINVAL: a text has no token, or an id is not within 0..vocab-1. */
+int text_ids_known(const text_ids *t, int64_t vocab, vc_err *err);
+/* Checks the ids likewise and copies those of all texts, one after the other, to *out, i32
+ * [text_total] for vt_embedding; the caller frees *out. */
+int text_ids_copy(int32_t **out, const text_ids *t, int texts, int64_t vocab, vc_err *err);
 /* VC_ENUMERIC: one of the n values x is not finite. */
 int text_finite(const text_stack *s, const float *x, size_t n, vc_err *err);
 /* Copies x to the host and ends the step. VC_ENUMERIC: a value is not finite. */
 int text_stack_end(text_stack *s, const vt_tensor *x, float *states, vc_err *err);
 
-/* text_heads: x [texts,n,heads*d] -> [texts,n,heads,d]; text_joined: the reverse. */
+/* x [1,n,heads*d] -> [1,n,heads,d] */
 vt_tensor *text_heads(vt_ctx *g, vt_tensor *x, int64_t heads);
-vt_tensor *text_joined(vt_ctx *g, vt_tensor *x);
+/* Attention of each token to the tokens of its own text, where the tokens of all texts are in one
+ * row: q, k, v [1,total,.,d] -> [1,total,heads*d]. bias [texts] in place of how->bias; NULL: none.
+ * No how->kv_len. */
+vt_tensor *text_attention(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v, const text_ids *t,
+                          int texts, vt_tensor *const *bias, const vt_attn *how);
 
 #endif

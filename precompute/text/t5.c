@@ -7,8 +7,6 @@
 #include "precompute/text/stack.h"
 
 enum { BUCKETS = 32, REACH = 128, EXACT = 8 };    /* of relative positions: see bucket() */
-enum { FEW = 8, ROWS = 1024 };                    /* rows of products: fewer have other bits; with
-                                                   * more a batch is no faster */
 
 typedef struct config {
     int64_t width, hidden, head, heads, layers, vocab;
@@ -199,6 +197,7 @@ void t5_close(t5 *m)
 
 int t5_width(const t5 *m) { return (int)m->c.width; }
 int64_t t5_vocab(const t5 *m) { return m->c.vocab; }
+int t5_batch(const t5 *m) { return text_batch(&m->s); }
 vt_usage t5_usage(const t5 *m) { return vt_usage_of(m->s.g); }
 
 /* ---- forward ---- */
@@ -235,12 +234,17 @@ static vt_tensor *buckets(vt_ctx *g, int n)
     return t;
 }
 
-/* table [BUCKETS,H] -> bias [H,n,n], a view of [H,2n-1] */
-static vt_tensor *bias_of(vt_ctx *g, vt_tensor *table, vt_tensor *of_distance, int n)
+/* table [BUCKETS,H] -> the bias [H,n,n] of each text, a view of [H,2m-1], where m is the number of
+ * tokens of the longest */
+static void bias_of(vt_ctx *g, vt_tensor *table, vt_tensor *of_distance, const text_ids *t,
+                    int texts, vt_tensor **bias)
 {
     vt_tensor *b = vt_cast(g, vt_embedding(g, table, of_distance), VC_F32);
     b = vt_pack(g, vt_permute(g, b, (int[]){ 1, 0 }));
-    return vt_distances(g, b, n);
+    for (int i = 0; i < texts; i++) {
+        const int64_t n = t[i].n, zero = b ? (b->dim[1] - 1) / 2 : 0;
+        bias[i] = vt_distances(g, vt_slice(g, b, 1, zero - n + 1, zero + n), n);
+    }
 }
 
 /* The input of each half of a layer: the norm of the residual stream x (f32), in the type of
@@ -250,18 +254,19 @@ static vt_tensor *norm(vt_ctx *g, const config *c, vt_tensor *x, vt_tensor *w)
     return vt_cast(g, vt_rms_norm(g, x, w, (float)c->eps), vt_compute(g));
 }
 
-/* x [texts,n,D] + attention of the norm of x; bias [H,n,n] */
-static vt_tensor *attend(vt_ctx *g, const config *c, const layer *w, vt_tensor *x, vt_tensor *bias)
+/* x [1,total,D] + attention of the norm of x; bias [H,n,n] of each text */
+static vt_tensor *attend(vt_ctx *g, const config *c, const layer *w, vt_tensor *x,
+                         const text_ids *t, int texts, vt_tensor *const *bias)
 {
     vt_tensor *y = norm(g, c, x, w->norm1);
     vt_tensor *q = text_heads(g, vt_linear(g, y, &w->q), c->heads);
     vt_tensor *k = text_heads(g, vt_linear(g, y, &w->k), c->heads);
     vt_tensor *v = text_heads(g, vt_linear(g, y, &w->v), c->heads);
-    vt_tensor *o = vt_attention(g, q, k, v, &(vt_attn){ .bias = bias, .scale = 1.0f });
-    return vt_add(g, x, vt_linear(g, text_joined(g, o), &w->o));
+    vt_tensor *o = text_attention(g, q, k, v, t, texts, bias, &(vt_attn){ .scale = 1.0f });
+    return vt_add(g, x, vt_linear(g, o, &w->o));
 }
 
-/* x [texts,n,D] + wo(gelu(wi_0 y) * wi_1 y), where y is the norm of x */
+/* x [1,total,D] + wo(gelu(wi_0 y) * wi_1 y), where y is the norm of x */
 static vt_tensor *feed(vt_ctx *g, const config *c, const layer *w, vt_tensor *x)
 {
     vt_tensor *y = norm(g, c, x, w->norm2);
@@ -270,22 +275,27 @@ static vt_tensor *feed(vt_ctx *g, const config *c, const layer *w, vt_tensor *x)
     return vt_add(g, x, vt_linear(g, h, &w->wo));
 }
 
-/* ids i32 [texts,n] -> states [texts,n,D] */
-static vt_tensor *forward(const t5 *m, const int32_t *ids, int texts, int n)
+/* ids i32 [total] of the texts -> states [1,total,D] */
+static vt_tensor *forward(const t5 *m, const int32_t *ids, const text_ids *t, int texts)
 {
     vt_ctx *g = m->s.g;
     const config *c = &m->c;
-    vt_tensor *of_distance = buckets(g, n);
-    vt_tensor *bias = bias_of(g, m->layer[0].table, of_distance, n);
+    vt_tensor *bias[TEXT_BATCH];
+    int most = t->n;
+
+    for (int i = 1; i < texts; i++)
+        most = t[i].n > most ? t[i].n : most;
+    vt_tensor *of_distance = buckets(g, most);
+    bias_of(g, m->layer[0].table, of_distance, t, texts, bias);
 
     vt_scope s = vt_scope_begin(g);               /* its end frees the tensors of each half */
-    vt_tensor *x = vt_from_host(g, VC_I32, 2, (int64_t[]){ texts, n }, ids, VC_I32);
+    vt_tensor *x = vt_from_host(g, VC_I32, 2, (int64_t[]){ 1, text_total(t, texts) }, ids, VC_I32);
     x = vt_cast(g, vt_embedding(g, m->embed, x), VC_F32);
     for (int64_t i = 0; i < c->layers; i++) {
         const layer *w = &m->layer[i];
         if (i > 0 && c->own_tables)
-            bias = bias_of(g, w->table, of_distance, n);
-        x = attend(g, c, w, x, bias);
+            bias_of(g, w->table, of_distance, t, texts, bias);
+        x = attend(g, c, w, x, t, texts, bias);
         vt_scope_end(g, s, 1, &x);
         x = feed(g, c, w, x);
         vt_scope_end(g, s, 1, &x);
@@ -293,22 +303,15 @@ static vt_tensor *forward(const t5 *m, const int32_t *ids, int texts, int n)
     return vt_rms_norm(g, x, m->norm, (float)c->eps);
 }
 
-int t5_batch(const t5 *m, int n)
-{
-    const int texts = n < FEW ? 1 : ROWS / n;
-
-    return texts > 1 && vt_batch_keeps_bits(m->s.g) ? texts : 1;
-}
-
-int t5_encode(t5 *m, const int64_t *ids, int texts, int n, float *states, vc_err *err)
+int t5_encode(t5 *m, const text_ids *t, int texts, float *states, vc_err *err)
 {
     int32_t *id;
-    int rc = text_ids(&id, ids, texts * n, m->c.vocab, err);
+    int rc = text_ids_copy(&id, t, texts, m->c.vocab, err);
 
     if (rc)
         return rc;
     vt_step_begin(m->s.g, 0);
-    rc = text_stack_end(&m->s, forward(m, id, texts, n), states, err);
+    rc = text_stack_end(&m->s, forward(m, id, t, texts), states, err);
     free(id);
     return rc;
 }

@@ -14,8 +14,7 @@
 #ifndef PRECOMPUTE_TEXT_T5_H
 #define PRECOMPUTE_TEXT_T5_H
 
-#include "common/tensor/tensor.h"
-#include "precompute/encoder.h"
+#include "precompute/text/stack.h"
 
 typedef struct t5 t5;
 
@@ -30,13 +29,11 @@ int t5_open(t5 **out, const encoder_opts *o, const char *model_type, vf_key *fin
 void t5_close(t5 *m);                             /* NULL is fine */
 int t5_width(const t5 *m);                        /* d_model */
 int64_t t5_vocab(const t5 *m);
-/* Returns the number of texts of n tokens that t5_encode had better get at once, 1 if a text's bits
- * would then depend on the others. */
-int t5_batch(const t5 *m, int n);
-/* Fills states f32 [texts, n, width], after the final norm, for ids [texts, n]; every token attends
- * to every other of its text. VC_EINVAL: an id is not in the vocabulary; VC_ENUMERIC: a state is
- * not finite. */
-int t5_encode(t5 *m, const int64_t *ids, int texts, int n, float *states, vc_err *err);
+int t5_batch(const t5 *m);                        /* text_batch */
+/* Fills states f32 [text_total, width], after the final norm, of at most TEXT_BATCH texts; every
+ * token attends to every other of its text. VC_EINVAL: an id is not in the vocabulary; VC_ENUMERIC:
+ * a state is not finite. */
+int t5_encode(t5 *m, const text_ids *t, int texts, float *states, vc_err *err);
 vt_usage t5_usage(const t5 *m);                   /* of the last t5_encode */
 
 #endif

@@ -76,7 +76,7 @@ static double error_of(llm *m, const vf_safetensors *gold, const char *ids, cons
 
     float *w = golden_values(gold, want, dim);
     assert_true(dim[0] == n && dim[1] == WIDTH && llm_width(m) == WIDTH);
-    assert_ok(llm_encode(m, id, n, states, &err), &err);
+    assert_ok(llm_encode(m, &(text_ids){ id, n }, 1, states, &err), &err);
     double e = golden_error(states, w, (int64_t)n * WIDTH);
     free(w);
     return e;
@@ -146,14 +146,46 @@ static void repeats(void **state)
 
     (void)state;
     ids_of(f.gold, "ids_150", id);
-    assert_ok(llm_encode(m, id, 3, a, &err), &err);
-    assert_ok(llm_encode(m, id, MOST, all, &err), &err);
-    assert_ok(llm_encode(m, id, 3, b, &err), &err);
+    assert_ok(llm_encode(m, &(text_ids){ id, 3 }, 1, a, &err), &err);
+    assert_ok(llm_encode(m, &(text_ids){ id, MOST }, 1, all, &err), &err);
+    assert_ok(llm_encode(m, &(text_ids){ id, 3 }, 1, b, &err), &err);
     assert_memory_equal(a, b, sizeof a);
     assert_true(golden_error(a, all, 3 * WIDTH) <= F32);
-    assert_ok(llm_encode(m, id, 1, b, &err), &err);
+    assert_ok(llm_encode(m, &(text_ids){ id, 1 }, 1, b, &err), &err);
     llm_close(m);
     tf_close(&f);
+}
+
+/* Texts of any lengths in a batch do not change each other: where a batch is used, not in a single
+ * bit. */
+static void batch_equals_single(void **state)
+{
+    enum { TEXTS = 3, TOTAL = MOST + TEXT_FEW + 40 };
+    float all[TOTAL * WIDTH], one[MOST * WIDTH];
+    int64_t ids[TOTAL];
+    vc_err err = { 0 };
+
+    (void)state;
+    for (int i = 0; i < TOTAL; i++)
+        ids[i] = i * 37 % 61 + 1;
+    const text_ids texts[TEXTS] = { { ids, MOST }, { ids + MOST, TEXT_FEW },
+                                    { ids + MOST + TEXT_FEW, 40 } };
+    for (int k = 0; k < 2 * MODELS; k++) {
+        const vc_dtype type = k % 2 ? VC_BF16 : VC_F32;
+        tf_fixture f = tf_open(models[k / 2].name, VC_BF16);
+        llm *m = open_in(f.dir, models[k / 2].kind, 2, type);
+        const float *have = all;
+        assert_ok(llm_encode(m, texts, TEXTS, all, &err), &err);
+        for (int i = 0; i < TEXTS; have += texts[i++].n * WIDTH) {
+            assert_ok(llm_encode(m, &texts[i], 1, one, &err), &err);
+            assert_true(golden_error(have, one, texts[i].n * WIDTH) <= F32);
+            if (llm_batch(m) > 1)
+                assert_memory_equal(have, one, (size_t)texts[i].n * WIDTH * sizeof *one);
+        }
+        assert_true(type == VC_BF16 || llm_batch(m) == 1);
+        llm_close(m);
+        tf_close(&f);
+    }
 }
 
 static bool poison(vf_view *v, const void *name)
@@ -178,7 +210,8 @@ static void nan_is_an_error(void **state)
     snprintf(dir, sizeof dir, "%s/nan", f.dir);
     tf_write(&f, dir, NULL, poison, "layers.1.post_attention_layernorm.weight", 1, NULL, 0);
     llm *m = open_in(dir, &llm_llama, 2, VC_F32);
-    assert_int_equal(llm_encode(m, (int64_t[]){ 1 }, 1, states, &err), VC_ENUMERIC);
+    const text_ids one = { (int64_t[]){ 1 }, 1 };
+    assert_int_equal(llm_encode(m, &one, 1, states, &err), VC_ENUMERIC);
     llm_close(m);
     tf_close(&f);
 }
@@ -403,11 +436,11 @@ static void inputs_refused(void **state)
     (void)state;
     assert_fails(llm_open(&m, &llm_llama, &o, &k, &err), VC_EINVAL, &err, "f16");
     m = open_in(f.dir, &llm_llama, 2, VC_F32);
-    assert_fails(llm_encode(m, ids, 2, states, &err), VC_EINVAL, &err,
+    assert_fails(llm_encode(m, &(text_ids){ ids, 2 }, 1, states, &err), VC_EINVAL, &err,
                  "token 1 has id 64, and the text encoder has ids 0..63");
     ids[1] = -1;
-    assert_int_equal(llm_encode(m, ids, 2, states, &err), VC_EINVAL);
-    assert_int_equal(llm_encode(m, ids, 0, states, &err), VC_EINVAL);
+    assert_int_equal(llm_encode(m, &(text_ids){ ids, 2 }, 1, states, &err), VC_EINVAL);
+    assert_int_equal(llm_encode(m, &(text_ids){ ids, 0 }, 1, states, &err), VC_EINVAL);
     llm_close(m);
     llm_close(NULL);
     tf_close(&f);
@@ -421,7 +454,7 @@ static size_t peak_of(const char *dir, int skip)
     float states[MOST * WIDTH];
     vc_err err = { 0 };
     llm *m = open_in(dir, &llm_llama, skip, VC_F32);
-    assert_ok(llm_encode(m, ids, MOST, states, &err), &err);
+    assert_ok(llm_encode(m, &(text_ids){ ids, MOST }, 1, states, &err), &err);
     size_t peak = llm_usage(m).pool_peak;
     llm_close(m);
     return peak;
@@ -484,7 +517,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equals_transformers), cmocka_unit_test(stored_types),
-        cmocka_unit_test(repeats), cmocka_unit_test(nan_is_an_error),
+        cmocka_unit_test(repeats), cmocka_unit_test(batch_equals_single),
+        cmocka_unit_test(nan_is_an_error),
         cmocka_unit_test(checkpoint_forms), cmocka_unit_test(unused_layers),
         cmocka_unit_test(tensors_refused), cmocka_unit_test(config_refused),
         cmocka_unit_test(older_configs), cmocka_unit_test(inputs_refused),

@@ -71,42 +71,47 @@ static void repeats(void **state)
     vc_err err;
 
     (void)state;
-    assert_int_equal(t5_encode(m, ids, 1, 3, a, &err), 0);
-    assert_int_equal(t5_encode(m, many, 1, TT_MOST, other, &err), 0);
-    assert_int_equal(t5_encode(m, ids, 1, 3, b, &err), 0);
+    assert_int_equal(t5_encode(m, &(text_ids){ ids, 3 }, 1, a, &err), 0);
+    assert_int_equal(t5_encode(m, &(text_ids){ many, TT_MOST }, 1, other, &err), 0);
+    assert_int_equal(t5_encode(m, &(text_ids){ ids, 3 }, 1, b, &err), 0);
     assert_memory_equal(a, b, sizeof a);
-    assert_int_equal(t5_encode(m, ids, 1, 1, b, &err), 0);        /* one token: one distance */
+    /* One token has one distance. */
+    assert_int_equal(t5_encode(m, &(text_ids){ ids, 1 }, 1, b, &err), 0);
     t5_close(m);
     tf_close(&f);
 }
 
-/* Texts in a batch do not change each other: where a batch is used, not in a single bit. */
+/* Texts of any lengths in a batch do not change each other: where a batch is used, not in a single
+ * bit. */
 static void batch_equals_single(void **state)
 {
-    enum { TEXTS = 3, N = 40, EACH = N * TT_WIDTH };
-    tf_fixture f = tt_open("t5", VC_BF16);
-    float all[TEXTS * EACH], one[EACH];
-    int64_t ids[TEXTS * N];
+    enum { TEXTS = 4, TOTAL = 40 + 9 + TT_MOST + TEXT_FEW };
+    static const char *const types[] = { "t5", "umt5" };
+    float all[TOTAL * TT_WIDTH], one[TT_MOST * TT_WIDTH];
+    int64_t ids[TOTAL];
     vc_err err = { 0 };
 
     (void)state;
-    for (int i = 0; i < TEXTS * N; i++)
+    for (int i = 0; i < TOTAL; i++)
         ids[i] = i * 37 % 61 + 1;
-    for (vc_dtype type = VC_F32; type <= VC_BF16; type++) {
-        t5 *m = tt_model(f.dir, "t5", type);
-        assert_ok(t5_encode(m, ids, TEXTS, N, all, &err), &err);
-        for (int i = 0; i < TEXTS; i++) {
-            assert_ok(t5_encode(m, ids + i * N, 1, N, one, &err), &err);
-            assert_true(golden_error(all + i * EACH, one, EACH) <= TT_F32);
-            if (t5_batch(m, N) > 1)
-                assert_memory_equal(all + i * EACH, one, sizeof one);
+    const text_ids texts[TEXTS] = { { ids, 40 }, { ids + 40, 9 }, { ids + 49, TT_MOST },
+                                    { ids + 49 + TT_MOST, TEXT_FEW } };
+    for (int k = 0; k < 4; k++) {
+        const vc_dtype type = k % 2 ? VC_BF16 : VC_F32;
+        tf_fixture f = tt_open(types[k / 2], VC_BF16);
+        t5 *m = tt_model(f.dir, types[k / 2], type);
+        const float *have = all;
+        assert_ok(t5_encode(m, texts, TEXTS, all, &err), &err);
+        for (int i = 0; i < TEXTS; have += texts[i++].n * TT_WIDTH) {
+            assert_ok(t5_encode(m, &texts[i], 1, one, &err), &err);
+            assert_true(golden_error(have, one, texts[i].n * TT_WIDTH) <= TT_F32);
+            if (t5_batch(m) > 1)
+                assert_memory_equal(have, one, (size_t)texts[i].n * TT_WIDTH * sizeof *one);
         }
-        assert_true(type == VC_BF16 || t5_batch(m, N) == 1);
-        assert_int_equal(t5_batch(m, 4), 1);
-        assert_int_equal(t5_batch(m, 1 << 14), 1);
+        assert_true(type == VC_BF16 || t5_batch(m) == 1);
         t5_close(m);
+        tf_close(&f);
     }
-    tf_close(&f);
 }
 
 static bool poison(vf_view *v, const void *name)
@@ -131,7 +136,8 @@ static void nan_is_an_error(void **state)
     snprintf(dir, sizeof dir, "%s/nan", f.dir);
     tf_write(&f, dir, NULL, poison, "encoder.block.1.layer.1.layer_norm.weight", 1, NULL, 0);
     t5 *m = tt_model(dir, "t5", VC_F32);
-    assert_int_equal(t5_encode(m, (int64_t[]){ 1 }, 1, 1, states, &err), VC_ENUMERIC);
+    const text_ids one = { (int64_t[]){ 1 }, 1 };
+    assert_int_equal(t5_encode(m, &one, 1, states, &err), VC_ENUMERIC);
     t5_close(m);
     tf_close(&f);
 }
@@ -150,7 +156,7 @@ static size_t peak_of(const char *dir, const char *type)
     float states[TT_MOST * TT_WIDTH];
     vc_err err = { 0 };
     t5 *m = tt_model(dir, type, VC_F32);
-    assert_ok(t5_encode(m, ids, 1, TT_MOST, states, &err), &err);
+    assert_ok(t5_encode(m, &(text_ids){ ids, TT_MOST }, 1, states, &err), &err);
     size_t peak = t5_usage(m).pool_peak;
     t5_close(m);
     return peak;

@@ -123,9 +123,9 @@ static int read_picture(void *model, const text_tokens *t, float *states, float 
                         vc_err *err)
 {
     (void)model, (void)err;
-    for (int i = 0; i < t->n; i++)
-        states[i] = (float)t->ids[i];
-    pooled[0] = (float)t->n;
+    for (int i = 0; i < t->ids->n; i++)
+        states[i] = (float)t->ids->id[i];
+    pooled[0] = (float)t->ids->n;
     pooled[1] = t->picture ? t->picture->rgb[0] : -2;
     return 0;
 }
@@ -158,6 +158,66 @@ static void reads_a_picture(void **state)
     assert_int_equal(text_prompt_open(&t, &reader, &o, &info, &err), 0);
     assert_int_equal(text_prompt_encode(t, &(text_input){ "ab", NULL }, 1, &r, &err), 0);
     assert_true(r.n == 0 && !r.embeds && r.pooled[0] == 2);
+    text_prompt_close(t);
+}
+
+/* ---- groups of a batch ---- */
+
+enum { LONG = 900, MANY = 6 };
+static int group[MANY], groups;                   /* prompts of each call of note_groups */
+
+static int open_many(void **model, const encoder_opts *o, text_info *info, vc_err *err)
+{
+    int rc = open_reader(model, o, info, err);
+    info->rule.max_length = LONG;
+    info->pooled = 1;
+    info->batch = MANY;
+    return rc;
+}
+
+/* A state is its token's id; the pooled state is the number of tokens. */
+static int note_groups(void *model, const text_tokens *t, float *states, float *pooled, vc_err *err)
+{
+    (void)model, (void)err;
+    for (int i = 0; i < t->prompts; i++) {
+        for (int k = 0; k < t->ids[i].n; k++)
+            *states++ = (float)t->ids[i].id[k];
+        *pooled++ = (float)t->ids[i].n;
+    }
+    group[groups++] = t->prompts;
+    return 0;
+}
+
+/* A model gets prompts together up to 1024 tokens, and those of fewer than 8 tokens alone. */
+static void groups_of_prompts(void **state)
+{
+    static const text_model many = {
+        .class = "Many", .masked = true, .open = open_many, .close = close_reader,
+        .words = letters, .encode = note_groups,
+    };
+    static const int length[MANY] = { 100, LONG, 7, 8, LONG, 200 }, want[] = { 2, 1, 2, 1 };
+    char text[MANY][LONG + 1] = { 0 };
+    text_input in[MANY];
+    text_result r[MANY];
+    encoder_opts o = { .dtype = VC_F32 };
+    text_enc *t;
+    text_info info;
+    vc_err err = { 0 };
+    (void)state;
+
+    for (int i = 0; i < MANY; i++) {
+        memset(text[i], 'a' + i, (size_t)length[i]);
+        in[i] = (text_input){ text[i], NULL };
+    }
+    assert_int_equal(text_prompt_open(&t, &many, &o, &info, &err), 0);
+    assert_int_equal(text_prompt_encode(t, in, MANY, r, &err), 0);
+    assert_int_equal(groups, 4);
+    assert_memory_equal(group, want, sizeof want);
+    for (int i = 0; i < MANY; i++) {
+        assert_true(r[i].n == length[i] && *r[i].pooled == (float)length[i]);
+        assert_true(r[i].embeds[0] == (float)('a' + i));
+        assert_true(r[i].embeds[length[i] - 1] == (float)('a' + i));
+    }
     text_prompt_close(t);
 }
 
@@ -203,7 +263,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(template_is_cropped), cmocka_unit_test(batches),
         cmocka_unit_test(rules_refused),
-        cmocka_unit_test(reads_a_picture), cmocka_unit_test(keys),
+        cmocka_unit_test(reads_a_picture), cmocka_unit_test(groups_of_prompts),
+        cmocka_unit_test(keys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
