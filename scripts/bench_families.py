@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """Times vlt's families against diffusers, transformers and PEFT on this machine, in one run.
 
-    python3 scripts/bench_families.py run BUILD WORK FAMILY [lora full full16 vae text texts ...]
-            [--rounds N] [--steps N] [--threads N] [--kernels SET]
-    python3 scripts/bench_families.py ref FAMILY lora|full|vae|text|texts MODEL --dtype bf16 ...
+    python3 scripts/bench_families.py run BUILD WORK FAMILY [lora full full16 vae text texts
+            captions ...] [--rounds N] [--steps N] [--threads N] [--kernels SET]
+    python3 scripts/bench_families.py ref FAMILY lora|full|vae|text|texts|captions MODEL ...
             runs PyTorch alone; `run` calls this command
 
 Models have random weights at real widths (scripts/random_model.py), and data is random. Training
 steps have a few blocks and thousands of tokens (see FAMILIES; --size, --layers and --grid change
-these), the VAE is whole, and the text encoder has two layers. `text` encodes one prompt, `texts`
-four: PyTorch in one call, vlt in as many as vprep makes. vlt and PyTorch run alternately, each
+these), the VAE is whole, and the text encoder has two layers. `text` encodes one prompt of full
+length, `texts` four, and `captions` eight short ones, which PyTorch pads as diffusers' pipeline
+does: PyTorch in one call, vlt in as many as vprep makes. vlt and PyTorch run alternately, each
 round in a new process, and the least time of all rounds counts. Both run in bf16 and f32
 (--dtypes), and PyTorch also with raised malloc thresholds; the best time of each program counts. A
 full finetune of PyTorch in bf16 has weights, gradients and moments in bf16; `full` has them in f32,
@@ -29,12 +30,14 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RANK = 64
-PROMPTS = {"text": 1, "texts": 4}
+PROMPTS = {"text": 1, "texts": 4, "captions": 8}
+SENTENCES = 1
 TUNED = {"MALLOC_MMAP_THRESHOLD_": str(1 << 40), "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
          "MALLOC_TOP_PAD_": str(64 << 20)}
 
 # size: of random_model.py; layers, grid: of training steps, in blocks and latents; tokens: of a
-# prompt; width: of its states, unless 4096; skipped: layers at the text encoder's end that no
+# prompt; masked: padding is masked; longest: prompts are padded to the longest, not to `prompt`
+# tokens; width: of its states, unless 4096; skipped: layers at the text encoder's end that no
 # program needs; clip: of the VAE; patch: the transformer's, in latents, unless 2
 FAMILIES = {
     "cogvideox": dict(size="2b", layers=[4], grid=(13, 32, 48), tokens=226, prompt=226, skipped=0,
@@ -44,17 +47,17 @@ FAMILIES = {
     "hunyuanvideo": dict(size="hunyuan", layers=[1, 2], grid=(5, 32, 48), tokens=256, prompt=351,
                          skipped=2, clip=(9, 192, 320),
                          transformer="HunyuanVideoTransformer3DModel",
-                         vae="AutoencoderKLHunyuanVideo", text="LlamaModel",
+                         vae="AutoencoderKLHunyuanVideo", text="LlamaModel", masked=True,
                          lora=r"(single_)?transformer_blocks\.\d+\.attn\.(to_q|to_k|to_v|to_out\.0|"
                               r"add_q_proj|add_k_proj|add_v_proj|to_add_out)"),
     "wan2.1": dict(size="wan-1.3b", layers=[4], grid=(5, 32, 48), tokens=512, prompt=512,
                    skipped=0, clip=(9, 192, 320), transformer="WanTransformer3DModel",
-                   vae="AutoencoderKLWan", text="UMT5EncoderModel",
+                   vae="AutoencoderKLWan", text="UMT5EncoderModel", masked=True,
                    lora=r"blocks\.\d+\.attn[12]\.(to_q|to_k|to_v|to_out\.0)"),
     "qwen-image": dict(size="qwen", layers=[2], grid=(1, 64, 64), tokens=128, prompt=162,
                        skipped=0, clip=(1, 512, 512), transformer="QwenImageTransformer2DModel",
                        vae="AutoencoderKLQwenImage", text="Qwen2_5_VLForConditionalGeneration",
-                       width=3584,
+                       masked=True, longest=True, width=3584,
                        lora=["to_q", "to_k", "to_v", "to_out.0", "add_q_proj", "add_k_proj",
                              "add_v_proj", "to_add_out"]),
     "ltx-video": dict(size="ltx-2b", layers=[4], patch=1, grid=(9, 16, 24), tokens=128,
@@ -173,7 +176,11 @@ def ref_text(a):
     import torch
     import transformers
     family = FAMILIES[a.family]
-    ids = torch.randint(2, 200, (PROMPTS[a.what], family["prompt"]))
+    ids = torch.randint(2, 200, (PROMPTS[a.what], a.tokens if family.get("longest") and a.tokens
+                                 else family["prompt"]))
+    mask = torch.ones_like(ids)
+    if a.tokens:
+        mask[:, a.tokens:] = 0
 
     def load(dtype):
         m = getattr(transformers, family["text"]).from_pretrained(a.model + "/text_encoder",
@@ -181,7 +188,9 @@ def ref_text(a):
         if family["skipped"]:
             m.layers = m.layers[:-family["skipped"]]
         return m
-    return ref_encoder(a, load, lambda m: m(ids)[0])
+    if not family.get("masked"):
+        return ref_encoder(a, load, lambda m: m(ids)[0])
+    return ref_encoder(a, load, lambda m: m(ids, attention_mask=mask)[0])
 
 
 def ref(a):
@@ -190,7 +199,7 @@ def ref(a):
     torch.manual_seed(0)
     work = {"lora": lambda: ref_step(a, True), "full": lambda: ref_step(a, False),
             "vae": lambda: ref_vae(a), "text": lambda: ref_text(a),
-            "texts": lambda: ref_text(a)}[a.what]
+            "texts": lambda: ref_text(a), "captions": lambda: ref_text(a)}[a.what]
     first, times, *flops = work()
     print(json.dumps({"first": first, "times": times, "flops": flops[0] if flops else None}))
 
@@ -230,11 +239,12 @@ def must(done, argv):
     return done
 
 
-def theirs(a, what, model, dtype, tuned):
+def theirs(a, what, model, dtype, tuned, tokens=0):
     """On a GPU blocks are recomputed if the step fails otherwise, as it does out of memory."""
     argv = [sys.executable, __file__, "ref", a.family, what.removesuffix("16"), model, "--dtype",
             dtype, "--threads", str(a.threads), "--device", a.device,
-            "--steps", str(a.steps), "--begin", repr(time.time()), "--grid", *map(str, a.grid)]
+            "--steps", str(a.steps), "--begin", repr(time.time()), "--tokens", str(tokens),
+            "--grid", *map(str, a.grid)]
     env, gpu = {"OMP_NUM_THREADS": str(a.threads), **(TUNED if tuned else {})}, a.device != "cpu"
     out, rss, _ = run_process(argv, env, gpu=gpu)
     if out is None and gpu:
@@ -271,11 +281,13 @@ def ours_train(a, what, model, n, dtype):
 def ours_encode(a, what, model):
     shape = [PROMPTS[what]] if what in PROMPTS else FAMILIES[a.family]["clip"]
     argv = [f"{a.build}/tests/bench_encoders", "text" if what in PROMPTS else what, model,
-            str(a.steps), str(a.threads), *map(str, shape)]
+            str(a.steps), str(a.threads), *map(str, shape),
+            *([str(SENTENCES)] if what == "captions" else [])]
     begin = time.time()
     out, rss, _ = must(run_process(argv, {}), argv)
     r = json.loads(out.splitlines()[-1])
-    return {"s": min(r["times"]), "first": r["first"] - begin, "rss": rss}
+    return {"s": min(r["times"]), "first": r["first"] - begin, "rss": rss,
+            "tokens": r.get("tokens")}
 
 
 def better(best, new, key=""):
@@ -302,7 +314,7 @@ def planned_flops(a, what, model):
     return 1e9 * float(found.group(1)) if done.returncode == 0 and found else None
 
 
-def claim(a, what):
+def claim(a, what, tokens):
     """The name of a row, which says what was computed."""
     f, family = a.grid, FAMILIES[a.family]
     if what == "vae":
@@ -311,6 +323,8 @@ def claim(a, what):
         return f"{a.family}: text encoder, 2 layers, {family['prompt']} tokens"
     if what == "texts":
         return f"{a.family}: text encoder, 2 layers, 4 prompts of {family['prompt']} tokens"
+    if what == "captions":
+        return f"{a.family}: text encoder, 2 layers, 8 captions of {tokens} tokens"
     blocks = "+".join(map(str, a.layers)) + " blocks" if a.layers else "all blocks"
     video = f[0] * f[1] * f[2] // family.get("patch", 2) ** 2
     types = "" if len(a.dtypes) > 1 else f", {a.dtypes[0]}"
@@ -321,7 +335,7 @@ def claim(a, what):
 
 
 def write_row(a, what, us, them, flops):
-    row = {"what": claim(a, what), "part": "families", "unit": "s", "threads": a.threads,
+    row = {"what": claim(a, what, us.get("tokens")), "part": "families", "unit": "s", "threads": a.threads,
            "ours": us["s"], "theirs": them["s"], "peer": f"PyTorch, {them['s_by']}",
            "memory": [us["rss"], them["rss"]], "type": us["s_by"]}
     if us.get("first") and "first" in them:
@@ -342,9 +356,10 @@ def compare(a, what):
         for dtype in types if step else ["bf16"]:      # vprep's default
             better(by_type.setdefault(dtype, {}), ours_train(a, what, model, n, dtype) if step
                    else ours_encode(a, what, model), dtype)
+        tokens = by_type["bf16"]["tokens"] if what == "captions" else 0
         for dtype in types:
             for tuned in (False, True) if a.device == "cpu" else (False,):
-                better(them, theirs(a, what, model, dtype, tuned),
+                better(them, theirs(a, what, model, dtype, tuned, tokens),
                        f"{dtype}{', tuned malloc' if tuned else ''}")
     # Time and memory of vlt are those of the same type.
     us = min(by_type.values(), key=lambda x: x["s"])
@@ -355,7 +370,7 @@ def compare(a, what):
           f"{us['rss'] / 2**30:.2f} / {them['rss'] / 2**30:.2f} GiB = {ratio('rss')} | "
           f"{us.get('first') or 0:.2f} / {them['first']:.2f} s = {ratio('first')} |", flush=True)
     if a.rows:
-        flops = them.get("flops") if not step else (
+        flops = None if what == "captions" else them.get("flops") if not step else (
             planned_flops(a, what, model) if a.device == "cpu" else model_flops(a, what))
         write_row(a, what, us, them, flops)
     if step and a.peak:
@@ -383,7 +398,8 @@ def make_inputs(a):
 
 def run(a):
     family = FAMILIES[a.family]
-    a.part = a.part or family.get("parts", ["lora", "full", "full16", "vae", "text", "texts"])
+    a.part = a.part or family.get("parts", ["lora", "full", "full16", "vae", "text", "texts",
+                                            *(["captions"] if family.get("masked") else [])])
     a.size, a.grid = a.size or family["size"], a.grid or family["grid"]
     a.layers = family["layers"] if a.layers is None else [n for n in a.layers if n]
     pathlib.Path(a.work).mkdir(parents=True, exist_ok=True)
@@ -406,6 +422,7 @@ def main():
     r.add_argument("model")
     r.add_argument("--begin", type=float, default=time.time())
     r.add_argument("--dtype", default="bf16")
+    r.add_argument("--tokens", type=int, default=0, help="of a caption; the rest is padding")
     r.add_argument("--recompute", action="store_true")
     r.set_defaults(call=ref)
     d = sub.add_parser("run")

@@ -16,6 +16,7 @@ With --sparse all values are zeros that take no space on the disk, for vtrain --
 tokenizer is --tokenizer (spiece.model, or LLaMA's tokenizer.json), else a tiny one.
 """
 import argparse
+import copy
 import json
 import pathlib
 import shutil
@@ -256,12 +257,13 @@ def text_encoder(out, a, rng):
     """The text encoder whose slot the folder's name says."""
     import transformers
     name, config = FAMILIES[SIZES[a.size][0]]["text"][out.name]
-    cls = getattr(transformers, name)
-    config = cls.config_class(**config, architectures=[name])
+    cls, config = getattr(transformers, name), copy.deepcopy(config)
+    text = config.get("text_config", config)
     if a.text_layers and name != "CLIPTextModel":
-        getattr(config, "text_config", config).num_hidden_layers = a.text_layers
+        text["num_hidden_layers"] = a.text_layers
     elif name in ("T5EncoderModel", "UMT5EncoderModel"):
-        config.num_hidden_layers = 24
+        text["num_hidden_layers"] = 24
+    config = cls.config_class(**config, architectures=[name])
     with torch.device("meta"):
         m = cls(config)
     config.save_pretrained(out)

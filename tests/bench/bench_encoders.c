@@ -1,9 +1,12 @@
 /* bench_encoders.c - times a family's VAE and its first text encoder for scripts/bench_families.py.
  *
  *     bench_encoders vae MODEL REPEATS THREADS F H W     of a model folder
- *     bench_encoders text MODEL REPEATS THREADS PROMPTS
+ *     bench_encoders text MODEL REPEATS THREADS PROMPTS [SENTENCES]
  *
- * Prints {"first": seconds since 1970 when the encoder was loaded, "times": [seconds, ...]}. */
+ * A prompt has so many sentences, or else as many as fill its length.
+ * Prints {"first": seconds since 1970 when the encoder was loaded, "times": [seconds, ...]}, and of
+ * texts "tokens": those of a prompt before its padding. */
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,9 +57,9 @@ static int bench_vae(const vae_class *class, const encoder_opts *o, int repeats,
     return rc;
 }
 
-/* Encodes the prompts in calls of as many as vprep would give. */
+/* Encodes the prompts in calls of as many as vprep would give. *tokens: those of a prompt. */
 static int encode(const text_class *class, text_enc *e, const text_input *in, int prompts,
-                  int batch, vc_err *err)
+                  int batch, int *tokens, vc_err *err)
 {
     text_result r[MOST];
     int rc = 0;
@@ -65,17 +68,21 @@ static int encode(const text_class *class, text_enc *e, const text_input *in, in
         n = batch < prompts - i ? batch : prompts - i;
         rc = class->encode(e, in + i, n, r, err);
     }
+    *tokens = 0;
+    for (int i = 0; !rc && i < r->length; i++)
+        *tokens += r->mask[i] != 0;
     return rc;
 }
 
 static int bench_text(const text_class *class, const encoder_opts *o, int repeats, int prompts,
-                      vc_err *err)
+                      int sentences, vc_err *err)
 {
     text_enc *e;
     text_info info;
     text_input in[MOST];
-    char prompt[1 << 14] = "";                   /* it fills max_length */
-    while (strlen(prompt) + 80 < sizeof prompt)
+    char prompt[1 << 14] = "";
+    int tokens = 0;
+    for (int i = 0; i < sentences && strlen(prompt) + 80 < sizeof prompt; i++)
         strcat(prompt, "A cat lies on a cushion and looks out of the window. ");
     for (int i = 0; i < MOST; i++)
         in[i] = (text_input){ prompt, NULL };
@@ -85,9 +92,10 @@ static int bench_text(const text_class *class, const encoder_opts *o, int repeat
     begin_times();
     for (int i = 0; !rc && i < repeats; i++) {
         double t = vc_seconds();
-        rc = encode(class, e, in, prompts, info.batch, err);
+        rc = encode(class, e, in, prompts, info.batch, &tokens, err);
         printf("%s%.6f", i ? ", " : "", vc_seconds() - t);
     }
+    printf("], \"tokens\": %d", tokens);
     class->close(e);
     return rc;
 }
@@ -95,10 +103,11 @@ static int bench_text(const text_class *class, const encoder_opts *o, int repeat
 int main(int argc, char **argv)
 {
     const bool text = argc > 1 && !strcmp(argv[1], "text");
-    const int prompts = text && argc == 6 ? atoi(argv[5]) : 0;
+    const int prompts = text && (argc == 6 || argc == 7) ? atoi(argv[5]) : 0;
     if (text ? prompts < 1 || prompts > MOST : argc != 8) {
         fprintf(stderr, "usage: bench_encoders vae MODEL REPEATS THREADS F H W\n"
-                "       bench_encoders text MODEL REPEATS THREADS PROMPTS (1..%d)\n", MOST);
+                "       bench_encoders text MODEL REPEATS THREADS PROMPTS (1..%d) [SENTENCES]\n",
+                MOST);
         return 2;
     }
     const int dim[3] = { text ? 0 : atoi(argv[5]), text ? 0 : atoi(argv[6]),
@@ -117,12 +126,13 @@ int main(int argc, char **argv)
             .masked = family.is->text[0].masked,
         };
     if (!rc)
-        rc = text ? bench_text(family.text[0], &o, atoi(argv[3]), prompts, &err)
+        rc = text ? bench_text(family.text[0], &o, atoi(argv[3]), prompts,
+                               argc == 7 ? atoi(argv[6]) : INT_MAX, &err)
                   : bench_vae(family.vae, &o, atoi(argv[3]), dim, &err);
     if (rc)
         fprintf(stderr, "bench_encoders: %s\n", err.text);
     else
-        printf("]}\n");
+        printf(text ? "}\n" : "]}\n");
     free(dir);
     free(tokenizer);
     return rc ? 1 : 0;
