@@ -6,26 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "precompute/text/stack.h"
-
-enum { MAX_HEAD = 256 };
-
-typedef enum rope_kind { ROPE_DEFAULT, ROPE_LLAMA3, ROPE_MROPE } rope_kind;
-
-/* The rule that makes angles of positions; ROPE_LLAMA3 alone uses the fields after theta. */
-typedef struct rope {
-    rope_kind kind;
-    double theta, factor, low, high;
-    int64_t original;                             /* tokens that the model was first trained with */
-} rope;
-
-typedef struct config {
-    int64_t width, hidden, layers, heads, kv_heads, head, vocab;
-    int64_t used;                                 /* layers that are run */
-    double eps;
-    bool qkv_bias, o_bias, mlp_bias;
-    rope rope;
-} config;
+#include "precompute/text/llm_config.h"
 
 typedef struct layer {
     vt_tensor *norm1, *norm2;                     /* [D] */
@@ -33,11 +14,11 @@ typedef struct layer {
 } layer;
 
 struct llm {
-    config c;
+    llm_config c;
     text_stack s;
     vt_tensor *embed, *norm;                      /* [V,D]; [D] or NULL */
     layer *layer;                                 /* [used] */
-    float frequency[MAX_HEAD / 2];                /* [head / 2]: radians per token */
+    float frequency[LLM_MAX_HEAD / 2];            /* [head / 2]: radians per token */
 };
 
 const llm_kind llm_llama = { .model_type = "llama" };
@@ -107,7 +88,7 @@ static const char *find_prefix(const vf_model *m)
 static int bind_layer(llm *m, layer *w, const char *prefix, int i, const int64_t *sizes,
                       const vt_source *src, vc_err *err)
 {
-    const config *c = &m->c;
+    const llm_config *c = &m->c;
     vt_params *p = m->s.p;
 
     int rc = vt_params_bind(p, layer_table, prefix, i, w, sizes, src, err);
@@ -123,7 +104,7 @@ static int bind_layer(llm *m, layer *w, const char *prefix, int i, const int64_t
 /* Whether a tensor of the decoder may stay unread: the tensor belongs to a layer, the last norm or
  * a head that is not run, or holds the frequencies, which older programs stored and config.json
  * determines. */
-static bool is_unused(const config *c, const char *name)
+static bool is_unused(const llm_config *c, const char *name)
 {
     static const char stored[] = "rotary_emb.inv_freq";
     size_t n = strlen(name);
@@ -158,7 +139,7 @@ static int check_left_over(const llm *m, const char *prefix, vc_err *err)
 
 static int bind(llm *m, vc_err *err)
 {
-    const config *c = &m->c;
+    const llm_config *c = &m->c;
     const int64_t sizes[N_SIZES] = { 0, c->width, c->heads * c->head, c->kv_heads * c->head,
                                      c->hidden, c->vocab };
     const vt_source src = vf_model_source(m->s.model);
@@ -174,157 +155,7 @@ static int bind(llm *m, vc_err *err)
     return rc ? rc : check_left_over(m, prefix, err);
 }
 
-/* ---- config.json ---- */
-
-static const vf_config_row needed_sizes[] = {
-    VF_INT_NEEDED(config, width, "hidden_size", 1, 1 << 16),
-    VF_INT_NEEDED(config, hidden, "intermediate_size", 1, 1 << 18),
-    VF_INT_NEEDED(config, layers, "num_hidden_layers", 1, 1 << 10),
-    VF_INT_NEEDED(config, heads, "num_attention_heads", 1, 1 << 10),
-    VF_INT_NEEDED(config, vocab, "vocab_size", 1, 1 << 24),
-    { 0 }
-};
-static const vf_config_row llama_sizes[] = {
-    VF_INT(config, width, "hidden_size", 4096, 1, 1 << 16),
-    VF_INT(config, hidden, "intermediate_size", 11008, 1, 1 << 18),
-    VF_INT(config, layers, "num_hidden_layers", 32, 1, 1 << 10),
-    VF_INT(config, heads, "num_attention_heads", 32, 1, 1 << 10),
-    VF_INT(config, vocab, "vocab_size", 32000, 1, 1 << 24),
-    { 0 }
-};
-static const vf_config_row rows[] = {
-    VF_INT(config, kv_heads, "num_key_value_heads", 0, 1, 1 << 10),
-    VF_INT(config, head, "head_dim", 0, 8, MAX_HEAD),
-    VF_NUM(config, eps, "rms_norm_eps", 1e-6, 0, 1),
-    VF_FLAG(config, o_bias, "attention_bias", false),
-    VF_FLAG(config, mlp_bias, "mlp_bias", false),
-    VF_ONLY("hidden_act", "silu", "silu"),
-    VF_ONLY_FLAG("use_sliding_window", false),
-    VF_UNSET("quantization_config", "use the f32, bf16 or f16 files"),
-    { 0 }
-};
-static const vf_config_row llama3_rows[] = {
-    VF_NUM_NEEDED(rope, factor, "factor", VF_ABOVE_0, 1e6),
-    VF_NUM_NEEDED(rope, low, "low_freq_factor", VF_ABOVE_0, 1e6),
-    VF_NUM_NEEDED(rope, high, "high_freq_factor", VF_ABOVE_0, 1e6),
-    VF_INT_NEEDED(rope, original, "original_max_position_embeddings", 1, 1 << 30),
-    { 0 }
-};
-
-/* Reads a scaling from the object o. Its kind is the field rope_type, which older files call
- * type. */
-static int read_scaling(rope *r, const cJSON *o, vc_err *err)
-{
-    const cJSON *name = cJSON_GetObjectItemCaseSensitive(o, "rope_type");
-    const vf_config_row kind_rows[] = {
-        VF_WORD(rope, kind, name ? "rope_type" : "type", "default", "default|llama3|mrope"),
-        VF_NUM(rope, theta, "rope_theta", r->theta, 1, 1e12),
-        VF_ONLY_NUM("partial_rotary_factor", 1),
-        { 0 }
-    };
-
-    int rc = vf_config_read(r, kind_rows, o, err);
-    if (!rc && r->kind == ROPE_LLAMA3)
-        rc = vf_config_read(r, llama3_rows, o, err);
-    if (!rc && r->kind == ROPE_LLAMA3 && r->high <= r->low)
-        rc = vc_fail(err, VC_EFORMAT, "high_freq_factor: %g is not above low_freq_factor: %g",
-                     r->high, r->low);
-    return rc;
-}
-
-/* Files of transformers 5 have theta and scaling in rope_parameters; older files have them in
- * rope_theta and rope_scaling. */
-static int read_rope(rope *r, const cJSON *o, vc_err *err)
-{
-    static const char *const fields[] = { "rope_parameters", "rope_scaling" };
-    static const vf_config_row theta[] = {
-        VF_NUM(rope, theta, "rope_theta", 10000, 1, 1e12), { 0 }
-    };
-
-    int rc = vf_config_read(r, theta, o, err);
-    for (int i = 0; !rc && i < 2; i++) {
-        const cJSON *scaling = cJSON_GetObjectItemCaseSensitive(o, fields[i]);
-        if (!scaling || cJSON_IsNull(scaling))
-            continue;
-        rc = vf_json_obj(o, fields[i], &scaling, err);
-        return rc ? rc : vc_context(err, read_scaling(r, scaling, err), "%s", fields[i]);
-    }
-    return rc;
-}
-
-/* Sets the fields that follow from others, and checks the rules between fields. */
-static int settle(config *c, int skip, vc_err *err)
-{
-    if (!c->kv_heads)
-        c->kv_heads = c->heads;
-    if (c->heads % c->kv_heads)
-        return vc_fail(err, VC_EFORMAT, "num_attention_heads: %lld is not a multiple of "
-                       "num_key_value_heads: %lld", (long long)c->heads, (long long)c->kv_heads);
-    if (!c->head)
-        c->head = c->width / c->heads;
-    if (c->head < 8 || c->head > MAX_HEAD || c->head % 8)
-        return vc_fail(err, VC_EFORMAT, "head_dim: %lld is not a multiple of 8 within 8..%d",
-                       (long long)c->head, MAX_HEAD);
-    if (skip < 0 || skip > c->layers)
-        return vc_fail(err, VC_EINVAL, "num_hidden_layers: %lld, of which the last %d layers "
-                       "cannot be left out", (long long)c->layers, skip);
-    c->used = c->layers - skip;
-    return 0;
-}
-
-static int read_config(config *c, const llm_kind *kind, int skip, const cJSON *o, vc_err *err)
-{
-    const vf_config_row type[] = { VF_ONLY("model_type", kind->model_type, NULL), { 0 } };
-    const vf_config_row part_type[] = { VF_ONLY("model_type", kind->part_type, kind->part_type),
-                                        { 0 } };
-    const cJSON *part = kind->part ? cJSON_GetObjectItemCaseSensitive(o, kind->part) : NULL;
-
-    int rc = vf_config_read(c, type, o, err);
-    if (!rc && part)
-        rc = vf_json_obj(o, kind->part, &o, err);
-    if (!rc && kind->part_type)
-        rc = vf_config_read(c, part_type, o, err);
-    if (!rc)
-        rc = vf_config_read(c, kind->part_type ? llama_sizes : needed_sizes, o, err);
-    if (!rc)
-        rc = vf_config_read(c, rows, o, err);
-    if (!rc)
-        rc = read_rope(&c->rope, o, err);
-    if (!rc)
-        rc = settle(c, skip, err);
-    c->qkv_bias = c->o_bias || kind->qkv_bias;
-    return rc;
-}
-
 /* ---- rotations ---- */
-
-/* The frequency f scaled as by Dubey et al. 2024 (LLaMA 3.1): slow rotations are slowed by
- * `factor`, fast rotations stay, and the rotations between are interpolated. */
-static float scaled(const rope *r, float f)
-{
-    float period = 6.28318530717958647692f / f;   /* tokens per whole rotation */
-    float slow = (float)((double)r->original / r->low);
-    float fast = (float)((double)r->original / r->high);
-
-    if (period < fast)
-        return f;
-    if (period > slow)
-        return f / (float)r->factor;
-    float s = ((float)r->original / period - (float)r->low) / (float)(r->high - r->low);
-    return (1 - s) * f / (float)r->factor + s * f;
-}
-
-/* Frequencies are computed in f32, as when the models were trained: in f64 the angles would differ
- * by 2e-5 after 300 tokens. */
-static void set_frequencies(llm *m)
-{
-    const config *c = &m->c;
-
-    for (int64_t j = 0; j < c->head / 2; j++) {
-        float f = 1 / powf((float)c->rope.theta, (float)(2 * j) / (float)c->head);
-        m->frequency[j] = c->rope.kind == ROPE_LLAMA3 ? scaled(&c->rope, f) : f;
-    }
-}
 
 /* Cosines and sines [total, head / 2] of the tokens of all texts; each text begins at 0. */
 static void rotations(const llm *m, const text_ids *t, int texts, vt_tensor *table[2])
@@ -351,43 +182,17 @@ static void rotations(const llm *m, const text_ids *t, int texts, vt_tensor *tab
 
 /* ---- open and close ---- */
 
-static vf_key fingerprint_of(const config *c, const llm_kind *kind, vf_key weights)
-{
-    vf_hasher h;
-
-    vf_hasher_begin(&h, "decoder 1");
-    vf_hasher_str(&h, "model_type", kind->model_type);
-    vf_hasher_bytes(&h, "weights", weights.b, sizeof weights.b);
-    vf_hasher_int(&h, "hidden_size", c->width);
-    vf_hasher_int(&h, "intermediate_size", c->hidden);
-    vf_hasher_int(&h, "num_hidden_layers", c->layers);
-    vf_hasher_int(&h, "layers", c->used);
-    vf_hasher_int(&h, "num_attention_heads", c->heads);
-    vf_hasher_int(&h, "num_key_value_heads", c->kv_heads);
-    vf_hasher_int(&h, "head_dim", c->head);
-    vf_hasher_int(&h, "biases", c->qkv_bias + 2 * c->o_bias + 4 * c->mlp_bias);
-    vf_hasher_bytes(&h, "rms_norm_eps", &c->eps, sizeof c->eps);
-    vf_hasher_bytes(&h, "rope_theta", &c->rope.theta, sizeof c->rope.theta);
-    if (c->rope.kind == ROPE_LLAMA3) {
-        vf_hasher_bytes(&h, "factor", &c->rope.factor, sizeof c->rope.factor);
-        vf_hasher_bytes(&h, "low_freq_factor", &c->rope.low, sizeof c->rope.low);
-        vf_hasher_bytes(&h, "high_freq_factor", &c->rope.high, sizeof c->rope.high);
-        vf_hasher_int(&h, "original_max_position_embeddings", c->rope.original);
-    }
-    return vf_hasher_end(&h);
-}
-
 static int set_up(llm *m, const llm_kind *kind, const encoder_opts *o, vc_err *err)
 {
     cJSON *json;
     int rc = text_config_open(&json, o, kind->model_type, err);
 
     if (!rc)
-        rc = text_config_bad(o, read_config(&m->c, kind, o->text.skip, json, err), err);
+        rc = text_config_bad(o, llm_config_read(&m->c, kind, o->text.skip, json, err), err);
     cJSON_Delete(json);
     if (rc)
         return rc;
-    set_frequencies(m);
+    llm_config_frequencies(&m->c, m->frequency);
     m->layer = calloc((size_t)m->c.used + 1, sizeof *m->layer);
     if (!m->layer)
         return vc_fail(err, VC_ENOMEM, "%s: out of memory", o->dir);
@@ -408,7 +213,7 @@ int llm_open(llm **out, const llm_kind *kind, const encoder_opts *o, vf_key *fin
         llm_close(m);
         return rc;
     }
-    *fingerprint = fingerprint_of(&m->c, kind, o->weights);
+    *fingerprint = llm_config_fingerprint(&m->c, kind, o->weights);
     *out = m;
     return 0;
 }
@@ -431,13 +236,13 @@ vt_usage llm_usage(const llm *m) { return vt_usage_of(m->s.g); }
 
 /* The input of each half of a layer: the norm of the residual stream x (f32), in the type of
  * activations. */
-static vt_tensor *norm(vt_ctx *g, const config *c, vt_tensor *x, vt_tensor *w)
+static vt_tensor *norm(vt_ctx *g, const llm_config *c, vt_tensor *x, vt_tensor *w)
 {
     return vt_cast(g, vt_rms_norm(g, x, w, (float)c->eps), vt_compute(g));
 }
 
 /* x [1,total,D] + attention of the norm of x; rotation holds cosines and sines [total, head / 2] */
-static vt_tensor *attend(vt_ctx *g, const config *c, const layer *w, vt_tensor *x,
+static vt_tensor *attend(vt_ctx *g, const llm_config *c, const layer *w, vt_tensor *x,
                          const text_ids *t, int texts, vt_tensor *const rotation[2])
 {
     vt_tensor *y = norm(g, c, x, w->norm1);
@@ -451,7 +256,7 @@ static vt_tensor *attend(vt_ctx *g, const config *c, const layer *w, vt_tensor *
 }
 
 /* x [1,total,D] + down(silu(gate y) * up y), where y is the norm of x */
-static vt_tensor *feed(vt_ctx *g, const config *c, const layer *w, vt_tensor *x)
+static vt_tensor *feed(vt_ctx *g, const llm_config *c, const layer *w, vt_tensor *x)
 {
     vt_tensor *y = norm(g, c, x, w->norm2);
     vt_tensor *gate = vt_silu(g, vt_linear(g, y, &w->gate));
@@ -488,7 +293,7 @@ static vt_tensor *forward(const llm *m, const int32_t *ids, const text_ids *t, i
                           const spliced *in)
 {
     vt_ctx *g = m->s.g;
-    const config *c = &m->c;
+    const llm_config *c = &m->c;
     vt_tensor *rotation[2] = { NULL, NULL };
 
     rotations(m, t, texts, rotation);

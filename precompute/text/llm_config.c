@@ -1,0 +1,176 @@
+/* llm_config.c - see llm_config.h */
+#include "precompute/text/llm_config.h"
+
+#include <math.h>
+
+static const vf_config_row needed_sizes[] = {
+    VF_INT_NEEDED(llm_config, width, "hidden_size", 1, 1 << 16),
+    VF_INT_NEEDED(llm_config, hidden, "intermediate_size", 1, 1 << 18),
+    VF_INT_NEEDED(llm_config, layers, "num_hidden_layers", 1, 1 << 10),
+    VF_INT_NEEDED(llm_config, heads, "num_attention_heads", 1, 1 << 10),
+    VF_INT_NEEDED(llm_config, vocab, "vocab_size", 1, 1 << 24),
+    { 0 }
+};
+static const vf_config_row llama_sizes[] = {
+    VF_INT(llm_config, width, "hidden_size", 4096, 1, 1 << 16),
+    VF_INT(llm_config, hidden, "intermediate_size", 11008, 1, 1 << 18),
+    VF_INT(llm_config, layers, "num_hidden_layers", 32, 1, 1 << 10),
+    VF_INT(llm_config, heads, "num_attention_heads", 32, 1, 1 << 10),
+    VF_INT(llm_config, vocab, "vocab_size", 32000, 1, 1 << 24),
+    { 0 }
+};
+static const vf_config_row rows[] = {
+    VF_INT(llm_config, kv_heads, "num_key_value_heads", 0, 1, 1 << 10),
+    VF_INT(llm_config, head, "head_dim", 0, 8, LLM_MAX_HEAD),
+    VF_NUM(llm_config, eps, "rms_norm_eps", 1e-6, 0, 1),
+    VF_FLAG(llm_config, o_bias, "attention_bias", false),
+    VF_FLAG(llm_config, mlp_bias, "mlp_bias", false),
+    VF_ONLY("hidden_act", "silu", "silu"),
+    VF_ONLY_FLAG("use_sliding_window", false),
+    VF_UNSET("quantization_config", "use the f32, bf16 or f16 files"),
+    { 0 }
+};
+static const vf_config_row llama3_rows[] = {
+    VF_NUM_NEEDED(llm_rope, factor, "factor", VF_ABOVE_0, 1e6),
+    VF_NUM_NEEDED(llm_rope, low, "low_freq_factor", VF_ABOVE_0, 1e6),
+    VF_NUM_NEEDED(llm_rope, high, "high_freq_factor", VF_ABOVE_0, 1e6),
+    VF_INT_NEEDED(llm_rope, original, "original_max_position_embeddings", 1, 1 << 30),
+    { 0 }
+};
+
+/* Reads a scaling from the object o. Its kind is the field rope_type, which older files call
+ * type. */
+static int read_scaling(llm_rope *r, const cJSON *o, vc_err *err)
+{
+    const cJSON *name = cJSON_GetObjectItemCaseSensitive(o, "rope_type");
+    const vf_config_row kind_rows[] = {
+        VF_WORD(llm_rope, kind, name ? "rope_type" : "type", "default", "default|llama3|mrope"),
+        VF_NUM(llm_rope, theta, "rope_theta", r->theta, 1, 1e12),
+        VF_ONLY_NUM("partial_rotary_factor", 1),
+        { 0 }
+    };
+
+    int rc = vf_config_read(r, kind_rows, o, err);
+    if (!rc && r->kind == ROPE_LLAMA3)
+        rc = vf_config_read(r, llama3_rows, o, err);
+    if (!rc && r->kind == ROPE_LLAMA3 && r->high <= r->low)
+        rc = vc_fail(err, VC_EFORMAT, "high_freq_factor: %g is not above low_freq_factor: %g",
+                     r->high, r->low);
+    return rc;
+}
+
+/* Files of transformers 5 have theta and scaling in rope_parameters; older files have them in
+ * rope_theta and rope_scaling. */
+static int read_rope(llm_rope *r, const cJSON *o, vc_err *err)
+{
+    static const char *const fields[] = { "rope_parameters", "rope_scaling" };
+    static const vf_config_row theta[] = {
+        VF_NUM(llm_rope, theta, "rope_theta", 10000, 1, 1e12), { 0 }
+    };
+
+    int rc = vf_config_read(r, theta, o, err);
+    for (int i = 0; !rc && i < 2; i++) {
+        const cJSON *scaling = cJSON_GetObjectItemCaseSensitive(o, fields[i]);
+        if (!scaling || cJSON_IsNull(scaling))
+            continue;
+        rc = vf_json_obj(o, fields[i], &scaling, err);
+        return rc ? rc : vc_context(err, read_scaling(r, scaling, err), "%s", fields[i]);
+    }
+    return rc;
+}
+
+/* Sets the fields that follow from others, and checks the rules between fields. */
+static int settle(llm_config *c, int skip, vc_err *err)
+{
+    if (!c->kv_heads)
+        c->kv_heads = c->heads;
+    if (c->heads % c->kv_heads)
+        return vc_fail(err, VC_EFORMAT, "num_attention_heads: %lld is not a multiple of "
+                       "num_key_value_heads: %lld", (long long)c->heads, (long long)c->kv_heads);
+    if (!c->head)
+        c->head = c->width / c->heads;
+    if (c->head < 8 || c->head > LLM_MAX_HEAD || c->head % 8)
+        return vc_fail(err, VC_EFORMAT, "head_dim: %lld is not a multiple of 8 within 8..%d",
+                       (long long)c->head, LLM_MAX_HEAD);
+    if (skip < 0 || skip > c->layers)
+        return vc_fail(err, VC_EINVAL, "num_hidden_layers: %lld, of which the last %d layers "
+                       "cannot be left out", (long long)c->layers, skip);
+    c->used = c->layers - skip;
+    return 0;
+}
+
+int llm_config_read(llm_config *c, const llm_kind *kind, int skip, const cJSON *o, vc_err *err)
+{
+    const vf_config_row type[] = { VF_ONLY("model_type", kind->model_type, NULL), { 0 } };
+    const vf_config_row part_type[] = { VF_ONLY("model_type", kind->part_type, kind->part_type),
+                                        { 0 } };
+    const cJSON *part = kind->part ? cJSON_GetObjectItemCaseSensitive(o, kind->part) : NULL;
+
+    int rc = vf_config_read(c, type, o, err);
+    if (!rc && part)
+        rc = vf_json_obj(o, kind->part, &o, err);
+    if (!rc && kind->part_type)
+        rc = vf_config_read(c, part_type, o, err);
+    if (!rc)
+        rc = vf_config_read(c, kind->part_type ? llama_sizes : needed_sizes, o, err);
+    if (!rc)
+        rc = vf_config_read(c, rows, o, err);
+    if (!rc)
+        rc = read_rope(&c->rope, o, err);
+    if (!rc)
+        rc = settle(c, skip, err);
+    c->qkv_bias = c->o_bias || kind->qkv_bias;
+    return rc;
+}
+
+/* The frequency f scaled as by Dubey et al. 2024 (LLaMA 3.1): slow rotations are slowed by
+ * `factor`, fast rotations stay, and the rotations between are interpolated. */
+static float scaled(const llm_rope *r, float f)
+{
+    float period = 6.28318530717958647692f / f;   /* tokens per whole rotation */
+    float slow = (float)((double)r->original / r->low);
+    float fast = (float)((double)r->original / r->high);
+
+    if (period < fast)
+        return f;
+    if (period > slow)
+        return f / (float)r->factor;
+    float s = ((float)r->original / period - (float)r->low) / (float)(r->high - r->low);
+    return (1 - s) * f / (float)r->factor + s * f;
+}
+
+/* Frequencies are computed in f32, as when the models were trained: in f64 the angles would differ
+ * by 2e-5 after 300 tokens. */
+void llm_config_frequencies(const llm_config *c, float *frequency)
+{
+    for (int64_t j = 0; j < c->head / 2; j++) {
+        float f = 1 / powf((float)c->rope.theta, (float)(2 * j) / (float)c->head);
+        frequency[j] = c->rope.kind == ROPE_LLAMA3 ? scaled(&c->rope, f) : f;
+    }
+}
+
+vf_key llm_config_fingerprint(const llm_config *c, const llm_kind *kind, vf_key weights)
+{
+    vf_hasher h;
+
+    vf_hasher_begin(&h, "decoder 1");
+    vf_hasher_str(&h, "model_type", kind->model_type);
+    vf_hasher_bytes(&h, "weights", weights.b, sizeof weights.b);
+    vf_hasher_int(&h, "hidden_size", c->width);
+    vf_hasher_int(&h, "intermediate_size", c->hidden);
+    vf_hasher_int(&h, "num_hidden_layers", c->layers);
+    vf_hasher_int(&h, "layers", c->used);
+    vf_hasher_int(&h, "num_attention_heads", c->heads);
+    vf_hasher_int(&h, "num_key_value_heads", c->kv_heads);
+    vf_hasher_int(&h, "head_dim", c->head);
+    vf_hasher_int(&h, "biases", c->qkv_bias + 2 * c->o_bias + 4 * c->mlp_bias);
+    vf_hasher_bytes(&h, "rms_norm_eps", &c->eps, sizeof c->eps);
+    vf_hasher_bytes(&h, "rope_theta", &c->rope.theta, sizeof c->rope.theta);
+    if (c->rope.kind == ROPE_LLAMA3) {
+        vf_hasher_bytes(&h, "factor", &c->rope.factor, sizeof c->rope.factor);
+        vf_hasher_bytes(&h, "low_freq_factor", &c->rope.low, sizeof c->rope.low);
+        vf_hasher_bytes(&h, "high_freq_factor", &c->rope.high, sizeof c->rope.high);
+        vf_hasher_int(&h, "original_max_position_embeddings", c->rope.original);
+    }
+    return vf_hasher_end(&h);
+}

@@ -1,0 +1,34 @@
+/* llm_config.h - config.json of a decoder with LLaMA's architecture: sizes, rotary positions and
+ * biases; for llm.c. */
+#ifndef PRECOMPUTE_TEXT_LLM_CONFIG_H
+#define PRECOMPUTE_TEXT_LLM_CONFIG_H
+
+#include "precompute/text/llm.h"
+
+enum { LLM_MAX_HEAD = 256 };
+
+typedef enum llm_rope_kind { ROPE_DEFAULT, ROPE_LLAMA3, ROPE_MROPE } llm_rope_kind;
+
+/* The rule that makes angles of positions; ROPE_LLAMA3 alone uses the fields after theta. */
+typedef struct llm_rope {
+    llm_rope_kind kind;
+    double theta, factor, low, high;
+    int64_t original;                             /* tokens that the model was first trained with */
+} llm_rope;
+
+typedef struct llm_config {
+    int64_t width, hidden, layers, heads, kv_heads, head, vocab;
+    int64_t used;                                 /* layers that are run */
+    double eps;
+    bool qkv_bias, o_bias, mlp_bias;
+    llm_rope rope;
+} llm_config;
+
+/* Reads and checks the fields; the last `skip` layers are not run. */
+int llm_config_read(llm_config *c, const llm_kind *kind, int skip, const cJSON *o, vc_err *err);
+/* Fills frequency [head / 2], in radians per token. */
+void llm_config_frequencies(const llm_config *c, float *frequency);
+/* The hash of the weights and of everything else that changes the states. */
+vf_key llm_config_fingerprint(const llm_config *c, const llm_kind *kind, vf_key weights);
+
+#endif
