@@ -13,11 +13,21 @@ typedef struct layer {
     vt_lin q, k, v, o, gate, up, down;
 } layer;
 
+/* The tokens with which all texts begin, those of the template. No token attends to a later one, so
+ * their keys and values are the same in all texts, and are computed once. */
+typedef struct opening {
+    int n;                                        /* tokens; 0: there is none */
+    int64_t *id;                                  /* [n]; NULL: nothing is computed yet */
+    vt_tensor *query;                             /* [1,n,H,d]: zeros; nobody reads the results */
+    vt_tensor **kv;                               /* [used][2]: [1,n,KV,d] */
+} opening;
+
 struct llm {
     llm_config c;
     text_stack s;
     vt_tensor *embed, *norm;                      /* [V,D]; [D] or NULL */
     layer *layer;                                 /* [used] */
+    opening opening;
     float frequency[LLM_MAX_HEAD / 2];            /* [head / 2]: radians per token */
 };
 
@@ -155,12 +165,29 @@ static int bind(llm *m, vc_err *err)
     return rc ? rc : check_left_over(m, prefix, err);
 }
 
+/* Rows that take the place of embeddings: count from `at` on. */
+typedef struct spliced {
+    const float *rows;                            /* [count,D]; NULL: none */
+    int at, count;
+} spliced;
+
+/* The texts of a call. */
+typedef struct row {
+    text_ids own[TEXT_BATCH];                     /* the tokens of each that are computed */
+    int from[TEXT_BATCH];                         /* tokens in front of these, the opening's */
+    int texts;
+    spliced in;                                   /* of a single text */
+    float *kept;                                  /* [used,2,n,KV * d]: gets the keys and values of
+                                                   * a single text; NULL: nobody wants them */
+} row;
+
 /* ---- rotations ---- */
 
-/* Cosines and sines [total, head / 2] of the tokens of all texts; each text begins at 0. */
-static void rotations(const llm *m, const text_ids *t, int texts, vt_tensor *table[2])
+/* Cosines and sines [total, head / 2] of the row's tokens by their places in their texts. */
+static void rotations(const llm *m, const row *r, vt_tensor *table[2])
 {
-    const int64_t total = text_total(t, texts), pairs = m->c.head / 2, dim[2] = { total, pairs };
+    const int64_t total = text_total(r->own, r->texts), pairs = m->c.head / 2;
+    const int64_t dim[2] = { total, pairs };
     size_t count = (size_t)(total * pairs), at = 0;
     float *host = malloc(2 * count * sizeof *host);
 
@@ -168,10 +195,10 @@ static void rotations(const llm *m, const text_ids *t, int texts, vt_tensor *tab
         vt_fail(m->s.g, VC_ENOMEM, "out of memory for %lld tokens", (long long)total);
         return;
     }
-    for (int k = 0; k < texts; k++)
-        for (int i = 0; i < t[k].n; i++)
+    for (int k = 0; k < r->texts; k++)
+        for (int i = 0; i < r->own[k].n; i++)
             for (int64_t j = 0; j < pairs; j++, at++) {
-                float angle = (float)i * m->frequency[j];
+                float angle = (float)(r->from[k] + i) * m->frequency[j];
                 host[at] = cosf(angle);
                 host[count + at] = sinf(angle);
             }
@@ -193,6 +220,7 @@ static int set_up(llm *m, const llm_kind *kind, const encoder_opts *o, vc_err *e
     if (rc)
         return rc;
     llm_config_frequencies(&m->c, m->frequency);
+    m->opening.n = o->text.crop;
     m->layer = calloc((size_t)m->c.used + 1, sizeof *m->layer);
     if (!m->layer)
         return vc_fail(err, VC_ENOMEM, "%s: out of memory", o->dir);
@@ -218,10 +246,23 @@ int llm_open(llm **out, const llm_kind *kind, const encoder_opts *o, vf_key *fin
     return 0;
 }
 
+static void forget_opening(llm *m)
+{
+    opening *p = &m->opening;
+
+    for (int64_t i = 0; p->kv && i < 2 * m->c.used; i++)
+        vt_param_free(m->s.g, p->kv[i]);
+    vt_param_free(m->s.g, p->query);
+    free(p->kv);
+    free(p->id);
+    *p = (opening){ .n = p->n };
+}
+
 void llm_close(llm *m)
 {
     if (!m)
         return;
+    forget_opening(m);
     text_stack_close(&m->s);
     free(m->layer);
     free(m);
@@ -241,17 +282,40 @@ static vt_tensor *norm(vt_ctx *g, const llm_config *c, vt_tensor *x, vt_tensor *
     return vt_cast(g, vt_rms_norm(g, x, w, (float)c->eps), vt_compute(g));
 }
 
-/* x [1,total,D] + attention of the norm of x; rotation holds cosines and sines [total, head / 2] */
-static vt_tensor *attend(vt_ctx *g, const llm_config *c, const layer *w, vt_tensor *x,
-                         const text_ids *t, int texts, vt_tensor *const rotation[2])
+/* Copies keys and values [1,n,KV,d] of layer i to r->kept. */
+static void keep(vt_ctx *g, const row *r, int64_t i, vt_tensor *k, vt_tensor *v)
 {
+    vt_tensor *kv[2] = { k, v };
+    vc_err err;
+
+    for (int j = 0; j < 2 && k && v; j++) {
+        float *to = r->kept + (size_t)(2 * i + j) * (size_t)vt_count(kv[j]);
+        if (vt_to_host(g, kv[j], to, &err))
+            vt_fail(g, err.code, "%s", err.text);
+    }
+}
+
+/* x [1,total,D] + attention of the norm of x; rotation holds cosines and sines [total, head / 2] */
+static vt_tensor *attend(const llm *m, const row *r, int64_t i, vt_tensor *x,
+                         vt_tensor *const rotation[2])
+{
+    vt_ctx *g = m->s.g;
+    const llm_config *c = &m->c;
+    const layer *w = &m->layer[i];
+    text_front front = { .n = r->from };
     vt_tensor *y = norm(g, c, x, w->norm1);
     vt_tensor *q = text_heads(g, vt_linear(g, y, &w->q), c->heads);
     vt_tensor *k = text_heads(g, vt_linear(g, y, &w->k), c->kv_heads);
     vt_tensor *v = text_heads(g, vt_linear(g, y, &w->v), c->kv_heads);
     q = vt_rope_halves(g, q, rotation[0], rotation[1], 0);
     k = vt_rope_halves(g, k, rotation[0], rotation[1], 0);
-    vt_tensor *o = text_attention(g, q, k, v, t, texts, NULL, &(vt_attn){ .causal = 1 });
+    if (r->kept)
+        keep(g, r, i, k, v);
+    if (m->opening.id)
+        front = (text_front){ m->opening.query, m->opening.kv[2 * i], m->opening.kv[2 * i + 1],
+                              r->from };
+    vt_tensor *o = text_attention(g, q, k, v, r->own, r->texts, NULL, &front,
+                                  &(vt_attn){ .causal = 1 });
     return vt_add(g, x, vt_linear(g, o, &w->o));
 }
 
@@ -263,12 +327,6 @@ static vt_tensor *feed(vt_ctx *g, const llm_config *c, const layer *w, vt_tensor
     vt_tensor *h = vt_mul(g, gate, vt_linear(g, y, &w->up));
     return vt_add(g, x, vt_linear(g, h, &w->down));
 }
-
-/* Rows that take the place of embeddings: count from `at` on. */
-typedef struct spliced {
-    const float *rows;                            /* [count,D]; NULL: none */
-    int at, count;
-} spliced;
 
 /* Returns x [1,n,D] with the rows in place of the embeddings from `at` on. */
 static vt_tensor *splice(vt_ctx *g, vt_tensor *x, const spliced *in)
@@ -288,20 +346,20 @@ static vt_tensor *splice(vt_ctx *g, vt_tensor *x, const spliced *in)
     return parts > 1 ? vt_concat(g, 1, parts, part) : part[0];
 }
 
-/* ids i32 [total] of the texts -> states [1,total,D] */
-static vt_tensor *forward(const llm *m, const int32_t *ids, const text_ids *t, int texts,
-                          const spliced *in)
+/* ids i32 [total] of the row -> states [1,total,D] */
+static vt_tensor *forward(const llm *m, const int32_t *ids, const row *r)
 {
     vt_ctx *g = m->s.g;
     const llm_config *c = &m->c;
     vt_tensor *rotation[2] = { NULL, NULL };
 
-    rotations(m, t, texts, rotation);
+    rotations(m, r, rotation);
     vt_scope s = vt_scope_begin(g);               /* its end frees the tensors of each half */
-    vt_tensor *x = vt_from_host(g, VC_I32, 2, (int64_t[]){ 1, text_total(t, texts) }, ids, VC_I32);
-    x = splice(g, vt_cast(g, vt_embedding(g, m->embed, x), VC_F32), in);
+    vt_tensor *x = vt_from_host(g, VC_I32, 2, (int64_t[]){ 1, text_total(r->own, r->texts) }, ids,
+                                VC_I32);
+    x = splice(g, vt_cast(g, vt_embedding(g, m->embed, x), VC_F32), &r->in);
     for (int64_t i = 0; i < c->used; i++) {
-        x = attend(g, c, &m->layer[i], x, t, texts, rotation);
+        x = attend(m, r, i, x, rotation);
         vt_scope_end(g, s, 1, &x);
         x = feed(g, c, &m->layer[i], x);
         vt_scope_end(g, s, 1, &x);
@@ -309,27 +367,120 @@ static vt_tensor *forward(const llm *m, const int32_t *ids, const text_ids *t, i
     return c->used == c->layers ? vt_rms_norm(g, x, m->norm, (float)c->eps) : x;
 }
 
-static int encode(llm *m, const text_ids *t, int texts, const spliced *in, float *states,
-                  vc_err *err)
+static int run(llm *m, const row *r, float *states, vc_err *err)
 {
     int32_t *id;
-    int rc = text_ids_copy(&id, t, texts, m->c.vocab, err);
+    int rc = text_ids_copy(&id, r->own, r->texts, m->c.vocab, err);
 
     if (rc)
         return rc;
     vt_step_begin(m->s.g, 0);
-    rc = text_stack_end(&m->s, forward(m, id, t, texts, in), states, err);
+    rc = text_stack_end(&m->s, forward(m, id, r), states, err);
     free(id);
     return rc;
 }
 
+/* ---- the opening ---- */
+
+/* Makes the tensors of the opening from the keys and values of all layers. */
+static int hold(llm *m, const float *kept, vc_err *err)
+{
+    const llm_config *c = &m->c;
+    opening *p = &m->opening;
+    const int64_t kv[4] = { 1, p->n, c->kv_heads, c->head }, q[4] = { 1, p->n, c->heads, c->head };
+    const size_t each = (size_t)(p->n * c->kv_heads * c->head);
+    const vc_dtype type = vt_compute(m->s.g);
+
+    p->kv = calloc((size_t)(2 * c->used) + 1, sizeof *p->kv);
+    p->query = p->kv ? vt_param_new(m->s.g, type, 4, q, NULL, type, false, err) : NULL;
+    for (int64_t i = 0; p->query && i < 2 * c->used; i++) {
+        p->kv[i] = vt_param_new(m->s.g, type, 4, kv, kept + (size_t)i * each, VC_F32, false, err);
+        if (!p->kv[i])
+            return err->code;
+    }
+    return p->query ? 0 : p->kv ? err->code : vc_no_memory(err);
+}
+
+/* Computes the opening of a text. */
+static int make_opening(llm *m, const int64_t *id, vc_err *err)
+{
+    const llm_config *c = &m->c;
+    opening *p = &m->opening;
+    const size_t n = (size_t)p->n, width = (size_t)(c->kv_heads * c->head);
+    float *kept = malloc((size_t)c->used * 2 * n * width * sizeof *kept + 1);
+    float *states = malloc(n * (size_t)c->width * sizeof *states);
+    int64_t *copy = malloc(n * sizeof *copy);
+    const row r = { .own = { { id, p->n } }, .texts = 1, .kept = kept };
+
+    int rc = kept && states && copy ? run(m, &r, states, err) : vc_no_memory(err);
+    if (!rc)
+        rc = hold(m, kept, err);
+    free(kept);
+    free(states);
+    if (rc) {
+        free(copy);
+        forget_opening(m);
+        return rc;
+    }
+    p->id = memcpy(copy, id, n * sizeof *copy);
+    return 0;
+}
+
+/* Leaves the opening out of the row's texts. Of each text at least TEXT_FEW tokens are computed. */
+static int cut_opening(llm *m, row *r, vc_err *err)
+{
+    const opening *p = &m->opening;
+    int rc = 0;
+
+    for (int i = 0; !rc && i < r->texts; i++) {
+        text_ids *own = &r->own[i];
+        if (own->n <= p->n || own->n <= TEXT_FEW)
+            continue;
+        if (!p->id)
+            rc = make_opening(m, own->id, err);
+        if (rc || memcmp(own->id, p->id, (size_t)p->n * sizeof *own->id))
+            continue;
+        r->from[i] = own->n - p->n < TEXT_FEW ? own->n - TEXT_FEW : p->n;
+        *own = (text_ids){ own->id + r->from[i], own->n - r->from[i] };
+    }
+    return rc;
+}
+
+/* ---- texts ---- */
+
+/* Moves the states of the row's tokens to those of whole texts. */
+static void spread(const row *r, float *states, size_t width)
+{
+    size_t from = (size_t)text_total(r->own, r->texts), to = from;
+
+    for (int i = 0; i < r->texts; i++)
+        to += (size_t)r->from[i];
+    for (int i = r->texts - 1; i >= 0; i--) {
+        const size_t n = (size_t)r->own[i].n;
+        from -= n;
+        to -= n;
+        memmove(states + to * width, states + from * width, n * width * sizeof *states);
+        to -= (size_t)r->from[i];
+    }
+}
+
 int llm_encode(llm *m, const text_ids *t, int texts, float *states, vc_err *err)
 {
-    return encode(m, t, texts, &(spliced){ 0 }, states, err);
+    row r = { .texts = texts };
+
+    memcpy(r.own, t, (size_t)texts * sizeof *t);
+    int rc = m->opening.n ? cut_opening(m, &r, err) : 0;
+    if (!rc)
+        rc = run(m, &r, states, err);
+    if (!rc)
+        spread(&r, states, (size_t)m->c.width);
+    return rc;
 }
 
 int llm_encode_with(llm *m, const text_ids *t, const float *given, int at, int count,
                     float *states, vc_err *err)
 {
-    return encode(m, t, 1, &(spliced){ given, at, count }, states, err);
+    const row r = { .own = { *t }, .texts = 1, .in = { given, at, count } };
+
+    return run(m, &r, states, err);
 }

@@ -13,7 +13,9 @@
  * Memory: weights stay in the file's map. n tokens in all take, for any number of layers, at most
  * n (5 hidden_size + max(4 intermediate_size, 3 (heads + key heads) head_dim) + head_dim) f32. The
  * backend's packed panels come on top (on the CPU 32 MB of a weight, and some MB per thread). The
- * residual stream is f32.
+ * residual stream is f32. Where all texts begin with the same text.crop tokens, those of a
+ * template, the keys and values of these are computed once and held: 2 layers text.crop key heads
+ * head_dim numbers in the type of activations.
  *
  * A handle belongs to one thread. */
 #ifndef PRECOMPUTE_TEXT_LLM_H
@@ -38,20 +40,21 @@ typedef struct llm_kind {
 extern const llm_kind llm_llama, llm_qwen2_5_vl, llm_llava;
 
 /* Opens config.json of o->dir and the weights beside this file. Uses o's dir, dtype, device,
- * threads, weights and text.skip. *fingerprint is the hash of o->weights and of everything else
- * that changes the states. VC_EFORMAT: config.json has a value that this code does not support; the
- * message names the field. VC_EINVAL: the model has fewer than text.skip layers. VC_ENOENT,
- * VC_EMISMATCH: a tensor of the decoder is missing, has another shape, or is not used. *out is NULL
- * on failure. */
+ * threads, weights, text.skip and text.crop. *fingerprint is the hash of o->weights and of
+ * everything else that changes the states. VC_EFORMAT: config.json has a value that this code does
+ * not support; the message names the field. VC_EINVAL: the model has fewer than text.skip layers.
+ * VC_ENOENT, VC_EMISMATCH: a tensor of the decoder is missing, has another shape, or is not used.
+ * *out is NULL on failure. */
 int llm_open(llm **out, const llm_kind *kind, const encoder_opts *o, vf_key *fingerprint,
              vc_err *err);
 void llm_close(llm *m);                           /* NULL is fine */
 int llm_width(const llm *m);                      /* hidden_size */
 int64_t llm_vocab(const llm *m);
 int llm_batch(const llm *m);                      /* text_batch */
-/* Fills states f32 [text_total, width] of at most TEXT_BATCH texts. The caller leaves out padding
- * at the end of a text, which would change none of these states. VC_EINVAL: an id is not in the
- * vocabulary; VC_ENUMERIC: a state is not finite. */
+/* Fills states f32 [text_total, width] of at most TEXT_BATCH texts, except those of a text's first
+ * text.crop tokens, which it may leave unset. The caller leaves out padding at the end of a text,
+ * which would change none of these states. VC_EINVAL: an id is not in the vocabulary; VC_ENUMERIC:
+ * a state is not finite. */
 int llm_encode(llm *m, const text_ids *t, int texts, float *states, vc_err *err);
 /* The same for one text, with `given` [count,width] in place of the embeddings of tokens
  * at..at+count-1. */

@@ -31,7 +31,7 @@ typedef struct text_model {
     /* The model's own tokenizer: fills ids and mask, [length]. NULL: o->tokenizer names one. */
     void (*words)(const char *text, int length, int64_t *ids, int64_t *mask);
     /* Fills states [text_total,width] and pooled [prompts,info->pooled]. Either is NULL where its
-     * width is 0. */
+     * width is 0. The states of a text's first rule.crop tokens are not read. */
     int (*encode)(void *model, const text_tokens *t, float *states, float *pooled, vc_err *err);
     /* Fills *r in place of `encode`, for a model that chooses the stored states itself. The areas
      * of *r are the model's until its next call. */

@@ -124,18 +124,32 @@ static vt_tensor *joined(vt_ctx *g, vt_tensor *x)
              : NULL;
 }
 
-vt_tensor *text_attention(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v, const text_ids *t,
-                          int texts, vt_tensor *const *bias, const vt_attn *how)
+/* Rows begin..end-1 of x [1,total,.,d] behind the first n of `front`. */
+static vt_tensor *behind(vt_ctx *g, vt_tensor *front, int n, vt_tensor *x, int64_t begin,
+                         int64_t end)
 {
+    vt_tensor *own = vt_slice(g, x, 1, begin, end);
+    vt_tensor *part[2] = { n ? vt_slice(g, front, 1, 0, n) : NULL, own };
+
+    return n ? vt_concat(g, 1, 2, part) : own;
+}
+
+vt_tensor *text_attention(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v, const text_ids *t,
+                          int texts, vt_tensor *const *bias, const text_front *front,
+                          const vt_attn *how)
+{
+    const text_front none = { 0 }, *f = front ? front : &none;
     vt_tensor *out[TEXT_BATCH];
     int64_t at = 0;
 
     for (int i = 0; i < texts; at += t[i++].n) {
         const int64_t end = at + t[i].n;
+        const int n = f->n ? f->n[i] : 0;
         vt_attn own = *how;
         own.bias = bias ? bias[i] : NULL;
-        out[i] = vt_attention(g, vt_slice(g, q, 1, at, end), vt_slice(g, k, 1, at, end),
-                              vt_slice(g, v, 1, at, end), &own);
+        out[i] = vt_attention(g, behind(g, f->q, n, q, at, end), behind(g, f->k, n, k, at, end),
+                              behind(g, f->v, n, v, at, end), &own);
+        out[i] = vt_slice(g, out[i], 1, n, n + t[i].n);
     }
     return joined(g, texts > 1 ? vt_concat(g, 1, texts, out) : out[0]);
 }

@@ -52,10 +52,18 @@ int text_stack_end(text_stack *s, const vt_tensor *x, float *states, vc_err *err
 
 /* x [1,n,heads*d] -> [1,n,heads,d] */
 vt_tensor *text_heads(vt_ctx *g, vt_tensor *x, int64_t heads);
+/* Tokens in front of texts, for attention alone: text i has the first n[i] of q, k, v
+ * [1,most,.,d] in front of its own. Their queries' results are dropped. */
+typedef struct text_front {
+    vt_tensor *q, *k, *v;
+    const int *n;
+} text_front;
+
 /* Attention of each token to the tokens of its own text, where the tokens of all texts are in one
  * row: q, k, v [1,total,.,d] -> [1,total,heads*d]. bias [texts] in place of how->bias; NULL: none.
- * No how->kv_len. */
+ * front NULL: none. No how->kv_len. */
 vt_tensor *text_attention(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v, const text_ids *t,
-                          int texts, vt_tensor *const *bias, const vt_attn *how);
+                          int texts, vt_tensor *const *bias, const text_front *front,
+                          const vt_attn *how);
 
 #endif

@@ -188,6 +188,51 @@ static void batch_equals_single(void **state)
     }
 }
 
+/* Where texts begin with the tokens of a template, these are computed once. The states of the other
+ * tokens are those of a model that knows of no template. */
+static void template_is_computed_once(void **state)
+{
+    enum { CROP = 12, TEXTS = 4, TOTAL = MOST + 13 + 40 + 30 };
+    static const int length[TEXTS] = { 40, 13, MOST, 30 };
+    float want[MOST * WIDTH], have[TOTAL * WIDTH];
+    int64_t ids[TOTAL];
+    text_ids texts[TEXTS];
+    vc_err err = { 0 };
+
+    (void)state;
+    for (int i = 0, at = 0; i < TEXTS; at += length[i++]) {
+        texts[i] = (text_ids){ ids + at, length[i] };
+        for (int k = 0; k < length[i]; k++)      /* the last text begins otherwise */
+            ids[at + k] = (k < CROP ? k * 7 + (i == TEXTS - 1) : (i + 1) * k * 37) % 61 + 1;
+    }
+    for (int k = 0; k < 2 * MODELS; k++) {
+        const vc_dtype type = k % 2 ? VC_BF16 : VC_F32;
+        tf_fixture f = tf_open(models[k / 2].name, VC_BF16);
+        encoder_opts o = options(f.dir, 2, type);
+        llm *whole = open_in(f.dir, models[k / 2].kind, 2, type), *m;
+        vf_key key;
+        o.text.crop = CROP;
+        assert_ok(llm_open(&m, models[k / 2].kind, &o, &key, &err), &err);
+        const float *at = have + CROP * WIDTH, *from = want + CROP * WIDTH;
+        assert_ok(llm_encode(m, texts, TEXTS, have, &err), &err);
+        for (int i = 0; i < TEXTS; at += length[i++] * WIDTH) {
+            const int n = (length[i] - CROP) * WIDTH;
+            assert_ok(llm_encode(whole, &texts[i], 1, want, &err), &err);
+            assert_true(golden_error(at, from, n) <= (type == VC_F32 ? F32 : BF16));
+            if (llm_batch(m) > 1)
+                assert_memory_equal(at, from, (size_t)n * sizeof *at);
+            assert_ok(llm_encode(m, &texts[i], 1, want, &err), &err);
+            assert_true(golden_error(at, from, n) <= F32);
+            if (llm_batch(m) > 1)
+                assert_memory_equal(at, from, (size_t)n * sizeof *at);
+            assert_true(i == TEXTS - 1 || llm_usage(m).flops < llm_usage(whole).flops);
+        }
+        llm_close(m);
+        llm_close(whole);
+        tf_close(&f);
+    }
+}
+
 static bool poison(vf_view *v, const void *name)
 {
     static float row[WIDTH];
@@ -518,6 +563,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equals_transformers), cmocka_unit_test(stored_types),
         cmocka_unit_test(repeats), cmocka_unit_test(batch_equals_single),
+        cmocka_unit_test(template_is_computed_once),
         cmocka_unit_test(nan_is_an_error),
         cmocka_unit_test(checkpoint_forms), cmocka_unit_test(unused_layers),
         cmocka_unit_test(tensors_refused), cmocka_unit_test(config_refused),
