@@ -9,7 +9,7 @@
 Models have random weights at real widths (scripts/random_model.py), and data is random. Training
 steps have a few blocks and thousands of tokens (see FAMILIES; --size, --layers and --grid change
 these), the VAE is whole, and the text encoder has two layers. `text` encodes one prompt of full
-length, `texts` four, and `captions` eight short ones, which PyTorch pads as diffusers' pipeline
+length, `texts` eight, and `captions` eight short ones, which PyTorch pads as diffusers' pipeline
 does: PyTorch in one call, vlt in as many as vprep makes. vlt and PyTorch run alternately, each
 round in a new process, and the least time of all rounds counts. Both run in bf16 and f32
 (--dtypes), and PyTorch also with raised malloc thresholds; the best time of each program counts. A
@@ -30,7 +30,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RANK = 64
-PROMPTS = {"text": 1, "texts": 4, "captions": 8}
+PROMPTS = {"text": 1, "texts": 8, "captions": 8}
 SENTENCES = 1
 TUNED = {"MALLOC_MMAP_THRESHOLD_": str(1 << 40), "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
          "MALLOC_TOP_PAD_": str(64 << 20)}
@@ -322,7 +322,7 @@ def claim(a, what, tokens):
     if what == "text":
         return f"{a.family}: text encoder, 2 layers, {family['prompt']} tokens"
     if what == "texts":
-        return f"{a.family}: text encoder, 2 layers, 4 prompts of {family['prompt']} tokens"
+        return f"{a.family}: text encoder, 2 layers, 8 prompts of {family['prompt']} tokens"
     if what == "captions":
         return f"{a.family}: text encoder, 2 layers, 8 captions of {tokens} tokens"
     blocks = "+".join(map(str, a.layers)) + " blocks" if a.layers else "all blocks"

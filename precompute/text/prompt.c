@@ -9,7 +9,8 @@
 #include "precompute/text/clean.h"
 #include "precompute/tokenizer/tokenizer.h"
 
-enum { MAX_TOKENS = 1 << 15, ROWS = 1024 };       /* with more rows a product is no faster */
+enum { MAX_TOKENS = 1 << 15, ROWS = 2048 };       /* with more rows a product is hardly
+                                                   * faster */
 
 struct text_enc {
     const text_model *kind;
