@@ -22,6 +22,7 @@ struct vt_dev {
     const cpu_rows *rows;
     int threads;                                /* of a team; also the number of parts of work */
     cpu_dnnl *dnnl;                             /* NULL: built without oneDNN */
+    bool own_products;                          /* oneDNN computes none, as it does not keep bits */
     char **scratch;                             /* an area per thread, and oneDNN's (cpu_scratch) */
     size_t *scratch_bytes;
     bool dry;                                   /* kernels only record the scratch they need */

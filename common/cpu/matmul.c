@@ -412,11 +412,11 @@ void cpu_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_t
     run(&j);
 }
 
-/* In pairs of bf16 all products are ours, whose sums do not depend on the other rows. In f32 the
- * large ones are oneDNN's, which divides a long sum by a rule that depends on their number. */
+/* The sums of our own products do not depend on the other rows. In f32 the large products are
+ * oneDNN's, which divides a long sum by a rule that depends on the number of rows. */
 bool cpu_batch_keeps_bits(const vt_dev *d, vc_dtype compute)
 {
-    return cpu_gemm_of(d, compute)->pair > 1;
+    return d->own_products || cpu_gemm_of(d, compute)->pair > 1;
 }
 
 /* GELU is not fused: one more pass over the result costs little beside thousands of products per

@@ -116,7 +116,7 @@ bool cpu_matmul_dnnl(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const
                .k = (size_t)a->dim[ta ? 0 : 1] };
     bool large = w.m >= LARGE && w.n >= LARGE && w.k >= LARGE;
 
-    if (!d->dnnl || cpu_gemm_of(d, a->dtype)->pair > 1 || w.k < LARGE ||
+    if (!d->dnnl || d->own_products || cpu_gemm_of(d, a->dtype)->pair > 1 || w.k < LARGE ||
         (!large && !d->isa.avx512))
         return false;
     bool wide_a = w.a.type != VC_F32, wide_b = w.b.type != VC_F32;

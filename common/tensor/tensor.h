@@ -76,6 +76,9 @@ typedef struct vt_options {
     bool repeatable;                          /* attention's gradient has the same bits in each run
                                                * on a GPU too, which costs time and memory; on a
                                                * CPU it always has */
+    bool batches;                             /* a row of a product is to have the same bits alone
+                                               * as in a batch, where batches save more time than
+                                               * this costs (vt_batch_keeps_bits) */
     bool sizes_only;                          /* parameters have their sizes, but no values: nothing
                                                * is read, converted or drawn. All steps are dry */
 } vt_options;
@@ -86,7 +89,8 @@ int vt_open(vt_ctx **g, const vt_options *o, vc_err *err);
 void vt_close(vt_ctx *g);                     /* NULL is fine; after all parameters were freed */
 vc_dtype vt_compute(const vt_ctx *g);
 /* Returns true if a product whose left operand has the compute type gives each of its rows the same
- * bits, however many rows there are, from 8 on: so a sample is the same alone and in a batch. */
+ * bits, however many rows there are, from 8 on: so a sample is the same alone and in a batch. This
+ * holds in bf16 with AVX512-BF16 or AMX, and, with vt_options.batches, with AVX2. */
 bool vt_batch_keeps_bits(const vt_ctx *g);
 /* Returns one borrowed line: "cpu: avx2, oneDNN 2.6.3, 2 threads, activations bf16". The line ends
  * with the reason if "auto" found no usable GPU, and says "1 thread of 2 (OMP_THREAD_LIMIT)" if

@@ -77,7 +77,7 @@ static int set_up(clip *m, const encoder_opts *o, vc_err *err)
     }
     cJSON_Delete(json);
     if (!rc)
-        rc = text_stack_open(&m->s, o, err);
+        rc = text_stack_open(&m->s, o, true, err);
     return rc ? rc : vc_context(err, bind(m, err), "%s", o->dir);
 }
 

@@ -149,7 +149,7 @@ static int set_up(clip_vision *m, const encoder_opts *o, int skip, vc_err *err)
         rc = text_config_bad(o, read_config(&m->c, skip, vision, err), err);
     cJSON_Delete(json);
     if (!rc)
-        rc = text_stack_open(&m->s, o, err);
+        rc = text_stack_open(&m->s, o, false, err);
     return rc ? rc : vc_context(err, bind(m, err), "%s", o->dir);
 }
 

@@ -81,7 +81,7 @@ static int bind_projector(llava *m, const encoder_opts *o, vc_err *err)
     static const char newer[] = "model.";
     const int64_t sizes[N_SIZES] = { 0, m->width, m->eye.width };
     vf_view v;
-    int rc = text_stack_open(&m->s, o, err);
+    int rc = text_stack_open(&m->s, o, false, err);
 
     if (rc)
         return rc;

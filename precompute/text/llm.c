@@ -224,7 +224,7 @@ static int set_up(llm *m, const llm_kind *kind, const encoder_opts *o, vc_err *e
     m->layer = calloc((size_t)m->c.used + 1, sizeof *m->layer);
     if (!m->layer)
         return vc_fail(err, VC_ENOMEM, "%s: out of memory", o->dir);
-    rc = text_stack_open(&m->s, o, err);
+    rc = text_stack_open(&m->s, o, kind != &llm_llava, err);
     return rc ? rc : vc_context(err, bind(m, err), "%s", o->dir);
 }
 

@@ -25,10 +25,11 @@ int text_config_bad(const encoder_opts *o, int rc, vc_err *err)
     return vc_context(err, rc, "%s/config.json", o->dir);
 }
 
-int text_stack_open(text_stack *s, const encoder_opts *o, vc_err *err)
+int text_stack_open(text_stack *s, const encoder_opts *o, bool batches, vc_err *err)
 {
-    const vt_options opts = encoder_device(o);
+    vt_options opts = encoder_device(o);
 
+    opts.batches = s->batches = batches;
     int rc = vf_component_open(&s->model, o->dir, err);
     if (!rc)
         rc = vt_open(&s->g, &opts, err);
@@ -47,7 +48,7 @@ void text_stack_close(text_stack *s)
 
 int text_batch(const text_stack *s)
 {
-    return vt_batch_keeps_bits(s->g) ? TEXT_BATCH : 1;
+    return s->batches && vt_batch_keeps_bits(s->g) ? TEXT_BATCH : 1;
 }
 
 int text_total(const text_ids *t, int texts)

@@ -14,6 +14,7 @@ typedef struct text_stack {
     vf_model *model;
     vt_ctx *g;
     vt_params *p;
+    bool batches;
 } text_stack;
 
 /* Reads config.json of o->dir; the caller deletes *out, and calls text_config_bad for an error in
@@ -22,9 +23,9 @@ int text_config_open(cJSON **out, const encoder_opts *o, const char *model_type,
 /* Puts the file's name before an error rc of its fields; 0 stays 0. Returns rc. */
 int text_config_bad(const encoder_opts *o, int rc, vc_err *err);
 
-/* Opens the weights and the context of an all-zero *s. The caller closes *s even after a
- * failure. */
-int text_stack_open(text_stack *s, const encoder_opts *o, vc_err *err);
+/* Opens the weights and the context of an all-zero *s, whose texts are encoded in batches or one by
+ * one. The caller closes *s even after a failure. */
+int text_stack_open(text_stack *s, const encoder_opts *o, bool batches, vc_err *err);
 void text_stack_close(text_stack *s);             /* an all-zero *s is fine */
 
 /* The ids of a text's tokens. */
@@ -36,7 +37,7 @@ typedef struct text_ids {
 /* The most texts of a batch, and the fewest tokens of a text in one: alone, a text of fewer would
  * have other bits. */
 enum { TEXT_BATCH = 8, TEXT_FEW = 8 };
-/* Returns TEXT_BATCH, or 1 if the bits of a text's states would depend on the others. */
+/* Returns TEXT_BATCH, or 1 if a text's bits would depend on the others, or batches are off. */
 int text_batch(const text_stack *s);
 int text_total(const text_ids *t, int texts);     /* tokens of all texts */
 

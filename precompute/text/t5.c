@@ -164,7 +164,7 @@ static int set_up(t5 *m, const encoder_opts *o, const char *model_type, vc_err *
     m->layer = calloc((size_t)m->c.layers, sizeof *m->layer);
     if (!m->layer)
         return vc_fail(err, VC_ENOMEM, "%s: out of memory", o->dir);
-    rc = text_stack_open(&m->s, o, err);
+    rc = text_stack_open(&m->s, o, true, err);
     return rc ? rc : vc_context(err, bind(m, err), "%s", o->dir);
 }
 

@@ -64,10 +64,11 @@ const cpu_rows *const *kd_rows(void)
     return sets;
 }
 
-kd_dev kd_open(const char *set, int threads)
+static kd_dev open_dev(const char *set, int threads, bool batches)
 {
     bool emulated = !strncmp(set, "emulated", 8), wide = !strcmp(set, "wide");
-    vt_options o = { .threads = threads, .kernels = emulated || wide ? "plain" : set };
+    vt_options o = { .threads = threads, .kernels = emulated || wide ? "plain" : set,
+                     .batches = batches };
     vc_err err = { 0 };
     kd_dev d = { .bf16 = emulated || !strcmp(set, "amx") || !strcmp(set, "avx512_bf16") };
 
@@ -86,6 +87,16 @@ kd_dev kd_open(const char *set, int threads)
         d.dev->rows = &cpu_rows_wide;
     }
     return d;
+}
+
+kd_dev kd_open(const char *set, int threads)
+{
+    return open_dev(set, threads, false);
+}
+
+kd_dev kd_open_for_batches(const char *set, int threads)
+{
+    return open_dev(set, threads, true);
 }
 
 void kd_close(kd_dev *d)

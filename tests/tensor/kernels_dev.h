@@ -32,6 +32,7 @@ typedef struct kd_dev {
 /* Opens a device with a set; at most one open device is "wide", and one is
  * emulated. */
 kd_dev kd_open(const char *set, int threads);
+kd_dev kd_open_for_batches(const char *set, int threads);     /* vt_options.batches */
 void kd_close(kd_dev *d);
 
 /* Numbers in -1..1, which depend on the seed alone. */

@@ -268,35 +268,50 @@ TEST(matmul_same_bits_for_any_threads)
 }
 
 /* Where a set says so, a row of a product has the same bits alone with few others as with many. */
-TEST(matmul_same_bits_in_a_batch)
+static void same_bits_in_a_batch(kd_dev *d, const char *set, vc_dtype type)
 {
     static const vc_dtype weights[] = { VC_BF16, VC_F32, VC_F16 };
     static const int64_t rows[] = { 8, 41, 226 }, columns[] = { 40, 133 }, sums[] = { 96, 801 };
-    const size_t all = COUNT(weights) * COUNT(rows) * COUNT(columns) * COUNT(sums);
+    const size_t all = COUNT(weights) * COUNT(rows) * COUNT(columns) * COUNT(sums) * 2;
+    const int64_t size = (int64_t)vc_dtype_size(type);
 
+    for (size_t i = 0; i < all; i++) {
+        mm_case x = {
+            .m = 4 * rows[i % 3], .n = columns[i / 3 % 2], .k = sums[i / 6 % 2], .tb = i / 12 % 2,
+            .a = type, .b = weights[i / 24], .c = type, .alpha = 1, .bias = 1,
+        };
+        mm_data t = mm_make(&x);
+        mm_run(d, &x, &t);
+        for (int64_t k = 0; k < 4; k++) {
+            vt_tensor a = *t.a, few = *t.was, c = *t.c;
+            x.m = a.dim[0] = few.dim[0] = rows[i % 3];
+            a.data = (char *)a.data + k * x.m * a.stride[0] * size;
+            c.data = (char *)c.data + k * x.m * c.stride[0] * size;
+            d->be->matmul(d->dev, &few, &a, false, t.b, x.tb, t.bias, 1, 0);
+            if (memcmp(few.data, c.data, (size_t)(x.m * x.n * size)))
+                fail_msg("%s, %s, case %zu: part %d has other bits alone", set,
+                         vc_dtype_name(type), i, (int)k);
+        }
+        mm_free(&t);
+    }
+}
+
+TEST(matmul_same_bits_in_a_batch)
+{
     (void)state;
     EACH_SET(s) {
         kd_dev d = kd_open(*s, 2);
-        bool keeps = d.be->batch_keeps_bits(d.dev, VC_BF16);
-        assert_true(keeps == d.bf16);
+        assert_true(d.be->batch_keeps_bits(d.dev, VC_BF16) == d.bf16);
         assert_false(d.be->batch_keeps_bits(d.dev, VC_F32));
-        for (size_t i = 0; keeps && i < all; i++) {
-            mm_case x = {
-                .m = 4 * rows[i % 3], .n = columns[i / 3 % 2], .k = sums[i / 6 % 2], .tb = 1,
-                .a = VC_BF16, .b = weights[i / 12], .c = VC_BF16, .alpha = 1, .bias = 1,
-            };
-            mm_data t = mm_make(&x);
-            mm_run(&d, &x, &t);
-            for (int64_t k = 0; k < 4; k++) {
-                vt_tensor a = *t.a, few = *t.was, c = *t.c;
-                x.m = a.dim[0] = few.dim[0] = rows[i % 3];
-                a.data = (uint16_t *)a.data + k * x.m * a.stride[0];
-                c.data = (uint16_t *)c.data + k * x.m * c.stride[0];
-                d.be->matmul(d.dev, &few, &a, false, t.b, true, t.bias, 1, 0);
-                if (memcmp(few.data, c.data, (size_t)(x.m * x.n) * sizeof(uint16_t)))
-                    fail_msg("%s, case %zu: part %d has other bits alone", *s, i, (int)k);
-            }
-            mm_free(&t);
+        if (d.bf16)
+            same_bits_in_a_batch(&d, *s, VC_BF16);
+        kd_close(&d);
+        d = kd_open_for_batches(*s, 2);
+        bool f32 = d.be->batch_keeps_bits(d.dev, VC_F32);
+        assert_true(f32 == !strcmp(*s, "avx2"));
+        if (f32) {
+            same_bits_in_a_batch(&d, *s, VC_F32);
+            same_bits_in_a_batch(&d, *s, VC_BF16);
         }
         kd_close(&d);
     }
