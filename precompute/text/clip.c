@@ -206,19 +206,27 @@ static int run(clip *m, const int32_t *ids, const text_ids *t, int texts, const 
     return rc;
 }
 
+/* The tokens of a text up to its end, and at least TEXT_FEW if there are so many. */
+static text_ids up_to(const text_ids *t, int end)
+{
+    const int n = end < TEXT_FEW ? TEXT_FEW : end + 1;
+
+    return (text_ids){ t->id, n < t->n ? n : t->n };
+}
+
 int clip_encode(clip *m, const text_ids *t, int texts, float *states, float *pooled, vc_err *err)
 {
     text_ids used[TEXT_BATCH];
-    int end[TEXT_BATCH], rc = 0;
+    int end[TEXT_BATCH];
     int32_t *id;
 
-    for (int i = 0; !rc && i < texts; i++) {
-        rc = clip_end(m, &t[i], &end[i], err);
-        const int few = end[i] < TEXT_FEW ? TEXT_FEW : end[i] + 1;
-        used[i] = (text_ids){ t[i].id, states || few > t[i].n ? t[i].n : few };
+    for (int i = 0; i < texts; i++) {
+        int rc = clip_end(m, &t[i], &end[i], err);
+        if (rc)
+            return rc;
+        used[i] = states ? t[i] : up_to(&t[i], end[i]);
     }
-    if (!rc)
-        rc = text_ids_copy(&id, used, texts, m->c.vocab, err);
+    int rc = text_ids_copy(&id, used, texts, m->c.vocab, err);
     if (rc)
         return rc;
     rc = run(m, id, used, texts, end, states, pooled, err);

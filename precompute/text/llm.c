@@ -224,7 +224,7 @@ static int set_up(llm *m, const llm_kind *kind, const encoder_opts *o, vc_err *e
     m->layer = calloc((size_t)m->c.used + 1, sizeof *m->layer);
     if (!m->layer)
         return vc_fail(err, VC_ENOMEM, "%s: out of memory", o->dir);
-    rc = text_stack_open(&m->s, o, kind != &llm_llava, err);
+    rc = text_stack_open(&m->s, o, !o->text.interleave, err);
     return rc ? rc : vc_context(err, bind(m, err), "%s", o->dir);
 }
 
@@ -434,7 +434,8 @@ static int cut_opening(llm *m, row *r, vc_err *err)
 
     for (int i = 0; !rc && i < r->texts; i++) {
         text_ids *own = &r->own[i];
-        if (own->n <= p->n || own->n <= TEXT_FEW)
+        rc = text_ids_known(own, m->c.vocab, err);
+        if (rc || own->n <= p->n || own->n <= TEXT_FEW)
             continue;
         if (!p->id)
             rc = make_opening(m, own->id, err);
