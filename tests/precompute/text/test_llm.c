@@ -227,7 +227,8 @@ static void template_is_computed_once(void **state)
             assert_true(i == TEXTS - 1 || llm_usage(m).flops < llm_usage(whole).flops);
         }
         ids[CROP + 3] = 64;
-        assert_fails(llm_encode(m, texts, TEXTS, have, &err), VC_EINVAL, &err, "token 15 has id 64");
+        assert_fails(llm_encode(m, texts, TEXTS, have, &err), VC_EINVAL, &err,
+                     "token 15 has id 64");
         ids[CROP + 3] = 1;
         llm_close(m);
         llm_close(whole);
