@@ -41,10 +41,11 @@ extern const llm_kind llm_llama, llm_qwen2_5_vl, llm_llava;
 
 /* Opens config.json of o->dir and the weights beside this file. Uses o's dir, dtype, device,
  * threads, weights, text.skip, text.crop, and text.interleave, with which texts have pictures and
- * are encoded one by one. *fingerprint is the hash of o->weights and of everything else that changes
- * the states. VC_EFORMAT: config.json has a value that this code does not support; the message
- * names the field. VC_EINVAL: the model has fewer than text.skip layers. VC_ENOENT, VC_EMISMATCH: a
- * tensor of the decoder is missing, has another shape, or is not used. *out is NULL on failure. */
+ * are encoded one by one. *fingerprint is the hash of o->weights and of everything else that
+ * changes the states. VC_EFORMAT: config.json has a value that this code does not support; the
+ * message names the field. VC_EINVAL: the model has fewer than text.skip layers. VC_ENOENT,
+ * VC_EMISMATCH: a tensor of the decoder is missing, has another shape, or is not used. *out is
+ * NULL on failure. */
 int llm_open(llm **out, const llm_kind *kind, const encoder_opts *o, vf_key *fingerprint,
              vc_err *err);
 void llm_close(llm *m);                           /* NULL is fine */
