@@ -336,8 +336,9 @@ def claim(a, what, tokens):
 
 def write_row(a, what, us, them, flops):
     row = {"what": claim(a, what, us.get("tokens")), "part": "families", "unit": "s",
-           "threads": a.threads, "ours": us["s"], "theirs": them["s"], "peer": f"PyTorch, {them['s_by']}",
-           "memory": [us["rss"], them["rss"]], "type": us["s_by"]}
+           "threads": a.threads, "ours": us["s"], "theirs": them["s"],
+           "peer": f"PyTorch, {them['s_by']}", "memory": [us["rss"], them["rss"]],
+           "type": us["s_by"]}
     if us.get("first") and "first" in them:
         row["first"] = [us["first"], them["first"]]
     if flops:
