@@ -351,21 +351,6 @@ static int check_output(const vtrain *t, vc_err *err)
     return rc;
 }
 
-/* Checks the folder again under the lock: another run may have written here since the first
- * check. */
-static int check_again(const vtrain *t, vc_err *err)
-{
-    char *dir = NULL;
-    int rc = check_output(t, err);
-    if (!rc && t->cfg.resume_from_checkpoint)
-        rc = vtrain_ckpt_find(&dir, t->cfg.output_dir, t->cfg.resume_from_checkpoint, err);
-    if (!rc && (!dir != !t->from_dir || (dir && strcmp(dir, t->from_dir))))
-        rc = vc_fail(err, VC_EBUSY, "--output_dir %s: another run wrote %s while this one began: "
-                     "start again", t->cfg.output_dir, dir ? vc_path_base(dir) : "here");
-    free(dir);
-    return rc;
-}
-
 static int open_output(vtrain *t, vc_err *err)
 {
     const char *out = t->cfg.output_dir;
@@ -376,9 +361,11 @@ static int open_output(vtrain *t, vc_err *err)
     if (!rc)
         rc = vc_lock_file(&t->lock, lock, err);
     if (!rc)
-        rc = check_again(t, err);
+        rc = vtrain_resume_check_again(t, err);
     if (!rc)
         vtrain_ckpt_clean(out);
+    if (!rc)
+        rc = vtrain_resume_set_aside(t, err);
     if (!rc)
         rc = vc_file_write(path, t->settings, strlen(t->settings), err);
     free(path);
@@ -409,9 +396,9 @@ static int open_run(vtrain *t, vc_flags *set, vc_err *err)
     int rc = vtrain_check_ranks(&t->cfg, vc_comm_size(t->comm), err);
     if (!rc)
         rc = check_output(t, err);
-    if (!rc)
-        rc = vtrain_resume_find(t, err);
     rc = vc_comm_agree(t->comm, rc, err);
+    if (!rc)
+        rc = vc_comm_agree(t->comm, vtrain_resume_find(t, err), err);
     if (!rc)
         rc = vtrain_samples_open(t, err);
     t->base_bytes = vtrain_private_bytes();

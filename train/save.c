@@ -1,4 +1,4 @@
-/* save.c - writes and reads a checkpoint: exported weights, optimizer.safetensors, trainer.json. */
+/* save.c - writes a checkpoint: exported weights, optimizer.safetensors, trainer.json. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,11 +92,7 @@ static int write_full(const vtrain *t, const char *dir, vf_sums *sums, vc_err *e
 
 /* ---- state ---- */
 
-/* Calls f with each of the trained parameters' tensors that is whole on this rank, and with the
- * prefix of its name in the file. */
-typedef int (*state_fn)(void *arg, const char *prefix, const vt_param *p, vt_tensor *t,
-                        vc_err *err);
-static int each_state(vtrain *t, state_fn f, void *arg, vc_err *err)
+int vtrain_each_state(vtrain *t, vtrain_state_fn f, void *arg, vc_err *err)
 {
     int rc = 0, k = 0;
     for (int i = 0; !rc && i < vt_params_count(t->params); i++) {
@@ -127,7 +123,7 @@ static int write_optimizer(vtrain *t, const char *dir, vf_sums *sums, vc_err *er
     vf_views s;
     int rc = vf_views_open(&s, t->g, 5 * vt_params_count(t->params), err);
     if (!rc)
-        rc = each_state(t, add_state, &s, err);
+        rc = vtrain_each_state(t, add_state, &s, err);
     if (!rc)
         rc = vf_views_write(&s, dir, "optimizer.safetensors", NULL, 0, false, sums, err);
     vf_views_close(&s);
@@ -151,9 +147,7 @@ static cJSON *settings_object(const char *yaml)
     return o;
 }
 
-/* Fills in the content of trainer.json. The caller frees s->sets and s->settings; the other
- * strings are borrowed from t. */
-static int make_state(const vtrain *t, vtrain_state *s, vc_err *err)
+int vtrain_state_of(const vtrain *t, vtrain_state *s, vc_err *err)
 {
     const vtrain_span *now = vtrain_span_now(t);
     *s = (vtrain_state){
@@ -179,7 +173,7 @@ static int make_state(const vtrain *t, vtrain_state *s, vc_err *err)
 static int write_trainer(const vtrain *t, const char *dir, vf_sums *sums, vc_err *err)
 {
     vtrain_state s;
-    int rc = make_state(t, &s, err);
+    int rc = vtrain_state_of(t, &s, err);
     if (!rc)
         rc = vtrain_base_id_get(&s.base, t, err);
     if (!rc)
@@ -233,7 +227,7 @@ static int64_t checkpoint_bytes(vtrain *t)
 {
     bool lora = t->cfg.training_type == VTRAIN_LORA;
     int64_t all = 2 * PER_FILE, files = lora && t->cfg.export_kohya ? 2 : 1;
-    each_state(t, add_bytes, &all, NULL);
+    vtrain_each_state(t, add_bytes, &all, NULL);
     for (int i = 0; i < vt_params_count(t->params); i++) {
         const vt_param *p = vt_params_at(t->params, i);
         vc_dtype type = lora ? VC_F32 : t->weights ? vtrain_weights_type(t->weights, p->name)
@@ -308,194 +302,6 @@ int vtrain_save(vtrain *t, vc_err *err)
         return 0;
     vtrain_ckpt_abort(t->cfg.output_dir, t->step);
     return explain(t, rc, &why, err);
-}
-
-/* ---- resuming ---- */
-
-typedef struct stored {
-    vt_ctx *g;
-    vf_safetensors *file;
-} stored;
-
-/* Fails if checkpoint and run train different numbers of parameters: a parameter that one of them
- * does not train would lose its state, or have none. */
-static int check_trained(const vtrain *t, const vf_safetensors *file, vc_err *err)
-{
-    static const char prefix[] = "master/";
-    bool lora = t->cfg.training_type == VTRAIN_LORA;
-    int own = 0, held = 0;
-    for (int i = 0; i < vt_params_count(t->params); i++)
-        own += vt_params_at(t->params, i)->trained;
-    for (int i = 0; i < vf_safetensors_count(file); i++)
-        held += !strncmp(vf_safetensors_at(file, i)->name, prefix, sizeof prefix - 1);
-    if (own == held)
-        return 0;
-    return vc_fail(err, VC_EMISMATCH, "the checkpoint has the state of %d parameters, but this run "
-                   "trains %d: continue with the same %s", held, own,
-                   lora ? "--target_name" : "--trainable_modules");
-}
-
-static int set_state(void *arg, const char *prefix, const vt_param *p, vt_tensor *x, vc_err *err)
-{
-    const stored *s = arg;
-    char *name = vc_format("%s%s", prefix, p->name);
-    if (!name)
-        return vc_no_memory(err);
-    vf_view v;
-    int rc = vf_safetensors_get(s->file, name, &v, err);
-    if (!rc)
-        rc = vf_values_set(s->g, x, &v, err);
-    free(name);
-    return rc;
-}
-
-static int read_optimizer(vtrain *t, const char *dir, vc_err *err)
-{
-    char *path = vc_path_join(dir, "optimizer.safetensors");
-    if (!path)
-        return vc_no_memory(err);
-    stored s = { .g = t->g };
-    int rc = vf_safetensors_open(&s.file, path, err);
-    if (!rc) {
-        rc = check_trained(t, s.file, err);
-        if (!rc)
-            rc = each_state(t, set_state, &s, err);
-        if (!rc && t->zero)
-            rc = vtrain_zero_read(t->zero, s.file, err);
-        vc_context(err, rc, "%s", path);
-    }
-    vf_safetensors_close(s.file);
-    free(path);
-    return rc;
-}
-
-/* Settings that have to be those of the checkpoint, because its state depends on them. */
-static const char *const state_of[] = {
-    "optimizer", "rank", "network_alpha", "boundary_type", "param_groups", "no_decay", NULL
-};
-/* Settings that may change when a run resumes: those that do not affect training, and those whose
- * change other messages report. A change of any other setting is a warning. */
-static const char *const may_change[] = {
-    "latents", "follow", "verify_data", "training_type", "bake_scale", "export_kohya",
-    "export_comfyui", "export_pipeline", "max_train_steps", "num_train_epochs",
-    "train_batch_size", "gradient_accumulation_steps", "seed", "device", "threads", "kernels",
-    "deterministic", "workers", "gradient_checkpointing",
-    "memory_limit", "gradient_checkpointing_offload", "blocks_to_swap", "low_vram", "profile",
-    "parallel", "dp_degree", "dp_shards", "sp", "nccl_timeout", "output_dir", "checkpointing_steps",
-    "checkpointing_limit", "resume_from_checkpoint", "eval_steps", "validation_steps",
-    "num_inference_steps", "guidance_scale", "guidance_schedule", "guidance_power",
-    "validation_sampler", "report_to", "trace_dir",
-    "trace_steps", "dry_run", "quiet", "log_format", NULL
-};
-
-static bool listed(const char *const *list, const char *name)
-{
-    while (*list && strcmp(*list, name))
-        list++;
-    return *list;
-}
-
-#define NOT_GIVEN "not given"
-
-/* A setting as text. Checkpoints written before a flag existed have the flag's default. */
-static const char *setting(const vtrain_state *s, const vc_flag *f)
-{
-    const cJSON *text = cJSON_GetObjectItemCaseSensitive(s->settings, f->name);
-    return text ? cJSON_GetStringValue(text) : f->value ? f->value : NOT_GIVEN;
-}
-
-static int check_settings(const vtrain *t, const vtrain_state *s, const vtrain_state *now,
-                          vc_err *err)
-{
-    for (const vc_flag *f = vtrain_program.flags; f->name; f++) {
-        if (f->kind == VC_GROUP || listed(may_change, f->name))
-            continue;
-        const char *had = setting(s, f), *has = setting(now, f);
-        if (!strcmp(had, has))
-            continue;
-        if (!listed(state_of, f->name))
-            vc_warn(t->ui, "--%s is %s from here on, in the checkpoint it was %s", f->name, has,
-                    had);
-        else if (!strcmp(had, NOT_GIVEN))
-            return vc_fail(err, VC_EMISMATCH, "the checkpoint was trained without --%s: leave it "
-                           "out to continue", f->name);
-        else
-            return vc_fail(err, VC_EMISMATCH, "the checkpoint was trained with --%s %s, but this "
-                           "run has %s: continue with --%s %s", f->name, had, has, f->name, had);
-    }
-    return 0;
-}
-
-static int check_state(const vtrain *t, const vtrain_state *s, const vtrain_state *now,
-                       vc_err *err)
-{
-    if (strcmp(s->family, now->family) || strcmp(s->training_type, now->training_type))
-        return vc_fail(err, VC_EMISMATCH, "the checkpoint is of a %s of family %s, but this run is "
-                       "a %s of %s", s->training_type, s->family, now->training_type,
-                       now->family);
-    int rc = check_settings(t, s, now, err);
-    if (rc)
-        return rc;
-    const char *differs = s->seed != now->seed ? "seed" : s->batch != now->batch
-                        ? "train_batch_size"
-                        : s->accumulation * s->ranks != now->accumulation * now->ranks
-                        ? "gradient_accumulation_steps times ranks" : NULL;
-    if (differs)
-        vc_warn(t->ui, "--%s differs from the checkpoint's: the run continues, but with other "
-                "samples than it would have had", differs);
-    bool same = s->n_sets == now->n_sets;
-    for (int i = 0; same && i < s->n_sets; i++)
-        same = !strcmp(s->sets[i].root, now->sets[i].root);
-    if (!same)
-        vc_warn(t->ui, "the datasets differ from the checkpoint's: the run continues with other "
-                "samples");
-    return 0;
-}
-
-int vtrain_resume_find(vtrain *t, vc_err *err)
-{
-    vtrain_state *s = &t->from;
-    if (!t->cfg.resume_from_checkpoint)
-        return 0;
-    int rc = vtrain_ckpt_find(&t->from_dir, t->cfg.output_dir, t->cfg.resume_from_checkpoint, err);
-    if (rc)
-        return vc_context(err, rc, "--resume_from_checkpoint");
-    if (!t->from_dir) {
-        vc_say(t->ui, "--resume_from_checkpoint latest: there is no checkpoint yet, so the run "
-               "begins anew");
-        return 0;
-    }
-    /* One rank of a machine checks the files; vc_comm_agree then shares the result. */
-    if (vc_comm_local(t->comm) == 0)
-        rc = vtrain_ckpt_read(s, t->from_dir, t->ui, t->stop, err);
-    else
-        rc = vtrain_state_read(s, t->from_dir, err);
-    t->span = s->span;
-    t->n_spans = s->n_spans;
-    s->span = NULL;
-    s->n_spans = 0;
-    return vc_context(err, rc, "--resume_from_checkpoint: %s", t->from_dir);
-}
-
-int vtrain_resume(vtrain *t, vc_err *err)
-{
-    const vtrain_state *s = &t->from;
-    vtrain_state now = { 0 };
-    t->micro = s->micro;
-    int rc = make_state(t, &now, err);
-    if (!rc)
-        rc = check_state(t, s, &now, err);
-    if (!rc)
-        rc = read_optimizer(t, t->from_dir, err);
-    if (!rc) {
-        t->step = s->step;
-        t->rows = s->rows;
-        t->dropped = s->dropped;
-        vc_say(t->ui, "resumes after step %lld from %s", (long long)t->step, t->from_dir);
-    }
-    free(now.sets);
-    cJSON_Delete(now.settings);
-    return vc_context(err, rc, "--resume_from_checkpoint: %s", t->from_dir);
 }
 
 /* ---- after a file was torn ---- */

@@ -10,7 +10,7 @@
  *     loop.c                   runs the steps: accumulate, clip, log, save, evaluate, sample, stop
  *     step.c noised.h          run a micro-batch: levels, noise, forward, loss, backward
  *     notes.h                  gathers the record of a step from all ranks
- *     save.c                   writes and reads a checkpoint
+ *     save.c resume.c          write a checkpoint; find one and read it
  *     sample.h                 makes validation samples
  *     base.h encoders.h        compare weights with those of the checkpoint and of the datasets, by
  *                              hashes that beside.h computes in the background
@@ -218,6 +218,8 @@ typedef struct vtrain {
     bool complete;                            /* all datasets were finished at the last poll */
     vtrain_state from;                        /* the checkpoint resumed from, or all zero */
     char *from_dir;                           /* folder of that checkpoint, or NULL */
+    int64_t newest;                           /* step of the folder's newest checkpoint when the
+                                               * run began; -1: there was none */
     const vtrain_family *family;
     cJSON *model_config;                      /* the transformer's config.json */
     struct vtrain_weights *weights;           /* files of the initial weights (frozen parameters
@@ -392,11 +394,27 @@ int vtrain_save(vtrain *t, vc_err *err);
 int vtrain_check_weights(const vtrain *t, vc_err *err);
 /* Before the first step: warns where there is no room for a checkpoint. */
 void vtrain_save_foresee(vtrain *t);
-/* Finds the checkpoint that --resume_from_checkpoint names and reads its trainer.json into t->from
- * and t->span. */
+/* Fills in the content of trainer.json. The caller frees s->sets and s->settings; the other
+ * strings are borrowed from t. */
+int vtrain_state_of(const vtrain *t, vtrain_state *s, vc_err *err);
+/* Calls f with each of the trained parameters' tensors that is whole on this rank, and with the
+ * prefix of its name in the file. */
+typedef int (*vtrain_state_fn)(void *arg, const char *prefix, const vt_param *p, vt_tensor *t,
+                               vc_err *err);
+int vtrain_each_state(vtrain *t, vtrain_state_fn f, void *arg, vc_err *err);
+
+/* resume.c. Finds the checkpoint that --resume_from_checkpoint names and reads its trainer.json into
+ * t->from and t->span: a checkpoint that is named is used or refused, "latest" is the newest whole
+ * one. Collective. */
 int vtrain_resume_find(vtrain *t, vc_err *err);
 /* Loads the state of that checkpoint and sets t->step. Everything but loader and metrics is open by
  * then. */
 int vtrain_resume(vtrain *t, vc_err *err);
+/* Under the lock of the run's folder: VC_EBUSY if another run wrote a checkpoint there since
+ * vtrain_resume_find. */
+int vtrain_resume_check_again(const vtrain *t, vc_err *err);
+/* Under that lock, before the first step: moves what the folder holds of an abandoned branch aside
+ * (output/aside.h). */
+int vtrain_resume_set_aside(const vtrain *t, vc_err *err);
 
 #endif

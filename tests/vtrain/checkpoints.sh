@@ -18,27 +18,32 @@ cp -r whole base
 expect 0 'resumes after step 4' resume base
 same_end base/checkpoint-6 six/checkpoint-6 || wrong "a resumed run has other weights"
 
-# ---- a changed bit in a file that is read: the run stops and names the checkpoint before ----
-fresh() { rm -rf r && cp -r whole r; }
+# ---- a changed bit in a file that is read: "latest" is the newest whole checkpoint, and a checkpoint
+# that was named is refused ----
 for file in optimizer.safetensors trainer.json checksums.json; do
     size=$(stat -c %s "whole/checkpoint-4/$file")
     for ((i = 0; i < flips; i++)); do
-        fresh
+        fresh whole r
         at=$(((RANDOM * 32768 + RANDOM) % size))
         flip "r/checkpoint-4/$file" $at
-        expect 1 "$file.*--resume_from_checkpoint r/checkpoint-2" resume r
+        expect 1 "$file.*--resume_from_checkpoint r/checkpoint-2" resume r r/checkpoint-4
         expect 1 "checkpoint-4/$file.*" vlat verify r
     done
 done
 expect 1 'newest whole checkpoint is checkpoint-2' vlat verify r
-expect 0 'resumes after step 2' resume r 2
-fresh
+fresh whole r
 flip r/checkpoint-4/optimizer.safetensors \
     $(($(stat -c %s r/checkpoint-4/optimizer.safetensors) - 5))
-expect 1 'optimizer.safetensors.*tensor "v/' resume r
+cp -r r both
 expect 1 'optimizer.safetensors.*tensor "v/' resume r r/checkpoint-4/
-flip r/checkpoint-2/optimizer.safetensors 5000
-expect 1 'no whole checkpoint before' resume r
+expect 0 'r/checkpoint-4 is damaged and is passed over: optimizer.safetensors.*tensor "v/' resume r
+output_has 'resumes after step 2'
+[ -e r/abandoned-after-step-2/checkpoint-4/trainer.json ] || wrong "the damaged checkpoint is lost"
+same_end r/checkpoint-6 six/checkpoint-6 || wrong "after a damaged checkpoint the run differs"
+flip both/checkpoint-2/optimizer.safetensors 5000
+expect 1 'both/checkpoint-4: optimizer.*no checkpoint of the run is whole' resume both
+expect 1 'no whole checkpoint before' resume both both/checkpoint-4
+[ -e both/checkpoint-4 ] || wrong "a refused run moved a checkpoint"
 
 # ---- files that a kill after the last checkpoint prevented: the same command makes them ----
 cp -r whole late
@@ -50,16 +55,18 @@ absent late/checkpoint-2.tmp
 [ -s late/report.html ] || wrong "the report is still missing"
 
 # ---- files that are truncated, missing, added ----
-fresh
+fresh whole r
 truncate -s -8 r/checkpoint-4/optimizer.safetensors
-expect 1 'optimizer.safetensors is .* bytes long, .* were written' resume r
-for file in optimizer.safetensors checksums.json; do
-    fresh
+expect 1 'optimizer.safetensors is .* bytes long, .* were written' resume r 4
+for file in optimizer.safetensors checksums.json trainer.json; do
+    fresh whole r
     rm r/checkpoint-4/$file
-    expect 1 "$file is missing" resume r
-    expect 1 "$file: is missing" vlat verify r/checkpoint-4
+    [ $file = trainer.json ] || expect 1 "$file: is missing" vlat verify r/checkpoint-4
+    expect 0 "checkpoint-4 is damaged and is passed over: .*$file is missing" resume r
+    output_has 'resumes after step 2'
 done
-fresh
+expect 1 'no complete r/checkpoint-3' resume r 3
+fresh whole r
 rm r/checkpoint-4/transformer/config.json
 echo more >r/checkpoint-4/transformer/notes
 expect 1 'config.json: is missing' vlat verify r
@@ -70,7 +77,7 @@ expect 1 'diffusion_pytorch_model.safetensors: is damaged' vlat verify r/checkpo
 expect 2 'for datasets' vlat verify r --repair
 
 # ---- checkpoints of versions that wrote no checksums ----
-fresh
+fresh whole r
 for n in 2 4; do
     rm r/checkpoint-$n/checksums.json
     sed -i 's/,"checksums":true//' r/checkpoint-$n/trainer.json
@@ -102,15 +109,64 @@ done
 
 # ---- several ranks print one message, from the rank that compared ----
 if have_ranks; then
-    fresh
+    fresh whole r
     flip r/checkpoint-4/optimizer.safetensors 5000
     for how in ddp zero2 fsdp; do
-        expect 1 'r/checkpoint-2' "$lib/ranks.sh" 2 vtrain "${small[@]}" "${model[@]}" \
-            --output_dir r \
-            --max_train_steps 6 --parallel $how --resume_from_checkpoint latest
+        ranks=("$lib/ranks.sh" 2 vtrain "${small[@]}" "${model[@]}" --parallel $how)
+        expect 1 'r/checkpoint-2' "${ranks[@]}" --output_dir r --max_train_steps 6 \
+            --resume_from_checkpoint 4
         [ "$(grep -c 'optimizer.safetensors' "$log")" = 1 ] || wrong "$how: $(cat "$log")"
+        fresh r both
+        expect 0 'passed over: optimizer.safetensors' "${ranks[@]}" --output_dir both \
+            --max_train_steps 4 --resume_from_checkpoint latest
+        [ "$(grep -c 'optimizer.safetensors' "$log")" = 1 ] || wrong "$how: $(cat "$log")"
+        [ "$(grep -c 'resumes after step 2' "$log")" = 1 ] || wrong "$how: $(cat "$log")"
     done
 fi
+
+# ---- going back: the folder holds one line of descent, and nothing is lost ----
+steps() { sed -n 's/^{"step":\([0-9]*\),.*/\1/p' "$1" | tr '\n' ' '; }
+back() { train b --checkpointing_steps 1 --validation_steps 1 --num_inference_steps 1 "$@"; }
+expect 0 . back --max_train_steps 4
+expect 0 'moved to b/abandoned-after-step-1$' back --max_train_steps 2 --learning_rate 1e-5 \
+    --resume_from_checkpoint 1 --checkpointing_limit 2
+old=b/abandoned-after-step-1
+[ "$(cd b && echo checkpoint-*)" = 'checkpoint-1 checkpoint-2' ] || wrong "$(ls b)"
+[ "$(cd $old && echo checkpoint-*)" = 'checkpoint-2 checkpoint-3 checkpoint-4' ] || wrong "$(ls $old)"
+[ "$(cd b/validation && echo *)" = 'step-1 step-2' ] || wrong "$(ls b/validation)"
+[ "$(cd $old/validation && echo *)" = 'step-2 step-3 step-4' ] || wrong "$(ls $old/validation)"
+[ "$(steps b/metrics.jsonl)/$(steps $old/metrics.jsonl)" = '1 2 /2 3 4 ' ] || wrong "metrics.jsonl"
+expect 0 'checkpoint-2, 0 steps ago' vtrain --status b
+expect 0 'no damage' vlat verify b
+expect 0 'resumes after step 2' back --max_train_steps 3 --resume_from_checkpoint latest
+output_lacks abandoned
+expect 0 'moved to b/abandoned-after-step-1-2$' back --max_train_steps 2 --resume_from_checkpoint 1
+expect 0 'moved to b/abandoned-run$' back --max_train_steps 5 --resume_from_checkpoint $old/checkpoint-4
+output_has 'resumes after step 4'
+[ "$(cd b && echo checkpoint-*)" = checkpoint-5 ] || wrong "$(ls b)"
+expect 0 'resumes after step 1' back --max_train_steps 2 \
+    --resume_from_checkpoint b/abandoned-run/checkpoint-1 --dry_run
+[ -e b/checkpoint-5 ] || wrong "a dry run moved a checkpoint"
+
+# ---- a job that Slurm starts again with the command that names a checkpoint ----
+train s --max_train_steps 4 --checkpointing_steps 1 >"$log" 2>&1
+expect 0 'resumes after step 1' train s --max_train_steps 2 --checkpointing_steps 1 \
+    --resume_from_checkpoint 1
+expect 0 'continues from its own latest checkpoint' env SLURM_RESTART_COUNT=1 vtrain "${small[@]}" \
+    "${model[@]}" --output_dir s --max_train_steps 3 --resume_from_checkpoint 1
+output_has 'resumes after step 2'
+
+# ---- killed while a branch is moved: the same command does it again, and loses nothing ----
+for n in 1 2 3 4 5; do
+    fresh whole m
+    train m --max_train_steps 8 --checkpointing_steps 2 --resume_from_checkpoint latest \
+        --validation_steps 4 --num_inference_steps 1 >"$log" 2>&1
+    check "killed at rename $n" '0 137' fault "rename@m/:$n:kill" vtrain "${small[@]}" "${model[@]}" \
+        --output_dir m --max_train_steps 2 --resume_from_checkpoint 2
+    expect 0 . train m --max_train_steps 2 --resume_from_checkpoint 2
+    [ "$(find m -name trainer.json | wc -l)" = 4 ] || wrong "killed at $n: $(find m -name trainer.json)"
+    [ "$(find m -path '*validation/step-8' | wc -l)" = 1 ] || wrong "killed at $n: a sample is lost"
+done
 
 # ---- killed at any call after the first checkpoint: files are whole, and the same run follows ----
 args=("${small[@]}" "${model[@]}" --output_dir k --max_train_steps 4 --checkpointing_steps 1

@@ -65,7 +65,7 @@ static int list_steps(const char *out, const char *suffix, bool complete, int64_
         return errno == ENOENT ? 0 : vc_fail_errno(err, "%s", out);
 
     int rc = 0, room = 0;
-    for (struct dirent *e; !rc && (e = readdir(d));) {
+    for (struct dirent *e; !rc && (errno = 0, e = readdir(d));) {
         int64_t step;
         if (!parse_name(e->d_name, suffix, &step))
             continue;
@@ -88,6 +88,8 @@ static int list_steps(const char *out, const char *suffix, bool complete, int64_
             (*steps)[at] = (*steps)[at - 1];
         (*steps)[at] = step;
     }
+    if (!rc && errno)
+        rc = vc_fail_errno(err, "%s", out);
     closedir(d);
     return rc;
 }
@@ -237,6 +239,16 @@ void vtrain_ckpt_abort(const char *out, int64_t step)
 }
 
 /* ---- finding ---- */
+
+int vtrain_ckpt_steps(int64_t **steps, int *n, const char *out, vc_err *err)
+{
+    return list_steps(out, "", false, steps, n, err);
+}
+
+char *vtrain_ckpt_name(int64_t step)
+{
+    return vc_format(PREFIX "%" PRId64, step);
+}
 
 bool vtrain_ckpt_step(const char *dir, int64_t *step)
 {

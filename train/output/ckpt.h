@@ -34,8 +34,13 @@ void vtrain_ckpt_abort(const char *out, int64_t step);
 /* Finds the checkpoint that --resume_from_checkpoint names: "latest" (the highest complete step
  * below out), a step, or the path of a checkpoint folder, as given or below out. *path is
  * malloc'ed. VC_ENOENT: no such checkpoint is complete; for "latest" the function then returns 0
- * with *path NULL. A .tmp folder or a folder without trainer.json is not complete. */
+ * with *path NULL. A .tmp folder or a folder without trainer.json is not complete. A run's folder
+ * holds one line of descent (aside.h), so the highest step is where the run stands. */
 int vtrain_ckpt_find(char **path, const char *out, const char *which, vc_err *err);
+/* Lists the steps of out's checkpoint folders, complete or not, ascending; *steps is malloc'ed. */
+int vtrain_ckpt_steps(int64_t **steps, int *n, const char *out, vc_err *err);
+/* The name of a step's checkpoint folder, malloc'ed; NULL: out of memory. */
+char *vtrain_ckpt_name(int64_t step);
 /* True, with the step in *step, if dir is named checkpoint-STEP. */
 bool vtrain_ckpt_step(const char *dir, int64_t *step);
 /* Finds the newest complete checkpoint of out before *step, and sets *step to its step; *path is
@@ -94,6 +99,11 @@ int vtrain_state_read(vtrain_state *s, const char *dir, vc_err *err);
  * reports this. */
 int vtrain_ckpt_read(vtrain_state *s, const char *dir, vc_progress *ui, const atomic_int *stop,
                      vc_err *err);
+/* The same for the newest whole checkpoint below out; *path, malloc'ed, is its folder, or NULL if
+ * out has none. A warning names each newer checkpoint that is damaged or lacks trainer.json, and
+ * the damage. VC_EFORMAT: out has checkpoints, but none is whole. */
+int vtrain_ckpt_read_latest(char **path, vtrain_state *s, const char *out, vc_progress *ui,
+                            const atomic_int *stop, vc_err *err);
 void vtrain_spans_free(vtrain_span *s, int n);
 void vtrain_state_free(vtrain_state *s);       /* frees what read() made; an all-zero one is fine */
 

@@ -54,36 +54,61 @@ static int look_at(vtrain_state *s, const char *dir, vc_progress *ui, const atom
     return 0;
 }
 
-/* Finds the newest whole checkpoint of out before `step`; *path is NULL if none exists. */
-static int find_older(char **path, const char *out, int64_t step, const atomic_int *stop,
-                      vc_err *err)
+/* The same for a checkpoint of out by its step; a folder without trainer.json is damaged. */
+static int look_at_step(char **path, vtrain_state *s, const char *out, int64_t step,
+                        vc_progress *ui, const atomic_int *stop, vc_err *bad, vc_err *err)
 {
-    for (;;) {
-        vtrain_state s;
-        vc_err bad = { 0 };
-        int rc = vtrain_ckpt_before(path, out, &step, err);
-        if (rc || !*path)
-            return rc;
-        rc = look_at(&s, *path, NULL, stop, &bad, err);
-        vtrain_state_free(&s);
-        if (!rc && !bad.code)
-            return 0;
-        free(*path);
-        *path = NULL;
-        if (rc)
-            return rc;
-    }
+    char *name = vtrain_ckpt_name(step);
+    *s = (vtrain_state){ 0 };
+    *path = name ? vc_path_join(out, name) : NULL;
+    free(name);
+    if (!*path)
+        return vc_no_memory(err);
+    if (vc_file_exists_in(*path, "trainer.json"))
+        return look_at(s, *path, ui, stop, bad, err);
+    vc_fail(bad, VC_EFORMAT, "trainer.json is missing");
+    return 0;
 }
 
-/* Fails and names the newest whole checkpoint before dir. The user decides whether to take it, as
- * the steps since are lost then. */
+/* Finds and reads the newest whole checkpoint of out before step `before`; *path is NULL if none
+ * exists. With ui, warns of each damaged one. *first describes the newest damage, if any. */
+static int find_whole(char **path, vtrain_state *s, const char *out, int64_t before,
+                      vc_progress *ui, const atomic_int *stop, vc_err *first, vc_err *err)
+{
+    int64_t *steps;
+    int n, rc = vtrain_ckpt_steps(&steps, &n, out, err);
+    *path = NULL;
+    *s = (vtrain_state){ 0 };
+    while (!rc && n-- > 0 && !*path) {
+        vc_err bad = { 0 };
+        if (steps[n] >= before)
+            continue;
+        rc = look_at_step(path, s, out, steps[n], ui, stop, &bad, err);
+        if (!rc && !bad.code)
+            break;
+        if (!rc && ui)
+            vc_warn(ui, "%s is damaged and is passed over: %s", *path, bad.text);
+        if (!rc && !first->code)
+            vc_fail(first, VC_EFORMAT, "%s: %s", *path, bad.text);
+        free(*path);
+        *path = NULL;
+    }
+    free(steps);
+    return rc;
+}
+
+/* Fails and names the newest whole checkpoint before dir: a checkpoint that was named is used or
+ * refused. */
 static int damaged(const char *dir, const vc_err *bad, const atomic_int *stop, vc_err *err)
 {
     char *older = NULL, *out = vc_format("%.*s", (int)(vc_path_base(dir) - dir), dir);
     int64_t step;
+    vc_err first = { 0 };
+    vtrain_state s = { 0 };
     int rc = out ? 0 : vc_no_memory(err);
     if (!rc && vtrain_ckpt_step(dir, &step))
-        rc = find_older(&older, *out ? out : ".", step, stop, err);
+        rc = find_whole(&older, &s, *out ? out : ".", step, NULL, stop, &first, err);
+    vtrain_state_free(&s);
     free(out);
     if (rc)
         return rc;
@@ -101,4 +126,15 @@ int vtrain_ckpt_read(vtrain_state *s, const char *dir, vc_progress *ui, const at
     vc_err bad = { 0 };
     int rc = look_at(s, dir, ui, stop, &bad, err);
     return rc || !bad.code ? rc : damaged(dir, &bad, stop, err);
+}
+
+int vtrain_ckpt_read_latest(char **path, vtrain_state *s, const char *out, vc_progress *ui,
+                            const atomic_int *stop, vc_err *err)
+{
+    vc_err first = { 0 };
+    int rc = find_whole(path, s, out, INT64_MAX, ui, stop, &first, err);
+    if (rc || *path || !first.code)
+        return rc;
+    return vc_fail(err, first.code, "%s: no checkpoint of the run is whole: restore this one, or "
+                   "begin anew in another --output_dir", first.text);
 }

@@ -82,6 +82,36 @@ static int cut(vtrain_metrics *m, int64_t step, vc_err *err)
     return ftruncate(m->fd, m->size) ? vc_fail_errno(err, "%s", m->path) : 0;
 }
 
+/* Writes the lines of `path` after `step` to the file `to`, and sets *keep to the bytes before
+ * them; *any is false if there are none. */
+static int copy_lines(const char *path, int64_t step, const char *to, size_t *keep, bool *any,
+                      vc_err *err)
+{
+    vc_map map = { 0 };
+    int rc = vc_map_open(&map, path, err);
+    if (!rc)
+        rc = keep_until(keep, (const char *)map.data, map.size, step, err);
+    *any = !rc && *keep < map.size;
+    if (*any)
+        rc = vc_file_write(to, map.data + *keep, map.size - *keep, err);
+    vc_map_close(&map);
+    return rc;
+}
+
+int vtrain_metrics_split(const char *dir, int64_t step, const char *to, vc_err *err)
+{
+    char *path = vc_path_join(dir, "metrics.jsonl");
+    size_t keep = 0;
+    bool any = false;
+    int rc = path ? 0 : vc_no_memory(err);
+    if (!rc && vc_file_exists(path))
+        rc = vc_context(err, copy_lines(path, step, to, &keep, &any, err), "%s", path);
+    if (!rc && any && truncate(path, (off_t)keep))
+        rc = vc_fail_errno(err, "%s", path);
+    free(path);
+    return rc;
+}
+
 /* ---- open, close ---- */
 
 static int open_events(vtrain_metrics *m, const char *dir, int64_t step, vc_err *err)

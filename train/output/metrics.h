@@ -44,6 +44,10 @@ typedef struct vtrain_record {
  * of each group); a resumed run's file purges later steps. */
 int vtrain_metrics_open(vtrain_metrics **out, const char *dir, int64_t step, bool tensorboard,
                         vc_err *err);
+/* Moves the lines after `step` (-1: all lines) of dir/metrics.jsonl to the new file `to`. A killed
+ * call leaves these lines in one of the two files, or in both. Returns 0 if no line is moved, and
+ * then makes no file. */
+int vtrain_metrics_split(const char *dir, int64_t step, const char *to, vc_err *err);
 /* Closes the files; records written stay. NULL is fine. One thread at a time may use m. */
 void vtrain_metrics_close(vtrain_metrics *m);
 /* Writes a record. On an error such as VC_EFULL the file still ends with its last whole line, and

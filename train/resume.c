@@ -1,0 +1,307 @@
+/* resume.c - finds the checkpoint that a run continues from, reads it, and keeps the run's folder to
+ * one line of descent. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/os/file.h"
+#include "formats/report/settings.h"
+#include "formats/tensors/values.h"
+#include "train/output/aside.h"
+#include "train/output/ckpt.h"
+#include "train/parallel/zero.h"
+#include "train/vtrain.h"
+
+typedef struct stored {
+    vt_ctx *g;
+    vf_safetensors *file;
+} stored;
+
+/* Fails if checkpoint and run train different numbers of parameters: a parameter that one of them
+ * does not train would lose its state, or have none. */
+static int check_trained(const vtrain *t, const vf_safetensors *file, vc_err *err)
+{
+    static const char prefix[] = "master/";
+    bool lora = t->cfg.training_type == VTRAIN_LORA;
+    int own = 0, held = 0;
+    for (int i = 0; i < vt_params_count(t->params); i++)
+        own += vt_params_at(t->params, i)->trained;
+    for (int i = 0; i < vf_safetensors_count(file); i++)
+        held += !strncmp(vf_safetensors_at(file, i)->name, prefix, sizeof prefix - 1);
+    if (own == held)
+        return 0;
+    return vc_fail(err, VC_EMISMATCH, "the checkpoint has the state of %d parameters, but this run "
+                   "trains %d: continue with the same %s", held, own,
+                   lora ? "--target_name" : "--trainable_modules");
+}
+
+static int set_state(void *arg, const char *prefix, const vt_param *p, vt_tensor *x, vc_err *err)
+{
+    const stored *s = arg;
+    char *name = vc_format("%s%s", prefix, p->name);
+    if (!name)
+        return vc_no_memory(err);
+    vf_view v;
+    int rc = vf_safetensors_get(s->file, name, &v, err);
+    if (!rc)
+        rc = vf_values_set(s->g, x, &v, err);
+    free(name);
+    return rc;
+}
+
+static int read_optimizer(vtrain *t, const char *dir, vc_err *err)
+{
+    char *path = vc_path_join(dir, "optimizer.safetensors");
+    if (!path)
+        return vc_no_memory(err);
+    stored s = { .g = t->g };
+    int rc = vf_safetensors_open(&s.file, path, err);
+    if (!rc) {
+        rc = check_trained(t, s.file, err);
+        if (!rc)
+            rc = vtrain_each_state(t, set_state, &s, err);
+        if (!rc && t->zero)
+            rc = vtrain_zero_read(t->zero, s.file, err);
+        vc_context(err, rc, "%s", path);
+    }
+    vf_safetensors_close(s.file);
+    free(path);
+    return rc;
+}
+
+/* Settings that have to be those of the checkpoint, because its state depends on them. */
+static const char *const state_of[] = {
+    "optimizer", "rank", "network_alpha", "boundary_type", "param_groups", "no_decay", NULL
+};
+/* Settings that may change when a run resumes: those that do not affect training, and those whose
+ * change other messages report. A change of any other setting is a warning. */
+static const char *const may_change[] = {
+    "latents", "follow", "verify_data", "training_type", "bake_scale", "export_kohya",
+    "export_comfyui", "export_pipeline", "max_train_steps", "num_train_epochs",
+    "train_batch_size", "gradient_accumulation_steps", "seed", "device", "threads", "kernels",
+    "deterministic", "workers", "gradient_checkpointing",
+    "memory_limit", "gradient_checkpointing_offload", "blocks_to_swap", "low_vram", "profile",
+    "parallel", "dp_degree", "dp_shards", "sp", "nccl_timeout", "output_dir", "checkpointing_steps",
+    "checkpointing_limit", "resume_from_checkpoint", "eval_steps", "validation_steps",
+    "num_inference_steps", "guidance_scale", "guidance_schedule", "guidance_power",
+    "validation_sampler", "report_to", "trace_dir",
+    "trace_steps", "dry_run", "quiet", "log_format", NULL
+};
+
+static bool listed(const char *const *list, const char *name)
+{
+    while (*list && strcmp(*list, name))
+        list++;
+    return *list;
+}
+
+#define NOT_GIVEN "not given"
+
+/* A setting as text. Checkpoints written before a flag existed have the flag's default. */
+static const char *setting(const vtrain_state *s, const vc_flag *f)
+{
+    const cJSON *text = cJSON_GetObjectItemCaseSensitive(s->settings, f->name);
+    return text ? cJSON_GetStringValue(text) : f->value ? f->value : NOT_GIVEN;
+}
+
+static int check_settings(const vtrain *t, const vtrain_state *s, const vtrain_state *now,
+                          vc_err *err)
+{
+    for (const vc_flag *f = vtrain_program.flags; f->name; f++) {
+        if (f->kind == VC_GROUP || listed(may_change, f->name))
+            continue;
+        const char *had = setting(s, f), *has = setting(now, f);
+        if (!strcmp(had, has))
+            continue;
+        if (!listed(state_of, f->name))
+            vc_warn(t->ui, "--%s is %s from here on, in the checkpoint it was %s", f->name, has,
+                    had);
+        else if (!strcmp(had, NOT_GIVEN))
+            return vc_fail(err, VC_EMISMATCH, "the checkpoint was trained without --%s: leave it "
+                           "out to continue", f->name);
+        else
+            return vc_fail(err, VC_EMISMATCH, "the checkpoint was trained with --%s %s, but this "
+                           "run has %s: continue with --%s %s", f->name, had, has, f->name, had);
+    }
+    return 0;
+}
+
+static int check_state(const vtrain *t, const vtrain_state *s, const vtrain_state *now,
+                       vc_err *err)
+{
+    if (strcmp(s->family, now->family) || strcmp(s->training_type, now->training_type))
+        return vc_fail(err, VC_EMISMATCH, "the checkpoint is of a %s of family %s, but this run is "
+                       "a %s of %s", s->training_type, s->family, now->training_type,
+                       now->family);
+    int rc = check_settings(t, s, now, err);
+    if (rc)
+        return rc;
+    const char *differs = s->seed != now->seed ? "seed" : s->batch != now->batch
+                        ? "train_batch_size"
+                        : s->accumulation * s->ranks != now->accumulation * now->ranks
+                        ? "gradient_accumulation_steps times ranks" : NULL;
+    if (differs)
+        vc_warn(t->ui, "--%s differs from the checkpoint's: the run continues, but with other "
+                "samples than it would have had", differs);
+    bool same = s->n_sets == now->n_sets;
+    for (int i = 0; same && i < s->n_sets; i++)
+        same = !strcmp(s->sets[i].root, now->sets[i].root);
+    if (!same)
+        vc_warn(t->ui, "the datasets differ from the checkpoint's: the run continues with other "
+                "samples");
+    return 0;
+}
+
+/* True if Slurm has started the job again, with the command that it was submitted with, and the
+ * run's folder was made by that command. */
+static bool is_requeued(const vtrain *t)
+{
+    static const char name[] = "resume_from_checkpoint";
+    const char *restarts = getenv("SLURM_RESTART_COUNT");
+    char *before = NULL;
+    size_t n, m;
+    if (!restarts || atoi(restarts) < 1 || vf_settings_read(&before, t->cfg.output_dir, NULL))
+        return false;
+    char *now = vc_flags_yaml(&vtrain_program, &t->cfg);
+    const char *had = vf_setting(before, name, sizeof name - 1, &n);
+    const char *has = vf_setting(now, name, sizeof name - 1, &m);
+    bool same = n == m && n && !strncmp(had, has, n);
+    free(before);
+    free(now);
+    return same;
+}
+
+/* A job that Slurm started again goes on where it stands, although its command names the
+ * checkpoint that it once began with. */
+static bool takes_latest(const vtrain *t)
+{
+    const char *which = t->cfg.resume_from_checkpoint;
+    char *own = NULL;
+    if (!strcmp(which, "latest"))
+        return true;
+    if (!is_requeued(t) || vtrain_ckpt_find(&own, t->cfg.output_dir, "latest", NULL) || !own)
+        return false;
+    vc_say(t->ui, "--resume_from_checkpoint %s: the job was started again, so it continues from "
+           "its own latest checkpoint", which);
+    free(own);
+    return true;
+}
+
+/* Finds and reads the newest checkpoint that is whole on every machine. One rank of a machine
+ * checks the files. Collective. */
+static int find_latest(vtrain *t, vc_err *err)
+{
+    vtrain_state *s = &t->from;
+    bool checks = vc_comm_local(t->comm) == 0;
+    int64_t step = -1;
+    int rc = checks ? vtrain_ckpt_read_latest(&t->from_dir, s, t->cfg.output_dir, t->ui, t->stop,
+                                              err) : 0;
+    if (t->from_dir)
+        vtrain_ckpt_step(t->from_dir, &step);
+    double least = checks ? (double)step : INFINITY;
+    rc = vc_comm_agree(t->comm, rc, err);
+    if (!rc)
+        rc = vc_comm_reduce(t->comm, &least, 1, VC_COMM_MIN, err);
+    if (rc || (checks && (double)step == least) || least < 0)
+        return rc;
+    char number[32];
+    snprintf(number, sizeof number, "%.0f", least);
+    vtrain_state_free(s);
+    free(t->from_dir);
+    rc = vtrain_ckpt_find(&t->from_dir, t->cfg.output_dir, number, err);
+    return rc ? rc : vtrain_state_read(s, t->from_dir, err);
+}
+
+static int find_named(vtrain *t, vc_err *err)
+{
+    int rc = vtrain_ckpt_find(&t->from_dir, t->cfg.output_dir, t->cfg.resume_from_checkpoint, err);
+    if (rc)
+        return rc;
+    rc = vc_comm_local(t->comm) ? vtrain_state_read(&t->from, t->from_dir, err)
+         : vtrain_ckpt_read(&t->from, t->from_dir, t->ui, t->stop, err);
+    return vc_context(err, rc, "%s", t->from_dir);
+}
+
+static int newest_step(int64_t *step, const vtrain *t, vc_err *err)
+{
+    int64_t *steps;
+    int n, rc = vtrain_ckpt_steps(&steps, &n, t->cfg.output_dir, err);
+    *step = !rc && n ? steps[n - 1] : -1;
+    free(steps);
+    return rc;
+}
+
+int vtrain_resume_find(vtrain *t, vc_err *err)
+{
+    vtrain_state *s = &t->from;
+    int rc = vc_comm_agree(t->comm, newest_step(&t->newest, t, err), err);
+    if (rc || !t->cfg.resume_from_checkpoint)
+        return rc;
+    rc = takes_latest(t) ? find_latest(t, err) : find_named(t, err);
+    if (rc)
+        return vc_context(err, rc, "--resume_from_checkpoint");
+    if (!t->from_dir)
+        vc_say(t->ui, "--resume_from_checkpoint latest: there is no checkpoint yet, so the run "
+               "begins anew");
+    t->span = s->span;
+    t->n_spans = s->n_spans;
+    s->span = NULL;
+    s->n_spans = 0;
+    return 0;
+}
+
+int vtrain_resume_check_again(const vtrain *t, vc_err *err)
+{
+    int64_t newest;
+    int rc = newest_step(&newest, t, err);
+    if (!rc && newest != t->newest)
+        rc = vc_fail(err, VC_EBUSY, "--output_dir %s: another run wrote its checkpoints while this "
+                     "one began: start again", t->cfg.output_dir);
+    return rc;
+}
+
+/* True if the run continues from a checkpoint of its own folder. */
+static bool continues_own(const vtrain *t)
+{
+    struct stat a, b;
+    const char *base = vc_path_base(t->from_dir);
+    char *dir = vc_format("%.*s.", (int)(base - t->from_dir), t->from_dir);
+    bool own = dir && !stat(dir, &a) && !stat(t->cfg.output_dir, &b) && a.st_dev == b.st_dev &&
+               a.st_ino == b.st_ino;
+    free(dir);
+    return own;
+}
+
+int vtrain_resume_set_aside(const vtrain *t, vc_err *err)
+{
+    char *name;
+    int64_t step = t->from_dir && continues_own(t) ? t->step : -1;
+    int rc = vtrain_set_aside(&name, t->cfg.output_dir, step, err);
+    if (!rc && name)
+        vc_say(t->ui, "the run continues after step %lld: what %s holds of an abandoned branch was "
+               "moved to %s/%s", (long long)t->step, t->cfg.output_dir, t->cfg.output_dir, name);
+    free(name);
+    return rc;
+}
+
+int vtrain_resume(vtrain *t, vc_err *err)
+{
+    const vtrain_state *s = &t->from;
+    vtrain_state now = { 0 };
+    t->micro = s->micro;
+    int rc = vtrain_state_of(t, &now, err);
+    if (!rc)
+        rc = check_state(t, s, &now, err);
+    if (!rc)
+        rc = read_optimizer(t, t->from_dir, err);
+    if (!rc) {
+        t->step = s->step;
+        t->rows = s->rows;
+        t->dropped = s->dropped;
+        vc_say(t->ui, "resumes after step %lld from %s", (long long)t->step, t->from_dir);
+    }
+    free(now.sets);
+    cJSON_Delete(now.settings);
+    return vc_context(err, rc, "--resume_from_checkpoint: %s", t->from_dir);
+}
