@@ -163,6 +163,15 @@ static int gradients(vtrain *t, loop *l, vc_err *err)
     return vc_comm_agree(t->comm, rc, err);
 }
 
+/* Decay of the average at the step that is being taken. */
+static double average_decay(const vtrain *t)
+{
+    const vtrain_config *c = &t->cfg;
+    const vtrain_average a = { c->ema_decay, c->ema_min_decay, c->ema_power, c->ema_inv_gamma,
+                               c->ema_update_after_step };
+    return vtrain_average_decay(&a, t->step + 1 - t->average_from);
+}
+
 static int update(vtrain *t, const loop *l, vtrain_record *r, vc_err *err)
 {
     const vtrain_config *c = &t->cfg;
@@ -187,11 +196,11 @@ static int update(vtrain *t, const loop *l, vtrain_record *r, vc_err *err)
     };
     if (t->zero) {
         rc = vtrain_zero_step(t->zero, &o, err);
-        vtrain_zero_ema(t->zero, c->ema_decay);
+        vtrain_zero_ema(t->zero, average_decay(t));
     } else {
         vt_adamw_step(t->params, &t->adam, &o);
         if (t->ema)
-            vt_ema_update(t->ema, t->params, c->ema_decay);
+            vt_ema_update(t->ema, t->params, average_decay(t));
     }
     t->time.update += vc_seconds() - start;
     return rc;

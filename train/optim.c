@@ -107,6 +107,15 @@ double vtrain_rate_factor(const vtrain_rate *r, int64_t s)
     return done >= 1 ? end : (1 - end) * left_of(r, done) + end;
 }
 
+double vtrain_average_decay(const vtrain_average *a, int64_t n)
+{
+    double s = (double)(n - a->after - 1);
+    if (s <= 0)
+        return 0;
+    double d = a->power > 0 ? 1 - pow(1 + s / a->inv_gamma, -a->power) : (1 + s) / (10 + s);
+    return fmax(fmin(d, a->decay), a->min);
+}
+
 double vtrain_clip_factor(double norm, double max)
 {
     if (max <= 0)

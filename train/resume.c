@@ -36,6 +36,25 @@ static int check_trained(const vtrain *t, const vf_safetensors *file, vc_err *er
                    lora ? "--target_name" : "--trainable_modules");
 }
 
+static bool has_averages(const vf_safetensors *file)
+{
+    for (int i = 0; i < vf_safetensors_count(file); i++)
+        if (!strncmp(vf_safetensors_at(file, i)->name, "ema/", 4))
+            return true;
+    return false;
+}
+
+/* Lets the average of --use_ema begin with the weights of the checkpoint, which has none. */
+static int begin_average(vtrain *t, vc_err *err)
+{
+    t->average_from = t->from.step;
+    vc_say(t->ui, "--use_ema: the average begins after step %lld, since the checkpoint has none",
+           (long long)t->average_from);
+    vt_ema_close(t->ema, t->params);
+    t->ema = NULL;
+    return t->zero ? 0 : vt_ema_open(&t->ema, t->params, err);
+}
+
 static int set_state(void *arg, const char *prefix, const vt_param *p, vt_tensor *x, vc_err *err)
 {
     const stored *s = arg;
@@ -59,10 +78,17 @@ static int read_optimizer(vtrain *t, const char *dir, vc_err *err)
     int rc = vf_safetensors_open(&s.file, path, err);
     if (!rc) {
         rc = check_trained(t, s.file, err);
+        bool averages = !rc && has_averages(s.file);
+        vt_tensor **ema = t->ema;
+        if (!averages)
+            t->ema = NULL;
         if (!rc)
             rc = vtrain_each_state(t, set_state, &s, err);
         if (!rc && t->zero)
-            rc = vtrain_zero_read(t->zero, s.file, err);
+            rc = vtrain_zero_read(t->zero, s.file, averages, err);
+        t->ema = ema;
+        if (!rc && t->cfg.use_ema && !averages)
+            rc = begin_average(t, err);
         vc_context(err, rc, "%s", path);
     }
     vf_safetensors_close(s.file);
@@ -290,6 +316,7 @@ int vtrain_resume(vtrain *t, vc_err *err)
     const vtrain_state *s = &t->from;
     vtrain_state now = { 0 };
     t->micro = s->micro;
+    t->average_from = s->average_from;
     int rc = vtrain_state_of(t, &now, err);
     if (!rc)
         rc = check_state(t, s, &now, err);

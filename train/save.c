@@ -14,6 +14,8 @@
 #include "train/output/export.h"
 #include "train/parallel/zero.h"
 
+#define PLAIN "plain"                          /* folder of the weights that are no average */
+
 /* ---- exported weights ---- */
 
 static const char *root_of(const vtrain *t, int i) { return vtrain_span_now(t)->part[i].root; }
@@ -82,8 +84,13 @@ static int write_full(const vtrain *t, const char *dir, vf_sums *sums, vc_err *e
     int rc = vtrain_export_full(folder, t->params, t->weights, t->model_config, VTRAIN_SHARD_BYTES,
                                 sums, err);
     free(folder);
-    if (!rc)
-        rc = write_scheduler(t, dir, sums, err);
+    return rc;
+}
+
+/* Writes the files beside a full finetune's transformer. */
+static int write_beside(const vtrain *t, const char *dir, vf_sums *sums, vc_err *err)
+{
+    int rc = write_scheduler(t, dir, sums, err);
     if (!rc && t->cfg.export_pipeline && t->cfg.model)
         rc = vc_context(err, vtrain_export_pipeline(dir, t->cfg.model, sums, err),
                         "--export_pipeline");
@@ -156,6 +163,7 @@ int vtrain_state_of(const vtrain *t, vtrain_state *s, vc_err *err)
         .ranks = vtrain_dp_groups(t), .family = (char *)vtrain_family_name(t->family),
         .training_type = t->cfg.training_type == VTRAIN_LORA ? "lora" : "full-finetune",
         .backend = (char *)vt_describe(t->g), .rows = t->rows, .dropped = t->dropped,
+        .average_from = t->cfg.use_ema ? t->average_from : 0,
         .n_sets = now->n_parts, .settings = settings_object(t->settings),
         .epoch = (uint64_t)fmax(vtrain_epoch(t), 0), .span = t->span,
         .n_spans = (int)(now - t->span) + 1,
@@ -183,16 +191,34 @@ static int write_trainer(const vtrain *t, const char *dir, vf_sums *sums, vc_err
     return rc;
 }
 
-/* Exports the weights: with --use_ema their average. */
+static int write_present(const vtrain *t, const char *dir, vf_sums *sums, vc_err *err)
+{
+    return t->cfg.training_type == VTRAIN_LORA ? write_lora(t, dir, sums, err)
+                                               : write_full(t, dir, sums, err);
+}
+
+/* Exports the weights as they are to PLAIN, beside their average. */
+static int write_plain(const vtrain *t, const char *dir, vf_sums *sums, vc_err *err)
+{
+    char *folder = vc_path_join(dir, PLAIN);
+    int rc = folder ? vc_mkdirs(folder, err) : vc_no_memory(err);
+    if (!rc)
+        rc = write_present(t, folder, sums, err);
+    free(folder);
+    return rc;
+}
+
+/* Exports the weights: with --use_ema their average, and the plain weights beside it. */
 static int write_weights(vtrain *t, const char *dir, vf_sums *sums, vc_err *err)
 {
     if (t->ema)
         vt_ema_swap(t->ema, t->params);
-    int rc = t->cfg.training_type == VTRAIN_LORA ? write_lora(t, dir, sums, err)
-                                                 : write_full(t, dir, sums, err);
+    int rc = write_present(t, dir, sums, err);
     if (t->ema)
         vt_ema_swap(t->ema, t->params);
-    return rc;
+    if (!rc && t->ema)
+        rc = write_plain(t, dir, sums, err);
+    return rc || t->cfg.training_type == VTRAIN_LORA ? rc : write_beside(t, dir, sums, err);
 }
 
 static int write_files(vtrain *t, const char *dir, vc_err *err)
@@ -226,7 +252,9 @@ static int add_bytes(void *arg, const char *prefix, const vt_param *p, vt_tensor
 static int64_t checkpoint_bytes(vtrain *t)
 {
     bool lora = t->cfg.training_type == VTRAIN_LORA;
-    int64_t all = 2 * PER_FILE, files = lora && t->cfg.export_kohya ? 2 : 1;
+    int64_t all = 2 * PER_FILE, files = lora ? 1 + t->cfg.export_kohya + t->cfg.export_comfyui : 1;
+    if (t->ema)
+        files *= 2;
     vtrain_each_state(t, add_bytes, &all, NULL);
     for (int i = 0; i < vt_params_count(t->params); i++) {
         const vt_param *p = vt_params_at(t->params, i);
@@ -266,6 +294,9 @@ static int check_room(vtrain *t, vc_err *err)
 void vtrain_save_foresee(vtrain *t)
 {
     vc_err why;
+    if (t->cfg.use_ema)
+        vc_say(t->ui, "--use_ema: checkpoints and samples have the average of the weights; the plain "
+               "weights are in " PLAIN "/ of each checkpoint");
     if (!t->zero && check_room(t, &why))
         vc_warn(t->ui, "%s", why.text);
 }

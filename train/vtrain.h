@@ -119,7 +119,8 @@ typedef struct vtrain_config {
     char *lr_step_rules;
     double adam_beta1, adam_beta2, adam_weight_decay, adam_epsilon, max_grad_norm;
     bool use_ema;
-    double ema_decay;
+    double ema_decay, ema_min_decay, ema_power, ema_inv_gamma;
+    int64_t ema_update_after_step;
     int64_t seed;
 
     /* machine */
@@ -238,6 +239,7 @@ typedef struct vtrain {
     struct vtrain_groups *groups;             /* learning rates of the parameters */
     vt_adamw_state adam;
     vt_tensor **ema;
+    int64_t average_from;                     /* steps done when the average began */
     struct vtrain_sequence *sequence;         /* the ranks that share a sample; NULL: each rank has
                                                * samples of its own */
     struct vtrain_dist *dist;                 /* gradients over the ranks */
@@ -392,7 +394,8 @@ int vtrain_save(vtrain *t, vc_err *err);
 /* Reads all values that a checkpoint would hold; an error if a mapped file cannot be read.
  * Collective. */
 int vtrain_check_weights(const vtrain *t, vc_err *err);
-/* Before the first step: warns where there is no room for a checkpoint. */
+/* Before the first step: warns where there is no room for a checkpoint, and says which weights it
+ * will have. */
 void vtrain_save_foresee(vtrain *t);
 /* Fills in the content of trainer.json. The caller frees s->sets and s->settings; the other
  * strings are borrowed from t. */

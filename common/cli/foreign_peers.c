@@ -208,7 +208,6 @@ const vc_foreign vc_ignored_flags[] = {
     NONE(1, "workload_type", "the model's folder or vprep's --train_mode decides it"),
     ONLY("fp32|f32", "dit_precision master_weight_type", "trained weights are held in f32, unless "
          "--optimizer adamw_bf16 is given"),
-    ONLY("0", "ema_start_step", "the average of --use_ema is taken from the first step on"),
     NONE(1, "model.name model.size", "the family is read from the model's folder"),
     NONE(1, "num_eval_images", "--eval_split sets the share of held-out samples"),
     NONE(1, "evaluation_type ema_validation", "held-out losses are computed every --eval_steps "
@@ -448,8 +447,8 @@ const vc_foreign vc_refused_flags[] = {
     REFUSED(0, "stabilize", ADAMW),
     REFUSED(1, "prodigy_steps", ADAMW),
     REFUSED(1, "grad_clip_method", "gradients are clipped to --max_grad_norm alone"),
-    REFUSED(1, "ema_update_interval ema_warmup_steps", "the average of --use_ema is taken at every "
-            "step, by --ema_decay"),
+    REFUSED(1, "ema_update_interval ema_update_step_interval", "the average of --use_ema is taken at "
+            "every step: for an interval of N steps write --ema_decay D^(1/N)"),
     REFUSED(1, "eval_steps_interval", "write --eval_steps N, with --eval_split"),
     REFUSED(0, "flow_schedule_auto_shift", LOSS),
     REFUSED(1, "audio_flow_schedule_shift image_shift cfg scheduler_scale", LOSS),

@@ -52,6 +52,28 @@ static void test_rates(void **state)
                                 rates[i].step), rates[i].factor, 1e-12);
 }
 
+/* Decays of update n by EMAModel.get_decay of diffusers. */
+static const struct { vtrain_average a; int64_t n; double decay; } averages[] = {
+    { { 0.9999, 0, 0, 1, 0 }, 1, 0 },
+    { { 0.9999, 0, 0, 1, 0 }, 2, 2 / 11.0 },
+    { { 0.9999, 0, 0, 1, 0 }, 100, 100 / 109.0 },
+    { { 0.9, 0, 0, 1, 0 }, 100, 0.9 },
+    { { 0.9999, 0, 0, 1, 0 }, 1000000, 0.9999 },
+    { { 0.9999, 0.5, 0, 1, 0 }, 2, 0.5 },
+    { { 0.9999, 0, 0, 1, 10 }, 11, 0 },
+    { { 0.9999, 0, 0, 1, 10 }, 12, 2 / 11.0 },
+    { { 0.9999, 0, 2 / 3.0, 1, 0 }, 8, 0.75 },
+    { { 0.9999, 0, 0.75, 15, 0 }, 1, 0 },
+    { { 0.9999, 0, 0.75, 15, 0 }, 16, 0.40539644249863949 },
+};
+
+static void test_averages(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(averages); i++)
+        near(vtrain_average_decay(&averages[i].a, averages[i].n), averages[i].decay, 1e-12);
+}
+
 /* The golden has 101 steps of each, made by diffusers' get_scheduler and stored in f32. */
 static const struct { const char *name; vtrain_rate rate; } peers[] = {
     { "constant", { VTRAIN_CONSTANT, 0, 100, 1, 1, 1e-4, NULL, 0, 0 } },
@@ -350,7 +372,7 @@ int main(void)
         cmocka_unit_test(test_rates),        cmocka_unit_test(test_rates_equal_diffusers),
         cmocka_unit_test(test_rules),        cmocka_unit_test(test_clip),
         cmocka_unit_test(test_flow),         cmocka_unit_test(test_flow_extremes),
-        cmocka_unit_test(test_boundary),
+        cmocka_unit_test(test_boundary),     cmocka_unit_test(test_averages),
         cmocka_unit_test(test_schedule),     cmocka_unit_test(test_v_identity),
         cmocka_unit_test(test_strata),       cmocka_unit_test(test_draws),
         cmocka_unit_test(test_times_of_step),

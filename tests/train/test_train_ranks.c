@@ -34,6 +34,7 @@ enum { STEPS = 6 };
 
 /* ---- the tests ---- */
 
+#define LATE "--dit_width 32 --dit_layers 1 --dit_heads 2 --dataset_repeat 4 "
 #define ALL "--caption_dropout_p 0.3 --eval_split 0.2 --eval_steps 2 --dataset_repeat 4 " \
             "--uniform_sampling --use_ema --ema_decay 0.9 --no_decay norm,bias " \
             "--param_groups 'to_q|to_k:lr=1e-3,decay=0.1' "
@@ -74,6 +75,9 @@ static void test_split(void **state)
                       rough ? 0.02 : 1e-5);
         free(args);
     }
+    static const struct { int ranks; const char *args; } late[] = {
+        { 1, "--gradient_accumulation_steps 2" }, { 2, "--parallel zero2" }, { 2, "--parallel fsdp" },
+    };
     char *more = vc_format(ALL "--max_train_steps 8 --validation_steps 8 --num_inference_steps 2 "
                            "--resume_from_checkpoint latest ");
     char *again = vc_format("%s --gradient_accumulation_steps 4", more);
@@ -84,6 +88,19 @@ static void test_split(void **state)
     ranks_ok(4, dir, "f4", all);
     run_same_training(dir, "one", "z4", 8, 1e-5, 1e-5);
     run_same_training(dir, "one", "f4", 8, 1e-5, 1e-5);
+    /* An average that a resumed run begins. */
+    ranks_ok(1, dir, "late", LATE "--max_train_steps 2 --gradient_accumulation_steps 2");
+    for (size_t i = 0; i < COUNT(late); i++) {
+        char *copy = vc_format("cp -r %s/late %s/late-%zu", dir, dir, i), out[16];
+        char *args = vc_format(LATE "--use_ema --max_train_steps 4 --resume_from_checkpoint latest %s",
+                               late[i].args);
+        snprintf(out, sizeof out, "late-%zu", i);
+        assert_int_equal(system(copy), 0);
+        ranks_ok(late[i].ranks, dir, out, args);
+        run_same_training(dir, "late-0", out, 4, 1e-5, 1e-5);
+        free(copy);
+        free(args);
+    }
     static const char *const sampled[] = { "one", "f4" };
     for (size_t i = 0; i < COUNT(sampled); i++) {
         double far = run_difference(dir, "z4", sampled[i], "validation/step-8/001.safetensors");

@@ -1,6 +1,7 @@
 /* test_train_resume.c - resumed runs with other settings: a setting that does not fit the
  * checkpoint's state is refused, a setting that changes the training gives a warning, and other
  * settings give none. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -19,6 +20,7 @@
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 #define TINY "--dit_width 32 --dit_layers 1 --dit_heads 2 "
+#define WEIGHT "proj_out.weight"
 #define LORA "--training_type lora --target_name to_q,to_k --rank 4 --network_alpha 2 "
 
 /* Flags that resume a LoRA's run of one step; says NULL: the run is resumed. */
@@ -32,7 +34,7 @@ static const struct { const char *args, *says; } changes[] = {
     { "--training_type lora --target_name to_q,to_k,to_v --rank 4 --network_alpha 2",
       "this run trains 6" },
     { "--training_type lora --target_name to_q,to_v --rank 4 --network_alpha 2", "no tensor" },
-    { LORA "--use_ema", "no tensor ema/" },
+    { LORA "--use_ema", NULL },
     { "--training_type full-finetune", "the checkpoint is of a lora" },
 };
 
@@ -215,11 +217,80 @@ static void test_control(void **state)
     }
 }
 
+/* The largest difference between tensors of two files, each named by a prefix. */
+static double far_apart(const char *dir, const char *a, const char *as, const char *b,
+                        const char *bs, const char *tensor)
+{
+    vc_err err;
+    vf_view x, y;
+    vf_safetensors *f = run_open(dir, a), *g = run_open(dir, b);
+    char *from = vc_format("%s%s", as, tensor), *to = vc_format("%s%s", bs, tensor);
+    assert_ok(vf_safetensors_get(f, from, &x, &err), &err);
+    assert_ok(vf_safetensors_get(g, to, &y, &err), &err);
+    double far = 0;
+    for (size_t i = 0; i < x.bytes / sizeof(float); i++)
+        far = fmax(far, fabs(((const float *)x.data)[i] - ((const float *)y.data)[i]));
+    free(from);
+    free(to);
+    vf_safetensors_close(f);
+    vf_safetensors_close(g);
+    return far;
+}
+
+/* Checks ema(n) = d ema(n - 1) + (1 - d) w(n) for a step's checkpoint and the one before. */
+static void check_average(const char *dir, const char *out, int step, double d)
+{
+    char path[2][64];
+    vf_view w, now, before = { 0 };
+    vc_err err;
+    for (int i = 0; i < 2; i++)
+        snprintf(path[i], sizeof path[i], "%s/checkpoint-%d/optimizer.safetensors", out, step - i);
+    vf_safetensors *f = run_open(dir, path[0]), *g = d > 0 ? run_open(dir, path[1]) : NULL;
+    assert_ok(vf_safetensors_get(f, "master/" WEIGHT, &w, &err), &err);
+    assert_ok(vf_safetensors_get(f, "ema/" WEIGHT, &now, &err), &err);
+    if (g)
+        assert_ok(vf_safetensors_get(g, "ema/" WEIGHT, &before, &err), &err);
+    for (size_t i = 0; i < w.bytes / sizeof(float); i++) {
+        double old = g ? ((const float *)before.data)[i] : 0;
+        double want = d * old + (1 - d) * ((const float *)w.data)[i];
+        assert_true(fabs(((const float *)now.data)[i] - want) < 1e-7);
+    }
+    vf_safetensors_close(f);
+    vf_safetensors_close(g);
+}
+
+/* The average rises as EMAModel's, begins where --use_ema is added, and is exported beside the plain
+ * weights. */
+static void test_average(void **state)
+{
+    static const double decay[] = { 0, 2 / 11.0, 3 / 12.0, 4 / 13.0 };
+    static const char state_file[] = "average/checkpoint-4/optimizer.safetensors";
+    static const char file[] = "transformer/diffusion_pytorch_model.safetensors";
+    const char *dir = *state;
+    run_ok(dir, "average", TINY "--use_ema --max_train_steps 4 --checkpointing_steps 1");
+    for (int n = 1; n <= 4; n++)
+        check_average(dir, "average", n, decay[n - 1]);
+    char *main = vc_format("average/checkpoint-4/%s", file);
+    char *plain = vc_format("average/checkpoint-4/plain/%s", file);
+    assert_true(far_apart(dir, main, "", state_file, "ema/", WEIGHT) == 0);
+    assert_true(far_apart(dir, plain, "", state_file, "master/", WEIGHT) == 0);
+    assert_true(far_apart(dir, main, "", plain, "", WEIGHT) > 1e-6);
+    free(main);
+    free(plain);
+
+    run_ok(dir, "late", TINY "--max_train_steps 2 --checkpointing_steps 1");
+    run_ok(dir, "late", TINY "--max_train_steps 3 --use_ema --resume_from_checkpoint latest");
+    run_ok(dir, "late", TINY "--max_train_steps 4 --use_ema --resume_from_checkpoint latest");
+    check_average(dir, "late", 3, decay[0]);
+    check_average(dir, "late", 4, decay[1]);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, run_dir_setup, toy_dir_teardown)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = { TEST(test_refused), TEST(test_warned), TEST(test_base),
-                                         TEST(test_base_reported), TEST(test_control) };
+                                         TEST(test_base_reported), TEST(test_control),
+                                         TEST(test_average) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -77,6 +77,7 @@ typedef struct vtrain_state {
     int64_t batch, accumulation, ranks;
     char *family, *training_type, *backend;    /* backend: vt_describe's name, "cpu" */
     uint64_t rows, dropped;      /* captions trained on; those of them that were dropped */
+    int64_t average_from;        /* steps done when the average of --use_ema began */
     vtrain_ckpt_set *sets;
     int n_sets;
     uint64_t epoch;              /* the next micro-batch's epoch; may be off by one */

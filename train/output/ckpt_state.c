@@ -78,7 +78,9 @@ static cJSON *state_json(const vtrain_state *s)
         !cJSON_AddStringToObject(o, "training_type", s->training_type) ||
         !cJSON_AddStringToObject(o, "backend", s->backend) ||
         vf_json_add_int(o, "captions", (int64_t)s->rows) ||
-        vf_json_add_int(o, "captions_dropped", (int64_t)s->dropped) || add_sets(o, s) ||
+        vf_json_add_int(o, "captions_dropped", (int64_t)s->dropped) ||
+        (s->average_from && vf_json_add_int(o, "average_from", s->average_from)) ||
+        add_sets(o, s) ||
         vf_json_add_int(o, "epoch", (int64_t)s->epoch) || add_spans(o, s) ||
         add_base(o, &s->base) ||
         !cJSON_AddItemReferenceToObject(o, "settings", s->settings)) {
@@ -120,6 +122,13 @@ static int read_int(const cJSON *o, const char *field, int64_t lo, int64_t *v, v
     if (!rc && *v < lo)
         rc = vc_fail(err, VC_EFORMAT, "%s: %" PRId64 " is below %" PRId64, field, *v, lo);
     return rc;
+}
+
+/* Reads a count that is 0 where the field is missing. */
+static int read_int_opt(const cJSON *o, const char *field, int64_t *v, vc_err *err)
+{
+    *v = 0;
+    return cJSON_GetObjectItemCaseSensitive(o, field) ? read_int(o, field, 0, v, err) : 0;
 }
 
 static int read_count(const cJSON *o, const char *field, uint64_t *v, vc_err *err)
@@ -271,6 +280,7 @@ static int read_fields(vtrain_state *s, cJSON *o, vc_err *err)
         (rc = read_text(o, "backend", &s->backend, err)) ||
         (rc = read_count(o, "captions", &s->rows, err)) ||
         (rc = read_count(o, "captions_dropped", &s->dropped, err)) ||
+        (rc = read_int_opt(o, "average_from", &s->average_from, err)) ||
         (rc = vf_json_bool_opt(o, "checksums", &s->checksums, err)) ||
         (rc = read_sets(s, o, err)) || (rc = read_spans(s, o, err)) ||
         (rc = read_base(&s->base, o, err)) ||

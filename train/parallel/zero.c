@@ -89,6 +89,17 @@ static size_t row_values(const vtrain_zero *z)
     return z->most * (size_t)z->l->shards;
 }
 
+/* Sets the averages, if z keeps some, to the values. */
+static void begin_averages(vtrain_zero *z)
+{
+    for (int k = 0; k < z->l->n; k++) {
+        if (!z->state[k][EMA])
+            continue;
+        const vt_tensor w = own_values(z, &z->l->unit[k]);
+        vt_values_cast(z->g, z->state[k][EMA]->data, VC_F32, w.data, w.dtype, (size_t)w.dim[0]);
+    }
+}
+
 static int make_state(vtrain_zero *z, vc_err *err)
 {
     int rc = vt_adamw_train(z->p, z->l->how, err);
@@ -110,12 +121,8 @@ static int make_state(vtrain_zero *z, vc_err *err)
     if (!rc && !(z->row = vt_values_new(z->g, row_values(z), err)))
         rc = VC_ENOMEM;
     z->bytes += (z->most + row_values(z)) * sizeof *z->row;
-    for (int k = 0; !rc && k < z->l->n; k++) {
-        if (!z->state[k][EMA])
-            continue;
-        const vt_tensor w = own_values(z, &z->l->unit[k]);
-        vt_values_cast(z->g, z->state[k][EMA]->data, VC_F32, w.data, w.dtype, (size_t)w.dim[0]);
-    }
+    if (!rc)
+        begin_averages(z);
     return vc_context(err, rc, "optimizer state");
 }
 
@@ -343,13 +350,15 @@ static void read_state(void *arg, const vt_param *p, size_t from, size_t n, size
                   elements(r->what, n));
 }
 
-int vtrain_zero_read(vtrain_zero *z, const vf_safetensors *file, vc_err *err)
+int vtrain_zero_read(vtrain_zero *z, const vf_safetensors *file, bool averages, vc_err *err)
 {
     reading r = { .z = z, .file = file, .err = err };
+    if (!averages)
+        begin_averages(z);
     for (int k = 0; k < z->l->n; k++) {
         r.u = &z->l->unit[k];
         for (r.what = 0; !r.rc && r.what < KINDS; r.what++) {
-            if (!z->state[k][r.what])
+            if (!z->state[k][r.what] || (r.what == EMA && !averages))
                 continue;
             r.to = z->state[k][r.what]->data;
             vtrain_each_part(r.u, first_of(z, r.u), r.u->shard, read_state, &r);

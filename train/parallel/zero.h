@@ -30,9 +30,9 @@ void vtrain_zero_ema(vtrain_zero *z, double decay);
  * is NULL, on all ranks, where that state is not needed. */
 int vtrain_zero_gather(vtrain_zero *z, bool keep, vt_adamw_state *adam, vt_tensor ***ema,
                        vc_err *err);
-/* Reads this rank's shard of the state from the tensors m/NAME, v/NAME, peak/NAME, ema/NAME.
- * Local. */
-int vtrain_zero_read(vtrain_zero *z, const vf_safetensors *file, vc_err *err);
+/* Reads this rank's shard of the state from the tensors m/NAME, v/NAME, peak/NAME and, with
+ * `averages`, ema/NAME; without it averages that z keeps begin as the values. Local. */
+int vtrain_zero_read(vtrain_zero *z, const vf_safetensors *file, bool averages, vc_err *err);
 /* Bytes of state on this rank. */
 size_t vtrain_zero_bytes(const vtrain_zero *z);
 
