@@ -107,6 +107,17 @@ for file in pytorch_lora_weights lora_kohya; do
     done
 done
 
+# the room that a checkpoint needs is that of all its files
+for how in '' --use_ema '--no_export_comfyui --no_bake_scale'; do
+    rm -rf l
+    expect 0 'a checkpoint needs' fault 'space:1:ENOSPC' vtrain "${small[@]}" --training_type lora \
+        --transformer whole/checkpoint-4/transformer --rank 512 --output_dir l --max_train_steps 1 $how
+    said=$(sed -n 's/.*needs .*(\([0-9]*\) bytes), but only.*/\1/p' "$log")
+    took=$(find l/checkpoint-1 -type f -printf '%s\n' | awk '{ n += $1 } END { print n }')
+    [ "$said" -ge "$took" ] && [ "$said" -le $((took + 300000)) ] ||
+        wrong "$how: $said bytes said, $took written"
+done
+
 # ---- several ranks print one message, from the rank that compared ----
 if have_ranks; then
     fresh whole r
