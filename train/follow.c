@@ -10,6 +10,7 @@
  *
  * Ranks poll the datasets together, before a step in which an epoch ends; then each rank changes to
  * the new samples by itself, where its own micro-batches pass that end. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,12 +28,26 @@ const vtrain_span *vtrain_span_now(const vtrain *t)
     return &t->span[i];
 }
 
+/* The share of an epoch that the spans before the last one have made of its first epoch. */
+static double share_done(const vtrain *t)
+{
+    uint32_t n = vtrain_data_visits(t->data), done = 0;
+    for (uint32_t i = 0; t->done && i < n; i++)
+        done += t->done[i];
+    return (double)done / (double)n;
+}
+
 /* Counts from the last span, whose epochs the plan measured. */
 double vtrain_epoch(const vtrain *t)
 {
     const vtrain_span *s = &t->span[t->n_spans - 1];
     double passed = (double)t->micro - (double)s->micro, of = (double)t->plan.epoch_batches;
-    return (double)s->epoch + (of > 0 ? passed / of : 0);
+    double rest = (double)t->plan.rest_batches, share = rest > 0 ? share_done(t) : 0;
+    if (rest > 0 && passed < rest)
+        return s->done + share + (1 - share) * passed / rest;
+    if (rest > 0)
+        return s->done + 1 + (passed - rest) / of;
+    return s->done + (of > 0 ? passed / of : 0);
 }
 
 static int open_data(vtrain *t, vtrain_data **d, const int *shards, vc_err *err)
@@ -51,11 +66,10 @@ static int open_data(vtrain *t, vtrain_data **d, const int *shards, vc_err *err)
     return rc;
 }
 
-/* Adds a span, from origin on, of the samples of t->data. */
-static int add_span(vtrain *t, vtrain_origin origin, vc_err *err)
+int vtrain_span_add(vtrain *t, vtrain_origin origin, double done, vc_err *err)
 {
     int n = vtrain_data_sets(t->data);
-    vtrain_span s = { .epoch = origin.epoch, .micro = origin.micro, .n_parts = n };
+    vtrain_span s = { .epoch = origin.epoch, .micro = origin.micro, .done = done, .n_parts = n };
     vtrain_span *more = realloc(t->span, ((size_t)t->n_spans + 1) * sizeof *more);
     if (more)
         t->span = more;
@@ -69,6 +83,12 @@ static int add_span(vtrain *t, vtrain_origin origin, vc_err *err)
     }
     t->span[t->n_spans++] = s;
     return 0;
+}
+
+int vtrain_span_next(vtrain *t, vc_err *err)
+{
+    const vtrain_origin origin = { (uint64_t)ceil(t->from.epochs), t->from.micro };
+    return vtrain_span_add(t, origin, t->from.epochs, err);
 }
 
 /* True if d's samples are those of the span. */
@@ -104,10 +124,8 @@ static int open_whole(vtrain *t, vc_err *err)
         return rc;
     if (t->n_spans && has_samples(&t->span[t->n_spans - 1], t->data))
         return 0;
-    vtrain_origin origin = { t->from.epoch + 1, t->from.micro };
-    if (!t->n_spans)
-        origin = (vtrain_origin){ 0 };
-    return add_span(t, origin, err);
+    return t->n_spans ? vtrain_span_next(t, err)
+                      : vtrain_span_add(t, (vtrain_origin){ 0 }, 0, err);
 }
 
 /* Opens the samples of the checkpoint's epoch, and none that were written since. */
@@ -191,7 +209,7 @@ static int wait_for_samples(vtrain *t, vc_err *err)
     t->following = !t->complete;
     if (!rc && t->complete)
         rc = open_data(t, &t->data, t->shards, err);
-    return rc ? rc : add_span(t, (vtrain_origin){ 0 }, err);
+    return rc ? rc : vtrain_span_add(t, (vtrain_origin){ 0 }, 0, err);
 }
 
 int vtrain_samples_open(vtrain *t, vc_err *err)
@@ -210,12 +228,12 @@ int vtrain_samples_open(vtrain *t, vc_err *err)
 /* Finds the epoch of micro-batch `micro`, and the first micro-batch of the epoch after it. */
 static int find_epoch(const vtrain *t, uint64_t micro, uint64_t *epoch, uint64_t *end, vc_err *err)
 {
-    const vtrain_span *s = &t->span[t->n_spans - 1];
+    const vtrain_order_plan plan = vtrain_order_now(t);
+    uint64_t begin;
     vtrain_order *order;
-    int rc = vtrain_order_open(&order, t->data, (uint32_t)t->cfg.train_batch_size,
-                               (uint64_t)t->cfg.seed, (vtrain_origin){ s->epoch, s->micro }, err);
+    int rc = vtrain_order_open(&order, t->data, &plan, err);
     if (!rc)
-        rc = vtrain_order_epoch(order, micro, epoch, end, err);
+        rc = vtrain_order_epoch(order, micro, epoch, &begin, end, err);
     vtrain_order_close(order);
     return rc;
 }
@@ -232,6 +250,17 @@ int vtrain_samples_look(vtrain *t, vc_err *err)
     if (t->epoch_end > t->micro + (uint64_t)vtrain_micros(t))
         return 0;
     return vc_context(err, poll_datasets(t, err), "--latents");
+}
+
+/* Gives the last span, of more samples, the order of the span before. */
+static int keep_order(vtrain *t, vc_err *err)
+{
+    vtrain_span *s = &t->span[t->n_spans - 1];
+    s->batch = s[-1].batch;
+    s->seed = s[-1].seed;
+    free(t->done);
+    t->done = NULL;
+    return vtrain_visits_hash(&s->visits, t, s->epoch, err);
 }
 
 /* Adds the shards closed meanwhile, from the end of the epoch on. Shards without samples change
@@ -254,7 +283,9 @@ static int join(vtrain *t, vc_err *err)
     vtrain_data_close(t->data);
     t->data = grown;
     if (!rc)
-        rc = add_span(t, origin, err);
+        rc = vtrain_span_add(t, origin, (double)origin.epoch, err);
+    if (!rc)
+        rc = keep_order(t, err);
     if (!rc)
         rc = vtrain_fit_data(t, err);
     if (!rc)

@@ -185,7 +185,6 @@ static int check_global_batch(vtrain_config *c, int groups, vc_err *err)
                        "more than %d: give --train_batch_size", (long long)all,
                        (long long)(all / others), MOST_ROWS);
     *left = all / others;
-    c->global_batch_size = 0;                               /* config.yaml has what it means */
     return 0;
 }
 

@@ -91,7 +91,7 @@ static double flops_of(const vtrain *t, uint32_t group)
 {
     if (t->plan.group_flops && t->plan.spans == t->n_spans)
         return t->plan.group_flops[group];
-    return t->plan.flops / (double)(vtrain_micros(t) * t->cfg.sp);
+    return t->plan.flops / (double)(vtrain_runs(t) * t->cfg.sp);
 }
 
 /* Waits for the batch of this rank's i-th micro-batch of the step. */
@@ -99,8 +99,9 @@ static int next_batch(vtrain *t, int64_t i, const vtrain_batch **b, double *wait
 {
     if (*t->stop)
         return vc_fail(err, VC_ESTOP, "stopped");
-    uint64_t number = t->micro + (uint64_t)(i * vtrain_dp_groups(t) + vtrain_dp_group(t));
-    int rc = vtrain_samples_upto(t, number, number, err);
+    uint64_t parts = (uint64_t)vtrain_parts(t);
+    uint64_t number = t->micro * parts + (uint64_t)(i * vtrain_dp_groups(t) + vtrain_dp_group(t));
+    int rc = vtrain_samples_upto(t, number / parts, number, err);
     if (!rc)
         rc = vtrain_loader_next(t->loader, b, waited, err);
     return rc || *b ? rc : vc_fail(err, VC_EFAIL, "the loader ended before the run");
@@ -175,7 +176,7 @@ static double average_decay(const vtrain *t)
 static int update(vtrain *t, const loop *l, vtrain_record *r, vc_err *err)
 {
     const vtrain_config *c = &t->cfg;
-    double mean = 1 / (double)vtrain_micros(t), start = vc_seconds();
+    double mean = 1 / (double)vtrain_runs(t), start = vc_seconds();
     int rc = 0;
     if (t->zero)
         rc = vtrain_zero_norm(t->zero, &r->grad_norm, err);
@@ -411,7 +412,8 @@ static int one_step(vtrain *t, loop *l, vc_err *err)
     t->micro += (uint64_t)vtrain_micros(t);
     if (t->trace && (int64_t)t->micro >= t->cfg.trace_steps)
         vtrain_end_trace(t);
-    rc = vtrain_samples_upto(t, t->micro, t->micro + (uint64_t)vtrain_dp_group(t), err);
+    rc = vtrain_samples_upto(t, t->micro, t->micro * (uint64_t)vtrain_parts(t) +
+                                          (uint64_t)vtrain_dp_group(t), err);
     if (t->cfg.follow)
         rc = vc_comm_agree(t->comm, rc, err);
     if (!rc)

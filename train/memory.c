@@ -70,10 +70,20 @@ static int64_t room(const vtrain *t)
 
 /* ---- dry steps ---- */
 
+/* The most rows that a batch of the group has: a part of all its samples, where these are fewer
+ * than a micro-batch. */
+static int64_t rows_of(const vtrain *t, uint32_t group)
+{
+    int64_t parts = vtrain_parts(t), batch = parts * t->cfg.train_batch_size;
+    int64_t most = vtrain_data_group(t->data, group)->most;
+    most = most < 1 ? 1 : most < batch ? most : batch;
+    return (most + parts - 1) / parts;
+}
+
 static int dry(vtrain *t, uint32_t group, int recompute, vt_usage *use, vc_err *err)
 {
     const vtrain_group *g = vtrain_data_group(t->data, group);
-    const int64_t dim[5] = { t->cfg.train_batch_size, vtrain_data_norm(t->data)->channels,
+    const int64_t dim[5] = { rows_of(t, group), vtrain_data_norm(t->data)->channels,
                              g->padded, g->h, g->w };
     return vtrain_micro_dry(t, dim, true, recompute, use, err);
 }
@@ -146,7 +156,7 @@ int vtrain_memory_plan(vtrain *t, vc_err *err)
             return vc_context(err, vtrain_memory_remedy(t, i, rc, err), "dry step");
         t->plan.group_flops[i] = use.flops;
         work += use.flops * (double)vtrain_data_group(t->data, i)->repeats /
-                (double)t->cfg.train_batch_size;
+                (double)rows_of(t, i);
         if (use.offloaded > t->plan.offloaded)
             t->plan.offloaded = use.offloaded;
         if (taken(&use) <= (int64_t)t->plan.pool)

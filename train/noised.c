@@ -35,13 +35,15 @@ void vtrain_levels_draw(vtrain_levels *v, const vtrain *t, const vtrain_micro *m
     int64_t tokens = (int64_t)m->batch->tokens / m->batch->rows;
     v->front = clean_frames(t, m->batch->dim[2]);
     for (int row = 0; row < m->batch->rows; row++) {
+        uint32_t drawn = m->batch->first + (uint32_t)row;
         double r = m->level;
         if (r < 0)
-            r = vtrain_level_draw(t->objective, m->seed, (uint32_t)row, m->number);
+            r = vtrain_level_draw(t->objective, m->seed, drawn, m->number);
         vtrain_level l = vtrain_level_of(t->objective, tokens, r);
-        bool clean = v->front && vc_train_unit(m->seed, 0, (uint32_t)row, (uint32_t)m->number,
+        bool clean = v->front && vc_train_unit(m->seed, 0, drawn, (uint32_t)m->number,
                                                VC_DRAW_FIRST_FRAME) <
                                      t->cfg.first_frame_conditioning_p;
+        l.weight *= (float)m->batch->share;
         set_level(v, row, &l, clean);
     }
 }
@@ -149,7 +151,7 @@ void vtrain_noised_load(const vtrain *t, vtrain_noised *n, const vtrain_batch *b
     vt_ctx *g = t->g;
     const int64_t *dim = b->dim;
     n->x0 = vt_from_host(g, VC_F32, 5, dim, b->latents, VC_F32);
-    n->noise = vt_randn(g, 5, dim, seed, 0, (uint32_t)number, VC_DRAW_NOISE);
+    n->noise = vt_randn(g, 5, dim, seed, b->first, (uint32_t)number, VC_DRAW_NOISE);
     n->noisy = mix(g, n->x0, n->noise, v);
     n->target = vt_mix(g, n->x0, n->noise, rows_of(g, dim[0], v->tx_of),
                        rows_of(g, dim[0], v->tn_of));

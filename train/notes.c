@@ -8,10 +8,10 @@
 
 int vtrain_notes_open(vtrain_notes *s, const vtrain *t, vc_err *err)
 {
-    size_t batch = (size_t)t->cfg.train_batch_size, micros = (size_t)vtrain_micros(t);
+    size_t batch = (size_t)t->cfg.train_batch_size, runs = (size_t)vtrain_runs(t);
     *s = (vtrain_notes){ .size = sizeof(vtrain_micro_note) + batch * VTRAIN_KEY };
-    s->note = calloc(micros * (size_t)t->cfg.sp, s->size);
-    s->keys = calloc(micros * batch, sizeof *s->keys);
+    s->note = calloc(runs * (size_t)t->cfg.sp, s->size);
+    s->keys = calloc(runs * batch, sizeof *s->keys);
     return s->note && s->keys ? 0 : vc_no_memory(err);
 }
 
@@ -32,9 +32,9 @@ vtrain_micro_note *vtrain_notes_batch(vtrain_notes *s, const vtrain *t, int64_t 
                                       const vtrain_batch *b, double waited)
 {
     vtrain_micro_note *n = note_of(s, t, vc_comm_rank(t->comm), i);
-    *n = (vtrain_micro_note){ .waited = waited, .tokens = b->tokens, .rows = (uint32_t)b->rows };
+    *n = (vtrain_micro_note){ .waited = waited, .tokens = b->tokens, .rows = (uint32_t)b->counted };
     snprintf(n->bucket, sizeof n->bucket, "%s", vtrain_data_group(t->data, b->group)->name);
-    for (int row = 0; row < b->rows; row++) {
+    for (int row = 0; row < b->counted; row++) {
         memcpy(n->key[row], b->key[row], VTRAIN_KEY);
         n->dropped += b->dropped[row];
         n->zeroed += b->cond_dropped[row];
@@ -92,7 +92,7 @@ int vtrain_notes_gather(vtrain_notes *s, vtrain *t, vtrain_record *r, vtrain_cou
         r->device_waits = fmax(r->device_waits, device);
         r->graph_replays = fmax(r->graph_replays, replays);
     }
-    r->loss /= (double)vtrain_micros(t);
+    r->loss /= (double)vtrain_runs(t);
     r->bucket = s->bucket;
     r->sample = s->keys;
     return 0;

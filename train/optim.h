@@ -1,4 +1,5 @@
-/* optim.h - learning-rate schedules, and the decay of averaged weights. AdamW itself is weights.h. */
+/* optim.h - learning-rate schedules, and the decay of averaged weights. AdamW itself is
+ * weights.h. */
 #ifndef TRAIN_OPTIM_H
 #define TRAIN_OPTIM_H
 

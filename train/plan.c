@@ -153,29 +153,47 @@ static void say_memory(const vtrain *t)
             vc_human_bytes(mapped, (double)b.mapped));
 }
 
+/* Micro-batches of the run up to the end of its epochs. */
+static uint64_t micros_of_epochs(const vtrain *t, vtrain_order *o)
+{
+    const vtrain_span *s = &t->span[t->n_spans - 1];
+    double left = (double)t->cfg.num_train_epochs - s->done, whole = floor(left);
+    if (left <= 0)
+        return s->micro;
+    uint64_t n = vtrain_order_count(o, (uint64_t)whole, MOST_MICROS);
+    return s->micro + n + (uint64_t)ceil((left - whole) * (double)t->plan.epoch_batches);
+}
+
+/* Counts the steps that are left until the run's epochs are done, and adds those done. */
+static int64_t steps_by_epochs(const vtrain *t, vtrain_order *o)
+{
+    uint64_t end = micros_of_epochs(t, o), per_step = (uint64_t)vtrain_micros(t);
+    uint64_t left = end > t->micro ? end - t->micro : 0;
+    return t->step + (int64_t)((left + per_step - 1) / per_step);
+}
+
 int vtrain_plan_steps(vtrain *t, vc_err *err)
 {
-    int rc = vtrain_loader_epoch(t->data, (uint32_t)t->cfg.train_batch_size, false,
-                                 &t->plan.epoch_batches, err);
+    const vtrain_order_plan plan = vtrain_order_now(t);
+    vtrain_order *o;
+    int rc = vtrain_order_open(&o, t->data, &plan, err);
     if (rc)
         return rc;
+    t->plan.rest_batches = plan.done ? vtrain_order_count(o, 1, MOST_MICROS) : 0;
+    t->plan.epoch_batches = plan.done ? vtrain_order_count(o, 2, MOST_MICROS) - t->plan.rest_batches
+                                      : vtrain_order_count(o, 1, MOST_MICROS);
     t->plan.spans = t->n_spans;
-    uint64_t per_step = (uint64_t)vtrain_micros(t);
-    int64_t by_epochs = INT64_MAX;
-    if (t->cfg.num_train_epochs > 0) {
-        uint64_t n;
-        rc = vtrain_loader_epochs(t->data, (uint32_t)t->cfg.train_batch_size,
-                                  (uint64_t)t->cfg.num_train_epochs, MOST_MICROS + 1, &n, err);
-        if (rc)
-            return rc;
-        by_epochs = (int64_t)((n + per_step - 1) / per_step);
-    }
     t->plan.steps = t->cfg.max_train_steps ? t->cfg.max_train_steps : INT64_MAX;
-    if (by_epochs < t->plan.steps)
-        t->plan.steps = by_epochs;
-    if ((double)t->plan.steps * (double)per_step > (double)(MOST_MICROS - 1))
-        return vc_fail(err, VC_EUSAGE, "%lld steps of %llu micro-batches: a run has at most 2^32",
-                       (long long)t->plan.steps, (unsigned long long)per_step);
+    if (t->cfg.num_train_epochs > 0) {
+        int64_t by_epochs = steps_by_epochs(t, o);
+        t->plan.steps = by_epochs < t->plan.steps ? by_epochs : t->plan.steps;
+    }
+    vtrain_order_close(o);
+    double micros = (double)t->micro +
+                    (double)(t->plan.steps - t->step) * (double)vtrain_micros(t);
+    if (micros > (double)(MOST_MICROS - 1))
+        return vc_fail(err, VC_EUSAGE, "%lld steps of %lld micro-batches: a run has at most 2^32",
+                       (long long)t->plan.steps, (long long)vtrain_micros(t));
     return 0;
 }
 

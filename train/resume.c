@@ -1,5 +1,5 @@
-/* resume.c - finds the checkpoint that a run continues from, reads it, and keeps the run's folder to
- * one line of descent. */
+/* resume.c - finds the checkpoint that a run continues from, reads it, and keeps the run's folder
+ * to one line of descent. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -163,13 +163,9 @@ static int check_state(const vtrain *t, const vtrain_state *s, const vtrain_stat
     int rc = check_settings(t, s, now, err);
     if (rc)
         return rc;
-    const char *differs = s->seed != now->seed ? "seed" : s->batch != now->batch
-                        ? "train_batch_size"
-                        : s->accumulation * s->ranks != now->accumulation * now->ranks
-                        ? "gradient_accumulation_steps times ranks" : NULL;
-    if (differs)
-        vc_warn(t->ui, "--%s differs from the checkpoint's: the run continues, but with other "
-                "samples than it would have had", differs);
+    if (s->seed != now->seed)
+        vc_warn(t->ui, "--seed differs from the checkpoint's: the run continues, but with other "
+                "samples and noise than it would have had");
     bool same = s->n_sets == now->n_sets;
     for (int i = 0; same && i < s->n_sets; i++)
         same = !strcmp(s->sets[i].root, now->sets[i].root);

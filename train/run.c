@@ -317,18 +317,19 @@ static int open_training(vtrain *t, vc_err *err)
 int vtrain_start_loader(vtrain *t, uint64_t own, vc_err *err)
 {
     const vtrain_config *c = &t->cfg;
-    const vtrain_span *s = &t->span[t->n_spans - 1];
-    uint64_t run = t->micro + (uint64_t)((t->plan.steps - t->step) * vtrain_micros(t));
-    uint64_t end = run < t->epoch_end ? run : t->epoch_end;
+    int64_t left = t->plan.steps > t->step ? t->plan.steps - t->step : 0;
+    uint64_t run = t->micro + (uint64_t)(left * vtrain_micros(t));
+    uint64_t parts = (uint64_t)vtrain_parts(t);
+    uint64_t end = parts * (run < t->epoch_end ? run : t->epoch_end);
     const vtrain_loader_opts o = {
-        .seed = (uint64_t)c->seed, .batch = (uint32_t)c->train_batch_size,
+        .plan = vtrain_order_now(t), .parts = (uint32_t)parts,
         .caption_dropout = c->caption_dropout_p, .image_dropout = c->image_dropout_p,
         .mask_dropout = c->mask_all_dropout_p, .control_dropout = c->control_dropout_p,
         .latent = c->posterior == VTRAIN_POSTERIOR_MEAN ? VTRAIN_LATENT_MEAN
                                                         : VTRAIN_LATENT_SAMPLE,
         .threads = (int)c->workers, .ahead = (int)c->workers + 2,
         .first = own < end ? own : end, .end = end, .stride = (uint64_t)vtrain_dp_groups(t),
-        .origin = { s->epoch, s->micro }, .check = c->verify_data,
+        .check = c->verify_data,
     };
     vt_prefetch(t->g, 0, NULL);                /* drops batches of the loader before */
     return vtrain_loader_open(&t->loader, t->data, &o, err);
@@ -419,6 +420,8 @@ static int open_run(vtrain *t, vc_flags *set, vc_err *err)
         rc = vtrain_resolve(&t->cfg, set, t->family, &t->scheduler, vtrain_data_mode(t->data),
                             err);
     t->own_guidance = vc_flags_given(set, "guidance_scale");
+    if (!rc)
+        rc = vtrain_divide(t, err);
     for (; vc_flags_note(set, reported); reported++)
         vc_say(t->ui, "%s", vc_flags_note(set, reported));
     if (!rc)
@@ -487,6 +490,7 @@ static void close_run(vtrain *t)
     vtrain_state_free(&t->from);
     free(t->from_dir);
     free(t->shards);
+    free(t->done);
     vtrain_scheduler_free(&t->scheduler);
     free(t->plan.recompute);
     free(t->plan.group_flops);
@@ -502,7 +506,8 @@ static int open_steps(vtrain *t, vc_err *err)
         rc = vtrain_plan_steps(t, err);
     if (!rc)
         rc = vtrain_samples_begin(t, t->micro, err);
-    return rc ? rc : vtrain_start_loader(t, t->micro + (uint64_t)vtrain_dp_group(t), err);
+    uint64_t own = t->micro * (uint64_t)vtrain_parts(t) + (uint64_t)vtrain_dp_group(t);
+    return rc ? rc : vtrain_start_loader(t, own, err);
 }
 
 bool vtrain_leads(const vtrain *t)
@@ -518,11 +523,6 @@ int vtrain_dp_groups(const vtrain *t)
 int vtrain_dp_group(const vtrain *t)
 {
     return vc_comm_rank(t->comm) / (int)t->cfg.sp;
-}
-
-int64_t vtrain_micros(const vtrain *t)
-{
-    return t->cfg.gradient_accumulation_steps * vtrain_dp_groups(t);
 }
 
 static int begin_output(vtrain *t, vc_err *err)

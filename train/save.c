@@ -160,12 +160,13 @@ int vtrain_state_of(const vtrain *t, vtrain_state *s, vc_err *err)
     *s = (vtrain_state){
         .step = t->step, .micro = t->micro, .seed = (uint64_t)t->cfg.seed,
         .batch = t->cfg.train_batch_size, .accumulation = t->cfg.gradient_accumulation_steps,
-        .ranks = vtrain_dp_groups(t), .family = (char *)vtrain_family_name(t->family),
+        .ranks = vtrain_dp_groups(t), .micro_rows = now->batch,
+        .family = (char *)vtrain_family_name(t->family),
         .training_type = t->cfg.training_type == VTRAIN_LORA ? "lora" : "full-finetune",
         .backend = (char *)vt_describe(t->g), .rows = t->rows, .dropped = t->dropped,
         .average_from = t->cfg.use_ema ? t->average_from : 0,
         .n_sets = now->n_parts, .settings = settings_object(t->settings),
-        .epoch = (uint64_t)fmax(vtrain_epoch(t), 0), .span = t->span,
+        .epochs = fmax(vtrain_epoch(t), 0), .span = t->span,
         .n_spans = (int)(now - t->span) + 1,
     };
     s->sets = calloc((size_t)s->n_sets, sizeof *s->sets);
@@ -295,8 +296,8 @@ void vtrain_save_foresee(vtrain *t)
 {
     vc_err why;
     if (t->cfg.use_ema)
-        vc_say(t->ui, "--use_ema: checkpoints and samples have the average of the weights; the plain "
-               "weights are in " PLAIN "/ of each checkpoint");
+        vc_say(t->ui, "--use_ema: checkpoints and samples have the average of the weights; the "
+               "plain weights are in " PLAIN "/ of each checkpoint");
     if (!t->zero && check_room(t, &why))
         vc_warn(t->ui, "%s", why.text);
 }

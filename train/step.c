@@ -231,7 +231,7 @@ static int trace_forward(vtrain *t, const parts *p, const vtrain_levels *v, vc_e
 static int trace_params(vtrain *t, bool grads, vc_err *err)
 {
     int rc = 0;
-    float scale = 1 / (float)vtrain_micros(t);
+    float scale = 1 / (float)vtrain_runs(t);
     if (grads)
         vt_params_settle(t->params);
     for (int i = 0; !rc && i < vt_params_count(t->params); i++) {
@@ -428,12 +428,12 @@ static int eval_batch(vtrain *t, const vtrain_batch *b, double *sum, uint64_t *r
 int vtrain_eval(vtrain *t, double *loss, vc_err *err)
 {
     vtrain_loader_opts o = {
-        .seed = ~(uint64_t)t->cfg.seed, .batch = (uint32_t)t->cfg.train_batch_size,
+        .plan = { .batch = (uint32_t)t->cfg.train_batch_size, .seed = ~(uint64_t)t->cfg.seed },
         .latent = VTRAIN_LATENT_MEAN, .held_out = true, .threads = 1, .ahead = 1,
         .check = t->cfg.verify_data, .stride = (uint64_t)vtrain_dp_groups(t),
     };
     vtrain_loader *l = NULL;
-    int rc = vtrain_loader_epoch(t->data, o.batch, true, &o.end, err);
+    int rc = vtrain_loader_pass(t->data, o.plan.batch, &o.end, err);
     o.first = (uint64_t)vtrain_dp_group(t);
     if (o.first > o.end)
         o.first = o.end;                         /* more ranks than batches */

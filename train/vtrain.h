@@ -4,7 +4,7 @@
  *     options.c shorthand.c    check the flags, and give the family's defaults
  *     launcher.c               takes the settings of accelerate and DeepSpeed; counts the ranks
  *     run.c                    opens all parts in order, runs the steps, closes the parts
- *     follow.c                 chooses the samples of each epoch
+ *     follow.c divide.c        choose the samples of each epoch; divide those of a step
  *     load.c fit.c trained.c   load the model, compare it with the data, choose what is trained
  *     plan.c memory.c          predict steps, memory and work, and print the plan
  *     loop.c                   runs the steps: accumulate, clip, log, save, evaluate, sample, stop
@@ -186,7 +186,8 @@ vtrain_rate vtrain_rate_of(const vtrain_config *c, int64_t steps);
 
 /* The plan of a run: its length, and its memory and work as dry steps measured them. */
 typedef struct vtrain_plan {
-    uint64_t epoch_batches;                   /* micro-batches in the last span's first epoch */
+    uint64_t epoch_batches;                   /* micro-batches in a whole epoch of the last span */
+    uint64_t rest_batches;                    /* and in the rest of an epoch that it began with */
     int spans;                                /* number of spans when the plan was made */
     int64_t steps;                            /* of the whole run */
     int64_t predicted;                        /* bytes of private memory at the peak */
@@ -212,6 +213,8 @@ typedef struct vtrain {
     vtrain_data *data;
     vtrain_span *span;                        /* epochs by their samples; data has the last one's */
     int n_spans;
+    uint8_t *done;                            /* [visits] 1: made in the last span's first epoch by
+                                               * the spans before; NULL: none is */
     bool following;                           /* more samples may join at the end of an epoch */
     uint64_t epoch_end;                       /* while following: the first micro-batch of the next
                                                * epoch; else UINT64_MAX */
@@ -283,12 +286,29 @@ bool vtrain_leads(const vtrain *t);
  * this rank's group. */
 int vtrain_dp_groups(const vtrain *t);
 int vtrain_dp_group(const vtrain *t);
-/* Number of micro-batches of a step, over all ranks. */
+
+/* divide.c. A step's samples come in micro-batches, whose samples are chosen together, and these in
+ * equal parts of --train_batch_size samples, of which each group of ranks runs
+ * --gradient_accumulation_steps. */
+/* Decides the micro-batches, once the settings are resolved: a resumed run keeps those of its
+ * checkpoint where its steps have as many samples, and sets --train_batch_size and
+ * --gradient_accumulation_steps so that they divide them. Where it cannot, the rest of the epoch
+ * follows in another order, each sample once. */
+int vtrain_divide(vtrain *t, vc_err *err);
+/* Numbers of a step's parts over all ranks, of a micro-batch's parts, and of a step's
+ * micro-batches. */
+int64_t vtrain_runs(const vtrain *t);
+int64_t vtrain_parts(const vtrain *t);
 int64_t vtrain_micros(const vtrain *t);
+/* The order of the samples that the run has now. */
+vtrain_order_plan vtrain_order_now(const vtrain *t);
+/* Hashes the samples that an epoch visits. */
+int vtrain_visits_hash(uint64_t *hash, const vtrain *t, uint64_t epoch, vc_err *err);
+
 /* Closes the trace after the last traced micro-batch. */
 void vtrain_end_trace(vtrain *t);
-/* Opens a loader for this rank's micro-batches from `own` on: to the end of the run or, while it
- * follows its datasets, of the epoch. */
+/* Opens a loader for this rank's parts from number `own` on (loader.h): to the end of the run or,
+ * while it follows its datasets, of the epoch. */
 int vtrain_start_loader(vtrain *t, uint64_t own, vc_err *err);
 
 /* load.c. Opens the model and loads its weights, with their progress (VC_ESTOP: a signal came
@@ -311,9 +331,13 @@ int vtrain_samples_begin(vtrain *t, uint64_t micro, vc_err *err);
 /* Before each step, collective: polls the datasets for new shards if an epoch ends in the step. */
 int vtrain_samples_look(vtrain *t, vc_err *err);
 /* Where an epoch ended before micro-batch `micro`, adds the new samples, and opens a new loader
- * that begins with `own`, this rank's next micro-batch. A step calls this before its checkpoint, so
- * that a checkpoint between two epochs records the samples of the second. */
+ * that begins with `own`, the number of this rank's next part. A step calls this before its
+ * checkpoint, so that a checkpoint between two epochs records the samples of the second. */
 int vtrain_samples_upto(vtrain *t, uint64_t micro, uint64_t own, vc_err *err);
+/* Adds a span, from origin on, of the samples of t->data, when `done` epochs are done. */
+int vtrain_span_add(vtrain *t, vtrain_origin origin, double done, vc_err *err);
+/* Adds a span that begins a new epoch at the checkpoint's micro-batch. */
+int vtrain_span_next(vtrain *t, vc_err *err);
 /* The span of the steps done. */
 const vtrain_span *vtrain_span_now(const vtrain *t);
 /* The number of epochs done, with a fraction. */
@@ -406,8 +430,8 @@ typedef int (*vtrain_state_fn)(void *arg, const char *prefix, const vt_param *p,
                                vc_err *err);
 int vtrain_each_state(vtrain *t, vtrain_state_fn f, void *arg, vc_err *err);
 
-/* resume.c. Finds the checkpoint that --resume_from_checkpoint names and reads its trainer.json into
- * t->from and t->span: a checkpoint that is named is used or refused, "latest" is the newest whole
+/* resume.c. Finds the checkpoint that --resume_from_checkpoint names and reads its trainer.json
+ * into t->from and t->span: a checkpoint that is named is used or refused, "latest" is the newest whole
  * one. Collective. */
 int vtrain_resume_find(vtrain *t, vc_err *err);
 /* Loads the state of that checkpoint and sets t->step. Everything but loader and metrics is open by

@@ -38,7 +38,7 @@ int main(int argc, char **argv)
     char *note;
     const vtrain_data_opts data = { .paths = &(vc_list){ &argv[1], 1 }, .dataset_repeat = 1 };
     const vtrain_loader_opts o = {
-        .batch = (uint32_t)atoi(argv[2]), .end = strtoull(argv[3], NULL, 10),
+        .plan.batch = (uint32_t)atoi(argv[2]), .end = strtoull(argv[3], NULL, 10),
         .threads = atoi(argv[4]), .ahead = atoi(argv[4]) + 2, .check = true,
         .latent = strcmp(argv[5], "mean") ? VTRAIN_LATENT_SAMPLE : VTRAIN_LATENT_MEAN,
     };

@@ -40,7 +40,7 @@ static int count_key(job *j, const vtrain_data *d, const char *key, vc_err *err)
 static int load_rank(job *j, const vtrain_data *d, uint32_t rank, vc_err *err)
 {
     const vtrain_loader_opts o = {
-        .seed = 1, .batch = j->batch, .threads = 1, .ahead = 1, .end = j->micros,
+        .plan = { .batch = j->batch, .seed = 1 }, .threads = 1, .ahead = 1, .end = j->micros,
         .first = rank < j->micros ? rank : j->micros, .stride = j->ranks, .check = true,
     };
     vtrain_loader *l;
@@ -75,9 +75,13 @@ static int take_ranks(job *j, const vtrain_data *d, uint32_t first, uint32_t end
                       vc_err *err)
 {
     vtrain_order *order = NULL;
-    int rc = vtrain_loader_epoch(d, j->batch, false, &j->micros, err);
-    if (!rc && !j->load)
-        rc = vtrain_order_open(&order, d, j->batch, 1, (vtrain_origin){ 0 }, err);
+    const vtrain_order_plan plan = { .batch = j->batch, .seed = 1 };
+    int rc = vtrain_order_open(&order, d, &plan, err);
+    j->micros = rc ? 0 : vtrain_order_count(order, 1, UINT64_MAX);
+    if (j->load) {
+        vtrain_order_close(order);
+        order = NULL;
+    }
     for (uint32_t r = first; r < end && !rc; r++)
         rc = j->load ? load_rank(j, d, r, err) : plan_rank(j, d, order, r, err);
     size_t bytes = heap_bytes() - before;

@@ -14,7 +14,7 @@ vtrain_loader *batches_open(const vtrain_data *d, vtrain_loader_opts o)
     vc_err err = { 0 };
     vtrain_loader *l;
 
-    o.batch = o.batch ? o.batch : 2;
+    o.plan.batch = o.plan.batch ? o.plan.batch : 2;
     o.threads = o.threads ? o.threads : 1;
     o.ahead = o.ahead ? o.ahead : 2;
     assert_ok(vtrain_loader_open(&l, d, &o, &err), &err);

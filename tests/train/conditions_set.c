@@ -78,6 +78,6 @@ vtrain_data *set_open(const char *dir, const toy *like, const wish *w, double ev
 
 vtrain_loader *set_loader(const vtrain_data *d, vtrain_loader_opts o)
 {
-    o.seed = SEED;
+    o.plan.seed = SEED;
     return batches_open(d, o);
 }

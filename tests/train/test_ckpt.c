@@ -46,7 +46,9 @@ static vtrain_part parts[] = {
     { 7, 12, "0e112233445566778899aabbccddeeff" }, { 1, 2, "0f112233445566778899aabbccddeeff" },
 };
 static const vtrain_span spans[] = {
-    { .part = parts, .n_parts = 2 }, { .epoch = 5, .micro = 35, .part = parts + 2, .n_parts = 2 },
+    { .part = parts, .n_parts = 2, .batch = 2, .seed = UINT64_MAX, .visits = UINT64_MAX - 1 },
+    { .epoch = 5, .micro = 35, .part = parts + 2, .n_parts = 2, .done = 5.5, .batch = 65536,
+      .seed = 1, .rest = true },
 };
 
 static const vtrain_base_id base = {
@@ -58,7 +60,8 @@ static int write_state(int64_t step, const char *path, vc_err *err)
     vtrain_state s = state_of(step);
     s.settings = cJSON_CreateObject();
     cJSON_AddStringToObject(s.settings, "learning_rate", "0.0001");
-    s.epoch = 9;
+    s.epochs = 9.25;
+    s.micro_rows = 4;
     s.span = (vtrain_span *)spans;
     s.n_spans = COUNT(spans);
     s.base = base;
@@ -225,13 +228,16 @@ static void test_state(void **state)
     assert_string_equal(s.sets[0].plan, "ab");
     assert_null(s.sets[1].plan);
     assert_string_equal(cJSON_GetObjectItem(s.settings, "learning_rate")->valuestring, "0.0001");
-    assert_int_equal(s.epoch, 9);
+    assert_true(s.epochs == 9.25 && s.micro_rows == 4);
     assert_int_equal(s.n_spans, COUNT(spans));
     assert_string_equal(s.base.path, "m/transformer");
     assert_memory_equal(&s.base.files, &base.files, sizeof base.files);
     assert_memory_equal(&s.base.weights, &base.weights, sizeof base.weights);
     for (int i = 0; i < COUNT(spans); i++) {
         assert_true(s.span[i].epoch == spans[i].epoch && s.span[i].micro == spans[i].micro);
+        assert_true(s.span[i].done == spans[i].done && s.span[i].batch == spans[i].batch &&
+                    s.span[i].seed == spans[i].seed && s.span[i].rest == spans[i].rest &&
+                    s.span[i].visits == spans[i].visits);
         assert_int_equal(s.span[i].n_parts, 2);
         assert_memory_equal(s.span[i].part, spans[i].part, 2 * sizeof *parts);
     }
@@ -255,6 +261,14 @@ static void test_state_damaged(void **state)
         { "\"samples\":12", "\"samples\":1e300", "data[0]: samples" },
         { "\"settings\":{", "\"settings\":[],\"x\":{", "settings" },
         { "\"settings\":{", "\"settings\":{\"rank\":4,", "settings: rank: expected a string" },
+        { "\"micro_batch_size\":65536", "\"micro_batch_size\":65537", "epochs[1]: micro_batch_size" },
+        { "\"micro_batch_size\":4", "\"micro_batch_size\":0", "micro_batch_size" },
+        { "\"train_batch_size\":2", "\"train_batch_size\":2000000", "too large" },
+        { "\"ranks\":1", "\"ranks\":5000000000000", "too large" },
+        { "\"seed\":\"1\"", "\"seed\":\"x\"", "epochs[1]: seed" },
+        { "\"epochs_done\":9.25", "\"epochs_done\":-1", "epochs_done" },
+        { "\"epochs_done\":5.5", "\"epochs_done\":1e300", "epochs[1]: epochs_done" },
+        { "\"visits\":\"18446744073709551614\"", "\"rest\":true,\"visits\":\"0\"", "rest" },
         { "\"micro_batch\":35", "\"micro_batch\":4000000001", "epochs[1]: micro_batch" },
         { "\"micro_batch\":0", "\"micro_batch\":36", "epochs[1]: micro_batch" },
         { "\"shards\":7", "\"shards\":0", "epochs[1]: data[0]: shards" },

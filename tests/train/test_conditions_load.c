@@ -366,7 +366,7 @@ static void test_held_out(void **state)
     const wish w = { .roles = IMAGE, .image = VTRAIN_SCALE_INVERT };
     vtrain_data *d = set_open(dir, &set_i2v, &w, 0.5);
     uint64_t n;
-    assert_int_equal(vtrain_loader_epoch(d, 2, true, &n, NULL), 0);
+    assert_int_equal(vtrain_loader_pass(d, 2, &n, NULL), 0);
     vtrain_loader *l = set_loader(d, (vtrain_loader_opts){
         .held_out = true, .end = n, .image_dropout = 1, .latent = VTRAIN_LATENT_MEAN });
     const expected e = { .image = SCALING };

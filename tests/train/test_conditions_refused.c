@@ -159,8 +159,8 @@ static void test_bounds(void **state)
     vtrain_loader *l;
     vc_err err = { 0 };
     const vtrain_loader_opts bad[] = {
-        { .batch = 1, .threads = 1, .ahead = 1, .image_dropout = -0.1 },
-        { .batch = 1, .threads = 1, .ahead = 1, .mask_dropout = 2 },
+        { .plan.batch = 1, .threads = 1, .ahead = 1, .image_dropout = -0.1 },
+        { .plan.batch = 1, .threads = 1, .ahead = 1, .mask_dropout = 2 },
     };
     for (int i = 0; i < COUNT(bad); i++)
         assert_int_equal(vtrain_loader_open(&l, d, &bad[i], &err), VC_EINVAL);

@@ -70,7 +70,7 @@ static int unmake(void **state)
 
 static vtrain_loader *open_loader(const vtrain_data *d, vtrain_loader_opts o)
 {
-    o.seed = SEED;
+    o.plan.seed = SEED;
     return batches_open(d, o);
 }
 
@@ -191,8 +191,11 @@ static void test_content(void **state)
 static void test_epochs(void **state)
 {
     const vtrain_data *d = *state;
-    uint64_t per;
-    assert_int_equal(vtrain_loader_epoch(d, 2, false, &per, NULL), 0);
+    const vtrain_order_plan plan = { .batch = 2 };
+    vtrain_order *order;
+    assert_int_equal(vtrain_order_open(&order, d, &plan, NULL), 0);
+    uint64_t per = vtrain_order_count(order, 1, UINT64_MAX);
+    vtrain_order_close(order);
     assert_int_equal(per, 5);            /* 7 visits of clips, 2 stills, 1 frame, in pairs */
     vtrain_loader *l = open_loader(d, (vtrain_loader_opts){ .end = 3 * per, .threads = 2 });
     for (int epoch = 0; epoch < 3; epoch++) {
@@ -269,8 +272,9 @@ static void test_held_out(void **state)
     uint32_t last = 0, group = 0, seen = 0;
     uint32_t held = vtrain_data_held_out(d);
     assert_in_range(held, 2, 8);
-    assert_int_equal(vtrain_loader_epoch(d, 3, true, &n, NULL), 0);
-    vtrain_loader *l = open_loader(d, (vtrain_loader_opts){ .held_out = true, .end = n, .batch = 3,
+    assert_int_equal(vtrain_loader_pass(d, 3, &n, NULL), 0);
+    vtrain_loader *l = open_loader(d, (vtrain_loader_opts){ .held_out = true, .end = n,
+                                                            .plan.batch = 3,
                                                             .caption_dropout = 1 });
     for (const vtrain_batch *b; (b = batches_next(l)); vtrain_loader_give_back(l, b))
         for (int r = 0; r < b->rows; r++, seen++) {
@@ -287,7 +291,7 @@ static void test_held_out(void **state)
     vtrain_loader_close(l);
 
     vc_err err = { 0 };
-    const vtrain_loader_opts o = { .held_out = true, .batch = 3, .threads = 1, .ahead = 1,
+    const vtrain_loader_opts o = { .held_out = true, .plan.batch = 3, .threads = 1, .ahead = 1,
                                    .end = n + 1 };
     assert_int_equal(vtrain_loader_open(&l, d, &o, &err), VC_EINVAL);
     vtrain_data_close(d);
@@ -377,12 +381,13 @@ static void test_peek(void **state)
 static void test_bounds(void **state)
 {
     static const vtrain_loader_opts bad[] = {
-        { .batch = 0, .threads = 1, .ahead = 1 }, { .batch = 1 << 20, .threads = 1, .ahead = 1 },
-        { .batch = 1, .threads = 0, .ahead = 1 },
-        { .batch = 1, .threads = 1, .ahead = 0 },
-        { .batch = 1, .threads = 1, .ahead = 1, .first = 2 },
-        { .batch = 1, .threads = 1, .ahead = 1, .caption_dropout = 1.5 },
-        { .batch = 1, .threads = 1, .ahead = 1, .end = (uint64_t)1 << 33 },
+        { .plan.batch = 0, .threads = 1, .ahead = 1 }, { .plan.batch = 1 << 20, .threads = 1, .ahead = 1 },
+        { .plan.batch = 1, .threads = 0, .ahead = 1 },
+        { .plan.batch = 1, .threads = 1, .ahead = 0 },
+        { .plan.batch = 1, .threads = 1, .ahead = 1, .first = 2 },
+        { .plan.batch = 1, .threads = 1, .ahead = 1, .caption_dropout = 1.5 },
+        { .plan.batch = 1, .threads = 1, .ahead = 1, .end = (uint64_t)1 << 33 },
+        { .plan.batch = 3, .parts = 2, .threads = 1, .ahead = 1 },
     };
     vtrain_loader *l;
     vc_err err = { 0 };
@@ -398,7 +403,7 @@ static void test_bounds(void **state)
     vtrain_loader_close(l);
 
     /* Buffers have the size of the rows in the dataset, not of the batch size. */
-    l = open_loader(*state, (vtrain_loader_opts){ .end = 9, .batch = 1 << 16 });
+    l = open_loader(*state, (vtrain_loader_opts){ .end = 9, .plan.batch = 1 << 16 });
     assert_true(vtrain_loader_bytes(l) < 10 << 20);
     for (int m = 0, rows = 0; m < 3; m++) {
         const vtrain_batch *whole_group = batches_next(l);

@@ -68,8 +68,11 @@ static void open_bare(vtrain *t)
 static void open_run(vtrain *t)
 {
     vc_err err = { 0 };
-    const vtrain_loader_opts load = { .batch = 2, .threads = 1, .ahead = 1, .end = 1 };
+    const vtrain_loader_opts load = { .plan.batch = 2, .threads = 1, .ahead = 1, .end = 1 };
     open_bare(t);
+    t->span = calloc(1, sizeof *t->span);
+    t->span[0].batch = 2;
+    t->n_spans = 1;
     assert_ok(vt_params_train(t->params, NULL, NULL, &err) ||
               vt_adamw_open(&t->adam, t->params, VT_ADAMW_F32, &err) ||
               vtrain_loader_open(&t->loader, t->data, &load, &err), &err);
@@ -77,6 +80,7 @@ static void open_run(vtrain *t)
 
 static void close_run(vtrain *t)
 {
+    vtrain_spans_free(t->span, t->n_spans);
     free(t->plan.recompute);
     free(t->plan.group_flops);
     vtrain_loader_close(t->loader);

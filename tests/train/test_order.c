@@ -52,7 +52,8 @@ static vtrain_order *open_order(const vtrain_data *d)
 {
     vtrain_order *o;
     vc_err err = { 0 };
-    assert_ok(vtrain_order_open(&o, d, BATCH, SEED, (vtrain_origin){ 0 }, &err), &err);
+    const vtrain_order_plan plan = { .batch = BATCH, .seed = SEED };
+    assert_ok(vtrain_order_open(&o, d, &plan, &err), &err);
     return o;
 }
 
@@ -150,22 +151,23 @@ static void check_epochs(const vtrain_data *d, const micro *m, vtrain_order *o)
 static void check_origin(const vtrain_data *d, const micro *all, vtrain_order *from_start)
 {
     const vtrain_origin at = { .epoch = 2, .micro = 1000 };
-    uint64_t skipped = vtrain_order_count(from_start, at.epoch, UINT64_MAX), epoch, end;
+    const vtrain_order_plan plan = { .batch = BATCH, .seed = SEED, .origin = at };
+    uint64_t skipped = vtrain_order_count(from_start, at.epoch, UINT64_MAX), epoch, begin, end;
     vtrain_order *o;
     vc_err err = { 0 };
     micro got;
-    assert_int_equal(vtrain_order_open(&o, d, BATCH, SEED, at, &err), 0);
+    assert_int_equal(vtrain_order_open(&o, d, &plan, &err), 0);
     for (uint64_t i = 0; i < 60; i++) {
         const micro *want = &all[skipped + i];
         assert_int_equal(vtrain_order_get(o, at.micro + i, got.row, &got.n, &err), 0);
         assert_int_equal(got.n, want->n);
         assert_memory_equal(got.row, want->row, got.n * sizeof *got.row);
     }
-    assert_int_equal(vtrain_order_epoch(o, at.micro, &epoch, &end, &err), 0);
+    assert_int_equal(vtrain_order_epoch(o, at.micro, &epoch, &begin, &end, &err), 0);
     assert_int_equal(epoch, 2);
     assert_int_equal(end - at.micro,
                      vtrain_order_count(from_start, 3, UINT64_MAX) - skipped);
-    assert_int_equal(vtrain_order_epoch(o, end, &epoch, &end, &err), 0);
+    assert_int_equal(vtrain_order_epoch(o, end, &epoch, &begin, &end, &err), 0);
     assert_int_equal(epoch, 3);
     assert_int_equal(vtrain_order_get(o, at.micro - 1, got.row, &got.n, &err), VC_EINVAL);
     vtrain_order_close(o);

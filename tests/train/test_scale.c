@@ -48,7 +48,8 @@ static sizes measure(char *path)
     at[1] = heap_bytes();
     assert_ok(vtrain_data_open(&d, &o, &note, &err), &err);
     at[2] = heap_bytes();
-    assert_ok(vtrain_order_open(&order, d, 4, 1, (vtrain_origin){ 0 }, &err), &err);
+    const vtrain_order_plan plan = { .batch = 4, .seed = 1 };
+    assert_ok(vtrain_order_open(&order, d, &plan, &err), &err);
     assert_ok(vtrain_order_get(order, 0, rows, &n, &err), &err);
     at[3] = heap_bytes();
     vtrain_order_close(order);

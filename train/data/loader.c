@@ -69,31 +69,30 @@ static int make_pass(pass *p, const vtrain_data *d, uint32_t batch, vc_err *err)
     return rc;
 }
 
-int vtrain_loader_epoch(const vtrain_data *d, uint32_t batch, bool held_out, uint64_t *n,
-                        vc_err *err)
+int vtrain_loader_pass(const vtrain_data *d, uint32_t batch, uint64_t *n, vc_err *err)
 {
     *n = 0;
     if (!batch)
         return vc_fail(err, VC_EINVAL, "batches of no rows");
-    if (held_out) {
-        uint32_t *count = count_held_out(d);
-        if (!count)
-            return vc_fail(err, VC_ENOMEM, "out of memory for %" PRIu32 " groups", d->n_groups);
-        *n = batches_of(count, d->n_groups, batch);
-        free(count);
-        return 0;
-    }
-    return vtrain_loader_epochs(d, batch, 1, UINT64_MAX, n, err);
+    uint32_t *count = count_held_out(d);
+    if (!count)
+        return vc_fail(err, VC_ENOMEM, "out of memory for %" PRIu32 " groups", d->n_groups);
+    *n = batches_of(count, d->n_groups, batch);
+    free(count);
+    return 0;
 }
 
-int vtrain_loader_epochs(const vtrain_data *d, uint32_t batch, uint64_t epochs, uint64_t limit,
-                         uint64_t *n, vc_err *err)
+/* Keeps the rows of the slot's part, of the micro-batch's n rows. */
+static void keep_part(const vtrain_loader *l, slot *s, uint32_t n)
 {
-    vtrain_order *o;
-    int rc = vtrain_order_open(&o, d, batch, 0, (vtrain_origin){ 0 }, err);
-    *n = rc ? 0 : vtrain_order_count(o, epochs, limit);
-    vtrain_order_close(o);
-    return rc;
+    vtrain_batch *b = &s->b;
+    uint64_t parts = l->o.parts, part = b->number % parts;
+    uint32_t first = (uint32_t)(part * n / parts), end = (uint32_t)((part + 1) * n / parts);
+    b->counted = (int)(end - first);
+    b->share = (double)b->counted * (double)parts / (double)n;
+    b->first = b->counted ? first : 0;
+    b->rows = b->counted ? b->counted : 1;
+    memmove(s->row, s->row + b->first, (size_t)b->rows * sizeof *s->row);
 }
 
 /* Chooses the samples of the slot's micro-batch. Called with the lock held, since only one thread
@@ -111,15 +110,15 @@ static int pick_rows(vtrain_loader *l, slot *s)
         if (rc)
             return rc;
     }
-    b->rows = (int)n;
+    keep_part(l, s, n);
     b->group = l->d->sample[s->row[0]].group;
     return 0;
 }
 
-static slot *find_slot(vtrain_loader *l, vtrain_slot_state want, uint64_t micro)
+static slot *find_slot(vtrain_loader *l, vtrain_slot_state want, uint64_t number)
 {
     for (int i = 0; i < l->n_slots; i++)
-        if (l->slot[i].state == want && (want == FREE || l->slot[i].b.micro == micro))
+        if (l->slot[i].state == want && (want == FREE || l->slot[i].b.number == number))
             return &l->slot[i];
     return NULL;
 }
@@ -136,7 +135,8 @@ static void *work(void *arg)
         if (!s)
             break;
         s->state = FILLING;
-        s->b.micro = l->next_in;
+        s->b.number = l->next_in;
+        s->b.micro = l->next_in / l->o.parts;
         l->next_in += l->o.stride;
         s->rc = pick_rows(l, s);
         pthread_mutex_unlock(&l->lock);
@@ -219,7 +219,8 @@ static int take(vtrain_loader *l, void *out, size_t n, size_t size, vc_err *err)
     memcpy(out, &p, sizeof p);
     if (!p)
         return vc_fail(err, VC_ENOMEM, "out of memory for batches of %" PRIu32
-                       " (--train_batch_size): %zu x %zu bytes", l->o.batch, n, size);
+                       " (--train_batch_size): %zu x %zu bytes", l->o.plan.batch / l->o.parts, n,
+                       size);
     l->bytes += n * size;
     return 0;
 }
@@ -230,7 +231,8 @@ static size_t most_rows(const vtrain_loader *l)
     uint64_t most = l->o.held_out ? l->d->n_held_out : 1;
     for (uint32_t i = 0; i < l->d->n_groups && !l->o.held_out; i++)
         most = l->d->group[i].most > most ? l->d->group[i].most : most;
-    return most < l->o.batch ? (size_t)most : l->o.batch;
+    most = most < l->o.plan.batch ? most : l->o.plan.batch;
+    return (size_t)((most + l->o.parts - 1) / l->o.parts);
 }
 
 static int make_text(vtrain_loader *l, vtrain_text *t, const vtrain_slot *s, size_t rows,
@@ -273,7 +275,7 @@ static int make_slot(vtrain_loader *l, slot *s, vc_err *err)
     }
     s->b.roles = d->roles;
     s->b.n_texts = d->n_slots;
-    if ((rc = take(l, &s->row, l->o.batch, sizeof *s->row, err)) ||
+    if ((rc = take(l, &s->row, l->o.plan.batch, sizeof *s->row, err)) ||
         (rc = take(l, &s->b.key, rows, sizeof *s->b.key, err)) ||
         (rc = take(l, &s->b.fps, rows, sizeof *s->b.fps, err)) ||
         (rc = take(l, &s->b.dropped, rows, sizeof *s->b.dropped, err)) ||
@@ -319,9 +321,10 @@ static void free_slot(slot *s)
 
 static int check_opts(const vtrain_loader_opts *o, vc_err *err)
 {
-    if (!o->batch || o->batch > MAX_BATCH)
-        return vc_fail(err, VC_EINVAL, "batches of %" PRIu32 " rows, 1..%d expected", o->batch,
-                       MAX_BATCH);
+    uint32_t batch = o->plan.batch;
+    if (!batch || batch > MAX_BATCH || (o->parts && batch % o->parts))
+        return vc_fail(err, VC_EINVAL, "batches of %" PRIu32 " rows in %" PRIu32 " parts, 1..%d "
+                       "rows expected", batch, o->parts, MAX_BATCH);
     if (o->threads < 1 || o->threads > MAX_THREADS || o->ahead < 1 || o->ahead > MAX_AHEAD)
         return vc_fail(err, VC_EINVAL, "%d threads, %d batches ahead: 1..%d and 1..%d expected",
                        o->threads, o->ahead, MAX_THREADS, MAX_AHEAD);
@@ -332,7 +335,8 @@ static int check_opts(const vtrain_loader_opts *o, vc_err *err)
     for (size_t i = 0; i < sizeof drop / sizeof *drop; i++)
         if (!(drop[i].p >= 0 && drop[i].p <= 1))
             return vc_fail(err, VC_EINVAL, "%s dropout %g: 0..1 expected", drop[i].of, drop[i].p);
-    if (o->first > o->end || o->end > (uint64_t)UINT32_MAX + 1)
+    uint64_t most = ((uint64_t)UINT32_MAX + 1) * (o->parts ? o->parts : 1);
+    if (o->first > o->end || o->end > most)
         return vc_fail(err, VC_EINVAL, "micro-batches %" PRIu64 "..%" PRIu64 ": draws number them "
                        "in 32 bits", o->first, o->end);
     return 0;
@@ -341,8 +345,8 @@ static int check_opts(const vtrain_loader_opts *o, vc_err *err)
 static int make_rows(vtrain_loader *l, vc_err *err)
 {
     if (!l->o.held_out)
-        return vtrain_order_open(&l->order, l->d, l->o.batch, l->o.seed, l->o.origin, err);
-    int rc = make_pass(&l->pass, l->d, l->o.batch, err);
+        return vtrain_order_open(&l->order, l->d, &l->o.plan, err);
+    int rc = make_pass(&l->pass, l->d, l->o.plan.batch, err);
     if (!rc && l->o.end > l->pass.n)
         rc = vc_fail(err, VC_EINVAL, "batch %" PRIu64 " of a pass of %" PRIu64, l->o.end,
                      l->pass.n);
@@ -398,6 +402,8 @@ int vtrain_loader_open(vtrain_loader **out, const vtrain_data *d, const vtrain_l
     l->o = *o;
     if (!l->o.stride)
         l->o.stride = 1;
+    if (!l->o.parts)
+        l->o.parts = 1;
     l->next_in = l->next_out = o->first;
     atomic_init(&l->stop, false);
     pthread_mutex_init(&l->lock, NULL);

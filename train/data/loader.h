@@ -1,12 +1,17 @@
 /* loader.h - makes micro-batches ahead of time, in threads that copy them from the mapped datasets.
  *
- * Micro-batch m of the run is a pure function of (data, origin, seed, batch, m): order.h chooses
+ * Micro-batch m of the run is a pure function of (data, plan, m): order.h chooses
  * the samples, and draws of (row in the micro-batch, m) choose the caption (VC_DRAW_CAPTION), if
  * it is dropped (VC_DRAW_CAPTION_DROP), the posterior noise of stored moments
  * (VC_DRAW_LATENT, C,f,h,w order), the noised first frame (VC_DRAW_IMAGE), the noise of the first
  * frame and of the masked clip (VC_DRAW_IMAGE_LATENT, VC_DRAW_VIDEO_LATENT) and whether conditions
  * become zeros (VC_DRAW_COND_DROP). A micro-batch does not depend on the number of threads or on
  * the step where the run started.
+ *
+ * The loader delivers micro-batches in `parts` of equally many rows, each a batch of its own, for
+ * ranks that share a micro-batch, or that have no memory for all its rows at once. Of n rows part s
+ * has those from s n / parts on. A micro-batch of fewer rows than parts leaves some parts without:
+ * these have its first row, with share 0.
  *
  *     vtrain_loader_next(l, &b, &waited, err);      // batches come in order of m
  *     ...
@@ -29,8 +34,8 @@ typedef struct vtrain_loader vtrain_loader;
 typedef enum { VTRAIN_LATENT_SAMPLE, VTRAIN_LATENT_MEAN } vtrain_latent;
 
 typedef struct vtrain_loader_opts {
-    uint64_t seed;
-    uint32_t batch;              /* rows of a full micro-batch */
+    vtrain_order_plan plan;
+    uint32_t parts;              /* of a micro-batch, which divide plan.batch; 0: 1 */
     double caption_dropout;      /* 0..1 */
     double control_dropout;      /* 0..1: of control clips */
     double image_dropout;        /* 0..1: of first-frame images and of embeddings of them */
@@ -42,9 +47,9 @@ typedef struct vtrain_loader_opts {
                                   * images */
     int threads;                 /* >= 1 */
     int ahead;                   /* batches made ahead, >= 1 */
-    uint64_t first, end;         /* micro-batches of the run: first, first + stride, .. below end */
+    uint64_t first, end;         /* parts of the run, number m * parts + s for part s of micro-batch
+                                  * m: first, first + stride, .. below end */
     uint64_t stride;             /* number of ranks, each of which loads its own; 0: loads all */
-    vtrain_origin origin;        /* of these data; first is not before origin.micro */
     bool check;                  /* compare xxh3 of latent and texts the first time a sample is
                                   * read */
 } vtrain_loader_opts;
@@ -59,9 +64,14 @@ typedef struct vtrain_text {
 } vtrain_text;
 
 typedef struct vtrain_batch {
-    uint64_t micro;              /* number of the micro-batch in the run */
+    uint64_t number;             /* of the part in the run */
+    uint64_t micro;              /* number of its micro-batch in the run */
+    uint32_t first;              /* row of the micro-batch that is its first row */
     uint32_t group;
     int rows;
+    int counted;                 /* rows that the run counts: rows, or 0 of a part without rows */
+    double share;                /* weight of its mean loss in that of the micro-batch, times parts:
+                                  * rows * parts / n, or 0 */
     int64_t dim[5];              /* rows, C, f, h, w; f with the copies in front */
     float *latents;              /* x0: drawn from the posterior and normalised, packed */
     unsigned roles;              /* 1 << vc_role of the conditions below */
@@ -80,14 +90,8 @@ typedef struct vtrain_batch {
     uint64_t tokens;             /* transformer tokens of all rows, without text */
 } vtrain_batch;
 
-/* Counts the micro-batches of the first epoch (held_out: of the pass). Later epochs have equally
- * many, or nearly as many where variants of a sample differ in shape. */
-int vtrain_loader_epoch(const vtrain_data *d, uint32_t batch, bool held_out, uint64_t *n,
-                        vc_err *err);
-
-/* Counts the micro-batches of the first `epochs` epochs, to `limit` at most. */
-int vtrain_loader_epochs(const vtrain_data *d, uint32_t batch, uint64_t epochs, uint64_t limit,
-                         uint64_t *n, vc_err *err);
+/* Counts the micro-batches of a pass over the held-out samples. */
+int vtrain_loader_pass(const vtrain_data *d, uint32_t batch, uint64_t *n, vc_err *err);
 
 int vtrain_loader_open(vtrain_loader **out, const vtrain_data *d, const vtrain_loader_opts *o,
                        vc_err *err);

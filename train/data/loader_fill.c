@@ -81,9 +81,9 @@ static int choose_text(vtrain_loader *l, slot *s, int row, const cJSON *record,
                        vf_key key[VTRAIN_TEXTS], vc_err *err)
 {
     const vtrain_set *set = &l->d->set[l->d->sample[s->row[row]].dataset];
-    uint32_t micro = (uint32_t)s->b.micro, r = (uint32_t)row;
+    uint32_t micro = (uint32_t)s->b.micro, r = s->b.first + (uint32_t)row;
     bool drop = !l->o.held_out &&
-                vc_train_unit(l->o.seed, 0, r, micro, VC_DRAW_CAPTION_DROP) < l->o.caption_dropout;
+                vc_train_unit(l->o.plan.seed, 0, r, micro, VC_DRAW_CAPTION_DROP) < l->o.caption_dropout;
 
     s->b.dropped[row] = drop;
     memcpy(key, set->head.empty, sizeof set->head.empty);
@@ -92,7 +92,7 @@ static int choose_text(vtrain_loader *l, slot *s, int row, const cJSON *record,
     if (rc || (drop && !s->segments[row]) || !(n = cJSON_GetArraySize(captions)))
         return rc;
     if (!l->o.held_out)
-        pick = (int)(vc_train_unit(l->o.seed, 0, r, micro, VC_DRAW_CAPTION) * n);
+        pick = (int)(vc_train_unit(l->o.plan.seed, 0, r, micro, VC_DRAW_CAPTION) * n);
     return vtrain_caption_keys(l->d, record, pick, key, err);
 }
 

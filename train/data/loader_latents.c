@@ -59,6 +59,12 @@ static void pad_front(const job *j)
     }
 }
 
+/* The row's number in its micro-batch, which draws depend on. */
+static uint32_t row_drawn(const slot *s, int row)
+{
+    return s->b.first + (uint32_t)row;
+}
+
 static bool fill(const vtrain_loader *l, const slot *s, int row, const job *j,
                  const vtrain_latent_value *v)
 {
@@ -68,7 +74,8 @@ static bool fill(const vtrain_loader *l, const slot *s, int row, const job *j,
     size_t first = j->variant * all, lv_first = j->variant * (shared ? plane : all);
 
     if (draw)
-        vc_train_normals(j->x, 0, all, l->o.seed, (uint32_t)row, (uint32_t)s->b.micro, j->purpose);
+        vc_train_normals(j->x, 0, all, l->o.plan.seed, row_drawn(s, row), (uint32_t)s->b.micro,
+                         j->purpose);
     for (size_t c = 0; c < j->channels && finite; c++) {
         float *z = j->x + c * plane;
         if (draw)
@@ -163,7 +170,8 @@ static bool is_dropped(const vtrain_loader *l, const slot *s, int row)
     if (l->d->roles & 1u << VC_ROLE_IMAGE)
         p = l->o.image_dropout;
     return l->d->roles && !l->o.held_out &&
-           vc_train_unit(l->o.seed, 0, (uint32_t)row, (uint32_t)s->b.micro, VC_DRAW_COND_DROP) < p;
+           vc_train_unit(l->o.plan.seed, 0, row_drawn(s, row), (uint32_t)s->b.micro,
+                         VC_DRAW_COND_DROP) < p;
 }
 
 /* Embeddings of a picture and control clips have draws of their own. */
@@ -173,14 +181,14 @@ static bool is_role_dropped(const vtrain_loader *l, const slot *s, int row, vc_r
 
     if (!embeds && role != VC_ROLE_CONTROL)
         return s->b.cond_dropped[row];
-    return !l->o.held_out && vc_train_unit(l->o.seed, embeds ? 1 : 2, (uint32_t)row,
+    return !l->o.held_out && vc_train_unit(l->o.plan.seed, embeds ? 1 : 2, row_drawn(s, row),
                                            (uint32_t)s->b.micro, VC_DRAW_COND_DROP) <
                                  (embeds ? l->o.image_dropout : l->o.control_dropout);
 }
 
 static size_t pick_variant(const vtrain_loader *l, const slot *s, int row, size_t variants)
 {
-    return (size_t)(vc_train_unit(l->o.seed, 0, (uint32_t)row, (uint32_t)s->b.micro,
+    return (size_t)(vc_train_unit(l->o.plan.seed, 0, row_drawn(s, row), (uint32_t)s->b.micro,
                                   VC_DRAW_IMAGE) * (double)variants);
 }
 

@@ -40,7 +40,7 @@ struct vtrain_loader {
 
     pthread_mutex_t lock;        /* guards all fields below, the order and the slots' states */
     pthread_cond_t room, ready;  /* a slot became free; a batch became ready */
-    uint64_t next_in, next_out;  /* micro-batches to be started and to be delivered next */
+    uint64_t next_in, next_out;  /* parts to be started and to be delivered next */
     atomic_bool stop;
     pthread_t *thread;
     int n_threads;               /* started */

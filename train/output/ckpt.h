@@ -59,9 +59,14 @@ typedef struct vtrain_part {
     int64_t samples;
     char root[33];
 } vtrain_part;
-/* Epochs with the same samples. */
+/* Epochs with the same samples in one order. */
 typedef struct vtrain_span {
     uint64_t epoch, micro;       /* the span's first epoch and first micro-batch */
+    double done;                 /* epochs that were done when it began */
+    int64_t batch;               /* samples of a full micro-batch; 0: not chosen yet */
+    uint64_t seed;               /* of the order */
+    bool rest;                   /* its first epoch has what the spans before left of the epoch */
+    uint64_t visits;             /* hash of its first epoch's samples; 0: not recorded */
     vtrain_part *part;           /* [n_parts], a dataset each; malloc'ed */
     int n_parts;
 } vtrain_span;
@@ -74,13 +79,14 @@ typedef struct vtrain_state {
     int64_t step;                /* steps done */
     uint64_t micro;              /* micro-batches done, which is the next one's number */
     uint64_t seed;
-    int64_t batch, accumulation, ranks;
+    int64_t batch, accumulation, ranks;        /* their product: the samples of a step */
+    int64_t micro_rows;          /* samples of a micro-batch, which are chosen together */
     char *family, *training_type, *backend;    /* backend: vt_describe's name, "cpu" */
     uint64_t rows, dropped;      /* captions trained on; those of them that were dropped */
     int64_t average_from;        /* steps done when the average of --use_ema began */
     vtrain_ckpt_set *sets;
     int n_sets;
-    uint64_t epoch;              /* the next micro-batch's epoch; may be off by one */
+    double epochs;               /* epochs done */
     vtrain_span *span;           /* oldest first, the last one is in use; none: not recorded */
     int n_spans;
     vtrain_base_id base;

@@ -9,7 +9,11 @@
 #include "common/os/file.h"
 #include "train/output/ckpt.h"
 
-enum { MAX_STATE = 64 << 20 };
+enum {
+    MAX_STATE = 64 << 20,
+    MOST_BATCH = 1 << 16, MOST_RUNS = 1 << 20      /* of a rank's batches a step, and of ranks */
+};
+#define MOST_EPOCHS 1e15
 
 #define STATE "trainer.json"
 
@@ -28,6 +32,22 @@ static int add_sets(cJSON *o, const vtrain_state *s)
     return list ? 0 : -1;
 }
 
+/* Adds a number of 64 bits as text, because JSON numbers are exact only to 2^53. */
+static int add_u64(cJSON *o, const char *field, uint64_t v)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%" PRIu64, v);
+    return cJSON_AddStringToObject(o, field, text) ? 0 : -1;
+}
+
+static int add_order(cJSON *o, const vtrain_span *p)
+{
+    return !cJSON_AddNumberToObject(o, "epochs_done", p->done) ||
+           vf_json_add_int(o, "micro_batch_size", p->batch) || add_u64(o, "seed", p->seed) ||
+           (p->rest && !cJSON_AddTrueToObject(o, "rest")) || add_u64(o, "visits", p->visits)
+           ? -1 : 0;
+}
+
 static int add_spans(cJSON *o, const vtrain_state *s)
 {
     cJSON *list = cJSON_AddArrayToObject(o, "epochs");
@@ -35,7 +55,7 @@ static int add_spans(cJSON *o, const vtrain_state *s)
         const vtrain_span *p = &s->span[i];
         cJSON *e = cJSON_CreateObject(), *parts = NULL;
         if (!cJSON_AddItemToArray(list, e) || vf_json_add_int(e, "epoch", (int64_t)p->epoch) ||
-            vf_json_add_int(e, "micro_batch", (int64_t)p->micro) ||
+            vf_json_add_int(e, "micro_batch", (int64_t)p->micro) || add_order(e, p) ||
             !(parts = cJSON_AddArrayToObject(e, "data")))
             return -1;
         for (int k = 0; k < p->n_parts; k++) {
@@ -61,27 +81,26 @@ static int add_base(cJSON *o, const vtrain_base_id *base)
            cJSON_AddStringToObject(b, "weights", vf_key_hex(weights, base->weights)) ? 0 : -1;
 }
 
-/* The seed is written as a string, because JSON numbers are exact only to 2^53. */
 static cJSON *state_json(const vtrain_state *s)
 {
-    char seed[32];
     cJSON *o = cJSON_CreateObject();
-    snprintf(seed, sizeof seed, "%" PRIu64, s->seed);
     if (vf_json_add_int(o, "format", 1) ||
         !cJSON_AddStringToObject(o, "program", "vlt " VLT_VERSION) ||
         vf_json_add_int(o, "step", s->step) ||
         vf_json_add_int(o, "micro_batch", (int64_t)s->micro) ||
-        !cJSON_AddStringToObject(o, "seed", seed) ||
+        add_u64(o, "seed", s->seed) ||
         vf_json_add_int(o, "train_batch_size", s->batch) ||
         vf_json_add_int(o, "gradient_accumulation_steps", s->accumulation) ||
-        vf_json_add_int(o, "ranks", s->ranks) || !cJSON_AddStringToObject(o, "family", s->family) ||
+        vf_json_add_int(o, "ranks", s->ranks) ||
+        vf_json_add_int(o, "micro_batch_size", s->micro_rows) || !cJSON_AddStringToObject(o, "family", s->family) ||
         !cJSON_AddStringToObject(o, "training_type", s->training_type) ||
         !cJSON_AddStringToObject(o, "backend", s->backend) ||
         vf_json_add_int(o, "captions", (int64_t)s->rows) ||
         vf_json_add_int(o, "captions_dropped", (int64_t)s->dropped) ||
         (s->average_from && vf_json_add_int(o, "average_from", s->average_from)) ||
         add_sets(o, s) ||
-        vf_json_add_int(o, "epoch", (int64_t)s->epoch) || add_spans(o, s) ||
+        vf_json_add_int(o, "epoch", (int64_t)s->epochs) ||
+        !cJSON_AddNumberToObject(o, "epochs_done", s->epochs) || add_spans(o, s) ||
         add_base(o, &s->base) ||
         !cJSON_AddItemReferenceToObject(o, "settings", s->settings)) {
         cJSON_Delete(o);
@@ -140,17 +159,44 @@ static int read_count(const cJSON *o, const char *field, uint64_t *v, vc_err *er
     return rc;
 }
 
-static int read_seed(const cJSON *o, uint64_t *seed, vc_err *err)
+static int read_u64(const cJSON *o, const char *field, uint64_t *v, vc_err *err)
 {
     const char *s;
     char *end;
-    int rc = vf_json_str(o, "seed", &s, err);
+    int rc = vf_json_str(o, field, &s, err);
     if (rc)
         return rc;
     errno = 0;
-    *seed = strtoull(s, &end, 10);
+    *v = strtoull(s, &end, 10);
     return *s >= '0' && *s <= '9' && !*end && !errno
-               ? 0 : vc_fail(err, VC_EFORMAT, "seed: a number of 64 bits expected, as a string");
+               ? 0 : vc_fail(err, VC_EFORMAT, "%s: a number of 64 bits expected, as a string",
+                             field);
+}
+
+/* Reads a number of epochs; `old` where the field is missing. */
+static int read_epochs(const cJSON *o, double old, double *v, vc_err *err)
+{
+    *v = old;
+    int rc = vf_json_num_opt(o, "epochs_done", v, err);
+    if (!rc && !(*v >= 0 && *v < MOST_EPOCHS))
+        rc = vc_fail(err, VC_EFORMAT, "epochs_done: %g", *v);
+    return rc;
+}
+
+/* Reads the order of a span; one of an earlier version has the checkpoint's batch and seed. */
+static int read_order(vtrain_span *s, const cJSON *o, const vtrain_state *of, vc_err *err)
+{
+    s->batch = of->batch;
+    s->seed = of->seed;
+    int rc = read_epochs(o, (double)s->epoch, &s->done, err);
+    if (rc || !cJSON_HasObjectItem(o, "micro_batch_size"))
+        return rc;
+    if ((rc = read_int(o, "micro_batch_size", 1, &s->batch, err)) ||
+        (rc = read_u64(o, "seed", &s->seed, err)) || (rc = read_u64(o, "visits", &s->visits, err)) ||
+        (rc = vf_json_bool_opt(o, "rest", &s->rest, err)))
+        return rc;
+    return s->batch <= MOST_BATCH ? 0 : vc_fail(err, VC_EFORMAT, "micro_batch_size: %" PRId64,
+                                                    s->batch);
 }
 
 static int read_sets(vtrain_state *s, const cJSON *o, vc_err *err)
@@ -190,12 +236,12 @@ static int read_part(vtrain_part *p, const cJSON *o, vc_err *err)
     return 0;
 }
 
-static int read_span(vtrain_span *s, const cJSON *o, vc_err *err)
+static int read_span(vtrain_span *s, const cJSON *o, const vtrain_state *of, vc_err *err)
 {
     const cJSON *parts, *p;
     int rc = read_count(o, "epoch", &s->epoch, err);
     if (rc || (rc = read_count(o, "micro_batch", &s->micro, err)) ||
-        (rc = vf_json_arr(o, "data", &parts, err)))
+        (rc = read_order(s, o, of, err)) || (rc = vf_json_arr(o, "data", &parts, err)))
         return rc;
     s->part = calloc((size_t)cJSON_GetArraySize(parts) + 1, sizeof *s->part);
     if (!s->part)
@@ -206,14 +252,17 @@ static int read_span(vtrain_span *s, const cJSON *o, vc_err *err)
     return rc;
 }
 
-/* Checkpoints of earlier versions have none. */
+/* Checkpoints of the first versions have none, and later ones the next micro-batch's epoch alone,
+ * which is taken for a begun one. */
 static int read_spans(vtrain_state *s, const cJSON *o, vc_err *err)
 {
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(o, "epochs"), *p;
+    uint64_t epoch;
     if (!list)
         return 0;
     int rc = vf_json_arr(o, "epochs", &list, err);
-    if (rc || (rc = read_count(o, "epoch", &s->epoch, err)))
+    if (rc || (rc = read_count(o, "epoch", &epoch, err)) ||
+        (rc = read_epochs(o, (double)epoch + 0.5, &s->epochs, err)))
         return rc;
     s->span = calloc((size_t)cJSON_GetArraySize(list) + 1, sizeof *s->span);
     if (!s->span)
@@ -221,9 +270,11 @@ static int read_spans(vtrain_state *s, const cJSON *o, vc_err *err)
     cJSON_ArrayForEach(p, list) {
         const vtrain_span *last = s->n_spans ? &s->span[s->n_spans - 1] : NULL;
         vtrain_span *span = &s->span[s->n_spans++];
-        rc = read_span(span, p, err);
+        rc = read_span(span, p, s, err);
         if (!rc && (span->micro > s->micro || (last && span->micro < last->micro)))
             rc = vc_fail(err, VC_EFORMAT, "micro_batch: %" PRIu64 " is out of order", span->micro);
+        if (!rc && span->rest && (!last || !span->micro || span->epoch < last->epoch))
+            rc = vc_fail(err, VC_EFORMAT, "rest: no epoch was begun before");
         if (rc)
             return vc_context(err, rc, "epochs[%d]", s->n_spans - 1);
     }
@@ -263,6 +314,15 @@ static int check_settings(const cJSON *settings, vc_err *err)
     return vc_context(err, rc, "settings");
 }
 
+/* Reads the samples of a micro-batch; in checkpoints of earlier versions those of a batch. */
+static int read_micro_rows(vtrain_state *s, const cJSON *o, vc_err *err)
+{
+    s->micro_rows = s->batch;
+    if (!cJSON_HasObjectItem(o, "micro_batch_size"))
+        return 0;
+    return read_int(o, "micro_batch_size", 1, &s->micro_rows, err);
+}
+
 static int read_fields(vtrain_state *s, cJSON *o, vc_err *err)
 {
     const cJSON *settings;
@@ -271,10 +331,10 @@ static int read_fields(vtrain_state *s, cJSON *o, vc_err *err)
     if (!rc && format != 1)
         rc = vc_fail(err, VC_EFORMAT, "format: %" PRId64 ", this program reads 1", format);
     if (rc || (rc = read_int(o, "step", 0, &s->step, err)) ||
-        (rc = read_count(o, "micro_batch", &s->micro, err)) || (rc = read_seed(o, &s->seed, err)) ||
+        (rc = read_count(o, "micro_batch", &s->micro, err)) || (rc = read_u64(o, "seed", &s->seed, err)) ||
         (rc = read_int(o, "train_batch_size", 1, &s->batch, err)) ||
         (rc = read_int(o, "gradient_accumulation_steps", 1, &s->accumulation, err)) ||
-        (rc = read_int(o, "ranks", 1, &s->ranks, err)) ||
+        (rc = read_int(o, "ranks", 1, &s->ranks, err)) || (rc = read_micro_rows(s, o, err)) ||
         (rc = read_text(o, "family", &s->family, err)) ||
         (rc = read_text(o, "training_type", &s->training_type, err)) ||
         (rc = read_text(o, "backend", &s->backend, err)) ||
@@ -288,6 +348,11 @@ static int read_fields(vtrain_state *s, cJSON *o, vc_err *err)
         return rc;
     if (s->dropped > s->rows)
         return vc_fail(err, VC_EFORMAT, "captions_dropped: more than captions");
+    if (s->batch > MOST_BATCH || s->micro_rows > MOST_BATCH || s->accumulation > MOST_RUNS ||
+        s->ranks > MOST_RUNS)
+        return vc_fail(err, VC_EFORMAT, "train_batch_size %" PRId64 ", micro_batch_size %" PRId64
+                       ", gradient_accumulation_steps %" PRId64 ", ranks %" PRId64 ": one of them "
+                       "is too large", s->batch, s->micro_rows, s->accumulation, s->ranks);
     if (s->micro > UINT32_MAX)
         return vc_fail(err, VC_EFORMAT, "micro_batch: %" PRIu64 " is above 2^32 - 1", s->micro);
     s->settings = cJSON_DetachItemFromObjectCaseSensitive(o, "settings");
