@@ -71,11 +71,13 @@ bool media_is_animated_webp(media_io *io);
 
 /* ---- frames.c ---- */
 typedef struct media_frames {
-    char **path;            /* in bytewise order of their names */
+    char **path;            /* in the order of the numbers in their names: 1.png, 2.png, 10.png */
     int n;
+    bool reordered;         /* the bytewise order of the names is another one */
 } media_frames;
 
-/* Lists the pictures of a folder; after a failure the list is empty. */
+/* Lists the pictures of a folder; after a failure the list is empty. VC_EFORMAT: there is none, or
+ * two have the same number, as 1.png and 01.png have. */
 int media_frames_list(media_frames *f, const char *folder, vc_err *err);
 void media_frames_free(media_frames *f);
 /* *info: the facts of the video that they make. The caller frees f after a failure too. */

@@ -54,8 +54,8 @@ typedef struct media_info {
  * VC_EIO, VC_ENOENT: cannot open; VC_EFORMAT: no regular file, no video stream, no decoder,
  * damaged header, no frame that decodes. */
 int media_open(media **out, const char *path, media_info *info, vc_err *err);
-/* The same for a part of a file, or for a folder whose pictures, by name, are the frames of a video
- * at MEDIA_FRAMES_FPS. */
+/* The same for a part of a file, or for a folder whose pictures, by the numbers in their names, are
+ * the frames of a video at MEDIA_FRAMES_FPS. */
 int media_open_part(media **out, const vf_part *part, media_info *info, vc_err *err);
 void media_close(media *m);                         /* NULL is fine */
 int media_fd(const media *m);                       /* the descriptor, borrowed */

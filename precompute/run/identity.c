@@ -22,7 +22,9 @@ static void later(int64_t *s, int64_t *ns, const struct timespec *t)
 }
 
 /* The identity of a folder of frames: the sum of the frames' sizes, and the latest times of the
- * folder and of its frames. */
+ * folder and of its frames. Older versions read frames in bytewise order and remembered the hash of
+ * that order. Where it is another one, the identity differs from theirs, so that the hash is made
+ * again. */
 static int add_frames(prep_identity *is, const char *folder, vc_err *err)
 {
     struct stat st;
@@ -30,6 +32,8 @@ static int add_frames(prep_identity *is, const char *folder, vc_err *err)
     int rc = media_frames_list(&f, folder, err);
 
     is->size = 0;
+    if (f.reordered)
+        is->inode = ~is->inode;
     for (int i = 0; i < f.n && !rc; i++) {
         if (stat(f.path[i], &st)) {
             rc = vc_fail_errno(err, "%s", f.path[i]);

@@ -132,6 +132,16 @@ output_has '1 encoded'
 latents() { dump_dataset "$dir/$1" | grep -E '^(latent|thumb) ' | awk '{ print $1, $3 }'; }
 [ -n "$(latents frames-file)" ] && [ "$(latents frames-file)" = "$(latents frames-folder)" ] ||
     wrong "frames differ"
+# numbers without padding are in the same order
+mkdir -p "$dir/unpadded/clip"
+for i in {1..12}; do cp "$dir/frames/clip/$(printf %03d $i).png" "$dir/unpadded/clip/$i.png"; done
+cp "$dir/frames/list.jsonl" "$dir/unpadded"
+run 0 unpadded.lmdb unpadded/list.jsonl
+same unpadded.lmdb frames-folder
+cp "$dir/unpadded/clip/1.png" "$dir/unpadded/clip/01.png"
+run 3 unpadded.lmdb unpadded/list.jsonl
+cp "$dir/unpadded.lmdb/errors.jsonl" "$log"
+output_has '01.png and 1.png have the same number'
 run 0 frames-folder frames/list.jsonl
 output_has '0 encoded, 1 reused'
 cp "$dir/frames/clip/007.png" "$dir/frames/clip/004.png"
