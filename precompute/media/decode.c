@@ -398,7 +398,7 @@ static bool is_still(const media_video *v)
     static const char *const brands[] = { "avif", "heic", "heix", "mif1" };
     const char *name = v->fmt->iformat->name;
     size_t len = strlen(name);
-    if (len > 5 && !strcmp(name + len - 5, "_pipe"))
+    if (len > 5 && (!strcmp(name + len - 5, "_pipe") || !strcmp(name, "image2pipe")))
         return true;
     if (v->n != 1)
         return false;
@@ -410,6 +410,22 @@ static bool is_still(const media_video *v)
         if (!strcmp(brand->value, brands[i]))
             return true;
     return false;
+}
+
+/* FFmpeg decodes a QOI picture that is cut short, as black from there on. */
+static int check_qoi(media_video *v, vc_err *err)
+{
+    static const uint8_t end[8] = { 0, 0, 0, 0, 0, 0, 0, 1 };
+    uint8_t last[sizeof end];
+
+    if (strcmp(avcodec_get_name(v->dec->codec_id), "qoi"))
+        return 0;
+    if (v->io->size >= (int64_t)sizeof end
+        && media_io_at(v->io, last, sizeof last, v->io->size - (int64_t)sizeof end)
+               == (ssize_t)sizeof last
+        && !memcmp(last, end, sizeof end))
+        return 0;
+    return vc_fail(err, VC_EFORMAT, "a QOI picture without its end marker: it is cut short");
 }
 
 int media_video_open(media_video *v, media_io *io, const char *path, vc_err *err)
@@ -429,6 +445,8 @@ int media_video_open(media_video *v, media_io *io, const char *path, vc_err *err
         return vc_fail(err, VC_EFORMAT, "no video stream, only a cover picture");
     v->time_base = st->time_base;
     rc = decoder_open(v, 1, err);
+    if (!rc)
+        rc = check_qoi(v, err);
     if (!rc)
         rc = is_still(v) ? media_index_still(v, err) : media_index_build(v, err);
     v->still = !rc && is_still(v);

@@ -10,9 +10,11 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/os/file.h"
 #include "precompute/media/internal.h"
 
 static const char demuxers[] =
@@ -20,7 +22,7 @@ static const char demuxers[] =
     "h264,hevc,vvc,m4v,vc1,vc1test,mjpeg,mjpeg_2000,yuv4mpegpipe,dv,rm,wtv,dirac,dnxhd,cavsvideo,"
     "avs2,avs3,evc,"
     "bmp_pipe,j2k_pipe,jpeg_pipe,jpegls_pipe,jpegxl_pipe,jpegxl_anim,pam_pipe,pbm_pipe,pgm_pipe,"
-    "png_pipe,ppm_pipe,tiff_pipe,webp_pipe,webp,webp_anim";
+    "png_pipe,ppm_pipe,qoi_pipe,tiff_pipe,webp_pipe,webp,webp_anim,image2pipe";
 
 /* FFmpeg's message hook is per process and has no handle, but a message comes on the thread that
  * called the library, and handles stay on one thread. So the last line is kept per thread; lines of
@@ -158,6 +160,46 @@ static int refuse_open(AVFormatContext *s, AVIOContext **pb, const char *url, in
     return AVERROR(EPERM);
 }
 
+/* ---- kinds that FFmpeg does not know by their content ---- */
+
+/* The header of a Truevision file has no signature. */
+static bool is_tga(const uint8_t *p, size_t n)
+{
+    enum { HEADER = 18, RLE = 8 };
+    if (n < HEADER || p[1] > 1)
+        return false;
+    int type = p[2] & ~RLE, depth = p[16], w = p[12] | p[13] << 8, h = p[14] | p[15] << 8;
+    return type >= 1 && type <= 3 && (type == 1) == p[1] && w && h
+           && (depth == 8 || depth == 15 || depth == 16 || depth == 24 || depth == 32);
+}
+
+static bool is_pam(const uint8_t *p, size_t n)
+{
+    return n >= 3 && !memcmp(p, "P7\n", 3);
+}
+
+static const struct {
+    const char *ending;
+    bool (*is)(const uint8_t *p, size_t n);
+    enum AVCodecID codec;
+} unsigned_kinds[] = {
+    { ".tga", is_tga, AV_CODEC_ID_TARGA },
+    { ".pam", is_pam, AV_CODEC_ID_PAM },
+};
+
+/* Returns the codec of a file of a kind without a signature, by its name and its first bytes. */
+static enum AVCodecID codec_by_name(media_io *io, const char *path)
+{
+    uint8_t head[18];
+    ssize_t n = media_io_at(io, head, sizeof head, 0);
+
+    for (size_t i = 0; n > 0 && i < sizeof unsigned_kinds / sizeof *unsigned_kinds; i++)
+        if (!strcasecmp(vc_path_ext(path), unsigned_kinds[i].ending)
+            && unsigned_kinds[i].is(head, (size_t)n))
+            return unsigned_kinds[i].codec;
+    return AV_CODEC_ID_NONE;
+}
+
 int media_io_demux(AVFormatContext **fmt, media_io *io, const char *path, vc_err *err)
 {
     avio_seek(io->avio, 0, SEEK_SET);
@@ -166,11 +208,14 @@ int media_io_demux(AVFormatContext **fmt, media_io *io, const char *path, vc_err
         return vc_no_memory(err);
     (*fmt)->pb = io->avio;
     (*fmt)->io_open = refuse_open;
+    (*fmt)->video_codec_id = codec_by_name(io, path);
+    bool whole = (*fmt)->video_codec_id != AV_CODEC_ID_NONE;   /* the file is one packet */
 
     AVDictionary *opts = NULL;
     av_dict_set(&opts, "format_whitelist", demuxers, 0);
     av_dict_set(&opts, "protocol_whitelist", "none", 0);
-    int r = avformat_open_input(fmt, path, NULL, &opts);       /* frees *fmt on failure */
+    int r = avformat_open_input(fmt, path, whole ? av_find_input_format("image2pipe") : NULL,
+                                &opts);                        /* frees *fmt on failure */
     av_dict_free(&opts);
     if (r < 0 && strstr(log_line, "whitelist"))
         return vc_fail(err, VC_EFORMAT, "a kind of file that is not supported: no video or "

@@ -97,7 +97,14 @@ static void test_formats(void **state)
         { "png", "-pix_fmt ya8", "f.png", 255 },      { "png", "-pix_fmt gray16be", "f.png", 255 },
         { "png", "-pix_fmt monob", "f.png", 255 },    { "bmp", "", "f.bmp", 0 },
         { "tiff", "", "f.tiff", 0 },                  { "ppm", "", "f.ppm", 0 },
-        { "targa", "", "f.tga", -1 },                 { "libwebp", "-lossless 1", "f.webp", 0 },
+        { "ppm", "-pix_fmt rgb48be", "f.ppm", 1 },    { "pam", "", "f.pam", 0 },
+        { "pam", "-pix_fmt rgba", "f.PAM", 0 },       { "targa", "", "f.tga", 0 },
+        { "targa", "-rle 0", "f.TGA", 0 },            { "targa", "-pix_fmt bgra", "f.tga", 0 },
+        { "targa", "-f image2", "f.bin", -1 },        { "qoi", "", "f.qoi", 0 },
+        { "jpeg2000", "-pred 1 -pix_fmt rgb24", "f.jp2", 0 },
+        { "jpeg2000", "-f image2 -pred 1 -pix_fmt rgb24", "f.jpf", 0 },
+        { "mjpeg", "-f image2 -q:v 1 -pix_fmt yuvj444p", "f.jfif", 8 },
+        { "png", "-f image2", "f.tga", 0 },           { "libwebp", "-lossless 1", "f.webp", 0 },
         { "libwebp", "-quality 95", "f.webp", 12 },   { "gif", "", "f.gif", 100 },
     };
     if (!clip_have_ffmpeg())
@@ -130,6 +137,38 @@ static void test_formats(void **state)
         free(back);
     }
     free(rgb);
+}
+
+/* Makes the still OUT of the still IN with the ffmpeg program. */
+static void convert(const char *in, const char *args, const char *out)
+{
+    char cmd[1024];
+    snprintf(cmd, sizeof cmd, "cd '%s' && ffmpeg -nostdin -v error -y -i %s -frames:v 1 %s %s",
+             clip_dir, in, args, out);
+    assert_int_equal(system(cmd), 0);
+}
+
+/* FFmpeg decodes a QOI picture that is cut short without an error. */
+static void test_qoi_damage(void **state)
+{
+    (void)state;
+    if (!clip_have_encoder("qoi"))
+        skip();
+    size_t n;
+    media_info info;
+    uint8_t *rgb = picture(61, 83);
+    assert_int_equal(media_write_png(clip_path("f0.png"), rgb, 61, 83, NULL), 0);
+    free(rgb);
+    convert("f0.png", "", "f.qoi");
+    uint8_t *data = clip_load(clip_path("f.qoi"), &n);
+    free(must_read(clip_path("f.qoi"), &info));
+    for (size_t cut = n - 1; cut > 20; cut -= cut / 3) {
+        vc_err err = { 0 };
+        clip_save(clip_path("cut.qoi"), data, cut);
+        assert_null(read_still(clip_path("cut.qoi"), &info, &err));
+        assert_says(&err, "cut short");
+    }
+    free(data);
 }
 
 /* ---- EXIF ---- */
@@ -450,6 +489,7 @@ int main(void)
         cmocka_unit_test(test_png),        cmocka_unit_test(test_formats),
         cmocka_unit_test(test_exif),       cmocka_unit_test(test_jpeg_kinds),
         cmocka_unit_test(test_damage),     cmocka_unit_test(test_shrink),
+        cmocka_unit_test(test_qoi_damage),
         cmocka_unit_test(test_mp4),        cmocka_unit_test(test_write_errors),
     };
     return cmocka_run_group_tests(tests, clip_setup, clip_teardown);
