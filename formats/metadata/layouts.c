@@ -49,6 +49,7 @@ void metadata_begin_list(metadata_list *l)
     vf_metadata_free(&l->list);
     l->cap = 0;
     metadata_forget_seen(l);
+    metadata_forget_ignored(l);
     l->dir = l->opts->data_dir ? l->opts->data_dir : l->dir;
     l->listed = true;
 }

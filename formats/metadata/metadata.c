@@ -1,5 +1,6 @@
 /* metadata.c - collects, numbers and frees the rows of a list; see metadata.h. row.c reads one row,
- * folder.c a folder, layouts.c a list that lies in a folder, tar.c a tar. */
+ * folder.c a folder, layouts.c a list that lies in a folder, tar.c a tar, kinds.c the endings of
+ * names. */
 #include "formats/metadata/metadata.h"
 
 #include <stdlib.h>
@@ -12,24 +13,6 @@
 #include "common/os/file.h"
 #include "formats/json/table.h"
 #include "formats/metadata/parts.h"
-
-vf_type vf_type_of_name(const char *name)
-{
-    static const char *const image[] = { ".jpg", ".jpeg", ".png", ".webp", ".avif", ".bmp", ".tif",
-                                         ".tiff" };
-    static const char *const video[] = { ".mp4", ".mov", ".m4v", ".mkv", ".webm", ".avi", ".gif",
-                                         ".3gp", ".mpg", ".mpeg", ".mts", ".m2ts", ".wmv", ".flv",
-                                         ".ogv" };
-    const char *ext = vc_path_ext(name);
-
-    for (size_t i = 0; i < sizeof image / sizeof *image; i++)
-        if (!strcasecmp(ext, image[i]))
-            return VF_TYPE_IMAGE;
-    for (size_t i = 0; i < sizeof video / sizeof *video; i++)
-        if (!strcasecmp(ext, video[i]))
-            return VF_TYPE_VIDEO;
-    return VF_TYPE_UNKNOWN;
-}
 
 vf_part vf_row_part(const vf_row *r)
 {
@@ -65,6 +48,7 @@ void vf_metadata_free(vf_metadata *m)
     for (int64_t i = 0; i < m->n; i++)
         free_row(&m->rows[i]);
     free(m->rows);
+    free(m->ignored);
     *m = (vf_metadata){ 0 };
 }
 
@@ -196,8 +180,11 @@ int vf_metadata_read(vf_metadata *m, const char *path, const vf_metadata_opts *o
              : metadata_read_table(&l, path, err);
     if (!rc)
         rc = set_ids(&l.list, err);
+    if (!rc)
+        rc = metadata_say_ignored(&l, err);
     free(own);
     metadata_forget_seen(&l);
+    metadata_forget_ignored(&l);
     if (rc) {
         vf_metadata_free(&l.list);
         return rc;

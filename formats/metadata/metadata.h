@@ -2,9 +2,9 @@
  *
  * A list is a .json (array), .jsonl, .csv or .tsv file (table.h) with the columns of VideoX-Fun,
  * DiffSynth or Finetrainers, a tar, or a folder. The media files of a folder are the rows, with
- * captions in .txt or .caption files of the same stem. Where each of them lies in a subfolder named
- * "N_name", as for kohya's sd-scripts, its weight is N (plain_folders: 1). If no medium has such a
- * file, the first of these lists in the folder is read:
+ * captions in .txt or .caption files of the same stem. A medium in a subfolder "N_name" has the
+ * weight N, as for kohya's sd-scripts (plain_folders: 1). If no medium has a caption file, the
+ * first of these lists in the folder is read:
  *   metadata.jsonl, .csv, .json or .tsv, then videos2caption.json (FastVideo), then captions.json
  *       if it is an array: each is read as if the user had given the file itself
  *   captions.json (diffusion-pipe)   an object, {"a.mp4": "caption" or ["caption", ...]}
@@ -101,8 +101,12 @@ typedef struct vf_metadata {
     vf_row *rows;
     int64_t n;
     bool folder;                       /* the list is a folder's media; the folder has no list */
-    bool repeats;                      /* of a folder whose media all lie in subfolders "N_name":
-                                        * N, from 1 to 1000, is the weight of their rows */
+    bool repeats;                      /* media of a folder lie in subfolders "N_name": N, from 1
+                                          to 1000, is the weight of their rows */
+    int64_t n_once, once;              /* repeats: number of the other rows, and the first one */
+    char *ignored;                     /* files of a folder or tar that are no rows, as ".md 2
+                                          (a.md, ...: reason), ..."; NULL: none, or the rows come
+                                          from a list */
 } vf_metadata;
 
 typedef struct vf_metadata_opts {
@@ -123,8 +127,10 @@ typedef struct vf_metadata_opts {
 } vf_metadata_opts;
 
 /* Reads the list at path; the caller frees *m. VC_EFORMAT, with line or row: the file is no such
- * list. A folder is read with its subfolders, in bytewise order of the paths, without hidden files
- * and linked folders; a subfolder that cannot be read is a bad row. */
+ * list. A folder is read with its subfolders, linked ones too, in bytewise order of the paths,
+ * without hidden files and those that systems leave (Thumbs.db, __MACOSX). Each folder is read
+ * once, so that links cannot form a cycle; a subfolder that cannot be read, or a link that leads
+ * nowhere, is a bad row. */
 int vf_metadata_read(vf_metadata *m, const char *path, const vf_metadata_opts *o, vc_err *err);
 void vf_metadata_free(vf_metadata *m);           /* m may be all-zero */
 

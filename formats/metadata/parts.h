@@ -13,6 +13,13 @@
 #define METADATA_MEDIA \
     "file_path, video, image, media_path, file_name, video_path, image_path, mp4, path"
 
+/* Files that are no rows and have an ending and a reason in common. */
+typedef struct metadata_ignored {
+    char *what, *first;                /* the ending; the first path by name */
+    const char *why;                   /* a constant, or NULL */
+    int64_t n;
+} metadata_ignored;
+
 typedef struct metadata_list {
     vf_metadata list;
     int64_t cap;
@@ -21,10 +28,12 @@ typedef struct metadata_list {
     const char *known;                 /* columns, or files, from which a caption may come */
     int64_t captioned, uncaptioned;    /* rows so far with a caption, and without */
     char **seen;                       /* columns of rows without a caption, or names or endings of
-                                        * a
-                                          folder's other files; error messages list them */
+                                          a folder's other files; error messages list them */
     int n_seen;
     bool listed;                       /* the rows come from a list in the folder */
+    metadata_ignored *ignored;         /* files that are no rows, for the line that reports them */
+    int n_ignored;
+    int64_t more_ignored;              /* files of further kinds */
 } metadata_list;
 
 /* Adds a row that has nothing but its number. */
@@ -57,6 +66,43 @@ void metadata_forget_seen(metadata_list *l);
 int metadata_need_captions(const metadata_list *l, vc_err *err);
 /* Fails with VC_EFORMAT, "no media files"; the error lists l->seen. */
 int metadata_no_media(const metadata_list *l, const char *path, vc_err *err);
+
+/* Returns the reason why files of the ending of `name` are not read, a constant, or NULL: there is
+ * none, or they are media. */
+const char *metadata_why_ignored(const char *name);
+/* True for hidden files and folders, and for those that systems leave beside a user's own. */
+bool metadata_is_system(const char *name);
+/* Counts a file that is no row. what: its ending, or what it is; why: a constant, or NULL. */
+int metadata_ignore(metadata_list *l, const char *what, const char *path, const char *why,
+                    vc_err *err);
+/* Forgets the files counted so far as `what`, or all of them. */
+void metadata_unignore(metadata_list *l, const char *what);
+void metadata_forget_ignored(metadata_list *l);
+/* Makes list.ignored, a line without an end. */
+int metadata_say_ignored(metadata_list *l, vc_err *err);
+
+/* Files that are looked up by their stems. path is borrowed. */
+typedef struct metadata_stem {
+    const char *path;
+    size_t stem;                       /* path[0..stem) is the stem */
+    int rank;                          /* of files with one stem the least counts */
+    int64_t of;                        /* the caller's number for the file */
+    bool used;
+} metadata_stem;
+
+typedef struct metadata_stems {
+    metadata_stem *v;                  /* freed by the caller */
+    int64_t n, cap;
+} metadata_stems;
+
+int metadata_stems_add(metadata_stems *s, metadata_stem file, vc_err *err);
+/* Sorts by stem, then rank, then ending. */
+void metadata_stems_sort(metadata_stems *s);
+/* Returns the first file, in this order, with the stem path[0..stem) and at least this rank, or
+ * NULL. s is sorted. */
+metadata_stem *metadata_stems_find(const metadata_stems *s, const char *path, size_t stem,
+                                   int rank);
+
 /* True if a column may name the medium. */
 bool metadata_is_medium(const vf_metadata_opts *opts, const char *column);
 

@@ -153,6 +153,27 @@ static int write_plan(vprep *p, FILE *f, prep_table *t, vc_err *err)
     return rc;
 }
 
+/* Prints which files of a folder or tar are no samples, and which weights its folders' names give. */
+static void print_folder(const vf_metadata *m, FILE *out)
+{
+    enum { LENGTH = 4000, NAME = 100 };
+
+    if (m->ignored) {
+        fputs("ignored: ", out);
+        vc_print(out, m->ignored, LENGTH);
+        fputc('\n', out);
+    }
+    if (!m->repeats)
+        return;
+    fputs("repeats: a sample counts as often as the name of its folder says, as in kohya's "
+          "sd-scripts: N_name; with --no_folder_repeats once", out);
+    if (m->n_once) {
+        fprintf(out, "; %lld in no such folder count once: ", (long long)m->n_once);
+        vc_print(out, m->rows[m->once].path, NAME);
+    }
+    fputc('\n', out);
+}
+
 /* Prints the number of samples with captions, the columns or files that have them, and the first
  * three. */
 static void print_captions(const vprep *p, FILE *out)
@@ -182,9 +203,7 @@ static void print_captions(const vprep *p, FILE *out)
         if (k < kinds)
             n[k]++;
     }
-    if (p->list.meta.repeats)
-        fputs("repeats: a sample counts as often as the name of its folder says, as in kohya's "
-              "sd-scripts: N_name; with --no_folder_repeats once\n", out);
+    print_folder(&p->list.meta, out);
     fprintf(out, "captions: %u of %u samples have one", captioned, samples);
     for (k = 0; k < kinds; k++) {
         fputs(k ? ", " : "; from ", out);

@@ -167,6 +167,29 @@ run 0 kohya.lmdb kohya --no_folder_repeats
 output_has '0 encoded, 3 reused' && output_lacks '^repeats:'
 [ "$(weights 1)" -eq 3 ] || wrong "the weights are not 1"
 
+# files of every ending that FFmpeg reads are samples; a line reports what else lies there
+mkdir "$dir/endings"
+(cd "$dir/endings" && ffmpeg -v error -i "$dir/clips/clip-0.mp4" -r 10 \
+    -c copy a.mov -c copy b.m4v -c copy c.mkv -c copy d.AVI -c copy e.3gp -c copy f.nut \
+    -r 25 -c:v mpeg2video g.ts -r 25 -c:v mpeg2video -mpegts_m2ts_mode 1 h.m2ts \
+    -r 25 -c:v mpeg2video i.mpg -r 25 -c:v mpeg2video j.vob -r 25 -c:v mpeg2video k.m2v \
+    -r 25 -c:v mpeg2video l.mxf -c:v wmv2 m.wmv -c:v msmpeg4v3 n.asf -c:v flv o.flv \
+    -pix_fmt yuv420p -f yuv4mpegpipe p.y4m -f apng q.apng -c:v rv20 r.rm \
+    $(for e in jpg:mjpeg jfif:mjpeg JPE:mjpeg jp2:jpeg2000 bmp:bmp tif:tiff tga:targa qoi:qoi \
+               ppm:ppm pgm:pgm pbm:pbm pam:pam png:png; do
+          echo "-frames:v 1 -update 1 -f image2 -c:v ${e#*:} still.${e%:*}"; done) 2>&1
+    for f in still.*; do mv "$f" "${f#*.}-$f"; done
+    for f in *.*; do echo "the file $f" >"${f%.*}.txt"; done
+    mkdir .cache __MACOSX; cp a.mov .cache; cp a.mov __MACOSX; cp a.mov ._a.mov
+    touch notes.txt x.heic README.md Thumbs.db; ln -s ../clips more; ln -s .. more/up) || wrong ffmpeg
+run 0 endings.lmdb endings --allow_empty_captions
+output_has '34 encoded, 0 reused, 0 skipped'
+output_has '^ignored: .heic 1 (x.heic: this kind of picture is not read: save it as .png), .txt 1 (notes'
+output_has 'captions: 31 of 34 samples'
+frames=$(vlat list "$dir/endings.lmdb" --json | grep -o '"frames":[0-9]*,"fps"' | sort | uniq -c |
+    awk '{ gsub(/[^0-9]/, "", $2); printf "%s of %s; ", $1, $2 }')
+[ "$frames" = "13 of 1; 16 of 10; 1 of 20; 4 of 25; " ] || wrong "frames: $frames"
+
 layout none .
 run 2 no none --caption_column words
 output_has '--caption_column words: this folder has no list with columns'
