@@ -11,9 +11,11 @@
  *   (prompt|prompts|caption|captions).txt with (video|videos|image|images).txt (Finetrainers)
  *       one caption and one medium a line; both files have the same number of lines
  *   tars (WebDataset)
- *       members with the same stem (the name up to its first dot) are a sample: its media, and a
- *       caption in .txt or else in .json; a still beside a video is ignored as its thumbnail; the
- *       medium is a part of the tar
+ *       members with the same key (the path up to the first dot of the file's name) are a sample,
+ *       wherever they lie in the tar: its media, and for each a caption in the .txt of its stem,
+ *       else of the key, else in a .json, else in a .caption; of two members of one name the last
+ *       counts, and links are followed; a still beside a video is ignored as its thumbnail, unless
+ *       it has a caption of its own; the medium is a part of the tar
  *   labels/NAME.txt (SAT)            captions of the media in videos/
  * Columns of a list:
  *   medium    the first column that is not empty of file_path, video, image, media_path, file_name,

@@ -1,10 +1,9 @@
-/* tar.c - reads WebDataset's tars, in which members of one stem are a sample; see metadata.h.
+/* tar.c - reads WebDataset's tars, in which members of one key are a sample; see metadata.h.
  *
- * The tar is mapped, so that libarchive's pointers to a member's data lie in the map, and a row
- * holds the byte of the tar at which its medium begins. Only plain tars allow this; WebDataset's
- * are plain. */
-#include <archive.h>
-#include <archive_entry.h>
+ * All members are listed before the first row is made, so that their order, which is a folder's
+ * arbitrary one after `tar cf x.tar FOLDER`, has no influence on captions. */
+#include "formats/metadata/tar_members.h"
+
 #include <dirent.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -14,64 +13,62 @@
 #include "common/base/utf8.h"
 #include "common/os/file.h"
 #include "formats/json/json.h"
-#include "formats/metadata/parts.h"
 
-enum { MAX_MEDIA = 32, MAX_CAPTION = 1 << 20 };
-
-typedef struct member {
-    char *name;
-    int64_t at, size;                  /* size -1: the data do not lie in one piece of the tar */
-} member;
+enum { MAX_CAPTION = 1 << 20 };
 
 typedef struct tar {
     metadata_list *l;
     const char *path, *name;           /* name: the first part of the rows' paths */
     vc_map map;
-    char *stem;                        /* stem of the sample that is being read, or NULL */
-    member medium[MAX_MEDIA], text, json;
-    int n;
+    tar_members members;
+    metadata_stems stems;              /* captions and videos, whose rank is twice their kind, and 1
+                                          more for an ending in capitals */
 } tar;
 
-static void clear(tar *t)
-{
-    for (int i = 0; i < t->n; i++)
-        free(t->medium[i].name);
-    free(t->text.name);
-    free(t->json.name);
-    free(t->stem);
-    t->text = t->json = (member){ 0 };
-    t->stem = NULL;
-    t->n = 0;
-}
+/* ---- one row ---- */
 
-/* ---- one sample ---- */
-
-static const char *data_of(const tar *t, const member *m)
+static const char *data_of(const tar *t, const tar_member *m)
 {
     return (const char *)t->map.data + m->at;
 }
 
-static int read_text(vf_row *r, const tar *t, vc_err *why)
+static int check_caption(const tar_member *m, const char *ending, vc_err *why)
 {
-    const char *s = data_of(t, &t->text);
-    size_t n = (size_t)t->text.size;
-
-    if (t->text.size < 0 || t->text.size > MAX_CAPTION)
-        return vc_fail(why, VC_EFORMAT, "its .txt cannot be read");
-    metadata_trim(&s, &n);
-    if (n && (vc_utf8_prefix(s, n) < n || memchr(s, 0, n)))
-        return vc_fail(why, VC_EFORMAT, "its .txt is not UTF-8 text");
-    int rc = metadata_append(&r->captions, &r->n_captions, s, n, why);
-    return rc ? rc : metadata_say_from(r, ".txt in tar", why);
+    if (m->size < 0)
+        return vc_fail(why, VC_EFORMAT, "its %s: %s", ending, m->why);
+    if (m->size > MAX_CAPTION)
+        return vc_fail(why, VC_EFORMAT, "its %s has %" PRId64 " bytes, more than %d", ending,
+                       m->size, MAX_CAPTION);
+    return 0;
 }
 
-static int read_json(vf_row *r, const tar *t, vc_err *why)
+static int read_text(vf_row *r, const tar *t, const tar_member *m, const char *ending, vc_err *why)
+{
+    const char *s = data_of(t, m);
+    size_t n = (size_t)m->size;
+    int rc = check_caption(m, ending, why);
+
+    if (rc)
+        return rc;
+    metadata_trim(&s, &n);
+    if (n && (vc_utf8_prefix(s, n) < n || memchr(s, 0, n)))
+        return vc_fail(why, VC_EFORMAT, "its %s is not UTF-8 text", ending);
+    rc = metadata_append(&r->captions, &r->n_captions, s, n, why);
+    char *from = rc ? NULL : vc_format("%s in tar", ending);
+    if (!rc)
+        rc = from ? metadata_say_from(r, from, why) : vc_no_memory(why);
+    free(from);
+    return rc;
+}
+
+static int read_json(vf_row *r, const tar *t, const tar_member *m, vc_err *why)
 {
     cJSON *o = NULL;
+    int rc = check_caption(m, ".json", why);
 
-    if (t->json.size < 0 || t->json.size > MAX_CAPTION)
-        return vc_fail(why, VC_EFORMAT, "its .json cannot be read");
-    int rc = vf_json_parse(&o, data_of(t, &t->json), (size_t)t->json.size, why);
+    if (rc)
+        return rc;
+    rc = vf_json_parse(&o, data_of(t, m), (size_t)m->size, why);
     if (!rc && !cJSON_IsObject(o))
         rc = vc_fail(why, VC_EFORMAT, "not an object");
     rc = vc_context(why, rc, "its .json");
@@ -87,24 +84,60 @@ static int read_json(vf_row *r, const tar *t, vc_err *why)
     return rc;
 }
 
-static int read_medium(vf_row *r, const tar *t, const member *m, vc_err *why)
+static metadata_stem *find_stem(const tar *t, const tar_member *m, size_t stem, tar_kind k)
 {
+    metadata_stem *s = metadata_stems_find(&t->stems, m->clean, stem, 2 * (int)k);
+    return s && s->rank / 2 == (int)k ? s : NULL;
+}
+
+/* Returns the member of a kind that has the medium's stem, else its key, or NULL: a.left.png has
+ * the caption a.left.txt, else a.txt. */
+static const tar_member *find(const tar *t, const tar_member *m, tar_kind k)
+{
+    metadata_stem *s = find_stem(t, m, m->stem, k);
+
+    s = s ? s : find_stem(t, m, m->key, k);
+    if (s)
+        s->used = true;
+    return s ? &t->members.v[s->of] : NULL;
+}
+
+/* of[kind]: the medium's member of this kind, or NULL. */
+static int read_caption(vf_row *r, const tar *t, const tar_member *const *of, vc_err *why)
+{
+    const bool columns = t->l->opts->caption_columns;
+    int rc = 0;
+
+    if (of[TAR_TEXT] && !columns)
+        return read_text(r, t, of[TAR_TEXT], ".txt", why);
+    if (of[TAR_JSON])
+        rc = read_json(r, t, of[TAR_JSON], why);
+    if (rc || !of[TAR_CAPTION] || r->caption_from || columns)
+        return rc;
+    while (r->n_captions)                        /* the empty one of a .json without captions */
+        free(r->captions[--r->n_captions]);
+    return read_text(r, t, of[TAR_CAPTION], ".caption", why);
+}
+
+static int read_medium(vf_row *r, const tar *t, const tar_member *m, vc_err *why)
+{
+    const tar_member *const of[] = { [TAR_TEXT] = find(t, m, TAR_TEXT),
+                                     [TAR_JSON] = find(t, m, TAR_JSON),
+                                     [TAR_CAPTION] = find(t, m, TAR_CAPTION) };
+
     if (vc_utf8_prefix(m->name, strlen(m->name)) < strlen(m->name))
         return vc_fail(why, VC_EFORMAT, "the member's name is not UTF-8");
     if (m->size < 0)
-        return vc_fail(why, VC_EFORMAT, "its data do not lie in one piece of the tar, or are cut "
-                       "short: unpack it with tar -xf, and give the folder");
+        return vc_fail(why, VC_EFORMAT, "%s", m->why);
     if (!m->size)
         return vc_fail(why, VC_EFORMAT, "the member is empty");
     r->at = m->at;
     r->size = m->size;
-    if (t->text.name && !t->l->opts->caption_columns)
-        return read_text(r, t, why);
-    return t->json.name ? read_json(r, t, why) : 0;
+    return read_caption(r, t, of, why);
 }
 
 /* Adds a row for a medium, or a bad row if m is NULL. */
-static int add(tar *t, const char *name, const member *m, const char *bad, vc_err *err)
+static int add(tar *t, const char *name, const tar_member *m, const char *bad, vc_err *err)
 {
     vf_row *r;
     vc_err why = { 0 };
@@ -125,105 +158,149 @@ static int add(tar *t, const char *name, const member *m, const char *bad, vc_er
     return metadata_check_caption(t->l, r, err);
 }
 
-/* Adds the rows of a sample. A still beside a video is the video's thumbnail and is left out. */
-static int end_sample(tar *t, vc_err *err)
-{
-    bool video = false;
-    int rc = 0;
+/* ---- samples ---- */
 
-    for (int i = 0; i < t->n; i++)
-        video |= vf_type_of_name(t->medium[i].name) == VF_TYPE_VIDEO;
-    for (int i = 0; i < t->n && !rc; i++)
-        if (!video || vf_type_of_name(t->medium[i].name) == VF_TYPE_VIDEO)
-            rc = add(t, t->medium[i].name, &t->medium[i], NULL, err);
-    if (!rc && t->stem && !t->n)
-        rc = add(t, t->stem, NULL, "no video or picture among the members of this stem", err);
-    clear(t);
+static int ignore(const tar *t, const tar_member *m, const char *what, const char *why, vc_err *err)
+{
+    char *path = vc_format("%s/%s", t->name, m->name);
+    int rc = path ? metadata_ignore(t->l, what, path, why, err) : vc_no_memory(err);
+
+    free(path);
     return rc;
 }
 
-/* ---- members ---- */
-
-/* Sets the place of the entry's data in the tar. */
-static void place(const tar *t, struct archive *a, struct archive_entry *e, member *m)
+/* A still beside a video of its key is the video's thumbnail, unless it has a caption of its own,
+ * as in a packed folder with clip.1.mp4 and clip.2.png. */
+static bool is_thumbnail(const tar *t, const tar_member *m)
 {
-    const void *p = NULL;
-    size_t n = 0;
-    la_int64_t from = 0;
+    bool own = find_stem(t, m, m->stem, TAR_TEXT) || find_stem(t, m, m->stem, TAR_JSON)
+               || find_stem(t, m, m->stem, TAR_CAPTION);
 
-    m->size = archive_entry_size(e);
-    if (!m->size)
-        return;
-    int got = archive_read_data_block(a, &p, &n, &from);
-    uintptr_t base = (uintptr_t)t->map.data, at = (uintptr_t)p;
-    bool whole = got == ARCHIVE_OK && !from && (int64_t)n == m->size && at >= base
-                 && at - base <= t->map.size && n <= t->map.size - (at - base);
-    m->at = whole ? (int64_t)(at - base) : 0;
-    m->size = whole ? m->size : -1;
+    return m->kind == TAR_STILL && (!own || find_stem(t, m, m->stem, TAR_VIDEO));
 }
 
-/* Returns the member of the sample to fill from the file, or NULL if the file is not read. */
-static member *slot(tar *t, const char *name, const char *ending, vc_err *err, int *rc)
+/* Adds the rows of the members of one key. */
+static int add_sample(tar *t, tar_member *const *of, int64_t n, vc_err *err)
 {
-    if (vf_type_of_name(name) != VF_TYPE_UNKNOWN && t->n == MAX_MEDIA)
-        *rc = vc_fail(err, VC_EFORMAT, "%s: more than %d media of one stem", name, MAX_MEDIA);
-    else if (vf_type_of_name(name) != VF_TYPE_UNKNOWN)
-        return &t->medium[t->n++];
-    else if (!strcasecmp(ending, ".txt") && !t->text.name)
-        return &t->text;
-    else if (!strcasecmp(ending, ".json") && !t->json.name)
-        return &t->json;
-    else
-        *rc = metadata_saw(t->l, ending, err);
-    return NULL;
-}
-
-/* Takes an entry of the tar into its sample. As in WebDataset, a stem ends at the first dot of the
- * last part of the path. */
-static int take(tar *t, struct archive *a, struct archive_entry *e, vc_err *err)
-{
-    const char *name = archive_entry_pathname(e), *base = name ? vc_path_base(name) : "";
-    size_t stem = (size_t)(base - name) + strcspn(base, ".");
+    const tar_member *last = of[n - 1];
+    bool video = false, medium = false;
     int rc = 0;
 
-    if (archive_entry_filetype(e) != AE_IFREG || !*base || *base == '.')
-        return 0;
-    if (!t->stem || strncmp(t->stem, name, stem) || t->stem[stem]) {
-        rc = end_sample(t, err);
-        if (!rc && !(t->stem = vc_format("%.*s", (int)stem, name)))
-            rc = vc_no_memory(err);
+    for (int64_t i = 0; i < n; i++)
+        video |= !of[i]->replaced && of[i]->kind == TAR_VIDEO;
+    for (int64_t i = 0; i < n && !rc; i++) {
+        const tar_member *m = of[i];
+        if (m->replaced || (m->kind != TAR_VIDEO && m->kind != TAR_STILL))
+            continue;
+        medium = true;
+        if (video && is_thumbnail(t, m))
+            rc = ignore(t, m, "still", "the thumbnail of the video of its key", err);
+        else
+            rc = add(t, m->name, m, NULL, err);
     }
-    member *m = rc ? NULL : slot(t, name, name + stem, err, &rc);
-    if (!m)
+    for (int64_t i = 0; i < n && medium && !rc; i++)
+        if (!of[i]->replaced && of[i]->kind == TAR_OTHER)
+            rc = ignore(t, of[i], of[i]->clean + of[i]->key,
+                        metadata_why_ignored(of[i]->clean), err);
+    if (rc || medium)
         return rc;
-    if (!(m->name = strdup(name)))
-        return vc_no_memory(err);
-    place(t, a, e, m);
-    return 0;
+    char *key = vc_format("%.*s", (int)(last->clean - last->name + (long)last->key), last->name);
+    rc = key ? add(t, key, NULL, "no video or picture among the members of this stem", err)
+             : vc_no_memory(err);
+    free(key);
+    return rc;
 }
 
-/* Reads all members. A damaged tar gets a bad row, so that the damage is reported; the rows before
- * the damage stay. */
-static int read_members(tar *t, struct archive *a, vc_err *err)
+static bool same_key(const tar_member *a, const tar_member *b)
 {
-    struct archive_entry *e;
-    int rc = 0, got = 0;
+    return a->key == b->key && !memcmp(a->clean, b->clean, a->key);
+}
 
-    if (archive_read_support_format_tar(a) || archive_read_open_memory(a, t->map.data, t->map.size))
-        got = ARCHIVE_FATAL;
-    while (!rc && got == ARCHIVE_OK && ((got = archive_read_next_header(a, &e)) == ARCHIVE_OK
-                                        || got == ARCHIVE_WARN)) {
-        rc = take(t, a, e, err);
-        got = ARCHIVE_OK;
+typedef struct sample {
+    tar_member **of;
+    int64_t n, order;                  /* order: of its first tar_member */
+} sample;
+
+static int by_order(const void *a, const void *b)
+{
+    const sample *x = a, *y = b;
+    return (x->order > y->order) - (x->order < y->order);
+}
+
+/* Adds the samples in the order of their first members. */
+static int add_samples(tar *t, vc_err *err)
+{
+    sample *s = malloc(((size_t)t->members.n + 1) * sizeof *s);
+    int64_t n = 0;
+    int rc = s ? 0 : vc_no_memory(err);
+
+    for (int64_t i = 0; i < t->members.n && !rc; i++) {
+        if (!i || !same_key(t->members.by_key[i - 1], t->members.by_key[i]))
+            s[n++] = (sample){ .of = t->members.by_key + i, .order = t->members.by_key[i]->order };
+        s[n - 1].n++;
     }
+    if (n)
+        qsort(s, (size_t)n, sizeof *s, by_order);
+    for (int64_t i = 0; i < n && !rc; i++)
+        rc = add_sample(t, s[i].of, s[i].n, err);
+    free(s);
+    return rc;
+}
+
+/* Reports captions of no medium, and members that later ones replace. */
+static int say_unused(tar *t, vc_err *err)
+{
+    int rc = 0;
+
+    for (int64_t i = 0; i < t->stems.n && !rc; i++) {
+        const metadata_stem *s = &t->stems.v[i];
+        const tar_member *m = &t->members.v[s->of];
+        if (s->used || (m->kind != TAR_TEXT && m->kind != TAR_CAPTION))
+            continue;
+        rc = ignore(t, m, m->clean + m->key, "it is no medium's caption", err);
+        if (!rc)
+            rc = metadata_saw(t->l, m->clean + m->key, err);
+    }
+    for (int64_t i = 0; i < t->members.n && !rc; i++)
+        if (t->members.v[i].kind == TAR_OTHER)
+            rc = metadata_saw(t->l, t->members.v[i].clean + t->members.v[i].key, err);
+        else if (t->members.v[i].replaced)
+            rc = ignore(t, &t->members.v[i], "member", "a later one has the same name", err);
+    return rc;
+}
+
+/* Lists captions and videos by their stems. */
+static int list_stems(tar *t, vc_err *err)
+{
+    static const char *const exact[] = { [TAR_TEXT] = ".txt", [TAR_JSON] = ".json",
+                                         [TAR_CAPTION] = ".caption" };
+    int rc = 0;
+
+    for (int64_t i = 0; i < t->members.n && !rc; i++) {
+        const tar_member *m = &t->members.v[i];
+        if (m->replaced || m->kind > TAR_VIDEO)
+            continue;
+        bool other = m->kind != TAR_VIDEO && strcmp(m->clean + m->stem, exact[m->kind]);
+        rc = metadata_stems_add(&t->stems, (metadata_stem){
+                                    .path = m->clean, .stem = m->stem,
+                                    .rank = 2 * (int)m->kind + other, .of = i }, err);
+    }
+    metadata_stems_sort(&t->stems);
+    return rc;
+}
+
+/* A damaged tar gets a bad row, so that the damage is reported; the rows before the damage stay. */
+static int add_rows(tar *t, vc_err *err)
+{
+    int rc = tar_members_read(&t->members, &t->map, err);
+
     if (!rc)
-        rc = end_sample(t, err);
-    if (rc || got == ARCHIVE_EOF)
-        return rc;
-    char *bad = vc_format("no plain tar, or damaged from here on: %s", archive_error_string(a));
-    rc = bad ? add(t, "", NULL, bad, err) : vc_no_memory(err);
-    free(bad);
-    return rc;
+        rc = list_stems(t, err);
+    if (!rc)
+        rc = add_samples(t, err);
+    if (!rc)
+        rc = say_unused(t, err);
+    return rc || !t->members.damage ? rc : add(t, "", NULL, t->members.damage, err);
 }
 
 int metadata_read_tar(metadata_list *l, const char *path, vc_err *err)
@@ -231,16 +308,14 @@ int metadata_read_tar(metadata_list *l, const char *path, vc_err *err)
     tar t = { .l = l, .path = path, .name = vc_path_base(path) };
     const char *own = l->opts->caption_columns;
 
-    l->known = own ? own : "a .txt of the medium's stem, or a .json with the columns "
-                           METADATA_CAPTIONS;
+    l->known = own ? own : "a .txt or .caption of the medium's stem, or a .json with the "
+                           "columns " METADATA_CAPTIONS;
     int rc = vc_map_open(&t.map, path, err);
     if (rc)
         return rc;
-    struct archive *a = archive_read_new();
-    rc = a ? read_members(&t, a, err) : vc_no_memory(err);
-    if (a)
-        archive_read_free(a);
-    clear(&t);
+    rc = add_rows(&t, err);
+    tar_members_free(&t.members);
+    free(t.stems.v);
     vc_map_close(&t.map);
     return vc_context(err, rc, "%s", path);
 }
@@ -257,6 +332,21 @@ static int by_name(const struct dirent **a, const struct dirent **b)
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
+/* Reports the media of the folder, which are no rows if its tars are. */
+static int begin_tars(metadata_list *l, vc_err *err)
+{
+    vf_metadata beside = l->list;
+    int rc = 0;
+
+    l->list = (vf_metadata){ 0 };
+    metadata_begin_list(l);
+    for (int64_t i = 0; i < beside.n && !rc; i++)
+        rc = metadata_ignore(l, vc_path_ext(beside.rows[i].path), beside.rows[i].path,
+                             "not in a tar, and the folder's tars are read", err);
+    vf_metadata_free(&beside);
+    return rc;
+}
+
 int metadata_find_tars(metadata_list *l, const char *folder, bool *found, vc_err *err)
 {
     struct dirent **name = NULL;
@@ -265,7 +355,7 @@ int metadata_find_tars(metadata_list *l, const char *folder, bool *found, vc_err
     if (n < 0)
         return vc_fail_errno(err, "%s", folder);
     if (n)
-        metadata_begin_list(l);
+        rc = begin_tars(l, err);
     *found = n > 0;
     for (int i = 0; i < n; i++) {
         char *path = rc ? NULL : vc_path_join(folder, name[i]->d_name);

@@ -220,13 +220,18 @@ static void test_many(void **state)
 
 /* ---- tars ---- */
 
-/* Appends a member of the type '0', a file, or '5', a folder. */
+/* Appends a member of the type '0', a file, '5', a folder, or '1' or '2', a hard or a symbolic link
+ * to text. */
 static size_t tar_member(char *to, const char *name, char type, const char *text, size_t n)
 {
     unsigned sum = 0;
 
     memset(to, 0, 512);
     snprintf(to, 100, "%s", name);
+    if (type == '1' || type == '2') {
+        memcpy(to + 157, text, n);
+        n = 0;
+    }
     memcpy(to + 100, "0000644\0000000000\0000000000\0", 24);
     snprintf(to + 124, 12, "%011o", (unsigned)n);
     memcpy(to + 136, "00000000000\0        ", 20);
@@ -318,6 +323,97 @@ static void test_tar(void **state)
     free(path);
 }
 
+/* Members in any order: NAME=TEXT is a file, NAME>NAME a hard link, NAME~NAME a symbolic one. */
+static const struct {
+    const char *members[16];
+    const char *rows;                  /* lines PATH|DATA|CAPTION; ! begins a bad row */
+    const char *ignored, *bad;         /* bad: part of the reason of bad rows */
+} orders[] = {
+    /* a folder's order; captions before, behind and far from their media */
+    { { "./b.txt=B", "./c.jpg=c", "./a.jpg=a", "./b.jpg=b", "./c.txt=C", "./a.txt=A" },
+      "./b.jpg|b|B\n./c.jpg|c|C\n./a.jpg|a|A\n", NULL, NULL },
+    { { "a.json={\"caption\":\"A\"}", "b.json={\"caption\":\"B\"}", "b.png=b", "a.png=a" },
+      "a.png|a|A\nb.png|b|B\n", NULL, NULL },
+    /* one name in several folders, with and without "./" */
+    { { "d/a.jpg=1", "e/a.jpg=2", "a.jpg=3", "./e/a.txt=E", "a.txt=0", "./d/a.txt=D" },
+      "d/a.jpg|1|D\ne/a.jpg|2|E\na.jpg|3|0\n", NULL, NULL },
+    /* names with dots, as a folder has them: the whole stem counts before the key */
+    { { "v.2.mp4=2", "v.1.txt=A", "v.1.mp4=1", "v.2.txt=B", "v.3.png=3", "v.3.txt=C" },
+      "v.2.mp4|2|B\nv.1.mp4|1|A\nv.3.png|3|C\n", NULL, NULL },
+    { { "a.left.png=l", "a.txt=A", "a.right.png=r", "a.left.txt=L" },
+      "a.left.png|l|L\na.right.png|r|A\n", NULL, NULL },
+    { { "a.mp4=v", "a.jpg=t", "a.first.png=f", "a.txt=A" }, "a.mp4|v|A\n",
+      "still 2 (x.tar/a.first.png, ...: the thumbnail of the video of its key)", NULL },
+    /* other captions */
+    { { "a.jpg=a", "a.TXT=A", "b.JPG=b", "b.caption=B" }, "a.jpg|a|A\nb.JPG|b|B\n", NULL, NULL },
+    { { "a.jpg=a", "a.json={\"id\":7}", "a.caption=A" }, "a.jpg|a|A\n", NULL, NULL },
+    { { "a.jpg=a", "a.txt=A", "a.json={\"caption\":\"no\"}", "a.caption=no" }, "a.jpg|a|A\n", NULL,
+      NULL },
+    { { "a.jpg=a", "a.txt=A", "a.0.txt=x", "a.1.txt=y", "a.cls=1" }, "a.jpg|a|A\n",
+      ".0.txt 1 (x.tar/a.0.txt: it is no medium's caption), "
+      ".1.txt 1 (x.tar/a.1.txt: it is no medium's caption), .cls 1 (x.tar/a.cls)", NULL },
+    { { "a.jpg=a", "a.txt=A", "a.heic=h" }, "a.jpg|a|A\n",
+      ".heic 1 (x.tar/a.heic: this kind of picture is not read: save it as .png)", NULL },
+    /* the last of several members of one name counts, as it does when the tar is unpacked */
+    { { "a.jpg=old", "a.txt=OLD", "b.jpg=b", "b.txt=B", "./a.jpg=new", "a.txt=NEW" },
+      "./a.jpg|new|NEW\nb.jpg|b|B\n",
+      "member 2 (x.tar/a.jpg, ...: a later one has the same name)", NULL },
+    /* links */
+    { { "a.jpg=a", "a.txt=A", "b.jpg>a.jpg", "b.txt>./a.txt", "d/c.jpg~../a.jpg",
+        "d/c.txt~./../d/../b.txt" },
+      "a.jpg|a|A\nb.jpg|a|A\nd/c.jpg|a|A\n", NULL, NULL },
+    { { "a.jpg=old", "b.jpg>a.jpg", "c.jpg~a.jpg", "a.jpg=new", "a.txt=A", "b.txt=B", "c.txt=C" },
+      "a.jpg|new|A\nb.jpg|old|B\nc.jpg|new|C\n",
+      "member 1 (x.tar/a.jpg: a later one has the same name)", NULL },
+    { { "a.jpg~/pets/a.jpg", "a.txt=A" }, "!a.jpg||\n", NULL, "a link to a file that is not in" },
+    { { "a.jpg=a", "a.txt~a.txt" }, "!a.jpg||\n", NULL, "its .txt: a link to a file" },
+    /* files of systems */
+    { { "__MACOSX/._a.jpg=x", "__MACOSX/a.jpg=x", "a.jpg=a", "a.txt=A", ".git/a.jpg=x",
+        "./._a.jpg=x", "Thumbs.db=x", "@eaDir/a.jpg/S.jpg=x" }, "a.jpg|a|A\n", NULL, NULL },
+};
+
+static size_t put_members(char *to, const char *const *member)
+{
+    size_t n = 0;
+
+    for (int i = 0; i < 16 && member[i]; i++) {
+        size_t name = strcspn(member[i], "=>~");
+        const char *text = member[i] + name + 1;
+        char type = member[i][name] == '>' ? '1' : member[i][name] == '~' ? '2' : '0';
+        char own[100];
+        snprintf(own, sizeof own, "%.*s", (int)name, member[i]);
+        n += tar_member(to + n, own, type, text, strlen(text));
+    }
+    memset(to + n, 0, 1024);
+    return n + 1024;
+}
+
+static void test_tar_order(void **state)
+{
+    const folder *dir = *state;
+    static char tar[1 << 16], rows[4096];
+    char *path = vc_path_join(dir->path, "x.tar");
+
+    for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
+        vf_metadata m;
+        size_t n = put_members(tar, orders[i].members), at = 0;
+        OK(vc_file_write(path, tar, n, &err));
+        OK(vf_metadata_read(&m, path, &(vf_metadata_opts){ .allow_empty_captions = true }, &err));
+        *rows = 0;
+        for (int64_t k = 0; k < m.n; k++) {
+            const vf_row *r = &m.rows[k];
+            at += (size_t)snprintf(rows + at, sizeof rows - at, "%s%s|%.*s|%s\n",
+                                   r->bad ? "!" : "", r->path + 6, r->bad ? 0 : (int)r->size,
+                                   tar + r->at, r->captions[0]);
+            assert_true(!r->bad || strstr(r->bad, orders[i].bad));
+        }
+        assert_string_equal(rows, orders[i].rows);
+        assert_string_equal(m.ignored ? m.ignored : "", orders[i].ignored ? orders[i].ignored : "");
+        vf_metadata_free(&m);
+    }
+    free(path);
+}
+
 /* A tar that is cut short or has a changed byte is refused, or its rows' media lie inside. */
 static void test_tar_damage(void **state)
 {
@@ -354,6 +450,7 @@ static void test_tar_damage(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { IN_FOLDER(test_layouts), IN_FOLDER(test_many),
-                                        IN_FOLDER(test_tar), IN_FOLDER(test_tar_damage) };
+                                        IN_FOLDER(test_tar), IN_FOLDER(test_tar_order),
+                                        IN_FOLDER(test_tar_damage) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -112,9 +112,35 @@ run 1 no wds/x.tar --caption_column words
 output_has 'x.tar: no row has a caption; found: .*caption.*; known: words'
 run 3 out-wds-column wds/x.tar --caption_column caption
 output_has '2 encoded, 0 reused, 1 skipped'
+# captions before, behind and far from their media, links, long names, and names that are twice
+# there: the clips and captions are those of the unpacked tar
+mkdir -p "$dir/packed/sub"
+cp "$dir/clips/clip-0.mp4" "$dir/packed/b.mp4"
+echo "${captions[0]}" >"$dir/packed/b.txt"
+ln "$dir/packed/b.mp4" "$dir/packed/a.mp4"
+ln -s b.txt "$dir/packed/a.txt"
+long=sub/$(printf '%0180d' 7)é
+cp "$dir/clips/clip-1.mp4" "$dir/packed/$long.mp4"
+echo "${captions[1]}" >"$dir/packed/$long.txt"
+for format in gnu pax; do
+    tar -C "$dir/packed" --format=$format -cf "$dir/own.tar" b.txt "$long.mp4" a.txt b.mp4 a.mp4
+    cp "$dir/clips/clip-2.mp4" "$dir/packed/b.mp4.new"
+    tar -C "$dir/packed" --format=$format --transform 's/mp4.new/mp4/' -rf "$dir/own.tar" \
+        "$long.txt" b.mp4.new
+    rm -rf "$dir/own" "$dir/unpacked" "$dir/out-own" "$dir/out-unpacked"
+    mkdir -p "$dir/unpacked/own.tar"
+    tar -C "$dir/unpacked/own.tar" -xf "$dir/own.tar"
+    run 0 out-own own.tar
+    output_has '^ignored: member 1 (own.tar/b.mp4: a later one has the same name)'
+    run 0 out-unpacked unpacked
+    latents() { dump_dataset "$dir/$1" | grep -E '^(latent|text) ' | awk '{ print $1, $3 }' | sort; }
+    [ "$(latents out-own | wc -l)" -ge 5 ] && [ "$(latents out-own)" = "$(latents out-unpacked)" ] ||
+        wrong "$format: the tar differs from its files"
+    rm "$dir/packed/b.mp4.new"
+done
 gzip -c "$dir/wds/x.tar" >"$dir/packed.tar"
 run 1 no packed.tar
-output_has 'packed.tar: no plain tar'
+output_has 'packed.tar: no plain tar, but a packed file: unpack it with gunzip'
 head -c 30000 "$dir/wds/x.tar" >"$dir/short.tar"
 run 3 short short.tar
 cp "$dir/short/errors.jsonl" "$log"
