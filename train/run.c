@@ -337,10 +337,13 @@ int vtrain_start_loader(vtrain *t, uint64_t own, vc_err *err)
 
 /* ---- the run's folder ---- */
 
-/* Fails if the folder holds a run that this run does not resume. */
+/* Fails if the folder holds a dataset, or a run that this run does not resume. */
 static int check_output(const vtrain *t, vc_err *err)
 {
     char *dir;
+    if (vf_dataset_there(t->cfg.output_dir))
+        return vc_fail(err, VC_EUSAGE, "--output_dir %s is a dataset: give another folder",
+                       t->cfg.output_dir);
     if (t->cfg.resume_from_checkpoint)
         return 0;
     int rc = vtrain_ckpt_find(&dir, t->cfg.output_dir, "latest", err);

@@ -16,6 +16,8 @@ static int take_job(vtrain_config *c, vc_flags *set, vc_err *err)
         vc_flags_wrong(set, "--job_name \"%s\": the name of a folder is expected, without /", name);
         return 0;
     }
+    if (vf_dataset_there(c->output_dir))
+        vc_flags_wrong(set, "--output_dir %s is a dataset: give another folder", c->output_dir);
     char *dir = vc_path_join(c->output_dir, name);
     int rc = dir ? vc_flags_replace(set, "output_dir", dir, err) : vc_no_memory(err);
     free(dir);

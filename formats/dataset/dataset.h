@@ -70,6 +70,8 @@ int vf_dataset_remedy(const char *path, int rc, vc_err *err);
 /* Reads how many shards are closed now, and whether the dataset is complete, for a reader that
  * follows a writer. VC_ENOENT: no dataset yet. */
 int vf_dataset_progress(const char *path, int *shards, bool *complete, vc_err *err);
+/* True if the folder holds a dataset, even an unfinished or a damaged one. */
+bool vf_dataset_there(const char *path);
 
 const cJSON *vf_dataset_manifest(const vf_dataset *d);       /* borrowed */
 int vf_dataset_shards(const vf_dataset *d);                  /* closed shards that were opened */
@@ -158,6 +160,10 @@ typedef struct vf_writer_opts {
 /* Returns 0 if a writer with these options may continue the dataset at path, whose manifest is
  * `there`, or VC_EMISMATCH with the differences and the remedies. */
 int vf_head_accept(const char *path, const cJSON *there, const vf_writer_opts *o, vc_err *err);
+/* Returns VC_EUSAGE if the folder has files but no dataset, which would mix with them: neither a
+ * writer's files, nor those that belong to one (plan.jsonl), nor logs and settings of a job, nor
+ * hidden ones. 0: the folder is not there, is empty, or holds a dataset. */
+int vf_writer_room(const char *path, vc_err *err);
 /* Makes the folder or continues the dataset in it: takes the lock (VC_EBUSY) and checks the files
  * before liblmdb opens them (VC_EFORMAT names the file to remove). A dataset whose head differs in
  * more than normalization, train_mode and conditions is refused (VC_EMISMATCH with the differences

@@ -195,7 +195,8 @@ static int room(tar_members *t, vc_err *err)
 }
 
 /* As in WebDataset, a key ends at the first dot of the last part of the path. */
-static int take(tar_members *t, const vc_map *map, struct archive *a, struct archive_entry *e, vc_err *err)
+static int take(tar_members *t, const vc_map *map, struct archive *a, struct archive_entry *e,
+                vc_err *err)
 {
     const char *name = either(archive_entry_pathname(e), archive_entry_pathname_utf8(e));
     bool link = archive_entry_hardlink(e) || archive_entry_hardlink_utf8(e)

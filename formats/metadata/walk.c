@@ -188,9 +188,15 @@ static struct dirent *next_entry(DIR *d, const char *path, vc_err *why)
     return e;
 }
 
+/* A dataset that vprep wrote into the folder of its media. */
+static bool is_dataset(const char *folder)
+{
+    return vc_file_exists_in(folder, "manifest.json") && vc_file_exists_in(folder, "state.lmdb");
+}
+
 /* Reads the folder full, unless another link led to it before. */
-static int read_entries(walk *w, DIR *d, const char *full, const char *below, int level, vc_err *why,
-                        vc_err *err)
+static int read_entries(walk *w, DIR *d, const char *full, const char *below, int level,
+                        vc_err *why, vc_err *err)
 {
     struct stat st;
     bool again = false;
@@ -199,6 +205,8 @@ static int read_entries(walk *w, DIR *d, const char *full, const char *below, in
         vc_fail_errno(why, "%s", full);
         return 0;
     }
+    if (level && is_dataset(full))
+        return 0;
     int rc = mark_read(w, &st, &again, err);
     if (!rc && again && w->behind_link)
         return metadata_ignore(w->list, "linked folder", below, "it is read at another place", err);

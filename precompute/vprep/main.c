@@ -340,8 +340,11 @@ static int run(vprep *p, vc_err *err)
                            .allow_empty_captions = p->c.allow_empty_captions,
                            .plain_folders = !p->c.folder_repeats };
     p->profile.begin = vc_seconds();
-    int lock = -1, rc = vc_comm_agree(p->ranks.comm, settle_config(p, err), err);
+    int lock = -1, rc = settle_config(p, err);
 
+    if (!rc && p->ranks.rank == 0)
+        rc = vc_context(err, vf_writer_room(p->c.out, err), "--out");
+    rc = vc_comm_agree(p->ranks.comm, rc, err);
     if (!rc)
         rc = vprep_share_devices(p, err);
     if (!rc)

@@ -153,7 +153,8 @@ static int write_plan(vprep *p, FILE *f, prep_table *t, vc_err *err)
     return rc;
 }
 
-/* Prints which files of a folder or tar are no samples, and which weights its folders' names give. */
+/* Prints which files of a folder or tar are no samples, and that the names of its folders give
+ * weights. */
 static void print_folder(const vf_metadata *m, FILE *out)
 {
     enum { LENGTH = 4000, NAME = 100 };

@@ -133,9 +133,9 @@ for format in gnu pax; do
     run 0 out-own own.tar
     output_has '^ignored: member 1 (own.tar/b.mp4: a later one has the same name)'
     run 0 out-unpacked unpacked
-    latents() { dump_dataset "$dir/$1" | grep -E '^(latent|text) ' | awk '{ print $1, $3 }' | sort; }
-    [ "$(latents out-own | wc -l)" -ge 5 ] && [ "$(latents out-own)" = "$(latents out-unpacked)" ] ||
-        wrong "$format: the tar differs from its files"
+    values() { dump_dataset "$dir/$1" | awk '$1 ~ /^(latent|text)$/ { print $1, $3 }' | sort; }
+    [ "$(values out-own | wc -l)" -ge 5 ] || wrong "$format: values are missing"
+    [ "$(values out-own)" = "$(values out-unpacked)" ] || wrong "$format: other values"
     rm "$dir/packed/b.mp4.new"
 done
 gzip -c "$dir/wds/x.tar" >"$dir/packed.tar"
@@ -207,14 +207,35 @@ mkdir "$dir/endings"
     for f in still.*; do mv "$f" "${f#*.}-$f"; done
     for f in *.*; do echo "the file $f" >"${f%.*}.txt"; done
     mkdir .cache __MACOSX; cp a.mov .cache; cp a.mov __MACOSX; cp a.mov ._a.mov
-    touch notes.txt x.heic README.md Thumbs.db; ln -s ../clips more; ln -s .. more/up) || wrong ffmpeg
+    touch notes.txt x.heic README.md Thumbs.db
+    ln -s ../clips more; ln -s .. more/up) || wrong ffmpeg
 run 0 endings.lmdb endings --allow_empty_captions
 output_has '34 encoded, 0 reused, 0 skipped'
-output_has '^ignored: .heic 1 (x.heic: this kind of picture is not read: save it as .png), .txt 1 (notes'
+output_has '^ignored: .heic 1 (x.heic: .* not read: save it as .png), .txt 1 (notes.txt: no medium'
 output_has 'captions: 31 of 34 samples'
 frames=$(vlat list "$dir/endings.lmdb" --json | grep -o '"frames":[0-9]*,"fps"' | sort | uniq -c |
     awk '{ gsub(/[^0-9]/, "", $2); printf "%s of %s; ", $1, $2 }')
 [ "$frames" = "13 of 1; 16 of 10; 1 of 20; 4 of 25; " ] || wrong "frames: $frames"
+
+# a folder of other files does not become a dataset, even with --overwrite; a job's own files may
+# lie in a new dataset's folder, and a dataset in the folder of its media
+for flag in "" --overwrite --dry_run; do
+    run 2 kohya/10_cats flat/list.jsonl $flag
+    output_has '--out: .*/10_cats holds no dataset, but other files (clip-.*, .*, clip-.*, ...): '
+done
+mkdir "$dir/web" && echo '{"name": "an application"}' >"$dir/web/manifest.json"
+run 2 web flat/list.jsonl --overwrite
+output_has 'web holds no dataset, but other files (manifest.json): give a new or an empty folder'
+grep -q application "$dir/web/manifest.json" || wrong "the manifest is gone"
+mkdir "$dir/job" && touch "$dir/job/vprep.log" "$dir/job/settings.yaml" "$dir/job/.nfs1"
+run 0 job flat/list.jsonl
+touch "$dir/job/notes.txt" && rm "$dir/job/manifest.json"
+run 1 job flat/list.jsonl
+output_has 'holds .* but no manifest.json: give --overwrite'
+run 0 job flat/list.jsonl --overwrite
+run 0 kohya/latents.lmdb kohya
+run 0 kohya/latents.lmdb kohya
+output_has '0 encoded, 3 reused' && output_lacks '^ignored:'
 
 layout none .
 run 2 no none --caption_column words

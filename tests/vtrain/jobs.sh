@@ -28,6 +28,12 @@ expect 0 'resumes after step 4' job killed --resume_from_checkpoint 4
 for name in a/b . .. ''; do
     expect 2 'the name of a folder is expected' job "$name"
 done
+# ---- a dataset's own folder is no run's ----
+for flags in "" "--job_name name" "--resume_from_checkpoint latest" --dry_run; do
+    expect 2 '.*set.lmdb is a dataset: give' vtrain "${small[@]}" \
+        "${model[@]}" --output_dir set.lmdb $flags
+done
+absent set.lmdb/name set.lmdb/config.yaml
 
 # ---- the next stage ----
 stage() { vtrain "${small[@]}" --output_dir jobs --max_train_steps 1 "$@"; }
