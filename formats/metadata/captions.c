@@ -156,9 +156,15 @@ static char *join_seen(const metadata_list *l)
 
 int metadata_no_media(const metadata_list *l, const char *path, vc_err *err)
 {
+    const metadata_ignored *reason = NULL;
     char *text = join_seen(l);
-    int rc = vc_fail(err, VC_EFORMAT, "%s: no media files; found: %.400s", path,
-                     text && *text ? text : "nothing");
+
+    for (const metadata_ignored *i = l->ignored; i < l->ignored + l->n_ignored; i++)
+        if (i->why && (!reason || strcmp(i->what, reason->what) < 0))
+            reason = i;
+    int rc = vc_fail(err, VC_EFORMAT, "%s: no media files; found: %.400s%s%.40s%s%s", path,
+                     text && *text ? text : "nothing", reason ? "; " : "",
+                     reason ? reason->what : "", reason ? ": " : "", reason ? reason->why : "");
 
     free(text);
     return rc;

@@ -134,7 +134,7 @@ static void look(facts *f, const char *path)
         f->unseen = vc_fail_errno(&f->why, "%s", path);
     f->link = !f->unseen && S_ISLNK(f->st.st_mode);
     if (f->link && stat(path, &f->st))
-        f->unseen = vc_fail_errno(&f->why, "%s: a link that leads nowhere", path);
+        f->unseen = vc_fail_errno(&f->why, "%s: a link that cannot be followed", path);
 }
 
 /* Takes ownership of path. */

@@ -96,14 +96,16 @@ static void test_folder_without_media(void **state)
     folder *dir = *state;
     vf_metadata m;
     vc_err err;
+    put(dir, "b.heic", "", 0);
     assert_fails(vf_metadata_read(&m, dir->path, &(vf_metadata_opts){ 0 }, &err), VC_EFORMAT, &err,
-                 "no media files");
+                 "no media files; found: .heic; .heic: this kind of picture is not read: save it");
     put(dir, "a.mp4", "", 0);
     put(dir, "sub/b.mp4", "", 0);
     put(dir, "sub/b.words", "x", 1);
     assert_int_equal(vf_metadata_read(&m, dir->path, &(vf_metadata_opts){ 0 }, &err), VC_EFORMAT);
     print_message("%s\n", err.text);
-    assert_says(&err, "no row has a caption; found: .words; known: ");
+    assert_says(&err, "no row has a caption; found: ");
+    assert_says(&err, ".words");
     assert_int_equal(vf_metadata_read(&m, dir->path, &(vf_metadata_opts){
                                       .allow_empty_captions = true }, &err), 0);
     assert_true(m.n == 2 && !m.rows[0].bad && !*m.rows[1].captions[0]);
@@ -208,7 +210,7 @@ static void test_links(void **state)
     assert_rows(&m, "10_dog/d.png d\na.png a\nall/p.png p\n!gone/ \nlinked.png b\n!loop/ \n"
                 "lost.png \n!p.png \nreal/b.png b\n");
     assert_true(m.rows[3].unread && m.rows[7].unread);
-    assert_non_null(strstr(m.rows[3].bad, "gone: a link that leads nowhere"));
+    assert_non_null(strstr(m.rows[3].bad, "gone: a link that cannot be followed: No such file"));
     assert_non_null(strstr(m.rows[7].bad, "p.txt"));
     vf_metadata_free(&m);
 }
