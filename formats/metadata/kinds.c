@@ -16,6 +16,7 @@ static const struct {
 } kinds[] = {
     { ".jpg .jpeg .jpe .jfif .jif .pjpeg .pjp", VF_TYPE_IMAGE, NULL },
     { ".png .webp .avif .jxl .bmp .dib .tif .tiff .tga .qoi", VF_TYPE_IMAGE, NULL },
+    { ".heic .heif .hif", VF_TYPE_IMAGE, NULL },      /* of which those with HEVC can be opened */
     { ".jp2 .j2k .j2c .jpc .jpx .jpf", VF_TYPE_IMAGE, NULL },
     { ".ppm .pgm .pbm .pnm .pam", VF_TYPE_IMAGE, NULL },
 
@@ -26,7 +27,6 @@ static const struct {
     { ".wmv .asf .wtv .flv .ogv .ogm .rm .rmvb .mxf .nut .dv", VF_TYPE_VIDEO, NULL },
     { ".y4m .ivf .obu .264 .h264 .avc .265 .h265 .hevc", VF_TYPE_VIDEO, NULL },
 
-    { ".heic .heif .hif", VF_TYPE_UNKNOWN, "this kind of picture is not read: save it as .png" },
     { ".psd .xcf .svg .exr .hdr .dpx .jls .pcx .sgi .ico .dds", VF_TYPE_UNKNOWN,
       "this kind of picture is not read: save it as .png" },
     { ".dng .cr2 .cr3 .nef .arw .raf .orf .rw2", VF_TYPE_UNKNOWN,

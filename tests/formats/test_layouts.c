@@ -352,8 +352,8 @@ static const struct {
     { { "a.jpg=a", "a.txt=A", "a.0.txt=x", "a.1.txt=y", "a.cls=1" }, "a.jpg|a|A\n",
       ".0.txt 1 (x.tar/a.0.txt: it is no medium's caption), "
       ".1.txt 1 (x.tar/a.1.txt: it is no medium's caption), .cls 1 (x.tar/a.cls)", NULL },
-    { { "a.jpg=a", "a.txt=A", "a.heic=h" }, "a.jpg|a|A\n",
-      ".heic 1 (x.tar/a.heic: this kind of picture is not read: save it as .png)", NULL },
+    { { "a.jpg=a", "a.txt=A", "a.psd=h" }, "a.jpg|a|A\n",
+      ".psd 1 (x.tar/a.psd: this kind of picture is not read: save it as .png)", NULL },
     /* the last of several members of one name counts, as it does when the tar is unpacked */
     { { "a.jpg=old", "a.txt=OLD", "b.jpg=b", "b.txt=B", "./a.jpg=new", "a.txt=NEW" },
       "./a.jpg|new|NEW\nb.jpg|b|B\n",

@@ -96,9 +96,9 @@ static void test_folder_without_media(void **state)
     folder *dir = *state;
     vf_metadata m;
     vc_err err;
-    put(dir, "b.heic", "", 0);
+    put(dir, "b.psd", "", 0);
     assert_fails(vf_metadata_read(&m, dir->path, &(vf_metadata_opts){ 0 }, &err), VC_EFORMAT, &err,
-                 "no media files; found: .heic; .heic: this kind of picture is not read: save it");
+                 "no media files; found: .psd; .psd: this kind of picture is not read: save it");
     put(dir, "a.mp4", "", 0);
     put(dir, "sub/b.mp4", "", 0);
     put(dir, "sub/b.words", "x", 1);
@@ -223,7 +223,7 @@ static void test_others(void **state)
         "e.tga", "e.txt", "sub/f.JFIF", "sub/f.txt",
         ".hidden.jpg", "._A.JPG", ".DS_Store", "Thumbs.db", "desktop.ini", ".git/x.jpg",
         "__MACOSX/x.jpg", "@eaDir/A.JPG/SYNO_THUMB.jpg",
-        "g.heic", "g.txt", "h.HEIC", "notes.txt", "README.md", "sub/k.npz", "LICENSE", "x.tar",
+        "g.psd", "g.txt", "h.PSD", "notes.txt", "README.md", "sub/k.npz", "LICENSE", "x.tar",
         "y.tar.gz", "c.json",
     };
     folder *dir = *state;
@@ -237,7 +237,7 @@ static void test_others(void **state)
     assert_string_equal(m.rows[0].caption_from, ".txt");
     assert_true(!m.repeats && m.rows[2].type == VF_TYPE_IMAGE && m.rows[3].type == VF_TYPE_VIDEO);
     assert_string_equal(m.ignored,
-        ".heic 2 (g.heic, ...: this kind of picture is not read: save it as .png), "
+        ".psd 2 (g.psd, ...: this kind of picture is not read: save it as .png), "
         ".txt 2 (g.txt, ...: no medium of this name lies beside it), "
         ".gz 1 (y.tar.gz: packed: unpack it), "
         ".tar 1 (x.tar: a list is read by itself: give the file instead of the folder), "

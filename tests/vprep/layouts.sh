@@ -207,11 +207,11 @@ mkdir "$dir/endings"
     for f in still.*; do mv "$f" "${f#*.}-$f"; done
     for f in *.*; do echo "the file $f" >"${f%.*}.txt"; done
     mkdir .cache __MACOSX; cp a.mov .cache; cp a.mov __MACOSX; cp a.mov ._a.mov
-    touch notes.txt x.heic README.md Thumbs.db
+    touch notes.txt x.psd README.md Thumbs.db
     ln -s ../clips more; ln -s .. more/up) || wrong ffmpeg
 run 0 endings.lmdb endings --allow_empty_captions
 output_has '34 encoded, 0 reused, 0 skipped'
-output_has '^ignored: .heic 1 (x.heic: .* not read: save it as .png), .txt 1 (notes.txt: no medium'
+output_has '^ignored: .psd 1 (x.psd: .* not read: save it as .png), .txt 1 (notes.txt: no medium'
 output_has 'captions: 31 of 34 samples'
 frames=$(vlat list "$dir/endings.lmdb" --json | grep -o '"frames":[0-9]*,"fps"' | sort | uniq -c |
     awk '{ gsub(/[^0-9]/, "", $2); printf "%s of %s; ", $1, $2 }')
