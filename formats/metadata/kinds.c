@@ -9,6 +9,8 @@
 
 #include "common/os/file.h"
 
+static const char packed[] = "packed: unpack it";
+
 static const struct {
     const char *endings;               /* in lower case */
     vf_type type;
@@ -33,7 +35,7 @@ static const struct {
       "a camera's raw picture is not read: save it as .png" },
     { ".mjpeg .mjpg", VF_TYPE_UNKNOWN,
       "pictures without times: ffmpeg -i IN -c copy OUT.mkv makes a video of them" },
-    { ".gz .tgz .bz2 .xz .zst .zip .rar .7z", VF_TYPE_UNKNOWN, "packed: unpack it" },
+    { ".gz .tgz .bz2 .xz .zst .zip .rar .7z", VF_TYPE_UNKNOWN, packed },
     { ".tar .csv .tsv .jsonl .parquet", VF_TYPE_UNKNOWN,
       "a list is read by itself: give the file instead of the folder" },
     { ".mp3 .wav .flac .m4a .aac .ogg", VF_TYPE_UNKNOWN, "sound" },
@@ -65,6 +67,11 @@ const char *metadata_why_ignored(const char *name)
 {
     int i = find(name);
     return i < 0 ? NULL : kinds[i].ignored;
+}
+
+bool metadata_is_packed(const char *name)
+{
+    return metadata_why_ignored(name) == packed;
 }
 
 bool metadata_is_system(const char *name)

@@ -168,6 +168,9 @@ int vf_metadata_read(vf_metadata *m, const char *path, const vf_metadata_opts *o
     *m = (vf_metadata){ 0 };
     if (stat(path, &st))
         return vc_fail_errno(err, "%s", path);
+    if (S_ISREG(st.st_mode) && metadata_is_packed(path))
+        return vc_fail(err, VC_EINVAL, "%s: a packed file is not read: unpack it, and give the "
+                       "folder or the .tar", path);
 
     bool folder = S_ISDIR(st.st_mode);
     char *own = folder ? strdup(path) : vc_format("%.*s", (int)(vc_path_base(path) - path), path);

@@ -70,6 +70,7 @@ int metadata_no_media(const metadata_list *l, const char *path, vc_err *err);
 /* Returns the reason why files of the ending of `name` are not read, a constant, or NULL: there is
  * none, or they are media. */
 const char *metadata_why_ignored(const char *name);
+bool metadata_is_packed(const char *name);       /* .tar.gz, .zip and the like, by its ending */
 /* True for hidden files and folders, and for those that systems leave beside a user's own. */
 bool metadata_is_system(const char *name);
 /* Counts a file that is no row. what: its ending, or what it is; why: a constant, or NULL. */

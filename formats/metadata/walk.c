@@ -188,10 +188,12 @@ static struct dirent *next_entry(DIR *d, const char *path, vc_err *why)
     return e;
 }
 
-/* A dataset that vprep wrote into the folder of its media. */
+/* True for a dataset, or a plan, that vprep wrote into the folder of its media. */
 static bool is_dataset(const char *folder)
 {
-    return vc_file_exists_in(folder, "manifest.json") && vc_file_exists_in(folder, "state.lmdb");
+    return vc_file_exists_in(folder, "plan.jsonl")
+           && (vc_file_exists_in(folder, "errors.jsonl")
+               || vc_file_exists_in(folder, "manifest.json"));
 }
 
 /* Reads the folder full, unless another link led to it before. */

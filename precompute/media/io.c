@@ -182,7 +182,7 @@ static const struct {
     const char *ending;
     bool (*is)(const uint8_t *p, size_t n);
     enum AVCodecID codec;
-} unsigned_kinds[] = {
+} kinds_by_name[] = {
     { ".tga", is_tga, AV_CODEC_ID_TARGA },
     { ".pam", is_pam, AV_CODEC_ID_PAM },
 };
@@ -193,10 +193,10 @@ static enum AVCodecID codec_by_name(media_io *io, const char *path)
     uint8_t head[18];
     ssize_t n = media_io_at(io, head, sizeof head, 0);
 
-    for (size_t i = 0; n > 0 && i < sizeof unsigned_kinds / sizeof *unsigned_kinds; i++)
-        if (!strcasecmp(vc_path_ext(path), unsigned_kinds[i].ending)
-            && unsigned_kinds[i].is(head, (size_t)n))
-            return unsigned_kinds[i].codec;
+    for (size_t i = 0; n > 0 && i < sizeof kinds_by_name / sizeof *kinds_by_name; i++)
+        if (!strcasecmp(vc_path_ext(path), kinds_by_name[i].ending)
+            && kinds_by_name[i].is(head, (size_t)n))
+            return kinds_by_name[i].codec;
     return AV_CODEC_ID_NONE;
 }
 

@@ -171,6 +171,7 @@ static void print_folder(const vf_metadata *m, FILE *out)
     if (m->n_once) {
         fprintf(out, "; %lld in no such folder count once: ", (long long)m->n_once);
         vc_print(out, m->rows[m->once].path, NAME);
+        fputs(m->n_once > 1 ? ", ..." : "", out);
     }
     fputc('\n', out);
 }

@@ -141,6 +141,9 @@ done
 gzip -c "$dir/wds/x.tar" >"$dir/packed.tar"
 run 1 no packed.tar
 output_has 'packed.tar: no plain tar, but a packed file: unpack it with gunzip'
+mv "$dir/packed.tar" "$dir/packed.tar.gz"
+run 1 no packed.tar.gz
+output_has 'packed.tar.gz: a packed file is not read: unpack it, and give the folder or the .tar'
 head -c 30000 "$dir/wds/x.tar" >"$dir/short.tar"
 run 3 short short.tar
 cp "$dir/short/errors.jsonl" "$log"
@@ -189,6 +192,13 @@ weights() { vlat list "$dir/kohya.lmdb" --json | grep -c "\"weight\":$1[,}]"; }
 run 0 kohya.lmdb kohya
 output_has '^repeats: .* --no_folder_repeats'
 [ "$(weights 10)" -eq 3 ] || wrong "the weights are not 10"
+# a stray picture leaves them as they are
+cp "$dir/clips/clip-0.mp4" "$dir/kohya/stray.mp4"; echo stray >"$dir/kohya/stray.txt"
+run 0 kohya-stray.lmdb kohya
+output_has '^repeats: .*; 1 in no such folder count once: stray.mp4$'
+vlat list "$dir/kohya-stray.lmdb" --json | grep -c '"weight":10[,}]' | grep -qx 3 ||
+    wrong "the weights are not 10"
+rm "$dir"/kohya/stray.*
 run 0 kohya.lmdb kohya --no_folder_repeats
 output_has '0 encoded, 3 reused' && output_lacks '^repeats:'
 [ "$(weights 1)" -eq 3 ] || wrong "the weights are not 1"
