@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -431,6 +432,7 @@ static void test_tar_damage(void **state)
         memcpy(text, good, whole);
         if (i < whole)
             text[i] ^= (char)(1 << i % 8);
+        unlink(path);                  /* a file that is written anew would be flushed */
         FILE *f = fopen(path, "wb");
         assert_true(f && fwrite(text, 1, n, f) == n && !fclose(f));
         int rc = vf_metadata_read(&m, path, &(vf_metadata_opts){ 0 }, &err);
