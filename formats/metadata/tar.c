@@ -179,11 +179,9 @@ static bool is_thumbnail(const tar *t, const tar_member *m)
     return m->kind == TAR_STILL && (!own || find_stem(t, m, m->stem, TAR_VIDEO));
 }
 
-/* Adds the rows of the members of one key. */
-static int add_sample(tar *t, tar_member *const *of, int64_t n, vc_err *err)
+static int add_media(tar *t, tar_member *const *of, int64_t n, bool *any, vc_err *err)
 {
-    const tar_member *last = of[n - 1];
-    bool video = false, medium = false;
+    bool video = false;
     int rc = 0;
 
     for (int64_t i = 0; i < n; i++)
@@ -192,17 +190,35 @@ static int add_sample(tar *t, tar_member *const *of, int64_t n, vc_err *err)
         const tar_member *m = of[i];
         if (m->replaced || (m->kind != TAR_VIDEO && m->kind != TAR_STILL))
             continue;
-        medium = true;
+        *any = true;
         if (video && is_thumbnail(t, m))
             rc = ignore(t, m, "still", "the thumbnail of the video of its key", err);
         else
             rc = add(t, m->name, m, NULL, err);
     }
-    for (int64_t i = 0; i < n && medium && !rc; i++)
+    return rc;
+}
+
+static int ignore_other(const tar *t, const tar_member *m, vc_err *err)
+{
+    if (m->link && !m->hard)                     /* to a folder, perhaps */
+        return ignore(t, m, "link", "pack the files that it leads to with tar -h", err);
+    return ignore(t, m, m->clean + m->key, metadata_why_ignored(m->clean), err);
+}
+
+/* Adds the rows of the members of one key, or a bad row if there is no medium. */
+static int add_sample(tar *t, tar_member *const *of, int64_t n, vc_err *err)
+{
+    const tar_member *last = of[n - 1];
+    bool any = false;
+    int rc = add_media(t, of, n, &any, err);
+
+    if (!rc && !any && n == 1 && last->kind == TAR_OTHER && last->link && !last->hard)
+        return ignore_other(t, last, err);
+    for (int64_t i = 0; i < n && any && !rc; i++)
         if (!of[i]->replaced && of[i]->kind == TAR_OTHER)
-            rc = ignore(t, of[i], of[i]->clean + of[i]->key,
-                        metadata_why_ignored(of[i]->clean), err);
-    if (rc || medium)
+            rc = ignore_other(t, of[i], err);
+    if (rc || any)
         return rc;
     char *key = vc_format("%.*s", (int)(last->clean - last->name + (long)last->key), last->name);
     rc = key ? add(t, key, NULL, "no video or picture among the members of this stem", err)

@@ -366,6 +366,8 @@ static const struct {
     { { "a.jpg=old", "b.jpg>a.jpg", "c.jpg~a.jpg", "a.jpg=new", "a.txt=A", "b.txt=B", "c.txt=C" },
       "a.jpg|new|A\nb.jpg|old|B\nc.jpg|new|C\n",
       "member 1 (x.tar/a.jpg: a later one has the same name)", NULL },
+    { { "a.jpg=a", "a.txt=A", "10_dog~../pets" }, "a.jpg|a|A\n",
+      "link 1 (x.tar/10_dog: pack the files that it leads to with tar -h)", NULL },
     { { "a.jpg~/pets/a.jpg", "a.txt=A" }, "!a.jpg||\n", NULL, "a link to a file that is not in" },
     { { "a.jpg=a", "a.txt~a.txt" }, "!a.jpg||\n", NULL, "its .txt: a link to a file" },
     /* files of systems */
