@@ -50,6 +50,9 @@ static int read_text(vf_row *r, const tar *t, const tar_member *m, const char *e
 
     if (rc)
         return rc;
+    size_t bom = n >= 3 && !memcmp(s, "\xef\xbb\xbf", 3) ? 3 : 0;
+    s += bom;
+    n -= bom;
     metadata_trim(&s, &n);
     if (n && (vc_utf8_prefix(s, n) < n || memchr(s, 0, n)))
         return vc_fail(why, VC_EFORMAT, "its %s is not UTF-8 text", ending);

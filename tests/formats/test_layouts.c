@@ -346,6 +346,7 @@ static const struct {
     { { "a.mp4=v", "a.jpg=t", "a.first.png=f", "a.txt=A" }, "a.mp4|v|A\n",
       "still 2 (x.tar/a.first.png, ...: the thumbnail of the video of its key)", NULL },
     /* other captions */
+    { { "a.jpg=a", "a.txt=\xef\xbb\xbf" "A\r\n" }, "a.jpg|a|A\n", NULL, NULL },
     { { "a.jpg=a", "a.TXT=A", "b.JPG=b", "b.caption=B" }, "a.jpg|a|A\nb.JPG|b|B\n", NULL, NULL },
     { { "a.jpg=a", "a.json={\"id\":7}", "a.caption=A" }, "a.jpg|a|A\n", NULL, NULL },
     { { "a.jpg=a", "a.txt=A", "a.json={\"caption\":\"no\"}", "a.caption=no" }, "a.jpg|a|A\n", NULL,
