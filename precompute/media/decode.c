@@ -229,14 +229,14 @@ int media_video_rewind(media_video *v, vc_err *err)
     return rc;
 }
 
-/* Searches key frame k from `back` ticks before its time on. 1: its packet is the next. 0: not
+/* Searches key frame k from `back` ticks before its packet's time on. 1: its packet is the next. 0: not
  * found. */
 static int seek_key(media_video *v, int64_t k, int64_t back, vc_err *err)
 {
     const media_entry *key = &v->index[k];
     int64_t to;
     forget(v);
-    if (!v->fmt || __builtin_sub_overflow(key->pts, back, &to) ||
+    if (!v->fmt || __builtin_sub_overflow(key->stamp, back, &to) ||
         av_seek_frame(v->fmt, v->stream, to, AVSEEK_FLAG_BACKWARD) < 0)
         return 0;
     bool gap;
@@ -373,6 +373,7 @@ static void drop_leading(media_video *v, int64_t first)
     v->out -= first;
     v->received -= first;
     v->key = v->start = 0;
+    media_index_sort_stamps(v);
 }
 
 static int first_frame(media_video *v, vc_err *err)
@@ -464,5 +465,7 @@ void media_video_close(media_video *v)
     avcodec_free_context(&v->dec);
     avformat_close_input(&v->fmt);
     free(v->index);
+    free(v->by_stamp);
     v->index = NULL;
+    v->by_stamp = NULL;
 }

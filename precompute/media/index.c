@@ -2,7 +2,9 @@
  *
  * A packet is one shown frame, unless the container or the codec's header marks the packet as not
  * shown. Their timestamps, sorted, number the frames. Where timestamps are
- * missing or not unique the frames are counted by decoding once, without keeping any. */
+ * missing or not unique the frames are counted by decoding once, without keeping any. Where
+ * timestamps are not in the order of display (order.c) the decoder's order, found in the same way,
+ * numbers the frames, and the frames have the sorted timestamps as their times. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,11 +63,10 @@ static int append(media_video *v, media_entry e, vc_err *err)
     return 0;
 }
 
-static int by_time(const void *a, const void *b)
+static int by_stamp(const void *a, const void *b)
 {
     const media_entry *x = a, *y = b;
-    return x->pts != y->pts ? (x->pts > y->pts) - (x->pts < y->pts)
-                            : (x->pos > y->pos) - (x->pos < y->pos);
+    return (x->stamp > y->stamp) - (x->stamp < y->stamp);
 }
 
 /* Limits times so that sums and differences cannot overflow. */
@@ -74,16 +75,23 @@ static bool is_time(int64_t pts)
     return pts > -(INT64_C(1) << 61) && pts < INT64_C(1) << 61;
 }
 
-/* Sorts the entries by time; false if two have the same time, or one has none. */
-static bool sort_index(media_video *v)
+/* Sorts the entries by stamp; false if two have the same stamp, or one has none. */
+static bool sort_index(media_entry *e, int64_t n)
 {
-    if (v->n)
-        qsort(v->index, (size_t)v->n, sizeof *v->index, by_time);
+    if (n)
+        qsort(e, (size_t)n, sizeof *e, by_stamp);
+    for (int64_t i = 0; i < n; i++)
+        if (!is_time(e[i].stamp) || (i && e[i].stamp == e[i - 1].stamp))
+            return false;
+    return true;
+}
+
+/* Sets the key frames and the waits of entries in order of display. */
+static void link_index(media_video *v)
+{
     uint32_t key = 0;
     for (int64_t i = 0; i < v->n; i++) {
         media_entry *e = &v->index[i];
-        if (!is_time(e->pts) || (i && e->pts == e[-1].pts))
-            return false;
         if (e->is_key)
             key = (uint32_t)i;
         e->key = key;
@@ -91,13 +99,20 @@ static bool sort_index(media_video *v)
             if (e[k].pos < e->pos)
                 e->wait = (uint8_t)k;
     }
-    return true;
 }
 
-/* Adds packet number pos, in v->pkt, if the packet is a shown frame. *lost: packets between the
- * last key frame and this packet are missing or cut. *timed becomes false if there is no
- * timestamp. */
-static int add_packet(media_video *v, uint32_t pos, bool *lost, bool *timed, vc_err *err)
+/* A pass over the packets. */
+typedef struct pass {
+    bool lost;                      /* packets since the last key frame are missing or cut */
+    bool timed;                     /* each shown frame has a timestamp, */
+    bool ascends;                   /* later than the one before, in decoding order */
+    bool ends_early;                /* packets after the last one are missing */
+    int64_t dts;                    /* of the last packet */
+    media_order *order;
+} pass;
+
+/* Adds packet number pos, in v->pkt, if the packet is a shown frame. */
+static int add_packet(media_video *v, uint32_t pos, pass *p, vc_err *err)
 {
     const AVPacket *pkt = v->pkt;
     bool is_key = pkt->flags & AV_PKT_FLAG_KEY, cut = pkt->flags & AV_PKT_FLAG_CORRUPT;
@@ -105,16 +120,21 @@ static int add_packet(media_video *v, uint32_t pos, bool *lost, bool *timed, vc_
         v->first_pts = pkt->pts;
         v->first_size = pkt->size;
     }
-    *lost = (*lost && !is_key) || cut;
-    if (!packet_shown(v->dec->codec_id, pkt))
+    p->lost = (p->lost && !is_key) || cut;
+    const bool shown = packet_shown(v->dec->codec_id, pkt);
+    if (shown)
+        p->timed &= pkt->pts != AV_NOPTS_VALUE;
+    if (p->timed)
+        media_order_see(p->order, pkt, shown);
+    if (!shown)
         return 0;
-    *timed &= pkt->pts != AV_NOPTS_VALUE;
+    p->ascends &= !v->n || pkt->pts > v->last_pts;
     if (!v->n || pkt->pts >= v->last_pts) {
         v->last_pts = pkt->pts;
         v->last_duration = pkt->duration;
     }
-    return append(v, (media_entry){ .pts = pkt->pts, .pos = pos, .is_key = is_key, .lost = *lost },
-                  err);
+    return append(v, (media_entry){ .pts = pkt->pts, .stamp = pkt->pts, .pos = pos,
+                                    .is_key = is_key, .lost = p->lost }, err);
 }
 
 /* MP4 lists its packets in front: whether the list has more packets than the file. */
@@ -137,30 +157,31 @@ static void drop_after(media_video *v, int64_t dts)
     }
 }
 
-/* Reads all packets once. *usable: their timestamps number the frames. */
-static int read_packets(media_video *v, bool *usable, vc_err *err)
+/* Reads all packets once. *usable: their timestamps number the frames, at least in some order. */
+static int read_packets(media_video *v, pass *p, bool *usable, vc_err *err)
 {
-    int64_t bytes = 0, most = 8 * (v->io->size + (1 << 20)), dts = AV_NOPTS_VALUE;
-    bool lost = false, gap = false, cut = false, timed = true;
+    int64_t bytes = 0, most = 8 * (v->io->size + (1 << 20));
+    bool gap = false, cut = false;
     int rc;
 
     *usable = false;
-    for (uint32_t pos = 0; timed && (rc = media_video_packet(v, &gap, err)) == 1; pos++) {
-        lost |= gap;
+    for (uint32_t pos = 0; p->timed && (rc = media_video_packet(v, &gap, err)) == 1; pos++) {
+        p->lost |= gap;
         cut = v->pkt->flags & AV_PKT_FLAG_CORRUPT;
-        dts = v->pkt->dts;
+        p->dts = v->pkt->dts;
         bytes += v->pkt->size;
         if (bytes > most)
             return vc_fail(err, VC_EFORMAT, "its packets overlap: together 8 times the file");
-        rc = add_packet(v, pos, &lost, &timed, err);
+        rc = add_packet(v, pos, p, err);
         if (rc)
             return rc;
     }
-    if (timed && rc < 0)
+    if (p->timed && rc < 0)
         return rc;
-    *usable = timed && sort_index(v);
-    if (*usable && (gap || cut || more_promised(v, dts)))
-        drop_after(v, dts);
+    *usable = p->timed && sort_index(v->index, v->n);
+    p->ends_early = gap || cut || more_promised(v, p->dts);
+    if (*usable)
+        link_index(v);
     return 0;
 }
 
@@ -173,10 +194,11 @@ static void spoil_back(media_video *v)
 }
 
 /* Numbers frames by decoding all of them, one at a time. Frames between a damaged frame and the
- * next key frame count as damaged too. */
-static int count_frames(media_video *v, vc_err *err)
+ * next key frame count as damaged too. *sure: the decoder returned so many before the end of the
+ * packets, so no missing packet comes before them. */
+static int decode_frames(media_video *v, int64_t *sure, vc_err *err)
 {
-    v->n = 0;
+    v->n = *sure = 0;
     v->counted = true;
     v->spoilt_key = -1;
     int rc = media_video_rewind(v, err);
@@ -189,36 +211,151 @@ static int count_frames(media_video *v, vc_err *err)
         v->spoilt_key = -1;
         if (damaged)
             spoil_back(v);
-        rc = append(v, (media_entry){ .pts = f->best_effort_timestamp, .lost = spoilt }, err);
+        rc = append(v, (media_entry){ .pts = f->best_effort_timestamp, .stamp = f->pts,
+                                      .lost = spoilt }, err);
+        *sure = v->eof ? *sure : v->n;
     }
-    if (rc < 0)
-        return rc;
+    return rc < 0 ? rc : 0;
+}
 
-    /* without times that ascend, frames have the nominal rate */
+/* Without times that ascend, frames have the nominal rate. */
+static void nominal_times(media_video *v)
+{
     bool ascend = v->n > 0;
     for (int64_t i = 0; i < v->n && ascend; i++)
         ascend = is_time(v->index[i].pts) && (!i || v->index[i].pts > v->index[i - 1].pts);
     AVRational rate = av_guess_frame_rate(v->fmt, v->fmt->streams[v->stream], NULL);
     if (rate.num <= 0 || rate.den <= 0)
         rate = (AVRational){ 25, 1 };
-    if (!ascend)
+    if (!ascend) {
         v->time_base = av_inv_q(rate);
+        v->last_duration = 0;
+    }
     for (int64_t i = 0; i < v->n && !ascend; i++)
         v->index[i].pts = i;
+}
+
+static int count_frames(media_video *v, vc_err *err)
+{
+    int64_t sure;
+    int rc = decode_frames(v, &sure, err);
+    if (!rc)
+        nominal_times(v);
+    return rc;
+}
+
+/* ---- times that are not in the order of display ---- */
+
+static bool stamps_ascend(const media_video *v)
+{
+    for (int64_t i = 1; i < v->n; i++)
+        if (v->index[i].stamp <= v->index[i - 1].stamp)
+            return false;
+    return true;
+}
+
+/* Gives each frame the place of its packet, which has the frame's stamp. false: a frame has none. */
+static bool take_places(media_video *v, const media_entry *packet, int64_t n)
+{
+    for (int64_t i = 0; i < v->n; i++) {
+        media_entry *e = &v->index[i];
+        const media_entry *p = bsearch(&(media_entry){ .stamp = e->stamp }, packet, (size_t)n,
+                                       sizeof *packet, by_stamp);
+        if (!p)
+            return false;
+        *e = *p;
+    }
+    return true;
+}
+
+static int number_by_stamp(const void *a, const void *b, void *index)
+{
+    const media_entry *e = index;
+    return by_stamp(&e[*(const uint32_t *)a], &e[*(const uint32_t *)b]);
+}
+
+void media_index_sort_stamps(media_video *v)
+{
+    for (int64_t i = 0; v->by_stamp && i < v->n; i++)
+        v->by_stamp[i] = (uint32_t)i;
+    if (v->by_stamp && v->n)
+        qsort_r(v->by_stamp, (size_t)v->n, sizeof *v->by_stamp, number_by_stamp, v->index);
+}
+
+/* The frames in v->index, in order of display, get the sorted stamps as their times. false: two
+ * have the same stamp. */
+static bool sort_times(media_video *v)
+{
+    media_index_sort_stamps(v);
+    for (int64_t i = 0; i < v->n; i++) {
+        v->index[i].pts = v->index[v->by_stamp[i]].stamp;
+        if (i && v->index[i].pts == v->index[i - 1].pts)
+            return false;
+    }
+    return true;
+}
+
+/* Numbers the frames in the decoder's order. Frames that cannot be found by a stamp of their own
+ * stay counted. Where the file ends early, the decoder's last frames may have lost frames before
+ * them. */
+static int number_as_decoded(media_video *v, const pass *p, const media_entry *packet, int64_t n,
+                             int64_t sure, vc_err *err)
+{
+    v->reordered = true;
+    if (!take_places(v, packet, n)) {
+        nominal_times(v);
+        return 0;
+    }
+    v->by_stamp = malloc(((size_t)v->n + 1) * sizeof *v->by_stamp);
+    if (!v->by_stamp)
+        return vc_fail(err, VC_ENOMEM, "out of memory for %lld frames", (long long)v->n);
+    v->counted = !sort_times(v);
+    if (p->ends_early && v->n > sure) {
+        v->n = sure;
+        v->last_duration = 0;
+        media_index_sort_stamps(v);
+    }
+    link_index(v);
     return 0;
 }
 
-int64_t media_index_find(const media_video *v, int64_t pts)
+/* Decodes the file once. Where the times prove to be in the order of display, the index stays. */
+static int order_frames(media_video *v, const pass *p, vc_err *err)
+{
+    media_entry *packet = v->index;
+    const int64_t n = v->n, room = v->room;
+    int64_t sure;
+
+    v->index = NULL;
+    v->room = 0;
+    int rc = decode_frames(v, &sure, err);
+    if (!rc && (!v->n || (stamps_ascend(v) && !media_order_packed(p->order)))) {
+        media_entry *decoded = v->index;
+        v->index = packet;
+        v->n = n;
+        v->room = room;
+        v->counted = false;
+        packet = decoded;
+    } else if (!rc) {
+        rc = number_as_decoded(v, p, packet, n, sure, err);
+    }
+    free(packet);
+    return rc;
+}
+
+int64_t media_index_find(const media_video *v, int64_t stamp)
 {
     int64_t lo = 0, hi = v->n;
     while (lo < hi) {
-        int64_t mid = lo + (hi - lo) / 2;
-        if (v->index[mid].pts < pts)
+        int64_t mid = lo + (hi - lo) / 2, i = v->by_stamp ? v->by_stamp[mid] : mid;
+        if (v->index[i].stamp == stamp)
+            return i;
+        if (v->index[i].stamp < stamp)
             lo = mid + 1;
         else
             hi = mid;
     }
-    return lo < v->n && v->index[lo].pts == pts ? lo : -1;
+    return -1;
 }
 
 int media_index_still(media_video *v, vc_err *err)
@@ -229,10 +366,18 @@ int media_index_still(media_video *v, vc_err *err)
 
 int media_index_build(media_video *v, vc_err *err)
 {
+    pass p = { .timed = true, .ascends = true, .dts = AV_NOPTS_VALUE };
     bool usable = false;
-    int rc = read_packets(v, &usable, err);
+    int rc = media_order_open(&p.order, v, err);
+    if (!rc)
+        rc = read_packets(v, &p, &usable, err);
     if (!rc && !usable)
         rc = count_frames(v, err);
+    else if (!rc && media_order_differs(p.order, p.ascends))
+        rc = order_frames(v, &p, err);
+    if (!rc && usable && !v->reordered && p.ends_early)
+        drop_after(v, p.dts);
+    media_order_close(p.order);
     if (!rc && !v->n)
         rc = vc_fail(err, VC_EFORMAT, "no frame can be decoded%s%s", *media_log_last() ? ": " : "",
                      media_log_last());

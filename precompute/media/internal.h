@@ -6,6 +6,7 @@
  *   exif.c    EXIF orientation of JPEG, PNG, WebP, TIFF
  *   io.c      the one file that FFmpeg can read; FFmpeg's messages and error codes
  *   index.c   the shown frames of a stream and their times
+ *   order.c   whether the times of packets are those of their pictures
  *   decode.c  packets to frames: seeking, matching, damage
  *   gpu.c     frames from a GPU's decoder, as the software decoder makes them
  *   pixels.c  a decoded frame to resized, oriented RGB
@@ -104,7 +105,8 @@ void media_still_close(media_still *s);
 
 /* ---- index.c, decode.c ---- */
 typedef struct media_entry {
-    int64_t pts;            /* in the stream's time base */
+    int64_t pts;            /* when it is shown, in the stream's time base */
+    int64_t stamp;          /* of its packet: pts, unless the video is reordered */
     uint32_t pos;           /* place of its packet among the stream's packets, in decoding order */
     uint32_t key;           /* number of the frame where decoding has to begin to see this one */
     uint8_t wait;           /* its number + wait: the last frame shown later but decoded before */
@@ -133,6 +135,8 @@ typedef struct media_video {
     int64_t n, room;
     int64_t last_pts, last_duration;    /* of the last one; 0 ticks: unknown */
     bool counted;           /* without timestamps, frames are counted from 0 */
+    bool reordered;         /* the packets' times are not in the order of display */
+    uint32_t *by_stamp;     /* numbers of frames, sorted by stamp; NULL: 0, 1, 2, ... */
     bool still;             /* there is one frame */
     int64_t first_pts;      /* of the stream's first packet, */
     int first_size;         /* 0 if not read: the proof of a rewind */
@@ -179,8 +183,23 @@ bool media_frame_damaged(const AVFrame *frame);
 /* Fills v->index; with the one entry of a still. */
 int media_index_build(media_video *v, vc_err *err);
 int media_index_still(media_video *v, vc_err *err);
-/* The entry with this timestamp, or -1. */
-int64_t media_index_find(const media_video *v, int64_t pts);
+/* The entry whose packet has this timestamp, or -1. */
+int64_t media_index_find(const media_video *v, int64_t stamp);
+/* Sorts v->by_stamp, if it is there, after entries were moved. */
+void media_index_sort_stamps(media_video *v);
+
+/* ---- order.c ---- */
+typedef struct media_order media_order;
+
+int media_order_open(media_order **out, const media_video *v, vc_err *err);
+/* Every packet in decoding order, with the times that packets of shown frames have. */
+void media_order_see(media_order *o, const AVPacket *pkt, bool shown);
+/* Whether the decoder may return the frames in another order than that of their packets' times, or
+ * not one of each packet. ascends: these times ascend in decoding order. */
+bool media_order_differs(const media_order *o, bool ascends);
+/* Whether a packet has two pictures, so that other packets have none. */
+bool media_order_packed(const media_order *o);
+void media_order_close(media_order *o);             /* NULL is fine */
 
 /* ---- gpu.c ---- */
 struct media_gpu {

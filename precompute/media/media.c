@@ -174,6 +174,7 @@ static int open_video(media *m, vc_err *err)
     m->info.frames = v->n;
     m->info.stream_index = v->stream;
     m->info.is_video = !v->still;
+    m->info.reordered = v->reordered;
     snprintf(m->info.codec, sizeof m->info.codec, "%s", avcodec_get_name(v->dec->codec_id));
     if (v->still)
         return 0;

@@ -6,7 +6,9 @@
  * is dropped (not blended), colour is converted by the stream's matrix and range (untagged:
  * BT.601 as FFmpeg's scaler assumes, limited range unless the format says full). HDR is converted
  * as if it were SDR, unless a read asks for a tone mapping. Frames that are decoded but not shown
- * do not count. Frames are numbered from 0 in presentation order, whatever the first timestamp is.
+ * do not count. Frames are numbered from 0 in presentation order, whatever the first timestamp is;
+ * where a muxer gave packets their decoding times as times of presentation, in the order in which
+ * the decoder returns the frames, and the sorted times are theirs.
  *
  * A file is damaged where a wanted frame is missing, concealed or flagged corrupt, was decoded
  * from such a frame, or a still ends early: such a frame is refused with its number (VC_EFORMAT);
@@ -41,6 +43,7 @@ typedef struct media_info {
     double duration;         /* seconds, first frame to the end of the last; 0 for a still */
     bool is_video;           /* more than one frame, or a video container */
     bool vfr;                /* frame distances differ by more than one tick of the time base */
+    bool reordered;          /* the packets' times are not in the order of display */
     bool hdr;                /* the first frame has the transfer PQ (ST 2084) or HLG (STD-B67) */
     bool mirrored;           /* left to right, before the rotation (EXIF 2, 4, 5, 7) */
     int rotation;            /* clockwise degrees that were applied: 0, 90, 180, 270 */
@@ -49,8 +52,9 @@ typedef struct media_info {
 } media_info;
 
 /* Opens and probes. A read that the system refuses is VC_EIO here and below, never damage. Frames
- * are counted by a pass over the packets; packets without timestamps are decoded once to be
- * counted. Otherwise nothing is decoded beyond the first frame.
+ * are counted by a pass over the packets; packets without timestamps, or with timestamps that
+ * contradict the order of display, are decoded once to be counted. Otherwise nothing is decoded
+ * beyond the first frame.
  * VC_EIO, VC_ENOENT: cannot open; VC_EFORMAT: no regular file, no video stream, no decoder,
  * damaged header, no frame that decodes. */
 int media_open(media **out, const char *path, media_info *info, vc_err *err);
