@@ -20,6 +20,16 @@ static const vprep_source *source_of(const prep_frames *f)
     return &f->p->list.sources[f->item->row];
 }
 
+/* The file's frame that is the clip's frame t. */
+static int64_t frame_of(const prep_frames *f, int t)
+{
+    const int64_t i = f->clip->frames[t];
+
+    if (f->which == VF_BESIDE)
+        return i;
+    return f->still ? 0 : prep_beside_frame(source_of(f), f->which, i);
+}
+
 static media_fit fit_of(const prep_frames *f)
 {
     const vb_choice *c = &f->clip->choice;
@@ -73,10 +83,10 @@ static int check_shape(const vprep_source *s, const media_info *m, vf_beside whi
 
 static int check_beside(prep_frames *f, const media_info *info, vc_err *err)
 {
-    const int64_t last = f->clip->frames[f->n - 1];
     int rc = check_shape(source_of(f), info, f->which, err);
 
     f->still = info->frames == 1;
+    const int64_t last = frame_of(f, f->n - 1);
     if (f->still)
         f->n = 1;
     if (!rc && !f->still && last >= info->frames)
@@ -102,8 +112,6 @@ static int begin_file(prep_frames *f, media_info *info, vc_err *err)
 /* *range becomes the n frames from `first` on. A repeated frame is decoded once. */
 static int read_range(prep_frames *f, uint8_t **range, int first, int n, vc_err *err)
 {
-    static const int64_t begin;
-    const int64_t *want = f->still ? &begin : f->clip->frames + first;
     const media_fit fit = fit_of(f);
     int64_t index[PREP_RANGE];
     int distinct = 0;
@@ -114,11 +122,11 @@ static int read_range(prep_frames *f, uint8_t **range, int first, int n, vc_err 
         return vc_fail(err, VC_ENOMEM, "out of memory for %d frames of %dx%d",
                        least(f->n, PREP_RANGE), fit.w, fit.h);
     for (int i = 0; i < n; i++)
-        if (!distinct || index[distinct - 1] != want[i])
-            index[distinct++] = want[i];
+        if (!distinct || index[distinct - 1] != frame_of(f, first + i))
+            index[distinct++] = frame_of(f, first + i);
     int rc = media_read(f->m, *range, index, distinct, &fit, vc_stop_flag(), err);
     for (int i = n - 1; !rc && i >= 0; i--) {
-        while (index[distinct - 1] != want[i])
+        while (index[distinct - 1] != frame_of(f, first + i))
             distinct--;
         if (distinct - 1 != i)
             memcpy(*range + (size_t)i * f->bytes, *range + (size_t)(distinct - 1) * f->bytes,

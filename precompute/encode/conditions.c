@@ -81,15 +81,16 @@ int vprep_seen_tokens(const vprep *p)
 
 /* ---- keys ---- */
 
-/* Hashes the choice of pixels: file, frames, tone mapping, sizes, crop, flip. */
-static void hash_pixels(vf_hasher *h, const vf_key *source, media_tonemap tonemap,
-                        const vprep_clip *clip, int frames)
+static void hash_source(vf_hasher *h, const vf_key *source)
+{
+    vf_hasher_bytes(h, "source", source->b, sizeof source->b);
+}
+
+/* Hashes the choice of pixels behind the file and its frames: tone mapping, sizes, crop, flip. */
+static void hash_fit(vf_hasher *h, media_tonemap tonemap, const vprep_clip *clip)
 {
     const vb_choice *c = &clip->choice;
 
-    vf_hasher_bytes(h, "source", source->b, sizeof source->b);
-    for (int i = 0; i < frames; i++)
-        vf_hasher_int(h, "frame", clip->frames[i]);
     if (tonemap)                         /* older keys have no such field */
         vf_hasher_str(h, "tonemap", media_tonemap_names[tonemap]);
     if (c->load_h) {
@@ -103,6 +104,29 @@ static void hash_pixels(vf_hasher *h, const vf_key *source, media_tonemap tonema
     vf_hasher_int(h, "target_h", c->target_h);
     vf_hasher_int(h, "target_w", c->target_w);
     vf_hasher_int(h, "flip", c->flip);
+}
+
+/* Hashes the choice of pixels: file, frames, tone mapping, sizes, crop, flip. */
+static void hash_pixels(vf_hasher *h, const vf_key *source, media_tonemap tonemap,
+                        const vprep_clip *clip, int frames)
+{
+    hash_source(h, source);
+    for (int i = 0; i < frames; i++)
+        vf_hasher_int(h, "frame", clip->frames[i]);
+    hash_fit(h, tonemap, clip);
+}
+
+/* The same of a file beside the row's own. Such files are no pictures to look at: they are read
+ * without tone mapping. */
+static void hash_beside(vf_hasher *h, const vprep_source *s, vf_beside which,
+                        const vprep_clip *clip)
+{
+    const vf_key shown = prep_shown(s->beside[which].hash, s->beside[which].reordered);
+
+    hash_source(h, &shown);
+    for (int i = 0; i < clip->choice.frames; i++)
+        vf_hasher_int(h, "frame", prep_beside_frame(s, which, clip->frames[i]));
+    hash_fit(h, MEDIA_TONEMAP_NONE, clip);
 }
 
 /* The id of the draws: a sample's, or (it NULL) the id that all prompts share. */
@@ -179,20 +203,22 @@ static void hash_grid(vf_hasher *h, const vprep *p)
 }
 
 /* A masked clip of which no pixel is known is the same whatever its source. it NULL: of a prompt,
- * which has no loss mask. Files beside the source are no pictures to look at: they are read without
- * tone mapping. */
+ * which has no loss mask, and whose control clip is `source`. */
 static void hash_sources(vf_hasher *h, const vprep *p, const vf_key *source, const vprep_item *it,
                          const vprep_clip *clip, vc_role role)
 {
     const vc_recipe *r = &vc_roles[role].recipe;
-    const int beside = r->pixels == VC_PIXELS_LOSS_MASK ? VF_LOSS_MASK
-                       : r->pixels == VC_PIXELS_CONTROL ? VF_CONTROL : VF_BESIDE;
+    const vf_beside beside = r->pixels == VC_PIXELS_LOSS_MASK ? VF_LOSS_MASK
+                             : r->pixels == VC_PIXELS_CONTROL ? VF_CONTROL : VF_BESIDE;
     const bool other = beside < VF_BESIDE;
     int frames = other ? clip->choice.frames : vprep_value_frames(p, clip, role);
 
-    if (r->keyed & VC_KEYED_PIXELS && frames)
-        hash_pixels(h, other && it ? &p->list.sources[it->row].beside[beside].hash : source,
-                    other ? MEDIA_TONEMAP_NONE : clip->tonemap, clip, frames);
+    if (r->keyed & VC_KEYED_PIXELS && frames) {
+        if (other && it)
+            hash_beside(h, &p->list.sources[it->row], beside, clip);
+        else
+            hash_pixels(h, source, other ? MEDIA_TONEMAP_NONE : clip->tonemap, clip, frames);
+    }
     if (r->keyed & VC_KEYED_VARIANTS)
         vf_hasher_int(h, "variants", p->c.noise_variants);
     if (r->keyed & VC_KEYED_DRAWS && frames && (r->noise == VC_NOISE_ALL || p->encoders.mask_noise))
@@ -221,6 +247,12 @@ static vf_key value_key(const vprep *p, const vf_key *source, const vprep_item *
     return vf_hasher_end(&h);
 }
 
+static vf_key shown_of(const vprep *p, const vprep_item *it)
+{
+    const vprep_source *s = &p->list.sources[it->row];
+    return prep_shown(s->hash, s->reordered);
+}
+
 vf_key vprep_latent_key(const vprep *p, const vprep_item *it, const vprep_clip *clip)
 {
     return vprep_value_key(p, it, clip, VC_ROLE_CLIP);
@@ -228,7 +260,8 @@ vf_key vprep_latent_key(const vprep *p, const vprep_item *it, const vprep_clip *
 
 vf_key vprep_value_key(const vprep *p, const vprep_item *it, const vprep_clip *clip, vc_role role)
 {
-    return value_key(p, &p->list.sources[it->row].hash, it, clip, role);
+    const vf_key shown = shown_of(p, it);
+    return value_key(p, &shown, it, clip, role);
 }
 
 vf_key vprep_prompt_key(const vprep *p, vf_key source, const vprep_clip *clip, vc_role role)
@@ -249,7 +282,8 @@ static vf_key picture_key(const vf_key *source, const vprep_clip *clip, bool pee
 
 vf_key vprep_picture_key(const vprep *p, const vprep_item *it, const vprep_clip *clip)
 {
-    return picture_key(&p->list.sources[it->row].hash, clip, p->rules.peer);
+    const vf_key shown = shown_of(p, it);
+    return picture_key(&shown, clip, p->rules.peer);
 }
 
 vf_key vprep_prompt_picture_key(vf_key source, const vprep_clip *clip)

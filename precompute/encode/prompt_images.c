@@ -12,7 +12,7 @@ typedef struct picture {
     const char *name;                /* the file's, in the list */
     char *file;                      /* NULL: there is none */
     prep_identity is;                /* of the file, when it was hashed */
-    vf_key hash;
+    vf_key hash, shown;              /* of the file; in keys of values (prep_shown) */
     media_tonemap tonemap;           /* of HDR files that of the run, else NONE */
 } picture;
 
@@ -107,10 +107,17 @@ static int choose(const vprep *p, const cJSON *row, const media_info *info, vb_c
 static int hash_picture(picture *m, vc_err *err)
 {
     prep_identity now;
+    media *file = NULL;
+    media_info info;
     int rc = prep_identity_of(&m->is, m->file, m->file, err);
 
     if (!rc)
         rc = vf_hash_file(&m->hash, m->file, vc_stop_flag(), err);
+    if (!rc)
+        rc = media_open(&file, m->file, &info, err);
+    if (!rc)
+        m->shown = prep_shown(m->hash, info.reordered);
+    media_close(file);
     if (!rc)
         rc = prep_identity_of(&now, m->file, m->file, err);
     if (!rc && !prep_identity_same(&m->is, &now))
@@ -167,7 +174,7 @@ static int find_hdr(const vprep *p, vprep_image *m, vc_err *err)
 
 static int open_image(const vprep *p, const cJSON *row, vprep_image *m, vc_err *err)
 {
-    const vf_key *first = &m->of[FIRST].hash, *last = &m->of[LAST].hash;
+    const vf_key *first = &m->of[FIRST].shown, *last = &m->of[LAST].shown;
     int rc = 0;
 
     for (int i = 0; !rc && i < PICTURES; i++)
@@ -181,7 +188,7 @@ static int open_image(const vprep *p, const cJSON *row, vprep_image *m, vc_err *
                                          : *first;
     for (int v = 0; !rc && v < VC_ROLES; v++)
         if (vprep_prompt_roles(p) & VC_ROLE_BIT(v))
-            m->key[v] = vprep_prompt_key(p, v == VC_ROLE_CONTROL ? m->of[CONTROL].hash : ends,
+            m->key[v] = vprep_prompt_key(p, v == VC_ROLE_CONTROL ? m->of[CONTROL].shown : ends,
                                          &m->clip, v);
     if (!rc)
         m->shown = vprep_prompt_picture_key(*first, &m->clip);

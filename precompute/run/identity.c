@@ -76,6 +76,17 @@ int prep_hash(vf_key *k, const vf_part *part, vc_err *err)
     return rc;
 }
 
+vf_key prep_shown(vf_key hash, bool reordered)
+{
+    vf_hasher h;
+
+    if (!reordered)
+        return hash;
+    vf_hasher_begin(&h, "reordered");
+    vf_hasher_bytes(&h, "file", hash.b, sizeof hash.b);
+    return vf_hasher_end(&h);
+}
+
 bool prep_identity_same(const prep_identity *a, const prep_identity *b)
 {
     return a->size == b->size && a->mtime_s == b->mtime_s && a->mtime_ns == b->mtime_ns &&

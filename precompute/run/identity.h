@@ -17,6 +17,9 @@ typedef struct prep_identity {
 int prep_identity_of(prep_identity *is, const char *path, const char *name, vc_err *err);
 /* The hash of a part's bytes, as if they were a file, or of a folder's frames. */
 int prep_hash(vf_key *k, const vf_part *part, vc_err *err);
+/* A file's hash as keys of values have it. The frames of a reordered video (media_info) once came
+ * in another order, so it has a hash of its own. */
+vf_key prep_shown(vf_key hash, bool reordered);
 bool prep_identity_same(const prep_identity *a, const prep_identity *b);
 
 /* Whether the bytes read from the open file have the hash that the file had as *is. 0: yes. 1: it

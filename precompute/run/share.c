@@ -318,6 +318,27 @@ static int share_hints(vprep *p, vc_err *err)
 
 /* ---- the survey ---- */
 
+/* *times, which points into another rank's memory or is NULL: n numbers of the mail. rc: of the
+ * sources before; an error leaves NULL. */
+static int take_times(double **times, int64_t n, mail *m, int rc, vc_err *err)
+{
+    size_t bytes = (size_t)n * sizeof **times;
+    const bool none = rc || !*times;
+
+    *times = none ? NULL : malloc(bytes);
+    if (none)
+        return rc;
+    if (!*times)
+        return vc_fail(err, VC_ENOMEM, "out of memory for %lld frame times", (long long)n);
+    memcpy(*times, read_bytes(m, bytes), bytes);
+    return 0;
+}
+
+static void write_times(mail *m, const double *times, int64_t n)
+{
+    write_bytes(m, times, times ? (size_t)n * sizeof *times : 0);
+}
+
 static int take_source(vprep *p, mail *m, vc_err *err)
 {
     int64_t row;
@@ -325,14 +346,10 @@ static int take_source(vprep *p, mail *m, vc_err *err)
     memcpy(&row, read_bytes(m, sizeof row), sizeof row);
     vprep_source *s = &p->list.sources[row];
     memcpy(s, read_bytes(m, sizeof *s), sizeof *s);
-    if (!s->times)
-        return 0;
-    size_t bytes = (size_t)s->frames * sizeof *s->times;
-    s->times = malloc(bytes);
-    if (!s->times)
-        return vc_fail(err, VC_ENOMEM, "out of memory for %lld frame times", (long long)s->frames);
-    memcpy(s->times, read_bytes(m, bytes), bytes);
-    return 0;
+    int rc = take_times(&s->times, s->frames, m, 0, err);
+    for (int i = 0; i < VF_BESIDE; i++)
+        rc = take_times(&s->beside[i].times, s->beside[i].frames, m, rc, err);
+    return rc;
 }
 
 static int share_sources(vprep *p, vc_err *err)
@@ -348,7 +365,9 @@ static int share_sources(vprep *p, vc_err *err)
             continue;
         write_bytes(&m, &i, sizeof i);
         write_bytes(&m, s, sizeof *s);
-        write_bytes(&m, s->times, s->times ? (size_t)s->frames * sizeof *s->times : 0);
+        write_times(&m, s->times, s->frames);
+        for (int k = 0; k < VF_BESIDE; k++)
+            write_times(&m, s->beside[k].times, s->beside[k].frames);
     }
     return exchange(p, &m, take_source, err);
 }

@@ -6,6 +6,18 @@
 #include "precompute/run/identity.h"
 #include "precompute/run/options.h"
 
+/* The facts of a file beside a row's own: a loss mask, a control clip. */
+typedef struct prep_beside {
+    vf_key hash;                      /* of the file */
+    prep_identity is;                 /* of the file, when it was hashed */
+    bool reordered;                   /* as the source's */
+    bool by_time;                     /* its frames are those at the times of the source's frames,
+                                       * not those with their numbers */
+    int64_t frames;
+    double fps;
+    double *times;                    /* as the source's */
+} prep_beside;
+
 /* The facts of a row's file. */
 typedef struct vprep_source {
     bool ok;
@@ -15,16 +27,14 @@ typedef struct vprep_source {
     bool trusted;                     /* the facts are the metadata's; the file was not opened */
     bool hdr;                         /* its transfer is PQ or HLG (media_info); of a trusted
                                        * source false */
+    bool reordered;                   /* media_info has it; of a trusted source false */
     int w, h, rotation;               /* as displayed; clockwise degrees that were applied */
     int64_t frames;                   /* in the file */
     double fps;
     double *times;                    /* variable frame rate: seconds of each frame; else NULL */
     vf_key hash;                      /* of the whole file */
     prep_identity is;                 /* of the file, when it was hashed */
-    struct {
-        vf_key hash;
-        prep_identity is;
-    } beside[VF_BESIDE];              /* the same of the files beside it, where the row has them */
+    prep_beside beside[VF_BESIDE];    /* of the files beside it, where the row has them */
     uint32_t number;                  /* of the row's sample; VPREP_NO_NUMBER: another run's */
 } vprep_source;
 enum { VPREP_NO_NUMBER = UINT32_MAX };
@@ -44,12 +54,23 @@ bool vprep_is_mine(const vprep *p, const vf_row *row);
 /* Opens, probes and (hash) hashes each row's file with all workers. Hints are believed for a file
  * of the same size, times and inode, unless --rehash. With --trust_metadata a row that has the size
  * (and for a video frames and fps) is not probed: its file must exist, and is opened to be hashed
- * only. */
+ * only. Files beside it are always opened, since no list has their facts. */
 int vprep_survey(vprep *p, bool hash, vc_err *err);
+void vprep_source_free(vprep_source *s);
 /* Prints how many rows without a `type` became videos, and stills. */
 void vprep_say_types(const vprep *p);
 /* Warns of HDR sources that are converted as if they were SDR. */
 void vprep_warn_hdr(const vprep *p);
+
+/* ---- files beside a row's own ----
+ * A clip of as many frames as the source, or of its rate, has the source's frames under their
+ * numbers. Another one that lasts as long has them at their times. */
+bool prep_beside_by_time(const vprep_source *s, const prep_beside *b);
+/* The frame of a file beside the row's own that belongs to frame i of the source. */
+int64_t prep_beside_frame(const vprep_source *s, vf_beside which, int64_t i);
+/* Says how many clips are taken by time, and warns of those that are not although their rate
+ * differs. */
+void prep_beside_say(const vprep *p);
 
 /* ---- sources that the system does not give: missing or unreadable files ----
  * Their contents are unknown, so the dataset keeps their samples, under their numbers. Where most

@@ -377,6 +377,8 @@ static int run(vprep *p, vc_err *err)
         vprep_say_types(p);
     if (!rc && p->ranks.rank == 0)
         vprep_warn_hdr(p);
+    if (!rc && p->ranks.rank == 0)
+        prep_beside_say(p);
     if (!rc)
         rc = vprep_plan(p, err);
     if (!rc)
@@ -411,7 +413,7 @@ static void release(vprep *p)
     vprep_share_free(p);
     media_gpu_close(p->gpu);
     for (int64_t i = 0; p->list.sources && i < p->list.meta.n; i++)
-        free(p->list.sources[i].times);
+        vprep_source_free(&p->list.sources[i]);
     for (uint32_t i = 0; i < p->errors.n; i++) {
         free(p->errors.list[i].path);
         free(p->errors.list[i].reason);

@@ -101,8 +101,8 @@ int vprep_write_errors(vprep *p, vc_err *err)
 
 /* ---- hints of files ---- */
 
-/* The facts of a row's file that hold as long as its size, time and inode stay; of a loss mask's
- * file only the hash. */
+/* The facts of a row's file, or of one beside it, that hold as long as its size, time and inode
+ * stay. */
 typedef struct hint {
     struct hint_identity { int64_t size, mtime_s, mtime_ns; uint64_t inode; } is;
     vf_key hash;
@@ -110,12 +110,14 @@ typedef struct hint {
     double fps;
     int32_t w, h, rotation;
     uint8_t probed;                          /* a probing: how much of this is known */
-    uint8_t is_video : 1, hdr : 1, vfr;
+    uint8_t is_video : 1, hdr : 1, reordered : 1, vfr;
     uint8_t as_stored;                       /* media_as_stored gave them */
 } hint;
 
-/* Hints of older datasets do not know whether a file is HDR. */
-typedef enum probing { PROBED_NOT, PROBED_WITHOUT_HDR, PROBED } probing;
+/* Hints of older datasets do not know whether a file is HDR, and whether a video is reordered. */
+typedef enum probing {
+    PROBED_NOT, PROBED_WITHOUT_HDR, PROBED_WITHOUT_ORDER, PROBED
+} probing;
 
 /* Frame times of longer clips are read anew each time, to keep hints small. */
 enum { MAX_HINT_TIMES = 8192 };
@@ -126,13 +128,25 @@ static void hint_name(char name[32], const char *kind, const vf_row *row)
 }
 
 typedef struct row_file {
-    const char *kind;                        /* of the hint: "file", "loss_mask", "control" */
+    const char *kind, *times;                /* of its hints: "file", "loss_mask", "control" */
     const char *path, *file;                 /* as the row has it; joined with the folder */
+    vf_part part;                            /* where its bytes are */
+    bool beside;                             /* it is not the row's own file */
 } row_file;
 
 static row_file source_of(const vf_row *row)
 {
-    return (row_file){ "file", row->path, row->file };
+    return (row_file){ "file", "times", row->path, row->file, vf_row_part(row), false };
+}
+
+static row_file beside_of(const vf_row *row, vf_beside which)
+{
+    static const char *const kinds[VF_BESIDE][2] = {
+        { "loss_mask", "mask_times" }, { "control", "control_times" },
+    };
+    const char *file = row->beside[which].file;
+    return (row_file){ kinds[which][0], kinds[which][1], row->beside[which].path, file,
+                       { .name = file, .file = file }, true };
 }
 
 /* *is: the identity of the file; *now: its facts as far as a hint has them; *place: the place of
@@ -182,7 +196,7 @@ static int remember(vprep *p, const vf_row *row, row_file f, const hint *h, cons
 
     pthread_mutex_lock(&p->errors.lock);
     if (times && h->frames <= MAX_HINT_TIMES) {
-        hint_name(name, "times", row);
+        hint_name(name, f.times, row);
         rc = vprep_hint(p, name, times, (size_t)h->frames * sizeof *times, err);
     }
     hint_name(name, f.kind, row);
@@ -216,20 +230,25 @@ static bool as_video(const vf_row *row, bool is_video)
     return row->type == VF_TYPE_UNKNOWN ? is_video : row->type == VF_TYPE_VIDEO;
 }
 
-static int room_for_times(vprep_source *s, int64_t frames, vc_err *err)
+static bool needs_times(const vf_row *row, row_file f, const hint *h)
 {
-    s->times = malloc((size_t)frames * sizeof *s->times);
-    return s->times ? 0 : vc_fail(err, VC_ENOMEM, "out of memory for %lld frame times",
-                                  (long long)frames);
+    return h->vfr && (f.beside || as_video(row, h->is_video));
 }
 
-/* Opens the file. */
-static int probe(const vprep *p, const vf_row *row, hint *h, vprep_source *s, vc_err *err)
+static int room_for_times(double **times, int64_t frames, vc_err *err)
+{
+    *times = malloc((size_t)frames * sizeof **times);
+    return *times ? 0 : vc_fail(err, VC_ENOMEM, "out of memory for %lld frame times",
+                                (long long)frames);
+}
+
+/* Opens the file. *times: those of a video of variable rate, else NULL. */
+static int probe(const vprep *p, const vf_row *row, row_file f, hint *h, double **times,
+                 vc_err *err)
 {
     media *m;
     media_info info;
-    const vf_part part = vf_row_part(row);
-    int rc = media_open_part(&m, &part, &info, err);
+    int rc = media_open_part(&m, &f.part, &info, err);
     if (rc)
         return rc;
     if (p->rules.peer)
@@ -241,35 +260,39 @@ static int probe(const vprep *p, const vf_row *row, hint *h, vprep_source *s, vc
     h->rotation = info.rotation;
     h->is_video = info.is_video;
     h->hdr = info.hdr;
+    h->reordered = info.reordered;
     h->vfr = info.vfr && media_times(m);
     h->as_stored = p->rules.peer;
     h->probed = PROBED;
-    if (as_video(row, info.is_video) && h->vfr) {
-        rc = room_for_times(s, info.frames, err);
+    if (needs_times(row, f, h)) {
+        rc = room_for_times(times, info.frames, err);
         if (!rc)
-            memcpy(s->times, media_times(m), (size_t)info.frames * sizeof *s->times);
+            memcpy(*times, media_times(m), (size_t)info.frames * sizeof **times);
     }
     media_close(m);
     return rc || info.frames > 0 ? rc : vc_fail(err, VC_EFORMAT, "no frame to be shown");
 }
 
-/* Whether the hint has the facts of the file: then *s has them, and the file is not opened. */
-static bool is_probed(const vprep *p, const vf_row *row, const hint *h, vprep_source *s)
+/* Whether the hint has the facts of the file: then *times has them too, and the file is not
+ * opened. */
+static bool is_probed(const vprep *p, const vf_row *row, row_file f, const hint *h,
+                      double **times)
 {
+    const probing least = h->is_video ? PROBED : p->c.tonemap ? PROBED_WITHOUT_ORDER
+                                                              : PROBED_WITHOUT_HDR;
     char name[32];
 
-    if (h->probed < (p->c.tonemap ? PROBED : PROBED_WITHOUT_HDR) ||
-        h->as_stored != p->rules.peer)
+    if (h->probed < least || h->as_stored != p->rules.peer)
         return false;
-    if (!h->vfr || !as_video(row, h->is_video))
+    if (!needs_times(row, f, h))
         return true;
-    if (h->frames > MAX_HINT_TIMES || room_for_times(s, h->frames, NULL))
+    if (h->frames > MAX_HINT_TIMES || room_for_times(times, h->frames, NULL))
         return false;
-    hint_name(name, "times", row);
-    if (prep_reuse_recall(p, name, s->times, (size_t)h->frames * sizeof *s->times) != REUSE_NONE)
+    hint_name(name, f.times, row);
+    if (prep_reuse_recall(p, name, *times, (size_t)h->frames * sizeof **times) != REUSE_NONE)
         return true;
-    free(s->times);
-    s->times = NULL;
+    free(*times);
+    *times = NULL;
     return false;
 }
 
@@ -278,83 +301,93 @@ static bool needs_control(const vprep *p)
     return vc_role_of_mode(VC_ROLE_CONTROL, p->encoders.family.is, p->c.train_mode);
 }
 
-/* Checks that a file beside the row's own exists, if the row has one. hash: hashes the file. */
-static int survey_beside(vprep *p, const vf_row *row, vf_beside which, vprep_source *s, bool hash,
-                         vc_err *err)
-{
-    static const char *const kinds[VF_BESIDE] = { "loss_mask", "control" };
-    const row_file f = { kinds[which], row->beside[which].path, row->beside[which].file };
-    prep_identity *is = &s->beside[which].is;
-    prep_reuse_place place;
-    hint h;
-    bool same = !f.file;
-    int rc = 0;
-
-    for (int tries = 1; !rc && !same; tries++) {
-        rc = recall(p, row, f, is, &h, &place, err);
-        same = place != REUSE_NONE || !hash;
-        if (!rc && !same)
-            rc = vf_hash_file(&h.hash, f.file, vc_stop_flag(), err);
-        if (!rc && !same)
-            rc = settled(is, f, tries, &same, err);
-    }
-    if (rc || !f.file || !hash)
-        return rc;
-    s->beside[which].hash = h.hash;
-    return place != REUSE_OUT && p->writer ? remember(p, row, f, &h, NULL, err) : 0;
-}
-
-/* Probes and hashes the row's file, unless *h has the result. *read: the file was read. */
-static int read_source(const vprep *p, const vf_row *row, hint *h, vprep_source *s, bool hash,
-                       bool *read, vc_err *err)
+/* Probes (unless it is trusted) and hashes a file, unless *h has the result. *read: the file was
+ * read. */
+static int read_file(const vprep *p, const vf_row *row, row_file f, bool trusted, bool hash,
+                     hint *h, double **times, bool *read, vc_err *err)
 {
     const vf_key none = { { 0 } };
-    bool unknown = !s->trusted && !is_probed(p, row, h, s);
+    bool unknown = !trusted && !is_probed(p, row, f, h, times);
     bool unhashed = hash && !memcmp(&h->hash, &none, sizeof none);
-    int rc = unknown ? probe(p, row, h, s, err) : 0;
+    int rc = unknown ? probe(p, row, f, h, times, err) : 0;
 
     *read = unknown || unhashed;
-    const vf_part part = vf_row_part(row);
-    return rc || !unhashed ? rc : prep_hash(&h->hash, &part, err);
+    return rc || !unhashed ? rc : prep_hash(&h->hash, &f.part, err);
 }
 
-static int survey_row(vprep *p, const vf_row *row, vprep_source *s, bool hash, vc_err *err)
+/* The facts of a file, whose identity is *is, in *h and *times. */
+static int survey_file(vprep *p, const vf_row *row, row_file f, bool trusted, bool hash,
+                       prep_identity *is, hint *h, double **times, vc_err *err)
 {
     prep_reuse_place place;
-    hint h;
     bool same = false, read = false;
     int rc = 0;
 
     for (int tries = 1; !rc && !same; tries++) {
-        free(s->times);
-        *s = (vprep_source){ 0 };
-        trust(p, row, s);
-        rc = recall(p, row, source_of(row), &s->is, &h, &place, err);
+        free(*times);
+        *times = NULL;
+        rc = recall(p, row, f, is, h, &place, err);
         if (!rc)
-            rc = read_source(p, row, &h, s, hash, &read, err);
+            rc = read_file(p, row, f, trusted, hash, h, times, &read, err);
         same = !read;
         if (!rc && read)
-            rc = settled(&s->is, source_of(row), tries, &same, err);
+            rc = settled(is, f, tries, &same, err);
     }
     if (!rc && (read || place != REUSE_OUT) && p->writer)
-        rc = remember(p, row, source_of(row), &h, s->times, err);
-    for (int i = 0; !rc && i < VF_BESIDE; i++)
-        if (i != VF_CONTROL || needs_control(p))
-            rc = survey_beside(p, row, (vf_beside)i, s, hash, err);
+        rc = remember(p, row, f, h, *times, err);
+    return rc;
+}
+
+/* Surveys a file beside the row's own, if the row has one. */
+static int survey_beside(vprep *p, const vf_row *row, vf_beside which, vprep_source *s, bool hash,
+                         vc_err *err)
+{
+    const row_file f = beside_of(row, which);
+    prep_beside *b = &s->beside[which];
+    hint h;
+    int rc = f.file ? survey_file(p, row, f, false, hash, &b->is, &h, &b->times, err) : 0;
+
+    if (rc || !f.file)
+        return rc;
+    b->hash = h.hash;
+    b->reordered = h.reordered;
+    b->frames = h.frames;
+    b->fps = h.fps;
+    b->by_time = !p->rules.peer && prep_beside_by_time(s, b);
+    return 0;
+}
+
+static int survey_row(vprep *p, const vf_row *row, vprep_source *s, bool hash, vc_err *err)
+{
+    hint h;
+
+    trust(p, row, s);
+    int rc = survey_file(p, row, source_of(row), s->trusted, hash, &s->is, &h, &s->times, err);
     if (rc)
         return rc;
     s->hash = h.hash;
-    s->ok = true;
-    if (s->trusted)
-        return 0;
-    s->is_video = as_video(row, h.is_video);
-    s->hdr = h.hdr;
-    s->w = h.w;
-    s->h = h.h;
-    s->rotation = h.rotation;
-    s->frames = h.frames;
-    s->fps = h.fps;
-    return 0;
+    if (!s->trusted) {
+        s->is_video = as_video(row, h.is_video);
+        s->hdr = h.hdr;
+        s->reordered = h.reordered;
+        s->w = h.w;
+        s->h = h.h;
+        s->rotation = h.rotation;
+        s->frames = h.frames;
+        s->fps = h.fps;
+    }
+    for (int i = 0; !rc && i < VF_BESIDE; i++)
+        if (i != VF_CONTROL || needs_control(p))
+            rc = survey_beside(p, row, (vf_beside)i, s, hash, err);
+    s->ok = !rc;
+    return rc;
+}
+
+void vprep_source_free(vprep_source *s)
+{
+    free(s->times);
+    for (int i = 0; i < VF_BESIDE; i++)
+        free(s->beside[i].times);
 }
 
 /* Checks that the row has the files that the mode needs. */

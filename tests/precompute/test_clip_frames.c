@@ -30,15 +30,20 @@ typedef struct bench {
     vprep_clip clip;
 } bench;
 
-/* Writes a clip whose frames have a shade each. */
-static void write_source(const char *path, int shade)
+/* Writes a clip whose frames have a shade each, brighter by `step`. */
+static void write_clip(const char *path, int n, int fps, int shade, int step)
 {
     static uint8_t rgb[SOURCE][BYTES];
     vc_err err = { 0 };
 
-    for (int i = 0; i < SOURCE; i++)
-        memset(rgb[i], shade + i, BYTES);
-    assert_ok(media_write_mp4(path, rgb[0], SOURCE, H, W, 16, &err), &err);
+    for (int i = 0; i < n; i++)
+        memset(rgb[i], shade + step * i, BYTES);
+    assert_ok(media_write_mp4(path, rgb[0], n, H, W, fps, &err), &err);
+}
+
+static void write_source(const char *path, int shade)
+{
+    write_clip(path, SOURCE, 16, shade, 1);
 }
 
 static void make_bench(bench *b)
@@ -216,12 +221,103 @@ static void changed_files(void **state)
     assert_true(f.failed);                           /* the stage that failed is known afterwards */
 }
 
+/* ---- files beside the source ---- */
+
+/* A control clip of half the rate has the source's frame i under number i / 2. */
+static void half_rate(void **state)
+{
+    enum { HALF = SOURCE / 2 + 1 };
+    bench b;
+    prep_frames f;
+    const uint8_t *rgb;
+    vc_err err = { 0 };
+    prep_beside *control = &b.source.beside[VF_CONTROL];
+
+    (void)state;
+    make_bench(&b);
+    b.row.beside[VF_CONTROL].path = b.row.beside[VF_CONTROL].file = b.file;
+    write_clip(b.file, HALF, 8, 40, 2);
+    assert_ok(prep_identity_of(&control->is, b.file, b.file, &err), &err);
+    assert_ok(vf_hash_file(&control->hash, b.file, NULL, &err), &err);
+    b.source.w = W;
+    b.source.h = H;
+    b.source.frames = SOURCE;
+    b.source.fps = 16;
+    control->frames = HALF;
+    control->fps = 8;
+    assert_fails(prep_frames_open(&f, &b.p, &b.item, &b.clip, VF_CONTROL, N, &err), VC_EMISMATCH,
+                 &err, "76 frames, but the clip has the source's frame 150");
+    prep_frames_close(&f);
+
+    control->by_time = prep_beside_by_time(&b.source, control);
+    assert_true(control->by_time);
+    assert_ok(prep_frames_open(&f, &b.p, &b.item, &b.clip, VF_CONTROL, N, &err), &err);
+    for (int t = 0; t < N; t++) {
+        const int want = 40 + (int)b.frames[t] / 2 * 2;
+        assert_ok(prep_frames_at(&f, t, &rgb, &err), &err);
+        if (abs(*rgb - want) > 1)
+            fail_msg("frame %d has %d, not %d", t, *rgb, want);
+    }
+    close_bench(&b, &f, NULL);
+}
+
+/* Which rates and lengths are taken by time, and which frame frame i is. */
+static void by_time(void **state)
+{
+    static const struct {
+        int64_t frames, other, i, want;
+        double fps, other_fps;
+        bool by_time;
+    } rows[] = {
+        { 300, 150, 200, 100, 30, 15, true },       { 300, 150, 299, 149, 30, 15, true },
+        { 300, 150, 201, 100, 30, 15, true },       { 300, 600, 100, 200, 30, 60, true },
+        { 300, 160, 15, 8, 30, 16, true },          { 300, 161, 299, 159, 30, 16, true },
+        { 240, 300, 100, 125, 24, 30, true },       { 240, 300, 3, 4, 24, 30, true },
+        { 300, 148, 299, 147, 30, 15, true },       /* the last frame stands */
+        { 300, 300, 77, 77, 30, 16, false },        /* each frame has its own */
+        { 300, 290, 77, 77, 30, 30, false },        { 3000, 2999, 77, 77, 30, 30.001, false },
+        { 300, 81, 77, 77, 30, 16, false },         /* a part of the source */
+        { 300, 1, 77, 77, 30, 0, false },           { 1, 150, 0, 0, 0, 15, false },
+    };
+
+    (void)state;
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        vprep_source s = { .frames = rows[k].frames, .fps = rows[k].fps };
+        prep_beside *b = &s.beside[VF_CONTROL];
+        b->frames = rows[k].other;
+        b->fps = rows[k].other_fps;
+        b->by_time = prep_beside_by_time(&s, b);
+        int64_t have = prep_beside_frame(&s, VF_CONTROL, rows[k].i);
+        if (b->by_time != rows[k].by_time || have != rows[k].want)
+            fail_msg("row %zu: by time %d, frame %lld", k, b->by_time, (long long)have);
+    }
+}
+
+/* Times of variable rate, and rounded ones. */
+static void by_uneven_times(void **state)
+{
+    double times[4] = { 0, 0.1, 0.5, 0.6 }, rounded[8] = { 0, .033, .067, .1, .133, .167, .2, .233 };
+    vprep_source s = { .frames = 8, .fps = 30, .times = rounded };
+    prep_beside *b = &s.beside[VF_LOSS_MASK];
+
+    (void)state;
+    *b = (prep_beside){ .frames = 4, .fps = 15, .by_time = true };
+    for (int i = 0; i < 8; i++)
+        assert_int_equal(prep_beside_frame(&s, VF_LOSS_MASK, i), i / 2);
+    s = (vprep_source){ .frames = 7, .fps = 10 };
+    *b = (prep_beside){ .frames = 4, .fps = 5, .by_time = true, .times = times };
+    static const int want[7] = { 0, 1, 1, 1, 2, 2, 3 };
+    for (int i = 0; i < 7; i++)
+        assert_int_equal(prep_beside_frame(&s, VF_LOSS_MASK, i), want[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_order), cmocka_unit_test(any_order_ahead),
         cmocka_unit_test(failed_ahead), cmocka_unit_test(short_clips),
-        cmocka_unit_test(changed_files),
+        cmocka_unit_test(changed_files), cmocka_unit_test(half_rate),
+        cmocka_unit_test(by_time), cmocka_unit_test(by_uneven_times),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -108,6 +108,36 @@ static void keys_follow_values(void **state)
     assert_int_equal(vprep_value_frames(&p, &b, VC_ROLE_IMAGE_NOISED), 1);
 }
 
+/* A reordered file has other keys, so that values of frames in another order are not reused; and a
+ * file beside the source has the keys of its own frames. */
+static void orders_and_times(void **state)
+{
+    int64_t frames[9] = { 3, 4, 5, 6, 7, 8, 9, 10, 11 };
+    vprep p = run_of(PREP_NORMAL);
+    vprep_item it = { 0 };
+    vprep_clip c = clip_of(frames);
+    prep_beside *control = &source.beside[VF_CONTROL];
+    const vf_key clip = vprep_latent_key(&p, &it, &c),
+                 beside = vprep_value_key(&p, &it, &c, VC_ROLE_CONTROL),
+                 picture = vprep_picture_key(&p, &it, &c);
+
+    (void)state;
+    source.reordered = true;
+    assert_false(same(clip, vprep_latent_key(&p, &it, &c)));
+    assert_false(same(picture, vprep_picture_key(&p, &it, &c)));
+    assert_true(same(beside, vprep_value_key(&p, &it, &c, VC_ROLE_CONTROL)));
+    source.reordered = false;
+    control->reordered = true;
+    assert_true(same(clip, vprep_latent_key(&p, &it, &c)));
+    assert_false(same(beside, vprep_value_key(&p, &it, &c, VC_ROLE_CONTROL)));
+    control->reordered = false;
+    source.fps = 30;
+    *control = (prep_beside){ .by_time = true, .frames = 5, .fps = 15 };
+    assert_false(same(beside, vprep_value_key(&p, &it, &c, VC_ROLE_CONTROL)));
+    *control = (prep_beside){ 0 };
+    assert_true(same(beside, vprep_value_key(&p, &it, &c, VC_ROLE_CONTROL)));
+}
+
 /* Changes the field `keyed`, on which a key may depend. */
 static void change(unsigned keyed, vprep *p, vprep_clip *c)
 {
@@ -281,7 +311,8 @@ static void pixel_noise(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(keys_follow_values), cmocka_unit_test(each_role_follows_its_row),
+        cmocka_unit_test(keys_follow_values), cmocka_unit_test(orders_and_times),
+        cmocka_unit_test(each_role_follows_its_row),
         cmocka_unit_test(clean_images), cmocka_unit_test(masked_frames),
         cmocka_unit_test(masked_pixels_are_black), cmocka_unit_test(pixel_noise),
     };
