@@ -11,6 +11,34 @@ enum {
     MAX_STALLS = 1000       /* consecutive answers of the decoder without progress */
 };
 
+/* Whether the packet in v->pkt follows the last one by its time, so that none is between them. */
+static bool follows(const media_video *v)
+{
+    const AVPacket *pkt = v->pkt;
+    return pkt->dts != AV_NOPTS_VALUE && v->dts != AV_NOPTS_VALUE && pkt->dts > v->dts &&
+           pkt->dts - v->dts <= pkt->duration + pkt->duration / 2;
+}
+
+/* Looks at a packet that was read. Where streams were joined no picture is damaged, but packets
+ * before the join may be missing. */
+static void check_join(media_video *v, bool *gap)
+{
+    AVPacket *pkt = v->pkt;
+    const bool cut = pkt->flags & AV_PKT_FLAG_CORRUPT;
+    const int64_t join = cut && !strcmp(v->fmt->iformat->name, "mpegts")
+                             ? media_join_after(v->io, pkt->pos) : -1;
+
+    if (v->join && pkt->pos >= v->join) {
+        *gap |= !follows(v);
+        v->join = 0;
+    }
+    v->dts = pkt->dts;
+    if (join < 0)
+        return;
+    pkt->flags &= ~AV_PKT_FLAG_CORRUPT;
+    v->join = join;
+}
+
 int media_video_packet(media_video *v, bool *gap, vc_err *err)
 {
     *gap = false;
@@ -31,6 +59,7 @@ int media_video_packet(media_video *v, bool *gap, vc_err *err)
             *gap = true;
             gaps++;
         } else if (v->pkt->stream_index == v->stream && v->pkt->size > 0) {
+            check_join(v, gap);
             return 1;
         }
     }
@@ -77,7 +106,8 @@ static int feed(media_video *v, vc_err *err)
     v->have_pkt = r == AVERROR(EAGAIN);
     if (r == AVERROR(ENOMEM))
         return vc_fail(err, VC_ENOMEM, "out of memory for decoding");
-    if (gap || v->pkt->flags & AV_PKT_FLAG_CORRUPT || (r < 0 && r != AVERROR(EAGAIN)))
+    if ((gap && !(v->pkt->flags & AV_PKT_FLAG_KEY)) || v->pkt->flags & AV_PKT_FLAG_CORRUPT ||
+        (r < 0 && r != AVERROR(EAGAIN)))
         spoil(v, v->sent, v->pos);
     return 0;
 }
@@ -184,6 +214,8 @@ static void forget(media_video *v)
 {
     avcodec_flush_buffers(v->dec);
     v->have_pkt = v->held = v->eof = v->ended = false;
+    v->join = 0;
+    v->dts = AV_NOPTS_VALUE;
     while (v->n_ahead)
         av_frame_unref(v->ahead[--v->n_ahead]);
 }

@@ -4,7 +4,8 @@
  * shown. Their timestamps, sorted, number the frames. Where timestamps are
  * missing or not unique the frames are counted by decoding once, without keeping any. Where
  * timestamps are not in the order of display (order.c) the decoder's order, found in the same way,
- * numbers the frames, and the frames have the sorted timestamps as their times. */
+ * numbers the frames, and the frames have the sorted timestamps as their times; where they begin
+ * anew the frames are counted. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -104,15 +105,18 @@ static void link_index(media_video *v)
 /* A pass over the packets. */
 typedef struct pass {
     bool lost;                      /* packets since the last key frame are missing or cut */
+    int64_t lost_before;            /* its leading frames refer to missing packets: its time */
     bool timed;                     /* each shown frame has a timestamp, */
     bool ascends;                   /* later than the one before, in decoding order */
     bool ends_early;                /* packets after the last one are missing */
+    bool joined;                    /* at a key frame the times of decoding begin anew */
     int64_t dts;                    /* of the last packet */
     media_order *order;
 } pass;
 
-/* Adds packet number pos, in v->pkt, if the packet is a shown frame. */
-static int add_packet(media_video *v, uint32_t pos, pass *p, vc_err *err)
+/* Adds packet number pos, in v->pkt, if the packet is a shown frame. gap: packets before it are
+ * missing. */
+static int add_packet(media_video *v, uint32_t pos, bool gap, pass *p, vc_err *err)
 {
     const AVPacket *pkt = v->pkt;
     bool is_key = pkt->flags & AV_PKT_FLAG_KEY, cut = pkt->flags & AV_PKT_FLAG_CORRUPT;
@@ -120,7 +124,9 @@ static int add_packet(media_video *v, uint32_t pos, pass *p, vc_err *err)
         v->first_pts = pkt->pts;
         v->first_size = pkt->size;
     }
-    p->lost = (p->lost && !is_key) || cut;
+    p->lost = ((p->lost || gap) && !is_key) || cut;
+    if (is_key)
+        p->lost_before = gap ? pkt->pts : INT64_MIN;
     const bool shown = packet_shown(v->dec->codec_id, pkt);
     if (shown)
         p->timed &= pkt->pts != AV_NOPTS_VALUE;
@@ -134,7 +140,8 @@ static int add_packet(media_video *v, uint32_t pos, pass *p, vc_err *err)
         v->last_duration = pkt->duration;
     }
     return append(v, (media_entry){ .pts = pkt->pts, .stamp = pkt->pts, .pos = pos,
-                                    .is_key = is_key, .lost = p->lost }, err);
+                                    .is_key = is_key,
+                                    .lost = p->lost || pkt->pts < p->lost_before }, err);
 }
 
 /* MP4 lists its packets in front: whether the list has more packets than the file. */
@@ -166,13 +173,13 @@ static int read_packets(media_video *v, pass *p, bool *usable, vc_err *err)
 
     *usable = false;
     for (uint32_t pos = 0; p->timed && (rc = media_video_packet(v, &gap, err)) == 1; pos++) {
-        p->lost |= gap;
         cut = v->pkt->flags & AV_PKT_FLAG_CORRUPT;
+        p->joined |= v->pkt->flags & AV_PKT_FLAG_KEY && is_time(p->dts) && v->pkt->dts < p->dts;
         p->dts = v->pkt->dts;
         bytes += v->pkt->size;
         if (bytes > most)
             return vc_fail(err, VC_EFORMAT, "its packets overlap: together 8 times the file");
-        rc = add_packet(v, pos, p, err);
+        rc = add_packet(v, pos, gap, p, err);
         if (rc)
             return rc;
     }
@@ -366,12 +373,13 @@ int media_index_still(media_video *v, vc_err *err)
 
 int media_index_build(media_video *v, vc_err *err)
 {
-    pass p = { .timed = true, .ascends = true, .dts = AV_NOPTS_VALUE };
+    pass p = { .timed = true, .ascends = true, .dts = AV_NOPTS_VALUE, .lost_before = INT64_MIN };
     bool usable = false;
     int rc = media_order_open(&p.order, v, err);
     if (!rc)
         rc = read_packets(v, &p, &usable, err);
-    if (!rc && !usable)
+    v->reordered = !rc && usable && p.joined && media_order_differs(p.order, p.ascends);
+    if (!rc && (!usable || v->reordered))
         rc = count_frames(v, err);
     else if (!rc && media_order_differs(p.order, p.ascends))
         rc = order_frames(v, &p, err);

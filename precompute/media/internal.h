@@ -7,6 +7,7 @@
  *   io.c      the one file that FFmpeg can read; FFmpeg's messages and error codes
  *   index.c   the shown frames of a stream and their times
  *   order.c   whether the times of packets are those of their pictures
+ *   join.c    where transport streams were joined
  *   decode.c  packets to frames: seeking, matching, damage
  *   gpu.c     frames from a GPU's decoder, as the software decoder makes them
  *   pixels.c  a decoded frame to resized, oriented RGB
@@ -143,6 +144,8 @@ typedef struct media_video {
 
     /* the position of decoding */
     bool have_pkt;          /* pkt is read and not yet sent */
+    int64_t join;           /* place of the next packet in another stream; 0: none is known */
+    int64_t dts;            /* of the last packet read */
     bool held;              /* frame number `out` is in frame and will be returned once more */
     bool eof;               /* the decoder is being drained, */
     bool ended;             /* is empty */
@@ -200,6 +203,12 @@ bool media_order_differs(const media_order *o, bool ascends);
 /* Whether a packet has two pictures, so that other packets have none. */
 bool media_order_packed(const media_order *o);
 void media_order_close(media_order *o);             /* NULL is fine */
+
+/* ---- join.c ---- */
+/* pos: the place in the file of a packet that FFmpeg marked as damaged. If that packet and those
+ * behind it are whole, and others follow that were counted anew, the place of the first of these;
+ * else -1. */
+int64_t media_join_after(media_io *io, int64_t pos);
 
 /* ---- gpu.c ---- */
 struct media_gpu {

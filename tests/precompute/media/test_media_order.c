@@ -1,5 +1,5 @@
-/* test_media_order.c - files whose packets have decoding times in place of times of presentation:
- * frames come in the order of display, as decoders return them. */
+/* test_media_order.c - files whose packets have decoding times in place of times of presentation,
+ * and joined streams: frames come in the order of display, as decoders return them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -306,11 +306,84 @@ static void test_cut(void **state)
     free(p);
 }
 
+/* ---- transport streams one after the other ---- */
+
+/* Writes the file `to`: `a` without its last bytes, then `b`. */
+static void join(const char *a, size_t less, const char *b, const char *to)
+{
+    size_t n, more;
+    uint8_t *p = clip_load(clip_path(a), &n), *q = clip_load(clip_path(b), &more);
+    n -= less;
+    p = realloc(p, n + more);
+    assert_non_null(p);
+    memcpy(p + n, q, more);
+    clip_save(clip_path(to), p, n + more);
+    free(p);
+    free(q);
+}
+
+static const struct { const char *encoder, *args, *b; bool reordered; } joins[] = {
+    { "libx264", "-c:v libx264 -crf 12 -g 24 -bf 3", "", false },
+    { "mpeg2video", "-c:v mpeg2video -q:v 2 -g 15 -bf 2", "", false },
+    { "libx265", "-c:v libx265 -x265-params log-level=none:crf=12:keyint=24:bframes=3", "", false },
+    /* in packets of 192 bytes */
+    { "libx264", "-c:v libx264 -crf 12 -g 24 -bf 3 -mpegts_m2ts_mode 1", "", false },
+    /* times that go on, times that leap, and times between those of the first file */
+    { "libx264", "-c:v libx264 -crf 12 -g 24 -bf 3", "-output_ts_offset 2.4", false },
+    { "libx264", "-c:v libx264 -crf 12 -g 24 -bf 3", "-output_ts_offset 60", false },
+    { "libx264", "-c:v libx264 -crf 12 -g 24 -bf 3", "-muxdelay 0 -output_ts_offset 1.22",
+      true },
+};
+
+static void test_joined(void **state)
+{
+    (void)state;
+    if (!clip_have_ffmpeg())
+        skip();
+    for (size_t i = 0; i < COUNT(joins); i++) {
+        char args[256];
+        if (!clip_have_encoder(joins[i].encoder))
+            continue;
+        snprintf(args, sizeof args, "-frames:v 60 %s", joins[i].args);
+        clip_ffmpeg(clip_dir, args, "first.ts");
+        snprintf(args, sizeof args, "-vf trim=start_frame=60,setpts=PTS-STARTPTS %s %s",
+                 joins[i].args, joins[i].b);
+        clip_ffmpeg(clip_dir, args, "second.ts");
+        join("first.ts", 0, "second.ts", "joined.ts");
+        check_order("joined.ts", 0, CLIP_FRAMES, joins[i].reordered);
+    }
+}
+
+/* A picture whose end is missing is refused, at a join too. */
+static void test_cut_before_join(void **state)
+{
+    (void)state;
+    if (!clip_have_ffmpeg() || !clip_have_encoder("libx264"))
+        skip();
+    clip_ffmpeg(clip_dir, "-frames:v 49 -c:v libx264 -crf 12 -g 24 -bf 0", "first.ts");
+    clip_ffmpeg(clip_dir, "-vf trim=start_frame=49,setpts=PTS-STARTPTS -c:v libx264 -bf 2",
+                "second.ts");
+    join("first.ts", 188, "second.ts", "joined.ts");
+    media *m;
+    media_info info;
+    vc_err err = { 0 };
+    uint8_t rgb[CLIP_BYTES];
+    const int64_t cut = 48, last = CLIP_FRAMES - 1;
+    const media_fit fit = { .rh = CLIP_H, .rw = CLIP_W, .h = CLIP_H, .w = CLIP_W };
+    assert_ok(media_open(&m, clip_path("joined.ts"), &info, &err), &err);
+    assert_int_equal(info.frames, CLIP_FRAMES);
+    assert_fails(media_read(m, rgb, &cut, 1, &fit, NULL, &err), VC_EFORMAT, &err,
+                 "frame 48 is damaged");
+    assert_int_equal(number_at("joined.ts", m, &info, last), last);
+    media_close(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_order), cmocka_unit_test(test_times), cmocka_unit_test(test_seek),
-        cmocka_unit_test(test_packed), cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_packed), cmocka_unit_test(test_cut), cmocka_unit_test(test_joined),
+        cmocka_unit_test(test_cut_before_join),
     };
     return cmocka_run_group_tests(tests, setup, clip_teardown);
 }
