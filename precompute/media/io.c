@@ -3,6 +3,7 @@
  * A hostile playlist or movie may name other files or addresses. FFmpeg cannot open any: it reads
  * through our descriptor, its own protocols and its function that opens files are switched off,
  * and only formats that carry their own data are probed. */
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <libavutil/opt.h>
@@ -200,8 +201,23 @@ static enum AVCodecID codec_by_name(media_io *io, const char *path)
     return AV_CODEC_ID_NONE;
 }
 
+/* FFmpeg takes a name such as %03d.png or a{1}.png for the pattern of many names, so it gets the
+ * ending alone, which some formats are known by. */
+static void plain_name(char name[32], const char *path)
+{
+    const char *dot = vc_path_ext(path);
+    bool plain = true;
+
+    for (size_t i = 1; *dot && plain && dot[i]; i++)
+        plain = i < 16 && isalnum((unsigned char)dot[i]);
+    snprintf(name, 32, "media%s", plain ? dot : "");
+}
+
 int media_io_demux(AVFormatContext **fmt, media_io *io, const char *path, vc_err *err)
 {
+    char name[32];
+
+    plain_name(name, path);
     avio_seek(io->avio, 0, SEEK_SET);
     *fmt = avformat_alloc_context();
     if (!*fmt)
@@ -214,7 +230,7 @@ int media_io_demux(AVFormatContext **fmt, media_io *io, const char *path, vc_err
     AVDictionary *opts = NULL;
     av_dict_set(&opts, "format_whitelist", demuxers, 0);
     av_dict_set(&opts, "protocol_whitelist", "none", 0);
-    int r = avformat_open_input(fmt, path, whole ? av_find_input_format("image2pipe") : NULL,
+    int r = avformat_open_input(fmt, name, whole ? av_find_input_format("image2pipe") : NULL,
                                 &opts);                        /* frees *fmt on failure */
     av_dict_free(&opts);
     if (r < 0 && strstr(log_line, "whitelist"))

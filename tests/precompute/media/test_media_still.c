@@ -462,6 +462,26 @@ static void test_mp4(void **state)
     }
 }
 
+/* A name is that of one file, even if FFmpeg would take it for the pattern of many. */
+static void test_names(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "%03d.png", "%d.png", "100%.png", "a{1,2}.png", "a*.png",
+                                         "what?.png", "%*.png", "[1].png", "a.b%03d", "%03d" };
+    uint8_t *rgb = picture(16, 24);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        media *m;
+        media_info info;
+        vc_err err = { 0 };
+        assert_ok(media_write_png(clip_path(names[i]), rgb, 16, 24, &err), &err);
+        assert_ok(media_open(&m, clip_path(names[i]), &info, &err), &err);
+        if (info.is_video || info.frames != 1 || info.w != 24)
+            fail_msg("%s: %lld frames, %d wide", names[i], (long long)info.frames, info.w);
+        media_close(m);
+    }
+    free(rgb);
+}
+
 /* A failed write names the file and leaves no file. */
 static void test_write_errors(void **state)
 {
@@ -491,6 +511,7 @@ int main(void)
         cmocka_unit_test(test_damage),     cmocka_unit_test(test_shrink),
         cmocka_unit_test(test_qoi_damage),
         cmocka_unit_test(test_mp4),        cmocka_unit_test(test_write_errors),
+        cmocka_unit_test(test_names),
     };
     return cmocka_run_group_tests(tests, clip_setup, clip_teardown);
 }
