@@ -8,6 +8,7 @@
 #include <libavcodec/avcodec.h>
 #include <limits.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "precompute/media/internal.h"
 
@@ -83,15 +84,11 @@ void media_order_close(media_order *o)
 /* AVI files of DivX hold a P- and a B-picture in one packet, and an empty picture in the next. */
 static bool has_two_pictures(const AVPacket *pkt)
 {
-    static const uint32_t vop = 0x1b6;
-    uint32_t last = 0;
-    int n = 0;
+    static const uint8_t vop[] = { 0, 0, 1, 0xb6 };
+    const uint8_t *end = pkt->data + pkt->size;
+    const uint8_t *first = memmem(pkt->data, (size_t)pkt->size, vop, sizeof vop);
 
-    for (int i = 0; i < pkt->size && n < 2; i++) {
-        last = last << 8 | pkt->data[i];
-        n += last == vop;
-    }
-    return n == 2;
+    return first && memmem(first + sizeof vop, (size_t)(end - first) - sizeof vop, vop, sizeof vop);
 }
 
 /* Numbers begin anew at a key picture of number 0. */
