@@ -21,17 +21,16 @@ static bool follows(const media_video *v)
 
 /* Looks at a packet that was read. Where streams were joined no picture is damaged, but packets
  * before the join may be missing. */
-static void check_join(media_video *v, bool *gap)
+static void check_join(media_video *v)
 {
     AVPacket *pkt = v->pkt;
     const bool cut = pkt->flags & AV_PKT_FLAG_CORRUPT;
     const int64_t join = cut && !strcmp(v->fmt->iformat->name, "mpegts")
                              ? media_join_after(v->io, pkt->pos) : -1;
 
-    if (v->join && pkt->pos >= v->join) {
-        *gap |= !follows(v);
+    v->broken = v->join && pkt->pos >= v->join && !follows(v);
+    if (v->join && pkt->pos >= v->join)
         v->join = 0;
-    }
     v->dts = pkt->dts;
     if (join < 0)
         return;
@@ -59,7 +58,7 @@ int media_video_packet(media_video *v, bool *gap, vc_err *err)
             *gap = true;
             gaps++;
         } else if (v->pkt->stream_index == v->stream && v->pkt->size > 0) {
-            check_join(v, gap);
+            check_join(v);
             return 1;
         }
     }
@@ -106,8 +105,8 @@ static int feed(media_video *v, vc_err *err)
     v->have_pkt = r == AVERROR(EAGAIN);
     if (r == AVERROR(ENOMEM))
         return vc_fail(err, VC_ENOMEM, "out of memory for decoding");
-    if ((gap && !(v->pkt->flags & AV_PKT_FLAG_KEY)) || v->pkt->flags & AV_PKT_FLAG_CORRUPT ||
-        (r < 0 && r != AVERROR(EAGAIN)))
+    gap |= v->broken && !(v->pkt->flags & AV_PKT_FLAG_KEY);
+    if (gap || v->pkt->flags & AV_PKT_FLAG_CORRUPT || (r < 0 && r != AVERROR(EAGAIN)))
         spoil(v, v->sent, v->pos);
     return 0;
 }
@@ -261,8 +260,8 @@ int media_video_rewind(media_video *v, vc_err *err)
     return rc;
 }
 
-/* Searches key frame k from `back` ticks before its packet's time on. 1: its packet is the next. 0: not
- * found. */
+/* Searches key frame k from `back` ticks before its packet's time on. 1: its packet is the next.
+ * 0: not found. */
 static int seek_key(media_video *v, int64_t k, int64_t back, vc_err *err)
 {
     const media_entry *key = &v->index[k];

@@ -1,11 +1,11 @@
 /* index.c - the shown frames of a stream and their times (see internal.h)
  *
  * A packet is one shown frame, unless the container or the codec's header marks the packet as not
- * shown. Their timestamps, sorted, number the frames. Where timestamps are
- * missing or not unique the frames are counted by decoding once, without keeping any. Where
- * timestamps are not in the order of display (order.c) the decoder's order, found in the same way,
- * numbers the frames, and the frames have the sorted timestamps as their times; where they begin
- * anew the frames are counted. */
+ * shown. Their timestamps, sorted, number the frames. Where timestamps are missing or not unique
+ * the frames are counted by decoding once, without keeping any. Where timestamps are not in the
+ * order of display (order.c) the decoder's order, found in the same way, numbers the frames, and
+ * the frames have the sorted timestamps as their times; where they begin anew the frames are
+ * counted. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,13 +77,15 @@ static bool is_time(int64_t pts)
 }
 
 /* Sorts the entries by stamp; false if two have the same stamp, or one has none. */
-static bool sort_index(media_entry *e, int64_t n)
+static bool sort_index(media_video *v)
 {
-    if (n)
-        qsort(e, (size_t)n, sizeof *e, by_stamp);
-    for (int64_t i = 0; i < n; i++)
-        if (!is_time(e[i].stamp) || (i && e[i].stamp == e[i - 1].stamp))
+    if (v->n)
+        qsort(v->index, (size_t)v->n, sizeof *v->index, by_stamp);
+    for (int64_t i = 0; i < v->n; i++) {
+        const media_entry *e = &v->index[i];
+        if (!is_time(e->stamp) || (i && e->stamp == e[-1].stamp))
             return false;
+    }
     return true;
 }
 
@@ -96,6 +98,7 @@ static void link_index(media_video *v)
         if (e->is_key)
             key = (uint32_t)i;
         e->key = key;
+        e->wait = 0;
         for (int k = 1; k <= MEDIA_REORDER && i + k < v->n; k++)
             if (e[k].pos < e->pos)
                 e->wait = (uint8_t)k;
@@ -179,13 +182,13 @@ static int read_packets(media_video *v, pass *p, bool *usable, vc_err *err)
         bytes += v->pkt->size;
         if (bytes > most)
             return vc_fail(err, VC_EFORMAT, "its packets overlap: together 8 times the file");
-        rc = add_packet(v, pos, gap, p, err);
+        rc = add_packet(v, pos, gap || v->broken, p, err);
         if (rc)
             return rc;
     }
     if (p->timed && rc < 0)
         return rc;
-    *usable = p->timed && sort_index(v->index, v->n);
+    *usable = p->timed && sort_index(v);
     p->ends_early = gap || cut || more_promised(v, p->dts);
     if (*usable)
         link_index(v);
@@ -261,18 +264,9 @@ static bool stamps_ascend(const media_video *v)
     return true;
 }
 
-/* Gives each frame the place of its packet, which has the frame's stamp. false: a frame has none. */
-static bool take_places(media_video *v, const media_entry *packet, int64_t n)
+static const media_entry *packet_of(const media_entry *e, const media_entry *packet, int64_t n)
 {
-    for (int64_t i = 0; i < v->n; i++) {
-        media_entry *e = &v->index[i];
-        const media_entry *p = bsearch(&(media_entry){ .stamp = e->stamp }, packet, (size_t)n,
-                                       sizeof *packet, by_stamp);
-        if (!p)
-            return false;
-        *e = *p;
-    }
-    return true;
+    return bsearch(e, packet, (size_t)n, sizeof *packet, by_stamp);
 }
 
 static int number_by_stamp(const void *a, const void *b, void *index)
@@ -289,34 +283,37 @@ void media_index_sort_stamps(media_video *v)
         qsort_r(v->by_stamp, (size_t)v->n, sizeof *v->by_stamp, number_by_stamp, v->index);
 }
 
-/* The frames in v->index, in order of display, get the sorted stamps as their times. false: two
- * have the same stamp. */
-static bool sort_times(media_video *v)
+/* Whether each frame has the stamp of a packet, and no other frame has it. */
+static bool have_packets(const media_video *v, const media_entry *packet, int64_t n)
 {
-    media_index_sort_stamps(v);
     for (int64_t i = 0; i < v->n; i++) {
-        v->index[i].pts = v->index[v->by_stamp[i]].stamp;
-        if (i && v->index[i].pts == v->index[i - 1].pts)
+        const media_entry *e = &v->index[v->by_stamp[i]];
+        if (!packet_of(e, packet, n) || (i && e->stamp == v->index[v->by_stamp[i - 1]].stamp))
             return false;
     }
     return true;
 }
 
-/* Numbers the frames in the decoder's order. Frames that cannot be found by a stamp of their own
- * stay counted. Where the file ends early, the decoder's last frames may have lost frames before
- * them. */
+/* Numbers the frames in the decoder's order: each has the place of its packet, and the sorted
+ * stamps are their times. Frames that have no packet of their own stay counted. Where the file ends
+ * early, the decoder's last frames may have lost frames before them. */
 static int number_as_decoded(media_video *v, const pass *p, const media_entry *packet, int64_t n,
                              int64_t sure, vc_err *err)
 {
     v->reordered = true;
-    if (!take_places(v, packet, n)) {
-        nominal_times(v);
-        return 0;
-    }
     v->by_stamp = malloc(((size_t)v->n + 1) * sizeof *v->by_stamp);
     if (!v->by_stamp)
         return vc_fail(err, VC_ENOMEM, "out of memory for %lld frames", (long long)v->n);
-    v->counted = !sort_times(v);
+    media_index_sort_stamps(v);
+    if (!have_packets(v, packet, n)) {
+        nominal_times(v);
+        return 0;
+    }
+    v->counted = false;
+    for (int64_t i = 0; i < v->n; i++)
+        v->index[i] = *packet_of(&v->index[i], packet, n);
+    for (int64_t i = 0; i < v->n; i++)
+        v->index[i].pts = v->index[v->by_stamp[i]].stamp;
     if (p->ends_early && v->n > sure) {
         v->n = sure;
         v->last_duration = 0;

@@ -145,6 +145,7 @@ typedef struct media_video {
     /* the position of decoding */
     bool have_pkt;          /* pkt is read and not yet sent */
     int64_t join;           /* place of the next packet in another stream; 0: none is known */
+    bool broken;            /* pkt is the first after a join, and does not go on from the last */
     int64_t dts;            /* of the last packet read */
     bool held;              /* frame number `out` is in frame and will be returned once more */
     bool eof;               /* the decoder is being drained, */

@@ -296,7 +296,8 @@ static void by_time(void **state)
 /* Times of variable rate, and rounded ones. */
 static void by_uneven_times(void **state)
 {
-    double times[4] = { 0, 0.1, 0.5, 0.6 }, rounded[8] = { 0, .033, .067, .1, .133, .167, .2, .233 };
+    double times[4] = { 0, 0.1, 0.5, 0.6 };
+    double rounded[8] = { 0, .033, .067, .1, .133, .167, .2, .233 };
     vprep_source s = { .frames = 8, .fps = 30, .times = rounded };
     prep_beside *b = &s.beside[VF_LOSS_MASK];
 

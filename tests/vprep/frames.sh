@@ -6,7 +6,9 @@
 
 make() { ffmpeg -nostdin -v error -y "$@"; }
 # row DIR FIELDS: writes the list of one video
-row() { echo "[{\"file_path\": \"clip.mp4\", \"type\": \"video\", \"text\": \"a\"$2}]" >"$1/list.json"; }
+row() {
+    echo "[{\"file_path\": \"clip.mp4\", \"type\": \"video\", \"text\": \"a\"$2}]" >"$1/list.json"
+}
 values() { dump_dataset "$1" | awk '$1 == "latent" { print $3 }' | sort; }
 keys() { dump_dataset "$1" | awk '$1 == "latent" { print $2 }' | sort; }
 same_frames() { # same_frames A B: the same values
@@ -38,7 +40,7 @@ cp full/clip.mp4 half && cp full/clip.mp4 part
 for name in full half part; do row $name ', "loss_mask_path": "mask.mkv"'; done
 need vprep_of full && output_lacks "another frame rate"
 check half 0 vprep_of half
-stderr_has "1 control clips or loss masks have another frame rate than their sources, so their frames"
+stderr_has "1 control clips or loss masks have another frame rate than their sources, so "
 stderr_has "mask.mkv: 15 frames a second, its source has 30"
 same_frames full.lmdb half.lmdb
 check part 0 vprep_of part --start_rule first

@@ -185,7 +185,7 @@ static void write_packet(AVFormatContext *to, const void *data, int size, int fl
 }
 
 /* Writes the packets of `from`, in which a B-picture follows each other picture: the two in one
- * packet, and then a picture that is not coded. The mark of DivX stands before the first picture. */
+ * packet, and then a picture that is not coded. The mark of DivX stands before the first one. */
 static void pack(AVFormatContext *from, AVFormatContext *to)
 {
     static const char mark[] = "\0\0\1\xb2" "DivX503b1393p";
