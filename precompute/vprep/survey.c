@@ -345,10 +345,12 @@ static int survey_beside(vprep *p, const vf_row *row, vf_beside which, vprep_sou
     const row_file f = beside_of(row, which);
     prep_beside *b = &s->beside[which];
     hint h;
-    int rc = f.file ? survey_file(p, row, f, false, hash, &b->is, &h, &b->times, err) : 0;
 
-    if (rc || !f.file)
-        return rc;
+    if (!f.file)
+        return 0;
+    int rc = survey_file(p, row, f, false, hash, &b->is, &h, &b->times, err);
+    if (rc)
+        return vc_context(err, rc, "%s", vf_beside_columns[which]);
     b->hash = h.hash;
     b->reordered = h.reordered;
     b->frames = h.frames;
