@@ -1,4 +1,5 @@
-/* test_queue.c - the bounded queue: order, both bounds, close, cancel, and many threads at once. */
+/* test_queue.c - the bounded queue: order, both bounds, close, cancel, and many threads at once; and
+ * turns, which bring results back into order. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@
 
 #include "common/os/progress.h"
 #include "common/os/queue.h"
+#include "common/os/turns.h"
 #include "tests/lib/ok.h"
 
 static vc_queue *open_queue(size_t items, size_t bytes)
@@ -280,13 +282,116 @@ static void test_crowd(void **state)
     run_crowd(1, 0, 100);
 }
 
+/* ---- turns ---- */
+
+enum { TURNS = 400, TURN_WORKERS = 5 };
+
+typedef struct turn_crowd {
+    vc_turns *t;
+    uint32_t window;
+    uint32_t got;                    /* atomic: results that were got, and turns that passed */
+    int slow;                        /* the item that takes long */
+    int worst;                       /* atomic: the farthest that an item was ahead at its begin */
+    int value[TURNS];
+} turn_crowd;
+
+static void *work_in_turns(void *arg)
+{
+    turn_crowd *c = arg;
+    uint32_t i;
+    while (vc_turns_begin(c->t, &i)) {
+        const int ahead = (int)i - (int)__atomic_load_n(&c->got, __ATOMIC_ACQUIRE);
+        int worst = __atomic_load_n(&c->worst, __ATOMIC_RELAXED);
+        while (ahead > worst && !__atomic_compare_exchange_n(&c->worst, &worst, ahead, false,
+                                                             __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+            ;
+        if ((int)i == c->slow)
+            usleep(50000);
+        else if (i % 7 == 0)
+            usleep(300);
+        c->value[i] = (int)i;
+        assert_true(vc_turns_put(c->t, i, i % 5 ? &c->value[i] : NULL, 10));
+    }
+    return NULL;
+}
+
+/* Five threads finish items out of order, and each fifth has no result. */
+static void run_turns(uint32_t window, size_t bytes, int slow)
+{
+    turn_crowd *c = calloc(1, sizeof *c);
+    pthread_t thread[TURN_WORKERS];
+    vc_err err = { 0 };
+    int *v;
+    c->slow = slow;
+    c->window = window;
+    assert_ok(vc_turns_open(&c->t, TURNS, window, bytes, &err), &err);
+    for (int i = 0; i < TURN_WORKERS; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, work_in_turns, c), 0);
+    for (int next = 0; (v = vc_turns_get(c->t)); next = *v + 1) {
+        assert_int_equal(*v, next % 5 ? next : next + 1);
+        __atomic_store_n(&c->got, (uint32_t)*v + 1, __ATOMIC_RELEASE);
+    }
+    for (int i = 0; i < TURN_WORKERS; i++)
+        pthread_join(thread[i], NULL);
+    /* a turn that passed, and the result that was got and not counted yet */
+    assert_in_range(c->worst, 0, (int)window + 2);
+    if (bytes == 1)
+        assert_in_range(c->worst, 0, 2 * TURN_WORKERS + 2);
+    vc_turns_free(c->t);
+    free(c);
+}
+
+static void test_turns(void **state)
+{
+    (void)state;
+    run_turns(1, 1000, -1);
+    run_turns(3, 1000, 4);
+    run_turns(64, 1u << 30, 9);
+    run_turns(64, 100, 9);
+    run_turns(64, 1, 9);
+    run_turns(2 * TURNS, 1u << 30, 0);
+}
+
+static void *begin_and_wait(void *arg)
+{
+    uint32_t i;
+    while (vc_turns_begin(arg, &i))
+        vc_turns_put(arg, i, i ? arg : NULL, 1);     /* the turn of 0 passes, 1 is never got */
+    return NULL;
+}
+
+static void test_turns_cancel(void **state)
+{
+    (void)state;
+    vc_turns *t;
+    pthread_t thread;
+    uint32_t i;
+    vc_err err = { 0 };
+    assert_ok(vc_turns_open(&t, 100, 4, 1000, &err), &err);
+    assert_int_equal(pthread_create(&thread, NULL, begin_and_wait, t), 0);
+    usleep(2000);
+    vc_turns_cancel(t);
+    pthread_join(thread, NULL);
+    assert_false(vc_turns_begin(t, &i));
+    assert_null(vc_turns_get(t));
+    while (vc_turns_try(t))
+        ;
+    vc_turns_free(t);
+    assert_ok(vc_turns_open(&t, 0, 4, 1000, &err), &err);
+    assert_false(vc_turns_begin(t, &i));
+    assert_null(vc_turns_get(t));
+    vc_turns_free(t);
+    vc_turns_free(NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_order), cmocka_unit_test(test_bad_sizes),
         cmocka_unit_test(test_close_drains), cmocka_unit_test(test_cancel_drains_by_try),
         cmocka_unit_test(test_full_by_bytes), cmocka_unit_test(test_blocked_threads_wake_up),
-        cmocka_unit_test(test_crowd),
+        cmocka_unit_test(test_crowd), cmocka_unit_test(test_turns),
+        cmocka_unit_test(test_turns_cancel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
