@@ -1,8 +1,9 @@
 /* finish.c - closes shards and writes the manifest. See writer.h
  *
  * A shard is closed in these steps, and a kill between any two loses nothing: the index is
- * committed, the file is truncated to its size and synced, then hashed, and the manifest is
- * replaced. Until the manifest names the shard, the next run continues the shard as an open one. */
+ * committed, the pairs are written to a file of their final layout, which is synced and replaces
+ * the shard's, and the manifest is replaced. Until the manifest names the shard, the next run
+ * continues the shard as an open one. */
 #include "formats/dataset/writer.h"
 
 #include <stdlib.h>
@@ -73,22 +74,24 @@ int vf_writer_manifest(vf_writer *w, bool complete, vc_err *err)
 
 /* ---- closing ---- */
 
-/* Finishes the file of h, hashes it and adds the shard to the manifest. */
+/* Finishes the file of h, lays it out anew and adds the shard to the manifest. */
 static int close_half(vf_writer *w, vf_half *h, vf_shard_info *s, vc_err *err)
 {
     char file[VF_OPEN_NAME];
     vf_env *env = h->env;
     uint64_t bytes;
     h->env = NULL;
+    h->held = 0;
+    s->text = h == &w->text;
     int rc = vf_env_finish(env, &bytes, err);
     char *path = vc_path_join(w->dir, vf_writer_half_name(w, h, file));
     if (!rc)
-        rc = path ? vf_hash_file(&s->hash, path, NULL, err)
-                  : vc_no_memory(err);
+        rc = path ? vf_writer_lay_out(path, s->text, &bytes, &s->hash, err) : vc_no_memory(err);
     free(path);
+    if (!rc)
+        rc = vc_sync_dir(w->dir, err);
     if (rc)
         return rc;
-    s->text = h == &w->text;
     s->bytes = (int64_t)bytes;
     if (h->number == VF_NO_NUMBER)
         return vf_writer_publish(w, h, s, err);
@@ -105,6 +108,7 @@ static int discard(vf_writer *w, vf_half *h, vc_err *err)
     char *path = vc_path_join(w->dir, vf_writer_half_name(w, h, file));
     vf_env_close(h->env);
     h->env = NULL;
+    h->held = 0;
     int rc = path ? vc_remove_tree(path, err) : vc_no_memory(err);
     free(path);
     return rc;

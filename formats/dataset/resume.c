@@ -171,17 +171,24 @@ static int accept_manifest(vf_writer *w, const vf_writer_opts *o, vc_err *err)
 
 /* ---- files of the folder ---- */
 
-/* True for the temporary file of a manifest. */
-static bool is_temporary(const char *name)
-{
-    return !strncmp(name, VF_MANIFEST ".tmp-", strlen(VF_MANIFEST ".tmp-"));
-}
-
 static bool is_shard(const char *name)
 {
     bool text;
     unsigned number;
     return vf_shard_name_parse(name, &text, &number) || vf_open_name_parse(name, &text);
+}
+
+/* True for the temporary file of a manifest or of a shard. */
+static bool is_temporary(const char *name)
+{
+    char target[VF_OPEN_NAME];
+    const char *end = strstr(name, ".tmp-");
+    const size_t n = end ? (size_t)(end - name) : sizeof target;
+    if (n >= sizeof target)
+        return false;
+    memcpy(target, name, n);
+    target[n] = 0;
+    return !strcmp(target, VF_MANIFEST) || is_shard(target);
 }
 
 bool vf_is_writers(const char *name)
@@ -396,6 +403,27 @@ static int load_open(vf_writer *w, const vf_lmdb *m, unsigned number, vc_err *er
     return rc;
 }
 
+/* Sums up the pairs of an open shard, of which the index is no part. */
+static int load_held(vf_half *h, const vf_lmdb *m, const char *const *dbs, vc_err *err)
+{
+    vf_lmdb_cursor c;
+    vf_bytes key, value;
+    int rc = 0;
+    h->held = 0;
+    for (; *dbs && !rc; dbs++) {
+        vf_tree t;
+        if (!strcmp(*dbs, vf_shard_dbs[VF_DB_INDEX]))
+            continue;
+        rc = vf_shard_tree(m, *dbs, &t, err);
+        vf_lmdb_start(&c, m, &t);
+        while (!rc && (rc = vf_lmdb_next(&c, &key, &value, err)) > 0) {
+            h->held += vf_pair_bytes(key.size, value.size);
+            rc = 0;
+        }
+    }
+    return rc;
+}
+
 int vf_writer_load(vf_writer *w, const char *file, bool text, unsigned number, int64_t bytes,
                    vc_err *err)
 {
@@ -412,6 +440,8 @@ int vf_writer_load(vf_writer *w, const char *file, bool text, unsigned number, i
         if (!rc)
             rc = bytes < 0 ? load_open(w, m, number, err) : load_closed(w, m, number, err);
     }
+    if (!rc && bytes < 0)
+        rc = load_held(text ? &w->text : &w->shard, m, text ? vf_text_dbs : vf_shard_dbs, err);
     vf_lmdb_close(m);
     /* Only the file itself may be missing; a value that the shard lacks is damage. */
     return vc_context(err, rc == VC_ENOENT ? VC_EFORMAT : rc, "%s", file);
@@ -525,5 +555,7 @@ int vf_writer_resume(vf_writer *w, const vf_writer_opts *o, vc_err *err)
         rc = load_unlisted(w, err);
     if (!rc)
         rc = open_state(w, err);
+    if (!rc)
+        rc = vf_writer_close_full(w, err);       /* the run was killed before it did so */
     return rc ? rc : vf_writer_manifest(w, false, err);
 }

@@ -118,14 +118,20 @@ static int commit(vf_writer *w, vc_err *err)
     return rc;
 }
 
+int vf_writer_close_full(vf_writer *w, vc_err *err)
+{
+    int rc = 0;
+    if (w->shard.env && w->shard.held >= w->shard_size)
+        rc = vf_writer_close_shard(w, err);
+    if (!rc && w->text.env && w->text.held >= w->shard_size)
+        rc = vf_writer_close_text(w, err);
+    return rc;
+}
+
 /* Runs after each put: closes a full shard, commits a full batch. */
 static int close_or_commit(vf_writer *w, vc_err *err)
 {
-    int rc = 0;
-    if (w->shard.env && vf_env_bytes(w->shard.env) >= w->shard_size)
-        rc = vf_writer_close_shard(w, err);
-    if (!rc && w->text.env && vf_env_bytes(w->text.env) >= w->shard_size)
-        rc = vf_writer_close_text(w, err);
+    int rc = vf_writer_close_full(w, err);
     uint64_t waiting = (w->shard.env ? vf_env_waiting(w->shard.env) : 0) +
                        (w->text.env ? vf_env_waiting(w->text.env) : 0);
     if (!rc && waiting >= VF_BATCH)
@@ -143,7 +149,10 @@ static int put(vf_writer *w, vf_half *h, int db, const char *key, const void *va
                vc_err *err)
 {
     int rc = vf_writer_env(w, h, err);
-    return rc ? rc : vf_env_put(h->env, db, key, strlen(key), value, n, err);
+    if (!rc)
+        rc = vf_env_put(h->env, db, key, strlen(key), value, n, err);
+    h->held += rc ? 0 : vf_pair_bytes(strlen(key), n);
+    return rc;
 }
 
 static int put_value(vf_writer *w, vf_half *h, int db, vf_keymap *have, vf_key k, const void *st,

@@ -45,7 +45,17 @@ typedef struct vf_prompt {                   /* a validation record */
 typedef struct vf_half {                     /* the shards of one kind */
     vf_env *env;                             /* the open shard, or NULL */
     unsigned number;                         /* number of the open or next shard; VF_NO_NUMBER */
+    uint64_t held;                           /* vf_pair_bytes of the open shard's pairs */
 } vf_half;
+
+/* The bytes by which a pair lets its shard grow: a shard is full when the sum of its pairs has
+ * reached its size. So what is in a shard follows from the order of the puts alone, and not from
+ * the times of commits or from a run that was killed in between. */
+static inline uint64_t vf_pair_bytes(size_t key_size, size_t size)
+{
+    enum { PAGE = 4096, NODE = 16 };         /* a value beyond a quarter page has its own pages */
+    return NODE + key_size + (size > PAGE / 4 ? (size + NODE + PAGE - 1) / PAGE * PAGE : size);
+}
 
 struct vf_writer {
     char *dir;
@@ -103,11 +113,20 @@ int vf_writer_load(vf_writer *w, const char *file, bool text, unsigned number, i
                    vc_err *err);
 int vf_writer_too_many(const vf_writer *w, vc_err *err);     /* fails: no shard number is left */
 
+/* ---- write.c ---- */
+/* Closes the open shards that are full. */
+int vf_writer_close_full(vf_writer *w, vc_err *err);
+
 /* ---- finish.c ---- */
 /* Closes the text shard too: a closed shard must find its texts in closed shards. */
 int vf_writer_close_shard(vf_writer *w, vc_err *err);
 int vf_writer_close_text(vf_writer *w, vc_err *err);
 int vf_writer_manifest(vf_writer *w, bool complete, vc_err *err);
+
+/* ---- layout.c ---- */
+/* Replaces a finished file by one of the same pairs whose bytes follow from the pairs (not from the
+ * order of puts and commits). *bytes is its size, *hash the hash of the file. */
+int vf_writer_lay_out(const char *path, bool text, uint64_t *bytes, vf_key *hash, vc_err *err);
 
 /* ---- ranks.c ---- */
 bool vf_open_name_parse(const char *name, bool *text);       /* name of a rank's open shard? */

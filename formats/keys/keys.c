@@ -128,6 +128,16 @@ vf_key vf_hasher_end(vf_hasher *h)
     return key_of(XXH3_128bits_digest(state_of(h)));
 }
 
+void vf_hasher_plain(vf_hasher *h)
+{
+    XXH3_128bits_reset(state_of(h));
+}
+
+void vf_hasher_add(vf_hasher *h, const void *p, size_t n)
+{
+    XXH3_128bits_update(state_of(h), p, n);
+}
+
 /* ---- files ---- */
 
 static int hash_blocks(XXH3_state_t *s, int fd, uint8_t *buf, const char *path, int64_t size,

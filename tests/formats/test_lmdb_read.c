@@ -1,6 +1,6 @@
 /* test_lmdb_read.c - the reader of LMDB files reads the same pairs as liblmdb from files that
  * liblmdb wrote in many ways; the check of all pages passes each of them and refuses each kind of
- * damage. */
+ * damage. A file's final layout follows from its pairs alone, and liblmdb reads and continues it. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -18,6 +19,7 @@
 
 #include "common/os/file.h"
 #include "common/os/map.h"
+#include "formats/dataset/lmdb_pack.h"
 #include "formats/dataset/lmdb_read.h"
 #include "formats/dataset/lmdb_write.h"
 #include "tests/lib/mutate.h"
@@ -165,6 +167,193 @@ static void same_as_liblmdb(void **state)
         vf_lmdb_close(m);
         free(path);
     }
+}
+
+/* ---- the final layout ---- */
+
+static const char *const dbs_of_recipes[] = { "sample", "latent", "none", NULL };
+
+static void pack_as(const char *from, const char *to, const vf_pack_order *order)
+{
+    vf_lmdb *m;
+    vf_key hash, whole;
+    uint64_t bytes;
+    struct stat st;
+    OK(vf_lmdb_open(&m, from, &err));
+    OK(vf_lmdb_pack(m, dbs_of_recipes, order, to, &bytes, &hash, &err));
+    vf_lmdb_close(m);
+    OK(vf_hash_file(&whole, to, NULL, &err));
+    assert_memory_equal(&whole, &hash, sizeof hash);
+    assert_int_equal(stat(to, &st), 0);
+    assert_int_equal(st.st_size, bytes);
+}
+
+static void same_bytes(const char *a, const char *b)
+{
+    vf_key x, y;
+    OK(vf_hash_file(&x, a, NULL, &err));
+    OK(vf_hash_file(&y, b, NULL, &err));
+    assert_memory_equal(&x, &y, sizeof x);
+}
+
+static MDB_dbi open_db(MDB_txn *txn, const char *name, unsigned flags)
+{
+    MDB_dbi db;
+    assert_int_equal(mdb_dbi_open(txn, name, flags, &db), 0);
+    return db;
+}
+
+/* Writes the pairs of a file to another one by liblmdb, the last ones first, in transactions of
+ * n pairs. */
+static void copy_backwards(const char *from, const char *to, int n)
+{
+    MDB_env *a = open_env(from), *b = open_env(to);
+    MDB_txn *get, *put = NULL;
+    MDB_cursor *c;
+    MDB_val k, v;
+    int waiting = 0;
+    assert_int_equal(mdb_txn_begin(a, NULL, MDB_RDONLY, &get), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(mdb_cursor_open(get, open_db(get, dbs_of_recipes[i], 0), &c), 0);
+        for (int rc = mdb_cursor_get(c, &k, &v, MDB_LAST); !rc;
+             rc = mdb_cursor_get(c, &k, &v, MDB_PREV)) {
+            if (!put)
+                assert_int_equal(mdb_txn_begin(b, NULL, 0, &put), 0);
+            assert_int_equal(mdb_put(put, open_db(put, dbs_of_recipes[i], MDB_CREATE), &k, &v, 0),
+                             0);
+            if (++waiting % n == 0) {
+                assert_int_equal(mdb_txn_commit(put), 0);
+                put = NULL;
+            }
+        }
+        mdb_cursor_close(c);
+    }
+    if (put)
+        assert_int_equal(mdb_txn_commit(put), 0);
+    mdb_txn_abort(get);
+    mdb_env_close(a);
+    mdb_env_close(b);
+}
+
+/* The file has all pages in its trees, the pairs of `from`, and liblmdb agrees. */
+static void same_pairs(const char *path, const char *from)
+{
+    vf_lmdb *m, *f;
+    MDB_txn *txn;
+    OK(vf_lmdb_open(&m, path, &err));
+    OK(vf_lmdb_open(&f, from, &err));
+    OK(vf_lmdb_check(m, &err));
+    MDB_env *env = open_env(path);
+    assert_int_equal(mdb_txn_begin(env, NULL, MDB_RDONLY, &txn), 0);
+    for (int i = 0; i < 2; i++) {
+        vf_lmdb_cursor x, y;
+        vf_tree t, u;
+        vf_bytes key[2], value[2];
+        compare_tree(m, txn, dbs_of_recipes[i]);
+        OK(vf_lmdb_tree(m, dbs_of_recipes[i], &t, &err));
+        OK(vf_lmdb_tree(f, dbs_of_recipes[i], &u, &err));
+        assert_int_equal(t.entries, u.entries);
+        vf_lmdb_start(&x, m, &t);
+        vf_lmdb_start(&y, f, &u);
+        while (vf_lmdb_next(&x, &key[0], &value[0], NULL) == 1) {
+            assert_int_equal(vf_lmdb_next(&y, &key[1], &value[1], NULL), 1);
+            assert_int_equal(key[0].size, key[1].size);
+            assert_memory_equal(key[0].data, key[1].data, key[0].size);
+            assert_int_equal(value[0].size, value[1].size);
+            if (value[0].size)
+                assert_memory_equal(value[0].data, value[1].data, value[0].size);
+        }
+    }
+    mdb_txn_abort(txn);
+    mdb_env_close(env);
+    vf_lmdb_close(m);
+    vf_lmdb_close(f);
+}
+
+/* Lays the file out with the latents' values in the reverse of their order. */
+static void pack_reversed(const char *from, const char *to)
+{
+    vf_lmdb *m;
+    vf_tree t;
+    OK(vf_lmdb_open(&m, from, &err));
+    OK(vf_lmdb_tree(m, "latent", &t, &err));
+    vf_lmdb_close(m);
+    uint32_t *at = calloc(t.entries + 1, sizeof *at);
+    for (uint64_t i = 0; i < t.entries; i++)
+        at[i] = (uint32_t)(t.entries - 1 - i);
+    pack_as(from, to, &(vf_pack_order){ "latent", at, t.entries });
+    free(at);
+}
+
+/* liblmdb adds and replaces pairs of a file in its final layout. */
+static void continues(const char *path)
+{
+    MDB_env *env = open_env(path);
+    static uint8_t big[20000];
+    vf_lmdb *m;
+    for (uint32_t t = 0; t < 5; t++) {
+        MDB_txn *txn;
+        assert_int_equal(mdb_txn_begin(env, NULL, 0, &txn), 0);
+        for (uint32_t i = 0; i < 40; i++) {
+            uint32_t key[2] = { i * 977, t / 2 };
+            MDB_val k = { sizeof key, key }, v = { i % 3 ? 30 : sizeof big, big };
+            assert_int_equal(mdb_put(txn, open_db(txn, "latent", 0), &k, &v, 0), 0);
+        }
+        assert_int_equal(mdb_txn_commit(txn), 0);
+    }
+    mdb_env_close(env);
+    OK(vf_lmdb_open(&m, path, &err));
+    OK(vf_lmdb_check(m, &err));
+    vf_lmdb_close(m);
+}
+
+static void final_layout(void **state)
+{
+    enum { SOURCE, PACKED, REVERSED, BACKWARDS, AGAIN, FILES };
+    for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
+        char name[16], *path[FILES];
+        for (int f = 0; f < FILES; f++) {
+            snprintf(name, sizeof name, "%zu-%d.lmdb", i, f);
+            path[f] = vc_path_join(*state, name);
+        }
+        write_file(path[SOURCE], &recipes[i]);
+        pack_as(path[SOURCE], path[PACKED], NULL);
+        same_pairs(path[PACKED], path[SOURCE]);
+        copy_backwards(path[SOURCE], path[BACKWARDS], 7 + (int)i * 100);
+        pack_as(path[BACKWARDS], path[BACKWARDS], NULL);     /* a file may replace itself */
+        same_bytes(path[PACKED], path[BACKWARDS]);
+        pack_reversed(path[SOURCE], path[REVERSED]);
+        same_pairs(path[REVERSED], path[SOURCE]);
+        pack_as(path[REVERSED], path[AGAIN], NULL);
+        same_bytes(path[PACKED], path[AGAIN]);
+        continues(path[PACKED]);
+        for (int f = 0; f < FILES; f++)
+            free(path[f]);
+    }
+}
+
+/* With keys this long a branch has seven children at most: of eight leaves none is left alone. */
+static void layout_of_each_count(void **state)
+{
+    char *path = vc_path_join(*state, "f.lmdb"), *packed = vc_path_join(*state, "p.lmdb");
+    MDB_env *env = open_env(path);
+    uint8_t key[500] = { 0 };
+    for (uint32_t n = 1; n <= 130; n++) {
+        MDB_txn *txn;
+        MDB_val k = { sizeof key, key }, v = { 0, key };
+        key[0] = (uint8_t)n;
+        assert_int_equal(mdb_txn_begin(env, NULL, 0, &txn), 0);
+        open_db(txn, "sample", MDB_CREATE);
+        assert_int_equal(mdb_put(txn, open_db(txn, "latent", MDB_CREATE), &k, &v, 0), 0);
+        assert_int_equal(mdb_txn_commit(txn), 0);
+        if (n % 8 > 1)
+            continue;
+        pack_as(path, packed, NULL);
+        same_pairs(packed, path);
+    }
+    mdb_env_close(env);
+    free(path);
+    free(packed);
 }
 
 /* ---- the writer: batches, values replaced before a commit, a second run ---- */
@@ -387,7 +576,8 @@ static void whole_value_is_fetched(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        FOLDER_TEST(same_as_liblmdb), FOLDER_TEST(gathered_puts), FOLDER_TEST(damaged),
+        FOLDER_TEST(same_as_liblmdb), FOLDER_TEST(final_layout), FOLDER_TEST(layout_of_each_count),
+        FOLDER_TEST(gathered_puts), FOLDER_TEST(damaged),
         FOLDER_TEST(forged_nodes), FOLDER_TEST(sloppy_page), FOLDER_TEST(refused),
         FOLDER_TEST(page_reached_twice), FOLDER_TEST(whole_value_is_fetched),
     };

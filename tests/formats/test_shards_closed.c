@@ -1,5 +1,5 @@
-/* test_shards_closed.c - shards that are closed by time, and readers of a dataset that is being
- * written. */
+/* test_shards_closed.c - shards that are closed by time, readers of a dataset that is being
+ * written, and the bytes of closed shards. */
 #include "formats/dataset/writer.h"
 #include "tests/formats/shards_test.h"
 #include "tests/lib/heap.h"
@@ -267,13 +267,117 @@ static void seen_again(void **state)
     assert_null(d);
 }
 
+/* ---- the bytes of closed shards ---- */
+
+static vf_writer *open_sized(const char *dir, int64_t size)
+{
+    vf_writer *w;
+    cJSON *head = make_head(1);
+    vf_writer_opts o = { .head = head, .shard_size = size };
+    OK(vf_writer_open(&w, dir, &o, &err));
+    cJSON_Delete(head);
+    return w;
+}
+
+static void put_some(vf_writer *w, uint32_t i)
+{
+    char caption[32];
+    snprintf(caption, sizeof caption, "caption %u", (unsigned)(i * 5 % 23));
+    if (i % 3)
+        OK(make_sample(w, i, caption, 3, 16, 12, &err));
+    else
+        OK(make_sample(w, i, caption, 1, 8, 4, &err));
+}
+
+static void finish(vf_writer *w)
+{
+    OK(vf_writer_finish(w, &err));
+    vf_writer_close(w);
+}
+
+/* Two datasets have the same shards; returns their number. */
+static int same_shards(const char *a, const char *b)
+{
+    vf_manifest x, y;
+    OK(vf_manifest_read(&x, a, &err));
+    OK(vf_manifest_read(&y, b, &err));
+    const int n = x.n_shards;
+    assert_int_equal(n, y.n_shards);
+    for (int i = 0; i < n; i++) {
+        char *path = vc_path_join(b, y.shard[i].file);
+        vf_key hash;
+        OK(vf_hash_file(&hash, path, NULL, &err));
+        assert_memory_equal(&hash, &y.shard[i].hash, sizeof hash);
+        assert_string_equal(x.shard[i].file, y.shard[i].file);
+        assert_memory_equal(&hash, &x.shard[i].hash, sizeof hash);
+        free(path);
+    }
+    vf_manifest_free(&x);
+    vf_manifest_free(&y);
+    return n;
+}
+
+/* One shard's bytes do not depend on the order of puts, nor on commits. */
+static void bytes_of_any_order(void **state)
+{
+    enum { N = 40 };
+    char *a = vc_path_join(*state, "a"), *b = vc_path_join(*state, "b");
+    vf_writer *w = open_sized(a, BIG);
+    for (uint32_t i = 0; i < N; i++)
+        put_some(w, i);
+    finish(w);
+    w = open_sized(b, BIG);
+    for (uint32_t i = N; i-- > 0;) {
+        put_some(w, i);
+        if (i % 3)
+            OK(vf_writer_commit(w, &err));
+    }
+    finish(w);
+    assert_int_equal(same_shards(a, b), 2);
+    assert_whole(b);
+    free(a);
+    free(b);
+}
+
+/* A writer that ends at any sample, with what it has committed, and starts again makes the shards
+ * of one that does not. */
+static void bytes_after_restarts(void **state)
+{
+    enum { N = 40 };
+    static const int64_t sizes[] = { SMALL, 4096 };
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        char *a = vc_format("%s/a%zu", (char *)*state, s), *b = vc_format("%s/b%zu",
+                                                                         (char *)*state, s);
+        vf_writer *w = open_sized(a, sizes[s]);
+        for (uint32_t i = 0; i < N; i++)
+            put_some(w, i);
+        finish(w);
+        for (uint32_t end = 1; end < N; end += 3 + end % 6) {
+            w = open_sized(b, sizes[s]);
+            for (uint32_t i = 0; i < end; i++)
+                put_some(w, i);
+            if (end % 2)
+                OK(vf_writer_commit(w, &err));
+            vf_writer_close(w);
+        }
+        w = open_sized(b, sizes[s]);
+        for (uint32_t i = 0; i < N; i++)
+            put_some(w, i);
+        finish(w);
+        assert_true(same_shards(a, b) > 4);
+        free(a);
+        free(b);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         FOLDER_TEST(closed_by_time), FOLDER_TEST(committed_by_time),
         FOLDER_TEST(closing_is_local), FOLDER_TEST(bytes_a_sample),
         FOLDER_TEST(text_is_beside_sample), FOLDER_TEST(missing_thumb_is_beside_sample),
-        FOLDER_TEST(seen_again),
+        FOLDER_TEST(seen_again), FOLDER_TEST(bytes_of_any_order),
+        FOLDER_TEST(bytes_after_restarts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
