@@ -33,7 +33,8 @@ struct prep_encoder {
     void *told_arg;
     double frames, passed;           /* that the VAE gets for a job: all, and those of the inputs
                                       * that it is through with */
-    vf_keymap made;                  /* keys of the values that this encoder made */
+    vf_keymap made;                  /* keys of the values that this encoder made, with the turns
+                                      * of their jobs */
     trace_set trace;
 };
 
@@ -518,11 +519,12 @@ static int thumbnail(const prep_encoder *e, prep_job *j, vc_err *err)
     return rc;
 }
 
-/* Whether an earlier job, or an earlier value of this job, has the key: a still is its own first
- * frame. */
+/* Whether an earlier job that is put before this one, or an earlier value of this job, has the key:
+ * a still is its own first frame. */
 static bool is_made(const prep_encoder *e, const prep_job *j, int v)
 {
-    bool made = vf_keymap_get(&e->made, j->key[v], NULL);
+    uint64_t turn;
+    bool made = vf_keymap_get(&e->made, j->key[v], &turn) && turn <= j->turn;
 
     for (int u = 0; u < v; u++)
         made |= j->value[u] && !memcmp(&j->key[u], &j->key[v], sizeof j->key[v]);
@@ -585,7 +587,7 @@ int prep_encode(prep_encoder *e, prep_job *j, uint64_t *n, vc_err *err)
         rc = write_trace(e, j, err);
     for (int v = 0; !rc && v < VC_ROLES; v++)
         if (j->value[v])
-            rc = vf_keymap_put(&e->made, j->key[v], 0, err);
+            rc = vf_keymap_put(&e->made, j->key[v], j->turn, err);
     clear_trace(&e->trace);
     prep_frames_close(&j->pixels);
     prep_frames_close(&j->control);

@@ -11,6 +11,7 @@
  * each stage frees its inputs. */
 typedef struct prep_job {
     const vprep_item *item;          /* NULL: a validation prompt, which is not traced */
+    uint32_t turn;                   /* its place in the order in which samples are put */
     unsigned need;                   /* VC_ROLE_BITs to be encoded; the others are stored already */
     bool want_thumb;
     int frames;                      /* first frames of the clip that are needed */
@@ -52,7 +53,8 @@ void prep_encoder_watch(prep_encoder *e, prep_told *told, void *arg);
 double prep_encoder_seconds(const prep_encoder *e);
 
 /* Encodes the values that j needs and writes its trace. A value that an earlier job of this encoder
- * has is not encoded again, so jobs must be put in the order of their encoding. Closes j's frames.
+ * has is not encoded again if that job's turn comes before, so jobs are put in the order of their
+ * turns. Closes j's frames.
  * *n: the number of encoded values besides the clip. */
 int prep_encode(prep_encoder *e, prep_job *j, uint64_t *n, vc_err *err);
 

@@ -2,9 +2,13 @@
  *
  *   worker 1..W   decode and resize one clip each      \ queue `decoded`: at most QUEUE_CLIPS clips
  *   main thread   VAE, packing                         / and QUEUE_BYTES bytes
- *   writer        LMDB, in the order things arrive       queue `encoded`, the same bounds
+ *   writer        LMDB, in the order of the plan         turns `encoded`: WINDOW samples and
+ *                                                        QUEUE_BYTES bytes
  *
- * The encoder takes any clip that is ready, so it is never idle while one waits. A worker decodes
+ * The encoder takes any clip that is ready, so it is never idle while one waits. What it made waits
+ * for its turn: samples are written in the order of the plan, so that the same plan makes the same
+ * shards. While one clip takes long to decode, those after it go on up to the window. A sample
+ * without values to be made, after the first that has some, waits for its turn too. A worker decodes
  * the first range of a clip's frames (encode/clip_frames.h). While the VAE encodes a range, a thread
  * of the clip decodes the next one: a worker may be waiting for room in the queue, which only the
  * encoder makes. Memory: one range per worker, the two queues, two ranges in the encoder; never a
@@ -15,31 +19,33 @@
 #include <string.h>
 
 #include "common/os/queue.h"
+#include "common/os/turns.h"
 #include "precompute/encode/loss_mask.h"
 #include "precompute/encode/prompt_images.h"
 #include "precompute/run/reuse.h"
 #include "precompute/vprep/decode.h"
 #include "precompute/vprep/record.h"
 
-enum { QUEUE_CLIPS = 16 };
+enum { QUEUE_CLIPS = 16, WINDOW = 256 };
 _Static_assert(VC_ROLES <= 16, "roles do not fit into `need`");
 #define TELL_S 0.1                   /* least seconds between reports of the clip in the VAE */
 #define QUEUE_BYTES ((size_t)512 << 20)
 
-typedef struct pending {             /* an item that has values to be made */
+typedef struct pending {             /* an item whose record waits for its turn */
     uint32_t item;
-    uint16_t need;                   /* VC_ROLE_BITs */
-    bool want_thumb;
+    uint16_t need;                   /* VC_ROLE_BITs of the values to be made */
+    bool want_thumb, take_thumb;     /* a thumbnail is made, or copied from --reuse */
 } pending;
 
 typedef struct line {                /* the pipeline's own state */
     vprep *p;
     prep_encoder *encoder;
-    vc_queue *decoded, *encoded;
+    vc_queue *decoded;
+    vc_turns *encoded;               /* by index into `pending` */
     pending *pending;
     vb_choice largest;               /* the largest clip that the VAE encodes whole */
     unsigned roles;                  /* VC_ROLE_BITs of the values that jobs make */
-    uint32_t n_pending, next;        /* next: taken by workers, atomically */
+    uint32_t n_pending, n_jobs;      /* n_jobs: those that have values or thumbnails to be made */
     int ended;                       /* atomic: an error ends the run */
     pthread_mutex_t lock;            /* guards err, the counts below and those of the run, and the
                                       * seconds of the workers */
@@ -58,7 +64,7 @@ static void line_fail(line *l, const vc_err *e)
     pthread_mutex_unlock(&l->lock);
     __atomic_store_n(&l->ended, 1, __ATOMIC_RELEASE);
     vc_queue_cancel(l->decoded);
-    vc_queue_cancel(l->encoded);
+    vc_turns_cancel(l->encoded);
 }
 
 /* Counts a job that ended. A failed job counts as skipped, even if its clip was stored. */
@@ -118,6 +124,7 @@ static void job_failed(line *l, prep_job *j, const char *stage, const vc_err *wh
     if (vprep_item_failed(l->p, j->item, stage, why, &e))
         line_fail(l, &e);
     line_done(l, j, false);
+    vc_turns_put(l->encoded, j->turn, NULL, 0);
     prep_job_free(j);
 }
 
@@ -210,32 +217,51 @@ static size_t bytes_of(const prep_frames *f)
     return (size_t)f->count * f->bytes;
 }
 
+/* Whether a job has values or a thumbnail to be made; else only its record is written. */
+static bool works(const prep_job *j)
+{
+    return j->need || j->want_thumb;
+}
+
+/* Makes the job of l->pending[turn], with its frames; NULL after a failure, which was noted. */
+static prep_job *begin_job(line *l, uint32_t turn)
+{
+    const pending *t = &l->pending[turn];
+    vc_err why = { 0 };
+    prep_job *j = calloc(1, sizeof *j);
+
+    if (!j) {
+        vc_no_memory(&why);
+        line_fail(l, &why);
+        return NULL;
+    }
+    j->item = &l->p->plan.items[t->item];
+    j->turn = turn;
+    j->need = t->need;
+    j->want_thumb = t->want_thumb;
+    int rc = *vc_stop_flag() ? vc_fail(&why, VC_ESTOP, "stopped")
+                             : vprep_clip_of(l->p, j->item, &j->clip, &why);
+    if (!rc && works(j))
+        rc = decode_job(l, j, &why);
+    else if (!rc)
+        prep_job_settle(l->p, j);
+    if (!rc)
+        return j;
+    job_failed(l, j, "decode", &why);
+    return NULL;
+}
+
 static void *decode_worker(void *arg)
 {
     line *l = arg;
+    uint32_t turn;
 
-    for (;;) {
-        uint32_t i = __atomic_fetch_add(&l->next, 1, __ATOMIC_RELAXED);
-        if (i >= l->n_pending || __atomic_load_n(&l->ended, __ATOMIC_ACQUIRE))
-            break;
-        vc_err why = { 0 };
-        prep_job *j = calloc(1, sizeof *j);
-        if (!j) {
-            vc_no_memory(&why);
-            line_fail(l, &why);
-            break;
-        }
-        const pending *t = &l->pending[i];
-        j->item = &l->p->plan.items[t->item];
-        j->need = t->need;
-        j->want_thumb = t->want_thumb;
-        int rc = *vc_stop_flag() ? vc_fail(&why, VC_ESTOP, "stopped")
-                                 : vprep_clip_of(l->p, j->item, &j->clip, &why);
-        if (!rc)
-            rc = decode_job(l, j, &why);
-        if (rc)
-            job_failed(l, j, "decode", &why);
-        else if (!vc_queue_put(l->decoded, j, bytes_of(&j->pixels) + bytes_of(&j->control)))
+    while (vc_turns_begin(l->encoded, &turn)) {
+        prep_job *j = begin_job(l, turn);
+        if (!j)
+            continue;
+        if (works(j) ? !vc_queue_put(l->decoded, j, bytes_of(&j->pixels) + bytes_of(&j->control))
+                     : !vc_turns_put(l->encoded, turn, j, 0))
             prep_job_free(j);
     }
     vc_queue_close(l->decoded);
@@ -244,9 +270,9 @@ static void *decode_worker(void *arg)
 
 /* ---- writing ---- */
 
-static int put_job(line *l, const prep_job *j, vc_err *err)
+static int put_job(line *l, prep_job *j, vc_err *err)
 {
-    int rc = 0;
+    int rc = l->pending[j->turn].take_thumb ? take_thumb(l->p, j, err) : 0;
     for (int v = 0; !rc && v < VC_ROLES; v++)
         if (j->value[v])
             rc = vf_writer_put_latent(l->p->writer, j->key[v], j->value[v], j->value_bytes[v], err);
@@ -258,14 +284,14 @@ static void *write_worker(void *arg)
     line *l = arg;
     prep_job *j;
 
-    while ((j = vc_queue_get(l->encoded))) {
+    while ((j = vc_turns_get(l->encoded))) {
         vc_err e = { 0 };
         double begin = vc_seconds();
         int rc = put_job(l, j, &e);
         l->p->profile.span[PREP_SPAN_WRITE] += vc_seconds() - begin;
         if (rc)
             line_fail(l, &e);
-        else
+        else if (works(j))
             line_done(l, j, true);
         prep_job_free(j);
         if (rc)
@@ -283,6 +309,7 @@ double vprep_clip_pixels(const vb_choice *c)
 static void note_job(line *l, const prep_job *j)
 {
     bool whole = false;
+    l->n_jobs += works(j);
     l->roles |= j->need;
     for (int v = 0; v < VC_ROLES; v++)
         whole |= j->need & VC_ROLE_BIT(v) && vprep_is_whole((vc_role)v);
@@ -290,7 +317,8 @@ static void note_job(line *l, const prep_job *j)
         l->largest = j->clip.choice;
 }
 
-/* Lists the items that have values to be made, and writes the records of those that have none. */
+/* Lists the items from the first on that has values to be made, and writes the records of those
+ * before it. */
 static int settle_stored(line *l, vc_err *err)
 {
     vprep *p = l->p;
@@ -305,11 +333,13 @@ static int settle_stored(line *l, vc_err *err)
         if (it->stored)
             continue;
         rc = settle_job(p, it, &j, err);
-        if (!rc && (j.need || j.want_thumb))
-            l->pending[l->n_pending++] = (pending){ i, (uint16_t)j.need, j.want_thumb };
+        const bool waits = l->n_pending || works(&j);
+        if (!rc && waits)
+            l->pending[l->n_pending++] = (pending){ i, (uint16_t)j.need, j.want_thumb,
+                                                    j.thumb != NULL };
         if (!rc)
             note_job(l, &j);
-        if (!rc && !j.need && !j.want_thumb)
+        if (!rc && !waits)
             rc = put_record(p, &j, err);
         p->count.reused += !rc && !(j.need & VC_ROLE_BIT(VC_ROLE_CLIP));
         vprep_clip_free(&j.clip);
@@ -364,10 +394,9 @@ static void encode_all(line *l)
         l->p->count.conditions += conditions;
         for (int v = 0; v < VC_ROLES; v++)
             bytes += j->value_bytes[v];
-        if (!vc_queue_put(l->encoded, j, bytes))
+        if (!vc_turns_put(l->encoded, j->turn, j, bytes))
             prep_job_free(j);
     }
-    vc_queue_close(l->encoded);
 }
 
 /* Divides the main thread's time in the stage of the clips, which took `seconds`. */
@@ -381,7 +410,7 @@ static void note_profile(line *l, double seconds)
     f->span[PREP_SPAN_VAE] += took;
     f->span[PREP_SPAN_PACK] -= took;
     f->span[PREP_SPAN_WAIT_CLIPS] = vc_queue_look(l->decoded).get_wait;
-    f->span[PREP_SPAN_WAIT_WRITER] = vc_queue_look(l->encoded).put_wait;
+    f->span[PREP_SPAN_WAIT_WRITER] = vc_turns_put_wait(l->encoded);
 }
 
 static int run_threads(line *l, vc_err *err)
@@ -412,7 +441,7 @@ static int run_threads(line *l, vc_err *err)
     free(thread);
     for (prep_job *j; (j = vc_queue_try(l->decoded));)
         prep_job_free(j);
-    for (prep_job *j; (j = vc_queue_try(l->encoded));)
+    for (prep_job *j; (j = vc_turns_try(l->encoded));)
         prep_job_free(j);
     if (l->err.code)
         *err = l->err;
@@ -437,7 +466,7 @@ static int encode_pending(line *l, vc_err *err)
 {
     int rc = vc_queue_open(&l->decoded, QUEUE_CLIPS, QUEUE_BYTES, err);
     if (!rc)
-        rc = vc_queue_open(&l->encoded, QUEUE_CLIPS, QUEUE_BYTES, err);
+        rc = vc_turns_open(&l->encoded, l->n_pending, WINDOW, QUEUE_BYTES, err);
     return rc ? rc : run_timed(l, err);
 }
 
@@ -464,7 +493,7 @@ int vprep_clips(vprep *p, vc_err *err)
         rc = vprep_prompt_images_encode(p, l.encoder, err);
     if (l.encoder)
         p->profile.span[PREP_SPAN_VAE] = prep_encoder_seconds(l.encoder);
-    const uint64_t total = rc ? 0 : l.n_pending + p->ranks.others_clips;
+    const uint64_t total = rc ? 0 : l.n_jobs + p->ranks.others_clips;
     if (total)
         vc_progress_begin(p->progress, "clips", "clips", total);
     if (l.encoder)
@@ -479,7 +508,7 @@ int vprep_clips(vprep *p, vc_err *err)
         vprep_share_progress(p, &l.at, true);
     vc_progress_end(p->progress);
     vc_queue_free(l.decoded);
-    vc_queue_free(l.encoded);
+    vc_turns_free(l.encoded);
     prep_encoder_close(l.encoder);
     free(l.pending);
     pthread_mutex_destroy(&l.lock);

@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
 # A vprep that is killed at random moments and started again ends with the dataset of an
-# uninterrupted run.
+# uninterrupted run, and with its shard files, byte for byte.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 kills=${VLT_KILLS:-30}
 
 small_set "$dir/media" 24
-run() { vprep --meta "$dir/media/metadata.json" "${sampling[@]}" --shard_size 1M --out "$1" \
-    --quiet; }
+flags=(--meta "$dir/media/metadata.json" --video_sample_size 256 --video_sample_n_frames 9
+    --video_sample_stride 1 --random_hw_adapt --variants 4 --thumbnails 64 --shard_size 1M --quiet)
+run() { vprep "${flags[@]}" --out "$1"; }
 begin=$(date +%s%N)
 run "$dir/whole" >/dev/null
+[ -e "$dir/whole/shard-00002.lmdb" ] || wrong "fewer than three shards"
 took=$((($(date +%s%N) - begin) / 1000000))
 echo "an uninterrupted run takes $took ms"
 
@@ -19,13 +21,13 @@ finish() {
     run "$dir/cut" >/dev/null
     vlat verify "$dir/cut" >/dev/null
     same_values "$dir/whole" "$dir/cut"
+    same_files "$dir/whole" "$dir/cut"
     rm -rf "$dir/cut"
 }
 RANDOM=1
 killed=0 most=$took
 for ((attempt = 0; killed < kills && attempt < 20 * kills; attempt++)); do
-    (exec vprep --meta "$dir/media/metadata.json" "${sampling[@]}" --shard_size 1M \
-        --out "$dir/cut" --quiet) >/dev/null 2>&1 &
+    (exec vprep "${flags[@]}" --out "$dir/cut") >/dev/null 2>&1 &
     pid=$!
     wait_ms=$((RANDOM % (most + 1)))
     sleep "$((wait_ms / 1000)).$(printf '%03d' $((wait_ms % 1000)))"
