@@ -74,6 +74,21 @@ int vf_writer_manifest(vf_writer *w, bool complete, vc_err *err)
 
 /* ---- closing ---- */
 
+/* Publishes the half's sealed shard, if it has one. */
+static int publish(vf_writer *w, vf_half *h, vc_err *err)
+{
+    if (!h->is_sealed)
+        return 0;
+    h->is_sealed = false;
+    return vf_writer_publish(w, h, &h->sealed, err);
+}
+
+int vf_writer_publish_sealed(vf_writer *w, vc_err *err)
+{
+    int rc = publish(w, &w->text, err);
+    return rc ? rc : publish(w, &w->shard, err);
+}
+
 /* Finishes the file of h, lays it out anew and adds the shard to the manifest. */
 static int close_half(vf_writer *w, vf_half *h, vf_shard_info *s, vc_err *err)
 {
@@ -83,21 +98,27 @@ static int close_half(vf_writer *w, vf_half *h, vf_shard_info *s, vc_err *err)
     h->env = NULL;
     h->held = 0;
     s->text = h == &w->text;
-    int rc = vf_env_finish(env, &bytes, err);
+    int rc = vf_env_commit(env, err);
+    vf_env_close(env);
     char *path = vc_path_join(w->dir, vf_writer_half_name(w, h, file));
     if (!rc)
         rc = path ? vf_writer_lay_out(path, s->text, &bytes, &s->hash, err) : vc_no_memory(err);
     free(path);
-    if (!rc)
-        rc = vc_sync_dir(w->dir, err);
     if (rc)
         return rc;
     s->bytes = (int64_t)bytes;
-    if (h->number == VF_NO_NUMBER)
-        return vf_writer_publish(w, h, s, err);
+    if (h->number == VF_NO_NUMBER) {
+        h->sealed = *s;
+        h->is_sealed = true;
+        return w->sealing ? 0 : publish(w, h, err);
+    }
     s->number = h->number++;
     vf_shard_name(s->file, s->text, s->number);
-    rc = vf_manifest_add(&w->manifest, s, err);
+    if (!s->text)
+        w->noted_from = w->noted_to = 0;
+    rc = vc_sync_dir(w->dir, err);
+    if (!rc)
+        rc = vf_manifest_add(&w->manifest, s, err);
     return rc ? rc : vf_writer_manifest(w, false, err);
 }
 
@@ -261,8 +282,5 @@ int vf_writer_close_shard(vf_writer *w, vc_err *err)
     if (rc)
         return rc;
     vf_shard_info s = { .samples = n[0], .latents = n[1] };
-    rc = close_half(w, &w->shard, &s, err);
-    if (!rc)
-        w->noted_from = w->noted_to = 0;
-    return rc;
+    return close_half(w, &w->shard, &s, err);
 }

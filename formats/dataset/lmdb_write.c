@@ -434,11 +434,6 @@ int vf_env_commit(vf_env *e, vc_err *err)
     return 0;
 }
 
-uint64_t vf_env_bytes(const vf_env *e)
-{
-    return e->used + e->waiting;
-}
-
 uint64_t vf_env_waiting(const vf_env *e)
 {
     return e->waiting;

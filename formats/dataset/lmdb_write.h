@@ -34,7 +34,6 @@ int vf_env_get(vf_env *e, int db, const void *key, size_t key_size, const void *
                size_t *size, vc_err *err);
 int vf_env_commit(vf_env *e, vc_err *err);
 
-uint64_t vf_env_bytes(const vf_env *e);          /* bytes used on disk, and waiting for a commit */
 uint64_t vf_env_waiting(const vf_env *e);        /* bytes waiting for a commit */
 int vf_env_count(vf_env *e, int db, uint64_t *n, vc_err *err);   /* committed entries */
 

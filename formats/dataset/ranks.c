@@ -190,6 +190,8 @@ int vf_writer_publish(vf_writer *w, vf_half *h, vf_shard_info *s, vc_err *err)
     for (uint32_t i = w->noted_from; i < w->noted_to && !rc && !s->text; i++)
         if (w->slot[i].shard == VF_NO_NUMBER)
             w->slot[i].shard = s->number;
+    if (!s->text)
+        w->noted_from = w->noted_to = 0;
     if (!rc)
         rc = vf_manifest_add(&w->manifest, s, err);
     if (!rc)

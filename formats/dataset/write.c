@@ -399,8 +399,23 @@ int vf_writer_commit(vf_writer *w, vc_err *err)
 
 static int close_open(vf_writer *w, vc_err *err)
 {
-    int rc = vf_writer_close_shard(w, err);
+    int rc = vf_writer_publish_sealed(w, err);
+    if (!rc)
+        rc = vf_writer_close_shard(w, err);
     return rc ? rc : vf_writer_close_text(w, err);
+}
+
+int vf_writer_seal(vf_writer *w, vc_err *err)
+{
+    int rc = writable(w, err);
+    if (rc || w->ranks == 1)
+        return rc;
+    w->sealing = true;
+    rc = vf_writer_close_shard(w, err);
+    if (!rc)
+        rc = vf_writer_close_text(w, err);
+    w->sealing = false;
+    return stick(w, rc, err);
 }
 
 int vf_writer_flush(vf_writer *w, vc_err *err)

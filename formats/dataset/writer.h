@@ -46,6 +46,8 @@ typedef struct vf_half {                     /* the shards of one kind */
     vf_env *env;                             /* the open shard, or NULL */
     unsigned number;                         /* number of the open or next shard; VF_NO_NUMBER */
     uint64_t held;                           /* vf_pair_bytes of the open shard's pairs */
+    bool is_sealed;
+    vf_shard_info sealed;                    /* a rank's closed shard, which has all but its number */
 } vf_half;
 
 /* The bytes by which a pair lets its shard grow: a shard is full when the sum of its pairs has
@@ -64,7 +66,7 @@ struct vf_writer {
     uint64_t shard_size;
     double shard_seconds, shard_since;       /* shard_since: time when the shard was opened */
     double commit_seconds, commit_since;     /* commit_since: time of the last commit */
-    bool append, finished;
+    bool append, finished, sealing;          /* sealing: shards that are closed get no number yet */
     int rank, ranks;                         /* 0, 1: a lone writer */
     vf_manifest manifest;
     vf_half shard, text;
@@ -121,6 +123,8 @@ int vf_writer_close_full(vf_writer *w, vc_err *err);
 /* Closes the text shard too: a closed shard must find its texts in closed shards. */
 int vf_writer_close_shard(vf_writer *w, vc_err *err);
 int vf_writer_close_text(vf_writer *w, vc_err *err);
+/* Publishes the sealed shards. */
+int vf_writer_publish_sealed(vf_writer *w, vc_err *err);
 int vf_writer_manifest(vf_writer *w, bool complete, vc_err *err);
 
 /* ---- layout.c ---- */

@@ -399,13 +399,29 @@ static int64_t row_of(const vprep *p, uint32_t item)
     return p->list.meta.rows[p->plan.items[item].row].row;
 }
 
+/* The ranks from `first` on close their shards, and number them one after the other: which rank is
+ * done first decides nothing. */
+static int close_in_turn(vprep *p, int first, int (*close)(vf_writer *w, vc_err *err), vc_err *err)
+{
+    uint8_t done = 0;
+    int rc = p->ranks.rank < first ? 0 : vf_writer_seal(p->writer, err);
+
+    for (int r = first; r < p->ranks.n && !rc; r++) {
+        if (r == p->ranks.rank)
+            rc = close(p->writer, err);
+        if (!rc)
+            rc = vc_comm_broadcast(p->ranks.comm, &done, sizeof done, r, err);
+    }
+    return rc;
+}
+
 int vprep_share_texts(vprep *p, vc_err *err)
 {
     int shards, rc;
 
     if (p->ranks.n == 1)
         return 0;
-    rc = vf_writer_flush(p->writer, err);
+    rc = close_in_turn(p, 0, vf_writer_flush, err);
     if (!rc)
         rc = count_shards(p, &shards, err);
     if (!rc)
@@ -509,8 +525,7 @@ int vprep_share_clips(vprep *p, vc_err *err)
 
     if (rc || p->ranks.n == 1)
         return rc;
-    if (p->ranks.rank)
-        rc = vf_writer_finish(p->writer, err);
+    rc = close_in_turn(p, 1, vf_writer_finish, err);
     if (!rc)
         rc = count_shards(p, &shards, err);
     if (!rc && p->ranks.rank == 0)

@@ -75,6 +75,13 @@ absent() { local f; for f; do [ ! -e "$f" ] || wrong "$f exists"; done; }
 root() { sed -n 's/.*"root": "\([0-9a-f]*\)".*/\1/p' "$1/manifest.json"; }
 same_root() { [ -n "$(root "$1")" ] && [ "$(root "$1")" = "$(root "$2")" ] ||
     wrong "$1 and $2: the roots differ"; }
+# same_files A B: two datasets have the same shards, byte for byte.
+same_files()
+{
+    local a b
+    a=$(cd "$1" && sha256sum shard-* text-*) && b=$(cd "$2" && sha256sum shard-* text-*) &&
+        [ "$a" = "$b" ] || wrong "$1 and $2: the shards differ: $(diff <(echo "$a") <(echo "$b"))"
+}
 count() { vlat list "$1" | wc -l; }
 # whole DATASET: the dataset is finished and undamaged.
 whole() { grep -q '"complete": *true' "$1/manifest.json" 2>/dev/null &&

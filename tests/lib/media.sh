@@ -37,14 +37,3 @@ same_values() {
     diff <(echo "$a") <(echo "$b") | head -10
     return 1
 }
-
-# same_files A B: two datasets have the same shards, byte for byte.
-same_files() {
-    local a b
-    a=$(cd "$1" && sha256sum shard-* text-*) && b=$(cd "$2" && sha256sum shard-* text-*) ||
-        return 1
-    [ "$a" = "$b" ] && return 0
-    echo "the shards of $1 and $2 differ:"
-    diff <(echo "$a") <(echo "$b")
-    return 1
-}

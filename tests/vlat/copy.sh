@@ -11,13 +11,17 @@ expect 2 'has 60 samples' vlat split a.lmdb --out p --n 61
 expect 2 '--out is required' vlat split a.lmdb --n 3
 expect 0 'p-02: 20 samples' vlat split a.lmdb --n 3 --out p
 expect 1 'p-00 is a finished dataset already' vlat split a.lmdb --n 2 --out p
+cp -r p-01 was-p-01
 rm -r p-01                                   # as if split had been stopped: whole parts are kept
 at=$(stat -c %i p-02/manifest.json)
 expect 0 'p-01: 20 samples' vlat split a.lmdb --n 3 --out p
 [ "$(stat -c %i p-02/manifest.json)" = "$at" ] || wrong 'split made a finished part again'
 expect 0 'no damage' vlat verify p-01
+same_files p-01 was-p-01
 expect 0 '60 samples' vlat merge p-00 p-01 p-02 --out back.lmdb --shard_size 1MiB
 same_root a.lmdb back.lmdb
+expect 0 '60 samples' vlat merge p-00 p-01 p-02 --out again.lmdb --shard_size 1MiB
+same_files back.lmdb again.lmdb
 expect 0 '60 the same, 0 changed' vlat diff a.lmdb back.lmdb
 expect 0 'b-1x8x4: 20 samples' vlat split a.lmdb --by bucket --out b
 expect 0 'samples *40' vlat info b-3x4x6
@@ -53,6 +57,7 @@ expect 1 'no sample fits' vlat select a.lmdb 'sample > 100' --out none
 absent none
 expect 0 '20 samples' vlat select a.lmdb 'sample >= 40' --out last.lmdb
 expect 0 '^000000000040/000' vlat list last.lmdb
+same_files p-02 last.lmdb                    # the same samples, by another verb
 expect 0 'no damage' vlat verify last.lmdb
 expect 1 '20 the same, 0 changed, 40 only in the first, 0 only' vlat diff a.lmdb last.lmdb
 expect 1 '^+ 000000000000/000' vlat diff last.lmdb a.lmdb
@@ -73,8 +78,14 @@ absent none
 cp -r a.lmdb a.lmdb.gc
 mkdir a.lmdb/mine && echo 1 >a.lmdb/mine/clip.mp4 && echo 2 >a.lmdb/report.html &&
     echo 3 >a.lmdb.gc/notes
+cp -r a.lmdb was.lmdb
 expect 0 ' freed' vlat gc a.lmdb
 same_root a.lmdb back.lmdb
+cp -r a.lmdb once.lmdb
+expect 0 '^0 B of .* freed' vlat gc a.lmdb
+expect 0 ' freed' vlat gc was.lmdb
+same_files a.lmdb once.lmdb
+same_files a.lmdb was.lmdb
 expect 0 'no damage' vlat verify a.lmdb
 absent a.lmdb.gc
 [ "$(cat a.lmdb/mine/clip.mp4 a.lmdb/report.html a.lmdb/notes)" = "$(printf '1\n2\n3')" ] ||

@@ -8,12 +8,16 @@ kills=${VLT_KILLS:-30}
 small_set "$dir/media" 24
 flags=(--meta "$dir/media/metadata.json" --video_sample_size 256 --video_sample_n_frames 9
     --video_sample_stride 1 --random_hw_adapt --variants 4 --thumbnails 64 --shard_size 1M --quiet)
-run() { vprep "${flags[@]}" --out "$1"; }
+run() { vprep "${flags[@]}" --out "$@"; }
 begin=$(date +%s%N)
 run "$dir/whole" >/dev/null
 [ -e "$dir/whole/shard-00002.lmdb" ] || wrong "fewer than three shards"
 took=$((($(date +%s%N) - begin) / 1000000))
 echo "an uninterrupted run takes $took ms"
+for workers in 1 7; do
+    run "$dir/by-$workers" --workers $workers >/dev/null
+    same_files "$dir/whole" "$dir/by-$workers"
+done
 
 # The test runs vprep until the number of kills is reached. A run that ends before the kill does not
 # count, and shortens the next wait, so that the result is the same on slow and on fast machines.

@@ -48,6 +48,9 @@ for n in 1 2 4; do
     [ "$(clips)" = "$all" ] || wrong "$n ranks: the clips are not \"$all\""
     same "$dir/one" "$dir/$n" "$n ranks"
 done
+# the same number of ranks makes the same files if none closes a shard before the end
+for again in 1 2; do run 3 3 "$dir/3-$again" --shard_size 4G; done
+same_files "$dir/3-1" "$dir/3-2"
 holds "$dir/one/plan.jsonl" '"source":{"w":96,"h":64,"frames":10,"fps":[0-9]*\.[0-9]*,'
 
 # A continued run: all ranks compare a file's recorded size, time and inode, so a changed last byte

@@ -53,7 +53,7 @@ absent "$dir/c/manifest.json"
 check reuse 0 vprep "${at48[@]}" --out "$dir/c" --reuse "$dir/a"
 stdout_has "^texts: reuse 8 (8 copied), encode 0\$" && stderr_has "6 encoded, 1 reused" &&
     stderr_has "; 0 of 8 prompts encoded" && stderr_has "1 latents and 8 texts were copied"
-check fresh 0 vprep "${at48[@]}" --out "$dir/d" && same_values "$dir/c" "$dir/d"
+check fresh 0 vprep "${at48[@]}" --out "$dir/d" && same_files "$dir/c" "$dir/d"
 check "fresh i2v" 0 vprep "${at64[@]}" --out "$dir/i" --train_mode i2v
 
 # ---- the same settings with two datasets: nothing is encoded, no thumbnail and no condition ----
@@ -62,7 +62,7 @@ check "all of it" 0 vprep "${at64[@]}" --out "$dir/e" --train_mode i2v --reuse "
 stdout_has "^reuse 7 (7 copied), encode 0, drop 0\$" &&
     stdout_has "^conditions: reuse 14 (14 copied), encode 0\$"
 stderr_has "0 encoded, 7 reused" && stderr_has " 0 conditions encoded; 0 of 8 prompts" &&
-    same_values "$dir/e" "$dir/i"
+    same_files "$dir/e" "$dir/i"
 stderr_lacks "clips:"
 check verify 0 vlat verify "$dir/e"
 check "once more" 0 vprep "${at64[@]}" --out "$dir/e" --train_mode i2v &&

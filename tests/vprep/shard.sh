@@ -35,6 +35,7 @@ for n in 1 2 4; do
     join $n "$dir/joined-$n"
     same_values "$dir/whole" "$dir/joined-$n"
     same_root "$dir/whole" "$dir/joined-$n"
+    same_files "$dir/whole" "$dir/joined-$n"
     check "$n jobs: other samples" 0 vlat diff "$dir/whole" "$dir/joined-$n"
     check "$n jobs: damage" 0 vlat verify "$dir/joined-$n"
     ! grep -q '"part"' "$dir/joined-$n/manifest.json" || wrong "$n jobs: the manifest has a part"
