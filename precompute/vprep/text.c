@@ -253,6 +253,9 @@ static int one_joined(text_job *j, const vf_row *row, vc_err *err)
             return rc;
         return prep_segments_note(&j->segments, j->p, j->encoder, row, err);
     }
+    rc = encode_queue(j, err);                   /* texts are put in the order of the list */
+    if (rc)
+        return rc;
     rc = put_joined(j, row, key, &why);
     return rc ? text_failed(j, j->item, &why, err) : 0;
 }

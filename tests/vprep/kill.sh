@@ -26,6 +26,7 @@ finish() {
     vlat verify "$dir/cut" >/dev/null
     same_values "$dir/whole" "$dir/cut"
     same_files "$dir/whole" "$dir/cut"
+    cmp "$dir/whole/manifest.json" "$dir/cut/manifest.json"
     rm -rf "$dir/cut"
 }
 RANDOM=1
