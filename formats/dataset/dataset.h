@@ -150,7 +150,10 @@ typedef struct vf_writer_opts {
                                               * the next; 0: until 64 MiB wait */
     bool overwrite;                          /* remove the dataset's own files and begin again */
     bool append;                             /* keep samples that are not put again */
-    bool copies;                             /* vf_writer_number_of is not called: less memory */
+    bool copies;                             /* all values are copies that can be made again: open
+                                              * shards are not durable, and those of a killed run
+                                              * are begun again. vf_writer_number_of is not
+                                              * called: less memory */
     bool change;                             /* continue under any head: each record is put again */
     int rank, ranks;                         /* place among several writers; 0, 0: a lone writer */
     /* Makes further checks, under the lock and before the folder changes; may be NULL. */

@@ -219,6 +219,11 @@ int vf_env_open(vf_env **out, const char *dir, const char *file, const char *con
     return 0;
 }
 
+void vf_env_lazy(vf_env *e)
+{
+    mdb_env_set_flags(e->env, MDB_NOSYNC, 1);
+}
+
 static void forget(vf_env *e)
 {
     for (size_t i = 0; i < e->items; i++)

@@ -240,8 +240,8 @@ static int refuse_file(vf_writer *w, const char *name, vc_err *err)
 }
 
 /* Adopts a file that the manifest does not name: an open shard of a lone writer, one of each kind.
- * Open shards of ranks are adopted later, and a temporary manifest is removed. A writer leaves no
- * other files. */
+ * Open shards of ranks are adopted later; a temporary file is removed, and an open shard of copies,
+ * as it may be damaged. A writer leaves no other files. */
 static int adopt_file(vf_writer *w, const char *name, vc_err *err)
 {
     bool text;
@@ -260,7 +260,7 @@ static int adopt_file(vf_writer *w, const char *name, vc_err *err)
                        "%s/%s is not in the manifest: remove it, or give --overwrite or "
                        "another --out",
                        w->dir, name);
-    return vf_writer_env(w, h, err);
+    return w->copies ? remove_file(w, name, err) : vf_writer_env(w, h, err);
 }
 
 int vf_writer_env(vf_writer *w, vf_half *h, vc_err *err)
@@ -273,8 +273,11 @@ int vf_writer_env(vf_writer *w, vf_half *h, vc_err *err)
         return vf_writer_too_many(w, err);
     if (!text)
         w->shard_since = vc_seconds();
-    return vf_env_open(&h->env, w->dir, vf_writer_half_name(w, h, file),
-                       text ? vf_text_dbs : vf_shard_dbs, err);
+    int rc = vf_env_open(&h->env, w->dir, vf_writer_half_name(w, h, file),
+                         text ? vf_text_dbs : vf_shard_dbs, err);
+    if (!rc && w->copies)
+        vf_env_lazy(h->env);
+    return rc;
 }
 
 int vf_writer_too_many(const vf_writer *w, vc_err *err)

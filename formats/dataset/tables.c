@@ -76,7 +76,7 @@ int vf_writer_note(vf_writer *w, const vf_index_item *item, unsigned shard, bool
     w->noted_to = w->noted_to > at ? w->noted_to : at + 1;
     if (item->entry.number >= w->next_number)
         w->next_number = item->entry.number + (item->entry.number < UINT32_MAX);
-    if (w->by_id && !(item->entry.flags & VF_ENTRY_DROPPED))
+    if (!w->copies && !(item->entry.flags & VF_ENTRY_DROPPED))
         rc = vf_indexmap_put(&w->id_at, w->slot, id_of, at, err);
     return rc;
 }

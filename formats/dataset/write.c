@@ -26,7 +26,7 @@ int vf_writer_open(vf_writer **out, const char *path, const vf_writer_opts *o, v
     w->commit_seconds = o->commit_seconds;
     w->commit_since = vc_seconds();
     w->append = o->append;
-    w->by_id = !o->copies;
+    w->copies = o->copies;
     w->rank = o->rank;
     w->ranks = o->ranks > 1 ? o->ranks : 1;
     w->dir = vc_format("%s", path);

@@ -78,7 +78,7 @@ struct vf_writer {
     vf_slot *slot;
     uint32_t slots, slots_room, next_number;
     uint64_t ranks_end;                      /* above the vf_entry_rank of each slot */
-    bool by_id;                              /* id_at is kept */
+    bool copies;                             /* id_at is not kept, open shards are not durable */
     uint32_t noted_from, noted_to;           /* range of the slots that were noted since a shard was
                                               * closed; those of the open shard are among them */
     uint32_t live;                           /* live samples, and their root */
