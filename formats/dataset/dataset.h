@@ -196,8 +196,9 @@ void vf_writer_close(vf_writer *w);
  * any of the ranks lives. */
 int vf_writer_share(vf_writer *w, vc_err *err);
 /* Does all of vf_writer_flush and vf_writer_finish that needs no other rank: the shards are closed
- * but for their numbers. Nothing may be put until one of the two is called, which gives the numbers;
- * if the ranks call it one after the other, the same ranks get the same numbers in each run. */
+ * but for their numbers. Nothing may be put until one of the two is called, which gives the
+ * numbers; if the ranks call it one after the other, the same ranks get the same numbers in each
+ * run. */
 int vf_writer_seal(vf_writer *w, vc_err *err);
 /* Closes the open shards, so that others can catch up with them. */
 int vf_writer_flush(vf_writer *w, vc_err *err);

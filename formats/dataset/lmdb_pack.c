@@ -20,7 +20,8 @@ enum {
     VERSION = 1, INTEGER_KEYS = 0x08,
     MAX_DBS = 8,
     MAX_PAGE = 32768,
-    BLOCK = 1 << 20                          /* bytes per write */
+    BLOCK = 1 << 20,                         /* bytes per write */
+    RELEASE_EVERY = 64                       /* blocks before the source's pages are released */
 };
 
 typedef struct child {                       /* a page, for the level above */
@@ -48,6 +49,7 @@ typedef struct pack {
     int fd;
     uint8_t *block;                          /* bytes that wait for a write */
     size_t waiting;
+    unsigned blocks;                         /* written since the last release */
     vf_hasher hash;
     uint8_t *leaf;                           /* the page that is being filled */
     unsigned lower, upper;
@@ -97,6 +99,10 @@ static int flush(pack *k, vc_err *err)
         at += n > 0 ? (size_t)n : 0;
     }
     k->waiting = 0;
+    if (++k->blocks == RELEASE_EVERY) {
+        vf_lmdb_release(k->from);
+        k->blocks = 0;
+    }
     return 0;
 }
 

@@ -21,8 +21,8 @@ typedef struct vf_env vf_env;
 enum { VF_ENV_DBS = 4 };
 int vf_env_open(vf_env **out, const char *dir, const char *file, const char *const *dbs,
                 vc_err *err);
-/* From now on a commit need not be durable when it returns: after a crash of the system the file may
- * be damaged. For values that can be had again. */
+/* From now on a commit need not be durable when it returns: after a crash of the system the file
+ * may be damaged. For values that can be had again. */
 void vf_env_lazy(vf_env *e);
 /* Frees e, which may be NULL; puts that were not committed are lost. */
 void vf_env_close(vf_env *e);

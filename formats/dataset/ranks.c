@@ -3,7 +3,7 @@
  * Each rank writes shards of its own. An open shard has a name with its rank. When the shard is
  * closed, it gets the next number and its place in the manifest, one rank at a time:
  *
- *     shard-open-00003.lmdb   is full: index, truncated, synced, hashed   (as a lone writer does)
+ *     shard-open-00003.lmdb   is full: index, laid out anew, synced, hashed     (as a lone writer)
  *       manifest.lock         is taken
  *       manifest.json         is read: shards that others have closed meanwhile are loaded
  *       shard-00017.lmdb      the next number is claimed by making the file, then renamed over
@@ -11,8 +11,10 @@
  *       manifest.lock         is released
  *
  * Numbers therefore ascend in the order of closing, as a lone writer's do, and ranks communicate
- * only through the manifest. If a file system shows an old manifest under the lock (NFS caches
- * names for a while), the number after its last shard is taken, and the manifest is read again.
+ * only through the manifest. Where all ranks close their shards, after the texts and at the end,
+ * the callers see to it that the ranks take their numbers in their order (vf_writer_seal). If a
+ * file system shows an old manifest under the lock (NFS caches names for a while), the number after
+ * its last shard is taken, and the manifest is read again.
  *
  * A kill leaves open shards behind, and at most one number that was claimed and not used. The next
  * run, with any number of ranks, adopts the open shards: vf_writer_adopt_left. */

@@ -47,7 +47,7 @@ typedef struct vf_half {                     /* the shards of one kind */
     unsigned number;                         /* number of the open or next shard; VF_NO_NUMBER */
     uint64_t held;                           /* vf_pair_bytes of the open shard's pairs */
     bool is_sealed;
-    vf_shard_info sealed;                    /* a rank's closed shard, which has all but its number */
+    vf_shard_info sealed;                    /* a rank's closed shard, without its number */
 } vf_half;
 
 /* The bytes by which a pair lets its shard grow: a shard is full when the sum of its pairs has

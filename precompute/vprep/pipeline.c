@@ -8,11 +8,11 @@
  * The encoder takes any clip that is ready, so it is never idle while one waits. What it made waits
  * for its turn: samples are written in the order of the plan, so that the same plan makes the same
  * shards. While one clip takes long to decode, those after it go on up to the window. A sample
- * without values to be made, after the first that has some, waits for its turn too. A worker decodes
- * the first range of a clip's frames (encode/clip_frames.h). While the VAE encodes a range, a thread
- * of the clip decodes the next one: a worker may be waiting for room in the queue, which only the
- * encoder makes. Memory: one range per worker, the two queues, two ranges in the encoder; never a
- * source or a long clip as a whole.
+ * without values to be made, after the first that has some, waits for its turn too.
+ * A worker decodes the first range of a clip's frames (encode/clip_frames.h). While the VAE encodes
+ * a range, a thread of the clip decodes the next one: a worker may be waiting for room in the
+ * queue, which only the encoder makes. Memory: one range per worker, the queue and the turns, two
+ * ranges in the encoder; never a source or a long clip as a whole.
  * The first error that ends the run cancels both queues; every thread then leaves by itself. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* test_queue.c - the bounded queue: order, both bounds, close, cancel, and many threads at once; and
- * turns, which bring results back into order. */
+/* test_queue.c - the bounded queue: order, both bounds, close, cancel, and many threads at once;
+ * and turns, which bring results back into order. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* test_lmdb_read.c - the reader of LMDB files reads the same pairs as liblmdb from files that
  * liblmdb wrote in many ways; the check of all pages passes each of them and refuses each kind of
- * damage. A file's final layout follows from its pairs alone, and liblmdb reads and continues it. */
+ * damage. A file's final layout follows from its pairs alone; liblmdb reads and continues it. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
