@@ -278,8 +278,8 @@ int vtrain_resume_check_again(const vtrain *t, vc_err *err)
     int64_t newest;
     int rc = newest_step(&newest, t, err);
     if (!rc && newest != t->newest)
-        rc = vc_fail(err, VC_EBUSY, "--output_dir %s: another run wrote its checkpoints while this "
-                     "one began: start again", t->cfg.output_dir);
+        rc = vc_fail(err, VC_EBUSY, "--output_dir %s: another run wrote checkpoint-%lld while this "
+                     "one began: start again", t->cfg.output_dir, (long long)newest);
     return rc;
 }
 

@@ -365,6 +365,8 @@ static int open_output(vtrain *t, vc_err *err)
     if (!rc)
         rc = vc_lock_file(&t->lock, lock, err);
     if (!rc)
+        rc = check_output(t, err);
+    if (!rc)
         rc = vtrain_resume_check_again(t, err);
     if (!rc)
         vtrain_ckpt_clean(out);
