@@ -15,7 +15,8 @@ static inline size_t vc_utf8_in(const char *s, size_t n, uint32_t *c)
     const unsigned char *p = (const unsigned char *)s;
     if (!n)
         return 0;
-    size_t len = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
+    size_t len = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3
+                 : p[0] < 0xf5 ? 4 : 0;
 
     *c = len < 2 ? p[0] : p[0] & (0xffu >> (len + 1));
     for (size_t i = 1; i < len; i++) {

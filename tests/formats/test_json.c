@@ -216,7 +216,8 @@ static void test_utf8(void **state)
         { "\xf0\x9f\x98\x80", 4 }, { "\xef\xbf\xbf", 3 }, { "\xf4\x8f\xbf\xbf", 4 },
         { "12345678\xff", 8 }, { "a\x80", 1 }, { "a\xc1\xbf", 1 }, { "a\xe0\x9f\xbf", 1 },
         { "a\xed\xa0\x80", 1 }, { "a\xf0\x8f\xbf\xbf", 1 }, { "a\xf5\x80\x80\x80", 1 },
-        { "a\xe2\x82", 1 }, { "a\xe2\x82x", 1 },
+        { "a\xe2\x82", 1 }, { "a\xe2\x82x", 1 }, { "a\xf9\xa9\x98\x9e", 1 },
+        { "a\xf8\x90\x80\x80\x80", 1 }, { "a\xfc\x90\x80\x80", 1 }, { "a\xff\x80\x80\x80", 1 },
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
