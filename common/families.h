@@ -31,8 +31,9 @@ typedef struct vc_text {
                                           * dropped; max_length does not count them */
     int skip;                            /* layers at the encoder's end that are left out; 0: none,
                                           * and the last norm is in */
-    bool clean;                          /* prompts lose HTML's names of characters and runs of
-                                          * white space before they become tokens */
+    bool clean;                          /* wrongly decoded text is repaired, and prompts lose HTML's
+                                          * names of characters and runs of white space before they
+                                          * become tokens */
     bool masked;                         /* the transformer never sees rows of padding */
     bool pooled_only;                    /* it reads no states of tokens */
     const char *width_field;             /* the integer of transformer/config.json with the width of

@@ -1,116 +1,11 @@
-/* clean.c - see clean.h. The rules for names and numbers are those of HTML 5, section 13.2.5.72
- * and the next, as Python's html.unescape has them. */
+/* clean.c - see clean.h */
 #include "precompute/text/clean.h"
 
 #include <stdlib.h>
 
+#include "precompute/text/entities.h"
+#include "precompute/text/repair.h"
 #include "precompute/tokenizer/text.h"
-
-enum { LONGEST = 31, UNKNOWN = 0xFFFD, LAST = 0x10FFFF };
-
-typedef struct entity {
-    const char *name, *text;
-    bool bare;                       /* the name counts without a semicolon, too */
-} entity;
-
-#define E(name_, text_) { #name_, text_, false },
-#define L(name_, text_) { #name_, text_, true },
-static const entity entities[] = {
-#include "precompute/text/entities.def"
-};
-#undef E
-#undef L
-
-/* ---- one reference ---- */
-
-typedef struct word {
-    const char *s;
-    size_t n;
-} word;
-
-static int compare(const void *key, const void *row)
-{
-    const word *w = key;
-    const char *name = ((const entity *)row)->name;
-    int order = strncmp(w->s, name, w->n);
-
-    return order ? order : name[w->n] ? -1 : 0;
-}
-
-static const entity *find(const char *s, size_t n)
-{
-    const word w = { s, n };
-
-    return bsearch(&w, entities, sizeof entities / sizeof *entities, sizeof *entities, compare);
-}
-
-/* Adds the character that s, behind an ampersand, names. Returns the bytes of the name; 0: none. */
-static size_t add_named(vc_buf *out, const char *s)
-{
-    size_t n = 0;
-
-    while (n <= LONGEST && ((s[n] | 32) >= 'a' ? (s[n] | 32) <= 'z' : s[n] >= '0' && s[n] <= '9'))
-        n++;
-    const entity *e = s[n] == ';' ? find(s, n) : NULL;
-    if (e) {
-        vc_buf_str(out, e->text);
-        return n + 1;
-    }
-    for (; n >= 2; n--)
-        if ((e = find(s, n)) && e->bare) {
-            vc_buf_str(out, e->text);
-            return n;
-        }
-    return 0;
-}
-
-/* Whether a number of HTML stands for no character. */
-static bool is_control(uint32_t c)
-{
-    return (c < 0x20 && c != '\t' && c != '\n' && c != '\f' && c != '\r') || c == 0x7F ||
-           (c >= 0xFDD0 && c <= 0xFDEF) || (c & 0xFFFE) == 0xFFFE;
-}
-
-/* Adds character c. HTML reads the numbers of control characters from 128 on as windows-1252. */
-static void add_number(vc_buf *out, uint32_t c)
-{
-    static const uint16_t windows[32] = {
-        0x20AC, 0x81, 0x201A, 0x0192, 0x201E, 0x2026, 0x2020, 0x2021, 0x02C6, 0x2030, 0x0160,
-        0x2039, 0x0152, 0x8D, 0x017D, 0x8F, 0x90, 0x2018, 0x2019, 0x201C, 0x201D, 0x2022, 0x2013,
-        0x2014, 0x02DC, 0x2122, 0x0161, 0x203A, 0x0153, 0x9D, 0x017E, 0x0178
-    };
-
-    if (c >= 0x80 && c < 0xA0)
-        tok_put_char(out, windows[c - 0x80]);
-    else if (!c || (c >= 0xD800 && c < 0xE000) || c > LAST)
-        tok_put_char(out, UNKNOWN);
-    else if (!is_control(c))
-        tok_put_char(out, c);
-}
-
-static int digit(char c, uint32_t base)
-{
-    int v = c >= '0' && c <= '9' ? c - '0'
-            : base == 16 && (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
-    return v;
-}
-
-/* Adds the character whose number s is, behind an ampersand and '#'. Returns the bytes of the
- * number; 0: there is none. */
-static size_t add_numbered(vc_buf *out, const char *s)
-{
-    uint32_t base = (*s | 32) == 'x' ? 16 : 10, c = 0;
-    size_t first = base == 16, n = first;
-
-    for (; digit(s[n], base) >= 0; n++)
-        c = c > LAST ? c : c * base + (uint32_t)digit(s[n], base);
-    if (n == first)
-        return 0;
-    add_number(out, c);
-    return n + (s[n] == ';');
-}
-
-/* ---- a prompt ---- */
 
 /* Replaces every reference once; NULL: out of memory. */
 static char *unescape(const char *s)
@@ -123,7 +18,7 @@ static char *unescape(const char *s)
         s += plain;
         if (!*s)
             break;
-        n = s[1] == '#' ? add_numbered(&out, s + 2) : add_named(&out, s + 1);
+        n = s[1] == '#' ? text_numbered(&out, s + 2) : text_named(&out, s + 1);
         if (!n)
             vc_buf_add(&out, s, 1);
         s += n ? n + 1 + (s[1] == '#') : 1;
@@ -143,16 +38,13 @@ static const char *last_char(const char *end)
     return end;
 }
 
+/* Makes one blank of each run of white space in valid UTF-8. */
 static char *collapse(const char *s)
 {
-    vc_buf valid = { 0 }, out = { 0 };
+    vc_buf out = { 0 };
     size_t n;
 
-    tok_repair(&valid, s, strlen(s));
-    char *text = vc_buf_take(&valid);
-    if (!text)
-        return NULL;
-    const char *at = text, *end = text + strlen(text);
+    const char *at = s, *end = s + strlen(s);
     while (at < end && is_end(tok_char(at, &n)))
         at += n;
     while (at < end && is_end(tok_last_char(at, (size_t)(end - at))))
@@ -165,16 +57,46 @@ static char *collapse(const char *s)
         else if (!was)
             vc_buf_str(&out, " ");
     }
-    free(text);
+    return vc_buf_take(&out);
+}
+
+/* Cleans valid UTF-8. */
+static char *clean(const char *text)
+{
+    char *once = unescape(text), *twice = once ? unescape(once) : NULL;
+    char *cleaned = twice ? collapse(twice) : NULL;
+
+    free(once);
+    free(twice);
+    return cleaned;
+}
+
+static char *valid(const char *prompt)
+{
+    vc_buf out = { 0 };
+
+    tok_repair(&out, prompt, strlen(prompt));
     return vc_buf_take(&out);
 }
 
 char *text_clean(const char *prompt)
 {
-    char *once = unescape(prompt), *twice = once ? unescape(once) : NULL;
-    char *clean = twice ? collapse(twice) : NULL;
+    char *text = valid(prompt), *repaired = text ? text_repair(text) : NULL;
+    char *cleaned = repaired ? clean(repaired) : NULL;
 
-    free(once);
-    free(twice);
-    return clean;
+    free(text);
+    free(repaired);
+    return cleaned;
+}
+
+bool text_is_repaired(const char *prompt)
+{
+    char *text = text_needs_repair(prompt) ? valid(prompt) : NULL;
+    char *without = text ? clean(text) : NULL, *with = without ? text_clean(prompt) : NULL;
+    const bool differs = with && strcmp(with, without);
+
+    free(text);
+    free(without);
+    free(with);
+    return differs;
 }

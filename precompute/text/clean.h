@@ -2,10 +2,15 @@
 #ifndef PRECOMPUTE_TEXT_CLEAN_H
 #define PRECOMPUTE_TEXT_CLEAN_H
 
-/* Replaces HTML's names and numbers of characters (&amp;, &#39;), twice over, makes one blank of
- * each run of white space, and removes white space at both ends. The result equals diffusers'
- * prompt_clean where ftfy is not installed: ftfy's repair of text that was decoded wrongly is left
- * out. The caller frees the result; NULL: out of memory. */
+#include <stdbool.h>
+
+/* Repairs the prompt (repair.h), replaces HTML's names and numbers of characters (&amp;, &#39;),
+ * twice over, makes one blank of each run of white space, and removes white space at both ends. The
+ * result equals diffusers' prompt_clean where ftfy is installed, as Wan's pipelines want it. The
+ * caller frees the result; NULL: out of memory. */
 char *text_clean(const char *prompt);
+
+/* Whether the repair changes the result: diffusers without ftfy has another. */
+bool text_is_repaired(const char *prompt);
 
 #endif

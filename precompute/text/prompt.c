@@ -339,7 +339,7 @@ int text_prompt_encode(text_enc *t, const text_input *in, int n, text_result *r,
 }
 
 /* A field that a text does not have is not hashed, so that new fields leave the keys of older texts
- * unchanged. */
+ * unchanged. `clean` is 2 where a prompt needs the repair, which older versions left out. */
 vf_key text_prompt_key(const text_info *info, vc_dtype precision, vc_dtype stored,
                        const text_input *in)
 {
@@ -358,7 +358,7 @@ vf_key text_prompt_key(const text_info *info, vc_dtype precision, vc_dtype store
     if (rule->crop)
         vf_hasher_int(&h, "crop", rule->crop);
     if (rule->clean)
-        vf_hasher_int(&h, "clean", 1);
+        vf_hasher_int(&h, "clean", text_is_repaired(in->prompt) ? 2 : 1);
     if (rule->pooled_only)
         vf_hasher_int(&h, "pooled_only", 1);
     if (rule->masked)

@@ -98,6 +98,7 @@ bool tok_is(uint32_t c, tok_class k)
     bool mark = g >= UTF8PROC_CATEGORY_MN && g <= UTF8PROC_CATEGORY_ME;
     bool letter = g >= UTF8PROC_CATEGORY_LU && g <= UTF8PROC_CATEGORY_LO;
     switch (k) {
+    case TOK_IS_LETTER: return letter;
     case TOK_IS_NUMBER: return g >= UTF8PROC_CATEGORY_ND && g <= UTF8PROC_CATEGORY_NO;
     case TOK_IS_MARK: return mark;
     case TOK_IS_PUNCT:
@@ -224,6 +225,8 @@ void tok_lower(vc_buf *out, const char *s, size_t n)
             tok_put_char(out, (uint32_t)utf8proc_tolower((utf8proc_int32_t)c));
     }
 }
+
+uint32_t tok_upper(uint32_t c) { return (uint32_t)utf8proc_toupper((utf8proc_int32_t)c); }
 
 /* ---- SentencePiece's character map ---- */
 

@@ -21,6 +21,7 @@ void tok_repair(vc_buf *out, const char *s, size_t n);
 
 typedef enum {
     TOK_IS_SPACE,                        /* White_Space */
+    TOK_IS_LETTER,                       /* L */
     TOK_IS_NUMBER,                       /* N */
     TOK_IS_PUNCT,                        /* P, and all of ASCII's */
     TOK_IS_MARK,                         /* M */
@@ -33,6 +34,7 @@ typedef enum { TOK_NFC, TOK_NFD, TOK_NFKC, TOK_NFKD } tok_form;
 int tok_normalize(vc_buf *out, const char *s, size_t n, tok_form form, vc_err *err);
 /* Adds s[0..n) to out in full lower case, character by character (no final sigma). */
 void tok_lower(vc_buf *out, const char *s, size_t n);
+uint32_t tok_upper(uint32_t c);          /* c where upper case is several characters */
 
 /* A precompiled_charsmap: u32 bytes of a double array (darts-clone), the array, and the NUL-ended
  * strings it points to. The struct borrows the blob. */

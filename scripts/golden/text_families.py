@@ -5,20 +5,17 @@ FLUX's two (pooled, equal to HunyuanVideo's; all tokens).
 `hunyuanvideo-llama`, `hunyuanvideo-clip`, `qwen-image-text`, `wan-text` and `flux-t5` hold a tiny
 encoder and its `tokenizer` (tokenizer.json) each, and of every prompt `prompts` [i]: `ids_i` and
 `mask_i` as the encoder got them, padded, and the pipeline's result: `states_i` [n,D], the rows that
-its mask leaves, or `pooled_i` [D]. `template` is the pipeline's own. `clean` of wan-text are pairs,
-a text and what Wan's pipeline makes of it.
+its mask leaves, or `pooled_i` [D]. `template` is the pipeline's own.
 
 The tokenizers are unigram models. Like a real one, a decoder's tokenizer has one piece for each
 word of the template, so that the template has its real number of tokens; all other text is split
 into single letters.
 """
-import html.entities
 import json
 import re
 import string
 import tempfile
 
-import numpy as np
 import torch
 import transformers
 from diffusers import FluxPipeline, HunyuanVideoPipeline, QwenImagePipeline, WanPipeline
@@ -168,27 +165,6 @@ def t5(kind, width):
     return model, weights, text, tokenizer(text, special[0])
 
 
-CLEAN = ["  a\tcat\n\n on a\u00a0mat\u3000 ", "&lt;b&gt; &amp;amp;lt; &amp;amp;amp;",
-         "AT&T &copy 2024", "&notit; &notin; &ampamp; &am; &a;&;&",
-         "&#39;&#x27;&#X1F600;&#128512 &#0; &#x80; &#150;",
-         "&#xD800;&#1114112;&#99999999999999999999;&#1;&#xFFFE;&#x1FFFF;&#xFDD0;&#11;x&#13;y",
-         "&#; &#x; &#xg; &#-1;", "caf&eacute; &Eacute &NotEqualTilde; &fjlig; &ThickSpace;|",
-         "&CounterClockwiseContourIntegral; &CounterClockwiseContourIntegralx;", "",
-         " \u200b \u2028 ", "\u001c\u001da\u001eb\u001f", "&nbsp;&nbsp;a&nbsp;b&ensp;",
-         "&am&#112;;quot;", "\u0085a\u0085", "&acute;&acut;&ac&acE;", "&lt;&LT;&LT&Lt;&lT;",
-         "\ufeff\u180ea", "&frac12&frac123;&sup2"]
-
-
-def mixtures():
-    """Random joins of names, numbers and letters around ampersands."""
-    rng = np.random.default_rng(5)
-    names = sorted(html.entities.html5)
-    parts = ["&", "&", "&", "#", "x", ";", " ", "a", "4", "&amp;", "é"]
-    return ["".join(names[rng.integers(len(names))][:rng.integers(1, 12)]
-                    if rng.integers(3) == 0 else parts[rng.integers(len(parts))]
-                    for _ in range(12)) for _ in range(150)]
-
-
 def wan(out):
     model, weights, text, tok = t5("UMT5", 32)
     pipe = WanPipeline(tokenizer=tok, text_encoder=model, vae=None, scheduler=None)
@@ -202,8 +178,7 @@ def wan(out):
         assert not states[n:].any()
         t[f"states_{i}"] = states[:n]
     golden.save(out / "wan-text.safetensors", t, config=model.config.to_dict(), weights=weights,
-                tokenizer=text, prompts=json.dumps(prompts),
-                clean=json.dumps([[s, prompt_clean(s)] for s in CLEAN + mixtures()]))
+                tokenizer=text, prompts=json.dumps(prompts))
 
 
 def flux(out, pooled_of_clip):

@@ -1,6 +1,6 @@
 /* test_text_families.c - the rows of common/families.c encode prompts like diffusers' pipelines
- * (tests/golden/hunyuanvideo-*, qwen-image-text, wan-text, flux-t5): template, crop, mask and
- * pooled states; and the crops fit real tokenizers (where VLT_TEST_DATA is set). */
+ * (tests/golden/hunyuanvideo-*, qwen-image-text, wan-text, flux-t5, clean.json): template, crop,
+ * mask, cleaning and pooled states; and the crops fit real tokenizers (where VLT_TEST_DATA is set). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -237,22 +237,29 @@ static void wrong_tokenizers(void **state)
 
 /* ---- Wan's cleaning ---- */
 
+/* 2,000 prompts, most of them damaged, become what the pipeline makes of them. */
 static void cleans_like_wan(void **state)
 {
-    vf_safetensors *gold = golden_open("wan-text");
-    cJSON *list = cJSON_Parse(vf_safetensors_meta(gold, "clean")), *pair;
-    int n = 0;
+    char *path = vc_path_join(getenv("VLT_SOURCE"), "tests/golden/clean.json");
+    cJSON *file, *list, *pair;
+    vc_err err = { 0 };
+    int n = 0, repaired = 0;
 
     (void)state;
+    assert_ok(vf_json_read(&file, path, 1 << 20, &err), &err);
+    list = cJSON_GetObjectItem(file, "pairs");
     cJSON_ArrayForEach(pair, list) {
-        char *clean = text_clean(cJSON_GetArrayItem(pair, 0)->valuestring);
+        const char *prompt = cJSON_GetArrayItem(pair, 0)->valuestring;
+        char *clean = text_clean(prompt);
         assert_string_equal(clean, cJSON_GetArrayItem(pair, 1)->valuestring);
+        repaired += text_is_repaired(prompt);
         free(clean);
         n++;
     }
-    assert_true(n > 100);
-    cJSON_Delete(list);
-    vf_safetensors_close(gold);
+    assert_int_equal(n, 2000);
+    assert_in_range(repaired, 1000, 1900);
+    free(path);
+    cJSON_Delete(file);
 }
 
 /* ---- keys ---- */
@@ -287,6 +294,35 @@ static void keys(void **state)
             assert_memory_not_equal(&key[i], &key[k], sizeof *key);
     }
     tf_close(&f);
+}
+
+/* A prompt that the repair changes has another key than it had without the repair; others keep
+ * theirs. */
+static void repaired_keys(void **state)
+{
+    static const struct { const char *prompt; int clean; } rows[] = {
+        { "a cat", 1 }, { "a  &amp;cat", 1 }, { "caf\u00E9", 1 }, { "\u201Ca\u201D", 2 },
+        { "caf\u00C3\u00A9", 2 }, { "a\abc", 2 }
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const text_info info = { .class = "UMT5EncoderModel",
+                                 .rule = { .max_length = 512, .clean = true } };
+        const vf_key zero = { { 0 } };
+        vf_hasher h;
+        vf_hasher_begin(&h, "text");
+        vf_hasher_str(&h, "prompt", rows[i].prompt);
+        vf_hasher_bytes(&h, "tokenizer", zero.b, sizeof zero.b);
+        vf_hasher_bytes(&h, "encoder", zero.b, sizeof zero.b);
+        vf_hasher_int(&h, "max_length", 512);
+        vf_hasher_int(&h, "clean", rows[i].clean);
+        vf_hasher_str(&h, "precision", "bf16");
+        vf_hasher_str(&h, "dtype", "f16");
+        vf_key want = vf_hasher_end(&h);
+        vf_key is = text_prompt_key(&info, VC_BF16, VC_F16, &(text_input){ rows[i].prompt, NULL });
+        assert_memory_equal(&is, &want, sizeof want);
+    }
 }
 
 /* ---- real tokenizers ---- */
@@ -357,8 +393,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equals_pipelines), cmocka_unit_test(wrong_tokenizers),
-        cmocka_unit_test(cleans_like_wan), cmocka_unit_test(keys), cmocka_unit_test(llama_crop),
-        cmocka_unit_test(qwen_crop),
+        cmocka_unit_test(cleans_like_wan), cmocka_unit_test(keys), cmocka_unit_test(repaired_keys),
+        cmocka_unit_test(llama_crop), cmocka_unit_test(qwen_crop),
     };
     return golden_has_device() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
 }
