@@ -72,6 +72,11 @@ static const vc_text hunyuan_i2v_text[VC_FAMILY_TEXTS] = {
     HUNYUAN_CLIP
 };
 
+static const vc_text ltx_condition_text[VC_FAMILY_TEXTS] = {
+    { .class = "T5EncoderModel", .max_length = 256, .masked = true, .unpadded = true,
+      .width_field = "caption_channels" }
+};
+
 /* 2B, 5B, 1.5 and the Fun models have one VAE and one text encoder without a mask, so that all
  * tokens are stored; only the transformers differ. */
 #define COGVIDEOX \
@@ -155,7 +160,7 @@ static const vc_family families[] = {
       .begins_with_latent = true,
       .pipeline = { { .class = "LTXPipeline" },
                     { .class = "LTXImageToVideoPipeline" },
-                    { .class = "LTXConditionPipeline", .max_length = 256,
+                    { .class = "LTXConditionPipeline", .text = ltx_condition_text,
                       .flag = "causal_temporal_positioning" } },      /* 0.9.5 and later */
       .moments = true, .dtype = VC_BF16,
       .vae = "AutoencoderKLLTXVideo", .channels = 128, .scaling = 1, .cached = true,

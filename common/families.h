@@ -34,7 +34,8 @@ typedef struct vc_text {
     bool clean;                          /* wrongly decoded text is repaired, and prompts lose HTML's
                                           * names of characters and runs of white space before they
                                           * become tokens */
-    bool masked;                         /* the transformer never sees rows of padding */
+    bool masked;                         /* the transformer never sees rows of padding, */
+    bool unpadded;                       /* nor do the encoder's tokens, whose states then differ */
     bool pooled_only;                    /* it reads no states of tokens */
     const char *width_field;             /* the integer of transformer/config.json with the width of
                                           * these states (or pooled vectors); or NULL */
@@ -45,7 +46,6 @@ typedef struct vc_text {
 typedef struct vc_pipeline {
     const char *class;                   /* _class_name of model_index.json; NULL ends a list */
     vc_mode mode;                        /* what it was made for */
-    int max_length;                      /* tokens of its prompts; 0: text[].max_length */
     const char *flag;                    /* a field that is true in the config.json of its
                                           * transformers, although their files lack it; or NULL */
     const vc_text *text;                 /* its text encoders, where they are not the family's */

@@ -38,6 +38,7 @@ typedef struct text_rule {
     bool clean;                      /* prompts are cleaned first: precompute/text/clean.h */
     bool pooled_only;                /* the transformer reads no states of tokens */
     bool masked;                     /* nor those of padding, which are not stored */
+    bool unpadded;                   /* the encoder gets no padding either */
     int interleave;                  /* every interleave-th state of a text's picture is stored in
                                       * front of the prompt's; 0: texts have no picture */
     bool scenes;                     /* VF_SCENE_START and VF_SCENE_END (metadata.h) in prompts are

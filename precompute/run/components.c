@@ -244,14 +244,14 @@ static int read_transformer(vprep *p, const vc_family **sizes, int *max_length, 
     const vc_pipeline *pipeline = p->encoders.family.pipeline;
     const vc_first *first = NULL;
     cJSON *o = NULL;
-    transformer_fields t = { .length = pipeline ? pipeline->max_length : 0, .patch_t = 1 };
+    transformer_fields t = { .patch_t = 1 };
     int rc = p->c.model ? vf_json_read_in_opt(&o, p->c.model, file, MAX_CONFIG, err) : 0;
 
     if (!rc && !o && p->c.model) {
         rc = vf_component_transformer(&o, p->c.model, err);
         first = vf_component_first(o);
     }
-    if (!t.length && f->length_field)
+    if (f->length_field)
         t.length = f->text[0].max_length;
     if (!rc && o)
         rc = vc_context(err, read_fields(&t, &p->encoders.family, o, first, err), "%s/%s",
@@ -289,7 +289,7 @@ static text_rule rule_of(const vprep *p, int slot, int max_length)
     const vc_text *t = &vc_family_texts(f->is, f->pipeline)[slot];
     text_rule rule = { .max_length = t->max_length, .template = t->template, .crop = t->crop,
                        .skip = t->skip, .clean = t->clean, .pooled_only = t->pooled_only,
-                       .masked = t->masked,
+                       .masked = t->masked, .unpadded = t->unpadded,
                        .interleave = t->picture ? p->encoders.interleave : 0 };
 
     if (!rule.pooled_only && p->encoders.family.from_files && max_length)

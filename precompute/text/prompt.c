@@ -19,6 +19,7 @@ struct text_enc {
     tokenizer *scenes;                            /* with scene tokens; NULL: not needed yet */
     char *tokenizer;                              /* folder of both */
     text_rule rule;
+    bool masked;                                  /* the kind is, or the rule makes it so */
     int batch, length, width, pooled_width;       /* length includes the cropped tokens */
     char **text;                                  /* [batch], during a call */
     int64_t *ids, *mask;                          /* [batch,length] */
@@ -54,7 +55,7 @@ static bool has_scenes(const text_rule *rule, const char *prompt)
 /* Checks the ids of a prompt of n tokens, the first in t->ids. */
 static int check_ids(const text_enc *t, int n, vc_err *err)
 {
-    const text_ids ids = { t->ids, t->kind->masked ? n : t->length };
+    const text_ids ids = { t->ids, t->masked ? n : t->length };
     const text_tokens tokens = { .prompts = 1, .text = (char *[]){ "" }, .ids = &ids,
                                  .length = t->length };
     return t->kind->check ? t->kind->check(t->model, &tokens, err) : 0;
@@ -195,7 +196,7 @@ static int set_up(text_enc *t, const encoder_opts *o, text_info *info, vc_err *e
         info->tokenizer = tokenizer_fingerprint(t->tok);
     if (!info->rows)
         info->rows = rule->max_length;
-    info->padded = !t->kind->masked && !t->kind->choose && !rule->masked;
+    info->padded = !t->masked && !t->kind->choose && !rule->masked;
     if (!info->batch)
         info->batch = 1;
     t->rule = *rule;
@@ -227,6 +228,7 @@ int text_prompt_open(text_enc **out, const text_model *m, const encoder_opts *o,
     *out = NULL;
     *info = (text_info){ .class = m->class, .rule = o->text };
     info->rule.masked = o->text.masked && !m->masked;
+    info->rule.unpadded = o->text.unpadded && !m->masked;
     int rc = check_options(m, o, err);
     if (rc)
         return rc;
@@ -235,6 +237,7 @@ int text_prompt_open(text_enc **out, const text_model *m, const encoder_opts *o,
         return vc_fail(err, VC_ENOMEM, "%s: out of memory", m->class);
 
     t->kind = m;
+    t->masked = m->masked || o->text.unpadded;
     if (o->tokenizer && !(t->tokenizer = strdup(o->tokenizer)))
         rc = vc_no_memory(err);
     if (!rc)
@@ -254,7 +257,7 @@ int text_prompt_open(text_enc **out, const text_model *m, const encoder_opts *o,
 static int result_of(const text_enc *t, int i, int n, size_t at, text_result *r, vc_err *err)
 {
     const size_t width = (size_t)t->width;
-    const int stored = t->kind->masked || t->rule.masked ? n : t->length;
+    const int stored = t->masked || t->rule.masked ? n : t->length;
 
     if (stored <= t->rule.crop)
         return vc_fail(err, VC_EINVAL, "a text of %d tokens, of which %d are cropped", stored,
@@ -285,7 +288,7 @@ static int prepare(text_enc *t, const text_input *in, int n, text_result *r, vc_
         rc = t->text[i] ? tokens_of(t, i, t->text[i], &before, err) : vc_no_memory(err);
         if (!rc)
             rc = result_of(t, i, before, at, &r[i], err);
-        t->used[i] = (text_ids){ ids_of(t, i), t->kind->masked ? before : t->length };
+        t->used[i] = (text_ids){ ids_of(t, i), t->masked ? before : t->length };
         at += (size_t)t->used[i].n;
     }
     return rc;
@@ -363,6 +366,8 @@ vf_key text_prompt_key(const text_info *info, vc_dtype precision, vc_dtype store
         vf_hasher_int(&h, "pooled_only", 1);
     if (rule->masked)
         vf_hasher_int(&h, "masked", 1);
+    if (rule->unpadded)
+        vf_hasher_int(&h, "unpadded", 1);
     if (rule->interleave)
         vf_hasher_int(&h, "interleave", rule->interleave);
     if (has_scenes(rule, in->prompt))

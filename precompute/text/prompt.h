@@ -22,7 +22,8 @@ typedef struct text_tokens {
 typedef struct text_model {
     const char *class;
     bool masked;                     /* true: padding is neither encoded nor stored; false: padding
-                                      * is encoded, and stored unless rule.masked */
+                                      * is encoded unless rule.unpadded, and stored unless
+                                      * rule.masked */
     /* Sets fingerprint, width and pooled of *info; a model with a tokenizer of its own also sets
      * tokenizer and rule.max_length; a model whose texts have other numbers of rows than
      * rule.max_length sets rows; one that encodes several prompts at once sets batch. */

@@ -1,8 +1,10 @@
 """Prompts through the text encoders of families as diffusers' pipelines run them: HunyuanVideo's
-two (template, crop, mask; pooled), Qwen-Image's (template, crop, mask), Wan's (cleaned, mask) and
-FLUX's two (pooled, equal to HunyuanVideo's; all tokens).
+two (template, crop, mask; pooled), Qwen-Image's (template, crop, mask), Wan's (cleaned, mask),
+FLUX's two (pooled, equal to HunyuanVideo's; all tokens) and LTX-Video's before 0.9.5 (states of
+padding dropped) and from then on (mask).
 
-`hunyuanvideo-llama`, `hunyuanvideo-clip`, `qwen-image-text`, `wan-text` and `flux-t5` hold a tiny
+`hunyuanvideo-llama`, `hunyuanvideo-clip`, `qwen-image-text`, `wan-text`, `flux-t5`, `ltx-text` and
+`ltx-condition-text` hold a tiny
 encoder and its `tokenizer` (tokenizer.json) each, and of every prompt `prompts` [i]: `ids_i` and
 `mask_i` as the encoder got them, padded, and the pipeline's result: `states_i` [n,D], the rows that
 its mask leaves, or `pooled_i` [D]. `template` is the pipeline's own.
@@ -18,7 +20,8 @@ import tempfile
 
 import torch
 import transformers
-from diffusers import FluxPipeline, HunyuanVideoPipeline, QwenImagePipeline, WanPipeline
+from diffusers import (FluxPipeline, HunyuanVideoPipeline, LTXConditionPipeline, LTXPipeline,
+                       QwenImagePipeline, WanPipeline)
 from diffusers.pipelines.hunyuan_video import pipeline_hunyuan_video
 from diffusers.pipelines.wan.pipeline_wan import prompt_clean
 
@@ -26,6 +29,7 @@ import golden
 
 TEMPLATE = pipeline_hunyuan_video.DEFAULT_PROMPT_TEMPLATE
 PROMPTS = ["", "a corgi drives along the coast.", "\n1. the video, by camera\n", "the coast, " * 60]
+ODD = ["\n", "<b> &amp; </b>", "a corgi </s> <pad>", "caf\u00e9 \u732b \U0001f431 \ufb01ne"]
 LETTERS = list(string.ascii_letters + string.digits + string.punctuation + " \n")
 WIDTHS = dict(hidden_size=32, intermediate_size=64, num_attention_heads=4)
 
@@ -198,8 +202,24 @@ def flux(out, pooled_of_clip):
                 weights=weights_2, tokenizer=text_2, prompts=json.dumps(PROMPTS))
 
 
+def ltx(out, name, pipeline, length):
+    model, weights, text, tok = t5("T5", 16)
+    pipe = pipeline(scheduler=None, vae=None, text_encoder=model, tokenizer=tok, transformer=None)
+    t = {}
+    for i, prompt in enumerate(PROMPTS + ODD):
+        t[f"ids_{i}"], t[f"mask_{i}"] = ids_of(tok, prompt, length)
+        states, mask, _, _ = pipe.encode_prompt(prompt, do_classifier_free_guidance=False,
+                                                device="cpu", max_sequence_length=length)
+        assert torch.equal(mask[0], t[f"mask_{i}"].bool())
+        t[f"states_{i}"] = states[0][mask[0]]
+    golden.save(out / f"{name}.safetensors", t, config=model.config.to_dict(), weights=weights,
+                tokenizer=text, prompts=json.dumps(PROMPTS + ODD))
+
+
 def make(out):
     pooled = hunyuanvideo(out)
     qwen_image(out)
     wan(out)
     flux(out, pooled)
+    ltx(out, "ltx-text", LTXPipeline, 128)
+    ltx(out, "ltx-condition-text", LTXConditionPipeline, 256)
