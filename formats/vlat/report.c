@@ -12,6 +12,15 @@ enum { MAX_ERROR_ROWS = 1000 };              /* rows of errors.jsonl that are sh
 
 /* ---- summary ---- */
 
+/* Adds the lines about captions of which an encoder did not read the ends. */
+static void add_cuts(vf_html *h, const char *lines)
+{
+    for (size_t n; *lines; lines += n + (lines[n] == '\n')) {
+        n = strcspn(lines, "\n");
+        vf_html_fact(h, "captions cut", "%.*s", (int)n, lines);
+    }
+}
+
 static void add_facts(vf_html *h, const vlat *v, const vf_dataset *d)
 {
     char a[32], b[32], families[VLAT_FAMILIES];
@@ -33,6 +42,7 @@ static void add_facts(vf_html *h, const vlat *v, const vf_dataset *d)
     vf_html_fact(h, "clips last", "%s", vc_human_time(a, vlat_seconds(d)));
     vf_html_fact(h, "size", "%s in %d shards", vc_human_bytes(b, bytes), n);
     vf_html_fact(h, "stored", "%s, %s", vlat_str(m, "latent_store"), vlat_str(m, "dtype"));
+    add_cuts(h, vlat_str(m, "cut"));
     vf_html_fact(h, "root", "%s", vlat_str(m, "root"));
     if (text)
         vf_html_fold(h, "manifest.json", text);

@@ -30,6 +30,8 @@ typedef struct prep_plan {
     uint32_t *kept;                   /* [n_kept] numbers of samples that stay without their
                                        * sources, ascending (sources.h) */
     uint32_t n_kept;
+    char *cuts;                       /* lines about the captions of which an encoder does not read
+                                       * the ends; NULL: there are none */
 } prep_plan;
 
 /* One chosen clip, as plan.jsonl has it. frames are source frames, ascending, possibly repeated
@@ -53,8 +55,11 @@ int vprep_segments(const vprep *p, const vprep_item *it);
 int vprep_clip_of(const vprep *p, const vprep_item *it, vprep_clip *clip, vc_err *err);
 void vprep_clip_free(vprep_clip *clip);
 
-/* Writes OUT/plan.jsonl and prints the table of buckets to `out`, in a dry run also each dropped
- * sample and the reason; notes dropped samples. */
+/* Writes OUT/plan.jsonl and prints the table of buckets and vprep_cuts to `out`, in a dry run also
+ * each dropped sample and the reason; notes dropped samples. */
 int vprep_report(vprep *p, FILE *out, vc_err *err);
+/* Fills p->plan.cuts and prints it: of each text encoder the captions and validation prompts that
+ * have more tokens than it reads, and the text that the first of them loses. */
+int vprep_cuts(vprep *p, FILE *out, vc_err *err);
 
 #endif

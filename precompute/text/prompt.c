@@ -31,23 +31,28 @@ struct text_enc {
 
 /* ---- tokens ---- */
 
-/* The prompt, cleaned if the rule asks for it, in place of the template's "{}", or alone where
- * there is no template. The caller frees the result; NULL: out of memory. */
+char *text_of_prompt(const text_rule *rule, const char *prompt)
+{
+    return rule->clean ? text_clean(prompt) : strdup(prompt);
+}
+
+/* The text of a prompt in place of the template's "{}", or alone where there is no template. The
+ * caller frees the result; NULL: out of memory. */
 static char *in_template(const text_rule *rule, const char *prompt)
 {
     const char *at = rule->template ? strstr(rule->template, "{}") : NULL;
-    char *clean = rule->clean ? text_clean(prompt) : NULL;
-    const char *text = rule->clean ? clean : prompt;
-    char *whole = !text ? NULL
-                  : at ? vc_format("%.*s%s%s", (int)(at - rule->template), rule->template, text,
-                                   at + 2)
-                       : vc_format("%s", text);
+    char *text = text_of_prompt(rule, prompt);
+    if (!text || !at)
+        return text;
+    char *whole = vc_format("%.*s%s%s", (int)(at - rule->template), rule->template, text, at + 2);
 
-    free(clean);
+    free(text);
     return whole;
 }
 
-static bool has_scenes(const text_rule *rule, const char *prompt)
+const char *const text_scene_tokens[] = { VF_SCENE_END, VF_SCENE_START, NULL };
+
+bool text_has_scenes(const text_rule *rule, const char *prompt)
 {
     return rule->scenes && (strstr(prompt, VF_SCENE_START) || strstr(prompt, VF_SCENE_END));
 }
@@ -65,8 +70,7 @@ static int check_ids(const text_enc *t, int n, vc_err *err)
  * adds them, and checks that the model has states for their ids. Overwrites t->ids. */
 static int open_scenes(text_enc *t, vc_err *err)
 {
-    static const char *const tokens[] = { VF_SCENE_END, VF_SCENE_START, NULL };
-    int n = 0, rc = tokenizer_open_with(&t->scenes, t->tokenizer, tokens, err);
+    int n = 0, rc = tokenizer_open_with(&t->scenes, t->tokenizer, text_scene_tokens, err);
 
     if (!rc)
         rc = tokenizer_prompt(t->scenes, VF_SCENE_END VF_SCENE_START, t->length, t->ids, t->mask,
@@ -86,7 +90,7 @@ static int64_t *mask_of(const text_enc *t, int i)
 /* Fills ids_of and mask_of prompt i; *n is the number of tokens before the padding. */
 static int tokens_of(text_enc *t, int i, const char *text, int *n, vc_err *err)
 {
-    const bool scenes = t->tok && has_scenes(&t->rule, text);
+    const bool scenes = t->tok && text_has_scenes(&t->rule, text);
     int64_t *ids = ids_of(t, i), *mask = mask_of(t, i);
 
     if (t->tok)
@@ -281,7 +285,7 @@ static int prepare(text_enc *t, const text_input *in, int n, text_result *r, vc_
     size_t at = 0;
 
     for (int i = 0; !rc && i < n; i++)
-        if (t->tok && !t->scenes && has_scenes(&t->rule, in[i].prompt))
+        if (t->tok && !t->scenes && text_has_scenes(&t->rule, in[i].prompt))
             rc = open_scenes(t, err);
     for (int i = 0; !rc && i < n; i++) {
         t->text[i] = in_template(&t->rule, in[i].prompt);
@@ -370,7 +374,7 @@ vf_key text_prompt_key(const text_info *info, vc_dtype precision, vc_dtype store
         vf_hasher_int(&h, "unpadded", 1);
     if (rule->interleave)
         vf_hasher_int(&h, "interleave", rule->interleave);
-    if (has_scenes(rule, in->prompt))
+    if (text_has_scenes(rule, in->prompt))
         vf_hasher_int(&h, "scenes", 1);
     vf_hasher_str(&h, "precision", vc_dtype_name(precision));
     vf_hasher_str(&h, "dtype", vc_dtype_name(stored));

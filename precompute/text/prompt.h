@@ -50,6 +50,13 @@ int text_prompt_open(text_enc **out, const text_model *m, const encoder_opts *o,
 void text_prompt_close(text_enc *t);
 int text_prompt_encode(text_enc *t, const text_input *in, int n, text_result *r, vc_err *err);
 
+/* The text that becomes tokens: the prompt, cleaned if the rule says so. The caller frees it; NULL:
+ * out of memory. */
+char *text_of_prompt(const text_rule *rule, const char *prompt);
+/* The scene tokens, NULL-ended, and whether a prompt has one that is a token of its own. */
+extern const char *const text_scene_tokens[];
+bool text_has_scenes(const text_rule *rule, const char *prompt);
+
 /* The key of a text (docs/format.md). The encoder computes in `precision`, and its states are kept
  * in the type `stored`. */
 vf_key text_prompt_key(const text_info *info, vc_dtype precision, vc_dtype stored,

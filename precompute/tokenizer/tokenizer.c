@@ -43,6 +43,11 @@ vf_key tokenizer_fingerprint(const tokenizer *t)
     return t->key;
 }
 
+size_t tokenizer_specials(const tokenizer *t)
+{
+    return t->front.n + t->back.n;
+}
+
 int64_t tokenizer_pad(const tokenizer *t)
 {
     return t->pad;

@@ -52,6 +52,8 @@ int tokenizer_ids(const tokenizer *t, const char *text, size_t bytes, int64_t **
 int tokenizer_prompt(const tokenizer *t, const char *text, int max_length, int64_t *ids,
                      int64_t *mask, int *n, vc_err *err);
 
+/* Returns the number of tokens that a prompt has besides those of its text. */
+size_t tokenizer_specials(const tokenizer *t);
 int64_t tokenizer_pad(const tokenizer *t);                   /* id of the pad token; -1: none */
 
 #endif

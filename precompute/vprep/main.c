@@ -261,7 +261,7 @@ static void say_done(const vprep *p, double seconds, uint32_t dropped)
         vc_say(p->progress, "%s/errors.jsonl has the reason for each that was skipped", p->c.out);
 }
 
-/* Stores the hash of plan.jsonl in the manifest. */
+/* Stores the hash of plan.jsonl and the lost ends of captions in the manifest. */
 static int name_plan(vprep *p, vc_err *err)
 {
     char hex[VF_KEY_HEX], *path = vc_path_join(p->c.out, "plan.jsonl");
@@ -270,6 +270,8 @@ static int name_plan(vprep *p, vc_err *err)
 
     if (!rc)
         rc = vf_writer_describe(p->writer, "plan", vf_key_hex(hex, k), err);
+    if (!rc && p->plan.cuts)
+        rc = vf_writer_describe(p->writer, "cut", p->plan.cuts, err);
     free(path);
     return rc;
 }
@@ -426,6 +428,7 @@ static void release(vprep *p)
     free(p->list.sources);
     free(p->plan.kept);
     free(p->plan.items);
+    free(p->plan.cuts);
     free(p->errors.list);
     vc_map_close(&p->plan.file);
     vf_metadata_free(&p->list.meta);

@@ -250,6 +250,8 @@ int vprep_report(vprep *p, FILE *out, vc_err *err)
         prep_table_print(t, out);
     if (!rc)
         print_captions(p, out);
+    if (!rc)
+        rc = vprep_cuts(p, out, err);
     prep_table_close(t);
     free(tmp);
     free(path);

@@ -23,6 +23,25 @@ check show 0 vlat show "$dir/a" 000000000000/000
 stdout_has "mean.*8.*2" && stdout_has "logvar.*\[1,2,"
 stdout_has 'prompt_embeds f16 \[[0-9]\{1,2\},32\]'       # T5 encodes 128 tokens; padding is not stored
 
+# ---- captions and prompts past T5's tokens, which are letters here (and ". "): the plan counts them
+# and shows the end that is lost ----
+letters=$(printf 'the camera pans. %.0s' 1 2 3 4 5 6 7 8)      # 128 tokens
+cp "$dir/media/metadata.json" "$dir/media/long.json"
+sed -i "s/picture 1, [^\"]*/${letters}a red disc./; s/picture 2, [^\"]*/${letters:0:127}/" \
+    "$dir/media/long.json"
+echo "[{\"prompt\": \"$letters\", \"negative_prompt\": \"mud\"}]" >"$dir/prompts.json"
+long=(--meta "$dir/media/long.json" "${meta[@]:2}" --validation_prompts "$dir/prompts.json")
+check "long captions" 0 vprep "${long[@]}" --out "$dir/dry" --dry_run
+captions='text_encoder reads 128 tokens: 1 of 4 captions have more and lose their ends'
+stdout_has "^$captions; the first, row 2, clip-1.mp4, loses 12 tokens:\$"
+stdout_has '^    \. a red disc\.$'
+stdout_has '1 of 2 prompts have more and lose their ends; the first, row 1, loses 1 token:$'
+check "long captions" 0 vprep "${long[@]}" --out "$dir/long" && stdout_has "^$captions"
+check "report of long captions" 0 vlat report "$dir/long"
+grep -q "$captions.*\. a red disc\." "$dir/long/report.html" || wrong "not in the report"
+check "room for all" 0 vprep "${long[@]}" --out "$dir/dry" --dry_run --tokenizer_max_length 140
+stdout_lacks 'lose their ends'
+
 # ---- noised first frames have one logvar each ----
 check i2v 0 vprep "${meta[@]}" --out "$dir/i2v" --train_mode i2v --image_noise_variants 2
 check "verify i2v" 0 vlat verify "$dir/i2v"
