@@ -31,9 +31,9 @@ typedef struct vc_text {
                                           * dropped; max_length does not count them */
     int skip;                            /* layers at the encoder's end that are left out; 0: none,
                                           * and the last norm is in */
-    bool clean;                          /* wrongly decoded text is repaired, and prompts lose HTML's
-                                          * names of characters and runs of white space before they
-                                          * become tokens */
+    bool clean;                          /* before prompts become tokens, wrongly decoded text is
+                                          * repaired, and HTML's names of characters and runs of
+                                          * white space are replaced */
     bool masked;                         /* the transformer never sees rows of padding, */
     bool unpadded;                       /* nor do the encoder's tokens, whose states then differ */
     bool pooled_only;                    /* it reads no states of tokens */

@@ -53,8 +53,9 @@ def classes():
 print("""\
 /* mojibake.def - written by scripts/mojibake.py. PAGE: the name of an encoding; whether its unused
  * bytes are characters of their own numbers, and 0x1a is U+FFFD; whether its letters hint at UTF-8;
- * whether a blank may stand for its byte a0 (in macroman a dash and a blank would be taken for UTF-8);
- * the characters of its bytes from 128 on. RANGE: characters and their classes, ascending. */
+ * whether a blank may stand for its byte a0 (in macroman a dash and a blank would be taken for
+ * UTF-8); the characters of its bytes from 128 on. RANGE: characters and their classes, ascending.
+ */
 #ifdef PAGE""")
 for encoding in chardata.CHARMAP_ENCODINGS:
     page(encoding)

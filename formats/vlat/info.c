@@ -37,6 +37,19 @@ static void print_field(FILE *f, const char *name, const cJSON *value)
     free(line);
 }
 
+/* Prints the lines about captions of which an encoder did not read the ends. */
+static void print_cuts(FILE *f, const char *lines)
+{
+    for (size_t n; *lines; lines += n + (lines[n] == '\n')) {
+        n = strcspn(lines, "\n");
+        char *line = strndup(lines, n);
+        fprintf(f, "%-14s", "captions cut");
+        vlat_print(f, line ? line : "", 1000);
+        fputc('\n', f);
+        free(line);
+    }
+}
+
 /* Prints the fields of an object without braces: "class Builtin, dtype bf16". */
 static void print_object(FILE *f, const char *name, const cJSON *o)
 {
@@ -236,6 +249,7 @@ int vlat_info(const vlat *v, vc_err *err)
         vlat_print(f, vlat_str(m, "plan"), 40);
         fputc('\n', f);
     }
+    print_cuts(f, vlat_str(m, "cut"));
     rc = print_buckets(f, m, err);
     vf_dataset_close(d);
     return rc;

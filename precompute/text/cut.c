@@ -4,16 +4,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <xxhash.h>
+
 #include "common/base/buf.h"
 #include "precompute/text/prompt.h"
 #include "precompute/tokenizer/tokenizer.h"
 
-enum { NEAR = 32, TOKEN_BYTES = 16 };             /* of a long token, about: characters, bytes */
+enum { NEAR = 32, TOKEN_BYTES = 16,               /* of a long token, about: characters, bytes */
+       SLACK = 8 };                               /* tokens that words may have more or less in a
+                                                   * text than alone */
 
 struct text_cut {
     tokenizer *tok, *scenes;                      /* scenes: NULL where the rule has none */
     text_rule rule;
-    size_t room;                                  /* tokens for the template's begin and the text */
+    size_t room, front;                           /* tokens for the template's begin and the text;
+                                                   * of the begin */
 };
 
 void text_cut_close(text_cut *c)
@@ -23,27 +28,6 @@ void text_cut_close(text_cut *c)
     tokenizer_close(c->tok);
     tokenizer_close(c->scenes);
     free(c);
-}
-
-int text_cut_open(text_cut **out, const encoder_opts *o, const text_rule *rule, vc_err *err)
-{
-    *out = NULL;
-    text_cut *c = calloc(1, sizeof *c);
-    if (!c)
-        return vc_no_memory(err);
-
-    c->rule = *rule;
-    int rc = tokenizer_open(&c->tok, o->tokenizer, err);
-    if (!rc && rule->scenes)
-        rc = tokenizer_open_with(&c->scenes, o->tokenizer, text_scene_tokens, err);
-    if (rc) {
-        text_cut_close(c);
-        return rc;
-    }
-    const size_t all = (size_t)(rule->max_length + rule->crop), own = tokenizer_specials(c->tok);
-    c->room = all > own ? all - own : 0;
-    *out = c;
-    return 0;
 }
 
 /* Makes the tokens of the begin of the template and of the first n bytes of a text. */
@@ -63,6 +47,31 @@ static int tokens_of(const text_cut *c, const char *text, size_t n, int64_t **id
     return rc;
 }
 
+int text_cut_open(text_cut **out, const encoder_opts *o, const text_rule *rule, vc_err *err)
+{
+    *out = NULL;
+    text_cut *c = calloc(1, sizeof *c);
+    if (!c)
+        return vc_no_memory(err);
+
+    c->rule = *rule;
+    int rc = tokenizer_open(&c->tok, o->tokenizer, err);
+    if (!rc && rule->scenes)
+        rc = tokenizer_open_with(&c->scenes, o->tokenizer, text_scene_tokens, err);
+    int64_t *ids = NULL;
+    if (!rc)
+        rc = tokens_of(c, "", 0, &ids, &c->front, err);
+    free(ids);
+    if (rc) {
+        text_cut_close(c);
+        return rc;
+    }
+    const size_t all = (size_t)(rule->max_length + rule->crop), own = tokenizer_specials(c->tok);
+    c->room = all > own ? all - own : 0;
+    *out = c;
+    return 0;
+}
+
 int text_cut_tokens(const text_cut *c, const char *prompt, size_t *lost, vc_err *err)
 {
     char *text = text_of_prompt(&c->rule, prompt);
@@ -74,6 +83,77 @@ int text_cut_tokens(const text_cut *c, const char *prompt, size_t *lost, vc_err 
     free(ids);
     free(text);
     return rc;
+}
+
+/* ---- words ---- */
+
+void text_words_free(text_words *w)
+{
+    tok_map_free(&w->tokens);
+}
+
+/* Whether a text is words of ASCII with a blank between two, and has no special tokens: then each
+ * word has its own tokens in all tokenizers that split texts into words. */
+static bool is_common(const char *text)
+{
+    const char *s = text;
+
+    for (; *s > ' ' && *s < 0x7F && *s != '<' && *s != '|' && *s != '['; s++)
+        s += s[1] == ' ';
+    return s > text && !*s && s[-1] != ' ';
+}
+
+/* The tokens of a word behind another, or of the first word; 0: they are not known. */
+static size_t tokens_of_word(const text_cut *c, text_words *w, const char *word, size_t n,
+                             bool first)
+{
+    const uint64_t hash = XXH3_64bits_withSeed(word, n, first) >> 1;
+    uint64_t known;
+    vc_buf b = { 0 };
+    int64_t *ids[2] = { NULL, NULL };
+    size_t with = 0, without = 0;
+
+    if (tok_map_get(&w->tokens, hash, &known))
+        return known;
+    vc_buf_str(&b, first ? "" : "a ");
+    vc_buf_add(&b, word, n);
+    if (b.failed || tokenizer_ids(c->tok, b.data, b.n, &ids[0], &with, NULL) ||
+        (!first && tokenizer_ids(c->tok, "a", 1, &ids[1], &without, NULL)))
+        with = without = 0;
+    free(ids[0]);
+    free(ids[1]);
+    vc_buf_free(&b);
+    with = with > without ? with - without : 0;
+    return tok_map_put(&w->tokens, hash, with) ? 0 : with;
+}
+
+/* The tokens of a common text, by those of its words; 0: they are not known. */
+static size_t tokens_by_words(const text_cut *c, text_words *w, const char *text)
+{
+    size_t all = 0;
+
+    if (!is_common(text))
+        return 0;
+    for (const char *s = text, *end; *s; s = *end ? end + 1 : end) {
+        end = s + strcspn(s, " ");
+        const size_t n = tokens_of_word(c, w, s, (size_t)(end - s), s == text);
+        if (!n)
+            return 0;
+        all += n;
+    }
+    return all;
+}
+
+bool text_cut_is_longer(const text_cut *c, text_words *w, const char *prompt)
+{
+    char *text = text_of_prompt(&c->rule, prompt);
+    const size_t n = text ? tokens_by_words(c, w, text) : 0;
+    size_t lost = 0;
+
+    free(text);
+    if (n && (n + c->front + SLACK < c->room || n + c->front > c->room + SLACK))
+        return n + c->front > c->room;
+    return !text_cut_tokens(c, prompt, &lost, NULL) && lost;
 }
 
 /* ---- the lost text ---- */

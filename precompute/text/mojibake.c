@@ -447,7 +447,7 @@ static void fix_parts(chars *out, const chars *t, int depth)
     }
 }
 
-/* Makes windows-1252 of the control characters from 128 on; strict: fails at those that it lacks. */
+/* Makes windows-1252 of the control characters from 128 on; strict: fails at those it lacks. */
 static bool fix_controls(chars *out, const chars *t, bool strict)
 {
     bool known = true;

@@ -13,40 +13,38 @@ enum { SHOWN = 200 };                    /* characters of a lost end */
 /* The captions of a list that lose their ends in a slot. */
 typedef struct cuts {
     const text_cut *cut;
+    text_words words;
     const char *kind;                    /* of the captions */
     uint64_t n, all;                     /* of `all` captions, n are longer */
     const char *first;                   /* the first of them; NULL: there is none */
     int64_t row;                         /* its row, from 1; of --negative_prompt 0 */
     const char *path;                    /* of the row's medium; NULL: the row is no sample's */
-    size_t lost;                         /* its tokens that are not read */
 } cuts;
 
-/* Counts a row's captions. One that makes no tokens is not counted: its encoding says why. */
+/* Counts a row's captions that are longer. */
 static void add_row(cuts *c, const vf_row *row)
 {
     for (int i = 0; i < row->n_captions; i++) {
-        size_t lost;
-        if (text_cut_tokens(c->cut, row->captions[i], &lost, NULL))
-            lost = 0;
+        const bool longer = text_cut_is_longer(c->cut, &c->words, row->captions[i]);
         c->all++;
-        c->n += lost > 0;
-        if (!lost || (c->first && row->row >= c->row))
+        c->n += longer;
+        if (!longer || (c->first && row->row >= c->row))
             continue;
         c->first = row->captions[i];
         c->row = row->row;
         c->path = row->path;
-        c->lost = lost;
     }
 }
 
 static void join(cuts *to, const cuts *c)
 {
-    const uint64_t n = to->n + c->n, all = to->all + c->all;
-
-    if (c->first && (!to->first || c->row < to->row))
-        *to = *c;
-    to->n = n;
-    to->all = all;
+    if (c->first && (!to->first || c->row < to->row)) {
+        to->first = c->first;
+        to->row = c->row;
+        to->path = c->path;
+    }
+    to->n += c->n;
+    to->all += c->all;
 }
 
 /* Sets *rows to the rows of the plan's samples, malloc'ed. */
@@ -80,6 +78,7 @@ static int count_rows(cuts *c, const vprep *p, vc_err *err)
                 add_row(&own, &p->list.meta.rows[rows[i]]);
 #pragma omp critical(vprep_cuts)
         join(c, &own);
+        text_words_free(&own.words);
     }
     free(rows);
     return *vc_stop_flag() ? vc_fail(err, VC_ESTOP, "stopped") : 0;
@@ -123,7 +122,10 @@ static int say(const cuts *c, const char *slot, int tokens, FILE *out, vc_buf *l
 {
     vc_buf b = { 0 };
     char *end;
-    int rc = text_cut_end(c->cut, c->first, &end, err);
+    size_t lost;
+    int rc = text_cut_tokens(c->cut, c->first, &lost, err);
+    if (!rc)
+        rc = text_cut_end(c->cut, c->first, &end, err);
     if (rc)
         return rc;
 
@@ -137,7 +139,7 @@ static int say(const cuts *c, const char *slot, int tokens, FILE *out, vc_buf *l
         vc_buf_str(&b, ", ");
         add_shown(&b, c->path);
     }
-    vc_buf_printf(&b, ", loses %zu token%s:", c->lost, c->lost == 1 ? "" : "s");
+    vc_buf_printf(&b, ", loses %zu token%s:", lost, lost == 1 ? "" : "s");
     vc_buf_printf(lines, "%s%.*s \"", lines->n ? "\n" : "", (int)b.n, b.n ? b.data : "");
     vc_buf_str(&b, "\n    ");
     add_shown(&b, end);
@@ -168,6 +170,8 @@ static int count_slot(const vprep *p, int slot, FILE *out, vc_buf *lines, vc_err
     for (int i = 0; !rc && i < 2; i++)
         if (c[i].n)
             rc = say(&c[i], vc_text_slots[slot], rule->max_length, out, lines, err);
+    text_words_free(&c[0].words);
+    text_words_free(&c[1].words);
     text_cut_close(cut);
     return rc;
 }

@@ -39,6 +39,7 @@ stdout_has '1 of 2 prompts have more and lose their ends; the first, row 1, lose
 check "long captions" 0 vprep "${long[@]}" --out "$dir/long" && stdout_has "^$captions"
 check "report of long captions" 0 vlat report "$dir/long"
 grep -q "$captions.*\. a red disc\." "$dir/long/report.html" || wrong "not in the report"
+check "info of long captions" 0 vlat info "$dir/long" && stdout_has "^captions cut *$captions"
 check "room for all" 0 vprep "${long[@]}" --out "$dir/dry" --dry_run --tokenizer_max_length 140
 stdout_lacks 'lose their ends'
 

@@ -1,6 +1,7 @@
 /* test_text_families.c - the rows of common/families.c encode prompts like diffusers' pipelines
  * (tests/golden/hunyuanvideo-*, qwen-image-text, wan-text, flux-t5, ltx-*text, clean.json):
- * template, crop, mask, cleaning and pooled states; and the crops fit real tokenizers (where VLT_TEST_DATA is set). */
+ * template, crop, mask, cleaning and pooled states; what long prompts lose; and the crops fit real
+ * tokenizers (where VLT_TEST_DATA is set). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +16,9 @@
 #include "common/os/file.h"
 #include "formats/json/json.h"
 #include "precompute/text/clean.h"
+#include "precompute/text/cut.h"
 #include "precompute/text/prompt.h"
+#include "precompute/tokenizer/text.h"
 #include "tests/lib/ok.h"
 #include "tests/precompute/text/text_folder.h"
 
@@ -355,6 +358,70 @@ static void repaired_keys(void **state)
     }
 }
 
+/* ---- lost ends ---- */
+
+/* The part of a prompt that is kept has room, and has none with one more character. */
+static void check_end(const text_cut *cut, const char *prompt, bool longer)
+{
+    text_words words = { 0 };
+    size_t lost, len;
+    vc_err err = { 0 };
+    char *end;
+
+    assert_ok(text_cut_tokens(cut, prompt, &lost, &err), &err);
+    assert_ok(text_cut_end(cut, prompt, &end, &err), &err);
+    assert_int_equal(lost > 0, longer);
+    assert_int_equal(text_cut_is_longer(cut, &words, prompt), longer);
+    assert_int_equal(*end != 0, longer);
+    const size_t kept = strlen(prompt) - strlen(end);
+    assert_string_equal(prompt + kept, end);
+    char *begin = strdup(prompt);
+    begin[kept] = 0;
+    assert_ok(text_cut_tokens(cut, begin, &lost, &err), &err);
+    assert_int_equal(lost, 0);
+    if (longer) {
+        tok_char(end, &len);
+        memcpy(begin + kept, end, len);
+        begin[kept + len] = 0;
+        assert_ok(text_cut_tokens(cut, begin, &lost, &err), &err);
+        assert_int_equal(lost, 1);
+    }
+    free(begin);
+    free(end);
+    text_words_free(&words);
+}
+
+static void lost_ends(void **state)
+{
+    static const struct { const char *golden, *family, *pad; int slot; } rows[] = {
+        { "hunyuanvideo-llama", "hunyuanvideo", "<pad>", 0 },
+        { "hunyuanvideo-clip", "hunyuanvideo", "<|endoftext|>", 1 },
+        { "qwen-image-text", "qwen-image", "<|endoftext|>", 0 },
+        { "wan-text", "wan2.1", "<pad>", 0 }, { "flux-t5", "flux", "<pad>", 1 },
+    };
+    static const struct { const char *prompt; bool longer; } prompts[] = {
+        { "", false }, { "a red fox", false }, { "aaaaaaaaaaaaaaaaaaaaaaaaaaa", false },
+        { "foxes xylophone quartz jumping vexed zebra quickly", true },
+        { "foxesxylophonequartzjumpingvexedzebraquicklyfoxes", true },
+        { "fox \u732bxylophone\u732b quartz\u732b jumping\u732b vexed zebra", true },
+    };
+    vc_err err = { 0 };
+    text_cut *cut;
+
+    (void)state;
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        tf_fixture f = tf_open(rows[k].golden, VC_F32);
+        encoder_opts o = options(&f, rows[k].family, rows[k].slot, VC_F32);
+        put_tokenizer(&f, rows[k].pad);
+        o.text.max_length = 32;
+        assert_ok(text_cut_open(&cut, &o, &o.text, &err), &err);
+        for (size_t i = 0; i < sizeof prompts / sizeof *prompts; i++)
+            check_end(cut, prompts[i].prompt, prompts[i].longer);
+        text_cut_close(cut);
+        tf_close(&f);
+    }
+}
+
 /* ---- real tokenizers ---- */
 
 /* Writes a decoder whose only layer is left out, so that its embedding alone is used. */
@@ -424,7 +491,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equals_pipelines), cmocka_unit_test(wrong_tokenizers),
         cmocka_unit_test(cleans_like_wan), cmocka_unit_test(keys), cmocka_unit_test(repaired_keys),
-        cmocka_unit_test(unpadded_keys),
+        cmocka_unit_test(unpadded_keys), cmocka_unit_test(lost_ends),
         cmocka_unit_test(llama_crop), cmocka_unit_test(qwen_crop),
     };
     return golden_has_device() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
