@@ -23,8 +23,8 @@ check show 0 vlat show "$dir/a" 000000000000/000
 stdout_has "mean.*8.*2" && stdout_has "logvar.*\[1,2,"
 stdout_has 'prompt_embeds f16 \[[0-9]\{1,2\},32\]'       # T5 encodes 128 tokens; padding is not stored
 
-# ---- captions and prompts past T5's tokens, which are letters here (and ". "): the plan counts them
-# and shows the end that is lost ----
+# ---- captions and prompts past T5's tokens, which are letters here (and ". "): the plan counts
+# them and shows the end that is lost ----
 letters=$(printf 'the camera pans. %.0s' 1 2 3 4 5 6 7 8)      # 128 tokens
 cp "$dir/media/metadata.json" "$dir/media/long.json"
 sed -i "s/picture 1, [^\"]*/${letters}a red disc./; s/picture 2, [^\"]*/${letters:0:127}/" \
@@ -42,6 +42,19 @@ grep -q "$captions.*\. a red disc\." "$dir/long/report.html" || wrong "not in th
 check "info of long captions" 0 vlat info "$dir/long" && stdout_has "^captions cut *$captions"
 check "room for all" 0 vprep "${long[@]}" --out "$dir/dry" --dry_run --tokenizer_max_length 140
 stdout_lacks 'lose their ends'
+
+# ---- LTX-Video 0.9.5 and later: T5 reads more tokens and no padding, so no text is one of before.
+# Without a model_index.json the field of the transformer's config.json says the same ----
+mkdir "$dir/later" && cp -r "$dir"/m/* "$dir/later"
+sed -i 's/LTXPipeline/LTXConditionPipeline/' "$dir/later/model_index.json"
+later=(--meta "$dir/media/metadata.json" "${sampling[@]}" --model "$dir/later")
+check "no padding" 0 vprep "${later[@]}" --out "$dir/b" --reuse "$dir/a" --tokenizer_max_length 128
+stderr_has '5 of 5 prompts encoded'
+check "no padding" 0 vprep "${later[@]}" --out "$dir/e" && has '"max_length":256' "$dir/e"
+rm "$dir/later/model_index.json"
+sed -i 's/^{/{"causal_temporal_positioning": true,/' "$dir/later/transformer/config.json"
+check "no index" 0 vprep "${later[@]}" --out "$dir/e" && has '"max_length":256' "$dir/e"
+stderr_has '0 of 5 prompts encoded'
 
 # ---- noised first frames have one logvar each ----
 check i2v 0 vprep "${meta[@]}" --out "$dir/i2v" --train_mode i2v --image_noise_variants 2
