@@ -90,6 +90,12 @@ static const vc_text ltx_condition_text[VC_FAMILY_TEXTS] = {
     .text = { { .class = "UMT5EncoderModel", .max_length = 512, .clean = true, .masked = true, \
                 .width_field = "text_dim" } }
 
+/* VideoX-Fun's own pipelines give the tokenizer prompts as they are. */
+static const vc_text wan_fun_text[VC_FAMILY_TEXTS] = {
+    { .class = "UMT5EncoderModel", .max_length = 512, .uncleaned = true, .masked = true,
+      .width_field = "text_dim" }
+};
+
 /* Two files of one component have the same tensors: DiffSynth-Studio's copies are safetensors. */
 static const vc_first wan_first = {
     .class = "WanModel", .type_field = "model_type",
@@ -171,9 +177,11 @@ static const vc_family families[] = {
       .transformer = "WanTransformer3DModel", .first = &wan_first,
       .pipeline = { { .class = "WanPipeline" },
                     { .class = "WanImageToVideoPipeline", .mode = VC_MODE_I2V },
-                    { .class = "WanFunPipeline" },                    /* VideoX-Fun's */
-                    { .class = "WanFunInpaintPipeline", .mode = VC_MODE_INPAINT },
-                    { .class = "WanFunControlPipeline", .mode = VC_MODE_CONTROL } },
+                    { .class = "WanFunPipeline", .text = wan_fun_text },
+                    { .class = "WanFunInpaintPipeline", .mode = VC_MODE_INPAINT,
+                      .text = wan_fun_text },
+                    { .class = "WanFunControlPipeline", .mode = VC_MODE_CONTROL,
+                      .text = wan_fun_text } },
       .masked_frames = true, .grey_masks = true, .folded_masks = true,
       .vision = "CLIPVisionModel", .vision_field = "image_dim", .ends_field = "pos_embed_seq_len",
       .channels_field = "in_channels", .wider = "wan2.2-5b",

@@ -34,6 +34,8 @@ typedef struct vc_text {
     bool clean;                          /* before prompts become tokens, wrongly decoded text is
                                           * repaired, and HTML's names of characters and runs of
                                           * white space are replaced */
+    bool uncleaned;                      /* prompts stay as they are, but older versions cleaned
+                                          * them: what that left alone keeps its key */
     bool masked;                         /* the transformer never sees rows of padding, */
     bool unpadded;                       /* nor do the encoder's tokens, whose states then differ */
     bool pooled_only;                    /* it reads no states of tokens */

@@ -36,6 +36,8 @@ typedef struct text_rule {
     int skip;                        /* layers at the end that are left out; 0: none, and the states
                                       * are those after the last norm */
     bool clean;                      /* prompts are cleaned first: precompute/text/clean.h */
+    bool uncleaned;                  /* not cleaned, but keys are those of when they were, where
+                                      * that changed nothing */
     bool pooled_only;                /* the transformer reads no states of tokens */
     bool masked;                     /* nor those of padding, which are not stored */
     bool unpadded;                   /* the encoder gets no padding either */

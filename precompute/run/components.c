@@ -289,7 +289,7 @@ static text_rule rule_of(const vprep *p, int slot, int max_length)
     const vc_text *t = &vc_family_texts(f->is, f->pipeline)[slot];
     text_rule rule = { .max_length = t->max_length, .template = t->template, .crop = t->crop,
                        .skip = t->skip, .clean = t->clean, .pooled_only = t->pooled_only,
-                       .masked = t->masked, .unpadded = t->unpadded,
+                       .uncleaned = t->uncleaned, .masked = t->masked, .unpadded = t->unpadded,
                        .interleave = t->picture ? p->encoders.interleave : 0 };
 
     if (!rule.pooled_only && p->encoders.family.from_files && max_length)

@@ -100,3 +100,13 @@ bool text_is_repaired(const char *prompt)
     free(with);
     return differs;
 }
+
+bool text_is_clean(const char *prompt)
+{
+    char *text = valid(prompt), *cleaned = text ? clean(text) : NULL;
+    const bool same = cleaned && !strcmp(cleaned, prompt);
+
+    free(text);
+    free(cleaned);
+    return same;
+}

@@ -12,5 +12,7 @@ char *text_clean(const char *prompt);
 
 /* Whether the repair changes the result: diffusers without ftfy has another. */
 bool text_is_repaired(const char *prompt);
+/* Whether nothing but the repair would change the prompt. */
+bool text_is_clean(const char *prompt);
 
 #endif

@@ -366,6 +366,8 @@ vf_key text_prompt_key(const text_info *info, vc_dtype precision, vc_dtype store
         vf_hasher_int(&h, "crop", rule->crop);
     if (rule->clean)
         vf_hasher_int(&h, "clean", text_is_repaired(in->prompt) ? 2 : 1);
+    else if (rule->uncleaned && text_is_clean(in->prompt))
+        vf_hasher_int(&h, "clean", 1);
     if (rule->pooled_only)
         vf_hasher_int(&h, "pooled_only", 1);
     if (rule->masked)

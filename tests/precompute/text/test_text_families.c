@@ -36,8 +36,9 @@ static text_rule rule_of_pipeline(const char *family, const char *pipeline, int 
 
     assert_true(!pipeline || p);
     return (text_rule){ .max_length = t->max_length, .template = t->template, .crop = t->crop,
-                        .skip = t->skip, .clean = t->clean, .masked = t->masked,
-                        .unpadded = t->unpadded, .pooled_only = t->pooled_only };
+                        .skip = t->skip, .clean = t->clean, .uncleaned = t->uncleaned,
+                        .masked = t->masked, .unpadded = t->unpadded,
+                        .pooled_only = t->pooled_only };
 }
 
 static text_rule rule_of(const char *family, int slot)
@@ -333,15 +334,19 @@ static void unpadded_keys(void **state)
  * theirs. */
 static void repaired_keys(void **state)
 {
-    static const struct { const char *prompt; int clean; } rows[] = {
-        { "a cat", 1 }, { "a  &amp;cat", 1 }, { "caf\u00E9", 1 }, { "\u201Ca\u201D", 2 },
-        { "caf\u00C3\u00A9", 2 }, { "a\abc", 2 }
+    static const struct { const char *pipeline, *prompt; int clean; } rows[] = {
+        { "WanPipeline", "a cat", 1 }, { "WanPipeline", "a  &amp;cat", 1 },
+        { "WanPipeline", "caf\u00E9", 1 }, { "WanPipeline", "\u201Ca\u201D", 2 },
+        { "WanPipeline", "caf\u00C3\u00A9", 2 }, { "WanPipeline", "a\abc", 2 },
+        /* VideoX-Fun's prompts were cleaned once, without the repair */
+        { "WanFunPipeline", "a cat", 1 }, { "WanFunInpaintPipeline", "\u201Ca\u201D", 1 },
+        { "WanFunControlPipeline", "a  cat", 0 }, { "WanFunPipeline", "a &amp; b", 0 }
     };
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const text_info info = { .class = "UMT5EncoderModel",
-                                 .rule = { .max_length = 512, .clean = true } };
+                                 .rule = rule_of_pipeline("wan2.1", rows[i].pipeline, 0) };
         const vf_key zero = { { 0 } };
         vf_hasher h;
         vf_hasher_begin(&h, "text");
@@ -349,7 +354,9 @@ static void repaired_keys(void **state)
         vf_hasher_bytes(&h, "tokenizer", zero.b, sizeof zero.b);
         vf_hasher_bytes(&h, "encoder", zero.b, sizeof zero.b);
         vf_hasher_int(&h, "max_length", 512);
-        vf_hasher_int(&h, "clean", rows[i].clean);
+        if (rows[i].clean)
+            vf_hasher_int(&h, "clean", rows[i].clean);
+        vf_hasher_int(&h, "masked", 1);
         vf_hasher_str(&h, "precision", "bf16");
         vf_hasher_str(&h, "dtype", "f16");
         vf_key want = vf_hasher_end(&h);
