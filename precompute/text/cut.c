@@ -11,8 +11,8 @@
 #include "precompute/tokenizer/tokenizer.h"
 
 enum { NEAR = 32, TOKEN_BYTES = 16,               /* of a long token, about: characters, bytes */
-       SLACK = 8 };                               /* tokens that words may have more or less in a
-                                                   * text than alone */
+       SLACK = 8 };                               /* tokens that a text may have more or less than
+                                                   * its words, beside one in 16 */
 
 struct text_cut {
     tokenizer *tok, *scenes;                      /* scenes: NULL where the rule has none */
@@ -147,12 +147,13 @@ static size_t tokens_by_words(const text_cut *c, text_words *w, const char *text
 bool text_cut_is_longer(const text_cut *c, text_words *w, const char *prompt)
 {
     char *text = text_of_prompt(&c->rule, prompt);
-    const size_t n = text ? tokens_by_words(c, w, text) : 0;
+    const size_t n = text ? tokens_by_words(c, w, text) : 0, all = c->front + n;
+    const size_t slack = SLACK + n / 16;
     size_t lost = 0;
 
     free(text);
-    if (n && (n + c->front + SLACK < c->room || n + c->front > c->room + SLACK))
-        return n + c->front > c->room;
+    if (n && (all + slack < c->room || all > c->room + slack))
+        return all > c->room;
     return !text_cut_tokens(c, prompt, &lost, NULL) && lost;
 }
 
