@@ -9,7 +9,7 @@
 #include "precompute/text/mojibake.h"
 #include "precompute/tokenizer/text.h"
 
-enum { MOST_CHARS = 1000000, MOST_NAME = 24, MOST_ROUNDS = 1000 };
+enum { MOST_CHARS = 1000000, MOST_NAME = 24, ROUNDS = 16, WORK = 1 << 23 };
 
 /* ---- characters ---- */
 
@@ -221,10 +221,13 @@ static char *round_of(const char *s, bool html)
     return out;
 }
 
-/* Repairs a line until nothing changes, and takes it; NULL: out of memory. */
+/* Repairs a line until nothing changes, and takes it; NULL: out of memory. A megabyte of names in
+ * names (&amp;amp;amp;) would take days: the rounds of long lines are limited. */
 static char *repair_line(char *s, bool html)
 {
-    for (int i = 0; s && i < MOST_ROUNDS && text_needs_repair(s); i++) {
+    const size_t most = s ? ROUNDS + WORK / (strlen(s) + 1) : 0;
+
+    for (size_t i = 0; s && i < most && text_needs_repair(s); i++) {
         char *next = round_of(s, html);
         const bool same = next && !strcmp(next, s);
         free(s);
