@@ -86,7 +86,25 @@ if(VLT_TESTS)
   vlt_library(cmocka cmocka.h cmocka libcmocka-dev)
 endif()
 
-# the one library that the programs do well without
+# the libraries that the programs do well without: Arrow's, which Debian has from release 14 on
+set(VLT_ARROW_FOUND OFF)
+if(VLT_ARROW)
+  find_path(VLT_arrow_INCLUDE arrow/api.h)
+  find_path(VLT_parquet_INCLUDE parquet/arrow/reader.h)
+  find_library(VLT_arrow_LIBRARY arrow)
+  find_library(VLT_parquet_LIBRARY parquet)
+  if(VLT_arrow_INCLUDE AND VLT_parquet_INCLUDE AND VLT_arrow_LIBRARY AND VLT_parquet_LIBRARY)
+    vlt_version(arrow ${VLT_arrow_INCLUDE}/arrow/util/config.h ARROW_VERSION PATCH)
+    if(NOT arrow VERSION_LESS 25)        # older ones declare other functions
+      set(VLT_ARROW_FOUND ON)
+      vlt_library(arrow arrow/api.h arrow libarrow-dev)
+      vlt_library(parquet parquet/arrow/reader.h parquet libparquet-dev)
+      message(STATUS "Arrow ${arrow}: ${VLT_parquet_LIBRARY}")
+    endif()
+  endif()
+endif()
+
+# and MPI
 set(VLT_MPI_FOUND OFF)
 if(VLT_MPI)
   find_package(MPI QUIET COMPONENTS C)

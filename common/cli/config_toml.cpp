@@ -1,4 +1,4 @@
-/* config_toml.cpp - see config_toml.h. The one file in C++: toml++ is a library of headers. */
+/* config_toml.cpp - see config_toml.h. In C++, as toml++ is a library of headers. */
 #include <algorithm>
 #include <charconv>
 #include <cstdint>

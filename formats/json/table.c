@@ -461,23 +461,9 @@ int vf_table_read(const char *path, const vf_table_sink *sink, vc_err *err)
         { ".json", read_json }, { ".jsonl", read_jsonl }, { ".ndjson", read_jsonl },
         { ".csv", read_csv }, { ".tsv", read_tsv },
     };
-    /* Columnar files: the distribution has no C library for them of a reasonable size. */
-    static const struct {
-        const char *ext, *save;
-    } refused[] = {
-        { ".parquet", "pandas.read_parquet(FILE).to_json(\"list.jsonl\", orient=\"records\", "
-                      "lines=True)" },
-        { ".arrow", "datasets.Dataset.from_file(FILE).to_json(\"list.jsonl\")" },
-        { ".feather", "pandas.read_feather(FILE).to_json(\"list.jsonl\", orient=\"records\", "
-                      "lines=True)" },
-    };
 
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
         if (!strcasecmp(vc_path_ext(path), formats[i].ext))
             return formats[i].read(path, sink, err);
-    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
-        if (!strcasecmp(vc_path_ext(path), refused[i].ext))
-            return vc_fail(err, VC_EINVAL, "%s: a %s list is not read: save it as .jsonl, with %s",
-                           path, refused[i].ext, refused[i].save);
-    return vc_fail(err, VC_EINVAL, "%s: expected a .json, .jsonl, .csv or .tsv file", path);
+    return vc_fail(err, VC_EINVAL, "%s: expected a .json, .jsonl, .csv, .tsv or .parquet file", path);
 }

@@ -102,14 +102,6 @@ static int find_fastvideo(metadata_list *l, const char *folder, bool *found, vc_
     return find_table(l, folder, names, found, err);
 }
 
-/* Reports a metadata.parquet that is the only list, as its captions would be lost; the error of the
- * table reader names the remedy. */
-static int find_parquet(metadata_list *l, const char *folder, bool *found, vc_err *err)
-{
-    static const char *const names[] = { "metadata.parquet", NULL };
-    return find_table(l, folder, names, found, err);
-}
-
 /* ---- captions.json of diffusion-pipe: an object, file name to caption or captions ---- */
 
 static int by_key(const void *a, const void *b)
@@ -382,7 +374,7 @@ int metadata_find_list(metadata_list *l, const char *folder, bool *found, vc_err
     static int (*const layouts[])(metadata_list *l, const char *folder, bool *found,
                                   vc_err *err) = {
         find_metadata, find_fastvideo, find_captions_json, find_lines, metadata_find_tars,
-        find_labels, find_parquet,
+        find_labels, metadata_find_hub,
     };
     int rc = 0;
 

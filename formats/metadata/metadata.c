@@ -3,6 +3,7 @@
  * names. */
 #include "formats/metadata/metadata.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -11,13 +12,14 @@
 
 #include "common/base/buf.h"
 #include "common/os/file.h"
+#include "formats/columnar/columnar.h"
 #include "formats/json/table.h"
 #include "formats/metadata/parts.h"
 
 vf_part vf_row_part(const vf_row *r)
 {
-    return (vf_part){ .name = r->size ? r->path : r->file, .file = r->file, .at = r->at,
-                      .size = r->size };
+    return (vf_part){ .name = r->size || r->column ? r->path : r->file, .file = r->file,
+                      .at = r->at, .size = r->size, .column = r->column, .values = r->values };
 }
 
 static void free_row(vf_row *r)
@@ -49,6 +51,8 @@ void vf_metadata_free(vf_metadata *m)
         free_row(&m->rows[i]);
     free(m->rows);
     free(m->ignored);
+    free(m->lists);
+    vf_columnar_close(m->values);
     *m = (vf_metadata){ 0 };
 }
 
@@ -108,7 +112,7 @@ static int set_ids(vf_metadata *m, vc_err *err)
 
 /* ---- reading ---- */
 
-static int on_header(void *arg, char *const *column, int n, vc_err *err)
+int metadata_check_header(void *arg, char *const *column, int n, vc_err *err)
 {
     metadata_list *l = arg;
     vc_buf found = { 0 };
@@ -142,7 +146,7 @@ int metadata_take_row(void *arg, int64_t number, const cJSON *o, const char *bad
 
 int metadata_read_table(metadata_list *l, const char *path, vc_err *err)
 {
-    vf_table_sink sink = { .header = on_header, .row = metadata_take_row, .arg = l };
+    vf_table_sink sink = { .header = metadata_check_header, .row = metadata_take_row, .arg = l };
     const char *own = l->opts->caption_columns;
 
     l->known = own ? own : "the columns " METADATA_CAPTIONS;
@@ -164,21 +168,25 @@ static int read_tar(metadata_list *l, const char *path, vc_err *err)
 
 int vf_metadata_read(vf_metadata *m, const char *path, const vf_metadata_opts *o, vc_err *err)
 {
-    struct stat st;
+    struct stat st = { 0 };
     *m = (vf_metadata){ 0 };
-    if (stat(path, &st))
+    bool pattern = stat(path, &st) && errno == ENOENT && metadata_is_pattern(path);
+    if (!pattern && stat(path, &st))
         return vc_fail_errno(err, "%s", path);
     if (S_ISREG(st.st_mode) && metadata_is_packed(path))
         return vc_fail(err, VC_EINVAL, "%s: a packed file is not read: unpack it, and give the "
                        "folder or the .tar", path);
 
-    bool folder = S_ISDIR(st.st_mode);
+    bool folder = !pattern && S_ISDIR(st.st_mode);
     char *own = folder ? strdup(path) : vc_format("%.*s", (int)(vc_path_base(path) - path), path);
     if (!own)
         return vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
 
     metadata_list l = { .opts = o, .dir = !folder && o->data_dir ? o->data_dir : own };
     int rc = folder ? metadata_read_folder(&l, path, err)
+             : pattern ? metadata_read_pattern(&l, path, err)
+             : vf_columnar_named(path)
+                 ? metadata_read_columnar(&l, (char *[]){ (char *)path }, 1, path, err)
              : !strcasecmp(vc_path_ext(path), ".tar") ? read_tar(&l, path, err)
              : metadata_read_table(&l, path, err);
     if (!rc)

@@ -1,10 +1,11 @@
 /* metadata.h - the list of clips and stills from which a dataset is made.
  *
- * A list is a .json (array), .jsonl, .csv or .tsv file (table.h) with the columns of VideoX-Fun,
- * DiffSynth or Finetrainers, a tar, or a folder. The media files of a folder are the rows, with
- * captions in .txt or .caption files of the same stem. A medium in a subfolder "N_name" has the
- * weight N, as for kohya's sd-scripts (plain_folders: 1). If no medium has a caption file, the
- * first of these lists in the folder is read:
+ * A list is a .json (array), .jsonl, .csv or .tsv file (table.h) or a .parquet, .arrow or .feather
+ * file (columnar.h) with the columns of VideoX-Fun, DiffSynth or Finetrainers, a tar, or a folder.
+ * The media files of a folder are the rows, with captions in .txt or .caption files of the same
+ * stem. A medium in a subfolder "N_name" has the weight N, as for kohya's sd-scripts
+ * (plain_folders: 1). If no medium has a caption file, the first of these lists in the folder is
+ * read:
  *   metadata.jsonl, .csv, .json or .tsv, then videos2caption.json (FastVideo), then captions.json
  *       if it is an array: each is read as if the user had given the file itself
  *   captions.json (diffusion-pipe)   an object, {"a.mp4": "caption" or ["caption", ...]}
@@ -17,6 +18,8 @@
  *       counts, and links are followed; a still beside a video is ignored as its thumbnail, unless
  *       it has a caption of its own; the medium is a part of the tar
  *   labels/NAME.txt (SAT)            captions of the media in videos/
+ *   state.json or dataset_dict.json (datasets' save_to_disk), else .parquet, .arrow and .feather
+ *       files in the folder or below: all of one split, of several splits those of train
  * Columns of a list:
  *   medium    the first column that is not empty of file_path, video, image, media_path, file_name,
  *             then those of file_keys, then, in upper or lower case, all of these, video_path,
@@ -37,6 +40,10 @@
  *   others    type (image|video), width, height, frames, fps, weight (numbers or strings of
  *             digits), tags (list, or separated by commas), loss_mask_path, control_file_path (or
  *             DiffSynth's control_video), input_image
+ * In a Parquet or Arrow file, the medium may be bytes, or a struct {bytes, path}; if no column has one
+ * of the names above, it is the only column that has bytes. The path of such a row is the file's
+ * name, '/', and the last part of `path`, or else the row's number in the file. A shell's pattern
+ * that ends in .parquet, .arrow or .feather names several files.
  * A medium may be a folder: the pictures in it are the frames of a video.
  * The reason why a row is unusable is in its `bad`, so that the reader can count and report the
  * row; only a file that is no such list fails as a whole. */
@@ -68,9 +75,10 @@ typedef struct vf_row {
     int64_t row;                       /* number from 1, as in errors.jsonl */
     char *path;                        /* medium as written in the row; "" if the row has none */
     char *file;                        /* path joined to the data folder; "" if the row has none */
-    int64_t at, size;                  /* offset and length of the medium in file, a tar; size 0:
-                                        * the
-                                          medium is the whole file */
+    int64_t at, size;                  /* offset and length of the medium in file, such as a tar;
+                                          size and column 0: the medium is the whole file */
+    int column;                        /* not 0: the medium is a value in file, as vf_part has it */
+    struct vf_columnar *values;        /* of the list; NULL for other files */
     vf_type type;                      /* from the column `type`, else from a column video or image,
                                           else (except with file_path) from the file's ending;
                                           unknown: the content of the file decides */
@@ -103,6 +111,9 @@ typedef struct vf_metadata {
     vf_row *rows;
     int64_t n;
     bool folder;                       /* the list is a folder's media; the folder has no list */
+    char *lists;                       /* of a folder of Parquet or Arrow files, what was read and
+                                          what not; NULL: all was */
+    struct vf_columnar *values;        /* reads media in the rows of Parquet files */
     bool repeats;                      /* media of a folder lie in subfolders "N_name": N, from 1
                                           to 1000, is the weight of their rows */
     int64_t n_once, once;              /* repeats: number of the other rows, and the first one */

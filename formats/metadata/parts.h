@@ -110,6 +110,17 @@ bool metadata_is_medium(const vf_metadata_opts *opts, const char *column);
 /* Adds a row of a table from o, or a bad row with the reason `bad` if o is NULL. */
 int metadata_take_row(void *list, int64_t number, const cJSON *o, const char *bad, vc_err *err);
 int metadata_read_table(metadata_list *l, const char *path, vc_err *err);
+/* The callback for the columns of a table: fails if none of them names the media. */
+int metadata_check_header(void *list, char *const *column, int n, vc_err *err);
+/* Reads the rows of columnar files, one after the other, and checks that they have captions. `list`
+ * is the file or folder that was given. */
+int metadata_read_columnar(metadata_list *l, char *const *path, int n, const char *list,
+                           vc_err *err);
+/* Whether a path is a shell's pattern for columnar files; then metadata_read_pattern reads them. */
+bool metadata_is_pattern(const char *path);
+int metadata_read_pattern(metadata_list *l, const char *pattern, vc_err *err);
+/* Reads the columnar files of a folder, as metadata_find_list does for all lists. */
+int metadata_find_hub(metadata_list *l, const char *folder, bool *found, vc_err *err);
 int metadata_read_folder(metadata_list *l, const char *path, vc_err *err);
 /* Adds a tar's samples as rows; the caller checks that they have captions. */
 int metadata_read_tar(metadata_list *l, const char *path, vc_err *err);

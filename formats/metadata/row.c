@@ -11,6 +11,7 @@
 #include <strings.h>
 
 #include "common/os/file.h"
+#include "formats/columnar/columnar.h"
 #include "formats/json/json.h"
 
 static int copy(char **to, const char *s, size_t n, vc_err *why)
@@ -91,9 +92,22 @@ bool metadata_is_medium(const vf_metadata_opts *opts, const char *column)
     return metadata_listed(opts->file_keys, column);
 }
 
-static bool empty(const cJSON *v)
+static bool no_value(const cJSON *v)
 {
     return !v || cJSON_IsNull(v) || (cJSON_IsString(v) && !*v->valuestring);
+}
+
+static const cJSON *member(const cJSON *v, const char *name)
+{
+    return cJSON_IsObject(v) ? cJSON_GetObjectItemCaseSensitive(v, name) : NULL;
+}
+
+/* A medium of Hugging Face's datasets, {bytes, path}, is empty if it has neither. */
+static bool empty(const cJSON *v)
+{
+    if (member(v, "bytes") || member(v, "path"))
+        return no_value(member(v, "bytes")) && no_value(member(v, "path"));
+    return no_value(v);
 }
 
 /* Returns the column that holds the row's medium, or NULL. */
@@ -143,6 +157,28 @@ static int look_in_videos(vf_row *r, const char *dir, vc_err *why)
     return 0;
 }
 
+/* Takes bytes of the list's own file as the medium; their name is the end of the path, if any. */
+static int take_cell(vf_row *r, const char *column, const vf_cell *cell, const cJSON *name,
+                     bool by_name, vc_err *why)
+{
+    const char *path = cJSON_IsString(name) ? name->valuestring : "", *base = vc_path_base(path);
+    int rc = copy(&r->path, base, strlen(base), why);
+
+    r->at = cell->at;
+    r->size = cell->size;
+    r->column = cell->column;
+    if (!rc && cell->column < 0)
+        rc = vc_fail(why, VC_EFORMAT, "%s: bytes in a compressed Arrow file are not read: "
+                     VF_COLUMNAR_UNPACK, column);
+    else if (!rc && !cell->size && !cell->column)
+        rc = vc_fail(why, VC_EFORMAT, "%s: it has no bytes", column);
+    if (rc)
+        return rc;
+    if (by_name)
+        r->type = vf_type_of_name(path);
+    return 0;
+}
+
 static int read_medium(vf_row *r, const cJSON *o, const cJSON **medium,
                        const vf_metadata_opts *opts, const char *dir, vc_err *why)
 {
@@ -151,9 +187,16 @@ static int read_medium(vf_row *r, const cJSON *o, const cJSON **medium,
 
     if (!v)
         return vc_fail(why, VC_EFORMAT, "no medium: none of " METADATA_MEDIA " is given");
-    if (!cJSON_IsString(v))
+    const cJSON *bytes = cJSON_IsObject(v) ? member(v, "bytes") : v;
+    const cJSON *name = cJSON_IsObject(v) ? member(v, "path") : v;
+    vf_cell cell;
+    if (vf_columnar_cell(bytes, &cell))
+        return take_cell(r, v->string, &cell, name, by_name, why);
+    if (cJSON_IsArray(v))
+        return vc_fail(why, VC_EFORMAT, "%s: a list; a row has one medium", v->string);
+    if (!cJSON_IsString(name) || (name != v && !no_value(bytes)))
         return vc_fail(why, VC_EFORMAT, "%s: expected a string", v->string);
-    const char *path = v->valuestring, *base = vc_path_base(path);
+    const char *path = name->valuestring, *base = vc_path_base(path);
     int rc = copy(&r->path, path, strlen(path), why);
     if (!rc && !(r->file = vc_path_join(dir, path)))
         rc = vc_no_memory(why);
@@ -331,10 +374,25 @@ static int read_beside(vf_row *r, vf_beside which, const char *column, const cJS
     return rc;
 }
 
+/* Refuses bytes in a column that names a further input: they are read as the medium alone. */
+static int refuse_bytes(const cJSON *o, const cJSON *medium, const vf_metadata_opts *opts,
+                        vc_err *why)
+{
+    for (const cJSON *v = o->child; v; v = v->next)
+        if (v != medium && vf_columnar_has_cell(v)
+            && (metadata_listed("loss_mask_path,control_file_path,control_video,input_image",
+                                v->string)
+                || metadata_listed(opts->file_keys, v->string)
+                || metadata_listed(opts->extra_inputs, v->string)))
+            return vc_fail(why, VC_EFORMAT, "%s: bytes in a column are read as the medium alone: "
+                           VF_COLUMNAR_UNPACK, v->string);
+    return 0;
+}
+
 static int read_extra(vf_row *r, const cJSON *o, const cJSON *medium,
                       const vf_metadata_opts *opts, const char *dir, vc_err *why)
 {
-    int rc = 0;
+    int rc = refuse_bytes(o, medium, opts, why);
 
     for (int i = 0; !rc && i < VF_BESIDE; i++)
         rc = read_beside(r, (vf_beside)i, vf_beside_columns[i], o, dir, why);

@@ -45,6 +45,7 @@ typedef struct media_io {
     int failed;             /* errno of a failed read, after which no byte is the file's */
     int64_t from;           /* offset of the part in the file */
     int64_t size, pos;
+    uint8_t *bytes;         /* the size bytes of a value in a Parquet file; NULL: they are in fd */
     AVIOContext *avio;
 } media_io;
 

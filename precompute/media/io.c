@@ -10,12 +10,14 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/os/file.h"
+#include "formats/columnar/columnar.h"
 #include "precompute/media/internal.h"
 
 static const char demuxers[] =
@@ -78,6 +80,11 @@ ssize_t media_io_at(media_io *io, void *buf, size_t n, int64_t at)
 {
     int64_t left = at < io->size ? io->size - at : 0;
     ssize_t r;
+    if (io->bytes) {
+        r = n < (uint64_t)left ? (ssize_t)n : (ssize_t)left;
+        memcpy(buf, io->bytes + (left ? at : 0), (size_t)r);
+        return r;
+    }
     do
         r = pread(io->fd, buf, n < (uint64_t)left ? n : (size_t)left, io->from + at);
     while (r < 0 && errno == EINTR);
@@ -113,6 +120,28 @@ int media_io_open(media_io *io, const char *path, vc_err *err)
     return media_io_open_part(io, &(vf_part){ .name = path, .file = path }, err);
 }
 
+/* Reads a value of a Parquet file; the file stays open, as its identity is the value's. */
+static int read_value(media_io *io, const vf_part *part, vc_err *err)
+{
+    size_t n;
+    int rc = vf_columnar_value(part->values, part, &io->bytes, &n, err);
+
+    io->size = (int64_t)n;
+    return rc || n ? rc : vc_fail(err, VC_EFORMAT, "the value is empty");
+}
+
+/* Sets the place of the part's bytes in the file of `whole` bytes. */
+static int find_part(media_io *io, const vf_part *part, int64_t whole, vc_err *err)
+{
+    if (part->column)
+        return read_value(io, part, err);
+    if (part->at > whole || part->size > whole - part->at)
+        return vc_fail(err, VC_EFORMAT, "cut short: the file around it has changed");
+    io->from = part->at;
+    io->size = part->size ? part->size : whole;
+    return 0;
+}
+
 int media_io_open_part(media_io *io, const vf_part *part, vc_err *err)
 {
     enum { BUFFER = 1 << 16 };
@@ -128,10 +157,9 @@ int media_io_open_part(media_io *io, const vf_part *part, vc_err *err)
         return vc_fail(err, VC_EFORMAT, "not a regular file");
     if (!st.st_size)
         return vc_fail(err, VC_EFORMAT, "the file is empty");
-    if (part->at > st.st_size || part->size > st.st_size - part->at)
-        return vc_fail(err, VC_EFORMAT, "cut short: the tar has changed");
-    io->from = part->at;
-    io->size = part->size ? part->size : st.st_size;
+    int rc = find_part(io, part, st.st_size, err);
+    if (rc)
+        return rc;
 
     uint8_t *buf = av_malloc(BUFFER);
     if (buf)
@@ -151,6 +179,8 @@ void media_io_close(media_io *io)
     if (io->fd >= 0)
         close(io->fd);
     io->fd = -1;
+    free(io->bytes);
+    io->bytes = NULL;
 }
 
 static int refuse_open(AVFormatContext *s, AVIOContext **pb, const char *url, int flags,

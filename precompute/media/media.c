@@ -284,7 +284,7 @@ static int open_folder(media *m, const char *folder, vc_err *err)
 int media_open_part(media **out, const vf_part *part, media_info *info, vc_err *err)
 {
     struct stat st;
-    if (part->size || stat(part->file, &st) || !S_ISDIR(st.st_mode))
+    if (!vf_part_is_file(part) || stat(part->file, &st) || !S_ISDIR(st.st_mode))
         return open_file(out, part, info, err);
     media *m = *out = calloc(1, sizeof *m);
     if (!m || !(m->path = strdup(part->name))) {

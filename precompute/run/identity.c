@@ -1,10 +1,12 @@
 /* identity.c - see identity.h */
 #include "precompute/run/identity.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "common/os/progress.h"
+#include "formats/columnar/columnar.h"
 #include "precompute/media/internal.h"
 
 static prep_identity identity(const struct stat *st)
@@ -57,12 +59,26 @@ int prep_identity_of(prep_identity *is, const char *path, const char *name, vc_e
     return S_ISDIR(st.st_mode) ? vc_context(err, add_frames(is, path, err), "%s", name) : 0;
 }
 
+/* A value in a Parquet file. */
+static int hash_value(vf_key *k, const vf_part *part, vc_err *err)
+{
+    uint8_t *bytes;
+    size_t n;
+    int rc = vf_columnar_value(part->values, part, &bytes, &n, err);
+
+    *k = vf_hash(bytes, n);
+    free(bytes);
+    return rc;
+}
+
 int prep_hash(vf_key *k, const vf_part *part, vc_err *err)
 {
     struct stat st;
     media_frames f;
     vf_hasher h;
 
+    if (part->column)
+        return vc_context(err, hash_value(k, part, err), "%s", part->name);
     if (part->size || stat(part->file, &st) || !S_ISDIR(st.st_mode))
         return vf_hash_part(k, part, vc_stop_flag(), err);
     int rc = vc_context(err, media_frames_list(&f, part->file, err), "%s", part->name);

@@ -16,6 +16,7 @@
 #include "common/os/streams.h"
 #include "common/os/threads.h"
 #include "common/tensor/backend.h"
+#include "formats/columnar/columnar.h"
 #include "formats/tensors/origins.h"
 #include "precompute/run/reuse.h"
 
@@ -353,7 +354,11 @@ static int run(vprep *p, vc_err *err)
         rc = vprep_share_decoder(p, err);
     if (rc)
         return rc;
-    rc = vf_metadata_read(&p->list.meta, p->c.meta, &o, err);
+    rc = p->c.validation_prompts ? vf_columnar_check(p->c.validation_prompts,
+                                                     p->c.validation_prompts, err) : 0;
+    rc = vc_context(err, rc, "--validation_prompts");
+    if (!rc)
+        rc = vf_metadata_read(&p->list.meta, p->c.meta, &o, err);
     rc = vprep_share_list(p, vc_comm_agree(p->ranks.comm, rc, err), err);
     if (!rc)
         rc = prep_reuse_open(p, err);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/os/file.h"
+#include "formats/columnar/columnar.h"
 #include "formats/json/table.h"
 #include "precompute/encode/prompt_images.h"
 #include "precompute/vprep/segments.h"
@@ -139,6 +140,12 @@ static int add_negative(cJSON *clean, const cJSON *negative, int n, int64_t row,
     return add_texts(clean, "negative_segments", "negative_prompt", negative, err);
 }
 
+static int refuse_bytes(const char *column, int64_t row, vc_err *err)
+{
+    return vc_fail(err, VC_EFORMAT, "row %lld: %s: bytes in a column are not read here: "
+                   VF_COLUMNAR_UNPACK, (long long)row, column);
+}
+
 /* A row's caption becomes "prompt", its first frame "image_path", and texts of numbers numbers. */
 static int add_row(vprep_prompts *v, const cJSON *o, int64_t row, vc_err *err)
 {
@@ -161,6 +168,10 @@ static int add_row(vprep_prompts *v, const cJSON *o, int64_t row, vc_err *err)
     for (const cJSON *f = o->child; !rc && f; f = f->next) {
         if (listed(prompt_columns, f->string) || listed(own_columns, f->string))
             continue;
+        if (vf_columnar_has_cell(f)) {
+            rc = listed(image_columns, f->string) ? refuse_bytes(f->string, row, err) : 0;
+            continue;
+        }
         const struct number *k = number_column(f->string);
         if (k)
             rc = add_number(clean, k, f, row, err);
@@ -220,6 +231,13 @@ static int read_wrapped(vprep_prompts *v, const cJSON *o, vc_err *err)
     return 0;
 }
 
+static int read_list(vprep_prompts *v, const char *path, vc_err *err)
+{
+    if (vf_columnar_named(path))
+        return vf_columnar_read(path, &(vf_columnar_sink){ .row = table_row, .arg = v }, err);
+    return vf_table_read(path, &(vf_table_sink){ .row = table_row, .arg = v }, err);
+}
+
 int vprep_prompts_read(vprep_prompts *v, const char *path, vc_err *err)
 {
     *v = (vprep_prompts){ 0 };
@@ -228,9 +246,7 @@ int vprep_prompts_read(vprep_prompts *v, const char *path, vc_err *err)
     bool json = !strcasecmp(vc_path_ext(path), ".json");
     int rc = json ? vf_json_read(&o, path, 64 << 20, err) : 0;
     if (!rc)
-        rc = cJSON_IsObject(o) ? read_wrapped(v, o, err)
-                               : vf_table_read(path, &(vf_table_sink){ .row = table_row,
-                                                                         .arg = v }, err);
+        rc = cJSON_IsObject(o) ? read_wrapped(v, o, err) : read_list(v, path, err);
     cJSON_Delete(o);
     if (rc)
         vprep_prompts_free(v);

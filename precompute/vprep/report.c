@@ -206,6 +206,8 @@ static void print_captions(const vprep *p, FILE *out)
             n[k]++;
     }
     print_folder(&p->list.meta, out);
+    if (p->list.meta.lists)
+        fprintf(out, "list: %s\n", p->list.meta.lists);
     fprintf(out, "captions: %u of %u samples have one", captioned, samples);
     for (k = 0; k < kinds; k++) {
         fputs(k ? ", " : "; from ", out);

@@ -24,7 +24,8 @@ common/cpu           common/tensor
 common/cuda          common/base common/kernels common/tensor
 formats/keys         common/base
 formats/json         common/base common/os
-formats/metadata     common/base common/os formats/json formats/keys
+formats/columnar     common/base common/os formats/keys
+formats/metadata     common/base common/os formats/columnar formats/json formats/keys
 formats/tensors      common common/base common/os common/tensor formats/json formats/keys
 formats/dataset      common common/base common/os formats/json formats/keys formats/tensors
 formats/libvlat      formats/dataset
@@ -34,17 +35,19 @@ formats/vlat         formats/tensors
 formats/peers        common common/base common/os formats/dataset formats/json formats/keys
 formats/peers        formats/tensors formats/vlat
 precompute           buckets common/tensor formats/dataset
-precompute/media     common/base common/os formats/json formats/keys formats/metadata
+precompute/media     common/base common/os formats/columnar formats/json formats/keys
+precompute/media     formats/metadata
 precompute/tokenizer common/base common/os formats/dataset formats/json
 precompute/text      common/base common/nn common/os common/tensor formats/json formats/metadata
 precompute/text      formats/tensors precompute precompute/tokenizer
 precompute/vae       common/base common/nn common/os formats/json formats/tensors precompute
 precompute/run       buckets common common/base common/cli common/comm common/os
-precompute/run       formats/dataset formats/json formats/keys formats/metadata formats/tensors
+precompute/run       formats/columnar formats/dataset formats/json formats/keys formats/metadata
+precompute/run       formats/tensors
 precompute/run       precompute precompute/media
 precompute/encode    common common/os formats/keys precompute/media precompute/run
 precompute/vprep     common common/base common/cli common/os common/tensor formats/json formats/keys
-precompute/vprep     formats/tensors precompute/encode precompute/run precompute/text
+precompute/vprep     formats/columnar formats/tensors precompute/encode precompute/run precompute/text
 precompute/vdecode   common/base common/cli common/os formats/report formats/tensors
 precompute/vdecode   precompute/media precompute/run
 train/diffusion      common/base common/os common/tensor formats/json
@@ -62,7 +65,7 @@ train                train/output train/parallel
 # libraries that only one folder may include: a pattern of their headers, then the folder
 libraries='
 libav[a-z]+/|libsw[a-z]+/|zimg[.]h|turbojpeg[.]h|pcre2[.]h|utf8proc[.]h   precompute
-lmdb[.]h|csv[.]h|sqlite3[.]h|curl/                               formats
+lmdb[.]h|csv[.]h|sqlite3[.]h|curl/|arrow/|parquet/              formats
 oneapi/|dnnl                                                  common
 mpi[.]h                                                        common
 '

@@ -77,12 +77,8 @@ static const layout layouts[] = {
     { { "metadata.csv=video,text\na.mp4,x\n", "metadata.jsonl={}" }, NULL,
       "which list is meant, metadata.jsonl or metadata.csv? Remove one, or give the file itself",
       NULL, NULL, VC_EFORMAT },
-    { { "a.mp4", "metadata.parquet" }, NULL, "metadata.parquet: a .parquet list is not read: save "
-      "it as .jsonl", NULL, NULL, VC_EINVAL },
     { { "train/a.mp4", "train/metadata.jsonl={\"file_name\":\"a.mp4\",\"text\":\"x\"}" }, NULL,
       "no row has a caption; found: train/metadata.jsonl; known:", NULL, NULL, VC_EFORMAT },
-    { { "data/train-0.parquet" }, NULL, "no media files; found: .parquet", NULL, NULL,
-      VC_EFORMAT },
     /* FastVideo */
     { { "videos/a.mp4", "videos/b.mp4",
         "videos2caption.json=[{\"path\":\"b.mp4\",\"cap\":[\"x\",\"y\"]"

@@ -281,9 +281,7 @@ static const struct {
     { "jsonl", "{\"video\":\"a\"}\n{\"video\":\"b\",\"text\":null,\"words\":\"x\"}", 0,
       VC_EFORMAT, "found: video, text, words; known:" },
     { "json", "[{\"video\":\"a\",\"text\":[]},7]", 0, VC_EFORMAT, "--allow_empty_captions" },
-    { "parquet", "x", 0, VC_EINVAL, "a .parquet list is not read: save it as .jsonl" },
-    { "arrow", "x", 0, VC_EINVAL, "a .arrow list is not read: save it as .jsonl, with datasets." },
-    { "xlsx", "x", 0, VC_EINVAL, "expected a .json, .jsonl, .csv or .tsv file" },
+    { "xlsx", "x", 0, VC_EINVAL, "expected a .json, .jsonl, .csv, .tsv or .parquet file" },
 };
 
 static void test_refused(void **state)

@@ -48,9 +48,6 @@ for i in 0 1 2; do printf '{"file_name": "clip-%d.mp4", "text": "%s"}\n' $i "${c
 run 0 out-hf hf
 output_has 'from text in metadata.jsonl: 3$'
 same out-hf list-flat
-mv "$dir/hf/metadata.jsonl" "$dir/hf/metadata.parquet"
-run 1 no hf
-output_has 'metadata.parquet: a .parquet list is not read: save it as .jsonl'
 
 layout sat videos
 mkdir "$dir/sat/labels"
