@@ -138,7 +138,8 @@ def holds_bytes(kind):
 def ending(data):
     """The ending for a medium without a name, by its first bytes."""
     kinds = ((0, b"\xff\xd8\xff", ".jpg"), (0, b"\x89PNG", ".png"), (0, b"GIF8", ".gif"),
-             (8, b"WEBP", ".webp"), (0, b"BM", ".bmp"), (0, b"II*\0", ".tif"), (0, b"MM\0*", ".tif"),
+             (8, b"WEBP", ".webp"), (0, b"BM", ".bmp"), (0, b"II*\0", ".tif"),
+             (0, b"MM\0*", ".tif"),
              (4, b"ftypavif", ".avif"), (4, b"ftyphei", ".heic"), (4, b"ftypqt", ".mov"),
              (4, b"ftyp", ".mp4"), (0, b"\x1aE\xdf\xa3", ".mkv"), (8, b"AVI ", ".avi"))
     return next((end for at, magic, end in kinds if data[at:at + len(magic)] == magic), ".bin")

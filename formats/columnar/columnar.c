@@ -1,4 +1,4 @@
-/* columnar.c - names and cells of columnar files, with and without Arrow's library. See columnar.h */
+/* columnar.c - names of columnar files, and cells. See columnar.h */
 #include "formats/columnar/columnar.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
-/* ipc.cpp - reads the rows of Arrow's files: record batches, with an index at the end of the file or
- * without, as a stream (datasets' save_to_disk). See columnar.h
+/* ipc.cpp - reads the rows of Arrow's files: record batches, either with an index at the end of the
+ * file or without, as a stream (datasets' save_to_disk). See columnar.h
  *
  * The file is mapped, and Arrow's arrays are parts of the map unless the batches are compressed; so
  * the place of a value's bytes in the file is known. */

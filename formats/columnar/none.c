@@ -5,10 +5,10 @@ int vf_columnar_check(const char *path, const char *list, vc_err *err)
 {
     if (!vf_columnar_named(path))
         return 0;
-    return vc_fail(err, VC_EUSAGE, "%s: this build reads no Parquet and Arrow files (it was built "
-                   "without Arrow's libparquet-dev, which Debian 12 lacks). Run\n  python3 "
-                   "scripts/unpack_parquet.py %s FOLDER\nand give FOLDER/metadata.jsonl in its place",
-                   path, list);
+    return vc_fail(err, VC_EUSAGE, "%s: this build reads no Parquet and Arrow files, as it was made "
+                   "without Arrow's library (libparquet-dev, which Debian 12 lacks): python3 "
+                   "scripts/unpack_parquet.py %s FOLDER makes FOLDER/metadata.jsonl, the list to "
+                   "give", path, list);
 }
 
 int vf_columnar_read(const char *path, const vf_columnar_sink *sink, vc_err *err)

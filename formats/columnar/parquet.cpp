@@ -26,7 +26,7 @@ namespace vlt {
 namespace {
 
 constexpr int64_t READ_BUFFER = 1 << 18, BATCH_BYTES = 32 << 20, BATCH_ROWS = 4096, LEVELS = 256;
-constexpr int64_t MOST_BYTES = (int64_t)1 << 40;
+constexpr int64_t MOST_BYTES = (int64_t)1 << 40, PAGE_ROWS = 1 << 16;
 
 /* A FIFO must not block the opening. */
 std::unique_ptr<parquet::ParquetFileReader> open_file(const std::string &path)
@@ -261,7 +261,7 @@ private:
 
 /* ---- values ---- */
 
-/* An open column of a row group, which was read up to the row `next`. */
+/* A column of a row group, with the values of one of its pages. */
 class cursor {
 public:
     cursor(const vf_part &part) : path(part.file), leaf(part.column - 1), file(open_file(path))
@@ -271,11 +271,11 @@ public:
 
         if (leaf >= metadata->num_columns())
             throw std::runtime_error("the file has changed: it has fewer columns");
-        while (g < metadata->num_row_groups() && part.at >= next + rows_of(*metadata->RowGroup(g)))
-            next += rows_of(*metadata->RowGroup(g++));
+        while (g < metadata->num_row_groups() && part.at >= begin + rows_of(*metadata->RowGroup(g)))
+            begin += rows_of(*metadata->RowGroup(g++));
         if (g == metadata->num_row_groups())
             throw std::runtime_error("the file has changed: it has fewer rows");
-        end = next + rows_of(*metadata->RowGroup(g));
+        end = begin + rows_of(*metadata->RowGroup(g));
         most = metadata->schema()->Column(leaf)->max_definition_level();
         reader = std::dynamic_pointer_cast<parquet::ByteArrayReader>(
             file->RowGroup(g)->Column(leaf));
@@ -283,38 +283,56 @@ public:
             throw std::runtime_error("the file has changed: the column holds no bytes");
     }
 
+    /* Whether the part lies in the page, or in a later page of the group. */
     bool leads_to(const vf_part &part) const
     {
-        return part.column - 1 == leaf && part.at >= next && part.at < end && path == part.file;
+        return part.column - 1 == leaf && part.at >= begin && part.at < end && path == part.file;
     }
-
-    int64_t place() const { return next; }
-    bool done() const { return next >= end; }
 
     /* The value is valid until the next call. */
     parquet::ByteArray read(int64_t row)
     {
-        int16_t level = 0;
-        int64_t n = 0;
-        parquet::ByteArray value;
-
-        if (row > next && reader->Skip(row - next) != row - next)
-            throw std::runtime_error("the column ends too early");
-        next = row + 1;
-        if (reader->ReadBatch(1, &level, nullptr, &value, &n) != 1)
-            throw std::runtime_error("the column ends too early");
-        if (n != 1 || level != most)
+        while (row >= begin + (int64_t)page.size())
+            next_page();
+        const auto &found = page[(size_t)(row - begin)];
+        if (!found.ptr)
             throw std::runtime_error("the file has changed: the row has no bytes");
-        return value;
+        return found;
     }
+
+    /* Bytes of the page. */
+    int64_t bytes = 0;
 
 private:
     std::string path;
     int leaf;
     std::unique_ptr<parquet::ParquetFileReader> file;
     std::shared_ptr<parquet::ByteArrayReader> reader;
-    int64_t next = 0, end = 0;
+    int64_t begin = 0, end = 0;        /* the page's first row, and the end of the group */
     int16_t most = 0;
+    std::vector<parquet::ByteArray> page;        /* values that are null have no ptr */
+
+    /* ReadBatch ends at the end of a page, and its values are valid until the next page. */
+    void next_page()
+    {
+        std::vector<int16_t> level(PAGE_ROWS);
+        std::vector<parquet::ByteArray> value(PAGE_ROWS);
+        int64_t read = 0, used = 0;
+
+        begin += (int64_t)page.size();
+        page.clear();
+        const int64_t n = reader->ReadBatch(PAGE_ROWS, level.data(), nullptr, value.data(), &read);
+        if (!n)
+            throw std::runtime_error("the column ends too early");
+        bytes = 0;
+        for (int64_t i = 0; i < n; i++) {
+            const bool some = (!most || level[(size_t)i] == most) && used < read;
+            page.push_back(some ? value[(size_t)used++] : parquet::ByteArray());
+            if (some && !page.back().ptr)
+                page.back().ptr = reinterpret_cast<const uint8_t *>("");
+            bytes += page.back().len;
+        }
+    }
 };
 
 } // namespace
@@ -326,39 +344,39 @@ void read_parquet(const char *path, rows &to)
 
 } // namespace vlt
 
-/* Cursors that no thread uses, those used last at the end. */
+/* Open pages; the one that was used last is at the end. One thread at a time reads, so that no page
+ * is in memory twice. */
 struct vf_columnar {
-    static constexpr size_t KEPT = 8;
+    static constexpr int64_t KEPT_BYTES = 256 << 20;
+    static constexpr size_t KEPT = 64;           /* each has an open file */
     std::mutex lock;
-    std::vector<std::unique_ptr<vlt::cursor>> idle;
+    std::vector<std::unique_ptr<vlt::cursor>> open;
 
-    std::unique_ptr<vlt::cursor> borrow(const vf_part &part)
+    /* Returns the page that has the part, or one before it, else a new one. */
+    vlt::cursor &find(const vf_part &part)
     {
-        std::lock_guard<std::mutex> guard(lock);
-        auto best = idle.end();
-
-        for (auto c = idle.begin(); c != idle.end(); ++c)
-            if ((*c)->leads_to(part) && (best == idle.end() || (*c)->place() > (*best)->place()))
-                best = c;
-        if (best == idle.end())
-            return nullptr;
-        auto found = std::move(*best);
-        idle.erase(best);
-        return found;
+        for (size_t i = 0; i < open.size(); i++)
+            if (open[i]->leads_to(part)) {
+                std::rotate(open.begin() + (long)i, open.begin() + (long)i + 1, open.end());
+                return *open.back();
+            }
+        close_to_fit();
+        open.push_back(std::make_unique<vlt::cursor>(part));
+        return *open.back();
     }
 
-    void give_back(std::unique_ptr<vlt::cursor> c)
+private:
+    void close_to_fit()
     {
-        std::unique_ptr<vlt::cursor> oldest;
-        std::lock_guard<std::mutex> guard(lock);
+        int64_t bytes = 0;
 
-        if (c->done())
-            return;
-        if (idle.size() == KEPT) {
-            oldest = std::move(idle.front());
-            idle.erase(idle.begin());
+        for (size_t i = open.size(); i-- > 0;) {
+            bytes += open[i]->bytes;
+            if (bytes > KEPT_BYTES || open.size() - i >= KEPT) {
+                open.erase(open.begin(), open.begin() + (long)i + 1);
+                return;
+            }
         }
-        idle.push_back(std::move(c));
     }
 };
 
@@ -373,17 +391,14 @@ int vf_columnar_value(vf_columnar *c, const vf_part *part, uint8_t **bytes, size
     *bytes = nullptr;
     *n = 0;
     try {
-        auto at = c->borrow(*part);
-        if (!at)
-            at = std::make_unique<vlt::cursor>(*part);
-        const parquet::ByteArray value = at->read(part->at);
+        const std::lock_guard<std::mutex> guard(c->lock);
+        const parquet::ByteArray value = c->find(*part).read(part->at);
         *bytes = static_cast<uint8_t *>(malloc(value.len ? value.len : 1));
         if (!*bytes)
             return vc_no_memory(err);
         if (value.len)
             std::memcpy(*bytes, value.ptr, value.len);
         *n = value.len;
-        c->give_back(std::move(at));
         return 0;
     } catch (const std::bad_alloc &) {
         return vc_no_memory(err);

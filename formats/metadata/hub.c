@@ -89,11 +89,12 @@ static int take_split(lists *t, char **said, const char *folder, const cJSON *sp
     cJSON_ArrayForEach(s, splits)
         if (cJSON_IsString(s) && !strcmp(s->valuestring, "train"))
             chosen = s;
-    if (cJSON_IsString(chosen) && !strchr(chosen->valuestring, '/') && *chosen->valuestring != '.') {
-        char *others = join(splits, chosen->valuestring);
+    const char *name = cJSON_IsString(chosen) ? chosen->valuestring : ".";
+    if (!strchr(name, '/') && *name != '.') {
+        char *others = join(splits, name);
         *said = others && *others ? vc_format("train; not read: %s", others) : strdup("");
         free(others);
-        return *said ? find_state(t, folder, chosen->valuestring, err) : vc_no_memory(err);
+        return *said ? find_state(t, folder, name, err) : vc_no_memory(err);
     }
     char *all = join(splits, NULL);
     int rc = vc_fail(err, VC_EFORMAT, "%s: which split is meant? It has %.300s: give the folder of "
@@ -131,7 +132,8 @@ static int walk(lists *t, const char *root, const char *below, int level, vc_err
 {
     char *full = vc_path_join(root, below);
     DIR *d = full && level <= MAX_LEVELS ? opendir(full) : NULL;
-    int rc = full ? 0 : vc_no_memory(err);
+    int rc = !full ? vc_no_memory(err) : !d && level <= MAX_LEVELS ? vc_fail_errno(err, "%s", full)
+             : 0;
 
     for (struct dirent *e; d && !rc && (e = readdir(d));) {
         struct stat st;

@@ -40,8 +40,8 @@
  *   others    type (image|video), width, height, frames, fps, weight (numbers or strings of
  *             digits), tags (list, or separated by commas), loss_mask_path, control_file_path (or
  *             DiffSynth's control_video), input_image
- * In a Parquet or Arrow file, the medium may be bytes, or a struct {bytes, path}; if no column has one
- * of the names above, it is the only column that has bytes. The path of such a row is the file's
+ * In a Parquet or Arrow file, the medium may be bytes, or a struct {bytes, path}; if no column has
+ * one of the names above, it is the only column that has bytes. The path of such a row is the file's
  * name, '/', and the last part of `path`, or else the row's number in the file. A shell's pattern
  * that ends in .parquet, .arrow or .feather names several files.
  * A medium may be a folder: the pictures in it are the frames of a video.

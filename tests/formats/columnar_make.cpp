@@ -129,10 +129,10 @@ void write_parquet(const std::string &path, const std::string &form, const arrow
                                       : arrow::Compression::UNCOMPRESSED);
     if (has(form, "old"))
         b.disable_statistics()->data_page_version(parquet::ParquetDataPageVersion::V1);
+    const auto schema = parquet::ArrowWriterProperties::Builder().store_schema()->build();
     check(parquet::arrow::WriteTable(t, arrow::default_memory_pool(),
                                      take(arrow::io::FileOutputStream::Open(path)),
-                                     has(form, "groups") ? 2 : 1 << 20, b.build(),
-                                     parquet::ArrowWriterProperties::Builder().store_schema()->build()));
+                                     has(form, "groups") ? 2 : 1 << 20, b.build(), schema));
 }
 
 void write_ipc(const std::string &path, const std::string &form, const arrow::Table &t)

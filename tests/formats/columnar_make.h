@@ -14,14 +14,14 @@ typedef struct columnar_row {
 /* Writes the rows to path. The form is one or more words:
  *   parquet, stream, file              the kind of file
  *   snappy, zstd, lz4                  its compression
- *   direct                             the column "clip" has the bytes, and there are no paths; else
- *                                      the column "video" has structs {bytes, path}
+ *   direct                             the column "clip" has the bytes, and there are no paths;
+ *                                      else the column "video" has structs {bytes, path}
  *   alone                              there is no other column
  *   large, view, dictionary            types of strings and bytes
  *   groups                             two rows a row group or batch
  *   old                                Parquet without statistics, in pages of version 1
- * Beside the caption in "text" a row has fps (NaN in the first), when (a time), tags (a list), count
- * (over 2^53) and more (a struct with a list). Returns 0, or prints the error and returns -1. */
+ * Beside the caption in "text" a row has fps (NaN in the first), when (a time), tags (a list),
+ * count (over 2^53) and more (a struct with a list). Returns 0, or prints the error and returns -1. */
 int columnar_make(const char *path, const char *form, const columnar_row *rows, int n);
 
 #endif

@@ -83,8 +83,8 @@ static void assert_row(const vf_row *r, const columnar_row *want, bool direct, c
 static const char *const forms[] = {
     "parquet", "parquet snappy groups", "parquet zstd old", "parquet old groups dictionary",
     "parquet large", "parquet view", "parquet direct", "parquet direct old groups",
-    "parquet snappy dictionary", "stream", "stream groups", "stream large dictionary", "stream view",
-    "stream direct groups", "file", "file groups", "file direct large", "file dictionary",
+    "parquet snappy dictionary", "stream", "stream groups", "stream large dictionary",
+    "stream view", "stream direct groups", "file", "file groups", "file direct large", "file dictionary",
 };
 
 static void test_forms(void **state)
