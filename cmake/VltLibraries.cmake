@@ -86,7 +86,9 @@ if(VLT_TESTS)
   vlt_library(cmocka cmocka.h cmocka libcmocka-dev)
 endif()
 
-# the libraries that the programs do well without: Arrow's, which Debian has from release 14 on
+# the libraries that the programs do well without: Arrow's, which Debian has from release 14 on.
+# Elsewhere pyarrow's wheel has it: pyarrow.create_library_symlinks(), then
+#     cmake -DCMAKE_INCLUDE_PATH=.../pyarrow/include -DCMAKE_LIBRARY_PATH=.../pyarrow
 set(VLT_ARROW_FOUND OFF)
 if(VLT_ARROW)
   find_path(VLT_arrow_INCLUDE arrow/api.h)

@@ -145,6 +145,10 @@ def ending(data):
     return next((end for at, magic, end in kinds if data[at:at + len(magic)] == magic), ".bin")
 
 
+class Written(str):
+    """The path of a file in the new folder; other paths are relative to the list."""
+
+
 class Folder:
     def __init__(self, path):
         if os.path.isdir(path) and os.listdir(path):
@@ -170,7 +174,7 @@ class Folder:
         name = self.name(given, data, row)
         with open(os.path.join(self.media, name), "wb") as f:
             f.write(data)
-        return f"media/{name}"
+        return Written(f"media/{name}")
 
 
 def plain(v, folder, row):
@@ -230,8 +234,7 @@ def main():
                             left_out += 1
                             continue
                         for n, v in o.items():
-                            if n.lower() in PATHS and isinstance(v, str) \
-                                    and not v.startswith("media/"):
+                            if n.lower() in PATHS and type(v) is str:
                                 o[n] = absolute(v, below)
                         to.write(json.dumps(o, ensure_ascii=False) + "\n")
             except (pa.ArrowException, OSError) as e:

@@ -124,6 +124,9 @@ def table(a, b):
 os.makedirs("py/data")
 for i in range(2):
     pq.write_table(table(2 * i, 2 * i + 2), f"py/data/train-0000{i}-of-00002.parquet")
+os.makedirs("paths/media")
+os.link("clips/clip-0.mp4", "paths/media/clip.mp4")
+pq.write_table(pa.table({"video": ["media/clip.mp4"], "text": ["x"]}), "paths/list.parquet")
 pq.write_table(table(0, 1), "py/data/test-00000-of-00001.parquet")
 with pa.OSFile("py.arrow", "wb") as f, pa.ipc.new_stream(f, table(0, 4).schema) as to:
     to.write_table(table(0, 4))
@@ -137,6 +140,9 @@ for from in py py.arrow; do
 done
 cmp -s clips/still-3.png un-py/media/0000004.png || wrong "a picture without a name"
 same out-un-py out-un-py.arrow
+check paths 0 python3 "$unpack" paths/list.parquet un-paths
+run 0 out-un-paths un-paths/metadata.jsonl
+output_has '1 encoded'
 check test 0 python3 "$unpack" py un-test --split test
 output_has '^split test; not read: train'
 check again 1 python3 "$unpack" py un-py
