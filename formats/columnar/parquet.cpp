@@ -98,7 +98,7 @@ std::vector<bool> read_presence(parquet::ParquetFileReader &file, int group, int
     std::vector<bool> found;
 
     if (!values)
-        throw std::runtime_error("bytes of a fixed size are no media");
+        throw std::runtime_error("a column of bytes has another type");
     while (values->HasNext()) {
         int16_t level[LEVELS];
         parquet::ByteArray value[LEVELS];

@@ -97,8 +97,7 @@ bool is_bytes(const arrow::DataType &type)
     switch (type.id()) {
     case arrow::Type::BINARY:
     case arrow::Type::LARGE_BINARY:
-    case arrow::Type::BINARY_VIEW:
-    case arrow::Type::FIXED_SIZE_BINARY: return true;
+    case arrow::Type::BINARY_VIEW: return true;
     default: return false;
     }
 }

@@ -49,6 +49,7 @@ struct window {
 
 json made(cJSON *v);                             /* throws bad_alloc for NULL */
 void add(cJSON *object, const std::string &name, json v);
+/* Whether values are bytes of any length; those of a fixed size are hashes and the like. */
 bool is_bytes(const arrow::DataType &type);
 /* Whether a column's values are bytes, or structs with a member `bytes`. */
 bool has_bytes(const arrow::DataType &type);

@@ -79,7 +79,7 @@ int prep_hash(vf_key *k, const vf_part *part, vc_err *err)
 
     if (part->column)
         return vc_context(err, hash_value(k, part, err), "%s", part->name);
-    if (part->size || stat(part->file, &st) || !S_ISDIR(st.st_mode))
+    if (!vf_part_is_file(part) || stat(part->file, &st) || !S_ISDIR(st.st_mode))
         return vf_hash_part(k, part, vc_stop_flag(), err);
     int rc = vc_context(err, media_frames_list(&f, part->file, err), "%s", part->name);
     vf_hasher_begin(&h, "frames");

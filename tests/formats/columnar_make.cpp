@@ -113,6 +113,10 @@ void add_others(int n, arrow::FieldVector &fields, arrow::ArrayVector &columns)
         columns.push_back(a);
     };
     const array list = take(tags.Finish());
+    arrow::FixedSizeBinaryBuilder hash(arrow::fixed_size_binary(2));
+    for (int i = 0; i < n; i++)
+        check(i ? hash.Append("ab") : hash.AppendNull());
+    add("hash", take(hash.Finish()));
     add("fps", take(fps.Finish()));
     add("when", take(when.Finish()));
     add("count", take(count.Finish()));

@@ -21,7 +21,8 @@ typedef struct columnar_row {
  *   groups                             two rows a row group or batch
  *   old                                Parquet without statistics, in pages of version 1
  * Beside the caption in "text" a row has fps (NaN in the first), when (a time), tags (a list),
- * count (over 2^53) and more (a struct with a list). Returns 0, or prints the error and returns -1. */
+ * count (over 2^53), hash (two bytes, null in the first) and more (a struct with a list). Returns
+ * 0, or prints the error and returns -1. */
 int columnar_make(const char *path, const char *form, const columnar_row *rows, int n);
 
 #endif

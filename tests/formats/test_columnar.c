@@ -145,7 +145,7 @@ static void test_refused(void **state)
         const char *columns, *why;
     } lists[] = {
         { "parquet alone", 2, NULL, "no row has a caption; found: video" },
-        { "parquet", 2, "words", "no row has a caption; found: text, video, fps" },
+        { "parquet", 2, "words", "no row has a caption; found: text, video, hash, fps" },
         { "parquet", 0, NULL, "it has no rows" },
         { "stream", 0, NULL, "it has no rows" },
     };
