@@ -22,6 +22,7 @@ enum { MAX_LEVELS = 4, MAX_STATE = 64 << 20, SPLIT = 64 };
 typedef struct lists {
     char **path;
     int n;
+    vc_err unread;                     /* code not 0: why a folder below could not be read */
 } lists;
 
 static void free_lists(lists *t)
@@ -132,14 +133,17 @@ static int walk(lists *t, const char *root, const char *below, int level, vc_err
 {
     char *full = vc_path_join(root, below);
     DIR *d = full && level <= MAX_LEVELS ? opendir(full) : NULL;
-    int rc = !full ? vc_no_memory(err) : !d && level <= MAX_LEVELS ? vc_fail_errno(err, "%s", full)
-             : 0;
+    int rc = full ? 0 : vc_no_memory(err);
 
+    if (full && !d && level <= MAX_LEVELS)
+        vc_fail_errno(&t->unread, "%s", full);
     for (struct dirent *e; d && !rc && (e = readdir(d));) {
         struct stat st;
         char *path = *e->d_name == '.' ? NULL : vc_path_join(below, e->d_name);
         char *file = path ? vc_path_join(root, path) : NULL;
-        if (file && !lstat(file, &st) && S_ISDIR(st.st_mode))
+        if (*e->d_name != '.' && !file)
+            rc = vc_no_memory(err);
+        else if (file && !lstat(file, &st) && S_ISDIR(st.st_mode))
             rc = walk(t, root, path, level + 1, err);
         else if (file && vf_columnar_named(path) && strncmp(e->d_name, "cache-", 6))
             rc = metadata_append(&t->path, &t->n, path, strlen(path), err);
@@ -289,6 +293,10 @@ static int find_named(lists *t, char **said, const char *folder, vc_err *err)
         qsort(t->path, (size_t)t->n, sizeof *t->path, by_bytes);
     if (!rc)
         rc = find_splits(&splits, t, err);
+    if (!rc && t->n && t->unread.code) {         /* lists may be missing */
+        *err = t->unread;
+        rc = err->code;
+    }
     const char *split = rc ? NULL : choose(&splits);
     char *others = rc ? NULL : name_splits(&splits, split);
     if (!rc && !others)
