@@ -131,6 +131,13 @@ static const struct {
     { "json", "[7]", "not an object", "", VF_TYPE_UNKNOWN, "" },
     { "json", "[{}]", "no medium", "", VF_TYPE_UNKNOWN, "" },
     { "json", "[{\"video\":7}]", "video: expected a string", "", VF_TYPE_VIDEO, "" },
+    /* the form of Hugging Face's media; bytes in JSON are no media */
+    { "json", "[{\"video\":{\"bytes\":null,\"path\":\"a\"},\"text\":\"x\"}]", NULL, "a",
+      VF_TYPE_VIDEO, "x" },
+    { "json", "[{\"video\":{\"bytes\":\"0 3 0\",\"path\":\"a\"},\"text\":\"x\"}]",
+      "video: expected a string", "", VF_TYPE_VIDEO, "" },
+    { "json", "[{\"video\":{\"bytes\":null,\"path\":\"\"},\"mp4\":\"b.mp4\",\"text\":\"x\"}]", NULL,
+      "b.mp4", VF_TYPE_VIDEO, "x" },
     { "json", "[{\"video\":\"a\",\"video\":\"b\"}]", "occurs twice", "", VF_TYPE_UNKNOWN, "" },
     { "jsonl", "{\"video\":\n", "line 1", "", VF_TYPE_UNKNOWN, "" },
     { "jsonl", "{\"video\":\"\xff\"}", "not UTF-8", "", VF_TYPE_UNKNOWN, "" },
