@@ -248,7 +248,7 @@ static int put_array(vf_writer *w, const char *name, vf_index_array which, const
 
 static int put_index(vf_writer *w, vc_err *err)
 {
-    uint32_t n, *at = NULL, *place = calloc((size_t)w->buckets + 1, sizeof *place);
+    uint32_t n = 0, *at = NULL, *place = calloc((size_t)w->buckets + 1, sizeof *place);
     int rc = place ? list_slots(w, &at, &n, err) : vc_no_memory(err);
     cJSON *buckets = rc ? NULL : list_buckets(w, at, n, place);
     char *text = buckets ? vf_json_line(buckets) : NULL;
