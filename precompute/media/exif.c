@@ -76,8 +76,6 @@ int media_exif_file(media_io *io)
         return exif_chunk(io, true);
     if (!memcmp(head, "RIFF", 4) && !memcmp(head + 8, "WEBP", 4))
         return exif_chunk(io, false);
-    if (!memcmp(head, "II*\0", 4) || !memcmp(head, "MM\0*", 4))
-        return exif_block(io, 0, EXIF_MAX);
     return 0;
 }
 

@@ -2,8 +2,11 @@
  *
  *   media.c   the handle: opening by kind, orientation and aspect of shown frames, reading
  *   frames.c  a folder of pictures as a video
- *   still.c   JPEG stills by TurboJPEG
- *   exif.c    EXIF orientation of JPEG, PNG, WebP, TIFF
+ *   still.c   stills that are not read through FFmpeg's demuxers: one row for each kind
+ *   jpeg.c    JPEG by TurboJPEG
+ *   tiff.c    TIFF by libtiff: which files are read; tiff_pixels.c: their samples to RGBA
+ *   heif.c    HEIC and AVIF: the boxes (heif_boxes.c) say which coded pictures make the shown one
+ *   exif.c    EXIF orientation of JPEG, PNG, WebP
  *   io.c      the one file that FFmpeg can read; FFmpeg's messages and error codes
  *   index.c   the shown frames of a stream and their times
  *   order.c   whether the times of packets are those of their pictures
@@ -67,7 +70,7 @@ const char *media_log_last(void);
 void media_log_clear(void);
 
 /* ---- exif.c, of a file ---- */
-/* Orientation of a PNG, WebP or TIFF file. 0 if there is none, or io is of another kind. */
+/* Orientation of a PNG or WebP file. 0 if there is none, or io is of another kind. */
 int media_exif_file(media_io *io);
 /* Whether io is an animated WebP, which not every FFmpeg decodes. */
 bool media_is_animated_webp(media_io *io);
@@ -90,20 +93,52 @@ int media_frames_read(const media_frames *f, uint8_t *dst, const int64_t *index,
                       const media_info *as, const media_fit *fit, const atomic_int *stop,
                       vc_err *err);
 
-/* ---- still.c ---- */
-typedef struct media_still {
+/* ---- still.c, jpeg.c, tiff.c, heif.c ---- */
+typedef struct media_still_kind media_still_kind;
+
+typedef struct media_jpeg_file {
     uint8_t *data;          /* the file without stray bytes between headers */
     size_t size;
     int w, h, exif;
     bool cmyk;
+} media_jpeg_file;
+
+/* A still of a kind that has a reader of its own; one of the pointers to its state is set. */
+typedef struct media_still {
+    const media_still_kind *kind;       /* NULL: FFmpeg's demuxers read the file */
+    int w, h;               /* as stored */
+    media_orient orient;
+    char codec[24];
+    const char *anew;       /* how media_reading names it; NULL: as it always was read */
+    media_jpeg_file *jpeg;
+    struct media_tiff *tiff;
+    struct media_heif *heif;
+    AVFrame *first;         /* borrowed: what shows whether the picture is HDR; or NULL */
+    bool alpha_beside;      /* it has alpha, which decode does not give */
 } media_still;
 
-/* *is_jpeg is false, and *s untouched, if the file is no JPEG, or a JPEG of a sampling that only
- * FFmpeg knows. */
-int media_still_open(media_still *s, bool *is_jpeg, media_io *io, vc_err *err);
-/* rgb [h, w, 3]. VC_EFORMAT if any part of the picture is missing or damaged. */
-int media_still_decode(const media_still *s, uint8_t *rgb, vc_err *err);
-void media_still_close(media_still *s);
+enum { MEDIA_NOT_MINE = 1 };
+
+struct media_still_kind {
+    bool revised;           /* older versions saw other pixels in some of these files */
+    /* Fills w, h, orient, codec, anew and the state. MEDIA_NOT_MINE: the file is of another kind,
+     * or of a form of this kind that only FFmpeg knows. The caller closes s after a failure too. */
+    int (*open)(media_still *s, media_io *io, vc_err *err);
+    /* Makes the picture, as stored, in the empty frame f. VC_EFORMAT if any part of it is missing
+     * or damaged. May be called again. */
+    int (*decode)(media_still *s, AVFrame *f, vc_err *err);
+    void (*close)(media_still *s);
+};
+extern const media_still_kind media_still_jpeg, media_still_tiff, media_still_heif;
+
+/* s->kind stays NULL if the file is no still that has a reader here. io must not move. */
+int media_still_open(media_still *s, media_io *io, vc_err *err);
+int media_still_decode(media_still *s, AVFrame *f, vc_err *err);
+void media_still_close(media_still *s);             /* an all-zero one is fine */
+/* Allocates the pixels of f. */
+int media_still_frame(AVFrame *f, enum AVPixelFormat format, int w, int h, vc_err *err);
+/* Whether a warning of libjpeg means damage to the picture. */
+bool media_jpeg_lost(const char *warning);
 
 /* ---- index.c, decode.c ---- */
 typedef struct media_entry {
@@ -265,6 +300,7 @@ void media_tone_close(media_tone *t);               /* NULL is fine */
 typedef struct media_look {
     int w, h, format, space, range, transfer, primaries, chroma;
     int tonemap;                        /* of HDR frames the media_tonemap that is asked for */
+    int alpha;                          /* of frames with alpha: it is asked for (media_fit) */
 } media_look;
 
 typedef struct media_pixels {
@@ -289,6 +325,9 @@ int media_pixels_frame(media_pixels *p, void *dst, const AVFrame *frame, media_o
 int media_pixels_rgb(media_pixels *p, void *dst, const uint8_t *rgb, int h, int w, int stride,
                      media_orient o, const media_fit *fit, vc_err *err);
 size_t media_pixel_bytes(const media_fit *fit);     /* of one pixel in dst */
+/* *opaque: no pixel of the frame is transparent. *black: each pixel is transparent or black. */
+int media_pixels_alpha(const AVFrame *frame, bool *opaque, bool *black, vc_err *err);
+bool media_pixels_has_alpha(const AVFrame *frame);
 void media_pixels_close(media_pixels *p);
 
 #endif

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <libavutil/display.h>
 #include <libavutil/dovi_meta.h>
+#include <libavutil/pixdesc.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +17,7 @@
 struct media {
     char *path;
     media_io io;
-    bool is_jpeg;           /* still is open, else video */
-    media_still still;
+    media_still still;      /* open if it has a kind, else video */
     media_video video;
     media_orient orient;
     media_pixels pixels;
@@ -52,15 +52,18 @@ static const void *container_data(const media_video *v, enum AVPacketSideDataTyp
 #endif
 }
 
+static const void *frame_data(const AVFrame *f, enum AVFrameSideDataType kind, size_t size)
+{
+    const AVFrameSideData *d = av_frame_get_side_data(f, kind);
+    return d && d->size >= size ? d->data : NULL;
+}
+
 /* The container's data of a kind, else those of the bitstream in the first frame, else NULL. */
 static const void *side_data(const media_video *v, enum AVPacketSideDataType kind,
                              enum AVFrameSideDataType in_frame, size_t size)
 {
     const void *data = container_data(v, kind, size);
-    if (data)
-        return data;
-    const AVFrameSideData *fd = av_frame_get_side_data(v->frame, in_frame);
-    return fd && fd->size >= size ? fd->data : NULL;
+    return data ? data : frame_data(v->frame, in_frame, size);
 }
 
 /* Dolby Vision's profile 5, and the profiles 10 (AV1) and 20 (MV-HEVC) without a compatible base
@@ -97,6 +100,18 @@ static void set_hdr(media *m)
 
     m->info.hdr = media_tone_is_hdr(v->frame);
     m->pixels.peak = media_tone_peak(v->frame, light, display);
+}
+
+static void set_still_hdr(media *m)
+{
+    const AVFrame *f = m->still.first;
+    const AVContentLightMetadata *light = frame_data(f, AV_FRAME_DATA_CONTENT_LIGHT_LEVEL,
+                                                     sizeof *light);
+    const AVMasteringDisplayMetadata *display =
+        frame_data(f, AV_FRAME_DATA_MASTERING_DISPLAY_METADATA, sizeof *display);
+
+    m->info.hdr = media_tone_is_hdr(f);
+    m->pixels.peak = media_tone_peak(f, light, display);
 }
 
 /* Sample aspect widens or narrows the picture; an aspect that no camera has shows a damaged
@@ -219,14 +234,16 @@ static int open_any(media *m, const vf_part *part, vc_err *err)
         return vc_no_memory(err);
     int rc = media_io_open_part(&m->io, part, err);
     if (!rc)
-        rc = media_still_open(&m->still, &m->is_jpeg, &m->io, err);
-    if (rc || !m->is_jpeg)
+        rc = media_still_open(&m->still, &m->io, err);
+    if (rc || !m->still.kind)
         return rc ? rc : open_video(m, err);
 
-    set_orient(m, media_orient_exif(m->still.exif));
+    set_orient(m, m->still.orient);
     set_size(m, m->still.w, m->still.h, m->still.w);
+    if (m->still.first)
+        set_still_hdr(m);
     m->info.frames = 1;
-    snprintf(m->info.codec, sizeof m->info.codec, "jpeg");
+    memcpy(m->info.codec, m->still.codec, sizeof m->info.codec);
     return 0;
 }
 
@@ -320,7 +337,7 @@ int media_set_threads(media *m, int n, vc_err *err)
 {
     if (n < 1)
         return vc_fail(err, VC_EINVAL, "%s: %d decoder threads", m->path, n);
-    if (m->is_jpeg || m->frames.n)
+    if (m->still.kind || m->frames.n)
         return 0;
     int rc = media_video_threads(&m->video, n, err);
     return vc_context(err, rc, "%s", m->path);
@@ -328,7 +345,7 @@ int media_set_threads(media *m, int n, vc_err *err)
 
 void media_use_gpu(media *m, media_gpu *gpu)
 {
-    if (!m->is_jpeg && !m->frames.n)
+    if (!m->still.kind && !m->frames.n)
         media_video_gpu(&m->video, gpu);
 }
 
@@ -350,17 +367,28 @@ const double *media_times(const media *m)
     return m->times;
 }
 
-static int read_jpeg(media *m, void *dst, const media_fit *fit, vc_err *err)
+static int read_still(media *m, void *dst, const media_fit *fit, vc_err *err)
 {
-    int w = m->still.w, h = m->still.h;
-    uint8_t *rgb = malloc((size_t)w * (size_t)h * 3);
-    if (!rgb)
-        return vc_fail(err, VC_ENOMEM, "out of memory for %dx%d pixels", w, h);
-    int rc = media_still_decode(&m->still, rgb, err);
-    if (!rc)
-        rc = media_pixels_rgb(&m->pixels, dst, rgb, h, w, w * 3, m->orient, fit, err);
-    free(rgb);
+    AVFrame *f = av_frame_alloc();
+    if (!f)
+        return vc_no_memory(err);
+    int rc = media_still_decode(&m->still, f, err);
+    if (!rc && f->format == AV_PIX_FMT_RGB24)
+        rc = media_pixels_rgb(&m->pixels, dst, f->data[0], f->height, f->width, f->linesize[0],
+                              m->orient, fit, err);
+    else if (!rc)
+        rc = media_pixels_frame(&m->pixels, dst, f, m->orient, fit, err);
+    av_frame_free(&f);
     return rc;
+}
+
+/* FFmpeg's readers of some pictures (PGM, JPEG 2000) do not say that their grays have the full
+ * range, as all stills have; its scaler would take those of 16 bits, or with alpha, for video. */
+static void assume_range(const media_video *v)
+{
+    const AVPixFmtDescriptor *d = av_pix_fmt_desc_get(v->frame->format);
+    if (v->still && d && d->nb_components <= 2 && v->frame->color_range == AVCOL_RANGE_UNSPECIFIED)
+        v->frame->color_range = AVCOL_RANGE_JPEG;
 }
 
 static int refuse(const media_video *v, const char *what, int64_t frame, vc_err *err)
@@ -391,6 +419,7 @@ static int read_pass(media *m, uint8_t *dst, const int64_t *index, int n, const 
             if (v->index[number].bad || v->index[number].lost)
                 return refuse(v, "damaged", number, err);
             done[i] = true;
+            assume_range(v);
             if (i > first && index[i - 1] == number)
                 memcpy(dst + (size_t)i * bytes, dst + (size_t)(i - 1) * bytes, bytes);
             else if ((rc = media_pixels_frame(&m->pixels, dst + (size_t)i * bytes, v->frame,
@@ -446,20 +475,65 @@ int media_read(media *m, void *dst, const int64_t *index, int n, const media_fit
                                                  err), "%s", m->path);
     media_log_clear();
     m->video.stop = stop;
-    int rc = m->is_jpeg ? read_jpeg(m, dst, fit, err) : read_video(m, dst, index, n, fit, err);
+    int rc = m->still.kind ? read_still(m, dst, fit, err)
+                           : read_video(m, dst, index, n, fit, err);
     if (rc && rc != VC_ESTOP && m->video.gpu) {     /* the software decoder decides */
         media_log_clear();
         rc = media_video_cpu(&m->video, err);
         if (!rc)
             rc = read_video(m, dst, index, n, fit, err);
     }
-    if (!m->is_jpeg && may_be_memory(m, rc)) {
+    if (!m->still.kind && may_be_memory(m, rc)) {
         m->video.out = INT64_MAX;                   /* the next read seeks anew */
         rc = read_video(m, dst, index, n, fit, err);
         rc = rc == VC_ENOMEM ? recheck_memory(rc, err) : rc;
     }
     m->video.stop = NULL;
     return vc_context(err, own_word(m, rc, err), "%s", m->path);
+}
+
+static int find_alpha(media *m, bool *has, bool *black, vc_err *err)
+{
+    bool opaque = true;
+    int rc = 0;
+
+    *black = false;
+    if (m->still.kind) {
+        AVFrame *f = av_frame_alloc();
+        rc = f ? media_still_decode(&m->still, f, err) : vc_no_memory(err);
+        if (!rc)
+            rc = media_pixels_alpha(f, &opaque, black, err);
+        av_frame_free(&f);
+    } else if (m->video.still) {
+        rc = media_pixels_alpha(m->video.frame, &opaque, black, err);
+    } else if (!m->frames.n) {
+        opaque = !media_pixels_has_alpha(m->video.frame);
+    }
+    *has = !rc && !opaque;
+    return rc;
+}
+
+int media_alpha(const vf_part *part, bool *has, vc_err *err)
+{
+    media *m;
+    bool black = false;
+
+    *has = false;
+    if (media_open_part(&m, part, NULL, NULL))
+        return 0;
+    int rc = find_alpha(m, has, &black, err);
+    const bool beside = m->still.alpha_beside;
+    media_close(m);
+    if (rc)
+        return rc == VC_ENOMEM ? rc : 0;
+    if (beside)
+        return vc_fail(err, VC_EFORMAT, "%s: its alpha is not read: save the mask as PNG",
+                       part->name);
+    if (*has && black)
+        return vc_fail(err, VC_EFORMAT, "%s: it is black wherever it is not transparent, so that "
+                       "nothing would count in the loss: what counts is white and opaque",
+                       part->name);
+    return 0;
 }
 
 int media_fd(const media *m)

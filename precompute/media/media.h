@@ -1,14 +1,15 @@
 /* media.h - frames of videos and stills, as they are meant to be shown.
  *
- * Videos, GIF, WebP, AVIF, PNG, ... go through FFmpeg's best video stream, JPEG stills through
- * TurboJPEG (of several pictures in one JPEG or PNG file: the first). "Shown" means: rotation
- * (display matrix, EXIF orientation) and, for videos, sample aspect are applied (by width), alpha
- * is dropped (not blended), colour is converted by the stream's matrix and range (untagged:
- * BT.601 as FFmpeg's scaler assumes, limited range unless the format says full). HDR is converted
- * as if it were SDR, unless a read asks for a tone mapping. Frames that are decoded but not shown
- * do not count. Frames are numbered from 0 in presentation order, whatever the first timestamp is;
- * where a muxer gave packets their decoding times as times of presentation, in the order in which
- * the decoder returns the frames, and the sorted times are theirs.
+ * Videos, GIF, WebP, PNG, ... go through FFmpeg's best video stream, JPEG stills through TurboJPEG
+ * (of several pictures in one JPEG or PNG file: the first), TIFF through libtiff, and of HEIC and
+ * AVIF the boxes are read here. "Shown" means: rotation (display matrix, orientation of EXIF, TIFF,
+ * HEIF) and, for videos, sample aspect are applied (by width), alpha is dropped (not blended, and
+ * divided out where colours are multiplied by it), colour is converted by the stream's matrix and
+ * range (untagged: BT.601 as FFmpeg's scaler assumes, limited range unless the format says full).
+ * HDR is converted as if it were SDR, unless a read asks for a tone mapping. Frames that are
+ * decoded but not shown do not count. Frames are numbered from 0 in presentation order, whatever
+ * the first timestamp is; where a muxer gave packets their decoding times as times of presentation,
+ * in the order in which the decoder returns the frames, and the sorted times are theirs.
  *
  * A file is damaged where a wanted frame is missing, concealed or flagged corrupt, was decoded
  * from such a frame, or a still ends early: such a frame is refused with its number (VC_EFORMAT);
@@ -64,6 +65,18 @@ int media_open_part(media **out, const vf_part *part, media_info *info, vc_err *
 void media_close(media *m);                         /* NULL is fine */
 int media_fd(const media *m);                       /* the descriptor, borrowed */
 
+/* *name: the way in which the pixels of a still are read, where older versions of this program
+ * read other ones, so that their values are not to be reused. NULL: the pixels are the same, or the
+ * file is none of these. Of a folder that of its first picture. The name lives for ever. Errors are
+ * those of the system alone. */
+int media_reading(const char **name, const vf_part *part, vc_err *err);
+
+/* *has: the alpha of a still is not opaque everywhere, or the frames of a video have alpha. What
+ * cannot be read has none: reading it says why. VC_EFORMAT: such a still is black wherever it is
+ * not transparent, so that its shape is in the alpha alone and weighs nothing, or its alpha is not
+ * read. */
+int media_alpha(const vf_part *part, bool *has, vc_err *err);
+
 /* Lets the decoder use n threads (1 when not called). The same pixels for any n. */
 int media_set_threads(media *m, int n, vc_err *err);
 
@@ -100,6 +113,7 @@ typedef struct media_fit {
     int load_h, load_w;      /* resized to this before, bilinear and in 8 bits (resize.h); 0: not */
     bool exact;              /* f32 values 0..255, not rounded */
     bool black;              /* the cut may leave (rh, rw) below or to the right: 0 there */
+    bool alpha;              /* colours are multiplied by the alpha of a frame that has one */
     media_tonemap tonemap;
 } media_fit;
 

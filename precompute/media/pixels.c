@@ -215,11 +215,11 @@ static bool known_matrix(enum AVColorSpace space)
     }
 }
 
-/* Makes the buffer of a whole frame in RGB. */
-static int rgb_make(media_pixels *p, const AVFrame *f, vc_err *err)
+/* Makes the buffer of a whole frame in RGB, or with alpha. */
+static int rgb_make(media_pixels *p, const AVFrame *f, int pixel_bytes, vc_err *err)
 {
     /* the scaler's vector code may write some bytes behind a row */
-    p->stride = (f->width * 3 + 127) & ~63;
+    p->stride = (f->width * pixel_bytes + 127) & ~63;
     p->rgb = av_malloc((size_t)p->stride * (size_t)f->height + 64);
     if (!p->rgb)
         return vc_fail(err, VC_ENOMEM, "out of memory for %dx%d pixels", f->width, f->height);
@@ -227,25 +227,33 @@ static int rgb_make(media_pixels *p, const AVFrame *f, vc_err *err)
 }
 
 /* RGB to RGB may go through YUV inside: there and back by one matrix. */
-static int scaler_make(media_pixels *p, const AVFrame *f, bool full_range, vc_err *err)
+static int scaler_make(media_pixels *p, const AVFrame *f, enum AVPixelFormat to, bool full_range,
+                       vc_err *err)
 {
     bool rgb = av_pix_fmt_desc_get(f->format)->flags & AV_PIX_FMT_FLAG_RGB;
     int matrix = rgb ? SWS_CS_DEFAULT : (int)f->colorspace;
-    p->sws = sws_getContext(f->width, f->height, f->format, f->width, f->height, AV_PIX_FMT_RGB24,
+    p->sws = sws_getContext(f->width, f->height, f->format, f->width, f->height, to,
                             SWS_BICUBIC | SWS_ACCURATE_RND | SWS_FULL_CHR_H_INT, NULL, NULL, NULL);
     if (!p->sws)
         return media_av_fail(err, AVERROR(EINVAL), "no conversion from %s %dx%d",
                              av_get_pix_fmt_name(f->format), f->width, f->height);
     sws_setColorspaceDetails(p->sws, sws_getCoefficients(matrix), full_range,
                              sws_getCoefficients(SWS_CS_DEFAULT), 1, 0, 1 << 16, 1 << 16);
-    return rgb_make(p, f, err);
+    return rgb_make(p, f, to == AV_PIX_FMT_RGBA ? 4 : 3, err);
 }
 
-static media_look look_of(const AVFrame *f, media_tonemap tonemap)
+bool media_pixels_has_alpha(const AVFrame *f)
+{
+    const AVPixFmtDescriptor *desc = av_pix_fmt_desc_get(f->format);
+    return desc && desc->flags & AV_PIX_FMT_FLAG_ALPHA;
+}
+
+static media_look look_of(const AVFrame *f, media_tonemap tonemap, bool alpha)
 {
     return (media_look){ f->width, f->height, f->format, (int)f->colorspace, (int)f->color_range,
                          (int)f->color_trc, (int)f->color_primaries, (int)f->chroma_location,
-                         media_tone_is_hdr(f) ? (int)tonemap : MEDIA_TONEMAP_NONE };
+                         media_tone_is_hdr(f) ? (int)tonemap : MEDIA_TONEMAP_NONE,
+                         alpha && media_pixels_has_alpha(f) };
 }
 
 static int converter_make(media_pixels *p, const AVFrame *f, const media_look *look, vc_err *err)
@@ -257,7 +265,7 @@ static int converter_make(media_pixels *p, const AVFrame *f, const media_look *l
     if (desc && look->tonemap) {
         int rc = media_tone_open(&p->tone, f, full_range, (media_tonemap)look->tonemap, p->peak,
                                  err);
-        return rc ? rc : rgb_make(p, f, err);
+        return rc ? rc : rgb_make(p, f, 3, err);
     }
     if (!desc || !sws_isSupportedInput(f->format))
         return vc_fail(err, VC_EFORMAT, "no conversion from the pixel format %s", name);
@@ -265,8 +273,10 @@ static int converter_make(media_pixels *p, const AVFrame *f, const media_look *l
         return vc_fail(err, VC_EFORMAT, "no conversion for the colour matrix %s",
                        av_color_space_name(f->colorspace) ? av_color_space_name(f->colorspace)
                                                           : "of this file");
+    if (look->alpha)
+        return scaler_make(p, f, AV_PIX_FMT_RGBA, full_range, err);
     return media_yuv_can(f) ? media_yuv_open(&p->yuv, f, full_range, err)
-                            : scaler_make(p, f, full_range, err);
+                            : scaler_make(p, f, AV_PIX_FMT_RGB24, full_range, err);
 }
 
 static void converter_close(media_pixels *p)
@@ -314,17 +324,58 @@ static int scaled_to_rgb(media_pixels *p, const AVFrame *f, vc_err *err)
     return media_av_fail(err, rows < 0 ? rows : AVERROR_EXTERNAL, "colour conversion failed");
 }
 
+/* RGBA in p->rgb becomes RGB, in place. */
+static void weigh_by_alpha(media_pixels *p, int h, int w)
+{
+    for (int y = 0; y < h; y++) {
+        uint8_t *to = p->rgb + (size_t)y * (size_t)p->stride;
+        const uint8_t *from = to;
+        for (int x = 0; x < w; x++, to += 3, from += 4) {
+            const unsigned a = from[3];
+            for (int c = 0; c < 3; c++)
+                to[c] = (uint8_t)((from[c] * a + 127) / 255);
+        }
+    }
+}
+
+/* Makes the converter that frames of this look need, unless p has it. */
+static int converter_for(media_pixels *p, const AVFrame *f, const media_look *look, vc_err *err)
+{
+    if (!memcmp(look, &p->look, sizeof *look))
+        return 0;
+    converter_close(p);
+    int rc = converter_make(p, f, look, err);
+    if (!rc)
+        p->look = *look;
+    return rc;
+}
+
+int media_pixels_alpha(const AVFrame *f, bool *opaque, bool *black, vc_err *err)
+{
+    media_pixels p = { 0 };
+    const media_look look = look_of(f, MEDIA_TONEMAP_NONE, true);
+    *opaque = *black = true;
+    if (!look.alpha)
+        return 0;
+    int rc = converter_for(&p, f, &look, err);
+    if (!rc)
+        rc = scaled_to_rgb(&p, f, err);
+    for (int y = 0; !rc && y < f->height; y++) {
+        const uint8_t *px = p.rgb + (size_t)y * (size_t)p.stride;
+        for (int x = 0; x < f->width; x++, px += 4) {
+            *opaque &= px[3] == 255;
+            *black &= !px[3] || !(px[0] | px[1] | px[2]);
+        }
+    }
+    media_pixels_close(&p);
+    return rc;
+}
+
 int media_pixels_frame(media_pixels *p, void *dst, const AVFrame *f, media_orient o,
                        const media_fit *fit, vc_err *err)
 {
-    const media_look look = look_of(f, fit->tonemap);
-    int rc = 0;
-    if (memcmp(&look, &p->look, sizeof look)) {
-        converter_close(p);
-        rc = converter_make(p, f, &look, err);
-        if (!rc)
-            p->look = look;
-    }
+    const media_look look = look_of(f, fit->tonemap, fit->alpha);
+    int rc = converter_for(p, f, &look, err);
     if (!rc && p->yuv && !fit->exact && !fit->load_h && !fit->black)
         return fit_picture(p, dst, NULL, 0, &(yuv_source){ p->yuv, f }, f->height, f->width, o,
                            fit, err);
@@ -332,6 +383,8 @@ int media_pixels_frame(media_pixels *p, void *dst, const AVFrame *f, media_orien
         rc = p->yuv ? yuv_to_rgb(p, f, err)
              : p->tone ? media_tone_run(p->tone, p->rgb, p->stride, f, err)
                        : scaled_to_rgb(p, f, err);
+    if (!rc && look.alpha)
+        weigh_by_alpha(p, f->height, f->width);
     return rc ? rc : media_pixels_rgb(p, dst, p->rgb, f->height, f->width, p->stride, o, fit, err);
 }
 

@@ -64,7 +64,7 @@ train                train/output train/parallel
 '
 # libraries that only one folder may include: a pattern of their headers, then the folder
 libraries='
-libav[a-z]+/|libsw[a-z]+/|zimg[.]h|turbojpeg[.]h|pcre2[.]h|utf8proc[.]h   precompute
+libav[a-z]+/|libsw[a-z]+/|zimg[.]h|turbojpeg[.]h|tiffio[.]h|pcre2[.]h|utf8proc[.]h precompute
 lmdb[.]h|csv[.]h|sqlite3[.]h|curl/|arrow/|parquet/              formats
 oneapi/|dnnl                                                  common
 mpi[.]h                                                        common

@@ -171,6 +171,48 @@ static void test_qoi_damage(void **state)
     free(data);
 }
 
+/* Grays of 16 bits, and with alpha, have the full range in every format: no level moves by more
+ * than the rounding. */
+static void test_gray(void **state)
+{
+    (void)state;
+    static const struct { const char *encoder, *args, *file; bool anew; } rows[] = {
+        { "pgm", "-pix_fmt gray16be", "g.pgm", true },
+        { "pgm", "-pix_fmt gray", "g.pgm", false },
+        { "jpeg2000", "-pix_fmt gray16le -pred 1", "g.jp2", true },
+        { "jpeg2000", "-pix_fmt gray -pred 1", "g.jp2", false },
+        { "png", "-pix_fmt gray16be", "g.png", false },
+        { "png", "-pix_fmt ya8", "g.png", false },
+    };
+    if (!clip_have_ffmpeg())
+        skip();
+    enum { H = 16, W = 256 };
+    uint8_t *rgb = malloc(H * W * 3);
+    for (int i = 0; i < H * W; i++)
+        memset(rgb + i * 3, i % W, 3);
+    assert_int_equal(media_write_png(clip_path("g0.png"), rgb, H, W, NULL), 0);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char cmd[1024];
+        media_info info;
+        if (!clip_have_encoder(rows[i].encoder))
+            continue;
+        snprintf(cmd, sizeof cmd, "cd '%s' && ffmpeg -nostdin -v error -y -i g0.png -frames:v 1 "
+                 "-vf scale=out_range=pc -c:v %s %s %s", clip_dir, rows[i].encoder, rows[i].args,
+                 rows[i].file);
+        assert_int_equal(system(cmd), 0);
+        const char *path = clip_path(rows[i].file), *name;
+        vc_err err = { 0 };
+        assert_ok(media_reading(&name, &(vf_part){ .name = path, .file = path }, &err), &err);
+        uint8_t *back = must_read(path, &info);
+        if (worst(rgb, back, H * W * 3) > 2)
+            fail_msg("%s: off by %g", rows[i].args, worst(rgb, back, H * W * 3));
+        if (!name == rows[i].anew)
+            fail_msg("%s %s: its key is wrong", rows[i].file, rows[i].args);
+        free(back);
+    }
+    free(rgb);
+}
+
 /* ---- EXIF ---- */
 
 /* A TIFF structure with two entries, of which the second is the orientation; big or little
@@ -507,6 +549,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_png),        cmocka_unit_test(test_formats),
+        cmocka_unit_test(test_gray),
         cmocka_unit_test(test_exif),       cmocka_unit_test(test_jpeg_kinds),
         cmocka_unit_test(test_damage),     cmocka_unit_test(test_shrink),
         cmocka_unit_test(test_qoi_damage),
