@@ -39,6 +39,7 @@ static media_fit fit_of(const prep_frames *f)
                         .h = c->target_h, .w = c->target_w, .flip = c->flip,
                         .load_h = beside ? 0 : c->load_h, .load_w = beside ? 0 : c->load_w,
                         .exact = f->exact, .black = beside || f->p->rules.peer,
+                        .alpha = f->which == VF_LOSS_MASK,
                         .tonemap = beside ? MEDIA_TONEMAP_NONE : f->clip->tonemap };
 }
 

@@ -127,6 +127,8 @@ static void hash_beside(vf_hasher *h, const vprep_source *s, vf_beside which,
     for (int i = 0; i < clip->choice.frames; i++)
         vf_hasher_int(h, "frame", prep_beside_frame(s, which, clip->frames[i]));
     hash_fit(h, MEDIA_TONEMAP_NONE, clip);
+    if (s->beside[which].alpha)
+        vf_hasher_str(h, "alpha", "weighs");
 }
 
 /* The id of the draws: a sample's, or (it NULL) the id that all prompts share. */

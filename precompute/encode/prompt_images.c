@@ -106,13 +106,14 @@ static int choose(const vprep *p, const cJSON *row, const media_info *info, vb_c
 /* Hashes a picture's file, which must not change meanwhile. */
 static int hash_picture(picture *m, vc_err *err)
 {
+    const vf_part part = { .name = m->file, .file = m->file };
     prep_identity now;
     media *file = NULL;
     media_info info;
     int rc = prep_identity_of(&m->is, m->file, m->file, err);
 
     if (!rc)
-        rc = vf_hash_file(&m->hash, m->file, vc_stop_flag(), err);
+        rc = prep_hash(&m->hash, &part, err);
     if (!rc)
         rc = media_open(&file, m->file, &info, err);
     if (!rc)

@@ -71,20 +71,38 @@ static int hash_value(vf_key *k, const vf_part *part, vc_err *err)
     return rc;
 }
 
+/* The hash of a medium's bytes and, where older versions saw other pixels in them, of the way in
+ * which they are read. */
+static int hash_one(vf_key *k, const vf_part *part, vc_err *err)
+{
+    const char *reading = NULL;
+    vf_hasher h;
+    int rc = part->column ? vc_context(err, hash_value(k, part, err), "%s", part->name)
+                          : vf_hash_part(k, part, vc_stop_flag(), err);
+
+    if (!rc)
+        rc = media_reading(&reading, part, err);
+    if (rc || !reading)
+        return rc;
+    vf_hasher_begin(&h, "read");
+    vf_hasher_bytes(&h, "file", k, sizeof *k);
+    vf_hasher_str(&h, "reading", reading);
+    *k = vf_hasher_end(&h);
+    return 0;
+}
+
 int prep_hash(vf_key *k, const vf_part *part, vc_err *err)
 {
     struct stat st;
     media_frames f;
     vf_hasher h;
 
-    if (part->column)
-        return vc_context(err, hash_value(k, part, err), "%s", part->name);
     if (!vf_part_is_file(part) || stat(part->file, &st) || !S_ISDIR(st.st_mode))
-        return vf_hash_part(k, part, vc_stop_flag(), err);
+        return hash_one(k, part, err);
     int rc = vc_context(err, media_frames_list(&f, part->file, err), "%s", part->name);
     vf_hasher_begin(&h, "frames");
     for (int i = 0; i < f.n && !rc; i++) {
-        rc = vf_hash_file(k, f.path[i], vc_stop_flag(), err);
+        rc = hash_one(k, &(vf_part){ .name = f.path[i], .file = f.path[i] }, err);
         vf_hasher_bytes(&h, "frame", k, sizeof *k);
     }
     *k = vf_hasher_end(&h);

@@ -15,7 +15,9 @@ typedef struct prep_identity {
 
 /* The identity of the file at path, or of all frames in that folder; errors begin with `name`. */
 int prep_identity_of(prep_identity *is, const char *path, const char *name, vc_err *err);
-/* The hash of a part's bytes, as if they were a file, or of a folder's frames. */
+/* The hash of a part's bytes, as if they were a file, or of a folder's frames. Where older versions
+ * of this program saw other pixels in a still (media_reading), it is another hash than theirs, so
+ * that no value of theirs is reused. */
 int prep_hash(vf_key *k, const vf_part *part, vc_err *err);
 /* A file's hash as keys of values have it. The frames of a reordered video (media_info) once came
  * in another order, so it has a hash of its own. */

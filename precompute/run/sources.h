@@ -11,6 +11,7 @@ typedef struct prep_beside {
     vf_key hash;                      /* of the file */
     prep_identity is;                 /* of the file, when it was hashed */
     bool reordered;                   /* as the source's */
+    bool alpha;                       /* of a loss mask: its alpha weighs too (media_alpha) */
     bool by_time;                     /* its frames are those at the times of the source's frames,
                                        * not those with their numbers */
     int64_t frames;

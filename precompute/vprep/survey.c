@@ -110,7 +110,10 @@ typedef struct hint {
     double fps;
     int32_t w, h, rotation;
     uint8_t probed;                          /* a probing: how much of this is known */
-    uint8_t is_video : 1, hdr : 1, reordered : 1, vfr;
+    uint8_t is_video : 1, hdr : 1, reordered : 1;
+    uint8_t alpha : 1;                       /* of a loss mask: media_alpha */
+    uint8_t revised : 1;                     /* the facts take note of media_reading, media_alpha */
+    uint8_t vfr;
     uint8_t as_stored;                       /* media_as_stored gave them */
 } hint;
 
@@ -149,6 +152,21 @@ static row_file beside_of(const vf_row *row, vf_beside which)
                        { .name = file, .file = file }, true };
 }
 
+static bool is_mask(row_file f)
+{
+    return !strcmp(f.kind, "loss_mask");
+}
+
+/* Whether a hint holds for this version. That of an older one has a hash without media_reading, and
+ * the size of a still that was not turned; of a loss mask it lacks media_alpha. */
+static bool is_current(const hint *h, row_file f)
+{
+    const char *reading;
+
+    return h->revised ||
+           (!is_mask(f) && !media_reading(&reading, &f.part, NULL) && !reading);
+}
+
 /* *is: the identity of the file; *now: its facts as far as a hint has them; *place: the place of
  * that hint. */
 static int recall(const vprep *p, const vf_row *row, row_file f, prep_identity *is, hint *now,
@@ -167,10 +185,11 @@ static int recall(const vprep *p, const vf_row *row, row_file f, prep_identity *
     if (p->c.rehash)
         return 0;
     prep_reuse_place found = prep_reuse_recall(p, name, &old, sizeof old);
-    if (found != REUSE_NONE && !memcmp(&old.is, &now->is, sizeof old.is)) {
+    if (found != REUSE_NONE && !memcmp(&old.is, &now->is, sizeof old.is) && is_current(&old, f)) {
         *now = old;
-        *place = found;
+        *place = old.revised ? found : REUSE_OTHER;      /* it is stored anew */
     }
+    now->revised = 1;
     return 0;
 }
 
@@ -312,7 +331,14 @@ static int read_file(const vprep *p, const vf_row *row, row_file f, bool trusted
     int rc = unknown ? probe(p, row, f, h, times, err) : 0;
 
     *read = unknown || unhashed;
-    return rc || !unhashed ? rc : prep_hash(&h->hash, &f.part, err);
+    if (!rc && unhashed)
+        rc = prep_hash(&h->hash, &f.part, err);
+    if (!rc && unhashed && is_mask(f)) {
+        bool alpha;
+        rc = media_alpha(&f.part, &alpha, err);
+        h->alpha = alpha;
+    }
+    return rc;
 }
 
 /* The facts of a file, whose identity is *is, in *h and *times. */
@@ -353,6 +379,7 @@ static int survey_beside(vprep *p, const vf_row *row, vf_beside which, vprep_sou
         return vc_context(err, rc, "%s", vf_beside_columns[which]);
     b->hash = h.hash;
     b->reordered = h.reordered;
+    b->alpha = h.alpha;
     b->frames = h.frames;
     b->fps = h.fps;
     b->by_time = !p->rules.peer && prep_beside_by_time(s, b);

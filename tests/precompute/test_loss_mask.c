@@ -1,6 +1,7 @@
 /* test_loss_mask.c - the weights of the loss that a picture or a clip gives equal weights computed
  * by hand. */
 #include <setjmp.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -9,6 +10,7 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <tiffio.h>
 
 #include "common/os/file.h"
 #include "precompute/encode/loss_mask.h"
@@ -104,6 +106,74 @@ static void test_cut(void **state)
     free(row.beside[VF_LOSS_MASK].file);
 }
 
+/* Writes a TIFF of 16x16 with alpha: red, green, blue are `colour`, or half of it in the lower half;
+ * columns 8 to 15 have `alpha`, the others are opaque. */
+static char *write_tiff(const char *dir, const char *name, int colour, int alpha)
+{
+    char *path = vc_path_join(dir, name);
+    TIFF *t = TIFFOpen(path, "w");
+    assert_non_null(t);
+    TIFFSetField(t, TIFFTAG_IMAGEWIDTH, 16);
+    TIFFSetField(t, TIFFTAG_IMAGELENGTH, 16);
+    TIFFSetField(t, TIFFTAG_BITSPERSAMPLE, 8);
+    TIFFSetField(t, TIFFTAG_SAMPLESPERPIXEL, 4);
+    TIFFSetField(t, TIFFTAG_PHOTOMETRIC, PHOTOMETRIC_RGB);
+    TIFFSetField(t, TIFFTAG_PLANARCONFIG, PLANARCONFIG_CONTIG);
+    TIFFSetField(t, TIFFTAG_EXTRASAMPLES, 1, (uint16_t[]){ EXTRASAMPLE_UNASSALPHA });
+    for (int y = 0; y < 16; y++) {
+        const int c = y < 8 ? colour : colour / 2;
+        uint8_t row[16][4];
+        for (int x = 0; x < 16; x++) {
+            memset(row[x], c, 3);
+            row[x][3] = (uint8_t)(x < 8 ? 255 : alpha);
+        }
+        assert_int_equal(TIFFWriteScanline(t, row, (uint32_t)y, 0), 1);
+    }
+    TIFFClose(t);
+    return path;
+}
+
+/* Alpha weighs too; a mask that has its shape there alone, and is black, is refused. */
+static void test_alpha(void **state)
+{
+    static const struct { int colour, alpha; bool has, refused; float want[4]; } rows[] = {
+        { 255, 255, false, false, { 1, 1, 127 / 255.f, 127 / 255.f } },
+        { 255, 0, true, false, { 1, 0, 127 / 255.f, 0 } },
+        { 255, 102, true, false, { 1, 102 / 255.f, 127 / 255.f, 51 / 255.f } },
+        { 0, 0, true, true, { 0 } },
+        { 0, 255, false, false, { 0 } },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char *file = write_tiff(*state, "a.tif", rows[i].colour, rows[i].alpha);
+        const vf_part part = { .name = "a.tif", .file = file };
+        vf_row row = { .beside = { [VF_LOSS_MASK] = { (char *)"a.tif", file } } };
+        vprep_source source = { .w = 16, .h = 16 };
+        vprep p = { .list = { .meta = { .rows = &row, .n = 1 }, .sources = &source },
+                    .encoders.vae.ratio = { K, R, R } };
+        vprep_item it = { 0 };
+        int64_t frame = 0;
+        vprep_clip clip = { .frames = &frame, .choice = { .frames = 1, .resize_h = 16,
+                            .resize_w = 16, .target_h = 16, .target_w = 16, .latent_f = 1,
+                            .latent_h = 2, .latent_w = 2 } };
+        bool has;
+        float *w;
+        vc_err err = { 0 };
+        int rc = media_alpha(&part, &has, &err);
+        if (rows[i].refused)
+            assert_fails(rc, VC_EFORMAT, &err, "black wherever it is not transparent");
+        else
+            assert_ok(rc, &err);
+        assert_int_equal(has, rows[i].has);
+        assert_int_equal(prep_identity_of(&source.beside[VF_LOSS_MASK].is, file, "a", &err), 0);
+        assert_ok(prep_hash(&source.beside[VF_LOSS_MASK].hash, &part, &err), &err);
+        assert_ok(vprep_loss_mask(&p, &it, &clip, &w, &err), &err);
+        for (int k = 0; k < 4; k++)
+            assert_true(fabsf(w[k] - rows[i].want[k]) < 0.004f);
+        free(w);
+        free(file);
+    }
+}
+
 static int setup(void **state)
 {
     static char dir[256];
@@ -120,6 +190,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_weights), cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_alpha),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -41,7 +41,7 @@ for name in clip-0.mp4:other.mp4 still-3.png:other.png mask.png:mask.png; do
     dump_dataset "$dir/two" >>"$dir/true"
     sort -u "$dir/true" -o "$dir/true"
     for how in "mv $other.new" "cp $other"; do
-        for at in open:1 open:2 open:3 read:2 read:3 read:5 close:1 close:2 close:3; do
+        for at in open:1 open:2 open:4 read:2 read:3 read:5 close:1 close:2 close:3; do
             reset
             rm -rf "$dir/run"
             cp "$other" "$other.new"
@@ -65,13 +65,13 @@ reset
 rm -rf "$dir/one" "$dir/run"
 "${make[@]}" --out "$dir/one" >"$log" 2>&1
 export VLT_FAULT_RUN="touch $dir/media/clip-0.mp4"
-check "a touched file" 0 fault "open@media/clip-0.mp4:3:run" "${make[@]}" --out "$dir/run"
+check "a touched file" 0 fault "open@media/clip-0.mp4:4:run" "${make[@]}" --out "$dir/run"
 same_values "$dir/one" "$dir/run"
 
 # Where a file is replaced while it is decoded, the dataset keeps the file's old sample.
 cp "$dir/media/clip-2.mp4" "$dir/media/clip-0.mp4"
 cp "$dir/other.mp4" "$dir/other.new"
 export VLT_FAULT_RUN="mv $dir/other.new $dir/media/clip-0.mp4"
-check "replaced" 3 fault "open@media/clip-0.mp4:3:run" "${make[@]}" --out "$dir/run"
+check "replaced" 3 fault "open@media/clip-0.mp4:4:run" "${make[@]}" --out "$dir/run"
 holds "$dir/run/errors.jsonl" '"stage":"decode","reason":.*changed while this ran'
 same_root "$dir/one" "$dir/run"

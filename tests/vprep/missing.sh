@@ -73,7 +73,7 @@ done
 # A changed file that cannot be decoded keeps its old sample.
 cp "$dir/media/clip-2.mp4" "$dir/kept.mp4"
 cp "$dir/media/clip-4.mp4" "$dir/media/clip-2.mp4"
-fault "open@clip-2.mp4:3:EIO" "${make[@]}" --out "$dir/a" >"$log" 2>&1 && wrong "no error"
+fault "open@clip-2.mp4:4:EIO" "${make[@]}" --out "$dir/a" >"$log" 2>&1 && wrong "no error"
 output_has '1 samples stay as they were'
 same_root "$dir/whole" "$dir/a"
 cp "$dir/kept.mp4" "$dir/media/clip-2.mp4"
