@@ -1,7 +1,6 @@
 /* file.c - whole files, folders and paths; see file.h */
 #include "common/os/file.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -11,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/os/progress.h"
 #include "common/os/temp.h"
 
 /* O_NONBLOCK keeps open() from hanging on a FIFO that hostile metadata names. */
@@ -30,6 +30,8 @@ int vc_file_open(int *fd, struct stat *st, const char *path, vc_err *err)
     return rc;
 }
 
+enum { PIECE = 64 << 20 };                   /* bytes between looks at the stop flag */
+
 int vc_file_read(char **data, size_t *size, const char *path, size_t max, vc_err *err)
 {
     *data = NULL;
@@ -47,7 +49,11 @@ int vc_file_read(char **data, size_t *size, const char *path, size_t max, vc_err
     else if (!(buf = malloc(n + 1)))
         rc = vc_fail(err, VC_ENOMEM, "%s: out of memory for %zu bytes", path, n);
     while (!rc && got < n) {
-        ssize_t r = read(fd, buf + got, n - got);
+        if (got >= PIECE && *vc_stop_flag()) {       /* small files are read after a stop too */
+            rc = vc_fail(err, VC_ESTOP, "stopped");
+            break;
+        }
+        ssize_t r = read(fd, buf + got, n - got < PIECE ? n - got : PIECE);
         if (r < 0 && errno == EINTR)
             continue;
         if (r < 0)
@@ -161,7 +167,7 @@ static int remove_at(int dir, const char *name, vc_err *err)
         return rc;
     }
     int rc = 0;
-    for (struct dirent *e; !rc && (e = readdir(d));)
+    for (struct dirent *e; (e = vc_dir_next(d, name, &rc, err));)
         if (strcmp(e->d_name, ".") && strcmp(e->d_name, ".."))
             rc = vc_context(err, remove_at(fd, e->d_name, err), "%s", name);
     closedir(d);
@@ -181,6 +187,15 @@ int vc_remove_tree(const char *path, vc_err *err)
     int rc = remove_at(AT_FDCWD, p, err);
     free(p);
     return rc;
+}
+
+struct dirent *vc_dir_next(DIR *d, const char *path, int *rc, vc_err *err)
+{
+    errno = 0;
+    struct dirent *e = *rc ? NULL : readdir(d);
+    if (!e && !*rc && errno)
+        *rc = vc_fail_errno(err, "%s", path);
+    return e;
 }
 
 bool vc_file_exists(const char *path)

@@ -2,6 +2,7 @@
 #ifndef COMMON_OS_FILE_H
 #define COMMON_OS_FILE_H
 
+#include <dirent.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -14,7 +15,8 @@ struct stat;
  * is -1 on failure. */
 int vc_file_open(int *fd, struct stat *st, const char *path, vc_err *err);
 /* Reads a regular file into malloc'ed memory with a NUL after its end, which the caller frees.
- * VC_EFORMAT if the file is larger than max bytes or no regular file (a FIFO would block). */
+ * VC_EFORMAT if the file is larger than max bytes or no regular file (a FIFO would block);
+ * VC_ESTOP: the program was told to stop before 64 MiB or more were read. */
 int vc_file_read(char **data, size_t *size, const char *path, size_t max, vc_err *err);
 
 /* Replaces the file at path by size bytes of data: temporary file beside it, fsync, rename, fsync
@@ -29,6 +31,9 @@ int vc_sync_dir(const char *path, vc_err *err);
 /* Removes a file or a folder with all its contents; never follows links. Returns 0 if path does not
  * exist. */
 int vc_remove_tree(const char *path, vc_err *err);
+/* Returns the next entry of the folder d, which has this path; NULL at the end, if *rc is a failure
+ * already, or after an error of the disk, which becomes *rc: it would else shorten the list. */
+struct dirent *vc_dir_next(DIR *d, const char *path, int *rc, vc_err *err);
 bool vc_file_exists(const char *path);
 bool vc_file_exists_in(const char *dir, const char *name);
 

@@ -152,7 +152,7 @@ int vc_lock_wait(int *fd, const char *path, vc_err *err)
 bool vc_lock_held(char holder[VC_LOCK_HOLDER], const char *path)
 {
     *holder = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     bool held = fd >= 0 && try_lock(fd, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK;
     if (held)
         find_holder(holder, fd);

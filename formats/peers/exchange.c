@@ -116,7 +116,7 @@ int exchange_list(vc_list *names, const char *dir, const char *ending, vc_err *e
     int rc = 0;
     if (!d)
         return vc_fail_errno(err, "%s", dir);
-    while (!rc && (e = readdir(d))) {
+    while ((e = vc_dir_next(d, dir, &rc, err))) {
         size_t n = strlen(e->d_name);
         if (*e->d_name != '.' && n > k && !strcmp(e->d_name + n - k, ending))
             rc = add_name(names, e->d_name, err);

@@ -114,7 +114,7 @@ static int list_candidates(candidate **list, int *n, rest *r, const char *dir, v
         return vc_fail_errno(err, "%s", dir);
 
     int rc = 0;
-    for (struct dirent *e; !rc && (e = readdir(d));) {
+    for (struct dirent *e; (e = vc_dir_next(d, dir, &rc, err));) {
         look_at(r, e->d_name);
         int rank = rank_of(e->d_name);
         if (rank < 0)

@@ -270,7 +270,7 @@ static int check_added(check *c, const char *below, int depth, vc_err *err)
     int rc = 0;
     if (!d)
         rc = dir ? vc_fail_errno(err, "%s", dir) : vc_no_memory(err);
-    for (struct dirent *e; !rc && (e = readdir(d));) {
+    for (struct dirent *e; (e = vc_dir_next(d, dir, &rc, err));) {
         if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
             continue;
         char *name = vc_format("%s%s", below, e->d_name);

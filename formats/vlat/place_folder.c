@@ -97,7 +97,7 @@ static int look_for_push(const vlat_place *p, vc_err *err)
     DIR *d = path ? opendir(path) : NULL;
     int rc = path ? 0 : vc_no_memory(err);
     bool found = false;
-    for (struct dirent *e; d && !rc && (e = readdir(d));) {
+    for (struct dirent *e; d && (e = vc_dir_next(d, path, &rc, err));) {
         if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
             continue;
         found = true;

@@ -194,7 +194,7 @@ static int walk(verify *r, const char *dir, const char *below, int depth, vc_err
         return 0;
     }
     int rc = 0;
-    for (struct dirent *e; !rc && (e = readdir(d));)
+    for (struct dirent *e; (e = vc_dir_next(d, dir, &rc, err));)
         if (strcmp(e->d_name, ".") && strcmp(e->d_name, ".."))
             rc = check_entry(r, dir, below, e->d_name, depth, err);
     closedir(d);

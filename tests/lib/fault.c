@@ -6,7 +6,8 @@
  *   CALL    open (also fopen, openat, opendir), read (pread, fread), write (pwrite, writev, fwrite,
  *           fflush, fclose), sync (fsync, fdatasync, msync), rename, unlink (unlinkat, remove,
  *           rmdir), mkdir, truncate, close, mmap, flock, thread (pthread_create), memory (malloc,
- *           calloc, realloc, posix_memalign, aligned_alloc), any (all of these but memory), change
+ *           calloc, realloc, posix_memalign, aligned_alloc), any (all of these but memory), list
+ *           (readdir, of which any counts none), change
  *           (the calls that change the disk: write, sync, rename, unlink, mkdir, truncate), space
  *           (statvfs: with ENOSPC it reports that no byte is free)
  *   @PART   restricts the rule to calls on a path that contains PART, or on a descriptor of such a
@@ -43,12 +44,12 @@
 
 enum {
     OPEN, READ, WRITE, SYNC, RENAME, UNLINK, MKDIR, TRUNCATE, CLOSE, MMAP, FLOCK, THREAD, MEMORY,
-    ANY,
+    LIST, ANY,
     CHANGE, SPACE, CALLS
 };
 static const char *const call_name[CALLS] = {
     "open", "read", "write", "sync", "rename", "unlink", "mkdir", "truncate", "close", "mmap",
-    "flock", "thread", "memory", "any", "change", "space"
+    "flock", "thread", "memory", "list", "any", "change", "space"
 };
 enum { SHORT = -1, KILL = -2, STOP = -3, TERM = -4, HUP = -5, RUN = -6 };
 static const struct { const char *name; int action; } actions[] = {
@@ -126,7 +127,8 @@ static bool counts(int rule_call, int call)
 {
     static const bool changes[CALLS] = { [WRITE] = true, [SYNC] = true, [RENAME] = true,
                                          [UNLINK] = true, [MKDIR] = true, [TRUNCATE] = true };
-    return rule_call == call || (rule_call == ANY && call != MEMORY && call != SPACE) ||
+    const bool any = call != MEMORY && call != SPACE && call != LIST;
+    return rule_call == call || (rule_call == ANY && any) ||
            (rule_call == CHANGE && changes[call]);
 }
 
@@ -354,6 +356,8 @@ WRAP(void *, mmap, (void *a, size_t n, int p, int f, int fd, off_t o),
      T(void *, size_t, int, int, int, off_t), (a, n, p, f, fd, o), MAP_FAILED, MMAP, NULL, fd)
 WRAP(void *, mmap64, (void *a, size_t n, int p, int f, int fd, off_t o),
      T(void *, size_t, int, int, int, off_t), (a, n, p, f, fd, o), MAP_FAILED, MMAP, NULL, fd)
+
+WRAP(struct dirent *, readdir, (DIR *d), T(DIR *), (d), NULL, LIST, NULL, dirfd(d))
 
 int statvfs(const char *path, struct statvfs *fs)
 {

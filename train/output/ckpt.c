@@ -65,7 +65,7 @@ static int list_steps(const char *out, const char *suffix, bool complete, int64_
         return errno == ENOENT ? 0 : vc_fail_errno(err, "%s", out);
 
     int rc = 0, room = 0;
-    for (struct dirent *e; !rc && (errno = 0, e = readdir(d));) {
+    for (struct dirent *e; (e = vc_dir_next(d, out, &rc, err));) {
         int64_t step;
         if (!parse_name(e->d_name, suffix, &step))
             continue;
@@ -88,8 +88,6 @@ static int list_steps(const char *out, const char *suffix, bool complete, int64_
             (*steps)[at] = (*steps)[at - 1];
         (*steps)[at] = step;
     }
-    if (!rc && errno)
-        rc = vc_fail_errno(err, "%s", out);
     closedir(d);
     return rc;
 }
@@ -145,7 +143,7 @@ static int sync_tree(const char *path, vc_err *err)
         return vc_fail_errno(err, "%s", path);
 
     int rc = 0;
-    for (struct dirent *e; !rc && (e = readdir(d));) {
+    for (struct dirent *e; (e = vc_dir_next(d, path, &rc, err));) {
         if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
             continue;
         struct stat st;
