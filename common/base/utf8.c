@@ -27,3 +27,29 @@ size_t vc_utf8_prefix(const char *s, size_t n)
     }
     return n;
 }
+
+/* Returns true for text of UTF-16: its mark, or every other one of the first bytes is a NUL. */
+static bool is_utf16(const char *s, size_t n)
+{
+    if (n >= 2 && (!memcmp(s, "\xff\xfe", 2) || !memcmp(s, "\xfe\xff", 2)))
+        return true;
+    for (size_t odd = 0; odd < 2; odd++)
+        if (n >= 4 && !s[odd] && !s[odd + 2] && s[1 - odd] && s[3 - odd])
+            return true;
+    return false;
+}
+
+int vc_utf8_check(const char *s, size_t n, vc_err *err)
+{
+    size_t good = vc_utf8_prefix(s, n);
+    const char *nul = good ? memchr(s, 0, good) : NULL;
+
+    if (good == n && !nul)
+        return 0;
+    if (is_utf16(s, n))
+        return vc_fail(err, VC_EFORMAT, "UTF-16: save it as UTF-8");
+    if (nul)
+        return vc_fail(err, VC_EFORMAT, "byte %zu is a NUL", (size_t)(nul - s) + 1);
+    return vc_fail(err, VC_EFORMAT, "byte %zu is not UTF-8 (0x%02x): save it as UTF-8, as with "
+                   "iconv -f WINDOWS-1252 -t UTF-8", good + 1, (uint8_t)s[good]);
+}

@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/base/err.h"
+
 /* Returns the number of bytes of the first character of s[0..n), and its code point in *c, or 0 if
  * the character is invalid or incomplete. */
 static inline size_t vc_utf8_in(const char *s, size_t n, uint32_t *c)
@@ -36,6 +38,10 @@ static inline size_t vc_utf8(const char *s, uint32_t *c)
 
 /* Returns the number of bytes of the valid prefix of s[0..n): n if all of it is UTF-8. */
 size_t vc_utf8_prefix(const char *s, size_t n);
+
+/* Fails with VC_EFORMAT and the remedy if s[0..n) is no UTF-8 text, or holds a NUL: "byte 12 is not
+ * UTF-8: save it as UTF-8 ...". A text of UTF-16, with or without its mark, is recognized. */
+int vc_utf8_check(const char *s, size_t n, vc_err *err);
 
 /* Returns true if a character may be printed on a terminal unescaped: it is no control character,
  * no line separator and no control of text direction. */

@@ -59,9 +59,15 @@ static int check_keys(const cJSON *v, vc_err *err)
 
 int vf_json_parse(cJSON **out, const char *text, size_t n, vc_err *err)
 {
+    return vf_json_parse_after(out, text, n, 0, err);
+}
+
+int vf_json_parse_after(cJSON **out, const char *text, size_t n, size_t before, vc_err *err)
+{
     *out = NULL;
 
     vf_scan s = vf_scan_of(text, n);
+    s.before = before;
     int rc = vf_scan_skip(&s, err);
     if (!rc)
         rc = vf_scan_done(&s, err);

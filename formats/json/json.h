@@ -16,6 +16,9 @@
  * strictly RFC 8259, at most 64 levels deep, with numbers of at most 60 characters and no key twice
  * in an object. The caller frees *out with cJSON_Delete. VC_EFORMAT names line and column. */
 int vf_json_parse(cJSON **out, const char *text, size_t n, vc_err *err);
+/* The same for a text that begins on the line after `before` others: errors name the line of the
+ * file. */
+int vf_json_parse_after(cJSON **out, const char *text, size_t n, size_t before, vc_err *err);
 /* Parses a whole file of at most max bytes; a byte order mark in front is skipped. */
 int vf_json_read(cJSON **out, const char *path, size_t max, vc_err *err);
 /* Parses the file `name` of a folder. The caller adds the file to a later error about a field with

@@ -14,7 +14,7 @@ vf_scan vf_scan_of(const char *text, size_t n)
 
 int vf_scan_fail(const vf_scan *s, vc_err *err, const char *fmt, ...)
 {
-    size_t line = 1;
+    size_t line = 1 + s->before;
     const char *from = s->text;
     for (const char *p; from < s->at && (p = memchr(from, '\n', (size_t)(s->at - from)));) {
         line++;
@@ -138,7 +138,8 @@ int vf_scan_string(vf_scan *s, vf_span *v, vc_err *err)
     size_t good = vc_utf8_prefix(v->p, v->n);
     if (good < v->n) {
         s->at = v->p + good;
-        return vf_scan_fail(s, err, "byte 0x%02x is not UTF-8", (uint8_t)*s->at);
+        return vf_scan_fail(s, err, "byte 0x%02x is not UTF-8: save it as UTF-8",
+                            (uint8_t)*s->at);
     }
     s->at++;
     return 0;

@@ -16,6 +16,7 @@ enum { VF_JSON_DEPTH = 64, VF_JSON_NUMBER = 60 };    /* levels; characters of a 
 
 typedef struct vf_scan {
     const char *text, *at, *end;
+    size_t before;                     /* lines of the file before the text: errors count them */
 } vf_scan;
 
 /* The bytes between the quotes of a string, escapes included. */

@@ -3,7 +3,6 @@
 
 #include <csv.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -14,6 +13,7 @@
 
 #include "common/base/utf8.h"
 #include "common/os/file.h"
+#include "common/os/progress.h"
 #include "formats/json/json.h"
 #include "formats/json/scan.h"
 
@@ -25,17 +25,26 @@ static int too_many(vc_err *err)
     return vc_fail(err, VC_EFORMAT, "more than 2^31 - 1 rows");
 }
 
-/* Parses text[0..n) as one row and passes it to the sink. Bad JSON makes the row bad; only running
- * out of memory, or a failure of the sink, is an error. */
+static int stopped(vc_err *err)
+{
+    return *vc_stop_flag() ? vc_fail(err, VC_ESTOP, "stopped") : 0;
+}
+
+/* Parses text[0..n), which `before` lines of the file precede, as one row and passes it to the
+ * sink. Bad JSON makes the row bad; only running out of memory, a stop, or a failure of the sink is
+ * an error. */
 static int parse_row(const vf_table_sink *sink, int64_t number, const char *text, size_t n,
-                     vc_err *err)
+                     size_t before, vc_err *err)
 {
     vc_err why = { 0 };
     cJSON *o = NULL;
 
     if (number > INT32_MAX)
         return too_many(err);
-    int rc = vf_json_parse(&o, text, n, &why);
+    int rc = stopped(err);
+    if (rc)
+        return rc;
+    rc = vf_json_parse_after(&o, text, n, before, &why);
     if (rc == VC_ENOMEM)
         return vc_fail(err, rc, "row %" PRId64 ": %s", number, why.text);
     if (!rc && !cJSON_IsObject(o))
@@ -46,14 +55,10 @@ static int parse_row(const vf_table_sink *sink, int64_t number, const char *text
     return rc;
 }
 
-/* Skips a byte order mark. UTF-16 is refused here, as a parser would only complain about its first
- * byte. */
-static int skip_bom(const char *text, size_t n, size_t *bom, vc_err *err)
+/* Returns the length of a byte order mark. */
+static size_t bom_of(const char *text, size_t n)
 {
-    if (n >= 2 && (!memcmp(text, "\xff\xfe", 2) || !memcmp(text, "\xfe\xff", 2)))
-        return vc_fail(err, VC_EFORMAT, "UTF-16: save it as UTF-8");
-    *bom = n >= 3 && !memcmp(text, "\xef\xbb\xbf", 3) ? 3 : 0;
-    return 0;
+    return n >= 3 && !memcmp(text, "\xef\xbb\xbf", 3) ? 3 : 0;
 }
 
 /* ---- .json: the text is in memory as a whole, one row at a time as a tree ---- */
@@ -99,7 +104,8 @@ static int read_array(const char *text, size_t n, const vf_table_sink *sink, vc_
 {
     vf_scan s = vf_scan_of(text, n);
     if (vf_scan_peek(&s) != '[')
-        return vf_scan_fail(&s, err, "expected an array of objects, '['");
+        return vf_scan_fail(&s, err, "%sexpected an array of objects, '['%s", n ? "" : "empty: ",
+                            vf_scan_peek(&s) == '{' ? "; one object a line is a .jsonl file" : "");
 
     int rc = vf_scan_expect(&s, '[', err);
     bool more = true;
@@ -119,7 +125,7 @@ static int read_array(const char *text, size_t n, const vf_table_sink *sink, vc_
         else if (s.at - from > MAX_ROW)
             rc = report_long(sink, row, err);
         else
-            rc = parse_row(sink, row, from, (size_t)(s.at - from), err);
+            rc = parse_row(sink, row, from, (size_t)(s.at - from), 0, err);
     }
     return rc ? rc : vf_scan_done(&s, err);
 }
@@ -127,14 +133,13 @@ static int read_array(const char *text, size_t n, const vf_table_sink *sink, vc_
 static int read_json(const char *path, const vf_table_sink *sink, vc_err *err)
 {
     char *text;
-    size_t n, bom = 0;
+    size_t n;
 
     int rc = vc_file_read(&text, &n, path, MAX_JSON, err);
     if (rc)
         return rc;
-    rc = skip_bom(text, n, &bom, err);
-    if (!rc)
-        rc = read_array(text + bom, n - bom, sink, err);
+    const size_t bom = bom_of(text, n);
+    rc = read_array(text + bom, n - bom, sink, err);
     free(text);
     return vc_context(err, rc, "%s", path);
 }
@@ -153,11 +158,9 @@ static int pieces_open(pieces *p, const char *path, vc_err *err)
     struct stat st;
 
     *p = (pieces){ .cap = PIECE };
-    p->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);    /* a FIFO must not block open() */
-    if (p->fd < 0)
-        return vc_fail_errno(err, "%s", path);
-    if (fstat(p->fd, &st) || !S_ISREG(st.st_mode))
-        return vc_fail(err, VC_EFORMAT, "%s: not a regular file", path);
+    int rc = vc_file_open(&p->fd, &st, path, err);
+    if (rc)
+        return rc;
     p->buf = malloc(p->cap);
     return p->buf ? 0 : vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
 }
@@ -173,7 +176,10 @@ static void pieces_close(pieces *p)
 static int pieces_read(pieces *p, bool *end, vc_err *err)
 {
     ssize_t r;
+    int rc = stopped(err);
 
+    if (rc)
+        return rc;
     do
         r = read(p->fd, p->buf + p->n, p->cap - p->n);
     while (r < 0 && errno == EINTR);
@@ -213,7 +219,7 @@ static bool blank(const char *s, size_t n)
 static int parse_line(const vf_table_sink *sink, int64_t number, const char *s, size_t n,
                       vc_err *err)
 {
-    return blank(s, n) ? 0 : parse_row(sink, number, s, n, err);
+    return blank(s, n) ? 0 : parse_row(sink, number, s, n, (size_t)number - 1, err);
 }
 
 /* Skips the rest of a row that is too long, and reports the row at its end. */
@@ -233,10 +239,10 @@ static int skip_line(pieces *p, bool end, int64_t *number, const vf_table_sink *
 static int parse_lines(pieces *p, bool end, int64_t *number, const vf_table_sink *sink,
                        vc_err *err)
 {
-    size_t from = 0, bom = 0;
-    int rc = *number == 1 ? skip_bom(p->buf, p->n, &bom, err) : 0;
+    const size_t bom = *number == 1 ? bom_of(p->buf, p->n) : 0;
+    size_t from = bom;
+    int rc = 0;
 
-    from = bom;
     while (!rc && from < p->n) {
         const char *nl = memchr(p->buf + from, '\n', p->n - from);
         if (!nl && !end)
@@ -313,7 +319,7 @@ static void csv_column(csv_state *c, const char *s, size_t n)
     name[n] = 0;
     c->column[c->n_columns++] = name;
     if (memchr(name, 0, n) || vc_utf8_prefix(name, n) < n)
-        c->rc = vc_fail(c->err, VC_EFORMAT, "the header is not UTF-8 text");
+        c->rc = vc_context(c->err, vc_utf8_check(name, n, c->err), "header");
     for (int i = 0; i + 1 < c->n_columns && !c->rc; i++)
         if (*name && !strcmp(c->column[i], name))
             c->rc = vc_fail(c->err, VC_EFORMAT, "column \"%.60s\" occurs twice", name);
@@ -337,11 +343,8 @@ static void csv_field(void *s, size_t n, void *arg)
     if (i >= c->n_columns || c->bad.code)
         return;
     c->bytes += n;
-    size_t good = vc_utf8_prefix(text, n);
-    if (good < n)
-        vc_fail(&c->bad, VC_EFORMAT, "%s: byte %zu is not UTF-8", c->column[i], good + 1);
-    else if (memchr(text, 0, n))
-        vc_fail(&c->bad, VC_EFORMAT, "%s: holds a NUL", c->column[i]);
+    if (vc_utf8_check(text, n, &c->bad))
+        vc_context(&c->bad, VC_EFORMAT, "%s", c->column[i]);
     else if (c->bytes > MAX_ROW)
         vc_fail(&c->bad, VC_EFORMAT, "more than %d bytes in a row", MAX_ROW);
     else if (!c->row && !(c->row = cJSON_CreateObject()))
@@ -388,11 +391,8 @@ static int no_space(unsigned char c)
 
 static int csv_feed(csv_state *c, struct csv_parser *csv, pieces *p, bool end, vc_err *err)
 {
-    size_t bom = 0;
-    int rc = !c->has_header && !c->n_columns && !csv->entry_pos
-                 ? skip_bom(p->buf, p->n, &bom, err) : 0;
-    if (rc)
-        return rc;
+    const size_t bom = !c->has_header && !c->n_columns && !csv->entry_pos ? bom_of(p->buf, p->n)
+                                                                          : 0;
     /* A long field doubles libcsv's buffer. */
     csv_set_blk_size(csv, csv->entry_pos > PIECE ? csv->entry_pos : PIECE);
     if (csv_parse(csv, p->buf + bom, p->n - bom, csv_field, csv_record, c) != p->n - bom)
@@ -442,28 +442,105 @@ static int read_fields(const char *path, unsigned char between, const vf_table_s
     return rc;
 }
 
-static int read_csv(const char *path, const vf_table_sink *sink, vc_err *err)
+/* ---- the form of a list ---- */
+
+/* Whether the first line of text[0..n) is an object and more follows: rows as lines. */
+static bool is_lines(const char *text, size_t n)
 {
-    return read_fields(path, ',', sink, err);
+    const char *nl = memchr(text, '\n', n);
+    if (!nl)
+        return false;
+    const size_t first = (size_t)(nl - text);
+    vf_scan s = vf_scan_of(text, first), rest = vf_scan_of(nl, n - first);
+    return !vf_scan_skip(&s, NULL) && !vf_scan_done(&s, NULL) && vf_scan_peek(&rest) == '{';
 }
 
-static int read_tsv(const char *path, const vf_table_sink *sink, vc_err *err)
+/* Finds the form by the first bytes of a file. They are refused where a parser would only complain
+ * about the first of them: in UTF-16, and in a file that a crash has left as zeroes. */
+static int look(vf_table_form *form, const char *text, size_t n, vc_err *err)
 {
-    return read_fields(path, '\t', sink, err);
+    vc_err why = { 0 };
+    const size_t bom = bom_of(text, n);
+    vf_scan s = vf_scan_of(text + bom, n - bom);
+
+    *form = VF_TABLE_OTHER;
+    if (n >= 4 && !memcmp(text, "\0\0\0", 4))
+        return vc_fail(err, VC_EFORMAT, "begins with zero bytes: a crash or a full disk has "
+                       "damaged the list; restore it");
+    if (vc_utf8_check(text, n < 4 ? n : 4, &why) && strstr(why.text, "UTF-16"))
+        return vc_fail(err, VC_EFORMAT, "%s", why.text);
+    const char first = vf_scan_peek(&s);
+    if (first == '[')
+        *form = VF_TABLE_ARRAY;
+    else if (first == '{')
+        *form = is_lines(s.at, (size_t)(s.end - s.at)) ? VF_TABLE_LINES : VF_TABLE_OBJECT;
+    return 0;
+}
+
+int vf_table_look(vf_table_form *form, const char *path, vc_err *err)
+{
+    pieces p;
+    bool end = false;
+    int rc = pieces_open(&p, path, err);
+
+    *form = VF_TABLE_OTHER;
+    if (!rc) {
+        while (!rc && !end && p.n < p.cap)
+            rc = pieces_read(&p, &end, err);
+        if (!rc)
+            rc = look(form, p.buf, p.n, err);
+        rc = vc_context(err, rc, "%s", path);
+    }
+    pieces_close(&p);
+    return rc;
+}
+
+static int read_json_form(const char *path, vf_table_form form, const vf_table_sink *sink,
+                          vc_err *err)
+{
+    return form == VF_TABLE_LINES ? read_jsonl(path, sink, err) : read_json(path, sink, err);
+}
+
+static int read_lines_form(const char *path, vf_table_form form, const vf_table_sink *sink,
+                           vc_err *err)
+{
+    return form == VF_TABLE_ARRAY ? read_json(path, sink, err) : read_jsonl(path, sink, err);
+}
+
+static int refuse_json(const char *path, vf_table_form form, vc_err *err)
+{
+    const char *const ending = form == VF_TABLE_ARRAY ? ".json" : ".jsonl";
+    return form == VF_TABLE_OTHER ? 0
+         : vc_fail(err, VC_EFORMAT, "%s: the text is JSON: name the file %s", path, ending);
+}
+
+static int read_csv(const char *path, vf_table_form form, const vf_table_sink *sink, vc_err *err)
+{
+    int rc = refuse_json(path, form, err);
+    return rc ? rc : read_fields(path, ',', sink, err);
+}
+
+static int read_tsv(const char *path, vf_table_form form, const vf_table_sink *sink, vc_err *err)
+{
+    int rc = refuse_json(path, form, err);
+    return rc ? rc : read_fields(path, '\t', sink, err);
 }
 
 int vf_table_read(const char *path, const vf_table_sink *sink, vc_err *err)
 {
     static const struct {
         const char *ext;
-        int (*read)(const char *path, const vf_table_sink *sink, vc_err *err);
+        int (*read)(const char *path, vf_table_form form, const vf_table_sink *sink, vc_err *err);
     } formats[] = {
-        { ".json", read_json }, { ".jsonl", read_jsonl }, { ".ndjson", read_jsonl },
+        { ".json", read_json_form }, { ".jsonl", read_lines_form }, { ".ndjson", read_lines_form },
         { ".csv", read_csv }, { ".tsv", read_tsv },
     };
+    vf_table_form form;
 
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
-        if (!strcasecmp(vc_path_ext(path), formats[i].ext))
-            return formats[i].read(path, sink, err);
+        if (!strcasecmp(vc_path_ext(path), formats[i].ext)) {
+            int rc = vf_table_look(&form, path, err);
+            return rc ? rc : formats[i].read(path, form, sink, err);
+        }
     return vc_fail(err, VC_EINVAL, "%s: expected a .json, .jsonl, .csv, .tsv or .parquet file", path);
 }

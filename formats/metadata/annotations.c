@@ -2,13 +2,13 @@
  * metadata.h */
 #include "formats/metadata/parts.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "common/os/file.h"
 #include "formats/json/json.h"
+#include "formats/json/table.h"
 #include "formats/keys/keymap.h"
 
 enum { MAX_LIST = 1 << 30 };
@@ -17,16 +17,13 @@ enum { MAX_LIST = 1 << 30 };
 static const char *const from[] = { "text", "scene_start", "scene_end" };
 static const char *const to[] = { "text_chunks", "scene_start", "scene_end" };
 
-bool metadata_is_annotations(const char *path)
+int metadata_is_annotations(bool *is, const char *path, vc_err *err)
 {
-    FILE *f = strcasecmp(vc_path_ext(path), ".json") ? NULL : fopen(path, "re");
-    int c = 0;
+    vf_table_form form = VF_TABLE_OTHER;
+    int rc = strcasecmp(vc_path_ext(path), ".json") ? 0 : vf_table_look(&form, path, err);
 
-    while (f && (c = fgetc(f)) != EOF && strchr(" \t\r\n\xef\xbb\xbf", c))
-        ;
-    if (f)
-        fclose(f);
-    return c == '{';
+    *is = !rc && form == VF_TABLE_OBJECT;
+    return rc;
 }
 
 /* Adds a segment to the row of its clip. */
@@ -52,7 +49,8 @@ static int row_of(cJSON **row, cJSON *rows, vf_keymap *places, const cJSON *segm
 
     if (!cJSON_IsString(mp4))
         return vc_fail(err, VC_EFORMAT, "%.80s: expected an array of rows, or ttt-video's object "
-                       "of segments with mp4 and text", segment->string ? segment->string : "?");
+                       "of segments with mp4 and text (one row a line is a .jsonl file)",
+                       segment->string ? segment->string : "?");
     const vf_key key = vf_hash(mp4->valuestring, strlen(mp4->valuestring));
     if (vf_keymap_get(places, key, &at)) {
         *row = (cJSON *)(uintptr_t)at;

@@ -40,14 +40,30 @@ static bool is_other(const char *column)
     return false;
 }
 
+/* Names the column as a source: the first one, and every one that has a caption. */
+static int say_column(vf_row *r, const char *column, bool given, vc_err *why)
+{
+    static const char and[] = " and ";
+    char *was = r->caption_from;
+    size_t n = was ? strlen(was) : 0, k = strlen(column);
+    const bool named = n >= k && !strcmp(was + n - k, column) &&
+                       (n == k || (n > k + 5 && !strncmp(was + n - k - 5, and, 5)));
+
+    if (named || (was && !given))
+        return 0;
+    const bool alone = !was || !r->n_captions;
+    r->caption_from = alone ? strdup(column) : vc_format("%s%s%s", was, and, column);
+    free(was);
+    return r->caption_from ? 0 : vc_no_memory(why);
+}
+
 static int add_caption(vf_row *r, const cJSON *v, const char *column, vc_err *why)
 {
     if (!cJSON_IsString(v))
         return vc_fail(why, VC_EFORMAT, "%s: expected a string or a list of strings", column);
-    if (!r->caption_from && !(r->caption_from = strdup(column)))
-        return vc_no_memory(why);
-    if (!*v->valuestring)
-        return 0;
+    int rc = say_column(r, column, *v->valuestring, why);
+    if (rc || !*v->valuestring)
+        return rc;
     return metadata_append(&r->captions, &r->n_captions, v->valuestring, strlen(v->valuestring),
                            why);
 }

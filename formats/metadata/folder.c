@@ -36,10 +36,10 @@ int metadata_read_text(vf_row *r, const char *path, const char *from, vc_err *wh
     size_t bom = n >= 3 && !memcmp(text, "\xef\xbb\xbf", 3) ? 3 : 0;
     const char *s = text + bom;
     n -= bom;
+    rc = vc_context(why, vc_utf8_check(s, n, why), "its %s caption is not UTF-8 text", from);
     metadata_trim(&s, &n);
-    rc = n && (vc_utf8_prefix(s, n) < n || memchr(s, 0, n))
-             ? vc_fail(why, VC_EFORMAT, "its %s caption is not UTF-8 text", from)
-             : metadata_append(&r->captions, &r->n_captions, s, n, why);
+    if (!rc)
+        rc = metadata_append(&r->captions, &r->n_captions, s, n, why);
     free(text);
     return rc ? rc : metadata_say_from(r, from, why);
 }

@@ -150,8 +150,11 @@ int metadata_read_table(metadata_list *l, const char *path, vc_err *err)
     const char *own = l->opts->caption_columns;
 
     l->known = own ? own : "the columns " METADATA_CAPTIONS;
-    int rc = metadata_is_annotations(path) ? metadata_read_annotations(l, path, err)
-                                           : vf_table_read(path, &sink, err);
+    bool annotations;
+    int rc = metadata_is_annotations(&annotations, path, err);
+    if (!rc)
+        rc = annotations ? metadata_read_annotations(l, path, err)
+                         : vf_table_read(path, &sink, err);
     return rc ? rc : vc_context(err, metadata_need_captions(l, err), "%s", path);
 }
 

@@ -37,9 +37,11 @@
  *             which those with the same mp4 are the segments of that clip, in the file's order. A
  *             caption gets the token VF_SCENE_START in front where its segment begins a scene, and
  *             VF_SCENE_END behind where its segment ends one
- *   others    type (image|video), width, height, frames, fps, weight (numbers or strings of
- *             digits), tags (list, or separated by commas), loss_mask_path, control_file_path (or
- *             DiffSynth's control_video), input_image
+ *   others    type (image|video), weight, width, height, frames, fps (numbers or strings of digits;
+ *             of the last four a value that is none counts as not given, and fps may be a fraction:
+ *             30000/1001), tags (list, or separated by commas), loss_mask_path, control_file_path
+ *             (or DiffSynth's control_video), input_image
+ * A path with backslashes is read as one with slashes where only that file exists.
  * In a Parquet or Arrow file, the medium may be bytes, or a struct {bytes, path}; if no column has
  * one of the names above, it is the only column that has bytes. The path of such a row is the file's
  * name, '/', and the last part of `path`, or else the row's number in the file. A shell's pattern
@@ -86,9 +88,9 @@ typedef struct vf_row {
     int n_captions;
     int segments;                      /* number of the clip's segments, each with one of the
                                           captions; 0: captions are alternatives */
-    char *caption_from;                /* source of the first caption, even of an empty one: its
-                                          column, the ending of its file, or a list in the folder;
-                                          NULL: the row has no caption */
+    char *caption_from;                /* source of the captions, or of an empty one: their columns
+                                          ("text and prompt"), the ending of their file, or a list
+                                          in the folder; NULL: the row has no caption */
     int64_t width, height, frames;     /* 0: not given */
     double fps, weight;                /* fps 0: not given; weight: default 1, never negative */
     char **tags;

@@ -47,8 +47,8 @@ int metadata_read_captions(vf_row *r, const cJSON *o, const vf_metadata_opts *op
 /* Fills captions, segments and caption_from of a row that has captions of segments; of another row
  * segments stays 0. */
 int metadata_read_segments(vf_row *r, const cJSON *o, const vf_metadata_opts *opts, vc_err *why);
-/* Whether a list is ttt-video's annotations: a .json file with an object. */
-bool metadata_is_annotations(const char *path);
+/* Sets *is to whether a list is ttt-video's annotations: a .json file with one object. */
+int metadata_is_annotations(bool *is, const char *path, vc_err *err);
 /* Adds a row for each clip of the annotations, whose segments are in the file's order. */
 int metadata_read_annotations(metadata_list *l, const char *path, vc_err *err);
 /* Counts the row, and makes it bad if it has no caption and needs one. */

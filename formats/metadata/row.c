@@ -6,10 +6,12 @@
 
 #include <ctype.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
+#include "common/base/buf.h"
 #include "common/os/file.h"
 #include "formats/columnar/columnar.h"
 #include "formats/json/json.h"
@@ -135,6 +137,25 @@ static const cJSON *find_medium(const cJSON *o, const vf_metadata_opts *opts, vf
     return NULL;
 }
 
+/* Joins a path with its folder. A path with backslashes is one of Windows if no file has it as its
+ * name, and a file has it with slashes. */
+static int find_file(char **file, const char *dir, const char *path, vc_err *why)
+{
+    *file = vc_path_join(dir, path);
+    if (*file && strchr(path, '\\') && !vc_file_exists(*file)) {
+        char *other = strdup(*file), *at = other ? other + (strlen(*file) - strlen(path)) : NULL;
+        for (; at && (at = strchr(at, '\\')); at++)
+            *at = '/';
+        if (other && vc_file_exists(other)) {
+            char *swap = *file;
+            *file = other;
+            other = swap;
+        }
+        free(other);
+    }
+    return *file ? 0 : vc_no_memory(why);
+}
+
 /* Looks the path up in videos/ beside the list: FastVideo's paths are relative to that folder. */
 static int look_in_videos(vf_row *r, const char *dir, vc_err *why)
 {
@@ -155,6 +176,20 @@ static int look_in_videos(vf_row *r, const char *dir, vc_err *why)
     }
     free(file);
     return 0;
+}
+
+static int no_medium(const cJSON *o, vc_err *why)
+{
+    vc_buf found = { 0 };
+
+    for (const cJSON *v = o->child; v; v = v->next)
+        vc_buf_printf(&found, "%s%.40s", v == o->child ? "" : ", ", v->string);
+    char *text = vc_buf_take(&found);
+    int rc = vc_fail(why, VC_EFORMAT, "no medium: none of " METADATA_MEDIA " is given; found: "
+                     "%.300s; --data_file_keys names other columns",
+                     text && *text ? text : "nothing");
+    free(text);
+    return rc;
 }
 
 /* Takes bytes of the list's own file as the medium; their name is the end of the path, if any. */
@@ -186,7 +221,7 @@ static int read_medium(vf_row *r, const cJSON *o, const cJSON **medium,
     const cJSON *v = *medium = find_medium(o, opts, &r->type, &by_name);
 
     if (!v)
-        return vc_fail(why, VC_EFORMAT, "no medium: none of " METADATA_MEDIA " is given");
+        return no_medium(o, why);
     const cJSON *bytes = cJSON_IsObject(v) ? member(v, "bytes") : v;
     const cJSON *name = cJSON_IsObject(v) ? member(v, "path") : v;
     vf_cell cell;
@@ -198,8 +233,8 @@ static int read_medium(vf_row *r, const cJSON *o, const cJSON **medium,
         return vc_fail(why, VC_EFORMAT, "%s: expected a string", v->string);
     const char *path = name->valuestring, *base = vc_path_base(path);
     int rc = copy(&r->path, path, strlen(path), why);
-    if (!rc && !(r->file = vc_path_join(dir, path)))
-        rc = vc_no_memory(why);
+    if (!rc)
+        rc = find_file(&r->file, dir, path, why);
     if (rc)
         return rc;
     if (!strcasecmp(v->string, "path") && (rc = look_in_videos(r, dir, why)))
@@ -264,19 +299,25 @@ static int read_tags(vf_row *r, const cJSON *o, vc_err *why)
 
 /* ---- numbers ---- */
 
+/* Reads a decimal number. */
+static bool to_decimal(const char *s, double *x)
+{
+    char *end = NULL;
+
+    if (strspn(s, "0123456789+-.eE ") != strlen(s))
+        return false;
+    *x = strtod(s, &end);
+    return end != s && !end[strspn(end, " ")];
+}
+
 /* Reads a number, or a string with a decimal number (CSV has only strings). */
 static bool to_number(const cJSON *v, double *x)
 {
-    char *end = NULL;
 
     if (cJSON_IsNumber(v)) {
         *x = v->valuedouble;
     } else if (cJSON_IsString(v)) {
-        const char *s = v->valuestring;
-        if (strspn(s, "0123456789+-.eE ") != strlen(s))
-            return false;
-        *x = strtod(s, &end);
-        if (end == s || end[strspn(end, " ")])
+        if (!to_decimal(v->valuestring, x))
             return false;
     } else {
         return false;
@@ -284,63 +325,54 @@ static bool to_number(const cJSON *v, double *x)
     return isfinite(*x);
 }
 
-typedef struct field {
-    const char *column;
-    double low, high;
-    bool integer;
-} field;
-
-/* Reads a number; *found becomes true if the row has the column, and *x is its number. */
-static int read_number(const cJSON *o, const field *f, double *x, bool *found, vc_err *why)
+/* Reads a rate, which may be a fraction as FFmpeg prints it: 30000/1001. */
+static bool to_rate(const cJSON *v, double *x)
 {
-    const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, f->column);
+    char part[2][32];
+    double over;
 
-    *found = !empty(v);
-    if (!*found)
-        return 0;
-    if (!to_number(v, x) || (f->integer && *x != trunc(*x)))
-        return vc_fail(why, VC_EFORMAT, "%s: expected %s", f->column,
-                       f->integer ? "an integer" : "a number");
-    if (!(*x >= f->low && *x <= f->high))
-        return vc_fail(why, VC_EFORMAT, "%s: %g is not within %g..%g", f->column, *x, f->low,
-                       f->high);
-    return 0;
+    if (!cJSON_IsString(v) || !strchr(v->valuestring, '/'))
+        return to_number(v, x);
+    if (sscanf(v->valuestring, "%31[^/]/%31[^/]", part[0], part[1]) != 2 ||
+        !to_decimal(part[0], x) || !to_decimal(part[1], &over))
+        return false;
+    *x /= over;
+    return isfinite(*x);
 }
 
-static int read_integers(vf_row *r, const cJSON *o, vc_err *why)
+/* The file's own facts, of which a wrong value is no fault of the row: files are probed, and under
+ * --trust_metadata a row without all of the facts is probed too. */
+static void read_facts(vf_row *r, const cJSON *o)
 {
-    static const field fields[] = {
-        { "width", 1, 1 << 20, true }, { "height", 1, 1 << 20, true },
-        { "frames", 1, INT32_MAX, true },
-    };
+    static const struct {
+        const char *column;
+        double most;
+    } facts[] = { { "width", 1 << 20 }, { "height", 1 << 20 }, { "frames", INT32_MAX } };
     int64_t *const to[] = { &r->width, &r->height, &r->frames };
+    double x;
 
-    for (int i = 0; i < 3; i++) {
-        double x;
-        bool found;
-        int rc = read_number(o, &fields[i], &x, &found, why);
-        if (rc)
-            return rc;
-        if (found)
+    for (int i = 0; i < 3; i++)
+        if (to_number(cJSON_GetObjectItemCaseSensitive(o, facts[i].column), &x) && x >= 1 &&
+            x <= facts[i].most && x == trunc(x))
             *to[i] = (int64_t)x;
-    }
-    return 0;
+    if (to_rate(cJSON_GetObjectItemCaseSensitive(o, "fps"), &x) && x >= 0.001 && x <= 10000)
+        r->fps = x;
 }
 
-static int read_reals(vf_row *r, const cJSON *o, vc_err *why)
+static int read_weight(vf_row *r, const cJSON *o, vc_err *why)
 {
-    static const field fps = { "fps", 0.001, 10000, false }, weight = { "weight", 0, 1e4, false };
+    const double most = 1e4;
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, "weight");
     double x;
-    bool found;
 
-    int rc = read_number(o, &fps, &x, &found, why);
-    if (!rc && found)
-        r->fps = x;
-    if (!rc)
-        rc = read_number(o, &weight, &x, &found, why);
-    if (!rc && found)
-        r->weight = x;
-    return rc;
+    if (empty(v))
+        return 0;
+    if (!to_number(v, &x))
+        return vc_fail(why, VC_EFORMAT, "weight: expected a number");
+    if (!(x >= 0 && x <= most))
+        return vc_fail(why, VC_EFORMAT, "weight: %g is not within 0..%g", x, most);
+    r->weight = x;
+    return 0;
 }
 
 /* ---- further inputs ---- */
@@ -366,12 +398,12 @@ static int read_beside(vf_row *r, vf_beside which, const char *column, const cJS
     const char *path = "";
     int rc = vf_json_str_opt(o, column, &path, why);
 
+    if (rc && which == VF_CONTROL)               /* a mode that needs it asks for it */
+        return 0;
     if (rc || !*path)
         return rc;
     rc = copy(&r->beside[which].path, path, strlen(path), why);
-    if (!rc && !(r->beside[which].file = vc_path_join(dir, path)))
-        rc = vc_no_memory(why);
-    return rc;
+    return rc ? rc : find_file(&r->beside[which].file, dir, path, why);
 }
 
 /* Refuses bytes in a column that names a further input: they are read as the medium alone. */
@@ -417,10 +449,9 @@ static int read_columns(vf_row *r, const cJSON *o, const vf_metadata_opts *opts,
         rc = read_type(r, o, why);
     if (!rc)
         rc = metadata_read_captions(r, o, opts, why);
+    read_facts(r, o);
     if (!rc)
-        rc = read_integers(r, o, why);
-    if (!rc)
-        rc = read_reals(r, o, why);
+        rc = read_weight(r, o, why);
     if (!rc)
         rc = read_tags(r, o, why);
     if (!rc)

@@ -53,9 +53,10 @@ static int read_text(vf_row *r, const tar *t, const tar_member *m, const char *e
     size_t bom = n >= 3 && !memcmp(s, "\xef\xbb\xbf", 3) ? 3 : 0;
     s += bom;
     n -= bom;
+    rc = vc_context(why, vc_utf8_check(s, n, why), "its %s is not UTF-8 text", ending);
+    if (rc)
+        return rc;
     metadata_trim(&s, &n);
-    if (n && (vc_utf8_prefix(s, n) < n || memchr(s, 0, n)))
-        return vc_fail(why, VC_EFORMAT, "its %s is not UTF-8 text", ending);
     rc = metadata_append(&r->captions, &r->n_captions, s, n, why);
     char *from = rc ? NULL : vc_format("%s in tar", ending);
     if (!rc)
