@@ -155,6 +155,8 @@ typedef struct vf_writer_opts {
                                               * are begun again. vf_writer_number_of is not
                                               * called: less memory */
     bool change;                             /* continue under any head: each record is put again */
+    bool hold;                               /* only hints may be put until vf_writer_begin, and
+                                              * neither the manifest nor a shard changes before */
     int rank, ranks;                         /* place among several writers; 0, 0: a lone writer */
     /* Makes further checks, under the lock and before the folder changes; may be NULL. */
     int (*check)(const char *path, vc_err *err);
@@ -171,8 +173,10 @@ int vf_writer_room(const char *path, vc_err *err);
  * before liblmdb opens them (VC_EFORMAT names the file to remove). A dataset whose head differs in
  * more than normalization, train_mode and conditions is refused (VC_EMISMATCH with the differences
  * and the remedies) unless `change`; with `append`, which keeps records of the old mode, train_mode
- * must be equal too. The manifest is incomplete from this call on. */
+ * must be equal too. The manifest is incomplete from this call on, or with `hold` from
+ * vf_writer_begin on, which also removes what `overwrite` replaces. */
 int vf_writer_open(vf_writer **out, const char *path, const vf_writer_opts *o, vc_err *err);
+int vf_writer_begin(vf_writer *w, vc_err *err);
 /* Sets a text field of the head that becomes known only later; later manifests have the field. */
 int vf_writer_describe(vf_writer *w, const char *field, const char *text, vc_err *err);
 /* Frees w, which may be NULL; committed data stay on disk, the rest is put again by the next
@@ -185,7 +189,7 @@ void vf_writer_close(vf_writer *w);
 /* ---- several writers of one dataset, each with shards of its own ----
  * The ranks of a job wait for each other only at the points || here, until all others have come
  * there:
- *     rank 0 opens || the others open || rank 0 shares || the others share
+ *     rank 0 opens, begins || the others open || rank 0 shares || the others share
  *     each rank puts values that no other puts; these refer only to earlier values, or to values of
  *     shards that the rank has caught up with ||
  *     the ranks except 0 finish || rank 0 catches up, drops, finishes
@@ -245,6 +249,8 @@ bool vf_writer_keep_record(vf_writer *w, uint32_t number, uint32_t variant, cons
                            size_t n);
 /* Keeps a sample unchanged. VC_ENOENT: there is no such sample. */
 int vf_writer_keep_sample(vf_writer *w, uint32_t number, uint32_t variant);
+/* Returns how many samples and variants the next call would drop, or would with no `append`. */
+uint32_t vf_writer_unseen(const vf_writer *w);
 /* Drops each live record and validation prompt that was neither put nor kept since open; with
  * `append` none. */
 int vf_writer_drop_unseen(vf_writer *w, uint32_t *dropped, vc_err *err);

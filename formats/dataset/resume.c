@@ -536,16 +536,12 @@ static int join(vf_writer *w, const vf_writer_opts *o, vc_err *err)
 
 int vf_writer_resume(vf_writer *w, const vf_writer_opts *o, vc_err *err)
 {
-    int rc = 0;
     if (w->rank)
         return join(w, o, err);
-    if (o->overwrite) {
-        rc = remove_file(w, VF_MANIFEST, err); /* first, as shards alone are no dataset */
-        if (!rc)
-            rc = each_file(w, remove_file, err);
-    }
-    if (!rc)
-        rc = vf_manifest_read(&w->manifest, w->dir, err);
+    w->replace = o->overwrite;
+    if (w->replace)                          /* nothing there is of use */
+        return open_state(w, err);
+    int rc = vf_manifest_read(&w->manifest, w->dir, err);
     if (rc == VC_ENOENT)
         rc = each_file(w, refuse_file, err);
     else if (!rc)
@@ -556,8 +552,19 @@ int vf_writer_resume(vf_writer *w, const vf_writer_opts *o, vc_err *err)
         rc = load_listed(w, err);
     if (!rc)
         rc = load_unlisted(w, err);
-    if (!rc)
-        rc = open_state(w, err);
+    return rc ? rc : open_state(w, err);
+}
+
+int vf_writer_start(vf_writer *w, vc_err *err)
+{
+    int rc = 0;
+    if (w->rank)
+        return 0;
+    if (w->replace) {
+        rc = remove_file(w, VF_MANIFEST, err); /* first, as shards alone are no dataset */
+        if (!rc)
+            rc = each_file(w, remove_file, err);
+    }
     if (!rc)
         rc = vf_writer_close_full(w, err);       /* the run was killed before it did so */
     return rc ? rc : vf_writer_manifest(w, false, err);

@@ -41,6 +41,9 @@ int vf_writer_open(vf_writer **out, const char *path, const vf_writer_opts *o, v
         rc = o->check(path, err);
     if (!rc)
         rc = vf_writer_resume(w, o, err);
+    w->held = !rc;
+    if (!rc && !o->hold)
+        rc = vf_writer_begin(w, err);
     free(state);
     if (rc) {
         vf_writer_close(w);
@@ -48,6 +51,13 @@ int vf_writer_open(vf_writer **out, const char *path, const vf_writer_opts *o, v
     }
     *out = w;
     return 0;
+}
+
+int vf_writer_begin(vf_writer *w, vc_err *err)
+{
+    int rc = w->held ? vf_writer_start(w, err) : 0;
+    w->held = w->held && rc;
+    return rc;
 }
 
 int vf_writer_describe(vf_writer *w, const char *field, const char *text, vc_err *err)
@@ -97,11 +107,18 @@ static int stick(vf_writer *w, int rc, vc_err *err)
     return rc;
 }
 
-static int writable(const vf_writer *w, vc_err *err)
+/* Whether hints may be put, which may be before vf_writer_begin. */
+static int usable(const vf_writer *w, vc_err *err)
 {
     if (w->finished)
         return vc_fail(err, VC_EINVAL, "%s: the dataset is finished", w->dir);
     return w->failure.code ? vc_fail(err, w->failure.code, "%s", w->failure.text) : 0;
+}
+
+static int writable(const vf_writer *w, vc_err *err)
+{
+    return w->held ? vc_fail(err, VC_EINVAL, "%s: the writer has not begun", w->dir)
+                   : usable(w, err);
 }
 
 /* ---- puts ---- */
@@ -365,6 +382,14 @@ int vf_writer_put_validation(vf_writer *w, uint32_t i, const cJSON *record, vc_e
     return stick(w, rc, err);
 }
 
+uint32_t vf_writer_unseen(const vf_writer *w)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < w->slots; i++)
+        n += !w->slot[i].seen && vf_slot_live(&w->slot[i]);
+    return n;
+}
+
 int vf_writer_drop_unseen(vf_writer *w, uint32_t *dropped, vc_err *err)
 {
     const vf_bytes dropped_text = { (const uint8_t *)VF_DROPPED, strlen(VF_DROPPED) };
@@ -393,7 +418,7 @@ int vf_writer_drop_unseen(vf_writer *w, uint32_t *dropped, vc_err *err)
 
 int vf_writer_commit(vf_writer *w, vc_err *err)
 {
-    int rc = writable(w, err);
+    int rc = usable(w, err);
     return rc ? rc : stick(w, commit(w, err), err);
 }
 
@@ -448,7 +473,7 @@ int vf_writer_finish(vf_writer *w, vc_err *err)
 int vf_writer_hint_put(vf_writer *w, const char *name, const void *value, size_t n, vc_err *err)
 {
     vf_key k = vf_hash(name, strlen(name)), sum = vf_hint_sum(k, value, n);
-    int rc = writable(w, err);
+    int rc = usable(w, err);
     if (rc || !w->state)
         return rc;
     char *v = malloc(n + sizeof sum.b);

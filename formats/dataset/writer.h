@@ -67,6 +67,7 @@ struct vf_writer {
     double shard_seconds, shard_since;       /* shard_since: time when the shard was opened */
     double commit_seconds, commit_since;     /* commit_since: time of the last commit */
     bool append, finished, sealing;          /* sealing: shards that are closed get no number yet */
+    bool held, replace;                      /* before vf_writer_begin; it removes the old files */
     int rank, ranks;                         /* 0, 1: a lone writer */
     vf_manifest manifest;
     vf_half shard, text;
@@ -106,8 +107,10 @@ int vf_writer_bucket(vf_writer *w, const char *key, const vf_entry *grid, uint32
 int vf_writer_prompt(vf_writer *w, uint32_t i, vf_prompt **p, vc_err *err);
 
 /* ---- resume.c ---- */
-/* Loads the dataset in the folder (or removes it), compares heads, opens the open shards. */
+/* Loads the dataset in the folder, compares heads, opens the open shards; vf_writer_start then
+ * removes a dataset that is replaced, and writes the manifest as incomplete. */
 int vf_writer_resume(vf_writer *w, const vf_writer_opts *o, vc_err *err);
+int vf_writer_start(vf_writer *w, vc_err *err);
 /* Opens the half's env if it is not open. */
 int vf_writer_env(vf_writer *w, vf_half *h, vc_err *err);
 /* Records the values of a shard in the writer's tables; bytes < 0: the shard is open. */

@@ -6,6 +6,8 @@
 
 #include "precompute/run/options.h"
 
+enum { VPREP_STAGES = 6 };
+
 typedef struct vprep_error {
     int64_t row;
     char *path, *reason;
@@ -22,6 +24,9 @@ typedef struct prep_errors {
 /* Notes a failed row; with --on_error stop returns the code, else 0. Thread-safe. */
 int vprep_note(vprep *p, int64_t row, const char *path, const char *stage, const vc_err *why,
                vc_err *err);
+/* Names the skipped inputs, with the first reasons of each stage: those of metadata, probe and
+ * select, or (encoded) of text, decode and encode. */
+void vprep_say_skipped(vprep *p, bool encoded);
 /* Sorts the errors by row, while no other thread notes any. */
 void vprep_sort_errors(vprep *p);
 /* Replaces OUT/errors.jsonl, rows in order. */

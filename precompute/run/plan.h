@@ -32,6 +32,8 @@ typedef struct prep_plan {
     uint32_t n_kept;
     char *cuts;                       /* lines about the captions of which an encoder does not read
                                        * the ends; NULL: there are none */
+    uint64_t lost;                    /* rows of OUT that the plan drops */
+    bool refused;                     /* of a dry run: the dataset at OUT keeps its plan.jsonl */
 } prep_plan;
 
 /* One chosen clip, as plan.jsonl has it. frames are source frames, ascending, possibly repeated
@@ -46,14 +48,18 @@ typedef struct vprep_clip {
     vb_choice choice;                 /* last: most of it is its draws */
 } vprep_clip;
 
-/* Fills items from the rows (or from --plan), and the sources' numbers: the earlier ones, by OUT's
- * plan.jsonl or samples, else the next. */
+/* Fills items from the rows, or from --plan. */
 int vprep_plan(vprep *p, vc_err *err);
+/* Numbers the sources and items: by --plan, else the earlier numbers, by OUT's plan.jsonl or
+ * samples, else the next. Called when p->writer is open. */
+int vprep_number(vprep *p, vc_err *err);
 /* The segments of 48 frames of an item's clip, which begins with one frame more; 0: its row has no
  * captions of segments, and --ttt_segments was not given. */
 int vprep_segments(const vprep *p, const vprep_item *it);
 int vprep_clip_of(const vprep *p, const vprep_item *it, vprep_clip *clip, vc_err *err);
 void vprep_clip_free(vprep_clip *clip);
+/* Notes that the choice drops an item, and the reason. */
+int vprep_note_drop(vprep *p, const vprep_item *it, const vprep_clip *clip, vc_err *err);
 
 /* Writes OUT/plan.jsonl and prints the table of buckets and vprep_cuts to `out`, in a dry run also
  * each dropped sample and the reason; notes dropped samples. */

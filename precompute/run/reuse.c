@@ -183,6 +183,19 @@ uint32_t prep_reuse_samples(const vprep *p)
     return p->writer ? vf_writer_count(p->writer) : out ? vf_dataset_count(out) : 0;
 }
 
+/* Counts the numbers of live samples. */
+uint32_t prep_reuse_rows(const vprep *p)
+{
+    const vf_dataset *out = p->reuse->out;
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; p->writer && i < vf_writer_next_number(p->writer); i++)
+        n += vprep_samples_of(p, i) > 0;
+    for (uint32_t i = 0; !p->writer && out && i < vf_dataset_count(out); i++)
+        n += !i || vf_dataset_entry(out, i)->number != vf_dataset_entry(out, i - 1)->number;
+    return n;
+}
+
 /* ---- copies ---- */
 
 int prep_reuse_take(vprep *p, bool text, vf_key k, vc_err *err)

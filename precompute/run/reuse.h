@@ -34,6 +34,7 @@ void prep_reuse_read_hints(vprep *p);
 prep_reuse_place prep_reuse_find(const vprep *p, bool text, vf_key k);
 bool prep_reuse_has_sample(const vprep *p, uint32_t number, uint32_t variant);     /* at --out */
 uint32_t prep_reuse_samples(const vprep *p);                                       /* at --out */
+uint32_t prep_reuse_rows(const vprep *p);            /* at --out: samples without their variants */
 
 /* 0: the writer's dataset has the value, or got a copy. VC_ENOENT: the value is to be made. */
 int prep_reuse_take(vprep *p, bool text, vf_key k, vc_err *err);

@@ -260,11 +260,20 @@ int vprep_share_open(vprep *p, vf_writer_opts *o, vc_err *err)
 
     o->rank = p->ranks.rank;
     o->ranks = p->ranks.n;
-    for (int others = 0; others < 2; others++) {         /* rank 0, then the others */
-        if (!rc && others == (p->ranks.rank > 0))
-            rc = vf_writer_open(&p->writer, p->c.out, o, err);
-        rc = vc_comm_agree(p->ranks.comm, rc, err);
-    }
+    o->hold = p->ranks.rank == 0;
+    if (p->ranks.rank == 0)
+        rc = vf_writer_open(&p->writer, p->c.out, o, err);
+    return vc_comm_agree(p->ranks.comm, rc, err);
+}
+
+int vprep_share_begin(vprep *p, const vf_writer_opts *o, vc_err *err)
+{
+    int rc = p->ranks.rank ? 0 : vf_writer_begin(p->writer, err);
+
+    rc = vc_comm_agree(p->ranks.comm, rc, err);
+    if (!rc && p->ranks.rank)
+        rc = vf_writer_open(&p->writer, p->c.out, o, err);
+    rc = vc_comm_agree(p->ranks.comm, rc, err);
     for (int others = 0; others < 2; others++) {
         if (!rc && others == (p->ranks.rank > 0))
             rc = vf_writer_share(p->writer, err);

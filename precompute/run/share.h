@@ -31,8 +31,11 @@ bool vprep_owns_key(const vprep *p, vf_key k);       /* local */
 bool vprep_owns(const vprep *p, uint32_t item);      /* local, after vprep_share_texts */
 /* Local: keeps a hint with the dataset, from any rank. Not thread-safe. */
 int vprep_hint(vprep *p, const char *name, const void *value, size_t n, vc_err *err);
-/* Opens p->writer. */
+/* Opens rank 0's p->writer, which takes hints and nothing else. */
 int vprep_share_open(vprep *p, vf_writer_opts *o, vc_err *err);
+/* Begins with rank 0's writer, and opens those of the others with the options of vprep_share_open:
+ * only now does the dataset change. */
+int vprep_share_begin(vprep *p, const vf_writer_opts *o, vc_err *err);
 /* Checks that all ranks have read the same list, after they agreed on rc. */
 int vprep_share_list(vprep *p, int rc, vc_err *err);
 /* Local, the same on all ranks: sets p->ranks.owner and others_clips. Sources are divided, not

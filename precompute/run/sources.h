@@ -81,12 +81,25 @@ bool vprep_is_absent(int code);                      /* whether an error is of t
 /* Looks for every source (--overwrite: reads of each) before --out is opened to be written. Rank
  * 0 only. */
 int vprep_missing_before(vprep *p, vc_err *err);
-/* Fills p->plan.kept after the plan, and prints the count. */
+/* Fills p->plan.kept after the numbers, and prints the count. Rank 0 only. */
 int vprep_missing(vprep *p, vc_err *err);
 bool vprep_keeps(const vprep *p, uint32_t number);
 /* Keeps with the writer these samples, and samples whose sources were lost during encoding. Rank 0
  * only. */
 void vprep_keep_missing(vprep *p);
 uint32_t vprep_kept_samples(const vprep *p);         /* of p->plan.kept, with variants */
+uint32_t vprep_samples_of(const vprep *p, uint32_t number);      /* variants that --out has */
+
+/* ---- a run that would come to nothing ---- */
+/* Fails if the list has no row, or none that can be used; rows that the system refused to read
+ * count as usable. */
+int vprep_check_list(const vprep *p, vc_err *err);
+/* Fails with the reasons if no row can be used (of --shard, another part may have some), or if the
+ * run would drop more than half of the dataset's samples; --allow_missing continues, a dry run
+ * warns. Rank 0 only, after vprep_missing and before the dataset changes. */
+int vprep_losses(vprep *p, vc_err *err);
+/* The same before samples are dropped at the end, for rows of which the failure came late: at their
+ * text, or when they were decoded or encoded. */
+int vprep_late_losses(vprep *p, vc_err *err);
 
 #endif

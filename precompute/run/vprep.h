@@ -30,6 +30,7 @@
 /* Counts for the last line of the run. */
 typedef struct prep_counts {
     uint64_t encoded, reused, conditions, texts_encoded, texts_reused;
+    uint64_t stored;                             /* rows that --out had, for rank 0 */
     uint64_t gpu_frames;                         /* that p->gpu decoded, at the end */
     uint64_t copied_latents, copied_texts;       /* from --reuse, at the end */
 } prep_counts;

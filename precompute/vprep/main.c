@@ -186,22 +186,54 @@ static int settle_config(vprep *p, vc_err *err)
     return rc;
 }
 
+/* head: vprep_manifest_head. */
+static vf_writer_opts writer_opts(const vprep *p, const cJSON *head)
+{
+    return (vf_writer_opts){ .head = head, .shard_size = p->c.shard_size,
+                             .shard_seconds = p->c.shard_seconds,
+                             .commit_seconds = COMMIT_SECONDS, .overwrite = p->c.overwrite,
+                             .append = p->c.append, .change = prep_reuse_in_place(p) };
+}
+
+/* Locks --out and loads its dataset, which does not change before begin_writing. */
 static int open_writer(vprep *p, vc_err *err)
 {
     cJSON *head = vprep_manifest_head(p);
-    vf_writer_opts o = { .head = head, .shard_size = p->c.shard_size,
-                         .shard_seconds = p->c.shard_seconds,
-                         .commit_seconds = COMMIT_SECONDS, .overwrite = p->c.overwrite,
-                         .append = p->c.append, .change = prep_reuse_in_place(p) };
+    vf_writer_opts o = writer_opts(p, head);
     int rc = vprep_share_open(p, &o, err);
     cJSON_Delete(head);
     prep_reuse_read_hints(p);
     if (!rc && p->ranks.rank == 0)
         rc = vprep_remember(p, err);
-    if (!rc && vf_writer_lost_shards(p->writer))
+    if (!rc && p->writer && vf_writer_lost_shards(p->writer))
         vc_warn(p->progress, "%d shards of %s are missing: their values are encoded again",
                 vf_writer_lost_shards(p->writer), p->c.out);
-    return rc;
+    return vc_comm_agree(p->ranks.comm, rc, err);
+}
+
+/* From here on the dataset changes. */
+static int begin_writing(vprep *p, vc_err *err)
+{
+    cJSON *head = vprep_manifest_head(p);
+    vf_writer_opts o = writer_opts(p, head);
+    o.rank = p->ranks.rank;
+    o.ranks = p->ranks.n;
+    p->count.stored = p->writer ? prep_reuse_rows(p) : 0;
+    int rc = vprep_share_begin(p, &o, err);
+    cJSON_Delete(head);
+    if (!rc && p->ranks.rank)
+        rc = vprep_number(p, err);
+    return vc_comm_agree(p->ranks.comm, rc, err);
+}
+
+/* Numbers the samples, and refuses a run that would come to nothing. Called by rank 0. */
+static int settle_plan(vprep *p, vc_err *err)
+{
+    int rc = vprep_number(p, err);
+
+    if (!rc)
+        rc = vprep_missing(p, err);
+    return rc ? rc : vprep_losses(p, err);
 }
 
 /* A dry run writes plan.jsonl and errors.jsonl; into a dataset only while no other process does. */
@@ -220,7 +252,7 @@ static int remove_trace_texts(vprep *p, vc_err *err)
     DIR *d = p->c.trace_dir ? opendir(p->c.trace_dir) : NULL;
     int rc = 0;
 
-    for (struct dirent *e; d && !rc && (e = readdir(d));)
+    for (struct dirent *e; d && (e = vc_dir_next(d, p->c.trace_dir, &rc, err));)
         if (!strncmp(e->d_name, ".text-", 6)) {
             char *path = vc_path_join(p->c.trace_dir, e->d_name);
             if (path && unlink(path))
@@ -241,7 +273,7 @@ static int write_config(vprep *p, vc_err *err)
     return rc;
 }
 
-static void say_done(const vprep *p, double seconds, uint32_t dropped)
+static void say_done(vprep *p, double seconds, uint32_t dropped)
 {
     const prep_counts *n = &p->count;
     const bool conditions = p->c.train_mode || n->conditions;
@@ -258,6 +290,7 @@ static void say_done(const vprep *p, double seconds, uint32_t dropped)
                vc_human_count(a, n->copied_latents), vc_human_count(b, n->copied_texts));
     if (p->gpu)
         vc_say(p->progress, "%s frames were decoded by NVDEC", vc_human_count(a, n->gpu_frames));
+    vprep_say_skipped(p, true);
     if (p->errors.n)
         vc_say(p->progress, "%s/errors.jsonl has the reason for each that was skipped", p->c.out);
 }
@@ -299,11 +332,17 @@ static int complete(vprep *p, uint32_t *dropped, vc_err *err)
     int rc = vprep_put_validations(p, err);
 
     vprep_keep_missing(p);
-    if (!rc && !p->c.append)
+    int lost = rc ? 0 : vprep_late_losses(p, err);
+    if (!rc && !lost && !p->c.append)
         rc = vf_writer_drop_unseen(p->writer, dropped, err);
     if (!rc)
-        rc = remove_trace_texts(p, err);
-    return rc ? rc : vf_writer_finish(p->writer, err);
+        rc = remove_trace_texts(p, lost ? NULL : err);
+    /* With most of its samples lost a dataset keeps the old ones, and one without any stays
+     * incomplete. */
+    const bool finish = !rc && (!lost || (vf_writer_count(p->writer) && !prep_reuse_in_place(p)));
+    if (finish)
+        rc = vf_writer_finish(p->writer, lost ? NULL : err);
+    return lost ? lost : rc;
 }
 
 static int encode_stages(vprep *p, vc_err *err)
@@ -359,6 +398,8 @@ static int run(vprep *p, vc_err *err)
     rc = vc_context(err, rc, "--validation_prompts");
     if (!rc)
         rc = vf_metadata_read(&p->list.meta, p->c.meta, &o, err);
+    if (!rc)
+        rc = vprep_check_list(p, err);
     rc = vprep_share_list(p, vc_comm_agree(p->ranks.comm, rc, err), err);
     if (!rc)
         rc = prep_reuse_open(p, err);
@@ -388,13 +429,19 @@ static int run(vprep *p, vc_err *err)
         prep_beside_say(p);
     if (!rc)
         rc = vprep_plan(p, err);
-    if (!rc)
-        rc = vprep_missing(p, err);
+    if (!rc && p->ranks.rank == 0)
+        rc = settle_plan(p, err);
     if (!rc)
         rc = vprep_prompts_load(p, err);
+    if (rc && p->writer)
+        vf_writer_commit(p->writer, NULL);   /* the hints, for the next try */
     rc = vc_comm_agree(p->ranks.comm, rc, err);
+    if (!rc && !p->c.dry_run)
+        rc = begin_writing(p, err);
     if (!rc && p->ranks.rank == 0)
         rc = vprep_report(p, stdout, err);
+    if (!rc && !p->c.dry_run)
+        vprep_say_skipped(p, false);
     if (!rc && forecast && p->ranks.rank == 0)
         rc = vprep_forecast(p, stdout, err);
     if (!rc && !forecast && p->c.dry_run)

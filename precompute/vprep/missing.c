@@ -67,6 +67,8 @@ static int ask(const vprep *p, const tally *t, const char *sources, uint64_t par
     if (t->absent && t->folder)
         vc_buf_printf(&b, ", all in %.*s", (int)(t->folder < 200 ? t->folder : 200),
                       t->first[0]->file);
+    if (t->absent && strchr(t->first[0]->path, '\\'))
+        vc_buf_str(&b, " (a path of Windows, where slashes are needed)");
     blame_data(&folder, p, t);
     char *paths = vc_buf_take(&b), *data = vc_buf_take(&folder);
     int rc = vc_fail(err, VC_EFAIL, "%s%llu of %llu %s cannot be read%s: is a folder not mounted? "
@@ -103,9 +105,10 @@ static int judge(const vprep *p, const tally *t, vc_err *err)
 }
 
 /* A dry run only warns of the error, since it changes nothing. */
-static int refuse(const vprep *p, const tally *t, vc_err *err)
+static int refuse(vprep *p, const tally *t, vc_err *err)
 {
     int rc = judge(p, t, err);
+    p->plan.refused |= rc != 0;
     if (rc && p->c.dry_run)
         vc_warn(p->progress, "a run will be refused: %s", err->text);
     return p->c.dry_run ? 0 : rc;
@@ -193,7 +196,7 @@ static uint32_t variants(const vprep *p)
     return !v ? 1 : strcmp(v, "sizes") ? (uint32_t)atoi(v) : VB_MAX_OPTIONS;
 }
 
-static uint32_t samples_of(const vprep *p, uint32_t number)
+uint32_t vprep_samples_of(const vprep *p, uint32_t number)
 {
     uint32_t n = 0;
     for (uint32_t v = 0; number != VPREP_NO_NUMBER && v < variants(p); v++)
@@ -237,7 +240,7 @@ static int keep_folder(vprep *p, const vf_row *folder, vc_err *err)
     if (!rc && vc_file_exists(path))
         rc = plan_ids_below(&l, path, folder->path, err);
     for (size_t i = 0; !rc && i < l.n; i++)
-        if (samples_of(p, l.v[i].number))
+        if (vprep_samples_of(p, l.v[i].number))
             rc = keep(p, l.v[i].number, err);
     free(l.v);
     free(path);
@@ -259,7 +262,7 @@ static int count_rows(vprep *p, tally *t, vc_err *err)
         const vprep_source *s = &p->list.sources[i];
         if (!vprep_is_mine(p, row))
             continue;
-        bool had = samples_of(p, s->number) > 0;
+        bool had = vprep_samples_of(p, s->number) > 0;
         t->rows++;
         t->had += had;
         if (!s->absent)
@@ -273,15 +276,6 @@ static int count_rows(vprep *p, tally *t, vc_err *err)
     return rc;
 }
 
-/* Rows of which the writer has samples. */
-static uint64_t rows_there(const vprep *p)
-{
-    uint64_t there = 0;
-    for (uint32_t i = 0; p->writer && i < vf_writer_next_number(p->writer); i++)
-        there += samples_of(p, i) > 0;
-    return there;
-}
-
 int vprep_missing(vprep *p, vc_err *err)
 {
     tally t = { 0 };
@@ -291,7 +285,7 @@ int vprep_missing(vprep *p, vc_err *err)
     if (rc)
         return rc;
     if (p->list.meta.folder)
-        count_unlisted(p, &t, rows_there(p));
+        count_unlisted(p, &t, prep_reuse_rows(p));
     rc = refuse(p, &t, err);
     if (prep_reuse_in_place(p))                  /* samples of other settings cannot stay */
         p->plan.n_kept = 0;
@@ -305,7 +299,7 @@ uint32_t vprep_kept_samples(const vprep *p)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < p->plan.n_kept; i++)
-        n += samples_of(p, p->plan.kept[i]);
+        n += vprep_samples_of(p, p->plan.kept[i]);
     return n;
 }
 

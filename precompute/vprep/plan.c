@@ -315,7 +315,7 @@ static int number_rows(const vprep *p, vc_err *err)
 
 /* ---- items ---- */
 
-static int row_items(vprep *p, uint32_t row, uint32_t number, vc_err *err)
+static int row_items(vprep *p, uint32_t row, vc_err *err)
 {
     const vprep_source *s = &p->list.sources[row];
     bool by_size = p->c.variants && !strcmp(p->c.variants, "sizes");
@@ -331,7 +331,7 @@ static int row_items(vprep *p, uint32_t row, uint32_t number, vc_err *err)
         }
     }
     for (int v = 0; !rc && v < n; v++) {
-        vprep_item it = { .row = row, .number = number, .variant = (uint16_t)v,
+        vprep_item it = { .row = row, .number = VPREP_NO_NUMBER, .variant = (uint16_t)v,
                           .size = (int32_t)sizes[by_size ? v : 0] };
         vprep_clip clip;
         rc = vprep_clip_of(p, &it, &clip, err);
@@ -350,9 +350,18 @@ int vprep_plan(vprep *p, vc_err *err)
     if (p->c.plan)
         return plan_replay(p, err);
 
-    int rc = number_rows(p, err);
+    int rc = 0;
     for (int64_t i = 0; !rc && i < p->list.meta.n; i++)
         if (p->list.sources[i].ok)
-            rc = row_items(p, (uint32_t)i, p->list.sources[i].number, err);
+            rc = row_items(p, (uint32_t)i, err);
+    return rc;
+}
+
+int vprep_number(vprep *p, vc_err *err)
+{
+    int rc = p->c.plan ? 0 : number_rows(p, err);
+
+    for (uint32_t i = 0; !rc && !p->c.plan && i < p->plan.n_items; i++)
+        p->plan.items[i].number = p->list.sources[p->plan.items[i].row].number;
     return rc;
 }

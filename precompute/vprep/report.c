@@ -7,11 +7,12 @@
 
 #include "common/os/file.h"
 #include "common/os/streams.h"
+#include "precompute/run/reuse.h"
 #include "precompute/vprep/plan_lines.h"
 #include "precompute/vprep/record.h"
 #include "precompute/vprep/table.h"
 
-enum { SHOWN_DROPS = 20 };               /* in a dry run; errors.jsonl has all */
+enum { SHOWN_DROPS = 20 };               /* of a stage, in a dry run; errors.jsonl has all */
 
 static void print_drop(FILE *out, const vprep_error *e)
 {
@@ -22,16 +23,29 @@ static void print_drop(FILE *out, const vprep_error *e)
     fputc('\n', out);
 }
 
+/* Prints the first drops of each stage, rows in order. */
 static void print_drops(vprep *p, FILE *out)
 {
+    const char *stage[VPREP_STAGES] = { NULL };
+    uint32_t n[VPREP_STAGES] = { 0 }, left = 0;
+
     vprep_sort_errors(p);
-    for (uint32_t i = 0; i < p->errors.n && i < SHOWN_DROPS; i++)
-        print_drop(out, &p->errors.list[i]);
-    if (p->errors.n > SHOWN_DROPS)
-        fprintf(out, "... and %u more in %s/errors.jsonl\n", p->errors.n - SHOWN_DROPS, p->c.out);
+    for (uint32_t i = 0; i < p->errors.n; i++) {
+        const vprep_error *e = &p->errors.list[i];
+        int k = 0;
+        while (k + 1 < VPREP_STAGES && stage[k] && strcmp(stage[k], e->stage))
+            k++;
+        stage[k] = e->stage;
+        if (n[k]++ < SHOWN_DROPS)
+            print_drop(out, e);
+        else
+            left++;
+    }
+    if (left)
+        fprintf(out, "... and %u more in %s/errors.jsonl\n", left, p->c.out);
 }
 
-static int note_drop(vprep *p, const vprep_item *it, const vprep_clip *clip, vc_err *err)
+int vprep_note_drop(vprep *p, const vprep_item *it, const vprep_clip *clip, vc_err *err)
 {
     const vf_row *row = &p->list.meta.rows[it->row];
     vc_err why;
@@ -141,7 +155,7 @@ static int write_plan(vprep *p, FILE *f, prep_table *t, vc_err *err)
         if (!rc && !clip.choice.drop)
             rc = check_tokens(p, it, &clip.choice, err);
         if (!rc)
-            rc = clip.choice.drop ? note_drop(p, it, &clip, err)
+            rc = clip.choice.drop ? vprep_note_drop(p, it, &clip, err)
                                   : prep_table_add(t, it, &clip.choice, err);
         vprep_clip_free(&clip);
         if (!rc && *vc_stop_flag())
@@ -242,9 +256,10 @@ int vprep_report(vprep *p, FILE *out, vc_err *err)
     if (f && fclose(f) && !rc)
         rc = vc_fail_errno(err, "%s", path);
     rc = vc_maps_check(rc, err);
-    if (!rc && rename(tmp, path))
+    const bool kept = p->plan.refused && prep_reuse_continues(p);
+    if (!rc && !kept && rename(tmp, path))
         rc = vc_fail_errno(err, "%s", path);
-    if (rc && tmp)
+    if ((rc || kept) && tmp)
         unlink(tmp);
     if (!rc && p->c.dry_run)
         print_drops(p, out);

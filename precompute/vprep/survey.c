@@ -11,6 +11,7 @@
 #include "common/os/file.h"
 #include "common/roles.h"
 #include "precompute/run/reuse.h"
+#include "precompute/vprep/same_files.h"
 #include "precompute/vprep/segments.h"
 
 int vprep_note(vprep *p, int64_t row, const char *path, const char *stage, const vc_err *why,
@@ -49,54 +50,6 @@ int vprep_note(vprep *p, int64_t row, const char *path, const char *stage, const
         return vc_fail(err, VC_EFAIL, "row %lld: %s: %s", (long long)row, path ? path : "",
                        why->text);
     return 0;
-}
-
-static int by_row(const void *a, const void *b)
-{
-    const vprep_error *x = a, *y = b;
-    int d = (x->row > y->row) - (x->row < y->row);
-    return d ? d : strcmp(x->reason, y->reason);
-}
-
-void vprep_sort_errors(vprep *p)
-{
-    if (p->errors.n)
-        qsort(p->errors.list, p->errors.n, sizeof *p->errors.list, by_row);
-}
-
-int vprep_write_errors(vprep *p, vc_err *err)
-{
-    char *text = NULL;
-    size_t size = 0;
-    FILE *f = open_memstream(&text, &size);
-    if (!f)
-        return vc_fail(err, VC_ENOMEM, "errors.jsonl: out of memory");
-
-    vprep_sort_errors(p);
-    int bad = 0;
-    for (uint32_t i = 0; i < p->errors.n && !bad; i++) {
-        const vprep_error *e = &p->errors.list[i];
-        cJSON *o = cJSON_CreateObject();
-        bad = !o || vf_json_add_int(o, "row", e->row) ||
-              !cJSON_AddStringToObject(o, "path", e->path) ||
-              !cJSON_AddStringToObject(o, "stage", e->stage) ||
-              !cJSON_AddStringToObject(o, "reason", e->reason);
-        char *line = bad ? NULL : vf_json_line(o);
-        bad = !line || fprintf(f, "%s\n", line) < 0;
-        free(line);
-        cJSON_Delete(o);
-    }
-    bad |= fclose(f) != 0;
-
-    int rc = 0;
-    char *path = vc_path_join(p->c.out, "errors.jsonl");
-    if (bad || !path)
-        rc = vc_fail(err, VC_ENOMEM, "errors.jsonl: out of memory");
-    else
-        rc = vc_file_write(path, text, size, err);
-    free(path);
-    free(text);
-    return rc;
 }
 
 /* ---- hints of files ---- */
@@ -167,10 +120,17 @@ static bool is_current(const hint *h, row_file f)
            (!is_mask(f) && !media_reading(&reading, &f.part, NULL) && !reading);
 }
 
-/* *is: the identity of the file; *now: its facts as far as a hint has them; *place: the place of
- * that hint. */
-static int recall(const vprep *p, const vf_row *row, row_file f, prep_identity *is, hint *now,
-                  prep_reuse_place *place, vc_err *err)
+/* What this run has found in a medium, for further rows that have it. */
+typedef struct finding {
+    hint h;
+    const vprep_source *source;              /* of the row that it was found for; NULL: none */
+    vc_err why;                              /* the failure, or code 0 */
+} finding;
+
+/* *is: the identity of the file; *now: its facts as far as a hint, or `known` (which may be NULL),
+ * has them; *place: the place of that hint. */
+static int recall(const vprep *p, const vf_row *row, row_file f, const finding *known,
+                  prep_identity *is, hint *now, prep_reuse_place *place, vc_err *err)
 {
     char name[32];
     hint old;
@@ -182,9 +142,10 @@ static int recall(const vprep *p, const vf_row *row, row_file f, prep_identity *
         return rc;
     now->is = (struct hint_identity){ is->size, is->mtime_s, is->mtime_ns, is->inode };
     hint_name(name, f.kind, row);
-    if (p->c.rehash)
-        return 0;
-    prep_reuse_place found = prep_reuse_recall(p, name, &old, sizeof old);
+    if (known && !memcmp(&known->h.is, &now->is, sizeof now->is))
+        memcpy(now, &known->h, sizeof *now);             /* the padding too */
+    prep_reuse_place found = p->c.rehash ? REUSE_NONE
+                                         : prep_reuse_recall(p, name, &old, sizeof old);
     if (found != REUSE_NONE && !memcmp(&old.is, &now->is, sizeof old.is) && is_current(&old, f)) {
         *now = old;
         *place = old.revised ? found : REUSE_OTHER;      /* it is stored anew */
@@ -294,9 +255,11 @@ static int probe(const vprep *p, const vf_row *row, row_file f, hint *h, double 
 
 /* Whether the hint has the facts of the file: then *times has them too, and the file is not
  * opened. */
-static bool is_probed(const vprep *p, const vf_row *row, row_file f, const hint *h,
-                      double **times)
+static bool is_probed(const vprep *p, const vf_row *row, row_file f, const finding *known,
+                      const hint *h, double **times)
 {
+    const double *found = known && known->source->frames == h->frames ? known->source->times
+                                                                      : NULL;
     const probing least = h->is_video ? PROBED : p->c.tonemap ? PROBED_WITHOUT_ORDER
                                                               : PROBED_WITHOUT_HDR;
     char name[32];
@@ -305,8 +268,12 @@ static bool is_probed(const vprep *p, const vf_row *row, row_file f, const hint 
         return false;
     if (!needs_times(row, f, h))
         return true;
-    if (h->frames > MAX_HINT_TIMES || room_for_times(times, h->frames, NULL))
+    if ((h->frames > MAX_HINT_TIMES && !found) || room_for_times(times, h->frames, NULL))
         return false;
+    if (found) {
+        memcpy(*times, found, (size_t)h->frames * sizeof *found);
+        return true;
+    }
     hint_name(name, f.times, row);
     if (prep_reuse_recall(p, name, *times, (size_t)h->frames * sizeof **times) != REUSE_NONE)
         return true;
@@ -322,11 +289,11 @@ static bool needs_control(const vprep *p)
 
 /* Probes (unless it is trusted) and hashes a file, unless *h has the result. *read: the file was
  * read. */
-static int read_file(const vprep *p, const vf_row *row, row_file f, bool trusted, bool hash,
-                     hint *h, double **times, bool *read, vc_err *err)
+static int read_file(const vprep *p, const vf_row *row, row_file f, const finding *known,
+                     bool trusted, bool hash, hint *h, double **times, bool *read, vc_err *err)
 {
     const vf_key none = { { 0 } };
-    bool unknown = !trusted && !is_probed(p, row, f, h, times);
+    bool unknown = !trusted && !is_probed(p, row, f, known, h, times);
     bool unhashed = hash && !memcmp(&h->hash, &none, sizeof none);
     int rc = unknown ? probe(p, row, f, h, times, err) : 0;
 
@@ -341,9 +308,10 @@ static int read_file(const vprep *p, const vf_row *row, row_file f, bool trusted
     return rc;
 }
 
-/* The facts of a file, whose identity is *is, in *h and *times. */
-static int survey_file(vprep *p, const vf_row *row, row_file f, bool trusted, bool hash,
-                       prep_identity *is, hint *h, double **times, vc_err *err)
+/* The facts of a file, whose identity is *is, in *h and *times. known: what another row has found
+ * in the file, or NULL. */
+static int survey_file(vprep *p, const vf_row *row, row_file f, const finding *known, bool trusted,
+                       bool hash, prep_identity *is, hint *h, double **times, vc_err *err)
 {
     prep_reuse_place place;
     bool same = false, read = false;
@@ -352,14 +320,16 @@ static int survey_file(vprep *p, const vf_row *row, row_file f, bool trusted, bo
     for (int tries = 1; !rc && !same; tries++) {
         free(*times);
         *times = NULL;
-        rc = recall(p, row, f, is, h, &place, err);
+        rc = recall(p, row, f, known, is, h, &place, err);
+        if (rc == VC_ENOENT && strchr(f.path, '\\'))
+            vc_context(err, rc, "a path of Windows, where slashes are needed");
         if (!rc)
-            rc = read_file(p, row, f, trusted, hash, h, times, &read, err);
+            rc = read_file(p, row, f, known, trusted, hash, h, times, &read, err);
         same = !read;
         if (!rc && read)
             rc = settled(is, f, tries, &same, err);
     }
-    if (!rc && (read || place != REUSE_OUT) && p->writer)
+    if (!rc && (read || place != REUSE_OUT) && !p->c.dry_run)
         rc = remember(p, row, f, h, *times, err);
     return rc;
 }
@@ -374,7 +344,7 @@ static int survey_beside(vprep *p, const vf_row *row, vf_beside which, vprep_sou
 
     if (!f.file)
         return 0;
-    int rc = survey_file(p, row, f, false, hash, &b->is, &h, &b->times, err);
+    int rc = survey_file(p, row, f, NULL, false, hash, &b->is, &h, &b->times, err);
     if (rc)
         return vc_context(err, rc, "%s", vf_beside_columns[which]);
     b->hash = h.hash;
@@ -386,25 +356,25 @@ static int survey_beside(vprep *p, const vf_row *row, vf_beside which, vprep_sou
     return 0;
 }
 
-static int survey_row(vprep *p, const vf_row *row, vprep_source *s, bool hash, vc_err *err)
+static void take_facts(const vf_row *row, const hint *h, vprep_source *s)
 {
-    hint h;
+    s->hash = h->hash;
+    if (s->trusted)
+        return;
+    s->is_video = as_video(row, h->is_video);
+    s->hdr = h->hdr;
+    s->reordered = h->reordered;
+    s->w = h->w;
+    s->h = h->h;
+    s->rotation = h->rotation;
+    s->frames = h->frames;
+    s->fps = h->fps;
+}
 
-    trust(p, row, s);
-    int rc = survey_file(p, row, source_of(row), s->trusted, hash, &s->is, &h, &s->times, err);
-    if (rc)
-        return rc;
-    s->hash = h.hash;
-    if (!s->trusted) {
-        s->is_video = as_video(row, h.is_video);
-        s->hdr = h.hdr;
-        s->reordered = h.reordered;
-        s->w = h.w;
-        s->h = h.h;
-        s->rotation = h.rotation;
-        s->frames = h.frames;
-        s->fps = h.fps;
-    }
+static int survey_files(vprep *p, const vf_row *row, vprep_source *s, bool hash, vc_err *err)
+{
+    int rc = 0;
+
     for (int i = 0; !rc && i < VF_BESIDE; i++)
         if (i != VF_CONTROL || needs_control(p))
             rc = survey_beside(p, row, (vf_beside)i, s, hash, err);
@@ -487,48 +457,124 @@ void vprep_warn_hdr(const vprep *p)
                 p->list.meta.rows[first - p->list.sources].path);
 }
 
-int vprep_survey(vprep *p, bool hash, vc_err *err)
+typedef struct survey {
+    vprep *p;
+    bool hash;
+    uint32_t *first;                                     /* [rows] same_files.h */
+    finding **found;                                     /* [rows] of rows that others follow */
+    int64_t done;
+    int rc;                                              /* first error that ends the run */
+    vc_err *err;
+} survey;
+
+/* A medium that has failed for one row fails for all. */
+static int survey_row(survey *v, int64_t i, vc_err *why)
 {
-    int64_t n = p->list.meta.n, done = 0;
-    int first = 0;                                       /* first error that ends the run */
+    const vf_row *row = &v->p->list.meta.rows[i];
+    vprep_source *s = &v->p->list.sources[i];
+    finding *of = v->found[v->first[i]], *known = v->first[i] < i && of && of->source ? of : NULL;
+    hint h = { 0 };
 
-    p->list.sources = calloc(n ? (size_t)n : 1, sizeof *p->list.sources);
-    if (!p->list.sources)
-        return vc_fail(err, VC_ENOMEM, "out of memory for %lld rows", (long long)n);
+    if (known && known->why.code) {
+        *why = known->why;
+        return why->code;
+    }
+    trust(v->p, row, s);
+    int rc = survey_file(v->p, row, source_of(row), known, s->trusted, v->hash, &s->is, &h,
+                         &s->times, why);
+    if (!rc)
+        take_facts(row, &h, s);
+    if (v->first[i] == i && of) {
+        memcpy(&of->h, &h, sizeof h);
+        of->source = s;
+        of->why = *why;
+    }
+    return rc ? rc : survey_files(v->p, row, s, v->hash, why);
+}
 
-    vc_progress_begin(p->progress, "probing", "files", (uint64_t)n);
+static int survey_one(survey *v, int64_t i, vc_err *err)
+{
+    vprep *p = v->p;
+    const vf_row *row = &p->list.meta.rows[i];
+    vc_err why = { 0 };
+    int rc = 0;
+
+    if (*vc_stop_flag())
+        return vc_fail(err, VC_ESTOP, "stopped");
+    if (row->bad && vc_fail(&why, row->unread ? VC_EIO : VC_EFORMAT, "%s", row->bad))
+        rc = vprep_note(p, row->row, row->path, "metadata", &why, err);
+    else if (check_text(p, row, &why) || check_beside(p, row, &why) ||
+             vprep_check_segments(p, row, &why))
+        rc = vprep_note(p, row->row, row->path, "metadata", &why, err);
+    else if (survey_row(v, i, &why))
+        rc = vprep_note(p, row->row, row->path, "probe", &why, err);
+    p->list.sources[i].absent = vprep_is_absent(why.code);
+    return rc;
+}
+
+/* Surveys the first row of each medium, or the rows that follow one. */
+static void survey_rows(survey *v, bool follow)
+{
+    vprep *p = v->p;
+
 #pragma omp parallel for schedule(dynamic) num_threads((int)p->c.workers)
-    for (int64_t i = 0; i < n; i++) {
-        int stop, rc = 0;
+    for (int64_t i = 0; i < p->list.meta.n; i++) {
+        int stop;
 #pragma omp atomic read
-        stop = first;
-        if (stop)
+        stop = v->rc;
+        if (stop || !vprep_surveys(p, i) || (v->first[i] < i) != follow)
             continue;
-
-        const vf_row *row = &p->list.meta.rows[i];
-        if (!vprep_surveys(p, i))
-            continue;
-        vc_err why = { 0 }, e = { 0 };
-        if (*vc_stop_flag())
-            rc = vc_fail(&e, VC_ESTOP, "stopped");
-        else if (row->bad && vc_fail(&why, row->unread ? VC_EIO : VC_EFORMAT, "%s", row->bad))
-            rc = vprep_note(p, row->row, row->path, "metadata", &why, &e);
-        else if (check_text(p, row, &why) || check_beside(p, row, &why) ||
-                 vprep_check_segments(p, row, &why))
-            rc = vprep_note(p, row->row, row->path, "metadata", &why, &e);
-        else if (survey_row(p, row, &p->list.sources[i], hash, &why))
-            rc = vprep_note(p, row->row, row->path, "probe", &why, &e);
-        p->list.sources[i].absent = vprep_is_absent(why.code);
+        vc_err e = { 0 };
+        int rc = survey_one(v, i, &e);
 #pragma omp critical(vprep_survey_error)
         {
-            done++;
-            if (rc && !first) {
-                first = rc;
-                *err = e;
+            v->done++;
+            if (rc && !v->rc) {
+                v->rc = rc;
+                *v->err = e;
             }
-            vc_progress_at(p->progress, (uint64_t)done, NULL);
+            vc_progress_at(p->progress, (uint64_t)v->done, NULL);
         }
     }
-    vc_progress_end(p->progress);
-    return first;
+}
+
+static int survey_open(survey *v, vc_err *err)
+{
+    vprep *p = v->p;
+    const int64_t n = p->list.meta.n;
+
+    p->list.sources = calloc(n ? (size_t)n : 1, sizeof *p->list.sources);
+    v->found = calloc(n ? (size_t)n : 1, sizeof *v->found);
+    if (!p->list.sources || !v->found)
+        return vc_fail(err, VC_ENOMEM, "out of memory for %lld rows", (long long)n);
+    int rc = prep_same_files(&v->first, p, err);
+    for (int64_t i = 0; !rc && i < n; i++) {
+        finding **f = &v->found[v->first[i]];
+        if (v->first[i] < i && !*f && !(*f = calloc(1, sizeof **f)))
+            rc = vc_fail(err, VC_ENOMEM, "out of memory for %lld rows", (long long)n);
+    }
+    return rc;
+}
+
+static void survey_close(survey *v)
+{
+    for (int64_t i = 0; v->found && i < v->p->list.meta.n; i++)
+        free(v->found[i]);
+    free(v->found);
+    free(v->first);
+}
+
+int vprep_survey(vprep *p, bool hash, vc_err *err)
+{
+    survey v = { .p = p, .hash = hash, .err = err };
+    int rc = survey_open(&v, err);
+
+    if (!rc) {
+        vc_progress_begin(p->progress, "probing", "files", (uint64_t)p->list.meta.n);
+        survey_rows(&v, false);
+        survey_rows(&v, true);
+        vc_progress_end(p->progress);
+    }
+    survey_close(&v);
+    return rc ? rc : v.rc;
 }

@@ -165,7 +165,7 @@ cp "$dir/frames/list.jsonl" "$dir/unpadded"
 run 0 unpadded.lmdb unpadded/list.jsonl
 same unpadded.lmdb frames-folder
 cp "$dir/unpadded/clip/1.png" "$dir/unpadded/clip/01.png"
-run 3 unpadded.lmdb unpadded/list.jsonl
+run 1 unpadded.lmdb unpadded/list.jsonl
 cp "$dir/unpadded.lmdb/errors.jsonl" "$log"
 output_has '01.png and 1.png have the same number'
 run 0 frames-folder frames/list.jsonl
@@ -174,11 +174,11 @@ cp "$dir/frames/clip/007.png" "$dir/frames/clip/004.png"
 run 0 frames-folder frames/list.jsonl
 output_has '1 encoded, 0 reused'
 ffmpeg -v error -y -f lavfi -i testsrc2=s=32x32:d=1:r=1 -frames:v 1 "$dir/frames/clip/005.png"
-run 3 frames-other frames/list.jsonl
+run 1 frames-other frames/list.jsonl
 cp "$dir/frames-other/errors.jsonl" "$log"
 output_has '005.png: 32x32, and the first frame is '
 rm "$dir"/frames/clip/*
-run 3 frames-none frames/list.jsonl
+run 1 frames-none frames/list.jsonl
 cp "$dir/frames-none/errors.jsonl" "$log"
 output_has 'a folder without pictures'
 

@@ -127,7 +127,7 @@ check probed 0 vprep --meta "$dir/media/true.jsonl" "${sampling[@]}" --out "$dir
 check trusted 0 vprep --meta "$dir/media/true.jsonl" "${sampling[@]}" --out "$dir/t2" \
     --trust_metadata
 cmp "$dir/t1/plan.jsonl" "$dir/t2/plan.jsonl" && same_values "$dir/t1" "$dir/t2"
-check lie 3 vprep --meta "$dir/media/false.jsonl" "${sampling[@]}" --out "$dir/t3" --trust_metadata
+check lie 1 vprep --meta "$dir/media/false.jsonl" "${sampling[@]}" --out "$dir/t3" --trust_metadata
 holds "$dir/t3/errors.jsonl" '80x64 in the metadata, 96x64 in the file'
 check "not trusted" 0 vprep --meta "$dir/media/false.jsonl" "${sampling[@]}" --out "$dir/t4"
 mkdir "$dir/empty" && : >"$dir/empty/clip-0.mp4" && cp "$dir/media/true.jsonl" "$dir/empty"

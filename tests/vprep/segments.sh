@@ -67,7 +67,7 @@ expect 2 'is --ttt_segments 3, not 2' vprep "${meta[@]}" --out c --video_length 
 list "$(row six.mp4 '["abc", "de"]')"
 sed 's/,96\],"fps"/],"fps"/; s/,95\],"fps"/],"fps"/; s/,94\],"fps"/],"fps"/; s/,93\],"fps"/],"fps"/' \
     a/plan.jsonl >edited.jsonl
-expect 3 '0 encoded' vprep "${meta[@]}" --out e --plan edited.jsonl
+expect 1 'no row of .* can be used: select: 1' vprep "${meta[@]}" --out e --plan edited.jsonl
 holds e/errors.jsonl '2 segments are 97 frames, but the flags, .* give clips of 93'
 expect 0 '1 encoded' vprep "${meta[@]}" --out e --plan a/plan.jsonl
 same_root a e

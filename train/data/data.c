@@ -266,10 +266,18 @@ static int list_samples(vtrain_data *d, char **note, vc_err *err)
     uint64_t all = 0;
     for (int i = 0; i < d->n_sets; i++)
         all += vf_dataset_count(d->set[i].data);
-    if (!all || all > MAX_EPOCH)
-        return vc_fail(err, VC_EINVAL, "%s%s: %" PRIu64 " samples, 1..%d expected",
-                       vf_dataset_path(d->set[0].data), d->n_sets > 1 ? " and others" : "", all,
-                       MAX_EPOCH);
+    const char *path = vf_dataset_path(d->set[0].data);
+    const char *others = d->n_sets > 1 ? " and others" : "";
+    if (!all)
+        return vc_fail(err, VC_EINVAL, "%s%s: 0 samples: %s", path, others,
+                       cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(
+                           vf_dataset_manifest(d->set[0].data), "complete"))
+                       ? "vprep could use no row of its list, and errors.jsonl in that folder has "
+                         "the reasons"
+                       : "vprep has closed no shard yet");
+    if (all > MAX_EPOCH)
+        return vc_fail(err, VC_EINVAL, "%s%s: %" PRIu64 " samples, at most %d expected", path,
+                       others, all, MAX_EPOCH);
     d->sample = calloc(all, sizeof *d->sample);
     if (!d->sample)
         return vc_fail(err, VC_ENOMEM, "out of memory for %" PRIu64 " samples", all);
