@@ -1,6 +1,5 @@
 /* test_metadata_forms.c - facts of rows that are none, lists under the ending of another form, and
- * paths
- * of Windows. */
+ * paths of Windows. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
