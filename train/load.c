@@ -1,5 +1,9 @@
 /* load.c - gives the model its weights, and shows the progress of a load that copies or converts
- * them; weights that stay mapped from their file take no time. */
+ * them; weights that stay mapped from their file take no time. Refuses to begin from noise where
+ * nobody asked for this. */
+#include <stdlib.h>
+#include <string.h>
+
 #include "common/os/progress.h"
 #include "train/models/weights.h"
 #include "train/output/export.h"
@@ -7,6 +11,20 @@
 
 #define MB 1e6
 #define SHOWN (100 * MB)         /* a smaller load takes about a second or less */
+
+int vtrain_check_fresh(const vtrain *t, bool asked, vc_err *err)
+{
+    const char *own = vtrain_family_name(vtrain_family_fresh()), *is = vtrain_data_family(t->data);
+    if (t->cfg.model || t->cfg.transformer || asked || !strcmp(own, is))
+        return 0;
+    char *model = vtrain_data_model(t->data);
+    int rc = vc_fail(err, VC_EUSAGE, "no --model: --latents %s holds latents of %s: add --model "
+                     "%s, %s; --model %s trains a new built-in DiT from noise instead",
+                     t->cfg.latents.item[0], *is ? is : "an unknown family", model ? model : "DIR",
+                     model ? "with which vprep made them" : "the folder of the model", own);
+    free(model);
+    return rc;
+}
 
 /* True if weights of blocks are to be swapped; reports flags that have no effect. */
 static bool swaps(const vtrain *t)

@@ -121,7 +121,7 @@ static int open_config(vtrain *t, vc_err *err)
     const vtrain_config *c = &t->cfg;
     if (!c->model && !c->transformer) {
         t->family = vtrain_family_fresh();
-        vc_say(t->ui, "no --model: a new built-in DiT is trained from noise");
+        vc_say(t->ui, "a new built-in DiT is trained from noise");
         return t->family->fresh(&t->model_config, &(vtrain_fresh){
             .channels = vtrain_data_norm(t->data)->channels,
             .text_width = vtrain_data_slot(t->data, 0)->width,
@@ -397,8 +397,21 @@ static int describe(vtrain *t, vc_err *err)
     return t->about_model && t->about_data ? 0 : vc_no_memory(err);
 }
 
+/* Makes the YAML of the settings, in which --model builtin keeps its name. */
+static int describe_settings(vtrain *t, bool builtin, vc_err *err)
+{
+    char name[16];
+    vtrain_config c = t->cfg;
+    snprintf(name, sizeof name, "%s", vtrain_family_name(vtrain_family_fresh()));
+    if (builtin)
+        c.model = name;
+    t->settings = vc_flags_yaml(&vtrain_program, &c);
+    return t->settings ? 0 : vc_no_memory(err);
+}
+
 static int open_run(vtrain *t, vc_flags *set, vc_err *err)
 {
+    const bool builtin = !t->cfg.model && vc_flags_given(set, "model");
     int rc = vtrain_check_ranks(&t->cfg, vc_comm_size(t->comm), err);
     if (!rc)
         rc = check_output(t, err);
@@ -408,6 +421,8 @@ static int open_run(vtrain *t, vc_flags *set, vc_err *err)
     if (!rc)
         rc = vtrain_samples_open(t, err);
     t->base_bytes = vtrain_private_bytes();
+    if (!rc)
+        rc = vtrain_check_fresh(t, builtin, err);
     if (!rc)
         rc = open_boundary(t, err);
     if (!rc)
@@ -435,9 +450,9 @@ static int open_run(vtrain *t, vc_flags *set, vc_err *err)
         rc = vtrain_load_model(t, err);
     if (rc)
         return rc;
-    t->settings = vc_flags_yaml(&vtrain_program, &t->cfg);
-    if (!t->settings)
-        return vc_no_memory(err);
+    rc = describe_settings(t, builtin, err);
+    if (rc)
+        return rc;
     rc = vtrain_select_trained(t, err);
     vc_progress_end(t->ui);                    /* of loading */
     return rc ? rc : vtrain_base_open(t, err);

@@ -97,6 +97,17 @@ static int take_ssm(vtrain_config *c, vc_flags *set, vc_err *err)
     return vc_flags_prefer(set, "param_groups", text, err);
 }
 
+/* The built-in model has no folder, so that its name stands for no --model. */
+static void take_builtin(vtrain_config *c, vc_flags *set)
+{
+    if (!c->model || strcmp(c->model, vtrain_family_name(vtrain_family_fresh())))
+        return;
+    if (c->transformer)
+        vc_flags_wrong(set, "--model %s: the built-in DiT starts from noise, and --transformer "
+                       "gives weights: leave one of the two flags out", c->model);
+    c->model = NULL;
+}
+
 /* In ttt-video, ranks that share a copy of the state split the weights too. */
 static int take_sharding(const vtrain_config *c, vc_flags *set, vc_err *err)
 {
@@ -111,5 +122,7 @@ int vtrain_take_shorthand(vtrain_config *c, vc_flags *set, vc_err *err)
         rc = take_init(c, set, err);
     if (!rc)
         rc = take_ssm(c, set, err);
+    if (!rc)
+        take_builtin(c, set);
     return rc ? rc : take_sharding(c, set, err);
 }

@@ -179,7 +179,8 @@ int vtrain_resolve(vtrain_config *c, vc_flags *set, const vtrain_family *f,
                    const vtrain_scheduler *s, vc_mode mode, vc_err *err);
 
 /* shorthand.c. Replaces flags that stand for others (--job_name, --init_state_dir, --lr_ssm) by
- * those, and adds contradictions to the errors of set; a second call changes nothing. */
+ * those, and adds contradictions to the errors of set; a second call changes nothing. --model
+ * builtin becomes a model of NULL: only vc_flags_given tells that the model was asked for. */
 int vtrain_take_shorthand(vtrain_config *c, vc_flags *set, vc_err *err);
 /* The learning-rate schedule of a run of `steps` steps. */
 vtrain_rate vtrain_rate_of(const vtrain_config *c, int64_t steps);
@@ -314,6 +315,9 @@ int vtrain_start_loader(vtrain *t, uint64_t own, vc_err *err);
 /* load.c. Opens the model and loads its weights, with their progress (VC_ESTOP: a signal came
  * meanwhile), and checks the data by vtrain_fit_data. */
 int vtrain_load_model(vtrain *t, vc_err *err);
+/* Refuses with VC_EUSAGE a run without --model that would train the built-in DiT on latents of
+ * another family, unless it was asked for (--model builtin). Reads the opened data. */
+int vtrain_check_fresh(const vtrain *t, bool asked, vc_err *err);
 
 /* fit.c. Checks that the model and the data just opened fit each other. */
 int vtrain_fit_data(vtrain *t, vc_err *err);

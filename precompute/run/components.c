@@ -142,9 +142,16 @@ int prep_part_remember(const prep_part *part, vf_writer *w, vc_err *err)
 
 static int find_family(vprep *p, vc_err *err)
 {
-    const vprep_config *c = &p->c;
+    vprep_config *c = &p->c;
     char class[80], *dir;
 
+    /* the built-in encoders have no folder, so that their name stands for no --model */
+    bool builtin = c->model && !strcmp(c->model, vc_families()->name);
+    if (builtin)
+        c->model = NULL;
+    if (builtin && c->vae)
+        return vc_fail(err, VC_EUSAGE, "--vae: --model %s has a VAE of its own: leave one of the "
+                       "two flags out", vc_families()->name);
     if (c->model || !c->vae) {
         for (int i = 0; i < PREP_MAX_TEXTS && !c->model; i++)
             if (c->text_encoder[i] || c->tokenizer[i])

@@ -76,8 +76,8 @@ int vprep_share_devices(vprep *p, vc_err *err)
     vt_ctx *g = NULL;
 
     if (!p->encoders.family.from_files) {
-        vc_say(p->progress, "no --model: encoding with the built-in weight-free codec and text "
-                            "encoder");
+        vc_say(p->progress, "%sencoding with the built-in weight-free codec and text encoder",
+               vc_flags_given(p->flags, "model") ? "" : "no --model: ");
         return 0;
     }
     int rc = vt_open(&g, &o, err);

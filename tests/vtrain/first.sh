@@ -24,6 +24,19 @@ holds run-b/weights.json 'm/first/Wan2.1_VAE.pth'
 expect 0 '8 decoded' vdecode b --model m/first --format png --out pictures
 stderr_lacks warning
 
+# ---- a model is asked for: latents of Wan do not train the built-in DiT unless it is named ----
+toy() { vtrain --latents "$1" --output_dir "$2" --dit_width 16 --dit_layers 1 --dit_heads 1 --train_batch_size 1 --max_train_steps 1 --threads 1 "${@:3}"; }
+expect 2 'no --model: --latents a holds latents of wan2.1: add --model m/diffusers, with which vprep made them; --model builtin trains' toy a toy-a
+absent toy-a
+rm a/vprep.yaml
+expect 2 'latents of wan2.1: add --model DIR, the folder of the model; --model builtin' toy a toy-a
+expect 0 'a new built-in DiT is trained from noise' toy a toy-a --model builtin
+expect 0 . vtrain --config toy-a/config.yaml --max_train_steps 2 --resume_from_checkpoint latest
+expect 2 '.--model builtin: the built-in DiT starts from noise' toy a toy-b --model builtin --transformer m/first
+expect 0 'the built-in weight-free codec' vprep --meta media/metadata.json "${sampling[@]}" --model builtin --out c.builtin
+expect 2 '.--vae: --model builtin has a VAE' prep --model builtin --vae m/diffusers/vae --out d
+expect 0 'a new built-in DiT is trained' toy c.builtin toy-c
+
 # ---- modules by the first authors' names ----
 expect 0 . train a m/first run-ours --target_name to_q,to_k,to_v,to_out.0,ffn.net.0.proj,ffn.net.2
 expect 0 . train a m/first run-theirs --lora_target_modules q,k,v,o,ffn.0,ffn.2
