@@ -10,6 +10,7 @@
 #include "common/os/file.h"
 #include "common/os/lock.h"
 #include "common/os/threads.h"
+#include "formats/tensors/transformers.h"
 #include "train/base.h"
 #include "train/diffusion/shift.h"
 #include "train/encoders.h"
@@ -85,8 +86,8 @@ static int find_family(vtrain *t, const char *class_name, vc_err *err)
     const char *path = vtrain_weights_path(t->weights);
     t->family = vtrain_family_of_class(class_name);
     if (!t->family)
-        return vc_fail(err, VC_EINVAL, "%s: vtrain does not support the transformer class %s", path,
-                       class_name);
+        return vc_context(err, vf_transformer_refuse_class(class_name, err), "--%s: %s",
+                          c->transformer ? "transformer" : "model", path);
     if (c->ssm_layer && t->family->with_ssm)
         t->family = t->family->with_ssm;
     const struct { const char *flag; bool given; } flags[] = {

@@ -9,6 +9,7 @@
 #include "common/os/file.h"
 #include "common/roles.h"
 #include "formats/tensors/component.h"
+#include "formats/tensors/transformers.h"
 #include "precompute/run/reuse.h"
 
 enum { MAX_CONFIG = 1 << 20, MAX_LENGTH = 1 << 15 };       /* bytes of JSON; tokens */
@@ -140,6 +141,19 @@ int prep_part_remember(const prep_part *part, vf_writer *w, vc_err *err)
 
 /* ---- a run's parts ---- */
 
+/* Refuses models that vtrain refuses, before anything is encoded for them. */
+static int check_transformer(const vprep *p, vc_err *err)
+{
+    char *unread = NULL;
+    int rc = vf_transformer_check(&unread, p->c.model, err);
+
+    if (unread && !rc)
+        vc_say(p->progress, "the transformer of --model is not checked (%s): vtrain checks it",
+               unread);
+    free(unread);
+    return rc && rc != VC_ENOMEM ? vc_context(err, VC_EUSAGE, "--model") : rc;
+}
+
 static int find_family(vprep *p, vc_err *err)
 {
     vprep_config *c = &p->c;
@@ -159,7 +173,8 @@ static int find_family(vprep *p, vc_err *err)
                                "built-in encoders are used",
                                c->text_encoder[i] ? vc_text_slots[i]
                                                   : vc_tokenizer_slots[i]);
-        return prep_family_of(&p->encoders.family, c->model, err);
+        int rc = c->model ? check_transformer(p, err) : 0;
+        return rc ? rc : prep_family_of(&p->encoders.family, c->model, err);
     }
     int rc = prep_component_dir(&dir, NULL, c->vae, "vae", "vae", err);
     if (!rc)

@@ -105,17 +105,6 @@ static int pipeline_of(char *name, size_t size, const char *dir, vc_err *err)
     return rc;
 }
 
-/* The pipelines of this program's families, a blank before each name. */
-static void list_pipelines(char *list, size_t size)
-{
-    prep_family p;
-
-    for (const vc_family *f = vc_families(); f->name; f++)
-        for (int i = 0; i < VC_FAMILY_PIPELINES && f->pipeline[i].class; i++)
-            if (make_family(&p, f, &f->pipeline[i]))
-                snprintf(list + strlen(list), size - strlen(list), " %s", f->pipeline[i].class);
-}
-
 int prep_family_of(prep_family *out, const char *model_dir, vc_err *err)
 {
     if (!model_dir) {
@@ -123,7 +112,7 @@ int prep_family_of(prep_family *out, const char *model_dir, vc_err *err)
         return 0;
     }
 
-    char name[80], known[400] = "";
+    char name[80];
     if (pipeline_of(name, sizeof name, model_dir, err))
         return vc_context(err, VC_EUSAGE,
                           "--model %s: give a diffusers folder, or the folder that Wan's authors "
@@ -134,14 +123,7 @@ int prep_family_of(prep_family *out, const char *model_dir, vc_err *err)
             return 0;
     }
     *out = (prep_family){ 0 };
-    if (strstr(name, "Control"))
-        return vc_fail(err, VC_EUSAGE, "--model %s: %s: the Control models that this build knows "
-                       "are VideoX-Fun's of CogVideoX and Wan (CogVideoXFunControlPipeline, "
-                       "WanFunControlPipeline): give one, or a text-to-video, image-to-video or "
-                       "inpainting model", model_dir, name);
-    list_pipelines(known, sizeof known);
-    return vc_fail(err, VC_EUSAGE, "--model %s: no family here for %s; known:%s; without --model "
-                   "the built-in codec is used", model_dir, name, known);
+    return vc_fail(err, VC_EUSAGE, "--model %s: this build has no encoders of %s", model_dir, name);
 }
 
 /* Why no family has this autoencoder. */

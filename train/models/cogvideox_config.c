@@ -30,13 +30,6 @@ static const vf_config_row rows[] = {
     VF_FLAG(config, learned, "use_learned_positional_embeddings", false),
     VF_FLAG(config, patch_bias, "patch_bias", true),
     VF_FLAG(config, control, "control_latents", false),
-    VF_ONLY_FLAG("flip_sin_to_cos", true),
-    VF_ONLY_FLAG("attention_bias", true),
-    VF_ONLY_FLAG("norm_elementwise_affine", true),
-    VF_ONLY("activation_fn", "gelu-approximate", "gelu-approximate"),
-    VF_ONLY("timestep_activation_fn", "silu", "silu"),
-    VF_ONLY_NUM("freq_shift", 0),
-    VF_ONLY_NUM("dropout", 0),
     { 0 }
 };
 
@@ -47,12 +40,6 @@ static int check_config(const cogvideox_config *c, vc_err *err)
     if (c->head % 16 || c->heads * c->head > MAX_WIDTH)
         return vc_fail(err, VC_EFORMAT, "attention_head_dim must be a multiple of 16, and "
                        "num_attention_heads times attention_head_dim at most %d", MAX_WIDTH);
-    if (extra != 0 && extra != c->out_channels && extra != c->out_channels + 1)
-        return vc_fail(err, VC_EINVAL, "in_channels: %lld with out_channels %lld is not supported: "
-                       "give %lld (text to video), %lld (with an image) or %lld (with a mask and "
-                       "its video)", (long long)c->in_channels, (long long)c->out_channels,
-                       (long long)c->out_channels, 2 * (long long)c->out_channels,
-                       2 * (long long)c->out_channels + 1);
     if (c->control && extra != c->out_channels)
         return vc_fail(err, VC_EINVAL, "in_channels: a Control model reads the latents of a control "
                        "clip beside the noisy ones, so %lld channels with out_channels %lld, not "

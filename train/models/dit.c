@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/tensor/exchange.h"
+#include "formats/tensors/transformers.h"
 
 typedef struct vtrain_layer {
     const vtrain_dit *model;
@@ -40,7 +41,10 @@ static int make_layers(vtrain_dit *m, vc_err *err)
 
 static int read_config(vtrain_dit *m, const cJSON *config, vc_err *err)
 {
-    int rc = vc_context(err, m->family->read(m, config, err), "config.json");
+    int rc = vf_transformer_check_fields(m->family->class_name, config, err);
+    if (!rc)
+        rc = m->family->read(m, config, err);
+    vc_context(err, rc, "config.json");
     return rc ? rc : make_layers(m, err);
 }
 

@@ -75,7 +75,6 @@ static const vf_config_row config_rows[] = {
     VF_INT(flux, pooled, "pooled_projection_dim", 768, 1, 65536),
     VF_INTS(flux, axis, axes, "axes_dims_rope", 3, 2, 256),
     VF_FLAG(flux, guidance, "guidance_embeds", false),
-    VF_ONLY_INT("patch_size", 1),
     { 0 }
 };
 
@@ -89,11 +88,6 @@ static int check_config(const flux *m, vc_err *err)
     if (m->in_channels % PATCH)
         return vc_fail(err, VC_EFORMAT, "in_channels: %lld is no multiple of %d, the numbers of a "
                        "token that a channel of the latents has", (long long)m->in_channels, PATCH);
-    if (m->out_channels && m->out_channels != m->in_channels)
-        return vc_fail(err, VC_EINVAL, "in_channels: %lld with out_channels %lld is a model that "
-                       "reads a picture beside the noisy latents (Fill, Canny, Depth), which "
-                       "vtrain does not train: give the folder of FLUX.1-dev or FLUX.1-schnell",
-                       (long long)m->in_channels, (long long)m->out_channels);
     return vtrain_check_axes("axes_dims_rope", m->axis, m->head, err);
 }
 

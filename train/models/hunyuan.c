@@ -122,8 +122,6 @@ static const vf_config_row config_rows[] = {
     VF_NUM(hunyuan, theta, "rope_theta", 256, 1, 1e9),
     VF_FLAG(hunyuan, guidance, "guidance_embeds", true),
     VF_WORD(hunyuan, condition, "image_condition_type", "", "|token_replace|latent_concat"),
-    VF_ONLY_NUM("mlp_ratio", MLP),
-    VF_ONLY("qk_norm", "rms_norm", "rms_norm"),
     { 0 }
 };
 

@@ -96,13 +96,6 @@ static const vf_config_row config_rows[] = {
     /* Files of the first authors have this field. For diffusers' files, which lack it, the class of
      * the pipeline decides (vtrain_weights_pipeline). */
     VF_FLAG(ltx, causal_times, "causal_temporal_positioning", false),
-    VF_ONLY_INT("patch_size", 1),
-    VF_ONLY_INT("patch_size_t", 1),
-    VF_ONLY("activation_fn", "gelu-approximate", "gelu-approximate"),
-    VF_ONLY("qk_norm", "rms_norm_across_heads", "rms_norm_across_heads"),
-    VF_ONLY_FLAG("norm_elementwise_affine", false),
-    VF_ONLY_FLAG("attention_bias", true),
-    VF_ONLY_FLAG("attention_out_bias", true),
     { 0 }
 };
 
@@ -117,9 +110,6 @@ static int ltx_read(void *model, const cJSON *config, vc_err *err)
         return vc_fail(err, VC_EFORMAT, "attention_head_dim must be a multiple of 8, and "
                        "num_attention_heads times attention_head_dim must be cross_attention_dim "
                        "and at most %d", MAX_WIDTH);
-    if (m->out_channels != m->in_channels)
-        return vc_fail(err, VC_EFORMAT, "out_channels: %lld must equal in_channels, which is %lld",
-                       (long long)m->out_channels, (long long)m->in_channels);
     const int64_t sizes[VTRAIN_SIZES] = {
         [-D] = d, [-IN] = m->in_channels, [-OUT] = m->out_channels, [-TEXT] = m->text,
         [-HIDDEN] = MLP * d, [-SIX_D] = 6 * d,

@@ -87,11 +87,6 @@ static const vf_config_row config_rows[] = {
     VF_INT(qwen, out_channels, "out_channels", 16, 1, 1024),
     VF_INT(qwen, text, "joint_attention_dim", 3584, 1, 65536),
     VF_INTS(qwen, axis, axes, "axes_dims_rope", 3, 2, 256),
-    VF_ONLY_INT("patch_size", PATCH),
-    VF_ONLY_FLAG("guidance_embeds", false),
-    VF_ONLY_FLAG("zero_cond_t", false),
-    VF_ONLY_FLAG("use_additional_t_cond", false),
-    VF_ONLY_FLAG("use_layer3d_rope", false),
     { 0 }
 };
 
@@ -101,10 +96,6 @@ static int check_config(const qwen *m, vc_err *err)
     if (m->head % 8 || m->heads * m->head > MAX_WIDTH)
         return vc_fail(err, VC_EFORMAT, "attention_head_dim must be a multiple of 8, and "
                        "num_attention_heads times attention_head_dim at most %d", MAX_WIDTH);
-    if (m->token_in != m->out_channels * PATCH * PATCH)
-        return vc_fail(err, VC_EINVAL, "in_channels: %lld with out_channels %lld is no known "
-                       "model: a token has the channels of %d x %d places", (long long)m->token_in,
-                       (long long)m->out_channels, PATCH, PATCH);
     return vtrain_check_axes("axes_dims_rope", m->axis, m->head, err);
 }
 

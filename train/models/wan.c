@@ -134,8 +134,6 @@ static const vf_config_row config_rows[] = {
     VF_INT(wan, added, "added_kv_proj_dim", 0, 1, 65536),
     VF_INT(wan, image_rows, "pos_embed_seq_len", 0, 1, 65536),
     VF_INT(wan, positions, "rope_max_seq_len", 1024, 1, 65536),
-    VF_ONLY_FLAG("cross_attn_norm", true),
-    VF_ONLY("qk_norm", "rms_norm_across_heads", "rms_norm_across_heads"),
     { 0 }
 };
 
@@ -167,9 +165,6 @@ static int check_config(const wan *m, vc_err *err)
                        "num_attention_heads times attention_head_dim at most %d", MAX_WIDTH);
     if (m->time % 2)
         return vc_fail(err, VC_EFORMAT, "freq_dim: %lld is not even", (long long)m->time);
-    if (beside && !roles_beside(m))
-        return vc_fail(err, VC_EINVAL, "in_channels: %lld with out_channels %lld is no known model",
-                       (long long)m->in_channels, (long long)m->out_channels);
     if (m->image && !beside)
         return vc_fail(err, VC_EINVAL, "image_dim: %lld with in_channels %lld is no known model",
                        (long long)m->image, (long long)m->in_channels);

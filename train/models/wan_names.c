@@ -59,26 +59,8 @@ static const vf_config_row rows[] = {
     VF_INT(first_config, out, "out_dim", 16, 1, 1024),
     VF_NUM(first_config, eps, "eps", 1e-6, 1e-12, 1),
     VF_WORD(first_config, type, "model_type", "t2v", "t2v|i2v|flf2v|ti2v"),
-    VF_ONLY_INT("text_len", 512),
-    VF_ONLY_FLAG("qk_norm", true),
-    VF_ONLY_FLAG("cross_attn_norm", true),
     { 0 }
 };
-
-/* Checks that the transformer has no input that vtrain does not give. */
-static int check_inputs(const vt_source *src, vc_err *err)
-{
-    static const struct { const char *tensor, *what; } spare[] = {
-        { "ref_conv.weight", "a reference picture as a frame of tokens (Fun-Control 1.1)" },
-        { "control_adapter.conv.weight", "camera poses (Fun-Control-Camera)" },
-    };
-    for (size_t i = 0; i < sizeof spare / sizeof *spare; i++)
-        if (vtrain_size_in(src, spare[i].tensor, 0) > 0)
-            return vc_fail(err, VC_EMISMATCH, "%s: the transformer reads %s, which vtrain does "
-                           "not train with: give Fun-Control 1.0 or Fun-InP", spare[i].tensor,
-                           spare[i].what);
-    return 0;
-}
 
 /* The widths of texts and of CLIP embeddings, which 2.1's file has and 2.2's has not, are those of
  * the tensors: the file of fields has neither. */
@@ -86,8 +68,6 @@ int wan_convert(cJSON **config, const cJSON *theirs, const vt_source *src, vc_er
 {
     first_config c = { 0 };
     int rc = vf_config_read(&c, rows, theirs, err);
-    if (!rc)
-        rc = check_inputs(src, err);
     if (rc)
         return rc;
     if (c.width % c.heads)

@@ -11,12 +11,14 @@
 #include "common/os/map.h"
 #include "formats/json/config.h"
 #include "formats/tensors/component.h"
+#include "formats/tensors/transformers.h"
 #include "train/models/lora.h"
 
 enum { MAX_CONFIG = 1 << 20, SWAPPED = 4 };
 
 struct vtrain_weights {
     char *path;
+    const char *flag;                    /* "--model" or "--transformer" */
     vf_key files;
     double bytes;                        /* of all files */
     cJSON *config;
@@ -178,12 +180,23 @@ vt_source vtrain_weights_source(vtrain_weights *w, bool sizes_only)
     return src;
 }
 
+/* Refuses variants that vtrain does not train. */
+static int check_variant(const vtrain_weights *w, const char *class, vc_err *err)
+{
+    int rc = vf_transformer_check_fields(class, w->config, err);
+    if (!rc)
+        rc = vf_transformer_check_names(class, w->file, err);
+    return vc_context(err, rc, "%s: %s", w->flag, w->path);
+}
+
 int vtrain_weights_family(vtrain_weights *w, const vtrain_family *family, vc_err *err)
 {
     const vt_source file = vf_model_source(w->file);
     const char *class;
     cJSON *config;
     int rc = vf_json_str(w->config, "_class_name", &class, err);
+    if (!rc)
+        rc = check_variant(w, class, err);
     w->spare = family->spare;
     w->made = family->ssm != NULL;
     if (w->preset)
@@ -320,31 +333,13 @@ int vtrain_weights_pipeline(cJSON *config, const vtrain_family *family, const ch
     return rc;
 }
 
-/* Refuses a Control model that is not known. Its transformer may have the in_channels of an
- * image-to-video transformer, so that vtrain would train it on first frames. */
-static int refuse_control(const char *model, vc_err *err)
-{
-    char *class;
-    int rc = read_class(&class, model, err);
-    bool known = false;
-    for (const vc_family *f = vc_families(); !rc && f->name; f++)
-        known |= vc_family_pipeline(f, class) != NULL;
-    if (!rc && !known && strstr(class, "Control"))
-        rc = vc_fail(err, VC_EINVAL, "%s/%s: %.80s: of Control models, which read the latents of a "
-                     "control clip beside the noisy latents, vtrain trains VideoX-Fun's of "
-                     "CogVideoX and Wan (CogVideoXFunControlPipeline, WanFunControlPipeline): give "
-                     "one, or a text-to-video, image-to-video or inpainting model", model,
-                     index_file, class);
-    free(class);
-    return rc;
-}
-
 static int open_parts(vtrain_weights *w, const char *model, const char *name,
                       const char *transformer, vc_err *err)
 {
-    int rc = transformer ? 0 : refuse_control(model, err);
+    int rc = transformer ? 0 : vf_transformer_check_pipeline(model, err);
     if (!rc)
         rc = find_folder(&w->path, model, name, transformer, err);
+    w->flag = transformer ? "--transformer" : "--model";
     if (!rc)
         rc = vf_component_config(&w->config, w->path, NULL, err);
     /* vf_model_files comes before the opening, so that the comparison of its key later finds a file
@@ -353,7 +348,7 @@ static int open_parts(vtrain_weights *w, const char *model, const char *name,
         rc = vf_model_files(&w->files, &w->bytes, w->path, err);
     if (!rc)
         rc = vf_model_open(&w->file, w->path, err);
-    return vc_context(err, rc, transformer ? "--transformer" : "--model");
+    return vc_context(err, rc, w->flag);
 }
 
 int vtrain_weights_open(vtrain_weights **out, const char *model, const char *name,

@@ -99,7 +99,7 @@ static const ref_refusal bad_models[] = {
     { "{\"activation_fn\":\"geglu\"}", "activation_fn: \"geglu\"" },
     { "{\"qk_norm\":\"rms_norm\"}", "qk_norm: \"rms_norm\"" },
     { "{\"cross_attention_dim\":32}", "cross_attention_dim" },
-    { "{\"out_channels\":4}", "out_channels: 4 must equal in_channels, which is 8" },
+    { "{\"out_channels\":4}", "in_channels: 8 with out_channels 4 is no known model" },
     { "{\"num_layers\":3}", "tensor \"transformer_blocks.2.scale_shift_table\" is missing" },
 };
 

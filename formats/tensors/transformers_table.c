@@ -1,0 +1,267 @@
+/* transformers_table.c - the classes of transformers that vtrain trains, and the variants that it
+ * does not. See transformers.h */
+#include "formats/tensors/transformers_parts.h"
+
+/* ---- CogVideoX ---- */
+
+static const char *const cogvideox_names[] = {
+    "patch_embed.{pos_embedding,proj,text_proj}", "{time,ofs}_embedding.linear_{1,2}",
+    "norm_final", "norm_out.{linear,norm}", "proj_out",
+    "transformer_blocks.#.norm{1,2}.{linear,norm}",
+    "transformer_blocks.#.attn1.{norm_q,norm_k,to_q,to_k,to_v,to_out.0}",
+    "transformer_blocks.#.ff.net.{0.proj,2}", NULL
+};
+static const vf_config_row cogvideox_fields[] = {
+    VF_ONLY_FLAG("flip_sin_to_cos", true),
+    VF_ONLY_FLAG("attention_bias", true),
+    VF_ONLY_FLAG("norm_elementwise_affine", true),
+    VF_ONLY("activation_fn", "gelu-approximate", "gelu-approximate"),
+    VF_ONLY("timestep_activation_fn", "silu", "silu"),
+    VF_ONLY_NUM("freq_shift", 0),
+    VF_ONLY_NUM("dropout", 0),
+    { 0 }
+};
+static const vf_variant cogvideox_variants[] = {
+    { .sign = "*_mot_ref*", .reads = "a reference clip (Video-As-Prompt)" },
+    { .sign = "local_facial_extractor*", .reads = "a face (ConsisID)" },
+    { .sign = "perceiver_cross_attention*", .reads = "a face (ConsisID)" },
+    { .sign = "control_adapter*", .reads = "camera poses (Fun-Control-Camera)" },
+    { 0 }
+};
+
+/* ---- HunyuanVideo ---- */
+
+static const char *const hunyuan_names[] = {
+    "x_embedder.proj", "context_embedder.proj_in",
+    "context_embedder.time_text_embed.{timestep,text}_embedder.linear_{1,2}",
+    "time_text_embed.{timestep,text,guidance}_embedder.linear_{1,2}", "norm_out.linear", "proj_out",
+    "context_embedder.token_refiner.refiner_blocks.#."
+    "{norm1,norm2,attn.to_q,attn.to_k,attn.to_v,attn.to_out.0,ff.net.0.proj,ff.net.2,"
+    "norm_out.linear}",
+    "transformer_blocks.#.{norm1,norm1_context}.linear",
+    "transformer_blocks.#.attn.{norm_q,norm_k,norm_added_q,norm_added_k,to_q,to_k,to_v,to_out.0,"
+    "add_q_proj,add_k_proj,add_v_proj,to_add_out}",
+    "transformer_blocks.#.{ff,ff_context}.net.{0.proj,2}",
+    "single_transformer_blocks.#.{norm.linear,attn.norm_q,attn.norm_k,attn.to_q,attn.to_k,"
+    "attn.to_v,proj_mlp,proj_out}", NULL
+};
+static const char *const hunyuan_first_names[] = {
+    "img_in.proj", "{time,guidance}_in.mlp.{0,2}", "vector_in.{in,out}_layer",
+    "txt_in.input_embedder", "txt_in.t_embedder.mlp.{0,2}", "txt_in.c_embedder.linear_{1,2}",
+    "txt_in.individual_token_refiner.blocks.#.{norm1,norm2,self_attn_qkv,self_attn_proj,mlp.fc1,"
+    "mlp.fc2,adaLN_modulation.1}",
+    "final_layer.{linear,adaLN_modulation.1}",
+    "double_blocks.#.{img,txt}_{mod.linear,attn_qkv,attn_q_norm,attn_k_norm,attn_proj,mlp.fc1,"
+    "mlp.fc2}",
+    "single_blocks.#.{linear1,linear2,q_norm,k_norm,modulation.linear}", NULL
+};
+static const vf_config_row hunyuan_fields[] = {
+    VF_ONLY_NUM("mlp_ratio", 4),
+    VF_ONLY("qk_norm", "rms_norm", "rms_norm"),
+    { 0 }
+};
+static const vf_variant hunyuan_variants[] = {
+    { .sign = "byt5_in*", .reads = "glyphs (HunyuanVideo 1.5)" },
+    { .sign = "vision_in*", .reads = "a vision model's states (HunyuanVideo 1.5)" },
+    { .sign = "cond_type_embedding*", .reads = "kinds of texts (HunyuanVideo 1.5)" },
+    { .sign = "context_embedder_2*", .reads = "glyphs (HunyuanVideo 1.5)" },
+    { .sign = "image_embedder*", .reads = "a vision model's states (HunyuanVideo 1.5)" },
+    { .sign = "clean_x_embedder*", .reads = "earlier frames (FramePack)" },
+    { .sign = "image_projection*", .reads = "a vision model's states (FramePack)" },
+    { .sign = "*audio_*", .reads = "speech (HunyuanVideo-Avatar, -Custom)" },
+    { .sign = "ref_in*", .reads = "a reference picture (HunyuanVideo-Avatar)" },
+    { .sign = "before_proj*", .reads = "a reference picture (HunyuanVideo-Avatar)" },
+    { .sign = "motion_*", .reads = "motion (HunyuanVideo-Avatar)" },
+    { .sign = "fps_proj*", .reads = "frame rates (HunyuanVideo-Avatar)" },
+    { .sign = "camera_*", .reads = "camera poses (Hunyuan-GameCraft)" },
+    { 0 }
+};
+
+/* ---- LTX-Video ---- */
+
+static const char *const ltx_names[] = {
+    "proj_in", "proj_out", "scale_shift_table", "time_embed.linear",
+    "time_embed.emb.timestep_embedder.linear_{1,2}", "caption_projection.linear_{1,2}",
+    "transformer_blocks.#.scale_shift_table",
+    "transformer_blocks.#.attn{1,2}.{norm_q,norm_k,to_q,to_k,to_v,to_out.0}",
+    "transformer_blocks.#.ff.net.{0.proj,2}", NULL
+};
+static const vf_config_row ltx_fields[] = {
+    VF_ONLY_INT("patch_size", 1),
+    VF_ONLY_INT("patch_size_t", 1),
+    VF_ONLY("activation_fn", "gelu-approximate", "gelu-approximate"),
+    VF_ONLY("qk_norm", "rms_norm_across_heads", "rms_norm_across_heads"),
+    VF_ONLY_FLAG("norm_elementwise_affine", false),
+    VF_ONLY_FLAG("attention_bias", true),
+    VF_ONLY_FLAG("attention_out_bias", true),
+    { 0 }
+};
+static const vf_variant ltx_variants[] = {
+    { .sign = "*audio_*", .reads = "sound (LTX-2)" },
+    { .sign = "av_ca_*", .reads = "sound (LTX-2)" },
+    { 0 }
+};
+
+/* ---- Wan ---- */
+
+static const char *const wan_names[] = {
+    "patch_embedding", "proj_out", "scale_shift_table",
+    "condition_embedder.{time,text}_embedder.linear_{1,2}", "condition_embedder.time_proj",
+    "condition_embedder.image_embedder.{pos_embed,norm1,norm2,ff.net.0.proj,ff.net.2}",
+    "blocks.#.{scale_shift_table,norm2,ffn.net.0.proj,ffn.net.2}",
+    "blocks.#.attn{1,2}.{norm_q,norm_k,to_q,to_k,to_v,to_out.0}",
+    "blocks.#.attn2.{add_k_proj,add_v_proj,norm_added_k,norm_added_q}", NULL
+};
+static const char *const wan_first_names[] = {
+    "patch_embedding", "{time,text}_embedding.{0,2}", "time_projection.1",
+    "img_emb.{proj.0,proj.1,proj.3,proj.4,emb_pos}", "head.{head,modulation}",
+    "blocks.#.{modulation,norm3,ffn.0,ffn.2}", "blocks.#.{self,cross}_attn.{q,k,v,o,norm_q,norm_k}",
+    "blocks.#.cross_attn.{k_img,v_img,norm_k_img}", NULL
+};
+static const vf_config_row wan_fields[] = {
+    VF_ONLY_FLAG("cross_attn_norm", true),
+    VF_ONLY("qk_norm", "rms_norm_across_heads", "rms_norm_across_heads"),
+    { 0 }
+};
+static const vf_config_row wan_first_fields[] = {
+    VF_ONLY_INT("text_len", 512),
+    VF_ONLY_FLAG("qk_norm", true),
+    VF_ONLY_FLAG("cross_attn_norm", true),
+    { 0 }
+};
+#define REFERENCE "a reference picture as a frame of tokens (Fun-Control 1.1 and 2.2)"
+#define CAMERA "camera poses (Fun-Control-Camera)"
+#define ANIMATE "poses and a face (Animate)"
+#define SPEECH "speech (S2V)"
+#define MUSIC "music (Wan-Dancer)"
+static const vf_variant wan_variants[] = {
+    { .sign = "vace_*", .reads = "a clip to edit, by blocks of its own (VACE)" },
+    { .sign = "pose_patch_embedding*", .reads = ANIMATE },
+    { .sign = "face_adapter*", .reads = ANIMATE },
+    { .sign = "face_encoder*", .reads = ANIMATE },
+    { .sign = "motion_encoder*", .reads = ANIMATE },
+    { .sign = "*_mot_ref*", .reads = "a reference clip (Video-As-Prompt)" },
+    { .sign = "casual_audio_encoder*", .reads = SPEECH },
+    { .sign = "audio_injector*", .reads = SPEECH },
+    { .sign = "trainable_cond_mask*", .reads = SPEECH },
+    { .sign = "cond_encoder*", .reads = SPEECH },
+    { .sign = "frame_packer*", .reads = SPEECH },
+    { .sign = "audio_proj*", .reads = "speech (InfiniteTalk, HuMo)" },
+    { .sign = "*.audio_cross_attn*", .reads = "speech (InfiniteTalk, HuMo)" },
+    { .sign = "*.processor.*", .reads = "speech (FantasyTalking)" },
+    { .sign = "music_*", .reads = MUSIC },
+    { .sign = "*_global.*", .reads = MUSIC },
+    { .sign = "img_emb_ref*", .reads = MUSIC },
+    { .sign = "ref_conv*", .reads = REFERENCE },
+    { .sign = "control_adapter*", .reads = CAMERA },
+    { .sign = "*.cam_encoder*", .reads = "camera poses (ReCamMaster)" },
+    { .sign = "dwpose_embedding*", .reads = "poses (UniAnimate)" },
+    { .sign = "fps_*", .reads = "frame rates (SkyReels-V2 Diffusion Forcing)" },
+    { .field = "add_ref_conv", .reads = REFERENCE },
+    { .field = "add_control_adapter", .reads = CAMERA },
+    { .channels = 52, .reads = "a control clip, a first frame and a mask (Wan2.2-Fun-Control)" },
+    { .channels = 148, .reads = "a control clip, a first frame and a mask (Wan2.2-Fun-Control)" },
+    { 0 }
+};
+
+/* ---- Qwen-Image ---- */
+
+static const char *const qwen_names[] = {
+    "time_text_embed.timestep_embedder.linear_{1,2}", "txt_norm", "img_in", "txt_in",
+    "norm_out.linear", "proj_out",
+    "transformer_blocks.#.{img,txt}_{mod.1,mlp.net.0.proj,mlp.net.2}",
+    "transformer_blocks.#.attn.{to_q,to_k,to_v,to_out.0,norm_q,norm_k,add_q_proj,add_k_proj,"
+    "add_v_proj,to_add_out,norm_added_q,norm_added_k}", NULL
+};
+static const vf_config_row qwen_fields[] = {
+    VF_ONLY_INT("patch_size", 2),
+    VF_ONLY_FLAG("guidance_embeds", false),
+    VF_ONLY_FLAG("zero_cond_t", false),
+    VF_ONLY_FLAG("use_additional_t_cond", false),
+    VF_ONLY_FLAG("use_layer3d_rope", false),
+    { 0 }
+};
+#define LAYERS "layers of a picture (Qwen-Image-Layered)"
+static const vf_variant qwen_variants[] = {
+    { .sign = "*.addition_t_embedding*", .reads = LAYERS },
+    { .sign = "controlnet_*", .reads = "a control picture (ControlNet)" },
+    { .field = "zero_cond_t", .reads = "pictures to edit (Qwen-Image-Edit-2511)" },
+    { .field = "use_additional_t_cond", .reads = LAYERS },
+    { .field = "use_layer3d_rope", .reads = LAYERS },
+    { 0 }
+};
+
+/* ---- FLUX.1 ---- */
+
+static const char *const flux_names[] = {
+    "time_text_embed.{timestep,text,guidance}_embedder.linear_{1,2}", "context_embedder",
+    "x_embedder", "norm_out.linear", "proj_out",
+    "transformer_blocks.#.{norm1,norm1_context}.linear",
+    "transformer_blocks.#.attn.{norm_q,norm_k,norm_added_q,norm_added_k,to_q,to_k,to_v,to_out.0,"
+    "add_q_proj,add_k_proj,add_v_proj,to_add_out}",
+    "transformer_blocks.#.{ff,ff_context}.net.{0.proj,2}",
+    "single_transformer_blocks.#.{norm.linear,attn.norm_q,attn.norm_k,attn.to_q,attn.to_k,"
+    "attn.to_v,proj_mlp,proj_out}", NULL
+};
+static const char *const flux_first_names[] = {
+    "img_in", "txt_in", "{time,guidance,vector}_in.{in,out}_layer",
+    "final_layer.{linear,adaLN_modulation.1}",
+    "double_blocks.#.{img,txt}_{attn.qkv,attn.proj,mod.lin,mlp.0,mlp.2}",
+    "double_blocks.#.{img,txt}_attn.norm.{query,key}_norm.scale",
+    "single_blocks.#.{linear1,linear2,modulation.lin}",
+    "single_blocks.#.norm.{query,key}_norm.scale", NULL
+};
+static const vf_config_row flux_fields[] = {
+    VF_ONLY_INT("patch_size", 1),
+    { 0 }
+};
+static const vf_variant flux_variants[] = {
+    { .sign = "distilled_guidance_layer*", .reads = "prompts in another way (Chroma)" },
+    { .sign = "controlnet_*", .reads = "a control picture (ControlNet)" },
+    { .sign = "*.processor.*", .reads = "a reference picture (IP-Adapter)" },
+    { .sign = "pulid_*", .reads = "a face (PuLID)" },
+    { .channels = 384, .reads = "a picture beside the noisy latents (FLUX.1 Fill)" },
+    { .channels = 128, .reads = "a picture beside the noisy latents (FLUX.1 Canny, Depth)" },
+    { .channels = 196, .reads = "a picture beside the noisy latents (Flex.2)" },
+    { 0 }
+};
+
+/* ---- all ---- */
+
+#define COGVIDEOX_CHANNELS \
+    .in = "in_channels", .out = "out_channels", .in_default = 16, .out_default = 16, \
+    .channels = { { 1, 0 }, { 2, 0 }, { 2, 1 } }
+#define WAN_CHANNELS \
+    .in_default = 16, .out_default = 16, .channels = { { 1, 0 }, { 2, 0 }, { 2, 4 }, { 3, 0 } }, \
+    .variants = wan_variants, \
+    .trained = "T2V, I2V, FLF2V, TI2V-5B, Fun-InP or Fun-Control 1.0"
+#define HUNYUAN .variants = hunyuan_variants, .trained = "HunyuanVideo, its I2V or SkyReels"
+#define FLUX .variants = flux_variants, .trained = "FLUX.1-dev or FLUX.1-schnell"
+
+const vf_transformer_kind vf_transformer_kinds[] = {
+    { .class = "VltTransformer3DModel" },
+    { .class = "CogVideoXTransformer3DModel", .names = cogvideox_names,
+      .fields = cogvideox_fields, COGVIDEOX_CHANNELS, .variants = cogvideox_variants,
+      .trained = "CogVideoX 2B, 5B, 1.5, their I2V, Fun-InP or Fun-Control" },
+    { .class = "TTTCogVideoXTransformer3DModel", .fields = cogvideox_fields, COGVIDEOX_CHANNELS },
+    { .class = "HunyuanVideoTransformer3DModel", .names = hunyuan_names, .fields = hunyuan_fields,
+      .in = "in_channels", .out = "out_channels", .in_default = 16, .out_default = 16,
+      .channels = { { 1, 0 }, { 2, 0 }, { 2, 1 } }, HUNYUAN },
+    { .class = "HunyuanVideo", .names = hunyuan_first_names, HUNYUAN },
+    { .class = "LTXVideoTransformer3DModel", .names = ltx_names, .fields = ltx_fields,
+      .in = "in_channels", .out = "out_channels", .in_default = 128, .out_default = 128,
+      .channels = { { 1, 0 } }, .variants = ltx_variants, .trained = "LTX-Video 0.9.0 to 0.9.7" },
+    { .class = "WanTransformer3DModel", .names = wan_names, .fields = wan_fields,
+      .in = "in_channels", .out = "out_channels", WAN_CHANNELS },
+    { .class = "WanModel", .names = wan_first_names, .fields = wan_first_fields, .in = "in_dim",
+      .out = "out_dim", WAN_CHANNELS },
+    { .class = "QwenImageTransformer2DModel", .names = qwen_names, .fields = qwen_fields,
+      .in = "in_channels", .out = "out_channels", .in_default = 64, .out_default = 16,
+      .channels = { { 4, 0 } }, .variants = qwen_variants, .trained = "Qwen-Image" },
+    { .class = "FluxTransformer2DModel", .names = flux_names, .fields = flux_fields,
+      .in = "in_channels", .out = "out_channels", .in_default = 64, .channels = { { 1, 0 } },
+      FLUX },
+    { .class = "Flux", .names = flux_first_names, .in = "img_in.weight",
+      .out = "final_layer.linear.weight", .channels = { { 1, 0 } }, FLUX },
+    { 0 }
+};
