@@ -2,12 +2,38 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/cli/inputs.h"
+#include "common/roles.h"
 #include "train/base.h"
+
+/* Takes --extra_inputs input_image: all clips of a model whose picture is the first latent begin
+ * clean; other models need the role of a picture. */
+static int take_first_frame(vtrain *t, const vtrain_fit *fit, vc_err *err)
+{
+    const unsigned pictures = VC_ROLE_BIT(VC_ROLE_IMAGE) | VC_ROLE_BIT(VC_ROLE_VIDEO);
+    const vc_family *is = vc_family_find(vtrain_data_family(t->data));
+    if (!vc_inputs_have(t->cfg.extra_inputs, VC_INPUT_FIRST) || fit->clean_first ||
+        fit->roles & pictures)
+        return 0;
+    if (!is || !is->begins_with_latent || !fit->token_times)
+        return vc_fail(err, VC_EUSAGE, "--extra_inputs input_image: this %s takes no first frame: "
+                       "leave the flag out, or give an image-to-video --model",
+                       t->family->class_name);
+    if (t->cfg.first_frame_conditioning_p > 0)
+        return 0;
+    t->cfg.first_frame_conditioning_p = 1;
+    vc_say(t->ui, "--extra_inputs input_image: all clips begin with a clean frame "
+           "(--first_frame_conditioning_p 1), which the loss leaves out");
+    return 0;
+}
 
 /* Checks the flags of inputs that not every model takes. */
 static int check_inputs(vtrain *t, const vtrain_fit *fit, vc_err *err)
 {
     double *clean = &t->cfg.first_frame_conditioning_p;
+    int rc = take_first_frame(t, fit, err);
+    if (rc)
+        return rc;
     if (fit->clean_first && *clean == 0)
         *clean = 1;
     if (fit->clean_first && *clean != 1)

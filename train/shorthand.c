@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/cli/inputs.h"
 #include "common/os/file.h"
 #include "train/vtrain.h"
 
@@ -108,6 +109,19 @@ static void take_builtin(vtrain_config *c, vc_flags *set)
     c->model = NULL;
 }
 
+/* Without input_image, DiffSynth gives a model of control clips no first frame, and it drops
+ * nothing. */
+static int take_inputs(const vtrain_config *c, vc_flags *set, vc_err *err)
+{
+    const char *list = c->extra_inputs;
+    vc_inputs_refuse(set, list);
+    if (!vc_inputs_have(list, VC_INPUT_CONTROL))
+        return 0;
+    const char *dropped = vc_inputs_have(list, VC_INPUT_FIRST) ? "0" : "1";
+    int rc = vc_flags_prefer(set, "image_dropout_p", dropped, err);
+    return rc ? rc : vc_flags_prefer(set, "control_dropout_p", "0", err);
+}
+
 /* In ttt-video, ranks that share a copy of the state split the weights too. */
 static int take_sharding(const vtrain_config *c, vc_flags *set, vc_err *err)
 {
@@ -122,6 +136,8 @@ int vtrain_take_shorthand(vtrain_config *c, vc_flags *set, vc_err *err)
         rc = take_init(c, set, err);
     if (!rc)
         rc = take_ssm(c, set, err);
+    if (!rc)
+        rc = take_inputs(c, set, err);
     if (!rc)
         take_builtin(c, set);
     return rc ? rc : take_sharding(c, set, err);

@@ -63,6 +63,7 @@ typedef struct vtrain_config {
     int posterior;                            /* vtrain_posterior */
     double scale_factor;                      /* of latents; 0: the VAE's */
     bool follow, allow_mismatch, verify_data;
+    char *extra_inputs;
 
     /* model */
     char *model, *transformer, *scheduler;

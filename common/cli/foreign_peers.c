@@ -232,7 +232,8 @@ const vc_foreign vc_ignored_flags[] = {
     "give vprep --validation_prompts FILE, whose rows have prompt, image_path, height, width, "    \
     "num_frames, seed"
 #define OTHER                                                                                      \
-    "nothing is trained this way here; the choices are --train_mode normal, i2v and inpaint, "     \
+    "nothing is trained this way here; the choices are --train_mode normal, i2v, inpaint, and of " \
+    "Fun-Control models control and control_ref (column control_video or control_file_path), "     \
     "LoRA and full finetune"
 #define PART                                                                                       \
     "give a diffusers folder with all parts, --model FOLDER, and the folder of another part by "   \

@@ -21,7 +21,8 @@ static const vf_transformer_kind *kind_of(const char *class)
     return k->class ? k : NULL;
 }
 
-static int refuse(const vf_transformer_kind *k, const char *sign, const char *reads, int code, vc_err *err)
+static int refuse(const vf_transformer_kind *k, const char *sign, const char *reads, int code,
+                  vc_err *err)
 {
     return vc_fail(err, code, "%.120s: the transformer reads %s, which vtrain does not train with: "
                    "give %s", sign, reads, k->trained);
@@ -161,8 +162,8 @@ bool vf_transformer_has(const char *class, const char *name)
 /* Tensors of files that are no transformer in a type that vtrain reads. */
 static const char *other_file(const char *name)
 {
-#define QUANTISED "the weights are quantised in a way that vtrain does not read: give them in bf16, " \
-    "f16, f32 or fp8; --transformer_dtype fp8 holds them in fp8"
+#define QUANTISED "the weights are quantised in a way that vtrain does not read: give them in " \
+    "bf16, f16, f32 or fp8; --transformer_dtype fp8 holds them in fp8"
     static const struct { const char *sign, *say; } rows[] = {
         { "*lora_*", "the file is a LoRA: give the model's own, and the LoRA by "
           "--lora_checkpoint" },

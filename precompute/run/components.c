@@ -422,63 +422,6 @@ static void use_builtin(vprep *p)
     }
 }
 
-static bool is_word(const char *s, size_t n, const char *word)
-{
-    return n == strlen(word) && !strncmp(s, word, n);
-}
-
-/* In DiffSynth --extra_inputs input_image selects a model that begins from a picture, and end_image
- * one that ends with a picture too: these columns are removed from the columns to keep. DiffSynth's
- * other inputs are refused. */
-static void take_extra_inputs(vprep *p, int mode)
-{
-    static const char *const inputs[] = {
-        "end_image", "control_video", "reference_image", "control_image", "vace_video",
-        "vace_reference_image", "edit_image", "kontext_images", "controlnet_image",
-        "blockwise_controlnet_image", "camera_control_direction", "animate_pose_video",
-        "input_audio"
-    };
-    vprep_config *c = &p->c;
-    char *kept = c->extra_inputs, *to = kept;
-    bool image = false;
-
-    for (const char *s = kept; s && *s;) {
-        size_t n = strcspn(s, ", "), after = n + strspn(s + n, ", ");
-        const bool end = is_word(s, n, "end_image") && p->encoders.family.is->masked_frames;
-        const bool is_image = end || is_word(s, n, "input_image");
-        p->encoders.ends |= end;
-        for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
-            if (is_word(s, n, inputs[i]) && !is_image)
-                vc_flags_wrong(p->flags, "--extra_inputs %s: no model here is trained with this "
-                               "input; choose --train_mode normal, i2v, inpaint or control",
-                               inputs[i]);
-        if (!is_image) {
-            if (to != kept)
-                *to++ = ',';
-            memmove(to, s, n);
-            to += n;
-        }
-        image = image || is_image;
-        s += after;
-    }
-    if (!image)
-        return;
-    *to = 0;
-    if (to == kept)
-        c->extra_inputs = NULL;
-    if (c->model && p->encoders.family.is->begins_with_latent) {
-        vc_say(p->progress, "--extra_inputs input_image: %s takes the first latent of each clip, "
-               "which every dataset has: train with vtrain --first_frame_conditioning_p", c->model);
-    } else if (c->model && mode != PREP_I2V && c->train_mode != PREP_I2V) {
-        vc_flags_wrong(p->flags, "--extra_inputs input_image: %s takes no first frame: leave the "
-                       "flag out, or give an image-to-video --model", c->model);
-    } else if (!vc_flags_given(p->flags, "train_mode")) {
-        vc_say(p->progress, "--extra_inputs input_image selects --train_mode i2v, with the first "
-               "frame of each clip");
-        c->train_mode = PREP_I2V;
-    }
-}
-
 int vprep_components(vprep *p, const vc_family **sizes, vc_err *err)
 {
     vc_mode mode = VC_MODE_NORMAL;
@@ -488,7 +431,7 @@ int vprep_components(vprep *p, const vc_family **sizes, vc_err *err)
         rc = read_transformer(p, sizes, &max_length, &mode, err);
     if (rc)
         return rc;
-    take_extra_inputs(p, mode);
+    prep_take_inputs(p, mode);
     const vc_family *f = p->encoders.family.is;
     const int train_mode = p->c.train_mode;
     if ((f->clean_images || f->masked_frames) && vc_flags_given(p->flags, "image_noise_variants"))

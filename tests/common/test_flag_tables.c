@@ -3,6 +3,7 @@
 #include "tests/common/flags_run.h"
 
 #include "common/cli/foreign.h"
+#include "common/cli/inputs.h"
 #include "tests/lib/ok.h"
 
 /* vc_flags_check() fails for these tables with `message`, or passes if this is NULL. */
@@ -123,12 +124,100 @@ static void test_names_are_unique(void **state)
     }
 }
 
+/* Parameters of DiffSynth-Studio's pipelines, of their units and of its examples' commands, as of
+ * August 2026, but for the three that are trained. */
+static void test_inputs(void **state)
+{
+    (void)state;
+    static const char refused[] =
+        "animate2_log_scale animate2_offload_kv animate2_prompt_ref animate2_reference_image "
+        "animate2_reference_video animate2_refert_images animate_face_video "
+        "animate_inpaint_video animate_mask_video animate_pose_video audio_code_string "
+        "audio_cover_strength audio_embeds audio_flow_shift audio_latents audio_noise "
+        "audio_sample_rate blockwise_controlnet_image blockwise_controlnet_inpaint_mask "
+        "blockwise_controlnet_inputs bpm camera_control_direction camera_control_origin "
+        "camera_control_speed cfg_merge cfg_scale clear_lora_before_state_two clip_fea_ref "
+        "clip_feature clip_skip condition_latents condition_y context_image context_latents "
+        "context_pre_compute context_ref controlnet_image controlnet_inpaint_mask "
+        "controlnet_inputs controlnet_processor_id denoise_mask_video denoising_strength "
+        "drop_motion_frames duration edit_image edit_image_auto_resize edit_rope_interpolation "
+        "eligen_enable_inpaint eligen_enable_on_negative eligen_entity_masks "
+        "eligen_entity_prompts embedded_guidance eta exponential_shift_mu extra_text_embedding "
+        "flex_control_image flex_control_stop flex_control_strength flex_inpaint_image "
+        "flex_inpaint_mask flow_shift flux_fill_image flux_fill_mask flux_redux_image "
+        "frame_hiddens frame_rate frame_regions_to_retake framewise_decoding generator "
+        "grid_sizes guidance_rescale height image2lora_images image2lora_residual "
+        "image2lora_residual_highres image2lora_x in_context_downsample_factor in_context_videos "
+        "infinityou_guidance infinityou_id_image initial_noise inpaint_blur_sigma "
+        "inpaint_blur_size inpaint_mask input_audio input_images input_images_indexes "
+        "input_images_strength input_latents_video input_video insert_anything_ref_image "
+        "insert_anything_ref_mask insert_anything_source_image insert_anything_source_mask "
+        "ipadapter_images ipadapter_scale keep_original_aspect keyframe_cond_anchor "
+        "keyframe_indices keyframes keyscale kontext_images kv_cache latent_chunks latents "
+        "layer_input_image layer_num layout_bboxes longcat_video lora lora_encoder_inputs "
+        "lora_encoder_scale lyrics max_audio_duration max_input_image_pixels "
+        "max_input_image_side_length max_sequence_length max_vlm_input_pil_pixels "
+        "max_vlm_input_pil_side_length model_type motion_bucket_id motion_latents motion_video "
+        "mu negative_extra_text_embedding negative_kv_cache negative_lora negative_prompt "
+        "negative_residual negative_vap_prompt nexus_gen_reference_image noise noise_scale "
+        "num_frames num_inference_steps output_type positive_only_lora progress_bar_cmd prompt "
+        "rand_device ref_blocks ref_for_prompt_tokenizer ref_image_short_edge "
+        "ref_video_max_pixels ref_video_short_edge reference_audios reference_image references "
+        "repainting_ranges repainting_strength residual retake_audio retake_audio_regions "
+        "retake_audio_sample_rate retake_video retake_video_regions s2v_pose_latents "
+        "s2v_pose_video seconds_regions_to_retake seed seq_len_ref shift sigma_shift "
+        "sigma_tail_steps sigmas sliding_window_size sliding_window_stride src_audio src_latents "
+        "stage2_spatial_upsample_factor stage_2_height stage_2_width step1x_reference_image "
+        "switch_DiT_boundary t5_sequence_length t_thresh task_type tea_cache_l1_thresh "
+        "tea_cache_model_id template_inputs text_embedding text_ids tile_overlap "
+        "tile_overlap_in_frames tile_overlap_in_pixels tile_size tile_size_in_frames "
+        "tile_size_in_pixels tile_stride tiled timesignature use_distilled_pipeline "
+        "use_gradient_checkpointing use_gradient_checkpointing_offload use_two_stage_pipeline "
+        "use_unified_sequence_parallel vace_reference_image vace_scale vace_video "
+        "vace_video_mask value_controller_inputs vap_prompt vap_video video_latents video_noise "
+        "video_positions vlm_image vocal_language wantodance_fps wantodance_keyframes "
+        "wantodance_keyframes_mask wantodance_music_path wantodance_reference_image width y "
+        "zero_cond_t";
+    size_t n;
+    for (const char *s = refused; *s; s += n + (s[n] == ' ')) {
+        const char *say = NULL;
+        n = strcspn(s, " ");
+        if (vc_input_of(s, n, &say) != VC_INPUT_REFUSED || !say)
+            fail_msg("--extra_inputs %.*s is not refused", (int)n, s);
+    }
+    assert_int_equal(vc_input_of("input_image", 11, NULL), VC_INPUT_FIRST);
+    assert_int_equal(vc_input_of("end_image", 9, NULL), VC_INPUT_LAST);
+    assert_int_equal(vc_input_of("control_video", 13, NULL), VC_INPUT_CONTROL);
+    assert_int_equal(vc_input_of("score", 5, NULL), VC_INPUT_COLUMN);
+    assert_int_equal(vc_input_of("seeds", 5, NULL), VC_INPUT_COLUMN);
+
+    static const struct { const char *list, *columns; bool first; } rows[] = {
+        { "input_image", NULL, true }, { "score", "score", false },
+        { "input_image,score", "score", true }, { "score, input_image,more", "score,more", true },
+        { "end_image score more", "score,more", false }, { "", NULL, false },
+        { ",score,,", "score", false },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char list[64];
+        snprintf(list, sizeof list, "%s", rows[i].list);
+        assert_int_equal(vc_inputs_have(list, VC_INPUT_FIRST), rows[i].first);
+        const char *columns = vc_inputs_columns(list);
+        if (rows[i].columns)
+            assert_string_equal(columns, rows[i].columns);
+        else
+            assert_null(columns);
+    }
+    assert_null(vc_inputs_columns(NULL));
+    assert_false(vc_inputs_have(NULL, VC_INPUT_FIRST));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_check),
         cmocka_unit_test(test_foreign_tables),
         cmocka_unit_test(test_names_are_unique),
+        cmocka_unit_test(test_inputs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

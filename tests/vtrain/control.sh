@@ -55,6 +55,17 @@ holds control-run/config.yaml 'control_dropout_p: 0.1$'
 holds control_ref-run/config.yaml 'image_dropout_p: 0.1$'
 holds cog-run/config.yaml 'control_dropout_p: 0$'
 
+# ---- DiffSynth's input: the model's mode, and without input_image never a first frame ----
+sed 's/control_file_path/control_video/' media/control.json >media/diffsynth.json
+expect 0 '4 reused' vprep --meta media/diffsynth.json "${sampling[@]}" --model control --extra_inputs control_video --out control.lmdb
+output_has 'extra_inputs control_video selects --train_mode control, with the control clip'
+expect 2 'extra_inputs input_image: control takes no first frame' prep control no.lmdb --extra_inputs control_video,input_image
+expect 0 . train control_ref inputs "${lora[@]}" --max_train_steps 1 --extra_inputs control_video
+holds inputs/config.yaml 'image_dropout_p: 1$'
+holds inputs/config.yaml 'control_dropout_p: 0$'
+expect 0 . train control_ref inputs-2 "${lora[@]}" --max_train_steps 1 --extra_inputs control_video,input_image
+holds inputs-2/config.yaml 'image_dropout_p: 0$'
+
 # ---- a control clip is encoded as the clip itself would be ----
 sed 's/"control-/"/' media/control.json >media/same.json
 expect 0 '4 encoded' vprep --meta media/same.json "${sampling[@]}" --model control --train_mode control --out same.lmdb

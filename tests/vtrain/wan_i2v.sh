@@ -111,6 +111,21 @@ expect 0 'input_image selects --train_mode i2v' vprep --meta media/metadata.json
     --extra_inputs input_image,end_image --out ends.lmdb
 cmp -s <(vlat show a14b.lmdb 000000000000/000 | grep '"mask":') <(vlat show ends.lmdb 000000000000/000 | grep '"mask":') &&
     wrong "the last frame is not known"
+# TI2V-5B begins with the clip's own first latent, in the dataset of text-to-video.
+expect 0 'vtrain trains so with this flag' vprep --meta media/metadata.json "${sampling[@]}" --model 5b --extra_inputs input_image --out 5b.lmdb
+output_lacks warning
+expect 0 'all clips begin with a clean frame (--first_frame_conditioning_p 1)' train 5b 5b-in "${lora[@]}" --max_train_steps 1 --extra_inputs input_image
+holds 5b-in/config.yaml 'first_frame_conditioning_p: 1$'
+cmp -s 5b-in/checkpoint-1/optimizer.safetensors 5b-1/checkpoint-1/optimizer.safetensors || wrong "input_image is another training"
+expect 0 . train 5b 5b-half "${lora[@]}" --max_train_steps 1 --extra_inputs input_image --first_frame_conditioning_p 0.5
+holds 5b-half/config.yaml 'first_frame_conditioning_p: 0.5$'
+expect 0 . train a14b a14b-in "${lora[@]}" --max_train_steps 1 --extra_inputs input_image
+output_lacks 'clean frame'
+for program in 'vprep --meta media/metadata.json --out no.lmdb' 'train 5b no'; do
+    expect 2 'extra_inputs vap_video: Video-As-Prompt is not trained here' $program --model 5b --extra_inputs input_image,vap_video
+    expect 2 'extra_inputs camera_control_speed: .*column control_video' $program --model 5b --extra_inputs input_image,camera_control_direction,camera_control_speed
+done
+absent no no.lmdb
 
 # ---- errors name the remedy ----
 expect 1 'row 1: no last_image_path: samples of this model begin and end with a picture' prep flf2v prompts.json --train_mode i2v

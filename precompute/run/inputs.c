@@ -1,0 +1,66 @@
+/* inputs.c - DiffSynth's --extra_inputs as modes of training; see components.h */
+#include "precompute/run/components.h"
+
+#include <string.h>
+
+#include "common/cli/inputs.h"
+#include "precompute/run/vprep.h"
+
+/* A mode that a flag of vprep chose is left, and is checked elsewhere. */
+static void select_mode(vprep *p, const char *input, vc_mode mode, const char *what)
+{
+    if (vc_flags_given(p->flags, "train_mode"))
+        return;
+    vc_say(p->progress, "--extra_inputs %s selects --train_mode %s, with %s", input,
+           vc_mode_names[mode], what);
+    p->c.train_mode = mode;
+}
+
+/* The control clips are the rows' control_video. */
+static void take_control(vprep *p, vc_mode mode)
+{
+    const bool takes = mode == VC_MODE_CONTROL || mode == VC_MODE_CONTROL_REF;
+
+    if (!takes && p->c.train_mode < VC_MODE_CONTROL)
+        vc_flags_wrong(p->flags, "--extra_inputs control_video: %s takes no control clip: leave "
+                       "the flag out, or give a Fun-Control --model of CogVideoX or Wan 2.1",
+                       p->c.model ? p->c.model : "the built-in model");
+    else if (takes)
+        select_mode(p, "control_video", mode, "the control clip of each row's control_video");
+}
+
+static void take_image(vprep *p, vc_mode mode)
+{
+    const vc_family *f = p->encoders.family.is;
+    const bool takes = mode == VC_MODE_I2V || mode == VC_MODE_CONTROL_REF ||
+                       (mode == VC_MODE_INPAINT && f->masked_frames);
+
+    if (p->c.model && f->begins_with_latent)
+        vc_say(p->progress, "--extra_inputs input_image: %s begins with the first latent of each "
+               "clip, which every dataset has: vtrain trains so with this flag", p->c.model);
+    else if (p->c.model && !takes && p->c.train_mode != VC_MODE_I2V)
+        vc_flags_wrong(p->flags, "--extra_inputs input_image: %s takes no first frame: leave the "
+                       "flag out, or give an image-to-video --model", p->c.model);
+    else if (mode != VC_MODE_CONTROL_REF)
+        select_mode(p, "input_image", VC_MODE_I2V, "the first frame of each clip");
+}
+
+void prep_take_inputs(vprep *p, vc_mode mode)
+{
+    vprep_config *c = &p->c;
+    const bool control = vc_inputs_have(c->extra_inputs, VC_INPUT_CONTROL);
+    const bool last = vc_inputs_have(c->extra_inputs, VC_INPUT_LAST);
+
+    if (!c->extra_inputs)
+        return;
+    vc_inputs_refuse(p->flags, c->extra_inputs);
+    if (last && !p->encoders.family.is->masked_frames)
+        vc_flags_wrong(p->flags, "--extra_inputs end_image: models of %s know no last frame here: "
+                       "leave it out", p->encoders.family.is->name);
+    p->encoders.ends |= last;
+    if (control)
+        take_control(p, mode);
+    if (last || vc_inputs_have(c->extra_inputs, VC_INPUT_FIRST))
+        take_image(p, mode);
+    c->extra_inputs = vc_inputs_columns(c->extra_inputs);
+}
