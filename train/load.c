@@ -17,12 +17,14 @@ int vtrain_check_fresh(const vtrain *t, bool asked, vc_err *err)
     const char *own = vtrain_family_name(vtrain_family_fresh()), *is = vtrain_data_family(t->data);
     if (t->cfg.model || t->cfg.transformer || asked || !strcmp(own, is))
         return 0;
-    char *model = vtrain_data_model(t->data);
+    vf_made made;
+    vf_dataset_made(&made, vf_dataset_path(vtrain_data_set(t->data, 0)));
     int rc = vc_fail(err, VC_EUSAGE, "no --model: --latents %s holds latents of %s: add --model "
                      "%s, %s; --model %s trains a new built-in DiT from noise instead",
-                     t->cfg.latents.item[0], *is ? is : "an unknown family", model ? model : "DIR",
-                     model ? "with which vprep made them" : "the folder of the model", own);
-    free(model);
+                     t->cfg.latents.item[0], *is ? is : "an unknown family",
+                     made.model ? made.model : "DIR",
+                     made.model ? "with which vprep made them" : "the folder of the model", own);
+    vf_made_free(&made);
     return rc;
 }
 

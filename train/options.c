@@ -6,6 +6,7 @@
 #include <strings.h>
 
 #include "common/cli/foreign.h"
+#include "common/cli/hub.h"
 #include "common/cli/like.h"
 #include "common/os/file.h"
 #include "formats/tensors/origins.h"
@@ -124,10 +125,10 @@ static void check_files(const vtrain_config *c, vc_flags *set)
         { "model", c->model }, { "transformer", c->transformer }, { "scheduler", c->scheduler },
         { "lora_checkpoint", c->lora_checkpoint }, { "preset_lora_path", c->preset_lora_path },
     };
+    vc_err e;
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
         if (paths[i].path && !vc_file_exists(paths[i].path))
-            vc_flags_wrong(set, "--%s %s: no such file or folder (nothing is downloaded: give a "
-                           "folder on this machine)", paths[i].flag, paths[i].path);
+            vc_flags_catch(set, vc_hub_missing(paths[i].flag, paths[i].path, &e), &e);
     for (int i = 0; i < c->latents.n; i++)
         if (strchr(c->latents.item[i], ',') && !vc_file_exists(c->latents.item[i]))
             vc_flags_wrong(set, "--latents %s: a comma divides nothing here: write the flag again "

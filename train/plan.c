@@ -345,5 +345,8 @@ int vtrain_plan_memory(vtrain *t, vc_err *err)
     if (rc)
         return rc;
     say_validation(t);
-    return t->cfg.dry_run ? vc_std_flush(t->out, err) : 0;
+    if (t->cfg.dry_run)
+        return vc_std_flush(t->out, err);
+    fflush(t->out);                          /* the plan stands before the steps, in a file too */
+    return 0;
 }

@@ -73,6 +73,14 @@ int vf_dataset_progress(const char *path, int *shards, bool *complete, vc_err *e
 /* True if the folder holds a dataset, even an unfinished or a damaged one. */
 bool vf_dataset_there(const char *path);
 
+/* How a dataset was made: the family and the class of the VAE in its manifest, the --model in the
+ * settings that vprep left beside it. Each is NULL if it is not known. */
+typedef struct vf_made {
+    char *family, *vae, *model;
+} vf_made;
+void vf_dataset_made(vf_made *m, const char *path);
+void vf_made_free(vf_made *m);
+
 const cJSON *vf_dataset_manifest(const vf_dataset *d);       /* borrowed */
 int vf_dataset_shards(const vf_dataset *d);                  /* closed shards that were opened */
 /* Writes the root (docs/format.md) of the samples in this handle; a whole dataset has its

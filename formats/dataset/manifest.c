@@ -11,6 +11,8 @@
 
 #include "common/os/file.h"
 
+enum { MAX_MANIFEST = 256 << 20, MAX_SETTINGS = 1 << 20 };
+
 const char *const vf_shard_dbs[] = { "sample", "latent", "thumb", "index", NULL };
 const char *const vf_text_dbs[] = { "text", "validation", NULL };
 
@@ -264,4 +266,48 @@ int vf_manifest_write(const vf_manifest *m, const char *dir, const cJSON *head,
     free(text);
     free(path);
     return rc;
+}
+
+/* ---- how a dataset was made ---- */
+
+/* The settings are YAML as vprep writes it, so a plain path follows the name of the flag. */
+static char *model_of(const char *settings)
+{
+    static const char flag[] = "\nmodel: ";
+    const char *at = strstr(settings, flag);
+    const char *path = at ? at + strlen(flag) : "";
+    const size_t n = strcspn(path, "\n");
+    return n && !strchr("\"'", *path) ? strndup(path, n) : NULL;
+}
+
+static char *copy_of(const cJSON *o, const char *field)
+{
+    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(o, field));
+    return text ? strdup(text) : NULL;
+}
+
+void vf_dataset_made(vf_made *m, const char *path)
+{
+    char *settings = vc_path_join(path, "vprep.yaml"), *text = NULL;
+    cJSON *manifest = NULL;
+    size_t size;
+
+    *m = (vf_made){ 0 };
+    if (!vf_json_read_in_opt(&manifest, path, VF_MANIFEST, MAX_MANIFEST, NULL) && manifest) {
+        m->family = copy_of(manifest, "family");
+        m->vae = copy_of(cJSON_GetObjectItemCaseSensitive(manifest, "vae"), "class");
+    }
+    if (settings && !vc_file_read(&text, &size, settings, MAX_SETTINGS, NULL))
+        m->model = model_of(text);
+    cJSON_Delete(manifest);
+    free(settings);
+    free(text);
+}
+
+void vf_made_free(vf_made *m)
+{
+    free(m->family);
+    free(m->vae);
+    free(m->model);
+    *m = (vf_made){ 0 };
 }

@@ -83,7 +83,12 @@ static void compare(difference *d, const char *path, const cJSON *there, const c
             add_difference(d, path, there, now);
         return;
     }
-    if (objects) {
+    o = cJSON_GetObjectItemCaseSensitive(there, "class");
+    p = cJSON_GetObjectItemCaseSensitive(now, "class");
+    if (objects && o && p && !same_leaf(o, p)) {             /* the other fields follow from it */
+        snprintf(below, sizeof below, "%s.class", path);
+        add_difference(d, below, o, p);
+    } else if (objects) {
         cJSON_ArrayForEach(o, there) {
             snprintf(below, sizeof below, "%s.%s", path, o->string);
             compare(d, below, o, cJSON_GetObjectItemCaseSensitive(now, o->string), depth + 1);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "common/cli/hub.h"
 #include "common/os/file.h"
 #include "common/roles.h"
 #include "formats/tensors/component.h"
@@ -47,11 +48,10 @@ int prep_component_dir(char **out, const char *model, const char *given, const c
     int rc = vf_component_find(&below, base, slot, err);
     if (rc)
         return rc;
+    if (!below && !vc_file_exists(base))
+        return vc_hub_missing(given ? flag : "model", base, err);
     if (!below && !given)
         return vc_fail(err, VC_EUSAGE, "--%s is missing: %s/%s is no folder", flag, base, slot);
-    if (!below && !vc_file_exists(given))
-        return vc_fail(err, VC_EUSAGE, "--%s %s: no such folder (nothing is downloaded)", flag,
-                       given);
     /* a folder with a config.json is the component itself, whatever its subfolders are called */
     if (below && !(given && vc_file_exists_in(given, "config.json"))) {
         *out = below;
@@ -145,6 +145,8 @@ int prep_part_remember(const prep_part *part, vf_writer *w, vc_err *err)
 static int check_transformer(const vprep *p, vc_err *err)
 {
     char *unread = NULL;
+    if (!vc_file_exists(p->c.model))
+        return vc_hub_missing("model", p->c.model, err);
     int rc = vf_transformer_check(&unread, p->c.model, err);
 
     if (unread && !rc)
@@ -152,6 +154,25 @@ static int check_transformer(const vprep *p, vc_err *err)
                unread);
     free(unread);
     return rc && rc != VC_ENOMEM ? vc_context(err, VC_EUSAGE, "--model") : rc;
+}
+
+/* Fails where --out has the values of a model, and a run without --model would make others. */
+static int check_forgotten(const vprep_config *c, vc_err *err)
+{
+    const vc_family *own = vc_families();
+    vf_made made;
+    int rc = 0;
+
+    vf_dataset_made(&made, c->out ? c->out : "");
+    if (made.vae && strcmp(made.vae, own->vae) && !c->overwrite)
+        rc = vc_fail(err, VC_EUSAGE, "no --model: --out %s has values of %s: add --model %s%s; for "
+                     "the built-in codec give --model %s and another --out, or --overwrite", c->out,
+                     made.family && *made.family ? made.family : made.vae,
+                     made.model ? made.model : "DIR",
+                     made.model ? ", with which they were made" : ", the folder of its model",
+                     own->name);
+    vf_made_free(&made);
+    return rc;
 }
 
 static int find_family(vprep *p, vc_err *err)
@@ -173,7 +194,7 @@ static int find_family(vprep *p, vc_err *err)
                                "built-in encoders are used",
                                c->text_encoder[i] ? vc_text_slots[i]
                                                   : vc_tokenizer_slots[i]);
-        int rc = c->model ? check_transformer(p, err) : 0;
+        int rc = c->model ? check_transformer(p, err) : builtin ? 0 : check_forgotten(c, err);
         return rc ? rc : prep_family_of(&p->encoders.family, c->model, err);
     }
     int rc = prep_component_dir(&dir, NULL, c->vae, "vae", "vae", err);

@@ -11,7 +11,8 @@ typedef struct vprep_prompts {
     struct vprep_image **image;       /* of each row, NULL: the row has none (prompt_images.h) */
 } vprep_prompts;
 
-/* Reads --validation_prompts into p->prompts, and finds the pictures that it names. */
+/* Reads --validation_prompts into p->prompts: errors of the list come before any media are opened.
+ * vprep_prompt_images_find (prompt_images.h) then finds the pictures that it names. */
 int vprep_prompts_load(vprep *p, vc_err *err);
 /* Writes the validation records, after all values that they refer to. */
 int vprep_put_validations(vprep *p, vc_err *err);

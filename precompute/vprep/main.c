@@ -18,6 +18,7 @@
 #include "common/tensor/backend.h"
 #include "formats/columnar/columnar.h"
 #include "formats/tensors/origins.h"
+#include "precompute/encode/prompt_images.h"
 #include "precompute/run/reuse.h"
 
 enum { COMMIT_SECONDS = 30 };            /* a kill loses the samples of this time, and those that
@@ -400,6 +401,8 @@ static int run(vprep *p, vc_err *err)
         rc = vf_metadata_read(&p->list.meta, p->c.meta, &o, err);
     if (!rc)
         rc = vprep_check_list(p, err);
+    if (!rc)
+        rc = vprep_prompts_load(p, err);
     rc = vprep_share_list(p, vc_comm_agree(p->ranks.comm, rc, err), err);
     if (!rc)
         rc = prep_reuse_open(p, err);
@@ -432,7 +435,7 @@ static int run(vprep *p, vc_err *err)
     if (!rc && p->ranks.rank == 0)
         rc = settle_plan(p, err);
     if (!rc)
-        rc = vprep_prompts_load(p, err);
+        rc = vprep_prompt_images_find(p, err);
     if (rc && p->writer)
         vf_writer_commit(p->writer, NULL);   /* the hints, for the next try */
     rc = vc_comm_agree(p->ranks.comm, rc, err);
@@ -446,6 +449,8 @@ static int run(vprep *p, vc_err *err)
         rc = vprep_forecast(p, stdout, err);
     if (!rc && !forecast && p->c.dry_run)
         vprep_no_forecast(stdout);
+    if (!rc && !p->c.dry_run)
+        fflush(stdout);                      /* the plan stands before the work, in a file too */
     rc = vc_comm_agree(p->ranks.comm, rc, err);
     if (!rc && !p->c.dry_run)
         rc = encode_stages(p, err);

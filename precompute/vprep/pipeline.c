@@ -115,15 +115,16 @@ static void line_encoded(line *l, bool ok)
     pthread_mutex_unlock(&l->lock);
 }
 
-/* Notes a clip that failed; the run continues unless --on_error or a change in place ends
- * the run. */
+/* Notes a clip that failed; the run continues unless a signal, --on_error or a change in place ends
+ * the run, which then skipped nothing. */
 static void job_failed(line *l, prep_job *j, const char *stage, const vc_err *why)
 {
     vc_err e = { 0 };
 
     if (vprep_item_failed(l->p, j->item, stage, why, &e))
         line_fail(l, &e);
-    line_done(l, j, false);
+    else
+        line_done(l, j, false);
     vc_turns_put(l->encoded, j->turn, NULL, 0);
     prep_job_free(j);
 }

@@ -459,8 +459,7 @@ int vprep_put_validations(vprep *p, vc_err *err)
 int vprep_prompts_load(vprep *p, vc_err *err)
 {
     const char *list = p->c.validation_prompts;
-    int rc = list ? vprep_prompts_read(&p->prompts, list, err) : 0;
-    return rc ? rc : vprep_prompt_images_find(p, err);
+    return list ? vprep_prompts_read(&p->prompts, list, err) : 0;
 }
 
 int vprep_text_forecast(vprep *p, uint64_t *reuse, uint64_t *encode, uint64_t *copy, vc_err *err)

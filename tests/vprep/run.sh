@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # vprep for users: flags and exit status, dry run, skipped inputs, repeated runs.
 . "$(dirname "$0")/../lib/check.sh"
+. "$lib/fault.sh"
 . "$lib/media.sh"
 
 
@@ -14,7 +15,8 @@ check "contradiction" 2 vprep --meta x --out "$dir/y" --append --overwrite && st
 check "other program's flag" 1 vprep --meta "$dir/none.json" --out "$dir/y" \
     --learning_rate 1e-4 && stderr_has vtrain
 check "launcher" 2 vprep --meta x --out "$dir/y" --main_process_ip a && stderr_has mpirun
-check "no hub ids" 2 vprep --meta x --out "$dir/y" --model THUDM/CogVideoX-2b && stderr_has folder
+check "no hub ids" 2 vprep --meta x --out "$dir/y" --model THUDM/CogVideoX-2b &&
+    stderr_has 'hf download THUDM/CogVideoX-2b --local-dir CogVideoX-2b'
 absent "$dir/y"
 
 # ---- a dry run, a run, the same run again ----
@@ -24,6 +26,23 @@ check "dry run" 0 vprep "${meta[@]}" --out "$dir/a" --dry_run && stdout_has "7 s
 [ "$(wc -l <"$dir/a/plan.jsonl")" -eq 7 ] || wrong "plan.jsonl does not have one line per sample"
 absent "$dir/a/manifest.json"
 check run 0 vprep "${meta[@]}" --out "$dir/a" && stderr_has "7 encoded"
+# In one file, as of a batch job, the plan stands before the work.
+vprep "${meta[@]}" --out "$dir/one-file" >"$dir/file" 2>&1 || wrong "one file: failed"
+awk '/^7 samples/ { plan = NR } /^vprep: text: / { work = NR } END { exit !(plan && plan < work) }' \
+    "$dir/file" || wrong "the plan is not before the work: $(cat "$dir/file")"
+
+# ---- a stop skips nothing, and the same command goes on ----
+check stopped 143 fault "open@media/clip-4.mp4:3:term" vprep "${meta[@]}" --out "$dir/stopped" \
+    --workers 1 --log_format json
+stderr_has '"extra":"[0-9] encoded, 0 reused, 0 skipped"'
+stderr_lacks ', [1-9] skipped'
+check "goes on" 0 vprep "${meta[@]}" --out "$dir/stopped" && stderr_has ", 0 skipped"
+
+# ---- a wrong list of validation prompts ends the run before media are opened ----
+echo '[{"text": "a"}, {"height": 64}]' >"$dir/prompts.json"
+check "wrong prompts" 1 vprep "${meta[@]}" --out "$dir/none" \
+    --validation_prompts "$dir/prompts.json"
+stderr_has 'prompts.json: row 2: no prompt' && stderr_lacks probing && absent "$dir/none"
 cp "$dir/a/plan.jsonl" "$dir/plan-a"
 check verify 0 vlat verify "$dir/a"
 check again 0 vprep "${meta[@]}" --out "$dir/a" && stderr_has "0 encoded, 7 reused"

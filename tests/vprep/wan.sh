@@ -26,6 +26,12 @@ stdout_has "mean.*\[4,3,6,8\]" && stdout_has "logvar.*\[4,3,6,8\]"
 stdout_has 'prompt_embeds f16 \[6,32\]'           # "a & b" and the end: cleaned, padding is not stored
 check still 0 vlat show "$dir/a" 000000000003/000 && stdout_has "mean.*\[4,1,"
 
+# ---- a second run without --model names the model, not the differences of its encoders ----
+check forgotten 2 vprep "${meta[@]:0:${#meta[@]}-2}" --out "$dir/a"
+stderr_has "no --model: --out $dir/a has values of wan2.1: add --model $dir/m, with which they were made"
+check "built-in codec" 1 vprep "${meta[@]:0:${#meta[@]}-2}" --model builtin --out "$dir/a"
+stderr_has 'vae.class: "AutoencoderKLWan" there, "BuiltinCodec" now' && stderr_lacks fingerprint
+
 # ---- first frames beside the clips ----
 check i2v 0 vprep "${meta[@]}" --out "$dir/i2v" --train_mode i2v
 check "verify i2v" 0 vlat verify "$dir/i2v"

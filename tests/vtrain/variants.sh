@@ -38,6 +38,15 @@ folder() {
     [ $# -eq 2 ] || tensors m/transformer/diffusion_pytorch_model.safetensors "${@:3}"
 }
 
+# ---- names of a hub, and paths that are not there ----
+both "^[a-z]*: --model THUDM/CogVideoX-2b: .*run .hf download THUDM/CogVideoX-2b --local-dir CogVideoX-2b., then give --model CogVideoX-2b" --model THUDM/CogVideoX-2b
+both 'run .hf download Wan-AI/Wan2.1 --local-dir Wan2.1' --model https://huggingface.co/Wan-AI/Wan2.1/tree/main
+both 'run .modelscope download --model Wan-AI/Wan2.1 --local_dir Wan2.1' --model https://modelscope.cn/models/Wan-AI/Wan2.1
+for path in none ./Wan-AI/none /Wan-AI/none Wan-AI/none/x ../none; do
+    both "^[a-z]*: --model $path: no such file or folder (nothing is downloaded" --model $path
+done
+expect 2 'run .hf download a/b .*--transformer b' vtrain --latents set.lmdb --output_dir out --transformer a/b
+
 # ---- a tensor or a field of diffusers' folders ----
 while IFS='|' read -r pipeline class fields tensor says; do
     folder "$pipeline" "{\"_class_name\":\"$class\"${fields:+,$fields}}" proj_out.weight $tensor
@@ -123,6 +132,7 @@ both 'layered.safetensors: time_text_embed.addition_t.*(Qwen-Image-Layered)' --m
 folder WanPipeline '{"_class_name":"WanTransformer3DModel"}'
 check absent 2 vprep --meta no.json --out out.lmdb --model m
 stderr_has 'the transformer of --model is not checked (m/transformer: .*): vtrain checks it'
+expect 2 'run .hf download google/t5 .*--text_encoder t5' vprep --meta no.json --out out.lmdb --model m --text_encoder google/t5
 rm -r m/transformer
 check absent 2 vprep --meta no.json --out out.lmdb --model m
 stderr_has 'the transformer of --model is not checked (m: no folder transformer): vtrain checks it'

@@ -114,9 +114,6 @@ int vtrain_data_frames(const vtrain_data *d, int f);
 bool vtrain_data_weighted(const vtrain_data *d);
 
 const char *vtrain_data_family(const vtrain_data *d);       /* of the manifests */
-/* The --model that vprep made the first dataset with, malloc'ed; NULL: it is not recorded in a plain
- * form. */
-char *vtrain_data_model(const vtrain_data *d);
 vc_mode vtrain_data_mode(const vtrain_data *d);             /* of the first manifest */
 const char *vtrain_data_vae(const vtrain_data *d);          /* class of the VAE */
 const vtrain_norm *vtrain_data_norm(const vtrain_data *d);

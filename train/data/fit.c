@@ -13,7 +13,7 @@
 
 /* Limits far above any model, which bound the memory that a hostile manifest can request. */
 enum { MAX_CHANNELS = 4096, MAX_WIDTH = 1 << 16, MAX_TOKENS = 1 << 14, MAX_RATIO = 4096,
-       MAX_CONFIG = 16 << 20, MAX_SETTINGS = 1 << 20 };
+       MAX_CONFIG = 16 << 20 };
 
 /* ---- reading ---- */
 
@@ -161,22 +161,6 @@ int vtrain_head_read(vtrain_head *h, const cJSON *manifest, vc_err *err)
         return vc_context(err, rc, "image_encoder");
     rc = read_norm(&h->norm, norm, "mean", "std", h->channels, err);
     return rc ? vc_context(err, rc, "normalization") : read_slots(h, manifest, err);
-}
-
-/* The settings are YAML as vprep writes it, so a plain path follows the name of the flag. */
-char *vtrain_data_model(const vtrain_data *d)
-{
-    static const char flag[] = "\nmodel: ";
-    char *path = vc_path_join(vf_dataset_path(d->set[0].data), "vprep.yaml"), *text = NULL;
-    size_t size;
-    const char *at = path && !vc_file_read(&text, &size, path, MAX_SETTINGS, NULL)
-                         ? strstr(text, flag) : NULL;
-    at = at ? at + strlen(flag) : NULL;
-    size_t n = at ? strcspn(at, "\n") : 0;
-    char *model = n && !strchr("\"'", *at) ? strndup(at, n) : NULL;
-    free(text);
-    free(path);
-    return model;
 }
 
 /* ---- comparing ---- */
