@@ -264,6 +264,7 @@ static int keep_reason(char **unread, const char *path, const vc_err *why, vc_er
     return *unread ? 0 : vc_no_memory(err);
 }
 
+/* Adds to *unread, where it is NULL. */
 static int check_path(char **unread, const char *path, vc_err *err)
 {
     cJSON *config;
@@ -302,5 +303,13 @@ int vf_transformer_check(char **unread, const char *model, vc_err *err)
             rc = check_path(unread, path ? path : model, err);
         free(path);
     }
+    return rc;
+}
+
+int vf_transformer_check_file(const char *path, vc_err *err)
+{
+    char *unread = NULL;
+    int rc = check_path(&unread, path, err);
+    free(unread);
     return rc;
 }

@@ -34,5 +34,7 @@ int vf_transformer_check_pipeline(const char *model, vc_err *err);
  * says why names of tensors could not be read, as in a folder of encoders alone, or NULL. Errors
  * are those of the functions above, with the path in front. The caller frees *unread. */
 int vf_transformer_check(char **unread, const char *model, vc_err *err);
+/* Checks the transformer in a file or a folder; one that cannot be read passes. */
+int vf_transformer_check_file(const char *path, vc_err *err);
 
 #endif

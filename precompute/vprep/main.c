@@ -18,6 +18,7 @@
 #include "common/tensor/backend.h"
 #include "formats/columnar/columnar.h"
 #include "formats/tensors/origins.h"
+#include "formats/tensors/transformers.h"
 #include "precompute/encode/prompt_images.h"
 #include "precompute/run/reuse.h"
 
@@ -149,7 +150,7 @@ static void say_dtype(const vprep *p)
                vc_dtype_name(pictures), vc_dtype_name(texts));
 }
 
-/* Takes a component that DiffSynth-Studio's flags name; vprep reads no transformer. */
+/* Takes a component that DiffSynth-Studio's flags name; of a transformer vprep reads the names. */
 static int take_origin(void *arg, const char *slot, const char *path, vc_err *err)
 {
     static const char *const parts[] = { "model", "vae", "text_encoder", "text_encoder_2",
@@ -157,7 +158,8 @@ static int take_origin(void *arg, const char *slot, const char *path, vc_err *er
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (!strcmp(slot, parts[i]))
             return vc_flags_prefer(arg, slot, path, err);
-    return 0;
+    int rc = strncmp(slot, "transformer", 11) ? 0 : vf_transformer_check_file(path, err);
+    return rc && rc != VC_ENOMEM ? vc_context(err, VC_EUSAGE, "--transformer") : rc;
 }
 
 /* Called after vc_flags_parse, even after errors: adds all further errors of the flags. */

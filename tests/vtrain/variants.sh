@@ -18,15 +18,17 @@ tensors() {
     head -c $at /dev/zero >>"$file"
 }
 
+said() { sed -n "/whose defaults differ/d; s/^$1: //p" "$stderr"; }
+
 # both PATTERN FLAGS...: both programs end with the same line, which has PATTERN, and make nothing.
 both() {
     local pattern=$1
     shift
     expect 2 "$pattern" vprep --meta no-such-list.json --out out.lmdb "$@"
     local line
-    line=$(sed -n 's/^vprep: //p' "$stderr")
+    line=$(said vprep)
     expect "1 2" "$pattern" vtrain --latents set.lmdb --output_dir out "$@"
-    [ "$(sed -n 's/^vtrain: //p' "$stderr")" = "$line" ] || wrong "vprep said: $line"
+    [ "$(said vtrain)" = "$line" ] || wrong "vprep said: $line"
     absent out out.lmdb
 }
 
@@ -127,6 +129,8 @@ tensors fill.safetensors double_blocks.0.img_attn.norm.key_norm.scale img_in.new
 both 'fill.safetensors: tensor img_in.new.weight: .*of the class Flux' --model fill.safetensors
 tensors layered.safetensors transformer_blocks.0.img_mod.1.weight time_text_embed.addition_t_embedding.weight
 both 'layered.safetensors: time_text_embed.addition_t.*(Qwen-Image-Layered)' --model layered.safetensors
+
+both '^[a-z]*: --transformer: layered.safetensors: time_text_embed' --model_paths '["layered.safetensors"]'
 
 # ---- a model without its transformer, which nothing was downloaded of: one line ----
 folder WanPipeline '{"_class_name":"WanTransformer3DModel"}'
