@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "common/cli/inputs.h"
-#include "common/roles.h"
 #include "train/base.h"
 
 /* Takes --extra_inputs input_image: all clips of a model whose picture is the first latent begin
