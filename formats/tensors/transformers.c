@@ -231,6 +231,18 @@ static bool is_known(const char *class)
     return known;
 }
 
+/* Whether the model's transformer is the built-in one, of which no pipeline is known. */
+static bool is_builtin(const char *model)
+{
+    const char *class = "";
+    cJSON *config;
+    bool is = !vf_component_transformer(&config, model, NULL) && config &&
+              !vf_json_str_opt(config, "_class_name", &class, NULL) &&
+              !strcmp(class, vc_families()->transformer);
+    cJSON_Delete(config);
+    return is;
+}
+
 int vf_transformer_check_pipeline(const char *model, vc_err *err)
 {
     char list[1200] = "";
@@ -238,14 +250,16 @@ int vf_transformer_check_pipeline(const char *model, vc_err *err)
     cJSON *o;
     int rc = vf_json_read_in_opt(&o, model, "model_index.json", MAX_CONFIG, err);
     if (!rc && o)
-        rc = vc_context(err, vf_json_str(o, "_class_name", &class, err), "%s/model_index.json",
+        rc = vc_context(err, vf_json_str_opt(o, "_class_name", &class, err), "%s/model_index.json",
                         model);
-    if (!rc && o && strstr(class, "Control") && !is_known(class))
-        rc = vc_fail(err, VC_EINVAL, "%s/model_index.json: %.80s: the Control models that are "
-                     "trained here are VideoX-Fun's of CogVideoX and Wan "
-                     "(CogVideoXFunControlPipeline, WanFunControlPipeline): give one, or a "
-                     "text-to-video, image-to-video or inpainting model", model, class);
-    else if (!rc && o && !is_known(class)) {
+    const bool unknown = !rc && *class && !is_known(class);
+    if (unknown && strstr(class, "Control"))
+        rc = vc_fail(err, VC_EINVAL, "%s/model_index.json: %.80s: of Control models, which read "
+                     "the latents of a control clip beside the noisy ones, VideoX-Fun's of "
+                     "CogVideoX and Wan are trained here (CogVideoXFunControlPipeline, "
+                     "WanFunControlPipeline): give one, or a text-to-video, image-to-video or "
+                     "inpainting model", model, class);
+    else if (unknown && !is_builtin(model)) {
         list_pipelines(list, sizeof list);
         rc = vc_fail(err, VC_EINVAL, "%s/model_index.json: no family here has a pipeline %.80s: "
                      "give a model of a known one, or its transformer alone by vtrain's "

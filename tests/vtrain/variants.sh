@@ -104,7 +104,7 @@ for pipeline in FluxKontextPipeline FluxFillPipeline QwenImageEditPipeline WanVA
     both "m/model_index.json: no family here has a pipeline $pipeline: .*known: CogVideoXPipeline" --model m
 done
 folder SD3ControlNetPipeline '{"_class_name":"FluxTransformer2DModel"}' proj_out.weight
-both "the Control models that are trained here are VideoX-Fun's" --model m
+both "of Control models, .* VideoX-Fun's of CogVideoX and Wan are trained here" --model m
 
 # ---- the first authors' folders, and single files ----
 while IFS='|' read -r fields tensor says; do
