@@ -342,7 +342,7 @@ static void test_refused(void **state)
     };
     for (size_t i = 0; i < COUNT(row); i++) {
         char *args = vc_format("--max_train_steps 1 %s", row[i].args);
-        ranks_model = row[i].builtin ? RANKS_BUILTIN : own;
+        ranks_model = row[i].builtin ? "--model builtin " RANKS_BUILTIN : own;
         assert_int_equal(ranks_run(row[i].ranks, dir, "refused", args), 2);
         ranks_model = own;
         assert_int_equal(ranks_say("vtrain: --sp"), 1);
