@@ -32,7 +32,7 @@ awk '/^7 samples/ { plan = NR } /^vprep: text: / { work = NR } END { exit !(plan
     "$dir/file" || wrong "the plan is not before the work: $(cat "$dir/file")"
 
 # ---- a stop skips nothing, and the same command goes on ----
-check stopped 143 fault "open@media/clip-4.mp4:3:term" vprep "${meta[@]}" --out "$dir/stopped" \
+check stopped 143 fault "open@media/clip-4.mp4:4:term" vprep "${meta[@]}" --out "$dir/stopped" \
     --workers 1 --log_format json
 stderr_has '"extra":"[0-9] encoded, 0 reused, 0 skipped"'
 stderr_lacks ', [1-9] skipped'
