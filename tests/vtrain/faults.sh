@@ -22,13 +22,14 @@ missing()
     vlat verify k >/dev/null 2>&1 || echo "not whole"
 }
 
-# judge RULE: checks the status and the files of the run
+# judge RULE: checks the status and the files of the run. If all writes fail from a message's on,
+# there is no way to print the reason.
 judge()
 {
     case $status in
     0) same_end k/checkpoint-3 whole/checkpoint-3 || wrong "$1: exit 0 with other weights"
        [ -z "$(missing)" ] || wrong "$1: exit 0, but it lacks $(missing)" ;;
-    1) [ -s output ] || wrong "$1: failed without a message" ;;
+    1) [ -s output ] || [[ $1 == write:*+:* ]] || wrong "$1: failed without a message" ;;
     *) wrong "$1: status $status: $(tail -3 output)" ;;
     esac
     vlat verify k/checkpoint-1 >"$log" 2>&1 ||
