@@ -135,7 +135,8 @@ static int check_settings(const vtrain *t, const vtrain_state *s, const vtrain_s
                           vc_err *err)
 {
     for (const vc_flag *f = vtrain_program.flags; f->name; f++) {
-        if (f->kind == VC_GROUP || listed(may_change, f->name))
+        bool unused = !strncmp(f->name, "ema_", 4) && !t->cfg.use_ema;
+        if (f->kind == VC_GROUP || unused || listed(may_change, f->name))
             continue;
         const char *had = setting(s, f), *has = setting(now, f);
         if (!strcmp(had, has))
