@@ -86,11 +86,11 @@ ffmpeg -v error -y -i media/clip-0.mp4 -frames:v 1 media/frame.png
 expect 0 '1 encoded' vprep --meta media/one.json "${sampling[@]}" --model control --train_mode control --out one.lmdb
 
 # ---- errors name the remedy ----
-skipped() { # skipped REASON OUT LIST
-    expect 3 skipped vprep --meta "media/$3" "${sampling[@]}" --model control --train_mode control --out "$2"
+skipped() { # skipped REASON OUT LIST: each row or some rows of the list
+    check "$2" "${4:-3}" vprep --meta "media/$3" "${sampling[@]}" --model control --train_mode control --out "$2"
     holds "$2/errors.jsonl" "$1"
 }
-skipped 'no control_file_path: --train_mode control needs the control clip or picture of each row' none.lmdb metadata.json
+skipped 'no control_file_path: --train_mode control needs the control clip or picture of each row' none.lmdb metadata.json 1
 ffmpeg -v error -y -i media/clip-0.mp4 -frames:v 4 media/control-clip-0.mp4
 skipped 'control_file_path control-clip-0.mp4: 4 frames, but the clip has' short.lmdb control.json
 ffmpeg -v error -y -i media/clip-0.mp4 -vf scale=32:64,setsar=1 media/control-clip-0.mp4
