@@ -14,7 +14,8 @@
 
 int vf_dataset_remedy(const char *path, int rc, vc_err *err)
 {
-    if (rc == VC_EFORMAT && err && !strstr(err->text, "--repair keeps what is good")) {
+    const bool damage = rc == VC_EFORMAT || rc == VC_ENUMERIC;
+    if (damage && err && !strstr(err->text, "--repair keeps what is good")) {
         size_t n = strlen(err->text);
         snprintf(err->text + n, sizeof err->text - n,
                  "; vlat verify %s --repair keeps what is good, and says how vprep makes the rest "

@@ -39,11 +39,17 @@ struct exchange_sink {
     uint64_t values, inexact;                /* normalised values; those that raw f32 changes */
 };
 
-/* sink_check.c. Checks the shapes, types and values of an item's latents. */
+/* sink_check.c. Reads all values of a view, unless it has no data: VC_ENUMERIC where one is NaN or
+ * infinite; `what` is its name in the error. */
+int exchange_check_finite(const vf_view *v, const char *what, vc_err *err);
+/* Checks the shapes, types and values of an item's latents. */
 int exchange_check_latent(const exchange_item *m, vc_err *err);
 /* Checks text i of an item, and compares it with the first item's, t, unless t is NULL. */
 int exchange_check_text(const struct exchange_encoder *t, const exchange_item *m, int i,
                         vc_err *err);
+/* Checks a whole value of a dataset, of a text or of latents: it has the tensors of one kind of
+ * value (docs/format.md) and no others, and all numbers are finite. */
+int exchange_check_value(bool text, const vf_safetensors *st, vc_err *err);
 
 #define EXCHANGE_VIDEOS "videos.txt"
 typedef int (*exchange_pair_fn)(exchange *x, const char *root, const char *video,

@@ -189,6 +189,8 @@ int exchange_put_value(exchange *x, const char *name, const void *data, size_t n
     int rc = vf_safetensors_parse(&st, data, n, err);
     if (!rc) {
         rc = vf_safetensors_check(st, err);
+        if (!rc)
+            rc = exchange_check_value(text, st, err);
         vf_safetensors_close(st);
     }
     if (!rc)

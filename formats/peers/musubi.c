@@ -315,6 +315,33 @@ static const vf_view *find_tensor(const vf_safetensors *f, const char *name, boo
     return NULL;
 }
 
+/* Checks that the name ends with the tensor's type, as all names of musubi's do: another ending is
+ * a damaged name. */
+static int check_word(const vf_view *v, vc_err *err)
+{
+    static const char *const words[] = { [VC_F32] = "float32", [VC_BF16] = "bfloat16",
+                                         [VC_F16] = "float16", [VC_F8E4M3] = "float8_e4m3fn",
+                                         [VC_F8E5M2] = "float8_e5m2", [VC_F64] = "float64" };
+    const char *word = v->dtype <= VC_F64 ? words[v->dtype] : "";
+    size_t n = strlen(v->name), k = strlen(word);
+    if (n > k && v->name[n - k - 1] == '_' && !strcmp(v->name + n - k, word))
+        return 0;
+    return vc_fail(err, VC_EFORMAT, "tensor \"%.60s\", of type %s: a name that ends with _%s "
+                   "expected: the file is damaged", v->name, vc_dtype_name(v->dtype), word);
+}
+
+/* Checks the name latents_FxHxW_TYPE of a tensor [C,F,H,W]. */
+static int check_latent_name(const vf_view *v, vc_err *err)
+{
+    char sizes[80];
+    snprintf(sizes, sizeof sizes, "latents_%" PRId64 "x%" PRId64 "x%" PRId64 "_", v->dim[1],
+             v->dim[2], v->dim[3]);
+    if (v->nd == 4 && strncmp(v->name, sizes, strlen(sizes)))
+        return vc_fail(err, VC_EFORMAT, "tensor \"%.60s\": the name %sTYPE, of its sizes, "
+                       "expected: the file is damaged", v->name, sizes);
+    return check_word(v, err);
+}
+
 /* Counts the ones of a mask of ones followed by zeros. */
 static int masked_rows(const vf_safetensors *f, const char *name, const vf_view *v, int64_t *rows,
                        vc_err *err)
@@ -336,10 +363,13 @@ static int read_text(exchange_item *m, const arch *a, const vf_safetensors *f, v
     int64_t rows;
     if (!v || v->nd != 2 || v->dim[0] < 1)
         return vc_fail(err, VC_EFORMAT, "%s_TYPE [n,D]: missing", a->embeds);
+    int rc = check_word(v, err);
+    if (rc)
+        return rc;
     m->text[0].embeds = *v;
     m->n_text = 1;
     if (a->mask) {
-        int rc = masked_rows(f, a->embeds, v, &rows, err);
+        rc = masked_rows(f, a->embeds, v, &rows, err);
         if (rc)
             return rc;
         m->text[0].length = v->dim[0];
@@ -349,10 +379,13 @@ static int read_text(exchange_item *m, const arch *a, const vf_safetensors *f, v
     if (a->pooled) {
         if (!(p = find_tensor(f, a->pooled, false)) || p->nd != 1)
             return vc_fail(err, VC_EFORMAT, "%s_TYPE [D]: missing", a->pooled);
+        if ((rc = check_word(p, err)))
+            return rc;
         m->text[1].pooled = *p;
         m->n_text = 2;
     }
-    m->caption = vf_safetensors_meta(f, "caption1");
+    if (!(m->caption = vf_safetensors_meta(f, "caption1")))
+        return vc_fail(err, VC_EFORMAT, "__metadata__: caption1, the caption: missing");
     return 0;
 }
 
@@ -366,7 +399,9 @@ static int read_pair(exchange *x, const parsed *p, const char *file, const vf_sa
         return vc_fail(err, VC_EFORMAT, "%s: latents_FxHxW_TYPE: missing", file);
     m.mean = *v;
     x->no_conditions += (uint64_t)vf_safetensors_count(latent) - 1;
-    int rc = vc_context(err, read_text(&m, p->a, text, err), "%s_%s_te.safetensors", p->stem,
+    int rc = vc_context(err, check_latent_name(v, err), "%s", file);
+    if (!rc)
+        rc = vc_context(err, read_text(&m, p->a, text, err), "%s_%s_te.safetensors", p->stem,
                         p->a->tag);
     return rc ? rc : exchange_put(x, &m, err);
 }

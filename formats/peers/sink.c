@@ -318,6 +318,8 @@ static int put_latent(exchange *x, const exchange_item *m, vf_key *k, vc_err *er
     uint8_t *st = NULL;
     size_t size = 0;
     int rc = x->normalized ? denormalize(x, &v[0], &own, err) : 0;
+    if (!rc && own)                          /* a factor may have made a value too large */
+        rc = exchange_check_finite(&v[0], "latents without normalisation", err);
     v[0].name = m->drawn ? "sample" : "mean";
     v[1].name = "logvar";
     if (!rc)

@@ -1,14 +1,35 @@
 /* sink_check.c - checks the values of an item that an importer reads. See exchange_parts.h */
 #include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "formats/peers/exchange_parts.h"
+#include "formats/tensors/values.h"
 
 /* True for latents of zeros, which no VAE makes. */
 static bool all_zero(const vf_view *v)
 {
     const uint8_t *p = v->data;
     return v->bytes && !p[0] && !memcmp(p, p + 1, v->bytes - 1);
+}
+
+int exchange_check_finite(const vf_view *v, const char *what, vc_err *err)
+{
+    enum { SOME = 4096 };
+    float x[SOME];
+    const size_t all = v->data ? (size_t)vf_view_count(v) : 0;
+    for (size_t at = 0; at < all; at += SOME) {
+        size_t n = all - at < SOME ? all - at : SOME, i = 0;
+        vf_view_f32(x, v, at, n);
+        if (vf_all_finite(x, n))
+            continue;
+        while (isfinite(x[i]))
+            i++;
+        return vc_fail(err, VC_ENUMERIC, "%s: element %zu is %g: the file is damaged, or its "
+                       "encoder failed: make it again", what, at + i, (double)x[i]);
+    }
+    return 0;
 }
 
 int exchange_check_latent(const exchange_item *m, vc_err *err)
@@ -30,18 +51,24 @@ int exchange_check_latent(const exchange_item *m, vc_err *err)
         return vc_fail(err, VC_EFORMAT,
                        "latents: all of them are zero, as in a file that was not written "
                        "to its end");
-    return 0;
+    int rc = exchange_check_finite(v, "latents", err);
+    return rc ? rc : exchange_check_finite(l, "logvar", err);
 }
 
 int exchange_check_text(const struct exchange_encoder *t, const exchange_item *m, int i,
                         vc_err *err)
 {
     const vf_view *e = &m->text[i].embeds, *p = &m->text[i].pooled;
+    char what[40];
     if ((e->data && (e->nd != 2 || e->dim[0] < 1 || e->dtype > VC_F64)) ||
         (p->data && (p->nd != 1 || p->dtype > VC_F64)) || (!e->data && !p->data))
         return vc_fail(err, VC_EFORMAT, "text %d: [n,D] expected", i + 1);
-    if (!t)
-        return 0;
+    snprintf(what, sizeof what, "text %d", i + 1);
+    int rc = exchange_check_finite(e, what, err);
+    if (!rc)
+        rc = exchange_check_finite(p, what, err);
+    if (rc || !t)
+        return rc;
     if (t->embeds != (e->data != NULL))
         return vc_fail(err, VC_EMISMATCH, "text %d: with and without states of its tokens", i + 1);
     if ((e->data ? e->dim[1] : p->dim[0]) != t->width || (p->data ? p->dim[0] : 0) != t->pooled)
@@ -53,4 +80,51 @@ int exchange_check_text(const struct exchange_encoder *t, const exchange_item *m
                        "text %d: %" PRId64 " tokens, at most %" PRId64 " expected "
                        "after the first", i + 1, e->dim[0], most);
     return 0;
+}
+
+/* The tensors of each kind of value. */
+static const struct kind {
+    bool text, alone;                        /* alone: there may be `second` without `first` */
+    const char *first, *second;
+} kinds[] = {
+    { false, false, "mean", "logvar" }, { false, false, "sample", NULL },
+    { false, false, "mask", NULL }, { false, false, "image_embeds", NULL },
+    { true, true, "prompt_embeds", "pooled" },
+};
+
+static bool has(const vf_safetensors *st, const char *name)
+{
+    vf_view v;
+    return name && !vf_safetensors_get(st, name, &v, NULL);
+}
+
+static int check_names(bool text, const vf_safetensors *st, vc_err *err)
+{
+    const struct kind *k = NULL;
+    for (size_t i = 0; !k && i < sizeof kinds / sizeof *kinds; i++)
+        if (kinds[i].text == text && (has(st, kinds[i].first) || has(st, kinds[i].second)))
+            k = &kinds[i];
+    for (int i = 0; i < vf_safetensors_count(st); i++) {
+        const char *name = vf_safetensors_at(st, i)->name;
+        if (!k || (strcmp(name, k->first) && (!k->second || strcmp(name, k->second))))
+            return vc_fail(err, VC_EFORMAT, "tensor \"%.60s\": no such tensor belongs to a value "
+                           "of %s: the file is damaged: export it again", name,
+                           text ? "texts" : "latents");
+    }
+    if (!k || (!k->alone && !has(st, k->first)))
+        return vc_fail(err, VC_EFORMAT, "no tensor \"%s\": the file is damaged: export it again",
+                       k ? k->first : text ? "prompt_embeds" : "mean");
+    return 0;
+}
+
+int exchange_check_value(bool text, const vf_safetensors *st, vc_err *err)
+{
+    char what[80];
+    int rc = check_names(text, st, err);
+    for (int i = 0; !rc && i < vf_safetensors_count(st); i++) {
+        const vf_view *v = vf_safetensors_at(st, i);
+        snprintf(what, sizeof what, "tensor \"%.60s\"", v->name);
+        rc = exchange_check_finite(v, what, err);
+    }
+    return rc;
 }

@@ -70,7 +70,14 @@ static int copy_text(const exchange_texts *t, vf_writer *w, const cJSON *hex, vc
             vc_fail(err, VC_EFORMAT, "--texts: a text's key: 32 hex digits expected"), err);
     if (vf_writer_has_text(w, k))
         return 0;
+    vf_safetensors *st = NULL;
     int rc = vf_dataset_bytes(t->d, true, k, &data, &n, err);
+    if (!rc)
+        rc = vf_safetensors_parse(&st, data, n, err);
+    if (!rc)
+        rc = vc_context(err, exchange_check_value(true, st, err), "--texts %s: text %s",
+                        vf_dataset_path(t->d), hex->valuestring);
+    vf_safetensors_close(st);
     return rc ? rc : vf_writer_put_text(w, k, data, n, err);
 }
 

@@ -1,5 +1,6 @@
 /* test_exchange.c - orders, types and constants of other trainers' latents are compared with
  * numbers computed by hand: a round trip alone would not find a mistake in both directions. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +11,7 @@
 #include <cmocka.h>
 
 #include "common/base/sha256.h"
-#include "formats/peers/exchange.h"
+#include "formats/peers/exchange_parts.h"
 #include "tests/lib/tmp_dir.h"
 
 static void test_swap(void **state)
@@ -176,6 +177,71 @@ static void test_sha256(void **state)
         assert_string_equal(vc_sha256(hex, rows[i].text, strlen(rows[i].text)), rows[i].want);
 }
 
+/* Values of a dataset with names or numbers that no reader can use. */
+static void test_values(void **state)
+{
+    static const float good[4] = { 1, 2, 3, 4 }, bad[4] = { 1, 2, 3, (float)INFINITY },
+        none[4] = { 1, (float)NAN, 3, 4 };
+    static const struct { bool text; const char *a, *b; const float *data; const char *message; }
+    rows[] = {
+        { false, "mean", NULL, good, NULL }, { false, "mean", "logvar", good, NULL },
+        { false, "sample", NULL, good, NULL }, { false, "mask", NULL, good, NULL },
+        { false, "image_embeds", NULL, good, NULL }, { true, "prompt_embeds", NULL, good, NULL },
+        { true, "prompt_embeds", "pooled", good, NULL }, { true, "pooled", NULL, good, NULL },
+        { false, "meen", NULL, good, "tensor \"meen\": no such tensor" },
+        { false, "mean", "lagvar", good, "tensor \"lagvar\"" },
+        { false, "meen", "logvar", good, "tensor \"meen\"" },
+        { false, "logvar", NULL, good, "no tensor \"mean\"" },
+        { false, "sample", "logvar", good, "tensor \"sample\"" },
+        { false, "mask", "mean", good, "tensor \"mask\"" },
+        { false, "prompt_embeds", NULL, good, "tensor \"prompt_embeds\"" },
+        { true, "prompt_embeds", "pooked", good, "tensor \"pooked\"" },
+        { true, "mean", NULL, good, "tensor \"mean\"" },
+        { false, "mean", "logvar", bad, "tensor \"logvar\": element 3 is inf" },
+        { true, "pooled", NULL, none, "tensor \"pooled\": element 1 is nan" },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        vc_err err = { 0 };
+        vf_view v[2] = { { rows[i].a, VC_F32, 1, { 4 }, rows[i].b ? good : rows[i].data, 16 },
+                         { rows[i].b, VC_F32, 1, { 4 }, rows[i].data, 16 } };
+        uint8_t *bytes;
+        size_t size;
+        vf_safetensors *st;
+        assert_int_equal(vf_safetensors_pack(&bytes, &size, v, rows[i].b ? 2 : 1, NULL, 0, 1, NULL),
+                         0);
+        assert_int_equal(vf_safetensors_parse(&st, bytes, size, NULL), 0);
+        int rc = exchange_check_value(rows[i].text, st, &err);
+        if (!rows[i].message ? rc : !rc || !strstr(err.text, rows[i].message))
+            fail_msg("row %zu: %d, %s", i, rc, err.text);
+        vf_safetensors_close(st);
+        free(bytes);
+    }
+}
+
+/* Latents and texts of other trainers' files, with a value that is no number in each place. */
+static void test_finite(void **state)
+{
+    static const struct { float value; bool fails; } rows[] = {
+        { 1, false }, { (float)NAN, true }, { (float)INFINITY, true }, { -(float)INFINITY, true },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (int at = 0; at < 4; at++) {
+            float f[4][4] = { { 1, 2, 3, 4 }, { 1, 2, 3, 4 }, { 1, 2, 3, 4 }, { 1, 2, 3, 4 } };
+            vc_err err = { 0 };
+            f[at][at] = rows[i].value;
+            exchange_item m = { .mean = { "", VC_F32, 4, { 4, 1, 1, 1 }, f[0], 16 }, .n_text = 1,
+                                .logvar = { "", VC_F32, 4, { 4, 1, 1, 1 }, f[1], 16 } };
+            m.text[0].embeds = (vf_view){ "", VC_F32, 2, { 2, 2 }, f[2], 16 };
+            m.text[0].pooled = (vf_view){ "", VC_F32, 1, { 4 }, f[3], 16 };
+            int latent = exchange_check_latent(&m, at < 2 ? &err : NULL);
+            int text = exchange_check_text(NULL, &m, 0, at < 2 ? NULL : &err);
+            assert_int_equal(latent, rows[i].fails && at < 2 ? VC_ENUMERIC : 0);
+            assert_int_equal(text, rows[i].fails && at >= 2 ? VC_ENUMERIC : 0);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -185,6 +251,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_constants_of_a_file, tmp_dir_setup, tmp_dir_teardown),
         cmocka_unit_test(test_masks),
         cmocka_unit_test(test_sha256),
+        cmocka_unit_test(test_values), cmocka_unit_test(test_finite),
     };
     return cmocka_run_group_tests_name("exchange", tests, NULL, NULL);
 }
