@@ -56,6 +56,7 @@ typedef struct vlat_place_kind {
 struct vlat_place {
     const vlat_place_kind *kind;
     const char *where;                       /* as the user wrote it; borrowed */
+    char *shown;                             /* the same without its secrets, for messages */
     const atomic_int *stop;                  /* nonzero: calls end soon with VC_ESTOP; borrowed */
 };
 
@@ -71,7 +72,7 @@ int vlat_place_open(vlat_place **out, const char *where, const atomic_int *stop,
 void vlat_place_close(vlat_place *p);        /* p may be NULL */
 
 /* The kinds, in place_http.c (or place_none.c), place_ssh.c and place_folder.c. */
-int vlat_http_open(vlat_place **out, const char *where, vc_err *err);
+int vlat_http_open(vlat_place **out, const char *shown, vc_err *err);
 int vlat_ssh_open(vlat_place **out, const char *where, vc_err *err);
 int vlat_folder_open(vlat_place **out, const char *where, vc_err *err);
 

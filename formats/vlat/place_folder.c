@@ -15,6 +15,7 @@
 
 #include "common/os/file.h"
 #include "formats/vlat/owner.h"
+#include "formats/vlat/secrets.h"
 
 enum { BLOCK = 1 << 18 };
 
@@ -256,21 +257,29 @@ int vlat_place_open(vlat_place **out, const char *where, const atomic_int *stop,
     const char *colon = strchr(where, ':');
     bool http = !strncasecmp(where, web[0], 7) || !strncasecmp(where, web[1], 8);
     bool remote = colon && colon > where && strcspn(where, "/") > (size_t)(colon - where);
+    char *shown = vlat_without_secrets(where, true);
+    int rc = shown ? 0 : vc_no_memory(err);
     *out = NULL;
-    if (!http && strstr(where, "://"))
-        return vc_fail(err, VC_EUSAGE, "%s: give an address that begins with http:// or https://, "
-                       "a path USER@HOST:FOLDER for ssh, or a folder", where);
-    int rc = http ? vlat_http_open(out, where, err)
+    if (!rc && !http && strstr(where, "://"))
+        rc = vc_fail(err, VC_EUSAGE, "%s: give an address that begins with http:// or https://, "
+                     "a path USER@HOST:FOLDER for ssh, or a folder", shown);
+    if (!rc)
+        rc = http ? vlat_http_open(out, shown, err)
                   : remote ? vlat_ssh_open(out, where, err) : vlat_folder_open(out, where, err);
-    if (rc)
+    if (rc) {
+        free(shown);
         return rc;
+    }
     (*out)->where = where;
+    (*out)->shown = shown;
     (*out)->stop = stop;
     return 0;
 }
 
 void vlat_place_close(vlat_place *p)
 {
-    if (p)
-        p->kind->close(p);
+    if (!p)
+        return;
+    free(p->shown);
+    p->kind->close(p);
 }

@@ -110,7 +110,7 @@ static int get(vlat_place *p, const char *name, uint64_t from, uint64_t n, const
     curl_easy_setopt(h->curl, CURLOPT_URL, url);
     curl_easy_setopt(h->curl, CURLOPT_RANGE, from || !open ? range : NULL);
     int rc = outcome(h, curl_easy_perform(h->curl), again, err);
-    rc = vc_context(err, rc, "%s", url);
+    rc = vc_context(err, rc, "%s/%s", p->shown, name);
     free(url);
     return rc;
 }
@@ -123,11 +123,11 @@ static void close_http(vlat_place *p)
 
 static const vlat_place_kind kind = { .get = get, .close = close_http };
 
-int vlat_http_open(vlat_place **out, const char *where, vc_err *err)
+int vlat_http_open(vlat_place **out, const char *shown, vc_err *err)
 {
     http *h = calloc(1, sizeof *h);
     CURL *c = h ? curl_easy_init() : NULL;
-    (void)where;
+    (void)shown;
     if (!c) {
         free(h);
         return vc_no_memory(err);

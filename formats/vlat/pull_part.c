@@ -69,7 +69,7 @@ static int request(part *p, const sparse *f, uint64_t at, uint64_t end, vc_err *
         rc = p->source->kind->get(p->source, f->info->file, l.at, end - l.at,
                                   &(vlat_sink){ land, &l }, &again, &e);
         if (!rc && l.at < end)
-            rc = vc_fail(&e, VC_EFORMAT, "%s/%s ends at byte %" PRIu64 " of %" PRId64, p->v->path,
+            rc = vc_fail(&e, VC_EFORMAT, "%s/%s ends at byte %" PRIu64 " of %" PRId64, p->source->shown,
                          f->info->file, l.at, f->info->bytes);
         again = again && !vlat_place_stopped(p->source);
         if (l.at > before)
@@ -130,7 +130,7 @@ static int make_files(part *p, vc_err *err)
     size_t n;
     int rc = vlat_fetch_text(p->source, VF_MANIFEST, VF_MAX_LIST, &text, &n, err);
     if (!rc)
-        rc = vf_manifest_parse(&p->manifest, text, n, p->v->path, err);
+        rc = vf_manifest_parse(&p->manifest, text, n, p->source->shown, err);
     p->file = calloc((size_t)p->manifest.n_shards + 1, sizeof *p->file);
     char *dir = vc_format("%s.pull-XXXXXX", p->v->o->out);
     if (!rc && (!p->file || !dir))
@@ -180,13 +180,14 @@ int vlat_pull_part(const vlat *v, vc_err *err)
     if (!rc)
         rc = make_files(&p, err);
     if (!rc)
-        rc = vf_dataset_open_fetched(&d, p.dir, v->path, &fetch, err);
+        rc = vf_dataset_open_fetched(&d, p.dir, p.source->shown, &fetch, err);
     int left = p.dir ? vc_remove_tree(p.dir, rc ? NULL : err) : 0;
     rc = rc ? rc : left;
     if (!rc)
         rc = vlat_copy_where(v, d, v->o->where, e, v->o->shards, err);
     if (!rc)
-        vc_say(v->progress, "%s came from %s", vc_human_bytes(a, (double)p.came), v->path);
+        vc_say(v->progress, "%s came from %s", vc_human_bytes(a, (double)p.came),
+               p.source->shown);
     vf_dataset_close(d);
     vf_expr_close(e);
     close_part(&p);

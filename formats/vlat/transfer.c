@@ -109,7 +109,7 @@ static int check_hash(const worker *w, const vf_shard_info *s, vc_err *err)
     if (w->at == w->most && has_hash(w->hash, &s->hash))
         return 0;
     return vc_fail(err, VC_EFORMAT, "%s/%s: %" PRIu64 " bytes came whose checksum is not that of "
-                   "the manifest, of %" PRId64 " bytes: is that copy damaged?", w->t->from,
+                   "the manifest, of %" PRId64 " bytes: is that copy damaged?", w->from->shown,
                    s->file, w->at, s->bytes);
 }
 
@@ -265,7 +265,7 @@ static int read_manifest(vlat_place *p, const char *name, vf_manifest *m, char *
                          vc_err *err)
 {
     int rc = vlat_fetch_text(p, name, VF_MAX_LIST, text, n, err);
-    return rc ? rc : vf_manifest_parse(m, *text, *n, p->where, err);
+    return rc ? rc : vf_manifest_parse(m, *text, *n, p->shown, err);
 }
 
 /* Reads both manifests. A target without one has no shard. */
@@ -275,7 +275,7 @@ static int read_manifests(transfer *t, vc_err *err)
     size_t n;
     int rc = read_manifest(t->source, VF_MANIFEST, &t->want, &t->text, &t->text_n, err);
     if (!rc && !t->want.complete)
-        rc = vc_fail(err, VC_EINVAL, "%s: vprep has not finished this dataset", t->from);
+        rc = vc_fail(err, VC_EINVAL, "%s: vprep has not finished this dataset", t->source->shown);
     if (!rc)
         rc = t->target->kind->prepare(t->target, err);
     t->prepared = !rc;
@@ -339,7 +339,8 @@ static int plan_shard(transfer *t, int i, int64_t size, vc_err *err)
         t->replaces |= !t->present[i];
         if (!rc && !t->present[i] && !t->v->o->remove)
             rc = vc_fail(err, VC_EMISMATCH, "%s/%s is another file than that of %s: give another "
-                         "folder, or --delete to replace it", t->to, s->file, t->from);
+                         "folder, or --delete to replace it", t->target->shown, s->file,
+                         t->source->shown);
     }
     if (t->present[i])
         t->done += (uint64_t)s->bytes;
@@ -385,7 +386,7 @@ static int drop_others(transfer *t, vc_err *err)
         rc = t->target->kind->remove(t->target, file, n, err);
     else if (n)
         vc_say(t->v->progress, "%s: %d files are no part of the dataset any more (%s%s): --delete "
-               "removes them", t->to, n, file[0], n > 1 ? ", ..." : "");
+               "removes them", t->target->shown, n, file[0], n > 1 ? ", ..." : "");
     free(file);
     return rc;
 }
@@ -436,7 +437,7 @@ static int run(transfer *t, vc_err *err)
         rc = vlat_place_open(&t->target, t->to, &t->stop, err);
     if (!rc && !t->target->kind->put)
         rc = vc_fail(err, VC_EUSAGE, "%s: vlat writes to a folder or to USER@HOST:FOLDER only",
-                     t->to);
+                     t->target->shown);
     if (!rc)
         rc = read_manifests(t, err);
     if (!rc)
@@ -455,8 +456,8 @@ static int run(transfer *t, vc_err *err)
         rc = rc ? rc : end;
     }
     if (!rc)
-        vc_say(t->v->progress, "%s has the %" PRId64 " samples of %s; %s came", t->to,
-               t->want.samples, t->from, vc_human_bytes(a, (double)t->came));
+        vc_say(t->v->progress, "%s has the %" PRId64 " samples of %s; %s came",
+               t->target->shown, t->want.samples, t->source->shown, vc_human_bytes(a, (double)t->came));
     return rc;
 }
 

@@ -74,6 +74,35 @@ expect 0 'has the 60 samples' vlat pull "$url/?sig=a/b" --out signed.lmdb
 same_files want.lmdb signed.lmdb
 holds requests.log '^set.lmdb/manifest.json?sig=a/b '
 
+# secret STATUS SHOWN ARGUMENTS...: of the secrets in addresses no message and no file shows any.
+secret()
+{
+    local status=$1 shown=$2
+    shift 2
+    expect "$status" '' vlat "$@" --out secret.lmdb
+    output_has "$shown"
+    output_lacks 'S3CRET'
+    [ ! -d secret.lmdb ] || ! grep -rqa 'S3CRET' secret.lmdb || wrong "$*: a file has the secret"
+    rm -rf secret.lmdb
+}
+at=${url#http://}
+secret 0 "of http://ann:\*\*\*@$at; " pull "http://ann:S3CRET@$at?sig=S3CRET"
+secret 0 "of http://\*\*\*@$at; " pull "http://S3CRET@$at"
+secret 0 "of HTTP://ann:\*\*\*@$at; " pull "HTTP://ann:S3CRET:S3CRET@$at?a=S3CRET&b=http://S3CRET@c"
+secret 0 "came from http://ann:\*\*\*@$at\$" \
+    pull "http://ann:S3CRET@$at?sig=S3CRET" --where 'sample < 3'
+secret 1 "\*\*\*@${at}x/manifest.json: the server answers 404" \
+    pull "http://ann:S3CRET@${at}x?sig=S3CRET"
+secret 1 "\*\*\*@127.0.0.1:1/set/manifest.json: .*onnect" \
+    pull "http://ann:S3CRET@127.0.0.1:1/set?sig=S3CRET"
+secret 1 "http://ann:\*\*\*@$at/manifest.json: " pull "http://ann:S3CRET/x?S3CRET@$at"
+secret 2 'ftp://ann:\*\*\*@host/set: give an address' pull 'ftp://ann:S3CRET@host/set?S3CRET'
+expect 2 'http://ann:\*\*\*@host/set: vlat writes' \
+    vlat push set.lmdb 'http://ann:S3CRET@host/set?sig=S3CRET'
+output_lacks 'S3CRET'
+expect 1 'http://ann:\*\*\*@host/set' vlat info 'http://ann:S3CRET@host/set?sig=S3CRET'
+output_lacks 'S3CRET'
+
 # killed before each of some writes and renames, and started again
 for call in write@/pull:3 write@/pull:6 rename:2 rename:3 sync:3; do
     rm -rf killed.lmdb

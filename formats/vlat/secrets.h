@@ -1,0 +1,14 @@
+/* secrets.h - what messages and files may show of an address: https://user:***@host/path for
+ * https://user:password@host/path?sig=key. */
+#ifndef FORMATS_VLAT_SECRETS_H
+#define FORMATS_VLAT_SECRETS_H
+
+#include <stdbool.h>
+
+/* Returns a copy of the text, which the caller frees, or NULL without memory. In each address with
+ * "://" the password, or a user name that has none and may be a token, becomes ***, and the query
+ * and the fragment are left out. `whole`: the text is one address, which may have blanks; else an
+ * address ends at a blank, a quote, or a ':', ';', ',' or ')' before a blank. Other text stays. */
+char *vlat_without_secrets(const char *text, bool whole);
+
+#endif
