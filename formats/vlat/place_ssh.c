@@ -24,10 +24,16 @@
 
 extern char **environ;
 
+/* A script whose output is read prints this first: text before it is the shell's own. */
+static const char mark[] = "vlat answers:\n";
+enum { MARK = sizeof mark - 1 };
+
 enum {
     BLOCK = 1 << 18,
     POLL_MS = 500,                           /* between looks at the stop flag */
     BATCH = 100,                             /* files in one script: its length is limited */
+    MOST_ANSWER = 1 << 20,                   /* bytes of a script's answer, and of what is behind
+                                              * text that does not belong there */
     NO_CONNECTION = 255,                     /* exit status of ssh */
     MISSING = 44, CHANGED = 45               /* exit status of the scripts here */
 };
@@ -37,6 +43,8 @@ typedef struct ssh {
     char *host, *dir;                        /* dir is quoted for the shell */
     pid_t pid;                               /* 0: no script runs */
     int in, out;                             /* pipes to and from the script, or -1 */
+    bool asks, loud;                         /* the output is read; other text came before it */
+    size_t marked;                           /* bytes of the mark that have come */
     char *name;                              /* of the file that is sent, quoted */
     char *owner;                             /* name of this process in the lock, or NULL */
     uint8_t block[BLOCK];
@@ -97,10 +105,15 @@ static int spawn(ssh *s, char *command, vc_err *err)
     return vc_fail_errno(err, "the program ssh, which reaches %s, could not be started", s->host);
 }
 
-/* Starts a script in the dataset's folder there. */
-static int start(ssh *s, const vc_buf *script, vc_err *err)
+/* Starts a script in the dataset's folder there. `asks`: receive gets its output. */
+static int start(ssh *s, const vc_buf *script, bool asks, vc_err *err)
 {
     vc_buf all = { 0 }, command = { 0 };
+    s->asks = asks;
+    s->loud = false;
+    s->marked = 0;
+    if (asks)
+        vc_buf_printf(&all, "echo '%.*s'; ", MARK - 1, mark);
     vc_buf_printf(&all, "cd %s 2>/dev/null || exit %d; ", s->dir, MISSING);
     vc_buf_add(&all, script->data, script->n);
     char *text = vc_buf_take(&all);
@@ -143,6 +156,9 @@ static int finish(ssh *s, int rc, bool *again, vc_err *err)
         ;
     s->pid = 0;
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : NO_CONNECTION;
+    if (!rc && !code && s->asks && s->marked < MARK)
+        return vc_fail(err, VC_EINVAL, "%s: the shell of %s did not run a command: does `ssh %s "
+                       "echo yes` print yes?", s->place.where, s->host, s->host);
     if (rc || !code)
         return rc;
     if (code == MISSING)
@@ -152,6 +168,33 @@ static int finish(ssh *s, int rc, bool *again, vc_err *err)
                             "`ssh %s true` work?", s->place.where, s->host, s->host)
                   : vc_fail(err, VC_EIO, "%s: a command there failed with status %d; its message "
                             "is above", s->place.where, code);
+}
+
+/* Names the shell's first words, of those that came and were no mark. */
+static int name_text(ssh *s, const char *text, size_t n, vc_err *err)
+{
+    enum { SOME = 60 };
+    char line[SOME + 1] = "";
+    size_t at = 0, k = 0;
+    while (at < n && (text[at] == '\n' || text[at] == '\r' || text[at] == ' '))
+        at++;
+    for (; at < n && k < SOME && text[at] != '\n' && text[at] != '\r'; at++)
+        line[k++] = (unsigned char)text[at] < ' ' || text[at] > '~' ? '?' : text[at];
+    s->loud = true;
+    return vc_fail(err, VC_EINVAL, "%s: the shell of %s prints text before a command (\"%s\"): its "
+                   "startup files, as ~/.bashrc, must print nothing where there is no terminal, and "
+                   "`ssh %s true` nothing at all", s->place.where, s->host, line, s->host);
+}
+
+/* Compares the first bytes of the output with the mark; *n of the k bytes in s->block belong to
+ * it. */
+static int take_mark(ssh *s, size_t k, size_t *n, vc_err *err)
+{
+    *n = MARK - s->marked < k ? MARK - s->marked : k;
+    if (memcmp(mark + s->marked, s->block, *n))
+        return name_text(s, (const char *)s->block, k, err);
+    s->marked += *n;
+    return 0;
 }
 
 static int receive(ssh *s, const vlat_sink *to, uint64_t n, vc_err *err)
@@ -164,16 +207,33 @@ static int receive(ssh *s, const vlat_sink *to, uint64_t n, vc_err *err)
             rc = vc_fail_errno(err, "ssh %s", s->host);
         else if (!rc && !k)
             return 0;
-        n -= k > 0 ? (uint64_t)k : 0;
+        size_t skip = 0;
         if (!rc && k > 0)
-            rc = to->take(to->arg, s->block, (size_t)k, err);
+            rc = take_mark(s, (size_t)k, &skip, err);
+        size_t some = k > 0 ? (size_t)k - skip : 0;
+        n -= some;
+        if (!rc && some)
+            rc = to->take(to->arg, s->block + skip, some, err);
     }
     return rc;
+}
+
+/* Reads what is left of an answer, so that a script ends by itself after text of the shell. */
+static void drain(ssh *s)
+{
+    ssize_t k = 1;
+    for (size_t n = 0; k && n < MOST_ANSWER && !await(s, s->out, POLLIN, NULL); n += (size_t)k) {
+        k = read(s->out, s->block, BLOCK);
+        if (k < 0)
+            k = errno == EINTR;
+    }
 }
 
 static int into_text(void *arg, const void *data, size_t n, vc_err *err)
 {
     vc_buf *text = arg;
+    if (n > MOST_ANSWER - text->n)
+        return vc_fail(err, VC_EFORMAT, "ssh: an answer of more than %d bytes", MOST_ANSWER);
     vc_buf_add(text, data, n);
     return text->failed ? vc_no_memory(err) : 0;
 }
@@ -183,10 +243,12 @@ static int ask(ssh *s, const vc_buf *script, char **text, vc_err *err)
 {
     vc_buf out = { 0 };
     bool again;
-    int rc = start(s, script, err);
+    int rc = start(s, script, true, err);
     close_pipe(&s->in);
     if (!rc)
         rc = receive(s, &(vlat_sink){ into_text, &out }, UINT64_MAX, err);
+    if (s->loud)
+        drain(s);
     rc = finish(s, rc, &again, err);
     *text = vc_buf_take(&out);
     return rc || *text ? rc : vc_no_memory(err);
@@ -205,7 +267,7 @@ static int get(vlat_place *p, const char *name, uint64_t from, uint64_t n, const
                   MISSING, from + 1, file ? file : "");
     if (n != UINT64_MAX)
         vc_buf_printf(&script, " | head -c %" PRIu64, n);
-    int rc = file ? start(s, &script, err) : vc_no_memory(err);
+    int rc = file ? start(s, &script, true, err) : vc_no_memory(err);
     close_pipe(&s->in);
     if (!rc)
         rc = receive(s, to, n, err);
@@ -213,6 +275,24 @@ static int get(vlat_place *p, const char *name, uint64_t from, uint64_t n, const
     vc_buf_free(&script);
     free(file);
     return vc_context(err, rc, "%s", name);
+}
+
+/* Does not look at the stop flag, because the lock must go. VLAT_COMING gets another name before it
+ * is removed, as the next transfer may make its own at once. */
+static int release(vlat_place *p, bool done, vc_err *err)
+{
+    ssh *s = (ssh *)p;
+    vc_buf script = { 0 };
+    bool again;
+    if (done)
+        vc_buf_printf(&script, "mv " VLAT_COMING " " VLAT_COMING ".%s && rm -rf " VLAT_COMING ".%s",
+                      s->owner, s->owner);
+    else
+        vc_buf_printf(&script, "rm -f " VLAT_LOCK "/%s && rmdir " VLAT_LOCK, s->owner);
+    int rc = start(s, &script, false, err);
+    rc = finish(s, rc, &again, err);
+    vc_buf_free(&script);
+    return rc;
 }
 
 /* Runs a script in the dataset's folder, or in the home folder if there is none yet; its words go
@@ -230,6 +310,8 @@ static int try_lock(ssh *s, const char *words, char **owner, vc_err *err)
     int rc = ask(s, &script, owner, err);
     s->dir = dir;
     vc_buf_free(&script);
+    if (rc && s->loud)                       /* the script has run nevertheless */
+        release(&s->place, false, NULL);
     if (!rc)
         (*owner)[strcspn(*owner, "\n")] = 0;
     return rc;
@@ -264,24 +346,6 @@ static int prepare(vlat_place *p, vc_err *err)
         rc = vlat_owner_busy(owner, p->where, VLAT_LOCK, err);
     free(owner);
     free(words);
-    return rc;
-}
-
-/* Does not look at the stop flag, because the lock must go. VLAT_COMING gets another name before it
- * is removed, as the next transfer may make its own at once. */
-static int release(vlat_place *p, bool done, vc_err *err)
-{
-    ssh *s = (ssh *)p;
-    vc_buf script = { 0 };
-    bool again;
-    if (done)
-        vc_buf_printf(&script, "mv " VLAT_COMING " " VLAT_COMING ".%s && rm -rf " VLAT_COMING ".%s",
-                      s->owner, s->owner);
-    else
-        vc_buf_printf(&script, "rm -f " VLAT_LOCK "/%s && rmdir " VLAT_LOCK, s->owner);
-    int rc = start(s, &script, err);
-    rc = finish(s, rc, &again, err);
-    vc_buf_free(&script);
     return rc;
 }
 
@@ -364,7 +428,7 @@ static int put_begin(vlat_place *p, const char *name, uint64_t from, vc_err *err
                       s->name, from, CHANGED, s->name);
     else
         vc_buf_printf(&script, "exec cat >%s", s->name);
-    int rc = start(s, &script, err);
+    int rc = start(s, &script, false, err);
     vc_buf_free(&script);
     return rc;
 }

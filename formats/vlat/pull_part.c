@@ -69,8 +69,8 @@ static int request(part *p, const sparse *f, uint64_t at, uint64_t end, vc_err *
         rc = p->source->kind->get(p->source, f->info->file, l.at, end - l.at,
                                   &(vlat_sink){ land, &l }, &again, &e);
         if (!rc && l.at < end)
-            rc = vc_fail(&e, VC_EFORMAT, "%s/%s ends at byte %" PRIu64 " of %" PRId64, p->source->shown,
-                         f->info->file, l.at, f->info->bytes);
+            rc = vc_fail(&e, VC_EFORMAT, "%s/%s ends at byte %" PRIu64 " of %" PRId64,
+                         p->source->shown, f->info->file, l.at, f->info->bytes);
         again = again && !vlat_place_stopped(p->source);
         if (l.at > before)
             tries = -1;

@@ -33,7 +33,7 @@ static size_t last_at(const char *s, size_t n)
     return n ? n - 1 : 0;
 }
 
-/* True if "host:text" has a text that is no port: the beginning of a password with a / or ? in it. */
+/* True if "host:text" has a text that is no port, as the beginning of a password with a / in it. */
 static bool odd_port(const char *s, size_t n)
 {
     size_t colon = until(s, n, ":");

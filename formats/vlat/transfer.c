@@ -457,7 +457,8 @@ static int run(transfer *t, vc_err *err)
     }
     if (!rc)
         vc_say(t->v->progress, "%s has the %" PRId64 " samples of %s; %s came",
-               t->target->shown, t->want.samples, t->source->shown, vc_human_bytes(a, (double)t->came));
+               t->target->shown, t->want.samples, t->source->shown,
+               vc_human_bytes(a, (double)t->came));
     return rc;
 }
 

@@ -65,6 +65,7 @@ flip set.lmdb/shard-00000.lmdb 9000
 expect 1 'shard-00000.lmdb: .*checksum is not that of the manifest' vlat push set.lmdb hurt.lmdb
 absent hurt.lmdb/manifest.json hurt.lmdb/shard-00000.lmdb
 flip set.lmdb/shard-00000.lmdb 9000
+cp -r less.lmdb less.done
 sed -i 's/"complete": true/"complete": false/' less.lmdb/manifest.json
 expect 1 'has not finished' vlat push less.lmdb unfinished.lmdb
 
@@ -169,6 +170,35 @@ expect 0 'has the 60 samples' vlat push set.lmdb box:two.lmdb
 rm -rf home/two.lmdb
 expect 1 'Input/output' fault 'open@set.lmdb/shard:1+:EIO' vlat push set.lmdb box:two.lmdb
 absent home/two.lmdb/pull/lock
+# A shell that prints a line of its own before each command, or runs none, is named, and nothing is
+# changed there.
+mv bin/ssh bin/real
+printf '#!/bin/sh\nprintf "$FAKE_SAYS"\n[ -z "$FAKE_RUNS" ] || exec real "$@"\n' >bin/ssh
+chmod +x bin/ssh
+cp -r want.lmdb home/loud.lmdb
+while IFS='|' read -r runs says error; do
+    export FAKE_RUNS=$runs FAKE_SAYS=$says
+    expect 1 "$error" vlat pull box:loud.lmdb --out far.lmdb
+    expect 1 "$error" vlat pull box:loud.lmdb --where 'sample < 3' --out far.lmdb
+    expect 1 "$error" vlat push less.done box:loud.lmdb --delete
+    output_lacks 'another vlat push'
+    expect 1 "$error" vlat push set.lmdb box:new.lmdb
+    [ ! -e home/new.lmdb/manifest.json ] || wrong "$says: the dataset came"
+done <<'TABLE'
+yes|Welcome to box\n|the shell of box prints text before a command ("Welcome to box"): .*bashrc
+yes|no end|the shell of box prints text before a command ("no end
+yes|\n\n  two\n|the shell of box prints text before a command ("two
+yes|\033[1mbold|the shell of box prints text before a command ("?\[1mbold
+yes|vlat|the shell of box prints text before a command ("vlat
+|Go away\n|the shell of box prints text before a command ("Go away")
+||the shell of box did not run a command
+TABLE
+unset FAKE_RUNS FAKE_SAYS
+mv bin/real bin/ssh
+rm -r home/new.lmdb
+rmdir home/loud.lmdb/pull                    # no lock is left
+same_files want.lmdb home/loud.lmdb
+expect 0 'has the 60 samples' vlat push set.lmdb box:new.lmdb
 # no connection at all
 printf '#!/bin/sh\nexit 255\n' >bin/ssh
 expect 1 'does `ssh box true` work' vlat pull box:set.lmdb --out far.lmdb
