@@ -200,14 +200,14 @@ static void give_back(guard *g)
     free(torn);
 }
 
-static int map_file(vc_map *m, int fd, const struct stat *st, const char *path, vc_err *err)
+static int map_file(vc_map *m, int fd, const struct stat *st, off_t at, size_t size,
+                    const char *path, vc_err *err)
 {
-    size_t size = (size_t)st->st_size;
     size_t words = size / (size_t)sysconf(_SC_PAGESIZE) / 64 + 1;
     guard *g = take();
     char *name = strdup(path);
     word *torn = calloc(words, sizeof *torn);
-    void *p = g && name && torn ? mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0) : MAP_FAILED;
+    void *p = g && name && torn ? mmap(NULL, size, PROT_READ, MAP_SHARED, fd, at) : MAP_FAILED;
     if (p != MAP_FAILED) {
         pthread_mutex_lock(&lock);
         g->path = name;
@@ -236,9 +236,18 @@ int vc_map_open(vc_map *m, const char *path, vc_err *err)
     if (rc)
         return rc;
     if (st.st_size > 0)
-        rc = map_file(m, fd, &st, path, err);
+        rc = map_file(m, fd, &st, 0, (size_t)st.st_size, path, err);
     close(fd);
     return rc;
+}
+
+int vc_map_part(vc_map *m, int fd, uint64_t at, size_t size, const char *name, vc_err *err)
+{
+    struct stat st;
+    *m = (vc_map){ 0 };
+    if (fstat(fd, &st))
+        return vc_fail_errno(err, "%s", name);
+    return size ? map_file(m, fd, &st, (off_t)at, size, name, err) : 0;
 }
 
 void vc_map_release(const vc_map *m)

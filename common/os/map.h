@@ -24,6 +24,9 @@ typedef struct vc_map {
     struct vc_guard *guard;
 } vc_map;
 int vc_map_open(vc_map *m, const char *path, vc_err *err);
+/* Maps `size` bytes of an open file from byte `at` on, a multiple of the size of a page. The caller
+ * may close fd; `name` stands for the part in errors. */
+int vc_map_part(vc_map *m, int fd, uint64_t at, size_t size, const char *name, vc_err *err);
 /* Frees the map's memory; pages that are touched later are read from the file again. */
 void vc_map_release(const vc_map *m);
 /* Closes a map and marks it as torn if the file now ends inside a page, because the missing part of

@@ -62,9 +62,9 @@ int vf_dataset_salvage(vf_dataset **out, const char *path,
 int vf_dataset_open_first(vf_dataset **out, const char *path, int shards, vc_err *err);
 void vf_dataset_close(vf_dataset *d);                        /* d may be NULL */
 
-/* Adds the remedy to the text of damage (rc VC_EFORMAT or VC_ENUMERIC) in the dataset at path, unless
- * the text has the remedy, and returns rc. The calls below do this themselves for a handle that is
- * not salvaged. */
+/* Adds the remedy to the text of damage (rc VC_EFORMAT or VC_ENUMERIC) in the dataset at path,
+ * unless the text has the remedy, and returns rc. The calls below do this themselves for a handle
+ * that is not salvaged. */
 int vf_dataset_remedy(const char *path, int rc, vc_err *err);
 
 /* Reads how many shards are closed now, and whether the dataset is complete, for a reader that

@@ -204,7 +204,8 @@ int vf_lmdb_open_fetched(vf_lmdb **out, const char *path, const vf_fetch *fetch,
         return vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
     m->fetch = fetch;
     m->file = file;
-    int rc = vc_map_open(&m->map, path, err);
+    int rc = fetch ? fetch->map(fetch->arg, file, &m->map, err)
+                   : vc_map_open(&m->map, path, err);
     if (rc) {
         vf_lmdb_close(m);
         return rc;

@@ -36,17 +36,20 @@ typedef struct vf_tree {
 
 enum { VF_TREE_DEPTH = 32 };
 
-/* Brings bytes of a file of which not all are here yet. `need` is called before bytes [at, at+n) of
- * the file are read, and returns when they are in the file; many threads may call it. */
+/* Brings bytes of a file of which not all are here yet. `map` maps the file, of its full size.
+ * `need` is called before bytes [at, at+n) of the file are read, and returns when they are in the
+ * map; many threads may call it. */
+struct vc_map;
 typedef struct vf_fetch {
+    int (*map)(void *arg, const char *file, struct vc_map *m, vc_err *err);
     int (*need)(void *arg, const char *file, uint64_t at, uint64_t n, vc_err *err);
     void *arg;
 } vf_fetch;
 
 /* Opens a file. VC_ENOENT, VC_EIO: cannot open or map; VC_EFORMAT: no LMDB file of this kind. */
 int vf_lmdb_open(vf_lmdb **out, const char *path, vc_err *err);
-/* The same for a file at path, of its full size, whose bytes `fetch` (NULL: none) brings under the
- * name `file`. Both are borrowed until close. */
+/* The same for a file that `fetch` maps and whose bytes it brings, under the name `file`; `path`
+ * is its name in errors. Both are borrowed until close. NULL: the file is at path. */
 int vf_lmdb_open_fetched(vf_lmdb **out, const char *path, const vf_fetch *fetch, const char *file,
                          vc_err *err);
 /* Opens bytes in memory; the caller keeps them alive and unchanged. */

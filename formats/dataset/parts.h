@@ -26,8 +26,8 @@ enum { VF_DB_TEXT, VF_DB_VALIDATION, VF_TEXT_DBS };
 extern const char *const vf_shard_dbs[];     /* NULL-ended */
 extern const char *const vf_text_dbs[];
 
-/* Opens a finished dataset of which path has the manifest, and shards of their full sizes whose
- * bytes `fetch` brings when they are read. The handle and its errors have the path `name`, where
+/* Opens a finished dataset of which path has the manifest; `fetch` maps the shards and brings their
+ * bytes when they are read. The handle and its errors have the path `name`, where
  * the dataset really is. Errors and threads are as those of vf_dataset_open. */
 int vf_dataset_open_fetched(vf_dataset **out, const char *path, const char *name,
                             const vf_fetch *fetch, vc_err *err);
@@ -71,7 +71,8 @@ char *vf_shard_name(char buf[VF_SHARD_NAME], bool text, unsigned number);
 /* Maps a shard, which must be a plain file and no link; bytes >= 0 is the exact size it must
  * have. */
 int vf_shard_open(vf_lmdb **out, const char *dir, const char *file, int64_t bytes, vc_err *err);
-/* The same for a shard whose bytes `fetch` (NULL: none) brings; `file` is borrowed until close. */
+/* The same for a shard that `fetch` (NULL: none) maps and brings; `file` is borrowed until
+ * close. */
 int vf_shard_open_fetched(vf_lmdb **out, const char *dir, const char *file, int64_t bytes,
                           const vf_fetch *fetch, vc_err *err);
 /* Finds a sub-database; a missing one is empty. */

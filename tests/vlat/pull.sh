@@ -195,6 +195,19 @@ expect 0 '30 samples, root' vlat pull "$url" --where 'sample < 30' --out some3.l
 same_root some2.lmdb some3.lmdb
 ls | grep 'pull-' && wrong "sparse files are left"
 
+# few descriptors: a run ends well, or names what is missing; no folder of its own is left or named
+need vlat split set.lmdb --n 30 --out many
+need vlat merge many-?? --out many.lmdb
+for few in 5 6 7 8 9 10 12 16 28; do
+    rm -rf few.lmdb
+    check "$few descriptors" '0 1' bash -c 'ulimit -n $1; shift; exec "$@"' - $few \
+        vlat pull "${url%set.lmdb}many.lmdb" --where 'sample < 3' --out few.lmdb
+    [ "$status" = 0 ] || output_has 'Too many open files\|not enough\|Could.* not \|Couldn.t'
+    output_lacks 'pull-'
+    ls | grep 'pull-' && wrong "$few descriptors: the folder is left"
+done
+[ "$status" = 0 ] || wrong "28 descriptors are too few"
+
 # ---- real servers ----
 # real COMMAND...: starts a server whose command ends with the port.
 real()
