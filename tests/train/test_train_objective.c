@@ -231,6 +231,73 @@ static void test_boundary(void **state)
     }
 }
 
+/* A range scales a level that was shifted, or keeps the levels within it as they are distributed:
+ * then r halves the part of the quantiles that lies in the range. 0.5 of 3 is 0.75; of N(0.5, 2^2),
+ * half lies above sigmoid 0.62245933120185. A boundary cuts what a range left. */
+static const struct {
+    vtrain_density density; double shift, least, most; bool keep; double boundary, r, sigma;
+    int64_t grid;
+} ranges[] = {
+    { VTRAIN_UNIFORM, 1, 0, 1000, false, 0, 0.5, 0.5, 0 },
+    { VTRAIN_UNIFORM, 1, 200, 600, false, 0, 0.25, 0.5, 0 },     /* .2 + .75 * .4 */
+    { VTRAIN_UNIFORM, 3, 200, 600, false, 0, 0.5, 0.5, 0 },      /* .2 + .75 * .4 */
+    { VTRAIN_UNIFORM, 3, 500, 900, true, 0, 0.5, 0.75, 0 },      /* u is in .25...75: .5, shifted */
+    { VTRAIN_UNIFORM, 3, 0, 750, true, 0, 0.5, 0.5, 0 },         /* u is .25, shifted */
+    { VTRAIN_UNIFORM, 1, 200, 600, true, 0, 0.5, 0.4, 1000 },
+    { VTRAIN_UNIFORM, 1, 250, 250.5, true, 0, 0.5, 0.25, 1000 }, /* one level of the table */
+    { VTRAIN_LOGIT_NORMAL, 1, 622.45933120185, 1000, true, 0, 0.68268949213708, 0.92414181997876,
+      0 },
+    { VTRAIN_LOGIT_NORMAL, 1, 100, 300, false, 0, 0.5, 0.22449186624037, 0 },
+    { VTRAIN_MODE, 1, 500, 1000, true, 0, 0.5, 0.61641612613, 0 },
+    { VTRAIN_UNIFORM, 1, 0, 500, true, 0.875, 0.5, 0.25, 0 },
+    { VTRAIN_UNIFORM, 1, 500, 1000, false, 0.875, 0.5, 0.6875, 0 },   /* half of .5 to .875 */
+};
+
+static void test_range(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(ranges); i++) {
+        const vtrain_objective_opts opts = {
+            .kind = VTRAIN_FLOW, .density = ranges[i].density, .logit_mean = 0.5, .logit_std = 2,
+            .mode_scale = 1.29, .shift = ranges[i].shift, .boundary = ranges[i].boundary,
+            .low = true, .least = ranges[i].least, .most = ranges[i].most,
+            .keep_shape = ranges[i].keep, .grid = ranges[i].grid,
+        };
+        vtrain_objective *o;
+        assert_int_equal(vtrain_objective_open(&o, &opts, NULL), 0);
+        near(vtrain_level_of(o, 1, ranges[i].r).sigma, ranges[i].sigma, 1e-7);
+        for (int k = 0; k <= 1000; k++) {
+            vtrain_level l = vtrain_level_of(o, 1, k == 1000 ? 1 - 0x1p-53 : k / 1000.0);
+            assert_true(l.sigma > 0 && l.t >= (float)ranges[i].least &&
+                        l.t <= (float)ranges[i].most);
+            assert_true(ranges[i].boundary == 0 || l.sigma < ranges[i].boundary);
+        }
+        vtrain_objective_close(o);
+    }
+}
+
+/* v draws all timesteps of a range, the upper end left out, and strata are parts of the range. */
+static void test_range_of_v(void **state)
+{
+    (void)state;
+    const vtrain_objective_opts opts = {
+        .kind = VTRAIN_V, .shift = 1, .stratified = true, .micros = 4, .beta_start = 0.00085,
+        .beta_end = 0.012, .snr_shift = 1, .zero_snr = true, .least = 200, .most = 600,
+    };
+    vtrain_objective *o;
+    bool seen[1000] = { false };
+    int n = 0;
+    assert_int_equal(vtrain_objective_open(&o, &opts, NULL), 0);
+    for (uint64_t m = 0; m < 4 * 1600; m++) {
+        int t = (int)vtrain_level_of(o, 0, vtrain_level_draw(o, 42, 0, m)).t;
+        assert_int_equal((t - 200) / 100, m % 4);
+        n += !seen[t];
+        seen[t] = true;
+    }
+    assert_int_equal(n, 400);
+    vtrain_objective_close(o);
+}
+
 /* ---- v-prediction ---- */
 
 static vtrain_objective *open_v(double snr_shift)
@@ -357,6 +424,17 @@ static void test_refused(void **state)
         { .kind = VTRAIN_V, .beta_start = 0.1, .beta_end = 0.2, .snr_shift = 1, .boundary = 0.5 },
         { .kind = VTRAIN_FLOW, .shift = 1, .density = VTRAIN_MODE, .mode_scale = 2,
           .boundary = 0.5 },
+        { .kind = VTRAIN_FLOW, .shift = 1, .least = 600, .most = 600 },
+        { .kind = VTRAIN_FLOW, .shift = 1, .least = 600, .most = 200 },
+        { .kind = VTRAIN_FLOW, .shift = 1, .least = NAN, .most = 200 },
+        { .kind = VTRAIN_FLOW, .shift = 1, .least = 0, .most = 1001 },
+        { .kind = VTRAIN_FLOW, .shift = 1, .most = 500, .boundary = 0.875 },
+        { .kind = VTRAIN_FLOW, .shift = 1, .least = 900, .most = 1000, .boundary = 0.875,
+          .low = true },
+        { .kind = VTRAIN_FLOW, .shift = 1, .least = 250.2, .most = 250.7, .grid = 1000,
+          .keep_shape = true },
+        { .kind = VTRAIN_FLOW, .shift = 1, .density = VTRAIN_MODE, .mode_scale = 2, .least = 100,
+          .most = 500, .keep_shape = true },
     };
     for (size_t i = 0; i < COUNT(bad); i++) {
         vtrain_objective *o;
@@ -374,6 +452,7 @@ int main(void)
         cmocka_unit_test(test_flow),         cmocka_unit_test(test_flow_extremes),
         cmocka_unit_test(test_boundary),     cmocka_unit_test(test_averages),
         cmocka_unit_test(test_schedule),     cmocka_unit_test(test_v_identity),
+        cmocka_unit_test(test_range),        cmocka_unit_test(test_range_of_v),
         cmocka_unit_test(test_strata),       cmocka_unit_test(test_draws),
         cmocka_unit_test(test_times_of_step),
         cmocka_unit_test(test_refused),

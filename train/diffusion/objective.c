@@ -33,6 +33,31 @@ static void make_alpha_bar(double *a, const vtrain_objective_opts *o)
     }
 }
 
+static bool has_range(const vtrain_objective_opts *o)
+{
+    return o->most > 0 && (o->least > 0 || o->most < TIMES);
+}
+
+/* True if only a part of the density's levels is drawn. */
+static bool is_cut(const vtrain_objective_opts *o)
+{
+    return o->boundary > 0 || (o->keep_shape && has_range(o));
+}
+
+static int check_range(const vtrain_objective_opts *o, vc_err *err)
+{
+    double least = o->least / TIMES, most = o->most / TIMES;
+    if (!(o->least >= 0 && o->most <= TIMES && (o->least < o->most || o->most == 0)))
+        return vc_fail(err, VC_EINVAL, "--min_timestep %g, --max_timestep %g: a range of timesteps "
+                       "begins below its end and lies within 0 to 1000", o->least, o->most);
+    if (o->boundary > 0 && o->most > 0 && (o->low ? least >= o->boundary : most < o->boundary))
+        return vc_fail(err, VC_EINVAL, "--min_timestep %g, --max_timestep %g: --boundary_type %s "
+                       "trains the levels %s %g alone, and none of them lies in this range",
+                       o->least, o->most, o->low ? "low" : "high", o->low ? "below" : "from",
+                       TIMES * o->boundary);
+    return 0;
+}
+
 static int check(const vtrain_objective_opts *o, vc_err *err)
 {
     if (o->kind == VTRAIN_FLOW && !(o->shift > 0) && !(o->shift == 0 && o->by_tokens.on))
@@ -47,31 +72,14 @@ static int check(const vtrain_objective_opts *o, vc_err *err)
     if (o->boundary > 0 && o->kind == VTRAIN_V)
         return vc_fail(err, VC_EINVAL, "a boundary of %g lies between levels of a flow: this model "
                        "predicts v", o->boundary);
-    if (o->boundary > 0 && o->density == VTRAIN_MODE && !(fabs(o->mode_scale - 0.375) <= 1.375))
-        return vc_fail(err, VC_EINVAL, "mode scale %g: with a boundary, -1 to 1.75 is possible",
-                       o->mode_scale);
+    if (is_cut(o) && o->density == VTRAIN_MODE && !(fabs(o->mode_scale - 0.375) <= 1.375))
+        return vc_fail(err, VC_EINVAL, "mode scale %g: with a boundary or a range that keeps the "
+                       "distribution's shape, -1 to 1.75 is possible", o->mode_scale);
     if (o->kind == VTRAIN_V && !(o->beta_start > 0 && o->beta_end > o->beta_start &&
                                  o->beta_end < 1 && o->snr_shift > 0))
         return vc_fail(err, VC_EINVAL, "noise schedule %g..%g, snr shift %g: out of range",
                        o->beta_start, o->beta_end, o->snr_shift);
-    return 0;
-}
-
-int vtrain_objective_open(vtrain_objective **out, const vtrain_objective_opts *o, vc_err *err)
-{
-    *out = NULL;
-    int rc = check(o, err);
-    if (rc)
-        return rc;
-    vtrain_objective *x = calloc(1, sizeof *x);
-    if (!x)
-        return vc_fail(err, VC_ENOMEM, "objective: out of memory");
-    x->o = *o;
-    x->strata = o->stratified ? vtrain_strata(o->micros, TIMES) : 1;
-    if (o->kind == VTRAIN_V)
-        make_alpha_bar(x->alpha_bar, o);
-    *out = x;
-    return 0;
+    return check_range(o, err);
 }
 
 void vtrain_objective_close(vtrain_objective *o)
@@ -185,36 +193,118 @@ static double on_grid(const vtrain_objective_opts *p, double s)
     return p->grid ? fmin(fmax(ceil(n * s - 1e-9), 1), n) / n : s;
 }
 
-/* The level of quantile r of the whole density, shifted by a. It rises or falls with r. */
+/* The level of quantile r of the whole density, shifted by a and scaled into a range that does not
+ * keep the distribution's shape. It rises or falls with r. */
 static double flow_sigma(const vtrain_objective_opts *p, double a, double r)
 {
-    return moved(p, a, on_grid(p, density(p, r)));
+    double s = moved(p, a, on_grid(p, density(p, r)));
+    if (!has_range(p) || p->keep_shape)
+        return s;
+    return (p->least + s * (p->most - p->least)) / TIMES;
 }
 
-/* The level of quantile r among the levels on one side of the boundary. */
-static double side_sigma(const vtrain_objective_opts *p, double a, double r)
+/* Levels from `least` on, up to `most`, which is one of them unless they are below it. */
+typedef struct part {
+    double least, most;
+    bool below;
+} part;
+
+static part part_of(const vtrain_objective_opts *p)
+{
+    part x = { 0, 1, false };
+    if (p->keep_shape && has_range(p))
+        x = (part){ p->least / TIMES, p->most / TIMES, false };
+    if (p->boundary > 0 && p->low && p->boundary <= x.most)
+        x = (part){ x.least, p->boundary, true };
+    else if (p->boundary > 0 && !p->low)
+        x.least = fmax(x.least, p->boundary);
+    return x;
+}
+
+/* The quantile on one side of which levels are below `at`, or (inclusive) at or below it. All levels
+ * are above 0 and none is above 1. */
+static double quantile_of(const vtrain_objective_opts *p, double a, double at, bool inclusive)
 {
     bool rises = flow_sigma(p, a, 1) > flow_sigma(p, a, 0);
     double least = 0, most = 1;
+    if (at <= 0 || (at >= 1 && inclusive))
+        return (at >= 1) == rises ? 1 : 0;
     for (int i = 0; i < 64; i++) {
-        double middle = (least + most) / 2;
-        if ((flow_sigma(p, a, middle) < p->boundary) == rises)
+        double middle = (least + most) / 2, s = flow_sigma(p, a, middle);
+        if ((inclusive ? s <= at : s < at) == rises)
             least = middle;
         else
             most = middle;
     }
-    r = rises == p->low ? r * least : least + r * (1 - least);
-    double s = flow_sigma(p, a, r), below = p->boundary * (1 - 0x1p-22);   /* as a float too */
-    return p->low ? fmin(s, below) : fmax(s, p->boundary);
+    return least;
+}
+
+/* The quantiles between which levels lie in the part. */
+static void cut(double *from, double *to, const vtrain_objective_opts *p, double a)
+{
+    part x = part_of(p);
+    double least = quantile_of(p, a, x.least, false);
+    double most = quantile_of(p, a, x.most, !x.below);
+    *from = fmin(least, most);
+    *to = fmax(least, most);
+}
+
+/* The level of quantile r among the levels of the part that is drawn. */
+static double part_sigma(const vtrain_objective_opts *p, double a, double r)
+{
+    double from, to;
+    part x = part_of(p);
+    cut(&from, &to, p, a);
+    double most = x.below ? x.most * (1 - 0x1p-22) : x.most;         /* below it as a float too */
+    return fmin(fmax(flow_sigma(p, a, from + r * (to - from)), x.least), most);
+}
+
+/* Checks that a shift that all samples share leaves some levels to draw. */
+static int check_part(const vtrain_objective_opts *p, vc_err *err)
+{
+    double from, to;
+    if (p->kind != VTRAIN_FLOW || p->shift == 0 || !p->keep_shape || !has_range(p))
+        return 0;
+    cut(&from, &to, p, p->shift);
+    if (to - from > 1e-12)
+        return 0;
+    return vc_fail(err, VC_EINVAL, "--min_timestep %g, --max_timestep %g: no level of the "
+                   "distribution lies in this range: widen it, or leave out "
+                   "--preserve_distribution_shape to scale all levels into it", p->least, p->most);
+}
+
+/* Timestep of quantile r for v: all of them, or those from `least` on, below `most`. */
+static int v_time(const vtrain_objective_opts *p, double r)
+{
+    return (int)(has_range(p) ? p->least + r * (p->most - p->least) : r * TIMES);
+}
+
+int vtrain_objective_open(vtrain_objective **out, const vtrain_objective_opts *o, vc_err *err)
+{
+    *out = NULL;
+    int rc = check(o, err);
+    if (!rc)
+        rc = check_part(o, err);
+    if (rc)
+        return rc;
+    vtrain_objective *x = calloc(1, sizeof *x);
+    if (!x)
+        return vc_fail(err, VC_ENOMEM, "objective: out of memory");
+    x->o = *o;
+    x->strata = o->stratified ? vtrain_strata(o->micros, TIMES) : 1;
+    if (o->kind == VTRAIN_V)
+        make_alpha_bar(x->alpha_bar, o);
+    *out = x;
+    return 0;
 }
 
 vtrain_level vtrain_level_of(const vtrain_objective *o, int64_t tokens, double r)
 {
     const vtrain_objective_opts *p = &o->o;
     if (p->kind == VTRAIN_V)
-        return v_level(o, (int)(r * TIMES));
+        return v_level(o, v_time(p, r));
     double a = vtrain_objective_shift(o, tokens);
-    return flow_level(o, a, p->boundary > 0 ? side_sigma(p, a, r) : flow_sigma(p, a, r));
+    return flow_level(o, a, is_cut(p) ? part_sigma(p, a, r) : flow_sigma(p, a, r));
 }
 
 vtrain_level vtrain_level_at(const vtrain_objective *o, double sigma_or_t)

@@ -9,7 +9,9 @@
  * factor that follows from the sample's tokens (shift.h). With `grid` N, a level is rounded up to a
  * multiple of 1/N before the shift, so that all levels are those of a table of N: with 1000 these
  * are the levels that a trainer with diffusers' table draws. The terminal stretch of a scheduler's
- * file is for samplers alone; `terminal` stretches the levels of training.
+ * file is for samplers alone; `terminal` stretches the levels of training. A range of levels, least
+ * to most, may be given: either the drawn level is scaled into it, or only levels within it are
+ * drawn, with the distribution that they have among all draws.
  *
  * v-prediction (Salimans & Ho 2022) over the discrete schedule of DDPM has t uniform in 0..999 and,
  * with A = alphas_cumprod[t],
@@ -51,6 +53,11 @@ typedef struct vtrain_objective_opts {
     int64_t grid;                /* flow: levels of a table; 0: every level */
     double terminal;             /* flow: the last level of the table, or of one of 1000, to which
                                   * the shifted levels are stretched; 0: they are not */
+    /* The range of t that is trained; most 0: all of it. Flow: a shifted level s becomes
+     * least + s (most - least), or (keep_shape) s is one of those draws that lie within the range.
+     * v: t is uniform from least on, below most. */
+    double least, most;
+    bool keep_shape;
     /* flow: where one of two transformers is trained, only levels from the boundary on, or (low)
      * only those below the boundary, are drawn. 0: all levels are. */
     double boundary;
