@@ -229,14 +229,26 @@ static void error_text(char *text, size_t size, const vtrain *t)
         snprintf(text + n, size - (size_t)n, ", errors above %g left out", c->loss_cutoff);
 }
 
+/* The range of levels that is trained, as timesteps; "": all of them. */
+static void range_text(char *text, size_t size, const vtrain_config *c)
+{
+    const char *how = c->objective == 1 + VTRAIN_V || c->preserve_distribution_shape
+                      ? "only timesteps" : "scaled to timesteps";
+    *text = '\0';
+    if (c->min_timestep > 0 || c->max_timestep < 1000)
+        snprintf(text, size, ", %s %g to %g", how, c->min_timestep, c->max_timestep);
+}
+
 static void say_loss(const vtrain *t)
 {
     const vtrain_config *c = &t->cfg;
     char scheme[32], normal[64] = "", shift[200], levels[48] = "", table[80] = "", error[96];
+    char range[80];
     int n = 0;
     error_text(error, sizeof error, t);
+    range_text(range, sizeof range, c);
     if (c->objective == 1 + VTRAIN_V) {
-        say(t, "loss: v-prediction, times uniform, weight 1%s", error);
+        say(t, "loss: v-prediction, times uniform%s, weight 1%s", range, error);
         return;
     }
     if (c->flow_levels)
@@ -251,8 +263,9 @@ static void say_loss(const vtrain *t)
         snprintf(levels, sizeof levels, ", only levels %s %g",
                  c->boundary_type == VTRAIN_SIDE_LOW ? "below" : "from", t->boundary);
     shift_text(shift, sizeof shift, t);
-    say(t, "loss: flow matching, weighting %s%s, shift %s%s%s%s",
-        word_of(t, "weighting_scheme", scheme, sizeof scheme), normal, shift, table, levels, error);
+    say(t, "loss: flow matching, weighting %s%s, shift %s%s%s%s%s",
+        word_of(t, "weighting_scheme", scheme, sizeof scheme), normal, shift, table, range, levels,
+        error);
 }
 
 static void say_groups(const vtrain *t)

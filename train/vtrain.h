@@ -96,6 +96,9 @@ typedef struct vtrain_config {
     double flow_shift;                        /* 0: by the tokens of a sample */
     int64_t flow_levels;                      /* of a table; 0: every level */
     double flow_terminal;                     /* the table's last level; 0: the shift's */
+    double min_timestep, max_timestep;        /* the range that is trained, of 0..1000 */
+    bool preserve_distribution_shape;
+    double min_t, max_t;                      /* diffusion-pipe's names of the range, of 0..1 */
     int timestep_dtype;                       /* 1: the transformer's level is rounded to bf16 */
     int timestep_sampling;                    /* 0: auto, as vtrain_resolve leaves it */
     int loss_type;                            /* vtrain_loss_type */

@@ -126,10 +126,6 @@ const vc_foreign vc_ignored_flags[] = {
     ONLY("1000", "train_sampling_steps", "there are 1000 timesteps"),
     NONE(0, "flow_resolution_shifting", UNREAD),
     NONE(1, "flow_base_seq_len flow_base_shift flow_max_seq_len flow_max_shift", UNREAD),
-    ONLY("1000", "max_timestep", "the whole range of timesteps is trained"),
-    ONLY("0|0.0", "min_t", "the whole range of timesteps is trained"),
-    ONLY("1|1.0", "max_t", "the whole range of timesteps is trained"),
-    ONLY("0", "min_timestep", "the whole range of timesteps is trained"),
     ONLY("0|0.0", "noise_offset input_perturbation", "noise is standard normal"),
     ONLY("0|0.0", "lora_dropout network_dropout", "a LoRA has no dropout"),
     ONLY("0", "skip_frames_start skip_frames_end", "clips begin anywhere in a video, or at its "
@@ -286,7 +282,7 @@ const vc_foreign vc_refused_flags[] = {
     REFUSED(1, "customized_optimizer optimizer_args optimizer_config optimizer_beta1 "
             "optimizer_beta2 "
             "adamw_optimi", ADAMW),
-    REFUSED(0, "snr_loss noise_share_in_frames preserve_distribution_shape not_sigma_loss "
+    REFUSED(0, "snr_loss noise_share_in_frames not_sigma_loss "
             "train_qk_norm train_norm_layers use_lora_bias lumina_shift", LOSS),
     REFUSED(0, "flux_shift", "FLUX.1-dev's folder has this shift by tokens already, and "
             "--timestep_sampling flux_shift asks for it"),

@@ -223,6 +223,12 @@ static const struct { const char *args, *says; } wrong[] = {
     { "--model %s/two --max_timestep_boundary 0.77 --boundary_type low", "the other "
       "--boundary_type" },
     { "--max_timestep_boundary 0.77", "boundary_ratio is 0:" },
+    { "--model %s/two --boundary_type low --min_timestep 600", "--boundary_type low trains the "
+      "levels below 600 alone" },
+    { "--model %s/two --boundary_type high --max_t 0.5", "--boundary_type high trains the levels "
+      "from 600 alone" },
+    { "--min_timestep 500 --max_timestep 500", "a range begins below its end" },
+    { "--min_t 0.2 --max_timestep 600", "--min_t and --max_t: give these or --min_timestep" },
     { "--model %s/ends --boundary_type low", "boundary_ratio: 1" },
     { "--model %s/alone --boundary_type low", "transformer_2 has no config.json" },
 };
