@@ -308,10 +308,13 @@ static int explain(vtrain *t, int rc, const vc_err *why, vc_err *err)
     char *last = NULL;
     int64_t before = t->step;
     vc_err full = *why;
-    if (rc == VC_EFULL && !strstr(why->text, "a checkpoint needs"))
-        no_room(checkpoint_bytes(t), free_bytes(t), why->text, &full);
+    int64_t needed = checkpoint_bytes(t), is_free = free_bytes(t);
+    if (rc == VC_EFULL && needed > is_free && !strstr(why->text, "a checkpoint needs"))
+        no_room(needed, is_free, why->text, &full);
     vtrain_ckpt_before(&last, t->cfg.output_dir, &before, NULL);
-    vc_fail(err, rc, "checkpoint of step %lld: %s; %s%s", (long long)t->step, full.text,
+    vc_fail(err, rc, "checkpoint of step %lld: %s%s; %s%s", (long long)t->step, full.text,
+            rc == VC_ENUMERIC ? ": the last update spoiled it, and a lower --learning_rate or "
+                                "--max_grad_norm may help" : "",
             last ? "continue later with --resume_from_checkpoint latest: the last whole checkpoint "
                    "is " : "there is no whole checkpoint yet", last ? last : "");
     free(last);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -37,6 +38,12 @@ static int code_of(int e)
     }
 }
 
+const char *vc_full_remedy(int e)
+{
+    return e == EFBIG ? "raise the limit on the size of a file (ulimit -f, or the file system's)"
+           : e == EDQUOT ? "remove files of yours, or ask for a larger quota" : "make room";
+}
+
 int vc_no_memory(vc_err *err)
 {
     return vc_fail(err, VC_ENOMEM, "out of memory");
@@ -54,8 +61,9 @@ int vc_fail_errno(vc_err *err, const char *fmt, ...)
         va_end(ap);
         size_t n = strlen(err->text);
         char why[128];
-        snprintf(err->text + n, sizeof err->text - n, ": %s",
-                 strerror_r(e, why, sizeof why));
+        bool limit = e == EDQUOT || e == EFBIG;
+        snprintf(err->text + n, sizeof err->text - n, ": %s%s%s", strerror_r(e, why, sizeof why),
+                 limit ? ": " : "", limit ? vc_full_remedy(e) : "");
     }
     return code;
 }

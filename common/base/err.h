@@ -35,10 +35,15 @@ int vc_fail(vc_err *err, int code, const char *fmt, ...) __attribute__((format(p
 /* Fails with VC_ENOMEM and "out of memory", where callers know nothing to add. */
 int vc_no_memory(vc_err *err);
 
-/* As vc_fail, with ": " and the text of errno added; the code comes from errno
+/* As vc_fail, with ": " and the text of errno added, and the remedy of a quota or a limit of a
+ * file's size; the code comes from errno
  * (ENOENT, ENOMEM/EMFILE/ENFILE, ENOSPC/EDQUOT/EFBIG have codes of their own, all else is
  * VC_EIO). */
 int vc_fail_errno(vc_err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Returns what to do where a write failed for want of room, by its errno: ENOSPC, EDQUOT, EFBIG.
+ * The text is static. */
+const char *vc_full_remedy(int e);
 
 /* Puts "fmt: " in front of the text and returns rc. Does nothing when rc is 0. */
 int vc_context(vc_err *err, int rc, const char *fmt, ...) __attribute__((format(printf, 3, 4)));

@@ -81,9 +81,9 @@ static int write_failed(const pack *k, int code, vc_err *err)
     if (code == ENOSPC || code == EDQUOT || code == EFBIG)
         return vc_fail(err, VC_EFULL,
                        "%s: no room for the %llu MiB of its final file (%s): what was written "
-                       "before is intact; make room and start again", vc_path_base(k->path),
+                       "before is intact; %s and start again", vc_path_base(k->path),
                        (unsigned long long)((k->last + 1) * k->page_size >> 20) + 1,
-                       strerror(code));
+                       strerror(code), vc_full_remedy(code));
     errno = code;
     return vc_fail_errno(err, "%s", k->path);
 }

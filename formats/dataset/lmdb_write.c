@@ -61,19 +61,19 @@ static bool disk_is_full(const vf_env *e)
     return !statvfs(e->path, &v) && (uint64_t)v.f_bavail * v.f_frsize < need;
 }
 
-static int full(const vf_env *e, const char *why, vc_err *err)
+static int full(const vf_env *e, int code, vc_err *err)
 {
     return vc_fail(err, VC_EFULL,
                    "%s: no room for %llu MiB more (%s): what was written before is intact; "
-                   "make room and start again",
-                   e->file, (unsigned long long)(e->waiting >> 20) + 1, why);
+                   "%s and start again", e->file, (unsigned long long)(e->waiting >> 20) + 1,
+                   mdb_strerror(code), vc_full_remedy(code));
 }
 
 static int lmdb_error(vf_env *e, int code, const char *what, vc_err *err)
 {
     e->broken = true;
     if (code == ENOSPC || code == EDQUOT || code == EFBIG || (code == EIO && disk_is_full(e)))
-        return full(e, mdb_strerror(code == EIO ? ENOSPC : code), err);
+        return full(e, code == EIO ? ENOSPC : code, err);
     return vc_fail(err, code == ENOMEM ? VC_ENOMEM : VC_EIO, "%s: %s: %s", e->file, what,
                    mdb_strerror(code));
 }
@@ -393,7 +393,7 @@ static int reserve(vf_env *e, vc_err *err)
     if (code != ENOSPC && code != EDQUOT && code != EFBIG)
         return 0;
     e->broken = true;
-    return full(e, mdb_strerror(code), err);
+    return full(e, code, err);
 }
 
 /* Writes all waiting puts in one transaction. */

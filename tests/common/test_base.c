@@ -47,14 +47,17 @@ static void test_messages(void **state)
 static void test_errno(void **state)
 {
     (void)state;
-    static const struct { int e, code; } rows[] = {
-        { ENOENT, VC_ENOENT }, { ENOMEM, VC_ENOMEM }, { ENOSPC, VC_EFULL }, { EDQUOT, VC_EFULL },
-        { EFBIG, VC_EFULL }, { EACCES, VC_EIO },
+    static const struct { int e, code; const char *remedy; } rows[] = {
+        { ENOENT, VC_ENOENT, "" }, { ENOMEM, VC_ENOMEM, "" }, { ENOSPC, VC_EFULL, "" },
+        { EDQUOT, VC_EFULL, ": remove files of yours, or ask for a larger quota" },
+        { EFBIG, VC_EFULL, ": raise the limit on the size of a file (ulimit -f, or the file "
+          "system's)" },
+        { EACCES, VC_EIO, "" },
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         vc_err e = { 0 };
         char want[200];
-        snprintf(want, sizeof want, "file: %s", strerror(rows[i].e));
+        snprintf(want, sizeof want, "file: %s%s", strerror(rows[i].e), rows[i].remedy);
         errno = rows[i].e;
         assert_int_equal(vc_fail_errno(&e, "%s", "file"), rows[i].code);
         assert_int_equal(e.code, rows[i].code);

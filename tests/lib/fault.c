@@ -14,10 +14,10 @@
  *           path
  *   N       the number of the call that the rule disturbs, from 1; N+ for this call and all later
  *           ones
- *   ACTION  the name of an error (ENOSPC, EIO, EMFILE, EACCES, EINTR, EAGAIN, ENOMEM, ENOENT,
- *           EBUSY); short: the call reads or writes half of the bytes; kill, stop, term, hup: the
- *           program receives SIGKILL, SIGSTOP, SIGTERM or SIGHUP before the call; run: /bin/sh runs
- *           $VLT_FAULT_RUN before the call, without this library
+ *   ACTION  the name of an error (ENOSPC, EDQUOT, EIO, EMFILE, EACCES, EINTR, EAGAIN, ENOMEM,
+ *           ENOENT, EBUSY); short: the call reads or writes half of the bytes; kill, stop, term,
+ *           hup: the program receives SIGKILL, SIGSTOP, SIGTERM or SIGHUP before the call; run:
+ *           /bin/sh runs $VLT_FAULT_RUN before the call, without this library
  * With VLT_FAULT_COUNT=FILE a program that exits appends a line "CALL NUMBER" for each kind of call
  * to FILE, so that a script knows the number of calls to disturb. Each rule has its own count, over
  * all threads; a forked child continues the count for itself, and a program that the child executes
@@ -53,9 +53,9 @@ static const char *const call_name[CALLS] = {
 };
 enum { SHORT = -1, KILL = -2, STOP = -3, TERM = -4, HUP = -5, RUN = -6 };
 static const struct { const char *name; int action; } actions[] = {
-    { "ENOSPC", ENOSPC }, { "EIO", EIO }, { "EMFILE", EMFILE }, { "EACCES", EACCES },
-    { "EINTR", EINTR }, { "EAGAIN", EAGAIN }, { "ENOMEM", ENOMEM }, { "ENOENT", ENOENT },
-    { "EBUSY", EBUSY }, { "short", SHORT }, { "kill", KILL }, { "stop", STOP }, { "term", TERM },
+    { "ENOSPC", ENOSPC }, { "EDQUOT", EDQUOT }, { "EIO", EIO }, { "EMFILE", EMFILE },
+    { "EACCES", EACCES }, { "EINTR", EINTR }, { "EAGAIN", EAGAIN }, { "ENOMEM", ENOMEM },
+    { "ENOENT", ENOENT }, { "EBUSY", EBUSY }, { "short", SHORT }, { "kill", KILL }, { "stop", STOP }, { "term", TERM },
     { "hup", HUP }, { "run", RUN },
 };
 

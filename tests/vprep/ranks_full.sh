@@ -25,7 +25,7 @@ for row in "2 1 96" "4 all 1100" "4 2 1100" "2 0 40"; do
     check "$row" 1 "$lib/ranks.sh" $n bash -c "$limited" - $rank $kib vprep "${flags[@]}" \
         --out "$dir/cut" \
        
-    output_has "^vprep: rank [0-9]*: $dir/cut.*File too large.*make room"
+    output_has "^vprep: rank [0-9]*: $dir/cut.*File too large.*raise the limit"
     check "$row: damage" 0 vlat verify "$dir/cut"
     for again in 0 3; do
         start=()

@@ -81,6 +81,11 @@ try 'space:3:ENOSPC'
     'k: a checkpoint needs .* bytes), but only 0 B .*last whole checkpoint is k/checkpoint-2' \
     output; } ||
     wrong "no room for the last checkpoint: $(cat output)"
+# a user's quota is not the disk's room
+try 'write@optimizer:1+:EDQUOT'
+{ [ $status = 1 ] && grep -q 'quota exceeded: remove files of yours' output &&
+    ! grep -q 'are free' output; } ||
+    wrong "a quota: $(cat output)"
 
 runs=0
 for rule in ${VLT_RULES:-write:ENOSPC write+:ENOSPC write:short write:EIO sync:EIO rename:EIO \
