@@ -299,6 +299,10 @@ static void say_training(const vtrain *t)
     say(t, "schedule: rate %g, %s%s%s, %lld steps of warm-up", c->learning_rate,
         word_of(t, "lr_scheduler", schedule, sizeof schedule), rules, end,
         (long long)c->lr_warmup_steps);
+    if (c->lr_warmup_steps > t->plan.steps)
+        vc_warn(t->ui, "--lr_warmup_steps %lld: the run has %lld steps, so that the rate never "
+                "reaches %g: give fewer", (long long)c->lr_warmup_steps, (long long)t->plan.steps,
+                c->learning_rate);
     say_groups(t);
     say(t, "captions: dropped with probability %g", c->caption_dropout_p);
     t->family->fit(t->model, &fit);

@@ -22,6 +22,31 @@ static const char **modules_of(vt_params *p, bool convs)
     return list;
 }
 
+/* Says in one line where a rank is above the width of modules: there it adds values, but no
+ * freedom. */
+static void warn_wide_rank(const vtrain *t)
+{
+    int64_t rank = t->cfg.rank, n = 0, all = 0, least = INT64_MAX;
+    const char *name = NULL;
+    for (int i = 0; i < vt_params_count(t->params); i++) {
+        const vt_param *p = vt_params_at(t->params, i);
+        if (!p->module || p->t != p->lin->w || !p->lin->lora_a)
+            continue;
+        int64_t out = p->lin->lora_b->dim[0], in = vt_count(p->lin->lora_a) / rank;
+        int64_t width = in < out ? in : out;
+        all++;
+        n += width < rank;
+        if (width < least) {
+            least = width;
+            name = p->module;
+        }
+    }
+    if (n)
+        vc_warn(t->ui, "--rank %lld: %lld of %lld modules are narrower than this (%s: %lld), and a "
+                "rank above a module's width only costs memory", (long long)rank, (long long)n,
+                (long long)all, name, (long long)least);
+}
+
 static int train_lora(vtrain *t, vc_err *err)
 {
     const vtrain_config *c = &t->cfg;
@@ -39,6 +64,8 @@ static int train_lora(vtrain *t, vc_err *err)
     if (!rc)
         rc = vt_params_lora(t->params, vtrain_targets_match, t->targets, (int)c->rank,
                             c->network_alpha, (uint64_t)c->seed, &matched, err);
+    if (!rc)
+        warn_wide_rank(t);
     if (rc || !c->lora_checkpoint)
         return rc;
     vtrain_lora *lora;
