@@ -48,10 +48,14 @@ static int bad_loss(const vtrain *t, const loop *l, const char *what, double val
     char kept[96] = "there is no checkpoint yet";
     if (l->saved >= 0)
         snprintf(kept, sizeof kept, "checkpoint-%lld is the last good state", (long long)l->saved);
-    return vc_fail(err, VC_ENUMERIC, "step %lld: %s is %s (samples %s%s): training stops; %s; a "
-                   "lower --learning_rate or --max_grad_norm may help", (long long)t->step + 1,
-                   what, isnan(value) ? "NaN" : "infinite", r->n_samples ? r->sample[0] : "-",
-                   r->n_samples > 1 ? ", ..." : "", kept);
+    bool first = t->step == l->count.begun;
+    return vc_fail(err, VC_ENUMERIC, "step %lld: %s is %s (samples %s%s): training stops; %s; %s",
+                   (long long)t->step + 1, what, isnan(value) ? "NaN" : "infinite",
+                   r->n_samples ? r->sample[0] : "-", r->n_samples > 1 ? ", ..." : "", kept,
+                   first ? "no rate has acted yet in this process, so the cause is in the weights "
+                           "that it read or in these samples: try other weights, and look at the "
+                           "samples with vlat show"
+                         : "a lower --learning_rate or --max_grad_norm may help");
 }
 
 /* Reports the progress of a long step, by the arithmetic done. */

@@ -125,6 +125,28 @@ static int renew(void **area, size_t bytes, const vf_view *v, vc_err *err)
     return *area ? 0 : vc_fail(err, VC_ENOMEM, "out of memory for %s", v->name);
 }
 
+/* Whether n values of a type are all finite; integers and bytes are. */
+static bool all_finite(const void *x, vc_dtype type, size_t n)
+{
+    const uint32_t *wide = x, mask32 = 0x7f800000;
+    const uint16_t *half = x, mask16 = type == VC_BF16 ? 0x7f80 : 0x7c00;
+    bool bad = false;
+    if (type == VC_F32)
+        for (size_t i = 0; i < n; i++)
+            bad |= (wide[i] & mask32) == mask32;
+    if (type == VC_BF16 || type == VC_F16)
+        for (size_t i = 0; i < n; i++)
+            bad |= (half[i] & mask16) == mask16;
+    return !bad;
+}
+
+static int check_finite(const void *x, const vf_view *v, vc_err *err)
+{
+    if (all_finite(x, v->dtype, (size_t)vf_view_count(v)))
+        return 0;
+    return vc_fail(err, VC_ENUMERIC, "%s: a value is NaN or infinite", v->name);
+}
+
 /* Gets the values of view i from the device, converted to the type in the file. */
 static int get(void *arg, int i, const void **data, vc_err *err)
 {
@@ -138,13 +160,13 @@ static int get(void *arg, int i, const void **data, vc_err *err)
         return rc;
     *data = vt_param_get(s->g, from->t, s->held);
     if (from->t->dtype == v->dtype && from->scale == 1)
-        return 0;
+        return check_finite(*data, v, err);
     rc = renew(&s->converted, v->bytes, v, err);
     if (rc)
         return rc;
     convert(s->converted, v->dtype, *data, from->t->dtype, n, from->scale);
     *data = s->converted;
-    return 0;
+    return check_finite(*data, v, err);
 }
 
 int vf_views_write(vf_views *s, const char *dir, const char *file, const vf_meta *meta,

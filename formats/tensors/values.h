@@ -31,7 +31,8 @@ void vf_views_close(vf_views *s);                   /* s may be all-zero */
  * most `room` calls are allowed. t is borrowed until close. */
 int vf_views_add(vf_views *s, const char *prefix, const char *name, const char *suffix,
                  const vt_tensor *t, vc_dtype type, double scale, vc_err *err);
-/* Writes DIR/FILE atomically; sealed and sums mean the same as in vf_safetensors_stream. */
+/* Writes DIR/FILE atomically; sealed and sums mean the same as in vf_safetensors_stream. A value
+ * that would be written as NaN or infinite is VC_ENUMERIC. */
 int vf_views_write(vf_views *s, const char *dir, const char *file, const vf_meta *meta,
                    int n_meta, bool sealed, vf_sums *sums, vc_err *err);
 

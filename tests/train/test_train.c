@@ -336,6 +336,25 @@ static void test_not_a_number(void **state)
     int lines;
     free(run_metrics(dir, "nan", &lines));
     assert_int_equal(lines, 1);
+    assert_says(&err, "a lower --learning_rate");
+    assert_fails(run(dir, "nan", TINY "--max_train_steps 9 --resume_from_checkpoint latest "
+                     "--max_grad_norm 0", &err), VC_ENUMERIC, &err, "step 2");
+    assert_says(&err, "the cause is in the weights that it read or in these samples");
+    assert_null(strstr(err.text, "learning_rate"));
+}
+
+/* A checkpoint holds finite values alone. */
+static void test_not_finite(void **state)
+{
+    const char *dir = *state;
+    vc_err err = { 0 };
+    assert_fails(run(dir, "infinite", TINY "--max_train_steps 2 --checkpointing_steps 1 "
+                     "--learning_rate 3e38 --adam_weight_decay 100", &err), VC_ENUMERIC, &err,
+                 "checkpoint of step 1");
+    assert_says(&err, "a value is NaN or infinite: the last update spoiled it");
+    assert_says(&err, "there is no whole checkpoint yet");
+    assert_false(run_exists(dir, "infinite/checkpoint-1"));
+    assert_false(run_exists(dir, "infinite/checkpoint-1.tmp"));
 }
 
 /* A full disk during the second checkpoint leaves the first. */
@@ -355,6 +374,8 @@ static void test_full_disk(void **state)
     if (rc != VC_EFULL)
         fail_msg("%d %s", rc, err.text);
     assert_says(&err, "checkpoint of step 2");
+    assert_says(&err, "File too large: raise the limit on the size of a file");
+    assert_null(strstr(err.text, "are free"));
     assert_false(run_exists(dir, "full/checkpoint-2.tmp"));
     assert_false(run_exists(dir, "full/checkpoint-2"));
     run_ok(dir, "full", TINY "--max_train_steps 2 --resume_from_checkpoint latest");
@@ -524,7 +545,7 @@ int main(void)
         TEST(test_resume_older),
         TEST(test_latest_without_one), TEST(test_recompute), TEST(test_learns),
         TEST(test_held_out),      TEST(test_lora),       TEST(test_trainable_modules),
-        TEST(test_validation),    TEST(test_not_a_number),
+        TEST(test_validation),    TEST(test_not_a_number), TEST(test_not_finite),
         TEST(test_full_disk),     TEST(test_limit),      TEST(test_refused),
         TEST(test_pooled_slots),
         TEST(test_foreign),       TEST(test_config),     TEST(test_like),
