@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #if defined(__x86_64__)
 #include <xmmintrin.h>
@@ -221,17 +222,51 @@ static size_t group_limit(void)
     return limit;
 }
 
+/* The bytes that a limit leaves a process that has `pages` of its kind. */
+static size_t below_limit(const struct rlimit *r, unsigned long long pages)
+{
+    unsigned long long used = pages * (unsigned long long)sysconf(_SC_PAGESIZE);
+
+    if (r->rlim_cur == RLIM_INFINITY)
+        return SIZE_MAX;
+    return r->rlim_cur > used ? (size_t)(r->rlim_cur - used) : 0;
+}
+
+/* Bytes that the limits of this process leave it (ulimit -v and -d, which a scheduler sets for
+ * h_vmem), or SIZE_MAX. */
+static size_t limits_leave(void)
+{
+    unsigned long long all = 0, data = 0;
+    struct rlimit space = { RLIM_INFINITY, RLIM_INFINITY }, private = space;
+    FILE *f = fopen("/proc/self/statm", "re");
+
+    if (f && fscanf(f, "%llu %*u %*u %*u %*u %llu", &all, &data) < 2)
+        all = data = 0;
+    if (f)
+        fclose(f);
+    getrlimit(RLIMIT_AS, &space);
+    getrlimit(RLIMIT_DATA, &private);
+    size_t a = below_limit(&space, all), b = below_limit(&private, data);
+    return a < b ? a : b;
+}
+
+/* The bytes of a pool without a given size. A limit of the process counts reserved memory too: half
+ * is left for weights, mapped files and stacks. */
+static size_t pool_size(size_t page)
+{
+    size_t n = (size_t)sysconf(_SC_PHYS_PAGES) * page, group = group_limit();
+    size_t half = limits_leave() / 2;
+
+    n = group < n ? group : n;
+    return half < n ? half : n;
+}
+
 /* Reserves address space only: pages are allocated when they are written, and kept for the next
  * step. */
 static int cpu_reserve(vt_dev *d, void **range, size_t *bytes, vc_err *err)
 {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), n = *bytes;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), n = *bytes ? *bytes : pool_size(page);
 
-    if (!n) {
-        n = (size_t)sysconf(_SC_PHYS_PAGES) * page;
-        size_t group = group_limit();
-        n = group < n ? group : n;
-    }
     n = round_up(n < page ? page : n, page);
     void *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
                    0);

@@ -72,7 +72,8 @@ typedef struct vt_options {
     vc_dtype compute;                         /* type of activations: VC_F32 or VC_BF16 */
     const char *kernels;                      /* CPU kernel set forced by name ("plain", "avx2",
                                                * "avx512", "avx512_bf16", "amx"); NULL: the best */
-    size_t pool_limit;                        /* most bytes of the pool; 0: the machine's memory */
+    size_t pool_limit;                        /* most bytes of the pool; 0: the machine's memory,
+                                               * or half of what a limit of the process leaves */
     bool repeatable;                          /* attention's gradient has the same bits in each run
                                                * on a GPU too, which costs time and memory; on a
                                                * CPU it always has */

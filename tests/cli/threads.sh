@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The system gives the programs fewer threads or smaller stacks than they request: their results
-# have the bits of a run with this number of threads, or their error names the limit and the remedy.
+# The system gives the programs fewer threads, smaller stacks or less memory than they request:
+# their results have the bits of a run with this number of threads, or their error names the limit
+# and the remedy.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 . "$lib/fault.sh"
@@ -71,4 +72,13 @@ for program in vtrain vprep vdecode; do
     s=0
     (ulimit -s 160; exec $program --version) >"$log" 2>&1 || s=$?
     refused $s "$program: stacks are limited to 160 KiB (ulimit -s) and need 1024" "a hard limit"
+done
+
+# ---- a limit of the process below the machine's memory (ulimit -v and -d, a job's h_vmem) ----
+for limit in -v -d; do
+    (ulimit $limit 3000000 && train run --threads 2) || wrong "ulimit $limit: training failed"
+    same 2 '2 threads,'
+    (ulimit $limit 8000000; exec vprep --meta "$dir/media/metadata.json" "${sampling[@]}" --quiet \
+        --out "$dir/limited$limit") >"$log" 2>&1 || wrong "ulimit $limit: vprep failed"
+    same_root "$dir/set" "$dir/limited$limit"
 done
