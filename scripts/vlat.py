@@ -47,6 +47,11 @@ class Damaged(Exception):
     """A file or value of a dataset that is not as its writer left it."""
 
 
+# What Python raises on contents of another form: no UTF-8, no JSON, fields that are missing or of
+# another kind, numbers that are too large, lists that are too deep.
+UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
+
+
 # ---- checksums ----
 
 def _find_xxh3():
@@ -218,19 +223,22 @@ def parse(value):
     try:
         header = json.loads(bytes(value[8:8 + size]))
         meta, data, out = header.pop("__metadata__", {}), value[8 + size:], {}
+        xxh3 = meta.get("xxh3")
         for name, t in header.items():
             begin, end = t["data_offsets"]
             if t["dtype"] not in DTYPES:
                 raise Damaged("%s: type %s is not known" % (name, t["dtype"]))
             if not 0 <= begin <= end <= len(data):
                 raise Damaged("%s: offsets beyond the value" % name)
+            if not all(type(n) is int and n >= 0 for n in t["shape"]):
+                raise Damaged("%s: shape %s" % (name, t["shape"]))
             x = np.frombuffer(data[begin:end], DTYPES[t["dtype"]]).reshape(t["shape"])
             if t["dtype"] == "BF16":
                 x = (x.astype(np.uint32) << np.uint32(16)).view(np.float32)
             out[name] = x
-    except (ValueError, KeyError, TypeError, AttributeError) as e:
+    except UNREADABLE as e:
         raise Damaged("bad safetensors header: %s" % e) from None
-    return out, meta.get("xxh3"), data
+    return out, xxh3, data
 
 
 def _changes(*columns):
@@ -238,6 +246,15 @@ def _changes(*columns):
     out = np.ones(len(columns[0]), bool)
     out[1:] = np.logical_or.reduce([c[1:] != c[:-1] for c in columns])
     return out
+
+
+def normalization(manifest):
+    """What is subtracted from each channel of a latent, and its factor."""
+    n, channels = manifest["normalization"], manifest["vae"]["channels"]
+    sub = (n.get("shift_factor") or 0.0) + np.array(n.get("mean") or [0.0] * channels)
+    mul = (n.get("scaling_factor") or 1.0) / np.array(n.get("std") or [1.0] * channels)
+    with np.errstate(over="ignore"):
+        return [x.astype(np.float32).reshape(-1, 1, 1, 1) for x in (sub, mul)]
 
 
 class Shards:
@@ -252,23 +269,51 @@ class Shards:
         manifest = os.path.join(self.path, "manifest.json")
         if not os.path.exists(manifest):
             raise FileNotFoundError("%s: no latent dataset (no manifest.json)" % self.path)
-        with open(manifest, encoding="utf-8") as f:
-            self.manifest = json.load(f)
-        if self.manifest.get("format") != 1:
-            raise Damaged("%s: format %r, 1 expected" % (manifest, self.manifest.get("format")))
-        if not self.manifest["complete"]:
+        with open(manifest, "rb") as f, self.reading("manifest.json"):
+            self.manifest = json.loads(f.read())
+            complete = self._check_manifest()
+        if not complete:
             raise ValueError("%s: vprep has not finished this dataset: run vprep again" % self.path)
-        for s in self.manifest["shards"]:
-            self._check_file(s, verify)
-        self.files, self.pid = [s["file"] for s in self.manifest["shards"]], None
+        with self.reading("manifest.json"):
+            for s in self.manifest["shards"]:
+                self._check_file(s, verify)
+            self.files, self.pid = [s["file"] for s in self.manifest["shards"]], None
         self.entries = self._merge()
         if len(self.entries) != self.manifest["samples"]:
-            raise self.damaged("the shards hold %d samples, the manifest says %d"
+            raise self.damaged("the shards hold %d samples, the manifest says %r"
                                % (len(self.entries), self.manifest["samples"]))
 
     def damaged(self, what):
         return Damaged("%s: %s; vlat verify %s --repair keeps what is good"
                        % (self.path, what, self.path))
+
+    @contextlib.contextmanager
+    def reading(self, where):
+        """What the block meets in a file or value that has another form raises Damaged."""
+        try:
+            yield
+        except lmdb.MemoryError:
+            raise
+        except UNREADABLE + (lmdb.Error,) as e:
+            text = str(e) if type(e) is ValueError else "%s: %s" % (type(e).__name__, e)
+            raise self.damaged("%s: %s" % (where, text)) from None
+
+    def _check_manifest(self):
+        """Returns whether the dataset is complete."""
+        m = self.manifest
+        if m["format"] != 1:
+            raise ValueError("format %r, 1 expected" % (m["format"],))
+        if type(m["complete"]) is not bool or type(m["samples"]) is not int:
+            raise ValueError("complete %r, samples %r" % (m["complete"], m["samples"]))
+        n, encoders = m["normalization"], [(t["slot"], t["empty"]) for t in m["text_encoders"]]
+        channels = m["vae"]["channels"]
+        if type(channels) is not int or not all(type(x) is str for t in encoders for x in t):
+            raise ValueError("vae or text_encoders: a field of another kind")
+        if any(n.get(k) and np.shape(n[k]) != (channels,) for k in ("mean", "std")):
+            raise ValueError("normalization: %d channels expected" % channels)
+        if not all(np.isfinite(x).all() for x in normalization(m)):
+            raise ValueError("normalization: a number that is not finite")
+        return m["complete"]
 
     def _check_file(self, s, verify):
         if not re.fullmatch(r"(shard|text)-[0-9]{5}\.lmdb", s["file"]):
@@ -298,8 +343,9 @@ class Shards:
         return self.open[i][1:]
 
     def get(self, i, db, key):
-        txn, dbs = self._trees(i)
-        return txn.get(key, db=dbs[db]) if db in dbs else None
+        with self.reading("%s: %s" % (self.files[i], db)):
+            txn, dbs = self._trees(i)
+            return txn.get(key, db=dbs[db]) if db in dbs else None
 
     def _index(self, i, name, item):
         value, item = self.get(i, "index", name.encode()) or b"", np.dtype(item)
@@ -332,7 +378,21 @@ class Shards:
             if XXH3(key + bytes(value)) != self._record_hash(e):
                 raise self.damaged(where + ": its checksum differs")
             self.checked.add(key)
-        return json.loads(bytes(value))
+        with self.reading(where):
+            return self._check_record(json.loads(bytes(value)))
+
+    def _check_record(self, record):
+        """Returns the record, whose fields that are read below have their kinds."""
+        for c in record["captions"]:
+            if not all(type(x) is str for x in (c["text"], *c["keys"])):
+                raise ValueError("captions: %r" % (c,))
+            if len(c["keys"]) != len(self.manifest["text_encoders"]):
+                raise ValueError("captions: %d keys for %d text encoders"
+                                 % (len(c["keys"]), len(self.manifest["text_encoders"])))
+        for role, key in (record.get("conditions") or {}).items():
+            if type(key) is not str:
+                raise ValueError("conditions: %s: %r" % (role, key))
+        return record
 
     def _record_hash(self, e):
         i = int(e["shard"])
@@ -343,6 +403,8 @@ class Shards:
             self.open[name] = ranks, self._index(i, "records", "V32")
         ranks, hashes = self.open[name]
         at = np.searchsorted(ranks, int(e["number"]) << 16 | int(e["variant"]))
+        if at >= len(hashes):
+            raise self.damaged("%s: index: records are missing" % self.files[i])
         return hashes[at].tobytes()[:16].hex()
 
     def value(self, db, key, first=None):
@@ -350,7 +412,7 @@ class Shards:
         kind = "text-" if db == "text" else "shard-"
         where = [i for i, name in enumerate(self.files) if name.startswith(kind)]
         for i in sorted(where, key=lambda i: i != first):
-            value = self.get(i, db, key.encode())
+            value = self.get(i, db, key.encode(errors="replace"))
             if value is None:
                 continue
             name = "%s: %s %s" % (self.files[i], db, key)
@@ -397,7 +459,7 @@ class Dataset:
         self._make_groups()
         self._hold_out(eval_split)
         self._make_epoch([float(w) for _, w in pairs], dataset_repeat)
-        self._make_norm(self.sets[0].manifest)
+        self.norm = normalization(self.sets[0].manifest)
 
     def _compare_sets(self):
         a = self.sets[0]
@@ -456,12 +518,6 @@ class Dataset:
         visit = np.repeat(self.start + e * self.repeats, self.repeats) + at
         return np.repeat(self.first, self.repeats) + visit % np.repeat(self.variants, self.repeats)
 
-    def _make_norm(self, manifest):
-        n, channels = manifest["normalization"], manifest["vae"]["channels"]
-        sub = (n.get("shift_factor") or 0.0) + np.array(n.get("mean") or [0.0] * channels)
-        mul = (n.get("scaling_factor") or 1.0) / np.array(n.get("std") or [1.0] * channels)
-        self.norm = [x.astype(np.float32).reshape(-1, 1, 1, 1) for x in (sub, mul)]
-
     def __len__(self):
         return len(self.entries)
 
@@ -504,10 +560,9 @@ class Dataset:
         e, shards = self.entries[i], self.sets[self.set[i]]
         record, shard = shards.record(e), int(e["shard"])
         text, texts = self._texts(shards, record, visit)
-        try:
-            x = self._latent(shards.value("latent", e["latent"].tobytes().hex(), shard), e, visit)
-        except ValueError as error:
-            raise ValueError("%s: sample %s: %s" % (shards.path, self.key(i), error)) from None
+        latent = shards.value("latent", e["latent"].tobytes().hex(), shard)
+        with shards.reading("sample %s" % self.key(i)):
+            x = self._latent(latent, e, visit)
         conditions = {role: shards.value("latent", k, shard) for role, k in
                       (record.get("conditions") or {}).items()}
         return {"latents": x, "texts": texts, "conditions": conditions, "caption": text,

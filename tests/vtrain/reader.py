@@ -4,9 +4,11 @@
     reader.py readings DATASET LIBVLAT.so    all tensors are those of libvlat, to the bit
     reader.py workers DATASET                a DataLoader with workers gives the same batches
     reader.py hurt DATASET                   changes a byte of the last sample's latent
-    reader.py all DATASET                    reads every sample"""
+    reader.py all DATASET                    reads every sample
+    reader.py faults DATASET                 other contents are read, or raise vlat.Damaged"""
 import ctypes
 import itertools
+import json
 import os
 import re
 import sys
@@ -122,5 +124,102 @@ def hurt(path):
     assert places
 
 
-{"trace": trace, "readings": readings, "workers": workers, "hurt": hurt, "all": read_all}[
+def others(x):
+    """Copies of a JSON value in which one part is missing or of another kind."""
+    parts = list(x.items() if isinstance(x, dict) else enumerate(x) if isinstance(x, list) else [])
+    for at, part in parts:
+        for other in (*others(part), None, -1, 1e300, "x", "\ud800", [], {}, [[]]):
+            yield {**x, at: other} if isinstance(x, dict) else x[:at] + [other] + x[at + 1:]
+        yield ({k: v for k, v in x.items() if k != at} if isinstance(x, dict)
+               else x[:at] + x[at + 1:])
+
+
+def changed(value):
+    """Damaged forms of some bytes."""
+    yield from (b"", b"\0" * len(value), b"\xff" * len(value), value[:-1], value[:9], b"[]",
+                b"null", b"{" * 100000, b"[" * 100000, b"\xff\xfe\0{}")
+    for at in range(0, len(value), max(len(value) // 60, 1)):
+        yield value[:at] + bytes([value[at] ^ 0x55]) + value[at + 1:]
+
+
+def read_some(path, **settings):
+    data = vlat.Dataset(path, **settings)
+    data[0], data[vlat.Visit(len(data) - 1, 0, 0)]
+
+
+def survives(what, path, **settings):
+    """Reads the dataset; 1 if it is damaged. Only what vprep has not finished is another error."""
+    try:
+        read_some(path, **settings)
+    except vlat.Damaged as e:
+        assert path in str(e), e
+        return 1
+    except Exception as e:
+        assert type(e) is ValueError and ("not finished" in str(e) or "no samples" in str(e)), (
+            what, repr(e))
+    return 0
+
+
+def put(path, content):
+    with open(path, "wb") as f:
+        f.write(content)
+
+
+def faults(path):
+    manifest, n = os.path.join(path, "manifest.json"), 0
+    with open(manifest, "rb") as f:
+        whole = f.read()
+    forms = [json.dumps(x).encode() for x in others(json.loads(whole))]
+    for form in forms + list(changed(whole)):
+        put(manifest, form)
+        n += survives(form[:2000], path)
+    put(manifest, whole)
+    get = vlat.Shards.get
+    for db in ("sample", "latent", "text", "index"):
+        good = first_value(path, db)
+        forms = list(changed(good))
+        if db == "sample":
+            forms += [json.dumps(x).encode() for x in others(json.loads(good))]
+        if db in ("latent", "text"):
+            size = int.from_bytes(good[:8], "little")
+            for x in others(json.loads(good[8:8 + size])):
+                head = json.dumps(x).encode()
+                forms.append(len(head).to_bytes(8, "little") + head + good[8 + size:])
+        for form in forms:
+            vlat.Shards.get = lambda s, i, d, k: memoryview(form) if d == db else get(s, i, d, k)
+            n += survives((db, form[:2000]), path, check=False) + survives((db, form[:2000]), path)
+        vlat.Shards.get = get
+    for name in sorted(os.listdir(path)):
+        if re.fullmatch(r"(shard|text)-.*\.lmdb", name):
+            file = os.path.join(path, name)
+            with open(file, "rb") as f:
+                whole = f.read()
+            for form in (b"\0" * len(whole), b"\xff" * 8192 + whole[8192:]):
+                put(file, form)
+                assert survives(name, path) == 1, name
+            put(file, whole)
+    read_some(path)
+    print("%d damaged forms are told" % n)
+
+
+def first_value(path, db):
+    """A value of the kind that reading the first sample meets."""
+    seen, get = [], vlat.Shards.get
+
+    def note(shards, i, d, key):
+        value = get(shards, i, d, key)
+        if value is not None:
+            seen.append((d, bytes(value)))
+        return value
+
+    vlat.Shards.get = note
+    try:
+        read_some(path)
+        return next(v for d, v in seen if d == db)
+    finally:
+        vlat.Shards.get = get
+
+
+{"trace": trace, "readings": readings, "workers": workers, "hurt": hurt, "all": read_all,
+ "faults": faults}[
     sys.argv[1]](*sys.argv[2:])

@@ -50,6 +50,9 @@ check workers '0 77' "$python" "$here/reader.py" workers varied.lmdb
 
 expect 1 'varied.lmdb does not fit toy.lmdb: normalization ' \
     "$python" -c 'import vlat; vlat.Dataset(["toy.lmdb", "varied.lmdb"])'
+fresh toy.lmdb damaged.lmdb
+check faults 0 "$python" "$here/reader.py" faults damaged.lmdb
+stdout_has '^[0-9]* damaged forms are told'
 fresh varied.lmdb damaged.lmdb
 need "$python" "$here/reader.py" hurt damaged.lmdb
 expect 1 'Damaged: damaged.lmdb: shard-00000.lmdb: latent [0-9a-f]*: .*; vlat verify' \
