@@ -25,10 +25,6 @@ struct vf_copy {
     bool damage;                             /* the last failure came from a damaged source */
 };
 
-/* Manifest fields that a writer makes itself. */
-static const char *const derived[] = {
-    "format", "program", "complete", "samples", "root", "buckets", "shards", NULL
-};
 static const char *const alike[] = {
     "vae", "text_encoders", "latent_store", "dtype", NULL
 };
@@ -87,8 +83,7 @@ static int make_head(cJSON **out, vf_dataset *const *from, int n, vc_err *err)
 {
     cJSON *head = *out = cJSON_Duplicate(vf_dataset_manifest(from[0]), true);
     int rc = head ? 0 : vc_no_memory(err);
-    for (const char *const *f = derived; head && *f; f++)
-        cJSON_DeleteItemFromObjectCaseSensitive(head, *f);
+    vf_head_clear(head);
     if (n > 1)
         cJSON_DeleteItemFromObjectCaseSensitive(head, "part");
     for (int i = 1; !rc && i < n; i++) {

@@ -143,6 +143,10 @@ enum { VF_HEAD_TEXT = 900 };
 int vf_head_compare(const cJSON *there, const cJSON *now, const char *const *fields,
                     char differences[VF_HEAD_TEXT]);
 
+/* Removes the fields that a writer makes itself (samples, root, shards, ...), so that a manifest, or
+ * what a person made of one, becomes a head. NULL is fine. */
+void vf_head_clear(cJSON *head);
+
 /* Adds the families of `other` to head: the field `families` lists all of them if they are several;
  * `family` stays. VC_EFORMAT: too many families. */
 int vf_head_families(cJSON *head, const cJSON *other, vc_err *err);

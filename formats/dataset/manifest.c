@@ -190,6 +190,25 @@ void vf_manifest_free(vf_manifest *m)
 
 /* ---- writing: JSON with a line for each field, bucket and shard, for people to read ---- */
 
+/* The fields that write_fields makes. */
+static const char *const derived[] = {
+    "format", "program", "complete", "samples", "root", "buckets", "shards",
+};
+
+static bool is_derived(const char *name)
+{
+    for (size_t i = 0; i < sizeof derived / sizeof *derived; i++)
+        if (!strcmp(derived[i], name))
+            return true;
+    return false;
+}
+
+void vf_head_clear(cJSON *head)
+{
+    for (size_t i = 0; head && i < sizeof derived / sizeof *derived; i++)
+        cJSON_DeleteItemFromObjectCaseSensitive(head, derived[i]);
+}
+
 static int add_field(FILE *f, const char *name, const cJSON *value)
 {
     char *line = vf_json_line(value);
@@ -245,7 +264,8 @@ static int write_fields(FILE *f, const vf_manifest *m, const cJSON *head, const 
     fprintf(f, "{\"format\": %d,\n \"program\": \"vlt %s\",\n \"complete\": %s", VF_FORMAT,
             VLT_VERSION, m->complete ? "true" : "false");
     cJSON_ArrayForEach(field, head)
-        rc |= add_field(f, field->string, field);
+        if (!is_derived(field->string))
+            rc |= add_field(f, field->string, field);
     fprintf(f, ",\n \"samples\": %" PRId64 ",\n \"root\": \"%s\"", m->samples,
             vf_key_hex(hex, m->root));
     rc |= add_lines(f, "buckets", buckets) | (shards ? add_lines(f, "shards", shards) : -1);

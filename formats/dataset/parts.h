@@ -58,8 +58,8 @@ int vf_manifest_read(vf_manifest *m, const char *dir, vc_err *err);
 int vf_manifest_parse(vf_manifest *m, const char *text, size_t n, const char *dir, vc_err *err);
 void vf_manifest_free(vf_manifest *m);
 int vf_manifest_add(vf_manifest *m, const vf_shard_info *s, vc_err *err);
-/* Replaces dir/manifest.json by the fields of head in their order, counts, `buckets` (an array) and
- * the shards. */
+/* Replaces dir/manifest.json by the fields of head in their order (without those that vf_head_clear
+ * removes), counts, `buckets` (an array) and the shards. */
 int vf_manifest_write(const vf_manifest *m, const char *dir, const cJSON *head,
                       const cJSON *buckets, vc_err *err);
 

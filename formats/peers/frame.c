@@ -127,12 +127,8 @@ static int write_ref(void *arg, const char *name, const char *role, vc_err *err)
 
 static int write_manifest(exchange *x, vc_err *err)
 {
-    static const char *const derived[] = { "format", "program", "complete", "samples", "root",
-                                           "buckets",
-                                           "shards", NULL };
     cJSON *head = cJSON_Duplicate(x->manifest, true);
-    for (const char *const *f = derived; *f; f++)
-        cJSON_DeleteItemFromObjectCaseSensitive(head, *f);
+    vf_head_clear(head);
     char *text = head ? vf_json_line(head) : NULL;
     int rc = text ? exchange_write(x->dir, VF_MANIFEST, text, strlen(text), err)
                   : vc_no_memory(err);

@@ -30,6 +30,17 @@ for f in safetensors webdataset; do
     expect 0 'prompts *1' vlat info $f.lmdb
     expect 1 'finished dataset already' vlat import $f.out --from $f --out $f.lmdb
 done
+# a manifest that also has the fields that a dataset's writer makes, as one that was copied by hand
+for f in safetensors webdataset; do
+    cp -r $f.out more.out
+    sed -i '1s/{/{"samples": 7, "root": "x", "buckets": [], "shards": {}, "complete": false,/
+        1s/{/{"program": "x", "format": 1,/' more.out/manifest.json
+    expect 0 '60 samples' vlat import more.out --from $f --out more.lmdb
+    same_root made.lmdb more.lmdb
+    expect 0 'no damage' vlat verify more.lmdb
+    expect 0 '60 the same, 0 changed' vlat diff made.lmdb more.lmdb
+    rm -r more.out more.lmdb
+done
 tar tf webdataset.out/shard-000000.tar | sed -n 1,5p >got
 printf '000000000000-000.%s\n' json latent.safetensors text.0.0.safetensors jpg >want
 sed -n 1,4p got | cmp - want || wrong 'webdataset: the members differ'
