@@ -324,18 +324,43 @@ static const struct { const char *name; enum field is; } fields[] = {
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
 
-/* Finds a field, first behind the last one that was found. */
-static bool field_at(vf_scan *s, unsigned *at)
+/* The members of a record that were read. */
+typedef struct members {
+    uint32_t seen;                           /* a bit for each of `fields` */
+    unsigned last;                           /* of them, where the search for the next begins */
+    vf_span other[MOST_KEYS];                /* keys that are not in `fields` */
+    int n;
+} members;
+
+/* Takes a key that is not in `fields`, as a later program may write. A tree finds whether a record
+ * is dropped. */
+static bool other_member(vf_scan *s, members *m)
 {
+    return member(s, m->other, &m->n) && !same(m->other[m->n - 1], (vf_span){ "dropped", 7 });
+}
+
+/* Takes the key of a member, which the record must not have yet. It most likely comes behind the
+ * last one. */
+static bool field_at(vf_scan *s, members *m, enum field *is)
+{
+    const char *from = s->at;
+    unsigned at = m->last;
     vf_span key;
     if (!plain(s, &key) || !take(s, ':'))
         return false;
     for (unsigned i = 0; i < FIELDS; i++) {
-        *at = *at + 1 < FIELDS ? *at + 1 : 0;
-        if (strlen(fields[*at].name) == key.n && !memcmp(fields[*at].name, key.p, key.n))
-            return true;
+        at = at + 1 < FIELDS ? at + 1 : 0;
+        if (strlen(fields[at].name) != key.n || memcmp(fields[at].name, key.p, key.n))
+            continue;
+        const bool again = m->seen & 1u << at;
+        m->seen |= 1u << at;
+        m->last = at;
+        *is = fields[at].is;
+        return !again;
     }
-    return false;
+    *is = OTHER;
+    s->at = from;
+    return other_member(s, m);
 }
 
 static bool value_at(vf_scan *s, vf_parsed *o, enum field is)
@@ -391,8 +416,8 @@ static void clear(vf_parsed *s, vf_bytes text)
 static bool scan_record(vf_parsed *o, vf_bytes text)
 {
     vf_scan s = vf_scan_of((const char *)text.data, text.size);
-    uint32_t seen = 0;
-    unsigned at = FIELDS - 1;
+    members m = { .last = FIELDS - 1 };
+    enum field is;
     bool another = true;
     if (text.size > VF_MAX_RECORD || !take(&s, '{'))
         return false;
@@ -402,16 +427,15 @@ static bool scan_record(vf_parsed *o, vf_bytes text)
             return false;
         if (!another)
             break;
-        if (!field_at(&s, &at) || seen & 1u << at || !value_at(&s, o, fields[at].is))
+        if (!field_at(&s, &m, &is) || !value_at(&s, o, is))
             return false;
-        seen |= 1u << at;
-        if (fields[at].is == SAMPLE)
+        if (is == SAMPLE)
             o->number = (vf_span){ from, (size_t)(s.at - from) + first };
     }
-    uint32_t is = 0;
+    uint32_t has = 0;
     for (unsigned i = 0; i < FIELDS; i++)
-        is |= seen & 1u << i ? 1u << fields[i].is : 0;
-    return (is & NEEDED) == NEEDED && s.at == s.end;
+        has |= m.seen & 1u << i ? 1u << fields[i].is : 0;
+    return (has & NEEDED) == NEEDED && s.at == s.end;
 }
 
 _Static_assert(FIELDS <= 32, "a bit for each field");

@@ -108,11 +108,36 @@ static void odd_texts(void **state)
     }
 }
 
+/* A field that later programs may add is passed over, and no tree is made for it. */
+static void other_fields(void **state)
+{
+    static const struct { const char *to; bool tree; } other[] = {
+        { "\"hint\":1,\"weight\":0.25", false },
+        { "\"hint\":{\"a\":[1,{\"b\":null}]},\"weight\":0.25", false },
+        { "\"hint\":1,\"more\":\"x\",\"weight\":0.25,\"last\":[]", false },
+        { "\"hint\":1,\"hint\":1", true }, { "\"hint\":1,\"tokens\":61", true },
+        { "\"hint\":1,\"dropped\":true", true }, { "\"hint\":1,\"dropped\":false", true },
+        { "\"h\\u0069nt\":1", true }, { "\"hint\": 1", true },
+    };
+    char text[2048];
+    (void)state;
+    for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
+        const char *at = strstr(TEXT, "\"weight\":0.25");
+        int n = snprintf(text, sizeof text, "%.*s%s%s", (int)(at - TEXT), TEXT, other[i].to,
+                         at + strlen("\"weight\":0.25"));
+        const unsigned before = without_tree;
+        compare((const uint8_t *)text, (size_t)n);
+        if ((without_tree == before) != other[i].tree)
+            fail_msg("%s: a tree was %s", other[i].to, other[i].tree ? "expected" : "made");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(damaged_texts),
         cmocka_unit_test(odd_texts),
+        cmocka_unit_test(other_fields),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
