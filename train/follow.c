@@ -18,7 +18,7 @@
 
 #include "train/vtrain.h"
 
-enum { POLL_MS = 500, WHY = 300 };
+enum { POLL_MS = 500, WHY = 300, PATIENCE = 10 };
 
 const vtrain_span *vtrain_span_now(const vtrain *t)
 {
@@ -180,11 +180,22 @@ static int try_open(vtrain *t, char *why, vc_err *err)
     return 0;
 }
 
-static int wait_a_little(const vtrain *t, vc_err *err)
+/* Fails if no vprep is at work in PATIENCE polls on end: one that starts again has that time. */
+static int wait_a_little(const vtrain *t, int *alone, vc_err *err)
 {
     const struct timespec poll = { .tv_nsec = POLL_MS * 1000000L };
     nanosleep(&poll, NULL);
-    return *t->stop ? vc_fail(err, VC_ESTOP, "stopped while waiting for samples") : 0;
+    if (*t->stop)
+        return vc_fail(err, VC_ESTOP, "stopped while waiting for samples");
+    if (!vtrain_leads(t))
+        return 0;
+    vc_err ended = { 0 };
+    int rc = vtrain_data_awaited(&t->cfg.latents, t->shards, &ended);
+    *alone = rc ? *alone + 1 : 0;
+    if (*alone < PATIENCE)
+        return 0;
+    *err = ended;
+    return rc;
 }
 
 /* Waits until there are samples for a batch; vprep may not even have begun. Collective: all ranks
@@ -192,7 +203,7 @@ static int wait_a_little(const vtrain *t, vc_err *err)
 static int wait_for_samples(vtrain *t, vc_err *err)
 {
     char why[WHY] = "", reported[WHY] = "";
-    int rc = poll_datasets(t, err);
+    int alone = 0, rc = poll_datasets(t, err);
     while (!rc && !t->complete) {
         rc = vc_comm_agree(t->comm, try_open(t, why, err), err);
         if (rc || t->data)
@@ -202,7 +213,7 @@ static int wait_for_samples(vtrain *t, vc_err *err)
         if (strcmp(why, reported))
             vc_say(t->ui, "waiting for vprep: %s", why);
         snprintf(reported, sizeof reported, "%s", why);
-        rc = vc_comm_agree(t->comm, wait_a_little(t, err), err);
+        rc = vc_comm_agree(t->comm, wait_a_little(t, &alone, err), err);
         if (!rc)
             rc = poll_datasets(t, err);
     }

@@ -135,6 +135,10 @@ void vf_dataset_prefetch(const vf_dataset *d, uint32_t i, vf_key latent);
  * dataset does not change until then. VC_ENOENT: no dataset, and no file is made; VC_EBUSY. */
 int vf_dataset_lock(int *lock, const char *path, vc_err *err);
 
+/* True if a writer of the dataset at path has ended and left it unfinished: nobody holds its lock.
+ * False too where that cannot be found out, as in another user's folder. */
+bool vf_dataset_abandoned(const char *path);
+
 typedef struct vf_writer vf_writer;
 
 /* Returns how many of the named fields (NULL-ended) differ between two manifests or heads, and
@@ -143,8 +147,8 @@ enum { VF_HEAD_TEXT = 900 };
 int vf_head_compare(const cJSON *there, const cJSON *now, const char *const *fields,
                     char differences[VF_HEAD_TEXT]);
 
-/* Removes the fields that a writer makes itself (samples, root, shards, ...), so that a manifest, or
- * what a person made of one, becomes a head. NULL is fine. */
+/* Removes the fields that a writer makes itself (samples, root, shards, ...), so that a manifest
+ * becomes a head. NULL is fine. */
 void vf_head_clear(cJSON *head);
 
 /* Adds the families of `other` to head: the field `families` lists all of them if they are several;

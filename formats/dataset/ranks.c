@@ -75,6 +75,21 @@ int vf_dataset_lock(int *lock, const char *path, vc_err *err)
     return rc;
 }
 
+/* The lock is tried as a writer would take it, because the ranks of one writer share it. */
+bool vf_dataset_abandoned(const char *path)
+{
+    char *state = vc_path_join(path, VF_STATE);
+    int lock = -1, shards;
+    bool complete = false, free_lock;
+    free_lock = state && vc_file_exists(state) && !vc_lock_file(&lock, state, NULL);
+    if (free_lock)                           /* after it: a writer completes while it holds it */
+        vf_dataset_progress(path, &shards, &complete, NULL);
+    if (lock >= 0)
+        close(lock);
+    free(state);
+    return free_lock && !complete;
+}
+
 int vf_writer_lock(vf_writer *w, const char *state, vc_err *err)
 {
     int rc = vc_lock_file(&w->lock, state, err);

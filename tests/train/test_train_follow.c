@@ -212,6 +212,30 @@ static void test_made_anew(void **state)
     free(path);
 }
 
+/* A vprep that died before the first shard, or with too few samples, is not waited for. */
+static void test_vprep_ended(void **state)
+{
+    const char *dir = *state;
+    runner r[2];
+    for (int n = 0; n < 2; n++) {
+        char *path = vc_format("%s/ended-%d.lmdb", dir, n);
+        toy t = { .path = path };
+        vf_writer *w = toy_open(&t, 1e-9, true);
+        if (n)
+            toy_put(w, &t, &samples[0]);
+        vf_writer_close(w);
+        r[n] = (runner){ .args = vc_format("--latents %s:2 --output_dir %s/ended-%d --threads 1 "
+                                           "--train_batch_size 2 " ARGS, path, dir, n) };
+        assert_int_equal(pthread_create(&r[n].thread, NULL, run_thread, &r[n]), 0);
+        free(path);
+    }
+    for (int n = 0; n < 2; n++) {
+        pthread_join(r[n].thread, NULL);
+        assert_fails(r[n].rc, VC_ENOENT, &r[n].err, "no vprep writes it");
+        free(r[n].args);
+    }
+}
+
 static void test_refused(void **state)
 {
     vc_err err = { 0 };
@@ -224,7 +248,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_follow), cmocka_unit_test(test_made_anew),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_vprep_ended), cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, toy_dir_setup, toy_dir_teardown);
 }

@@ -103,6 +103,30 @@ int vtrain_data_progress(const vc_list *paths, int *shards, bool *complete, vc_e
     return 0;
 }
 
+int vtrain_data_awaited(const vc_list *paths, const int *shards, vc_err *err)
+{
+    int ended = -1;
+    bool hope = false, needed = false;
+    for (int i = 0; i < paths->n && !needed; i++) {
+        char *path;
+        double weight;
+        int n;
+        bool complete = false;
+        int rc = parse_path(&path, &weight, paths->item[i], err);
+        if (rc)
+            return rc;
+        const bool left = vf_dataset_abandoned(path);
+        hope |= !left && (vf_dataset_progress(path, &n, &complete, NULL) || !complete);
+        ended = left ? i : ended;
+        needed = left && !shards[i];
+        free(path);
+    }
+    if (ended < 0 || (hope && !needed))
+        return 0;
+    return vc_fail(err, VC_ENOENT, "%s is unfinished, and no vprep writes it: the one that did has "
+                   "ended; start vprep again, then this run", paths->item[ended]);
+}
+
 static int compare_sets(const vtrain_data *d, bool allow, bool same_norm, vc_err *err)
 {
     for (int i = 1; i < d->n_sets; i++) {

@@ -84,6 +84,9 @@ int vtrain_data_open(vtrain_data **out, const vtrain_data_opts *o, char **note, 
 /* Finds how far the datasets are written: the closed shards of each (0 of a dataset that does not
  * exist yet), and whether all are complete. */
 int vtrain_data_progress(const vc_list *paths, int *shards, bool *complete, vc_err *err);
+/* Finds whether samples that are waited for can still come. VC_ENOENT names a dataset whose vprep
+ * has ended: one without a closed shard, or any if nobody writes the others either. */
+int vtrain_data_awaited(const vc_list *paths, const int *shards, vc_err *err);
 void vtrain_data_close(vtrain_data *d);                     /* NULL is fine */
 
 /* Finds the hash (vf_model_hash) of the weights of a dataset's "vae", or of a slot's text encoder.
