@@ -122,7 +122,10 @@ static int open_config(vtrain *t, vc_err *err)
     const vtrain_config *c = &t->cfg;
     if (!c->model && !c->transformer) {
         t->family = vtrain_family_fresh();
-        vc_say(t->ui, "a new built-in DiT is trained from noise");
+        if (t->from_dir)
+            vc_say(t->ui, "the built-in DiT of %s is trained further", t->from_dir);
+        else
+            vc_say(t->ui, "a new built-in DiT is trained from noise");
         return t->family->fresh(&t->model_config, &(vtrain_fresh){
             .channels = vtrain_data_norm(t->data)->channels,
             .text_width = vtrain_data_slot(t->data, 0)->width,

@@ -2,6 +2,7 @@
  * summary.h */
 #include "train/summary.h"
 
+#include <math.h>
 #include <stdio.h>
 
 #include "common/memory/replay.h"
@@ -24,10 +25,10 @@ static void report_memory(const vtrain *t)
     char real[32], predicted[32];
     if (!t->plan.predicted || !t->peak_bytes)
         return;
-    vc_say(t->ui, "memory: peak %s, %s were predicted (%+.1f%%)",
-           vc_human_bytes(real, (double)t->peak_bytes),
-           vc_human_bytes(predicted, (double)t->plan.predicted),
-           100 * ((double)t->plan.predicted / (double)t->peak_bytes - 1));
+    const double off = 100 * ((double)t->peak_bytes / (double)t->plan.predicted - 1);
+    vc_say(t->ui, "memory: peak %s, which is %.1f%% %s than the %s that were predicted",
+           vc_human_bytes(real, (double)t->peak_bytes), fabs(off), off < 0 ? "less" : "more",
+           vc_human_bytes(predicted, (double)t->plan.predicted));
 }
 
 static void report_captions(const vtrain *t)

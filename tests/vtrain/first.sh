@@ -31,7 +31,10 @@ absent toy-a
 rm a/vprep.yaml
 expect 2 'latents of wan2.1: add --model DIR, the folder of the model; --model builtin' toy a toy-a
 expect 0 'a new built-in DiT is trained from noise' toy a toy-a --model builtin
-expect 0 . vtrain --config toy-a/config.yaml --max_train_steps 2 --resume_from_checkpoint latest
+output_has 'memory: peak .*, which is [0-9.]*% \(less\|more\) than the .* that were predicted'
+holds toy-a/report.html '% \(less\|more\) than the .* predicted before step 1'
+expect 0 'the built-in DiT of toy-a/checkpoint-1 is trained further' vtrain --config toy-a/config.yaml --max_train_steps 2 --resume_from_checkpoint latest
+output_lacks 'from noise'
 expect 2 '.--model builtin: the built-in DiT starts from noise' toy a toy-b --model builtin --transformer m/first
 expect 0 'the built-in weight-free codec' vprep --meta media/metadata.json "${sampling[@]}" --model builtin --out c.builtin
 expect 2 '.--vae: --model builtin has a VAE' prep --model builtin --vae m/diffusers/vae --out d

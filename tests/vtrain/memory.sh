@@ -10,9 +10,9 @@
 near()
 {
     local off
-    off=$(sed -n 's/.*memory: peak .* were predicted (\([-+.0-9]*\)%).*/\1/p' "$log")
+    off=$(sed -n 's/.*memory: peak .* which is \([.0-9]*\)% .* were predicted.*/\1/p' "$log")
     [ -n "$off" ] || { wrong "$*: no peak"; return; }
-    awk -v off="$off" 'BEGIN { exit !(off >= -10 && off <= 10) }' || wrong "$*: $off %"
+    awk -v off="$off" 'BEGIN { exit !(off <= 10) }' || wrong "$*: $off %"
 }
 runs() # runs FAMILY TRANSFORMER
 {

@@ -85,11 +85,12 @@ static void put_facts(vf_html *h, const vtrain_report *r, const vf_curves *c)
     put_loss_facts(h, c);
     put_sample_facts(h, r, c);
     put_speed_facts(h, c);
+    const double off = 100 * ((double)r->peak_bytes / (double)r->predicted_bytes - 1);
     if (r->peak_bytes > 0 && r->predicted_bytes > 0)
-        vf_html_fact(h, "Peak memory", "%s; predicted before step 1: %s (%+.1f %%)",
-                     vc_human_bytes(peak, (double)r->peak_bytes),
-                     vc_human_bytes(predicted, (double)r->predicted_bytes),
-                     100 * ((double)r->predicted_bytes / (double)r->peak_bytes - 1));
+        vf_html_fact(h, "Peak memory", "%s, %.1f %% %s than the %s predicted before step 1",
+                     vc_human_bytes(peak, (double)r->peak_bytes), fabs(off),
+                     off < 0 ? "less" : "more",
+                     vc_human_bytes(predicted, (double)r->predicted_bytes));
     if (c->unreadable)
         vf_html_fact(h, "Unreadable lines", "%" PRIu64 " of metrics.jsonl", c->unreadable);
 }
