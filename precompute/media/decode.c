@@ -38,6 +38,11 @@ static void check_join(media_video *v)
     v->join = join;
 }
 
+static int encrypted(vc_err *err)
+{
+    return vc_fail(err, VC_EFORMAT, "the video is encrypted: decrypt it with its key first");
+}
+
 int media_video_packet(media_video *v, bool *gap, vc_err *err)
 {
     *gap = false;
@@ -58,6 +63,8 @@ int media_video_packet(media_video *v, bool *gap, vc_err *err)
             *gap = true;
             gaps++;
         } else if (v->pkt->stream_index == v->stream && v->pkt->size > 0) {
+            if (av_packet_get_side_data(v->pkt, AV_PKT_DATA_ENCRYPTION_INFO, NULL))
+                return encrypted(err);
             check_join(v);
             return 1;
         }
@@ -475,6 +482,8 @@ int media_video_open(media_video *v, media_io *io, const char *path, vc_err *err
     const AVStream *st = v->fmt->streams[v->stream];
     if (st->disposition & AV_DISPOSITION_ATTACHED_PIC)
         return vc_fail(err, VC_EFORMAT, "no video stream, only a cover picture");
+    if (av_dict_get(st->metadata, "enc_key_id", NULL, 0))       /* as Matroska has it */
+        return encrypted(err);
     v->time_base = st->time_base;
     rc = decoder_open(v, 1, err);
     if (!rc)

@@ -378,12 +378,28 @@ static void test_cut_before_join(void **state)
     media_close(m);
 }
 
+static void test_encrypted(void **state)
+{
+    media *m;
+    media_info info;
+    vc_err err = { 0 };
+    (void)state;
+    if (!clip_have_ffmpeg() || !clip_have_encoder("libx264"))
+        skip();
+    clip_ffmpeg(clip_dir, "-c:v libx264 -encryption_scheme cenc-aes-ctr "
+                "-encryption_key 00112233445566778899aabbccddeeff "
+                "-encryption_kid 0123456789abcdef0123456789abcdef", "encrypted.mp4");
+    assert_fails(media_open(&m, clip_path("encrypted.mp4"), &info, &err), VC_EFORMAT, &err,
+                 "the video is encrypted");
+    assert_null(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_order), cmocka_unit_test(test_times), cmocka_unit_test(test_seek),
         cmocka_unit_test(test_packed), cmocka_unit_test(test_cut), cmocka_unit_test(test_joined),
-        cmocka_unit_test(test_cut_before_join),
+        cmocka_unit_test(test_cut_before_join), cmocka_unit_test(test_encrypted),
     };
     return cmocka_run_group_tests(tests, setup, clip_teardown);
 }
