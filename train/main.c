@@ -15,7 +15,7 @@ static int status_of(int rc, const atomic_int *stop)
     if (rc == VC_EUSAGE)
         return EXIT_USAGE;
     if (rc == VC_ESTOP)
-        return EXIT_SIGNAL + (*stop ? *stop : SIGTERM);                   /* 0: another rank's */
+        return EXIT_SIGNAL + (*stop ? *stop : SIGTERM);                   /* 0: no signal did */
     return rc ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 

@@ -129,7 +129,7 @@ int vc_flags_verdict(const vc_flags *set, vc_err *err);
 /* Returns error i, or NULL past the last. */
 const char *vc_flags_wrong_line(const vc_flags *set, int i);
 /* Reports on stderr why the program ends with rc: each error of the flags, or, without any, err.
- * set may be NULL. */
+ * After VC_ESTOP the name of the signal comes first. set may be NULL. */
 void vc_flags_report(const vc_flags *set, const char *program, const vc_err *err, int rc);
 
 /* Returns true if the flag was given on the command line or in the file, by its canonical name. */

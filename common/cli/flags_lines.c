@@ -5,6 +5,7 @@
 
 #include "common/cli/flags_internal.h"
 #include "common/os/file.h"
+#include "common/os/progress.h"
 #include "common/os/streams.h"
 
 void vc_flags_free_lines(vc_lines *lines)
@@ -228,11 +229,14 @@ const char *vc_flags_wrong_line(const vc_flags *set, int i)
 
 void vc_flags_report(const vc_flags *set, const char *program, const vc_err *err, int rc)
 {
+    vc_err what = *err;
+    if (rc == VC_ESTOP && vc_stop_name())
+        vc_context(&what, rc, "%s", vc_stop_name());
     int n = set && err->code == VC_EUSAGE ? set->wrong.n : 0;
-    char *text = !n && set ? vc_flags_as_typed(set, err->text) : NULL;
+    char *text = !n && set ? vc_flags_as_typed(set, what.text) : NULL;
 
     if (!n)
-        vc_std_complain(program, text ? text : err->text, rc);
+        vc_std_complain(program, text ? text : what.text, rc);
     free(text);
     for (int i = 0; i < n; i++)
         vc_std_complain(program, set->wrong.line[i].text, rc);

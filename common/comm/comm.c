@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/comm/parts.h"
+#include "common/os/progress.h"
 
 /* ---- the number of processes ---- */
 
@@ -222,18 +223,29 @@ int vc_comm_reduce(vc_comm *c, double *x, int n, vc_comm_op op, vc_err *err)
     return rc;
 }
 
+typedef struct end {
+    int code, signal;                /* the stop flag, if the code is VC_ESTOP, else 0 */
+} end;
+
 /* Returns the rank whose failure all ranks report: the lowest with a failure other than VC_ESTOP,
  * else the lowest with VC_ESTOP, else -1. */
-static int who_failed(const int *code, int size, bool *all)
+static int who_failed(const end *of, int size, bool *all)
 {
     int who = -1;
     *all = true;
     for (int r = size - 1; r >= 0; r--) {
-        *all &= code[r] != 0;
-        if (code[r] && (who < 0 || code[r] != VC_ESTOP || code[who] == VC_ESTOP))
+        *all &= of[r].code != 0;
+        if (of[r].code && (who < 0 || of[r].code != VC_ESTOP || of[who].code == VC_ESTOP))
             who = r;
     }
     return who;
+}
+
+/* Takes the signal of the lowest rank that has one. */
+static void adopt_signal(const end *of, int size)
+{
+    for (int r = size - 1; r >= 0; r--)
+        vc_stop_adopt(of[r].signal);
 }
 
 int vc_comm_agree(vc_comm *c, int rc, vc_err *err)
@@ -243,13 +255,16 @@ int vc_comm_agree(vc_comm *c, int rc, vc_err *err)
     vc_err failure = { .code = rc }, broken = { 0 };
     if (rc && err)
         failure = *err;
-    int *code = malloc((size_t)c->size * sizeof *code);
-    if (!code || c->ops->gather(c, code, &rc, sizeof rc, &broken))
+    end mine = { rc, rc == VC_ESTOP ? *vc_stop_flag() : 0 };
+    end *of = malloc((size_t)c->size * sizeof *of);
+    if (!of || c->ops->gather(c, of, &mine, sizeof mine, &broken))
         vc_comm_abort(c, EXIT_FAILURE);
     bool all;
-    int who = who_failed(code, c->size, &all);
-    rc = who < 0 ? 0 : code[who];
-    free(code);
+    int who = who_failed(of, c->size, &all);
+    rc = who < 0 ? 0 : of[who].code;
+    if (rc == VC_ESTOP)
+        adopt_signal(of, c->size);
+    free(of);
     if (who < 0)
         return 0;
     if (c->ops->broadcast(c, &failure, sizeof failure, who, &broken))

@@ -481,24 +481,37 @@ static void on_stop(int sig)
         stop_signal = sig;
 }
 
+/* again: later signals of the kind do not kill; heeds: it stays ignored if it was at the start. A
+ * shell that has no job control ignores SIGINT and SIGQUIT for what it starts in the background,
+ * which says nothing about the user's wish. */
+static const struct { int number; const char *name; bool again, heeds; } stops[] = {
+    { SIGINT, "SIGINT", false, false },   { SIGTERM, "SIGTERM", false, false },
+    { SIGQUIT, "SIGQUIT", false, false }, { SIGHUP, "SIGHUP", true, true },
+    { SIGUSR1, "SIGUSR1", true, true },   { SIGUSR2, "SIGUSR2", true, true },
+    { SIGXCPU, "SIGXCPU", true, false },
+};
+enum { STOPS = sizeof stops / sizeof *stops };
+
+/* Sets the handler of one row. SA_RESTART: libraries need not handle EINTR; SA_RESETHAND: the
+ * second signal kills; SA_ONSTACK: see vc_signal_stack. */
+static int catch(int i)
+{
+    struct sigaction stop = { .sa_handler = on_stop }, now;
+    sigemptyset(&stop.sa_mask);
+    stop.sa_flags = SA_RESTART | SA_ONSTACK | (stops[i].again ? 0 : (int)SA_RESETHAND);
+    if (stops[i].heeds && !sigaction(stops[i].number, NULL, &now) && now.sa_handler == SIG_IGN)
+        return 0;
+    return sigaction(stops[i].number, &stop, NULL);
+}
+
 int vc_catch_stop(vc_err *err)
 {
-    /* SA_RESTART: libraries need not handle EINTR; SA_RESETHAND: the second signal kills;
-     * SA_ONSTACK: see vc_signal_stack */
-    struct sigaction stop = { .sa_handler = on_stop,
-                              .sa_flags = SA_RESTART | SA_RESETHAND | SA_ONSTACK };
-    struct sigaction ignore = { .sa_handler = SIG_IGN }, hangup = stop, now;
-    sigemptyset(&stop.sa_mask);
+    struct sigaction ignore = { .sa_handler = SIG_IGN };
     sigemptyset(&ignore.sa_mask);
-    sigemptyset(&hangup.sa_mask);
-    /* a closed terminal sends SIGHUP twice: the shell to its jobs, then the system to processes of
-     * the terminal */
-    hangup.sa_flags = SA_RESTART | SA_ONSTACK;
-
-    bool nohup = !sigaction(SIGHUP, NULL, &now) && now.sa_handler == SIG_IGN;
-    if (sigaction(SIGINT, &stop, NULL) || sigaction(SIGTERM, &stop, NULL) ||
-        sigaction(SIGHUP, nohup ? &ignore : &hangup, NULL) ||
-        sigaction(SIGXFSZ, &ignore, NULL) || sigaction(SIGPIPE, &ignore, NULL))
+    int rc = 0;
+    for (int i = 0; !rc && i < STOPS; i++)
+        rc = catch(i);
+    if (rc || sigaction(SIGXFSZ, &ignore, NULL) || sigaction(SIGPIPE, &ignore, NULL))
         return vc_fail_errno(err, "cannot catch signals");
     return vc_maps_guard(err);
 }
@@ -506,4 +519,18 @@ int vc_catch_stop(vc_err *err)
 const atomic_int *vc_stop_flag(void)
 {
     return &stop_signal;
+}
+
+void vc_stop_adopt(int number)
+{
+    if (number)
+        stop_signal = number;
+}
+
+const char *vc_stop_name(void)
+{
+    for (int i = 0; i < STOPS; i++)
+        if (stops[i].number == stop_signal)
+            return stops[i].name;
+    return NULL;
 }

@@ -55,12 +55,19 @@ char *vc_human_bytes(char buf[32], double bytes);
 char *vc_human_time(char buf[32], double seconds);
 char *vc_human_count(char buf[32], uint64_t n);
 
-/* After vc_catch_stop, SIGINT, SIGTERM and SIGHUP set *vc_stop_flag() to the signal's number
- * instead of killing the process. A second SIGINT or SIGTERM kills; a second SIGHUP does not, since
- * a closed terminal sends two. SIGHUP stays ignored if it was (nohup). The flag belongs to the
- * process, as signals do. vc_catch_stop also ignores SIGXFSZ and SIGPIPE and guards the maps
- * (map.h), so that a full or failing disk is an error and does not kill the process. */
+/* After vc_catch_stop, the signals of a terminal (SIGINT, SIGQUIT, SIGHUP) and of schedulers
+ * (SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU) set *vc_stop_flag() to the signal's number instead of
+ * killing the process. A second SIGINT, SIGQUIT or SIGTERM kills. The others do not: a closed
+ * terminal sends SIGHUP twice, and a scheduler repeats its own. SIGHUP (nohup), SIGUSR1 and SIGUSR2
+ * stay ignored if they were. The flag belongs to the process, as signals do. vc_catch_stop also
+ * ignores SIGXFSZ and SIGPIPE and guards the maps (map.h), so that a full or failing disk is an
+ * error and does not kill the process. */
 int vc_catch_stop(vc_err *err);
 const atomic_int *vc_stop_flag(void);
+/* Sets the flag to the signal that another rank of the run got, so that all ranks end with the same
+ * message and status; 0 changes nothing. */
+void vc_stop_adopt(int number);
+/* Returns the name of the flag's signal, as "SIGUSR1", or NULL if there is none. Never freed. */
+const char *vc_stop_name(void);
 
 #endif

@@ -371,7 +371,8 @@ static double meta_number(const vf_safetensors *st, const char *key)
 static int decode_file(decoder *d, const char *path, const char *stem, sheet *s, vc_err *err)
 {
     vf_safetensors *st;
-    int rc = vf_safetensors_open(&st, path, err);
+    int rc = *vc_stop_flag() ? vc_fail(err, VC_ESTOP, "stopped")
+                             : vf_safetensors_open(&st, path, err);
     if (rc)
         return rc;
 

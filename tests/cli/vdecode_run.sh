@@ -23,6 +23,12 @@ channels=$(sed 's/.*decodes \[\([0-9]*\),f.*/\1/' "$log")
 latents good.safetensors "$channels" '\0\0\200\077'
 expect 0 '1 decoded' vdecode good.safetensors --out x
 [ -s x/good.png ] || wrong 'no picture'
+. "$lib/fault.sh"
+cp good.safetensors next.safetensors
+expect 138 '^vdecode: SIGUSR1: stopped' fault 'open@good.safetensors:1:run' env \
+    VLT_FAULT_RUN='kill -USR1 $PPID' vdecode good.safetensors next.safetensors --out stopped
+[ -s stopped/good.png ] || wrong "the picture in work is lost"
+absent stopped/next.png
 latents nan.safetensors "$channels" '\0\0\300\177'
 expect 1 'nan.safetensors: latents: 1 of [0-9]* values are NaN or infinite' vdecode \
     nan.safetensors --out x

@@ -376,29 +376,45 @@ static void stop_once(vc_progress *p)
 static void stop_twice(vc_progress *p)
 {
     (void)p;
+    setrlimit(RLIMIT_CORE, &(struct rlimit){ 0, 0 });    /* SIGQUIT would leave one */
     vc_catch_stop(NULL);
     raise(sent);
     raise(sent);
     _exit(1);
 }
 
-/* A closed terminal causes two signals: one of the shell, one of the system. */
-static void hang_up_twice(vc_progress *p)
+/* A closed terminal causes two signals: one of the shell, one of the system. Schedulers repeat
+ * theirs. */
+static void again(vc_progress *p)
 {
     (void)p;
     vc_catch_stop(NULL);
-    raise(SIGHUP);
-    raise(SIGHUP);
-    _exit(*vc_stop_flag() == SIGHUP ? 7 : 1);
+    raise(sent);
+    raise(sent);
+    _exit(*vc_stop_flag() == sent ? 7 : 1);
 }
 
-static void hang_up_ignored(vc_progress *p)
+static void ignored(vc_progress *p)
 {
     (void)p;
-    signal(SIGHUP, SIG_IGN);
+    signal(sent, SIG_IGN);
     vc_catch_stop(NULL);
-    raise(SIGHUP);
+    raise(sent);
     _exit(*vc_stop_flag() ? 1 : 7);
+}
+
+/* A shell starts its jobs in the background with SIGINT and SIGQUIT ignored; a signal that another
+ * rank got is this rank's too. */
+static void stop_in_background(vc_progress *p)
+{
+    (void)p;
+    signal(sent, SIG_IGN);
+    vc_catch_stop(NULL);
+    raise(sent);
+    if (*vc_stop_flag() != sent)
+        _exit(1);
+    vc_stop_adopt(SIGUSR1);
+    _exit(*vc_stop_flag() == SIGUSR1 && !strcmp(vc_stop_name(), "SIGUSR1") ? 7 : 1);
 }
 
 static void full_disk(vc_progress *p)
@@ -418,18 +434,29 @@ static void full_disk(vc_progress *p)
 static void test_signals(void **state)
 {
     (void)state;
-    static const int signals[] = { SIGINT, SIGTERM };
-    for (size_t i = 0; i < 2; i++) {
-        sent = signals[i];
-        int status = run(stop_once, VC_LOG_TEXT, true, PIPE);
-        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 7);
-        status = run(stop_twice, VC_LOG_TEXT, true, PIPE);
-        assert_true(WIFSIGNALED(status) && WTERMSIG(status) == sent);
+    static const struct { int number; child then[3]; } rows[] = {
+        { SIGINT, { stop_once, stop_in_background } },
+        { SIGTERM, { stop_once, stop_in_background } },
+        { SIGQUIT, { stop_once, stop_in_background } },
+        { SIGHUP, { stop_once, again, ignored } },
+        { SIGUSR1, { stop_once, again, ignored } },
+        { SIGUSR2, { stop_once, again, ignored } },
+        { SIGXCPU, { stop_once, again } },
+        { 0, { full_disk } },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        sent = rows[i].number;
+        for (int k = 0; k < 3 && rows[i].then[k]; k++) {
+            int status = run(rows[i].then[k], VC_LOG_TEXT, true, PIPE);
+            if (!WIFEXITED(status) || WEXITSTATUS(status) != 7)
+                fail_msg("signal %d, child %d: status %d", sent, k, status);
+        }
     }
-    void (*const others[])(vc_progress *) = { hang_up_twice, hang_up_ignored, full_disk };
-    for (size_t i = 0; i < 3; i++) {
-        int status = run(others[i], VC_LOG_TEXT, true, PIPE);
-        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+    static const int deadly[] = { SIGINT, SIGTERM, SIGQUIT };
+    for (size_t i = 0; i < sizeof deadly / sizeof *deadly; i++) {
+        sent = deadly[i];
+        int status = run(stop_twice, VC_LOG_TEXT, true, PIPE);
+        assert_true(WIFSIGNALED(status) && WTERMSIG(status) == sent);
     }
 }
 

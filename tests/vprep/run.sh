@@ -37,6 +37,12 @@ check stopped 143 fault "open@media/clip-4.mp4:4:term" vprep "${meta[@]}" --out 
 stderr_has '"extra":"[0-9] encoded, 0 reused, 0 skipped"'
 stderr_lacks ', [1-9] skipped'
 check "goes on" 0 vprep "${meta[@]}" --out "$dir/stopped" && stderr_has ", 0 skipped"
+for signal in 138:USR1 140:USR2 131:QUIT; do
+    expect "${signal%:*}" "^vprep: SIG${signal#*:}: stopped; the same command continues from here" \
+        fault "open@media/clip-1.mp4:1:run" env VLT_FAULT_RUN="kill -${signal#*:} \$PPID" vprep \
+        "${meta[@]}" --out "$dir/${signal#*:}" --workers 1
+    expect 0 ', 0 skipped' vprep "${meta[@]}" --out "$dir/${signal#*:}"
+done
 
 # ---- a wrong list of validation prompts ends the run before media are opened ----
 echo '[{"text": "a"}, {"height": 64}]' >"$dir/prompts.json"

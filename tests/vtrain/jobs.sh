@@ -25,6 +25,34 @@ expect 0 'nothing is left to do: 6 steps are done' job killed
 expect 0 'nothing is left to do' vtrain --config jobs/killed/config.yaml
 absent jobs/killed/killed
 expect 0 'resumes after step 4' job killed --resume_from_checkpoint 4
+
+# ---- stopped by each signal that a terminal or a scheduler sends ----
+signals=(129:HUP 130:INT 131:QUIT 138:USR1 140:USR2 143:TERM 152:XCPU)
+for signal in "${signals[@]}"; do
+    name=${signal#*:}
+    expect "${signal%:*}" "vtrain: SIG$name: stopped after step 3; continue with" \
+        fault "write@metrics.jsonl:3:run" env VLT_FAULT_RUN="kill -$name \$PPID" \
+        "$(command -v vtrain)" "${small[@]}" "${model[@]}" --output_dir jobs --job_name "$name" \
+        --max_train_steps 6 --checkpointing_steps 2
+    expect 0 "resumes after step 3 from jobs/$name/checkpoint-3" job "$name"
+    same_end "jobs/$name/checkpoint-6" jobs/whole/checkpoint-6 || wrong "another end after $name"
+done
+# One of several ranks gets the signal, and all end with its number.
+if have_ranks; then
+    for signal in 131:QUIT 138:USR1; do
+        name=${signal#*:}
+        expect "${signal%:*}" "vtrain: SIG$name: stopped after step 3; continue with" env \
+            VLT_FAULT_RUN="kill -$name \$(cat pid.1)" VLT_FAULT_LIB="$VLT_FAULT_LIB" \
+            "$lib/ranks.sh" 2 bash -c 'echo $$ >pid.$OMPI_COMM_WORLD_RANK
+                export LD_PRELOAD=$VLT_FAULT_LIB${LD_PRELOAD:+:$LD_PRELOAD}
+                export VLT_FAULT="write@metrics.jsonl:3:run"
+                exec "$@"' - "$(command -v vtrain)" \
+            "${small[@]}" "${model[@]}" --output_dir jobs --job_name "ranks-$name" \
+            --max_train_steps 6
+        [ -d "jobs/ranks-$name/checkpoint-3" ] || wrong "ranks: $name saved no step"
+    done
+fi
+
 for name in a/b . .. ''; do
     expect 2 'the name of a folder is expected' job "$name"
 done
