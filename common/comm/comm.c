@@ -29,27 +29,55 @@ static long launched(const char **variable)
 }
 
 /* Refuses ranks of torchrun, accelerate or Kubeflow, which meet through a port of MASTER_ADDR: each
- * would otherwise be a run of its own in the same folder. */
-static int check_torchrun(vc_err *err)
+ * would otherwise be a run of its own in the same folder. n: the ranks of a launcher of MPI. Within
+ * the variables of a pod mpirun may start any number; but where torchrun itself ran in each of n
+ * tasks (srun torchrun ...), its processes would all be the task's one rank. */
+static int check_torchrun(long n, vc_err *err)
 {
     const char *size = getenv("WORLD_SIZE"), *rank = getenv("RANK");
     if (!size || !rank || !getenv("MASTER_ADDR") || strtol(size, NULL, 10) < 2)
         return 0;
+    if (n > 1 && (n == strtol(size, NULL, 10) || !getenv("TORCHELASTIC_RUN_ID")))
+        return 0;
     return vc_fail(err, VC_EUSAGE, "started as rank %s of %s in the way of torchrun (RANK, "
                    "WORLD_SIZE, MASTER_ADDR), but ranks meet through MPI: start them with \"mpirun "
-                   "-np %s PROGRAM ...\" or srun, or one process alone with \"env -u WORLD_SIZE "
-                   "PROGRAM ...\"", rank, size, size);
+                   "-np %s PROGRAM ...\" or \"srun --mpi=pmix -n %s PROGRAM ...\", without torchrun, "
+                   "or one process alone with \"env -u WORLD_SIZE PROGRAM ...\"", rank, size, size,
+                   size);
 }
+
+#ifdef VLT_MPI
+/* Refuses tasks of srun to which Slurm gave no way to meet, before MPI ends them with a page of its
+ * own. Slurm's plugins pmix and pmi2 and Cray's set these variables. */
+static int check_srun(long n, const char *variable, vc_err *err)
+{
+    static const char *const meets[] = {
+        "PMIX_RANK", "PMIX_NAMESPACE", "PMI_RANK", "PMI_FD", "PMI_CONTROL_PORT",
+    };
+    if (strcmp(variable, "SLURM_STEP_NUM_TASKS"))
+        return 0;
+    for (size_t i = 0; i < sizeof meets / sizeof *meets; i++)
+        if (getenv(meets[i]))
+            return 0;
+    return vc_fail(err, VC_EUSAGE, "started as one of %ld tasks of srun (SLURM_STEP_NUM_TASKS), "
+                   "which Slurm does not connect: add --mpi=pmix to srun; if this process is alone, "
+                   "in a shell that a step left the variable to (screen, a notebook, srun --pty), "
+                   "start it with \"env -u SLURM_STEP_NUM_TASKS PROGRAM ...\"", n);
+}
+#endif
 
 static int connect_all(vc_comm *c, long n, const char *variable, vc_err *err)
 {
 #ifdef VLT_MPI
-    int rc = vc_comm_mpi_open(c, err);
+    int rc = check_srun(n, variable, err);
+    if (!rc)
+        rc = vc_comm_mpi_open(c, err);
     if (rc || c->size == n)
         return rc;
     return vc_fail(err, VC_EUSAGE, "started as one of %ld processes (%s), but MPI connects %d: the "
                    "launcher belongs to another MPI than this program was built with (its own "
-                   "mpirun, or srun --mpi=pmix, is needed)", n, variable, c->size);
+                   "mpirun, or srun --mpi=pmix, is needed), or the variable is left over (a process "
+                   "alone starts with \"env -u %s PROGRAM ...\")", n, variable, c->size, variable);
 #else
     (void)c;
     return vc_fail(err, VC_EUSAGE, "started as one of %ld processes (%s), but this program was "
@@ -69,7 +97,7 @@ int vc_comm_open(vc_comm **out, vc_err *err)
     if (!c)
         return vc_no_memory(err);
     c->size = c->locals = 1;
-    int rc = variable ? 0 : check_torchrun(err);
+    int rc = check_torchrun(n, err);
     if (!rc && n > 1)
         rc = connect_all(c, n, variable, err);
     if (rc) {
