@@ -53,6 +53,63 @@ if have_ranks; then
     done
 fi
 
+# ---- as a job of Slurm, whose srun and scontrol are played here ----
+batch=$lib/../../scripts/vlt.sbatch
+bash -n "$batch" || wrong "$batch: no shell script"
+mkdir slurm
+cat >slurm/srun <<'END'
+#!/usr/bin/env bash
+echo "srun $*" >>calls
+while [[ $1 == -* ]]; do shift; done
+exec "$@"
+END
+cat >slurm/scontrol <<'END'
+#!/usr/bin/env bash
+echo "scontrol $*" >>calls
+[ "$1" != show ] || echo "JobId=7 JobState=$(cat state) Reason=None"
+END
+chmod +x slurm/*
+echo RUNNING >state
+# slurm STATUS PATTERN COMMAND...: the batch file runs a command, and calls holds the calls
+slurm() { local want=$1 pattern=$2; shift 2; rm -f calls
+    expect "$want" "$pattern" env PATH="$dir/slurm:$PATH" SLURM_JOB_ID=7 SLURM_JOB_NAME=x \
+        SLURM_CPUS_PER_TASK=3 "$@"; }
+held=(bash -c 'echo $$ >pid.batch; exec bash "$@"' - "$batch")
+for signal in 138:USR1 143:TERM; do
+    name=${signal#*:}
+    run=("$(command -v vtrain)" "${small[@]}" "${model[@]}" --output_dir "jobs/slurm-$name"
+         --max_train_steps 6)
+    slurm "${signal%:*}" "SIG$name: stopped after step 3" "${held[@]}" env \
+        ASAN_OPTIONS="${ASAN_OPTIONS:-}:verify_asan_link_order=0" LD_PRELOAD="$VLT_FAULT_LIB" \
+        VLT_FAULT="write@metrics.jsonl:3:run" \
+        VLT_FAULT_RUN="kill -$name \$(cat pid.batch); sleep 0.5" "${run[@]}"
+    output_has 'vlt.sbatch: .*job 7 is requeued'
+    lacks calls --ntasks
+    holds calls '^srun .*--mpi=pmix .*--kill-on-bad-exit=1 .*--cpus-per-task=3 '
+    holds calls '^scontrol requeue 7$'
+    slurm 0 'resumes after step 3' SLURM_RESTART_COUNT=1 bash "$batch" "${run[@]}"
+    lacks calls requeue
+    same_end "jobs/slurm-$name/checkpoint-6" jobs/whole/checkpoint-6 || wrong "$name: another end"
+done
+# a job that scancel ends is not requeued, and neither is one that fails
+echo COMPLETING >state
+slurm 143 'job 7 is not requeued' bash "$batch" bash -c 'exit 143'
+echo RUNNING >state
+slurm 1 '' bash "$batch" bash -c 'exit 1'
+lacks calls requeue
+slurm 130 '' bash "$batch" bash -c 'exit 130'
+lacks calls requeue
+slurm 2 'usage: sbatch' bash "$batch"
+# tasks of an array, and inputs that vprep skipped
+array=(SLURM_ARRAY_JOB_ID=6 SLURM_ARRAY_TASK_ID=2 SLURM_ARRAY_TASK_COUNT=4)
+slurm 0 '^-2/4 out-2$' "${array[@]}" bash "$batch" echo '-{i}/{n}' 'out-{i}'
+slurm 143 'job 6_2 is requeued' "${array[@]}" bash "$batch" bash -c 'exit 143'
+holds calls '^scontrol requeue 6_2$'
+slurm 0 '^vlat ' bash "$batch" env A=b "$(command -v vlat)" --version
+holds calls '--nodes=1 --ntasks=1 '
+printf '#!/bin/sh\nexit 3\n' >slurm/vprep && chmod +x slurm/vprep
+slurm 0 'inputs were skipped' bash "$batch" vprep --meta x
+
 for name in a/b . .. ''; do
     expect 2 'the name of a folder is expected' job "$name"
 done
