@@ -41,9 +41,9 @@ static int check_torchrun(long n, vc_err *err)
         return 0;
     return vc_fail(err, VC_EUSAGE, "started as rank %s of %s in the way of torchrun (RANK, "
                    "WORLD_SIZE, MASTER_ADDR), but ranks meet through MPI: start them with \"mpirun "
-                   "-np %s PROGRAM ...\" or \"srun --mpi=pmix -n %s PROGRAM ...\", without torchrun, "
-                   "or one process alone with \"env -u WORLD_SIZE PROGRAM ...\"", rank, size, size,
-                   size);
+                   "-np %s PROGRAM ...\" or \"srun --mpi=pmix -n %s PROGRAM ...\", not torchrun, "
+                   "or one process alone with \"env -u WORLD_SIZE PROGRAM ...\"", rank, size,
+                   size, size);
 }
 
 #ifdef VLT_MPI
@@ -60,9 +60,9 @@ static int check_srun(long n, const char *variable, vc_err *err)
         if (getenv(meets[i]))
             return 0;
     return vc_fail(err, VC_EUSAGE, "started as one of %ld tasks of srun (SLURM_STEP_NUM_TASKS), "
-                   "which Slurm does not connect: add --mpi=pmix to srun; if this process is alone, "
-                   "in a shell that a step left the variable to (screen, a notebook, srun --pty), "
-                   "start it with \"env -u SLURM_STEP_NUM_TASKS PROGRAM ...\"", n);
+                   "which Slurm does not connect: add --mpi=pmix to srun; if this process is "
+                   "alone, in a shell that a step left the variable to (screen, a notebook, srun "
+                   "--pty), start it with \"env -u SLURM_STEP_NUM_TASKS PROGRAM ...\"", n);
 }
 #endif
 
@@ -76,8 +76,9 @@ static int connect_all(vc_comm *c, long n, const char *variable, vc_err *err)
         return rc;
     return vc_fail(err, VC_EUSAGE, "started as one of %ld processes (%s), but MPI connects %d: the "
                    "launcher belongs to another MPI than this program was built with (its own "
-                   "mpirun, or srun --mpi=pmix, is needed), or the variable is left over (a process "
-                   "alone starts with \"env -u %s PROGRAM ...\")", n, variable, c->size, variable);
+                   "mpirun, or srun --mpi=pmix, is needed), or the variable is left over (a "
+                   "process alone starts with \"env -u %s PROGRAM ...\")", n, variable, c->size,
+                   variable);
 #else
     (void)c;
     return vc_fail(err, VC_EUSAGE, "started as one of %ld processes (%s), but this program was "

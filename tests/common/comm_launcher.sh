@@ -34,6 +34,6 @@ output_has 'srun --mpi=pmix'
 check alone 0 env -u OMPI_COMM_WORLD_SIZE SLURM_NTASKS=4 SLURM_PROCID=0 PMI_SIZE=1 "$program" 1
 # mpirun's ranks keep the variables of the pod in which they run
 if have_ranks; then
-    check "mpirun in a pod" 0 env -u OMPI_COMM_WORLD_SIZE WORLD_SIZE=4 RANK=1 MASTER_ADDR=localhost \
-        "$lib/ranks.sh" 2 "$program" 2
+    check "mpirun in a pod" 0 env -u OMPI_COMM_WORLD_SIZE WORLD_SIZE=4 RANK=1 \
+        MASTER_ADDR=localhost "$lib/ranks.sh" 2 "$program" 2
 fi

@@ -74,15 +74,17 @@ echo RUNNING >state
 slurm() { local want=$1 pattern=$2; shift 2; rm -f calls
     expect "$want" "$pattern" env PATH="$dir/slurm:$PATH" SLURM_JOB_ID=7 SLURM_JOB_NAME=x \
         SLURM_CPUS_PER_TASK=3 "$@"; }
+# Before a job's end the script alone gets USR1; scancel --full and preemption send TERM to all.
 held=(bash -c 'echo $$ >pid.batch; exec bash "$@"' - "$batch")
 for signal in 138:USR1 143:TERM; do
     name=${signal#*:}
+    ranks=; [ $name = USR1 ] || ranks="kill -TERM \$PPID; sleep 0.3;"
     run=("$(command -v vtrain)" "${small[@]}" "${model[@]}" --output_dir "jobs/slurm-$name"
          --max_train_steps 6)
     slurm "${signal%:*}" "SIG$name: stopped after step 3" "${held[@]}" env \
         ASAN_OPTIONS="${ASAN_OPTIONS:-}:verify_asan_link_order=0" LD_PRELOAD="$VLT_FAULT_LIB" \
         VLT_FAULT="write@metrics.jsonl:3:run" \
-        VLT_FAULT_RUN="kill -$name \$(cat pid.batch); sleep 0.5" "${run[@]}"
+        VLT_FAULT_RUN="$ranks kill -$name \$(cat pid.batch); sleep 0.5" "${run[@]}"
     output_has 'vlt.sbatch: .*job 7 is requeued'
     lacks calls --ntasks
     holds calls '^srun .*--mpi=pmix .*--kill-on-bad-exit=1 .*--cpus-per-task=3 '
