@@ -158,7 +158,7 @@ static void write_on_full_disk(const char *dir, rlim_t limit)
             rc = vf_writer_commit(w, &err);
     }
     int again = rc ? vf_writer_commit(w, &err) : 0;
-    if (rc == VC_EFULL && again == VC_EFULL && strstr(err.text, "make room and start again"))
+    if (rc == VC_EFULL && again == VC_EFULL && strstr(err.text, "and start again"))
         _exit(0);
     fprintf(stderr, "%d %d %s\n", rc, again, err.text);
     _exit(1);

@@ -74,7 +74,7 @@ static void test_page(void **state)
     (void)state;
     static const char *const present[] = {
         "DiT &amp; co", "&lt;b&gt;16x16", "&lt;i&gt;two", "name: &quot;&lt;/pre&gt;",
-        "Samples seen", "6 of 10; never seen: 4", "12.50 %", "2.0 MiB", "1.0 MiB", "-50.0 %",
+        "Samples seen", "6 of 10; never seen: 4", "12.50 %", "2.0 MiB", "1.0 MiB", "100.0 % more",
         "held-out", "0.25000", "Unreadable lines", "5.00 % of the time in steps",
         "40, 10.00 epochs", "Learning rate",
         "\n<!-- validation -->\n", "\n<!-- /validation -->\n", "--validation_steps",
