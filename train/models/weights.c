@@ -348,7 +348,7 @@ static int open_parts(vtrain_weights *w, const char *model, const char *name,
         rc = vf_model_files(&w->files, &w->bytes, w->path, err);
     if (!rc)
         rc = vf_model_open(&w->file, w->path, err);
-    return vc_context(err, rc, w->flag);
+    return vc_context(err, rc, "%s", w->flag);
 }
 
 int vtrain_weights_open(vtrain_weights **out, const char *model, const char *name,
