@@ -18,7 +18,7 @@ static const struct {
 } kinds[] = {
     { ".jpg .jpeg .jpe .jfif .jif .pjpeg .pjp", VF_TYPE_IMAGE, NULL },
     { ".png .webp .avif .jxl .bmp .dib .tif .tiff .tga .qoi", VF_TYPE_IMAGE, NULL },
-    { ".heic .heif .hif", VF_TYPE_IMAGE, NULL },      /* of which those with HEVC can be opened */
+    { ".heic .heif .hif", VF_TYPE_IMAGE, NULL },      /* HEVC, H.264 or AV1 inside */
     { ".jp2 .j2k .j2c .jpc .jpx .jpf", VF_TYPE_IMAGE, NULL },
     { ".ppm .pgm .pbm .pnm .pam", VF_TYPE_IMAGE, NULL },
 
