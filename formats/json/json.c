@@ -57,6 +57,16 @@ static int check_keys(const cJSON *v, vc_err *err)
     return rc;
 }
 
+/* Returns at most how many values a text has: a comma or a bracket comes before each but the first,
+ * and those within strings are counted too. */
+static size_t count_values(const char *text, size_t n)
+{
+    size_t values = 1;
+    for (size_t i = 0; i < n; i++)
+        values += text[i] == ',' || text[i] == '[' || text[i] == '{';
+    return values;
+}
+
 int vf_json_parse(cJSON **out, const char *text, size_t n, vc_err *err)
 {
     return vf_json_parse_after(out, text, n, 0, err);
@@ -71,6 +81,8 @@ int vf_json_parse_after(cJSON **out, const char *text, size_t n, size_t before, 
     int rc = vf_scan_skip(&s, err);
     if (!rc)
         rc = vf_scan_done(&s, err);
+    if (!rc && count_values(text, n) > VF_JSON_VALUES)
+        rc = vc_fail(err, VC_EFORMAT, "more than %d values in one text", VF_JSON_VALUES);
     if (rc)
         return rc;
 

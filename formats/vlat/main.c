@@ -113,6 +113,14 @@ static const vc_flag import_flags[] = {
     FLAG(VC_BOOLEAN, remove, "delete", NULL, NULL, \
          "remove the target's shards that the source no longer has, and replace those of the " \
          "same name that differ"), \
+    FLAG(VC_BYTES, lowest_speed, "lowest_speed", "1KiB", "1..", \
+         "bytes a second: a connection that carries fewer for the seconds of --timeout is closed, " \
+         "and the file is asked for again, five times in a row"), \
+    FLAG(VC_INT, timeout, "timeout", "60", "1..86400", \
+         "seconds that a connection may be slower than --lowest_speed, or silent"), \
+    FLAG(VC_INT, max_time, "max_time", "0", "0..", \
+         "seconds after which the copy ends unfinished, with exit status 1 (0: any time); the " \
+         "same command continues"), \
     LOG_FORMAT
 static const vc_flag pull_flags[] = {
     OUT("folder of the dataset, new or from an earlier pull (required)"),

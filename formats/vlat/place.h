@@ -23,6 +23,16 @@ typedef struct vlat_sink {
     void *arg;
 } vlat_sink;
 
+/* What ends the calls of a transfer's places. All of its threads share one. */
+typedef struct vlat_limits {
+    atomic_int stop;                         /* nonzero: calls end soon with VC_ESTOP */
+    int64_t lowest_speed;                    /* bytes a second; an attempt that brings or sends fewer
+                                              * during `timeout` seconds fails. 0: any will do */
+    int64_t timeout;                         /* seconds */
+    int64_t max_time;                        /* seconds of the whole transfer; 0: any */
+    double end;                              /* of max_time, in vc_seconds(); 0: never */
+} vlat_limits;
+
 typedef struct vlat_place vlat_place;
 
 typedef struct vlat_place_kind {
@@ -57,18 +67,33 @@ struct vlat_place {
     const vlat_place_kind *kind;
     const char *where;                       /* as the user wrote it; borrowed */
     char *shown;                             /* the same without its secrets, for messages */
-    const atomic_int *stop;                  /* nonzero: calls end soon with VC_ESTOP; borrowed */
+    const vlat_limits *limits;               /* borrowed */
+    int64_t wait;                            /* seconds that the server wants to have peace after the
+                                              * last get, or 0 */
 };
 
-/* True if the user or another thread of the transfer asked for an end. */
-static inline bool vlat_place_stopped(const vlat_place *p)
-{
-    return *vc_stop_flag() || *p->stop;
-}
+/* Whether the user or another thread of the transfer asked for an end (VC_ESTOP), or the time of
+ * the transfer is over (VC_EIO): both say so in err. */
+int vlat_place_stopped(const vlat_place *p, vc_err *err);
+
+/* Attempts to bring one file. An attempt fails if it ends before the last byte. */
+typedef struct vlat_tries {
+    vlat_place *place;
+    uint64_t at;                             /* bytes that were there before this attempt */
+    double began;                            /* this attempt, in vc_seconds() */
+    int failed;                              /* attempts in a row that brought too little */
+} vlat_tries;
+
+enum { VLAT_TRIES = 5 };                     /* as many fail in a row before the file does */
+vlat_tries vlat_tries_of(vlat_place *p, uint64_t at);
+/* Whether another attempt may follow one that ended with `at` bytes there; waits before it: as long
+ * as the server asks for, else longer with each that fails. One that brought the lowest speed of
+ * the limits since it began has not failed. */
+bool vlat_try_again(vlat_tries *t, uint64_t at);
 
 /* Opens https://HOST/PATH, USER@HOST:PATH (a colon before the first slash) or a folder; touches
- * nothing yet. `where` and `stop` outlive the place. VC_EUSAGE: the text is none of these. */
-int vlat_place_open(vlat_place **out, const char *where, const atomic_int *stop, vc_err *err);
+ * nothing yet. `where` and `limits` outlive the place. VC_EUSAGE: the text is none of these. */
+int vlat_place_open(vlat_place **out, const char *where, const vlat_limits *limits, vc_err *err);
 void vlat_place_close(vlat_place *p);        /* p may be NULL */
 
 /* The kinds, in place_http.c (or place_none.c), place_ssh.c and place_folder.c. */

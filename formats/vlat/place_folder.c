@@ -1,5 +1,5 @@
 /* place_folder.c - a folder of this machine, or of a file server that is mounted here, as a place
- * of a dataset; and the choice among the kinds of places. See place.h */
+ * of a dataset. See place.h */
 #include "formats/vlat/place.h"
 
 #include <dirent.h>
@@ -15,7 +15,6 @@
 
 #include "common/os/file.h"
 #include "formats/vlat/owner.h"
-#include "formats/vlat/secrets.h"
 
 enum { BLOCK = 1 << 18 };
 
@@ -25,12 +24,6 @@ typedef struct folder {
     char *path;                              /* of the file that comes */
     uint8_t block[BLOCK];
 } folder;
-
-static int stopped(const vlat_place *p, vc_err *err)
-{
-    return vlat_place_stopped(p)
-               ? vc_fail(err, VC_ESTOP, "stopped; the same command continues") : 0;
-}
 
 static int give(folder *f, int fd, const char *path, uint64_t n, const vlat_sink *to, vc_err *err)
 {
@@ -46,7 +39,7 @@ static int give(folder *f, int fd, const char *path, uint64_t n, const vlat_sink
         n -= (uint64_t)k;
         rc = to->take(to->arg, f->block, (size_t)k, err);
         if (!rc)
-            rc = stopped(&f->place, err);
+            rc = vlat_place_stopped(&f->place, err);
     }
     return rc;
 }
@@ -247,39 +240,4 @@ int vlat_folder_open(vlat_place **out, const char *where, vc_err *err)
     f->place.kind = &kind;
     *out = &f->place;
     return 0;
-}
-
-/* ---- the choice ---- */
-
-int vlat_place_open(vlat_place **out, const char *where, const atomic_int *stop, vc_err *err)
-{
-    static const char *const web[] = { "http://", "https://" };
-    const char *colon = strchr(where, ':');
-    bool http = !strncasecmp(where, web[0], 7) || !strncasecmp(where, web[1], 8);
-    bool remote = colon && colon > where && strcspn(where, "/") > (size_t)(colon - where);
-    char *shown = vlat_without_secrets(where, true);
-    int rc = shown ? 0 : vc_no_memory(err);
-    *out = NULL;
-    if (!rc && !http && strstr(where, "://"))
-        rc = vc_fail(err, VC_EUSAGE, "%s: give an address that begins with http:// or https://, "
-                     "a path USER@HOST:FOLDER for ssh, or a folder", shown);
-    if (!rc)
-        rc = http ? vlat_http_open(out, shown, err)
-                  : remote ? vlat_ssh_open(out, where, err) : vlat_folder_open(out, where, err);
-    if (rc) {
-        free(shown);
-        return rc;
-    }
-    (*out)->where = where;
-    (*out)->shown = shown;
-    (*out)->stop = stop;
-    return 0;
-}
-
-void vlat_place_close(vlat_place *p)
-{
-    if (!p)
-        return;
-    free(p->shown);
-    p->kind->close(p);
 }

@@ -12,10 +12,7 @@
 
 #include "common/os/file.h"
 
-enum {
-    IDLE_SECONDS = 60, CONNECT_SECONDS = 30, REDIRECTS = 5,
-    HTTP_OK = 200, HTTP_BAD_RANGE = 416
-};
+enum { CONNECT_SECONDS = 30, REDIRECTS = 5, HTTP_OK = 200, HTTP_BAD_RANGE = 416 };
 
 /* Answers of a server that is busy: a later request may succeed. */
 static const long busy[] = { 408, 429, 500, 502, 503, 504 };
@@ -51,7 +48,7 @@ static int on_progress(void *arg, curl_off_t a, curl_off_t b, curl_off_t c, curl
 {
     const http *h = arg;
     (void)a, (void)b, (void)c, (void)d;
-    return vlat_place_stopped(&h->place);
+    return vlat_place_stopped(&h->place, NULL) != 0;
 }
 
 /* The address of a file: its name comes before the query of a signed address. */
@@ -71,23 +68,39 @@ static bool is_busy(long status)
     return false;
 }
 
+/* Says why curl ended a request that had no status of an error. */
+static int name_fault(const http *h, CURLcode code, vc_err *err)
+{
+    const vlat_limits *l = h->place.limits;
+    curl_off_t connected = 0;
+    curl_easy_getinfo(h->curl, CURLINFO_CONNECT_TIME_T, &connected);
+    if (code == CURLE_OPERATION_TIMEDOUT && connected)
+        return vc_fail(err, VC_EIO, "less than %" PRId64 " bytes a second came for %" PRId64 " s "
+                       "(--lowest_speed, --timeout)", l->lowest_speed, l->timeout);
+    return vc_fail(err, VC_EIO, "%s", curl_easy_strerror(code));
+}
+
 /* The result of a request. A sink that has all of its bytes ends the transfer: no error. */
 static int outcome(http *h, CURLcode code, bool *again, vc_err *err)
 {
     long status = 0;
+    curl_off_t wait = 0;
     curl_easy_getinfo(h->curl, CURLINFO_RESPONSE_CODE, &status);
     if (h->failed)
         return err ? err->code : VC_EIO;
-    if (vlat_place_stopped(&h->place))
-        return vc_fail(err, VC_ESTOP, "stopped; the same command continues");
+    int rc = vlat_place_stopped(&h->place, err);
+    if (rc)
+        return rc;
     if (!code || !h->left)
         return 0;
     *again = status < 400 || is_busy(status);
+    if (is_busy(status) && !curl_easy_getinfo(h->curl, CURLINFO_RETRY_AFTER, &wait))
+        h->place.wait = wait;
     if (status == HTTP_BAD_RANGE)
         return 0;                            /* the file ends before the range */
     if (status >= 400)
         return vc_fail(err, status == 404 ? VC_ENOENT : VC_EIO, "the server answers %ld", status);
-    return vc_fail(err, VC_EIO, "%s", curl_easy_strerror(code));
+    return name_fault(h, code, err);
 }
 
 static int get(vlat_place *p, const char *name, uint64_t from, uint64_t n, const vlat_sink *to,
@@ -96,6 +109,7 @@ static int get(vlat_place *p, const char *name, uint64_t from, uint64_t n, const
     http *h = (http *)p;
     char range[64], *url = address(p->where, name);
     *again = false;
+    p->wait = 0;
     if (!url)
         return vc_no_memory(err);
     bool open = n == UINT64_MAX;
@@ -108,6 +122,8 @@ static int get(vlat_place *p, const char *name, uint64_t from, uint64_t n, const
     h->started = h->failed = false;
     h->err = err;
     curl_easy_setopt(h->curl, CURLOPT_URL, url);
+    curl_easy_setopt(h->curl, CURLOPT_LOW_SPEED_LIMIT, (long)p->limits->lowest_speed);
+    curl_easy_setopt(h->curl, CURLOPT_LOW_SPEED_TIME, (long)p->limits->timeout);
     curl_easy_setopt(h->curl, CURLOPT_RANGE, from || !open ? range : NULL);
     int rc = outcome(h, curl_easy_perform(h->curl), again, err);
     rc = vc_context(err, rc, "%s/%s", p->shown, name);
@@ -139,8 +155,6 @@ int vlat_http_open(vlat_place **out, const char *shown, vc_err *err)
     curl_easy_setopt(c, CURLOPT_FAILONERROR, 1L);
     curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_SECONDS);
-    curl_easy_setopt(c, CURLOPT_LOW_SPEED_LIMIT, 1L);
-    curl_easy_setopt(c, CURLOPT_LOW_SPEED_TIME, (long)IDLE_SECONDS);
     curl_easy_setopt(c, CURLOPT_NOPROGRESS, 0L);
     curl_easy_setopt(c, CURLOPT_XFERINFOFUNCTION, on_progress);
     curl_easy_setopt(c, CURLOPT_XFERINFODATA, h);

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/base/buf.h"
@@ -35,6 +36,8 @@ enum {
     MOST_ANSWER = 1 << 20,                   /* bytes of a script's answer, and of what is behind
                                               * text that does not belong there */
     NO_CONNECTION = 255,                     /* exit status of ssh */
+    ANSWER_TIMEOUTS = 10,                    /* a command's answer, as cksum's of a large file, may
+                                              * take this many times --timeout */
     MISSING = 44, CHANGED = 45               /* exit status of the scripts here */
 };
 
@@ -45,6 +48,9 @@ typedef struct ssh {
     int in, out;                             /* pipes to and from the script, or -1 */
     bool asks, loud;                         /* the output is read; other text came before it */
     size_t marked;                           /* bytes of the mark that have come */
+    bool moves, slow;                        /* a file's bytes come or go; they were too slow */
+    uint64_t moved;                          /* bytes since `since`, in vc_seconds() */
+    double since;
     char *name;                              /* of the file that is sent, quoted */
     char *owner;                             /* name of this process in the lock, or NULL */
     uint8_t block[BLOCK];
@@ -112,6 +118,9 @@ static int start(ssh *s, const vc_buf *script, bool asks, vc_err *err)
     s->asks = asks;
     s->loud = false;
     s->marked = 0;
+    s->moves = s->slow = false;
+    s->moved = 0;
+    s->since = vc_seconds();
     if (asks)
         vc_buf_printf(&all, "echo '%.*s'; ", MARK - 1, mark);
     vc_buf_printf(&all, "cd %s 2>/dev/null || exit %d; ", s->dir, MISSING);
@@ -127,34 +136,74 @@ static int start(ssh *s, const vc_buf *script, bool asks, vc_err *err)
     return rc;
 }
 
+/* Fails if the bytes of a file come or go slower than the limits allow, or if the answer of a
+ * command is overdue. */
+static int check_pace(ssh *s, vc_err *err)
+{
+    const vlat_limits *l = s->place.limits;
+    double seconds = vc_seconds() - s->since;
+    int64_t most = s->moves ? l->timeout : l->timeout * ANSWER_TIMEOUTS;
+    if (seconds < (double)most)
+        return 0;
+    s->slow = s->moves ? (double)s->moved < (double)l->lowest_speed * seconds : !s->moved;
+    s->since += seconds;
+    s->moved = 0;
+    if (!s->slow)
+        return 0;
+    return s->moves ? vc_fail(err, VC_EIO, "less than %" PRId64 " bytes a second came or went for "
+                              "%" PRId64 " s (--lowest_speed, --timeout)", l->lowest_speed, most)
+                    : vc_fail(err, VC_EIO, "%s: a command there has not answered for %" PRId64
+                              " s (10 times --timeout): does `ssh %s true` work?", s->place.where,
+                              most, s->host);
+}
+
 /* Waits until a pipe is ready. */
-static int await(const ssh *s, int fd, short event, vc_err *err)
+static int await(ssh *s, int fd, short event, vc_err *err)
 {
     struct pollfd p = { .fd = fd, .events = event };
     for (;;) {
         int n = poll(&p, 1, POLL_MS);
-        if (vlat_place_stopped(&s->place))
-            return vc_fail(err, VC_ESTOP, "stopped; the same command continues");
-        if (n > 0)
-            return 0;
-        if (n < 0 && errno != EINTR)
-            return vc_fail_errno(err, "ssh %s", s->host);
+        int failed = n < 0 && errno != EINTR ? vc_fail_errno(err, "ssh %s", s->host) : 0;
+        int rc = vlat_place_stopped(&s->place, err);
+        if (!rc)
+            rc = failed ? failed : check_pace(s, err);
+        if (rc || n > 0)
+            return rc;
     }
 }
 
+/* Waits for the end of the script, whose pipes are closed, unless rc is an error. A script that
+ * `must` end is waited for after a stop too. */
+static int await_end(ssh *s, bool must, int rc, int *status, vc_err *err)
+{
+    struct timespec pause = { .tv_nsec = 1000000 };
+    while (!rc && !waitpid(s->pid, status, WNOHANG)) {
+        rc = must ? 0 : vlat_place_stopped(&s->place, err);
+        if (!rc)
+            rc = check_pace(s, err);
+        nanosleep(&pause, NULL);
+        if (pause.tv_nsec < POLL_MS * 1000000L / 2)
+            pause.tv_nsec *= 2;
+    }
+    if (rc) {
+        kill(s->pid, SIGTERM);
+        while (waitpid(s->pid, status, 0) < 0 && errno == EINTR)
+            ;
+    }
+    s->pid = 0;
+    return rc;
+}
+
 /* Ends the script, whose result so far is rc; *again: the connection failed. */
-static int finish(ssh *s, int rc, bool *again, vc_err *err)
+static int finish(ssh *s, bool must, int rc, bool *again, vc_err *err)
 {
     int status = 0;
     close_pipe(&s->in);
     close_pipe(&s->out);
     if (!s->pid)
         return rc;
-    if (rc)
-        kill(s->pid, SIGTERM);
-    while (waitpid(s->pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    s->pid = 0;
+    rc = await_end(s, must, rc, &status, err);
+    *again = s->slow && s->moves;
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : NO_CONNECTION;
     if (!rc && !code && s->asks && s->marked < MARK)
         return vc_fail(err, VC_EINVAL, "%s: the shell of %s did not run a command: does `ssh %s "
@@ -212,6 +261,7 @@ static int receive(ssh *s, const vlat_sink *to, uint64_t n, vc_err *err)
             rc = take_mark(s, (size_t)k, &skip, err);
         size_t some = k > 0 ? (size_t)k - skip : 0;
         n -= some;
+        s->moved += some;
         if (!rc && some)
             rc = to->take(to->arg, s->block + skip, some, err);
     }
@@ -249,7 +299,7 @@ static int ask(ssh *s, const vc_buf *script, char **text, vc_err *err)
         rc = receive(s, &(vlat_sink){ into_text, &out }, UINT64_MAX, err);
     if (s->loud)
         drain(s);
-    rc = finish(s, rc, &again, err);
+    rc = finish(s, false, rc, &again, err);
     *text = vc_buf_take(&out);
     return rc || *text ? rc : vc_no_memory(err);
 }
@@ -268,10 +318,11 @@ static int get(vlat_place *p, const char *name, uint64_t from, uint64_t n, const
     if (n != UINT64_MAX)
         vc_buf_printf(&script, " | head -c %" PRIu64, n);
     int rc = file ? start(s, &script, true, err) : vc_no_memory(err);
+    s->moves = true;
     close_pipe(&s->in);
     if (!rc)
         rc = receive(s, to, n, err);
-    rc = finish(s, rc, again, err);
+    rc = finish(s, false, rc, again, err);
     vc_buf_free(&script);
     free(file);
     return vc_context(err, rc, "%s", name);
@@ -290,7 +341,7 @@ static int release(vlat_place *p, bool done, vc_err *err)
     else
         vc_buf_printf(&script, "rm -f " VLAT_LOCK "/%s && rmdir " VLAT_LOCK, s->owner);
     int rc = start(s, &script, false, err);
-    rc = finish(s, rc, &again, err);
+    rc = finish(s, true, rc, &again, err);
     vc_buf_free(&script);
     return rc;
 }
@@ -429,6 +480,7 @@ static int put_begin(vlat_place *p, const char *name, uint64_t from, vc_err *err
     else
         vc_buf_printf(&script, "exec cat >%s", s->name);
     int rc = start(s, &script, false, err);
+    s->moves = true;
     vc_buf_free(&script);
     return rc;
 }
@@ -443,6 +495,7 @@ static int put(vlat_place *p, const void *data, size_t n, vc_err *err)
         if (k < 0 && errno != EINTR && errno != EAGAIN)
             rc = vc_fail(err, VC_EIO, "%s: ssh lost the connection to %s", p->where, s->host);
         at += k > 0 ? (size_t)k : 0;
+        s->moved += k > 0 ? (size_t)k : 0;
     }
     return rc;
 }
@@ -454,7 +507,7 @@ static int put_end(vlat_place *p, const uint32_t *sum, vc_err *err)
     bool again;
     char *text = NULL;
     close_pipe(&s->in);                      /* `cat` there ends with its input */
-    int rc = finish(s, 0, &again, err);
+    int rc = finish(s, false, 0, &again, err);
     if (rc || !sum || !s->name)
         return rc;
     vc_buf_printf(&script, "cksum <%s", s->name);
@@ -471,7 +524,7 @@ static void close_ssh(vlat_place *p)
 {
     ssh *s = (ssh *)p;
     bool again;
-    finish(s, VC_ESTOP, &again, NULL);
+    finish(s, false, VC_ESTOP, &again, NULL);
     free(s->host);
     free(s->dir);
     free(s->name);

@@ -30,7 +30,7 @@ typedef struct sparse {
 typedef struct part {
     const vlat *v;
     vlat_place *source;
-    atomic_int stop;
+    vlat_limits limits;
     vf_manifest manifest;
     char *dir;                               /* of the manifest, until the dataset is open */
     int fd;                                  /* the file of all shards, or -1 */
@@ -63,23 +63,19 @@ static int land(void *arg, const void *data, size_t n, vc_err *err)
 static int request(part *p, const sparse *f, uint64_t at, uint64_t end, vc_err *err)
 {
     landing l = { .p = p, .base = f->at, .at = at };
-    int rc = VC_EIO;
-    bool again = true;
-    for (int tries = 0; rc && again && tries < VLAT_TRIES; tries++) {
-        uint64_t before = l.at;
-        vlat_pause(tries);
+    vlat_tries tries = vlat_tries_of(p->source, at);
+    bool again;
+    int rc;
+    do {
         vc_err e = { 0 };
         rc = p->source->kind->get(p->source, f->info->file, l.at, end - l.at,
                                   &(vlat_sink){ land, &l }, &again, &e);
         if (!rc && l.at < end)
             rc = vc_fail(&e, VC_EFORMAT, "%s/%s ends at byte %" PRIu64 " of %" PRId64,
                          p->source->shown, f->info->file, l.at, f->info->bytes);
-        again = again && !vlat_place_stopped(p->source);
-        if (l.at > before)
-            tries = -1;
         if (rc && err)
             *err = e;
-    }
+    } while (rc && again && vlat_try_again(&tries, l.at));
     return rc == VC_ENOENT ? VC_EIO : rc;    /* a reader takes VC_ENOENT for a missing key */
 }
 
@@ -217,14 +213,15 @@ static void close_part(part *p)
 
 int vlat_pull_part(const vlat *v, vc_err *err)
 {
-    part p = { .v = v, .fd = -1, .lock = PTHREAD_MUTEX_INITIALIZER };
+    part p = { .v = v, .fd = -1, .lock = PTHREAD_MUTEX_INITIALIZER,
+               .limits = vlat_limits_of(v) };
     const vf_fetch fetch = { map, need, &p };
     vf_expr *e;
     vf_dataset *d = NULL;
     char a[32];
     int rc = vlat_condition(v->o->where, &e, err);
     if (!rc)
-        rc = vlat_place_open(&p.source, v->path, &p.stop, err);
+        rc = vlat_place_open(&p.source, v->path, &p.limits, err);
     if (!rc)
         rc = make_files(&p, err);
     if (rc)

@@ -8,7 +8,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <xxhash.h>
 
 #include "common/base/buf.h"
@@ -17,8 +16,6 @@
 #include "formats/vlat/cksum.h"
 
 #define REPLACED VLAT_COMING "/replaced.json"    /* the old manifest while shards are replaced */
-
-enum { PAUSE_MS = 50 };                      /* doubles with each try */
 
 typedef struct transfer {
     const vlat *v;
@@ -34,9 +31,9 @@ typedef struct transfer {
     pthread_mutex_t lock;                    /* of all below */
     int next;                                /* first shard that no thread has taken */
     uint64_t done, came;                     /* bytes that are there; that this transfer brought */
-    int rc;                                  /* the first failure */
+    int rc;                                  /* the first failure, which sets limits.stop */
     vc_err err;
-    atomic_int stop;                         /* set by the first failure */
+    vlat_limits limits;
 } transfer;
 
 /* ---- one file ---- */
@@ -141,34 +138,30 @@ static int attempt(worker *w, const vf_shard_info *s, char *coming, bool *again,
     return rc;
 }
 
-void vlat_pause(int tries)
+vlat_limits vlat_limits_of(const vlat *v)
 {
-    struct timespec pause = { .tv_nsec = ((long)PAUSE_MS << tries) * 1000000 };
-    if (tries)
-        nanosleep(&pause, NULL);
+    const vlat_options *o = v->o;
+    return (vlat_limits){ .lowest_speed = o->lowest_speed, .timeout = o->timeout,
+                          .max_time = o->max_time,
+                          .end = o->max_time ? vc_seconds() + (double)o->max_time : 0 };
 }
 
-/* Attempts end with an error after VLAT_TRIES of them without a new byte. */
 static int bring(worker *w, int i, vc_err *err)
 {
     const vf_shard_info *s = &w->t->want.shard[i];
-    bool again = true;
-    int rc = VC_EIO;
+    vlat_tries tries = vlat_tries_of(w->from, 0);
+    bool again;
+    int rc;
     w->at = 0;
     w->most = (uint64_t)s->bytes;
     w->sum = (vlat_cksum){ 0 };
     XXH3_128bits_reset(w->hash);
-    for (int tries = 0; rc && again && tries < VLAT_TRIES; tries++) {
+    do {
         vc_err e = { 0 };
-        uint64_t before = w->at;
-        vlat_pause(tries);
         rc = attempt(w, s, w->t->coming[i], &again, &e);
-        again = again && !vlat_place_stopped(w->to);
-        if (w->at > before)
-            tries = -1;
         if (rc)
             *err = e;
-    }
+    } while (rc && again && vlat_try_again(&tries, w->at));
     return rc;
 }
 
@@ -192,7 +185,7 @@ static void fail(transfer *t, int rc, const vc_err *err)
         t->rc = rc;
         t->err = *err;
     }
-    t->stop = 1;
+    t->limits.stop = 1;
     pthread_mutex_unlock(&t->lock);
 }
 
@@ -201,9 +194,9 @@ static void *work(void *arg)
     transfer *t = arg;
     vc_err err = { 0 };
     worker w = { .t = t, .hash = XXH3_createState() };
-    int rc = w.hash ? vlat_place_open(&w.from, t->from, &t->stop, &err) : vc_no_memory(&err);
+    int rc = w.hash ? vlat_place_open(&w.from, t->from, &t->limits, &err) : vc_no_memory(&err);
     if (!rc)
-        rc = vlat_place_open(&w.to, t->to, &t->stop, &err);
+        rc = vlat_place_open(&w.to, t->to, &t->limits, &err);
     for (int i; !rc && (i = next_shard(t)) >= 0;)
         rc = bring(&w, i, &err);
     if (rc)
@@ -254,8 +247,16 @@ int vlat_fetch_text(vlat_place *p, const char *name, size_t most, char **out, si
                     vc_err *err)
 {
     incoming t = { .most = most };
+    vlat_tries tries = vlat_tries_of(p, 0);
     bool again;
-    int rc = p->kind->get(p, name, 0, UINT64_MAX, &(vlat_sink){ take_text, &t }, &again, err);
+    int rc;
+    do {
+        vc_err e = { 0 };
+        t.buf.n = 0;
+        rc = p->kind->get(p, name, 0, UINT64_MAX, &(vlat_sink){ take_text, &t }, &again, &e);
+        if (rc && err)
+            *err = e;
+    } while (rc && again && vlat_try_again(&tries, 0));
     *n = t.buf.n;
     *out = vc_buf_take(&t.buf);
     return rc || *out ? rc : vc_no_memory(err);
@@ -432,9 +433,9 @@ static int run(transfer *t, vc_err *err)
 {
     uint64_t all = 0;
     char a[32];
-    int rc = vlat_place_open(&t->source, t->from, &t->stop, err);
+    int rc = vlat_place_open(&t->source, t->from, &t->limits, err);
     if (!rc)
-        rc = vlat_place_open(&t->target, t->to, &t->stop, err);
+        rc = vlat_place_open(&t->target, t->to, &t->limits, err);
     if (!rc && !t->target->kind->put)
         rc = vc_fail(err, VC_EUSAGE, "%s: vlat writes to a folder or to USER@HOST:FOLDER only",
                      t->target->shown);
@@ -464,7 +465,8 @@ static int run(transfer *t, vc_err *err)
 
 int vlat_transfer(const vlat *v, const char *from, const char *to, vc_err *err)
 {
-    transfer t = { .v = v, .from = from, .to = to, .lock = PTHREAD_MUTEX_INITIALIZER };
+    transfer t = { .v = v, .from = from, .to = to, .lock = PTHREAD_MUTEX_INITIALIZER,
+                   .limits = vlat_limits_of(v) };
     int rc = run(&t, err);
     for (int i = 0; t.coming && i < t.want.n_shards; i++)
         free(t.coming[i]);

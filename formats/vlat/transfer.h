@@ -11,14 +11,13 @@
 #include "formats/vlat/place.h"
 #include "formats/vlat/vlat.h"
 
-/* Gets a whole manifest, or another file of at most `most` bytes, with a NUL behind it; the caller
- * frees *text. VC_ENOENT: the place has no such file. */
+/* Gets a whole manifest, or another file of at most `most` bytes, with a NUL behind it, from its
+ * first byte again after an attempt that failed; the caller frees *text. VC_ENOENT: the place has no such file. */
 int vlat_fetch_text(vlat_place *p, const char *name, size_t most, char **text, size_t *n,
                     vc_err *err);
 
-/* Waits before another attempt, longer with each try from 1 on. */
-enum { VLAT_TRIES = 5 };
-void vlat_pause(int tries);
+/* The limits that the flags set; the time of the transfer begins. */
+vlat_limits vlat_limits_of(const vlat *v);
 
 /* Makes the dataset at `to` that at `from`, with v->o->connections files at a time. Files that the
  * target's old manifest lists and the new one does not are counted, or with v->o->remove removed.

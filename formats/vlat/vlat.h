@@ -21,6 +21,7 @@ typedef struct vlat_options {
     int64_t limit, n, shard_size;
     int by;                      /* 1: by bucket, else 0 */
     int64_t connections;         /* pull, push: files that come at the same time */
+    int64_t lowest_speed, timeout, max_time;     /* pull, push: bytes a second, seconds (place.h) */
     bool remove;                 /* pull, push: --delete */
     int log_format;
 } vlat_options;

@@ -64,6 +64,52 @@ same_files want.lmdb later.lmdb
 serve busy=2
 expect 0 'has the 60 samples' vlat pull "$url" --out busy.lmdb
 same_files want.lmdb busy.lmdb
+# ... for the manifest too, and after as long as the server asks for
+serve busy=3 all=yes
+expect 0 'has the 60 samples' vlat pull "$url" --out busy2.lmdb
+same_files want.lmdb busy2.lmdb
+serve busy=2 all=yes
+expect 0 '3 samples, root' vlat pull "$url" --where 'sample < 3' --out busy3.lmdb
+serve busy=1 wait=2
+begin=$(date +%s)
+expect 0 'has the 60 samples' vlat pull "$url" --out busy4.lmdb --connections 1
+[ $(($(date +%s) - begin)) -ge 2 ] || wrong "the server asked for 2 seconds of peace"
+serve busy=99 all=yes
+expect 1 'manifest.json: the server answers 503' vlat pull "$url" --out busy5.lmdb
+[ "$(requests refused)" -eq 5 ] || wrong "$(requests refused) attempts"
+
+# a server that is slower than the lowest speed, or silent, is asked again and then given up
+serve drip=100
+expect 1 'lmdb: less than 1024 bytes a second came for 1 s (--lowest_speed, --timeout)' \
+    timeout -k 1 60 vlat pull "$url" --out slow.lmdb --timeout 1 --connections 1
+absent slow.lmdb/manifest.json
+serve drip=4000
+expect 0 '1 samples, root' timeout -k 1 60 vlat pull "$url" --where 'sample < 1' --out slow2.lmdb \
+    --timeout 2 --lowest_speed 10B
+serve drip=2 all=yes
+expect 1 'manifest.json: less than 1024 bytes a second' \
+    timeout -k 1 60 vlat pull "$url" --out slow3.lmdb --timeout 1
+serve silent=yes all=yes
+expect 1 'manifest.json: less than 1024 bytes a second came for 1 s' \
+    timeout -k 1 60 vlat pull "$url" --out silent.lmdb --timeout 1
+# the time of the whole copy is over; the same command continues
+serve drip=3000
+expect 1 'the 2 s of --max_time are over; the same command continues' \
+    timeout -k 1 60 vlat pull "$url" --out late.lmdb --max_time 2
+absent late.lmdb/manifest.json
+serve silent=yes
+expect 1 'the 2 s of --max_time are over' \
+    timeout -k 1 60 vlat pull "$url" --out late2.lmdb --max_time 2 --shards shard-00000
+serve
+expect 0 'has the 60 samples' vlat pull "$url" --out late.lmdb
+same_files want.lmdb late.lmdb
+
+# a manifest of many values needs no memory of a machine
+mkdir hostile.lmdb
+"$python" -c 'print("{\"a\":[" + "0," * 16000000 + "0]}", end="")' >hostile.lmdb/manifest.json
+expect 1 'hostile.lmdb/manifest.json: more than 3145728 values' \
+    bash -c 'ulimit -v 600000; exec "$@"' - vlat pull "${url%set.lmdb}hostile.lmdb" --out no.lmdb
+
 # the files come at the same time: the server answers only then
 serve together=$files
 expect 0 'has the 60 samples' vlat pull "$url" --out together.lmdb --connections $files

@@ -199,6 +199,43 @@ rm -r home/new.lmdb
 rmdir home/loud.lmdb/pull                    # no lock is left
 same_files want.lmdb home/loud.lmdb
 expect 0 'has the 60 samples' vlat push set.lmdb box:new.lmdb
+# A connection whose file stands still is closed and made again, a command that never answers is
+# named, and a file of which a few bytes come is given up.
+mv bin/ssh bin/real
+cat >bin/ssh <<'END'
+#!/usr/bin/env bash
+# $FAKE_SLOW: words of the commands that stand still; with a first call that does, if $FAKE_ONCE.
+# After $FAKE_BYTES bytes no byte comes or goes any more.
+[ "$1" = -T ] && shift
+if [[ $2 == *"$FAKE_SLOW"* && ! -e $FAKE_HOME/../stood ]]; then
+    [ -z "${FAKE_ONCE:-}" ] || touch "$FAKE_HOME/../stood"
+    [ "$FAKE_BYTES" = 0 ] || (cd "$FAKE_HOME" && sh -c "$2" | head -c "$FAKE_BYTES")
+    exec sleep 60
+fi
+exec real "$@"
+END
+chmod +x bin/ssh
+export FAKE_SLOW='tail -c +1 '"'\\''shard" FAKE_BYTES=5000 FAKE_ONCE=1
+expect 0 'has the 60 samples' timeout -k 1 60 vlat pull box:new.lmdb --out stood.lmdb --timeout 1
+same_files want.lmdb stood.lmdb
+FAKE_SLOW='cat >' FAKE_BYTES=0
+rm -rf stood home/stood.lmdb
+expect 0 'has the 60 samples' timeout -k 1 60 vlat push set.lmdb box:stood.lmdb --timeout 1 \
+    --connections 1
+same_files want.lmdb home/stood.lmdb
+[ -e stood ] || wrong "no push stood still"
+unset FAKE_ONCE
+rm -f stood
+FAKE_SLOW='tail -c' FAKE_BYTES=200
+expect 1 'less than 1024 bytes a second came or went for 1 s (--lowest_speed, --timeout)' \
+    timeout -k 1 60 vlat pull box:new.lmdb --out stood2.lmdb --timeout 1
+FAKE_SLOW='mkdir -p' FAKE_BYTES=0
+expect 1 'a command there has not answered for 10 s (10 times --timeout): does `ssh box true` work' \
+    timeout -k 1 60 vlat push set.lmdb box:stood2.lmdb --timeout 1
+expect 1 'the 2 s of --max_time are over' \
+    timeout -k 1 60 vlat push set.lmdb box:stood2.lmdb --max_time 2
+unset FAKE_SLOW FAKE_BYTES
+mv bin/real bin/ssh
 # no connection at all
 printf '#!/bin/sh\nexit 255\n' >bin/ssh
 expect 1 'does `ssh box true` work' vlat pull box:set.lmdb --out far.lmdb
