@@ -12,6 +12,7 @@
 #include "common/base/buf.h"
 #include "common/base/sha256.h"
 #include "common/os/file.h"
+#include "common/os/lines.h"
 #include "formats/peers/exchange_parts.h"
 
 #define LATENT "encoded_video"
@@ -190,36 +191,38 @@ static int export_cogvideo(exchange *x, vc_err *err)
 
 /* ---- import ---- */
 
-/* A text file that is read line by line. */
-typedef struct lines {
-    vc_map m;
-    const char *at, *end;
-} lines;
+enum { MAX_LINE = 4 << 20 };
 
-static int open_lines(lines *l, const char *root, const char *name, vc_err *err)
+/* A text file that is read line by line. */
+typedef struct text_file {
+    vc_map m;
+    vc_lines lines;
+} text_file;
+
+static int open_lines(text_file *f, const char *root, const char *name, vc_err *err)
 {
     char *path = vc_path_join(root, name);
-    int rc = path ? vc_map_open(&l->m, path, err) : vc_no_memory(err);
+    int rc = path ? vc_map_open(&f->m, path, err) : vc_no_memory(err);
     free(path);
-    l->at = (const char *)l->m.data;
-    l->end = l->at ? l->at + l->m.size : NULL;
+    f->lines = vc_lines_of(f->m.data, f->m.size, MAX_LINE);
     return rc;
 }
 
 /* Gets the next line that is not blank; the caller frees *line, which is NULL at the end. */
-static int next_line(lines *l, char **line, vc_err *err)
+static int next_line(text_file *f, char **line, vc_err *err)
 {
+    const char *text;
+    size_t n;
+    int rc;
     *line = NULL;
-    while (l->at < l->end) {
-        const char *nl = memchr(l->at, '\n', (size_t)(l->end - l->at)), *stop = nl ? nl : l->end;
-        int rc = trimmed(line, l->at, (size_t)(stop - l->at), err);
-        l->at = nl ? nl + 1 : l->end;
+    while (!(rc = vc_lines_next(&f->lines, &text, &n, err)) && text) {
+        rc = trimmed(line, text, n, err);
         if (rc || **line)
             return rc;
         free(*line);
         *line = NULL;
     }
-    return 0;
+    return rc;
 }
 
 /* Opens a file and gets its tensor `name`, which must have nd dimensions. */
@@ -260,7 +263,7 @@ static int read_sample(exchange *x, const char *root, const char *video, const c
 
 int exchange_pairs(exchange *x, const char *root, exchange_pair_fn fn, vc_err *err)
 {
-    lines videos = { 0 }, prompts = { 0 };
+    text_file videos = { 0 }, prompts = { 0 };
     char *one = vc_path_join(root, "prompts.txt");
     bool plural = one && vc_file_exists(one);
     free(one);

@@ -6,6 +6,7 @@
 
 #include "common/base/buf.h"
 #include "common/os/file.h"
+#include "common/os/lines.h"
 #include "formats/dataset/copy.h"
 #include "formats/dataset/parts.h"
 #include "formats/peers/exchange_parts.h"
@@ -292,22 +293,19 @@ int exchange_lines(const char *path, int (*fn)(void *arg, const cJSON *o, vc_err
     int rc = vc_map_open(&m, path, err);
     if (rc)
         return rc;
-    const char *at = (const char *)m.data, *end = at ? at + m.size : NULL;
-    for (int64_t line = 1; !rc && at < end; line++) {
-        const char *nl = memchr(at, '\n', (size_t)(end - at)), *stop = nl ? nl : end;
-        size_t n = (size_t)(stop - at);
+    vc_lines l = vc_lines_of(m.data, m.size, VF_MAX_RECORD);
+    const char *line;
+    size_t n;
+    while (!(rc = vc_lines_next(&l, &line, &n, err)) && line) {
         cJSON *o = NULL;
-        if (n > VF_MAX_RECORD)
-            rc = vc_fail(err, VC_EFORMAT, "longer than %d bytes", VF_MAX_RECORD);
-        else if (n)
-            rc = vf_json_parse(&o, at, n, err);
+        rc = n ? vf_json_parse(&o, line, n, err) : 0;
         if (o)
             rc = cJSON_IsObject(o) ? fn(arg, o, err)
                                    : vc_fail(err, VC_EFORMAT, "an object expected");
         cJSON_Delete(o);
-        rc = vc_context(err, rc, "%s: line %" PRId64, path, line);
-        at = nl ? nl + 1 : end;
+        if (vc_context(err, rc, "line %" PRId64, l.number))
+            break;
     }
     vc_map_close(&m);
-    return rc;
+    return vc_context(err, rc, "%s", path);
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/os/file.h"
+#include "common/os/lines.h"
 #include "formats/dataset/copy.h"
 
 enum { MAX_LINE = 4 << 20 };
@@ -152,16 +153,19 @@ static int plan_lines(repair *r, vc_err *err)
     free(path);
     if (rc)
         return rc == VC_ENOENT ? 0 : rc;
-    const char *at = (const char *)m.data, *end = at + m.size;
-    while (!rc && at < end) {
-        const char *stop = memchr(at, '\n', (size_t)(end - at));
-        size_t n = (size_t)((stop ? stop : end) - at);
-        if (n && n < MAX_LINE)
-            rc = plan_line(r, at, n, err);
-        at += n + 1;
-    }
+    vc_lines l = vc_lines_of(m.data, m.size, MAX_LINE);
+    const char *line;
+    size_t n;
+    while (!(rc = vc_lines_next(&l, &line, &n, err)) && line)
+        if (n && (rc = plan_line(r, line, n, err)))
+            break;
     vc_map_close(&m);
-    return rc;
+    if (rc == VC_EFORMAT && !line) {             /* the rest of the list is damaged */
+        vc_warn(r->v->progress, "plan.jsonl: line %" PRId64 " and what follows is unreadable",
+                l.number);
+        rc = 0;
+    }
+    return vc_context(err, rc, "plan.jsonl");
 }
 
 static int open_list(repair *r, vc_err *err)

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "common/os/file.h"
+#include "common/os/lines.h"
 #include "formats/tensors/safetensors.h"
 #include "formats/tensors/sums.h"
 
@@ -67,20 +68,18 @@ static int check_json(const char *path, vc_err *why)
 static int check_lines(const char *path, vc_err *why)
 {
     vc_map m;
-    int rc = vc_map_open(&m, path, why), number = 1;
+    int rc = vc_map_open(&m, path, why);
     if (rc)
         return rc;
-    const char *at = (const char *)m.data, *end = at + m.size, *stop;
-    for (; !rc && at < end; at = stop + 1, number++) {
+    vc_lines l = vc_lines_of(m.data, m.size, MAX_LINE);
+    const char *line;
+    size_t n;
+    while (!(rc = vc_lines_next(&l, &line, &n, why)) && line && l.ended) {
         cJSON *o;
-        stop = memchr(at, '\n', (size_t)(end - at));
-        if (!stop)
+        rc = vc_context(why, vf_json_parse(&o, line, n, why), "line %" PRId64, l.number);
+        if (rc)
             break;
-        rc = stop - at > MAX_LINE ? vc_fail(why, VC_EFORMAT, "too long")
-                                  : vf_json_parse(&o, at, (size_t)(stop - at), why);
-        if (!rc)
-            cJSON_Delete(o);
-        vc_context(why, rc, "line %d", number);
+        cJSON_Delete(o);
     }
     vc_map_close(&m);
     return rc;

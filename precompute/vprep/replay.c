@@ -1,10 +1,15 @@
 /* replay.c - reads a plan, edited or not, and makes items of its lines; see plan_lines.h */
 #include "precompute/vprep/plan_lines.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "common/os/lines.h"
+
+enum { MAX_LINE = 16 << 20 };               /* bytes */
 
 /* ---- lines ---- */
 
@@ -59,18 +64,16 @@ static int each_line(const vc_map *m, const char *path,
                      int (*each)(void *arg, const char *text, size_t n, vc_err *err), void *arg,
                      vc_err *err)
 {
-    const char *text = (const char *)m->data;      /* NULL where the file is empty */
-    size_t at = 0, n;
-    int rc = 0;
-
-    for (int64_t line = 1; !rc && at < m->size; line++, at += n + 1) {
-        const char *nl = memchr(text + at, '\n', m->size - at);
-        n = nl ? (size_t)(nl - text) - at : m->size - at;
-        if (n)
-            rc = vc_context(err, each(arg, text + at, n, err), "%s: line %lld", path,
-                            (long long)line);
+    vc_lines l = vc_lines_of(m->data, m->size, MAX_LINE);
+    const char *line;
+    size_t n;
+    int rc;
+    while (!(rc = vc_lines_next(&l, &line, &n, err)) && line) {
+        rc = n ? each(arg, line, n, err) : 0;
+        if (vc_context(err, rc, "line %" PRId64, l.number))
+            break;
     }
-    return rc;
+    return vc_context(err, rc, "%s", path);
 }
 
 /* ---- lines that stay ---- */

@@ -17,6 +17,7 @@
 
 #include "common/base/err.h"
 #include "common/os/file.h"
+#include "common/os/lines.h"
 #include "common/os/lock.h"
 #include "common/os/temp.h"
 #include "tests/lib/ok.h"
@@ -270,6 +271,37 @@ static void test_map(void **state)
     unlink(in_folder("file"));
 }
 
+static void test_lines(void **state)
+{
+    static const char text[] = "one\n\nthree bytes\nlast";
+    static const char *const want[] = { "one", "", "three bytes", "last" };
+    const char *line;
+    size_t n;
+    (void)state;
+    vc_err err = { 0 };
+
+    vc_lines l = vc_lines_of(text, strlen(text), 11);
+    for (int i = 0; i < 4; i++) {
+        assert_ok(vc_lines_next(&l, &line, &n, &err), &err);
+        assert_int_equal(n, strlen(want[i]));
+        assert_memory_equal(line, want[i], n);
+        assert_int_equal(l.number, i + 1);
+        assert_int_equal(l.ended, i < 3);
+    }
+    assert_ok(vc_lines_next(&l, &line, &n, &err), &err);
+    assert_null(line);
+    l = vc_lines_of(NULL, 0, 11);
+    assert_ok(vc_lines_next(&l, &line, &n, &err), &err);
+    assert_null(line);
+    for (size_t cut = 0; cut < 2; cut++) {       /* a long line with an end, and one without */
+        l = vc_lines_of(text, strlen(text) - 5 * cut, 10);
+        assert_ok(vc_lines_next(&l, &line, &n, &err), &err);
+        assert_ok(vc_lines_next(&l, &line, &n, &err), &err);
+        assert_int_equal(vc_lines_next(&l, &line, &n, &err), VC_EFORMAT);
+        assert_string_equal(err.text, "line 3: longer than 10 bytes");
+    }
+}
+
 static void test_folders(void **state)
 {
     (void)state;
@@ -428,6 +460,7 @@ int main(void)
         cmocka_unit_test(test_failed_writes_leave_nothing),
         cmocka_unit_test(test_file_of_a_killed_process),
         cmocka_unit_test(test_map),
+        cmocka_unit_test(test_lines),
         cmocka_unit_test(test_folders),
         cmocka_unit_test(test_lock),
         cmocka_unit_test(test_paths),

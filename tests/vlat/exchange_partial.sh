@@ -158,3 +158,13 @@ expect 0 '2 samples' vlat export cog-3x4x6 --to cogvideo --out cog.out
 fresh cog.out
 sed -i 2d hurt/prompts.txt hurt/videos.txt
 lacking cogvideo '1 of the 2 samples' 1 hurt/cache/video_latent/cogvideox-t2v/9x32x48 --empty zeros
+
+# A list whose line never ends is refused, without the memory of a machine.
+fresh ttt.out
+truncate -s 6G hurt/metadata.jsonl
+expect 1 'metadata.jsonl: line 6: longer than 4194304 bytes' \
+    vlat import hurt --from ttt-video --empty zeros --out endless.lmdb
+fresh cog.out
+truncate -s 6G hurt/prompts.txt
+expect 1 'longer than 4194304 bytes' vlat import hurt/cache/video_latent/cogvideox-t2v/9x32x48 \
+    --from cogvideo --empty zeros --out endless2.lmdb
