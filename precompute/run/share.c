@@ -230,13 +230,13 @@ static int share_errors(vprep *p, vc_err *err)
 
 /* Lists differ where a file system shows two machines different files, or one rank cannot read a
  * folder: ranks would take rows for other rows. */
-int vprep_share_list(vprep *p, int rc, vc_err *err)
+int vprep_share_list(vprep *p, vc_err *err)
 {
     vf_hasher h;
     vf_key own, first;
 
-    if (rc || p->ranks.n == 1)
-        return rc;
+    if (p->ranks.n == 1)
+        return 0;
     vf_hasher_begin(&h, "list");
     for (int64_t i = 0; i < p->list.meta.n; i++) {
         const vf_row *row = &p->list.meta.rows[i];
@@ -247,11 +247,11 @@ int vprep_share_list(vprep *p, int rc, vc_err *err)
             vf_hasher_str(&h, "caption", row->captions[k]);
     }
     own = first = vf_hasher_end(&h);
-    rc = vc_comm_broadcast(p->ranks.comm, &first, sizeof first, 0, err);
+    int rc = vc_comm_broadcast(p->ranks.comm, &first, sizeof first, 0, err);
     if (!rc && memcmp(&own, &first, sizeof own))
         rc = vc_fail(err, VC_EMISMATCH, "%s: rank %d reads another list than rank 0", p->c.meta,
                      p->ranks.rank);
-    return vc_comm_agree(p->ranks.comm, rc, err);
+    return rc;
 }
 
 int vprep_share_open(vprep *p, vf_writer_opts *o, vc_err *err)

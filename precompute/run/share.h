@@ -36,8 +36,8 @@ int vprep_share_open(vprep *p, vf_writer_opts *o, vc_err *err);
 /* Begins with rank 0's writer, and opens those of the others with the options of vprep_share_open:
  * only now does the dataset change. */
 int vprep_share_begin(vprep *p, const vf_writer_opts *o, vc_err *err);
-/* Checks that all ranks have read the same list, after they agreed on rc. */
-int vprep_share_list(vprep *p, int rc, vc_err *err);
+/* Checks that all ranks have read the same list. */
+int vprep_share_list(vprep *p, vc_err *err);
 /* Local, the same on all ranks: sets p->ranks.owner and others_clips. Sources are divided, not
  * items, so that values that two items of a source share are made once; the dearest source comes
  * first, each to the rank with the least load. */

@@ -37,6 +37,7 @@ typedef struct prep_counts {
 
 struct vprep {
     vprep_config c;
+    const vc_program *program;
     vc_flags *flags;
     vc_progress *progress;
     prep_encoders encoders;
@@ -51,6 +52,13 @@ struct vprep {
     prep_counts count;
     prep_profile profile;
     prep_ranks ranks;
+    struct {                          /* of the stages (precompute/vprep/stages.c) */
+        bool ours;                    /* this run has locked the folder */
+        bool keys, forecast;          /* values get keys; what is stored is counted */
+        int lock;                     /* of a dry run, or -1 */
+        uint32_t dropped;             /* stored samples that the list has no more */
+        double begin;                 /* of the encoding, in vc_seconds() */
+    } stage;
 };
 
 /* Makes p->rules from the flags, for the sizes of vprep_components. */

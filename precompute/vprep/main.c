@@ -1,6 +1,5 @@
-/* main.c - vprep: metadata, videos, images and encoders -> latent dataset. The flags, the order of
- * the stages, the exit status. */
-#include <dirent.h>
+/* main.c - vprep: metadata, videos, images and encoders -> latent dataset. The flags and the exit
+ * status; stages.c has what a run does. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,19 +10,14 @@
 
 #include "common/cli/foreign.h"
 #include "common/cli/like.h"
-#include "common/os/file.h"
 #include "common/os/heap.h"
 #include "common/os/streams.h"
 #include "common/os/threads.h"
 #include "common/tensor/backend.h"
-#include "formats/columnar/columnar.h"
 #include "formats/tensors/origins.h"
 #include "formats/tensors/transformers.h"
-#include "precompute/encode/prompt_images.h"
 #include "precompute/run/reuse.h"
-
-enum { COMMIT_SECONDS = 30 };            /* a kill loses the samples of this time, and those that
-                                          * are being encoded */
+#include "precompute/vprep/stages.h"
 
 #define GROUP(title) { .kind = VC_GROUP, .name = title },
 #define FLAG(kind_, name_, ...) FLAG_IN(name_, kind_, name_, __VA_ARGS__)
@@ -189,284 +183,6 @@ static int settle_config(vprep *p, vc_err *err)
     return rc;
 }
 
-/* head: vprep_manifest_head. */
-static vf_writer_opts writer_opts(const vprep *p, const cJSON *head)
-{
-    return (vf_writer_opts){ .head = head, .shard_size = p->c.shard_size,
-                             .shard_seconds = p->c.shard_seconds,
-                             .commit_seconds = COMMIT_SECONDS, .overwrite = p->c.overwrite,
-                             .append = p->c.append, .change = prep_reuse_in_place(p) };
-}
-
-/* Locks --out and loads its dataset, which does not change before begin_writing. */
-static int open_writer(vprep *p, vc_err *err)
-{
-    cJSON *head = vprep_manifest_head(p);
-    vf_writer_opts o = writer_opts(p, head);
-    int rc = vprep_share_open(p, &o, err);
-    cJSON_Delete(head);
-    prep_reuse_read_hints(p);
-    if (!rc && p->ranks.rank == 0)
-        rc = vprep_remember(p, err);
-    if (!rc && p->writer && vf_writer_lost_shards(p->writer))
-        vc_warn(p->progress, "%d shards of %s are missing: their values are encoded again",
-                vf_writer_lost_shards(p->writer), p->c.out);
-    return vc_comm_agree(p->ranks.comm, rc, err);
-}
-
-/* From here on the dataset changes. */
-static int begin_writing(vprep *p, vc_err *err)
-{
-    cJSON *head = vprep_manifest_head(p);
-    vf_writer_opts o = writer_opts(p, head);
-    o.rank = p->ranks.rank;
-    o.ranks = p->ranks.n;
-    p->count.stored = p->writer ? prep_reuse_rows(p) : 0;
-    int rc = vprep_share_begin(p, &o, err);
-    cJSON_Delete(head);
-    if (!rc && p->ranks.rank)
-        rc = vprep_number(p, err);
-    return vc_comm_agree(p->ranks.comm, rc, err);
-}
-
-/* Numbers the samples, and refuses a run that would come to nothing. Called by rank 0. */
-static int settle_plan(vprep *p, vc_err *err)
-{
-    int rc = vprep_number(p, err);
-
-    if (!rc)
-        rc = vprep_missing(p, err);
-    return rc ? rc : vprep_losses(p, err);
-}
-
-/* A dry run writes plan.jsonl and errors.jsonl; into a dataset only while no other process does. */
-static int open_dry(const vprep *p, int *lock, vc_err *err)
-{
-    int rc = vc_mkdirs(p->c.out, err);
-    if (!rc && p->ranks.rank == 0)
-        rc = vf_dataset_lock(lock, p->c.out, err);
-    return rc == VC_ENOENT ? 0 : rc;
-}
-
-/* ---- the run ---- */
-
-static int remove_trace_texts(vprep *p, vc_err *err)
-{
-    DIR *d = p->c.trace_dir ? opendir(p->c.trace_dir) : NULL;
-    int rc = 0;
-
-    for (struct dirent *e; d && (e = vc_dir_next(d, p->c.trace_dir, &rc, err));)
-        if (!strncmp(e->d_name, ".text-", 6)) {
-            char *path = vc_path_join(p->c.trace_dir, e->d_name);
-            if (path && unlink(path))
-                rc = vc_fail_errno(err, "%s", path);
-            free(path);
-        }
-    if (d)
-        closedir(d);
-    return rc;
-}
-
-static int write_config(vprep *p, vc_err *err)
-{
-    char *yaml = vc_flags_yaml(&program, &p->c), *path = vc_path_join(p->c.out, "vprep.yaml");
-    int rc = yaml && path ? vc_file_write(path, yaml, strlen(yaml), err) : vc_no_memory(err);
-    free(yaml);
-    free(path);
-    return rc;
-}
-
-static void say_done(vprep *p, double seconds, uint32_t dropped)
-{
-    const prep_counts *n = &p->count;
-    const bool conditions = p->c.train_mode || n->conditions;
-    char a[32], b[32], c[32], d[32], e[32], t[32];
-
-    vc_say(p->progress, "%s: %s encoded, %s reused, %s skipped, %s gone; %s%s%llu of %llu prompts "
-           "encoded; %s", p->c.out, vc_human_count(a, n->encoded), vc_human_count(b, n->reused),
-           vc_human_count(c, p->errors.n), vc_human_count(d, dropped),
-           conditions ? vc_human_count(e, n->conditions) : "",
-           conditions ? " conditions encoded; " : "", (unsigned long long)n->texts_encoded,
-           (unsigned long long)(n->texts_encoded + n->texts_reused), vc_human_time(t, seconds));
-    if (n->copied_latents + n->copied_texts)
-        vc_say(p->progress, "of those reused, %s latents and %s texts were copied from --reuse",
-               vc_human_count(a, n->copied_latents), vc_human_count(b, n->copied_texts));
-    if (p->gpu)
-        vc_say(p->progress, "%s frames were decoded by NVDEC", vc_human_count(a, n->gpu_frames));
-    vprep_say_skipped(p, true);
-    if (p->errors.n)
-        vc_say(p->progress, "%s/errors.jsonl has the reason for each that was skipped", p->c.out);
-}
-
-/* Stores the hash of plan.jsonl and the lost ends of captions in the manifest. */
-static int name_plan(vprep *p, vc_err *err)
-{
-    char hex[VF_KEY_HEX], *path = vc_path_join(p->c.out, "plan.jsonl");
-    vf_key k;
-    int rc = path ? vf_hash_file(&k, path, vc_stop_flag(), err) : vc_no_memory(err);
-
-    if (!rc)
-        rc = vf_writer_describe(p->writer, "plan", vf_key_hex(hex, k), err);
-    if (!rc && p->plan.cuts)
-        rc = vf_writer_describe(p->writer, "cut", p->plan.cuts, err);
-    free(path);
-    return rc;
-}
-
-/* The ranks wait for each other here. All of them receive a stop; a rank that fails ends the
- * others, which are still working. Values that were made are kept. */
-static int meet(vprep *p, int rc, vc_err *err)
-{
-    rc = vc_maps_check(rc, err);
-    if (rc && p->writer)
-        vf_writer_commit(p->writer, NULL);
-    if (rc && rc != VC_ESTOP && p->ranks.n > 1) {
-        char who[32];
-        snprintf(who, sizeof who, "vprep: rank %d", p->ranks.rank);
-        vc_flags_report(p->flags, who, err, rc);
-        vc_comm_abort(p->ranks.comm, EXIT_FAILURE);
-    }
-    return vc_comm_agree(p->ranks.comm, rc, err);
-}
-
-/* Called by rank 0 only. */
-static int complete(vprep *p, uint32_t *dropped, vc_err *err)
-{
-    int rc = vprep_put_validations(p, err);
-
-    vprep_keep_missing(p);
-    int lost = rc ? 0 : vprep_late_losses(p, err);
-    if (!rc && !lost && !p->c.append)
-        rc = vf_writer_drop_unseen(p->writer, dropped, err);
-    if (!rc)
-        rc = remove_trace_texts(p, lost ? NULL : err);
-    /* With most of its samples lost a dataset keeps the old ones, and one without any stays
-     * incomplete. */
-    const bool finish = !rc && (!lost || (vf_writer_count(p->writer) && !prep_reuse_in_place(p)));
-    if (finish)
-        rc = vf_writer_finish(p->writer, lost ? NULL : err);
-    return lost ? lost : rc;
-}
-
-static int encode_stages(vprep *p, vc_err *err)
-{
-    uint32_t dropped = 0;
-    double begin = vc_seconds();
-    p->profile.span[PREP_SPAN_PLAN] = begin - p->profile.begin;
-    int rc = p->c.trace_dir ? vc_mkdirs(p->c.trace_dir, err) : 0;
-
-    if (!rc && p->ranks.rank == 0)
-        rc = name_plan(p, err);
-    if (!rc && p->ranks.rank == 0)
-        rc = write_config(p, err);
-    if (!rc)
-        rc = vprep_text(p, err);
-    rc = meet(p, rc, err);
-    if (!rc)
-        rc = meet(p, vprep_share_texts(p, err), err);
-    if (!rc)
-        rc = meet(p, vprep_clips(p, err), err);
-    if (!rc)
-        rc = meet(p, vprep_share_clips(p, err), err);
-    if (!rc && p->ranks.rank == 0)
-        rc = complete(p, &dropped, err);
-    if (!rc && p->ranks.rank == 0)
-        say_done(p, vc_seconds() - begin, dropped);
-    if (!rc && p->c.profile)
-        vprep_say_profile(p);
-    return rc;
-}
-
-static int run(vprep *p, vc_err *err)
-{
-    vf_metadata_opts o = { .data_dir = p->c.data, .file_keys = p->c.data_file_keys,
-                           .extra_inputs = p->c.extra_inputs,
-                           .caption_columns = p->c.caption_column,
-                           .allow_empty_captions = p->c.allow_empty_captions,
-                           .plain_folders = !p->c.folder_repeats };
-    p->profile.begin = vc_seconds();
-    int lock = -1, rc = settle_config(p, err);
-
-    if (!rc && p->ranks.rank == 0)
-        rc = vc_context(err, vf_writer_room(p->c.out, err), "--out");
-    rc = vc_comm_agree(p->ranks.comm, rc, err);
-    if (!rc)
-        rc = vprep_share_devices(p, err);
-    if (!rc)
-        rc = vprep_share_decoder(p, err);
-    if (rc)
-        return rc;
-    rc = p->c.validation_prompts ? vf_columnar_check(p->c.validation_prompts,
-                                                     p->c.validation_prompts, err) : 0;
-    rc = vc_context(err, rc, "--validation_prompts");
-    if (!rc)
-        rc = vf_metadata_read(&p->list.meta, p->c.meta, &o, err);
-    if (!rc)
-        rc = vprep_check_list(p, err);
-    if (!rc)
-        rc = vprep_prompts_load(p, err);
-    rc = vprep_share_list(p, vc_comm_agree(p->ranks.comm, rc, err), err);
-    if (!rc)
-        rc = prep_reuse_open(p, err);
-    if (!rc && p->ranks.rank == 0)
-        rc = vprep_missing_before(p, err);
-    rc = vc_comm_agree(p->ranks.comm, rc, err);
-    bool forecast = !rc && (prep_reuse_continues(p) || p->c.reuse.n);
-    bool keys = forecast || !p->c.dry_run;
-    if (!rc)
-        rc = vprep_identify(p, keys, err);
-    rc = vc_comm_agree(p->ranks.comm, rc, err);
-    if (!rc)
-        prep_reuse_compare(p);
-    if (!rc)
-        rc = p->c.dry_run ? vc_comm_agree(p->ranks.comm, open_dry(p, &lock, err), err)
-                          : open_writer(p, err);
-    bool ours = !rc;                         /* this run has locked the folder */
-    if (!rc)
-        rc = meet(p, vprep_survey(p, keys, err), err);
-    if (!rc)
-        rc = meet(p, vprep_share_survey(p, err), err);
-    if (!rc)
-        vprep_say_types(p);
-    if (!rc && p->ranks.rank == 0)
-        vprep_warn_hdr(p);
-    if (!rc && p->ranks.rank == 0)
-        prep_beside_say(p);
-    if (!rc)
-        rc = vprep_plan(p, err);
-    if (!rc && p->ranks.rank == 0)
-        rc = settle_plan(p, err);
-    if (!rc)
-        rc = vprep_prompt_images_find(p, err);
-    if (rc && p->writer)
-        vf_writer_commit(p->writer, NULL);   /* the hints, for the next try */
-    rc = vc_comm_agree(p->ranks.comm, rc, err);
-    if (!rc && !p->c.dry_run)
-        rc = begin_writing(p, err);
-    if (!rc && p->ranks.rank == 0)
-        rc = vprep_report(p, stdout, err);
-    if (!rc && !p->c.dry_run)
-        vprep_say_skipped(p, false);
-    if (!rc && forecast && p->ranks.rank == 0)
-        rc = vprep_forecast(p, stdout, err);
-    if (!rc && !forecast && p->c.dry_run)
-        vprep_no_forecast(stdout);
-    if (!rc && !p->c.dry_run)
-        fflush(stdout);                      /* the plan stands before the work, in a file too */
-    rc = vc_comm_agree(p->ranks.comm, rc, err);
-    if (!rc && !p->c.dry_run)
-        rc = encode_stages(p, err);
-    rc = vc_maps_check(rc, err);
-    if (p->ranks.rank == 0 && ours) {
-        vc_err e = { 0 };
-        int wrote = vprep_write_errors(p, rc ? &e : err);
-        rc = rc ? rc : wrote;
-    }
-    if (lock >= 0)
-        close(lock);
-    return rc;
-}
-
 static void release(vprep *p)
 {
     vf_writer_close(p->writer);
@@ -508,6 +224,7 @@ static int run_ranks(vprep *p, vc_comm *comm, bool wrong, vc_err *err)
 {
     int rc;
 
+    p->program = &program;
     p->ranks.comm = p->c.dry_run ? NULL : comm;
     p->ranks.rank = vc_comm_rank(comm);
     p->ranks.n = vc_comm_size(p->ranks.comm);
@@ -520,7 +237,8 @@ static int run_ranks(vprep *p, vc_comm *comm, bool wrong, vc_err *err)
         rc = vc_catch_stop(err);
     for (int i = 0; !rc && !wrong && vc_flags_note(p->flags, i); i++)
         vc_say(p->progress, "%s", vc_flags_note(p->flags, i));
-    return rc ? rc : run(p, err);
+    rc = vc_comm_agree(p->ranks.comm, rc ? rc : settle_config(p, err), err);
+    return rc ? rc : vprep_run(p, err);
 }
 
 int main(int argc, char **argv)
