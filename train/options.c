@@ -383,24 +383,6 @@ static void take_loss(vtrain_config *c, vc_flags *set)
         vc_flags_wrong(set, "--loss_delta: belongs to --loss_type huber or smooth_l1");
 }
 
-/* True if a flag that --like sets has an effect: only a LoRA has ranks, a rate that is constant or
- * follows rules has no warm-up, and --timestep_sampling decides about levels. */
-static bool has_an_effect(const void *options, const char *flag)
-{
-    const vtrain_config *c = options;
-    static const char *const levels[] = { "weighting_scheme", "flow_levels", "logit_mean",
-                                          "logit_std", "mode_scale" };
-    for (size_t i = 0; c->timestep_sampling && i < sizeof levels / sizeof *levels; i++)
-        if (!strcmp(flag, levels[i]))
-            return false;
-    bool rules = c->lr_scheduler == VTRAIN_PIECEWISE_CONSTANT;
-    if (!strcmp(flag, "rank") || !strcmp(flag, "network_alpha"))
-        return c->training_type == VTRAIN_LORA;
-    if (!strcmp(flag, "lr_step_rules"))
-        return rules;
-    return strcmp(flag, "lr_warmup_steps") || (!rules && c->lr_scheduler != VTRAIN_CONSTANT);
-}
-
 int vtrain_check(vtrain_config *c, vc_flags *set, vc_err *err)
 {
     int rc = vc_flags_catch(set, vf_origins(c->model_paths, c->model_id_with_origin_paths,
@@ -413,7 +395,7 @@ int vtrain_check(vtrain_config *c, vc_flags *set, vc_err *err)
     if (rc)
         return rc;
     check_type(c, set);
-    rc = vc_like_take(set, c->like, vc_vtrain_like, has_an_effect, c, err);
+    rc = vtrain_take_like(c, set, err);
     if (rc)
         return rc;
     check_files(c, set);
@@ -439,7 +421,9 @@ int vtrain_check(vtrain_config *c, vc_flags *set, vc_err *err)
     take_loss(c, set);
     if (c->workers == 0)
         c->workers = 1;
-    return vc_flags_verdict(set, err);
+    if (vc_flags_wrong_line(set, 0))
+        rc = vtrain_hint_like(c, NULL, set, err);
+    return rc ? rc : vc_flags_verdict(set, err);
 }
 
 /* ---- the family's defaults ---- */
@@ -458,11 +442,6 @@ static void resolve_objective(vtrain_config *c, vc_flags *set, const vtrain_fami
         c->logit_mean = f->logit_mean;
     if (!vc_flags_decided(set, "logit_std"))
         c->logit_std = f->logit_std;
-    if (flow) {
-        vc_like_take_family(set, c->like, vtrain_family_name(f), "flow_shift", &shift);
-        vc_like_take_family(set, c->like, vtrain_family_name(f), "flow_terminal",
-                            &c->flow_terminal);
-    }
     if (!vc_flags_decided(set, "flow_shift"))
         c->flow_shift = flow ? shift : 1;
     if (c->posterior == VTRAIN_POSTERIOR_AUTO)

@@ -9,22 +9,68 @@
 #include "common/os/streams.h"
 #include "train/diffusion/loss.h"
 #include "train/groups.h"
+#include "train/models/lora.h"
 #include "train/vtrain.h"
 
+enum { MOST_NAMES = 24 };                   /* of modules in the plan */
 #define MOST_MICROS ((uint64_t)1 << 32)     /* of a run: draws number them in 32 bits */
 
 /* ---- the plan's lines ---- */
 
-/* The line of the model: its family and its parameters. Its sizes are in config.json. */
+/* Appends text to *all, both malloc'ed; *all becomes NULL when out of memory. */
+static void append(char **all, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void append(char **all, const char *fmt, ...)
+{
+    va_list ap;
+    char *more = NULL;
+    va_start(ap, fmt);
+    int n = *all ? vasprintf(&more, fmt, ap) : -1;
+    va_end(ap);
+    char *text = n < 0 ? NULL : vc_format("%s%s", *all, more);
+    if (n >= 0)
+        free(more);
+    free(*all);
+    *all = text;
+}
+
+/* The line of a LoRA: how much of the model it adapts, and the names of its modules in their
+ * blocks, in a form that --target_name takes. */
+static char *text_lora(const vtrain *t)
+{
+    char trained[32];
+    int n;
+    const char *const *name = vtrain_targets_names(t->targets, &n);
+    char *text = vc_format("LoRA: rank %lld, alpha %g, %d of the model's %d linears (%.0f %%)",
+                           (long long)t->cfg.rank, t->cfg.network_alpha, t->lora.linears,
+                           t->lora.of_linears, 100.0 * t->lora.linears / t->lora.of_linears);
+    if (t->lora.convs)
+        append(&text, " and %d of %d convolutions", t->lora.convs, t->lora.of_convs);
+    append(&text, ", %s parameters: ",
+           vc_human_count(trained, (uint64_t)vt_params_bytes(t->params).trained));
+    for (int i = 0; i < n && i < MOST_NAMES; i++)
+        append(&text, "%s%s", i ? "," : "", name[i]);
+    if (n > MOST_NAMES)
+        append(&text, " and %d more names", n - MOST_NAMES);
+    return text;
+}
+
+/* The lines of the model: its family and its parameters, and its LoRA. Its sizes are in config.json. */
 static char *text_model(const vtrain *t)
 {
     char trained[32], frozen[32];
     vt_param_bytes b = vt_params_bytes(t->params);
-    return vc_format("%s, %s%s%s: %s parameters trained, %s frozen", vtrain_family_name(t->family),
-                     t->cfg.training_type == VTRAIN_LORA ? "LoRA" : "full finetune",
-                     t->boundary ? " of " : "", t->boundary ? vtrain_transformer_name(t) : "",
-                     vc_human_count(trained, (uint64_t)b.trained),
-                     vc_human_count(frozen, (uint64_t)b.frozen));
+    char *text = vc_format("%s, %s%s%s: %s parameters trained, %s frozen",
+                           vtrain_family_name(t->family),
+                           t->cfg.training_type == VTRAIN_LORA ? "LoRA" : "full finetune",
+                           t->boundary ? " of " : "",
+                           t->boundary ? vtrain_transformer_name(t) : "",
+                           vc_human_count(trained, (uint64_t)b.trained),
+                           vc_human_count(frozen, (uint64_t)b.frozen));
+    char *lora = t->targets ? text_lora(t) : NULL;
+    if (t->targets)
+        append(&text, "\n%s", lora ? lora : "");
+    free(lora);
+    return text;
 }
 
 static char *text_data(const vtrain *t)

@@ -442,8 +442,12 @@ static int open_run(vtrain *t, vc_flags *set, vc_err *err)
     while (vc_flags_note(set, reported))
         reported++;
     if (!rc)
+        rc = vtrain_take_like_family(t, set, err);
+    if (!rc)
         rc = vtrain_resolve(&t->cfg, set, t->family, &t->scheduler, vtrain_data_mode(t->data),
                             err);
+    if (!rc && !t->from_dir)                   /* a run that continues has had the hint */
+        rc = vtrain_hint_like(&t->cfg, t, set, err);
     t->own_guidance = vc_flags_given(set, "guidance_scale");
     if (!rc)
         rc = vtrain_divide(t, err);

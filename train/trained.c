@@ -47,6 +47,21 @@ static void warn_wide_rank(const vtrain *t)
                 (long long)all, name, (long long)least);
 }
 
+/* Counts the modules that have the LoRA, and all modules. */
+static void count_modules(vtrain *t)
+{
+    for (int i = 0; i < vt_params_count(t->params); i++) {
+        const vt_param *p = vt_params_at(t->params, i);
+        if (!p->module || p->t != p->lin->w)
+            continue;
+        bool conv = p->t->nd > 2, adapted = p->lin->lora_a;
+        t->lora.of_linears += !conv;
+        t->lora.of_convs += conv;
+        t->lora.linears += !conv && adapted;
+        t->lora.convs += conv && adapted;
+    }
+}
+
 static int train_lora(vtrain *t, vc_err *err)
 {
     const vtrain_config *c = &t->cfg;
@@ -64,8 +79,10 @@ static int train_lora(vtrain *t, vc_err *err)
     if (!rc)
         rc = vt_params_lora(t->params, vtrain_targets_match, t->targets, (int)c->rank,
                             c->network_alpha, (uint64_t)c->seed, &matched, err);
-    if (!rc)
+    if (!rc) {
+        count_modules(t);
         warn_wide_rank(t);
+    }
     if (rc || !c->lora_checkpoint)
         return rc;
     vtrain_lora *lora;

@@ -182,6 +182,15 @@ int vtrain_check_ranks(vtrain_config *c, int ranks, vc_err *err);
 int vtrain_resolve(vtrain_config *c, vc_flags *set, const vtrain_family *f,
                    const vtrain_scheduler *s, vc_mode mode, vc_err *err);
 
+struct vtrain;
+/* like.c. Takes the defaults of the trainer that --like names for flags that were not given: those
+ * of every family, and, when t's model is known and before vtrain_resolve, those of its family. */
+int vtrain_take_like(vtrain_config *c, vc_flags *set, vc_err *err);
+int vtrain_take_like_family(struct vtrain *t, vc_flags *set, vc_err *err);
+/* Notes which defaults of the trainer whose flags were typed differ from the settings c (like.h).
+ * t: the run, after vtrain_resolve, or NULL, where its model is not known. */
+int vtrain_hint_like(const vtrain_config *c, const struct vtrain *t, vc_flags *set, vc_err *err);
+
 /* shorthand.c. Replaces flags that stand for others (--job_name, --init_state_dir, --lr_ssm) by
  * those, and adds contradictions to the errors of set; a second call changes nothing. --model
  * builtin becomes a model of NULL: only vc_flags_given tells that the model was asked for. */
@@ -272,6 +281,7 @@ typedef struct vtrain {
     int lock;                                 /* of the output folder */
     struct { double wait, forward, backward, update, save, sample; } time;     /* seconds */
     struct vtrain_targets *targets;           /* of the LoRA, or NULL */
+    struct { int linears, of_linears, convs, of_convs; } lora;   /* modules that have it, of all */
     struct vtrain_trace *trace;               /* NULL: off */
 } vtrain;
 

@@ -149,6 +149,11 @@ bool vc_flags_decided(const vc_flags *set, const char *name);
 /* Writes the table's default as text; without one, the default that the help names, "(default: the
  * family's)", or "none". */
 void vc_flags_default(const vc_flags *set, const char *name, char *buf, size_t size);
+/* Writes the value that the flag has in options, a struct as the program's; "none": not set. */
+void vc_flags_show(const vc_flags *set, const char *name, const void *options, char *buf,
+                   size_t size);
+/* Sets a flag, which is no list, in a copy of the program's options. */
+int vc_flags_put(vc_flags *set, const char *name, const char *text, void *options, vc_err *err);
 /* Adds a note. */
 void vc_flags_say(vc_flags *set, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Returns note i, one line for stderr, or NULL past the last. Flags with the same note share a

@@ -372,7 +372,8 @@ const vc_foreign vc_refused_flags[] = {
     REFUSED(1, "validation_sampling_steps", "write --num_inference_steps"),
     REFUSED(1, "validation_guidance_scale", "write --guidance_scale"),
     REFUSED(1, "text_cache_dtype", "write vprep's --dtype"),
-    REFUSED(1, "network_module", "--training_type lora trains a LoRA: leave it out"),
+    REFUSED(1, "network_module", "--training_type lora trains a LoRA: leave it out; --like musubi "
+            "gives it the modules that it has there"),
     REFUSED(-1, "network_args lora_config lycoris_config", "a LoRA's modules are given by "
                                                            "--target_name"),
     REFUSED(1, "network_dim", "write --rank, and --network_alpha, whose default is 1 in that "

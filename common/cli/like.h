@@ -1,5 +1,5 @@
-/* like.h - --like TRAINER: the defaults of other trainers as values of our flags. See
- * docs/interface.md. */
+/* like.h - --like TRAINER: the defaults of other trainers as values of our flags, and the hint where
+ * a command looks like another trainer's. See docs/interface.md. */
 #ifndef COMMON_CLI_LIKE_H
 #define COMMON_CLI_LIKE_H
 
@@ -14,21 +14,48 @@ typedef struct vc_like {
     const char *only;                      /* the kind of run that has it, or NULL: every run */
 } vc_like;
 
-/* Tables ended by a NULL flag. A row that others depend on comes before them. */
-extern const vc_like vc_vprep_like[], vc_vtrain_like[];
+/* A value that a trainer has in one family of models, where it differs from ours. It takes
+ * precedence over vc_like.value. */
+typedef struct vc_like_of_family {
+    const char *like;                      /* a name of VC_LIKE_ALLOWED */
+    const char *family, *flag, *value;
+} vc_like_of_family;
 
-/* Returns true if the row has an effect, with the options read so far. */
+typedef struct vc_like_peer {
+    const char *name;
+    const char *signs;                     /* names of flags that only this trainer uses */
+} vc_like_peer;
+
+/* like_rows.c: tables ended by a NULL flag or name. A row that others depend on comes before
+ * them. */
+extern const vc_like vc_vprep_like[], vc_vtrain_like[];
+extern const vc_like_of_family vc_vtrain_like_of_family[];
+extern const vc_like_peer vc_like_peers[VC_LIKE_PEERS];
+
+/* Returns true if the row has an effect, with these options. */
 typedef bool vc_like_fits(const void *options, const char *flag);
 
-/* Sets *value to the number that `like` has for a flag in this family alone, and notes it, unless
- * the flag was given. For use after the model's family is known. */
-void vc_like_take_family(vc_flags *set, int like, const char *family, const char *flag,
-                         double *value);
-
 /* After vc_flags_parse: sets flags that were not given to the defaults of `like`, an index into
- * VC_LIKE_ALLOWED, and notes the table of those that differ from ours. If --like was not given and
- * the command has names that only one trainer has, a note names the defaults that would differ. */
+ * VC_LIKE_ALLOWED, and notes the table of those that differ from ours. */
 int vc_like_take(vc_flags *set, int like, const vc_like *rows, vc_like_fits *fits,
                  const void *options, vc_err *err);
+/* A run whose family is known, or nearly. */
+typedef struct vc_like_run {
+    const vc_like *rows;
+    const vc_like_of_family *of_family;    /* NULL: none */
+    const char *family;                    /* NULL: not known, nor are the family's defaults */
+    const void *options;                   /* as the run has them, with its defaults */
+    void *scratch;                         /* a copy of the options, which is overwritten */
+    vc_like_fits *fits;                    /* is given `scratch`; NULL: every row has an effect */
+} vc_like_run;
+
+/* Sets the values that `like` has in the run's family alone in `options`, a struct as the
+ * program's, for flags that were not given, and notes them. */
+int vc_like_take_family(vc_flags *set, int like, const vc_like_run *run, void *options,
+                        vc_err *err);
+/* If --like was not given and the command has names that only one trainer has, notes which of its
+ * defaults differ from what the run does, each once, leaving out flags that the command decides.
+ * Beside errors of the flags the note is one of them. */
+int vc_like_hint(vc_flags *set, const vc_like_run *run, vc_err *err);
 
 #endif

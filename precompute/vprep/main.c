@@ -241,6 +241,21 @@ static int run_ranks(vprep *p, vc_comm *comm, bool wrong, vc_err *err)
     return rc ? rc : vprep_run(p, err);
 }
 
+/* With --num_frames, frames, stride and start are decided. */
+static bool samples_clips(const void *options, const char *flag)
+{
+    return !((const vprep_config *)options)->num_frames || !strcmp(flag, "enable_bucket");
+}
+
+static int take_like(vprep *p, vc_err *err)
+{
+    vprep_config theirs = p->c;
+    const vc_like_run run = { .rows = vc_vprep_like, .options = &p->c, .scratch = &theirs,
+                              .fits = samples_clips };
+    int rc = vc_like_take(p->flags, p->c.like, vc_vprep_like, samples_clips, &p->c, err);
+    return rc ? rc : vc_like_hint(p->flags, &run, err);
+}
+
 int main(int argc, char **argv)
 {
     vc_heap_return_freed();
@@ -257,7 +272,7 @@ int main(int argc, char **argv)
         rc = vc_flags_parse(&p.flags, &program, &p.c, argc, argv, stdout, &err);
         bool wrong = rc == VC_EUSAGE;
         if (!rc || wrong)
-            rc = vc_like_take(p.flags, p.c.like, vc_vprep_like, NULL, &p.c, &err);
+            rc = take_like(&p, &err);
         rc = vc_comm_agree(comm, rc, &err);
         if (rc == 0)
             rc = run_ranks(&p, comm, wrong, &err);
