@@ -61,10 +61,12 @@ typedef struct family_run {
 } family_run;
 
 /* Only a model with guidance as an input takes it, and videox-fun has other shifts for the two
- * transformers of Wan 2.2's A14B. */
+ * transformers of Wan 2.2's A14B. An alpha that is the rank is our default. */
 static bool has_an_effect_here(const void *run, const char *flag)
 {
     const family_run *r = run;
+    if (!strcmp(flag, "network_alpha") && r->c.network_alpha == (double)r->c.rank)
+        return false;
     if (!strcmp(flag, "embedded_guidance"))
         return r->guided;
     if (!r->known && r->c.objective == 0 && is_one_of(of_flow, flag))

@@ -8,6 +8,7 @@
 #include "common/os/file.h"
 
 enum { VALUE = 512 };        /* characters of a value: lists of modules are long */
+#define FOLLOWS "the rank"   /* the default of a flag that follows another one */
 
 /* Whether two texts are the same value: 1e-2 and 0.01. */
 static bool same_value(const char *a, const char *b)
@@ -156,12 +157,15 @@ static theirs *list_theirs(const vc_flags *set, const vc_like_run *run, int like
     return list;
 }
 
-/* Writes the value that the run has; where the family's default is not known, the flag's. */
+/* Writes the value that the run has; where the family's default is not known, or the value follows
+ * another one, the default as the help has it. */
 static void value_of(const vc_flags *set, const vc_like_run *run, const char *flag, char *buf)
 {
+    char words[VALUE];
     vc_flags_show(set, flag, run->options, buf, VALUE);
-    if (!strcmp(buf, "none") && !run->family)
-        vc_flags_default(set, flag, buf, VALUE);
+    vc_flags_default(set, flag, words, sizeof words);
+    if (!strcmp(words, FOLLOWS) || (!strcmp(buf, "none") && !run->family))
+        snprintf(buf, VALUE, "%s", words);
 }
 
 /* Appends "rank 4 (here 64), ..." for the values that differ; *all stays NULL if none does. */
