@@ -5,8 +5,9 @@
 
 #include "common/cli/flags.h"
 
-#define VC_LIKE_ALLOWED "none|videox-fun|finetrainers|diffsynth|musubi|diffusion-pipe|ttt-video"
-enum { VC_LIKE_NONE, VC_LIKE_PEERS = 6 };
+#define VC_LIKE_ALLOWED \
+    "none|videox-fun|finetrainers|diffsynth|musubi|diffusion-pipe|ttt-video|ai-toolkit"
+enum { VC_LIKE_NONE, VC_LIKE_PEERS = 7 };
 
 typedef struct vc_like {
     const char *flag;

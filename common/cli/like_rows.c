@@ -27,6 +27,9 @@
  *   ttt-video       test-time-training/ttt-video-dit 6c316a7, 2025-05: ttt/infra/config_manager.py
  *                   (arguments) and optimizers.py (AdamW, the schedules and their warm-up),
  *                   ttt/models/cogvideo/model.py (times) and utils.py (the sampler)
+ *   ai-toolkit      ostris/ai-toolkit 27a03a91, 2026-08-21: in toolkit config_modules.py,
+ *                   optimizer.py, lora_special.py (modules; alpha is the rank of a transformer's
+ *                   LoRA) and samplers/custom_flowmatch_sampler.py (sigmoid times)
  *
  * PyTorch's AdamW has betas 0.9 and 0.999, eps 1e-8 and decay 0.01. The tables have no settings
  * that a trainer requires (rank and rate of diffusion-pipe, frames of diffusion-pipe and musubi) or
@@ -40,29 +43,31 @@ enum { TTT_VIDEO = 5 };      /* column of the tables */
 #define FLOW "a flow's"
 
 const vc_like vc_vtrain_like[] = {
-    { "learning_rate", { "1e-4", "1e-4", "1e-4", "2e-6", NULL, "1e-4" }, NULL },
+    { "learning_rate", { "1e-4", "1e-4", "1e-4", "2e-6", NULL, "1e-4", "1e-6" }, NULL },
     { "lr_scheduler",
-      { "constant", "constant", "piecewise_constant", "constant", "constant", "linear" }, NULL },
+      { "constant", "constant", "piecewise_constant", "constant", "constant", "linear",
+        "constant" }, NULL },
     { "lr_step_rules", { NULL, NULL, "0.333333:5,1", NULL, NULL, NULL }, NULL },
-    { "lr_warmup_steps", { "500", "500", "0", "0", "0", "50" }, NULL },
-    { "adam_beta1", { "0.9", "0.9", "0.9", "0.9", "0.9", "0.9" }, NULL },
-    { "adam_beta2", { "0.999", "0.95", "0.999", "0.999", "0.999", "0.95" }, NULL },
-    { "adam_weight_decay", { "1e-2", "1e-4", "1e-2", "1e-2", "1e-2", "1e-4" }, NULL },
-    { "adam_epsilon", { "1e-8", "1e-8", "1e-8", "1e-8", "1e-8", "1e-8" }, NULL },
-    { "max_grad_norm", { "1", "1", "0", "1", "1", "0.1" }, NULL },
-    { "caption_dropout_p", { "0.1", "0", "0", "0", "0", "0" }, NULL },
+    { "lr_warmup_steps", { "500", "500", "0", "0", "0", "50", "0" }, NULL },
+    { "adam_beta1", { "0.9", "0.9", "0.9", "0.9", "0.9", "0.9", "0.9" }, NULL },
+    { "adam_beta2", { "0.999", "0.95", "0.999", "0.999", "0.999", "0.95", "0.999" }, NULL },
+    { "adam_weight_decay", { "1e-2", "1e-4", "1e-2", "1e-2", "1e-2", "1e-4", "1e-2" }, NULL },
+    { "adam_epsilon", { "1e-8", "1e-8", "1e-8", "1e-8", "1e-8", "1e-8", "1e-6" }, NULL },
+    { "max_grad_norm", { "1", "1", "0", "1", "1", "0.1", "1" }, NULL },
+    { "caption_dropout_p", { "0.1", "0", "0", "0", "0", "0", "0" }, NULL },
     { "lr_warmup_from", { [TTT_VIDEO] = "1" }, NULL },
     { "no_decay", { [TTT_VIDEO] = "bias,norm,b1,b2" }, NULL },
     { "uniform_sampling", { [TTT_VIDEO] = "true" }, NULL },
     { "guidance_schedule", { [TTT_VIDEO] = "cosine_time" }, NULL },
-    { "rank", { "128", "64", "32", "4", NULL }, LORA },
+    { "rank", { "128", "64", "32", "4", NULL, NULL, "4" }, LORA },
     { "network_alpha", { "64", "64", NULL, "1", NULL }, LORA },
-    { "weighting_scheme", { "uniform", "uniform", "bell", "uniform", "logit_normal" }, FLOW },
-    { "flow_levels", { "1000", "1000", "1000", "1000", "0" }, FLOW },
-    { "logit_mean", { "0", "0", NULL, "0", "0" }, FLOW },
-    { "logit_std", { "1", "1", NULL, "1", "1" }, FLOW },
+    { "weighting_scheme",
+      { "uniform", "uniform", "bell", "uniform", "logit_normal", NULL, "logit_normal" }, FLOW },
+    { "flow_levels", { "1000", "1000", "1000", "1000", "0", NULL, "0" }, FLOW },
+    { "logit_mean", { "0", "0", NULL, "0", "0", NULL, "0" }, FLOW },
+    { "logit_std", { "1", "1", NULL, "1", "1", NULL, "1" }, FLOW },
     { "mode_scale", { "1.29", "1.29", NULL, "1.29", NULL }, FLOW },
-    { "flow_shift", { NULL, "1", NULL, "1", "1" }, FLOW },
+    { "flow_shift", { NULL, "1", NULL, "1", "1", NULL, "1" }, FLOW },
     { "loss_cutoff", { "50", NULL, NULL, NULL, NULL }, FLOW },
     { 0 }
 };
@@ -125,6 +130,9 @@ const vc_like_of_family vc_vtrain_like_of_family[] = {
     { "diffusion-pipe", "wan2.1", "target_name", WAN_BLOCKS },
     { "diffusion-pipe", "qwen-image", "target_name", QWEN_BLOCKS },
     { "diffusion-pipe", "flux", "target_name", DUAL_BLOCKS },
+    { "ai-toolkit", "wan2.1", "target_name", WAN_BLOCKS },
+    { "ai-toolkit", "qwen-image", "target_name", QWEN_BLOCKS },
+    { "ai-toolkit", "flux", "target_name", DUAL_BLOCKS },
     { 0 }
 };
 
@@ -153,4 +161,5 @@ const vc_like_peer vc_like_peers[VC_LIKE_PEERS] = {
                    "optimizer.gradient_clipping_norm training.adapter_method "
                    "training.warmup_steps training.steps checkpoint.init_state_dir "
                    "parallelism.dp_replicate parallelism.dp_sharding" },
+    { "ai-toolkit", "" },                  /* whose lists of processes are not read */
 };

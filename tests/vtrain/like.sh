@@ -37,6 +37,7 @@ wan finetrainers    16 26 2,048 $attn12
 wan diffsynth       20 26 2,688 $attn12,$ffn
 wan musubi          20 26 2,688 $attn12,$ffn
 wan diffusion-pipe  20 26 2,688 $attn12,$ffn
+wan ai-toolkit      20 26 2,688 $attn12,$ffn
 wan videox-fun      26 26 3,744 -
 i2v none             8 20 1,024 $attn12
 i2v diffsynth       10 20 1,344 $attn12,$ffn
@@ -47,12 +48,14 @@ flux finetrainers   14 50 1,792 $attn
 flux diffsynth      40 50 9,088 $dual,$mods
 flux musubi         34 50 6,784 $dual
 flux diffusion-pipe 40 50 9,088 $dual,$mods
+flux ai-toolkit     40 50 9,088 $dual,$mods
 flux videox-fun     50 50 11,232 -
 qwen none           16 34 2,048 $both
 qwen finetrainers    8 34 1,024 $attn
 qwen diffsynth      24 34 5,120 $qwen
 qwen musubi         28 34 6,400 $qwen,img_mlp.net.0.proj,txt_mlp.net.0.proj
 qwen diffusion-pipe 28 34 6,400 $qwen,img_mlp.net.0.proj,txt_mlp.net.0.proj
+qwen ai-toolkit     28 34 6,400 $qwen,img_mlp.net.0.proj,txt_mlp.net.0.proj
 qwen videox-fun     34 34 7,616 -
 hunyuan none           19 61 2,432 $both
 hunyuan finetrainers   11 61 1,408 $attn
@@ -99,6 +102,9 @@ need plan flux --like videox-fun
 stdout_has 'guidance: an input, 3.5 in training'
 need plan wan --like videox-fun
 stdout_has 'shift 5, a table of 1000 levels, errors above 50 left out'
+need plan flux --like ai-toolkit
+stdout_has '^LoRA: rank 4, alpha 4, '
+stdout_has 'weighting logit_normal (mean 0, deviation 1), shift 1$'
 need plan qwen --like videox-fun
 stdout_has 'a table of 1000 levels, stretched to 0.02, errors'
 
