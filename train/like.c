@@ -57,11 +57,10 @@ int vtrain_take_like(vtrain_config *c, vc_flags *set, vc_err *err)
 typedef struct family_run {
     vtrain_config c;             /* the first: flags are set by their offsets in it */
     bool known;                  /* false: nothing is known of the model */
-    bool guided, divided;        /* it has an input for guidance; it is one of two */
+    bool guided;                 /* it has an input for guidance */
 } family_run;
 
-/* Only a model with guidance as an input takes it, and videox-fun has other shifts for the two
- * transformers of Wan 2.2's A14B. An alpha that is the rank is our default. */
+/* Only a model with guidance as an input takes it. An alpha that is the rank is our default. */
 static bool has_an_effect_here(const void *run, const char *flag)
 {
     const family_run *r = run;
@@ -71,7 +70,15 @@ static bool has_an_effect_here(const void *run, const char *flag)
         return r->guided;
     if (!r->known && r->c.objective == 0 && is_one_of(of_flow, flag))
         return false;
-    return has_an_effect(&r->c, flag) && (strcmp(flag, "flow_shift") || !r->divided);
+    return has_an_effect(&r->c, flag);
+}
+
+/* Wan 2.2's A14B are the models with two transformers. */
+static const char *variant_of(const vtrain *t)
+{
+    if (!(t->boundary > 0))
+        return NULL;
+    return vtrain_data_mode(t->data) == VC_MODE_NORMAL ? "wan2.2-t2v-a14b" : "wan2.2-i2v-a14b";
 }
 
 /* t: a run whose model is known, or NULL. */
@@ -83,14 +90,13 @@ static vc_like_run run_of(family_run *r, const vtrain_config *c, const vtrain *t
         r->known = true;
         r->guided = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(t->model_config,
                                                                   "guidance_embeds"));
-        r->divided = t->boundary > 0;
         if (r->c.objective == 0)
             r->c.objective = 1 + (int)(s->path ? s->kind : t->family->objective);
     }
     return (vc_like_run){
         .rows = vc_vtrain_like, .of_family = vc_vtrain_like_of_family,
-        .family = t ? vtrain_family_name(t->family) : NULL, .options = c, .scratch = r,
-        .fits = has_an_effect_here,
+        .family = t ? vtrain_family_name(t->family) : NULL, .variant = t ? variant_of(t) : NULL,
+        .options = c, .scratch = r, .fits = has_an_effect_here,
     };
 }
 

@@ -45,6 +45,8 @@ static char *text_lora(const vtrain *t)
                            t->lora.of_linears, 100.0 * t->lora.linears / t->lora.of_linears);
     if (t->lora.convs)
         append(&text, " and %d of %d convolutions", t->lora.convs, t->lora.of_convs);
+    if (t->lora.blocks && t->lora.blocks < t->lora.of_blocks)
+        append(&text, " in %d of %d blocks", t->lora.blocks, t->lora.of_blocks);
     append(&text, ", %s parameters: ",
            vc_human_count(trained, (uint64_t)vt_params_bytes(t->params).trained));
     for (int i = 0; i < n && i < MOST_NAMES; i++)

@@ -47,18 +47,40 @@ static void warn_wide_rank(const vtrain *t)
                 (long long)all, name, (long long)least);
 }
 
-/* Counts the modules that have the LoRA, and all modules. */
+/* Length of a module's name up to its block's number, "blocks.3"; 0: it is in no block. */
+static size_t block_of(const char *module)
+{
+    for (const char *p = module; (p = strchr(p, '.')); p++) {
+        size_t digits = strspn(p + 1, "0123456789");
+        if (digits && p[1 + digits] == '.')
+            return (size_t)(p - module) + 1 + digits;
+    }
+    return 0;
+}
+
+/* Counts the modules that have the LoRA, and all modules, and their blocks, each of which has its
+ * modules one after the other. */
 static void count_modules(vtrain *t)
 {
+    const char *block = "", *with = "";
     for (int i = 0; i < vt_params_count(t->params); i++) {
         const vt_param *p = vt_params_at(t->params, i);
         if (!p->module || p->t != p->lin->w)
             continue;
         bool conv = p->t->nd > 2, adapted = p->lin->lora_a;
+        size_t n = block_of(p->module);
         t->lora.of_linears += !conv;
         t->lora.of_convs += conv;
         t->lora.linears += !conv && adapted;
         t->lora.convs += conv && adapted;
+        if (n && strncmp(p->module, block, n + 1)) {
+            t->lora.of_blocks++;
+            block = p->module;
+        }
+        if (n && adapted && strncmp(p->module, with, n + 1)) {
+            t->lora.blocks++;
+            with = p->module;
+        }
     }
 }
 

@@ -281,7 +281,9 @@ typedef struct vtrain {
     int lock;                                 /* of the output folder */
     struct { double wait, forward, backward, update, save, sample; } time;     /* seconds */
     struct vtrain_targets *targets;           /* of the LoRA, or NULL */
-    struct { int linears, of_linears, convs, of_convs; } lora;   /* modules that have it, of all */
+    struct {                                  /* modules that have it, of all, and their blocks */
+        int linears, of_linears, convs, of_convs, blocks, of_blocks;
+    } lora;
     struct vtrain_trace *trace;               /* NULL: off */
 } vtrain;
 

@@ -51,10 +51,22 @@ int vc_like_take(vc_flags *set, int like, const vc_like *rows, vc_like_fits *fit
     return rc;
 }
 
-/* True if the row is of this trainer and family. */
-static bool is_of(const vc_like_of_family *row, int like, const char *family)
+/* True if the row is of this trainer and of the run's family. */
+static bool is_of(const vc_like_of_family *row, int like, const vc_like_run *run)
 {
-    return !strcmp(row->like, vc_like_peers[like - 1].name) && !strcmp(row->family, family);
+    return run->family && !strcmp(row->like, vc_like_peers[like - 1].name) &&
+           (!strcmp(row->family, run->family) ||
+            (run->variant && !strcmp(row->family, run->variant)));
+}
+
+/* The family's row for a flag, or NULL. */
+static const vc_like_of_family *family_row(const vc_like_run *run, int like, const char *flag)
+{
+    const vc_like_of_family *found = NULL;
+    for (const vc_like_of_family *row = run->of_family; row && row->flag; row++)
+        if (is_of(row, like, run) && !strcmp(row->flag, flag))
+            found = row;
+    return found;
 }
 
 int vc_like_take_family(vc_flags *set, int like, const vc_like_run *run, void *options,
@@ -62,10 +74,10 @@ int vc_like_take_family(vc_flags *set, int like, const vc_like_run *run, void *o
 {
     int rc = 0;
     for (const vc_like_of_family *row = run->of_family; !rc && like && row->flag; row++) {
-        if (!is_of(row, like, run->family) || vc_flags_given(set, row->flag) ||
+        if (family_row(run, like, row->flag) != row || vc_flags_given(set, row->flag) ||
             (run->fits && !run->fits(run->scratch, row->flag)))
             continue;
-        rc = take_one(set, like, row->flag, row->value, run->family, NULL, err);
+        rc = take_one(set, like, row->flag, row->value, row->family, NULL, err);
         if (!rc)
             rc = vc_flags_put(set, row->flag, row->value, options, err);
     }
@@ -109,36 +121,25 @@ static int typed_like(const vc_flags *set, char *sign, size_t size)
     return tie ? VC_LIKE_NONE : best;
 }
 
-/* The family's row for a flag, or NULL. */
-static const vc_like_of_family *family_row(const vc_like_run *run, int like, const char *flag)
-{
-    if (!run->family || !run->of_family)
-        return NULL;
-    for (const vc_like_of_family *row = run->of_family; row->flag; row++)
-        if (is_of(row, like, run->family) && !strcmp(row->flag, flag))
-            return row;
-    return NULL;
-}
-
-/* True if the table has a row of the flag with a value of this trainer. */
-static bool has_row(const vc_like *rows, int like, const char *flag)
-{
-    for (; rows->flag; rows++)
-        if (!strcmp(rows->flag, flag) && rows->value[like - 1])
-            return true;
-    return false;
-}
-
 /* A trainer's value of a flag. */
 typedef struct theirs {
     const char *flag, *value;
 } theirs;
 
+/* Adds a value to the list, unless the list has the flag or the command decides it. */
+static void add_theirs(theirs *list, const vc_flags *set, const char *flag, const char *value)
+{
+    while (list->flag && strcmp(list->flag, flag))
+        list++;
+    if (!list->flag && value && !vc_flags_decided(set, flag))
+        *list = (theirs){ flag, value };
+}
+
 /* Lists the values that a trainer has for flags that the command does not decide: malloc'ed, ended
  * by a NULL flag. */
 static theirs *list_theirs(const vc_flags *set, const vc_like_run *run, int like)
 {
-    size_t most = 1, n = 0;
+    size_t most = 1;
     for (const vc_like *row = run->rows; row->flag; row++)
         most++;
     for (const vc_like_of_family *row = run->of_family; row && row->flag; row++)
@@ -146,14 +147,11 @@ static theirs *list_theirs(const vc_flags *set, const vc_like_run *run, int like
     theirs *list = calloc(most, sizeof *list);
     for (const vc_like *row = run->rows; list && row->flag; row++) {
         const vc_like_of_family *own = family_row(run, like, row->flag);
-        if (row->value[like - 1] && !vc_flags_decided(set, row->flag))
-            list[n++] = (theirs){ row->flag, own ? own->value : row->value[like - 1] };
+        add_theirs(list, set, row->flag, own ? own->value : row->value[like - 1]);
     }
-    for (const vc_like_of_family *row = run->of_family; list && run->family && row && row->flag;
-         row++)
-        if (is_of(row, like, run->family) && !has_row(run->rows, like, row->flag) &&
-            !vc_flags_decided(set, row->flag))
-            list[n++] = (theirs){ row->flag, row->value };
+    for (const vc_like_of_family *row = run->of_family; list && row && row->flag; row++)
+        if (family_row(run, like, row->flag) == row)
+            add_theirs(list, set, row->flag, row->value);
     return list;
 }
 

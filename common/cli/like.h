@@ -15,8 +15,8 @@ typedef struct vc_like {
     const char *only;                      /* the kind of run that has it, or NULL: every run */
 } vc_like;
 
-/* A value that a trainer has in one family of models, where it differs from ours. It takes
- * precedence over vc_like.value. */
+/* A value that a trainer has in one family of models, or in a variant of it, where it differs from
+ * ours. It takes precedence over vc_like.value, and later rows over earlier ones. */
 typedef struct vc_like_of_family {
     const char *like;                      /* a name of VC_LIKE_ALLOWED */
     const char *family, *flag, *value;
@@ -45,6 +45,8 @@ typedef struct vc_like_run {
     const vc_like *rows;
     const vc_like_of_family *of_family;    /* NULL: none */
     const char *family;                    /* NULL: not known, nor are the family's defaults */
+    const char *variant;                   /* another name that rows of the family may have, or
+                                            * NULL */
     const void *options;                   /* as the run has them, with its defaults */
     void *scratch;                         /* a copy of the options, which is overwritten */
     vc_like_fits *fits;                    /* is given `scratch`; NULL: every row has an effect */

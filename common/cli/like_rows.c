@@ -6,7 +6,7 @@
  *                   (text_drop_ratio), scripts/wan2.1/train.py and scripts/hunyuanvideo/train.py
  *                   (the weighting of a flow, its table of levels, the cutoff of its loss),
  *                   videox_fun/utils/lora_utils.py (a LoRA of every linear), config/wan2.1
- *                   (the shift of Wan), scripts/flux and scripts/qwenimage
+ *                   and config/wan2.2 (the shift of Wan), scripts/flux and scripts/qwenimage
  *   finetrainers    a-r-r-o-w/finetrainers f476c37, 2025-06-04: finetrainers/args.py (arguments),
  *                   finetrainers/trainer/sft_trainer/config.py (LoRA) and
  *                   finetrainers/processors/text.py; examples/training/sft/wan (modules of Wan,
@@ -106,6 +106,7 @@ const vc_like_of_family vc_vtrain_like_of_family[] = {
     { "videox-fun", "qwen-image", "target_name", ALL_LINEAR },
     { "videox-fun", "flux", "target_name", ALL_LINEAR },
     { "videox-fun", "wan2.1", "flow_shift", "5" },
+    { "videox-fun", "wan2.2-t2v-a14b", "flow_shift", "12" },
     { "videox-fun", "qwen-image", "flow_terminal", "0.02" },
     { "videox-fun", "flux", "embedded_guidance", "3.5" },
     { "videox-fun", "hunyuanvideo", "embedded_guidance", "6" },

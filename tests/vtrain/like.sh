@@ -73,7 +73,7 @@ sorted() { tr ',' '\n' <<<"$1" | sort | paste -sd,; }
 while read -r model trainer n all values names; do
     [ -n "$model" ] || continue
     need plan $model --like $trainer --rank 2 --network_alpha 2
-    stdout_has "^LoRA: rank 2, alpha 2, $n of the model's $all linears (.* %), $values parameters: "
+    stdout_has "^LoRA: rank 2, alpha 2, $n of the model's $all linears (.* %)[a-z0-9 ]*, $values parameters: "
     [ "$names" = - ] && continue
     listed=$(sed -n 's/^LoRA: .* parameters: //p' "$stdout")
     [ "$(sorted "$listed")" = "$(sorted "$names")" ] ||
@@ -89,6 +89,8 @@ need plan wan --like musubi --target_name to_q
 stdout_has "^LoRA: rank 4, alpha 1, 4 of the model's 26 linears (15 %), .* parameters: attn1.to_q,attn2.to_q$"
 need plan wan --target_name 'patch_embedding|.*to_k'
 stdout_has "4 of the model's 26 linears (15 %) and 1 of 1 convolutions, "
+need plan wan --rank 2 --target_name 'blocks\.1\..*to_[qk]'
+stdout_has "^LoRA: rank 2, alpha 2, 4 of the model's 26 linears (15 %) in 1 of 2 blocks, 512 parameters: attn1.to_q,attn1.to_k,attn2"
 need plan wan --target_name all-linear
 stdout_has 'parameters: .*attn2.to_out.0,ffn.net.0.proj,ffn.net.2$'
 need plan flux --target_name all-linear
@@ -141,3 +143,13 @@ stderr_has 'whose defaults differ'
 stderr_has 'LoRA: rank 2, alpha 2, 16 of'
 need run --max_train_steps 2 --resume_from_checkpoint latest
 stderr_lacks 'whose defaults differ'
+
+# ---- Wan 2.2's A14B ----
+cp -r wan a14b && cp -r a14b/transformer a14b/transformer_2
+sed 's/^{/{"boundary_ratio": 0.875, /' wan/model_index.json >a14b/model_index.json
+divided() { vtrain --latents wan.lmdb --model a14b --boundary_type high --output_dir dry --dry_run "$@"; }
+need divided --like videox-fun
+stdout_has 'shift 12, '
+stderr_lacks 'flow_shift .* 5 '
+need divided --like diffsynth
+stdout_has 'shift 5, '
