@@ -56,7 +56,8 @@ static char *text_lora(const vtrain *t)
     return text;
 }
 
-/* The lines of the model: its family and its parameters, and its LoRA. Its sizes are in config.json. */
+/* The lines of the model: its family and its parameters, and its LoRA. Its sizes are in
+ * config.json. */
 static char *text_model(const vtrain *t)
 {
     char trained[32], frozen[32];

@@ -141,6 +141,7 @@ run() { vtrain --latents wan.lmdb --model wan --output_dir run --sdpa --rank 2 -
 need run --max_train_steps 1
 stderr_has 'whose defaults differ'
 stderr_has 'LoRA: rank 2, alpha 2, 16 of'
+holds run/report.html "<th>Adapter</th><td>LoRA: rank 2, alpha 2, 16 of the model"
 need run --max_train_steps 2 --resume_from_checkpoint latest
 stderr_lacks 'whose defaults differ'
 

@@ -78,8 +78,12 @@ static void put_facts(vf_html *h, const vtrain_report *r, const vf_curves *c)
 {
     char steps[32], predicted[32], peak[32];
     vf_html_section(h, "Run");
-    if (r->model)
-        vf_html_fact(h, "Model", "%s", r->model);
+    if (r->model) {
+        const size_t n = strcspn(r->model, "\n");
+        vf_html_fact(h, "Model", "%.*s", (int)n, r->model);
+        if (r->model[n])
+            vf_html_fact(h, "Adapter", "%s", r->model + n + 1);
+    }
     vf_html_fact(h, "Steps", isfinite(c->epoch) ? "%s, %.2f epochs" : "%s",
                  vc_human_count(steps, c->steps), c->epoch);
     put_loss_facts(h, c);

@@ -16,7 +16,8 @@
 
 typedef struct vtrain_report {
     const char *title;           /* output folder */
-    const char *model;           /* "builtin DiT, width 256, 6 layers: 5,120,000 parameters" */
+    const char *model;           /* "wan2.1, LoRA: 8,192 parameters trained", then of a LoRA a line
+                                  * of its modules */
     const char *data;            /* lines about datasets and buckets, '\n' between them */
     const char *settings;        /* YAML */
     int64_t predicted_bytes, peak_bytes;
