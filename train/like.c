@@ -86,12 +86,12 @@ static vc_like_run run_of(family_run *r, const vtrain_config *c, const vtrain *t
 {
     *r = (family_run){ .c = *c };
     if (t) {
-        const vtrain_scheduler *s = &t->scheduler;
         r->known = true;
         r->guided = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(t->model_config,
                                                                   "guidance_embeds"));
-        if (r->c.objective == 0)
-            r->c.objective = 1 + (int)(s->path ? s->kind : t->family->objective);
+        vtrain_config d = *c;
+        vtrain_defaults(&d, t->family, &t->scheduler);
+        r->c.objective = d.objective;
     }
     return (vc_like_run){
         .rows = vc_vtrain_like, .of_family = vc_vtrain_like_of_family,
@@ -103,8 +103,12 @@ static vc_like_run run_of(family_run *r, const vtrain_config *c, const vtrain *t
 int vtrain_take_like_family(vtrain *t, vc_flags *set, vc_err *err)
 {
     family_run r;
-    const vc_like_run run = run_of(&r, &t->cfg, t);
-    return vc_like_take_family(set, t->cfg.like, &run, &t->cfg, err);
+    vtrain_config plain = t->cfg;
+    vtrain_defaults(&plain, t->family, &t->scheduler);
+    vc_like_run run = run_of(&r, &t->cfg, t);
+    run.options = &plain;
+    int rc = vc_like_take_family(set, t->cfg.like, &run, &t->cfg, err);
+    return rc ? rc : vc_like_say(set, t->cfg.like, &run, err);
 }
 
 int vtrain_hint_like(const vtrain_config *c, const vtrain *t, vc_flags *set, vc_err *err)

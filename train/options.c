@@ -428,22 +428,36 @@ int vtrain_check(vtrain_config *c, vc_flags *set, vc_err *err)
 
 /* ---- the family's defaults ---- */
 
-static void resolve_objective(vtrain_config *c, vc_flags *set, const vtrain_family *f,
-                              const vtrain_scheduler *s)
+void vtrain_defaults(vtrain_config *d, const vtrain_family *f, const vtrain_scheduler *s)
 {
-    if (c->objective == 0)
-        c->objective = 1 + (int)(s->path ? s->kind : f->objective);
-    bool flow = c->objective == 1 + VTRAIN_FLOW;
-    double shift = s->by_tokens.on ? 0
-                   : s->path && s->kind != VTRAIN_FLOW ? f->flow_shift : s->shift;
+    const bool full = d->training_type == VTRAIN_FULL;
+    if (d->objective == 0)
+        d->objective = 1 + (int)(s->path ? s->kind : f->objective);
+    const bool flow = d->objective == 1 + VTRAIN_FLOW;
+    d->weighting_scheme = flow ? f->density : VTRAIN_UNIFORM;
+    d->logit_mean = f->logit_mean;
+    d->logit_std = f->logit_std;
+    d->flow_shift = !flow ? 1
+                    : s->by_tokens.on ? 0
+                    : s->path && s->kind != VTRAIN_FLOW ? f->flow_shift : s->shift;
+    d->caption_dropout_p = full && !f->ssm ? 0.1 : 0;
+    d->network_alpha = (double)d->rank;
+    d->learning_rate = full ? f->lr_full : f->lr_lora;
+    d->target_name = full ? NULL : (char *)f->lora_targets;
+}
+
+static void resolve_objective(vtrain_config *c, vc_flags *set, const vtrain_family *f,
+                              const vtrain_config *d)
+{
+    c->objective = d->objective;
     if (!vc_flags_decided(set, "weighting_scheme"))
-        c->weighting_scheme = flow ? f->density : VTRAIN_UNIFORM;
+        c->weighting_scheme = d->weighting_scheme;
     if (!vc_flags_decided(set, "logit_mean"))
-        c->logit_mean = f->logit_mean;
+        c->logit_mean = d->logit_mean;
     if (!vc_flags_decided(set, "logit_std"))
-        c->logit_std = f->logit_std;
+        c->logit_std = d->logit_std;
     if (!vc_flags_decided(set, "flow_shift"))
-        c->flow_shift = flow ? shift : 1;
+        c->flow_shift = d->flow_shift;
     if (c->posterior == VTRAIN_POSTERIOR_AUTO)
         c->posterior = f->posterior_mean ? VTRAIN_POSTERIOR_MEAN : VTRAIN_POSTERIOR_SAMPLE;
 }
@@ -514,7 +528,9 @@ int vtrain_resolve(vtrain_config *c, vc_flags *set, const vtrain_family *f,
                    const vtrain_scheduler *s, vc_mode mode, vc_err *err)
 {
     bool full = c->training_type == VTRAIN_FULL;
-    resolve_objective(c, set, f, s);
+    vtrain_config d = *c;
+    vtrain_defaults(&d, f, s);
+    resolve_objective(c, set, f, &d);
     if (c->objective == 1 + VTRAIN_FLOW)
         check_by_tokens(c, set, s);
     resolve_sampler(c, set, s);
@@ -522,14 +538,14 @@ int vtrain_resolve(vtrain_config *c, vc_flags *set, const vtrain_family *f,
         drop_flow_flags(c, set);
     c->timestep_sampling = SAMPLING_AUTO;                   /* config.yaml has what it means */
     if (!vc_flags_decided(set, "caption_dropout_p"))
-        c->caption_dropout_p = full && !f->ssm ? 0.1 : 0;
+        c->caption_dropout_p = d.caption_dropout_p;
     if (!vc_flags_decided(set, "image_dropout_p"))
         c->image_dropout_p = mode >= VC_MODE_INPAINT && f->fun_dropout > 0 ? f->fun_dropout
                                                                           : f->image_dropout;
     if (!vc_flags_decided(set, "control_dropout_p"))
         c->control_dropout_p = f->fun_dropout;
     if (!full && !vc_flags_decided(set, "network_alpha"))
-        c->network_alpha = (double)c->rank;
+        c->network_alpha = d.network_alpha;
     if (!vc_flags_given(set, "guidance_scale"))
         c->guidance_scale = f->guidance;
     if (c->num_inference_steps == 0)
@@ -537,7 +553,7 @@ int vtrain_resolve(vtrain_config *c, vc_flags *set, const vtrain_family *f,
     if (!vc_flags_given(set, "mixed_precision"))
         c->mixed_precision = f->bf16 ? VTRAIN_PRECISION_BF16 : VTRAIN_PRECISION_NO;
     if (c->learning_rate == 0)
-        c->learning_rate = full ? f->lr_full : f->lr_lora;
+        c->learning_rate = d.learning_rate;
     if (c->train_batch_size == 0)
         c->train_batch_size = f->batch;
     if (c->max_train_steps == 0 && c->num_train_epochs == 0)
@@ -547,6 +563,6 @@ int vtrain_resolve(vtrain_config *c, vc_flags *set, const vtrain_family *f,
     else if (c->eval_steps == 0)
         c->eval_steps = c->checkpointing_steps;
     if (!full && !c->target_name)
-        c->target_name = (char *)f->lora_targets;
+        c->target_name = d.target_name;
     return vc_flags_verdict(set, err);
 }

@@ -182,9 +182,14 @@ int vtrain_check_ranks(vtrain_config *c, int ranks, vc_err *err);
 int vtrain_resolve(vtrain_config *c, vc_flags *set, const vtrain_family *f,
                    const vtrain_scheduler *s, vc_mode mode, vc_err *err);
 
+/* Sets those of the settings above on which --like depends too to the defaults of the family, for
+ * the training type, the objective and the rank of d. */
+void vtrain_defaults(vtrain_config *d, const vtrain_family *f, const vtrain_scheduler *s);
+
 struct vtrain;
 /* like.c. Takes the defaults of the trainer that --like names for flags that were not given: those
- * of every family, and, when t's model is known and before vtrain_resolve, those of its family. */
+ * of every family, and, when t's model is known and before vtrain_resolve, those of its family,
+ * with a note of all that differ from ours. */
 int vtrain_take_like(vtrain_config *c, vc_flags *set, vc_err *err);
 int vtrain_take_like_family(struct vtrain *t, vc_flags *set, vc_err *err);
 /* Notes which defaults of the trainer whose flags were typed differ from the settings c (like.h).

@@ -554,20 +554,23 @@ int vc_flags_replace(vc_flags *set, const char *name, const char *text, vc_err *
     return set_named(set, name, text, VC_FROM_WORDS, err);
 }
 
-void vc_flags_default(const vc_flags *set, const char *name, char *buf, size_t size)
+bool vc_flags_default(const vc_flags *set, const char *name, char *buf, size_t size)
 {
     static const char begin[] = "(default: ";
     vc_found found;
     const char *text = "none", *said;
+    bool own = false;
     int n = -1;
 
     if (vc_flags_find(set->prog, name, strlen(name), &found)) {
-        if (found.flag->value)
+        own = found.flag->value;
+        if (own)
             text = found.flag->value;
         else if (found.flag->help && (said = strstr(found.flag->help, begin)))
             n = (int)strcspn(text = said + strlen(begin), ")");
     }
     snprintf(buf, size, "%.*s", n, text);
+    return own;
 }
 
 int vc_flags_type(vc_flags *set, const char *name, size_t len, vc_err *err)

@@ -147,8 +147,8 @@ int vc_flags_replace(vc_flags *set, const char *name, const char *text, vc_err *
  * it. */
 bool vc_flags_decided(const vc_flags *set, const char *name);
 /* Writes the table's default as text; without one, the default that the help names, "(default: the
- * family's)", or "none". */
-void vc_flags_default(const vc_flags *set, const char *name, char *buf, size_t size);
+ * family's)", or "none". Returns true if the table has one. */
+bool vc_flags_default(const vc_flags *set, const char *name, char *buf, size_t size);
 /* Writes the value that the flag has in options, a struct as the program's; "none": not set. */
 void vc_flags_show(const vc_flags *set, const char *name, const void *options, char *buf,
                    size_t size);

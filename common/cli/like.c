@@ -22,31 +22,14 @@ static bool same_value(const char *a, const char *b)
 
 /* ---- --like ---- */
 
-/* Sets one flag, unless it was given, and notes it if the value differs from ours. */
-static int take_one(vc_flags *set, int like, const char *flag, const char *theirs,
-                    const char *only, int *said, vc_err *err)
-{
-    const char *peer = vc_like_peers[like - 1].name;
-    char ours[VALUE];
-    vc_flags_default(set, flag, ours, sizeof ours);
-    int rc = vc_flags_prefer(set, flag, theirs, err);
-    if (rc || same_value(ours, theirs))
-        return rc;
-    if (said && !(*said)++)
-        vc_flags_say(set, "--like %s: %-22s %-28s %s", peer, "flag", "ours", "theirs, taken");
-    vc_flags_say(set, "--like %s: %-22s %-28s %s%s%s%s", peer, flag, ours, theirs,
-                 only ? " (" : "", only ? only : "", only ? ")" : "");
-    return 0;
-}
-
 int vc_like_take(vc_flags *set, int like, const vc_like *rows, vc_like_fits *fits,
                  const void *options, vc_err *err)
 {
-    int rc = 0, said = 0;
+    int rc = 0;
     for (const vc_like *row = rows; !rc && like && row->flag; row++) {
         const char *theirs = row->value[like - 1];
         if (theirs && !vc_flags_given(set, row->flag) && (!fits || fits(options, row->flag)))
-            rc = take_one(set, like, row->flag, theirs, row->only, &said, err);
+            rc = vc_flags_prefer(set, row->flag, theirs, err);
     }
     return rc;
 }
@@ -77,10 +60,89 @@ int vc_like_take_family(vc_flags *set, int like, const vc_like_run *run, void *o
         if (family_row(run, like, row->flag) != row || vc_flags_given(set, row->flag) ||
             (run->fits && !run->fits(run->scratch, row->flag)))
             continue;
-        rc = take_one(set, like, row->flag, row->value, row->family, NULL, err);
+        rc = vc_flags_prefer(set, row->flag, row->value, err);
         if (!rc)
             rc = vc_flags_put(set, row->flag, row->value, options, err);
     }
+    return rc;
+}
+
+/* A trainer's value of a flag. */
+typedef struct theirs {
+    const char *flag, *value;
+    const char *only;            /* the kind of run or the family that has it, or NULL */
+} theirs;
+
+/* Adds a value to the list, unless the list has the flag. */
+static void add_theirs(theirs *list, const char *flag, const char *value, const char *only)
+{
+    while (list->flag && strcmp(list->flag, flag))
+        list++;
+    if (!list->flag && value)
+        *list = (theirs){ flag, value, only };
+}
+
+/* Lists the values that a trainer has, but for flags that are decided, by vc_flags_given or
+ * vc_flags_decided: malloc'ed, ended by a NULL flag. */
+static theirs *list_theirs(const vc_flags *set, const vc_like_run *run, int like,
+                           bool (*decided)(const vc_flags *set, const char *flag))
+{
+    size_t most = 1;
+    for (const vc_like *row = run->rows; row->flag; row++)
+        most++;
+    for (const vc_like_of_family *row = run->of_family; row && row->flag; row++)
+        most++;
+    theirs *list = calloc(most, sizeof *list);
+    for (const vc_like *row = run->rows; list && row->flag; row++) {
+        const vc_like_of_family *own = family_row(run, like, row->flag);
+        if (!decided(set, row->flag))
+            add_theirs(list, row->flag, own ? own->value : row->value[like - 1],
+                       own ? own->family : row->only);
+    }
+    for (const vc_like_of_family *row = run->of_family; list && row && row->flag; row++)
+        if (family_row(run, like, row->flag) == row && !decided(set, row->flag))
+            add_theirs(list, row->flag, row->value, row->family);
+    return list;
+}
+
+/* Sets the values of the list in run->scratch. */
+static int put_theirs(vc_flags *set, const vc_like_run *run, const theirs *list, vc_err *err)
+{
+    int rc = 0;
+    for (const theirs *x = list; !rc && x->flag; x++)
+        rc = vc_flags_put(set, x->flag, x->value, run->scratch, err);
+    return rc;
+}
+
+/* Writes our default: the table's, or the one of run->options where the help names one. */
+static void default_of(const vc_flags *set, const vc_like_run *run, const char *flag, char *buf)
+{
+    char value[VALUE];
+    if (vc_flags_default(set, flag, buf, VALUE) || !strcmp(buf, FOLLOWS) || !strcmp(buf, "none"))
+        return;
+    vc_flags_show(set, flag, run->options, value, sizeof value);
+    if (strcmp(value, "none"))
+        snprintf(buf, VALUE, "%s", value);
+}
+
+int vc_like_say(vc_flags *set, int like, const vc_like_run *run, vc_err *err)
+{
+    if (!like)
+        return 0;
+    const char *peer = vc_like_peers[like - 1].name;
+    theirs *list = list_theirs(set, run, like, vc_flags_given);
+    int said = 0, rc = list ? put_theirs(set, run, list, err) : vc_no_memory(err);
+    for (const theirs *x = list; !rc && x->flag; x++) {
+        char ours[VALUE];
+        default_of(set, run, x->flag, ours);
+        if (same_value(ours, x->value) || (run->fits && !run->fits(run->scratch, x->flag)))
+            continue;
+        if (!said++)
+            vc_flags_say(set, "--like %s: %-22s %-28s %s", peer, "flag", "ours", "theirs, taken");
+        vc_flags_say(set, "--like %s: %-22s %-28s %s%s%s%s", peer, x->flag, ours, x->value,
+                     x->only ? " (" : "", x->only ? x->only : "", x->only ? ")" : "");
+    }
+    free(list);
     return rc;
 }
 
@@ -121,40 +183,6 @@ static int typed_like(const vc_flags *set, char *sign, size_t size)
     return tie ? VC_LIKE_NONE : best;
 }
 
-/* A trainer's value of a flag. */
-typedef struct theirs {
-    const char *flag, *value;
-} theirs;
-
-/* Adds a value to the list, unless the list has the flag or the command decides it. */
-static void add_theirs(theirs *list, const vc_flags *set, const char *flag, const char *value)
-{
-    while (list->flag && strcmp(list->flag, flag))
-        list++;
-    if (!list->flag && value && !vc_flags_decided(set, flag))
-        *list = (theirs){ flag, value };
-}
-
-/* Lists the values that a trainer has for flags that the command does not decide: malloc'ed, ended
- * by a NULL flag. */
-static theirs *list_theirs(const vc_flags *set, const vc_like_run *run, int like)
-{
-    size_t most = 1;
-    for (const vc_like *row = run->rows; row->flag; row++)
-        most++;
-    for (const vc_like_of_family *row = run->of_family; row && row->flag; row++)
-        most++;
-    theirs *list = calloc(most, sizeof *list);
-    for (const vc_like *row = run->rows; list && row->flag; row++) {
-        const vc_like_of_family *own = family_row(run, like, row->flag);
-        add_theirs(list, set, row->flag, own ? own->value : row->value[like - 1]);
-    }
-    for (const vc_like_of_family *row = run->of_family; list && row && row->flag; row++)
-        if (family_row(run, like, row->flag) == row)
-            add_theirs(list, set, row->flag, row->value);
-    return list;
-}
-
 /* Writes the value that the run has; where the family's default is not known, or the value follows
  * another one, the default as the help has it. */
 static void value_of(const vc_flags *set, const vc_like_run *run, const char *flag, char *buf)
@@ -171,9 +199,7 @@ static int list_differences(char **all, vc_flags *set, const vc_like_run *run, c
                             vc_err *err)
 {
     static const char unknown[] = "the family's";
-    int rc = 0;
-    for (const theirs *x = list; !rc && x->flag; x++)
-        rc = vc_flags_put(set, x->flag, x->value, run->scratch, err);
+    int rc = put_theirs(set, run, list, err);
     for (const theirs *x = list; !rc && x->flag; x++) {
         char ours[VALUE], value[VALUE];
         value_of(set, run, x->flag, ours);
@@ -196,7 +222,7 @@ int vc_like_hint(vc_flags *set, const vc_like_run *run, vc_err *err)
     int like = vc_flags_given(set, "like") ? VC_LIKE_NONE : typed_like(set, sign, sizeof sign);
     if (!like)
         return 0;
-    theirs *list = list_theirs(set, run, like);
+    theirs *list = list_theirs(set, run, like, vc_flags_decided);
     int rc = list ? list_differences(&all, set, run, list, err) : vc_no_memory(err);
     const char *peer = vc_like_peers[like - 1].name;
     char *text = rc || !all ? NULL

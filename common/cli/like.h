@@ -37,9 +37,10 @@ extern const vc_like_peer vc_like_peers[VC_LIKE_PEERS];
 typedef bool vc_like_fits(const void *options, const char *flag);
 
 /* After vc_flags_parse: sets flags that were not given to the defaults of `like`, an index into
- * VC_LIKE_ALLOWED, and notes the table of those that differ from ours. */
+ * VC_LIKE_ALLOWED. */
 int vc_like_take(vc_flags *set, int like, const vc_like *rows, vc_like_fits *fits,
                  const void *options, vc_err *err);
+
 /* A run whose family is known, or nearly. */
 typedef struct vc_like_run {
     const vc_like *rows;
@@ -47,15 +48,18 @@ typedef struct vc_like_run {
     const char *family;                    /* NULL: not known, nor are the family's defaults */
     const char *variant;                   /* another name that rows of the family may have, or
                                             * NULL */
-    const void *options;                   /* as the run has them, with its defaults */
+    const void *options;                   /* as the run has them without --like, with the family's
+                                            * defaults */
     void *scratch;                         /* a copy of the options, which is overwritten */
     vc_like_fits *fits;                    /* is given `scratch`; NULL: every row has an effect */
 } vc_like_run;
 
 /* Sets the values that `like` has in the run's family alone in `options`, a struct as the
- * program's, for flags that were not given, and notes them. */
+ * program's, for flags that were not given. */
 int vc_like_take_family(vc_flags *set, int like, const vc_like_run *run, void *options,
                         vc_err *err);
+/* Notes the table of the values of `like` that differ from the run's without --like. */
+int vc_like_say(vc_flags *set, int like, const vc_like_run *run, vc_err *err);
 /* If --like was not given and the command has names that only one trainer has, notes which of its
  * defaults differ from what the run does, each once, leaving out flags that the command decides.
  * Beside errors of the flags the note is one of them. */

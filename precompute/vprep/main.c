@@ -253,6 +253,8 @@ static int take_like(vprep *p, vc_err *err)
     const vc_like_run run = { .rows = vc_vprep_like, .options = &p->c, .scratch = &theirs,
                               .fits = samples_clips };
     int rc = vc_like_take(p->flags, p->c.like, vc_vprep_like, samples_clips, &p->c, err);
+    if (!rc)
+        rc = vc_like_say(p->flags, p->c.like, &run, err);
     return rc ? rc : vc_like_hint(p->flags, &run, err);
 }
 

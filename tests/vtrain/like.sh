@@ -110,6 +110,19 @@ stdout_has 'weighting logit_normal (mean 0, deviation 1), shift 1$'
 need plan qwen --like videox-fun
 stdout_has 'a table of 1000 levels, stretched to 0.02, errors'
 
+# ---- the table of --like: what differs from our defaults for this model ----
+need plan wan --like diffsynth
+stderr_has 'lr_step_rules  *none  *0.333333:5,1$'
+stderr_has 'weighting_scheme  *logit_normal  *bell (a flow.s)$'
+stderr_has 'flow_shift  *3  *5 (wan2.1)$'
+stderr_lacks '--like diffsynth: \(learning_rate\|caption_dropout_p\|adam_beta1\|network_alpha\)'
+need plan wan --like diffsynth --training_type full-finetune
+stderr_has 'learning_rate  *1e-05  *1e-4$'
+stderr_has 'caption_dropout_p  *0.1  *0$'
+stderr_lacks '--like diffsynth: \(rank\|target_name\)'
+need plan cog --like videox-fun
+stderr_lacks '--like videox-fun: \(weighting_scheme\|flow_levels\|loss_cutoff\)'
+
 # ---- the hint: what differs from what the run does, each once ----
 hint='is a flag of diffsynth, whose defaults differ: '
 diffsynth=(--lora_base_model dit --lora_target_modules q,k,v,o,ffn.0,ffn.2 --lora_rank 32)

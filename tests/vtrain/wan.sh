@@ -21,7 +21,7 @@ is() { grep -aq "$2" "$1" || wrong "$1: expected $2"; }
 expect 0 'flow.*shift 3' train dry "${lora[@]}" --dry_run
 expect 0 'weighting bell, shift 5, a table of 1000' train dry "${lora[@]}" --dry_run \
     --like diffsynth
-output_has "like diffsynth: flow_shift  *the model's  *5 (wan2.1)"
+output_has "like diffsynth: flow_shift  *3  *5 (wan2.1)"
 absent dry
 
 # ---- a LoRA and a full finetune; one that stopped resumes to the same bits ----
