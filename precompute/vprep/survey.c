@@ -462,7 +462,7 @@ typedef struct survey {
     bool hash;
     uint32_t *first;                                     /* [rows] same_files.h */
     finding **found;                                     /* [rows] of rows that others follow */
-    int64_t done;
+    int64_t done;                                        /* rows whose files were opened */
     int rc;                                              /* first error that ends the run */
     vc_err *err;
 } survey;
@@ -512,6 +512,25 @@ static int survey_one(survey *v, int64_t i, vc_err *err)
     return rc;
 }
 
+/* Whether files are opened for a row: its medium is another one than that of the rows before, or it
+ * has files beside it. */
+static bool opens_files(const survey *v, int64_t i)
+{
+    const vf_row *row = &v->p->list.meta.rows[i];
+    bool beside = false;
+    for (int k = 0; k < VF_BESIDE; k++)
+        beside |= row->beside[k].path != NULL;
+    return v->first[i] == i || beside;
+}
+
+static uint64_t count_openings(const survey *v)
+{
+    uint64_t n = 0;
+    for (int64_t i = 0; i < v->p->list.meta.n; i++)
+        n += vprep_surveys(v->p, i) && opens_files(v, i);
+    return n;
+}
+
 /* Surveys the first row of each medium, or the rows that follow one. */
 static void survey_rows(survey *v, bool follow)
 {
@@ -528,7 +547,7 @@ static void survey_rows(survey *v, bool follow)
         int rc = survey_one(v, i, &e);
 #pragma omp critical(vprep_survey_error)
         {
-            v->done++;
+            v->done += opens_files(v, i);
             if (rc && !v->rc) {
                 v->rc = rc;
                 *v->err = e;
@@ -570,7 +589,7 @@ int vprep_survey(vprep *p, bool hash, vc_err *err)
     int rc = survey_open(&v, err);
 
     if (!rc) {
-        vc_progress_begin(p->progress, "probing", "files", (uint64_t)p->list.meta.n);
+        vc_progress_begin(p->progress, "probing", "files", count_openings(&v));
         survey_rows(&v, false);
         survey_rows(&v, true);
         vc_progress_end(p->progress);
