@@ -24,6 +24,11 @@ bool vt_param_reached(const vt_param *p)
     return p->grad && !p->grad->buf->unreached;
 }
 
+void vt_param_reach(const vt_param *p)
+{
+    p->grad->buf->unreached = false;
+}
+
 void vt_params_settle(vt_params *p)
 {
     for (int i = 0; i < p->n; i++) {
@@ -155,6 +160,7 @@ vt_adamw vt_adamw_of(const vt_param *p, const vt_adamw *o)
 {
     vt_adamw own = *o;
 
+    own.step -= p->missed;
     if (p->rate) {
         own.lr = p->rate->lr;
         own.weight_decay = p->rate->weight_decay;

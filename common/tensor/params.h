@@ -10,6 +10,7 @@ struct vt_params {
     vt_ctx *g;
     vt_param **at;                            /* in bound order; their addresses never change */
     int n, room;
+    int model;                                /* of the weights that are bound next */
     vt_loaded_fn *loaded;                     /* of vt_params_watch, or NULL */
     void *loaded_arg;
     struct vt_swap *swap;                     /* NULL: no weights are swapped */

@@ -68,9 +68,14 @@ vt_param *vt_params_at(vt_params *p, int i) { return p->at[i]; }
 vt_param *vt_params_find(vt_params *p, const char *name)
 {
     for (int i = 0; i < p->n; i++)
-        if (!strcmp(p->at[i]->name, name))
+        if (p->at[i]->model == p->model && !strcmp(p->at[i]->name, name))
             return p->at[i];
     return NULL;
+}
+
+void vt_params_model(vt_params *p, int i)
+{
+    p->model = i;
 }
 
 /* Returns a, b and c joined, in malloc'ed memory. */
@@ -108,7 +113,8 @@ static vt_param *add(vt_params *p, const char *name, const char *module, vt_tens
         free(w);
         return NULL;
     }
-    *w = (vt_param){ .name = nm, .module = mod, .t = t, .lin = lin, .role = role, .block = -1 };
+    *w = (vt_param){ .name = nm, .module = mod, .t = t, .lin = lin, .role = role, .block = -1,
+                     .model = p->model };
     return p->at[p->n++] = w;
 }
 
@@ -445,6 +451,7 @@ static int add_factor(vt_params *p, const vt_param *of, const char *suffix, int 
         rc = w ? train(p, w, err) : VC_ENOMEM;
         if (w) {
             w->block = of->block;
+            w->model = of->model;
             *slot = t;
         }
     }

@@ -43,6 +43,9 @@ typedef struct vt_param {
     vt_lin *lin;                              /* the linear that it is part of, or NULL */
     char *module;                             /* a linear's name without .weight, or NULL */
     int block;                                /* vt_block.index of its block, or -1 */
+    int model;                                /* of vt_params_model */
+    int64_t missed;                           /* steps that the optimiser took without it, which its
+                                               * moments do not count */
     enum { VT_P_BASE, VT_P_LORA_A, VT_P_LORA_B } role;
     const struct vt_adamw_rate *rate;         /* own rate and decay, borrowed; NULL: the step's */
     bool buffer, trained;
@@ -99,10 +102,15 @@ void vt_params_watch(vt_params *p, vt_loaded_fn *loaded, void *arg);
 int vt_params_bind(vt_params *p, const vt_weight *table, const char *prefix, int index, void *base,
                    const int64_t *sizes, const vt_source *src, vc_err *err);
 
+/* Weights bound from here on are those of model i, at first 0, whose names may be those of another
+ * model's. A LoRA's pairs belong to the model of their linear. */
+void vt_params_model(vt_params *p, int i);
+
 vt_ctx *vt_params_context(const vt_params *p);
 int vt_params_count(const vt_params *p);
 vt_param *vt_params_at(vt_params *p, int i);  /* in the order bound */
-vt_param *vt_params_find(vt_params *p, const char *name);           /* or NULL */
+/* Finds a parameter of the model of vt_params_model; NULL: there is none. */
+vt_param *vt_params_find(vt_params *p, const char *name);
 
 /* Trained parameters become f32 copies with an f32 gradient; all others stay frozen. Call before
  * the first step. match NULL: everything but buffers is trained. */
@@ -131,6 +139,9 @@ void vt_params_settle(vt_params *p);
  * The optimiser changes no parameter whose gradient is missing, and no moment of it, as torch.optim
  * does where grad is None. */
 bool vt_param_reached(const vt_param *p);
+/* After vt_params_settle: counts the parameter as reached, because another rank's backward wrote
+ * its gradient, with which this rank's was summed. */
+void vt_param_reach(const vt_param *p);
 
 /* Memory of parameters. Lent memory (vt_param_lend_grad, vt_param_lend_values) is not counted. */
 typedef struct vt_param_bytes {
