@@ -298,6 +298,63 @@ static void test_range_of_v(void **state)
     vtrain_objective_close(o);
 }
 
+/* Rows of a micro-batch lie on one side of the boundary between two transformers, and over many
+ * micro-batches each row has the distribution of all draws, whose quantiles are uniform; also where
+ * a step's micro-batches draw from parts of the range. */
+static const struct {
+    vtrain_density density; double shift; bool stratified, keep; int64_t micros, grid;
+} divided[] = {
+    { VTRAIN_UNIFORM, 1, false, false, 1, 0 },
+    { VTRAIN_UNIFORM, 5, true, false, 4, 0 },
+    { VTRAIN_LOGIT_NORMAL, 3, false, false, 1, 0 },
+    { VTRAIN_LOGIT_NORMAL, 1, true, false, 2, 0 },
+    { VTRAIN_MODE, 1, true, false, 8, 0 },
+    { VTRAIN_UNIFORM, 3, true, true, 4, 1000 },
+};
+
+static void test_divided(void **state)
+{
+    (void)state;
+    enum { ROWS = 2, MICROS = 2000, PARTS = 10 };
+    for (size_t i = 0; i < COUNT(divided); i++) {
+        const double divide = 0.7;
+        const vtrain_objective_opts opts = {
+            .kind = VTRAIN_FLOW, .density = divided[i].density, .logit_mean = 0.5, .logit_std = 1,
+            .mode_scale = 1.29, .shift = divided[i].shift, .divide = divide,
+            .least = divided[i].keep ? 300 : 0, .most = divided[i].keep ? 900 : 1000,
+            .keep_shape = divided[i].keep, .stratified = divided[i].stratified,
+            .micros = divided[i].micros, .grid = divided[i].grid,
+        };
+        vtrain_objective *o;
+        assert_int_equal(vtrain_objective_open(&o, &opts, NULL), 0);
+        double edge[PARTS + 1], high = 0;
+        int seen[ROWS][PARTS] = { { 0 } };
+        for (int k = 0; k <= PARTS; k++)
+            edge[k] = vtrain_level_of(o, 1, (k == PARTS ? PARTS - 1e-9 : k) / (double)PARTS).sigma;
+        for (uint64_t micro = 0; micro < MICROS; micro++) {
+            vtrain_level first = vtrain_level_row(o, 1, 7, 0, micro);
+            double own = vtrain_level_of(o, 1, vtrain_level_draw(o, 7, 0, micro)).sigma;
+            assert_true(first.sigma == own);
+            high += !vtrain_level_low(o, &first);
+            for (uint32_t row = 0; row < ROWS; row++) {
+                vtrain_level l = vtrain_level_row(o, 1, 7, row, micro);
+                assert_true((l.sigma < divide) == (first.sigma < divide));
+                int k = 0;
+                while (k < PARTS - 1 && (edge[PARTS] < edge[0] ? l.sigma < edge[k + 1]
+                                                               : l.sigma >= edge[k + 1]))
+                    k++;
+                seen[row][k]++;
+            }
+        }
+        near(vtrain_share_high(o, 1), high / MICROS, 0.03);
+        for (int row = 0; row < ROWS; row++)
+            for (int k = 0; k < PARTS; k++)
+                if (abs(seen[row][k] - MICROS / PARTS) > 60)     /* 4.5 standard deviations */
+                    fail_msg("%zu: row %d, part %d: %d draws", i, row, k, seen[row][k]);
+        vtrain_objective_close(o);
+    }
+}
+
 /* ---- v-prediction ---- */
 
 static vtrain_objective *open_v(double snr_shift)
@@ -429,6 +486,10 @@ static void test_refused(void **state)
         { .kind = VTRAIN_FLOW, .shift = 1, .least = NAN, .most = 200 },
         { .kind = VTRAIN_FLOW, .shift = 1, .least = 0, .most = 1001 },
         { .kind = VTRAIN_FLOW, .shift = 1, .most = 500, .boundary = 0.875 },
+        { .kind = VTRAIN_FLOW, .shift = 1, .most = 875, .boundary = 0.875 },
+        { .kind = VTRAIN_V, .beta_start = 0.1, .beta_end = 0.2, .snr_shift = 1, .divide = 0.5 },
+        { .kind = VTRAIN_FLOW, .shift = 1, .density = VTRAIN_MODE, .mode_scale = 2,
+          .logit_std = 1, .divide = 0.5 },
         { .kind = VTRAIN_FLOW, .shift = 1, .least = 900, .most = 1000, .boundary = 0.875,
           .low = true },
         { .kind = VTRAIN_FLOW, .shift = 1, .least = 250.2, .most = 250.7, .grid = 1000,
@@ -451,6 +512,7 @@ int main(void)
         cmocka_unit_test(test_rules),        cmocka_unit_test(test_clip),
         cmocka_unit_test(test_flow),         cmocka_unit_test(test_flow_extremes),
         cmocka_unit_test(test_boundary),     cmocka_unit_test(test_averages),
+        cmocka_unit_test(test_divided),
         cmocka_unit_test(test_schedule),     cmocka_unit_test(test_v_identity),
         cmocka_unit_test(test_range),        cmocka_unit_test(test_range_of_v),
         cmocka_unit_test(test_strata),       cmocka_unit_test(test_draws),

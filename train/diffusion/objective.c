@@ -50,7 +50,7 @@ static int check_range(const vtrain_objective_opts *o, vc_err *err)
     if (!(o->least >= 0 && o->most <= TIMES && (o->least < o->most || o->most == 0)))
         return vc_fail(err, VC_EINVAL, "--min_timestep %g, --max_timestep %g: a range of timesteps "
                        "begins below its end and lies within 0 to 1000", o->least, o->most);
-    if (o->boundary > 0 && o->most > 0 && (o->low ? least >= o->boundary : most < o->boundary))
+    if (o->boundary > 0 && o->most > 0 && (o->low ? least >= o->boundary : most <= o->boundary))
         return vc_fail(err, VC_EINVAL, "--min_timestep %g, --max_timestep %g: --boundary_type %s "
                        "trains the levels %s %g alone, and none of them lies in this range",
                        o->least, o->most, o->low ? "low" : "high", o->low ? "below" : "from",
@@ -69,10 +69,11 @@ static int check(const vtrain_objective_opts *o, vc_err *err)
         return vc_fail(err, VC_EINVAL, "a table of %lld levels", (long long)o->grid);
     if (!(o->logit_std > 0) && o->density == VTRAIN_LOGIT_NORMAL)
         return vc_fail(err, VC_EINVAL, "logit std %g: must be above 0", o->logit_std);
-    if (o->boundary > 0 && o->kind == VTRAIN_V)
+    double at = fmax(o->boundary, o->divide);
+    if (at > 0 && o->kind == VTRAIN_V)
         return vc_fail(err, VC_EINVAL, "a boundary of %g lies between levels of a flow: this model "
-                       "predicts v", o->boundary);
-    if (is_cut(o) && o->density == VTRAIN_MODE && !(fabs(o->mode_scale - 0.375) <= 1.375))
+                       "predicts v", at);
+    if ((is_cut(o) || o->divide > 0) && o->density == VTRAIN_MODE && !(fabs(o->mode_scale - 0.375) <= 1.375))
         return vc_fail(err, VC_EINVAL, "mode scale %g: with a boundary or a range that keeps the "
                        "distribution's shape, -1 to 1.75 is possible", o->mode_scale);
     if (o->kind == VTRAIN_V && !(o->beta_start > 0 && o->beta_end > o->beta_start &&
@@ -322,6 +323,50 @@ double vtrain_level_draw(const vtrain_objective *o, uint64_t seed, uint32_t row,
     int64_t place = (int64_t)(micro % (uint64_t)o->o.micros);
     int64_t group = place / (o->o.micros / o->strata);
     return ((double)group + r) / (double)o->strata;
+}
+
+bool vtrain_level_low(const vtrain_objective *o, const vtrain_level *l)
+{
+    return l->sigma < o->o.divide;
+}
+
+static bool is_low(const vtrain_objective *o, int64_t tokens, double r)
+{
+    const vtrain_level l = vtrain_level_of(o, tokens, r);
+    return vtrain_level_low(o, &l);
+}
+
+/* The quantile nearest to `to` whose level is on the boundary's side of that of `from`. */
+static double reach(const vtrain_objective *o, int64_t tokens, double from, double to)
+{
+    enum { BITS = 52 };
+    const bool low = is_low(o, tokens, from);
+    if (is_low(o, tokens, to) == low)
+        return to;
+    for (int i = 0; i < BITS; i++) {
+        double middle = from + (to - from) / 2;
+        *(is_low(o, tokens, middle) == low ? &from : &to) = middle;
+    }
+    return from;
+}
+
+vtrain_level vtrain_level_row(const vtrain_objective *o, int64_t tokens, uint64_t seed,
+                              uint32_t row, uint64_t micro)
+{
+    double r = vtrain_level_draw(o, seed, row, micro), n = (double)o->strata;
+    if (o->o.divide > 0 && row > 0) {
+        double first = vtrain_level_draw(o, seed, 0, micro), group = floor(first * n);
+        double least = reach(o, tokens, first, group / n);
+        double most = reach(o, tokens, first, (group + 1) / n);
+        r = least + (r * n - group) * (most - least);
+    }
+    return vtrain_level_of(o, tokens, r);
+}
+
+double vtrain_share_high(const vtrain_objective *o, int64_t tokens)
+{
+    double first = reach(o, tokens, 0, 1);
+    return is_low(o, tokens, 0) ? 1 - first : first;
 }
 
 double vtrain_alpha_bar(const vtrain_objective *o, int t)

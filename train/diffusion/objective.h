@@ -18,6 +18,12 @@
  *
  *     x_t = sqrt(A) x + sqrt(1-A) n, target sqrt(A) n - sqrt(1-A) x.
  *
+ * Two transformers may divide the levels between them, at a boundary. A run that trains one of them
+ * draws its levels alone. A run that trains both draws all levels, but the rows of a micro-batch
+ * belong to one transformer: the first row's level decides which, and the levels of the other rows
+ * have the distribution of all draws on that side of the boundary, so that over many micro-batches
+ * each row has the distribution of all draws.
+ *
  * A draw is a pure function of (seed, micro-batch, row): VC_DRAW_SIGMA. An objective is immutable
  * after open. */
 #ifndef TRAIN_DIFFUSION_OBJECTIVE_H
@@ -62,6 +68,7 @@ typedef struct vtrain_objective_opts {
      * only those below the boundary, are drawn. 0: all levels are. */
     double boundary;
     bool low;
+    double divide;               /* flow: the boundary where both are trained; 0: they are not */
     /* --uniform_sampling: micro-batch m of a step of `micros` draws from its own part of u */
     bool stratified;
     int64_t micros;
@@ -91,6 +98,15 @@ typedef struct vtrain_level {
 vtrain_level vtrain_level_of(const vtrain_objective *o, int64_t tokens, double r);
 /* The quantile that row `row` of micro-batch `micro` draws, stratified or not. */
 double vtrain_level_draw(const vtrain_objective *o, uint64_t seed, uint32_t row, uint64_t micro);
+/* The level that the row draws; with opts.divide a level on the side of the boundary on which the
+ * micro-batch's row 0 has its level. */
+vtrain_level vtrain_level_row(const vtrain_objective *o, int64_t tokens, uint64_t seed,
+                              uint32_t row, uint64_t micro);
+/* True for a level below opts.divide. */
+bool vtrain_level_low(const vtrain_objective *o, const vtrain_level *l);
+/* With opts.divide: the share of levels from the boundary on among those drawn for a sample of
+ * `tokens` tokens. */
+double vtrain_share_high(const vtrain_objective *o, int64_t tokens);
 /* For sampling: the level of a shifted sigma (flow) or of an integer t (v). */
 vtrain_level vtrain_level_at(const vtrain_objective *o, double sigma_or_t);
 /* alphas_cumprod[t], and all 1000 of them; v only. */
