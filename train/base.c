@@ -4,11 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/os/file.h"
 #include "train/beside.h"
 #include "train/models/weights.h"
 
 struct vtrain_base {
-    const vtrain_weights *weights;
+    const vtrain_weights *weights[VTRAIN_HALVES];      /* of two transformers; else one, and NULL */
+    char *path;
     vtrain_base_id id;                        /* path borrowed */
     bool known;                               /* id.weights is filled in */
     vtrain_beside job;                        /* hashes the weights into id.weights */
@@ -16,10 +18,32 @@ struct vtrain_base {
     vc_err err;
 };
 
+/* Makes one key of two. */
+static vf_key joined(const vf_key *a, const vf_key *b)
+{
+    vf_hasher h;
+    vf_hasher_begin(&h, "transformers");
+    vf_hasher_bytes(&h, "transformer", a, sizeof *a);
+    vf_hasher_bytes(&h, "transformer_2", b, sizeof *b);
+    return vf_hasher_end(&h);
+}
+
+static int hash_all(vtrain_base *b, const atomic_int *stop, vc_err *err)
+{
+    vf_key low;
+    int rc = vtrain_weights_hash(&b->id.weights, b->weights[0], stop, err);
+    if (rc || !b->weights[1])
+        return rc;
+    rc = vtrain_weights_hash(&low, b->weights[1], stop, err);
+    if (!rc)
+        b->id.weights = joined(&b->id.weights, &low);
+    return rc;
+}
+
 static void hash(void *arg, const atomic_int *stop)
 {
     vtrain_base *b = arg;
-    b->rc = vtrain_weights_hash(&b->id.weights, b->weights, stop, &b->err);
+    b->rc = hash_all(b, stop, &b->err);
 }
 
 static bool same_key(const vf_key *a, const vf_key *b)
@@ -33,7 +57,7 @@ static int compare_bytes(vtrain *t, vtrain_base *b, const vtrain_base_id *had, v
     char is[VF_KEY_HEX], was[VF_KEY_HEX];
     vc_say(t->ui, "%s: these files are not those that the checkpoint began with: their weights are "
            "hashed and compared", b->id.path);
-    int rc = vtrain_weights_hash(&b->id.weights, b->weights, t->stop, err);
+    int rc = hash_all(b, t->stop, err);
     b->known = rc == 0;
     if (rc || same_key(&b->id.weights, &had->weights))
         return rc;
@@ -91,9 +115,19 @@ int vtrain_base_open(vtrain *t, vc_err *err)
     vtrain_base *b = t->base = calloc(1, sizeof *b);
     if (!b)
         return vc_no_memory(err);
-    b->weights = t->weights;
-    b->id.path = (char *)vtrain_weights_path(t->weights);
+    const vtrain_weights *low = t->low_weights;
+    b->weights[0] = t->weights;
+    b->weights[1] = low;
+    b->path = vc_format("%s%s%s", vtrain_weights_path(t->weights), low ? " and " : "",
+                        low ? vtrain_weights_path(low) : "");
+    if (!b->path)
+        return vc_no_memory(err);
+    b->id.path = b->path;
     b->id.files = vtrain_weights_files(t->weights);
+    if (low) {
+        const vf_key of_low = vtrain_weights_files(low);
+        b->id.files = joined(&b->id.files, &of_low);
+    }
     int rc = t->from_dir ? compare(t, b, err) : 0;
     if (rc || b->known || t->cfg.dry_run || !vtrain_leads(t))
         return rc;
@@ -123,5 +157,6 @@ void vtrain_base_close(vtrain_base *b)
     if (!b)
         return;
     vtrain_beside_stop(&b->job);
+    free(b->path);
     free(b);
 }

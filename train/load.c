@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/os/progress.h"
+#include "train/experts.h"
 #include "train/models/weights.h"
 #include "train/output/export.h"
 #include "train/vtrain.h"
@@ -49,7 +50,8 @@ static bool swaps(const vtrain *t)
 static int loaded(void *arg, size_t bytes, vc_err *err)
 {
     vtrain *t = arg;
-    double all = vtrain_weights_file_bytes(t->weights);
+    double all = vtrain_weights_file_bytes(t->weights) +
+                 vtrain_weights_file_bytes(t->low_weights);
     if (t->loaded == 0 && all >= SHOWN)
         vc_progress_begin(t->ui, "loading weights", "MB", (uint64_t)(all / MB));
     t->loaded += (double)bytes;
@@ -57,10 +59,27 @@ static int loaded(void *arg, size_t bytes, vc_err *err)
     return *t->stop ? vc_fail(err, VC_ESTOP, "stopped while weights were loaded") : 0;
 }
 
+/* Loads the second of two transformers, as the first was loaded. */
+static int load_low(vtrain *t, const vt_source *first, vc_err *err)
+{
+    vt_source src = vtrain_weights_source(t->low_weights, t->cfg.dry_run);
+    src.seed = first->seed;
+    vt_params_model(t->params, 1);
+    int rc = vtrain_dit_open(&t->both[1], t->family, t->model_config, t->params, &src, err);
+    if (!rc)
+        rc = vtrain_weights_check(t->low_weights, t->params, err);
+    vt_params_model(t->params, 0);
+    return vc_context(err, rc, "%s", vtrain_weights_path(t->low_weights));
+}
+
 int vtrain_load_model(vtrain *t, vc_err *err)
 {
     vt_source src = { .seed = (uint64_t)t->cfg.seed, .on_host = swaps(t) };
     bool on_host = src.on_host;
+    if (on_host && vtrain_both(t))
+        return vc_fail(err, VC_EUSAGE, "--boundary_type both: blocks of two transformers cannot be "
+                       "swapped yet: leave out --blocks_to_swap and --low_vram, or train the "
+                       "transformers in two runs, with high and with low");
     if (t->weights) {
         src = vtrain_weights_source(t->weights, t->cfg.dry_run);
         src.seed = (uint64_t)t->cfg.seed;
@@ -74,9 +93,12 @@ int vtrain_load_model(vtrain *t, vc_err *err)
                         "--export_pipeline");
     if (!rc)
         rc = vtrain_dit_open(&t->model, t->family, t->model_config, t->params, &src, err);
+    t->both[0] = vtrain_both(t) ? t->model : NULL;
     if (!rc && t->weights)
         rc = vtrain_weights_check(t->weights, t->params, err);
     if (rc && t->weights)
         return vc_context(err, rc, "%s", vtrain_weights_path(t->weights));
+    if (!rc && vtrain_both(t))
+        rc = load_low(t, &src, err);
     return rc ? rc : vtrain_fit_data(t, err);
 }

@@ -9,6 +9,7 @@
 #include "common/os/file.h"
 #include "common/os/map.h"
 #include "train/encoders.h"
+#include "train/experts.h"
 #include "train/groups.h"
 #include "train/notes.h"
 #include "train/output/report.h"
@@ -126,6 +127,7 @@ static int run_micro(vtrain *t, loop *l, int64_t i, const vtrain_batch *b, doubl
     if (rc)
         rc = vtrain_memory_remedy(t, b->group, rc, err);
     own->loss = (double)m.loss;
+    own->low = m.low;
     note_device(t, l, own);
     return vc_context(err, rc, "step %lld", (long long)t->step + 1);
 }
@@ -191,6 +193,10 @@ static int update(vtrain *t, const loop *l, vtrain_record *r, vc_err *err)
     r->grad_norm *= mean;
     if (!isfinite(r->grad_norm))
         return bad_loss(t, l, "gradient norm", r->grad_norm, r, err);
+    rc = vtrain_experts_reached(t, err);
+    if (rc)
+        return rc;
+    vtrain_experts_before(t);
     vtrain_groups_at(t->groups, t->step, t->plan.steps);
     r->lr = vtrain_group_lr(t->groups, 0);
     r->group = vtrain_groups_notes(t->groups, &r->n_groups);
@@ -207,6 +213,7 @@ static int update(vtrain *t, const loop *l, vtrain_record *r, vc_err *err)
         if (t->ema)
             vt_ema_update(t->ema, t->params, average_decay(t));
     }
+    vtrain_experts_after(t, (bool[]){ r->of[0].n > 0, r->of[1].n > 0 });
     t->time.update += vc_seconds() - start;
     return rc;
 }

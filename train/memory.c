@@ -52,7 +52,8 @@ static int64_t standing_bytes(const vtrain *t)
     size_t averages = t->ema ? (size_t)b.trained * sizeof(float) : 0;
     size_t state = t->zero ? vtrain_zero_bytes(t->zero) : vt_adamw_bytes(&t->adam) + averages;
     return (int64_t)(b.values + b.grads + state + vtrain_loader_bytes(t->loader) +
-                     vtrain_weights_bytes(t->weights) + vtrain_dist_bytes(t->dist));
+                     vtrain_weights_bytes(t->weights) + vtrain_weights_bytes(t->low_weights) +
+                     vtrain_dist_bytes(t->dist));
 }
 
 /* Bytes that a step may take on this rank: its tensors, and the kernels' scratch. */

@@ -36,10 +36,10 @@ void vtrain_levels_draw(vtrain_levels *v, const vtrain *t, const vtrain_micro *m
     v->front = clean_frames(t, m->batch->dim[2]);
     for (int row = 0; row < m->batch->rows; row++) {
         uint32_t drawn = m->batch->first + (uint32_t)row;
-        double r = m->level;
-        if (r < 0)
-            r = vtrain_level_draw(t->objective, m->seed, drawn, m->number);
-        vtrain_level l = vtrain_level_of(t->objective, tokens, r);
+        vtrain_level l = m->level < 0
+            ? vtrain_level_row(t->objective, tokens, m->seed, drawn, m->number)
+            : vtrain_level_of(t->objective, tokens, m->level);
+        v->low = vtrain_level_low(t->objective, &l);
         bool clean = v->front && vc_train_unit(m->seed, 0, drawn, (uint32_t)m->number,
                                                VC_DRAW_FIRST_FRAME) <
                                      t->cfg.first_frame_conditioning_p;
@@ -53,6 +53,7 @@ void vtrain_levels_set(vtrain_levels *v, const vtrain *t, int64_t rows, const vt
 {
     vtrain_fit fit;
     v->front = 0;
+    v->low = vtrain_level_low(t->objective, l);
     if (clean) {
         t->family->fit(t->model, &fit);
         v->front = fit.mult[0];

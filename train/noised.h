@@ -15,6 +15,8 @@
 typedef struct vtrain_levels {
     float t[VTRAIN_ROWS], weight[VTRAIN_ROWS], sigma[VTRAIN_ROWS];
     float x_of[VTRAIN_ROWS], n_of[VTRAIN_ROWS], tx_of[VTRAIN_ROWS], tn_of[VTRAIN_ROWS];
+    bool low;                                 /* of all rows, where two transformers are trained:
+                                               * the levels are those of low noise */
     bool clean[VTRAIN_ROWS];                  /* the row's first frames have no noise */
     int front;                                /* number of such frames in a clean row: the latent
                                                * frames of a token; 0: no row may be clean */

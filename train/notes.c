@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "train/experts.h"
+
 int vtrain_notes_open(vtrain_notes *s, const vtrain *t, vc_err *err)
 {
     size_t batch = (size_t)t->cfg.train_batch_size, runs = (size_t)vtrain_runs(t);
@@ -64,6 +66,8 @@ static void add_note(vtrain_notes *s, vtrain *t, vtrain_record *r, const vtrain_
     count->zeroed += n->zeroed;
     *tokens += n->tokens;
     r->loss += n->loss;
+    r->of[n->low].loss += n->loss;
+    r->of[n->low].n++;
     add_bucket(s, n->bucket);
 }
 
@@ -93,6 +97,9 @@ int vtrain_notes_gather(vtrain_notes *s, vtrain *t, vtrain_record *r, vtrain_cou
         r->graph_replays = fmax(r->graph_replays, replays);
     }
     r->loss /= (double)vtrain_runs(t);
+    r->halves = vtrain_both(t);
+    for (int i = 0; i < VTRAIN_HALVES; i++)
+        r->of[i].loss = r->of[i].n ? r->of[i].loss / (double)r->of[i].n : NAN;
     r->bucket = s->bucket;
     r->sample = s->keys;
     return 0;

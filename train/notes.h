@@ -13,6 +13,7 @@ typedef struct vtrain_micro_note {
     double device_waits, graph_replays;       /* as vtrain_record's */
     uint64_t tokens;
     uint32_t rows, dropped, zeroed;
+    bool low;                                 /* as vtrain_micro's */
     char bucket[32];                          /* name, since data may grow within a step */
     char key[][VTRAIN_KEY];                   /* [train_batch_size] */
 } vtrain_micro_note;

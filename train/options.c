@@ -63,6 +63,9 @@ static int take_origin(void *arg, const char *slot, const char *path, vc_err *er
         return vc_flags_prefer(arg, slot, path, err);
     if (strncmp(slot, "transformer", 11))
         return 0;
+    if (vc_flags_decided(arg, "transformer") && !vc_flags_given(arg, "transformer"))
+        return vc_fail(err, VC_EUSAGE, "%s is a second transformer: leave one out, or give both "
+                       "with --transformer LOW --transformer_high HIGH", path);
     for (int i = 0; !rc && i < 2; i++)
         if (!strcmp(vc_path_base(path), types[i].folder))
             rc = vc_flags_prefer(arg, "boundary_type", types[i].type, err);
@@ -124,7 +127,7 @@ static void check_files(const vtrain_config *c, vc_flags *set)
 {
     const struct { const char *flag, *path; } paths[] = {
         { "model", c->model }, { "transformer", c->transformer }, { "scheduler", c->scheduler },
-        { "lora_checkpoint", c->lora_checkpoint }, { "preset_lora_path", c->preset_lora_path },
+        { "transformer_high", c->transformer_high }, { "lora_checkpoint", c->lora_checkpoint }, { "preset_lora_path", c->preset_lora_path },
     };
     vc_err e;
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
@@ -176,6 +179,10 @@ static void check_model(vtrain_config *c, vc_flags *set)
         vc_flags_wrong(set, "--dit_width, --dit_layers, --dit_heads and --dit_patch size a new "
                        "built-in DiT; the sizes of a --model are in its config.json");
     check_fp8(c, set);
+    if (fresh && c->transformer_high)
+        vc_flags_wrong(set, "--transformer_high: the other transformer is missing: give it with "
+                       "--transformer, or both with --model; to train the one for high noise alone, "
+                       "give --transformer %s --boundary_type high", c->transformer_high);
     if (c->preset_lora_path && fresh)
         vc_flags_wrong(set, "--preset_lora_path: there are no weights to fold it into: give "
                        "--model or --transformer");

@@ -8,6 +8,7 @@
 #include "common/os/file.h"
 #include "common/os/streams.h"
 #include "train/diffusion/loss.h"
+#include "train/experts.h"
 #include "train/groups.h"
 #include "train/models/lora.h"
 #include "train/vtrain.h"
@@ -62,11 +63,12 @@ static char *text_model(const vtrain *t)
 {
     char trained[32], frozen[32];
     vt_param_bytes b = vt_params_bytes(t->params);
+    const char *of = vtrain_both(t) ? "transformer and transformer_2"
+                     : t->boundary > 0 ? vtrain_transformer_name(t) : NULL;
     char *text = vc_format("%s, %s%s%s: %s parameters trained, %s frozen",
                            vtrain_family_name(t->family),
                            t->cfg.training_type == VTRAIN_LORA ? "LoRA" : "full finetune",
-                           t->boundary ? " of " : "",
-                           t->boundary ? vtrain_transformer_name(t) : "",
+                           of ? " of " : "", of ? of : "",
                            vc_human_count(trained, (uint64_t)b.trained),
                            vc_human_count(frozen, (uint64_t)b.frozen));
     char *lora = t->targets ? text_lora(t) : NULL;
@@ -288,10 +290,35 @@ static void range_text(char *text, size_t size, const vtrain_config *c)
         snprintf(text, size, ", %s %g to %g", how, c->min_timestep, c->max_timestep);
 }
 
+/* Which levels are drawn, and for which of two transformers. */
+static void levels_text(char *text, size_t size, const vtrain *t)
+{
+    const uint32_t tokens = vtrain_data_group(t->data, 0)->tokens;
+    *text = '\0';
+    if (vtrain_both(t))
+        snprintf(text, size, ", levels from %g for transformer (%.0f%% of micro-batches), below "
+                 "for transformer_2", t->boundary,
+                 100 * vtrain_share_high(t->objective, (int64_t)tokens));
+    else if (t->boundary > 0)
+        snprintf(text, size, ", only levels %s %g",
+                 t->cfg.boundary_type == VTRAIN_SIDE_LOW ? "below" : "from", t->boundary);
+}
+
+/* Warns of two transformers of which one gets no level. */
+static void warn_idle(const vtrain *t)
+{
+    const uint32_t tokens = vtrain_data_group(t->data, 0)->tokens;
+    double high = vtrain_both(t) ? vtrain_share_high(t->objective, (int64_t)tokens) : 0.5;
+    if (high <= 0 || high >= 1)
+        vc_warn(t->ui, "--boundary_type both: no level %s %g is drawn, so that %s stays as it is",
+                high <= 0 ? "from" : "below", t->boundary,
+                high <= 0 ? "transformer" : "transformer_2");
+}
+
 static void say_loss(const vtrain *t)
 {
     const vtrain_config *c = &t->cfg;
-    char scheme[32], normal[64] = "", shift[200], levels[48] = "", table[80] = "", error[96];
+    char scheme[32], normal[64] = "", shift[200], levels[160] = "", table[80] = "", error[96];
     char range[80];
     int n = 0;
     error_text(error, sizeof error, t);
@@ -308,9 +335,8 @@ static void say_loss(const vtrain *t)
         snprintf(normal, sizeof normal, " (mean %g, deviation %g)", c->logit_mean, c->logit_std);
     if (c->weighting_scheme == VTRAIN_MODE)
         snprintf(normal, sizeof normal, " (scale %g)", c->mode_scale);
-    if (t->boundary)
-        snprintf(levels, sizeof levels, ", only levels %s %g",
-                 c->boundary_type == VTRAIN_SIDE_LOW ? "below" : "from", t->boundary);
+    levels_text(levels, sizeof levels, t);
+    warn_idle(t);
     shift_text(shift, sizeof shift, t);
     say(t, "loss: flow matching, weighting %s%s, shift %s%s%s%s%s",
         word_of(t, "weighting_scheme", scheme, sizeof scheme), normal, shift, table, range, levels,

@@ -314,6 +314,8 @@ int vtrain_resume(vtrain *t, vc_err *err)
     vtrain_state now = { 0 };
     t->micro = s->micro;
     t->average_from = s->average_from;
+    for (int i = 0; i < VTRAIN_HALVES; i++)
+        t->updates[i] = s->updates[i];
     int rc = vtrain_state_of(t, &now, err);
     if (!rc)
         rc = check_state(t, s, &now, err);

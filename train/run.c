@@ -12,8 +12,8 @@
 #include "common/os/threads.h"
 #include "formats/tensors/transformers.h"
 #include "train/base.h"
-#include "train/diffusion/shift.h"
 #include "train/encoders.h"
+#include "train/experts.h"
 #include "train/groups.h"
 #include "train/models/lora.h"
 #include "train/models/weights.h"
@@ -26,58 +26,6 @@
 #include "train/trace.h"
 
 /* ---- the model ---- */
-
-const char *vtrain_transformer_name(const vtrain *t)
-{
-    return t->cfg.boundary_type == VTRAIN_SIDE_LOW ? "transformer_2" : "transformer";
-}
-
-/* Takes the range of levels that DiffSynth-Studio's flags give for --boundary_type. They are shares
- * of its list of levels: 0.417 of Wan 2.2's T2V is the level 0.875. */
-static int read_range(vtrain_config *c, double boundary, vc_err *err)
-{
-    enum { SHIFT = 5 };
-    double least = c->min_timestep_boundary, most = c->max_timestep_boundary;
-    double level = vtrain_shifted(SHIFT, 1 - (most < 1 ? most : least));
-    int type = most < 1 ? VTRAIN_SIDE_HIGH : VTRAIN_SIDE_LOW;
-    if (least == 0 && most == 1)
-        return 0;
-    if ((least > 0 && most < 1) || !(fabs(level - boundary) < 0.01))
-        return vc_fail(err, VC_EUSAGE, "--min_timestep_boundary %g, --max_timestep_boundary %g: "
-                       "levels on one side of %.3g, but the model's boundary_ratio is %g: give "
-                       "--boundary_type high or low instead", least, most, level, boundary);
-    if (c->boundary_type != VTRAIN_SIDE_FULL && c->boundary_type != type)
-        return vc_fail(err, VC_EUSAGE, "--min_timestep_boundary %g, --max_timestep_boundary %g: "
-                       "these are the levels of the other --boundary_type: leave them out", least,
-                       most);
-    c->boundary_type = type;
-    return 0;
-}
-
-/* Checks --boundary_type: required for a model of two transformers, not allowed for one. */
-static int open_boundary(vtrain *t, vc_err *err)
-{
-    vtrain_config *c = &t->cfg;
-    int rc = c->model ? vtrain_weights_boundary(&t->boundary, c->model, err) : 0;
-    if (rc)
-        return vc_context(err, rc, "--model");
-    rc = read_range(c, t->boundary, err);
-    if (rc)
-        return rc;
-    bool side = c->boundary_type != VTRAIN_SIDE_FULL;
-    if (side && !t->boundary)
-        return vc_fail(err, VC_EUSAGE, "--boundary_type: high and low choose one of a model's two "
-                       "transformers, but model_index.json below --model has no boundary_ratio: "
-                       "leave the flag out");
-    if (!side && t->boundary)
-        return vc_fail(err, VC_EUSAGE, "--boundary_type: %s has two transformers (boundary_ratio "
-                       "%g): give high to train `transformer`, for levels from the boundary up, or "
-                       "low to train `transformer_2`, for the levels below", c->model, t->boundary);
-    if (t->boundary && c->validation_steps)
-        return vc_fail(err, VC_EUSAGE, "--validation_steps: a sample needs both transformers, but "
-                       "a run loads one: leave the flag out");
-    return 0;
-}
 
 /* Takes the family of the transformer's class, with the layers of --ssm_layer if there are any. */
 static int find_family(vtrain *t, const char *class_name, vc_err *err)
@@ -116,6 +64,44 @@ static int open_ssm(vtrain *t, vc_err *err)
     return t->family->ssm ? t->family->ssm(t->model_config, &want, err) : 0;
 }
 
+/* Opens the weights of the transformer, or of one of two. */
+static int open_weights(vtrain_weights **out, const vtrain *t, bool low, vc_err *err)
+{
+    const vtrain_config *c = &t->cfg;
+    const char *half = t->boundary > 0 ? t->half[low] : c->transformer;
+    vc_dtype held = c->training_type == VTRAIN_LORA ? c->transformer_dtype : VC_DTYPE_NONE;
+    char *preset = NULL;
+    if (c->preset_lora_path) {
+        preset = vtrain_half_lora(t, c->preset_lora_path, low);
+        if (!preset)
+            return vc_no_memory(err);
+    }
+    int rc = vtrain_weights_open(out, c->model, low ? "transformer_2" : "transformer", half, held,
+                                 preset, err);
+    free(preset);
+    return rc;
+}
+
+/* Takes the names of the second transformer's tensors, and checks that it differs from the first in
+ * its weights alone. */
+static int check_low(vtrain *t, vc_err *err)
+{
+    const cJSON *field, *other;
+    int rc = vtrain_weights_family(t->low_weights, t->family, err);
+    if (rc)
+        return rc;
+    cJSON_ArrayForEach(field, vtrain_weights_config(t->weights)) {
+        other = cJSON_GetObjectItemCaseSensitive(vtrain_weights_config(t->low_weights),
+                                                 field->string);
+        if (field->string[0] != '_' && other && !cJSON_Compare(field, other, true))
+            return vc_fail(err, VC_EMISMATCH, "%s and %s: their config.json have another %s: two "
+                           "transformers of one model differ in their weights alone",
+                           vtrain_weights_path(t->weights), vtrain_weights_path(t->low_weights),
+                           field->string);
+    }
+    return 0;
+}
+
 /* Reads the model's config.json, or makes that of a new built-in model. */
 static int open_config(vtrain *t, vc_err *err)
 {
@@ -138,9 +124,9 @@ static int open_config(vtrain *t, vc_err *err)
     if (!lora && c->transformer_dtype != VC_DTYPE_NONE)
         vc_say(t->ui, "--transformer_dtype: has no effect: a full finetune begins with the file's "
                "values and trains them in f32");
-    int rc = vtrain_weights_open(&t->weights, c->model, vtrain_transformer_name(t), c->transformer,
-                                 lora ? c->transformer_dtype : VC_DTYPE_NONE,
-                                 c->preset_lora_path, err);
+    int rc = open_weights(&t->weights, t, c->boundary_type == VTRAIN_SIDE_LOW, err);
+    if (!rc && vtrain_both(t))
+        rc = open_weights(&t->low_weights, t, true, err);
     if (rc)
         return rc;
     const cJSON *config = vtrain_weights_config(t->weights);
@@ -150,6 +136,8 @@ static int open_config(vtrain *t, vc_err *err)
     rc = find_family(t, class_name, err);
     if (!rc)
         rc = vtrain_weights_family(t->weights, t->family, err);
+    if (!rc && t->low_weights)
+        rc = check_low(t, err);
     if (rc)
         return rc;
     t->model_config = cJSON_Duplicate(vtrain_weights_config(t->weights), true);
@@ -248,12 +236,14 @@ static int open_objective(vtrain *t, vc_err *err)
         .shift = c->flow_shift, .by_tokens = t->scheduler.by_tokens, .grid = c->flow_levels,
         .terminal = c->flow_terminal, .least = c->min_timestep, .most = c->max_timestep,
         .keep_shape = c->preserve_distribution_shape,
-        .boundary = t->boundary, .low = c->boundary_type == VTRAIN_SIDE_LOW,
+        .boundary = vtrain_both(t) ? 0 : t->boundary, .low = c->boundary_type == VTRAIN_SIDE_LOW,
+        .divide = vtrain_both(t) ? t->boundary : 0,
         .stratified = c->uniform_sampling, .micros = vtrain_micros(t),
         .beta_start = t->scheduler.beta_start, .beta_end = t->scheduler.beta_end,
         .snr_shift = t->scheduler.snr_shift, .zero_snr = t->scheduler.zero_snr,
     };
-    return vtrain_objective_open(&t->objective, &o, err);
+    int rc = vtrain_objective_open(&t->objective, &o, err);
+    return rc == VC_EINVAL ? VC_EUSAGE : rc;
 }
 
 static int open_whole_state(vtrain *t, vc_err *err)
@@ -429,7 +419,7 @@ static int open_run(vtrain *t, vc_flags *set, vc_err *err)
     if (!rc)
         rc = vtrain_check_fresh(t, builtin, err);
     if (!rc)
-        rc = open_boundary(t, err);
+        rc = vtrain_experts_choose(t, set, err);
     if (!rc)
         rc = open_config(t, err);
     if (!rc)
@@ -507,12 +497,14 @@ static void close_run(vtrain *t)
     vtrain_sequence_close(t->sequence);
     vtrain_targets_close(t->targets);
     vtrain_groups_close(t->groups);
-    vtrain_dit_close(t->model);
+    vtrain_dit_close(vtrain_both(t) ? t->both[0] : t->model);
+    vtrain_dit_close(t->both[1]);
     vt_params_close(t->params);
     vt_close(t->g);
     vtrain_base_close(t->base);
     vtrain_encoders_close(t->encoders);
     vtrain_weights_close(t->weights);
+    vtrain_weights_close(t->low_weights);
     cJSON_Delete(t->model_config);
     vtrain_data_close(t->data);
     vtrain_spans_free(t->span, t->n_spans);

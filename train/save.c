@@ -8,6 +8,7 @@
 #include "common/os/map.h"
 #include "formats/tensors/values.h"
 #include "train/base.h"
+#include "train/experts.h"
 #include "train/models/lora.h"
 #include "train/models/weights.h"
 #include "train/output/ckpt.h"
@@ -34,20 +35,29 @@ static char *hashes_of(const vtrain *t, const char *(*of)(const vtrain *t, int i
     return text;
 }
 
-static int write_lora(const vtrain *t, const char *dir, vf_sums *sums, vc_err *err)
+/* Writes a LoRA to dir; of two transformers that of the i-th, whose file in diffusers' layout is in
+ * a folder of its own if it is the second. */
+static int write_lora(const vtrain *t, int i, const char *dir, vf_sums *sums, vc_err *err)
 {
+    static const char *const suffixes[VTRAIN_HALVES] = { "_high_noise", "_low_noise" };
+    char *folder = vtrain_half_path(dir, i);
     char *roots = hashes_of(t, root_of), *plans = hashes_of(t, plan_of);
     const vtrain_naming *kohya = !t->cfg.export_kohya ? NULL
                                  : t->family->kohya ? t->family->kohya : &vtrain_kohya;
     vtrain_export_lora_opts o = {
         .rank = t->cfg.rank, .alpha = t->cfg.network_alpha, .bake = t->cfg.bake_scale,
         .kohya = kohya, .comfyui = t->cfg.export_comfyui, .data = roots,
-        .plan = plans, .sums = sums, .transformer = t->boundary ? vtrain_transformer_name(t) : NULL,
-        .renames = t->family->lora_names,
+        .plan = plans, .sums = sums, .more = dir, .model = i,
+        .transformer = i ? "transformer_2" : t->boundary > 0 ? vtrain_transformer_name(t) : NULL,
+        .renames = t->family->lora_names, .suffix = vtrain_both(t) ? suffixes[i] : NULL,
     };
     o.target = vtrain_targets_names(t->targets, &o.n_targets);
-    int rc = roots && plans ? vtrain_export_lora(dir, t->params, &o, err)
-                            : vc_no_memory(err);
+    int rc = roots && plans && folder ? 0 : vc_no_memory(err);
+    if (!rc && i)
+        rc = vc_mkdirs(folder, err);
+    if (!rc)
+        rc = vtrain_export_lora(folder, t->params, &o, err);
+    free(folder);
     free(roots);
     free(plans);
     return rc;
@@ -106,15 +116,16 @@ int vtrain_each_state(vtrain *t, vtrain_state_fn f, void *arg, vc_err *err)
         const vt_param *p = vt_params_at(t->params, i);
         if (!p->trained)
             continue;
-        rc = f(arg, "master/", p, p->t, err);
-        if (!rc && t->adam.m)
-            rc = f(arg, "m/", p, t->adam.m[k], err);
-        if (!rc && t->adam.v)
-            rc = f(arg, "v/", p, t->adam.v[k], err);
-        if (!rc && t->adam.peak && t->adam.peak[k])
-            rc = f(arg, "peak/", p, t->adam.peak[k], err);
-        if (!rc && t->ema)
-            rc = f(arg, "ema/", p, t->ema[k], err);
+        const struct { const char *prefix[VTRAIN_HALVES]; vt_tensor *x; } state[] = {
+            { { "master/", "master/transformer_2." }, p->t },
+            { { "m/", "m/transformer_2." }, t->adam.m ? t->adam.m[k] : NULL },
+            { { "v/", "v/transformer_2." }, t->adam.v ? t->adam.v[k] : NULL },
+            { { "peak/", "peak/transformer_2." }, t->adam.peak ? t->adam.peak[k] : NULL },
+            { { "ema/", "ema/transformer_2." }, t->ema ? t->ema[k] : NULL },
+        };
+        for (size_t s = 0; !rc && s < sizeof state / sizeof *state; s++)
+            if (state[s].x)
+                rc = f(arg, state[s].prefix[p->model], p, state[s].x, err);
         k++;
     }
     return rc;
@@ -164,6 +175,7 @@ int vtrain_state_of(const vtrain *t, vtrain_state *s, vc_err *err)
         .family = (char *)vtrain_family_name(t->family),
         .training_type = t->cfg.training_type == VTRAIN_LORA ? "lora" : "full-finetune",
         .backend = (char *)vt_describe(t->g), .rows = t->rows, .dropped = t->dropped,
+        .halves = vtrain_both(t), .updates = { t->updates[0], t->updates[1] },
         .average_from = t->cfg.use_ema ? t->average_from : 0,
         .n_sets = now->n_parts, .settings = settings_object(t->settings),
         .epochs = fmax(vtrain_epoch(t), 0), .span = t->span,
@@ -194,8 +206,10 @@ static int write_trainer(const vtrain *t, const char *dir, vf_sums *sums, vc_err
 
 static int write_present(const vtrain *t, const char *dir, vf_sums *sums, vc_err *err)
 {
-    return t->cfg.training_type == VTRAIN_LORA ? write_lora(t, dir, sums, err)
-                                               : write_full(t, dir, sums, err);
+    if (t->cfg.training_type != VTRAIN_LORA)
+        return write_full(t, dir, sums, err);
+    int rc = write_lora(t, 0, dir, sums, err);
+    return rc || !vtrain_both(t) ? rc : write_lora(t, 1, dir, sums, err);
 }
 
 /* Exports the weights as they are to PLAIN, beside their average. */

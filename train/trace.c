@@ -102,7 +102,8 @@ int vtrain_trace_param(vtrain_trace *t, vt_ctx *g, const vt_param *p, bool grad,
                        vc_err *err)
 {
     const vt_tensor *x = grad ? p->grad : p->t;
-    char *name = vc_format("%s/%s", grad ? "grad" : "param", p->name);
+    char *name = vc_format("%s/%s%s", grad ? "grad" : "param", p->model ? "transformer_2." : "",
+                           p->name);
     if (!name)
         return vc_fail(err, VC_ENOMEM, "trace: out of memory");
     int rc = vtrain_trace_tensor(t, g, name, x, err);

@@ -3,19 +3,20 @@
 #include <string.h>
 
 #include "train/base.h"
+#include "train/experts.h"
 #include "train/groups.h"
 #include "train/models/lora.h"
 #include "train/models/weights.h"
 
-/* Lists the names of all linears and convolutions, or of the convolutions only: malloc'ed, ended
- * by NULL. */
+/* Lists the names of all linears and convolutions of a transformer, or of the convolutions only:
+ * malloc'ed, ended by NULL. */
 static const char **modules_of(vt_params *p, bool convs)
 {
     int n = vt_params_count(p), k = 0;
     const char **list = calloc((size_t)n + 1, sizeof *list);
     for (int i = 0; list && i < n; i++) {
         const vt_param *x = vt_params_at(p, i);
-        if (!x->module || x->t != x->lin->w || (convs && x->t->nd == 2))
+        if (!x->module || x->model || x->t != x->lin->w || (convs && x->t->nd == 2))
             continue;
         list[k++] = x->module;
     }
@@ -84,6 +85,25 @@ static void count_modules(vtrain *t)
     }
 }
 
+/* Begins with the LoRA of --lora_checkpoint; of two transformers, with that of the i-th. */
+static int load_lora(vtrain *t, int i, vc_err *err)
+{
+    vtrain_lora *lora;
+    bool low = i || t->cfg.boundary_type == VTRAIN_SIDE_LOW;
+    char *path = vtrain_half_lora(t, t->cfg.lora_checkpoint, low);
+    int rc = path ? vtrain_lora_open(&lora, path, err) : vc_no_memory(err);
+    free(path);
+    if (rc)
+        return vc_context(err, rc, "--lora_checkpoint%s", i ? ", for two transformers a checkpoint "
+                          "that has LoRAs of both" : "");
+    vtrain_lora_rename(lora, t->family->lora_names, t->family->peer_names);
+    rc = vtrain_lora_check_of(lora, i ? "transformer_2" : vtrain_transformer_name(t), err);
+    if (!rc)
+        rc = vtrain_lora_load(t->params, lora, i, err);
+    vtrain_lora_close(lora);
+    return vc_context(err, rc, "--lora_checkpoint");
+}
+
 static int train_lora(vtrain *t, vc_err *err)
 {
     const vtrain_config *c = &t->cfg;
@@ -105,18 +125,11 @@ static int train_lora(vtrain *t, vc_err *err)
         count_modules(t);
         warn_wide_rank(t);
     }
-    if (rc || !c->lora_checkpoint)
-        return rc;
-    vtrain_lora *lora;
-    rc = vtrain_lora_open(&lora, c->lora_checkpoint, err);
-    if (!rc)
-        vtrain_lora_rename(lora, t->family->lora_names, t->family->peer_names);
-    if (!rc)
-        rc = vtrain_lora_check_of(lora, vtrain_transformer_name(t), err);
-    if (!rc)
-        rc = vtrain_lora_load(t->params, lora, err);
-    vtrain_lora_close(lora);
-    return vc_context(err, rc, "--lora_checkpoint");
+    if (!rc && c->lora_checkpoint)
+        rc = load_lora(t, 0, err);
+    if (!rc && c->lora_checkpoint && vtrain_both(t))
+        rc = load_lora(t, 1, err);
+    return rc;
 }
 
 static bool is_trainable(void *arg, const char *name)

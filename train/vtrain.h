@@ -5,6 +5,7 @@
  *     launcher.c               takes the settings of accelerate and DeepSpeed; counts the ranks
  *     run.c                    opens all parts in order, runs the steps, closes the parts
  *     follow.c divide.c        choose the samples of each epoch; divide those of a step
+ *     experts.h                choose of a model's two transformers, by levels of noise
  *     load.c fit.c trained.c   load the model, compare it with the data, choose what is trained
  *     plan.c memory.c          predict steps, memory and work, and print the plan
  *     loop.c                   runs the steps: accumulate, clip, log, save, evaluate, sample, stop
@@ -48,7 +49,11 @@ typedef enum { VTRAIN_LORA, VTRAIN_FULL } vtrain_type;
 typedef enum { VTRAIN_REMAT_BLOCK, VTRAIN_REMAT_AUTO, VTRAIN_REMAT_NONE } vtrain_remat;
 typedef enum { VTRAIN_DDP, VTRAIN_ZERO2, VTRAIN_FSDP } vtrain_parallel;
 typedef enum { VTRAIN_PRECISION_NO, VTRAIN_PRECISION_BF16 } vtrain_precision;
-typedef enum { VTRAIN_SIDE_FULL, VTRAIN_SIDE_HIGH, VTRAIN_SIDE_LOW } vtrain_side;
+typedef enum {
+    VTRAIN_SIDE_FULL, VTRAIN_SIDE_HIGH, VTRAIN_SIDE_LOW, VTRAIN_SIDE_BOTH
+} vtrain_side;
+enum { VTRAIN_HALVES = 2 };                   /* transformers of a model with two: that for high
+                                               * noise, that for low noise */
 typedef enum {
     VTRAIN_POSTERIOR_AUTO, VTRAIN_POSTERIOR_SAMPLE, VTRAIN_POSTERIOR_MEAN
 } vtrain_posterior;
@@ -66,11 +71,12 @@ typedef struct vtrain_config {
     char *extra_inputs;
 
     /* model */
-    char *model, *transformer, *scheduler;
+    char *model, *transformer, *transformer_high, *scheduler;
+    int task;                                 /* index into auto|...|t2v-A14B|i2v-A14B */
     char *model_paths, *model_id_with_origin_paths;   /* DiffSynth-Studio's names of the model */
     char *init_state_dir;
     int boundary_type;                        /* vtrain_side */
-    double max_timestep_boundary, min_timestep_boundary;
+    double timestep_boundary, max_timestep_boundary, min_timestep_boundary;
     int ssm_layer;                            /* index into none|ttt_linear|ttt_mlp */
     int64_t mini_batch_size, scan_checkpoint_group_size;      /* 0: the model's */
     double ttt_base_lr;                       /* 0: the model's */
@@ -250,6 +256,11 @@ typedef struct vtrain {
     bool guidance;                            /* the model takes guidance as an input */
     bool own_guidance;                        /* --guidance_scale was given */
     double boundary;                          /* level between two transformers; 0: one only */
+    const char *half[VTRAIN_HALVES];          /* file or folder of each of two; NULL: of --model */
+    void *both[VTRAIN_HALVES];                /* the transformers, where two are trained, of which
+                                               * `model` is the one in use */
+    struct vtrain_weights *low_weights;       /* of the second of these */
+    int64_t updates[VTRAIN_HALVES];           /* steps that changed each of these */
     struct vtrain_base *base;                 /* hashes of the initial weights (base.h), or NULL */
     struct vtrain_encoders *encoders;         /* rank 0's comparison of encoders, or NULL */
     vt_ctx *g;
@@ -300,7 +311,8 @@ int vtrain_status(const char *dir, FILE *out, vc_err *err);
  * samples. */
 int vtrain_run(const vtrain_config *c, vc_flags *set, vc_comm *comm, FILE *out,
                vc_progress *ui, const atomic_int *stop, vc_err *err);
-/* Name of the trained transformer's folder in the model. */
+/* experts.c. Name of the trained transformer's folder in the model; of the first, if two are
+ * trained. */
 const char *vtrain_transformer_name(const vtrain *t);
 /* True on the rank that writes the run's files: rank 0. */
 bool vtrain_leads(const vtrain *t);
@@ -407,6 +419,7 @@ typedef struct vtrain_micro {
     uint64_t number;                          /* of the micro-batch in the run, for its draws */
     int place;                                /* in its step, from 0: names the trace's file */
     float loss;                               /* out */
+    bool low;                                 /* out: it went to the second of two transformers */
 } vtrain_micro;
 /* Number of blocks that backward recomputes for a batch of the group. For samples that joined
  * within the step, and have no plan yet, all blocks are unless --gradient_checkpointing is none. */

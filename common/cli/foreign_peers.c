@@ -39,8 +39,10 @@ const vc_foreign vc_ignored_flags[] = {
     NONE(0, "find_unused_parameters", "a parameter without a gradient is no error"),
     ONLY("dit|transformer", "lora_base_model preset_lora_model", "only the transformer is "
          "trained"),
-    ONLY("sft|sft:data_process|sft:train|t2v-1.3B|t2v-14B|t2i-14B|i2v-14B|t2v-A14B|i2v-A14B",
-         "task", "vprep prepares and vtrain trains; the model's files show which model it is"),
+    NONE(0, "offload_inactive_dit", "of two transformers that are trained both stay mapped from "
+         "their files"),
+    NONE(1, "switch_boundary_every", "with --boundary_type both each micro-batch goes to the "
+         "transformer that its levels belong to"),
     NONE(1, "model_name model_family model_flavour model_version",
          "the family is read from the model's folder"),
     ONLY("lora|sft|full|full-finetune|standard", "model_type",
@@ -262,8 +264,7 @@ const vc_renamed vc_renamed_flags[] = {
 };
 
 const vc_foreign vc_refused_flags[] = {
-    REFUSED(1, "timestep_boundary boundary_ratio", "boundary_ratio in the model's model_index.json "
-            "is the boundary, and --boundary_type high or low trains one of the two transformers"),
+    REFUSED(1, "train_high_noise train_low_noise", "write --boundary_type high, low or both"),
     REFUSED(1, "deepspeed deepspeed_hostfile accelerator_config hsdp_*", LAUNCH),
     REFUSED(1, "main_process_ip main_process_port nnodes node_rank master_addr", LAUNCH),
     REFUSED(1, "hub_model_id hub_token huggingface_* "
@@ -355,7 +356,7 @@ const vc_foreign vc_refused_flags[] = {
             "text_encoder_4_path "
             "audio_encoder_path audio_processor_path processor_path processor_config "
             "tokenizer_1_path tokenizer_2_path tokenizer_t5xxl_path tokenizer_name "
-            "dit_high_noise turbo_dit unconditional_dit override_dit transformer_high_path "
+            "turbo_dit unconditional_dit override_dit "
             "pretrained_vae_model_name_or_path pretrained_text_encoder_4_name_or_path "
             "pretrained_tokenizer_4_name_or_path pretrained_audio_model_name_or_path "
             "pretrained_avatar_model_name_or_path cn_pretrained_model_name_or_path "
@@ -479,7 +480,7 @@ const vc_foreign vc_refused_flags[] = {
             "i2v_ratio "
             "i2v_noise_scale one_frame* remove_first_image_from_target first_frame_as_condition "
             "turbo_dit_cache zero_cond_t "
-            "offload_inactive_dit force_nabla_attention force_v2_1_time_embedding use_trigflow "
+            "force_nabla_attention force_v2_1_time_embedding use_trigflow "
             "denoising_step_indices_list distillation_* "
             "fake_guidance_scale real_guidance_scale gen_update_interval motion_frames mask_ratio "
             "student_feature_layer teacher_feature_layer train_components randomize_step_indices",

@@ -25,7 +25,9 @@ import golden
 F, H, W, N, STEPS, GUIDANCE, SHIFT = 3, 8, 12, 7, 3, 5.0, 3.0
 VISION = dict(hidden_size=40, intermediate_size=64, num_hidden_layers=3, num_attention_heads=5,
               projection_dim=32, hidden_act="gelu", image_size=28, patch_size=14)
-SAMPLES = {"wan-i2v": False, "wan-flf2v": True, "wan-a14b": False, "wan-5b": False}
+SAMPLES = {"wan-i2v": False, "wan-flf2v": True, "wan-a14b": False, "wan-5b": False,
+           "wan-two": False}
+TWO = "wan-two"
 
 
 def picture(i):
@@ -85,13 +87,25 @@ class Vae(torch.nn.Module):
         return type("Output", (), dict(latent_dist=dist))
 
 
+def transformers_of(name, config):
+    """The second of two transformers predicts the opposite of the first."""
+    parts = dict(transformer=golden.tiny(WanTransformer3DModel, config)[0])
+    if name == TWO:
+        low = golden.tiny(WanTransformer3DModel, config)[0]
+        with torch.no_grad():
+            low.proj_out.weight.neg_()
+            low.proj_out.bias.neg_()
+        parts.update(transformer_2=low, boundary_ratio=0.9)
+    return parts
+
+
 def sample(name, last):
     wan = golden.part("wan")
     config = {**wan.TINY, "image_dim": None, "added_kv_proj_dim": None, "pos_embed_seq_len": None,
-              **wan.VARIANTS[name][0]}
+              **wan.VARIANTS["wan-a14b" if name == TWO else name][0]}
     vae, five = Vae(name, config["out_channels"]), config["out_channels"] == wan.FIVE
     side, h, w = vae.config.scale_factor_spatial, 4, 6
-    parts = dict(transformer=golden.tiny(WanTransformer3DModel, config)[0])
+    parts = transformers_of(name, config)
     pipe = pipeline(vae=None, expand_timesteps=five, **parts)
     pipe.vae, pipe.vae_scale_factor_spatial = vae, side
     pipe.video_processor.config["vae_scale_factor"] = side

@@ -15,58 +15,9 @@
 #include "formats/tensors/safetensors.h"
 #include "tests/lib/train_dataset.h"
 #include "tests/lib/train_run.h"
+#include "tests/lib/two_models.h"
 
-#define TINY "--dit_width 32 --dit_layers 1 --dit_heads 2 "
-#define BOUNDARY 0.6
-#define FILE_NAME "diffusion_pytorch_model.safetensors"
-
-static void put(const char *dir, const char *name, const char *text, size_t n)
-{
-    char *path = vc_path_join(dir, name);
-    char *folder = strndup(path, (size_t)(vc_path_base(path) - path));
-    vc_err err = { 0 };
-    if (vc_mkdirs(folder, &err) || vc_file_write(path, text, n, &err))
-        fail_msg("%s", err.text);
-    free(folder);
-    free(path);
-}
-
-static char *text_of(const char *dir, const char *name, size_t *n)
-{
-    char *path = vc_path_join(dir, name), *text;
-    vc_err err = { 0 };
-    if (vc_file_read(&text, n, path, 1 << 24, &err))
-        fail_msg("%s", err.text);
-    free(path);
-    return text;
-}
-
-/* Makes DIR/two with the transformer of the run `high`, the transformer_2 of the run `low`, and a
- * model_index.json with the boundary. */
-static void make_folder(const char *dir)
-{
-    static const char index[] =
-        "{\"_class_name\":\"P\",\"boundary_ratio\":0.6,\"transformer\":[\"diffusers\",\"T\"],"
-        "\"transformer_2\":[\"diffusers\",\"T\"]}\n";
-    static const char *const from[] = {
-        "high/checkpoint-2/transformer", "low/checkpoint-2/transformer"
-    };
-    static const char *const to[] = { "two/transformer", "two/transformer_2" };
-    static const char *const files[] = { "config.json", FILE_NAME };
-    run_ok(dir, "high", TINY "--max_train_steps 2");
-    run_ok(dir, "low", TINY "--max_train_steps 2 --learning_rate 1e-2");
-    for (int i = 0; i < 4; i++) {
-        char *a = vc_path_join(from[i / 2], files[i % 2]);
-        char *b = vc_path_join(to[i / 2], files[i % 2]);
-        size_t n;
-        char *text = text_of(dir, a, &n);
-        put(dir, b, text, n);
-        free(text);
-        free(a);
-        free(b);
-    }
-    put(dir, "two/model_index.json", index, strlen(index));
-}
+#define BOUNDARY TWO_BOUNDARY
 
 /* Checks that the levels of all traced steps lie below the boundary (low) or above, and differ. */
 static void levels_are(const char *dir, const char *trace, int steps, bool low)
@@ -138,8 +89,8 @@ static void full_finetune(void **state)
         levels_are(dir, trace, 8, i);
         for (int k = 0; k < 2; k++) {
             const char *folder = k ? part[i].other : part[i].folder;
-            char *made = vc_format("%s/%s/checkpoint-8/%s/" FILE_NAME, dir, out, folder);
-            char *had = vc_format("%s/two/%s/" FILE_NAME, dir, folder);
+            char *made = vc_format("%s/%s/checkpoint-8/%s/" TWO_FILE, dir, out, folder);
+            char *had = vc_format("%s/two/%s/" TWO_FILE, dir, folder);
             assert_true(same_weights(made, had));
             free(made);
             free(had);
@@ -149,13 +100,13 @@ static void full_finetune(void **state)
         char *then = vc_format("then-%s", part[i].type);
         run_ok(dir, then, again);
         size_t n;
-        char *config = vc_path_join(then, "config.yaml"), *yaml = text_of(dir, config, &n);
+        char *config = vc_path_join(then, "config.yaml"), *yaml = two_text(dir, config, &n);
         char *type = vc_format("boundary_type: %s", part[1 - i].type);
         assert_non_null(strstr(yaml, type));
         free(type);
         free(yaml);
         free(config);
-        char *page = vc_path_join(out, "report.html"), *html = text_of(dir, page, &n);
+        char *page = vc_path_join(out, "report.html"), *html = two_text(dir, page, &n);
         char *says = vc_format("full finetune of %s:", part[i].folder);
         assert_non_null(strstr(html, says));
         free(says);
@@ -212,6 +163,16 @@ static void lora(void **state)
 
 static const struct { const char *args, *says; } wrong[] = {
     { "--model %s/two", "has two transformers (boundary_ratio 0.6): give high" },
+    { "--model %s/two --boundary_type both --training_type full-finetune", "trains LoRAs" },
+    { "--model %s/two --boundary_type both --optimizer adamw --lora_checkpoint none", "lora_check" },
+    { "--transformer %s/two/transformer_2 --boundary_type high", "for low noise, as its name" },
+    { "--boundary_type high --transformer %s/two/transformer_2/" TWO_FILE, "give --boundary_type "
+      "low" },
+    { "--boundary_type low --transformer %s/two/transformer", "for high noise, as its name" },
+    { "--boundary_type both --transformer %s/two/transformer", "other with --transformer_high" },
+    { "--boundary_type both --model %s/high/checkpoint-2", "no boundary_ratio" },
+    { "--transformer_high %s/two/transformer", "the other transformer is missing" },
+    { "--model %s/two --transformer_high two/none", "no such file" },
     { "--model %s/two --boundary_type full", "has two transformers" },
     { "--model %s/two --boundary_type middle", "--boundary_type" },
     { "--model %s/high/checkpoint-2 --boundary_type high", "no boundary_ratio" },
@@ -236,8 +197,8 @@ static const struct { const char *args, *says; } wrong[] = {
 static void odd_runs_are_refused(void **state)
 {
     const char *dir = *state;
-    put(dir, "ends/model_index.json", "{\"boundary_ratio\":1}", 20);
-    put(dir, "alone/model_index.json", "{\"boundary_ratio\":0.5}", 22);
+    two_put(dir, "ends/model_index.json", "{\"boundary_ratio\":1}", 20);
+    two_put(dir, "alone/model_index.json", "{\"boundary_ratio\":0.5}", 22);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         vc_err err = { 0 };
         char args[600];
@@ -257,7 +218,7 @@ static int setup(void **state)
 {
     int rc = run_dir_setup(state);
     if (!rc)
-        make_folder(*state);
+        two_make(*state);
     return rc;
 }
 

@@ -554,11 +554,11 @@ static int set_half(const vt_param *x, vt_ctx *g, const vtrain_lora_pair *p, vc_
     return rc;
 }
 
-int vtrain_lora_load(vt_params *p, vtrain_lora *l, vc_err *err)
+int vtrain_lora_load(vt_params *p, vtrain_lora *l, int model, vc_err *err)
 {
     for (int i = 0; i < vt_params_count(p); i++) {
         vt_param *x = vt_params_at(p, i);
-        if (x->role == VT_P_BASE)
+        if (x->role == VT_P_BASE || x->model != model)
             continue;
         vtrain_lora_pair pair;
         float *own = NULL;

@@ -75,9 +75,10 @@ vt_source vtrain_lora_source(vtrain_lora *l, const vt_source *base, bool sizes_o
 /* Bytes of the weights that the source has made by now. */
 size_t vtrain_lora_bytes(const vtrain_lora *l);
 
-/* Copies a LoRA's values into the trained pairs of p. The file must have every module of p, with
- * the rank and the alpha of this run. A baked alpha is divided out of B. A fused module whose B is
- * block-diagonal, as vtrain writes them, is split into the pairs of its parts. */
-int vtrain_lora_load(vt_params *p, vtrain_lora *l, vc_err *err);
+/* Copies a LoRA's values into the trained pairs of one model (vt_param.model) of p. The file must
+ * have every module of it, with the rank and the alpha of this run. A baked alpha is divided out of
+ * B. A fused module whose B is block-diagonal, as vtrain writes them, is split into the pairs of its
+ * parts. */
+int vtrain_lora_load(vt_params *p, vtrain_lora *l, int model, vc_err *err);
 
 #endif

@@ -83,6 +83,8 @@ typedef struct vtrain_state {
     int64_t micro_rows;          /* samples of a micro-batch, which are chosen together */
     char *family, *training_type, *backend;    /* backend: vt_describe's name, "cpu" */
     uint64_t rows, dropped;      /* captions trained on; those of them that were dropped */
+    bool halves;                 /* two transformers were trained, */
+    int64_t updates[2];          /* and so many steps changed each */
     int64_t average_from;        /* steps done when the average of --use_ema began */
     vtrain_ckpt_set *sets;
     int n_sets;

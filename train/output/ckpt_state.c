@@ -97,6 +97,8 @@ static cJSON *state_json(const vtrain_state *s)
         !cJSON_AddStringToObject(o, "backend", s->backend) ||
         vf_json_add_int(o, "captions", (int64_t)s->rows) ||
         vf_json_add_int(o, "captions_dropped", (int64_t)s->dropped) ||
+        (s->halves && (vf_json_add_int(o, "updates_high", s->updates[0]) ||
+                       vf_json_add_int(o, "updates_low", s->updates[1]))) ||
         (s->average_from && vf_json_add_int(o, "average_from", s->average_from)) ||
         add_sets(o, s) ||
         vf_json_add_int(o, "epoch", (int64_t)s->epochs) ||
@@ -341,6 +343,8 @@ static int read_fields(vtrain_state *s, cJSON *o, vc_err *err)
         (rc = read_count(o, "captions", &s->rows, err)) ||
         (rc = read_count(o, "captions_dropped", &s->dropped, err)) ||
         (rc = read_int_opt(o, "average_from", &s->average_from, err)) ||
+        (rc = read_int_opt(o, "updates_high", &s->updates[0], err)) ||
+        (rc = read_int_opt(o, "updates_low", &s->updates[1], err)) ||
         (rc = vf_json_bool_opt(o, "checksums", &s->checksums, err)) ||
         (rc = read_sets(s, o, err)) || (rc = read_spans(s, o, err)) ||
         (rc = read_base(&s->base, o, err)) ||
@@ -348,6 +352,8 @@ static int read_fields(vtrain_state *s, cJSON *o, vc_err *err)
         return rc;
     if (s->dropped > s->rows)
         return vc_fail(err, VC_EFORMAT, "captions_dropped: more than captions");
+    if (s->updates[0] > s->step || s->updates[1] > s->step)
+        return vc_fail(err, VC_EFORMAT, "updates_high, updates_low: more than steps");
     if (s->batch > MOST_BATCH || s->micro_rows > MOST_BATCH || s->accumulation > MOST_RUNS ||
         s->ranks > MOST_RUNS)
         return vc_fail(err, VC_EFORMAT, "train_batch_size %" PRId64 ", micro_batch_size %" PRId64

@@ -117,24 +117,24 @@ typedef struct fused {
     int64_t rows, in, rank;                   /* of all; of one pair */
 } fused;
 
-static const vt_lin *find_lin(vt_params *p, const char *module)
+static const vt_lin *find_lin(vt_params *p, int model, const char *module)
 {
     for (int i = 0; i < vt_params_count(p); i++) {
         const vt_param *x = vt_params_at(p, i);
-        if (x->module && !strcmp(x->module, module))
+        if (x->model == model && x->module && !strcmp(x->module, module))
             return x->lin;
     }
     return NULL;
 }
 
-static int find_fused(fused *f, vt_params *p, const vtrain_renamed *r, vc_err *err)
+static int find_fused(fused *f, vt_params *p, int model, const vtrain_renamed *r, vc_err *err)
 {
     *f = (fused){ .parts = r->parts };
     for (int i = 0; i < f->parts; i++) {
         char *module = vtrain_rename_sibling(r, i);
         if (!module)
             return vc_no_memory(err);
-        const vt_lin *lin = f->of[i] = find_lin(p, module);
+        const vt_lin *lin = f->of[i] = find_lin(p, model, module);
         int rc = lin ? 0 : vc_fail(err, VC_EINVAL, "\"%s\": no module \"%s\" in this transformer",
                                    r->theirs, module);
         free(module);
@@ -179,7 +179,7 @@ static int fill_fused(float *a, float *b, const fused *f, vt_ctx *g, vc_err *err
 static int add_fused(layout *l, const vtrain_renamed *r, const vt_lin *at, vc_err *err)
 {
     fused f;
-    int first = 0, rc = find_fused(&f, l->p, r, err);
+    int first = 0, rc = find_fused(&f, l->p, l->o->model, r, err);
     while (!rc && !f.of[first]->lora_a)
         first++;
     if (rc || f.of[first] != at)
@@ -224,18 +224,27 @@ static int add_param(layout *l, const vt_param *x, vc_err *err)
     return rc;
 }
 
+/* The file's name, malloc'ed: with the suffix, "lora_comfyui_low_noise.safetensors". */
+static char *file_name(const layout *l)
+{
+    const char *file = l->naming->file, *ext = vc_path_ext(file);
+    if (!l->o->suffix || l->naming == &vtrain_diffusers)
+        return strdup(file);
+    return vc_format("%.*s%s%s", (int)(ext - file), file, l->o->suffix, ext);
+}
+
 static int write_file(layout *l, const char *dir, vc_err *err)
 {
-    char alpha[32], *text = NULL;
+    char alpha[32], *text = NULL, *name = file_name(l);
     int n = 0, room = 3 * vt_params_count(l->p);
     vf_meta meta[6] = { { "format", "pt" } };
     int rc = vf_views_open(&l->s, vt_params_context(l->p), room, err);
     l->made = calloc((size_t)room + 1, sizeof *l->made);
-    if (!rc && !l->made)
+    if (!rc && (!l->made || !name))
         rc = vc_no_memory(err);
     for (int i = 0; !rc && i < vt_params_count(l->p); i++) {
         const vt_param *x = vt_params_at(l->p, i);
-        if (x->role != VT_P_BASE)
+        if (x->role != VT_P_BASE && x->model == l->o->model)
             rc = add_param(l, x, err);
     }
     n = 1;
@@ -247,8 +256,9 @@ static int write_file(layout *l, const char *dir, vc_err *err)
     }
     n = add_lineage(meta, n, l->o, alpha);
     if (!rc)
-        rc = vf_views_write(&l->s, dir, l->naming->file, meta, n, true, l->o->sums, err);
+        rc = vf_views_write(&l->s, dir, name, meta, n, true, l->o->sums, err);
     free(text);
+    free(name);
     return rc;
 }
 
@@ -262,7 +272,7 @@ int vtrain_export_lora(const char *dir, vt_params *p, const vtrain_export_lora_o
         if (!files[i].wanted)
             continue;
         layout l = { .naming = files[i].naming, .o = o, .p = p };
-        rc = write_file(&l, dir, err);
+        rc = write_file(&l, i && o->more ? o->more : dir, err);
         layout_close(&l);
     }
     return rc;

@@ -187,12 +187,22 @@ static int add_samples(cJSON *o, const vtrain_record *r)
 }
 
 /* Makes the record's line with its newline, malloc'ed. */
+/* The losses of two transformers that are trained, without that of one that no micro-batch of the
+ * step went to. */
+static int add_halves(cJSON *o, const vtrain_record *r)
+{
+    if (!r->halves)
+        return 0;
+    return (r->of[0].n && add_number(o, "loss_high", r->of[0].loss)) ||
+           (r->of[1].n && add_number(o, "loss_low", r->of[1].loss)) ? -1 : 0;
+}
+
 static char *make_line(const vtrain_record *r)
 {
     cJSON *o = cJSON_CreateObject();
     bool bad = vf_json_add_int(o, "step", r->step) || add_number(o, "epoch", r->epoch) ||
                add_number(o, "loss", r->loss) || add_number(o, "lr", r->lr) ||
-               add_groups(o, r) ||
+               add_groups(o, r) || add_halves(o, r) ||
                add_number(o, "grad_norm", r->grad_norm) || add_samples(o, r) ||
                add_number(o, "tokens_per_s", r->tokens_per_s) ||
                add_number(o, "step_s", r->step_s) || add_number(o, "data_wait_s", r->data_wait_s) ||
@@ -264,6 +274,8 @@ static int write_events(vtrain_metrics *m, const vtrain_record *r, vc_err *err)
 {
     const struct { const char *tag; double v; } scalar[] = {
         { "loss", r->loss }, { "lr", r->lr }, { "grad_norm", r->grad_norm },
+        { "loss_high", r->halves ? r->of[0].loss : NAN },
+        { "loss_low", r->halves ? r->of[1].loss : NAN },
         { "tokens_per_s", r->tokens_per_s }, { "step_s", r->step_s },
         { "data_wait_s", r->data_wait_s }, { "peak_bytes", (double)r->peak_bytes },
         { "caption_dropout", r->caption_dropout }, { "epoch", r->epoch },

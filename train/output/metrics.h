@@ -23,6 +23,10 @@ typedef struct vtrain_record {
     int64_t step;                /* from 1 */
     double epoch;                /* a fraction */
     double loss, lr, grad_norm;
+    /* The micro-batches that went to each of two transformers, and their mean loss; NaN: none did.
+     * Written if `halves`. */
+    struct { double loss; int64_t n; } of[2];
+    bool halves;
     const vtrain_group_note *group;  /* of groups of parameters with own rates */
     int n_groups;
     const char *const *sample;   /* keys, in order */
@@ -41,7 +45,7 @@ typedef struct vtrain_record {
  * torn last line, are cut off atomically. tensorboard: also writes
  * dir/tensorboard/events.out.tfevents.* (scalars loss, lr, grad_norm, eval_loss, tokens_per_s,
  * step_s, data_wait_s, peak_bytes, caption_dropout, epoch, device_waits, graph_replays, lr/PATTERN
- * of each group); a resumed run's file purges later steps. */
+ * of each group, loss_high, loss_low); a resumed run's file purges later steps. */
 int vtrain_metrics_open(vtrain_metrics **out, const char *dir, int64_t step, bool tensorboard,
                         vc_err *err);
 /* Moves the lines after `step` (-1: all lines) of dir/metrics.jsonl to the new file `to`. A killed

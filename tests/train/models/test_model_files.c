@@ -188,7 +188,7 @@ static void lora_is_trained_further(void **state)
                   vtrain_lora_open(&l, dir, &err), &err);
         tiny_open(&to, &none);
         tiny_lora(&to, 3, 6);
-        int rc = vtrain_lora_load(to.p, l, &err);
+        int rc = vtrain_lora_load(to.p, l, 0, &err);
         if (rows[i].says ? rc != VC_EMISMATCH || !strstr(err.text, rows[i].says) : rc)
             fail_msg("%d: %s", rc, err.text);
         if (!rc) {

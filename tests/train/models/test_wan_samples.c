@@ -1,11 +1,12 @@
 /* test_wan_samples.c - validation samples of Wan's image-to-video models against diffusers'
- * pipeline: with CLIP states and without, between two pictures, and 5B's from a clean first
- * frame. */
+ * pipeline: with CLIP states and without, between two pictures, 5B's from a clean first frame, and
+ * those of two transformers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -16,6 +17,8 @@
 
 enum { C = 4, C_5B = 48, F = 3, H = 4, W = 6, WIDTH = 32, MASKS = 4 };
 enum { KNOWN = 1 << VC_ROLE_VIDEO | 1 << VC_ROLE_MASK, SEEN = KNOWN | 1 << VC_ROLE_VISION };
+
+#define FILE_NAME "diffusion_pytorch_model.safetensors"
 
 static const toy_sample clips[] = {
     { .number = 0, .f = F, .h = H, .w = W, .caption = { "a" } },
@@ -28,25 +31,69 @@ static const struct model {
     const char *flags;
 } models[] = {
     { "wan-i2v", C, TOY_EMBEDS, SEEN, "" }, { "wan-flf2v", C, 2 * TOY_EMBEDS, SEEN, "" },
-    { "wan-a14b", C, 0, KNOWN, "" }, { "wan-5b", C_5B, 0, 0, "--first_frame_conditioning_p 1" },
+    { "wan-a14b", C, 0, KNOWN, "--boundary_type full" },
+    { "wan-two", C, 0, KNOWN, "--timestep_boundary 0.9 --transformer_high " },
+    { "wan-5b", C_5B, 0, 0, "--first_frame_conditioning_p 1" },
 };
+
+/* Makes DIR/wan-two of DIR/wan-a14b: a transformer that predicts the opposite. */
+static void make_opposite(const char *dir)
+{
+    char *from = vc_path_join(dir, "wan-a14b"), *to = vc_path_join(dir, "wan-two");
+    char *copy = vc_format("cp -r %s %s", from, to);
+    char *in = vc_path_join(from, FILE_NAME), *out = vc_path_join(to, FILE_NAME);
+    vf_safetensors *f;
+    vc_err err = { 0 };
+    assert_int_equal(system(copy), 0);
+    assert_ok(vf_safetensors_open(&f, in, &err), &err);
+    int n = vf_safetensors_count(f);
+    vf_view *v = calloc((size_t)n, sizeof *v);
+    char *turned[2] = { NULL, NULL };
+    for (int i = 0, k = 0; i < n; i++) {
+        v[i] = *vf_safetensors_at(f, i);
+        if (strncmp(v[i].name, "proj_out.", 9))
+            continue;
+        assert_int_equal(v[i].dtype, VC_BF16);
+        turned[k] = malloc(v[i].bytes);
+        memcpy(turned[k], v[i].data, v[i].bytes);
+        for (size_t b = 1; b < v[i].bytes; b += 2)
+            turned[k][b] = (char)(turned[k][b] ^ 0x80);      /* the sign */
+        v[i].data = turned[k++];
+    }
+    assert_non_null(turned[1]);
+    assert_ok(vf_safetensors_write(out, v, n, NULL, 0, &err), &err);
+    vf_safetensors_close(f);
+    free(turned[0]);
+    free(turned[1]);
+    free(v);
+    free(in);
+    free(out);
+    free(copy);
+    free(from);
+    free(to);
+}
 
 static void check(const char *dir, const struct model *m)
 {
+    bool two = !strcmp(m->name, "wan-two");
     char *name = vc_format("samples-%s", m->name), *set = vc_format("set-%s", m->name);
     char *path = vc_path_join(dir, set), *to = vc_path_join(dir, m->name), *more;
     char *out = vc_format("%s/out-%s-%s/validation/step-1/000.safetensors", dir, set, m->name);
-    vf_safetensors *gold = golden_open(name), *model = golden_open(m->name);
+    vf_safetensors *gold = golden_open(name), *model = golden_open(two ? "wan-a14b" : m->name);
     const toy t = { .path = path, .sample = clips, .n = 2, .channels = m->channels, .width = WIDTH,
                     .per_channel = true, .train_mode = m->roles ? "i2v" : "normal",
                     .conditions = m->roles, .mask_channels = MASKS, .embeds = m->embeds };
     vc_err err = { 0 };
 
-    golden_model(model, to, VC_BF16);
+    if (two)
+        make_opposite(dir);
+    else
+        golden_model(model, to, VC_BF16);
     pipeline_set_make(t, gold, 4 * F - 3);
     more = vc_format("--validation_steps 1 --num_inference_steps %s --flow_shift 3 "
-                     "--validation_sampler unipc %s",
-                     vf_safetensors_meta(gold, "steps"), m->flags);
+                     "--validation_sampler unipc %s%s%s",
+                     vf_safetensors_meta(gold, "steps"), m->flags, two ? dir : "",
+                     two ? "/wan-a14b" : "");
     assert_ok(pipeline_run(dir, set, m->name, more, &err), &err);
     vf_safetensors_close(pipeline_sample_check(out, gold));
     vf_safetensors_close(model);
