@@ -420,6 +420,7 @@ static int one_step(vtrain *t, loop *l, vc_err *err)
         return rc;
     }
     t->step++;
+    vc_comm_note(t->comm, "its last step was %lld", (long long)t->step);
     t->micro += (uint64_t)vtrain_micros(t);
     if (t->trace && (int64_t)t->micro >= t->cfg.trace_steps)
         vtrain_end_trace(t);
@@ -472,6 +473,32 @@ static void save_after_torn_file(vtrain *t, loop *l)
                 (long long)t->step, why.text);
 }
 
+/* Where another rank is lost: each living rank has the last whole step, if ranks split nothing, and
+ * the one that leads saves it. err has the names of the lost ranks. */
+static int save_without_lost(vtrain *t, const loop *l, vc_err *err)
+{
+    vc_err lost = { 0 }, why = { 0 };
+    char *last = NULL;
+    int64_t before = t->step + 1;
+    int rc = vc_comm_lost(t->comm, &lost);
+    if (!vc_comm_leads(t->comm))
+        return vc_fail(err, rc, "%s", lost.text);
+    bool split = t->cfg.dp_shards > 1, saved = l->saved == t->step;
+    if (!split && !saved && t->step > 0)
+        saved = !vtrain_encoders_check(t, true, &why) && !vtrain_save(t, &why);
+    if (saved)
+        return vc_fail(err, rc, "%s; step %lld is saved: continue with --resume_from_checkpoint "
+                       "latest", lost.text, (long long)t->step);
+    vtrain_ckpt_before(&last, t->cfg.output_dir, &before, NULL);
+    vc_fail(err, rc, "%s; step %lld could not be saved%s%s; %s%s", lost.text, (long long)t->step,
+            split ? ", as its part of the state (--parallel zero2 and fsdp) is lost with a rank"
+                  : t->step ? ": " : ", as no step is done", split ? "" : why.text,
+            last ? "continue with --resume_from_checkpoint latest: the last whole checkpoint is "
+                 : "there is no whole checkpoint yet", last ? last : "");
+    free(last);
+    return rc;
+}
+
 /* After the last step: an error if one of the other outputs is missing. */
 static int check_outputs(const vtrain *t, loop *l, vc_err *err)
 {
@@ -501,12 +528,15 @@ int vtrain_loop(vtrain *t, vc_err *err)
         vtrain_report_graphs(t);
     vc_progress_begin(t->ui, "training", "steps", (uint64_t)t->plan.steps);
     vc_progress_at(t->ui, (uint64_t)t->step, NULL);
+    vc_comm_note(t->comm, "its last step was %lld", (long long)t->step);
     rc = vc_comm_agree(t->comm, rc, err);
     if (!rc)
         rc = finish_checkpoint(t, &l, err);
     while (!rc && t->step < t->plan.steps)
         rc = one_step(t, &l, err);
-    if (rc == VC_ESTOP)
+    if (rc && vc_comm_lost(t->comm, NULL))
+        rc = save_without_lost(t, &l, err);
+    else if (rc == VC_ESTOP)
         rc = vc_comm_agree(t->comm, stopped(t, &l, err), err);
     if (rc == VC_ETORN)
         save_after_torn_file(t, &l);

@@ -19,24 +19,32 @@ static int status_of(int rc, const atomic_int *stop)
     return rc ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-/* Runs the training; rank 0 alone prints. */
+/* From here on the others are watched in silence. */
+static void end_watch(vc_comm *comm, const vtrain_config *c)
+{
+    vc_comm_watch(comm, &(vc_comm_watch_opts){ (double)c->comm_timeout, NULL });
+}
+
+/* Runs the training; rank 0 alone prints, and another rank only where that does not answer. */
 static int run(vc_flags *set, vtrain_config *c, vc_comm *comm, vc_err *err)
 {
-    vc_progress *ui = NULL;
-    int rc = 0;
-    if (vc_comm_rank(comm) == 0)
-        rc = vc_progress_open(&ui, "vtrain", (vc_log_format)c->log_format, c->quiet, err);
+    vc_progress *own = NULL, *ui;
+    int rc = vc_progress_open(&own, "vtrain", (vc_log_format)c->log_format, c->quiet, err);
+    vc_comm_watch(comm, &(vc_comm_watch_opts){ (double)c->comm_timeout, own });
     rc = vc_comm_agree(comm, rc ? rc : vc_catch_stop(err), err);
     if (rc) {
-        vc_progress_close(ui);
+        end_watch(comm, c);
+        vc_progress_close(own);
         return rc;
     }
+    ui = vc_comm_rank(comm) == 0 ? own : NULL;
     vc_flags_name_typed(set, ui);
     const char *note;
     for (int i = 0; (note = vc_flags_note(set, i)); i++)
         vc_say(ui, "%s", note);
     rc = vtrain_run(c, set, comm, stdout, ui, vc_stop_flag(), err);
-    vc_progress_close(ui);
+    end_watch(comm, c);
+    vc_progress_close(own);
     return rc;
 }
 
@@ -72,7 +80,7 @@ int main(int argc, char **argv)
         else if (rc > 0)
             rc = 0;                  /* help or version */
     }
-    if (rc && vc_comm_rank(comm) == 0)
+    if (rc && vc_comm_leads(comm))
         vc_flags_report(set, "vtrain", &err, rc);
     vc_flags_free(set);
     vc_comm_close(comm);

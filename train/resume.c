@@ -108,7 +108,7 @@ static const char *const may_change[] = {
     "train_batch_size", "gradient_accumulation_steps", "seed", "device", "threads", "kernels",
     "deterministic", "workers", "gradient_checkpointing",
     "memory_limit", "gradient_checkpointing_offload", "blocks_to_swap", "low_vram", "profile",
-    "parallel", "dp_degree", "dp_shards", "sp", "nccl_timeout", "output_dir", "checkpointing_steps",
+    "parallel", "dp_degree", "dp_shards", "sp", "comm_timeout", "output_dir", "checkpointing_steps",
     "checkpointing_limit", "resume_from_checkpoint", "eval_steps", "validation_steps",
     "num_inference_steps", "guidance_scale", "guidance_schedule", "guidance_power",
     "validation_sampler", "report_to", "trace_dir",

@@ -289,7 +289,7 @@ static int open_training(vtrain *t, vc_err *err)
         .micros = t->cfg.gradient_accumulation_steps,
         .values = t->cfg.parallel == VTRAIN_FSDP && t->cfg.dp_shards > 1,
         .how = (vt_adamw_kind)t->cfg.optimizer,
-        .patience = (double)t->cfg.nccl_timeout,
+        .patience = (double)t->cfg.comm_timeout,
     };
     int rc = check_shared(t, err);
     if (!rc)
@@ -481,6 +481,8 @@ static int same_everywhere(const vtrain *t, vc_err *err)
     return rc;
 }
 
+/* Where a rank is lost, MPI may still write to the memory of calls that did not end: all of it stays
+ * until the process ends, which vc_comm_close brings about. */
 static void close_run(vtrain *t)
 {
     vtrain_trace_close(t->trace);
@@ -488,6 +490,10 @@ static void close_run(vtrain *t)
     if (t->lock >= 0)
         close(t->lock);
     vtrain_loader_close(t->loader);
+    if (vc_comm_lost(t->comm, NULL)) {
+        vtrain_encoders_close(t->encoders);
+        return;
+    }
     vtrain_objective_close(t->objective);
     vt_ema_close(t->ema, t->params);
     if (t->params)

@@ -152,7 +152,7 @@ typedef struct vtrain_config {
     int64_t num_processes;
     int64_t dp_degree, dp_shards, sp;
     int reduce_dtype;                         /* index into f32|bf16 */
-    int64_t nccl_timeout;                     /* s */
+    int64_t comm_timeout;                     /* s */
 
     /* output */
     char *output_dir, *job_name;

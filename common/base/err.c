@@ -101,6 +101,7 @@ const char *vc_code_name(int code)
     case VC_EMISMATCH: return "does not fit";
     case VC_ENUMERIC: return "not a number";
     case VC_ETORN: return "cut short or unreadable";
+    case VC_ELOST: return "a rank is lost";
     default: return "failed";
     }
 }

@@ -21,7 +21,8 @@ enum {
     VC_EUSAGE = -10,    /* command line or configuration: exit status 2 */
     VC_EMISMATCH = -11, /* two inputs do not fit each other */
     VC_ENUMERIC = -12,  /* NaN or infinity where a number was needed */
-    VC_ETORN = -13      /* a file in use was cut short, or the disk failed under it (map.h) */
+    VC_ETORN = -13,     /* a file in use was cut short, or the disk failed under it (map.h) */
+    VC_ELOST = -14      /* another rank of the run does not answer any more (comm.h) */
 };
 
 typedef struct vc_err {

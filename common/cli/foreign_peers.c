@@ -181,7 +181,7 @@ const vc_foreign vc_ignored_flags[] = {
     NONE(0, "enable_wandb", EVENTS),
     NONE(0, "trust_remote_code", "no code is loaded from a model's folder"),
     NONE(1, "partition_split", "ranks come from mpirun or srun"),
-    NONE(1, "comm.*", "--nccl_timeout sets the patience of ranks"),
+    NONE(1, "comm.*", "--comm_timeout sets the patience of ranks"),
     NONE(0, "checkpoint.resume", "--job_name continues the run that is in its folder"),
     ONLY("-1", "checkpoint.resume_step", "the latest checkpoint is taken: write "
          "--resume_from_checkpoint STEP for another"),

@@ -1,10 +1,11 @@
 /* comm.c - a world of one, and detection of launchers; no other file tests VLT_MPI. See comm.h */
+#include <stdarg.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/comm/parts.h"
-#include "common/os/progress.h"
+#include "common/comm/watch.h"
 
 /* ---- the number of processes ---- */
 
@@ -101,6 +102,8 @@ int vc_comm_open(vc_comm **out, vc_err *err)
     int rc = check_torchrun(n, err);
     if (!rc && n > 1)
         rc = connect_all(c, n, variable, err);
+    if (!rc && c->ops)
+        rc = vc_watch_open(&c->watch, c, err);
     if (rc) {
         vc_comm_close(c);
         return rc;
@@ -116,7 +119,12 @@ int vc_comm_split(vc_comm **out, vc_comm *c, int color, vc_err *err)
     if (!part)
         return vc_no_memory(err);
     part->size = part->locals = 1;
-    int rc = c->ops ? c->ops->split(part, c, color, err) : 0;
+    part->world = c->world ? c->world : c;
+    part->watch = c->watch;
+    /* MPI's own call cannot be left: no rank makes it before all have come. */
+    int rc = vc_comm_agree(c, 0, err);
+    if (!rc && c->ops)
+        rc = c->ops->split(part, c, color, err);
     if (rc) {
         vc_comm_close(part);
         return rc;
@@ -125,12 +133,38 @@ int vc_comm_split(vc_comm **out, vc_comm *c, int color, vc_err *err)
     return 0;
 }
 
+/* Ends all ranks after a failure. If a rank is lost, the others end their work first. */
+static void end_run(vc_comm *c)
+{
+    if (vc_watch_lost(c->watch))
+        vc_watch_leave(c->watch);
+    c->ops->abort(c, EXIT_FAILURE);
+}
+
+/* Closes the comm of all ranks, once all have come: MPI's own call cannot be left. */
+static void close_world(vc_comm *c)
+{
+    if (c->broken || vc_watch_lost(c->watch) || (c->watch && vc_comm_agree(c, 0, NULL)))
+        end_run(c);
+    vc_watch_close(c->watch);
+    c->ops->close(c);
+}
+
+/* A part of a broken run is left as it is: its memory may still be written to. */
+static void close_part(vc_comm *c)
+{
+    if (c->world && c->broken)
+        c->world->broken = true;
+    if (!c->broken && !vc_watch_lost(c->watch))
+        c->ops->close(c);
+}
+
 void vc_comm_close(vc_comm *c)
 {
-    if (c && c->ops && c->broken)
-        c->ops->abort(c, EXIT_FAILURE);
-    if (c && c->ops)
-        c->ops->close(c);
+    if (c && c->ops && (c->world || c->ops->look))
+        close_part(c);
+    else if (c && c->ops)
+        close_world(c);
     if (c)
         free(c->last);
     free(c);
@@ -140,6 +174,35 @@ int vc_comm_rank(const vc_comm *c) { return c ? c->rank : 0; }
 int vc_comm_size(const vc_comm *c) { return c ? c->size : 1; }
 int vc_comm_local(const vc_comm *c) { return c ? c->local : 0; }
 int vc_comm_locals(const vc_comm *c) { return c ? c->locals : 1; }
+
+void vc_comm_watch(vc_comm *c, const vc_comm_watch_opts *o)
+{
+    if (c && c->watch)
+        vc_watch_set(c->watch, o);
+}
+
+void vc_comm_note(vc_comm *c, const char *fmt, ...)
+{
+    char text[80];
+    va_list args;
+    if (!c || !c->watch)
+        return;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    vc_watch_note(c->watch, text);
+}
+
+int vc_comm_lost(vc_comm *c, vc_err *err)
+{
+    return c ? vc_watch_fail(c->watch, err) : 0;
+}
+
+bool vc_comm_leads(vc_comm *c)
+{
+    const vc_comm *world = c && c->world ? c->world : c;
+    return vc_comm_rank(world) == (c && vc_watch_lost(c->watch) ? vc_watch_first(c->watch) : 0);
+}
 
 void vc_comm_abort(vc_comm *c, int status)
 {
@@ -157,10 +220,10 @@ static bool alone(const vc_comm *c)
 }
 
 /* Marks a comm of host memory as broken after a failure. A device's failure leaves vc_comm_agree
- * usable, which reports the failure. */
+ * usable, which reports the failure; a loss is known to all ranks. */
 static int done(vc_comm *c, int rc)
 {
-    if (rc && !c->ops->look)
+    if (rc && rc != VC_ELOST && !c->ops->look)
         c->broken = true;
     return rc;
 }
@@ -248,7 +311,8 @@ int vc_comm_reduce(vc_comm *c, double *x, int n, vc_comm_op op, vc_err *err)
         for (int r = 1; r < size; r++)
             x[i] = combined(x[i], all[r * n + i], op);
     }
-    free(all);
+    if (rc != VC_ELOST)
+        free(all);
     return rc;
 }
 
@@ -277,6 +341,14 @@ static void adopt_signal(const end *of, int size)
         vc_stop_adopt(of[r].signal);
 }
 
+/* Communication failed within an agreement on this rank's rc. */
+static int end_agreement(vc_comm *c, int rc, int failure, vc_err *err)
+{
+    if (failure != VC_ELOST)
+        vc_comm_abort(c, EXIT_FAILURE);
+    return rc ? rc : vc_comm_lost(c, err);
+}
+
 int vc_comm_agree(vc_comm *c, int rc, vc_err *err)
 {
     if (alone(c))
@@ -284,10 +356,13 @@ int vc_comm_agree(vc_comm *c, int rc, vc_err *err)
     vc_err failure = { .code = rc }, broken = { 0 };
     if (rc && err)
         failure = *err;
+    if (vc_watch_lost(c->watch))
+        return rc ? rc : vc_comm_lost(c, err);
     end mine = { rc, rc == VC_ESTOP ? *vc_stop_flag() : 0 };
     end *of = malloc((size_t)c->size * sizeof *of);
-    if (!of || c->ops->gather(c, of, &mine, sizeof mine, &broken))
-        vc_comm_abort(c, EXIT_FAILURE);
+    int got = of ? c->ops->gather(c, of, &mine, sizeof mine, &broken) : VC_ENOMEM;
+    if (got)
+        return end_agreement(c, rc, got, err);
     bool all;
     int who = who_failed(of, c->size, &all);
     rc = who < 0 ? 0 : of[who].code;
@@ -296,8 +371,9 @@ int vc_comm_agree(vc_comm *c, int rc, vc_err *err)
     free(of);
     if (who < 0)
         return 0;
-    if (c->ops->broadcast(c, &failure, sizeof failure, who, &broken))
-        vc_comm_abort(c, EXIT_FAILURE);
+    got = c->ops->broadcast(c, &failure, sizeof failure, who, &broken);
+    if (got)
+        return end_agreement(c, rc, got, err);
     if (err)
         *err = failure;
     return all ? rc : vc_context(err, rc, "rank %d", who);
@@ -316,6 +392,8 @@ int vc_comm_post(vc_comm *c, const double *x, int n, vc_err *err)
 {
     double all[VC_COMM_POSTS] = { 0 };
     memcpy(all, x, (size_t)n * sizeof *x);
+    if (vc_comm_lost(c, err))
+        return VC_ELOST;
     if (vc_comm_rank(c))
         return c->ops->post(c, all, err);
     int rc = c ? room_for_posts(c, err) : 0;
@@ -327,6 +405,8 @@ int vc_comm_post(vc_comm *c, const double *x, int n, vc_err *err)
 int vc_comm_posted(vc_comm *c, double *sum, int n, vc_err *err)
 {
     int rc = room_for_posts(c, err);
+    if (!rc)
+        rc = vc_comm_lost(c, err);
     if (!rc && !alone(c))
         rc = c->ops->posted(c, c->last, err);
     for (int i = 0; !rc && i < n; i++) {

@@ -16,8 +16,14 @@
  * network. Waiting ranks sleep between polls, so that the cores are free for kernels.
  *
  * Memory is the host's, except for vc_comm_device. After a failed call (VC_EFAIL, VC_ENOMEM) ranks
- * may be at different calls: the comm cannot be used any more, and closing it ends all ranks of the
- * run. */
+ * may be at different calls: the comm cannot be used any more, and closing that of the run ends all
+ * its ranks.
+ *
+ * Every rank sends signs of life, from a thread. A rank from which none come is named in a warning;
+ * if none come for as long as the patience it is lost, and every call returns VC_ELOST on all living
+ * ranks, now or later. They do what is left for each alone; vc_comm_leads is then true on the lowest
+ * of them, and the last vc_comm_close ends the run when all have come to theirs. Memory of calls
+ * that failed so is not freed before, since a transfer may be under way. */
 #ifndef COMMON_COMM_COMM_H
 #define COMMON_COMM_COMM_H
 
@@ -26,6 +32,7 @@
 #include "common/base/dtype.h"
 #include "common/base/err.h"
 #include "common/base/piece.h"
+#include "common/os/progress.h"
 
 typedef struct vc_comm vc_comm;
 
@@ -45,6 +52,23 @@ int vc_comm_rank(const vc_comm *c);
 int vc_comm_size(const vc_comm *c);
 int vc_comm_local(const vc_comm *c);
 int vc_comm_locals(const vc_comm *c);
+
+enum { VC_COMM_PATIENCE = 600 };             /* s */
+typedef struct vc_comm_watch_opts {
+    double patience;             /* seconds without a sign of life until a rank is lost; 0: never */
+    vc_progress *ui;             /* for the lines about silent ranks, on the lowest that answers;
+                                  * borrowed until the next vc_comm_watch; NULL: silent */
+} vc_comm_watch_opts;
+/* Local, on the comm of vc_comm_open: sets how the others are watched. Before the first call the
+ * patience is VC_COMM_PATIENCE. */
+void vc_comm_watch(vc_comm *c, const vc_comm_watch_opts *o);
+/* Local, on that comm: sets the text that describes this rank where others name it, as "step 12
+ * done". */
+void vc_comm_note(vc_comm *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Local: VC_ELOST, with the names of the ranks, if some are lost; else 0. */
+int vc_comm_lost(vc_comm *c, vc_err *err);
+/* Local: true on the rank that reports for all, rank 0 or, if that is lost, the lowest living. */
+bool vc_comm_leads(vc_comm *c);
 
 /* Local: ends all ranks of the run at once with this exit status. It serves failures of one rank
  * while the others wait in a collective call; elsewhere ranks call vc_comm_agree. */
@@ -90,7 +114,8 @@ typedef struct vc_comm_device_opts {
     struct vt_ctx *second;       /* the stream that calls queue on (memory/second_stream.h) */
     vc_comm *all;                /* the ranks that are notified of a failure */
     int first;                   /* number in the run of rank 0 of `all`, for messages */
-    double patience;             /* seconds until a rank that does not answer is a failure */
+    double patience;             /* seconds until a rank that does not answer is a failure; 0:
+                                  * for ever */
 } vc_comm_device_opts;
 /* Opens a comm of the ranks of `c` for memory of their devices. It serves vc_comm_sum,
  * vc_comm_sum_scatter, vc_comm_gather, vc_comm_exchange, which queue and return, and the functions

@@ -70,14 +70,15 @@ static int look(vc_comm *c, vt_link_state *state, vc_err *err)
         return 0;
     }
     vc_comm *all = d->o.all;
-    if (all && all->ops && all->ops->alarmed(all, &d->err)) {
+    if (vc_comm_lost(all, &d->err) ||
+        (all && all->ops && all->ops->alarmed(all, &d->err))) {
         give_up(c);
         return failed(c, err);
     }
-    if (vc_seconds() - d->since < d->o.patience)
+    if (d->o.patience <= 0 || vc_seconds() - d->since < d->o.patience)
         return 0;
     rc = vc_fail(&d->err, VC_EFAIL, "not done after %g s: a rank does not answer "
-                 "(--nccl_timeout)", d->o.patience);
+                 "(--comm_timeout)", d->o.patience);
     return raise_alarm(c, rc, err);
 }
 

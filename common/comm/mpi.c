@@ -10,12 +10,14 @@
  */
 #include <mpi.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
-#include "common/comm/parts.h"
+#include "common/comm/watch.h"
 
 enum {
     PIECE = 1 << 20,             /* values summed at a time, for which the scratch has room */
@@ -23,7 +25,10 @@ enum {
     MOST_BYTES = 1 << 30,        /* of one message; MPI counts in int */
     SPINS = 200,                 /* polls of a request before sleeping between polls */
     FIRST_NAP = 10000, LONGEST_NAP = 1000000,            /* ns */
-    TAG = 1, POST_TAG = 2, ALARM_TAG = 3, EXCHANGE_TAG = 4
+    GRACE = 1000,                /* naps for transfers between living ranks after a loss */
+    END = 10,                    /* seconds in which MPI may end the run */
+    TELL_BYTES = 512,            /* most of a message of mpi_tell */
+    TAG = 1, POST_TAG = 2, ALARM_TAG = 3, EXCHANGE_TAG = 4, TELL_TAG = 5
 };
 
 typedef struct mpi {
@@ -36,6 +41,8 @@ typedef struct mpi {
     MPI_Request posting;
     vc_err alarm;                /* the failure sent to the others */
     bool world;                  /* the comm of all ranks, whose close finalises MPI */
+    MPI_Request *telling;        /* world: [size] messages of mpi_tell that are being sent */
+    char (*told)[TELL_BYTES];    /* [size] */
 } mpi;
 
 /* ---- errors and waiting ---- */
@@ -66,21 +73,49 @@ static int ended(int code, const char *what, vc_err *err)
 
 static bool mpi_alarmed(vc_comm *c, vc_err *err);
 
-/* Polls and sleeps, since MPI_Waitall keeps a core busy. With `watched`, VC_ESTOP follows an alarm
- * of another rank of this comm. */
-static int wait_watching(MPI_Request *r, int n, const char *what, vc_comm *watched, vc_err *err)
+/* Drops the requests of a call that another rank does not join, so that receives, which have even
+ * places, do not write to their memory any more. One that is under way cannot be dropped. */
+static void drop(MPI_Request *r, int n)
+{
+    int done;
+    for (int i = 0; i < n; i++) {
+        if (r[i] == MPI_REQUEST_NULL)
+            continue;
+        if (i % 2 == 0)
+            (void)CHECK(MPI_Cancel(&r[i]), "cancel", NULL);
+        if (CHECK(MPI_Test(&r[i], &done, MPI_STATUS_IGNORE), "cancel", NULL) || !done)
+            (void)CHECK(MPI_Request_free(&r[i]), "cancel", NULL);
+    }
+}
+
+typedef struct wait {
+    vc_comm *c;
+    int n;                       /* of the comm's requests, a receive and a send in turn */
+    const char *what;
+    bool alarms;                 /* VC_ESTOP follows an alarm of another rank of this comm */
+} wait;
+
+/* Polls and sleeps, since MPI_Waitall keeps a core busy. */
+static int poll_all(const wait *w, vc_err *err)
 {
     struct timespec nap = { .tv_nsec = FIRST_NAP };
+    MPI_Request *r = ((mpi *)w->c->state)->request;
     vc_err alarm;
-    int done = 0;
+    int done = 0, grace = GRACE;
     for (int looks = 0; !done; looks++) {
-        int rc = CHECK(MPI_Testall(n, r, &done, MPI_STATUSES_IGNORE), what, err);
+        int rc = CHECK(MPI_Testall(w->n, r, &done, MPI_STATUSES_IGNORE), w->what, err);
         if (rc)
             return rc;
         if (done || looks < SPINS)
             continue;
-        if (watched && mpi_alarmed(watched, &alarm))
-            return vc_fail(err, VC_ESTOP, "another rank has failed");
+        if (w->alarms && mpi_alarmed(w->c, &alarm))
+            rc = vc_fail(err, VC_ESTOP, "another rank has failed");
+        else if (vc_watch_lost(w->c->watch) && grace-- == 0)
+            rc = vc_watch_fail(w->c->watch, err);
+        if (rc) {
+            drop(r, w->n);
+            return rc;
+        }
         nanosleep(&nap, NULL);
         if (nap.tv_nsec < LONGEST_NAP)
             nap.tv_nsec *= 2;
@@ -88,23 +123,54 @@ static int wait_watching(MPI_Request *r, int n, const char *what, vc_comm *watch
     return 0;
 }
 
-static int wait_all(MPI_Request *r, int n, const char *what, vc_err *err)
+static int wait_watching(const wait *w, vc_err *err)
 {
-    return wait_watching(r, n, what, NULL, err);
+    vc_watch_wait(w->c->watch);
+    int rc = poll_all(w, err);
+    vc_watch_waited(w->c->watch);
+    return rc;
+}
+
+/* Waits for the first n requests. */
+static int wait_all(vc_comm *c, int n, const char *what, vc_err *err)
+{
+    return wait_watching(&(wait){ c, n, what, false }, err);
 }
 
 /* ---- bytes ---- */
 
-static int mpi_broadcast(vc_comm *c, void *x, size_t n, int root, vc_err *err)
+/* Sends some bytes along a binomial tree: rank i, counted from the root, gets them from i without
+ * its lowest bit and passes them on to i + 1, i + 2, i + 4, ... below that bit. MPI's own broadcast
+ * could not be left when a rank is lost. */
+static int pass_on(vc_comm *c, void *x, int n, int root, vc_err *err)
 {
     mpi *m = c->state;
+    int own = (c->rank - root + c->size) % c->size, bit = 1, rc = 0, k = 2;
+    m->request[0] = m->request[1] = MPI_REQUEST_NULL;
+    while (bit < c->size && !(own & bit))
+        bit *= 2;
+    if (own) {
+        rc = CHECK(MPI_Irecv(x, n, MPI_BYTE, (own - bit + root) % c->size, TAG, m->comm,
+                             &m->request[0]), "broadcast", err);
+        if (!rc)
+            rc = wait_all(c, k, "broadcast", err);
+    }
+    for (k = 0; !rc && (bit /= 2) > 0;) {
+        if (own + bit >= c->size)
+            continue;
+        m->request[k++] = MPI_REQUEST_NULL;
+        rc = CHECK(MPI_Isend(x, n, MPI_BYTE, (own + bit + root) % c->size, TAG, m->comm,
+                             &m->request[k++]), "broadcast", err);
+    }
+    return rc ? rc : wait_all(c, k, "broadcast", err);
+}
+
+static int mpi_broadcast(vc_comm *c, void *x, size_t n, int root, vc_err *err)
+{
     int rc = 0;
     for (size_t at = 0; !rc && at < n; at += MOST_BYTES) {
         int some = n - at < MOST_BYTES ? (int)(n - at) : MOST_BYTES;
-        rc = CHECK(MPI_Ibcast((char *)x + at, some, MPI_BYTE, root, m->comm, m->request),
-                   "broadcast", err);
-        if (!rc)
-            rc = wait_all(m->request, 1, "broadcast", err);
+        rc = pass_on(c, (char *)x + at, some, root, err);
     }
     return rc;
 }
@@ -130,7 +196,7 @@ static int mpi_gather(vc_comm *c, void *all, const void *mine, size_t n, vc_err 
                                      &m->request[k++]), "gather", err);
         }
         if (!rc)
-            rc = wait_all(m->request, k, "gather", err);
+            rc = wait_all(c, k, "gather", err);
     }
     return rc;
 }
@@ -140,19 +206,6 @@ static int bytes_after(const vc_piece *p, size_t at)
 {
     size_t left = p->n > at ? p->n - at : 0;
     return left < MOST_BYTES ? (int)left : MOST_BYTES;
-}
-
-/* Drops the requests of an exchange that another rank does not join: receives, which have even
- * places, do not write to their memory any more. */
-static void drop(MPI_Request *r, int n)
-{
-    for (int i = 0; i < n; i++) {
-        if (r[i] == MPI_REQUEST_NULL)
-            continue;
-        if (i % 2 == 0)
-            (void)CHECK(MPI_Cancel(&r[i]), "cancel", NULL);
-        (void)CHECK(MPI_Request_free(&r[i]), "cancel", NULL);
-    }
 }
 
 static int mpi_exchange(vc_comm *c, void *to, const vc_piece *in, const void *from,
@@ -179,9 +232,7 @@ static int mpi_exchange(vc_comm *c, void *to, const vc_piece *in, const void *fr
                                      &m->request[k++]), "exchange", err);
         }
         if (!rc && k)
-            rc = wait_watching(m->request, k, "exchange", c, err);
-        if (rc == VC_ESTOP)
-            drop(m->request, k);
+            rc = wait_watching(&(wait){ c, k, "exchange", true }, err);
     }
     return rc;
 }
@@ -252,7 +303,7 @@ static int sum_own(vc_comm *c, const piece *p, vc_err *err)
                                  m->comm, &m->request[k++]), "sum", err);
     }
     if (!rc)
-        rc = wait_all(m->request, k, "sum", err);
+        rc = wait_all(c, k, "sum", err);
     for (int r = 0; !rc && r < c->size; r++)
         add_values(m->own, r == c->rank ? own : slot(m, m->in, r, p->wire), p->wire, mine, r == 0);
     return rc;
@@ -353,7 +404,53 @@ static bool mpi_alarmed(vc_comm *c, vc_err *err)
                                     MPI_STATUS_IGNORE), "alarm", NULL);
 }
 
+/* ---- messages of the watch ---- */
+
+static void mpi_tell(vc_comm *c, int to, const void *x, size_t n)
+{
+    mpi *m = c->state;
+    int done = 0;
+    if (n > TELL_BYTES ||
+        CHECK(MPI_Test(&m->telling[to], &done, MPI_STATUS_IGNORE), "tell", NULL) || !done)
+        return;
+    memcpy(m->told[to], x, n);
+    (void)CHECK(MPI_Isend(m->told[to], (int)n, MPI_BYTE, to, TELL_TAG, m->comm, &m->telling[to]),
+                "tell", NULL);
+}
+
+static bool mpi_hear(vc_comm *c, int *from, void *x, size_t n)
+{
+    mpi *m = c->state;
+    MPI_Status s;
+    int there = 0;
+    if (CHECK(MPI_Iprobe(MPI_ANY_SOURCE, TELL_TAG, m->comm, &there, &s), "hear", NULL) || !there)
+        return false;
+    *from = s.MPI_SOURCE;
+    return !CHECK(MPI_Recv(x, (int)n, MPI_BYTE, s.MPI_SOURCE, TELL_TAG, m->comm,
+                           MPI_STATUS_IGNORE), "hear", NULL);
+}
+
+/* The other ranks have sent their last message: receives all, and frees what was sent. */
+static void end_telling(vc_comm *c)
+{
+    mpi *m = c->state;
+    char x[TELL_BYTES];
+    int from;
+    while (mpi_hear(c, &from, x, sizeof x)) {
+    }
+    for (int r = 0; m->telling && r < c->size; r++)
+        if (m->telling[r] != MPI_REQUEST_NULL)
+            MPI_Request_free(&m->telling[r]);
+}
+
 /* ---- open, close ---- */
+
+/* Lets the process end, in some seconds, where MPI does not return. */
+static void end_within(unsigned seconds)
+{
+    signal(SIGALRM, SIG_DFL);
+    alarm(seconds);
+}
 
 static int mpi_split(vc_comm *out, vc_comm *c, int color, vc_err *err);
 
@@ -362,10 +459,15 @@ static void mpi_close(vc_comm *c)
     mpi *m = c->state;
     int done;
     MPI_Test(&m->posting, &done, MPI_STATUS_IGNORE);
-    if (m->world)
+    if (m->world) {
+        end_telling(c);
+        end_within(VC_COMM_PATIENCE);
         MPI_Finalize();
-    else
+        alarm(0);
+    } else
         MPI_Comm_free(&m->comm);
+    free(m->telling);
+    free(m->told);
     free(m->request);
     free(m->own);
     free(m->in);
@@ -376,6 +478,7 @@ static void mpi_close(vc_comm *c)
 static void mpi_abort(vc_comm *c, int status)
 {
     mpi *m = c->state;
+    end_within(END);
     MPI_Abort(m->comm, status);
 }
 
@@ -383,7 +486,7 @@ static const vc_comm_ops mpi_ops = {
     .split = mpi_split, .close = mpi_close, .abort = mpi_abort,
     .broadcast = mpi_broadcast, .gather = mpi_gather, .exchange = mpi_exchange, .sum = mpi_sum,
     .sum_scatter = mpi_sum_scatter, .post = mpi_post, .posted = mpi_posted,
-    .alarm = mpi_alarm, .alarmed = mpi_alarmed,
+    .alarm = mpi_alarm, .alarmed = mpi_alarmed, .tell = mpi_tell, .hear = mpi_hear,
 };
 
 /* Takes ownership of the open comm: *c closes it, also after a failure of this function. */
@@ -414,7 +517,13 @@ static int fill(vc_comm *c, MPI_Comm comm, bool world, vc_err *err)
     m->own = malloc(m->part * sizeof *m->own);
     m->in = malloc(size * m->part * sizeof(float));
     m->out = malloc(size * m->part * sizeof(uint16_t));
-    if (!m->request || !m->own || !m->in || !m->out)
+    if (world) {
+        m->telling = malloc(size * sizeof *m->telling);
+        m->told = malloc(size * sizeof *m->told);
+    }
+    for (size_t r = 0; m->telling && r < size; r++)
+        m->telling[r] = MPI_REQUEST_NULL;
+    if (!m->request || !m->own || !m->in || !m->out || (world && (!m->telling || !m->told)))
         return vc_fail(err, VC_ENOMEM, "out of memory for %d ranks", c->size);
     return 0;
 }

@@ -6,6 +6,8 @@
 
 #include "common/comm/comm.h"
 
+typedef struct vc_watch vc_watch;            /* watch.h */
+
 /* The contracts are those of comm.h. The functions of host memory are called with size > 1 only. */
 typedef struct vc_comm_ops {
     int (*split)(vc_comm *out, vc_comm *c, int color, vc_err *err);
@@ -24,6 +26,10 @@ typedef struct vc_comm_ops {
      * alarm, and sets *err to that failure. */
     void (*alarm)(vc_comm *c, const vc_err *err);
     bool (*alarmed)(vc_comm *c, vc_err *err);
+    /* of the comm of all ranks. tell sends a small message to a rank without waiting, unless the
+     * one before is still being sent; hear returns true with the next message from any rank. */
+    void (*tell)(vc_comm *c, int to, const void *x, size_t n);
+    bool (*hear)(vc_comm *c, int *from, void *x, size_t n);
     /* for memory of a device only */
     int (*look)(vc_comm *c, bool *busy, vc_err *err);
     void (*give_up)(vc_comm *c);
@@ -34,6 +40,8 @@ struct vc_comm {
     void *state;                 /* of ops */
     int rank, size, local, locals;
     bool broken;                 /* a call failed: ranks may be at different calls */
+    vc_watch *watch;             /* of all ranks; NULL for memory of a device */
+    vc_comm *world;              /* the comm of all ranks, or NULL: this one */
     double *last;                /* on rank 0: [size][VC_COMM_POSTS], each rank's latest post */
 };
 
