@@ -475,7 +475,7 @@ static void save_after_torn_file(vtrain *t, loop *l)
 
 /* Where another rank is lost: each living rank has the last whole step, if ranks split nothing, and
  * the one that leads saves it. err has the names of the lost ranks. */
-static int save_without_lost(vtrain *t, const loop *l, vc_err *err)
+static int save_without_lost(vtrain *t, vc_err *err)
 {
     vc_err lost = { 0 }, why = { 0 };
     char *last = NULL;
@@ -483,18 +483,20 @@ static int save_without_lost(vtrain *t, const loop *l, vc_err *err)
     int rc = vc_comm_lost(t->comm, &lost);
     if (!vc_comm_leads(t->comm))
         return vc_fail(err, rc, "%s", lost.text);
-    bool split = t->cfg.dp_shards > 1, saved = l->saved == t->step;
+    vtrain_ckpt_before(&last, t->cfg.output_dir, &before, NULL);
+    bool split = t->cfg.dp_shards > 1, saved = last && before == t->step;
     if (!split && !saved && t->step > 0)
         saved = !vtrain_encoders_check(t, true, &why) && !vtrain_save(t, &why);
     if (saved)
-        return vc_fail(err, rc, "%s; step %lld is saved: continue with --resume_from_checkpoint "
-                       "latest", lost.text, (long long)t->step);
-    vtrain_ckpt_before(&last, t->cfg.output_dir, &before, NULL);
-    vc_fail(err, rc, "%s; step %lld could not be saved%s%s; %s%s", lost.text, (long long)t->step,
-            split ? ", as its part of the state (--parallel zero2 and fsdp) is lost with a rank"
-                  : t->step ? ": " : ", as no step is done", split ? "" : why.text,
-            last ? "continue with --resume_from_checkpoint latest: the last whole checkpoint is "
-                 : "there is no whole checkpoint yet", last ? last : "");
+        vc_fail(err, rc, "%s; step %lld is saved: continue with --resume_from_checkpoint latest",
+                lost.text, (long long)t->step);
+    else
+        vc_fail(err, rc, "%s; step %lld could not be saved%s%s; %s%s", lost.text,
+                (long long)t->step,
+                split ? ", as its part of the state (--parallel zero2 and fsdp) is lost with a rank"
+                      : t->step ? ": " : ", as no step is done", split ? "" : why.text,
+                last ? "continue with --resume_from_checkpoint latest: the last whole checkpoint "
+                       "is " : "there is no whole checkpoint yet", last ? last : "");
     free(last);
     return rc;
 }
@@ -535,7 +537,7 @@ int vtrain_loop(vtrain *t, vc_err *err)
     while (!rc && t->step < t->plan.steps)
         rc = one_step(t, &l, err);
     if (rc && vc_comm_lost(t->comm, NULL))
-        rc = save_without_lost(t, &l, err);
+        rc = save_without_lost(t, err);
     else if (rc == VC_ESTOP)
         rc = vc_comm_agree(t->comm, stopped(t, &l, err), err);
     if (rc == VC_ETORN)

@@ -22,6 +22,7 @@ typedef struct vprep_config {
     char *video_length;               /* "9sec" in place of them; NULL */
     int64_t ttt_mini_batch;           /* 0: tokens are not checked */
     char *shard;                      /* "i/n"; NULL: all rows */
+    int64_t comm_timeout;             /* s; 0: for ever */
     int64_t seed, workers, thumbnails, shard_size, video_repeat, noise_variants;
     int64_t train_batch_size;         /* of the table of buckets */
     bool trust_metadata;

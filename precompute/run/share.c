@@ -176,7 +176,7 @@ static int exchange(vprep *p, mail *m, int (*take)(vprep *p, mail *m, vc_err *er
             rc = vc_comm_broadcast(p->ranks.comm, received.data, n, r, err);
         while (!rc && r != p->ranks.rank && received.at < received.n)
             rc = take(p, &received, err);
-        if (r != p->ranks.rank)
+        if (r != p->ranks.rank && rc != VC_ELOST)        /* then MPI may still write to it */
             free(received.data);
     }
     free(m->data);
@@ -457,6 +457,7 @@ void vprep_share_progress(vprep *p, const prep_place *at, bool end)
                     floor(at->share * at->frames), begun ? at->frames : 0 };
     char extra[120], frame[40] = "";
 
+    vc_comm_note(p->ranks.comm, "%llu clips done", (unsigned long long)at->done);
     while (p->ranks.n > 1 && vc_comm_post(p->ranks.comm, x, N, NULL) == 1 && end)
         usleep(NAP);
     if (p->ranks.rank)

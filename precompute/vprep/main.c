@@ -232,6 +232,7 @@ static int run_ranks(vprep *p, vc_comm *comm, bool wrong, vc_err *err)
         return 0;
     rc = vc_progress_open(&p->progress, "vprep", (vc_log_format)p->c.log_format,
                           p->c.quiet || p->ranks.rank, err);
+    vc_comm_watch(comm, &(vc_comm_watch_opts){ (double)p->c.comm_timeout, p->progress });
     vc_flags_name_typed(p->flags, p->progress);
     if (!rc)
         rc = vc_catch_stop(err);
@@ -264,7 +265,7 @@ int main(int argc, char **argv)
     vc_std_open();
     vprep p = { 0 };
     vc_comm *comm = NULL;
-    vc_err err = { 0 };
+    vc_err err = { 0 }, lost = { 0 };
     int rc = vc_calm_threads(argv, &err);
 
     if (!rc)
@@ -285,10 +286,13 @@ int main(int argc, char **argv)
     }
     int status = exit_status(&p, rc);
     release(&p);
+    vc_comm_watch(comm, &(vc_comm_watch_opts){ (double)p.c.comm_timeout, NULL });
     vc_progress_close(p.progress);
     if (rc == VC_ESTOP)
         vc_fail(&err, rc, "stopped; the same command continues from here");
-    if (rc && vc_comm_rank(comm) == 0)
+    if (rc == VC_ELOST && vc_comm_lost(comm, &lost))
+        vc_fail(&err, rc, "%s; the same command continues from here", lost.text);
+    if (rc && vc_comm_leads(comm))
         vc_flags_report(p.flags, "vprep", &err, rc);
     vc_flags_free(p.flags);
     vc_comm_close(comm);

@@ -288,7 +288,7 @@ static int run_stage(vprep *p, const stage *s, vc_err *err)
 
     if (rc && s->how & KEEPS && p->writer)
         vf_writer_commit(p->writer, NULL);
-    if (rc && rc != VC_ESTOP && s->how & LONG && p->ranks.n > 1) {
+    if (rc && rc != VC_ESTOP && rc != VC_ELOST && s->how & LONG && p->ranks.n > 1) {
         char who[32];
         snprintf(who, sizeof who, "vprep: rank %d", p->ranks.rank);
         vc_flags_report(p->flags, who, err, rc);
