@@ -536,12 +536,26 @@ static int mpi_split(vc_comm *out, vc_comm *c, int color, vc_err *err)
     return rc ? rc : fill(out, part, false, err);
 }
 
+/* MPI_Init returns when all ranks are in it, but Slurm's barrier between nodes ("tree", the default
+ * of SLURM_PMIX_FENCE, where a barrier carries no data) lets some go before the others: a message to
+ * a rank that is still in MPI_Init ends that rank in Open MPI's TCP transport, by a segmentation
+ * fault. Those that are through give the others time. */
+static void wait_for_nodes(void)
+{
+    const struct timespec nap = { .tv_sec = 1 };
+    const char *nodes = getenv("SLURM_STEP_NUM_NODES"), *fence = getenv("SLURM_PMIX_FENCE");
+    if (nodes && strtol(nodes, NULL, 10) > 1 && getenv("PMIX_RANK") &&
+        !(fence && !strcmp(fence, "ring")))
+        nanosleep(&nap, NULL);
+}
+
 int vc_comm_mpi_open(vc_comm *c, vc_err *err)
 {
     int level;
     int rc = CHECK(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level), "start", err);
     if (rc)
         return rc;
+    wait_for_nodes();
     rc = fill(c, MPI_COMM_WORLD, true, err);
     if (!rc && level < MPI_THREAD_SERIALIZED)
         rc = vc_fail(err, VC_EFAIL, "MPI: this library cannot be called from more than one thread");
