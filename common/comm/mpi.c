@@ -536,10 +536,10 @@ static int mpi_split(vc_comm *out, vc_comm *c, int color, vc_err *err)
     return rc ? rc : fill(out, part, false, err);
 }
 
-/* MPI_Init returns when all ranks are in it, but Slurm's barrier between nodes ("tree", the default
- * of SLURM_PMIX_FENCE, where a barrier carries no data) lets some go before the others: a message to
- * a rank that is still in MPI_Init ends that rank in Open MPI's TCP transport, by a segmentation
- * fault. Those that are through give the others time. */
+/* MPI_Init returns when all ranks are in it, but by default (SLURM_PMIX_FENCE, "mixed") Slurm's
+ * barrier between nodes lets some go before the others: a message to a rank that is still in
+ * MPI_Init ends that rank in Open MPI's TCP transport, by a segmentation fault. Those that are
+ * through give the others time. */
 static void wait_for_nodes(void)
 {
     const struct timespec nap = { .tv_sec = 1 };

@@ -85,8 +85,9 @@ END
 slurm_end()
 {
     status=$?
-    scancel -Q --signal=KILL --full --user="$(id -un)" 2>/dev/null
-    scancel -Q --user="$(id -un)" 2>/dev/null
+    trap - ERR
+    timeout 5 scancel -Q --signal=KILL --full --user="$(id -un)" 2>/dev/null
+    timeout 5 scancel -Q --user="$(id -un)" 2>/dev/null
     kill -TERM "${slurm_pids[@]}" 2>/dev/null
     sleep 1
     kill -KILL "${slurm_pids[@]}" 2>/dev/null
