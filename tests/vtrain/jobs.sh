@@ -74,7 +74,7 @@ echo RUNNING >state
 slurm() { local want=$1 pattern=$2; shift 2; rm -f calls
     expect "$want" "$pattern" env PATH="$dir/slurm:$PATH" SLURM_JOB_ID=7 SLURM_JOB_NAME=x \
         SLURM_CPUS_PER_TASK=3 "$@"; }
-# Before a job's end the script alone gets USR1; scancel --full and preemption send TERM to all.
+# Before a job's end the script alone gets USR1; preemption sends TERM to all.
 held=(bash -c 'echo $$ >pid.batch; exec bash "$@"' - "$batch")
 for signal in 138:USR1 143:TERM; do
     name=${signal#*:}
