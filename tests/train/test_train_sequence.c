@@ -205,6 +205,38 @@ static void test_models(void **state)
     }
 }
 
+static void runs(const char *folder, const char *model, const ranks_row *row, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        char *args = vc_format("%s --train_batch_size 1 --max_train_steps 4 --dataset_repeat 4 "
+                               "--uniform_sampling %s", model, row[i].args);
+        ranks_ok(row[i].ranks, folder, row[i].out, args);
+        if (row[i].like)
+            run_same_training(folder, row[i].like, row[i].out, STEPS, LOSS, WEIGHT);
+        free(args);
+    }
+}
+
+/* Runs of several ranks with a golden's model, on a dataset of its family in a folder of its own. */
+static void families(const char *dir, const char *golden, const char *family, int width,
+                     const toy_sample *samples, int n_samples, const ranks_row *row, size_t n)
+{
+    char *folder = vc_path_join(dir, golden), *path = vc_path_join(folder, "set.lmdb");
+    char *transformer = vc_path_join(folder, "transformer");
+    vf_safetensors *file = golden_open(golden);
+    assert_int_equal(vc_mkdirs(folder, NULL), 0);
+    golden_model(file, transformer, VC_F32);
+    toy_make(&(toy){ .path = path, .sample = samples, .n = n_samples, .channels = 4,
+                     .width = width, .family = family });
+    char *model = vc_format("--transformer %s", transformer);
+    runs(folder, model, row, n);
+    vf_safetensors_close(file);
+    free(model);
+    free(transformer);
+    free(path);
+    free(folder);
+}
+
 /* TTT layers scan all tokens, each rank those of its heads: videos of one and of two segments. */
 static void test_ttt(void **state)
 {
@@ -219,24 +251,62 @@ static void test_ttt(void **state)
         { 2, "tz", "t1", "--gradient_accumulation_steps 4 --sp 2 --gradient_checkpointing=none" },
         { 4, "tf", "t1", "--gradient_accumulation_steps 2 --sp 2 --parallel fsdp" },
     };
-    char *folder = vc_path_join(*state, "ttt"), *path = vc_path_join(folder, "set.lmdb");
-    char *transformer = vc_path_join(folder, "transformer");
-    vf_safetensors *golden = golden_open("ttt-mlp");
+    families(*state, "ttt-mlp", "cogvideox", 12, samples, COUNT(samples), row, COUNT(row));
+}
+
+/* Wan: the prompt and the time are whole on each rank; of a clean first frame's tokens the ranks
+ * have some, all or none. */
+static void test_wan(void **state)
+{
+    static const toy_sample samples[] = {
+        { .number = 0, .f = 3, .h = 6, .w = 6, .caption = { "a red ball!" } },
+        { .number = 1, .f = 3, .h = 6, .w = 6, .caption = { "a long walk" } },
+        { .number = 2, .f = 1, .h = 4, .w = 4, .caption = { "three cubes" } },
+        { .number = 3, .f = 5, .h = 4, .w = 4, .caption = { "a wet night" } },
+    };
+    static const ranks_row row[] = {
+        { 1, "w1", NULL, "--gradient_accumulation_steps 4" },
+        { 2, "w2", "w1", "--gradient_accumulation_steps 4 --sp 2" },
+        { 4, "wf", "w1", "--gradient_accumulation_steps 2 --sp 2 --parallel fsdp" },
+        { 1, "c1", NULL, "--gradient_accumulation_steps 4 --first_frame_conditioning_p 0.7" },
+        { 2, "c2", "c1", "--gradient_accumulation_steps 4 --first_frame_conditioning_p 0.7 --sp 2 "
+                         "--gradient_checkpointing=none" },
+        { 1, "l1", NULL, "--gradient_accumulation_steps 2 --training_type lora --rank 4" },
+        { 2, "l2", "l1", "--gradient_accumulation_steps 2 --training_type lora --rank 4 --sp 2 "
+                         "--parallel zero2" },
+    };
+    families(*state, "wan", "wan", 32, samples, COUNT(samples), row, COUNT(row));
+}
+
+/* The built-in model: a rank may have tokens of the video alone, or of the text alone, whose weights
+ * all ranks read nevertheless; tokens have times of their own beside a clean first frame. */
+static void test_builtin(void **state)
+{
+    static const toy_sample samples[] = {
+        { .number = 0, .f = 3, .h = 8, .w = 12, .caption = { "a red ball!" } },
+        { .number = 1, .f = 3, .h = 4, .w = 4, .caption = { "a walk" } },
+        { .number = 2, .f = 1, .h = 2, .w = 2, .caption = { "three cubes on a table" } },
+        { .number = 3, .f = 2, .h = 2, .w = 2, .caption = { "a wet night in a town" } },
+    };
+    static const ranks_row row[] = {
+        { 1, "b1", NULL, "--gradient_accumulation_steps 4" },
+        { 2, "b2", "b1", "--gradient_accumulation_steps 4 --sp 2" },
+        { 4, "b4", "b1", "--gradient_accumulation_steps 4 --sp 4 --gradient_checkpointing=none" },
+        { 4, "bf", "b1", "--gradient_accumulation_steps 2 --sp 2 --parallel fsdp" },
+        { 1, "d1", NULL, "--gradient_accumulation_steps 4 --first_frame_conditioning_p 0.7" },
+        { 2, "d2", "d1", "--gradient_accumulation_steps 4 --first_frame_conditioning_p 0.7 --sp 2" },
+        { 4, "d4", "d1", "--gradient_accumulation_steps 4 --first_frame_conditioning_p 0.7 --sp 4 "
+                         "--parallel zero2" },
+    };
+    char *folder = vc_path_join(*state, "builtin"), *path = vc_path_join(folder, "set.lmdb");
+    const char *own = ranks_model;
     assert_int_equal(vc_mkdirs(folder, NULL), 0);
-    golden_model(golden, transformer, VC_F32);
     toy_make(&(toy){ .path = path, .sample = samples, .n = COUNT(samples), .channels = 4,
-                     .width = 12, .family = "cogvideox" });
-    for (size_t i = 0; i < COUNT(row); i++) {
-        char *args = vc_format("--transformer %s --train_batch_size 1 --max_train_steps 4 "
-                               "--dataset_repeat 4 --uniform_sampling %s",
-                               transformer, row[i].args);
-        ranks_ok(row[i].ranks, folder, row[i].out, args);
-        if (row[i].like)
-            run_same_training(folder, row[i].like, row[i].out, STEPS, LOSS, WEIGHT);
-        free(args);
-    }
-    vf_safetensors_close(golden);
-    free(transformer);
+                     .width = 16 });
+    ranks_model = "--model builtin --dit_width 32 --dit_layers 2 --dit_heads 4 "
+                  "--mixed_precision no --caption_dropout_p 0 --learning_rate 1e-5 ";
+    runs(folder, ranks_model, row, COUNT(row));
+    ranks_model = own;
     free(path);
     free(folder);
 }
@@ -338,7 +408,7 @@ static void test_refused(void **state)
     static const struct { int ranks; bool builtin; const char *args, *says; } row[] = {
         { 3, false, "--sp 2", "--sp 2: there are 3 ranks" },
         { 3, false, "--sp 3", "4 attention heads, which do not divide into 3 equal parts" },
-        { 2, true, "--sp 2", "cannot share the samples of family builtin" },
+        { 3, true, "--sp 3", "2 attention heads, which do not divide into 3 equal parts" },
     };
     for (size_t i = 0; i < COUNT(row); i++) {
         char *args = vc_format("--max_train_steps 1 %s", row[i].args);
@@ -370,6 +440,8 @@ int main(void)
         cmocka_unit_test_prestate(test_resume, dir),
         cmocka_unit_test_prestate(test_models, dir),
         cmocka_unit_test_prestate(test_ttt, dir),
+        cmocka_unit_test_prestate(test_wan, dir),
+        cmocka_unit_test_prestate(test_builtin, dir),
         cmocka_unit_test_prestate(test_one_fails, dir),
         cmocka_unit_test_prestate(test_stop, dir),
         cmocka_unit_test_prestate(test_refused, dir),

@@ -17,6 +17,7 @@
 #include "common/nn/attention.h"
 #include "common/nn/embeddings.h"
 #include "common/nn/positions.h"
+#include "common/tensor/exchange.h"
 #include "formats/json/config.h"
 #include "train/models/dit.h"
 
@@ -97,8 +98,8 @@ typedef struct builtin {
 enum { COS, SIN, KEYS, TEXT_KEYS, FEATURES };
 /* The inputs of a block are the sequence, its modulation (TEXT_MOD for the text's tokens, where the
  * video's tokens have times of their own), and the first three of made. The head also reads the
- * embedding of time and text, and the noisy patches. */
-enum { X, MOD, TEXT_MOD, MADE, N_IN = MADE + 3, E = N_IN, PATCHES };
+ * embedding of time and text (TEXT_E again for the text's tokens), and the noisy patches. */
+enum { X, MOD, TEXT_MOD, MADE, N_IN = MADE + 3, E = N_IN, TEXT_E, PATCHES };
 
 /* ---- config.json ---- */
 
@@ -187,7 +188,7 @@ static void builtin_fit(const void *model, vtrain_fit *fit)
     const builtin *m = model;
     *fit = (vtrain_fit){ .channels = (int)m->channels, .n_texts = 1, .text_width = { m->text },
                          .mult = { 1, (int)m->patch, (int)m->patch }, .token_times = true,
-                         .guidance = m->guidance, .blocks = (int)m->layers };
+                         .guidance = m->guidance, .blocks = (int)m->layers, .heads = m->heads };
 }
 
 /* ---- positions ---- */
@@ -303,8 +304,10 @@ static void builtin_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor
                                   vt_linear(g, made[FEATURES], &m->w.pos)), c };
     s[X] = vt_concat(g, 1, 2, part);
     s[MOD] = nn_modulation(g, s[E], &m->w.time_proj, 6);
-    if (in->token_t)
-        s[TEXT_MOD] = nn_modulation(g, embed_time(g, m, in->t, row), &m->w.time_proj, 6);
+    if (in->token_t) {
+        s[TEXT_E] = embed_time(g, m, in->t, row);
+        s[TEXT_MOD] = nn_modulation(g, s[TEXT_E], &m->w.time_proj, 6);
+    }
     memcpy(s + MADE, made, 3 * sizeof *made);
 }
 
@@ -314,6 +317,28 @@ static nn_groups groups(int64_t n, vt_tensor *const *video, vt_tensor *const *te
     return (nn_groups){ n, { video[0], text[0] }, { video[1], text[1] }, { video[2], text[2] } };
 }
 
+/* Of x, whose rows are those of the video's tokens, the rows of this process's tokens; NULL where it
+ * has none. */
+static vt_tensor *own_video(vt_ctx *g, vt_tensor *x)
+{
+    if (!x || !vt_shared_tokens(g))
+        return x;
+    int64_t first = vt_own_first(g), n = vt_own_before(g, x->dim[1]);
+    return n ? vt_slice(g, x, 1, first, first + n) : NULL;
+}
+
+/* The block's tables for video and text. Where processes share the sequence, each of them has to
+ * read both, also one whose tokens are all of one kind. */
+static void tables(vt_ctx *g, const block_weights *w, vt_tensor *of[2])
+{
+    of[0] = w->table;
+    of[1] = w->text_table;
+    if (!vt_shared_tokens(g))
+        return;
+    vt_tensor *both = vt_concat(g, 0, 2, of);
+    vt_chunk(g, both, 0, 2, of);
+}
+
 static void block(vt_ctx *g, const void *model, const void *weights, vt_tensor *const *in,
                   vt_tensor **out)
 {
@@ -321,11 +346,14 @@ static void block(vt_ctx *g, const void *model, const void *weights, vt_tensor *
     const builtin *m = model;
     const block_weights *w = weights;
     vt_tensor *const *made = in + MADE;
-    vt_tensor *x = in[X], *h, *video[6], *text[6];
+    vt_tensor *x = in[X], *h, *video[6], *text[6], *table[2];
+    vt_tensor *mod = in[TEXT_MOD] ? own_video(g, in[MOD]) : in[MOD];
     const nn_heads heads = { m->heads, EPS, made[COS], made[SIN], 0 };
-    int64_t n = made[COS]->dim[0];
-    nn_chunk(g, vt_add(g, in[MOD], w->table), 6, video);
-    nn_chunk(g, vt_add(g, in[TEXT_MOD] ? in[TEXT_MOD] : in[MOD], w->text_table), 6, text);
+    int64_t n = vt_own_before(g, made[COS]->dim[0]);
+    tables(g, w, table);
+    vt_tensor *text_mod = in[TEXT_MOD] ? in[TEXT_MOD] : mod;
+    nn_chunk(g, vt_add(g, mod ? mod : text_mod, table[0]), 6, video);
+    nn_chunk(g, vt_add(g, text_mod, table[1]), 6, text);
 
     nn_groups e = groups(n, video, text);
     h = nn_modulate(g, x, &plain, &e, EPS);
@@ -338,15 +366,33 @@ static void block(vt_ctx *g, const void *model, const void *weights, vt_tensor *
     out[0] = nn_gate(g, x, h, &e);
 }
 
+/* The prediction for the tokens x, of time e, with the noisy patches; NULL: they have none. */
+static vt_tensor *project(vt_ctx *g, const builtin *m, vt_tensor *x, vt_tensor *e,
+                          vt_tensor *patches)
+{
+    vt_tensor *part[2], *gate;
+    nn_chunk(g, nn_modulation(g, e, &m->w.norm_out, 2), 2, part);
+    nn_chunk(g, nn_modulation(g, e, &m->w.skip_gate, 1), 1, &gate);
+    x = vt_layer_norm_modulate(g, x, NULL, NULL, part[0], part[1], EPS);
+    x = vt_linear(g, x, &m->w.proj_out);
+    return vt_gated_add(g, x, patches ? patches : vt_scale(g, x, 0), gate);
+}
+
+/* Where processes share the sequence, the text's tokens are projected too, since all processes have
+ * to read the weights, and one of them may have no other tokens. */
 static vt_tensor *builtin_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s)
 {
     const builtin *m = model;
-    int p = (int)m->patch;
-    vt_tensor *e[2], *gate, *x = vt_slice(g, s[X], 1, 0, s[PATCHES]->dim[1]);
-    nn_chunk(g, nn_modulation(g, s[E], &m->w.norm_out, 2), 2, e);
-    nn_chunk(g, nn_modulation(g, s[E], &m->w.skip_gate, 1), 1, &gate);
-    x = vt_layer_norm_modulate(g, x, NULL, NULL, e[0], e[1], EPS);
-    x = vt_gated_add(g, vt_linear(g, x, &m->w.proj_out), s[PATCHES], gate);
+    int p = (int)m->patch, k = 0;
+    int64_t tokens = s[PATCHES]->dim[1], n = vt_own_before(g, tokens), all = s[X]->dim[1];
+    vt_tensor *e = s[TEXT_E] ? own_video(g, s[E]) : s[E], *y[2];
+    if (n)
+        y[k++] = project(g, m, vt_slice(g, s[X], 1, 0, n), e, own_video(g, s[PATCHES]));
+    if (vt_shared_tokens(g) && n < all)
+        y[k++] = project(g, m, vt_slice(g, s[X], 1, n, all), s[TEXT_E] ? s[TEXT_E] : s[E], NULL);
+    vt_tensor *x = vt_all_tokens(g, k == 1 ? y[0] : vt_concat(g, 1, 2, y));
+    if (vt_shared_tokens(g))
+        x = vt_slice(g, x, 1, 0, tokens);
     return vt_unpatchify(g, x, in->x->dim + 1, 1, p, p, VT_C_FIRST);
 }
 

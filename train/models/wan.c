@@ -17,6 +17,7 @@
 #include "common/nn/attention.h"
 #include "common/nn/embeddings.h"
 #include "common/nn/positions.h"
+#include "common/tensor/exchange.h"
 #include "formats/json/config.h"
 #include "train/models/wan.h"
 
@@ -211,7 +212,7 @@ static void wan_fit(const void *model, vtrain_fit *fit)
                          .embeds = { m->image_rows, m->image },
                          .mask_channels = MASK_CHANNELS,
                          .roles = beside | (m->image ? 1u << VC_ROLE_VISION : 0),
-                         .blocks = (int)m->layers };
+                         .blocks = (int)m->layers, .heads = m->heads };
 }
 
 /* ---- what does not depend on weights ---- */
@@ -338,7 +339,7 @@ static void block(vt_ctx *g, const void *model, const void *weights, vt_tensor *
     const block_weights *w = weights;
     const float eps = (float)m->eps;
     const nn_heads heads = { m->heads, eps, in[MADE + COS], in[MADE + SIN], 0 };
-    const nn_times t = { .split = m->clean };
+    const nn_times t = { .split = vt_own_before(g, m->clean) };
     vt_tensor *x = in[X], *h, *part[2][NN_MOD] = { { NULL } };
     for (int i = !m->clean; i < 2; i++)
         nn_chunk(g, vt_add(g, in[MOD + i], w->table), 6, part[i]);
@@ -358,7 +359,7 @@ static vt_tensor *wan_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tenso
 {
     static const nn_norm plain;
     const wan *m = model;
-    nn_groups e = { .split = m->clean };
+    nn_groups e = { .split = vt_own_before(g, m->clean) };
     for (int i = !m->clean; i < 2 && s[E + i]; i++) {
         const int64_t dim[3] = { s[E + i]->dim[0], 1, s[E + i]->dim[1] };
         vt_tensor *time = vt_reshape(g, s[E + i], 3, dim);
@@ -366,7 +367,7 @@ static vt_tensor *wan_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tenso
         e.scale[i] = vt_add(g, time, vt_slice(g, m->w.table, 1, 1, 2));
     }
     vt_tensor *x = nn_modulate(g, s[X], &plain, &e, (float)m->eps);
-    x = vt_linear(g, x, &m->w.proj_out);
+    x = vt_all_tokens(g, vt_linear(g, x, &m->w.proj_out));
     return vt_unpatchify(g, x, in->x->dim + 1, (int)m->patch[0], (int)m->patch[1],
                          (int)m->patch[2], VT_C_LAST);
 }
