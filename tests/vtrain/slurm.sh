@@ -98,14 +98,15 @@ pgrep -r R,S,D -f "vtrain .*--output_dir killed " >/dev/null && wrong "a rank of
 submit killed-again --nodes=1 -- --output_dir killed --job_name run --max_train_steps 4
 job_until "$job" 'COMPLETED|FAILED'
 holds killed-again.log 'resumes after step\|nothing is left to do'
-# Without --kill-on-bad-exit srun lets the others wait: they give the rank up, and save.
-srun --mpi=pmix --kill-on-bad-exit=0 --ntasks=2 --nodes=2 vtrain "${small[@]}" "${model[@]}" \
+# Without --kill-on-bad-exit srun lets the others wait: they give the rank up, and save. (Between
+# nodes Open MPI's TCP transport sees the connection end, and ends them itself.)
+srun --mpi=pmix --kill-on-bad-exit=0 --ntasks=2 --nodes=1 vtrain "${small[@]}" "${model[@]}" \
     --output_dir lost "${steps[@]}" --comm_timeout 8 >lost.log 2>&1 &
 step=$!
 trains lost 3
 kill_one lost
 wait $step && wrong "a step without one of its ranks succeeded"
-holds lost.log 'vtrain: rank [01] (.*) has not answered .*is saved: continue with\|peer process has'
+holds lost.log 'vtrain: rank [01] (.*) has not answered .*is saved: continue with'
 
 # ---- starts that nothing connects ----
 expect 2 'one of 2 tasks of srun .*add --mpi=pmix to srun' srun --mpi=none -n 2 vtrain \
