@@ -481,8 +481,8 @@ static int same_everywhere(const vtrain *t, vc_err *err)
     return rc;
 }
 
-/* Where a rank is lost, MPI may still write to the memory of calls that did not end: all of it stays
- * until the process ends, which vc_comm_close brings about. */
+/* Where a rank is lost, MPI may still write to the memory of calls that did not end: all of it
+ * stays until the process ends, which vc_comm_close brings about. */
 static void close_run(vtrain *t)
 {
     vtrain_trace_close(t->trace);

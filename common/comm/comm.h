@@ -20,9 +20,9 @@
  * its ranks.
  *
  * Every rank sends signs of life, from a thread. A rank from which none come is named in a warning;
- * if none come for as long as the patience it is lost, and every call returns VC_ELOST on all living
- * ranks, now or later. They do what is left for each alone; vc_comm_leads is then true on the lowest
- * of them, and the last vc_comm_close ends the run when all have come to theirs. Memory of calls
+ * if none come for as long as the patience it is lost, and calls return VC_ELOST on all living
+ * ranks, now or later. These do what is left for each alone; vc_comm_leads is then true on their
+ * lowest, and its last vc_comm_close ends the run when all have come to theirs. The memory of calls
  * that failed so is not freed before, since a transfer may be under way. */
 #ifndef COMMON_COMM_COMM_H
 #define COMMON_COMM_COMM_H

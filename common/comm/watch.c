@@ -162,8 +162,8 @@ static void warn_of(vc_watch *w, int r)
     if (w->o.patience > 0)
         snprintf(end, sizeof end, ", and the run ends after %s (--comm_timeout)",
                  vc_human_time(limit, w->o.patience));
-    vc_warn(w->o.ui, "%s has not answered for %s: it is stopped, killed or cut off; the others wait "
-            "for it%s", who, vc_human_time(after, p->silent), end);
+    vc_warn(w->o.ui, "%s has not answered for %s: it is stopped, killed or cut off; the others "
+            "wait for it%s", who, vc_human_time(after, p->silent), end);
 }
 
 /* Counts silence, warns, and gives ranks up. Ranks of one machine fall silent at the same moment:

@@ -217,7 +217,7 @@ static void runs(const char *folder, const char *model, const ranks_row *row, si
     }
 }
 
-/* Runs of several ranks with a golden's model, on a dataset of its family in a folder of its own. */
+/* Runs with a golden's model, on a dataset of its family in a folder of its own. */
 static void families(const char *dir, const char *golden, const char *family, int width,
                      const toy_sample *samples, int n_samples, const ranks_row *row, size_t n)
 {
@@ -278,8 +278,8 @@ static void test_wan(void **state)
     families(*state, "wan", "wan", 32, samples, COUNT(samples), row, COUNT(row));
 }
 
-/* The built-in model: a rank may have tokens of the video alone, or of the text alone, whose weights
- * all ranks read nevertheless; tokens have times of their own beside a clean first frame. */
+/* The built-in model: a rank may have tokens of the video or of the text alone, and all ranks read
+ * the weights of both nevertheless; beside a clean first frame tokens have times of their own. */
 static void test_builtin(void **state)
 {
     static const toy_sample samples[] = {
@@ -294,7 +294,8 @@ static void test_builtin(void **state)
         { 4, "b4", "b1", "--gradient_accumulation_steps 4 --sp 4 --gradient_checkpointing=none" },
         { 4, "bf", "b1", "--gradient_accumulation_steps 2 --sp 2 --parallel fsdp" },
         { 1, "d1", NULL, "--gradient_accumulation_steps 4 --first_frame_conditioning_p 0.7" },
-        { 2, "d2", "d1", "--gradient_accumulation_steps 4 --first_frame_conditioning_p 0.7 --sp 2" },
+        { 2, "d2", "d1", "--gradient_accumulation_steps 4 --first_frame_conditioning_p 0.7 "
+                         "--sp 2" },
         { 4, "d4", "d1", "--gradient_accumulation_steps 4 --first_frame_conditioning_p 0.7 --sp 4 "
                          "--parallel zero2" },
     };

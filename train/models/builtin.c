@@ -317,8 +317,8 @@ static nn_groups groups(int64_t n, vt_tensor *const *video, vt_tensor *const *te
     return (nn_groups){ n, { video[0], text[0] }, { video[1], text[1] }, { video[2], text[2] } };
 }
 
-/* Of x, whose rows are those of the video's tokens, the rows of this process's tokens; NULL where it
- * has none. */
+/* Of x, whose rows are those of the video's tokens, the rows of this process's tokens; NULL where
+ * it has none. */
 static vt_tensor *own_video(vt_ctx *g, vt_tensor *x)
 {
     if (!x || !vt_shared_tokens(g))
