@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Jobs of a real Slurm, of which four nodes run on this machine: scripts/vlt.sbatch requeues what was
-# stopped by a signal, by the end of the time or by another job; a run continues on other ranks; a
-# killed rank ends its step; starts that MPI cannot connect say so.
+# Jobs of a real Slurm, of which four nodes run on this machine: scripts/vlt.sbatch requeues what
+# was stopped by a signal, by the end of the time or by another job; a run continues on other ranks;
+# a killed or stopped rank ends its step; starts that MPI cannot connect say so.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/slurm.sh"
 slurm_start 4
@@ -88,25 +88,31 @@ holds_soon time.log "stopped with status 1[0-9]*: job $job is requeued"
 continues time
 
 # ---- a killed rank ----
-# kill_one PATTERN: kills one of the ranks whose command lines match.
-kill_one() { kill -9 "$(pgrep -r R,S,D -f "^[^ ]*vtrain .*--output_dir $1 " | tail -n 1)"; }
+ranks_of() { pgrep -r R,S,D,T -f "^[^ ]*vtrain .*--output_dir $1 "; }
+# kill_one OUT [SIGNAL]: kills one of the ranks of a run.
+kill_one() { kill -"${2:-KILL}" "$(ranks_of "$1" | tail -n 1)"; }
 submit killed --ntasks-per-node=1 --nodes=2 -- "${steps[@]}" --checkpointing_steps 2
 trains killed 3
 kill_one killed
 job_until "$job" 'FAILED|NODE_FAIL'
-pgrep -r R,S,D -f "vtrain .*--output_dir killed " >/dev/null && wrong "a rank of the job lives"
+[ -z "$(ranks_of killed)" ] || wrong "a rank of the job lives"
 submit killed-again --nodes=1 -- --output_dir killed --job_name run --max_train_steps 4
 job_until "$job" 'COMPLETED|FAILED'
 holds killed-again.log 'resumes after step\|nothing is left to do'
-# Without --kill-on-bad-exit srun lets the others wait: they give the rank up, and save. (Between
-# nodes Open MPI's TCP transport sees the connection end, and ends them itself.)
-srun --mpi=pmix --kill-on-bad-exit=0 --ntasks=2 --nodes=1 vtrain "${small[@]}" "${model[@]}" \
-    --output_dir lost "${steps[@]}" --comm_timeout 8 >lost.log 2>&1 &
-step=$!
-trains lost 3
-kill_one lost
-wait $step && wrong "a step without one of its ranks succeeded"
-holds lost.log 'vtrain: rank [01] (.*) has not answered .*is saved: continue with'
+# Slurm's PMIx ends a step that lost a rank also without --kill-on-bad-exit. A rank that is only
+# stopped is given up by the others, on one node and on two.
+for row in "lost-9 2 KILL" "lost-1 1 STOP" "lost-2 2 STOP"; do
+    read -r out nodes signal <<<"$row"
+    srun --mpi=pmix --kill-on-bad-exit=0 --ntasks=2 --nodes=$nodes vtrain "${small[@]}" \
+        "${model[@]}" --output_dir $out "${steps[@]}" --comm_timeout 8 >$out.log 2>&1 &
+    step=$!
+    trains $out 3
+    kill_one $out $signal
+    wait $step && wrong "$out: a step without one of its ranks succeeded"
+    [ $signal = KILL ] ||
+        holds $out.log 'vtrain: rank [01] (.*) has not answered .*is saved: continue with'
+    [ -z "$(ranks_of $out)" ] || wrong "$out: a rank lives"
+done
 
 # ---- starts that nothing connects ----
 expect 2 'one of 2 tasks of srun .*add --mpi=pmix to srun' srun --mpi=none -n 2 vtrain \
