@@ -22,6 +22,18 @@ typedef enum vc_mode {
 } vc_mode;
 extern const char *const vc_mode_names[VC_MODES];
 
+/* The levels that a flow's pipeline gives its scheduler for a sample of N steps, before these are
+ * shifted. */
+typedef enum vc_sigmas {
+    VC_SIGMAS_EVEN,                      /* 1, 1 - 1/N .. 1/N */
+    VC_SIGMAS_TO_ZERO,                   /* the first N of N + 1 from 1 to 0: the same, but rounded
+                                          * otherwise */
+    VC_SIGMAS_EVEN_EULER,                /* even for Euler's method, else none */
+    VC_SIGMAS_OWN,                       /* none: the scheduler has its own */
+    VC_SIGMAS_QUADRATIC                  /* by steps that are equal at first, then grow; the model
+                                          * gets them as they are, not shifted */
+} vc_sigmas;
+
 /* A text encoder in the form that the transformer was trained with. */
 typedef struct vc_text {
     const char *class;                   /* NULL ends a list */
@@ -51,6 +63,7 @@ typedef struct vc_pipeline {
     const char *flag;                    /* a field that is true in the config.json of its
                                           * transformers, although their files lack it; or NULL */
     const vc_text *text;                 /* its text encoders, where they are not the family's */
+    vc_sigmas sigmas;
 } vc_pipeline;
 
 /* A model folder in the layout of its first authors, who publish no model_index.json. */

@@ -144,7 +144,8 @@ static int open_config(vtrain *t, vc_err *err)
     if (!t->model_config)
         return vc_no_memory(err);
     rc = open_ssm(t, err);
-    return rc ? rc : vtrain_weights_pipeline(t->model_config, t->family, c->model, err);
+    return rc ? rc : vtrain_weights_pipeline(&t->pipeline, t->model_config, t->family,
+                                             c->model, err);
 }
 
 /* Takes the family's schedule where the model has no scheduler's file, and reports the shift. */

@@ -246,16 +246,10 @@ static void report_conditions(const sampling *s, const vtrain *t, const vtrain_f
 static int make_plan(sampling *s, const vtrain *t, vc_err *err)
 {
     const vtrain_config *c = &t->cfg;
-    bool flow = vtrain_objective_kind(t->objective) == VTRAIN_FLOW;
-    vtrain_solver_opts o = {
-        .sampler = (vtrain_sampler)(c->validation_sampler - 1),
-        .shift = flow ? vtrain_objective_shift(t->objective, (int64_t)s->tokens) : 1,
-        .terminal = t->scheduler.terminal,
-        .steps = s->steps, .spacing = t->scheduler.spacing, .final_alpha = 1,
-        .alpha_bar = flow ? NULL : vtrain_alpha_bars(t->objective),
-    };
-    if (!flow && !t->scheduler.alpha_to_one)
-        o.final_alpha = o.alpha_bar[0];
+    const vtrain_solver_opts o = vtrain_scheduler_plan(
+        &t->scheduler, (vtrain_sampler)(c->validation_sampler - 1),
+        t->pipeline ? t->pipeline->sigmas : VC_SIGMAS_EVEN, t->objective, (int64_t)s->tokens,
+        s->steps);
     s->step = calloc((size_t)o.steps, sizeof *s->step);
     if (!s->step)
         return vc_no_memory(err);

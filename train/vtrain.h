@@ -250,6 +250,7 @@ typedef struct vtrain {
     int64_t newest;                           /* step of the folder's newest checkpoint when the
                                                * run began; -1: there was none */
     const vtrain_family *family;
+    const vc_pipeline *pipeline;              /* which samples follow; NULL: the family has none */
     cJSON *model_config;                      /* the transformer's config.json */
     struct vtrain_weights *weights;           /* files of the initial weights (frozen parameters
                                                * borrow from them); NULL: noise */

@@ -216,6 +216,14 @@ int vf_transformer_check_names(const char *class, const vf_model *m, vc_err *err
 
 /* ---- a model's folder ---- */
 
+const vc_pipeline *vf_transformer_pipeline(const vc_family *f, const cJSON *config)
+{
+    for (const vc_pipeline *p = f->pipeline; p < f->pipeline + VC_FAMILY_PIPELINES && p->class; p++)
+        if (p->flag && cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(config, p->flag)))
+            return p;
+    return f->pipeline;
+}
+
 static void list_pipelines(char *list, size_t size)
 {
     for (const vc_family *f = vc_families(); f->name; f++)

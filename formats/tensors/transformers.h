@@ -8,6 +8,7 @@
 #ifndef FORMATS_TENSORS_TRANSFORMERS_H
 #define FORMATS_TENSORS_TRANSFORMERS_H
 
+#include "common/families.h"
 #include "formats/json/json.h"
 #include "formats/tensors/model.h"
 
@@ -25,6 +26,10 @@ int vf_transformer_check_names(const char *class, const vf_model *m, vc_err *err
 /* Whether transformers of a class may have a tensor of this name; true for a class whose names are
  * not listed. */
 bool vf_transformer_has(const char *class, const char *name);
+
+/* The pipeline for a transformer whose folder names none: that whose flag is set in the
+ * transformer's config.json, else the family's first. */
+const vc_pipeline *vf_transformer_pipeline(const vc_family *f, const cJSON *config);
 
 /* Checks the _class_name of model/model_index.json. VC_EINVAL: no family has such a pipeline. A
  * folder without the file passes. */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "formats/tensors/component.h"
+#include "formats/tensors/transformers.h"
 #include "precompute/encoder.h"
 
 static const vae_class *const vaes[] = { &vae_builtin, &vae_cogvideox, &vae_hunyuan, &vae_ltx,
@@ -56,15 +57,6 @@ static bool make_family(prep_family *out, const vc_family *f, const vc_pipeline 
     return all;
 }
 
-/* The family's pipeline whose flag is set in a transformer's config.json, or its first. */
-static const vc_pipeline *flagged_pipeline(const vc_family *f, const cJSON *config)
-{
-    for (const vc_pipeline *p = f->pipeline; p < f->pipeline + VC_FAMILY_PIPELINES && p->class; p++)
-        if (p->flag && cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(config, p->flag)))
-            return p;
-    return f->pipeline;
-}
-
 /* The pipeline of a folder without model_index.json, by its transformer: that which the first
  * authors' config.json names, or one of diffusers' class. */
 static int pipeline_by_transformer(char *name, size_t size, const char *dir, vc_err *err)
@@ -83,7 +75,7 @@ static int pipeline_by_transformer(char *name, size_t size, const char *dir, vc_
         rc = vc_fail(err, VC_ENOENT, "no model_index.json, and no transformer of a known family");
     if (!rc)
         snprintf(name, size, "%s", first ? first->type[type].pipeline
-                                     : flagged_pipeline(f, o)->class);
+                                     : vf_transformer_pipeline(f, o)->class);
     cJSON_Delete(o);
     return rc;
 }

@@ -300,7 +300,7 @@ static void unipc_equals_diffusers(void **state)
         for (size_t i = 0; i < COUNT(lengths) - (rows[r].terminal > 0); i++) {
             const vtrain_solver_opts o = {
                 .sampler = VTRAIN_UNIPC, .steps = lengths[i], .shift = rows[r].shift,
-                .terminal = rows[r].terminal,
+                .terminal = rows[r].terminal, .sigmas = VC_SIGMAS_OWN,
             };
             char name[32];
             snprintf(name, sizeof name, "unipc.%s.%d", rows[r].name, lengths[i]);

@@ -176,6 +176,21 @@ int vtrain_scheduler_read(vtrain_scheduler *s, const char *model, const char *gi
     return rc;
 }
 
+vtrain_solver_opts vtrain_scheduler_plan(const vtrain_scheduler *s, vtrain_sampler sampler,
+                                         vc_sigmas sigmas, const vtrain_objective *o,
+                                         int64_t tokens, int steps)
+{
+    const bool flow = vtrain_objective_kind(o) == VTRAIN_FLOW;
+    vtrain_solver_opts x = {
+        .sampler = sampler, .steps = steps, .spacing = s->spacing, .sigmas = sigmas,
+        .shift = flow ? vtrain_objective_shift(o, tokens) : 1, .terminal = s->terminal,
+        .final_alpha = 1, .alpha_bar = flow ? NULL : vtrain_alpha_bars(o),
+    };
+    if (!flow && !s->alpha_to_one)
+        x.final_alpha = x.alpha_bar[0];
+    return x;
+}
+
 void vtrain_scheduler_free(vtrain_scheduler *s)
 {
     free(s->path);

@@ -6,6 +6,8 @@
 
 #include "train/diffusion/shift.h"
 
+#define TOP 1e-6                              /* levels closer than this are one level */
+
 /* ---- times ---- */
 
 void vtrain_solver_times(int *t, int steps, vtrain_spacing spacing)
@@ -81,12 +83,78 @@ static void plan_discrete(vtrain_solver_step *step, const vtrain_solver_opts *o)
     }
 }
 
+/* ---- levels of a flow ---- */
+
+/* Number i of n from 1 to `last`, evenly, as numpy's linspace rounds. */
+static double evenly(double last, int n, int i)
+{
+    if (i == 0)
+        return 1;
+    return i == n - 1 ? last : 1 + i * ((last - 1) / (n - 1));
+}
+
+/* Steps that begin at 1 with the slope of LINEAR over half of the steps, then fall to 0 along a
+ * parabola of the same slope (Polyak et al. 2024). */
+static double quadratic(int steps, int i)
+{
+    if (steps == 1)
+        return 1;
+    const double linear = 0.025, half = steps / 2, rest = steps - half;
+    const double bend = (half - linear * steps) / (half * rest * rest);
+    const double slope = linear / half - 2 * (half - linear * steps) / (rest * rest);
+    return i < half ? 1 - i * linear / half
+                    : 1 - (bend * i * i + slope * i + bend * half * half);
+}
+
+/* Euler's scheduler takes the ends of its own levels from its table, which is shifted already, and
+ * shifts them again. UniPC's stops before the end of its table. */
+static double own_level(const vtrain_solver_opts *o, int i)
+{
+    const double end = 1.0 / VTRAIN_TIMES;
+    return o->sampler == VTRAIN_UNIPC ? evenly(end, o->steps + 1, i)
+                                      : evenly(vtrain_shifted(o->shift, end), o->steps, i);
+}
+
+/* Level i of a sample before the shift. */
+static double plain_level(const vtrain_solver_opts *o, int i)
+{
+    const bool euler = o->sampler == VTRAIN_EULER;
+    switch (o->sigmas) {
+    case VC_SIGMAS_TO_ZERO:
+        return evenly(0, o->steps + 1, i);
+    case VC_SIGMAS_QUADRATIC:
+        return euler ? quadratic(o->steps, i) : own_level(o, i);
+    case VC_SIGMAS_OWN:
+        return own_level(o, i);
+    case VC_SIGMAS_EVEN_EULER:
+        return euler ? evenly(1.0 / o->steps, o->steps, i) : own_level(o, i);
+    case VC_SIGMAS_EVEN:
+        break;
+    }
+    return evenly(1.0 / o->steps, o->steps, i);
+}
+
 static double flow_sigma(const vtrain_solver_opts *o, int i)
 {
     if (i == o->steps)
         return 0;
-    double n = o->steps, last = vtrain_shifted(o->shift, 1 / n);
-    return vtrain_stretched(vtrain_shifted(o->shift, (n - i) / n), last, o->terminal);
+    double last = vtrain_shifted(o->shift, plain_level(o, o->steps - 1));
+    return vtrain_stretched(vtrain_shifted(o->shift, plain_level(o, i)), last, o->terminal);
+}
+
+/* ---- Euler ---- */
+
+/* The sigma at the end of step i, which begins at s. A pipeline that gives its levels as times
+ * goes to the next lower sigma from there, as diffusers' scheduler does for tokens that have their
+ * own times. */
+static double euler_end(const vtrain_solver_opts *o, int i, double s)
+{
+    if (o->sigmas != VC_SIGMAS_QUADRATIC)
+        return flow_sigma(o, i + 1);
+    for (int k = 0; k < o->steps; k++)
+        if (flow_sigma(o, k) < s - TOP)
+            return flow_sigma(o, k);
+    return 0;
 }
 
 /* dx/ds = n - x implies the clean picture x - s v at s; the next sample lies between x and that
@@ -94,7 +162,8 @@ static double flow_sigma(const vtrain_solver_opts *o, int i)
 static void plan_flow(vtrain_solver_step *step, const vtrain_solver_opts *o)
 {
     for (int i = 0; i < o->steps; i++) {
-        double s = flow_sigma(o, i), kept = flow_sigma(o, i + 1) / s;
+        double s = o->sigmas == VC_SIGMAS_QUADRATIC ? plain_level(o, i) : flow_sigma(o, i);
+        double kept = euler_end(o, i, s) / s;
         step[i] = (vtrain_solver_step){
             .level = s, .t = VTRAIN_TIMES * s, .clean_x = 1, .clean_v = -s, .x = kept,
             .clean = 1 - kept,
@@ -104,15 +173,9 @@ static void plan_flow(vtrain_solver_step *step, const vtrain_solver_opts *o)
 
 /* ---- UniPC ---- */
 
-#define TOP 1e-6                              /* what the first sigma lacks to 1 */
-
 static double unrounded_sigma(const vtrain_solver_opts *o, int i)
 {
-    if (i == o->steps)
-        return 0;
-    double step = (1 - 1.0 / VTRAIN_TIMES) / o->steps, end = 1 - step * (o->steps - 1);
-    double s = vtrain_stretched(vtrain_shifted(o->shift, 1 - step * i),
-                                vtrain_shifted(o->shift, end), o->terminal);
+    double s = flow_sigma(o, i);
     return fabs(s - 1) < TOP ? s - TOP : s;
 }
 

@@ -32,6 +32,7 @@
 #include <stddef.h>
 
 #include "common/base/err.h"
+#include "common/families.h"
 
 enum { VTRAIN_TIMES = 1000 };                 /* of a discrete schedule */
 
@@ -46,6 +47,7 @@ typedef struct vtrain_solver_opts {
     const double *alpha_bar;                  /* [1000], falling; the last may be 0 */
     double final_alpha;                       /* at the end of the last step: 1, or alpha_bar[0] */
     double shift, terminal;                   /* Euler, UniPC: of sigmas; terminal 0: no stretch */
+    vc_sigmas sigmas;                         /* Euler, UniPC: before the shift */
 } vtrain_solver_opts;
 
 typedef struct vtrain_solver_step {

@@ -319,8 +319,8 @@ static int read_class(char **class, const char *model, vc_err *err)
     return rc || *class ? rc : vc_no_memory(err);
 }
 
-int vtrain_weights_pipeline(cJSON *config, const vtrain_family *family, const char *model,
-                            vc_err *err)
+int vtrain_weights_pipeline(const vc_pipeline **out, cJSON *config, const vtrain_family *family,
+                            const char *model, vc_err *err)
 {
     const vc_family *f = vc_family_of_transformer(family->class_name);
     char *class = NULL;
@@ -330,6 +330,9 @@ int vtrain_weights_pipeline(cJSON *config, const vtrain_family *family, const ch
         !cJSON_AddTrueToObject(config, p->flag))
         rc = vc_no_memory(err);
     free(class);
+    if (!p && f && f->pipeline[0].class)
+        p = vf_transformer_pipeline(f, config);
+    *out = rc ? NULL : p;
     return rc;
 }
 

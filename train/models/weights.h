@@ -21,11 +21,11 @@ int vtrain_weights_boundary(double *at, const char *model, vc_err *err);
 int vtrain_weights_open(vtrain_weights **out, const char *model, const char *name,
                         const char *transformer, vc_dtype held, const char *preset, vc_err *err);
 void vtrain_weights_close(vtrain_weights *w);               /* NULL is fine */
-/* Sets the field that the pipeline in model/model_index.json implies (vc_pipeline.flag) in config,
- * the config.json of a transformer of this family, unless config has the field. model may be
- * NULL. */
-int vtrain_weights_pipeline(cJSON *config, const vtrain_family *family, const char *model,
-                            vc_err *err);
+/* *out is the pipeline in model/model_index.json, else vf_transformer_pipeline; NULL for a family
+ * that has none. Sets the field that this pipeline implies (vc_pipeline.flag) in config, the
+ * config.json of a transformer of this family, unless config has the field. model may be NULL. */
+int vtrain_weights_pipeline(const vc_pipeline **out, cJSON *config, const vtrain_family *family,
+                            const char *model, vc_err *err);
 const cJSON *vtrain_weights_config(const vtrain_weights *w);
 const char *vtrain_weights_path(const vtrain_weights *w);
 /* vf_model_files of the files, taken when they were opened. */
