@@ -168,7 +168,8 @@ static const vc_family families[] = {
       .pipeline = { { .class = "LTXPipeline" },
                     { .class = "LTXImageToVideoPipeline" },
                     { .class = "LTXConditionPipeline", .text = ltx_condition_text,  /* 0.9.5 ff. */
-                      .flag = "causal_temporal_positioning", .sigmas = VC_SIGMAS_QUADRATIC } },
+                      .flag = "causal_temporal_positioning", .sigmas = VC_SIGMAS_QUADRATIC,
+                      .image_noise = 0.15 } },
       .moments = true, .dtype = VC_BF16,
       .vae = "AutoencoderKLLTXVideo", .channels = 128, .scaling = 1, .cached = true,
       .text = { { .class = "T5EncoderModel", .max_length = 128, .masked = true,

@@ -64,6 +64,8 @@ typedef struct vc_pipeline {
                                           * transformers, although their files lack it; or NULL */
     const vc_text *text;                 /* its text encoders, where they are not the family's */
     vc_sigmas sigmas;
+    double image_noise;                  /* at level s of a sample its clean first frame has noise
+                                          * of the deviation image_noise s^2 */
 } vc_pipeline;
 
 /* A model folder in the layout of its first authors, who publish no model_index.json. */

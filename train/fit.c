@@ -45,6 +45,10 @@ static int check_inputs(vtrain *t, const vtrain_fit *fit, vc_err *err)
         return vc_fail(err, VC_EUSAGE, "--true_cfg_scale: samples of this %s are guided by the "
                        "negative prompt at --guidance_scale: give that flag",
                        t->family->class_name);
+    if (t->cfg.guidance_rescale > 0 && t->family->renormalised)
+        return vc_fail(err, VC_EUSAGE, "--guidance_rescale: samples of this %s have each token of "
+                       "a guided prediction scaled to the norm of the prompt's own: leave the flag "
+                       "out", t->family->class_name);
     if (!t->own_guidance && (fit->unguided || t->cfg.true_cfg_scale > 1))
         t->cfg.guidance_scale = 1;
     if (!fit->guidance && t->cfg.embedded_guidance != 1)

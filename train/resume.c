@@ -111,7 +111,7 @@ static const char *const may_change[] = {
     "parallel", "dp_degree", "dp_shards", "sp", "comm_timeout", "output_dir", "checkpointing_steps",
     "checkpointing_limit", "resume_from_checkpoint", "eval_steps", "validation_steps",
     "num_inference_steps", "guidance_scale", "guidance_schedule", "guidance_power",
-    "validation_sampler", "report_to", "trace_dir",
+    "guidance_rescale", "validation_sampler", "report_to", "trace_dir",
     "trace_steps", "dry_run", "quiet", "log_format", NULL
 };
 

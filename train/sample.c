@@ -196,13 +196,16 @@ static int make_first(sampling *s, const vtrain *t, const vtrain_fit *fit, vc_er
     return 0;
 }
 
-static void put_first(sampling *s)
+/* Puts the clean first frame into the sample, with a share of s->noise. */
+static void put_first(sampling *s, double share)
 {
     size_t plane = (size_t)(s->dim[3] * s->dim[4]), clip = (size_t)s->dim[2] * plane;
-    for (size_t c = 0; s->first && c < (size_t)s->dim[1]; c++)
-        for (int f = 0; f < s->clean; f++)
-            memcpy(s->x + c * clip + (size_t)f * plane, s->first + c * plane,
-                   sizeof *s->first * plane);
+    size_t front = (size_t)s->clean * plane;
+    for (size_t i = 0; s->first && i < (size_t)s->dim[1] * front; i++) {
+        size_t c = i / front, at = c * clip + i % front;
+        float noise = share > 0 ? (float)share * s->noise[at] : 0;
+        s->x[at] = s->first[c * plane + i % plane] + noise;
+    }
 }
 
 /* Mixes a share of the prompt's image into the noise of all frames, in f32 as diffusers does. */
@@ -326,7 +329,6 @@ static int begin(sampling *s, vtrain *t, uint32_t i, vc_err *err)
     s->seed = s->p.has_seed ? s->p.seed : (uint64_t)t->cfg.seed;
     vc_train_normals(s->x, 0, s->n, s->seed, i, 0, VC_DRAW_VALIDATION);
     mix_image(s, &fit);
-    put_first(s);
     s->skip = fit.skip_frames < s->p.frames ? fit.skip_frames : 0;
     return 0;
 }
@@ -342,23 +344,24 @@ static size_t token_of(const sampling *s, size_t i)
     return (frame * (h / p[1]) + row) * (w / p[2]) + column;
 }
 
+/* Adds the squares of a prediction's elements to the sums of their tokens: which is 0 for the
+ * prompt's, 1 for the guided one. */
+static void add_squares(sampling *s, int which)
+{
+    for (size_t i = 0; s->norm && i < s->n; i++)
+        s->norm[2 * token_of(s, i) + (size_t)which] += (double)s->out[i] * (double)s->out[i];
+}
+
 /* Guides the prompt's prediction, the first row of s->out, by the negative prompt's, the second.
  * With s->norm each token then gets the norm of the prompt's prediction. */
-static void guide(sampling *s, double weight)
+static void guide(sampling *s, double weight, double rescale)
 {
-    float scale = (float)weight, *out = s->out;
-    const float *neg = s->out + s->n;
+    float *out = s->out;
     if (s->norm)
         memset(s->norm, 0, 2 * s->tokens * sizeof *s->norm);
-    for (size_t i = 0; i < s->n; i++) {
-        const double own = (double)out[i];
-        out[i] = neg[i] + scale * (out[i] - neg[i]);
-        if (!s->norm)
-            continue;
-        double *norm = s->norm + 2 * token_of(s, i);
-        norm[0] += own * own;
-        norm[1] += (double)out[i] * (double)out[i];
-    }
+    add_squares(s, 0);
+    vtrain_guide(out, out + s->n, s->n, weight, rescale);
+    add_squares(s, 1);
     for (size_t i = 0; s->norm && i < s->n; i++) {
         const double *norm = s->norm + 2 * token_of(s, i);
         if (norm[1] > 0)
@@ -406,26 +409,30 @@ static int predict(sampling *s, vtrain *t, const vtrain_level *l, int i, vc_err 
     int rc = forward(s, t, l, err);
     if (!rc && s->prompts > 1)
         guide(s, vtrain_guidance((vtrain_guiding)c->guidance_schedule, s->scale,
-                                 (int)c->guidance_power, i, s->steps, s->step[i].t));
+                                 (int)c->guidance_power, i, s->steps, s->step[i].t),
+              c->guidance_rescale);
     return rc;
 }
 
 static int walk(sampling *s, vtrain *t, vc_err *err)
 {
+    const double image_noise = t->pipeline && s->first ? t->pipeline->image_noise : 0;
     for (int i = 0; i < s->steps; i++) {
         if (*t->stop)
             return vc_fail(err, VC_ESTOP, "stopped");
         const vtrain_solver_step *step = &s->step[i];
+        const double first = image_noise * step->level * step->level;
         vtrain_level l = vtrain_level_at(t->objective, step->level);
         l.t = (float)step->t;
+        if (step->noise != 0 || first > 0)
+            vc_train_normals(s->noise, 0, s->n, s->seed, s->number, (uint32_t)i + 1,
+                             VC_DRAW_VALIDATION);
+        put_first(s, first);
         int rc = predict(s, t, &l, i, err);
         if (rc)
             return rc;
-        if (step->noise != 0)
-            vc_train_normals(s->noise, 0, s->n, s->seed, s->number, (uint32_t)i + 1,
-                             VC_DRAW_VALIDATION);
         vtrain_solver_apply(step, s->x, s->past, s->out, s->noise, s->n);
-        put_first(s);
+        put_first(s, first);
     }
     return 0;
 }
@@ -466,16 +473,18 @@ static int write(const sampling *s, const vtrain *t, const char *dir, uint32_t i
 {
     static const char *const samplers[] = { "ddim", "dpm", "euler", "unipc" };
     static const char *const schedules[] = { "constant", "cosine", "cosine_time" };
-    char seed[24], fps[32], frames[16], steps[24], guidance[32], cfg[32], skip[16], name[24];
+    char seed[24], fps[32], frames[16], steps[24], guidance[32], cfg[32], rescale[32], skip[16];
+    char name[24];
     snprintf(seed, sizeof seed, "%llu", (unsigned long long)s->seed);
     snprintf(fps, sizeof fps, "%.6g", s->p.fps);
     snprintf(frames, sizeof frames, "%d", s->p.frames);
     snprintf(steps, sizeof steps, "%d", s->steps);
     snprintf(guidance, sizeof guidance, "%.6g", s->guidance);
     snprintf(cfg, sizeof cfg, "%.6g", t->cfg.true_cfg_scale);
+    snprintf(rescale, sizeof rescale, "%.6g", t->cfg.guidance_rescale);
     snprintf(skip, sizeof skip, "%d", s->skip);
     snprintf(name, sizeof name, "%03u.safetensors", i);
-    vf_meta meta[11] = {
+    vf_meta meta[12] = {
         { "prompt", s->p.text }, { "negative_prompt", s->p.negative }, { "seed", seed },
         { "frames", frames }, { "num_inference_steps", steps }, { "guidance_scale", guidance },
         { "sampler", samplers[t->cfg.validation_sampler - 1] },
@@ -485,6 +494,8 @@ static int write(const sampling *s, const vtrain *t, const char *dir, uint32_t i
         meta[n_meta++] = (vf_meta){ "fps", fps };
     if (t->cfg.true_cfg_scale > 1)
         meta[n_meta++] = (vf_meta){ "true_cfg_scale", cfg };
+    if (t->cfg.guidance_rescale > 0)
+        meta[n_meta++] = (vf_meta){ "guidance_rescale", rescale };
     if (t->cfg.guidance_schedule)
         meta[n_meta++] = (vf_meta){ "guidance_schedule", schedules[t->cfg.guidance_schedule] };
     if (s->skip)

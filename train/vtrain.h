@@ -159,7 +159,7 @@ typedef struct vtrain_config {
     int64_t checkpointing_steps, checkpointing_limit;
     char *resume_from_checkpoint;
     int64_t eval_steps, validation_steps, num_inference_steps;
-    double guidance_scale, true_cfg_scale;
+    double guidance_scale, true_cfg_scale, guidance_rescale;
     int guidance_schedule;                    /* vtrain_guiding */
     int64_t guidance_power;
     int validation_sampler;                   /* 0: auto, else 1 + vtrain_sampler */

@@ -457,7 +457,7 @@ const vc_foreign vc_refused_flags[] = {
     REFUSED(-1, "diffusion_model audio_vae text_encoders pretrained_t5_model_name_or_path", PART),
     REFUSED(0, "validation_prompt_library validation_disable validation_disable_unconditional",
             PROMPTS),
-    REFUSED(1, "sampler_preset user_prompt_library validation_lyrics validation_guidance_rescale "
+    REFUSED(1, "sampler_preset user_prompt_library validation_lyrics "
             "validation_guidance_real validation_guidance_skip_layers validation_audio_duration "
             "validation_adapter_strength validation_lycoris_strength", PROMPTS),
     REFUSED(1, "decompose_factor", "LoRA is the only adapter here"),

@@ -21,13 +21,13 @@ PIPELINES = {"hunyuan-replace": (HunyuanVideoImageToVideoPipeline, dict(guidance
              "hunyuan": (HunyuanVideoPipeline, dict(guidance_scale=1.0, true_cfg_scale=6.0))}
 
 
-def noise(shape):
-    """vc_train_normals of the sample's first noise."""
+def noise(shape, step=0):
+    """vc_train_normals of the sample's first noise, or of the noise of step 1, 2, ..."""
     ltx = golden.part("vae_ltx")
     n = int(np.prod(shape))
     quads = np.arange((n + 3) // 4, dtype=np.uint64)
     zero, purpose = np.zeros_like(quads), np.full_like(quads, PURPOSE)
-    words = ltx.philox(SEED, [quads, zero, zero, purpose])
+    words = ltx.philox(SEED, [quads, zero, np.full_like(quads, step), purpose])
     w = [(x.astype(np.float64) + 0.5) / 2**32 for x in words]
     out = []
     for u, v in ((w[0], w[1]), (w[2], w[3])):

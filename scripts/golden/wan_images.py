@@ -1,4 +1,4 @@
-"""Conditions and samples of diffusers' WanImageToVideoPipeline.
+"""Conditions and samples of diffusers' WanImageToVideoPipeline, and samples of its WanPipeline.
 
 `wan-vision` holds a tiny CLIPVisionModel, whose width and tokens are those of the goldens "wan-i2v"
 and "wan-flf2v", its `image_processor` (preprocessor_config.json), and the pipeline's values of the
@@ -11,14 +11,14 @@ configs of autoencoders for the goldens "wan-5b" and "wan-control-ref".
 `mask` [4,f,h,w], `vision` [n,D] where the transformer of the golden NAME takes these, and the
 pipeline's `latents` [C,f,h,w], raw. Channel c of the latents has the mean c and the deviation 1+c.
 The first noise is vtrain's of SEED in hunyuan_samples.py, prompt 0. The metadata holds steps,
-guidance and seed.
+guidance and seed. `samples-wan-euler` is of WanPipeline with Euler's scheduler.
 """
 import PIL.Image
 import numpy as np
 import torch
 import transformers
-from diffusers import (AutoencoderKLWan, UniPCMultistepScheduler, WanImageToVideoPipeline,
-                       WanTransformer3DModel)
+from diffusers import (AutoencoderKLWan, FlowMatchEulerDiscreteScheduler, UniPCMultistepScheduler,
+                       WanImageToVideoPipeline, WanPipeline, WanTransformer3DModel)
 
 import golden
 
@@ -99,6 +99,34 @@ def transformers_of(name, config):
     return parts
 
 
+def rows(x):
+    """Zeros follow the prompt, as in encode_prompt."""
+    return torch.cat([x, torch.zeros(golden.part("wan").TEXT_ROWS - len(x), 32)])[None]
+
+
+def raw(latents, std):
+    std = torch.tensor(std).view(-1, 1, 1, 1)
+    return latents[0] * std + torch.arange(float(len(std))).view(-1, 1, 1, 1)
+
+
+def euler():
+    wan, h, w = golden.part("wan"), 4, 6
+    pipe = WanPipeline(transformer=golden.tiny(WanTransformer3DModel, wan.TINY)[0], vae=None,
+                       tokenizer=None, text_encoder=None,
+                       scheduler=FlowMatchEulerDiscreteScheduler(shift=SHIFT))
+    pipe.set_progress_bar_config(disable=True)
+    t = {"text": golden.draw("text wan-euler", (N, 32)),
+         "negative_text": golden.draw("negative wan-euler", (N - 2, 32))}
+    channels = wan.TINY["out_channels"]
+    latents = pipe(height=8 * h, width=8 * w, num_frames=4 * F - 3, num_inference_steps=STEPS,
+                   guidance_scale=GUIDANCE, output_type="latent",
+                   latents=golden.part("hunyuan_samples").noise((1, channels, F, h, w)),
+                   prompt_embeds=rows(t["text"]),
+                   negative_prompt_embeds=rows(t["negative_text"])).frames
+    t["latents"] = raw(latents, [1.0 + c for c in range(channels)])
+    return t
+
+
 def sample(name, last):
     wan = golden.part("wan")
     config = {**wan.TINY, "image_dim": None, "added_kv_proj_dim": None, "pos_embed_seq_len": None,
@@ -117,17 +145,13 @@ def sample(name, last):
     made = []
     pipe.prepare_latents = lambda *a, **k: made.append(prepare(*a, **k)) or made[0]
 
-    def rows(x):                                     # zeros follow the prompt, as in encode_prompt
-        return torch.cat([x, torch.zeros(wan.TEXT_ROWS - len(x), 32)])[None]
-
     noise = golden.part("hunyuan_samples").noise((1, config["out_channels"], F, h, w))
     latents = pipe(image=picture(0), last_image=picture(1) if last else None, height=side * h,
                    width=side * w, num_frames=4 * F - 3, num_inference_steps=STEPS,
                    guidance_scale=GUIDANCE, latents=noise, output_type="latent",
                    prompt_embeds=rows(t["text"]),
                    negative_prompt_embeds=rows(t["negative_text"])).frames
-    std = torch.tensor(vae.config.latents_std).view(-1, 1, 1, 1)
-    t["latents"] = latents[0] * std + torch.tensor(vae.config.latents_mean).view(-1, 1, 1, 1)
+    t["latents"] = raw(latents, vae.config.latents_std)
     t["image" if five else "video"] = vae.mean[0]
     if not five:
         t["mask"] = made[0][1][0, :4]
@@ -147,6 +171,8 @@ def autoencoders(out):
 def make(out):
     conditions(out)
     autoencoders(out)
-    for name, last in SAMPLES.items():
-        golden.save(out / f"samples-{name}.safetensors", sample(name, last), steps=str(STEPS),
+    made = {name: sample(name, last) for name, last in SAMPLES.items()}
+    made["wan-euler"] = euler()
+    for name, t in made.items():
+        golden.save(out / f"samples-{name}.safetensors", t, steps=str(STEPS),
                     guidance=str(GUIDANCE), seed=str(golden.part("hunyuan_samples").SEED))

@@ -50,7 +50,7 @@ precompute/vprep     common common/base common/cli common/os common/tensor forma
 precompute/vprep     formats/columnar formats/tensors precompute/encode precompute/run precompute/text
 precompute/vdecode   common/base common/cli common/os formats/report formats/tensors
 precompute/vdecode   precompute/media precompute/run
-train/diffusion      common/base common/os common/tensor formats/json
+train/diffusion      common common/base common/os common/tensor formats/json
 train/models         common common/base common/nn common/os common/tensor formats/json
 train/models         formats/tensors train/diffusion
 train/data           buckets common/base common/cli common/os formats/dataset formats/json

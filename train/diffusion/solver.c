@@ -37,6 +37,28 @@ double vtrain_guidance(vtrain_guiding how, double scale, int power, int i, int s
     return 1 + scale * (1 - cos(M_PI * pow(place / steps, power))) / 2;
 }
 
+static double deviation(const float *x, size_t n)
+{
+    double sum = 0, squares = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += (double)x[i];
+    for (size_t i = 0; i < n; i++)
+        squares += ((double)x[i] - sum / (double)n) * ((double)x[i] - sum / (double)n);
+    return sqrt(squares / (double)n);
+}
+
+void vtrain_guide(float *out, const float *neg, size_t n, double scale, double rescale)
+{
+    const float w = (float)scale;
+    const double own = rescale > 0 ? deviation(out, n) : 0;
+    for (size_t i = 0; i < n; i++)
+        out[i] = neg[i] + w * (out[i] - neg[i]);
+    const double guided = rescale > 0 ? deviation(out, n) : 0;
+    const float factor = guided > 0 ? (float)(rescale * own / guided + 1 - rescale) : 1;
+    for (size_t i = 0; guided > 0 && i < n; i++)
+        out[i] *= factor;
+}
+
 /* ---- one step ---- */
 
 /* A step from A[t] to B along the noise that v implies. */

@@ -16,12 +16,12 @@
  * diffusers' CogVideoXDDIMScheduler and CogVideoXDPMScheduler: a step goes from A[t] to
  * A[t - 1000 / steps], and to final_alpha where that index is below 0. The division is whole, so
  * that the index is not the next t of the list where steps does not divide 1000. Euler follows a
- * straight flow between sigmas: 1, 1 - 1/N .. 1/N before they are shifted and stretched (shift.h),
- * as diffusers' pipelines give them to their scheduler, then 0.
+ * straight flow between sigmas, then to 0: those that the pipeline gives its scheduler (vc_sigmas)
+ * or diffusers' FlowMatchEulerDiscreteScheduler has, shifted and stretched (shift.h).
  *
  * UniPC (Zhao et al. 2023; order 2, B2) follows the same flow as diffusers' UniPCMultistepScheduler
- * with flow sigmas does: 1 - 1e-6, then down to 0.001 evenly before the shift, each rounded to f32,
- * and 0 at the end. A step corrects the sample that the model was asked at before it predicts the
+ * with flow sigmas does: 1 - 1e-6, then down to 0.001 evenly before the shift, unless the pipeline
+ * gives others, each rounded to f32, and 0 at the end. A step corrects the sample that the model was asked at before it predicts the
  * next one; both are sums of the same pictures, so that a step of the plan has one sum. The model's
  * t is cut to a whole number, as in diffusers and in the first authors' code.
  *
@@ -64,6 +64,10 @@ typedef struct vtrain_solver_step {
  * unrelated weights. */
 typedef enum { VTRAIN_GUIDE_EVENLY, VTRAIN_GUIDE_BY_STEP, VTRAIN_GUIDE_BY_TIME } vtrain_guiding;
 double vtrain_guidance(vtrain_guiding how, double scale, int power, int i, int steps, double t);
+
+/* Guides the prompt's prediction out[n] by the negative prompt's: neg + scale (out - neg). The share
+ * `rescale` of the result has the deviation of the prompt's prediction (Lin et al. 2024, 3.4). */
+void vtrain_guide(float *out, const float *neg, size_t n, double scale, double rescale);
 
 /* Writes the times of a discrete schedule, largest first, into t[steps]. Trailing times are
  * round(1000 + i d) - 1, to even, with d rounded as in diffusers, which decides ties. */

@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -114,6 +115,22 @@ int pipeline_run(const char *dir, const char *set, const char *model, const char
     int rc = run_bare(args, err);
     free(args);
     return rc;
+}
+
+char *pipeline_folder(const char *dir, const char *class, const char *scheduler)
+{
+    char *model = vc_path_join(dir, class), *folder = vc_path_join(model, "scheduler");
+    char *config = vc_path_join(folder, "scheduler_config.json");
+    char *index = vc_path_join(model, "model_index.json");
+    char *text = vc_format("{\"_class_name\":\"%s\"}", class);
+    OK(vc_mkdirs(folder, &err));
+    OK(vc_file_write(config, scheduler, strlen(scheduler), &err));
+    OK(vc_file_write(index, text, strlen(text), &err));
+    free(folder);
+    free(config);
+    free(index);
+    free(text);
+    return model;
 }
 
 vf_safetensors *pipeline_sample_check(const char *path, const vf_safetensors *gold)

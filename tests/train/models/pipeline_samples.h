@@ -21,6 +21,9 @@ void pipeline_set_make(toy t, const vf_safetensors *gold, int frames);
  * LoRA's changes are too small to be seen in samples, which are the base's. */
 int pipeline_run(const char *dir, const char *set, const char *model, const char *more,
                  vc_err *err);
+/* Makes the folder DIR/CLASS with model_index.json and this scheduler_config.json, for --model.
+ * Returns its path, malloc'ed. */
+char *pipeline_folder(const char *dir, const char *class, const char *scheduler);
 /* Compares a sample's file with the golden's latents and guidance: the largest difference is 5e-5
  * of the largest value. Returns the open file. */
 vf_safetensors *pipeline_sample_check(const char *path, const vf_safetensors *gold);

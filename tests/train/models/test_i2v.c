@@ -21,6 +21,8 @@
 
 enum { C = 4, C_LTX = 8, F = 3, H = 4, W = 6, WIDTH = 32, REPLACE = 4, CONCAT = 2 };
 
+#define FIRST "--first_frame_conditioning_p 1"
+
 static const toy_sample clips[] = {
     { .number = 0, .f = F, .h = H, .w = W, .caption = { "a" } },
     { .number = 1, .f = F, .h = H, .w = W, .caption = { "b" } },
@@ -30,12 +32,20 @@ static const struct model {
     int interleave;
     const char *flags;
     bool ltx;
+    const char *transformer;                 /* its golden, if not of this name */
+    const char *pipeline;                    /* _class_name of --model, whose scheduler is Euler's */
 } models[] = {
     { .name = "hunyuan-replace", .interleave = REPLACE, .flags = "" },
     { .name = "hunyuan-concat", .interleave = CONCAT, .flags = "" },
     { .name = "skyreels-i2v", .flags = "" },
     { .name = "hunyuan", .flags = "--true_cfg_scale 6" },
-    { .name = "ltx", .flags = "--first_frame_conditioning_p 1 --guidance_scale 3", .ltx = true },
+    { .name = "ltx", .flags = FIRST " --guidance_scale 3", .ltx = true },
+    { .name = "ltx-rescaled", .transformer = "ltx", .ltx = true,
+      .flags = "--guidance_scale 3 --guidance_rescale 0.7" },
+    { .name = "ltx-condition", .transformer = "ltx", .ltx = true, .flags = FIRST
+      " --guidance_scale 3", .pipeline = "LTXConditionPipeline" },
+    { .name = "ltx-condition-text", .transformer = "ltx", .ltx = true,
+      .flags = "--guidance_scale 3", .pipeline = "LTXConditionPipeline" },
 };
 enum { MODELS = sizeof models / sizeof *models };
 
@@ -57,10 +67,12 @@ static toy toy_of_ltx(const char *path)
 
 /* ---- runs ---- */
 
+#define EULER "{\"_class_name\":\"FlowMatchEulerDiscreteScheduler\"}"
+
 static void check_sample(const char *dir, const struct model *m, const vf_safetensors *gold)
 {
     char *path = vc_format("%s/out-set-%s-%s/validation/step-1/000.safetensors", dir, m->name,
-                           m->name);
+                           m->transformer ? m->transformer : m->name);
     vf_safetensors *f = pipeline_sample_check(path, gold);
     const char *skip = vf_safetensors_meta(f, "skip_frames");
     assert_true(m->interleave == CONCAT ? skip && !strcmp(skip, "4") : !skip);
@@ -80,9 +92,13 @@ static void samples_are_pipelines(void **state)
         pipeline_set_make(models[i].ltx ? toy_of_ltx(path)
                                         : toy_of(path, models[i].interleave, true),
                           gold, 4 * F - 3);
-        more = vc_format("--validation_steps 1 --num_inference_steps %s %s",
-                         vf_safetensors_meta(gold, "steps"), models[i].flags);
-        assert_ok(pipeline_run(dir, set, models[i].name, more, &err), &err);
+        char *model = models[i].pipeline ? pipeline_folder(dir, models[i].pipeline, EULER) : NULL;
+        more = vc_format("--validation_steps 1 --num_inference_steps %s %s %s%s",
+                         vf_safetensors_meta(gold, "steps"), models[i].flags,
+                         model ? "--model " : "", model ? model : "");
+        assert_ok(pipeline_run(dir, set, models[i].transformer ? models[i].transformer
+                                                               : models[i].name, more, &err), &err);
+        free(model);
         check_sample(dir, &models[i], gold);
         vf_safetensors_close(gold);
         free(more);

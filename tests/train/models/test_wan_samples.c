@@ -1,6 +1,6 @@
-/* test_wan_samples.c - validation samples of Wan's image-to-video models against diffusers'
- * pipeline: with CLIP states and without, between two pictures, 5B's from a clean first frame, and
- * those of two transformers. */
+/* test_wan_samples.c - validation samples of Wan's models against diffusers' pipelines: with CLIP
+ * states and without, between two pictures, 5B's from a clean first frame, those of two
+ * transformers, and of text alone by Euler's method. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,16 +24,22 @@ static const toy_sample clips[] = {
     { .number = 0, .f = F, .h = H, .w = W, .caption = { "a" } },
     { .number = 1, .f = F, .h = H, .w = W, .caption = { "b" } },
 };
+#define UNIPC "--flow_shift 3 --validation_sampler unipc "
+
 static const struct model {
     const char *name;
     int channels, embeds;                    /* rows of CLIP states */
     unsigned roles;
     const char *flags;
+    const char *transformer, *scheduler;     /* its golden, if not of this name; of --model */
 } models[] = {
-    { "wan-i2v", C, TOY_EMBEDS, SEEN, "" }, { "wan-flf2v", C, 2 * TOY_EMBEDS, SEEN, "" },
-    { "wan-a14b", C, 0, KNOWN, "--boundary_type full" },
-    { "wan-two", C, 0, KNOWN, "--timestep_boundary 0.9 --transformer_high " },
-    { "wan-5b", C_5B, 0, 0, "--first_frame_conditioning_p 1" },
+    { "wan-i2v", C, TOY_EMBEDS, SEEN, UNIPC, NULL, NULL },
+    { "wan-flf2v", C, 2 * TOY_EMBEDS, SEEN, UNIPC, NULL, NULL },
+    { "wan-a14b", C, 0, KNOWN, UNIPC "--boundary_type full", NULL, NULL },
+    { "wan-two", C, 0, KNOWN, UNIPC "--timestep_boundary 0.9 --transformer_high ", NULL, NULL },
+    { "wan-5b", C_5B, 0, 0, UNIPC "--first_frame_conditioning_p 1", NULL, NULL },
+    { "wan-euler", C, 0, 0, "", "wan",
+      "{\"_class_name\":\"FlowMatchEulerDiscreteScheduler\",\"shift\":3}" },
 };
 
 /* Makes DIR/wan-two of DIR/wan-a14b: a transformer that predicts the opposite. */
@@ -77,9 +83,12 @@ static void check(const char *dir, const struct model *m)
 {
     bool two = !strcmp(m->name, "wan-two");
     char *name = vc_format("samples-%s", m->name), *set = vc_format("set-%s", m->name);
-    char *path = vc_path_join(dir, set), *to = vc_path_join(dir, m->name), *more;
-    char *out = vc_format("%s/out-%s-%s/validation/step-1/000.safetensors", dir, set, m->name);
-    vf_safetensors *gold = golden_open(name), *model = golden_open(two ? "wan-a14b" : m->name);
+    const char *transformer = m->transformer ? m->transformer : m->name;
+    char *path = vc_path_join(dir, set), *to = vc_path_join(dir, transformer), *more;
+    char *out = vc_format("%s/out-%s-%s/validation/step-1/000.safetensors", dir, set, transformer);
+    char *folder = m->scheduler ? pipeline_folder(dir, "WanPipeline", m->scheduler) : NULL;
+    vf_safetensors *gold = golden_open(name);
+    vf_safetensors *model = golden_open(two ? "wan-a14b" : transformer);
     const toy t = { .path = path, .sample = clips, .n = 2, .channels = m->channels, .width = WIDTH,
                     .per_channel = true, .train_mode = m->roles ? "i2v" : "normal",
                     .conditions = m->roles, .mask_channels = MASKS, .embeds = m->embeds };
@@ -90,14 +99,14 @@ static void check(const char *dir, const struct model *m)
     else
         golden_model(model, to, VC_BF16);
     pipeline_set_make(t, gold, 4 * F - 3);
-    more = vc_format("--validation_steps 1 --num_inference_steps %s --flow_shift 3 "
-                     "--validation_sampler unipc %s%s%s",
-                     vf_safetensors_meta(gold, "steps"), m->flags, two ? dir : "",
-                     two ? "/wan-a14b" : "");
-    assert_ok(pipeline_run(dir, set, m->name, more, &err), &err);
+    more = vc_format("--validation_steps 1 --num_inference_steps %s %s%s %s%s%s",
+                     vf_safetensors_meta(gold, "steps"), folder ? "--model " : "",
+                     folder ? folder : "", m->flags, two ? dir : "", two ? "/wan-a14b" : "");
+    assert_ok(pipeline_run(dir, set, transformer, more, &err), &err);
     vf_safetensors_close(pipeline_sample_check(out, gold));
     vf_safetensors_close(model);
     vf_safetensors_close(gold);
+    free(folder);
     free(name);
     free(set);
     free(path);
