@@ -27,6 +27,13 @@ struct vb_sampler {
     uint32_t *rest;                  /* [n_groups] begin of each leftover batch */
 };
 
+size_t vb_sampler_bytes(const vb_sampler *s)
+{
+    const size_t a_sample = sizeof *s->group + sizeof *s->by_group + sizeof *s->plan;
+    const size_t a_group = sizeof *s->begin + sizeof *s->fill + sizeof *s->rest;
+    return s->n * a_sample + s->n_groups * a_group;
+}
+
 void vb_sampler_close(vb_sampler *s)
 {
     if (!s)

@@ -22,6 +22,7 @@
 #ifndef BUCKETS_SAMPLER_H
 #define BUCKETS_SAMPLER_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "common/base/err.h"
@@ -41,6 +42,8 @@ typedef enum {
 int vb_sampler_open(vb_sampler **out, const uint32_t *group, uint32_t n, uint32_t n_groups,
                     uint32_t batch, vb_leftover leftover, uint64_t seed, vc_err *err);
 void vb_sampler_close(vb_sampler *s);
+
+size_t vb_sampler_bytes(const vb_sampler *s);               /* of all its buffers */
 
 /* Returns the micro-batches in an epoch: at least 1, and the same number in every epoch. */
 uint64_t vb_sampler_epoch_batches(const vb_sampler *s);

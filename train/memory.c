@@ -7,11 +7,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/os/heap.h"
 #include "train/models/weights.h"
 #include "train/parallel/dist.h"
 #include "train/parallel/zero.h"
 #include "train/vtrain.h"
 
+enum { PASSES = 4 };             /* of a plan, whose dry steps may make more kernels in each */
 #define PART 0.85                /* of the free memory; a run above this part is likely to fail */
 
 /* Reads without stdio, whose buffer would be allocated in every step. */
@@ -59,7 +61,7 @@ static int64_t standing_bytes(const vtrain *t)
 /* Bytes that a step may take on this rank: its tensors, and the kernels' scratch. */
 static int64_t room(const vtrain *t)
 {
-    int64_t standing = t->base_bytes + t->plan.standing;
+    int64_t standing = t->base_bytes + t->plan.standing + t->plan.kernels;
     int64_t all = free_bytes() / vc_comm_locals(t->comm);
     if (t->cfg.memory_limit)
         return t->cfg.memory_limit - standing;
@@ -130,29 +132,15 @@ static int plan_group(vtrain *t, uint32_t group, int64_t most, vt_usage *use, vc
     return dry(t, group, t->plan.recompute[group], use, err);
 }
 
-int vtrain_memory_plan(vtrain *t, vc_err *err)
+/* Plans all groups, with `most` bytes for a step. */
+static int plan_groups(vtrain *t, int64_t most, vc_err *err)
 {
     double work = 0;
-    vtrain_fit fit;
-    uint32_t n = vtrain_data_groups(t->data);
-    t->family->fit(t->model, &fit);
-    t->plan.blocks = fit.blocks;
-    t->plan.standing = standing_bytes(t);
-    double least = (double)room(t);            /* of all ranks, which recompute the same */
-    int rc = vc_comm_reduce(t->comm, &least, 1, VC_COMM_MIN, err);
-    if (rc)
-        return rc;
-    int64_t most = least < 0x1p62 ? (int64_t)least : INT64_MAX;
-    free(t->plan.recompute);                  /* of an earlier plan, of fewer samples */
-    free(t->plan.group_flops);
-    t->plan.recompute = calloc(n, sizeof *t->plan.recompute);
-    t->plan.group_flops = calloc(n, sizeof *t->plan.group_flops);
-    if (!t->plan.recompute || !t->plan.group_flops)
-        return vc_no_memory(err);
+    size_t pool = 0;
     t->plan.pool = t->plan.offloaded = 0;
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < vtrain_data_groups(t->data); i++) {
         vt_usage use;
-        rc = plan_group(t, i, most, &use, err);
+        int rc = plan_group(t, i, most, &use, err);
         if (rc)
             return vc_context(err, vtrain_memory_remedy(t, i, rc, err), "dry step");
         t->plan.group_flops[i] = use.flops;
@@ -160,6 +148,7 @@ int vtrain_memory_plan(vtrain *t, vc_err *err)
                 (double)rows_of(t, i);
         if (use.offloaded > t->plan.offloaded)
             t->plan.offloaded = use.offloaded;
+        pool = use.pool_peak > pool ? use.pool_peak : pool;
         if (taken(&use) <= (int64_t)t->plan.pool)
             continue;
         t->plan.pool = (size_t)taken(&use);
@@ -167,8 +156,76 @@ int vtrain_memory_plan(vtrain *t, vc_err *err)
     }
     t->plan.flops = work / (double)t->plan.epoch_batches * (double)vtrain_micros(t) *
                     (double)t->cfg.sp;
-    t->plan.predicted = t->base_bytes + t->plan.standing + (int64_t)t->plan.pool;
+    vt_expect(t->g, pool);
     return 0;
+}
+
+static void predict(vtrain *t)
+{
+    t->plan.predicted = t->base_bytes + t->plan.standing + t->plan.kernels +
+                        (int64_t)t->plan.pool;
+}
+
+/* Plans all groups with the memory that is left, and counts what the dry steps leave in memory.
+ * *fits: on all ranks, the largest step has room. *grown: on a rank, more memory is counted now.
+ * Collective. */
+static int plan_once(vtrain *t, bool *fits, bool *grown, vc_err *err)
+{
+    double least = (double)room(t);            /* of all ranks, which recompute the same */
+    int rc = vc_comm_reduce(t->comm, &least, 1, VC_COMM_MIN, err);
+    if (rc)
+        return rc;
+    size_t before = vc_heap_used();
+    rc = plan_groups(t, least < 0x1p62 ? (int64_t)least : INT64_MAX, err);
+    size_t after = vc_heap_used();
+    int64_t more = after > before ? (int64_t)(after - before) : 0;
+    t->plan.kernels += more;
+    predict(t);
+    rc = vc_comm_agree(t->comm, rc, err);
+    double all[2] = { (double)room(t) - (double)t->plan.pool, -(double)more };
+    if (!rc)
+        rc = vc_comm_reduce(t->comm, all, 2, VC_COMM_MIN, err);
+    *fits = all[0] >= 0;
+    *grown = all[1] < 0;
+    return rc;
+}
+
+/* With a limit, blocks are recomputed also where the run was to recompute none. */
+static bool try_recomputing(vtrain *t)
+{
+    char limit[32];
+    if (!t->cfg.memory_limit || t->cfg.gradient_checkpointing != VTRAIN_REMAT_NONE)
+        return false;
+    vc_say(t->ui, "--memory_limit %s: a step does not fit without recomputation, so backward "
+           "recomputes blocks in spite of --gradient_checkpointing none",
+           vc_human_bytes(limit, (double)t->cfg.memory_limit));
+    t->cfg.gradient_checkpointing = VTRAIN_REMAT_AUTO;
+    return true;
+}
+
+int vtrain_memory_plan(vtrain *t, vc_err *err)
+{
+    vtrain_fit fit;
+    bool fits = false, grown = false, again = true;
+    uint32_t n = vtrain_data_groups(t->data);
+    t->family->fit(t->model, &fit);
+    t->plan.blocks = fit.blocks;
+    t->plan.standing = standing_bytes(t);
+    free(t->plan.recompute);                  /* of an earlier plan, of fewer samples */
+    free(t->plan.group_flops);
+    t->plan.recompute = calloc(n, sizeof *t->plan.recompute);
+    t->plan.group_flops = calloc(n, sizeof *t->plan.group_flops);
+    if (!t->plan.recompute || !t->plan.group_flops)
+        return vc_no_memory(err);
+    vc_heap_trim();
+    int rc = 0;
+    /* again: with the kernels, whose size is known now */
+    for (int pass = 0; !rc && again && pass < PASSES; pass++) {
+        rc = plan_once(t, &fits, &grown, err);
+        again = !fits && (try_recomputing(t) ||
+                          (grown && t->cfg.gradient_checkpointing == VTRAIN_REMAT_AUTO));
+    }
+    return rc;
 }
 
 /* The memory of the largest training step is the run's in any case. */
@@ -217,7 +274,7 @@ int vtrain_memory_place(vtrain *t, vc_err *err)
     if (rc)
         return vc_context(err, vtrain_memory_remedy(t, t->plan.largest, rc, err), "weights");
     t->plan.standing = standing_bytes(t);
-    t->plan.predicted = t->base_bytes + t->plan.standing + (int64_t)t->plan.pool;
+    predict(t);
     return 0;
 }
 

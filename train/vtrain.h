@@ -222,6 +222,8 @@ typedef struct vtrain_plan {
     double flops;                             /* of a step, mean over the epoch's groups */
     double *group_flops;                      /* [groups] of a micro-batch */
     int64_t standing;                         /* bytes of predicted: weights, optimiser, loader */
+    int64_t kernels;                          /* bytes of predicted: compiled kernels and their
+                                               * descriptions, which the first dry steps make */
     int blocks;                               /* of the transformer */
     int swapped;                              /* blocks whose weights stay on the host */
     int *recompute;                           /* [groups] number of first blocks that backward

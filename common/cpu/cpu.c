@@ -280,6 +280,19 @@ static int cpu_reserve(vt_dev *d, void **range, size_t *bytes, vc_err *err)
     return 0;
 }
 
+/* A huge page that begins below the peak and ends above it would be written whole. */
+static void cpu_expect(vt_dev *d, size_t bytes)
+{
+    const size_t low = (uintptr_t)d->range % HUGE, page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t whole = (low + bytes) / HUGE * HUGE;
+    whole = whole > low ? whole - low : 0;
+    if (whole >= d->range_bytes)
+        return;
+    madvise(d->range, round_up(whole, page), MADV_HUGEPAGE);
+    madvise((char *)d->range + round_up(whole, page), d->range_bytes - round_up(whole, page),
+            MADV_NOHUGEPAGE);
+}
+
 /* Maps a large area as zero pages, which are allocated by the threads that first write them, and as
  * huge pages where the area covers them: the map is HUGE bytes too long and is then trimmed to an
  * aligned start. */
@@ -349,6 +362,7 @@ const vt_backend vt_cpu = {
     .batch_keeps_bits = cpu_batch_keeps_bits,
     .status = cpu_status,
     .reserve = cpu_reserve,
+    .expect = cpu_expect,
     .alloc = cpu_alloc,
     .free = cpu_free,
     .host_memory = true,

@@ -2,6 +2,8 @@
 #ifndef COMMON_OS_HEAP_H
 #define COMMON_OS_HEAP_H
 
+#include <stddef.h>
+
 enum { VC_HEAP_LARGE = 256 << 10 };           /* bytes */
 
 /* One of the first calls of main(): makes glibc give each freed buffer of VC_HEAP_LARGE bytes or
@@ -9,5 +11,13 @@ enum { VC_HEAP_LARGE = 256 << 10 };           /* bytes */
  * such buffer, to 32 MiB, and the process keeps tens of MiB of freed memory, which no prediction
  * counts. Other C libraries keep their own rule. */
 void vc_heap_return_freed(void);
+
+/* Gives the freed memory between buffers back to the system too, which no prediction counts either:
+ * after a program has set up what it keeps. */
+void vc_heap_trim(void);
+
+/* Bytes that malloc has given and not got back, and of memory that was made executable, as for
+ * kernels that are compiled when they are first needed; each 0 where the system does not tell. */
+size_t vc_heap_used(void);
 
 #endif

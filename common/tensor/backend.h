@@ -98,6 +98,8 @@ typedef struct vt_backend {
     /* Makes the pool's first `bytes` usable, before the first kernel that needs them. NULL: the
      * whole range is usable. */
     int (*grow)(vt_dev *dev, size_t bytes, vc_err *err);
+    /* Hint: steps use the pool's first `bytes` alone. NULL: no use is made of it. */
+    void (*expect)(vt_dev *dev, size_t bytes);
     /* Returns the bytes of device memory that a step may use, those already made usable included.
      * NULL: the device's memory is the host's. */
     size_t (*room)(vt_dev *dev);

@@ -138,6 +138,12 @@ vt_usage vt_usage_of(const vt_ctx *g)
     return u;
 }
 
+void vt_expect(vt_ctx *g, size_t bytes)
+{
+    if (g->be->expect)
+        g->be->expect(g->dev, bytes);
+}
+
 size_t vt_room(const vt_ctx *g)
 {
     return g->be->room ? g->be->room(g->dev) : 0;

@@ -142,6 +142,9 @@ vt_usage vt_usage_of(const vt_ctx *g);        /* of the step in progress or the 
  * FLOPs so far, in the thread of the step, for progress within long steps. seen may be NULL. */
 void vt_watch(vt_ctx *g, void (*seen)(void *arg, double flops), void *arg);
 
+/* Says that the largest pool_peak of all steps is likely to be `bytes`, so that the pool takes no
+ * memory beyond them for the sake of huge pages. More remains possible. */
+void vt_expect(vt_ctx *g, size_t bytes);
 /* Returns the bytes that a step may allocate now, parameters not counted; 0 where the device's
  * memory is the host's. */
 size_t vt_room(const vt_ctx *g);

@@ -1,8 +1,9 @@
 /* loader.c - the loader's threads and batches; see loader.h
  *
- * The loader has ahead + 1 slots, each with the memory of one batch. A worker takes a free slot and
- * the next micro-batch number at once, so the lowest number not yet delivered always has a slot,
- * and batches may be given back in any order; next() waits for the slot with its number.
+ * The loader has ahead + 1 slots, or as many as batches, each with the memory of one batch. A worker
+ * takes a free slot and the next micro-batch number at once, so the lowest number not yet delivered
+ * always has a slot, and batches may be given back in any order; next() waits for the slot with its
+ * number.
  *
  *     FREE -> FILLING (a worker's) -> READY -> LENT (to the caller's) -> FREE */
 #include <inttypes.h>
@@ -344,8 +345,11 @@ static int check_opts(const vtrain_loader_opts *o, vc_err *err)
 
 static int make_rows(vtrain_loader *l, vc_err *err)
 {
-    if (!l->o.held_out)
-        return vtrain_order_open(&l->order, l->d, &l->o.plan, err);
+    if (!l->o.held_out) {
+        int rc = vtrain_order_open(&l->order, l->d, &l->o.plan, err);
+        l->bytes += rc ? 0 : vtrain_order_bytes(l->order);
+        return rc;
+    }
     int rc = make_pass(&l->pass, l->d, l->o.plan.batch, err);
     if (!rc && l->o.end > l->pass.n)
         rc = vc_fail(err, VC_EINVAL, "batch %" PRIu64 " of a pass of %" PRIu64, l->o.end,
@@ -369,12 +373,21 @@ static int start_checks(vtrain_loader *l, vc_err *err)
     return rc;
 }
 
+/* A short run has fewer batches than a loader may have ahead. */
+static int slots_of(const vtrain_loader *l)
+{
+    uint64_t batches = (l->o.end - l->o.first + l->o.stride - 1) / l->o.stride;
+    batches = batches ? batches : 1;
+    return batches < (uint64_t)l->o.ahead + 1 ? (int)batches : l->o.ahead + 1;
+}
+
 static int start(vtrain_loader *l, vc_err *err)
 {
+    const int slots = slots_of(l);
     int rc = make_rows(l, err);
     if (!rc)
-        rc = take(l, &l->slot, (size_t)l->o.ahead + 1, sizeof *l->slot, err);
-    for (int i = 0; i < l->o.ahead + 1 && !rc; i++) {
+        rc = take(l, &l->slot, (size_t)slots, sizeof *l->slot, err);
+    for (int i = 0; i < slots && !rc; i++) {
         l->n_slots++;
         rc = make_slot(l, &l->slot[i], err);
     }

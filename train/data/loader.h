@@ -103,7 +103,7 @@ void vtrain_loader_give_back(vtrain_loader *l, const vtrain_batch *b);
 /* The batch that next() would return without waiting, or NULL; the loader owns the batch until
  * next() returns it to the caller. */
 const vtrain_batch *vtrain_loader_peek(vtrain_loader *l);
-/* Bytes of all buffers, for the prediction of memory. */
+/* Bytes of all buffers and of the order, for the prediction of memory. */
 size_t vtrain_loader_bytes(const vtrain_loader *l);
 
 #endif

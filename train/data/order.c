@@ -139,6 +139,13 @@ int vtrain_order_open(vtrain_order **out, const vtrain_data *d, const vtrain_ord
     return 0;
 }
 
+size_t vtrain_order_bytes(const vtrain_order *o)
+{
+    const size_t lists = o->left ? 2 : 1;
+    return lists * o->visits * sizeof *o->row + vtrain_data_groups(o->d) * sizeof *o->count +
+           (o->sampler ? vb_sampler_bytes(o->sampler) : 0);
+}
+
 void vtrain_order_close(vtrain_order *o)
 {
     if (!o)

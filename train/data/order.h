@@ -36,6 +36,7 @@ typedef struct vtrain_order_plan {
 int vtrain_order_open(vtrain_order **out, const vtrain_data *d, const vtrain_order_plan *plan,
                       vc_err *err);
 void vtrain_order_close(vtrain_order *o);                   /* NULL is fine */
+size_t vtrain_order_bytes(const vtrain_order *o);           /* of all its buffers */
 /* Writes the *n samples of micro-batch m, from origin.micro on and below 2^32, to rows, which has
  * room for `batch`. Fastest when m ascends. */
 int vtrain_order_get(vtrain_order *o, uint64_t m, uint32_t *rows, uint32_t *n, vc_err *err);

@@ -33,7 +33,7 @@ static const struct model {
     const char *flags;
     bool ltx;
     const char *transformer;                 /* its golden, if not of this name */
-    const char *pipeline;                    /* _class_name of --model, whose scheduler is Euler's */
+    const char *pipeline;                    /* _class_name of --model, with Euler's scheduler */
 } models[] = {
     { .name = "hunyuan-replace", .interleave = REPLACE, .flags = "" },
     { .name = "hunyuan-concat", .interleave = CONCAT, .flags = "" },
