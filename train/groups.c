@@ -2,11 +2,11 @@
 #include "train/groups.h"
 
 #include <math.h>
-#include <regex.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/regex.h"
 #include "common/os/file.h"
 
 typedef struct group {
@@ -74,15 +74,14 @@ static int read_group(group *x, const char *text, vc_err *err)
     if (!colon || colon == text || !colon[1])
         return vc_fail(err, VC_EUSAGE, "--param_groups %s: a pattern of names, a colon and "
                        "settings are expected, as in ttt|ssm:lr=1e-4,schedule=cosine", text);
-    char *pattern = strndup(text, (size_t)(colon - text)), why[128];
+    char *pattern = strndup(text, (size_t)(colon - text));
+    vc_err why = { 0 };
     if (!pattern)
         return vc_no_memory(err);
-    int bad = regcomp(&x->match, pattern, REG_EXTENDED | REG_NOSUB);
-    if (bad) {
-        regerror(bad, &x->match, why, sizeof why);
+    if (vc_regex_compile(&x->match, pattern, REG_EXTENDED | REG_NOSUB, &why)) {
         free(pattern);
         return vc_fail(err, VC_EUSAGE, "--param_groups %s: the pattern is no regular expression: "
-                       "%s", text, why);
+                       "%s", text, why.text);
     }
     x->pattern = pattern;
     return read_settings(x, text, colon + 1, err);

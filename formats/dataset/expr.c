@@ -3,10 +3,11 @@
 
 #include <ctype.h>
 #include <math.h>
-#include <regex.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "common/base/regex.h"
 
 enum { MAX_NODES = 256, MAX_DEPTH = 64, MAX_WORD = 1024 };
 
@@ -145,10 +146,12 @@ static void take_value(parser *p, node *x)
         x->number = NAN;
     if (x->op < MATCH)
         return;
-    int rc = regcomp(&x->regex, x->text, REG_EXTENDED | REG_ICASE | REG_NOSUB);
-    x->compiled = !rc;
-    if (rc)
-        complain(p, "no regular expression before here");
+    vc_err why = { 0 };
+    x->compiled = !vc_regex_compile(&x->regex, x->text, REG_EXTENDED | REG_ICASE | REG_NOSUB, &why);
+    char text[200];
+    snprintf(text, sizeof text, "no regular expression before here (%.150s)", why.text);
+    if (!x->compiled)
+        complain(p, text);
 }
 
 static node *comparison(parser *p)

@@ -1,11 +1,8 @@
 /* fuzz_config.c - any bytes are read as a file of settings; the first byte chooses YAML or TOML. */
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/cli/flags.h"
+#include "tests/fuzz/fuzz_file.h"
 #include "tests/lib/mutate.h"
 
 typedef struct options {
@@ -40,8 +37,7 @@ static const vc_program program = {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    const char *dir = getenv("TMPDIR");
-    char path[512], name[] = "prog", flag[] = "--config";
+    char path[256], name[] = "prog", flag[] = "--config";
     char *argv[] = { name, flag, path, NULL };
     options o;
     vc_flags *set;
@@ -49,13 +45,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (size == 0)
         return 0;
-    snprintf(path, sizeof path, "%s/fuzz-config-%ld.%s", dir ? dir : "/tmp", (long)getpid(),
-             data[0] % 2 ? "yaml" : "toml");
-    FILE *f = fopen(path, "wb");
-    if (!f)
-        abort();
-    fwrite(data + 1, 1, size - 1, f);
-    fclose(f);
+    snprintf(path, sizeof path, "%s",
+             fuzz_file(data[0] % 2 ? "c.yaml" : "c.toml", data + 1, size - 1));
     int rc = vc_flags_parse(&set, &program, &o, 3, argv, stdout, &err);
     if (rc && rc != VC_EUSAGE)
         abort();
@@ -67,6 +58,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         mutate_touch(yaml, strlen(yaml));
     free(yaml);
     vc_flags_free(set);
-    unlink(path);
     return 0;
 }

@@ -1,11 +1,9 @@
-/* fuzz_metadata.c - any bytes are read as a list of clips; the first byte chooses csv, json or
- * jsonl. */
-#include <stdio.h>
-#include <stdlib.h>
+/* fuzz_metadata.c - any bytes are read as a list of clips; the first byte chooses csv, json, jsonl
+ * or a tar. */
 #include <string.h>
-#include <unistd.h>
 
 #include "formats/metadata/metadata.h"
+#include "tests/fuzz/fuzz_file.h"
 #include "tests/lib/mutate.h"
 
 static void touch(const char *text)
@@ -32,27 +30,18 @@ static void touch_row(const vf_row *r)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const char *const ends[] = { "csv", "json", "jsonl" };
+    static const char *const names[] = { "m.csv", "m.json", "m.jsonl", "m.tar" };
     vf_metadata_opts opts = { .data_dir = "data", .file_keys = "clip", .extra_inputs = "pose" };
-    const char *dir = getenv("TMPDIR");
-    char path[512];
     vf_metadata m;
     vc_err err;
 
     if (size == 0)
         return 0;
-    snprintf(path, sizeof path, "%s/fuzz-metadata-%ld.%s", dir ? dir : "/tmp", (long)getpid(),
-             ends[data[0] % 3]);
-    FILE *f = fopen(path, "wb");
-    if (!f)
-        abort();
-    fwrite(data + 1, 1, size - 1, f);
-    fclose(f);
+    const char *path = fuzz_file(names[data[0] % 4], data + 1, size - 1);
     if (!vf_metadata_read(&m, path, &opts, &err)) {
         for (int64_t i = 0; i < m.n; i++)
             touch_row(&m.rows[i]);
         vf_metadata_free(&m);
     }
-    unlink(path);
     return 0;
 }

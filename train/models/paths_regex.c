@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/regex.h"
 #include "common/os/file.h"
 
 enum { MAX_REGEX = 4096 };
@@ -127,11 +128,9 @@ int vtrain_regex_open(regex_t *out, const char *value, bool below, vc_err *err)
                        "expression with groups, brackets and repeats", value);
     if (!whole)
         return vc_no_memory(err);
-    int code = regcomp(out, whole, REG_EXTENDED | REG_NOSUB);
+    vc_err why = { 0 };
+    int rc = vc_regex_compile(out, whole, REG_EXTENDED | REG_NOSUB, &why);
     free(whole);
-    if (!code)
-        return 0;
-    char why[128];
-    regerror(code, out, why, sizeof why);
-    return vc_fail(err, VC_EUSAGE, "\"%s\" is not a regular expression: %s", value, why);
+    return rc ? vc_fail(err, VC_EUSAGE, "\"%s\" is not a regular expression: %s", value, why.text)
+              : 0;
 }
