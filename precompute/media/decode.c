@@ -19,23 +19,41 @@ static bool follows(const media_video *v)
            pkt->dts - v->dts <= pkt->duration + pkt->duration / 2;
 }
 
+/* Whether the decoder reports a picture whose end is missing: those with concealment of errors do,
+ * unless threads share a picture. */
+static bool finds_ends(const media_video *v)
+{
+    static const enum AVCodecID ids[] = { AV_CODEC_ID_H264, AV_CODEC_ID_MPEG1VIDEO,
+                                          AV_CODEC_ID_MPEG2VIDEO, AV_CODEC_ID_MPEG4 };
+    bool found = false;
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
+        found |= v->dec && v->dec->codec_id == ids[i];
+    return found && !v->gpu && v->dec->active_thread_type != FF_THREAD_SLICE;
+}
+
 /* Looks at a packet that was read. Where streams were joined no picture is damaged, but packets
- * before the join may be missing. */
+ * before the join may be missing. Where packets are missing, FFmpeg may have marked the picture
+ * before the one that lacks them: both count as damaged. */
 static void check_join(media_video *v)
 {
     AVPacket *pkt = v->pkt;
     const bool cut = pkt->flags & AV_PKT_FLAG_CORRUPT;
-    const int64_t join = cut && !strcmp(v->fmt->iformat->name, "mpegts")
-                             ? media_join_after(v->io, pkt->pos) : -1;
+    bool joined = false;
+    const int64_t leap = cut && !strcmp(v->fmt->iformat->name, "mpegts")
+                             ? media_leap_after(v->io, pkt->pos, finds_ends(v), &joined) : -1;
 
     v->broken = v->join && pkt->pos >= v->join && !follows(v);
     if (v->join && pkt->pos >= v->join)
         v->join = 0;
     v->dts = pkt->dts;
-    if (join < 0)
-        return;
-    pkt->flags &= ~AV_PKT_FLAG_CORRUPT;
-    v->join = join;
+    if (joined) {
+        pkt->flags &= ~AV_PKT_FLAG_CORRUPT;
+        v->join = leap;
+    } else if (pkt->pos >= 0 && pkt->pos < v->leap) {
+        pkt->flags |= AV_PKT_FLAG_CORRUPT;
+    } else {
+        v->leap = leap > 0 ? leap : 0;
+    }
 }
 
 static int encrypted(vc_err *err)
@@ -220,7 +238,7 @@ static void forget(media_video *v)
 {
     avcodec_flush_buffers(v->dec);
     v->have_pkt = v->held = v->eof = v->ended = false;
-    v->join = 0;
+    v->join = v->leap = 0;
     v->dts = AV_NOPTS_VALUE;
     while (v->n_ahead)
         av_frame_unref(v->ahead[--v->n_ahead]);

@@ -181,6 +181,7 @@ typedef struct media_video {
     /* the position of decoding */
     bool have_pkt;          /* pkt is read and not yet sent */
     int64_t join;           /* place of the next packet in another stream; 0: none is known */
+    int64_t leap;           /* place of the first packet behind missing ones; 0: none is known */
     bool broken;            /* pkt is the first after a join, and does not go on from the last */
     int64_t dts;            /* of the last packet read */
     bool held;              /* frame number `out` is in frame and will be returned once more */
@@ -243,9 +244,10 @@ void media_order_close(media_order *o);             /* NULL is fine */
 
 /* ---- join.c ---- */
 /* pos: the place in the file of a packet that FFmpeg marked as damaged. If that packet and those
- * behind it are whole, and others follow that were counted anew, the place of the first of these;
- * else -1. */
-int64_t media_join_after(media_io *io, int64_t pos);
+ * behind it are whole, and others follow that do not go on with their count, the place of the first
+ * of these; else -1. *joined: no packet is missing there, as streams were joined. finds_ends: the
+ * decoder reports a picture whose end is missing. */
+int64_t media_leap_after(media_io *io, int64_t pos, bool finds_ends, bool *joined);
 
 /* ---- gpu.c ---- */
 struct media_gpu {

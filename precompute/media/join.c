@@ -2,11 +2,14 @@
  *
  * The packets of a stream are counted, modulo 16. Where the count leaps, FFmpeg marks the picture
  * before as damaged, since its end may be lost. At a join (`cat a.ts b.ts`) nothing is lost: the
- * last packet of a picture is filled up with stuffing, and the next packet begins a picture. */
+ * last packet of a picture is filled up with stuffing, and the next packet begins a picture. A
+ * picture that fills its last packet has no stuffing. Its end may as well be lost, so it counts only
+ * where the tables of another file follow, and only for a decoder that finds missing ends. */
 #include "precompute/media/internal.h"
 
 enum {
     PACKET = 188,
+    TABLES = 0,                 /* the stream of the table of programs, with which a file begins */
     MAX_PACKETS = 1 << 16,      /* that are searched: 12 MiB */
     MAX_STARTS = 3              /* FFmpeg's mark is at most one picture early */
 };
@@ -58,12 +61,14 @@ static int stride_at(media_io *io, int64_t pos)
     return 0;
 }
 
-int64_t media_join_after(media_io *io, int64_t pos)
+int64_t media_leap_after(media_io *io, int64_t pos, bool finds_ends, bool *joined)
 {
     const int stride = pos < 0 ? 0 : stride_at(io, pos);
     ts_packet first = { 0 }, last = { 0 }, p;
+    bool tables = false;                        /* since the stream's last packet */
     int starts = 0;
 
+    *joined = false;
     if (!stride)
         return -1;
     for (int i = 0; i < MAX_PACKETS; i++, pos += stride) {
@@ -71,10 +76,14 @@ int64_t media_join_after(media_io *io, int64_t pos)
             return -1;
         if (!i)
             first = p;
+        tables |= p.pid == TABLES;
         if (p.pid != first.pid || !p.data)
             continue;
-        if (i && p.count != ((last.count + 1) & 15))
-            return p.starts && last.stuffed ? pos : -1;
+        if (i && p.count != ((last.count + 1) & 15)) {
+            *joined = p.starts && (last.stuffed || (tables && finds_ends));
+            return pos;
+        }
+        tables = false;
         starts += p.starts;
         if (starts > MAX_STARTS)
             return -1;
