@@ -39,6 +39,11 @@ static bool is_utf16(const char *s, size_t n)
     return false;
 }
 
+int vc_utf16_check(const char *s, size_t n, vc_err *err)
+{
+    return is_utf16(s, n) ? vc_fail(err, VC_EFORMAT, "UTF-16: save it as UTF-8") : 0;
+}
+
 int vc_utf8_check(const char *s, size_t n, vc_err *err)
 {
     size_t good = vc_utf8_prefix(s, n);
@@ -46,10 +51,24 @@ int vc_utf8_check(const char *s, size_t n, vc_err *err)
 
     if (good == n && !nul)
         return 0;
-    if (is_utf16(s, n))
-        return vc_fail(err, VC_EFORMAT, "UTF-16: save it as UTF-8");
+    int rc = vc_utf16_check(s, n, err);
+    if (rc)
+        return rc;
     if (nul)
         return vc_fail(err, VC_EFORMAT, "byte %zu is a NUL", (size_t)(nul - s) + 1);
-    return vc_fail(err, VC_EFORMAT, "byte %zu is not UTF-8 (0x%02x): save it as UTF-8, as with "
-                   "iconv -f WINDOWS-1252 -t UTF-8", good + 1, (uint8_t)s[good]);
+    return vc_fail(err, VC_EFORMAT, "byte %zu is not UTF-8 (0x%02x): " VC_UTF8_REMEDY, good + 1,
+                   (uint8_t)s[good]);
+}
+
+int vc_utf8_check_lines(const char *s, size_t n, vc_err *err)
+{
+    int rc = vc_utf16_check(s, n, err);
+
+    for (size_t line = 1, at = 0; !rc && at < n; line++) {
+        const char *nl = memchr(s + at, '\n', n - at);
+        const size_t length = nl ? (size_t)(nl - s) - at : n - at;
+        rc = vc_context(err, vc_utf8_check(s + at, length, err), "line %zu", line);
+        at += length + 1;
+    }
+    return rc;
 }

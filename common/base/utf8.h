@@ -43,6 +43,13 @@ size_t vc_utf8_prefix(const char *s, size_t n);
  * UTF-8: save it as UTF-8 ...". A text of UTF-16, with or without its mark, is recognized. */
 int vc_utf8_check(const char *s, size_t n, vc_err *err);
 
+/* The remedy for a text in another encoding. */
+#define VC_UTF8_REMEDY "save it as UTF-8, as with iconv -f WINDOWS-1252 -t UTF-8"
+/* The same for a file of lines, with the number of the line: "line 3: byte 12 is not UTF-8 ...". */
+int vc_utf8_check_lines(const char *s, size_t n, vc_err *err);
+/* Fails with VC_EFORMAT and the remedy if s[0..n) is a text of UTF-16. */
+int vc_utf16_check(const char *s, size_t n, vc_err *err);
+
 /* Returns true if a character may be printed on a terminal unescaped: it is no control character,
  * no line separator and no control of text direction. */
 static inline bool vc_utf8_plain(uint32_t c)

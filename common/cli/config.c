@@ -347,8 +347,17 @@ static bool has_end(const char *path, const char *suffix)
     return n > m && !strcasecmp(path + n - m, suffix);
 }
 
+/* Refuses bytes that are not UTF-8, by their line. YAML may be UTF-16 as well. */
+static int check_text(const char *text, size_t size, bool toml, vc_err *err)
+{
+    if (!toml && vc_utf16_check(text, size, NULL))
+        return 0;
+    return vc_utf8_check_lines(text, size, err) ? VC_EUSAGE : 0;
+}
+
 static int apply_text(vc_flags *set, char *text, size_t size, const char *path, vc_err *err)
 {
+    const bool toml = has_end(path, ".toml");
     yaml_document_t doc;
     size_t rows = 0;
     while (set->prog->flags[rows].name)
@@ -356,7 +365,9 @@ static int apply_text(vc_flags *set, char *text, size_t size, const char *path, 
 
     if (has_end(path, ".json"))
         size = join_surrogates(text, size);
-    int rc = (has_end(path, ".toml") ? vc_toml_document : yaml_document)(&doc, text, size, err);
+    int rc = check_text(text, size, toml, err);
+    if (!rc)
+        rc = (toml ? vc_toml_document : yaml_document)(&doc, text, size, err);
     if (rc)
         return vc_context(err, rc, "%s", path);
     config c = { .set = set, .path = path, .doc = &doc, .seen = calloc(rows + 1, 1) };

@@ -138,8 +138,7 @@ int vf_scan_string(vf_scan *s, vf_span *v, vc_err *err)
     size_t good = vc_utf8_prefix(v->p, v->n);
     if (good < v->n) {
         s->at = v->p + good;
-        return vf_scan_fail(s, err, "byte 0x%02x is not UTF-8: save it as UTF-8",
-                            (uint8_t)*s->at);
+        return vf_scan_fail(s, err, "byte 0x%02x is not UTF-8: " VC_UTF8_REMEDY, (uint8_t)*s->at);
     }
     s->at++;
     return 0;

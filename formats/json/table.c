@@ -459,7 +459,6 @@ static bool is_lines(const char *text, size_t n)
  * about the first of them: in UTF-16, and in a file that a crash has left as zeroes. */
 static int look(vf_table_form *form, const char *text, size_t n, vc_err *err)
 {
-    vc_err why = { 0 };
     const size_t bom = bom_of(text, n);
     vf_scan s = vf_scan_of(text + bom, n - bom);
 
@@ -467,8 +466,9 @@ static int look(vf_table_form *form, const char *text, size_t n, vc_err *err)
     if (n >= 4 && !memcmp(text, "\0\0\0", 4))
         return vc_fail(err, VC_EFORMAT, "begins with zero bytes: a crash or a full disk has "
                        "damaged the list; restore it");
-    if (vc_utf8_check(text, n < 4 ? n : 4, &why) && strstr(why.text, "UTF-16"))
-        return vc_fail(err, VC_EFORMAT, "%s", why.text);
+    int rc = vc_utf16_check(text, n < 4 ? n : 4, err);
+    if (rc)
+        return rc;
     const char first = vf_scan_peek(&s);
     if (first == '[')
         *form = VF_TABLE_ARRAY;

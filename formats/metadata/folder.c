@@ -102,7 +102,7 @@ static int fill_row(vf_row *r, const char *root, const walk_entry *of,
                      : read_caption(r, root, captions, own, why);
     r->unread = rc == VC_EIO || rc == VC_ENOENT;
     if (!rc && vc_utf8_prefix(path, strlen(path)) < strlen(path))
-        rc = vc_fail(why, VC_EFORMAT, "the file's name is not UTF-8");
+        rc = vc_fail(why, VC_EFORMAT, "the file's name is not UTF-8: rename it");
     if (!rc || rc == VC_ENOMEM)
         return rc;
     r->bad = strdup(why->text);

@@ -237,8 +237,31 @@ static void free_lines(lines *t)
     free(t->path);
 }
 
-/* Replaces a line that is not UTF-8 text. */
-static const char not_text[] = "\xff";
+enum { NOT_TEXT = '\xff' };                      /* and the reason replace a line that is no text */
+
+static int take_line(lines *t, const char *from, size_t length, vc_err *err)
+{
+    vc_err why = { 0 };
+    char *bad = NULL;
+
+    if (vc_utf8_check(from, length, &why)) {
+        bad = vc_format("%c%s: line %d: %s", NOT_TEXT, vc_path_base(t->path), t->n + 1, why.text);
+        if (!bad)
+            return vc_no_memory(err);
+        from = bad;
+        length = strlen(bad);
+    }
+    metadata_trim(&from, &length);
+    int rc = metadata_append(&t->v, &t->n, from, length, err);
+    free(bad);
+    return rc;
+}
+
+/* The reason why a line is no text, or NULL. */
+static const char *bad_line(const char *line)
+{
+    return *line == NOT_TEXT ? line + 1 : NULL;
+}
 
 static int read_lines(lines *t, vc_err *err)
 {
@@ -246,13 +269,13 @@ static int read_lines(lines *t, vc_err *err)
     size_t n = 0;
 
     int rc = vc_file_read(&all, &n, t->path, MAX_LIST, err);
+    if (!rc)
+        rc = vc_utf16_check(all, n < 4 ? n : 4, err);
     for (size_t at = n >= 3 && !memcmp(all, "\xef\xbb\xbf", 3) ? 3 : 0; at < n && !rc;) {
         const char *from = all + at, *nl = memchr(from, '\n', n - at);
         size_t length = nl ? (size_t)(nl - from) : n - at;
         at += length + 1;
-        metadata_trim(&from, &length);
-        bool text = vc_utf8_prefix(from, length) == length && !memchr(from, 0, length);
-        rc = metadata_append(&t->v, &t->n, text ? from : not_text, text ? length : 1, err);
+        rc = take_line(t, from, length, err);
     }
     free(all);
     return vc_context(err, rc, "%s", t->path);
@@ -278,8 +301,9 @@ static int pair(metadata_list *l, lines *captions, lines *media, vc_err *err)
                        media->n);
     for (int i = 0; i < media->n && !rc; i++) {
         cJSON *v = cJSON_CreateString(captions->v[i]);
-        bool bad = !strcmp(captions->v[i], not_text) || !strcmp(media->v[i], not_text);
-        rc = !v ? vc_no_memory(err) : bad ? metadata_take_row(l, i + 1, NULL, "not UTF-8 text", err)
+        const char *caption = bad_line(captions->v[i]), *medium = bad_line(media->v[i]);
+        const char *bad = caption ? caption : medium;
+        rc = !v ? vc_no_memory(err) : bad ? metadata_take_row(l, i + 1, NULL, bad, err)
                                        : add_row(l, media->v[i], v, name, err);
         cJSON_Delete(v);
     }

@@ -130,7 +130,8 @@ static int read_medium(vf_row *r, const tar *t, const tar_member *m, vc_err *why
                                      [TAR_CAPTION] = find(t, m, TAR_CAPTION) };
 
     if (vc_utf8_prefix(m->name, strlen(m->name)) < strlen(m->name))
-        return vc_fail(why, VC_EFORMAT, "the member's name is not UTF-8");
+        return vc_fail(why, VC_EFORMAT, "the member's name is not UTF-8: rename the file "
+                       "and make the tar again");
     if (m->size < 0)
         return vc_fail(why, VC_EFORMAT, "%s", m->why);
     if (!m->size)

@@ -95,7 +95,8 @@ static const struct {
     { "help: true\n", "unknown flag help" },
     { "no_rank: true\n", "unknown flag no_rank" },
     { "no_enable_bucket: 3\n", "true or false is expected" },
-    { "prompt: \"\xff\"\n", "byte " },
+    { "# one\nprompt: \"\xe9\"\n", "line 2: byte 10 is not UTF-8 (0xe9): save it as UTF-8, as with" },
+    { "prompt: \"a\1\"\n", "byte 10: control characters are not allowed" },
 };
 
 static void test_bad_files(void **state)
@@ -218,7 +219,8 @@ static const struct {
     { "[adapter]\ntype = 'lokr'\n", "line 2: adapter.type: \"lokr\" is not one of lora: it is" },
     { "[adapter.more]\nrank = 8\n", "unknown flag adapter.more" },
     { "prompt = \"a\\u0000b\"\n", "prompt: a NUL character" },
-    { "prompt = \"\xff\"\n", "line 1: column " },
+    { "\nprompt = \"\xff\"\n", "line 2: byte 11 is not UTF-8 (0xff): save it as UTF-8, as with" },
+    { "\xff\xfep\x70", "UTF-16: save it as UTF-8" },
     { "seed = 1\n\xd0\x87nk = 3\n", "line 2: column 1: no valid TOML" },
     { "'\xd0\x87nk' = 3\n", "unknown flag \xd0\x87nk" },
     { "rank = inf\n", "rank: \"inf\"" },

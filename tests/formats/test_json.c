@@ -54,7 +54,7 @@ static const struct {
     { "\"\\ud800\"", NULL, "escape" },
     { "\"\\udc00\"", NULL, "escape" },
     { "\"\\ud800\\u0041\"", NULL, "escape" },
-    { "\"\xff\"", NULL, "not UTF-8" },
+    { "\"\xff\"", NULL, "column 2: byte 0xff is not UTF-8: save it as UTF-8, as with iconv" },
     { "\"\xc0\xaf\"", NULL, "not UTF-8" },
     { "\"\xed\xa0\x80\"", NULL, "not UTF-8" },
     { "\"\xf4\x90\x80\x80\"", NULL, "not UTF-8" },

@@ -49,7 +49,13 @@ static const layout layouts[] = {
     { { "prompt.txt=x", "videos.txt=a.mp4", "videos/a.mp4" }, "a.mp4|videos/a.mp4|prompt.txt|x\n",
       NULL, NULL, NULL, 0 },
     { { "prompt.txt=x\ncaf\xe9", "videos.txt=a.mp4\nb.mp4" },
-      "a.mp4|a.mp4|prompt.txt|x\n!||\n", "not UTF-8", NULL, NULL, 0 },
+      "a.mp4|a.mp4|prompt.txt|x\n!||\n", "prompt.txt: line 2: byte 4 is not UTF-8 (0xe9): save it "
+      "as UTF-8, as with iconv", NULL, NULL, 0 },
+    { { "prompt.txt=x\ny", "videos.txt=a.mp4\n caf\xe9.mp4", "a.mp4" },
+      "a.mp4|a.mp4|prompt.txt|x\n!||\n", "videos.txt: line 2: byte 5 is not UTF-8 (0xe9): save it "
+      "as UTF-8, as with iconv", NULL, NULL, 0 },
+    { { "prompt.txt=\xff\xfex", "videos.txt=a.mp4" }, NULL, "prompt.txt: UTF-16: save it as UTF-8",
+      NULL, NULL, VC_EFORMAT },
     { { "words.txt=x", "videos.txt=a.mp4" }, "a.mp4|a.mp4|words.txt|x\n", NULL, "words.txt", NULL,
       0 },
     { { "prompts.txt=x\ny\nz", "videos.txt=a.mp4\nb.mp4", "a.mp4" }, NULL,

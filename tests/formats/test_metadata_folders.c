@@ -44,7 +44,7 @@ static void test_folder(void **state)
         { "link.png", "", VF_TYPE_IMAGE, "no caption" },
         { "sub/d.png", "", VF_TYPE_IMAGE, "not UTF-8" },
         { "sub/deep/c.webm", "two\nlines", VF_TYPE_VIDEO, NULL },
-        { "sub/\xff.png", "", VF_TYPE_IMAGE, "name is not UTF-8" },
+        { "sub/\xff.png", "", VF_TYPE_IMAGE, "name is not UTF-8: rename it" },
     };
     folder *dir = *state;
     put(dir, "a.jpg", "", 0);
