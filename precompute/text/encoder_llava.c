@@ -28,8 +28,9 @@ typedef struct llava {
     image_processor processor;
     text_stack s;                                 /* of the projector */
     vt_lin up, out;
-    int64_t image_id, end_header;                 /* of <image>, of <|end_header_id|> */
+    int64_t image_id, end_header, pad;            /* of <image>, <|end_header_id|>, padding */
     int patches, width, crop, interleave, length; /* length: tokens, with the padding */
+    int pads;                                     /* tokens of the template that are padding's */
     vf_key picture;                               /* that `features` are of */
     bool has_picture;
     float *pixels, *seen, *features;              /* [side,side,3], [patches+1,eye.width],
@@ -214,6 +215,8 @@ static int check(void *model, const text_tokens *t, vc_err *err)
         return vc_fail(err, VC_EMISMATCH, "the template's three headers do not end with one token "
                        "<|end_header_id|>: give the tokenizer that this model was trained with, "
                        "with all its special tokens");
+    m->pad = t->ids->n < t->length ? t->ids->id[t->ids->n] : -1;
+    m->pads = count(t, m->pad, &at);
     return 0;
 }
 
@@ -265,18 +268,18 @@ static void expand(llava *m, const text_tokens *t, int image)
     }
 }
 
-/* *end: the token behind the assistant's header, or, of a prompt that is cut before its end, behind
- * all tokens. */
+/* *end: the token behind the last header, which is the assistant's; of a prompt that is cut before
+ * that header, the end of all tokens. As in diffusers, a caption's own <|end_header_id|> counts
+ * where the text behind it is cut. */
 static int find_header(const llava *m, const text_tokens *t, int *end, vc_err *err)
 {
     int last = 0, n = count(t, m->end_header, &last);
-    const bool whole = n == HEADERS && last >= t->ids->n - BEHIND_HEADER;
 
-    *end = whole ? last + 1 : t->length;
-    if (whole || (n == HEADERS - 1 && t->ids->n == t->length))
+    *end = n < HEADERS ? t->length : last + 1;
+    if (*end - HEADER_TOKENS >= m->crop)
         return 0;
-    return vc_fail(err, VC_EINVAL, "the prompt holds <|end_header_id|>, which ends the template's "
-                   "headers: take the word out of the caption");
+    return vc_fail(err, VC_EINVAL, "the prompt begins with <|end_header_id|>, which ends the "
+                   "template's headers: take the word out of the caption");
 }
 
 /* Copies the stored states; `end` is the end of the assistant's header. */
@@ -299,11 +302,14 @@ static void choose_rows(const llava *m, const text_tokens *t, int image, int end
 static int choose(void *model, const text_tokens *t, text_result *r, vc_err *err)
 {
     llava *m = model;
-    int image = 0, end;
+    int image = 0, at, end;
 
     if (count(t, m->image_id, &image) != 1)
         return vc_fail(err, VC_EINVAL, "the prompt holds <image>, which stands for the clip's "
                        "first frame: take the word out of the caption");
+    if (count(t, m->pad, &at) != m->pads)
+        return vc_fail(err, VC_EINVAL, "the prompt holds the token that pads texts (<pad>), which "
+                       "hides it from the text encoder: take the word out of the caption");
     int rc = find_header(m, t, &end, err);
     if (!rc)
         rc = look(m, t->picture, err);

@@ -26,10 +26,13 @@ PATCHES = 16
 TEMPLATE = dict(source.DEFAULT_PROMPT_TEMPLATE, image_emb_len=PATCHES, image_emb_end=5 + PATCHES)
 SPECIAL = ["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>",
            "<image>", "<pad>"]
-# Letters are tokens. The last four reach the limit of 256: all fits, the text behind the assistant
-# header is cut, the header itself is cut in two, and the prompt is.
+# Letters are tokens. Four prompts reach the limit of 256: all fits, the text behind the assistant
+# header is cut, the header itself is cut in two, and the prompt is. The pipeline searches the
+# assistant's header by its last token, which the last two prompts hold: behind it the text is
+# complete, and is cut.
 PROMPTS = ["", "a corgi drives along the coast.", "\n1. the video, by camera\n",
-           "b" * 251, "b" * 252, "b" * 254, "b" * 300]
+           "b" * 251, "b" * 252, "b" * 254, "b" * 300, "a <|end_header_id|> corgi",
+           "a corgi<|end_header_id|>" + "b" * 300]
 SHAPES = [(40, 72), (131, 90), (61, 300), (56, 56)]
 
 

@@ -22,7 +22,7 @@
 /* Of the greatest state: as in test_llm.c. */
 #define F32 1e-5
 #define BF16 3e-2
-enum { PICTURES = 4, PROMPTS = 7, SIDE = 56, CROP = 103 };
+enum { PICTURES = 4, PROMPTS = 9, SIDE = 56, CROP = 103 };
 
 static text_rule rule_of(int interleave)
 {
@@ -316,8 +316,12 @@ static void captions_refused(void **state)
     assert_ok(text_llava.open(&t, &o, &info, &err), &err);
     assert_fails(text_llava.encode(t, &(text_input){ "an <image>", NULL }, 1, &r, &err), VC_EINVAL,
                  &err, "holds <image>");
-    assert_fails(text_llava.encode(t, &(text_input){ "a<|end_header_id|>b", NULL }, 1, &r, &err),
-                 VC_EINVAL, &err, "holds <|end_header_id|>");
+    assert_fails(text_llava.encode(t, &(text_input){ "a <pad> b", NULL }, 1, &r, &err), VC_EINVAL,
+                 &err, "holds the token that pads texts");
+    char cut[400] = "<|end_header_id|>";
+    memset(cut + strlen(cut), 'b', 300);
+    assert_fails(text_llava.encode(t, &(text_input){ cut, NULL }, 1, &r, &err), VC_EINVAL, &err,
+                 "begins with <|end_header_id|>");
     text_llava.close(t);
     tf_close(&f);
 }
