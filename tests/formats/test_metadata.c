@@ -14,39 +14,9 @@
 #include <xxhash.h>
 
 #include "common/os/file.h"
-#include "formats/metadata/metadata.h"
+#include "tests/lib/folder.h"
 #include "tests/lib/mutate.h"
 #include "tests/lib/ok.h"
-#include "tests/lib/tmp_dir.h"
-
-typedef struct folder {
-    char path[TMP_DIR];
-} folder;
-
-static void put(const folder *dir, const char *name, const void *text, size_t n)
-{
-    char *path = vc_path_join(dir->path, name), *parent = vc_format("%.*s",
-                                          (int)(vc_path_base(path) - path), path);
-    assert_int_equal(vc_mkdirs(parent, NULL), 0);
-    assert_int_equal(vc_file_write(path, text, n, NULL), 0);
-    free(parent);
-    free(path);
-}
-
-/* Writes a list of n bytes to a file with the extension `ext`, and reads this file. */
-static int read_list(const folder *dir, vf_metadata *m, const char *ext, const char *text,
-                     size_t n, const vf_metadata_opts *opts, vc_err *err)
-{
-    static const vf_metadata_opts none = { .allow_empty_captions = true };
-    char *name = vc_format("list.%s", ext), *path = vc_path_join(dir->path, name);
-
-    *err = (vc_err){ 0 };
-    put(dir, name, text, n);
-    int rc = vf_metadata_read(m, path, opts ? opts : &none, err);
-    free(name);
-    free(path);
-    return rc;
-}
 
 /* ---- rows ---- */
 
@@ -176,7 +146,7 @@ static void test_rows(void **state)
         char captions[256];
         print_message("%s\n", rows[i].text);
         size_t n = strlen(rows[i].text);
-        int rc = read_list(*state, &m, rows[i].ext, rows[i].text, n, &opts, &err);
+        int rc = folder_read(*state, &m, rows[i].ext, rows[i].text, n, &opts, &err);
         if (rc)
             print_message("%s\n", err.text);
         assert_int_equal(rc, 0);
@@ -232,16 +202,16 @@ static void test_fields(void **state)
     vf_metadata m;
     vc_err err;
 
-    assert_int_equal(read_list(*state, &m, "csv", csv, sizeof csv - 1, &opts, &err), 0);
+    assert_int_equal(folder_read(*state, &m, "csv", csv, sizeof csv - 1, &opts, &err), 0);
     check_fields(&m.rows[0]);
     assert_string_equal(m.rows[0].extra[2].value, "r.png");
     assert_string_equal(m.rows[0].file, "/data/a.mp4");
     vf_metadata_free(&m);
-    assert_int_equal(read_list(*state, &m, "json", json, sizeof json - 1, &opts, &err), 0);
+    assert_int_equal(folder_read(*state, &m, "json", json, sizeof json - 1, &opts, &err), 0);
     check_fields(&m.rows[0]);
     assert_string_equal(m.rows[0].extra[2].value, "[\"r.png\",1]");
     vf_metadata_free(&m);
-    assert_int_equal(read_list(*state, &m, "json", json, sizeof json - 1, NULL, &err), 0);
+    assert_int_equal(folder_read(*state, &m, "json", json, sizeof json - 1, NULL, &err), 0);
     char *file = vc_path_join(((folder *)*state)->path, "a.mp4");
     assert_string_equal(m.rows[0].file, file);
     assert_true(m.rows[0].n_extra == 1);
@@ -298,7 +268,7 @@ static void test_refused(void **state)
         vf_metadata m;
         vc_err err;
         size_t n = refused[i].n ? refused[i].n : strlen(refused[i].text);
-        int rc = read_list(*state, &m, refused[i].ext, refused[i].text, n, &strict, &err);
+        int rc = folder_read(*state, &m, refused[i].ext, refused[i].text, n, &strict, &err);
         print_message("%s\n", err.text);
         assert_fails(rc, refused[i].rc, &err, refused[i].why);
         assert_null(m.rows);
@@ -342,7 +312,7 @@ static void test_captions(void **state)
         const char *text = lists[i / 2].text;
         vf_metadata_opts opts = { .caption_columns = lists[i / 2].columns,
                                   .allow_empty_captions = i % 2 };
-        assert_int_equal(read_list(*state, &m, "jsonl", text, strlen(text), &opts, &err), 0);
+        assert_int_equal(folder_read(*state, &m, "jsonl", text, strlen(text), &opts, &err), 0);
         assert_int_equal(m.n, 4);
         for (int r = 0; r < 4; r++) {
             const char *from = lists[i / 2].from[r];
@@ -372,7 +342,7 @@ static void test_numbers_and_ids(void **state)
     vf_metadata m;
     vc_err err;
 
-    assert_int_equal(read_list(*state, &m, "jsonl", text, sizeof text - 1, NULL, &err), 0);
+    assert_int_equal(folder_read(*state, &m, "jsonl", text, sizeof text - 1, NULL, &err), 0);
     assert_int_equal(m.n, 5);
     for (int i = 0; i < 5; i++) {
         assert_int_equal(m.rows[i].row, want[i].row);
@@ -403,8 +373,8 @@ static void test_long_lists(void **state)
         }
         vf_metadata m;
         vc_err err;
-        assert_int_equal(read_list(*state, &m, csv ? "csv" : "jsonl", text, (size_t)(p - text),
-                                   NULL, &err), 0);
+        assert_int_equal(folder_read(*state, &m, csv ? "csv" : "jsonl", text, (size_t)(p - text),
+                                     NULL, &err), 0);
         assert_int_equal(m.n, ROWS);
         for (int i = 0; i < ROWS; i++) {
             char want[32];
@@ -426,7 +396,7 @@ static void expect_middle_bad(const folder *dir, const char *ext, const char *te
     vf_metadata m;
     vc_err err;
 
-    assert_int_equal(read_list(dir, &m, ext, text, n, NULL, &err), 0);
+    assert_int_equal(folder_read(dir, &m, ext, text, n, NULL, &err), 0);
     assert_int_equal(m.n, 3);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(m.rows[i].row, i + 1);
@@ -515,7 +485,7 @@ static void test_row_spoilt(void **state)
             expect_middle_bad(*state, array ? "json" : "jsonl", text, n, spoilt[i].bad);
         }
     for (size_t i = 0; i < sizeof whole / sizeof *whole; i++) {
-        assert_fails(read_list(*state, &m, "json", whole[i], strlen(whole[i]), NULL, &err),
+        assert_fails(folder_read(*state, &m, "json", whole[i], strlen(whole[i]), NULL, &err),
                      VC_EFORMAT, &err, "row 1: line");
     }
 }
@@ -532,7 +502,7 @@ static void test_many_captions(void **state)
     for (int i = 1; i < MANY; i++)
         p += sprintf(p, ",\"c\"");
     p += sprintf(p, "]}]");
-    assert_int_equal(read_list(*state, &m, "json", text, (size_t)(p - text), NULL, &err), 0);
+    assert_int_equal(folder_read(*state, &m, "json", text, (size_t)(p - text), NULL, &err), 0);
     assert_int_equal(m.rows[0].n_captions, MANY);
     assert_string_equal(m.rows[0].captions[MANY - 1], "c");
     vf_metadata_free(&m);

@@ -11,23 +11,8 @@
 #include <cmocka.h>
 
 #include "common/os/file.h"
-#include "formats/metadata/metadata.h"
+#include "tests/lib/folder.h"
 #include "tests/lib/ok.h"
-#include "tests/lib/tmp_dir.h"
-
-typedef struct folder {
-    char path[TMP_DIR];
-} folder;
-
-static void put(const folder *dir, const char *name, const void *text, size_t n)
-{
-    char *path = vc_path_join(dir->path, name), *parent = vc_format("%.*s",
-                                          (int)(vc_path_base(path) - path), path);
-    assert_int_equal(vc_mkdirs(parent, NULL), 0);
-    assert_int_equal(vc_file_write(path, text, n, NULL), 0);
-    free(parent);
-    free(path);
-}
 
 static void test_folder(void **state)
 {
@@ -47,22 +32,22 @@ static void test_folder(void **state)
         { "sub/\xff.png", "", VF_TYPE_IMAGE, "name is not UTF-8: rename it" },
     };
     folder *dir = *state;
-    put(dir, "a.jpg", "", 0);
-    put(dir, "B.MP4", "", 0);
-    put(dir, "B.txt", "\xef\xbb\xbfupper\r\n", 10);
-    put(dir, "b.mp4", "", 0);
-    put(dir, "b.caption", "words\n", 6);
-    put(dir, "empty.png", "", 0);
-    put(dir, "empty.txt", "", 0);
-    put(dir, "a.x.mp4", "", 0);
-    put(dir, "a.x.txt", "dotted", 6);
-    put(dir, "notes.txt", "none", 4);
-    put(dir, ".hidden.mp4", "", 0);
-    put(dir, "sub/deep/c.webm", "", 0);
-    put(dir, "sub/deep/c.txt", " two\nlines \n\n", 13);
-    put(dir, "sub/d.png", "", 0);
-    put(dir, "sub/d.txt", "caf\xe9", 4);
-    put(dir, "sub/\xff.png", "", 0);
+    folder_put(dir, "a.jpg", "", 0);
+    folder_put(dir, "B.MP4", "", 0);
+    folder_put(dir, "B.txt", "\xef\xbb\xbfupper\r\n", 10);
+    folder_put(dir, "b.mp4", "", 0);
+    folder_put(dir, "b.caption", "words\n", 6);
+    folder_put(dir, "empty.png", "", 0);
+    folder_put(dir, "empty.txt", "", 0);
+    folder_put(dir, "a.x.mp4", "", 0);
+    folder_put(dir, "a.x.txt", "dotted", 6);
+    folder_put(dir, "notes.txt", "none", 4);
+    folder_put(dir, ".hidden.mp4", "", 0);
+    folder_put(dir, "sub/deep/c.webm", "", 0);
+    folder_put(dir, "sub/deep/c.txt", " two\nlines \n\n", 13);
+    folder_put(dir, "sub/d.png", "", 0);
+    folder_put(dir, "sub/d.txt", "caf\xe9", 4);
+    folder_put(dir, "sub/\xff.png", "", 0);
     char *link = vc_path_join(dir->path, "link.png"), *loop = vc_path_join(dir->path, "sub/loop");
     assert_int_equal(symlink("a.jpg", link), 0);
     assert_int_equal(symlink("..", loop), 0);
@@ -96,12 +81,12 @@ static void test_folder_without_media(void **state)
     folder *dir = *state;
     vf_metadata m;
     vc_err err;
-    put(dir, "b.psd", "", 0);
+    folder_put(dir, "b.psd", "", 0);
     assert_fails(vf_metadata_read(&m, dir->path, &(vf_metadata_opts){ 0 }, &err), VC_EFORMAT, &err,
                  "no media files; found: .psd; .psd: this kind of picture is not read: save it");
-    put(dir, "a.mp4", "", 0);
-    put(dir, "sub/b.mp4", "", 0);
-    put(dir, "sub/b.words", "x", 1);
+    folder_put(dir, "a.mp4", "", 0);
+    folder_put(dir, "sub/b.mp4", "", 0);
+    folder_put(dir, "sub/b.words", "x", 1);
     assert_int_equal(vf_metadata_read(&m, dir->path, &(vf_metadata_opts){ 0 }, &err), VC_EFORMAT);
     print_message("%s\n", err.text);
     assert_says(&err, "no row has a caption; found: ");
@@ -124,8 +109,8 @@ static void test_repeats(void **state)
     vf_metadata m;
     vc_err err = { 0 };
     for (size_t i = 0; i < sizeof want / sizeof *want; i++)
-        put(dir, want[i].path, "", 0);
-    put(dir, "10_dog/a.txt", "a dog", 5);
+        folder_put(dir, want[i].path, "", 0);
+    folder_put(dir, "10_dog/a.txt", "a dog", 5);
     assert_ok(vf_metadata_read(&m, dir->path, &(vf_metadata_opts){ 0 }, &err), &err);
     assert_true(m.repeats && !m.n_once);
     for (int i = 0; i < (int)m.n; i++) {
@@ -139,7 +124,7 @@ static void test_repeats(void **state)
     vf_metadata_free(&m);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         char *path = vc_path_join(dir->path, others[i]);
-        put(dir, others[i], "", 0);
+        folder_put(dir, others[i], "", 0);
         assert_ok(vf_metadata_read(&m, dir->path, &(vf_metadata_opts){ 0 }, &err), &err);
         assert_true(m.n == 4 && m.repeats && m.n_once == 1);
         assert_string_equal(m.rows[m.once].path, others[i]);
@@ -176,14 +161,14 @@ static void test_links(void **state)
     vc_err err = { 0 };
     snprintf(set.path, sizeof set.path, "%.200s/set", dir->path);
     snprintf(pets.path, sizeof pets.path, "%.200s/pets", dir->path);
-    put(&set, "a.png", "", 0);
-    put(&set, "a.txt", "a", 1);
-    put(&set, "real/b.png", "", 0);
-    put(&set, "real/b.txt", "b", 1);
-    put(&pets, "dogs/d.png", "", 0);
-    put(&pets, "dogs/d.txt", "d", 1);
-    put(&pets, "p.png", "", 0);
-    put(&pets, "p.txt", "p", 1);
+    folder_put(&set, "a.png", "", 0);
+    folder_put(&set, "a.txt", "a", 1);
+    folder_put(&set, "real/b.png", "", 0);
+    folder_put(&set, "real/b.txt", "b", 1);
+    folder_put(&pets, "dogs/d.png", "", 0);
+    folder_put(&pets, "dogs/d.txt", "d", 1);
+    folder_put(&pets, "p.png", "", 0);
+    folder_put(&pets, "p.txt", "p", 1);
     link_to(&pets, "back", "..");                /* to the folder that has the set too */
     link_to(&pets, "other", "../set/real");
     link_to(&pets, "dogs/self", ".");
@@ -204,7 +189,7 @@ static void test_links(void **state)
     link_to(&set, "loop", "loop");
     link_to(&set, "lost.png", "/no/such.png");   /* the media's reader reports this one */
     link_to(&set, "p.txt", "/no/such.txt");
-    put(&set, "p.png", "", 0);
+    folder_put(&set, "p.png", "", 0);
     assert_ok(vf_metadata_read(&m, set.path, &(vf_metadata_opts){ .allow_empty_captions = true },
                                &err), &err);
     assert_rows(&m, "10_dog/d.png d\na.png a\nall/p.png p\n!gone/ \nlinked.png b\n!loop/ \n"
@@ -230,7 +215,7 @@ static void test_others(void **state)
     vf_metadata m;
     vc_err err = { 0 };
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
-        put(dir, files[i], files[i], strlen(files[i]));
+        folder_put(dir, files[i], files[i], strlen(files[i]));
     assert_ok(vf_metadata_read(&m, dir->path, &(vf_metadata_opts){ 0 }, &err), &err);
     assert_rows(&m, "A.JPG A.TXT\nb.Mp4 b.Caption\nc.jpe c.txt\nd.y4m d.caption\ne.tga e.txt\n"
                 "sub/f.JFIF sub/f.txt\n");

@@ -11,38 +11,8 @@
 #include <cmocka.h>
 
 #include "common/os/file.h"
-#include "formats/metadata/metadata.h"
+#include "tests/lib/folder.h"
 #include "tests/lib/ok.h"
-#include "tests/lib/tmp_dir.h"
-
-typedef struct folder {
-    char path[TMP_DIR];
-} folder;
-
-static void put(const folder *dir, const char *name, const void *text, size_t n)
-{
-    char *path = vc_path_join(dir->path, name), *parent = vc_format("%.*s",
-                                          (int)(vc_path_base(path) - path), path);
-    assert_int_equal(vc_mkdirs(parent, NULL), 0);
-    assert_int_equal(vc_file_write(path, text, n, NULL), 0);
-    free(parent);
-    free(path);
-}
-
-/* Writes a list of n bytes to a file with the extension `ext`, and reads this file. */
-static int read_list(const folder *dir, vf_metadata *m, const char *ext, const char *text,
-                     size_t n, const vf_metadata_opts *opts, vc_err *err)
-{
-    static const vf_metadata_opts none = { .allow_empty_captions = true };
-    char *name = vc_format("list.%s", ext), *path = vc_path_join(dir->path, name);
-
-    *err = (vc_err){ 0 };
-    put(dir, name, text, n);
-    int rc = vf_metadata_read(m, path, opts ? opts : &none, err);
-    free(name);
-    free(path);
-    return rc;
-}
 
 /* Facts that are none count as not given, and the row is good. */
 static void test_facts(void **state)
@@ -69,7 +39,7 @@ static void test_facts(void **state)
         vc_err err;
         char *text = vc_format("[{\"video\":\"a\",%s}]", facts[i].columns);
         print_message("%s\n", text);
-        assert_ok(read_list(*state, &m, "json", text, strlen(text), NULL, &err), &err);
+        assert_ok(folder_read(*state, &m, "json", text, strlen(text), NULL, &err), &err);
         const vf_row *r = &m.rows[0];
         assert_null(r->bad);
         assert_true(r->width == facts[i].width && r->height == facts[i].height);
@@ -97,7 +67,7 @@ static void test_forms(void **state)
         vf_metadata m;
         vc_err err;
         const char *text = lists[i].text;
-        assert_ok(read_list(*state, &m, lists[i].ext, text, strlen(text), NULL, &err), &err);
+        assert_ok(folder_read(*state, &m, lists[i].ext, text, strlen(text), NULL, &err), &err);
         assert_int_equal(m.n, lists[i].n);
         assert_string_equal(m.rows[1].path, "b");
         assert_int_equal(m.rows[m.n - 1].row, lists[i].last);
@@ -117,11 +87,11 @@ static void test_backslashes(void **state)
     vf_metadata m;
     vc_err err;
 
-    put(*state, "sub/a.mp4", "", 0);
-    put(*state, "sub/m.png", "", 0);
-    put(*state, "x\\b.mp4", "", 0);
-    put(*state, "x/b.mp4", "", 0);
-    assert_ok(read_list(*state, &m, "json", list, sizeof list - 1, NULL, &err), &err);
+    folder_put(*state, "sub/a.mp4", "", 0);
+    folder_put(*state, "sub/m.png", "", 0);
+    folder_put(*state, "x\\b.mp4", "", 0);
+    folder_put(*state, "x/b.mp4", "", 0);
+    assert_ok(folder_read(*state, &m, "json", list, sizeof list - 1, NULL, &err), &err);
     for (int i = 0; i < 3; i++)
         assert_string_equal(m.rows[i].file + strlen(m.rows[i].file) - strlen(end[i]), end[i]);
     assert_string_equal(m.rows[0].path, "sub\\a.mp4");
