@@ -87,7 +87,8 @@ if(VLT_TESTS)
   vlt_library(cmocka cmocka.h cmocka libcmocka-dev)
 endif()
 
-# the libraries that the programs do well without: Arrow's, which Debian has from release 14 on.
+# the libraries that the programs do well without: Arrow's, which Debian has from release 14 on and
+# Ubuntu from 26.04 on.
 # Elsewhere pyarrow's wheel has it: pyarrow.create_library_symlinks(), then
 #     cmake -DCMAKE_INCLUDE_PATH=.../pyarrow/include -DCMAKE_LIBRARY_PATH=.../pyarrow
 set(VLT_ARROW_FOUND OFF)
@@ -98,7 +99,10 @@ if(VLT_ARROW)
   find_library(VLT_parquet_LIBRARY parquet)
   if(VLT_arrow_INCLUDE AND VLT_parquet_INCLUDE AND VLT_arrow_LIBRARY AND VLT_parquet_LIBRARY)
     vlt_version(arrow ${VLT_arrow_INCLUDE}/arrow/util/config.h ARROW_VERSION PATCH)
-    if(NOT arrow VERSION_LESS 25)        # older ones declare other functions
+    if(arrow VERSION_LESS 18)            # older ones crash on some damaged files
+      message(STATUS "Arrow ${arrow} in ${VLT_arrow_INCLUDE} is too old, lists in Parquet and "
+                     "Arrow files are refused: 18 or later reads them")
+    else()
       set(VLT_ARROW_FOUND ON)
       vlt_library(arrow arrow/api.h arrow libarrow-dev)
       vlt_library(parquet parquet/arrow/reader.h parquet libparquet-dev)

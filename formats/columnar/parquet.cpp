@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 
 #include <arrow/io/file.h>
+#include <arrow/util/config.h>
 #include <parquet/arrow/reader.h>
 #include <parquet/arrow/schema.h>
 #include <parquet/column_reader.h>
@@ -42,6 +43,34 @@ std::unique_ptr<parquet::ParquetFileReader> open_file(const std::string &path)
     properties.set_buffer_size(READ_BUFFER);
     properties.set_page_checksum_verification(true);
     return parquet::ParquetFileReader::Open(take(arrow::io::ReadableFile::Open(path)), properties);
+}
+
+/* Arrow before 23 gives a reader, and before 19 its batches, through a pointer. */
+std::unique_ptr<parquet::arrow::FileReader> make_reader(const char *path)
+{
+    parquet::ArrowReaderProperties properties(false);
+    arrow::MemoryPool *const pool = arrow::default_memory_pool();
+
+    properties.set_pre_buffer(false);
+#if ARROW_VERSION_MAJOR >= 23
+    return take(parquet::arrow::FileReader::Make(pool, open_file(path), properties));
+#else
+    std::unique_ptr<parquet::arrow::FileReader> made;
+    check(parquet::arrow::FileReader::Make(pool, open_file(path), properties, &made));
+    return made;
+#endif
+}
+
+std::unique_ptr<arrow::RecordBatchReader> batches_of(parquet::arrow::FileReader &file, int group,
+                                                     const std::vector<int> &leaves)
+{
+#if ARROW_VERSION_MAJOR >= 19
+    return take(file.GetRecordBatchReader({ group }, leaves));
+#else
+    std::unique_ptr<arrow::RecordBatchReader> made;
+    check(file.GetRecordBatchReader({ group }, leaves, &made));
+    return made;
+#endif
 }
 
 int64_t rows_of(const parquet::RowGroupMetaData &group)
@@ -146,10 +175,7 @@ class table {
 public:
     table(const char *path, rows &sink) : to(sink)
     {
-        parquet::ArrowReaderProperties properties(false);
-        properties.set_pre_buffer(false);
-        arrow_file = take(parquet::arrow::FileReader::Make(arrow::default_memory_pool(),
-                                                           open_file(path), properties));
+        arrow_file = make_reader(path);
         for (const auto &f : arrow_file->manifest().schema_fields)
             columns.push_back(column_of(f, leaves));
     }
@@ -248,7 +274,7 @@ private:
     int64_t read_batches(int g, int64_t size)
     {
         arrow_file->set_batch_size(size);
-        auto batches = take(arrow_file->GetRecordBatchReader({ g }, leaves));
+        auto batches = batches_of(*arrow_file, g, leaves);
         std::shared_ptr<arrow::RecordBatch> b;
         int64_t n = 0;
 

@@ -25,7 +25,7 @@ json text(std::string_view s)
     const size_t good = vc_utf8_prefix(s.data(), s.size());
 
     if (good < s.size())
-        throw bad_row("byte " + std::to_string(good + 1) + " is not UTF-8");
+        throw bad_row("byte " + std::to_string(good + 1) + " is not UTF-8: save it as UTF-8");
     if (s.find('\0') != s.npos)
         throw bad_row("holds a NUL");
     return made(cJSON_CreateString(std::string(s).c_str()));

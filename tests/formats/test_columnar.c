@@ -84,7 +84,8 @@ static const char *const forms[] = {
     "parquet", "parquet snappy groups", "parquet zstd old", "parquet old groups dictionary",
     "parquet large", "parquet view", "parquet direct", "parquet direct old groups",
     "parquet snappy dictionary", "stream", "stream groups", "stream large dictionary",
-    "stream view", "stream direct groups", "file", "file groups", "file direct large", "file dictionary",
+    "stream view", "stream direct groups", "file", "file groups", "file direct large",
+    "file dictionary",
 };
 
 static void test_forms(void **state)
@@ -128,7 +129,7 @@ static void test_text(void **state)
     assert_int_equal(columnar_make(path, "parquet", rows, N_ROWS), 0);
     assert_ok(vf_metadata_read(&m, path, &opts, &err), &err);
     assert_int_equal(m.n, N_ROWS);
-    assert_string_equal(m.rows[N_GOOD].bad, "text: byte 4 is not UTF-8");
+    assert_string_equal(m.rows[N_GOOD].bad, "text: byte 4 is not UTF-8: save it as UTF-8");
     assert_string_equal(m.rows[N_GOOD].path, "l.parquet/7");
     assert_null(m.rows[0].bad);
     vf_metadata_free(&m);
