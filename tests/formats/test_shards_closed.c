@@ -1,5 +1,6 @@
 /* test_shards_closed.c - shards that are closed by time, readers of a dataset that is being
  * written, and the bytes of closed shards. */
+#include "formats/dataset/parts.h"
 #include "formats/dataset/writer.h"
 #include "tests/formats/shards_test.h"
 #include "tests/lib/heap.h"
@@ -370,6 +371,73 @@ static void bytes_after_restarts(void **state)
     }
 }
 
+static void put_value(vf_writer *w, uint32_t number)
+{
+    size_t n;
+    uint8_t *st = make_latent(number, 3, 16, 12, &n);
+    OK(vf_writer_put_latent(w, make_latent_key(number, 3, 16, 12), st, n, &err));
+    free(st);
+}
+
+/* A latent's place in the file. */
+static const uint8_t *value_of(const vf_lmdb *m, const vf_tree *t, uint32_t number)
+{
+    char hex[VF_KEY_HEX];
+    vf_bytes value;
+    vf_key_hex(hex, make_latent_key(number, 3, 16, 12));
+    OK(vf_lmdb_get(m, t, hex, strlen(hex), &value, &err));
+    return value.data;
+}
+
+/* The latents of a closed shard lie in the order of its samples, each with those of its conditions
+ * behind it, and at the end those of no sample, in the order of their keys. */
+static void latents_beside_sample(void **state)
+{
+    enum { N = 8, CONDITION = 100, LONELY = 200, MORE = 6 };
+    char hex[VF_KEY_HEX];
+    vf_writer *w = open_sized(*state, BIG);
+    vf_key last = { { 0 } };
+    for (uint32_t i = N; i-- > 0;) {
+        put_value(w, LONELY + i % MORE);
+        put_value(w, CONDITION + i);
+        OK(make_sample(w, i, "a cat", 3, 16, 12, &err));
+        cJSON *record = make_record(i, 0, "a cat", 3, 16, 12);
+        vf_key_hex(hex, make_latent_key(CONDITION + i, 3, 16, 12));
+        cJSON_AddStringToObject(cJSON_AddObjectToObject(record, "conditions"), "image", hex);
+        OK(vf_writer_put_sample(w, i, 0, record, "x", 1, &err));
+        cJSON_Delete(record);
+    }
+    finish(w);
+
+    char *path = vc_path_join(*state, "shard-00000.lmdb");
+    vf_lmdb *m;
+    vf_tree t;
+    const uint8_t *at = NULL, *next;
+    OK(vf_lmdb_open(&m, path, &err));
+    OK(vf_shard_tree(m, "latent", &t, &err));
+    for (uint32_t i = 0; i < 2 * N; i++, at = next) {
+        next = value_of(m, &t, i / 2 + (i % 2 ? CONDITION : 0));
+        assert_true(next > at);
+    }
+    for (int k = 0; k < MORE; k++, at = next) {          /* the lonely ones, by their keys */
+        vf_key least = { { 0 } };
+        uint32_t number = 0;
+        for (uint32_t i = 0; i < MORE; i++) {
+            const vf_key key = make_latent_key(LONELY + i, 3, 16, 12);
+            if (memcmp(&key, &last, sizeof key) > 0 &&
+                (!number || memcmp(&key, &least, sizeof key) < 0)) {
+                least = key;
+                number = LONELY + i;
+            }
+        }
+        last = least;
+        next = value_of(m, &t, number);
+        assert_true(next > at);
+    }
+    vf_lmdb_close(m);
+    free(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -377,7 +445,7 @@ int main(void)
         FOLDER_TEST(closing_is_local), FOLDER_TEST(bytes_a_sample),
         FOLDER_TEST(text_is_beside_sample), FOLDER_TEST(missing_thumb_is_beside_sample),
         FOLDER_TEST(seen_again), FOLDER_TEST(bytes_of_any_order),
-        FOLDER_TEST(bytes_after_restarts),
+        FOLDER_TEST(bytes_after_restarts), FOLDER_TEST(latents_beside_sample),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
