@@ -354,12 +354,13 @@ static void test_joined(void **state)
     }
 }
 
-/* Fills the last packet of a file's picture in place of its stuffing: with zeros, which may follow
- * the data of a picture. Then removes `less` packets, and empty ones behind the picture. */
-static void fit_last_picture(const char *file, size_t packet, size_t less)
+/* Writes fit.ts: first.ts, in which zeros, which may follow the data of a picture, fill the last
+ * packet of the picture in place of its stuffing, without its last `less` packets, and without empty
+ * packets behind the picture. */
+static void fit_last_picture(size_t packet, size_t less)
 {
     size_t n;
-    uint8_t *p = clip_load(clip_path(file), &n), *last = p + n - 188;
+    uint8_t *p = clip_load(clip_path("first.ts"), &n), *last = p + n - 188;
     for (; last[1] == 0x1f && last[2] == 0xff; last -= packet)
         n -= packet;
     assert_true(last[0] == 0x47 && (last[3] & 0x30) == 0x30 && (!last[4] || !(last[5] & 0xf)));
@@ -373,7 +374,7 @@ static void fit_last_picture(const char *file, size_t packet, size_t less)
     memset(last + begin + used, 0, 188 - begin - used);
     if (less && ((last - less * packet)[3] & 15) == 15)    /* FFmpeg sees no leap from 15 to 0 */
         less++;
-    clip_save(clip_path(file), p, n - less * packet);
+    clip_save(clip_path("fit.ts"), p, n - less * packet);
     free(p);
 }
 
@@ -387,16 +388,21 @@ static const struct { const char *encoder, *args; bool whole; } fits[] = {
     { "libx265", "-c:v libx265 -x265-params log-level=none:crf=5:keyint=24:bframes=0", false },
 };
 
-/* Joins files, of which the first has 49 pictures and lacks its last `less` packets. */
-static void join_fitting(const char *args, size_t less)
+/* Makes two files, of which the first has 49 pictures. */
+static void make_two(const char *args)
 {
     char all[256];
     snprintf(all, sizeof all, "-vf noise=alls=30:allf=t -frames:v 49 %s", args);
     clip_ffmpeg(clip_dir, all, "first.ts");
     snprintf(all, sizeof all, "-vf trim=start_frame=49,setpts=PTS-STARTPTS %s", args);
     clip_ffmpeg(clip_dir, all, "second.ts");
-    fit_last_picture("first.ts", strstr(args, "m2ts") ? 192 : 188, less);
-    join("first.ts", 0, "second.ts", "joined.ts");
+}
+
+/* Joins them, the first without its last `less` packets. */
+static void join_fitting(const char *args, size_t less)
+{
+    fit_last_picture(strstr(args, "m2ts") ? 192 : 188, less);
+    join("fit.ts", 0, "second.ts", "joined.ts");
 }
 
 /* A picture that fills its last packet ends there, if its decoder finds it complete. */
@@ -407,6 +413,7 @@ static void test_fits_before_join(void **state)
         skip();
     for (size_t i = 0; i < COUNT(fits); i++)
         if (fits[i].whole && clip_have_encoder(fits[i].encoder)) {
+            make_two(fits[i].args);
             join_fitting(fits[i].args, 0);
             check_order("joined.ts", 0, CLIP_FRAMES, false);
         }
@@ -430,6 +437,8 @@ static void test_cut_before_join(void **state)
         if (!clip_have_encoder(fits[i / 4].encoder) || strstr(args, "bf 3") ||
             strstr(args, "bf 2"))
             continue;                            /* frame 48 is the last packet's without them */
+        if (i % 4 == 0)
+            make_two(args);
         join_fitting(args, i % 4 + 1);
         assert_ok(media_open(&m, clip_path("joined.ts"), &info, &err), &err);
         assert_int_equal(info.frames, CLIP_FRAMES);
