@@ -17,9 +17,11 @@ stdout_has "reuse 7, encode 0, drop 0" && stdout_has "conditions: reuse 1, encod
 check i2v 0 vprep "${meta[@]}" --out "$dir/a" --train_mode i2v
 stderr_has "0 encoded, 7 reused" && stderr_has " 13 conditions encoded"
 check "verify i2v" 0 vlat verify "$dir/a"
-grep -q '"train_mode": "i2v"' "$dir/a/manifest.json"
 check "i2v again" 0 vprep "${meta[@]}" --out "$dir/a" --train_mode i2v &&
     stderr_has " 0 conditions encoded"
+check "the same as an input" 0 vprep "${meta[@]}" --out "$dir/a" --extra_inputs input_image &&
+    stderr_has " 0 conditions encoded"
+grep -q '"train_mode": "i2v"' "$dir/a/manifest.json" || wrong "the mode is not i2v"
 check inpaint 0 vprep "${meta[@]}" --out "$dir/a" --train_mode inpaint &&
     stderr_has "0 encoded, 7 reused"
 check "verify inpaint" 0 vlat verify "$dir/a"
