@@ -1,4 +1,6 @@
 /* op_matmul.c - linear layers, with LoRA in the same op; see ops.h */
+#include <string.h>
+
 #include "common/tensor/engine.h"
 
 /* H is x a' [M,r], saved for b's gradient. PRE is the input [M,k] of gelu, saved by the second
@@ -67,6 +69,24 @@ static void last_product(vt_ctx *g, vt_tensor *c, const vt_tensor *a, const vt_t
     vt_wrote(c);
 }
 
+/* The product w by its scale: w as [out,n,block], the scale as [out,n,1] repeated. */
+static void expand(vt_ctx *g, const vt_tensor *whole, const vt_tensor *w, const vt_tensor *scale)
+{
+    const int64_t n = scale->nd > 1 ? scale->dim[1] : 1;
+    const int64_t dim[3] = { w->dim[0], n, w->dim[1] / n };
+    vt_tensor to = *whole, codes = *w, by = *scale;
+    vt_tensor *const all[3] = { &to, &codes, &by };
+
+    for (int k = 0; k < 3; k++) {
+        all[k]->nd = 3;
+        memcpy(all[k]->dim, dim, sizeof dim);
+        all[k]->stride[0] = k < 2 ? w->dim[1] : n;
+        all[k]->stride[1] = k < 2 ? dim[2] : 1;
+        all[k]->stride[2] = k < 2;
+    }
+    VT_RUN(g, binary, VT_MUL, &to, &codes, &by);
+}
+
 /* c = a op(w) + by c + bias, where the rows of w may have a scale. */
 static void product_by(vt_ctx *g, vt_tensor *c, const vt_tensor *a, const vt_tensor *w, bool tw,
                        const vt_tensor *scale, const vt_tensor *bias, float by, const ending *e)
@@ -78,11 +98,7 @@ static void product_by(vt_ctx *g, vt_tensor *c, const vt_tensor *a, const vt_ten
     vt_scope s = vt_scope_begin(g);
     vt_tensor *whole = vt_new(g, g->compute, 2, w->dim);
     if (whole) {
-        vt_tensor rows = *scale;
-        rows.nd = 2;
-        rows.dim[1] = w->dim[1];
-        rows.stride[1] = 0;
-        VT_RUN(g, binary, VT_MUL, whole, w, &rows);
+        expand(g, whole, w, scale);
         last_product(g, c, a, whole, tw, bias, 1.0f, by, e);
     }
     vt_scope_end(g, s, 0, NULL);
@@ -181,9 +197,10 @@ static const char *wrong(const vt_tensor *x, const vt_lin *l)
     if (!a != !b || (a && (a->nd != 2 || b->nd != 2 || a->dim[1] != w->dim[1] ||
                            b->dim[0] != w->dim[0] || a->dim[0] != b->dim[1])))
         return "LoRA must be a [r,in] and b [out,r]";
-    if (l->scale && (l->scale->nd != 1 || l->scale->dim[0] != w->dim[0] || w->needs_grad ||
+    if (l->scale && (l->scale->nd < 1 || l->scale->nd > 2 || l->scale->dim[0] != w->dim[0] ||
+                     (l->scale->nd == 2 && w->dim[1] % l->scale->dim[1]) || w->needs_grad ||
                      l->scale->dtype != VC_F32 || !vt_packed(l->scale)))
-        return "the scale must be f32 [out], of a frozen weight";
+        return "the scale must be f32 [out] or [out,n], of a frozen weight";
     if (!vt_packed(w) || (l->b && !vt_packed(l->b)) || (a && !(vt_packed(a) && vt_packed(b))))
         return "weights must be packed";
     return NULL;

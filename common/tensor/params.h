@@ -1,4 +1,4 @@
-/* params.h - the inside of vt_params; for weights.c, optim.c and common/memory only. */
+/* params.h - the inside of vt_params; for weights.c, load.c, optim.c and common/memory only. */
 #ifndef COMMON_TENSOR_PARAMS_H
 #define COMMON_TENSOR_PARAMS_H
 
@@ -15,6 +15,14 @@ struct vt_params {
     void *loaded_arg;
     struct vt_swap *swap;                     /* NULL: no weights are swapped */
 };
+
+/* load.c. Loads a tensor of the source, of type *from there. scale is NULL but for a linear's
+ * weight, for which *scale becomes the scale of its rows, or of blocks of them, if it is held in
+ * fp8 with scales. */
+int vt_load(vt_tensor **t, vt_tensor **scale, vc_dtype *from, vt_ctx *g, const vt_source *src,
+            int nd, const int64_t *dim, const char *name, vc_err *err);
+/* Multiplies the f32 values of t [out,in] by a scale [out] or [out,blocks]. */
+int vt_unscale(vt_ctx *g, vt_tensor *t, const vt_tensor *scale, vc_err *err);
 
 /* swap.c; both take NULL. vt_swap_bytes counts the places on the device. */
 void vt_swap_close(struct vt_swap *s);

@@ -2,7 +2,6 @@
 #include "common/tensor/weights.h"
 
 #include <math.h>
-#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -185,121 +184,6 @@ void vt_shape_text(char text[VT_SHAPE_TEXT], int nd, const int64_t *dim)
     snprintf(text + n, VT_SHAPE_TEXT - n, "]");
 }
 
-/* Converts n values to e4m3, scaled by the power of two that brings them into +-448. row has room
- * for n. Returns false if a value is not finite. */
-static bool to_fp8(uint8_t *code, float *scale, const void *data, vc_dtype type, size_t n,
-                   float *row)
-{
-    float most = 0;
-    bool finite = true;
-    int e;
-
-    vc_to_f32(row, data, type, n);
-    for (size_t k = 0; k < n; k++) {
-        most = fmaxf(most, fabsf(row[k]));
-        finite &= isfinite(row[k]);
-    }
-    if (!finite)
-        return false;
-    frexpf(most / 448, &e);                    /* 0.5..1 times 2^e */
-    *scale = most > 0 ? ldexpf(1, e > -126 ? e : -126) : 1;
-    float by = 1 / *scale;
-    for (size_t k = 0; k < n; k++)
-        row[k] *= by;
-    vc_from_f32(code, VC_F8E4M3, row, n);
-    return true;
-}
-
-/* Converts each row of h by all threads; `room` has room for a row of each thread. */
-static int to_rows_of_fp8(uint8_t *code, float *scale, const vt_host *h, const char *name,
-                          float *room, int threads, vc_err *err)
-{
-    size_t n = (size_t)h->dim[1], size = vc_dtype_size(h->dtype);
-    int64_t bad = h->dim[0];                   /* the first row with a value that is not finite */
-
-    #pragma omp parallel for num_threads(threads) if(threads > 1) reduction(min : bad)
-    for (int64_t i = 0; i < h->dim[0]; i++)
-        if (!to_fp8(code + (size_t)i * n, scale + i, (const char *)h->data + (size_t)i * n * size,
-                    h->dtype, n, room + (size_t)omp_get_thread_num() * n))
-            bad = i < bad ? i : bad;
-    return bad == h->dim[0] ? 0
-         : vc_fail(err, VC_EMISMATCH, "tensor \"%s\": row %lld holds a value that is not finite, "
-                   "which fp8 cannot", name, (long long)bad);
-}
-
-/* Fills a weight and the scales of its rows with the converted values of h. */
-static int fill_fp8(vt_tensor *t, vt_tensor *scale, vt_ctx *g, const vt_host *h, const char *name,
-                    vc_err *err)
-{
-    size_t rows = (size_t)h->dim[0], n = (size_t)h->dim[1];
-    int threads = vt_host_threads(g);
-    uint8_t *own = vt_param_host_memory(g, t), *code = own ? own : malloc(rows * n);
-    float *s = malloc(rows * sizeof *s), *room = malloc((size_t)threads * n * sizeof *room);
-    int rc = code && s && room ? to_rows_of_fp8(code, s, h, name, room, threads, err)
-                               : vc_fail(err, VC_ENOMEM, "%s: out of memory", name);
-
-    if (!rc && !own)
-        vt_param_set(g, t, code, VC_F8E4M3);
-    if (!rc)
-        vt_param_set(g, scale, s, VC_F32);
-    if (!own)
-        free(code);
-    free(s);
-    free(room);
-    return rc;
-}
-
-static int load_fp8(vt_tensor **t, vt_tensor **scale, vt_ctx *g, const vt_host *h, bool on_host,
-                    const char *name, vc_err *err)
-{
-    const vc_dtype fp8 = VC_F8E4M3;
-    *t = on_host ? vt_param_on_host(g, fp8, 2, h->dim, NULL, fp8, false, err)
-                 : vt_param_new(g, fp8, 2, h->dim, NULL, fp8, false, err);
-    *scale = *t ? vt_param_new(g, VC_F32, 1, h->dim, NULL, VC_F32, false, err) : NULL;
-    int rc = *scale ? 0 : vc_context(err, VC_ENOMEM, "%s", name);
-
-    if (!rc && !g->sizes_only)
-        rc = fill_fp8(*t, *scale, g, h, name, err);
-    if (rc) {
-        vt_param_free(g, *t);
-        vt_param_free(g, *scale);
-        *t = *scale = NULL;
-    }
-    return rc;
-}
-
-/* Loads a tensor of the source, of type *from there. scale is NULL but for a linear's weight, for
- * which *scale becomes the scale of its rows if it is converted to fp8. */
-static int load(vt_tensor **t, vt_tensor **scale, vc_dtype *from, vt_ctx *g, const vt_source *src,
-                int nd, const int64_t *dim, const char *name, vc_err *err)
-{
-    char want[VT_SHAPE_TEXT], have[VT_SHAPE_TEXT];
-    vt_host h = { 0 };
-
-    vt_shape_text(want, nd, dim);
-    int rc = src->get(src->arg, name, &h, err);
-    if (rc == VC_ENOENT)
-        return vc_fail(err, VC_ENOENT, "tensor \"%s\" is missing; it should be %s", name, want);
-    if (rc)
-        return vc_context(err, rc, "%s", name);
-    vt_shape_text(have, h.nd, h.dim);
-    if (h.nd != nd || memcmp(h.dim, dim, (size_t)nd * sizeof *dim))
-        return vc_fail(err, VC_EMISMATCH, "tensor \"%s\" is %s, %s was expected", name, have, want);
-    if (h.dtype < 0 || h.dtype > VC_F64)
-        return vc_fail(err, VC_EMISMATCH, "tensor \"%s\" holds %s, no weight has that type", name,
-                       h.dtype < 0 ? "no known type" : vc_dtype_name(h.dtype));
-    vc_dtype as = h.dtype == VC_F64 ? VC_F32 : h.dtype;
-    *from = h.dtype;
-    if (scale && src->converts)
-        as = src->to;
-    if (scale && as == VC_F8E4M3 && h.dtype != as)
-        return load_fp8(t, scale, g, &h, src->on_host, name, err);
-    *t = scale && src->on_host
-             ? vt_param_on_host(g, as, nd, dim, h.data, h.dtype, src->mapped, err)
-             : vt_param_new(g, as, nd, dim, h.data, h.dtype, src->mapped, err);
-    return *t ? 0 : vc_context(err, VC_ENOMEM, "%s", name);
-}
-
 /* ---- bind ---- */
 
 static int bind_one(vt_params *p, const char *name, const char *module, vt_tensor **slot,
@@ -310,7 +194,7 @@ static int bind_one(vt_params *p, const char *name, const char *module, vt_tenso
     vt_tensor *t = NULL, *scale = NULL, **may_scale = plain ? &scale : NULL;
     vc_dtype from = VC_F32;
     bool drawn = !src->get || (src->lacks && src->lacks(src->lacks_arg, name));
-    int rc = !drawn ? load(&t, may_scale, &from, p->g, src, nd, dim, name, err)
+    int rc = !drawn ? vt_load(&t, may_scale, &from, p->g, src, nd, dim, name, err)
                       : started(&t, p->g, init, nd, dim, name, src->seed, err);
     if (rc)
         return rc;
@@ -409,11 +293,21 @@ int vt_params_bind(vt_params *p, const vt_weight *table, const char *prefix, int
 
 /* ---- trained parameters ---- */
 
+/* Multiplies the values of a weight, which are f32 by now, by their scales, and frees these. */
+static int unscale(vt_params *p, vt_param *w, vc_err *err)
+{
+    int rc = p->g->sizes_only ? 0 : vt_unscale(p->g, w->t, w->scale, err);
+    vt_param_free(p->g, w->scale);
+    w->scale = w->lin->scale = NULL;
+    return rc;
+}
+
 static int train(vt_params *p, vt_param *w, vc_err *err)
 {
-    int rc = w->scale ? vc_fail(err, VC_EINVAL, "held in fp8: it cannot be trained")
-                      : vt_param_train(p->g, w->t, VC_F32, err);
+    int rc = vt_param_train(p->g, w->t, VC_F32, err);
 
+    if (!rc && w->scale)
+        rc = unscale(p, w, err);
     if (rc)
         return vc_context(err, rc, "%s", w->name);
     w->grad = w->t->grad;

@@ -39,7 +39,8 @@ typedef struct vt_param {
     char *name;                               /* full: "transformer_blocks.3.attn1.to_q.weight" */
     vt_tensor *t;                             /* the values as stored; f32 or bf16 if trained */
     vt_tensor *grad;                          /* f32, packed; NULL if frozen */
-    vt_tensor *scale;                         /* of a linear's weight in fp8: f32 [out], or NULL */
+    vt_tensor *scale;                         /* of a linear's weight in fp8: f32 [out] or
+                                               * [out,blocks] (vt_lin), or NULL */
     vt_lin *lin;                              /* the linear that it is part of, or NULL */
     char *module;                             /* a linear's name without .weight, or NULL */
     int block;                                /* vt_block.index of its block, or -1 */
@@ -57,7 +58,15 @@ typedef struct vt_host {
     int nd;
     int64_t dim[8];
     const void *data;
+    /* NULL, or numbers that the values are to be multiplied by, as fp8 files have them: scales[0]
+     * is 1 or dim[0], and scales[1] divides the size of a row. Each row of the numbers is that of
+     * one row of the values, or of all, and its numbers belong to equal blocks of the row. */
+    const void *scale;
+    vc_dtype scale_type;
+    int64_t scales[2];
 } vt_host;
+/* Writes one row of the first axis to `to`: the values in f32, times their scales. */
+void vt_host_row(float *to, const vt_host *h, int64_t row);
 typedef struct vt_source {
     /* Returns 0 and a borrowed view, or VC_ENOENT; get NULL: values start from the table's init. */
     int (*get)(void *arg, const char *name, vt_host *view, vc_err *err);
@@ -74,7 +83,9 @@ typedef struct vt_source {
                                                * private copies of type `to`. fp8 (e4m3) copies
                                                * have a power of two as scale of each row, by its
                                                * largest value, so that only the rounding to four
-                                               * bits loses precision; they cannot be trained */
+                                               * bits loses precision. A linear's weight in fp8
+                                               * that has scales is held with them; all else with
+                                               * scales becomes a copy in f32, or in `to` */
     vc_dtype to;
     bool on_host;                             /* weights of blocks' linears (a prefix with %d) stay
                                                * on the host until vt_params_place, where the
@@ -113,7 +124,8 @@ vt_param *vt_params_at(vt_params *p, int i);  /* in the order bound */
 vt_param *vt_params_find(vt_params *p, const char *name);
 
 /* Trained parameters become f32 copies with an f32 gradient; all others stay frozen. Call before
- * the first step. match NULL: everything but buffers is trained. */
+ * the first step. match NULL: everything but buffers is trained. Values with scales are multiplied
+ * by them. */
 int vt_params_train(vt_params *p, bool (*match)(void *arg, const char *name), void *arg,
                     vc_err *err);
 /* Adds a trained LoRA pair to each linear whose module `match` accepts (NULL: all), and trains

@@ -31,7 +31,7 @@ static int get(void *arg, const char *name, vt_host *view, vc_err *err)
     const vt_param *w = vt_params_find(arg, name);
 
     (void)err;
-    *view = (vt_host){ w->t->dtype, w->t->nd, .data = w->t->data };
+    *view = (vt_host){ .dtype = w->t->dtype, .nd = w->t->nd, .data = w->t->data };
     memcpy(view->dim, w->t->dim, sizeof w->t->dim);
     return 0;
 }
