@@ -99,9 +99,12 @@ static void squeeze(vf_view *v)
     v->nd = n;
 }
 
-/* Makes v its i-th of n equal parts along the first axis. */
-static int cut(vf_view *v, int i, int n, vc_err *err)
+/* Makes v its i-th of n equal parts along the first axis. A scale of one number, which all parts
+ * have, stays. */
+static int cut(vf_view *v, int i, int n, bool scale, vc_err *err)
 {
+    if (scale && vf_view_count(v) == 1)
+        return 0;
     if (n > 1 && (!v->nd || v->dim[0] % n))
         return vc_fail(err, VC_EFORMAT, "tensor %s does not consist of %d equal parts", v->name, n);
     if (n == 1)
@@ -115,6 +118,7 @@ static int cut(vf_view *v, int i, int n, vc_err *err)
 /* The tensors of a file while they are renamed. */
 typedef struct renamed {
     vf_model *m;
+    bool scales;                         /* the tensors are scales of weights */
     vf_view *tensor;
     int n;
     vc_err *err;
@@ -157,9 +161,9 @@ static int rename_tensor(renamed *to, const vf_rename *r, const vf_view *v)
     for (int i = 0, n = r->to ? parts_of(r->to) : 0; !rc && i < n; i++) {
         vf_view part = *v;
         char *words = part_name(r->to, i);
-        if (r->squeeze)
+        if (r->squeeze && !to->scales)
             squeeze(&part);
-        rc = cut(&part, i, n, to->err);
+        rc = cut(&part, i, n, to->scales, to->err);
         if (!rc)
             rc = set_name(to, &part, words ? replaced(v->name, &m, words) : NULL);
         free(words);
@@ -169,16 +173,26 @@ static int rename_tensor(renamed *to, const vf_rename *r, const vf_view *v)
     return rc;
 }
 
+static int rename_list(vf_view **v, int *n, const vf_rename *names, renamed *to)
+{
+    int rc = 0;
+    for (int i = 0; !rc && i < *n; i++)
+        rc = rename_tensor(to, names, &(*v)[i]);
+    free(*v);
+    *v = to->tensor;
+    *n = to->n;
+    return rc;
+}
+
 static int rename_all(vf_model *m, const vf_rename *names, vc_err *err)
 {
-    renamed to = { .m = m, .err = err };
-    int rc = 0;
-    for (int i = 0; !rc && i < m->n; i++)
-        rc = rename_tensor(&to, names, &m->tensor[i]);
-    free(m->tensor);
-    m->tensor = to.tensor;
-    m->n = to.n;
-    return rc ? rc : vf_model_sort(m, err);
+    renamed tensors = { .m = m, .err = err }, scales = { .m = m, .scales = true, .err = err };
+    int rc = rename_list(&m->tensor, &m->n, names, &tensors);
+    if (!rc)
+        rc = rename_list(&m->scale, &m->n_scales, names, &scales);
+    if (!rc)
+        rc = vf_model_sort(m, err);
+    return rc ? rc : vf_model_sort_scales(m, err);
 }
 
 /* ---- files ---- */

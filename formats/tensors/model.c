@@ -11,6 +11,7 @@
 
 #include "common/os/file.h"
 #include "formats/json/json.h"
+#include "formats/tensors/scales.h"
 
 enum { MAX_INDEX = 64 << 20, MAX_SHARDS = 4096 };
 
@@ -182,14 +183,30 @@ static int by_name(const void *pa, const void *pb)
     return strcmp(((const vf_view *)pa)->name, ((const vf_view *)pb)->name);
 }
 
+static int sort(vf_view *v, int n, const char *what, vc_err *err)
+{
+    if (n)
+        qsort(v, (size_t)n, sizeof *v, by_name);
+    for (int i = 1; i < n; i++)
+        if (!strcmp(v[i - 1].name, v[i].name))
+            return vc_fail(err, VC_EFORMAT, "two %s %s", what, v[i].name);
+    return 0;
+}
+
 int vf_model_sort(vf_model *m, vc_err *err)
 {
-    if (m->n)
-        qsort(m->tensor, (size_t)m->n, sizeof *m->tensor, by_name);
-    for (int i = 1; i < m->n; i++)
-        if (!strcmp(m->tensor[i - 1].name, m->tensor[i].name))
-            return vc_fail(err, VC_EFORMAT, "two tensors are called %s", m->tensor[i].name);
-    return 0;
+    return sort(m->tensor, m->n, "tensors are called", err);
+}
+
+int vf_model_sort_scales(vf_model *m, vc_err *err)
+{
+    return sort(m->scale, m->n_scales, "tensors are the scale of", err);
+}
+
+const vf_view *vf_model_find(const vf_view *v, int n, const char *name)
+{
+    const vf_view key = { .name = name };
+    return n ? bsearch(&key, v, (size_t)n, sizeof key, by_name) : NULL;
 }
 
 /* Adds the tensors of the shard that was opened last. */
@@ -376,6 +393,8 @@ int vf_model_open(vf_model **out, const char *path, vc_err *err)
         rc = ends_with(use, ".json") ? open_index(m, use, err)
            : file && is_shard(vc_path_base(use)) ? open_set(m, use, err)
            : open_single(m, use, err);
+    if (!rc)
+        rc = vc_context(err, vf_model_take_scales(m, err), "%s", use);
     free(file);
     if (rc) {
         vf_model_close(m);
@@ -396,6 +415,7 @@ void vf_model_close(vf_model *m)
     vf_pt_close(m->pt);
     free(m->shard);
     free(m->tensor);
+    free(m->scale);
     free(m->name);
     free(m);
 }
@@ -410,8 +430,7 @@ void vf_model_release(const vf_model *m)
 
 int vf_model_get(const vf_model *m, const char *name, vf_view *v, vc_err *err)
 {
-    vf_view key = { .name = name };
-    const vf_view *hit = bsearch(&key, m->tensor, (size_t)m->n, sizeof key, by_name);
+    const vf_view *hit = vf_model_find(m->tensor, m->n, name);
 
     *v = hit ? *hit : (vf_view){ 0 };
     return hit ? 0 : vc_fail(err, VC_ENOENT, "no tensor %s", name);

@@ -11,11 +11,16 @@ struct vf_model {
     vf_pt *pt;                   /* a file of torch.save instead of shards, or NULL */
     vf_view *tensor;             /* in name order; data borrowed from the files */
     int n;
+    vf_view *scale;              /* the scales of weights, by the weights' names, n_scales of them */
+    int n_scales;
     char **name;                 /* names that the files lack, n_names of them, owned */
     int n_names;
 };
 
-/* Sorts the tensors by name. VC_EFORMAT: two have the same name. */
+/* Sorts the tensors, or the scales, by name. VC_EFORMAT: two have the same name. */
 int vf_model_sort(vf_model *m, vc_err *err);
+int vf_model_sort_scales(vf_model *m, vc_err *err);
+/* Finds a name among n sorted views; NULL: it is not there. */
+const vf_view *vf_model_find(const vf_view *v, int n, const char *name);
 
 #endif

@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 
 #include "common/os/file.h"
+#include "formats/tensors/model_parts.h"
+#include "formats/tensors/scales.h"
 
 enum { BLOCK = 64 << 20 };               /* bytes hashed before *stop is read again */
 
@@ -18,6 +20,8 @@ static int get(void *arg, const char *name, vt_host *v, vc_err *err)
 
     *v = (vt_host){ .dtype = view.dtype, .nd = view.nd, .data = view.data };
     memcpy(v->dim, view.dim, sizeof v->dim);
+    if (!rc)
+        vf_model_scale(v, arg, name);
     return rc;
 }
 
@@ -50,26 +54,34 @@ int vf_model_all_bound(const vf_model *m, vt_params *p, const char *const *spare
     return 0;
 }
 
+static int hash_view(vf_hasher *h, const char *field, const vf_view *v, const atomic_int *stop,
+                     vc_err *err)
+{
+    vf_hasher_str(h, field, v->name);
+    vf_hasher_str(h, "dtype", vc_dtype_name(v->dtype));
+    for (int d = 0; d < v->nd; d++)
+        vf_hasher_int(h, "dim", v->dim[d]);
+    for (size_t at = 0; at < v->bytes; at += BLOCK) {
+        size_t n = v->bytes - at < BLOCK ? v->bytes - at : BLOCK;
+        if (stop && *stop)
+            return vc_fail(err, VC_ESTOP, "stopped");
+        vf_hasher_bytes(h, "bytes", (const char *)v->data + at, n);
+    }
+    return 0;
+}
+
 int vf_model_hash(vf_key *k, const vf_model *m, const atomic_int *stop, vc_err *err)
 {
     vf_hasher h;
+    int rc = 0;
 
     vf_hasher_begin(&h, "weights");
-    for (int i = 0; i < vf_model_count(m); i++) {
-        const vf_view *v = vf_model_at(m, i);
-        vf_hasher_str(&h, "name", v->name);
-        vf_hasher_str(&h, "dtype", vc_dtype_name(v->dtype));
-        for (int d = 0; d < v->nd; d++)
-            vf_hasher_int(&h, "dim", v->dim[d]);
-        for (size_t at = 0; at < v->bytes; at += BLOCK) {
-            size_t n = v->bytes - at < BLOCK ? v->bytes - at : BLOCK;
-            if (stop && *stop)
-                return vc_fail(err, VC_ESTOP, "stopped");
-            vf_hasher_bytes(&h, "bytes", (const char *)v->data + at, n);
-        }
-    }
+    for (int i = 0; !rc && i < m->n; i++)
+        rc = hash_view(&h, "name", &m->tensor[i], stop, err);
+    for (int i = 0; !rc && i < m->n_scales; i++)
+        rc = hash_view(&h, "scale", &m->scale[i], stop, err);
     *k = vf_hasher_end(&h);
-    return 0;
+    return rc;
 }
 
 /* ---- files ---- */

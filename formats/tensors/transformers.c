@@ -120,15 +120,9 @@ static bool matches_any(const char *pattern, const char *name)
     return false;
 }
 
-/* The scales of fp8 weights stand beside the weights; vtrain itself decides about them. */
 static bool ends_module(const char *name)
 {
-    static const char *const ends[] = { "", ".weight", ".bias", ".scale_weight", ".scale_input",
-                                        ".weight_scale", ".input_scale" };
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-        if (!strcmp(name, ends[i]))
-            return true;
-    return false;
+    return !*name || !strcmp(name, ".weight") || !strcmp(name, ".bias");
 }
 
 static bool matches(const char *pattern, const char *name)
@@ -147,7 +141,7 @@ static bool matches(const char *pattern, const char *name)
 
 static bool has_name(const vf_transformer_kind *k, const char *name)
 {
-    bool has = !k->names || !strcmp(name, "scaled_fp8");
+    bool has = !k->names;
     for (const char *const *p = k->names; !has && *p; p++)
         has = matches(*p, name);
     return has;
@@ -159,30 +153,11 @@ bool vf_transformer_has(const char *class, const char *name)
     return k && has_name(k, name);
 }
 
-/* Tensors of files that are no transformer in a type that vtrain reads. */
-static const char *other_file(const char *name)
-{
-#define QUANTISED "the weights are quantised in a way that vtrain does not read: give them in " \
-    "bf16, f16, f32 or fp8; --transformer_dtype fp8 holds them in fp8"
-    static const struct { const char *sign, *say; } rows[] = {
-        { "*lora_*", "the file is a LoRA: give the model's own, and the LoRA by "
-          "--lora_checkpoint" },
-        { "*.absmax", QUANTISED }, { "*.quant_*", QUANTISED }, { "*.SCB", QUANTISED },
-        { "*.qweight", QUANTISED }, { "*.qzeros", QUANTISED }, { "*.wscales", QUANTISED },
-        { "*.smooth*", QUANTISED }, { "*._data", QUANTISED }, { "*._scale", QUANTISED },
-        { "*.weight_packed", QUANTISED }, { "*.comfy_quant", QUANTISED },
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (!fnmatch(rows[i].sign, name, 0))
-            return rows[i].say;
-    return NULL;
-}
-
 static int refuse_name(const vf_transformer_kind *k, const char *name, vc_err *err)
 {
-    const char *other = other_file(name);
-    if (other)
-        return vc_fail(err, VC_EMISMATCH, "tensor %.120s: %s", name, other);
+    if (strstr(name, "lora_"))
+        return vc_fail(err, VC_EMISMATCH, "tensor %.120s: the file is a LoRA: give the model's "
+                       "own, and the LoRA by --lora_checkpoint", name);
     return vc_fail(err, VC_EMISMATCH, "tensor %.120s: the transformers of the class %s that vtrain "
                    "trains have no such tensor: give %s", name, k->class, k->trained);
 }
@@ -301,7 +276,12 @@ static int check_path(char **unread, const char *path, vc_err *err)
         return keep_reason(unread, path, &why, err);
     }
     rc = vf_transformer_check_config(config, err);
-    if (!rc && vf_model_open(&m, path, &why))
+    const int opened = rc ? 0 : vf_model_open(&m, path, &why);
+    if (opened == VC_EMISMATCH) {                /* quantised in a way that is not read */
+        cJSON_Delete(config);
+        return vc_fail(err, opened, "%s", why.text);
+    }
+    if (opened)
         rc = keep_reason(unread, path, &why, err);
     else if (!rc)
         rc = vf_transformer_check_names(class, m, err);

@@ -373,39 +373,56 @@ static int grow_merged(vtrain_lora *l, vc_err *err)
     return 0;
 }
 
-static size_t stored_bytes(const vt_host *v)
+/* The type of a weight with a LoRA folded in: that of the weight, or bf16, since fp8's four bits
+ * would round most of the LoRA away. */
+static vc_dtype merged_type(vc_dtype stored)
 {
-    size_t bytes = vc_dtype_size(v->dtype);
+    return stored == VC_F8E4M3 || stored == VC_F8E5M2 ? VC_BF16 : stored;
+}
+
+static size_t merged_bytes(const vt_host *v)
+{
+    size_t bytes = vc_dtype_size(merged_type(v->dtype));
     for (int i = 0; i < v->nd; i++)
         bytes *= (size_t)v->dim[i];
     return bytes;
 }
 
-/* Folds the pair into a copy of the weight v, in the type of v, and lets v point to the copy, which
- * l frees. */
+/* Lets v point to values of the merged type, without scales. */
+static void set_merged(vt_host *v, const void *data)
+{
+    v->dtype = merged_type(v->dtype);
+    v->data = data;
+    v->scale = NULL;
+}
+
+/* Folds the pair into a copy of the weight v, and lets v point to the copy, which l frees. */
 static int make_merged(vtrain_lora *l, vt_host *v, const vtrain_lora_pair *p, vc_err *err)
 {
     int64_t out = v->dim[0], r = p->a.dim[0], in = (int64_t)vf_view_count(&p->a) / r, n = out * in;
-    float *w = floats_of(v->data, v->dtype, n);
+    const vc_dtype type = merged_type(v->dtype);
+    float *w = malloc(sizeof *w * (size_t)n);
     float *a = floats_of(p->a.data, p->a.dtype, r * in);
     float *b = floats_of(p->b.data, p->b.dtype, out * r);
-    void *stored = malloc(stored_bytes(v));
+    void *stored = malloc(merged_bytes(v));
     int rc = grow_merged(l, err);
     if (!rc && (!w || !a || !b || !stored))
         rc = vc_no_memory(err);
     if (rc) {
         free(stored);
     } else {
+        for (int64_t o = 0; o < out; o++)
+            vt_host_row(w + o * in, v, o);
         vtrain_lora_merge(w, out, in, a, b, r, p->scale);
-        vc_from_f32(stored, v->dtype, w, (size_t)n);
-        vc_to_f32(w, stored, v->dtype, (size_t)n);
+        vc_from_f32(stored, type, w, (size_t)n);
+        vc_to_f32(w, stored, type, (size_t)n);
         if (!vf_all_finite(w, (size_t)n))
             rc = vc_fail(err, VC_ENUMERIC, "%s: \"%s\", times %g, folded into %s gives values "
                          "that are not finite", l->path, p->b.name, p->scale,
-                         vc_dtype_name(v->dtype));
+                         vc_dtype_name(type));
         l->merged[l->n_merged++] = stored;
-        l->merged_bytes += stored_bytes(v);
-        v->data = stored;
+        l->merged_bytes += merged_bytes(v);
+        set_merged(v, stored);
     }
     free(w);
     free(a);
@@ -449,9 +466,11 @@ static int merged_get(void *arg, const char *name, vt_host *v, vc_err *err)
     }
     if (!rc)
         rc = check_weight(l, v, &p, err);
-    if (!rc && l->sizes_only)
-        l->merged_bytes += stored_bytes(v);
-    return rc || l->sizes_only ? rc : make_merged(l, v, &p, err);
+    if (rc || !l->sizes_only)
+        return rc ? rc : make_merged(l, v, &p, err);
+    l->merged_bytes += merged_bytes(v);
+    set_merged(v, v->data);
+    return 0;
 }
 
 vt_source vtrain_lora_source(vtrain_lora *l, const vt_source *base, bool sizes_only)

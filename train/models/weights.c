@@ -68,6 +68,12 @@ static size_t row_bytes(const vt_host *v)
     return bytes;
 }
 
+/* Bytes of a row's scales; 0: the rows have no scales of their own. */
+static size_t scale_bytes(const vt_host *v)
+{
+    return v->scale && v->scales[0] > 1 ? vc_dtype_size(v->scale_type) * (size_t)v->scales[1] : 0;
+}
+
 /* Narrows a fused tensor to the rows of one of our modules. */
 static int take_rows(vt_host *v, const vtrain_renamed *r, const char *theirs, vc_err *err)
 {
@@ -77,30 +83,45 @@ static int take_rows(vt_host *v, const vtrain_renamed *r, const char *theirs, vc
                        theirs, v->nd ? (long long)v->dim[0] : 0, r->all);
     v->dim[0] = rows;
     v->data = (const char *)v->data + row_bytes(v) * (size_t)first;
+    if (scale_bytes(v)) {
+        v->scale = (const char *)v->scale + scale_bytes(v) * (size_t)first;
+        v->scales[0] = rows;
+    }
     return 0;
 }
 
-/* Makes v a copy whose halves are swapped; w frees the copy. */
-static int swap_halves(vtrain_weights *w, vt_host *v, const char *theirs, vc_err *err)
+/* Makes *data, two halves of `half` bytes, a copy with the halves swapped; w frees the copy. */
+static int swap_bytes(vtrain_weights *w, const void **data, size_t half, const char *theirs,
+                      vc_err *err)
 {
-    size_t half = v->nd ? row_bytes(v) * (size_t)v->dim[0] / 2 : 0;
     int i = 0;
-    while (i < SWAPPED && w->swapped[i].copy && w->swapped[i].of != v->data)
+    while (i < SWAPPED && w->swapped[i].copy && w->swapped[i].of != *data)
         i++;
-    if (!half || v->dim[0] % 2 || i == SWAPPED)
-        return vc_fail(err, VC_EFORMAT, "tensor \"%s\": an even number of rows is expected",
-                       theirs);
+    if (i == SWAPPED)
+        return vc_fail(err, VC_EFORMAT, "tensor \"%s\": too many halves to swap", theirs);
     if (!w->swapped[i].copy) {
         char *copy = malloc(2 * half);
         if (!copy)
             return vc_no_memory(err);
-        memcpy(copy, (const char *)v->data + half, half);
-        memcpy(copy + half, v->data, half);
-        w->swapped[i].of = v->data;
+        memcpy(copy, (const char *)*data + half, half);
+        memcpy(copy + half, *data, half);
+        w->swapped[i].of = *data;
         w->swapped[i].copy = copy;
     }
-    v->data = w->swapped[i].copy;
+    *data = w->swapped[i].copy;
     return 0;
+}
+
+static int swap_halves(vtrain_weights *w, vt_host *v, const char *theirs, vc_err *err)
+{
+    const size_t rows = v->nd ? (size_t)v->dim[0] : 0;
+    if (!rows || rows % 2 || !row_bytes(v))
+        return vc_fail(err, VC_EFORMAT, "tensor \"%s\": an even number of rows is expected",
+                       theirs);
+    int rc = swap_bytes(w, &v->data, row_bytes(v) * rows / 2, theirs, err);
+    if (!rc && scale_bytes(v))
+        rc = swap_bytes(w, &v->scale, scale_bytes(v) * rows / 2, theirs, err);
+    return rc;
 }
 
 static int get_renamed(void *arg, const char *name, vt_host *view, vc_err *err)
@@ -246,7 +267,7 @@ vc_dtype vtrain_weights_type(const vtrain_weights *w, const char *name)
         return VC_F32;
     bool found = !vf_model_get(w->file, own, &v, NULL);
     free(own);
-    return found ? v.dtype : VC_F32;
+    return !found ? VC_F32 : v.dtype == VC_F8E4M3 || v.dtype == VC_F8E5M2 ? VC_BF16 : v.dtype;
 }
 
 /* ---- files ---- */

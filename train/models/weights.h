@@ -50,7 +50,8 @@ size_t vtrain_weights_bytes(const vtrain_weights *w);       /* NULL: 0 */
 int vtrain_weights_check(const vtrain_weights *w, vt_params *p, vc_err *err);
 /* Releases the resident pages of the files' maps, once the values have been copied. */
 void vtrain_weights_release(const vtrain_weights *w);
-/* The type of a tensor in the file; f32 where the file has no such tensor or w is NULL. */
+/* The type in which a trained tensor is written: that of the file, or bf16 where the file has fp8;
+ * f32 where the file has no such tensor or w is NULL. */
 vc_dtype vtrain_weights_type(const vtrain_weights *w, const char *name);
 
 #endif

@@ -191,7 +191,6 @@ static void test_names(void **state)
         free_names(&known);
     }
     assert_true(vf_transformer_has("WanModel", "blocks.12.self_attn.q.bias"));
-    assert_true(vf_transformer_has("WanModel", "blocks.12.self_attn.q.scale_weight"));
     assert_false(vf_transformer_has("WanModel", "blocks.x.self_attn.q.bias"));
     assert_false(vf_transformer_has("WanModel", "blocks.1.self_attn.q.weights"));
     assert_false(vf_transformer_has("WanModel", "blocks.1.self_attn."));

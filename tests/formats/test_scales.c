@@ -1,0 +1,190 @@
+/* test_scales.c - files of fp8 weights with scales, in each program's names, and files of weights
+ * that are quantised in other ways. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/os/file.h"
+#include "formats/tensors/model.h"
+#include "tests/lib/ok.h"
+#include "tests/lib/tmp_dir.h"
+
+#define COUNT(a) (sizeof (a) / sizeof *(a))
+enum { ROWS = 4, COLUMNS = 6, MOST = 6 };
+
+static const uint8_t codes[ROWS * COLUMNS] = { 0x38, 0x40, 0xb8, 0x01, 0x77, 0x30 };
+static const uint8_t marker[64] = { 0 };
+static const float numbers[64] = { 0.5f, 0.25f, 2, 4, 0.125f, 8, 16, 3, 5, 7, 9, 11 };
+
+#define WEIGHT(type) { .name = "a.0.weight", .dtype = type, .nd = 2, .dim = { ROWS, COLUMNS } }
+#define VIEW(text, type, axes, ...) \
+    { .name = text, .dtype = type, .nd = axes, .dim = { __VA_ARGS__ } }
+
+static char *write_file(const char *dir, vf_view v[MOST], int *n, const char *meta)
+{
+    vc_err err = { 0 };
+    char *path = vc_path_join(dir, "x.safetensors");
+    const vf_meta m = { "_quantization_metadata", meta };
+    for (*n = 0; *n < MOST && v[*n].name; ++*n) {
+        vf_view *x = &v[*n];
+        x->bytes = (size_t)vf_view_count(x) * vc_dtype_size(x->dtype);
+        if (!x->data)
+            x->data = x->dtype == VC_F32 ? (const void *)numbers
+                    : x->dtype == VC_U8 ? (const void *)marker : codes;
+    }
+    assert_ok(vf_safetensors_write(path, v, *n, &m, meta != NULL, &err), &err);
+    return path;
+}
+
+/* ---- what is read ---- */
+
+static const struct { vf_view v[MOST]; int64_t scales[2]; int kept; } scaled[] = {
+    /* ComfyUI's and Kijai's, with one scale */
+    { { WEIGHT(VC_F8E4M3), VIEW("a.0.scale_weight", VC_F32, 0),
+        VIEW("a.0.scale_input", VC_F32, 0), VIEW("scaled_fp8", VC_F8E4M3, 1, 0) }, { 1, 1 }, 1 },
+    { { WEIGHT(VC_F8E5M2), VIEW("a.0.scale_weight", VC_F32, 1, 1),
+        VIEW("scaled_fp8", VC_F8E5M2, 1, 2), VIEW("b", VC_F32, 1, 3) }, { 1, 1 }, 2 },
+    { { WEIGHT(VC_F8E4M3), VIEW("a.0.weight_scale", VC_F32, 0),
+        VIEW("a.0.input_scale", VC_F32, 0),
+        { .name = "a.0.comfy_quant", .dtype = VC_U8, .nd = 1, .dim = { 27 },
+          .data = "{\"format\": \"float8_e4m3fn\"}" } }, { 1, 1 }, 1 },
+    /* musubi-tuner's, with one, with one a row, and with blocks */
+    { { WEIGHT(VC_F8E4M3), VIEW("a.0.scale_weight", VC_F32, 2, ROWS, 1) }, { ROWS, 1 }, 1 },
+    { { WEIGHT(VC_F8E4M3), VIEW("a.0.scale_weight", VC_F32, 3, ROWS, 3, 1) }, { ROWS, 3 }, 1 },
+    /* transformers' and torchao's rows */
+    { { WEIGHT(VC_F8E4M3), VIEW("a.0.weight_scale", VC_F32, 1, ROWS) }, { ROWS, 1 }, 1 },
+    { { WEIGHT(VC_F8E4M3), VIEW("a.0.weight_scale", VC_F32, 2, 1, 1) }, { 1, 1 }, 1 },
+};
+
+static void test_scaled(void **state)
+{
+    for (size_t i = 0; i < COUNT(scaled); i++) {
+        vf_view v[MOST];
+        int n;
+        vf_model *m;
+        vt_host h;
+        vc_err err = { 0 };
+        memcpy(v, scaled[i].v, sizeof v);
+        char *path = write_file(*state, v, &n, NULL);
+        assert_ok(vf_model_open(&m, path, &err), &err);
+        assert_int_equal(vf_model_count(m), scaled[i].kept);
+        const vt_source src = vf_model_source(m);
+        assert_ok(src.get(src.arg, "a.0.weight", &h, &err), &err);
+        assert_non_null(h.scale);
+        assert_memory_equal(h.scales, scaled[i].scales, sizeof h.scales);
+        for (int64_t r = 0; r < ROWS; r++) {
+            float got[COLUMNS];
+            vt_host_row(got, &h, r);
+            for (int64_t c = 0; c < COLUMNS; c++) {
+                const int64_t at = (h.scales[0] > 1 ? r : 0) * h.scales[1] +
+                                   c / (COLUMNS / h.scales[1]);
+                float code;
+                vc_to_f32(&code, codes + r * COLUMNS + c, v[0].dtype, 1);
+                assert_true(got[c] == code * numbers[at]);
+            }
+        }
+        vf_model_close(m);
+        free(path);
+    }
+}
+
+/* The values' key changes with the scales. */
+static void test_hash(void **state)
+{
+    vf_key key[3];
+    for (int i = 0; i < 3; i++) {
+        vf_view v[MOST] = { WEIGHT(VC_F8E4M3), VIEW("a.0.scale_weight", VC_F32, 0) };
+        int n;
+        vf_model *m;
+        vc_err err = { 0 };
+        v[1].data = numbers + i;
+        if (i == 2)
+            v[1].name = NULL;
+        char *path = write_file(*state, v, &n, NULL);
+        assert_ok(vf_model_open(&m, path, &err) || vf_model_hash(&key[i], m, NULL, &err), &err);
+        vf_model_close(m);
+        free(path);
+    }
+    assert_memory_not_equal(&key[0], &key[1], sizeof *key);
+    assert_memory_not_equal(&key[0], &key[2], sizeof *key);
+}
+
+/* ---- what is refused ---- */
+
+static const uint32_t nan_scale[1] = { 0x7fc00000 };
+static const struct { vf_view v[MOST]; const char *meta, *says; } refused[] = {
+    { { WEIGHT(VC_F8E4M3), VIEW("a.0.scale_weight", VC_F32, 1, 3) }, NULL,
+      "a.0.scale_weight: [3] numbers do not fit a weight of [4,6]" },
+    { { WEIGHT(VC_F8E4M3), VIEW("a.0.scale_weight", VC_F32, 2, ROWS, 4) }, NULL, "do not fit" },
+    { { WEIGHT(VC_F8E4M3), { .name = "a.0.scale_weight", .dtype = VC_F32, .nd = 1, .dim = { 1 },
+                             .data = nan_scale } }, NULL, "a.0.scale_weight" },
+    { { WEIGHT(VC_F8E4M3), VIEW("a.1.scale_weight", VC_F32, 0) }, NULL,
+      "a.1.scale_weight: the file has no a.1.weight" },
+    { { WEIGHT(VC_F8E4M3), VIEW("a.0.weight_scale", VC_U8, 2, ROWS, 1) }, NULL, "mxfp8" },
+    { { WEIGHT(VC_U8), VIEW("a.0.weight_scale", VC_F8E4M3, 2, ROWS, 1),
+        VIEW("a.0.weight_scale_2", VC_F32, 0) }, NULL, "nvfp4" },
+    { { WEIGHT(VC_I8), VIEW("a.0.weight_scale", VC_F32, 2, ROWS, 1) }, NULL, "int8" },
+    { { WEIGHT(VC_I8), VIEW("a.0.scale_weight", VC_F32, 0) }, NULL, "int8" },
+    { { WEIGHT(VC_I8), VIEW("a.0.SCB", VC_F32, 1, ROWS) }, NULL, "bitsandbytes, int8" },
+    { { WEIGHT(VC_U8), VIEW("a.0.weight.absmax", VC_F32, 1, 3) }, NULL, "bitsandbytes" },
+    { { WEIGHT(VC_U8), VIEW("a.0.weight.quant_state.bitsandbytes__nf4", VC_U8, 1, 3) }, NULL,
+      "bitsandbytes" },
+    { { VIEW("a.0.qweight", VC_I32, 2, 1, 2), VIEW("a.0.wscales", VC_F32, 2, 1, 2) }, NULL,
+      "nunchaku" },
+    { { VIEW("a.0.qweight", VC_I32, 2, 1, 2), VIEW("a.0.qzeros", VC_I32, 2, 1, 2) }, NULL,
+      "GPTQ" },
+    { { WEIGHT(VC_F8E4M3), VIEW("a.0.weight_scale_inv", VC_F32, 2, 1, 1) }, NULL,
+      "weight_scale_inv" },
+    { { WEIGHT(VC_F8E4M3), VIEW("a.0.weight_scale", VC_F32, 0),
+        { .name = "a.0.comfy_quant", .dtype = VC_U8, .nd = 1, .dim = { 19 },
+          .data = "{\"format\": \"mxfp8\"}" } }, NULL, "comfy_quant: mxfp8" },
+    { { WEIGHT(VC_F8E4M3), VIEW("a.0.weight_scale", VC_F32, 0) },
+      "{\"format_version\":\"1.0\",\"layers\":{\"a.0\":{\"format\":\"nvfp4\"}}}", "a.0: nvfp4" },
+};
+
+static void test_refused(void **state)
+{
+    for (size_t i = 0; i < COUNT(refused); i++) {
+        vf_view v[MOST];
+        int n;
+        vf_model *m;
+        vc_err err = { 0 };
+        memcpy(v, refused[i].v, sizeof v);
+        char *path = write_file(*state, v, &n, refused[i].meta);
+        if (!vf_model_open(&m, path, &err))
+            fail_msg("%s: opened", refused[i].says);
+        if (!strstr(err.text, refused[i].says) || !strstr(err.text, "x.safetensors"))
+            fail_msg("%s: %s", refused[i].says, err.text);
+        free(path);
+    }
+}
+
+static void test_gguf(void **state)
+{
+    char *path = vc_path_join(*state, "x.gguf");
+    FILE *f = fopen(path, "wb");
+    vf_model *m;
+    vc_err err = { 0 };
+    assert_non_null(f);
+    fwrite("GGUF\3\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 1, 24, f);
+    fclose(f);
+    assert_fails(vf_model_open(&m, path, &err), VC_EFORMAT, &err, "GGUF");
+    free(path);
+}
+
+#define IN_FOLDER(f) cmocka_unit_test_setup_teardown(f, tmp_dir_setup, tmp_dir_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(test_scaled), IN_FOLDER(test_hash), IN_FOLDER(test_refused),
+        IN_FOLDER(test_gguf),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
