@@ -13,6 +13,7 @@
 
 #include "common/os/file.h"
 #include "tests/lib/ok.h"
+#include "tests/lib/scaled_files.h"
 #include "tests/train/models/reference.h"
 #include "train/models/flux.h"
 #include "train/models/hunyuan.h"
@@ -21,7 +22,6 @@
 #include "train/models/weights.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
-enum { MOST = 512, BLOCKS = 2 };
 
 static const struct { const vtrain_family *family; const char *golden; } models[] = {
     { &vtrain_cogvideox, "cogvideox-2b" }, { &vtrain_hunyuan, "hunyuan" },
@@ -29,133 +29,57 @@ static const struct { const vtrain_family *family; const char *golden; } models[
     { &vtrain_qwen, "qwen" },              { &vtrain_flux, "flux-dev" },
     { &vtrain_flux, "flux-first" },
 };
-static const struct form { const char *end, *input; vc_dtype type; int nd; bool rows, blocks; }
-    forms[] = {
-    { "scale_weight", "scale_input", VC_F8E4M3, 0, false, false },
-    { "scale_weight", NULL, VC_F8E5M2, 1, false, false },
-    { "weight_scale", "input_scale", VC_F8E4M3, 1, true, false },
-    { "scale_weight", NULL, VC_F8E4M3, 2, true, false },
-    { "scale_weight", NULL, VC_F8E4M3, 3, true, true },
-};
 
-/* A file while it is made: views, and the memory that they hold. */
-typedef struct making { vf_view v[MOST]; void *held[2 * MOST]; int n, n_held; } making;
-
-static void *room(making *m, size_t bytes)
-{
-    void *p = m->held[m->n_held++] = calloc(1, bytes + 1);
-    assert_true(p && m->n_held < 2 * MOST);
-    return p;
-}
-
-static void add(making *m, const char *name, vc_dtype type, int nd, const int64_t *dim,
-                const void *data)
-{
-    vf_view *v = &m->v[m->n++];
-    assert_true(m->n < MOST);
-    *v = (vf_view){ .name = name, .dtype = type, .nd = nd, .data = data };
-    if (nd)
-        memcpy(v->dim, dim, sizeof *dim * (size_t)nd);
-    v->bytes = (size_t)vf_view_count(v) * vc_dtype_size(type);
-}
-
-static char *beside(making *m, const vf_view *v, const char *end)
-{
-    const size_t n = strlen(v->name) - strlen("weight");
-    char *name = m->held[m->n_held++] = vc_format("%.*s%s", (int)n, v->name, end);
-    assert_non_null(name);
-    return name;
-}
-
-/* Adds a weight to both files: as codes and scales, and as their products. */
-static void add_weight(making *fp8, making *plain, const vf_view *v, const struct form *f)
-{
-    const int64_t rows = v->dim[0], columns = v->dim[1], blocks = f->blocks ? BLOCKS : 1;
-    const int64_t n = rows * columns, scales = f->rows ? rows * blocks : 1;
-    float *w = room(plain, sizeof *w * (size_t)n), *s = room(fp8, sizeof *s * (size_t)scales);
-    uint8_t *code = room(fp8, (size_t)n);
-    vc_to_f32(w, v->data, v->dtype, (size_t)n);
-    for (int64_t i = 0; i < scales; i++)
-        s[i] = 0.003f + 0.0001f * (float)(i % 29);
-    for (int k = 0; k < 2; k++)                             /* to codes, and back */
-        for (int64_t i = 0; i < n; i++) {
-            const int64_t row = i / columns, block = i % columns / (columns / blocks);
-            const float by = s[f->rows ? row * blocks + block : 0];
-            float x = w[i] / by;
-            if (!k)
-                vc_from_f32(code + i, f->type, &x, 1);
-            vc_to_f32(&x, code + i, f->type, 1);
-            if (k)
-                w[i] = x * by;
-        }
-    const int64_t dim[3] = { f->rows ? rows : 1, blocks, 1 };
-    add(plain, v->name, VC_F32, 2, v->dim, w);
-    add(fp8, v->name, f->type, 2, v->dim, code);
-    add(fp8, beside(fp8, v, f->end), VC_F32, f->nd, dim, s);
-    if (f->input)
-        add(fp8, beside(fp8, v, f->input), VC_F32, 0, NULL, s);
-}
-
-static bool is_linear(const vf_view *v)
-{
-    const size_t n = strlen(v->name);
-    return v->nd == 2 && n > 7 && !strcmp(v->name + n - 7, ".weight") && v->dim[1] % BLOCKS == 0;
-}
-
-/* Writes DIR/NAME.safetensors, or, with a config, a folder DIR/NAME with config.json. */
-static void write_to(making *m, const char *dir, const char *name, const cJSON *config)
+/* The path of weights in DIR/NAME.safetensors, or, with a config, in the folder DIR/NAME. */
+static char *weights_of(const cJSON *config, const char *dir, const char *name)
 {
     vc_err err = { 0 };
-    char *folder = vc_path_join(dir, name), *text = config ? cJSON_Print(config) : NULL;
-    char *json = vc_path_join(folder, "config.json");
-    char *file = vc_format("%s%s.safetensors", folder, text ? "/diffusion_pytorch_model" : "");
+    char *text = config->child ? cJSON_Print(config) : NULL;
+    char *json = vc_format("%s/%s/config.json", dir, name), *folder = vc_path_join(dir, name);
     if (text)
         assert_ok(vc_mkdirs(folder, &err) || vc_file_write(json, text, strlen(text), &err), &err);
-    assert_ok(vf_safetensors_write(file, m->v, m->n, NULL, 0, &err), &err);
+    char *file = vc_format("%s%s.safetensors", folder, text ? "/diffusion_pytorch_model" : "");
     free(folder);
     free(text);
     free(json);
-    free(file);
-    while (m->n_held)
-        free(m->held[--m->n_held]);
+    return file;
 }
 
-/* Writes the two files and a LoRA of one module below dir. */
-static char *make_files(const ref_model *m, const char *dir, const struct form *f)
+/* Writes a LoRA of a block's linear, and returns the path. */
+static char *write_lora(const ref_model *m, const char *dir)
 {
-    making *fp8 = calloc(1, sizeof *fp8), *plain = calloc(1, sizeof *plain);
-    making *lora = calloc(1, sizeof *lora);
-    char *module = NULL;
+    const vf_view *v = NULL;
+    float x[2048];
     vc_err err = { 0 };
-    for (int i = 0; i < vf_model_count(m->file); i++) {
-        const vf_view *v = vf_model_at(m->file, i);
-        if (is_linear(v))
-            add_weight(fp8, plain, v, f);
-        else {
-            add(fp8, v->name, v->dtype, v->nd, v->dim, v->data);
-            add(plain, v->name, v->dtype, v->nd, v->dim, v->data);
-        }
-        if (is_linear(v) && !module && strstr(v->name, "blocks.")) {
-            const int64_t a[2] = { 1, v->dim[1] }, b[2] = { v->dim[0], 1 };
-            float *x = room(lora, sizeof *x * (size_t)(v->dim[0] + v->dim[1]));
-            for (int64_t k = 0; k < v->dim[0] + v->dim[1]; k++)
-                x[k] = sinf((float)k);
-            module = strdup(v->name);
-            add(lora, beside(lora, v, "lora_A.weight"), VC_F32, 2, a, x);
-            add(lora, beside(lora, v, "lora_B.weight"), VC_F32, 2, b, x);
-        }
-    }
-    add(fp8, "scaled_fp8", f->type, 1, (int64_t[]){ 0 }, "");
-    const cJSON *config = m->config->child ? m->config : NULL;
-    write_to(fp8, dir, "fp8", config);
-    write_to(plain, dir, "plain", config);
-    write_to(lora, dir, "lora", NULL);
+    for (int i = 0; !v && i < vf_model_count(m->file); i++)
+        if (scaled_is_linear(vf_model_at(m->file, i)) &&
+            strstr(vf_model_at(m->file, i)->name, "blocks."))
+            v = vf_model_at(m->file, i);
+    assert_true(v && v->dim[0] + v->dim[1] <= (int64_t)COUNT(x));
+    for (size_t i = 0; i < COUNT(x); i++)
+        x[i] = sinf((float)i);
+    const int module = (int)(strlen(v->name) - strlen(".weight"));
+    char *path = vc_path_join(dir, "lora.safetensors");
+    char *a = vc_format("%.*s.lora_A.weight", module, v->name);
+    char *b = vc_format("%.*s.lora_B.weight", module, v->name);
+    const vf_view pair[2] = {
+        { a, VC_F32, 2, { 1, v->dim[1] }, x, sizeof *x * (size_t)v->dim[1] },
+        { b, VC_F32, 2, { v->dim[0], 1 }, x, sizeof *x * (size_t)v->dim[0] },
+    };
+    assert_ok(vf_safetensors_write(path, pair, 2, NULL, 0, &err), &err);
+    free(a);
+    free(b);
+    return path;
+}
+
+/* Writes the fp8 file, the file of the products, and a LoRA, and returns the LoRA's path. */
+static char *make_files(const ref_model *m, const char *dir, const scaled_form *f)
+{
+    char *fp8 = weights_of(m->config, dir, "fp8"), *plain = weights_of(m->config, dir, "plain");
+    scaled_files_write(vf_model_at(m->file, 0), vf_model_count(m->file), f, fp8, plain);
     free(fp8);
     free(plain);
-    free(lora);
-    assert_int_equal(err.text[0], 0);
-    free(module);
-    return vc_path_join(dir, "lora.safetensors");
+    return write_lora(m, dir);
 }
 
 /* The output of the golden's case `base` with the weights of DIR/FILE. */
@@ -175,8 +99,12 @@ static float *output_of(const vtrain_family *family, const char *golden, const c
     assert_ok(vtrain_dit_open(&m.model, family, vtrain_weights_config(w), m.params, &src, &err) ||
               vtrain_weights_check(w, m.params, &err), &err);
     *scales = false;
-    for (int i = 0; i < vt_params_count(m.params); i++)
-        *scales |= vt_params_at(m.params, i)->scale != NULL;
+    for (int i = 0; i < vt_params_count(m.params); i++) {
+        const vt_param *p = vt_params_at(m.params, i);
+        *scales |= p->scale != NULL;
+        if (p->scale)                                       /* trained, it is written in bf16 */
+            assert_int_equal(vtrain_weights_type(w, p->name), VC_BF16);
+    }
     ref_case_open(&c, m.golden, "base");
     *n = c.dim[0] * c.dim[1] * c.dim[2] * c.dim[3] * c.dim[4];
     float *out = malloc(sizeof *out * (size_t)*n);
@@ -188,7 +116,7 @@ static float *output_of(const vtrain_family *family, const char *golden, const c
     return out;
 }
 
-static void check(const vtrain_family *family, const char *golden, const struct form *f)
+static void check(const vtrain_family *family, const char *golden, const scaled_form *f)
 {
     ref_model m;
     int64_t n;
@@ -222,8 +150,8 @@ static void test_forms(void **state)
 {
     (void)state;
     for (size_t i = 0; i < COUNT(models); i++)
-        for (size_t k = 0; k < COUNT(forms); k++)
-            check(models[i].family, models[i].golden, &forms[k]);
+        for (const scaled_form *f = scaled_forms; f->end; f++)
+            check(models[i].family, models[i].golden, f);
 }
 
 int main(void)
