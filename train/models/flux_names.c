@@ -14,6 +14,8 @@
 #define QKV .ours = { DUAL "attn.to_q", DUAL "attn.to_k", DUAL "attn.to_v" }
 #define TEXT_QKV .ours = { DUAL "attn.add_q_proj", DUAL "attn.add_k_proj", DUAL "attn.add_v_proj" }
 
+#define SINGLE_QKV .ours = { SINGLE "attn.to_q", SINGLE "attn.to_k", SINGLE "attn.to_v" }
+
 #define SWAPPED(half) \
     { "final_layer.adaLN_modulation.1." half, .ours = { "norm_out.linear." half }, \
       .share = { VTRAIN_SWAPPED } }
@@ -76,6 +78,14 @@ const vtrain_rename flux_diffsynth_names[] = {
     { "pooled_text_embedder.2", .ours = { TIMES "text_embedder.linear_2" } },
     { "final_norm_out.linear", .ours = { "norm_out.linear" } },
     { "final_proj_out", .ours = { "proj_out" } },
+    /* XLabs' and USO's processors of attention, and ComfyUI's name of a part of linear1 */
+    { "double_blocks.#.processor.qkv_lora1", QKV },
+    { "double_blocks.#.processor.qkv_lora2", TEXT_QKV },
+    { "double_blocks.#.processor.proj_lora1", .ours = { DUAL "attn.to_out.0" } },
+    { "double_blocks.#.processor.proj_lora2", .ours = { DUAL "attn.to_add_out" } },
+    { "single_blocks.#.processor.qkv_lora", SINGLE_QKV },
+    { "single_blocks.#.processor.proj_lora", .ours = { SINGLE "proj_out" } },
+    { "single_blocks.#.linear1_qkv", SINGLE_QKV },
     { 0 }
 };
 

@@ -16,13 +16,15 @@ enum { MAX_TENSORS = 20000 };    /* a search compares all entries */
 typedef struct entry {
     char *module;                /* without prefix and suffix */
     bool flat;                   /* module has underscores in place of dots */
+    bool second;                 /* of the second of two transformers */
+    bool known;                  /* the transformer has the module, or a part of it */
     unsigned used;               /* a bit for each part that vtrain_lora_get returned */
     int parts;                   /* number of our modules that are fused in this module */
     const vf_view *a, *b, *alpha;
 } entry;
 
 struct vtrain_lora {
-    char *path;
+    char *path, *note;
     vf_safetensors *file;
     const vtrain_rename *renames[2];
     vtrain_lora_alpha alpha;
@@ -37,50 +39,74 @@ struct vtrain_lora {
 
 /* ---- names ---- */
 
-/* Tensors of adapters that are not a product of two matrices. */
+/* Tensors of adapters that are not a product of two matrices. The first row that fits counts. */
 static const struct { const char *word, *what; } others[] = {
     { ".lora_magnitude_vector", "a DoRA" }, { ".dora_scale", "a DoRA" },
-    { ".lokr_", "a LoKr" },                 { ".hada_", "a LoHa" },
-    { ".oft_", "an OFT" },                  { ".lora_mid.", "a LoCon with a middle convolution" },
-    { ".diff", "a change of a whole layer" }, { ".bias", "a change of a bias" },
+    { ".magnitude", "a DoRA" },             { ".lokr_", "a LoKr" },
+    { ".hada_", "a LoHa" },                 { ".oft_", "an OFT" },
+    { ".boft_", "a BOFT" },                 { ".ia3_", "an IA3" },
+    { ".on_input", "an IA3" },              { ".glora_", "a GLoRA" },
+    { ".a1.weight", "a GLoRA" },            { ".lora_mid.", "a LoCon with a middle convolution" },
+    { ".lora_embedding_", "an embedding's LoRA" },
+    { "bundle_emb", "an embedding of words" }, { "emb_params", "an embedding of words" },
+    { ".diff_b", "a change of a bias" },    { ".diff", "a change of a whole layer" },
+    { ".set_weight", "a new layer" },       { ".reshape_weight", "a layer of another shape" },
+    { ".w_norm", "a change of a norm" },    { ".b_norm", "a change of a norm" },
+    { ".bias", "a change of a bias" },      { ".base_layer.", "a model with its LoRA apart" },
+    { ".matrix_A", "a LoRA of SAT" },       { ".matrix_B", "a LoRA of SAT" },
 };
 
 static int no_part(const char *name, vc_err *err)
 {
-    for (size_t i = 0; i < COUNT(others); i++)
-        if (strstr(name, others[i].word))
-            return vc_fail(err, VC_EFORMAT, "tensor \"%s\" belongs to %s, and only products of two "
-                           "matrices are read: fold the file into the transformer with the program "
-                           "that made the file, and give the result as --transformer", name,
-                           others[i].what);
+    const char *bare = vtrain_lora_bare(name);
+    for (size_t i = 0; i < COUNT(others); i++) {
+        const char *at = strstr(bare, others[i].word);
+        /* an ending has no longer word behind it, as ".diff" in ".diffusion" */
+        if (!at || (!strcmp(others[i].word, ".diff") && at[strlen(others[i].word)]))
+            continue;
+        return vc_fail(err, VC_EFORMAT, "tensor \"%s\" belongs to %s, and only products of two "
+                       "matrices are read: fold the file into the transformer with the program "
+                       "that made the file, and give the result as --transformer", name,
+                       others[i].what);
+    }
     return vc_fail(err, VC_EFORMAT, "tensor \"%s\" is not part of a LoRA", name);
 }
 
-static entry *entry_of(vtrain_lora *l, const char *module, bool flat)
+static int no_text(const char *name, vc_err *err)
+{
+    return vc_fail(err, VC_EFORMAT, "tensor \"%s\" is of a text encoder, and here only the "
+                   "transformer has a LoRA; vprep encodes texts without one: write the file again "
+                   "without the tensors whose names begin like this one", name);
+}
+
+static entry *entry_of(vtrain_lora *l, const vtrain_lora_name *n)
 {
     for (int i = 0; i < l->n; i++)
-        if (l->entry[i].flat == flat && !strcmp(l->entry[i].module, module))
+        if (l->entry[i].flat == n->flat && l->entry[i].second == n->second &&
+            !strcmp(l->entry[i].module, n->module))
             return &l->entry[i];
     return NULL;
 }
 
 static int add(vtrain_lora *l, const vf_view *v, vc_err *err)
 {
-    vtrain_lora_part is;
-    bool flat;
-    char *module = vtrain_lora_module(v->name, &is, &flat);
-    if (!is)
+    if (vtrain_lora_is_text(v->name))
+        return no_text(v->name, err);
+    const vtrain_lora_name n = vtrain_lora_module(v->name);
+    if (!n.is)
         return no_part(v->name, err);
-    if (!module)
+    if (!n.module)
         return vc_no_memory(err);
-    entry *e = entry_of(l, module, flat);
+    entry *e = entry_of(l, &n);
     if (e) {
-        free(module);
+        free(n.module);
     } else {
         e = &l->entry[l->n++];
-        *e = (entry){ .module = module, .flat = flat };
+        *e = (entry){ .module = n.module, .flat = n.flat, .second = n.second };
     }
-    const vf_view **slot = is == VTRAIN_PART_A ? &e->a : is == VTRAIN_PART_B ? &e->b : &e->alpha;
+    const vf_view **slot = n.is == VTRAIN_PART_A   ? &e->a
+                           : n.is == VTRAIN_PART_B ? &e->b
+                                                   : &e->alpha;
     if (*slot)
         return vc_fail(err, VC_EFORMAT, "module \"%s\" is in the file twice", e->module);
     *slot = v;
@@ -174,13 +200,41 @@ void vtrain_lora_rename(vtrain_lora *l, const vtrain_rename *first, const vtrain
     l->renames[1] = peer;
 }
 
-int vtrain_lora_check_of(const vtrain_lora *l, const char *transformer, vc_err *err)
+/* Keeps the entries of one transformer where the file has those of two. */
+static int keep_half(vtrain_lora *l, const char *transformer, vc_err *err)
+{
+    const bool second = !strcmp(transformer, "transformer_2");
+    int n = 0, all = l->n;
+    for (int i = 0; i < all; i++)
+        n += l->entry[i].second;
+    if (!n || (second && n == all))
+        return 0;
+    if (n == all)
+        return vc_fail(err, VC_EMISMATCH, "%s has modules of transformer_2 alone (%s), but this "
+                       "run's is %s", l->path, l->entry[0].module, transformer);
+    l->n = 0;
+    for (int i = 0; i < all; i++)
+        if (l->entry[i].second == second)
+            l->entry[l->n++] = l->entry[i];
+        else
+            free(l->entry[i].module);
+    l->note = vc_format("%s holds LoRAs of two transformers: the %d modules of %s are read, the "
+                        "others left out", l->path, l->n, transformer);
+    return l->note ? 0 : vc_no_memory(err);
+}
+
+int vtrain_lora_check_of(vtrain_lora *l, const char *transformer, vc_err *err)
 {
     const char *of = vf_safetensors_meta(l->file, "vlt_transformer");
-    if (!of || !strcmp(of, transformer))
-        return 0;
-    return vc_fail(err, VC_EMISMATCH, "%s was trained for %.40s, but --boundary_type selects %s",
-                   l->path, of, transformer);
+    if (of && strcmp(of, transformer))
+        return vc_fail(err, VC_EMISMATCH, "%s was trained for %.40s, but --boundary_type selects "
+                       "%s", l->path, of, transformer);
+    return keep_half(l, transformer, err);
+}
+
+const char *vtrain_lora_note(const vtrain_lora *l)
+{
+    return l->note;
 }
 
 void vtrain_lora_close(vtrain_lora *l)
@@ -195,6 +249,7 @@ void vtrain_lora_close(vtrain_lora *l)
     free(l->merged);
     vtrain_lora_alpha_close(&l->alpha);
     vf_safetensors_close(l->file);
+    free(l->note);
     free(l->path);
     free(l);
 }
@@ -269,16 +324,19 @@ static int find_entry(vtrain_lora *l, const char *module, entry **e, vtrain_rena
     *r = (vtrain_renamed){ .parts = 1 };
     int rc = find_name(l, module, e, err);
     for (int k = 0; k < 2 && !rc; k++) {
-        vtrain_renamed at;
-        const entry *before = *e;
-        rc = vtrain_rename_find(&at, l->renames[k], module, err);
-        if (!rc && at.row)
-            rc = find_name(l, at.theirs, e, err);
-        if (!rc && at.row && at.row->comfyui)
-            rc = find_name(l, at.row->comfyui, e, err);
-        if (!rc && *e != before)
-            *r = at;
-        free(at.theirs);
+        vtrain_renamed at = { 0 };
+        const vtrain_rename *rows = l->renames[k];
+        for (; !rc && rows; rows = at.row ? at.row + 1 : NULL) {
+            const entry *before = *e;
+            rc = vtrain_rename_find(&at, rows, module, err);
+            if (!rc && at.row)
+                rc = find_name(l, at.theirs, e, err);
+            if (!rc && at.row && at.row->comfyui)
+                rc = find_name(l, at.row->comfyui, e, err);
+            if (!rc && *e != before)
+                *r = at;
+            free(at.theirs);
+        }
     }
     return rc;
 }
@@ -298,34 +356,71 @@ static int take_rows(const vtrain_lora *l, const entry *e, const vtrain_renamed 
     return 0;
 }
 
+/* Sets *p to the pair of a module, and *e to its entry. */
+static int get_pair(vtrain_lora *l, const char *module, vtrain_lora_pair *p, entry **e,
+                    vc_err *err)
+{
+    vtrain_renamed r;
+    int rc = find_entry(l, module, e, &r, err);
+    if (!rc && !*e)
+        rc = vc_fail(err, VC_ENOENT, "%s: no module \"%s\"", l->path, module);
+    if (!rc)
+        rc = check_pair(l, *e, err);
+    if (rc)
+        return rc;
+    (*e)->parts = r.parts;
+    *p = (vtrain_lora_pair){ .a = *(*e)->a, .b = *(*e)->b, .scale = scale_of(l, *e, module),
+                             .part = r.part, .parts = r.parts };
+    double trained = l->alpha.trained;
+    p->trained = isnan(trained) ? p->scale : trained / (double)p->a.dim[0];
+    return r.parts > 1 ? take_rows(l, *e, &r, &p->b, err) : 0;
+}
+
 int vtrain_lora_get(vtrain_lora *l, const char *module, vtrain_lora_pair *p, vc_err *err)
 {
     entry *e;
-    vtrain_renamed r;
-    int rc = find_entry(l, module, &e, &r, err);
-    if (!rc && !e)
-        rc = vc_fail(err, VC_ENOENT, "%s: no module \"%s\"", l->path, module);
+    int rc = get_pair(l, module, p, &e, err);
     if (!rc)
-        rc = check_pair(l, e, err);
-    if (rc)
-        return rc;
-    e->used |= 1u << r.part;
-    e->parts = r.parts;
-    *p = (vtrain_lora_pair){ .a = *e->a, .b = *e->b, .scale = scale_of(l, e, module),
-                             .part = r.part, .parts = r.parts };
-    double trained = l->alpha.trained;
-    p->trained = isnan(trained) ? p->scale : trained / (double)e->a->dim[0];
-    return r.parts > 1 ? take_rows(l, e, &r, &p->b, err) : 0;
+        e->used |= 1u << p->part;
+    return rc;
 }
 
-int vtrain_lora_all_used(const vtrain_lora *l, vc_err *err)
+/* Marks the entries that belong to modules of p. */
+static int mark_known(vtrain_lora *l, vt_params *p, vc_err *err)
 {
-    for (int i = 0; i < l->n; i++)
-        if (!l->entry[i].used || l->entry[i].used != (1u << l->entry[i].parts) - 1)
-            return vc_fail(err, VC_EMISMATCH, "%s: module \"%s\" is not a linear of this "
-                           "transformer, or --target_name does not match this module", l->path,
-                           l->entry[i].module);
-    return 0;
+    int rc = 0;
+    for (int i = 0; p && !rc && i < vt_params_count(p); i++) {
+        const vt_param *x = vt_params_at(p, i);
+        entry *e = NULL;
+        vtrain_renamed r;
+        if (x->module && x->t == x->lin->w)
+            rc = find_entry(l, x->module, &e, &r, err);
+        if (e)
+            e->known = true;
+    }
+    return rc;
+}
+
+int vtrain_lora_all_used(vtrain_lora *l, vt_params *p, vc_err *err)
+{
+    const entry *e = l->entry;
+    while (e < l->entry + l->n && e->used && e->used == (1u << e->parts) - 1)
+        e++;
+    if (e == l->entry + l->n)
+        return 0;
+    int rc = mark_known(l, p, err);
+    if (rc)
+        return rc;
+    if (e->used)
+        return vc_fail(err, VC_EMISMATCH, "%s: module \"%s\" is %d modules of this transformer in "
+                       "one, of which --target_name matches some: leave --target_name out, or "
+                       "match all", l->path, e->module, e->parts);
+    if (e->known)
+        return vc_fail(err, VC_EMISMATCH, "%s: --target_name does not match module \"%s\" of the "
+                       "file: leave --target_name out, so that the file's modules are trained",
+                       l->path, e->module);
+    return vc_fail(err, VC_EMISMATCH, "%s: module \"%s\" is none of this transformer's linears and "
+                   "convolutions: the file is of another model", l->path, e->module);
 }
 
 /* ---- folding in ---- */
@@ -597,5 +692,5 @@ int vtrain_lora_load(vt_params *p, vtrain_lora *l, int model, vc_err *err)
         if (rc)
             return vc_context(err, rc, "%s", l->path);
     }
-    return vtrain_lora_all_used(l, err);
+    return vtrain_lora_all_used(l, p, err);
 }

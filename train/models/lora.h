@@ -14,12 +14,14 @@
  * Files. diffusers' pytorch_lora_weights.safetensors (written by export.h) has
  * `transformer.<module>.lora_A.weight` [r,in] and `.lora_B.weight` [out,r] (of a convolution
  * [r,in,kernel] and [out,r,1,1]), and in __metadata__ lora_adapter_metadata with transformer.r,
- * .lora_alpha and .target_modules. All layouts in use are read: names with any of the prefixes
- * `transformer.`, `diffusion_model.`, `base_model.model.` and `pipe.dit.`, or without a prefix;
- * `.lora_A[.ADAPTER].weight` or `.lora_down.weight`, either with a scalar `.alpha`; `lora_unet_`
- * and `lora_unet__` names with underscores; any float type, and each module with its own rank.
+ * .lora_alpha and .target_modules. All layouts in use are read (tables in lora_names.c): names with
+ * prefixes (`transformer.`, `diffusion_model.`, `model.diffusion_model.`, `unet.`, `pipe.dit.`,
+ * `base_model.model.`, ...) or without one; `.lora_A[.ADAPTER].weight`, `.lora_down.weight` and
+ * other words, each with or without a scalar `.alpha`; `lora_unet_`, `lora_unet__`,
+ * `lora_transformer_` and `lycoris_` names with underscores; any float type, and each module with
+ * its own rank. `transformer_2.` and `pipe.dit2.` are the second of a model's two transformers.
  * The pair's own alpha comes before the metadata's (lora_alpha.h); without both, alpha is the rank.
- * Tensors of other adapters (a DoRA, a LoKr, a bias) are an error. */
+ * Tensors of other adapters (a DoRA, a LoKr, a bias) and of text encoders are an error. */
 #ifndef TRAIN_MODELS_LORA_H
 #define TRAIN_MODELS_LORA_H
 
@@ -57,14 +59,17 @@ int vtrain_lora_open(vtrain_lora **out, const char *path, vc_err *err);
  * of our modules gets its rows of a fused module's B. The tables outlive l. */
 void vtrain_lora_rename(vtrain_lora *l, const vtrain_rename *first, const vtrain_rename *peer);
 void vtrain_lora_close(vtrain_lora *l);
-/* VC_EMISMATCH: the file was trained for the other of a model's two transformers. */
-int vtrain_lora_check_of(const vtrain_lora *l, const char *transformer, vc_err *err);
+/* Of a file with the LoRAs of both of a model's transformers, only those of this one are left.
+ * VC_EMISMATCH: the file was trained for the other one alone. */
+int vtrain_lora_check_of(vtrain_lora *l, const char *transformer, vc_err *err);
+/* A line for the user about what of the file is not read, or NULL. */
+const char *vtrain_lora_note(const vtrain_lora *l);
 /* Sets *p to the pair of a module; the shapes of its halves fit each other. Its views last as long
  * as l. VC_ENOENT: the file has no such module. */
 int vtrain_lora_get(vtrain_lora *l, const char *module, vtrain_lora_pair *p, vc_err *err);
 /* VC_EMISMATCH: vtrain_lora_get was not called for all parts of a module of the file; the message
- * names the first such module. */
-int vtrain_lora_all_used(const vtrain_lora *l, vc_err *err);
+ * names the first such module, and says whether the transformer p (NULL: any) has it. */
+int vtrain_lora_all_used(vtrain_lora *l, vt_params *p, vc_err *err);
 
 /* Adds scale * b a to w [out,in]: each row is summed in f64 and rounded to f32 once. */
 void vtrain_lora_merge(float *w, int64_t out, int64_t in, const float *a, const float *b,

@@ -110,45 +110,80 @@ const vtrain_naming vtrain_comfyui = {
 
 /* ---- names that are read ---- */
 
+/* What stands between the module and "weight", where the name of an adapter ("default") may follow,
+ * or at the end of the name. */
 static const struct { const char *word; vtrain_lora_part is; } halves[] = {
-    { ".lora_A.", VTRAIN_PART_A }, { ".lora_down.", VTRAIN_PART_A },
-    { ".lora_B.", VTRAIN_PART_B }, { ".lora_up.", VTRAIN_PART_B },
+    { ".lora_A", VTRAIN_PART_A },       { ".lora_down", VTRAIN_PART_A },
+    { ".lora_B", VTRAIN_PART_B },       { ".lora_up", VTRAIN_PART_B },
+    { ".lora.down", VTRAIN_PART_A },    { ".lora.up", VTRAIN_PART_B },
+    { ".lora_linear_layer.down", VTRAIN_PART_A },
+    { ".lora_linear_layer.up", VTRAIN_PART_B },
 };
-static const struct { const char *prefix; bool flat; } prefixes[] = {
-    { "base_model.model.", false }, { "pipe.dit.", false }, { "transformer.", false },
-    { "diffusion_model.", false },
-    { "lora_unet__", true }, { "lora_unet_", true },
+/* Layers of an attention's processor, which have the LoRA's name themselves (XLabs):
+ * "double_blocks.0.processor.qkv_lora1.down.weight". */
+static const struct { const char *end; vtrain_lora_part is; } layers[] = {
+    { ".down.weight", VTRAIN_PART_A }, { ".up.weight", VTRAIN_PART_B },
 };
-/* The part of a tensor by the end of its name; *module is the length of the name before the part.
- * The name of an adapter ("default") may stand between the half's name and "weight". */
+static const struct { const char *prefix; bool flat, second; } prefixes[] = {
+    { "base_model.model.", false, false }, { "pipe.dit.", false, false },
+    { "pipe.dit2.", false, true },         { "transformer.", false, false },
+    { "transformer_2.", false, true },     { "model.diffusion_model.", false, false },
+    { "diffusion_model.", false, false },  { "unet.", false, false },
+    { "dit.", false, false },              { "dit2.", false, true },
+    { "module.", false, false },           { "_orig_mod.", false, false },
+    { "lora_unet__", true, false },        { "lora_unet_", true, false },
+    { "lora_transformer_", true, false },  { "lycoris_", true, false },
+};
+static const char *const texts[] = {
+    "lora_te_", "lora_te1_", "lora_te2_", "lora_te3_", "lora_te4_", "lora_prior_te_",
+    "text_encoder.", "text_encoder_2.", "text_encoder_3.", "text_encoders.", "text_encoder_", "te.",
+    "te1.", "te2.", "conditioner.", "cond_stage_model.", "clip_l.", "clip_g.", "t5xxl.",
+};
+
+static bool ends_with(const char *name, const char *end, size_t *before)
+{
+    const size_t n = strlen(name), e = strlen(end);
+    *before = n > e ? n - e : 0;
+    return *before && !strcmp(name + *before, end);
+}
+
+/* Whether the rest of a name, behind a half's word, is that of its tensor. */
+static bool is_tensor(const char *rest)
+{
+    if (*rest != '.')
+        return !*rest;
+    const char *dot = strchr(rest + 1, '.');
+    return !strcmp(dot ? dot + 1 : rest + 1, "weight");
+}
+
+/* The part of a tensor by the end of its name; *module is the length of the name before the
+ * part. */
 static vtrain_lora_part part_of(const char *name, size_t *module)
 {
-    static const char alpha[] = ".alpha";
-    size_t n = strlen(name), a = sizeof alpha - 1;
-    *module = n > a ? n - a : 0;
-    if (*module && !strcmp(name + *module, alpha))
+    if (ends_with(name, ".alpha", module))
         return VTRAIN_PART_ALPHA;
     for (size_t i = 0; i < COUNT(halves); i++) {
         const char *at = strstr(name, halves[i].word);
-        if (!at || at == name)
+        if (!at || at == name || !is_tensor(at + strlen(halves[i].word)))
             continue;
-        const char *rest = at + strlen(halves[i].word), *dot = strchr(rest, '.');
         *module = (size_t)(at - name);
-        if (!strcmp(dot ? dot + 1 : rest, "weight"))
-            return halves[i].is;
+        return halves[i].is;
     }
+    for (size_t i = 0; i < COUNT(layers); i++)
+        if (ends_with(name, layers[i].end, module)) {
+            const char *last = memrchr(name, '.', *module);
+            const char *lora = strstr(last ? last : name, "_lora");
+            return lora && lora < name + *module ? layers[i].is : VTRAIN_PART_NONE;
+        }
     return VTRAIN_PART_NONE;
 }
 
-char *vtrain_lora_module(const char *name, vtrain_lora_part *is, bool *flat)
+/* Skips prefixes, which may follow each other, before the name's first n characters end. */
+static const char *skip_prefixes(const char *name, size_t n, bool *flat, bool *second)
 {
-    size_t n;
-    *flat = false;
-    *is = part_of(name, &n);
-    if (!*is)
-        return NULL;
-    for (size_t i = 0; i < COUNT(prefixes) && !*flat;) {     /* prefixes may follow each other */
-        size_t p = strlen(prefixes[i].prefix);
+    *flat = *second = false;
+    for (size_t i = 0; i < COUNT(prefixes) && !*flat;) {
+        const size_t p = strlen(prefixes[i].prefix);
         if (n <= p || strncmp(name, prefixes[i].prefix, p)) {
             i++;
             continue;
@@ -156,9 +191,35 @@ char *vtrain_lora_module(const char *name, vtrain_lora_part *is, bool *flat)
         name += p;
         n -= p;
         *flat = prefixes[i].flat;
+        *second |= prefixes[i].second;
         i = 0;
     }
-    return strndup(name, n);
+    return name;
+}
+
+vtrain_lora_name vtrain_lora_module(const char *name)
+{
+    size_t n;
+    vtrain_lora_name out = { .is = part_of(name, &n) };
+    if (!out.is)
+        return out;
+    const char *bare = skip_prefixes(name, n, &out.flat, &out.second);
+    out.module = strndup(bare, n - (size_t)(bare - name));
+    return out;
+}
+
+bool vtrain_lora_is_text(const char *name)
+{
+    bool is = false;
+    for (size_t i = 0; !is && i < COUNT(texts); i++)
+        is = !strncmp(name, texts[i], strlen(texts[i]));
+    return is;
+}
+
+const char *vtrain_lora_bare(const char *name)
+{
+    bool flat, second;
+    return skip_prefixes(name, strlen(name), &flat, &second);
 }
 
 bool vtrain_lora_same_module(const char *read, bool flat, const char *module)

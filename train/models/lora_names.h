@@ -70,10 +70,19 @@ extern const vtrain_naming vtrain_kohya, vtrain_kohya_diffusers, vtrain_kohya_sc
 typedef enum {
     VTRAIN_PART_NONE, VTRAIN_PART_A, VTRAIN_PART_B, VTRAIN_PART_ALPHA
 } vtrain_lora_part;
-/* Splits the name of a tensor, in any naming in use, into its module, malloc'ed, and its part *is.
- * NULL: the name does not belong to a LoRA (*is is VTRAIN_PART_NONE), or memory is out. *flat: the
- * module has underscores in place of dots. */
-char *vtrain_lora_module(const char *tensor, vtrain_lora_part *is, bool *flat);
+typedef struct vtrain_lora_name {
+    vtrain_lora_part is;                      /* NONE: the name does not belong to a LoRA */
+    char *module;                             /* malloc'ed; NULL where `is` is NONE, or memory is
+                                               * out */
+    bool flat;                                /* it has underscores in place of dots */
+    bool second;                              /* its prefix names the second of two transformers */
+} vtrain_lora_name;
+/* Splits the name of a tensor, in any naming in use, into its module and its part. */
+vtrain_lora_name vtrain_lora_module(const char *tensor);
+/* Returns true if the name is that of a text encoder's tensor. */
+bool vtrain_lora_is_text(const char *tensor);
+/* Returns the name behind its prefixes: a pointer into it. */
+const char *vtrain_lora_bare(const char *tensor);
 /* Returns true if the name `read` of a file is the name of our module. */
 bool vtrain_lora_same_module(const char *read, bool flat, const char *module);
 

@@ -250,7 +250,7 @@ int vtrain_weights_check(const vtrain_weights *w, vt_params *p, vc_err *err)
 {
     int rc = w->names ? all_renamed(w, p, err) : vf_model_all_bound(w->file, p, w->spare, err);
     if (!rc && w->preset)
-        rc = vc_context(err, vtrain_lora_all_used(w->preset, err), "--preset_lora_path");
+        rc = vc_context(err, vtrain_lora_all_used(w->preset, p, err), "--preset_lora_path");
     return rc;
 }
 

@@ -101,7 +101,7 @@ void ref_check_names(const vtrain_family *family, const char *golden, int module
             found++;
         }
         assert_int_equal(found, modules);
-        assert_ok(vtrain_lora_all_used(l, &err), &err);
+        assert_ok(vtrain_lora_all_used(l, NULL, &err), &err);
         vtrain_lora_close(l);
     }
     vf_safetensors_close(f);

@@ -107,7 +107,7 @@ static void same_merge(const vf_safetensors *golden, const vf_safetensors *base,
         free(want_name);
     }
     assert_int_equal(changed, cJSON_GetObjectItem(c, "pairs")->valueint);
-    if (vtrain_lora_all_used(l, &err))
+    if (vtrain_lora_all_used(l, NULL, &err))
         fail_msg("%s: %s", c->string, err.text);
     vtrain_lora_close(l);
     free(path);

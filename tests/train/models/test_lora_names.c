@@ -186,11 +186,11 @@ static void written_and_read(void **state)
             assert_int_equal(vtrain_lora_get(l, table[1].name, &p, NULL), VC_ENOENT);
             vtrain_lora_rename(l, renames, NULL);
             for (int k = 0; k < MODULES; k++) {
-                bool whole = vtrain_lora_all_used(l, NULL) == 0;
+                bool whole = vtrain_lora_all_used(l, NULL, NULL) == 0;
                 assert_false(whole);                             /* true after the last module */
                 same_product(l, &m.lin[k], table[k].name);
             }
-            if (vtrain_lora_all_used(l, &err))
+            if (vtrain_lora_all_used(l, NULL, &err))
                 fail_msg("%s", err.text);
             vtrain_lora_close(l);
             free(path);
@@ -252,10 +252,10 @@ static void authors_names_are_read(void **state)
             assert_memory_equal(p.a.data, a_values, sizeof a_values);
             if (k == 4)
                 break;
-            assert_int_equal(vtrain_lora_all_used(l, &err), VC_EMISMATCH);
+            assert_int_equal(vtrain_lora_all_used(l, NULL, &err), VC_EMISMATCH);
             assert_non_null(strstr(err.text, "linear1"));
         }
-        assert_int_equal(vtrain_lora_all_used(l, &err), 0);
+        assert_int_equal(vtrain_lora_all_used(l, NULL, &err), 0);
         vtrain_lora_close(l);
     }
 }

@@ -155,9 +155,9 @@ static void test_layouts(void **state)
         assert_ok(vtrain_lora_open(&l, i % 2 ? path : dir, &err), &err);
         assert_int_equal(vtrain_lora_get(l, "transformer_blocks.0.attn1.to_q", &p, &err),
                          VC_ENOENT);
-        assert_int_equal(vtrain_lora_all_used(l, &err), VC_EMISMATCH);
+        assert_int_equal(vtrain_lora_all_used(l, NULL, &err), VC_EMISMATCH);
         assert_ok(vtrain_lora_get(l, MODULE, &p, &err), &err);
-        assert_int_equal(vtrain_lora_all_used(l, &err), 0);
+        assert_int_equal(vtrain_lora_all_used(l, NULL, &err), 0);
         assert_true(p.scale == layouts[i].scale);
         assert_int_equal(p.a.dim[0], RANK);
         assert_int_equal(p.b.dim[0], OUT);
