@@ -340,6 +340,7 @@ static vt_tensor *hunyuan_head(vt_ctx *g, void *model, const vtrain_in *in, vt_t
 const vtrain_family vtrain_hunyuan = {
     .class_name = "HunyuanVideoTransformer3DModel",
     .text_args = { "encoder_hidden_states" }, .lora_names = hunyuan_names,
+    .peer_names = hunyuan_comfyui_names,
     .first_class = "HunyuanVideo", .convert = hunyuan_convert,
     .kohya = &vtrain_kohya_diffusers,
     .size = sizeof(hunyuan), .weights = offsetof(hunyuan, w), .table = model_table,

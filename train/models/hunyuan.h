@@ -9,7 +9,8 @@
 /* Makes config.json of a file of Tencent's: vtrain_family.convert. */
 int hunyuan_convert(cJSON **config, const cJSON *theirs, const vt_source *src, vc_err *err);
 
-/* The names of modules that Tencent gave them, which ComfyUI and musubi-tuner use. */
-extern const vtrain_rename hunyuan_names[];
+/* The names of modules that Tencent gave them, which musubi-tuner uses, and those that ComfyUI
+ * gives them. */
+extern const vtrain_rename hunyuan_names[], hunyuan_comfyui_names[];
 
 #endif

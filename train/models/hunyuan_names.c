@@ -81,6 +81,32 @@ const vtrain_rename hunyuan_names[] = {
     { 0 }
 };
 
+/* The names that ComfyUI gives the modules. Others, such as linear1, have Tencent's. */
+const vtrain_rename hunyuan_comfyui_names[] = {
+    { "double_blocks.#.img_attn.qkv",
+      .ours = { DUAL_OURS "attn.to_q", DUAL_OURS "attn.to_k", DUAL_OURS "attn.to_v" } },
+    { "double_blocks.#.txt_attn.qkv",
+      .ours = { DUAL_OURS "attn.add_q_proj", DUAL_OURS "attn.add_k_proj",
+                DUAL_OURS "attn.add_v_proj" } },
+    { "double_blocks.#.img_attn.proj", .ours = { DUAL_OURS "attn.to_out.0" } },
+    { "double_blocks.#.txt_attn.proj", .ours = { DUAL_OURS "attn.to_add_out" } },
+    { "double_blocks.#.img_mod.lin", .ours = { DUAL_OURS "norm1.linear" } },
+    { "double_blocks.#.txt_mod.lin", .ours = { DUAL_OURS "norm1_context.linear" } },
+    { "double_blocks.#.img_mlp.0", .ours = { DUAL_OURS "ff.net.0.proj" } },
+    { "double_blocks.#.img_mlp.2", .ours = { DUAL_OURS "ff.net.2" } },
+    { "double_blocks.#.txt_mlp.0", .ours = { DUAL_OURS "ff_context.net.0.proj" } },
+    { "double_blocks.#.txt_mlp.2", .ours = { DUAL_OURS "ff_context.net.2" } },
+    { "single_blocks.#.modulation.lin", .ours = { SINGLE_OURS "norm.linear" } },
+    { "single_blocks.#.linear1_qkv",
+      .ours = { SINGLE_OURS "attn.to_q", SINGLE_OURS "attn.to_k", SINGLE_OURS "attn.to_v" } },
+    { REFINER_THEIRS "self_attn.qkv",
+      .ours = { REFINER_OURS "attn.to_q", REFINER_OURS "attn.to_k", REFINER_OURS "attn.to_v" } },
+    { REFINER_THEIRS "self_attn.proj", .ours = { REFINER_OURS "attn.to_out.0" } },
+    { REFINER_THEIRS "mlp.0", .ours = { REFINER_OURS "ff.net.0.proj" } },
+    { REFINER_THEIRS "mlp.2", .ours = { REFINER_OURS "ff.net.2" } },
+    { 0 }
+};
+
 /* ---- a file of Tencent's ---- */
 
 /* The released files have no config.json: all facts are in sizes. A file of 16 channels that was

@@ -37,37 +37,46 @@ static const struct naming {
     const char *prefix, *a, *b;
     bool flat, theirs, peer, alpha;
     const char *transformer;
+    const char *from;                        /* the first row of the other table that is used;
+                                              * modules without a row are left out */
 } namings[] = {
 #define PEFT ".lora_A.weight", ".lora_B.weight"
 #define NAMED ".lora_A.default.weight", ".lora_B.default.weight"
 #define KOHYA ".lora_down.weight", ".lora_up.weight"
-    { "transformer.", PEFT, false, false, false, false, NULL },              /* diffusers */
-    { "transformer.", KOHYA, false, false, false, true, NULL },
-    { "transformer.", ".lora_A", ".lora_B", false, false, false, false, NULL },
-    { "transformer.", ".lora.down.weight", ".lora.up.weight", false, false, false, false, NULL },
-    { "", PEFT, false, false, false, false, NULL },                          /* VideoX-Fun */
-    { "base_model.model.", PEFT, false, false, false, false, NULL },         /* PEFT */
-    { "base_model.model.", NAMED, false, false, false, false, NULL },
-    { "transformer.base_model.model.", PEFT, false, false, false, false, NULL },
-    { "", NAMED, false, true, false, false, NULL },                          /* DiffSynth-Studio */
-    { "pipe.dit.", NAMED, false, true, true, false, NULL },
-    { "module.", PEFT, false, false, false, false, NULL },
-    { "_orig_mod.", PEFT, false, false, false, false, NULL },
-    { "dit.", PEFT, false, true, false, false, NULL },
-    { "unet.", PEFT, false, false, false, false, NULL },
-    { "unet.base_model.model.", PEFT, false, false, false, false, NULL },
-    { "diffusion_model.", PEFT, false, true, false, false, NULL },           /* diffusion-pipe */
-    { "diffusion_model.", KOHYA, false, true, false, true, NULL },           /* ComfyUI */
-    { "model.diffusion_model.", PEFT, false, true, false, false, NULL },
-    { "lora_unet_", KOHYA, true, true, false, true, NULL },                  /* musubi-tuner, kohya */
-    { "lora_unet__", KOHYA, true, true, false, true, NULL },                 /* VideoX-Fun */
-    { "lora_unet__", KOHYA, true, false, false, true, NULL },
-    { "lora_transformer_", KOHYA, true, false, false, true, NULL },          /* OneTrainer */
-    { "lora_transformer_", KOHYA, true, true, false, true, NULL },
-    { "lycoris_", KOHYA, true, false, false, true, NULL },                   /* SimpleTuner */
-    { "transformer_2.", PEFT, false, false, false, false, "transformer_2" },
-    { "transformer_2.", KOHYA, false, true, false, true, "transformer_2" },
-    { "pipe.dit2.", NAMED, false, true, false, false, "transformer_2" },
+    { "transformer.", PEFT, false, false, false, false, NULL, NULL },              /* diffusers */
+    { "transformer.", KOHYA, false, false, false, true, NULL, NULL },
+    { "transformer.", ".lora_A", ".lora_B", false, false, false, false, NULL, NULL },
+    { "transformer.", ".lora.down.weight", ".lora.up.weight", false, false, false, false, NULL, NULL },
+    { "", PEFT, false, false, false, false, NULL, NULL },                          /* VideoX-Fun */
+    { "base_model.model.", PEFT, false, false, false, false, NULL, NULL },         /* PEFT */
+    { "base_model.model.", NAMED, false, false, false, false, NULL, NULL },
+    { "transformer.base_model.model.", PEFT, false, false, false, false, NULL, NULL },
+    { "", NAMED, false, true, false, false, NULL, NULL },                          /* DiffSynth-Studio */
+    { "pipe.dit.", NAMED, false, true, true, false, NULL, NULL },
+    { "module.", PEFT, false, false, false, false, NULL, NULL },
+    { "_orig_mod.", PEFT, false, false, false, false, NULL, NULL },
+    { "dit.", PEFT, false, true, false, false, NULL, NULL },
+    { "unet.", PEFT, false, false, false, false, NULL, NULL },
+    { "unet.base_model.model.", PEFT, false, false, false, false, NULL, NULL },
+    { "diffusion_model.", PEFT, false, true, false, false, NULL, NULL },           /* diffusion-pipe */
+    { "diffusion_model.", KOHYA, false, true, false, true, NULL, NULL },           /* ComfyUI */
+    { "diffusion_model.", KOHYA, false, true, true, true, NULL, NULL },
+    { "model.diffusion_model.", PEFT, false, true, false, false, NULL, NULL },
+    { "lora_unet_", KOHYA, true, true, false, true, NULL, NULL },                  /* musubi-tuner, kohya */
+    { "lora_unet__", KOHYA, true, true, false, true, NULL, NULL },                 /* VideoX-Fun */
+    { "lora_unet__", KOHYA, true, false, false, true, NULL, NULL },
+    { "lora_transformer_", KOHYA, true, false, false, true, NULL, NULL },          /* OneTrainer */
+    { "lora_transformer_", KOHYA, true, true, false, true, NULL, NULL },
+    { "lycoris_", KOHYA, true, false, false, true, NULL, NULL },                   /* SimpleTuner */
+    { "transformer_2.", PEFT, false, false, false, false, "transformer_2", NULL },
+    { "transformer_2.", KOHYA, false, true, false, true, "transformer_2", NULL },
+    { "pipe.dit2.", NAMED, false, true, false, false, "transformer_2", NULL },
+};
+
+/* XLabs' layers of attention's processors. */
+static const struct naming processors = {
+    "", ".down.weight", ".up.weight", false, false, true, false, NULL,
+    "double_blocks.#.processor.qkv_lora1"
 };
 
 static float value(size_t i) { return sinf((float)(i % 1013) * 0.7f); }
@@ -117,7 +126,7 @@ static void add_module(making *m, const struct naming *how, const vtrain_rename 
     vc_err err = { 0 };
     int64_t in = 0, rows = rows_of(file, module, &in);
     assert_ok(vtrain_rename_find(&r, table, module, &err), &err);
-    if (!r.part) {
+    if (!r.part && (r.row || !how->from)) {
         for (int i = 1; i < r.parts; i++) {
             char *other = vtrain_rename_sibling(&r, i);
             rows += rows_of(file, other, &in);
@@ -164,6 +173,10 @@ static void check_weight(const making *m, const struct naming *how, const vtrain
     const int64_t out = w->dim[0], in = w->dim[1];
     assert_ok(vtrain_rename_find(&r, table, module, &err), &err);
     const char *name = r.row ? r.theirs : module;
+    if (!r.row && how->from) {
+        assert_ptr_equal(got->data, w->data);
+        return;
+    }
     const float *a = made(m, how, name, how->a)->data, *b;
     const vf_view *up = made(m, how, name, how->b);
     int64_t first = 0, rows = out;
@@ -186,6 +199,8 @@ static void check(const struct model *model, const struct naming *how)
     const char *dir = golden_tmp(model->golden);
     const vtrain_rename *table = how->peer && model->family->peer_names ? model->family->peer_names
                                : how->theirs ? model->family->lora_names : NULL;
+    while (how->from && strcmp(table->theirs, how->from))
+        table++;
     making *m = calloc(1, sizeof *m);
     vf_model *file;
     vtrain_lora *l;
@@ -236,10 +251,88 @@ static void test_namings(void **state)
     for (size_t i = 0; i < COUNT(models); i++)
         for (size_t k = 0; k < COUNT(namings); k++)
             check(&models[i], &namings[k]);
+    check(&models[COUNT(models) - 1], &processors);
+}
+
+/* ---- two transformers in a file ---- */
+
+static void test_halves(void **state)
+{
+    static const float one[2] = { 1, 2 }, two[2] = { 3, 4 };
+    const vf_view v[] = {
+        { "transformer.a.lora_A.weight", VC_F32, 2, { 1, 2 }, one, 8 },
+        { "transformer.a.lora_B.weight", VC_F32, 2, { 2, 1 }, one, 8 },
+        { "transformer_2.a.lora_A.weight", VC_F32, 2, { 1, 2 }, two, 8 },
+        { "transformer_2.a.lora_B.weight", VC_F32, 2, { 2, 1 }, two, 8 },
+    };
+    char *path = vc_path_join(golden_tmp("halves"), "x.safetensors");
+    vtrain_lora *l;
+    vtrain_lora_pair p;
+    vc_err err = { 0 };
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        const char *of = i ? "transformer_2" : "transformer";
+        assert_ok(vf_safetensors_write(path, v, 4, NULL, 0, &err) ||
+                  vtrain_lora_open(&l, path, &err) || vtrain_lora_check_of(l, of, &err) ||
+                  vtrain_lora_get(l, "a", &p, &err), &err);
+        assert_memory_equal(p.a.data, i ? two : one, 8);
+        assert_non_null(strstr(vtrain_lora_note(l), of));
+        assert_ok(vtrain_lora_all_used(l, NULL, &err), &err);
+        vtrain_lora_close(l);
+    }
+    assert_ok(vf_safetensors_write(path, v + 2, 2, NULL, 0, &err) ||
+              vtrain_lora_open(&l, path, &err), &err);
+    assert_fails(vtrain_lora_check_of(l, "transformer", &err), VC_EMISMATCH, &err,
+                 "has modules of transformer_2 alone");
+    vtrain_lora_close(l);
+    free(path);
+}
+
+/* ---- other adapters ---- */
+
+static const struct { const char *tensor, *says; } refused[] = {
+    { "lora_te1_text_model_encoder_layers_0_mlp_fc1.lora_down.weight", "is of a text encoder" },
+    { "lora_te_x.alpha", "is of a text encoder" },
+    { "text_encoder.text_model.encoder.layers.0.mlp.fc1.lora_A.weight", "is of a text encoder" },
+    { "text_encoders.t5xxl.x.lora_up.weight", "is of a text encoder" },
+    { "transformer.a.lora_magnitude_vector.default.weight", "a DoRA" },
+    { "lora_unet_a.dora_scale", "a DoRA" },
+    { "model.diffusion_model.a.lokr_w1", "a LoKr" },
+    { "lycoris_a.lokr_w1_a", "a LoKr" },
+    { "lycoris_a.hada_w2_b", "a LoHa" },
+    { "diffusion_model.a.diff", "a change of a whole layer" },
+    { "model.diffusion_model.a.diff_b", "a change of a bias" },
+    { "lora_unet_a.w_norm", "a change of a norm" },
+    { "img_in.lora_B.bias", "a change of a bias" },
+    { "diffusion_model.img_in.reshape_weight", "another shape" },
+    { "lora_unet_a.oft_blocks", "an OFT" },
+    { "lora_unet_a.lora_mid.weight", "a middle convolution" },
+    { "bundle_emb.x.t5_out", "an embedding" },
+    { "transformer.layers.0.attention.query_key_value.matrix_A.0", "SAT" },
+    { "model.diffusion_model.blocks.0.weight", "is not part of a LoRA" },
+    { "module.a.weight", "is not part of a LoRA" },
+};
+
+static void test_refused(void **state)
+{
+    char *path = vc_path_join(golden_tmp("refused"), "x.safetensors");
+    (void)state;
+    for (size_t i = 0; i < COUNT(refused); i++) {
+        static const float one[4] = { 1, 1, 1, 1 };
+        const vf_view v = { refused[i].tensor, VC_F32, 2, { 2, 2 }, one, sizeof one };
+        vtrain_lora *l;
+        vc_err err = { 0 };
+        assert_ok(vf_safetensors_write(path, &v, 1, NULL, 0, &err), &err);
+        assert_fails(vtrain_lora_open(&l, path, &err), VC_EFORMAT, &err, refused[i].says);
+        assert_says(&err, refused[i].tensor);
+    }
+    free(path);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_namings) };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_namings), cmocka_unit_test(test_halves), cmocka_unit_test(test_refused),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
