@@ -448,6 +448,8 @@ static int open_run(vtrain *t, vc_flags *set, vc_err *err)
         rc = open_device(t, err);
     if (!rc)
         rc = vtrain_load_model(t, err);
+    if (!rc)
+        rc = vtrain_adopt_lora(t, set, err);
     if (rc)
         return rc;
     rc = describe_settings(t, builtin, err);
@@ -503,6 +505,8 @@ static void close_run(vtrain *t)
     vtrain_dist_close(t->dist);
     vtrain_sequence_close(t->sequence);
     vtrain_targets_close(t->targets);
+    vtrain_lora_close(t->lora_file);
+    free(t->lora_targets);
     vtrain_groups_close(t->groups);
     vtrain_dit_close(vtrain_both(t) ? t->both[0] : t->model);
     vtrain_dit_close(t->both[1]);

@@ -303,6 +303,9 @@ typedef struct vtrain {
     struct {                                  /* modules that have it, of all, and their blocks */
         int linears, of_linears, convs, of_convs, blocks, of_blocks;
     } lora;
+    struct vtrain_lora *lora_file;            /* --lora_checkpoint while a run is opened, or NULL */
+    char *lora_targets;                       /* target_name of its modules, or NULL */
+    bool own_rank, own_alpha;                 /* flags give them, and not the file */
     struct vtrain_trace *trace;               /* NULL: off */
 } vtrain;
 
@@ -358,7 +361,10 @@ int vtrain_check_fresh(const vtrain *t, bool asked, vc_err *err);
 /* fit.c. Checks that the model and the data just opened fit each other. */
 int vtrain_fit_data(vtrain *t, vc_err *err);
 
-/* trained.c. Selects the parameters that the run trains: a LoRA's factors, or the weights that
+/* trained.c. Opens --lora_checkpoint; modules, ranks and alphas that no flag gives become the
+ * file's, and one line says so. Call between vtrain_load_model and vtrain_select_trained. */
+int vtrain_adopt_lora(vtrain *t, const vc_flags *set, vc_err *err);
+/* Selects the parameters that the run trains: a LoRA's factors, or the weights that
  * --trainable_modules names. */
 int vtrain_select_trained(vtrain *t, vc_err *err);
 

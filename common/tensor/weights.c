@@ -369,24 +369,50 @@ static int add_lora(vt_params *p, const vt_param *of, int rank, double alpha, ui
     return rc;
 }
 
-int vt_params_lora(vt_params *p, bool (*match)(void *arg, const char *module), void *arg, int rank,
-                   double alpha, uint64_t seed, int *matched, vc_err *err)
+int vt_params_lora_sized(vt_params *p,
+                         bool (*size)(void *arg, const char *module, vt_lora_size *s), void *arg,
+                         uint64_t seed, int *matched, vc_err *err)
 {
     int n = p->n;
 
     *matched = 0;
-    if (rank < 1)
-        return vc_fail(err, VC_EINVAL, "LoRA of rank %d", rank);
     for (int i = 0; i < n; i++) {
         const vt_param *w = p->at[i];
-        if (!w->lin || w->t != w->lin->w || w->lin->lora_a || (match && !match(arg, w->module)))
+        vt_lora_size s = { 0 };
+        if (!w->lin || w->t != w->lin->w || w->lin->lora_a || !size(arg, w->module, &s))
             continue;
-        int rc = add_lora(p, w, rank, alpha, seed, err);
+        if (s.rank < 1)
+            return vc_fail(err, VC_EINVAL, "%s: LoRA of rank %d", w->module, s.rank);
+        int rc = add_lora(p, w, s.rank, s.alpha, seed, err);
         if (rc)
             return rc;
         ++*matched;
     }
     return 0;
+}
+
+/* A LoRA whose modules all have one size. */
+typedef struct one_size {
+    bool (*match)(void *arg, const char *module);
+    void *arg;
+    vt_lora_size size;
+} one_size;
+
+static bool size_of_all(void *arg, const char *module, vt_lora_size *s)
+{
+    const one_size *o = arg;
+    *s = o->size;
+    return !o->match || o->match(o->arg, module);
+}
+
+int vt_params_lora(vt_params *p, bool (*match)(void *arg, const char *module), void *arg, int rank,
+                   double alpha, uint64_t seed, int *matched, vc_err *err)
+{
+    one_size o = { match, arg, { rank, alpha } };
+
+    *matched = 0;
+    return rank < 1 ? vc_fail(err, VC_EINVAL, "LoRA of rank %d", rank)
+                    : vt_params_lora_sized(p, size_of_all, &o, seed, matched, err);
 }
 
 vt_param_bytes vt_params_bytes(const vt_params *p)

@@ -135,6 +135,12 @@ int vt_params_train(vt_params *p, bool (*match)(void *arg, const char *name), vo
  * *matched becomes the number of linears. */
 int vt_params_lora(vt_params *p, bool (*match)(void *arg, const char *module), void *arg, int rank,
                    double alpha, uint64_t seed, int *matched, vc_err *err);
+/* The same with a rank and an alpha for each module, which `size` sets; it returns false for
+ * modules without a pair. */
+typedef struct vt_lora_size { int rank; double alpha; } vt_lora_size;
+int vt_params_lora_sized(vt_params *p,
+                         bool (*size)(void *arg, const char *module, vt_lora_size *s), void *arg,
+                         uint64_t seed, int *matched, vc_err *err);
 
 /* Places the weights that are on the host. Those of the first `blocks` blocks stay there and are
  * copied to the device when their block is entered, into two places alternately: while the kernels

@@ -8,34 +8,10 @@
 
 #include "common/os/file.h"
 #include "formats/tensors/values.h"
-#include "train/models/lora_alpha.h"
+#include "train/models/lora_parts.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 enum { MAX_TENSORS = 20000 };    /* a search compares all entries */
-
-typedef struct entry {
-    char *module;                /* without prefix and suffix */
-    bool flat;                   /* module has underscores in place of dots */
-    bool second;                 /* of the second of two transformers */
-    bool known;                  /* the transformer has the module, or a part of it */
-    unsigned used;               /* a bit for each part that vtrain_lora_get returned */
-    int parts;                   /* number of our modules that are fused in this module */
-    const vf_view *a, *b, *alpha;
-} entry;
-
-struct vtrain_lora {
-    char *path, *note;
-    vf_safetensors *file;
-    const vtrain_rename *renames[2];
-    vtrain_lora_alpha alpha;
-    entry *entry;
-    int n;
-    vt_source base;              /* of vtrain_lora_source */
-    bool sizes_only;
-    void **merged;               /* the weights that the source has made */
-    int n_merged, room_merged;
-    size_t merged_bytes;
-};
 
 /* ---- names ---- */
 
@@ -79,7 +55,7 @@ static int no_text(const char *name, vc_err *err)
                    "without the tensors whose names begin like this one", name);
 }
 
-static entry *entry_of(vtrain_lora *l, const vtrain_lora_name *n)
+static vtrain_lora_entry *entry_of(vtrain_lora *l, const vtrain_lora_name *n)
 {
     for (int i = 0; i < l->n; i++)
         if (l->entry[i].flat == n->flat && l->entry[i].second == n->second &&
@@ -97,12 +73,12 @@ static int add(vtrain_lora *l, const vf_view *v, vc_err *err)
         return no_part(v->name, err);
     if (!n.module)
         return vc_no_memory(err);
-    entry *e = entry_of(l, &n);
+    vtrain_lora_entry *e = entry_of(l, &n);
     if (e) {
         free(n.module);
     } else {
         e = &l->entry[l->n++];
-        *e = (entry){ .module = n.module, .flat = n.flat, .second = n.second };
+        *e = (vtrain_lora_entry){ .module = n.module, .flat = n.flat, .second = n.second };
     }
     const vf_view **slot = n.is == VTRAIN_PART_A   ? &e->a
                            : n.is == VTRAIN_PART_B ? &e->b
@@ -263,7 +239,7 @@ static int check_type(const vtrain_lora *l, const vf_view *v, vc_err *err)
                    "numbers", l->path, v->name, vc_dtype_name(v->dtype));
 }
 
-static int check_pair(const vtrain_lora *l, const entry *e, vc_err *err)
+static int check_pair(const vtrain_lora *l, const vtrain_lora_entry *e, vc_err *err)
 {
     const vf_view *a = e->a, *b = e->b;
     if (!a || !b)
@@ -289,7 +265,7 @@ static int check_pair(const vtrain_lora *l, const entry *e, vc_err *err)
 }
 
 /* alpha / r by the pair's own alpha, or else by the metadata. */
-static double scale_of(const vtrain_lora *l, const entry *e, const char *module)
+static double scale_of(const vtrain_lora *l, const vtrain_lora_entry *e, const char *module)
 {
     double r = (double)e->a->dim[0];
     float own;
@@ -301,11 +277,11 @@ static double scale_of(const vtrain_lora *l, const entry *e, const char *module)
 
 /* Sets *e to the entry with this name, and leaves *e alone if there is none. Entries with two names
  * of a module are an error. */
-static int find_name(vtrain_lora *l, const char *name, entry **e, vc_err *err)
+static int find_name(vtrain_lora *l, const char *name, vtrain_lora_entry **e, vc_err *err)
 {
     int rc = 0;
     for (int i = 0; !rc && i < l->n; i++) {
-        entry *at = &l->entry[i];
+        vtrain_lora_entry *at = &l->entry[i];
         if (at == *e || !vtrain_lora_same_module(at->module, at->flat, name))
             continue;
         if (*e)
@@ -318,7 +294,7 @@ static int find_name(vtrain_lora *l, const char *name, entry **e, vc_err *err)
 
 /* Sets *e to the entry with our name of the module, or a name of the tables; NULL: the file has no
  * such entry. For a name of a table *r is its row. */
-static int find_entry(vtrain_lora *l, const char *module, entry **e, vtrain_renamed *r, vc_err *err)
+static int find_entry(vtrain_lora *l, const char *module, vtrain_lora_entry **e, vtrain_renamed *r, vc_err *err)
 {
     *e = NULL;
     *r = (vtrain_renamed){ .parts = 1 };
@@ -327,7 +303,7 @@ static int find_entry(vtrain_lora *l, const char *module, entry **e, vtrain_rena
         vtrain_renamed at = { 0 };
         const vtrain_rename *rows = l->renames[k];
         for (; !rc && rows; rows = at.row ? at.row + 1 : NULL) {
-            const entry *before = *e;
+            const vtrain_lora_entry *before = *e;
             rc = vtrain_rename_find(&at, rows, module, err);
             if (!rc && at.row)
                 rc = find_name(l, at.theirs, e, err);
@@ -342,7 +318,7 @@ static int find_entry(vtrain_lora *l, const char *module, entry **e, vtrain_rena
 }
 
 /* Narrows the B of a fused module to the rows of one of our modules. */
-static int take_rows(const vtrain_lora *l, const entry *e, const vtrain_renamed *r, vf_view *b,
+static int take_rows(const vtrain_lora *l, const vtrain_lora_entry *e, const vtrain_renamed *r, vf_view *b,
                      vc_err *err)
 {
     int64_t first, rows;
@@ -356,9 +332,8 @@ static int take_rows(const vtrain_lora *l, const entry *e, const vtrain_renamed 
     return 0;
 }
 
-/* Sets *p to the pair of a module, and *e to its entry. */
-static int get_pair(vtrain_lora *l, const char *module, vtrain_lora_pair *p, entry **e,
-                    vc_err *err)
+int vtrain_lora_pair_of(vtrain_lora *l, const char *module, vtrain_lora_pair *p,
+                        vtrain_lora_entry **e, vc_err *err)
 {
     vtrain_renamed r;
     int rc = find_entry(l, module, e, &r, err);
@@ -369,6 +344,8 @@ static int get_pair(vtrain_lora *l, const char *module, vtrain_lora_pair *p, ent
     if (rc)
         return rc;
     (*e)->parts = r.parts;
+    (*e)->row = r;
+    (*e)->row.theirs = NULL;
     *p = (vtrain_lora_pair){ .a = *(*e)->a, .b = *(*e)->b, .scale = scale_of(l, *e, module),
                              .part = r.part, .parts = r.parts };
     double trained = l->alpha.trained;
@@ -378,8 +355,8 @@ static int get_pair(vtrain_lora *l, const char *module, vtrain_lora_pair *p, ent
 
 int vtrain_lora_get(vtrain_lora *l, const char *module, vtrain_lora_pair *p, vc_err *err)
 {
-    entry *e;
-    int rc = get_pair(l, module, p, &e, err);
+    vtrain_lora_entry *e;
+    int rc = vtrain_lora_pair_of(l, module, p, &e, err);
     if (!rc)
         e->used |= 1u << p->part;
     return rc;
@@ -391,7 +368,7 @@ static int mark_known(vtrain_lora *l, vt_params *p, vc_err *err)
     int rc = 0;
     for (int i = 0; p && !rc && i < vt_params_count(p); i++) {
         const vt_param *x = vt_params_at(p, i);
-        entry *e = NULL;
+        vtrain_lora_entry *e = NULL;
         vtrain_renamed r;
         if (x->module && x->t == x->lin->w)
             rc = find_entry(l, x->module, &e, &r, err);
@@ -401,10 +378,46 @@ static int mark_known(vtrain_lora *l, vt_params *p, vc_err *err)
     return rc;
 }
 
+static bool has_values(const vf_view *b, int64_t first, int64_t rows)
+{
+    enum { SOME = 512 };
+    float x[SOME];
+    const int64_t row = vf_view_count(b) / b->dim[0], end = (first + rows) * row;
+    for (int64_t at = first * row; at < end; at += SOME) {
+        const int64_t n = end - at < SOME ? end - at : SOME;
+        vf_view_f32(x, b, (size_t)at, (size_t)n);
+        for (int64_t i = 0; i < n; i++)
+            if (x[i] != 0)
+                return true;
+    }
+    return false;
+}
+
+bool vtrain_lora_is_zero(const vtrain_lora_entry *e, int part)
+{
+    vtrain_renamed r = { 0 };
+    int64_t first = 0, rows = 0;
+    char *module = e->row.row ? vtrain_rename_sibling(&e->row, part) : NULL;
+    const bool found = module && !vtrain_rename_find(&r, e->row.row, module, NULL) && r.row &&
+                       vtrain_rename_rows(&r, e->b->dim[0], &first, &rows);
+    free(module);
+    free(r.theirs);
+    return found && !has_values(e->b, first, rows) && has_values(e->b, 0, e->b->dim[0]);
+}
+
+/* Whether all of an entry was used that is not zero. */
+static bool all_parts_used(const vtrain_lora_entry *e)
+{
+    bool all = e->used;
+    for (int i = 0; all && i < e->parts; i++)
+        all = e->used >> i & 1 || vtrain_lora_is_zero(e, i);
+    return all;
+}
+
 int vtrain_lora_all_used(vtrain_lora *l, vt_params *p, vc_err *err)
 {
-    const entry *e = l->entry;
-    while (e < l->entry + l->n && e->used && e->used == (1u << e->parts) - 1)
+    const vtrain_lora_entry *e = l->entry;
+    while (e < l->entry + l->n && all_parts_used(e))
         e++;
     if (e == l->entry + l->n)
         return 0;
@@ -446,7 +459,7 @@ void vtrain_lora_merge(float *w, int64_t out, int64_t in, const float *a, const 
         }
 }
 
-static float *floats_of(const void *data, vc_dtype t, int64_t n)
+float *vtrain_lora_floats(const void *data, vc_dtype t, int64_t n)
 {
     float *f = malloc((size_t)n * sizeof *f);
     if (f)
@@ -497,8 +510,8 @@ static int make_merged(vtrain_lora *l, vt_host *v, const vtrain_lora_pair *p, vc
     int64_t out = v->dim[0], r = p->a.dim[0], in = (int64_t)vf_view_count(&p->a) / r, n = out * in;
     const vc_dtype type = merged_type(v->dtype);
     float *w = malloc(sizeof *w * (size_t)n);
-    float *a = floats_of(p->a.data, p->a.dtype, r * in);
-    float *b = floats_of(p->b.data, p->b.dtype, out * r);
+    float *a = vtrain_lora_floats(p->a.data, p->a.dtype, r * in);
+    float *b = vtrain_lora_floats(p->b.data, p->b.dtype, out * r);
     void *stored = malloc(merged_bytes(v));
     int rc = grow_merged(l, err);
     if (!rc && (!w || !a || !b || !stored))
@@ -578,119 +591,4 @@ vt_source vtrain_lora_source(vtrain_lora *l, const vt_source *base, bool sizes_o
 size_t vtrain_lora_bytes(const vtrain_lora *l)
 {
     return l->merged_bytes;
-}
-
-/* ---- continued training ---- */
-
-/* Compares the file's pair of a module with the pair that this run trains. */
-static int check_fit(const vt_param *x, const vtrain_lora_pair *p, vc_err *err)
-{
-    long long rank = p->a.dim[0], own = x->lin->lora_a->dim[0];
-    double scale = (double)x->lin->lora_scale;
-    if (rank != own)
-        return vc_fail(err, VC_EMISMATCH, "module \"%s\" has rank %lld, but this run's is %lld: "
-                       "give --rank %lld (a file of several ranks can only be folded in, with "
-                       "--preset_lora_path)", x->module, rank, own, rank);
-    if (!(p->scale > 0))
-        return vc_fail(err, VC_EMISMATCH, "module \"%s\" has alpha %g, but training needs an alpha "
-                       "above 0", x->module, p->scale * (double)rank);
-    if (!(fabs(p->trained - scale) <= 1e-6 * p->trained))
-        return vc_fail(err, VC_EMISMATCH, "module \"%s\" has alpha %g, but this run's is %g: give "
-                       "--network_alpha %g", x->module, p->trained * (double)rank,
-                       scale * (double)rank, p->trained * (double)rank);
-    return 0;
-}
-
-/* Returns the block of `rank` columns outside of which the part's rows of B are zero, or -1. Rows
- * of zeros belong to the block of the part's number if each part has a block. */
-static int64_t block_of(const float *b, const vtrain_lora_pair *p, int64_t rank)
-{
-    int64_t out = p->b.dim[0], wide = p->b.dim[1], at = -1;
-    for (int64_t i = 0; i < out * wide; i++) {
-        int64_t block = i % wide / rank;
-        if (b[i] != 0 && at >= 0 && at != block)
-            return -1;
-        if (b[i] != 0)
-            at = block;
-    }
-    return at < 0 && wide == p->parts * rank ? p->part : at;
-}
-
-/* Splits the pair of a part off that of its fused module: p becomes A's rows and B's columns of the
- * part's block. *own holds B, malloc'ed; NULL: p stays as it is, since it has no such block. */
-static int split_fused(vtrain_lora_pair *p, float **own, const vtrain_lora *l, int64_t rank,
-                       vc_err *err)
-{
-    int64_t out = p->b.dim[0], wide = p->b.dim[1], row = (int64_t)p->a.bytes / p->a.dim[0];
-    *own = NULL;
-    if (p->parts < 2 || wide <= rank || wide % rank)
-        return 0;
-    float *b = floats_of(p->b.data, p->b.dtype, out * wide);
-    if (!b)
-        return vc_no_memory(err);
-    int64_t at = block_of(b, p, rank);
-    if (at < 0) {
-        free(b);
-        return 0;
-    }
-    for (int64_t o = 0; o < out; o++)
-        memmove(b + o * rank, b + o * wide + at * rank, sizeof *b * (size_t)rank);
-    p->a.data = (const char *)p->a.data + row * rank * at;
-    p->a.bytes = (size_t)(row * rank);
-    p->a.dim[0] = p->b.dim[1] = rank;
-    p->b.data = *own = b;
-    p->b.dtype = VC_F32;
-    p->b.bytes = sizeof *b * (size_t)(out * rank);
-    if (!isnan(l->alpha.trained))
-        p->trained = l->alpha.trained / (double)rank;
-    return 0;
-}
-
-/* Sets one half of a pair. A baked alpha is divided out of B. */
-static int set_half(const vt_param *x, vt_ctx *g, const vtrain_lora_pair *p, vc_err *err)
-{
-    if (x->role == VT_P_LORA_A)
-        return vf_values_set(g, x->t, &p->a, err);
-    if (p->scale == p->trained)
-        return vf_values_set(g, x->t, &p->b, err);
-    size_t n = (size_t)vf_view_count(&p->b);
-    float *b = malloc((n ? n : 1) * sizeof *b), factor = (float)(p->scale / p->trained);
-    vf_view plain = p->b;
-    if (!b)
-        return vc_fail(err, VC_ENOMEM, "out of memory for %zu values", n);
-    vc_to_f32(b, p->b.data, p->b.dtype, n);
-    for (size_t i = 0; i < n; i++)
-        b[i] *= factor;
-    plain.data = b;
-    plain.dtype = VC_F32;
-    int rc = vf_values_set(g, x->t, &plain, err);
-    free(b);
-    return rc;
-}
-
-int vtrain_lora_load(vt_params *p, vtrain_lora *l, int model, vc_err *err)
-{
-    for (int i = 0; i < vt_params_count(p); i++) {
-        vt_param *x = vt_params_at(p, i);
-        if (x->role == VT_P_BASE || x->model != model)
-            continue;
-        vtrain_lora_pair pair;
-        float *own = NULL;
-        int rc = vtrain_lora_get(l, x->module, &pair, err);
-        if (rc && rc != VC_ENOENT)
-            return rc;
-        if (rc)
-            rc = vc_fail(err, VC_EMISMATCH, "the file has no module \"%s\", which --target_name "
-                         "matches: give the file's targets", x->module);
-        if (!rc)
-            rc = split_fused(&pair, &own, l, x->lin->lora_a->dim[0], err);
-        if (!rc)
-            rc = check_fit(x, &pair, err);
-        if (!rc)
-            rc = set_half(x, vt_params_context(p), &pair, err);
-        free(own);
-        if (rc)
-            return vc_context(err, rc, "%s", l->path);
-    }
-    return vtrain_lora_all_used(l, p, err);
 }

@@ -44,6 +44,11 @@ bool vtrain_targets_match(void *arg, const char *module);
  * target_modules of PEFT. t owns the *n names. */
 const char *const *vtrain_targets_names(const vtrain_targets *t, int *n);
 
+/* Makes the value of --target_name that matches the modules `chosen`, pointers of the list
+ * `modules`, and no others of it; a NULL ends both lists. The caller frees *out. */
+int vtrain_targets_of(char **out, const char *const *modules, const char *const *chosen,
+                      vc_err *err);
+
 /* An open LoRA file. */
 typedef struct vtrain_lora vtrain_lora;
 typedef struct vtrain_lora_pair {
@@ -81,6 +86,10 @@ vt_source vtrain_lora_source(vtrain_lora *l, const vt_source *base, bool sizes_o
 /* Bytes of the weights that the source has made by now. */
 size_t vtrain_lora_bytes(const vtrain_lora *l);
 
+/* Sets *rank and *alpha to those with which the file's module was trained. VC_ENOENT: the file does
+ * not have it. VC_EMISMATCH: its alpha cannot be trained with. */
+int vtrain_lora_size(vtrain_lora *l, const char *module, int64_t *rank, double *alpha,
+                     vc_err *err);
 /* Copies a LoRA's values into the trained pairs of one model (vt_param.model) of p. The file must
  * have every module of it, with the rank and the alpha of this run. A baked alpha is divided out of
  * B. A fused module whose B is block-diagonal, as vtrain writes them, is split into the pairs of its

@@ -366,6 +366,128 @@ int vtrain_targets_open(vtrain_targets **out, const char *value, const char *con
     return 0;
 }
 
+/* ---- the value for a list of modules ---- */
+
+static bool is_chosen(const char *const *chosen, const char *module)
+{
+    while (*chosen && *chosen != module)
+        chosen++;
+    return *chosen;
+}
+
+/* Appends a word to *text behind `between`, unless *text has the word already. */
+static int append(char **text, const char *word, const char *between, vc_err *err)
+{
+    const size_t n = strlen(word), m = strlen(between);
+    for (const char *at = *text; at && (at = strstr(at, word)); at++)
+        if ((at == *text || !strncmp(at - m, between, m)) &&
+            (!at[n] || !strncmp(at + n, between, m)))
+            return 0;
+    char *more = vc_format("%s%s%s", *text ? *text : "", *text ? between : "", word);
+    free(*text);
+    *text = more;
+    return more ? 0 : vc_no_memory(err);
+}
+
+/* The number of a block that begins at p, a pointer into a path; 0: none does. */
+static size_t block_number(const char *path, const char *p)
+{
+    const size_t digits = strspn(p, "0123456789");
+    return digits && p > path && p[-1] == '.' && p[digits] == '.' ? digits : 0;
+}
+
+/* The path as an expression with `number` in place of numbers of blocks, malloc'ed; number NULL: as
+ * they are. */
+static char *expression_of(const char *module, const char *number)
+{
+    char text[6 * MAX_PATH], *to = text;
+    for (const char *p = module; *p && to < text + sizeof text - 16; p++) {
+        const size_t digits = number ? block_number(module, p) : 0;
+        to += digits ? sprintf(to, "#") : sprintf(to, *p == '.' ? "\\." : "%c", *p);
+        p += digits ? digits - 1 : 0;
+    }
+    *to = 0;
+    const size_t before = strcspn(text, "#");
+    return text[before] ? vc_format("%.*s%s%s", (int)before, text, number, text + before + 1)
+                        : strdup(text);
+}
+
+/* True if the modules whose path ends like this one's name in its block are all chosen. */
+static bool name_is_exact(const char *module, const char *const *modules,
+                          const char *const *chosen)
+{
+    for (; *modules; modules++)
+        if (matches_entry(*modules, in_block(module)) && !is_chosen(chosen, *modules))
+            return false;
+    return true;
+}
+
+/* Whether two paths are equal but for the number of their block, which they have one of. */
+static bool same_but_number(const char *a, const char *b)
+{
+    int numbers = 0;
+    const char *x = a, *y = b;
+    while (*x && *y) {
+        const size_t n = block_number(a, x), m = block_number(b, y);
+        if (n && m) {
+            numbers++;
+            x += n;
+            y += m;
+        } else if (*x++ != *y++) {
+            return false;
+        }
+    }
+    return !*x && !*y && numbers == 1;
+}
+
+/* The expression of a chosen module and of those that differ from it by the block's number,
+ * malloc'ed; NULL: out of memory. */
+static char *blocks_of(const char *module, const char *const *modules, const char *const *chosen,
+                       vc_err *err)
+{
+    bool all = true;
+    int rc = 0, n = 0;
+    char *numbers = NULL;
+    for (const char *const *m = modules; !rc && *m; m++) {
+        if (!same_but_number(module, *m))
+            continue;
+        const char *p = *m;
+        char digits[16];
+        while (!block_number(*m, p))
+            p++;
+        snprintf(digits, sizeof digits, "%.*s", (int)block_number(*m, p), p);
+        n++;
+        if (!is_chosen(chosen, *m))
+            all = false;
+        else
+            rc = append(&numbers, digits, "|", err);
+    }
+    char *group = rc || !n ? NULL : all ? strdup("[0-9]+") : vc_format("(%s)", numbers);
+    char *text = rc || (n && !group) ? NULL : expression_of(module, group);
+    free(numbers);
+    free(group);
+    return text;
+}
+
+int vtrain_targets_of(char **out, const char *const *modules, const char *const *chosen,
+                      vc_err *err)
+{
+    bool exact = true;
+    int rc = 0;
+    char *text = NULL;
+    for (const char *const *c = chosen; *c && exact; c++)
+        exact = name_is_exact(*c, modules, chosen);
+    for (const char *const *c = chosen; !rc && *c; c++) {
+        char *word = exact ? strdup(in_block(*c)) : blocks_of(*c, modules, chosen, err);
+        rc = word ? append(&text, word, exact ? "," : "|", err) : vc_no_memory(err);
+        free(word);
+    }
+    *out = rc ? NULL : exact ? text : vc_format("(%s)", text);
+    if (rc || !exact)
+        free(text);
+    return rc || *out ? rc : vc_no_memory(err);
+}
+
 void vtrain_targets_close(vtrain_targets *t)
 {
     if (!t)

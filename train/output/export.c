@@ -13,9 +13,62 @@ enum { MAX_CONFIG = 1 << 20 };
 
 /* ---- LoRA ---- */
 
+static int64_t rank_of(const vt_lin *l)
+{
+    return l->lora_a->dim[0];
+}
+
+/* The alpha that a module was trained with, or, baked, the one that goes with its B. lora_scale is
+ * alpha / rank rounded to f32. */
+static double alpha_of(const vtrain_export_lora_opts *o, const vt_lin *l)
+{
+    const double r = (double)rank_of(l), alpha = (double)l->lora_scale * r;
+    const bool is_run = (float)(o->alpha / r) == l->lora_scale;
+    return o->bake ? r : is_run ? o->alpha : (double)(float)alpha;
+}
+
+/* The factor that a module's B is multiplied by. */
+static double scale_of(const vtrain_export_lora_opts *o, const vt_lin *l)
+{
+    if (!o->bake)
+        return 1;
+    return rank_of(l) == o->rank && (float)(o->alpha / (double)o->rank) == l->lora_scale
+               ? o->alpha / (double)o->rank : (double)l->lora_scale;
+}
+
+static bool is_module(const vt_param *x)
+{
+    return x->role == VT_P_LORA_A;
+}
+
+/* Adds PEFT's rank_pattern and alpha_pattern, for modules whose rank or alpha is not the run's. */
+static bool add_patterns(cJSON *m, vt_params *p, const vtrain_export_lora_opts *o)
+{
+    cJSON *rank = cJSON_CreateObject(), *alpha = cJSON_CreateObject();
+    bool ok = rank && alpha;
+    const double own = o->bake ? (double)o->rank : o->alpha;
+    for (int i = 0; ok && i < vt_params_count(p); i++) {
+        const vt_param *x = vt_params_at(p, i);
+        if (is_module(x) && rank_of(x->lin) != o->rank)
+            ok = cJSON_AddNumberToObject(rank, x->module, (double)rank_of(x->lin));
+        if (ok && is_module(x) && alpha_of(o, x->lin) != own)
+            ok = cJSON_AddNumberToObject(alpha, x->module, alpha_of(o, x->lin));
+    }
+    const struct { const char *name; cJSON *o; } lists[2] = {
+        { "transformer.rank_pattern", rank }, { "transformer.alpha_pattern", alpha },
+    };
+    for (int i = 0; i < 2; i++) {
+        bool added = ok && lists[i].o->child && cJSON_AddItemToObject(m, lists[i].name, lists[i].o);
+        ok = ok && (added || !lists[i].o->child);
+        if (!added)
+            cJSON_Delete(lists[i].o);
+    }
+    return ok;
+}
+
 /* {"transformer.r":..., "transformer.lora_alpha":..., "transformer.target_modules":[...]}: these
  * three fields are required, and PEFT's LoraConfig would have to know any other. */
-static char *lora_metadata(const vtrain_export_lora_opts *o)
+static char *lora_metadata(vt_params *p, const vtrain_export_lora_opts *o)
 {
     cJSON *m = cJSON_CreateObject(), *list = cJSON_CreateStringArray(o->target, o->n_targets);
     bool ok = vf_json_add_int(m, "transformer.r", o->rank) == 0 &&
@@ -25,13 +78,25 @@ static char *lora_metadata(const vtrain_export_lora_opts *o)
         cJSON_Delete(list);
         ok = false;
     }
-    char *text = ok ? vf_json_line(m) : NULL;
+    char *text = ok && add_patterns(m, p, o) ? vf_json_line(m) : NULL;
     cJSON_Delete(m);
     return text;
 }
 
+/* True if the modules' scales are all the run's, which one number in the metadata can give. */
+static bool is_uniform(vt_params *p, const vtrain_export_lora_opts *o)
+{
+    bool is = true;
+    for (int i = 0; is && i < vt_params_count(p); i++) {
+        const vt_param *x = vt_params_at(p, i);
+        is = !is_module(x) || (float)(o->alpha / (double)rank_of(x->lin)) == x->lin->lora_scale;
+    }
+    return is;
+}
+
 /* Adds the training data and, for a baked file, the trained alpha; returns the number of fields. */
-static int add_lineage(vf_meta *meta, int n, const vtrain_export_lora_opts *o, char alpha[32])
+static int add_lineage(vf_meta *meta, int n, vt_params *p, const vtrain_export_lora_opts *o,
+                       char alpha[32])
 {
     if (o->data)
         meta[n++] = (vf_meta){ "vlt_data", o->data };
@@ -39,17 +104,11 @@ static int add_lineage(vf_meta *meta, int n, const vtrain_export_lora_opts *o, c
         meta[n++] = (vf_meta){ "vlt_plan", o->plan };
     if (o->transformer)
         meta[n++] = (vf_meta){ "vlt_transformer", o->transformer };
-    if (o->bake) {
+    if (o->bake && is_uniform(p, o)) {
         snprintf(alpha, 32, "%.17g", o->alpha);
         meta[n++] = (vf_meta){ "vlt_network_alpha", alpha };
     }
     return n;
-}
-
-/* The factor that B is multiplied by. */
-static double scale_of(const vtrain_export_lora_opts *o)
-{
-    return o->bake ? o->alpha / (double)o->rank : 1;
 }
 
 /* A file being written, and the tensors made for it. */
@@ -92,20 +151,14 @@ static int add_tensor(layout *l, const char *module, const char *suffix, const v
     return rc;
 }
 
-static int add_half(layout *l, const char *module, bool a, const vt_tensor *t, vc_err *err)
+/* Adds alpha of a module, if the file has alphas. */
+static int add_alpha(layout *l, const char *module, double alpha, vc_err *err)
 {
-    return a ? add_tensor(l, module, l->naming->a, t, 1, err)
-             : add_tensor(l, module, l->naming->b, t, scale_of(l->o), err);
-}
-
-/* Adds alpha of a module whose A has `times` the run's rank, if the file has alphas. */
-static int add_alpha(layout *l, const char *module, int times, vc_err *err)
-{
-    float value = (float)((l->o->bake ? (double)l->o->rank : l->o->alpha) * times);
+    float value = (float)alpha;
     if (!l->naming->alpha)
         return 0;
-    vt_tensor *alpha = make(l, 0, NULL, &value, err);
-    return alpha ? add_tensor(l, module, l->naming->alpha, alpha, 1, err) : VC_ENOMEM;
+    vt_tensor *t = make(l, 0, NULL, &value, err);
+    return t ? add_tensor(l, module, l->naming->alpha, t, 1, err) : VC_ENOMEM;
 }
 
 /* ---- several modules fused into one ---- */
@@ -113,8 +166,10 @@ static int add_alpha(layout *l, const char *module, int times, vc_err *err)
 /* The modules of a fused one: their rows of outputs, and the pairs of the trained ones. */
 typedef struct fused {
     const vt_lin *of[VTRAIN_FUSED];
-    int parts, trained;
-    int64_t rows, in, rank;                   /* of all; of one pair */
+    int parts;
+    int64_t rows, in, rank;                   /* of all; the sum of the ranks of the pairs */
+    bool mixed;                               /* their scales differ, and are multiplied into B */
+    float scale;                              /* of the first pair */
 } fused;
 
 static const vt_lin *find_lin(vt_params *p, int model, const char *module)
@@ -144,30 +199,32 @@ static int find_fused(fused *f, vt_params *p, int model, const vtrain_renamed *r
         f->in = lin->w->dim[1];
         if (!lin->lora_a)
             continue;
-        f->trained++;
-        f->rank = lin->lora_a->dim[0];
+        f->mixed |= f->rank && lin->lora_scale != f->scale;
+        f->scale = f->rank ? f->scale : lin->lora_scale;
+        f->rank += rank_of(lin);
     }
     return 0;
 }
 
 /* Fills a with the modules' A one below the other, and b with their B along the diagonal; rows of
  * modules without a pair stay zero. */
-static int fill_fused(float *a, float *b, const fused *f, vt_ctx *g, vc_err *err)
+static int fill_fused(float *a, float *b, const fused *f, const vtrain_export_lora_opts *o,
+                      vt_ctx *g, vc_err *err)
 {
-    int64_t wide = f->rank * f->trained, row = 0, pair = 0;
+    int64_t row = 0, at = 0;
     float *own = malloc(sizeof *own * (size_t)(f->rows * f->rank));
     int rc = own ? 0 : vc_no_memory(err);
     for (int i = 0; !rc && i < f->parts; i++) {
         const vt_lin *lin = f->of[i];
-        int64_t out = lin->w->dim[0];
-        if (lin->lora_a) {
-            rc = vt_to_host(g, lin->lora_a, a + pair * f->rank * f->in, err);
+        int64_t out = lin->w->dim[0], rank = lin->lora_a ? rank_of(lin) : 0;
+        if (rank) {
+            const float by = f->mixed ? lin->lora_scale : (float)scale_of(o, lin);
+            rc = vt_to_host(g, lin->lora_a, a + at * f->in, err);
             if (!rc)
                 rc = vt_to_host(g, lin->lora_b, own, err);
-            for (int64_t k = 0; !rc && k < out; k++)
-                memcpy(b + (row + k) * wide + pair * f->rank, own + k * f->rank,
-                       sizeof *b * (size_t)f->rank);
-            pair++;
+            for (int64_t k = 0; !rc && k < out * rank; k++)
+                b[(row + k / rank) * f->rank + at + k % rank] = by == 1 ? own[k] : own[k] * by;
+            at += rank;
         }
         row += out;
     }
@@ -184,10 +241,10 @@ static int add_fused(layout *l, const vtrain_renamed *r, const vt_lin *at, vc_er
         first++;
     if (rc || f.of[first] != at)
         return rc;
-    const int64_t rank = f.rank * f.trained, dim_a[2] = { rank, f.in }, dim_b[2] = { f.rows, rank };
-    float *a = malloc(sizeof *a * (size_t)(rank * f.in));
-    float *b = calloc((size_t)(f.rows * rank), sizeof *b);
-    rc = a && b ? fill_fused(a, b, &f, vt_params_context(l->p), err)
+    const int64_t dim_a[2] = { f.rank, f.in }, dim_b[2] = { f.rows, f.rank };
+    float *a = malloc(sizeof *a * (size_t)(f.rank * f.in));
+    float *b = calloc((size_t)(f.rows * f.rank), sizeof *b);
+    rc = a && b ? fill_fused(a, b, &f, l->o, vt_params_context(l->p), err)
                 : vc_no_memory(err);
     vt_tensor *ta = rc ? NULL : make(l, 2, dim_a, a, err);
     vt_tensor *tb = ta ? make(l, 2, dim_b, b, err) : NULL;
@@ -196,10 +253,12 @@ static int add_fused(layout *l, const vtrain_renamed *r, const vt_lin *at, vc_er
     free(a);
     free(b);
     if (!rc)
-        rc = add_half(l, r->theirs, true, ta, err);
+        rc = add_tensor(l, r->theirs, l->naming->a, ta, 1, err);
     if (!rc)
-        rc = add_half(l, r->theirs, false, tb, err);
-    return rc ? rc : add_alpha(l, r->theirs, f.trained, err);
+        rc = add_tensor(l, r->theirs, l->naming->b, tb, 1, err);
+    const double times = (double)f.rank / (double)rank_of(at);
+    return rc ? rc : add_alpha(l, r->theirs, f.mixed ? (double)f.rank : alpha_of(l->o, at) * times,
+                               err);
 }
 
 /* ---- a LoRA file ---- */
@@ -216,9 +275,10 @@ static int add_param(layout *l, const vt_param *x, vc_err *err)
         if (!a)
             rc = add_fused(l, &r, x->lin, err);
     } else if (!rc) {
-        rc = add_half(l, name, a, x->t, err);
+        rc = add_tensor(l, name, a ? l->naming->a : l->naming->b, x->t,
+                        a ? 1 : scale_of(l->o, x->lin), err);
         if (!rc && !a)
-            rc = add_alpha(l, name, 1, err);
+            rc = add_alpha(l, name, alpha_of(l->o, x->lin), err);
     }
     free(r.theirs);
     return rc;
@@ -249,12 +309,12 @@ static int write_file(layout *l, const char *dir, vc_err *err)
     }
     n = 1;
     if (!rc && !l->naming->alpha) {
-        text = lora_metadata(l->o);
+        text = lora_metadata(l->p, l->o);
         if (!text)
             rc = vc_no_memory(err);
         meta[n++] = (vf_meta){ "lora_adapter_metadata", text };
     }
-    n = add_lineage(meta, n, l->o, alpha);
+    n = add_lineage(meta, n, l->p, l->o, alpha);
     if (!rc)
         rc = vf_views_write(&l->s, dir, name, meta, n, true, l->o->sums, err);
     free(text);

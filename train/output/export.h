@@ -11,8 +11,9 @@
  *                                  lora_unet_<module>: kohya's sd-scripts
  *   DIR/lora_comfyui.safetensors   diffusion_model.<module>: ComfyUI, musubi-tuner's convert_lora
  * Where the first authors' names have one module for n of ours, its A has our A one below the
- * other, its B has our B along the diagonal, and its rank and alpha are n times ours. All files are
- * sealed (safetensors.h).
+ * other, its B has our B along the diagonal, and its rank and alpha are the sums of ours; if ours
+ * have other strengths, they are multiplied into B. A module's own rank and alpha are PEFT's
+ * rank_pattern and alpha_pattern in the metadata. All files are sealed (safetensors.h).
  *
  * A transformer is a folder that diffusers' from_pretrained loads: config.json, a copy of the
  * model's, and diffusion_pytorch_model.safetensors, above `most` bytes in shards with an index.
@@ -31,7 +32,7 @@
 typedef struct vtrain_export_lora_opts {
     const char *const *target;                /* as PEFT's target_modules */
     int n_targets;
-    int64_t rank;
+    int64_t rank;                             /* of most modules */
     double alpha;
     bool bake;                                /* multiplies B by alpha / rank; alpha is then rank */
     const vtrain_naming *kohya;               /* of lora_kohya.safetensors; NULL: not written */

@@ -1,0 +1,43 @@
+/* lora_parts.h - an open LoRA file, for lora.c and lora_train.c. */
+#ifndef TRAIN_MODELS_LORA_PARTS_H
+#define TRAIN_MODELS_LORA_PARTS_H
+
+#include "train/models/lora.h"
+#include "train/models/lora_alpha.h"
+
+typedef struct vtrain_lora_entry {
+    char *module;                /* without prefix and suffix */
+    bool flat;                   /* module has underscores in place of dots */
+    bool second;                 /* of the second of two transformers */
+    bool known;                  /* the transformer has the module, or a part of it */
+    unsigned used;               /* a bit for each part that vtrain_lora_get returned */
+    int parts;                   /* number of our modules that are fused in this module */
+    const vf_view *a, *b, *alpha;
+    vtrain_renamed row;          /* of a fused module; row.row NULL: of one module */
+} vtrain_lora_entry;
+
+struct vtrain_lora {
+    char *path, *note;
+    vf_safetensors *file;
+    const vtrain_rename *renames[2];
+    vtrain_lora_alpha alpha;
+    vtrain_lora_entry *entry;
+    int n;
+    vt_source base;              /* of vtrain_lora_source */
+    bool sizes_only;
+    void **merged;               /* the weights that the source has made */
+    int n_merged, room_merged;
+    size_t merged_bytes;
+};
+
+/* Sets *p to the pair of a module, and *e to its entry, which is not marked as used. VC_ENOENT: the
+ * file has no such module. */
+int vtrain_lora_pair_of(vtrain_lora *l, const char *module, vtrain_lora_pair *p,
+                        vtrain_lora_entry **e, vc_err *err);
+/* Whether B's rows of one part of a fused module are zero, although those of others are not: the
+ * part was not trained. */
+bool vtrain_lora_is_zero(const vtrain_lora_entry *e, int part);
+/* n values in f32, malloc'ed. */
+float *vtrain_lora_floats(const void *data, vc_dtype t, int64_t n);
+
+#endif
