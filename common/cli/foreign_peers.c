@@ -32,6 +32,7 @@ const vc_foreign vc_ignored_flags[] = {
     NONE(1, "vae_mini_batch vae_chunk_size vae_spatial_tile_sample_min_size vae_sample_size "
          "caching_batch_size", "clips go through the VAE one by one; --vae_tiling saves memory"),
     NONE(0, "use_peft_lora", "LoRA files always have the names that diffusers and PEFT read"),
+    NONE(0, "dim_from_weights", "without --rank the ranks are those of --lora_checkpoint"),
     NONE(1, "remove_prefix_in_ckpt", "files always have the names of diffusers, without a prefix"),
     NONE(0, "align_to_opensource_format safe_serialization",
          "files are always safetensors with the names of diffusers"),
@@ -379,8 +380,7 @@ const vc_foreign vc_refused_flags[] = {
                                                            "--target_name"),
     REFUSED(1, "network_dim", "write --rank, and --network_alpha, whose default is 1 in that "
                               "trainer"),
-    REFUSED(1, "network_weights init_lora lora_weight network_weights_ema network_weights_proj "
-            "dim_from_weights", "write --lora_checkpoint"),
+    REFUSED(1, "lora_weight network_weights_ema network_weights_proj", "write --lora_checkpoint"),
     REFUSED(-1, "base_weights base_weights_multiplier",
             "write --preset_lora_path, which adds one LoRA at its full strength"),
     REFUSED(1, "save_every_n_epochs save_every_n_steps save_every_n_examples "
