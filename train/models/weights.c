@@ -411,6 +411,11 @@ void vtrain_weights_close(vtrain_weights *w)
     free(w);
 }
 
+const char *vtrain_weights_note(const vtrain_weights *w)
+{
+    return w->preset ? vtrain_lora_note(w->preset) : NULL;
+}
+
 const cJSON *vtrain_weights_config(const vtrain_weights *w)
 {
     return w->config;

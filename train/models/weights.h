@@ -27,6 +27,8 @@ void vtrain_weights_close(vtrain_weights *w);               /* NULL is fine */
 int vtrain_weights_pipeline(const vc_pipeline **out, cJSON *config, const vtrain_family *family,
                             const char *model, vc_err *err);
 const cJSON *vtrain_weights_config(const vtrain_weights *w);
+/* A line for the user about what of the preset is not read, or NULL. */
+const char *vtrain_weights_note(const vtrain_weights *w);
 const char *vtrain_weights_path(const vtrain_weights *w);
 /* vf_model_files of the files, taken when they were opened. */
 vf_key vtrain_weights_files(const vtrain_weights *w);
