@@ -11,7 +11,7 @@ struct vf_model {
     vf_pt *pt;                   /* a file of torch.save instead of shards, or NULL */
     vf_view *tensor;             /* in name order; data borrowed from the files */
     int n;
-    vf_view *scale;              /* the scales of weights, by the weights' names, n_scales of them */
+    vf_view *scale;              /* scales of weights, by the weights' names, n_scales of them */
     int n_scales;
     char **name;                 /* names that the files lack, n_names of them, owned */
     int n_names;

@@ -12,7 +12,7 @@ typedef struct scaled_form {
     const char *end, *input;                 /* "scale_weight"; a scale of inputs, or NULL */
     vc_dtype type;                           /* of the codes */
     int nd;                                  /* of a scale */
-    bool rows, blocks;                       /* a scale for each row, for each of two blocks of it */
+    bool rows, blocks;                       /* a scale for each row, for each half of it */
 } scaled_form;
 extern const scaled_form scaled_forms[];     /* end NULL ends them */
 

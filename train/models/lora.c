@@ -18,16 +18,14 @@ enum { MAX_TENSORS = 20000 };    /* a search compares all entries */
 /* Tensors of adapters that are not a product of two matrices. The first row that fits counts. */
 static const struct { const char *word, *what; } others[] = {
     { ".lora_magnitude_vector", "a DoRA" }, { ".dora_scale", "a DoRA" },
-    { ".magnitude", "a DoRA" },             { ".lokr_", "a LoKr" },
-    { ".hada_", "a LoHa" },                 { ".oft_", "an OFT" },
+    { ".magnitude", "a DoRA" },             { ".lokr_", "a LoKr with a core" },
+    { ".hada_", "a LoHa with a core" },     { ".oft_", "an OFT" },
     { ".boft_", "a BOFT" },                 { ".ia3_", "an IA3" },
     { ".on_input", "an IA3" },              { ".glora_", "a GLoRA" },
     { ".a1.weight", "a GLoRA" },            { ".lora_mid.", "a LoCon with a middle convolution" },
     { ".lora_embedding_", "an embedding's LoRA" },
     { "bundle_emb", "an embedding of words" }, { "emb_params", "an embedding of words" },
-    { ".diff_b", "a change of a bias" },    { ".diff", "a change of a whole layer" },
     { ".set_weight", "a new layer" },       { ".reshape_weight", "a layer of another shape" },
-    { ".w_norm", "a change of a norm" },    { ".b_norm", "a change of a norm" },
     { ".bias", "a change of a bias" },      { ".base_layer.", "a model with its LoRA apart" },
     { ".matrix_A", "a LoRA of SAT" },       { ".matrix_B", "a LoRA of SAT" },
 };
@@ -36,9 +34,7 @@ static int no_part(const char *name, vc_err *err)
 {
     const char *bare = vtrain_lora_bare(name);
     for (size_t i = 0; i < COUNT(others); i++) {
-        const char *at = strstr(bare, others[i].word);
-        /* an ending has no longer word behind it, as ".diff" in ".diffusion" */
-        if (!at || (!strcmp(others[i].word, ".diff") && at[strlen(others[i].word)]))
+        if (!strstr(bare, others[i].word))
             continue;
         return vc_fail(err, VC_EFORMAT, "tensor \"%s\" belongs to %s, and only products of two "
                        "matrices are read: fold the file into the transformer with the program "
@@ -80,9 +76,10 @@ static int add(vtrain_lora *l, const vf_view *v, vc_err *err)
         e = &l->entry[l->n++];
         *e = (vtrain_lora_entry){ .module = n.module, .flat = n.flat, .second = n.second };
     }
-    const vf_view **slot = n.is == VTRAIN_PART_A   ? &e->a
-                           : n.is == VTRAIN_PART_B ? &e->b
-                                                   : &e->alpha;
+    const vf_view **slot = n.is == VTRAIN_PART_A       ? &e->a
+                           : n.is == VTRAIN_PART_B     ? &e->b
+                           : n.is == VTRAIN_PART_ALPHA ? &e->alpha
+                                                       : &e->more[n.is];
     if (*slot)
         return vc_fail(err, VC_EFORMAT, "module \"%s\" is in the file twice", e->module);
     *slot = v;
@@ -242,6 +239,10 @@ static int check_type(const vtrain_lora *l, const vf_view *v, vc_err *err)
 static int check_pair(const vtrain_lora *l, const vtrain_lora_entry *e, vc_err *err)
 {
     const vf_view *a = e->a, *b = e->b;
+    if (!a && !b && vtrain_lora_more(e))
+        return vc_fail(err, VC_EFORMAT, "%s: module \"%s\" has %s, which --preset_lora_path folds "
+                       "in, but which is not trained here", l->path, e->module,
+                       vtrain_lora_more(e));
     if (!a || !b)
         return vc_fail(err, VC_EFORMAT, "%s: module \"%s\" lacks half of its pair, %s", l->path,
                        e->module, a ? "lora_B (lora_up)" : "lora_A (lora_down)");
@@ -264,15 +265,33 @@ static int check_pair(const vtrain_lora *l, const vtrain_lora_entry *e, vc_err *
                    "[rank,in,kernel] and [out,rank,1,1]", l->path, e->module, have_a, have_b);
 }
 
+double vtrain_lora_own_alpha(const vtrain_lora_entry *e, double none)
+{
+    float own;
+    if (!e->alpha)
+        return none;
+    vc_to_f32(&own, e->alpha->data, e->alpha->dtype, 1);
+    return (double)own;
+}
+
 /* alpha / r by the pair's own alpha, or else by the metadata. */
 static double scale_of(const vtrain_lora *l, const vtrain_lora_entry *e, const char *module)
 {
     double r = (double)e->a->dim[0];
-    float own;
-    if (!e->alpha)
-        return vtrain_lora_alpha_scale(&l->alpha, module, r);
-    vc_to_f32(&own, e->alpha->data, e->alpha->dtype, 1);
-    return (double)own / r;
+    return e->alpha ? vtrain_lora_own_alpha(e, 0) / r
+                    : vtrain_lora_alpha_scale(&l->alpha, module, r);
+}
+
+const char *vtrain_lora_more(const vtrain_lora_entry *e)
+{
+    const char *what = NULL;
+    for (int i = VTRAIN_PART_DIFF; i < VTRAIN_PARTS && !what; i++)
+        if (e->more[i])
+            what = i == VTRAIN_PART_DIFF     ? "a change of a whole layer"
+                   : i == VTRAIN_PART_DIFF_B ? "a change of a bias"
+                   : i < VTRAIN_PART_HA_1A   ? "a LoKr"
+                                             : "a LoHa";
+    return what;
 }
 
 /* Sets *e to the entry with this name, and leaves *e alone if there is none. Entries with two names
@@ -292,22 +311,23 @@ static int find_name(vtrain_lora *l, const char *name, vtrain_lora_entry **e, vc
     return rc;
 }
 
-/* Sets *e to the entry with our name of the module, or a name of the tables; NULL: the file has no
- * such entry. For a name of a table *r is its row. */
-static int find_entry(vtrain_lora *l, const char *module, vtrain_lora_entry **e, vtrain_renamed *r, vc_err *err)
+/* Looks for the names that the tables give to `name`, without `end`, which they end with. */
+static int find_renamed(vtrain_lora *l, const char *name, const char *end, vtrain_lora_entry **e,
+                        vtrain_renamed *r, vc_err *err)
 {
-    *e = NULL;
-    *r = (vtrain_renamed){ .parts = 1 };
-    int rc = find_name(l, module, e, err);
+    int rc = 0;
     for (int k = 0; k < 2 && !rc; k++) {
         vtrain_renamed at = { 0 };
         const vtrain_rename *rows = l->renames[k];
         for (; !rc && rows; rows = at.row ? at.row + 1 : NULL) {
             const vtrain_lora_entry *before = *e;
-            rc = vtrain_rename_find(&at, rows, module, err);
-            if (!rc && at.row)
+            rc = vtrain_rename_find(&at, rows, name, err);
+            const size_t n = rc || !at.row ? 0 : strlen(at.theirs), m = strlen(end);
+            if (n > m && !strcmp(at.theirs + n - m, end)) {
+                at.theirs[n - m] = 0;
                 rc = find_name(l, at.theirs, e, err);
-            if (!rc && at.row && at.row->comfyui)
+            }
+            if (!rc && n && at.row->comfyui)
                 rc = find_name(l, at.row->comfyui, e, err);
             if (!rc && *e != before)
                 *r = at;
@@ -317,9 +337,51 @@ static int find_entry(vtrain_lora *l, const char *module, vtrain_lora_entry **e,
     return rc;
 }
 
-/* Narrows the B of a fused module to the rows of one of our modules. */
-static int take_rows(const vtrain_lora *l, const vtrain_lora_entry *e, const vtrain_renamed *r, vf_view *b,
+/* Norms, and layers whose halves are swapped, have rows with the names of their tensors. */
+int vtrain_lora_find(vtrain_lora *l, const char *module, vtrain_lora_entry **e, vtrain_renamed *r,
                      vc_err *err)
+{
+    *e = NULL;
+    *r = (vtrain_renamed){ .parts = 1 };
+    int rc = find_name(l, module, e, err);
+    if (!rc)
+        rc = find_renamed(l, module, "", e, r, err);
+    if (rc || *e)
+        return rc;
+    char *weight = vc_format("%s.weight", module);
+    rc = weight ? find_renamed(l, weight, ".weight", e, r, err) : vc_no_memory(err);
+    free(weight);
+    return rc;
+}
+
+bool vtrain_lora_swapped(const vtrain_renamed *r)
+{
+    return r->row && r->row->share[0] == VTRAIN_SWAPPED;
+}
+
+/* Makes B of a layer whose halves the first authors have in the other order a copy in ours, which l
+ * frees. */
+static int swap_rows(vtrain_lora *l, const vtrain_lora_entry *e, vf_view *b, vc_err *err)
+{
+    const size_t half = b->bytes / 2;
+    if (b->dim[0] % 2)
+        return vc_fail(err, VC_EFORMAT, "%s: module \"%s\": an even number of rows is expected",
+                       l->path, e->module);
+    char *copy = malloc(2 * half + 1);
+    int rc = copy ? vtrain_lora_keep(l, copy, err) : vc_no_memory(err);
+    if (rc) {
+        free(copy);
+        return rc;
+    }
+    memcpy(copy, (const char *)b->data + half, half);
+    memcpy(copy + half, b->data, half);
+    b->data = copy;
+    return 0;
+}
+
+/* Narrows the B of a fused module to the rows of one of our modules. */
+static int take_rows(const vtrain_lora *l, const vtrain_lora_entry *e, const vtrain_renamed *r,
+                     vf_view *b, vc_err *err)
 {
     int64_t first, rows;
     if (!vtrain_rename_rows(r, b->dim[0], &first, &rows))
@@ -336,7 +398,7 @@ int vtrain_lora_pair_of(vtrain_lora *l, const char *module, vtrain_lora_pair *p,
                         vtrain_lora_entry **e, vc_err *err)
 {
     vtrain_renamed r;
-    int rc = find_entry(l, module, e, &r, err);
+    int rc = vtrain_lora_find(l, module, e, &r, err);
     if (!rc && !*e)
         rc = vc_fail(err, VC_ENOENT, "%s: no module \"%s\"", l->path, module);
     if (!rc)
@@ -350,6 +412,8 @@ int vtrain_lora_pair_of(vtrain_lora *l, const char *module, vtrain_lora_pair *p,
                              .part = r.part, .parts = r.parts };
     double trained = l->alpha.trained;
     p->trained = isnan(trained) ? p->scale : trained / (double)p->a.dim[0];
+    if (vtrain_lora_swapped(&r))
+        return swap_rows(l, *e, &p->b, err);
     return r.parts > 1 ? take_rows(l, *e, &r, &p->b, err) : 0;
 }
 
@@ -371,7 +435,7 @@ static int mark_known(vtrain_lora *l, vt_params *p, vc_err *err)
         vtrain_lora_entry *e = NULL;
         vtrain_renamed r;
         if (x->module && x->t == x->lin->w)
-            rc = find_entry(l, x->module, &e, &r, err);
+            rc = vtrain_lora_find(l, x->module, &e, &r, err);
         if (e)
             e->known = true;
     }
@@ -408,8 +472,9 @@ bool vtrain_lora_is_zero(const vtrain_lora_entry *e, int part)
 /* Whether all of an entry was used that is not zero. */
 static bool all_parts_used(const vtrain_lora_entry *e)
 {
-    bool all = e->used;
-    for (int i = 0; all && i < e->parts; i++)
+    bool all = e->used || (!e->a && e->more[VTRAIN_PART_DIFF_B]);
+    all = all && (e->used_bias || !e->more[VTRAIN_PART_DIFF_B]);
+    for (int i = 0; all && e->used && i < e->parts; i++)
         all = e->used >> i & 1 || vtrain_lora_is_zero(e, i);
     return all;
 }
@@ -424,6 +489,10 @@ int vtrain_lora_all_used(vtrain_lora *l, vt_params *p, vc_err *err)
     int rc = mark_known(l, p, err);
     if (rc)
         return rc;
+    if (vtrain_lora_more(e))
+        return vc_fail(err, VC_EMISMATCH, "%s: module \"%s\" has %s, which --preset_lora_path "
+                       "folds in where the transformer has the layer, but which is not trained here",
+                       l->path, e->module, vtrain_lora_more(e));
     if (e->used)
         return vc_fail(err, VC_EMISMATCH, "%s: module \"%s\" is %d modules of this transformer in "
                        "one, of which --target_name matches some: leave --target_name out, or "
@@ -434,161 +503,4 @@ int vtrain_lora_all_used(vtrain_lora *l, vt_params *p, vc_err *err)
                        l->path, e->module);
     return vc_fail(err, VC_EMISMATCH, "%s: module \"%s\" is none of this transformer's linears and "
                    "convolutions: the file is of another model", l->path, e->module);
-}
-
-/* ---- folding in ---- */
-
-void vtrain_lora_merge(float *w, int64_t out, int64_t in, const float *a, const float *b,
-                       int64_t r, double scale)
-{
-    enum { TILE = 512 };
-    double sum[TILE];
-    for (int64_t o = 0; o < out; o++)
-        for (int64_t at = 0; at < in; at += TILE) {
-            int64_t n = in - at < TILE ? in - at : TILE;
-            float *to = w + o * in + at;
-            memset(sum, 0, sizeof sum);
-            for (int64_t k = 0; k < r; k++) {
-                const float *row = a + k * in + at;
-                double f = b[o * r + k];
-                for (int64_t i = 0; i < n; i++)
-                    sum[i] += f * (double)row[i];
-            }
-            for (int64_t i = 0; i < n; i++)
-                to[i] = (float)((double)to[i] + scale * sum[i]);
-        }
-}
-
-float *vtrain_lora_floats(const void *data, vc_dtype t, int64_t n)
-{
-    float *f = malloc((size_t)n * sizeof *f);
-    if (f)
-        vc_to_f32(f, data, t, (size_t)n);
-    return f;
-}
-
-/* Makes room in l->merged for one more weight. */
-static int grow_merged(vtrain_lora *l, vc_err *err)
-{
-    if (l->n_merged < l->room_merged)
-        return 0;
-    int room = l->room_merged ? 2 * l->room_merged : 64;
-    void **more = realloc(l->merged, sizeof *more * (size_t)room);
-    if (!more)
-        return vc_no_memory(err);
-    l->merged = more;
-    l->room_merged = room;
-    return 0;
-}
-
-/* The type of a weight with a LoRA folded in: that of the weight, or bf16, since fp8's four bits
- * would round most of the LoRA away. */
-static vc_dtype merged_type(vc_dtype stored)
-{
-    return stored == VC_F8E4M3 || stored == VC_F8E5M2 ? VC_BF16 : stored;
-}
-
-static size_t merged_bytes(const vt_host *v)
-{
-    size_t bytes = vc_dtype_size(merged_type(v->dtype));
-    for (int i = 0; i < v->nd; i++)
-        bytes *= (size_t)v->dim[i];
-    return bytes;
-}
-
-/* Lets v point to values of the merged type, without scales. */
-static void set_merged(vt_host *v, const void *data)
-{
-    v->dtype = merged_type(v->dtype);
-    v->data = data;
-    v->scale = NULL;
-}
-
-/* Folds the pair into a copy of the weight v, and lets v point to the copy, which l frees. */
-static int make_merged(vtrain_lora *l, vt_host *v, const vtrain_lora_pair *p, vc_err *err)
-{
-    int64_t out = v->dim[0], r = p->a.dim[0], in = (int64_t)vf_view_count(&p->a) / r, n = out * in;
-    const vc_dtype type = merged_type(v->dtype);
-    float *w = malloc(sizeof *w * (size_t)n);
-    float *a = vtrain_lora_floats(p->a.data, p->a.dtype, r * in);
-    float *b = vtrain_lora_floats(p->b.data, p->b.dtype, out * r);
-    void *stored = malloc(merged_bytes(v));
-    int rc = grow_merged(l, err);
-    if (!rc && (!w || !a || !b || !stored))
-        rc = vc_no_memory(err);
-    if (rc) {
-        free(stored);
-    } else {
-        for (int64_t o = 0; o < out; o++)
-            vt_host_row(w + o * in, v, o);
-        vtrain_lora_merge(w, out, in, a, b, r, p->scale);
-        vc_from_f32(stored, type, w, (size_t)n);
-        vc_to_f32(w, stored, type, (size_t)n);
-        if (!vf_all_finite(w, (size_t)n))
-            rc = vc_fail(err, VC_ENUMERIC, "%s: \"%s\", times %g, folded into %s gives values "
-                         "that are not finite", l->path, p->b.name, p->scale,
-                         vc_dtype_name(type));
-        l->merged[l->n_merged++] = stored;
-        l->merged_bytes += merged_bytes(v);
-        set_merged(v, stored);
-    }
-    free(w);
-    free(a);
-    free(b);
-    return rc;
-}
-
-static int check_weight(const vtrain_lora *l, const vt_host *v, const vtrain_lora_pair *p,
-                        vc_err *err)
-{
-    const vf_view *a = &p->a;
-    size_t rest = (size_t)(v->nd - 1) * sizeof *v->dim;
-    if (a->nd == v->nd && p->b.dim[0] == v->dim[0] && !memcmp(a->dim + 1, v->dim + 1, rest))
-        return 0;
-    int64_t dim[8] = { p->b.dim[0] };
-    char want[VT_SHAPE_TEXT], have[VT_SHAPE_TEXT];
-    memcpy(dim + 1, a->dim + 1, (size_t)(a->nd - 1) * sizeof *dim);
-    vt_shape_text(want, a->nd, dim);
-    vt_shape_text(have, v->nd, v->dim);
-    return vc_fail(err, VC_EMISMATCH, "%s: \"%s\" is for a weight of %s, but this transformer's "
-                   "weight is %s", l->path, p->b.name, want, have);
-}
-
-static int merged_get(void *arg, const char *name, vt_host *v, vc_err *err)
-{
-    vtrain_lora *l = arg;
-    int rc = l->base.get(l->base.arg, name, v, err);
-    size_t n = strlen(name);
-    if (rc || n < 8 || strcmp(name + n - 7, ".weight") || v->nd < 2)
-        return rc;
-    char *module = strndup(name, n - 7);
-    if (!module)
-        return vc_no_memory(err);
-    vtrain_lora_pair p;
-    rc = vtrain_lora_get(l, module, &p, err);
-    free(module);
-    if (rc == VC_ENOENT) {
-        if (err)
-            *err = (vc_err){ 0 };
-        return 0;
-    }
-    if (!rc)
-        rc = check_weight(l, v, &p, err);
-    if (rc || !l->sizes_only)
-        return rc ? rc : make_merged(l, v, &p, err);
-    l->merged_bytes += merged_bytes(v);
-    set_merged(v, v->data);
-    return 0;
-}
-
-vt_source vtrain_lora_source(vtrain_lora *l, const vt_source *base, bool sizes_only)
-{
-    l->base = *base;
-    l->sizes_only = sizes_only;
-    return (vt_source){ .get = merged_get, .arg = l, .seed = base->seed, .mapped = base->mapped };
-}
-
-size_t vtrain_lora_bytes(const vtrain_lora *l)
-{
-    return l->merged_bytes;
 }

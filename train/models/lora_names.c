@@ -119,6 +119,17 @@ static const struct { const char *word; vtrain_lora_part is; } halves[] = {
     { ".lora_linear_layer.down", VTRAIN_PART_A },
     { ".lora_linear_layer.up", VTRAIN_PART_B },
 };
+/* Ends of the names of other parts. */
+static const struct { const char *end; vtrain_lora_part is; } ends[] = {
+    { ".alpha", VTRAIN_PART_ALPHA },
+    { ".diff", VTRAIN_PART_DIFF },          { ".w_norm", VTRAIN_PART_DIFF },
+    { ".diff_b", VTRAIN_PART_DIFF_B },      { ".b_norm", VTRAIN_PART_DIFF_B },
+    { ".lokr_w1", VTRAIN_PART_KR_1 },       { ".lokr_w1_a", VTRAIN_PART_KR_1A },
+    { ".lokr_w1_b", VTRAIN_PART_KR_1B },    { ".lokr_w2", VTRAIN_PART_KR_2 },
+    { ".lokr_w2_a", VTRAIN_PART_KR_2A },    { ".lokr_w2_b", VTRAIN_PART_KR_2B },
+    { ".hada_w1_a", VTRAIN_PART_HA_1A },    { ".hada_w1_b", VTRAIN_PART_HA_1B },
+    { ".hada_w2_a", VTRAIN_PART_HA_2A },    { ".hada_w2_b", VTRAIN_PART_HA_2B },
+};
 /* Layers of an attention's processor, which have the LoRA's name themselves (XLabs):
  * "double_blocks.0.processor.qkv_lora1.down.weight". */
 static const struct { const char *end; vtrain_lora_part is; } layers[] = {
@@ -160,8 +171,9 @@ static bool is_tensor(const char *rest)
  * part. */
 static vtrain_lora_part part_of(const char *name, size_t *module)
 {
-    if (ends_with(name, ".alpha", module))
-        return VTRAIN_PART_ALPHA;
+    for (size_t i = 0; i < COUNT(ends); i++)
+        if (ends_with(name, ends[i].end, module))
+            return ends[i].is;
     for (size_t i = 0; i < COUNT(halves); i++) {
         const char *at = strstr(name, halves[i].word);
         if (!at || at == name || !is_tensor(at + strlen(halves[i].word)))

@@ -68,7 +68,14 @@ extern const vtrain_naming vtrain_kohya, vtrain_kohya_diffusers, vtrain_kohya_sc
 /* ---- names that are read ---- */
 
 typedef enum {
-    VTRAIN_PART_NONE, VTRAIN_PART_A, VTRAIN_PART_B, VTRAIN_PART_ALPHA
+    VTRAIN_PART_NONE, VTRAIN_PART_A, VTRAIN_PART_B, VTRAIN_PART_ALPHA,
+    /* of files that can be folded in, and not trained: what is added to a weight and to a bias; the
+     * factors of a LoKr, kron(w1, w2), and of a LoHa, (w1_a w1_b) * (w2_a w2_b) */
+    VTRAIN_PART_DIFF, VTRAIN_PART_DIFF_B,
+    VTRAIN_PART_KR_1, VTRAIN_PART_KR_1A, VTRAIN_PART_KR_1B,
+    VTRAIN_PART_KR_2, VTRAIN_PART_KR_2A, VTRAIN_PART_KR_2B,
+    VTRAIN_PART_HA_1A, VTRAIN_PART_HA_1B, VTRAIN_PART_HA_2A, VTRAIN_PART_HA_2B,
+    VTRAIN_PARTS
 } vtrain_lora_part;
 typedef struct vtrain_lora_name {
     vtrain_lora_part is;                      /* NONE: the name does not belong to a LoRA */

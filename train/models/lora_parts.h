@@ -13,6 +13,8 @@ typedef struct vtrain_lora_entry {
     unsigned used;               /* a bit for each part that vtrain_lora_get returned */
     int parts;                   /* number of our modules that are fused in this module */
     const vf_view *a, *b, *alpha;
+    const vf_view *more[VTRAIN_PARTS];       /* the other parts */
+    bool used_bias;              /* more[VTRAIN_PART_DIFF_B] was added */
     vtrain_renamed row;          /* of a fused module; row.row NULL: of one module */
 } vtrain_lora_entry;
 
@@ -34,6 +36,18 @@ struct vtrain_lora {
  * file has no such module. */
 int vtrain_lora_pair_of(vtrain_lora *l, const char *module, vtrain_lora_pair *p,
                         vtrain_lora_entry **e, vc_err *err);
+/* Sets *e to the entry with our name of a module or a tensor, or with one of the tables, and leaves
+ * *r as its row; NULL: the file has none. */
+int vtrain_lora_find(vtrain_lora *l, const char *module, vtrain_lora_entry **e, vtrain_renamed *r,
+                     vc_err *err);
+/* Whether the file has the layer's rows with the second half first. */
+bool vtrain_lora_swapped(const vtrain_renamed *r);
+/* Lets l free `made` when it is closed. */
+int vtrain_lora_keep(vtrain_lora *l, void *made, vc_err *err);
+/* What an entry has beside a pair, as "a LoKr"; NULL: nothing. */
+const char *vtrain_lora_more(const vtrain_lora_entry *e);
+/* The number in the entry's alpha, or `none`. */
+double vtrain_lora_own_alpha(const vtrain_lora_entry *e, double none);
 /* Whether B's rows of one part of a fused module are zero, although those of others are not: the
  * part was not trained. */
 bool vtrain_lora_is_zero(const vtrain_lora_entry *e, int part);

@@ -117,6 +117,9 @@ int vtrain_lora_size(vtrain_lora *l, const char *module, int64_t *rank, double *
     vtrain_lora_pair p;
     vtrain_lora_entry *e;
     int rc = vtrain_lora_pair_of(l, module, &p, &e, err);
+    if (!rc && vtrain_lora_more(e))
+        rc = vc_fail(err, VC_EFORMAT, "%s: module \"%s\" has %s, which --preset_lora_path folds "
+                     "in, but which is not trained here", l->path, e->module, vtrain_lora_more(e));
     if (!rc && vtrain_lora_is_zero(e, p.part))
         rc = vc_fail(err, VC_ENOENT, "%s: \"%s\" was not trained", l->path, module);
     if (!rc)

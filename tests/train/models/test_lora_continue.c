@@ -248,7 +248,8 @@ static void test_other(void **state)
     vc_err err = { 0 };
     assert_ok(vf_safetensors_write(path, v, 2, NULL, 0, &err), &err);
     char *more = vc_format("--lora_checkpoint %s", path);
-    assert_fails(step(dir, "other", more, &err), VC_EMISMATCH, &err, "the file is of another model");
+    assert_fails(step(dir, "other", more, &err), VC_EMISMATCH, &err,
+                 "the file is of another model");
     assert_says(&err, "\"down.0\"");
     free(more);
     free(path);

@@ -28,7 +28,8 @@ enum { MOST = 400, RANK = 3 };
 
 static const struct model { const vtrain_family *family; const char *golden; } models[] = {
     { &vtrain_cogvideox, "cogvideox-2b" }, { &vtrain_hunyuan, "hunyuan" }, { &vtrain_ltx, "ltx" },
-    { &vtrain_wan, "wan" },                { &vtrain_qwen, "qwen" },       { &vtrain_flux, "flux-dev" },
+    { &vtrain_wan, "wan" },                { &vtrain_qwen, "qwen" },
+    { &vtrain_flux, "flux-dev" },
 };
 
 /* `theirs`: modules have the names of the family's first authors, where it has a table; `peer`:
@@ -36,47 +37,47 @@ static const struct model { const vtrain_family *family; const char *golden; } m
 static const struct naming {
     const char *prefix, *a, *b;
     bool flat, theirs, peer, alpha;
-    const char *transformer;
+    const char *transformer;                 /* NULL: "transformer" */
     const char *from;                        /* the first row of the other table that is used;
-                                              * modules without a row are left out */
+                                              * modules without a row are left out; NULL: the first
+                                              * of all, and other modules have our names */
 } namings[] = {
 #define PEFT ".lora_A.weight", ".lora_B.weight"
 #define NAMED ".lora_A.default.weight", ".lora_B.default.weight"
 #define KOHYA ".lora_down.weight", ".lora_up.weight"
-    { "transformer.", PEFT, false, false, false, false, NULL, NULL },              /* diffusers */
-    { "transformer.", KOHYA, false, false, false, true, NULL, NULL },
-    { "transformer.", ".lora_A", ".lora_B", false, false, false, false, NULL, NULL },
-    { "transformer.", ".lora.down.weight", ".lora.up.weight", false, false, false, false, NULL, NULL },
-    { "", PEFT, false, false, false, false, NULL, NULL },                          /* VideoX-Fun */
-    { "base_model.model.", PEFT, false, false, false, false, NULL, NULL },         /* PEFT */
-    { "base_model.model.", NAMED, false, false, false, false, NULL, NULL },
-    { "transformer.base_model.model.", PEFT, false, false, false, false, NULL, NULL },
-    { "", NAMED, false, true, false, false, NULL, NULL },                          /* DiffSynth-Studio */
-    { "pipe.dit.", NAMED, false, true, true, false, NULL, NULL },
-    { "module.", PEFT, false, false, false, false, NULL, NULL },
-    { "_orig_mod.", PEFT, false, false, false, false, NULL, NULL },
-    { "dit.", PEFT, false, true, false, false, NULL, NULL },
-    { "unet.", PEFT, false, false, false, false, NULL, NULL },
-    { "unet.base_model.model.", PEFT, false, false, false, false, NULL, NULL },
-    { "diffusion_model.", PEFT, false, true, false, false, NULL, NULL },           /* diffusion-pipe */
-    { "diffusion_model.", KOHYA, false, true, false, true, NULL, NULL },           /* ComfyUI */
-    { "diffusion_model.", KOHYA, false, true, true, true, NULL, NULL },
-    { "model.diffusion_model.", PEFT, false, true, false, false, NULL, NULL },
-    { "lora_unet_", KOHYA, true, true, false, true, NULL, NULL },                  /* musubi-tuner, kohya */
-    { "lora_unet__", KOHYA, true, true, false, true, NULL, NULL },                 /* VideoX-Fun */
-    { "lora_unet__", KOHYA, true, false, false, true, NULL, NULL },
-    { "lora_transformer_", KOHYA, true, false, false, true, NULL, NULL },          /* OneTrainer */
-    { "lora_transformer_", KOHYA, true, true, false, true, NULL, NULL },
-    { "lycoris_", KOHYA, true, false, false, true, NULL, NULL },                   /* SimpleTuner */
-    { "transformer_2.", PEFT, false, false, false, false, "transformer_2", NULL },
-    { "transformer_2.", KOHYA, false, true, false, true, "transformer_2", NULL },
-    { "pipe.dit2.", NAMED, false, true, false, false, "transformer_2", NULL },
+    { "transformer.", PEFT },  /* diffusers */
+    { "transformer.", KOHYA, .alpha = true },
+    { "transformer.", ".lora_A", ".lora_B" },
+    { "transformer.", ".lora.down.weight", ".lora.up.weight" },
+    { "", PEFT },  /* VideoX-Fun */
+    { "base_model.model.", PEFT },  /* PEFT */
+    { "base_model.model.", NAMED },
+    { "transformer.base_model.model.", PEFT },
+    { "", NAMED, .theirs = true },  /* DiffSynth-Studio */
+    { "pipe.dit.", NAMED, .theirs = true, .peer = true },
+    { "module.", PEFT },
+    { "_orig_mod.", PEFT },
+    { "dit.", PEFT, .theirs = true },
+    { "unet.", PEFT },
+    { "unet.base_model.model.", PEFT },
+    { "diffusion_model.", PEFT, .theirs = true },  /* diffusion-pipe */
+    { "diffusion_model.", KOHYA, .theirs = true, .alpha = true },  /* ComfyUI */
+    { "diffusion_model.", KOHYA, .theirs = true, .peer = true, .alpha = true },
+    { "model.diffusion_model.", PEFT, .theirs = true },
+    { "lora_unet_", KOHYA, .flat = true, .theirs = true, .alpha = true },  /* musubi-tuner, kohya */
+    { "lora_unet__", KOHYA, .flat = true, .theirs = true, .alpha = true },  /* VideoX-Fun */
+    { "lora_unet__", KOHYA, .flat = true, .alpha = true },
+    { "lora_transformer_", KOHYA, .flat = true, .alpha = true },  /* OneTrainer */
+    { "lora_transformer_", KOHYA, .flat = true, .theirs = true, .alpha = true },
+    { "lycoris_", KOHYA, .flat = true, .alpha = true },  /* SimpleTuner */
+    { "transformer_2.", PEFT, .transformer = "transformer_2" },
+    { "transformer_2.", KOHYA, .theirs = true, .alpha = true, .transformer = "transformer_2" },
+    { "pipe.dit2.", NAMED, .theirs = true, .transformer = "transformer_2" },
 };
 
 /* XLabs' layers of attention's processors. */
 static const struct naming processors = {
-    "", ".down.weight", ".up.weight", false, false, true, false, NULL,
-    "double_blocks.#.processor.qkv_lora1"
+    "", ".down.weight", ".up.weight", .peer = true, .from = "double_blocks.#.processor.qkv_lora1"
 };
 
 static float value(size_t i) { return sinf((float)(i % 1013) * 0.7f); }
@@ -288,6 +289,203 @@ static void test_halves(void **state)
     free(path);
 }
 
+/* ---- changes of layers that are folded in, and not trained ---- */
+
+/* Forms of changes; alpha 0: there is none. A LoKr's first factor is 2 x 2. */
+static const struct {
+    const char *parts[4];
+    int rank;                                /* of a factor that is a product; 0: it is whole */
+    bool kron, whole;
+    float alpha;
+} changes[] = {
+    { { ".diff" }, 0, false, true, 0 },
+    { { ".lokr_w1", ".lokr_w2" }, 0, true, false, 1e10f },
+    { { ".lokr_w1", ".lokr_w2_a", ".lokr_w2_b" }, 3, true, false, 1.5f },
+    { { ".hada_w1_a", ".hada_w1_b", ".hada_w2_a", ".hada_w2_b" }, 3, false, false, 6 },
+    { { ".hada_w1_a", ".hada_w1_b", ".hada_w2_a", ".hada_w2_b" }, 2, false, false, 0 },
+};
+
+static double product(int64_t o, int64_t i, int64_t in, int rank, size_t shift)
+{
+    double sum = 0;
+    for (int k = 0; k < rank; k++)
+        sum += (double)value((size_t)(o * rank + k) + shift) *
+               (double)value((size_t)(k * in + i) + shift + 7);
+    return sum;
+}
+
+/* The change at (o, i) of out x in. */
+static double change_of(size_t c, int64_t o, int64_t i, int64_t out, int64_t in)
+{
+    const int rank = changes[c].rank;
+    const double scale = rank && changes[c].alpha > 0 ? (double)changes[c].alpha / rank : 1;
+    if (changes[c].whole)
+        return (double)value((size_t)(o * in + i));
+    if (!changes[c].kron)
+        return scale * product(o, i, in, rank, 0) * product(o, i, in, rank, 14);
+    const int64_t rows = out / 2, columns = in / 2;
+    const double one = (double)value((size_t)(o / rows * 2 + i / columns));
+    o %= rows;
+    i %= columns;
+    return scale * one * (rank ? product(o, i, columns, rank, 7)
+                               : (double)value((size_t)(o * columns + i) + 7));
+}
+
+static int add_part(vf_view *v, const char *module, const char *end, int64_t rows, int64_t columns,
+                    size_t shift)
+{
+    float *f = malloc(sizeof *f * (size_t)(rows * columns));
+    for (int64_t i = 0; i < rows * columns; i++)
+        f[i] = value((size_t)i + shift);
+    *v = (vf_view){ .name = vc_format("diffusion_model.%s%s", module, end), .dtype = VC_F32,
+                    .nd = columns > 1 ? 2 : 1, .dim = { rows, columns }, .data = f,
+                    .bytes = sizeof *f * (size_t)(rows * columns) };
+    return 1;
+}
+
+static void free_parts(vf_view *v, int n)
+{
+    while (n--) {
+        free((void *)(uintptr_t)v[n].name);
+        free((void *)(uintptr_t)v[n].data);
+    }
+}
+
+static int add_change(vf_view *v, size_t c, const char *module, int64_t out, int64_t in)
+{
+    const int rank = changes[c].rank;
+    int n = 0;
+    for (int k = 0; k < 4 && changes[c].parts[k]; k++) {
+        const char *end = changes[c].parts[k];
+        const bool first = strstr(end, "w1"), b = strstr(end, "_b");
+        const bool factor = strstr(end, "_a") || b, kron = changes[c].kron;
+        int64_t rows = kron ? first ? 2 : out / 2 : out, columns = kron ? first ? 2 : in / 2 : in;
+        if (factor && b)
+            rows = rank;
+        else if (factor)
+            columns = rank;
+        n += add_part(v + n, module, end, rows, columns,
+                      (kron ? first ? 0 : 7 : first || !factor ? 0 : 14) + (b ? 7 : 0));
+    }
+    if (changes[c].alpha > 0) {
+        n += add_part(v + n, module, ".alpha", 1, 1, 0);
+        *(float *)(uintptr_t)v[n - 1].data = changes[c].alpha;
+    }
+    return n;
+}
+
+static vtrain_lora *open_changes(const vf_view *v, int n)
+{
+    char *path = vc_path_join(golden_tmp("changes"), "x.safetensors");
+    vtrain_lora *l;
+    vc_err err = { 0 };
+    assert_ok(vf_safetensors_write(path, v, n, NULL, 0, &err) || vtrain_lora_open(&l, path, &err),
+              &err);
+    vtrain_lora_rename(l, vtrain_hunyuan.lora_names, vtrain_hunyuan.peer_names);
+    free(path);
+    return l;
+}
+
+/* The modules k of a fused layer, a single one, a norm's weight and a bias. */
+static void test_changes(void **state)
+{
+    static const struct { const char *theirs, *ours; int parts, part; bool swapped; } layers[] = {
+        { "double_blocks.0.img_attn_qkv", "transformer_blocks.0.attn.to_k", 3, 1, false },
+        { "double_blocks.0.img_mlp.fc1", "transformer_blocks.0.ff.net.0.proj", 1, 0, false },
+        { "final_layer.adaLN_modulation.1", "norm_out.linear", 1, 0, true },
+    };
+    vf_safetensors *golden = golden_open("hunyuan");
+    vf_model *file;
+    vc_err err = { 0 };
+    (void)state;
+    golden_model(golden, golden_tmp("hunyuan"), VC_F32);
+    assert_ok(vf_model_open(&file, golden_tmp("hunyuan"), &err), &err);
+    const vt_source base = vf_model_source(file);
+    for (size_t i = 0; i < COUNT(layers) * COUNT(changes); i++) {
+        const size_t c = i / COUNT(layers), k = i % COUNT(layers);
+        int64_t in = 0, out = rows_of(file, layers[k].ours, &in);
+        char *name = vc_format("%s.weight", layers[k].ours);
+        vf_view v[8], w;
+        vt_host got;
+        const int n = add_change(v, c, layers[k].theirs, out * layers[k].parts, in);
+        vtrain_lora *l = open_changes(v, n);
+        vt_source src = vtrain_lora_source(l, &base, false);
+        assert_ok(src.get(src.arg, name, &got, &err) || vf_model_get(file, name, &w, &err), &err);
+        for (int64_t x = 0; x < out * in; x++) {
+            const int64_t row = layers[k].swapped ? (x / in + out / 2) % out
+                                                  : x / in + out * layers[k].part;
+            const double add = change_of(c, row, x % in, out * layers[k].parts, in);
+            const float want = (float)((double)((const float *)w.data)[x] + add);
+            if (!(fabsf(((const float *)got.data)[x] - want) <= 2e-6f * (1 + fabsf(want))))
+                fail_msg("%s of %s", changes[c].parts[0], layers[k].ours);
+        }
+        vtrain_lora_pair p;
+        assert_fails(vtrain_lora_get(l, layers[k].ours, &p, &err), VC_EFORMAT, &err,
+                     "is not trained here");
+        vtrain_lora_close(l);
+        free_parts(v, n);
+        free(name);
+    }
+    vf_model_close(file);
+    vf_safetensors_close(golden);
+}
+
+/* The first authors' shift and scale of the last norm are in the other order. */
+static void test_swapped(void **state)
+{
+    vf_view v[2];
+    vtrain_lora_pair p;
+    vc_err err = { 0 };
+    (void)state;
+    add_part(&v[0], "final_layer.adaLN_modulation.1", ".lora_A.weight", 2, 4, 0);
+    add_part(&v[1], "final_layer.adaLN_modulation.1", ".lora_B.weight", 6, 2, 3);
+    vtrain_lora *l = open_changes(v, 2);
+    assert_ok(vtrain_lora_get(l, "norm_out.linear", &p, &err), &err);
+    for (int i = 0; i < 12; i++)
+        assert_true(((const float *)p.b.data)[i] == ((const float *)v[1].data)[(i + 6) % 12]);
+    assert_ok(vtrain_lora_all_used(l, NULL, &err), &err);
+    vtrain_lora_close(l);
+    free_parts(v, 2);
+}
+
+/* What extracted files add to norms, biases and tables. */
+static void test_vectors(void **state)
+{
+    static const struct { const char *tensor, *module, *end; } rows[] = {
+        { "transformer_blocks.0.attn.norm_q.weight", "double_blocks.0.img_attn_q_norm", ".diff" },
+        { "transformer_blocks.0.attn.to_v.bias", "double_blocks.0.img_attn_qkv", ".diff_b" },
+        { "proj_out.bias", "final_layer.linear", ".diff_b" },
+    };
+    vf_safetensors *golden = golden_open("hunyuan");
+    vf_model *file;
+    vf_view v[COUNT(rows)], w;
+    vc_err err = { 0 };
+    (void)state;
+    golden_model(golden, golden_tmp("hunyuan"), VC_F32);
+    assert_ok(vf_model_open(&file, golden_tmp("hunyuan"), &err), &err);
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        assert_ok(vf_model_get(file, rows[i].tensor, &w, &err), &err);
+        add_part(&v[i], rows[i].module, rows[i].end, w.dim[0] * (i == 1 ? 3 : 1), 1, i);
+    }
+    vtrain_lora *l = open_changes(v, COUNT(rows));
+    const vt_source base = vf_model_source(file), src = vtrain_lora_source(l, &base, false);
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        vt_host got;
+        assert_ok(src.get(src.arg, rows[i].tensor, &got, &err), &err);
+        assert_ok(vf_model_get(file, rows[i].tensor, &w, &err), &err);
+        for (int64_t k = 0; k < w.dim[0]; k++) {
+            const size_t at = (size_t)(k + (i == 1 ? 2 * w.dim[0] : 0)) + i;
+            assert_true(((const float *)got.data)[k] ==
+                        (float)((double)((const float *)w.data)[k] + (double)value(at)));
+        }
+    }
+    assert_ok(vtrain_lora_all_used(l, NULL, &err), &err);
+    vtrain_lora_close(l);
+    vf_model_close(file);
+    vf_safetensors_close(golden);
+    free_parts(v, COUNT(rows));
+}
+
 /* ---- other adapters ---- */
 
 static const struct { const char *tensor, *says; } refused[] = {
@@ -297,12 +495,8 @@ static const struct { const char *tensor, *says; } refused[] = {
     { "text_encoders.t5xxl.x.lora_up.weight", "is of a text encoder" },
     { "transformer.a.lora_magnitude_vector.default.weight", "a DoRA" },
     { "lora_unet_a.dora_scale", "a DoRA" },
-    { "model.diffusion_model.a.lokr_w1", "a LoKr" },
-    { "lycoris_a.lokr_w1_a", "a LoKr" },
-    { "lycoris_a.hada_w2_b", "a LoHa" },
-    { "diffusion_model.a.diff", "a change of a whole layer" },
-    { "model.diffusion_model.a.diff_b", "a change of a bias" },
-    { "lora_unet_a.w_norm", "a change of a norm" },
+    { "model.diffusion_model.a.lokr_t2", "a LoKr with a core" },
+    { "lycoris_a.hada_t1", "a LoHa with a core" },
     { "img_in.lora_B.bias", "a change of a bias" },
     { "diffusion_model.img_in.reshape_weight", "another shape" },
     { "lora_unet_a.oft_blocks", "an OFT" },
@@ -332,7 +526,9 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_namings), cmocka_unit_test(test_halves), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_namings), cmocka_unit_test(test_halves),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_changes),
+        cmocka_unit_test(test_vectors), cmocka_unit_test(test_swapped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
