@@ -18,8 +18,8 @@
 #include "formats/tensors/model.h"
 
 /* Moves the scales from m's tensors to m->scale, and removes marks and inputs' scales.
- * VC_EMISMATCH: the error names a tensor of weights that are quantised in a way that is not read. VC_EFORMAT: a
- * scale does not fit its weight; VC_ENUMERIC: a scale is not finite. */
+ * VC_EMISMATCH: the error names a tensor of weights that are quantised in a way that is not read.
+ * VC_EFORMAT: a scale does not fit its weight; VC_ENUMERIC: a scale is not finite. */
 int vf_model_take_scales(vf_model *m, vc_err *err);
 /* Sets v's scale to that of the weight `name`, if m has one. */
 void vf_model_scale(vt_host *v, const vf_model *m, const char *name);

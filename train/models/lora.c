@@ -491,8 +491,8 @@ int vtrain_lora_all_used(vtrain_lora *l, vt_params *p, vc_err *err)
         return rc;
     if (vtrain_lora_more(e))
         return vc_fail(err, VC_EMISMATCH, "%s: module \"%s\" has %s, which --preset_lora_path "
-                       "folds in where the transformer has the layer, but which is not trained here",
-                       l->path, e->module, vtrain_lora_more(e));
+                       "folds in where the transformer has the layer, but which is not trained "
+                       "here", l->path, e->module, vtrain_lora_more(e));
     if (e->used)
         return vc_fail(err, VC_EMISMATCH, "%s: module \"%s\" is %d modules of this transformer in "
                        "one, of which --target_name matches some: leave --target_name out, or "

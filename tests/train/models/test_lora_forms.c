@@ -45,21 +45,21 @@ static const struct naming {
 #define PEFT ".lora_A.weight", ".lora_B.weight"
 #define NAMED ".lora_A.default.weight", ".lora_B.default.weight"
 #define KOHYA ".lora_down.weight", ".lora_up.weight"
-    { "transformer.", PEFT },  /* diffusers */
+    { "transformer.", PEFT, .flat = false },  /* diffusers */
     { "transformer.", KOHYA, .alpha = true },
-    { "transformer.", ".lora_A", ".lora_B" },
-    { "transformer.", ".lora.down.weight", ".lora.up.weight" },
-    { "", PEFT },  /* VideoX-Fun */
-    { "base_model.model.", PEFT },  /* PEFT */
-    { "base_model.model.", NAMED },
-    { "transformer.base_model.model.", PEFT },
+    { "transformer.", ".lora_A", ".lora_B", .flat = false },
+    { "transformer.", ".lora.down.weight", ".lora.up.weight", .flat = false },
+    { "", PEFT, .flat = false },  /* VideoX-Fun */
+    { "base_model.model.", PEFT, .flat = false },  /* PEFT */
+    { "base_model.model.", NAMED, .flat = false },
+    { "transformer.base_model.model.", PEFT, .flat = false },
     { "", NAMED, .theirs = true },  /* DiffSynth-Studio */
     { "pipe.dit.", NAMED, .theirs = true, .peer = true },
-    { "module.", PEFT },
-    { "_orig_mod.", PEFT },
+    { "module.", PEFT, .flat = false },
+    { "_orig_mod.", PEFT, .flat = false },
     { "dit.", PEFT, .theirs = true },
-    { "unet.", PEFT },
-    { "unet.base_model.model.", PEFT },
+    { "unet.", PEFT, .flat = false },
+    { "unet.base_model.model.", PEFT, .flat = false },
     { "diffusion_model.", PEFT, .theirs = true },  /* diffusion-pipe */
     { "diffusion_model.", KOHYA, .theirs = true, .alpha = true },  /* ComfyUI */
     { "diffusion_model.", KOHYA, .theirs = true, .peer = true, .alpha = true },
