@@ -394,7 +394,7 @@ int vf_model_open(vf_model **out, const char *path, vc_err *err)
            : file && is_shard(vc_path_base(use)) ? open_set(m, use, err)
            : open_single(m, use, err);
     if (!rc)
-        rc = vc_context(err, vf_model_take_scales(m, err), "%s", use);
+        rc = vc_context(err, vf_model_take_scales(m, err), "%s", path);
     free(file);
     if (rc) {
         vf_model_close(m);

@@ -64,6 +64,7 @@ WanPipeline|WanTransformer3DModel|"qk_norm":"rms_norm"||qk_norm
 WanPipeline|WanTransformer3DModel||blocks.0.new.weight|tensor blocks.0.new.weight: .*have no such tensor: give T2V
 WanPipeline|WanTransformer3DModel||blocks.0.attn1.to_q.weight.absmax|tensor .*the weights are quantised
 WanPipeline|WanTransformer3DModel||blocks.0.attn1.to_q.qweight|tensor .*the weights are quantised
+WanPipeline|WanTransformer3DModel||blocks.0.attn1.to_q.weight_scale_2|tensor .*the weights are quantised in a way that is not read (nvfp4)
 WanPipeline|WanTransformer3DModel||blocks.0.attn1.to_q.lora_A.weight|tensor .*the file is a LoRA.*--lora_checkpoint
 WanPipeline|WanVACETransformer3DModel|||vtrain trains no transformer of the class WanVACETransformer3DModel; known: .*WanTransformer3DModel
 QwenImagePipeline|QwenImageTransformer2DModel|"zero_cond_t":true||zero_cond_t: true: .*(Qwen-Image-Edit-2511)

@@ -21,7 +21,8 @@
  * `lora_transformer_` and `lycoris_` names with underscores; any float type, and each module with
  * its own rank. `transformer_2.` and `pipe.dit2.` are the second of a model's two transformers.
  * The pair's own alpha comes before the metadata's (lora_alpha.h); without both, alpha is the rank.
- * Tensors of other adapters (a DoRA, a LoKr, a bias) and of text encoders are an error. */
+ * A LoKr, a LoHa, and changes of layers, norms and biases (`.diff`, `.diff_b`) can be folded in, but
+ * not trained. Tensors of other adapters (a DoRA, an OFT) and of text encoders are an error. */
 #ifndef TRAIN_MODELS_LORA_H
 #define TRAIN_MODELS_LORA_H
 
@@ -80,8 +81,8 @@ int vtrain_lora_all_used(vtrain_lora *l, vt_params *p, vc_err *err);
 void vtrain_lora_merge(float *w, int64_t out, int64_t in, const float *a, const float *b,
                        int64_t r, double scale);
 /* A source that folds a LoRA into the weights of `base`, whose types stay, except that fp8 becomes
- * bf16. The source is valid as
- * long as l. sizes_only: the source has the values of `base`, and only counts the memory. */
+ * bf16. The source is valid as long as l. sizes_only: the source has the values of `base`, and only
+ * counts the memory. */
 vt_source vtrain_lora_source(vtrain_lora *l, const vt_source *base, bool sizes_only);
 /* Bytes of the weights that the source has made by now. */
 size_t vtrain_lora_bytes(const vtrain_lora *l);
