@@ -461,7 +461,7 @@ bool vtrain_lora_is_zero(const vtrain_lora_entry *e, int part)
 {
     vtrain_renamed r = { 0 };
     int64_t first = 0, rows = 0;
-    char *module = e->row.row ? vtrain_rename_sibling(&e->row, part) : NULL;
+    char *module = e->row.row && e->b ? vtrain_rename_sibling(&e->row, part) : NULL;
     const bool found = module && !vtrain_rename_find(&r, e->row.row, module, NULL) && r.row &&
                        vtrain_rename_rows(&r, e->b->dim[0], &first, &rows);
     free(module);

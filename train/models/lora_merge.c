@@ -157,6 +157,8 @@ static int make_change(change *c, const vtrain_lora_entry *e, bool bias, vc_err 
 {
     const vf_view *const *m = e->more, *diff = m[bias ? VTRAIN_PART_DIFF_B : VTRAIN_PART_DIFF];
     *c = (change){ .kron = m[VTRAIN_PART_KR_1] || m[VTRAIN_PART_KR_1A], .scale = 1 };
+    if (e->alpha && (vf_view_count(e->alpha) != 1 || e->alpha->dtype > VC_F64))
+        return vc_fail(err, VC_EFORMAT, "tensor \"%s\": an alpha is one number", e->alpha->name);
     if (diff) {
         c->kron = false;
         return make_matrix(&c->one, diff, NULL, NULL, e->module, err);

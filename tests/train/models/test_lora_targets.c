@@ -49,8 +49,45 @@ static void targets_equal_peft(void **state)
     vf_safetensors_close(golden);
 }
 
+/* ---- the value for a list of modules ---- */
+
+/* Names in blocks where these are exact; else an expression, in which numbers of blocks are any
+ * number, or those that are chosen. */
+static void test_value_of_list(void **state)
+{
+    static const char *const modules[] = {
+        "proj_out", "a.0.to_q", "a.0.to_k", "a.0.ff.proj_out", "a.1.to_q", "a.1.to_k",
+        "a.1.ff.proj_out", "a.12.to_q", "b.0.to_q", NULL
+    };
+    static const struct { const char *chosen, *value; } rows[] = {
+        { "124578", "to_q,to_k" }, { "25", "to_k" }, { "36", "ff.proj_out" },
+        { "0", "(proj_out)" }, { "1478", "to_q" }, { "147", "(a\\.[0-9]+\\.to_q)" },
+        { "14", "(a\\.(0|1)\\.to_q)" }, { "7", "(a\\.(12)\\.to_q)" },
+        { "02", "(proj_out|a\\.(0)\\.to_k)" }, { "012345678", "proj_out,to_q,to_k,ff.proj_out" },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *chosen[10] = { NULL };
+        char *value, *note;
+        vtrain_targets *t;
+        vc_err err = { 0 };
+        for (int k = 0; rows[i].chosen[k]; k++)
+            chosen[k] = modules[rows[i].chosen[k] - '0'];
+        assert_ok(vtrain_targets_of(&value, modules, chosen, &err), &err);
+        assert_string_equal(value, rows[i].value);
+        const char *const none[] = { NULL };
+        assert_ok(vtrain_targets_open(&t, value, modules, none, NULL, &note, &err), &err);
+        for (int k = 0; modules[k]; k++)
+            assert_int_equal(vtrain_targets_match(t, modules[k]),
+                             strchr(rows[i].chosen, '0' + k) != NULL);
+        vtrain_targets_close(t);
+        free(value);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(targets_equal_peft) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_value_of_list),
+        cmocka_unit_test(targets_equal_peft) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
