@@ -9,7 +9,7 @@
 #include "common/base/regex.h"
 #include "common/os/file.h"
 
-enum { MAX_REGEX = 4096 };
+enum { MAX_REGEX = 1 << 14 };
 
 /* Python's class escapes and their POSIX spellings, outside and inside of brackets. */
 static const struct { char letter; const char *set, *inside; } escapes[] = {
