@@ -26,7 +26,7 @@ static const struct { const char *sign, *how; } others[] = {
     { "*.quant_state.bitsandbytes__nf4", "bitsandbytes, nf4" },
     { "*.quant_state.bitsandbytes__fp4", "bitsandbytes, fp4" },
     { "*.absmax", "bitsandbytes, 4 bits" }, { "*.quant_map", "bitsandbytes, 4 bits" },
-    { "*.nested_*", "bitsandbytes, 4 bits" }, { "*.quant_*", "bitsandbytes" },
+    { "*.nested_absmax", "bitsandbytes, 4 bits" }, { "*.quant_state.*", "bitsandbytes" },
     { "*.SCB", "bitsandbytes, int8" }, { "*.weight_format", "bitsandbytes, int8" },
     { "*.wscales", "nunchaku's SVDQuant" }, { "*.wtscale", "nunchaku's SVDQuant" },
     { "*.wcscales", "nunchaku's SVDQuant" }, { "*.smooth_factor*", "nunchaku's SVDQuant" },

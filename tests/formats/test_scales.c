@@ -94,6 +94,23 @@ static void test_scaled(void **state)
     }
 }
 
+/* A VAE's quant_conv is no quantisation. */
+static void test_other_names(void **state)
+{
+    static const char *const names[] = { "quant_conv.weight", "vae.quant_conv.weight",
+                                         "first_stage_model.post_quant_conv.weight" };
+    for (size_t i = 0; i < COUNT(names); i++) {
+        vf_view v[MOST] = { VIEW(names[i], VC_F32, 2, 2, 3) };
+        int n;
+        vf_model *m;
+        vc_err err = { 0 };
+        char *path = write_file(*state, v, &n, NULL);
+        assert_ok(vf_model_open(&m, path, &err), &err);
+        vf_model_close(m);
+        free(path);
+    }
+}
+
 /* The values' key changes with the scales. */
 static void test_hash(void **state)
 {
@@ -184,7 +201,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         IN_FOLDER(test_scaled), IN_FOLDER(test_hash), IN_FOLDER(test_refused),
-        IN_FOLDER(test_gguf),
+        IN_FOLDER(test_gguf), IN_FOLDER(test_other_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
