@@ -345,7 +345,7 @@ int vf_component_config(cJSON **out, const char *path, const char *class, vc_err
     int rc = reads ? 0 : open_path(&m, &l, path, err);
     if (reads || (rc && folder))             /* in the second case the error names config.json */
         return vf_json_read_in(out, path, "config.json", MAX_CONFIG, err);
-    if (!rc && !l && !folder)
+    if (!rc && (!l || l->beside) && !folder)
         rc = read_beside(out, path, err);
     if (!rc && !*out)
         rc = check_layout(l, class, path, err);

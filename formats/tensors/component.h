@@ -46,6 +46,8 @@ typedef struct vf_layout {
     const char *constants;               /* the family whose means and deviations of channels are
                                           * latents_mean and latents_std; NULL: there are none */
     const vf_sized *sizes;
+    bool beside;                         /* a config.json beside the file comes before the fields
+                                          * here, which are those of one model of many */
 } vf_layout;
 extern const vf_layout vf_layouts[];
 
@@ -53,7 +55,8 @@ extern const vf_layout vf_layouts[];
  * layout has the names that it has. */
 int vf_component_open(vf_model **out, const char *path, vc_err *err);
 /* Reads config.json of a folder, or makes the config.json of a file for the class (NULL: the
- * layout's own); a file of no layout has the config.json beside it. VC_EUSAGE: the file has
+ * layout's own); a file of no layout, or of one that many models have, has the config.json beside
+ * it. VC_EUSAGE: the file has
  * neither, or the layout of another class. The caller deletes *out. */
 int vf_component_config(cJSON **out, const char *path, const char *class, vc_err *err);
 

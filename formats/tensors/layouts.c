@@ -189,6 +189,28 @@ static const char clip_text_config[] =
     "{\"model_type\":\"clip_text_model\",\"hidden_act\":\"quick_gelu\",\"layer_norm_eps\":1e-5,"
     "\"eos_token_id\":2}";
 
+/* ---- decoders, in ComfyUI's files, whose names are those of transformers ---- */
+
+#define DECODER(i) "model.layers." i "."
+static const vf_sized decoder_sizes[] = {
+    { .field = "hidden_size", .tensor = "model.embed_tokens.weight", .axis = 1 },
+    { .field = "vocab_size", .tensor = "model.embed_tokens.weight" },
+    { .field = "intermediate_size", .tensor = DECODER("0") "mlp.gate_proj.weight" },
+    { .field = "num_attention_heads", .tensor = DECODER("0") "self_attn.q_proj.weight",
+      .divide = 128 },
+    { .field = "num_key_value_heads", .tensor = DECODER("0") "self_attn.k_proj.weight",
+      .divide = 128 },
+    { .field = "num_hidden_layers", .tensor = DECODER("#") "self_attn.q_proj.weight",
+      .kind = VF_SIZE_COUNT },
+    { 0 }
+};
+static const char qwen_config[] =
+    "{\"model_type\":\"qwen2_5_vl\",\"hidden_act\":\"silu\",\"rms_norm_eps\":1e-6,"
+    "\"rope_theta\":1000000}";
+static const char llama_config[] =
+    "{\"model_type\":\"llama\",\"hidden_act\":\"silu\",\"rms_norm_eps\":1e-5,"
+    "\"rope_theta\":500000}";
+
 /* ---- transformers, whose names their families know ---- */
 
 /* Heads are 128 wide. */
@@ -243,6 +265,12 @@ const vf_layout vf_layouts[] = {
     { .marks = { "visual.cls_embedding" },
       .class = "clip_vision_model", .slot = "image_encoder", .names = wan_clip,
       .config = clip_vision_config, .sizes = clip_vision_sizes },
+    { .marks = { DECODER("0") "self_attn.q_proj.bias", "visual.patch_embed.proj.weight" },
+      .class = "qwen2_5_vl", .slot = "text_encoder", .config = qwen_config,
+      .sizes = decoder_sizes, .beside = true },
+    { .marks = { DECODER("0") "self_attn.q_proj.weight", "model.embed_tokens.weight" },
+      .class = "llama", .slot = "text_encoder", .config = llama_config,
+      .sizes = decoder_sizes, .beside = true },
     { .marks = { "img_emb.proj.0.weight", "head.modulation" },
       .class = "WanModel", .slot = "transformer",
       .config = wan_i2v_config, .sizes = wan_sizes },

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "common/os/file.h"
-#include "formats/tensors/model.h"
+#include "formats/tensors/component.h"
 #include "tests/lib/ok.h"
 #include "tests/lib/tmp_dir.h"
 
@@ -91,6 +91,53 @@ static void test_scaled(void **state)
         }
         vf_model_close(m);
         free(path);
+    }
+}
+
+/* A decoder's file without config.json, as ComfyUI's users have it. */
+static void test_decoders(void **state)
+{
+    static const struct { const char *mark, *visual, *type; double theta; } rows[] = {
+        { "model.layers.0.self_attn.q_proj.bias", "visual.patch_embed.proj.weight", "qwen2_5_vl",
+          1000000 },
+        { "model.norm.weight", "lm_head.weight", "llama", 500000 },
+    };
+    static const struct { const char *field; double value; } fields[] = {
+        { "hidden_size", 4 }, { "vocab_size", 3 }, { "intermediate_size", 2 },
+        { "num_attention_heads", 2 }, { "num_key_value_heads", 1 }, { "num_hidden_layers", 1 },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        static const uint8_t many[256 * 4] = { 0 };
+        const vf_view v[] = {
+            { "model.embed_tokens.weight", VC_F8E4M3, 2, { 3, 4 }, many, 12 },
+            { "model.layers.0.mlp.gate_proj.weight", VC_F8E4M3, 2, { 2, 4 }, many, 8 },
+            { "model.layers.0.self_attn.q_proj.weight", VC_F8E4M3, 2, { 256, 4 }, many, 1024 },
+            { "model.layers.0.self_attn.q_proj.scale_weight", VC_F32, 0, { 0 }, numbers, 4 },
+            { "model.layers.0.self_attn.k_proj.weight", VC_F8E4M3, 2, { 128, 4 }, many, 512 },
+            { rows[i].mark, VC_F32, 1, { 1 }, numbers, 4 },
+            { rows[i].visual, VC_F32, 1, { 1 }, numbers, 4 },
+        };
+        cJSON *config;
+        vc_err err = { 0 };
+        char *path = vc_path_join(*state, "x.safetensors"), *json = vc_path_join(*state,
+                                                                               "config.json");
+        assert_ok(vf_safetensors_write(path, v, COUNT(v), NULL, 0, &err) ||
+                  vf_component_config(&config, path, rows[i].type, &err), &err);
+        for (size_t k = 0; k < COUNT(fields); k++)
+            assert_true(cJSON_GetNumberValue(cJSON_GetObjectItem(config, fields[k].field)) ==
+                        fields[k].value);
+        assert_true(cJSON_GetNumberValue(cJSON_GetObjectItem(config, "rope_theta")) ==
+                    rows[i].theta);
+        assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(config, "model_type")),
+                            rows[i].type);
+        cJSON_Delete(config);
+        assert_ok(vc_file_write(json, "{\"x\":1}", 7, &err) ||
+                  vf_component_config(&config, path, rows[i].type, &err), &err);
+        assert_non_null(cJSON_GetObjectItem(config, "x"));
+        cJSON_Delete(config);
+        remove(json);
+        free(path);
+        free(json);
     }
 }
 
@@ -202,6 +249,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         IN_FOLDER(test_scaled), IN_FOLDER(test_hash), IN_FOLDER(test_refused),
         IN_FOLDER(test_gguf), IN_FOLDER(test_other_names),
+        IN_FOLDER(test_decoders),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
