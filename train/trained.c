@@ -142,13 +142,19 @@ static int find_modules(file_modules *f, vtrain *t, const char *const *modules, 
     return f->n ? 0 : vtrain_lora_all_used(t->lora_file, t->params, err);
 }
 
+/* Writes "A", or "A to B". */
+static void range_text(char text[64], double a, double b)
+{
+    int n = snprintf(text, 64, "%g", a);
+    if (a != b)
+        snprintf(text + n, 64 - (size_t)n, " to %g", b);
+}
+
 static void say_found(const vtrain *t, const file_modules *f, bool targets)
 {
-    char rank[48], alpha[64];
-    snprintf(rank, sizeof rank, f->rank[0] == f->rank[1] ? "%lld" : "%lld to %lld",
-             (long long)f->rank[0], (long long)f->rank[1]);
-    snprintf(alpha, sizeof alpha, f->alpha[0] == f->alpha[1] ? "%g" : "%g to %g", f->alpha[0],
-             f->alpha[1]);
+    char rank[64], alpha[64];
+    range_text(rank, (double)f->rank[0], (double)f->rank[1]);
+    range_text(alpha, f->alpha[0], f->alpha[1]);
     vc_say(t->ui, "--lora_checkpoint: %s%d modules of the file are trained further, of rank %s "
            "and alpha %s", targets ? "" : "the ", f->n, rank, alpha);
 }

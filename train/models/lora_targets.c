@@ -403,7 +403,7 @@ static char *expression_of(const char *module, const char *number)
     char text[6 * MAX_PATH], *to = text;
     for (const char *p = module; *p && to < text + sizeof text - 16; p++) {
         const size_t digits = number ? block_number(module, p) : 0;
-        to += digits ? sprintf(to, "#") : sprintf(to, *p == '.' ? "\\." : "%c", *p);
+        to += digits ? sprintf(to, "#") : sprintf(to, "%s%c", *p == '.' ? "\\" : "", *p);
         p += digits ? digits - 1 : 0;
     }
     *to = 0;
