@@ -377,7 +377,7 @@ static int add_change(vf_view *v, size_t c, const char *module, int64_t out, int
 static vtrain_lora *open_changes(const vf_view *v, int n)
 {
     char *path = vc_path_join(golden_tmp("changes"), "x.safetensors");
-    vtrain_lora *l;
+    vtrain_lora *l = NULL;
     vc_err err = { 0 };
     assert_ok(vf_safetensors_write(path, v, n, NULL, 0, &err) || vtrain_lora_open(&l, path, &err),
               &err);
