@@ -41,9 +41,14 @@ static char *text_lora(const vtrain *t)
     char trained[32];
     int n;
     const char *const *name = vtrain_targets_names(t->targets, &n);
-    char *text = vc_format("LoRA: rank %lld, alpha %g, %d of the model's %d linears (%.0f %%)",
-                           (long long)t->cfg.rank, t->cfg.network_alpha, t->lora.linears,
-                           t->lora.of_linears, 100.0 * t->lora.linears / t->lora.of_linears);
+    char *text = vc_format("LoRA: %s %lld, ", t->lora.ranks ? "ranks up to" : "rank",
+                           (long long)t->cfg.rank);
+    if (t->lora.alphas)
+        append(&text, "alphas of the file, ");
+    else
+        append(&text, "alpha %g, ", t->cfg.network_alpha);
+    append(&text, "%d of the model's %d linears (%.0f %%)", t->lora.linears, t->lora.of_linears,
+           100.0 * t->lora.linears / t->lora.of_linears);
     if (t->lora.convs)
         append(&text, " and %d of %d convolutions", t->lora.convs, t->lora.of_convs);
     if (t->lora.blocks && t->lora.blocks < t->lora.of_blocks)

@@ -179,6 +179,8 @@ int vtrain_adopt_lora(vtrain *t, const vc_flags *set, vc_err *err)
         rc = vtrain_targets_of(&t->lora_targets, modules, f.module, err);
     if (!rc && !targets)
         c->target_name = t->lora_targets;
+    t->lora.ranks = !t->own_rank && f.rank[0] != f.rank[1];
+    t->lora.alphas = !t->own_alpha && f.alpha[0] != f.alpha[1];
     if (!rc && !t->own_rank)
         c->rank = f.rank[1];
     if (!rc && !t->own_alpha)

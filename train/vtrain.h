@@ -302,6 +302,8 @@ typedef struct vtrain {
     struct vtrain_targets *targets;           /* of the LoRA, or NULL */
     struct {                                  /* modules that have it, of all, and their blocks */
         int linears, of_linears, convs, of_convs, blocks, of_blocks;
+        bool ranks, alphas;                   /* which differ from module to module, as in the file
+                                               * of --lora_checkpoint; rank is then the largest */
     } lora;
     struct vtrain_lora *lora_file;            /* --lora_checkpoint while a run is opened, or NULL */
     char *lora_targets;                       /* target_name of its modules, or NULL */
