@@ -129,7 +129,7 @@ static int open_config(vtrain *t, vc_err *err)
         rc = open_weights(&t->low_weights, t, true, err);
     if (rc)
         return rc;
-    if (vtrain_weights_note(t->weights))
+    if (vtrain_weights_note(t->weights) && !vtrain_both(t))
         vc_say(t->ui, "--preset_lora_path: %s", vtrain_weights_note(t->weights));
     const cJSON *config = vtrain_weights_config(t->weights);
     rc = vf_json_str(config, "_class_name", &class_name, err);

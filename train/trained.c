@@ -101,7 +101,7 @@ static int open_lora(vtrain *t, int i, vc_err *err)
                           "that has LoRAs of both" : "");
     vtrain_lora_rename(t->lora_file, t->family->lora_names, t->family->peer_names);
     rc = vtrain_lora_check_of(t->lora_file, i ? "transformer_2" : vtrain_transformer_name(t), err);
-    if (!rc && vtrain_lora_note(t->lora_file))
+    if (!rc && vtrain_lora_note(t->lora_file) && !vtrain_both(t))
         vc_say(t->ui, "--lora_checkpoint: %s", vtrain_lora_note(t->lora_file));
     return vc_context(err, rc, "--lora_checkpoint");
 }
