@@ -21,8 +21,9 @@
  * `lora_transformer_` and `lycoris_` names with underscores; any float type, and each module with
  * its own rank. `transformer_2.` and `pipe.dit2.` are the second of a model's two transformers.
  * The pair's own alpha comes before the metadata's (lora_alpha.h); without both, alpha is the rank.
- * A LoKr, a LoHa, and changes of layers, norms and biases (`.diff`, `.diff_b`) can be folded in, but
- * not trained. Tensors of other adapters (a DoRA, an OFT) and of text encoders are an error. */
+ * A LoKr, a LoHa, and changes of layers, norms and biases (`.diff`, `.diff_b`) can be folded in,
+ * but not trained. Tensors of other adapters (a DoRA, an OFT) and of text encoders are an
+ * error. */
 #ifndef TRAIN_MODELS_LORA_H
 #define TRAIN_MODELS_LORA_H
 
