@@ -447,8 +447,8 @@ static int check_one(const vtrain *t, double of_model, bool all, vc_err *err)
                        "%g): give high to train `transformer`, for levels from the boundary up, "
                        "low to train `transformer_2`, for the levels below, or both", c->model,
                        of_model);
-    if (side && c->boundary_type != VTRAIN_SIDE_BOTH && c->validation_steps)
-        return vc_fail(err, VC_EUSAGE, "--validation_steps: a sample needs both transformers, but "
+    if (side && c->boundary_type != VTRAIN_SIDE_BOTH && vtrain_makes_samples(c))
+        return vc_fail(err, VC_EUSAGE, "samples (--validation_steps, --validation_epochs, --sample_at_first) need both transformers, but "
                        "the run loads one: leave the flag out, or give --boundary_type both");
     if (c->boundary_type == VTRAIN_SIDE_BOTH && c->training_type == VTRAIN_FULL)
         return vc_fail(err, VC_EUSAGE, "--boundary_type both: trains LoRAs: for a full finetune "

@@ -236,8 +236,7 @@ int vtrain_samples_open(vtrain *t, vc_err *err)
 
 /* ---- the end of an epoch ---- */
 
-/* Finds the epoch of micro-batch `micro`, and the first micro-batch of the epoch after it. */
-static int find_epoch(const vtrain *t, uint64_t micro, uint64_t *epoch, uint64_t *end, vc_err *err)
+int vtrain_epoch_at(const vtrain *t, uint64_t micro, uint64_t *epoch, uint64_t *end, vc_err *err)
 {
     const vtrain_order_plan plan = vtrain_order_now(t);
     uint64_t begin;
@@ -253,7 +252,7 @@ int vtrain_samples_begin(vtrain *t, uint64_t micro, vc_err *err)
 {
     uint64_t epoch;
     t->epoch_end = UINT64_MAX;
-    return t->following ? find_epoch(t, micro, &epoch, &t->epoch_end, err) : 0;
+    return t->following ? vtrain_epoch_at(t, micro, &epoch, &t->epoch_end, err) : 0;
 }
 
 int vtrain_samples_look(vtrain *t, vc_err *err)
@@ -289,7 +288,7 @@ static int join(vtrain *t, vc_err *err)
         vtrain_data_close(grown);
         return 0;
     }
-    rc = find_epoch(t, t->epoch_end - 1, &origin.epoch, &end, err);
+    rc = vtrain_epoch_at(t, t->epoch_end - 1, &origin.epoch, &end, err);
     origin.epoch++;
     vtrain_data_close(t->data);
     t->data = grown;

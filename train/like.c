@@ -43,6 +43,8 @@ static bool has_an_effect(const void *options, const char *flag)
         return c->objective != 1 + VTRAIN_V && shapes_levels(c, flag);
     if (is_one_of(of_lora, flag))
         return c->training_type == VTRAIN_LORA;
+    if (!strcmp(flag, "checkpointing_epochs"))
+        return !c->checkpointing_steps;
     if (!strcmp(flag, "lr_step_rules"))
         return rules;
     return strcmp(flag, "lr_warmup_steps") || (!rules && c->lr_scheduler != VTRAIN_CONSTANT);

@@ -170,15 +170,6 @@ static int gradients(vtrain *t, loop *l, vc_err *err)
     return vc_comm_agree(t->comm, rc, err);
 }
 
-/* Decay of the average at the step that is being taken. */
-static double average_decay(const vtrain *t)
-{
-    const vtrain_config *c = &t->cfg;
-    const vtrain_average a = { c->ema_decay, c->ema_min_decay, c->ema_power, c->ema_inv_gamma,
-                               c->ema_update_after_step };
-    return vtrain_average_decay(&a, t->step + 1 - t->average_from);
-}
-
 static int update(vtrain *t, const loop *l, vtrain_record *r, vc_err *err)
 {
     const vtrain_config *c = &t->cfg;
@@ -207,11 +198,11 @@ static int update(vtrain *t, const loop *l, vtrain_record *r, vc_err *err)
     };
     if (t->zero) {
         rc = vtrain_zero_step(t->zero, &o, err);
-        vtrain_zero_ema(t->zero, average_decay(t));
+        vtrain_zero_ema(t->zero, vtrain_decay(t));
     } else {
         vt_adamw_step(t->params, &t->adam, &o);
         if (t->ema)
-            vt_ema_update(t->ema, t->params, average_decay(t));
+            vt_ema_update(t->ema, t->params, vtrain_decay(t));
     }
     vtrain_experts_after(t, (bool[]){ r->of[0].n > 0, r->of[1].n > 0 });
     t->time.update += vc_seconds() - start;
@@ -231,6 +222,23 @@ static void note_output(const vtrain *t, loop *l, output o, int rc, const vc_err
         *missing = rc ? *why : (vc_err){ 0 };
 }
 
+/* Computes the held-out loss of the weights that a checkpoint would have. Collective. */
+static int evaluate(vtrain *t, double *loss, vc_err *err)
+{
+    int rc = vtrain_dist_whole(t->dist, true, err);
+    if (!rc)
+        rc = vtrain_average_in(t, err);
+    if (!rc)
+        rc = vtrain_eval(t, loss, err);
+    vtrain_average_out(t);
+    vtrain_dist_part(t->dist);
+    if (!rc && t->step)
+        vc_say(t->ui, "step %lld: held-out loss %.5f", (long long)t->step, *loss);
+    else if (!rc)
+        vc_say(t->ui, "before step 1: held-out loss %.5f", *loss);
+    return rc;
+}
+
 static int write_record(vtrain *t, loop *l, vtrain_record *r, uint64_t tokens, double start,
                         vc_err *err)
 {
@@ -245,16 +253,10 @@ static int write_record(vtrain *t, loop *l, vtrain_record *r, uint64_t tokens, d
     if (now > t->peak_bytes)
         t->peak_bytes = now;
     r->peak_bytes = t->peak_bytes;
-    bool last = t->step == t->plan.steps;
-    if (t->cfg.eval_steps && (last || t->step % t->cfg.eval_steps == 0)) {
-        int rc = vtrain_dist_whole(t->dist, true, err);
-        if (!rc)
-            rc = vtrain_eval(t, &r->eval_loss, err);
-        vtrain_dist_part(t->dist);
-        if (rc)
-            return rc;
-        vc_say(t->ui, "step %lld: held-out loss %.5f", (long long)t->step, r->eval_loss);
-    }
+    int rc = vtrain_eval_due(t) ? evaluate(t, &r->eval_loss, err) : 0;
+    if (rc)
+        return rc;
+    t->eval_loss = r->eval_loss;
     vc_err why = { 0 };
     if (vtrain_leads(t))
         note_output(t, l, METRICS, vtrain_metrics_step(t->metrics, r, &why), &why);
@@ -354,12 +356,6 @@ static int validate(vtrain *t, loop *l, vc_err *err)
     return rc;
 }
 
-static bool samples_due(const vtrain *t)
-{
-    int64_t each = t->cfg.validation_steps;
-    return each && t->step > 0 && (t->step == t->plan.steps || t->step % each == 0);
-}
-
 /* True if the run resumed from a checkpoint of this folder, not of another run. */
 static bool is_own(const vtrain *t)
 {
@@ -376,22 +372,31 @@ static int finish_checkpoint(vtrain *t, loop *l, vc_err *err)
 {
     vc_err why = { 0 };
     bool leads = vtrain_leads(t) && is_own(t), done = t->step >= t->plan.steps;
-    int lacks = leads && samples_due(t) && !vtrain_validated(t) ? VC_ENOENT : 0;
+    int lacks = leads && vtrain_samples_due(t) && !vtrain_validated(t) ? VC_ENOENT : 0;
     int rc = vc_comm_agree(t->comm, lacks, &why) ? validate(t, l, err) : 0;
     if (rc || !done || !leads)
         return rc;
-    vtrain_ckpt_prune(t->cfg.output_dir, t->step, t->cfg.checkpointing_limit);
+    vtrain_ckpt_prune(t->cfg.output_dir, t->step, t->cfg.checkpointing_limit,
+                      t->cfg.keep_best);
     report(t, l);
     return 0;
 }
 
+/* What --eval_at_first and --sample_at_first ask for before step 1. */
+static int before_steps(vtrain *t, loop *l, vc_err *err)
+{
+    double loss;
+    int rc = t->cfg.eval_at_first ? evaluate(t, &loss, err) : 0;
+    rc = vc_comm_agree(t->comm, rc, err);
+    if (!rc && t->cfg.sample_at_first)
+        rc = validate(t, l, err);
+    return rc;
+}
+
 static int after_step(vtrain *t, loop *l, vc_err *err)
 {
-    const vtrain_config *c = &t->cfg;
-    bool last = t->step == t->plan.steps;
-    bool saves = last || t->step % c->checkpointing_steps == 0;
-    bool samples = samples_due(t);
-    int rc = saves ? vc_comm_agree(t->comm, save(t, l, err), err) : 0;
+    bool samples = vtrain_samples_due(t);
+    int rc = vtrain_save_due(t) ? vc_comm_agree(t->comm, save(t, l, err), err) : 0;
     if (!rc && samples)
         rc = validate(t, l, err);
     if (!rc && vtrain_leads(t) && (samples || report_due(l)))
@@ -428,6 +433,8 @@ static int one_step(vtrain *t, loop *l, vc_err *err)
                                           (uint64_t)vtrain_dp_group(t), err);
     if (t->cfg.follow)
         rc = vc_comm_agree(t->comm, rc, err);
+    if (!rc)
+        rc = vtrain_epochs_move(t, err);
     if (!rc)
         rc = vtrain_plan_again(t, err);
     rc = vc_comm_agree(t->comm, rc ? rc : write_record(t, l, &r, tokens, start, err), err);
@@ -534,6 +541,8 @@ int vtrain_loop(vtrain *t, vc_err *err)
     rc = vc_comm_agree(t->comm, rc, err);
     if (!rc)
         rc = finish_checkpoint(t, &l, err);
+    if (!rc && t->step == 0)
+        rc = before_steps(t, &l, err);
     while (!rc && t->step < t->plan.steps)
         rc = one_step(t, &l, err);
     if (rc && vc_comm_lost(t->comm, NULL))

@@ -397,17 +397,34 @@ static void say_training(const vtrain *t)
     say_loss(t);
 }
 
+/* "every 100 steps and every 2 epochs"; "": never. */
+static void often(char *text, size_t size, int64_t steps, int64_t epochs)
+{
+    int n = 0;
+    *text = '\0';
+    if (steps)
+        n = snprintf(text, size, "every %lld steps", (long long)steps);
+    if (epochs == 1)
+        snprintf(text + n, size - (size_t)n, "%severy epoch", n ? " and " : "");
+    else if (epochs)
+        snprintf(text + n, size - (size_t)n, "%severy %lld epochs", n ? " and " : "",
+                 (long long)epochs);
+}
+
 static void say_validation(const vtrain *t)
 {
+    const vtrain_config *c = &t->cfg;
+    char text[96];
     vtrain_prompt p = { 0 };
     uint32_t n = vtrain_data_prompts(t->data);
-    if (!t->cfg.validation_steps)
+    if (!vtrain_makes_samples(c))
         return;
     bool own = n && vtrain_data_prompt(t->data, 0, &p, NULL) == 0 && !p.from_training;
     vtrain_prompt_free(&p);
-    say(t, "validation: %u %s every %lld steps", n,
+    often(text, sizeof text, c->validation_steps, c->validation_epochs);
+    say(t, "validation: %u %s %s%s", n,
         own ? "stored prompts" : "captions of training samples, since no prompts are stored,",
-        (long long)t->cfg.validation_steps);
+        c->sample_at_first ? *text ? "before step 1 and " : "before step 1" : "", text);
 }
 
 int vtrain_plan_again(vtrain *t, vc_err *err)

@@ -109,7 +109,9 @@ static const char *const may_change[] = {
     "deterministic", "workers", "gradient_checkpointing",
     "memory_limit", "gradient_checkpointing_offload", "blocks_to_swap", "low_vram", "profile",
     "parallel", "dp_degree", "dp_shards", "sp", "comm_timeout", "output_dir", "checkpointing_steps",
-    "checkpointing_limit", "resume_from_checkpoint", "eval_steps", "validation_steps",
+    "checkpointing_epochs", "checkpointing_limit", "keep_best", "resume_from_checkpoint",
+    "eval_steps", "eval_epochs", "eval_at_first", "validation_steps", "validation_epochs",
+    "sample_at_first",
     "num_inference_steps", "guidance_scale", "guidance_schedule", "guidance_power",
     "guidance_rescale", "validation_sampler", "report_to", "trace_dir",
     "trace_steps", "dry_run", "quiet", "log_format", NULL

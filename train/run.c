@@ -540,6 +540,8 @@ static int open_steps(vtrain *t, vc_err *err)
         rc = vtrain_plan_steps(t, err);
     if (!rc)
         rc = vtrain_samples_begin(t, t->micro, err);
+    if (!rc)
+        rc = vtrain_epochs_begin(t, err);
     uint64_t own = t->micro * (uint64_t)vtrain_parts(t) + (uint64_t)vtrain_dp_group(t);
     return rc ? rc : vtrain_start_loader(t, own, err);
 }
@@ -564,8 +566,10 @@ static int begin_output(vtrain *t, vc_err *err)
     int rc = vtrain_leads(t) ? open_output(t, err) : 0;
     if (!rc)
         rc = vtrain_encoders_begin(t, err);
-    if (!rc && vtrain_leads(t))
+    if (!rc && vtrain_leads(t)) {
+        vtrain_save_best(t);                   /* of what a resumed run goes on from */
         vtrain_save_foresee(t);
+    }
     if (!rc && t->cfg.trace_dir)
         rc = vtrain_trace_open(&t->trace, t->cfg.trace_dir, vc_comm_rank(t->comm), err);
     return rc;
@@ -585,7 +589,7 @@ int vtrain_run(const vtrain_config *c, vc_flags *set, vc_comm *comm, FILE *out,
         rc = same_everywhere(&t, err);
     if (!rc)
         rc = vtrain_plan_memory(&t, err);
-    if (!rc && c->validation_steps)
+    if (!rc && vtrain_makes_samples(c))
         rc = vtrain_validate_check(&t, err);
     if (!rc)
         rc = describe(&t, err);

@@ -565,21 +565,14 @@ int vtrain_validate(vtrain *t, vc_err *err)
     char *dir = vc_format("%s/validation/step-%lld", t->cfg.output_dir, (long long)t->step);
     if (!dir)
         return vc_no_memory(err);
-    int rc = t->zero ? vtrain_zero_gather(t->zero, true, NULL, &t->ema, err) : 0;
+    int rc = vtrain_average_in(t, err);
     if (!rc)
         rc = vc_mkdirs(dir, err);
-    if (t->ema)
-        vt_ema_swap(t->ema, t->params);
     uint32_t ranks = (uint32_t)vc_comm_size(t->comm), first = (uint32_t)vc_comm_rank(t->comm);
     for (uint32_t i = first; !rc && i < vtrain_data_prompts(t->data); i += ranks)
         rc = sample_one(t, dir, i, err);
     t->reported_conditions = true;
-    if (t->ema)
-        vt_ema_swap(t->ema, t->params);
-    if (t->zero) {
-        vt_ema_close(t->ema, t->params);
-        t->ema = NULL;
-    }
+    vtrain_average_out(t);
     free(dir);
     return rc;
 }

@@ -179,7 +179,9 @@ int vtrain_state_of(const vtrain *t, vtrain_state *s, vc_err *err)
         .average_from = t->cfg.use_ema ? t->average_from : 0,
         .n_sets = now->n_parts, .settings = settings_object(t->settings),
         .epochs = fmax(vtrain_epoch(t), 0), .span = t->span,
-        .n_spans = (int)(now - t->span) + 1,
+        .n_spans = (int)(now - t->span) + 1, .counted = t->epoch.spans > 0,
+        .step_epoch = (int64_t)t->epoch.before, .evaluated = isfinite(t->eval_loss),
+        .eval_loss = t->eval_loss,
     };
     s->sets = calloc((size_t)s->n_sets, sizeof *s->sets);
     if (!s->sets || !s->settings)
@@ -335,6 +337,18 @@ static int explain(vtrain *t, int rc, const vc_err *why, vc_err *err)
     return rc;
 }
 
+void vtrain_save_best(const vtrain *t)
+{
+    vc_err why = { 0 };
+    vtrain_ckpt_loss best;
+    bool changed;
+    if (vtrain_ckpt_link_best(&best, &changed, t->cfg.output_dir, t->cfg.keep_best, &why))
+        vc_warn(t->ui, "--keep_best: %s", why.text);
+    else if (changed)
+        vc_say(t->ui, "best: %s/" VTRAIN_BEST " is checkpoint-%lld, whose held-out loss is %.5f",
+               t->cfg.output_dir, (long long)best.step, best.loss);
+}
+
 int vtrain_save(vtrain *t, vc_err *err)
 {
     char *dir = NULL;
@@ -345,8 +359,11 @@ int vtrain_save(vtrain *t, vc_err *err)
     if (!rc)
         rc = write_files(t, dir, &why);
     if (!rc)
-        rc = vtrain_ckpt_commit(t->cfg.output_dir, t->step, t->cfg.checkpointing_limit, &why);
+        rc = vtrain_ckpt_commit(t->cfg.output_dir, t->step, t->cfg.checkpointing_limit,
+                                t->cfg.keep_best, &why);
     free(dir);
+    if (!rc)
+        vtrain_save_best(t);
     if (!rc)
         return 0;
     vtrain_ckpt_abort(t->cfg.output_dir, t->step);

@@ -172,6 +172,23 @@ static void print_checkpoint(const status *s, FILE *out)
     print_row(out, "checkpoint", text);
 }
 
+/* The checkpoint of least held-out loss, if the run keeps it. */
+static void print_best(const status *s, FILE *out)
+{
+    vtrain_ckpt_loss *best;
+    int n;
+    char text[96], *link = vc_path_join(s->dir, VTRAIN_BEST);
+    if (link && vc_file_exists(link) && !vtrain_ckpt_best(&best, &n, s->dir, 1, NULL)) {
+        if (n) {
+            snprintf(text, sizeof text, "checkpoint-%" PRId64 ", held-out loss %.5f", best->step,
+                     best->loss);
+            print_row(out, "best", text);
+        }
+        free(best);
+    }
+    free(link);
+}
+
 int vtrain_status(const char *dir, FILE *out, vc_err *err)
 {
     status s = { .dir = dir };
@@ -188,6 +205,7 @@ int vtrain_status(const char *dir, FILE *out, vc_err *err)
                 print_row(out, "memory", vc_human_bytes(text, (double)s.curves->peak_bytes));
         }
         print_checkpoint(&s, out);
+        print_best(&s, out);
     }
     vf_curves_free(s.curves);
     free(s.checkpoint);

@@ -10,6 +10,8 @@
  *     plan.c memory.c          predict steps, memory and work, and print the plan
  *     loop.c                   runs the steps: accumulate, clip, log, save, evaluate, sample, stop
  *     step.c noised.h          run a micro-batch: levels, noise, forward, loss, backward
+ *     epochs.c                 says what falls due after a step, by steps and by epochs
+ *     average.c                decays the average of the weights, and uses it in their place
  *     notes.h                  gathers the record of a step from all ranks
  *     save.c resume.c          write a checkpoint; find one and read it
  *     sample.h                 makes validation samples
@@ -156,9 +158,10 @@ typedef struct vtrain_config {
 
     /* output */
     char *output_dir, *job_name;
-    int64_t checkpointing_steps, checkpointing_limit;
+    int64_t checkpointing_steps, checkpointing_epochs, checkpointing_limit, keep_best;
     char *resume_from_checkpoint;
-    int64_t eval_steps, validation_steps, num_inference_steps;
+    int64_t eval_steps, eval_epochs, validation_steps, validation_epochs, num_inference_steps;
+    bool eval_at_first, sample_at_first;
     double guidance_scale, true_cfg_scale, guidance_rescale;
     int guidance_schedule;                    /* vtrain_guiding */
     int64_t guidance_power;
@@ -275,6 +278,7 @@ typedef struct vtrain {
     struct vtrain_groups *groups;             /* learning rates of the parameters */
     vt_adamw_state adam;
     vt_tensor **ema;
+    bool averaged;                            /* the average is in the weights' place */
     int64_t average_from;                     /* steps done when the average began */
     struct vtrain_sequence *sequence;         /* the ranks that share a sample; NULL: each rank has
                                                * samples of its own */
@@ -290,6 +294,13 @@ typedef struct vtrain {
     int64_t step;                             /* steps done */
     uint64_t micro;                           /* micro-batches done by all ranks, which is the next
                                                * one's number */
+    struct {
+        uint64_t now, before;                 /* epoch of the next micro-batch, and of the last
+                                               * step's first one */
+        uint64_t end;                         /* first micro-batch of the epoch after `now` */
+        int spans;                            /* number of spans when `end` was found; 0: never */
+    } epoch;                                  /* 0 in a run that counts no epochs (epochs.c) */
+    double eval_loss;                         /* after the last step; NaN: it was not computed */
     uint64_t rows, dropped;                   /* captions seen by all ranks, and those of them that
                                                * the empty prompt replaced */
     bool guidance_apart;                      /* samples compute guidance's two prompts in two
@@ -391,6 +402,30 @@ const vtrain_span *vtrain_span_now(const vtrain *t);
 /* The number of epochs done, with a fraction. */
 double vtrain_epoch(const vtrain *t);
 
+/* The epoch of micro-batch `micro`, and the first micro-batch of the epoch after it. */
+int vtrain_epoch_at(const vtrain *t, uint64_t micro, uint64_t *epoch, uint64_t *end, vc_err *err);
+
+/* average.c. The decay of the average at the step that is being taken. */
+double vtrain_decay(const vtrain *t);
+/* With --use_ema, _in puts the average in the weights' place, and _out puts them back, also after
+ * _in failed. Collective; the weights are whole. */
+int vtrain_average_in(vtrain *t, vc_err *err);
+void vtrain_average_out(vtrain *t);
+
+/* epochs.c. A step ends an epoch if the step's micro-batches hold the last ones of the epoch. The
+ * position is a function of the order of samples alone, so that a run divided or resumed otherwise
+ * has its checkpoints after the same samples. */
+/* Finds the position where the run begins or resumes. Collective calls are not made. */
+int vtrain_epochs_begin(vtrain *t, vc_err *err);
+/* Moves the position, after each step that was taken. */
+int vtrain_epochs_move(vtrain *t, vc_err *err);
+/* True if a checkpoint, the held-out loss, or validation samples are due after the last step. */
+bool vtrain_save_due(const vtrain *t);
+bool vtrain_eval_due(const vtrain *t);
+bool vtrain_samples_due(const vtrain *t);
+/* True if the run makes validation samples at all. */
+bool vtrain_makes_samples(const vtrain_config *c);
+
 /* plan.c. vtrain_plan_steps counts the steps. vtrain_plan_memory, with model and loader open,
  * predicts memory and work, and prints the plan. */
 int vtrain_plan_steps(vtrain *t, vc_err *err);
@@ -464,6 +499,8 @@ int vtrain_eval(vtrain *t, double *loss, vc_err *err);
 
 /* save.c. Writes a checkpoint of t->step. */
 int vtrain_save(vtrain *t, vc_err *err);
+/* Lets the link to the best checkpoint lead there, which is reported if it changed. */
+void vtrain_save_best(const vtrain *t);
 /* Reads all values that a checkpoint would hold; an error if a mapped file cannot be read.
  * Collective. */
 int vtrain_check_weights(const vtrain *t, vc_err *err);

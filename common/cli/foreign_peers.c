@@ -116,9 +116,10 @@ const vc_foreign vc_ignored_flags[] = {
          "--first_frame_conditioning_p draws"),
     NONE(0, "log_validation log_visualization", "--validation_steps says how often samples are "
          "made"),
-    NONE(1, "validation_epochs visualization_steps",
+    NONE(1, "visualization_steps",
          "--validation_steps says how often samples are made"),
     NONE(1, "do_validation", "--validation_steps says how often samples are made, 0: never"),
+    NONE(0, "skip_first_sample", "--sample_at_first makes samples before step 1"),
     NONE(1, "validation_prompt_separator validation_separator gen_fps",
          "prompts are rows of vprep's --validation_prompts FILE, each with the settings of its "
          "sample"),
@@ -145,7 +146,7 @@ const vc_foreign vc_ignored_flags[] = {
     NONE(1, "debug_mode show_timesteps training_comment metadata_author metadata_title "
          "metadata_description metadata_license metadata_tags metadata_arch metadata_reso",
          "config.yaml and the checkpoint record model, dataset and settings"),
-    NONE(0, "eval_before_first_step x_axis_examples disable_block_swap_for_eval",
+    NONE(0, "x_axis_examples disable_block_swap_for_eval",
          "held-out losses are computed every --eval_steps steps"),
     ONLY("single_beginning", "video_clip_mode", "without --num_frames N, which takes the "
          "beginning, clips begin anywhere"),
@@ -383,20 +384,15 @@ const vc_foreign vc_refused_flags[] = {
     REFUSED(1, "lora_weight network_weights_ema network_weights_proj", "write --lora_checkpoint"),
     REFUSED(-1, "base_weights base_weights_multiplier",
             "write --preset_lora_path, which adds one LoRA at its full strength"),
-    REFUSED(1, "save_every_n_epochs save_every_n_steps save_every_n_examples "
-            "checkpoint_every_n_epochs checkpoint_every_n_minutes checkpoint_step_interval "
-            "training_state_checkpointing_steps weight_only_checkpointing_steps "
-            "save_epochs", "write --checkpointing_steps N"),
-    REFUSED(1, "save_last_n_epochs save_last_n_steps save_last_n_epochs_state "
-            "save_last_n_steps_state", "write --checkpointing_limit N"),
-    REFUSED(1, "eval_every_n_epochs eval_every_n_steps eval_every_n_examples eval_step_interval",
-            "write --eval_steps N, with --eval_split"),
+    REFUSED(1, "save_every_n_examples checkpoint_every_n_minutes "
+            "training_state_checkpointing_steps weight_only_checkpointing_steps",
+            "write --checkpointing_steps N or --checkpointing_epochs N"),
+    REFUSED(1, "save_last_n_steps save_last_n_epochs_state save_last_n_steps_state",
+            "write --checkpointing_limit N, the number of checkpoints that are kept"),
+    REFUSED(1, "eval_every_n_examples", "write --eval_steps N, with --eval_split"),
     REFUSED(1, "eval_micro_batch_size_per_gpu image_eval_micro_batch_size_per_gpu "
             "eval_gradient_accumulation_steps image_micro_batch_size_per_gpu",
             "every micro-batch has --train_batch_size samples"),
-    REFUSED(1, "sample_every_n_epochs sample_every_n_steps validation_step_interval",
-            "write --validation_steps N"),
-    REFUSED(0, "sample_at_first", "write --validation_steps N"),
     REFUSED(-1, "sample_prompts validation_prompt validation_image validation_images "
             "validation_videos validation_dir validation_paths validation_image_paths "
             "validation_prompt_path validation_audio_paths validation_sample_height "
@@ -448,7 +444,6 @@ const vc_foreign vc_refused_flags[] = {
     REFUSED(1, "grad_clip_method", "gradients are clipped to --max_grad_norm alone"),
     REFUSED(1, "ema_update_interval ema_update_step_interval", "the average of --use_ema is taken at "
             "every step: for an interval of N steps write --ema_decay D^(1/N)"),
-    REFUSED(1, "eval_steps_interval", "write --eval_steps N, with --eval_split"),
     REFUSED(0, "flow_schedule_auto_shift", LOSS),
     REFUSED(1, "audio_flow_schedule_shift image_shift cfg scheduler_scale", LOSS),
     REFUSED(0, "quantize_activations", FP8),

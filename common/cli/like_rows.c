@@ -55,6 +55,7 @@ const vc_like vc_vtrain_like[] = {
     { "adam_epsilon", { "1e-8", "1e-8", "1e-8", "1e-8", "1e-8", "1e-8", "1e-6" }, NULL },
     { "max_grad_norm", { "1", "1", "0", "1", "1", "0.1", "1" }, NULL },
     { "caption_dropout_p", { "0.1", "0", "0", "0", "0", "0", "0" }, NULL },
+    { "checkpointing_epochs", { NULL, NULL, "1", NULL }, NULL },
     { "lr_warmup_from", { [TTT_VIDEO] = "1" }, NULL },
     { "no_decay", { [TTT_VIDEO] = "bias,norm,b1,b2" }, NULL },
     { "uniform_sampling", { [TTT_VIDEO] = "true" }, NULL },

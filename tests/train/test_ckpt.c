@@ -84,7 +84,7 @@ static int save(const char *out, int64_t step, int round, int64_t limit, vc_err 
          *b = vc_path_join(sub, "weights.safetensors");
     if (!(rc = vc_file_write(a, text, sizeof text, err)) && !(rc = vc_mkdirs(sub, err)) &&
         !(rc = vc_file_write(b, text, sizeof text, err)) && !(rc = write_state(step, tmp, err)))
-        rc = vtrain_ckpt_commit(out, step, limit, err);
+        rc = vtrain_ckpt_commit(out, step, limit, 0, err);
     if (rc)
         vtrain_ckpt_abort(out, step);
     free(a);
@@ -312,7 +312,7 @@ static void test_not_committed(void **state)
     char *out = vc_path_join(dir, "empty"), *tmp;
     vc_err err = { 0 };
     assert_int_equal(vtrain_ckpt_begin(&tmp, out, 1, &err), 0);
-    assert_int_equal(vtrain_ckpt_commit(out, 1, 0, &err), VC_EINVAL);
+    assert_int_equal(vtrain_ckpt_commit(out, 1, 0, 0, &err), VC_EINVAL);
     vtrain_ckpt_abort(out, 1);
     assert_false(vc_file_exists(tmp));
     free(tmp);

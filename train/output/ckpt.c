@@ -181,28 +181,45 @@ static int put_in_place(const char *tmp, const char *path, const char *old, vc_e
     return 0;
 }
 
-/* Renames each folder before removing its files, so that a half-removed checkpoint has no
+/* Renames the folder before removing its files, so that a half-removed checkpoint has no
  * checkpoint's name. */
-void vtrain_ckpt_prune(const char *out, int64_t step, int64_t limit)
+static bool remove_step(const char *out, int64_t step)
 {
-    int64_t *steps;
-    int n, left;
-    if (limit > 0 && !list_steps(out, "", true, &steps, &n, NULL)) {
-        left = n;
-        for (int i = 0; i < n && left > limit; i++) {
-            char *path = folder(out, steps[i], ""), *tmp = folder(out, steps[i], ".tmp");
-            if (steps[i] != step && path && tmp && !rename(path, tmp)) {
-                vc_remove_tree(tmp, NULL);
-                left--;
-            }
-            free(path);
-            free(tmp);
-        }
-        free(steps);
-    }
+    char *path = folder(out, step, ""), *tmp = folder(out, step, ".tmp");
+    bool gone = path && tmp && !rename(path, tmp);
+    if (gone)
+        vc_remove_tree(tmp, NULL);
+    free(path);
+    free(tmp);
+    return gone;
 }
 
-int vtrain_ckpt_commit(const char *out, int64_t step, int64_t limit, vc_err *err)
+static bool is_best(const vtrain_ckpt_loss *list, int n, int64_t step)
+{
+    while (n && list[n - 1].step != step)
+        n--;
+    return n;
+}
+
+void vtrain_ckpt_prune(const char *out, int64_t step, int64_t limit, int64_t best)
+{
+    int64_t *steps;
+    vtrain_ckpt_loss *list = NULL;
+    int n, left, n_best;
+    if (limit <= 0 || vtrain_ckpt_best(&list, &n_best, out, best, NULL))
+        return;
+    if (!list_steps(out, "", true, &steps, &n, NULL)) {
+        left = n;
+        for (int i = 0; i < n && left > limit; i++)
+            if (is_best(list, n_best, steps[i]) ||
+                (steps[i] != step && remove_step(out, steps[i])))
+                left--;
+        free(steps);
+    }
+    free(list);
+}
+
+int vtrain_ckpt_commit(const char *out, int64_t step, int64_t limit, int64_t best, vc_err *err)
 {
     char *tmp = folder(out, step, ".tmp"), *path = folder(out, step, ""),
          *old = folder(out, step, ".old");
@@ -220,7 +237,7 @@ int vtrain_ckpt_commit(const char *out, int64_t step, int64_t limit, vc_err *err
         rc = vc_sync_dir(out, err);
     if (!rc) {
         vc_remove_tree(old, NULL);
-        vtrain_ckpt_prune(out, step, limit);
+        vtrain_ckpt_prune(out, step, limit, best);
     }
     free(tmp);
     free(path);

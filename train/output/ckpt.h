@@ -18,8 +18,9 @@
  * which was never put in place, gets its name back. Never fails. Only one process at a time may
  * work on `out`. */
 void vtrain_ckpt_clean(const char *out);
-/* Removes the oldest complete checkpoints beyond `limit` (0: keeps all), never that of step. */
-void vtrain_ckpt_prune(const char *out, int64_t step, int64_t limit);
+/* Removes the oldest complete checkpoints beyond `limit` (0: keeps all), never that of step nor the
+ * `best` of least loss (vtrain_ckpt_best), which do not count against the limit. */
+void vtrain_ckpt_prune(const char *out, int64_t step, int64_t limit, int64_t best);
 /* Cleans out as vtrain_ckpt_clean does, and makes an empty folder out/checkpoint-STEP.tmp; *dir
  * is malloc'ed. */
 int vtrain_ckpt_begin(char **dir, const char *out, int64_t step, vc_err *err);
@@ -27,7 +28,7 @@ int vtrain_ckpt_begin(char **dir, const char *out, int64_t step, vc_err *err);
  * one of the same step atomically), syncs out, and prunes as vtrain_ckpt_prune does. A checkpoint
  * that cannot be removed is no error and is removed with the next one. VC_EINVAL: the folder has no
  * trainer.json. */
-int vtrain_ckpt_commit(const char *out, int64_t step, int64_t limit, vc_err *err);
+int vtrain_ckpt_commit(const char *out, int64_t step, int64_t limit, int64_t best, vc_err *err);
 /* After a failure: removes the temporary folder; never fails. */
 void vtrain_ckpt_abort(const char *out, int64_t step);
 
@@ -46,6 +47,21 @@ bool vtrain_ckpt_step(const char *dir, int64_t *step);
 /* Finds the newest complete checkpoint of out before *step, and sets *step to its step; *path is
  * malloc'ed, or NULL if no such checkpoint exists. */
 int vtrain_ckpt_before(char **path, const char *out, int64_t *step, vc_err *err);
+
+/* ckpt_best.c. A checkpoint and its held-out loss. */
+typedef struct vtrain_ckpt_loss {
+    int64_t step;
+    double loss;
+} vtrain_ckpt_loss;
+#define VTRAIN_BEST "best"       /* out's link to the checkpoint of least loss */
+/* Lists the complete checkpoints of out that record a loss, the `most` of least loss, best first;
+ * of equal losses the earliest. *best is malloc'ed. */
+int vtrain_ckpt_best(vtrain_ckpt_loss **best, int *n, const char *out, int64_t most, vc_err *err);
+/* Lets out/best lead to the best checkpoint, and removes it where it leads to none. *changed: it
+ * leads to another one than before, *best. With most 0 only the latter is done. VC_EINVAL: out/best
+ * is something else. */
+int vtrain_ckpt_link_best(vtrain_ckpt_loss *best, bool *changed, const char *out, int64_t most,
+                          vc_err *err);
 
 /* trainer.json */
 typedef struct vtrain_ckpt_set {
@@ -89,6 +105,9 @@ typedef struct vtrain_state {
     vtrain_ckpt_set *sets;
     int n_sets;
     double epochs;               /* epochs done */
+    bool counted, evaluated;     /* step_epoch, eval_loss is known */
+    int64_t step_epoch;          /* epoch that the last step began in */
+    double eval_loss;            /* of the exported weights */
     vtrain_span *span;           /* oldest first, the last one is in use; none: not recorded */
     int n_spans;
     vtrain_base_id base;

@@ -81,6 +81,14 @@ static int add_base(cJSON *o, const vtrain_base_id *base)
            cJSON_AddStringToObject(b, "weights", vf_key_hex(weights, base->weights)) ? 0 : -1;
 }
 
+/* Adds what is known of the last step. */
+static int add_last(cJSON *o, const vtrain_state *s)
+{
+    if (s->counted && vf_json_add_int(o, "step_epoch", s->step_epoch))
+        return -1;
+    return !s->evaluated || cJSON_AddNumberToObject(o, "eval_loss", s->eval_loss) ? 0 : -1;
+}
+
 static cJSON *state_json(const vtrain_state *s)
 {
     cJSON *o = cJSON_CreateObject();
@@ -102,7 +110,8 @@ static cJSON *state_json(const vtrain_state *s)
         (s->average_from && vf_json_add_int(o, "average_from", s->average_from)) ||
         add_sets(o, s) ||
         vf_json_add_int(o, "epoch", (int64_t)s->epochs) ||
-        !cJSON_AddNumberToObject(o, "epochs_done", s->epochs) || add_spans(o, s) ||
+        !cJSON_AddNumberToObject(o, "epochs_done", s->epochs) || add_last(o, s) ||
+        add_spans(o, s) ||
         add_base(o, &s->base) ||
         !cJSON_AddItemReferenceToObject(o, "settings", s->settings)) {
         cJSON_Delete(o);
@@ -283,6 +292,15 @@ static int read_spans(vtrain_state *s, const cJSON *o, vc_err *err)
     return 0;
 }
 
+/* Reads what is known of the last step. */
+static int read_last(vtrain_state *s, const cJSON *o, vc_err *err)
+{
+    s->counted = cJSON_HasObjectItem(o, "step_epoch");
+    s->evaluated = cJSON_HasObjectItem(o, "eval_loss");
+    int rc = read_int_opt(o, "step_epoch", &s->step_epoch, err);
+    return rc ? rc : vf_json_num_opt(o, "eval_loss", &s->eval_loss, err);
+}
+
 static int read_key(const cJSON *o, const char *field, vf_key *k, vc_err *err)
 {
     const char *hex;
@@ -345,6 +363,7 @@ static int read_fields(vtrain_state *s, cJSON *o, vc_err *err)
         (rc = read_int_opt(o, "average_from", &s->average_from, err)) ||
         (rc = read_int_opt(o, "updates_high", &s->updates[0], err)) ||
         (rc = read_int_opt(o, "updates_low", &s->updates[1], err)) ||
+        (rc = read_last(s, o, err)) ||
         (rc = vf_json_bool_opt(o, "checksums", &s->checksums, err)) ||
         (rc = read_sets(s, o, err)) || (rc = read_spans(s, o, err)) ||
         (rc = read_base(&s->base, o, err)) ||
