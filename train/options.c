@@ -115,12 +115,25 @@ static void check_type(vtrain_config *c, vc_flags *set)
         { "target_name", c->target_name }, { "lora_checkpoint", c->lora_checkpoint },
         { "rank", c->rank != 64 },
         { "network_alpha", c->network_alpha != 0 && c->network_alpha != (double)c->rank },
+        { "lora_dropout", c->lora_dropout > 0 }, { "network_dropout", c->network_dropout > 0 },
+        { "rank_dropout", c->rank_dropout > 0 }, { "module_dropout", c->module_dropout > 0 },
     };
     for (size_t i = 0; c->training_type == VTRAIN_FULL && i < sizeof lora / sizeof *lora; i++)
         if (lora[i].there)
             vc_flags_wrong(set, "--%s: belongs to --training_type lora, but this is a full "
                            "finetune%s", lora[i].flag,
                            fresh ? " of the built-in DiT: give --model" : "");
+}
+
+/* Ranks that share a sample have parts of its tokens, whose draws are counted in the whole. */
+static void check_dropout(const vtrain_config *c, vc_flags *set)
+{
+    const char *flag = c->lora_dropout > 0 ? "lora_dropout"
+                       : c->network_dropout > 0 ? "network_dropout" : NULL;
+    if (c->sp > 1 && flag)
+        vc_flags_wrong(set, "--%s: values are not dropped yet where ranks share the tokens of a "
+                       "sample (--sp): give --rank_dropout or --module_dropout, or leave --sp out",
+                       flag);
 }
 
 static void check_files(const vtrain_config *c, vc_flags *set)
@@ -434,6 +447,7 @@ int vtrain_check(vtrain_config *c, vc_flags *set, vc_err *err)
     rc = vtrain_take_like(c, set, err);
     if (rc)
         return rc;
+    check_dropout(c, set);
     check_files(c, set);
     check_model(c, set);
     check_held_out(c, set);

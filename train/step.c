@@ -96,6 +96,16 @@ static void load(vtrain *t, parts *p, const vtrain_batch *b, const vtrain_levels
     t->family->prepare(g, t->model, &p->in);
 }
 
+/* Lets the LoRA of a training step drop, by draws of the samples' places in the micro-batch. */
+static void begin_dropout(const vtrain *t, const vtrain_batch *b, uint64_t number)
+{
+    const vtrain_config *c = &t->cfg;
+    const vt_dropout p = { (float)c->lora_dropout, (float)c->network_dropout,
+                           (float)c->rank_dropout, (float)c->module_dropout };
+    if (c->training_type == VTRAIN_LORA)
+        vt_dropout_begin(t->g, &p, (uint64_t)c->seed, b->dim[0], b->first, (uint32_t)number);
+}
+
 static void forward(vtrain *t, parts *p)
 {
     p->pred = vtrain_dit_forward(t->g, t->model, &p->in);
@@ -285,6 +295,8 @@ static int run_job(job *j, vtrain_micro *m, vc_err *err)
     double start = vc_seconds();
     vt_step_begin(t->g, flags_of(t, j->record));
     load(t, &j->p, m->batch, &j->v, m->seed, m->number);
+    if (j->record)
+        begin_dropout(t, m->batch, m->number);
     const vt_tensor *loss = vt_replay(t->g, t->params, &w);
     if (j->record)
         prefetch_next(t);
@@ -379,6 +391,8 @@ int vtrain_micro_dry(vtrain *t, const int64_t dim[5], bool record, int recompute
     vtrain_levels_dry(&v, t, dim);
     vt_step_begin(t->g, VT_DRY | flags_of(t, record));
     load(t, &p, &b, &v, 0, 0);
+    if (record)
+        begin_dropout(t, &b, 0);
     forward(t, &p);
     if (record)
         vt_backward(t->g, p.loss);

@@ -94,6 +94,7 @@ typedef struct vtrain_config {
     int adapter_method;                       /* index into sft|qkvo|none */
     int64_t rank;
     double network_alpha;
+    double lora_dropout, network_dropout, rank_dropout, module_dropout;
     char *target_name, *lora_checkpoint, *preset_lora_path;
     bool bake_scale, export_kohya, export_comfyui, export_pipeline;
 

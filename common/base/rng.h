@@ -35,7 +35,11 @@ enum {
     VC_DRAW_ROUND = 78,           /* an optimiser's stochastic rounding: common/kernels/moments.h */
     VC_DRAW_DECODE = 79,          /* noise that a decoder adds: precompute/vae/ltx.c */
     VC_DRAW_FIRST_FRAME = 80,     /* whether a clip's first latent frame stays clean */
-    VC_DRAW_CONTROL_LATENT = 81   /* posterior noise of the control clip */
+    VC_DRAW_CONTROL_LATENT = 81,  /* posterior noise of the control clip */
+    VC_DRAW_DROP_INPUT = 82,      /* LoRA: --lora_dropout, of a module's input */
+    VC_DRAW_DROP_NEURON = 83,     /* --network_dropout, of the values between A and B */
+    VC_DRAW_DROP_RANK = 84,       /* --rank_dropout, of their columns */
+    VC_DRAW_DROP_MODULE = 85      /* --module_dropout, of whole modules */
 };
 
 void vc_philox(const uint32_t key[2], const uint32_t ctr[4], uint32_t out[4]);

@@ -131,7 +131,6 @@ const vc_foreign vc_ignored_flags[] = {
     NONE(0, "flow_resolution_shifting", UNREAD),
     NONE(1, "flow_base_seq_len flow_base_shift flow_max_seq_len flow_max_shift", UNREAD),
     ONLY("0|0.0", "noise_offset input_perturbation", "noise is standard normal"),
-    ONLY("0|0.0", "lora_dropout network_dropout", "a LoRA has no dropout"),
     ONLY("0", "skip_frames_start skip_frames_end", "clips begin anywhere in a video, or at its "
          "first frame with --num_frames N"),
     NONE(0, "prodigy_decouple prodigy_use_bias_correction prodigy_safeguard_warmup", PRODIGY),
@@ -261,6 +260,7 @@ const vc_renamed vc_renamed_flags[] = {
     { "parallelism.dp_replicate", "dp_degree" }, { "parallelism.dp_sharding", "dp_shards" },
     { "parallelism.tp_sharding", "sp" },
     { "remat.scan_checkpoint_group_size", "scan_checkpoint_group_size" },
+    { "adapter.dropout", "lora_dropout" }, { "network.dropout", "network_dropout" },
     { "guider.scale", "guidance_scale" }, { "eval.num_denoising_steps", "num_inference_steps" },
     { 0 }
 };

@@ -206,6 +206,98 @@ void cpu_randn(vt_dev *d, vt_tensor *y, uint64_t seed, uint32_t row0, uint32_t m
     cpu_share(d, cpu_parts(d, y->dim[0] * blocks, 1), y->dim[0] * blocks, draw_part, &s);
 }
 
+/* ---- dropout ---- */
+
+typedef struct dropping {
+    vt_tensor *y;
+    const vt_drop *how;
+    uint32_t row0, micro;
+} dropping;
+
+static void block_of(const dropping *s, uint64_t quad, uint32_t sample, uint32_t purpose,
+                     uint32_t word[4])
+{
+    const uint32_t ctr[4] = { (uint32_t)quad, s->row0 + sample, s->micro, purpose };
+    vc_philox(s->how->key, ctr, word);
+}
+
+enum { SPAN = 1024 };                          /* columns; a multiple of 4 */
+
+/* Writes the factors of n columns of a sample's row, from `begin` on: 0, or that of what stays. */
+static void row_factors(const dropping *s, uint32_t sample, int64_t row, int64_t begin, int64_t n,
+                        float *factor)
+{
+    const vt_drop *how = s->how;
+    int64_t first = row * s->y->dim[1] + begin;
+    uint32_t word[4];
+
+    for (int64_t j = 0; j < n; j++)
+        factor[j] = how->factor;
+    for (int64_t j = 0; how->column && j < n; j++) {
+        if (j % 4 == 0)
+            block_of(s, (uint64_t)(begin + j) / 4, sample, VC_DRAW_DROP_RANK, word);
+        if (word[j % 4] < how->column)
+            factor[j] = 0;
+    }
+    for (int64_t j = 0; how->element && j < n; j++) {
+        if (j == 0 || (first + j) % 4 == 0)
+            block_of(s, (uint64_t)(first + j) / 4, sample, how->purpose, word);
+        if (word[(first + j) % 4] < how->element)
+            factor[j] = 0;
+    }
+}
+
+static bool drops_sample(const dropping *s, uint32_t sample)
+{
+    uint32_t word[4];
+
+    if (!s->how->sample)
+        return false;
+    block_of(s, 0, sample, VC_DRAW_DROP_MODULE, word);
+    return word[0] < s->how->sample;
+}
+
+/* y *= factor, where a factor of 0 gives 0 of any y. */
+static void apply(const vt_tensor *y, int64_t at, const float *factor, int64_t n)
+{
+    float *v = (float *)y->data + at;
+    uint16_t *half = (uint16_t *)y->data + at;
+
+    for (int64_t j = 0; y->dtype == VC_F32 && j < n; j++)
+        v[j] = factor[j] == 0 ? 0 : v[j] * factor[j];
+    for (int64_t j = 0; y->dtype != VC_F32 && j < n; j++)
+        half[j] = factor[j] == 0 ? 0 : vc_f32_to_bf16(vc_bf16_to_f32(half[j]) * factor[j]);
+}
+
+static void drop_part(void *arg, int part, int64_t begin, int64_t end)
+{
+    const dropping *s = arg;
+    float factor[SPAN];
+    int64_t n = s->y->dim[1], rows = s->how->rows;
+
+    (void)part;
+    for (int64_t r = begin; r < end; r++) {
+        uint32_t sample = (uint32_t)(r / rows);
+        bool gone = drops_sample(s, sample);
+        for (int64_t i = 0; i < n; i += SPAN) {
+            int64_t k = n - i < SPAN ? n - i : SPAN;
+            if (gone)
+                memset(factor, 0, sizeof factor);
+            else
+                row_factors(s, sample, r % rows, i, k, factor);
+            apply(s->y, r * n + i, factor, k);
+        }
+    }
+}
+
+void cpu_dropout(vt_dev *d, vt_tensor *y, const vt_tensor *draw, const vt_drop *how)
+{
+    const int32_t *at = draw->data;
+    dropping s = { y, how, (uint32_t)at[0], (uint32_t)at[1] };
+
+    cpu_share(d, cpu_parts(d, y->dim[0], 4096 / y->dim[1] + 1), y->dim[0], drop_part, &s);
+}
+
 void cpu_timestep(vt_dev *d, vt_tensor *y, const vt_tensor *t, float max_period)
 {
     int64_t half = y->dim[1] / 2;

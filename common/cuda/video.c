@@ -2,6 +2,7 @@
  * kernel_list.h */
 #include <math.h>
 
+#include "common/base/rng.h"
 #include "common/cuda/cuda.h"
 
 static void patch(vt_dev *d, const vt_tensor *x, const vt_tensor *tokens, bool to_tokens, bool adds,
@@ -52,6 +53,21 @@ void cuda_randn(vt_dev *d, vt_tensor *y, uint64_t seed, uint32_t row0, uint32_t 
                         .micro = micro, .purpose = purpose };
 
     cuda_ok(d, vk_randn(d->stream, &s), "randn");
+}
+
+void cuda_dropout(vt_dev *d, vt_tensor *y, const vt_tensor *draw, const vt_drop *how)
+{
+    int64_t count = how->rows * y->dim[1];
+    vk_dropout_args s = {
+        .y = y->data, .type = (int)y->dtype, .draw = draw->data, .n = y->dim[1],
+        .quads = (count + 3) / 4, .count = count, .batch = (uint32_t)(y->dim[0] / how->rows),
+        .element = how->element, .column = how->column, .sample = how->sample,
+        .purpose = how->purpose, .column_purpose = VC_DRAW_DROP_RANK,
+        .sample_purpose = VC_DRAW_DROP_MODULE, .key = { how->key[0], how->key[1] },
+        .factor = how->factor,
+    };
+
+    cuda_ok(d, vk_dropout(d->stream, &s), "dropout");
 }
 
 void cuda_timestep(vt_dev *d, vt_tensor *y, const vt_tensor *t, float max_period)

@@ -140,6 +140,17 @@ typedef struct vk_randn_args {
 } vk_randn_args;
 int vk_randn(void *stream, const vk_randn_args *s);
 
+typedef struct vk_dropout_args {
+    char *y;
+    int type;
+    const int32_t *draw;                       /* the first sample's number, the micro-batch's */
+    int64_t n, quads;                          /* elements of a row; of a sample, in fours */
+    int64_t count;                             /* elements of a sample */
+    uint32_t batch, element, column, sample, purpose, column_purpose, sample_purpose, key[2];
+    float factor;
+} vk_dropout_args;
+int vk_dropout(void *stream, const vk_dropout_args *s);
+
 typedef struct vk_timestep_args {
     float *y;
     const float *t;

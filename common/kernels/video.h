@@ -102,6 +102,32 @@ VK_HD void vk_randn_body(const vk_randn_args *s, uint32_t block, vk_team t)
     }
 }
 
+VK_HD void vk_dropout_body(const vk_dropout_args *s, uint32_t block, vk_team t)
+{
+    VK_EACH(u, (uint64_t)s->batch * (uint64_t)s->quads) {
+        uint32_t b = (uint32_t)(u / (uint64_t)s->quads);
+        uint32_t row = (uint32_t)s->draw[0] + b, micro = (uint32_t)s->draw[1];
+        int64_t first = (int64_t)(u % (uint64_t)s->quads) * 4, at = -1;
+        uint32_t e[4] = { (uint32_t)(first / 4), row, micro, s->purpose };
+        uint32_t m[4] = { 0, row, micro, s->sample_purpose }, c[4] = { 0 };
+        if (s->element)
+            vk_philox(s->key[0], s->key[1], e);
+        if (s->sample)
+            vk_philox(s->key[0], s->key[1], m);
+        for (int j = 0; j < 4 && first + j < s->count; j++) {
+            int64_t column = (first + j) % s->n, i = b * s->count + first + j;
+            if (s->column && column / 4 != at) {
+                at = column / 4;
+                c[0] = (uint32_t)at, c[1] = row, c[2] = micro, c[3] = s->column_purpose;
+                vk_philox(s->key[0], s->key[1], c);
+            }
+            int gone = (s->element && e[j] < s->element) || (s->sample && m[0] < s->sample) ||
+                       (s->column && c[column % 4] < s->column);
+            vk_put(s->y, s->type, i, gone ? 0.0f : s->factor * vk_get(s->y, s->type, i));
+        }
+    }
+}
+
 VK_HD void vk_timestep_body(const vk_timestep_args *s, uint32_t block, vk_team t)
 {
     VK_EACH(u, (uint64_t)s->batch * s->half) {

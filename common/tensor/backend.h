@@ -48,6 +48,17 @@ static inline vf_adamw vt_adamw_numbers(const vt_adamw_args *a)
                        .beta2 = a->beta2, .grad_scale = a->grad_scale };
 }
 
+/* A dropout of a matrix of a batch's samples: what a draw below one of the bounds drops is zero, and
+ * the rest is multiplied by the factor. */
+typedef struct vt_drop {
+    uint32_t element, column, sample;         /* p * 2^32: of an element, of a sample's column, of
+                                               * a sample; 0: none is dropped */
+    uint32_t purpose;                         /* of an element's draw */
+    float factor;
+    uint32_t key[2];
+    int64_t rows;                             /* of a sample */
+} vt_drop;
+
 /* Device memory that is copied from or to the host while kernels use other memory: two places hold
  * the weights of swapped blocks alternately, one holds the next batch, and one stands for the block
  * inputs that offload.c moves. */

@@ -43,6 +43,12 @@ struct vt_ctx {
     struct vt_offload *offload;               /* NULL until first used */
     struct vt_replays *replays;               /* NULL until first used */
     const struct vt_peers *peers;             /* exchange.h; NULL: this process is alone */
+    struct {
+        vt_tensor *draw;                      /* of the dropout kernel; NULL: nothing is dropped */
+        vt_dropout p;
+        uint64_t seed;
+        int64_t rows;                         /* samples of the batch */
+    } dropout;                                /* until the step ends (vt_dropout_begin) */
     int64_t shared;                           /* tokens of the shared sequence; 0: none */
     vt_usage usage;
     size_t kept;                              /* bytes the tape holds now */

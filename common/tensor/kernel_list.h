@@ -49,6 +49,9 @@ VT_KERNEL(void, posterior, (vt_dev *, vt_tensor *y, const vt_tensor *mean,
 VT_KERNEL(void, randn, (vt_dev *, vt_tensor *y, uint64_t seed, uint32_t row0, uint32_t micro,
                         uint32_t purpose))
 VT_KERNEL(void, timestep, (vt_dev *, vt_tensor *y, const vt_tensor *t, float max_period))
+/* drops elements of y [M,n], in place (vt_drop): packed f32 or bf16. draw i32 [2]: the first
+ * sample's number in the micro-batch, and the micro-batch's. */
+VT_KERNEL(void, dropout, (vt_dev *, vt_tensor *y, const vt_tensor *draw, const vt_drop *how))
 /* as vt_patchify and vt_unpatchify in ops.h; both (+)= */
 VT_KERNEL(void, patchify, (vt_dev *, vt_tensor *tokens, const vt_tensor *x, int pt, int ph,
                            int pw, vt_patch_order order))

@@ -1,11 +1,12 @@
 /* op_matmul.c - linear layers, with LoRA in the same op; see ops.h */
 #include <string.h>
 
+#include "common/base/rng.h"
 #include "common/tensor/engine.h"
 
-/* H is x a' [M,r], saved for b's gradient. PRE is the input [M,k] of gelu, saved by the second
- * layer of a feed-forward instead of X, which is gelu(PRE). */
-enum { X, W, B, LORA_A, LORA_B, SCALE, H, PRE, INPUTS };
+/* H is x a' [M,r], after dropout, saved for b's gradient. PRE is the input [M,k] of gelu, saved by
+ * the second layer of a feed-forward instead of X, which is gelu(PRE). DRAW is that of dropout. */
+enum { X, W, B, LORA_A, LORA_B, SCALE, H, PRE, DRAW, INPUTS };
 
 /* The epilogue of a sum of products, done by its last product; pre as in kernel_list.h. */
 typedef struct ending {
@@ -104,6 +105,64 @@ static void product_by(vt_ctx *g, vt_tensor *c, const vt_tensor *a, const vt_ten
     vt_scope_end(g, s, 0, NULL);
 }
 
+/* ---- dropout ---- */
+
+void vt_dropout_begin(vt_ctx *g, const vt_dropout *p, uint64_t seed, int64_t rows, uint32_t row0,
+                      uint32_t micro)
+{
+    const float all[] = { p->input, p->neuron, p->rank, p->module };
+    const int32_t draw[2] = { (int32_t)row0, (int32_t)micro };
+    bool any = false;
+
+    for (int i = 0; i < 4; i++) {
+        if (!(all[i] >= 0 && all[i] < 1)) {
+            vt_fail(g, VC_EINVAL, "dropout: a probability of %g", (double)all[i]);
+            return;
+        }
+        any = any || all[i] > 0;
+    }
+    g->dropout.p = *p;
+    g->dropout.seed = seed;
+    g->dropout.rows = rows;
+    g->dropout.draw = any ? vt_from_host(g, VC_I32, 1, (int64_t[]){ 2 }, draw, VC_I32) : NULL;
+}
+
+static uint32_t bound(float p) { return (uint32_t)((double)p * 4294967296.0); }
+
+/* Drops of y [M,n], in place: of LoRA's input, or of x a'. */
+static void drop(vt_ctx *g, vt_tensor *y, const vt_tensor *draw, uint64_t key, bool input)
+{
+    const vt_dropout *p = &g->dropout.p;
+    const float neuron = input ? p->input : p->neuron, rank = input ? 0 : p->rank;
+    const int64_t m = y->dim[0], rows = g->dropout.rows;
+    key ^= g->dropout.seed;
+    const vt_drop how = {
+        .element = bound(neuron), .column = bound(rank), .sample = bound(input ? 0 : p->module),
+        .purpose = input ? VC_DRAW_DROP_INPUT : VC_DRAW_DROP_NEURON,
+        .factor = 1 / ((1 - neuron) * (1 - rank)), .key = { (uint32_t)key, (uint32_t)(key >> 32) },
+        .rows = rows > 0 && m % rows == 0 ? m / rows : m,
+    };
+    if (m && (how.element || how.column || how.sample))
+        VT_RUN(g, dropout, y, draw, &how);
+}
+
+/* Returns x with LoRA's dropout of its input, a tensor of its own, or x itself. */
+static vt_tensor *dropped(vt_ctx *g, vt_tensor *x, const vt_tensor *draw, uint64_t key)
+{
+    if (!draw || !(g->dropout.p.input > 0))
+        return x;
+    vt_tensor *own = vt_new(g, x->dtype, 2, x->dim);
+    if (!own)
+        return NULL;
+    VT_RUN(g, copy, own, x);
+    drop(g, own, draw, key, true);
+    return own;
+}
+
+/* ---- gradients ---- */
+
+static uint64_t key_of(const vt_node *n) { return (uint64_t)n->i[0]; }
+
 /* Returns true if the gradient of w or of LoRA needs the input. */
 static bool needs_input(const vt_tensor *w, const vt_tensor *lora_a)
 {
@@ -141,15 +200,32 @@ static void base_grad(vt_ctx *g, const vt_node *n, const vt_tensor *dy, const vt
 }
 
 /* Adds LoRA's gradients: db += s dy' h, da += dh' x. */
-static void lora_grad(vt_ctx *g, const vt_node *n, const vt_tensor *dy, const vt_tensor *x,
+static void lora_grad(vt_ctx *g, const vt_node *n, const vt_tensor *dy, vt_tensor *x,
                       const vt_tensor *dh)
 {
     vt_tensor *da = vt_grad(g, n->in[LORA_A]), *db = vt_grad(g, n->in[LORA_B]);
 
     if (db)
         product(g, db, dy, true, n->in[H], false, NULL, n->f[0], beta(db));
-    if (da)
+    if (da && (x = dropped(g, x, n->in[DRAW], key_of(n))))
         product(g, da, dh, true, x, false, NULL, 1.0f, beta(da));
+}
+
+/* dx2 += I (dh a), times gelu's slope if x is gelu(PRE): with dropout of LoRA's input, as separate
+ * kernels. */
+static void input_grad(vt_ctx *g, const vt_node *n, vt_tensor *dx2, const vt_tensor *dh)
+{
+    vt_tensor *own = vt_new(g, VC_F32, 2, dx2->dim), to = *dx2;
+    vt_buf over = { .empty = true };          /* in place: the sum is overwritten */
+
+    if (!own)
+        return;
+    product(g, own, dh, false, n->in[LORA_A], false, NULL, 1.0f, 0.0f);
+    drop(g, own, n->in[DRAW], key_of(n), true);
+    VT_RUN(g, scale, dx2, own, 1.0f);
+    to.buf = &over;
+    if (n->in[PRE])
+        VT_RUN(g, unary_grad, VT_GELU_TANH, &to, dx2, n->in[PRE]);
 }
 
 /* The input's gradient comes last, so that its memory is taken after that of an input which was
@@ -165,6 +241,8 @@ static void linear_grad(vt_ctx *g, const vt_node *n)
         if (!dh)
             return;
         product(g, dh, &dy, false, n->in[LORA_B], false, NULL, n->f[0], 0.0f);
+        if (n->in[DRAW])
+            drop(g, dh, n->in[DRAW], key_of(n), false);
     }
     vt_scope s = vt_scope_begin(g);
     vt_tensor x;
@@ -182,7 +260,9 @@ static void linear_grad(vt_ctx *g, const vt_node *n)
         e = (ending){ GELU_GRAD, n->in[PRE] };
     flat(dx, &dx2);
     product_by(g, &dx2, &dy, n->in[W], false, n->in[SCALE], NULL, beta(dx), lora ? &plain : &e);
-    if (lora)
+    if (lora && n->in[DRAW] && g->dropout.p.input > 0)
+        input_grad(g, n, &dx2, dh);
+    else if (lora)
         last_product(g, &dx2, dh, n->in[LORA_A], false, NULL, 1.0f, 1.0f, &e);
 }
 
@@ -206,15 +286,23 @@ static const char *wrong(const vt_tensor *x, const vt_lin *l)
     return NULL;
 }
 
-/* h = x a', y += s h b' */
-static vt_tensor *add_lora(vt_ctx *g, vt_tensor *y2, const vt_tensor *x2, const vt_lin *l,
+/* h = x a', y += s h b', with dropout */
+static vt_tensor *add_lora(vt_ctx *g, vt_tensor *y2, vt_tensor *x2, const vt_lin *l,
                            const ending *e)
 {
-    vt_tensor *h = vt_new(g, VC_F32, 2, (int64_t[]){ x2->dim[0], l->lora_a->dim[0] });
+    vt_tensor *h = vt_new(g, VC_F32, 2, (int64_t[]){ x2->dim[0], l->lora_a->dim[0] }), *x;
+    const vt_tensor *draw = g->dropout.draw;
 
     if (!h)
         return NULL;
-    product(g, h, x2, false, l->lora_a, true, NULL, 1.0f, 0.0f);
+    vt_scope s = vt_scope_begin(g);
+    if ((x = dropped(g, x2, draw, l->lora_key)))
+        product(g, h, x, false, l->lora_a, true, NULL, 1.0f, 0.0f);
+    vt_scope_end(g, s, 0, NULL);
+    if (!x)
+        return NULL;
+    if (draw)
+        drop(g, h, draw, l->lora_key, false);
     last_product(g, y2, h, l->lora_b, true, NULL, l->lora_scale, 1.0f, e);
     return h;
 }
@@ -262,14 +350,17 @@ static vt_tensor *linear(vt_ctx *g, vt_tensor *x, const vt_lin *l, vc_dtype type
     if (l->lora_a && !(h = add_lora(g, &y2, &x2, l, &e)))
         return NULL;
 
-    vt_tensor *in[] = { x, l->w, l->b, l->lora_a, l->lora_b, l->scale, h, pre };
+    vt_tensor *in[] = { x, l->w, l->b, l->lora_a, l->lora_b, l->scale, h, pre,
+                        l->lora_a ? g->dropout.draw : NULL };
     unsigned keep = ((1u << INPUTS) - 1) & ~(1u << X | 1u << B);
     if (needs_input(l->w, l->lora_a) && !pre)
         keep |= 1u << X;
     vt_node *node;
     y = vt_record(g, y, "linear", linear_grad, INPUTS, in, keep, false, &node);
-    if (node)
+    if (node) {
         node->f[0] = l->lora_scale;
+        node->i[0] = (int64_t)l->lora_key;
+    }
     return y;
 }
 

@@ -116,12 +116,30 @@ vt_tensor *vt_gated_add_two(vt_ctx *g, vt_tensor *x, vt_tensor *y, int64_t split
 /* A linear layer: w [out,in] as checkpoints store it, b [out] or NULL; with LoRA a [r,in],
  * lb [out,r]: y = x w' + b + lora_scale * (x a') lb'. Frozen parts get no gradient. scale is NULL
  * or f32 [out]: the rows of a frozen w are multiplied by it, or [out,n]: n equal blocks of each
- * row; they are expanded to the compute type for each product, in the step's memory. */
+ * row; they are expanded to the compute type for each product, in the step's memory. lora_key tells
+ * the module's dropout from others'. */
 typedef struct vt_lin {
     vt_tensor *w, *b, *lora_a, *lora_b;
     float lora_scale;
     vt_tensor *scale;
+    uint64_t lora_key;
 } vt_lin;
+/* Probabilities of dropout in LoRA, each from 0 to below 1. What stays is divided by 1 - p, except
+ * for modules:
+ *     y = x w' + b + lora_scale * M (R N ((I x) a')) lb'
+ * I: of each value of x, as PEFT's lora_dropout; N: of each value of x a', as kohya's
+ * network_dropout; R: of each column of x a' in a sample, as its rank_dropout; M: of all of a
+ * module in a sample, as its module_dropout. */
+typedef struct vt_dropout {
+    float input, neuron, rank, module;
+} vt_dropout;
+/* Drops in the linear layers with LoRA from here to the end of the step, whose batch has `rows`
+ * samples. The draws are training draws (rng.h) of seed xor lora_key, (row0 + b, micro) and the
+ * element in the sample, so they are the same when a block is recomputed and however a micro-batch
+ * is divided. An x whose rows are not a multiple of `rows` counts as one sample. A module that a
+ * step uses twice drops the same both times. Fails the step if a probability is out of range. */
+void vt_dropout_begin(vt_ctx *g, const vt_dropout *p, uint64_t seed, int64_t rows, uint32_t row0,
+                      uint32_t micro);
 /* x [..,in] -> [..,out] in the compute type; one op with or without LoRA. */
 vt_tensor *vt_linear(vt_ctx *g, vt_tensor *x, const vt_lin *l);
 /* The same with a result in f32, for modulation: every token is scaled and shifted by these few

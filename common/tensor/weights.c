@@ -361,6 +361,7 @@ static int add_lora(vt_params *p, const vt_param *of, int rank, double alpha, ui
 
     memcpy(a + 1, of->t->dim + 1, (size_t)(of->t->nd - 1) * sizeof *a);
     l->lora_scale = (float)(alpha / rank);
+    l->lora_key = XXH3_64bits(of->module, strlen(of->module));
     int rc = add_factor(p, of, ".lora_A.weight", VT_P_LORA_A, VT_INIT_KAIMING, a, seed, &l->lora_a,
                         err);
     if (!rc)

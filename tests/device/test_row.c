@@ -332,6 +332,32 @@ static void test_randn(void **state)
     drop(y[0]), drop(y[1]);
 }
 
+/* The same elements are dropped, of all types, for rows of a length that is no multiple of four. */
+static void test_dropout(void **state)
+{
+    const pair *p = *state;
+    static const int64_t sizes[][2] = { { 12, 7 }, { 6, 1027 }, { 3, 8 } };
+    static const vc_dtype types[] = { VC_F32, VC_BF16 };
+    int32_t at[2] = { 5, 6 };
+    vt_tensor draw = { .dtype = VC_I32, .nd = 1, .dim = { 2 }, .stride = { 1 }, .data = at };
+
+    for (int i = 0; i < 3; i++)
+        for (int k = 0; k < 2; k++)
+            for (int kind = 1; kind < 8; kind++) {
+                own *y[2] = { make(types[k], 2, sizes[i], NULL, 1),
+                              make(types[k], 2, sizes[i], NULL, 1) };
+                const vt_drop how = {
+                    .element = kind & 1 ? 1u << 30 : 0, .column = kind & 2 ? 3u << 29 : 0,
+                    .sample = kind & 4 ? 1u << 31 : 0, .purpose = VC_DRAW_DROP_INPUT,
+                    .factor = 1.25f, .key = { 11, 12 }, .rows = sizes[i][0] / 3,
+                };
+                host_backend.dropout(p->host, &y[0]->t, &draw, &how);
+                vt_cpu.dropout(p->cpu, &y[1]->t, &draw, &how);
+                assert_memory_equal(y[0]->t.data, y[1]->t.data, y[1]->bytes);
+                drop(y[0]), drop(y[1]);
+            }
+}
+
 /* Runs kernels whose lanes share rows: norms of short and long rows with their gradients, sums,
  * plain attention. */
 static void run_teams(vt_dev *d, vt_tensor *const *t, double *sum)
@@ -477,6 +503,7 @@ int main(void)
         cmocka_unit_test(test_philox),  cmocka_unit_test(test_maps),
         cmocka_unit_test(test_copies),  cmocka_unit_test(test_sums),
         cmocka_unit_test(test_adamw),   cmocka_unit_test(test_randn),
+        cmocka_unit_test(test_dropout),
         cmocka_unit_test(test_teams),   cmocka_unit_test(test_scan_lanes),
         cmocka_unit_test(test_faults),
     };
