@@ -448,8 +448,10 @@ static int check_one(const vtrain *t, double of_model, bool all, vc_err *err)
                        "low to train `transformer_2`, for the levels below, or both", c->model,
                        of_model);
     if (side && c->boundary_type != VTRAIN_SIDE_BOTH && vtrain_makes_samples(c))
-        return vc_fail(err, VC_EUSAGE, "samples (--validation_steps, --validation_epochs, --sample_at_first) need both transformers, but "
-                       "the run loads one: leave the flag out, or give --boundary_type both");
+        return vc_fail(err, VC_EUSAGE, "--%s: a sample needs both transformers, but the run loads "
+                       "one: leave the flag out, or give --boundary_type both",
+                       c->validation_steps ? "validation_steps"
+                       : c->validation_epochs ? "validation_epochs" : "sample_at_first");
     if (c->boundary_type == VTRAIN_SIDE_BOTH && c->training_type == VTRAIN_FULL)
         return vc_fail(err, VC_EUSAGE, "--boundary_type both: trains LoRAs: for a full finetune "
                        "train the transformers in two runs, with high and with low");

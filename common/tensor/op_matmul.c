@@ -127,6 +127,12 @@ void vt_dropout_begin(vt_ctx *g, const vt_dropout *p, uint64_t seed, int64_t row
     g->dropout.draw = any ? vt_from_host(g, VC_I32, 1, (int64_t[]){ 2 }, draw, VC_I32) : NULL;
 }
 
+/* Returns the draw by which a layer drops, or NULL. */
+static vt_tensor *draw_of(const vt_ctx *g, const vt_lin *l)
+{
+    return l->lora_a && l->lora_key ? g->dropout.draw : NULL;
+}
+
 static uint32_t bound(float p) { return (uint32_t)((double)p * 4294967296.0); }
 
 /* Drops of y [M,n], in place: of LoRA's input, or of x a'. */
@@ -291,7 +297,7 @@ static vt_tensor *add_lora(vt_ctx *g, vt_tensor *y2, vt_tensor *x2, const vt_lin
                            const ending *e)
 {
     vt_tensor *h = vt_new(g, VC_F32, 2, (int64_t[]){ x2->dim[0], l->lora_a->dim[0] }), *x;
-    const vt_tensor *draw = g->dropout.draw;
+    const vt_tensor *draw = draw_of(g, l);
 
     if (!h)
         return NULL;
@@ -351,7 +357,7 @@ static vt_tensor *linear(vt_ctx *g, vt_tensor *x, const vt_lin *l, vc_dtype type
         return NULL;
 
     vt_tensor *in[] = { x, l->w, l->b, l->lora_a, l->lora_b, l->scale, h, pre,
-                        l->lora_a ? g->dropout.draw : NULL };
+                        draw_of(g, l) };
     unsigned keep = ((1u << INPUTS) - 1) & ~(1u << X | 1u << B);
     if (needs_input(l->w, l->lora_a) && !pre)
         keep |= 1u << X;

@@ -117,7 +117,8 @@ vt_tensor *vt_gated_add_two(vt_ctx *g, vt_tensor *x, vt_tensor *y, int64_t split
  * lb [out,r]: y = x w' + b + lora_scale * (x a') lb'. Frozen parts get no gradient. scale is NULL
  * or f32 [out]: the rows of a frozen w are multiplied by it, or [out,n]: n equal blocks of each
  * row; they are expanded to the compute type for each product, in the step's memory. lora_key tells
- * the module's dropout from others'. */
+ * the module's dropout from others'; 0: the module drops nothing, as its input is that of all
+ * samples. */
 typedef struct vt_lin {
     vt_tensor *w, *b, *lora_a, *lora_b;
     float lora_scale;

@@ -45,6 +45,9 @@ typedef struct vtrain_loader_opts {
     bool held_out;               /* makes one pass over the held-out samples instead: batches of one
                                   * group, in list order; no dropout, first captions, clean
                                   * images */
+    bool full_texts;             /* all batches of a bucket have texts of one length, the longest
+                                  * that it can have, so that a token's place in a sequence of text
+                                  * and clip does not depend on the other samples */
     int threads;                 /* >= 1 */
     int ahead;                   /* batches made ahead, >= 1 */
     uint64_t first, end;         /* parts of the run, number m * parts + s for part s of micro-batch

@@ -184,15 +184,27 @@ static int copy_text(vtrain_text *t, int row, const vtrain_text_value *v, bool z
                ? 0 : vc_fail(err, VC_ENUMERIC, "pooled: a value is NaN or infinite");
 }
 
+/* The fewest rows of a slot's texts in a batch of the group. */
+static int64_t least_rows(const vtrain_loader *l, const vtrain_group *g, int i)
+{
+    const vtrain_slot *s = &l->d->slot[i];
+    if (!s->embeds)
+        return 0;
+    if (!g->segments && s->rows)
+        return s->rows;
+    if (!l->o.full_texts)
+        return 1;
+    return i == 0 && g->text_rows ? g->text_rows
+           : s->max_length * (g->segments ? g->segments : 1);
+}
+
 /* Opens the texts of all rows first, since the longest sets the batch's layout. */
 static int fill_texts(vtrain_loader *l, slot *s, vc_err *err)
 {
     int slots = l->d->n_slots, rc = 0, row = 0;
-    const bool whole = !l->d->group[s->b.group].segments;
 
     for (int i = 0; i < slots; i++)
-        s->b.text[i].n = !l->d->slot[i].embeds ? 0
-                         : whole && l->d->slot[i].rows ? l->d->slot[i].rows : 1;
+        s->b.text[i].n = least_rows(l, &l->d->group[s->b.group], i);
     for (row = 0; row < s->b.rows; row++)
         if (atomic_load(&l->stop) || (rc = open_row(l, s, row, err)))
             break;

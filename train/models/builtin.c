@@ -298,10 +298,12 @@ static void builtin_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor
     vt_tensor *c = vt_cast(g, in->text[0].embeds, vt_compute(g));
     c = vt_linear(g, vt_layer_norm(g, c, NULL, NULL, EPS), &m->w.text);
     vt_tensor *row = embed_row(g, m, in, pool_text(g, m, c, made[TEXT_KEYS]));
+    vt_lin pos = m->w.pos;
+    pos.lora_key = 0;                          /* the positions are those of all samples */
     s[E] = embed_time(g, m, in->token_t ? in->token_t : in->t, row);
     s[PATCHES] = nn_patches(g, in->x, (int[]){ 1, (int)m->patch, (int)m->patch });
     vt_tensor *part[2] = { vt_add(g, vt_linear(g, s[PATCHES], &m->w.patch),
-                                  vt_linear(g, made[FEATURES], &m->w.pos)), c };
+                                  vt_linear(g, made[FEATURES], &pos)), c };
     s[X] = vt_concat(g, 1, 2, part);
     s[MOD] = nn_modulation(g, s[E], &m->w.time_proj, 6);
     if (in->token_t) {

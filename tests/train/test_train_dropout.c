@@ -1,0 +1,130 @@
+/* test_train_dropout.c - runs with dropout in a LoRA: the same however the steps are divided, where
+ * blocks are recomputed, and after a resume; none in held-out losses; and what is refused. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/os/file.h"
+#include "tests/lib/ok.h"
+#include "tests/lib/train_compare.h"
+#include "tests/lib/train_dataset.h"
+#include "tests/lib/train_ranks.h"
+#include "tests/lib/train_run.h"
+#include "train/output/ckpt.h"
+
+#define COUNT(a) (sizeof (a) / sizeof *(a))
+
+static const char *const kinds[] = {
+    "--lora_dropout 0.4", "--network_dropout 0.4", "--rank_dropout 0.4", "--module_dropout 0.4",
+    "--lora_dropout 0.1 --network_dropout 0.2 --rank_dropout 0.3 --module_dropout 0.4",
+};
+
+/* Runs a LoRA of a trained model for some steps. */
+static void run_lora(int ranks, const char *dir, const char *out, int steps, const char *args)
+{
+    char *all = vc_format("--model %s/base/checkpoint-2 --training_type lora --rank 3 "
+                          "--target_name all-linear --learning_rate 1e-2 --lr_scheduler constant "
+                          "--mixed_precision no --checkpointing_steps 2 --max_train_steps %d "
+                          "--resume_from_checkpoint latest --global_batch_size 4 %s", dir, steps,
+                          args);
+    if (ranks > 1)
+        ranks_ok(ranks, dir, out, all);
+    else
+        run_ok(dir, out, all);
+    free(all);
+}
+
+static void test_same(void **state)
+{
+    const char *dir = *state;
+    run_ok(dir, "base", "--dit_width 32 --dit_layers 2 --dit_heads 2 --max_train_steps 2");
+    run_lora(1, dir, "plain", 4, "");
+    for (size_t k = 0; k < COUNT(kinds); k++) {
+        static const struct { int ranks, stop; const char *name, *args; } ways[] = {
+            { 1, 0, "whole", "" },
+            { 1, 2, "resumed", "" },
+            { 1, 0, "parts", "--train_batch_size 1" },
+            { 1, 0, "recomputed", "--gradient_checkpointing" },
+            { 2, 0, "ranks", "" },
+            { 2, 2, "split", "--train_batch_size 1 --parallel fsdp" },
+        };
+        char first[32];
+        snprintf(first, sizeof first, "whole-%zu", k);
+        for (size_t i = 0; i < COUNT(ways); i++) {
+            char out[32], *args = vc_format("%s %s", kinds[k], ways[i].args);
+            snprintf(out, sizeof out, "%s-%zu", ways[i].name, k);
+            if (ways[i].stop)
+                run_lora(1, dir, out, ways[i].stop, args);
+            run_lora(ways[i].ranks, dir, out, 4, args);
+            if (i)
+                run_same_training(dir, first, out, 4, 1e-5, 2e-5);
+            free(args);
+        }
+        double far = run_difference(dir, "plain", first, "checkpoint-4/optimizer.safetensors");
+        if (far < 1e-3)
+            fail_msg("%s: changes the weights by %.2g only", kinds[k], far);
+    }
+}
+
+/* The held-out loss of a run with dropout is that of the same weights without. */
+static void test_held_out(void **state)
+{
+    const char *dir = *state;
+    for (size_t k = 0; k < COUNT(kinds); k++) {
+        char out[32], again[32], *args = vc_format("%s --eval_split 0.4 --eval_steps 4", kinds[k]);
+        snprintf(out, sizeof out, "eval-%zu", k);
+        snprintf(again, sizeof again, "again-%zu", k);
+        run_lora(1, dir, out, 4, args);
+        free(args);
+        args = vc_format("--lora_checkpoint %s/%s/checkpoint-4 --eval_split 0.4 --eval_steps 1 "
+                         "--learning_rate 1e-20", dir, out);
+        run_lora(1, dir, again, 1, args);
+        free(args);
+        double a = run_value(dir, out, 3, "eval_loss"), b = run_value(dir, again, 0, "eval_loss");
+        if (!(fabs(a - b) <= 1e-6 * a))
+            fail_msg("%s: held-out loss %.9g, and %.9g without", kinds[k], a, b);
+    }
+}
+
+static const struct { const char *args, *says; } refused[] = {
+    { "--model %s/base/checkpoint-2 --training_type full-finetune --lora_dropout 0.1",
+      "--lora_dropout: belongs to --training_type lora" },
+    { "--model %s/base/checkpoint-2 --module_dropout 1", "--module_dropout" },
+    { "--model %s/base/checkpoint-2 --rank_dropout -0.1", "--rank_dropout" },
+    { "--model %s/base/checkpoint-2 --network_dropout 0.1 --sp 2", "--rank_dropout" },
+    { "--dit_width 32 --rank_dropout 0.1", "--rank_dropout: belongs to --training_type lora" },
+};
+
+static void test_refused(void **state)
+{
+    const char *dir = *state;
+    for (size_t i = 0; i < COUNT(refused); i++) {
+        vc_err err;
+        const char *at = strstr(refused[i].args, "%s");
+        char *args = at ? vc_format("%.*s%s%s", (int)(at - refused[i].args), refused[i].args, dir,
+                                    at + 2) : strdup(refused[i].args);
+        if (run(dir, "refused", args, &err) != VC_EUSAGE || !strstr(err.text, refused[i].says))
+            fail_msg("%s: %s", args, err.text);
+        free(args);
+    }
+}
+
+int main(void)
+{
+    int skip = ranks_begin();
+    if (skip)
+        return skip;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_same), cmocka_unit_test(test_held_out),
+        cmocka_unit_test(test_refused),
+    };
+    return cmocka_run_group_tests(tests, run_dir_setup, toy_dir_teardown);
+}
