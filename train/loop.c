@@ -16,6 +16,7 @@
 #include "train/parallel/dist.h"
 #include "train/parallel/sequence.h"
 #include "train/parallel/zero.h"
+#include "train/pauses.h"
 #include "train/sample.h"
 #include "train/summary.h"
 #include "train/vtrain.h"
@@ -31,6 +32,7 @@ typedef struct loop {
     vtrain_notes notes;                       /* of the step's micro-batches, on all ranks */
     int64_t saved;                            /* step of the last checkpoint, -1: none */
     vtrain_counts count;                      /* of this process, for the summary */
+    vtrain_pauses pauses;                     /* of this process, between its steps */
     double begun_at;                          /* seconds: this process began its steps */
     double micro_flops;                       /* of the current micro-batch */
     int64_t micro;                            /* its place in this rank's part of the step */
@@ -223,8 +225,9 @@ static void note_output(const vtrain *t, loop *l, output o, int rc, const vc_err
 }
 
 /* Computes the held-out loss of the weights that a checkpoint would have. Collective. */
-static int evaluate(vtrain *t, double *loss, vc_err *err)
+static int evaluate(vtrain *t, loop *l, double *loss, vc_err *err)
 {
+    vtrain_pause_begin(&l->pauses, t, "held-out loss");
     int rc = vtrain_dist_whole(t->dist, true, err);
     if (!rc)
         rc = vtrain_average_in(t, err);
@@ -232,6 +235,7 @@ static int evaluate(vtrain *t, double *loss, vc_err *err)
         rc = vtrain_eval(t, loss, err);
     vtrain_average_out(t);
     vtrain_dist_part(t->dist);
+    vtrain_pause_end(&l->pauses, t, VTRAIN_PAUSE_EVAL);
     if (!rc && t->step)
         vc_say(t->ui, "step %lld: held-out loss %.5f", (long long)t->step, *loss);
     else if (!rc)
@@ -253,7 +257,7 @@ static int write_record(vtrain *t, loop *l, vtrain_record *r, uint64_t tokens, d
     if (now > t->peak_bytes)
         t->peak_bytes = now;
     r->peak_bytes = t->peak_bytes;
-    int rc = vtrain_eval_due(t) ? evaluate(t, &r->eval_loss, err) : 0;
+    int rc = vtrain_eval_due(t) ? evaluate(t, l, &r->eval_loss, err) : 0;
     if (rc)
         return rc;
     t->eval_loss = r->eval_loss;
@@ -263,18 +267,24 @@ static int write_record(vtrain *t, loop *l, vtrain_record *r, uint64_t tokens, d
     return 0;
 }
 
+/* Reports a step and, after the first few, how long the rest of the run will take. */
 static void report_progress(const vtrain *t, const loop *l, const vtrain_record *r)
 {
-    char extra[160], rates[120], time[32];
+    char extra[160], rates[120], time[32], pauses[96] = "";
     vtrain_groups_text(t->groups, rates, sizeof rates);
     snprintf(extra, sizeof extra, "loss %.4f, lr %s", r->loss, rates);
-    vc_progress_at(t->ui, (uint64_t)t->step, extra);
     int64_t done = t->step - l->count.begun, left = t->plan.steps - t->step;
+    double each = (vc_seconds() - l->begun_at - vtrain_pauses_spent(&l->pauses)) / (double)done;
+    double ahead = vtrain_pauses_ahead(&l->pauses, t, each);
+    vc_progress_ahead(t->ui, ahead);
+    vc_progress_at(t->ui, (uint64_t)t->step, extra);
     if (done != ETA_AFTER || left <= 0)
         return;
-    double each = (vc_seconds() - l->begun_at) / (double)done;
-    vc_say(t->ui, "%.3g s a step: %lld steps left, done in about %s", each, (long long)left,
-           vc_human_time(time, each * (double)left));
+    if (ahead >= 1)
+        snprintf(pauses, sizeof pauses, ", with %s for checkpoints, held-out losses and samples",
+                 vc_human_time(time, ahead));
+    vc_say(t->ui, "%.3g s a step: %lld steps left, done in about %s%s", each, (long long)left,
+           vc_human_time(time, each * (double)left + ahead), pauses);
 }
 
 /* ---- between steps ---- */
@@ -312,6 +322,7 @@ static int save(vtrain *t, loop *l, vc_err *err)
         return 0;
     l->saved = t->step;
     double start = vc_seconds();
+    vtrain_pause_begin(&l->pauses, t, "checkpoint");
     bool leads = vtrain_leads(t);
     int rc = vtrain_dist_whole(t->dist, leads, err);
     if (!rc && t->zero)
@@ -328,6 +339,7 @@ static int save(vtrain *t, loop *l, vc_err *err)
     t->time.save += vc_seconds() - start;
     if (!rc && leads)
         report(t, l);
+    vtrain_pause_end(&l->pauses, t, VTRAIN_PAUSE_SAVE);
     return rc;
 }
 
@@ -337,12 +349,14 @@ static int validate(vtrain *t, loop *l, vc_err *err)
 {
     double start = vc_seconds();
     vc_err why = { 0 };
+    vtrain_pause_begin(&l->pauses, t, "validation samples");
     int rc = vtrain_dist_whole(t->dist, true, &why);
     if (!rc)
         rc = vtrain_validate(t, &why);
     vtrain_dist_part(t->dist);
     rc = vc_comm_agree(t->comm, rc, &why);
     t->time.sample += vc_seconds() - start;
+    vtrain_pause_end(&l->pauses, t, VTRAIN_PAUSE_SAMPLES);
     if (rc == VC_ENUMERIC) {
         vc_warn(t->ui, "step %lld: %s", (long long)t->step, why.text);
         return 0;
@@ -386,7 +400,7 @@ static int finish_checkpoint(vtrain *t, loop *l, vc_err *err)
 static int before_steps(vtrain *t, loop *l, vc_err *err)
 {
     double loss;
-    int rc = t->cfg.eval_at_first ? evaluate(t, &loss, err) : 0;
+    int rc = t->cfg.eval_at_first ? evaluate(t, l, &loss, err) : 0;
     rc = vc_comm_agree(t->comm, rc, err);
     if (!rc && t->cfg.sample_at_first)
         rc = validate(t, l, err);

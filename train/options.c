@@ -403,35 +403,6 @@ static void take_loss(vtrain_config *c, vc_flags *set)
         vc_flags_wrong(set, "--loss_delta: belongs to --loss_type huber or smooth_l1");
 }
 
-/* Checks the flags that need held-out samples. diffusion-pipe's have no effect without them, as
- * there. */
-static void check_held_out(vtrain_config *c, vc_flags *set)
-{
-    static const char *const theirs[] = { "eval_every_n_epochs", "eval_every_n_steps",
-                                          "eval_before_first_step" };
-    const struct { const char *flag; bool asked; } flags_of[] = {
-        { "eval_steps", vc_flags_given(set, "eval_steps") && c->eval_steps },
-        { "eval_epochs", c->eval_epochs }, { "eval_at_first", c->eval_at_first },
-        { "keep_best", c->keep_best },
-    };
-    if (c->eval_split > 0)
-        return;
-    for (size_t i = 0; i < sizeof flags_of / sizeof *flags_of; i++) {
-        const char *typed = NULL;
-        for (size_t k = 0; k < sizeof theirs / sizeof *theirs; k++)
-            if (i < 3 && vc_flags_typed(set, theirs[k]))
-                typed = theirs[k];
-        if (flags_of[i].asked && typed)
-            vc_flags_say(set, "--%s: has no effect here: no sample is held out; --eval_split holds "
-                         "some", typed);
-        else if (flags_of[i].asked)
-            vc_flags_wrong(set, "--%s: no sample is held out: give --eval_split too",
-                           flags_of[i].flag);
-    }
-    c->eval_epochs = 0;
-    c->eval_at_first = false;
-}
-
 int vtrain_check(vtrain_config *c, vc_flags *set, vc_err *err)
 {
     int rc = vc_flags_catch(set, vf_origins(c->model_paths, c->model_id_with_origin_paths,
@@ -450,7 +421,7 @@ int vtrain_check(vtrain_config *c, vc_flags *set, vc_err *err)
     check_dropout(c, set);
     check_files(c, set);
     check_model(c, set);
-    check_held_out(c, set);
+    vtrain_check_times(c, set);
     if (c->follow && c->num_train_epochs)
         vc_flags_wrong(set, "--follow: the steps of --num_train_epochs cannot be counted while the "
                        "dataset grows: give --max_train_steps");
@@ -573,20 +544,6 @@ static void resolve_sampler(vtrain_config *c, vc_flags *set, const vtrain_schedu
                        : "euler and unipc sample a flow, this model predicts v: give ddim or dpm");
 }
 
-/* Fills in how often the run saves, and how often it computes eval_loss: as often as it saves. */
-static void resolve_times(vtrain_config *c, vc_flags *set)
-{
-    enum { STEPS = 500 };
-    if (!c->checkpointing_steps && !c->checkpointing_epochs)
-        c->checkpointing_steps = STEPS;
-    if (c->eval_split == 0)
-        c->eval_steps = 0;
-    else if (!vc_flags_given(set, "eval_steps") && !c->eval_epochs) {
-        c->eval_steps = c->checkpointing_steps;
-        c->eval_epochs = c->checkpointing_epochs;
-    }
-}
-
 int vtrain_resolve(vtrain_config *c, vc_flags *set, const vtrain_family *f,
                    const vtrain_scheduler *s, vc_mode mode, vc_err *err)
 {
@@ -621,7 +578,7 @@ int vtrain_resolve(vtrain_config *c, vc_flags *set, const vtrain_family *f,
         c->train_batch_size = f->batch;
     if (c->max_train_steps == 0 && c->num_train_epochs == 0)
         c->max_train_steps = f->steps;
-    resolve_times(c, set);
+    vtrain_resolve_times(c, set);
     if (!full && !c->target_name)
         c->target_name = d.target_name;
     return vc_flags_verdict(set, err);

@@ -9,6 +9,7 @@
 #include "common/base/rng.h"
 #include "common/os/file.h"
 #include "train/parallel/zero.h"
+#include "train/watching.h"
 
 /* One prompt being sampled. */
 typedef struct sampling {
@@ -37,6 +38,7 @@ typedef struct sampling {
     int clean;                   /* clean frames: the latent frames of a token */
     int skip;                    /* frames of the decoded sample that are no part of the clip */
     uint64_t seed;
+    vtrain_watching *w;          /* how far the rank's samples are */
 } sampling;
 
 static void sampling_free(sampling *s)
@@ -397,7 +399,9 @@ static int forward(sampling *s, vtrain *t, const vtrain_level *l, vc_err *err)
     };
     for (int i = 0; !rc && i < s->prompts; i += (int)s->dim[0]) {
         texts_from(text, s, i);
+        vtrain_watch_forward(s->w, i / (int)s->dim[0], s->prompts / (int)s->dim[0]);
         rc = vtrain_predict(t, &q, s->out + (size_t)i * s->n, err);
+        vtrain_watch_end(s->w);
     }
     return rc;
 }
@@ -422,6 +426,7 @@ static int walk(sampling *s, vtrain *t, vc_err *err)
             return vc_fail(err, VC_ESTOP, "stopped");
         const vtrain_solver_step *step = &s->step[i];
         const double first = image_noise * step->level * step->level;
+        vtrain_watch_step(s->w, i, s->steps);
         vtrain_level l = vtrain_level_at(t->objective, step->level);
         l.t = (float)step->t;
         if (step->noise != 0 || first > 0)
@@ -511,9 +516,10 @@ static int write(const sampling *s, const vtrain *t, const char *dir, uint32_t i
     return rc;
 }
 
-static int sample_one(vtrain *t, const char *dir, uint32_t i, vc_err *err)
+static int sample_one(vtrain *t, const char *dir, uint32_t i, vtrain_watching *w, vc_err *err)
 {
-    sampling s = { 0 };
+    sampling s = { .w = w };
+    vtrain_watch_sample(w);
     int rc = begin(&s, t, i, err);
     if (!rc)
         rc = walk(&s, t, err);
@@ -530,17 +536,16 @@ static int sample_one(vtrain *t, const char *dir, uint32_t i, vc_err *err)
 
 /* Makes a dry forward of a prompt. Where there is no memory for the two prompts of guidance at
  * once, this run computes them apart. */
-static int check_memory(vtrain *t, sampling *s, vc_err *err)
+static int check_memory(vtrain *t, sampling *s, vt_usage *use, vc_err *err)
 {
-    vt_usage use;
-    int rc = vtrain_micro_dry(t, s->dim, false, 0, &use, err);
-    if (s->dim[0] == 1 || (rc && rc != VC_ENOMEM) || (!rc && vtrain_memory_holds(t, &use)))
+    int rc = vtrain_micro_dry(t, s->dim, false, 0, use, err);
+    if (s->dim[0] == 1 || (rc && rc != VC_ENOMEM) || (!rc && vtrain_memory_holds(t, use)))
         return rc;
     vc_say(t->ui, "validation prompt %u: guidance computes its two predictions one after the "
            "other, because there is no memory for both at once", s->number);
     t->guidance_apart = true;
     s->dim[0] = 1;
-    return vtrain_micro_dry(t, s->dim, false, 0, &use, err);
+    return vtrain_micro_dry(t, s->dim, false, 0, use, err);
 }
 
 int vtrain_validate_check(vtrain *t, vc_err *err)
@@ -548,11 +553,14 @@ int vtrain_validate_check(vtrain *t, vc_err *err)
     vtrain_fit fit;
     int rc = 0;
     t->family->fit(t->model, &fit);
+    t->plan.sample_flops = 0;
     for (uint32_t i = 0; !rc && i < vtrain_data_prompts(t->data); i++) {
         sampling s = { 0 };
         rc = open_prompt(&s, t, &fit, i, err);
+        vt_usage use = { 0 };
         if (!rc)
-            rc = check_memory(t, &s, err);
+            rc = check_memory(t, &s, &use, err);
+        t->plan.sample_flops += use.flops * s.steps * s.prompts / (double)(s.dim[0] ? s.dim[0] : 1);
         sampling_free(&s);
         if (rc)
             vc_context(err, rc, "validation prompt %u", i);
@@ -569,8 +577,13 @@ int vtrain_validate(vtrain *t, vc_err *err)
     if (!rc)
         rc = vc_mkdirs(dir, err);
     uint32_t ranks = (uint32_t)vc_comm_size(t->comm), first = (uint32_t)vc_comm_rank(t->comm);
-    for (uint32_t i = first; !rc && i < vtrain_data_prompts(t->data); i += ranks)
-        rc = sample_one(t, dir, i, err);
+    uint32_t n = vtrain_data_prompts(t->data);
+    vtrain_watching w = { .t = t, .begun = vc_seconds(),
+                          .samples = n > first ? (int)((n - first + ranks - 1) / ranks) : 0 };
+    for (uint32_t i = first; !rc && i < n; i += ranks)
+        rc = sample_one(t, dir, i, &w, err);
+    if (!rc)
+        vtrain_watch_report(&w, dir, n);
     t->reported_conditions = true;
     vtrain_average_out(t);
     free(dir);

@@ -1,5 +1,6 @@
 /* step.c - runs one micro-batch: levels and noise, forward, loss, backward. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -425,14 +426,12 @@ int vtrain_predict(vtrain *t, const vtrain_question *q, float *out, vc_err *err)
 
 /* ---- held-out loss ---- */
 
-enum { EVAL_LEVELS = 4 };                    /* quantiles 1/8, 3/8, 5/8, 7/8 of the density */
-
 static int eval_batch(vtrain *t, const vtrain_batch *b, double *sum, uint64_t *rows, vc_err *err)
 {
-    for (int q = 0; q < EVAL_LEVELS; q++) {
+    for (int q = 0; q < VTRAIN_EVAL_LEVELS; q++) {
         vtrain_micro m = {
-            .batch = b, .seed = ~(uint64_t)t->cfg.seed, .level = (q + 0.5) / EVAL_LEVELS,
-            .number = b->micro * EVAL_LEVELS + (uint64_t)q,
+            .batch = b, .seed = ~(uint64_t)t->cfg.seed, .level = (q + 0.5) / VTRAIN_EVAL_LEVELS,
+            .number = b->micro * VTRAIN_EVAL_LEVELS + (uint64_t)q,
         };
         int rc = vtrain_micro_run(t, &m, false, err);
         if (rc)
@@ -441,6 +440,14 @@ static int eval_batch(vtrain *t, const vtrain_batch *b, double *sum, uint64_t *r
         *rows += (uint64_t)b->rows;
     }
     return 0;
+}
+
+static void eval_progress(const vtrain *t, uint64_t batch, uint64_t all)
+{
+    char extra[80];
+    snprintf(extra, sizeof extra, "held-out loss: batch %llu of %llu", (unsigned long long)batch,
+             (unsigned long long)all);
+    vc_progress_at(t->ui, (uint64_t)t->step, extra);
 }
 
 int vtrain_eval(vtrain *t, double *loss, vc_err *err)
@@ -458,7 +465,7 @@ int vtrain_eval(vtrain *t, double *loss, vc_err *err)
     if (!rc)
         rc = vtrain_loader_open(&l, t->data, &o, err);
     double sum = 0;
-    uint64_t rows = 0;
+    uint64_t rows = 0, done = 0, batches = (o.end - o.first + o.stride - 1) / o.stride;
     for (bool more = true; more;) {
         const vtrain_batch *b = NULL;
         double waited;
@@ -468,8 +475,10 @@ int vtrain_eval(vtrain *t, double *loss, vc_err *err)
             rc = vtrain_loader_next(l, &b, &waited, err);
         rc = vtrain_sequence_agree(t->sequence, rc, err);
         more = !rc && b;
-        if (more)
+        if (more) {
+            eval_progress(t, ++done, batches);
             rc = eval_batch(t, b, &sum, &rows, err);
+        }
         if (b)
             vtrain_loader_give_back(l, b);
     }

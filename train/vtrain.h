@@ -12,9 +12,10 @@
  *     step.c noised.h          run a micro-batch: levels, noise, forward, loss, backward
  *     epochs.c                 says what falls due after a step, by steps and by epochs
  *     average.c                decays the average of the weights, and uses it in their place
+ *     pauses.h                 measures and foresees the time of what is done between steps
  *     notes.h                  gathers the record of a step from all ranks
  *     save.c resume.c          write a checkpoint; find one and read it
- *     sample.h                 makes validation samples
+ *     sample.h watching.h      make validation samples, and report how far these are
  *     base.h encoders.h        compare weights with those of the checkpoint and of the datasets, by
  *                              hashes that beside.h computes in the background
  *     summary.h trace.h        report a run at its begin and end; write the tensors of a step
@@ -224,6 +225,7 @@ typedef struct vtrain_plan {
     size_t pool;                              /* bytes of the peak: step's tensors, scratch */
     size_t offloaded;                         /* bytes of blocks' inputs in host memory */
     double flops;                             /* of a step, mean over the epoch's groups */
+    double sample_flops;                      /* of the samples of all validation prompts */
     double *group_flops;                      /* [groups] of a micro-batch */
     int64_t standing;                         /* bytes of predicted: weights, optimiser, loader */
     int64_t kernels;                          /* bytes of predicted: compiled kernels and their
@@ -416,6 +418,10 @@ void vtrain_average_out(vtrain *t);
 /* epochs.c. A step ends an epoch if the step's micro-batches hold the last ones of the epoch. The
  * position is a function of the order of samples alone, so that a run divided or resumed otherwise
  * has its checkpoints after the same samples. */
+/* Checks the flags that need held-out samples (diffusion-pipe's have no effect without them, as
+ * there), and fills in how often the run saves and computes eval_loss: as often as it saves. */
+void vtrain_check_times(vtrain_config *c, vc_flags *set);
+void vtrain_resolve_times(vtrain_config *c, vc_flags *set);
 /* Finds the position where the run begins or resumes. Collective calls are not made. */
 int vtrain_epochs_begin(vtrain *t, vc_err *err);
 /* Moves the position, after each step that was taken. */
@@ -494,6 +500,7 @@ typedef struct vtrain_question {
 } vtrain_question;
 /* Writes the model's prediction for q to out, of sizes q->dim. */
 int vtrain_predict(vtrain *t, const vtrain_question *q, float *out, vc_err *err);
+enum { VTRAIN_EVAL_LEVELS = 4 };              /* quantiles 1/8, 3/8, 5/8, 7/8 of the density */
 /* Mean loss over the held-out samples, at fixed noise and times. Collective: each rank takes its
  * batches. */
 int vtrain_eval(vtrain *t, double *loss, vc_err *err);

@@ -38,6 +38,8 @@ struct vc_progress {
     uint64_t total, done;
     double place;              /* done, and the shares of the units in work */
     double start, shown;       /* seconds at its begin and at the last line or drawing */
+    double paused;             /* seconds when the phase was paused; 0: it is not */
+    double ahead;              /* seconds of pauses to come */
     double at, sum, time;      /* rate = sum / time, both decaying over RATE_S; at: last update */
 };
 
@@ -151,7 +153,7 @@ static double share_of(const vc_progress *p)
 static double eta_of(const vc_progress *p)
 {
     double left = (double)p->total - p->place, rate = rate_of(p);
-    return left > 0 && rate > 0 ? left / rate : 0;
+    return left > 0 && rate > 0 ? left / rate + p->ahead : 0;
 }
 
 /* Formats a number of units: "1,234", or "1.2 MiB" of bytes. */
@@ -336,7 +338,7 @@ void vc_progress_begin(vc_progress *p, const char *what, const char *unit, uint6
     p->done = 0;
     p->place = 0;
     p->start = p->shown = p->at = vc_seconds();
-    p->sum = p->time = 0;
+    p->sum = p->time = p->paused = p->ahead = 0;
     if (p->terminal)
         draw(p);
     pthread_mutex_unlock(&p->lock);
@@ -389,6 +391,36 @@ void vc_progress_within(vc_progress *p, uint64_t done, double within, const char
                 plain(p);
         }
     }
+    pthread_mutex_unlock(&p->lock);
+}
+
+void vc_progress_pause(vc_progress *p)
+{
+    if (!p || p->quiet)
+        return;
+    pthread_mutex_lock(&p->lock);
+    if (p->paused <= 0)
+        p->paused = vc_seconds();
+    pthread_mutex_unlock(&p->lock);
+}
+
+void vc_progress_go_on(vc_progress *p)
+{
+    if (!p || p->quiet)
+        return;
+    pthread_mutex_lock(&p->lock);
+    if (p->paused > 0)
+        p->at += vc_seconds() - p->paused;
+    p->paused = 0;
+    pthread_mutex_unlock(&p->lock);
+}
+
+void vc_progress_ahead(vc_progress *p, double seconds)
+{
+    if (!p || p->quiet)
+        return;
+    pthread_mutex_lock(&p->lock);
+    p->ahead = seconds;
     pthread_mutex_unlock(&p->lock);
 }
 

@@ -44,6 +44,12 @@ void vc_progress_at(vc_progress *p, uint64_t done, const char *extra);
 /* The same with units in work: `within` is the sum of their shares that are done, 0.5 for half of
  * one unit. It counts in the percentage, the rate and the ETA, but not in the number of units. */
 void vc_progress_within(vc_progress *p, uint64_t done, double within, const char *extra);
+/* The time from one call to the other is no time of the phase's units: it does not count in the
+ * rate. */
+void vc_progress_pause(vc_progress *p);
+void vc_progress_go_on(vc_progress *p);
+/* Sets the seconds of such time that lie ahead, which count in the ETA. */
+void vc_progress_ahead(vc_progress *p, double seconds);
 void vc_progress_end(vc_progress *p);
 
 /* Returns the seconds of a monotonic clock. */
