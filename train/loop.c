@@ -573,6 +573,8 @@ int vtrain_loop(vtrain *t, vc_err *err)
     vc_progress_end(t->ui);
     if (!rc || rc == VC_ESTOP)
         vtrain_report_summary(t, &l.count);
+    if (!rc)
+        vtrain_report_result(t);
     vtrain_notes_close(&l.notes);
     return rc;
 }

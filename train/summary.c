@@ -4,8 +4,10 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "common/memory/replay.h"
+#include "common/os/file.h"
 #include "train/output/report.h"
 #include "train/parallel/dist.h"
 
@@ -82,6 +84,35 @@ static void report_profile(const vtrain *t, const vtrain_counts *c)
         vc_say(t->ui, "profile: after the first step the device waited for data %lld times, %.2f "
                "ms a step", (long long)c->waits, 1e3 * c->wait_s / steps);
     report_ops(t, steps);
+}
+
+void vtrain_report_result(const vtrain *t)
+{
+    const vtrain_config *c = &t->cfg;
+    bool lora = c->training_type == VTRAIN_LORA;
+    char *samples = vc_format("%s/validation", c->output_dir);
+    char *best = vc_format("%s/" VTRAIN_BEST, c->output_dir);
+    char *next = samples && vc_file_exists(samples) ? vf_next_decode(c->output_dir, c->model)
+                                                    : NULL;
+    vc_say(t->ui, "result: %s/checkpoint-%lld/%s%s%s; report: %s/report.html", c->output_dir,
+           (long long)t->step, lora ? "pytorch_lora_weights.safetensors"
+                                    : vtrain_transformer_name(t),
+           c->keep_best && best && vc_file_exists(best) ? "; the best: " : "",
+           c->keep_best && best && vc_file_exists(best) ? best : "", c->output_dir);
+    if (next)
+        vc_say(t->ui, "%s", next);
+    else if (lora)
+        vc_say(t->ui, "next: diffusers' load_lora_weights opens the folder%s",
+               c->export_comfyui ? ", ComfyUI its lora_comfyui.safetensors" : "");
+    else if (c->model && c->export_pipeline)
+        vc_say(t->ui, "next: diffusers' Pipeline.from_pretrained opens the folder of the "
+               "checkpoint");
+    else
+        vc_say(t->ui, "next: with more steps, --resume_from_checkpoint latest trains further; "
+               "--validation_steps N makes samples");
+    free(samples);
+    free(best);
+    free(next);
 }
 
 void vtrain_report_summary(const vtrain *t, const vtrain_counts *c)

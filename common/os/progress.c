@@ -34,7 +34,7 @@ struct vc_progress {
     bool drawn;                /* the terminal's current line holds a bar */
 
     bool active;               /* a phase is running, with the fields below */
-    char what[48], unit[24], extra[256];
+    char what[48], unit[24], extra[256], before[256];   /* before: extra before the pause */
     uint64_t total, done;
     double place;              /* done, and the shares of the units in work */
     double start, shown;       /* seconds at its begin and at the last line or drawing */
@@ -399,8 +399,10 @@ void vc_progress_pause(vc_progress *p)
     if (!p || p->quiet)
         return;
     pthread_mutex_lock(&p->lock);
-    if (p->paused <= 0)
+    if (p->paused <= 0) {
         p->paused = vc_seconds();
+        memcpy(p->before, p->extra, sizeof p->before);
+    }
     pthread_mutex_unlock(&p->lock);
 }
 
@@ -409,8 +411,10 @@ void vc_progress_go_on(vc_progress *p)
     if (!p || p->quiet)
         return;
     pthread_mutex_lock(&p->lock);
-    if (p->paused > 0)
+    if (p->paused > 0) {
         p->at += vc_seconds() - p->paused;
+        memcpy(p->extra, p->before, sizeof p->extra);
+    }
     p->paused = 0;
     pthread_mutex_unlock(&p->lock);
 }

@@ -45,7 +45,7 @@ void vc_progress_at(vc_progress *p, uint64_t done, const char *extra);
  * one unit. It counts in the percentage, the rate and the ETA, but not in the number of units. */
 void vc_progress_within(vc_progress *p, uint64_t done, double within, const char *extra);
 /* The time from one call to the other is no time of the phase's units: it does not count in the
- * rate. */
+ * rate, and afterwards `extra` is what it was before. */
 void vc_progress_pause(vc_progress *p);
 void vc_progress_go_on(vc_progress *p);
 /* Sets the seconds of such time that lie ahead, which count in the ETA. */

@@ -80,6 +80,11 @@ typedef struct vf_made {
 } vf_made;
 void vf_dataset_made(vf_made *m, const char *path);
 void vf_made_free(vf_made *m);
+/* next.c. The lines that name the command to give next, with paths as a shell takes them: to train
+ * on the dataset at path ("next: vtrain --latents ..."), and to decode the samples of a run of the
+ * model, NULL: the built-in one. malloc'ed; NULL when out of memory. */
+char *vf_next_train(const char *path);
+char *vf_next_decode(const char *run, const char *model);
 
 const cJSON *vf_dataset_manifest(const vf_dataset *d);       /* borrowed */
 int vf_dataset_shards(const vf_dataset *d);                  /* closed shards that were opened */

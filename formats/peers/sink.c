@@ -572,6 +572,7 @@ int exchange_finish(exchange *x, vc_err *err)
         vc_say(x->v->progress,
                "%" PRIu64 " of %" PRIu64 " normalised values would not come back exactly "
                "from raw f32 ones", s->inexact, s->values);
+    vlat_say_next(x->v, x->v->o->out);
     return 0;
 }
 

@@ -30,6 +30,7 @@ static void say_result(const vlat *v, const char *path)
     fprintf(v->out, "%s: %s samples, root %s\n", path, vc_human_count(a, vf_dataset_count(d)),
             vlat_str(vf_dataset_manifest(d), "root"));
     vf_dataset_close(d);
+    vlat_say_next(v, path);
 }
 
 /* Adds the remedy for damage that the copy found in d. */

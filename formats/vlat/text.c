@@ -1,6 +1,7 @@
 /* text.c - opening datasets and printing text, for all verbs. See vlat.h. */
 #include "formats/vlat/vlat.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/os/streams.h"
@@ -89,4 +90,12 @@ double vlat_seconds(const vf_dataset *d)
             s += e->frames / (double)e->fps;
     }
     return s;
+}
+
+void vlat_say_next(const vlat *v, const char *path)
+{
+    char *next = vf_next_train(path);
+    if (next)
+        vc_say(v->progress, "%s", next);
+    free(next);
 }

@@ -460,6 +460,8 @@ static int run(transfer *t, vc_err *err)
         vc_say(t->v->progress, "%s has the %" PRId64 " samples of %s; %s came",
                t->target->shown, t->want.samples, t->source->shown,
                vc_human_bytes(a, (double)t->came));
+    if (!rc && vf_dataset_there(t->target->shown))     /* here, not in another place */
+        vlat_say_next(t->v, t->target->shown);
     return rc;
 }
 

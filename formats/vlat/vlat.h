@@ -140,4 +140,7 @@ char *vlat_size(char buf[64], const cJSON *record);
 /* Seconds of all clips: the sum of frames / fps. */
 double vlat_seconds(const vf_dataset *d);
 
+/* Says which command trains on the dataset at path. */
+void vlat_say_next(const vlat *v, const char *path);
+
 #endif

@@ -85,8 +85,19 @@ typedef struct decoder {
     bool by_frames;                          /* the progress counts the frames of one latent; */
     double place, each;                      /* else: where the next latent is in it, and the share
                                               * of a unit that the latent is */
-    uint64_t done;
+    uint64_t done, there;                    /* latents decoded now, and before */
+    char *where;                             /* the folder of the last input's pictures */
+    bool of_run;                             /* it is a run's, whose report shows them */
 } decoder;
+
+/* Remembers where the pictures of an input are. */
+static int note_where(decoder *d, const char *dir, bool of_run, vc_err *err)
+{
+    free(d->where);
+    d->where = vc_format("%s", dir);
+    d->of_run = of_run;
+    return d->where ? 0 : vc_no_memory(err);
+}
 
 /* ---- one latent ---- */
 
@@ -355,6 +366,8 @@ static int decode_dataset(decoder *d, const char *path, vc_err *err)
         rc = chosen_samples(d, set, s, err);
     if (!rc)
         rc = write_sheet(d, s, d->o.out, err);
+    if (!rc)
+        rc = note_where(d, d->o.out, false, err);
     sheet_close(s);
     vf_dataset_close(set);
     return rc;
@@ -399,6 +412,8 @@ static int decode_one_file(decoder *d, const char *path, vc_err *err)
         rc = decode_file(d, path, stem, s, err);
     if (!rc)
         rc = write_sheet(d, s, d->o.out ? d->o.out : ".", err);
+    if (!rc)
+        rc = note_where(d, d->o.out ? d->o.out : ".", false, err);
     sheet_close(s);
     free(stem);
     return rc;
@@ -438,6 +453,8 @@ static int decode_step(decoder *d, const char *dir, int step, vc_err *err)
         d->place = step + i * d->each;
         if (!rc && (d->o.overwrite || d->o.sheet || !vc_file_exists(png)))
             rc = decode_file(d, path, stem, s, err);
+        else if (!rc)
+            d->there++;
         free(png);
         free(stem);
         free(path);
@@ -470,6 +487,8 @@ static int decode_run(decoder *d, const char *run, const char *validation, vc_er
     }
     free(names);
     vc_progress_end(d->progress);
+    if (!rc)
+        rc = note_where(d, run, true, err);
     return rc ? rc : vf_gallery_update(run, err);
 }
 
@@ -520,6 +539,25 @@ static int open_vae(decoder *d, vc_err *err)
     return rc ? rc : d->class->open(&d->vae, &o, &d->info, err);
 }
 
+/* Says how many latents were decoded, or why none was, and where the pictures are. */
+static void say_done(const decoder *d)
+{
+    char before[96] = "", where[32] = "";
+    if (!d->done && !d->there) {
+        vc_say(d->progress, "0 decoded: there are no latents yet: vtrain makes samples with "
+               "--validation_steps N or --sample_at_first");
+        return;
+    }
+    if (d->there && d->done)
+        snprintf(before, sizeof before, ", %llu had been before", (unsigned long long)d->there);
+    else if (d->there)
+        snprintf(before, sizeof before, ": all %llu had been before (--overwrite decodes again)",
+                 (unsigned long long)d->there);
+    snprintf(where, sizeof where, "%s", d->of_run ? "open" : "pictures are in");
+    vc_say(d->progress, "%llu decoded%s; %s %s%s", (unsigned long long)d->done, before, where,
+           d->where, d->of_run ? "/report.html, which shows them" : "");
+}
+
 static int run(decoder *d, const vc_list *in, vc_err *err)
 {
     int rc = in->n ? 0 : vc_fail(err, VC_EUSAGE, "nothing to decode: give a dataset, a run folder "
@@ -530,7 +568,8 @@ static int run(decoder *d, const vc_list *in, vc_err *err)
     for (int i = 0; !rc && i < in->n; i++)
         rc = decode_input(d, in->item[i], err);
     if (!rc)
-        vc_say(d->progress, "%llu decoded", (unsigned long long)d->done);
+        say_done(d);
+    free(d->where);
     if (d->class)
         d->class->close(d->vae);
     free(d->dir);

@@ -297,6 +297,38 @@ static void unknown_total(vc_progress *p)
     vc_progress_begin(p, "next", "rows", 1);         /* this ends the first phase */
 }
 
+/* Seconds that are no time of the steps, and an hour of them to come. */
+static void paused(vc_progress *p)
+{
+    vc_progress_begin(p, "training", "steps", 100);
+    usleep(600000);
+    vc_progress_at(p, 6, NULL);
+    vc_progress_pause(p);
+    usleep(300000);
+    vc_progress_at(p, 6, "sample 1 of 2");
+    usleep(900000);
+    vc_progress_go_on(p);
+    usleep(200000);
+    vc_progress_ahead(p, 3600);
+    vc_progress_at(p, 8, NULL);
+}
+
+static void test_pauses(void **state)
+{
+    (void)state;
+    run(paused, VC_LOG_JSON, false, PIPE);
+    const char *rate = strstr(output, "\"rate\":"), *eta = strstr(output, "\"eta_s\":");
+    assert_true(rate && eta);
+    double r = strtod(rate + 7, NULL), e = strtod(eta + 8, NULL);
+    if (!(r > 6 && r <= 10.5))                       /* 4 a second with the pause */
+        fail_msg("rate: %g a second", r);
+    if (!(e > 3600 && e < 3640))
+        fail_msg("%g s are left", e);
+    run(paused, VC_LOG_TEXT, false, WIDE);
+    has("sample 1 of 2");
+    has("ETA 1 h 00 min");
+}
+
 static void test_unknown_total(void **state)
 {
     (void)state;
@@ -527,6 +559,7 @@ int main(void)
         cmocka_unit_test(test_dumb_terminal),
         cmocka_unit_test(test_rate_of_resumed_phase),
         cmocka_unit_test(test_units_in_work),
+        cmocka_unit_test(test_pauses),
         cmocka_unit_test(test_unknown_total),
         cmocka_unit_test(test_bytes),
         cmocka_unit_test(test_threads),

@@ -1,0 +1,59 @@
+/* next.c - the command that one gives after a dataset is made; see dataset.h */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/buf.h"
+#include "common/os/file.h"
+#include "formats/dataset/dataset.h"
+
+/* Returns a word as a shell takes it, malloc'ed. */
+static char *shell_word(const char *s)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_-./,:=+@%";
+    if (*s && !s[strspn(s, plain)])
+        return vc_format("%s", s);
+    size_t quotes = 0, n = strlen(s);
+    for (size_t i = 0; i < n; i++)
+        quotes += s[i] == '\'';
+    char *word = malloc(n + 3 * quotes + 3), *at = word;
+    if (!word)
+        return NULL;
+    *at++ = '\'';
+    for (; *s; s++) {
+        if (*s == '\'') {
+            memcpy(at, "'\\'", 3);
+            at += 3;
+        }
+        *at++ = *s;
+    }
+    *at++ = '\'';
+    *at = '\0';
+    return word;
+}
+
+char *vf_next_train(const char *path)
+{
+    vf_made m;
+    vf_dataset_made(&m, path);
+    bool built_in = m.family && !strcmp(m.family, "builtin");
+    char *set = shell_word(path), *model = m.model ? shell_word(m.model) : NULL;
+    char *line = set ? vc_format("next: vtrain --latents %s%s%s --output_dir run", set,
+                                 built_in ? "" : " --model ",
+                                 built_in ? "" : model ? model : "FOLDER") : NULL;
+    vf_made_free(&m);
+    free(set);
+    free(model);
+    return line;
+}
+
+char *vf_next_decode(const char *run, const char *model)
+{
+    char *dir = shell_word(run), *of = model ? shell_word(model) : NULL;
+    char *line = dir && (of || !model) ? vc_format("next: vdecode %s%s%s", dir,
+                                                   of ? " --model " : "", of ? of : "") : NULL;
+    free(dir);
+    free(of);
+    return line;
+}
