@@ -358,6 +358,36 @@ static void say_groups(const vtrain *t)
     }
 }
 
+/* "every 100 steps and every 2 epochs"; "": never. */
+static void often(char *text, size_t size, int64_t steps, int64_t epochs)
+{
+    int n = 0;
+    *text = '\0';
+    if (steps)
+        n = snprintf(text, size, "every %lld steps", (long long)steps);
+    if (epochs == 1)
+        snprintf(text + n, size - (size_t)n, "%severy epoch", n ? " and " : "");
+    else if (epochs)
+        snprintf(text + n, size - (size_t)n, "%severy %lld epochs", n ? " and " : "",
+                 (long long)epochs);
+}
+
+/* Says when checkpoints are written and which are kept, and what a LoRA drops. */
+static void say_rest(const vtrain *t)
+{
+    const vtrain_config *c = &t->cfg;
+    char text[96], kept[48] = "", best[48] = "";
+    often(text, sizeof text, c->checkpointing_steps, c->checkpointing_epochs);
+    if (c->checkpointing_limit)
+        snprintf(kept, sizeof kept, ", the newest %lld kept", (long long)c->checkpointing_limit);
+    if (c->keep_best)
+        snprintf(best, sizeof best, ", and the best %lld", (long long)c->keep_best);
+    say(t, "checkpoints: %s%s%s", text, kept, best);
+    if (c->lora_dropout + c->network_dropout + c->rank_dropout + c->module_dropout > 0)
+        say(t, "LoRA: drops %g of inputs, %g of values, %g of ranks, %g of modules",
+            c->lora_dropout, c->network_dropout, c->rank_dropout, c->module_dropout);
+}
+
 static void say_training(const vtrain *t)
 {
     const vtrain_config *c = &t->cfg;
@@ -392,23 +422,10 @@ static void say_training(const vtrain *t)
             fit.two_prompts ? c->embedded_guidance : c->guidance_scale);
     if (c->true_cfg_scale > 1)
         say(t, "samples: guided by the negative prompt with %g too", c->true_cfg_scale);
+    say_rest(t);
     if (c->first_frame_conditioning_p > 0)
         say(t, "first frames: clean in clips with probability %g", c->first_frame_conditioning_p);
     say_loss(t);
-}
-
-/* "every 100 steps and every 2 epochs"; "": never. */
-static void often(char *text, size_t size, int64_t steps, int64_t epochs)
-{
-    int n = 0;
-    *text = '\0';
-    if (steps)
-        n = snprintf(text, size, "every %lld steps", (long long)steps);
-    if (epochs == 1)
-        snprintf(text + n, size - (size_t)n, "%severy epoch", n ? " and " : "");
-    else if (epochs)
-        snprintf(text + n, size - (size_t)n, "%severy %lld epochs", n ? " and " : "",
-                 (long long)epochs);
 }
 
 static void say_validation(const vtrain *t)
