@@ -1,6 +1,7 @@
 /* epochs.c - says what falls due after a step, by its number and by the epochs that end in it; see
  * vtrain.h */
 #include <math.h>
+#include <string.h>
 
 #include "train/vtrain.h"
 
@@ -8,26 +9,21 @@
 
 void vtrain_check_times(vtrain_config *c, vc_flags *set)
 {
-    static const char *const theirs[] = { "eval_every_n_epochs", "eval_every_n_steps",
-                                          "eval_before_first_step" };
-    const struct { const char *flag; bool asked; } flags_of[] = {
-        { "eval_steps", vc_flags_given(set, "eval_steps") && c->eval_steps },
-        { "eval_epochs", c->eval_epochs }, { "eval_at_first", c->eval_at_first },
-        { "keep_best", c->keep_best },
+    const struct { const char *flag, *theirs; bool asked; } flags_of[] = {
+        { "eval_steps", "eval_every_n_steps", vc_flags_given(set, "eval_steps") && c->eval_steps },
+        { "eval_epochs", "eval_every_n_epochs", c->eval_epochs },
+        { "eval_at_first", "eval_before_first_step", c->eval_at_first },
+        { "keep_best", "keep_best", c->keep_best },
     };
     if (c->eval_split > 0)
         return;
     for (size_t i = 0; i < sizeof flags_of / sizeof *flags_of; i++) {
-        const char *typed = NULL;
-        for (size_t k = 0; k < sizeof theirs / sizeof *theirs; k++)
-            if (i < 3 && vc_flags_typed(set, theirs[k]))
-                typed = theirs[k];
-        if (flags_of[i].asked && typed)
+        const char *flag = flags_of[i].flag, *theirs = flags_of[i].theirs;
+        if (flags_of[i].asked && strcmp(flag, theirs) && vc_flags_typed(set, theirs))
             vc_flags_say(set, "--%s: has no effect here: no sample is held out; --eval_split holds "
-                         "some", typed);
+                         "some", theirs);
         else if (flags_of[i].asked)
-            vc_flags_wrong(set, "--%s: no sample is held out: give --eval_split too",
-                           flags_of[i].flag);
+            vc_flags_wrong(set, "--%s: no sample is held out: give --eval_split too", flag);
     }
     c->eval_epochs = 0;
     c->eval_at_first = false;

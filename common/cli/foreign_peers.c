@@ -389,6 +389,8 @@ const vc_foreign vc_refused_flags[] = {
             "write --checkpointing_steps N or --checkpointing_epochs N"),
     REFUSED(1, "save_last_n_steps save_last_n_epochs_state save_last_n_steps_state",
             "write --checkpointing_limit N, the number of checkpoints that are kept"),
+    REFUSED(0, "disable_sampling", "leave --validation_steps, --validation_epochs and "
+            "--sample_at_first out: without them no samples are made"),
     REFUSED(1, "eval_every_n_examples", "write --eval_steps N, with --eval_split"),
     REFUSED(1, "eval_micro_batch_size_per_gpu image_eval_micro_batch_size_per_gpu "
             "eval_gradient_accumulation_steps image_micro_batch_size_per_gpu",
