@@ -249,6 +249,25 @@ static int say_profile(vprep *p, vc_err *err)
     return 0;
 }
 
+/* Says why nothing was encoded, and what one does with the dataset. A part made by --shard is
+ * merged first. */
+static int say_next(vprep *p, vc_err *err)
+{
+    const prep_counts *n = &p->count;
+    char a[32];
+    char *next = p->c.shard ? vc_format("next: vlat merge PARTS... --out DATASET, when all parts "
+                                        "are made") : vf_next_train(p->c.out);
+    (void)err;
+
+    if (!n->encoded && n->reused)
+        vc_say(p->progress, "nothing was to encode: all %s samples had been encoded before",
+               vc_human_count(a, n->reused));
+    if (next && n->encoded + n->reused)
+        vc_say(p->progress, "%s", next);
+    free(next);
+    return 0;
+}
+
 /* ---- the order ---- */
 
 /* Who runs a stage, and how its failure is shared. */
@@ -279,6 +298,7 @@ static const stage stages[] = {
     { vprep_text, REAL | LONG | KEEPS }, { vprep_share_texts, REAL | LONG | KEEPS },
     { vprep_clips, REAL | LONG | KEEPS }, { vprep_share_clips, REAL | LONG | KEEPS },
     { complete, FIRST | REAL }, { say_done, FIRST | REAL }, { say_profile, REAL },
+    { say_next, FIRST | REAL },
 };
 
 static int run_stage(vprep *p, const stage *s, vc_err *err)
