@@ -378,6 +378,8 @@ int vlat_export(const vlat *v, vc_err *err)
     if (!rc) {
         fprintf(v->out, "%s: %s samples for %s\n", v->o->out,
                 vc_human_count(a, vf_dataset_count(d)), f->source);
+        vc_say(v->progress, "next: give this folder to %s; docs/export.md has the commands",
+               f->source);
         if (x.no_captions && !f->whole)
             vc_warn(v->progress, "%" PRIu64 " captions were left out: %s has one for each sample",
                     x.no_captions, f->source);

@@ -462,6 +462,9 @@ static int run(transfer *t, vc_err *err)
                vc_human_bytes(a, (double)t->came));
     if (!rc && vf_dataset_there(t->target->shown))     /* here, not in another place */
         vlat_say_next(t->v, t->target->shown);
+    else if (!rc)
+        vc_say(t->v->progress, "next: vlat pull %s --out FOLDER, on another machine",
+               t->target->shown);
     return rc;
 }
 

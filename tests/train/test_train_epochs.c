@@ -246,6 +246,8 @@ static void check_best(const char *dir, const char *all, const char *out, int st
 #define BEST MODEL "--eval_split 0.4 --checkpointing_steps 1 --learning_rate 3e-2 " \
     "--lr_scheduler constant "
 
+#define AVERAGED BEST "--use_ema --ema_decay 0.5 --keep_best 2 --global_batch_size 4 "
+
 static void test_best(void **state)
 {
     const char *dir = *state;
@@ -267,8 +269,14 @@ static void test_best(void **state)
             check_best(dir, all, out, stops[i], 1, 2);
         }
     }
-    /* the loss is that of the weights in the checkpoint: of the average */
+    /* the loss is that of the weights in the checkpoint: of the average, also one in parts */
     assert_true(loss_of(dir, "all-0", 4) != loss_of(dir, "all-1", 4));
+    run_ok(dir, "whole", AVERAGED "--max_train_steps 4");
+    ranks_ok(2, dir, "parts", AVERAGED "--max_train_steps 4 --checkpointing_limit 1 "
+             "--parallel fsdp");
+    check_best(dir, "whole", "parts", 4, 1, 2);
+    double a = loss_of(dir, "parts", 4), b = loss_of(dir, "whole", 4);
+    assert_true(fabs(a - b) <= 1e-5 * b);
 }
 
 /* A run that goes back has the best of the line that it goes on from. */
