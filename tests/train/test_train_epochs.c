@@ -180,7 +180,8 @@ static void test_at_first(void **state)
     assert_true(there(dir, "first-too", "validation/step-", 0));
     assert_true(there(dir, "first-too", "validation/step-", 2));
     vc_err err;
-    assert_int_equal(run(dir, "none", MODEL "--eval_at_first --max_train_steps 1", &err), VC_EUSAGE);
+    assert_int_equal(run(dir, "none", MODEL "--eval_at_first --max_train_steps 1", &err),
+                     VC_EUSAGE);
     assert_non_null(strstr(err.text, "--eval_split"));
     /* diffusion-pipe's examples have these lines without any held-out data */
     run_ok(dir, "theirs", MODEL "--eval_before_first_step --eval_every_n_epochs 1 "
