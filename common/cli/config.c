@@ -388,6 +388,7 @@ int vc_flags_read_config(vc_flags *set, const char *path, vc_err *err)
     else
         rc = apply_text(set, text, size, path, err);
     free(text);
+    set->unread = rc;
     return vc_flags_take(set, NULL, NULL, rc, err);
 }
 

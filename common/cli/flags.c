@@ -355,8 +355,25 @@ static int builtin(vc_flags *set, words *w, const char *name, size_t len, const 
     if (set->config)
         return vc_fail(err, VC_EUSAGE, "given twice: one file is allowed");
     set->config = value;
-    return set->config && *set->config ? 0
-                                       : vc_fail(err, VC_EUSAGE, "needs the name of a file");
+    set->unread = !value || !*value;
+    return set->unread ? vc_fail(err, VC_EUSAGE, "needs the name of a file") : 0;
+}
+
+/* Finds the flag of a name, or another program's. */
+static bool find_flag(const vc_flags *set, const char *name, size_t len, vc_found *found,
+                      const vc_foreign **foreign, bool *negated)
+{
+    *foreign = NULL;
+    if (!vc_flags_find(set->prog, name, len, found))
+        *foreign = vc_flags_find_foreign(set->prog, name, len, negated);
+    return found->flag || *foreign;
+}
+
+/* The name after its section, "training.steps", as a file's key is looked up. */
+static const char *without_section(const char *name, size_t len)
+{
+    const char *dot = memrchr(name, '.', len);
+    return dot ? dot + 1 : name;
 }
 
 /* Reads a flag with its values. After an error the words up to the next flag are skipped without a
@@ -369,21 +386,25 @@ static int one_flag(vc_flags *set, words *w, const char *name, vc_err *err)
     vc_place at = { .file = NULL };
     const vc_foreign *f = NULL;
     size_t own_len = len;
-    const char *own = vc_flags_renamed(set->prog, name, &own_len);
+    const char *own = vc_flags_renamed(set->prog, name, &own_len), *typed = name;
     bool negated, built_in = vc_flags_builtin_name(own, own_len);
     int rc, before = set->faults;
 
     snprintf(at.name, sizeof at.name, "%.*s", (int)len, name);
+    if (!built_in && !find_flag(set, name, len, &found, &f, &negated)) {
+        typed = without_section(name, len);
+        find_flag(set, typed, len - (size_t)(typed - name), &found, &f, &negated);
+    }
     if (built_in)
         rc = builtin(set, w, own, own_len, value, err);
-    else if (vc_flags_find(set->prog, name, len, &found))
+    else if (found.flag)
         rc = own_flag(set, w, &found, value, err);
-    else if ((f = vc_flags_find_foreign(set->prog, name, len, &negated)))
+    else if (f)
         rc = foreign_flag(set, w, f, &at, negated, value, err);
     else
         rc = vc_flags_unknown(set->prog, "--", name, len, err);
     if (!rc && (found.flag || f))
-        rc = vc_flags_type(set, name, len, err);
+        rc = vc_flags_type(set, typed, len - (size_t)(typed - name), err);
     bool unknown = rc == VC_EUSAGE && !found.flag && !f && !built_in;
     if (rc < 0)
         rc = vc_flags_take(set, unknown ? NULL : &at, found.flag, rc, err);
@@ -467,7 +488,7 @@ static void check_rows(vc_flags *set)
     for (const vc_flag *f = set->prog->flags; f->name; f++) {
         const unsigned char *from = set->from[f - set->prog->flags];
         const int64_t *pair = (const int64_t *)(const void *)(set->options + f->offset);
-        if (f->required && !alone && !from[0] && !from[1])
+        if (f->required && !alone && !from[0] && !from[1] && vc_flags_whole(set))
             vc_flags_wrong(set, "--%s is required: %s", f->name, f->help);
         if (f->kind == VC_PAIR && !from[0] != !from[1] && !f->value)
             vc_flags_wrong(set, "--%s: only one of two numbers was given (%lld and %lld)",
@@ -515,83 +536,4 @@ int vc_flags_parse(vc_flags **out_set, const vc_program *prog, void *options, in
         return rc;
     check_rows(set);
     return vc_flags_verdict(set, err);
-}
-
-/* ---- questions ---- */
-
-bool vc_flags_given(const vc_flags *set, const char *name)
-{
-    vc_found found;
-    if (!vc_flags_find(set->prog, name, strlen(name), &found))
-        return false;
-    const unsigned char *from = set->from[found.flag - set->prog->flags];
-    return from[0] >= VC_FROM_FILE || from[1] >= VC_FROM_FILE;
-}
-
-bool vc_flags_decided(const vc_flags *set, const char *name)
-{
-    vc_found found;
-    return vc_flags_find(set->prog, name, strlen(name), &found) &&
-           (vc_flags_given(set, name) ||
-            set->from[found.flag - set->prog->flags][0] == VC_FROM_LIKE);
-}
-
-static int set_named(vc_flags *set, const char *name, const char *text, int from, vc_err *err)
-{
-    vc_found found;
-    if (!vc_flags_find(set->prog, name, strlen(name), &found))
-        return vc_fail(err, VC_EFAIL, "--%s: no such flag", name);
-    return vc_context(err, vc_flags_set(set, &found, &text, 1, from, err), "--%s", name);
-}
-
-int vc_flags_prefer(vc_flags *set, const char *name, const char *text, vc_err *err)
-{
-    return set_named(set, name, text, VC_FROM_LIKE, err);
-}
-
-int vc_flags_replace(vc_flags *set, const char *name, const char *text, vc_err *err)
-{
-    return set_named(set, name, text, VC_FROM_WORDS, err);
-}
-
-bool vc_flags_default(const vc_flags *set, const char *name, char *buf, size_t size)
-{
-    static const char begin[] = "(default: ";
-    vc_found found;
-    const char *text = "none", *said;
-    bool own = false;
-    int n = -1;
-
-    if (vc_flags_find(set->prog, name, strlen(name), &found)) {
-        own = found.flag->value;
-        if (own)
-            text = found.flag->value;
-        else if (found.flag->help && (said = strstr(found.flag->help, begin)))
-            n = (int)strcspn(text = said + strlen(begin), ")");
-    }
-    snprintf(buf, size, "%.*s", n, text);
-    return own;
-}
-
-int vc_flags_type(vc_flags *set, const char *name, size_t len, vc_err *err)
-{
-    const vc_flag list = { .name = "", .kind = VC_LIST };
-    char *text = vc_flags_keep_text(set, name, len);
-    return text ? vc_flags_value(set, &list, -1, text, &set->typed, err)
-                : vc_no_memory(err);
-}
-
-bool vc_flags_typed(const vc_flags *set, const char *name)
-{
-    for (int i = 0; i < set->typed.n; i++) {
-        const char *s = set->typed.item[i];
-        if (vc_flags_same_name(s, strlen(s), name, strlen(name)))
-            return true;
-    }
-    return false;
-}
-
-const vc_list *vc_flags_words(const vc_flags *set)
-{
-    return &set->words;
 }

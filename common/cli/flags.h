@@ -26,7 +26,7 @@ typedef enum vc_kind {
     VC_GROUP,        /* a heading of --help, no flag; the text is in `name` */
     VC_BOOLEAN,      /* bool; --flag, --no_flag, --flag=true|false */
     VC_INT,          /* int64_t */
-    VC_FLOAT,        /* double, finite */
+    VC_FLOAT,        /* double, finite; 10% is 0.1 */
     VC_STRING,       /* char * or NULL */
     VC_PATH,         /* char * or NULL, shown as a path */
     VC_CHOICE,       /* int: index into `allowed` ("doc|peer|tokens") */
@@ -134,6 +134,9 @@ void vc_flags_report(const vc_flags *set, const char *program, const vc_err *err
 
 /* Returns true if the flag was given on the command line or in the file, by its canonical name. */
 bool vc_flags_given(const vc_flags *set, const char *name);
+/* Returns true if all flags were read: if --config could not be, a flag that seems to be missing may
+ * be in it. */
+bool vc_flags_whole(const vc_flags *set);
 /* Returns true if a flag was given by exactly this name, which may be an alias or a foreign
  * flag's. */
 bool vc_flags_typed(const vc_flags *set, const char *name);

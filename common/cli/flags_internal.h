@@ -1,6 +1,6 @@
 /* flags_internal.h - shared by the parts of the flag parser: flags.c (command line), config.c
- * (YAML), flags_value.c (text and values), flags_lines.c (notes, and what is wrong), flags_help.c
- * (--help, --version). No other file includes this header. */
+ * (YAML), flags_names.c (finding a flag), flags_given.c (questions about flags), flags_value.c
+ * (text and values), flags_lines.c (notes, and what is wrong), flags_help.c (--help, --version). No other file includes this header. */
 #ifndef COMMON_CLI_FLAGS_INTERNAL_H
 #define COMMON_CLI_FLAGS_INTERNAL_H
 
@@ -33,6 +33,7 @@ struct vc_flags {
     vc_lines notes, wrong;
     int faults;                     /* errors in `wrong`; reading ends at VC_MOST_FAULTS */
     bool lost;                      /* memory for a line was missing */
+    bool unread;                    /* flags of a file, or of the rest of the words, were not read */
     vc_list words;
     vc_list typed;                  /* names of flags as they were typed */
 };

@@ -115,7 +115,7 @@ static void check_together(vprep_config *c, vc_flags *set)
 {
     take_first_frames(c, set);
     take_length(c, set);
-    if (!c->meta || !c->out)
+    if ((!c->meta || !c->out) && vc_flags_whole(set))
         vc_flags_wrong(set, "%s required: vprep --meta metadata.json --out latents.lmdb",
                        c->meta ? "--out is" : c->out ? "--meta is" : "--meta and --out are");
     if (c->overwrite && c->append)

@@ -458,9 +458,45 @@ static void test_costly_files(void **state)
     free(text);
 }
 
+/* A file that cannot be read may have the flags that seem to be missing. */
+static void test_no_false_required(void **state)
+{
+    static const struct { const char *text; bool whole; } rows[] = {
+        { "seed: [1, 2\n", false }, { "rank\n", false }, { "prompt: \"\xff\"\n", false },
+        { "rnak: 3\n", true }, { "seed: 1\n", true },
+    };
+    (void)state;
+    static const vc_flag one[] = {
+        ROW(VC_INT, seed, "seed", "42", NULL, NULL),
+        { .name = "meta", .kind = VC_PATH, .offset = offsetof(options, meta), .help = "Is needed.",
+          .required = true },
+        { 0 }
+    };
+    const vc_program p = { .name = "prog", .synopsis = "", .about = "", .flags = one };
+    for (size_t i = 0; i < COUNT(rows) + 2; i++) {
+        options o;
+        vc_flags *set;
+        vc_err err = { 0 };
+        bool there = i < COUNT(rows);
+        char *argv[] = { "prog", "--config", "broken.yaml" };
+        if (there)
+            assert_int_equal(vc_file_write(argv[2], rows[i].text, strlen(rows[i].text), &err), 0);
+        int argc = i == COUNT(rows) + 1 ? 2 : 3;
+        assert_int_equal(vc_flags_parse(&set, &p, &o, argc, argv, stdout, &err), VC_EUSAGE);
+        bool said = false;
+        for (int k = 0; vc_flags_wrong_line(set, k); k++)
+            said = said || strstr(vc_flags_wrong_line(set, k), "required");
+        assert_int_equal(said, there && rows[i].whole);
+        assert_int_equal(vc_flags_whole(set), there && rows[i].whole);
+        vc_flags_free(set);
+        remove(argv[2]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_no_false_required),
         cmocka_unit_test(test_files),
         cmocka_unit_test(test_bad_files),
         cmocka_unit_test(test_json),
