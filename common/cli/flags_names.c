@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/cli/flags_internal.h"
+#include "common/cli/near.h"
 
 bool vc_flags_same_name(const char *a, size_t n, const char *b, size_t m)
 {
@@ -127,81 +128,7 @@ const vc_foreign *vc_flags_find_foreign(const vc_program *prog, const char *name
     return f;
 }
 
-/* Edit distance with neighbours swapped as one edit (optimal string alignment), most + 1
- * for names too long to be one. */
-static int distance(const char *a, size_t n, const char *b, size_t m, int most)
-{
-    enum { LONGEST = 64 };
-    int row[3][LONGEST + 1], *two = row[0], *one = row[1], *now = row[2];
-    if (n > LONGEST || m > LONGEST)
-        return most + 1;
-
-    for (size_t j = 0; j <= m; j++)
-        one[j] = (int)j;
-    for (size_t i = 1; i <= n; i++) {
-        now[0] = (int)i;
-        for (size_t j = 1; j <= m; j++) {
-            bool same = vc_flags_same_name(a + i - 1, 1, b + j - 1, 1);
-            int d = one[j - 1] + !same;
-            d = one[j] + 1 < d ? one[j] + 1 : d;
-            d = now[j - 1] + 1 < d ? now[j - 1] + 1 : d;
-            bool swapped = i > 1 && j > 1 && vc_flags_same_name(a + i - 1, 1, b + j - 2, 1) &&
-                           vc_flags_same_name(a + i - 2, 1, b + j - 1, 1);
-            now[j] = swapped && two[j - 2] + 1 < d ? two[j - 2] + 1 : d;
-        }
-        int *t = two;
-        two = one;
-        one = now;
-        now = t;
-    }
-    return one[m];
-}
-
-/* Whether two names have the same digits; others are different flags: text_encoder_2,
- * adam_beta1. */
-static bool same_digits(const char *a, size_t n, const char *b, size_t m)
-{
-    static const char digits[] = "0123456789";
-    size_t i = 0, j = 0;
-
-    for (;; i++, j++) {
-        while (i < n && !memchr(digits, a[i], 10))
-            i++;
-        while (j < m && !memchr(digits, b[j], 10))
-            j++;
-        if (i == n || j == m)
-            return i == n && j == m;
-        if (a[i] != b[j])
-            return false;
-    }
-}
-
-typedef struct guess {
-    const char *name;              /* the unknown name */
-    size_t len;
-    int most;                      /* largest number of edits that is still accepted */
-    const char *best;              /* the nearest name, or NULL */
-    size_t best_len;
-} guess;
-
-/* Number of edits that are a slip of the finger: one, in long names two or three. */
-static int slips(size_t len)
-{
-    return len < 3 ? -1 : len < 9 ? 1 : len < 18 ? 2 : 3;
-}
-
-static void consider(guess *g, const char *name, size_t len, const char *shown, size_t shown_len)
-{
-    int d = same_digits(name, len, g->name, g->len) ? distance(name, len, g->name, g->len, g->most)
-                                                    : g->most + 1;
-    if (d <= g->most) {
-        g->most = d - 1;
-        g->best = shown;
-        g->best_len = shown_len;
-    }
-}
-
-static void consider_rows(guess *g, const vc_program *prog)
+static void consider_rows(vc_near *g, const vc_program *prog)
 {
     for (const vc_flag *f = prog->flags; f->name; f++) {
         if (f->kind == VC_GROUP)
@@ -209,13 +136,13 @@ static void consider_rows(guess *g, const vc_program *prog)
         const char *list = f->aliases, *s;
         size_t n, len = strlen(f->name);
         int part;
-        consider(g, f->name, len, f->name, len);
+        vc_near_try(g, f->name, len, f->name, len, true);
         while ((s = vc_flags_next_name(&list, &n, &part)))
-            consider(g, s, n, f->name, len);
+            vc_near_try(g, s, n, f->name, len, true);
     }
 }
 
-static void consider_table(guess *g, const vc_foreign *table)
+static void consider_table(vc_near *g, const vc_foreign *table, bool by_words)
 {
     for (const vc_foreign *f = table; f && f->name; f++) {
         const char *list = f->name, *s;
@@ -223,21 +150,37 @@ static void consider_table(guess *g, const vc_foreign *table)
         int part;
         while ((s = vc_flags_next_name(&list, &n, &part)))
             if (s[n - 1] != '*')
-                consider(g, s, n, s, n);
+                vc_near_try(g, s, n, s, n, by_words);
     }
 }
 
-static void consider_foreign(guess *g, const vc_program *prog)
+static void consider_foreign(vc_near *g, const vc_program *prog)
 {
-    consider_table(g, prog->partner);
+    consider_table(g, prog->partner, true);
     for (const vc_foreign *const *table = prog->foreign; table && *table; table++)
-        consider_table(g, *table);
+        consider_table(g, *table, false);
 }
 
-static guess nearest(const vc_program *prog, const char *name, size_t len)
+/* Takes the first flag of the list of synonyms that the program has. */
+static void consider_synonyms(vc_near *g, const vc_program *prog)
 {
-    guess g = { .name = name, .len = len, .most = slips(len) };
+    const char *s;
+    int part;
+    for (int i = 0; g->cost > 1 && (s = vc_near_synonym(g, i)); i++) {
+        size_t n = strcspn(s, " ");
+        if (!find_row(prog, s, n, &part))
+            continue;
+        g->cost = 0;
+        g->best = s;
+        g->best_len = n;
+    }
+}
+
+static vc_near nearest(const vc_program *prog, const char *name, size_t len)
+{
+    vc_near g = vc_near_begin(name, len);
     consider_rows(&g, prog);
+    consider_synonyms(&g, prog);
     return g;
 }
 
@@ -246,23 +189,33 @@ const char *vc_flags_nearest(const vc_program *prog, const char *name)
     return nearest(prog, name, strlen(name)).best;
 }
 
+/* The nearest flag of this program or of others, also to the part after a section's name. */
+static vc_near nearest_of_all(const vc_program *prog, const char *name, size_t len)
+{
+    vc_near g = nearest(prog, name, len);
+    if (!g.best)
+        consider_foreign(&g, prog);
+    const char *dot = g.best ? NULL : memrchr(name, '.', len);
+    return dot ? nearest_of_all(prog, dot + 1, len - (size_t)(dot + 1 - name)) : g;
+}
+
 int vc_flags_unknown(const vc_program *prog, const char *dashes, const char *name, size_t len,
                      vc_err *err)
 {
-    guess g = { .best = NULL };
+    vc_near g = { .best = NULL };
     const char *no = "", *known = *dashes ? "--" : "";
     vc_found found;
     char negated[80];
 
     if (starts_no(name, len)) {
         g = nearest(prog, name + 3, len - 3);
-        snprintf(negated, sizeof negated, "no_%s", g.best ? g.best : "");
+        snprintf(negated, sizeof negated, "no_%.*s", g.best ? (int)g.best_len : 0,
+                 g.best ? g.best : "");
         no = "no_";
     }
     if (!g.best || !vc_flags_find(prog, negated, strlen(negated), &found)) {
         no = "";
-        g = nearest(prog, name, len);
-        consider_foreign(&g, prog);
+        g = nearest_of_all(prog, name, len);
     }
     vc_quoted q = vc_flags_quote(name, len);
     q.s[strlen(q.s) - 1] = 0;                      /* without the quotes */

@@ -6,6 +6,7 @@
 #include <strings.h>
 
 #include "common/cli/flags_internal.h"
+#include "common/cli/near.h"
 
 /* Cuts the text between bytes; the rest of a multi-byte character is not printed. */
 vc_quoted vc_flags_quote(const char *s, size_t len)
@@ -108,11 +109,14 @@ static bool to_int(const char *text, int64_t *v)
     return like_number(text) && end != text && !*end && !errno;
 }
 
+/* Reads a number, or a share in percent: "10%" is 0.1. */
 static bool to_float(const char *text, double *v)
 {
     char *end;
     *v = strtod(text, &end);
-    return like_number(text) && end != text && !*end && isfinite(*v);
+    bool percent = end != text && end[0] == '%' && !end[1];
+    *v = percent ? *v / 100 : *v;
+    return like_number(text) && end != text && (percent || !*end) && isfinite(*v);
 }
 
 /* Reads "512", "4G", "1.5GiB" or "2GB". */
@@ -257,10 +261,14 @@ static int not_one_of(const char *text, const char *allowed, vc_err *err)
 {
     char say[400];
     bool half = vc_dtype_from_name(text) == VC_F16 && strstr(allowed, "bf16");
+    size_t n = 0;
+    const char *near = half ? NULL : vc_near_choice(allowed, text, &n);
     commas(allowed, say, sizeof say);
-    return vc_fail(err, VC_EUSAGE, "%s is not one of %s%s", vc_flags_quote(text, strlen(text)).s,
-                   say, half ? ": f16 overflows in what these models compute, bf16 is as small and "
-                   "does not: write bf16" : "");
+    return vc_fail(err, VC_EUSAGE, "%s is not one of %s%s%.*s%s",
+                   vc_flags_quote(text, strlen(text)).s, say,
+                   half ? ": f16 overflows in what these models compute, bf16 is as small and does "
+                   "not: write bf16" : near ? ": did you mean " : "", (int)n, near ? near : "",
+                   near ? "?" : "");
 }
 
 static int set_choice(const vc_flag *f, const char *text, int *dst, vc_err *err)

@@ -1,0 +1,253 @@
+/* near.c - see near.h */
+#include "common/cli/near.h"
+
+#include <ctype.h>
+#include <string.h>
+
+enum { LONGEST = 64, MOST_WORDS = 8, BY_WORDS = 10, NOT_NEAR = 100 };
+
+/* ---- letters ---- */
+
+static char plain(char c)
+{
+    return c == '-' ? '_' : (char)tolower((unsigned char)c);
+}
+
+/* Edit distance with neighbours swapped as one edit (optimal string alignment); a large number for
+ * names too long to be one. */
+static int distance(const char *a, size_t n, const char *b, size_t m)
+{
+    int row[3][LONGEST + 1], *two = row[0], *one = row[1], *now = row[2];
+    if (n > LONGEST || m > LONGEST)
+        return NOT_NEAR;
+
+    for (size_t j = 0; j <= m; j++)
+        one[j] = (int)j;
+    for (size_t i = 1; i <= n; i++) {
+        now[0] = (int)i;
+        for (size_t j = 1; j <= m; j++) {
+            int d = one[j - 1] + (plain(a[i - 1]) != plain(b[j - 1]));
+            d = one[j] + 1 < d ? one[j] + 1 : d;
+            d = now[j - 1] + 1 < d ? now[j - 1] + 1 : d;
+            bool swapped = i > 1 && j > 1 && plain(a[i - 1]) == plain(b[j - 2]) &&
+                           plain(a[i - 2]) == plain(b[j - 1]);
+            now[j] = swapped && two[j - 2] + 1 < d ? two[j - 2] + 1 : d;
+        }
+        int *t = two;
+        two = one;
+        one = now;
+        now = t;
+    }
+    return one[m];
+}
+
+/* Number of edits that are a slip of the finger: one, in long names two or three. */
+static int slips(size_t len)
+{
+    return len < 3 ? -1 : len < 9 ? 1 : len < 18 ? 2 : 3;
+}
+
+/* Whether two names have the same digits; others are different flags: text_encoder_2,
+ * adam_beta1. */
+static bool same_digits(const char *a, size_t n, const char *b, size_t m)
+{
+    static const char digits[] = "0123456789";
+    size_t i = 0, j = 0;
+
+    for (;; i++, j++) {
+        while (i < n && !memchr(digits, a[i], 10))
+            i++;
+        while (j < m && !memchr(digits, b[j], 10))
+            j++;
+        if (i == n || j == m)
+            return i == n && j == m;
+        if (a[i] != b[j])
+            return false;
+    }
+}
+
+/* ---- words ---- */
+
+typedef struct words {
+    const char *at[MOST_WORDS];
+    size_t len[MOST_WORDS];
+    int n;
+} words;
+
+static words words_of(const char *s, size_t len)
+{
+    words w = { .n = 0 };
+    for (size_t i = 0; i < len && w.n < MOST_WORDS;) {
+        size_t from = i;
+        while (i < len && plain(s[i]) != '_' && s[i] != '.')
+            i++;
+        if (i > from) {
+            w.at[w.n] = s + from;
+            w.len[w.n++] = i - from;
+        }
+        i++;
+    }
+    return w;
+}
+
+/* Words that flags use for one another. */
+static const char *const alike[][2] = {
+    { "every", "steps" }, { "interval", "steps" }, { "freq", "steps" }, { "frequency", "steps" },
+    { "dir", "folder" }, { "dir", "directory" }, { "num", "n" }, { "path", "dir" },
+    { "ckpt", "checkpoint" }, { "lr", "learning" }, { "wd", "decay" }, { "prob", "p" },
+    { "probability", "p" }, { "encoder", "enc" }, { "step", "steps" },
+};
+
+static bool is_word(const char *a, size_t n, const char *word)
+{
+    return strlen(word) == n && !distance(a, n, word, n);
+}
+
+/* Whether one word stands for the other: the same, its beginning, or a word that is used alike. */
+static bool same_word(const char *a, size_t n, const char *b, size_t m)
+{
+    size_t less = n < m ? n : m;
+    if (n == m ? !distance(a, n, b, m) : less >= 3 && !distance(a, less, b, less))
+        return true;
+    for (size_t i = 0; i < sizeof alike / sizeof *alike; i++)
+        if ((is_word(a, n, alike[i][0]) && is_word(b, m, alike[i][1])) ||
+            (is_word(a, n, alike[i][1]) && is_word(b, m, alike[i][0])))
+            return true;
+    return false;
+}
+
+/* Number of words of b that stand for no word of a, or -1 if a word of a is not in b. */
+static int further_words(const words *a, const words *b)
+{
+    bool used[MOST_WORDS] = { false };
+    for (int i = 0; i < a->n; i++) {
+        int k = 0;
+        while (k < b->n && (used[k] || !same_word(a->at[i], a->len[i], b->at[k], b->len[k])))
+            k++;
+        if (k == b->n)
+            return -1;
+        used[k] = true;
+    }
+    return b->n - a->n;
+}
+
+/* Words that say too little to find a flag by them alone. */
+static bool is_vague(const words *w)
+{
+    static const char *const vague[] = {
+        "type", "path", "dir", "name", "size", "num", "use", "max", "min", "mode", "file", "id",
+        "scale", "base", "first", "enable", "all", "no", "data", "train", "step", "steps",
+    };
+    for (size_t i = 0; w->n == 1 && i < sizeof vague / sizeof *vague; i++)
+        if (is_word(w->at[0], w->len[0], vague[i]))
+            return true;
+    return !w->n;
+}
+
+/* Cost of a known name that has the words of the other and a few more, or a few less. */
+static int cost_by_words(const char *name, size_t n, const char *known, size_t m)
+{
+    words a = words_of(name, n), b = words_of(known, m);
+    int more = is_vague(&a) ? -1 : further_words(&a, &b);
+    if (more >= 0 && more <= (a.n == 1 ? 1 : 2))
+        return BY_WORDS + 2 * more;
+    int less = b.n > 1 ? further_words(&b, &a) : -1;
+    return less == 1 ? BY_WORDS + 3 : NOT_NEAR;
+}
+
+/* ---- the nearest ---- */
+
+vc_near vc_near_begin(const char *name, size_t len)
+{
+    return (vc_near){ .name = name, .len = len, .cost = NOT_NEAR };
+}
+
+void vc_near_try(vc_near *g, const char *known, size_t len, const char *shown, size_t shown_len,
+                 bool by_words)
+{
+    if (!same_digits(known, len, g->name, g->len))
+        return;
+    int cost = distance(known, len, g->name, g->len);
+    if (cost > slips(g->len))
+        cost = by_words ? cost_by_words(g->name, g->len, known, len) : NOT_NEAR;
+    if (cost < g->cost) {
+        g->cost = cost;
+        g->best = shown;
+        g->best_len = shown_len;
+    }
+}
+
+/* What people write for a flag: names that are neither its letters nor its words. */
+static const struct {
+    const char *names, *flags;         /* blank-separated */
+} synonyms[] = {
+    { "steps num_steps n_steps iterations iters num_iterations total_steps training_steps "
+      "num_train_steps max_iters train_iters max_iterations num_iters", "max_train_steps" },
+    { "epoch n_epochs", "num_train_epochs" },
+    { "bs batch per_device_train_batch_size", "train_batch_size" },
+    { "accumulation accumulate_grad_batches grad_acc", "gradient_accumulation_steps" },
+    { "input inputs csv json list clips videos media video_dir videos_dir video_folder data_dir "
+      "dataset_dir train_dir source dataset_path_or_list input_dir metadata", "meta latents" },
+    { "output save_dir results results_dir run_dir dest destination target_dir outdir out_path "
+      "output_file output_dir logdir", "output_dir out" },
+    { "size video_resolution", "video_sample_size" },
+    { "sample_steps sampling_steps inference_steps num_sampling_steps", "num_inference_steps" },
+    { "cfg cfg_scale guidance", "guidance_scale" },
+    { "clip_grad grad_clip clip_grad_norm gradient_clip gradient_clip_val clip_norm",
+      "max_grad_norm" },
+    { "gpu cuda", "device" },
+    { "precision bf16 fp16 amp", "mixed_precision" },
+    { "lora full finetune full_finetune train_type", "training_type" },
+    { "lora_dim dim r", "rank" },
+    { "modules lora_modules targets", "target_name" },
+    { "lora_weights load_lora lora_file", "lora_checkpoint" },
+    { "continue restart load_checkpoint resume_from_ckpt", "resume_from_checkpoint" },
+    { "save_every save_interval save_freq ckpt_interval save_every_steps checkpoint_interval",
+      "checkpointing_steps" },
+    { "keep keep_last max_checkpoints save_total_limit keep_checkpoints", "checkpointing_limit" },
+    { "remat recompute grad_ckpt", "gradient_checkpointing" },
+    { "swap block_swap num_swap_blocks", "blocks_to_swap" },
+    { "schedule", "lr_scheduler" },
+    { "wd decay", "adam_weight_decay" },
+    { "betas", "adam_beta1" },
+    { "silent", "quiet" },
+    { "force clobber", "overwrite" },
+    { "test plan_only check", "dry_run" },
+    { "format fmt type kind", "to from format" },
+};
+
+static bool in_list(const char *list, const char *name, size_t len)
+{
+    for (size_t n; *list; list += n + (list[n] == ' ')) {
+        n = strcspn(list, " ");
+        if (n == len && !distance(list, n, name, len))
+            return true;
+    }
+    return false;
+}
+
+const char *vc_near_synonym(const vc_near *g, int i)
+{
+    for (size_t k = 0; k < sizeof synonyms / sizeof *synonyms; k++) {
+        if (!in_list(synonyms[k].names, g->name, g->len))
+            continue;
+        const char *s = synonyms[k].flags;
+        for (; s && i > 0; i--) {
+            s = strchr(s, ' ');
+            s = s ? s + 1 : NULL;
+        }
+        return s;
+    }
+    return NULL;
+}
+
+const char *vc_near_choice(const char *choices, const char *text, size_t *len)
+{
+    vc_near g = vc_near_begin(text, strlen(text));
+    for (const char *s = choices; *s; s += *len + (s[*len] == '|')) {
+        *len = strcspn(s, "|");
+        vc_near_try(&g, s, *len, s, *len, true);
+    }
+    *len = g.best_len;
+    return g.best;
+}
