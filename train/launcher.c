@@ -214,9 +214,13 @@ int vtrain_check_ranks(vtrain_config *c, int ranks, vc_err *err)
         c->dp_shards = 1;
     if (!c->dp_degree)
         c->dp_degree = ranks / c->dp_shards;
+    /* Other trainers count the ranks of a sequence as a third factor. */
+    if (c->dp_degree * c->dp_shards * c->sp == ranks)
+        c->dp_degree *= c->sp;
     if (c->dp_degree * c->dp_shards == ranks)
         return 0;
-    return vc_fail(err, VC_EUSAGE, "--dp_degree %lld x --dp_shards %lld: there are %d ranks "
+    return vc_fail(err, VC_EUSAGE, "--dp_degree %lld x --dp_shards %lld%s: there are %d ranks "
                    "(mpirun -np, srun -n); leave one of the two flags out to have it computed",
-                   (long long)c->dp_degree, (long long)c->dp_shards, ranks);
+                   (long long)c->dp_degree, (long long)c->dp_shards,
+                   c->sp > 1 ? ", and times --sp" : "", ranks);
 }

@@ -13,7 +13,7 @@
 #include "tests/lib/ok.h"
 #include "train/vtrain.h"
 
-enum { MOST_WORDS = 12 };
+enum { MOST_WORDS = 20 };
 
 static const char file[] = "launcher.json";
 
@@ -30,6 +30,8 @@ static int take(vtrain_config *c, const char *text, const char *flags, vc_err *e
     assert_ok(vc_file_write(file, text, strlen(text), err), err);
     vc_flags *set;
     int rc = vc_flags_parse(&set, &vtrain_program, c, argc, argv, stdout, err);
+    if (!rc)
+        rc = vtrain_take_shorthand(c, set, err);
     if (!rc)
         rc = vtrain_take_launcher(c, set, err);
     if (!rc)
@@ -118,6 +120,47 @@ static void test_expected_ranks(void **state)
     assert_int_equal(c.gradient_accumulation_steps, 2);
 }
 
+/* Groups, shards and ranks of a sequence: the product of two or of all three is the number of
+ * ranks. */
+static void test_mesh(void **state)
+{
+    static const struct {
+        const char *flags;
+        int ranks, rc, degree, shards, sp, parallel;
+    } rows[] = {
+        { "--parallelism.dp_replicate 2 --parallelism.dp_sharding 1 --parallelism.tp_sharding 2",
+          4, 0, 4, 1, 2, VTRAIN_DDP },
+        { "--parallelism.dp_replicate 16 --parallelism.dp_sharding 4 --parallelism.tp_sharding 2",
+          128, 0, 32, 4, 2, VTRAIN_FSDP },
+        { "--parallelism.dp_replicate 16 --parallelism.dp_sharding 4 --parallelism.tp_sharding 4",
+          256, 0, 64, 4, 4, VTRAIN_FSDP },
+        { "--parallelism.dp_replicate 8 --parallelism.dp_sharding 8 --parallelism.tp_sharding 1",
+          64, 0, 8, 8, 1, VTRAIN_FSDP },
+        { "--dp_degree 2 --dp_shards 2 --cp_degree 2", 8, 0, 4, 2, 2, VTRAIN_FSDP },
+        { "--dp_degree 2 --dp_shards 2 --sp 2 --parallel zero2", 4, 0, 2, 2, 2, VTRAIN_ZERO2 },
+        { "--dp_shards 4", 4, 0, 1, 4, 1, VTRAIN_FSDP },
+        { "--dp_shards 2 --zero_stage 2", 4, 0, 2, 2, 1, VTRAIN_ZERO2 },
+        { "--dp_shards 2 --parallel ddp", 4, VC_EUSAGE, 0, 0, 0, 0 },
+        { "--dp_degree 3 --dp_shards 1 --sp 2", 4, VC_EUSAGE, 0, 0, 0, 0 },
+        { "--dp_degree 2 --dp_shards 1", 4, VC_EUSAGE, 0, 0, 0, 0 },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        vtrain_config c;
+        vc_err err = { 0 };
+        assert_ok(take(&c, "{}", rows[i].flags, &err), &err);
+        int rc = vtrain_check_ranks(&c, rows[i].ranks, &err);
+        if (rc != rows[i].rc)
+            fail_msg("%s: %d, %s", rows[i].flags, rc, rc ? err.text : "");
+        if (rc)
+            continue;
+        assert_int_equal(c.dp_degree, rows[i].degree);
+        assert_int_equal(c.dp_shards, rows[i].shards);
+        assert_int_equal(c.sp, rows[i].sp);
+        assert_int_equal(c.parallel, rows[i].parallel);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -125,6 +168,7 @@ int main(void)
         cmocka_unit_test(test_entries_of_deepspeed),
         cmocka_unit_test(test_bad_files),
         cmocka_unit_test(test_expected_ranks),
+        cmocka_unit_test(test_mesh),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
