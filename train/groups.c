@@ -44,10 +44,16 @@ static bool read_setting(group *x, const char *s, size_t n)
         { "lr=", &x->rate.rate, true }, { "end=", &x->rate.end, false },
         { "decay=", &x->decay, false },
     };
+    double times;
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         size_t k = strlen(numbers[i].name);
-        if (n > k && !strncmp(s, numbers[i].name, k))
+        if (n > k && !strncmp(s, numbers[i].name, k) && s[n - 1] != 'x')
             return read_number(numbers[i].v, s + k, n - k, numbers[i].above);
+    }
+    if (n > 4 && !strncmp(s, "lr=", 3) && s[n - 1] == 'x' &&
+        read_number(&times, s + 3, n - 4, true)) {
+        x->rate.rate *= times;
+        return true;
     }
     static const char schedule[] = "schedule=";
     const size_t k = sizeof schedule - 1;
@@ -61,7 +67,7 @@ static int read_settings(group *x, const char *text, const char *settings, vc_er
         size_t n = strcspn(s, ",");
         if (!read_setting(x, s, n))
             return vc_fail(err, VC_EUSAGE, "--param_groups %s: \"%.*s\" is none of lr=X with X "
-                           "above 0, end=X, decay=X and schedule=NAME, a name of --lr_scheduler",
+                           "above 0, lr=Nx, end=X, decay=X and schedule=NAME, a name of --lr_scheduler",
                            text, (int)n, s);
         s += n + (s[n] == ',' && s[n + 1]);
     }

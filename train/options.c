@@ -106,7 +106,8 @@ static void check_type(vtrain_config *c, vc_flags *set)
     else if (lora_said && fresh)
         vc_flags_wrong(set, "--training_type: a LoRA needs a trained transformer: give --model or "
                        "--transformer (the built-in DiT starts from noise)");
-    if (c->trainable_models || (fresh && !lora_said))
+    bool parts = c->trainable_modules && !vc_flags_given(set, "training_type");   /* VideoX-Fun */
+    if (c->trainable_models || parts || (fresh && !lora_said))
         c->training_type = VTRAIN_FULL;
     if (c->training_type == VTRAIN_LORA && c->trainable_modules)
         vc_flags_wrong(set, "--trainable_modules: belongs to --training_type full-finetune; a "
@@ -122,7 +123,9 @@ static void check_type(vtrain_config *c, vc_flags *set)
         if (lora[i].there)
             vc_flags_wrong(set, "--%s: belongs to --training_type lora, but this is a full "
                            "finetune%s", lora[i].flag,
-                           fresh ? " of the built-in DiT: give --model" : "");
+                           fresh ? " of the built-in DiT: give --model"
+                           : parts ? ", which --trainable_modules means: give --training_type lora "
+                           "and --target_name for a LoRA" : "");
 }
 
 /* Ranks that share a sample have parts of its tokens, whose draws are counted in the whole. */
@@ -203,8 +206,9 @@ static void check_model(vtrain_config *c, vc_flags *set)
 
 vtrain_rate vtrain_rate_of(const vtrain_config *c, int64_t steps)
 {
-    return (vtrain_rate){ .how = (vtrain_schedule)c->lr_scheduler, .warmup = c->lr_warmup_steps,
-                          .steps = steps, .cycles = c->lr_num_cycles, .power = c->lr_power,
+    const double w = c->lr_warmup_steps;
+    return (vtrain_rate){ .how = (vtrain_schedule)c->lr_scheduler,
+                          .warmup = (int64_t)(w < 1 ? w * (double)steps : w), .steps = steps, .cycles = c->lr_num_cycles, .power = c->lr_power,
                           .rate = c->learning_rate, .rules = c->lr_step_rules, .end = c->lr_end,
                           .from = c->lr_warmup_from };
 }
@@ -223,7 +227,10 @@ static void check_rate(vtrain_config *c, vc_flags *set)
     const vtrain_rate rate = vtrain_rate_of(c, 0);
     bool flat = c->lr_scheduler == VTRAIN_CONSTANT || c->lr_scheduler == VTRAIN_PIECEWISE_CONSTANT;
     vc_err e;
-    if (flat && c->lr_warmup_steps)
+    if (c->lr_warmup_steps > 1 && c->lr_warmup_steps != floor(c->lr_warmup_steps))
+        vc_flags_wrong(set, "--lr_warmup_steps %g: a whole number of steps, or a share below 1, is "
+                       "expected", c->lr_warmup_steps);
+    if (flat && c->lr_warmup_steps > 0)
         vc_flags_wrong(set, "--lr_warmup_steps: --lr_scheduler %s has no warm-up: give %s",
                        c->lr_scheduler == VTRAIN_CONSTANT ? "constant" : "piecewise_constant",
                        c->lr_scheduler == VTRAIN_CONSTANT ? "constant_with_warmup"

@@ -392,6 +392,7 @@ static void say_training(const vtrain *t)
 {
     const vtrain_config *c = &t->cfg;
     vtrain_fit fit;
+    const long long warmup = vtrain_rate_of(c, t->plan.steps).warmup;
     char optimiser[32], schedule[32], rules[128] = "", end[32] = "", clip[64] = "not clipped";
     if (c->max_grad_norm > 0)
         snprintf(clip, sizeof clip, "clipped to norm %g", c->max_grad_norm);
@@ -408,11 +409,10 @@ static void say_training(const vtrain *t)
         c->adam_epsilon, c->adam_weight_decay, clip);
     say(t, "schedule: rate %g, %s%s%s, %lld steps of warm-up", c->learning_rate,
         word_of(t, "lr_scheduler", schedule, sizeof schedule), rules, end,
-        (long long)c->lr_warmup_steps);
-    if (c->lr_warmup_steps > t->plan.steps)
+        warmup);
+    if (warmup > t->plan.steps)
         vc_warn(t->ui, "--lr_warmup_steps %lld: the run has %lld steps, so that the rate never "
-                "reaches %g: give fewer", (long long)c->lr_warmup_steps, (long long)t->plan.steps,
-                c->learning_rate);
+                "reaches %g: give fewer", warmup, (long long)t->plan.steps, c->learning_rate);
     say_groups(t);
     say(t, "captions: dropped with probability %g", c->caption_dropout_p);
     t->family->fit(t->model, &fit);

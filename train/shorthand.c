@@ -98,6 +98,20 @@ static int take_ssm(vtrain_config *c, vc_flags *set, vc_err *err)
     return vc_flags_prefer(set, "param_groups", text, err);
 }
 
+/* --lr_warmup_ratio is a --lr_warmup_steps below 1. */
+static int take_warmup(vtrain_config *c, vc_flags *set, vc_err *err)
+{
+    char text[32];
+    if (!(c->lr_warmup_ratio > 0))
+        return 0;
+    if (vc_flags_given(set, "lr_warmup_steps"))
+        vc_flags_wrong(set, "--lr_warmup_ratio: --lr_warmup_steps gives the warm-up already: leave "
+                       "one of the two flags out");
+    snprintf(text, sizeof text, "%.17g", c->lr_warmup_ratio);
+    c->lr_warmup_ratio = 0;
+    return vc_flags_prefer(set, "lr_warmup_steps", text, err);
+}
+
 /* The built-in model has no folder, so that its name stands for no --model. */
 static void take_builtin(vtrain_config *c, vc_flags *set)
 {
@@ -122,11 +136,10 @@ static int take_inputs(const vtrain_config *c, vc_flags *set, vc_err *err)
     return rc ? rc : vc_flags_prefer(set, "control_dropout_p", "0", err);
 }
 
-/* In ttt-video, ranks that share a copy of the state split the weights too. */
+/* In ttt-video and Finetrainers, ranks that share a copy of the state split the weights too. */
 static int take_sharding(const vtrain_config *c, vc_flags *set, vc_err *err)
 {
-    bool splits = vc_flags_typed(set, "parallelism.dp_sharding") && c->dp_shards > 1;
-    return splits ? vc_flags_prefer(set, "parallel", "fsdp", err) : 0;
+    return c->dp_shards > 1 ? vc_flags_prefer(set, "parallel", "fsdp", err) : 0;
 }
 
 int vtrain_take_shorthand(vtrain_config *c, vc_flags *set, vc_err *err)
@@ -136,6 +149,10 @@ int vtrain_take_shorthand(vtrain_config *c, vc_flags *set, vc_err *err)
         rc = take_init(c, set, err);
     if (!rc)
         rc = take_ssm(c, set, err);
+    if (!rc)
+        rc = take_warmup(c, set, err);
+    if (!rc)
+        rc = vtrain_take_network_args(c, set, err);
     if (!rc)
         rc = take_inputs(c, set, err);
     if (!rc)

@@ -123,9 +123,11 @@ typedef struct vtrain_config {
     int optimizer;                            /* vt_adamw_kind */
     bool use_8bit_adam;
     int lr_scheduler;                         /* vtrain_schedule */
-    int64_t lr_warmup_steps, lr_warmup_from, lr_num_cycles;
+    double lr_warmup_steps;                   /* below 1: a share of the run's steps */
+    double lr_warmup_ratio;                   /* the same share; 0 as vtrain_check leaves it */
+    int64_t lr_warmup_from, lr_num_cycles;
     double lr_end;
-    vc_list param_groups;
+    vc_list param_groups, network_args;
     char *no_decay;
     double lr_ssm;
     int lr_ssm_schedule;                      /* index into linear|cosine */
@@ -211,6 +213,9 @@ int vtrain_hint_like(const vtrain_config *c, const struct vtrain *t, vc_flags *s
  * those, and adds contradictions to the errors of set; a second call changes nothing. --model
  * builtin becomes a model of NULL: only vc_flags_given tells that the model was asked for. */
 int vtrain_take_shorthand(vtrain_config *c, vc_flags *set, vc_err *err);
+/* network_args.c. Takes the settings KEY=VALUE of --network_args as the flags that they stand for,
+ * and adds those that nothing here does to the errors of set. */
+int vtrain_take_network_args(vtrain_config *c, vc_flags *set, vc_err *err);
 /* The learning-rate schedule of a run of `steps` steps. */
 vtrain_rate vtrain_rate_of(const vtrain_config *c, int64_t steps);
 

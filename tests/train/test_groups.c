@@ -136,7 +136,9 @@ static void test_texts(void **state)
         { "a[[:digit:]]+b|q_norm:lr=2,end=1,schedule=linear,decay=0", NULL },
         { "ttt", "a colon and settings" }, { ":lr=1", "a colon and settings" },
         { "ttt:", "a colon and settings" }, { "(:lr=1", "no regular expression" },
-        { "ttt:lr=0", "\"lr=0\" is none of" }, { "ttt:lr=1x", "\"lr=1x\" is none of" },
+        { "ttt:lr=0", "\"lr=0\" is none of" }, { "ttt:lr=1y", "\"lr=1y\" is none of" },
+        { "ttt:lr=0x", "\"lr=0x\" is none of" }, { "ttt:lr=x", "\"lr=x\" is none of" },
+        { "ttt:end=2x", "\"end=2x\" is none of" }, { "ttt:lr=0.5x,decay=1", NULL },
         { "ttt:end=-1", "\"end=-1\" is none of" }, { "ttt:lr=1,rate=2", "\"rate=2\" is none of" },
         { "ttt:schedule=cos", "\"schedule=cos\" is none of" },
         { "ttt:lr=nan", "\"lr=nan\" is none of" }, { "ttt:lr=1,", "\"\" is none of" },
@@ -165,10 +167,27 @@ static void test_texts(void **state)
     vf_safetensors_close(f);
 }
 
+/* A rate of so many times the run's. */
+static void test_times(void **state)
+{
+    char *text = "ttt:lr=4x,end=1e-6";
+    const vtrain_groups_opts o = { .groups = &(vc_list){ &text, 1 },
+                                   .rate = { .how = VTRAIN_LINEAR, .rate = 2e-4 } };
+    (void)state;
+    vtrain_groups *groups;
+    vc_err err = { 0 };
+    assert_ok(vtrain_groups_open(&groups, &o, NULL, &err), &err);
+    assert_true(fabs(vtrain_group_rate(groups, 1)->rate - 8e-4) < 1e-15);
+    assert_true(vtrain_group_rate(groups, 1)->end == 1e-6);
+    assert_true(vtrain_group_rate(groups, 0)->rate == 2e-4);
+    vtrain_groups_close(groups);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_equals_torch), cmocka_unit_test(test_texts),
+        cmocka_unit_test(test_times),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,85 @@
+/* network_args.c - settings KEY=VALUE of a LoRA, as musubi-tuner takes them: vtrain_take_network_args
+ * of vtrain.h. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "train/vtrain.h"
+
+/* A key that no flag here has. */
+static const struct {
+    const char *key;
+    bool refused;
+    const char *say;
+} keys[] = {
+    { "exclude_patterns", true, "give the modules that are meant by --target_name, a list of names "
+      "or a regular expression over whole paths" },
+    { "include_patterns", true, "give the modules by --target_name, a list of names or a regular "
+      "expression over whole paths" },
+    { "conv_dim", true, "a LoRA adapts linear modules alone, all at the rank of --rank" },
+    { "conv_alpha", true, "a LoRA adapts linear modules alone, at the alpha of --network_alpha" },
+    { "dropout", true, "a setting of the LoRA's parts that nothing here has" },
+    { "rank_dropout", true, "no dropout of ranks is drawn here" },
+    { "module_dropout", true, "no dropout of modules is drawn here" },
+    { "factor", true, "LoRA is the only adapter here" },
+    { "use_tucker", true, "LoRA is the only adapter here" },
+    { "algo", true, "LoRA is the only adapter here" },
+    { "verbose", false, "the plan of a run shows its modules" },
+};
+
+/* The rate of a LoRA's B is a multiple of the run's. */
+static int take_loraplus(vtrain_config *c, vc_flags *set, const char *text, const char *value,
+                         vc_err *err)
+{
+    char *end, group[64];
+    double ratio = strtod(value, &end);
+    if (!*value || *end || !isfinite(ratio) || !(ratio > 0)) {
+        vc_flags_wrong(set, "--network_args %s: a number above 0 is expected, the rate of a LoRA's "
+                       "B divided by the run's", text);
+        return 0;
+    }
+    if (vc_flags_given(set, "param_groups"))
+        vc_flags_wrong(set, "--network_args loraplus_lr_ratio: --param_groups gives groups already: "
+                       "add \"lora_B:lr=%gx\" to them instead", ratio);
+    if (c->training_type != VTRAIN_LORA)
+        vc_flags_wrong(set, "--network_args loraplus_lr_ratio: belongs to --training_type lora");
+    snprintf(group, sizeof group, "lora_B:lr=%.9gx", ratio);
+    return vc_flags_prefer(set, "param_groups", group, err);
+}
+
+static void take_other(vc_flags *set, const char *text, size_t n)
+{
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        if (strlen(keys[i].key) != n || strncasecmp(keys[i].key, text, n))
+            continue;
+        if (keys[i].refused)
+            vc_flags_wrong(set, "--network_args %s: not available here: %s", keys[i].key,
+                           keys[i].say);
+        else
+            vc_flags_say(set, "--network_args %s: has no effect here: %s", keys[i].key,
+                         keys[i].say);
+        return;
+    }
+    vc_flags_wrong(set, "--network_args %s: not available here: of musubi-tuner's settings, "
+                   "loraplus_lr_ratio=N is taken", text);
+}
+
+int vtrain_take_network_args(vtrain_config *c, vc_flags *set, vc_err *err)
+{
+    static const char plus[] = "loraplus_lr_ratio";
+    int rc = 0;
+    for (int i = 0; !rc && i < c->network_args.n; i++) {
+        const char *text = c->network_args.item[i];
+        size_t n = strcspn(text, "=");
+        if (!text[n])
+            vc_flags_wrong(set, "--network_args %s: KEY=VALUE is expected", text);
+        else if (n == sizeof plus - 1 && !strncmp(text, plus, n))
+            rc = take_loraplus(c, set, text, text + n + 1, err);
+        else
+            take_other(set, text, n);
+    }
+    c->network_args.n = 0;                    /* config.yaml has the flags that these stand for */
+    return rc;
+}
