@@ -25,4 +25,4 @@ const vc_foreign vc_vtrain_flags[] = {
     { 0 }
 };
 
-const vc_foreign *const vc_peers[] = { vc_ignored_flags, vc_refused_flags, NULL };
+const vc_foreign *const vc_peers[] = { vc_program_flags, vc_ignored_flags, vc_refused_flags, NULL };

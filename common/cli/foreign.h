@@ -9,7 +9,8 @@ extern const vc_foreign vc_vprep_flags[];      /* all flags of vprep: vtrain's p
 extern const vc_foreign vc_vtrain_flags[];     /* all flags of vtrain: vprep's partner */
 extern const vc_foreign vc_ignored_flags[];    /* of other trainers, without effect here */
 extern const vc_foreign vc_refused_flags[];    /* of other trainers, whose results would differ */
+extern const vc_foreign vc_program_flags[];    /* of the programs beside them */
 extern const vc_renamed vc_renamed_flags[];    /* names of ttt-video: sections of its TOML files */
-extern const vc_foreign *const vc_peers[];     /* both tables of other trainers, ended by NULL */
+extern const vc_foreign *const vc_peers[];     /* the tables of other trainers, ended by NULL */
 
 #endif

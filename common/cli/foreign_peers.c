@@ -1,15 +1,7 @@
 /* foreign_peers.c - see foreign.h: flags of other trainers that have no effect in this design, or
  * are refused with the remedy. Names with a section, "optimizer.type", come from configuration
  * files. */
-#include "common/cli/foreign.h"
-
-#define NONE(words, names, reason) \
-    { .name = names, .values = words, .say = "has no effect here: " reason }
-#define ONLY(allowed, names, reason) \
-    { .name = names, .values = 1, .say = "has no effect here: " reason, .only = allowed, \
-      .why = reason }
-#define REFUSED(words, names, remedy) \
-    { .name = names, .values = words, .refused = true, .say = remedy }
+#include "common/cli/foreign_rows.h"
 
 #define BACKEND "the backend decides it"
 #define EVENTS "event files are always written, to tensorboard/ in the run's folder"
@@ -17,7 +9,6 @@
 #define DISTILLED "it controls distillation, which this program does not do"
 #define UNREAD "Finetrainers has the flag but never reads it; the model's scheduler file or "      \
     "--flow_shift sets the shift"
-#define LAUNCHER "ranks come from mpirun or srun"
 #define PRODIGY "the optimiser is AdamW, which has no such number"
 
 const vc_foreign vc_ignored_flags[] = {
@@ -81,11 +72,11 @@ const vc_foreign vc_ignored_flags[] = {
          "use_32bit_attention img_in_txt_in_offloading fused_backward_pass mem_eff_save "
          "set_grads_to_none reentrant_activation_checkpointing pin_cpu_memory disable_autocast "
          "enable_torch_compile enable_stage_verification", BACKEND),
-    NONE(1, "float32_matmul_precision compile_modules compile_backend compile_mode compile_dynamic "
+    NONE(1, "float32_matmul_precision compile_backend compile_mode compile_dynamic "
          "compile_cache_size_limit dynamo_backend dynamo_mode attn_provider_training ddp_timeout "
          "block_swap_ring_size selective_ac gpu_memory_mode cpu_offload_split_threshold "
          "attention_mechanism attention_backend torch_compile_kwargs", BACKEND),
-    NONE(-1, "compile_scopes attn_provider_inference", BACKEND),
+    NONE(-1, "compile_modules compile_scopes attn_provider_inference", BACKEND),
     NONE(1, "local_rank parallel_backend init_timeout master_port partition_method dist_timeout",
          LAUNCHER),
     /* accelerate's flags and its YAML file */
@@ -154,13 +145,20 @@ const vc_foreign vc_ignored_flags[] = {
          "validate_caption_structure silent_on_missing_audio test_sample",
          "it is always so here, or never done"),
     NONE(1, "model.type", "the family is read from the model's folder"),
-    ONLY("lora", "adapter.type lora_type", "LoRA is the only adapter here"),
+    ONLY("lora|standard", "adapter.type lora_type", "LoRA is the only adapter here"),
+    ONLY("networks.lora|networks.lora_wan|networks.lora_hv_1_5|networks.lora_framepack|"
+         "networks.lora_flux|networks.lora_flux_2|networks.lora_qwen_image|networks.lora_zimage|"
+         "networks.lora_kandinsky|networks.lora_krea2|networks.lora_hidream_o1|"
+         "networks.lora_ideogram4", "network_module", "LoRA is the only adapter here; --like "
+         "musubi gives it the modules that it has there"),
     ONLY("bf16|bfloat16|float32|fp32|no", "adapter.dtype save_dtype save_precision",
          "weights are saved as they are trained"),
     ONLY("bf16|bfloat16", "model.dtype base_model_default_dtype weight_dtype",
          "--mixed_precision and --transformer_dtype set it"),
-    ONLY("pytorch|none", "quantize_via base_model_precision", "--transformer_dtype fp8 is the "
-         "only quantised form"),
+    ONLY("pytorch|none|no_change|bf16|bfloat16|cpu|accelerator|pipeline", "quantize_via "
+         "base_model_precision text_encoder_1_precision text_encoder_2_precision "
+         "text_encoder_3_precision text_encoder_4_precision", "--transformer_dtype fp8 is the "
+         "only quantised form, and encoders compute in bf16"),
     NONE(0, "validation_torch_compile dynamo_use_regional_compilation fuse_qkv_projections "
          "ramtorch ramtorch_disable_extensions ramtorch_disable_sync_hooks ramtorch_text_encoder "
          "offload_during_startup disable_benchmark ema_cpu_only", BACKEND),
@@ -217,28 +215,15 @@ const vc_foreign vc_ignored_flags[] = {
     { 0 }
 };
 
-#define LAUNCH "start N processes with mpirun -np N or srun instead"
 #define FOLDER                                                                                     \
     "no program downloads or uploads anything: give a folder on this machine with --model"
-#define LIST                                                                                       \
-    "give vprep the list of clips, .json, .jsonl, .csv or .tsv, or the folder: --meta PATH; it "   \
-    "reads captions beside the clips, metadata.jsonl or .csv, prompts.txt with videos.txt, "       \
-    "captions.json, videos2caption.json, labels/ beside videos/, and WebDataset's tars"
 #define SIZES                                                                                      \
     "give vprep --fix_sample_size H W, or --video_sample_size for buckets of all shapes, and "     \
     "--video_sample_n_frames"
 #define PROMPTS                                                                                    \
     "give vprep --validation_prompts FILE, whose rows have prompt, image_path, height, width, "    \
     "num_frames, seed"
-#define OTHER                                                                                      \
-    "nothing is trained this way here; the choices are --train_mode normal, i2v, inpaint, and of " \
-    "Fun-Control models control and control_ref (column control_video or control_file_path), "     \
-    "LoRA and full finetune"
-#define PART                                                                                       \
-    "give a diffusers folder with all parts, --model FOLDER, and the folder of another part by "   \
-    "--vae, --text_encoder, --tokenizer, --transformer"
 #define ADAMW "the optimiser is AdamW: --optimizer adamw_bf16 or adamw8bit need less memory"
-#define FP8 "write --transformer_dtype fp8, the only quantised form; encoders compute in bf16"
 #define LOSS "loss, noise and times are those of the model's family: leave it out"
 #define ENCODERS "only the transformer is trained; VAE and text encoders stay as they are"
 
@@ -354,7 +339,7 @@ const vc_foreign vc_refused_flags[] = {
     REFUSED(1, "bnb_quantization_config_path quantized_model_path quant_options", FP8),
     REFUSED(0, "full_bf16 full_fp16", "write --optimizer adamw_bf16 for weights and moments in "
             "bf16"),
-    REFUSED(1, "clip byt5 ckpt text_encoder1 text_encoder_clip text_encoder_qwen "
+    REFUSED(1, "clip byt5 ckpt text_encoder_clip text_encoder_qwen "
             "text_encoder_4_path "
             "audio_encoder_path audio_processor_path processor_path processor_config "
             "tokenizer_1_path tokenizer_2_path tokenizer_t5xxl_path tokenizer_name "
@@ -375,9 +360,7 @@ const vc_foreign vc_refused_flags[] = {
     REFUSED(1, "validation_sampling_steps", "write --num_inference_steps"),
     REFUSED(1, "validation_guidance_scale", "write --guidance_scale"),
     REFUSED(1, "text_cache_dtype", "write vprep's --dtype"),
-    REFUSED(1, "network_module", "--training_type lora trains a LoRA: leave it out; --like musubi "
-            "gives it the modules that it has there"),
-    REFUSED(-1, "network_args lora_config lycoris_config", "a LoRA's modules are given by "
+    REFUSED(-1, "lora_config lycoris_config", "a LoRA's modules are given by "
                                                            "--target_name"),
     REFUSED(1, "network_dim", "write --rank, and --network_alpha, whose default is 1 in that "
                               "trainer"),
@@ -449,8 +432,6 @@ const vc_foreign vc_refused_flags[] = {
     REFUSED(0, "flow_schedule_auto_shift", LOSS),
     REFUSED(1, "audio_flow_schedule_shift image_shift cfg scheduler_scale", LOSS),
     REFUSED(0, "quantize_activations", FP8),
-    REFUSED(1, "text_encoder_1_precision text_encoder_2_precision text_encoder_3_precision "
-            "text_encoder_4_precision", FP8),
     REFUSED(-1, "diffusion_model audio_vae text_encoders pretrained_t5_model_name_or_path", PART),
     REFUSED(0, "validation_prompt_library validation_disable validation_disable_unconditional",
             PROMPTS),
