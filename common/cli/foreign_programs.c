@@ -32,7 +32,7 @@ const vc_foreign vc_program_flags[] = {
     /* DeepSpeed's JSON file as --config */
     REFUSED(1, "zero_optimization zero_optimization.* fp16.* bf16.* fp16.enabled bf16.enabled "
             "train_micro_batch_size_per_gpu wall_clock_breakdown", DEEPSPEED),
-    /* VideoX-Fun's --config_path */
+    /* VideoX-Fun's description of a model */
     NONE(1, "transformer_additional_kwargs.* vae_kwargs.* text_encoder_kwargs.* "
          "scheduler_kwargs.* image_encoder_kwargs.* audio_encoder_kwargs.*", FOLDERS),
     REFUSED(1, "output_audio_dir max_audio_duration", "no sound is trained: leave it out"),

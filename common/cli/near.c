@@ -189,7 +189,9 @@ static const struct {
     { "input inputs csv json list clips videos media video_dir videos_dir video_folder data_dir "
       "dataset_dir train_dir source dataset_path_or_list input_dir metadata", "meta latents" },
     { "output save_dir results results_dir run_dir dest destination target_dir outdir out_path "
-      "output_file output_dir logdir", "output_dir out" },
+      "output_file output_dir out_dir logdir", "output_dir out" },
+    { "frame_rate framerate", "fps sample_fps" },
+    { "contact_sheet", "sheet" },
     { "size video_resolution", "video_sample_size" },
     { "sample_steps sampling_steps inference_steps num_sampling_steps", "num_inference_steps" },
     { "cfg cfg_scale guidance", "guidance_scale" },
@@ -244,8 +246,8 @@ const char *vc_near_synonym(const vc_near *g, int i)
 const char *vc_near_choice(const char *choices, const char *text, size_t *len)
 {
     vc_near g = vc_near_begin(text, strlen(text));
-    for (const char *s = choices; *s; s += *len + (s[*len] == '|')) {
-        *len = strcspn(s, "|");
+    for (const char *s = choices; *s; s += *len + strspn(s + *len, "|, ")) {
+        *len = strcspn(s, "|, ");
         vc_near_try(&g, s, *len, s, *len, true);
     }
     *len = g.best_len;

@@ -27,7 +27,8 @@ void vc_near_try(vc_near *g, const char *known, size_t len, const char *shown, s
  * The caller tries those that it knows, in this order. */
 const char *vc_near_synonym(const vc_near *g, int i);
 
-/* Returns the item of "a|b|c" that is nearest to the text, with its length in *len, or NULL. */
+/* Returns the item of "a|b|c" or "a, b, c" that is nearest to the text, with its length in *len, or
+ * NULL. */
 const char *vc_near_choice(const char *choices, const char *text, size_t *len);
 
 #endif

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/cli/near.h"
 #include "common/os/file.h"
 #include "common/os/lock.h"
 #include "formats/dataset/copy.h"
@@ -36,7 +37,12 @@ static const exchange_format *need_format(const char *name, const char *flag, bo
             return formats[i];
         strcat(strcat(list, *list ? ", " : ""), formats[i]->name);
     }
-    if (name)
+    size_t n = 0;
+    const char *near = name ? vc_near_choice(list, name, &n) : NULL;
+    if (near)
+        vc_fail(err, VC_EUSAGE, "%s %.60s: no such format; there are %s: did you mean %.*s?", flag,
+                name, list, (int)n, near);
+    else if (name)
         vc_fail(err, VC_EUSAGE, "%s %.60s: no such format; there are %s", flag, name, list);
     else
         vc_fail(err, VC_EUSAGE, "%s says which format: %s", flag, list);

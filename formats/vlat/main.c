@@ -12,6 +12,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "common/cli/near.h"
 #include "common/os/heap.h"
 #include "common/os/map.h"
 #include "common/os/streams.h"
@@ -260,15 +261,44 @@ static const verb *find_verb(const char *name)
     return NULL;
 }
 
+/* Other words for verbs, each list with the verb's name at its end. */
+static const char *const other_words[] = {
+    "inspect stat stats describe summary info", "ls samples list", "cat print dump get show",
+    "check validate fsck test verify", "html page gallery report", "join concat combine cat merge",
+    "shard partition divide split", "filter query where subset select", "compare cmp diff",
+    "convert save write export", "load read import", "download clone fetch copy sync pull",
+    "upload send push", "compact clean vacuum prune gc", "help --help", "version --version",
+};
+
+/* The verb that a word may mean, or NULL. */
+static const char *nearest_verb(const char *name, const char *list, size_t *n)
+{
+    const char *found = vc_near_choice(list, name, n);
+    for (size_t i = 0; !found && i < sizeof other_words / sizeof *other_words; i++) {
+        size_t k = strlen(name);
+        for (const char *s = other_words[i]; *s; s += *n + (s[*n] == ' ')) {
+            *n = strcspn(s, " ");
+            if (*n == k && !strncmp(s, name, k))
+                found = strrchr(other_words[i], ' ') + 1;
+        }
+    }
+    *n = found ? strcspn(found, ", ") : 0;
+    return found;
+}
+
 static int no_verb(const char *name, vc_err *err)
 {
     char list[256] = "";
+    size_t n = 0;
     for (int i = 0; i < VERBS; i++) {
         strcat(list, i ? ", " : "");
         strcat(list, verbs[i].name);
     }
-    return name ? vc_fail(err, VC_EUSAGE, "%s: no such verb; there are %s", name, list)
-                : vc_fail(err, VC_EUSAGE, "a verb is needed: %s", list);
+    if (!name)
+        return vc_fail(err, VC_EUSAGE, "a verb is needed: %s", list);
+    const char *near = nearest_verb(name, list, &n);
+    return vc_fail(err, VC_EUSAGE, "%s: no such verb; there are %s%s%.*s%s", name, list,
+                   near ? ": did you mean " : "", (int)n, near ? near : "", near ? "?" : "");
 }
 
 /* Removes slashes at the end of a path, so that the folder's name is its last part. */

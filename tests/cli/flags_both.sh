@@ -24,7 +24,8 @@ stderr_lacks unexpected
 
 flags vprep >known
 flags vtrain >>known
-for flag in $(grep -oE -- '--[a-z0-9_]+' "${VLT_SOURCE:?}/common/cli/foreign_peers.c" | sort -u); do
+for flag in $(cat "${VLT_SOURCE:?}"/common/cli/foreign_*.[ch] | grep -oE -- '--[a-z0-9_]+' |
+        sort -u); do
     grep -qx -e "${flag#--}" known || wrong \
-        "common/cli/foreign_peers.c names $flag, a flag of neither program"
+        "common/cli/foreign_*.c: $flag is a flag of neither program"
 done
