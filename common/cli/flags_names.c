@@ -166,7 +166,7 @@ static void consider_synonyms(vc_near *g, const vc_program *prog)
 {
     const char *s;
     int part;
-    for (int i = 0; g->cost > 1 && (s = vc_near_synonym(g, i)); i++) {
+    for (int i = 0; g->cost && (s = vc_near_synonym(g, i)); i++) {
         size_t n = strcspn(s, " ");
         if (!find_row(prog, s, n, &part))
             continue;

@@ -48,7 +48,7 @@ const vc_foreign vc_program_flags[] = {
     NONE(0, "group_frame group_resolution do_temporal_sample", "batches are made of latents of one "
          "shape"),
     NONE(1, "use_image_num text_encoder_name distributed_executor_backend lora_nickname "
-         "output_type validate_cache_structure", "vprep encodes and vtrain trains in one way"),
+         "validate_cache_structure", "vprep encodes and vtrain trains in one way"),
     ONLY("finetuning|preprocess", "mode", "vprep prepares and vtrain trains"),
     REFUSED(1, "generator_model_path generator_update_interval gradient_mask_last_n_frames "
             "scheduler_type", OTHER),

@@ -96,6 +96,8 @@ static const char *const alike[][2] = {
     { "dir", "folder" }, { "dir", "directory" }, { "num", "n" }, { "path", "dir" },
     { "ckpt", "checkpoint" }, { "lr", "learning" }, { "wd", "decay" }, { "prob", "p" },
     { "probability", "p" }, { "encoder", "enc" }, { "step", "steps" },
+    { "val", "validation" }, { "out", "output" }, { "img", "image" }, { "vid", "video" },
+    { "acc", "accumulation" }, { "opt", "optimizer" },
 };
 
 static bool is_word(const char *a, size_t n, const char *word)
@@ -103,30 +105,41 @@ static bool is_word(const char *a, size_t n, const char *word)
     return strlen(word) == n && !distance(a, n, word, n);
 }
 
-/* Whether one word stands for the other: the same, its beginning, or a word that is used alike. */
-static bool same_word(const char *a, size_t n, const char *b, size_t m)
+/* Cost of taking the word a for the word b: 0 for the same word, 1 for its beginning ("accum"), for
+ * another ending ("captions") and for words that are used alike; else NOT_NEAR. */
+static int word_cost(const char *a, size_t n, const char *b, size_t m)
 {
+    enum { ENDING = 3 };
     size_t less = n < m ? n : m;
-    if (n == m ? !distance(a, n, b, m) : less >= 3 && !distance(a, less, b, less))
-        return true;
+    if (n == m && !distance(a, n, b, m))
+        return 0;
+    if (less >= 4 && (n < m || n - m <= ENDING) && !distance(a, less, b, less))
+        return 1;
     for (size_t i = 0; i < sizeof alike / sizeof *alike; i++)
         if ((is_word(a, n, alike[i][0]) && is_word(b, m, alike[i][1])) ||
             (is_word(a, n, alike[i][1]) && is_word(b, m, alike[i][0])))
-            return true;
-    return false;
+            return 1;
+    return NOT_NEAR;
 }
 
-/* Number of words of b that stand for no word of a, or -1 if a word of a is not in b. */
-static int further_words(const words *a, const words *b)
+/* Number of words of b that stand for no word of a, or -1 if a word of a is not in b. *cost grows by
+ * the costs of the words that are not the same. */
+static int further_words(const words *a, const words *b, int *cost)
 {
     bool used[MOST_WORDS] = { false };
     for (int i = 0; i < a->n; i++) {
-        int k = 0;
-        while (k < b->n && (used[k] || !same_word(a->at[i], a->len[i], b->at[k], b->len[k])))
-            k++;
-        if (k == b->n)
+        int best = NOT_NEAR, at = 0;
+        for (int k = 0; k < b->n; k++) {
+            int c = used[k] ? NOT_NEAR : word_cost(a->at[i], a->len[i], b->at[k], b->len[k]);
+            if (c < best) {
+                best = c;
+                at = k;
+            }
+        }
+        if (best == NOT_NEAR)
             return -1;
-        used[k] = true;
+        used[at] = true;
+        *cost += best;
     }
     return b->n - a->n;
 }
@@ -148,11 +161,12 @@ static bool is_vague(const words *w)
 static int cost_by_words(const char *name, size_t n, const char *known, size_t m)
 {
     words a = words_of(name, n), b = words_of(known, m);
-    int more = is_vague(&a) ? -1 : further_words(&a, &b);
+    int cost = BY_WORDS, more = is_vague(&a) ? -1 : further_words(&a, &b, &cost);
     if (more >= 0 && more <= (a.n == 1 ? 1 : 2))
-        return BY_WORDS + 2 * more;
-    int less = b.n > 1 ? further_words(&b, &a) : -1;
-    return less == 1 ? BY_WORDS + 3 : NOT_NEAR;
+        return cost + 4 * more;
+    cost = BY_WORDS + 6;
+    int less = b.n > 1 ? further_words(&b, &a, &cost) : -1;
+    return less == 1 ? cost : NOT_NEAR;
 }
 
 /* ---- the nearest ---- */
@@ -168,7 +182,7 @@ void vc_near_try(vc_near *g, const char *known, size_t len, const char *shown, s
     if (!same_digits(known, len, g->name, g->len))
         return;
     int cost = distance(known, len, g->name, g->len);
-    if (cost > slips(g->len))
+    if (cost > slips(g->len) - (!by_words && g->len >= 9))
         cost = by_words ? cost_by_words(g->name, g->len, known, len) : NOT_NEAR;
     if (cost < g->cost) {
         g->cost = cost;
@@ -202,7 +216,7 @@ static const struct {
     { "lora full finetune full_finetune train_type", "training_type" },
     { "lora_dim dim r", "rank" },
     { "modules lora_modules targets", "target_name" },
-    { "lora_weights load_lora lora_file", "lora_checkpoint" },
+    { "lora_weights load_lora lora_file loras", "lora_checkpoint" },
     { "continue restart load_checkpoint resume_from_ckpt", "resume_from_checkpoint" },
     { "save_every save_interval save_freq ckpt_interval save_every_steps checkpoint_interval",
       "checkpointing_steps" },
@@ -215,6 +229,7 @@ static const struct {
     { "silent", "quiet" },
     { "force clobber", "overwrite" },
     { "test plan_only check", "dry_run" },
+    { "dir folder path", "data latents" },
     { "format fmt type kind", "to from format" },
 };
 
