@@ -357,26 +357,6 @@ static int take_sampling(vtrain_config *c, vc_flags *set, vc_err *err)
     return rc;
 }
 
-/* Takes the range of levels, also by the names of diffusion-pipe, which keeps the shape. */
-static void take_range(vtrain_config *c, vc_flags *set)
-{
-    if (c->min_t > 0 || c->max_t < 1) {
-        if (vc_flags_given(set, "min_timestep") || vc_flags_given(set, "max_timestep"))
-            vc_flags_wrong(set, "--min_t and --max_t: give these or --min_timestep and "
-                           "--max_timestep, which are 1000 times as large");
-        c->min_timestep = round(1e9 * c->min_t) / 1e6;
-        c->max_timestep = round(1e9 * c->max_t) / 1e6;
-        c->preserve_distribution_shape = true;
-        c->min_t = 0;
-        c->max_t = 1;
-    }
-    if (!(c->min_timestep < c->max_timestep))
-        vc_flags_wrong(set, "--min_timestep %g, --max_timestep %g: a range begins below its end",
-                       c->min_timestep, c->max_timestep);
-    if (c->preserve_distribution_shape && c->min_timestep == 0 && c->max_timestep == 1000)
-        c->preserve_distribution_shape = false;             /* all levels have their shape */
-}
-
 static int take_levels(vtrain_config *c, vc_flags *set, vc_err *err)
 {
     bool plain = c->timestep_sampling == SAMPLING_AUTO;
@@ -441,7 +421,7 @@ int vtrain_check(vtrain_config *c, vc_flags *set, vc_err *err)
                      "the run's folder; wandb and others can read these files");
         c->report_to = REPORT_TENSORBOARD;
     }
-    take_range(c, set);
+    vtrain_take_ranges(c, set);
     rc = take_levels(c, set, err);
     if (rc)
         return rc;

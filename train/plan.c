@@ -285,14 +285,21 @@ static void error_text(char *text, size_t size, const vtrain *t)
         snprintf(text + n, size - (size_t)n, ", errors above %g left out", c->loss_cutoff);
 }
 
-/* The range of levels that is trained, as timesteps; "": all of them. */
-static void range_text(char *text, size_t size, const vtrain_config *c)
+/* The range of levels that is trained, as timesteps; "": all of them. two: the model has two
+ * transformers. */
+static void range_text(char *text, size_t size, const vtrain_config *c, bool two)
 {
     const char *how = c->objective == 1 + VTRAIN_V || c->preserve_distribution_shape
                       ? "only timesteps" : "scaled to timesteps";
     *text = '\0';
     if (c->min_timestep > 0 || c->max_timestep < 1000)
         snprintf(text, size, ", %s %g to %g", how, c->min_timestep, c->max_timestep);
+    else if (c->min_noising_strength > 0 || c->max_noising_strength < 1)
+        snprintf(text, size, ", scaled to %g to %g before the shift", c->min_noising_strength,
+                 c->max_noising_strength);
+    else if (!two && (c->min_timestep_boundary > 0 || c->max_timestep_boundary < 1))
+        snprintf(text, size, ", the part %g to %g of the list of levels", c->min_timestep_boundary,
+                 c->max_timestep_boundary);
 }
 
 /* Which levels are drawn, and for which of two transformers. */
@@ -327,7 +334,7 @@ static void say_loss(const vtrain *t)
     char range[80];
     int n = 0;
     error_text(error, sizeof error, t);
-    range_text(range, sizeof range, c);
+    range_text(range, sizeof range, c, t->boundary > 0);
     if (c->objective == 1 + VTRAIN_V) {
         say(t, "loss: v-prediction, times uniform%s, weight 1%s", range, error);
         return;

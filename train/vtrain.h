@@ -108,6 +108,8 @@ typedef struct vtrain_config {
     double flow_terminal;                     /* the table's last level; 0: the shift's */
     double min_timestep, max_timestep;        /* the range that is trained, of 0..1000 */
     bool preserve_distribution_shape;
+    double min_noising_strength, max_noising_strength;    /* before the shift, of 0..1 */
+    double min_denoising_steps, max_denoising_steps;      /* ai-toolkit's *_timestep_boundary */
     double min_t, max_t;                      /* diffusion-pipe's names of the range, of 0..1 */
     int timestep_dtype;                       /* 1: the transformer's level is rounded to bf16 */
     int timestep_sampling;                    /* 0: auto, as vtrain_resolve leaves it */
@@ -213,6 +215,9 @@ int vtrain_hint_like(const vtrain_config *c, const struct vtrain *t, vc_flags *s
  * those, and adds contradictions to the errors of set; a second call changes nothing. --model
  * builtin becomes a model of NULL: only vc_flags_given tells that the model was asked for. */
 int vtrain_take_shorthand(vtrain_config *c, vc_flags *set, vc_err *err);
+/* ranges.c. Takes the range of noise levels, of which there may be one, from the flags that name
+ * it, and adds contradictions to the errors of set. */
+void vtrain_take_ranges(vtrain_config *c, vc_flags *set);
 /* network_args.c. Takes the settings KEY=VALUE of --network_args as the flags that they stand for,
  * and adds those that nothing here does to the errors of set. */
 int vtrain_take_network_args(vtrain_config *c, vc_flags *set, vc_err *err);

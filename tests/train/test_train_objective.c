@@ -276,6 +276,95 @@ static void test_range(void **state)
     }
 }
 
+/* A part of the list of levels, as DiffSynth-Studio draws an index of it: with a table of 1000 and a
+ * shift of 5, item i of the list is 5 u / (1 + 4 u) at u = 1 - i / 1000. */
+static void test_part_of_list(void **state)
+{
+    enum { FROM = 100, TO = 417, N = 50 * (TO - FROM) };
+    static const vtrain_density densities[] = { VTRAIN_UNIFORM, VTRAIN_BELL };
+    (void)state;
+    for (size_t d = 0; d < COUNT(densities); d++) {
+        const vtrain_objective_opts opts = {
+            .kind = VTRAIN_FLOW, .density = densities[d], .shift = 5, .grid = 1000,
+            .list_from = 0.1, .list_to = 0.417,
+        };
+        vtrain_objective *o, *whole;
+        int drawn[1000] = { 0 };
+        assert_int_equal(vtrain_objective_open(&o, &opts, NULL), 0);
+        vtrain_objective_opts all = opts;
+        all.list_to = 0;
+        assert_int_equal(vtrain_objective_open(&whole, &all, NULL), 0);
+        for (int k = 0; k < N; k++) {
+            vtrain_level l = vtrain_level_of(o, 1, (k + 0.5) / N);
+            int i = (int)lround(1000 * (1 - l.sigma / (5 - 4 * l.sigma)));
+            assert_in_range(i, FROM, TO - 1);
+            drawn[i]++;
+            near(l.weight, vtrain_level_of(whole, 1, (i + 0.5) / 1000).weight, 1e-6);
+        }
+        for (int i = FROM; i < TO; i++)
+            assert_int_equal(drawn[i], N / (TO - FROM));
+        vtrain_objective_close(o);
+        vtrain_objective_close(whole);
+    }
+}
+
+/* The first quarter of a logit-normal's list is the quarter of its draws with most noise. */
+static void test_part_of_rising_list(void **state)
+{
+    vtrain_objective *o, *whole;
+    vtrain_objective_opts opts = { .kind = VTRAIN_FLOW, .density = VTRAIN_LOGIT_NORMAL,
+                                   .logit_std = 1, .shift = 3 };
+    (void)state;
+    assert_int_equal(vtrain_objective_open(&whole, &opts, NULL), 0);
+    opts.list_to = 0.25;
+    assert_int_equal(vtrain_objective_open(&o, &opts, NULL), 0);
+    for (double r = 0; r < 1; r += 0.125)
+        near(vtrain_level_of(o, 1, r).sigma, vtrain_level_of(whole, 1, 0.75 + r / 4).sigma, 1e-9);
+    vtrain_objective_close(o);
+    vtrain_objective_close(whole);
+}
+
+/* OneTrainer scales draws into its range and then shifts them. */
+static void test_scaled_before_shift(void **state)
+{
+    vtrain_objective *o, *plain;
+    vtrain_objective_opts opts = { .kind = VTRAIN_FLOW, .density = VTRAIN_LOGIT_NORMAL,
+                                   .logit_mean = 0.3, .logit_std = 1.2, .shift = 1 };
+    (void)state;
+    assert_int_equal(vtrain_objective_open(&plain, &opts, NULL), 0);
+    opts.shift = 3;
+    opts.draw_least = 0.2;
+    opts.draw_most = 0.7;
+    assert_int_equal(vtrain_objective_open(&o, &opts, NULL), 0);
+    for (double r = 0.01; r < 1; r += 0.07) {
+        double u = 0.2 + 0.5 * vtrain_level_of(plain, 1, r).sigma;
+        near(vtrain_level_of(o, 1, r).sigma, 3 * u / (1 + 2 * u), 1e-9);
+    }
+    vtrain_objective_close(o);
+    vtrain_objective_close(plain);
+}
+
+/* v: the list of timesteps begins with the last one. */
+static void test_parts_of_v(void **state)
+{
+    static const struct { double from, to, least, most; int first, last; } rows[] = {
+        { 0.1, 0.4, 0, 0, 600, 899 }, { 0, 0, 0.25, 0.75, 250, 749 },
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        const vtrain_objective_opts opts = {
+            .kind = VTRAIN_V, .shift = 1, .beta_start = 0.00085, .beta_end = 0.012, .snr_shift = 1,
+            .list_from = rows[i].from, .list_to = rows[i].to, .draw_least = rows[i].least,
+            .draw_most = rows[i].most,
+        };
+        vtrain_objective *o;
+        assert_int_equal(vtrain_objective_open(&o, &opts, NULL), 0);
+        assert_int_equal(vtrain_level_of(o, 1, 0.0001).t, rows[i].first);
+        assert_int_equal(vtrain_level_of(o, 1, 0.9999).t, rows[i].last);
+        vtrain_objective_close(o);
+    }
+}
+
 /* v draws all timesteps of a range, the upper end left out, and strata are parts of the range. */
 static void test_range_of_v(void **state)
 {
@@ -482,6 +571,9 @@ static void test_refused(void **state)
         { .kind = VTRAIN_FLOW, .shift = 1, .density = VTRAIN_MODE, .mode_scale = 2,
           .boundary = 0.5 },
         { .kind = VTRAIN_FLOW, .shift = 1, .least = 600, .most = 600 },
+        { .kind = VTRAIN_FLOW, .shift = 1, .list_from = 0.5, .list_to = 0.5 },
+        { .kind = VTRAIN_FLOW, .shift = 1, .list_to = 1.5 },
+        { .kind = VTRAIN_FLOW, .shift = 1, .draw_least = 0.9, .draw_most = 0.1 },
         { .kind = VTRAIN_FLOW, .shift = 1, .least = 600, .most = 200 },
         { .kind = VTRAIN_FLOW, .shift = 1, .least = NAN, .most = 200 },
         { .kind = VTRAIN_FLOW, .shift = 1, .least = 0, .most = 1001 },
@@ -514,7 +606,9 @@ int main(void)
         cmocka_unit_test(test_boundary),     cmocka_unit_test(test_averages),
         cmocka_unit_test(test_divided),
         cmocka_unit_test(test_schedule),     cmocka_unit_test(test_v_identity),
-        cmocka_unit_test(test_range),        cmocka_unit_test(test_range_of_v),
+        cmocka_unit_test(test_range),        cmocka_unit_test(test_part_of_list),
+        cmocka_unit_test(test_part_of_rising_list), cmocka_unit_test(test_scaled_before_shift),
+        cmocka_unit_test(test_parts_of_v), cmocka_unit_test(test_range_of_v),
         cmocka_unit_test(test_strata),       cmocka_unit_test(test_draws),
         cmocka_unit_test(test_times_of_step),
         cmocka_unit_test(test_refused),

@@ -183,7 +183,7 @@ static const struct { const char *args, *says; } wrong[] = {
     { "--model %s/two --max_timestep_boundary 0.77 --min_timestep_boundary 0.5", "on one side" },
     { "--model %s/two --max_timestep_boundary 0.77 --boundary_type low", "the other "
       "--boundary_type" },
-    { "--max_timestep_boundary 0.77", "boundary_ratio is 0:" },
+    { "--max_timestep_boundary 0.5 --min_timestep_boundary 0.5", "a part begins below its end" },
     { "--model %s/two --boundary_type low --min_timestep 600", "--boundary_type low trains the "
       "levels below 600 alone" },
     { "--model %s/two --boundary_type high --max_t 0.5", "--boundary_type high trains the levels "

@@ -38,14 +38,31 @@ static bool has_range(const vtrain_objective_opts *o)
     return o->most > 0 && (o->least > 0 || o->most < TIMES);
 }
 
+static bool has_list(const vtrain_objective_opts *o)
+{
+    return o->list_to > 0 && (o->list_from > 0 || o->list_to < 1);
+}
+
 /* True if only a part of the density's levels is drawn. */
 static bool is_cut(const vtrain_objective_opts *o)
 {
     return o->boundary > 0 || (o->keep_shape && has_range(o));
 }
 
+/* Whether the numbers are a range within 0 to 1, or the second one is 0. */
+static bool is_range(double least, double most)
+{
+    return most == 0 || (least >= 0 && least < most && most <= 1);
+}
+
 static int check_range(const vtrain_objective_opts *o, vc_err *err)
 {
+    if (!is_range(o->list_from, o->list_to))
+        return vc_fail(err, VC_EINVAL, "--min_timestep_boundary %g, --max_timestep_boundary %g: a "
+                       "part of the list of levels lies within 0 to 1", o->list_from, o->list_to);
+    if (!is_range(o->draw_least, o->draw_most))
+        return vc_fail(err, VC_EINVAL, "--min_noising_strength %g, --max_noising_strength %g: a "
+                       "range of levels lies within 0 to 1", o->draw_least, o->draw_most);
     double least = o->least / TIMES, most = o->most / TIMES;
     if (!(o->least >= 0 && o->most <= TIMES && (o->least < o->most || o->most == 0)))
         return vc_fail(err, VC_EINVAL, "--min_timestep %g, --max_timestep %g: a range of timesteps "
@@ -73,7 +90,8 @@ static int check(const vtrain_objective_opts *o, vc_err *err)
     if (at > 0 && o->kind == VTRAIN_V)
         return vc_fail(err, VC_EINVAL, "a boundary of %g lies between levels of a flow: this model "
                        "predicts v", at);
-    if ((is_cut(o) || o->divide > 0) && o->density == VTRAIN_MODE && !(fabs(o->mode_scale - 0.375) <= 1.375))
+    if ((is_cut(o) || o->divide > 0 || has_list(o)) && o->density == VTRAIN_MODE &&
+        !(fabs(o->mode_scale - 0.375) <= 1.375))
         return vc_fail(err, VC_EINVAL, "mode scale %g: with a boundary or a range that keeps the "
                        "distribution's shape, -1 to 1.75 is possible", o->mode_scale);
     if (o->kind == VTRAIN_V && !(o->beta_start > 0 && o->beta_end > o->beta_start &&
@@ -194,11 +212,27 @@ static double on_grid(const vtrain_objective_opts *p, double s)
     return p->grid ? fmin(fmax(ceil(n * s - 1e-9), 1), n) / n : s;
 }
 
-/* The level of quantile r of the whole density, shifted by a and scaled into a range that does not
- * keep the distribution's shape. It rises or falls with r. */
+/* The quantile of the whole density that is quantile r of the part of its list. */
+static double in_list(const vtrain_objective_opts *p, double r)
+{
+    if (!has_list(p))
+        return r;
+    bool rises = p->density == VTRAIN_LOGIT_NORMAL;
+    double from = rises ? 1 - p->list_to : p->list_from;
+    return from + r * (p->list_to - p->list_from);
+}
+
+/* The level u scaled into the range before the shift. */
+static double in_draws(const vtrain_objective_opts *p, double u)
+{
+    return p->draw_most > 0 ? p->draw_least + u * (p->draw_most - p->draw_least) : u;
+}
+
+/* The level of quantile r of the density, shifted by a and scaled into a range that does not keep
+ * the distribution's shape. It rises or falls with r. */
 static double flow_sigma(const vtrain_objective_opts *p, double a, double r)
 {
-    double s = moved(p, a, on_grid(p, density(p, r)));
+    double s = moved(p, a, on_grid(p, in_draws(p, density(p, in_list(p, r)))));
     if (!has_range(p) || p->keep_shape)
         return s;
     return (p->least + s * (p->most - p->least)) / TIMES;
@@ -277,7 +311,11 @@ static int check_part(const vtrain_objective_opts *p, vc_err *err)
 /* Timestep of quantile r for v: all of them, or those from `least` on, below `most`. */
 static int v_time(const vtrain_objective_opts *p, double r)
 {
-    return (int)(has_range(p) ? p->least + r * (p->most - p->least) : r * TIMES);
+    if (has_range(p))
+        return (int)(p->least + r * (p->most - p->least));
+    if (has_list(p))
+        r = 1 - p->list_to + r * (p->list_to - p->list_from);
+    return (int)(in_draws(p, r) * TIMES);
 }
 
 int vtrain_objective_open(vtrain_objective **out, const vtrain_objective_opts *o, vc_err *err)

@@ -64,6 +64,12 @@ typedef struct vtrain_objective_opts {
      * v: t is uniform from least on, below most. */
     double least, most;
     bool keep_shape;
+    /* The part of the list of levels that is drawn, as shares of the list, which begins with most
+     * noise: DiffSynth-Studio's and ai-toolkit's range of its indices. list_to 0: all of it. */
+    double list_from, list_to;
+    /* Levels are scaled into this range of (0,1) before the shift, as OneTrainer does; draw_most 0:
+     * they are not. */
+    double draw_least, draw_most;
     /* flow: where one of two transformers is trained, only levels from the boundary on, or (low)
      * only those below the boundary, are drawn. 0: all levels are. */
     double boundary;
