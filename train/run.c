@@ -23,6 +23,7 @@
 #include "train/parallel/sequence.h"
 #include "train/parallel/zero.h"
 #include "train/sample.h"
+#include "train/sources.h"
 #include "train/trace.h"
 
 /* ---- the model ---- */
@@ -462,7 +463,9 @@ static int open_run(vtrain *t, vc_flags *set, vc_err *err)
         return rc;
     rc = vtrain_select_trained(t, err);
     vc_progress_end(t->ui);                    /* of loading */
-    return rc ? rc : vtrain_base_open(t, err);
+    if (!rc)
+        rc = vtrain_base_open(t, err);
+    return rc ? rc : vtrain_sources_open(t, err);
 }
 
 /* Fails if ranks read different datasets, settings or checkpoints: their gradients would not fit
@@ -522,6 +525,7 @@ static void close_run(vtrain *t)
     vtrain_weights_close(t->weights);
     vtrain_weights_close(t->low_weights);
     cJSON_Delete(t->model_config);
+    cJSON_Delete(t->sources);
     vtrain_data_close(t->data);
     vtrain_spans_free(t->span, t->n_spans);
     vtrain_state_free(&t->from);

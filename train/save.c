@@ -178,6 +178,7 @@ int vtrain_state_of(const vtrain *t, vtrain_state *s, vc_err *err)
         .halves = vtrain_both(t), .updates = { t->updates[0], t->updates[1] },
         .average_from = t->cfg.use_ema ? t->average_from : 0,
         .n_sets = now->n_parts, .settings = settings_object(t->settings),
+        .sources = t->sources,
         .epochs = fmax(vtrain_epoch(t), 0), .span = t->span,
         .n_spans = (int)(now - t->span) + 1, .counted = t->epoch.spans > 0,
         .step_epoch = (int64_t)t->epoch.before, .evaluated = isfinite(t->eval_loss),

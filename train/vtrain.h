@@ -281,6 +281,7 @@ typedef struct vtrain {
     struct vtrain_weights *low_weights;       /* of the second of these */
     int64_t updates[VTRAIN_HALVES];           /* steps that changed each of these */
     struct vtrain_base *base;                 /* hashes of the initial weights (base.h), or NULL */
+    cJSON *sources;                           /* vtrain_state.sources of this run */
     struct vtrain_encoders *encoders;         /* rank 0's comparison of encoders, or NULL */
     vt_ctx *g;
     vt_params *params;

@@ -159,6 +159,79 @@ static void test_base(void **state)
         fail_msg("%d %s", rc, err.text);
 }
 
+/* The same for other files that a run takes its numbers from: p.safetensors is the LoRA of
+ * --preset_lora_path, other.safetensors another one, and s a folder with a scheduler's file. */
+#define PRESET "--preset_lora_path %s/p.safetensors "
+static const struct {
+    const char *name, *change, *first, *then;
+    int rc;
+    const char *says;
+} sources[] = {
+    { "p-same", ":", LORA PRESET, LORA PRESET, 0, NULL },
+    { "p-touched", "touch -d 2001-02-03 p.safetensors", LORA PRESET, LORA PRESET, 0, NULL },
+    { "p-copied", "cp p.safetensors q && mv q p.safetensors", LORA PRESET, LORA PRESET, 0, NULL },
+    { "p-replaced", "cp other.safetensors p.safetensors", LORA PRESET, LORA PRESET, VC_EMISMATCH,
+      "p.safetensors: another LoRA" },
+    { "p-allowed", "cp other.safetensors p.safetensors", LORA PRESET,
+      LORA PRESET "--allow_mismatch ", 0, NULL },
+    { "p-removed", ":", LORA PRESET, LORA, VC_EMISMATCH, "was trained with --preset_lora_path" },
+    { "p-added", ":", LORA, LORA PRESET, VC_EMISMATCH, "was trained without --preset_lora_path" },
+    { "p-part", "cp other.safetensors p.safetensors",
+      "--training_type full-finetune --trainable_modules to_q " PRESET,
+      "--training_type full-finetune --trainable_modules to_q " PRESET, VC_EMISMATCH,
+      "another LoRA" },
+    { "p-whole", "cp other.safetensors p.safetensors", "--training_type full-finetune " PRESET,
+      "--training_type full-finetune " PRESET, 0, NULL },
+    { "s-same", "touch s/scheduler_config.json", LORA "--scheduler %s/s ", LORA "--scheduler %s/s ",
+      0, NULL },
+    { "s-replaced", "sed -i 's/\"shift\": 3/\"shift\": 5/' s/scheduler_config.json",
+      LORA "--scheduler %s/s ", LORA "--scheduler %s/s ", VC_EMISMATCH,
+      "scheduler_config.json: another noise schedule (shift 5) than the one that" },
+    { "s-allowed", "sed -i 's/\"shift\": 3/\"shift\": 5/' s/scheduler_config.json",
+      LORA "--scheduler %s/s ", LORA "--scheduler %s/s --allow_mismatch ", 0, NULL },
+    { "s-flag", "sed -i 's/\"shift\": 3/\"shift\": 5/' s/scheduler_config.json",
+      LORA "--scheduler %s/s --flow_shift 2 ", LORA "--scheduler %s/s --flow_shift 2 ", 0, NULL },
+    { "unrecorded-p", "sed -i 's/\"sources\":{[^}]*},//; s/,\"checksums\":true//' "
+      "unrecorded-p/checkpoint-1/trainer.json; rm unrecorded-p/checkpoint-1/checksums.json; "
+      "cp other.safetensors p.safetensors", LORA PRESET, LORA PRESET, 0, NULL },
+};
+
+static void test_sources(void **state)
+{
+    const char *dir = *state;
+    run_ok(dir, "base", TINY "--max_train_steps 1");
+    static const char *const seeds[] = { "1", "2" };
+    for (int i = 0; i < 2; i++) {
+        char *args = vc_format("--model %s/base/checkpoint-1 " LORA "--max_train_steps 1 --seed %s",
+                               dir, seeds[i]);
+        run_ok(dir, i ? "lora2" : "lora1", args);
+        free(args);
+    }
+    for (size_t i = 0; i < COUNT(sources); i++) {
+        vc_err err = { 0 };
+        char *args[2];
+        shell(dir, "rm -rf s && mkdir s && echo '{\"_class_name\": "
+              "\"FlowMatchEulerDiscreteScheduler\", \"shift\": 3}' >s/scheduler_config.json && "
+              "cp lora1/checkpoint-1/pytorch_lora_weights.safetensors p.safetensors && "
+              "cp lora2/checkpoint-1/pytorch_lora_weights.safetensors other.safetensors");
+        for (int k = 0; k < 2; k++) {
+            const char *text = k ? sources[i].then : sources[i].first, *at = strstr(text, "%s");
+            char *own = at ? vc_format("%.*s%s%s", (int)(at - text), text, dir, at + 2)
+                           : strdup(text);
+            args[k] = vc_format("--model %s/base/checkpoint-1 %s --max_train_steps %d%s", dir, own,
+                                k + 1, k ? " --resume_from_checkpoint latest" : "");
+            free(own);
+        }
+        run_ok(dir, sources[i].name, args[0]);
+        shell(dir, sources[i].change);
+        int rc = run(dir, sources[i].name, args[1], &err);
+        if (rc != sources[i].rc || (rc && !strstr(err.text, sources[i].says)))
+            fail_msg("%s: %d %s", sources[i].name, rc, err.text);
+        free(args[0]);
+        free(args[1]);
+    }
+}
+
 /* Unchanged files are not read; a line reports files that are read, and weights that are not
  * known. */
 static void test_base_reported(void **state)
@@ -294,6 +367,7 @@ static void test_average(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { TEST(test_refused), TEST(test_warned), TEST(test_base),
+                                         TEST(test_sources),
                                          TEST(test_base_reported), TEST(test_control),
                                          TEST(test_average) };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -210,6 +210,26 @@ const char *vtrain_lora_note(const vtrain_lora *l)
     return l->note;
 }
 
+vf_key vtrain_lora_hash(const vtrain_lora *l)
+{
+    static const char *const meta[] = { "vlt_network_alpha", "lora_adapter_metadata", "lora_config" };
+    vf_hasher h;
+    vf_hasher_begin(&h, "lora");
+    for (size_t i = 0; i < COUNT(meta); i++) {
+        const char *text = vf_safetensors_meta(l->file, meta[i]);
+        vf_hasher_str(&h, meta[i], text ? text : "");
+    }
+    for (int i = 0; i < vf_safetensors_count(l->file); i++) {
+        const vf_view *v = vf_safetensors_at(l->file, i);
+        vf_hasher_str(&h, "name", v->name);
+        vf_hasher_int(&h, "dtype", v->dtype);
+        for (int k = 0; k < v->nd; k++)
+            vf_hasher_int(&h, "dim", v->dim[k]);
+        vf_hasher_bytes(&h, "data", v->data, v->bytes);
+    }
+    return vf_hasher_end(&h);
+}
+
 void vtrain_lora_close(vtrain_lora *l)
 {
     if (!l)

@@ -28,6 +28,7 @@
 #define TRAIN_MODELS_LORA_H
 
 #include "common/tensor/weights.h"
+#include "formats/keys/keys.h"
 #include "formats/tensors/safetensors.h"
 #include "train/models/lora_names.h"
 
@@ -66,6 +67,8 @@ int vtrain_lora_open(vtrain_lora **out, const char *path, vc_err *err);
  * of our modules gets its rows of a fused module's B. The tables outlive l. */
 void vtrain_lora_rename(vtrain_lora *l, const vtrain_rename *first, const vtrain_rename *peer);
 void vtrain_lora_close(vtrain_lora *l);
+/* Hashes the file's tensors and alphas: equal keys mean that the LoRA adds the same to a model. */
+vf_key vtrain_lora_hash(const vtrain_lora *l);
 /* Of a file with the LoRAs of both of a model's transformers, only those of this one are left.
  * VC_EMISMATCH: the file was trained for the other one alone. */
 int vtrain_lora_check_of(vtrain_lora *l, const char *transformer, vc_err *err);

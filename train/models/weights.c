@@ -437,3 +437,10 @@ int vtrain_weights_hash(vf_key *k, const vtrain_weights *w, const atomic_int *st
     vf_model_release(w->file);
     return vc_context(err, vc_maps_check(rc, err), "%s", w->path);
 }
+
+bool vtrain_weights_preset(const vtrain_weights *w, vf_key *k)
+{
+    if (w->preset)
+        *k = vtrain_lora_hash(w->preset);
+    return w->preset;
+}

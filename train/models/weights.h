@@ -50,6 +50,8 @@ vt_source vtrain_weights_source(vtrain_weights *w, bool sizes_only);
 size_t vtrain_weights_bytes(const vtrain_weights *w);       /* NULL: 0 */
 /* Fails unless p holds every tensor of the file and every module of the preset was folded in. */
 int vtrain_weights_check(const vtrain_weights *w, vt_params *p, vc_err *err);
+/* Hashes the preset; false: there is none. */
+bool vtrain_weights_preset(const vtrain_weights *w, vf_key *k);
 /* Releases the resident pages of the files' maps, once the values have been copied. */
 void vtrain_weights_release(const vtrain_weights *w);
 /* The type in which a trained tensor is written: that of the file, or bf16 where the file has fp8;

@@ -113,6 +113,7 @@ static cJSON *state_json(const vtrain_state *s)
         !cJSON_AddNumberToObject(o, "epochs_done", s->epochs) || add_last(o, s) ||
         add_spans(o, s) ||
         add_base(o, &s->base) ||
+        (s->sources && !cJSON_AddItemReferenceToObject(o, "sources", s->sources)) ||
         !cJSON_AddItemReferenceToObject(o, "settings", s->settings)) {
         cJSON_Delete(o);
         return NULL;
@@ -325,13 +326,27 @@ static int read_base(vtrain_base_id *base, const cJSON *o, vc_err *err)
     return 0;
 }
 
-static int check_settings(const cJSON *settings, vc_err *err)
+/* Checks that all values of the object are texts. */
+static int check_texts(const cJSON *object, const char *name, vc_err *err)
 {
     const char *text;
     int rc = 0;
-    for (const cJSON *c = settings->child; c && !rc; c = c->next)
-        rc = vf_json_str(settings, c->string, &text, err);
-    return vc_context(err, rc, "settings");
+    for (const cJSON *c = object->child; c && !rc; c = c->next)
+        rc = vf_json_str(object, c->string, &text, err);
+    return vc_context(err, rc, "%s", name);
+}
+
+static int read_sources(vtrain_state *s, cJSON *o, vc_err *err)
+{
+    const cJSON *sources;
+    if (!cJSON_HasObjectItem(o, "sources"))
+        return 0;
+    int rc = vf_json_obj(o, "sources", &sources, err);
+    if (!rc)
+        rc = check_texts(sources, "sources", err);
+    if (!rc)
+        s->sources = cJSON_DetachItemFromObjectCaseSensitive(o, "sources");
+    return rc;
 }
 
 /* Reads the samples of a micro-batch; in checkpoints of earlier versions those of a batch. */
@@ -367,7 +382,8 @@ static int read_fields(vtrain_state *s, cJSON *o, vc_err *err)
         (rc = vf_json_bool_opt(o, "checksums", &s->checksums, err)) ||
         (rc = read_sets(s, o, err)) || (rc = read_spans(s, o, err)) ||
         (rc = read_base(&s->base, o, err)) ||
-        (rc = vf_json_obj(o, "settings", &settings, err)) || (rc = check_settings(settings, err)))
+        (rc = vf_json_obj(o, "settings", &settings, err)) || (rc = check_texts(settings, "settings", err)) ||
+        (rc = read_sources(s, o, err)))
         return rc;
     if (s->dropped > s->rows)
         return vc_fail(err, VC_EFORMAT, "captions_dropped: more than captions");
@@ -418,5 +434,6 @@ void vtrain_state_free(vtrain_state *s)
     free(s->training_type);
     free(s->backend);
     cJSON_Delete(s->settings);
+    cJSON_Delete(s->sources);
     *s = (vtrain_state){ 0 };
 }
