@@ -137,6 +137,10 @@ static void test_full(void **state)
         { 2, "z2", "one", "--gradient_accumulation_steps 4 --sp 2 --parallel zero2" },
         { 4, "z4", "one", "--gradient_accumulation_steps 2 --sp 2 --parallel zero2 --dp_degree 2" },
         { 4, "f4", "one", "--gradient_accumulation_steps 2 --tp 2 --parallel fsdp" },
+        { 4, "mesh", "one", "--gradient_accumulation_steps 2 --parallelism.dp_replicate 2 "
+          "--parallelism.dp_sharding 1 --parallelism.tp_sharding 2" },
+        { 8, "mesh-8", "one", "--parallelism.dp_replicate 2 --parallelism.dp_sharding 2 "
+          "--parallelism.tp_sharding 2" },
     };
     same(*state, "", row, COUNT(row));
 }
