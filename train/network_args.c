@@ -66,10 +66,21 @@ static void take_other(vc_flags *set, const char *text, size_t n)
                    "loraplus_lr_ratio=N is taken", text);
 }
 
+/* musubi-tuner's default alpha is 1. */
+static int take_dim(const vtrain_config *c, vc_flags *set, vc_err *err)
+{
+    if (!vc_flags_typed(set, "network_dim") || vc_flags_decided(set, "network_alpha"))
+        return 0;
+    vc_flags_say(set, "--network_dim %lld: alpha is 1, as in musubi-tuner, so that the LoRA's product "
+                 "is multiplied by 1/%lld: --network_alpha gives another", (long long)c->rank,
+                 (long long)c->rank);
+    return vc_flags_prefer(set, "network_alpha", "1", err);
+}
+
 int vtrain_take_network_args(vtrain_config *c, vc_flags *set, vc_err *err)
 {
     static const char plus[] = "loraplus_lr_ratio";
-    int rc = 0;
+    int rc = take_dim(c, set, err);
     for (int i = 0; !rc && i < c->network_args.n; i++) {
         const char *text = c->network_args.item[i];
         size_t n = strcspn(text, "=");

@@ -92,10 +92,10 @@ static void check_ssm(vtrain_config *c, vc_flags *set)
     c->training_type = VTRAIN_FULL;
 }
 
-static void check_type(vtrain_config *c, vc_flags *set)
+/* fresh: no model is named, so that the built-in DiT is trained. */
+static void check_type(vtrain_config *c, vc_flags *set, bool fresh)
 {
     bool lora_said = vc_flags_given(set, "training_type") && c->training_type == VTRAIN_LORA;
-    bool fresh = !c->model && !c->transformer;
     check_ssm(c, set);
     if (c->trainable_models && strcmp(c->trainable_models, "dit"))
         vc_flags_wrong(set, "--trainable_models \"%s\": only dit, the transformer, is trained "
@@ -186,9 +186,8 @@ static void check_fp8(vtrain_config *c, vc_flags *set)
     c->transformer_dtype = VC_F8E4M3;
 }
 
-static void check_model(vtrain_config *c, vc_flags *set)
+static void check_model(vtrain_config *c, vc_flags *set, bool fresh)
 {
-    bool fresh = !c->model && !c->transformer;
     bool sized = c->dit_width != 192 || c->dit_layers != 4 || c->dit_heads != 3 ||
                  c->dit_patch != 2;
     if (!fresh && sized)
@@ -392,8 +391,9 @@ static void take_loss(vtrain_config *c, vc_flags *set)
 
 int vtrain_check(vtrain_config *c, vc_flags *set, vc_err *err)
 {
-    int rc = vc_flags_catch(set, vf_origins(c->model_paths, c->model_id_with_origin_paths,
-                                            take_origin, set, err), err);
+    int rc = vf_origins(c->model_paths, c->model_id_with_origin_paths, take_origin, set, err);
+    bool missing = rc == VC_EUSAGE;            /* a model is named, but its files are not here */
+    rc = vc_flags_catch(set, rc, err);
     if (!rc)
         rc = vtrain_take_shorthand(c, set, err);
     if (rc)
@@ -401,13 +401,14 @@ int vtrain_check(vtrain_config *c, vc_flags *set, vc_err *err)
     rc = vtrain_take_launcher(c, set, err);
     if (rc)
         return rc;
-    check_type(c, set);
+    bool fresh = !c->model && !c->transformer && !missing;
+    check_type(c, set, fresh);
     rc = vtrain_take_like(c, set, err);
     if (rc)
         return rc;
     check_dropout(c, set);
     check_files(c, set);
-    check_model(c, set);
+    check_model(c, set, fresh);
     vtrain_check_times(c, set);
     if (c->follow && c->num_train_epochs)
         vc_flags_wrong(set, "--follow: the steps of --num_train_epochs cannot be counted while the "

@@ -362,8 +362,6 @@ const vc_foreign vc_refused_flags[] = {
     REFUSED(1, "text_cache_dtype", "write vprep's --dtype"),
     REFUSED(-1, "lora_config lycoris_config", "a LoRA's modules are given by "
                                                            "--target_name"),
-    REFUSED(1, "network_dim", "write --rank, and --network_alpha, whose default is 1 in that "
-                              "trainer"),
     REFUSED(1, "lora_weight network_weights_ema network_weights_proj", "write --lora_checkpoint"),
     REFUSED(-1, "base_weights base_weights_multiplier",
             "write --preset_lora_path, which adds one LoRA at its full strength"),

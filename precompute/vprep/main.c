@@ -164,14 +164,16 @@ static int settle_config(vprep *p, vc_err *err)
     check_together(&p->c, p->flags);
     int rc = vc_flags_catch(p->flags, check_variants(p->c.variants, err), err);
     if (!rc)
-        rc = vc_flags_catch(p->flags, vf_origins(p->c.model_paths, p->c.model_id_with_origin_paths,
-                                                 take_origin, p->flags, err), err);
+        rc = vf_origins(p->c.model_paths, p->c.model_id_with_origin_paths, take_origin, p->flags,
+                        err);
+    bool missing = rc == VC_EUSAGE;            /* a model is named, but its files are not here */
+    rc = vc_flags_catch(p->flags, rc, err);
     if (!rc)
         rc = vc_flags_catch(p->flags, check_device(p->c.device, err), err);
     if (!rc)
         rc = vc_flags_catch(p->flags, vprep_parse_shard(p, err), err);
-    if (rc)
-        return rc;
+    if (rc || missing)
+        return rc ? rc : vc_flags_verdict(p->flags, err);
     rc = vprep_components(p, &sizes, err);
     rc = rc ? vc_flags_catch(p->flags, rc, err) : check_family(p, sizes, err);
     if (!rc)
