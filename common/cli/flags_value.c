@@ -5,8 +5,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "common/base/near.h"
 #include "common/cli/flags_internal.h"
-#include "common/cli/near.h"
 
 /* Cuts the text between bytes; the rest of a multi-byte character is not printed. */
 vc_quoted vc_flags_quote(const char *s, size_t len)

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/cli/near.h"
+#include "common/base/near.h"
 #include "common/os/file.h"
 #include "common/os/lock.h"
 #include "formats/dataset/copy.h"

@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "common/cli/near.h"
+#include "common/base/near.h"
 #include "common/os/heap.h"
 #include "common/os/map.h"
 #include "common/os/streams.h"

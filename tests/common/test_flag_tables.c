@@ -76,7 +76,10 @@ static void test_foreign_tables(void **state)
         { { "--train_text_encoder" }, "only the transformer", true, true },
         { { "--precomputation_items", "25" }, "has no effect here", false, true },
         { { "--caption_dropout_technique", "zero" }, "not one of empty", true, true },
-        { { "--network_dim", "32" }, "write --rank", true, true },
+        { { "--network_dim", "32" }, "used by vtrain", false, false },
+        { { "--network_module", "networks.lora_wan" }, "has no effect here", false, true },
+        { { "--network_module", "networks.loha" }, "LoRA is the only adapter", true, true },
+        { { "--training.dataset_path", "x" }, "--latents", false, true },
         { { "--dataset_config", "t.json" }, "--meta", true, true },
     };
     for (size_t i = 0; i < COUNT(rows); i++)

@@ -28,7 +28,7 @@
 #define TRAIN_MODELS_LORA_H
 
 #include "common/tensor/weights.h"
-#include "formats/keys/keys.h"
+#include "formats/tensors/model.h"
 #include "formats/tensors/safetensors.h"
 #include "train/models/lora_names.h"
 

@@ -1,5 +1,5 @@
 /* near.c - see near.h */
-#include "common/cli/near.h"
+#include "common/base/near.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -189,73 +189,6 @@ void vc_near_try(vc_near *g, const char *known, size_t len, const char *shown, s
         g->best = shown;
         g->best_len = shown_len;
     }
-}
-
-/* What people write for a flag: names that are neither its letters nor its words. */
-static const struct {
-    const char *names, *flags;         /* blank-separated */
-} synonyms[] = {
-    { "steps num_steps n_steps iterations iters num_iterations total_steps training_steps "
-      "num_train_steps max_iters train_iters max_iterations num_iters", "max_train_steps" },
-    { "epoch n_epochs", "num_train_epochs" },
-    { "bs batch per_device_train_batch_size", "train_batch_size" },
-    { "accumulation accumulate_grad_batches grad_acc", "gradient_accumulation_steps" },
-    { "input inputs csv json list clips videos media video_dir videos_dir video_folder data_dir "
-      "dataset_dir train_dir source dataset_path_or_list input_dir metadata", "meta latents" },
-    { "output save_dir results results_dir run_dir dest destination target_dir outdir out_path "
-      "output_file output_dir out_dir logdir", "output_dir out" },
-    { "frame_rate framerate", "fps sample_fps" },
-    { "contact_sheet", "sheet" },
-    { "size video_resolution", "video_sample_size" },
-    { "sample_steps sampling_steps inference_steps num_sampling_steps", "num_inference_steps" },
-    { "cfg cfg_scale guidance", "guidance_scale" },
-    { "clip_grad grad_clip clip_grad_norm gradient_clip gradient_clip_val clip_norm",
-      "max_grad_norm" },
-    { "gpu cuda", "device" },
-    { "precision bf16 fp16 amp", "mixed_precision" },
-    { "lora full finetune full_finetune train_type", "training_type" },
-    { "lora_dim dim r", "rank" },
-    { "modules lora_modules targets", "target_name" },
-    { "lora_weights load_lora lora_file loras", "lora_checkpoint" },
-    { "continue restart load_checkpoint resume_from_ckpt", "resume_from_checkpoint" },
-    { "save_every save_interval save_freq ckpt_interval save_every_steps checkpoint_interval",
-      "checkpointing_steps" },
-    { "keep keep_last max_checkpoints save_total_limit keep_checkpoints", "checkpointing_limit" },
-    { "remat recompute grad_ckpt", "gradient_checkpointing" },
-    { "swap block_swap num_swap_blocks", "blocks_to_swap" },
-    { "schedule", "lr_scheduler" },
-    { "wd decay", "adam_weight_decay" },
-    { "betas", "adam_beta1" },
-    { "silent", "quiet" },
-    { "force clobber", "overwrite" },
-    { "test plan_only check", "dry_run" },
-    { "dir folder path", "data latents" },
-    { "format fmt type kind", "to from format" },
-};
-
-static bool in_list(const char *list, const char *name, size_t len)
-{
-    for (size_t n; *list; list += n + (list[n] == ' ')) {
-        n = strcspn(list, " ");
-        if (n == len && !distance(list, n, name, len))
-            return true;
-    }
-    return false;
-}
-
-const char *vc_near_synonym(const vc_near *g, int i)
-{
-    for (size_t k = 0; k < sizeof synonyms / sizeof *synonyms; k++) {
-        if (!in_list(synonyms[k].names, g->name, g->len))
-            continue;
-        const char *s = synonyms[k].flags;
-        for (; s && i > 0; i--) {
-            s = strchr(s, ' ');
-            s = s ? s + 1 : NULL;
-        }
-        return s;
-    }
-    return NULL;
 }
 
 const char *vc_near_choice(const char *choices, const char *text, size_t *len)

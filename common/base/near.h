@@ -1,11 +1,10 @@
-/* near.h - finds the known name that a mistyped one may mean: by its letters, by its words, or by
- * a list of words that people use for it.
+/* near.h - finds the known name that a mistyped one may mean, by its letters or by its words.
  *
  * Names are compared without regard to '-' and '_'. The nearest name is the one with the lowest
  * cost: a slip of the finger costs less than a name that has the same words and others. Digits are
  * never mistyped: text_encoder_4 is not text_encoder_3. */
-#ifndef COMMON_CLI_NEAR_H
-#define COMMON_CLI_NEAR_H
+#ifndef COMMON_BASE_NEAR_H
+#define COMMON_BASE_NEAR_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,10 +23,6 @@ vc_near vc_near_begin(const char *name, size_t len);
  * the best. */
 void vc_near_try(vc_near *g, const char *known, size_t len, const char *shown, size_t shown_len,
                  bool by_words);
-/* Returns name i that the mistyped name stands for in the list of synonyms, or NULL past the last.
- * The caller tries those that it knows, in this order. */
-const char *vc_near_synonym(const vc_near *g, int i);
-
 /* Returns the item of "a|b|c" or "a, b, c" that is nearest to the text, with its length in *len, or
  * NULL. */
 const char *vc_near_choice(const char *choices, const char *text, size_t *len);
