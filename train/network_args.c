@@ -26,8 +26,19 @@ static const struct {
     { "factor", true, "LoRA is the only adapter here" },
     { "use_tucker", true, "LoRA is the only adapter here" },
     { "algo", true, "LoRA is the only adapter here" },
+    { "loraplus_text_encoder_lr_ratio", true, "only the transformer is trained" },
     { "verbose", false, "the plan of a run shows its modules" },
 };
+
+/* The key of musubi-tuner, or that of kohya's sd-scripts for the transformer. */
+static bool is_loraplus(const char *key, size_t n)
+{
+    static const char *const names[] = { "loraplus_lr_ratio", "loraplus_unet_lr_ratio" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strlen(names[i]) == n && !strncmp(names[i], key, n))
+            return true;
+    return false;
+}
 
 /* The rate of a LoRA's B is a multiple of the run's. */
 static int take_loraplus(vtrain_config *c, vc_flags *set, const char *text, const char *value,
@@ -79,14 +90,13 @@ static int take_dim(const vtrain_config *c, vc_flags *set, vc_err *err)
 
 int vtrain_take_network_args(vtrain_config *c, vc_flags *set, vc_err *err)
 {
-    static const char plus[] = "loraplus_lr_ratio";
     int rc = take_dim(c, set, err);
     for (int i = 0; !rc && i < c->network_args.n; i++) {
         const char *text = c->network_args.item[i];
         size_t n = strcspn(text, "=");
         if (!text[n])
             vc_flags_wrong(set, "--network_args %s: KEY=VALUE is expected", text);
-        else if (n == sizeof plus - 1 && !strncmp(text, plus, n))
+        else if (is_loraplus(text, n))
             rc = take_loraplus(c, set, text, text + n + 1, err);
         else
             take_other(set, text, n);
