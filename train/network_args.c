@@ -8,26 +8,26 @@
 
 #include "train/vtrain.h"
 
-/* A key that no flag here has. */
+/* Keys, with the flag that has the key's meaning, or why there is none. */
 static const struct {
     const char *key;
     bool refused;
-    const char *say;
+    const char *say, *flag;
 } keys[] = {
     { "exclude_patterns", true, "give the modules that are meant by --target_name, a list of names "
-      "or a regular expression over whole paths" },
+      "or a regular expression over whole paths", NULL },
     { "include_patterns", true, "give the modules by --target_name, a list of names or a regular "
-      "expression over whole paths" },
-    { "conv_dim", true, "a LoRA adapts linear modules alone, all at the rank of --rank" },
-    { "conv_alpha", true, "a LoRA adapts linear modules alone, at the alpha of --network_alpha" },
-    { "dropout", true, "a setting of the LoRA's parts that nothing here has" },
-    { "rank_dropout", true, "no dropout of ranks is drawn here" },
-    { "module_dropout", true, "no dropout of modules is drawn here" },
-    { "factor", true, "LoRA is the only adapter here" },
-    { "use_tucker", true, "LoRA is the only adapter here" },
-    { "algo", true, "LoRA is the only adapter here" },
-    { "loraplus_text_encoder_lr_ratio", true, "only the transformer is trained" },
-    { "verbose", false, "the plan of a run shows its modules" },
+      "expression over whole paths", NULL },
+    { "conv_dim", true, "a LoRA adapts linear modules alone, all at the rank of --rank", NULL },
+    { "conv_alpha", true, "a LoRA adapts linear modules alone, at the alpha of --network_alpha", NULL },
+    { "dropout", true, "a LoRA has no dropout", "network_dropout" },
+    { "rank_dropout", true, "no dropout of ranks is drawn here", "rank_dropout" },
+    { "module_dropout", true, "no dropout of modules is drawn here", "module_dropout" },
+    { "factor", true, "LoRA is the only adapter here", NULL },
+    { "use_tucker", true, "LoRA is the only adapter here", NULL },
+    { "algo", true, "LoRA is the only adapter here", NULL },
+    { "loraplus_text_encoder_lr_ratio", true, "only the transformer is trained", NULL },
+    { "verbose", false, "the plan of a run shows its modules", NULL },
 };
 
 /* The key of musubi-tuner, or that of kohya's sd-scripts for the transformer. */
@@ -60,21 +60,32 @@ static int take_loraplus(vtrain_config *c, vc_flags *set, const char *text, cons
     return vc_flags_prefer(set, "param_groups", group, err);
 }
 
-static void take_other(vc_flags *set, const char *text, size_t n)
+static bool has_flag(const char *name)
+{
+    for (const vc_flag *f = vtrain_program.flags; name && f->name; f++)
+        if (f->kind != VC_GROUP && !strcmp(f->name, name))
+            return true;
+    return false;
+}
+
+static int take_other(vc_flags *set, const char *text, size_t n, vc_err *err)
 {
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         if (strlen(keys[i].key) != n || strncasecmp(keys[i].key, text, n))
             continue;
+        if (has_flag(keys[i].flag))
+            return vc_flags_catch(set, vc_flags_prefer(set, keys[i].flag, text + n + 1, err), err);
         if (keys[i].refused)
             vc_flags_wrong(set, "--network_args %s: not available here: %s", keys[i].key,
                            keys[i].say);
         else
             vc_flags_say(set, "--network_args %s: has no effect here: %s", keys[i].key,
                          keys[i].say);
-        return;
+        return 0;
     }
     vc_flags_wrong(set, "--network_args %s: not available here: of musubi-tuner's settings, "
                    "loraplus_lr_ratio=N is taken", text);
+    return 0;
 }
 
 /* musubi-tuner's default alpha is 1. */
@@ -99,7 +110,7 @@ int vtrain_take_network_args(vtrain_config *c, vc_flags *set, vc_err *err)
         else if (is_loraplus(text, n))
             rc = take_loraplus(c, set, text, text + n + 1, err);
         else
-            take_other(set, text, n);
+            rc = take_other(set, text, n, err);
     }
     c->network_args.n = 0;                    /* config.yaml has the flags that these stand for */
     return rc;

@@ -151,7 +151,7 @@ const vc_foreign vc_ignored_flags[] = {
          "networks.lora_kandinsky|networks.lora_krea2|networks.lora_hidream_o1|"
          "networks.lora_ideogram4", "network_module", "LoRA is the only adapter here; --like "
          "musubi gives it the modules that it has there"),
-    ONLY("bf16|bfloat16|float32|fp32|no", "adapter.dtype save_dtype save_precision",
+    ONLY("bf16|bfloat16|float32|float|fp32|f32|no", "adapter.dtype save_dtype save_precision",
          "weights are saved as they are trained"),
     ONLY("bf16|bfloat16", "model.dtype base_model_default_dtype weight_dtype",
          "--mixed_precision and --transformer_dtype set it"),
