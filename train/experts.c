@@ -320,7 +320,7 @@ static int read_range(vtrain_config *c, double boundary, vc_err *err)
     double least = c->min_timestep_boundary, most = c->max_timestep_boundary;
     double level = vtrain_shifted(SHIFT, 1 - (most < 1 ? most : least));
     int type = most < 1 ? VTRAIN_SIDE_HIGH : VTRAIN_SIDE_LOW;
-    if (!(boundary > 0) || (least == 0 && most == 1))     /* of one transformer: part of its levels */
+    if (!(boundary > 0) || (least == 0 && most == 1))   /* of one transformer: part of its levels */
         return 0;
     if ((least > 0 && most < 1) || !(fabs(level - boundary) < 0.01))
         return vc_fail(err, VC_EUSAGE, "--min_timestep_boundary %g, --max_timestep_boundary %g: "

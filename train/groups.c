@@ -67,8 +67,8 @@ static int read_settings(group *x, const char *text, const char *settings, vc_er
         size_t n = strcspn(s, ",");
         if (!read_setting(x, s, n))
             return vc_fail(err, VC_EUSAGE, "--param_groups %s: \"%.*s\" is none of lr=X with X "
-                           "above 0, lr=Nx, end=X, decay=X and schedule=NAME, a name of --lr_scheduler",
-                           text, (int)n, s);
+                           "above 0, lr=Nx, end=X, decay=X and schedule=NAME, a name of "
+                           "--lr_scheduler", text, (int)n, s);
         s += n + (s[n] == ',' && s[n + 1]);
     }
     return vc_context(err, vtrain_rate_check(&x->rate, err), "--param_groups %s", text);

@@ -1,5 +1,5 @@
-/* network_args.c - settings KEY=VALUE of a LoRA, as musubi-tuner takes them: vtrain_take_network_args
- * of vtrain.h. */
+/* network_args.c - settings KEY=VALUE of a LoRA, as musubi-tuner takes them:
+ * vtrain_take_network_args of vtrain.h. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,8 @@ static const struct {
     { "include_patterns", true, "give the modules by --target_name, a list of names or a regular "
       "expression over whole paths", NULL },
     { "conv_dim", true, "a LoRA adapts linear modules alone, all at the rank of --rank", NULL },
-    { "conv_alpha", true, "a LoRA adapts linear modules alone, at the alpha of --network_alpha", NULL },
+    { "conv_alpha", true, "a LoRA adapts linear modules alone, at the alpha of --network_alpha",
+      NULL },
     { "dropout", true, "a LoRA has no dropout", "network_dropout" },
     { "rank_dropout", true, "no dropout of ranks is drawn here", "rank_dropout" },
     { "module_dropout", true, "no dropout of modules is drawn here", "module_dropout" },
@@ -52,8 +53,8 @@ static int take_loraplus(vtrain_config *c, vc_flags *set, const char *text, cons
         return 0;
     }
     if (vc_flags_given(set, "param_groups"))
-        vc_flags_wrong(set, "--network_args loraplus_lr_ratio: --param_groups gives groups already: "
-                       "add \"lora_B:lr=%gx\" to them instead", ratio);
+        vc_flags_wrong(set, "--network_args loraplus_lr_ratio: --param_groups gives groups "
+                       "already: add \"lora_B:lr=%gx\" to them instead", ratio);
     if (c->training_type != VTRAIN_LORA)
         vc_flags_wrong(set, "--network_args loraplus_lr_ratio: belongs to --training_type lora");
     snprintf(group, sizeof group, "lora_B:lr=%.9gx", ratio);
@@ -93,9 +94,9 @@ static int take_dim(const vtrain_config *c, vc_flags *set, vc_err *err)
 {
     if (!vc_flags_typed(set, "network_dim") || vc_flags_decided(set, "network_alpha"))
         return 0;
-    vc_flags_say(set, "--network_dim %lld: alpha is 1, as in musubi-tuner, so that the LoRA's product "
-                 "is multiplied by 1/%lld: --network_alpha gives another", (long long)c->rank,
-                 (long long)c->rank);
+    vc_flags_say(set, "--network_dim %lld: alpha is 1, as in musubi-tuner, so that the LoRA's "
+                 "product is multiplied by 1/%lld: --network_alpha gives another",
+                 (long long)c->rank, (long long)c->rank);
     return vc_flags_prefer(set, "network_alpha", "1", err);
 }
 

@@ -207,7 +207,8 @@ vtrain_rate vtrain_rate_of(const vtrain_config *c, int64_t steps)
 {
     const double w = c->lr_warmup_steps;
     return (vtrain_rate){ .how = (vtrain_schedule)c->lr_scheduler,
-                          .warmup = (int64_t)(w < 1 ? w * (double)steps : w), .steps = steps, .cycles = c->lr_num_cycles, .power = c->lr_power,
+                          .warmup = (int64_t)(w < 1 ? w * (double)steps : w), .steps = steps,
+                          .cycles = c->lr_num_cycles, .power = c->lr_power,
                           .rate = c->learning_rate, .rules = c->lr_step_rules, .end = c->lr_end,
                           .from = c->lr_warmup_from };
 }

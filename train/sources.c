@@ -34,14 +34,26 @@ static void schedule_text(char *text, size_t size, const vtrain *t)
         snprintf(text, size, "shift %g", s->shift);
 }
 
+/* The hash of the preset LoRA, and of that of the second transformer behind it; "": none. */
+static void preset_text(char *text, const vtrain *t)
+{
+    const vtrain_weights *of[] = { t->weights, t->low_weights };
+    char hex[VF_KEY_HEX];
+    vf_key k;
+    *text = '\0';
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+        if (of[i] && vtrain_weights_preset(of[i], &k))
+            strcat(strcat(text, *text ? " " : ""), vf_key_hex(hex, k));
+}
+
 static int collect(vtrain *t, vc_err *err)
 {
-    char text[160], hex[VF_KEY_HEX];
-    vf_key k;
+    char text[160];
     t->sources = cJSON_CreateObject();
     bool ok = t->sources;
-    if (ok && t->weights && vtrain_weights_preset(t->weights, &k))
-        ok = cJSON_AddStringToObject(t->sources, PRESET, vf_key_hex(hex, k));
+    preset_text(text, t);
+    if (ok && *text)
+        ok = cJSON_AddStringToObject(t->sources, PRESET, text);
     schedule_text(text, sizeof text, t);
     if (ok && *text)
         ok = cJSON_AddStringToObject(t->sources, SCHEDULER, text);

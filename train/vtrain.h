@@ -218,8 +218,8 @@ int vtrain_take_shorthand(vtrain_config *c, vc_flags *set, vc_err *err);
 /* ranges.c. Takes the range of noise levels, of which there may be one, from the flags that name
  * it, and adds contradictions to the errors of set. */
 void vtrain_take_ranges(vtrain_config *c, vc_flags *set);
-/* network_args.c. Takes --network_dim, and the settings KEY=VALUE of --network_args as the flags that they stand for,
- * and adds those that nothing here does to the errors of set. */
+/* network_args.c. Takes --network_dim, and the settings KEY=VALUE of --network_args as the flags
+ * that they stand for, and adds those that nothing here does to the errors of set. */
 int vtrain_take_network_args(vtrain_config *c, vc_flags *set, vc_err *err);
 /* The learning-rate schedule of a run of `steps` steps. */
 vtrain_rate vtrain_rate_of(const vtrain_config *c, int64_t steps);
