@@ -21,9 +21,9 @@ static const struct {
     { "conv_dim", true, "a LoRA adapts linear modules alone, all at the rank of --rank", NULL },
     { "conv_alpha", true, "a LoRA adapts linear modules alone, at the alpha of --network_alpha",
       NULL },
-    { "dropout", true, "a LoRA has no dropout", "network_dropout" },
-    { "rank_dropout", true, "no dropout of ranks is drawn here", "rank_dropout" },
-    { "module_dropout", true, "no dropout of modules is drawn here", "module_dropout" },
+    { "dropout", false, NULL, "network_dropout" },
+    { "rank_dropout", false, NULL, "rank_dropout" },
+    { "module_dropout", false, NULL, "module_dropout" },
     { "factor", true, "LoRA is the only adapter here", NULL },
     { "use_tucker", true, "LoRA is the only adapter here", NULL },
     { "algo", true, "LoRA is the only adapter here", NULL },
@@ -61,20 +61,12 @@ static int take_loraplus(vtrain_config *c, vc_flags *set, const char *text, cons
     return vc_flags_prefer(set, "param_groups", group, err);
 }
 
-static bool has_flag(const char *name)
-{
-    for (const vc_flag *f = vtrain_program.flags; name && f->name; f++)
-        if (f->kind != VC_GROUP && !strcmp(f->name, name))
-            return true;
-    return false;
-}
-
 static int take_other(vc_flags *set, const char *text, size_t n, vc_err *err)
 {
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         if (strlen(keys[i].key) != n || strncasecmp(keys[i].key, text, n))
             continue;
-        if (has_flag(keys[i].flag))
+        if (keys[i].flag)
             return vc_flags_catch(set, vc_flags_prefer(set, keys[i].flag, text + n + 1, err), err);
         if (keys[i].refused)
             vc_flags_wrong(set, "--network_args %s: not available here: %s", keys[i].key,
