@@ -24,17 +24,17 @@ static const char *after_bracket(const char *s)
 }
 
 /* How many copies of what stands before an operator at s it makes; *after: what follows it. 0: no
- * operator is there. */
+ * operator is there, and *after stays. */
 static double copies(const char *s, const char **after)
 {
     char *end;
+    if (!*s || !strchr("*?+{", *s))
+        return 0;
     *after = s + 1;
     if (*s == '*' || *s == '?')
         return 1;
     if (*s == '+')
         return 2;
-    if (*s != '{')
-        return 0;
     unsigned long least = strtoul(s + 1, &end, 10), most = least;
     if (*end == ',')
         most = strtoul(end + 1, &end, 10);

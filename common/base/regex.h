@@ -8,7 +8,8 @@
 
 /* regcomp(3) with its fault in words. The C library copies what is repeated, so that "a+++" has
  * eight copies and "(a{255}){255}" 65,025: an expression of more than VC_REGEX_MOST characters with
- * all copies is refused, as one of groups deep within groups is. VC_EINVAL; then *out needs no regfree. */
+ * all copies is refused, as one of groups deep within groups is. VC_EINVAL; then *out needs no
+ * regfree. */
 enum { VC_REGEX_MOST = 20000 };
 int vc_regex_compile(regex_t *out, const char *pattern, int flags, vc_err *err);
 
