@@ -6,8 +6,8 @@
  *     PATTERN:lr=1e-4,end=1e-5,schedule=cosine,decay=0
  *
  * and has the parameters whose names the pattern matches anywhere, a POSIX extended expression
- * ("ttt|ssm"); the first group that matches counts. lr=4x is four times the run's rate. Settings that are left out are the run's. All
- * groups share the warm-up. */
+ * ("ttt|ssm"); the first group that matches counts. lr=4x is four times the run's rate. Settings
+ * that are left out are the run's. All groups share the warm-up. */
 #ifndef TRAIN_GROUPS_H
 #define TRAIN_GROUPS_H
 

@@ -1,6 +1,6 @@
-/* sources.h - what a run takes its numbers from beside its flags, its data and the weights of base.h:
- * the LoRA of --preset_lora_path, and the scheduler's file. A checkpoint records them, and a resumed
- * run compares them, since each may be replaced under its path. */
+/* sources.h - what a run takes its numbers from beside its flags, its data and the weights of
+ * base.h: the LoRA of --preset_lora_path, and the scheduler's file. A checkpoint records them, and a
+ * resumed run compares them, since each may be replaced under its path. */
 #ifndef TRAIN_SOURCES_H
 #define TRAIN_SOURCES_H
 

@@ -536,8 +536,8 @@ typedef int (*vtrain_state_fn)(void *arg, const char *prefix, const vt_param *p,
 int vtrain_each_state(vtrain *t, vtrain_state_fn f, void *arg, vc_err *err);
 
 /* resume.c. Finds the checkpoint that --resume_from_checkpoint names and reads its trainer.json
- * into t->from and t->span: a checkpoint that is named is used or refused, "latest" is the newest whole
- * one. Collective. */
+ * into t->from and t->span: a checkpoint that is named is used or refused, "latest" is the newest
+ * whole one. Collective. */
 int vtrain_resume_find(vtrain *t, vc_err *err);
 /* Loads the state of that checkpoint and sets t->step. Everything but loader and metrics is open by
  * then. */

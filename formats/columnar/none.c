@@ -5,9 +5,9 @@ int vf_columnar_check(const char *path, const char *list, vc_err *err)
 {
     if (!vf_columnar_named(path))
         return 0;
-    return vc_fail(err, VC_EUSAGE, "%s: this build reads no Parquet and Arrow files, as it was made "
-                   "without Arrow's library (libparquet-dev, from Debian 14 and Ubuntu 26.04 on): python3 "
-                   "scripts/unpack_parquet.py %s FOLDER makes FOLDER/metadata.jsonl, the list to "
+    return vc_fail(err, VC_EUSAGE, "%s: this build reads no Parquet and Arrow files, as it was "
+                   "made without Arrow's library (libparquet-dev, from Debian 14 and Ubuntu 26.04 "
+                   "on): python3 scripts/unpack_parquet.py %s FOLDER makes FOLDER/metadata.jsonl, the list to "
                    "give", path, list);
 }
 

@@ -17,7 +17,8 @@ enum { VF_JSON_VALUES = 3 << 20 };
 
 /* Parses the one JSON value in text[0..n), which may have blanks around it. The text must be
  * strictly RFC 8259, at most 64 levels deep, of at most VF_JSON_VALUES values, with numbers of at
- * most 60 characters and no key twice in an object. The caller frees *out with cJSON_Delete. VC_EFORMAT names line and column. */
+ * most 60 characters and no key twice in an object. The caller frees *out with cJSON_Delete.
+ * VC_EFORMAT names line and column. */
 int vf_json_parse(cJSON **out, const char *text, size_t n, vc_err *err);
 /* The same for a text that begins on the line after `before` others: errors name the line of the
  * file. */

@@ -26,8 +26,8 @@ typedef struct vlat_sink {
 /* What ends the calls of a transfer's places. All of its threads share one. */
 typedef struct vlat_limits {
     atomic_int stop;                         /* nonzero: calls end soon with VC_ESTOP */
-    int64_t lowest_speed;                    /* bytes a second; an attempt that brings or sends fewer
-                                              * during `timeout` seconds fails. 0: any will do */
+    int64_t lowest_speed;                    /* bytes a second; an attempt that brings or sends
+                                              * fewer during `timeout` seconds fails */
     int64_t timeout;                         /* seconds */
     int64_t max_time;                        /* seconds of the whole transfer; 0: any */
     double end;                              /* of max_time, in vc_seconds(); 0: never */
@@ -68,8 +68,8 @@ struct vlat_place {
     const char *where;                       /* as the user wrote it; borrowed */
     char *shown;                             /* the same without its secrets, for messages */
     const vlat_limits *limits;               /* borrowed */
-    int64_t wait;                            /* seconds that the server wants to have peace after the
-                                              * last get, or 0 */
+    int64_t wait;                            /* seconds of peace that the server asks for after
+                                              * the last get, or 0 */
 };
 
 /* Whether the user or another thread of the transfer asked for an end (VC_ESTOP), or the time of

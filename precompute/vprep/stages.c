@@ -229,7 +229,8 @@ static int say_done(vprep *p, vc_err *err)
            vc_human_count(c, p->errors.n), vc_human_count(d, p->stage.dropped),
            conditions ? vc_human_count(e, n->conditions) : "",
            conditions ? " conditions encoded; " : "", (unsigned long long)n->texts_encoded,
-           (unsigned long long)(n->texts_encoded + n->texts_reused), vc_human_time(t, vc_seconds() - p->stage.begin));
+           (unsigned long long)(n->texts_encoded + n->texts_reused),
+           vc_human_time(t, vc_seconds() - p->stage.begin));
     if (n->copied_latents + n->copied_texts)
         vc_say(p->progress, "of those reused, %s latents and %s texts were copied from --reuse",
                vc_human_count(a, n->copied_latents), vc_human_count(b, n->copied_texts));

@@ -142,7 +142,7 @@ stderr_has 'is a flag of videox-fun.*rank 128 (here 64), network_alpha 64 (here 
 stderr_lacks 'whose defaults differ.*\(weighting_scheme\|flow_levels\|loss_cutoff\|guidance\|logit\)'
 need plan wan --sdpa --training_type full-finetune
 stderr_lacks 'whose defaults differ.*\(rank\|network_alpha\|target_name\)'
-expect 2 'network_module: .*--like musubi' plan wan --network_module networks.lora_wan
+expect 0 'network_module: has no effect here: .*--like musubi' plan wan --network_module networks.lora_wan
 stderr_lacks "the family's"
 
 need plan flux --flow_weighting_scheme none

@@ -21,9 +21,10 @@
  *
  * UniPC (Zhao et al. 2023; order 2, B2) follows the same flow as diffusers' UniPCMultistepScheduler
  * with flow sigmas does: 1 - 1e-6, then down to 0.001 evenly before the shift, unless the pipeline
- * gives others, each rounded to f32, and 0 at the end. A step corrects the sample that the model was asked at before it predicts the
- * next one; both are sums of the same pictures, so that a step of the plan has one sum. The model's
- * t is cut to a whole number, as in diffusers and in the first authors' code.
+ * gives others, each rounded to f32, and 0 at the end. A step corrects the sample that the model was
+ * asked at before it predicts the next one; both are sums of the same pictures, so that a step of
+ * the plan has one sum. The model's t is cut to a whole number, as in diffusers and in the first
+ * authors' code.
  *
  * diffusers' DPM draws noise twice in some steps and uses the second; here a step has one noise. */
 #ifndef TRAIN_DIFFUSION_SOLVER_H

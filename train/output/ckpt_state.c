@@ -100,7 +100,8 @@ static cJSON *state_json(const vtrain_state *s)
         vf_json_add_int(o, "train_batch_size", s->batch) ||
         vf_json_add_int(o, "gradient_accumulation_steps", s->accumulation) ||
         vf_json_add_int(o, "ranks", s->ranks) ||
-        vf_json_add_int(o, "micro_batch_size", s->micro_rows) || !cJSON_AddStringToObject(o, "family", s->family) ||
+        vf_json_add_int(o, "micro_batch_size", s->micro_rows) ||
+        !cJSON_AddStringToObject(o, "family", s->family) ||
         !cJSON_AddStringToObject(o, "training_type", s->training_type) ||
         !cJSON_AddStringToObject(o, "backend", s->backend) ||
         vf_json_add_int(o, "captions", (int64_t)s->rows) ||
@@ -366,7 +367,8 @@ static int read_fields(vtrain_state *s, cJSON *o, vc_err *err)
     if (!rc && format != 1)
         rc = vc_fail(err, VC_EFORMAT, "format: %" PRId64 ", this program reads 1", format);
     if (rc || (rc = read_int(o, "step", 0, &s->step, err)) ||
-        (rc = read_count(o, "micro_batch", &s->micro, err)) || (rc = read_u64(o, "seed", &s->seed, err)) ||
+        (rc = read_count(o, "micro_batch", &s->micro, err)) ||
+        (rc = read_u64(o, "seed", &s->seed, err)) ||
         (rc = read_int(o, "train_batch_size", 1, &s->batch, err)) ||
         (rc = read_int(o, "gradient_accumulation_steps", 1, &s->accumulation, err)) ||
         (rc = read_int(o, "ranks", 1, &s->ranks, err)) || (rc = read_micro_rows(s, o, err)) ||
@@ -382,7 +384,8 @@ static int read_fields(vtrain_state *s, cJSON *o, vc_err *err)
         (rc = vf_json_bool_opt(o, "checksums", &s->checksums, err)) ||
         (rc = read_sets(s, o, err)) || (rc = read_spans(s, o, err)) ||
         (rc = read_base(&s->base, o, err)) ||
-        (rc = vf_json_obj(o, "settings", &settings, err)) || (rc = check_texts(settings, "settings", err)) ||
+        (rc = vf_json_obj(o, "settings", &settings, err)) ||
+        (rc = check_texts(settings, "settings", err)) ||
         (rc = read_sources(s, o, err)))
         return rc;
     if (s->dropped > s->rows)
