@@ -3,6 +3,7 @@
 # was stopped by a signal, by the end of the time or by another job; a run continues on other ranks;
 # a killed or stopped rank ends its step; starts that MPI cannot connect say so.
 . "$(dirname "$0")/../lib/check.sh"
+[ "$VLT_FAULT_MEMORY" = 1 ] || { echo "skipped: sanitizers are too slow for its times"; exit 77; }
 . "$lib/slurm.sh"
 slurm_start 4
 . "$lib/vtrain.sh"
