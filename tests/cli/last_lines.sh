@@ -55,7 +55,7 @@ expect 0 '' vtrain --latents set.lmdb --output_dir quiet "${tiny[@]}" --max_trai
 # ---- the time between steps ----
 expect 0 's a step: .* steps left, done in about .*, with .* for checkpoints, held-out losses and samples' \
     vtrain --latents set.lmdb --output_dir eta "${tiny[@]}" --max_train_steps 12 \
-    --validation_steps 4 --num_inference_steps 400 --eval_split 0.3
+    --validation_steps 1 --num_inference_steps 800 --eval_split 0.3
 expect 0 's a step: .* steps left, done in about [^,]*$' \
     vtrain --latents set.lmdb --output_dir plain "${tiny[@]}" --max_train_steps 12
 
