@@ -1,5 +1,6 @@
 /* average.c - the moving average of --use_ema: its decay, and its use in the weights' place; see
  * vtrain.h */
+#include "train/optim.h"
 #include "train/parallel/zero.h"
 #include "train/vtrain.h"
 

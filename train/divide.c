@@ -16,44 +16,7 @@
 
 #include "train/vtrain.h"
 
-int64_t vtrain_runs(const vtrain *t)
-{
-    return t->cfg.gradient_accumulation_steps * vtrain_dp_groups(t);
-}
-
-int64_t vtrain_parts(const vtrain *t)
-{
-    return t->span[t->n_spans - 1].batch / t->cfg.train_batch_size;
-}
-
-int64_t vtrain_micros(const vtrain *t)
-{
-    return vtrain_runs(t) / vtrain_parts(t);
-}
-
 /* ---- orders ---- */
-
-static vtrain_order_plan plan_of(const vtrain_span *s, const uint8_t *done)
-{
-    return (vtrain_order_plan){ .batch = (uint32_t)s->batch, .seed = s->seed,
-                                .origin = { s->epoch, s->micro }, .done = s->rest ? done : NULL };
-}
-
-vtrain_order_plan vtrain_order_now(const vtrain *t)
-{
-    return plan_of(&t->span[t->n_spans - 1], t->done);
-}
-
-int vtrain_visits_hash(uint64_t *hash, const vtrain *t, uint64_t epoch, vc_err *err)
-{
-    uint32_t n = vtrain_data_visits(t->data), *row = malloc((size_t)n * sizeof *row);
-    if (!row)
-        return vc_no_memory(err);
-    vtrain_data_epoch(t->data, epoch, row, NULL);
-    *hash = XXH3_64bits(row, (size_t)n * sizeof *row);
-    free(row);
-    return 0;
-}
 
 /* Marks the visits of micro-batches from..end-1, which are of one epoch. */
 static int mark(vtrain_order *o, uint64_t from, uint64_t end, uint32_t batch, uint8_t *done,
@@ -80,7 +43,7 @@ static int mark_done(const vtrain *t, int k, uint8_t *done, vc_err *err)
         return 0;
     uint8_t *earlier = calloc(vtrain_data_visits(t->data), 1);
     int rc = earlier ? mark_done(t, k - 1, earlier, err) : vc_no_memory(err);
-    vtrain_order_plan p = plan_of(before, earlier);
+    vtrain_order_plan p = vtrain_order_of(before, earlier);
     if (!rc)
         rc = vtrain_order_open(&o, t->data, &p, err);
     if (!rc)

@@ -1,53 +1,8 @@
 /* epochs.c - says what falls due after a step, by its number and by the epochs that end in it; see
  * vtrain.h */
 #include <math.h>
-#include <string.h>
 
 #include "train/vtrain.h"
-
-/* ---- flags ---- */
-
-void vtrain_check_times(vtrain_config *c, vc_flags *set)
-{
-    const struct { const char *flag, *theirs; bool asked; } flags_of[] = {
-        { "eval_steps", "eval_every_n_steps", vc_flags_given(set, "eval_steps") && c->eval_steps },
-        { "eval_epochs", "eval_every_n_epochs", c->eval_epochs },
-        { "eval_at_first", "eval_before_first_step", c->eval_at_first },
-        { "keep_best", "keep_best", c->keep_best },
-    };
-    if (c->eval_split > 0)
-        return;
-    for (size_t i = 0; i < sizeof flags_of / sizeof *flags_of; i++) {
-        const char *flag = flags_of[i].flag, *theirs = flags_of[i].theirs;
-        if (flags_of[i].asked && strcmp(flag, theirs) && vc_flags_typed(set, theirs))
-            vc_flags_say(set, "--%s: has no effect here: no sample is held out; --eval_split holds "
-                         "some", theirs);
-        else if (flags_of[i].asked)
-            vc_flags_wrong(set, "--%s: no sample is held out: give --eval_split too", flag);
-    }
-    c->eval_epochs = 0;
-    c->eval_at_first = false;
-}
-
-void vtrain_resolve_times(vtrain_config *c, vc_flags *set)
-{
-    enum { STEPS = 500 };
-    if (!c->checkpointing_steps && !c->checkpointing_epochs)
-        c->checkpointing_steps = STEPS;
-    if (c->eval_split == 0)
-        c->eval_steps = 0;
-    else if (!vc_flags_given(set, "eval_steps") && !c->eval_epochs) {
-        c->eval_steps = c->checkpointing_steps;
-        c->eval_epochs = c->checkpointing_epochs;
-    }
-}
-
-/* ---- steps ---- */
-
-bool vtrain_makes_samples(const vtrain_config *c)
-{
-    return c->validation_steps || c->validation_epochs || c->sample_at_first;
-}
 
 /* True if something that the run does depends on the end of an epoch. */
 static bool counts_epochs(const vtrain_config *c)

@@ -19,16 +19,6 @@ static const char *const names[VTRAIN_HALVES] = { "transformer", "transformer_2"
 static const char *const words[VTRAIN_HALVES] = { "high", "low" };
 static const vtrain_side sides[VTRAIN_HALVES] = { VTRAIN_SIDE_HIGH, VTRAIN_SIDE_LOW };
 
-const char *vtrain_transformer_name(const vtrain *t)
-{
-    return names[t->cfg.boundary_type == VTRAIN_SIDE_LOW];
-}
-
-bool vtrain_both(const vtrain *t)
-{
-    return t->cfg.boundary_type == VTRAIN_SIDE_BOTH;
-}
-
 char *vtrain_half_path(const char *path, bool low)
 {
     return low ? vc_path_join(path, names[1]) : strdup(path);
@@ -519,46 +509,4 @@ int vtrain_experts_choose(vtrain *t, vc_flags *set, vc_err *err)
     if (c->boundary_type == VTRAIN_SIDE_FULL)
         t->boundary = 0;
     return rc;
-}
-
-/* ---- both in one run ---- */
-
-void vtrain_experts_use(vtrain *t, bool low)
-{
-    if (vtrain_both(t))
-        t->model = t->both[low];
-}
-
-int vtrain_experts_reached(vtrain *t, vc_err *err)
-{
-    int ranks = vc_comm_size(t->comm), n = vt_params_count(t->params);
-    if (!vtrain_both(t) || ranks == 1)
-        return 0;
-    char *own = calloc((size_t)n, 1), *all = calloc((size_t)n * (size_t)ranks, 1);
-    int rc = vc_comm_agree(t->comm, own && all ? 0 : vc_no_memory(err), err);
-    vt_params_settle(t->params);
-    for (int i = 0; !rc && i < n; i++)
-        own[i] = vt_param_reached(vt_params_at(t->params, i));
-    if (!rc)
-        rc = vc_comm_gather(t->comm, all, own, (size_t)n, err);
-    for (int i = 0; !rc && i < n * ranks; i++)
-        if (all[i])
-            vt_param_reach(vt_params_at(t->params, i % n));
-    free(own);
-    free(all);
-    return rc;
-}
-
-void vtrain_experts_before(vtrain *t)
-{
-    for (int i = 0; vtrain_both(t) && i < vt_params_count(t->params); i++) {
-        vt_param *p = vt_params_at(t->params, i);
-        p->missed = t->step - t->updates[p->model];
-    }
-}
-
-void vtrain_experts_after(vtrain *t, const bool ran[VTRAIN_HALVES])
-{
-    for (int i = 0; i < VTRAIN_HALVES; i++)
-        t->updates[i] += ran[i];
 }

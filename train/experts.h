@@ -16,17 +16,6 @@
  * or the model is known to have two transformers and the weights may be either's. Reads the opened
  * data. */
 int vtrain_experts_choose(vtrain *t, vc_flags *set, vc_err *err);
-/* True if both transformers are trained. */
-bool vtrain_both(const vtrain *t);
-/* Where both are trained, lets t->model be the one for low noise, or the one for high noise. */
-void vtrain_experts_use(vtrain *t, bool low);
-/* After the gradients were summed: counts a parameter as reached that any rank's backward reached.
- * Collective. */
-int vtrain_experts_reached(vtrain *t, vc_err *err);
-/* Before an update: sets vt_param.missed. After it: counts the update. ran: whether a micro-batch
- * of the step went to each. */
-void vtrain_experts_before(vtrain *t);
-void vtrain_experts_after(vtrain *t, const bool ran[VTRAIN_HALVES]);
 /* The folder of a half's LoRA in a checkpoint, malloc'ed: the checkpoint itself, or (low) its
  * folder transformer_2. NULL: out of memory. */
 char *vtrain_half_path(const char *path, bool low);

@@ -20,36 +20,6 @@
 
 enum { POLL_MS = 500, WHY = 300, PATIENCE = 10 };
 
-const vtrain_span *vtrain_span_now(const vtrain *t)
-{
-    int i = t->n_spans - 1;
-    while (i > 0 && t->span[i].micro > t->micro)     /* a span begun in a step not finished */
-        i--;
-    return &t->span[i];
-}
-
-/* The share of an epoch that the spans before the last one have made of its first epoch. */
-static double share_done(const vtrain *t)
-{
-    uint32_t n = vtrain_data_visits(t->data), done = 0;
-    for (uint32_t i = 0; t->done && i < n; i++)
-        done += t->done[i];
-    return (double)done / (double)n;
-}
-
-/* Counts from the last span, whose epochs the plan measured. */
-double vtrain_epoch(const vtrain *t)
-{
-    const vtrain_span *s = &t->span[t->n_spans - 1];
-    double passed = (double)t->micro - (double)s->micro, of = (double)t->plan.epoch_batches;
-    double rest = (double)t->plan.rest_batches, share = rest > 0 ? share_done(t) : 0;
-    if (rest > 0 && passed < rest)
-        return s->done + share + (1 - share) * passed / rest;
-    if (rest > 0)
-        return s->done + 1 + (passed - rest) / of;
-    return s->done + (of > 0 ? passed / of : 0);
-}
-
 static int open_data(vtrain *t, vtrain_data **d, const int *shards, vc_err *err)
 {
     const vtrain_config *c = &t->cfg;
@@ -64,31 +34,6 @@ static int open_data(vtrain *t, vtrain_data **d, const int *shards, vc_err *err)
         vc_warn(t->ui, "%s", note);
     free(note);
     return rc;
-}
-
-int vtrain_span_add(vtrain *t, vtrain_origin origin, double done, vc_err *err)
-{
-    int n = vtrain_data_sets(t->data);
-    vtrain_span s = { .epoch = origin.epoch, .micro = origin.micro, .done = done, .n_parts = n };
-    vtrain_span *more = realloc(t->span, ((size_t)t->n_spans + 1) * sizeof *more);
-    if (more)
-        t->span = more;
-    s.part = more ? calloc((size_t)n, sizeof *s.part) : NULL;
-    if (!s.part)
-        return vc_fail(err, VC_ENOMEM, "out of memory for %d datasets", n);
-    for (int i = 0; i < n; i++) {
-        const vf_dataset *d = vtrain_data_set(t->data, i);
-        s.part[i] = (vtrain_part){ .shards = vf_dataset_shards(d), .samples = vf_dataset_count(d) };
-        snprintf(s.part[i].root, sizeof s.part[i].root, "%s", vtrain_data_root(t->data, i));
-    }
-    t->span[t->n_spans++] = s;
-    return 0;
-}
-
-int vtrain_span_next(vtrain *t, vc_err *err)
-{
-    const vtrain_origin origin = { (uint64_t)ceil(t->from.epochs), t->from.micro };
-    return vtrain_span_add(t, origin, t->from.epochs, err);
 }
 
 /* True if d's samples are those of the span. */
@@ -236,18 +181,6 @@ int vtrain_samples_open(vtrain *t, vc_err *err)
 
 /* ---- the end of an epoch ---- */
 
-int vtrain_epoch_at(const vtrain *t, uint64_t micro, uint64_t *epoch, uint64_t *end, vc_err *err)
-{
-    const vtrain_order_plan plan = vtrain_order_now(t);
-    uint64_t begin;
-    vtrain_order *order;
-    int rc = vtrain_order_open(&order, t->data, &plan, err);
-    if (!rc)
-        rc = vtrain_order_epoch(order, micro, epoch, &begin, end, err);
-    vtrain_order_close(order);
-    return rc;
-}
-
 int vtrain_samples_begin(vtrain *t, uint64_t micro, vc_err *err)
 {
     uint64_t epoch;
@@ -324,6 +257,27 @@ static int compare_and_join(vtrain *t, vc_err *err)
     if (t->complete)
         vc_say(t->ui, "--latents: complete, no more samples will come");
     return 0;
+}
+
+int vtrain_start_loader(vtrain *t, uint64_t own, vc_err *err)
+{
+    const vtrain_config *c = &t->cfg;
+    int64_t left = t->plan.steps > t->step ? t->plan.steps - t->step : 0;
+    uint64_t run = t->micro + (uint64_t)(left * vtrain_micros(t));
+    uint64_t parts = (uint64_t)vtrain_parts(t);
+    uint64_t end = parts * (run < t->epoch_end ? run : t->epoch_end);
+    const vtrain_loader_opts o = {
+        .plan = vtrain_order_now(t), .parts = (uint32_t)parts,
+        .caption_dropout = c->caption_dropout_p, .image_dropout = c->image_dropout_p,
+        .mask_dropout = c->mask_all_dropout_p, .control_dropout = c->control_dropout_p,
+        .latent = c->posterior == VTRAIN_POSTERIOR_MEAN ? VTRAIN_LATENT_MEAN
+                                                        : VTRAIN_LATENT_SAMPLE,
+        .threads = (int)c->workers, .ahead = (int)c->workers + 2,
+        .first = own < end ? own : end, .end = end, .stride = (uint64_t)vtrain_dp_groups(t),
+        .check = c->verify_data, .full_texts = c->lora_dropout > 0 || c->network_dropout > 0,
+    };
+    vt_prefetch(t->g, 0, NULL);                /* drops batches of the loader before */
+    return vtrain_loader_open(&t->loader, t->data, &o, err);
 }
 
 int vtrain_samples_upto(vtrain *t, uint64_t micro, uint64_t own, vc_err *err)

@@ -6,6 +6,7 @@
 
 #include "formats/json/json.h"
 #include "train/diffusion/loss.h"
+#include "train/optim.h"
 #include "train/vtrain.h"
 
 static const char *const of_flow[] = { "weighting_scheme", "flow_levels", "logit_mean", "logit_std",

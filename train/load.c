@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "common/os/progress.h"
-#include "train/experts.h"
 #include "train/models/weights.h"
 #include "train/output/export.h"
 #include "train/vtrain.h"

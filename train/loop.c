@@ -8,10 +8,11 @@
 #include "common/memory/replay.h"
 #include "common/os/file.h"
 #include "common/os/map.h"
+#include "train/both.h"
 #include "train/encoders.h"
-#include "train/experts.h"
 #include "train/groups.h"
 #include "train/notes.h"
+#include "train/optim.h"
 #include "train/output/report.h"
 #include "train/parallel/dist.h"
 #include "train/parallel/sequence.h"
@@ -19,6 +20,7 @@
 #include "train/pauses.h"
 #include "train/sample.h"
 #include "train/summary.h"
+#include "train/trace.h"
 #include "train/vtrain.h"
 
 enum { ETA_AFTER = 5, WITHIN = 30 };         /* steps; seconds between reports within one step */
@@ -186,10 +188,10 @@ static int update(vtrain *t, const loop *l, vtrain_record *r, vc_err *err)
     r->grad_norm *= mean;
     if (!isfinite(r->grad_norm))
         return bad_loss(t, l, "gradient norm", r->grad_norm, r, err);
-    rc = vtrain_experts_reached(t, err);
+    rc = vtrain_both_reached(t, err);
     if (rc)
         return rc;
-    vtrain_experts_before(t);
+    vtrain_both_before(t);
     vtrain_groups_at(t->groups, t->step, t->plan.steps);
     r->lr = vtrain_group_lr(t->groups, 0);
     r->group = vtrain_groups_notes(t->groups, &r->n_groups);
@@ -206,7 +208,7 @@ static int update(vtrain *t, const loop *l, vtrain_record *r, vc_err *err)
         if (t->ema)
             vt_ema_update(t->ema, t->params, vtrain_decay(t));
     }
-    vtrain_experts_after(t, (bool[]){ r->of[0].n > 0, r->of[1].n > 0 });
+    vtrain_both_after(t, (bool[]){ r->of[0].n > 0, r->of[1].n > 0 });
     t->time.update += vc_seconds() - start;
     return rc;
 }
@@ -418,6 +420,13 @@ static int after_step(vtrain *t, loop *l, vc_err *err)
     return rc;
 }
 
+/* Closes the trace after the last traced micro-batch. */
+static void end_trace(vtrain *t)
+{
+    vtrain_trace_close(t->trace);
+    t->trace = NULL;
+}
+
 /* Runs one step. All ranks return the same. */
 static int one_step(vtrain *t, loop *l, vc_err *err)
 {
@@ -442,7 +451,7 @@ static int one_step(vtrain *t, loop *l, vc_err *err)
     vc_comm_note(t->comm, "its last step was %lld", (long long)t->step);
     t->micro += (uint64_t)vtrain_micros(t);
     if (t->trace && (int64_t)t->micro >= t->cfg.trace_steps)
-        vtrain_end_trace(t);
+        end_trace(t);
     rc = vtrain_samples_upto(t, t->micro, t->micro * (uint64_t)vtrain_parts(t) +
                                           (uint64_t)vtrain_dp_group(t), err);
     if (t->cfg.follow)

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/experts.h"
 
 int vtrain_notes_open(vtrain_notes *s, const vtrain *t, vc_err *err)
 {

@@ -2,7 +2,6 @@
 #ifndef TRAIN_NOTES_H
 #define TRAIN_NOTES_H
 
-#include "train/summary.h"
 #include "train/vtrain.h"
 
 enum { VTRAIN_BUCKETS_TEXT = 512 };
@@ -17,6 +16,14 @@ typedef struct vtrain_micro_note {
     char bucket[32];                          /* name, since data may grow within a step */
     char key[][VTRAIN_KEY];                   /* [train_batch_size] */
 } vtrain_micro_note;
+
+/* Counts of the steps of this process. */
+typedef struct vtrain_counts {
+    int64_t begun;                            /* step that the process began at */
+    uint64_t rows, zeroed;                    /* rows trained on; those with zeroed conditions */
+    int64_t waits;                            /* of the device for data, after the first step */
+    double wait_s;                            /* seconds of these waits */
+} vtrain_counts;
 
 /* The notes of a step. The record of a step borrows its samples and buckets from them, until the
  * next vtrain_notes_gather. */

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "train/vtrain.h"
+
 static const double LAST_RATE = 1e-7;          /* end of polynomial, as in diffusers */
 
 static const char *const names[] = {
@@ -77,6 +79,16 @@ int vtrain_rate_check(const vtrain_rate *r, vc_err *err)
     return vc_fail(err, VC_EUSAGE, "--lr_step_rules%s%s: expected are factors of --learning_rate, "
                    "each but the last with the step where it ends, as in 1:100,0.1:200,0.01",
                    r->rules ? " " : "", r->rules ? r->rules : "");
+}
+
+vtrain_rate vtrain_rate_of(const vtrain_config *c, int64_t steps)
+{
+    const double w = c->lr_warmup_steps;
+    return (vtrain_rate){ .how = (vtrain_schedule)c->lr_scheduler,
+                          .warmup = (int64_t)(w < 1 ? w * (double)steps : w), .steps = steps,
+                          .cycles = c->lr_num_cycles, .power = c->lr_power,
+                          .rate = c->learning_rate, .rules = c->lr_step_rules, .end = c->lr_end,
+                          .from = c->lr_warmup_from };
 }
 
 /* The share of the fall that is left when a fraction `done` of its steps is, below 1. */

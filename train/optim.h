@@ -34,6 +34,10 @@ typedef struct vtrain_rate {
     int64_t from;                      /* step of the warm-up that step 0 is */
 } vtrain_rate;
 
+/* The learning-rate schedule of a run of `steps` steps. */
+struct vtrain_config;
+vtrain_rate vtrain_rate_of(const struct vtrain_config *c, int64_t steps);
+
 /* Finds the schedule of n letters of a name as above; false: there is no such schedule. */
 bool vtrain_schedule_named(vtrain_schedule *out, const char *name, size_t n);
 

@@ -1,4 +1,4 @@
-/* options.c - the flags of vtrain, the checks of their values, and the family's defaults. */
+/* options.c - the flags of vtrain, and the checks of their values */
 #include "train/vtrain.h"
 
 #include <math.h>
@@ -15,13 +15,8 @@
 #include "train/groups.h"
 
 /* Choices that vtrain_check replaces by one of the choices that the run knows. */
-enum { REPORT_TENSORBOARD, REPORT_NONE, DENSITY_NONE = VTRAIN_BELL + 1, LOSS_L2 = 3 };
+enum { REPORT_TENSORBOARD, REPORT_NONE };
 enum { ADAPTER_SFT };                         /* the first choice of --adapter_method: all */
-enum { INFERENCE_STEPS = 28 };                /* where the family has no number */
-/* The choices of --timestep_sampling. */
-enum { SAMPLING_AUTO, SAMPLING_SIGMA, SAMPLING_UNIFORM, SAMPLING_SIGMOID, SAMPLING_SHIFT,
-       SAMPLING_LOGSNR, SAMPLING_FLUX_SHIFT, SAMPLING_QWEN_SHIFT };
-
 #define GROUP(title) { .kind = VC_GROUP, .name = title },
 #define FLAG(...) ROW(false, __VA_ARGS__)
 #define NEED(...) ROW(true, __VA_ARGS__)
@@ -204,16 +199,6 @@ static void check_model(vtrain_config *c, vc_flags *set, bool fresh)
                        "--model or --transformer");
 }
 
-vtrain_rate vtrain_rate_of(const vtrain_config *c, int64_t steps)
-{
-    const double w = c->lr_warmup_steps;
-    return (vtrain_rate){ .how = (vtrain_schedule)c->lr_scheduler,
-                          .warmup = (int64_t)(w < 1 ? w * (double)steps : w), .steps = steps,
-                          .cycles = c->lr_num_cycles, .power = c->lr_power,
-                          .rate = c->learning_rate, .rules = c->lr_step_rules, .end = c->lr_end,
-                          .from = c->lr_warmup_from };
-}
-
 static void check_groups(const vtrain_config *c, vc_flags *set)
 {
     vtrain_groups *groups;
@@ -277,120 +262,6 @@ static void check_memory(vtrain_config *c, vc_flags *set)
         c->gradient_checkpointing = VTRAIN_REMAT_BLOCK;
 }
 
-/* ---- levels and losses by the names of other trainers ---- */
-
-/* Reports a flag that has no effect beside --timestep_sampling. */
-static void say_unused(vc_flags *set, const char *flag)
-{
-    if (vc_flags_given(set, flag))
-        vc_flags_say(set, "--%s: has no effect beside this --timestep_sampling, as in musubi-tuner",
-                     flag);
-}
-
-/* Levels of musubi-tuner's logit-normal draws, without a table: of sigmoid and shift the deviation
- * is --sigmoid_scale, and logsnr draws a logarithm of signal over noise, -2 times the logit. */
-static int take_logit_normal(vtrain_config *c, vc_flags *set, vc_err *err)
-{
-    bool logsnr = c->timestep_sampling == SAMPLING_LOGSNR;
-    int rc = vc_flags_prefer(set, "weighting_scheme", "logit_normal", err);
-    c->weighting_scheme = VTRAIN_LOGIT_NORMAL;
-    if (logsnr) {
-        c->logit_mean = 0 - c->logit_mean / 2;
-        c->logit_std /= 2;
-    } else {
-        say_unused(set, "logit_mean");
-        c->logit_mean = 0;
-        if (!vc_flags_typed(set, "sigmoid_scale")) {
-            say_unused(set, "logit_std");
-            c->logit_std = 1;
-        }
-    }
-    char text[32];
-    snprintf(text, sizeof text, "%.17g", c->logit_mean);
-    if (!rc)
-        rc = vc_flags_prefer(set, "logit_mean", text, err);
-    snprintf(text, sizeof text, "%.17g", c->logit_std);
-    return rc ? rc : vc_flags_prefer(set, "logit_std", text, err);
-}
-
-/* Levels of musubi-tuner's table, whose order is diffusers': a larger draw means less noise. */
-static int take_table(vtrain_config *c, vc_flags *set, vc_err *err)
-{
-    int rc = vc_flags_prefer(set, "weighting_scheme", "uniform", err);
-    if (!rc)
-        rc = vc_flags_prefer(set, "flow_levels", "1000", err);
-    c->logit_mean = 0 - c->logit_mean;
-    return rc;
-}
-
-/* The line of mu over tokens that a --timestep_sampling names; NULL: it names none. */
-static const vtrain_by_tokens *by_tokens_of(int sampling)
-{
-    static const vtrain_by_tokens flux = { true, VTRAIN_MU_EXPONENTIAL, 0.5, 1.15, 256, 4096 },
-                                  qwen = { true, VTRAIN_MU_EXPONENTIAL, 0.5, 0.9, 256, 8192 };
-    return sampling == SAMPLING_FLUX_SHIFT ? &flux : sampling == SAMPLING_QWEN_SHIFT ? &qwen : NULL;
-}
-
-static int take_sampling(vtrain_config *c, vc_flags *set, vc_err *err)
-{
-    int how = c->timestep_sampling, rc = 0;
-    bool by_tokens = by_tokens_of(how), shifts = how == SAMPLING_SIGMA || how == SAMPLING_SHIFT;
-    if (how == SAMPLING_AUTO)
-        return 0;
-    if (how != SAMPLING_SIGMA && vc_flags_given(set, "weighting_scheme") &&
-        c->weighting_scheme != DENSITY_NONE)
-        vc_flags_wrong(set, "--weighting_scheme: --timestep_sampling draws the levels already, "
-                       "except with sigma: leave one of the two flags out");
-    if (how == SAMPLING_SIGMA) {
-        rc = take_table(c, set, err);
-    } else if (how == SAMPLING_UNIFORM) {
-        rc = vc_flags_prefer(set, "weighting_scheme", "uniform", err);
-        c->weighting_scheme = VTRAIN_UNIFORM;
-    } else {
-        rc = take_logit_normal(c, set, err);
-    }
-    if (!shifts)
-        say_unused(set, "flow_shift");
-    if (!shifts && !by_tokens && !rc)
-        rc = vc_flags_prefer(set, "flow_shift", "1", err);
-    if (!shifts)
-        c->flow_shift = by_tokens ? 0 : 1;
-    return rc;
-}
-
-static int take_levels(vtrain_config *c, vc_flags *set, vc_err *err)
-{
-    bool plain = c->timestep_sampling == SAMPLING_AUTO;
-    int rc = take_sampling(c, set, err);
-    if (plain && vc_flags_typed(set, "flow_logit_mean"))
-        c->logit_mean = 0 - c->logit_mean;
-    else if (plain && vc_flags_typed(set, "logit_mean") && c->logit_mean != 0)
-        vc_flags_say(set, "--logit_mean %g: above 0 means more noise; in VideoX-Fun, diffusers' "
-                     "scripts and musubi-tuner's sigma it means less: write %g for theirs",
-                     c->logit_mean, -c->logit_mean);
-    if (!rc && c->uniform_sampling && !vc_flags_decided(set, "weighting_scheme"))
-        rc = vc_flags_prefer(set, "weighting_scheme", "uniform", err);
-    if (c->weighting_scheme == DENSITY_NONE)
-        c->weighting_scheme = VTRAIN_UNIFORM;
-    return rc;
-}
-
-static void take_loss(vtrain_config *c, vc_flags *set)
-{
-    bool huber = vc_flags_typed(set, "huber_delta"), l1 = vc_flags_typed(set, "smooth_l1_beta");
-    int named = huber ? VTRAIN_HUBER : VTRAIN_SMOOTH_L1;
-    if (c->loss_type == LOSS_L2)
-        c->loss_type = VTRAIN_MSE;
-    if ((huber && l1) ||
-        ((huber || l1) && vc_flags_given(set, "loss_type") && c->loss_type != named))
-        vc_flags_wrong(set, "--huber_delta selects --loss_type huber, --smooth_l1_beta selects "
-                       "smooth_l1: give one loss");
-    else if (huber || l1)
-        c->loss_type = named;
-    if (c->loss_type == VTRAIN_MSE && c->loss_delta != 1)
-        vc_flags_wrong(set, "--loss_delta: belongs to --loss_type huber or smooth_l1");
-}
-
 int vtrain_check(vtrain_config *c, vc_flags *set, vc_err *err)
 {
     int rc = vf_origins(c->model_paths, c->model_id_with_origin_paths, take_origin, set, err);
@@ -425,151 +296,13 @@ int vtrain_check(vtrain_config *c, vc_flags *set, vc_err *err)
         c->report_to = REPORT_TENSORBOARD;
     }
     vtrain_take_ranges(c, set);
-    rc = take_levels(c, set, err);
+    rc = vtrain_take_levels(c, set, err);
     if (rc)
         return rc;
-    take_loss(c, set);
+    vtrain_take_loss(c, set);
     if (c->workers == 0)
         c->workers = 1;
     if (vc_flags_wrong_line(set, 0))
         rc = vtrain_hint_like(c, NULL, set, err);
     return rc ? rc : vc_flags_verdict(set, err);
-}
-
-/* ---- the family's defaults ---- */
-
-void vtrain_defaults(vtrain_config *d, const vtrain_family *f, const vtrain_scheduler *s)
-{
-    const bool full = d->training_type == VTRAIN_FULL;
-    if (d->objective == 0)
-        d->objective = 1 + (int)(s->path ? s->kind : f->objective);
-    const bool flow = d->objective == 1 + VTRAIN_FLOW;
-    d->weighting_scheme = flow ? f->density : VTRAIN_UNIFORM;
-    d->logit_mean = f->logit_mean;
-    d->logit_std = f->logit_std;
-    d->flow_shift = !flow ? 1
-                    : s->by_tokens.on ? 0
-                    : s->path && s->kind != VTRAIN_FLOW ? f->flow_shift : s->shift;
-    d->caption_dropout_p = full && !f->ssm ? 0.1 : 0;
-    d->network_alpha = (double)d->rank;
-    d->learning_rate = full ? f->lr_full : f->lr_lora;
-    d->target_name = full ? NULL : (char *)f->lora_targets;
-}
-
-static void resolve_objective(vtrain_config *c, vc_flags *set, const vtrain_family *f,
-                              const vtrain_config *d)
-{
-    c->objective = d->objective;
-    if (!vc_flags_decided(set, "weighting_scheme"))
-        c->weighting_scheme = d->weighting_scheme;
-    if (!vc_flags_decided(set, "logit_mean"))
-        c->logit_mean = d->logit_mean;
-    if (!vc_flags_decided(set, "logit_std"))
-        c->logit_std = d->logit_std;
-    if (!vc_flags_decided(set, "flow_shift"))
-        c->flow_shift = d->flow_shift;
-    if (c->posterior == VTRAIN_POSTERIOR_AUTO)
-        c->posterior = f->posterior_mean ? VTRAIN_POSTERIOR_MEAN : VTRAIN_POSTERIOR_SAMPLE;
-}
-
-/* Resets the flags of a flow where the model predicts v. A flag with another value than a run that
- * predicts v records in config.yaml is an error if --objective was given, else has a message. */
-static void drop_flow_flags(vtrain_config *c, vc_flags *set)
-{
-    const struct { const char *flag; bool differs; } flags_of_flow[] = {
-        { "flow_shift", c->flow_shift != 1 }, { "flow_levels", c->flow_levels != 0 },
-        { "flow_terminal", c->flow_terminal != 0 }, { "timestep_dtype", c->timestep_dtype != 0 },
-        { "weighting_scheme", c->weighting_scheme != VTRAIN_UNIFORM },
-        { "timestep_sampling", c->timestep_sampling != SAMPLING_AUTO },
-        { "logit_mean", c->logit_mean != 0 }, { "logit_std", c->logit_std != 1 },
-        { "mode_scale", c->mode_scale != 1.29 },
-    };
-    for (size_t i = 0; i < sizeof flags_of_flow / sizeof *flags_of_flow; i++) {
-        const char *flag = flags_of_flow[i].flag;
-        if (!vc_flags_given(set, flag) || !flags_of_flow[i].differs)
-            continue;
-        if (vc_flags_given(set, "objective"))
-            vc_flags_wrong(set, "--%s: belongs to --objective flow, but this is v", flag);
-        else
-            vc_flags_say(set, "--%s: has no effect: this model predicts v and follows no flow",
-                         flag);
-    }
-    if (!vc_flags_given(set, "loss_cutoff"))
-        c->loss_cutoff = 0;                                 /* --like sets it for a flow */
-    c->flow_shift = 1;
-    c->flow_levels = 0;
-    c->flow_terminal = 0;
-    c->timestep_dtype = 0;
-    c->weighting_scheme = VTRAIN_UNIFORM;
-    c->logit_mean = 0;
-    c->logit_std = 1;
-    c->mode_scale = 1.29;
-}
-
-/* A shift by tokens is the schedule's; --timestep_sampling may only name the same. */
-static void check_by_tokens(const vtrain_config *c, vc_flags *set, const vtrain_scheduler *s)
-{
-    const vtrain_by_tokens *want = by_tokens_of(c->timestep_sampling), *b = &s->by_tokens;
-    if (!want || (b->on && b->type == want->type && b->base == want->base && b->max == want->max &&
-                  b->base_len == want->base_len && b->max_len == want->max_len))
-        return;
-    vc_flags_wrong(set, "--timestep_sampling: flux_shift and qwen_shift are the shifts by tokens "
-                   "of FLUX.1-dev and Qwen-Image, and this model has another: leave the flag out, "
-                   "give shift with --flow_shift, or --scheduler with a file that has "
-                   "use_dynamic_shifting, base_shift %g and max_shift %g at %lld and %lld tokens",
-                   want->base, want->max, (long long)want->base_len, (long long)want->max_len);
-}
-
-static void resolve_sampler(vtrain_config *c, vc_flags *set, const vtrain_scheduler *s)
-{
-    bool flow = c->objective == 1 + VTRAIN_FLOW;
-    vtrain_sampler own = s->path && (s->kind == VTRAIN_FLOW) == flow ? s->sampler
-                         : flow ? VTRAIN_EULER : VTRAIN_DDIM;
-    if (c->validation_sampler == 0)
-        c->validation_sampler = 1 + (int)own;
-    if ((c->validation_sampler >= 1 + VTRAIN_EULER) != flow)
-        vc_flags_wrong(set, "--validation_sampler: %s", flow
-                       ? "ddim and dpm sample a model that predicts v, this one follows a flow: "
-                         "give euler or unipc"
-                       : "euler and unipc sample a flow, this model predicts v: give ddim or dpm");
-}
-
-int vtrain_resolve(vtrain_config *c, vc_flags *set, const vtrain_family *f,
-                   const vtrain_scheduler *s, vc_mode mode, vc_err *err)
-{
-    bool full = c->training_type == VTRAIN_FULL;
-    vtrain_config d = *c;
-    vtrain_defaults(&d, f, s);
-    resolve_objective(c, set, f, &d);
-    if (c->objective == 1 + VTRAIN_FLOW)
-        check_by_tokens(c, set, s);
-    resolve_sampler(c, set, s);
-    if (c->objective == 1 + VTRAIN_V)
-        drop_flow_flags(c, set);
-    c->timestep_sampling = SAMPLING_AUTO;                   /* config.yaml has what it means */
-    if (!vc_flags_decided(set, "caption_dropout_p"))
-        c->caption_dropout_p = d.caption_dropout_p;
-    if (!vc_flags_decided(set, "image_dropout_p"))
-        c->image_dropout_p = mode >= VC_MODE_INPAINT && f->fun_dropout > 0 ? f->fun_dropout
-                                                                          : f->image_dropout;
-    if (!vc_flags_decided(set, "control_dropout_p"))
-        c->control_dropout_p = f->fun_dropout;
-    if (!full && !vc_flags_decided(set, "network_alpha"))
-        c->network_alpha = d.network_alpha;
-    if (!vc_flags_given(set, "guidance_scale"))
-        c->guidance_scale = f->guidance;
-    if (c->num_inference_steps == 0)
-        c->num_inference_steps = f->inference_steps ? f->inference_steps : INFERENCE_STEPS;
-    if (!vc_flags_given(set, "mixed_precision"))
-        c->mixed_precision = f->bf16 ? VTRAIN_PRECISION_BF16 : VTRAIN_PRECISION_NO;
-    if (c->learning_rate == 0)
-        c->learning_rate = d.learning_rate;
-    if (c->train_batch_size == 0)
-        c->train_batch_size = f->batch;
-    if (c->max_train_steps == 0 && c->num_train_epochs == 0)
-        c->max_train_steps = f->steps;
-    vtrain_resolve_times(c, set);
-    if (!full && !c->target_name)
-        c->target_name = d.target_name;
-    return vc_flags_verdict(set, err);
 }

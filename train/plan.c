@@ -8,7 +8,6 @@
 #include "common/os/file.h"
 #include "common/os/streams.h"
 #include "train/diffusion/loss.h"
-#include "train/experts.h"
 #include "train/groups.h"
 #include "train/models/lora.h"
 #include "train/vtrain.h"

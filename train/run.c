@@ -1,5 +1,4 @@
 /* run.c - runs the training: opens all parts in order, runs the steps, and closes the parts. */
-#include <dirent.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +17,6 @@
 #include "train/models/lora.h"
 #include "train/models/weights.h"
 #include "train/output/ckpt.h"
-#include "train/output/export.h"
 #include "train/parallel/dist.h"
 #include "train/parallel/sequence.h"
 #include "train/parallel/zero.h"
@@ -316,27 +314,6 @@ static int open_training(vtrain *t, vc_err *err)
     return rc ? rc : vtrain_dist_split(t->dist, err);
 }
 
-int vtrain_start_loader(vtrain *t, uint64_t own, vc_err *err)
-{
-    const vtrain_config *c = &t->cfg;
-    int64_t left = t->plan.steps > t->step ? t->plan.steps - t->step : 0;
-    uint64_t run = t->micro + (uint64_t)(left * vtrain_micros(t));
-    uint64_t parts = (uint64_t)vtrain_parts(t);
-    uint64_t end = parts * (run < t->epoch_end ? run : t->epoch_end);
-    const vtrain_loader_opts o = {
-        .plan = vtrain_order_now(t), .parts = (uint32_t)parts,
-        .caption_dropout = c->caption_dropout_p, .image_dropout = c->image_dropout_p,
-        .mask_dropout = c->mask_all_dropout_p, .control_dropout = c->control_dropout_p,
-        .latent = c->posterior == VTRAIN_POSTERIOR_MEAN ? VTRAIN_LATENT_MEAN
-                                                        : VTRAIN_LATENT_SAMPLE,
-        .threads = (int)c->workers, .ahead = (int)c->workers + 2,
-        .first = own < end ? own : end, .end = end, .stride = (uint64_t)vtrain_dp_groups(t),
-        .check = c->verify_data, .full_texts = c->lora_dropout > 0 || c->network_dropout > 0,
-    };
-    vt_prefetch(t->g, 0, NULL);                /* drops batches of the loader before */
-    return vtrain_loader_open(&t->loader, t->data, &o, err);
-}
-
 /* ---- the run's folder ---- */
 
 /* Fails if the folder holds a dataset, or a run that this run does not resume. */
@@ -381,12 +358,6 @@ static int open_output(vtrain *t, vc_err *err)
     if (!rc)
         rc = vtrain_metrics_open(&t->metrics, out, t->step, t->cfg.report_to == 0, err);
     return rc;
-}
-
-void vtrain_end_trace(vtrain *t)
-{
-    vtrain_trace_close(t->trace);
-    t->trace = NULL;
 }
 
 /* ---- the whole run ---- */
@@ -551,21 +522,6 @@ static int open_steps(vtrain *t, vc_err *err)
         rc = vtrain_epochs_begin(t, err);
     uint64_t own = t->micro * (uint64_t)vtrain_parts(t) + (uint64_t)vtrain_dp_group(t);
     return rc ? rc : vtrain_start_loader(t, own, err);
-}
-
-bool vtrain_leads(const vtrain *t)
-{
-    return vc_comm_rank(t->comm) == 0;
-}
-
-int vtrain_dp_groups(const vtrain *t)
-{
-    return vc_comm_size(t->comm) / (int)t->cfg.sp;
-}
-
-int vtrain_dp_group(const vtrain *t)
-{
-    return vc_comm_rank(t->comm) / (int)t->cfg.sp;
 }
 
 static int begin_output(vtrain *t, vc_err *err)

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "common/memory/replay.h"
+#include "train/both.h"
 #include "train/diffusion/loss.h"
-#include "train/experts.h"
 #include "train/noised.h"
 #include "train/parallel/sequence.h"
 #include "train/trace.h"
@@ -320,7 +320,7 @@ int vtrain_micro_run(vtrain *t, vtrain_micro *m, bool record, vc_err *err)
     j.p.in.shared = t->sequence;
     vtrain_levels_draw(&j.v, t, m);
     m->low = j.v.low;
-    vtrain_experts_use(t, m->low);
+    vtrain_both_use(t, m->low);
     int rc = run_job(&j, m, &step);
     if (rc && vt_replay_gave_up(t->g)) {
         vc_warn(t->ui, "graphs: off: %s", vt_replay_off(t->g));
@@ -408,7 +408,7 @@ int vtrain_predict(vtrain *t, const vtrain_question *q, float *out, vc_err *err)
     for (int64_t i = 0; i < q->dim[0]; i++)
         fps[i] = (float)q->fps;
     vtrain_levels_set(&v, t, q->dim[0], q->level, q->clean_first);
-    vtrain_experts_use(t, v.low);
+    vtrain_both_use(t, v.low);
     vt_step_begin(t->g, 0);
     vtrain_in in = { .x = vt_from_host(t->g, VC_F32, 5, q->dim, q->x, VC_F32), .fps = fps };
     vtrain_times_load(t, &in, q->dim, &v);

@@ -2,15 +2,7 @@
 #ifndef TRAIN_SUMMARY_H
 #define TRAIN_SUMMARY_H
 
-#include "train/vtrain.h"
-
-/* Counts of the steps of this process. */
-typedef struct vtrain_counts {
-    int64_t begun;                            /* step that the process began at */
-    uint64_t rows, zeroed;                    /* rows trained on; those with zeroed conditions */
-    int64_t waits;                            /* of the device for data, after the first step */
-    double wait_s;                            /* seconds of these waits */
-} vtrain_counts;
+#include "train/notes.h"
 
 /* Reports whether micro-batches are captured and replayed, and the reason if not. */
 void vtrain_report_graphs(const vtrain *t);

@@ -3,11 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/base.h"
 #include "train/experts.h"
 #include "train/groups.h"
 #include "train/models/lora.h"
 #include "train/models/weights.h"
+#include "train/vtrain.h"
 
 /* Lists the names of all linears and convolutions of a transformer, or of the convolutions only:
  * malloc'ed, ended by NULL. */

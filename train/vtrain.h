@@ -1,11 +1,13 @@
 /* vtrain.h - a training run: its settings, its state, and the functions of its parts.
  *
  *     main.c                   reads the flags, prints the error, picks the exit status
- *     options.c shorthand.c    check the flags, and give the family's defaults
+ *     options.c shorthand.c    check the flags; levels.c takes other trainers' levels and losses
+ *     defaults.c times.c       give the family's defaults, and how often the run saves
  *     launcher.c               takes the settings of accelerate and DeepSpeed; counts the ranks
  *     run.c                    opens all parts in order, runs the steps, closes the parts
+ *     vtrain.c spans.c         answer for the run's ranks and parts; its epochs by their samples
  *     follow.c divide.c        choose the samples of each epoch; divide those of a step
- *     experts.h                choose of a model's two transformers, by levels of noise
+ *     experts.h both.h         choose of a model's two transformers; the steps that train both
  *     load.c fit.c trained.c   load the model, compare it with the data, choose what is trained
  *     plan.c memory.c          predict steps, memory and work, and print the plan
  *     loop.c                   runs the steps: accumulate, clip, log, save, evaluate, sample, stop
@@ -44,7 +46,6 @@
 #include "train/diffusion/objective.h"
 #include "train/diffusion/scheduler.h"
 #include "train/models/dit.h"
-#include "train/optim.h"
 #include "train/output/ckpt.h"
 #include "train/output/metrics.h"
 
@@ -60,6 +61,13 @@ enum { VTRAIN_HALVES = 2 };                   /* transformers of a model with tw
 typedef enum {
     VTRAIN_POSTERIOR_AUTO, VTRAIN_POSTERIOR_SAMPLE, VTRAIN_POSTERIOR_MEAN
 } vtrain_posterior;
+
+/* The choices of --timestep_sampling. */
+typedef enum {
+    VTRAIN_SAMPLING_AUTO, VTRAIN_SAMPLING_SIGMA, VTRAIN_SAMPLING_UNIFORM, VTRAIN_SAMPLING_SIGMOID,
+    VTRAIN_SAMPLING_SHIFT, VTRAIN_SAMPLING_LOGSNR, VTRAIN_SAMPLING_FLUX_SHIFT,
+    VTRAIN_SAMPLING_QWEN_SHIFT
+} vtrain_sampling;
 
 /* The flags, one field each, in the order of --help. A field is zero or NULL where the default is
  * the family's: vtrain_resolve fills such fields in, so the settings written are those used. */
@@ -112,7 +120,8 @@ typedef struct vtrain_config {
     double min_denoising_steps, max_denoising_steps;      /* ai-toolkit's *_timestep_boundary */
     double min_t, max_t;                      /* diffusion-pipe's names of the range, of 0..1 */
     int timestep_dtype;                       /* 1: the transformer's level is rounded to bf16 */
-    int timestep_sampling;                    /* 0: auto, as vtrain_resolve leaves it */
+    int timestep_sampling;                    /* vtrain_sampling: auto, as vtrain_resolve leaves
+                                               * it */
     int loss_type;                            /* vtrain_loss_type */
     double loss_delta, loss_cutoff;
     bool uniform_sampling, motion_sub_loss;
@@ -215,14 +224,18 @@ int vtrain_hint_like(const vtrain_config *c, const struct vtrain *t, vc_flags *s
  * those, and adds contradictions to the errors of set; a second call changes nothing. --model
  * builtin becomes a model of NULL: only vc_flags_given tells that the model was asked for. */
 int vtrain_take_shorthand(vtrain_config *c, vc_flags *set, vc_err *err);
+/* levels.c. Takes the levels that --timestep_sampling and other trainers' flags name, and their
+ * losses, and adds contradictions to the errors of set. */
+int vtrain_take_levels(vtrain_config *c, vc_flags *set, vc_err *err);
+void vtrain_take_loss(vtrain_config *c, vc_flags *set);
+/* The line of mu over tokens that a --timestep_sampling names; NULL: it names none. */
+const vtrain_by_tokens *vtrain_by_tokens_of(int sampling);
 /* ranges.c. Takes the range of noise levels, of which there may be one, from the flags that name
  * it, and adds contradictions to the errors of set. */
 void vtrain_take_ranges(vtrain_config *c, vc_flags *set);
 /* network_args.c. Takes --network_dim, and the settings KEY=VALUE of --network_args as the flags
  * that they stand for, and adds those that nothing here does to the errors of set. */
 int vtrain_take_network_args(vtrain_config *c, vc_flags *set, vc_err *err);
-/* The learning-rate schedule of a run of `steps` steps. */
-vtrain_rate vtrain_rate_of(const vtrain_config *c, int64_t steps);
 
 /* The plan of a run: its length, and its memory and work as dry steps measured them. */
 typedef struct vtrain_plan {
@@ -344,15 +357,41 @@ int vtrain_status(const char *dir, FILE *out, vc_err *err);
  * samples. */
 int vtrain_run(const vtrain_config *c, vc_flags *set, vc_comm *comm, FILE *out,
                vc_progress *ui, const atomic_int *stop, vc_err *err);
-/* experts.c. Name of the trained transformer's folder in the model; of the first, if two are
+/* vtrain.c. Name of the trained transformer's folder in the model; of the first, if two are
  * trained. */
 const char *vtrain_transformer_name(const vtrain *t);
+/* True if both transformers of a model with two are trained. */
+bool vtrain_both(const vtrain *t);
 /* True on the rank that writes the run's files: rank 0. */
 bool vtrain_leads(const vtrain *t);
 /* Ranks with --sp share samples: the number of groups of ranks that have samples of their own, and
  * this rank's group. */
 int vtrain_dp_groups(const vtrain *t);
 int vtrain_dp_group(const vtrain *t);
+/* Numbers of a step's parts over all ranks, of a micro-batch's parts, and of a step's micro-batches
+ * (divide.c). */
+int64_t vtrain_runs(const vtrain *t);
+int64_t vtrain_parts(const vtrain *t);
+int64_t vtrain_micros(const vtrain *t);
+/* True if the run makes validation samples at all. */
+bool vtrain_makes_samples(const vtrain_config *c);
+
+/* spans.c. Adds a span, from origin on, of the samples of t->data, when `done` epochs are done. */
+int vtrain_span_add(vtrain *t, vtrain_origin origin, double done, vc_err *err);
+/* Adds a span that begins a new epoch at the checkpoint's micro-batch. */
+int vtrain_span_next(vtrain *t, vc_err *err);
+/* The span of the steps done. */
+const vtrain_span *vtrain_span_now(const vtrain *t);
+/* The number of epochs done, with a fraction. */
+double vtrain_epoch(const vtrain *t);
+/* The order of a span's samples, of which those marked in done (vtrain.done) are made already; and
+ * the order that the run has now. */
+vtrain_order_plan vtrain_order_of(const vtrain_span *s, const uint8_t *done);
+vtrain_order_plan vtrain_order_now(const vtrain *t);
+/* The epoch of micro-batch `micro`, and the first micro-batch of the epoch after it. */
+int vtrain_epoch_at(const vtrain *t, uint64_t micro, uint64_t *epoch, uint64_t *end, vc_err *err);
+/* Hashes the samples that an epoch visits. */
+int vtrain_visits_hash(uint64_t *hash, const vtrain *t, uint64_t epoch, vc_err *err);
 
 /* divide.c. A step's samples come in micro-batches, whose samples are chosen together, and these in
  * equal parts of --train_batch_size samples, of which each group of ranks runs
@@ -362,19 +401,8 @@ int vtrain_dp_group(const vtrain *t);
  * --gradient_accumulation_steps so that they divide them. Where it cannot, the rest of the epoch
  * follows in another order, each sample once. */
 int vtrain_divide(vtrain *t, vc_err *err);
-/* Numbers of a step's parts over all ranks, of a micro-batch's parts, and of a step's
- * micro-batches. */
-int64_t vtrain_runs(const vtrain *t);
-int64_t vtrain_parts(const vtrain *t);
-int64_t vtrain_micros(const vtrain *t);
-/* The order of the samples that the run has now. */
-vtrain_order_plan vtrain_order_now(const vtrain *t);
-/* Hashes the samples that an epoch visits. */
-int vtrain_visits_hash(uint64_t *hash, const vtrain *t, uint64_t epoch, vc_err *err);
 
-/* Closes the trace after the last traced micro-batch. */
-void vtrain_end_trace(vtrain *t);
-/* Opens a loader for this rank's parts from number `own` on (loader.h): to the end of the run or,
+/* follow.c. Opens a loader for this rank's parts from number `own` on (loader.h): to the end of the run or,
  * while it follows its datasets, of the epoch. */
 int vtrain_start_loader(vtrain *t, uint64_t own, vc_err *err);
 
@@ -407,18 +435,6 @@ int vtrain_samples_look(vtrain *t, vc_err *err);
  * that begins with `own`, the number of this rank's next part. A step calls this before its
  * checkpoint, so that a checkpoint between two epochs records the samples of the second. */
 int vtrain_samples_upto(vtrain *t, uint64_t micro, uint64_t own, vc_err *err);
-/* Adds a span, from origin on, of the samples of t->data, when `done` epochs are done. */
-int vtrain_span_add(vtrain *t, vtrain_origin origin, double done, vc_err *err);
-/* Adds a span that begins a new epoch at the checkpoint's micro-batch. */
-int vtrain_span_next(vtrain *t, vc_err *err);
-/* The span of the steps done. */
-const vtrain_span *vtrain_span_now(const vtrain *t);
-/* The number of epochs done, with a fraction. */
-double vtrain_epoch(const vtrain *t);
-
-/* The epoch of micro-batch `micro`, and the first micro-batch of the epoch after it. */
-int vtrain_epoch_at(const vtrain *t, uint64_t micro, uint64_t *epoch, uint64_t *end, vc_err *err);
-
 /* average.c. The decay of the average at the step that is being taken. */
 double vtrain_decay(const vtrain *t);
 /* With --use_ema, _in puts the average in the weights' place, and _out puts them back, also after
@@ -426,13 +442,15 @@ double vtrain_decay(const vtrain *t);
 int vtrain_average_in(vtrain *t, vc_err *err);
 void vtrain_average_out(vtrain *t);
 
+/* times.c. Checks the flags that need held-out samples (diffusion-pipe's have no effect without
+ * them, as there), and fills in how often the run saves and computes eval_loss: as often as it
+ * saves. */
+void vtrain_check_times(vtrain_config *c, vc_flags *set);
+void vtrain_resolve_times(vtrain_config *c, vc_flags *set);
+
 /* epochs.c. A step ends an epoch if the step's micro-batches hold the last ones of the epoch. The
  * position is a function of the order of samples alone, so that a run divided or resumed otherwise
  * has its checkpoints after the same samples. */
-/* Checks the flags that need held-out samples (diffusion-pipe's have no effect without them, as
- * there), and fills in how often the run saves and computes eval_loss: as often as it saves. */
-void vtrain_check_times(vtrain_config *c, vc_flags *set);
-void vtrain_resolve_times(vtrain_config *c, vc_flags *set);
 /* Finds the position where the run begins or resumes. Collective calls are not made. */
 int vtrain_epochs_begin(vtrain *t, vc_err *err);
 /* Moves the position, after each step that was taken. */
@@ -441,8 +459,6 @@ int vtrain_epochs_move(vtrain *t, vc_err *err);
 bool vtrain_save_due(const vtrain *t);
 bool vtrain_eval_due(const vtrain *t);
 bool vtrain_samples_due(const vtrain *t);
-/* True if the run makes validation samples at all. */
-bool vtrain_makes_samples(const vtrain_config *c);
 
 /* plan.c. vtrain_plan_steps counts the steps. vtrain_plan_memory, with model and loader open,
  * predicts memory and work, and prints the plan. */
