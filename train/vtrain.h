@@ -1,28 +1,20 @@
 /* vtrain.h - a training run: its settings, its state, and the functions of its parts.
  *
- *     main.c                   reads the flags, prints the error, picks the exit status
- *     options.c shorthand.c    check the flags; levels.c takes other trainers' levels and losses
- *     defaults.c times.c       give the family's defaults, and how often the run saves
- *     launcher.c               takes the settings of accelerate and DeepSpeed; counts the ranks
- *     run.c                    opens all parts in order, runs the steps, closes the parts
- *     vtrain.c spans.c         answer for the run's ranks and parts; its epochs by their samples
- *     follow.c divide.c        choose the samples of each epoch; divide those of a step
- *     experts.h both.h         choose of a model's two transformers; the steps that train both
- *     load.c fit.c trained.c   load the model, compare it with the data, choose what is trained
- *     plan.c memory.c          predict steps, memory and work, and print the plan
- *     loop.c                   runs the steps: accumulate, clip, log, save, evaluate, sample, stop
- *     step.c noised.h          run a micro-batch: levels, noise, forward, loss, backward
- *     epochs.c                 says what falls due after a step, by steps and by epochs
- *     average.c                decays the average of the weights, and uses it in their place
- *     pauses.h                 measures and foresees the time of what is done between steps
- *     notes.h                  gathers the record of a step from all ranks
- *     save.c resume.c          write a checkpoint; find one and read it
- *     sample.h watching.h      make validation samples, and report how far these are
- *     base.h encoders.h        compare weights with those of the checkpoint and of the datasets, by
- *                              hashes that beside.h computes in the background
- *     summary.h trace.h        report a run at its begin and end; write the tensors of a step
- *     status.c                 prints where a run is (--status)
- *     optim.h groups.h         schedules of learning rates, and rates by parameters' names
+ *     vtrain/     main.c reads the flags, prints the error, picks the exit status; run.c opens all
+ *                 parts in order and closes them; loop.c runs the steps: accumulate, clip, log,
+ *                 save, evaluate, sample, stop; save.c and resume.c write a checkpoint and read it;
+ *                 summary.h reports a run, status.c prints where a run is (--status)
+ *     sampling/   makes validation samples (sample.h), and reports how far these are (watching.h)
+ *     plan/       predicts steps, memory and work, and prints the plan
+ *     steps/      run a micro-batch: levels, noise, forward, loss, backward (step.c, noised.h);
+ *                 gather the record of a step (notes.h), write its tensors (trace.h), measure the
+ *                 time between steps (pauses.h), train both of two transformers (both.h)
+ *     setup/      loads the model, chooses what is trained (load.c, trained.c, experts.h); compares
+ *                 weights with those of the checkpoint and of the datasets (base.h, encoders.h)
+ *     settings/   check the flags, take those of other trainers, give the family's defaults
+ *     samples/    choose the samples of each epoch, fit them to the model, divide those of a step
+ *     optim/      rates and their schedules (rate.h, groups.h), the average of the weights
+ *     vtrain.c    answers for the run's ranks and parts
  *
  *     models/     transformers (dit.h), their files (weights.h), LoRA
  *     diffusion/  objectives, the model's schedule, samplers
@@ -30,7 +22,8 @@
  *     parallel/   gradients (dist.h) and state (zero.h) over several ranks (docs/cluster.md)
  *     output/     checkpoints (ckpt.h), metrics.h, report.h
  *
- * One thread runs the steps; the loader has threads of its own, kernels use several. */
+ * A room includes headers of the rooms below it alone. One thread runs the steps; the loader has
+ * threads of its own, kernels use several. */
 #ifndef TRAIN_VTRAIN_H
 #define TRAIN_VTRAIN_H
 
@@ -402,8 +395,8 @@ int vtrain_visits_hash(uint64_t *hash, const vtrain *t, uint64_t epoch, vc_err *
  * follows in another order, each sample once. */
 int vtrain_divide(vtrain *t, vc_err *err);
 
-/* follow.c. Opens a loader for this rank's parts from number `own` on (loader.h): to the end of the run or,
- * while it follows its datasets, of the epoch. */
+/* follow.c. Opens a loader for this rank's parts from number `own` on (loader.h): to the end of the
+ * run or, while it follows its datasets, of the epoch. */
 int vtrain_start_loader(vtrain *t, uint64_t own, vc_err *err);
 
 /* load.c. Opens the model and loads its weights, with their progress (VC_ESTOP: a signal came

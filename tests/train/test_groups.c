@@ -16,7 +16,7 @@
 #include "formats/json/json.h"
 #include "tests/lib/golden.h"
 #include "tests/lib/ok.h"
-#include "train/groups.h"
+#include "train/optim/groups.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 

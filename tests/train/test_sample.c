@@ -16,7 +16,7 @@
 #include "tests/lib/ok.h"
 #include "tests/lib/train_dataset.h"
 #include "tests/lib/train_run.h"
-#include "train/sample.h"
+#include "train/sampling/sample.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 

@@ -1,0 +1,33 @@
+/* average.c - the moving average of --use_ema: its decay, and its use in the weights' place; see
+ * vtrain.h */
+#include "train/optim/rate.h"
+#include "train/parallel/zero.h"
+#include "train/vtrain.h"
+
+double vtrain_decay(const vtrain *t)
+{
+    const vtrain_config *c = &t->cfg;
+    const vtrain_average a = { c->ema_decay, c->ema_min_decay, c->ema_power, c->ema_inv_gamma,
+                               c->ema_update_after_step };
+    return vtrain_average_decay(&a, t->step + 1 - t->average_from);
+}
+
+int vtrain_average_in(vtrain *t, vc_err *err)
+{
+    int rc = t->zero ? vtrain_zero_gather(t->zero, true, NULL, &t->ema, err) : 0;
+    t->averaged = t->ema;
+    if (t->averaged)
+        vt_ema_swap(t->ema, t->params);
+    return rc;
+}
+
+void vtrain_average_out(vtrain *t)
+{
+    if (t->averaged)
+        vt_ema_swap(t->ema, t->params);
+    t->averaged = false;
+    if (t->zero) {
+        vt_ema_close(t->ema, t->params);
+        t->ema = NULL;
+    }
+}

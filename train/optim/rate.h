@@ -1,0 +1,66 @@
+/* rate.h - learning-rate schedules, and the decay of averaged weights. AdamW itself is
+ * weights.h. */
+#ifndef TRAIN_OPTIM_RATE_H
+#define TRAIN_OPTIM_RATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/err.h"
+
+typedef enum vtrain_schedule {
+    VTRAIN_CONSTANT, VTRAIN_CONSTANT_WITH_WARMUP, VTRAIN_LINEAR, VTRAIN_COSINE,
+    VTRAIN_COSINE_WITH_RESTARTS, VTRAIN_POLYNOMIAL, VTRAIN_PIECEWISE_CONSTANT
+} vtrain_schedule;
+
+/* Settings of a schedule, as get_scheduler of diffusers (optimization.py) takes them. With a
+ * warm-up of w steps the factor is (s + from)/w at steps s below w (except of `constant` and
+ * `piecewise_constant`). After the warm-up, with p the fraction done of the steps after it, and
+ * e = end / rate:
+ *     constant_with_warmup    1
+ *     linear                  e + (1 - e) (1 - p)
+ *     cosine                  e + (1 - e) (1 + cos(pi p)) / 2
+ *     cosine_with_restarts    e + (1 - e) (1 + cos(pi (cycles p mod 1))) / 2, e at the end
+ *     polynomial              (1 - e) (1 - p)^power + e, with e = 1e-7 / rate; e past the end
+ *     piecewise_constant      by its rules */
+typedef struct vtrain_rate {
+    vtrain_schedule how;
+    int64_t warmup, steps, cycles;
+    double power, rate;                /* rate: the base rate */
+    const char *rules;                 /* "1:10,0.1:20,0.01": 1 below step 10, 0.1 below 20, then
+                                        * 0.01 */
+    double end;                        /* linear and the cosines: the rate that they fall to */
+    int64_t from;                      /* step of the warm-up that step 0 is */
+} vtrain_rate;
+
+/* The learning-rate schedule of a run of `steps` steps. */
+struct vtrain_config;
+vtrain_rate vtrain_rate_of(const struct vtrain_config *c, int64_t steps);
+
+/* Finds the schedule of n letters of a name as above; false: there is no such schedule. */
+bool vtrain_schedule_named(vtrain_schedule *out, const char *name, size_t n);
+
+const char *vtrain_schedule_name(vtrain_schedule how);
+
+/* Factor of the base rate at step s, from 0. The caller has checked r by vtrain_rate_check. */
+double vtrain_rate_factor(const vtrain_rate *r, int64_t s);
+/* VC_EUSAGE: the rules are not valid, or a polynomial schedule would rise. */
+int vtrain_rate_check(const vtrain_rate *r, vc_err *err);
+
+/* Settings of the moving average of the weights, as EMAModel of diffusers (training_utils.py) takes
+ * them. The decay of its n-th update, from 1, with s = n - after - 1, is 0 where s <= 0, and else
+ * between min and decay the value of
+ *     power 0    (1 + s) / (10 + s)
+ *     else       1 - (1 + s / inv_gamma)^-power                         (use_ema_warmup) */
+typedef struct vtrain_average {
+    double decay, min, power, inv_gamma;
+    int64_t after;
+} vtrain_average;
+double vtrain_average_decay(const vtrain_average *a, int64_t n);
+
+/* Factor that clips a gradient of norm `norm` to at most `max` (0: no clipping): min(1, max /
+ * (norm + 1e-6)). */
+double vtrain_clip_factor(double norm, double max);
+
+#endif

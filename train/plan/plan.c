@@ -1,0 +1,489 @@
+/* plan.c - predicts steps, memory and work before a run, and prints the plan. */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/os/file.h"
+#include "common/os/streams.h"
+#include "train/diffusion/loss.h"
+#include "train/models/lora.h"
+#include "train/optim/groups.h"
+#include "train/vtrain.h"
+
+enum { MOST_NAMES = 24 };                   /* of modules in the plan */
+#define MOST_MICROS ((uint64_t)1 << 32)     /* of a run: draws number them in 32 bits */
+
+/* ---- the plan's lines ---- */
+
+/* Appends text to *all, both malloc'ed; *all becomes NULL when out of memory. */
+static void append(char **all, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void append(char **all, const char *fmt, ...)
+{
+    va_list ap;
+    char *more = NULL;
+    va_start(ap, fmt);
+    int n = *all ? vasprintf(&more, fmt, ap) : -1;
+    va_end(ap);
+    char *text = n < 0 ? NULL : vc_format("%s%s", *all, more);
+    if (n >= 0)
+        free(more);
+    free(*all);
+    *all = text;
+}
+
+/* The line of a LoRA: how much of the model it adapts, and the names of its modules in their
+ * blocks, in a form that --target_name takes. */
+static char *text_lora(const vtrain *t)
+{
+    char trained[32];
+    int n;
+    const char *const *name = vtrain_targets_names(t->targets, &n);
+    char *text = vc_format("LoRA: %s %lld, ", t->lora.ranks ? "ranks up to" : "rank",
+                           (long long)t->cfg.rank);
+    if (t->lora.alphas)
+        append(&text, "alphas of the file, ");
+    else
+        append(&text, "alpha %g, ", t->cfg.network_alpha);
+    append(&text, "%d of the model's %d linears (%.0f %%)", t->lora.linears, t->lora.of_linears,
+           100.0 * t->lora.linears / t->lora.of_linears);
+    if (t->lora.convs)
+        append(&text, " and %d of %d convolutions", t->lora.convs, t->lora.of_convs);
+    if (t->lora.blocks && t->lora.blocks < t->lora.of_blocks)
+        append(&text, " in %d of %d blocks", t->lora.blocks, t->lora.of_blocks);
+    append(&text, ", %s parameters: ",
+           vc_human_count(trained, (uint64_t)vt_params_bytes(t->params).trained));
+    for (int i = 0; i < n && i < MOST_NAMES; i++)
+        append(&text, "%s%s", i ? "," : "", name[i]);
+    if (n > MOST_NAMES)
+        append(&text, " and %d more names", n - MOST_NAMES);
+    return text;
+}
+
+/* The lines of the model: its family and its parameters, and its LoRA. Its sizes are in
+ * config.json. */
+static char *text_model(const vtrain *t)
+{
+    char trained[32], frozen[32];
+    vt_param_bytes b = vt_params_bytes(t->params);
+    const char *of = vtrain_both(t) ? "transformer and transformer_2"
+                     : t->boundary > 0 ? vtrain_transformer_name(t) : NULL;
+    char *text = vc_format("%s, %s%s%s: %s parameters trained, %s frozen",
+                           vtrain_family_name(t->family),
+                           t->cfg.training_type == VTRAIN_LORA ? "LoRA" : "full finetune",
+                           of ? " of " : "", of ? of : "",
+                           vc_human_count(trained, (uint64_t)b.trained),
+                           vc_human_count(frozen, (uint64_t)b.frozen));
+    char *lora = t->targets ? text_lora(t) : NULL;
+    if (t->targets)
+        append(&text, "\n%s", lora ? lora : "");
+    free(lora);
+    return text;
+}
+
+static char *text_data(const vtrain *t)
+{
+    char n[32], held[32];
+    uint32_t groups = vtrain_data_groups(t->data);
+    char *text = vc_format("%s samples, %s of them held out, %u bucket%s",
+                           vc_human_count(n, vtrain_data_samples(t->data)),
+                           vc_human_count(held, vtrain_data_held_out(t->data)), groups,
+                           groups == 1 ? "" : "s");
+    for (uint32_t i = 0; text && i < groups; i++) {
+        const vtrain_group *g = vtrain_data_group(t->data, i);
+        char pad[64] = "";
+        if (g->padded > g->f)
+            snprintf(pad, sizeof pad, " (%d latent frames with copies in front)", g->padded);
+        char *more = vc_format("%s\n  %s%s: %s samples, %llu in an epoch, %u tokens each", text,
+                               g->name, pad, vc_human_count(n, g->samples),
+                               (unsigned long long)g->repeats, g->tokens);
+        free(text);
+        text = more;
+    }
+    return text;
+}
+
+char *vtrain_plan_text(const vtrain *t, vtrain_plan_part part)
+{
+    return part == VTRAIN_TEXT_MODEL ? text_model(t) : text_data(t);
+}
+
+static void print_line(FILE *out, const char *line)
+{
+    vc_print(out, line, 0);
+    fputc('\n', out);
+}
+
+/* Writes a line of the plan: the result of a dry run, and a message of any other run. */
+__attribute__((format(printf, 2, 3))) static void say(const vtrain *t, const char *fmt, ...)
+{
+    char line[1024];
+    va_list ap;
+    if (!vtrain_leads(t))
+        return;
+    va_start(ap, fmt);
+    vsnprintf(line, sizeof line, fmt, ap);
+    va_end(ap);
+    if (t->cfg.dry_run)
+        print_line(t->out, line);
+    else
+        vc_say(t->ui, "%s", line);
+}
+
+/* Writes the lines of text, which it frees, with `head` before the first. */
+static void say_lines(const vtrain *t, const char *head, char *text)
+{
+    char *rest = text;
+    for (char *line; (line = strsep(&rest, "\n"));)
+        say(t, "%s%s", line == text ? head : "", line);
+    free(text);
+}
+
+/* The value of a flag in the run's settings. */
+static const char *word_of(const vtrain *t, const char *flag, char *buf, size_t size)
+{
+    size_t n = strlen(flag);
+    snprintf(buf, size, "none");
+    for (const char *s = t->settings; s && *s; s += *s == '\n') {
+        size_t len = strcspn(s, "\n");
+        if (len > n + 2 && !strncmp(s, flag, n) && s[n] == ':')
+            snprintf(buf, size, "%.*s", (int)(len - n - 2), s + n + 2);
+        s += len;
+    }
+    return buf;
+}
+
+static void say_steps(const vtrain *t)
+{
+    char ranks[32] = "", word[32];
+    int n = vtrain_dp_groups(t);
+    double epoch_steps = (double)t->plan.epoch_batches / (double)vtrain_micros(t);
+    if (n > 1)
+        snprintf(ranks, sizeof ranks, " x %d %s", n, t->cfg.sp > 1 ? "groups" : "ranks");
+    if (t->cfg.sp > 1)
+        say(t, "parallel: %s, %d %s of %lld ranks that share the tokens of each sample",
+            word_of(t, "parallel", word, sizeof word), n, n > 1 ? "groups" : "group",
+            (long long)t->cfg.sp);
+    say(t, "steps: %lld, %.4g an epoch, so %.4g epochs; batch %lld x accumulation %lld%s; "
+        "%.3g GFLOP a step", (long long)t->plan.steps, epoch_steps,
+        (double)t->plan.steps / epoch_steps, (long long)t->cfg.train_batch_size,
+        (long long)t->cfg.gradient_accumulation_steps, ranks, t->plan.flops / 1e9);
+}
+
+/* Writes the number of recomputed blocks of each bucket, where the buckets differ. */
+static void say_recompute(const vtrain *t)
+{
+    for (uint32_t i = 0; i < vtrain_data_groups(t->data); i++)
+        say(t, "memory: bucket %s: %d of %d blocks recomputed in backward",
+            vtrain_data_group(t->data, i)->name, t->plan.recompute[i], t->plan.blocks);
+}
+
+static void say_memory(const vtrain *t)
+{
+    char all[32], standing[32], pool[32], mapped[32];
+    vt_param_bytes b = vt_params_bytes(t->params);
+    int least = t->plan.blocks, most = 0;
+    for (uint32_t i = 0; i < vtrain_data_groups(t->data); i++) {
+        least = t->plan.recompute[i] < least ? t->plan.recompute[i] : least;
+        most = t->plan.recompute[i] > most ? t->plan.recompute[i] : most;
+    }
+    say(t, "memory: peak %s predicted: %s weights, optimiser and loader, %s activations "
+        "of bucket %s%s", vc_human_bytes(all, (double)t->plan.predicted),
+        vc_human_bytes(standing, (double)t->plan.standing),
+        vc_human_bytes(pool, (double)t->plan.pool),
+        vtrain_data_group(t->data, t->plan.largest)->name,
+        most > 0 && least == t->plan.blocks ? ", blocks recomputed in backward" : "");
+    if (most > 0 && least < t->plan.blocks)
+        say_recompute(t);
+    if (t->plan.offloaded)
+        say(t, "memory: %s of blocks' inputs are offloaded to host memory until backward",
+            vc_human_bytes(mapped, (double)t->plan.offloaded));
+    if (b.on_host)
+        say(t, "memory: %s of frozen weights, of the first %d blocks, stay on the host and are "
+            "copied when their block is reached", vc_human_bytes(mapped, (double)b.on_host),
+            t->plan.swapped);
+    if (b.mapped)
+        say(t, "memory: %s of frozen weights stay mapped from their file, beyond the peak",
+            vc_human_bytes(mapped, (double)b.mapped));
+}
+
+/* Micro-batches of the run up to the end of its epochs. */
+static uint64_t micros_of_epochs(const vtrain *t, vtrain_order *o)
+{
+    const vtrain_span *s = &t->span[t->n_spans - 1];
+    double left = (double)t->cfg.num_train_epochs - s->done, whole = floor(left);
+    if (left <= 0)
+        return s->micro;
+    uint64_t n = vtrain_order_count(o, (uint64_t)whole, MOST_MICROS);
+    return s->micro + n + (uint64_t)ceil((left - whole) * (double)t->plan.epoch_batches);
+}
+
+/* Counts the steps that are left until the run's epochs are done, and adds those done. */
+static int64_t steps_by_epochs(const vtrain *t, vtrain_order *o)
+{
+    uint64_t end = micros_of_epochs(t, o), per_step = (uint64_t)vtrain_micros(t);
+    uint64_t left = end > t->micro ? end - t->micro : 0;
+    return t->step + (int64_t)((left + per_step - 1) / per_step);
+}
+
+int vtrain_plan_steps(vtrain *t, vc_err *err)
+{
+    const vtrain_order_plan plan = vtrain_order_now(t);
+    vtrain_order *o;
+    int rc = vtrain_order_open(&o, t->data, &plan, err);
+    if (rc)
+        return rc;
+    t->plan.rest_batches = plan.done ? vtrain_order_count(o, 1, MOST_MICROS) : 0;
+    t->plan.epoch_batches = plan.done ? vtrain_order_count(o, 2, MOST_MICROS) - t->plan.rest_batches
+                                      : vtrain_order_count(o, 1, MOST_MICROS);
+    t->plan.spans = t->n_spans;
+    t->plan.steps = t->cfg.max_train_steps ? t->cfg.max_train_steps : INT64_MAX;
+    if (t->cfg.num_train_epochs > 0) {
+        int64_t by_epochs = steps_by_epochs(t, o);
+        t->plan.steps = by_epochs < t->plan.steps ? by_epochs : t->plan.steps;
+    }
+    vtrain_order_close(o);
+    double micros = (double)t->micro +
+                    (double)(t->plan.steps - t->step) * (double)vtrain_micros(t);
+    if (micros > (double)(MOST_MICROS - 1))
+        return vc_fail(err, VC_EUSAGE, "%lld steps of %lld micro-batches: a run has at most 2^32",
+                       (long long)t->plan.steps, (long long)vtrain_micros(t));
+    return 0;
+}
+
+/* Describes the shift of levels; a shift by tokens gets the range over the run's buckets. */
+static void shift_text(char *text, size_t size, const vtrain *t)
+{
+    const vtrain_by_tokens *b = &t->scheduler.by_tokens;
+    double least = INFINITY, most = 0;
+    for (uint32_t i = 0; i < vtrain_data_groups(t->data); i++) {
+        double a = vtrain_objective_shift(t->objective, vtrain_data_group(t->data, i)->tokens);
+        least = fmin(least, a);
+        most = fmax(most, a);
+    }
+    if (t->cfg.flow_shift > 0)
+        snprintf(text, size, "%g", t->cfg.flow_shift);
+    else
+        snprintf(text, size, "%g to %g by tokens (%s, %g at %lld, %g at %lld)", least, most,
+                 b->type == VTRAIN_MU_LINEAR ? "linear" : "exponential", b->base,
+                 (long long)b->base_len, b->max, (long long)b->max_len);
+}
+
+/* ", huber of delta 0.5, errors above 50 left out", or "" for a plain squared error. */
+static void error_text(char *text, size_t size, const vtrain *t)
+{
+    const vtrain_config *c = &t->cfg;
+    char type[32];
+    int n = 0;
+    *text = 0;
+    if (c->loss_type != VTRAIN_MSE)
+        n = snprintf(text, size, ", %s of delta %g", word_of(t, "loss_type", type, sizeof type),
+                     c->loss_delta);
+    if (c->loss_cutoff > 0)
+        snprintf(text + n, size - (size_t)n, ", errors above %g left out", c->loss_cutoff);
+}
+
+/* The range of levels that is trained, as timesteps; "": all of them. two: the model has two
+ * transformers. */
+static void range_text(char *text, size_t size, const vtrain_config *c, bool two)
+{
+    const char *how = c->objective == 1 + VTRAIN_V || c->preserve_distribution_shape
+                      ? "only timesteps" : "scaled to timesteps";
+    *text = '\0';
+    if (c->min_timestep > 0 || c->max_timestep < 1000)
+        snprintf(text, size, ", %s %g to %g", how, c->min_timestep, c->max_timestep);
+    else if (c->min_noising_strength > 0 || c->max_noising_strength < 1)
+        snprintf(text, size, ", scaled to %g to %g before the shift", c->min_noising_strength,
+                 c->max_noising_strength);
+    else if (!two && (c->min_timestep_boundary > 0 || c->max_timestep_boundary < 1))
+        snprintf(text, size, ", the part %g to %g of the list of levels", c->min_timestep_boundary,
+                 c->max_timestep_boundary);
+}
+
+/* Which levels are drawn, and for which of two transformers. */
+static void levels_text(char *text, size_t size, const vtrain *t)
+{
+    const uint32_t tokens = vtrain_data_group(t->data, 0)->tokens;
+    *text = '\0';
+    if (vtrain_both(t))
+        snprintf(text, size, ", levels from %g for transformer (%.0f%% of micro-batches), below "
+                 "for transformer_2", t->boundary,
+                 100 * vtrain_share_high(t->objective, (int64_t)tokens));
+    else if (t->boundary > 0)
+        snprintf(text, size, ", only levels %s %g",
+                 t->cfg.boundary_type == VTRAIN_SIDE_LOW ? "below" : "from", t->boundary);
+}
+
+/* Warns of two transformers of which one gets no level. */
+static void warn_idle(const vtrain *t)
+{
+    const uint32_t tokens = vtrain_data_group(t->data, 0)->tokens;
+    double high = vtrain_both(t) ? vtrain_share_high(t->objective, (int64_t)tokens) : 0.5;
+    if (high <= 0 || high >= 1)
+        vc_warn(t->ui, "--boundary_type both: no level %s %g is drawn, so that %s stays as it is",
+                high <= 0 ? "from" : "below", t->boundary,
+                high <= 0 ? "transformer" : "transformer_2");
+}
+
+static void say_loss(const vtrain *t)
+{
+    const vtrain_config *c = &t->cfg;
+    char scheme[32], normal[64] = "", shift[200], levels[160] = "", table[80] = "", error[96];
+    char range[80];
+    int n = 0;
+    error_text(error, sizeof error, t);
+    range_text(range, sizeof range, c, t->boundary > 0);
+    if (c->objective == 1 + VTRAIN_V) {
+        say(t, "loss: v-prediction, times uniform%s, weight 1%s", range, error);
+        return;
+    }
+    if (c->flow_levels)
+        n = snprintf(table, sizeof table, ", a table of %lld levels", (long long)c->flow_levels);
+    if (c->flow_terminal > 0)
+        snprintf(table + n, sizeof table - (size_t)n, ", stretched to %g", c->flow_terminal);
+    if (c->weighting_scheme == VTRAIN_LOGIT_NORMAL)
+        snprintf(normal, sizeof normal, " (mean %g, deviation %g)", c->logit_mean, c->logit_std);
+    if (c->weighting_scheme == VTRAIN_MODE)
+        snprintf(normal, sizeof normal, " (scale %g)", c->mode_scale);
+    levels_text(levels, sizeof levels, t);
+    warn_idle(t);
+    shift_text(shift, sizeof shift, t);
+    say(t, "loss: flow matching, weighting %s%s, shift %s%s%s%s%s",
+        word_of(t, "weighting_scheme", scheme, sizeof scheme), normal, shift, table, range, levels,
+        error);
+}
+
+static void say_groups(const vtrain *t)
+{
+    for (int i = 1; i < vtrain_groups_count(t->groups); i++) {
+        const vtrain_rate *r = vtrain_group_rate(t->groups, i);
+        say(t, "group %s: %lld values, rate %g, %s to %g, weight decay %g",
+            vtrain_group_pattern(t->groups, i), (long long)vtrain_group_values(t->groups, i),
+            r->rate, vtrain_schedule_name(r->how), r->end, vtrain_group_decay(t->groups, i));
+    }
+}
+
+/* "every 100 steps and every 2 epochs"; "": never. */
+static void often(char *text, size_t size, int64_t steps, int64_t epochs)
+{
+    int n = 0;
+    *text = '\0';
+    if (steps)
+        n = snprintf(text, size, "every %lld steps", (long long)steps);
+    if (epochs == 1)
+        snprintf(text + n, size - (size_t)n, "%severy epoch", n ? " and " : "");
+    else if (epochs)
+        snprintf(text + n, size - (size_t)n, "%severy %lld epochs", n ? " and " : "",
+                 (long long)epochs);
+}
+
+/* Says when checkpoints are written and which are kept, and what a LoRA drops. */
+static void say_rest(const vtrain *t)
+{
+    const vtrain_config *c = &t->cfg;
+    char text[96], kept[48] = "", best[48] = "";
+    often(text, sizeof text, c->checkpointing_steps, c->checkpointing_epochs);
+    if (c->checkpointing_limit)
+        snprintf(kept, sizeof kept, ", the newest %lld kept", (long long)c->checkpointing_limit);
+    if (c->keep_best)
+        snprintf(best, sizeof best, ", and the best %lld", (long long)c->keep_best);
+    say(t, "checkpoints: %s%s%s", text, kept, best);
+    if (c->lora_dropout + c->network_dropout + c->rank_dropout + c->module_dropout > 0)
+        say(t, "LoRA: drops %g of inputs, %g of values, %g of ranks, %g of modules",
+            c->lora_dropout, c->network_dropout, c->rank_dropout, c->module_dropout);
+}
+
+static void say_training(const vtrain *t)
+{
+    const vtrain_config *c = &t->cfg;
+    vtrain_fit fit;
+    const long long warmup = vtrain_rate_of(c, t->plan.steps).warmup;
+    char optimiser[32], schedule[32], rules[128] = "", end[32] = "", clip[64] = "not clipped";
+    if (c->max_grad_norm > 0)
+        snprintf(clip, sizeof clip, "clipped to norm %g", c->max_grad_norm);
+    if (c->lr_scheduler == VTRAIN_PIECEWISE_CONSTANT && c->lr_step_rules)
+        snprintf(rules, sizeof rules, " %.100s", c->lr_step_rules);
+    if (c->lr_scheduler == VTRAIN_COSINE_WITH_RESTARTS)
+        snprintf(rules, sizeof rules, " of %lld cycles", (long long)c->lr_num_cycles);
+    if (c->lr_scheduler == VTRAIN_POLYNOMIAL)
+        snprintf(rules, sizeof rules, " of power %g", c->lr_power);
+    if (c->lr_end > 0)
+        snprintf(end, sizeof end, " to %g", c->lr_end);
+    say(t, "optimiser: %s, betas %g and %g, eps %g, weight decay %g, gradients %s",
+        word_of(t, "optimizer", optimiser, sizeof optimiser), c->adam_beta1, c->adam_beta2,
+        c->adam_epsilon, c->adam_weight_decay, clip);
+    say(t, "schedule: rate %g, %s%s%s, %lld steps of warm-up", c->learning_rate,
+        word_of(t, "lr_scheduler", schedule, sizeof schedule), rules, end,
+        warmup);
+    if (warmup > t->plan.steps)
+        vc_warn(t->ui, "--lr_warmup_steps %lld: the run has %lld steps, so that the rate never "
+                "reaches %g: give fewer", warmup, (long long)t->plan.steps, c->learning_rate);
+    say_groups(t);
+    say(t, "captions: dropped with probability %g", c->caption_dropout_p);
+    t->family->fit(t->model, &fit);
+    if (t->guidance)
+        say(t, "guidance: an input, %g in training (--embedded_guidance), %g in samples",
+            c->embedded_guidance,
+            fit.two_prompts ? c->embedded_guidance : c->guidance_scale);
+    if (c->true_cfg_scale > 1)
+        say(t, "samples: guided by the negative prompt with %g too", c->true_cfg_scale);
+    say_rest(t);
+    if (c->first_frame_conditioning_p > 0)
+        say(t, "first frames: clean in clips with probability %g", c->first_frame_conditioning_p);
+    say_loss(t);
+}
+
+static void say_validation(const vtrain *t)
+{
+    const vtrain_config *c = &t->cfg;
+    char text[96];
+    vtrain_prompt p = { 0 };
+    uint32_t n = vtrain_data_prompts(t->data);
+    if (!vtrain_makes_samples(c))
+        return;
+    bool own = n && vtrain_data_prompt(t->data, 0, &p, NULL) == 0 && !p.from_training;
+    vtrain_prompt_free(&p);
+    often(text, sizeof text, c->validation_steps, c->validation_epochs);
+    say(t, "validation: %u %s %s%s", n,
+        own ? "stored prompts" : "captions of training samples, since no prompts are stored,",
+        c->sample_at_first ? *text ? "before step 1 and " : "before step 1" : "", text);
+}
+
+int vtrain_plan_again(vtrain *t, vc_err *err)
+{
+    if (t->plan.spans == t->n_spans)
+        return 0;
+    int rc = vtrain_plan_steps(t, err);
+    if (!rc)
+        rc = vtrain_memory_plan(t, err);
+    free(t->about_data);
+    t->about_data = rc ? NULL : text_data(t);
+    if (!rc && !t->about_data)
+        rc = vc_no_memory(err);
+    return vc_context(err, rc, "dry step");
+}
+
+int vtrain_plan_memory(vtrain *t, vc_err *err)
+{
+    int rc = vtrain_memory_plan(t, err);
+    if (!rc)
+        rc = vtrain_memory_place(t, err);
+    if (rc)
+        return rc;
+    say_lines(t, "model: ", text_model(t));
+    say_lines(t, "data: ", text_data(t));
+    say(t, "device: %s", vt_describe(t->g));
+    say_steps(t);
+    if (t->cfg.dry_run)
+        say_training(t);
+    say_memory(t);
+    rc = vtrain_memory_check(t, err);
+    if (rc)
+        return rc;
+    say_validation(t);
+    if (t->cfg.dry_run)
+        return vc_std_flush(t->out, err);
+    fflush(t->out);                          /* the plan stands before the steps, in a file too */
+    return 0;
+}

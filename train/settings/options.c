@@ -1,0 +1,308 @@
+/* options.c - the flags of vtrain, and the checks of their values */
+#include "train/vtrain.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "common/cli/foreign.h"
+#include "common/cli/hub.h"
+#include "common/cli/like.h"
+#include "common/os/file.h"
+#include "formats/tensors/origins.h"
+#include "train/diffusion/loss.h"
+#include "train/optim/groups.h"
+
+/* Choices that vtrain_check replaces by one of the choices that the run knows. */
+enum { REPORT_TENSORBOARD, REPORT_NONE };
+enum { ADAPTER_SFT };                         /* the first choice of --adapter_method: all */
+#define GROUP(title) { .kind = VC_GROUP, .name = title },
+#define FLAG(...) ROW(false, __VA_ARGS__)
+#define NEED(...) ROW(true, __VA_ARGS__)
+#define ROW(required_, kind_, name_, value_, allowed_, aliases_, help_) \
+    { .name = #name_, .kind = VC_##kind_, .offset = offsetof(vtrain_config, name_), \
+      .value = value_, .allowed = allowed_, .aliases = aliases_, .help = help_, \
+      .required = required_ },
+
+static const vc_flag flags[] = {
+#include "common/cli/vtrain_flags.def"
+    { 0 }
+};
+
+static const char *version(void)
+{
+    return "cpu";
+}
+
+const vc_program vtrain_program = {
+    .name = "vtrain",
+    .synopsis = "vtrain --latents DATASET [--model DIR] --output_dir OUT [flags]",
+    .about = "Trains a video transformer from a latent dataset: a LoRA or the whole model. It "
+             "loads no encoder and no decoder.",
+    .flags = flags, .partner = vc_vprep_flags, .foreign = vc_peers, .renamed = vc_renamed_flags,
+    .version = version,
+    .alone = "status",
+};
+
+/* ---- checks of the flags ---- */
+
+/* Takes a component that DiffSynth-Studio's flags name; vtrain reads no encoder. */
+static int take_origin(void *arg, const char *slot, const char *path, vc_err *err)
+{
+    static const struct { const char *folder, *type; } types[] = {
+        { "high_noise_model", "high" }, { "low_noise_model", "low" }
+    };
+    int rc = 0;
+    if (!strcmp(slot, "model"))
+        return vc_flags_prefer(arg, slot, path, err);
+    if (strncmp(slot, "transformer", 11))
+        return 0;
+    if (vc_flags_decided(arg, "transformer") && !vc_flags_given(arg, "transformer"))
+        return vc_fail(err, VC_EUSAGE, "%s is a second transformer: leave one out, or give both "
+                       "with --transformer LOW --transformer_high HIGH", path);
+    for (int i = 0; !rc && i < 2; i++)
+        if (!strcmp(vc_path_base(path), types[i].folder))
+            rc = vc_flags_prefer(arg, "boundary_type", types[i].type, err);
+    return rc ? rc : vc_flags_prefer(arg, "transformer", path, err);
+}
+
+/* TTT layers, which start from noise, are trained themselves. */
+static void check_ssm(vtrain_config *c, vc_flags *set)
+{
+    const bool adapter = c->adapter_method != ADAPTER_SFT;
+    const char *flag = c->ssm_layer ? "ssm_layer" : "adapter_method";
+    if (!c->ssm_layer && !adapter)
+        return;
+    if (!c->model && !c->transformer)
+        vc_flags_wrong(set, "--%s: TTT layers belong to CogVideoX: give --model or --transformer",
+                       flag);
+    if (vc_flags_given(set, "training_type") && c->training_type == VTRAIN_LORA)
+        vc_flags_wrong(set, "--%s: a LoRA trains no TTT layers: give --training_type "
+                       "full-finetune with --adapter_method qkvo, which freezes most of the model",
+                       flag);
+    if (adapter && c->trainable_modules)
+        vc_flags_wrong(set, "--adapter_method: stands for a list of --trainable_modules: give one "
+                       "of them");
+    c->training_type = VTRAIN_FULL;
+}
+
+/* fresh: no model is named, so that the built-in DiT is trained. */
+static void check_type(vtrain_config *c, vc_flags *set, bool fresh)
+{
+    bool lora_said = vc_flags_given(set, "training_type") && c->training_type == VTRAIN_LORA;
+    check_ssm(c, set);
+    if (c->trainable_models && strcmp(c->trainable_models, "dit"))
+        vc_flags_wrong(set, "--trainable_models \"%s\": only dit, the transformer, is trained "
+                       "here; VAE and text encoders stay as they are", c->trainable_models);
+    else if (c->trainable_models && lora_said)
+        vc_flags_wrong(set, "--trainable_models: dit means a full finetune, but --training_type "
+                       "says lora");
+    else if (lora_said && fresh)
+        vc_flags_wrong(set, "--training_type: a LoRA needs a trained transformer: give --model or "
+                       "--transformer (the built-in DiT starts from noise)");
+    bool parts = c->trainable_modules && !vc_flags_given(set, "training_type");   /* VideoX-Fun */
+    if (c->trainable_models || parts || (fresh && !lora_said))
+        c->training_type = VTRAIN_FULL;
+    if (c->training_type == VTRAIN_LORA && c->trainable_modules)
+        vc_flags_wrong(set, "--trainable_modules: belongs to --training_type full-finetune; a "
+                       "LoRA's modules are --target_name");
+    const struct { const char *flag; bool there; } lora[] = {
+        { "target_name", c->target_name }, { "lora_checkpoint", c->lora_checkpoint },
+        { "rank", c->rank != 64 },
+        { "network_alpha", c->network_alpha != 0 && c->network_alpha != (double)c->rank },
+        { "lora_dropout", c->lora_dropout > 0 }, { "network_dropout", c->network_dropout > 0 },
+        { "rank_dropout", c->rank_dropout > 0 }, { "module_dropout", c->module_dropout > 0 },
+    };
+    for (size_t i = 0; c->training_type == VTRAIN_FULL && i < sizeof lora / sizeof *lora; i++)
+        if (lora[i].there)
+            vc_flags_wrong(set, "--%s: belongs to --training_type lora, but this is a full "
+                           "finetune%s", lora[i].flag,
+                           fresh ? " of the built-in DiT: give --model"
+                           : parts ? ", which --trainable_modules means: give --training_type lora "
+                           "and --target_name for a LoRA" : "");
+}
+
+/* Ranks that share a sample have parts of its tokens, whose draws are counted in the whole. */
+static void check_dropout(const vtrain_config *c, vc_flags *set)
+{
+    const char *flag = c->lora_dropout > 0 ? "lora_dropout"
+                       : c->network_dropout > 0 ? "network_dropout" : NULL;
+    if (c->sp > 1 && flag)
+        vc_flags_wrong(set, "--%s: values are not dropped yet where ranks share the tokens of a "
+                       "sample (--sp): give --rank_dropout or --module_dropout, or leave --sp out",
+                       flag);
+}
+
+static void check_files(const vtrain_config *c, vc_flags *set)
+{
+    const struct { const char *flag, *path; } paths[] = {
+        { "model", c->model }, { "transformer", c->transformer }, { "scheduler", c->scheduler },
+        { "transformer_high", c->transformer_high }, { "lora_checkpoint", c->lora_checkpoint },
+        { "preset_lora_path", c->preset_lora_path },
+    };
+    vc_err e;
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
+        if (paths[i].path && !vc_file_exists(paths[i].path))
+            vc_flags_catch(set, vc_hub_missing(paths[i].flag, paths[i].path, &e), &e);
+    for (int i = 0; i < c->latents.n; i++)
+        if (strchr(c->latents.item[i], ',') && !vc_file_exists(c->latents.item[i]))
+            vc_flags_wrong(set, "--latents %s: a comma divides nothing here: write the flag again "
+                           "for each dataset, --latents A --latents B", c->latents.item[i]);
+}
+
+/* True if a part of --fp8_models, a name or a path, is of a model that vtrain does not load. */
+static bool is_encoder(const char *part, size_t n)
+{
+    static const char *const names[] = { "text_encoder", "t5", "clip", "vae", "tokenizer",
+                                         "encoder", "llm", "qwen2", "qwen_2" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        for (size_t k = 0; k + strlen(names[i]) <= n; k++)
+            if (!strncasecmp(part + k, names[i], strlen(names[i])))
+                return true;
+    return false;
+}
+
+static void check_fp8(vtrain_config *c, vc_flags *set)
+{
+    bool transformer = false;
+    size_t n;
+    for (const char *s = c->fp8_models; s && *s; s += n + strspn(s + n, ", ")) {
+        n = strcspn(s, ", ");
+        transformer = transformer || (n && !is_encoder(s, n));
+    }
+    if (c->fp8_models && !transformer)
+        vc_flags_say(set, "--fp8_models %s: vtrain loads no such model; the flag has no effect",
+                     c->fp8_models);
+    if (!transformer)
+        return;
+    if (c->transformer_dtype != VC_F8E4M3 && c->transformer_dtype != VC_DTYPE_NONE)
+        vc_flags_wrong(set, "--fp8_models: means --transformer_dtype fp8, but --transformer_dtype "
+                       "gives another type");
+    c->transformer_dtype = VC_F8E4M3;
+}
+
+static void check_model(vtrain_config *c, vc_flags *set, bool fresh)
+{
+    bool sized = c->dit_width != 192 || c->dit_layers != 4 || c->dit_heads != 3 ||
+                 c->dit_patch != 2;
+    if (!fresh && sized)
+        vc_flags_wrong(set, "--dit_width, --dit_layers, --dit_heads and --dit_patch size a new "
+                       "built-in DiT; the sizes of a --model are in its config.json");
+    check_fp8(c, set);
+    if (fresh && c->transformer_high)
+        vc_flags_wrong(set, "--transformer_high: the other transformer is missing: give it with "
+                       "--transformer, or both with --model; to train the one for high noise alone, "
+                       "give --transformer %s --boundary_type high", c->transformer_high);
+    if (c->preset_lora_path && fresh)
+        vc_flags_wrong(set, "--preset_lora_path: there are no weights to fold it into: give "
+                       "--model or --transformer");
+}
+
+static void check_groups(const vtrain_config *c, vc_flags *set)
+{
+    vtrain_groups *groups;
+    vc_err e;
+    const vtrain_groups_opts o = { .groups = &c->param_groups, .rate = vtrain_rate_of(c, 0) };
+    vc_flags_catch(set, vtrain_groups_open(&groups, &o, NULL, &e), &e);
+    vtrain_groups_close(groups);
+}
+
+static void check_rate(vtrain_config *c, vc_flags *set)
+{
+    const vtrain_rate rate = vtrain_rate_of(c, 0);
+    bool flat = c->lr_scheduler == VTRAIN_CONSTANT || c->lr_scheduler == VTRAIN_PIECEWISE_CONSTANT;
+    vc_err e;
+    if (c->lr_warmup_steps > 1 && c->lr_warmup_steps != floor(c->lr_warmup_steps))
+        vc_flags_wrong(set, "--lr_warmup_steps %g: a whole number of steps, or a share below 1, is "
+                       "expected", c->lr_warmup_steps);
+    if (flat && c->lr_warmup_steps > 0)
+        vc_flags_wrong(set, "--lr_warmup_steps: --lr_scheduler %s has no warm-up: give %s",
+                       c->lr_scheduler == VTRAIN_CONSTANT ? "constant" : "piecewise_constant",
+                       c->lr_scheduler == VTRAIN_CONSTANT ? "constant_with_warmup"
+                                                          : "rules that begin with it");
+    if (c->lr_num_cycles != 1 && c->lr_scheduler != VTRAIN_COSINE_WITH_RESTARTS)
+        vc_flags_wrong(set, "--lr_num_cycles: belongs to --lr_scheduler cosine_with_restarts");
+    if (c->lr_power != 1 && c->lr_scheduler != VTRAIN_POLYNOMIAL)
+        vc_flags_wrong(set, "--lr_power: belongs to --lr_scheduler polynomial");
+    if (c->lr_step_rules && c->lr_scheduler != VTRAIN_PIECEWISE_CONSTANT)
+        vc_flags_wrong(set, "--lr_step_rules: belongs to --lr_scheduler piecewise_constant");
+    bool falls = c->lr_scheduler >= VTRAIN_LINEAR &&
+                 c->lr_scheduler <= VTRAIN_COSINE_WITH_RESTARTS;
+    if (c->lr_end > 0 && !falls && !c->param_groups.n)
+        vc_flags_wrong(set, "--lr_end: belongs to --lr_scheduler linear, cosine and "
+                       "cosine_with_restarts");
+    vc_flags_catch(set, vtrain_rate_check(&rate, &e), &e);
+    check_groups(c, set);
+}
+
+static void check_optimiser(vtrain_config *c, vc_flags *set)
+{
+    check_rate(c, set);
+    if (c->use_8bit_adam && vc_flags_given(set, "optimizer") && c->optimizer != VT_ADAMW_8BIT)
+        vc_flags_wrong(set, "--use_8bit_adam: means adamw8bit, but --optimizer gives another");
+    if (c->use_8bit_adam)
+        c->optimizer = VT_ADAMW_8BIT;
+}
+
+static void check_memory(vtrain_config *c, vc_flags *set)
+{
+    if (c->gradient_checkpointing_offload && c->gradient_checkpointing == VTRAIN_REMAT_NONE)
+        vc_flags_wrong(set, "--gradient_checkpointing_offload: --gradient_checkpointing says none");
+    if (c->gradient_checkpointing_offload)
+        c->gradient_checkpointing = VTRAIN_REMAT_BLOCK;
+    if (c->low_vram && c->blocks_to_swap)
+        vc_flags_wrong(set, "--low_vram: finds the number of blocks itself: leave --blocks_to_swap "
+                       "out");
+    if (c->low_vram)
+        vc_flags_say(set, "--low_vram: vtrain loads no encoders anyway; blocks are recomputed in "
+                     "backward, and on a GPU as many of a LoRA's frozen blocks as necessary stay "
+                     "on the host");
+    if (c->low_vram && !vc_flags_given(set, "gradient_checkpointing"))
+        c->gradient_checkpointing = VTRAIN_REMAT_BLOCK;
+}
+
+int vtrain_check(vtrain_config *c, vc_flags *set, vc_err *err)
+{
+    int rc = vf_origins(c->model_paths, c->model_id_with_origin_paths, take_origin, set, err);
+    bool missing = rc == VC_EUSAGE;            /* a model is named, but its files are not here */
+    rc = vc_flags_catch(set, rc, err);
+    if (!rc)
+        rc = vtrain_take_shorthand(c, set, err);
+    if (rc)
+        return rc;
+    rc = vtrain_take_launcher(c, set, err);
+    if (rc)
+        return rc;
+    bool fresh = !c->model && !c->transformer && !missing;
+    check_type(c, set, fresh);
+    rc = vtrain_take_like(c, set, err);
+    if (rc)
+        return rc;
+    check_dropout(c, set);
+    check_files(c, set);
+    check_model(c, set, fresh);
+    vtrain_check_times(c, set);
+    if (c->follow && c->num_train_epochs)
+        vc_flags_wrong(set, "--follow: the steps of --num_train_epochs cannot be counted while the "
+                       "dataset grows: give --max_train_steps");
+    check_optimiser(c, set);
+    if (c->motion_sub_loss_ratio != 0.25 && !c->motion_sub_loss)
+        vc_flags_wrong(set, "--motion_sub_loss_ratio: give --motion_sub_loss too");
+    check_memory(c, set);
+    if (c->report_to > REPORT_NONE) {
+        vc_flags_say(set, "--report_to: vtrain writes TensorBoard event files, to tensorboard/ in "
+                     "the run's folder; wandb and others can read these files");
+        c->report_to = REPORT_TENSORBOARD;
+    }
+    vtrain_take_ranges(c, set);
+    rc = vtrain_take_levels(c, set, err);
+    if (rc)
+        return rc;
+    vtrain_take_loss(c, set);
+    if (c->workers == 0)
+        c->workers = 1;
+    if (vc_flags_wrong_line(set, 0))
+        rc = vtrain_hint_like(c, NULL, set, err);
+    return rc ? rc : vc_flags_verdict(set, err);
+}

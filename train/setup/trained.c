@@ -1,0 +1,294 @@
+/* trained.c - selects the parameters that a run trains: the factors of a LoRA, or the weights */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/models/lora.h"
+#include "train/models/weights.h"
+#include "train/optim/groups.h"
+#include "train/setup/experts.h"
+#include "train/vtrain.h"
+
+/* Lists the names of all linears and convolutions of a transformer, or of the convolutions only:
+ * malloc'ed, ended by NULL. */
+static const char **modules_of(vt_params *p, bool convs)
+{
+    int n = vt_params_count(p), k = 0;
+    const char **list = calloc((size_t)n + 1, sizeof *list);
+    for (int i = 0; list && i < n; i++) {
+        const vt_param *x = vt_params_at(p, i);
+        if (!x->module || x->model || x->t != x->lin->w || (convs && x->t->nd == 2))
+            continue;
+        list[k++] = x->module;
+    }
+    return list;
+}
+
+/* Says in one line where a rank is above the width of modules: there it adds values, but no
+ * freedom. */
+static void warn_wide_rank(const vtrain *t)
+{
+    int64_t n = 0, all = 0, least = INT64_MAX, of = 0;
+    const char *name = NULL;
+    for (int i = 0; i < vt_params_count(t->params); i++) {
+        const vt_param *p = vt_params_at(t->params, i);
+        if (!p->module || p->t != p->lin->w || !p->lin->lora_a)
+            continue;
+        int64_t rank = p->lin->lora_a->dim[0], out = p->lin->lora_b->dim[0];
+        int64_t in = vt_count(p->lin->lora_a) / rank, width = in < out ? in : out;
+        all++;
+        n += width < rank;
+        if (width < rank && width < least) {
+            least = width;
+            name = p->module;
+            of = rank;
+        }
+    }
+    if (n)
+        vc_warn(t->ui, "--rank %lld: %lld of %lld modules are narrower than this (%s: %lld), and a "
+                "rank above a module's width only costs memory", (long long)of, (long long)n,
+                (long long)all, name, (long long)least);
+}
+
+/* Length of a module's name up to its block's number, "blocks.3"; 0: it is in no block. */
+static size_t block_of(const char *module)
+{
+    for (const char *p = module; (p = strchr(p, '.')); p++) {
+        size_t digits = strspn(p + 1, "0123456789");
+        if (digits && p[1 + digits] == '.')
+            return (size_t)(p - module) + 1 + digits;
+    }
+    return 0;
+}
+
+/* Counts the modules that have the LoRA, and all modules, and their blocks, each of which has its
+ * modules one after the other. */
+static void count_modules(vtrain *t)
+{
+    const char *block = "", *with = "";
+    for (int i = 0; i < vt_params_count(t->params); i++) {
+        const vt_param *p = vt_params_at(t->params, i);
+        if (!p->module || p->t != p->lin->w)
+            continue;
+        bool conv = p->t->nd > 2, adapted = p->lin->lora_a;
+        size_t n = block_of(p->module);
+        t->lora.of_linears += !conv;
+        t->lora.of_convs += conv;
+        t->lora.linears += !conv && adapted;
+        t->lora.convs += conv && adapted;
+        if (n && strncmp(p->module, block, n + 1)) {
+            t->lora.of_blocks++;
+            block = p->module;
+        }
+        if (n && adapted && strncmp(p->module, with, n + 1)) {
+            t->lora.blocks++;
+            with = p->module;
+        }
+    }
+}
+
+/* ---- a LoRA's file that is trained further ---- */
+
+/* Opens --lora_checkpoint; of two transformers, the file of the i-th. */
+static int open_lora(vtrain *t, int i, vc_err *err)
+{
+    bool low = i || t->cfg.boundary_type == VTRAIN_SIDE_LOW;
+    char *path = vtrain_half_lora(t, t->cfg.lora_checkpoint, low);
+    int rc = path ? vtrain_lora_open(&t->lora_file, path, err) : vc_no_memory(err);
+    free(path);
+    if (rc)
+        return vc_context(err, rc, "--lora_checkpoint%s", i ? ", for two transformers a checkpoint "
+                          "that has LoRAs of both" : "");
+    vtrain_lora_rename(t->lora_file, t->family->lora_names, t->family->peer_names);
+    rc = vtrain_lora_check_of(t->lora_file, i ? "transformer_2" : vtrain_transformer_name(t), err);
+    if (!rc && vtrain_lora_note(t->lora_file) && !vtrain_both(t))
+        vc_say(t->ui, "--lora_checkpoint: %s", vtrain_lora_note(t->lora_file));
+    return vc_context(err, rc, "--lora_checkpoint");
+}
+
+/* What the modules of a file have: how many they are, the ranks and alphas. */
+typedef struct file_modules {
+    const char **module;                      /* the transformer's modules that the file has */
+    int n;
+    int64_t rank[2];                          /* least and greatest */
+    double alpha[2];
+} file_modules;
+
+static int find_modules(file_modules *f, vtrain *t, const char *const *modules, vc_err *err)
+{
+    int all = 0;
+    while (modules[all])
+        all++;
+    *f = (file_modules){ .module = calloc((size_t)all + 1, sizeof *f->module) };
+    if (!f->module)
+        return vc_no_memory(err);
+    for (int i = 0; i < all; i++) {
+        int64_t rank;
+        double alpha;
+        int rc = vtrain_lora_size(t->lora_file, modules[i], &rank, &alpha, err);
+        if (rc == VC_ENOENT)
+            continue;
+        if (rc)
+            return rc;
+        const bool first = !f->n;
+        f->rank[0] = first || rank < f->rank[0] ? rank : f->rank[0];
+        f->rank[1] = first || rank > f->rank[1] ? rank : f->rank[1];
+        f->alpha[0] = first || alpha < f->alpha[0] ? alpha : f->alpha[0];
+        f->alpha[1] = first || alpha > f->alpha[1] ? alpha : f->alpha[1];
+        f->module[f->n++] = modules[i];
+    }
+    if (err)
+        *err = (vc_err){ 0 };
+    return f->n ? 0 : vtrain_lora_all_used(t->lora_file, t->params, err);
+}
+
+/* Writes "A", or "A to B". */
+static void range_text(char text[64], double a, double b)
+{
+    int n = snprintf(text, 64, "%g", a);
+    if (a != b)
+        snprintf(text + n, 64 - (size_t)n, " to %g", b);
+}
+
+static void say_found(const vtrain *t, const file_modules *f, bool targets)
+{
+    char rank[64], alpha[64];
+    range_text(rank, (double)f->rank[0], (double)f->rank[1]);
+    range_text(alpha, f->alpha[0], f->alpha[1]);
+    vc_say(t->ui, "--lora_checkpoint: %s%d modules of the file are trained further, of rank %s "
+           "and alpha %s", targets ? "" : "the ", f->n, rank, alpha);
+}
+
+int vtrain_adopt_lora(vtrain *t, const vc_flags *set, vc_err *err)
+{
+    vtrain_config *c = &t->cfg;
+    if (c->training_type != VTRAIN_LORA || !c->lora_checkpoint)
+        return 0;
+    const bool targets = vc_flags_given(set, "target_name");
+    t->own_rank = vc_flags_given(set, "rank");
+    t->own_alpha = vc_flags_given(set, "network_alpha");
+    const char **modules = modules_of(t->params, false);
+    file_modules f = { 0 };
+    int rc = modules ? open_lora(t, 0, err) : vc_no_memory(err);
+    if (rc) {
+        free(modules);
+        return rc;
+    }
+    rc = find_modules(&f, t, modules, err);
+    if (!rc && !targets)
+        rc = vtrain_targets_of(&t->lora_targets, modules, f.module, err);
+    if (!rc && !targets)
+        c->target_name = t->lora_targets;
+    t->lora.ranks = !t->own_rank && f.rank[0] != f.rank[1];
+    t->lora.alphas = !t->own_alpha && f.alpha[0] != f.alpha[1];
+    if (!rc && !t->own_rank)
+        c->rank = f.rank[1];
+    if (!rc && !t->own_alpha)
+        c->network_alpha = t->own_rank || f.alpha[0] == f.alpha[1] ? f.alpha[1] : (double)c->rank;
+    if (!rc && !(targets && t->own_rank && t->own_alpha))
+        say_found(t, &f, targets);
+    free(modules);
+    free(f.module);
+    return vc_context(err, rc, "--lora_checkpoint");
+}
+
+/* The rank and the alpha of a module's pair: the file's, unless flags give others. */
+static bool size_of(void *arg, const char *module, vt_lora_size *s)
+{
+    vtrain *t = arg;
+    int64_t rank;
+    double alpha;
+    *s = (vt_lora_size){ (int)t->cfg.rank, t->cfg.network_alpha };
+    if (!vtrain_targets_match(t->targets, module))
+        return false;
+    if (!t->lora_file || vtrain_lora_size(t->lora_file, module, &rank, &alpha, NULL))
+        return true;
+    if (!t->own_rank)
+        s->rank = (int)rank;
+    if (!t->own_alpha)
+        s->alpha = t->own_rank ? alpha / (double)rank * s->rank : alpha;
+    return true;
+}
+
+/* Begins with the LoRA of --lora_checkpoint, which is open; of the second of two transformers, with
+ * that of its file, which has the modules and ranks of the first. */
+static int load_lora(vtrain *t, int i, vc_err *err)
+{
+    int rc = i ? open_lora(t, i, err) : 0;
+    if (rc)
+        return rc;
+    rc = vtrain_lora_load(t->params, t->lora_file, i, err);
+    vtrain_lora_close(t->lora_file);
+    t->lora_file = NULL;
+    return vc_context(err, rc, "--lora_checkpoint");
+}
+
+static int train_lora(vtrain *t, vc_err *err)
+{
+    const vtrain_config *c = &t->cfg;
+    char *note = NULL;
+    const char **modules = modules_of(t->params, false), **convs = modules_of(t->params, true);
+    const vtrain_rename *const names[2] = { t->family->lora_names, t->family->peer_names };
+    int matched, rc = modules && convs ? vtrain_targets_open(&t->targets, c->target_name, modules,
+                                                             convs, names, &note, err)
+                                       : vc_no_memory(err);
+    free(modules);
+    free(convs);
+    if (!rc && note)
+        vc_warn(t->ui, "%s", note);
+    free(note);
+    if (!rc)
+        rc = vt_params_lora_sized(t->params, size_of, t, (uint64_t)c->seed, &matched, err);
+    if (!rc) {
+        count_modules(t);
+        warn_wide_rank(t);
+    }
+    if (!rc && c->lora_checkpoint)
+        rc = load_lora(t, 0, err);
+    if (!rc && c->lora_checkpoint && vtrain_both(t))
+        rc = load_lora(t, 1, err);
+    return rc;
+}
+
+static bool is_trainable(void *arg, const char *name)
+{
+    return vtrain_has_part(name, arg);
+}
+
+/* Fails if a part is in no parameter's name: the run would silently train less than intended. */
+static int check_parts(vt_params *p, const char *modules, vc_err *err)
+{
+    const char *part = modules, *example = vt_params_at(p, 0)->name;
+    size_t n = vtrain_next_part(&part);
+    if (!n)
+        return vc_fail(err, VC_EUSAGE, "--trainable_modules: the list is empty: give parts of "
+                       "parameters' names, which are like %s", example);
+    for (; n; part += n, n = vtrain_next_part(&part)) {
+        bool found = false;
+        for (int i = 0; i < vt_params_count(p) && !found; i++) {
+            const char *name = vt_params_at(p, i)->name;
+            found = memmem(name, strlen(name), part, n);
+        }
+        if (!found)
+            return vc_fail(err, VC_EUSAGE, "--trainable_modules: no parameter's name contains "
+                           "\"%.*s\"; names are like %s", (int)n, part, example);
+    }
+    return 0;
+}
+
+static int train_full(vtrain *t, vc_err *err)
+{
+    const char *preset = t->family->adapters[t->cfg.adapter_method];
+    char *modules = t->cfg.trainable_modules ? t->cfg.trainable_modules : (char *)preset;
+    int rc = modules ? check_parts(t->params, modules, err) : 0;
+    if (!rc)
+        rc = vt_params_train(t->params, modules ? is_trainable : NULL, modules, err);
+    if (t->weights)
+        vtrain_weights_release(t->weights);
+    return rc;
+}
+
+int vtrain_select_trained(vtrain *t, vc_err *err)
+{
+    return t->cfg.training_type == VTRAIN_LORA ? train_lora(t, err) : train_full(t, err);
+}

@@ -1,0 +1,49 @@
+/* noised.h - makes noisy latents, targets, timesteps and loss weights of a micro-batch of clean
+ * latents.
+ *
+ * Each row has a noise level of its own. With --first_frame_conditioning_p some rows, drawn by
+ * (seed, micro-batch, row) with VC_DRAW_FIRST_FRAME, keep their first latent frame clean, as
+ * image-to-video models take their first frame: the frame's tokens have timestep 0, and the row's
+ * loss is the mean over its other frames. A still has no other frame and is never drawn. A model
+ * that takes a timestep for each token then gets vtrain_in.token_t in every batch of clips. */
+#ifndef TRAIN_STEPS_NOISED_H
+#define TRAIN_STEPS_NOISED_H
+
+#include "train/vtrain.h"
+
+/* Levels of a micro-batch's rows, on the host. */
+typedef struct vtrain_levels {
+    float t[VTRAIN_ROWS], weight[VTRAIN_ROWS], sigma[VTRAIN_ROWS];
+    float x_of[VTRAIN_ROWS], n_of[VTRAIN_ROWS], tx_of[VTRAIN_ROWS], tn_of[VTRAIN_ROWS];
+    bool low;                                 /* of all rows, where two transformers are trained:
+                                               * the levels are those of low noise */
+    bool clean[VTRAIN_ROWS];                  /* the row's first frames have no noise */
+    int front;                                /* number of such frames in a clean row: the latent
+                                               * frames of a token; 0: no row may be clean */
+} vtrain_levels;
+
+/* Draws the levels of m's rows; if m gives a level, all rows have m's level. */
+void vtrain_levels_draw(vtrain_levels *v, const vtrain *t, const vtrain_micro *m);
+/* Sets the same level l for all rows, with clean first frames if `clean`. */
+void vtrain_levels_set(vtrain_levels *v, const vtrain *t, int64_t rows, const vtrain_level *l,
+                       bool clean);
+/* Sets levels for a dry step of latents dim, which makes the same tensors as a real batch. */
+void vtrain_levels_dry(vtrain_levels *v, const vtrain *t, const int64_t dim[5]);
+
+/* Tensors of the current step. */
+typedef struct vtrain_noised {
+    vt_tensor *x0, *noise, *noisy, *target;   /* f32 [B,C,f,h,w] */
+    vt_tensor *weight;                        /* of the squared errors (broadcasts to them): the
+                                               * level's weight times the loss mask; 0 in clean
+                                               * frames, and scaled in a clean row's other frames
+                                               * so that the row's loss is their mean */
+    vt_tensor *motion_weight;                 /* of the differences of neighbouring frames, 0 beside
+                                               * a clean frame; NULL without --motion_sub_loss */
+} vtrain_noised;
+void vtrain_noised_load(const vtrain *t, vtrain_noised *n, const vtrain_batch *b,
+                        const vtrain_levels *v, uint64_t seed, uint64_t number);
+/* Makes in->t and, if rows may have clean frames, in->token_t for latents dim. */
+void vtrain_times_load(const vtrain *t, vtrain_in *in, const int64_t dim[5],
+                       const vtrain_levels *v);
+
+#endif

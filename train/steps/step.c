@@ -1,0 +1,493 @@
+/* step.c - runs one micro-batch: levels and noise, forward, loss, backward. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/memory/replay.h"
+#include "train/diffusion/loss.h"
+#include "train/parallel/sequence.h"
+#include "train/steps/both.h"
+#include "train/steps/noised.h"
+#include "train/steps/trace.h"
+
+/* Tensors that a micro-batch makes in its step. */
+typedef struct parts {
+    vtrain_noised n;
+    vt_tensor *pred, *loss;
+    vtrain_in in;
+} parts;
+
+/* Copies the texts of a batch into tensors of the forward. */
+static void load_texts(vt_ctx *g, vtrain_in *in, int n, const vtrain_text *text, int64_t rows)
+{
+    in->n_texts = n;
+    for (int i = 0; i < n; i++) {
+        const int64_t dim[3] = { rows, text[i].n, text[i].width };
+        const int64_t pooled[2] = { rows, text[i].pooled_width };
+        in->text[i] = (vtrain_cond){
+            .embeds = text[i].n ? vt_from_host(g, VC_F32, 3, dim, text[i].embeds, VC_F32) : NULL,
+            .length = text[i].length,
+            .pooled = text[i].pooled_width
+                          ? vt_from_host(g, VC_F32, 2, pooled, text[i].pooled, VC_F32) : NULL,
+        };
+    }
+}
+
+/* Copies the conditions of the bits of `roles` into tensors. */
+static void load_cond(const vtrain *t, vtrain_in *in, const int64_t dim[5], unsigned roles,
+                      float *const cond[VC_ROLES])
+{
+    for (int i = 0; i < VC_ROLES; i++) {
+        int64_t of[5];
+        int nd = vtrain_data_role_dim(t->data, (vc_role)i, dim, of);
+        if (roles & 1u << i)
+            in->cond[i] = vt_from_host(t->g, VC_F32, nd, of, cond[i], VC_F32);
+    }
+}
+
+/* v[:,:,1:] - v[:,:,:-1]: the difference of each latent frame from the frame before. */
+static vt_tensor *frame_steps(vt_ctx *g, vt_tensor *v)
+{
+    int64_t f = v ? v->dim[2] : 1;
+    return vt_sub(g, vt_slice(g, v, 2, 1, f), vt_slice(g, v, 2, 0, f - 1));
+}
+
+/* The loss; with --motion_sub_loss, and at least three latent frames, blended with the mean squared
+ * error of the frames' differences. */
+static vt_tensor *loss_of(const vtrain *t, const parts *p)
+{
+    vt_ctx *g = t->g;
+    const vtrain_noised *n = &p->n;
+    const vtrain_loss_opts o = {
+        (vtrain_loss_type)t->cfg.loss_type, t->cfg.loss_delta, t->cfg.loss_cutoff,
+    };
+    vt_tensor *loss = vtrain_loss(g, p->pred, n->target, n->weight, &o);
+    if (!n->motion_weight)
+        return loss;
+    vt_tensor *motion = vt_mse(g, frame_steps(g, vt_cast(g, p->pred, VC_F32)),
+                               frame_steps(g, n->target), n->motion_weight);
+    double ratio = t->cfg.motion_sub_loss_ratio;
+    return vt_add(g, vt_scale(g, loss, (float)(1 - ratio)), vt_scale(g, motion, (float)ratio));
+}
+
+/* Sets the same guidance for all rows, if the model takes guidance as an input. */
+static void load_guidance(const vtrain *t, vtrain_in *in, int64_t rows, double guidance)
+{
+    float v[VTRAIN_ROWS];
+    if (!t->guidance)
+        return;
+    for (int64_t i = 0; i < rows; i++)
+        v[i] = (float)guidance;
+    in->guidance = vt_from_host(t->g, VC_F32, 1, &rows, v, VC_F32);
+}
+
+/* Copies a micro-batch's inputs from the host. All work queued after depends on shapes only. */
+static void load(vtrain *t, parts *p, const vtrain_batch *b, const vtrain_levels *v, uint64_t seed,
+                 uint64_t number)
+{
+    vt_ctx *g = t->g;
+    vtrain_noised_load(t, &p->n, b, v, seed, number);
+    p->in.x = p->n.noisy;
+    p->in.fps = b->fps;
+    vtrain_times_load(t, &p->in, b->dim, v);
+    load_guidance(t, &p->in, b->dim[0], t->cfg.embedded_guidance);
+    load_texts(g, &p->in, b->n_texts, b->text, b->dim[0]);
+    load_cond(t, &p->in, b->dim, b->roles, b->cond);
+    t->family->prepare(g, t->model, &p->in);
+}
+
+/* Lets the LoRA of a training step drop, by draws of the samples' places in the micro-batch. */
+static void begin_dropout(const vtrain *t, const vtrain_batch *b, uint64_t number)
+{
+    const vtrain_config *c = &t->cfg;
+    const vt_dropout p = { (float)c->lora_dropout, (float)c->network_dropout,
+                           (float)c->rank_dropout, (float)c->module_dropout };
+    if (c->training_type == VTRAIN_LORA)
+        vt_dropout_begin(t->g, &p, (uint64_t)c->seed, b->dim[0], b->first, (uint32_t)number);
+}
+
+static void forward(vtrain *t, parts *p)
+{
+    p->pred = vtrain_dit_forward(t->g, t->model, &p->in);
+    if (p->pred)
+        p->loss = loss_of(t, p);
+}
+
+/* ---- prefetching ---- */
+
+static vt_host_data floats(const float *v, int nd, const int64_t *dim)
+{
+    size_t n = 1;
+    for (int i = 0; i < nd; i++)
+        n *= (size_t)dim[i];
+    return (vt_host_data){ v, n * sizeof *v };
+}
+
+/* Starts copying to the device all data of a batch that load() will copy. */
+static void prefetch(const vtrain *t, const vtrain_batch *b)
+{
+    vt_host_data d[2 + VC_ROLES + 2 * VTRAIN_TEXTS];
+    int64_t of[5];
+    int n = 0;
+    d[n++] = floats(b->latents, 5, b->dim);
+    vtrain_data_role_dim(t->data, VC_ROLE_LOSS_MASK, b->dim, of);
+    if (b->weighted)
+        d[n++] = floats(b->loss_weight, 5, of);
+    for (int i = 0; i < VC_ROLES; i++) {
+        int nd = vtrain_data_role_dim(t->data, (vc_role)i, b->dim, of);
+        if (b->roles & 1u << i)
+            d[n++] = floats(b->cond[i], nd, of);
+    }
+    for (int i = 0; i < b->n_texts; i++) {
+        const vtrain_text *x = &b->text[i];
+        if (x->n)
+            d[n++] = floats(x->embeds, 3, (int64_t[]){ b->dim[0], x->n, x->width });
+        if (x->pooled_width)
+            d[n++] = floats(x->pooled, 2, (int64_t[]){ b->dim[0], x->pooled_width });
+    }
+    vt_prefetch(t->g, n, d);
+}
+
+/* Prefetches the next batch, if it is ready, while the device runs this batch's backward. */
+static void prefetch_next(const vtrain *t)
+{
+    const vtrain_batch *b = vtrain_loader_peek(t->loader);
+    if (b)
+        prefetch(t, b);
+}
+
+/* ---- trace ---- */
+
+/* A micro-batch being run. */
+typedef struct job {
+    vtrain *t;
+    parts p;
+    vtrain_levels v;
+    bool record, traced;
+    double forward_end;                       /* seconds; 0: it was replayed */
+    int rc;                                   /* of the trace */
+    vc_err *err;
+} job;
+
+/* Receives the tensors that a model's forward adds to the trace. */
+static void note(void *arg, const char *name, const vt_tensor *x)
+{
+    job *j = arg;
+    if (!j->rc)
+        j->rc = vtrain_trace_tensor(j->t->trace, j->t->g, name, x, j->err);
+}
+
+/* [B,c,F,H,W] of x, which broadcasts to the latents x0. */
+static vt_tensor *spread(vt_ctx *g, vt_tensor *x, vt_tensor *x0, int64_t c)
+{
+    if (x->dim[1] == c && !memcmp(x->dim + 2, x0->dim + 2, 3 * sizeof *x->dim))
+        return x;
+    return vt_add(g, vt_scale(g, vt_slice(g, x0, 1, 0, c), 0), x);
+}
+
+/* The tokens of x, which broadcast to those of x0: a patch of several places has all channels. */
+static vt_tensor *as_tokens(vtrain *t, vt_tensor *x, vt_tensor *x0)
+{
+    vtrain_fit fit;
+    t->family->fit(t->model, &fit);
+    const int *p = fit.mult;
+    x = spread(t->g, x, x0, p[0] * p[1] * p[2] > 1 ? x0->dim[1] : x->dim[1]);
+    return vt_patchify(t->g, x, p[0], p[1], p[2], VT_C_FIRST);
+}
+
+/* A video in the layout of diffusers' forward(); others as they are. */
+static const vt_tensor *as_forward(vtrain *t, vt_tensor *x, vt_tensor *x0)
+{
+    if (!x || x->nd != 5)
+        return x;
+    if (t->family->layout == VTRAIN_FRAMES_FIRST)
+        return vt_permute(t->g, x, (int[]){ 0, 2, 1, 3, 4 });
+    if (t->family->layout == VTRAIN_TOKENS)
+        return as_tokens(t, x, x0);
+    return x;
+}
+
+/* The timesteps that diffusers' forward() is given. */
+static vt_tensor *forward_times(vtrain *t, const vtrain_in *in)
+{
+    vt_tensor *x = in->token_t ? in->token_t : in->t;
+    return t->family->level_times ? vt_scale(t->g, x, 1 / (float)VTRAIN_TIMES) : x;
+}
+
+static int trace_forward(vtrain *t, const parts *p, const vtrain_levels *v, vc_err *err)
+{
+    const vtrain_noised *n = &p->n;
+    int64_t rows = n->x0->dim[0];
+    const struct { const char *name; vt_tensor *x; } tensors[] = {
+        { "latents", n->x0 }, { "noise", n->noise }, { "timesteps", p->in.t },
+        { "timestep", forward_times(t, &p->in) }, { "noisy_latents", n->noisy },
+        { "model_output", p->pred }, { "target", n->target }, { "loss_weight", n->weight },
+        { "loss", p->loss },
+    };
+    int rc = 0;
+    for (size_t i = 0; !rc && i < sizeof tensors / sizeof *tensors; i++)
+        rc = vtrain_trace_tensor(t->trace, t->g, tensors[i].name,
+                                 as_forward(t, tensors[i].x, n->x0), err);
+    if (!rc && vtrain_objective_kind(t->objective) == VTRAIN_FLOW)
+        rc = vtrain_trace_values(t->trace, "sigmas", 1, &rows, v->sigma, err);
+    if (!rc)
+        rc = vtrain_trace_values(t->trace, "fps", 1, &rows, p->in.fps, err);
+    for (int i = 0; !rc && i < p->in.n_texts; i++)
+        if (t->family->text_args[i])
+            rc = vtrain_trace_tensor(t->trace, t->g, t->family->text_args[i],
+                                     p->in.text[i].embeds, err);
+    return rc;
+}
+
+static int trace_params(vtrain *t, bool grads, vc_err *err)
+{
+    int rc = 0;
+    float scale = 1 / (float)vtrain_runs(t);
+    if (grads)
+        vt_params_settle(t->params);
+    for (int i = 0; !rc && i < vt_params_count(t->params); i++) {
+        const vt_param *x = vt_params_at(t->params, i);
+        if (x->trained)
+            rc = vtrain_trace_param(t->trace, t->g, x, grads, scale, err);
+    }
+    return rc;
+}
+
+/* ---- running ---- */
+
+int vtrain_recomputed(const vtrain *t, uint32_t group)
+{
+    if (!t->plan.recompute)
+        return 0;
+    if (t->plan.spans == t->n_spans)
+        return t->plan.recompute[group];
+    return t->cfg.gradient_checkpointing == VTRAIN_REMAT_NONE ? 0 : t->plan.blocks;
+}
+
+static int flags_of(const vtrain *t, bool record)
+{
+    int offload = t->cfg.gradient_checkpointing_offload ? VT_OFFLOAD : 0;
+    return record ? VT_RECORD | offload : 0;
+}
+
+/* Queues all work after load(); the kernels' operands are the same for each batch of a shape. */
+static vt_tensor *queue(void *arg)
+{
+    job *j = arg;
+    vt_ctx *g = j->t->g;
+    forward(j->t, &j->p);
+    j->forward_end = vc_seconds();
+    if (!j->rc && j->traced && !vt_failed(g))
+        j->rc = trace_forward(j->t, &j->p, &j->v, j->err);
+    if (j->record)
+        vt_backward(g, j->p.loss);
+    return j->p.loss;
+}
+
+/* Returns the step's own error, if any: j->rc is the trace's. */
+static int run_job(job *j, vtrain_micro *m, vc_err *err)
+{
+    vtrain *t = j->t;
+    const vt_work w = { .queue = queue, .arg = j, .watched = j->traced,
+                        .variant = VTRAIN_HALVES * j->p.in.recompute + j->v.low };
+    if (j->record && !vt_prefetched(t->g, m->batch->latents))
+        prefetch(t, m->batch);
+    double start = vc_seconds();
+    vt_step_begin(t->g, flags_of(t, j->record));
+    load(t, &j->p, m->batch, &j->v, m->seed, m->number);
+    if (j->record)
+        begin_dropout(t, m->batch, m->number);
+    const vt_tensor *loss = vt_replay(t->g, t->params, &w);
+    if (j->record)
+        prefetch_next(t);
+    m->loss = vt_item(t->g, loss);
+    double middle = j->forward_end > 0 ? j->forward_end : start;
+    t->time.forward += middle - start;
+    t->time.backward += vc_seconds() - middle;
+    return vt_step_end(t->g, err);
+}
+
+int vtrain_micro_run(vtrain *t, vtrain_micro *m, bool record, vc_err *err)
+{
+    job j = { .t = t, .record = record, .traced = t->trace && record, .err = err };
+    vc_err step = { 0 };
+    if (j.traced) {
+        j.p.in.note = note;
+        j.p.in.note_arg = &j;
+    }
+    j.p.in.recompute = vtrain_recomputed(t, m->batch->group);
+    j.p.in.shared = t->sequence;
+    vtrain_levels_draw(&j.v, t, m);
+    m->low = j.v.low;
+    vtrain_both_use(t, m->low);
+    int rc = run_job(&j, m, &step);
+    if (rc && vt_replay_gave_up(t->g)) {
+        vc_warn(t->ui, "graphs: off: %s", vt_replay_off(t->g));
+        rc = run_job(&j, m, &step);
+    }
+    rc = vtrain_sequence_end(t->sequence, rc, &step);
+    if (rc) {
+        if (err)
+            *err = step;
+        return rc;
+    }
+    bool last = m->place == t->cfg.gradient_accumulation_steps - 1;
+    if (!j.rc && j.traced)
+        j.rc = trace_params(t, false, err);
+    if (!j.rc && j.traced && !last)
+        j.rc = vtrain_trace_write(t->trace, t->step + 1, m->place, err);
+    return j.rc;
+}
+
+int vtrain_trace_step(vtrain *t, vc_err *err)
+{
+    if (!t->trace)
+        return 0;
+    int rc = trace_params(t, true, err);
+    if (!rc)
+        rc = vtrain_trace_write(t->trace, t->step + 1, t->cfg.gradient_accumulation_steps - 1, err);
+    return rc;
+}
+
+/* The most rows of a slot's texts beside latents of sizes dim: those of the bucket, or of the
+ * slot. */
+static int64_t most_rows(const vtrain *t, int slot, const int64_t dim[5])
+{
+    const vtrain_slot *s = vtrain_data_slot(t->data, slot);
+    int64_t rows = s->rows ? s->rows : s->max_length;
+    for (uint32_t i = 0; s->embeds && i < vtrain_data_groups(t->data); i++) {
+        const vtrain_group *g = vtrain_data_group(t->data, i);
+        if (g->padded != dim[2] || g->h != dim[3] || g->w != dim[4])
+            continue;
+        if (slot == 0 && g->text_rows)
+            return g->text_rows;
+        if (g->segments > 1)
+            rows = g->segments * s->max_length;
+    }
+    return s->embeds ? rows : 0;
+}
+
+int vtrain_micro_dry(vtrain *t, const int64_t dim[5], bool record, int recompute, vt_usage *use,
+                     vc_err *err)
+{
+    vtrain_levels v;
+    int32_t length[VTRAIN_TEXTS][VTRAIN_ROWS];
+    float fps[VTRAIN_ROWS];
+    vtrain_batch b = { .rows = (int)dim[0], .fps = fps, .n_texts = vtrain_data_slots(t->data),
+                       .roles = vtrain_data_roles(t->data),
+                       .weighted = vtrain_data_weighted(t->data) };
+    memcpy(b.dim, dim, sizeof b.dim);
+    for (int64_t row = 0; row < dim[0]; row++)
+        fps[row] = 1 + (float)row;            /* rates that differ take the most memory */
+    for (int i = 0; i < b.n_texts; i++) {
+        const vtrain_slot *s = vtrain_data_slot(t->data, i);
+        int64_t n = most_rows(t, i, dim);
+        b.text[i] = (vtrain_text){ .n = n, .width = s->width, .length = length[i],
+                                   .pooled_width = s->pooled };
+        for (int64_t row = 0; row < dim[0]; row++)
+            length[i][row] = (int32_t)n;
+    }
+    parts p = { .in.recompute = recompute, .in.shared = record && t->sequence };
+    vtrain_levels_dry(&v, t, dim);
+    vt_step_begin(t->g, VT_DRY | flags_of(t, record));
+    load(t, &p, &b, &v, 0, 0);
+    if (record)
+        begin_dropout(t, &b, 0);
+    forward(t, &p);
+    if (record)
+        vt_backward(t->g, p.loss);
+    *use = vt_usage_of(t->g);
+    return vt_step_end(t->g, err);
+}
+
+int vtrain_predict(vtrain *t, const vtrain_question *q, float *out, vc_err *err)
+{
+    vtrain_levels v;
+    float fps[VTRAIN_ROWS];
+    for (int64_t i = 0; i < q->dim[0]; i++)
+        fps[i] = (float)q->fps;
+    vtrain_levels_set(&v, t, q->dim[0], q->level, q->clean_first);
+    vtrain_both_use(t, v.low);
+    vt_step_begin(t->g, 0);
+    vtrain_in in = { .x = vt_from_host(t->g, VC_F32, 5, q->dim, q->x, VC_F32), .fps = fps };
+    vtrain_times_load(t, &in, q->dim, &v);
+    load_guidance(t, &in, q->dim[0], q->guidance);
+    load_texts(t->g, &in, vtrain_data_slots(t->data), q->text, q->dim[0]);
+    load_cond(t, &in, q->dim, q->roles, q->cond);
+    vt_tensor *y = vtrain_forward(t->g, t->model, &in);
+    int rc = y ? vt_to_host(t->g, y, out, err) : 0;
+    vc_err step = { 0 };
+    int step_rc = vt_step_end(t->g, &step);
+    if (step_rc && err)
+        *err = step;
+    return step_rc ? step_rc : rc;
+}
+
+/* ---- held-out loss ---- */
+
+static int eval_batch(vtrain *t, const vtrain_batch *b, double *sum, uint64_t *rows, vc_err *err)
+{
+    for (int q = 0; q < VTRAIN_EVAL_LEVELS; q++) {
+        vtrain_micro m = {
+            .batch = b, .seed = ~(uint64_t)t->cfg.seed, .level = (q + 0.5) / VTRAIN_EVAL_LEVELS,
+            .number = b->micro * VTRAIN_EVAL_LEVELS + (uint64_t)q,
+        };
+        int rc = vtrain_micro_run(t, &m, false, err);
+        if (rc)
+            return rc;
+        *sum += (double)m.loss * b->rows;
+        *rows += (uint64_t)b->rows;
+    }
+    return 0;
+}
+
+static void eval_progress(const vtrain *t, uint64_t batch, uint64_t all)
+{
+    char extra[80];
+    snprintf(extra, sizeof extra, "held-out loss: batch %llu of %llu", (unsigned long long)batch,
+             (unsigned long long)all);
+    vc_progress_at(t->ui, (uint64_t)t->step, extra);
+}
+
+int vtrain_eval(vtrain *t, double *loss, vc_err *err)
+{
+    vtrain_loader_opts o = {
+        .plan = { .batch = (uint32_t)t->cfg.train_batch_size, .seed = ~(uint64_t)t->cfg.seed },
+        .latent = VTRAIN_LATENT_MEAN, .held_out = true, .threads = 1, .ahead = 1,
+        .check = t->cfg.verify_data, .stride = (uint64_t)vtrain_dp_groups(t),
+    };
+    vtrain_loader *l = NULL;
+    int rc = vtrain_loader_pass(t->data, o.plan.batch, &o.end, err);
+    o.first = (uint64_t)vtrain_dp_group(t);
+    if (o.first > o.end)
+        o.first = o.end;                         /* more ranks than batches */
+    if (!rc)
+        rc = vtrain_loader_open(&l, t->data, &o, err);
+    double sum = 0;
+    uint64_t rows = 0, done = 0, batches = (o.end - o.first + o.stride - 1) / o.stride;
+    for (bool more = true; more;) {
+        const vtrain_batch *b = NULL;
+        double waited;
+        if (!rc && *t->stop)
+            rc = vc_fail(err, VC_ESTOP, "stopped");
+        if (!rc)
+            rc = vtrain_loader_next(l, &b, &waited, err);
+        rc = vtrain_sequence_agree(t->sequence, rc, err);
+        more = !rc && b;
+        if (more) {
+            eval_progress(t, ++done, batches);
+            rc = eval_batch(t, b, &sum, &rows, err);
+        }
+        if (b)
+            vtrain_loader_give_back(l, b);
+    }
+    vtrain_loader_close(l);
+    vc_context(err, rc, "held-out samples");
+    rc = vc_comm_agree(t->comm, rc, err);
+    double all[2] = { sum, (double)rows };       /* ranks that share batches count them alike */
+    if (!rc)
+        rc = vc_comm_reduce(t->comm, all, 2, VC_COMM_SUM, err);
+    *loss = all[1] > 0 ? all[0] / all[1] : NAN;
+    return rc;
+}

@@ -1,0 +1,566 @@
+/* run.c - runs the training: opens all parts in order, runs the steps, and closes the parts. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "common/os/file.h"
+#include "common/os/lock.h"
+#include "common/os/threads.h"
+#include "formats/tensors/transformers.h"
+#include "train/models/lora.h"
+#include "train/models/weights.h"
+#include "train/optim/groups.h"
+#include "train/output/ckpt.h"
+#include "train/parallel/dist.h"
+#include "train/parallel/sequence.h"
+#include "train/parallel/zero.h"
+#include "train/sampling/sample.h"
+#include "train/setup/base.h"
+#include "train/setup/encoders.h"
+#include "train/setup/experts.h"
+#include "train/setup/sources.h"
+#include "train/steps/trace.h"
+
+/* ---- the model ---- */
+
+/* Takes the family of the transformer's class, with the layers of --ssm_layer if there are any. */
+static int find_family(vtrain *t, const char *class_name, vc_err *err)
+{
+    const vtrain_config *c = &t->cfg;
+    const char *path = vtrain_weights_path(t->weights);
+    t->family = vtrain_family_of_class(class_name);
+    if (!t->family)
+        return vc_context(err, vf_transformer_refuse_class(class_name, err), "--%s: %s",
+                          c->transformer ? "transformer" : "model", path);
+    if (c->ssm_layer && t->family->with_ssm)
+        t->family = t->family->with_ssm;
+    const struct { const char *flag; bool given; } flags[] = {
+        { "ssm_layer", c->ssm_layer }, { "mini_batch_size", c->mini_batch_size },
+        { "scan_checkpoint_group_size", c->scan_checkpoint_group_size },
+        { "ttt_base_lr", c->ttt_base_lr > 0 }, { "ttt_eta_compat", c->ttt_eta_compat },
+        { "adapter_method", c->adapter_method },
+    };
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+        if (flags[i].given && !t->family->ssm)
+            return vc_fail(err, VC_EUSAGE, "--%s: %s is a %s, which has no TTT layers%s",
+                           flags[i].flag, path, class_name,
+                           t->family->with_ssm ? ": --ssm_layer adds them" : "");
+    if (t->family->ssm && c->training_type == VTRAIN_LORA)
+        return vc_fail(err, VC_EUSAGE, "--training_type lora: a LoRA trains no TTT layers: give "
+                       "full-finetune with --adapter_method qkvo, which freezes most of the model");
+    return 0;
+}
+
+static int open_ssm(vtrain *t, vc_err *err)
+{
+    const vtrain_config *c = &t->cfg;
+    const vtrain_ssm want = { .layer = c->ssm_layer, .mini_batch = c->mini_batch_size,
+                              .group = c->scan_checkpoint_group_size, .base_lr = c->ttt_base_lr,
+                              .eta_compat = c->ttt_eta_compat };
+    return t->family->ssm ? t->family->ssm(t->model_config, &want, err) : 0;
+}
+
+/* Opens the weights of the transformer, or of one of two. */
+static int open_weights(vtrain_weights **out, const vtrain *t, bool low, vc_err *err)
+{
+    const vtrain_config *c = &t->cfg;
+    const char *half = t->boundary > 0 ? t->half[low] : c->transformer;
+    vc_dtype held = c->training_type == VTRAIN_LORA ? c->transformer_dtype : VC_DTYPE_NONE;
+    char *preset = NULL;
+    if (c->preset_lora_path) {
+        preset = vtrain_half_lora(t, c->preset_lora_path, low);
+        if (!preset)
+            return vc_no_memory(err);
+    }
+    int rc = vtrain_weights_open(out, c->model, low ? "transformer_2" : "transformer", half, held,
+                                 preset, err);
+    free(preset);
+    return rc;
+}
+
+/* Takes the names of the second transformer's tensors, and checks that it differs from the first in
+ * its weights alone. */
+static int check_low(vtrain *t, vc_err *err)
+{
+    const cJSON *field, *other;
+    int rc = vtrain_weights_family(t->low_weights, t->family, err);
+    if (rc)
+        return rc;
+    cJSON_ArrayForEach(field, vtrain_weights_config(t->weights)) {
+        other = cJSON_GetObjectItemCaseSensitive(vtrain_weights_config(t->low_weights),
+                                                 field->string);
+        if (field->string[0] != '_' && other && !cJSON_Compare(field, other, true))
+            return vc_fail(err, VC_EMISMATCH, "%s and %s: their config.json have another %s: two "
+                           "transformers of one model differ in their weights alone",
+                           vtrain_weights_path(t->weights), vtrain_weights_path(t->low_weights),
+                           field->string);
+    }
+    return 0;
+}
+
+/* Reads the model's config.json, or makes that of a new built-in model. */
+static int open_config(vtrain *t, vc_err *err)
+{
+    const vtrain_config *c = &t->cfg;
+    if (!c->model && !c->transformer) {
+        t->family = vtrain_family_fresh();
+        if (t->from_dir)
+            vc_say(t->ui, "the built-in DiT of %s is trained further", t->from_dir);
+        else
+            vc_say(t->ui, "a new built-in DiT is trained from noise");
+        return t->family->fresh(&t->model_config, &(vtrain_fresh){
+            .channels = vtrain_data_norm(t->data)->channels,
+            .text_width = vtrain_data_slot(t->data, 0)->width,
+            .width = c->dit_width, .layers = c->dit_layers, .heads = c->dit_heads,
+            .patch = c->dit_patch, .guidance = c->dit_guidance_embeds,
+            .objective = c->objective == 1 + VTRAIN_V ? VTRAIN_V : VTRAIN_FLOW }, err);
+    }
+    const char *class_name;
+    bool lora = c->training_type == VTRAIN_LORA;
+    if (!lora && c->transformer_dtype != VC_DTYPE_NONE)
+        vc_say(t->ui, "--transformer_dtype: has no effect: a full finetune begins with the file's "
+               "values and trains them in f32");
+    int rc = open_weights(&t->weights, t, c->boundary_type == VTRAIN_SIDE_LOW, err);
+    if (!rc && vtrain_both(t))
+        rc = open_weights(&t->low_weights, t, true, err);
+    if (rc)
+        return rc;
+    if (vtrain_weights_note(t->weights) && !vtrain_both(t))
+        vc_say(t->ui, "--preset_lora_path: %s", vtrain_weights_note(t->weights));
+    const cJSON *config = vtrain_weights_config(t->weights);
+    rc = vf_json_str(config, "_class_name", &class_name, err);
+    if (rc)
+        return vc_context(err, rc, "%s/config.json", vtrain_weights_path(t->weights));
+    rc = find_family(t, class_name, err);
+    if (!rc)
+        rc = vtrain_weights_family(t->weights, t->family, err);
+    if (!rc && t->low_weights)
+        rc = check_low(t, err);
+    if (rc)
+        return rc;
+    t->model_config = cJSON_Duplicate(vtrain_weights_config(t->weights), true);
+    if (!t->model_config)
+        return vc_no_memory(err);
+    rc = open_ssm(t, err);
+    return rc ? rc : vtrain_weights_pipeline(&t->pipeline, t->model_config, t->family,
+                                             c->model, err);
+}
+
+/* Takes the family's schedule where the model has no scheduler's file, and reports the shift. */
+static void default_schedule(vtrain *t)
+{
+    const vtrain_by_tokens *b = &t->scheduler.by_tokens;
+    char shift[96];
+    t->scheduler.shift = t->family->flow_shift;
+    if (t->family->schedule)
+        t->family->schedule(t->model_config, &t->scheduler);
+    if (b->on)
+        snprintf(shift, sizeof shift, "by tokens, e^%g at %lld and e^%g at %lld", b->base,
+                 (long long)b->base_len, b->max, (long long)b->max_len);
+    else
+        snprintf(shift, sizeof shift, "%g", t->scheduler.shift);
+    if (t->weights && t->cfg.flow_shift == 0)
+        vc_say(t->ui, "no scheduler/scheduler_config.json below --model: noise levels have the "
+               "shift that %s was trained with (%s): give --scheduler or --flow_shift for another",
+               vtrain_family_name(t->family), shift);
+}
+
+/* Reads the scheduler's file, which records the noise schedule that the model was trained with.
+ * Without the file a v-prediction model may have had another schedule: this is a warning. */
+static int open_scheduler(vtrain *t, vc_err *err)
+{
+    const vtrain_config *c = &t->cfg;
+    int rc = vtrain_scheduler_read(&t->scheduler, c->model, c->scheduler, err);
+    if (rc)
+        return vc_context(err, rc, c->scheduler ? "--scheduler" : "--model");
+    if (!t->scheduler.path && t->family->objective == VTRAIN_V)
+        vc_warn(t->ui, "no scheduler/scheduler_config.json below --model: the noise schedule has "
+                "zero terminal SNR and snr_shift_scale 1 (CogVideoX-2B needs 3): give --scheduler "
+                "if the model was trained with another");
+    if (!t->scheduler.path && t->family->objective == VTRAIN_FLOW)
+        default_schedule(t);
+    return 0;
+}
+
+/* Takes the objective of a built-in model from its config.json, where the first run recorded the
+ * prediction type; another --objective is an error. */
+static int check_objective(vtrain *t, vc_err *err)
+{
+    const char *kind = NULL;
+    int rc = vf_json_str_opt(t->model_config, "prediction_type", &kind, err);
+    if (rc || !kind || !t->family->fresh)
+        return rc;
+    int objective = 1 + (strcmp(kind, "v") ? VTRAIN_FLOW : VTRAIN_V);
+    if (t->cfg.objective && t->cfg.objective != objective)
+        return vc_fail(err, VC_EUSAGE, "--objective: this transformer predicts \"%s\" "
+                       "(prediction_type in its config.json)", kind);
+    t->cfg.objective = objective;
+    return 0;
+}
+
+/* Number of threads for kernels; 0: one for each core that this process may use. */
+static int threads_of(const vtrain *t)
+{
+    int ranks = vc_comm_locals(t->comm);
+    if (t->cfg.threads || ranks == 1 || getenv("OMP_NUM_THREADS"))
+        return (int)t->cfg.threads;
+    return vc_fair_cores(ranks);
+}
+
+static int open_device(vtrain *t, vc_err *err)
+{
+    static const char *const kernels[] = { NULL, "plain", "avx2", "avx512", "avx512_bf16",
+                                          "amx" };
+    const vt_options o = {
+        .device = t->cfg.device, .index = vc_comm_local(t->comm), .threads = threads_of(t),
+        .compute = t->cfg.mixed_precision == VTRAIN_PRECISION_BF16 ? VC_BF16 : VC_F32,
+        .kernels = kernels[t->cfg.kernels], .repeatable = t->cfg.deterministic,
+        .sizes_only = t->cfg.dry_run,
+    };
+    int rc = vt_open(&t->g, &o, err);
+    if (!rc && t->cfg.gradient_checkpointing_offload && vt_host_memory(t->g))
+        vc_say(t->ui, "--gradient_checkpointing_offload: has no effect on the CPU, where blocks' "
+               "inputs are in host memory anyway");
+    return rc == VC_EINVAL ? VC_EUSAGE : rc;
+}
+
+/* ---- training ---- */
+
+static int open_objective(vtrain *t, vc_err *err)
+{
+    const vtrain_config *c = &t->cfg;
+    const vtrain_objective_opts o = {
+        .kind = (vtrain_kind)(c->objective - 1), .density = (vtrain_density)c->weighting_scheme,
+        .logit_mean = c->logit_mean, .logit_std = c->logit_std, .mode_scale = c->mode_scale,
+        .shift = c->flow_shift, .by_tokens = t->scheduler.by_tokens, .grid = c->flow_levels,
+        .terminal = c->flow_terminal, .least = c->min_timestep, .most = c->max_timestep,
+        .keep_shape = c->preserve_distribution_shape,
+        .list_from = t->boundary > 0 ? 0 : c->min_timestep_boundary,
+        .list_to = t->boundary > 0 ? 0 : c->max_timestep_boundary,
+        .draw_least = c->min_noising_strength, .draw_most = c->max_noising_strength,
+        .boundary = vtrain_both(t) ? 0 : t->boundary, .low = c->boundary_type == VTRAIN_SIDE_LOW,
+        .divide = vtrain_both(t) ? t->boundary : 0,
+        .stratified = c->uniform_sampling, .micros = vtrain_micros(t),
+        .beta_start = t->scheduler.beta_start, .beta_end = t->scheduler.beta_end,
+        .snr_shift = t->scheduler.snr_shift, .zero_snr = t->scheduler.zero_snr,
+    };
+    int rc = vtrain_objective_open(&t->objective, &o, err);
+    return rc == VC_EINVAL ? VC_EUSAGE : rc;
+}
+
+static int open_whole_state(vtrain *t, vc_err *err)
+{
+    int rc = vt_adamw_open(&t->adam, t->params, (vt_adamw_kind)t->cfg.optimizer, err);
+    return rc || !t->cfg.use_ema ? rc : vt_ema_open(&t->ema, t->params, err);
+}
+
+/* Checks that the model's blocks can share a sequence among --sp ranks. */
+static int check_shared(const vtrain *t, vc_err *err)
+{
+    vtrain_fit fit;
+    long long sp = t->cfg.sp;
+    t->family->fit(t->model, &fit);
+    if (sp == 1 || (fit.heads && fit.heads % sp == 0))
+        return 0;
+    if (!fit.heads)
+        return vc_fail(err, VC_EUSAGE, "--sp %lld: ranks cannot share the samples of family %s "
+                       "yet: leave the flag out, and for less memory give --parallel fsdp, "
+                       "--gradient_checkpointing or smaller buckets", sp,
+                       vtrain_family_name(t->family));
+    return vc_fail(err, VC_EUSAGE, "--sp %lld: the transformer has %lld attention heads, which do "
+                   "not divide into %lld equal parts: give a divisor of %lld", sp,
+                   (long long)fit.heads, sp, (long long)fit.heads);
+}
+
+static int open_groups(vtrain *t, vc_err *err)
+{
+    const vtrain_config *c = &t->cfg;
+    const vtrain_groups_opts o = {
+        .groups = &c->param_groups, .no_decay = c->no_decay, .rate = vtrain_rate_of(c, 0),
+        .decay = c->adam_weight_decay,
+    };
+    return vtrain_groups_open(&t->groups, &o, t->params, err);
+}
+
+/* Opens the ranks' exchange of tokens and gradients, the optimiser's state and the objective; reads
+ * the checkpoint's state. Collective. */
+static int open_training(vtrain *t, vc_err *err)
+{
+    const vtrain_dist_opts o = {
+        .wire = t->cfg.reduce_dtype ? VC_BF16 : VC_F32, .shards = (int)t->cfg.dp_shards,
+        .micros = t->cfg.gradient_accumulation_steps,
+        .values = t->cfg.parallel == VTRAIN_FSDP && t->cfg.dp_shards > 1,
+        .how = (vt_adamw_kind)t->cfg.optimizer,
+        .patience = (double)t->cfg.comm_timeout,
+    };
+    int rc = check_shared(t, err);
+    if (!rc)
+        rc = open_groups(t, err);
+    if (!rc)
+        rc = vtrain_sequence_open(&t->sequence, t->comm, t->g, (int)t->cfg.sp, o.patience, err);
+    if (!rc)
+        rc = vtrain_dist_open(&t->dist, t->comm, t->g, t->params, &o, err);
+    if (!rc && o.shards > 1)
+        rc = vtrain_zero_open(&t->zero, t->dist, t->g, t->params, t->cfg.use_ema, err);
+    else if (!rc)
+        rc = open_whole_state(t, err);
+    if (!rc)
+        rc = open_objective(t, err);
+    if (!rc && t->from_dir)
+        rc = vtrain_resume(t, err);
+    return rc ? rc : vtrain_dist_split(t->dist, err);
+}
+
+/* ---- the run's folder ---- */
+
+/* Fails if the folder holds a dataset, or a run that this run does not resume. */
+static int check_output(const vtrain *t, vc_err *err)
+{
+    char *dir;
+    if (vf_dataset_there(t->cfg.output_dir))
+        return vc_fail(err, VC_EUSAGE, "--output_dir %s is a dataset: give another folder",
+                       t->cfg.output_dir);
+    if (t->cfg.resume_from_checkpoint)
+        return 0;
+    int rc = vtrain_ckpt_find(&dir, t->cfg.output_dir, "latest", err);
+    if (!rc && dir)
+        rc = vc_fail(err, VC_EUSAGE, "--output_dir %s holds a run already (%s): continue the run "
+                     "with --resume_from_checkpoint latest, or give another folder",
+                     t->cfg.output_dir, vc_path_base(dir));
+    free(dir);
+    return rc;
+}
+
+static int open_output(vtrain *t, vc_err *err)
+{
+    const char *out = t->cfg.output_dir;
+    int rc = vc_mkdirs(out, err);
+    char *path = vc_path_join(out, "config.yaml"), *lock = vc_path_join(out, ".lock");
+    if (!rc && (!path || !lock))
+        rc = vc_no_memory(err);
+    if (!rc)
+        rc = vc_lock_file(&t->lock, lock, err);
+    if (!rc)
+        rc = check_output(t, err);
+    if (!rc)
+        rc = vtrain_resume_check_again(t, err);
+    if (!rc)
+        vtrain_ckpt_clean(out);
+    if (!rc)
+        rc = vtrain_resume_set_aside(t, err);
+    if (!rc)
+        rc = vc_file_write(path, t->settings, strlen(t->settings), err);
+    free(path);
+    free(lock);
+    if (!rc)
+        rc = vtrain_metrics_open(&t->metrics, out, t->step, t->cfg.report_to == 0, err);
+    return rc;
+}
+
+/* ---- the whole run ---- */
+
+/* Keeps the plan's lines for report.html. */
+static int describe(vtrain *t, vc_err *err)
+{
+    t->about_model = vtrain_plan_text(t, VTRAIN_TEXT_MODEL);
+    t->about_data = vtrain_plan_text(t, VTRAIN_TEXT_DATA);
+    return t->about_model && t->about_data ? 0 : vc_no_memory(err);
+}
+
+/* Makes the YAML of the settings, in which --model builtin keeps its name. */
+static int describe_settings(vtrain *t, bool builtin, vc_err *err)
+{
+    char name[16];
+    vtrain_config c = t->cfg;
+    snprintf(name, sizeof name, "%s", vtrain_family_name(vtrain_family_fresh()));
+    if (builtin)
+        c.model = name;
+    t->settings = vc_flags_yaml(&vtrain_program, &c);
+    return t->settings ? 0 : vc_no_memory(err);
+}
+
+static int open_run(vtrain *t, vc_flags *set, vc_err *err)
+{
+    const bool builtin = !t->cfg.model && vc_flags_given(set, "model");
+    int rc = vtrain_check_ranks(&t->cfg, vc_comm_size(t->comm), err);
+    if (!rc)
+        rc = check_output(t, err);
+    rc = vc_comm_agree(t->comm, rc, err);
+    if (!rc)
+        rc = vc_comm_agree(t->comm, vtrain_resume_find(t, err), err);
+    if (!rc)
+        rc = vtrain_samples_open(t, err);
+    t->base_bytes = vtrain_private_bytes();
+    if (!rc)
+        rc = vtrain_check_fresh(t, builtin, err);
+    if (!rc)
+        rc = vtrain_experts_choose(t, set, err);
+    if (!rc)
+        rc = open_config(t, err);
+    if (!rc)
+        rc = vtrain_encoders_open(t, err);
+    if (!rc)
+        rc = open_scheduler(t, err);
+    if (!rc)
+        rc = check_objective(t, err);
+    int reported = 0;
+    while (vc_flags_note(set, reported))
+        reported++;
+    if (!rc)
+        rc = vtrain_take_like_family(t, set, err);
+    if (!rc)
+        rc = vtrain_resolve(&t->cfg, set, t->family, &t->scheduler, vtrain_data_mode(t->data),
+                            err);
+    if (!rc && !t->from_dir)                   /* a run that continues has had the hint */
+        rc = vtrain_hint_like(&t->cfg, t, set, err);
+    t->own_guidance = vc_flags_given(set, "guidance_scale");
+    if (!rc)
+        rc = vtrain_divide(t, err);
+    for (; vc_flags_note(set, reported); reported++)
+        vc_say(t->ui, "%s", vc_flags_note(set, reported));
+    if (!rc)
+        rc = open_device(t, err);
+    if (!rc)
+        rc = vtrain_load_model(t, err);
+    if (!rc)
+        rc = vtrain_adopt_lora(t, set, err);
+    if (rc)
+        return rc;
+    rc = describe_settings(t, builtin, err);
+    if (rc)
+        return rc;
+    rc = vtrain_select_trained(t, err);
+    vc_progress_end(t->ui);                    /* of loading */
+    if (!rc)
+        rc = vtrain_base_open(t, err);
+    return rc ? rc : vtrain_sources_open(t, err);
+}
+
+/* Fails if ranks read different datasets, settings or checkpoints: their gradients would not fit
+ * together. */
+static int same_everywhere(const vtrain *t, vc_err *err)
+{
+    int ranks = vc_comm_size(t->comm);
+    uint64_t *all = calloc((size_t)ranks, sizeof *all), sum = XXH3_64bits(t->settings,
+                                                                          strlen(t->settings));
+    int rc = all ? 0 : vc_no_memory(err);
+    for (int i = 0; i < vtrain_data_sets(t->data); i++) {
+        const char *root = vtrain_data_root(t->data, i);
+        sum = XXH3_64bits_withSeed(root, strlen(root), sum + (uint64_t)t->step);
+    }
+    rc = vc_comm_agree(t->comm, rc, err);
+    if (!rc)
+        rc = vc_comm_gather(t->comm, all, &sum, sizeof sum, err);
+    for (int i = 1; !rc && i < ranks; i++)
+        if (all[i] != all[0])
+            rc = vc_fail(err, VC_EMISMATCH, "rank %d has another dataset, other settings or "
+                         "another checkpoint than rank 0: all ranks need the same files under the "
+                         "same paths", i);
+    free(all);
+    return rc;
+}
+
+/* Where a rank is lost, MPI may still write to the memory of calls that did not end: all of it
+ * stays until the process ends, which vc_comm_close brings about. */
+static void close_run(vtrain *t)
+{
+    vtrain_trace_close(t->trace);
+    vtrain_metrics_close(t->metrics);
+    if (t->lock >= 0)
+        close(t->lock);
+    vtrain_loader_close(t->loader);
+    if (vc_comm_lost(t->comm, NULL)) {
+        vtrain_encoders_close(t->encoders);
+        return;
+    }
+    vtrain_objective_close(t->objective);
+    vt_ema_close(t->ema, t->params);
+    if (t->params)
+        vt_adamw_close(&t->adam, t->params);
+    vtrain_zero_close(t->zero);
+    vtrain_dist_close(t->dist);
+    vtrain_sequence_close(t->sequence);
+    vtrain_targets_close(t->targets);
+    vtrain_lora_close(t->lora_file);
+    free(t->lora_targets);
+    vtrain_groups_close(t->groups);
+    vtrain_dit_close(vtrain_both(t) ? t->both[0] : t->model);
+    vtrain_dit_close(t->both[1]);
+    vt_params_close(t->params);
+    vt_close(t->g);
+    vtrain_base_close(t->base);
+    vtrain_encoders_close(t->encoders);
+    vtrain_weights_close(t->weights);
+    vtrain_weights_close(t->low_weights);
+    cJSON_Delete(t->model_config);
+    cJSON_Delete(t->sources);
+    vtrain_data_close(t->data);
+    vtrain_spans_free(t->span, t->n_spans);
+    vtrain_state_free(&t->from);
+    free(t->from_dir);
+    free(t->shards);
+    free(t->done);
+    vtrain_scheduler_free(&t->scheduler);
+    free(t->plan.recompute);
+    free(t->plan.group_flops);
+    free(t->settings);
+    free(t->about_model);
+    free(t->about_data);
+}
+
+static int open_steps(vtrain *t, vc_err *err)
+{
+    int rc = open_training(t, err);
+    if (!rc)
+        rc = vtrain_plan_steps(t, err);
+    if (!rc)
+        rc = vtrain_samples_begin(t, t->micro, err);
+    if (!rc)
+        rc = vtrain_epochs_begin(t, err);
+    uint64_t own = t->micro * (uint64_t)vtrain_parts(t) + (uint64_t)vtrain_dp_group(t);
+    return rc ? rc : vtrain_start_loader(t, own, err);
+}
+
+static int begin_output(vtrain *t, vc_err *err)
+{
+    int rc = vtrain_leads(t) ? open_output(t, err) : 0;
+    if (!rc)
+        rc = vtrain_encoders_begin(t, err);
+    if (!rc && vtrain_leads(t)) {
+        vtrain_save_best(t);                   /* of what a resumed run goes on from */
+        vtrain_save_foresee(t);
+    }
+    if (!rc && t->cfg.trace_dir)
+        rc = vtrain_trace_open(&t->trace, t->cfg.trace_dir, vc_comm_rank(t->comm), err);
+    return rc;
+}
+
+/* Ranks agree on the result before each collective call, so that all ranks make the call or none
+ * does. */
+int vtrain_run(const vtrain_config *c, vc_flags *set, vc_comm *comm, FILE *out,
+               vc_progress *ui, const atomic_int *stop, vc_err *err)
+{
+    vtrain t = { .cfg = *c, .comm = comm, .ui = ui, .stop = stop, .out = out, .lock = -1 };
+    int rc = vc_comm_agree(comm, vc_maps_check(open_run(&t, set, err), err), err);
+    if (!rc)
+        rc = open_steps(&t, err);
+    rc = vc_comm_agree(comm, rc, err);
+    if (!rc)
+        rc = same_everywhere(&t, err);
+    if (!rc)
+        rc = vtrain_plan_memory(&t, err);
+    if (!rc && vtrain_makes_samples(c))
+        rc = vtrain_validate_check(&t, err);
+    if (!rc)
+        rc = describe(&t, err);
+    if (!rc && !c->dry_run)
+        rc = begin_output(&t, err);
+    rc = vc_comm_agree(comm, rc, err);
+    if (!rc && !c->dry_run)
+        rc = vtrain_loop(&t, err);
+    close_run(&t);
+    return rc;
+}
