@@ -58,20 +58,22 @@ train/data           formats/keys formats/tensors train/models
 train/output         common/base common/os common/tensor formats/dataset formats/json formats/report
 train/output         formats/tensors train/models
 train/parallel       common/comm common/memory common/os common/tensor formats/tensors
-train                common/cli common/comm common/os common/tensor train/data train/diffusion
-train                train/models train/output
+train                common/base common/cli common/comm common/os common/tensor train/data
+train                train/diffusion train/models train/output
 train/optim          common/base common/cli common/os common/tensor train train/output
 train/optim          train/parallel
 train/samples        common/cli train
 train/settings       common/cli common/os formats/json formats/tensors train train/diffusion
 train/settings       train/optim
 train/setup          common/base common/os formats/tensors train train/diffusion train/models
-train/setup          train/optim train/output
+train/setup          train/optim train/output train/samples
 train/steps          common/base common/memory common/os train train/diffusion train/parallel
 train/plan           common/os train train/diffusion train/models train/optim train/parallel
-train/sampling       common/base common/os train train/parallel
+train/plan           train/samples train/steps
+train/sampling       common/base common/os train train/optim train/parallel train/plan train/steps
 train/vtrain         common/memory common/os formats/report formats/tensors train train/models
-train/vtrain         train/optim train/output train/parallel train/sampling train/setup train/steps
+train/vtrain         train/optim train/output train/parallel train/plan train/samples train/sampling
+train/vtrain         train/settings train/setup train/steps
 '
 # libraries that only one folder may include: a pattern of their headers, then the folder
 libraries='

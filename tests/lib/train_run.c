@@ -15,7 +15,9 @@
 #include "common/os/file.h"
 #include "tests/lib/ok.h"
 #include "tests/lib/train_dataset.h"
+#include "train/settings/settings.h"
 #include "train/vtrain.h"
+#include "train/vtrain/run.h"
 
 enum { MAX_ARGS = 96, MAX_FILE = 64 << 20 };
 

@@ -16,6 +16,7 @@
 #include "tests/lib/ok.h"
 #include "tests/lib/train_run.h"
 #include "tests/train/conditions_set.h"
+#include "train/steps/step.h"
 #include "train/vtrain.h"
 
 static char *const dir = toy_dir;

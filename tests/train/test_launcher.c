@@ -11,6 +11,7 @@
 
 #include "common/os/file.h"
 #include "tests/lib/ok.h"
+#include "train/settings/settings.h"
 #include "train/vtrain.h"
 
 enum { MOST_WORDS = 20 };

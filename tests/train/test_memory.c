@@ -14,6 +14,8 @@
 #include "tests/lib/ok.h"
 #include "tests/lib/train_dataset.h"
 #include "tests/lib/train_run.h"
+#include "train/plan/memory.h"
+#include "train/steps/step.h"
 #include "train/vtrain.h"
 
 enum { BLOCKS = 6, GROUPS = 2 };

@@ -17,6 +17,7 @@
 #include "tests/lib/train_dataset.h"
 #include "tests/lib/train_run.h"
 #include "train/sampling/sample.h"
+#include "train/steps/step.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 

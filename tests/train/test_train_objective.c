@@ -11,6 +11,7 @@
 #include "tests/lib/golden.h"
 #include "tests/lib/ok.h"
 #include "train/diffusion/objective.h"
+#include "train/optim/average.h"
 #include "train/optim/rate.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))

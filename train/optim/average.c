@@ -1,8 +1,18 @@
-/* average.c - the moving average of --use_ema: its decay, and its use in the weights' place; see
- * vtrain.h */
-#include "train/optim/rate.h"
+/* average.c - see average.h */
+#include "train/optim/average.h"
+
+#include <math.h>
+
 #include "train/parallel/zero.h"
-#include "train/vtrain.h"
+
+double vtrain_average_decay(const vtrain_average *a, int64_t n)
+{
+    double s = (double)(n - a->after - 1);
+    if (s <= 0)
+        return 0;
+    double d = a->power > 0 ? 1 - pow(1 + s / a->inv_gamma, -a->power) : (1 + s) / (10 + s);
+    return fmax(fmin(d, a->decay), a->min);
+}
 
 double vtrain_decay(const vtrain *t)
 {

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/vtrain.h"
+#include "train/config.h"
 
 static const double LAST_RATE = 1e-7;          /* end of polynomial, as in diffusers */
 
@@ -117,15 +117,6 @@ double vtrain_rate_factor(const vtrain_rate *r, int64_t s)
     double done = (double)(s - r->warmup) / (double)span;
     double end = (r->how == VTRAIN_POLYNOMIAL ? LAST_RATE : r->end) / r->rate;
     return done >= 1 ? end : (1 - end) * left_of(r, done) + end;
-}
-
-double vtrain_average_decay(const vtrain_average *a, int64_t n)
-{
-    double s = (double)(n - a->after - 1);
-    if (s <= 0)
-        return 0;
-    double d = a->power > 0 ? 1 - pow(1 + s / a->inv_gamma, -a->power) : (1 + s) / (10 + s);
-    return fmax(fmin(d, a->decay), a->min);
 }
 
 double vtrain_clip_factor(double norm, double max)

@@ -1,5 +1,5 @@
-/* rate.h - learning-rate schedules, and the decay of averaged weights. AdamW itself is
- * weights.h. */
+/* rate.h - learning-rate schedules, and the clipping of gradients. AdamW itself is
+ * common/tensor/weights.h. */
 #ifndef TRAIN_OPTIM_RATE_H
 #define TRAIN_OPTIM_RATE_H
 
@@ -47,17 +47,6 @@ const char *vtrain_schedule_name(vtrain_schedule how);
 double vtrain_rate_factor(const vtrain_rate *r, int64_t s);
 /* VC_EUSAGE: the rules are not valid, or a polynomial schedule would rise. */
 int vtrain_rate_check(const vtrain_rate *r, vc_err *err);
-
-/* Settings of the moving average of the weights, as EMAModel of diffusers (training_utils.py) takes
- * them. The decay of its n-th update, from 1, with s = n - after - 1, is 0 where s <= 0, and else
- * between min and decay the value of
- *     power 0    (1 + s) / (10 + s)
- *     else       1 - (1 + s / inv_gamma)^-power                         (use_ema_warmup) */
-typedef struct vtrain_average {
-    double decay, min, power, inv_gamma;
-    int64_t after;
-} vtrain_average;
-double vtrain_average_decay(const vtrain_average *a, int64_t n);
 
 /* Factor that clips a gradient of norm `norm` to at most `max` (0: no clipping): min(1, max /
  * (norm + 1e-6)). */

@@ -1,6 +1,8 @@
 /* memory.c - predicts memory: the bytes held during the whole run, the bytes of a step of each
  * bucket (measured by dry steps), the number of blocks to recompute so that a step fits, and the
  * flags that would need less. */
+#include "train/plan/memory.h"
+
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +13,7 @@
 #include "train/models/weights.h"
 #include "train/parallel/dist.h"
 #include "train/parallel/zero.h"
-#include "train/vtrain.h"
+#include "train/steps/step.h"
 
 enum { PASSES = 4 };             /* of a plan, whose dry steps may make more kernels in each */
 #define PART 0.85                /* of the free memory; a run above this part is likely to fail */

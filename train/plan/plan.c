@@ -1,4 +1,6 @@
 /* plan.c - predicts steps, memory and work before a run, and prints the plan. */
+#include "train/plan/plan.h"
+
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,7 +12,8 @@
 #include "train/diffusion/loss.h"
 #include "train/models/lora.h"
 #include "train/optim/groups.h"
-#include "train/vtrain.h"
+#include "train/plan/memory.h"
+#include "train/samples/spans.h"
 
 enum { MOST_NAMES = 24 };                   /* of modules in the plan */
 #define MOST_MICROS ((uint64_t)1 << 32)     /* of a run: draws number them in 32 bits */

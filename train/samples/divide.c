@@ -1,4 +1,4 @@
-/* divide.c - divides the samples of a step into micro-batches and parts: see vtrain.h.
+/* divide.c - divides the samples of a step into micro-batches and parts: see samples.h.
  *
  *     step           8 samples, of one or several micro-batches
  *     micro-batch    |    4    |    4    |     chosen together, of one bucket; draws count its rows
@@ -14,7 +14,8 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "train/vtrain.h"
+#include "train/samples/samples.h"
+#include "train/samples/spans.h"
 
 /* ---- orders ---- */
 

@@ -1,8 +1,9 @@
 /* epochs.c - says what falls due after a step, by its number and by the epochs that end in it; see
- * vtrain.h */
+ * samples.h */
 #include <math.h>
 
-#include "train/vtrain.h"
+#include "train/samples/samples.h"
+#include "train/samples/spans.h"
 
 /* True if something that the run does depends on the end of an epoch. */
 static bool counts_epochs(const vtrain_config *c)

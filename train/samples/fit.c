@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "common/cli/inputs.h"
-#include "train/vtrain.h"
+#include "train/samples/samples.h"
 
 /* Takes --extra_inputs input_image: all clips of a model whose picture is the first latent begin
  * clean; other models need the role of a picture. */

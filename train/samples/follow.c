@@ -16,7 +16,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "train/vtrain.h"
+#include "train/samples/samples.h"
+#include "train/samples/spans.h"
 
 enum { POLL_MS = 500, WHY = 300, PATIENCE = 10 };
 

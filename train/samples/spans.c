@@ -1,10 +1,10 @@
-/* spans.c - the epochs of a run by their samples, and the order of these samples: see vtrain.h */
+/* spans.c - the epochs of a run by their samples, and the order of these samples; see spans.h */
+#include "train/samples/spans.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <xxhash.h>
-
-#include "train/vtrain.h"
 
 const vtrain_span *vtrain_span_now(const vtrain *t)
 {

@@ -8,8 +8,11 @@
 
 #include "common/base/rng.h"
 #include "common/os/file.h"
+#include "train/optim/average.h"
 #include "train/parallel/zero.h"
+#include "train/plan/memory.h"
 #include "train/sampling/watching.h"
+#include "train/steps/step.h"
 
 /* One prompt being sampled. */
 typedef struct sampling {

@@ -1,5 +1,5 @@
-/* defaults.c - the family's defaults of the settings: see vtrain.h */
-#include "train/vtrain.h"
+/* defaults.c - the family's defaults of the settings: see settings.h */
+#include "train/settings/settings.h"
 
 enum { INFERENCE_STEPS = 28 };                /* where the family has no number */
 
@@ -111,7 +111,7 @@ int vtrain_resolve(vtrain_config *c, vc_flags *set, const vtrain_family *f,
     resolve_sampler(c, set, s);
     if (c->objective == 1 + VTRAIN_V)
         drop_flow_flags(c, set);
-    c->timestep_sampling = VTRAIN_SAMPLING_AUTO;                   /* config.yaml has what it means */
+    c->timestep_sampling = VTRAIN_SAMPLING_AUTO;            /* config.yaml has what it means */
     if (!vc_flags_decided(set, "caption_dropout_p"))
         c->caption_dropout_p = d.caption_dropout_p;
     if (!vc_flags_decided(set, "image_dropout_p"))

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "formats/json/json.h"
-#include "train/vtrain.h"
+#include "train/settings/settings.h"
 
 enum {
     MOST_BYTES = 1 << 20,            /* size of a DeepSpeed file */

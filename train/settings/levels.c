@@ -1,8 +1,8 @@
-/* levels.c - levels and losses by the names of other trainers: see vtrain.h */
+/* levels.c - levels and losses by the names of other trainers: see settings.h */
 #include <stdio.h>
 
 #include "train/diffusion/loss.h"
-#include "train/vtrain.h"
+#include "train/settings/settings.h"
 
 /* Choices that are replaced by one of the choices that the run knows. */
 enum { DENSITY_NONE = VTRAIN_BELL + 1, LOSS_L2 = 3 };
@@ -55,13 +55,15 @@ const vtrain_by_tokens *vtrain_by_tokens_of(int sampling)
 {
     static const vtrain_by_tokens flux = { true, VTRAIN_MU_EXPONENTIAL, 0.5, 1.15, 256, 4096 },
                                   qwen = { true, VTRAIN_MU_EXPONENTIAL, 0.5, 0.9, 256, 8192 };
-    return sampling == VTRAIN_SAMPLING_FLUX_SHIFT ? &flux : sampling == VTRAIN_SAMPLING_QWEN_SHIFT ? &qwen : NULL;
+    return sampling == VTRAIN_SAMPLING_FLUX_SHIFT ? &flux
+           : sampling == VTRAIN_SAMPLING_QWEN_SHIFT ? &qwen : NULL;
 }
 
 static int take_sampling(vtrain_config *c, vc_flags *set, vc_err *err)
 {
     int how = c->timestep_sampling, rc = 0;
-    bool by_tokens = vtrain_by_tokens_of(how), shifts = how == VTRAIN_SAMPLING_SIGMA || how == VTRAIN_SAMPLING_SHIFT;
+    bool by_tokens = vtrain_by_tokens_of(how);
+    bool shifts = how == VTRAIN_SAMPLING_SIGMA || how == VTRAIN_SAMPLING_SHIFT;
     if (how == VTRAIN_SAMPLING_AUTO)
         return 0;
     if (how != VTRAIN_SAMPLING_SIGMA && vc_flags_given(set, "weighting_scheme") &&

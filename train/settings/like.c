@@ -7,7 +7,7 @@
 #include "formats/json/json.h"
 #include "train/diffusion/loss.h"
 #include "train/optim/rate.h"
-#include "train/vtrain.h"
+#include "train/settings/settings.h"
 
 static const char *const of_flow[] = { "weighting_scheme", "flow_levels", "logit_mean", "logit_std",
                                        "mode_scale", "flow_shift", "flow_terminal", "loss_cutoff",

@@ -1,12 +1,12 @@
 /* network_args.c - settings KEY=VALUE of a LoRA, as musubi-tuner takes them:
- * vtrain_take_network_args of vtrain.h. */
+ * vtrain_take_network_args of settings.h. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-#include "train/vtrain.h"
+#include "train/settings/settings.h"
 
 /* Keys, with the flag that has the key's meaning, or why there is none. */
 static const struct {

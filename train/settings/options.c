@@ -1,5 +1,4 @@
 /* options.c - the flags of vtrain, and the checks of their values */
-#include "train/vtrain.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -13,6 +12,7 @@
 #include "formats/tensors/origins.h"
 #include "train/diffusion/loss.h"
 #include "train/optim/groups.h"
+#include "train/settings/settings.h"
 
 /* Choices that vtrain_check replaces by one of the choices that the run knows. */
 enum { REPORT_TENSORBOARD, REPORT_NONE };

@@ -1,8 +1,8 @@
 /* ranges.c - the ranges of noise levels by the names of other trainers: vtrain_take_ranges of
- * vtrain.h. */
+ * settings.h. */
 #include <math.h>
 
-#include "train/vtrain.h"
+#include "train/settings/settings.h"
 
 /* Takes ai-toolkit's indices of the list of 1000 levels, whose last one is 999. */
 static void take_indices(vtrain_config *c, vc_flags *set)

@@ -1,11 +1,11 @@
-/* shorthand.c - flags that stand for other flags: vtrain_take_shorthand of vtrain.h. */
+/* shorthand.c - flags that stand for other flags: vtrain_take_shorthand of settings.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/cli/inputs.h"
 #include "common/os/file.h"
-#include "train/vtrain.h"
+#include "train/settings/settings.h"
 
 /* The job's name becomes part of the run's folder, so that config.yaml needs no name. */
 static int take_job(vtrain_config *c, vc_flags *set, vc_err *err)

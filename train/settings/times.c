@@ -1,7 +1,7 @@
-/* times.c - the flags of how often a run saves, evaluates and makes samples: see vtrain.h */
+/* times.c - the flags of how often a run saves, evaluates and makes samples: see settings.h */
 #include <string.h>
 
-#include "train/vtrain.h"
+#include "train/settings/settings.h"
 
 void vtrain_check_times(vtrain_config *c, vc_flags *set)
 {

@@ -1,13 +1,15 @@
 /* load.c - gives the model its weights, and shows the progress of a load that copies or converts
  * them; weights that stay mapped from their file take no time. Refuses to begin from noise where
  * nobody asked for this. */
+#include "train/setup/load.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/os/progress.h"
 #include "train/models/weights.h"
 #include "train/output/export.h"
-#include "train/vtrain.h"
+#include "train/samples/samples.h"
 
 #define MB 1e6
 #define SHOWN (100 * MB)         /* a smaller load takes about a second or less */

@@ -1,4 +1,6 @@
 /* trained.c - selects the parameters that a run trains: the factors of a LoRA, or the weights */
+#include "train/setup/trained.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +9,6 @@
 #include "train/models/weights.h"
 #include "train/optim/groups.h"
 #include "train/setup/experts.h"
-#include "train/vtrain.h"
 
 /* Lists the names of all linears and convolutions of a transformer, or of the convolutions only:
  * malloc'ed, ended by NULL. */

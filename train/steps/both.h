@@ -1,5 +1,5 @@
-/* both.h - the steps of a run that trains both transformers of a model (experts.h): each micro-batch
- * goes to one of them. In a run of one transformer these functions do nothing. */
+/* both.h - the steps of a run that trains both transformers of a model (setup/experts.h): each
+ * micro-batch goes to one of them. In a run of one transformer these functions do nothing. */
 #ifndef TRAIN_STEPS_BOTH_H
 #define TRAIN_STEPS_BOTH_H
 

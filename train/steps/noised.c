@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/base/rng.h"
+#include "train/steps/step.h"
 
 /* ---- levels ---- */
 

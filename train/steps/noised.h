@@ -9,6 +9,7 @@
 #ifndef TRAIN_STEPS_NOISED_H
 #define TRAIN_STEPS_NOISED_H
 
+#include "train/steps/step.h"
 #include "train/vtrain.h"
 
 /* Levels of a micro-batch's rows, on the host. */

@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "train/steps/step.h"
+
 void vtrain_pause_begin(vtrain_pauses *p, const vtrain *t, const char *note)
 {
     p->begun = vc_seconds();

@@ -1,4 +1,6 @@
 /* step.c - runs one micro-batch: levels and noise, forward, loss, backward. */
+#include "train/steps/step.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

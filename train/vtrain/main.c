@@ -6,7 +6,9 @@
 #include "common/os/heap.h"
 #include "common/os/streams.h"
 #include "common/os/threads.h"
+#include "train/settings/settings.h"
 #include "train/vtrain.h"
+#include "train/vtrain/run.h"
 
 enum { EXIT_USAGE = 2, EXIT_SIGNAL = 128 };
 

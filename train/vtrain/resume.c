@@ -1,5 +1,7 @@
 /* resume.c - finds the checkpoint that a run continues from, reads it, and keeps the run's folder
  * to one line of descent. */
+#include "train/vtrain/resume.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +13,8 @@
 #include "train/output/aside.h"
 #include "train/output/ckpt.h"
 #include "train/parallel/zero.h"
-#include "train/vtrain.h"
+#include "train/settings/settings.h"
+#include "train/vtrain/save.h"
 
 typedef struct stored {
     vt_ctx *g;

@@ -1,4 +1,6 @@
 /* run.c - runs the training: opens all parts in order, runs the steps, and closes the parts. */
+#include "train/vtrain/run.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,12 +19,20 @@
 #include "train/parallel/dist.h"
 #include "train/parallel/sequence.h"
 #include "train/parallel/zero.h"
+#include "train/plan/memory.h"
+#include "train/plan/plan.h"
+#include "train/samples/samples.h"
 #include "train/sampling/sample.h"
+#include "train/settings/settings.h"
 #include "train/setup/base.h"
 #include "train/setup/encoders.h"
 #include "train/setup/experts.h"
+#include "train/setup/load.h"
 #include "train/setup/sources.h"
+#include "train/setup/trained.h"
 #include "train/steps/trace.h"
+#include "train/vtrain/resume.h"
+#include "train/vtrain/save.h"
 
 /* ---- the model ---- */
 

@@ -1,4 +1,6 @@
 /* save.c - writes a checkpoint: exported weights, optimizer.safetensors, trainer.json. */
+#include "train/vtrain/save.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +14,7 @@
 #include "train/output/ckpt.h"
 #include "train/output/export.h"
 #include "train/parallel/zero.h"
+#include "train/samples/spans.h"
 #include "train/setup/base.h"
 #include "train/setup/experts.h"
 

@@ -1,4 +1,4 @@
-/* status.c - vtrain --status: where the run of an output folder is; see vtrain.h */
+/* status.c - vtrain --status: where the run of an output folder is; see run.h */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -11,6 +11,7 @@
 #include "formats/report/curves.h"
 #include "formats/report/settings.h"
 #include "train/vtrain.h"
+#include "train/vtrain/run.h"
 
 enum { RECENT = 10 };                        /* bins of a curve that count as recent */
 

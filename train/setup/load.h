@@ -1,0 +1,14 @@
+/* load.h - loads the weights of the model into a run. */
+#ifndef TRAIN_SETUP_LOAD_H
+#define TRAIN_SETUP_LOAD_H
+
+#include "train/vtrain.h"
+
+/* Opens the model and loads its weights, with their progress (VC_ESTOP: a signal came
+ * meanwhile), and checks the data by vtrain_fit_data. */
+int vtrain_load_model(vtrain *t, vc_err *err);
+/* Refuses with VC_EUSAGE a run without --model that would train the built-in DiT on latents of
+ * another family, unless it was asked for (--model builtin). Reads the opened data. */
+int vtrain_check_fresh(const vtrain *t, bool asked, vc_err *err);
+
+#endif

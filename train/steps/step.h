@@ -1,0 +1,49 @@
+/* step.h - runs a micro-batch: levels, noise, forward, loss and backward; the held-out loss, and a
+ * prediction for a sampler. */
+#ifndef TRAIN_STEPS_STEP_H
+#define TRAIN_STEPS_STEP_H
+
+#include "train/vtrain.h"
+
+/* A micro-batch, of this rank. */
+typedef struct vtrain_micro {
+    const vtrain_batch *batch;
+    uint64_t seed;                            /* of noise and times */
+    double level;                             /* quantile of all rows' levels; below 0: drawn */
+    uint64_t number;                          /* of the micro-batch in the run, for its draws */
+    int place;                                /* in its step, from 0: names the trace's file */
+    float loss;                               /* out */
+    bool low;                                 /* out: it went to the second of two transformers */
+} vtrain_micro;
+/* Number of blocks that backward recomputes for a batch of the group. For samples that joined
+ * within the step, and have no plan yet, all blocks are unless --gradient_checkpointing is none. */
+int vtrain_recomputed(const vtrain *t, uint32_t group);
+/* Forward and, if `record`, backward of one micro-batch; gradients add up. With a trace, writes the
+ * micro-batch's file, except the step's last: vtrain_trace_step writes that file when the gradients
+ * are whole. */
+int vtrain_micro_run(vtrain *t, vtrain_micro *m, bool record, vc_err *err);
+int vtrain_trace_step(vtrain *t, vc_err *err);
+/* Runs a micro-batch dry, without data, for latents dim [B,C,f,h,w] and texts of full length, with
+ * the first `recompute` blocks recomputed in backward. */
+int vtrain_micro_dry(vtrain *t, const int64_t dim[5], bool record, int recompute, vt_usage *use,
+                     vc_err *err);
+/* Inputs of a prediction outside of training, all on the host. */
+typedef struct vtrain_question {
+    const int64_t *dim;                       /* [B,C,f,h,w] */
+    const float *x;                           /* noisy latents of sizes dim */
+    const vtrain_level *level;                /* of all rows */
+    bool clean_first;                         /* the first frame has no noise: its tokens have
+                                               * timestep 0 */
+    double guidance, fps;                     /* of all rows, as vtrain_in's */
+    const vtrain_text *text;                  /* of each slot of the data */
+    unsigned roles;                           /* bits of the roles that cond has */
+    float *const *cond;                       /* [VC_ROLES] as vtrain_in's */
+} vtrain_question;
+/* Writes the model's prediction for q to out, of sizes q->dim. */
+int vtrain_predict(vtrain *t, const vtrain_question *q, float *out, vc_err *err);
+enum { VTRAIN_EVAL_LEVELS = 4 };              /* quantiles 1/8, 3/8, 5/8, 7/8 of the density */
+/* Mean loss over the held-out samples, at fixed noise and times. Collective: each rank takes its
+ * batches. */
+int vtrain_eval(vtrain *t, double *loss, vc_err *err);
+
+#endif
