@@ -23,7 +23,7 @@ int64_t vtrain_runs(const vtrain *t)
 
 int64_t vtrain_parts(const vtrain *t)
 {
-    return t->span[t->n_spans - 1].batch / t->cfg.train_batch_size;
+    return t->samples.span[t->samples.n_spans - 1].batch / t->cfg.train_batch_size;
 }
 
 int64_t vtrain_micros(const vtrain *t)

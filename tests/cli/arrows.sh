@@ -58,7 +58,7 @@ train/data           formats/keys formats/tensors train/models
 train/output         common/base common/os common/tensor formats/dataset formats/json formats/report
 train/output         formats/tensors train/models
 train/parallel       common/comm common/memory common/os common/tensor formats/tensors
-train                common/base common/cli common/comm common/os common/tensor train/data
+train                common common/base common/cli common/comm common/os common/tensor train/data
 train                train/diffusion train/models train/output
 train/optim          common/base common/cli common/os common/tensor train train/output
 train/optim          train/parallel

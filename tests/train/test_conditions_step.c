@@ -166,7 +166,7 @@ static int steps_on(const toy *data, const wish *w, double p)
     family.embed = none_to_embed;
     family.head = toy_head;
     vtrain_dit model = { .family = &family };      /* without blocks */
-    vtrain t = { .family = &family, .model = &model, .data = set_open(dir, data, w, 0),
+    vtrain t = { .model = { .family = &family, .dit = &model }, .data = set_open(dir, data, w, 0),
                  .stop = &stop };
     t.cfg.gradient_accumulation_steps = t.cfg.sp = 1;
     t.cfg.first_frame_conditioning_p = p;

@@ -37,7 +37,7 @@ static void open_bare(vtrain *t)
     const vc_list paths = { &path, 1 };
     const vtrain_data_opts o = { .paths = &paths, .dataset_repeat = 1 };
 
-    *t = (vtrain){ .family = &vtrain_builtin };
+    *t = (vtrain){ .model.family = &vtrain_builtin };
     t->cfg = (vtrain_config){ .train_batch_size = 2,
                               .gradient_accumulation_steps = 1, .sp = 1,
                               .training_type = VTRAIN_FULL,
@@ -53,9 +53,9 @@ static void open_bare(vtrain *t)
                                 .text_width = vtrain_data_slot(t->data, 0)->width,
                                 .width = 32, .layers = BLOCKS, .heads = 2, .patch = 2 };
     if (!rc)
-        rc = t->family->fresh(&t->model_config, &want, &err);
+        rc = t->model.family->fresh(&t->model.config, &want, &err);
     if (!rc)
-        rc = vtrain_dit_open(&t->model, t->family, t->model_config, t->params,
+        rc = vtrain_dit_open(&t->model.dit, t->model.family, t->model.config, t->params,
                              &(vt_source){ 0 }, &err);
     const vtrain_objective_opts how = { .kind = VTRAIN_FLOW, .shift = 1, .logit_std = 1,
                                         .micros = 1 };
@@ -72,11 +72,11 @@ static void open_run(vtrain *t)
     vc_err err = { 0 };
     const vtrain_loader_opts load = { .plan.batch = 2, .threads = 1, .ahead = 1, .end = 1 };
     open_bare(t);
-    t->span = calloc(1, sizeof *t->span);
-    t->span[0].batch = 2;
-    t->n_spans = 1;
+    t->samples.span = calloc(1, sizeof *t->samples.span);
+    t->samples.span[0].batch = 2;
+    t->samples.n_spans = 1;
     assert_ok(vt_params_train(t->params, NULL, NULL, &err) ||
-              vt_adamw_open(&t->adam, t->params, VT_ADAMW_F32, &err) ||
+              vt_adamw_open(&t->optim.adam, t->params, VT_ADAMW_F32, &err) ||
               vtrain_loader_open(&t->loader, t->data, &load, &err), &err);
     /* Its thread has ended: what it allocates for a while would count as memory of dry steps. */
     const vtrain_batch *b;
@@ -87,16 +87,16 @@ static void open_run(vtrain *t)
 
 static void close_run(vtrain *t)
 {
-    vtrain_spans_free(t->span, t->n_spans);
+    vtrain_spans_free(t->samples.span, t->samples.n_spans);
     free(t->plan.recompute);
     free(t->plan.group_flops);
     vtrain_loader_close(t->loader);
     vtrain_objective_close(t->objective);
-    vt_adamw_close(&t->adam, t->params);
-    vtrain_dit_close(t->model);
+    vt_adamw_close(&t->optim.adam, t->params);
+    vtrain_dit_close(t->model.dit);
     vt_params_close(t->params);
     vt_close(t->g);
-    cJSON_Delete(t->model_config);
+    cJSON_Delete(t->model.config);
     vtrain_data_close(t->data);
 }
 

@@ -131,11 +131,11 @@ static void open_own(vtrain *t, const char *dir, unsigned roles, const char *own
     const vt_options o = { .device = "cpu", .compute = VC_F32, .threads = 1 };
     const vtrain_objective_opts flow = { .kind = VTRAIN_FLOW, .shift = 3 };
     t->stop = &running;
-    t->family = &oracle_family;
+    t->model.family = &oracle_family;
     assert_ok(vtrain_data_open(&t->data, &d, &note, &err) ||
-              vtrain_data_fit(t->data, t->family, &fit, &unused, &err) ||
+              vtrain_data_fit(t->data, t->model.family, &fit, &unused, &err) ||
               vt_open(&t->g, &o, &err) || vtrain_objective_open(&t->objective, &flow, &err) ||
-              vtrain_scheduler_read(&t->scheduler, NULL, NULL, &err), &err);
+              vtrain_scheduler_read(&t->model.scheduler, NULL, NULL, &err), &err);
     free(note);
     t->cfg = (vtrain_config){
         .guidance_scale = 2, .num_inference_steps = 4, .flow_shift = 3, .seed = 5,
@@ -209,7 +209,7 @@ static void test_front(void **state)
         vc_err err = { 0 };
         memcpy(m.fit.mult, rows[i].mult, sizeof m.fit.mult);
         open_toy(&t, *state, 0, &list);
-        t.model = &m;
+        t.model.dit = &m;
         assert_ok(vtrain_validate(&t, &err), &err);
         assert_int_equal(m.calls, 8);
         assert_int_equal(m.dim[0], 2);                          /* guidance needs two rows */
@@ -225,14 +225,14 @@ static void test_front(void **state)
 static void test_guidance_input(void **state)
 {
     for (int takes = 0; takes < 2; takes++) {
-        vtrain t = { .guidance = takes };
+        vtrain t = { .model.guidance = takes };
         vc_list list;
         vc_err err = { 0 };
         oracle m = { .dit.family = &oracle_family,
                      .fit = { .channels = 2, .mult = { 1, 1, 1 }, .guidance = takes } };
         open_toy(&t, *state, 0, &list);
         t.cfg.guidance_scale = 3.5;
-        t.model = &m;
+        t.model.dit = &m;
         assert_ok(vtrain_validate(&t, &err), &err);
         assert_int_equal(m.dim[0], takes ? 1 : 2);
         assert_true(m.guidance == (takes ? 3.5f : -1) && m.fps == 16);
@@ -250,7 +250,7 @@ static void test_image(void **state)
     oracle m = { .dit.family = &oracle_family, .fit = { .channels = 2, .mult = { 1, 2, 2 },
                                                         .roles = 1u << VC_ROLE_IMAGE } };
     open_toy(&t, *state, 1u << VC_ROLE_IMAGE, &list);
-    t.model = &m;
+    t.model.dit = &m;
     assert_ok(vtrain_validate(&t, &err), &err);
     check_sample(&t, 0, (const int64_t[]){ 2, 3, 4, 6 }, 0, true);
     check_sample(&t, 1, (const int64_t[]){ 2, 4, 4, 2 }, 0, false);
@@ -296,7 +296,7 @@ static void test_masked(void **state)
                      .fit = { .channels = 2, .pad_front = rows[i].pad, .roles = roles } };
         memcpy(m.fit.mult, rows[i].mult, sizeof m.fit.mult);
         open_toy(&t, *state, roles, &list);
-        t.model = &m;
+        t.model.dit = &m;
         int rc = vtrain_validate(&t, &err);
         if (rows[i].says) {
             assert_fails(rc, VC_EMISMATCH, &err, rows[i].says);
@@ -379,8 +379,8 @@ static void open_half(vtrain *t, oracle *m, const char *dir, const char *own, vc
     open_own(t, dir, 0, own, list);
     vtrain_objective_close(t->objective);
     assert_ok(vtrain_objective_open(&t->objective, &o, &err), &err);
-    t->family = &half_family;
-    t->model = m;
+    t->model.family = &half_family;
+    t->model.dit = m;
     t->cfg.validation_sampler = 1 + VTRAIN_DPM;
 }
 
@@ -420,7 +420,7 @@ static void test_guidance(void **state)
         oracle m;
         open_half(&t, &m, *state, NULL, &list);
         t.cfg.guidance_scale = rows[i].scale;
-        t.guidance_apart = rows[i].apart;
+        t.validation.apart = rows[i].apart;
         assert_ok(vtrain_validate(&t, &err), &err);
         assert_int_equal(m.calls, rows[i].calls);
         assert_int_equal(m.dim[0], rows[i].rows);
@@ -447,13 +447,13 @@ static void open_builtin(vtrain *t, vtrain_family *family, const char *dir, vc_l
     open_own(t, dir, 0, NULL, list);
     *family = vtrain_builtin;
     family->prepare = square_text;
-    t->family = family;
+    t->model.family = family;
     const vtrain_fresh want = { .channels = vtrain_data_norm(t->data)->channels,
                                 .text_width = vtrain_data_slot(t->data, 0)->width,
                                 .width = 32, .layers = 3, .heads = 2, .patch = 1 };
     assert_ok(vt_params_open(&t->params, t->g, &err) ||
-              t->family->fresh(&t->model_config, &want, &err) ||
-              vtrain_dit_open(&t->model, t->family, t->model_config, t->params,
+              t->model.family->fresh(&t->model.config, &want, &err) ||
+              vtrain_dit_open(&t->model.dit, t->model.family, t->model.config, t->params,
                               &(vt_source){ 0 }, &err), &err);
     for (int i = 0; i < vt_params_count(t->params); i++) {     /* a new head is all zeros */
         const vt_tensor *w = vt_params_at(t->params, i)->t;
@@ -496,7 +496,7 @@ static void test_apart(void **state)
         t.cfg.guidance_scale = 4;
         t.cfg.memory_limit = (int64_t)(use.pool_peak + use.scratch) - apart;
         assert_ok(vtrain_validate_check(&t, &err), &err);
-        assert_int_equal(t.guidance_apart, apart);
+        assert_int_equal(t.validation.apart, apart);
         assert_ok(vtrain_validate(&t, &err), &err);
         x[apart][0] = read_sample(&t, "000.safetensors", &n[0]);
         x[apart][1] = read_sample(&t, "001.safetensors", &n[1]);
@@ -512,8 +512,8 @@ static void test_apart(void **state)
         free(x[0][prompt]);
         free(x[1][prompt]);
     }
-    vtrain_dit_close(t.model);
-    cJSON_Delete(t.model_config);
+    vtrain_dit_close(t.model.dit);
+    cJSON_Delete(t.model.config);
     vt_params_close(t.params);
     close_toy(&t, &list);
 }

@@ -53,17 +53,19 @@ static int64_t free_bytes(void)
 static int64_t standing_bytes(const vtrain *t)
 {
     vt_param_bytes b = vt_params_bytes(t->params);
-    size_t averages = t->ema ? (size_t)b.trained * sizeof(float) : 0;
-    size_t state = t->zero ? vtrain_zero_bytes(t->zero) : vt_adamw_bytes(&t->adam) + averages;
-    return (int64_t)(b.values + b.grads + state + vtrain_loader_bytes(t->loader) +
-                     vtrain_weights_bytes(t->weights) + vtrain_weights_bytes(t->low_weights) +
-                     vtrain_dist_bytes(t->dist));
+    size_t averages = t->optim.ema ? (size_t)b.trained * sizeof(float) : 0;
+    size_t state = t->ranks.zero ? vtrain_zero_bytes(t->ranks.zero)
+                                 : vt_adamw_bytes(&t->optim.adam) + averages;
+    size_t files = vtrain_weights_bytes(t->model.weights) +
+                   vtrain_weights_bytes(t->model.low_weights);
+    return (int64_t)(b.values + b.grads + state + vtrain_loader_bytes(t->loader) + files +
+                     vtrain_dist_bytes(t->ranks.dist));
 }
 
 /* Bytes that a step may take on this rank: its tensors, and the kernels' scratch. */
 static int64_t room(const vtrain *t)
 {
-    int64_t standing = t->base_bytes + t->plan.standing + t->plan.kernels;
+    int64_t standing = t->memory.base + t->plan.standing + t->plan.kernels;
     int64_t all = free_bytes() / vc_comm_locals(t->comm);
     if (t->cfg.memory_limit)
         return t->cfg.memory_limit - standing;
@@ -164,7 +166,7 @@ static int plan_groups(vtrain *t, int64_t most, vc_err *err)
 
 static void predict(vtrain *t)
 {
-    t->plan.predicted = t->base_bytes + t->plan.standing + t->plan.kernels +
+    t->plan.predicted = t->memory.base + t->plan.standing + t->plan.kernels +
                         (int64_t)t->plan.pool;
 }
 
@@ -210,7 +212,7 @@ int vtrain_memory_plan(vtrain *t, vc_err *err)
     vtrain_fit fit;
     bool fits = false, grown = false, again = true;
     uint32_t n = vtrain_data_groups(t->data);
-    t->family->fit(t->model, &fit);
+    t->model.family->fit(t->model.dit, &fit);
     t->plan.blocks = fit.blocks;
     t->plan.standing = standing_bytes(t);
     free(t->plan.recompute);                  /* of an earlier plan, of fewer samples */

@@ -42,7 +42,7 @@ static char *text_lora(const vtrain *t)
 {
     char trained[32];
     int n;
-    const char *const *name = vtrain_targets_names(t->targets, &n);
+    const char *const *name = vtrain_targets_names(t->lora.targets, &n);
     char *text = vc_format("LoRA: %s %lld, ", t->lora.ranks ? "ranks up to" : "rank",
                            (long long)t->cfg.rank);
     if (t->lora.alphas)
@@ -71,15 +71,15 @@ static char *text_model(const vtrain *t)
     char trained[32], frozen[32];
     vt_param_bytes b = vt_params_bytes(t->params);
     const char *of = vtrain_both(t) ? "transformer and transformer_2"
-                     : t->boundary > 0 ? vtrain_transformer_name(t) : NULL;
+                     : t->model.boundary > 0 ? vtrain_transformer_name(t) : NULL;
     char *text = vc_format("%s, %s%s%s: %s parameters trained, %s frozen",
-                           vtrain_family_name(t->family),
+                           vtrain_family_name(t->model.family),
                            t->cfg.training_type == VTRAIN_LORA ? "LoRA" : "full finetune",
                            of ? " of " : "", of ? of : "",
                            vc_human_count(trained, (uint64_t)b.trained),
                            vc_human_count(frozen, (uint64_t)b.frozen));
-    char *lora = t->targets ? text_lora(t) : NULL;
-    if (t->targets)
+    char *lora = t->lora.targets ? text_lora(t) : NULL;
+    if (t->lora.targets)
         append(&text, "\n%s", lora ? lora : "");
     free(lora);
     return text;
@@ -148,7 +148,7 @@ static const char *word_of(const vtrain *t, const char *flag, char *buf, size_t 
 {
     size_t n = strlen(flag);
     snprintf(buf, size, "none");
-    for (const char *s = t->settings; s && *s; s += *s == '\n') {
+    for (const char *s = t->output.settings; s && *s; s += *s == '\n') {
         size_t len = strcspn(s, "\n");
         if (len > n + 2 && !strncmp(s, flag, n) && s[n] == ':')
             snprintf(buf, size, "%.*s", (int)(len - n - 2), s + n + 2);
@@ -214,7 +214,7 @@ static void say_memory(const vtrain *t)
 /* Micro-batches of the run up to the end of its epochs. */
 static uint64_t micros_of_epochs(const vtrain *t, vtrain_order *o)
 {
-    const vtrain_span *s = &t->span[t->n_spans - 1];
+    const vtrain_span *s = &t->samples.span[t->samples.n_spans - 1];
     double left = (double)t->cfg.num_train_epochs - s->done, whole = floor(left);
     if (left <= 0)
         return s->micro;
@@ -226,13 +226,13 @@ static uint64_t micros_of_epochs(const vtrain *t, vtrain_order *o)
 static int64_t steps_by_epochs(const vtrain *t, vtrain_order *o)
 {
     uint64_t end = micros_of_epochs(t, o), per_step = (uint64_t)vtrain_micros(t);
-    uint64_t left = end > t->micro ? end - t->micro : 0;
-    return t->step + (int64_t)((left + per_step - 1) / per_step);
+    uint64_t left = end > t->at.micro ? end - t->at.micro : 0;
+    return t->at.step + (int64_t)((left + per_step - 1) / per_step);
 }
 
 int vtrain_plan_steps(vtrain *t, vc_err *err)
 {
-    const vtrain_order_plan plan = vtrain_order_now(t);
+    const vtrain_order_plan plan = vtrain_order_now(&t->samples);
     vtrain_order *o;
     int rc = vtrain_order_open(&o, t->data, &plan, err);
     if (rc)
@@ -240,15 +240,15 @@ int vtrain_plan_steps(vtrain *t, vc_err *err)
     t->plan.rest_batches = plan.done ? vtrain_order_count(o, 1, MOST_MICROS) : 0;
     t->plan.epoch_batches = plan.done ? vtrain_order_count(o, 2, MOST_MICROS) - t->plan.rest_batches
                                       : vtrain_order_count(o, 1, MOST_MICROS);
-    t->plan.spans = t->n_spans;
+    t->plan.spans = t->samples.n_spans;
     t->plan.steps = t->cfg.max_train_steps ? t->cfg.max_train_steps : INT64_MAX;
     if (t->cfg.num_train_epochs > 0) {
         int64_t by_epochs = steps_by_epochs(t, o);
         t->plan.steps = by_epochs < t->plan.steps ? by_epochs : t->plan.steps;
     }
     vtrain_order_close(o);
-    double micros = (double)t->micro +
-                    (double)(t->plan.steps - t->step) * (double)vtrain_micros(t);
+    double micros = (double)t->at.micro +
+                    (double)(t->plan.steps - t->at.step) * (double)vtrain_micros(t);
     if (micros > (double)(MOST_MICROS - 1))
         return vc_fail(err, VC_EUSAGE, "%lld steps of %lld micro-batches: a run has at most 2^32",
                        (long long)t->plan.steps, (long long)vtrain_micros(t));
@@ -258,7 +258,7 @@ int vtrain_plan_steps(vtrain *t, vc_err *err)
 /* Describes the shift of levels; a shift by tokens gets the range over the run's buckets. */
 static void shift_text(char *text, size_t size, const vtrain *t)
 {
-    const vtrain_by_tokens *b = &t->scheduler.by_tokens;
+    const vtrain_by_tokens *b = &t->model.scheduler.by_tokens;
     double least = INFINITY, most = 0;
     for (uint32_t i = 0; i < vtrain_data_groups(t->data); i++) {
         double a = vtrain_objective_shift(t->objective, vtrain_data_group(t->data, i)->tokens);
@@ -311,11 +311,11 @@ static void levels_text(char *text, size_t size, const vtrain *t)
     *text = '\0';
     if (vtrain_both(t))
         snprintf(text, size, ", levels from %g for transformer (%.0f%% of micro-batches), below "
-                 "for transformer_2", t->boundary,
+                 "for transformer_2", t->model.boundary,
                  100 * vtrain_share_high(t->objective, (int64_t)tokens));
-    else if (t->boundary > 0)
+    else if (t->model.boundary > 0)
         snprintf(text, size, ", only levels %s %g",
-                 t->cfg.boundary_type == VTRAIN_SIDE_LOW ? "below" : "from", t->boundary);
+                 t->cfg.boundary_type == VTRAIN_SIDE_LOW ? "below" : "from", t->model.boundary);
 }
 
 /* Warns of two transformers of which one gets no level. */
@@ -325,7 +325,7 @@ static void warn_idle(const vtrain *t)
     double high = vtrain_both(t) ? vtrain_share_high(t->objective, (int64_t)tokens) : 0.5;
     if (high <= 0 || high >= 1)
         vc_warn(t->ui, "--boundary_type both: no level %s %g is drawn, so that %s stays as it is",
-                high <= 0 ? "from" : "below", t->boundary,
+                high <= 0 ? "from" : "below", t->model.boundary,
                 high <= 0 ? "transformer" : "transformer_2");
 }
 
@@ -336,7 +336,7 @@ static void say_loss(const vtrain *t)
     char range[80];
     int n = 0;
     error_text(error, sizeof error, t);
-    range_text(range, sizeof range, c, t->boundary > 0);
+    range_text(range, sizeof range, c, t->model.boundary > 0);
     if (c->objective == 1 + VTRAIN_V) {
         say(t, "loss: v-prediction, times uniform%s, weight 1%s", range, error);
         return;
@@ -359,11 +359,12 @@ static void say_loss(const vtrain *t)
 
 static void say_groups(const vtrain *t)
 {
-    for (int i = 1; i < vtrain_groups_count(t->groups); i++) {
-        const vtrain_rate *r = vtrain_group_rate(t->groups, i);
+    const vtrain_groups *groups = t->optim.groups;
+    for (int i = 1; i < vtrain_groups_count(groups); i++) {
+        const vtrain_rate *r = vtrain_group_rate(groups, i);
         say(t, "group %s: %lld values, rate %g, %s to %g, weight decay %g",
-            vtrain_group_pattern(t->groups, i), (long long)vtrain_group_values(t->groups, i),
-            r->rate, vtrain_schedule_name(r->how), r->end, vtrain_group_decay(t->groups, i));
+            vtrain_group_pattern(groups, i), (long long)vtrain_group_values(groups, i), r->rate,
+            vtrain_schedule_name(r->how), r->end, vtrain_group_decay(groups, i));
     }
 }
 
@@ -424,8 +425,8 @@ static void say_training(const vtrain *t)
                 "reaches %g: give fewer", warmup, (long long)t->plan.steps, c->learning_rate);
     say_groups(t);
     say(t, "captions: dropped with probability %g", c->caption_dropout_p);
-    t->family->fit(t->model, &fit);
-    if (t->guidance)
+    t->model.family->fit(t->model.dit, &fit);
+    if (t->model.guidance)
         say(t, "guidance: an input, %g in training (--embedded_guidance), %g in samples",
             c->embedded_guidance,
             fit.two_prompts ? c->embedded_guidance : c->guidance_scale);
@@ -455,14 +456,14 @@ static void say_validation(const vtrain *t)
 
 int vtrain_plan_again(vtrain *t, vc_err *err)
 {
-    if (t->plan.spans == t->n_spans)
+    if (t->plan.spans == t->samples.n_spans)
         return 0;
     int rc = vtrain_plan_steps(t, err);
     if (!rc)
         rc = vtrain_memory_plan(t, err);
-    free(t->about_data);
-    t->about_data = rc ? NULL : text_data(t);
-    if (!rc && !t->about_data)
+    free(t->output.about_data);
+    t->output.about_data = rc ? NULL : text_data(t);
+    if (!rc && !t->output.about_data)
         rc = vc_no_memory(err);
     return vc_context(err, rc, "dry step");
 }

@@ -9,10 +9,8 @@
  * the micro-batches of its checkpoint as long as a step has as many samples, and divides them anew.
  * A run with --global_batch_size has one micro-batch a step. */
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
 #include "train/samples/samples.h"
 #include "train/samples/spans.h"
@@ -35,25 +33,26 @@ static int mark(vtrain_order *o, uint64_t from, uint64_t end, uint32_t batch, ui
 }
 
 /* Marks the visits of the first epoch of span k that the spans before it have made. */
-static int mark_done(const vtrain *t, int k, uint8_t *done, vc_err *err)
+static int mark_done(const vtrain_samples *all, const vtrain_data *d, int k, uint8_t *done,
+                     vc_err *err)
 {
-    const vtrain_span *s = &t->span[k], *before = s - 1;
+    const vtrain_span *s = &all->span[k], *before = s - 1;
     uint64_t epoch, begin, end;
     vtrain_order *o = NULL;
     if (!k || !s->rest)
         return 0;
-    uint8_t *earlier = calloc(vtrain_data_visits(t->data), 1);
-    int rc = earlier ? mark_done(t, k - 1, earlier, err) : vc_no_memory(err);
+    uint8_t *earlier = calloc(vtrain_data_visits(d), 1);
+    int rc = earlier ? mark_done(all, d, k - 1, earlier, err) : vc_no_memory(err);
     vtrain_order_plan p = vtrain_order_of(before, earlier);
     if (!rc)
-        rc = vtrain_order_open(&o, t->data, &p, err);
+        rc = vtrain_order_open(&o, d, &p, err);
     if (!rc)
         rc = vtrain_order_epoch(o, s->micro - 1, &epoch, &begin, &end, err);
     if (!rc && epoch != s->epoch)
         rc = vc_fail(err, VC_EFORMAT, "epochs[%d]: epoch %" PRIu64 ", but its micro-batch is in "
                      "epoch %" PRIu64, k, s->epoch, epoch);
     if (!rc && before->rest && before->epoch == epoch)
-        memcpy(done, earlier, vtrain_data_visits(t->data));
+        memcpy(done, earlier, vtrain_data_visits(d));
     if (!rc)
         rc = mark(o, begin, s->micro, p.batch, done, err);
     vtrain_order_close(o);
@@ -61,34 +60,34 @@ static int mark_done(const vtrain *t, int k, uint8_t *done, vc_err *err)
     return rc;
 }
 
-static int find_done(vtrain *t, vc_err *err)
+static int find_done(vtrain_samples *s, const vtrain_data *d, vc_err *err)
 {
-    free(t->done);
-    t->done = NULL;
-    if (!t->span[t->n_spans - 1].rest)
+    free(s->done);
+    s->done = NULL;
+    if (!vtrain_span_last(s)->rest)
         return 0;
-    t->done = calloc(vtrain_data_visits(t->data), 1);
-    return t->done ? mark_done(t, t->n_spans - 1, t->done, err) : vc_no_memory(err);
+    s->done = calloc(vtrain_data_visits(d), 1);
+    return s->done ? mark_done(s, d, s->n_spans - 1, s->done, err) : vc_no_memory(err);
 }
 
 /* Adds a span whose order begins at the checkpoint's micro-batch, with the rest of its epoch. */
 static int begin_order(vtrain *t, int64_t batch, vc_err *err)
 {
-    uint64_t begin, end, micro = t->from.micro;
+    uint64_t begin, end, micro = t->from.state.micro;
     vtrain_origin origin = { .micro = micro };
     vtrain_order *o = NULL;
-    int rc = find_done(t, err);
-    vtrain_order_plan p = vtrain_order_now(t);
+    int rc = find_done(&t->samples, t->data, err);
+    vtrain_order_plan p = vtrain_order_now(&t->samples);
     if (!rc)
         rc = vtrain_order_open(&o, t->data, &p, err);
     if (!rc)
         rc = vtrain_order_epoch(o, micro, &origin.epoch, &begin, &end, err);
     vtrain_order_close(o);
     if (!rc)
-        rc = vtrain_span_add(t, origin, (double)origin.epoch, err);
+        rc = vtrain_span_add(&t->samples, t->data, origin, (double)origin.epoch, err);
     if (rc)
         return rc;
-    vtrain_span *s = &t->span[t->n_spans - 1];
+    vtrain_span *s = vtrain_span_last(&t->samples);
     s->batch = batch;
     s->seed = (uint64_t)t->cfg.seed;
     s->visits = s[-1].visits;
@@ -115,7 +114,8 @@ static int64_t greatest_divisor(int64_t a, int64_t b)
 /* Samples of the checkpoint's step; 0: the run begins anew. */
 static int64_t samples_before(const vtrain *t)
 {
-    return t->from_dir ? t->from.batch * t->from.accumulation * t->from.ranks : 0;
+    const vtrain_state *s = &t->from.state;
+    return t->from.dir ? s->batch * s->accumulation * s->ranks : 0;
 }
 
 /* The samples that are chosen together, if the run has the last one's choice no more. */
@@ -127,8 +127,8 @@ static int64_t batch_of(const vtrain *t, int64_t step)
 /* Decides the micro-batches of the last span: those of the checkpoint where the run keeps them. */
 static int choose_batch(vtrain *t, int64_t step, vc_err *err)
 {
-    vtrain_span *s = &t->span[t->n_spans - 1];
-    int64_t batch = batch_of(t, step), had = t->from_dir ? t->from.micro_rows : 0;
+    vtrain_span *s = vtrain_span_last(&t->samples);
+    int64_t batch = batch_of(t, step), had = t->from.dir ? t->from.state.micro_rows : 0;
     bool keeps = had && (step == samples_before(t) || (batch == had && step % had == 0));
     if (keeps)
         batch = had;
@@ -142,18 +142,18 @@ static int choose_batch(vtrain *t, int64_t step, vc_err *err)
 /* Begins a new epoch where the samples are visited in other numbers than before. */
 static int check_visits(vtrain *t, vc_err *err)
 {
-    vtrain_span *s = &t->span[t->n_spans - 1];
+    vtrain_span *s = vtrain_span_last(&t->samples);
     uint64_t hash;
-    int rc = vtrain_visits_hash(&hash, t, s->epoch, err);
+    int rc = vtrain_visits_hash(&hash, t->data, s->epoch, err);
     if (rc || !s->visits || s->visits == hash) {
         s->visits = hash;
         return rc;
     }
     vc_warn(t->ui, "the samples' repeats (--latents, --dataset_repeat) differ from the "
             "checkpoint's: the run continues with a new epoch");
-    rc = vtrain_span_next(t, err);
-    s = &t->span[t->n_spans - 1];
-    return rc ? rc : vtrain_visits_hash(&s->visits, t, s->epoch, err);
+    rc = vtrain_span_next(&t->samples, t->data, &t->from.state, err);
+    s = vtrain_span_last(&t->samples);
+    return rc ? rc : vtrain_visits_hash(&s->visits, t->data, s->epoch, err);
 }
 
 int vtrain_divide(vtrain *t, vc_err *err)
@@ -164,10 +164,10 @@ int vtrain_divide(vtrain *t, vc_err *err)
     if (!rc)
         rc = choose_batch(t, step, err);
     if (!rc)
-        rc = vc_context(err, find_done(t, err), "trainer.json");
+        rc = vc_context(err, find_done(&t->samples, t->data, err), "trainer.json");
     if (rc)
         return rc;
-    int64_t batch = t->span[t->n_spans - 1].batch;
+    int64_t batch = vtrain_span_last(&t->samples)->batch;
     c->train_batch_size = greatest_divisor(batch, typed);
     c->gradient_accumulation_steps *= typed / c->train_batch_size;
     if (typed != c->train_batch_size)

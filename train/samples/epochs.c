@@ -13,26 +13,30 @@ static bool counts_epochs(const vtrain_config *c)
 
 static int find(vtrain *t, vc_err *err)
 {
-    int rc = vtrain_epoch_at(t, t->micro, &t->epoch.now, &t->epoch.end, err);
-    t->epoch.spans = t->n_spans;
+    int rc = vtrain_epoch_at(&t->samples, t->data, t->at.micro, &t->at.epoch.now,
+                             &t->at.epoch.end, err);
+    t->at.epoch.spans = t->samples.n_spans;
     return vc_context(err, rc, "--latents");
 }
 
 int vtrain_epochs_begin(vtrain *t, vc_err *err)
 {
-    t->eval_loss = t->from_dir && t->from.evaluated ? t->from.eval_loss : NAN;
+    const vtrain_state *had = &t->from.state;
+    t->at.eval_loss = t->from.dir && had->evaluated ? had->eval_loss : NAN;
     if (!counts_epochs(&t->cfg))
         return 0;
     int rc = find(t, err);
-    t->epoch.before = t->from_dir && t->from.counted ? (uint64_t)t->from.step_epoch : t->epoch.now;
+    t->at.epoch.before = t->from.dir && had->counted ? (uint64_t)had->step_epoch
+                                                    : t->at.epoch.now;
     return rc;
 }
 
 /* Finding the end of an epoch costs as much as planning the epoch, so it is found once. */
 int vtrain_epochs_move(vtrain *t, vc_err *err)
 {
-    t->epoch.before = t->epoch.now;
-    if (!counts_epochs(&t->cfg) || (t->micro < t->epoch.end && t->epoch.spans == t->n_spans))
+    bool same = t->at.epoch.spans == t->samples.n_spans;
+    t->at.epoch.before = t->at.epoch.now;
+    if (!counts_epochs(&t->cfg) || (t->at.micro < t->at.epoch.end && same))
         return 0;
     return find(t, err);
 }
@@ -41,19 +45,19 @@ int vtrain_epochs_move(vtrain *t, vc_err *err)
 static bool ended(const vtrain *t, int64_t each)
 {
     uint64_t n = (uint64_t)each;
-    return each > 0 && t->epoch.now / n != t->epoch.before / n;
+    return each > 0 && t->at.epoch.now / n != t->at.epoch.before / n;
 }
 
 static bool is_due(const vtrain *t, int64_t steps, int64_t epochs)
 {
     if (!steps && !epochs)
         return false;
-    return t->step == t->plan.steps || (steps && t->step % steps == 0) || ended(t, epochs);
+    return t->at.step == t->plan.steps || (steps && t->at.step % steps == 0) || ended(t, epochs);
 }
 
 bool vtrain_save_due(const vtrain *t)
 {
-    return t->step == t->plan.steps ||
+    return t->at.step == t->plan.steps ||
            is_due(t, t->cfg.checkpointing_steps, t->cfg.checkpointing_epochs);
 }
 
@@ -66,5 +70,5 @@ bool vtrain_eval_due(const vtrain *t)
 
 bool vtrain_samples_due(const vtrain *t)
 {
-    return t->step > 0 && is_due(t, t->cfg.validation_steps, t->cfg.validation_epochs);
+    return t->at.step > 0 && is_due(t, t->cfg.validation_steps, t->cfg.validation_epochs);
 }

@@ -17,7 +17,7 @@ static int take_first_frame(vtrain *t, const vtrain_fit *fit, vc_err *err)
     if (!is || !is->begins_with_latent || !fit->token_times)
         return vc_fail(err, VC_EUSAGE, "--extra_inputs input_image: this %s takes no first frame: "
                        "leave the flag out, or give an image-to-video --model",
-                       t->family->class_name);
+                       t->model.family->class_name);
     if (t->cfg.first_frame_conditioning_p > 0)
         return 0;
     t->cfg.first_frame_conditioning_p = 1;
@@ -37,24 +37,24 @@ static int check_inputs(vtrain *t, const vtrain_fit *fit, vc_err *err)
         *clean = 1;
     if (fit->clean_first && *clean != 1)
         return vc_fail(err, VC_EUSAGE, "--first_frame_conditioning_p: all clips of this %s begin "
-                       "with a clean frame: leave the flag out", t->family->class_name);
+                       "with a clean frame: leave the flag out", t->model.family->class_name);
     if (!fit->token_times && !fit->clean_first && *clean > 0)
         return vc_fail(err, VC_EUSAGE, "--first_frame_conditioning_p: %s takes one timestep for "
-                       "all tokens of a sample: leave the flag out", t->family->class_name);
+                       "all tokens of a sample: leave the flag out", t->model.family->class_name);
     if (t->cfg.true_cfg_scale > 1 && (!fit->guidance || fit->two_prompts))
         return vc_fail(err, VC_EUSAGE, "--true_cfg_scale: samples of this %s are guided by the "
                        "negative prompt at --guidance_scale: give that flag",
-                       t->family->class_name);
-    if (t->cfg.guidance_rescale > 0 && t->family->renormalised)
+                       t->model.family->class_name);
+    if (t->cfg.guidance_rescale > 0 && t->model.family->renormalised)
         return vc_fail(err, VC_EUSAGE, "--guidance_rescale: samples of this %s have each token of "
                        "a guided prediction scaled to the norm of the prompt's own: leave the flag "
-                       "out", t->family->class_name);
-    if (!t->own_guidance && (fit->unguided || t->cfg.true_cfg_scale > 1))
+                       "out", t->model.family->class_name);
+    if (!t->validation.own_guidance && (fit->unguided || t->cfg.true_cfg_scale > 1))
         t->cfg.guidance_scale = 1;
     if (!fit->guidance && t->cfg.embedded_guidance != 1)
         return vc_fail(err, VC_EUSAGE, "--embedded_guidance: this %s does not take guidance as an "
                        "input (guidance_embeds in its config.json): leave the flag out",
-                       t->family->class_name);
+                       t->model.family->class_name);
     return 0;
 }
 
@@ -71,14 +71,14 @@ static int refuse_pictures(const vtrain *t, const vtrain_slot *s, int interleave
                    "takes texts with %s (image_condition_type in its config.json): run vprep with "
                    "the --model folder of this transformer's pipeline (--allow_mismatch takes "
                    "them)",
-                   s->name, have, t->family->class_name, want);
+                   s->name, have, t->model.family->class_name, want);
 }
 
 /* The tokens and the pooled vector of a text encoder, where the transformer reads them. */
 static int fit_text(const vtrain *t, const vtrain_fit *fit, int i, vc_err *err)
 {
     const vtrain_slot *s = i < vtrain_data_slots(t->data) ? vtrain_data_slot(t->data, i) : NULL;
-    const char *name = s ? s->name : "missing text encoder", *class = t->family->class_name;
+    const char *name = s ? s->name : "missing text encoder", *class = t->model.family->class_name;
     int64_t width = fit->text_width[i], pooled = fit->pooled_width[i];
     if (s && width && !s->embeds)
         return vc_fail(err, VC_EMISMATCH, "the dataset's %s has pooled embeddings only, but the "
@@ -114,7 +114,7 @@ static int check_rates(const vtrain *t, const vtrain_fit *fit, vc_err *err)
         if (clip && !(vf_dataset_entry(set, s->index)->fps > 0))
             return vc_fail(err, VC_EMISMATCH, "sample %s has no frame rate (fps), which the "
                            "positions of %s need: prepare it with vprep",
-                           vtrain_data_key(t->data, i, key), t->family->class_name);
+                           vtrain_data_key(t->data, i, key), t->model.family->class_name);
     }
     return 0;
 }
@@ -124,24 +124,24 @@ int vtrain_fit_data(vtrain *t, vc_err *err)
 {
     vtrain_fit fit;
     char *note;
-    t->family->fit(t->model, &fit);
+    t->model.family->fit(t->model.dit, &fit);
     int rc = check_inputs(t, &fit, err);
     if (rc)
         return rc;
-    t->guidance = fit.guidance;
+    t->model.guidance = fit.guidance;
     fit.needs_image = fit.needs_image && !t->cfg.allow_mismatch;
     int channels = vtrain_data_norm(t->data)->channels;
     if (fit.channels != channels)
         return vc_fail(err, VC_EMISMATCH, "the dataset's latents have %d channels (VAE %s), the "
                        "transformer %s takes %d: encode the clips with this model's VAE (vprep "
-                       "--model)", channels, vtrain_data_vae(t->data), t->family->class_name,
+                       "--model)", channels, vtrain_data_vae(t->data), t->model.family->class_name,
                        fit.channels);
     for (int i = 0; !rc && i < fit.n_texts; i++)
         rc = fit_text(t, &fit, i, err);
     if (!rc)
         rc = check_rates(t, &fit, err);
     if (!rc)
-        rc = vtrain_data_fit(t->data, t->family, &fit, &note, err);
+        rc = vtrain_data_fit(t->data, t->model.family, &fit, &note, err);
     if (rc)
         return rc;
     if (note)
@@ -156,7 +156,7 @@ int vtrain_fit_data(vtrain *t, vc_err *err)
         if (fit.clean_first && !fit.token_times && g->padded <= fit.mult[0])
             return vc_fail(err, VC_EMISMATCH, "bucket %s: this %s takes the first frame for a "
                            "clean picture, and these samples have no other to learn from: leave "
-                           "stills out of the dataset", g->name, t->family->class_name);
+                           "stills out of the dataset", g->name, t->model.family->class_name);
     }
     return 0;
 }

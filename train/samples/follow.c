@@ -46,18 +46,19 @@ static bool has_samples(const vtrain_span *s, const vtrain_data *d)
     return same;
 }
 
-/* Reads how far the datasets are written, on rank 0, into every rank's t->shards and t->complete.
+/* Reads how far the datasets are written, on rank 0, into every rank's shards and complete.
  * Collective. */
 static int poll_datasets(vtrain *t, vc_err *err)
 {
+    vtrain_samples *s = &t->samples;
     int rc = 0;
     if (vtrain_leads(t))
-        rc = vtrain_data_progress(&t->cfg.latents, t->shards, &t->complete, err);
+        rc = vtrain_data_progress(&t->cfg.latents, s->shards, &s->complete, err);
     rc = vc_comm_agree(t->comm, rc, err);
     if (!rc)
-        rc = vc_comm_broadcast(t->comm, t->shards, (size_t)t->cfg.latents.n * sizeof *t->shards, 0,
+        rc = vc_comm_broadcast(t->comm, s->shards, (size_t)t->cfg.latents.n * sizeof *s->shards, 0,
                                err);
-    return rc ? rc : vc_comm_broadcast(t->comm, &t->complete, sizeof t->complete, 0, err);
+    return rc ? rc : vc_comm_broadcast(t->comm, &s->complete, sizeof s->complete, 0, err);
 }
 
 /* ---- the beginning ---- */
@@ -65,47 +66,50 @@ static int poll_datasets(vtrain *t, vc_err *err)
 /* Opens whole datasets. A run resumed with other samples begins a new epoch. */
 static int open_whole(vtrain *t, vc_err *err)
 {
+    vtrain_samples *s = &t->samples;
     int rc = open_data(t, &t->data, NULL, err);
     if (rc)
         return rc;
-    if (t->n_spans && has_samples(&t->span[t->n_spans - 1], t->data))
+    if (s->n_spans && has_samples(vtrain_span_last(s), t->data))
         return 0;
-    return t->n_spans ? vtrain_span_next(t, err)
-                      : vtrain_span_add(t, (vtrain_origin){ 0 }, 0, err);
+    return s->n_spans ? vtrain_span_next(s, t->data, &t->from.state, err)
+                      : vtrain_span_add(s, t->data, (vtrain_origin){ 0 }, 0, err);
 }
 
 /* Opens the samples of the checkpoint's epoch, and none that were written since. */
 static int open_again(vtrain *t, vc_err *err)
 {
-    const vtrain_span *s = &t->span[t->n_spans - 1];
-    if (s->n_parts != t->cfg.latents.n)
+    vtrain_samples *s = &t->samples;
+    const vtrain_span *last = vtrain_span_last(s);
+    if (last->n_parts != t->cfg.latents.n)
         return vc_fail(err, VC_EMISMATCH, "%d datasets, the checkpoint was trained on %d",
-                       t->cfg.latents.n, s->n_parts);
-    for (int i = 0; i < s->n_parts; i++)
-        t->shards[i] = s->part[i].shards;
-    int rc = open_data(t, &t->data, t->shards, err);
-    for (int i = 0; !rc && i < s->n_parts; i++)
-        if (strcmp(s->part[i].root, vtrain_data_root(t->data, i)))
+                       t->cfg.latents.n, last->n_parts);
+    for (int i = 0; i < last->n_parts; i++)
+        s->shards[i] = last->part[i].shards;
+    int rc = open_data(t, &t->data, s->shards, err);
+    for (int i = 0; !rc && i < last->n_parts; i++)
+        if (strcmp(last->part[i].root, vtrain_data_root(t->data, i)))
             rc = vc_fail(err, VC_EMISMATCH, "%s was made anew: its first %d shards have root %s, "
                          "the checkpoint's had %s; without --follow the run continues with the new "
-                         "samples", t->cfg.latents.item[i], t->shards[i],
-                         vtrain_data_root(t->data, i), s->part[i].root);
-    t->following = true;
+                         "samples", t->cfg.latents.item[i], s->shards[i],
+                         vtrain_data_root(t->data, i), last->part[i].root);
+    s->following = true;
     return rc;
 }
 
 /* Opens the closed shards, unless their samples are too few: then *why gives the reason. */
 static int try_open(vtrain *t, char *why, vc_err *err)
 {
+    vtrain_samples *s = &t->samples;
     vc_err e = { 0 };
     int64_t batch = t->cfg.train_batch_size ? t->cfg.train_batch_size : 1;
     uint32_t most = 0;
     for (int i = 0; i < t->cfg.latents.n; i++)
-        if (!t->shards[i]) {
+        if (!s->shards[i]) {
             snprintf(why, WHY, "%s has no closed shard yet", t->cfg.latents.item[i]);
             return 0;
         }
-    int rc = open_data(t, &t->data, t->shards, &e);
+    int rc = open_data(t, &t->data, s->shards, &e);
     if (rc == VC_EINVAL) {                    /* too few to hold some out, or all of weight 0 */
         snprintf(why, WHY, "%.*s", WHY - 1, e.text);
         return 0;
@@ -129,6 +133,7 @@ static int try_open(vtrain *t, char *why, vc_err *err)
 /* Fails if no vprep is at work in PATIENCE polls on end: one that starts again has that time. */
 static int wait_a_little(const vtrain *t, int *alone, vc_err *err)
 {
+    const vtrain_samples *s = &t->samples;
     const struct timespec poll = { .tv_nsec = POLL_MS * 1000000L };
     nanosleep(&poll, NULL);
     if (*t->stop)
@@ -136,7 +141,7 @@ static int wait_a_little(const vtrain *t, int *alone, vc_err *err)
     if (!vtrain_leads(t))
         return 0;
     vc_err ended = { 0 };
-    int rc = vtrain_data_awaited(&t->cfg.latents, t->shards, &ended);
+    int rc = vtrain_data_awaited(&t->cfg.latents, s->shards, &ended);
     *alone = rc ? *alone + 1 : 0;
     if (*alone < PATIENCE)
         return 0;
@@ -148,9 +153,10 @@ static int wait_a_little(const vtrain *t, int *alone, vc_err *err)
  * poll equally often. */
 static int wait_for_samples(vtrain *t, vc_err *err)
 {
+    vtrain_samples *s = &t->samples;
     char why[WHY] = "", reported[WHY] = "";
     int alone = 0, rc = poll_datasets(t, err);
-    while (!rc && !t->complete) {
+    while (!rc && !s->complete) {
         rc = vc_comm_agree(t->comm, try_open(t, why, err), err);
         if (rc || t->data)
             break;
@@ -163,20 +169,21 @@ static int wait_for_samples(vtrain *t, vc_err *err)
         if (!rc)
             rc = poll_datasets(t, err);
     }
-    t->following = !t->complete;
-    if (!rc && t->complete)
-        rc = open_data(t, &t->data, t->shards, err);
-    return rc ? rc : vtrain_span_add(t, (vtrain_origin){ 0 }, 0, err);
+    s->following = !s->complete;
+    if (!rc && s->complete)
+        rc = open_data(t, &t->data, s->shards, err);
+    return rc ? rc : vtrain_span_add(s, t->data, (vtrain_origin){ 0 }, 0, err);
 }
 
 int vtrain_samples_open(vtrain *t, vc_err *err)
 {
+    vtrain_samples *s = &t->samples;
     if (!t->cfg.follow)
         return vc_context(err, open_whole(t, err), "--latents");
-    t->shards = calloc((size_t)t->cfg.latents.n + 1, sizeof *t->shards);
-    int rc = vc_comm_agree(t->comm, t->shards ? 0 : vc_no_memory(err), err);
+    s->shards = calloc((size_t)t->cfg.latents.n + 1, sizeof *s->shards);
+    int rc = vc_comm_agree(t->comm, s->shards ? 0 : vc_no_memory(err), err);
     if (!rc)
-        rc = t->n_spans ? open_again(t, err) : wait_for_samples(t, err);
+        rc = s->n_spans ? open_again(t, err) : wait_for_samples(t, err);
     return vc_context(err, rc, "--latents");
 }
 
@@ -184,14 +191,16 @@ int vtrain_samples_open(vtrain *t, vc_err *err)
 
 int vtrain_samples_begin(vtrain *t, uint64_t micro, vc_err *err)
 {
+    vtrain_samples *s = &t->samples;
     uint64_t epoch;
-    t->epoch_end = UINT64_MAX;
-    return t->following ? vtrain_epoch_at(t, micro, &epoch, &t->epoch_end, err) : 0;
+    s->epoch_end = UINT64_MAX;
+    return s->following ? vtrain_epoch_at(s, t->data, micro, &epoch, &s->epoch_end, err) : 0;
 }
 
 int vtrain_samples_look(vtrain *t, vc_err *err)
 {
-    if (t->epoch_end > t->micro + (uint64_t)vtrain_micros(t))
+    vtrain_samples *s = &t->samples;
+    if (s->epoch_end > t->at.micro + (uint64_t)vtrain_micros(t))
         return 0;
     return vc_context(err, poll_datasets(t, err), "--latents");
 }
@@ -199,42 +208,44 @@ int vtrain_samples_look(vtrain *t, vc_err *err)
 /* Gives the last span, of more samples, the order of the span before. */
 static int keep_order(vtrain *t, vc_err *err)
 {
-    vtrain_span *s = &t->span[t->n_spans - 1];
-    s->batch = s[-1].batch;
-    s->seed = s[-1].seed;
-    free(t->done);
-    t->done = NULL;
-    return vtrain_visits_hash(&s->visits, t, s->epoch, err);
+    vtrain_samples *s = &t->samples;
+    vtrain_span *last = vtrain_span_last(s);
+    last->batch = last[-1].batch;
+    last->seed = last[-1].seed;
+    free(s->done);
+    s->done = NULL;
+    return vtrain_visits_hash(&last->visits, t->data, last->epoch, err);
 }
 
 /* Adds the shards closed meanwhile, from the end of the epoch on. Shards without samples change
  * nothing. */
 static int join(vtrain *t, vc_err *err)
 {
+    vtrain_samples *s = &t->samples;
     uint32_t before = vtrain_data_samples(t->data);
-    vtrain_origin origin = { .micro = t->epoch_end };
+    vtrain_origin origin = { .micro = s->epoch_end };
     uint64_t end;
     vtrain_data *grown;
-    int rc = open_data(t, &grown, t->shards, err);
+    int rc = open_data(t, &grown, s->shards, err);
     if (rc)
         return rc;
-    if (has_samples(&t->span[t->n_spans - 1], grown)) {
+    if (has_samples(vtrain_span_last(s), grown)) {
         vtrain_data_close(grown);
         return 0;
     }
-    rc = vtrain_epoch_at(t, t->epoch_end - 1, &origin.epoch, &end, err);
+    rc = vtrain_epoch_at(s, t->data, s->epoch_end - 1, &origin.epoch, &end, err);
     origin.epoch++;
     vtrain_data_close(t->data);
     t->data = grown;
     if (!rc)
-        rc = vtrain_span_add(t, origin, (double)origin.epoch, err);
+        rc = vtrain_span_add(s, t->data, origin, (double)origin.epoch, err);
     if (!rc)
         rc = keep_order(t, err);
     if (!rc)
         rc = vtrain_fit_data(t, err);
     if (!rc)
         vc_say(t->ui, "epoch %llu, step %lld: %u samples in %u bucket%s, %u before",
-               (unsigned long long)origin.epoch, (long long)t->step + 1,
+               (unsigned long long)origin.epoch, (long long)t->at.step + 1,
                vtrain_data_samples(t->data), vtrain_data_groups(t->data),
                vtrain_data_groups(t->data) == 1 ? "" : "s", before);
     return rc;
@@ -242,33 +253,35 @@ static int join(vtrain *t, vc_err *err)
 
 static int compare_and_join(vtrain *t, vc_err *err)
 {
-    const vtrain_span *s = &t->span[t->n_spans - 1];
+    vtrain_samples *s = &t->samples;
+    const vtrain_span *last = vtrain_span_last(s);
     bool more = false;
-    for (int i = 0; i < s->n_parts; i++) {
-        more |= t->shards[i] > s->part[i].shards;
-        if (t->shards[i] < s->part[i].shards)
+    for (int i = 0; i < last->n_parts; i++) {
+        more |= s->shards[i] > last->part[i].shards;
+        if (s->shards[i] < last->part[i].shards)
             return vc_fail(err, VC_EMISMATCH, "%s has %d shards, but had %d before: the dataset "
                            "was removed or is being made anew", t->cfg.latents.item[i],
-                           t->shards[i], s->part[i].shards);
+                           s->shards[i], last->part[i].shards);
     }
     int rc = more ? join(t, err) : 0;
     if (rc)
         return rc;
-    t->following = !t->complete;
-    if (t->complete)
+    s->following = !s->complete;
+    if (s->complete)
         vc_say(t->ui, "--latents: complete, no more samples will come");
     return 0;
 }
 
 int vtrain_start_loader(vtrain *t, uint64_t own, vc_err *err)
 {
+    vtrain_samples *s = &t->samples;
     const vtrain_config *c = &t->cfg;
-    int64_t left = t->plan.steps > t->step ? t->plan.steps - t->step : 0;
-    uint64_t run = t->micro + (uint64_t)(left * vtrain_micros(t));
+    int64_t left = t->plan.steps > t->at.step ? t->plan.steps - t->at.step : 0;
+    uint64_t run = t->at.micro + (uint64_t)(left * vtrain_micros(t));
     uint64_t parts = (uint64_t)vtrain_parts(t);
-    uint64_t end = parts * (run < t->epoch_end ? run : t->epoch_end);
+    uint64_t end = parts * (run < s->epoch_end ? run : s->epoch_end);
     const vtrain_loader_opts o = {
-        .plan = vtrain_order_now(t), .parts = (uint32_t)parts,
+        .plan = vtrain_order_now(s), .parts = (uint32_t)parts,
         .caption_dropout = c->caption_dropout_p, .image_dropout = c->image_dropout_p,
         .mask_dropout = c->mask_all_dropout_p, .control_dropout = c->control_dropout_p,
         .latent = c->posterior == VTRAIN_POSTERIOR_MEAN ? VTRAIN_LATENT_MEAN
@@ -283,13 +296,14 @@ int vtrain_start_loader(vtrain *t, uint64_t own, vc_err *err)
 
 int vtrain_samples_upto(vtrain *t, uint64_t micro, uint64_t own, vc_err *err)
 {
+    vtrain_samples *s = &t->samples;
     int rc = 0;
-    if (t->epoch_end > micro)
+    if (s->epoch_end > micro)
         return 0;
     vtrain_loader_close(t->loader);                  /* it borrows the data */
     t->loader = NULL;
-    while (!rc && t->epoch_end <= micro) {
-        uint64_t begins = t->epoch_end;
+    while (!rc && s->epoch_end <= micro) {
+        uint64_t begins = s->epoch_end;
         rc = compare_and_join(t, err);
         if (!rc)
             rc = vtrain_samples_begin(t, begins, err);

@@ -8,8 +8,8 @@
 /* follow.c. Opens the samples that the run begins or resumes with; with --follow waits until there
  * are enough for a batch (VC_ESTOP: a signal came meanwhile). */
 int vtrain_samples_open(vtrain *t, vc_err *err);
-/* Finds t->epoch_end from a micro-batch of the current epoch. The run calls this before its first
- * step, and again after each change of samples. */
+/* Finds t->samples.epoch_end from a micro-batch of the current epoch. The run calls this before its
+ * first step, and again after each change of samples. */
 int vtrain_samples_begin(vtrain *t, uint64_t micro, vc_err *err);
 /* Before each step, collective: polls the datasets for new shards if an epoch ends in the step. */
 int vtrain_samples_look(vtrain *t, vc_err *err);

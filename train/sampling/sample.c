@@ -233,7 +233,7 @@ static void report_conditions(const sampling *s, const vtrain *t, const vtrain_f
     }
     if (s->first)
         has &= ~(1u << VC_ROLE_IMAGE);
-    if (t->reported_conditions)
+    if (t->validation.reported)
         return;
     if (!s->first && t->cfg.first_frame_conditioning_p == 1 && s->dim[2] > s->clean)
         vc_say(t->ui, "validation prompt %u: sampled without a clean first frame, which all "
@@ -254,9 +254,10 @@ static void report_conditions(const sampling *s, const vtrain *t, const vtrain_f
 static int make_plan(sampling *s, const vtrain *t, vc_err *err)
 {
     const vtrain_config *c = &t->cfg;
+    const vtrain_model *m = &t->model;
     const vtrain_solver_opts o = vtrain_scheduler_plan(
-        &t->scheduler, (vtrain_sampler)(c->validation_sampler - 1),
-        t->pipeline ? t->pipeline->sigmas : VC_SIGMAS_EVEN, t->objective, (int64_t)s->tokens,
+        &m->scheduler, (vtrain_sampler)(c->validation_sampler - 1),
+        m->pipeline ? m->pipeline->sigmas : VC_SIGMAS_EVEN, t->objective, (int64_t)s->tokens,
         s->steps);
     s->step = calloc((size_t)o.steps, sizeof *s->step);
     if (!s->step)
@@ -273,7 +274,7 @@ static int make_rows(sampling *s, const vtrain *t, vc_err *err)
     s->noise = malloc(one);
     s->in = malloc(one * (size_t)s->dim[0]);
     s->out = malloc(one * (size_t)s->prompts);
-    const bool norms = t->family->renormalised && s->prompts > 1;
+    const bool norms = t->model.family->renormalised && s->prompts > 1;
     if (norms)
         s->norm = calloc(2 * s->tokens, sizeof *s->norm);
     if (!s->x || !s->past || !s->noise || !s->in || !s->out || (norms && !s->norm))
@@ -299,11 +300,11 @@ static int open_prompt(sampling *s, const vtrain *t, const vtrain_fit *fit, uint
         s->p.fps = fit->fps;
     s->steps = s->p.steps ? s->p.steps : (int)t->cfg.num_inference_steps;
     s->guidance = s->p.has_guidance ? s->p.guidance : t->cfg.guidance_scale;
-    bool beside = !t->guidance || fit->two_prompts;
+    bool beside = !t->model.guidance || fit->two_prompts;
     s->input = beside ? t->cfg.embedded_guidance : s->guidance;
     s->scale = beside ? s->guidance : t->cfg.true_cfg_scale;
     s->prompts = s->scale > (t->cfg.guidance_schedule ? 0 : 1) ? 2 : 1;
-    const int rows = t->guidance_apart ? 1 : s->prompts;
+    const int rows = t->validation.apart ? 1 : s->prompts;
     const int64_t dim[5] = { rows, vtrain_data_norm(t->data)->channels, s->p.f, s->p.h, s->p.w };
     memcpy(s->dim, dim, sizeof dim);
     s->n = (size_t)(dim[1] * dim[2] * dim[3] * dim[4]);
@@ -318,7 +319,7 @@ static int open_prompt(sampling *s, const vtrain *t, const vtrain_fit *fit, uint
 static int begin(sampling *s, vtrain *t, uint32_t i, vc_err *err)
 {
     vtrain_fit fit;
-    t->family->fit(t->model, &fit);
+    t->model.family->fit(t->model.dit, &fit);
     int rc = open_prompt(s, t, &fit, i, err);
     if (!rc)
         rc = make_plan(s, t, err);
@@ -423,7 +424,7 @@ static int predict(sampling *s, vtrain *t, const vtrain_level *l, int i, vc_err 
 
 static int walk(sampling *s, vtrain *t, vc_err *err)
 {
-    const double image_noise = t->pipeline && s->first ? t->pipeline->image_noise : 0;
+    const double image_noise = t->model.pipeline && s->first ? t->model.pipeline->image_noise : 0;
     for (int i = 0; i < s->steps; i++) {
         if (*t->stop)
             return vc_fail(err, VC_ESTOP, "stopped");
@@ -546,7 +547,7 @@ static int check_memory(vtrain *t, sampling *s, vt_usage *use, vc_err *err)
         return rc;
     vc_say(t->ui, "validation prompt %u: guidance computes its two predictions one after the "
            "other, because there is no memory for both at once", s->number);
-    t->guidance_apart = true;
+    t->validation.apart = true;
     s->dim[0] = 1;
     return vtrain_micro_dry(t, s->dim, false, 0, use, err);
 }
@@ -555,7 +556,7 @@ int vtrain_validate_check(vtrain *t, vc_err *err)
 {
     vtrain_fit fit;
     int rc = 0;
-    t->family->fit(t->model, &fit);
+    t->model.family->fit(t->model.dit, &fit);
     t->plan.sample_flops = 0;
     for (uint32_t i = 0; !rc && i < vtrain_data_prompts(t->data); i++) {
         sampling s = { 0 };
@@ -573,7 +574,7 @@ int vtrain_validate_check(vtrain *t, vc_err *err)
 
 int vtrain_validate(vtrain *t, vc_err *err)
 {
-    char *dir = vc_format("%s/validation/step-%lld", t->cfg.output_dir, (long long)t->step);
+    char *dir = vc_format("%s/validation/step-%lld", t->cfg.output_dir, (long long)t->at.step);
     if (!dir)
         return vc_no_memory(err);
     int rc = vtrain_average_in(t, err);
@@ -587,7 +588,7 @@ int vtrain_validate(vtrain *t, vc_err *err)
         rc = sample_one(t, dir, i, &w, err);
     if (!rc)
         vtrain_watch_report(&w, dir, n);
-    t->reported_conditions = true;
+    t->validation.reported = true;
     vtrain_average_out(t);
     free(dir);
     return rc;
@@ -598,7 +599,7 @@ bool vtrain_validated(const vtrain *t)
     bool all = true;
     for (uint32_t i = 0; all && i < vtrain_data_prompts(t->data); i++) {
         char *path = vc_format("%s/validation/step-%lld/%03u.safetensors", t->cfg.output_dir,
-                               (long long)t->step, i);
+                               (long long)t->at.step, i);
         all = path && vc_file_exists(path);
         free(path);
     }

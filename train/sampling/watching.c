@@ -17,7 +17,7 @@ static void report(void *arg, double flops)
                  vc_human_time(time, (vc_seconds() - w->begun) * (w->samples - done) / done));
     snprintf(extra, sizeof extra, "sample %d of %d: step %d of %d%s", w->sample, w->samples,
              w->step, w->steps, left);
-    vc_progress_at(w->t->ui, (uint64_t)w->t->step, extra);
+    vc_progress_at(w->t->ui, (uint64_t)w->t->at.step, extra);
 }
 
 void vtrain_watch_sample(vtrain_watching *w)
@@ -50,6 +50,6 @@ void vtrain_watch_report(const vtrain_watching *w, const char *dir, uint32_t n)
 {
     char time[32];
     if (n)
-        vc_say(w->t->ui, "step %lld: %u sample%s in %s, after %s", (long long)w->t->step, n,
+        vc_say(w->t->ui, "step %lld: %u sample%s in %s, after %s", (long long)w->t->at.step, n,
                n == 1 ? "" : "s", dir, vc_human_time(time, vc_seconds() - w->begun));
 }

@@ -79,7 +79,7 @@ static bool has_an_effect_here(const void *run, const char *flag)
 /* Wan 2.2's A14B are the models with two transformers. */
 static const char *variant_of(const vtrain *t)
 {
-    if (!(t->boundary > 0))
+    if (!(t->model.boundary > 0))
         return NULL;
     return vtrain_data_mode(t->data) == VC_MODE_NORMAL ? "wan2.2-t2v-a14b" : "wan2.2-i2v-a14b";
 }
@@ -90,16 +90,16 @@ static vc_like_run run_of(family_run *r, const vtrain_config *c, const vtrain *t
     *r = (family_run){ .c = *c };
     if (t) {
         r->known = true;
-        r->guided = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(t->model_config,
+        r->guided = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(t->model.config,
                                                                   "guidance_embeds"));
         vtrain_config d = *c;
-        vtrain_defaults(&d, t->family, &t->scheduler);
+        vtrain_defaults(&d, t->model.family, &t->model.scheduler);
         r->c.objective = d.objective;
     }
     return (vc_like_run){
         .rows = vc_vtrain_like, .of_family = vc_vtrain_like_of_family,
-        .family = t ? vtrain_family_name(t->family) : NULL, .variant = t ? variant_of(t) : NULL,
-        .options = c, .scratch = r, .fits = has_an_effect_here,
+        .family = t ? vtrain_family_name(t->model.family) : NULL,
+        .variant = t ? variant_of(t) : NULL, .options = c, .scratch = r, .fits = has_an_effect_here,
     };
 }
 
@@ -107,7 +107,7 @@ int vtrain_take_like_family(vtrain *t, vc_flags *set, vc_err *err)
 {
     family_run r;
     vtrain_config plain = t->cfg;
-    vtrain_defaults(&plain, t->family, &t->scheduler);
+    vtrain_defaults(&plain, t->model.family, &t->model.scheduler);
     vc_like_run run = run_of(&r, &t->cfg, t);
     run.options = &plain;
     int rc = vc_like_take_family(set, t->cfg.like, &run, &t->cfg, err);

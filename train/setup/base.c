@@ -63,16 +63,16 @@ static int compare_bytes(vtrain *t, vtrain_base *b, const vtrain_base_id *had, v
         return rc;
     return vc_fail(err, VC_EMISMATCH, "%s: other weights (XXH3-128 %s) than those that %s was "
                    "trained on (%s, XXH3-128 %s): give these, or --allow_mismatch", b->id.path,
-                   vf_key_hex(is, b->id.weights), t->from_dir, had->path,
+                   vf_key_hex(is, b->id.weights), t->from.dir, had->path,
                    vf_key_hex(was, had->weights));
 }
 
 static int compare(vtrain *t, vtrain_base *b, vc_err *err)
 {
-    const vtrain_base_id *had = &t->from.base;
+    const vtrain_base_id *had = &t->from.state.base;
     if (!had->path) {
         vc_say(t->ui, "%s does not record which weights it began with: they are not compared with "
-               "%s", t->from_dir, b->id.path);
+               "%s", t->from.dir, b->id.path);
         return 0;
     }
     if (same_key(&had->files, &b->id.files)) {
@@ -91,11 +91,12 @@ static int compare(vtrain *t, vtrain_base *b, vc_err *err)
 static int check_noise(const vtrain *t, vc_err *err)
 {
     char was[VF_KEY_HEX];
-    if (!t->from.base.path || t->cfg.allow_mismatch)
+    const vtrain_base_id *had = &t->from.state.base;
+    if (!had->path || t->cfg.allow_mismatch)
         return 0;
     return vc_fail(err, VC_EMISMATCH, "%s was trained on the weights of %s (XXH3-128 %s), but this "
                    "run begins with noise: give --model or --transformer, or --allow_mismatch",
-                   t->from_dir, t->from.base.path, vf_key_hex(was, t->from.base.weights));
+                   t->from.dir, had->path, vf_key_hex(was, had->weights));
 }
 
 static bool all_trained(const vtrain *t)
@@ -110,25 +111,25 @@ int vtrain_base_open(vtrain *t, vc_err *err)
 {
     if (all_trained(t))
         return 0;
-    if (!t->weights)
+    if (!t->model.weights)
         return check_noise(t, err);
-    vtrain_base *b = t->base = calloc(1, sizeof *b);
+    vtrain_base *b = t->compared.base = calloc(1, sizeof *b);
     if (!b)
         return vc_no_memory(err);
-    const vtrain_weights *low = t->low_weights;
-    b->weights[0] = t->weights;
+    const vtrain_weights *low = t->model.low_weights;
+    b->weights[0] = t->model.weights;
     b->weights[1] = low;
-    b->path = vc_format("%s%s%s", vtrain_weights_path(t->weights), low ? " and " : "",
+    b->path = vc_format("%s%s%s", vtrain_weights_path(t->model.weights), low ? " and " : "",
                         low ? vtrain_weights_path(low) : "");
     if (!b->path)
         return vc_no_memory(err);
     b->id.path = b->path;
-    b->id.files = vtrain_weights_files(t->weights);
+    b->id.files = vtrain_weights_files(t->model.weights);
     if (low) {
         const vf_key of_low = vtrain_weights_files(low);
         b->id.files = joined(&b->id.files, &of_low);
     }
-    int rc = t->from_dir ? compare(t, b, err) : 0;
+    int rc = t->from.dir ? compare(t, b, err) : 0;
     if (rc || b->known || t->cfg.dry_run || !vtrain_leads(t))
         return rc;
     return vtrain_beside_start(&b->job, hash, b, err);
@@ -136,7 +137,7 @@ int vtrain_base_open(vtrain *t, vc_err *err)
 
 int vtrain_base_id_get(vtrain_base_id *to, const vtrain *t, vc_err *err)
 {
-    vtrain_base *b = t->base;
+    vtrain_base *b = t->compared.base;
     *to = (vtrain_base_id){ 0 };
     if (!b)
         return 0;

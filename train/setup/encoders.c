@@ -239,7 +239,7 @@ int vtrain_encoders_open(vtrain *t, vc_err *err)
 {
     if (!t->cfg.model || !vtrain_leads(t))
         return 0;
-    vtrain_encoders *e = t->encoders = calloc(1, sizeof *e);
+    vtrain_encoders *e = t->compared.encoders = calloc(1, sizeof *e);
     if (!e)
         return vc_no_memory(err);
     int rc = add_part(e, t, "vae", err);
@@ -258,7 +258,7 @@ int vtrain_encoders_begin(vtrain *t, vc_err *err)
 {
     char size[32];
     bool all = true;
-    vtrain_encoders *e = t->encoders;
+    vtrain_encoders *e = t->compared.encoders;
     for (int i = 0; e && i < e->n; i++) {
         const part *p = &e->part[i];
         if (p->tried)
@@ -274,7 +274,7 @@ int vtrain_encoders_begin(vtrain *t, vc_err *err)
 
 int vtrain_encoders_check(vtrain *t, bool wait, vc_err *err)
 {
-    vtrain_encoders *e = t->encoders;
+    vtrain_encoders *e = t->compared.encoders;
     if (!e)
         return 0;
     if (wait)

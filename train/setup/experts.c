@@ -340,7 +340,8 @@ static int ask(const vtrain *t, const found *f, vc_err *err)
                    "(%s), but not known which: give --boundary_type high if it is the one for "
                    "levels from %g up, low for the levels below, or both of them, --transformer "
                    "LOW --transformer_high HIGH; full trains all levels, as of a model with one "
-                   "transformer", c->transformer ? c->transformer : c->model, f->why, t->boundary);
+                   "transformer", c->transformer ? c->transformer : c->model, f->why,
+                   t->model.boundary);
 }
 
 static int contradiction(const char *path, bool low, vc_err *err)
@@ -384,10 +385,10 @@ static int take_two_files(vtrain *t, const found *low, bool all, double of_model
                        c->transformer);
     if (c->boundary_type == VTRAIN_SIDE_FULL)
         c->boundary_type = VTRAIN_SIDE_BOTH;
-    if (t->boundary == 0)
-        t->boundary = high.boundary;
-    t->half[0] = c->transformer_high;
-    t->half[1] = c->transformer;
+    if (t->model.boundary == 0)
+        t->model.boundary = high.boundary;
+    t->model.half[0] = c->transformer_high;
+    t->model.half[1] = c->transformer;
     return 0;
 }
 
@@ -400,7 +401,7 @@ static int take_file(vtrain *t, const char *path, const found *f, bool all, doub
     if (how == VTRAIN_SIDE_FULL && !all) {
         how = f->side;
         if (how == VTRAIN_SIDE_FULL && (f->two || of_model > 0))
-            how = side_of_range(c, t->boundary);
+            how = side_of_range(c, t->model.boundary);
         if (how == VTRAIN_SIDE_FULL && f->two)
             return ask(t, f, err);
         c->boundary_type = how;
@@ -413,7 +414,7 @@ static int take_file(vtrain *t, const char *path, const found *f, bool all, doub
         if (how == (int)sides[i] && f->side == sides[!i])
             return contradiction(path, !i, err);
         if (how == (int)sides[i] || (how == VTRAIN_SIDE_BOTH && f->side == sides[i]))
-            t->half[i] = c->transformer;
+            t->model.half[i] = c->transformer;
     }
     if (how == VTRAIN_SIDE_FULL && f->two)
         vc_say(t->ui, "--boundary_type full: %s, one of two transformers (%s), is trained at all "
@@ -428,7 +429,7 @@ static int check_one(const vtrain *t, double of_model, bool all, vc_err *err)
 {
     const vtrain_config *c = &t->cfg;
     bool side = c->boundary_type != VTRAIN_SIDE_FULL;
-    if (side && !(t->boundary > 0))
+    if (side && !(t->model.boundary > 0))
         return vc_fail(err, VC_EUSAGE, "--boundary_type: high, low and both choose of a model's "
                        "two transformers, but model_index.json below --model has no boundary_ratio: "
                        "leave the flag out, or give --timestep_boundary");
@@ -496,17 +497,17 @@ int vtrain_experts_choose(vtrain *t, vc_flags *set, vc_err *err)
         f.two = true;
         f.why = "--timestep_boundary says so";
     }
-    t->boundary = given > 0 ? given : of_model > 0 ? of_model : f.boundary;
-    rc = read_range(c, t->boundary, err);
+    t->model.boundary = given > 0 ? given : of_model > 0 ? of_model : f.boundary;
+    rc = read_range(c, t->model.boundary, err);
     if (!rc && c->transformer_high)
         rc = take_two_files(t, &f, all, of_model, err);
     else if (!rc && path)
         rc = take_file(t, path, &f, all, of_model, err);
     else if (!rc && of_model > 0 && c->boundary_type == VTRAIN_SIDE_FULL && !all)
-        c->boundary_type = (int)side_of_range(c, t->boundary);
+        c->boundary_type = (int)side_of_range(c, t->model.boundary);
     if (!rc)
         rc = check_one(t, of_model, all, err);
     if (c->boundary_type == VTRAIN_SIDE_FULL)
-        t->boundary = 0;
+        t->model.boundary = 0;
     return rc;
 }

@@ -51,26 +51,27 @@ static bool swaps(const vtrain *t)
 static int loaded(void *arg, size_t bytes, vc_err *err)
 {
     vtrain *t = arg;
-    double all = vtrain_weights_file_bytes(t->weights) +
-                 vtrain_weights_file_bytes(t->low_weights);
-    if (t->loaded == 0 && all >= SHOWN)
+    double all = vtrain_weights_file_bytes(t->model.weights) +
+                 vtrain_weights_file_bytes(t->model.low_weights);
+    if (t->model.loaded == 0 && all >= SHOWN)
         vc_progress_begin(t->ui, "loading weights", "MB", (uint64_t)(all / MB));
-    t->loaded += (double)bytes;
-    vc_progress_at(t->ui, (uint64_t)(t->loaded / MB), NULL);
+    t->model.loaded += (double)bytes;
+    vc_progress_at(t->ui, (uint64_t)(t->model.loaded / MB), NULL);
     return *t->stop ? vc_fail(err, VC_ESTOP, "stopped while weights were loaded") : 0;
 }
 
 /* Loads the second of two transformers, as the first was loaded. */
 static int load_low(vtrain *t, const vt_source *first, vc_err *err)
 {
-    vt_source src = vtrain_weights_source(t->low_weights, t->cfg.dry_run);
+    vtrain_model *m = &t->model;
+    vt_source src = vtrain_weights_source(m->low_weights, t->cfg.dry_run);
     src.seed = first->seed;
     vt_params_model(t->params, 1);
-    int rc = vtrain_dit_open(&t->both[1], t->family, t->model_config, t->params, &src, err);
+    int rc = vtrain_dit_open(&m->both[1], m->family, m->config, t->params, &src, err);
     if (!rc)
-        rc = vtrain_weights_check(t->low_weights, t->params, err);
+        rc = vtrain_weights_check(m->low_weights, t->params, err);
     vt_params_model(t->params, 0);
-    return vc_context(err, rc, "%s", vtrain_weights_path(t->low_weights));
+    return vc_context(err, rc, "%s", vtrain_weights_path(m->low_weights));
 }
 
 int vtrain_load_model(vtrain *t, vc_err *err)
@@ -81,8 +82,8 @@ int vtrain_load_model(vtrain *t, vc_err *err)
         return vc_fail(err, VC_EUSAGE, "--boundary_type both: blocks of two transformers cannot be "
                        "swapped yet: leave out --blocks_to_swap and --low_vram, or train the "
                        "transformers in two runs, with high and with low");
-    if (t->weights) {
-        src = vtrain_weights_source(t->weights, t->cfg.dry_run);
+    if (t->model.weights) {
+        src = vtrain_weights_source(t->model.weights, t->cfg.dry_run);
         src.seed = (uint64_t)t->cfg.seed;
         src.on_host = on_host;
     }
@@ -93,12 +94,12 @@ int vtrain_load_model(vtrain *t, vc_err *err)
         rc = vc_context(err, vtrain_export_pipeline(NULL, t->cfg.model, NULL, err),
                         "--export_pipeline");
     if (!rc)
-        rc = vtrain_dit_open(&t->model, t->family, t->model_config, t->params, &src, err);
-    t->both[0] = vtrain_both(t) ? t->model : NULL;
-    if (!rc && t->weights)
-        rc = vtrain_weights_check(t->weights, t->params, err);
-    if (rc && t->weights)
-        return vc_context(err, rc, "%s", vtrain_weights_path(t->weights));
+        rc = vtrain_dit_open(&t->model.dit, t->model.family, t->model.config, t->params, &src, err);
+    t->model.both[0] = vtrain_both(t) ? t->model.dit : NULL;
+    if (!rc && t->model.weights)
+        rc = vtrain_weights_check(t->model.weights, t->params, err);
+    if (rc && t->model.weights)
+        return vc_context(err, rc, "%s", vtrain_weights_path(t->model.weights));
     if (!rc && vtrain_both(t))
         rc = load_low(t, &src, err);
     return rc ? rc : vtrain_fit_data(t, err);

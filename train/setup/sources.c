@@ -16,28 +16,28 @@ static const char *source(const cJSON *sources, const char *name)
 }
 
 /* Writes the noise schedule, as far as it is the file's: a shift that a flag gives is none. */
-static void schedule_text(char *text, size_t size, const vtrain *t)
+static void schedule_text(char *text, size_t size, const vtrain_config *c,
+                          const vtrain_scheduler *s)
 {
-    const vtrain_scheduler *s = &t->scheduler;
     const vtrain_by_tokens *b = &s->by_tokens;
     *text = '\0';
-    if (!s->path || (s->kind == VTRAIN_FLOW) != (t->cfg.objective == 1 + VTRAIN_FLOW))
+    if (!s->path || (s->kind == VTRAIN_FLOW) != (c->objective == 1 + VTRAIN_FLOW))
         return;
     if (s->kind == VTRAIN_V)
         snprintf(text, size, "betas %g to %g, SNR shift %g%s", s->beta_start, s->beta_end,
                  s->snr_shift, s->zero_snr ? ", no signal at the end" : "");
-    else if (t->cfg.flow_shift == 0 && b->on)
+    else if (c->flow_shift == 0 && b->on)
         snprintf(text, size, "shift by tokens, mu %g to %g at %lld to %lld%s", b->base, b->max,
                  (long long)b->base_len, (long long)b->max_len,
                  b->type == VTRAIN_MU_EXPONENTIAL ? "" : ", linear");
-    else if (t->cfg.flow_shift == s->shift)
+    else if (c->flow_shift == s->shift)
         snprintf(text, size, "shift %g", s->shift);
 }
 
 /* The hash of the preset LoRA, and of that of the second transformer behind it; "": none. */
-static void preset_text(char *text, const vtrain *t)
+static void preset_text(char *text, const vtrain_model *m)
 {
-    const vtrain_weights *of[] = { t->weights, t->low_weights };
+    const vtrain_weights *of[] = { m->weights, m->low_weights };
     char hex[VF_KEY_HEX];
     vf_key k;
     *text = '\0';
@@ -49,43 +49,45 @@ static void preset_text(char *text, const vtrain *t)
 static int collect(vtrain *t, vc_err *err)
 {
     char text[160];
-    t->sources = cJSON_CreateObject();
-    bool ok = t->sources;
-    preset_text(text, t);
+    t->compared.sources = cJSON_CreateObject();
+    bool ok = t->compared.sources;
+    preset_text(text, &t->model);
     if (ok && *text)
-        ok = cJSON_AddStringToObject(t->sources, PRESET, text);
-    schedule_text(text, sizeof text, t);
+        ok = cJSON_AddStringToObject(t->compared.sources, PRESET, text);
+    schedule_text(text, sizeof text, &t->cfg, &t->model.scheduler);
     if (ok && *text)
-        ok = cJSON_AddStringToObject(t->sources, SCHEDULER, text);
+        ok = cJSON_AddStringToObject(t->compared.sources, SCHEDULER, text);
     return ok ? 0 : vc_no_memory(err);
 }
 
 static int compare_preset(const vtrain *t, vc_err *err)
 {
-    const char *had = source(t->from.sources, PRESET), *has = source(t->sources, PRESET);
-    if (!t->base)                              /* all weights are the checkpoint's */
+    const char *had = source(t->from.state.sources, PRESET);
+    const char *has = source(t->compared.sources, PRESET);
+    if (!t->compared.base)                              /* all weights are the checkpoint's */
         return 0;
     if (had && !has)
         return vc_fail(err, VC_EMISMATCH, "%s was trained with --preset_lora_path (XXH3-128 %s), "
-                       "which this run lacks: give it, or --allow_mismatch", t->from_dir, had);
+                       "which this run lacks: give it, or --allow_mismatch", t->from.dir, had);
     if (!had && has)
         return vc_fail(err, VC_EMISMATCH, "%s was trained without --preset_lora_path: leave it "
-                       "out, or give --allow_mismatch", t->from_dir);
+                       "out, or give --allow_mismatch", t->from.dir);
     if (!had || !strcmp(had, has))
         return 0;
     return vc_fail(err, VC_EMISMATCH, "--preset_lora_path %s: another LoRA (XXH3-128 %s) than the "
                    "one that %s was trained with (XXH3-128 %s): give that one, or "
-                   "--allow_mismatch", t->cfg.preset_lora_path, has, t->from_dir, had);
+                   "--allow_mismatch", t->cfg.preset_lora_path, has, t->from.dir, had);
 }
 
 static int compare_schedule(const vtrain *t, vc_err *err)
 {
-    const char *had = source(t->from.sources, SCHEDULER), *has = source(t->sources, SCHEDULER);
+    const char *had = source(t->from.state.sources, SCHEDULER);
+    const char *has = source(t->compared.sources, SCHEDULER);
     if (!had || !has || !strcmp(had, has))
         return 0;
     return vc_fail(err, VC_EMISMATCH, "%s: another noise schedule (%s) than the one that %s was "
-                   "trained with (%s): give that file, or --allow_mismatch", t->scheduler.path, has,
-                   t->from_dir, had);
+                   "trained with (%s): give that file, or --allow_mismatch",
+                   t->model.scheduler.path, has, t->from.dir, had);
 }
 
 /* With --allow_mismatch a difference is a warning. */
@@ -100,7 +102,7 @@ static int allowed(const vtrain *t, int rc, const vc_err *err)
 int vtrain_sources_open(vtrain *t, vc_err *err)
 {
     int rc = collect(t, err);
-    if (rc || !t->from_dir || !t->from.sources)
+    if (rc || !t->from.dir || !t->from.state.sources)
         return rc;
     rc = allowed(t, compare_preset(t, err), err);
     return rc ? rc : allowed(t, compare_schedule(t, err), err);

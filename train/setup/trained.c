@@ -95,15 +95,15 @@ static int open_lora(vtrain *t, int i, vc_err *err)
 {
     bool low = i || t->cfg.boundary_type == VTRAIN_SIDE_LOW;
     char *path = vtrain_half_lora(t, t->cfg.lora_checkpoint, low);
-    int rc = path ? vtrain_lora_open(&t->lora_file, path, err) : vc_no_memory(err);
+    int rc = path ? vtrain_lora_open(&t->lora.file, path, err) : vc_no_memory(err);
     free(path);
     if (rc)
         return vc_context(err, rc, "--lora_checkpoint%s", i ? ", for two transformers a checkpoint "
                           "that has LoRAs of both" : "");
-    vtrain_lora_rename(t->lora_file, t->family->lora_names, t->family->peer_names);
-    rc = vtrain_lora_check_of(t->lora_file, i ? "transformer_2" : vtrain_transformer_name(t), err);
-    if (!rc && vtrain_lora_note(t->lora_file) && !vtrain_both(t))
-        vc_say(t->ui, "--lora_checkpoint: %s", vtrain_lora_note(t->lora_file));
+    vtrain_lora_rename(t->lora.file, t->model.family->lora_names, t->model.family->peer_names);
+    rc = vtrain_lora_check_of(t->lora.file, i ? "transformer_2" : vtrain_transformer_name(t), err);
+    if (!rc && vtrain_lora_note(t->lora.file) && !vtrain_both(t))
+        vc_say(t->ui, "--lora_checkpoint: %s", vtrain_lora_note(t->lora.file));
     return vc_context(err, rc, "--lora_checkpoint");
 }
 
@@ -126,7 +126,7 @@ static int find_modules(file_modules *f, vtrain *t, const char *const *modules, 
     for (int i = 0; i < all; i++) {
         int64_t rank;
         double alpha;
-        int rc = vtrain_lora_size(t->lora_file, modules[i], &rank, &alpha, err);
+        int rc = vtrain_lora_size(t->lora.file, modules[i], &rank, &alpha, err);
         if (rc == VC_ENOENT)
             continue;
         if (rc)
@@ -140,7 +140,7 @@ static int find_modules(file_modules *f, vtrain *t, const char *const *modules, 
     }
     if (err)
         *err = (vc_err){ 0 };
-    return f->n ? 0 : vtrain_lora_all_used(t->lora_file, t->params, err);
+    return f->n ? 0 : vtrain_lora_all_used(t->lora.file, t->params, err);
 }
 
 /* Writes "A", or "A to B". */
@@ -166,8 +166,8 @@ int vtrain_adopt_lora(vtrain *t, const vc_flags *set, vc_err *err)
     if (c->training_type != VTRAIN_LORA || !c->lora_checkpoint)
         return 0;
     const bool targets = vc_flags_given(set, "target_name");
-    t->own_rank = vc_flags_given(set, "rank");
-    t->own_alpha = vc_flags_given(set, "network_alpha");
+    t->lora.own_rank = vc_flags_given(set, "rank");
+    t->lora.own_alpha = vc_flags_given(set, "network_alpha");
     const char **modules = modules_of(t->params, false);
     file_modules f = { 0 };
     int rc = modules ? open_lora(t, 0, err) : vc_no_memory(err);
@@ -177,16 +177,17 @@ int vtrain_adopt_lora(vtrain *t, const vc_flags *set, vc_err *err)
     }
     rc = find_modules(&f, t, modules, err);
     if (!rc && !targets)
-        rc = vtrain_targets_of(&t->lora_targets, modules, f.module, err);
+        rc = vtrain_targets_of(&t->lora.names, modules, f.module, err);
     if (!rc && !targets)
-        c->target_name = t->lora_targets;
-    t->lora.ranks = !t->own_rank && f.rank[0] != f.rank[1];
-    t->lora.alphas = !t->own_alpha && f.alpha[0] != f.alpha[1];
-    if (!rc && !t->own_rank)
+        c->target_name = t->lora.names;
+    t->lora.ranks = !t->lora.own_rank && f.rank[0] != f.rank[1];
+    t->lora.alphas = !t->lora.own_alpha && f.alpha[0] != f.alpha[1];
+    if (!rc && !t->lora.own_rank)
         c->rank = f.rank[1];
-    if (!rc && !t->own_alpha)
-        c->network_alpha = t->own_rank || f.alpha[0] == f.alpha[1] ? f.alpha[1] : (double)c->rank;
-    if (!rc && !(targets && t->own_rank && t->own_alpha))
+    if (!rc && !t->lora.own_alpha)
+        c->network_alpha = t->lora.own_rank || f.alpha[0] == f.alpha[1] ? f.alpha[1]
+                                                                        : (double)c->rank;
+    if (!rc && !(targets && t->lora.own_rank && t->lora.own_alpha))
         say_found(t, &f, targets);
     free(modules);
     free(f.module);
@@ -200,14 +201,14 @@ static bool size_of(void *arg, const char *module, vt_lora_size *s)
     int64_t rank;
     double alpha;
     *s = (vt_lora_size){ (int)t->cfg.rank, t->cfg.network_alpha };
-    if (!vtrain_targets_match(t->targets, module))
+    if (!vtrain_targets_match(t->lora.targets, module))
         return false;
-    if (!t->lora_file || vtrain_lora_size(t->lora_file, module, &rank, &alpha, NULL))
+    if (!t->lora.file || vtrain_lora_size(t->lora.file, module, &rank, &alpha, NULL))
         return true;
-    if (!t->own_rank)
+    if (!t->lora.own_rank)
         s->rank = (int)rank;
-    if (!t->own_alpha)
-        s->alpha = t->own_rank ? alpha / (double)rank * s->rank : alpha;
+    if (!t->lora.own_alpha)
+        s->alpha = t->lora.own_rank ? alpha / (double)rank * s->rank : alpha;
     return true;
 }
 
@@ -218,9 +219,9 @@ static int load_lora(vtrain *t, int i, vc_err *err)
     int rc = i ? open_lora(t, i, err) : 0;
     if (rc)
         return rc;
-    rc = vtrain_lora_load(t->params, t->lora_file, i, err);
-    vtrain_lora_close(t->lora_file);
-    t->lora_file = NULL;
+    rc = vtrain_lora_load(t->params, t->lora.file, i, err);
+    vtrain_lora_close(t->lora.file);
+    t->lora.file = NULL;
     return vc_context(err, rc, "--lora_checkpoint");
 }
 
@@ -229,10 +230,12 @@ static int train_lora(vtrain *t, vc_err *err)
     const vtrain_config *c = &t->cfg;
     char *note = NULL;
     const char **modules = modules_of(t->params, false), **convs = modules_of(t->params, true);
-    const vtrain_rename *const names[2] = { t->family->lora_names, t->family->peer_names };
-    int matched, rc = modules && convs ? vtrain_targets_open(&t->targets, c->target_name, modules,
-                                                             convs, names, &note, err)
-                                       : vc_no_memory(err);
+    const vtrain_family *f = t->model.family;
+    const vtrain_rename *const names[2] = { f->lora_names, f->peer_names };
+    int matched, rc = modules && convs ? 0 : vc_no_memory(err);
+    if (!rc)
+        rc = vtrain_targets_open(&t->lora.targets, c->target_name, modules, convs, names, &note,
+                                 err);
     free(modules);
     free(convs);
     if (!rc && note)
@@ -279,13 +282,13 @@ static int check_parts(vt_params *p, const char *modules, vc_err *err)
 
 static int train_full(vtrain *t, vc_err *err)
 {
-    const char *preset = t->family->adapters[t->cfg.adapter_method];
+    const char *preset = t->model.family->adapters[t->cfg.adapter_method];
     char *modules = t->cfg.trainable_modules ? t->cfg.trainable_modules : (char *)preset;
     int rc = modules ? check_parts(t->params, modules, err) : 0;
     if (!rc)
         rc = vt_params_train(t->params, modules ? is_trainable : NULL, modules, err);
-    if (t->weights)
-        vtrain_weights_release(t->weights);
+    if (t->model.weights)
+        vtrain_weights_release(t->model.weights);
     return rc;
 }
 

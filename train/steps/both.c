@@ -6,7 +6,7 @@
 void vtrain_both_use(vtrain *t, bool low)
 {
     if (vtrain_both(t))
-        t->model = t->both[low];
+        t->model.dit = t->model.both[low];
 }
 
 int vtrain_both_reached(vtrain *t, vc_err *err)
@@ -33,12 +33,12 @@ void vtrain_both_before(vtrain *t)
 {
     for (int i = 0; vtrain_both(t) && i < vt_params_count(t->params); i++) {
         vt_param *p = vt_params_at(t->params, i);
-        p->missed = t->step - t->updates[p->model];
+        p->missed = t->at.step - t->optim.updates[p->model];
     }
 }
 
 void vtrain_both_after(vtrain *t, const bool ran[VTRAIN_HALVES])
 {
     for (int i = 0; i < VTRAIN_HALVES; i++)
-        t->updates[i] += ran[i];
+        t->optim.updates[i] += ran[i];
 }

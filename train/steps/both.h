@@ -5,7 +5,7 @@
 
 #include "train/vtrain.h"
 
-/* Where both are trained, lets t->model be the one for low noise, or the one for high noise. */
+/* Where both are trained, lets t->model.dit be the one for low noise, or the one for high noise. */
 void vtrain_both_use(vtrain *t, bool low);
 /* After the gradients were summed: counts a parameter as reached that any rank's backward reached.
  * Collective. */

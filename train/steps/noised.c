@@ -15,7 +15,7 @@ static int clean_frames(const vtrain *t, int64_t frames)
     vtrain_fit fit;
     if (!(t->cfg.first_frame_conditioning_p > 0))
         return 0;
-    t->family->fit(t->model, &fit);
+    t->model.family->fit(t->model.dit, &fit);
     return frames > fit.mult[0] ? fit.mult[0] : 0;
 }
 
@@ -56,7 +56,7 @@ void vtrain_levels_set(vtrain_levels *v, const vtrain *t, int64_t rows, const vt
     v->front = 0;
     v->low = vtrain_level_low(t->objective, l);
     if (clean) {
-        t->family->fit(t->model, &fit);
+        t->model.family->fit(t->model.dit, &fit);
         v->front = fit.mult[0];
     }
     for (int64_t row = 0; row < rows; row++)
@@ -176,7 +176,7 @@ void vtrain_times_load(const vtrain *t, vtrain_in *in, const int64_t dim[5],
     in->t = rows_of(t->g, dim[0], time);
     if (!v->front)
         return;
-    t->family->fit(t->model, &fit);
+    t->model.family->fit(t->model.dit, &fit);
     if (!fit.token_times)
         return;
     int64_t area = dim[3] / fit.mult[1] * (dim[4] / fit.mult[2]), n = dim[2] / fit.mult[0] * area;

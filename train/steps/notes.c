@@ -59,8 +59,8 @@ static void add_note(vtrain_notes *s, vtrain *t, vtrain_record *r, const vtrain_
 {
     for (uint32_t i = 0; i < n->rows; i++)
         s->keys[r->n_samples++] = n->key[i];
-    t->rows += n->rows;
-    t->dropped += n->dropped;
+    t->at.rows += n->rows;
+    t->at.dropped += n->dropped;
     count->rows += n->rows;
     count->zeroed += n->zeroed;
     *tokens += n->tokens;

@@ -9,7 +9,7 @@ void vtrain_pause_begin(vtrain_pauses *p, const vtrain *t, const char *note)
 {
     p->begun = vc_seconds();
     vc_progress_pause(t->ui);
-    vc_progress_at(t->ui, (uint64_t)t->step, note);
+    vc_progress_at(t->ui, (uint64_t)t->at.step, note);
 }
 
 void vtrain_pause_end(vtrain_pauses *p, const vtrain *t, vtrain_pause kind)
@@ -32,9 +32,9 @@ double vtrain_pauses_spent(const vtrain_pauses *p)
 static double times_left(const vtrain *t, int64_t steps, int64_t epochs)
 {
     int64_t end = t->plan.steps;
-    double n = 0, micros = (double)(end - t->step) * (double)vtrain_micros(t);
+    double n = 0, micros = (double)(end - t->at.step) * (double)vtrain_micros(t);
     if (steps)
-        n += (double)(end / steps - t->step / steps) + (end % steps != 0);
+        n += (double)(end / steps - t->at.step / steps) + (end % steps != 0);
     if (epochs && t->plan.epoch_batches)
         n += floor(micros / (double)t->plan.epoch_batches / (double)epochs);
     if (!steps && epochs)
@@ -68,7 +68,7 @@ double vtrain_pauses_ahead(const vtrain_pauses *p, const vtrain *t, double each)
     left[VTRAIN_PAUSE_EVAL] = fmax(left[VTRAIN_PAUSE_EVAL],
                                    times_left(t, c->eval_steps, c->eval_epochs));
     left[VTRAIN_PAUSE_SAMPLES] = times_left(t, c->validation_steps, c->validation_epochs);
-    for (int i = 0; t->step < t->plan.steps && i < VTRAIN_PAUSE_KINDS; i++)
+    for (int i = 0; t->at.step < t->plan.steps && i < VTRAIN_PAUSE_KINDS; i++)
         all += left[i] * (p->n[i] ? p->spent[i] / (double)p->n[i] : guess[i]);
     return all;
 }

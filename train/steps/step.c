@@ -77,7 +77,7 @@ static vt_tensor *loss_of(const vtrain *t, const parts *p)
 static void load_guidance(const vtrain *t, vtrain_in *in, int64_t rows, double guidance)
 {
     float v[VTRAIN_ROWS];
-    if (!t->guidance)
+    if (!t->model.guidance)
         return;
     for (int64_t i = 0; i < rows; i++)
         v[i] = (float)guidance;
@@ -96,7 +96,7 @@ static void load(vtrain *t, parts *p, const vtrain_batch *b, const vtrain_levels
     load_guidance(t, &p->in, b->dim[0], t->cfg.embedded_guidance);
     load_texts(g, &p->in, b->n_texts, b->text, b->dim[0]);
     load_cond(t, &p->in, b->dim, b->roles, b->cond);
-    t->family->prepare(g, t->model, &p->in);
+    t->model.family->prepare(g, t->model.dit, &p->in);
 }
 
 /* Lets the LoRA of a training step drop, by draws of the samples' places in the micro-batch. */
@@ -111,7 +111,7 @@ static void begin_dropout(const vtrain *t, const vtrain_batch *b, uint64_t numbe
 
 static void forward(vtrain *t, parts *p)
 {
-    p->pred = vtrain_dit_forward(t->g, t->model, &p->in);
+    p->pred = vtrain_dit_forward(t->g, t->model.dit, &p->in);
     if (p->pred)
         p->loss = loss_of(t, p);
 }
@@ -177,7 +177,7 @@ static void note(void *arg, const char *name, const vt_tensor *x)
 {
     job *j = arg;
     if (!j->rc)
-        j->rc = vtrain_trace_tensor(j->t->trace, j->t->g, name, x, j->err);
+        j->rc = vtrain_trace_tensor(j->t->output.trace, j->t->g, name, x, j->err);
 }
 
 /* [B,c,F,H,W] of x, which broadcasts to the latents x0. */
@@ -192,7 +192,7 @@ static vt_tensor *spread(vt_ctx *g, vt_tensor *x, vt_tensor *x0, int64_t c)
 static vt_tensor *as_tokens(vtrain *t, vt_tensor *x, vt_tensor *x0)
 {
     vtrain_fit fit;
-    t->family->fit(t->model, &fit);
+    t->model.family->fit(t->model.dit, &fit);
     const int *p = fit.mult;
     x = spread(t->g, x, x0, p[0] * p[1] * p[2] > 1 ? x0->dim[1] : x->dim[1]);
     return vt_patchify(t->g, x, p[0], p[1], p[2], VT_C_FIRST);
@@ -203,9 +203,9 @@ static const vt_tensor *as_forward(vtrain *t, vt_tensor *x, vt_tensor *x0)
 {
     if (!x || x->nd != 5)
         return x;
-    if (t->family->layout == VTRAIN_FRAMES_FIRST)
+    if (t->model.family->layout == VTRAIN_FRAMES_FIRST)
         return vt_permute(t->g, x, (int[]){ 0, 2, 1, 3, 4 });
-    if (t->family->layout == VTRAIN_TOKENS)
+    if (t->model.family->layout == VTRAIN_TOKENS)
         return as_tokens(t, x, x0);
     return x;
 }
@@ -214,7 +214,7 @@ static const vt_tensor *as_forward(vtrain *t, vt_tensor *x, vt_tensor *x0)
 static vt_tensor *forward_times(vtrain *t, const vtrain_in *in)
 {
     vt_tensor *x = in->token_t ? in->token_t : in->t;
-    return t->family->level_times ? vt_scale(t->g, x, 1 / (float)VTRAIN_TIMES) : x;
+    return t->model.family->level_times ? vt_scale(t->g, x, 1 / (float)VTRAIN_TIMES) : x;
 }
 
 static int trace_forward(vtrain *t, const parts *p, const vtrain_levels *v, vc_err *err)
@@ -229,15 +229,15 @@ static int trace_forward(vtrain *t, const parts *p, const vtrain_levels *v, vc_e
     };
     int rc = 0;
     for (size_t i = 0; !rc && i < sizeof tensors / sizeof *tensors; i++)
-        rc = vtrain_trace_tensor(t->trace, t->g, tensors[i].name,
+        rc = vtrain_trace_tensor(t->output.trace, t->g, tensors[i].name,
                                  as_forward(t, tensors[i].x, n->x0), err);
     if (!rc && vtrain_objective_kind(t->objective) == VTRAIN_FLOW)
-        rc = vtrain_trace_values(t->trace, "sigmas", 1, &rows, v->sigma, err);
+        rc = vtrain_trace_values(t->output.trace, "sigmas", 1, &rows, v->sigma, err);
     if (!rc)
-        rc = vtrain_trace_values(t->trace, "fps", 1, &rows, p->in.fps, err);
+        rc = vtrain_trace_values(t->output.trace, "fps", 1, &rows, p->in.fps, err);
     for (int i = 0; !rc && i < p->in.n_texts; i++)
-        if (t->family->text_args[i])
-            rc = vtrain_trace_tensor(t->trace, t->g, t->family->text_args[i],
+        if (t->model.family->text_args[i])
+            rc = vtrain_trace_tensor(t->output.trace, t->g, t->model.family->text_args[i],
                                      p->in.text[i].embeds, err);
     return rc;
 }
@@ -251,7 +251,7 @@ static int trace_params(vtrain *t, bool grads, vc_err *err)
     for (int i = 0; !rc && i < vt_params_count(t->params); i++) {
         const vt_param *x = vt_params_at(t->params, i);
         if (x->trained)
-            rc = vtrain_trace_param(t->trace, t->g, x, grads, scale, err);
+            rc = vtrain_trace_param(t->output.trace, t->g, x, grads, scale, err);
     }
     return rc;
 }
@@ -262,7 +262,7 @@ int vtrain_recomputed(const vtrain *t, uint32_t group)
 {
     if (!t->plan.recompute)
         return 0;
-    if (t->plan.spans == t->n_spans)
+    if (t->plan.spans == t->samples.n_spans)
         return t->plan.recompute[group];
     return t->cfg.gradient_checkpointing == VTRAIN_REMAT_NONE ? 0 : t->plan.blocks;
 }
@@ -312,14 +312,14 @@ static int run_job(job *j, vtrain_micro *m, vc_err *err)
 
 int vtrain_micro_run(vtrain *t, vtrain_micro *m, bool record, vc_err *err)
 {
-    job j = { .t = t, .record = record, .traced = t->trace && record, .err = err };
+    job j = { .t = t, .record = record, .traced = t->output.trace && record, .err = err };
     vc_err step = { 0 };
     if (j.traced) {
         j.p.in.note = note;
         j.p.in.note_arg = &j;
     }
     j.p.in.recompute = vtrain_recomputed(t, m->batch->group);
-    j.p.in.shared = t->sequence;
+    j.p.in.shared = t->ranks.sequence;
     vtrain_levels_draw(&j.v, t, m);
     m->low = j.v.low;
     vtrain_both_use(t, m->low);
@@ -328,7 +328,7 @@ int vtrain_micro_run(vtrain *t, vtrain_micro *m, bool record, vc_err *err)
         vc_warn(t->ui, "graphs: off: %s", vt_replay_off(t->g));
         rc = run_job(&j, m, &step);
     }
-    rc = vtrain_sequence_end(t->sequence, rc, &step);
+    rc = vtrain_sequence_end(t->ranks.sequence, rc, &step);
     if (rc) {
         if (err)
             *err = step;
@@ -338,17 +338,18 @@ int vtrain_micro_run(vtrain *t, vtrain_micro *m, bool record, vc_err *err)
     if (!j.rc && j.traced)
         j.rc = trace_params(t, false, err);
     if (!j.rc && j.traced && !last)
-        j.rc = vtrain_trace_write(t->trace, t->step + 1, m->place, err);
+        j.rc = vtrain_trace_write(t->output.trace, t->at.step + 1, m->place, err);
     return j.rc;
 }
 
 int vtrain_trace_step(vtrain *t, vc_err *err)
 {
-    if (!t->trace)
+    if (!t->output.trace)
         return 0;
     int rc = trace_params(t, true, err);
     if (!rc)
-        rc = vtrain_trace_write(t->trace, t->step + 1, t->cfg.gradient_accumulation_steps - 1, err);
+        rc = vtrain_trace_write(t->output.trace, t->at.step + 1,
+                                t->cfg.gradient_accumulation_steps - 1, err);
     return rc;
 }
 
@@ -390,7 +391,7 @@ int vtrain_micro_dry(vtrain *t, const int64_t dim[5], bool record, int recompute
         for (int64_t row = 0; row < dim[0]; row++)
             length[i][row] = (int32_t)n;
     }
-    parts p = { .in.recompute = recompute, .in.shared = record && t->sequence };
+    parts p = { .in.recompute = recompute, .in.shared = record && t->ranks.sequence };
     vtrain_levels_dry(&v, t, dim);
     vt_step_begin(t->g, VT_DRY | flags_of(t, record));
     load(t, &p, &b, &v, 0, 0);
@@ -417,7 +418,7 @@ int vtrain_predict(vtrain *t, const vtrain_question *q, float *out, vc_err *err)
     load_guidance(t, &in, q->dim[0], q->guidance);
     load_texts(t->g, &in, vtrain_data_slots(t->data), q->text, q->dim[0]);
     load_cond(t, &in, q->dim, q->roles, q->cond);
-    vt_tensor *y = vtrain_forward(t->g, t->model, &in);
+    vt_tensor *y = vtrain_forward(t->g, t->model.dit, &in);
     int rc = y ? vt_to_host(t->g, y, out, err) : 0;
     vc_err step = { 0 };
     int step_rc = vt_step_end(t->g, &step);
@@ -449,7 +450,7 @@ static void eval_progress(const vtrain *t, uint64_t batch, uint64_t all)
     char extra[80];
     snprintf(extra, sizeof extra, "held-out loss: batch %llu of %llu", (unsigned long long)batch,
              (unsigned long long)all);
-    vc_progress_at(t->ui, (uint64_t)t->step, extra);
+    vc_progress_at(t->ui, (uint64_t)t->at.step, extra);
 }
 
 int vtrain_eval(vtrain *t, double *loss, vc_err *err)
@@ -475,7 +476,7 @@ int vtrain_eval(vtrain *t, double *loss, vc_err *err)
             rc = vc_fail(err, VC_ESTOP, "stopped");
         if (!rc)
             rc = vtrain_loader_next(l, &b, &waited, err);
-        rc = vtrain_sequence_agree(t->sequence, rc, err);
+        rc = vtrain_sequence_agree(t->ranks.sequence, rc, err);
         more = !rc && b;
         if (more) {
             eval_progress(t, ++done, batches);

@@ -61,9 +61,9 @@ static int bad_loss(const vtrain *t, const loop *l, const char *what, double val
     char kept[96] = "there is no checkpoint yet";
     if (l->saved >= 0)
         snprintf(kept, sizeof kept, "checkpoint-%lld is the last good state", (long long)l->saved);
-    bool first = t->step == l->count.begun;
+    bool first = t->at.step == l->count.begun;
     return vc_fail(err, VC_ENUMERIC, "step %lld: %s is %s (samples %s%s): training stops; %s; %s",
-                   (long long)t->step + 1, what, isnan(value) ? "NaN" : "infinite",
+                   (long long)t->at.step + 1, what, isnan(value) ? "NaN" : "infinite",
                    r->n_samples ? r->sample[0] : "-", r->n_samples > 1 ? ", ..." : "", kept,
                    first ? "no rate has acted yet in this process, so the cause is in the weights "
                            "that it read or in these samples: try other weights, and look at the "
@@ -84,9 +84,9 @@ static void report_within(void *arg, double flops)
     double done = ((double)l->micro + part) / (double)l->t->cfg.gradient_accumulation_steps;
     if (done <= 0)
         return;
-    snprintf(extra, sizeof extra, "step %lld: %.0f%%, %s left", (long long)l->t->step + 1,
+    snprintf(extra, sizeof extra, "step %lld: %.0f%%, %s left", (long long)l->t->at.step + 1,
              100 * done, vc_human_time(left, (now - l->step_at) * (1 - done) / done));
-    vc_progress_at(l->t->ui, (uint64_t)l->t->step, extra);
+    vc_progress_at(l->t->ui, (uint64_t)l->t->at.step, extra);
 }
 
 /* Counts the device's waits and the replayed graphs of the micro-batch that has run. */
@@ -96,7 +96,7 @@ static void note_device(const vtrain *t, loop *l, vtrain_micro_note *own)
     bool host = vt_host_memory(t->g);
     own->device_waits = host ? NAN : (double)use.waits;
     own->graph_replays = host ? NAN : use.replayed;
-    if (t->step == l->count.begun)
+    if (t->at.step == l->count.begun)
         return;
     l->count.waits += use.waits;
     l->count.wait_s += use.waited;
@@ -106,7 +106,7 @@ static void note_device(const vtrain *t, loop *l, vtrain_micro_note *own)
  * made. */
 static double flops_of(const vtrain *t, uint32_t group)
 {
-    if (t->plan.group_flops && t->plan.spans == t->n_spans)
+    if (t->plan.group_flops && t->plan.spans == t->samples.n_spans)
         return t->plan.group_flops[group];
     return t->plan.flops / (double)(vtrain_runs(t) * t->cfg.sp);
 }
@@ -117,7 +117,8 @@ static int next_batch(vtrain *t, int64_t i, const vtrain_batch **b, double *wait
     if (*t->stop)
         return vc_fail(err, VC_ESTOP, "stopped");
     uint64_t parts = (uint64_t)vtrain_parts(t);
-    uint64_t number = t->micro * parts + (uint64_t)(i * vtrain_dp_groups(t) + vtrain_dp_group(t));
+    uint64_t own = (uint64_t)(i * vtrain_dp_groups(t) + vtrain_dp_group(t));
+    uint64_t number = t->at.micro * parts + own;
     int rc = vtrain_samples_upto(t, number / parts, number, err);
     if (!rc)
         rc = vtrain_loader_next(t->loader, b, waited, err);
@@ -130,7 +131,7 @@ static int run_micro(vtrain *t, loop *l, int64_t i, const vtrain_batch *b, doubl
     vtrain_micro_note *own = vtrain_notes_batch(&l->notes, t, i, b, waited);
     vtrain_micro m = { .batch = b, .seed = (uint64_t)t->cfg.seed, .level = -1,
                        .number = b->micro, .place = (int)i };
-    vtrain_dist_begin(t->dist, i);
+    vtrain_dist_begin(t->ranks.dist, i);
     l->micro = i;
     l->micro_flops = flops_of(t, b->group);
     vt_watch(t->g, report_within, l);
@@ -141,7 +142,7 @@ static int run_micro(vtrain *t, loop *l, int64_t i, const vtrain_batch *b, doubl
     own->loss = (double)m.loss;
     own->low = m.low;
     note_device(t, l, own);
-    return vc_context(err, rc, "step %lld", (long long)t->step + 1);
+    return vc_context(err, rc, "step %lld", (long long)t->at.step + 1);
 }
 
 /* Runs this rank's micro-batches of one step; their gradients add up. A rank that fails still
@@ -156,7 +157,7 @@ static int accumulate(vtrain *t, loop *l, vc_err *err)
         double waited = 0;
         if (!rc)
             rc = next_batch(t, i, &b, &waited, err);
-        rc = vtrain_sequence_agree(t->sequence, rc, err);
+        rc = vtrain_sequence_agree(t->ranks.sequence, rc, err);
         if (!rc)
             rc = run_micro(t, l, i, b, waited, err);
         if (b)
@@ -169,7 +170,7 @@ static int accumulate(vtrain *t, loop *l, vc_err *err)
 static int gradients(vtrain *t, loop *l, vc_err *err)
 {
     vc_err why = { 0 };
-    int rc = accumulate(t, l, err), sum_rc = vtrain_dist_finish(t->dist, &why);
+    int rc = accumulate(t, l, err), sum_rc = vtrain_dist_finish(t->ranks.dist, &why);
     if (!rc && sum_rc) {
         rc = sum_rc;
         if (err)
@@ -187,8 +188,8 @@ static int update(vtrain *t, const loop *l, vtrain_record *r, vc_err *err)
     const vtrain_config *c = &t->cfg;
     double mean = 1 / (double)vtrain_runs(t), start = vc_seconds();
     int rc = 0;
-    if (t->zero)
-        rc = vtrain_zero_norm(t->zero, &r->grad_norm, err);
+    if (t->ranks.zero)
+        rc = vtrain_zero_norm(t->ranks.zero, &r->grad_norm, err);
     else
         r->grad_norm = vt_params_grad_norm(t->params);
     if (rc)
@@ -200,21 +201,21 @@ static int update(vtrain *t, const loop *l, vtrain_record *r, vc_err *err)
     if (rc)
         return rc;
     vtrain_both_before(t);
-    vtrain_groups_at(t->groups, t->step, t->plan.steps);
-    r->lr = vtrain_group_lr(t->groups, 0);
-    r->group = vtrain_groups_notes(t->groups, &r->n_groups);
+    vtrain_groups_at(t->optim.groups, t->at.step, t->plan.steps);
+    r->lr = vtrain_group_lr(t->optim.groups, 0);
+    r->group = vtrain_groups_notes(t->optim.groups, &r->n_groups);
     const vt_adamw o = {
         .lr = r->lr, .beta1 = c->adam_beta1, .beta2 = c->adam_beta2, .eps = c->adam_epsilon,
-        .weight_decay = c->adam_weight_decay, .step = t->step + 1, .seed = (uint64_t)c->seed,
+        .weight_decay = c->adam_weight_decay, .step = t->at.step + 1, .seed = (uint64_t)c->seed,
         .grad_scale = mean * vtrain_clip_factor(r->grad_norm, c->max_grad_norm),
     };
-    if (t->zero) {
-        rc = vtrain_zero_step(t->zero, &o, err);
-        vtrain_zero_ema(t->zero, vtrain_decay(t));
+    if (t->ranks.zero) {
+        rc = vtrain_zero_step(t->ranks.zero, &o, err);
+        vtrain_zero_ema(t->ranks.zero, vtrain_decay(t));
     } else {
-        vt_adamw_step(t->params, &t->adam, &o);
-        if (t->ema)
-            vt_ema_update(t->ema, t->params, vtrain_decay(t));
+        vt_adamw_step(t->params, &t->optim.adam, &o);
+        if (t->optim.ema)
+            vt_ema_update(t->optim.ema, t->params, vtrain_decay(t));
     }
     vtrain_both_after(t, (bool[]){ r->of[0].n > 0, r->of[1].n > 0 });
     t->time.update += vc_seconds() - start;
@@ -226,9 +227,9 @@ static void note_output(const vtrain *t, loop *l, output o, int rc, const vc_err
 {
     vc_err *missing = &l->missing[o];
     if (rc && !missing->code)
-        vc_warn(t->ui, "step %lld: %s; training continues", (long long)t->step, why->text);
+        vc_warn(t->ui, "step %lld: %s; training continues", (long long)t->at.step, why->text);
     if (!rc && missing->code && o != SAMPLES)
-        vc_say(t->ui, "step %lld: written after all; the error was: %s", (long long)t->step,
+        vc_say(t->ui, "step %lld: written after all; the error was: %s", (long long)t->at.step,
                missing->text);
     if (rc || o != SAMPLES)
         *missing = rc ? *why : (vc_err){ 0 };
@@ -238,16 +239,16 @@ static void note_output(const vtrain *t, loop *l, output o, int rc, const vc_err
 static int evaluate(vtrain *t, loop *l, double *loss, vc_err *err)
 {
     vtrain_pause_begin(&l->pauses, t, "held-out loss");
-    int rc = vtrain_dist_whole(t->dist, true, err);
+    int rc = vtrain_dist_whole(t->ranks.dist, true, err);
     if (!rc)
         rc = vtrain_average_in(t, err);
     if (!rc)
         rc = vtrain_eval(t, loss, err);
     vtrain_average_out(t);
-    vtrain_dist_part(t->dist);
+    vtrain_dist_part(t->ranks.dist);
     vtrain_pause_end(&l->pauses, t, VTRAIN_PAUSE_EVAL);
-    if (!rc && t->step)
-        vc_say(t->ui, "step %lld: held-out loss %.5f", (long long)t->step, *loss);
+    if (!rc && t->at.step)
+        vc_say(t->ui, "step %lld: held-out loss %.5f", (long long)t->at.step, *loss);
     else if (!rc)
         vc_say(t->ui, "before step 1: held-out loss %.5f", *loss);
     return rc;
@@ -256,24 +257,24 @@ static int evaluate(vtrain *t, loop *l, double *loss, vc_err *err)
 static int write_record(vtrain *t, loop *l, vtrain_record *r, uint64_t tokens, double start,
                         vc_err *err)
 {
-    r->step = t->step;
+    r->step = t->at.step;
     r->epoch = vtrain_epoch(t);
     r->step_s = vc_seconds() - start;
     r->tokens_per_s = (double)tokens / r->step_s;
-    r->caption_dropout = t->rows ? (double)t->dropped / (double)t->rows : 0;
+    r->caption_dropout = t->at.rows ? (double)t->at.dropped / (double)t->at.rows : 0;
     r->eval_loss = NAN;
     t->time.wait += r->data_wait_s;
     int64_t now = vtrain_private_bytes();
-    if (now > t->peak_bytes)
-        t->peak_bytes = now;
-    r->peak_bytes = t->peak_bytes;
+    if (now > t->memory.peak)
+        t->memory.peak = now;
+    r->peak_bytes = t->memory.peak;
     int rc = vtrain_eval_due(t) ? evaluate(t, l, &r->eval_loss, err) : 0;
     if (rc)
         return rc;
-    t->eval_loss = r->eval_loss;
+    t->at.eval_loss = r->eval_loss;
     vc_err why = { 0 };
     if (vtrain_leads(t))
-        note_output(t, l, METRICS, vtrain_metrics_step(t->metrics, r, &why), &why);
+        note_output(t, l, METRICS, vtrain_metrics_step(t->output.metrics, r, &why), &why);
     return 0;
 }
 
@@ -281,13 +282,13 @@ static int write_record(vtrain *t, loop *l, vtrain_record *r, uint64_t tokens, d
 static void report_progress(const vtrain *t, const loop *l, const vtrain_record *r)
 {
     char extra[160], rates[120], time[32], pauses[96] = "";
-    vtrain_groups_text(t->groups, rates, sizeof rates);
+    vtrain_groups_text(t->optim.groups, rates, sizeof rates);
     snprintf(extra, sizeof extra, "loss %.4f, lr %s", r->loss, rates);
-    int64_t done = t->step - l->count.begun, left = t->plan.steps - t->step;
+    int64_t done = t->at.step - l->count.begun, left = t->plan.steps - t->at.step;
     double each = (vc_seconds() - l->begun_at - vtrain_pauses_spent(&l->pauses)) / (double)done;
     double ahead = vtrain_pauses_ahead(&l->pauses, t, each);
     vc_progress_ahead(t->ui, ahead);
-    vc_progress_at(t->ui, (uint64_t)t->step, extra);
+    vc_progress_at(t->ui, (uint64_t)t->at.step, extra);
     if (done != ETA_AFTER || left <= 0)
         return;
     if (ahead >= 1)
@@ -302,16 +303,16 @@ static void report_progress(const vtrain *t, const loop *l, const vtrain_record 
 /* Frees the whole state that was gathered from the ranks' parts. */
 static void drop_state(vtrain *t)
 {
-    vt_adamw_close(&t->adam, t->params);
-    vt_ema_close(t->ema, t->params);
-    t->ema = NULL;
+    vt_adamw_close(&t->optim.adam, t->params);
+    vt_ema_close(t->optim.ema, t->params);
+    t->optim.ema = NULL;
 }
 
 static void report(vtrain *t, loop *l)
 {
     vc_err why = { 0 };
     double start = vc_seconds();
-    l->report_live = !l->ending && t->step < t->plan.steps;
+    l->report_live = !l->ending && t->at.step < t->plan.steps;
     note_output(t, l, REPORT, vtrain_write_report(t, l->report_live, &why), &why);
     l->report_at = vc_seconds();
     l->report_took = l->report_at - start;
@@ -328,24 +329,24 @@ static bool report_due(const loop *l)
 static int save(vtrain *t, loop *l, vc_err *err)
 {
     vc_err why = { 0 };
-    if (l->saved == t->step)
+    if (l->saved == t->at.step)
         return 0;
-    l->saved = t->step;
+    l->saved = t->at.step;
     double start = vc_seconds();
     vtrain_pause_begin(&l->pauses, t, "checkpoint");
     bool leads = vtrain_leads(t);
-    int rc = vtrain_dist_whole(t->dist, leads, err);
-    if (!rc && t->zero)
-        rc = vtrain_zero_gather(t->zero, leads, &t->adam, &t->ema, err);
+    int rc = vtrain_dist_whole(t->ranks.dist, leads, err);
+    if (!rc && t->ranks.zero)
+        rc = vtrain_zero_gather(t->ranks.zero, leads, &t->optim.adam, &t->optim.ema, err);
     if (!rc && leads)
-        note_output(t, l, METRICS, vtrain_metrics_sync(t->metrics, &why), &why);
+        note_output(t, l, METRICS, vtrain_metrics_sync(t->output.metrics, &why), &why);
     if (!rc)
         rc = vtrain_encoders_check(t, true, err);
     if (!rc && leads)
         rc = vtrain_save(t, err);
-    if (t->zero)
+    if (t->ranks.zero)
         drop_state(t);
-    vtrain_dist_part(t->dist);
+    vtrain_dist_part(t->ranks.dist);
     t->time.save += vc_seconds() - start;
     if (!rc && leads)
         report(t, l);
@@ -360,15 +361,15 @@ static int validate(vtrain *t, loop *l, vc_err *err)
     double start = vc_seconds();
     vc_err why = { 0 };
     vtrain_pause_begin(&l->pauses, t, "validation samples");
-    int rc = vtrain_dist_whole(t->dist, true, &why);
+    int rc = vtrain_dist_whole(t->ranks.dist, true, &why);
     if (!rc)
         rc = vtrain_validate(t, &why);
-    vtrain_dist_part(t->dist);
+    vtrain_dist_part(t->ranks.dist);
     rc = vc_comm_agree(t->comm, rc, &why);
     t->time.sample += vc_seconds() - start;
     vtrain_pause_end(&l->pauses, t, VTRAIN_PAUSE_SAMPLES);
     if (rc == VC_ENUMERIC) {
-        vc_warn(t->ui, "step %lld: %s", (long long)t->step, why.text);
+        vc_warn(t->ui, "step %lld: %s", (long long)t->at.step, why.text);
         return 0;
     }
     if (rc == VC_EFULL || rc == VC_EIO || rc == VC_ENOENT) {
@@ -383,8 +384,8 @@ static int validate(vtrain *t, loop *l, vc_err *err)
 /* True if the run resumed from a checkpoint of this folder, not of another run. */
 static bool is_own(const vtrain *t)
 {
-    char *own = vc_format("%s/checkpoint-%lld", t->cfg.output_dir, (long long)t->step);
-    bool yes = own && t->from_dir && vc_file_exists(own);
+    char *own = vc_format("%s/checkpoint-%lld", t->cfg.output_dir, (long long)t->at.step);
+    bool yes = own && t->from.dir && vc_file_exists(own);
     free(own);
     return yes;
 }
@@ -395,12 +396,12 @@ static bool is_own(const vtrain *t)
 static int finish_checkpoint(vtrain *t, loop *l, vc_err *err)
 {
     vc_err why = { 0 };
-    bool leads = vtrain_leads(t) && is_own(t), done = t->step >= t->plan.steps;
+    bool leads = vtrain_leads(t) && is_own(t), done = t->at.step >= t->plan.steps;
     int lacks = leads && vtrain_samples_due(t) && !vtrain_validated(t) ? VC_ENOENT : 0;
     int rc = vc_comm_agree(t->comm, lacks, &why) ? validate(t, l, err) : 0;
     if (rc || !done || !leads)
         return rc;
-    vtrain_ckpt_prune(t->cfg.output_dir, t->step, t->cfg.checkpointing_limit,
+    vtrain_ckpt_prune(t->cfg.output_dir, t->at.step, t->cfg.checkpointing_limit,
                       t->cfg.keep_best);
     report(t, l);
     return 0;
@@ -431,15 +432,15 @@ static int after_step(vtrain *t, loop *l, vc_err *err)
 /* Closes the trace after the last traced micro-batch. */
 static void end_trace(vtrain *t)
 {
-    vtrain_trace_close(t->trace);
-    t->trace = NULL;
+    vtrain_trace_close(t->output.trace);
+    t->output.trace = NULL;
 }
 
 /* Runs one step. All ranks return the same. */
 static int one_step(vtrain *t, loop *l, vc_err *err)
 {
     vtrain_record r = { .device_waits = NAN, .graph_replays = NAN };
-    uint64_t tokens = 0, rows = t->rows, dropped = t->dropped;
+    uint64_t tokens = 0, rows = t->at.rows, dropped = t->at.dropped;
     double start = l->step_at = l->reported_at = vc_seconds();
     int rc = vtrain_samples_look(t, err);
     if (!rc)
@@ -451,16 +452,16 @@ static int one_step(vtrain *t, loop *l, vc_err *err)
     if (!rc)
         rc = update(t, l, &r, err);
     if (rc) {
-        t->rows = rows;                       /* the step was not taken */
-        t->dropped = dropped;
+        t->at.rows = rows;                       /* the step was not taken */
+        t->at.dropped = dropped;
         return rc;
     }
-    t->step++;
-    vc_comm_note(t->comm, "its last step was %lld", (long long)t->step);
-    t->micro += (uint64_t)vtrain_micros(t);
-    if (t->trace && (int64_t)t->micro >= t->cfg.trace_steps)
+    t->at.step++;
+    vc_comm_note(t->comm, "its last step was %lld", (long long)t->at.step);
+    t->at.micro += (uint64_t)vtrain_micros(t);
+    if (t->output.trace && (int64_t)t->at.micro >= t->cfg.trace_steps)
         end_trace(t);
-    rc = vtrain_samples_upto(t, t->micro, t->micro * (uint64_t)vtrain_parts(t) +
+    rc = vtrain_samples_upto(t, t->at.micro, t->at.micro * (uint64_t)vtrain_parts(t) +
                                           (uint64_t)vtrain_dp_group(t), err);
     if (t->cfg.follow)
         rc = vc_comm_agree(t->comm, rc, err);
@@ -480,14 +481,14 @@ static int one_step(vtrain *t, loop *l, vc_err *err)
 static int stopped(vtrain *t, loop *l, vc_err *err)
 {
     vc_err why = { 0 };
-    int rc = t->step > 0 ? save(t, l, &why) : 0;
+    int rc = t->at.step > 0 ? save(t, l, &why) : 0;
     if (rc) {
         if (err)
             *err = why;
         return rc;
     }
     return vc_fail(err, VC_ESTOP, "stopped after step %lld; continue with --resume_from_checkpoint "
-                   "latest", (long long)t->step);
+                   "latest", (long long)t->at.step);
 }
 
 /* Saves the last whole step where a mapped file could not be read. The step that needed the file
@@ -500,15 +501,16 @@ static void save_after_torn_file(vtrain *t, loop *l)
     int rc = vc_comm_agree(t->comm, vtrain_encoders_check(t, true, &why), &why);
     vc_maps_reported();
     if (!rc)
-        rc = t->step > l->count.begun ? vtrain_check_weights(t, &why) : VC_ENOENT;
+        rc = t->at.step > l->count.begun ? vtrain_check_weights(t, &why) : VC_ENOENT;
     if (!rc)
         rc = vc_comm_agree(t->comm, save(t, l, &why), &why);
     if (!rc)
         vc_warn(t->ui, "a file in use could not be read: step %lld is saved; when the file is "
-                "whole again, continue with --resume_from_checkpoint latest", (long long)t->step);
+                "whole again, continue with --resume_from_checkpoint latest",
+                (long long)t->at.step);
     else if (rc != VC_ENOENT)
         vc_warn(t->ui, "a file in use could not be read, and step %lld could not be saved: %s",
-                (long long)t->step, why.text);
+                (long long)t->at.step, why.text);
 }
 
 /* Where another rank is lost: each living rank has the last whole step, if ranks split nothing, and
@@ -517,22 +519,22 @@ static int save_without_lost(vtrain *t, vc_err *err)
 {
     vc_err lost = { 0 }, why = { 0 };
     char *last = NULL;
-    int64_t before = t->step + 1;
+    int64_t before = t->at.step + 1;
     int rc = vc_comm_lost(t->comm, &lost);
     if (!vc_comm_leads(t->comm))
         return vc_fail(err, rc, "%s", lost.text);
     vtrain_ckpt_before(&last, t->cfg.output_dir, &before, NULL);
-    bool split = t->cfg.dp_shards > 1, saved = last && before == t->step;
-    if (!split && !saved && t->step > 0)
+    bool split = t->cfg.dp_shards > 1, saved = last && before == t->at.step;
+    if (!split && !saved && t->at.step > 0)
         saved = !vtrain_encoders_check(t, true, &why) && !vtrain_save(t, &why);
     if (saved)
         vc_fail(err, rc, "%s; step %lld is saved: continue with --resume_from_checkpoint latest",
-                lost.text, (long long)t->step);
+                lost.text, (long long)t->at.step);
     else
         vc_fail(err, rc, "%s; step %lld could not be saved%s%s; %s%s", lost.text,
-                (long long)t->step,
+                (long long)t->at.step,
                 split ? ", as its part of the state (--parallel zero2 and fsdp) is lost with a rank"
-                      : t->step ? ": " : ", as no step is done", split ? "" : why.text,
+                      : t->at.step ? ": " : ", as no step is done", split ? "" : why.text,
                 last ? "continue with --resume_from_checkpoint latest: the last whole checkpoint "
                        "is " : "there is no whole checkpoint yet", last ? last : "");
     free(last);
@@ -544,37 +546,37 @@ static int check_outputs(const vtrain *t, loop *l, vc_err *err)
 {
     vc_err why = { 0 };
     if (vtrain_leads(t))
-        note_output(t, l, METRICS, vtrain_metrics_sync(t->metrics, &why), &why);
+        note_output(t, l, METRICS, vtrain_metrics_sync(t->output.metrics, &why), &why);
     for (int i = 0; i < OUTPUTS; i++)
         if (l->missing[i].code)
             return vc_fail(err, l->missing[i].code, "all %lld steps are done and saved as "
                            "checkpoint-%lld, but another output is missing: %s",
-                           (long long)t->step, (long long)t->step, l->missing[i].text);
+                           (long long)t->at.step, (long long)t->at.step, l->missing[i].text);
     return 0;
 }
 
 int vtrain_loop(vtrain *t, vc_err *err)
 {
-    loop l = { .saved = t->step > 0 ? t->step : -1, .count.begun = t->step,
+    loop l = { .saved = t->at.step > 0 ? t->at.step : -1, .count.begun = t->at.step,
                .begun_at = vc_seconds(), .report_at = -INFINITY, .t = t };
     int rc = vtrain_notes_open(&l.notes, t, err);
     if (t->cfg.profile)
         vt_profile_begin(t->g);
-    if (t->step >= t->plan.steps)
+    if (t->at.step >= t->plan.steps)
         vc_warn(t->ui, "nothing is left to do: %lld steps are done, and the run has %lld "
-                "(--max_train_steps, --num_train_epochs)", (long long)t->step,
+                "(--max_train_steps, --num_train_epochs)", (long long)t->at.step,
                 (long long)t->plan.steps);
     if (!vt_host_memory(t->g))
         vtrain_report_graphs(t);
     vc_progress_begin(t->ui, "training", "steps", (uint64_t)t->plan.steps);
-    vc_progress_at(t->ui, (uint64_t)t->step, NULL);
-    vc_comm_note(t->comm, "its last step was %lld", (long long)t->step);
+    vc_progress_at(t->ui, (uint64_t)t->at.step, NULL);
+    vc_comm_note(t->comm, "its last step was %lld", (long long)t->at.step);
     rc = vc_comm_agree(t->comm, rc, err);
     if (!rc)
         rc = finish_checkpoint(t, &l, err);
-    if (!rc && t->step == 0)
+    if (!rc && t->at.step == 0)
         rc = before_steps(t, &l, err);
-    while (!rc && t->step < t->plan.steps)
+    while (!rc && t->at.step < t->plan.steps)
         rc = one_step(t, &l, err);
     if (rc && vc_comm_lost(t->comm, NULL))
         rc = save_without_lost(t, err);

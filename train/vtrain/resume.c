@@ -50,12 +50,12 @@ static bool has_averages(const vf_safetensors *file)
 /* Lets the average of --use_ema begin with the weights of the checkpoint, which has none. */
 static int begin_average(vtrain *t, vc_err *err)
 {
-    t->average_from = t->from.step;
+    t->optim.average_from = t->from.state.step;
     vc_say(t->ui, "--use_ema: the average begins after step %lld, since the checkpoint has none",
-           (long long)t->average_from);
-    vt_ema_close(t->ema, t->params);
-    t->ema = NULL;
-    return t->zero ? 0 : vt_ema_open(&t->ema, t->params, err);
+           (long long)t->optim.average_from);
+    vt_ema_close(t->optim.ema, t->params);
+    t->optim.ema = NULL;
+    return t->ranks.zero ? 0 : vt_ema_open(&t->optim.ema, t->params, err);
 }
 
 static int set_state(void *arg, const char *prefix, const vt_param *p, vt_tensor *x, vc_err *err)
@@ -82,14 +82,14 @@ static int read_optimizer(vtrain *t, const char *dir, vc_err *err)
     if (!rc) {
         rc = check_trained(t, s.file, err);
         bool averages = !rc && has_averages(s.file);
-        vt_tensor **ema = t->ema;
+        vt_tensor **ema = t->optim.ema;
         if (!averages)
-            t->ema = NULL;
+            t->optim.ema = NULL;
         if (!rc)
             rc = vtrain_each_state(t, set_state, &s, err);
-        if (!rc && t->zero)
-            rc = vtrain_zero_read(t->zero, s.file, averages, err);
-        t->ema = ema;
+        if (!rc && t->ranks.zero)
+            rc = vtrain_zero_read(t->ranks.zero, s.file, averages, err);
+        t->optim.ema = ema;
         if (!rc && t->cfg.use_ema && !averages)
             rc = begin_average(t, err);
         vc_context(err, rc, "%s", path);
@@ -220,13 +220,13 @@ static bool takes_latest(const vtrain *t)
  * checks the files. Collective. */
 static int find_latest(vtrain *t, vc_err *err)
 {
-    vtrain_state *s = &t->from;
+    vtrain_state *s = &t->from.state;
     bool checks = vc_comm_local(t->comm) == 0;
     int64_t step = -1;
-    int rc = checks ? vtrain_ckpt_read_latest(&t->from_dir, s, t->cfg.output_dir, t->ui, t->stop,
+    int rc = checks ? vtrain_ckpt_read_latest(&t->from.dir, s, t->cfg.output_dir, t->ui, t->stop,
                                               err) : 0;
-    if (t->from_dir)
-        vtrain_ckpt_step(t->from_dir, &step);
+    if (t->from.dir)
+        vtrain_ckpt_step(t->from.dir, &step);
     double least = checks ? (double)step : INFINITY;
     rc = vc_comm_agree(t->comm, rc, err);
     if (!rc)
@@ -236,19 +236,19 @@ static int find_latest(vtrain *t, vc_err *err)
     char number[32];
     snprintf(number, sizeof number, "%.0f", least);
     vtrain_state_free(s);
-    free(t->from_dir);
-    rc = vtrain_ckpt_find(&t->from_dir, t->cfg.output_dir, number, err);
-    return rc ? rc : vtrain_state_read(s, t->from_dir, err);
+    free(t->from.dir);
+    rc = vtrain_ckpt_find(&t->from.dir, t->cfg.output_dir, number, err);
+    return rc ? rc : vtrain_state_read(s, t->from.dir, err);
 }
 
 static int find_named(vtrain *t, vc_err *err)
 {
-    int rc = vtrain_ckpt_find(&t->from_dir, t->cfg.output_dir, t->cfg.resume_from_checkpoint, err);
+    int rc = vtrain_ckpt_find(&t->from.dir, t->cfg.output_dir, t->cfg.resume_from_checkpoint, err);
     if (rc)
         return rc;
-    rc = vc_comm_local(t->comm) ? vtrain_state_read(&t->from, t->from_dir, err)
-         : vtrain_ckpt_read(&t->from, t->from_dir, t->ui, t->stop, err);
-    return vc_context(err, rc, "%s", t->from_dir);
+    rc = vc_comm_local(t->comm) ? vtrain_state_read(&t->from.state, t->from.dir, err)
+         : vtrain_ckpt_read(&t->from.state, t->from.dir, t->ui, t->stop, err);
+    return vc_context(err, rc, "%s", t->from.dir);
 }
 
 static int newest_step(int64_t *step, const vtrain *t, vc_err *err)
@@ -262,18 +262,18 @@ static int newest_step(int64_t *step, const vtrain *t, vc_err *err)
 
 int vtrain_resume_find(vtrain *t, vc_err *err)
 {
-    vtrain_state *s = &t->from;
-    int rc = vc_comm_agree(t->comm, newest_step(&t->newest, t, err), err);
+    vtrain_state *s = &t->from.state;
+    int rc = vc_comm_agree(t->comm, newest_step(&t->from.newest, t, err), err);
     if (rc || !t->cfg.resume_from_checkpoint)
         return rc;
     rc = takes_latest(t) ? find_latest(t, err) : find_named(t, err);
     if (rc)
         return vc_context(err, rc, "--resume_from_checkpoint");
-    if (!t->from_dir)
+    if (!t->from.dir)
         vc_say(t->ui, "--resume_from_checkpoint latest: there is no checkpoint yet, so the run "
                "begins anew");
-    t->span = s->span;
-    t->n_spans = s->n_spans;
+    t->samples.span = s->span;
+    t->samples.n_spans = s->n_spans;
     s->span = NULL;
     s->n_spans = 0;
     return 0;
@@ -283,7 +283,7 @@ int vtrain_resume_check_again(const vtrain *t, vc_err *err)
 {
     int64_t newest;
     int rc = newest_step(&newest, t, err);
-    if (!rc && newest != t->newest)
+    if (!rc && newest != t->from.newest)
         rc = vc_fail(err, VC_EBUSY, "--output_dir %s: another run wrote checkpoint-%lld while this "
                      "one began: start again", t->cfg.output_dir, (long long)newest);
     return rc;
@@ -293,8 +293,8 @@ int vtrain_resume_check_again(const vtrain *t, vc_err *err)
 static bool continues_own(const vtrain *t)
 {
     struct stat a, b;
-    const char *base = vc_path_base(t->from_dir);
-    char *dir = vc_format("%.*s.", (int)(base - t->from_dir), t->from_dir);
+    const char *base = vc_path_base(t->from.dir);
+    char *dir = vc_format("%.*s.", (int)(base - t->from.dir), t->from.dir);
     bool own = dir && !stat(dir, &a) && !stat(t->cfg.output_dir, &b) && a.st_dev == b.st_dev &&
                a.st_ino == b.st_ino;
     free(dir);
@@ -304,35 +304,35 @@ static bool continues_own(const vtrain *t)
 int vtrain_resume_set_aside(const vtrain *t, vc_err *err)
 {
     char *name;
-    int64_t step = t->from_dir && continues_own(t) ? t->step : -1;
+    int64_t step = t->from.dir && continues_own(t) ? t->at.step : -1;
     int rc = vtrain_set_aside(&name, t->cfg.output_dir, step, err);
     if (!rc && name)
         vc_say(t->ui, "the run continues after step %lld: what %s holds of an abandoned branch was "
-               "moved to %s/%s", (long long)t->step, t->cfg.output_dir, t->cfg.output_dir, name);
+               "moved to %s/%s", (long long)t->at.step, t->cfg.output_dir, t->cfg.output_dir, name);
     free(name);
     return rc;
 }
 
 int vtrain_resume(vtrain *t, vc_err *err)
 {
-    const vtrain_state *s = &t->from;
+    const vtrain_state *s = &t->from.state;
     vtrain_state now = { 0 };
-    t->micro = s->micro;
-    t->average_from = s->average_from;
+    t->at.micro = s->micro;
+    t->optim.average_from = s->average_from;
     for (int i = 0; i < VTRAIN_HALVES; i++)
-        t->updates[i] = s->updates[i];
+        t->optim.updates[i] = s->updates[i];
     int rc = vtrain_state_of(t, &now, err);
     if (!rc)
         rc = check_state(t, s, &now, err);
     if (!rc)
-        rc = read_optimizer(t, t->from_dir, err);
+        rc = read_optimizer(t, t->from.dir, err);
     if (!rc) {
-        t->step = s->step;
-        t->rows = s->rows;
-        t->dropped = s->dropped;
-        vc_say(t->ui, "resumes after step %lld from %s", (long long)t->step, t->from_dir);
+        t->at.step = s->step;
+        t->at.rows = s->rows;
+        t->at.dropped = s->dropped;
+        vc_say(t->ui, "resumes after step %lld from %s", (long long)t->at.step, t->from.dir);
     }
     free(now.sets);
     cJSON_Delete(now.settings);
-    return vc_context(err, rc, "--resume_from_checkpoint: %s", t->from_dir);
+    return vc_context(err, rc, "--resume_from_checkpoint: %s", t->from.dir);
 }

@@ -4,11 +4,11 @@
 
 #include "train/vtrain.h"
 
-/* Finds the checkpoint that --resume_from_checkpoint names and reads its trainer.json
- * into t->from and t->span: a checkpoint that is named is used or refused, "latest" is the newest
- * whole one. Collective. */
+/* Finds the checkpoint that --resume_from_checkpoint names and reads its trainer.json into t->from
+ * and t->samples: a checkpoint that is named is used or refused, "latest" is the newest whole one.
+ * Collective. */
 int vtrain_resume_find(vtrain *t, vc_err *err);
-/* Loads the state of that checkpoint and sets t->step. Everything but loader and metrics is open by
+/* Loads the state of that checkpoint and sets t->at. Everything but loader and metrics is open by
  * then. */
 int vtrain_resume(vtrain *t, vc_err *err);
 /* Under the lock of the run's folder: VC_EBUSY if another run wrote a checkpoint there since

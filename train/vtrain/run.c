@@ -40,13 +40,13 @@
 static int find_family(vtrain *t, const char *class_name, vc_err *err)
 {
     const vtrain_config *c = &t->cfg;
-    const char *path = vtrain_weights_path(t->weights);
-    t->family = vtrain_family_of_class(class_name);
-    if (!t->family)
+    const char *path = vtrain_weights_path(t->model.weights);
+    t->model.family = vtrain_family_of_class(class_name);
+    if (!t->model.family)
         return vc_context(err, vf_transformer_refuse_class(class_name, err), "--%s: %s",
                           c->transformer ? "transformer" : "model", path);
-    if (c->ssm_layer && t->family->with_ssm)
-        t->family = t->family->with_ssm;
+    if (c->ssm_layer && t->model.family->with_ssm)
+        t->model.family = t->model.family->with_ssm;
     const struct { const char *flag; bool given; } flags[] = {
         { "ssm_layer", c->ssm_layer }, { "mini_batch_size", c->mini_batch_size },
         { "scan_checkpoint_group_size", c->scan_checkpoint_group_size },
@@ -54,11 +54,11 @@ static int find_family(vtrain *t, const char *class_name, vc_err *err)
         { "adapter_method", c->adapter_method },
     };
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
-        if (flags[i].given && !t->family->ssm)
+        if (flags[i].given && !t->model.family->ssm)
             return vc_fail(err, VC_EUSAGE, "--%s: %s is a %s, which has no TTT layers%s",
                            flags[i].flag, path, class_name,
-                           t->family->with_ssm ? ": --ssm_layer adds them" : "");
-    if (t->family->ssm && c->training_type == VTRAIN_LORA)
+                           t->model.family->with_ssm ? ": --ssm_layer adds them" : "");
+    if (t->model.family->ssm && c->training_type == VTRAIN_LORA)
         return vc_fail(err, VC_EUSAGE, "--training_type lora: a LoRA trains no TTT layers: give "
                        "full-finetune with --adapter_method qkvo, which freezes most of the model");
     return 0;
@@ -70,14 +70,14 @@ static int open_ssm(vtrain *t, vc_err *err)
     const vtrain_ssm want = { .layer = c->ssm_layer, .mini_batch = c->mini_batch_size,
                               .group = c->scan_checkpoint_group_size, .base_lr = c->ttt_base_lr,
                               .eta_compat = c->ttt_eta_compat };
-    return t->family->ssm ? t->family->ssm(t->model_config, &want, err) : 0;
+    return t->model.family->ssm ? t->model.family->ssm(t->model.config, &want, err) : 0;
 }
 
 /* Opens the weights of the transformer, or of one of two. */
 static int open_weights(vtrain_weights **out, const vtrain *t, bool low, vc_err *err)
 {
     const vtrain_config *c = &t->cfg;
-    const char *half = t->boundary > 0 ? t->half[low] : c->transformer;
+    const char *half = t->model.boundary > 0 ? t->model.half[low] : c->transformer;
     vc_dtype held = c->training_type == VTRAIN_LORA ? c->transformer_dtype : VC_DTYPE_NONE;
     char *preset = NULL;
     if (c->preset_lora_path) {
@@ -93,19 +93,19 @@ static int open_weights(vtrain_weights **out, const vtrain *t, bool low, vc_err 
 
 /* Takes the names of the second transformer's tensors, and checks that it differs from the first in
  * its weights alone. */
-static int check_low(vtrain *t, vc_err *err)
+static int check_low(const vtrain_model *m, vc_err *err)
 {
-    const cJSON *field, *other;
-    int rc = vtrain_weights_family(t->low_weights, t->family, err);
+    const cJSON *field, *other, *low;
+    int rc = vtrain_weights_family(m->low_weights, m->family, err);
     if (rc)
         return rc;
-    cJSON_ArrayForEach(field, vtrain_weights_config(t->weights)) {
-        other = cJSON_GetObjectItemCaseSensitive(vtrain_weights_config(t->low_weights),
-                                                 field->string);
+    low = vtrain_weights_config(m->low_weights);          /* which the family's names may replace */
+    cJSON_ArrayForEach(field, vtrain_weights_config(m->weights)) {
+        other = cJSON_GetObjectItemCaseSensitive(low, field->string);
         if (field->string[0] != '_' && other && !cJSON_Compare(field, other, true))
             return vc_fail(err, VC_EMISMATCH, "%s and %s: their config.json have another %s: two "
                            "transformers of one model differ in their weights alone",
-                           vtrain_weights_path(t->weights), vtrain_weights_path(t->low_weights),
+                           vtrain_weights_path(m->weights), vtrain_weights_path(m->low_weights),
                            field->string);
     }
     return 0;
@@ -116,12 +116,12 @@ static int open_config(vtrain *t, vc_err *err)
 {
     const vtrain_config *c = &t->cfg;
     if (!c->model && !c->transformer) {
-        t->family = vtrain_family_fresh();
-        if (t->from_dir)
-            vc_say(t->ui, "the built-in DiT of %s is trained further", t->from_dir);
+        t->model.family = vtrain_family_fresh();
+        if (t->from.dir)
+            vc_say(t->ui, "the built-in DiT of %s is trained further", t->from.dir);
         else
             vc_say(t->ui, "a new built-in DiT is trained from noise");
-        return t->family->fresh(&t->model_config, &(vtrain_fresh){
+        return t->model.family->fresh(&t->model.config, &(vtrain_fresh){
             .channels = vtrain_data_norm(t->data)->channels,
             .text_width = vtrain_data_slot(t->data, 0)->width,
             .width = c->dit_width, .layers = c->dit_layers, .heads = c->dit_heads,
@@ -133,49 +133,49 @@ static int open_config(vtrain *t, vc_err *err)
     if (!lora && c->transformer_dtype != VC_DTYPE_NONE)
         vc_say(t->ui, "--transformer_dtype: has no effect: a full finetune begins with the file's "
                "values and trains them in f32");
-    int rc = open_weights(&t->weights, t, c->boundary_type == VTRAIN_SIDE_LOW, err);
+    int rc = open_weights(&t->model.weights, t, c->boundary_type == VTRAIN_SIDE_LOW, err);
     if (!rc && vtrain_both(t))
-        rc = open_weights(&t->low_weights, t, true, err);
+        rc = open_weights(&t->model.low_weights, t, true, err);
     if (rc)
         return rc;
-    if (vtrain_weights_note(t->weights) && !vtrain_both(t))
-        vc_say(t->ui, "--preset_lora_path: %s", vtrain_weights_note(t->weights));
-    const cJSON *config = vtrain_weights_config(t->weights);
+    if (vtrain_weights_note(t->model.weights) && !vtrain_both(t))
+        vc_say(t->ui, "--preset_lora_path: %s", vtrain_weights_note(t->model.weights));
+    const cJSON *config = vtrain_weights_config(t->model.weights);
     rc = vf_json_str(config, "_class_name", &class_name, err);
     if (rc)
-        return vc_context(err, rc, "%s/config.json", vtrain_weights_path(t->weights));
+        return vc_context(err, rc, "%s/config.json", vtrain_weights_path(t->model.weights));
     rc = find_family(t, class_name, err);
     if (!rc)
-        rc = vtrain_weights_family(t->weights, t->family, err);
-    if (!rc && t->low_weights)
-        rc = check_low(t, err);
+        rc = vtrain_weights_family(t->model.weights, t->model.family, err);
+    if (!rc && t->model.low_weights)
+        rc = check_low(&t->model, err);
     if (rc)
         return rc;
-    t->model_config = cJSON_Duplicate(vtrain_weights_config(t->weights), true);
-    if (!t->model_config)
+    t->model.config = cJSON_Duplicate(vtrain_weights_config(t->model.weights), true);
+    if (!t->model.config)
         return vc_no_memory(err);
     rc = open_ssm(t, err);
-    return rc ? rc : vtrain_weights_pipeline(&t->pipeline, t->model_config, t->family,
+    return rc ? rc : vtrain_weights_pipeline(&t->model.pipeline, t->model.config, t->model.family,
                                              c->model, err);
 }
 
 /* Takes the family's schedule where the model has no scheduler's file, and reports the shift. */
 static void default_schedule(vtrain *t)
 {
-    const vtrain_by_tokens *b = &t->scheduler.by_tokens;
+    const vtrain_by_tokens *b = &t->model.scheduler.by_tokens;
     char shift[96];
-    t->scheduler.shift = t->family->flow_shift;
-    if (t->family->schedule)
-        t->family->schedule(t->model_config, &t->scheduler);
+    t->model.scheduler.shift = t->model.family->flow_shift;
+    if (t->model.family->schedule)
+        t->model.family->schedule(t->model.config, &t->model.scheduler);
     if (b->on)
         snprintf(shift, sizeof shift, "by tokens, e^%g at %lld and e^%g at %lld", b->base,
                  (long long)b->base_len, b->max, (long long)b->max_len);
     else
-        snprintf(shift, sizeof shift, "%g", t->scheduler.shift);
-    if (t->weights && t->cfg.flow_shift == 0)
+        snprintf(shift, sizeof shift, "%g", t->model.scheduler.shift);
+    if (t->model.weights && t->cfg.flow_shift == 0)
         vc_say(t->ui, "no scheduler/scheduler_config.json below --model: noise levels have the "
                "shift that %s was trained with (%s): give --scheduler or --flow_shift for another",
-               vtrain_family_name(t->family), shift);
+               vtrain_family_name(t->model.family), shift);
 }
 
 /* Reads the scheduler's file, which records the noise schedule that the model was trained with.
@@ -183,14 +183,14 @@ static void default_schedule(vtrain *t)
 static int open_scheduler(vtrain *t, vc_err *err)
 {
     const vtrain_config *c = &t->cfg;
-    int rc = vtrain_scheduler_read(&t->scheduler, c->model, c->scheduler, err);
+    int rc = vtrain_scheduler_read(&t->model.scheduler, c->model, c->scheduler, err);
     if (rc)
         return vc_context(err, rc, c->scheduler ? "--scheduler" : "--model");
-    if (!t->scheduler.path && t->family->objective == VTRAIN_V)
+    if (!t->model.scheduler.path && t->model.family->objective == VTRAIN_V)
         vc_warn(t->ui, "no scheduler/scheduler_config.json below --model: the noise schedule has "
                 "zero terminal SNR and snr_shift_scale 1 (CogVideoX-2B needs 3): give --scheduler "
                 "if the model was trained with another");
-    if (!t->scheduler.path && t->family->objective == VTRAIN_FLOW)
+    if (!t->model.scheduler.path && t->model.family->objective == VTRAIN_FLOW)
         default_schedule(t);
     return 0;
 }
@@ -200,8 +200,8 @@ static int open_scheduler(vtrain *t, vc_err *err)
 static int check_objective(vtrain *t, vc_err *err)
 {
     const char *kind = NULL;
-    int rc = vf_json_str_opt(t->model_config, "prediction_type", &kind, err);
-    if (rc || !kind || !t->family->fresh)
+    int rc = vf_json_str_opt(t->model.config, "prediction_type", &kind, err);
+    if (rc || !kind || !t->model.family->fresh)
         return rc;
     int objective = 1 + (strcmp(kind, "v") ? VTRAIN_FLOW : VTRAIN_V);
     if (t->cfg.objective && t->cfg.objective != objective)
@@ -245,17 +245,18 @@ static int open_objective(vtrain *t, vc_err *err)
     const vtrain_objective_opts o = {
         .kind = (vtrain_kind)(c->objective - 1), .density = (vtrain_density)c->weighting_scheme,
         .logit_mean = c->logit_mean, .logit_std = c->logit_std, .mode_scale = c->mode_scale,
-        .shift = c->flow_shift, .by_tokens = t->scheduler.by_tokens, .grid = c->flow_levels,
+        .shift = c->flow_shift, .by_tokens = t->model.scheduler.by_tokens, .grid = c->flow_levels,
         .terminal = c->flow_terminal, .least = c->min_timestep, .most = c->max_timestep,
         .keep_shape = c->preserve_distribution_shape,
-        .list_from = t->boundary > 0 ? 0 : c->min_timestep_boundary,
-        .list_to = t->boundary > 0 ? 0 : c->max_timestep_boundary,
+        .list_from = t->model.boundary > 0 ? 0 : c->min_timestep_boundary,
+        .list_to = t->model.boundary > 0 ? 0 : c->max_timestep_boundary,
         .draw_least = c->min_noising_strength, .draw_most = c->max_noising_strength,
-        .boundary = vtrain_both(t) ? 0 : t->boundary, .low = c->boundary_type == VTRAIN_SIDE_LOW,
-        .divide = vtrain_both(t) ? t->boundary : 0,
+        .boundary = vtrain_both(t) ? 0 : t->model.boundary,
+        .low = c->boundary_type == VTRAIN_SIDE_LOW,
+        .divide = vtrain_both(t) ? t->model.boundary : 0,
         .stratified = c->uniform_sampling, .micros = vtrain_micros(t),
-        .beta_start = t->scheduler.beta_start, .beta_end = t->scheduler.beta_end,
-        .snr_shift = t->scheduler.snr_shift, .zero_snr = t->scheduler.zero_snr,
+        .beta_start = t->model.scheduler.beta_start, .beta_end = t->model.scheduler.beta_end,
+        .snr_shift = t->model.scheduler.snr_shift, .zero_snr = t->model.scheduler.zero_snr,
     };
     int rc = vtrain_objective_open(&t->objective, &o, err);
     return rc == VC_EINVAL ? VC_EUSAGE : rc;
@@ -263,8 +264,8 @@ static int open_objective(vtrain *t, vc_err *err)
 
 static int open_whole_state(vtrain *t, vc_err *err)
 {
-    int rc = vt_adamw_open(&t->adam, t->params, (vt_adamw_kind)t->cfg.optimizer, err);
-    return rc || !t->cfg.use_ema ? rc : vt_ema_open(&t->ema, t->params, err);
+    int rc = vt_adamw_open(&t->optim.adam, t->params, (vt_adamw_kind)t->cfg.optimizer, err);
+    return rc || !t->cfg.use_ema ? rc : vt_ema_open(&t->optim.ema, t->params, err);
 }
 
 /* Checks that the model's blocks can share a sequence among --sp ranks. */
@@ -272,14 +273,14 @@ static int check_shared(const vtrain *t, vc_err *err)
 {
     vtrain_fit fit;
     long long sp = t->cfg.sp;
-    t->family->fit(t->model, &fit);
+    t->model.family->fit(t->model.dit, &fit);
     if (sp == 1 || (fit.heads && fit.heads % sp == 0))
         return 0;
     if (!fit.heads)
         return vc_fail(err, VC_EUSAGE, "--sp %lld: ranks cannot share the samples of family %s "
                        "yet: leave the flag out, and for less memory give --parallel fsdp, "
                        "--gradient_checkpointing or smaller buckets", sp,
-                       vtrain_family_name(t->family));
+                       vtrain_family_name(t->model.family));
     return vc_fail(err, VC_EUSAGE, "--sp %lld: the transformer has %lld attention heads, which do "
                    "not divide into %lld equal parts: give a divisor of %lld", sp,
                    (long long)fit.heads, sp, (long long)fit.heads);
@@ -292,7 +293,7 @@ static int open_groups(vtrain *t, vc_err *err)
         .groups = &c->param_groups, .no_decay = c->no_decay, .rate = vtrain_rate_of(c, 0),
         .decay = c->adam_weight_decay,
     };
-    return vtrain_groups_open(&t->groups, &o, t->params, err);
+    return vtrain_groups_open(&t->optim.groups, &o, t->params, err);
 }
 
 /* Opens the ranks' exchange of tokens and gradients, the optimiser's state and the objective; reads
@@ -310,18 +311,19 @@ static int open_training(vtrain *t, vc_err *err)
     if (!rc)
         rc = open_groups(t, err);
     if (!rc)
-        rc = vtrain_sequence_open(&t->sequence, t->comm, t->g, (int)t->cfg.sp, o.patience, err);
+        rc = vtrain_sequence_open(&t->ranks.sequence, t->comm, t->g, (int)t->cfg.sp, o.patience,
+                                  err);
     if (!rc)
-        rc = vtrain_dist_open(&t->dist, t->comm, t->g, t->params, &o, err);
+        rc = vtrain_dist_open(&t->ranks.dist, t->comm, t->g, t->params, &o, err);
     if (!rc && o.shards > 1)
-        rc = vtrain_zero_open(&t->zero, t->dist, t->g, t->params, t->cfg.use_ema, err);
+        rc = vtrain_zero_open(&t->ranks.zero, t->ranks.dist, t->g, t->params, t->cfg.use_ema, err);
     else if (!rc)
         rc = open_whole_state(t, err);
     if (!rc)
         rc = open_objective(t, err);
-    if (!rc && t->from_dir)
+    if (!rc && t->from.dir)
         rc = vtrain_resume(t, err);
-    return rc ? rc : vtrain_dist_split(t->dist, err);
+    return rc ? rc : vtrain_dist_split(t->ranks.dist, err);
 }
 
 /* ---- the run's folder ---- */
@@ -352,7 +354,7 @@ static int open_output(vtrain *t, vc_err *err)
     if (!rc && (!path || !lock))
         rc = vc_no_memory(err);
     if (!rc)
-        rc = vc_lock_file(&t->lock, lock, err);
+        rc = vc_lock_file(&t->output.lock, lock, err);
     if (!rc)
         rc = check_output(t, err);
     if (!rc)
@@ -362,11 +364,11 @@ static int open_output(vtrain *t, vc_err *err)
     if (!rc)
         rc = vtrain_resume_set_aside(t, err);
     if (!rc)
-        rc = vc_file_write(path, t->settings, strlen(t->settings), err);
+        rc = vc_file_write(path, t->output.settings, strlen(t->output.settings), err);
     free(path);
     free(lock);
     if (!rc)
-        rc = vtrain_metrics_open(&t->metrics, out, t->step, t->cfg.report_to == 0, err);
+        rc = vtrain_metrics_open(&t->output.metrics, out, t->at.step, t->cfg.report_to == 0, err);
     return rc;
 }
 
@@ -375,9 +377,9 @@ static int open_output(vtrain *t, vc_err *err)
 /* Keeps the plan's lines for report.html. */
 static int describe(vtrain *t, vc_err *err)
 {
-    t->about_model = vtrain_plan_text(t, VTRAIN_TEXT_MODEL);
-    t->about_data = vtrain_plan_text(t, VTRAIN_TEXT_DATA);
-    return t->about_model && t->about_data ? 0 : vc_no_memory(err);
+    t->output.about_model = vtrain_plan_text(t, VTRAIN_TEXT_MODEL);
+    t->output.about_data = vtrain_plan_text(t, VTRAIN_TEXT_DATA);
+    return t->output.about_model && t->output.about_data ? 0 : vc_no_memory(err);
 }
 
 /* Makes the YAML of the settings, in which --model builtin keeps its name. */
@@ -388,8 +390,8 @@ static int describe_settings(vtrain *t, bool builtin, vc_err *err)
     snprintf(name, sizeof name, "%s", vtrain_family_name(vtrain_family_fresh()));
     if (builtin)
         c.model = name;
-    t->settings = vc_flags_yaml(&vtrain_program, &c);
-    return t->settings ? 0 : vc_no_memory(err);
+    t->output.settings = vc_flags_yaml(&vtrain_program, &c);
+    return t->output.settings ? 0 : vc_no_memory(err);
 }
 
 static int open_run(vtrain *t, vc_flags *set, vc_err *err)
@@ -403,7 +405,7 @@ static int open_run(vtrain *t, vc_flags *set, vc_err *err)
         rc = vc_comm_agree(t->comm, vtrain_resume_find(t, err), err);
     if (!rc)
         rc = vtrain_samples_open(t, err);
-    t->base_bytes = vtrain_private_bytes();
+    t->memory.base = vtrain_private_bytes();
     if (!rc)
         rc = vtrain_check_fresh(t, builtin, err);
     if (!rc)
@@ -422,11 +424,11 @@ static int open_run(vtrain *t, vc_flags *set, vc_err *err)
     if (!rc)
         rc = vtrain_take_like_family(t, set, err);
     if (!rc)
-        rc = vtrain_resolve(&t->cfg, set, t->family, &t->scheduler, vtrain_data_mode(t->data),
-                            err);
-    if (!rc && !t->from_dir)                   /* a run that continues has had the hint */
+        rc = vtrain_resolve(&t->cfg, set, t->model.family, &t->model.scheduler,
+                            vtrain_data_mode(t->data), err);
+    if (!rc && !t->from.dir)                   /* a run that continues has had the hint */
         rc = vtrain_hint_like(&t->cfg, t, set, err);
-    t->own_guidance = vc_flags_given(set, "guidance_scale");
+    t->validation.own_guidance = vc_flags_given(set, "guidance_scale");
     if (!rc)
         rc = vtrain_divide(t, err);
     for (; vc_flags_note(set, reported); reported++)
@@ -454,12 +456,13 @@ static int open_run(vtrain *t, vc_flags *set, vc_err *err)
 static int same_everywhere(const vtrain *t, vc_err *err)
 {
     int ranks = vc_comm_size(t->comm);
-    uint64_t *all = calloc((size_t)ranks, sizeof *all), sum = XXH3_64bits(t->settings,
-                                                                          strlen(t->settings));
+    const char *settings = t->output.settings;
+    uint64_t *all = calloc((size_t)ranks, sizeof *all);
+    uint64_t sum = XXH3_64bits(settings, strlen(settings));
     int rc = all ? 0 : vc_no_memory(err);
     for (int i = 0; i < vtrain_data_sets(t->data); i++) {
         const char *root = vtrain_data_root(t->data, i);
-        sum = XXH3_64bits_withSeed(root, strlen(root), sum + (uint64_t)t->step);
+        sum = XXH3_64bits_withSeed(root, strlen(root), sum + (uint64_t)t->at.step);
     }
     rc = vc_comm_agree(t->comm, rc, err);
     if (!rc)
@@ -477,48 +480,48 @@ static int same_everywhere(const vtrain *t, vc_err *err)
  * stays until the process ends, which vc_comm_close brings about. */
 static void close_run(vtrain *t)
 {
-    vtrain_trace_close(t->trace);
-    vtrain_metrics_close(t->metrics);
-    if (t->lock >= 0)
-        close(t->lock);
+    vtrain_trace_close(t->output.trace);
+    vtrain_metrics_close(t->output.metrics);
+    if (t->output.lock >= 0)
+        close(t->output.lock);
     vtrain_loader_close(t->loader);
     if (vc_comm_lost(t->comm, NULL)) {
-        vtrain_encoders_close(t->encoders);
+        vtrain_encoders_close(t->compared.encoders);
         return;
     }
     vtrain_objective_close(t->objective);
-    vt_ema_close(t->ema, t->params);
+    vt_ema_close(t->optim.ema, t->params);
     if (t->params)
-        vt_adamw_close(&t->adam, t->params);
-    vtrain_zero_close(t->zero);
-    vtrain_dist_close(t->dist);
-    vtrain_sequence_close(t->sequence);
-    vtrain_targets_close(t->targets);
-    vtrain_lora_close(t->lora_file);
-    free(t->lora_targets);
-    vtrain_groups_close(t->groups);
-    vtrain_dit_close(vtrain_both(t) ? t->both[0] : t->model);
-    vtrain_dit_close(t->both[1]);
+        vt_adamw_close(&t->optim.adam, t->params);
+    vtrain_zero_close(t->ranks.zero);
+    vtrain_dist_close(t->ranks.dist);
+    vtrain_sequence_close(t->ranks.sequence);
+    vtrain_targets_close(t->lora.targets);
+    vtrain_lora_close(t->lora.file);
+    free(t->lora.names);
+    vtrain_groups_close(t->optim.groups);
+    vtrain_dit_close(vtrain_both(t) ? t->model.both[0] : t->model.dit);
+    vtrain_dit_close(t->model.both[1]);
     vt_params_close(t->params);
     vt_close(t->g);
-    vtrain_base_close(t->base);
-    vtrain_encoders_close(t->encoders);
-    vtrain_weights_close(t->weights);
-    vtrain_weights_close(t->low_weights);
-    cJSON_Delete(t->model_config);
-    cJSON_Delete(t->sources);
+    vtrain_base_close(t->compared.base);
+    vtrain_encoders_close(t->compared.encoders);
+    vtrain_weights_close(t->model.weights);
+    vtrain_weights_close(t->model.low_weights);
+    cJSON_Delete(t->model.config);
+    cJSON_Delete(t->compared.sources);
     vtrain_data_close(t->data);
-    vtrain_spans_free(t->span, t->n_spans);
-    vtrain_state_free(&t->from);
-    free(t->from_dir);
-    free(t->shards);
-    free(t->done);
-    vtrain_scheduler_free(&t->scheduler);
+    vtrain_spans_free(t->samples.span, t->samples.n_spans);
+    vtrain_state_free(&t->from.state);
+    free(t->from.dir);
+    free(t->samples.shards);
+    free(t->samples.done);
+    vtrain_scheduler_free(&t->model.scheduler);
     free(t->plan.recompute);
     free(t->plan.group_flops);
-    free(t->settings);
-    free(t->about_model);
-    free(t->about_data);
+    free(t->output.settings);
+    free(t->output.about_model);
+    free(t->output.about_data);
 }
 
 static int open_steps(vtrain *t, vc_err *err)
@@ -527,10 +530,10 @@ static int open_steps(vtrain *t, vc_err *err)
     if (!rc)
         rc = vtrain_plan_steps(t, err);
     if (!rc)
-        rc = vtrain_samples_begin(t, t->micro, err);
+        rc = vtrain_samples_begin(t, t->at.micro, err);
     if (!rc)
         rc = vtrain_epochs_begin(t, err);
-    uint64_t own = t->micro * (uint64_t)vtrain_parts(t) + (uint64_t)vtrain_dp_group(t);
+    uint64_t own = t->at.micro * (uint64_t)vtrain_parts(t) + (uint64_t)vtrain_dp_group(t);
     return rc ? rc : vtrain_start_loader(t, own, err);
 }
 
@@ -544,7 +547,7 @@ static int begin_output(vtrain *t, vc_err *err)
         vtrain_save_foresee(t);
     }
     if (!rc && t->cfg.trace_dir)
-        rc = vtrain_trace_open(&t->trace, t->cfg.trace_dir, vc_comm_rank(t->comm), err);
+        rc = vtrain_trace_open(&t->output.trace, t->cfg.trace_dir, vc_comm_rank(t->comm), err);
     return rc;
 }
 
@@ -553,7 +556,7 @@ static int begin_output(vtrain *t, vc_err *err)
 int vtrain_run(const vtrain_config *c, vc_flags *set, vc_comm *comm, FILE *out,
                vc_progress *ui, const atomic_int *stop, vc_err *err)
 {
-    vtrain t = { .cfg = *c, .comm = comm, .ui = ui, .stop = stop, .out = out, .lock = -1 };
+    vtrain t = { .cfg = *c, .comm = comm, .ui = ui, .stop = stop, .out = out, .output.lock = -1 };
     int rc = vc_comm_agree(comm, vc_maps_check(open_run(&t, set, err), err), err);
     if (!rc)
         rc = open_steps(&t, err);

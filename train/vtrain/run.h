@@ -10,7 +10,7 @@
  * samples. */
 int vtrain_run(const vtrain_config *c, vc_flags *set, vc_comm *comm, FILE *out,
                vc_progress *ui, const atomic_int *stop, vc_err *err);
-/* loop.c. Runs the steps from t->step on. */
+/* loop.c. Runs the steps from t->at.step on. */
 int vtrain_loop(vtrain *t, vc_err *err);
 
 /* status.c. Prints where the run of the output folder dir is. VC_ENOENT: dir is no such folder. */

@@ -22,7 +22,12 @@
 
 /* ---- exported weights ---- */
 
-static const char *root_of(const vtrain *t, int i) { return vtrain_span_now(t)->part[i].root; }
+static const vtrain_span *span_of(const vtrain *t)
+{
+    return vtrain_span_of(&t->samples, t->at.micro);
+}
+
+static const char *root_of(const vtrain *t, int i) { return span_of(t)->part[i].root; }
 static const char *plan_of(const vtrain *t, int i) { return vtrain_data_plan(t->data, i); }
 
 /* Lists the hashes that `of` returns for all datasets, "-" for NULL, blank-separated, malloc'ed. */
@@ -46,15 +51,16 @@ static int write_lora(const vtrain *t, int i, const char *dir, vf_sums *sums, vc
     char *folder = vtrain_half_path(dir, i);
     char *roots = hashes_of(t, root_of), *plans = hashes_of(t, plan_of);
     const vtrain_naming *kohya = !t->cfg.export_kohya ? NULL
-                                 : t->family->kohya ? t->family->kohya : &vtrain_kohya;
+                                 : t->model.family->kohya ? t->model.family->kohya : &vtrain_kohya;
     vtrain_export_lora_opts o = {
         .rank = t->cfg.rank, .alpha = t->cfg.network_alpha, .bake = t->cfg.bake_scale,
         .kohya = kohya, .comfyui = t->cfg.export_comfyui, .data = roots,
         .plan = plans, .sums = sums, .more = dir, .model = i,
-        .transformer = i ? "transformer_2" : t->boundary > 0 ? vtrain_transformer_name(t) : NULL,
-        .renames = t->family->lora_names, .suffix = vtrain_both(t) ? suffixes[i] : NULL,
+        .transformer = i ? "transformer_2"
+                       : t->model.boundary > 0 ? vtrain_transformer_name(t) : NULL,
+        .renames = t->model.family->lora_names, .suffix = vtrain_both(t) ? suffixes[i] : NULL,
     };
-    o.target = vtrain_targets_names(t->targets, &o.n_targets);
+    o.target = vtrain_targets_names(t->lora.targets, &o.n_targets);
     int rc = roots && plans && folder ? 0 : vc_no_memory(err);
     if (!rc && i)
         rc = vc_mkdirs(folder, err);
@@ -71,7 +77,7 @@ static int write_lora(const vtrain *t, int i, const char *dir, vf_sums *sums, vc
 static int write_scheduler(const vtrain *t, const char *dir, vf_sums *sums, vc_err *err)
 {
     enum { MOST = 1 << 20 };
-    if (!t->scheduler.path)
+    if (!t->model.scheduler.path)
         return 0;
     char *folder = vc_path_join(dir, "scheduler"), *text = NULL;
     char *path = vc_format("%s/scheduler/scheduler_config.json", dir);
@@ -80,7 +86,7 @@ static int write_scheduler(const vtrain *t, const char *dir, vf_sums *sums, vc_e
     if (!rc)
         rc = vc_mkdirs(folder, err);
     if (!rc)
-        rc = vc_file_read(&text, &n, t->scheduler.path, MOST, err);
+        rc = vc_file_read(&text, &n, t->model.scheduler.path, MOST, err);
     if (!rc)
         rc = vf_sums_put(sums, path, text, n, err);
     free(text);
@@ -94,8 +100,8 @@ static int write_full(const vtrain *t, const char *dir, vf_sums *sums, vc_err *e
     char *folder = vc_path_join(dir, vtrain_transformer_name(t));
     if (!folder)
         return vc_no_memory(err);
-    int rc = vtrain_export_full(folder, t->params, t->weights, t->model_config, VTRAIN_SHARD_BYTES,
-                                sums, err);
+    int rc = vtrain_export_full(folder, t->params, t->model.weights, t->model.config,
+                                VTRAIN_SHARD_BYTES, sums, err);
     free(folder);
     return rc;
 }
@@ -114,6 +120,7 @@ static int write_beside(const vtrain *t, const char *dir, vf_sums *sums, vc_err 
 
 int vtrain_each_state(vtrain *t, vtrain_state_fn f, void *arg, vc_err *err)
 {
+    const vt_adamw_state *adam = &t->optim.adam;
     int rc = 0, k = 0;
     for (int i = 0; !rc && i < vt_params_count(t->params); i++) {
         const vt_param *p = vt_params_at(t->params, i);
@@ -121,10 +128,10 @@ int vtrain_each_state(vtrain *t, vtrain_state_fn f, void *arg, vc_err *err)
             continue;
         const struct { const char *prefix[VTRAIN_HALVES]; vt_tensor *x; } state[] = {
             { { "master/", "master/transformer_2." }, p->t },
-            { { "m/", "m/transformer_2." }, t->adam.m ? t->adam.m[k] : NULL },
-            { { "v/", "v/transformer_2." }, t->adam.v ? t->adam.v[k] : NULL },
-            { { "peak/", "peak/transformer_2." }, t->adam.peak ? t->adam.peak[k] : NULL },
-            { { "ema/", "ema/transformer_2." }, t->ema ? t->ema[k] : NULL },
+            { { "m/", "m/transformer_2." }, adam->m ? adam->m[k] : NULL },
+            { { "v/", "v/transformer_2." }, adam->v ? adam->v[k] : NULL },
+            { { "peak/", "peak/transformer_2." }, adam->peak ? adam->peak[k] : NULL },
+            { { "ema/", "ema/transformer_2." }, t->optim.ema ? t->optim.ema[k] : NULL },
         };
         for (size_t s = 0; !rc && s < sizeof state / sizeof *state; s++)
             if (state[s].x)
@@ -170,22 +177,22 @@ static cJSON *settings_object(const char *yaml)
 
 int vtrain_state_of(const vtrain *t, vtrain_state *s, vc_err *err)
 {
-    const vtrain_span *now = vtrain_span_now(t);
+    const vtrain_span *now = span_of(t);
     *s = (vtrain_state){
-        .step = t->step, .micro = t->micro, .seed = (uint64_t)t->cfg.seed,
+        .step = t->at.step, .micro = t->at.micro, .seed = (uint64_t)t->cfg.seed,
         .batch = t->cfg.train_batch_size, .accumulation = t->cfg.gradient_accumulation_steps,
         .ranks = vtrain_dp_groups(t), .micro_rows = now->batch,
-        .family = (char *)vtrain_family_name(t->family),
+        .family = (char *)vtrain_family_name(t->model.family),
         .training_type = t->cfg.training_type == VTRAIN_LORA ? "lora" : "full-finetune",
-        .backend = (char *)vt_describe(t->g), .rows = t->rows, .dropped = t->dropped,
-        .halves = vtrain_both(t), .updates = { t->updates[0], t->updates[1] },
-        .average_from = t->cfg.use_ema ? t->average_from : 0,
-        .n_sets = now->n_parts, .settings = settings_object(t->settings),
-        .sources = t->sources,
-        .epochs = fmax(vtrain_epoch(t), 0), .span = t->span,
-        .n_spans = (int)(now - t->span) + 1, .counted = t->epoch.spans > 0,
-        .step_epoch = (int64_t)t->epoch.before, .evaluated = isfinite(t->eval_loss),
-        .eval_loss = t->eval_loss,
+        .backend = (char *)vt_describe(t->g), .rows = t->at.rows, .dropped = t->at.dropped,
+        .halves = vtrain_both(t), .updates = { t->optim.updates[0], t->optim.updates[1] },
+        .average_from = t->cfg.use_ema ? t->optim.average_from : 0,
+        .n_sets = now->n_parts, .settings = settings_object(t->output.settings),
+        .sources = t->compared.sources,
+        .epochs = fmax(vtrain_epoch(t), 0), .span = t->samples.span,
+        .n_spans = (int)(now - t->samples.span) + 1, .counted = t->at.epoch.spans > 0,
+        .step_epoch = (int64_t)t->at.epoch.before, .evaluated = isfinite(t->at.eval_loss),
+        .eval_loss = t->at.eval_loss,
     };
     s->sets = calloc((size_t)s->n_sets, sizeof *s->sets);
     if (!s->sets || !s->settings)
@@ -232,12 +239,12 @@ static int write_plain(const vtrain *t, const char *dir, vf_sums *sums, vc_err *
 /* Exports the weights: with --use_ema their average, and the plain weights beside it. */
 static int write_weights(vtrain *t, const char *dir, vf_sums *sums, vc_err *err)
 {
-    if (t->ema)
-        vt_ema_swap(t->ema, t->params);
+    if (t->optim.ema)
+        vt_ema_swap(t->optim.ema, t->params);
     int rc = write_present(t, dir, sums, err);
-    if (t->ema)
-        vt_ema_swap(t->ema, t->params);
-    if (!rc && t->ema)
+    if (t->optim.ema)
+        vt_ema_swap(t->optim.ema, t->params);
+    if (!rc && t->optim.ema)
         rc = write_plain(t, dir, sums, err);
     return rc || t->cfg.training_type == VTRAIN_LORA ? rc : write_beside(t, dir, sums, err);
 }
@@ -274,13 +281,14 @@ static int64_t checkpoint_bytes(vtrain *t)
 {
     bool lora = t->cfg.training_type == VTRAIN_LORA;
     int64_t all = 2 * PER_FILE, files = lora ? 1 + t->cfg.export_kohya + t->cfg.export_comfyui : 1;
-    if (t->ema)
+    if (t->optim.ema)
         files *= 2;
     vtrain_each_state(t, add_bytes, &all, NULL);
     for (int i = 0; i < vt_params_count(t->params); i++) {
         const vt_param *p = vt_params_at(t->params, i);
-        vc_dtype type = lora ? VC_F32 : t->weights ? vtrain_weights_type(t->weights, p->name)
-                                                   : p->t->dtype;
+        vc_dtype type = lora ? VC_F32
+                        : t->model.weights ? vtrain_weights_type(t->model.weights, p->name)
+                        : p->t->dtype;
         if (lora && p->role == VT_P_BASE)
             continue;
         all += files * (vt_count(p->t) * (int64_t)vc_dtype_size(type) + PER_TENSOR);
@@ -318,7 +326,7 @@ void vtrain_save_foresee(vtrain *t)
     if (t->cfg.use_ema)
         vc_say(t->ui, "--use_ema: checkpoints and samples have the average of the weights; the "
                "plain weights are in " PLAIN "/ of each checkpoint");
-    if (!t->zero && check_room(t, &why))
+    if (!t->ranks.zero && check_room(t, &why))
         vc_warn(t->ui, "%s", why.text);
 }
 
@@ -326,13 +334,13 @@ void vtrain_save_foresee(vtrain *t)
 static int explain(vtrain *t, int rc, const vc_err *why, vc_err *err)
 {
     char *last = NULL;
-    int64_t before = t->step;
+    int64_t before = t->at.step;
     vc_err full = *why;
     int64_t needed = checkpoint_bytes(t), is_free = free_bytes(t);
     if (rc == VC_EFULL && needed > is_free && !strstr(why->text, "a checkpoint needs"))
         no_room(needed, is_free, why->text, &full);
     vtrain_ckpt_before(&last, t->cfg.output_dir, &before, NULL);
-    vc_fail(err, rc, "checkpoint of step %lld: %s%s; %s%s", (long long)t->step, full.text,
+    vc_fail(err, rc, "checkpoint of step %lld: %s%s; %s%s", (long long)t->at.step, full.text,
             rc == VC_ENUMERIC ? ": the last update spoiled it, and a lower --learning_rate or "
                                 "--max_grad_norm may help" : "",
             last ? "continue later with --resume_from_checkpoint latest: the last whole checkpoint "
@@ -359,18 +367,18 @@ int vtrain_save(vtrain *t, vc_err *err)
     vc_err why = { 0 };
     int rc = check_room(t, &why);
     if (!rc)
-        rc = vtrain_ckpt_begin(&dir, t->cfg.output_dir, t->step, &why);
+        rc = vtrain_ckpt_begin(&dir, t->cfg.output_dir, t->at.step, &why);
     if (!rc)
         rc = write_files(t, dir, &why);
     if (!rc)
-        rc = vtrain_ckpt_commit(t->cfg.output_dir, t->step, t->cfg.checkpointing_limit,
+        rc = vtrain_ckpt_commit(t->cfg.output_dir, t->at.step, t->cfg.checkpointing_limit,
                                 t->cfg.keep_best, &why);
     free(dir);
     if (!rc)
         vtrain_save_best(t);
     if (!rc)
         return 0;
-    vtrain_ckpt_abort(t->cfg.output_dir, t->step);
+    vtrain_ckpt_abort(t->cfg.output_dir, t->at.step);
     return explain(t, rc, &why, err);
 }
 

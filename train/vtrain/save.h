@@ -4,7 +4,7 @@
 
 #include "train/vtrain.h"
 
-/* Writes a checkpoint of t->step. */
+/* Writes a checkpoint of t->at.step. */
 int vtrain_save(vtrain *t, vc_err *err);
 /* Lets the link to the best checkpoint lead there, which is reported if it changed. */
 void vtrain_save_best(const vtrain *t);

@@ -13,7 +13,7 @@
 
 void vtrain_report_graphs(const vtrain *t)
 {
-    const char *off = t->trace ? "a trace is written"
+    const char *off = t->output.trace ? "a trace is written"
                       : t->cfg.gradient_checkpointing_offload ? "blocks' inputs are offloaded"
                       : vt_replay_off(t->g);
     if (off)
@@ -25,19 +25,19 @@ void vtrain_report_graphs(const vtrain *t)
 static void report_memory(const vtrain *t)
 {
     char real[32], predicted[32];
-    if (!t->plan.predicted || !t->peak_bytes)
+    if (!t->plan.predicted || !t->memory.peak)
         return;
-    const double off = 100 * ((double)t->peak_bytes / (double)t->plan.predicted - 1);
+    const double off = 100 * ((double)t->memory.peak / (double)t->plan.predicted - 1);
     vc_say(t->ui, "memory: peak %s, which is %.1f%% %s than the %s that were predicted",
-           vc_human_bytes(real, (double)t->peak_bytes), fabs(off), off < 0 ? "less" : "more",
+           vc_human_bytes(real, (double)t->memory.peak), fabs(off), off < 0 ? "less" : "more",
            vc_human_bytes(predicted, (double)t->plan.predicted));
 }
 
 static void report_captions(const vtrain *t)
 {
-    if (t->rows && t->cfg.caption_dropout_p > 0)
+    if (t->at.rows && t->cfg.caption_dropout_p > 0)
         vc_say(t->ui, "captions: %.2f%% dropped, %.4g%% expected",
-               100 * (double)t->dropped / (double)t->rows, 100 * t->cfg.caption_dropout_p);
+               100 * (double)t->at.dropped / (double)t->at.rows, 100 * t->cfg.caption_dropout_p);
 }
 
 /* Reports a line for each op: the time of its kernels in all steps, samples and evaluations. */
@@ -69,7 +69,7 @@ static void report_conditions(const vtrain *t, const vtrain_counts *c)
 
 static void report_profile(const vtrain *t, const vtrain_counts *c)
 {
-    double steps = (double)(t->step - c->begun);
+    double steps = (double)(t->at.step - c->begun);
     double work = t->time.forward + t->time.backward;
     if (!t->cfg.profile || steps <= 0)
         return;
@@ -77,7 +77,7 @@ static void report_profile(const vtrain *t, const vtrain_counts *c)
            "ranks %.2f after it, update %.2f; in all: checkpoints %.2f s, samples %.2f s; "
            "%.1f GFLOP/s in forward and backward",
            1e3 * t->time.wait / steps, 1e3 * t->time.forward / steps,
-           1e3 * t->time.backward / steps, 1e3 * vtrain_dist_waited(t->dist) / steps,
+           1e3 * t->time.backward / steps, 1e3 * vtrain_dist_waited(t->ranks.dist) / steps,
            1e3 * t->time.update / steps, t->time.save, t->time.sample,
            work > 0 ? t->plan.flops * steps / work / 1e9 : 0);
     if (!vt_host_memory(t->g))
@@ -95,7 +95,7 @@ void vtrain_report_result(const vtrain *t)
     char *next = samples && vc_file_exists(samples) ? vf_next_decode(c->output_dir, c->model)
                                                     : NULL;
     vc_say(t->ui, "result: %s/checkpoint-%lld/%s%s%s; report: %s/report.html", c->output_dir,
-           (long long)t->step, lora ? "pytorch_lora_weights.safetensors"
+           (long long)t->at.step, lora ? "pytorch_lora_weights.safetensors"
                                     : vtrain_transformer_name(t),
            c->keep_best && best && vc_file_exists(best) ? "; the best: " : "",
            c->keep_best && best && vc_file_exists(best) ? best : "", c->output_dir);
@@ -126,9 +126,9 @@ void vtrain_report_summary(const vtrain *t, const vtrain_counts *c)
 int vtrain_write_report(const vtrain *t, bool live, vc_err *err)
 {
     const vtrain_report r = {
-        .title = t->cfg.output_dir, .model = t->about_model, .data = t->about_data,
-        .settings = t->settings, .predicted_bytes = t->plan.predicted,
-        .peak_bytes = t->peak_bytes, .live = live,
+        .title = t->cfg.output_dir, .model = t->output.about_model, .data = t->output.about_data,
+        .settings = t->output.settings, .predicted_bytes = t->plan.predicted,
+        .peak_bytes = t->memory.peak, .live = live,
         .samples = vtrain_data_samples(t->data) - vtrain_data_held_out(t->data),
     };
     return vtrain_report_write(&r, t->cfg.output_dir, err);
