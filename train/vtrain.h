@@ -25,8 +25,8 @@
  *     output/     checkpoints (ckpt.h), metrics.h, report.h
  *
  * A room includes this header and those of the rooms below it, and nothing from above
- * (tests/cli/arrows.sh). One thread runs the steps; the loader has threads of its own, kernels use
- * several. */
+ * (tests/cli/arrows.sh); parts.h has the parts of the struct. One thread runs the steps; the loader
+ * has threads of its own, kernels use several. */
 #ifndef TRAIN_VTRAIN_H
 #define TRAIN_VTRAIN_H
 

@@ -1,0 +1,177 @@
+#!/usr/bin/env bash
+# Reads the calls between the sources out of the objects (nm). The sources of a folder do not call
+# each other in a circle, nor do folders, and no folder has more than 25 sources. A circle that is
+# not cut yet has a row with a reason below; a source that is in a row, but in no circle any more,
+# fails the test too. Sources that are not built, as those of CUDA, are not read.
+set -euo pipefail
+root=${VLT_SOURCE:-$(cd "$(dirname "$0")/../.." && pwd)}
+build=${VLT_BUILD:-$1}
+most=25
+
+# The circles that are not cut yet: a reason, and the sources or folders that may call each other.
+known='
+tables.c keeps the sizes of another trainer:
+    buckets/peer.c buckets/tables.c
+the parser and the table of its flags use each other:
+    common/cli/config.c common/cli/flags.c common/cli/flags_given.c common/cli/flags_help.c
+    common/cli/flags_lines.c common/cli/flags_names.c common/cli/flags_value.c
+a tensor tells the folders that keep something of it, and the backends use shapes:
+    common/cpu/ common/cuda/ common/memory/ common/tensor/
+cpu.c names the kernels, which take scratch and report faults through it:
+    common/cpu/attn.c common/cpu/attn_grad.c common/cpu/conv.c common/cpu/cpu.c common/cpu/dnnl.c
+    common/cpu/loops_grid.c common/cpu/loops_rows.c common/cpu/matmul.c common/cpu/matmul_dnnl.c
+    common/cpu/ttt.c common/cpu/ttt_grad.c common/cpu/winograd.c
+cuda.c opens the parts, which report their faults to it:
+    common/cuda/blas.c common/cuda/capture.c common/cuda/cuda.c common/cuda/dnn.c common/cuda/elem.c
+    common/cuda/grid.c common/cuda/memory.c common/cuda/rows.c common/cuda/transfer.c
+    common/cuda/ttt.c common/cuda/video.c common/cuda/walk.c
+files are opened by paths that temp.c makes, and maps report through files:
+    common/os/file.c common/os/map.c common/os/progress.c common/os/temp.c
+weights are loaded by load.c, which writes their shapes for messages:
+    common/tensor/load.c common/tensor/weights.c
+a writer closes shards as it goes on with them:
+    formats/dataset/finish.c formats/dataset/ranks.c formats/dataset/resume.c
+    formats/dataset/write.c
+the walk over references reports through the check:
+    formats/dataset/verify.c formats/dataset/verify_refs.c
+metadata.c reads layouts, which add rows through it:
+    formats/metadata/annotations.c formats/metadata/columnar.c formats/metadata/folder.c
+    formats/metadata/hub.c formats/metadata/layouts.c formats/metadata/metadata.c
+    formats/metadata/tar.c
+a row and its parts append to each other:
+    formats/metadata/captions.c formats/metadata/row.c formats/metadata/segments.c
+vlat lists the peers, which use its table of numbers:
+    formats/peers/ formats/vlat/
+the table of formats names those that use its readers:
+    formats/peers/causvid.c formats/peers/cogvideo.c formats/peers/diffsynth.c
+    formats/peers/diffusion_pipe.c formats/peers/diffusion_pipe_write.c formats/peers/exchange.c
+    formats/peers/factory.c formats/peers/finetrainers.c formats/peers/frame.c formats/peers/kohya.c
+    formats/peers/musubi.c formats/peers/note.c formats/peers/safetensors.c formats/peers/sink.c
+    formats/peers/tar.c formats/peers/texts.c formats/peers/torch.c formats/peers/ttt.c
+scales are found among the tensors of the model that takes them:
+    formats/tensors/model.c formats/tensors/scales.c
+the reader owns the memory that its parts take:
+    formats/tensors/pt_pickle.c formats/tensors/pt_read.c formats/tensors/pt_tensor.c
+the table of places names those that ask it whether a signal came:
+    formats/vlat/place.c formats/vlat/place_folder.c formats/vlat/place_http.c
+    formats/vlat/place_ssh.c
+the encoders read the plan of a run, which knows their values:
+    precompute/encode/ precompute/run/ precompute/vprep/
+the index is built by decoding:
+    precompute/media/decode.c precompute/media/index.c
+media.c opens the kinds of pictures, which are stills of it:
+    precompute/media/frames.c precompute/media/heif.c precompute/media/jpeg.c
+    precompute/media/media.c precompute/media/still.c precompute/media/tiff.c
+    precompute/media/tiff_pixels.c
+tokenizer.c opens the kinds, which read its files:
+    precompute/tokenizer/bpe.c precompute/tokenizer/files.c precompute/tokenizer/json.c
+    precompute/tokenizer/spiece.c precompute/tokenizer/tokenizer.c precompute/tokenizer/unigram.c
+a survey notes what decoding and texts find:
+    precompute/vprep/decode.c precompute/vprep/segments.c precompute/vprep/survey.c
+    precompute/vprep/text.c
+the report sorts the losses that note themselves in it:
+    precompute/vprep/losses.c precompute/vprep/report.c
+the plan of a resumed run is read by the code that makes it:
+    precompute/vprep/missing.c precompute/vprep/plan.c precompute/vprep/replay.c
+the samples of a dataset are read by what describes it:
+    train/data/conditions.c train/data/data.c train/data/groups.c train/data/read.c
+the family with TTT layers is made of that without, which names it:
+    train/models/cogvideox.c train/models/ttt.c train/models/ttt_names.c
+a family and its names name each other:
+    train/models/flux.c train/models/flux_names.c
+a family and its names name each other:
+    train/models/hunyuan.c train/models/hunyuan_names.c
+a LoRA is merged by its own pairs:
+    train/models/lora.c train/models/lora_merge.c
+a family and its names name each other:
+    train/models/wan.c train/models/wan_names.c
+the best checkpoint is one of all, and is kept when others are removed:
+    train/output/ckpt.c train/output/ckpt_best.c
+'
+# symbols_of OBJECT: prints its source and each of its symbols. FOLDER/CMakeFiles/LIBRARY.dir/x.c.o
+# is the object of FOLDER/x.c; an object whose source is gone is left of an earlier build.
+symbols_of() {
+    local source
+    source=$(sed 's,CMakeFiles/[^/]*/,,; s,\.o$,,' <<<"$1")
+    [ -f "$root/$source" ] || return 0
+    nm -P -g "$1" | awk -v s="$source" '{ print s, $1, $2 }'
+}
+
+cd "$build"
+find common buckets formats precompute train -path '*/CMakeFiles/*' -name '*.o' | sort |
+while read -r object; do symbols_of "$object"; done |
+awk -v known="$known" -v most="$most" '
+function folder_of(s) { sub(/\/[^\/]*$/, "", s); return s }
+function add(a, b, why) {
+    if (a == b || ((a, b) in arrow)) return
+    arrow[a, b] = why; out[a] = out[a] " " b
+    if (!(a in node)) node[a] = 1
+    if (!(b in node)) node[b] = 1
+}
+# Tarjan: the strongly connected nodes from v on.
+function visit(v,    n, w, i, list) {
+    low[v] = at[v] = ++clock; stack[++top] = v; on[v] = 1
+    n = split(out[v], list, " ")
+    for (i = 1; i <= n; i++) {
+        w = list[i]
+        if (!(w in at)) { visit(w); if (low[w] < low[v]) low[v] = low[w] }
+        else if (on[w] && at[w] < low[v]) low[v] = at[w]
+    }
+    if (low[v] != at[v]) return
+    n = 0
+    do { w = stack[top--]; on[w] = 0; list[++n] = w } while (w != v)
+    if (n > 1) circle(list, n)
+}
+function circle(list, n,    i, j, t, text) {
+    for (i = 2; i <= n; i++)
+        for (j = i; j > 1 && list[j] < list[j - 1]; j--) {
+            t = list[j]; list[j] = list[j - 1]; list[j - 1] = t
+        }
+    for (t in row) {
+        for (i = 1; i <= n && index(row[t], " " list[i] " "); i++) ;
+        if (i <= n) continue
+        for (i = 1; i <= n; i++) circled[t, list[i]] = 1
+        return
+    }
+    for (i = 1; i <= n; i++) text = text " " list[i]
+    print "a circle of calls:" text; bad = 1
+    for (i = 1; i <= n; i++)
+        for (j = 1; j <= n; j++)
+            if ((list[i], list[j]) in arrow)
+                print "    " list[i] " calls " list[j] " (" arrow[list[i], list[j]] ")"
+}
+BEGIN {
+    n = split(known, line, "\n")
+    for (i = 1; i <= n; i++)
+        if (line[i] ~ /^[^ ].*:/) title = line[i]
+        else row[title] = row[title] line[i] " "
+    delete row[""]
+}
+{
+    if (!($1 in seen)) {
+        seen[$1] = 1; n_sources++
+        sources[folder_of($1)]++; folders[folder_of($1) "/"] = 1
+    }
+    if ($3 == "U") { uses[++n_uses] = $1 " " $2 }
+    else if (!($2 in home)) home[$2] = $1
+}
+END {
+    if (n_sources < 100) { print "only " n_sources + 0 " objects were read"; bad = 1 }
+    for (f in sources)
+        if (sources[f] > most) { print f " has " sources[f] " sources, above " most; bad = 1 }
+    for (i = 1; i <= n_uses; i++) {
+        split(uses[i], w, " ")
+        if (!(w[2] in home)) continue
+        if (folder_of(w[1]) == folder_of(home[w[2]])) add(w[1], home[w[2]], w[2])
+        else add(folder_of(w[1]) "/", folder_of(home[w[2]]) "/", w[2] " by " w[1])
+    }
+    for (v in node) if (!(v in at)) visit(v)
+    for (t in row) {
+        n = split(row[t], w, " ")
+        for (i = 1; i <= n; i++)
+            if ((w[i] in seen || w[i] in folders) && !((t, w[i]) in circled)) {
+                print w[i] " is in no circle any more: remove it below \"" t "\""; bad = 1
+            }
+    }
+    exit bad
+}'
