@@ -1,4 +1,4 @@
-/* report_curves.c - reads metrics.jsonl into curves of bounded size. See report_parts.h */
+/* curves.c - reads metrics.jsonl into curves of bounded size; see curves.h */
 #include "formats/report/curves.h"
 
 #include <math.h>
@@ -55,6 +55,35 @@ void vf_curve_add(vf_curve *c, double x, double y)
     c->bin[c->n++] = one;
 }
 
+typedef struct window { double mean, variance; uint64_t points; } window;   /* of the mean */
+
+static window window_of(const vf_curve *c, int from, int to)
+{
+    window w = { 0 };
+    double sum = 0, square = 0, n = to - from;
+    for (int i = from; i < to; i++) {
+        const double mean = c->bin[i].sum / (double)c->bin[i].n;
+        w.points += c->bin[i].n;
+        sum += mean;
+        square += mean * mean;
+    }
+    w.mean = sum / n;
+    w.variance = fmax(0, square / n - w.mean * w.mean) / (n - 1);
+    return w;
+}
+
+bool vf_curve_trend(const vf_curve *c, vf_trend *t)
+{
+    const int n = c->n / 10 > 20 ? c->n / 10 : 20;
+    if (c->n < 2 * n)
+        return false;
+    /* the last bin may not be full: it counts as the others, which its few points may not deserve */
+    const window now = window_of(c, c->n - n, c->n), before = window_of(c, c->n - 2 * n, c->n - n);
+    const double off = now.mean - before.mean, noise = sqrt(now.variance + before.variance);
+    *t = (vf_trend){ now.mean, before.mean, now.points, off > 2 * noise ? 1 : off < -2 * noise ? -1 : 0 };
+    return true;
+}
+
 /* ---- a line ---- */
 
 static double number(const cJSON *o, const char *field)
@@ -63,7 +92,8 @@ static double number(const cJSON *o, const char *field)
     return cJSON_IsNumber(v) ? v->valuedouble : NAN;
 }
 
-static int count_bucket(vf_curves *c, const char *name, size_t n, double loss, vc_err *err)
+static int count_bucket(vf_curves *c, const char *name, size_t n, double loss, double step,
+                        vc_err *err)
 {
     int i = 0;
     n = n < sizeof c->bucket->name ? n : sizeof c->bucket->name - 1;
@@ -79,11 +109,15 @@ static int count_bucket(vf_curves *c, const char *name, size_t n, double loss, v
         c->bucket[i] = (vf_run_bucket){ 0 };
         memcpy(c->bucket[i].name, name, n);
         c->n_buckets++;
+        if (i < VF_BUCKET_CURVES && !(c->bucket[i].curve = calloc(1, sizeof *c->bucket[i].curve)))
+            return vc_fail(err, VC_ENOMEM, "out of memory for %d buckets", i + 1);
     }
     c->bucket[i].steps++;
     if (isfinite(loss)) {
         c->bucket[i].losses++;
         c->bucket[i].loss += loss;
+        if (c->bucket[i].curve)
+            vf_curve_add(c->bucket[i].curve, step, loss);
     }
     return 0;
 }
@@ -105,7 +139,7 @@ static int add_line(vf_curves *c, const cJSON *o, vf_keymap *seen, vc_err *err)
     const struct { vf_curve *curve; const char *field; } column[] = {
         { &c->loss, "loss" }, { &c->eval, "eval_loss" }, { &c->lr, "lr" },
         { &c->grad_norm, "grad_norm" }, { &c->tokens, "tokens_per_s" }, { &c->step_s, "step_s" },
-        { &c->wait, "data_wait_s" },
+        { &c->wait, "data_wait_s" }, { &c->memory, "peak_bytes" }, { &c->epochs, "epoch" },
     };
     double step = number(o, "step"), loss = number(o, "loss");
     int rc = 0;
@@ -113,6 +147,8 @@ static int add_line(vf_curves *c, const cJSON *o, vf_keymap *seen, vc_err *err)
     c->steps++;
     for (size_t i = 0; i < sizeof column / sizeof *column; i++)
         vf_curve_add(column[i].curve, step, number(o, column[i].field));
+    if (c->step_s.points)
+        vf_curve_add(&c->hours, step, c->step_s.sum / 3600);
     double peak = number(o, "peak_bytes");
     if (peak > (double)c->peak_bytes)
         c->peak_bytes = (int64_t)peak;
@@ -124,7 +160,7 @@ static int add_line(vf_curves *c, const cJSON *o, vf_keymap *seen, vc_err *err)
     const char *name = cJSON_IsString(bucket) ? bucket->valuestring : "";
     while (*name && !rc) {
         size_t n = strcspn(name, ",");
-        rc = count_bucket(c, name, n, loss, err);
+        rc = count_bucket(c, name, n, loss, step, err);
         name += n + (name[n] == ',');
     }
     return rc ? rc : count_samples(cJSON_GetObjectItemCaseSensitive(o, "samples"), seen, err);
@@ -177,6 +213,8 @@ int vf_curves_read(vf_curves **out, const char *dir, vc_err *err)
 
 void vf_curves_free(vf_curves *c)
 {
+    for (int i = 0; c && i < c->n_buckets; i++)
+        free(c->bucket[i].curve);
     if (c)
         free(c->bucket);
     free(c);

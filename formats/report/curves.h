@@ -7,7 +7,7 @@
 
 #include "formats/report/html.h"
 
-enum { VF_CURVE_BINS = 2000 };
+enum { VF_CURVE_BINS = 2000, VF_BUCKET_CURVES = 32 };
 
 /* A curve of any length in at most VF_CURVE_BINS bins: when all are in use, neighbours are joined,
  * and each bin takes twice as many points from then on. Values that are not finite are left out. */
@@ -23,15 +23,26 @@ typedef struct vf_curve {
 } vf_curve;
 void vf_curve_add(vf_curve *c, double x, double y);
 
+/* The newest tenth of a curve beside the tenth before it. */
+typedef struct vf_trend {
+    double now, before;                  /* means */
+    uint64_t steps;                      /* points of each */
+    int sign;                            /* 1, -1: they differ by more than twice the standard error */
+} vf_trend;
+/* False if the curve has too few points: 40. */
+bool vf_curve_trend(const vf_curve *c, vf_trend *t);
+
 typedef struct vf_run_bucket {
     char name[64];
     uint64_t steps, losses;              /* losses: steps with a finite loss */
     double loss;                         /* sum of the finite losses */
+    vf_curve *curve;                     /* of the losses; NULL after the first VF_BUCKET_CURVES */
 } vf_run_bucket;
 
 /* The content of metrics.jsonl. */
 typedef struct vf_curves {
-    vf_curve loss, eval, lr, grad_norm, tokens, step_s, wait;
+    vf_curve loss, eval, lr, grad_norm, tokens, step_s, wait, memory;
+    vf_curve epochs, hours;              /* at each step: epochs, and hours in steps, so far */
     vf_run_bucket *bucket;               /* in order of appearance */
     int n_buckets;
     uint64_t steps, unreadable;          /* lines read; lines that could not be read */
@@ -52,9 +63,12 @@ typedef struct vf_curve_part {
     const char *name;                    /* of the series, in the legend */
     const vf_curve *curve;
     vf_curve_style style;                /* VF_CURVE_EACH is drawn pale, behind the others */
+    int run;                             /* number of its run on the page */
 } vf_curve_part;
 /* curves_chart.c. Adds a chart of up to VF_HTML_SERIES parts over the steps. A part without points
  * is left out, and a chart without parts too. */
+/* Lets the page's reader choose epochs and hours of run number `run` instead of steps. */
+void vf_curve_units(vf_html *h, const vf_curves *c, int run);
 int vf_curve_chart(vf_html *h, const char *title, const char *unit, const vf_curve_part *parts,
                    int n, vc_err *err);
 

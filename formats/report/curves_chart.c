@@ -5,6 +5,7 @@
 
 typedef struct line {                    /* a series with its own numbers */
     double x[2 * VF_CURVE_BINS], y[2 * VF_CURVE_BINS];
+    double smooth[VF_CURVE_BINS], weight[VF_CURVE_BINS];
     size_t n;
 } line;
 
@@ -32,13 +33,15 @@ static void each_line(line *l, const vf_curve *c)
 static void smooth_line(line *l, const vf_curve *c)
 {
     int half = c->n / 50 > 2 ? c->n / 50 : 2;
+    mean_line(l, c);
     for (int i = 0; i < c->n; i++) {
         double sum = 0, n = 0;
         for (int k = i > half ? i - half : 0; k <= i + half && k < c->n; k++) {
             sum += c->bin[k].sum;
             n += (double)c->bin[k].n;
         }
-        put_point(l, c->bin[i].x, sum / n);
+        l->smooth[i] = sum / n;
+        l->weight[i] = (double)c->bin[i].n;
     }
 }
 
@@ -61,11 +64,33 @@ int vf_curve_chart(vf_html *h, const char *title, const char *unit, const vf_cur
         if (!p->curve->n)
             continue;
         line_of[p->style](l, p->curve);
+        const bool smooth = p->style == VF_CURVE_SMOOTH;
         series[chart.n++] = (vf_series){ .name = p->name, .x = l->x, .y = l->y, .n = l->n,
-                                         .faint = p->style == VF_CURVE_EACH };
+                                         .faint = p->style == VF_CURVE_EACH, .run = p->run,
+                                         .smooth = smooth ? l->smooth : NULL,
+                                         .weight = smooth ? l->weight : NULL };
     }
     if (chart.n)
         vf_html_line_chart(h, &chart);
     free(lines);
     return 0;
+}
+
+/* Both curves ascend, so that the least value of a bin is the one at its x. */
+static void put_unit(vf_html *h, const char *unit, const vf_curve *c, int run)
+{
+    double x[VF_CURVE_BINS], value[VF_CURVE_BINS];
+    size_t n = 0;
+    for (; n < (size_t)c->n; n++) {
+        x[n] = c->bin[n].x;
+        value[n] = c->bin[n].least;
+    }
+    if (n)
+        vf_html_x_unit(h, unit, run, x, value, n);
+}
+
+void vf_curve_units(vf_html *h, const vf_curves *c, int run)
+{
+    put_unit(h, "epochs", &c->epochs, run);
+    put_unit(h, "hours", &c->hours, run);
 }

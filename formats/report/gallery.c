@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "common/os/file.h"
 #include "formats/report/html_parts.h"
@@ -51,9 +52,10 @@ static int step_folder(const struct dirent *e)
     return is_step(e->d_name, &step);
 }
 
+/* The contact sheet repeats the other pictures. */
 static int picture_file(const struct dirent *e)
 {
-    return e->d_name[0] != '.' && kind_of(e->d_name) != NULL;
+    return e->d_name[0] != '.' && strncmp(e->d_name, "sheet.", 6) && kind_of(e->d_name) != NULL;
 }
 
 static int newest_first(const struct dirent **a, const struct dirent **b)
@@ -78,22 +80,6 @@ static char *prompt_of(const char *dir, const char *name)
     return copy;
 }
 
-/* Adds a picture and returns its bytes; 0 if the file is no picture. */
-static size_t add_picture(vf_html *h, const char *dir, const char *name, const char *title,
-                          const char *prompt, size_t room)
-{
-    const kind *k = kind_of(name);
-    char *path = vc_path_join(dir, name), *data = NULL;
-    size_t n = 0;
-    bool good = path && !vc_file_read(&data, &n, path, room < MAX_FILE ? room : MAX_FILE, NULL) &&
-                n >= k->at + k->n && !memcmp(data + k->at, k->magic, k->n);
-    if (good)
-        vf_html_card(h, data, n, k->mime, title, prompt);
-    free(data);
-    free(path);
-    return good ? n : 0;
-}
-
 static void free_names(struct dirent **names, int n)
 {
     for (int i = 0; i < n; i++)
@@ -101,66 +87,24 @@ static void free_names(struct dirent **names, int n)
     free(names);
 }
 
-/* Adds the pictures of a step in the order of their names, and counts those shown and left out. */
-static void add_step(vf_html *h, const char *validation, const char *folder, size_t *room,
-                     uint64_t count[2])
-{
-    struct dirent **names = NULL;
-    char *dir = vc_path_join(validation, folder);
-    int n = dir ? scandir(dir, &names, picture_file, versionsort) : 0;
-    if (n > 0) {
-        vf_html_text(h, "Step %s", folder + 5);
-        vf_html_grid(h, false);
-    }
-    for (int i = 0; i < n; i++) {
-        const char *name = names[i]->d_name;
-        char *prompt = prompt_of(dir, name);
-        size_t took = prompt ? add_picture(h, dir, name, name, prompt, *room) : 0;
-        *room -= took;
-        count[took > 0]++;
-        free(prompt);
-    }
-    free_names(names, n);
-    free(dir);
-}
+/* ---- the pictures of runs ---- */
 
-void vf_gallery(vf_html *h, const char *dir)
-{
-    struct dirent **names = NULL;
-    char *validation = vc_path_join(dir, "validation");
-    int n = validation ? scandir(validation, &names, step_folder, newest_first) : 0;
-    size_t room = MAX_BYTES;
-    uint64_t count[2] = { 0 };           /* left out, shown */
-
-    vf_html_mark(h, MARK);
-    for (int i = 0; i < n; i++)
-        add_step(h, validation, names[i]->d_name, &room, count);
-    if (n > 0 && !count[1])
-        vf_html_text(h, "There are validation samples, but no pictures yet: `vdecode` with this "
-                     "folder decodes them and puts them here.");
-    else if (!count[1])
-        vf_html_text(h, "No validation samples (--validation_steps).");
-    else if (count[0])
-        vf_html_text(h, "%" PRIu64 " more are only in validation/: this page holds %d MiB at most.",
-                     count[0], MAX_BYTES >> 20);
-    vf_html_mark(h, "/" MARK);
-    free_names(names, n);
-    free(validation);
-}
-
-/* ---- several runs ---- */
-
-/* The picture or clip of one prompt in a run's newest step that has pictures. */
+/* The picture or clip of one sample at a step of a run. */
 typedef struct shot {
     char *dir, *file, *prompt;
     int run;
-    int64_t step;
-    bool shown;
+    int64_t step, bytes;
+    bool shown;                          /* it is in the page, or stays out of it */
 } shot;
 typedef struct shots {
     shot *item;
     int n;
+    int64_t first;                       /* the least step that has pictures */
 } shots;
+
+/* Adds a picture with this title to the page. */
+typedef void (*put_fn)(vf_html *h, const shot *s, const char *title, const void *data, size_t n,
+                       const char *mime);
 
 static void shots_free(shots *s)
 {
@@ -179,16 +123,26 @@ static bool same_sample(const char *a, const char *b)
     return n == strcspn(b, "-.") && !strncmp(a, b, n);
 }
 
+static int64_t size_of(const char *dir, const char *file)
+{
+    char *path = vc_path_join(dir, file);
+    struct stat st;
+    const bool found = path && !stat(path, &st) && st.st_size >= 0;
+    free(path);
+    return found ? (int64_t)st.st_size : 0;
+}
+
 /* Adds a shot unless the run's last one is of the same sample, which a clip then replaces. Without
  * memory the shot is left out. */
 static void add_shot(shots *s, int run, int64_t step, const char *dir, const char *file)
 {
     shot *last = s->n ? &s->item[s->n - 1] : NULL;
     char *copy = strdup(file);
-    if (copy && last && last->run == run && same_sample(last->file, file)) {
+    if (copy && last && last->run == run && last->step == step && same_sample(last->file, file)) {
         bool clip = !strcasecmp(vc_path_ext(file), ".mp4");
         free(clip ? last->file : copy);
         last->file = clip ? copy : last->file;
+        last->bytes = size_of(dir, last->file);
         return;
     }
     shot *more = copy ? realloc(s->item, ((size_t)s->n + 1) * sizeof *more) : NULL;
@@ -198,7 +152,8 @@ static void add_shot(shots *s, int run, int64_t step, const char *dir, const cha
     }
     s->item = more;
     s->item[s->n++] = (shot){ .dir = strdup(dir), .file = copy, .prompt = prompt_of(dir, file),
-                              .run = run, .step = step };
+                              .run = run, .step = step, .bytes = size_of(dir, file) };
+    s->first = s->n == 1 || step < s->first ? step : s->first;
 }
 
 /* Adds the shots of a step's folder, and returns their number. */
@@ -217,22 +172,150 @@ static int add_shots(shots *s, int run, const char *validation, const char *fold
     return s->n - before;
 }
 
-static void find_shots(shots *s, int run, const char *dir)
+/* Finds the shots of a run's steps, or of its newest step that has some; returns the number of
+ * steps that have samples. */
+static int find_shots(shots *s, int run, const char *dir, bool all)
 {
     struct dirent **names = NULL;
     char *validation = vc_path_join(dir, "validation");
     int n = validation ? scandir(validation, &names, step_folder, newest_first) : 0;
-    for (int i = 0; i < n && !add_shots(s, run, validation, names[i]->d_name); i++)
-        ;
+    for (int i = 0; i < n; i++)
+        if (add_shots(s, run, validation, names[i]->d_name) && !all)
+            break;
     free_names(names, n);
     free(validation);
+    return n;
 }
+
+/* A whole picture file whose first bytes are of its kind; false without one of at most `room`
+ * bytes. The caller frees data. */
+static bool read_picture(char **data, size_t *n, const kind *k, const char *path, size_t room)
+{
+    *data = NULL;
+    return !vc_file_read(data, n, path, room < MAX_FILE ? room : MAX_FILE, NULL) &&
+           *n >= k->at + k->n && !memcmp(*data + k->at, k->magic, k->n);
+}
+
+/* Adds a picture to the open row or grid with `put` and returns its bytes; 0 if the file is no
+ * picture. */
+static size_t add_picture(vf_html *h, const shot *s, const char *title, size_t room, put_fn put)
+{
+    const kind *k = kind_of(s->file);
+    char *path = vc_path_join(s->dir, s->file), *data = NULL;
+    size_t n = 0;
+    bool good = path && read_picture(&data, &n, k, path, room);
+    if (good)
+        put(h, s, title, data, n, k->mime);
+    free(data);
+    free(path);
+    return good ? n : 0;
+}
+
+static void put_card(vf_html *h, const shot *s, const char *title, const void *data, size_t n,
+                     const char *mime)
+{
+    (void)s;
+    vf_html_card(h, data, n, mime, title, "");
+}
+
+static void put_step(vf_html *h, const shot *s, const char *title, const void *data, size_t n,
+                     const char *mime)
+{
+    vf_html_step(h, data, n, mime, title, s->step);
+}
+
+/* ---- a run ---- */
+
+/* What stands over a sample's row: its prompt, or its number where no prompt is known. */
+static void put_heading(vf_html *h, const shot *s)
+{
+    char *text = *s->prompt ? strdup(s->prompt)
+                            : vc_format("Sample %.*s", (int)strcspn(s->file, "-."), s->file);
+    vf_html_steps(h, text ? text : "");
+    free(text);
+}
+
+static int by_sample(const void *a, const void *b)
+{
+    const shot *x = a, *y = b;
+    const int name = strverscmp(x->file, y->file), prompt = strcmp(x->prompt, y->prompt);
+    return same_sample(x->file, y->file) && !prompt ? (x->step > y->step) - (x->step < y->step)
+           : name ? name : prompt;
+}
+
+/* Leaves out the oldest steps but the first until the files fit into MAX_BYTES; returns their
+ * number. A sample's first step is what it is compared with. */
+static uint64_t leave_out(shots *s)
+{
+    uint64_t out = 0;
+    int64_t sum = 0;
+    for (int i = 0; i < s->n; i++)
+        sum += s->item[i].bytes;
+    while (sum > MAX_BYTES) {
+        shot *oldest = NULL;
+        for (int i = 0; i < s->n; i++) {
+            shot *at = &s->item[i];
+            if (!at->shown && at->step > s->first && (!oldest || at->step < oldest->step))
+                oldest = at;
+        }
+        for (int i = 0; i < s->n && !oldest; i++)
+            oldest = s->item[i].shown ? NULL : &s->item[i];
+        if (!oldest)
+            break;
+        sum -= oldest->bytes;
+        oldest->shown = true;
+        out++;
+    }
+    return out;
+}
+
+/* Adds a row for each sample with its pictures by step, and counts those that cannot be shown. */
+static void add_rows(vf_html *h, shots *s, uint64_t *left_out, uint64_t *shown)
+{
+    const shot *before = NULL;
+    for (int i = 0; i < s->n; i++) {
+        shot *at = &s->item[i];
+        if (at->shown || !at->prompt || !at->dir)
+            continue;
+        if (!before || !same_sample(before->file, at->file) || strcmp(before->prompt, at->prompt))
+            put_heading(h, at);
+        char title[48];
+        snprintf(title, sizeof title, "step %" PRId64, at->step);
+        const bool good = add_picture(h, at, title, MAX_FILE, put_step);
+        *(good ? shown : left_out) += 1;
+        before = at;
+    }
+}
+
+void vf_gallery(vf_html *h, const char *dir)
+{
+    shots s = { 0 };
+    uint64_t shown = 0;
+    vf_html_mark(h, MARK);
+    const int steps = find_shots(&s, 0, dir, true);
+    uint64_t left_out = leave_out(&s);
+    if (s.n)
+        qsort(s.item, (size_t)s.n, sizeof *s.item, by_sample);
+    add_rows(h, &s, &left_out, &shown);
+    if (steps > 0 && !shown)
+        vf_html_text(h, "There are validation samples, but no pictures yet: `vdecode` with this "
+                     "folder decodes them and puts them here.");
+    else if (!shown)
+        vf_html_text(h, "No validation samples (--validation_steps).");
+    else if (left_out)
+        vf_html_text(h, "%" PRIu64 " more are only in validation/: this page holds %d MiB at most.",
+                     left_out, MAX_BYTES >> 20);
+    vf_html_mark(h, "/" MARK);
+    shots_free(&s);
+}
+
+/* ---- several runs ---- */
 
 static size_t show_shot(vf_html *h, shot *s, const char *name, size_t room)
 {
     char *title = vc_format("%s, step %" PRId64, name, s->step);
     bool whole = title && s->dir && s->file;
-    size_t took = whole ? add_picture(h, s->dir, s->file, title, "", room) : 0;
+    size_t took = whole ? add_picture(h, s, title, room, put_card) : 0;
     s->shown = true;
     free(title);
     return took;
@@ -243,7 +326,7 @@ void vf_gallery_beside(vf_html *h, const char *const *dir, const char *const *na
     size_t room = MAX_BYTES;
     shots s = { 0 };
     for (int i = 0; i < n; i++)
-        find_shots(&s, i, dir[i]);
+        find_shots(&s, i, dir[i], false);
     for (int i = 0; i < s.n; i++) {
         const char *prompt = s.item[i].prompt;
         if (s.item[i].shown || !prompt)

@@ -54,6 +54,21 @@ void html_escape_str(vc_buf *b, const char *s)
     html_escape(b, s, strlen(s));
 }
 
+void html_json_str(vc_buf *b, const char *s)
+{
+    vc_buf text = { 0 };
+    vc_buf_json(&text, s, strlen(s));
+    for (size_t i = 0; i < text.n; i++) {
+        const char c = text.data[i];
+        if (c == '<' || c == '>' || c == '&')
+            vc_buf_printf(b, "\\u%04x", (unsigned)c);
+        else
+            vc_buf_add(b, &c, 1);
+    }
+    b->failed = b->failed || text.failed;
+    vc_buf_free(&text);
+}
+
 /* Formats and escapes the text. */
 static void put_format(vf_html *h, const char *fmt, va_list ap)
 {
@@ -100,7 +115,7 @@ void html_end_block(vf_html *h)
 {
     static const char *const ends[] = {
         [HTML_NOTHING] = "", [HTML_TABLE] = "</table></div>\n", [HTML_FACTS] = "</table></div>\n",
-        [HTML_GRID] = "</div>\n",
+        [HTML_GRID] = "</div>\n", [HTML_STEPS] = "</div>\n",
     };
     vc_buf_str(&h->body, ends[h->open]);
     h->open = HTML_NOTHING;
@@ -111,24 +126,7 @@ int vf_html_write(vf_html *h, const char *path, vc_err *err)
     vc_buf page = { 0 };
 
     html_end_block(h);
-    vc_buf_str(&page, html_head);
-    vc_buf_add(&page, h->title.data, h->title.n);
-    vc_buf_str(&page, html_after_title);
-    if (h->refresh > 0)
-        vc_buf_printf(&page, "<meta http-equiv=\"refresh\" content=\"%d\">\n", h->refresh);
-    vc_buf_str(&page, html_body);
-    vc_buf_str(&page, "<h1>");
-    vc_buf_add(&page, h->title.data, h->title.n);
-    vc_buf_str(&page, "</h1>\n");
-    if (h->sections > 1) {
-        vc_buf_str(&page, "<nav>\n");
-        vc_buf_add(&page, h->contents.data, h->contents.n);
-        vc_buf_str(&page, "</nav>\n");
-    }
-    vc_buf_str(&page, html_after_contents);
-    vc_buf_add(&page, h->body.data, h->body.n);
-    vc_buf_str(&page, html_end);
-
+    html_put_page(&page, h);
     bool failed = h->no_memory || h->title.failed || h->contents.failed || h->body.failed
                   || page.failed;
     int rc = failed ? vc_fail(err, VC_ENOMEM, "%s: out of memory", path)
@@ -160,6 +158,18 @@ void vf_html_text(vf_html *h, const char *fmt, ...)
 
     html_end_block(h);
     vc_buf_str(&h->body, "<p>");
+    va_start(ap, fmt);
+    put_format(h, fmt, ap);
+    va_end(ap);
+    vc_buf_str(&h->body, "</p>\n");
+}
+
+void vf_html_lead(vf_html *h, const char *fmt, ...)
+{
+    va_list ap;
+
+    html_end_block(h);
+    vc_buf_str(&h->body, "<p class=\"lead\">");
     va_start(ap, fmt);
     put_format(h, fmt, ap);
     va_end(ap);
@@ -278,6 +288,27 @@ static void put_media(vc_buf *b, const void *media, size_t size, const char *mim
     vc_buf_str(b, ";base64,");
     vc_buf_base64(b, media, size);
     vc_buf_str(b, clip ? "\"></video>\n" : "\">\n");
+}
+
+void vf_html_steps(vf_html *h, const char *heading)
+{
+    html_end_block(h);
+    put_element(&h->body, "h3", heading);
+    vc_buf_str(&h->body, "\n<div class=\"steps\" aria-label=\"");
+    html_escape_str(&h->body, heading);
+    vc_buf_str(&h->body, "\">\n");
+    h->open = HTML_STEPS;
+}
+
+void vf_html_step(vf_html *h, const void *media, size_t size, const char *mime, const char *title,
+                  int64_t step)
+{
+    if (h->open != HTML_STEPS)
+        vf_html_steps(h, "");
+    vc_buf_printf(&h->body, "<figure data-step=\"%lld\">", (long long)step);
+    put_media(&h->body, media, size, mime, title);
+    put_element(&h->body, "figcaption", title);
+    vc_buf_str(&h->body, "</figure>\n");
 }
 
 /* Length of the start of a long caption, cut between characters, after a word if one ends

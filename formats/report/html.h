@@ -7,16 +7,17 @@
  *     vf_html_write(h, "report.html", &err);
  *     vf_html_close(h);
  *
- * Style, script and pictures are inside the file and a content security policy forbids everything
- * else; the browser chooses the light or the dark style. All text is escaped, so that none of it is
- * markup; bytes that are no UTF-8 become U+FFFD. Calls may come in any order: a part that cannot
- * stand inside an open table, grid or section ends it. A lack of memory is remembered and returned
- * by vf_html_write. One thread at a time. */
+ * Style, scripts and pictures are inside the file and a content security policy allows nothing
+ * else, scripts by their hashes; the browser chooses the light or the dark style. All text is
+ * escaped, so that none of it is markup; bytes that are no UTF-8 become U+FFFD. Calls may come in
+ * any order: a part that cannot stand inside an open table, grid or section ends it. A lack of
+ * memory is remembered and returned by vf_html_write. One thread at a time. */
 #ifndef FORMATS_REPORT_HTML_H
 #define FORMATS_REPORT_HTML_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "common/base/err.h"
 
@@ -32,6 +33,8 @@ int vf_html_write(vf_html *h, const char *path, vc_err *err);
 void vf_html_refresh(vf_html *h, int seconds);
 /* Adds a heading, listed in the contents at the top. */
 void vf_html_section(vf_html *h, const char *heading);
+/* Adds a paragraph in larger letters: what a reader wants to know first. */
+void vf_html_lead(vf_html *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Adds a paragraph; line ends are kept. */
 void vf_html_text(vf_html *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Adds a line "<!-- name -->", so that a program can later replace the text between two marks.
@@ -52,6 +55,10 @@ typedef struct vf_series {
     const double *x, *y;           /* x ascends; points that are not finite are gaps */
     size_t n;
     bool faint;                    /* raw values: drawn thin and pale, behind the others */
+    /* y are means, which the page smooths as its reader chooses: smooth is the line that the page
+     * has without a script, [n], and weight the number of values in each mean ([n]; NULL: 1). */
+    const double *smooth, *weight;
+    int run;                       /* whose units x has (vf_html_x_unit) */
 } vf_series;
 
 enum { VF_HTML_SERIES = 8 };       /* the most in one chart; further series are left out */
@@ -63,8 +70,15 @@ typedef struct vf_chart {
     int n;
 } vf_chart;
 
-/* Long series are reduced to the visible points: the least and greatest of each pixel. */
+/* Adds a chart of lines. Where scripts run, its reader zooms, reads values under the pointer,
+ * switches lines, chooses a log axis and how means are smoothed; all charts of a page have one
+ * pointer and one range of x. Without a script it is a picture. Long series are reduced: the
+ * least and greatest of each range of x stay. */
 void vf_html_line_chart(vf_html *h, const vf_chart *c);
+/* Lets the reader choose another unit of x ("epoch"): at x[i] run `run` is at value[i]. Both ascend,
+ * and values between are interpolated. Call it for each run, before the charts or after. */
+void vf_html_x_unit(vf_html *h, const char *unit, int run, const double *x, const double *value,
+                    size_t n);
 /* Adds one bar for each label, in the order given, with lengths from 0. Values that are negative or
  * not finite have no bar. Bars from the 31st on are folded. */
 void vf_html_bars(vf_html *h, const char *title, const char *const *labels, const double *values,
@@ -74,6 +88,12 @@ void vf_html_bars(vf_html *h, const char *title, const char *const *labels, cons
 void vf_html_histogram(vf_html *h, const char *title, const char *x_label, const double *values,
                        size_t n);
 
+/* Starts a row of one thing's pictures by step, under a heading. Where scripts run, the reader lays
+ * two steps over each other and moves a handle between them. */
+void vf_html_steps(vf_html *h, const char *heading);
+/* Adds a picture or clip to the row; steps ascend. */
+void vf_html_step(vf_html *h, const void *media, size_t size, const char *mime, const char *title,
+                  int64_t step);
 /* Starts a grid of cards. search: a box above the grid hides cards without the words typed. */
 void vf_html_grid(vf_html *h, bool search);
 /* Adds a card: a picture or clip (mime image/... or video/...; none if media is NULL), a title, and

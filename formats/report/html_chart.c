@@ -1,4 +1,4 @@
-/* html_chart.c - charts as inline SVG; see html.h
+/* html_chart.c - charts as inline SVG, and beside lines their numbers (html_numbers.c); see html.h
  *
  * Only finite numbers of at most DRAWABLE are drawn, so that no difference of two overflows and
  * every coordinate that is printed is a plain number. */
@@ -13,8 +13,8 @@
 #define DRAWABLE 1e150
 
 /* Units of the drawing, which the browser scales to the page's width. The y axis is labelled on the
- * right: a narrow screen shows the right end first (html_page.c), with a run's newest values. */
-enum { WIDTH = 900, HEIGHT = 300, LEFT = 28, RIGHT = 64, TOP = 12, BOTTOM = 44 };
+ * left: a narrow screen shows the left end first. */
+enum { WIDTH = 900, HEIGHT = 300, LEFT = 76, RIGHT = 28, TOP = 12, BOTTOM = 44 };
 enum { PLOT_W = WIDTH - LEFT - RIGHT, PLOT_H = HEIGHT - TOP - BOTTOM };
 enum { TICKS = 6, MAX_TICKS = 16, BINS = 20, SHOWN_BARS = 30 };
 
@@ -104,8 +104,8 @@ static void put_axes(vc_buf *b, const axis *x, const axis *y, const char *x_labe
         double at = y_of(y, y->tick[i]);
         tick_label(text, y, y->tick[i]);
         vc_buf_printf(b, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>"
-                      "<text x=\"%d\" y=\"%.1f\">%s</text>\n", LEFT, WIDTH - RIGHT, at, at,
-                      WIDTH - RIGHT + 8, at + 4, text);
+                      "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n", LEFT,
+                      WIDTH - RIGHT, at, at, LEFT - 8, at + 4, text);
     }
     for (int i = 0; i < x->n; i++) {
         double at = x_of(x, x->tick[i]);
@@ -118,16 +118,16 @@ static void put_axes(vc_buf *b, const axis *x, const axis *y, const char *x_labe
                   "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">", LEFT, WIDTH - RIGHT,
                   HEIGHT - BOTTOM, HEIGHT - BOTTOM, LEFT + PLOT_W / 2, HEIGHT - 6);
     html_escape_str(b, x_label);
-    vc_buf_printf(b, "</text>\n<text transform=\"translate(%d %d) rotate(90)\" "
-                  "text-anchor=\"middle\">", WIDTH - 13, TOP + PLOT_H / 2);
+    vc_buf_printf(b, "</text>\n<text transform=\"translate(%d %d) rotate(-90)\" "
+                  "text-anchor=\"middle\">", 14, TOP + PLOT_H / 2);
     html_escape_str(b, y_label);
     vc_buf_str(b, "</text>\n");
 }
 
-static void put_figure(vf_html *h, const char *title)
+static void put_figure(vf_html *h, const char *class, const char *title)
 {
     html_end_block(h);
-    vc_buf_str(&h->body, "<figure><figcaption>");
+    vc_buf_printf(&h->body, "<figure class=\"%s\"><figcaption>", class);
     html_escape_str(&h->body, title);
     vc_buf_str(&h->body, "</figcaption>\n");
 }
@@ -151,7 +151,7 @@ static bool drawable(double v)
 static bool point(const vf_chart *c, const vf_series *s, size_t i, double *x, double *y)
 {
     *x = s->x[i];
-    *y = s->y[i];
+    *y = s->smooth ? s->smooth[i] : s->y[i];
     if (!drawable(*x) || !drawable(*y) || (c->log_y && *y <= 0))
         return false;
     if (c->log_y)
@@ -274,7 +274,9 @@ void vf_html_line_chart(vf_html *h, const vf_chart *c)
     set_ticks(&x, TICKS + 2);
     set_ticks(&y, TICKS);
 
-    put_figure(h, c->title);
+    put_figure(h, "lines", c->title);
+    h->charts = true;
+    html_put_numbers(b, c, n);
     if (n > 1)
         put_legend(b, c, n);
     put_svg(h, c->title);
@@ -306,7 +308,7 @@ void vf_html_bars(vf_html *h, const char *title, const char *const *labels, cons
         if (drawable(values[i]) && values[i] > most)
             most = values[i];
 
-    put_figure(h, title);
+    put_figure(h, "ranks", title);
     vc_buf_str(&h->body, "<div class=\"bars\">\n");
     for (int i = 0; i < n; i++) {
         if (i == SHOWN_BARS)
@@ -370,7 +372,7 @@ void vf_html_histogram(vf_html *h, const char *title, const char *x_label, const
     set_ticks(&x, TICKS + 2);
     set_ticks(&y, most < TICKS ? (int)fmax(most, 1) : TICKS);
 
-    put_figure(h, title);
+    put_figure(h, "counts", title);
     put_svg(h, title);
     put_axes(&h->body, &x, &y, x_label, "");
     for (int i = 0; i < bins; i++)

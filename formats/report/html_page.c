@@ -1,95 +1,86 @@
-/* html_page.c - the fixed parts of the page: style and script. */
+/* html_page.c - the page around the body: head, style, scripts, and the policy that allows these
+ * scripts alone, by their hashes. */
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "common/base/sha256.h"
 #include "formats/report/html_parts.h"
+#include "formats/report/page_files.h"
 
-const char html_head[] =
-    "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-    "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; "
-    "media-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'\">\n"
-    "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-    "<meta name=\"color-scheme\" content=\"light dark\">\n"
-    "<style>\n"
-    ":root{--bg:#fbfbfa;--fg:#22262b;--muted:#6a717b;--line:#dcdfe3;--card:#fff;--link:#0b62b8;"
-    "--c0:#0b62b8;--c1:#c8501c;--c2:#177e5b;--c3:#9a3b8d;--c4:#9a7a00;--c5:#2a91a8;--c6:#b03050;"
-    "--c7:#5d6673}\n"
-    "@media(prefers-color-scheme:dark){:root{--bg:#15181c;--fg:#e3e6ea;--muted:#949ca7;"
-    "--line:#30363d;--card:#1c2126;--link:#6cb2f5;--c0:#6cb2f5;--c1:#f0905e;--c2:#5cc79c;"
-    "--c3:#d78ace;--c4:#d9bb4a;--c5:#68c8dc;--c6:#f08aa2;--c7:#a3acb8}}\n"
-    "*{box-sizing:border-box}\n"
-    "body{margin:0 auto;padding:2rem 1.25rem 4rem;max-width:68rem;background:var(--bg);"
-    "color:var(--fg);font:15px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,'Noto Sans',"
-    "'DejaVu Sans',sans-serif}\n"
-    "h1{font-size:1.7rem;line-height:1.2;margin:0 0 .5rem;overflow-wrap:anywhere}\n"
-    "h2{font-size:1.2rem;margin:2.5rem 0 .75rem;padding-bottom:.3rem;"
-    "border-bottom:1px solid var(--line)}\n"
-    "h3{font-size:.95rem;margin:1.25rem 0 .4rem}\n"
-    "p{margin:.5rem 0;white-space:pre-line;overflow-wrap:anywhere;max-width:46rem}\n"
-    "a{color:var(--link);text-decoration:none}a:hover{text-decoration:underline}\n"
-    "nav{display:flex;flex-wrap:wrap;gap:.25rem 1.25rem;margin-top:.5rem}\n"
-    ".scroll{overflow-x:auto;margin:.75rem 0}\n"
-    "table{border-collapse:collapse;font-variant-numeric:tabular-nums}\n"
-    "th,td{text-align:left;vertical-align:top;padding:.3rem 1.25rem .3rem 0;"
-    "border-bottom:1px solid var(--line);overflow-wrap:anywhere}\n"
-    "th{font-weight:600;color:var(--muted);font-size:.85rem}\n"
-    "th,td.n,td.w{white-space:nowrap}td.n{text-align:right}\n"
-    ".facts th{font-size:inherit;font-weight:400}\n"
-    "details{margin:.5rem 0}summary{cursor:pointer;color:var(--muted)}\n"
-    "pre{overflow:auto;max-height:30rem;padding:.75rem 1rem;background:var(--card);"
-    "border:1px solid var(--line);border-radius:6px;font-size:.85rem}\n"
-    "figure{margin:1rem 0;overflow-x:auto}.chart{overflow-x:auto;direction:rtl}"
-    "figcaption{font-weight:600;font-size:.95rem}\n"
-    ".legend{display:flex;flex-wrap:wrap;gap:.1rem 1rem;font-size:.85rem;color:var(--muted)}\n"
-    ".legend i{display:inline-block;width:1rem;height:3px;border-radius:2px;"
-    "vertical-align:middle;margin-right:.4rem}\n"
-    "svg{display:block;width:100%;min-width:34rem;height:auto;direction:ltr}\n"
-    "svg text{fill:var(--muted);font-size:12px;font-family:inherit;"
-    "font-variant-numeric:tabular-nums}\n"
-    "svg .grid{stroke:var(--line);stroke-width:1}svg .axis{stroke:var(--muted);stroke-width:1}\n"
-    "svg path{fill:none;stroke-width:1.8;stroke-linejoin:round;stroke-linecap:round}\n"
-    "svg path.faint{stroke-width:1;opacity:.35}svg rect.bar{fill:var(--c0)}\n"
-    ".bars{display:grid;grid-template-columns:minmax(4rem,max-content) 1fr max-content;"
-    "gap:.2rem .75rem;align-items:center;font-variant-numeric:tabular-nums;font-size:.9rem}\n"
-    ".bars span{overflow-wrap:anywhere;max-width:22rem}\n"
-    ".bars b{display:block;height:.85rem;min-width:1px;background:var(--c0);border-radius:2px}\n"
-    ".bars em{font-style:normal;color:var(--muted);text-align:right}\n"
-    ".grid{display:grid;grid-template-columns:repeat(auto-fill,minmax(13rem,1fr));gap:1rem;"
-    "align-items:start;margin:.75rem 0}\n"
-    ".card{background:var(--card);border:1px solid var(--line);border-radius:8px;overflow:hidden;"
-    "font-size:.85rem}\n"
-    ".card[hidden]{display:none}\n"
-    ".card img,.card video{display:block;width:100%;height:auto;background:var(--line)}\n"
-    ".card div{padding:.5rem .75rem .65rem}.card h3{margin:0 0 .2rem;font-size:.85rem;"
-    "overflow-wrap:anywhere}\n"
-    ".card p,.card summary{color:var(--muted);overflow-wrap:anywhere}"
-    ".card p,.card details{margin:0}\n"
-    ".card details[open] summary span{display:none}\n"
-    ".find{display:flex;gap:.75rem;align-items:center;color:var(--muted);font-size:.85rem}\n"
-    ".find input{flex:0 1 24rem;font:inherit;color:var(--fg);background:var(--card);"
-    "border:1px solid var(--line);border-radius:6px;padding:.4rem .65rem}\n"
-    "</style>\n<title>";
+/* Adds the source expression of a policy that allows the script: its SHA-256 in base64. */
+static void put_hash(vc_buf *page, const vf_page_file *script)
+{
+    char hex[VC_SHA256_HEX];
+    uint8_t bytes[(VC_SHA256_HEX - 1) / 2];
+    vc_sha256(hex, script->data, script->n);
+    for (size_t i = 0; i < sizeof bytes; i++) {
+        const char pair[] = { hex[2 * i], hex[2 * i + 1], 0 };
+        bytes[i] = (uint8_t)strtoul(pair, NULL, 16);
+    }
+    vc_buf_str(page, " 'sha256-");
+    vc_buf_base64(page, bytes, sizeof bytes);
+    vc_buf_str(page, "'");
+}
 
-const char html_after_title[] = "</title>\n", html_body[] = "</head>\n<body>\n";
+static void put_file(vc_buf *page, const char *tag, const vf_page_file *f)
+{
+    if (!f->n)
+        return;
+    vc_buf_printf(page, "<%s>", tag);
+    vc_buf_add(page, f->data, f->n);
+    vc_buf_printf(page, "</%s>\n", tag);
+}
 
-const char html_after_contents[] = "<main>\n";
+/* The scripts of a page in their order: dygraphs and the charts' script only where charts are. */
+static int scripts_of(const vf_html *h, const vf_page_file *list[3])
+{
+    int n = 0;
+    if (h->charts && vf_page_dygraph_js.n)
+        list[n++] = &vf_page_dygraph_js;
+    list[n++] = &vf_page_js;
+    if (n == 2)
+        list[n++] = &vf_page_charts_js;
+    return n;
+}
 
-/* A card is shown if its text has every word typed; the search starts when typing pauses. */
-const char html_end[] =
-    "</main>\n<script>\n"
-    "for (const box of document.querySelectorAll('.find')) {\n"
-    "  const cards = [...box.nextElementSibling.children], input = box.querySelector('input');\n"
-    "  const count = box.querySelector('output'), texts = [];\n"
-    "  let wait;\n"
-    "  const filter = () => {\n"
-    "    const words = input.value.toLowerCase().split(/\\s+/);\n"
-    "    let shown = 0;\n"
-    "    cards.forEach((card, i) => {\n"
-    "      texts[i] ||= card.textContent.toLowerCase();\n"
-    "      card.hidden = !words.every(w => texts[i].includes(w));\n"
-    "      shown += !card.hidden;\n"
-    "    });\n"
-    "    count.value = shown + ' of ' + cards.length;\n"
-    "  };\n"
-    "  input.addEventListener('input', () => { clearTimeout(wait); wait = setTimeout(filter, 120); "
-    "});\n"
-    "  filter();\n"
-    "}\n"
-    "</script>\n</body>\n</html>\n";
+static void put_head(vc_buf *page, const vf_html *h, const vf_page_file *const *script, int n)
+{
+    vc_buf_str(page, "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+               "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
+               "img-src data:; media-src data:; style-src 'unsafe-inline'; script-src");
+    for (int i = 0; i < n; i++)
+        put_hash(page, script[i]);
+    vc_buf_str(page, "\">\n<meta name=\"viewport\" content=\"width=device-width, "
+               "initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light dark\">\n");
+    if (n > 1)
+        put_file(page, "style", &vf_page_dygraph_css);
+    put_file(page, "style", &vf_page_css);
+    vc_buf_str(page, "<title>");
+    vc_buf_add(page, h->title.data, h->title.n);
+    vc_buf_str(page, "</title>\n");
+    if (h->refresh > 0)
+        vc_buf_printf(page, "<meta http-equiv=\"refresh\" content=\"%d\">\n", h->refresh);
+    vc_buf_str(page, "</head>\n");
+}
+
+void html_put_page(vc_buf *page, const vf_html *h)
+{
+    const vf_page_file *script[3];
+    const int n = scripts_of(h, script);
+
+    put_head(page, h, script, n);
+    vc_buf_str(page, "<body>\n<h1>");
+    vc_buf_add(page, h->title.data, h->title.n);
+    vc_buf_str(page, "</h1>\n");
+    if (h->sections > 1) {
+        vc_buf_str(page, "<nav>\n");
+        vc_buf_add(page, h->contents.data, h->contents.n);
+        vc_buf_str(page, "</nav>\n");
+    }
+    vc_buf_str(page, "<main>\n");
+    vc_buf_add(page, h->body.data, h->body.n);
+    vc_buf_str(page, "</main>\n");
+    for (int i = 0; i < n; i++)
+        put_file(page, "script", script[i]);
+    vc_buf_str(page, "</body>\n</html>\n");
+}

@@ -1,4 +1,5 @@
-/* html_parts.h - the page under construction, shared by html.c and html_chart.c; see html.h. */
+/* html_parts.h - the page under construction, shared by html.c, html_chart.c, html_numbers.c
+ * and html_page.c; see html.h. */
 #ifndef FORMATS_REPORT_HTML_PARTS_H
 #define FORMATS_REPORT_HTML_PARTS_H
 
@@ -6,7 +7,7 @@
 #include "formats/report/html.h"
 
 /* The element that is open at the end of the body. */
-typedef enum { HTML_NOTHING, HTML_TABLE, HTML_FACTS, HTML_GRID } html_block;
+typedef enum { HTML_NOTHING, HTML_TABLE, HTML_FACTS, HTML_GRID, HTML_STEPS } html_block;
 
 struct vf_html {
     vc_buf title, contents, body;      /* finished HTML */
@@ -14,6 +15,7 @@ struct vf_html {
     int refresh;                       /* seconds; 0: none */
     int columns;                       /* of the open table */
     int sections, grids;
+    bool charts;                       /* a line chart is in the body */
     bool no_memory;                    /* memory was missing for a part */
 };
 
@@ -23,9 +25,11 @@ void html_end_block(vf_html *h);
 void html_escape(vc_buf *b, const char *s, size_t n);
 void html_escape_str(vc_buf *b, const char *s);
 
-/* Fixed text of the page: before the title, between title and contents (in the head and in the
- * body), between contents and body,
- * and after the body. */
-extern const char html_head[], html_after_title[], html_body[], html_after_contents[], html_end[];
+/* Adds a JSON string that stands within a <script> element: it has no '<', '>' and '&'. */
+void html_json_str(vc_buf *b, const char *s);
+/* html_numbers.c. Adds the numbers of a chart's first n series as JSON, for charts.js. */
+void html_put_numbers(vc_buf *b, const vf_chart *c, int n);
+/* html_page.c. Adds the whole page: the parts of h, with style and scripts. */
+void html_put_page(vc_buf *page, const vf_html *h);
 
 #endif

@@ -182,7 +182,8 @@ static int add_chart(vf_html *h, const runs *r, const char *title, const char *u
     vf_curve_part parts[MAX_RUNS];
     for (int i = 0; i < r->n; i++) {
         const void *curve = (const char *)r->curves[i] + offset;
-        parts[i] = (vf_curve_part){ .name = r->name[i], .curve = curve, .style = style };
+        parts[i] = (vf_curve_part){ .name = r->name[i], .curve = curve, .style = style,
+                                    .run = i };
     }
     return vf_curve_chart(h, title, unit, parts, r->n, err);
 }
@@ -222,9 +223,14 @@ static int write_page(const vlat *v, const runs *r, const char *path, vc_err *er
     if (rc)
         return rc;
     add_facts(h, r);
+    vf_html_section(h, r->n > 1 ? "Newest validation pictures" : "Validation");
+    if (r->n > 1)
+        vf_gallery_beside(h, r->dir, r->name, r->n);
+    else
+        vf_gallery(h, r->dir[0]);
     rc = add_charts(h, r, err);
-    vf_html_section(h, "Newest validation pictures");
-    vf_gallery_beside(h, r->dir, r->name, r->n);
+    for (int i = 0; i < r->n; i++)
+        vf_curve_units(h, r->curves[i], i);
     add_settings(h, r);
     if (!rc)
         rc = vf_html_write(h, path, err);

@@ -42,7 +42,7 @@ holds same.html '>other/first<'
 rm -r other/first/validation other/first/config.yaml
 touch other/first/trainer.json
 expect 0 '^one.html$' vlat report other/first --out one.html
-holds one.html 'No run has decoded'
+holds one.html 'No validation samples'
 lacks one.html 'Settings that differ'
 
 cp -r "$VLT_BUILD/tests/made.lmdb" a.lmdb

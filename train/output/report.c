@@ -14,30 +14,54 @@
 
 /* ---- charts ---- */
 
+/* Adds a curve of each of the buckets that trained most steps. */
+static int put_bucket_chart(vf_html *h, const vf_curves *c, vc_err *err)
+{
+    vf_curve_part part[VF_HTML_SERIES];
+    int n = 0;
+    for (int i = 0; i < c->n_buckets && i < VF_BUCKET_CURVES; i++) {
+        int at = n < VF_HTML_SERIES ? n++ : n;
+        while (at > 0 && part[at - 1].curve->points < c->bucket[i].curve->points) {
+            if (at < VF_HTML_SERIES)
+                part[at] = part[at - 1];
+            at--;
+        }
+        if (at < VF_HTML_SERIES)
+            part[at] = (vf_curve_part){ .name = c->bucket[i].name, .curve = c->bucket[i].curve,
+                                        .style = VF_CURVE_SMOOTH };
+    }
+    return n < 2 ? 0 : vf_curve_chart(h, "Loss by bucket (latent f x h x w)", "mean squared error", part, n, err);
+}
+
 static int put_charts(vf_html *h, const vf_curves *c, vc_err *err)
 {
-    const vf_curve_part loss[] = { { "each step", &c->loss, VF_CURVE_EACH },
-                                   { "smoothed", &c->loss, VF_CURVE_SMOOTH },
-                                   { "held-out samples", &c->eval, VF_CURVE_MEAN } };
-    const vf_curve_part rate[] = { { "learning rate", &c->lr, VF_CURVE_MEAN } };
-    const vf_curve_part norm[] = { { "each step", &c->grad_norm, VF_CURVE_EACH },
-                                   { "smoothed", &c->grad_norm, VF_CURVE_SMOOTH } };
-    const vf_curve_part speed[] = { { "each step", &c->tokens, VF_CURVE_EACH },
-                                    { "smoothed", &c->tokens, VF_CURVE_SMOOTH } };
-    const vf_curve_part times[] = { { "whole step", &c->step_s, VF_CURVE_MEAN },
-                                    { "waiting for data", &c->wait, VF_CURVE_MEAN } };
+#define EACH(curve_) { .name = "each step", .curve = curve_, .style = VF_CURVE_EACH }
+#define SMOOTH(curve_) { .name = "smoothed", .curve = curve_, .style = VF_CURVE_SMOOTH }
+#define MEAN(name_, curve_) { .name = name_, .curve = curve_, .style = VF_CURVE_MEAN }
+    const vf_curve_part loss[] = { EACH(&c->loss), SMOOTH(&c->loss),
+                                   MEAN("held-out samples", &c->eval) };
+    const vf_curve_part rate[] = { MEAN("learning rate", &c->lr) };
+    const vf_curve_part norm[] = { EACH(&c->grad_norm), SMOOTH(&c->grad_norm) };
+    const vf_curve_part speed[] = { EACH(&c->tokens), SMOOTH(&c->tokens) };
+    const vf_curve_part times[] = { MEAN("whole step", &c->step_s),
+                                    MEAN("waiting for data", &c->wait) };
+    const vf_curve_part memory[] = { MEAN("peak", &c->memory) };
     int rc;
 
     vf_html_section(h, "Loss");
-    if ((rc = vf_curve_chart(h, "Loss", "mean squared error", loss, 3, err)))
+    vf_curve_units(h, c, 0);
+    if ((rc = vf_curve_chart(h, "Loss", "mean squared error", loss, 3, err)) ||
+        (rc = put_bucket_chart(h, c, err)))
         return rc;
     vf_html_section(h, "Optimiser");
     if ((rc = vf_curve_chart(h, "Learning rate", "", rate, 1, err)) ||
         (rc = vf_curve_chart(h, "Gradient norm before clipping", "", norm, 2, err)))
         return rc;
     vf_html_section(h, "Throughput");
-    rc = vf_curve_chart(h, "Tokens a second", "tokens/s", speed, 2, err);
-    return rc ? rc : vf_curve_chart(h, "Seconds a step", "s", times, 2, err);
+    if ((rc = vf_curve_chart(h, "Tokens a second", "tokens/s", speed, 2, err)) ||
+        (rc = vf_curve_chart(h, "Seconds a step", "s", times, 2, err)))
+        return rc;
+    return vf_curve_chart(h, "Memory", "bytes", memory, 1, err);
 }
 
 /* ---- tables ---- */
@@ -115,6 +139,38 @@ static void put_buckets(vf_html *h, const vf_curves *c)
     }
 }
 
+/* ---- the headline ---- */
+
+/* "0.12345, which falls (0.13012 before)": the mean of the newest tenth of the steps against the tenth
+ * before it, with the word that their noise allows. */
+static void put_trend(vf_html *h, const vf_curve *loss)
+{
+    static const char *const words[] = { [0] = "falling", [1] = "level within its noise",
+                                         [2] = "rising" };
+    vf_trend t;
+    if (vf_curve_trend(loss, &t))
+        vf_html_lead(h, "Training loss %.5f, %s: the mean of the last %" PRIu64 " steps; %.5f in the "
+                     "%" PRIu64 " before", t.now, words[t.sign + 1], t.steps, t.before, t.steps);
+    else if (loss->points)
+        vf_html_lead(h, "Training loss %.5f: the mean of %" PRIu64 " steps, too few for a trend",
+                     loss->sum / (double)loss->points, loss->points);
+}
+
+static void put_lead(vf_html *h, const vtrain_report *r, const vf_curves *c)
+{
+    char seen[32], left[32] = "";
+    if (c->eval.points > 1)
+        vf_html_lead(h, "Held-out loss %.5f; least %.5f at step %.0f; %.5f at first", c->eval.last,
+                     c->eval.best, c->eval.best_x, c->eval.bin[0].sum / (double)c->eval.bin[0].n);
+    put_trend(h, &c->loss);
+    const double each = c->step_s.points ? c->step_s.sum / (double)c->step_s.points : 0;
+    if (r->live && r->steps > c->step && each > 0)
+        vc_human_time(left, each * (double)(r->steps - c->step));
+    vf_html_text(h, "Step %" PRId64 " of %" PRId64 ", %s of %" PRIu32 " samples seen%s%s", c->step,
+                 r->steps > c->step ? r->steps : c->step, vc_human_count(seen, c->seen),
+                 r->samples, *left ? "; left, without saving and sampling: " : "", left);
+}
+
 /* ---- page ---- */
 
 static int put_page(vf_html *h, const vtrain_report *r, const char *dir, vc_err *err)
@@ -127,13 +183,14 @@ static int put_page(vf_html *h, const vtrain_report *r, const char *dir, vc_err 
     if (r->live)
         vf_html_text(h, "The run continues. This page is loaded again every %d seconds.",
                      VTRAIN_REPORT_EACH);
-    put_facts(h, r, c);
+    put_lead(h, r, c);
+    vf_html_section(h, "Validation");
+    vf_gallery(h, dir);
     rc = put_charts(h, c, err);
+    put_facts(h, r, c);
     put_buckets(h, c);
     vf_curves_free(c);
 
-    vf_html_section(h, "Validation");
-    vf_gallery(h, dir);
     if (r->data) {
         vf_html_section(h, "Data");
         vf_html_text(h, "%s", r->data);

@@ -1,11 +1,11 @@
 /* report.h - report.html, one self-contained page about a run that opens offline.
  *
  * The page is made from metrics.jsonl and the files under validation/, so it can be made again at
- * any time: loss curve (raw, smoothed, held-out), learning rate, gradient norm, throughput and data
- * wait, buckets seen with steps and mean loss each, samples never seen, achieved caption dropout,
- * memory predicted and real, the settings, and validation pictures. All text from files is escaped.
- * formats/report/gallery.h lists the pictures and clips (png, jpg, mp4 below validation/step-N/),
- * newest step first; vdecode replaces the list once it has decoded more. */
+ * any time: the loss with its trend, the pictures of each prompt by step (formats/report/gallery.h;
+ * vdecode replaces them once it has decoded more), charts of loss (raw, smoothed, held-out, by
+ * bucket), learning rate, gradient norm, throughput, data wait and memory, then facts, buckets,
+ * data and settings. All text from files is escaped.
+ */
 #ifndef TRAIN_OUTPUT_REPORT_H
 #define TRAIN_OUTPUT_REPORT_H
 
@@ -21,6 +21,7 @@ typedef struct vtrain_report {
     const char *data;            /* lines about datasets and buckets, '\n' between them */
     const char *settings;        /* YAML */
     int64_t predicted_bytes, peak_bytes;
+    int64_t steps;               /* of the whole run */
     bool live;                   /* the run continues: browsers load the page again */
     uint32_t samples;            /* distinct ones to train on: for "never seen" */
 } vtrain_report;

@@ -1,0 +1,149 @@
+'use strict';
+/* The script of a report: the search in grids of cards, and rows of pictures by step. Charts have a
+ * script of their own, charts.js. */
+
+/* Makes an element; text becomes a text node. */
+function el(tag, props = {}, ...children) {
+  const e = document.createElement(tag);
+  for (const [name, value] of Object.entries(props))
+    if (name in e) e[name] = value; else e.setAttribute(name, value);
+  e.append(...children);
+  return e;
+}
+
+/* What a reader chose on this page, which stays when the page is loaded again. */
+const chosen = (() => {
+  const name = 'vlt ' + location.pathname;
+  let value = {};
+  try { value = JSON.parse(sessionStorage.getItem(name)) || {}; } catch { /* nothing is kept */ }
+  return {
+    get: (key, other) => key in value ? value[key] : other,
+    set: (key, v) => {
+      value[key] = v;
+      try { sessionStorage.setItem(name, JSON.stringify(value)); } catch { /* as above */ }
+    },
+  };
+})();
+
+/* A card is shown if its text has every word typed; the search starts when typing pauses. */
+for (const box of document.querySelectorAll('.find')) {
+  const cards = [...box.nextElementSibling.children], input = box.querySelector('input');
+  const count = box.querySelector('output'), texts = [];
+  let wait;
+  const filter = () => {
+    const words = input.value.toLowerCase().split(/\s+/);
+    let shown = 0;
+    cards.forEach((card, i) => {
+      texts[i] ||= card.textContent.toLowerCase();
+      card.hidden = !words.every(w => texts[i].includes(w));
+      shown += !card.hidden;
+    });
+    count.value = shown + ' of ' + cards.length;
+  };
+  input.addEventListener('input', () => { clearTimeout(wait); wait = setTimeout(filter, 120); });
+  filter();
+}
+
+/* ---- pictures by step ---- */
+
+/* A clip plays while the pointer is over it or it has the focus. */
+function playOnHover(box) {
+  const clips = () => box.querySelectorAll('video');
+  const start = () => clips().forEach(v => v.play().catch(() => {}));
+  const stop = () => clips().forEach(v => v.pause());
+  box.addEventListener('pointerenter', start);
+  box.addEventListener('pointerleave', stop);
+  box.addEventListener('focusin', start);
+  box.addEventListener('focusout', stop);
+}
+
+/* A step's picture; its clip has the browser's controls only while it has the focus. */
+function makeShot(shot) {
+  const clip = shot.querySelector('video');
+  playOnHover(shot);
+  if (!clip) return;
+  clip.controls = false;
+  clip.tabIndex = 0;
+  clip.addEventListener('focus', () => { clip.controls = true; });
+  clip.addEventListener('blur', () => { clip.controls = false; });
+}
+
+/* A copy of a picture without controls; copies of clips begin together. */
+function copyOf(shot) {
+  const copy = shot.querySelector('img, video').cloneNode();
+  copy.removeAttribute('controls');
+  copy.removeAttribute('tabindex');
+  copy.preload = 'auto';
+  return copy;
+}
+
+/* Lays two steps of a prompt over each other with a handle between them. */
+function makePair(row, index) {
+  const shots = [...row.querySelectorAll('figure')];
+  const names = shots.map(s => s.dataset.step);
+  const title = row.getAttribute('aria-label');
+  const stack = el('div', { className: 'stack' }), line = el('i');
+  const choose = (key, value, label) => {
+    const select = el('select', { 'aria-label': `${label} of ${title}` },
+      ...names.map(n => el('option', { value: n }, `step ${n}`)));
+    const kept = chosen.get(key, value);
+    select.value = names.includes(kept) ? kept : value;
+    select.addEventListener('change', () => { chosen.set(key, select.value); draw(); });
+    return select;
+  };
+  const left = choose('left' + index, names[0], 'Left step');
+  const right = choose('right' + index, names[names.length - 1], 'Right step');
+  const handle = el('input', { type: 'range', min: 0, max: 100, step: 1, value: 50,
+    'aria-label': `Where the right step of ${title} begins, in percent` });
+  const move = () => {
+    if (stack.children[1]) stack.children[1].style.clipPath = `inset(0 0 0 ${handle.value}%)`;
+    line.style.left = `calc(${handle.value}% - 1px)`;
+  };
+  const draw = () => {
+    stack.replaceChildren(...[left, right].map(s => copyOf(shots[names.indexOf(s.value)])), line);
+    shots.forEach((s, i) => s.classList.toggle('now', [left.value, right.value].includes(names[i])));
+    move();
+  };
+  handle.addEventListener('input', move);
+  stack.addEventListener('pointermove', e => {
+    if (e.pointerType === 'touch' && !e.isPrimary) return;
+    const box = stack.getBoundingClientRect();
+    handle.value = 100 * (e.clientX - box.left) / box.width;
+    move();
+  });
+  draw();
+  const pair = el('div', { className: 'pair' }, stack,
+    el('div', { className: 'choice' }, left, handle, right));
+  playOnHover(pair);
+  const box = el('div', { className: 'prompt' });
+  row.before(box);
+  box.append(pair, row);
+  return { names, show: step => {
+    const at = names.filter(n => +n <= step);
+    right.value = at.length ? at[at.length - 1] : names[0];
+    draw();
+  } };
+}
+
+/* One slider moves the right step of all prompts. */
+function makeStepSlider(pairs) {
+  const steps = [...new Set(pairs.flatMap(p => p.names))].map(Number).sort((a, b) => a - b);
+  if (pairs.length < 2 || steps.length < 3) return;
+  const value = el('output', {}, `step ${steps[steps.length - 1]}`);
+  const slider = el('input', { type: 'range', min: 0, max: steps.length - 1, step: 1,
+    value: steps.length - 1, id: 'all-steps' });
+  slider.addEventListener('input', () => {
+    value.value = `step ${steps[slider.value]}`;
+    for (const p of pairs) p.show(steps[slider.value]);
+  });
+  document.querySelector('.prompt').previousElementSibling.before(el('div', { className: 'controls still' },
+    el('label', {}, 'All prompts at ', slider), value));
+}
+
+{
+  const rows = [...document.querySelectorAll('.steps')];
+  for (const row of rows) for (const shot of row.children) makeShot(shot);
+  const pairs = rows.filter(r => r.children.length > 1).map(makePair);
+  for (const row of rows) row.scrollLeft = row.scrollWidth;
+  makeStepSlider(pairs);
+}

@@ -1,0 +1,234 @@
+"""Uses the pages of pages.sh as a reader does, in Chromium without a window.
+
+    pages.py DIR [PICTURES]      DIR has one.html, both.html and long.html; with PICTURES, a folder,
+                                 the script writes pictures of one.html there
+
+It prints each thing that is not so, and exits with 1 if there was one."""
+import os
+import sys
+import time
+
+from selenium import webdriver
+from selenium.webdriver.chrome.options import Options
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import Select, WebDriverWait
+
+faults = []
+
+
+def holds(true, what):
+    if not true:
+        faults.append(what)
+
+
+def browser():
+    options = Options()
+    for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+                 "--hide-scrollbars", "--window-size=1280,1000"):
+        options.add_argument(word)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    return webdriver.Chrome(service=Service("chromedriver"), options=options)
+
+
+class Page:
+    def __init__(self, driver, path):
+        self.d = driver
+        driver.get("file://" + path)
+        self.ready()
+
+    def ready(self):
+        WebDriverWait(self.d, 60).until(
+            lambda d: d.execute_script("return document.readyState") == "complete")
+
+    def all(self, selector):
+        return self.d.find_elements(By.CSS_SELECTOR, selector)
+
+    def first(self, selector):
+        return self.d.find_element(By.CSS_SELECTOR, selector)
+
+    def run(self, script, *args):
+        return self.d.execute_script(script, *args)
+
+    def drawn(self, chart=0):
+        """A number that differs if the drawing of a chart does."""
+        return self.run("""const c = document.querySelectorAll('.chart.live')[arguments[0]]
+            .querySelector('canvas'), p = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
+            let h = 0; for (let i = 0; i < p.length; i++) h = (h * 31 + p[i]) | 0; return h""", chart)
+
+    def labels(self, axis, chart=0):
+        return self.run("""return [...document.querySelectorAll('.chart.live')[arguments[1]]
+            .querySelectorAll('.dygraph-axis-label-' + arguments[0])].map(e => e.textContent)""",
+                        axis, chart)
+
+    def errors(self):
+        return [line["message"] for line in self.d.get_log("browser")
+                if line["level"] == "SEVERE" and "favicon" not in line["message"]]
+
+
+def slide(page, element, value):
+    page.run("arguments[0].value = arguments[1];"
+             "arguments[0].dispatchEvent(new Event('input', { bubbles: true }))", element, value)
+
+
+def pointer_and_zoom(page):
+    charts = page.all(".chart.live")
+    holds(len(charts) >= 5, f"{len(charts)} charts, expected at least 5")
+    page.run("arguments[0].scrollIntoView({ block: 'center' })", charts[0])
+    ActionChains(page.d).move_to_element(charts[0]).perform()
+    values = [e.text for e in page.all(".legend output") if e.text]
+    holds(len(values) >= len(charts), f"the pointer shows {values}")
+    left = page.run("""return [...document.querySelectorAll('.pointer')]
+        .filter(e => !e.hidden).map(e => Math.round(parseFloat(e.style.left)))""")
+    holds(len(left) == len(charts) and max(left) - min(left) <= 1, f"the pointers stand at {left}")
+
+    before = page.labels("x"), page.labels("x", 1), page.drawn(1)
+    ActionChains(page.d).move_to_element_with_offset(charts[0], -100, 0).click_and_hold() \
+        .move_by_offset(150, 0).release().perform()
+    holds(page.labels("x") != before[0], "a drag does not zoom the first chart")
+    holds(page.drawn(1) != before[2], "a drag in one chart does not zoom another")
+    reset = [b for b in page.all(".controls button") if b.text == "Show all"][0]
+    holds(reset.is_enabled(), "after a zoom 'Show all' is disabled")
+    zoomed = page.labels("x")
+    page.d.refresh()
+    page.ready()
+    holds(page.labels("x") == zoomed, "a reload loses the zoom")
+    [b for b in page.all(".controls button") if b.text == "Show all"][0].click()
+    holds(page.labels("x") == before[0] and page.labels("x", 1) == before[1],
+          f"'Show all' gives {page.labels('x')}, not {before[0]}")
+
+
+def keys(page):
+    chart = page.first(".chart.live")
+    page.run("arguments[0].focus()", chart)
+    chart.send_keys(Keys.ARROW_RIGHT)
+    one = page.first(".spoken").get_attribute("textContent")
+    chart.send_keys(Keys.ARROW_RIGHT)
+    two = page.first(".spoken").get_attribute("textContent")
+    holds(one.startswith("step ") and two.startswith("step ") and one != two,
+          f"the arrow keys say '{one}' and '{two}'")
+    before = page.labels("x")
+    chart.send_keys("+")
+    holds(page.labels("x") != before, "+ does not zoom")
+    chart.send_keys("0")
+    holds(page.labels("x") == before, "0 does not show all")
+    names = page.run("""return [...document.querySelectorAll('input, select, button, [tabindex]')]
+        .filter(e => e.offsetParent && !(e.labels && e.labels.length) && !e.getAttribute('aria-label') &&
+                     !e.getAttribute('title') && !e.textContent.trim()).map(e => e.outerHTML)""")
+    holds(not names, f"controls without a name: {names}")
+
+
+def settings(page):
+    drawn = page.drawn()
+    slide(page, page.first(".controls:not(.still) input[type=range]"), 6)
+    holds(page.drawn() != drawn, "the slider does not smooth")
+    drawn = page.drawn()
+    page.first(".legend input").click()
+    holds(page.drawn() != drawn, "the legend does not switch a line off")
+    page.first(".legend input").click()
+    holds(page.drawn() == drawn, "the legend does not switch a line on again")
+    labels = page.labels("y")
+    page.first(".legend .end input").click()
+    holds(page.labels("y") != labels or page.drawn() != drawn, "the log axis is as the linear one")
+    page.first(".legend .end input").click()
+    unit = Select(page.first(".controls:not(.still) select"))
+    holds([o.text for o in unit.options] == ["step", "epochs", "hours"],
+          f"units of x: {[o.text for o in unit.options]}")
+    unit.select_by_visible_text("epochs")
+    holds(page.labels("x")[-1] in ("28", "30"), f"in epochs x has the labels {page.labels('x')}")
+    unit.select_by_visible_text("hours")
+    holds(any("h" in label for label in page.labels("x")), f"in hours x has {page.labels('x')}")
+    unit.select_by_visible_text("step")
+
+
+def pictures(page):
+    pairs = page.all(".pair")
+    holds(len(pairs) == 2, f"{len(pairs)} prompts can be compared, expected 2")
+    clip = "return document.querySelector('.pair .stack').children[1].style.clipPath"
+    slide(page, page.first(".pair input[type=range]"), 20)
+    holds("20%" in page.run(clip), f"the handle leaves {page.run(clip)}")
+    choices = [Select(s) for s in page.all(".pair select")]
+    holds([c.first_selected_option.text for c in choices[:2]] == ["step 0", "step 300"],
+          "the first and the newest step are not the ones compared")
+    slide(page, page.first(".controls.still input"), 1)
+    chosen = [Select(s).first_selected_option.text for s in page.all(".pair select")]
+    holds(chosen == ["step 0", "step 50"] * 2, f"the slider of all prompts chooses {chosen}")
+    video = page.first(".steps video")
+    page.run("arguments[0].scrollIntoView({ block: 'center' })", video)
+    ActionChains(page.d).move_to_element(video).perform()
+    WebDriverWait(page.d, 20).until(lambda d: page.run("return !arguments[0].paused", video))
+    holds(page.run("return document.querySelectorAll('[src=\"\"]').length") == 0, "an empty picture")
+
+
+def narrow_and_dark(page, pictures_to):
+    light = page.drawn()
+    page.d.execute_cdp_cmd("Emulation.setEmulatedMedia", {
+        "features": [{"name": "prefers-color-scheme", "value": "dark"}]})
+    WebDriverWait(page.d, 20).until(lambda d: page.drawn() != light)
+    if pictures_to:
+        save(page, pictures_to, "report-dark.png")
+    page.d.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+    page.d.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
+        "width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True})
+    page.d.refresh()
+    page.ready()
+    wide = page.run("return document.documentElement.scrollWidth")
+    holds(wide <= 390, f"at 390 pixels the page is {wide} wide")
+    box = page.run("const r = document.querySelector('.chart.live').getBoundingClientRect();"
+                   "return [r.left, r.right]")
+    holds(box[0] >= 0 and box[1] <= 390, f"at 390 pixels a chart stands at {box}")
+    small = page.run("""return [...document.querySelectorAll('.dygraph-axis-label, label, .axes')]
+        .map(e => parseFloat(getComputedStyle(e).fontSize)).filter(v => v < 11)""")
+    holds(not small, f"labels smaller than 11 pixels: {small}")
+    holds(len(page.labels("x")) >= 3, f"at 390 pixels x has the labels {page.labels('x')}")
+    page.d.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def save(page, folder, name):
+    page.run("scrollTo(0, 0)")
+    time.sleep(0.5)                    # the pictures are decoded
+    page.d.save_screenshot(os.path.join(folder, name))
+
+
+def without_script(driver, path):
+    driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    driver.get("file://" + path)
+    svgs = driver.find_elements(By.CSS_SELECTOR, "figure.lines svg")
+    holds(len(svgs) >= 5 and all(s.is_displayed() for s in svgs),
+          f"without a script {len(svgs)} charts are pictures")
+    driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
+def main():
+    folder = sys.argv[1]
+    pictures_to = sys.argv[2] if len(sys.argv) > 2 else None
+    driver = browser()
+    try:
+        page = Page(driver, os.path.join(folder, "one.html"))
+        if pictures_to:
+            save(page, pictures_to, "report.png")
+        pointer_and_zoom(page)
+        keys(page)
+        settings(page)
+        pictures(page)
+        narrow_and_dark(page, pictures_to)
+        both = Page(driver, os.path.join(folder, "both.html"))
+        holds(len(both.all(".chart.live")) >= 5, "two runs have no charts")
+        long = Page(driver, os.path.join(folder, "long.html"))
+        print("100,000 steps: ready after", long.run(
+            "return Math.round(performance.timing.loadEventEnd -"
+            " performance.timing.navigationStart)"), "ms")
+        holds(long.labels("x")[-1] in ("80000", "100000", "1e5"), f"x ends with {long.labels('x')}")
+        faults.extend(page.errors())
+        without_script(driver, os.path.join(folder, "one.html"))
+    finally:
+        driver.quit()
+    for fault in faults:
+        print(fault)
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# The pages of runs in a browser, used as a reader uses them (pages.py): pointer, zoom, keys, sliders,
+# legends, a reload, a narrow window, dark colours, no script, many steps. Skipped in words without
+# Chromium's driver (scripts/setup --pages).
+. "$(dirname "$0")/../lib/check.sh"
+
+# run DIR STEPS: a run of two buckets, whose loss falls, with pictures and a clip of two prompts
+run()
+{
+    mkdir -p "$1" && echo "seed: 42" >"$1/config.yaml"
+    awk -v n="$2" 'BEGIN { for (i = 1; i <= n; i++)
+        printf "{\"step\":%d,\"epoch\":%g,\"loss\":%g,\"lr\":%g,\"grad_norm\":1,\"tokens_per_s\":100," \
+               "\"step_s\":36,\"data_wait_s\":0,\"peak_bytes\":1048576,\"bucket\":\"%s\"%s}\n", i, i / 10,
+               1 + 200 / (i + 100) + (i % 7) / 10, 1e-4 * (1 - i / n), i % 2 ? "5x8x8" : "8x8",
+               i % 10 ? "" : sprintf(",\"eval_loss\":%g", 1 + 100 / (i + 100)) }' >"$1/metrics.jsonl"
+}
+
+run one 300
+run two 300
+run long 100000
+for step in 0 50 300; do
+    dir=one/validation/step-$step
+    mkdir -p "$dir"
+    ffmpeg -v error -f lavfi -i "color=c=$(printf 0x%02x60a0 $((step * 255 / 300))):s=32x16,format=rgb24" -frames:v 1 "$dir/000.png"
+    ffmpeg -v error -f lavfi -i "testsrc=s=32x16:r=8:d=1,format=yuv420p" "$dir/001.mp4"
+    cp "$dir/000.png" "$dir/001.png"
+    cp "$dir/000.png" "$dir/sheet.png"
+done
+for page in one two long; do
+    expect 0 '' vlat report "$page" --out "$page.html"
+done
+expect 0 '' vlat report one two --out both.html
+[ "$(grep -c '<figure data-step' one.html)" -eq 6 ] || wrong "one.html has other pictures than 6"
+[ "$(grep -o '<video' one.html | wc -l)" -eq 3 ] || wrong "one.html has other clips than 3"
+[ "$(stat -c %s long.html)" -lt 4000000 ] || wrong "long.html has $(stat -c %s long.html) bytes"
+
+python=/usr/bin/python3
+if ! command -v chromedriver >/dev/null || ! "$python" -c 'import selenium' 2>/dev/null; then
+    echo "not tested: the pages in a browser, as chromium-driver or python3-selenium is missing" \
+         "(scripts/setup --pages installs them)"
+    exit 0
+fi
+if ! grep -q 'Dygraph' one.html; then
+    echo "not tested: charts that react, as the build found no dygraphs (libjs-dygraphs)"
+    exit 0
+fi
+check "the pages in a browser" 0 "$python" "$(dirname "$0")/pages.py" "$PWD"
