@@ -49,6 +49,8 @@ const frames = r => r.frames ? r.frames.length : 1;
 const size = r => r.target ? `${r.target[1]}×${r.target[0]}` : '';
 const captions = r => (r.captions || []).map(c => String(c.text));
 
+const fileName = r => String(r.path || '').replace(/.*[\\/](?=.)/, '');
+
 function picture(jpeg, alt) {
   return jpeg ? el('img', { src: 'data:image/jpeg;base64,' + jpeg, alt, loading: 'lazy' })
               : el('span', { className: 'none' }, 'no thumbnail');
@@ -67,7 +69,7 @@ function card(set, at, s) {
   const r = s.record;
   const title = `${key(r)}  ${size(r)}, ${frames(r)} frame${frames(r) === 1 ? '' : 's'}`;
   return el('button', { className: 'card', type: 'button', onclick: () => open(set, at) },
-    picture(s.jpeg, ''), el('span', {}, title),
+    picture(s.jpeg, ''), el('strong', {}, fileName(r)), el('span', {}, title),
     el('span', { className: 'text' }, captions(r)[0] || '(no caption)'));
 }
 
@@ -194,6 +196,7 @@ async function open(set, at) {
   const step = d => i + d >= 0 && i + d < list.n && open(set, list.at(i + d));
   const button = (name, d) => el('button', { type: 'button', disabled: i + d < 0 || i + d >= list.n,
     onclick: () => step(d) }, name);
+  const focused = document.activeElement.textContent;
   current = { set, at, step };
   dialog.replaceChildren(
     el('div', { className: 'row' }, button('Previous', -1), button('Next', 1),
@@ -205,6 +208,9 @@ async function open(set, at) {
     el('h3', {}, 'Draws'), ...drawTable(r),
     el('details', {}, el('summary', {}, 'Record'), el('pre', {}, JSON.stringify(r, null, 1))));
   if (!dialog.open) dialog.showModal();
+  /* The buttons are new: the one of the same name has the focus, so that keys go on. */
+  else ([...dialog.querySelectorAll('.row button')].find(b => b.textContent === focused &&
+    !b.disabled) || dialog.querySelector('.row button:last-child')).focus();
   dialog.scrollTop = 0;
   remember();
 }
@@ -247,7 +253,8 @@ form.addEventListener('submit', e => {
   e.preventDefault();
   search().catch(e => { report.value = e.message; });
 });
-box.addEventListener('search', () => form.requestSubmit());
+/* The browser's cross empties the box; Enter has submitted it already. */
+box.addEventListener('search', () => { if (!box.value) form.requestSubmit(); });
 
 /* ---- keys, and the address ---- */
 

@@ -1,6 +1,6 @@
 """Uses the pages of pages.sh as a reader does, in Chromium without a window.
 
-    pages.py DIR [PICTURES]      DIR has one.html, both.html and long.html; with PICTURES, a folder,
+    pages.py DIR [PICTURES]      DIR has one.html, both.html, long.html and set.html; with PICTURES, a folder,
                                  the script writes pictures of one.html there
 
 It prints each thing that is not so, and exits with 1 if there was one."""
@@ -9,6 +9,7 @@ import sys
 import time
 
 from selenium import webdriver
+from selenium.common.exceptions import TimeoutException
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
@@ -186,6 +187,34 @@ def narrow_and_dark(page, pictures_to):
     page.d.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
+def browse(page):
+    """The keys of the page of a dataset."""
+    WebDriverWait(page.d, 20).until(lambda d: page.all(".card"))
+    holds(page.first(".card strong").text.endswith(".mp4"),
+          f"a card has the name '{page.first('.card strong').text}'")
+    page.first(".card").click()
+    title = "return document.querySelector('dialog h2').textContent"
+    seen = [page.run(title)]
+    for _ in range(3):
+        page.d.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
+        try:
+            WebDriverWait(page.d, 5).until(lambda d: page.run(title) != seen[-1])
+        except TimeoutException:
+            pass
+        seen.append(page.run(title))
+    holds(len(set(seen)) == 4, f"three times the right arrow shows {seen}")
+    page.d.switch_to.active_element.send_keys(Keys.ESCAPE)
+    box = page.first("#find input")
+    box.send_keys("sings")
+    page.run("""window.texts = 0; const given = window.vlt;
+        window.vlt = (name, value) => { window.texts += name.endsWith('s0'); given(name, value); }""")
+    box.send_keys(Keys.ENTER)
+    WebDriverWait(page.d, 20).until(lambda d: "found" in page.first("#find output").text)
+    time.sleep(0.5)                    # a second search would begin at once
+    loads = page.run("return window.texts")
+    holds(loads == 1, f"Enter loads the texts {loads} times")
+
+
 def save(page, folder, name):
     page.run("scrollTo(0, 0)")
     time.sleep(0.5)                    # the pictures are decoded
@@ -221,6 +250,7 @@ def main():
             "return Math.round(performance.timing.loadEventEnd -"
             " performance.timing.navigationStart)"), "ms")
         holds(long.labels("x")[-1] in ("80000", "100000", "1e5"), f"x ends with {long.labels('x')}")
+        browse(Page(driver, os.path.join(folder, "set.html")))
         faults.extend(page.errors())
         without_script(driver, os.path.join(folder, "one.html"))
     finally:

@@ -34,6 +34,9 @@ expect 0 '' vlat report one two --out both.html
 [ "$(grep -o '<video' one.html | wc -l)" -eq 3 ] || wrong "one.html has other clips than 3"
 [ "$(stat -c %s long.html)" -lt 4000000 ] || wrong "long.html has $(stat -c %s long.html) bytes"
 
+need browse_dataset set.lmdb 200
+expect 0 '' vlat report set.lmdb --browse set.html
+
 python=/usr/bin/python3
 if ! command -v chromedriver >/dev/null || ! "$python" -c 'import selenium' 2>/dev/null; then
     echo "not tested: the pages in a browser, as chromium-driver or python3-selenium is missing" \
