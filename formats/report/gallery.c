@@ -235,12 +235,14 @@ static void put_heading(vf_html *h, const shot *s)
     free(text);
 }
 
+/* The order of the page: samples by their numbers, then prompts, then steps. */
 static int by_sample(const void *a, const void *b)
 {
     const shot *x = a, *y = b;
-    const int name = strverscmp(x->file, y->file), prompt = strcmp(x->prompt, y->prompt);
-    return same_sample(x->file, y->file) && !prompt ? (x->step > y->step) - (x->step < y->step)
-           : name ? name : prompt;
+    if (!same_sample(x->file, y->file))
+        return strverscmp(x->file, y->file);
+    const int prompt = strcmp(x->prompt ? x->prompt : "", y->prompt ? y->prompt : "");
+    return prompt ? prompt : (x->step > y->step) - (x->step < y->step);
 }
 
 /* Leaves out the oldest steps but the first until the files fit into MAX_BYTES; returns their

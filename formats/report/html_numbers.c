@@ -1,5 +1,6 @@
 /* html_numbers.c - the numbers of charts as JSON in the page, which charts.js reads; see html.h */
 #include <math.h>
+#include <stdio.h>
 
 #include "formats/report/html_parts.h"
 
@@ -30,6 +31,14 @@ static range range_at(const thinned *t, size_t from)
     return r;
 }
 
+/* Seven digits are more than a screen shows. */
+static void put_rounded(vc_buf *b, double v)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%.7g", v);
+    vc_buf_str(b, isfinite(v) ? text : "null");
+}
+
 static void put_list(vc_buf *b, const char *name, const thinned *t, const double *v)
 {
     vc_buf_printf(b, ",\"%s\":[", name);
@@ -37,7 +46,10 @@ static void put_list(vc_buf *b, const char *name, const thinned *t, const double
         const range r = range_at(t, from);
         for (int i = 0; i < r.n; i++) {
             vc_buf_str(b, from || i ? "," : "");
-            vc_buf_number(b, v[r.at[i]]);
+            if (v == t->s->x)
+                vc_buf_number(b, v[r.at[i]]);
+            else
+                put_rounded(b, v[r.at[i]]);
         }
     }
     vc_buf_str(b, "]");

@@ -79,8 +79,8 @@ static void test_page(void **state)
         "40, 10.00 epochs", "Learning rate",
         "\n<!-- validation -->\n", "\n<!-- /validation -->\n", "--validation_steps",
     };
-    static const char *const absent[] = { "<script>alert", "<b>16", "<i>two", "http:", "https:",
-                                        "nan" };
+    static const char *const absent[] = { "<script>alert", "<b>16", "<i>two", "src=\"http", "href=\"http",
+                                        "script-src 'unsafe-inline'", ":nan" };
     char *out = vc_path_join(dir, "page");
     save_metrics(out, 40);
     char *text = report_of(out, &about);
@@ -120,16 +120,16 @@ static void test_pictures(void **state)
     free(st);
 
     char *text = report_of(out, &about), *at = strstr(text, "\n<!-- validation -->\n");
-    static const char *const order[] = { "Step 10", "image/jpeg", "video/mp4", "Step 9",
-                                         "000-002.png", "image/png", "a &lt;cat&gt;", "000-010.png",
-                                         "1 more are",
+    static const char *const order[] = { "Sample 000", "image/jpeg", "step 10",
+                                         "a &lt;cat&gt;", "image/png", "step 9", "Sample 001",
+                                         "video/mp4", "step 10", "1 more are",
                                          "\n<!-- /validation -->\n" };
     for (int i = 0; i < COUNT(order); i++) {
         at = at ? strstr(at, order[i]) : NULL;
         if (!at)
             fail_msg("\"%s\" is missing or out of order", order[i]);
     }
-    assert_null(strstr(text, "\"002.png\""));
+    assert_null(strstr(text, "Sample 003"));
     assert_null(strstr(text, "cm9vdDp4"));              /* "root:x" in base 64 */
     assert_null(strstr(text, "003.png"));
     assert_null(strstr(text, "notes"));
@@ -144,7 +144,7 @@ static void test_long(void **state)
     char *out = vc_path_join(dir, "long");
     save_metrics(out, 30000);
     char *text = report_of(out, &about);
-    assert_in_range(strlen(text), 20000, 600000);
+    assert_in_range(strlen(text), 20000, 1000000);
     assert_non_null(strstr(text, "30,000, 7500.00 epochs"));
     free(text);
     save_metrics(out, 2);
