@@ -7,8 +7,9 @@
 # source NAME TRANSFER PIXELS: a lossless clip of four frames.
 source_of()
 {
-    ffmpeg -v error -y -f lavfi -i "testsrc2=s=96x64:r=8" -frames:v 4 -pix_fmt "$3" -c:v ffv1 \
-        -color_trc "$2" -color_primaries bt2020 -colorspace bt2020nc -color_range tv "media/$1"
+    ffmpeg -v error -y -f lavfi -i "testsrc2=s=96x64:r=8" -frames:v 4 -c:v ffv1 \
+        -vf "format=$3,setparams=color_trc=$2:color_primaries=bt2020:colorspace=bt2020nc:range=tv" \
+        "media/$1"
 }
 # keys DATASET: the path and the latent key of each record.
 keys() { vlat list "$1" --json | sed 's/.*"path":"\([^"]*\)".*"latent_key":"\([^"]*\)".*/\1 \2/'; }

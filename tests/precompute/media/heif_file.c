@@ -94,8 +94,8 @@ heif_coded heif_code(const char *png, const char *encoder, const char *config)
     char cmd[1024];
     size_t n;
     snprintf(cmd, sizeof cmd, "ffmpeg -nostdin -v error -y -i '%s' -frames:v 1 -c:v %s %s "
-             "-vf scale=out_range=pc:out_color_matrix=bt709:flags=accurate_rnd -pix_fmt yuv420p "
-             "-color_range pc -colorspace bt709 -f mp4 '%s'", png, encoder,
+             "-vf scale=out_range=pc:out_color_matrix=bt709:flags=accurate_rnd,format=yuv420p,"
+             "setparams=range=pc:colorspace=bt709 -f mp4 '%s'", png, encoder,
              av1 ? "-crf 4 -cpu-used 8" : "-x265-params lossless=1:log-level=0 -tag:v hvc1",
              clip_path("coded.mp4"));
     assert_int_equal(system(cmd), 0);

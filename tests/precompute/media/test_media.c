@@ -414,8 +414,8 @@ static void test_colour(void **state)
                 char args[512];
                 media_info info;
                 snprintf(args, sizeof args,
-                         "-vf scale=out_color_matrix=%s:out_range=%s:flags=accurate_rnd,format=%s "
-                         "-colorspace %s -color_range %s -c:v ffv1 -frames:v 1",
+                         "-vf scale=out_color_matrix=%s:out_range=%s:flags=accurate_rnd,format=%s,"
+                         "setparams=colorspace=%s:range=%s -c:v ffv1 -frames:v 1",
                          matrices[i][0], full ? "pc" : "tv", formats[k], matrices[i][1],
                          full ? "pc" : "tv");
                 clip_ffmpeg(clip_dir, args, "colour.mkv");
