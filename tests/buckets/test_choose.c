@@ -1,6 +1,7 @@
 /* test_choose.c - one sample's choice: worked examples, draws, drops, properties of any input. */
 #include "common/base/rng.h"
 #include "tests/buckets/buckets_rules.h"
+#include "tests/lib/ok.h"
 
 static void test_philox(void **state)
 {
@@ -465,7 +466,7 @@ static void check_sizes(const vb_rules *r, const vb_source *s, uint64_t id)
     int64_t p[VB_MAX_OPTIONS];
     int n = vb_sizes(r, s, p, VB_MAX_OPTIONS);
 
-    assert_in_range(n, 1, VB_MAX_OPTIONS);
+    assert_between(n, 1, VB_MAX_OPTIONS);
     for (int i = 0; i < n; i++) {
         vb_choice c;
         vb_choose_size(&c, r, s, id, (uint32_t)i, 0, p[i]);

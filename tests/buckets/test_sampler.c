@@ -55,7 +55,7 @@ static uint32_t walk(vb_sampler *s, const shape *p, const uint32_t *group, uint6
     for (uint64_t m = epoch * per; m < (epoch + 1) * per; m++) {
         uint32_t rows[MAX_BATCH], n;
         vb_sampler_get(s, m, rows, &n);
-        assert_in_range(n, 1, p->batch);
+        assert_between(n, 1, p->batch);
         partial += n < p->batch;
         for (uint32_t i = 0; i < n; i++) {
             assert_true(rows[i] < p->n);
@@ -250,7 +250,7 @@ static void test_leftovers_are_spread(void **state)
         at[m % PLACES] += n == 2;
     }
     for (int i = 0; i < PLACES; i++)            /* expected 400, standard deviation 19 */
-        assert_in_range(at[i], 400 - 76, 400 + 76);
+        assert_between(at[i], 400 - 76, 400 + 76);
     vb_sampler_close(s);
 }
 
@@ -279,7 +279,7 @@ static void test_refusals(void **state)
     uint32_t n, few[4];
     assert_int_equal(vb_sampler_epoch_batches(s), 3);
     vb_sampler_get(s, UINT64_MAX, few, &n);
-    assert_in_range(n, 1, 2);
+    assert_between(n, 1, 2);
     vb_sampler_close(s);
     vb_sampler_close(NULL);
 }

@@ -334,9 +334,9 @@ static void run_turns(uint32_t window, size_t bytes, int slow)
     for (int i = 0; i < TURN_WORKERS; i++)
         pthread_join(thread[i], NULL);
     /* a turn that passed, and the result that was got and not counted yet */
-    assert_in_range(c->worst, 0, (int)window + 2);
+    assert_between(c->worst, 0, (int)window + 2);
     if (bytes == 1)
-        assert_in_range(c->worst, 0, 2 * TURN_WORKERS + 2);
+        assert_between(c->worst, 0, 2 * TURN_WORKERS + 2);
     vc_turns_free(c->t);
     free(c);
 }

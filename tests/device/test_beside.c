@@ -179,7 +179,7 @@ static void test_offload(void **state)
                 assert_int_equal(use.offloaded, flags ? (DEEP - 2) * input : 0);
                 assert_true(flags && r ? use.waits > 0 : use.waits == 0);
                 peak = flags ? peak : use.pool_peak;
-                assert_in_range(peak - use.pool_peak, flags ? (DEEP - 4) * input : 0,
+                assert_between(peak - use.pool_peak, flags ? (DEEP - 4) * input : 0,
                                 flags ? (DEEP - 3) * input : 0);
             }
             assert_int_equal(deep_step(g, &m, VT_KEEP, flags, &l).offloaded, 0);

@@ -4,6 +4,7 @@
 #include "formats/dataset/writer.h"
 #include "tests/formats/shards_test.h"
 #include "tests/lib/heap.h"
+#include "tests/lib/ok.h"
 
 enum { SAMPLES = 5 };
 
@@ -95,7 +96,7 @@ static void closing_is_local(void **state)
     OK(open_writer(&w, *state, 0, false, false, &err));
     for (uint32_t i = 0; i < CLOSED * EACH; i++) {
         OK(make_sample(w, i, "caption", 1, 8, 4, &err));
-        assert_in_range(w->noted_to - w->noted_from, 1, EACH);
+        assert_between(w->noted_to - w->noted_from, 1, EACH);
         if (i % EACH == EACH - 1)
             OK(vf_writer_flush(w, &err));
     }
@@ -201,7 +202,7 @@ static void bytes_a_sample(void **state)
 {
     enum { FEW = 1 << 10, MANY = 1 << 13 };
     const size_t few = writer_bytes(*state, FEW), many = writer_bytes(*state, MANY);
-    assert_in_range((many - few) / (MANY - FEW), 0, 160);
+    assert_between((many - few) / (MANY - FEW), 0, 160);
 }
 
 typedef struct seen {

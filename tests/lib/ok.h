@@ -39,4 +39,13 @@
                      rc_ ? (err)->text : "the call succeeded");                                    \
     } while (0)
 
+/* Asserts that low <= VALUE <= high, all of them whole numbers. (cmocka 2 has deprecated
+ * assert_in_range, and cmocka 1 lacks what took its place.) */
+#define assert_between(value, low, high)                                                           \
+    do {                                                                                           \
+        long long value_ = (long long)(value), low_ = (long long)(low), high_ = (long long)(high); \
+        if (value_ < low_ || value_ > high_)                                                       \
+            fail_msg("%s is %lld, not in %lld..%lld", #value, value_, low_, high_);                \
+    } while (0)
+
 #endif

@@ -107,7 +107,7 @@ static void is_frame(prep_frames *f, int t, const uint8_t *all)
     assert_ok(prep_frames_at(f, t, &have, &err), &err);
     if (memcmp(have, all + (size_t)t * BYTES, BYTES))
         fail_msg("frame %d has %d, not %d", t, *have, all[(size_t)t * BYTES]);
-    assert_in_range(f->count, 1, PREP_RANGE);
+    assert_between(f->count, 1, PREP_RANGE);
 }
 
 static void read_any_order(bool ahead)

@@ -13,6 +13,7 @@
 
 #include "precompute/encode/conditions.h"
 #include "tests/lib/mutate.h"
+#include "tests/lib/ok.h"
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
@@ -256,8 +257,8 @@ static void noise_is_fair(void **state)
         ones += a[i];
         same += a[i] == b[i];
     }
-    assert_in_range(ones, 1536 - 140, 1536 + 140);       /* 5 standard deviations of 27.7 */
-    assert_in_range(same, 1536 - 140, 1536 + 140);
+    assert_between(ones, 1536 - 140, 1536 + 140);       /* 5 standard deviations of 27.7 */
+    assert_between(same, 1536 - 140, 1536 + 140);
     mask_free(&m);
 }
 

@@ -79,7 +79,7 @@ const float *em_data(size_t n)
 {
     static float z[8192];
 
-    assert_in_range(n, 1, 8192);
+    assert_between(n, 1, 8192);
     for (size_t i = 0; i < n; i++)
         z[i] = sinf(0.7f * (float)i) + 0.3f * cosf(0.113f * (float)i);
     return z;

@@ -232,7 +232,7 @@ TEST(matmul_in_other_teams)
                 pthread_t thread;
                 if (place == IN_TEAM) {
 #pragma omp parallel num_threads(2)
-#pragma omp master
+#pragma omp single
                     run_in_thread(&e);
                 } else {
                     assert_int_equal(pthread_create(&thread, NULL, run_in_thread, &e), 0);

@@ -350,7 +350,7 @@ static void test_backward_peak(void **state)
         assert_int_equal(vt_step_end(g, NULL), 0);
         more[n] = vt_usage_of(g).pool_peak - vt_usage_of(g).saved;
     }
-    assert_in_range(more[LAYERS], more[2] - more[2] / 8, more[2] + more[2] / 8);
+    assert_between(more[LAYERS], more[2] - more[2] / 8, more[2] + more[2] / 8);
     vt_params_close(m.p);
     vt_close(g);
 }

@@ -200,7 +200,7 @@ static void test_memory(void **state)
         for (int k = 0; k < OPERANDS; k++)
             vt_param_free(g, x[k]);
     }
-    assert_in_range(kept[1], 1, 4 * kept[0]);
+    assert_between(kept[1], 1, 4 * kept[0]);
     vt_close(g);
 }
 

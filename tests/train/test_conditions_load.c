@@ -275,7 +275,7 @@ static void test_means_and_rows(void **state)
             check_clip(b, r, b->latents + r * all, b->dim[2], false, &clip);
             check_roles(b, r, b->dim[2], &cond);
             assert_int_equal(b->text[0].n, ROWS);
-            assert_in_range(b->text[0].length[r], 1, TOY_TOKENS);
+            assert_between(b->text[0].length[r], 1, TOY_TOKENS);
             const float *x = b->text[0].embeds + r * ROWS * width;
             assert_true(x[1] != 0);
             check_zeros(x + b->text[0].length[r] * width, (ROWS - b->text[0].length[r]) * width);
@@ -310,7 +310,7 @@ static void test_rates(void **state)
         double want = mode ? 0.9 : 0.2, got = (double)dropped / rows;
         assert_true(fabs(got - want) < 4 * sqrt(want * (1 - want) / rows));
         for (int k = 0; k < 3; k++)
-            assert_in_range(variant[k], N / 2, 4 * N / 5);
+            assert_between(variant[k], N / 2, 4 * N / 5);
         vtrain_loader_close(l);
         vtrain_data_close(d);
     }

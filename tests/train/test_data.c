@@ -151,7 +151,7 @@ static void test_groups(void **state)
         assert_string_equal(g->name, want[i].name);
         assert_int_equal(g->samples, want[i].samples);
         assert_int_equal(g->tokens, want[i].tokens);
-        assert_in_range(g->repeats, want[i].low, want[i].high);
+        assert_between(g->repeats, want[i].low, want[i].high);
     }
     vtrain_data_close(d);
 }
@@ -173,12 +173,12 @@ static void test_fraction(void **state)
             assert_true(!i || rows[i] >= rows[i - 1]);
         }
         assert_int_equal(of[0], 3);
-        assert_in_range(of[4], 7, 8);
+        assert_between(of[4], 7, 8);
         assert_int_equal(of[5] + of[6], 1);          /* 0.75 repeats are at least one visit */
         more += of[4] == 8;
         vtrain_data_close(d);
     }
-    assert_in_range(more, 15, 45);
+    assert_between(more, 15, 45);
 }
 
 static void test_split(void **state)
@@ -193,7 +193,7 @@ static void test_split(void **state)
             seen[i] += vtrain_data_sample(d, i)->held_out;
             numbers += vtrain_data_sample(d, i)->held_out && i != 6;
         }
-        assert_in_range(numbers, 1, 5);              /* of 6 numbers */
+        assert_between(numbers, 1, 5);              /* of 6 numbers */
         all += (int)numbers;
         assert_int_equal(held, vtrain_data_held_out(d));
         assert_int_equal(vtrain_data_sample(d, 5)->held_out, vtrain_data_sample(d, 6)->held_out);
@@ -206,8 +206,8 @@ static void test_split(void **state)
         vtrain_data_close(d);
     }
     for (int i = 0; i < 7; i++)
-        assert_in_range(seen[i], 1, 29);
-    assert_in_range(all, 40, 75);                    /* the expected number is 54 */
+        assert_between(seen[i], 1, 29);
+    assert_between(all, 40, 75);                    /* the expected number is 54 */
 }
 
 /* New samples do not move earlier samples between training and the held-out part. */
@@ -237,7 +237,7 @@ static void test_shares(void **state)
             uint32_t rows[512], group[512], of_first = 0;
             vtrain_data *d = open_with(row[i].names, (vtrain_data_opts){ .seed = seed });
             uint32_t n = vtrain_data_visits(d);
-            assert_in_range(n, 55, COUNT(rows));     /* each of 55 samples at least once */
+            assert_between(n, 55, COUNT(rows));     /* each of 55 samples at least once */
             vtrain_data_epoch(d, 0, rows, group);
             for (uint32_t k = 0; k < n; k++)
                 of_first += vtrain_data_sample(d, rows[k])->dataset == 0;

@@ -179,7 +179,7 @@ static void test_content(void **state)
                 dropped += b->dropped[r];
             vtrain_loader_give_back(l, b);
         }
-        assert_in_range(dropped, rows / 5, rows * 3 / 5);
+        assert_between(dropped, rows / 5, rows * 3 / 5);
         assert_null(batches_next(l));
         assert_null(batches_next(l));
         vtrain_loader_close(l);
@@ -271,7 +271,7 @@ static void test_held_out(void **state)
     uint64_t n;
     uint32_t last = 0, group = 0, seen = 0;
     uint32_t held = vtrain_data_held_out(d);
-    assert_in_range(held, 2, 8);
+    assert_between(held, 2, 8);
     assert_int_equal(vtrain_loader_pass(d, 3, &n, NULL), 0);
     vtrain_loader *l = open_loader(d, (vtrain_loader_opts){ .held_out = true, .end = n,
                                                             .plan.batch = 3,

@@ -144,7 +144,7 @@ static void test_long(void **state)
     char *out = vc_path_join(dir, "long");
     save_metrics(out, 30000);
     char *text = report_of(out, &about);
-    assert_in_range(strlen(text), 20000, 1000000);
+    assert_between(strlen(text), 20000, 1000000);
     assert_non_null(strstr(text, "30,000, 7500.00 epochs"));
     free(text);
     save_metrics(out, 2);
@@ -173,7 +173,7 @@ static void test_curve(void **state)
             vf_curve_add(c, i, i == 777 ? -50 : i % 10);
             vf_curve_add(c, i, NAN);
         }
-        assert_in_range(c->n, lengths[k] < VF_CURVE_BINS ? lengths[k] : VF_CURVE_BINS / 2,
+        assert_between(c->n, lengths[k] < VF_CURVE_BINS ? lengths[k] : VF_CURVE_BINS / 2,
                         VF_CURVE_BINS);
         for (int i = 0; i < c->n; i++) {
             sum += c->bin[i].sum;

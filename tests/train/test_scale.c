@@ -67,9 +67,9 @@ static void bytes_a_sample(void **state)
     char *few = make(FEW), *many = make(MANY);
     const sizes a = measure(few), b = measure(many);
     const size_t n = MANY - FEW;
-    assert_in_range(100 * (b.dataset - a.dataset) / n, 0, 630);
-    assert_in_range(100 * (b.data - a.data) / n, 0, 2650);
-    assert_in_range(100 * (b.order - a.order) / n, 0, 1650);
+    assert_between(100 * (b.dataset - a.dataset) / n, 0, 630);
+    assert_between(100 * (b.data - a.data) / n, 0, 2650);
+    assert_between(100 * (b.order - a.order) / n, 0, 1650);
     free(few);
     free(many);
 }

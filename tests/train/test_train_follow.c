@@ -140,11 +140,11 @@ static void same_from(const char *dir, int step)
 static void check_spans(const char *dir)
 {
     vtrain_state s = state_of(dir, "whole", STEPS);
-    assert_in_range(s.n_spans, 2, 3);
+    assert_between(s.n_spans, 2, 3);
     const vtrain_span *first = &s.span[0], *before = &s.span[s.n_spans - 2], *last = before + 1;
     assert_int_equal(first->micro, 0);
     assert_int_equal(first->epoch, 0);
-    assert_in_range(first->part[0].samples, 2, 3);
+    assert_between(first->part[0].samples, 2, 3);
     assert_int_equal(before->part[0].samples, 3);
     assert_int_equal(last->part[0].samples, 5);
     assert_int_equal((last->micro - before->micro) % 2, 0);  /* three samples in batches of two */

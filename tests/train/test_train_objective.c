@@ -298,7 +298,7 @@ static void test_part_of_list(void **state)
         for (int k = 0; k < N; k++) {
             vtrain_level l = vtrain_level_of(o, 1, (k + 0.5) / N);
             int i = (int)lround(1000 * (1 - l.sigma / (5 - 4 * l.sigma)));
-            assert_in_range(i, FROM, TO - 1);
+            assert_between(i, FROM, TO - 1);
             drawn[i]++;
             near(l.weight, vtrain_level_of(whole, 1, (i + 0.5) / 1000).weight, 1e-6);
         }

@@ -407,7 +407,7 @@ static void stop_by(const char *dir, int signal_sent)
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) != 0);
     int lines;
     free(run_metrics(dir, "stopped", &lines));
-    assert_in_range(lines, 1, MANY - 1);
+    assert_between(lines, 1, MANY - 1);
     char *kept = vc_format("stopped/checkpoint-%d/trainer.json", lines);
     assert_true(run_exists(dir, kept));
 

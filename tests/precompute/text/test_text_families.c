@@ -276,7 +276,7 @@ static void cleans_like_wan(void **state)
         n++;
     }
     assert_int_equal(n, 2000);
-    assert_in_range(repaired, 1000, 1900);
+    assert_between(repaired, 1000, 1900);
     free(path);
     cJSON_Delete(file);
 }
