@@ -44,7 +44,7 @@ function(vlt_test name)
   if("vlt_precompute" IN_LIST T_LIBS AND NOT VLT_FFMPEG)     # vlt_precompute is not built
     return()
   endif()
-  vlt_program(${name} SOURCES ${T_SOURCES} LIBS ${T_LIBS} vlt::cmocka)
+  vlt_program(${name} SOURCES ${T_SOURCES} LIBS ${T_LIBS} test_environment vlt::cmocka)
   add_test(NAME ${name} COMMAND ${name} ${T_ARGS})
   if(NOT T_TIMEOUT)
     set(T_TIMEOUT 300)
