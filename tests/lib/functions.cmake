@@ -64,6 +64,19 @@ function(vlt_script name script)
     ENVIRONMENT "${VLT_TESTS_ENV};${VLT_RANKS_ENV};${VLT_FAULT_ENV}")
 endfunction()
 
+# vlt_not_sanitized(REASON NAME...) keeps tests out of builds with sanitizers: those that would find
+# nothing there that other tests do not, for the reason. ctest lists them as disabled.
+function(vlt_not_sanitized reason)
+  if(NOT VLT_SANITIZE)
+    return()
+  endif()
+  foreach(test ${ARGN})
+    if(TEST ${test})
+      set_tests_properties(${test} PROPERTIES DISABLED ON)
+    endif()
+  endforeach()
+endfunction()
+
 # vlt_ranks(NAME RANKS n COMMAND program args...) registers a command that mpirun runs on n ranks;
 # without MPI the test is skipped.
 function(vlt_ranks name)

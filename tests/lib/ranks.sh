@@ -12,6 +12,8 @@ command -v mpirun >/dev/null || { echo "skipped: no mpirun (scripts/setup instal
 # them to single cores. Another mpirun ignores the variables, but would refuse unknown flags.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
+# A rank that waits leaves its core to the ranks of other tests.
+export OMPI_MCA_mpi_yield_when_idle=1
 export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe \
     PRTE_MCA_hwloc_default_binding_policy=none
 export OMP_NUM_THREADS=1
