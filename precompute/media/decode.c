@@ -11,51 +11,6 @@ enum {
     MAX_STALLS = 1000       /* consecutive answers of the decoder without progress */
 };
 
-/* Whether the packet in v->pkt follows the last one by its time, so that none is between them. */
-static bool follows(const media_video *v)
-{
-    const AVPacket *pkt = v->pkt;
-    return pkt->dts != AV_NOPTS_VALUE && v->dts != AV_NOPTS_VALUE && pkt->dts > v->dts &&
-           pkt->dts - v->dts <= pkt->duration + pkt->duration / 2;
-}
-
-/* Whether the decoder reports a picture whose end is missing: those with concealment of errors do,
- * unless threads share a picture. */
-static bool finds_ends(const media_video *v)
-{
-    static const enum AVCodecID ids[] = { AV_CODEC_ID_H264, AV_CODEC_ID_MPEG1VIDEO,
-                                          AV_CODEC_ID_MPEG2VIDEO, AV_CODEC_ID_MPEG4 };
-    bool found = false;
-    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
-        found |= v->dec && v->dec->codec_id == ids[i];
-    return found && !v->gpu && v->dec->active_thread_type != FF_THREAD_SLICE;
-}
-
-/* Looks at a packet that was read. Where streams were joined no picture is damaged, but packets
- * before the join may be missing. Where packets are missing, FFmpeg may have marked the picture
- * before the one that lacks them: both count as damaged. */
-static void check_join(media_video *v)
-{
-    AVPacket *pkt = v->pkt;
-    const bool cut = pkt->flags & AV_PKT_FLAG_CORRUPT;
-    bool joined = false;
-    const int64_t leap = cut && !strcmp(v->fmt->iformat->name, "mpegts")
-                             ? media_leap_after(v->io, pkt->pos, finds_ends(v), &joined) : -1;
-
-    v->broken = v->join && pkt->pos >= v->join && !follows(v);
-    if (v->join && pkt->pos >= v->join)
-        v->join = 0;
-    v->dts = pkt->dts;
-    if (joined) {
-        pkt->flags &= ~AV_PKT_FLAG_CORRUPT;
-        v->join = leap;
-    } else if (pkt->pos >= 0 && pkt->pos < v->leap) {
-        pkt->flags |= AV_PKT_FLAG_CORRUPT;
-    } else {
-        v->leap = leap > 0 ? leap : 0;
-    }
-}
-
 static int encrypted(vc_err *err)
 {
     return vc_fail(err, VC_EFORMAT, "the video is encrypted: decrypt it with its key first");
@@ -83,8 +38,8 @@ int media_video_packet(media_video *v, bool *gap, vc_err *err)
         } else if (v->pkt->stream_index == v->stream && v->pkt->size > 0) {
             if (av_packet_get_side_data(v->pkt, AV_PKT_DATA_ENCRYPTION_INFO, NULL))
                 return encrypted(err);
-            check_join(v);
-            return 1;
+            int rc = media_join_check(v, err);
+            return rc ? rc : 1;
         }
     }
     return 0;
@@ -524,6 +479,8 @@ void media_video_close(media_video *v)
     avformat_close_input(&v->fmt);
     free(v->index);
     free(v->by_stamp);
+    free(v->ends);
+    v->ends = NULL;
     v->index = NULL;
     v->by_stamp = NULL;
 }

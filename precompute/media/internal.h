@@ -11,6 +11,7 @@
  *   index.c   the shown frames of a stream and their times
  *   order.c   whether the times of packets are those of their pictures
  *   join.c    where transport streams were joined
+ *   ends.c    whether data of a picture is missing at its end
  *   decode.c  packets to frames: seeking, matching, damage
  *   gpu.c     frames from a GPU's decoder, as the software decoder makes them
  *   pixels.c  a decoded frame to resized, oriented RGB
@@ -57,6 +58,10 @@ typedef struct media_io {
 int media_io_open(media_io *io, const char *path, vc_err *err);
 int media_io_open_part(media_io *io, const vf_part *part, vc_err *err);
 void media_io_close(media_io *io);
+/* A second place of reading in `of`, which stays open longer. The caller ends it after a failure
+ * too. */
+int media_io_share(media_io *io, const media_io *of, vc_err *err);
+void media_io_unshare(media_io *io);
 /* pread that notes its failure. */
 ssize_t media_io_at(media_io *io, void *buf, size_t n, int64_t at);
 /* A format context that can read io and nothing else. *fmt is NULL on failure. */
@@ -182,6 +187,8 @@ typedef struct media_video {
     bool have_pkt;          /* pkt is read and not yet sent */
     int64_t join;           /* place of the next packet in another stream; 0: none is known */
     int64_t leap;           /* place of the first packet behind missing ones; 0: none is known */
+    struct media_end { int64_t at; bool whole; } *ends;     /* what media_end_find found */
+    int n_ends;
     bool broken;            /* pkt is the first after a join, and does not go on from the last */
     int64_t dts;            /* of the last packet read */
     bool held;              /* frame number `out` is in frame and will be returned once more */
@@ -243,11 +250,15 @@ bool media_order_packed(const media_order *o);
 void media_order_close(media_order *o);             /* NULL is fine */
 
 /* ---- join.c ---- */
-/* pos: the place in the file of a packet that FFmpeg marked as damaged. If that packet and those
- * behind it are whole, and others follow that do not go on with their count, the place of the first
- * of these; else -1. *joined: no packet is missing there, as streams were joined. finds_ends: the
- * decoder reports a picture whose end is missing. */
-int64_t media_leap_after(media_io *io, int64_t pos, bool finds_ends, bool *joined);
+/* Looks at v->pkt, which was read: where streams were joined no picture is damaged, but packets
+ * before the join may be missing (v->broken). Where packets are missing, FFmpeg may have marked the
+ * picture before the one that lacks them: both count as damaged. */
+int media_join_check(media_video *v, vc_err *err);
+
+/* ---- ends.c ---- */
+/* end: the place in the file of the next packet behind the data of a picture of HEVC or VVC.
+ * *whole: nothing is missing at the end of that data. */
+int media_end_find(bool *whole, media_video *v, int64_t end, vc_err *err);
 
 /* ---- gpu.c ---- */
 struct media_gpu {

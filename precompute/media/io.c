@@ -142,9 +142,28 @@ static int find_part(media_io *io, const vf_part *part, int64_t whole, vc_err *e
     return 0;
 }
 
-int media_io_open_part(media_io *io, const vf_part *part, vc_err *err)
+static int reader_open(media_io *io, vc_err *err)
 {
     enum { BUFFER = 1 << 16 };
+    uint8_t *buf = av_malloc(BUFFER);
+    if (buf)
+        io->avio = avio_alloc_context(buf, BUFFER, 0, io, io_read, NULL, io_seek);
+    if (!io->avio) {
+        av_free(buf);
+        return vc_no_memory(err);
+    }
+    return 0;
+}
+
+static void reader_close(media_io *io)
+{
+    if (io->avio)
+        av_freep(&io->avio->buffer);
+    avio_context_free(&io->avio);
+}
+
+int media_io_open_part(media_io *io, const vf_part *part, vc_err *err)
+{
     media_log_clear();
 
     *io = (media_io){ .fd = open(part->file, O_RDONLY | O_CLOEXEC | O_NONBLOCK) };
@@ -158,24 +177,25 @@ int media_io_open_part(media_io *io, const vf_part *part, vc_err *err)
     if (!st.st_size)
         return vc_fail(err, VC_EFORMAT, "the file is empty");
     int rc = find_part(io, part, st.st_size, err);
-    if (rc)
-        return rc;
+    return rc ? rc : reader_open(io, err);
+}
 
-    uint8_t *buf = av_malloc(BUFFER);
-    if (buf)
-        io->avio = avio_alloc_context(buf, BUFFER, 0, io, io_read, NULL, io_seek);
-    if (!io->avio) {
-        av_free(buf);
-        return vc_no_memory(err);
-    }
-    return 0;
+int media_io_share(media_io *io, const media_io *of, vc_err *err)
+{
+    *io = *of;
+    io->pos = 0;
+    io->avio = NULL;
+    return reader_open(io, err);
+}
+
+void media_io_unshare(media_io *io)
+{
+    reader_close(io);
 }
 
 void media_io_close(media_io *io)
 {
-    if (io->avio)
-        av_freep(&io->avio->buffer);
-    avio_context_free(&io->avio);
+    reader_close(io);
     if (io->fd >= 0)
         close(io->fd);
     io->fd = -1;

@@ -3,8 +3,11 @@
  * The packets of a stream are counted, modulo 16. Where the count leaps, FFmpeg marks the picture
  * before as damaged, since its end may be lost. At a join (`cat a.ts b.ts`) nothing is lost: the
  * last packet of a picture is filled up with stuffing, and the next packet begins a picture. A
- * picture that fills its last packet has no stuffing. Its end may as well be lost, so it counts only
- * where the tables of another file follow, and only for a decoder that finds missing ends. */
+ * picture that fills its last packet has no stuffing. Its end may as well be lost, so it counts
+ * only where the tables of another file follow, and its decoder finds no end missing. */
+#include <stdlib.h>
+#include <string.h>
+
 #include "precompute/media/internal.h"
 
 enum {
@@ -61,14 +64,23 @@ static int stride_at(media_io *io, int64_t pos)
     return 0;
 }
 
-int64_t media_leap_after(media_io *io, int64_t pos, bool finds_ends, bool *joined)
+/* What is known of the packets around a leap of the count. */
+typedef struct leap {
+    bool stuffed;               /* the last packet before it ends a picture, */
+    bool starts;                /* the first one behind it begins one, */
+    bool tables;                /* and between them are the tables of a file */
+} leap;
+
+/* pos: the place in the file of a packet that FFmpeg marked as damaged. If that packet and those
+ * behind it are whole, and others follow that do not go on with their count, the place of the first
+ * of these; else -1. */
+static int64_t leap_after(leap *l, media_io *io, int64_t pos)
 {
     const int stride = pos < 0 ? 0 : stride_at(io, pos);
     ts_packet first = { 0 }, last = { 0 }, p;
     bool tables = false;                        /* since the stream's last packet */
     int starts = 0;
 
-    *joined = false;
     if (!stride)
         return -1;
     for (int i = 0; i < MAX_PACKETS; i++, pos += stride) {
@@ -80,7 +92,7 @@ int64_t media_leap_after(media_io *io, int64_t pos, bool finds_ends, bool *joine
         if (p.pid != first.pid || !p.data)
             continue;
         if (i && p.count != ((last.count + 1) & 15)) {
-            *joined = p.starts && (last.stuffed || (tables && finds_ends));
+            *l = (leap){ .stuffed = last.stuffed, .starts = p.starts, .tables = tables };
             return pos;
         }
         tables = false;
@@ -90,4 +102,89 @@ int64_t media_leap_after(media_io *io, int64_t pos, bool finds_ends, bool *joine
         last = p;
     }
     return -1;
+}
+
+/* Whether the packet in v->pkt follows the last one by its time, so that none is between them. */
+static bool follows(const media_video *v)
+{
+    const AVPacket *pkt = v->pkt;
+    return pkt->dts != AV_NOPTS_VALUE && v->dts != AV_NOPTS_VALUE && pkt->dts > v->dts &&
+           pkt->dts - v->dts <= pkt->duration + pkt->duration / 2;
+}
+
+/* How a missing end of a picture is found. */
+typedef enum finding {
+    NOT_FOUND,
+    REPORTED,                   /* by the decoder, which conceals errors */
+    DECODED                     /* by media_end_find */
+} finding;
+
+static const struct {
+    enum AVCodecID id;
+    finding how;
+} codecs[] = {
+    { AV_CODEC_ID_H264, REPORTED },       { AV_CODEC_ID_MPEG1VIDEO, REPORTED },
+    { AV_CODEC_ID_MPEG2VIDEO, REPORTED }, { AV_CODEC_ID_MPEG4, REPORTED },
+    { AV_CODEC_ID_HEVC, DECODED },        { AV_CODEC_ID_VVC, DECODED },
+};
+
+/* Decoders do not report missing ends where threads share a picture, and GPUs never do. */
+static finding finding_of(const media_video *v)
+{
+    finding how = NOT_FOUND;
+
+    for (size_t i = 0; v->dec && i < sizeof codecs / sizeof *codecs; i++)
+        if (codecs[i].id == v->dec->codec_id)
+            how = codecs[i].how;
+    if (how == REPORTED && (v->gpu || v->dec->active_thread_type == FF_THREAD_SLICE))
+        how = NOT_FOUND;
+    return how;
+}
+
+/* As media_end_find, which is called once for each end. */
+static int find_end(bool *whole, media_video *v, int64_t end, vc_err *err)
+{
+    for (int i = 0; i < v->n_ends; i++)
+        if (v->ends[i].at == end) {
+            *whole = v->ends[i].whole;
+            return 0;
+        }
+    struct media_end *more = realloc(v->ends, (size_t)(v->n_ends + 1) * sizeof *more);
+    if (!more)
+        return vc_no_memory(err);
+    v->ends = more;
+    int rc = media_end_find(whole, v, end, err);
+    if (!rc)
+        v->ends[v->n_ends++] = (struct media_end){ end, *whole };
+    return rc;
+}
+
+int media_join_check(media_video *v, vc_err *err)
+{
+    AVPacket *pkt = v->pkt;
+    const bool cut = pkt->flags & AV_PKT_FLAG_CORRUPT;
+    leap l = { 0 };
+    const int64_t at = cut && !strcmp(v->fmt->iformat->name, "mpegts")
+                           ? leap_after(&l, v->io, pkt->pos) : -1;
+    bool joined = l.starts && l.stuffed;
+    int rc = 0;
+
+    if (l.starts && !l.stuffed && l.tables) {
+        const finding how = finding_of(v);
+        joined = how == REPORTED;
+        rc = how == DECODED ? find_end(&joined, v, at, err) : 0;
+    }
+    v->broken = v->join && pkt->pos >= v->join && !follows(v);
+    if (v->join && pkt->pos >= v->join)
+        v->join = 0;
+    v->dts = pkt->dts;
+    if (joined) {
+        pkt->flags &= ~AV_PKT_FLAG_CORRUPT;
+        v->join = at;
+    } else if (pkt->pos >= 0 && pkt->pos < v->leap) {
+        pkt->flags |= AV_PKT_FLAG_CORRUPT;
+    } else {
+        v->leap = at > 0 ? at : 0;
+    }
+    return rc;
 }

@@ -1,0 +1,249 @@
+/* ends.c - whether data of a picture is missing at its end, by decoding it (see internal.h)
+ *
+ * FFmpeg's decoders of HEVC and VVC read zeros behind the data of a picture, and report nothing.
+ * Their arithmetic code is an interval of numbers: continuations of the same data, in ascending
+ * order, decode to symbols in that order. Where zeros and ones behind the data decode to the same
+ * symbols, every other continuation does so too, and none is missing. So the picture is decoded
+ * twice, with zeros and with ones behind its data, into memory of different contents, since a
+ * slice that is missing leaves the memory as it was. The two pictures are equal if the data is
+ * complete. */
+#include <libavutil/imgutils.h>
+#include <libavutil/pixdesc.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "precompute/media/internal.h"
+
+enum {
+    ONES = 256,                     /* bytes behind the data */
+    MAX_BYTES = 256 << 20,          /* of packets that are kept */
+    MAX_PACKETS = 1 << 14
+};
+
+/* The packets up to the picture, from the last key frame but one on. */
+typedef struct group {
+    media_video *v;
+    media_io io;
+    AVFormatContext *fmt;
+    const AVStream *st;
+    AVPacket *read, **pkt;
+    int n, keys, key;               /* key: the last key frame's packet */
+    int64_t bytes;
+} group;
+
+static void group_drop(group *g, int n)
+{
+    for (int i = 0; i < n; i++) {
+        g->bytes -= g->pkt[i]->size;
+        av_packet_free(&g->pkt[i]);
+    }
+    g->n -= n;
+    if (g->n)
+        memmove(g->pkt, g->pkt + n, (size_t)g->n * sizeof *g->pkt);
+}
+
+static int group_add(group *g, const AVPacket *pkt, vc_err *err)
+{
+    if (pkt->flags & AV_PKT_FLAG_KEY) {
+        group_drop(g, g->keys ? g->key : g->n);
+        g->key = g->n;
+        g->keys++;
+    }
+    if (g->n == MAX_PACKETS || g->bytes > MAX_BYTES)
+        group_drop(g, g->n), g->keys = 0;
+    g->pkt[g->n] = av_packet_clone(pkt);
+    if (!g->pkt[g->n])
+        return vc_no_memory(err);
+    g->bytes += pkt->size;
+    g->n++;
+    return 0;
+}
+
+/* Collects the packets before the place `end`. The first one after a seek may lack its start. */
+static int group_read(group *g, int64_t from, int64_t end, vc_err *err)
+{
+    AVPacket *pkt = g->read;
+    bool skip = from > 0;
+    int r, rc = 0;
+
+    group_drop(g, g->n);
+    g->keys = g->key = 0;
+    if (av_seek_frame(g->fmt, -1, from, AVSEEK_FLAG_BYTE) < 0)
+        return 0;
+    while (!rc && (r = av_read_frame(g->fmt, pkt)) != AVERROR_EOF) {
+        if (r == AVERROR(ENOMEM))
+            rc = vc_no_memory(err);
+        else if (r < 0 || pkt->pos >= end)
+            break;
+        else if (g->v->stop && *g->v->stop)
+            rc = vc_fail(err, VC_ESTOP, "stopped");
+        else if (pkt->stream_index == g->st->index && pkt->size > 0 && !skip)
+            rc = group_add(g, pkt, err);
+        skip &= pkt->stream_index != g->st->index;
+        av_packet_unref(pkt);
+    }
+    av_packet_unref(pkt);
+    return rc;
+}
+
+/* Frames begin as bytes of the value at c->opaque. */
+static int filled_buffer(AVCodecContext *c, AVFrame *f, int flags)
+{
+    const int r = avcodec_default_get_buffer2(c, f, flags);
+
+    for (int i = 0; r >= 0 && i < AV_NUM_DATA_POINTERS && f->buf[i]; i++)
+        memset(f->buf[i]->data, *(const int *)c->opaque, f->buf[i]->size);
+    return r;
+}
+
+static int decoder_open(AVCodecContext **out, const group *g, int *fill, vc_err *err)
+{
+    const AVCodec *codec = avcodec_find_decoder(g->st->codecpar->codec_id);
+    AVCodecContext *dec = *out = avcodec_alloc_context3(codec);
+
+    if (!dec)
+        return vc_no_memory(err);
+    int r = avcodec_parameters_to_context(dec, g->st->codecpar);
+    dec->max_pixels = MEDIA_MAX_PIXELS;
+    dec->thread_count = g->v->threads;
+    dec->thread_type = FF_THREAD_FRAME;
+    dec->get_buffer2 = filled_buffer;
+    dec->opaque = fill;
+    if (r >= 0)
+        r = avcodec_open2(dec, codec, NULL);
+    return r < 0 ? media_av_fail(err, r, "the %s decoder does not start", codec->name) : 0;
+}
+
+/* Sends packet i of the group, or the end; its frame has the time i. Errors are left to the
+ * comparison of frames. */
+static int send(AVCodecContext *dec, const group *g, int i, bool ones, vc_err *err)
+{
+    AVPacket *pkt = i < g->n ? av_packet_clone(g->pkt[i]) : NULL;
+    int r = 0;
+
+    if (pkt) {
+        pkt->pts = i;
+        pkt->dts = AV_NOPTS_VALUE;
+        pkt->flags &= AV_PKT_FLAG_KEY;
+        if (ones && i == g->n - 1 && (r = av_grow_packet(pkt, ONES)) >= 0)
+            memset(pkt->data + pkt->size - ONES, 0xff, ONES);
+    }
+    if (i < g->n && (!pkt || r < 0)) {
+        av_packet_free(&pkt);
+        return vc_no_memory(err);
+    }
+    r = avcodec_send_packet(dec, pkt);
+    av_packet_free(&pkt);
+    return r == AVERROR(ENOMEM) ? vc_no_memory(err) : 0;
+}
+
+/* The last packet's frame, in f, which stays empty if the decoder does not return it. */
+static int decode_last(AVFrame *f, const group *g, int from, bool ones, vc_err *err)
+{
+    AVFrame *next = av_frame_alloc();
+    AVCodecContext *dec = NULL;
+    int fill = ones ? 0x55 : 0xaa, r;
+    int rc = next ? decoder_open(&dec, g, &fill, err) : vc_no_memory(err);
+
+    for (int i = from; !rc && i <= g->n; i++) {
+        if (g->v->stop && *g->v->stop)
+            rc = vc_fail(err, VC_ESTOP, "stopped");
+        if (!rc)
+            rc = send(dec, g, i, ones, err);
+        while (!rc && (r = avcodec_receive_frame(dec, next)) != AVERROR_EOF &&
+               r != AVERROR(EAGAIN)) {
+            if (r == AVERROR(ENOMEM))
+                rc = vc_no_memory(err);
+            if (r >= 0 && next->pts == g->n - 1 && !media_frame_damaged(next) && !f->buf[0])
+                av_frame_move_ref(f, next);
+            av_frame_unref(next);
+        }
+    }
+    avcodec_free_context(&dec);
+    av_frame_free(&next);
+    return rc;
+}
+
+static bool equal_frames(const AVFrame *a, const AVFrame *b)
+{
+    const AVPixFmtDescriptor *d = av_pix_fmt_desc_get(a->format);
+
+    if (a->format != b->format || a->width != b->width || a->height != b->height || !d)
+        return false;
+    for (int p = 0; p < av_pix_fmt_count_planes(a->format); p++) {
+        const int rows = p == 1 || p == 2 ? AV_CEIL_RSHIFT(a->height, d->log2_chroma_h) : a->height;
+        const int bytes = av_image_get_linesize(a->format, a->width, p);
+        for (int y = 0; y < rows; y++)
+            if (memcmp(a->data[p] + y * a->linesize[p], b->data[p] + y * b->linesize[p],
+                       (size_t)bytes))
+                return false;
+    }
+    return true;
+}
+
+/* Decodes from packet `from` on. *shown: the decoder returned the last picture. */
+static int compare(const group *g, int from, bool *shown, bool *equal, vc_err *err)
+{
+    AVFrame *f[2] = { av_frame_alloc(), av_frame_alloc() };
+    int rc = f[0] && f[1] ? 0 : vc_no_memory(err);
+
+    for (int i = 0; !rc && i < 2; i++)
+        rc = decode_last(f[i], g, from, i, err);
+    *shown = !rc && (f[0]->buf[0] || f[1]->buf[0]);
+    *equal = !rc && f[0]->buf[0] && f[1]->buf[0] && equal_frames(f[0], f[1]);
+    av_frame_free(&f[0]);
+    av_frame_free(&f[1]);
+    return rc;
+}
+
+static int group_open(group *g, vc_err *err)
+{
+    int rc = media_io_share(&g->io, g->v->io, err);
+    if (!rc)
+        rc = media_io_demux(&g->fmt, &g->io, g->v->path, err);
+    if (rc)
+        return rc;
+    int r = avformat_find_stream_info(g->fmt, NULL);
+    if (r >= 0)
+        r = av_find_best_stream(g->fmt, AVMEDIA_TYPE_VIDEO, -1, -1, NULL, 0);
+    if (r < 0)
+        return media_av_fail(err, r, "no video stream");
+    g->st = g->fmt->streams[r];
+    g->read = av_packet_alloc();
+    g->pkt = calloc(MAX_PACKETS, sizeof *g->pkt);
+    return g->read && g->pkt ? 0 : vc_no_memory(err);
+}
+
+static void group_close(group *g)
+{
+    group_drop(g, g->n);
+    free(g->pkt);
+    av_packet_free(&g->read);
+    avformat_close_input(&g->fmt);
+    if (g->io.failed)
+        g->v->io->failed = g->io.failed;
+    media_io_unshare(&g->io);
+}
+
+/* Leading pictures of a key frame are decoded from the key frame before it. */
+int media_end_find(bool *whole, media_video *v, int64_t end, vc_err *err)
+{
+    static const int64_t back[] = { 4 << 20, 64 << 20, INT64_MAX };
+    group g = { .v = v };
+    int rc = group_open(&g, err);
+
+    *whole = false;
+    for (size_t i = 0; !rc && i < sizeof back / sizeof *back; i++) {
+        const int64_t from = back[i] < end ? end - back[i] : 0;
+        bool shown = false;
+        rc = group_read(&g, from, end, err);
+        for (int tries = g.keys < 2 ? g.keys : 2; !rc && tries && !shown; tries--) {
+            rc = compare(&g, g.key, &shown, whole, err);
+            g.key = 0;
+        }
+        if (shown || !from)
+            break;
+    }
+    group_close(&g);
+    return rc;
+}
