@@ -325,10 +325,17 @@ static bool is_name(const char *name, size_t len, const char *what)
     return vc_flags_same_name(name, len, what, strlen(what));
 }
 
-/* The result of vc_flags_parse when help or version was printed. */
-static int said(const words *w, vc_err *err)
+int vc_flags_print(const vc_flags *set, FILE *out, vc_err *err)
 {
-    int rc = vc_std_flush(w->out, err);
+    set->said(set->prog, out);
+    return vc_std_flush(out, err);
+}
+
+/* The result of vc_flags_parse for a flag that asks for a text. */
+static int say(vc_flags *set, const words *w, void (*text)(const vc_program *, FILE *), vc_err *err)
+{
+    set->said = text;
+    int rc = w->out ? vc_flags_print(set, w->out, err) : 0;
     return rc ? rc : 1;
 }
 
@@ -342,14 +349,10 @@ bool vc_flags_builtin_name(const char *name, size_t len)
 static int builtin(vc_flags *set, words *w, const char *name, size_t len, const char *value,
                    vc_err *err)
 {
-    if (is_name(name, len, "help")) {
-        (value && !strcmp(value, "table") ? vc_flags_table : vc_flags_help)(set->prog, w->out);
-        return said(w, err);
-    }
-    if (is_name(name, len, "version")) {
-        vc_flags_version(set->prog, w->out);
-        return said(w, err);
-    }
+    if (is_name(name, len, "help"))
+        return say(set, w, value && !strcmp(value, "table") ? vc_flags_table : vc_flags_help, err);
+    if (is_name(name, len, "version"))
+        return say(set, w, vc_flags_version, err);
     if (!value)
         value = next_value(w);
     if (set->config)
@@ -437,8 +440,7 @@ static int stray_word(vc_flags *set, words *w, const char *s, vc_err *err)
 static int one_word(vc_flags *set, words *w, const char *s, vc_err *err)
 {
     if (!w->only && (!strcmp(s, "-h") || !strcmp(s, "-?"))) {
-        vc_flags_help(set->prog, w->out);
-        return said(w, err);
+        return say(set, w, vc_flags_help, err);
     }
     if (!w->only && s[0] == '-' && s[1]) {
         while (further_value(set, w))

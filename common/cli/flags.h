@@ -108,10 +108,14 @@ void vc_flags_table(const vc_program *prog, FILE *out);
  * has the first. The program then makes its own checks, adds their errors and calls
  * vc_flags_verdict. The caller frees *set in every case. Notes (lines about foreign flags) are kept
  * for vc_flags_note. In a program without words of its own a switch may be followed by true or
- * false, and a list by several words. */
+ * false, and a list by several words. With out NULL help and version are not written: 1 is
+ * returned, and vc_flags_print writes them. */
 int vc_flags_parse(vc_flags **set, const vc_program *prog, void *options, int argc, char **argv,
                    FILE *out, vc_err *err);
 void vc_flags_free(vc_flags *set);
+/* After vc_flags_parse has returned 1: writes help or version to out. VC_EIO, VC_EFULL: not all was
+ * written. */
+int vc_flags_print(const vc_flags *set, FILE *out, vc_err *err);
 
 /* Returns the text, malloc'ed, with each flag of the program ("--name") by the name that was typed,
  * which may be an alias; NULL when out of memory. Notes and errors already have these names. */

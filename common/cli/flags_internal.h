@@ -30,6 +30,7 @@ struct vc_flags {
     unsigned char (*from)[2];       /* [row][half of a pair, else 0] */
     bool *bad;                      /* [row]: a value of it was refused */
     const char *config;             /* value of --config */
+    void (*said)(const vc_program *prog, FILE *out);     /* writes help or version; else NULL */
     struct vc_kept *kept;           /* all memory that values point to */
     vc_lines notes, wrong;
     int faults;                     /* errors in `wrong`; reading ends at VC_MOST_FAULTS */

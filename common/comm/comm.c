@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/comm/meet.h"
 #include "common/comm/watch.h"
 
 /* ---- the number of processes ---- */
@@ -90,7 +91,22 @@ static int connect_all(vc_comm *c, long n, const char *variable, vc_err *err)
 
 /* ---- open, close ---- */
 
-int vc_comm_open(vc_comm **out, vc_err *err)
+/* Connects the ranks and begins to watch them; until then a thread watches that they come. */
+static int meet(vc_comm *c, const vc_comm_start *o, long n, const char *variable, vc_err *err)
+{
+    vc_meet *m;
+    int rc = vc_meet_begin(&m, o, n, err);
+    if (!rc)
+        rc = connect_all(c, n, variable, err);
+    if (!rc && c->ops)
+        rc = vc_watch_open(&c->watch, c, err);
+    if (!rc && c->watch)
+        vc_watch_set(c->watch, &(vc_comm_watch_opts){ o->patience, NULL });
+    vc_meet_end(m);
+    return rc;
+}
+
+int vc_comm_open(vc_comm **out, const vc_comm_start *o, vc_err *err)
 {
     const char *variable;
     long n = launched(&variable);
@@ -101,9 +117,7 @@ int vc_comm_open(vc_comm **out, vc_err *err)
     c->size = c->locals = 1;
     int rc = check_torchrun(n, err);
     if (!rc && n > 1)
-        rc = connect_all(c, n, variable, err);
-    if (!rc && c->ops)
-        rc = vc_watch_open(&c->watch, c, err);
+        rc = meet(c, o, n, variable, err);
     if (rc) {
         vc_comm_close(c);
         return rc;

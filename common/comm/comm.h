@@ -36,10 +36,20 @@
 
 typedef struct vc_comm vc_comm;
 
-/* Opens the comm of all processes of the run; main() calls it once, before the other functions.
+enum { VC_COMM_PATIENCE = 600 };             /* s */
+typedef struct vc_comm_start {
+    const char *program;         /* its name in lines about ranks that do not come */
+    vc_log_format log_format;    /* of these lines */
+    double patience;             /* seconds until the run ends because ranks have not come; 0: they
+                                  * are waited for without end */
+} vc_comm_start;
+/* Opens the comm of all processes of the run; main() calls it once, before the other functions. It
+ * returns when all have called it. While some are missing, a line on stderr says so after half of
+ * the patience or 30 s, whichever is less; at the end of the patience the process reports an error
+ * and exits with status 1. Afterwards the ranks are watched with this patience.
  * VC_EUSAGE: the process is one of several, by the environment of a launcher of MPI or of torchrun,
  * but no MPI connects them. *out is NULL on failure. */
-int vc_comm_open(vc_comm **out, vc_err *err);
+int vc_comm_open(vc_comm **out, const vc_comm_start *o, vc_err *err);
 /* Opens a comm of those ranks of `c` that give the same color, in the order of their ranks; color
  * >= 0. */
 int vc_comm_split(vc_comm **out, vc_comm *c, int color, vc_err *err);
@@ -53,14 +63,12 @@ int vc_comm_size(const vc_comm *c);
 int vc_comm_local(const vc_comm *c);
 int vc_comm_locals(const vc_comm *c);
 
-enum { VC_COMM_PATIENCE = 600 };             /* s */
 typedef struct vc_comm_watch_opts {
     double patience;             /* seconds without a sign of life until a rank is lost; 0: never */
     vc_progress *ui;             /* for the lines about silent ranks, on the lowest that answers;
                                   * borrowed until the next vc_comm_watch; NULL: silent */
 } vc_comm_watch_opts;
-/* Local, on the comm of vc_comm_open: sets how the others are watched. Before the first call the
- * patience is VC_COMM_PATIENCE. */
+/* Local, on the comm of vc_comm_open: sets how the others are watched. */
 void vc_comm_watch(vc_comm *c, const vc_comm_watch_opts *o);
 /* Local, on that comm: sets the text that describes this rank where others name it, as "step 12
  * done". */

@@ -67,6 +67,18 @@ static int worker_stacks(bool *changed, vc_err *err)
     return 0;
 }
 
+/* Executes the program anew. By its own path it keeps its name in lists of processes. */
+static void start_again(char **argv)
+{
+    char path[4096];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (n > 0) {
+        path[n] = '\0';
+        execv(path, argv);
+    }
+    execv("/proc/self/exe", argv);               /* the file is replaced, or its folder is hidden */
+}
+
 int vc_calm_threads(char **argv, vc_err *err)
 {
     bool stacks = false, spin = !getenv("OMP_WAIT_POLICY") && !getenv("GOMP_SPINCOUNT");
@@ -79,7 +91,7 @@ int vc_calm_threads(char **argv, vc_err *err)
     if (spin)
         spin = !setenv("GOMP_SPINCOUNT", "1000", 1);
     if (spin || stacks)
-        execv("/proc/self/exe", argv);
+        start_again(argv);
     return stacks ? vc_fail_errno(err, "the stacks of threads are too small, and starting again "
                                   "with larger ones failed: run \"ulimit -s %d\" and unset "
                                   "OMP_STACKSIZE first; /proc/self/exe", STACK_KIB) : 0;

@@ -261,30 +261,43 @@ static int take_like(vprep *p, vc_err *err)
     return rc ? rc : vc_like_hint(p->flags, &run, err);
 }
 
+/* Settles the flags, which were read with `parsed`, and runs, unless these ask for a text. */
+static int settled_run(vprep *p, vc_comm *comm, int parsed, vc_err *err)
+{
+    bool wrong = parsed == VC_EUSAGE;
+    int rc = parsed;
+
+    if (!rc || wrong)
+        rc = take_like(p, err);
+    if (rc > 0 && vc_comm_rank(comm) == 0 && vc_flags_print(p->flags, stdout, err))
+        rc = err->code;
+    rc = vc_comm_agree(comm, rc, err);
+    if (rc == 0)
+        rc = run_ranks(p, comm, wrong, err);
+    if (rc == 0 && p->c.dry_run)
+        rc = vc_std_flush(stdout, err);
+    return rc > 0 ? 0 : rc;
+}
+
 int main(int argc, char **argv)
 {
     vc_heap_return_freed();
     vc_std_open();
     vprep p = { 0 };
     vc_comm *comm = NULL;
-    vc_err err = { 0 }, lost = { 0 };
-    int rc = vc_calm_threads(argv, &err);
+    vc_err err = { 0 }, flags_err = { 0 }, lost = { 0 };
+    int parsed = 0, rc = vc_calm_threads(argv, &err);
 
-    if (!rc)
-        rc = vc_comm_open(&comm, &err);
+    if (!rc) {
+        parsed = vc_flags_parse(&p.flags, &program, &p.c, argc, argv, NULL, &flags_err);
+        rc = vc_comm_open(&comm, &(vc_comm_start){ .program = "vprep",
+                          .log_format = (vc_log_format)p.c.log_format,
+                          .patience = (double)p.c.comm_timeout }, &err);
+    }
     pthread_mutex_init(&p.errors.lock, NULL);
     if (!rc) {
-        rc = vc_flags_parse(&p.flags, &program, &p.c, argc, argv, stdout, &err);
-        bool wrong = rc == VC_EUSAGE;
-        if (!rc || wrong)
-            rc = take_like(&p, &err);
-        rc = vc_comm_agree(comm, rc, &err);
-        if (rc == 0)
-            rc = run_ranks(&p, comm, wrong, &err);
-        if (rc == 0 && p.c.dry_run)
-            rc = vc_std_flush(stdout, &err);
-        else if (rc > 0)
-            rc = 0;                /* help or version */
+        err = flags_err;
+        rc = settled_run(&p, comm, parsed, &err);
     }
     int status = exit_status(&p, rc);
     release(&p);
@@ -295,7 +308,7 @@ int main(int argc, char **argv)
     if (rc == VC_ELOST && vc_comm_lost(comm, &lost))
         vc_fail(&err, rc, "%s; the same command continues from here", lost.text);
     if (rc && vc_comm_leads(comm))
-        vc_flags_report(p.flags, "vprep", &err, rc);
+        vc_flags_report(comm ? p.flags : NULL, "vprep", &err, rc);
     vc_flags_free(p.flags);
     vc_comm_close(comm);
     return status;

@@ -279,7 +279,8 @@ static void test_posts(void **state)
 int main(int argc, char **argv)
 {
     vc_err err = { 0 };
-    if (vc_comm_open(&comm, &err)) {
+    const vc_comm_start start = { .program = "test", .patience = VC_COMM_PATIENCE };
+    if (vc_comm_open(&comm, &start, &err)) {
         fprintf(stderr, "%s\n", err.text);
         return 2;
     }

@@ -201,8 +201,9 @@ static void test_broken(void **state)
 int main(int argc, char **argv)
 {
     vc_err err = { 0 };
+    const vc_comm_start start = { .program = "test", .patience = VC_COMM_PATIENCE };
     const vt_options o = { .device = "host", .threads = 1 };
-    if (vc_comm_open(&all, &err) || vt_open(&g, &o, &err) ||
+    if (vc_comm_open(&all, &start, &err) || vt_open(&g, &o, &err) ||
         vt_second_stream_open(&second, g, &err)) {
         fprintf(stderr, "%s\n", err.text);
         return 2;

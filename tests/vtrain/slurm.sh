@@ -115,6 +115,12 @@ for row in "lost-9 2 KILL" "lost-1 1 STOP" "lost-2 2 STOP"; do
     [ -z "$(ranks_of $out)" ] || wrong "$out: a rank lives"
 done
 
+# A task that never starts the program: the other node's rank does not wait without end.
+expect '1 143' 'the 2 ranks were not connected within .*--comm_timeout.*: waiting on .*: rank 0' \
+    srun --mpi=pmix --kill-on-bad-exit=1 --ntasks=2 --nodes=2 bash -c \
+    '((SLURM_PROCID == 0)) || exec sleep 300; exec "$@"' - vtrain "${small[@]}" "${model[@]}" \
+    --output_dir never "${steps[@]}" --comm_timeout 6
+
 # ---- starts that nothing connects ----
 expect 2 'one of 2 tasks of srun .*add --mpi=pmix to srun' srun --mpi=none -n 2 vtrain \
     "${small[@]}" "${model[@]}" --output_dir none --max_train_steps 1

@@ -59,31 +59,44 @@ static int check(vtrain_config *c, vc_flags *set, int ranks, vc_err *err)
     return rc ? rc : vtrain_check(c, set, err);
 }
 
+/* Checks the flags, which were read with `parsed`, and trains, unless these ask for a text. */
+static int checked_run(vc_flags *set, vtrain_config *c, vc_comm *comm, int parsed, vc_err *err)
+{
+    int rc = parsed;
+    if ((rc == 0 || rc == VC_EUSAGE) && !c->status)
+        rc = check(c, set, vc_comm_size(comm), err);
+    if (rc > 0 && vc_comm_rank(comm) == 0 && vc_flags_print(set, stdout, err))
+        rc = err->code;
+    rc = vc_comm_agree(comm, rc, err);
+    if (rc)
+        return rc > 0 ? 0 : rc;
+    return c->status ? vtrain_status(c->status, stdout, err) : run(set, c, comm, err);
+}
+
 int main(int argc, char **argv)
 {
-    vtrain_config c;
+    vtrain_config c = { 0 };
     vc_flags *set = NULL;
     vc_comm *comm = NULL;
-    vc_err err = { 0 };
+    vc_err err = { 0 }, flags_err = { 0 };
+    int parsed = 0;
     vc_heap_return_freed();
     vc_std_open();
     int rc = vc_calm_threads(argv, &err);
-    if (!rc)
-        rc = vc_comm_open(&comm, &err);
+    if (!rc) {
+        parsed = vc_flags_parse(&set, &vtrain_program, &c, argc, argv, NULL, &flags_err);
+        rc = vc_comm_open(&comm, &(vc_comm_start){ .program = "vtrain",
+                          .log_format = (vc_log_format)c.log_format,
+                          .patience = (double)c.comm_timeout }, &err);
+    }
     if (!rc && vc_comm_rank(comm) > 0 && !freopen("/dev/null", "w", stdout))
         rc = vc_fail_errno(&err, "/dev/null");
     if (!rc) {
-        rc = vc_flags_parse(&set, &vtrain_program, &c, argc, argv, stdout, &err);
-        if ((rc == 0 || rc == VC_EUSAGE) && !c.status)
-            rc = check(&c, set, vc_comm_size(comm), &err);
-        rc = vc_comm_agree(comm, rc, &err);
-        if (rc == 0)
-            rc = c.status ? vtrain_status(c.status, stdout, &err) : run(set, &c, comm, &err);
-        else if (rc > 0)
-            rc = 0;                  /* help or version */
+        err = flags_err;
+        rc = checked_run(set, &c, comm, parsed, &err);
     }
     if (rc && vc_comm_leads(comm))
-        vc_flags_report(set, "vtrain", &err, rc);
+        vc_flags_report(comm ? set : NULL, "vtrain", &err, rc);
     vc_flags_free(set);
     vc_comm_close(comm);
     return status_of(rc, vc_stop_flag());
