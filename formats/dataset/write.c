@@ -29,6 +29,7 @@ int vf_writer_open(vf_writer **out, const char *path, const vf_writer_opts *o, v
     w->copies = o->copies;
     w->rank = o->rank;
     w->ranks = o->ranks > 1 ? o->ranks : 1;
+    w->patience = o->patience;
     w->dir = vc_format("%s", path);
     w->head = cJSON_Duplicate(o->head, true);
     char *state = vc_path_join(path, VF_STATE);

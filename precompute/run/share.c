@@ -254,6 +254,12 @@ int vprep_share_list(vprep *p, vc_err *err)
     return rc;
 }
 
+/* A rank that waits for another's lock ends its wait when a rank is lost. */
+static int look_for_lost(void *arg, vc_err *err)
+{
+    return vc_comm_lost(arg, err);
+}
+
 int vprep_share_open(vprep *p, vf_writer_opts *o, vc_err *err)
 {
     int rc = 0;
@@ -261,6 +267,9 @@ int vprep_share_open(vprep *p, vf_writer_opts *o, vc_err *err)
     o->rank = p->ranks.rank;
     o->ranks = p->ranks.n;
     o->hold = p->ranks.rank == 0;
+    /* A quarter more: a rank that holds the lock and is silent altogether is lost before. */
+    o->patience = (vc_lock_patience){ .seconds = 1.25 * (double)p->c.comm_timeout, .ui = p->progress,
+                                      .look = look_for_lost, .arg = p->ranks.comm };
     if (p->ranks.rank == 0)
         rc = vf_writer_open(&p->writer, p->c.out, o, err);
     return vc_comm_agree(p->ranks.comm, rc, err);

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # One rank of mpirun vprep is stopped (SIGSTOP) while clips are encoded: the others end their work,
-# name it and end after --comm_timeout, and the same command continues to the same dataset.
+# name it and end after --comm_timeout, and the same command continues to the same dataset. So they
+# do if it holds the lock of the manifest, or if a process that is no rank holds that lock.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 have_ranks || { echo "skipped: no MPI"; exit 77; }
@@ -35,3 +36,48 @@ ends after 6.0 s (--comm_timeout)"
     same_values whole cut
     same_root whole cut
 done
+
+# ---- the lock; small clips, so that each rank comes to it soon ----
+flags=(--meta "$dir/media/metadata.json" "${sampling[@]}" --workers 1)
+need vprep "${flags[@]}" --out small
+begin()
+{
+    rm -rf cut pid.*
+    "$lib/ranks.sh" 2 bash -c 'echo $$ >pid.$OMPI_COMM_WORLD_RANK
+        [ -z "$RULE" ] || [ $OMPI_COMM_WORLD_RANK = 0 ] ||
+            export LD_PRELOAD=$VLT_FAULT_LIB${LD_PRELOAD:+:$LD_PRELOAD} VLT_FAULT=$RULE
+        exec "$@"' - vprep "${flags[@]}" --shard_seconds 0.00001 --out cut --comm_timeout 8 \
+        >"$log" 2>&1 &
+    job=$!
+}
+ends()
+{
+    local from=$SECONDS status=0
+    while kill -0 $job 2>/dev/null && ((SECONDS - from < 60)); do sleep 0.1; done
+    ! kill -0 $job 2>/dev/null || { wrong "still runs"; kill -9 $(cat pid.*) $job; }
+    wait $job || status=$?
+    [ $status = 1 ] || wrong "status $status"
+}
+continued()
+{
+    check "continued" 0 "$lib/ranks.sh" 2 vprep "${flags[@]}" --out cut
+    check "damage" 0 vlat verify cut
+    same_root small cut
+}
+export RULE=rename@manifest.json:2:stop
+begin
+ends
+output_has "warning: .*manifest.lock: locked by another process for .*vprep.*(process $(cat pid.1), \
+which is stopped); the wait ends after 10 s"
+output_has "vprep: .*rank 1 (.*) has not answered for .*; the same command continues from here"
+continued
+RULE=
+begin
+until [ -e cut/manifest.json ] || ! kill -0 $job; do sleep 0.01; done
+flock cut/manifest.lock sleep 100 &
+holder=$!
+ends
+output_has "vprep: .*manifest.lock: another process has locked it for 10.*: .* (process [0-9]*): let it"
+kill $(pgrep -P $holder) $holder
+wait $holder || :
+continued
