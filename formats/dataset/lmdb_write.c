@@ -21,7 +21,9 @@ enum {
     TREE_SLACK = 1 << 20, /* bytes of tree pages that any commit may rewrite */
     MAP_TRIES = 8
 };
-#define MAP_STEP ((uint64_t)1 << 30)         /* bytes by which the map grows: address space only */
+/* Bytes by which the map grows, which are address space only: less where that has a limit. */
+#define MAP_STEP ((uint64_t)1 << 30)
+#define LEAST_MAP_STEP ((uint64_t)16 << 20)
 #define RESERVE_STEP ((uint64_t)16 << 20)    /* bytes by which the file grows */
 #define MAX_VALUE ((uint64_t)UINT32_MAX - 65536)    /* bytes; liblmdb's maximum less a page */
 
@@ -167,6 +169,17 @@ static void look(vf_env *e)
     e->size = fstat(e->fd, &file) ? 0 : (uint64_t)file.st_size;
 }
 
+/* A writer has three maps beside its weights and files: none shall take much of what a limit of
+ * the address space (ulimit -v, h_vmem) leaves. */
+static uint64_t map_step(void)
+{
+    struct rlimit r;
+    if (getrlimit(RLIMIT_AS, &r) || r.rlim_cur == RLIM_INFINITY || r.rlim_cur / 64 >= MAP_STEP)
+        return MAP_STEP;
+    uint64_t step = (uint64_t)r.rlim_cur / 64 / LEAST_MAP_STEP * LEAST_MAP_STEP;
+    return step ? step : LEAST_MAP_STEP;
+}
+
 static int open_env(vf_env *e, const char *const *dbs, vc_err *err)
 {
     bool made = !vc_file_exists(e->path);
@@ -176,7 +189,7 @@ static int open_env(vf_env *e, const char *const *dbs, vc_err *err)
     if (!rc)
         rc = mdb_env_set_maxdbs(e->env, VF_ENV_DBS);
     if (!rc)
-        rc = mdb_env_set_mapsize(e->env, MAP_STEP); /* liblmdb raises it to the file's size */
+        rc = mdb_env_set_mapsize(e->env, map_step()); /* raised to the file's size */
     if (!rc)
         rc = mdb_env_open(e->env, e->path, MDB_NOSUBDIR | MDB_NOLOCK | MDB_NOTLS, 0666);
     if (rc)
@@ -361,7 +374,7 @@ static int grow_map(vf_env *e, uint64_t need, vc_err *err)
 {
     if (need <= e->map)
         return 0;
-    uint64_t map = round_up(need, MAP_STEP);
+    uint64_t map = round_up(need, map_step());
     int rc = mdb_env_set_mapsize(e->env, map);
     if (rc)
         return lmdb_error(e, rc, "map", err);

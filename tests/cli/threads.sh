@@ -78,7 +78,7 @@ done
 for limit in -v -d; do
     (ulimit $limit 3000000 && train run --threads 2) || wrong "ulimit $limit: training failed"
     same 2 '2 threads,'
-    (ulimit $limit 8000000; exec vprep --meta "$dir/media/metadata.json" "${sampling[@]}" --quiet \
+    (ulimit $limit 3000000; exec vprep --meta "$dir/media/metadata.json" "${sampling[@]}" --quiet \
         --out "$dir/limited$limit") >"$log" 2>&1 || wrong "ulimit $limit: vprep failed"
     same_root "$dir/set" "$dir/limited$limit"
 done
