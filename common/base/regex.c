@@ -2,6 +2,7 @@
 #include "common/base/regex.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,10 +74,27 @@ static double expanded(const char *s)
     return sum[0];
 }
 
+/* Whether \1 to \9 refers to an earlier group, an extension of the C library. */
+static bool refers_back(const char *s)
+{
+    while (*s) {
+        if (*s == '\\' && s[1] >= '1' && s[1] <= '9')
+            return true;
+        s = *s == '[' ? after_bracket(s) : *s == '\\' && s[1] ? s + 2 : s + 1;
+    }
+    return false;
+}
+
 int vc_regex_compile(regex_t *out, const char *pattern, int flags, vc_err *err)
 {
     char why[128];
-    if (expanded(pattern) > VC_REGEX_MOST)
+    double all = expanded(pattern);
+    if (refers_back(pattern))
+        return vc_fail(err, VC_EINVAL, "it refers back to a group (\\1), which may take for ever");
+    if (all <= VC_REGEX_MOST && all - (double)strlen(pattern) > VC_REGEX_COPIES)
+        return vc_fail(err, VC_EINVAL, "its repeats make more than %d copies, which take long to "
+                       "match: write * or + for {N}", VC_REGEX_COPIES);
+    if (all > VC_REGEX_MOST)
         return vc_fail(err, VC_EINVAL, "it has more than %d characters with all of its "
                        "repeats, or more than %d groups within groups", VC_REGEX_MOST, DEEPEST);
     int code = regcomp(out, pattern, flags);
