@@ -1,0 +1,58 @@
+/* fuzz_tokenizer_config.c - any bytes are the files beside a vocabulary: tokenizer_config.json,
+ * special_tokens_map.json and added_tokens.json, with NULs between them. An error, or a tokenizer
+ * that gives ids for any text. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "precompute/tokenizer/parts.h"
+#include "tests/lib/mutate.h"
+
+static const char vocab[] = "{\"a</w>\": 0, \"c\": 1, \"at</w>\": 2, \"<|startoftext|>\": 3, "
+                            "\"<|endoftext|>\": 4, \"a\": 5, \"t</w>\": 6, \"!\": 7}";
+static const char merges[] = "#version: 0.2\na t</w>\n";
+static const char text[] = "a Cat\xcc\x81 <|endoftext|> <mark>\xff [PAD] aaaa";
+
+/* Parses up to three texts; where one is no JSON, the others are still read. */
+static void parse(cJSON *o[3], const char *at, size_t n)
+{
+    for (int i = 0; i < 3 && n; i++) {
+        const char *end = memchr(at, 0, n);
+        size_t k = end ? (size_t)(end - at) : n;
+        if (k && vf_json_parse(&o[i], at, k, NULL))
+            o[i] = NULL;
+        at += k + (end != NULL);
+        n -= k + (end != NULL);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    cJSON *o[3] = { NULL };
+    int64_t *ids, row[12], mask[12];
+    vc_err err = { 0 };
+    size_t n = 0;
+    int used;
+
+    tokenizer *t = tok_new();
+    if (!t || tok_read_vocab(t, vocab, sizeof vocab - 1, merges, sizeof merges - 1, &err) ||
+        tok_class_steps(t, "CLIPTokenizer", &err))
+        abort();
+    parse(o, (const char *)data, size);
+    int rc = tok_read_config(t, o[0], o[1], o[2], &err);
+    if (rc && !*err.text)
+        abort();                             /* a failure without a message */
+    if (!rc && !tok_finish(t, &err)) {
+        if (!tokenizer_ids(t, text, sizeof text - 1, &ids, &n, &err)) {
+            for (size_t i = 0; i < n; i++)
+                if (ids[i] < 0)
+                    abort();
+            free(ids);
+        }
+        if (!tokenizer_prompt(t, text, 12, row, mask, &used, &err) && (used < 0 || used > 12))
+            abort();
+    }
+    for (int i = 0; i < 3; i++)
+        cJSON_Delete(o[i]);
+    tokenizer_close(t);
+    return 0;
+}
