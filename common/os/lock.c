@@ -4,7 +4,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,10 +18,6 @@ enum {
     TRIES = 1000,                            /* limit for a file that is replaced again and again */
     GLANCES = 5, GLANCE = 20                 /* times and ms to wait for a vc_lock_held */
 };
-/* Seconds: between tries of a lock that is waited for, which grow; until a wait is a warning. */
-#define FIRST_NAP 0.01
-#define LONGEST_NAP 0.5
-#define WARN 30.0
 
 /* ---- the holder of a lock ---- */
 
@@ -118,13 +113,13 @@ static int try_lock(int fd, int how)
 
 /* Takes the lock. A vc_lock_held elsewhere may hold it for a moment, so a busy file is tried
  * again a few times. */
-static int take(int fd, const char *path, vc_err *err)
+static int take(int fd, const char *path, int wait, vc_err *err)
 {
     const struct timespec pause = { .tv_nsec = GLANCE * 1000000L };
-    int rc = try_lock(fd, LOCK_EX | LOCK_NB);
+    int rc = try_lock(fd, LOCK_EX | wait);
     for (int i = 0; i < GLANCES && rc && errno == EWOULDBLOCK; i++) {
         nanosleep(&pause, NULL);
-        rc = try_lock(fd, LOCK_EX | LOCK_NB);
+        rc = try_lock(fd, LOCK_EX | wait);
     }
     if (!rc)
         return 0;
@@ -138,90 +133,13 @@ static bool is_there(int fd, const char *path)
     return !fstat(fd, &mine) && !stat(path, &there) && same_file(&mine, &there);
 }
 
-/* ---- waiting ---- */
-
-/* Notes the holder in the file: other machines do not see its process. It is only a hint, which a
- * full disk may leave out. */
-static void sign(int fd)
-{
-    char text[128], host[64] = "";
-    (void)gethostname(host, sizeof host - 1);
-    int n = snprintf(text, sizeof text, "process %d on %s\n", (int)getpid(), host);
-    if (ftruncate(fd, 0) || pwrite(fd, text, (size_t)n, 0) != n)
-        return;
-}
-
-/* Describes the holder, by the system's list of locks or else by what it wrote. */
-static void find_signed(char out[HOLDER], int fd)
-{
-    char text[128];
-    find_holder(out, fd);
-    ssize_t n = *out ? 0 : pread(fd, text, sizeof text - 1, 0);
-    text[n > 0 ? n : 0] = '\0';
-    text[strcspn(text, "\n")] = '\0';
-    if (!*out && *text)
-        snprintf(out, HOLDER, ": %s", text);
-}
-
-static void warn(const vc_lock_patience *p, int fd, const char *path, double waited)
-{
-    char holder[HOLDER], time[32], limit[32], end[64] = "";
-    find_signed(holder, fd);
-    if (p->seconds > 0)
-        snprintf(end, sizeof end, "; the wait ends after %s", vc_human_time(limit, p->seconds));
-    vc_warn(p->ui, "%s: locked by another process for %s%s%s", path,
-            vc_human_time(time, waited), holder, end);
-}
-
-static int too_long(int fd, const char *path, double waited, vc_err *err)
-{
-    char holder[HOLDER], time[32];
-    find_signed(holder, fd);
-    return vc_fail(err, VC_EBUSY, "%s: another process has locked it for %s%s: let it go on (kill "
-                   "-CONT) or end it", path, vc_human_time(time, waited), holder);
-}
-
-/* Tries again and again, since a call that waits for a lock cannot be left. */
-static int take_patiently(int fd, const char *path, const vc_lock_patience *p, vc_err *err)
-{
-    double from = vc_seconds(), nap = FIRST_NAP, limit = p->seconds > 0 ? p->seconds : INFINITY;
-    double early = fmin(WARN, limit / 2), warn_at = early;
-    int rc = 0;
-    while (try_lock(fd, LOCK_EX | LOCK_NB)) {
-        double waited = vc_seconds() - from;
-        if (errno != EWOULDBLOCK)
-            return vc_fail_errno(err, "%s: flock", path);
-        if (p->look && (rc = p->look(p->arg, err)))
-            return rc;
-        if (waited >= (*vc_stop_flag() ? early : limit))
-            return too_long(fd, path, waited, err);
-        if (waited >= warn_at) {
-            warn(p, fd, path, waited);
-            warn_at = 2 * waited;
-        }
-        nanosleep(&(struct timespec){ .tv_nsec = (long)(nap * 1e9) }, NULL);
-        nap = fmin(2 * nap, LONGEST_NAP);
-    }
-    sign(fd);
-    return 0;
-}
-
-static int wait_for(int fd, const char *path, const vc_lock_patience *p, vc_err *err)
-{
-    if (p)
-        return take_patiently(fd, path, p, err);
-    return try_lock(fd, LOCK_EX) ? vc_fail_errno(err, "%s: flock", path) : 0;
-}
-
-/* ---- the calls ---- */
-
-static int lock(int *fd, const char *path, bool wait, const vc_lock_patience *p, vc_err *err)
+static int lock(int *fd, const char *path, int wait, vc_err *err)
 {
     for (int i = 0; i < TRIES; i++) {
         *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
         if (*fd < 0)
             return vc_fail_errno(err, "%s", path);
-        int rc = wait ? wait_for(*fd, path, p, err) : take(*fd, path, err);
+        int rc = take(*fd, path, wait, err);
         if (!rc && is_there(*fd, path))
             return 0;
         close(*fd);
@@ -235,12 +153,12 @@ static int lock(int *fd, const char *path, bool wait, const vc_lock_patience *p,
 
 int vc_lock_file(int *fd, const char *path, vc_err *err)
 {
-    return lock(fd, path, false, NULL, err);
+    return lock(fd, path, LOCK_NB, err);
 }
 
-int vc_lock_wait(int *fd, const char *path, const vc_lock_patience *p, vc_err *err)
+int vc_lock_wait(int *fd, const char *path, vc_err *err)
 {
-    return lock(fd, path, true, p, err);
+    return lock(fd, path, 0, err);
 }
 
 bool vc_lock_held(char holder[VC_LOCK_HOLDER], const char *path)

@@ -14,7 +14,7 @@ int vc_temp_open(int *fd, char **name, const char *path, vc_err *err)
     if (!*name)
         return vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
 
-    int rc = vc_lock_wait(fd, *name, NULL, err);
+    int rc = vc_lock_wait(fd, *name, err);
     if (!rc && ftruncate(*fd, 0)) {
         rc = vc_fail_errno(err, "%s", path);
         close(*fd);

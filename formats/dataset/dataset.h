@@ -18,7 +18,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/os/lock.h"
+#include "common/os/patience.h"
 #include "formats/json/json.h"
 #include "formats/keys/keys.h"
 #include "formats/tensors/safetensors.h"
@@ -180,7 +180,7 @@ typedef struct vf_writer_opts {
     bool hold;                               /* only hints may be put until vf_writer_begin, and
                                               * neither the manifest nor a shard changes before */
     int rank, ranks;                         /* place among several writers; 0, 0: a lone writer */
-    vc_lock_patience patience;               /* with another rank that holds manifest.lock */
+    vc_patience patience;               /* with another rank that holds manifest.lock */
     /* Makes further checks, under the lock and before the folder changes; may be NULL. */
     int (*check)(const char *path, vc_err *err);
 } vf_writer_opts;

@@ -116,7 +116,7 @@ static int lock_manifest(const vf_writer *w, int *fd, vc_err *err)
 {
     char *path = vc_path_join(w->dir, VF_MANIFEST_LOCK);
     *fd = -1;
-    int rc = path ? vc_lock_wait(fd, path, &w->patience, err) : vc_no_memory(err);
+    int rc = path ? vc_lock_patiently(fd, path, &w->patience, err) : vc_no_memory(err);
     free(path);
     return rc;
 }

@@ -8,7 +8,7 @@
 #define FORMATS_DATASET_WRITER_H
 
 #include "common/base/buf.h"
-#include "common/os/lock.h"
+#include "common/os/patience.h"
 #include "formats/dataset/lmdb_write.h"
 #include "formats/dataset/record.h"
 #include "formats/keys/indexmap.h"
@@ -70,7 +70,7 @@ struct vf_writer {
     bool append, finished, sealing;          /* sealing: shards that are closed get no number yet */
     bool held, replace;                      /* before vf_writer_begin; it removes the old files */
     int rank, ranks;                         /* 0, 1: a lone writer */
-    vc_lock_patience patience;               /* for manifest.lock */
+    vc_patience patience;               /* for manifest.lock */
     vf_manifest manifest;
     vf_half shard, text;
     int lost;                                /* shards in the manifest whose file is missing */

@@ -17,7 +17,7 @@
 #include "formats/json/json.h"
 #include "formats/json/scan.h"
 
-enum { PIECE = 1 << 18, MAX_ROW = 16 << 20, MAX_COLUMNS = 4096, MAX_FIELD = 256 << 20 };
+enum { PIECE = 1 << 16, MAX_ROW = 16 << 20, MAX_COLUMNS = 4096, MAX_FIELD = 256 << 20 };
 static const size_t MAX_JSON = (size_t)4 << 30;
 
 static int too_many(vc_err *err)

@@ -268,7 +268,7 @@ int vprep_share_open(vprep *p, vf_writer_opts *o, vc_err *err)
     o->ranks = p->ranks.n;
     o->hold = p->ranks.rank == 0;
     /* A quarter more: a rank that holds the lock and is silent altogether is lost before. */
-    o->patience = (vc_lock_patience){ .seconds = 1.25 * (double)p->c.comm_timeout, .ui = p->progress,
+    o->patience = (vc_patience){ .seconds = 1.25 * (double)p->c.comm_timeout, .ui = p->progress,
                                       .look = look_for_lost, .arg = p->ranks.comm };
     if (p->ranks.rank == 0)
         rc = vf_writer_open(&p->writer, p->c.out, o, err);
