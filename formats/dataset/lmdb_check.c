@@ -214,6 +214,9 @@ static int check_named(check *c, vc_err *err)
         lmdb_node node;
         vf_tree t;
         rc = vf_lmdb_node(m, page, i, &node, err);
+        if (!rc && (node.flags != F_SUBDATA || node.data.size != TREE_BYTES))
+            rc = vc_fail(err, VC_EFORMAT, "flags 0x%x and %zu bytes, which is no tree's record",
+                         node.flags, node.data.size);
         if (!rc)
             rc = vf_lmdb_tree_of(m, node.data.data, 0, &t, err);
         if (!rc)

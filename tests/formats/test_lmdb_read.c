@@ -356,6 +356,29 @@ static void layout_of_each_count(void **state)
     free(packed);
 }
 
+/* The main tree has records of trees alone: a short value there is not read as one. */
+static void value_beside_the_trees(void **state)
+{
+    char *path = vc_path_join(*state, "f.lmdb");
+    MDB_env *env = open_env(path);
+    MDB_txn *txn;
+    MDB_dbi main_db;
+    MDB_val k = { 3, (void *)"zzz" }, v = { 1, (void *)"x" };
+    vf_lmdb *m;
+    vc_err err;
+    assert_int_equal(mdb_txn_begin(env, NULL, 0, &txn), 0);
+    open_db(txn, "sample", MDB_CREATE);
+    assert_int_equal(mdb_dbi_open(txn, NULL, 0, &main_db), 0);
+    assert_int_equal(mdb_put(txn, main_db, &k, &v, 0), 0);
+    assert_int_equal(mdb_txn_commit(txn), 0);
+    mdb_env_close(env);
+    assert_int_equal(vf_lmdb_open(&m, path, &err), 0);
+    assert_int_equal(vf_lmdb_check(m, &err), VC_EFORMAT);
+    assert_non_null(strstr(err.text, "flags 0x0 and 1 bytes, which is no tree's record"));
+    vf_lmdb_close(m);
+    free(path);
+}
+
 /* ---- the writer: batches, values replaced before a commit, a second run ---- */
 
 static void gathered_puts(void **state)
@@ -577,6 +600,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         FOLDER_TEST(same_as_liblmdb), FOLDER_TEST(final_layout), FOLDER_TEST(layout_of_each_count),
+        FOLDER_TEST(value_beside_the_trees),
         FOLDER_TEST(gathered_puts), FOLDER_TEST(damaged),
         FOLDER_TEST(forged_nodes), FOLDER_TEST(sloppy_page), FOLDER_TEST(refused),
         FOLDER_TEST(page_reached_twice), FOLDER_TEST(whole_value_is_fetched),
