@@ -63,6 +63,10 @@ static const char qwen_template[] =
     "relationships of the objects and background:<|im_end|>\n"
     "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n";
 
+/* What Qwen3's chat template makes of one prompt where thinking is on. */
+static const char qwen3_template[] =
+    "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n";
+
 #define HUNYUAN_CLIP { .class = "CLIPTextModel", .max_length = 77, .pooled_only = true, \
                        .width_field = "pooled_projection_dim" }
 static const vc_text hunyuan_i2v_text[VC_FAMILY_TEXTS] = {
@@ -207,6 +211,14 @@ static const vc_family families[] = {
       .cached = true,
       .text = { { .class = "CLIPTextModel", .max_length = 77, .pooled_only = true },
                 { .class = "T5EncoderModel", .max_length = 512 } } },
+    { .name = "z-image", SIZES(16, 1, 8, 2, 1), .max_frames = 1,
+      .transformer = "ZImageTransformer2DModel",
+      .pipeline = { { .class = "ZImagePipeline" } },
+      .moments = true, .dtype = VC_BF16,
+      .vae = "AutoencoderKL", .channels = 16, .scaling = 0.3611, .shift = 0.1159,
+      .text = { { .class = "Qwen3Model", .max_length = 512, .template = qwen3_template, .lead = 3,
+                  .chat = "enable_thinking", .skip = 1, .masked = true,
+                  .width_field = "cap_feat_dim" } } },
     { .name = "ltx-2", SIZES(64, 8, 32, 1, 1) },
     { 0 }
 };

@@ -41,6 +41,12 @@ typedef struct vc_text {
     const char *template;                /* around the prompt, at its "{}"; NULL: none */
     int crop;                            /* tokens in front, the template's, whose states are
                                           * dropped; max_length does not count them */
+    int lead;                            /* tokens in front, the template's, whose states stay:
+                                          * with crop's the number that the tokenizer must make; 0:
+                                          * the number is not checked */
+    const char *chat;                    /* a word of the chat template in the tokenizer's folder,
+                                          * whose result for one prompt `template` is; NULL: the
+                                          * folder needs none */
     int skip;                            /* layers at the encoder's end that are left out; 0: none,
                                           * and the last norm is in */
     bool clean;                          /* before prompts become tokens, wrongly decoded text is

@@ -33,6 +33,10 @@ typedef struct text_rule {
     const char *template;            /* around the prompt, which stands at its "{}"; NULL: none */
     int crop;                        /* tokens in front, the template's, whose states are dropped;
                                       * max_length does not count them */
+    int lead;                        /* tokens in front, the template's, whose states stay; 0: their
+                                      * number is not checked */
+    const char *chat;                /* a word that the chat template in the tokenizer's folder must
+                                      * have; NULL: the folder needs none */
     int skip;                        /* layers at the end that are left out; 0: none, and the states
                                       * are those after the last norm */
     bool clean;                      /* prompts are cleaned first: precompute/text/clean.h */
@@ -207,7 +211,7 @@ int prep_vae_by_class(const vae_class **out, const char *class, vc_err *err);
 extern const vae_class vae_builtin, vae_cogvideox, vae_hunyuan, vae_ltx, vae_wan, vae_qwen_image,
                        vae_kl;
 extern const text_class text_builtin, text_t5, text_umt5, text_llama, text_llava, text_qwen2_5_vl,
-                        text_clip;
+                        text_qwen3, text_clip;
 extern const vision_class vision_clip;
 
 #endif

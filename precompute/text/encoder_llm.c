@@ -1,5 +1,5 @@
-/* encoder_llm.c - prompts through LLaMA (HunyuanVideo) and Qwen2.5-VL's text part (Qwen-Image): see
- * prompt.h.
+/* encoder_llm.c - prompts through LLaMA (HunyuanVideo), Qwen2.5-VL's text part (Qwen-Image) and
+ * Qwen3 (Z-Image): see prompt.h.
  *
  * Padding follows the prompt and no token attends to a later one, so masked padding changes no
  * state and is not encoded. */
@@ -31,6 +31,11 @@ static int open_qwen(void **model, const encoder_opts *o, text_info *info, vc_er
     return open_model(model, o, &llm_qwen2_5_vl, info, err);
 }
 
+static int open_qwen3(void **model, const encoder_opts *o, text_info *info, vc_err *err)
+{
+    return open_model(model, o, &llm_qwen3, info, err);
+}
+
 static void close_model(void *model)
 {
     llm_close(model);
@@ -55,6 +60,10 @@ static const text_model qwen = {
     .class = "Qwen2_5_VLForConditionalGeneration", .masked = true, .open = open_qwen,
     .close = close_model, .check = check, .encode = encode
 };
+static const text_model qwen3 = {
+    .class = "Qwen3Model", .masked = true, .open = open_qwen3, .close = close_model,
+    .check = check, .encode = encode
+};
 
 static int text_open_llama(text_enc **out, const encoder_opts *o, text_info *info, vc_err *err)
 {
@@ -66,7 +75,14 @@ static int text_open_qwen(text_enc **out, const encoder_opts *o, text_info *info
     return text_prompt_open(out, &qwen, o, info, err);
 }
 
+static int text_open_qwen3(text_enc **out, const encoder_opts *o, text_info *info, vc_err *err)
+{
+    return text_prompt_open(out, &qwen3, o, info, err);
+}
+
 const text_class text_llama = { "LlamaModel", text_open_llama, text_prompt_close,
                                 text_prompt_encode };
 const text_class text_qwen2_5_vl = { "Qwen2_5_VLForConditionalGeneration", text_open_qwen,
                                      text_prompt_close, text_prompt_encode };
+const text_class text_qwen3 = { "Qwen3Model", text_open_qwen3, text_prompt_close,
+                                text_prompt_encode };

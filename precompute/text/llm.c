@@ -10,6 +10,7 @@
 
 typedef struct layer {
     vt_tensor *norm1, *norm2;                     /* [D] */
+    vt_tensor *norm_q, *norm_k;                   /* [head], or NULL */
     vt_lin q, k, v, o, gate, up, down;
 } layer;
 
@@ -34,11 +35,12 @@ struct llm {
 const llm_kind llm_llama = { .model_type = "llama" };
 const llm_kind llm_qwen2_5_vl = { .model_type = "qwen2_5_vl", .part = "text_config",
                                   .qkv_bias = true };
+const llm_kind llm_qwen3 = { .model_type = "qwen3", .head_norms = true, .head = 128 };
 const llm_kind llm_llava = { .model_type = "llava", .part = "text_config", .part_type = "llama" };
 
 /* ---- weights ---- */
 
-enum { D = -1, Q = -2, KV = -3, HIDDEN = -4, VOCAB = -5, N_SIZES = 6 };
+enum { D = -1, Q = -2, KV = -3, HIDDEN = -4, VOCAB = -5, HEAD = -6, N_SIZES = 7 };
 
 #define TENSOR(type, field, name, ...) \
     { name, VT_W_TENSOR, offsetof(type, field), { __VA_ARGS__ }, VT_INIT_ZERO }
@@ -66,6 +68,11 @@ static const vt_weight qkv_bias_table[] = {
     TENSOR(layer, q.b, "self_attn.q_proj.bias", Q),
     TENSOR(layer, k.b, "self_attn.k_proj.bias", KV),
     TENSOR(layer, v.b, "self_attn.v_proj.bias", KV),
+    { 0 }
+};
+static const vt_weight head_norm_table[] = {
+    TENSOR(layer, norm_q, "self_attn.q_norm.weight", HEAD),
+    TENSOR(layer, norm_k, "self_attn.k_norm.weight", HEAD),
     { 0 }
 };
 static const vt_weight o_bias_table[] = {
@@ -104,6 +111,8 @@ static int bind_layer(llm *m, layer *w, const char *prefix, int i, const int64_t
     int rc = vt_params_bind(p, layer_table, prefix, i, w, sizes, src, err);
     if (!rc && c->qkv_bias)
         rc = vt_params_bind(p, qkv_bias_table, prefix, i, w, sizes, src, err);
+    if (!rc && c->head_norms)
+        rc = vt_params_bind(p, head_norm_table, prefix, i, w, sizes, src, err);
     if (!rc && c->o_bias)
         rc = vt_params_bind(p, o_bias_table, prefix, i, w, sizes, src, err);
     if (!rc && c->mlp_bias)
@@ -151,7 +160,7 @@ static int bind(llm *m, vc_err *err)
 {
     const llm_config *c = &m->c;
     const int64_t sizes[N_SIZES] = { 0, c->width, c->heads * c->head, c->kv_heads * c->head,
-                                     c->hidden, c->vocab };
+                                     c->hidden, c->vocab, c->head };
     const vt_source src = vf_model_source(m->s.model);
     const char *prefix = find_prefix(m->s.model);
     char layers[64];
@@ -307,6 +316,10 @@ static vt_tensor *attend(const llm *m, const row *r, int64_t i, vt_tensor *x,
     vt_tensor *q = text_heads(g, vt_linear(g, y, &w->q), c->heads);
     vt_tensor *k = text_heads(g, vt_linear(g, y, &w->k), c->kv_heads);
     vt_tensor *v = text_heads(g, vt_linear(g, y, &w->v), c->kv_heads);
+    if (c->head_norms) {
+        q = vt_rms_norm(g, q, w->norm_q, (float)c->eps);
+        k = vt_rms_norm(g, k, w->norm_k, (float)c->eps);
+    }
     q = vt_rope_halves(g, q, rotation[0], rotation[1], 0);
     k = vt_rope_halves(g, k, rotation[0], rotation[1], 0);
     if (r->kept)

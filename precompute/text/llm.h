@@ -4,18 +4,19 @@
  * The layers are those of Touvron et al. 2023: RMSNorm before each half, causal attention with
  * fewer key heads than query heads (Ainslie et al. 2023) and rotary positions (Su et al. 2021), and
  * SwiGLU (Shazeer 2020). Qwen2.5-VL's text part adds biases to q, k and v; its rotary positions
- * have three axes, which are equal for a text without a picture.
+ * have three axes, which are equal for a text without a picture. Qwen3 has no biases, and an
+ * RMSNorm of each head's queries and keys before their rotation (Henry et al. 2020).
  *
  * The states are transformers' hidden_states[-1 - skip]: with a skip of 0 the output of the last
  * layer after the final norm, else the output of the last layer but `skip`, without a norm. The
  * last `skip` layers are neither read nor run.
  *
  * Memory: weights stay in the file's map. n tokens in all take, for any number of layers, at most
- * n (5 hidden_size + max(4 intermediate_size, 3 (heads + key heads) head_dim) + head_dim) f32. The
- * backend's packed panels come on top (on the CPU 32 MB of a weight, and some MB per thread). The
- * residual stream is f32. Where all texts begin with the same text.crop tokens, those of a
- * template, the keys and values of these are computed once and held: 2 layers text.crop key heads
- * head_dim numbers in the type of activations.
+ * n (5 hidden_size + max(4 intermediate_size, 3 (heads + key heads) head_dim) + head_dim) f32, with
+ * norms of heads 4 (heads + key heads) head_dim in place of 3. The backend's packed panels come on
+ * top (on the CPU 32 MB of a weight, and some MB per thread). The residual stream is f32. Where all
+ * texts begin with the same text.crop tokens, those of a template, the keys and values of these are
+ * computed once and held: 2 layers text.crop key heads head_dim numbers in the type of activations.
  *
  * A handle belongs to one thread. */
 #ifndef PRECOMPUTE_TEXT_LLM_H
@@ -32,12 +33,15 @@ typedef struct llm_kind {
                                                    * NULL: the whole file does */
     bool qkv_bias;                                /* q, k and v have biases, whatever
                                                    * attention_bias of config.json is */
+    bool head_norms;                              /* queries and keys are normalised by heads */
+    int64_t head;                                 /* head_dim where config.json lacks it; 0:
+                                                   * hidden_size / num_attention_heads */
     const char *part_type;                        /* model_type of that object, which may lack
                                                    * sizes: they are then transformers' defaults,
                                                    * LLaMA's of 7 billion weights. NULL: the object
                                                    * must have them */
 } llm_kind;
-extern const llm_kind llm_llama, llm_qwen2_5_vl, llm_llava;
+extern const llm_kind llm_llama, llm_qwen2_5_vl, llm_qwen3, llm_llava;
 
 /* Opens config.json of o->dir and the weights beside this file. Uses o's dir, dtype, device,
  * threads, weights, text.skip, text.crop, and text.interleave, with which texts have pictures and

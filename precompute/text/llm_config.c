@@ -80,7 +80,7 @@ static int read_rope(llm_rope *r, const cJSON *o, vc_err *err)
 }
 
 /* Sets the fields that follow from others, and checks the rules between fields. */
-static int settle(llm_config *c, int skip, vc_err *err)
+static int settle(llm_config *c, const llm_kind *kind, int skip, vc_err *err)
 {
     if (!c->kv_heads)
         c->kv_heads = c->heads;
@@ -88,7 +88,7 @@ static int settle(llm_config *c, int skip, vc_err *err)
         return vc_fail(err, VC_EFORMAT, "num_attention_heads: %lld is not a multiple of "
                        "num_key_value_heads: %lld", (long long)c->heads, (long long)c->kv_heads);
     if (!c->head)
-        c->head = c->width / c->heads;
+        c->head = kind->head ? kind->head : c->width / c->heads;
     if (c->head < 8 || c->head > LLM_MAX_HEAD || c->head % 8)
         return vc_fail(err, VC_EFORMAT, "head_dim: %lld is not a multiple of 8 within 8..%d",
                        (long long)c->head, LLM_MAX_HEAD);
@@ -118,7 +118,8 @@ int llm_config_read(llm_config *c, const llm_kind *kind, int skip, const cJSON *
     if (!rc)
         rc = read_rope(&c->rope, o, err);
     if (!rc)
-        rc = settle(c, skip, err);
+        rc = settle(c, kind, skip, err);
+    c->head_norms = kind->head_norms;
     c->qkv_bias = c->o_bias || kind->qkv_bias;
     return rc;
 }

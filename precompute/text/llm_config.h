@@ -20,7 +20,7 @@ typedef struct llm_config {
     int64_t width, hidden, layers, heads, kv_heads, head, vocab;
     int64_t used;                                 /* layers that are run */
     double eps;
-    bool qkv_bias, o_bias, mlp_bias;
+    bool qkv_bias, o_bias, mlp_bias, head_norms;
     llm_rope rope;
 } llm_config;
 

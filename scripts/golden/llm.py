@@ -1,4 +1,5 @@
-"""Decoders as text encoders: LLaMA (HunyuanVideo) and Qwen2.5-VL's text part (Qwen-Image).
+"""Decoders as text encoders: LLaMA (HunyuanVideo), Qwen2.5-VL's text part (Qwen-Image) and Qwen3
+(Z-Image).
 
 transformers encodes three texts of 5, 40 and 150 tokens in one batch, padded on the right and
 masked. `states_N` are the valid rows of hidden_states[-1], after the final norm; `skip2_N` are
@@ -8,7 +9,8 @@ f32.
 
 `llama` has fewer key heads than query heads. `llama3` has scaled rotations of all three kinds
 (unchanged, slowed, between), heads that are wider than width / heads, and all biases. `qwen2.5-vl`
-has the whole model's hidden_states, as the pipeline uses them.
+has the whole model's hidden_states, as the pipeline uses them. `qwen3` has norms of each head's
+queries and keys, and heads that are wider than width / heads.
 """
 import numpy as np
 import torch
@@ -43,6 +45,12 @@ def qwen():
         transformers.Qwen2_5_VLConfig(text_config=text, vision_config=vision))
 
 
+def qwen3():
+    rope = dict(rope_type="default", rope_theta=1000000.0)
+    return transformers.Qwen3Model(transformers.Qwen3Config(
+        **SIZES, rms_norm_eps=1e-6, rope_parameters=rope, head_dim=16, tie_word_embeddings=False))
+
+
 def batch():
     """Returns the ids and the mask: words, then pads."""
     ids = np.zeros((len(LENGTHS), max(LENGTHS)), np.int64)
@@ -58,7 +66,8 @@ def states(model):
 
 
 def make(out):
-    for name, build in (("llama", llama), ("llama3", llama3), ("qwen2.5-vl", qwen)):
+    for name, build in (("llama", llama), ("llama3", llama3), ("qwen2.5-vl", qwen),
+                        ("qwen3", qwen3)):
         model = build().eval().float()
         vision = [k for k in model.state_dict() if "visual" in k]
         weights = golden.fill_module(model, skip=vision)

@@ -1,13 +1,14 @@
 """Prompts through the text encoders of families as diffusers' pipelines run them: HunyuanVideo's
 two (template, crop, mask; pooled), Qwen-Image's (template, crop, mask), Wan's (cleaned, mask),
-FLUX's two (pooled, equal to HunyuanVideo's; all tokens) and LTX-Video's before 0.9.5 (states of
-padding dropped) and from then on (mask).
+FLUX's two (pooled, equal to HunyuanVideo's; all tokens), LTX-Video's before 0.9.5 (states of
+padding dropped) and from then on (mask), and Z-Image's (chat template, mask).
 
-`hunyuanvideo-llama`, `hunyuanvideo-clip`, `qwen-image-text`, `wan-text`, `flux-t5`, `ltx-text` and
-`ltx-condition-text` hold a tiny
-encoder and its `tokenizer` (tokenizer.json) each, and of every prompt `prompts` [i]: `ids_i` and
-`mask_i` as the encoder got them, padded, and the pipeline's result: `states_i` [n,D], the rows that
-its mask leaves, or `pooled_i` [D]. `template` is the pipeline's own.
+`hunyuanvideo-llama`, `hunyuanvideo-clip`, `qwen-image-text`, `wan-text`, `flux-t5`, `ltx-text`,
+`ltx-condition-text` and `z-image-text` hold a tiny encoder and its `tokenizer` (tokenizer.json)
+each, and of every prompt `prompts` [i]: `ids_i` and `mask_i` as the encoder got them, padded,
+and the pipeline's result: `states_i` [n,D], the rows that its mask leaves, or `pooled_i` [D].
+`template` is the pipeline's own, or what the tokenizer makes of its `chat_template`, which has the
+parts of Qwen3's that a single prompt reaches.
 
 The tokenizers are unigram models. Like a real one, a decoder's tokenizer has one piece for each
 word of the template, so that the template has its real number of tokens; all other text is split
@@ -21,7 +22,7 @@ import tempfile
 import torch
 import transformers
 from diffusers import (FluxPipeline, HunyuanVideoPipeline, LTXConditionPipeline, LTXPipeline,
-                       QwenImagePipeline, WanPipeline)
+                       QwenImagePipeline, WanPipeline, ZImagePipeline)
 from diffusers.pipelines.hunyuan_video import pipeline_hunyuan_video
 from diffusers.pipelines.wan.pipeline_wan import prompt_clean
 
@@ -30,6 +31,12 @@ import golden
 TEMPLATE = pipeline_hunyuan_video.DEFAULT_PROMPT_TEMPLATE
 PROMPTS = ["", "a corgi drives along the coast.", "\n1. the video, by camera\n", "the coast, " * 60]
 ODD = ["\n", "<b> &amp; </b>", "a corgi </s> <pad>", "caf\u00e9 \u732b \U0001f431 \ufb01ne"]
+CHAT = ("{%- for message in messages %}{{- '<|im_start|>' + message.role + '\n' + "
+        "message.content + '<|im_end|>' + '\n' }}{%- endfor %}{%- if add_generation_prompt %}"
+        "{{- '<|im_start|>assistant\n' }}{%- if enable_thinking is defined and enable_thinking is "
+        "false %}{{- '<think>\n\n</think>\n\n' }}{%- endif %}{%- endif %}")
+CHATS = ["<|im_start|>system\n</think><think>", "{}", "{{ 'a' }} {% if %} \\n", " \t\r\n ",
+         "\u00e9\u0301"]
 LETTERS = list(string.ascii_letters + string.digits + string.punctuation + " \n")
 WIDTHS = dict(hidden_size=32, intermediate_size=64, num_attention_heads=4)
 
@@ -216,6 +223,39 @@ def ltx(out, name, pipeline, length):
                 tokenizer=text, prompts=json.dumps(PROMPTS + ODD))
 
 
+def chat(special):
+    """A tokenizer with Qwen's special tokens and CHAT, and its tokenizer.json."""
+    pieces = sorted({"user", "assistant", "\n\n"} | set(LETTERS))
+    text = tokenizer_json(pieces, special, [None])
+    tok = tokenizer(text, "<|endoftext|>")
+    tok.chat_template = CHAT
+    return text, tok, 1 + len(pieces) + len(special)
+
+
+def z_image(out):
+    text, tok, size = chat(["<|im_start|>", "<|im_end|>", "<|endoftext|>", "<think>", "</think>"])
+    rope = dict(rope_type="default", rope_theta=1000000.0)
+    model = transformers.Qwen3Model(transformers.Qwen3Config(
+        **WIDTHS, num_hidden_layers=3, num_key_value_heads=2, head_dim=16, vocab_size=size,
+        rms_norm_eps=1e-6, rope_parameters=rope)).eval().float()
+    weights = golden.fill_module(model)
+    pipe = ZImagePipeline(scheduler=None, vae=None, text_encoder=model, tokenizer=tok,
+                          transformer=None)
+
+    def in_chat(prompt):
+        return tok.apply_chat_template([dict(role="user", content=prompt)], tokenize=False,
+                                       add_generation_prompt=True, enable_thinking=True)
+    t, prompts = {}, PROMPTS + ODD + CHATS
+    for i, prompt in enumerate(prompts):
+        states = pipe.encode_prompt(prompt, device="cpu", do_classifier_free_guidance=False)[0][0]
+        t[f"ids_{i}"], t[f"mask_{i}"] = ids_of(tok, in_chat(prompt), 512)
+        assert len(states) == t[f"mask_{i}"].sum()
+        t[f"states_{i}"] = states
+    golden.save(out / "z-image-text.safetensors", t, config=model.config.to_dict(),
+                weights=weights, tokenizer=text, prompts=json.dumps(prompts),
+                template=in_chat("{}"), chat_template=CHAT)
+
+
 def make(out):
     pooled = hunyuanvideo(out)
     qwen_image(out)
@@ -223,3 +263,4 @@ def make(out):
     flux(out, pooled)
     ltx(out, "ltx-text", LTXPipeline, 128)
     ltx(out, "ltx-condition-text", LTXConditionPipeline, 256)
+    z_image(out)

@@ -52,7 +52,7 @@ static void pipelines_are_unique(void **state)
             assert_true(n < 64);
             seen[n++] = f->pipeline[i].class;
         }
-    assert_int_equal(n, 22);
+    assert_int_equal(n, 23);
 }
 
 static void encoders_of_families(void **state)
@@ -75,8 +75,8 @@ static void encoders_of_families(void **state)
     assert_true(p.vae == &vae_wan && p.text[0] == &text_umt5 && p.is->text[0].clean);
     assert_int_equal(prep_family_by_vae(&p, "AutoencoderKLQwenImage", &err), 0);
     assert_true(p.vae == &vae_qwen_image && p.text[0] == &text_qwen2_5_vl && !p.text[1]);
-    assert_int_equal(prep_family_by_vae(&p, "AutoencoderKL", &err), 0);
-    assert_true(p.vae == &vae_kl && p.text[0] == &text_clip && p.text[1] == &text_t5);
+    assert_fails(prep_family_by_vae(&p, "AutoencoderKL", &err), VC_EUSAGE, &err,
+                 "AutoencoderKL belongs to flux and to z-image: give --model");
     assert_fails(prep_family_by_vae(&p, "AutoencoderKLMochi", &err), VC_EUSAGE, &err,
                  "no autoencoder \"AutoencoderKLMochi\"");
 }

@@ -1,6 +1,6 @@
 /* test_llm.c - decoders as text encoders equal transformers' (tests/golden/llama, llama3,
- * qwen2.5-vl): states after all layers and after fewer, types, forms of checkpoints, refused files,
- * memory. */
+ * qwen2.5-vl, qwen3): states after all layers and after fewer, types, forms of checkpoints,
+ * refused files, memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,6 +25,7 @@ enum { WIDTH = 32, MOST = 150, LAYERS = 4 };
 typedef struct model_row { const char *name; const llm_kind *kind; } model_row;
 static const model_row models[] = {
     { "llama", &llm_llama }, { "llama3", &llm_llama }, { "qwen2.5-vl", &llm_qwen2_5_vl },
+    { "qwen3", &llm_qwen3 },
 };
 enum { MODELS = sizeof models / sizeof *models };
 
@@ -496,12 +497,12 @@ static void inputs_refused(void **state)
 
 /* ---- memory, fingerprints ---- */
 
-static size_t peak_of(const char *dir, int skip)
+static size_t peak_of(const char *dir, const llm_kind *kind, int skip)
 {
     const int64_t ids[MOST] = { 7, 9 };
     float states[MOST * WIDTH];
     vc_err err = { 0 };
-    llm *m = open_in(dir, &llm_llama, skip, VC_F32);
+    llm *m = open_in(dir, kind, skip, VC_F32);
     assert_ok(llm_encode(m, &(text_ids){ ids, MOST }, 1, states, &err), &err);
     size_t peak = llm_usage(m).pool_peak;
     llm_close(m);
@@ -512,15 +513,17 @@ static size_t peak_of(const char *dir, int skip)
 static void memory_is_of_one_layer(void **state)
 {
     enum { HIDDEN = 64, SLACK = 4096 };                        /* each buffer is rounded up */
-    static const struct { const char *name; size_t head; } rows[] = { { "llama", 8 },
-                                                                      { "llama3", 16 } };
+    static const struct { const char *name; const llm_kind *kind; size_t head, each; } rows[] = {
+        { "llama", &llm_llama, 8, 3 }, { "llama3", &llm_llama, 16, 3 },
+        { "qwen3", &llm_qwen3, 16, 4 },
+    };
 
     (void)state;
-    for (int i = 0; i < 2; i++) {
-        size_t head = rows[i].head, heads = 3 * (4 + 2) * head;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        size_t head = rows[i].head, heads = rows[i].each * (4 + 2) * head;
         size_t most = 5 * WIDTH + (heads > 4 * HIDDEN ? heads : 4 * HIDDEN) + head;
         tf_fixture f = tf_open(rows[i].name, VC_F32);
-        size_t one = peak_of(f.dir, 3), three = peak_of(f.dir, 1);
+        size_t one = peak_of(f.dir, rows[i].kind, 3), three = peak_of(f.dir, rows[i].kind, 1);
         if (three > one || three > 4 * MOST * most + SLACK)
             fail_msg("%s: one layer %zu bytes, three %zu, bound %zu", rows[i].name, one, three,
                      4 * MOST * most + SLACK);

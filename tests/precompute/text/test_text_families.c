@@ -1,5 +1,6 @@
 /* test_text_families.c - the rows of common/families.c encode prompts like diffusers' pipelines
- * (tests/golden/hunyuanvideo-*, qwen-image-text, wan-text, flux-t5, ltx-*text, clean.json):
+ * (tests/golden/hunyuanvideo-*, qwen-image-text, wan-text, flux-t5, ltx-*text, z-image-text,
+ * clean.json):
  * template, crop, mask, cleaning and pooled states; what long prompts lose; and the crops fit real
  * tokenizers (where VLT_TEST_DATA is set). */
 #include <setjmp.h>
@@ -36,7 +37,8 @@ static text_rule rule_of_pipeline(const char *family, const char *pipeline, int 
 
     assert_true(!pipeline || p);
     return (text_rule){ .max_length = t->max_length, .template = t->template, .crop = t->crop,
-                        .skip = t->skip, .clean = t->clean, .uncleaned = t->uncleaned,
+                        .lead = t->lead, .chat = t->chat, .skip = t->skip,
+                        .clean = t->clean, .uncleaned = t->uncleaned,
                         .masked = t->masked, .unpadded = t->unpadded,
                         .pooled_only = t->pooled_only };
 }
@@ -50,11 +52,17 @@ static text_rule rule_of(const char *family, int slot)
 
 static void put_tokenizer(const tf_fixture *f, const char *pad)
 {
-    char config[80];
+    const char *chat = vf_safetensors_meta(f->gold, "chat_template");
+    cJSON *config = cJSON_CreateObject();
 
-    snprintf(config, sizeof config, "{\"pad_token\": \"%s\"}", pad);
+    cJSON_AddStringToObject(config, "pad_token", pad);
+    if (chat)
+        cJSON_AddStringToObject(config, "chat_template", chat);
+    char *text = vf_json_line(config);
     tf_put_text(f->dir, "tokenizer.json", vf_safetensors_meta(f->gold, "tokenizer"));
-    tf_put_text(f->dir, "tokenizer_config.json", config);
+    tf_put_text(f->dir, "tokenizer_config.json", text);
+    free(text);
+    cJSON_Delete(config);
 }
 
 static encoder_opts options(const tf_fixture *f, const char *family, int slot, vc_dtype type)
@@ -140,6 +148,7 @@ static void equals_pipelines(void **state)
         { "ltx-text", "ltx-video", "<pad>", 0, &text_t5, 16, SHARP, "LTXImageToVideoPipeline" },
         { "ltx-condition-text", "ltx-video", "<pad>", 0, &text_t5, 16, SHARP,
           "LTXConditionPipeline" },
+        { "z-image-text", "z-image", "<|endoftext|>", 0, &text_qwen3, 32, 1, NULL },
     };
     vc_err err = { 0 };
     text_info info;
@@ -252,6 +261,32 @@ static void wrong_tokenizers(void **state)
     free(text);
     tf_close(&f);
     tf_close(&c);
+}
+
+/* ---- chat templates ---- */
+
+/* The folder of a tokenizer must have the chat template that the row's template is made of. */
+static void chat_templates(void **state)
+{
+    tf_fixture f = tf_open("z-image-text", VC_F32);
+    encoder_opts o = options(&f, "z-image", 0, VC_F32);
+    vc_err err = { 0 };
+    text_info info;
+    text_enc *t;
+
+    (void)state;
+    put_tokenizer(&f, "<|endoftext|>");
+    tf_put_text(f.dir, "tokenizer_config.json", "{\"pad_token\": \"<|endoftext|>\"}");
+    refused(&text_qwen3, &o, VC_ENOENT, f.dir, "there is no chat template");
+    tf_put_text(f.dir, "chat_template.jinja", "{{ messages }}");
+    refused(&text_qwen3, &o, VC_EMISMATCH, f.dir, "the chat template lacks enable_thinking");
+    tf_put_text(f.dir, "chat_template.jinja", vf_safetensors_meta(f.gold, "chat_template"));
+    assert_ok(text_qwen3.open(&t, &o, &info, &err), &err);
+    text_qwen3.close(t);
+    spell_otherwise(&f, "<|im_start|>");
+    refused(&text_qwen3, &o, VC_EMISMATCH, f.dir, "makes 14 tokens of the template in front of a "
+            "prompt, not 3");
+    tf_close(&f);
 }
 
 /* ---- Wan's cleaning ---- */
@@ -497,6 +532,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equals_pipelines), cmocka_unit_test(wrong_tokenizers),
+        cmocka_unit_test(chat_templates),
         cmocka_unit_test(cleans_like_wan), cmocka_unit_test(keys), cmocka_unit_test(repaired_keys),
         cmocka_unit_test(unpadded_keys), cmocka_unit_test(lost_ends),
         cmocka_unit_test(llama_crop), cmocka_unit_test(qwen_crop),
