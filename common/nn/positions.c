@@ -79,3 +79,44 @@ void nn_rope_line(vt_ctx *g, const nn_axis axis[3], double theta, vt_tensor *tab
 {
     make_rope(g, axis, axis[0].n, true, theta, table);
 }
+
+/* Fills an axis' columns of both tables, from column `first` on, for tokens at at[i * step]. The
+ * angles of each place are computed once. False: out of memory. */
+static bool fill_places(float *c, float *s, int64_t width, int64_t first, const int32_t *at,
+                        int64_t n, int step, int64_t pairs, double theta)
+{
+    int32_t most = 0;
+    for (int64_t i = 0; i < n; i++)
+        most = at[i * step] > most ? at[i * step] : most;
+    const nn_axis axis = { most + 1, 0, 1, pairs };
+    const size_t bytes = (size_t)pairs * sizeof *c;
+    float *row = malloc((size_t)axis.n * 2 * bytes);
+    if (!row)
+        return false;
+    nn_sincos(row, 2 * pairs, &axis, theta);
+    for (int64_t i = 0; i < n; i++) {
+        const float *from = row + at[i * step] * 2 * pairs;
+        memcpy(s + i * width + first, from, bytes);
+        memcpy(c + i * width + first, from + pairs, bytes);
+    }
+    free(row);
+    return true;
+}
+
+void nn_rope_at(vt_ctx *g, const int32_t *at, int64_t n, int axes, const int64_t *pairs,
+                double theta, vt_tensor *table[2])
+{
+    int64_t dim[2] = { n, 0 }, first = 0;
+    for (int k = 0; k < axes; k++)
+        dim[1] += pairs[k];
+    const int64_t all = dim[0] * dim[1];
+    float *host = malloc(2 * (size_t)all * sizeof *host);
+    bool ok = host;
+    for (int k = 0; ok && k < axes; first += pairs[k++])
+        ok = fill_places(host, host + all, dim[1], first, at + k, n, axes, pairs[k], theta);
+    if (!ok)
+        vt_fail(g, VC_ENOMEM, "positions: out of memory");
+    for (int i = 0; ok && i < 2; i++)
+        table[i] = vt_from_host(g, VC_F32, 2, dim, host + i * all, VC_F32);
+    free(host);
+}

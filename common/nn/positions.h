@@ -23,5 +23,9 @@ void nn_rope(vt_ctx *g, const nn_axis axis[3], double theta, vt_tensor *table[2]
 /* Makes these tables for a line of axis[0].n tokens, as a text beside a picture is: the i-th token
  * stands at the i-th place of every axis. */
 void nn_rope_line(vt_ctx *g, const nn_axis axis[3], double theta, vt_tensor *table[2]);
+/* Makes these tables for n tokens at any places of `axes` axes: at [n][axes], none below 0. Axis k
+ * has pairs[k] angles of a token. */
+void nn_rope_at(vt_ctx *g, const int32_t *at, int64_t n, int axes, const int64_t *pairs,
+                double theta, vt_tensor *table[2]);
 
 #endif

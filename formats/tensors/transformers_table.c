@@ -226,6 +226,28 @@ static const vf_variant flux_variants[] = {
     { 0 }
 };
 
+/* ---- Z-Image ---- */
+
+static const char *const zimage_names[] = {
+    "all_x_embedder.2-1", "all_final_layer.2-1.{linear,adaLN_modulation.1}", "t_embedder.mlp.{0,2}",
+    "cap_embedder.{0,1}", "x_pad_token", "cap_pad_token",
+    "{layers,noise_refiner}.#.adaLN_modulation.0",
+    "{layers,noise_refiner,context_refiner}.#.{attention,ffn}_norm{1,2}",
+    "{layers,noise_refiner,context_refiner}.#.attention.{norm_q,norm_k,to_q,to_k,to_v,to_out.0}",
+    "{layers,noise_refiner,context_refiner}.#.feed_forward.{w1,w2,w3}", NULL
+};
+static const vf_config_row zimage_fields[] = {
+    VF_ONLY_FLAG("qk_norm", true),
+    VF_UNSET("siglip_feat_dim", "it is the width of pictures that Z-Image-Omni reads, which vtrain "
+             "does not train with: give Z-Image or Z-Image-Turbo"),
+    { 0 }
+};
+static const vf_variant zimage_variants[] = {
+    { .sign = "siglip_*", .reads = "pictures by SigLIP (Z-Image-Omni)" },
+    { .sign = "control_*", .reads = "a control picture (Z-Image-Fun-Controlnet)" },
+    { 0 }
+};
+
 /* ---- all ---- */
 
 #define COGVIDEOX_CHANNELS \
@@ -258,6 +280,8 @@ const vf_transformer_kind vf_transformer_kinds[] = {
     { .class = "QwenImageTransformer2DModel", .names = qwen_names, .fields = qwen_fields,
       .in = "in_channels", .out = "out_channels", .in_default = 64, .out_default = 16,
       .channels = { { 4, 0 } }, .variants = qwen_variants, .trained = "Qwen-Image" },
+    { .class = "ZImageTransformer2DModel", .names = zimage_names, .fields = zimage_fields,
+      .variants = zimage_variants, .trained = "Z-Image or Z-Image-Turbo" },
     { .class = "FluxTransformer2DModel", .names = flux_names, .fields = flux_fields,
       .in = "in_channels", .out = "out_channels", .in_default = 64, .channels = { { 1, 0 } },
       FLUX },

@@ -14,7 +14,7 @@
 #include "train/diffusion/scheduler.h"
 #include "train/models/lora_names.h"
 
-enum { VTRAIN_TEXTS = 4, VTRAIN_ROWS = 4096, VTRAIN_MADE = 12 };
+enum { VTRAIN_TEXTS = 4, VTRAIN_ROWS = 4096, VTRAIN_MADE = 16 };
 
 /* The inputs of a forward. All tensors belong to the step in progress. */
 typedef struct vtrain_cond {
@@ -126,6 +126,12 @@ typedef enum vtrain_layout {
     VTRAIN_CHANNELS_FIRST, VTRAIN_FRAMES_FIRST, VTRAIN_TOKENS
 } vtrain_layout;
 
+/* The timestep that diffusers' forward() of a class is given: the time of 0 to 1000, the level,
+ * which is a thousandth of the time, or 1 less the level. */
+typedef enum vtrain_time {
+    VTRAIN_TIME_STEP, VTRAIN_TIME_LEVEL, VTRAIN_TIME_CLEAN
+} vtrain_time;
+
 /* One kind of blocks. A model has up to VTRAIN_KINDS kinds, which run one after another: FLUX has
  * blocks of two streams, then blocks of one. */
 enum { VTRAIN_KINDS = 3 };
@@ -161,8 +167,7 @@ struct vtrain_family {
     const char *class_name;                   /* _class_name of config.json, and in vc_family */
     const char *text_args[VTRAIN_TEXTS];      /* forward()'s names of the embeddings, for traces */
     vtrain_layout layout;                     /* of forward()'s latents, for traces */
-    bool level_times;                         /* forward()'s timestep is the level, a thousandth of
-                                               * the time */
+    vtrain_time time;                         /* forward()'s timestep, for traces */
     const vtrain_rename *lora_names;          /* the first authors' names of the modules in LoRA
                                                * files; NULL: they have diffusers' names */
     const vtrain_rename *peer_names;          /* another trainer's names, which are read; or NULL */
@@ -212,6 +217,9 @@ struct vtrain_family {
                                                * for VideoX-Fun's Fun models; 0: the same. Also
                                                * default of --control_dropout_p */
     double lr_full, lr_lora, guidance;
+    bool guidance_added;                      /* guidance g adds g times the two predictions'
+                                               * difference to the prompt's prediction, and not to
+                                               * the other one: 0 is none, not 1 */
     bool renormalised;                        /* in samples, each token of a guided prediction is
                                                * scaled to the norm of the prompt's prediction */
     int64_t inference_steps;                  /* --num_inference_steps; 0: 28 */
@@ -295,5 +303,6 @@ extern const vtrain_family vtrain_ltx;        /* ltx.c */
 extern const vtrain_family vtrain_qwen;       /* qwen.c */
 extern const vtrain_family vtrain_ttt;        /* ttt.c */
 extern const vtrain_family vtrain_wan;        /* wan.c */
+extern const vtrain_family vtrain_zimage;     /* zimage.c */
 
 #endif

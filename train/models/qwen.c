@@ -223,7 +223,7 @@ static vt_tensor *qwen_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tens
 
 const vtrain_family vtrain_qwen = {
     .class_name = "QwenImageTransformer2DModel",
-    .text_args = { "encoder_hidden_states" }, .layout = VTRAIN_TOKENS, .level_times = true,
+    .text_args = { "encoder_hidden_states" }, .layout = VTRAIN_TOKENS, .time = VTRAIN_TIME_LEVEL,
     .size = sizeof(qwen), .weights = offsetof(qwen, w), .table = model_table,
     .read = qwen_read, .fit = qwen_fit, .prepare = qwen_prepare, .embed = qwen_embed,
     .blocks = { { "transformer_blocks.%d.", block_table, sizeof(block_weights), N_IN, 2, block,

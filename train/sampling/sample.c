@@ -302,7 +302,7 @@ static int open_prompt(sampling *s, const vtrain *t, const vtrain_fit *fit, uint
     s->guidance = s->p.has_guidance ? s->p.guidance : t->cfg.guidance_scale;
     bool beside = !t->model.guidance || fit->two_prompts;
     s->input = beside ? t->cfg.embedded_guidance : s->guidance;
-    s->scale = beside ? s->guidance : t->cfg.true_cfg_scale;
+    s->scale = beside ? s->guidance + t->model.family->guidance_added : t->cfg.true_cfg_scale;
     s->prompts = s->scale > (t->cfg.guidance_schedule ? 0 : 1) ? 2 : 1;
     const int rows = t->validation.apart ? 1 : s->prompts;
     const int64_t dim[5] = { rows, vtrain_data_norm(t->data)->channels, s->p.f, s->p.h, s->p.w };

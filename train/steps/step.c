@@ -214,7 +214,12 @@ static const vt_tensor *as_forward(vtrain *t, vt_tensor *x, vt_tensor *x0)
 static vt_tensor *forward_times(vtrain *t, const vtrain_in *in)
 {
     vt_tensor *x = in->token_t ? in->token_t : in->t;
-    return t->model.family->level_times ? vt_scale(t->g, x, 1 / (float)VTRAIN_TIMES) : x;
+    const vtrain_time time = t->model.family->time;
+    const float one = 1, step = 1 / (float)VTRAIN_TIMES;
+    if (time == VTRAIN_TIME_CLEAN)
+        return vt_add(t->g, vt_scale(t->g, x, -step),
+                      vt_from_host(t->g, VC_F32, 1, (int64_t[]){ 1 }, &one, VC_F32));
+    return time == VTRAIN_TIME_LEVEL ? vt_scale(t->g, x, step) : x;
 }
 
 static int trace_forward(vtrain *t, const parts *p, const vtrain_levels *v, vc_err *err)

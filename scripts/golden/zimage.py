@@ -1,0 +1,51 @@
+"""Z-Image's transformer: outputs, losses and gradients, and those of a LoRA.
+
+Cases `NAME/...` differ in the picture's size: x [B,C,1,h,w], t [B], text with the lengths of its
+rows, noise's target, output, loss. The class has 1 - t / 1000 as its time, and predicts the picture
+minus the noise: the output here is the opposite, as the pipeline takes it. The case `base` has
+`grad/<parameter>` too; the case `lora` is of a LoRA on the same weights, frozen, and its gradients
+are `lora/grad/<factor>`.
+
+Pictures of 6 and of 15 tokens are filled up to 32, one of 32 is not; prompts of 5 and of 37 tokens
+in a batch are filled up to 32 and to 64. The class takes lists, so no sample sees another one.
+"""
+import golden
+import torch
+from diffusers import ZImageTransformer2DModel
+
+TINY = dict(all_patch_size=(2,), all_f_patch_size=(1,), in_channels=4, dim=24, n_layers=2,
+            n_refiner_layers=1, n_heads=3, n_kv_heads=3, norm_eps=1e-5, qk_norm=True,
+            cap_feat_dim=32, siglip_feat_dim=None, rope_theta=256.0, t_scale=1000.0,
+            axes_dims=(2, 2, 4), axes_lens=(128, 16, 16))
+CASES = {"base": (2, 4, 6), "odd": (1, 10, 6), "whole": (2, 8, 16), "equal": (2, 6, 6)}
+TIMES, LENGTHS, EQUAL, ONE = [984.375, 437.5], [5, 37], [32, 32], [33]
+LORA = dict(r=3, lora_alpha=1,
+            target_modules=["to_q", "to_k", "to_v", "to_out.0", "w1", "w2", "w3",
+                            "layers.0.adaLN_modulation.0", "layers.1.adaLN_modulation.0",
+                            "noise_refiner.0.adaLN_modulation.0", "cap_embedder.1",
+                            "all_x_embedder.2-1", "all_final_layer.2-1.linear", "t_embedder.mlp.2"])
+
+
+def inputs(config, case, b, h, w):
+    c, wide = config["in_channels"], config["cap_feat_dim"]
+    length = ONE if b == 1 else EQUAL if case == "equal" else LENGTHS
+    v = {"x": golden.draw("x " + case, (b, c, 1, h, w)),
+         "target": golden.draw("target " + case, (b, c, 1, h, w)),
+         "t": torch.tensor(TIMES[:b]),
+         "text": golden.draw("text " + case, (b, max(length), wide)),
+         "length": torch.tensor(length, dtype=torch.int32)}
+    for i, n in enumerate(length):
+        v["text"][i, n:] = 0
+    return v
+
+
+def predict(model, config, v):
+    dtype = model.cap_embedder[1].weight.dtype
+    text = [t[:n].to(dtype) for t, n in zip(v["text"], v["length"])]
+    y = model(list(v["x"].to(dtype)), (1000 - v["t"]) / 1000, text, return_dict=False)[0]
+    return -torch.stack(y).float()
+
+
+def make(out):
+    golden.transformer(out / "zimage.safetensors", ZImageTransformer2DModel, TINY, CASES, inputs,
+                       predict, LORA)
