@@ -8,15 +8,19 @@ are `lora/grad/<factor>`.
 
 Pictures of 6 and of 15 tokens are filled up to 32, one of 32 is not; prompts of 5 and of 37 tokens
 in a batch are filled up to 32 and to 64. The class takes lists, so no sample sees another one.
+
+The file "zimage-names" holds a LoRA in the first authors' names, `theirs/<tensor>`, and the tensors
+that diffusers' reader of other trainers' files returns for it, `ours/<tensor>`.
 """
 import golden
 import torch
 from diffusers import ZImageTransformer2DModel
+from diffusers.loaders import lora_conversion_utils
 
 TINY = dict(all_patch_size=(2,), all_f_patch_size=(1,), in_channels=4, dim=24, n_layers=2,
             n_refiner_layers=1, n_heads=3, n_kv_heads=3, norm_eps=1e-5, qk_norm=True,
             cap_feat_dim=32, siglip_feat_dim=None, rope_theta=256.0, t_scale=1000.0,
-            axes_dims=(2, 2, 4), axes_lens=(128, 16, 16))
+            axes_dims=(2, 2, 4), axes_lens=(1024, 16, 16))
 CASES = {"base": (2, 4, 6), "odd": (1, 10, 6), "whole": (2, 8, 16), "equal": (2, 6, 6)}
 TIMES, LENGTHS, EQUAL, ONE = [984.375, 437.5], [5, 37], [32, 32], [33]
 LORA = dict(r=3, lora_alpha=1,
@@ -46,6 +50,27 @@ def predict(model, config, v):
     return -torch.stack(y).float()
 
 
+# The number of rows of B, divided by the width.
+NAMES = {"layers.0.attention.qkv": 3, "layers.11.attention.out": 1,
+         "noise_refiner.1.attention.qkv": 3, "noise_refiner.0.attention.out": 1,
+         "context_refiner.0.attention.qkv": 3, "context_refiner.1.attention.out": 1,
+         "layers.3.feed_forward.w1": 2, "layers.3.adaLN_modulation.0": 4}
+WIDTH, RANK = 4, 5
+
+
+def names(out):
+    file, dots = {}, {}
+    for name, rows in NAMES.items():
+        for half, dot, shape in (("A", "down", (RANK, WIDTH)), ("B", "up", (rows * WIDTH, RANK))):
+            t = golden.draw(half + name, shape)
+            file[f"theirs/{name}.lora_{half}.weight"] = t
+            dots[f"{name}.lora.{dot}.weight"] = t
+    ours = lora_conversion_utils._convert_non_diffusers_z_image_lora_to_diffusers(dots)
+    file.update({"ours/" + k.removeprefix("transformer."): v.clone() for k, v in ours.items()})
+    golden.save(out / "zimage-names.safetensors", file)
+
+
 def make(out):
+    names(out)
     golden.transformer(out / "zimage.safetensors", ZImageTransformer2DModel, TINY, CASES, inputs,
                        predict, LORA)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# vprep and vdecode with folders of families of pictures, Qwen-Image and FLUX, whose models are tiny,
-# made of the goldens' weights.
+# vprep and vdecode with folders of families of pictures, Qwen-Image, FLUX and Z-Image, whose models
+# are tiny, made of the goldens' weights.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 export VLT_SOURCE
@@ -50,3 +50,19 @@ has '"class":"CLIPTextModel"' flux.lmdb && has '"max_length":77,"width":32' flux
 has '"class":"T5EncoderModel"' flux.lmdb && has '"max_length":512,"width":16' flux.lmdb
 check "show flux" 0 vlat show flux.lmdb 000000000000/000
 stdout_has 'pooled f16 \[32\]' && stdout_has 'prompt_embeds f16 \[512,16\]'
+
+pictures z-image ZImagePipeline 4
+has '"family": "z-image"' z-image.lmdb
+has '"class":"AutoencoderKL"' z-image.lmdb && has '"channels":4,"ratio":\[1,8,8\]' z-image.lmdb
+has '"scaling_factor":0.3611,"shift_factor":0.1159' z-image.lmdb
+has '"class":"Qwen3Model"' z-image.lmdb && has '"max_length":512,"width":32' z-image.lmdb
+check "show z-image" 0 vlat show z-image.lmdb 000000000000/000
+stdout_has 'prompt_embeds f16 \[[0-9]\{1,2\},32\]'      # the template's rows, and none of padding
+sed -i 's/"siglip_feat_dim": *null/"siglip_feat_dim": 1152/' z-image/transformer/config.json
+check omni 2 vprep --meta media/metadata.json --image_sample_size 64 --model z-image --out no.lmdb
+stderr_has "siglip_feat_dim: it is set.*Z-Image-Omni"
+rm z-image/tokenizer/tokenizer_config.json
+rm -r z-image/transformer
+check "no chat template" 1 vprep --meta media/metadata.json --image_sample_size 64 \
+    --model z-image --out no.lmdb
+stderr_has "z-image/tokenizer: there is no chat template"

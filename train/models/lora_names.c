@@ -103,6 +103,10 @@ const vtrain_naming vtrain_kohya_scripts = {
     "lora_kohya.safetensors", "lora_unet_", .flat = true, .renamed = true,
     .a = ".lora_down.weight", .b = ".lora_up.weight", .alpha = ".alpha",
 };
+const vtrain_naming vtrain_kohya_plain = {
+    "lora_kohya.safetensors", "lora_unet_", .flat = true,
+    .a = ".lora_down.weight", .b = ".lora_up.weight", .alpha = ".alpha",
+};
 const vtrain_naming vtrain_comfyui = {
     "lora_comfyui.safetensors", "diffusion_model.", .renamed = true,
     .a = ".lora_down.weight", .b = ".lora_up.weight", .alpha = ".alpha",

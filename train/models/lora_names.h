@@ -62,8 +62,9 @@ typedef struct vtrain_naming {
 } vtrain_naming;
 extern const vtrain_naming vtrain_diffusers, vtrain_comfyui;
 /* lora_kohya.safetensors: in VideoX-Fun's form with the first authors' names or with diffusers',
- * and in the form of kohya's sd-scripts. */
-extern const vtrain_naming vtrain_kohya, vtrain_kohya_diffusers, vtrain_kohya_scripts;
+ * and in the form of kohya's sd-scripts with the first authors' or (plain) with diffusers'. */
+extern const vtrain_naming vtrain_kohya, vtrain_kohya_diffusers, vtrain_kohya_scripts,
+                           vtrain_kohya_plain;
 
 /* ---- names that are read ---- */
 

@@ -429,8 +429,25 @@ static vt_tensor *zimage_head(vt_ctx *g, void *model, const vtrain_in *in, vt_te
     return vt_unpatchify(g, x, in->x->dim + 1, 1, SIDE, SIDE, VT_C_LAST);
 }
 
+/* The first authors' names of modules, which ComfyUI has too: queries, keys and values are one
+ * matrix. Files with these names are read. All trainers write diffusers' names, and all programs
+ * read them, so that none are written with others. */
+#define LIST(list) \
+    { list ".#.attention.qkv", \
+      .ours = { list ".#.attention.to_q", list ".#.attention.to_k", list ".#.attention.to_v" } }, \
+    { list ".#.attention.out", .ours = { list ".#.attention.to_out.0" } }
+
+static const vtrain_rename first_names[] = {
+    LIST("layers"), LIST("noise_refiner"), LIST("context_refiner"),
+    { "x_embedder", .ours = { "all_x_embedder.2-1" } },
+    { "final_layer.linear", .ours = { "all_final_layer.2-1.linear" } },
+    { "final_layer.adaLN_modulation.1", .ours = { "all_final_layer.2-1.adaLN_modulation.1" } },
+    { 0 }
+};
+
 const vtrain_family vtrain_zimage = {
     .class_name = "ZImageTransformer2DModel",
+    .peer_names = first_names, .kohya = &vtrain_kohya_plain,
     .text_args = { "cap_feats" }, .layout = VTRAIN_CHANNELS_FIRST, .time = VTRAIN_TIME_CLEAN,
     .size = sizeof(zimage), .weights = offsetof(zimage, w), .table = model_table,
     .read = zimage_read, .fit = zimage_fit, .prepare = zimage_prepare, .embed = zimage_embed,

@@ -1,6 +1,6 @@
 /* test_zimage.c - Z-Image's transformer against diffusers': outputs, losses, every gradient, a
  * LoRA's too, with pictures and prompts that are filled up to multiples of 32 tokens and others
- * that are not; recomputation; refusals. */
+ * that are not; recomputation; names of LoRAs; refusals. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,6 +25,13 @@ static ref_suite suite = {
     .family = &vtrain_zimage, .variants = variants, .n = COUNT(variants),
     .f32 = { VC_F32, 3e-5, 3e-5, 1e-3, false }, .bf16 = { VC_BF16, 2.5e-2, 6e-2, 1e-2, true },
 };
+
+/* Names of the first authors: three fused modules of three of ours. */
+static void test_names(void **state)
+{
+    (void)state;
+    ref_check_names(&vtrain_zimage, "zimage-names", 8 + 3 * 2);
+}
 
 static const ref_refusal bad_models[] = {
     { "{\"siglip_feat_dim\":1152}", "siglip_feat_dim: it is set" },
@@ -97,7 +104,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         REF_TESTS(suite), cmocka_unit_test(test_refused), cmocka_unit_test(test_clip),
-        cmocka_unit_test(test_positions),
+        cmocka_unit_test(test_positions), cmocka_unit_test(test_names),
     };
     return golden_has_device() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
 }
