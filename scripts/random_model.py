@@ -7,11 +7,12 @@
 
 SIZE is of CogVideoX 2b (the default), 5b, 5b-i2v, 1.5, 1.5-i2v; of HunyuanVideo hunyuan,
 hunyuan-i2v, hunyuan-i2v-33 (latent_concat), skyreels-i2v; of LTX-Video ltx-2b, ltx-13b; of Wan 2.1
-wan-1.3b, wan-14b; of FLUX.1 flux-dev, flux-schnell; qwen is Qwen-Image. Names and shapes are those
+wan-1.3b, wan-14b; of FLUX.1 flux-dev, flux-schnell; qwen is Qwen-Image, z-image is Z-Image, and
+z-image-toy is as small as a demonstration needs. Names and shapes are those
 of diffusers and transformers (instantiated without memory), values are uniform with a spread that
 keeps activations near 1. Large parts are sharded at 5 GB as the hub has them, and a piece of a
 tensor is in memory at a time. T5-XXL in bf16 takes 9.5 GB, LLaMA-3-8B 15 GB, the transformers of
-FLUX.1 23.8 GB, HunyuanVideo 25.6 GB, Wan 14B 28.6 GB and Qwen-Image 40.9 GB: delete OUT afterwards.
+Z-Image 12.3 GB, of FLUX.1 23.8 GB, HunyuanVideo 25.6 GB, Wan 14B 28.6 GB and Qwen-Image 40.9 GB: delete OUT afterwards.
 With --sparse all values are zeros that take no space on the disk, for vtrain --dry_run. The
 tokenizer is --tokenizer (spiece.model, or LLaMA's tokenizer.json), else a tiny one.
 """
@@ -56,6 +57,9 @@ SIZES = {
                                   cross_attention_dim=4096)),
     "flux-dev": ("flux", dict(num_layers=19, num_single_layers=38, guidance_embeds=True)),
     "flux-schnell": ("flux", dict(num_layers=19, num_single_layers=38)),
+    "z-image": ("z-image", dict(n_layers=30)),
+    "z-image-toy": ("z-image-toy", dict(n_layers=2, n_refiner_layers=1, dim=96, n_heads=3,
+                                        n_kv_heads=3, cap_feat_dim=64, axes_dims=(8, 12, 12))),
 }
 
 T5 = ("T5EncoderModel", dict(d_model=4096, d_ff=10240, d_kv=64, num_heads=64, vocab_size=32128,
@@ -73,6 +77,13 @@ QWEN = ("Qwen2_5_VLForConditionalGeneration", dict(
                      rope_parameters=dict(rope_type="default", rope_theta=1e6,
                                           mrope_section=[16, 24, 24])),
     vision_config=dict(depth=1, hidden_size=128, num_heads=2, out_hidden_size=3584)))
+QWEN3 = ("Qwen3Model", dict(
+    hidden_size=2560, intermediate_size=9728, num_attention_heads=32, num_key_value_heads=8,
+    num_hidden_layers=36, head_dim=128, vocab_size=151936, rms_norm_eps=1e-6,
+    tie_word_embeddings=True, rope_parameters=dict(rope_type="default", rope_theta=1e6)))
+QWEN3_TOY = ("Qwen3Model", dict(QWEN3[1], hidden_size=64, intermediate_size=128,
+                                num_attention_heads=4, num_key_value_heads=2, num_hidden_layers=3,
+                                head_dim=16, vocab_size=512))
 CLIP = ("CLIPTextModel", dict(hidden_size=768, intermediate_size=3072, num_attention_heads=12,
                               num_hidden_layers=12, vocab_size=49408, projection_dim=768))
 
@@ -98,6 +109,10 @@ def flux_vae(size):
                 down_block_types=("DownEncoderBlock2D",) * 4,
                 up_block_types=("UpDecoderBlock2D",) * 4, sample_size=1024, use_quant_conv=False,
                 use_post_quant_conv=False, scaling_factor=0.3611, shift_factor=0.1159)
+
+
+def toy_vae(size):
+    return dict(flux_vae(size), block_out_channels=(32, 32, 32, 32), layers_per_block=1)
 
 
 # family: the classes of its components, and functions of the size to their configs
@@ -155,7 +170,17 @@ FAMILIES = {
         if size == "flux-dev" else dict(shift=1.0),
         text={"text_encoder": CLIP, "text_encoder_2": T5},
         tokenizer={"tokenizer": "CLIPTokenizer", "tokenizer_2": "T5Tokenizer"}),
+    "z-image": dict(
+        pipeline=lambda size: "ZImagePipeline",
+        transformer="ZImageTransformer2DModel", layers=["n_layers", "n_refiner_layers"],
+        vae="AutoencoderKL", vae_config=flux_vae,
+        scheduler=lambda size: "FlowMatchEulerDiscreteScheduler",
+        scheduler_config=lambda size: dict(shift=3.0),
+        text={"text_encoder": QWEN3}, tokenizer={"tokenizer": "Qwen2Tokenizer"},
+        tokenizer_golden="z-image-text"),
 }
+FAMILIES["z-image-toy"] = dict(FAMILIES["z-image"], vae_config=toy_vae,
+                               text={"text_encoder": QWEN3_TOY})
 
 
 def as_type(x, dtype):
@@ -274,7 +299,8 @@ def tokenizer(out, a, rng):
     """A given file; or for T5 a few hundred pieces learnt from this file's own text, for the others
     the tokenizer of a golden."""
     del rng
-    kind = FAMILIES[SIZES[a.size][0]]["tokenizer"][out.name]
+    family = FAMILIES[SIZES[a.size][0]]
+    kind, config = family["tokenizer"][out.name], {}
     if a.tokenizer and kind != "CLIPTokenizer":
         shutil.copyfile(a.tokenizer, out / pathlib.Path(a.tokenizer).name)
     elif kind == "T5Tokenizer":
@@ -288,10 +314,12 @@ def tokenizer(out, a, rng):
         from safetensors import safe_open
         name = {"Qwen2Tokenizer": "qwen-image-text", "CLIPTokenizer": "hunyuanvideo-clip",
                 "LlamaTokenizerFast": "hunyuanvideo-llama"}[kind]
+        name = family.get("tokenizer_golden", name)
         goldens = pathlib.Path(__file__).parent.parent / "tests/golden"
         with safe_open(goldens / f"{name}.safetensors", "np") as f:
             (out / "tokenizer.json").write_text(f.metadata()["tokenizer"])
-    (out / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": kind}))
+            config = {k: v for k, v in f.metadata().items() if k == "chat_template"}
+    (out / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": kind, **config}))
     return 0
 
 
@@ -326,7 +354,8 @@ def main():
     a.add_argument("out", type=pathlib.Path)
     a.add_argument("--size", choices=SIZES, default="2b")
     a.add_argument("--layers", type=int, nargs="+",
-                   help="blocks; of HunyuanVideo and FLUX.1 those of two streams and single ones")
+                   help="blocks; of HunyuanVideo and FLUX.1 those of two streams and single ones, of "
+                   "Z-Image those of both streams and those of a refiner")
     a.add_argument("--text_layers", type=int)
     a.add_argument("--parts", default="transformer,vae,scheduler")
     a.add_argument("--tokenizer")

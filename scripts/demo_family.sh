@@ -1,0 +1,54 @@
+# demo_family.sh - scripts/demo --family, which sources this file: the whole path of a family with a
+# toy of random weights. Three stills become latents and prompts' states by the toy's encoders, a
+# LoRA of its transformer is trained on them, and its samples become pictures, which random weights
+# make noise of. With the hub's folder in place of the toy the commands are the same.
+model=$out/$family-toy set=$out/$family.lmdb run=$out/$family-run
+
+if [ ! -f "$model/model_index.json" ]; then
+    echo "demo: making a toy of $family in $model"
+    "${PYTHON:-python3}" "$here/scripts/random_model.py" "$model" --size "$family-toy" \
+        --parts transformer,vae,text_encoder,tokenizer,scheduler || {
+        echo "demo: scripts/random_model.py failed: PYTHON names a Python that has torch," \
+            "diffusers, transformers, numpy and safetensors" >&2
+        exit 1
+    }
+fi
+if [ -z "$meta" ]; then
+    meta=$out/stills
+    mkdir -p "$meta"
+    still "$meta/orange-disc.jpg" 384x288 "$(shape 250 140 20 20 60 70 W/2 H/2 disc)" -q:v 2 \
+        -pix_fmt yuvj444p
+    still "$meta/violet-square.png" 320x320 "$(shape 130 50 220 220 230 120 W/2 H/2 square)" \
+        -pix_fmt rgb24
+    still "$meta/lime-ring.png" 256x384 "$(shape 150 240 30 60 30 20 W/2 H/2 ring)" -pix_fmt rgb24
+    echo "An orange disc on a teal ground." >"$meta/orange-disc.txt"
+    echo "A violet square on a pale green ground." >"$meta/violet-square.txt"
+    echo "A lime ring on a brown ground." >"$meta/lime-ring.txt"
+fi
+cat >"$out/$family-prompts.json" <<'JSON'
+[{"prompt": "A violet disc on a brown ground.", "height": 256, "width": 256, "seed": 1}]
+JSON
+
+echo "demo: phase 1, vprep: $meta -> $set"
+"$build/vprep" --meta "$meta" --model "$model" --out "$set" --overwrite --image_sample_size 256 \
+    --validation_prompts "$out/$family-prompts.json"
+
+echo "demo: phase 2, vtrain: $set -> $run"
+rm -rf "$run"
+"$build/vtrain" --latents "$set" --model "$model" --output_dir "$run" --training_type lora \
+    --rank 4 --max_train_steps "${steps:-20}" --validation_steps "${steps:-20}" \
+    --num_inference_steps 8 "${extra[@]}"
+
+echo "demo: pictures, vdecode"
+"$build/vdecode" "$run" --model "$model" --format png --sheet
+
+last=$(find "$run/validation" -maxdepth 1 -name 'step-*' | sort -V | tail -n 1)
+lora=$(find "$run" -name pytorch_lora_weights.safetensors | sort -V | tail -n 1)
+cat <<END
+
+Done:
+  $lora
+      the LoRA, which diffusers, ComfyUI (lora_comfyui) and musubi-tuner (lora_kohya) load
+  $last/sheet.png    a sampled picture, of noise since the weights are random
+  $run/report.html    the run
+END
