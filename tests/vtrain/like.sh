@@ -8,7 +8,7 @@ export VLT_SOURCE
 small_set media 4
 sampling+=(--image_sample_size 64)
 for m in "wan WanPipeline 4" "i2v WanImageToVideoPipeline wan-i2v" "flux FluxPipeline 16" \
-    "qwen QwenImagePipeline 16" "hunyuan HunyuanVideoPipeline 4" "ltx LTXPipeline 8" \
+    "qwen QwenImagePipeline 16" "zimage ZImagePipeline 4" "hunyuan HunyuanVideoPipeline 4" "ltx LTXPipeline 8" \
     "cog CogVideoXFunControlPipeline cogvideox-control"; do
     read -ra words <<<"$m"
     mode=()
@@ -31,6 +31,8 @@ dual=$both,ff.net.0.proj,ff.net.2,ff_context.net.0.proj,ff_context.net.2,proj_ml
 mods=norm1.linear,norm1_context.linear,norm.linear
 qwen=$both,img_mlp.net.2,txt_mlp.net.2,img_mod.1,txt_mod.1
 ffn=ffn.net.0.proj,ffn.net.2
+zattn=attention.to_q,attention.to_k,attention.to_v,attention.to_out.0
+zall=$zattn,feed_forward.w1,feed_forward.w2,feed_forward.w3
 rows="
 wan none            16 26 2,048 $attn12
 wan finetrainers    16 26 2,048 $attn12
@@ -57,6 +59,12 @@ qwen musubi         28 34 6,400 $qwen,img_mlp.net.0.proj,txt_mlp.net.0.proj
 qwen diffusion-pipe 28 34 6,400 $qwen,img_mlp.net.0.proj,txt_mlp.net.0.proj
 qwen ai-toolkit     28 34 6,400 $qwen,img_mlp.net.0.proj,txt_mlp.net.0.proj
 qwen videox-fun     34 34 7,616 -
+zimage none           16 37 1,536 $zattn
+zimage diffsynth      28 37 3,648 $zall
+zimage musubi         14 37 1,824 $zall
+zimage diffusion-pipe 31 37 4,368 $zall,adaLN_modulation.0
+zimage ai-toolkit     16 37 2,304 $zall,adaLN_modulation.0
+zimage videox-fun     37 37 9,392 -
 hunyuan none           19 61 2,432 $both
 hunyuan finetrainers   11 61 1,408 $attn
 hunyuan musubi         29 61 5,696 $dual
