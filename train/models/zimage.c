@@ -307,6 +307,7 @@ static void zimage_prepare(vt_ctx *g, void *model, vtrain_in *in)
     n.text = filled(text->embeds->dim[1]);
     if (!check_positions(g, m, &n))
         return;
+    vtrain_note_mask(g, in, "cap_feats_mask", text);
     make_rope(g, m, &n, text->length, in->made);
     make_keys(g, &n, text->length, in->made);
     make_fillers(g, m, &n, text, in->made);
