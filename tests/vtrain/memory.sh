@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # vtrain's predicted peak of memory is within 5 % of the real one for HunyuanVideo, LTX-Video,
-# Qwen-Image, FLUX.1, Wan and CogVideoX, at a width of 512 and several hundred tokens: LoRA and full
+# Qwen-Image, Z-Image, FLUX.1, Wan and CogVideoX, at a width of 512 and several hundred tokens: LoRA and full
 # finetune, with and without recomputation; for the built-in model on a few samples, on many, and on
 # two ranks. A limit is kept by recomputation, also where the run is to recompute nothing.
 . "$(dirname "$0")/../lib/check.sh"
@@ -44,6 +44,10 @@ need random_transformer qwen '{"_class_name": "QwenImageTransformer2DModel", "nu
     "num_attention_heads": 4, "joint_attention_dim": 512}'
 need random_dataset qwen-image.lmdb 2 1 40 40 64 512 qwen-image
 runs qwen-image qwen
+need random_transformer zimage '{"_class_name": "ZImageTransformer2DModel", "n_layers": 3,
+    "n_refiner_layers": 1, "dim": 512, "n_heads": 4, "cap_feat_dim": 512}'
+need random_dataset z-image.lmdb 2 1 40 40 64 512 z-image
+runs z-image zimage
 need random_transformer flux '{"_class_name": "FluxTransformer2DModel", "num_layers": 2,
     "num_single_layers": 2, "num_attention_heads": 4, "joint_attention_dim": 512,
     "pooled_projection_dim": 256, "guidance_embeds": true}'

@@ -54,6 +54,9 @@ while IFS='|' read -r pipeline class fields tensor says; do
     folder "$pipeline" "{\"_class_name\":\"$class\"${fields:+,$fields}}" proj_out.weight $tensor
     both "^[a-z]*: --model: m/transformer: $says" --model m
 done <<'ROWS'
+ZImagePipeline|ZImageTransformer2DModel|"siglip_feat_dim":1152||siglip_feat_dim: it is set.*Z-Image-Omni
+ZImagePipeline|ZImageTransformer2DModel||siglip_refiner.0.ffn_norm1.weight|siglip_refiner.*pictures by SigLIP (Z-Image-Omni), which vtrain does not train with: give Z-Image
+ZImagePipeline|ZImageTransformer2DModel||control_layers.0.before_proj.weight|control_layers.*a control picture (Z-Image-Fun-Controlnet)
 WanPipeline|WanTransformer3DModel||vace_blocks.0.proj_out.weight|vace_blocks.*a clip to edit.*(VACE), which vtrain does not train with: give T2V
 WanPipeline|WanTransformer3DModel||blocks.0.attn1.to_q_mot_ref.weight|.*a reference clip (Video-As-Prompt)
 WanImageToVideoPipeline|WanTransformer3DModel|"in_channels":36|face_adapter.fuser_blocks.0.q.weight|.*poses and a face (Animate)

@@ -498,7 +498,7 @@ static void real_crop(const text_class *class, const char *family, const char *m
     snprintf(from, sizeof from, "%s/tokenizers/%s/tokenizer.json", data ? data : "", tokenizer);
     if (!data || !vc_file_exists(from))
         skip();
-    snprintf(dir, sizeof dir, "%s", golden_tmp(tokenizer));
+    snprintf(dir, sizeof dir, "%s", golden_tmp(model_type));
     snprintf(to, sizeof to, "%s/tokenizer.json", dir);
     assert_int_equal(symlink(from, to), 0);
     snprintf(config, sizeof config, "{\"pad_token\": \"%s\"}", pad);
@@ -507,6 +507,8 @@ static void real_crop(const text_class *class, const char *family, const char *m
     encoder_opts o = { .dir = dir, .tokenizer = dir, .text = rule_of(family, 0), .dtype = VC_F32,
                        .device = golden_device(), .threads = 1 };
     o.text.skip = 1;
+    if (o.text.chat)
+        tf_put_text(dir, "chat_template.jinja", o.text.chat);
     assert_ok(class->open(&t, &o, &info, &err), &err);
     const text_input in = { .prompt = "a corgi \xe5\xa5\xbd" };
     assert_ok(class->encode(t, &in, 1, &r, &err), &err);
@@ -528,6 +530,13 @@ static void qwen_crop(void **state)
     real_crop(&text_qwen2_5_vl, "qwen-image", "qwen2_5_vl", "qwen2.5", "<|endoftext|>", 152064);
 }
 
+/* Qwen3's tokenizer has Qwen2.5's tokens, and more. */
+static void qwen3_lead(void **state)
+{
+    (void)state;
+    real_crop(&text_qwen3, "z-image", "qwen3", "qwen2.5", "<|endoftext|>", 151936);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -536,6 +545,7 @@ int main(void)
         cmocka_unit_test(cleans_like_wan), cmocka_unit_test(keys), cmocka_unit_test(repaired_keys),
         cmocka_unit_test(unpadded_keys), cmocka_unit_test(lost_ends),
         cmocka_unit_test(llama_crop), cmocka_unit_test(qwen_crop),
+        cmocka_unit_test(qwen3_lead),
     };
     return golden_has_device() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
 }
