@@ -39,6 +39,7 @@ int __wrap_vt_backend_open(const vt_backend **be, vt_dev **dev, const vt_options
 /* ---- teams of threads ---- */
 
 int host_lanes = 1;
+int (*host_interpret)(const char *name, const void *args, size_t bytes, uint64_t blocks);
 static _Thread_local int self;                 /* this thread's lane in the block */
 
 /* A barrier of a team's lanes, which also sums their values. A block has one as a whole, and up to
@@ -163,6 +164,8 @@ static bool captured(void *to, void (*run)(void *, const void *), const void *ar
         if (captured(stream, replay_##name, s, sizeof *s))                                         \
             return 0;                                                                              \
         advance(stream);                                                                           \
+        if (host_interpret)                                                                        \
+            return host_interpret(#name, s, sizeof *s, (blocks));                                  \
         RUN(name, blocks, HOST_LANES);                                                             \
         return 0;                                                                                  \
     }
@@ -179,6 +182,8 @@ static bool captured(void *to, void (*run)(void *, const void *), const void *ar
         if (captured(stream, replay_##name, s, sizeof *s))                                         \
             return 0;                                                                              \
         advance(stream);                                                                           \
+        if (host_interpret)                                                                        \
+            return host_interpret(#name, s, sizeof *s, (blocks));                                  \
         if (host_lanes == 1)                                                                       \
             RUN(name, blocks, 1);                                                                  \
         else                                                                                       \

@@ -20,4 +20,8 @@ extern int host_lanes;
 /* Returns the sum of the lanes' v, or the largest. */
 float host_team_fold(int lane, int lanes, float v, int largest);
 
+/* If it is set, kernels are not run but given to this function: their name, their arguments and the
+ * number of their blocks. It returns 0, or an error that fails the op. */
+extern int (*host_interpret)(const char *name, const void *args, size_t bytes, uint64_t blocks);
+
 #endif
