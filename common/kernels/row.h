@@ -113,12 +113,32 @@ VK_HD float vk_float(uint32_t u)
 
 VK_HD float vk_from_bf16(uint16_t h) { return vk_float((uint32_t)h << 16); }
 
-/* Rounds to nearest even without branches; NaN stays NaN. */
+/* Rounds to nearest even without branches; NaN stays NaN, with other bits on a GPU. */
 VK_HD uint16_t vk_to_bf16(float f)
 {
+#ifdef __CUDA_ARCH__
+    uint16_t h;
+
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(f));
+    return h;
+#else
     uint32_t u = vk_bits(f), r = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
 
     return (uint16_t)((u & 0x7fffffffu) > 0x7f800000u ? (u >> 16 | 0x40u) : r);
+#endif
+}
+
+/* Rounds two numbers; the first is the low half of the result. */
+VK_HD uint32_t vk_to_bf16_pair(float low, float high)
+{
+#ifdef __CUDA_ARCH__
+    uint32_t u;
+
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(u) : "f"(high), "f"(low));
+    return u;
+#else
+    return (uint32_t)vk_to_bf16(low) | (uint32_t)vk_to_bf16(high) << 16;
+#endif
 }
 
 /* The format of a small float: its bits of exponent and mantissa. With ieee the largest exponent
@@ -267,7 +287,7 @@ VK_HD void vk_store8(char *p, int type, int64_t step, int n, vk_f8 x)
         vk_quad q;
         VK_UNROLL
         for (int i = 0; i < 4; i++)
-            q.u[i] = (uint32_t)vk_to_bf16(x.v[2 * i]) | (uint32_t)vk_to_bf16(x.v[2 * i + 1]) << 16;
+            q.u[i] = vk_to_bf16_pair(x.v[2 * i], x.v[2 * i + 1]);
         vk_store_quad(p, q);
         return;
     }
