@@ -17,17 +17,26 @@ VK_HD float vk_group_first(const vk_group_args *s, uint32_t n, uint32_t g)
 VK_HD void vk_group_part(const vk_group_args *s, uint32_t ng, uint32_t part, vk_team t)
 {
     uint32_t n = ng / s->groups, g = ng % s->groups, each = s->c / s->groups;
-    uint64_t begin = (uint64_t)s->positions * part / s->parts * each;
-    uint64_t end = (uint64_t)s->positions * (part + 1) / s->parts * each;
-    int64_t from = (int64_t)n * s->positions * s->c + g * each;
+    uint32_t begin = (uint32_t)((uint64_t)s->positions * part / s->parts);
+    uint32_t end = (uint32_t)((uint64_t)s->positions * (part + 1) / s->parts);
+    uint32_t packs = (each + 7) / 8, size = (uint32_t)vk_size(s->x_type);
+    uint32_t ahead = (uint32_t)t.lanes / packs, aside = (uint32_t)t.lanes % packs;
+    uint32_t at = begin + (uint32_t)t.lane / packs, pack = (uint32_t)t.lane % packs;
+    const char *from = s->x + ((int64_t)n * s->positions * s->c + g * each) * size;
     float first = vk_group_first(s, n, g), sum = 0, square = 0;
 
-    for (uint64_t i = begin + (uint32_t)t.lane; i < end; i += (uint32_t)t.lanes) {
-        uint64_t position = i / each;
-        float d = vk_get(s->x, s->x_type,
-                         from + (int64_t)(position * s->c + (i - position * each))) - first;
-        sum += d;
-        square += d * d;
+    while (at < end) {
+        int k = each - pack * 8 < 8 ? (int)(each - pack * 8) : 8;
+        vk_f8 x = vk_load8(from + ((int64_t)at * s->c + pack * 8) * size, s->x_type, 1, k);
+        VK_UNROLL
+        for (int j = 0; j < 8; j++) {
+            float d = j < k ? x.v[j] - first : 0.0f;
+            sum += d;
+            square += d * d;
+        }
+        at += ahead, pack += aside;            /* the lane's next pack is `lanes` packs further */
+        if (pack >= packs)
+            pack -= packs, at++;
     }
     sum = vk_team_sum(t, sum);
     square = vk_team_sum(t, square);
@@ -87,11 +96,17 @@ VK_HD void vk_group_apply_body(const vk_group_args *s, uint32_t block, vk_team t
         vk_f8 v = vk_load8(s->x + at * vk_size(s->x_type), s->x_type, 1, k);
         vk_f8 w = vk_load8(s->weight + c * vk_size(s->w_type), s->w_type, 1, k);
         vk_f8 b = vk_load8(s->bias + c * vk_size(s->b_type), s->b_type, 1, k);
+        uint32_t g = c / each, end = (g + 1) * each - c;
+        const float *stats = s->stats + 2 * ((uint64_t)n * s->groups + g);
+        float mean = stats[0], rstd = stats[1];
         VK_UNROLL
         for (int j = 0; j < 8; j++) {
-            uint32_t g = (c + (j < k ? j : 0)) / each;
-            const float *stats = s->stats + 2 * ((uint64_t)n * s->groups + g);
-            v.v[j] = (v.v[j] - stats[0]) * stats[1] * w.v[j] + b.v[j];
+            if ((uint32_t)j == end && j < k) { /* the next group begins */
+                end += each;
+                stats += 2;
+                mean = stats[0], rstd = stats[1];
+            }
+            v.v[j] = (v.v[j] - mean) * rstd * w.v[j] + b.v[j];
         }
         if (s->scale) {
             int64_t z = (vk_group_place(s, n, i) * s->c + c) * vk_size(s->m_type);
