@@ -4,8 +4,13 @@
 /* The rows that one lane sums in f32 before parts are added in f64, and the most parts of a sum. */
 enum { SLICE = 64, MOST_SLICES = 1024 };
 
-/* Returns the teams of a block: warps for short rows, else one. */
-static uint32_t teams_for(int64_t n) { return n <= 512 ? VK_THREADS / VK_WARP : 1; }
+/* Returns the teams of a block: a lane for each pack of the shortest rows, a warp for short ones,
+ * else one. */
+static uint32_t teams_for(int64_t n)
+{
+    return n <= 64 ? VK_THREADS / 8 : n <= 128 ? VK_THREADS / 16 : n <= 512 ? VK_THREADS / VK_WARP
+                                                                            : 1;
+}
 
 /* ---- norms ---- */
 

@@ -45,6 +45,19 @@ static int collect(const vk_walk *w, int k, const vt_tensor *const *t, bool join
     return n;
 }
 
+/* Sets the strides of bytes from those of elements. */
+static void measure(vk_walk *w)
+{
+    for (int o = 0; o < VK_OPERANDS; o++) {
+        w->hop[o] = 8 * w->step[o] * w->size[o];
+        w->far |= w->hop[o] != (int32_t)w->hop[o];
+        for (int i = 0; i < w->nd; i++) {
+            w->stride[i][o] *= w->size[o];
+            w->far |= w->stride[i][o] != (int32_t)w->stride[i][o];
+        }
+    }
+}
+
 bool cuda_walk(vt_dev *d, vk_walk *w, const char *op, int k, const vt_tensor *const *t, bool join)
 {
     const int64_t most = INT32_MAX;
@@ -78,6 +91,7 @@ bool cuda_walk(vt_dev *d, vk_walk *w, const char *op, int k, const vt_tensor *co
     int64_t packs = (w->n + 7) / 8, all;
     w->rows = (uint32_t)rows;
     w->packs = (uint32_t)packs;
+    measure(w);
     if (!__builtin_mul_overflow(rows, packs, &all) && all <= most)
         return true;
     cuda_fault(d, VC_EINVAL, "%s: more than 2^31 packs of eight elements are not possible", op);

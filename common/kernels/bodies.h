@@ -27,11 +27,11 @@
     for (uint64_t row = (uint64_t)block * (teams) + (uint32_t)(t.lane / part.lanes),               \
                   row##_end_ = (uint64_t)(block + 1) * (teams);                                    \
          row < row##_end_ && row < (uint64_t)(rows);                                               \
-         row += part.lanes == 1 ? 1 : (uint64_t)(teams))
+         row += (uint32_t)(t.lanes / part.lanes))
 
 VK_HD vk_team vk_team_part(vk_team t, uint32_t teams)
 {
-    int lanes = t.lanes == 1 ? 1 : t.lanes / (int)teams;
+    int lanes = t.lanes < (int)teams ? 1 : t.lanes / (int)teams;
     vk_team part = { t.lane % lanes, lanes, t.scratch };
 
     return part;
@@ -39,18 +39,30 @@ VK_HD vk_team vk_team_part(vk_team t, uint32_t teams)
 
 /* ---- addresses ---- */
 
-/* Sets p[o] to the address of element `first` of a row, for operands o = 0..k-1. */
-VK_HD void vk_place(const vk_walk *w, int k, uint32_t row, int64_t first, char **p)
+/* Moves p[o] by n strides, for operands o = 0..k-1. Products of 32 bits serve all strides but those
+ * of 2 GiB and more. */
+VK_HD void vk_ahead(const vk_walk *w, int k, uint32_t n, const int64_t *stride, char **p)
+{
+    if (w->far) {
+        for (int o = 0; o < k; o++)
+            p[o] += n * stride[o];
+        return;
+    }
+    VK_UNROLL
+    for (int o = 0; o < k; o++)
+        p[o] += (int64_t)(int32_t)n * (int32_t)stride[o];
+}
+
+/* Sets p[o] to the address of a pack of a row, for operands o = 0..k-1. */
+VK_HD void vk_place(const vk_walk *w, int k, uint32_t row, uint32_t pack, char **p)
 {
     VK_UNROLL
     for (int o = 0; o < k; o++)
-        p[o] = w->data[o] + first * w->step[o] * w->size[o];
+        p[o] = w->data[o];
+    vk_ahead(w, k, pack, w->hop, p);
     for (int i = w->nd; i-- > 0;) {
-        uint32_t rest = row / w->dim[i], at = row - rest * w->dim[i];
-        VK_UNROLL
-        for (int o = 0; o < k; o++)
-            if (w->data[o])
-                p[o] += at * w->stride[i][o] * w->size[o];
+        uint32_t rest = i ? row / w->dim[i] : 0;
+        vk_ahead(w, k, row - (i ? rest * w->dim[i] : 0), w->stride[i], p);
         row = rest;
     }
 }
@@ -94,12 +106,11 @@ VK_HD void vk_write(const vk_walk *w, int o, char *p, int n, vk_f8 x, int adds)
     {                                                                                              \
         const vk_walk *w = &s->w;                                                                  \
         VK_EACH(u, (uint64_t)w->rows * w->packs) {                                                 \
-            uint32_t row = (uint32_t)u / w->packs;                                                 \
-            int64_t first = (int64_t)((uint32_t)u - row * w->packs) * 8;                           \
-            int n = vk_left(w, first);                                                             \
+            uint32_t row = (uint32_t)u / w->packs, pack = (uint32_t)u - row * w->packs;            \
+            int n = vk_left(w, (int64_t)pack * 8);                                                 \
             char *p[1 + (inputs)];                                                                 \
             vk_f8 in[1 + (inputs)], y;                                                             \
-            vk_place(w, 1 + (inputs), row, first, p);                                              \
+            vk_place(w, 1 + (inputs), row, pack, p);                                               \
             VK_UNROLL                                                                              \
             for (int o = 1; o <= (inputs); o++)                                                    \
                 in[o] = vk_load8(p[o], w->type[o], w->step[o], n);                                 \
@@ -131,11 +142,10 @@ VK_HD void vk_move_body(const vk_move_args *s, uint32_t block, vk_team t)
     const vk_walk *w = &s->w;
 
     VK_EACH(u, (uint64_t)w->rows * w->packs) {
-        uint32_t row = (uint32_t)u / w->packs;
-        int64_t first = (int64_t)((uint32_t)u - row * w->packs) * 8;
-        int n = vk_left(w, first), size = w->size[0];
+        uint32_t row = (uint32_t)u / w->packs, pack = (uint32_t)u - row * w->packs;
+        int n = vk_left(w, (int64_t)pack * 8), size = w->size[0];
         char *p[2];
-        vk_place(w, 2, row, first, p);
+        vk_place(w, 2, row, pack, p);
         if (size == 2 && vk_whole(p[0], w->step[0], n) && vk_whole(p[1], w->step[1], n)) {
             vk_store_quad(p[0], vk_load_quad(p[1]));
             continue;
@@ -150,6 +160,19 @@ VK_HD void vk_move_body(const vk_move_args *s, uint32_t block, vk_team t)
 #define VK_EACH_PACK(i, n, w, t)                                                                   \
     for (int64_t i = (int64_t)(t).lane * 8, n; i < (w)->n && (n = vk_left((w), i));                \
          i += (int64_t)(t).lanes * 8)
+
+/* Two f32: memcpy would become eight accesses of a byte. */
+VK_HD void vk_get_pair(float to[2], const char *from)
+{
+    to[0] = ((const float *)from)[0];
+    to[1] = ((const float *)from)[1];
+}
+
+VK_HD void vk_put_pair(char *to, const float from[2])
+{
+    ((float *)to)[0] = from[0];
+    ((float *)to)[1] = from[1];
+}
 
 /* stats = mean and 1/sqrt(var + eps), or for rms 0 and 1/sqrt(mean(x^2) + eps) */
 VK_HD void vk_norm_stats(const vk_walk *w, const char *x, float eps, int rms, vk_team t,
@@ -178,7 +201,60 @@ VK_HD void vk_norm_stats(const vk_walk *w, const char *x, float eps, int rms, vk
     stats[1] = 1.0f / sqrtf(vk_team_sum(t, vk_sum8(square)) / (float)w->n + eps);
 }
 
-/* y = ((x - mean) rstd w + b)(1 + scale) + shift */
+/* The packs of a row that a lane keeps in registers, if no lane has more. */
+enum { VK_KEPT = 2 };
+VK_HD int vk_keeps(const vk_walk *w, vk_team t)
+{
+    return w->packs <= VK_KEPT * (uint32_t)t.lanes;
+}
+
+/* The number of elements, 0..8, of this lane's kept pack k, which begins at element i. */
+#define VK_EACH_KEPT(k, i, n, w, t)                                                                \
+    VK_UNROLL                                                                                      \
+    for (int k = 0; k < VK_KEPT; k++)                                                              \
+        for (int i = ((t).lane + k * (t).lanes) * 8, n = i < (w)->n ? vk_left((w), i) : 0; n > 0;  \
+             n = 0)
+
+/* stats of a row of kept packs x, as vk_norm_stats computes them. */
+VK_HD void vk_norm_stats_kept(const vk_walk *w, const char *p, float eps, int rms, vk_team t,
+                              float stats[2], vk_f8 *x)
+{
+    vk_f8 sum = { { 0 } }, square = { { 0 } };
+
+    VK_EACH_KEPT(k, i, n, w, t) {
+        x[k] = vk_load_or(w, VK_NORM_X, p, i, n, 0);
+        VK_UNROLL
+        for (int j = 0; j < 8; j++)
+            sum.v[j] += x[k].v[j];
+    }
+    stats[0] = rms ? 0.0f : vk_team_sum(t, vk_sum8(sum)) / (float)w->n;
+    VK_EACH_KEPT(k, i, n, w, t) {
+        VK_UNROLL
+        for (int j = 0; j < 8; j++) {
+            float d = j < n ? x[k].v[j] - stats[0] : 0.0f;
+            square.v[j] += d * d;
+        }
+    }
+    stats[1] = 1.0f / sqrtf(vk_team_sum(t, vk_sum8(square)) / (float)w->n + eps);
+}
+
+/* Computes a pack of y from x: ((x - mean) rstd w + b)(1 + scale) + shift */
+VK_HD void vk_norm_pack(const vk_walk *w, char *const *p, const float *stats, int64_t i, int n,
+                        vk_f8 x)
+{
+    vk_f8 wi = vk_load_or(w, VK_NORM_W, p[VK_NORM_W], i, n, 1), y;
+    vk_f8 b = vk_load_or(w, VK_NORM_B, p[VK_NORM_B], i, n, 0);
+    vk_f8 shift = vk_load_or(w, VK_NORM_SHIFT, p[VK_NORM_SHIFT], i, n, 0);
+    vk_f8 scale = vk_load_or(w, VK_NORM_SCALE, p[VK_NORM_SCALE], i, n, 0);
+
+    VK_UNROLL
+    for (int j = 0; j < 8; j++) {
+        float v = (x.v[j] - stats[0]) * stats[1] * wi.v[j] + b.v[j];
+        y.v[j] = v + v * scale.v[j] + shift.v[j];
+    }
+    vk_write(w, VK_NORM_Y, p[VK_NORM_Y] + i * w->size[VK_NORM_Y], n, y, 0);
+}
+
 VK_HD void vk_norm_row(const vk_norm_args *s, uint32_t row, vk_team t)
 {
     const vk_walk *w = &s->w;
@@ -186,22 +262,19 @@ VK_HD void vk_norm_row(const vk_norm_args *s, uint32_t row, vk_team t)
     float stats[2];
 
     vk_place(w, VK_NORM_OPERANDS, row, 0, p);
-    vk_norm_stats(w, p[VK_NORM_X], s->eps, s->rms, t, stats);
-    VK_EACH_PACK(i, n, w, t) {
-        vk_f8 x = vk_load_or(w, VK_NORM_X, p[VK_NORM_X], i, (int)n, 0), y;
-        vk_f8 wi = vk_load_or(w, VK_NORM_W, p[VK_NORM_W], i, (int)n, 1);
-        vk_f8 b = vk_load_or(w, VK_NORM_B, p[VK_NORM_B], i, (int)n, 0);
-        vk_f8 shift = vk_load_or(w, VK_NORM_SHIFT, p[VK_NORM_SHIFT], i, (int)n, 0);
-        vk_f8 scale = vk_load_or(w, VK_NORM_SCALE, p[VK_NORM_SCALE], i, (int)n, 0);
-        VK_UNROLL
-        for (int j = 0; j < 8; j++) {
-            float v = (x.v[j] - stats[0]) * stats[1] * wi.v[j] + b.v[j];
-            y.v[j] = v + v * scale.v[j] + shift.v[j];
-        }
-        vk_write(w, VK_NORM_Y, p[VK_NORM_Y] + i * w->size[VK_NORM_Y], (int)n, y, 0);
+    if (vk_keeps(w, t)) {
+        vk_f8 x[VK_KEPT];
+        vk_norm_stats_kept(w, p[VK_NORM_X], s->eps, s->rms, t, stats, x);
+        VK_EACH_KEPT(k, i, n, w, t)
+            vk_norm_pack(w, p, stats, i, n, x[k]);
+    } else {
+        vk_norm_stats(w, p[VK_NORM_X], s->eps, s->rms, t, stats);
+        VK_EACH_PACK(i, n, w, t)
+            vk_norm_pack(w, p, stats, i, (int)n,
+                         vk_load_or(w, VK_NORM_X, p[VK_NORM_X], i, (int)n, 0));
     }
     if (w->data[VK_NORM_STATS] && t.lane == 0)
-        memcpy(p[VK_NORM_STATS], stats, sizeof stats);
+        vk_put_pair(p[VK_NORM_STATS], stats);
 }
 
 VK_HD void vk_norm_body(const vk_norm_args *s, uint32_t block, vk_team t)
@@ -226,31 +299,54 @@ VK_HD void vk_norm_terms(const vk_walk *w, char *const *p, const float *stats, i
     }
 }
 
+/* Adds the terms of dx's two means. */
+VK_HD void vk_norm_dx_add(vk_f8 *sum, vk_f8 *product, vk_f8 xhat, vk_f8 g)
+{
+    VK_UNROLL
+    for (int j = 0; j < 8; j++) {
+        sum->v[j] += g.v[j];
+        product->v[j] += g.v[j] * xhat.v[j];
+    }
+}
+
 /* dx = rstd (g - mean(g) - xhat mean(g xhat)); rms: without mean(g) */
 VK_HD void vk_norm_dx_row(const vk_norm_dx_args *s, uint32_t row, vk_team t)
 {
     const vk_walk *w = &s->w;
+    const int keeps = vk_keeps(w, t);
     char *p[VK_DX_OPERANDS];
-    vk_f8 sum = { { 0 } }, product = { { 0 } }, xhat, g, dx;
+    vk_f8 sum = { { 0 } }, product = { { 0 } }, xhat[VK_KEPT], g[VK_KEPT], dx;
     float stats[2];
 
     vk_place(w, VK_DX_OPERANDS, row, 0, p);
-    memcpy(stats, p[VK_DX_STATS], sizeof stats);
-    VK_EACH_PACK(i, n, w, t) {
-        vk_norm_terms(w, p, stats, i, (int)n, &xhat, &g);
-        VK_UNROLL
-        for (int j = 0; j < 8; j++) {
-            sum.v[j] += g.v[j];
-            product.v[j] += g.v[j] * xhat.v[j];
+    vk_get_pair(stats, p[VK_DX_STATS]);
+    if (keeps) {
+        VK_EACH_KEPT(k, i, n, w, t) {
+            vk_norm_terms(w, p, stats, i, n, &xhat[k], &g[k]);
+            vk_norm_dx_add(&sum, &product, xhat[k], g[k]);
+        }
+    } else {
+        VK_EACH_PACK(i, n, w, t) {
+            vk_norm_terms(w, p, stats, i, (int)n, &xhat[0], &g[0]);
+            vk_norm_dx_add(&sum, &product, xhat[0], g[0]);
         }
     }
     float mean = s->rms ? 0.0f : vk_team_sum(t, vk_sum8(sum)) / (float)w->n;
     float slope = vk_team_sum(t, vk_sum8(product)) / (float)w->n;
+    if (keeps) {
+        VK_EACH_KEPT(k, i, n, w, t) {
+            VK_UNROLL
+            for (int j = 0; j < 8; j++)
+                dx.v[j] = stats[1] * (g[k].v[j] - mean - xhat[k].v[j] * slope);
+            vk_write(w, VK_DX_DX, p[VK_DX_DX] + i * w->size[VK_DX_DX], n, dx, s->adds);
+        }
+        return;
+    }
     VK_EACH_PACK(i, n, w, t) {
-        vk_norm_terms(w, p, stats, i, (int)n, &xhat, &g);
+        vk_norm_terms(w, p, stats, i, (int)n, &xhat[0], &g[0]);
         VK_UNROLL
         for (int j = 0; j < 8; j++)
-            dx.v[j] = stats[1] * (g.v[j] - mean - xhat.v[j] * slope);
+            dx.v[j] = stats[1] * (g[0].v[j] - mean - xhat[0].v[j] * slope);
         vk_write(w, VK_DX_DX, p[VK_DX_DX] + i * w->size[VK_DX_DX], (int)n, dx, s->adds);
     }
 }
@@ -277,7 +373,7 @@ VK_HD void vk_column_add(const vk_columns_args *s, char *const *p, int n, vk_f8 
             sum->v[j] += dy.v[j] * x.v[j];
         return;
     }
-    memcpy(stats, p[VK_COL_STATS], sizeof stats);
+    vk_get_pair(stats, p[VK_COL_STATS]);
     if (s->terms == VK_AFFINE) {
         vk_f8 scale = vk_load_or(w, VK_COL_SCALE, p[VK_COL_SCALE], 0, n, 0);
         VK_UNROLL
@@ -318,7 +414,7 @@ VK_HD void vk_columns_body(const vk_columns_args *s, uint32_t block, vk_team t)
         vk_f8 sum = { { 0 } }, sum2 = { { 0 } };
         for (; row < end; row++) {
             char *p[VK_COL_OPERANDS];
-            vk_place(w, VK_COL_OPERANDS, target * s->per + row, first, p);
+            vk_place(w, VK_COL_OPERANDS, target * s->per + row, (uint32_t)(first / 8), p);
             vk_column_add(s, p, n, &sum, &sum2);
         }
         vk_store8((char *)(vk_column_part(s, 0, target, slice) + first), VK_F32, 1, n, sum);
@@ -336,7 +432,7 @@ VK_HD void vk_columns_end_body(const vk_columns_args *s, uint32_t block, vk_team
         int64_t first = (int64_t)((uint32_t)u - target * w->packs) * 8;
         int n = vk_left(w, first);
         char *p[2];
-        vk_place(w, 2, target * s->per, first, p);
+        vk_place(w, 2, target * s->per, (uint32_t)(first / 8), p);
         for (int out = 0; out < 2; out++) {
             double sum[8] = { 0 };
             vk_f8 y;
@@ -377,10 +473,10 @@ VK_HD void vk_sum_part(const vk_sums_args *s, uint32_t target, uint32_t slice, v
     for (uint64_t at = packs * slice / s->slices + (uint32_t)t.lane; at < end;
          at += (uint32_t)t.lanes) {
         uint32_t row = (uint32_t)at / w->packs;
-        int64_t first = (int64_t)((uint32_t)at - row * w->packs) * 8;
-        int n = vk_left(w, first);
+        uint32_t pack = (uint32_t)at - row * w->packs;
+        int n = vk_left(w, (int64_t)pack * 8);
         char *p[VK_SUM_OPERANDS];
-        vk_place(w, VK_SUM_OPERANDS, target * s->per + row, first, p);
+        vk_place(w, VK_SUM_OPERANDS, target * s->per + row, pack, p);
         vk_f8 x = vk_load_or(w, VK_SUM_X, p[VK_SUM_X], 0, n, 0);
         vk_f8 y = vk_load_or(w, VK_SUM_Y, p[VK_SUM_Y], 0, n, none);
         vk_f8 wi = vk_load_or(w, VK_SUM_W, p[VK_SUM_W], 0, n, 1);

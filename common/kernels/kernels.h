@@ -54,7 +54,7 @@ int vk_move(void *stream, const vk_move_args *s);
 
 /* ---- rows ---- */
 
-/* teams is the number of teams in a block: 1, or VK_THREADS / VK_WARP for short rows. */
+/* teams is the number of teams in a block: 1, or up to VK_THREADS / 8 for short rows. */
 enum { VK_NORM_Y, VK_NORM_X, VK_NORM_W, VK_NORM_B, VK_NORM_SHIFT, VK_NORM_SCALE, VK_NORM_STATS,
        VK_NORM_OPERANDS };
 typedef struct vk_norm_args {

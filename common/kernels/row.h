@@ -35,7 +35,7 @@
 enum { VK_THREADS = 256, VK_WARP = 32 };       /* threads of a block, of a warp */
 
 typedef struct vk_team {
-    int lane, lanes;                           /* lanes: 1, VK_WARP or VK_THREADS */
+    int lane, lanes;                           /* lanes: a power of two */
     float *scratch;                            /* VK_WARP floats shared by a block */
 } vk_team;
 
@@ -43,8 +43,13 @@ typedef struct vk_team {
 VK_HD float vk_team_sum(vk_team t, float v)
 {
 #ifdef __CUDA_ARCH__
+    int wide = t.lanes < VK_WARP ? t.lanes : VK_WARP;
+    uint32_t members = wide == VK_WARP ? 0xffffffffu
+                                       : ((1u << wide) - 1u) << (threadIdx.x % VK_WARP - t.lane);
+    VK_UNROLL
     for (int o = VK_WARP / 2; o > 0; o /= 2)
-        v += __shfl_xor_sync(0xffffffffu, v, o);
+        if (o < wide)
+            v += __shfl_xor_sync(members, v, o);
     if (t.lanes <= VK_WARP)
         return v;
     int warp = t.lane / VK_WARP, lane = t.lane % VK_WARP;
@@ -199,15 +204,21 @@ VK_HD int vk_size(int type) { return type == VK_F32 ? 4 : type <= VK_F16 ? 2 : 1
 
 typedef struct vk_f8 { float v[8]; } vk_f8;
 
-/* Loads element i at p. */
-VK_HD float vk_get(const char *p, int type, int64_t i)
+/* Loads element i at p, which has at least 16 bits. */
+VK_HD float vk_get2(const char *p, int type, int64_t i)
 {
     if (type == VK_F32)
         return ((const float *)p)[i];
     if (type == VK_BF16)
         return vk_from_bf16(((const uint16_t *)p)[i]);
-    if (type == VK_F16)
-        return vk_widen(((const uint16_t *)p)[i], vk_small_of(type));
+    return vk_widen(((const uint16_t *)p)[i], vk_small_of(VK_F16));
+}
+
+/* Loads element i at p. */
+VK_HD float vk_get(const char *p, int type, int64_t i)
+{
+    if (type <= VK_F16)
+        return vk_get2(p, type, i);
     return vk_widen(((const uint8_t *)p)[i], vk_small_of(type));
 }
 
@@ -275,9 +286,22 @@ VK_HD vk_f8 vk_load8(const char *p, int type, int64_t step, int n)
         }
         return r;
     }
+    if (vk_size(type) == 1) {
+        uint32_t u[8];
+        int whole = step == 1 && n == 8 && ((uintptr_t)p & 7) == 0;
+        uint64_t q = whole ? *(const uint64_t *)p : 0;
+        VK_UNROLL
+        for (int i = 0; i < 8; i++)
+            u[i] = whole ? (uint32_t)(q >> 8 * i) & 255u :
+                   i < n ? ((const uint8_t *)p)[i * step] : 0u;
+        VK_UNROLL
+        for (int i = 0; i < 8; i++)
+            r.v[i] = vk_widen(u[i], vk_small_of(type));
+        return r;
+    }
     VK_UNROLL
     for (int i = 0; i < 8; i++)
-        r.v[i] = i < n ? vk_get(p, type, i * step) : 0.0f;
+        r.v[i] = i < n ? vk_get2(p, type, i * step) : 0.0f;
     return r;
 }
 

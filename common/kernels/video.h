@@ -30,7 +30,7 @@ VK_HD void vk_rope_body(const vk_rope_args *s, uint32_t block, vk_team t)
         int64_t first = (int64_t)((uint32_t)u - row * w->packs) * 8;
         int n = vk_left(w, first);
         char *p[2];
-        vk_place(w, 2, row, first, p);
+        vk_place(w, 2, row, (uint32_t)(first / 8), p);
         vk_f8 x = vk_load8(p[1], w->type[1], w->step[1], n), y = x;
         int rotated = token >= s->begin && token < s->end;
         if (rotated && s->halves) {

@@ -1,6 +1,6 @@
 /* walk.h - strided operands of one shape as rows of packs, the argument of every kernel.
  *
- * A walk is plain data, passed to kernels by value. Sizes and strides are in elements. */
+ * A walk is plain data, passed to kernels by value. Sizes and steps are in elements. */
 #ifndef COMMON_KERNELS_WALK_H
 #define COMMON_KERNELS_WALK_H
 
@@ -16,8 +16,10 @@ typedef struct vk_walk {
     int nd;                                    /* axes of rows */
     uint32_t dim[VK_AXES], rows, packs;        /* packs: of eight elements, per row */
     int64_t n;                                 /* elements of a row */
-    int64_t stride[VK_AXES][VK_OPERANDS];
+    int64_t stride[VK_AXES][VK_OPERANDS];      /* in bytes */
+    int64_t hop[VK_OPERANDS];                  /* between packs of a row, in bytes */
     int64_t step[VK_OPERANDS];                 /* between elements of a row; 0 repeats */
+    int far;                                   /* a stride or hop has more than 32 bits */
     char *data[VK_OPERANDS];                   /* NULL: the operand is absent */
     int8_t type[VK_OPERANDS], size[VK_OPERANDS];
 } vk_walk;

@@ -74,12 +74,17 @@ static void shuffle(machine *m, const warp *w, const ptx_ins *x, uint32_t mask, 
         v[i] = 0;
         if (!(mask >> i & 1))
             continue;
-        if ((uint32_t)members[i] != mask) {
-            fault(m, x, "a shuffle of lanes %x is reached by lanes %x", (unsigned)members[i], mask);
+        uint32_t team = (uint32_t)members[i], same = 0;
+        for (int k = 0; k < PTX_LANES; k++)
+            same |= (uint32_t)((mask >> k & 1) && (uint32_t)members[k] == team) << k;
+        if (same != team || !(team >> i & 1)) {
+            fault(m, x, "a shuffle of lanes %x is reached by lanes %x", team, mask);
             return;
         }
         if (from > (((uint32_t)i & segment) | ((uint32_t)c[i] & 31 & ~segment)))
             from = (uint32_t)i;
+        if (!(team >> from & 1))
+            fault(m, x, "lane %d of a shuffle reads lane %u, which takes no part", i, from);
         v[i] = (uint32_t)a[from];
     }
 }
