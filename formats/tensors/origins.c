@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/os/file.h"
+#include "common/os/hub.h"
 #include "formats/tensors/component.h"
 
 /* ---- a component ---- */
@@ -122,6 +123,18 @@ static int missing(const char *base, const char *id, const char *pattern, vc_err
                    "%s", id, pattern, base, id, id, pattern, base, id, id);
 }
 
+/* The files of a model that the hubs' own tools put elsewhere. Returns what glob returns. */
+static int glob_cached(glob_t *g, const char *id, const char *pattern)
+{
+    vc_hub_name name;
+    char *dir = vc_hub_name_read(&name, id) ? vc_hub_find(&name) : NULL;
+    char *path = dir ? vc_format("%s/%s", dir, pattern) : NULL;
+    int got = path ? glob(path, 0, NULL, g) : GLOB_NOMATCH;
+    free(path);
+    free(dir);
+    return got;
+}
+
 static int take_pattern(const found *to, const char *base, const char *id, const char *pattern)
 {
     glob_t g = { 0 };
@@ -129,6 +142,8 @@ static int take_pattern(const found *to, const char *base, const char *id, const
     if (!path)
         return vc_no_memory(to->err);
     int got = glob(path, 0, NULL, &g);
+    if (got == GLOB_NOMATCH)
+        got = glob_cached(&g, id, pattern);
     int rc = got == GLOB_NOSPACE ? vc_no_memory(to->err)
            : got || !g.gl_pathc ? missing(base, id, pattern, to->err)
            : take(to, g.gl_pathv, g.gl_pathc);

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "common/cli/flags.h"
+#include "common/cli/hub.h"
 #include "common/os/file.h"
 #include "common/os/heap.h"
 #include "common/os/progress.h"
@@ -596,6 +596,10 @@ int main(int argc, char **argv)
         rc = vc_progress_open(&d.progress, "vdecode", (vc_log_format)d.o.log_format, d.o.quiet,
                               &err);
     vc_flags_name_typed(set, d.progress);
+    if (!rc)
+        rc = vc_hub_take(set, &program, &d.o, &err);
+    for (int i = 0; !rc && vc_flags_note(set, i); i++)
+        vc_say(d.progress, "%s", vc_flags_note(set, i));
     if (!rc)
         rc = vc_catch_stop(&err);
     if (!rc)

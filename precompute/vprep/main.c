@@ -9,6 +9,7 @@
 #include <libavcodec/avcodec.h>
 
 #include "common/cli/foreign.h"
+#include "common/cli/hub.h"
 #include "common/cli/like.h"
 #include "common/os/heap.h"
 #include "common/os/streams.h"
@@ -269,6 +270,8 @@ static int settled_run(vprep *p, vc_comm *comm, int parsed, vc_err *err)
 
     if (!rc || wrong)
         rc = take_like(p, err);
+    if (!rc)
+        rc = vc_hub_take(p->flags, &program, &p->c, err);
     if (rc > 0 && vc_comm_rank(comm) == 0 && vc_flags_print(p->flags, stdout, err))
         rc = err->code;
     rc = vc_comm_agree(comm, rc, err);

@@ -16,7 +16,7 @@ check "other program's flag" 1 vprep --meta "$dir/none.json" --out "$dir/y" \
     --learning_rate 1e-4 && stderr_has vtrain
 check "launcher" 2 vprep --meta x --out "$dir/y" --main_process_ip a && stderr_has mpirun
 check "no hub ids" 2 vprep --meta x --out "$dir/y" --model THUDM/CogVideoX-2b &&
-    stderr_has 'hf download THUDM/CogVideoX-2b --local-dir CogVideoX-2b'
+    stderr_has 'hf download THUDM/CogVideoX-2b --include'
 absent "$dir/y"
 
 # ---- a dry run, a run, the same run again ----

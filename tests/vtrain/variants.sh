@@ -41,13 +41,13 @@ folder() {
 }
 
 # ---- names of a hub, and paths that are not there ----
-both "^[a-z]*: --model THUDM/CogVideoX-2b: .*run .hf download THUDM/CogVideoX-2b --local-dir CogVideoX-2b., then give --model CogVideoX-2b" --model THUDM/CogVideoX-2b
-both 'run .hf download Wan-AI/Wan2.1 --local-dir Wan2.1' --model https://huggingface.co/Wan-AI/Wan2.1/tree/main
-both 'run .modelscope download --model Wan-AI/Wan2.1 --local_dir Wan2.1' --model https://modelscope.cn/models/Wan-AI/Wan2.1
+both "^[a-z]*: --model THUDM/CogVideoX-2b: .*run .hf download THUDM/CogVideoX-2b --include .*, then this command again" --model THUDM/CogVideoX-2b
+both 'run .hf download Wan-AI/Wan2.1. or .modelscope' --model https://huggingface.co/Wan-AI/Wan2.1/tree/main
+both 'or .modelscope download --model Wan-AI/Wan2.1.' --model https://modelscope.cn/models/Wan-AI/Wan2.1
 for path in none ./Wan-AI/none /Wan-AI/none Wan-AI/none/x ../none; do
     both "^[a-z]*: --model $path: no such file or folder (nothing is downloaded" --model $path
 done
-expect 2 'run .hf download a/b .*--transformer b' vtrain --latents set.lmdb --output_dir out --transformer a/b
+expect 2 '--transformer a/b: .*run .hf download a/b. or' vtrain --latents set.lmdb --output_dir out --transformer a/b
 
 # ---- a tensor or a field of diffusers' folders ----
 while IFS='|' read -r pipeline class fields tensor says; do
@@ -140,7 +140,7 @@ both '^[a-z]*: --transformer: layered.safetensors: time_text_embed' --model_path
 folder WanPipeline '{"_class_name":"WanTransformer3DModel"}'
 check absent 2 vprep --meta no.json --out out.lmdb --model m
 stderr_has 'the transformer of --model is not checked (m/transformer: .*): vtrain checks it'
-expect 2 'run .hf download google/t5 .*--text_encoder t5' vprep --meta no.json --out out.lmdb --model m --text_encoder google/t5
+expect 2 '--text_encoder google/t5: .*run .hf download google/t5. or' vprep --meta no.json --out out.lmdb --model m --text_encoder google/t5
 rm -r m/transformer
 check absent 2 vprep --meta no.json --out out.lmdb --model m
 stderr_has 'the transformer of --model is not checked (m: no folder transformer): vtrain checks it'

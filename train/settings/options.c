@@ -272,6 +272,8 @@ int vtrain_check(vtrain_config *c, vc_flags *set, vc_err *err)
     if (rc)
         return rc;
     rc = vtrain_take_launcher(c, set, err);
+    if (!rc)
+        rc = vc_hub_take(set, &vtrain_program, c, err);
     if (rc)
         return rc;
     bool fresh = !c->model && !c->transformer && !missing;
