@@ -20,7 +20,7 @@ static const char *const flags[] = {
 #define PARTS "*[_/]*"
 
 /* What is known of models: the files that are needed, NULL for all, and their size in 10^9 bytes,
- * computed from the number of weights and their stored types, not from a download; 0: not known. The
+ * computed from the number of weights and their types, not from a download; 0: not known. The
  * first row that matches counts. */
 static const struct { const char *pattern, *include; int size; } models[] = {
     { "Wan-AI/Wan2.1-T2V-1.3B-Diffusers", PARTS, 29 },

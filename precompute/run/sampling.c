@@ -33,6 +33,26 @@ static void take_switches(const vprep *p, vb_rules *r)
         r->allow_upscale = c->allow_upscale;
 }
 
+/* A default of one kind of media never contradicts the size that was given for the other: with
+ * --video_sample_size alone stills have at least its size, with --image_sample_size alone clips at
+ * most. */
+static void match_sizes(const vprep *p, vb_rules *r)
+{
+    const bool image = vc_flags_given(p->flags, "image_sample_size");
+    const bool video = vc_flags_given(p->flags, "video_sample_size");
+    const bool stills = r->family->max_frames == 1;
+    const bool free = p->c.fix_size[0] || p->c.max_pixels || r->allow_upscale || !r->enable_bucket;
+
+    if (counts(p, "image_sample_size") && !image && r->image_sample_size < r->video_sample_size)
+        r->image_sample_size = r->video_sample_size;
+    if (video || r->video_sample_size <= r->image_sample_size || (!stills && (!image || free)))
+        return;
+    r->video_sample_size = r->image_sample_size;
+    if (!stills)
+        vc_say(p->progress, "--image_sample_size %lld without --video_sample_size: clips have size "
+               "%lld too", (long long)r->image_sample_size, (long long)r->video_sample_size);
+}
+
 static void take_sizes(const vprep *p, vb_rules *r)
 {
     const vprep_config *c = &p->c;
@@ -40,14 +60,7 @@ static void take_sizes(const vprep *p, vb_rules *r)
     r->video_sample_size = c->video_sample_size;
     r->image_sample_size = c->image_sample_size;
     r->token_sample_size = c->token_sample_size;
-    /* --video_sample_size without --image_sample_size sets both */
-    if (counts(p, "image_sample_size") && !vc_flags_given(p->flags, "image_sample_size")
-            && r->image_sample_size < r->video_sample_size)
-        r->image_sample_size = r->video_sample_size;
-    /* a family of stills has no videos, whose default size could be above that of stills */
-    if (r->family->max_frames == 1 && !vc_flags_given(p->flags, "video_sample_size")
-            && r->video_sample_size > r->image_sample_size)
-        r->video_sample_size = r->image_sample_size;
+    match_sizes(p, r);
     r->fix_h = c->fix_size[0];
     r->fix_w = c->fix_size[1];
     r->max_pixels = r->fix_h ? 0 : c->max_pixels;
@@ -93,8 +106,8 @@ int vprep_rules(vprep *p, const vc_family *sizes, vc_err *err)
 
     vb_rules_default(r, sizes);
     take_switches(p, r);
-    take_sizes(p, r);
     r->enable_bucket = c->enable_bucket;
+    take_sizes(p, r);
     r->random_hw_adapt = c->random_hw_adapt;
     r->token_length = c->token_length;
     r->random_ratio_crop = c->random_ratio_crop;
