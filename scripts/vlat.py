@@ -4,7 +4,8 @@ order of vtrain. The file needs numpy and lmdb; copy it into any project.
     import torch, vlat
 
     data = vlat.Dataset("latents.lmdb", seed=42)             # or a list of folders
-    sampler = vlat.BucketSampler(data, batch_size=4, rank=0, ranks=1)
+    sampler = vlat.BucketSampler(data, batch_size=4, rank=0, ranks=1, end=1000)    # 1000 batches;
+                                                             # without `end` it does not end
     loader = torch.utils.data.DataLoader(data, batch_sampler=sampler, collate_fn=vlat.collate,
                                          num_workers=2)
     for batch in loader:

@@ -96,6 +96,20 @@ void vc_buf_json(vc_buf *b, const char *s, size_t n)
     vc_buf_str(b, "\"");
 }
 
+void vc_buf_shell(vc_buf *b, const char *s)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_-./,:=+@%";
+    if (*s && !s[strspn(s, plain)]) {
+        vc_buf_str(b, s);
+        return;
+    }
+    vc_buf_str(b, "'");
+    for (size_t n; (n = strcspn(s, "'"), vc_buf_add(b, s, n), s[n]); s += n + 1)
+        vc_buf_str(b, "'\\''");
+    vc_buf_str(b, "'");
+}
+
 void vc_buf_base64(vc_buf *b, const void *data, size_t n)
 {
     const uint8_t *p = data;

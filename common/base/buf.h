@@ -27,6 +27,8 @@ void vc_buf_printf(vc_buf *b, const char *fmt, ...) __attribute__((format(printf
 /* Adds n bytes as a JSON string with its quotes: control characters are escaped, UTF-8 is kept,
  * bytes that are no UTF-8 are replaced by U+FFFD. */
 void vc_buf_json(vc_buf *b, const char *s, size_t n);
+/* Adds a word as a shell takes it: in single quotes, unless it has harmless letters only. */
+void vc_buf_shell(vc_buf *b, const char *s);
 void vc_buf_base64(vc_buf *b, const void *data, size_t n);
 
 void vc_buf_int(vc_buf *b, int64_t v);

@@ -86,9 +86,9 @@ const vc_foreign vc_ignored_flags[] = {
          "tpu_env gpu_ids num_cpu_threads_per_process "
          "deepspeed_multinode_launcher deepspeed_exclusion_filter deepspeed_inclusion_filter",
          LAUNCHER),
-    ONLY("1", "num_machines", "ranks come from mpirun or srun: mpirun -np N -H HOSTS starts them "
+    ONLY("1", "num_machines nnodes", "ranks come from mpirun or srun: mpirun -np N -H HOSTS starts them "
          "on several machines"),
-    ONLY("0", "machine_rank", "mpirun or srun starts the processes of all machines"),
+    ONLY("0", "machine_rank node_rank", "mpirun or srun starts the processes of all machines"),
     ONLY("none|None|false|False", "offload_optimizer_device offload_param_device "
          "fsdp_offload_params", "state is not moved to the host: --optimizer adamw8bit, --parallel "
          "fsdp and --blocks_to_swap need less memory on the device"),
@@ -253,7 +253,7 @@ const vc_renamed vc_renamed_flags[] = {
 const vc_foreign vc_refused_flags[] = {
     REFUSED(1, "train_high_noise train_low_noise", "write --boundary_type high, low or both"),
     REFUSED(1, "deepspeed deepspeed_hostfile accelerator_config hsdp_*", LAUNCH),
-    REFUSED(1, "main_process_ip main_process_port nnodes node_rank master_addr", LAUNCH),
+    REFUSED(1, "main_process_ip main_process_port master_addr", LAUNCH),
     REFUSED(1, "hub_model_id hub_token huggingface_* "
             "dataset_name dataset_config_name", FOLDER),
     REFUSED(0, "push_to_hub async_upload save_state_to_huggingface "

@@ -89,6 +89,15 @@ static int connect_all(vc_comm *c, long n, const char *variable, vc_err *err)
 #endif
 }
 
+bool vc_comm_has_mpi(void)
+{
+#ifdef VLT_MPI
+    return true;
+#else
+    return false;
+#endif
+}
+
 /* ---- open, close ---- */
 
 /* Connects the ranks and begins to watch them; until then a thread watches that they come. */

@@ -50,6 +50,8 @@ typedef struct vc_comm_start {
  * VC_EUSAGE: the process is one of several, by the environment of a launcher of MPI or of torchrun,
  * but no MPI connects them. *out is NULL on failure. */
 int vc_comm_open(vc_comm **out, const vc_comm_start *o, vc_err *err);
+/* Local: true if this program was built with MPI. */
+bool vc_comm_has_mpi(void);
 /* Opens a comm of those ranks of `c` that give the same color, in the order of their ranks; color
  * >= 0. */
 int vc_comm_split(vc_comm **out, vc_comm *c, int color, vc_err *err);

@@ -7,30 +7,11 @@
 #include "common/os/file.h"
 #include "formats/dataset/dataset.h"
 
-/* Returns a word as a shell takes it, malloc'ed. */
 static char *shell_word(const char *s)
 {
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                "_-./,:=+@%";
-    if (*s && !s[strspn(s, plain)])
-        return vc_format("%s", s);
-    size_t quotes = 0, n = strlen(s);
-    for (size_t i = 0; i < n; i++)
-        quotes += s[i] == '\'';
-    char *word = malloc(n + 3 * quotes + 3), *at = word;
-    if (!word)
-        return NULL;
-    *at++ = '\'';
-    for (; *s; s++) {
-        if (*s == '\'') {
-            memcpy(at, "'\\'", 3);
-            at += 3;
-        }
-        *at++ = *s;
-    }
-    *at++ = '\'';
-    *at = '\0';
-    return word;
+    vc_buf b = { 0 };
+    vc_buf_shell(&b, s);
+    return vc_buf_take(&b);
 }
 
 char *vf_next_train(const char *path)

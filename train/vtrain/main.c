@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/comm/launch.h"
 #include "common/os/heap.h"
 #include "common/os/streams.h"
 #include "common/os/threads.h"
@@ -59,12 +60,36 @@ static int check(vtrain_config *c, vc_flags *set, int ranks, vc_err *err)
     return rc ? rc : vtrain_check(c, set, err);
 }
 
-/* Checks the flags, which were read with `parsed`, and trains, unless these ask for a text. */
-static int checked_run(vc_flags *set, vtrain_config *c, vc_comm *comm, int parsed, vc_err *err)
+/* Becomes n ranks of the same command. */
+static int start_ranks(const vc_flags *set, const vtrain_config *c, int64_t n, char **argv,
+                       vc_err *err)
 {
+    char flag[64], *typed, *line;
+    int rc = vc_launch_check(n, argv, err);
+    snprintf(flag, sizeof flag, "--num_processes %lld", (long long)n);
+    if (rc)
+        return vc_context(err, rc, "%s", flag);
+    typed = vc_flags_as_typed(set, flag);
+    line = vc_launch_line(n, argv);
+    if (typed && line && !c->quiet)
+        fprintf(stderr, "vtrain: %s: %s\n", typed, line);
+    rc = typed && line ? vc_launch(n, argv, err) : vc_no_memory(err);
+    free(typed);
+    free(line);
+    return rc;
+}
+
+/* Checks the flags, which were read with `parsed`, and trains, unless these ask for a text. */
+static int checked_run(vc_flags *set, vtrain_config *c, vc_comm *comm, int parsed, char **argv,
+                       vc_err *err)
+{
+    const bool starts = vc_comm_size(comm) == 1 && c->num_processes > 1 && !c->status;
+    const int64_t wanted = c->num_processes;
     int rc = parsed;
     if ((rc == 0 || rc == VC_EUSAGE) && !c->status)
-        rc = check(c, set, vc_comm_size(comm), err);
+        rc = check(c, set, starts ? (int)wanted : vc_comm_size(comm), err);
+    if (rc == 0 && starts)
+        rc = start_ranks(set, c, wanted, argv, err);
     if (rc > 0 && vc_comm_rank(comm) == 0 && vc_flags_print(set, stdout, err))
         rc = err->code;
     rc = vc_comm_agree(comm, rc, err);
@@ -93,7 +118,7 @@ int main(int argc, char **argv)
         rc = vc_fail_errno(&err, "/dev/null");
     if (!rc) {
         err = flags_err;
-        rc = checked_run(set, &c, comm, parsed, &err);
+        rc = checked_run(set, &c, comm, parsed, argv, &err);
     }
     if (rc && vc_comm_leads(comm))
         vc_flags_report(comm ? set : NULL, "vtrain", &err, rc);
