@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Every link of the pages leads to a file of this repository and to a heading in it; addresses on
+# the web are not opened. In README.md every mention of a page is a link, but for the tour of the
+# source.
+. "$(dirname "$0")/../lib/check.sh"
+cd "$(cd "$lib/../.." && pwd)" || exit 1
+
+# anchors PAGE: the anchors that its headings have, as GitHub makes them.
+anchors() {
+    awk '/^```/ { code = !code } !code && /^#+ / { sub(/^#+ /, ""); print tolower($0) }' "$1" |
+        sed -E 's/\[([^]]*)\]\([^)]*\)/\1/g; s/[^a-z0-9 _-]//g; s/ /-/g'
+}
+# links PAGE: the targets of its links, outside of code.
+links() {
+    awk '/^ *```/ { code = !code; next } !code' "$1" | sed -E 's/`[^`]*`//g' |
+        { grep -oE '\]\([^) ]+\)' || true; } | sed -E 's/^\]\(//; s/\)$//'
+}
+n=0
+for page in README.md docs/*.md; do
+    while read -r target; do
+        n=$((n + 1))
+        case $target in http*) continue ;; esac
+        file=${target%%#*} anchor=""
+        [[ $target != *#* ]] || anchor=${target#*#}
+        path=$page
+        [ -z "$file" ] || path=$(dirname "$page")/$file
+        if [ ! -e "$path" ]; then
+            wrong "$page: $target: no such file"
+        elif [ -n "$anchor" ] && ! anchors "$path" | grep -qxF -- "$anchor"; then
+            wrong "$page: $target: no such heading"
+        fi
+    done < <(links "$page")
+    while read -r mention; do
+        [ -e "$mention" ] || wrong "$page: $mention: no such page"
+    done < <({ grep -oE '\bdocs/[A-Za-z0-9_-]+\.md' "$page" || true; } | sort -u)
+done
+[ $n -ge 20 ] || wrong "only $n links were found"
+plain=$(sed '/^## Source tour/,/^## Build/d' README.md | grep -oE '`docs/[a-z-]+\.md`' || true)
+[ -z "$plain" ] || wrong "README.md names pages without a link:" $plain
+[ "$(wc -l <README.md)" -le 190 ] || wrong "README.md is longer than a few screens"
