@@ -21,7 +21,7 @@ has these members; those after `threads` may be missing:
                    of memcpy
     noise          the distance of our two best rounds, as a part of the best
     note           a condition of the measurement
-    brief          true: README.md shows the row
+    brief          true: the short tables of docs/measurements.md show the row
 
 `print` reads the rounds of one run, prints its table and writes OUT: of a row with `times` (and
 `their_times`, `kib`, `their_kib`, `amount`) the best round counts. A row's peak is that of its
