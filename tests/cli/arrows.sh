@@ -71,7 +71,8 @@ train/steps          common/base common/memory common/os train train/diffusion t
 train/plan           common/os train train/diffusion train/models train/optim train/parallel
 train/plan           train/samples train/steps
 train/sampling       common/base common/os train train/optim train/parallel train/plan train/steps
-train/vtrain         common/memory common/os formats/report formats/tensors train train/models
+train/vtrain         common/comm common/memory common/os formats/report formats/tensors train
+train/vtrain         train/models
 train/vtrain         train/optim train/output train/parallel train/plan train/samples train/sampling
 train/vtrain         train/settings train/setup train/steps
 '
