@@ -329,8 +329,7 @@ static bool get_value(void *arg, const char *name, int k, vf_expr_value *v)
     return false;
 }
 
-/* Finds whether the condition (NULL: none) holds for sample i. */
-static int holds(const vf_dataset *d, const vf_expr *e, uint32_t i, uint32_t *yes, vc_err *err)
+int vlat_holds(const vf_dataset *d, const vf_expr *e, uint32_t i, uint32_t *yes, vc_err *err)
 {
     asked a = { .d = d, .i = i, .e = vf_dataset_entry(d, i), .err = err };
     *yes = !e || vf_expr_holds(e, get_value, &a);
@@ -347,7 +346,7 @@ static int mark(const vf_dataset *d, const vf_expr *e, const bool *wanted, uint3
     for (uint32_t i = 0; !rc && i < vf_dataset_count(d); i++) {
         if (wanted && !wanted[vf_dataset_shard_of(d, i)])
             continue;
-        rc = holds(d, e, i, &part[i], err);
+        rc = vlat_holds(d, e, i, &part[i], err);
         *found += part[i];
         if (!rc)
             rc = stopped(err);

@@ -7,8 +7,9 @@
 #include <string.h>
 
 #include "common/base/utf8.h"
+#include "formats/dataset/expr.h"
 
-enum { CAPTION = 60 };                       /* characters of a caption in a line */
+enum { PATH = 60, CAPTION = 60 };            /* characters of a path and a caption in a line */
 
 /* ---- list ---- */
 
@@ -19,6 +20,8 @@ static void print_line(FILE *f, const vf_entry *e, const cJSON *record)
             vf_sample_key(key, e->number, e->variant),
             e->flags & VF_ENTRY_VIDEO ? "video" : "image", vlat_size(size, record), e->frames,
             e->tokens);
+    vlat_print(f, vlat_str(record, "path"), PATH);
+    fputs("  ", f);
     vlat_print(f, vlat_caption(record), CAPTION);
     fputc('\n', f);
 }
@@ -45,22 +48,38 @@ static int print_json(FILE *f, const cJSON *record, vc_err *err)
     return 0;
 }
 
+static int print_sample(const vlat *v, const vf_dataset *d, uint32_t i, vc_err *err)
+{
+    cJSON *record;
+    int rc = vf_dataset_sample(d, i, &record, err);
+    if (!rc && v->o->json)
+        rc = print_json(v->out, record, err);
+    else if (!rc)
+        print_line(v->out, vf_dataset_entry(d, i), record);
+    cJSON_Delete(record);
+    return rc;
+}
+
 int vlat_list(const vlat *v, vc_err *err)
 {
-    vf_dataset *d;
-    int rc = vlat_open(v, &d, err);
-    for (uint32_t i = 0; !rc && i < vf_dataset_count(d) && !*vc_stop_flag(); i++) {
-        cJSON *record;
-        rc = vf_dataset_sample(d, i, &record, err);
-        if (!rc && v->o->json)
-            rc = print_json(v->out, record, err);
-        else if (!rc)
-            print_line(v->out, vf_dataset_entry(d, i), record);
-        cJSON_Delete(record);
+    vf_dataset *d = NULL;
+    vf_expr *e = NULL;
+    int64_t left = v->o->limit ? v->o->limit : INT64_MAX;
+    int rc = vlat_condition(v->o->where, &e, err);
+    if (rc)
+        vc_context(err, rc, "--where");
+    else
+        rc = vlat_open(v, &d, err);
+    for (uint32_t i = 0, yes; !rc && left && i < vf_dataset_count(d) && !*vc_stop_flag(); i++) {
+        rc = vlat_holds(d, e, i, &yes, err);
+        if (!rc && yes)
+            rc = print_sample(v, d, i, err);
+        left -= !rc && yes;
     }
     if (!rc && *vc_stop_flag())
         rc = vc_fail(err, VC_ESTOP, "stopped");
     vf_dataset_close(d);
+    vf_expr_close(e);
     return rc;
 }
 

@@ -35,6 +35,9 @@ static const vc_flag info_flags[] = {
 };
 static const vc_flag list_flags[] = {
     FLAG(VC_BOOLEAN, json, "json", NULL, NULL, "print the records as JSON, one object per line"),
+    FLAG(VC_STRING, where, "where", NULL, NULL,
+         "list only the samples that meet a condition (as of vlat select)"),
+    FLAG(VC_INT, limit, "limit", "0", "0..", "largest number of samples; 0: all"),
     LOG_FORMAT, END
 };
 static const vc_flag verify_flags[] = {
@@ -145,7 +148,7 @@ static const verb verbs[] = {
     { "info", "DATASET", "Shows how a dataset was made and its contents.", info_flags, 1,
       vlat_info, true },
     { "list", "DATASET",
-      "Prints one line per sample: key, type, size, frames, tokens, start of the caption.",
+      "Prints one line per sample: key, type, size, frames, tokens, path, start of the caption.",
       list_flags, 1, vlat_list, true },
     { "show", "DATASET KEY",
       "Prints one sample: its record, statistics of its tensors and the size of its thumbnail. KEY "

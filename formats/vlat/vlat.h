@@ -15,7 +15,7 @@ typedef struct vlat_options {
     bool json, repair, allow_partial;
     char *out, *of;
     char *browse;                                            /* report */
-    char *where, *shards;                                    /* pull: a part of the samples */
+    char *where, *shards;                                    /* pull, list: a part of the samples */
     char *to, *from, *family, *vae, *empty, *texts;          /* export, import */
     int space;                   /* 0: the format's, 1: raw, 2: normalized */
     int64_t limit, n, shard_size;
@@ -90,6 +90,9 @@ int vlat_copy_part(const vlat *v, vf_dataset *d, const uint32_t *part, uint32_t 
 
 /* Parses a condition as vlat select has it; NULL gives NULL. VC_EUSAGE names the fault. */
 int vlat_condition(const char *condition, struct vf_expr **e, vc_err *err);
+/* Sets *yes to 1 if the condition (NULL: none) holds for sample i, else to 0. */
+int vlat_holds(const vf_dataset *d, const struct vf_expr *e, uint32_t i, uint32_t *yes,
+               vc_err *err);
 /* Makes the dataset --out of the samples of d that meet the condition, of which e is the parsed
  * form (NULL: all), and whose records are in one of the shards that a list with commas names (NULL:
  * all). VC_ENOENT: there are none. VC_EUSAGE: no such shard. */

@@ -29,6 +29,16 @@ expect 0 'other.html' vlat report a.lmdb --out other.html --limit 5
 
 lines=$(vlat list a.lmdb | wc -l)
 [ "$lines" -eq 60 ] || wrong "list: $lines lines"
+path=$(vlat list --json --limit 1 a.lmdb | sed 's/.*"path":"\([^"]*\)".*/\1/')
+expect 0 "  $path  " vlat list a.lmdb --limit 1
+[ "$(wc -l <"$stdout")" -eq 1 ] || wrong 'list --limit 1: not one line'
+expect 0 '^000000000007/000' vlat list a.lmdb --where 'sample >= 7' --limit 3
+[ "$(wc -l <"$stdout")" -eq 3 ] || wrong 'list --where --limit 3: not three lines'
+expect 0 '^{"sample":59,' vlat list a.lmdb --json --where 'caption ~ "caption" and sample = 59'
+[ "$(wc -l <"$stdout")" -eq 1 ] || wrong 'list --where: not one line'
+expect 0 '' vlat list a.lmdb --where 'sample > 1000'
+[ ! -s "$stdout" ] || wrong 'list --where: a sample that does not fit'
+expect 2 'no name "hight"' vlat list a.lmdb --where 'hight > 3'
 
 poke a.lmdb/shard-00000.lmdb 9000 'x'
 expect 1 'checksum differs' vlat verify a.lmdb
