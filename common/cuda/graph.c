@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { FIRST_BETWEEN = 100, CONFIGS = 16, ALIGNMENT = 16 };
+enum { FIRST_BETWEEN = 100, CONFIGS = 32, ALIGNMENT = 16 };
 
 /* ---- descriptors ---- */
 
@@ -224,15 +224,19 @@ void cuda_graph_conv(cuda_graph *g, cuda_node x, cuda_node w, cuda_node y, const
 
 /* ---- plans ---- */
 
-static cuda_node heuristics(cuda_graph *g)
+static cuda_node op_graph(cuda_graph *g)
 {
-    const cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
     cuda_node graph = new_node(g, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
 
     if (g->handle)
         set(g, graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &g->handle);
     set(g, graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, g->ops, g->op);
     finish(g, graph, "graph");
+    return graph;
+}
+
+static cuda_node heuristics(cuda_graph *g, cuda_node graph, cudnnBackendHeurMode_t mode)
+{
     cuda_node d = new_node(g, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
     set_node(g, d, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
     set(g, d, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
@@ -241,31 +245,66 @@ static cuda_node heuristics(cuda_graph *g)
     return d;
 }
 
-static bool try_config(cuda_graph *g, cuda_node config)
+/* Sets g->engine and g->notes to those of a configuration. */
+static void look_at_engine(cuda_graph *g, cuda_node config)
 {
-    cuda_node plan = new_node(g, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
     cuda_node engine = new_node(g, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+    cudnnBackendNumericalNote_t note[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
     int64_t n = 0;
 
-    if (g->handle)
-        set(g, plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &g->handle);
-    set_node(g, plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, g->device);
-    set_node(g, plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
-    if (g->code || cudnnBackendFinalize(plan))
-        return false;
-    good(g, cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
-                                     CUDNN_TYPE_INT64, 1, &n, &g->workspace), "workspace");
+    g->notes = 0;
+    if (g->code)
+        return;
     good(g, cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE,
                                      CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, &engine), "engine");
     good(g, cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1,
                                      &n, &g->engine), "engine");
-    g->plan = plan;
-    return true;
+    n = 0;
+    good(g, cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
+                                     CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT,
+                                     &n, note), "engine's notes");
+    for (int64_t i = 0; i < n && !g->code; i++)
+        g->notes |= UINT64_C(1) << note[i];
 }
 
-int cuda_graph_plan(cuda_graph *g, vc_err *err)
+static void try_config(cuda_graph *g, cuda_node config)
 {
-    cuda_node heur = heuristics(g), config[CONFIGS];
+    const int64_t engine = g->engine;
+    const uint64_t notes = g->notes;
+    int64_t n = 0, workspace = 0;
+
+    look_at_engine(g, config);
+    bool avoided = g->notes & g->avoid;
+    g->avoided += avoided;
+    if (!g->code && !avoided) {
+        cuda_node plan = new_node(g, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+        if (g->handle)
+            set(g, plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &g->handle);
+        set_node(g, plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, g->device);
+        set_node(g, plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
+        if (!g->code && !cudnnBackendFinalize(plan) &&
+            good(g, cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                                             CUDNN_TYPE_INT64, 1, &n, &workspace), "workspace") &&
+            (!g->plan || workspace < g->workspace)) {
+            g->plan = plan;
+            g->workspace = workspace;
+            return;
+        }
+    }
+    g->engine = engine;
+    g->notes = notes;
+}
+
+/* Returns true while the search for a plan goes on. */
+static bool wanting(const cuda_graph *g)
+{
+    return !g->code && (!g->plan || (g->enough && g->workspace > g->enough));
+}
+
+/* Tries the configurations of one of cuDNN's lists; returns their number. */
+static int64_t try_list(cuda_graph *g, cuda_node graph, cudnnBackendHeurMode_t mode)
+{
+    cuda_node heur = heuristics(g, graph, mode), config[CONFIGS];
     int64_t n = 0;
 
     for (int i = 0; i < CONFIGS; i++)
@@ -274,11 +313,22 @@ int cuda_graph_plan(cuda_graph *g, vc_err *err)
         good(g, cudnnBackendGetAttribute(heur, CUDNN_ATTR_ENGINEHEUR_RESULTS,
                                          CUDNN_TYPE_BACKEND_DESCRIPTOR, CONFIGS, &n, config),
              "heuristics");
-    for (int64_t i = 0; i < n && !g->code && !g->plan; i++)
+    for (int64_t i = 0; i < n && wanting(g); i++)
         try_config(g, config[i]);
+    return n;
+}
+
+int cuda_graph_plan(cuda_graph *g, vc_err *err)
+{
+    cuda_node graph = op_graph(g);
+    int64_t n = try_list(g, graph, CUDNN_HEUR_MODE_A);
+
+    if (wanting(g))
+        n += try_list(g, graph, CUDNN_HEUR_MODE_FALLBACK);
     if (!g->code && !g->plan) {
         g->code = VC_EFAIL;
-        snprintf(g->why, sizeof g->why, "none of %d engines can be built", (int)n);
+        snprintf(g->why, sizeof g->why, "of %d engines %d are not exact enough, and none of the "
+                 "others can be built", (int)n, g->avoided);
     }
     return g->code ? vc_fail(err, g->code, "cuDNN: %s", g->why) : 0;
 }

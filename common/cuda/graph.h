@@ -15,7 +15,7 @@
 
 typedef cudnnBackendDescriptor_t cuda_node;    /* a tensor or an op; borrowed from its graph */
 
-enum { CUDA_GRAPH_NODES = 192, CUDA_GRAPH_OPS = 40, CUDA_GRAPH_AXES = 5 };
+enum { CUDA_GRAPH_NODES = 384, CUDA_GRAPH_OPS = 40, CUDA_GRAPH_AXES = 5 };
 
 typedef struct cuda_graph {
     cudnnHandle_t handle;                      /* NULL: plans are for `device` */
@@ -26,6 +26,11 @@ typedef struct cuda_graph {
     cudnnBackendDescriptor_t plan;             /* set by cuda_graph_plan */
     int64_t workspace;                         /* bytes that the plan needs */
     int64_t engine;                            /* cuDNN's number of the plan's engine */
+    uint64_t avoid;                            /* CUDA_NOTE bits: engines with one are not taken */
+    uint64_t notes;                            /* CUDA_NOTE bits of the plan's engine */
+    int64_t enough;                            /* bytes: of plans that need more workspace, the one
+                                                * with the least is taken; 0: no limit */
+    int avoided;                               /* engines that `avoid` excluded */
     int code;                                  /* first failure, VC_E* */
     char why[200];
 } cuda_graph;
@@ -61,7 +66,14 @@ void cuda_graph_reshape(cuda_graph *g, cuda_node x, cuda_node y);
 void cuda_graph_conv(cuda_graph *g, cuda_node x, cuda_node w, cuda_node y, const int64_t *before,
                      const int64_t *after, const int64_t *stride);
 
-/* Plans by the first engine of cuDNN's heuristics that builds. */
+/* A bit of `avoid` and `notes`: cuDNN's numerical note about an engine. */
+#define CUDA_NOTE(name) (UINT64_C(1) << CUDNN_NUMERICAL_NOTE_##name)
+/* The notes of engines that do not compute f32 data in f32: with tensor cores it is TF32. */
+#define CUDA_NOTES_INEXACT (CUDA_NOTE(TENSOR_CORE) | CUDA_NOTE(DOWN_CONVERT_INPUTS) | \
+                            CUDA_NOTE(REDUCED_PRECISION_REDUCTION))
+
+/* Plans by the first engine that builds, has none of the notes to avoid and needs no more than
+ * `enough` workspace: of cuDNN's heuristics, or else of its list of engines that always work. */
 int cuda_graph_plan(cuda_graph *g, vc_err *err);
 /* Runs a planned graph on n tensors by id: data are device pointers, for numbers host pointers. */
 cudnnStatus_t cuda_graph_run(const cuda_graph *g, int n, const int64_t *id, void *const *data,

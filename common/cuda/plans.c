@@ -5,6 +5,9 @@
 #define F32 CUDNN_DATA_FLOAT
 #define BF16 CUDNN_DATA_BFLOAT16
 
+/* The workspace of a convolution beyond which engines that need less are preferred. */
+static const int64_t WORKSPACE = 256 << 20;
+
 /* ---- attention ---- */
 
 /* Returns [b,h,s,d] of a tensor stored as [B,S,H,D]. */
@@ -202,6 +205,8 @@ int cuda_plan_attention(cuda_graph *g, const cuda_attention_key *a, vc_err *err)
     attention t;
 
     begin(&t, g, a);
+    if (!a->grad || a->repeatable)
+        g->avoid = CUDA_NOTE(NONDETERMINISTIC);
     if (a->grad)
         backward(&t);
     else
@@ -233,6 +238,8 @@ int cuda_plan_conv(cuda_graph *g, const cuda_conv_key *s, vc_err *err)
         out[i] = (s->size[i] + s->before[i] + s->after[i] - s->kernel[i]) / s->stride[i] + 1;
     cuda_dims x = channels_last(s->n, s->c, s->size), w = channels_last(s->k, s->c, s->kernel);
     cuda_dims y = channels_last(s->n, s->k, out), b = channels_last(1, s->k, one);
+    g->enough = WORKSPACE;
+    g->avoid = CUDA_NOTE(NONDETERMINISTIC) | (s->f32 ? CUDA_NOTES_INEXACT : 0);
     cuda_node to = cuda_graph_tensor(g, CUDA_Y, type, &y);
     cuda_node raw = s->bias ? cuda_graph_between(g, F32, &y) : to;
     cuda_graph_conv(g, cuda_graph_tensor(g, CUDA_X, type, &x),

@@ -85,12 +85,16 @@ static int plan(void *device, const cuda_attention_key *k, const char *name)
     if (rc)
         print_error("%s: %s\n", name, err.text);
     else
-        print_message("%s, %s: engine %d, %d MiB\n", name, k->grad ? "gradient" : "forward",
-                      (int)g->engine, (int)(g->workspace >> 20));
+        print_message("%s, %s: engine %d, notes %#x, %d MiB\n", name,
+                      k->grad ? "gradient" : "forward", (int)g->engine, (unsigned)g->notes,
+                      (int)(g->workspace >> 20));
     int bad = rc != 0;
     if (!rc && k->repeatable && k->grad)       /* the workspace holds dS of all heads, in bf16 */
         bad = g->workspace < 2 * k->b * k->h * k->sq * k->sk;
-    else if (!rc && g->workspace > 64 << 20) { /* it holds scores: more than one kernel */
+    else if (!rc && k->grad == 0 && g->notes & CUDA_NOTE(NONDETERMINISTIC)) {
+        print_error("%s: engine %d does not repeat its bits\n", name, (int)g->engine);
+        bad = 1;
+    } else if (!rc && g->workspace > 64 << 20) { /* it holds scores: more than one kernel */
         print_error("%s: a workspace of %d MiB\n", name, (int)(g->workspace >> 20));
         bad = 1;
     }
@@ -133,28 +137,74 @@ static const conv_row convs[] = {
       { 1, 128, 3, { 9, 480, 720 }, { 3, 3, 3 }, { 1, 1, 1 }, { 2, 1, 1 }, { 0, 1, 1 }, 1, 0 } },
     { "1x1x1 without bias",
       { 1, 32, 32, { 13, 60, 90 }, { 1, 1, 1 }, { 1, 1, 1 }, { 0, 0, 0 }, { 0, 0, 0 }, 0, 0 } },
-    { "f32",
+    { "128 channels, small pictures",
       { 1, 128, 128, { 5, 60, 90 }, { 3, 3, 3 }, { 1, 1, 1 }, { 2, 1, 1 }, { 0, 1, 1 }, 1, 1 } },
+    /* the rows of ops_conv.c, whose sizes are small and odd */
+    { "a small input",
+      { 1, 16, 24, { 4, 6, 7 }, { 3, 3, 3 }, { 1, 1, 1 }, { 2, 1, 1 }, { 0, 1, 1 }, 1, 1 } },
+    { "small pictures, stride 2",
+      { 2, 8, 8, { 1, 8, 9 }, { 1, 3, 3 }, { 1, 2, 2 }, { 0, 0, 0 }, { 0, 1, 1 }, 1, 1 } },
+    { "small, 1x1x1 without bias",
+      { 1, 24, 12, { 2, 3, 5 }, { 1, 1, 1 }, { 1, 1, 1 }, { 0, 0, 0 }, { 0, 0, 0 }, 0, 1 } },
+    { "small, stride 2 in all axes",
+      { 1, 16, 16, { 3, 5, 5 }, { 3, 3, 3 }, { 2, 2, 2 }, { 2, 1, 1 }, { 0, 1, 1 }, 1, 1 } },
+    { "small, five output channels",
+      { 1, 8, 5, { 5, 5, 4 }, { 3, 3, 3 }, { 1, 1, 1 }, { 0, 1, 1 }, { 0, 1, 1 }, 1, 1 } },
+    { "small, two samples and a kernel of five frames",
+      { 2, 8, 16, { 9, 4, 5 }, { 5, 1, 3 }, { 2, 1, 1 }, { 0, 0, 0 }, { 0, 0, 0 }, 1, 1 } },
+    { "small, one frame and its front",
+      { 1, 8, 16, { 3, 4, 5 }, { 3, 3, 3 }, { 1, 1, 1 }, { 0, 1, 1 }, { 0, 1, 1 }, 1, 1 } },
+    { "small, padded before",
+      { 1, 16, 24, { 6, 7, 8 }, { 3, 3, 3 }, { 1, 1, 1 }, { 0, 0, 0 }, { 0, 0, 0 }, 1, 1 } },
+    { "small, nine output channels",
+      { 2, 16, 9, { 9, 6, 7 }, { 3, 3, 3 }, { 2, 1, 2 }, { 0, 0, 0 }, { 0, 0, 0 }, 1, 1 } },
+    { "small, a kernel of 4 x 4",
+      { 1, 8, 4, { 1, 6, 7 }, { 1, 4, 4 }, { 1, 1, 1 }, { 0, 0, 0 }, { 0, 0, 0 }, 1, 1 } },
+    { "small, a kernel of four frames",
+      { 1, 8, 5, { 7, 7, 6 }, { 4, 3, 3 }, { 1, 1, 1 }, { 0, 0, 0 }, { 0, 0, 0 }, 1, 1 } },
 };
+
+/* Plans a convolution in f32 or bf16. f32 data are computed in f32: not by tensor cores, which
+ * round the operands to TF32, nor converted to a smaller type. */
+static int plan_conv(void *device, const cuda_conv_key *k, const char *name)
+{
+    cuda_graph *g = malloc(sizeof *g);
+    vc_err err = { 0 };
+
+    assert_non_null(g);
+    cuda_graph_init(g, NULL, device);
+    int bad = cuda_plan_conv(g, k, &err) != 0;
+    if (bad)
+        print_error("%s, %s: %s\n", name, k->f32 ? "f32" : "bf16", err.text);
+    else
+        print_message("%s, %s: engine %d, notes %#x, %d MiB\n", name, k->f32 ? "f32" : "bf16",
+                      (int)g->engine, (unsigned)g->notes, (int)(g->workspace >> 20));
+    if (!bad && k->f32 && g->notes & CUDA_NOTES_INEXACT) {
+        print_error("%s: engine %d does not compute f32 data in f32 (notes %#x)\n", name,
+                    (int)g->engine, (unsigned)g->notes);
+        bad = 1;
+    }
+    if (!bad && g->notes & CUDA_NOTE(NONDETERMINISTIC)) {
+        print_error("%s: engine %d does not repeat its bits\n", name, (int)g->engine);
+        bad = 1;
+    }
+    if (!bad && g->workspace > 256 << 20) {
+        print_error("%s: a workspace of %d MiB\n", name, (int)(g->workspace >> 20));
+        bad = 1;
+    }
+    cuda_graph_close(g);
+    free(g);
+    return bad;
+}
 
 static void test_conv(void **state)
 {
     int bad = 0;
 
     for (size_t i = 0; i < sizeof convs / sizeof *convs; i++) {
-        cuda_graph *g = malloc(sizeof *g);
-        vc_err err = { 0 };
-        assert_non_null(g);
-        cuda_graph_init(g, NULL, *state);
-        if (cuda_plan_conv(g, &convs[i].k, &err)) {
-            print_error("%s: %s\n", convs[i].name, err.text);
-            bad++;
-        } else {
-            print_message("%s: engine %d, %d MiB\n", convs[i].name, (int)g->engine,
-                          (int)(g->workspace >> 20));
-        }
-        cuda_graph_close(g);
-        free(g);
+        cuda_conv_key k = convs[i].k;
+        for (k.f32 = 0; k.f32 < 2; k.f32++)
+            bad += plan_conv(*state, &k, convs[i].name);
     }
     assert_int_equal(bad, 0);
 }
