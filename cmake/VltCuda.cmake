@@ -1,4 +1,4 @@
-# The CUDA backend's language and libraries (-DVLT_CUDA=ON): CUDA 12.4, cuDNN 9.8, cuBLASLt, and NCCL
+# The CUDA backend's language and libraries (-DVLT_CUDA=ON): CUDA 12.4, cuDNN 9.16, cuBLASLt, and NCCL
 # where there is one. Found in a toolkit's folder, in a distribution's, or in Python wheels:
 # -DVLT_CUDA_ROOTS="/venv/lib/python3.11/site-packages/nvidia/cudnn;..." names folders to look in
 # first, and each wheel keeps include/ and lib/ in its own. Included before the first target, since
@@ -40,8 +40,11 @@ set(hint "Install it, or name its folder in -DVLT_CUDA_ROOTS=...")
 vlt_cuda_library(cublasLt cublasLt.h "cublasLt;libcublasLt.so.13;libcublasLt.so.12" "${hint}")
 vlt_cuda_library(cudnn cudnn_graph.h "cudnn;libcudnn.so.9" "${hint}")
 vlt_version(cudnn ${VLT_cudnn_INCLUDE}/cudnn_version.h CUDNN PATCHLEVEL)
-if(cudnn VERSION_LESS 9.8)
-  message(FATAL_ERROR "VLT_CUDA: cuDNN ${cudnn} in ${VLT_cudnn_INCLUDE} is too old: 9.8 is needed.")
+if(cudnn VERSION_LESS 9.16)              # cuda_graph_supports checks the library at run time
+  message(FATAL_ERROR "VLT_CUDA: cuDNN ${cudnn} in ${VLT_cudnn_INCLUDE} is too old: 9.16 is needed, "
+                      "since attention's gradient reads outside its tensors in CUDA graphs before "
+                      "9.15.1, and 9.10.0 and 9.10.1 have other faults. Name the folder of a newer "
+                      "one in -DVLT_CUDA_ROOTS=... (the wheel nvidia-cudnn-cu13 has one).")
 endif()
 vlt_cuda_library(nccl nccl.h "nccl;libnccl.so.2" "")
 if(TARGET vlt::nccl)

@@ -36,10 +36,10 @@ struct cuda_dnn {
 
 int cuda_dnn_open(vt_dev *d, vc_err *err)
 {
-    enum { OLDEST = 90800 };
+    int too_old = cuda_graph_supports(cudnnGetVersion(), err);
 
-    if (cudnnGetVersion() < OLDEST)
-        return vc_fail(err, VC_EINVAL, "cuDNN %zu is too old: 9.8 is needed", cudnnGetVersion());
+    if (too_old)
+        return too_old;
     d->dnn = calloc(1, sizeof *d->dnn);
     if (!d->dnn)
         return vc_fail(err, VC_ENOMEM, "cuda: out of memory");

@@ -35,6 +35,11 @@ typedef struct cuda_graph {
     char why[200];
 } cuda_graph;
 
+/* Returns VC_EINVAL, with the reason, for a library older than CUDA_OLDEST_CUDNN. version:
+ * cudnnGetVersion()'s. */
+enum { CUDA_OLDEST_CUDNN = 91600 };
+int cuda_graph_supports(size_t version, vc_err *err);
+
 /* Makes a device from a description (JSON with the keys of docs/cuda.md), to plan without a GPU. */
 int cuda_graph_describe(cudnnBackendDescriptor_t *device, const char *json, vc_err *err);
 

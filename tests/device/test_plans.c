@@ -227,9 +227,23 @@ static void test_refused(void **state)
     free(g);
 }
 
+/* A library that is too old is refused with the reason; the one that runs is accepted. */
+static void test_versions(void **state)
+{
+    vc_err err = { 0 };
+
+    (void)state;
+    assert_int_equal(cuda_graph_supports(cudnnGetVersion(), &err), 0);
+    assert_int_equal(cuda_graph_supports(91600, &err), 0);
+    assert_fails(cuda_graph_supports(91501, &err), VC_EINVAL, &err, "cuDNN 9.15.1 is too old: 9.16");
+    assert_fails(cuda_graph_supports(90800, &err), VC_EINVAL, &err, "cuDNN 9.8.0 is too old: 9.16");
+    assert_says(&err, "CUDA graphs");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_versions),
         cmocka_unit_test(test_attention),
         cmocka_unit_test(test_conv),
         cmocka_unit_test(test_refused),
