@@ -2,7 +2,8 @@
  *
  * Each shape has one plan: descriptors and the first algorithm that the library's heuristic returns
  * for the addresses' true alignment and WORKSPACE. Bias, GELU and its slope, and a bias's gradient
- * are epilogues of the library; if it has none for a shape, row kernels follow (epilogue.c). */
+ * are epilogues of the library; if it has none for a shape or its types, a product without one and
+ * kernels for rows follow (here and in epilogue.c). */
 #include <cublasLt.h>
 #include <stdlib.h>
 #include <string.h>
@@ -218,7 +219,6 @@ static bool product(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const 
                     bool tb, float alpha, float beta, const cuda_epilogue *e)
 {
     vc_dtype type = cuda_gemm_type(d->compute, c, a, b);
-    bool can_wait = e->kind & ~CUDA_BIAS_ADDED;
     vt_tensor left, right;
     cuda_gemm g;
 
@@ -234,7 +234,7 @@ static bool product(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const 
     plan *p = workspace ? plan_of(d, &g, e) : NULL;
     if (!p)
         return true;
-    if (p->rc && can_wait)
+    if (p->rc && e->kind)
         return false;
     cublasStatus_t rc = p->rc ? p->rc : point(p, e);
     if (!rc)
@@ -257,9 +257,14 @@ void cuda_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_
 {
     void *add = bias_of(d, bias, c);
 
-    if (!bias || add)
-        product(d, c, a, ta, b, tb, alpha, beta,
-                &(cuda_epilogue){ bias ? CUDA_BIAS_ADDED : 0, add, NULL });
+    if (bias && !add)
+        return;
+    if (product(d, c, a, ta, b, tb, alpha, beta,
+                &(cuda_epilogue){ bias ? CUDA_BIAS_ADDED : 0, add, NULL }))
+        return;
+    product(d, c, a, ta, b, tb, alpha, beta, &(cuda_epilogue){ 0, NULL, NULL });
+    vt_tensor rows = cuda_repeat(bias, c);
+    cuda_binary(d, VT_ADD, c, c, &rows);
 }
 
 void cuda_matmul_gelu(vt_dev *d, vt_tensor *y, vt_tensor *pre, const vt_tensor *a,

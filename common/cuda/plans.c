@@ -204,6 +204,9 @@ int cuda_plan_attention(cuda_graph *g, const cuda_attention_key *a, vc_err *err)
 {
     attention t;
 
+    if (a->grad && a->sq == 1 && a->sk == 1)
+        return vc_fail(err, VC_EINVAL, "attention's gradient of one query and one key: cuDNN does "
+                       "not support it");
     begin(&t, g, a);
     if (!a->grad || a->repeatable)
         g->avoid = CUDA_NOTE(NONDETERMINISTIC);
