@@ -52,5 +52,8 @@ if(TARGET vlt::nccl)
 else()
   set(nccl "none")
 endif()
-message(STATUS "CUDA backend: CUDA ${CUDAToolkit_VERSION}, cuDNN ${cudnn}, NCCL ${nccl}, for "
-               "${CMAKE_CUDA_ARCHITECTURES}")
+string(REGEX REPLACE "-(real|virtual)" "" gpus "${CMAKE_CUDA_ARCHITECTURES}")
+string(REPLACE ";" ", " gpus "${gpus}")
+set(VLT_CUDA_TEXT                         # a part of the programs' --version
+    "CUDA ${CUDAToolkit_VERSION}, cuDNN ${cudnn}, NCCL ${nccl}, for GPUs ${gpus}")
+message(STATUS "CUDA backend: ${VLT_CUDA_TEXT}")

@@ -32,6 +32,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 RANK = 64
 PROMPTS = {"text": 1, "texts": 8, "captions": 8}
 SENTENCES = 1
+POLL = 0.25                # s between two looks at the GPU's memory, which both programs keep
 TUNED = {"MALLOC_MMAP_THRESHOLD_": str(1 << 40), "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
          "MALLOC_TOP_PAD_": str(64 << 20)}
 
@@ -218,12 +219,12 @@ def run_process(argv, env, watch=None, gpu=False):
     GPU's) in bytes, and the time at which the file `watch` had its first line."""
     with tempfile.TemporaryFile("w+") as f:
         p = subprocess.Popen(argv, env={**os.environ, **env}, stdout=f)
-        seen, done, peak = None, 0, 0
+        seen, done, peak, polled = None, 0, 0, 0
         while not done and (gpu or (watch and seen is None)):
             if watch and seen is None and watch.exists() and watch.stat().st_size:
                 seen = time.time()
-            if gpu:
-                peak = max(peak, gpu_bytes())
+            if gpu and time.time() - polled > POLL:
+                peak, polled = max(peak, gpu_bytes()), time.time()
             time.sleep(0.002)
             done, status, use = os.wait4(p.pid, os.WNOHANG)
         if not done:

@@ -28,6 +28,8 @@ typedef struct cuda_driver {
     CUresult (*map)(CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long);
     CUresult (*unmap)(CUdeviceptr, size_t);
     CUresult (*access)(CUdeviceptr, size_t, const CUmemAccessDesc *, size_t);
+    CUresult (*device)(CUdevice *, int);
+    CUresult (*in_use)(CUdevice, unsigned *, int *);
 } cuda_driver;
 
 enum { CUDA_SLOTS = 4, CUDA_SLOT_BYTES = 4 << 20 };

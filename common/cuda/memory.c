@@ -32,7 +32,8 @@ static int open_driver(cuda_driver *v, vc_err *err)
         { "cuMemAddressReserve", &v->reserve }, { "cuMemAddressFree", &v->give_back },
         { "cuMemCreate", &v->create },          { "cuMemRelease", &v->release },
         { "cuMemMap", &v->map },                { "cuMemUnmap", &v->unmap },
-        { "cuMemSetAccess", &v->access },
+        { "cuMemSetAccess", &v->access },       { "cuDeviceGet", &v->device },
+        { "cuDevicePrimaryCtxGetState", &v->in_use },
     };
     int rc = 0;
 
@@ -41,11 +42,33 @@ static int open_driver(cuda_driver *v, vc_err *err)
     return rc;
 }
 
+/* The entries of the backend call CUDA for the thread's current GPU, so a process uses one. Refuses
+ * to open a GPU while the process uses another. */
+static int check_alone(const cuda_runtime *r, vc_err *err)
+{
+    int count = 0;
+
+    cudaGetDeviceCount(&count);
+    for (int i = 0; i < count; i++) {
+        CUdevice other;
+        unsigned flags;
+        int active = 0;
+        if (i == r->index || r->driver.device(&other, i) ||
+            r->driver.in_use(other, &flags, &active) || !active)
+            continue;
+        return vc_fail(err, VC_EINVAL, "cuda:%d: this process uses cuda:%d already, and a process "
+                       "uses one GPU; start a rank for each GPU (mpirun)", r->index, i);
+    }
+    return 0;
+}
+
 int cuda_memory_open(vt_dev *d, vc_err *err)
 {
     cuda_runtime *r = d->runtime;
     int rc = open_driver(&r->driver, err);
 
+    if (!rc)
+        rc = check_alone(r, err);
     if (rc)
         return rc;
     cudaError_t e = cudaMalloc((void **)&d->bad_id, sizeof *d->bad_id);

@@ -14,6 +14,15 @@ static const vt_backend *const built[] = {
 
 const vt_backend *const *vt_backends(void) { return built; }
 
+const char *vt_built_for(void)
+{
+#ifdef VLT_CUDA
+    return "cpu, " VLT_CUDA;
+#else
+    return "cpu";
+#endif
+}
+
 enum { UNSAID = -1, NO_NUMBER = -2 };
 
 /* Splits a device's name: "cuda:1" has *len 4 and index 1. */

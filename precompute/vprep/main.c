@@ -33,7 +33,10 @@ static const vc_flag flags[] = {
 
 static const char *version(void)
 {
-    return "cpu; " LIBAVCODEC_IDENT;
+    static char text[200];
+
+    snprintf(text, sizeof text, "%s; %s", vt_built_for(), LIBAVCODEC_IDENT);
+    return text;
 }
 
 static const vc_program program = {

@@ -30,18 +30,13 @@ static const vc_flag flags[] = {
     { 0 }
 };
 
-static const char *version(void)
-{
-    return "cpu";
-}
-
 const vc_program vtrain_program = {
     .name = "vtrain",
     .synopsis = "vtrain --latents DATASET [--model DIR] --output_dir OUT [flags]",
     .about = "Trains a video transformer from a latent dataset: a LoRA or the whole model. It "
              "loads no encoder and no decoder.",
     .flags = flags, .partner = vc_vprep_flags, .foreign = vc_peers, .renamed = vc_renamed_flags,
-    .version = version,
+    .version = vt_built_for,
     .alone = "status",
 };
 
