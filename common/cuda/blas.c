@@ -246,6 +246,21 @@ static bool product(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const 
     return true;
 }
 
+/* In a dry step counts the scratch of a product and returns true. */
+static bool counted(vt_dev *d, const vt_tensor *c, const vt_tensor *a, const vt_tensor *b,
+                    const vt_tensor *bias)
+{
+    if (!d->dry)
+        return false;
+    vc_dtype type = cuda_gemm_type(d->compute, c, a, b);
+    cuda_convert(d, CUDA_LEFT, type, a);
+    cuda_convert(d, CUDA_RIGHT, type, b);
+    if (bias)
+        cuda_convert(d, CUDA_BIAS, c->dtype, bias);
+    cuda_scratch(d, CUDA_WORKSPACE, WORKSPACE);
+    return true;
+}
+
 /* Returns the bias in the result's type; NULL without a bias, or after a fault. */
 static void *bias_of(vt_dev *d, const vt_tensor *bias, const vt_tensor *c)
 {
@@ -255,8 +270,9 @@ static void *bias_of(vt_dev *d, const vt_tensor *bias, const vt_tensor *c)
 void cuda_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_tensor *b, bool tb,
                  const vt_tensor *bias, float alpha, float beta)
 {
+    if (counted(d, c, a, b, bias))
+        return;
     void *add = bias_of(d, bias, c);
-
     if (bias && !add)
         return;
     if (product(d, c, a, ta, b, tb, alpha, beta,
@@ -271,8 +287,9 @@ void cuda_matmul_gelu(vt_dev *d, vt_tensor *y, vt_tensor *pre, const vt_tensor *
                       const vt_tensor *b, bool tb, const vt_tensor *bias, float alpha, float beta)
 {
     const int32_t kind = CUDA_GELU | (bias ? CUDA_BIAS_ADDED : 0) | (pre ? CUDA_PRE_STORED : 0);
+    if (counted(d, y, a, b, bias))
+        return;
     void *add = bias_of(d, bias, y);
-
     if (bias && !add)
         return;
     if (!product(d, y, a, false, b, tb, alpha, beta, &(cuda_epilogue){ kind, add, pre }))
@@ -282,7 +299,8 @@ void cuda_matmul_gelu(vt_dev *d, vt_tensor *y, vt_tensor *pre, const vt_tensor *
 void cuda_matmul_gelu_grad(vt_dev *d, vt_tensor *dx, const vt_tensor *a, const vt_tensor *b,
                            bool tb, const vt_tensor *pre, float alpha, float beta)
 {
-    if (!product(d, dx, a, false, b, tb, alpha, beta,
+    if (!counted(d, dx, a, b, NULL) &&
+        !product(d, dx, a, false, b, tb, alpha, beta,
                  &(cuda_epilogue){ CUDA_GELU_SLOPE, NULL, pre }))
         vt_gelu_grad_after(&vt_cuda, d, dx, a, b, tb, pre, alpha, beta);
 }
@@ -293,6 +311,8 @@ void cuda_matmul_bias_grad(vt_dev *d, vt_tensor *dw, vt_tensor *db, const vt_ten
 {
     vt_tensor sums = *db;
 
+    if (counted(d, dw, dy, x, NULL))
+        return;
     if (vt_adds(db))
         sums.data = cuda_scratch(d, CUDA_BIAS, (size_t)db->dim[0] * sizeof(float));
     if (!sums.data)

@@ -194,6 +194,7 @@ const vt_backend vt_cuda = {
     .reserve = cuda_reserve,
     .grow = cuda_grow,
     .room = cuda_room,
+    .dry = cuda_dry,
     .alloc = cuda_alloc,
     .free = cuda_free,
     .host_memory = false,

@@ -33,6 +33,8 @@ struct vt_dev {
     uint64_t *bad_id;                          /* device memory: vk_embedding_args.fault */
     void *area[CUDA_AREAS];
     size_t area_bytes[CUDA_AREAS];
+    bool dry;                                  /* a dry step: scratch is counted, nothing runs */
+    size_t area_need[CUDA_AREAS];              /* bytes that the dry step has asked for */
     unsigned moves;                            /* times that an area has moved */
     bool capturing;                            /* between capture_begin and capture_end */
     int fault;                                 /* first VC_E*, or 0 */
@@ -48,7 +50,8 @@ struct vt_dev {
 /* ---- cuda.c, memory.c, transfer.c ---- */
 
 /* Returns at least `bytes` of 256-byte aligned device memory, or NULL with a fault when memory is
- * out. An area that grows loses its contents. */
+ * out. An area that grows loses its contents. In a dry step it returns NULL without a fault, and only
+ * notes the bytes. */
 void *cuda_scratch(vt_dev *d, cuda_area area, size_t bytes);
 /* Records the first fault. */
 void cuda_fault(vt_dev *d, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));

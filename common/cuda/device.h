@@ -70,6 +70,7 @@ void cuda_memory_close(vt_dev *d);             /* also after a failed open */
 int cuda_reserve(vt_dev *d, void **range, size_t *bytes, vc_err *err);
 int cuda_grow(vt_dev *d, size_t bytes, vc_err *err);
 size_t cuda_room(vt_dev *d);
+size_t cuda_dry(vt_dev *d, bool dry);
 void *cuda_alloc(vt_dev *d, size_t bytes);
 void cuda_free(vt_dev *d, void *p, size_t bytes);
 

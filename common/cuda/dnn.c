@@ -147,6 +147,8 @@ static bool run(vt_dev *d, const plan *p, const operands *o)
     if (p->graph.workspace > 0 &&
         !(workspace = cuda_scratch(d, CUDA_WORKSPACE, (size_t)p->graph.workspace)))
         return false;
+    if (d->dry)
+        return true;
     cudnnStatus_t rc = cuda_graph_run(&p->graph, o->n, o->id, o->data, workspace);
     if (rc)
         cuda_fault(d, VC_EFAIL, "cuDNN: %s: %s", p->kind == CONV ? "conv3d" : "attention",
@@ -247,6 +249,10 @@ void cuda_attention(vt_dev *d, vt_tensor *o, vt_tensor *lse, const vt_tensor *q,
             cuda_attend(d, o, lse, q, k, v, how);
         return;
     }
+    if (d->dry) {
+        run(d, p, NULL);
+        return;
+    }
     give_common(&ops, &n, p, kv_len);
     add_operand(&ops, CUDA_Q, q->data);
     add_operand(&ops, CUDA_K, k->data);
@@ -261,7 +267,11 @@ void cuda_attention(vt_dev *d, vt_tensor *o, vt_tensor *lse, const vt_tensor *q,
 static bool target(vt_dev *d, cuda_area area, const vt_tensor *like, vt_tensor *want,
                    vt_tensor *to)
 {
-    if (want && !vt_adds(want) && readable(want)) {
+    /* in a dry step no kernel has filled a gradient that is viewed in part */
+    bool adds = want && (vt_adds(want) || (d->dry && want->base &&
+                                           vt_count(want) < vt_count(want->base)));
+
+    if (want && !adds && readable(want)) {
         *to = *want;
         return true;
     }
@@ -272,7 +282,7 @@ static bool target(vt_dev *d, cuda_area area, const vt_tensor *like, vt_tensor *
     for (int i = 4; i-- > 0; stride *= like->dim[i])
         to->stride[i] = stride;
     to->data = cuda_scratch(d, area, (size_t)stride * 2);
-    return to->data != NULL;
+    return d->dry || to->data;
 }
 
 static void deliver(vt_dev *d, vt_tensor *want, const vt_tensor *from)
@@ -327,7 +337,8 @@ static bool run_heads(vt_dev *d, const plan *p, const grads *s, const numbers *n
     return run(d, p, &o);
 }
 
-/* Sets the gradients' targets, the rest of the key, and scratch. False after a fault. */
+/* Sets the gradients' targets, the rest of the key, and scratch, which a dry step only counts.
+ * False after a fault. */
 static bool prepare(vt_dev *d, grads *s, cuda_attention_key *key, vt_tensor *dq, vt_tensor *dk,
                     vt_tensor *dv)
 {
@@ -345,7 +356,7 @@ static bool prepare(vt_dev *d, grads *s, cuda_attention_key *key, vt_tensor *dq,
     size_t all = key->repeatable ? rows : rows * (1 + (size_t)key->d);
     s->sum_q = cuda_scratch(d, CUDA_DSUM, (all + 64) * sizeof(float));
     s->sums = s->sum_q ? s->sum_q + (key->repeatable ? 0 : rows * (size_t)key->d) : NULL;
-    return s->sums != NULL;
+    return d->dry || s->sums;
 }
 
 void cuda_attention_grad(vt_dev *d, vt_tensor *dq, vt_tensor *dk, vt_tensor *dv,
@@ -369,6 +380,10 @@ void cuda_attention_grad(vt_dev *d, vt_tensor *dq, vt_tensor *dk, vt_tensor *dv,
     }
     if (!fits || p->refused) {
         cuda_attend_grad(d, dq, dk, dv, dout, q, k, v, o, lse, how);
+        return;
+    }
+    if (d->dry) {
+        run(d, p, NULL);
         return;
     }
     if (kv_len) {                              /* keys past a length have gradient 0 */
@@ -450,7 +465,9 @@ void cuda_conv3d(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tensor *w
     const void *xs = cuda_conv_fill(d, &in, x, c, &rest);
     const void *ws = weight(d, y->dtype, w, wide);
     const void *bs = b ? cuda_convert(d, CUDA_BIAS, y->dtype, b) : NULL;
-    if (!xs || !ws || (b && !bs))
+    if (d->dry)
+        run(d, p, NULL);
+    if (d->dry || !xs || !ws || (b && !bs))
         return;
     add_operand(&o, CUDA_X, xs);
     add_operand(&o, CUDA_W, ws);

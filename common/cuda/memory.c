@@ -4,7 +4,7 @@
 #include "common/cuda/device.h"
 
 static const size_t CHUNK = 64 << 20;          /* the pool grows by multiples of this */
-static const size_t SPARE = (size_t)1 << 30;   /* reserved for scratch, libraries, the driver */
+static const size_t SPARE = (size_t)1 << 30;   /* reserved for libraries, graphs, the driver */
 
 static size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
@@ -152,6 +152,8 @@ size_t cuda_room(vt_dev *d)
 
     cudaMemGetInfo(&left, &all);
     left += d->runtime->mapped;
+    for (int i = 0; i < CUDA_AREAS; i++)
+        left += d->area_bytes[i];
     return left > SPARE ? left - SPARE : 1;
 }
 
@@ -190,8 +192,30 @@ void cuda_free(vt_dev *d, void *p, size_t bytes)
     cudaFree(p);                               /* waits for the kernels that use p */
 }
 
+static size_t scratch_size(size_t bytes) { return round_up(bytes, (size_t)2 << 20); }
+
+/* Returns the scratch of all areas: for each the bytes allocated or, if larger, those that kernels
+ * have asked for since the dry step began. */
+size_t cuda_dry(vt_dev *d, bool dry)
+{
+    size_t sum = 0;
+
+    for (int i = 0; i < CUDA_AREAS; i++) {
+        if (!dry || !d->dry)
+            d->area_need[i] = 0;
+        sum += d->area_need[i] > d->area_bytes[i] ? d->area_need[i] : d->area_bytes[i];
+    }
+    d->dry = dry;
+    return sum;
+}
+
 void *cuda_scratch(vt_dev *d, cuda_area area, size_t bytes)
 {
+    if (d->dry) {
+        if (scratch_size(bytes) > d->area_need[area])
+            d->area_need[area] = scratch_size(bytes);
+        return NULL;
+    }
     if (d->area_bytes[area] >= bytes && d->area[area])
         return d->area[area];
     if (cuda_in_capture(d, "scratch that grows"))
@@ -200,7 +224,7 @@ void *cuda_scratch(vt_dev *d, cuda_area area, size_t bytes)
     cudaFree(d->area[area]);
     d->area[area] = NULL;
     d->area_bytes[area] = 0;
-    bytes = round_up(bytes, (size_t)2 << 20);
+    bytes = scratch_size(bytes);
     cudaError_t rc = cudaMalloc(&d->area[area], bytes);
     if (rc) {
         cudaGetLastError();

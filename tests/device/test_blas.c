@@ -180,7 +180,10 @@ void cuda_fault(vt_dev *d, int code, const char *fmt, ...)
 }
 void *cuda_scratch(vt_dev *d, cuda_area area, size_t bytes)
 {
-    (void)d;
+    if (d->dry) {
+        d->area_need[area] = bytes;
+        return NULL;
+    }
     free(areas[area]);
     return areas[area] = aligned_alloc(256, (bytes + 255) / 256 * 256);
 }
@@ -190,7 +193,7 @@ const void *cuda_convert(vt_dev *d, cuda_area area, vc_dtype type, const vt_tens
     if (x->dtype == type)
         return x->data;
     void *to = cuda_scratch(d, area, (size_t)vt_count(x) * vc_dtype_size(type));
-    for (int64_t i = 0; i < vt_count(x); i++)
+    for (int64_t i = 0; to && i < vt_count(x); i++)
         put(cuda_type(type), to, i, get(cuda_type(x->dtype), x->data, i));
     return to;
 }
@@ -307,6 +310,33 @@ static void test_gelu_without_epilogues(void **state)
     free(x.data), free(w.data), free(y.data), free(b.data);
 }
 
+/* A dry step counts scratch: of converted operands, and of the library. It runs no product. */
+static void test_dry(void **state)
+{
+    vt_dev d = { .compute = VC_BF16, .dry = true };
+    vt_tensor x = { .dtype = VC_BF16, .nd = 2, .dim = { M, K }, .stride = { K, 1 } };
+    vt_tensor w = { .dtype = VC_F32, .nd = 2, .dim = { N, K }, .stride = { K, 1 } };
+    vt_tensor y = { .dtype = VC_BF16, .nd = 2, .dim = { M, N }, .stride = { N, 1 } };
+    vt_tensor b = { .dtype = VC_F32, .nd = 1, .dim = { N }, .stride = { 1 } };
+    vt_buf empty = { .empty = true };
+    vt_tensor dw = w, db = b, dx = x;
+
+    (void)state;
+    products = 0;
+    db.buf = &empty;
+    cuda_matmul(&d, &y, &x, false, &w, true, &b, 1, 0);
+    assert_int_equal(d.area_need[CUDA_LEFT], 0);
+    assert_int_equal(d.area_need[CUDA_RIGHT], N * K * 2);
+    assert_int_equal(d.area_need[CUDA_BIAS], N * 2);
+    assert_int_equal(d.area_need[CUDA_WORKSPACE], 32 << 20);
+    cuda_matmul_gelu(&d, &y, NULL, &x, &w, true, &b, 1, 0);
+    cuda_matmul_gelu_grad(&d, &dx, &y, &w, false, &x, 1, 0);
+    cuda_matmul_bias_grad(&d, &dw, &db, &y, &x, 0);
+    assert_true(empty.empty);                  /* no gradient has been written */
+    assert_int_equal(d.fault, 0);
+    assert_int_equal(products, 0);
+}
+
 /* A product that the library refuses without any epilogue is a fault. */
 static void test_refused(void **state)
 {
@@ -336,6 +366,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bias),
         cmocka_unit_test(test_gelu_without_epilogues),
+        cmocka_unit_test(test_dry),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, free_areas);
