@@ -91,11 +91,6 @@ static int feed(media_video *v, vc_err *err)
     return 0;
 }
 
-bool media_frame_damaged(const AVFrame *f)
-{
-    return f->decode_error_flags || f->flags & AV_FRAME_FLAG_CORRUPT;
-}
-
 /* The number of the frame in v->frame; -1 if the index lacks this frame. */
 static int64_t number_of(media_video *v)
 {

@@ -227,7 +227,10 @@ int media_video_next(media_video *v, int64_t *number, vc_err *err);
  * lost. */
 int media_video_packet(media_video *v, bool *gap, vc_err *err);
 /* Whether the frame, or one of its references, was concealed. */
-bool media_frame_damaged(const AVFrame *frame);
+static inline bool media_frame_damaged(const AVFrame *frame)
+{
+    return frame->decode_error_flags || frame->flags & AV_FRAME_FLAG_CORRUPT;
+}
 /* Fills v->index; with the one entry of a still. */
 int media_index_build(media_video *v, vc_err *err);
 int media_index_still(media_video *v, vc_err *err);
