@@ -31,7 +31,7 @@ typedef struct fellow {          /* a process that the launcher made one of the 
 struct vc_meet {
     const vc_comm_start *o;
     long ranks;
-    int leader;                  /* the process that printed the last line, or will report; 0: none */
+    int leader;                  /* the process that printed the last line or will; 0: none */
     pthread_t thread;
     pthread_mutex_t lock;        /* guards `met` */
     pthread_cond_t changed;

@@ -1,17 +1,7 @@
-'use strict';
 const base = location.href.replace(/[?#].*/, '').replace(/\.html?$/i, '') + '.data/';
 const KEPT = 80;                     // files of samples that stay in memory
 const sets = [];                     // the datasets of the page
 const waiting = new Map(), kept = new Map();
-
-/* Makes an element; text becomes a text node. */
-function el(tag, props = {}, ...children) {
-  const e = document.createElement(tag);
-  for (const [name, value] of Object.entries(props))
-    if (name in e) e[name] = value; else e.setAttribute(name, value);
-  e.append(...children);
-  return e;
-}
 
 /* A file of data calls this with its name. */
 window.vlt = (name, value) => waiting.get(name)(value);

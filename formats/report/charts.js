@@ -90,8 +90,8 @@
 
   /* ---- a chart ---- */
 
-  const color = i => getComputedStyle(document.documentElement).getPropertyValue(`--c${i % 8}`).trim();
-  const pale = i => color(i) + '59';
+  const style = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const color = i => style(`--c${i % 8}`), pale = i => color(i) + '59';
 
   /* Rows of dygraphs: all x of all series, with null where a series has no point. */
   function rows(c) {
@@ -130,9 +130,8 @@
   function redraw(c) {
     labelX(c);
     c.graph.updateOptions({ file: c.file, series: seriesOptions(c), logscale: c.log,
-      dateWindow: shown(), valueRange: null, gridLineColor: cssLine() });
+      dateWindow: shown(), valueRange: null, gridLineColor: style('--line') });
   }
-  const cssLine = () => getComputedStyle(document.documentElement).getPropertyValue('--line').trim();
 
   /* Shows the values at x in every chart, and a line there. */
   function point(x, aloud) {
@@ -147,7 +146,7 @@
         if (k >= 0) words.push(`${c.data.series[i].name} ${short(line.y[k])}`);
       });
       c.where.value = shown ? `${state.unit || c.data.x} ${xText(x)}` : '';
-      if (aloud === c) c.spoken.value = `${state.unit || c.data.x} ${xText(x)}: ${words.join(', ')}`;
+      if (aloud === c) c.spoken.value = `${c.where.value}: ${words.join(', ')}`;
     }
     state.pointer = x;
   }
@@ -201,7 +200,6 @@
     } });
     c.where = el('output');
     c.spoken = el('output', { className: 'spoken' });
-    c.spoken.style.cssText = 'position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)';
     return el('div', { className: 'legend' }, ...names, c.where,
       el('label', { className: 'end' }, log, 'log'), c.spoken);
   }
@@ -227,7 +225,7 @@
     };
     c.graph = new Dygraph(box, rows(c), {
       labels: c.labels, legend: 'never', connectSeparatedPoints: true, logscale: c.log,
-      series: seriesOptions(c), dateWindow: shown(), gridLineColor: cssLine(),
+      series: seriesOptions(c), dateWindow: shown(), gridLineColor: style('--line'),
       axisLineColor: 'transparent', yRangePad: 8, animatedZooms: false,
       visibility: c.data.series.map(s => !chosen.get(`hide ${index} ${s.name}`, false)),
       axes: { x: { axisLabelFormatter: xText, axisLabelWidth: 56, pixelsPerLabel: 50 },

@@ -77,10 +77,10 @@ bool vf_curve_trend(const vf_curve *c, vf_trend *t)
     const int n = c->n / 10 > 20 ? c->n / 10 : 20;
     if (c->n < 2 * n)
         return false;
-    /* the last bin may not be full: it counts as the others, which its few points may not deserve */
+    /* a last bin that is not full counts as the others */
     const window now = window_of(c, c->n - n, c->n), before = window_of(c, c->n - 2 * n, c->n - n);
     const double off = now.mean - before.mean, noise = sqrt(now.variance + before.variance);
-    *t = (vf_trend){ now.mean, before.mean, now.points, off > 2 * noise ? 1 : off < -2 * noise ? -1 : 0 };
+    *t = (vf_trend){ now.mean, before.mean, now.points, (off > 2 * noise) - (off < -2 * noise) };
     return true;
 }
 

@@ -27,7 +27,7 @@ void vf_curve_add(vf_curve *c, double x, double y);
 typedef struct vf_trend {
     double now, before;                  /* means */
     uint64_t steps;                      /* points of each */
-    int sign;                            /* 1, -1: they differ by more than twice the standard error */
+    int sign;                            /* 1, -1: they differ by over twice the standard error */
 } vf_trend;
 /* False if the curve has too few points: 40. */
 bool vf_curve_trend(const vf_curve *c, vf_trend *t);

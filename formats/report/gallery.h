@@ -1,9 +1,10 @@
 /* gallery.h - a run's decoded validation samples as part of its report.html.
  *
  * The gallery has a row for each sample below DIR/validation/step-N/, with its prompt and its
- * pictures or clips (png, jpg, mp4; a clip rather than its frames) by step, as data: addresses of up
- * to 48 MiB: past that the oldest steps but the first are left out. It stands between two marks on lines of their own, so that vdecode can replace the gallery in a page
- * that vtrain wrote earlier. */
+ * pictures or clips (png, jpg, mp4; a clip rather than its frames, without one the first frame) by
+ * step, as data: addresses of up to 48 MiB: past that the oldest steps but the first are left out.
+ * It stands between two marks on lines of their own, so that vdecode can replace the gallery in a
+ * page that vtrain wrote earlier. */
 #ifndef FORMATS_REPORT_GALLERY_H
 #define FORMATS_REPORT_GALLERY_H
 

@@ -75,8 +75,8 @@ typedef struct vf_chart {
  * pointer and one range of x. Without a script it is a picture. Long series are reduced: the
  * least and greatest of each range of x stay. */
 void vf_html_line_chart(vf_html *h, const vf_chart *c);
-/* Lets the reader choose another unit of x ("epoch"): at x[i] run `run` is at value[i]. Both ascend,
- * and values between are interpolated. Call it for each run, before the charts or after. */
+/* Lets the reader choose another unit of x ("epoch"): at x[i] run `run` is at value[i]. Both
+ * ascend, and values between are interpolated. Call it for each run, before the charts or after. */
 void vf_html_x_unit(vf_html *h, const char *unit, int run, const double *x, const double *value,
                     size_t n);
 /* Adds one bar for each label, in the order given, with lengths from 0. Values that are negative or

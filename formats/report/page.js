@@ -1,15 +1,5 @@
-'use strict';
 /* The script of a report: the search in grids of cards, and rows of pictures by step. Charts have a
  * script of their own, charts.js. */
-
-/* Makes an element; text becomes a text node. */
-function el(tag, props = {}, ...children) {
-  const e = document.createElement(tag);
-  for (const [name, value] of Object.entries(props))
-    if (name in e) e[name] = value; else e.setAttribute(name, value);
-  e.append(...children);
-  return e;
-}
 
 /* What a reader chose on this page, which stays when the page is loaded again. */
 const chosen = (() => {
@@ -101,7 +91,8 @@ function makePair(row, index) {
   };
   const draw = () => {
     stack.replaceChildren(...[left, right].map(s => copyOf(shots[names.indexOf(s.value)])), line);
-    shots.forEach((s, i) => s.classList.toggle('now', [left.value, right.value].includes(names[i])));
+    const shown = [left.value, right.value];
+    shots.forEach((s, i) => s.classList.toggle('now', shown.includes(names[i])));
     move();
   };
   handle.addEventListener('input', move);
@@ -136,7 +127,8 @@ function makeStepSlider(pairs) {
     value.value = `step ${steps[slider.value]}`;
     for (const p of pairs) p.show(steps[slider.value]);
   });
-  document.querySelector('.prompt').previousElementSibling.before(el('div', { className: 'controls still' },
+  const first = document.querySelector('.prompt').previousElementSibling;
+  first.before(el('div', { className: 'controls still' },
     el('label', {}, 'All prompts at ', slider), value));
 }
 

@@ -1,5 +1,6 @@
-/* page_files.h - the files of reports' pages as bytes, which the build makes (formats/CMakeLists.txt):
- * page.css, page.js and charts.js of this folder, and dygraphs (its script and its style), the
+/* page_files.h - the files of reports' pages as bytes, which the build makes
+ * (formats/CMakeLists.txt): page.css, page.js with element.js before it, and charts.js of this
+ * folder, and dygraphs (its script and its style), the
  * library that draws charts, from the system's package libjs-dygraphs. Where the build found no
  * dygraphs, its two files are empty, and charts stay pictures. */
 #ifndef FORMATS_REPORT_PAGE_FILES_H

@@ -30,7 +30,8 @@ static int put_bucket_chart(vf_html *h, const vf_curves *c, vc_err *err)
             part[at] = (vf_curve_part){ .name = c->bucket[i].name, .curve = c->bucket[i].curve,
                                         .style = VF_CURVE_SMOOTH };
     }
-    return n < 2 ? 0 : vf_curve_chart(h, "Loss by bucket (latent f x h x w)", "mean squared error", part, n, err);
+    return n < 2 ? 0 : vf_curve_chart(h, "Loss by bucket (latent f x h x w)", "mean squared error",
+                                      part, n, err);
 }
 
 static int put_charts(vf_html *h, const vf_curves *c, vc_err *err)
@@ -141,16 +142,16 @@ static void put_buckets(vf_html *h, const vf_curves *c)
 
 /* ---- the headline ---- */
 
-/* "0.12345, which falls (0.13012 before)": the mean of the newest tenth of the steps against the tenth
- * before it, with the word that their noise allows. */
+/* Adds the mean of the newest tenth of the steps beside that of the tenth before it, with the word
+ * that their noise allows. */
 static void put_trend(vf_html *h, const vf_curve *loss)
 {
     static const char *const words[] = { [0] = "falling", [1] = "level within its noise",
                                          [2] = "rising" };
     vf_trend t;
     if (vf_curve_trend(loss, &t))
-        vf_html_lead(h, "Training loss %.5f, %s: the mean of the last %" PRIu64 " steps; %.5f in the "
-                     "%" PRIu64 " before", t.now, words[t.sign + 1], t.steps, t.before, t.steps);
+        vf_html_lead(h, "Training loss %.5f, %s: the mean of the last %" PRIu64 " steps; %.5f in "
+                     "the %" PRIu64 " before", t.now, words[t.sign + 1], t.steps, t.before, t.steps);
     else if (loss->points)
         vf_html_lead(h, "Training loss %.5f: the mean of %" PRIu64 " steps, too few for a trend",
                      loss->sum / (double)loss->points, loss->points);

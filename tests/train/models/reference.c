@@ -368,6 +368,25 @@ void ref_check_refusals(const vtrain_family *family, const char *name, const ref
     }
 }
 
+void ref_check_clip(const vtrain_family *family, const char *name, const char *label)
+{
+    ref_model m;
+    ref_case c;
+    vc_err err = { 0 };
+    char *says = vc_format("latents of 2 frames: %s makes pictures, which have one", label);
+    ref_open(&m, family, name, VC_BF16, VC_F32);
+    ref_case_open(&c, m.golden, "base");
+    c.dim[0] = 1;
+    c.dim[2] = 2;
+    vt_step_begin(m.g, 0);
+    assert_null(ref_forward(&m, &c, VT_KEEP));
+    assert_int_equal(vt_step_end(m.g, &err), VC_EMISMATCH);
+    assert_says(&err, says);
+    ref_case_close(&c);
+    ref_close(&m);
+    free(says);
+}
+
 static float **all_grads(ref_model *m)
 {
     int n = vt_params_count(m->params);

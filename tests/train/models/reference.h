@@ -102,6 +102,8 @@ void ref_check_variants(const vtrain_family *family, const ref_variant *v, size_
 typedef struct ref_refusal { const char *fields, *says; } ref_refusal;
 void ref_check_refusals(const vtrain_family *family, const char *name, const ref_refusal *r,
                         size_t n);
+/* A clip is no picture: a family of stills, `label` in its message, refuses latents of two frames. */
+void ref_check_clip(const vtrain_family *family, const char *name, const char *label);
 
 /* A golden of names holds a LoRA's factors `theirs/MODULE.lora_A.weight` with the names of a
  * family's tables, and the tensors that diffusers makes of these, `ours/MODULE.lora_A.weight`, for

@@ -53,23 +53,10 @@ static void test_refused(void **state)
     ref_check_refusals(&vtrain_zimage, "zimage", bad_models, COUNT(bad_models));
 }
 
-/* A clip is no picture. */
 static void test_clip(void **state)
 {
-    ref_model m;
-    ref_case c;
-    vc_err err = { 0 };
     (void)state;
-    ref_open(&m, &vtrain_zimage, "zimage", VC_BF16, VC_F32);
-    ref_case_open(&c, m.golden, "base");
-    c.dim[0] = 1;
-    c.dim[2] = 2;
-    vt_step_begin(m.g, 0);
-    assert_null(ref_forward(&m, &c, VT_KEEP));
-    assert_int_equal(vt_step_end(m.g, &err), VC_EMISMATCH);
-    assert_says(&err, "latents of 2 frames: Z-Image makes pictures, which have one");
-    ref_case_close(&c);
-    ref_close(&m);
+    ref_check_clip(&vtrain_zimage, "zimage", "Z-Image");
 }
 
 /* A prompt that is filled up to 64 tokens needs 66 positions: one for its picture behind it. */
