@@ -1,10 +1,6 @@
 /* read.c - prints each sample of a latent dataset, with its first caption and its tensors.
- *
- *     lib=$(pkg-config --variable=libdir vlat)
- *     cc read.c -o read $(pkg-config --cflags --libs vlat) -Wl,-rpath,$lib && ./read latents.lmdb
- *
- * Without -rpath the library is found after `ldconfig`, if it was installed into a folder of
- * ld.so.conf. */
+ *     cc read.c -o read $(pkg-config --cflags --libs vlat) \
+ *         -Wl,-rpath,$(pkg-config --variable=libdir vlat) && ./read latents.lmdb */
 #include <inttypes.h>
 #include <stdio.h>
 #include <vlat.h>

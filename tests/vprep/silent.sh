@@ -44,11 +44,21 @@ begin()
 {
     rm -rf cut pid.*
     "$lib/ranks.sh" 2 bash -c 'echo $$ >pid.$OMPI_COMM_WORLD_RANK
-        [ -z "$RULE" ] || [ $OMPI_COMM_WORLD_RANK = 0 ] ||
-            export LD_PRELOAD=$VLT_FAULT_LIB${LD_PRELOAD:+:$LD_PRELOAD} VLT_FAULT=$RULE
+        rule=RULE$OMPI_COMM_WORLD_RANK
+        [ -z "${!rule}" ] ||
+            export LD_PRELOAD=$VLT_FAULT_LIB${LD_PRELOAD:+:$LD_PRELOAD} VLT_FAULT=${!rule}
         exec "$@"' - vprep "${flags[@]}" --shard_seconds 0.00001 --out cut --comm_timeout 8 \
         >"$log" 2>&1 &
     job=$!
+}
+# stopped RANK: waits until the rank is stopped.
+stopped()
+{
+    local from=$SECONDS
+    until [ -s "pid.$1" ] && [ "$(ps -o s= -p "$(cat "pid.$1")")" = T ]; do
+        ((SECONDS - from < 60)) || { wrong "rank $1 does not stop"; kill -9 $(cat pid.*) $job; break; }
+        sleep 0.02
+    done
 }
 ends()
 {
@@ -64,14 +74,18 @@ continued()
     check "damage" 0 vlat verify cut
     same_root small cut
 }
-export RULE=rename@manifest.json:2:stop
+# Rank 0 stops before its first shard, and goes on once rank 1 has stopped with the lock.
+export RULE0=open@shard-open-00000:1:stop RULE1=rename@manifest.json:2:stop
 begin
+stopped 0
+stopped 1
+kill -CONT "$(cat pid.0)"
 ends
 output_has "warning: .*manifest.lock: locked by another process for .*vprep.*(process $(cat pid.1), \
 which is stopped); the wait ends after 10 s"
 output_has "vprep: .*rank 1 (.*) has not answered for .*; the same command continues from here"
 continued
-RULE=
+RULE0= RULE1=
 begin
 until [ -e cut/manifest.json ] || ! kill -0 $job; do sleep 0.01; done
 flock cut/manifest.lock sleep 100 &
