@@ -77,6 +77,14 @@ function(vlt_not_sanitized reason)
   endforeach()
 endfunction()
 
+# vlt_starts_ranks(NAME...): the tests' commands start ranks by themselves, without the list of MPI's
+# own leaks that ranks.sh gives to the sanitizer, which does not look for leaks there.
+function(vlt_starts_ranks)
+  if(VLT_SANITIZE)
+    set_property(TEST ${ARGN} APPEND PROPERTY ENVIRONMENT ASAN_OPTIONS=detect_leaks=0)
+  endif()
+endfunction()
+
 # vlt_ranks(NAME RANKS n COMMAND program args...) registers a command that mpirun runs on n ranks;
 # without MPI the test is skipped.
 function(vlt_ranks name)
