@@ -47,7 +47,7 @@ begin()
         rule=RULE$OMPI_COMM_WORLD_RANK
         [ -z "${!rule}" ] ||
             export LD_PRELOAD=$VLT_FAULT_LIB${LD_PRELOAD:+:$LD_PRELOAD} VLT_FAULT=${!rule}
-        exec "$@"' - vprep "${flags[@]}" --shard_seconds 0.00001 --out cut --comm_timeout 8 \
+        exec "$@"' - vprep "${flags[@]}" --shard_seconds 0.00001 --out cut --comm_timeout 20 \
         >"$log" 2>&1 &
     job=$!
 }
@@ -63,7 +63,7 @@ stopped()
 ends()
 {
     local from=$SECONDS status=0
-    while kill -0 $job 2>/dev/null && ((SECONDS - from < 60)); do sleep 0.1; done
+    while kill -0 $job 2>/dev/null && ((SECONDS - from < 90)); do sleep 0.1; done
     ! kill -0 $job 2>/dev/null || { wrong "still runs"; kill -9 $(cat pid.*) $job; }
     wait $job || status=$?
     [ $status = 1 ] || wrong "status $status"
@@ -82,7 +82,7 @@ stopped 1
 kill -CONT "$(cat pid.0)"
 ends
 output_has "warning: .*manifest.lock: locked by another process for .*vprep.*(process $(cat pid.1), \
-which is stopped); the wait ends after 10 s"
+which is stopped); the wait ends after 25 s"
 output_has "vprep: .*rank 1 (.*) has not answered for .*; the same command continues from here"
 continued
 RULE0= RULE1=
