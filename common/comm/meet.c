@@ -5,7 +5,6 @@
 #include <dirent.h>
 #include <math.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -199,9 +198,12 @@ static void warn(vc_meet *m, double waited)
 
 /* ---- the thread ---- */
 
+/* True also of a process that ends: it has no memory then, and no environment, but a number. */
 static bool is_gone(int pid)
 {
-    return pid && pid != (int)getpid() && kill(pid, 0);
+    char name[24], one[2];
+    snprintf(name, sizeof name, "%d", pid);
+    return pid && pid != (int)getpid() && !read_file(name, "environ", one, sizeof one);
 }
 
 /* Reports and ends the process. Where another process of this machine reports, this one leaves it

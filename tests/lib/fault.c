@@ -55,8 +55,8 @@ enum { SHORT = -1, KILL = -2, STOP = -3, TERM = -4, HUP = -5, RUN = -6 };
 static const struct { const char *name; int action; } actions[] = {
     { "ENOSPC", ENOSPC }, { "EDQUOT", EDQUOT }, { "EIO", EIO }, { "EMFILE", EMFILE },
     { "EACCES", EACCES }, { "EINTR", EINTR }, { "EAGAIN", EAGAIN }, { "ENOMEM", ENOMEM },
-    { "ENOENT", ENOENT }, { "EBUSY", EBUSY }, { "short", SHORT }, { "kill", KILL }, { "stop", STOP }, { "term", TERM },
-    { "hup", HUP }, { "run", RUN },
+    { "ENOENT", ENOENT }, { "EBUSY", EBUSY }, { "short", SHORT }, { "kill", KILL },
+    { "stop", STOP }, { "term", TERM }, { "hup", HUP }, { "run", RUN },
 };
 
 typedef struct rule {
@@ -194,10 +194,11 @@ static int fault(int call, const char *path, int fd)
         long seen = atomic_fetch_add(&r->seen, 1) + 1;
         if (r->on ? seen < r->n : seen != r->n)
             continue;
-        static const int signals[] = { [-KILL] = SIGKILL, [-STOP] = SIGSTOP, [-TERM] = SIGTERM,
-                                       [-HUP] = SIGHUP };
+        static const int signals[] = { [-KILL] = SIGKILL, [-TERM] = SIGTERM, [-HUP] = SIGHUP };
         if (r->action == RUN)
             run_the_command();
+        else if (r->action == STOP)
+            raise(SIGSTOP);      /* kill() may stop another thread first, and this call goes on */
         else if (r->action <= KILL)
             kill(getpid(), signals[-r->action]);
         else
