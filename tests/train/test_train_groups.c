@@ -18,7 +18,8 @@
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 #define TINY "--dit_width 32 --dit_layers 2 --dit_heads 2 --lr 1e-3 "
-#define FALLS "--lr_scheduler linear --lr_end 1e-4 --lr_warmup_steps 2 --lr_warmup_from 1 "
+#define FALL "--lr_scheduler linear --lr_end 1e-4 --lr_warmup_from 1 "
+#define FALLS FALL "--lr_warmup_steps 2 "
 #define GROUP "--param_groups to_q|to_k:lr=1e-2,schedule=cosine,decay=0 "
 #define WEIGHTS "transformer/diffusion_pytorch_model.safetensors"
 
@@ -35,24 +36,33 @@ static void test_same_numbers(void **state)
 }
 
 /* Rates of steps 1 to 4: 1/2 and 2/2 of the warm-up, then 0/2 and 1/2 of the fall. */
-static void test_records(void **state)
+static void check_rates(const char *dir, const char *out)
 {
     static const struct { double lr, group; } rows[] = {
         { 5e-4, 5e-3 }, { 1e-3, 1e-2 }, { 1e-3, 1e-2 }, { 5.5e-4, 5.05e-3 },
     };
-    const char *dir = *state;
-    run_ok(dir, "whole", TINY FALLS GROUP "--max_train_steps 4");
-    char *text = run_metrics(dir, "whole", NULL), *line = text;
+    char *text = run_metrics(dir, out, NULL), *line = text;
     for (size_t i = 0; i < COUNT(rows); i++) {
         const char *at = strstr(line, "\"lr_groups\":{\"to_q|to_k\":");
         assert_non_null(at);
         double group = strtod(strchr(strchr(at, '{'), ':') + 1, NULL);
-        double lr = run_value(dir, "whole", (int)i, "lr");
+        double lr = run_value(dir, out, (int)i, "lr");
         if (!(fabs(lr / rows[i].lr - 1) < 1e-8 && fabs(group / rows[i].group - 1) < 1e-8))
-            fail_msg("step %zu: %g and %g", i + 1, lr, group);
+            fail_msg("%s: step %zu: %g and %g", out, i + 1, lr, group);
         line += strcspn(line, "\n") + 1;
     }
     free(text);
+}
+
+static void test_records(void **state)
+{
+    const char *dir = *state;
+    run_ok(dir, "whole", TINY FALLS GROUP "--max_train_steps 4");
+    run_ok(dir, "share", TINY FALL "--lr_warmup_steps 0.5 " GROUP "--max_train_steps 4");
+    run_ok(dir, "ratio", TINY FALL "--lr_warmup_ratio 0.5 " GROUP "--max_train_steps 4");
+    check_rates(dir, "whole");
+    check_rates(dir, "share");
+    check_rates(dir, "ratio");
 }
 
 static void test_resumed(void **state)

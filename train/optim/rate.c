@@ -83,9 +83,8 @@ int vtrain_rate_check(const vtrain_rate *r, vc_err *err)
 
 vtrain_rate vtrain_rate_of(const vtrain_config *c, int64_t steps)
 {
-    const double w = c->lr_warmup_steps;
     return (vtrain_rate){ .how = (vtrain_schedule)c->lr_scheduler,
-                          .warmup = (int64_t)(w < 1 ? w * (double)steps : w), .steps = steps,
+                          .warmup = c->lr_warmup_steps, .steps = steps,
                           .cycles = c->lr_num_cycles, .power = c->lr_power,
                           .rate = c->learning_rate, .rules = c->lr_step_rules, .end = c->lr_end,
                           .from = c->lr_warmup_from };
@@ -103,18 +102,24 @@ static double left_of(const vtrain_rate *r, double done)
     return 0.5 * (1 + cos(M_PI * done));
 }
 
+int64_t vtrain_rate_warmup(const vtrain_rate *r)
+{
+    return (int64_t)(r->warmup < 1 ? r->warmup * (double)r->steps : r->warmup);
+}
+
 double vtrain_rate_factor(const vtrain_rate *r, int64_t s)
 {
+    const int64_t warmup = vtrain_rate_warmup(r);
     if (r->how == VTRAIN_CONSTANT)
         return 1;
     if (r->how == VTRAIN_PIECEWISE_CONSTANT)
         return piecewise(r->rules, s);
-    if (s < r->warmup)
-        return (double)(s + r->from) / (double)r->warmup;
+    if (s < warmup)
+        return (double)(s + r->from) / (double)warmup;
     if (r->how == VTRAIN_CONSTANT_WITH_WARMUP)
         return 1;
-    int64_t span = r->steps > r->warmup ? r->steps - r->warmup : 1;
-    double done = (double)(s - r->warmup) / (double)span;
+    int64_t span = r->steps > warmup ? r->steps - warmup : 1;
+    double done = (double)(s - warmup) / (double)span;
     double end = (r->how == VTRAIN_POLYNOMIAL ? LAST_RATE : r->end) / r->rate;
     return done >= 1 ? end : (1 - end) * left_of(r, done) + end;
 }

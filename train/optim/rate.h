@@ -15,8 +15,8 @@ typedef enum vtrain_schedule {
 } vtrain_schedule;
 
 /* Settings of a schedule, as get_scheduler of diffusers (optimization.py) takes them. With a
- * warm-up of w steps the factor is (s + from)/w at steps s below w (except of `constant` and
- * `piecewise_constant`). After the warm-up, with p the fraction done of the steps after it, and
+ * warm-up of w steps, or of a share w of the steps where it is below 1, the factor is (s + from)/w
+ * at steps s below w (except of `constant` and `piecewise_constant`). After the warm-up, with p the fraction done of the steps after it, and
  * e = end / rate:
  *     constant_with_warmup    1
  *     linear                  e + (1 - e) (1 - p)
@@ -26,7 +26,8 @@ typedef enum vtrain_schedule {
  *     piecewise_constant      by its rules */
 typedef struct vtrain_rate {
     vtrain_schedule how;
-    int64_t warmup, steps, cycles;
+    double warmup;                     /* steps; below 1: a share of them */
+    int64_t steps, cycles;
     double power, rate;                /* rate: the base rate */
     const char *rules;                 /* "1:10,0.1:20,0.01": 1 below step 10, 0.1 below 20, then
                                         * 0.01 */
@@ -43,6 +44,8 @@ bool vtrain_schedule_named(vtrain_schedule *out, const char *name, size_t n);
 
 const char *vtrain_schedule_name(vtrain_schedule how);
 
+/* Steps of the warm-up. */
+int64_t vtrain_rate_warmup(const vtrain_rate *r);
 /* Factor of the base rate at step s, from 0. The caller has checked r by vtrain_rate_check. */
 double vtrain_rate_factor(const vtrain_rate *r, int64_t s);
 /* VC_EUSAGE: the rules are not valid, or a polynomial schedule would rise. */

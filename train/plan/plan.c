@@ -402,7 +402,8 @@ static void say_training(const vtrain *t)
 {
     const vtrain_config *c = &t->cfg;
     vtrain_fit fit;
-    const long long warmup = vtrain_rate_of(c, t->plan.steps).warmup;
+    const vtrain_rate rate = vtrain_rate_of(c, t->plan.steps);
+    const long long warmup = vtrain_rate_warmup(&rate);
     char optimiser[32], schedule[32], rules[128] = "", end[32] = "", clip[64] = "not clipped";
     if (c->max_grad_norm > 0)
         snprintf(clip, sizeof clip, "clipped to norm %g", c->max_grad_norm);
