@@ -38,7 +38,7 @@ static vtrain_state state_of(int64_t step)
     return (vtrain_state){ .step = step, .micro = 4000000000u, .seed = UINT64_MAX, .batch = 2,
                            .accumulation = 3, .ranks = 1, .family = "builtin",
                            .training_type = "lora", .backend = "cpu", .rows = 100, .dropped = 11,
-                           .sets = sets, .n_sets = 2 };
+                           .planned = 60, .sets = sets, .n_sets = 2 };
 }
 
 static vtrain_part parts[] = {
@@ -218,6 +218,7 @@ static void test_state(void **state)
     assert_ok(vtrain_state_read(&s, out, &err), &err);
     assert_true(s.step == 7 && s.micro == 4000000000u && s.seed == UINT64_MAX && s.batch == 2);
     assert_true(s.accumulation == 3 && s.ranks == 1 && s.rows == 100 && s.dropped == 11);
+    assert_int_equal(s.planned, 60);
     assert_string_equal(s.family, "builtin");
     assert_string_equal(s.backend, "cpu");
     assert_string_equal(s.training_type, "lora");
@@ -257,6 +258,7 @@ static void test_state_damaged(void **state)
         { "\"seed\":\"18446744073709551615\"", "\"seed\":5", "seed" },
         { "\"train_batch_size\":2", "\"train_batch_size\":0", "train_batch_size" },
         { "\"ranks\":1", "\"rank\":1", "ranks" },
+        { "\"planned_steps\":60", "\"planned_steps\":-60", "planned_steps" },
         { "\"captions_dropped\":11", "\"captions_dropped\":101", "captions_dropped" },
         { "\"samples\":12", "\"samples\":1e300", "data[0]: samples" },
         { "\"settings\":{", "\"settings\":[],\"x\":{", "settings" },

@@ -112,6 +112,55 @@ static void shell(const char *dir, const char *what)
     free(command);
 }
 
+#define FALLS TINY "--lr 1e-3 --lr_scheduler linear "
+#define RULES TINY "--lr_scheduler piecewise_constant --lr_step_rules 1:2,0.1 "
+#define GROUP TINY "--lr 1e-3 --param_groups to_q:schedule=cosine "
+
+/* Runs that are continued with other lengths after the shell command `change`, and the line on
+ * their rates; NULL: there is none. */
+static const struct { const char *first, *change, *then, *says; } lengths[] = {
+    { FALLS "--max_train_steps 2 --checkpointing_steps 1", "rm -r length-0/checkpoint-2",
+      FALLS "--max_train_steps 2", NULL },
+    { FALLS "--max_train_steps 2 --checkpointing_steps 1", "rm -r length-1/checkpoint-2",
+      FALLS "--max_train_steps 4",
+      "--lr_scheduler linear spans 4 steps from here on, in the checkpoint 2: the rate "
+      "after step 1 is 0.00075 instead of 0.0005; --max_train_steps 2 keeps it\n" },
+    { FALLS "--max_train_steps 4 --checkpointing_steps 1", "rm -r length-2/checkpoint-[234]",
+      FALLS "--max_train_steps 3",
+      "spans 3 steps from here on, in the checkpoint 4: the rate after step 1 is 0.000666667 "
+      "instead of 0.00075; --max_train_steps 4 keeps it\n" },
+    { FALLS "--max_train_steps 2", ":", FALLS "--max_train_steps 4",
+      "the rate after step 2 is 0.0005 instead of 0\n" },
+    { FALLS "--lr_warmup_steps 1 --max_train_steps 2 --checkpointing_steps 1",
+      "rm -r length-4/checkpoint-2", FALLS "--lr_warmup_steps 1 --max_train_steps 9",
+      "the rate after step 2 is 0.000875 instead of 0; --max_train_steps 2 keeps it\n" },
+    { TINY "--max_train_steps 2", ":", TINY "--max_train_steps 4", NULL },
+    { RULES "--max_train_steps 2", ":", RULES "--max_train_steps 4", NULL },
+    { GROUP "--max_train_steps 2", ":", GROUP "--max_train_steps 4",
+      "--param_groups to_q spans 4 steps from here on" },
+    { FALLS "--num_train_epochs 1", ":", FALLS "--num_train_epochs 2", " instead of 0\n" },
+    { FALLS "--max_train_steps 2", "cd length-9/checkpoint-2 && rm checksums.json && "
+      "sed -i 's/\"planned_steps\":2,//; s/,\"checksums\":true//' trainer.json",
+      FALLS "--max_train_steps 4", "in the checkpoint 2: " },
+};
+
+static void test_lengths(void **state)
+{
+    const char *dir = *state;
+    for (size_t i = 0; i < COUNT(lengths); i++) {
+        char out[16], *args = vc_format("--seed 5 %s", lengths[i].then);
+        snprintf(out, sizeof out, "length-%zu", i);
+        run_ok(dir, out, lengths[i].first);
+        shell(dir, lengths[i].change);
+        char *text = stderr_of(dir, out, args);
+        bool says = strstr(text, "from here on") != NULL;
+        if (says != (lengths[i].says != NULL) || (says && !strstr(text, lengths[i].says)))
+            fail_msg("%zu: %s", i, text);
+        free(args);
+        free(text);
+    }
+}
+
 /* The result of a resumed run after the shell command `change` changed the model's weights. The
  * command runs in the test's folder, where m is the model and `other` a model of the same shapes;
  * rc 0: the run is resumed. */
@@ -366,7 +415,8 @@ static void test_average(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { TEST(test_refused), TEST(test_warned), TEST(test_base),
+    const struct CMUnitTest tests[] = { TEST(test_refused), TEST(test_warned),
+                                         TEST(test_lengths), TEST(test_base),
                                          TEST(test_sources),
                                          TEST(test_base_reported), TEST(test_control),
                                          TEST(test_average) };

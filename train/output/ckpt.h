@@ -102,6 +102,7 @@ typedef struct vtrain_state {
     bool halves;                 /* two transformers were trained, */
     int64_t updates[2];          /* and so many steps changed each */
     int64_t average_from;        /* steps done when the average of --use_ema began */
+    int64_t planned;             /* steps that the run was to have; 0: not recorded */
     vtrain_ckpt_set *sets;
     int n_sets;
     double epochs;               /* epochs done */

@@ -109,6 +109,7 @@ static cJSON *state_json(const vtrain_state *s)
         (s->halves && (vf_json_add_int(o, "updates_high", s->updates[0]) ||
                        vf_json_add_int(o, "updates_low", s->updates[1]))) ||
         (s->average_from && vf_json_add_int(o, "average_from", s->average_from)) ||
+        (s->planned && vf_json_add_int(o, "planned_steps", s->planned)) ||
         add_sets(o, s) ||
         vf_json_add_int(o, "epoch", (int64_t)s->epochs) ||
         !cJSON_AddNumberToObject(o, "epochs_done", s->epochs) || add_last(o, s) ||
@@ -378,6 +379,7 @@ static int read_fields(vtrain_state *s, cJSON *o, vc_err *err)
         (rc = read_count(o, "captions", &s->rows, err)) ||
         (rc = read_count(o, "captions_dropped", &s->dropped, err)) ||
         (rc = read_int_opt(o, "average_from", &s->average_from, err)) ||
+        (rc = read_int_opt(o, "planned_steps", &s->planned, err)) ||
         (rc = read_int_opt(o, "updates_high", &s->updates[0], err)) ||
         (rc = read_int_opt(o, "updates_low", &s->updates[1], err)) ||
         (rc = read_last(s, o, err)) ||

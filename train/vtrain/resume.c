@@ -3,6 +3,7 @@
 #include "train/vtrain/resume.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -10,6 +11,7 @@
 #include "common/os/file.h"
 #include "formats/report/settings.h"
 #include "formats/tensors/values.h"
+#include "train/optim/groups.h"
 #include "train/output/aside.h"
 #include "train/output/ckpt.h"
 #include "train/parallel/zero.h"
@@ -312,6 +314,63 @@ int vtrain_resume_set_aside(const vtrain *t, vc_err *err)
     free(name);
     return rc;
 }
+
+/* ---- the schedule ---- */
+
+/* Steps that the checkpoint's run was to have, 0 if this is not known. Checkpoints of earlier
+ * versions record the flags alone. */
+static int64_t planned_before(const vtrain_state *s)
+{
+    const cJSON *steps = cJSON_GetObjectItemCaseSensitive(s->settings, "max_train_steps");
+    const cJSON *epochs = cJSON_GetObjectItemCaseSensitive(s->settings, "num_train_epochs");
+    if (s->planned || !steps || (epochs && atoll(cJSON_GetStringValue(epochs)) > 0))
+        return s->planned;
+    int64_t n = atoll(cJSON_GetStringValue(steps));
+    return n > 0 ? n : 0;
+}
+
+/* True if the rates of two lengths are further apart than a rounded number of steps explains. */
+static bool differ(const vtrain_rate *a, const vtrain_rate *b, int64_t step)
+{
+    return fabs(vtrain_rate_factor(a, step) - vtrain_rate_factor(b, step)) > 0.01;
+}
+
+/* Warns of a group whose rate differs at `step`, or before the shorter schedule's end. */
+static bool warn_of_rate(const vtrain *t, const char *pattern, const vtrain_rate *had,
+                         const vtrain_rate *has)
+{
+    int64_t step = t->at.step, end = had->steps < has->steps ? had->steps : has->steps;
+    char keep[96] = "";
+    if (!differ(had, has, step) && end > step)
+        step = end;
+    if (!differ(had, has, step))
+        return false;
+    if (had->steps > t->at.step)
+        snprintf(keep, sizeof keep, "; --max_train_steps %lld%s keeps it", (long long)had->steps,
+                 t->cfg.num_train_epochs && had->steps > has->steps ? " without --num_train_epochs"
+                                                                    : "");
+    vc_warn(t->ui, "--%s %s spans %lld steps from here on, in the checkpoint %lld: the rate after "
+            "step %lld is %g instead of %g%s", pattern ? "param_groups" : "lr_scheduler",
+            pattern ? pattern : vtrain_schedule_name(has->how), (long long)has->steps,
+            (long long)had->steps, (long long)step, has->rate * vtrain_rate_factor(has, step),
+            had->rate * vtrain_rate_factor(had, step), keep);
+    return true;
+}
+
+void vtrain_resume_compare_length(const vtrain *t)
+{
+    const vtrain_groups *groups = t->optim.groups;
+    int64_t before = t->from.dir ? planned_before(&t->from.state) : 0;
+    bool warned = !before || before == t->plan.steps || t->plan.steps <= t->at.step;
+    for (int i = 0; !warned && i < vtrain_groups_count(groups); i++) {
+        vtrain_rate had = *vtrain_group_rate(groups, i), has = had;
+        had.steps = before;
+        has.steps = t->plan.steps;
+        warned = warn_of_rate(t, vtrain_group_pattern(groups, i), &had, &has);
+    }
+}
+
+/* ---- the state ---- */
 
 int vtrain_resume(vtrain *t, vc_err *err)
 {

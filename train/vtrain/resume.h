@@ -11,6 +11,9 @@ int vtrain_resume_find(vtrain *t, vc_err *err);
 /* Loads the state of that checkpoint and sets t->at. Everything but loader and metrics is open by
  * then. */
 int vtrain_resume(vtrain *t, vc_err *err);
+/* After vtrain_plan_steps: a warning if the checkpoint's run had another number of steps and the
+ * learning rate depends on it. */
+void vtrain_resume_compare_length(const vtrain *t);
 /* Under the lock of the run's folder: VC_EBUSY if another run wrote a checkpoint there since
  * vtrain_resume_find. */
 int vtrain_resume_check_again(const vtrain *t, vc_err *err);

@@ -530,6 +530,8 @@ static int open_steps(vtrain *t, vc_err *err)
     if (!rc)
         rc = vtrain_plan_steps(t, err);
     if (!rc)
+        vtrain_resume_compare_length(t);
+    if (!rc)
         rc = vtrain_samples_begin(t, t->at.micro, err);
     if (!rc)
         rc = vtrain_epochs_begin(t, err);

@@ -186,7 +186,7 @@ int vtrain_state_of(const vtrain *t, vtrain_state *s, vc_err *err)
         .training_type = t->cfg.training_type == VTRAIN_LORA ? "lora" : "full-finetune",
         .backend = (char *)vt_describe(t->g), .rows = t->at.rows, .dropped = t->at.dropped,
         .halves = vtrain_both(t), .updates = { t->optim.updates[0], t->optim.updates[1] },
-        .average_from = t->cfg.use_ema ? t->optim.average_from : 0,
+        .average_from = t->cfg.use_ema ? t->optim.average_from : 0, .planned = t->plan.steps,
         .n_sets = now->n_parts, .settings = settings_object(t->output.settings),
         .sources = t->compared.sources,
         .epochs = fmax(vtrain_epoch(t), 0), .span = t->samples.span,
