@@ -115,11 +115,13 @@ for row in "lost-9 2 KILL" "lost-1 1 STOP" "lost-2 2 STOP"; do
     [ -z "$(ranks_of $out)" ] || wrong "$out: a rank lives"
 done
 
-# A task that never starts the program: the other node's rank does not wait without end.
-expect '1 143' 'the 2 ranks were not connected within .*--comm_timeout.*: waiting on .*: rank 0' \
+# A task that never starts the program: the other node's rank does not wait without end, and ends
+# with 1. srun's own status is the highest of its tasks': 143 of the one that it ends for this.
+expect 143 'the 2 ranks were not connected within .*--comm_timeout.*: waiting on .*: rank 0' \
     srun --mpi=pmix --kill-on-bad-exit=1 --ntasks=2 --nodes=2 bash -c \
-    '((SLURM_PROCID == 0)) || exec sleep 300; exec "$@"' - vtrain "${small[@]}" "${model[@]}" \
-    --output_dir never "${steps[@]}" --comm_timeout 6
+    '((SLURM_PROCID == 0)) || exec sleep 300; "$@"; s=$?; echo $s >never.status; exit $s' - \
+    vtrain "${small[@]}" "${model[@]}" --output_dir never "${steps[@]}" --comm_timeout 6
+[ "$(cat never.status)" = 1 ] || wrong "never: the rank ended with $(cat never.status), not with 1"
 
 # ---- starts that nothing connects ----
 expect 2 'one of 2 tasks of srun .*add --mpi=pmix to srun' srun --mpi=none -n 2 vtrain \
