@@ -27,7 +27,7 @@ enum {
     FIRST_NAP = 10000, LONGEST_NAP = 1000000,            /* ns */
     GRACE = 1000,                /* naps for transfers between living ranks after a loss */
     END = 10,                    /* seconds in which MPI may end the run */
-    TELL_BYTES = 512,            /* most of a message of mpi_tell */
+    TELL_BYTES = 1024,           /* most of a message of mpi_tell */
     TAG = 1, POST_TAG = 2, ALARM_TAG = 3, EXCHANGE_TAG = 4, TELL_TAG = 5
 };
 

@@ -3,31 +3,53 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { NOTE = 64, HOST = 64, NAMED = 16 };
-/* Seconds: between beats; between beats with other notes; until silence is a warning; until a rank
- * that lets the others wait is named. The last two double with each line. */
+enum { NOTE = 64, HOST = 64, NAMED = 16, REPORTS = 4 };
+/* Seconds: between beats; between beats with other notes, and more per rank that hears them; until
+ * silence is a warning; until a rank that lets the others wait is named. The last two double with
+ * each line. */
 #define BEAT 5.0
 #define NEWS 0.25
+#define NEWS_EACH 0.1
 #define WARN 30.0
 #define BEHIND 300.0
 
-typedef struct beat {
+typedef struct place {
     char note[NOTE], host[HOST];
     int pid;
+} place;
+
+/* What a rank that watches another says about it: it is silent. */
+typedef struct report {
+    int rank;
+    bool known;                  /* at */
+    place at;
+    double silent;               /* seconds */
+} report;
+
+typedef struct beat {
+    place at;                    /* where the sender is */
+    bool alert;                  /* the sender's beats go to all */
     bool ended;                  /* after a loss: this rank has nothing left to do */
     double waited;               /* seconds that this rank has been in one wait; 0: it computes */
     int n_lost, lost[NAMED];     /* ranks that this rank has lost */
+    int n_reports;
+    report report[REPORTS];      /* the message ends after the last one */
 } beat;
 
 typedef struct peer {
-    beat last;
-    bool heard, lost;
+    place at;
+    bool known, heard;           /* at; a beat of its own has been heard */
+    bool ended, lost;
+    bool direct;                 /* its last beat went to all */
+    bool quiet;                  /* in an alert: its last beat did not, so that it is not missed */
+    double waited;
     double silent;               /* seconds */
     double warn_at;              /* silence of the next warning */
 } peer;
@@ -44,9 +66,37 @@ struct vc_watch {
     beat mine;
     int waits_then;              /* at the last beat */
     double beat_at;              /* seconds (vc_seconds) */
+    double alert;                /* seconds that the alert still lasts; 0: there is none */
+    double far_at;               /* time of the next beat to all without an alert */
     double behind_at;            /* wait of the next line about a rank that is behind */
+    int turn;                    /* of the reports */
     peer *peer;                  /* [size]; this rank's own has `lost` only */
 };
+
+/* ---- who hears whom ---- */
+
+/* True if rank `to` hears the beats of rank `from` without an alert: it is 1, 2, 4, 8, ... ranks
+ * further on. */
+static bool hears(const vc_watch *w, int to, int from)
+{
+    int far = (to - from + w->world->size) % w->world->size;
+    return far > 0 && !(far & (far - 1));
+}
+
+/* True if this rank hears the beats of rank r without an alert. */
+static bool watches(const vc_watch *w, int r)
+{
+    return hears(w, w->world->rank, r);
+}
+
+/* Number of ranks that hear this one. */
+static int hearers(const vc_watch *w)
+{
+    int n = 0;
+    for (int far = 1; far < w->world->size; far *= 2)
+        n++;
+    return n;
+}
 
 /* ---- times ---- */
 
@@ -60,20 +110,20 @@ static double each(const vc_watch *w)
     return fmin(BEAT, warn_after(w) / 6);
 }
 
-/* Seconds until the next beat. With a new note it comes sooner, on few ranks. */
+/* Seconds until the next beat. With a new note it comes sooner, but not to all ranks. */
 static double until_beat(const vc_watch *w)
 {
-    double news = fmax(NEWS, 0.005 * w->world->size);
-    return w->beat_at + (w->news ? fmin(news, each(w)) : each(w)) - vc_seconds();
+    double news = w->news && !w->mine.alert ? fmax(NEWS, NEWS_EACH * hearers(w)) : BEAT;
+    return w->beat_at + fmin(news, each(w)) - vc_seconds();
 }
 
 /* ---- text ---- */
 
 static void name_rank(char *text, size_t n, const vc_watch *w, int r)
 {
-    const beat *b = &w->peer[r].last;
-    if (w->peer[r].heard)
-        snprintf(text, n, "rank %d (%s, process %d; %s)", r, b->host, b->pid, b->note);
+    const place *at = &w->peer[r].at;
+    if (w->peer[r].known)
+        snprintf(text, n, "rank %d (%s, process %d; %s)", r, at->host, at->pid, at->note);
     else
         snprintf(text, n, "rank %d (not heard yet)", r);
 }
@@ -111,13 +161,43 @@ static int first(const vc_watch *w)
     return -1;
 }
 
-/* The lowest rank that answers prints. */
+/* The lowest rank that answers prints. Ranks of one machine fall silent at the same moment, but
+ * within a beat. */
 static bool speaks(const vc_watch *w)
 {
     int r = 0;
-    while (r != w->world->rank && w->peer[r].silent >= warn_after(w))
+    while (r != w->world->rank && w->peer[r].silent >= warn_after(w) - 1.5 * each(w))
         r++;
     return r == w->world->rank;
+}
+
+/* Something is wrong: for a while from here on this rank's beats go to all, and it misses those of
+ * all others. Of these it does not know yet which have been silent, and how long. */
+static void raise_alert(vc_watch *w)
+{
+    bool was = w->alert > 0;
+    w->alert = fmax(w->alert, warn_after(w));
+    for (int r = 0; !was && r < w->world->size; r++) {
+        peer *p = &w->peer[r];
+        if (watches(w, r) || p->direct)
+            continue;
+        p->silent = warn_after(w) - 4 * each(w);
+        p->quiet = false;
+    }
+}
+
+static void end_alert(vc_watch *w)
+{
+    w->alert = 0;
+    for (int r = 0; r < w->world->size; r++)
+        w->peer[r].direct = false;
+}
+
+/* True if this rank would hear from rank r if that were well. */
+static bool misses(const vc_watch *w, int r)
+{
+    const peer *p = &w->peer[r];
+    return r != w->world->rank && (watches(w, r) || p->lost || (w->alert > 0 && !p->quiet));
 }
 
 static void lose(vc_watch *w, int r)
@@ -127,37 +207,70 @@ static void lose(vc_watch *w, int r)
     w->peer[r].lost = true;
     if (w->mine.n_lost < NAMED)
         w->mine.lost[w->mine.n_lost++] = r;
+    raise_alert(w);
     atomic_store(&w->lost, true);
+}
+
+static void take_place(peer *p, const place *at)
+{
+    p->at = *at;
+    p->at.note[NOTE - 1] = p->at.host[HOST - 1] = '\0';
+    p->known = true;
+}
+
+/* Another rank reports one that is silent; this rank's own ears count more. */
+static void take_report(vc_watch *w, const report *k)
+{
+    if (k->rank < 0 || k->rank >= w->world->size || k->rank == w->world->rank)
+        return;
+    peer *p = &w->peer[k->rank];
+    if (watches(w, k->rank) || p->direct)
+        return;
+    if (k->known)
+        take_place(p, &k->at);
+    p->silent = fmax(p->silent, k->silent);
+    p->quiet = false;
+}
+
+static void take_beat(vc_watch *w, int from, const beat *b)
+{
+    peer *p = &w->peer[from];
+    char name[HOST + NOTE + 60], time[32];
+    take_place(p, &b->at);
+    if (p->warn_at > warn_after(w)) {                    /* this rank has warned of it */
+        name_rank(name, sizeof name, w, from);
+        vc_say(w->o.ui, "%s answers again, after %s", name, vc_human_time(time, p->silent));
+    }
+    p->heard = true;
+    p->waited = b->waited;
+    p->ended = b->ended;
+    p->direct = b->alert;
+    p->quiet = !b->alert;
+    p->silent = 0;
+    p->warn_at = warn_after(w);
+    if (b->n_lost || b->n_reports || b->ended)
+        raise_alert(w);
+    for (int i = 0; i < b->n_lost && i < NAMED; i++)
+        lose(w, b->lost[i]);
+    for (int i = 0; i < b->n_reports && i < REPORTS; i++)
+        take_report(w, &b->report[i]);
 }
 
 static void hear(vc_watch *w)
 {
-    beat b;
+    beat b = { 0 };
     int from;
-    while (w->world->ops->hear(w->world, &from, &b, sizeof b)) {
-        peer *p = &w->peer[from];
-        char who[HOST + NOTE + 60], time[32];
-        b.note[NOTE - 1] = b.host[HOST - 1] = '\0';
-        p->last = b;
-        p->heard = true;
-        if (p->warn_at > warn_after(w) && speaks(w)) {
-            name_rank(who, sizeof who, w, from);
-            vc_say(w->o.ui, "%s answers again, after %s", who, vc_human_time(time, p->silent));
-        }
-        p->silent = 0;
-        p->warn_at = warn_after(w);
-        for (int i = 0; i < b.n_lost && i < NAMED; i++)
-            lose(w, b.lost[i]);
-    }
+    while (w->world->ops->hear(w->world, &from, &b, sizeof b))
+        take_beat(w, from, &b);
 }
 
 static void warn_of(vc_watch *w, int r)
 {
     peer *p = &w->peer[r];
     char who[HOST + NOTE + 60], after[32], limit[32], end[80] = "";
-    p->warn_at = 2 * p->silent;
     if (!speaks(w))
         return;
+    p->warn_at = 2 * p->silent;
     name_rank(who, sizeof who, w, r);
     if (w->o.patience > 0)
         snprintf(end, sizeof end, ", and the run ends after %s (--comm_timeout)",
@@ -177,9 +290,11 @@ static void judge(vc_watch *w, double passed)
         limit = fmin(limit, warn_after(w) + slack);
     for (int r = 0; r < w->world->size; r++) {
         peer *p = &w->peer[r];
-        if (r == w->world->rank || p->lost)
+        p->silent = misses(w, r) ? p->silent + passed : 0;
+        if (p->silent >= warn_after(w))
+            raise_alert(w);
+        if (p->lost)
             continue;
-        p->silent += passed;
         over |= p->silent >= limit;
         if (p->silent >= p->warn_at && p->silent < limit)
             warn_of(w, r);
@@ -206,7 +321,7 @@ static void look_behind(vc_watch *w)
     char who[HOST + NOTE + 60], time[32];
     for (int r = 0; r < w->world->size; r++) {
         bool own = r == w->world->rank;
-        double waited = own ? w->mine.waited : w->peer[r].last.waited;
+        double waited = own ? w->mine.waited : w->peer[r].waited;
         if ((!own && !w->peer[r].heard) || w->peer[r].silent >= warn_after(w))
             return;
         if (waited > 0) {
@@ -228,26 +343,66 @@ static void look_behind(vc_watch *w)
            vc_human_time(time, least));
 }
 
-static void tell(vc_watch *w)
+/* ---- this rank ---- */
+
+/* Puts the silent ranks that this one watches into its beat, in turn. */
+static void add_reports(vc_watch *w)
 {
+    int silent[32], n = 0;
+    for (int far = 1; far < w->world->size; far *= 2) {
+        int r = (w->world->rank - far + w->world->size) % w->world->size;
+        if (w->peer[r].silent >= warn_after(w))
+            silent[n++] = r;
+    }
+    w->mine.n_reports = n < REPORTS ? n : REPORTS;
+    for (int i = 0; i < w->mine.n_reports; i++) {
+        int r = silent[w->turn++ % n];
+        const peer *p = &w->peer[r];
+        w->mine.report[i] = (report){ r, p->known, p->at, p->silent };
+    }
+    w->turn %= n ? n : 1;
+}
+
+static void tell(vc_watch *w, bool all)
+{
+    size_t n = offsetof(beat, report) + (size_t)w->mine.n_reports * sizeof *w->mine.report;
     w->news = false;
     for (int r = 0; r < w->world->size; r++)
-        if (r != w->world->rank && !w->peer[r].lost)
-            w->world->ops->tell(w->world, r, &w->mine, sizeof w->mine);
+        if (r != w->world->rank && !w->peer[r].lost && (all || hears(w, r, w->world->rank)))
+            w->world->ops->tell(w->world, r, &w->mine, n);
+}
+
+/* True from time to time while ranks wait for long, so that all know which one does not. */
+static bool tells_waits(vc_watch *w)
+{
+    double longest = w->mine.waited;
+    for (int r = 0; r < w->world->size; r++)
+        if (watches(w, r))
+            longest = fmax(longest, w->peer[r].waited);
+    if (longest < BEHIND / 2 || w->beat_at < w->far_at)
+        return false;
+    w->far_at = w->beat_at + BEHIND / 10;
+    return true;
 }
 
 static void tick(vc_watch *w)
 {
     double now = vc_seconds(), passed = fmin(now - w->beat_at, 2 * each(w));
-    int lost = w->mine.n_lost;
+    bool was = w->mine.alert;
     w->beat_at = now;
     note_wait(w, passed);
-    tell(w);
+    w->alert = fmax(w->alert - passed, 0);
     hear(w);
     judge(w, passed);
+    if (w->mine.n_lost || w->mine.ended)
+        raise_alert(w);
     look_behind(w);
-    if (w->mine.n_lost != lost)
-        tell(w);
+    add_reports(w);
+    w->mine.alert = w->alert > 0;
+    if (!w->mine.alert)
+        end_alert(w);
+    bool waits = tells_waits(w);
+    tell(w, w->mine.alert || was || waits);
     pthread_cond_broadcast(&w->changed);
 }
 
@@ -295,10 +450,11 @@ int vc_watch_open(vc_watch **out, vc_comm *world, vc_err *err)
     w->o.patience = VC_COMM_PATIENCE;
     w->behind_at = BEHIND;
     w->beat_at = vc_seconds();
-    w->mine.pid = (int)getpid();
-    snprintf(w->mine.note, sizeof w->mine.note, "starting");
-    if (gethostname(w->mine.host, sizeof w->mine.host - 1))
-        snprintf(w->mine.host, sizeof w->mine.host, "unknown host");
+    place *own = &w->mine.at;
+    own->pid = (int)getpid();
+    snprintf(own->note, sizeof own->note, "starting");
+    if (gethostname(own->host, sizeof own->host - 1))
+        snprintf(own->host, sizeof own->host, "unknown host");
     for (int r = 0; r < world->size; r++)
         w->peer[r].warn_at = WARN;
     pthread_mutex_init(&w->lock, NULL);
@@ -345,7 +501,7 @@ void vc_watch_set(vc_watch *w, const vc_comm_watch_opts *o)
 void vc_watch_note(vc_watch *w, const char *text)
 {
     pthread_mutex_lock(&w->lock);
-    snprintf(w->mine.note, sizeof w->mine.note, "%s", text);
+    snprintf(w->mine.at.note, sizeof w->mine.at.note, "%s", text);
     if (!w->news)
         pthread_cond_broadcast(&w->changed);
     w->news = true;
@@ -406,7 +562,7 @@ static bool may_end(const vc_watch *w)
     int who = first(w);
     for (int r = 0; r < w->world->size; r++) {
         const peer *p = &w->peer[r];
-        if (r != w->world->rank && !p->lost && !p->last.ended && p->silent < warn_after(w))
+        if (r != w->world->rank && !p->lost && !p->ended && p->silent < warn_after(w))
             return false;
     }
     return who < 0 || who == w->world->rank;
@@ -416,7 +572,7 @@ void vc_watch_leave(vc_watch *w)
 {
     pthread_mutex_lock(&w->lock);
     w->mine.ended = true;
-    tell(w);
+    tell(w, true);
     while (!may_end(w))
         rest(w, each(w));
     pthread_mutex_unlock(&w->lock);
