@@ -1,15 +1,15 @@
 /* watch.h - which ranks of the run are alive. Internal to common/comm.
  *
- * A thread of each rank sends a beat to those 1, 2, 4, 8, ... ranks further on, several times within
- * the time after which these would warn, and counts how long each rank that it hears in this way has
- * been silent. A beat says where the rank is, so that a message can name the last step of a rank
- * that does not answer. Silence is counted in time in which this rank ran itself: a job that is
- * suspended as a whole loses no rank.
+ * A thread of each rank sends a beat to those 1, 2, 4, 8, ... ranks further on, several times
+ * within the time after which these would warn, and counts how long each rank that it hears in this
+ * way has been silent. A beat says where the rank is, so that a message can name the last step of a
+ * rank that does not answer. Silence is counted in time in which this rank ran itself: a job that
+ * is suspended as a whole loses no rank.
  *
  * A rank that hears no beat for as long as a warning takes reports this to all, with the last beat
  * that it heard. Then and for a while after the last report there is an alert: the beats of all
- * ranks go to all, so that each misses every other by itself, also where the ranks that a silent one
- * is heard by are silent too.
+ * ranks go to all, so that each misses every other by itself, also where all ranks that hear a
+ * silent one are silent too.
  *
  * A rank that is silent for longer than the patience is lost: the thread notes this for good, beats
  * pass the note on, and every rank's calls that wait return VC_ELOST. */
