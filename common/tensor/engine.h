@@ -27,6 +27,7 @@ struct vt_ctx {
     bool recording;                           /* ops are recorded: false inside backward and in
                                                * blocks that will be recomputed */
     vt_node *tape;                            /* the newest node */
+    struct vt_results *results;               /* of the block that runs, if it keeps any (tape.c) */
     vt_tensor **live;                         /* tensors that scopes hold, one reference each */
     int n_live, room_live;
 
@@ -88,6 +89,12 @@ void vt_profile_free(struct vt_profile *p);              /* NULL is fine */
 bool vt_ok(vt_ctx *g, const char *op, int n, vt_tensor *const *t);
 /* Returns true if vt_record would record, for ops that save extra results only then. */
 bool vt_tracks(const vt_ctx *g, int n, vt_tensor *const *in);
+/* tape.c: for ops whose n results a block of VT_KEEP_ATTENTION keeps, which call both only if an
+ * input needs a gradient. _keep keeps them in the block's first run, and does nothing elsewhere. In
+ * the second run _again sets t to those of the first run, held until the scope ends, and returns
+ * true: their kernel need not run. It returns false elsewhere, and after a failure. */
+void vt_results_keep(vt_ctx *g, int n, vt_tensor *const *t);
+bool vt_results_again(vt_ctx *g, int n, vt_tensor **t);
 /* Returns the type of an op's result for first input x: f32 or bf16. */
 vc_dtype vt_result(const vt_ctx *g, const vt_tensor *x);
 

@@ -65,6 +65,27 @@ static const char *wrong(const vt_tensor *q, const vt_tensor *k, const vt_tensor
     return NULL;
 }
 
+/* Returns the result for packed inputs, and sets in[LSE]. In the second run of a block that keeps
+ * them, they are those of the first run. */
+static vt_tensor *compute(vt_ctx *g, vt_tensor **in, const vt_attn *how)
+{
+    const bool tracked = in[Q]->needs_grad || in[K]->needs_grad || in[V]->needs_grad;
+    vt_tensor *r[2] = { NULL };                  /* the result, and its lse */
+
+    if (!tracked || !vt_results_again(g, 2, r)) {
+        r[0] = vt_new_like(g, in[Q]);
+        r[1] = vt_new(g, VC_F32, 3, (int64_t[]){ in[Q]->dim[0], in[Q]->dim[2], in[Q]->dim[1] });
+        if (!r[0] || !r[1])
+            return NULL;
+        count_flops(g, in[Q], in[K], 2);
+        VT_RUN_HEAVY(g, attention, r[0], r[1], in[Q], in[K], in[V], how);
+        if (tracked)
+            vt_results_keep(g, 2, r);
+    }
+    in[LSE] = r[1];
+    return r[0];
+}
+
 vt_tensor *vt_attention(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v, const vt_attn *how)
 {
     vt_attn h = how ? *how : (vt_attn){ 0 };
@@ -89,12 +110,7 @@ vt_tensor *vt_attention(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v, con
     }
     if (h.scale == 0.0f)
         h.scale = 1.0f / sqrtf((float)q->dim[3]);
-    vt_tensor *o = vt_new_like(g, q);
-    in[LSE] = vt_new(g, VC_F32, 3, scores.dim);
-    if (!o || !in[LSE])
-        return NULL;
-    count_flops(g, q, k, 2);
-    VT_RUN_HEAVY(g, attention, o, in[LSE], in[Q], in[K], in[V], &h);
+    vt_tensor *o = compute(g, in, &h);
     vt_node *node;
     o = vt_record(g, o, "attention", attention_grad, INPUTS, in, (1u << INPUTS) - 1, true, &node);
     if (node)

@@ -135,10 +135,63 @@ void vt_backward(vt_ctx *g, vt_tensor *loss)
 
 /* ---- blocks ---- */
 
+typedef struct result { struct result *next; vt_tensor *t; } result;
+
+/* Results that a block's first run keeps for its second run, which takes them in the same order. */
+struct vt_results {
+    result *first, *last;
+    bool again;                                /* the second run has begun */
+};
+
 typedef struct run {
     vt_block b;
     vt_tensor *out[VT_BLOCK_IO];
+    struct vt_results results;                 /* of VT_KEEP_ATTENTION, else empty */
 } run;
+
+void vt_results_keep(vt_ctx *g, int n, vt_tensor *const *t)
+{
+    struct vt_results *r = g->results;
+
+    for (int i = 0; r && !r->again && i < n && !g->err.code; i++) {
+        result *x = vt_arena_new(&g->arena, sizeof *x);
+        if (!x) {
+            vt_fail(g, VC_ENOMEM, "%s: out of memory for the tape", g->op);
+            return;
+        }
+        x->t = t[i];
+        vt_keep(g, x->t->buf);
+        if (r->last)
+            r->last->next = x;
+        else
+            r->first = x;
+        r->last = x;
+    }
+}
+
+bool vt_results_again(vt_ctx *g, int n, vt_tensor **t)
+{
+    struct vt_results *r = g->results;
+
+    if (!r || !r->again)
+        return false;
+    for (int i = 0; i < n && !g->err.code; i++) {
+        if (!r->first)
+            return vt_fail(g, VC_EINVAL, "%s: the second run of its block computes more", g->op);
+        t[i] = r->first->t;
+        r->first = r->first->next;
+        vt_hold(g, t[i]);
+        vt_unkeep(g, t[i]->buf);
+    }
+    return !g->err.code;
+}
+
+/* Gives up the results that no second run takes. */
+static void drop_results(vt_ctx *g, struct vt_results *r)
+{
+    for (; r->first; r->first = r->first->next)
+        vt_unkeep(g, r->first->t->buf);
+}
 
 static void enter(vt_ctx *g, const run *r, bool backward)
 {
@@ -203,12 +256,13 @@ static bool any_grad(const run *r)
 
 static void run_again(vt_ctx *g, const vt_node *n)
 {
-    const run *r = n->block;
+    run *r = n->block;
     vt_tensor *out[VT_BLOCK_IO] = { 0 };
     vt_node *outer = g->tape;
 
     vt_offload_back(g, n);
     if (!any_grad(r)) {                        /* the loss does not depend on the block */
+        drop_results(g, &r->results);
         grads_ready(g, r);
         return;
     }
@@ -216,7 +270,11 @@ static void run_again(vt_ctx *g, const vt_node *n)
     vt_scope s = vt_scope_begin(g);
     g->recording = true;
     g->in_grad = false;
+    r->results.again = true;
+    g->results = r->results.first ? &r->results : NULL;
     r->b.fn(g, r->b.arg, n->in, out);
+    g->results = NULL;
+    drop_results(g, &r->results);
     g->recording = false;
     for (int i = 0; i < r->b.n_out; i++)
         if (!out[i])
@@ -260,11 +318,13 @@ static bool run_kept(vt_ctx *g, run *r, vt_tensor *const *in, vt_tensor **out)
     return true;
 }
 
-static bool run_recomputed(vt_ctx *g, run *r, vt_tensor *const *in, vt_tensor **out)
+static bool run_recomputed(vt_ctx *g, run *r, vt_remat how, vt_tensor *const *in, vt_tensor **out)
 {
     vt_offload_next(g, r->b.n_in, in);
     g->recording = false;
+    g->results = how == VT_KEEP_ATTENTION ? &r->results : NULL;
     bool ok = run_once(g, r, in, out);
+    g->results = NULL;
     g->recording = true;
     if (!ok)
         return false;
@@ -272,8 +332,10 @@ static bool run_recomputed(vt_ctx *g, run *r, vt_tensor *const *in, vt_tensor **
     bool any = false;
     for (int i = 0; i < r->b.n_out; i++)
         any |= out[i]->needs_grad;
-    if (!any)
+    if (!any) {
+        drop_results(g, &r->results);
         return true;
+    }
     vt_node *n = push(g, "block", run_again);
     if (!n)
         return false;
@@ -303,7 +365,7 @@ static bool run_block(vt_ctx *g, const vt_block *b, vt_remat how, vt_tensor *con
     r->b = *b;
     if (!g->recording)
         return run_once(g, r, in, out);
-    return how == VT_RECOMPUTE ? run_recomputed(g, r, in, out) : run_kept(g, r, in, out);
+    return how == VT_KEEP ? run_kept(g, r, in, out) : run_recomputed(g, r, how, in, out);
 }
 
 void vt_run_block(vt_ctx *g, const vt_block *b, vt_remat how, vt_tensor *const *in,

@@ -199,10 +199,11 @@ typedef struct vt_block {
     int n_in, n_out;                          /* at most VT_BLOCK_IO each */
     int index;                                /* of the block in its model */
 } vt_block;
-typedef enum { VT_KEEP, VT_RECOMPUTE } vt_remat;
+typedef enum { VT_KEEP, VT_RECOMPUTE, VT_KEEP_ATTENTION } vt_remat;
 /* Runs a block in a scope of its own. VT_RECOMPUTE: the tape keeps only its inputs, and backward
  * runs fn again (gradient checkpointing, Chen et al. 2016); the gradients are the same bits.
- * Outputs are set to NULL on failure. */
+ * VT_KEEP_ATTENTION: the same, but the tape also keeps the results of vt_attention, which the
+ * second run takes instead of computing them. Outputs are set to NULL on failure. */
 void vt_run_block(vt_ctx *g, const vt_block *b, vt_remat how, vt_tensor *const *in,
                   vt_tensor **out);
 /* enter and leave surround each use of a block's weights: its forward (backward false), and its

@@ -51,34 +51,55 @@ void *__wrap_aligned_alloc(size_t align, size_t n)
 
 /* ---- blocks ---- */
 
+enum { HOWS = VT_KEEP_ATTENTION + 1 };
+
+/* With attention kept the tape holds its result and an f32 value for each row of each head more,
+ * and backward computes its two products no more. */
+static void check_kept_attention(vc_dtype type, const vt_usage use[HOWS])
+{
+    const size_t rows = (size_t)BATCH * (TOKENS + TEXT);
+    const size_t held = use[VT_KEEP_ATTENTION].saved - use[VT_RECOMPUTE].saved;
+    const size_t bytes = LAYERS * rows * (WIDTH * vc_dtype_size(type) + HEADS * sizeof(float));
+
+    assert_between(held, bytes, bytes + 2 * LAYERS * 64);
+    assert_true(use[VT_RECOMPUTE].flops - use[VT_KEEP_ATTENTION].flops ==
+                LAYERS * 4.0 * (double)(rows * (TOKENS + TEXT) * WIDTH));
+}
+
 static void test_recompute_is_exact(void **state)
 {
     static const vc_dtype types[] = { VC_F32, VC_BF16 };
 
     (void)state;
     for (int t = 0; t < 2; t++) {
-        float loss[2], *grad[2];
-        size_t n[2], saved[2];
-        for (int how = VT_KEEP; how <= VT_RECOMPUTE; how++) {
+        float loss[HOWS], *grad[HOWS];
+        size_t n[HOWS];
+        vt_usage use[HOWS];
+        for (int how = VT_KEEP; how < HOWS; how++) {
             vt_ctx *g = em_context(types[t]);
             em_model m;
             em_open(&m, g, 1);
             assert_int_equal(vt_params_train(m.p, NULL, NULL, NULL), 0);
             loss[how] = em_step(g, &m, (vt_remat)how, 0);
             grad[how] = em_gradients(&m, &n[how]);
-            saved[how] = vt_usage_of(g).saved;
+            use[how] = vt_usage_of(g);
             vt_params_close(m.p);
             vt_close(g);
         }
-        assert_true(loss[0] == loss[1] && loss[0] > 0);
-        assert_int_equal(n[0], n[1]);
-        for (size_t i = 0; i < n[0]; i++)
-            if (grad[0][i] != grad[1][i])
-                fail_msg("%s gradient %zu: %.9g kept, %.9g recomputed", vc_dtype_name(types[t]), i,
-                         (double)grad[0][i], (double)grad[1][i]);
-        assert_true(saved[1] * 4 < saved[0]);
-        free(grad[0]);
-        free(grad[1]);
+        assert_true(loss[0] > 0);
+        for (int how = VT_RECOMPUTE; how < HOWS; how++) {
+            assert_true(loss[how] == loss[0]);
+            assert_int_equal(n[how], n[0]);
+            for (size_t i = 0; i < n[0]; i++)
+                if (grad[how][i] != grad[0][i])
+                    fail_msg("%s gradient %zu: %.9g kept, %.9g recomputed in way %d",
+                             vc_dtype_name(types[t]), i, (double)grad[0][i],
+                             (double)grad[how][i], how);
+        }
+        assert_true(use[VT_RECOMPUTE].saved * 4 < use[VT_KEEP].saved);
+        check_kept_attention(types[t], use);
+        for (int how = VT_KEEP; how < HOWS; how++)
+            free(grad[how]);
     }
 }
 
@@ -185,7 +206,7 @@ static void test_hooks(void **state)
     (void)state;
     em_open(&m, g, 1);
     assert_int_equal(vt_params_train(m.p, NULL, NULL, NULL), 0);
-    for (int how = VT_KEEP; how <= VT_RECOMPUTE; how++) {
+    for (int how = VT_KEEP; how < HOWS; how++) {
         journal log = { "" };
         vt_set_hooks(g, &(vt_hooks){ &log, on_enter, on_leave, on_ready });
         em_step(g, &m, (vt_remat)how, 0);
@@ -212,10 +233,10 @@ static void odd_block(vt_ctx *g, const void *arg, vt_tensor *const *in, vt_tenso
 
 static void test_odd_outputs(void **state)
 {
-    float grad[2][4 * 8 * 3];
+    float grad[HOWS][4 * 8 * 3];
 
     (void)state;
-    for (int how = VT_KEEP; how <= VT_RECOMPUTE; how++) {
+    for (int how = VT_KEEP; how < HOWS; how++) {
         vt_ctx *g = em_context(VC_F32);
         vt_tensor *p[3], *out[5];
         for (int i = 0; i < 3; i++) {
@@ -238,9 +259,56 @@ static void test_odd_outputs(void **state)
         }
         vt_close(g);
     }
-    assert_memory_equal(grad[0], grad[1], sizeof grad[0]);
+    for (int how = VT_RECOMPUTE; how < HOWS; how++)
+        assert_memory_equal(grad[0], grad[how], sizeof grad[0]);
     for (int i = 0; i < 96; i++)
         assert_true(i / 8 == 4 || i / 8 == 7 || grad[0][i] != 0.0f);
+}
+
+/* in: q, and a constant. The first attention has no gradient, the second is an output, the third
+ * has two inputs that are views of one tensor. */
+static void attentive_block(vt_ctx *g, const void *arg, vt_tensor *const *in, vt_tensor **out)
+{
+    (void)arg;
+    vt_tensor *fixed = vt_attention(g, in[1], in[1], in[1], NULL);
+    out[0] = vt_attention(g, in[0], fixed, in[0], NULL);
+    vt_tensor *both = vt_concat(g, 1, 2, (vt_tensor *[]){ out[0], in[1] });
+    out[1] = vt_attention(g, vt_slice(g, both, 1, 1, 4), in[0], vt_slice(g, both, 1, 0, 3), NULL);
+}
+
+/* Attention whose results are a block's outputs, and blocks that the loss does not depend on. */
+static void test_kept_attention(void **state)
+{
+    float grad[HOWS][3 * 16];
+    size_t saved[HOWS];
+
+    (void)state;
+    for (int how = VT_KEEP; how < HOWS; how++) {
+        const int64_t dim[4] = { 1, 3, 2, 8 };
+        vt_ctx *g = em_context(VC_F32);
+        vt_tensor *out[2], *unused[2];
+        vt_tensor *p = vt_param_new(g, VC_F32, 4, dim, em_data(48), VC_F32, false, NULL);
+        assert_int_equal(vt_param_train(g, p, VC_F32, NULL), 0);
+        for (int step = 0; step < 2; step++) {
+            vt_step_begin(g, VT_RECORD);
+            vt_tensor *in[] = { vt_scale(g, p, 1.5f), em_input(g, 4, dim) };
+            const vt_block b = { attentive_block, NULL, 2, 2, 0 };
+            vt_run_block(g, &b, (vt_remat)how, in, unused);
+            vt_run_block(g, &b, (vt_remat)how, in, out);
+            vt_backward(g, vt_sum(g, vt_mul(g, vt_silu(g, out[0]), out[1])));
+            saved[how] = vt_usage_of(g).saved;
+            vc_err err;
+            assert_ok(vt_step_end(g, &err), &err);
+        }
+        memcpy(grad[how], p->grad->data, sizeof grad[how]);
+        vt_param_free(g, p);
+        vt_close(g);
+    }
+    for (int how = VT_RECOMPUTE; how < HOWS; how++)
+        assert_memory_equal(grad[0], grad[how], sizeof grad[0]);
+    assert_true(saved[VT_RECOMPUTE] < saved[VT_KEEP_ATTENTION]);
+    for (int i = 0; i < 48; i++)
+        assert_true(grad[0][i] != 0.0f);
 }
 
 static void failing_block(vt_ctx *g, const void *arg, vt_tensor *const *in, vt_tensor **out)
@@ -275,7 +343,7 @@ static void test_dry(void **state)
 
     (void)state;
     for (int t = 0; t < 2; t++)
-        for (int how = VT_KEEP; how <= VT_RECOMPUTE; how++) {
+        for (int how = VT_KEEP; how < HOWS; how++) {
             vt_ctx *g = em_context(types[t]);
             em_model m;
             size_t n;
@@ -358,7 +426,7 @@ static void test_backward_peak(void **state)
 static void test_steady_state(void **state)
 {
     (void)state;
-    for (int how = VT_KEEP; how <= VT_RECOMPUTE; how++) {
+    for (int how = VT_KEEP; how < HOWS; how++) {
         vt_ctx *g = em_context(VC_BF16);
         em_model m;
         vt_adamw_state s;
@@ -557,6 +625,7 @@ int main(void)
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_hooks),
         cmocka_unit_test(test_odd_outputs),
+        cmocka_unit_test(test_kept_attention),
         cmocka_unit_test(test_block_that_changes),
         cmocka_unit_test(test_dry),
         cmocka_unit_test(test_forward_peak),
