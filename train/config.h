@@ -8,7 +8,9 @@
 #include "common/cli/flags.h"
 
 typedef enum { VTRAIN_LORA, VTRAIN_FULL } vtrain_type;
-typedef enum { VTRAIN_REMAT_BLOCK, VTRAIN_REMAT_AUTO, VTRAIN_REMAT_NONE } vtrain_remat;
+typedef enum {
+    VTRAIN_REMAT_BLOCK, VTRAIN_REMAT_KEEP_ATTENTION, VTRAIN_REMAT_AUTO, VTRAIN_REMAT_NONE
+} vtrain_remat;
 typedef enum { VTRAIN_DDP, VTRAIN_ZERO2, VTRAIN_FSDP } vtrain_parallel;
 typedef enum { VTRAIN_PRECISION_NO, VTRAIN_PRECISION_BF16 } vtrain_precision;
 typedef enum {

@@ -112,8 +112,7 @@ typedef struct vtrain_plan {
                                                * descriptions, which the first dry steps make */
     int blocks;                               /* of the transformer */
     int swapped;                              /* blocks whose weights stay on the host */
-    int *recompute;                           /* [groups] number of first blocks that backward
-                                               * recomputes; NULL: no block is recomputed */
+    vtrain_recompute *recompute;              /* [groups]; NULL: no block is recomputed */
 } vtrain_plan;
 
 /* vtrain/loop.c: the steps that are done. */

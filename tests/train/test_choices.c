@@ -60,6 +60,7 @@ static const struct choice { const char *flag, *word; int index; } choices[] = {
     { "mixed_precision", "no", VTRAIN_PRECISION_NO },
     { "mixed_precision", "bf16", VTRAIN_PRECISION_BF16 },
     { "gradient_checkpointing", "block", VTRAIN_REMAT_BLOCK },
+    { "gradient_checkpointing", "keep_attention", VTRAIN_REMAT_KEEP_ATTENTION },
     { "gradient_checkpointing", "auto", VTRAIN_REMAT_AUTO },
     { "gradient_checkpointing", "none", VTRAIN_REMAT_NONE },
     { "parallel", "ddp", VTRAIN_DDP },

@@ -1,5 +1,5 @@
-/* test_memory.c - the predicted memory of a run: the fewest recomputed blocks that fit are chosen,
- * and an error gives remedies where no number fits. */
+/* test_memory.c - the predicted memory of a run: the recomputed blocks of the least work that fit
+ * are chosen, and an error gives remedies where none fit. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -111,58 +111,92 @@ static int plan(vtrain *t, int how, int64_t limit, vc_err *err)
     return vtrain_memory_plan(t, err);
 }
 
-/* Measures the bytes that a step of each group takes with each number of recomputed blocks. */
-static void measure(vtrain *t, int64_t taken[GROUPS][BLOCKS + 1])
+/* Bytes and work of a step of each group, by the way and number of its recomputed blocks. */
+typedef struct measured { int64_t taken; double flops; } measured;
+typedef measured table[GROUPS][2][BLOCKS + 1];
+static const vt_remat ways[2] = { VT_RECOMPUTE, VT_KEEP_ATTENTION };
+
+static void measure(vtrain *t, table m)
 {
     for (uint32_t i = 0; i < GROUPS; i++)
-        for (int n = 0; n <= BLOCKS; n++) {
+        for (int n = 0; n < 2 * (BLOCKS + 1); n++) {
             const vtrain_group *g = vtrain_data_group(t->data, i);
             const int64_t dim[5] = { 2, vtrain_data_norm(t->data)->channels, g->padded, g->h,
                                      g->w };
+            const int way = n % 2, blocks = n / 2;
             vt_usage use;
             vc_err err = { 0 };
-            assert_ok(vtrain_micro_dry(t, dim, true, n, &use, &err), &err);
-            taken[i][n] = (int64_t)(use.pool_peak + use.scratch);
-            assert_true(n == 0 || n == BLOCKS || taken[i][n] < taken[i][n - 1]);
+            assert_ok(vtrain_micro_dry(t, dim, true, (vtrain_recompute){ blocks, ways[way] }, &use,
+                                       &err), &err);
+            measured *x = &m[i][way][blocks];
+            *x = (measured){ (int64_t)(use.pool_peak + use.scratch), use.flops };
+            assert_true(blocks == 0 || blocks == BLOCKS || x->taken < x[-1].taken);
         }
 }
 
-/* With a limit at, and one byte below, the peak of each number of blocks, each bucket gets the
- * smallest number that fits, and the predicted peak is the larger bucket's. The values none and
- * block leave no choice. */
-static void test_fewest(void **state)
+/* Of all steps that fit, the one of the least work, and of these the one of the fewest bytes; the
+ * least that there is where none fits. */
+static vtrain_recompute best(measured m[2][BLOCKS + 1], int64_t most)
+{
+    vtrain_recompute r = { BLOCKS, VT_RECOMPUTE };
+    double least = 0;
+    for (int n = 0; n <= BLOCKS; n++)
+        for (int way = 0; way < 2; way++) {
+            const measured *x = &m[way][n];
+            if (x->taken > most || (least > 0 && x->flops >= least))
+                continue;
+            least = x->flops;
+            r = (vtrain_recompute){ n, ways[way] };
+        }
+    return r;
+}
+
+static int blocks_of(const vtrain *t)
+{
+    return t->plan.recompute[0].blocks + t->plan.recompute[1].blocks;
+}
+
+/* With a limit at, and one byte below, the peak of each way and number of blocks, each bucket gets
+ * the plan of the least work that fits, and the predicted peak is the larger bucket's. The values
+ * none, block and keep_attention leave no choice. */
+static void test_cheapest(void **state)
 {
     (void)state;
     vtrain t;
     vc_err err = { 0 };
-    int64_t taken[GROUPS][BLOCKS + 1];
-    bool differ = false;
+    table m;
+    int differ = 0, kept = 0;
 
     open_run(&t);
-    measure(&t, taken);
+    measure(&t, m);
     assert_int_equal(plan(&t, VTRAIN_REMAT_NONE, 0, &err), 0);
-    assert_int_equal(t.plan.recompute[0] + t.plan.recompute[1], 0);
+    assert_int_equal(blocks_of(&t), 0);
     int64_t standing = t.plan.standing;
     assert_true(standing > 16 * vt_params_bytes(t.params).trained);
-    assert_int_equal(plan(&t, VTRAIN_REMAT_BLOCK, 1, &err), 0);
-    assert_int_equal(t.plan.recompute[0] + t.plan.recompute[1], 2 * BLOCKS);
-    for (int at = 0; at < GROUPS * (BLOCKS + 1) * 2; at++) {
-        int64_t most = taken[at / 2 % GROUPS][at / 2 / GROUPS] - at % 2, peak = 0;
+    for (int way = 0; way < 2; way++) {
+        int how = way ? VTRAIN_REMAT_KEEP_ATTENTION : VTRAIN_REMAT_BLOCK;
+        assert_int_equal(plan(&t, how, 1, &err), 0);
+        assert_int_equal(blocks_of(&t), 2 * BLOCKS);
+        assert_int_equal(t.plan.recompute[1].how, ways[way]);
+        assert_int_equal(t.plan.pool, m[t.plan.largest][way][BLOCKS].taken);
+    }
+    for (int at = 0; at < GROUPS * 2 * (BLOCKS + 1) * 2; at++) {
+        int64_t most = m[at / 2 % GROUPS][at / 4 % 2][at / 8].taken - at % 2, peak = 0;
         assert_ok(plan(&t, VTRAIN_REMAT_AUTO, standing + most, &err), &err);
         for (int i = 0; i < GROUPS; i++) {
-            int want = 0;
-            while (want < BLOCKS && taken[i][want] > most)
-                want++;
-            assert_int_equal(t.plan.recompute[i], want);
-            if (taken[i][want] > peak)
-                peak = taken[i][want];
+            const vtrain_recompute want = best(m[i], most), *r = &t.plan.recompute[i];
+            int64_t taken = m[i][want.how == VT_KEEP_ATTENTION][want.blocks].taken;
+            assert_int_equal(r->blocks, want.blocks);
+            assert_int_equal(r->how, want.how);
+            peak = taken > peak ? taken : peak;
+            kept += r->how == VT_KEEP_ATTENTION;
         }
         assert_int_equal(t.plan.pool, peak);
         assert_int_equal(t.plan.predicted, standing + peak);
         assert_int_equal(vtrain_memory_check(&t, &err), peak <= most ? 0 : VC_ENOMEM);
-        differ |= t.plan.recompute[0] != t.plan.recompute[1];
+        differ += t.plan.recompute[0].blocks != t.plan.recompute[1].blocks;
     }
-    assert_true(differ);
+    assert_true(differ > 0 && kept > 0);
     close_run(&t);
 }
 
@@ -188,7 +222,8 @@ static void test_blocks_below(void **state)
     const vtrain_group *g = vtrain_data_group(t.data, 0);
     const int64_t dim[5] = { 2, vtrain_data_norm(t.data)->channels, g->padded, g->h, g->w };
     for (int n = 0; n <= BLOCKS; n++)
-        assert_ok(vtrain_micro_dry(&t, dim, true, n, &use[n], &err), &err);
+        assert_ok(vtrain_micro_dry(&t, dim, true, (vtrain_recompute){ n, VT_RECOMPUTE }, &use[n],
+                                   &err), &err);
     for (int n = 1; n <= BLOCKS - 2; n++) {
         assert_int_equal(use[n].saved, use[0].saved);
         assert_int_equal(use[n].pool_peak, use[0].pool_peak);
@@ -204,17 +239,16 @@ static void test_tries(void **state)
     (void)state;
     vtrain t;
     vc_err err = { 0 };
-    int64_t taken[GROUPS][BLOCKS + 1];
     open_run(&t);
-    measure(&t, taken);
+    measure(&t, (table){ 0 });
     assert_int_equal(plan(&t, VTRAIN_REMAT_NONE, 0, &err), 0);
     int64_t standing = t.plan.standing, most = t.plan.pool;
     assert_int_equal(plan(&t, VTRAIN_REMAT_NONE, standing + most, &err), 0);
-    assert_int_equal(t.plan.recompute[0] + t.plan.recompute[1], 0);
+    assert_int_equal(blocks_of(&t), 0);
     assert_int_equal(t.cfg.gradient_checkpointing, VTRAIN_REMAT_NONE);
     for (int64_t less = 1; less <= most / 4; less = 1 + less * 16) {
         assert_int_equal(plan(&t, VTRAIN_REMAT_NONE, standing + most - less, &err), 0);
-        assert_true(t.plan.recompute[0] + t.plan.recompute[1] > 0);
+        assert_true(blocks_of(&t) > 0);
         assert_true((int64_t)t.plan.pool <= most - less);
         assert_int_equal(vtrain_memory_check(&t, &err), 0);
     }
@@ -230,7 +264,7 @@ static void test_too_much(void **state)
     vc_err err = { 0 };
     open_run(&t);
     assert_int_equal(plan(&t, VTRAIN_REMAT_NONE, 1 << 20, &err), 0);
-    assert_int_equal(t.plan.recompute[0] + t.plan.recompute[1], 2 * BLOCKS);
+    assert_int_equal(blocks_of(&t), 2 * BLOCKS);
     assert_int_equal(vtrain_memory_check(&t, &err), VC_ENOMEM);
     SAYS(err, "bucket 2x4x4: a peak of ");
     SAYS(err, "is predicted, but --memory_limit is 1.0 MiB");
@@ -288,7 +322,7 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fewest), cmocka_unit_test(test_tries), cmocka_unit_test(test_too_much),
+        cmocka_unit_test(test_cheapest), cmocka_unit_test(test_tries), cmocka_unit_test(test_too_much),
         cmocka_unit_test(test_no_memory), cmocka_unit_test(test_blocks_below),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -140,7 +140,9 @@ static void test_recompute(void **state)
     const char *dir = *state;
     run_ok(dir, "keep", TINY "--max_train_steps 3 --gradient_checkpointing=none");
     run_ok(dir, "block", TINY "--max_train_steps 3 --gradient_checkpointing");
+    run_ok(dir, "most", TINY "--max_train_steps 3 --gradient_checkpointing=keep_attention");
     same_run(dir, "keep", "block", 3);
+    same_run(dir, "keep", "most", 3);
 }
 
 /* ---- learning ---- */

@@ -129,7 +129,7 @@ vt_tensor *vtrain_dit_forward(vt_ctx *g, void *model, const vtrain_in *in)
         if (l->kind->enter && (!i || l[-1].kind != l->kind))
             l->kind->enter(g, m, s);
         const vt_block b = { run_layer, l, l->kind->n_in, l->kind->n_out, i };
-        vt_run_block(g, &b, i < in->recompute ? VT_RECOMPUTE : VT_KEEP, s, s);
+        vt_run_block(g, &b, i < in->recompute.blocks ? in->recompute.how : VT_KEEP, s, s);
         vt_scope_end(g, scope, VT_BLOCK_IO, s);
     }
     return vt_failed(g) ? NULL : f->head(g, model, in, s);

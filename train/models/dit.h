@@ -23,6 +23,9 @@ typedef struct vtrain_cond {
     const int32_t *length;                    /* [B] on the host: valid tokens, 1..n */
     vt_tensor *pooled;                        /* [B,P] or NULL */
 } vtrain_cond;
+/* The blocks that backward runs again: the first `blocks`, as `how` says. */
+typedef struct vtrain_recompute { int blocks; vt_remat how; } vtrain_recompute;
+
 typedef struct vtrain_in {
     vt_tensor *x;                             /* noisy latents [B,C,f,h,w] f32 */
     vt_tensor *cond[VC_ROLES];                /* f32, scaled by the family's rule, zeros in rows
@@ -42,7 +45,7 @@ typedef struct vtrain_in {
     int n_texts;
     vtrain_cond text[VTRAIN_TEXTS];
     vt_tensor *made[VTRAIN_MADE];             /* tensors that prepare makes for the forward */
-    int recompute;                            /* the number of blocks that backward runs again */
+    vtrain_recompute recompute;
     bool shared;                              /* the context's processes share the sequence
                                                * (common/tensor/exchange.h) */
     /* Traces an argument of diffusers' forward(), with diffusers' name and layout. NULL: no trace

@@ -87,7 +87,7 @@ static int64_t rows_of(const vtrain *t, uint32_t group)
     return (most + parts - 1) / parts;
 }
 
-static int dry(vtrain *t, uint32_t group, int recompute, vt_usage *use, vc_err *err)
+static int dry(vtrain *t, uint32_t group, vtrain_recompute recompute, vt_usage *use, vc_err *err)
 {
     const vtrain_group *g = vtrain_data_group(t->data, group);
     const int64_t dim[5] = { rows_of(t, group), vtrain_data_norm(t->data)->channels,
@@ -100,40 +100,65 @@ static int64_t taken(const vt_usage *use)
     return (int64_t)(use->pool_peak + use->scratch);
 }
 
-/* For auto: finds the fewest blocks to recompute so that the step fits, or all. Memory falls with
- * their number; only recomputing the last block may save nothing, as backward begins there. */
-static int fewest(vtrain *t, uint32_t group, int64_t most, vt_usage *use, vc_err *err)
+/* The same, but a step without memory is no error: it takes more bytes than there are. */
+static int dry_bytes(vtrain *t, uint32_t group, vtrain_recompute recompute, vt_usage *use,
+                     vc_err *err)
 {
-    int lo = 0, hi = t->plan.blocks, rc = dry(t, group, lo, use, err);
+    int rc = dry(t, group, recompute, use, err);
     if (rc == VC_ENOMEM)
-        use->pool_peak = SIZE_MAX / 2;
-    else if (rc)
-        return rc;
-    if (taken(use) <= most)
-        hi = 0;
-    while (lo < hi) {                          /* hi fits, or is all; lo does not */
-        int middle = lo + (hi - lo) / 2;
-        if (middle == lo)
-            break;
-        rc = dry(t, group, middle, use, err);
-        if (rc && rc != VC_ENOMEM)
-            return rc;
-        if (!rc && taken(use) <= most)
+        *use = (vt_usage){ .pool_peak = SIZE_MAX / 2 };
+    return rc == VC_ENOMEM ? 0 : rc;
+}
+
+/* Finds the fewest blocks to recompute in r's way so that the step fits, or all, where r->blocks 0
+ * does not fit. Memory falls with their number; only recomputing the last block may save nothing,
+ * as backward begins there. */
+static int fewest(vtrain *t, uint32_t group, int64_t most, vtrain_recompute *r, vt_usage *use,
+                  vc_err *err)
+{
+    int lo = 0, hi = t->plan.blocks, rc = 0;
+    while (!rc && hi - lo > 1) {               /* hi fits, or is all; lo does not */
+        const int middle = lo + (hi - lo) / 2;
+        rc = dry_bytes(t, group, (vtrain_recompute){ middle, r->how }, use, err);
+        if (taken(use) <= most)
             hi = middle;
         else
             lo = middle;
     }
-    t->plan.recompute[group] = hi;
-    return dry(t, group, hi, use, err);
+    r->blocks = hi;
+    return rc ? rc : dry_bytes(t, group, *r, use, err);
+}
+
+/* For auto: no block is recomputed if the step fits so, else as many as needed in the way that
+ * takes less work, or all. To keep attention takes more blocks, each of less work. */
+static int cheapest(vtrain *t, uint32_t group, int64_t most, vtrain_recompute *r, vc_err *err)
+{
+    vtrain_recompute all = { 0, VT_RECOMPUTE }, part = { 0, VT_KEEP_ATTENTION };
+    vt_usage use, by_part;
+    *r = all;
+    int rc = dry_bytes(t, group, all, &use, err);
+    if (rc || taken(&use) <= most)
+        return rc;
+    rc = fewest(t, group, most, &all, &use, err);
+    if (!rc)
+        rc = fewest(t, group, most, &part, &by_part, err);
+    *r = !rc && taken(&by_part) <= most && by_part.flops < use.flops ? part : all;
+    return rc;
 }
 
 static int plan_group(vtrain *t, uint32_t group, int64_t most, vt_usage *use, vc_err *err)
 {
-    int how = t->cfg.gradient_checkpointing;
+    static const vt_remat ways[] = { [VTRAIN_REMAT_BLOCK] = VT_RECOMPUTE,
+                                     [VTRAIN_REMAT_KEEP_ATTENTION] = VT_KEEP_ATTENTION,
+                                     [VTRAIN_REMAT_NONE] = VT_KEEP };
+    const int how = t->cfg.gradient_checkpointing;
+    vtrain_recompute *r = &t->plan.recompute[group];
+    int rc = 0;
     if (how == VTRAIN_REMAT_AUTO)
-        return fewest(t, group, most, use, err);
-    t->plan.recompute[group] = how == VTRAIN_REMAT_BLOCK ? t->plan.blocks : 0;
-    return dry(t, group, t->plan.recompute[group], use, err);
+        rc = cheapest(t, group, most, r, err);
+    else
+        *r = (vtrain_recompute){ how == VTRAIN_REMAT_NONE ? 0 : t->plan.blocks, ways[how] };
+    return rc ? rc : dry(t, group, *r, use, err);
 }
 
 /* Plans all groups, with `most` bytes for a step. */
@@ -289,8 +314,10 @@ static void remedies(const vtrain *t, uint32_t group, char *text, size_t size)
 {
     const vtrain_config *c = &t->cfg;
     bool lora = c->training_type == VTRAIN_LORA;
+    const vtrain_recompute again = vtrain_recomputed(t, group);
     const struct { bool helps; const char *flag; } all[] = {
-        { vtrain_recomputed(t, group) < t->plan.blocks, "--gradient_checkpointing=block" },
+        { again.blocks < t->plan.blocks || again.how != VT_RECOMPUTE,
+          "--gradient_checkpointing=block" },
         { c->train_batch_size > 1, "a smaller --train_batch_size" },
         { !vt_host_memory(t->g) && !c->gradient_checkpointing_offload,
           "--gradient_checkpointing_offload" },

@@ -174,30 +174,40 @@ static void say_steps(const vtrain *t)
         (long long)t->cfg.gradient_accumulation_steps, ranks, t->plan.flops / 1e9);
 }
 
-/* Writes the number of recomputed blocks of each bucket, where the buckets differ. */
+static const char *but_attention(const vtrain_recompute *r)
+{
+    return r->how == VT_KEEP_ATTENTION ? ", but for attention" : "";
+}
+
+/* Writes the recomputed blocks of each bucket, where the buckets differ. */
 static void say_recompute(const vtrain *t)
 {
-    for (uint32_t i = 0; i < vtrain_data_groups(t->data); i++)
-        say(t, "memory: bucket %s: %d of %d blocks recomputed in backward",
-            vtrain_data_group(t->data, i)->name, t->plan.recompute[i], t->plan.blocks);
+    for (uint32_t i = 0; i < vtrain_data_groups(t->data); i++) {
+        const vtrain_recompute *r = &t->plan.recompute[i];
+        say(t, "memory: bucket %s: %d of %d blocks recomputed in backward%s",
+            vtrain_data_group(t->data, i)->name, r->blocks, t->plan.blocks,
+            r->blocks ? but_attention(r) : "");
+    }
 }
 
 static void say_memory(const vtrain *t)
 {
     char all[32], standing[32], pool[32], mapped[32];
     vt_param_bytes b = vt_params_bytes(t->params);
-    int least = t->plan.blocks, most = 0;
+    const vtrain_recompute *first = t->plan.recompute;
+    bool some = false, whole = true;           /* whole: all blocks of all buckets, in one way */
     for (uint32_t i = 0; i < vtrain_data_groups(t->data); i++) {
-        least = t->plan.recompute[i] < least ? t->plan.recompute[i] : least;
-        most = t->plan.recompute[i] > most ? t->plan.recompute[i] : most;
+        some |= first[i].blocks > 0;
+        whole &= first[i].blocks == t->plan.blocks && first[i].how == first->how;
     }
     say(t, "memory: peak %s predicted: %s weights, optimiser and loader, %s activations "
-        "of bucket %s%s", vc_human_bytes(all, (double)t->plan.predicted),
+        "of bucket %s%s%s", vc_human_bytes(all, (double)t->plan.predicted),
         vc_human_bytes(standing, (double)t->plan.standing),
         vc_human_bytes(pool, (double)t->plan.pool),
         vtrain_data_group(t->data, t->plan.largest)->name,
-        most > 0 && least == t->plan.blocks ? ", blocks recomputed in backward" : "");
-    if (most > 0 && least < t->plan.blocks)
+        some && whole ? ", blocks recomputed in backward" : "",
+        some && whole ? but_attention(first) : "");
+    if (some && !whole)
         say_recompute(t);
     if (t->plan.offloaded)
         say(t, "memory: %s of blocks' inputs are offloaded to host memory until backward",

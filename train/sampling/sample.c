@@ -542,14 +542,14 @@ static int sample_one(vtrain *t, const char *dir, uint32_t i, vtrain_watching *w
  * once, this run computes them apart. */
 static int check_memory(vtrain *t, sampling *s, vt_usage *use, vc_err *err)
 {
-    int rc = vtrain_micro_dry(t, s->dim, false, 0, use, err);
+    int rc = vtrain_micro_dry(t, s->dim, false, (vtrain_recompute){ 0 }, use, err);
     if (s->dim[0] == 1 || (rc && rc != VC_ENOMEM) || (!rc && vtrain_memory_holds(t, use)))
         return rc;
     vc_say(t->ui, "validation prompt %u: guidance computes its two predictions one after the "
            "other, because there is no memory for both at once", s->number);
     t->validation.apart = true;
     s->dim[0] = 1;
-    return vtrain_micro_dry(t, s->dim, false, 0, use, err);
+    return vtrain_micro_dry(t, s->dim, false, (vtrain_recompute){ 0 }, use, err);
 }
 
 int vtrain_validate_check(vtrain *t, vc_err *err)

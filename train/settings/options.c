@@ -244,7 +244,7 @@ static void check_memory(vtrain_config *c, vc_flags *set)
 {
     if (c->gradient_checkpointing_offload && c->gradient_checkpointing == VTRAIN_REMAT_NONE)
         vc_flags_wrong(set, "--gradient_checkpointing_offload: --gradient_checkpointing says none");
-    if (c->gradient_checkpointing_offload)
+    if (c->gradient_checkpointing_offload && c->gradient_checkpointing == VTRAIN_REMAT_AUTO)
         c->gradient_checkpointing = VTRAIN_REMAT_BLOCK;
     if (c->low_vram && c->blocks_to_swap)
         vc_flags_wrong(set, "--low_vram: finds the number of blocks itself: leave --blocks_to_swap "

@@ -263,13 +263,14 @@ static int trace_params(vtrain *t, bool grads, vc_err *err)
 
 /* ---- running ---- */
 
-int vtrain_recomputed(const vtrain *t, uint32_t group)
+vtrain_recompute vtrain_recomputed(const vtrain *t, uint32_t group)
 {
-    if (!t->plan.recompute)
-        return 0;
+    const int how = t->cfg.gradient_checkpointing;
+    if (!t->plan.recompute || (t->plan.spans != t->samples.n_spans && how == VTRAIN_REMAT_NONE))
+        return (vtrain_recompute){ 0, VT_KEEP };
     if (t->plan.spans == t->samples.n_spans)
         return t->plan.recompute[group];
-    return t->cfg.gradient_checkpointing == VTRAIN_REMAT_NONE ? 0 : t->plan.blocks;
+    return (vtrain_recompute){ t->plan.blocks, VT_RECOMPUTE };
 }
 
 static int flags_of(const vtrain *t, bool record)
@@ -292,12 +293,19 @@ static vt_tensor *queue(void *arg)
     return j->p.loss;
 }
 
+/* The number of a sequence of kernels: of these recomputed blocks, in the first or second of two
+ * transformers. */
+static int variant_of(const vtrain_recompute *r, bool low)
+{
+    return VTRAIN_HALVES * (2 * r->blocks + (r->how == VT_KEEP_ATTENTION)) + low;
+}
+
 /* Returns the step's own error, if any: j->rc is the trace's. */
 static int run_job(job *j, vtrain_micro *m, vc_err *err)
 {
     vtrain *t = j->t;
     const vt_work w = { .queue = queue, .arg = j, .watched = j->traced,
-                        .variant = VTRAIN_HALVES * j->p.in.recompute + j->v.low };
+                        .variant = variant_of(&j->p.in.recompute, j->v.low) };
     if (j->record && !vt_prefetched(t->g, m->batch->latents))
         prefetch(t, m->batch);
     double start = vc_seconds();
@@ -376,8 +384,8 @@ static int64_t most_rows(const vtrain *t, int slot, const int64_t dim[5])
     return s->embeds ? rows : 0;
 }
 
-int vtrain_micro_dry(vtrain *t, const int64_t dim[5], bool record, int recompute, vt_usage *use,
-                     vc_err *err)
+int vtrain_micro_dry(vtrain *t, const int64_t dim[5], bool record, vtrain_recompute recompute,
+                     vt_usage *use, vc_err *err)
 {
     vtrain_levels v;
     int32_t length[VTRAIN_TEXTS][VTRAIN_ROWS];

@@ -15,18 +15,18 @@ typedef struct vtrain_micro {
     float loss;                               /* out */
     bool low;                                 /* out: it went to the second of two transformers */
 } vtrain_micro;
-/* Number of blocks that backward recomputes for a batch of the group. For samples that joined
- * within the step, and have no plan yet, all blocks are unless --gradient_checkpointing is none. */
-int vtrain_recomputed(const vtrain *t, uint32_t group);
+/* The blocks that backward recomputes for a batch of the group. For samples that joined within the
+ * step, and have no plan yet, all blocks are unless --gradient_checkpointing is none. */
+vtrain_recompute vtrain_recomputed(const vtrain *t, uint32_t group);
 /* Forward and, if `record`, backward of one micro-batch; gradients add up. With a trace, writes the
  * micro-batch's file, except the step's last: vtrain_trace_step writes that file when the gradients
  * are whole. */
 int vtrain_micro_run(vtrain *t, vtrain_micro *m, bool record, vc_err *err);
 int vtrain_trace_step(vtrain *t, vc_err *err);
 /* Runs a micro-batch dry, without data, for latents dim [B,C,f,h,w] and texts of full length, with
- * the first `recompute` blocks recomputed in backward. */
-int vtrain_micro_dry(vtrain *t, const int64_t dim[5], bool record, int recompute, vt_usage *use,
-                     vc_err *err);
+ * these blocks recomputed in backward. */
+int vtrain_micro_dry(vtrain *t, const int64_t dim[5], bool record, vtrain_recompute recompute,
+                     vt_usage *use, vc_err *err);
 /* Inputs of a prediction outside of training, all on the host. */
 typedef struct vtrain_question {
     const int64_t *dim;                       /* [B,C,f,h,w] */

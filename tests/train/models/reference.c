@@ -201,7 +201,7 @@ vt_tensor *ref_forward(ref_model *m, const ref_case *c, vt_remat remat)
     vtrain_in in = {
         .x = vt_from_host(m->g, VC_F32, 5, c->dim, c->x, VC_F32),
         .t = vt_from_host(m->g, VC_F32, 1, c->dim, c->t, VC_F32),
-        .fps = c->fps, .n_texts = 1, .recompute = remat == VT_RECOMPUTE ? 1000 : 0,
+        .fps = c->fps, .n_texts = 1, .recompute = { remat == VT_KEEP ? 0 : 1000, remat },
     };
     for (int i = 0; i < 2; i++)                /* FLUX.1 reads tokens of slot 1, others of slot 0 */
         in.text[i] = (vtrain_cond){ .embeds = load_text(m, c), .length = c->length };
@@ -420,17 +420,20 @@ void ref_check_recompute(const vtrain_family *family, const char *name)
     OK(vt_params_train(m.params, NULL, NULL, &err));
     ref_step(&m, &c, VT_KEEP, NULL);
     float **kept = all_grads(&m);
-    ref_step(&m, &c, VT_RECOMPUTE, NULL);
-    float **now = all_grads(&m);
-    for (int i = 0; i < vt_params_count(m.params); i++) {
-        size_t n = (size_t)vt_count(vt_params_at(m.params, i)->t);
-        if (kept[i])
-            assert_memory_equal(kept[i], now[i], n * sizeof(float));
-        free(kept[i]);
-        free(now[i]);
+    for (int how = VT_RECOMPUTE; how <= VT_KEEP_ATTENTION; how++) {
+        ref_step(&m, &c, (vt_remat)how, NULL);
+        float **now = all_grads(&m);
+        for (int i = 0; i < vt_params_count(m.params); i++) {
+            size_t n = (size_t)vt_count(vt_params_at(m.params, i)->t);
+            if (kept[i])
+                assert_memory_equal(kept[i], now[i], n * sizeof(float));
+            free(now[i]);
+        }
+        free(now);
     }
+    for (int i = 0; i < vt_params_count(m.params); i++)
+        free(kept[i]);
     free(kept);
-    free(now);
     ref_case_close(&c);
     ref_close(&m);
 }
@@ -442,7 +445,7 @@ void ref_check_dry(const vtrain_family *family, const char *name)
     ref_open(&m, family, name, VC_BF16, VC_BF16);
     ref_case_open(&c, m.golden, "base");
     OK(vt_params_train(m.params, NULL, NULL, &err));
-    for (int how = VT_KEEP; how <= VT_RECOMPUTE; how++) {
+    for (int how = VT_KEEP; how <= VT_KEEP_ATTENTION; how++) {
         ref_step(&m, &c, (vt_remat)how, NULL);
         size_t real = vt_usage_of(m.g).pool_peak;
         vt_step_begin(m.g, VT_RECORD | VT_DRY);

@@ -108,7 +108,7 @@ static vt_tensor *forward(tiny *m, vt_remat remat)
         .t = vt_from_host(m->g, VC_F32, 1, &rows, m->t, VC_F32),
         .token_t = m->by_token ? vt_from_host(m->g, VC_F32, 2, tokens, m->token_t, VC_F32) : NULL,
         .guidance = m->guided ? vt_from_host(m->g, VC_F32, 1, &rows, m->guidance, VC_F32) : NULL,
-        .n_texts = 1, .recompute = remat == VT_RECOMPUTE ? 1000 : 0,
+        .n_texts = 1, .recompute = { remat == VT_KEEP ? 0 : 1000, remat },
         .text = { { .embeds = vt_from_host(m->g, VC_F32, 3, text, m->embeds, VC_F32),
                     .length = m->length } },
     };
@@ -203,12 +203,15 @@ static void test_recompute(void **state)
         kept[i] = malloc(bytes);
         memcpy(kept[i], vt_params_at(m.params, i)->grad->data, bytes);
     }
-    backward(&m, VT_RECOMPUTE);
-    for (int i = 0; i < n; i++) {
-        const vt_param *p = vt_params_at(m.params, i);
-        assert_memory_equal(kept[i], p->grad->data, (size_t)vt_count(p->t) * sizeof(float));
-        free(kept[i]);
+    for (int how = VT_RECOMPUTE; how <= VT_KEEP_ATTENTION; how++) {
+        backward(&m, (vt_remat)how);
+        for (int i = 0; i < n; i++) {
+            const vt_param *p = vt_params_at(m.params, i);
+            assert_memory_equal(kept[i], p->grad->data, (size_t)vt_count(p->t) * sizeof(float));
+        }
     }
+    for (int i = 0; i < n; i++)
+        free(kept[i]);
     free(kept);
     tiny_close(&m);
 }
