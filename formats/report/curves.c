@@ -1,16 +1,24 @@
 /* curves.c - reads metrics.jsonl into curves of bounded size; see curves.h */
 #include "formats/report/curves.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/os/file.h"
 #include "formats/json/json.h"
 #include "formats/keys/keymap.h"
 
-enum { MAX_BUCKETS = 1000 };
+enum {
+    MAX_BUCKETS = 1000,
+    PIECE = 4 << 20,                     /* bytes of a growing file that are read at a time */
+    TAIL = 4096                          /* bytes by which a place in it is found again */
+};
 
 /* ---- curves ---- */
 
@@ -122,19 +130,21 @@ static int count_bucket(vf_curves *c, const char *name, size_t n, double loss, d
     return 0;
 }
 
-static int count_samples(const cJSON *list, vf_keymap *seen, vc_err *err)
+static int count_samples(vf_curves *c, const cJSON *list, vc_err *err)
 {
     const cJSON *s;
     cJSON_ArrayForEach(s, list)
         if (cJSON_IsString(s)) {
-            int rc = vf_keymap_put(seen, vf_hash(s->valuestring, strlen(s->valuestring)), 1, err);
+            vf_key key = vf_hash(s->valuestring, strlen(s->valuestring));
+            int rc = vf_keymap_put(&c->keys, key, 1, err);
             if (rc)
                 return rc;
         }
+    c->seen = c->keys.n;
     return 0;
 }
 
-static int add_line(vf_curves *c, const cJSON *o, vf_keymap *seen, vc_err *err)
+static int add_line(vf_curves *c, const cJSON *o, vc_err *err)
 {
     const struct { vf_curve *curve; const char *field; } column[] = {
         { &c->loss, "loss" }, { &c->eval, "eval_loss" }, { &c->lr, "lr" },
@@ -163,10 +173,10 @@ static int add_line(vf_curves *c, const cJSON *o, vf_keymap *seen, vc_err *err)
         rc = count_bucket(c, name, n, loss, step, err);
         name += n + (name[n] == ',');
     }
-    return rc ? rc : count_samples(cJSON_GetObjectItemCaseSensitive(o, "samples"), seen, err);
+    return rc ? rc : count_samples(c, cJSON_GetObjectItemCaseSensitive(o, "samples"), err);
 }
 
-static int read_lines(vf_curves *c, const char *text, size_t size, vf_keymap *seen, vc_err *err)
+static int read_lines(vf_curves *c, const char *text, size_t size, vc_err *err)
 {
     int rc = 0;
     for (size_t at = 0; at < size && !rc;) {
@@ -175,7 +185,7 @@ static int read_lines(vf_curves *c, const char *text, size_t size, vf_keymap *se
         cJSON *o;
         rc = vf_json_parse(&o, line, n, err);
         if (!rc && cJSON_IsObject(o) && isfinite(number(o, "step")))
-            rc = add_line(c, o, seen, err);
+            rc = add_line(c, o, err);
         else if (rc != VC_ENOMEM) {
             c->unreadable++;
             rc = 0;
@@ -193,19 +203,16 @@ int vf_curves_read(vf_curves **out, const char *dir, vc_err *err)
     *out = NULL;
     vf_curves *c = calloc(1, sizeof *c);
     char *path = vc_path_join(dir, "metrics.jsonl");
-    vf_keymap seen = { 0 };
     vc_map map = { 0 };
     int rc = c && path ? vc_map_open(&map, path, err)
                        : vc_fail(err, VC_ENOMEM, "%s: out of memory", dir);
     if (!rc)
-        rc = read_lines(c, (const char *)map.data, map.size, &seen, err);
+        rc = read_lines(c, (const char *)map.data, map.size, err);
     if (!rc) {
-        c->seen = seen.n;
         *out = c;
         c = NULL;
     }
     vc_map_close(&map);
-    vf_keymap_free(&seen);
     vf_curves_free(c);
     free(path);
     return rc;
@@ -213,9 +220,90 @@ int vf_curves_read(vf_curves **out, const char *dir, vc_err *err)
 
 void vf_curves_free(vf_curves *c)
 {
-    for (int i = 0; c && i < c->n_buckets; i++)
+    if (!c)
+        return;
+    for (int i = 0; i < c->n_buckets; i++)
         free(c->bucket[i].curve);
-    if (c)
-        free(c->bucket);
+    free(c->bucket);
+    vf_keymap_free(&c->keys);
     free(c);
+}
+
+/* ---- a file that grows ---- */
+
+static ssize_t read_at(int fd, char *to, size_t n, int64_t at)
+{
+    size_t got = 0;
+    for (ssize_t r = 1; got < n && r; got += r > 0 ? (size_t)r : 0) {
+        r = pread(fd, to + got, n - got, (off_t)at + (off_t)got);
+        if (r < 0 && errno != EINTR)
+            return -1;
+    }
+    return (ssize_t)got;
+}
+
+/* Hashes the bytes before `at` with which the place is found again. */
+static int hash_tail(vf_key *tail, int fd, char *buf, int64_t at)
+{
+    size_t n = at < TAIL ? (size_t)at : TAIL;
+    if (read_at(fd, buf, n, at - (int64_t)n) != (ssize_t)n)
+        return -1;
+    *tail = vf_hash(buf, n);
+    return 0;
+}
+
+/* Reads whole lines from c->read on. A line that is longer than the buffer is unreadable. */
+static int read_on(vf_curves *c, int fd, char *buf, vc_err *err)
+{
+    for (int rc; ;) {
+        ssize_t got = read_at(fd, buf, PIECE, c->read);
+        const char *end = got > 0 ? memrchr(buf, '\n', (size_t)got) : NULL;
+        size_t n = end ? (size_t)(end - buf) + 1 : got == PIECE ? PIECE : 0;
+        if (got < 0)
+            return vc_fail_errno(err, "metrics.jsonl");
+        rc = n ? read_lines(c, buf, n, err) : 0;
+        if (!n || rc)
+            return rc;
+        c->read += (int64_t)n;
+    }
+}
+
+static int follow(vf_curves **c, int fd, char *buf, vc_err *err)
+{
+    vf_key tail = { 0 };
+    if (*c && (hash_tail(&tail, fd, buf, (*c)->read) || memcmp(&tail, &(*c)->tail, sizeof tail))) {
+        vf_curves_free(*c);
+        *c = NULL;
+    }
+    if (!*c && !(*c = calloc(1, sizeof **c)))
+        return vc_no_memory(err);
+    int rc = read_on(*c, fd, buf, err);
+    if (!rc && hash_tail(&(*c)->tail, fd, buf, (*c)->read))
+        rc = vc_fail(err, VC_EIO, "metrics.jsonl: it was cut while it was read");
+    return rc;
+}
+
+int vf_curves_follow(vf_curves **c, const char *dir, vc_err *err)
+{
+    char *path = vc_path_join(dir, "metrics.jsonl"), *buf = malloc(PIECE);
+    int fd = path ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
+    struct stat st;
+    int rc = 0;
+    if (!path || !buf)
+        rc = vc_no_memory(err);
+    else if (fd < 0 || fstat(fd, &st))
+        rc = vc_fail_errno(err, "%s", path);
+    else if (!S_ISREG(st.st_mode))
+        rc = vc_fail(err, VC_EFORMAT, "%s: not a file", path);
+    else
+        rc = vc_context(err, follow(c, fd, buf, err), "%s", dir);
+    if (rc) {
+        vf_curves_free(*c);
+        *c = NULL;
+    }
+    if (fd >= 0)
+        close(fd);
+    free(buf);
+    free(path);
+    return rc;
 }

@@ -5,6 +5,7 @@
 
 #include <stdint.h>
 
+#include "formats/keys/keymap.h"
 #include "formats/report/html.h"
 
 enum { VF_CURVE_BINS = 2000, VF_BUCKET_CURVES = 32 };
@@ -49,10 +50,18 @@ typedef struct vf_curves {
     uint64_t seen;                       /* distinct samples */
     int64_t step, peak_bytes;            /* of the last line; the greatest, 0 if unknown */
     double epoch, dropout;               /* of the last line */
+    /* For vf_curves_follow: the bytes read, a hash of the last ones of these, the samples seen. */
+    int64_t read;
+    vf_key tail;
+    vf_keymap keys;
 } vf_curves;
 /* Reads dir/metrics.jsonl. Lines that cannot be read are counted and left out. VC_ENOENT: there is
  * no such file. */
 int vf_curves_read(vf_curves **out, const char *dir, vc_err *err);
+/* Adds the lines that dir/metrics.jsonl has got since *c was read (NULL: all lines). Where the file
+ * was cut, as a resumed run does, or is another one, *c is read anew. A last line without its end
+ * is read when it has one. On an error *c is NULL. */
+int vf_curves_follow(vf_curves **c, const char *dir, vc_err *err);
 void vf_curves_free(vf_curves *c);       /* NULL is fine */
 
 /* A curve as a series of a chart: the least and greatest value of each bin, so that thinning hides

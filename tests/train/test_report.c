@@ -64,9 +64,12 @@ static char *report_of(const char *out, const vtrain_report *r)
 }
 
 static const vtrain_report about = {
-    .title = "runs/<script>alert(1)</script>", .model = "DiT & co", .data = "line one\n<i>two</i>",
-    .settings = "seed: 1\nname: \"</pre>\"\n", .predicted_bytes = 1 << 20, .peak_bytes = 2 << 20,
-    .samples = 10,
+    .title = "runs/<script>alert(1)</script>",
+    .page = {
+        .model = "DiT & co", .data = "line one\n<i>two</i>",
+        .settings = "seed: 1\nname: \"</pre>\"\n", .predicted_bytes = 1 << 20,
+        .peak_bytes = 2 << 20, .samples = 10,
+    },
 };
 
 static void test_page(void **state)
@@ -190,11 +193,51 @@ static void test_curve(void **state)
     }
 }
 
+/* A file that grows is read on, and a file that was cut is read anew: a resumed run's lines follow
+ * the checkpoint's, and may be as long as the lines that they replace. */
+static void test_follow(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        uint64_t steps, unreadable;
+        double last;
+    } rows[] = {
+        { "", 0, 0, 0 },
+        { "{\"step\":1,\"loss\":5}\n", 1, 0, 5 },
+        { "{\"step\":1,\"loss\":5}\n{\"step\":2,\"lo", 1, 0, 5 },
+        { "{\"step\":1,\"loss\":5}\n{\"step\":2,\"loss\":4}\n", 2, 0, 4 },
+        { "{\"step\":1,\"loss\":5}\n{\"step\":2,\"loss\":3}\n", 2, 0, 3 },
+        { "{\"step\":1,\"loss\":5}\n{\"step\":2,\"loss\":3}\nno\n", 2, 1, 3 },
+        { "{\"step\":1,\"loss\":7}\n", 1, 0, 7 },
+    };
+    char *out = vc_path_join(dir, "follow");
+    vf_curves *c = NULL;
+    vc_err err = { 0 };
+    assert_int_equal(vf_curves_follow(&c, out, &err), VC_ENOENT);
+    assert_null(c);
+    for (int i = 0; i < COUNT(rows); i++) {
+        save(out, "metrics.jsonl", rows[i].text, strlen(rows[i].text));
+        assert_ok(vf_curves_follow(&c, out, &err), &err);
+        assert_int_equal(c->steps, rows[i].steps);
+        assert_int_equal(c->unreadable, rows[i].unreadable);
+        assert_true(c->loss.last == rows[i].last);
+    }
+    char *path = vc_path_join(out, "metrics.jsonl"), *other = vc_path_join(out, "other.jsonl");
+    assert_int_equal(rename(path, other), 0);
+    assert_int_equal(vc_mkdirs(path, NULL), 0);
+    assert_int_equal(vf_curves_follow(&c, out, &err), VC_EFORMAT);
+    assert_null(c);
+    free(path);
+    free(other);
+    free(out);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_page), cmocka_unit_test(test_pictures), cmocka_unit_test(test_long),
-        cmocka_unit_test(test_curve),
+        cmocka_unit_test(test_curve), cmocka_unit_test(test_follow),
     };
     return cmocka_run_group_tests(tests, toy_dir_setup, toy_dir_teardown);
 }

@@ -126,11 +126,13 @@ void vtrain_report_summary(const vtrain *t, const vtrain_counts *c)
 int vtrain_write_report(const vtrain *t, bool live, vc_err *err)
 {
     const vtrain_report r = {
-        .title = t->cfg.output_dir, .model = t->output.about_model, .data = t->output.about_data,
-        .settings = t->output.settings, .predicted_bytes = t->plan.predicted,
-        .peak_bytes = t->memory.peak, .steps = t->plan.steps,
-        .live = live,
-        .samples = vtrain_data_samples(t->data) - vtrain_data_held_out(t->data),
+        .title = t->cfg.output_dir,
+        .page = {
+            .model = t->output.about_model, .data = t->output.about_data,
+            .settings = t->output.settings, .predicted_bytes = t->plan.predicted,
+            .peak_bytes = t->memory.peak, .steps = t->plan.steps, .live = live,
+            .samples = vtrain_data_samples(t->data) - vtrain_data_held_out(t->data),
+        },
     };
     return vtrain_report_write(&r, t->cfg.output_dir, err);
 }
