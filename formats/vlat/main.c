@@ -47,6 +47,9 @@ static const vc_flag verify_flags[] = {
          "damaged files aside"),
     LOG_FORMAT, END
 };
+static const vc_flag compare_flags[] = {
+    OUT("file to write; default: compare.html"), LOG_FORMAT, END
+};
 static const vc_flag report_flags[] = {
     OUT("file to write; default: report.html in the folder of the dataset, compare.html for runs"),
     FLAG(VC_INT, limit, "limit", "1000", "0..",
@@ -162,10 +165,15 @@ static const verb verbs[] = {
     { "report", "DATASET | RUN...",
       "Writes a page in HTML. Of a dataset the page shows thumbnails, captions, histograms and "
       "skipped inputs; with --browse another page shows all samples, of one dataset or of two. Of "
-      "the output folders of up to 8 training runs it shows the curves of all runs together, the "
-      "newest validation pictures of the same prompts beside each other, and the settings that "
-      "differ.",
+      "the output folder of a training run the page is that of vtrain; of several runs, or of a "
+      "folder that holds them, it is that of vlat compare.",
       report_flags, -1, vlat_report, false },
+    { "compare", "RUN...",
+      "Ranks training runs: by their least held-out loss if they have one, else by the mean "
+      "training loss of the newest tenth of their steps. RUN is the output folder of a run, or a "
+      "folder that holds some. A page in HTML lays the curves of the best 8 over each other, with "
+      "the newest validation pictures of the same prompts and the settings that differ.",
+      compare_flags, -1, vlat_compare, false },
     { "merge", "DATASET...",
       "Merges several datasets into a new one. Samples get new numbers in the order given, and a "
       "sample that occurs twice is kept once. Datasets from different encoders are refused.",
@@ -268,7 +276,7 @@ static const verb *find_verb(const char *name)
 static const char *const other_words[] = {
     "inspect stat stats describe summary info", "ls samples list", "cat print dump get show",
     "check validate fsck test verify", "html page gallery report", "join concat combine cat merge",
-    "shard partition divide split", "filter query where subset select", "compare cmp diff",
+    "shard partition divide split", "filter query where subset select", "cmp diff", "rank best versus compare",
     "convert save write export", "load read import", "download clone fetch copy sync pull",
     "upload send push", "compact clean vacuum prune gc", "help --help", "version --version",
 };

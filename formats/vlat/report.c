@@ -1,12 +1,12 @@
 /* report.c - vlat report: one HTML file about a dataset. */
-#include "formats/vlat/vlat.h"
-
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/os/file.h"
 #include "formats/report/html.h"
+#include "formats/vlat/runs.h"
+#include "formats/vlat/vlat.h"
 
 enum { MAX_ERROR_ROWS = 1000 };              /* rows of errors.jsonl that are shown */
 
@@ -205,7 +205,7 @@ int vlat_report(const vlat *v, vc_err *err)
     vf_html *h = NULL;
     if (v->o->browse)
         return vlat_browse(v, err);
-    if (vlat_is_run(v->path))
+    if (vlat_is_run(v->path) || vlat_has_runs(v->path))
         return vlat_report_runs(v, err);
     if (v->words->n > 1)
         return vc_fail(err, VC_EUSAGE, "%s is not the output folder of a training run: vlat report "

@@ -14,7 +14,8 @@ struct vf_expr;                              /* formats/dataset/expr.h */
 typedef struct vlat_options {
     bool json, repair, allow_partial;
     char *out, *of;
-    char *browse;                                            /* report */
+    char *browse, *serve;                                    /* report */
+    bool ranks;                                              /* compare */
     char *where, *shards;                                    /* pull, list: a part of the samples */
     char *to, *from, *family, *vae, *empty, *texts;          /* export, import */
     int space;                   /* 0: the format's, 1: raw, 2: normalized */
@@ -61,9 +62,11 @@ bool vlat_is_run(const char *path);
 int vlat_verify_run(const vlat *v, vc_err *err);
 
 /* ---- report_runs.c ---- */
-/* vlat report for the output folders of training runs: a page with their curves, figures, pictures
- * and the settings in which they differ. VC_EUSAGE: too many runs. VC_ENOENT: not a run. */
+/* vlat report for the output folders of training runs, or folders that hold some: of one run its
+ * page, of several one with their order, curves, figures, pictures and differing settings. VC_EUSAGE: too many runs. VC_ENOENT: not a run. */
 int vlat_report_runs(const vlat *v, vc_err *err);
+/* The same for vlat compare, which prints the order of the runs too. */
+int vlat_compare(const vlat *v, vc_err *err);
 
 /* ---- skipped.c ---- */
 enum { VLAT_STAGES = 16 };                   /* further stages are not counted */

@@ -48,6 +48,29 @@ lacks one.html 'Settings that differ'
 cp -r "$VLT_BUILD/tests/made.lmdb" a.lmdb
 expect 1 'a.lmdb is not the output folder of a training run' vlat report first a.lmdb
 expect 2 'takes one dataset, or the folders of runs' vlat report a.lmdb first
-expect 2 'shows 8 runs at most, not 9' vlat report first{,,,,,,,,}
+many=(); for i in {1..65}; do many+=(first); done
+expect 2 'shows 64 runs at most, not 65' vlat report "${many[@]}"
 echo '{ torn' >>first/metrics.jsonl
 expect 0 '' vlat report first second
+
+# vlat compare: runs with a held-out loss come first, by the least; then the others, by the mean of
+# the newest tenth of their losses, or of all where these are few
+run third 50 1e-5 z
+for name in first second third; do mkdir -p all && cp -r $name all/; done
+printf '{"step":51,"loss":9,"eval_loss":0.9}\n{"step":52,"loss":9,"eval_loss":0.95}\n' \
+    >>all/second/metrics.jsonl
+mkdir all/notes && echo x >all/notes/x
+expect 0 '' vlat compare all --out all.html
+stdout_has '^1  second  0.90000  least held-out loss, step 51$'
+stdout_has '^2  third  0.49500  training loss, step 50$'
+stdout_has '^3  first  0.795.*  training loss, step 20$'
+[ "$(wc -l <"$stdout")" -eq 4 ] || wrong "$(cat "$stdout")"
+for text in '>least held-out loss<' '>second<' 'Settings that differ' '>Order by loss<'; do
+    grep -qF -e "$text" all.html || wrong "all.html lacks $text"
+done
+lacks all.html 'These runs differ in'
+echo 'eval_split: 0.1' >>all/first/config.yaml
+expect 0 '' vlat report all --out all.html
+holds all.html 'These runs differ in: eval_split\.'
+lacks all.html 'src="http'
+expect 1 'not the output folder of a training run' vlat compare first a.lmdb
