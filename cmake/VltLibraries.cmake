@@ -111,6 +111,20 @@ if(VLT_ARROW)
   endif()
 endif()
 
+# the server of vlat report --serve
+set(VLT_MICROHTTPD_FOUND OFF)
+if(VLT_MICROHTTPD)
+  find_path(VLT_microhttpd_INCLUDE microhttpd.h)
+  find_library(VLT_microhttpd_LIBRARY microhttpd)
+  if(VLT_microhttpd_INCLUDE AND VLT_microhttpd_LIBRARY)
+    set(VLT_MICROHTTPD_FOUND ON)
+    vlt_library(microhttpd microhttpd.h microhttpd libmicrohttpd-dev)
+  else()
+    message(STATUS "libmicrohttpd not found: vlat report --serve is refused (install "
+                   "libmicrohttpd-dev, or run scripts/setup)")
+  endif()
+endif()
+
 # and MPI
 set(VLT_MPI_FOUND OFF)
 if(VLT_MPI)

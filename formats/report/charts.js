@@ -8,11 +8,14 @@
   const SHARES = [0, .005, .01, .02, .04, .08, .16];       // of a curve on each side of a point
   const json = e => JSON.parse(e.textContent);
   const units = new Map();                                 // unit -> [run] -> {x, value}
-  for (const e of document.querySelectorAll('script.unit')) {
-    const u = json(e);
-    if (!units.has(u.unit)) units.set(u.unit, []);
-    units.get(u.unit)[u.run] = u;
-  }
+  const readUnits = page => {
+    for (const e of page.querySelectorAll('script.unit')) {
+      const u = json(e);
+      if (!units.has(u.unit)) units.set(u.unit, []);
+      units.get(u.unit)[u.run] = u;
+    }
+  };
+  readUnits(document);
 
   const state = { unit: chosen.get('unit', ''), share: chosen.get('share', 3),
                   range: chosen.get('range', null) };
@@ -204,9 +207,11 @@
       el('label', { className: 'end' }, log, 'log'), c.spoken);
   }
 
+  const titleOf = figure => figure.querySelector('figcaption').firstChild.textContent;
+
   function make(figure, index) {
     const c = { index, data: json(figure.querySelector('script')) };
-    const title = figure.querySelector('figcaption').firstChild.textContent;
+    const title = c.title = titleOf(figure);
     c.log = chosen.get(`log ${index}`, c.data.log);
     /* dygraphs finds a series by its label, so that equal names need a difference */
     c.labels = ['x', ...c.data.series.map((s, i) => `${i} ${s.name}`)];
@@ -285,5 +290,19 @@
   while (before.previousElementSibling && before.tagName !== 'H2')
     before = before.previousElementSibling;
   if (before.tagName === 'H2') before.after(controls); else figures[0].before(controls);
+  /* The numbers of the newer page replace those of the same charts and lines. */
+  renewals.push(page => {
+    const names = data => JSON.stringify(data.series.map(s => [s.name, s.run]));
+    const newer = [...page.querySelectorAll('figure.lines')];
+    const data = newer.map(f => json(f.querySelector('script')));
+    const same = newer.length === charts.length && charts.every((c, i) =>
+      titleOf(newer[i]) === c.title && names(data[i]) === names(c.data));
+    if (!same) return false;
+    readUnits(page);
+    charts.forEach((c, i) => { c.data = data[i]; });
+    redrawAll();
+    if (state.pointer !== null && state.pointer !== undefined) point(state.pointer);
+    return true;
+  });
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redrawAll);
 })();

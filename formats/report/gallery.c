@@ -1,12 +1,15 @@
 /* gallery.c - see gallery.h */
 #include "formats/report/gallery.h"
 
+#include <ctype.h>
 #include <dirent.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/os/file.h"
 #include "formats/report/html_parts.h"
@@ -81,6 +84,65 @@ static char *prompt_of(const char *dir, const char *name)
 }
 
 static void free_names(struct dirent **names, int n)
+{
+    for (int i = 0; i < n; i++)
+        free(names[i]);
+    free(names);
+}
+
+/* ---- for a server ---- */
+
+void vf_gallery_escape(vc_buf *b, const char *name)
+{
+    for (const unsigned char *s = (const unsigned char *)name; *s; s++)
+        vc_buf_printf(b, isalnum(*s) || strchr("-._~/", *s) ? "%c" : "%%%02X", *s);
+}
+
+/* Opens a file without waiting for the other end of a pipe, and checks its first bytes. */
+static int open_picture(const kind *k, const char *path, vc_err *err)
+{
+    char head[16];
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return vc_fail_errno(err, "%s", path);
+    if (!fstat(fd, &st) && S_ISREG(st.st_mode) &&
+        pread(fd, head, k->at + k->n, 0) == (ssize_t)(k->at + k->n) &&
+        !memcmp(head + k->at, k->magic, k->n))
+        return fd;
+    close(fd);
+    return vc_fail(err, VC_EFORMAT, "%s: not a picture", path);
+}
+
+int vf_gallery_open(const char *step_dir, const char *file, const char **mime, vc_err *err)
+{
+    const kind *k = kind_of(file);
+    int64_t step;
+    if (!is_step(vc_path_base(step_dir), &step) || *file == '.' || strchr(file, '/') || !k)
+        return vc_fail(err, VC_ENOENT, "no such picture");
+    char *path = vc_path_join(step_dir, file);
+    int fd = path ? open_picture(k, path, err) : vc_no_memory(err);
+    *mime = k->mime;
+    free(path);
+    return fd;
+}
+
+int vf_gallery_steps(char ***names, int *n, const char *dir, vc_err *err)
+{
+    struct dirent **list = NULL;
+    char *validation = vc_path_join(dir, "validation");
+    int all = validation ? scandir(validation, &list, step_folder, newest_first) : 0;
+    *n = 0;
+    *names = calloc((size_t)(all > 0 ? all : 0) + 1, sizeof **names);
+    for (int i = 0; *names && i < all; i++)
+        if (((*names)[*n] = strdup(list[i]->d_name)))
+            ++*n;
+    free_names(list, all);
+    free(validation);
+    return validation && *names ? 0 : vc_no_memory(err);
+}
+
+void vf_gallery_steps_free(char **names, int n)
 {
     for (int i = 0; i < n; i++)
         free(names[i]);
@@ -196,8 +258,8 @@ static bool read_picture(char **data, size_t *n, const kind *k, const char *path
            *n >= k->at + k->n && !memcmp(*data + k->at, k->magic, k->n);
 }
 
-/* Adds a picture to the open row or grid with `put` and returns its bytes; 0 if the file is no
- * picture. */
+/* Adds a picture to the open row or grid with `put` and returns its bytes in the page; 0 if the
+ * file is no picture. */
 static size_t add_picture(vf_html *h, const shot *s, const char *title, size_t room, put_fn put)
 {
     const kind *k = kind_of(s->file);
@@ -209,6 +271,28 @@ static size_t add_picture(vf_html *h, const shot *s, const char *title, size_t r
     free(data);
     free(path);
     return good ? n : 0;
+}
+
+/* The same for a served page, which names the picture by its address. */
+static size_t add_address(vf_html *h, const shot *s, const char *of_run, const char *title,
+                          put_fn put)
+{
+    const char *mime;
+    vc_buf b = { 0 };
+    int fd = vf_gallery_open(s->dir, s->file, &mime, NULL);
+    if (fd < 0)
+        return 0;
+    close(fd);
+    vc_buf_str(&b, of_run);
+    vc_buf_printf(&b, VF_GALLERY_FILES "/%s/", vc_path_base(s->dir));
+    vf_gallery_escape(&b, s->file);
+    char *address = vc_buf_take(&b);
+    h->address = address;
+    if (address)
+        put(h, s, title, NULL, 0, mime);
+    h->address = NULL;
+    free(address);
+    return address != NULL;
 }
 
 static void put_card(vf_html *h, const shot *s, const char *title, const void *data, size_t n,
@@ -283,7 +367,8 @@ static void add_rows(vf_html *h, shots *s, uint64_t *left_out, uint64_t *shown)
             put_heading(h, at);
         char title[48];
         snprintf(title, sizeof title, "step %" PRId64, at->step);
-        const bool good = add_picture(h, at, title, MAX_FILE, put_step);
+        const bool good = h->served ? add_address(h, at, "", title, put_step)
+                                    : add_picture(h, at, title, MAX_FILE, put_step);
         *(good ? shown : left_out) += 1;
         before = at;
     }
@@ -295,7 +380,7 @@ void vf_gallery(vf_html *h, const char *dir)
     uint64_t shown = 0;
     vf_html_mark(h, MARK);
     const int steps = find_shots(&s, 0, dir, true);
-    uint64_t left_out = leave_out(&s);
+    uint64_t left_out = h->served ? 0 : leave_out(&s);
     if (s.n)
         qsort(s.item, (size_t)s.n, sizeof *s.item, by_sample);
     add_rows(h, &s, &left_out, &shown);
@@ -313,12 +398,28 @@ void vf_gallery(vf_html *h, const char *dir)
 
 /* ---- several runs ---- */
 
+/* The address of a run's pages, below that of the server, malloc'ed. */
+static char *address_of_run(const char *name)
+{
+    vc_buf b = { 0 };
+    vc_buf_str(&b, VF_GALLERY_RUN "/");
+    vf_gallery_escape(&b, name);
+    vc_buf_str(&b, "/");
+    return vc_buf_take(&b);
+}
+
 static size_t show_shot(vf_html *h, shot *s, const char *name, size_t room)
 {
     char *title = vc_format("%s, step %" PRId64, name, s->step);
+    char *run = h->served ? address_of_run(name) : NULL;
     bool whole = title && s->dir && s->file;
-    size_t took = whole ? add_picture(h, s, title, room, put_card) : 0;
+    size_t took = 0;
+    if (whole && run)
+        add_address(h, s, run, title, put_card);
+    else if (whole)
+        took = add_picture(h, s, title, room, put_card);
     s->shown = true;
+    free(run);
     free(title);
     return took;
 }

@@ -8,6 +8,7 @@
 #ifndef FORMATS_REPORT_GALLERY_H
 #define FORMATS_REPORT_GALLERY_H
 
+#include "common/base/buf.h"
 #include "formats/report/html.h"
 
 /* Adds the pictures below DIR/validation/ to a page; unreadable ones are left out and counted. */
@@ -16,6 +17,21 @@ void vf_gallery(vf_html *h, const char *dir);
 /* Adds, for each prompt, the newest picture or clip that each run has of it, beside each other. dir
  * and name are the runs' folders and the names to show, [n] each. */
 void vf_gallery_beside(vf_html *h, const char *const *dir, const char *const *name, int n);
+
+/* Where a served page (vf_html_serve) has its pictures: of the run NAME, escaped, as
+ * "run/NAME/file/step-300/001.mp4", or in a page of one run "file/step-300/001.mp4". */
+#define VF_GALLERY_RUN "run"
+#define VF_GALLERY_FILES "file"
+/* Adds a name as a part of an address: all but letters, digits and "-._~/" as %XX. */
+void vf_gallery_escape(vc_buf *b, const char *name);
+/* Opens a picture of DIR/validation/step-N, a file whose ending and first bytes are those of a kind
+ * that pages show, whatever the names are, and returns its descriptor; *mime is static. VC_ENOENT,
+ * VC_EFORMAT, VC_EIO. */
+int vf_gallery_open(const char *step_dir, const char *file, const char **mime, vc_err *err);
+
+/* Sets *names to the n folders step-N below DIR/validation/, the newest first. */
+int vf_gallery_steps(char ***names, int *n, const char *dir, vc_err *err);
+void vf_gallery_steps_free(char **names, int n);
 
 /* Replaces the gallery in DIR/report.html, atomically. Does nothing without a page with marks. */
 int vf_gallery_update(const char *dir, vc_err *err);

@@ -121,7 +121,7 @@ void html_end_block(vf_html *h)
     h->open = HTML_NOTHING;
 }
 
-int vf_html_write(vf_html *h, const char *path, vc_err *err)
+int vf_html_text_of(vf_html *h, char **text, size_t *n, vc_err *err)
 {
     vc_buf page = { 0 };
 
@@ -129,10 +129,41 @@ int vf_html_write(vf_html *h, const char *path, vc_err *err)
     html_put_page(&page, h);
     bool failed = h->no_memory || h->title.failed || h->contents.failed || h->body.failed
                   || page.failed;
-    int rc = failed ? vc_fail(err, VC_ENOMEM, "%s: out of memory", path)
-                    : vc_file_write(path, page.data, page.n, err);
+    *n = page.n;
+    *text = failed ? NULL : vc_buf_take(&page);
     vc_buf_free(&page);
+    return *text ? 0 : vc_no_memory(err);
+}
+
+int vf_html_write(vf_html *h, const char *path, vc_err *err)
+{
+    char *page;
+    size_t n;
+    int rc = vc_context(err, vf_html_text_of(h, &page, &n, err), "%s", path);
+    if (!rc)
+        rc = vc_file_write(path, page, n, err);
+    free(page);
     return rc;
+}
+
+void vf_html_serve(vf_html *h, const char *tag)
+{
+    h->served = true;
+    snprintf(h->tag, sizeof h->tag, "%s", tag);
+}
+
+void vf_html_links(vf_html *h, const char *const *words, const char *const *addresses, int n)
+{
+    html_end_block(h);
+    vc_buf_str(&h->body, "<nav>\n");
+    for (int i = 0; i < n; i++) {
+        vc_buf_str(&h->body, "<a href=\"");
+        html_escape_str(&h->body, addresses[i]);
+        vc_buf_str(&h->body, "\">");
+        html_escape_str(&h->body, words[i]);
+        vc_buf_str(&h->body, "</a>\n");
+    }
+    vc_buf_str(&h->body, "</nav>\n");
 }
 
 void vf_html_refresh(vf_html *h, int seconds)
@@ -275,18 +306,26 @@ void vf_html_grid(vf_html *h, bool search)
     h->open = HTML_GRID;
 }
 
-static void put_media(vc_buf *b, const void *media, size_t size, const char *mime,
+/* Adds a picture as data, or its address if it has one, which is used up. */
+static void put_media(vf_html *h, const void *media, size_t size, const char *mime,
                       const char *title)
 {
+    vc_buf *b = &h->body;
     bool clip = !strncmp(mime, "video/", 6);
 
     vc_buf_str(b, clip ? "<video controls loop muted playsinline preload=\"metadata\" title=\""
                        : "<img loading=\"lazy\" decoding=\"async\" alt=\"");
     html_escape_str(b, title);
-    vc_buf_str(b, "\" src=\"data:");
-    html_escape_str(b, mime);
-    vc_buf_str(b, ";base64,");
-    vc_buf_base64(b, media, size);
+    vc_buf_str(b, "\" src=\"");
+    if (h->address)
+        html_escape_str(b, h->address);
+    else {
+        vc_buf_str(b, "data:");
+        html_escape_str(b, mime);
+        vc_buf_str(b, ";base64,");
+        vc_buf_base64(b, media, size);
+    }
+    h->address = NULL;
     vc_buf_str(b, clip ? "\"></video>\n" : "\">\n");
 }
 
@@ -306,7 +345,7 @@ void vf_html_step(vf_html *h, const void *media, size_t size, const char *mime, 
     if (h->open != HTML_STEPS)
         vf_html_steps(h, "");
     vc_buf_printf(&h->body, "<figure data-step=\"%lld\">", (long long)step);
-    put_media(&h->body, media, size, mime, title);
+    put_media(h, media, size, mime, title);
     put_element(&h->body, "figcaption", title);
     vc_buf_str(&h->body, "</figure>\n");
 }
@@ -346,7 +385,7 @@ void vf_html_card(vf_html *h, const void *media, size_t size, const char *mime, 
         vf_html_grid(h, false);
     vc_buf_str(&h->body, "<div class=\"card\">");
     if (media)
-        put_media(&h->body, media, size, mime, title);
+        put_media(h, media, size, mime, title);
     vc_buf_str(&h->body, "<div>");
     put_element(&h->body, "h3", title);
     put_caption(&h->body, caption);

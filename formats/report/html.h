@@ -28,6 +28,15 @@ void vf_html_close(vf_html *h);                  /* h may be NULL */
 /* Replaces path atomically. The page may then be extended and written again. */
 int vf_html_write(vf_html *h, const char *path, vc_err *err);
 
+/* The same page as bytes, malloc'ed. */
+int vf_html_text_of(vf_html *h, char **page, size_t *n, vc_err *err);
+
+/* Makes the page one that a server gives, for vlat report --serve: it names the gallery's pictures
+ * by addresses below its own, and follows its server: while the answer to HEAD has another ETag
+ * than `tag`, a script loads the page and takes over what is new. */
+void vf_html_serve(vf_html *h, const char *tag);
+/* Adds a paragraph of links: words to addresses of the same server. */
+void vf_html_links(vf_html *h, const char *const *words, const char *const *addresses, int n);
 /* Makes a browser load the page again every `seconds` (0: not), so that it follows a file that is
  * written again and again. */
 void vf_html_refresh(vf_html *h, int seconds);

@@ -31,28 +31,42 @@ static void put_file(vc_buf *page, const char *tag, const vf_page_file *f)
     vc_buf_printf(page, "</%s>\n", tag);
 }
 
+enum { SCRIPTS = 4 };
+
+static bool has_charts(const vf_html *h)
+{
+    return h->charts && vf_page_dygraph_js.n;
+}
+
 /* The scripts of a page in their order: dygraphs and the charts' script only where charts are. */
-static int scripts_of(const vf_html *h, const vf_page_file *list[3])
+static int scripts_of(const vf_html *h, const vf_page_file *list[SCRIPTS])
 {
     int n = 0;
-    if (h->charts && vf_page_dygraph_js.n)
+    if (has_charts(h))
         list[n++] = &vf_page_dygraph_js;
     list[n++] = &vf_page_js;
-    if (n == 2)
+    if (has_charts(h))
         list[n++] = &vf_page_charts_js;
+    if (h->served)
+        list[n++] = &vf_page_live_js;
     return n;
 }
 
 static void put_head(vc_buf *page, const vf_html *h, const vf_page_file *const *script, int n)
 {
-    vc_buf_str(page, "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-               "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
-               "img-src data:; media-src data:; style-src 'unsafe-inline'; script-src");
+    const char *own = h->served ? " 'self'" : "";
+    vc_buf_str(page, "<!doctype html>\n<html lang=\"en\"");
+    if (h->served)
+        vc_buf_printf(page, " data-tag=\"%s\"", h->tag);
+    vc_buf_str(page, ">\n<head>\n<meta charset=\"utf-8\">\n");
+    vc_buf_printf(page, "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
+                  "img-src data:%s; media-src data:%s; %sstyle-src 'unsafe-inline'; script-src",
+                  own, own, h->served ? "connect-src 'self'; " : "");
     for (int i = 0; i < n; i++)
         put_hash(page, script[i]);
     vc_buf_str(page, "\">\n<meta name=\"viewport\" content=\"width=device-width, "
                "initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light dark\">\n");
-    if (n > 1)
+    if (has_charts(h))
         put_file(page, "style", &vf_page_dygraph_css);
     put_file(page, "style", &vf_page_css);
     vc_buf_str(page, "<title>");
@@ -60,12 +74,14 @@ static void put_head(vc_buf *page, const vf_html *h, const vf_page_file *const *
     vc_buf_str(page, "</title>\n");
     if (h->refresh > 0)
         vc_buf_printf(page, "<meta http-equiv=\"refresh\" content=\"%d\">\n", h->refresh);
+    if (h->served)
+        vc_buf_str(page, "<link rel=\"icon\" href=\"data:,\">\n");
     vc_buf_str(page, "</head>\n");
 }
 
 void html_put_page(vc_buf *page, const vf_html *h)
 {
-    const vf_page_file *script[3];
+    const vf_page_file *script[SCRIPTS];
     const int n = scripts_of(h, script);
 
     put_head(page, h, script, n);

@@ -16,6 +16,9 @@ struct vf_html {
     int columns;                       /* of the open table */
     int sections, grids;
     bool charts;                       /* a line chart is in the body */
+    bool served;
+    char tag[80];                      /* of a served page */
+    const char *address;               /* of the next picture, which the page then does not hold */
     bool no_memory;                    /* memory was missing for a part */
 };
 

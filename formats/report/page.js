@@ -15,6 +15,10 @@ const chosen = (() => {
   };
 })();
 
+/* Of a page that follows its server (live.js): each takes over its part of the newer page, and
+ * returns false where it cannot. */
+const renewals = [];
+
 /* A card is shown if its text has every word typed; the search starts when typing pauses. */
 for (const box of document.querySelectorAll('.find')) {
   const cards = [...box.nextElementSibling.children], input = box.querySelector('input');
@@ -81,6 +85,14 @@ function makePair(row, index) {
     select.addEventListener('change', () => { chosen.set(key, select.value); draw(); });
     return select;
   };
+  const add = shot => {
+    const last = names[names.length - 1], name = shot.dataset.step;
+    shots.push(shot);
+    names.push(name);
+    for (const select of [left, right]) select.append(el('option', { value: name }, `step ${name}`));
+    if (right.value === last) right.value = name;
+    draw();
+  };
   const left = choose('left' + index, names[0], 'Left step');
   const right = choose('right' + index, names[names.length - 1], 'Right step');
   const handle = el('input', { type: 'range', min: 0, max: 100, step: 1, value: 50,
@@ -109,15 +121,16 @@ function makePair(row, index) {
   const box = el('div', { className: 'prompt' });
   row.before(box);
   box.append(pair, row);
-  return { names, show: step => {
+  return { names, add, show: step => {
     const at = names.filter(n => +n <= step);
     right.value = at.length ? at[at.length - 1] : names[0];
     draw();
   } };
 }
 
-/* One slider moves the right step of all prompts. */
+/* One slider moves the right step of all prompts; it replaces the one before. */
 function makeStepSlider(pairs) {
+  document.querySelector('#all-steps')?.closest('.controls').remove();
   const steps = [...new Set(pairs.flatMap(p => p.names))].map(Number).sort((a, b) => a - b);
   if (pairs.length < 2 || steps.length < 3) return;
   const value = el('output', {}, `step ${steps[steps.length - 1]}`);
@@ -135,7 +148,31 @@ function makeStepSlider(pairs) {
 {
   const rows = [...document.querySelectorAll('.steps')];
   for (const row of rows) for (const shot of row.children) makeShot(shot);
-  const pairs = rows.filter(r => r.children.length > 1).map(makePair);
+  const pairs = new Map();
+  rows.forEach((r, i) => { if (r.children.length > 1) pairs.set(r, makePair(r, i)); });
   for (const row of rows) row.scrollLeft = row.scrollWidth;
-  makeStepSlider(pairs);
+  makeStepSlider([...pairs.values()]);
+
+  /* Steps that came are added at the ends of their rows. */
+  const grow = (row, index, newer) => {
+    const had = [...row.children].map(s => +s.dataset.step);
+    const come = [...newer.children].filter(s => !had.includes(+s.dataset.step));
+    if (newer.getAttribute('aria-label') !== row.getAttribute('aria-label') ||
+        come.some(s => +s.dataset.step < had[had.length - 1])) return false;
+    const atEnd = row.scrollLeft + row.clientWidth > row.scrollWidth - 8;
+    for (const shot of come) {
+      row.append(shot);
+      makeShot(shot);
+      if (pairs.has(row)) pairs.get(row).add(shot);
+    }
+    if (!pairs.has(row) && row.children.length > 1) pairs.set(row, makePair(row, index));
+    if (atEnd) row.scrollLeft = row.scrollWidth;
+    return true;
+  };
+  renewals.push(page => {
+    const newer = [...page.querySelectorAll('.steps')];
+    const good = newer.length === rows.length && rows.every((r, i) => grow(r, i, newer[i]));
+    if (good) makeStepSlider([...pairs.values()]);
+    return good;
+  });
 }

@@ -57,6 +57,9 @@ static const vc_flag report_flags[] = {
     FLAG(VC_PATH, browse, "browse", NULL, NULL,
          "NAME.html: write a page to browse all samples of one or two datasets, with NAME.data "
          "beside it; it opens without a server and loads what it shows"),
+    FLAG(VC_STRING, serve, "serve", NULL, NULL,
+         "[HOST:]PORT: give the pages of runs to browsers, which follow the runs, until the program "
+         "is stopped; HOST is 127.0.0.1 unless given, which other machines do not reach"),
     LOG_FORMAT, END
 };
 

@@ -205,6 +205,8 @@ int vlat_report(const vlat *v, vc_err *err)
     vf_html *h = NULL;
     if (v->o->browse)
         return vlat_browse(v, err);
+    if (v->o->serve)
+        return vlat_serve(v, err);
     if (vlat_is_run(v->path) || vlat_has_runs(v->path))
         return vlat_report_runs(v, err);
     if (v->words->n > 1)

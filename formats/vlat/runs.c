@@ -110,11 +110,13 @@ int vlat_runs_find(vlat_runs *r, const vc_list *words, vc_err *err)
     if (!now)
         return vc_no_memory(err);
     for (int i = 0; i < words->n; i++) {
-        char *dir = vlat_has_runs(words->item[i]) ? NULL : strdup(words->item[i]);
+        const char *word = words->item[i];       /* "." and ".." are no names */
+        char *dir = vlat_has_runs(word) ? NULL
+                    : *vc_path_base(word) == '.' ? realpath(word, NULL) : strdup(word);
         if (dir)
             add_run(now, dir);
         else
-            each_run(words->item[i], add_run, now);
+            each_run(word, add_run, now);
     }
     keep_read(now, r);
     vlat_runs_free(r);

@@ -68,6 +68,11 @@ int vlat_report_runs(const vlat *v, vc_err *err);
 /* The same for vlat compare, which prints the order of the runs too. */
 int vlat_compare(const vlat *v, vc_err *err);
 
+/* ---- serve.c ---- */
+/* vlat report --serve: the same pages over HTTP, which follow the runs. Returns when the process is
+ * told to stop. VC_EUSAGE: the address, or a build without the server's library. */
+int vlat_serve(const vlat *v, vc_err *err);
+
 /* ---- skipped.c ---- */
 enum { VLAT_STAGES = 16 };                   /* further stages are not counted */
 typedef struct vlat_skipped {

@@ -1,0 +1,228 @@
+/* serve.c - vlat report --serve: the pages of training runs, made anew from what the runs have
+ * written, and their pictures.
+ *
+ *     /                               the page of the one run, or of all runs
+ *     /run/NAME/                      the page of one of several
+ *     /file/step-N/FILE               a picture of the one run
+ *     /run/NAME/file/step-N/FILE      a picture of one of several
+ *
+ * A path leads to a file only through the name of a run that was found, the number of a step and a
+ * picture's name without a slash. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/os/file.h"
+#include "formats/report/gallery.h"
+#include "formats/vlat/listen.h"
+#include "formats/vlat/runs.h"
+#include "formats/vlat/vlat.h"
+
+typedef struct server {
+    const vlat *v;
+    vlat_runs runs;
+    bool one;                                /* the word is a run, not a folder that holds some */
+} server;
+
+/* ---- what has changed ---- */
+
+typedef struct state {
+    vf_hasher hash;
+    time_t changed;                          /* the newest of the files */
+} state;
+
+static void add_file(state *s, const char *dir, const char *name)
+{
+    char *path = vc_path_join(dir, name);
+    struct stat st;
+    if (path && !stat(path, &st)) {
+        vf_hasher_int(&s->hash, "size", st.st_size);
+        vf_hasher_int(&s->hash, "s", st.st_mtim.tv_sec);
+        vf_hasher_int(&s->hash, "ns", st.st_mtim.tv_nsec);
+        s->changed = st.st_mtim.tv_sec > s->changed ? st.st_mtim.tv_sec : s->changed;
+    }
+    free(path);
+}
+
+static void add_run(state *s, const vlat_run *run)
+{
+    char *validation = vc_path_join(run->dir, "validation");
+    char **step = NULL;
+    int n = 0;
+    vf_hasher_str(&s->hash, "dir", run->dir);
+    add_file(s, run->dir, "metrics.jsonl");
+    add_file(s, run->dir, "config.yaml");
+    if (validation && !vf_gallery_steps(&step, &n, run->dir, NULL))
+        for (int i = 0; i < n; i++)
+            add_file(s, validation, step[i]);
+    vf_gallery_steps_free(step, n);
+    free(validation);
+}
+
+/* Sets the answer's tag to a hash of the state of the files that the page is made of. */
+static void set_tag(vlat_answer *a, const server *s, const vlat_run *run)
+{
+    state all = { 0 };
+    vf_hasher_begin(&all.hash, "page");
+    for (int i = 0; i < s->runs.n; i++)
+        if (!run || run == &s->runs.run[i])
+            add_run(&all, &s->runs.run[i]);
+    vf_key_hex(a->tag, vf_hasher_end(&all.hash));
+    a->changed = all.changed;
+}
+
+/* ---- pages ---- */
+
+static void put_links(vf_html *h, const vlat_runs *r)
+{
+    const char *words[VLAT_RUNS];
+    char *addresses[VLAT_RUNS];
+    int n = 0;
+    for (int i = 0; i < r->n; i++) {
+        vc_buf b = { 0 };
+        vc_buf_str(&b, VF_GALLERY_RUN "/");
+        vf_gallery_escape(&b, r->run[i].name);
+        vc_buf_str(&b, "/");
+        words[n] = r->run[i].name;
+        if ((addresses[n] = vc_buf_take(&b)))
+            n++;
+    }
+    vf_html_links(h, words, (const char *const *)addresses, n);
+    for (int i = 0; i < n; i++)
+        free(addresses[i]);
+}
+
+static int put_page(vf_html *h, const server *s, const vlat_run *run, vc_err *err)
+{
+    if (run && !s->one)
+        vf_html_links(h, (const char *const[]){ "All runs" }, (const char *const[]){ "../../" }, 1);
+    if (run)
+        return vlat_run_put(h, run, true, err);
+    put_links(h, &s->runs);
+    if (s->runs.n)
+        return vlat_runs_put(h, &s->runs, err);
+    vf_html_text(h, "There is no run here yet.");
+    return 0;
+}
+
+static int make_page(const server *s, const vlat_run *run, vlat_answer *a, vc_err *err)
+{
+    vf_html *h;
+    int rc = vf_html_open(&h, run ? run->name : "Training runs", err);
+    if (rc)
+        return rc;
+    vf_html_serve(h, a->tag);
+    rc = put_page(h, s, run, err);
+    if (!rc)
+        rc = vf_html_text_of(h, &a->body, &a->n, err);
+    vf_html_close(h);
+    return rc;
+}
+
+static void answer_page(server *s, const vlat_run *run, bool head, vlat_answer *a)
+{
+    vc_err err = { 0 };
+    set_tag(a, s, run);
+    a->status = 200;
+    a->mime = "text/html; charset=utf-8";
+    if (head)
+        return;
+    int rc = vlat_runs_read(&s->runs, false, &err);
+    if (!rc)
+        rc = make_page(s, run, a, &err);
+    if (rc) {
+        a->status = 500;
+        a->mime = NULL;
+        *a->tag = 0;
+        a->body = vc_format("%s\n", err.text);
+        a->n = a->body ? strlen(a->body) : 0;
+    }
+}
+
+/* ---- pictures ---- */
+
+/* path: "step-N/FILE" */
+static void answer_picture(const vlat_run *run, const char *path, vlat_answer *a)
+{
+    const char *slash = strchr(path, '/');
+    char *dir = slash ? vc_format("%s/validation/%.*s", run->dir, (int)(slash - path), path) : NULL;
+    struct stat st;
+    a->fd = dir ? vf_gallery_open(dir, slash + 1, &a->mime, NULL) : -1;
+    free(dir);
+    if (a->fd < 0 || fstat(a->fd, &st)) {
+        a->mime = NULL;
+        return;
+    }
+    a->status = 200;
+    a->changed = st.st_mtim.tv_sec;
+    snprintf(a->tag, sizeof a->tag, "%jx-%jx-%jx", (intmax_t)st.st_size,
+             (intmax_t)st.st_mtim.tv_sec, (intmax_t)st.st_mtim.tv_nsec);
+}
+
+/* ---- paths ---- */
+
+/* Returns what follows the prefix, or NULL. */
+static const char *after(const char *path, const char *prefix)
+{
+    size_t n = strlen(prefix);
+    return strncmp(path, prefix, n) ? NULL : path + n;
+}
+
+/* Finds the run whose name the path begins with, and the rest of the path. */
+static const vlat_run *find_run(const server *s, const char *path, const char **rest)
+{
+    const vlat_run *found = NULL;
+    for (int i = 0; i < s->runs.n; i++) {
+        const vlat_run *run = &s->runs.run[i];
+        const char *r = after(path, run->name);
+        if (r && *r == '/' && (!found || strlen(run->name) > strlen(found->name))) {
+            found = run;
+            *rest = r + 1;
+        }
+    }
+    return found;
+}
+
+static void handle(void *arg, const vlat_request *q, vlat_answer *a)
+{
+    server *s = arg;
+    const char *rest = after(q->path, "/" VF_GALLERY_RUN "/"), *picture;
+    vc_err err;
+    if (vlat_runs_find(&s->runs, s->v->words, &err))
+        return;
+    const vlat_run *run = rest && !s->one ? find_run(s, rest, &rest) : NULL;
+    if (s->one && s->runs.n) {
+        run = &s->runs.run[0];
+        rest = q->path + 1;
+    }
+    if (!strcmp(q->path, "/"))
+        answer_page(s, run, q->head, a);
+    else if (run && !*rest)
+        answer_page(s, run, q->head, a);
+    else if (run && (picture = after(rest, VF_GALLERY_FILES "/")))
+        answer_picture(run, picture, a);
+}
+
+static void say_ready(void *arg, const char *url, bool local)
+{
+    const server *s = arg;
+    fprintf(s->v->out, "%s\n", url);
+    fflush(s->v->out);
+    if (!local)
+        vc_warn(s->v->progress, "any machine that reaches this one may read these pages");
+}
+
+int vlat_serve(const vlat *v, vc_err *err)
+{
+    server *s = calloc(1, sizeof *s);
+    if (!s)
+        return vc_no_memory(err);
+    s->v = v;
+    s->one = v->words->n == 1 && vlat_is_run(v->path);
+    const vlat_listen l = { .address = v->o->serve, .handle = handle, .ready = say_ready, .arg = s };
+    int rc = vlat_serve_http(&l, err);
+    vlat_runs_free(&s->runs);
+    free(s);
+    return rc;
+}
