@@ -384,7 +384,7 @@ void vf_html_card(vf_html *h, const void *media, size_t size, const char *mime, 
     if (h->open != HTML_GRID)
         vf_html_grid(h, false);
     vc_buf_str(&h->body, "<div class=\"card\">");
-    if (media)
+    if (media || h->address)
         put_media(h, media, size, mime, title);
     vc_buf_str(&h->body, "<div>");
     put_element(&h->body, "h3", title);

@@ -61,28 +61,39 @@ static bool is_our_page(struct MHD_Connection *c)
            (!*origin || (!strncmp(origin, "http://", 7) && !strcmp(origin + 7, host)));
 }
 
-/* Parses "bytes=A-B", "bytes=A-" and "bytes=-N" of a file of `size` bytes. Other ranges are left
- * out: the whole file is then sent. Returns false for a range past the end. */
+/* Reads the digits at *s, up to 18 of them, and moves *s behind them; false if there are none. */
+static bool read_number(const char **s, uint64_t *v)
+{
+    size_t n = strspn(*s, "0123456789");
+    if (!n || n > 18)
+        return false;
+    *v = strtoull(*s, NULL, 10);
+    *s += n;
+    return true;
+}
+
+/* Parses "bytes=A-B", "bytes=A-" and "bytes=-N" of a file of `size` bytes. Other ranges are none:
+ * the whole file is then sent. Returns false for a range past the end. */
 static bool parse_range(const char *text, uint64_t size, uint64_t *from, uint64_t *n, bool *part)
 {
-    unsigned long long a, b;
-    char after;
+    uint64_t a, b = UINT64_MAX;
     *from = 0;
     *n = size;
+    *part = false;
+    if (strncmp(text, "bytes=", 6) != 0)
+        return true;
+    text += 6;
+    const bool begins = read_number(&text, &a), dash = *text == '-';
+    text += dash;
+    const bool ends = read_number(&text, &b);
+    if (!dash || *text || (!begins && (!ends || !b)) || (begins && ends && b < a))
+        return true;
     *part = true;
-    if (sscanf(text, "bytes=%20llu-%20llu%c", &a, &b, &after) == 2 && a <= b) {
-        *from = a;
-        *n = b < size ? b - a + 1 : size - a;
-    } else if (strspn(text, "bytes=0123456789-") == strlen(text) &&
-               sscanf(text, "bytes=%20llu-%c", &a, &after) == 1) {
-        *from = a;
-        *n = size - a;
-    } else if (sscanf(text, "bytes=-%20llu%c", &b, &after) == 1 && b > 0) {
-        *from = b < size ? size - b : 0;
-        *n = size - *from;
-    } else
-        *part = false;
-    return *from < size || !*part;
+    if (begins && a >= size)
+        return false;
+    *from = begins ? a : b < size ? size - b : 0;
+    *n = begins && b < size ? b - a + 1 : size - *from;
+    return true;
 }
 
 /* ---- answers ---- */
