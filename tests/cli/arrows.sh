@@ -51,12 +51,13 @@ precompute/vprep     formats/columnar formats/tensors precompute/encode precompu
 precompute/vdecode   common/base common/cli common/os formats/report formats/tensors
 precompute/vdecode   precompute/media precompute/run
 train/diffusion      common common/base common/os common/tensor formats/json
-train/models         common common/base common/nn common/os common/tensor formats/json
-train/models         formats/tensors train/diffusion
+train/lora           common/base common/os common/tensor formats/json formats/tensors
+train/models         common common/nn common/os common/tensor formats/json
+train/models         formats/tensors train/diffusion train/lora
 train/data           buckets common/base common/cli common/os formats/dataset formats/json
 train/data           formats/keys formats/tensors train/models
 train/output         common/base common/os common/tensor formats/dataset formats/json formats/report
-train/output         formats/tensors train/models
+train/output         formats/tensors train/lora train/models
 train/parallel       common/comm common/memory common/os common/tensor formats/tensors
 train                common common/base common/cli common/comm common/os common/tensor train/data
 train                train/diffusion train/models train/output
@@ -65,14 +66,15 @@ train/optim          train/parallel
 train/samples        common/cli train
 train/settings       common/cli common/os formats/json formats/tensors train train/diffusion
 train/settings       train/optim
-train/setup          common/base common/os formats/tensors train train/diffusion train/models
+train/setup          common/base common/os formats/tensors train train/diffusion train/lora
+train/setup          train/models
 train/setup          train/optim train/output train/samples
 train/steps          common/base common/memory common/os train train/diffusion train/parallel
-train/plan           common/os train train/diffusion train/models train/optim train/parallel
-train/plan           train/samples train/steps
+train/plan           common/os train train/diffusion train/lora train/models train/optim
+train/plan           train/parallel train/samples train/steps
 train/sampling       common/base common/os train train/optim train/parallel train/plan train/steps
 train/vtrain         common/comm common/memory common/os formats/report formats/tensors train
-train/vtrain         train/models
+train/vtrain         train/lora train/models
 train/vtrain         train/optim train/output train/parallel train/plan train/samples train/sampling
 train/vtrain         train/settings train/setup train/steps
 '

@@ -75,14 +75,14 @@ the plan of a resumed run is read by the code that makes it:
     precompute/vprep/missing.c precompute/vprep/plan.c precompute/vprep/replay.c
 the samples of a dataset are read by what describes it:
     train/data/conditions.c train/data/data.c train/data/groups.c train/data/read.c
+a LoRA is merged by its own pairs:
+    train/lora/lora.c train/lora/merge.c
 the family with TTT layers is made of that without, which names it:
     train/models/cogvideox.c train/models/ttt.c train/models/ttt_names.c
 a family and its names name each other:
     train/models/flux.c train/models/flux_names.c
 a family and its names name each other:
     train/models/hunyuan.c train/models/hunyuan_names.c
-a LoRA is merged by its own pairs:
-    train/models/lora.c train/models/lora_merge.c
 a family and its names name each other:
     train/models/wan.c train/models/wan_names.c
 the best checkpoint is one of all, and is kept when others are removed:

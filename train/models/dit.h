@@ -12,7 +12,7 @@
 #include "common/tensor/weights.h"
 #include "formats/json/json.h"
 #include "train/diffusion/scheduler.h"
-#include "train/models/lora_names.h"
+#include "train/lora/names.h"
 
 enum { VTRAIN_TEXTS = 4, VTRAIN_ROWS = 4096, VTRAIN_MADE = 16 };
 

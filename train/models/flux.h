@@ -4,7 +4,7 @@
 
 #include "common/tensor/weights.h"
 #include "formats/json/json.h"
-#include "train/models/lora_names.h"
+#include "train/lora/names.h"
 
 /* Makes config.json of a file of the first authors: vtrain_family.convert. */
 int flux_convert(cJSON **config, const cJSON *theirs, const vt_source *src, vc_err *err);

@@ -12,7 +12,7 @@
 #include "formats/json/config.h"
 #include "formats/tensors/component.h"
 #include "formats/tensors/transformers.h"
-#include "train/models/lora.h"
+#include "train/lora/lora.h"
 
 enum { MAX_CONFIG = 1 << 20, SWAPPED = 4 };
 

@@ -6,7 +6,7 @@
  * the rank, so that all programs agree; the metadata's vlt_network_alpha is the trained alpha. If
  * wanted, two more files have the same values as `.lora_down.weight`, `.lora_up.weight` and a
  * scalar `.alpha`, with modules by the names of the family's first authors (tables in
- * lora_names.h), or in lora_kohya by ours where VideoX-Fun's model has them:
+ * train/lora/names.h), or in lora_kohya by ours where VideoX-Fun's model has them:
  *   DIR/lora_kohya.safetensors     lora_unet__<module, _ for .>: VideoX-Fun's merge_lora; or
  *                                  lora_unet_<module>: kohya's sd-scripts
  *   DIR/lora_comfyui.safetensors   diffusion_model.<module>: ComfyUI, musubi-tuner's convert_lora
@@ -24,7 +24,7 @@
 #include "common/tensor/weights.h"
 #include "formats/json/json.h"
 #include "formats/tensors/sums.h"
-#include "train/models/lora_names.h"
+#include "train/lora/names.h"
 #include "train/models/weights.h"
 
 #define VTRAIN_SHARD_BYTES 10000000000u       /* a shard's most bytes, as in diffusers */

@@ -10,7 +10,7 @@
 #include "common/os/file.h"
 #include "common/os/streams.h"
 #include "train/diffusion/loss.h"
-#include "train/models/lora.h"
+#include "train/lora/lora.h"
 #include "train/optim/groups.h"
 #include "train/plan/memory.h"
 #include "train/samples/spans.h"

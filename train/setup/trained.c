@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/models/lora.h"
+#include "train/lora/lora.h"
 #include "train/models/weights.h"
 #include "train/optim/groups.h"
 #include "train/setup/experts.h"

@@ -12,7 +12,7 @@
 #include "common/os/lock.h"
 #include "common/os/threads.h"
 #include "formats/tensors/transformers.h"
-#include "train/models/lora.h"
+#include "train/lora/lora.h"
 #include "train/models/weights.h"
 #include "train/optim/groups.h"
 #include "train/output/ckpt.h"

@@ -9,7 +9,7 @@
 #include "common/os/file.h"
 #include "common/os/map.h"
 #include "formats/tensors/values.h"
-#include "train/models/lora.h"
+#include "train/lora/lora.h"
 #include "train/models/weights.h"
 #include "train/output/ckpt.h"
 #include "train/output/export.h"

@@ -13,7 +13,7 @@
 
 #include "common/os/file.h"
 #include "tests/lib/ok.h"
-#include "train/models/lora.h"
+#include "train/lora/lora.h"
 #include "train/models/weights.h"
 
 void ref_open_parts(ref_model *m, const char *name, vc_dtype stored, vc_dtype compute)

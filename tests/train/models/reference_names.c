@@ -11,7 +11,7 @@
 #include "common/os/file.h"
 #include "tests/lib/ok.h"
 #include "tests/train/models/reference.h"
-#include "train/models/lora.h"
+#include "train/lora/lora.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 

@@ -16,7 +16,7 @@
 #include "tests/lib/train_dataset.h"
 #include "tests/lib/train_run.h"
 #include "tests/train/models/reference.h"
-#include "train/models/lora.h"
+#include "train/lora/lora.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 

@@ -15,7 +15,7 @@
 #include "common/base/rng.h"
 #include "tests/lib/ok.h"
 #include "train/models/dit.h"
-#include "train/models/lora.h"
+#include "train/lora/lora.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 enum { B = 2, C = 2, F = 2, H = 4, W = 6, TEXT = 6, N_TEXT = 3 };

@@ -16,7 +16,7 @@
 #include "formats/tensors/transformers_parts.h"
 #include "tests/lib/ok.h"
 #include "train/models/dit.h"
-#include "train/models/lora_names.h"
+#include "train/lora/names.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 

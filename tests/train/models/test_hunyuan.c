@@ -12,7 +12,7 @@
 #include "common/os/file.h"
 #include "tests/lib/ok.h"
 #include "tests/train/models/reference.h"
-#include "train/models/lora.h"
+#include "train/lora/lora.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 enum { LORA_MODULES = 2 * 4 + 2 * 9 + 5 + 1 };           /* refiner, two streams, one, patches */

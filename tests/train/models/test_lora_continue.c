@@ -19,7 +19,7 @@
 #include "tests/train/models/pipeline_samples.h"
 #include "train/models/dit.h"
 #include "train/models/flux.h"
-#include "train/models/lora.h"
+#include "train/lora/lora.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 enum { H = 4, W = 6 };

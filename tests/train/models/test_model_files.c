@@ -14,7 +14,7 @@
 #include "common/os/file.h"
 #include "tests/lib/golden.h"
 #include "tests/lib/ok.h"
-#include "train/models/lora.h"
+#include "train/lora/lora.h"
 #include "train/models/weights.h"
 #include "train/output/export.h"
 

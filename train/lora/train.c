@@ -1,10 +1,10 @@
-/* lora_train.c - training of a LoRA's file goes on: its modules, ranks and values; see lora.h */
+/* train.c - training of a LoRA's file goes on: its modules, ranks and values; see lora.h */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "formats/tensors/values.h"
-#include "train/models/lora_parts.h"
+#include "train/lora/parts.h"
 
 /* ---- values ---- */
 

@@ -1,9 +1,9 @@
-/* lora_parts.h - an open LoRA file, for lora.c and lora_train.c. */
-#ifndef TRAIN_MODELS_LORA_PARTS_H
-#define TRAIN_MODELS_LORA_PARTS_H
+/* parts.h - an open LoRA file, for lora.c and train.c. */
+#ifndef TRAIN_LORA_PARTS_H
+#define TRAIN_LORA_PARTS_H
 
-#include "train/models/lora.h"
-#include "train/models/lora_alpha.h"
+#include "train/lora/lora.h"
+#include "train/lora/alpha.h"
 
 typedef struct vtrain_lora_entry {
     char *module;                /* without prefix and suffix */

@@ -1,11 +1,11 @@
-/* lora_alpha.h - the alphas that a LoRA file's metadata give to its modules; for lora.c.
+/* alpha.h - the alphas that a LoRA file's metadata give to its modules; for lora.c.
  *
  * The metadata are the object lora_adapter_metadata of the file's header (diffusers), or
  * lora_config (Finetrainers), or the adapter_config.json beside the file (PEFT). Their
  * alpha_pattern, whose keys are expressions for the end of a module's path, comes before their
  * lora_alpha. */
-#ifndef TRAIN_MODELS_LORA_ALPHA_H
-#define TRAIN_MODELS_LORA_ALPHA_H
+#ifndef TRAIN_LORA_ALPHA_H
+#define TRAIN_LORA_ALPHA_H
 
 #include <stdbool.h>
 

@@ -1,4 +1,4 @@
-/* lora_names.h - tables of the names that modules have in LoRA files.
+/* names.h - tables of the names that modules have in LoRA files.
  *
  * A vtrain_naming describes a kind of file: its prefix, its separators, its names of the halves. A
  * vtrain_rename is a row of a family's table (vtrain_family.lora_names): the first authors' name of
@@ -12,8 +12,8 @@
  * rows in the order of `ours`. A name is looked up from ours to theirs only: a file is searched for
  * each of our modules under both of its names. In a file of whole weights a row's names may also be
  * those of whole tensors, with ".weight" at their ends. */
-#ifndef TRAIN_MODELS_LORA_NAMES_H
-#define TRAIN_MODELS_LORA_NAMES_H
+#ifndef TRAIN_LORA_NAMES_H
+#define TRAIN_LORA_NAMES_H
 
 #include <stdbool.h>
 #include <stdint.h>

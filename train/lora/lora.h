@@ -8,29 +8,29 @@
  * documents give `ff.0`, `img_mlp.2` and the like for `ff.net.0.proj` and `img_mlp.net.2`, which
  * match no module: a note reports that these entries are left out. "all-linear" matches every
  * linear, and no convolution. Where more entries match the names of one of the family's tables
- * (lora_names.h) than ours, as DiffSynth's "a_to_qkv" for FLUX.1 or "q,ffn.0" for Wan, the entries
+ * (names.h) than ours, as DiffSynth's "a_to_qkv" for FLUX.1 or "q,ffn.0" for Wan, the entries
  * match by these names.
  *
  * Files. diffusers' pytorch_lora_weights.safetensors (written by export.h) has
  * `transformer.<module>.lora_A.weight` [r,in] and `.lora_B.weight` [out,r] (of a convolution
  * [r,in,kernel] and [out,r,1,1]), and in __metadata__ lora_adapter_metadata with transformer.r,
- * .lora_alpha and .target_modules. All layouts in use are read (tables in lora_names.c): names with
+ * .lora_alpha and .target_modules. All layouts in use are read (tables in names.c): names with
  * prefixes (`transformer.`, `diffusion_model.`, `model.diffusion_model.`, `unet.`, `pipe.dit.`,
  * `base_model.model.`, ...) or without one; `.lora_A[.ADAPTER].weight`, `.lora_down.weight` and
  * other words, each with or without a scalar `.alpha`; `lora_unet_`, `lora_unet__`,
  * `lora_transformer_` and `lycoris_` names with underscores; any float type, and each module with
  * its own rank. `transformer_2.` and `pipe.dit2.` are the second of a model's two transformers.
- * The pair's own alpha comes before the metadata's (lora_alpha.h); without both, alpha is the rank.
+ * The pair's own alpha comes before the metadata's (alpha.h); without both, alpha is the rank.
  * A LoKr, a LoHa, and changes of layers, norms and biases (`.diff`, `.diff_b`) can be folded in,
  * but not trained. Tensors of other adapters (a DoRA, an OFT) and of text encoders are an
  * error. */
-#ifndef TRAIN_MODELS_LORA_H
-#define TRAIN_MODELS_LORA_H
+#ifndef TRAIN_LORA_LORA_H
+#define TRAIN_LORA_LORA_H
 
 #include "common/tensor/weights.h"
 #include "formats/tensors/model.h"
 #include "formats/tensors/safetensors.h"
-#include "train/models/lora_names.h"
+#include "train/lora/names.h"
 
 typedef struct vtrain_targets vtrain_targets;
 /* `modules` are all linears and convolutions of the model, `convs` the convolutions alone; a NULL
@@ -63,7 +63,7 @@ typedef struct vtrain_lora_pair {
 /* Opens a file, or the pytorch_lora_weights.safetensors or adapter_model.safetensors of a folder.
  * VC_EFORMAT and VC_ENUMERIC (NaN, infinity) name the tensor. *out is NULL on failure. */
 int vtrain_lora_open(vtrain_lora **out, const char *path, vc_err *err);
-/* Modules are also found by the names of a family's tables (lora_names.h), which may be NULL; each
+/* Modules are also found by the names of a family's tables (names.h), which may be NULL; each
  * of our modules gets its rows of a fused module's B. The tables outlive l. */
 void vtrain_lora_rename(vtrain_lora *l, const vtrain_rename *first, const vtrain_rename *peer);
 void vtrain_lora_close(vtrain_lora *l);

@@ -18,7 +18,7 @@
 #include "train/models/dit.h"
 #include "train/models/flux.h"
 #include "train/models/hunyuan.h"
-#include "train/models/lora.h"
+#include "train/lora/lora.h"
 #include "train/models/ltx.h"
 #include "train/models/wan.h"
 

@@ -1,7 +1,7 @@
 /* paths_regex.h - compiles Python's regular expressions over module paths, as PEFT uses them, as
  * POSIX extended expressions. Look-around, back references and flags are not supported. */
-#ifndef TRAIN_MODELS_PATHS_REGEX_H
-#define TRAIN_MODELS_PATHS_REGEX_H
+#ifndef TRAIN_LORA_PATHS_REGEX_H
+#define TRAIN_LORA_PATHS_REGEX_H
 
 #include <regex.h>
 #include <stdbool.h>

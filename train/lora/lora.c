@@ -1,5 +1,5 @@
 /* lora.c - reads LoRA files of all namings and folds them into weights; see lora.h */
-#include "train/models/lora.h"
+#include "train/lora/lora.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 #include "common/os/file.h"
 #include "formats/tensors/values.h"
-#include "train/models/lora_parts.h"
+#include "train/lora/parts.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 enum { MAX_TENSORS = 20000 };    /* a search compares all entries */

@@ -1,5 +1,5 @@
-/* lora_names.c - tables of names in LoRA files, and searches by name; see lora_names.h */
-#include "train/models/lora_names.h"
+/* names.c - tables of names in LoRA files, and searches by name; see names.h */
+#include "train/lora/names.h"
 
 #include <ctype.h>
 #include <stdio.h>

@@ -12,7 +12,7 @@
 #include "formats/json/json.h"
 #include "tests/lib/golden.h"
 #include "tests/lib/ok.h"
-#include "train/models/lora.h"
+#include "train/lora/lora.h"
 
 /* The golden lists the modules that peft matches for each value; an empty list is an error in
  * peft. */

@@ -14,7 +14,7 @@
 #include "common/os/file.h"
 #include "tests/lib/ok.h"
 #include "tests/lib/train_dataset.h"
-#include "train/models/lora.h"
+#include "train/lora/lora.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 

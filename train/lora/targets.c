@@ -1,5 +1,5 @@
-/* lora_targets.c - chooses the modules that get a LoRA by PEFT's rules; see lora.h */
-#include "train/models/lora.h"
+/* targets.c - chooses the modules that get a LoRA by PEFT's rules; see lora.h */
+#include "train/lora/lora.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "common/os/file.h"
-#include "train/models/paths_regex.h"
+#include "train/lora/paths_regex.h"
 
 enum { MAX_ENTRIES = 256, NEAR = 6, MAX_PATH = 512 };
 

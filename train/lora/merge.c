@@ -1,9 +1,9 @@
-/* lora_merge.c - folds LoRA files into weights, and changes of layers in other forms; see lora.h */
+/* merge.c - folds LoRA files into weights, and changes of layers in other forms; see lora.h */
 #include <stdlib.h>
 #include <string.h>
 
 #include "formats/tensors/values.h"
-#include "train/models/lora_parts.h"
+#include "train/lora/parts.h"
 
 void vtrain_lora_merge(float *w, int64_t out, int64_t in, const float *a, const float *b,
                        int64_t r, double scale)

@@ -1,6 +1,6 @@
 /* paths_regex.c - rewrites Python's regular expressions as POSIX extended ones; see
  * paths_regex.h */
-#include "train/models/paths_regex.h"
+#include "train/lora/paths_regex.h"
 
 #include <ctype.h>
 #include <stdlib.h>

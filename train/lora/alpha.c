@@ -1,5 +1,5 @@
-/* lora_alpha.c - the alphas in the metadata of LoRA files: see lora_alpha.h */
-#include "train/models/lora_alpha.h"
+/* alpha.c - the alphas in the metadata of LoRA files: see alpha.h */
+#include "train/lora/alpha.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 #include "common/os/file.h"
 #include "formats/json/json.h"
-#include "train/models/paths_regex.h"
+#include "train/lora/paths_regex.h"
 
 enum { MAX_CONFIG = 1 << 20, MAX_PATTERNS = 4096, MAX_PATTERN = 512 };
 #define MAX_ALPHA 1e9
