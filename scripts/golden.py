@@ -51,7 +51,7 @@ def fill(name, shape):
     u = (bits >> np.uint64(40)).astype(np.float64) / 2**23 - 1            # [-1,1), 24 bits
     if len(shape) > 1:
         u *= np.sqrt(3.0 * shape[0] / n)
-    elif name.endswith(("weight", "std")):
+    elif name.endswith(("weight", "std", "var")):
         u = 1 + 0.25 * u
     else:
         u *= 0.25

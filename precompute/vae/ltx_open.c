@@ -316,27 +316,16 @@ const char *const ltx_statistics_names[] = { "latents_mean", "latents_std", NULL
 
 int ltx_statistics(const vf_model *file, vae_info *info, vc_err *err)
 {
-    for (int i = 0; ltx_statistics_names[i]; i++) {
-        const char *name = ltx_statistics_names[i];
-        float values[VAE_MAX_CHANNELS];
-        vf_view v;
-        int rc = vf_model_get(file, name, &v, err);
-        if (rc)
-            return rc;
-        if (v.nd != 1 || v.dim[0] != info->channels || v.dtype > VC_F16)
-            return vc_fail(err, VC_EMISMATCH, "tensor %s has %d axes, the first of %lld %s values; "
-                           "it must have one axis of %d numbers, one for each latent channel", name,
-                           v.nd, (long long)(v.nd ? v.dim[0] : 0), vc_dtype_name(v.dtype),
-                           info->channels);
-        vc_to_f32(values, v.data, v.dtype, (size_t)v.dim[0]);
-        for (int k = 0; k < info->channels; k++) {
-            if (!isfinite(values[k]) || (i && values[k] <= 0))
-                return vc_fail(err, VC_EFORMAT, "tensor %s: value %d is %g, not a finite number%s",
-                               name, k, (double)values[k], i ? " above 0" : "");
-            (i ? info->std : info->mean)[k] = (double)values[k];
-        }
-    }
-    return 0;
+    double *const to[] = { info->mean, info->std };
+    int rc = 0;
+
+    for (int i = 0; !rc && i < 2; i++)
+        rc = vae_numbers(file, ltx_statistics_names[i], info->channels, to[i], err);
+    for (int k = 0; !rc && k < info->channels; k++)
+        if (!(info->std[k] > 0))
+            rc = vc_fail(err, VC_EFORMAT, "tensor %s: value %d is %g, not a finite number above 0",
+                         ltx_statistics_names[1], k, info->std[k]);
+    return rc;
 }
 
 /* ---- weights ---- */

@@ -44,6 +44,28 @@ static int bind_all(vae *v, vc_err *err)
     return b.rc ? b.rc : vf_model_all_bound(v->file, v->params, v->net->spare, err);
 }
 
+int vae_numbers(const vf_model *file, const char *name, int n, double *out, vc_err *err)
+{
+    float values[VAE_MAX_CHANNELS];
+    vf_view v;
+    int rc = vf_model_get(file, name, &v, err);
+
+    if (rc)
+        return rc;
+    if (v.nd != 1 || v.dim[0] != n || v.dtype > VC_F16)
+        return vc_fail(err, VC_EMISMATCH, "tensor %s has %d axes, the first of %lld %s values; it "
+                       "must have one axis of %d numbers, one for each latent channel", name, v.nd,
+                       (long long)(v.nd ? v.dim[0] : 0), vc_dtype_name(v.dtype), n);
+    vc_to_f32(values, v.data, v.dtype, (size_t)n);
+    for (int k = 0; k < n; k++) {
+        if (!isfinite(values[k]))
+            return vc_fail(err, VC_EFORMAT, "tensor %s: value %d is %g, not a finite number", name,
+                           k, (double)values[k]);
+        out[k] = (double)values[k];
+    }
+    return 0;
+}
+
 /* The fingerprint is the hash of the weights and of all options that change the output. */
 static int configure(vae *v, const cJSON *config, const encoder_opts *o, vae_info *info,
                      vc_err *err)

@@ -75,6 +75,9 @@ int vae_chunk(const vae *v, int f);
 void vae_bind(vae_binder *b, const vt_weight *table, void *base, int64_t out, int64_t in,
               const char *below, const char *name);
 
+/* Reads a tensor of the file that has one axis of n finite numbers, n <= VAE_MAX_CHANNELS. */
+int vae_numbers(const vf_model *file, const char *name, int n, double *out, vc_err *err);
+
 /* ---- chunks.c: one pass of a clip or of a tile through the encoder or the decoder ----
  *
  * A pass holds the pixels and the activations of one chunk, and the frames that convolutions carry

@@ -112,7 +112,8 @@ float golden_fill(const char *weight, int nd, const int64_t *dim, int64_t i)
         n *= (double)dim[k];
     if (nd > 1)
         return (float)(u * sqrt(3.0 * (double)dim[0] / n));
-    return (float)(ends(weight, "weight") || ends(weight, "std") ? 1 + 0.25 * u : 0.25 * u);
+    const bool one = ends(weight, "weight") || ends(weight, "std") || ends(weight, "var");
+    return (float)(one ? 1 + 0.25 * u : 0.25 * u);
 }
 
 static void fill_view(vf_view *v, const cJSON *shape, vc_dtype dtype)
