@@ -67,6 +67,10 @@ static const char qwen_template[] =
 static const char qwen3_template[] =
     "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n";
 
+/* And where it is off: an empty thought is part of the prompt. */
+static const char qwen3_thoughtless[] =
+    "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n";
+
 #define HUNYUAN_CLIP { .class = "CLIPTextModel", .max_length = 77, .pooled_only = true, \
                        .width_field = "pooled_projection_dim" }
 static const vc_text hunyuan_i2v_text[VC_FAMILY_TEXTS] = {
@@ -219,6 +223,14 @@ static const vc_family families[] = {
       .text = { { .class = "Qwen3Model", .max_length = 512, .template = qwen3_template, .lead = 3,
                   .chat = "enable_thinking", .skip = 1, .masked = true,
                   .width_field = "cap_feat_dim" } } },
+    { .name = "flux2", SIZES(16, 1, 16, 1, 1), .max_frames = 1,
+      .transformer = "Flux2Transformer2DModel",
+      .pipeline = { { .class = "Flux2KleinPipeline" } },
+      .moments = true, .dtype = VC_BF16,
+      .vae = "AutoencoderKLFlux2", .channels = 128, .scaling = 1,
+      .text = { { .class = "Qwen3ForCausalLM", .max_length = 512, .template = qwen3_thoughtless,
+                  .lead = 3, .chat = "enable_thinking", .taps = { 9, 18, 27 },
+                  .width_field = "joint_attention_dim" } } },
     { .name = "ltx-2", SIZES(64, 8, 32, 1, 1) },
     { 0 }
 };

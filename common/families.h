@@ -11,7 +11,7 @@
 #include "common/base/dtype.h"
 
 enum { VC_FAMILY_TEXTS = 3, VC_FAMILY_PIPELINES = 10, VC_FAMILY_INTERLEAVES = 2, VC_SLOTS = 4,
-       VC_FIRST_TYPES = 6, VC_FIRST_PARTS = 14 };
+       VC_TAPS = 4, VC_FIRST_TYPES = 6, VC_FIRST_PARTS = 14 };
 
 /* --train_mode: what is beside the noisy latents */
 typedef enum vc_mode {
@@ -49,6 +49,9 @@ typedef struct vc_text {
                                           * folder needs none */
     int skip;                            /* layers at the encoder's end that are left out; 0: none,
                                           * and the last norm is in */
+    int taps[VC_TAPS];                   /* instead: a token has the states after these layers, one
+                                          * behind the other in this order; layers count from 1,
+                                          * and 0 ends the list */
     bool clean;                          /* before prompts become tokens, wrongly decoded text is
                                           * repaired, and HTML's names of characters and runs of
                                           * white space are replaced */

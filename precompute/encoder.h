@@ -39,6 +39,9 @@ typedef struct text_rule {
                                       * have; NULL: the folder needs none */
     int skip;                        /* layers at the end that are left out; 0: none, and the states
                                       * are those after the last norm */
+    int taps[VC_TAPS];               /* instead: a token has the states after these layers, one
+                                      * behind the other; layers count from 1, and 0 ends the
+                                      * list. None after the last norm but the last layer's */
     bool clean;                      /* prompts are cleaned first: precompute/text/clean.h */
     bool uncleaned;                  /* not cleaned, but keys are those of when they were, where
                                       * that changed nothing */
@@ -211,7 +214,7 @@ int prep_vae_by_class(const vae_class **out, const char *class, vc_err *err);
 extern const vae_class vae_builtin, vae_cogvideox, vae_hunyuan, vae_ltx, vae_wan, vae_qwen_image,
                        vae_kl, vae_flux2;
 extern const text_class text_builtin, text_t5, text_umt5, text_llama, text_llava, text_qwen2_5_vl,
-                        text_qwen3, text_clip;
+                        text_qwen3, text_qwen3_whole, text_clip;
 extern const vision_class vision_clip;
 
 #endif

@@ -336,6 +336,7 @@ static text_rule rule_of(const vprep *p, int slot, int max_length)
                        .uncleaned = t->uncleaned, .masked = t->masked, .unpadded = t->unpadded,
                        .interleave = t->picture ? p->encoders.interleave : 0 };
 
+    memcpy(rule.taps, t->taps, sizeof rule.taps);
     if (!rule.pooled_only && p->encoders.family.from_files && max_length)
         rule.max_length = max_length;
     return rule;

@@ -211,7 +211,7 @@ static text_ids up_to(const text_ids *t, int end)
 {
     const int n = end < TEXT_FEW ? TEXT_FEW : end + 1;
 
-    return (text_ids){ t->id, n < t->n ? n : t->n };
+    return (text_ids){ .id = t->id, .n = n < t->n ? n : t->n };
 }
 
 int clip_encode(clip *m, const text_ids *t, int texts, float *states, float *pooled, vc_err *err)

@@ -92,7 +92,8 @@ static vt_tensor *attend(vt_ctx *g, const clip_config *c, const clip_layer *w, b
     vt_tensor *q = text_heads(g, vt_linear(g, y, &w->q), c->heads);
     vt_tensor *k = text_heads(g, vt_linear(g, y, &w->k), c->heads);
     vt_tensor *v = text_heads(g, vt_linear(g, y, &w->v), c->heads);
-    vt_tensor *o = text_attention(g, q, k, v, t, texts, NULL, NULL, &(vt_attn){ .causal = causal });
+    vt_tensor *o = text_attention(g, q, k, v, t, texts, NULL, NULL, NULL,
+                                  &(vt_attn){ .causal = causal });
     return vt_add(g, x, vt_linear(g, o, &w->out));
 }
 

@@ -1,8 +1,9 @@
 /* encoder_llm.c - prompts through LLaMA (HunyuanVideo), Qwen2.5-VL's text part (Qwen-Image) and
- * Qwen3 (Z-Image): see prompt.h.
+ * Qwen3 (Z-Image, FLUX.2 klein): see prompt.h.
  *
  * Padding follows the prompt and no token attends to a later one, so masked padding changes no
- * state and is not encoded. */
+ * state and is not encoded. FLUX.2's transformer attends to the states of padding, which see the
+ * prompt alone: Qwen3ForCausalLM encodes all rows. */
 #include "precompute/text/llm.h"
 #include "precompute/text/prompt.h"
 #include "precompute/text/stack.h"
@@ -64,6 +65,10 @@ static const text_model qwen3 = {
     .class = "Qwen3Model", .masked = true, .open = open_qwen3, .close = close_model,
     .check = check, .encode = encode
 };
+static const text_model qwen3_whole = {
+    .class = "Qwen3ForCausalLM", .open = open_qwen3, .close = close_model, .check = check,
+    .encode = encode
+};
 
 static int text_open_llama(text_enc **out, const encoder_opts *o, text_info *info, vc_err *err)
 {
@@ -80,9 +85,17 @@ static int text_open_qwen3(text_enc **out, const encoder_opts *o, text_info *inf
     return text_prompt_open(out, &qwen3, o, info, err);
 }
 
+static int text_open_qwen3_whole(text_enc **out, const encoder_opts *o, text_info *info,
+                                 vc_err *err)
+{
+    return text_prompt_open(out, &qwen3_whole, o, info, err);
+}
+
 const text_class text_llama = { "LlamaModel", text_open_llama, text_prompt_close,
                                 text_prompt_encode };
 const text_class text_qwen2_5_vl = { "Qwen2_5_VLForConditionalGeneration", text_open_qwen,
                                      text_prompt_close, text_prompt_encode };
 const text_class text_qwen3 = { "Qwen3Model", text_open_qwen3, text_prompt_close,
                                 text_prompt_encode };
+const text_class text_qwen3_whole = { "Qwen3ForCausalLM", text_open_qwen3_whole, text_prompt_close,
+                                      text_prompt_encode };

@@ -186,6 +186,8 @@ typedef struct row {
     int from[TEXT_BATCH];                         /* tokens in front of these, the opening's */
     int texts;
     spliced in;                                   /* of a single text */
+    vt_tensor *seen[TEXT_BATCH];                  /* i32 [1]: the keys of each, where it has padding
+                                                   * that no token sees; or NULL */
     float *kept;                                  /* [used,2,n,KV * d]: gets the keys and values of
                                                    * a single text; NULL: nobody wants them */
 } row;
@@ -224,7 +226,7 @@ static int set_up(llm *m, const llm_kind *kind, const encoder_opts *o, vc_err *e
     int rc = text_config_open(&json, o, kind->model_type, err);
 
     if (!rc)
-        rc = text_config_bad(o, llm_config_read(&m->c, kind, o->text.skip, json, err), err);
+        rc = text_config_bad(o, llm_config_read(&m->c, kind, &o->text, json, err), err);
     cJSON_Delete(json);
     if (rc)
         return rc;
@@ -277,7 +279,7 @@ void llm_close(llm *m)
     free(m);
 }
 
-int llm_width(const llm *m) { return (int)m->c.width; }
+int llm_width(const llm *m) { return (int)m->c.width * (m->c.taps ? m->c.taps : 1); }
 int64_t llm_vocab(const llm *m) { return m->c.vocab; }
 int llm_batch(const llm *m) { return text_batch(&m->s); }
 vt_usage llm_usage(const llm *m) { return vt_usage_of(m->s.g); }
@@ -327,7 +329,7 @@ static vt_tensor *attend(const llm *m, const row *r, int64_t i, vt_tensor *x,
     if (m->opening.id)
         front = (text_front){ m->opening.query, m->opening.kv[2 * i], m->opening.kv[2 * i + 1],
                               r->from };
-    vt_tensor *o = text_attention(g, q, k, v, r->own, r->texts, NULL, &front,
+    vt_tensor *o = text_attention(g, q, k, v, r->own, r->texts, NULL, r->seen, &front,
                                   &(vt_attn){ .causal = 1 });
     return vt_add(g, x, vt_linear(g, o, &w->o));
 }
@@ -359,28 +361,62 @@ static vt_tensor *splice(vt_ctx *g, vt_tensor *x, const spliced *in)
     return parts > 1 ? vt_concat(g, 1, parts, part) : part[0];
 }
 
-/* ids i32 [total] of the row -> states [1,total,D] */
-static vt_tensor *forward(const llm *m, const int32_t *ids, const row *r)
+/* Makes r->seen of the texts that have padding. */
+static void hide_padding(vt_ctx *g, row *r)
+{
+    for (int i = 0; i < r->texts; i++) {
+        const text_ids *own = &r->own[i];
+        const int32_t keys = r->from[i] + own->seen;
+        r->seen[i] = own->seen && own->seen < own->n
+                         ? vt_from_host(g, VC_I32, 1, (int64_t[]){ 1 }, &keys, VC_I32) : NULL;
+    }
+}
+
+/* The states x after the last layer that was run, as a token has them. */
+static vt_tensor *finished(const llm *m, vt_tensor *x, int64_t layers)
+{
+    return layers == m->c.layers ? vt_rms_norm(m->s.g, x, m->norm, (float)m->c.eps) : x;
+}
+
+/* Runs the layers on x, and joins the states of the taps: [1,total,taps * D] */
+static vt_tensor *run_layers(const llm *m, const row *r, vt_tensor *x, vt_tensor *const *rotation,
+                             vt_scope s)
 {
     vt_ctx *g = m->s.g;
     const llm_config *c = &m->c;
+    vt_tensor *keep[1 + VC_TAPS] = { NULL }, **tap = keep + 1;
+
+    for (int64_t i = 0; i < c->used; i++) {
+        x = attend(m, r, i, x, rotation);
+        keep[0] = x;
+        vt_scope_end(g, s, 1 + c->taps, keep);    /* its end frees the tensors of each half */
+        x = feed(g, c, &m->layer[i], x);
+        for (int k = 0; k < c->taps; k++)
+            if (c->tap[k] == i + 1)
+                tap[k] = finished(m, x, i + 1);
+        keep[0] = x;
+        vt_scope_end(g, s, 1 + c->taps, keep);
+    }
+    return !c->taps ? finished(m, x, c->used) : c->taps == 1 ? tap[0]
+                    : vt_concat(g, 2, c->taps, tap);
+}
+
+/* ids i32 [total] of the row -> states [1,total,D] */
+static vt_tensor *forward(const llm *m, const int32_t *ids, row *r)
+{
+    vt_ctx *g = m->s.g;
     vt_tensor *rotation[2] = { NULL, NULL };
 
     rotations(m, r, rotation);
-    vt_scope s = vt_scope_begin(g);               /* its end frees the tensors of each half */
+    hide_padding(g, r);
+    vt_scope s = vt_scope_begin(g);
     vt_tensor *x = vt_from_host(g, VC_I32, 2, (int64_t[]){ 1, text_total(r->own, r->texts) }, ids,
                                 VC_I32);
     x = splice(g, vt_cast(g, vt_embedding(g, m->embed, x), VC_F32), &r->in);
-    for (int64_t i = 0; i < c->used; i++) {
-        x = attend(m, r, i, x, rotation);
-        vt_scope_end(g, s, 1, &x);
-        x = feed(g, c, &m->layer[i], x);
-        vt_scope_end(g, s, 1, &x);
-    }
-    return c->used == c->layers ? vt_rms_norm(g, x, m->norm, (float)c->eps) : x;
+    return run_layers(m, r, x, rotation, s);
 }
 
-static int run(llm *m, const row *r, float *states, vc_err *err)
+static int run(llm *m, row *r, float *states, vc_err *err)
 {
     int32_t *id;
     int rc = text_ids_copy(&id, r->own, r->texts, m->c.vocab, err);
@@ -421,9 +457,9 @@ static int make_opening(llm *m, const int64_t *id, vc_err *err)
     opening *p = &m->opening;
     const size_t n = (size_t)p->n, width = (size_t)(c->kv_heads * c->head);
     float *kept = malloc((size_t)c->used * 2 * n * width * sizeof *kept + 1);
-    float *states = malloc(n * (size_t)c->width * sizeof *states);
+    float *states = malloc(n * (size_t)llm_width(m) * sizeof *states);
     int64_t *copy = malloc(n * sizeof *copy);
-    const row r = { .own = { { id, p->n } }, .texts = 1, .kept = kept };
+    row r = { .own = { { id, p->n, 0 } }, .texts = 1, .kept = kept };
 
     int rc = kept && states && copy ? run(m, &r, states, err) : vc_no_memory(err);
     if (!rc)
@@ -455,7 +491,8 @@ static int cut_opening(llm *m, row *r, vc_err *err)
         if (rc || memcmp(own->id, p->id, (size_t)p->n * sizeof *own->id))
             continue;
         r->from[i] = own->n - p->n < TEXT_FEW ? own->n - TEXT_FEW : p->n;
-        *own = (text_ids){ own->id + r->from[i], own->n - r->from[i] };
+        *own = (text_ids){ own->id + r->from[i], own->n - r->from[i],
+                           own->seen ? own->seen - r->from[i] : 0 };
     }
     return rc;
 }
@@ -487,14 +524,14 @@ int llm_encode(llm *m, const text_ids *t, int texts, float *states, vc_err *err)
     if (!rc)
         rc = run(m, &r, states, err);
     if (!rc)
-        spread(&r, states, (size_t)m->c.width);
+        spread(&r, states, (size_t)llm_width(m));
     return rc;
 }
 
 int llm_encode_with(llm *m, const text_ids *t, const float *given, int at, int count,
                     float *states, vc_err *err)
 {
-    const row r = { .own = { *t }, .texts = 1, .in = { given, at, count } };
+    row r = { .own = { *t }, .texts = 1, .in = { given, at, count } };
 
     return run(m, &r, states, err);
 }

@@ -9,7 +9,8 @@
  *
  * The states are transformers' hidden_states[-1 - skip]: with a skip of 0 the output of the last
  * layer after the final norm, else the output of the last layer but `skip`, without a norm. The
- * last `skip` layers are neither read nor run.
+ * last `skip` layers are neither read nor run. With taps a token has the states after each of these
+ * layers, [taps,hidden_size], and no layer after the last of them is read.
  *
  * Memory: weights stay in the file's map. n tokens in all take, for any number of layers, at most
  * n (5 hidden_size + max(4 intermediate_size, 3 (heads + key heads) head_dim) + head_dim) f32, with
@@ -44,21 +45,22 @@ typedef struct llm_kind {
 extern const llm_kind llm_llama, llm_qwen2_5_vl, llm_qwen3, llm_llava;
 
 /* Opens config.json of o->dir and the weights beside this file. Uses o's dir, dtype, device,
- * threads, weights, text.skip, text.crop, and text.interleave, with which texts have pictures and
- * are encoded one by one. *fingerprint is the hash of o->weights and of everything else that
+ * threads, weights, text.skip, text.taps, text.crop, and text.interleave, with which texts have
+ * pictures and are encoded one by one. *fingerprint is the hash of o->weights and of everything else that
  * changes the states. VC_EFORMAT: config.json has a value that this code does not support; the
- * message names the field. VC_EINVAL: the model has fewer than text.skip layers. VC_ENOENT,
- * VC_EMISMATCH: a tensor of the decoder is missing, has another shape, or is not used. *out is
+ * message names the field. VC_EINVAL: the model has too few layers for text.skip or text.taps.
+ * VC_ENOENT, VC_EMISMATCH: a tensor of the decoder is missing, has another shape, or is not used. *out is
  * NULL on failure. */
 int llm_open(llm **out, const llm_kind *kind, const encoder_opts *o, vf_key *fingerprint,
              vc_err *err);
 void llm_close(llm *m);                           /* NULL is fine */
-int llm_width(const llm *m);                      /* hidden_size */
+int llm_width(const llm *m);                      /* hidden_size, times the number of taps */
 int64_t llm_vocab(const llm *m);
 int llm_batch(const llm *m);                      /* text_batch */
 /* Fills states f32 [text_total, width] of at most TEXT_BATCH texts, except those of a text's first
- * text.crop tokens, which it may leave unset. The caller leaves out padding at the end of a text,
- * which would change none of these states. VC_EINVAL: an id is not in the vocabulary; VC_ENUMERIC:
+ * text.crop tokens, which it may leave unset. The caller may leave out padding at the end of a
+ * text, which changes none of these states; padding has states too, which see the text's own tokens
+ * alone. VC_EINVAL: an id is not in the vocabulary; VC_ENUMERIC:
  * a state is not finite. */
 int llm_encode(llm *m, const text_ids *t, int texts, float *states, vc_err *err);
 /* The same for one text, with `given` [count,width] in place of the embeddings of tokens

@@ -79,8 +79,28 @@ static int read_rope(llm_rope *r, const cJSON *o, vc_err *err)
     return rc;
 }
 
+/* Sets the layers that are run. */
+static int choose_layers(llm_config *c, const text_rule *text, vc_err *err)
+{
+    const int skip = text->skip;
+
+    if (skip < 0 || skip > c->layers)
+        return vc_fail(err, VC_EINVAL, "num_hidden_layers: %lld, of which the last %d layers "
+                       "cannot be left out", (long long)c->layers, skip);
+    c->used = text->taps[0] ? 0 : c->layers - skip;
+    for (c->taps = 0; c->taps < VC_TAPS && text->taps[c->taps]; c->taps++) {
+        const int tap = c->tap[c->taps] = text->taps[c->taps];
+        if (tap < 1 || tap > c->layers)
+            return vc_fail(err, VC_EINVAL, "num_hidden_layers: %lld, but the transformer reads "
+                           "states of layer %d: give the text encoder that it was trained with",
+                           (long long)c->layers, tap);
+        c->used = tap > c->used ? tap : c->used;
+    }
+    return 0;
+}
+
 /* Sets the fields that follow from others, and checks the rules between fields. */
-static int settle(llm_config *c, const llm_kind *kind, int skip, vc_err *err)
+static int settle(llm_config *c, const llm_kind *kind, const text_rule *text, vc_err *err)
 {
     if (!c->kv_heads)
         c->kv_heads = c->heads;
@@ -92,14 +112,11 @@ static int settle(llm_config *c, const llm_kind *kind, int skip, vc_err *err)
     if (c->head < 8 || c->head > LLM_MAX_HEAD || c->head % 8)
         return vc_fail(err, VC_EFORMAT, "head_dim: %lld is not a multiple of 8 within 8..%d",
                        (long long)c->head, LLM_MAX_HEAD);
-    if (skip < 0 || skip > c->layers)
-        return vc_fail(err, VC_EINVAL, "num_hidden_layers: %lld, of which the last %d layers "
-                       "cannot be left out", (long long)c->layers, skip);
-    c->used = c->layers - skip;
-    return 0;
+    return choose_layers(c, text, err);
 }
 
-int llm_config_read(llm_config *c, const llm_kind *kind, int skip, const cJSON *o, vc_err *err)
+int llm_config_read(llm_config *c, const llm_kind *kind, const text_rule *text, const cJSON *o,
+                    vc_err *err)
 {
     const vf_config_row type[] = { VF_ONLY("model_type", kind->model_type, NULL), { 0 } };
     const vf_config_row part_type[] = { VF_ONLY("model_type", kind->part_type, kind->part_type),
@@ -118,7 +135,7 @@ int llm_config_read(llm_config *c, const llm_kind *kind, int skip, const cJSON *
     if (!rc)
         rc = read_rope(&c->rope, o, err);
     if (!rc)
-        rc = settle(c, kind, skip, err);
+        rc = settle(c, kind, text, err);
     c->head_norms = kind->head_norms;
     c->qkv_bias = c->o_bias || kind->qkv_bias;
     return rc;
@@ -161,6 +178,8 @@ vf_key llm_config_fingerprint(const llm_config *c, const llm_kind *kind, vf_key 
     vf_hasher_int(&h, "intermediate_size", c->hidden);
     vf_hasher_int(&h, "num_hidden_layers", c->layers);
     vf_hasher_int(&h, "layers", c->used);
+    for (int i = 0; i < c->taps; i++)
+        vf_hasher_int(&h, "tap", c->tap[i]);
     vf_hasher_int(&h, "num_attention_heads", c->heads);
     vf_hasher_int(&h, "num_key_value_heads", c->kv_heads);
     vf_hasher_int(&h, "head_dim", c->head);

@@ -19,13 +19,16 @@ typedef struct llm_rope {
 typedef struct llm_config {
     int64_t width, hidden, layers, heads, kv_heads, head, vocab;
     int64_t used;                                 /* layers that are run */
+    int taps, tap[VC_TAPS];                       /* layers whose states a token has; 0: the last
+                                                   * one that is run */
     double eps;
     bool qkv_bias, o_bias, mlp_bias, head_norms;
     llm_rope rope;
 } llm_config;
 
-/* Reads and checks the fields; the last `skip` layers are not run. */
-int llm_config_read(llm_config *c, const llm_kind *kind, int skip, const cJSON *o, vc_err *err);
+/* Reads and checks the fields; text.skip and text.taps choose the layers that are run. */
+int llm_config_read(llm_config *c, const llm_kind *kind, const text_rule *text, const cJSON *o,
+                    vc_err *err);
 /* Fills frequency [head / 2], in radians per token. */
 void llm_config_frequencies(const llm_config *c, float *frequency);
 /* The hash of the weights and of everything else that changes the states. */

@@ -62,7 +62,7 @@ bool text_has_scenes(const text_rule *rule, const char *prompt)
 /* Checks the ids of a prompt of n tokens, the first in t->ids. */
 static int check_ids(const text_enc *t, int n, vc_err *err)
 {
-    const text_ids ids = { t->ids, t->masked ? n : t->length };
+    const text_ids ids = { t->ids, t->masked ? n : t->length, n };
     const text_tokens tokens = { .prompts = 1, .text = (char *[]){ "" }, .ids = &ids,
                                  .length = t->length };
     return t->kind->check ? t->kind->check(t->model, &tokens, err) : 0;
@@ -346,7 +346,7 @@ static int prepare(text_enc *t, const text_input *in, int n, text_result *r, vc_
         rc = t->text[i] ? tokens_of(t, i, t->text[i], &before, err) : vc_no_memory(err);
         if (!rc)
             rc = result_of(t, i, before, at, &r[i], err);
-        t->used[i] = (text_ids){ ids_of(t, i), t->masked ? before : t->length };
+        t->used[i] = (text_ids){ ids_of(t, i), t->masked ? before : t->length, before };
         at += (size_t)t->used[i].n;
     }
     return rc;

@@ -136,8 +136,8 @@ static vt_tensor *behind(vt_ctx *g, vt_tensor *front, int n, vt_tensor *x, int64
 }
 
 vt_tensor *text_attention(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v, const text_ids *t,
-                          int texts, vt_tensor *const *bias, const text_front *front,
-                          const vt_attn *how)
+                          int texts, vt_tensor *const *bias, vt_tensor *const *seen,
+                          const text_front *front, const vt_attn *how)
 {
     const text_front none = { 0 }, *f = front ? front : &none;
     vt_tensor *out[TEXT_BATCH];
@@ -148,6 +148,7 @@ vt_tensor *text_attention(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v, c
         const int n = f->n ? f->n[i] : 0;
         vt_attn own = *how;
         own.bias = bias ? bias[i] : NULL;
+        own.kv_len = seen ? seen[i] : NULL;
         out[i] = vt_attention(g, behind(g, f->q, n, q, at, end), behind(g, f->k, n, k, at, end),
                               behind(g, f->v, n, v, at, end), &own);
         out[i] = vt_slice(g, out[i], 1, n, n + t[i].n);

@@ -32,6 +32,9 @@ void text_stack_close(text_stack *s);             /* an all-zero *s is fine */
 typedef struct text_ids {
     const int64_t *id;               /* [n] */
     int n;
+    int seen;                        /* the first `seen` tokens are the text's own, and padding,
+                                      * which a mask hides from all tokens, is behind them; 0:
+                                      * nothing is hidden */
 } text_ids;
 
 /* The most texts of a batch, and the fewest tokens of a text in one: alone, a text of fewer would
@@ -61,10 +64,10 @@ typedef struct text_front {
 } text_front;
 
 /* Attention of each token to the tokens of its own text, where the tokens of all texts are in one
- * row: q, k, v [1,total,.,d] -> [1,total,heads*d]. bias [texts] in place of how->bias; NULL: none.
- * front NULL: none. No how->kv_len. */
+ * row: q, k, v [1,total,.,d] -> [1,total,heads*d]. bias [texts] in place of how->bias, seen [texts]
+ * in place of how->kv_len, with the tokens in front; NULL: none. front NULL: none. */
 vt_tensor *text_attention(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v, const text_ids *t,
-                          int texts, vt_tensor *const *bias, const text_front *front,
-                          const vt_attn *how);
+                          int texts, vt_tensor *const *bias, vt_tensor *const *seen,
+                          const text_front *front, const vt_attn *how);
 
 #endif

@@ -262,7 +262,8 @@ static vt_tensor *attend(vt_ctx *g, const config *c, const layer *w, vt_tensor *
     vt_tensor *q = text_heads(g, vt_linear(g, y, &w->q), c->heads);
     vt_tensor *k = text_heads(g, vt_linear(g, y, &w->k), c->heads);
     vt_tensor *v = text_heads(g, vt_linear(g, y, &w->v), c->heads);
-    vt_tensor *o = text_attention(g, q, k, v, t, texts, bias, NULL, &(vt_attn){ .scale = 1.0f });
+    vt_tensor *o = text_attention(g, q, k, v, t, texts, bias, NULL, NULL,
+                                  &(vt_attn){ .scale = 1.0f });
     return vt_add(g, x, vt_linear(g, o, &w->o));
 }
 

@@ -4,6 +4,8 @@
 transformers encodes three texts of 5, 40 and 150 tokens in one batch, padded on the right and
 masked. `states_N` are the valid rows of hidden_states[-1], after the final norm; `skip2_N` are
 those of hidden_states[-3], before the norm; `skip4_5` is the embedding, without any layer.
+`taps_40` are the states after the layers 3, 1 and 4, one behind the other, the last
+after the final norm; `padded_40` those of skip2_40 with the rows of padding, 150.
 `bf16_40` and `f16_40` are skip2_40 with weights rounded to this type. Everything is computed in
 f32.
 
@@ -78,6 +80,8 @@ def make(out):
             t[f"states_{n}"] = all_states[-1][i, :n]
             t[f"skip2_{n}"] = all_states[-3][i, :n]
         t["skip4_5"] = all_states[-5][0, :5]
+        t["taps_40"] = torch.cat([all_states[k][1, :40] for k in (3, 1, 4)], -1)
+        t["padded_40"] = all_states[-3][1]
         for dtype, label in ((torch.bfloat16, "bf16_40"), (torch.float16, "f16_40")):
             restore = golden.rounded(model, dtype)
             t[label] = states(model)[-3][1, :40]

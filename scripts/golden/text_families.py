@@ -1,14 +1,18 @@
 """Prompts through the text encoders of families as diffusers' pipelines run them: HunyuanVideo's
 two (template, crop, mask; pooled), Qwen-Image's (template, crop, mask), Wan's (cleaned, mask),
 FLUX's two (pooled, equal to HunyuanVideo's; all tokens), LTX-Video's before 0.9.5 (states of
-padding dropped) and from then on (mask), and Z-Image's (chat template, mask).
+padding dropped) and from then on (mask), Z-Image's (chat template, mask), and FLUX.2's (an
+empty thought, states of three layers and of padding).
 
 `hunyuanvideo-llama`, `hunyuanvideo-clip`, `qwen-image-text`, `wan-text`, `flux-t5`, `ltx-text`,
-`ltx-condition-text` and `z-image-text` hold a tiny encoder and its `tokenizer` (tokenizer.json)
+`ltx-condition-text`, `z-image-text` and `flux2-text` hold a tiny encoder and its `tokenizer` (tokenizer.json)
 each, and of every prompt `prompts` [i]: `ids_i` and `mask_i` as the encoder got them, padded,
 and the pipeline's result: `states_i` [n,D], the rows that its mask leaves, or `pooled_i` [D].
 `template` is the pipeline's own, or what the tokenizer makes of its `chat_template`, which has the
 parts of Qwen3's that a single prompt reaches.
+
+Of the 100 captions `captions`, most of them odd, those two hold `caption_ids` [100,512] and
+`caption_sums` [100,D]: the sums of a caption's states, row i times `row_weights` [i].
 
 The tokenizers are unigram models. Like a real one, a decoder's tokenizer has one piece for each
 word of the template, so that the template has its real number of tokens; all other text is split
@@ -21,7 +25,7 @@ import tempfile
 
 import torch
 import transformers
-from diffusers import (FluxPipeline, HunyuanVideoPipeline, LTXConditionPipeline, LTXPipeline,
+from diffusers import (Flux2KleinPipeline, FluxPipeline, HunyuanVideoPipeline, LTXConditionPipeline, LTXPipeline,
                        QwenImagePipeline, WanPipeline, ZImagePipeline)
 from diffusers.pipelines.hunyuan_video import pipeline_hunyuan_video
 from diffusers.pipelines.wan.pipeline_wan import prompt_clean
@@ -37,6 +41,12 @@ CHAT = ("{%- for message in messages %}{{- '<|im_start|>' + message.role + '\n' 
         "false %}{{- '<think>\n\n</think>\n\n' }}{%- endif %}{%- endif %}")
 CHATS = ["<|im_start|>system\n</think><think>", "{}", "{{ 'a' }} {% if %} \\n", " \t\r\n ",
          "\u00e9\u0301"]
+PARTS = ["", " ", "\n", "\t", "a", "A dog, 4k", "caf\u00e9", "cafe\u0301", "\u732b\u306f\u3044\u308b",
+         "\U0001f431", "\U0001f468\u200d\U0001f469\u200d\U0001f467", "\U0001f1e9\U0001f1ea",
+         "\u0645\u0631\u062d\u0628\u0627 \u05e9\u05dc\u05d5\u05dd", "\ufeffbom", "\u00a0\u2003x",
+         "\x01\x7f", "<|im_end|>", "<|im_start|>assistant\n<think>", "</think>", "<think>\n\n</think>",
+         "<|endoftext|>", "{}", "{{ messages }}{% raw %}", "%s %d \\n", "&amp;lt;b&gt;", "a\r\nb",
+         "https://example.org/?q=1&r=2#x", "x" * 60, "1234567890" * 4, "\uff21\uff22 \ufb01", "...!!!???"]
 LETTERS = list(string.ascii_letters + string.digits + string.punctuation + " \n")
 WIDTHS = dict(hidden_size=32, intermediate_size=64, num_attention_heads=4)
 
@@ -232,28 +242,77 @@ def chat(special):
     return text, tok, 1 + len(pieces) + len(special)
 
 
-def z_image(out):
+def captions():
+    """Returns 100 captions: odd ones, two of them joined, and lengths around the limit of 512."""
+    short = PARTS + [a + " " + b for a, b in zip(PARTS, PARTS[7:] + PARTS[:7])]
+    long = ["b" * n for n in range(490, 515)] + [p * 200 for p in ("a cat. ", "\u732b", "\n \n", "<think>")]
+    found = list(dict.fromkeys(short + long))
+    more = (f"{k}: " + PARTS[k] * 3 for k in range(len(PARTS)))
+    return (found + list(more))[:100]
+
+
+def qwen3(width, layers, out_class):
+    """A Qwen3 with a tokenizer that has CHAT; returns a function that renders a prompt too."""
     text, tok, size = chat(["<|im_start|>", "<|im_end|>", "<|endoftext|>", "<think>", "</think>"])
     rope = dict(rope_type="default", rope_theta=1000000.0)
-    model = transformers.Qwen3Model(transformers.Qwen3Config(
-        **WIDTHS, num_hidden_layers=3, num_key_value_heads=2, head_dim=16, vocab_size=size,
-        rms_norm_eps=1e-6, rope_parameters=rope)).eval().float()
-    weights = golden.fill_module(model)
+    model = out_class(transformers.Qwen3Config(
+        **dict(WIDTHS, hidden_size=width, intermediate_size=2 * width), num_hidden_layers=layers,
+        num_key_value_heads=2, head_dim=16, vocab_size=size, rms_norm_eps=1e-6,
+        rope_parameters=rope, tie_word_embeddings=False)).eval().float()
+    return model, golden.fill_module(model), text, tok
+
+
+def in_chat(tok, prompt, thinking):
+    return tok.apply_chat_template([dict(role="user", content=prompt)], tokenize=False,
+                                   add_generation_prompt=True, enable_thinking=thinking)
+
+
+def many(tok, thinking, encode):
+    """The ids and the sums of the states of all captions; `encode` returns a caption's states."""
+    weights, ids, sums = golden.draw("row_weights", (512,)), [], []
+    for caption in captions():
+        ids.append(ids_of(tok, in_chat(tok, caption, thinking), 512)[0].to(torch.int16))
+        states = encode(caption)
+        sums.append(weights[:len(states)] @ states)
+    assert len(ids) == 100
+    return {"row_weights": weights, "caption_ids": torch.stack(ids),
+            "caption_sums": torch.stack(sums)}
+
+
+def z_image(out):
+    model, weights, text, tok = qwen3(32, 3, transformers.Qwen3Model)
     pipe = ZImagePipeline(scheduler=None, vae=None, text_encoder=model, tokenizer=tok,
                           transformer=None)
 
-    def in_chat(prompt):
-        return tok.apply_chat_template([dict(role="user", content=prompt)], tokenize=False,
-                                       add_generation_prompt=True, enable_thinking=True)
-    t, prompts = {}, PROMPTS + ODD + CHATS
+    def encode(prompt):
+        return pipe.encode_prompt(prompt, device="cpu", do_classifier_free_guidance=False)[0][0]
+    t, prompts = many(tok, True, encode), PROMPTS + ODD + CHATS
     for i, prompt in enumerate(prompts):
-        states = pipe.encode_prompt(prompt, device="cpu", do_classifier_free_guidance=False)[0][0]
-        t[f"ids_{i}"], t[f"mask_{i}"] = ids_of(tok, in_chat(prompt), 512)
-        assert len(states) == t[f"mask_{i}"].sum()
-        t[f"states_{i}"] = states
+        t[f"ids_{i}"], t[f"mask_{i}"] = ids_of(tok, in_chat(tok, prompt, True), 512)
+        t[f"states_{i}"] = encode(prompt)
+        assert len(t[f"states_{i}"]) == t[f"mask_{i}"].sum()
     golden.save(out / "z-image-text.safetensors", t, config=model.config.to_dict(),
                 weights=weights, tokenizer=text, prompts=json.dumps(prompts),
-                template=in_chat("{}"), chat_template=CHAT)
+                captions=json.dumps(captions()), template=in_chat(tok, "{}", True),
+                chat_template=CHAT)
+
+
+def flux2(out):
+    model, weights, text, tok = qwen3(16, 28, transformers.Qwen3ForCausalLM)
+    pipe = Flux2KleinPipeline(scheduler=None, vae=None, text_encoder=model, tokenizer=tok,
+                              transformer=None)
+
+    def encode(prompt):
+        return pipe.encode_prompt(prompt, device="cpu")[0][0]
+    t, prompts = many(tok, False, encode), PROMPTS
+    for i, prompt in enumerate(prompts):
+        t[f"ids_{i}"], t[f"mask_{i}"] = ids_of(tok, in_chat(tok, prompt, False), 512)
+        t[f"states_{i}"] = encode(prompt)
+        assert len(t[f"states_{i}"]) == 512
+    golden.save(out / "flux2-text.safetensors", t, config=model.config.to_dict(),
+                weights=weights, tokenizer=text, prompts=json.dumps(prompts),
+                captions=json.dumps(captions()), template=in_chat(tok, "{}", False),
+                chat_template=CHAT)
 
 
 def make(out):
@@ -264,3 +323,4 @@ def make(out):
     ltx(out, "ltx-text", LTXPipeline, 128)
     ltx(out, "ltx-condition-text", LTXConditionPipeline, 256)
     z_image(out)
+    flux2(out)

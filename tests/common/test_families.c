@@ -52,7 +52,7 @@ static void pipelines_are_unique(void **state)
             assert_true(n < 64);
             seen[n++] = f->pipeline[i].class;
         }
-    assert_int_equal(n, 23);
+    assert_int_equal(n, 24);
 }
 
 static void encoders_of_families(void **state)
@@ -75,6 +75,8 @@ static void encoders_of_families(void **state)
     assert_true(p.vae == &vae_wan && p.text[0] == &text_umt5 && p.is->text[0].clean);
     assert_int_equal(prep_family_by_vae(&p, "AutoencoderKLQwenImage", &err), 0);
     assert_true(p.vae == &vae_qwen_image && p.text[0] == &text_qwen2_5_vl && !p.text[1]);
+    assert_int_equal(prep_family_by_vae(&p, "AutoencoderKLFlux2", &err), 0);
+    assert_true(p.vae == &vae_flux2 && p.text[0] == &text_qwen3_whole && !p.text[1]);
     assert_fails(prep_family_by_vae(&p, "AutoencoderKL", &err), VC_EUSAGE, &err,
                  "AutoencoderKL belongs to flux and to z-image: give --model");
     assert_fails(prep_family_by_vae(&p, "AutoencoderKLMochi", &err), VC_EUSAGE, &err,

@@ -121,7 +121,7 @@ double tt_error(t5 *m, const vf_safetensors *gold, const char *ids, const char *
     assert_int_equal(vf_safetensors_get(gold, ids, &v, &err), 0);
     int64_t id[TT_MOST];
     memcpy(id, v.data, v.bytes);
-    assert_ok(t5_encode(m, &(text_ids){ id, (int)dim[0] }, 1, states, &err), &err);
+    assert_ok(t5_encode(m, &(text_ids){ id, (int)dim[0], 0 }, 1, states, &err), &err);
     double e = golden_error(states, w, dim[0] * dim[1]);
     free(w);
     return e;

@@ -1,6 +1,6 @@
 /* test_text_families.c - the rows of common/families.c encode prompts like diffusers' pipelines
  * (tests/golden/hunyuanvideo-*, qwen-image-text, wan-text, flux-t5, ltx-*text, z-image-text,
- * clean.json):
+ * flux2-text, clean.json):
  * template, crop, mask, cleaning and pooled states; what long prompts lose; and the crops fit real
  * tokenizers (where VLT_TEST_DATA is set). */
 #include <setjmp.h>
@@ -28,6 +28,8 @@
 #define BF16 3e-2
 /* T5's scores are not scaled, and random weights make them sharp: see scripts/golden/t5.py. */
 #define SHARP 3
+/* 28 layers in place of three: PyTorch's own states in bf16 are up to 6.8e-2 from its f32. */
+#define DEEP 2
 
 static text_rule rule_of_pipeline(const char *family, const char *pipeline, int slot)
 {
@@ -36,11 +38,13 @@ static text_rule rule_of_pipeline(const char *family, const char *pipeline, int 
     const vc_text *t = &vc_family_texts(f, p)[slot];
 
     assert_true(!pipeline || p);
-    return (text_rule){ .max_length = t->max_length, .template = t->template, .crop = t->crop,
+    text_rule rule = { .max_length = t->max_length, .template = t->template, .crop = t->crop,
                         .lead = t->lead, .chat = t->chat, .skip = t->skip,
                         .clean = t->clean, .uncleaned = t->uncleaned,
                         .masked = t->masked, .unpadded = t->unpadded,
                         .pooled_only = t->pooled_only };
+    memcpy(rule.taps, t->taps, sizeof rule.taps);
+    return rule;
 }
 
 static text_rule rule_of(const char *family, int slot)
@@ -149,6 +153,7 @@ static void equals_pipelines(void **state)
         { "ltx-condition-text", "ltx-video", "<pad>", 0, &text_t5, 16, SHARP,
           "LTXConditionPipeline" },
         { "z-image-text", "z-image", "<|endoftext|>", 0, &text_qwen3, 32, 1, NULL },
+        { "flux2-text", "flux2", "<|endoftext|>", 0, &text_qwen3_whole, 48, DEEP, NULL },
     };
     vc_err err = { 0 };
     text_info info;
@@ -178,6 +183,77 @@ static void equals_pipelines(void **state)
             rows[k].class->close(t);
         }
         cJSON_Delete(prompts);
+        tf_close(&f);
+    }
+}
+
+/* ---- captions ---- */
+
+/* The sums of a caption's states, row i times weights[i]. */
+static void add_up(const text_result *r, const float *weights, float *sums)
+{
+    for (int c = 0; c < r->width; c++) {
+        double sum = 0;
+        for (int i = 0; i < r->n; i++)
+            sum += (double)weights[i] * (double)r->embeds[(size_t)i * (size_t)r->width + (size_t)c];
+        sums[c] = (float)sum;
+    }
+}
+
+static void same_caption(const tf_fixture *f, int i, const text_result *r)
+{
+    vf_view v;
+    vc_err err = { 0 };
+
+    assert_ok(vf_safetensors_get(f->gold, "caption_ids", &v, &err), &err);
+    assert_true(v.dtype == VC_I16 && v.dim[1] == r->length);
+    const int16_t *ids = (const int16_t *)v.data + (size_t)i * (size_t)r->length;
+    for (int k = 0; k < r->length; k++)
+        if (r->ids[k] != ids[k])
+            fail_msg("caption %d: token %d is %d, not %d", i, k, (int)r->ids[k], (int)ids[k]);
+}
+
+/* 100 captions, most of them odd, in batches. */
+static void equals_on_captions(void **state)
+{
+    static const slot_row rows[] = {
+        { "z-image-text", "z-image", "<|endoftext|>", 0, &text_qwen3, 32, 1, NULL },
+        { "flux2-text", "flux2", "<|endoftext|>", 0, &text_qwen3_whole, 48, 1, NULL },
+    };
+    enum { MANY = 100 };
+    vc_err err = { 0 };
+    text_info info;
+    text_enc *t;
+
+    (void)state;
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        tf_fixture f = tf_open(rows[k].golden, VC_F32);
+        encoder_opts o = options(&f, rows[k].family, rows[k].slot, VC_F32);
+        cJSON *list = cJSON_Parse(vf_safetensors_meta(f.gold, "captions"));
+        int64_t dim[8];
+        float *weights = golden_values(f.gold, "row_weights", dim), sums[MANY * 48];
+        float *want = golden_values(f.gold, "caption_sums", dim);
+        put_tokenizer(&f, rows[k].pad);
+        assert_ok(rows[k].class->open(&t, &o, &info, &err), &err);
+        assert_true(dim[0] == MANY && cJSON_GetArraySize(list) == MANY && dim[1] == info.width);
+        for (int i = 0, n; i < MANY; i += n) {
+            text_input in[8] = { { 0 } };
+            text_result r[8];
+            n = MANY - i < info.batch ? MANY - i : info.batch;
+            for (int j = 0; j < n; j++)
+                in[j].prompt = cJSON_GetArrayItem(list, i + j)->valuestring;
+            assert_ok(rows[k].class->encode(t, in, n, r, &err), &err);
+            for (int j = 0; j < n; j++) {
+                same_caption(&f, i + j, &r[j]);
+                add_up(&r[j], weights, sums + (i + j) * info.width);
+            }
+        }
+        double e = golden_error(sums, want, MANY * info.width);
+        if (!(e <= rows[k].slack * F32))
+            fail_msg("%s: error %.3g", rows[k].golden, e);
+        rows[k].class->close(t);
+        free(weights), free(want);
+        cJSON_Delete(list);
         tf_close(&f);
     }
 }
@@ -266,27 +342,33 @@ static void wrong_tokenizers(void **state)
 /* ---- chat templates ---- */
 
 /* The folder of a tokenizer must have the chat template that the row's template is made of. */
-static void chat_templates(void **state)
+static void check_chats(const char *golden, const char *family, const text_class *class)
 {
-    tf_fixture f = tf_open("z-image-text", VC_F32);
-    encoder_opts o = options(&f, "z-image", 0, VC_F32);
+    tf_fixture f = tf_open(golden, VC_F32);
+    encoder_opts o = options(&f, family, 0, VC_F32);
     vc_err err = { 0 };
     text_info info;
     text_enc *t;
 
-    (void)state;
     put_tokenizer(&f, "<|endoftext|>");
     tf_put_text(f.dir, "tokenizer_config.json", "{\"pad_token\": \"<|endoftext|>\"}");
-    refused(&text_qwen3, &o, VC_ENOENT, f.dir, "there is no chat template");
+    refused(class, &o, VC_ENOENT, f.dir, "there is no chat template");
     tf_put_text(f.dir, "chat_template.jinja", "{{ messages }}");
-    refused(&text_qwen3, &o, VC_EMISMATCH, f.dir, "the chat template lacks enable_thinking");
+    refused(class, &o, VC_EMISMATCH, f.dir, "the chat template lacks enable_thinking");
     tf_put_text(f.dir, "chat_template.jinja", vf_safetensors_meta(f.gold, "chat_template"));
-    assert_ok(text_qwen3.open(&t, &o, &info, &err), &err);
-    text_qwen3.close(t);
+    assert_ok(class->open(&t, &o, &info, &err), &err);
+    class->close(t);
     spell_otherwise(&f, "<|im_start|>");
-    refused(&text_qwen3, &o, VC_EMISMATCH, f.dir, "makes 14 tokens of the template in front of a "
+    refused(class, &o, VC_EMISMATCH, f.dir, "makes 14 tokens of the template in front of a "
             "prompt, not 3");
     tf_close(&f);
+}
+
+static void chat_templates(void **state)
+{
+    (void)state;
+    check_chats("z-image-text", "z-image", &text_qwen3);
+    check_chats("flux2-text", "flux2", &text_qwen3_whole);
 }
 
 /* ---- Wan's cleaning ---- */
@@ -440,6 +522,7 @@ static void lost_ends(void **state)
         { "hunyuanvideo-clip", "hunyuanvideo", "<|endoftext|>", 1 },
         { "qwen-image-text", "qwen-image", "<|endoftext|>", 0 },
         { "wan-text", "wan2.1", "<pad>", 0 }, { "flux-t5", "flux", "<pad>", 1 },
+        { "flux2-text", "flux2", "<|endoftext|>", 0 },
     };
     static const struct { const char *prompt; bool longer; } prompts[] = {
         { "", false }, { "a red fox", false }, { "aaaaaaaaaaaaaaaaaaaaaaaaaaa", false },
@@ -540,7 +623,8 @@ static void qwen3_lead(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equals_pipelines), cmocka_unit_test(wrong_tokenizers),
+        cmocka_unit_test(equals_pipelines), cmocka_unit_test(equals_on_captions),
+        cmocka_unit_test(wrong_tokenizers),
         cmocka_unit_test(chat_templates),
         cmocka_unit_test(cleans_like_wan), cmocka_unit_test(keys), cmocka_unit_test(repaired_keys),
         cmocka_unit_test(unpadded_keys), cmocka_unit_test(lost_ends),
