@@ -327,16 +327,37 @@ static bool is_name(const char *name, size_t len, const char *what)
 
 int vc_flags_print(const vc_flags *set, FILE *out, vc_err *err)
 {
-    set->said(set->prog, out);
+    set->said(set->prog, set->topic, out);
     return vc_std_flush(out, err);
 }
 
 /* The result of vc_flags_parse for a flag that asks for a text. */
-static int say(vc_flags *set, const words *w, void (*text)(const vc_program *, FILE *), vc_err *err)
+static int say(vc_flags *set, const words *w,
+               void (*text)(const vc_program *, const char *, FILE *), vc_err *err)
 {
     set->said = text;
     int rc = w->out ? vc_flags_print(set, w->out, err) : 0;
     return rc ? rc : 1;
+}
+
+static void table(const vc_program *prog, const char *topic, FILE *out)
+{
+    (void)topic;
+    vc_flags_table(prog, out);
+}
+
+/* --help and -h: a word after it is the topic, where the program has topics. */
+static int help(vc_flags *set, words *w, const char *value, vc_err *err)
+{
+    if (value && !strcmp(value, "table"))
+        return say(set, w, table, err);
+    set->topic = value ? value : set->prog->first ? further_value(set, w) : NULL;
+    int rc = set->topic ? vc_flags_find_topic(set->prog, set->topic, err) : 0;
+    if (!rc)
+        return say(set, w, vc_flags_help, err);
+    w->i = w->argc;                                /* that no flag follows is not its fault */
+    set->unread = true;
+    return rc;
 }
 
 bool vc_flags_builtin_name(const char *name, size_t len)
@@ -350,7 +371,7 @@ static int builtin(vc_flags *set, words *w, const char *name, size_t len, const 
                    vc_err *err)
 {
     if (is_name(name, len, "help"))
-        return say(set, w, value && !strcmp(value, "table") ? vc_flags_table : vc_flags_help, err);
+        return help(set, w, value, err);
     if (is_name(name, len, "version"))
         return say(set, w, vc_flags_version, err);
     if (!value)
@@ -439,9 +460,8 @@ static int stray_word(vc_flags *set, words *w, const char *s, vc_err *err)
 
 static int one_word(vc_flags *set, words *w, const char *s, vc_err *err)
 {
-    if (!w->only && (!strcmp(s, "-h") || !strcmp(s, "-?"))) {
-        return say(set, w, vc_flags_help, err);
-    }
+    if (!w->only && (!strcmp(s, "-h") || !strcmp(s, "-?")))
+        return help(set, w, NULL, err);
     if (!w->only && s[0] == '-' && s[1]) {
         while (further_value(set, w))
             ;

@@ -23,7 +23,8 @@
 #include "common/os/progress.h"
 
 typedef enum vc_kind {
-    VC_GROUP,        /* a heading of --help, no flag; the text is in `name` */
+    VC_GROUP,        /* a heading of --help, no flag: the text is in `name`, and the words that
+                      * show it (--help lora) are in `aliases` */
     VC_BOOLEAN,      /* bool; --flag, --no_flag, --flag=true|false */
     VC_INT,          /* int64_t */
     VC_FLOAT,        /* double, finite; 10% is 0.1 */
@@ -90,6 +91,8 @@ typedef struct vc_program {
                                             * refused */
     const char *(*version)(void);          /* text of --version after name and version, or NULL */
     const char *alone;                     /* flag beside which no other is required, or NULL */
+    const char *first;                     /* names of the flags on the first page of --help, which
+                                            * lists topics beside them; NULL: --help has all flags */
 } vc_program;
 
 typedef struct vc_flags vc_flags;
@@ -101,7 +104,10 @@ typedef struct vc_flags vc_flags;
  * with KIND switch, path, choice, optional or value, ALIASES "--gpus -n", CHOICES "doc|peer". */
 void vc_flags_table(const vc_program *prog, FILE *out);
 
-/* Reads argv (and --config) into *options: it sets the field of every row and no others. Returns 0
+/* --help is the first page (vc_program.first); --help all has every flag, and --help WORD those
+ * whose topic is the word, or whose name has it, else those whose explanation has it.
+ *
+ * Reads argv (and --config) into *options: it sets the field of every row and no others. Returns 0
  * if the program shall run; 1 if help or version was written to out (VC_EIO, VC_EFULL: it could not
  * be written); VC_EUSAGE if there are errors. Reading continues after an error, up to 100 of them:
  * each is kept as a line with its reason and the allowed values, or the nearest known flag, and err

@@ -10,6 +10,7 @@
 #endif
 
 enum { INDENT = 26 };              /* column of a flag's explanation */
+enum { TOPICS = 512 };             /* bytes of a list of topics */
 
 /* A terminal's width between 80 and 100, else 80. */
 static int width_of(FILE *out)
@@ -91,7 +92,8 @@ static void facts_of(const vc_flag *f, char *buf, size_t size)
         snprintf(buf + n, size - n, "%sdefault %s", n ? "; " : "", value);
 }
 
-static void help_row(FILE *out, const vc_flag *f, int width)
+/* Writes a flag and its explanation. */
+static void flag_row(FILE *out, const vc_flag *f, int width)
 {
     char usage[256], facts[256];
     usage_of(f, usage, sizeof usage);
@@ -116,19 +118,26 @@ static void help_row(FILE *out, const vc_flag *f, int width)
         snprintf(bracketed, sizeof bracketed, "(%s)", facts);
         wrap(out, bracketed, at, INDENT, width);
     }
+    fputc('\n', out);
+}
+
+/* Writes a flag, its explanation and its other names. */
+static void help_row(FILE *out, const vc_flag *f, int width)
+{
+    flag_row(out, f, width);
     const char *list = f->aliases, *s;
     size_t n;
-    int part;
-    at = 0;
+    int part, at = 0;
     while ((s = vc_flags_next_name(&list, &n, &part))) {
         char name[96];
         snprintf(name, sizeof name, "%s%s%.*s%s", at ? "" : "also ", n == 1 ? "-" : "--", (int)n, s,
                  part < 0 ? "" : part == 0 ? " (first)" : " (second)");
         if (!at)
-            at = fprintf(out, "\n%*s", INDENT, "") - 1;
+            at = fprintf(out, "%*s", INDENT, "");
         at = wrap(out, name, at, INDENT, width);
     }
-    fputc('\n', out);
+    if (at)
+        fputc('\n', out);
 }
 
 static const vc_flag common[] = {
@@ -142,26 +151,187 @@ static const vc_flag common[] = {
     { 0 }
 };
 
-void vc_flags_help(const vc_program *prog, FILE *out)
+/* ---- topics ---- */
+
+/* Whether a blank-separated list has the word. */
+static bool lists(const char *list, const char *word, size_t len)
+{
+    const char *s;
+    size_t n;
+    int part;
+    while ((s = vc_flags_next_name(&list, &n, &part)))
+        if (vc_flags_same_name(s, n, word, len))
+            return true;
+    return false;
+}
+
+/* Whether one of the parts of a name, between '_', is the word. */
+static bool has_part(const char *name, const char *word)
+{
+    for (size_t n; n = strcspn(name, "_"), true; name += n + 1)
+        if (n == strlen(word) && !strncmp(name, word, n))
+            return true;
+        else if (!name[n])
+            return false;
+}
+
+static bool in_topic(const vc_flag *group, const vc_flag *f, const char *topic)
+{
+    size_t n = strlen(topic);
+    return (group && lists(group->aliases, topic, n)) || has_part(f->name, topic) ||
+           vc_flags_same_name(f->name, strlen(f->name), topic, n) || lists(f->aliases, topic, n);
+}
+
+static bool in_name(const vc_flag *group, const vc_flag *f, const char *topic)
+{
+    (void)group;
+    return strcasestr(f->name, topic) || (f->aliases && strcasestr(f->aliases, topic));
+}
+
+static bool in_text(const vc_flag *group, const vc_flag *f, const char *topic)
+{
+    (void)group;
+    return strcasestr(f->help, topic) || (f->allowed && strcasestr(f->allowed, topic));
+}
+
+static bool in_all(const vc_flag *group, const vc_flag *f, const char *topic)
+{
+    (void)group, (void)f, (void)topic;
+    return true;
+}
+
+typedef bool choose(const vc_flag *group, const vc_flag *f, const char *topic);
+
+static int count(const vc_program *prog, choose *chosen, const char *topic)
+{
+    const vc_flag *group = NULL;
+    int n = 0;
+    for (const vc_flag *f = prog->flags; f->name; f++)
+        if (f->kind == VC_GROUP)
+            group = f;
+        else
+            n += chosen(group, f, topic);
+    return n;
+}
+
+/* The rule by which the flags of a topic are found; NULL if there are none. */
+static choose *chooser(const vc_program *prog, const char *topic)
+{
+    static choose *const rules[] = { in_topic, in_name, in_text };
+    if (!strcmp(topic, "all"))
+        return in_all;
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+        if (count(prog, rules[i], topic))
+            return rules[i];
+    return NULL;
+}
+
+/* Lists the topics: "data, model, lora". */
+static void topics_of(const vc_program *prog, char list[TOPICS])
+{
+    size_t at = 0;
+    *list = 0;
+    for (const vc_flag *f = prog->flags; f->name; f++)
+        if (f->kind == VC_GROUP && f->aliases && at < TOPICS)
+            at += (size_t)snprintf(list + at, TOPICS - at, "%s%.*s", at ? ", " : "",
+                                   (int)strcspn(f->aliases, " "), f->aliases);
+}
+
+int vc_flags_find_topic(const vc_program *prog, const char *topic, vc_err *err)
+{
+    char list[TOPICS];
+    if (*topic && chooser(prog, topic))
+        return 0;
+    topics_of(prog, list);
+    vc_quoted q = vc_flags_quote(topic, strlen(topic));
+    return vc_fail(err, VC_EUSAGE, "no flag has to do with %s; topics are %s%sall", q.s, list,
+                   *list ? ", " : "");
+}
+
+int vc_flags_check_topics(const vc_program *prog, vc_err *err)
+{
+    const char *list = prog->first, *s;
+    size_t n;
+    int part;
+    vc_found found;
+    while ((s = vc_flags_next_name(&list, &n, &part)))
+        if (!vc_flags_find(prog, s, n, &found))
+            return vc_fail(err, VC_EFAIL, "--%.*s: on the first page, but no flag", (int)n, s);
+    for (const vc_flag *f = prog->flags; prog->first && f->name; f++)
+        if (f->kind == VC_GROUP && !(f->aliases && *f->aliases))
+            return vc_fail(err, VC_EFAIL, "%s: no topic", f->name);
+    return 0;
+}
+
+/* ---- pages ---- */
+
+/* Writes the chosen flags below the headings of their groups. */
+static void rows(const vc_program *prog, choose *chosen, const char *topic, FILE *out, int width)
+{
+    const vc_flag *group = NULL, *headed = NULL;
+    for (const vc_flag *f = prog->flags; f->name; f++) {
+        if (f->kind == VC_GROUP) {
+            group = f;
+            continue;
+        }
+        if (!chosen(group, f, topic))
+            continue;
+        if (group != headed)
+            fprintf(out, "\n%s\n", group->name);
+        headed = group;
+        help_row(out, f, width);
+    }
+}
+
+static void every_program(FILE *out, int width)
+{
+    fprintf(out, "\n%s\n", common[0].name);
+    help_row(out, &common[1], width);
+    for (const vc_flag *f = common + 2; f->name; f++)
+        fprintf(out, "  --%-*s%s\n", INDENT - 4, f->name, f->help);
+    fprintf(out, "\nNames may have '-' or '_'; values may follow a blank or '='.\n");
+}
+
+/* The flags that most runs need, and the topics of the others. */
+static void first_page(const vc_program *prog, FILE *out, int width)
+{
+    const char *list = prog->first, *s;
+    size_t n;
+    int part;
+    vc_found found;
+    char topics[TOPICS];
+    fprintf(out, "\nFlags of most runs\n");
+    while ((s = vc_flags_next_name(&list, &n, &part)))
+        if (vc_flags_find(prog, s, n, &found))
+            flag_row(out, found.flag, width);
+    fprintf(out, "\nMore\n  %-*s", INDENT - 2, "--help TOPIC");
+    topics_of(prog, topics);
+    wrap(out, topics, INDENT, INDENT, width);
+    fprintf(out, "\n  %-*s%s\n", INDENT - 2, "--help WORD", "flags that have to do with a word");
+    fprintf(out, "  %-*s%s\n", INDENT - 2, "--help all", "every flag, with all its names");
+}
+
+void vc_flags_help(const vc_program *prog, const char *topic, FILE *out)
 {
     int width = width_of(out);
+    bool all = topic ? !strcmp(topic, "all") : !prog->first;
 
+    if (topic && !all) {
+        rows(prog, chooser(prog, topic), topic, out, width);
+        return;
+    }
     fprintf(out, "usage: %s\n", prog->synopsis);
     if (prog->about) {
         fputc('\n', out);
         wrap(out, prog->about, 0, 0, width);
         fputc('\n', out);
     }
-    for (const vc_flag *f = prog->flags; f->name; f++)
-        if (f->kind == VC_GROUP)
-            fprintf(out, "\n%s\n", f->name);
-        else
-            help_row(out, f, width);
-    fprintf(out, "\n%s\n", common[0].name);
-    help_row(out, &common[1], width);
-    for (const vc_flag *f = common + 2; f->name; f++)
-        fprintf(out, "  --%-*s%s\n", INDENT - 4, f->name, f->help);
-    fprintf(out, "\nNames may have '-' or '_'; values may follow a blank or '='.\n");
+    if (all) {
+        rows(prog, in_all, NULL, out, width);
+        every_program(out, width);
+    } else {
+        first_page(prog, out, width);
+    }
 }
 
 /* ---- the table: one line a flag ---- */
@@ -233,8 +403,9 @@ void vc_flags_table(const vc_program *prog, FILE *out)
     table_rows(out, common);
 }
 
-void vc_flags_version(const vc_program *prog, FILE *out)
+void vc_flags_version(const vc_program *prog, const char *topic, FILE *out)
 {
+    (void)topic;
     const char *more = prog->version ? prog->version() : NULL;
 
     fprintf(out, "%s %s\n", prog->name, VLT_VERSION);

@@ -30,7 +30,9 @@ struct vc_flags {
     unsigned char (*from)[2];       /* [row][half of a pair, else 0] */
     bool *bad;                      /* [row]: a value of it was refused */
     const char *config;             /* value of --config */
-    void (*said)(const vc_program *prog, FILE *out);     /* writes help or version; else NULL */
+    void (*said)(const vc_program *prog, const char *topic, FILE *out);    /* writes help or version;
+                                     * else NULL */
+    const char *topic;              /* the word after --help, or NULL */
     struct vc_kept *kept;           /* all memory that values point to */
     vc_lines notes, wrong;
     int faults;                     /* errors in `wrong`; reading ends at VC_MOST_FAULTS */
@@ -122,7 +124,13 @@ vc_quoted vc_flags_quote(const char *s, size_t len);
 int vc_flags_read_config(vc_flags *set, const char *path, vc_err *err);
 
 /* flags_help.c, with vc_flags_table */
-void vc_flags_help(const vc_program *prog, FILE *out);
-void vc_flags_version(const vc_program *prog, FILE *out);
+/* Writes the first page of help, or with a topic its flags: "all", or a word of which
+ * vc_flags_find_topic has found flags. */
+void vc_flags_help(const vc_program *prog, const char *topic, FILE *out);
+/* Fails with the topics that there are if no flag belongs to the word. */
+int vc_flags_find_topic(const vc_program *prog, const char *topic, vc_err *err);
+/* Fails if a word of vc_program.first is no flag, or a group of such a program has no topic. */
+int vc_flags_check_topics(const vc_program *prog, vc_err *err);
+void vc_flags_version(const vc_program *prog, const char *topic, FILE *out);
 
 #endif

@@ -345,6 +345,8 @@ int vc_flags_check(const vc_program *prog, vc_err *err)
     for (const vc_flag *f = prog->flags; !rc && f->name; f++)
         if (f->kind != VC_GROUP)
             rc = check_row(prog, f, err);
+    if (!rc)
+        rc = vc_flags_check_topics(prog, err);
     vc_flags *set = NULL;
     char *argv[] = { NULL };
     if (!rc)

@@ -3,7 +3,7 @@
 
 #include "common/cli/like.h"
 
-#define GROUP(title)
+#define GROUP(topic, title)
 #define WORDS_AFTER(kind) \
     ((kind) == VC_BOOLEAN || (kind) == VC_OPTIONAL ? 0 : (kind) == VC_PAIR ? 2 : \
      (kind) == VC_LIST || (kind) == VC_WORDS ? -1 : 1)

@@ -20,7 +20,7 @@
 #include "precompute/run/reuse.h"
 #include "precompute/vprep/stages.h"
 
-#define GROUP(title) { .kind = VC_GROUP, .name = title },
+#define GROUP(topic, title) { .kind = VC_GROUP, .name = title, .aliases = topic },
 #define FLAG(kind_, name_, ...) FLAG_IN(name_, kind_, name_, __VA_ARGS__)
 #define FLAG_IN(field, kind_, name_, value_, allowed_, aliases_, help_) \
     { .name = #name_, .kind = VC_##kind_, .offset = offsetof(vprep_config, field), \
@@ -49,6 +49,8 @@ static const vc_program program = {
     .partner = vc_vtrain_flags,
     .foreign = vc_peers, .renamed = vc_renamed_flags,
     .version = version,
+    .first = "meta out model video_sample_size video_sample_n_frames video_sample_stride train_mode "
+             "validation_prompts dry_run",
 };
 
 /* ---- settings ---- */

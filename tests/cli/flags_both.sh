@@ -4,7 +4,7 @@
 . "$(dirname "$0")/../lib/check.sh"
 # flags PROGRAM: prints all names of flags in its --help.
 flags() {
-    "$1" --help | grep -E '^ +(also )?--' | grep -oE -- '--(\[no_\])?[a-z0-9_.]+' |
+    "$1" --help all | grep -E '^ +(also )?--' | grep -oE -- '--(\[no_\])?[a-z0-9_.]+' |
         sed 's/^--\(\[no_\]\)\?//' | sort -u
 }
 for pair in "vprep vtrain" "vtrain vprep"; do

@@ -20,7 +20,7 @@ flags()
 {
     local verb verbs=('')
     [ "$1" != vlat ] || mapfile -t verbs < <(vlat --help | sed -n 's/^  vlat \([a-z]*\) .*/\1/p')
-    for verb in "${verbs[@]}"; do "$1" $verb --help; done | grep -E '^ +(also )?--' | names
+    for verb in "${verbs[@]}"; do "$1" $verb --help=all; done | grep -E '^ +(also )?--' | names
 }
 names() { grep -oE -- '--(\[no_\])?[a-z0-9_]+' | sed 's/\[no_\]//' | LC_ALL=C sort -u; }
 # has_all PROGRAM TEXT: each flag of the program is among the names on stdin.

@@ -425,6 +425,52 @@ static void test_help(void **state)
     }
 }
 
+/* A program whose help has topics. */
+static vc_flag topical[COUNT(table)];
+static vc_program topics_of(void)
+{
+    vc_program p = program;
+    memcpy(topical, table, sizeof table);
+    topical[0].aliases = "input data";
+    topical[9].aliases = "texts";
+    p.flags = topical;
+    p.first = "latents rank";
+    return p;
+}
+
+static void test_topics(void **state)
+{
+    (void)state;
+    static const struct { const char *words[4]; const char *has, *lacks; } rows[] = {
+        { { "--help" }, "\nFlags of most runs\n  --latents ", "--seed" },
+        { { "-h" }, "  --help TOPIC            input, texts\n", "--seed" },
+        { { "--help" }, "  --help all ", "\nInput\n" },
+        { { "--help", "all" }, "\nInput\n", "Flags of most" },
+        { { "--help=all" }, "--seed N", "--help TOPIC" },
+        { { "-h", "data" }, "\nInput\n  --[no_]enable_bucket", "--prompt" },
+        { { "--help", "texts" }, "\nTexts\n  --prompt ", "--rank" },
+        { { "--help", "lora-rank" }, "\nInput\n  --rank N", "--seed" },
+        { { "--help", "bucket" }, "--[no_]enable_bucket", "--rank" },
+        { { "--help", "Explains seed" }, "--seed N", "--rank" },
+        { { "--help", "--rank", "3" }, "\nFlags of most runs\n", "--seed" },
+    };
+    vc_program p = topics_of();
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        run r = start_with(&p, (const char *[MOST_WORDS]){ rows[i].words[0], rows[i].words[1],
+                                                           rows[i].words[2], NULL });
+        if (r.rc != 1)
+            fail_msg("row %zu: %s", i, r.err.text);
+        has(r.out, rows[i].has);
+        if (strstr(r.out, rows[i].lacks))
+            fail_msg("row %zu: unexpected \"%s\" in %s", i, rows[i].lacks, r.out);
+        finish(&r);
+    }
+    run r = start_with(&p, (const char *[MOST_WORDS]){ "--help", "zebra", NULL });
+    assert_int_equal(r.rc, VC_EUSAGE);
+    has(r.err.text, "no flag has to do with \"zebra\"; topics are input, texts, all");
+    finish(&r);
+}
+
 static void test_table(void **state)
 {
     (void)state;
@@ -496,6 +542,7 @@ int main(void)
         cmocka_unit_test(test_preferred),
         cmocka_unit_test(test_foreign),
         cmocka_unit_test(test_help),
+        cmocka_unit_test(test_topics),
         cmocka_unit_test(test_table),
         cmocka_unit_test(test_version),
         cmocka_unit_test(test_nearest),

@@ -6,7 +6,7 @@
 live='http-equiv="refresh" content="30"'
 
 expect 1 'none is not the output folder of a run: it has no config.yaml' vtrain --status none
-expect 0 'print where the run of this output folder' vtrain --help
+expect 0 'print where the run of this output folder' vtrain --help status
 
 # ---- in the middle: a command runs before the third line of metrics.jsonl is written ----
 export VLT_FAULT_RUN="vtrain --status run/ >now; cp run/report.html now.html"

@@ -17,7 +17,7 @@
 /* Choices that vtrain_check replaces by one of the choices that the run knows. */
 enum { REPORT_TENSORBOARD, REPORT_NONE };
 enum { ADAPTER_SFT };                         /* the first choice of --adapter_method: all */
-#define GROUP(title) { .kind = VC_GROUP, .name = title },
+#define GROUP(topic, title) { .kind = VC_GROUP, .name = title, .aliases = topic },
 #define FLAG(...) ROW(false, __VA_ARGS__)
 #define NEED(...) ROW(true, __VA_ARGS__)
 #define ROW(required_, kind_, name_, value_, allowed_, aliases_, help_) \
@@ -38,6 +38,8 @@ const vc_program vtrain_program = {
     .flags = flags, .partner = vc_vprep_flags, .foreign = vc_peers, .renamed = vc_renamed_flags,
     .version = vt_built_for,
     .alone = "status",
+    .first = "latents model output_dir training_type rank max_train_steps train_batch_size "
+             "learning_rate gradient_checkpointing resume_from_checkpoint dry_run status",
 };
 
 /* ---- checks of the flags ---- */
