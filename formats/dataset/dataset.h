@@ -131,6 +131,15 @@ int vf_dataset_thumb(const vf_dataset *d, uint32_t i, const void **jpeg, size_t 
 uint32_t vf_dataset_validations(const vf_dataset *d);
 int vf_dataset_validation(const vf_dataset *d, uint32_t i, cJSON **record, vc_err *err);
 
+/* Values to which no sample and no prompt refers, later copies of a value among them, and records
+ * in place of which there are newer ones: vlat gc leaves them out. */
+typedef struct vf_unused {
+    uint64_t latents, texts, records;
+    uint64_t bytes;                          /* that the latents and texts take in their files */
+} vf_unused;
+/* Finds them: reads every record, and walks the keys of all shards. VC_ESTOP after a signal. */
+int vf_dataset_unused(const vf_dataset *d, vf_unused *u, vc_err *err);
+
 /* Asks the system to read the pages of a latent that belongs to sample i ahead. */
 void vf_dataset_prefetch(const vf_dataset *d, uint32_t i, vf_key latent);
 

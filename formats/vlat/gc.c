@@ -12,6 +12,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -225,8 +226,28 @@ static int collect(const vlat *v, const char *path, const char *made, vc_err *er
     return rc;
 }
 
+/* Says what gc would free. The dataset is read as it is, so no lock is needed. */
+static int foretell(const vlat *v, vc_err *err)
+{
+    char a[32], b[32];
+    vf_dataset *d;
+    vf_unused u;
+    int rc = vlat_open(v, &d, err);
+    if (!rc)
+        rc = vf_dataset_unused(d, &u, err);
+    if (!rc)
+        fprintf(v->out, "%s of %s would be freed: of %" PRIu64 " latents and %" PRIu64 " texts that "
+                "no sample refers to, and %" PRIu64 " older records\n",
+                vc_human_bytes(a, (double)u.bytes), vc_human_bytes(b, (double)bytes_of(d)),
+                u.latents, u.texts, u.records);
+    vf_dataset_close(d);
+    return rc;
+}
+
 int vlat_gc(const vlat *v, vc_err *err)
 {
+    if (v->o->dry_run)
+        return foretell(v, err);
     char *path = NULL, *made = NULL;
     int lock = -1, rc = vlat_folder(&path, v->path, err);
     if (!rc && !(made = vc_format("%s.gc", path)))

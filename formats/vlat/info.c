@@ -82,20 +82,49 @@ static void print_counts(FILE *f, const vf_dataset *d)
     fprintf(f, "\n%-14s%" PRIu32 "\n", "prompts", vf_dataset_validations(d));
 }
 
+typedef struct size {
+    double bytes, latents, texts;
+    int shards;
+} size;
+
+static size size_of(const cJSON *manifest)
+{
+    size z = { 0 };
+    const cJSON *s;
+    cJSON_ArrayForEach(s, cJSON_GetObjectItemCaseSensitive(manifest, "shards")) {
+        z.shards++;
+        z.bytes += vlat_num(s, "bytes");
+        z.latents += vlat_num(s, "latents");
+        z.texts += vlat_num(s, "texts");
+    }
+    return z;
+}
+
 static void print_size(FILE *f, const cJSON *manifest)
 {
     char a[32], b[32], c[32];
-    double bytes = 0, latents = 0, texts = 0;
-    int n = 0;
-    const cJSON *s;
-    cJSON_ArrayForEach(s, cJSON_GetObjectItemCaseSensitive(manifest, "shards")) {
-        n++;
-        bytes += vlat_num(s, "bytes");
-        latents += vlat_num(s, "latents");
-        texts += vlat_num(s, "texts");
-    }
-    fprintf(f, "%-14s%s in %d shards: %s latents, %s texts\n", "size", vc_human_bytes(a, bytes), n,
-            vc_human_count(b, (uint64_t)latents), vc_human_count(c, (uint64_t)texts));
+    const size z = size_of(manifest);
+    fprintf(f, "%-14s%s in %d shards: %s latents, %s texts\n", "size", vc_human_bytes(a, z.bytes),
+            z.shards, vc_human_count(b, (uint64_t)z.latents), vc_human_count(c, (uint64_t)z.texts));
+}
+
+/* Prints the manifest as one line of JSON, with its totals. */
+static int print_manifest(const vlat *v, const vf_dataset *d, vc_err *err)
+{
+    const count n = count_samples(d);
+    const size z = size_of(vf_dataset_manifest(d));
+    const struct { const char *name; double value; } totals[] = {
+        { "samples", vf_dataset_count(d) }, { "clips", n.clips }, { "stills", n.stills },
+        { "rows", n.rows }, { "seconds", vlat_seconds(d) }, { "prompts", vf_dataset_validations(d) },
+        { "bytes", z.bytes }, { "shards", z.shards }, { "latents", z.latents }, { "texts", z.texts },
+    };
+    cJSON *o = cJSON_Duplicate(vf_dataset_manifest(d), true);
+    cJSON *t = cJSON_AddObjectToObject(o, "totals");
+    for (size_t i = 0; i < sizeof totals / sizeof *totals; i++)
+        cJSON_AddNumberToObject(t, totals[i].name, totals[i].value);
+    int rc = vlat_print_json(v->out, o, err);
+    cJSON_Delete(o);
+    return rc;
 }
 
 static int by_samples(const void *a, const void *b)
@@ -168,6 +197,16 @@ static void print_epochs(FILE *f, const cJSON *epochs)
     }
 }
 
+/* Prints trainer.json as one line of JSON, with the state of each dataset. */
+static int print_trainer(const vlat *v, cJSON *o, vc_err *err)
+{
+    cJSON *set;
+    cJSON_ArrayForEach(set, cJSON_GetObjectItemCaseSensitive(o, "data"))
+        cJSON_AddStringToObject(set, "state", state_of(vlat_str(set, "path"),
+                                                       vlat_str(set, "root")));
+    return vlat_print_json(v->out, o, err);
+}
+
 /* Prints the data that trainer.json of a checkpoint names. */
 static int info_of(const vlat *v, vc_err *err)
 {
@@ -177,7 +216,9 @@ static int info_of(const vlat *v, vc_err *err)
     if (rc)
         return vc_context(err, rc, "--of %s: a folder checkpoint-N is meant", v->o->of);
     rc = vc_context(err, vf_json_arr(o, "data", &list, err), "%s/trainer.json", v->o->of);
-    if (!rc) {
+    if (!rc && v->o->json) {
+        rc = print_trainer(v, o, err);
+    } else if (!rc) {
         fprintf(v->out, "%-14s%.0f\n%-14s", "step", vlat_num(o, "step"), "family");
         vlat_print(v->out, vlat_str(o, "family"), 60);
         fputs(", ", v->out);
@@ -203,16 +244,10 @@ static int info_of(const vlat *v, vc_err *err)
     return rc;
 }
 
-int vlat_info(const vlat *v, vc_err *err)
+static int print_all(const vlat *v, const vf_dataset *d, vc_err *err)
 {
-    vf_dataset *d;
     const cJSON *encoder;
     char families[VLAT_FAMILIES];
-    if (v->o->of)
-        return info_of(v, err);
-    int rc = vlat_open(v, &d, err);
-    if (rc)
-        return rc;
     const cJSON *m = vf_dataset_manifest(d);
     FILE *f = v->out;
     fprintf(f, "%-14s", "family");
@@ -250,7 +285,17 @@ int vlat_info(const vlat *v, vc_err *err)
         fputc('\n', f);
     }
     print_cuts(f, vlat_str(m, "cut"));
-    rc = print_buckets(f, m, err);
+    return print_buckets(f, m, err);
+}
+
+int vlat_info(const vlat *v, vc_err *err)
+{
+    vf_dataset *d;
+    if (v->o->of)
+        return info_of(v, err);
+    int rc = vlat_open(v, &d, err);
+    if (!rc)
+        rc = v->o->json ? print_manifest(v, d, err) : print_all(v, d, err);
     vf_dataset_close(d);
     return rc;
 }

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/utf8.h"
 #include "formats/dataset/expr.h"
 
 enum { PATH = 60, CAPTION = 60 };            /* characters of a path and a caption in a line */
@@ -26,34 +25,12 @@ static void print_line(FILE *f, const vf_entry *e, const cJSON *record)
     fputc('\n', f);
 }
 
-/* Prints JSON with \u escapes for characters that could control a terminal: the same value. */
-static void put_escaped(FILE *f, const char *json)
-{
-    uint32_t c;
-    for (size_t n; (n = vc_utf8(json, &c)); json += n)
-        if (vc_utf8_plain(c))
-            fwrite(json, 1, n, f);
-        else
-            fprintf(f, "\\u%04x", (unsigned)c);
-}
-
-static int print_json(FILE *f, const cJSON *record, vc_err *err)
-{
-    char *line = vf_json_line(record);
-    if (!line)
-        return vc_no_memory(err);
-    put_escaped(f, line);
-    fputc('\n', f);
-    free(line);
-    return 0;
-}
-
 static int print_sample(const vlat *v, const vf_dataset *d, uint32_t i, vc_err *err)
 {
     cJSON *record;
     int rc = vf_dataset_sample(d, i, &record, err);
     if (!rc && v->o->json)
-        rc = print_json(v->out, record, err);
+        rc = vlat_print_json(v->out, record, err);
     else if (!rc)
         print_line(v->out, vf_dataset_entry(d, i), record);
     cJSON_Delete(record);

@@ -29,6 +29,8 @@
 
 static const vc_flag plain_flags[] = { LOG_FORMAT, END };
 static const vc_flag info_flags[] = {
+    FLAG(VC_BOOLEAN, json, "json", NULL, NULL,
+         "print the manifest and the totals as JSON, on one line"),
     FLAG(VC_PATH, of, "of", NULL, NULL,
          "checkpoint folder: show the data that it was trained on (takes no DATASET)"),
     LOG_FORMAT, END
@@ -72,6 +74,8 @@ static const vc_flag report_flags[] = {
 static const vc_flag copy_flags[] = { NEW_DATASET("dataset to create (required)"), LOG_FORMAT,
     END };
 static const vc_flag gc_flags[] = {
+    FLAG(VC_BOOLEAN, dry_run, "dry_run", NULL, NULL,
+         "only say how much would be freed; nothing is written"),
     SHARD_SIZE, LOG_FORMAT, END
 };
 static const vc_flag split_flags[] = {

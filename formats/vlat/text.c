@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/utf8.h"
 #include "common/os/streams.h"
 
 int vlat_open(const vlat *v, vf_dataset **d, vc_err *err)
@@ -98,4 +99,26 @@ void vlat_say_next(const vlat *v, const char *path)
     if (next)
         vc_say(v->progress, "%s", next);
     free(next);
+}
+
+/* Prints JSON with \u escapes for characters that could control a terminal: the same value. */
+static void put_escaped(FILE *f, const char *json)
+{
+    uint32_t c;
+    for (size_t n; (n = vc_utf8(json, &c)); json += n)
+        if (vc_utf8_plain(c))
+            fwrite(json, 1, n, f);
+        else
+            fprintf(f, "\\u%04x", (unsigned)c);
+}
+
+int vlat_print_json(FILE *f, const cJSON *record, vc_err *err)
+{
+    char *line = vf_json_line(record);
+    if (!line)
+        return vc_no_memory(err);
+    put_escaped(f, line);
+    fputc('\n', f);
+    free(line);
+    return 0;
 }

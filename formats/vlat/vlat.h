@@ -12,7 +12,7 @@
 struct vf_expr;                              /* formats/dataset/expr.h */
 
 typedef struct vlat_options {
-    bool json, repair, allow_partial;
+    bool json, repair, allow_partial, dry_run;
     char *out, *of;
     char *browse, *serve;                                    /* report */
     bool ranks;                                              /* compare */
@@ -136,6 +136,9 @@ int vlat_open(const vlat *v, vf_dataset **d, vc_err *err);
 /* Prints untrusted text from a dataset on one line of at most max characters (0: any number), with
  * vc_print (common/os/streams.h). */
 void vlat_print(FILE *f, const char *text, int max);
+/* Prints an object as one line of JSON, in which escapes stand for characters that could control a
+ * terminal: the same value. */
+int vlat_print_json(FILE *f, const cJSON *o, vc_err *err);
 /* The first caption's text, or "". Borrowed from the record. */
 const char *vlat_caption(const cJSON *record);
 /* A string or number of an object; "" or 0 if it has no such field of that type. */

@@ -79,6 +79,10 @@ cp -r a.lmdb a.lmdb.gc
 mkdir a.lmdb/mine && echo 1 >a.lmdb/mine/clip.mp4 && echo 2 >a.lmdb/report.html &&
     echo 3 >a.lmdb.gc/notes
 cp -r a.lmdb was.lmdb
+find a.lmdb a.lmdb.gc -type f -exec md5sum {} + | sort >before
+expect 0 '^0 B of .* would be freed: of 0 latents and 0 texts that no sample refers to' \
+    vlat gc a.lmdb --dry_run
+find a.lmdb a.lmdb.gc -type f -exec md5sum {} + | sort | diff before - || wrong 'gc --dry_run wrote'
 expect 0 ' freed' vlat gc a.lmdb
 same_root a.lmdb back.lmdb
 cp -r a.lmdb once.lmdb

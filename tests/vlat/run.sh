@@ -14,6 +14,11 @@ expect 2 'not 1 word' vlat show a.lmdb
 expect 2 '--jsonl' vlat list --jsonl a.lmdb
 expect 1 'no latent dataset' vlat info none
 expect 0 'samples *60' vlat info a.lmdb/
+expect 0 '"family":"builtin"' vlat info a.lmdb --json
+[ "$(wc -l <"$stdout")" -eq 1 ] || wrong 'info --json: not one line'
+stdout_has '"complete":true,.*"totals":{"samples":60,"clips":40,"stills":20,"rows":60'
+stdout_has '"bytes":[0-9]*,"shards":4,"latents":60,"texts":9}}$'
+stdout_has '"buckets":\[{"key":"'
 expect 0 '^000000000059/000  video' vlat list a.lmdb
 expect 0 '^{"sample":59,' vlat list --json a.lmdb
 expect 0 'mean f16 \[4,3,4,6\]' vlat show a.lmdb 1

@@ -104,6 +104,7 @@ stdout_has "^reuse 1, encode 6, drop 0\$" && stdout_has "^texts: reuse 8, encode
 holds "$dir/f/manifest.json" '"video_sample_size":48'
 check verify 0 vlat verify "$dir/f"
 check back 0 vprep "${at64[@]}" --out "$dir/f" --reuse "$dir/f" && stderr_has "0 encoded, 7 reused"
+expect 0 '^[1-9].* would be freed: of 6 latents and 0 texts' vlat gc "$dir/f" --dry_run
 check gc 0 vlat gc "$dir/f" && same_values "$dir/f" "$dir/a"
 check "gone with gc" 0 vprep "${at48[@]}" --out "$dir/f" --reuse "$dir/f" &&
     stderr_has "6 encoded, 1 reused"
