@@ -5,8 +5,8 @@
 #include <yaml.h>
 
 #include "common/base/utf8.h"
+#include "common/cli/config_internal.h"
 #include "common/cli/config_toml.h"
-#include "common/cli/flags_internal.h"
 #include "common/os/file.h"
 
 enum { MOST_BYTES = 256 << 10 };     /* size of a configuration file */
@@ -25,7 +25,7 @@ static const char *text_of(const yaml_node_t *n)
     return (const char *)n->data.scalar.value;
 }
 
-static bool is_null(const yaml_node_t *n)
+bool vc_config_null(const yaml_node_t *n)
 {
     const char *s = text_of(n);
     return n->data.scalar.style == YAML_PLAIN_SCALAR_STYLE &&
@@ -115,7 +115,7 @@ static int set_own(config *c, vc_found *found, const yaml_node_t *value, vc_err 
         return set_pair(c, found, value, err);
 
     int rc = scalar(value, &text, err);
-    if (rc || is_null(value))
+    if (rc || vc_config_null(value))
         return rc;
     if (found->negated) {                        /* no_x: true is x: false */
         bool yes = !strcasecmp(text, "true") || !strcasecmp(text, "yes");
@@ -138,7 +138,7 @@ static int set_foreign(config *c, const vc_foreign *f, const vc_place *at, bool 
 {
     const char *text = value->type == YAML_SCALAR_NODE ? text_of(value) : NULL;
 
-    if ((text && is_null(value)) || (value->type == YAML_SEQUENCE_NODE && !sequence_length(value)))
+    if ((text && vc_config_null(value)) || (value->type == YAML_SEQUENCE_NODE && !sequence_length(value)))
         return 0;
     return vc_flags_set_foreign(c->set, f, at, negated, text, err);
 }
@@ -242,7 +242,7 @@ static int set_section(config *c, const yaml_node_t *section, const char *prefix
 static int apply(config *c, vc_err *err)
 {
     const yaml_node_t *root = yaml_document_get_root_node(c->doc);
-    if (!root || (root->type == YAML_SCALAR_NODE && is_null(root)))
+    if (!root || (root->type == YAML_SCALAR_NODE && vc_config_null(root)))
         return 0;                                /* an empty file */
     if (is_sections(c, root))                    /* datasets, as SimpleTuner lists them */
         return set_sections(c, root, "datasets", err);
@@ -355,39 +355,51 @@ static int check_text(const char *text, size_t size, bool toml, vc_err *err)
     return vc_utf8_check_lines(text, size, err) ? VC_EUSAGE : 0;
 }
 
-static int apply_text(vc_flags *set, char *text, size_t size, const char *path, vc_err *err)
+static int document(yaml_document_t *doc, char *text, size_t size, const char *path, vc_err *err)
 {
     const bool toml = has_end(path, ".toml");
-    yaml_document_t doc;
-    size_t rows = 0;
-    while (set->prog->flags[rows].name)
-        rows++;
-
     if (has_end(path, ".json"))
         size = join_surrogates(text, size);
     int rc = check_text(text, size, toml, err);
     if (!rc)
-        rc = (toml ? vc_toml_document : yaml_document)(&doc, text, size, err);
-    if (rc)
-        return vc_context(err, rc, "%s", path);
-    config c = { .set = set, .path = path, .doc = &doc, .seen = calloc(rows + 1, 1) };
-    rc = c.seen ? apply(&c, err) : vc_no_memory(err);
-    yaml_document_delete(&doc);
-    free(c.seen);
-    return rc;
+        rc = (toml ? vc_toml_document : yaml_document)(doc, text, size, err);
+    return rc ? vc_context(err, rc, "%s", path) : 0;
 }
 
-int vc_flags_read_config(vc_flags *set, const char *path, vc_err *err)
+int vc_config_load(yaml_document_t *doc, const char *path, vc_err *err)
 {
     char *text;
     size_t size;
 
     int rc = vc_file_read(&text, &size, path, MOST_BYTES, err);
     if (rc)
-        rc = vc_context(err, rc == VC_ENOMEM ? rc : VC_EUSAGE, "--config");
-    else
-        rc = apply_text(set, text, size, path, err);
+        return vc_context(err, rc == VC_ENOMEM ? rc : VC_EUSAGE, "--config");
+    rc = document(doc, text, size, path, err);
     free(text);
+    return rc;
+}
+
+static int apply_flags(vc_flags *set, yaml_document_t *doc, const char *path, vc_err *err)
+{
+    size_t rows = 0;
+    while (set->prog->flags[rows].name)
+        rows++;
+    config c = { .set = set, .path = path, .doc = doc, .seen = calloc(rows + 1, 1) };
+    int rc = c.seen ? apply(&c, err) : vc_no_memory(err);
+    free(c.seen);
+    return rc;
+}
+
+int vc_flags_read_config(vc_flags *set, const char *path, vc_err *err)
+{
+    yaml_document_t doc;
+
+    int rc = vc_config_load(&doc, path, err);
+    if (!rc) {
+        const vc_peer_file *peer = vc_peer_of(&doc);
+        rc = peer ? vc_peer_read(set, peer, &doc, path, err) : apply_flags(set, &doc, path, err);
+        yaml_document_delete(&doc);
+    }
     set->unread = rc;
     return vc_flags_take(set, NULL, NULL, rc, err);
 }

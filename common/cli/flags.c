@@ -47,6 +47,7 @@ void vc_flags_free(vc_flags *set)
     }
     vc_flags_free_lines(&set->notes);
     vc_flags_free_lines(&set->wrong);
+    vc_flags_free_lines(&set->meaning);
     free(set->from);
     free(set->bad);
     free(set);

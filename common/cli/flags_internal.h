@@ -1,7 +1,7 @@
 /* flags_internal.h - shared by the parts of the flag parser: flags.c (command line), config.c
  * (YAML), flags_names.c (finding a flag), flags_given.c (questions about flags), flags_value.c
- * (text and values), flags_lines.c (notes, and what is wrong), flags_help.c (--help, --version). No
- * other file includes this header. */
+ * (text and values), flags_lines.c (notes, and what is wrong), flags_help.c (--help, --version), and
+ * config_internal.h (other trainers' files). No other file includes this header. */
 #ifndef COMMON_CLI_FLAGS_INTERNAL_H
 #define COMMON_CLI_FLAGS_INTERNAL_H
 
@@ -35,6 +35,7 @@ struct vc_flags {
     const char *topic;              /* the word after --help, or NULL */
     struct vc_kept *kept;           /* all memory that values point to */
     vc_lines notes, wrong;
+    vc_lines meaning;               /* commands that another trainer's file stands for */
     int faults;                     /* errors in `wrong`; reading ends at VC_MOST_FAULTS */
     bool lost;                      /* memory for a line was missing */
     bool unread;                    /* flags of a file, or of the rest of the words, were not read */
@@ -95,6 +96,8 @@ int vc_flags_unknown(const vc_program *prog, const char *dashes, const char *nam
 void vc_flags_line(vc_flags *set, vc_lines *lines, const vc_place *at, const char *between,
                    const char *say);
 
+/* Adds a command that a file stands for: a note, which is also reported beside errors. */
+void vc_flags_meaning(vc_flags *set, const char *text);
 /* Adds a failure of VC_EUSAGE to the errors, for flag f unless it is NULL, and returns 0; any other
  * code is returned. */
 int vc_flags_take(vc_flags *set, const vc_place *at, const vc_flag *f, int rc, const vc_err *err);

@@ -152,6 +152,13 @@ static void add_text(vc_flags *set, vc_lines *lines, const char *text)
         set->lost = true;
 }
 
+void vc_flags_meaning(vc_flags *set, const char *text)
+{
+    vc_line *l = line_of(&set->meaning, NULL, NULL);
+    if (!l || !(l->text = vc_format("%s", text)))
+        set->lost = true;
+}
+
 int vc_flags_take(vc_flags *set, const vc_place *at, const vc_flag *f, int rc, const vc_err *err)
 {
     if (rc != VC_EUSAGE)
@@ -219,7 +226,9 @@ int vc_flags_verdict(const vc_flags *set, vc_err *err)
 
 const char *vc_flags_note(const vc_flags *set, int i)
 {
-    return i >= 0 && i < set->notes.n ? set->notes.line[i].text : NULL;
+    const vc_lines *lines = i < set->meaning.n ? &set->meaning : &set->notes;
+    i -= lines == &set->notes ? set->meaning.n : 0;
+    return i >= 0 && i < lines->n ? lines->line[i].text : NULL;
 }
 
 const char *vc_flags_wrong_line(const vc_flags *set, int i)
@@ -238,6 +247,8 @@ void vc_flags_report(const vc_flags *set, const char *program, const vc_err *err
     if (!n)
         vc_std_complain(program, text ? text : what.text, rc);
     free(text);
+    for (int i = 0; n && i < set->meaning.n; i++)
+        vc_std_complain(program, set->meaning.line[i].text, rc);
     for (int i = 0; i < n; i++)
         vc_std_complain(program, set->wrong.line[i].text, rc);
     if (n && set->faults >= VC_MOST_FAULTS)

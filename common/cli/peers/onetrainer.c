@@ -1,0 +1,196 @@
+/* onetrainer.c - see peers.h: OneTrainer's JSON, its presets and the configuration that it exports
+ * (Nerogar/OneTrainer 23df3832, 2026-08-19: modules/util/config/TrainConfig.py, ConceptConfig.py,
+ * modules/util/create.py, modules/modelSetup/mixin/ModelSetupNoiseMixin.py). Concepts are in the
+ * file, or in the one that concept_file_name names from the current folder. */
+#include <stddef.h>
+
+#include "common/cli/peers/peers.h"
+
+#define TEXTS "captions are encoded once: give several captions of a clip, a list in its row of --meta"
+#define TIMES "of OneTrainer's distributions UNIFORM and LOGIT_NORMAL are here; --weighting_scheme " \
+    "cosmap and mode come near COS_MAP and HEAVY_TAIL"
+#define EPOCHS "the unit is an epoch or a step: write EPOCH or STEP"
+
+static const vc_peer_row rows[] = {
+    MAP("training_method", "LORA>training_type=lora|FINE_TUNE>training_type=full-finetune",
+        ADAPTERS),
+    MAP("model_type", "FLUX_DEV_1>|HUNYUAN_VIDEO>|QWEN>|Z_IMAGE>", FAMILIES),
+    NOTE("__version", "every version is read alike"),
+    FLAG("base_model_name", "model"),
+    FLAG("transformer.model_name", "transformer"),
+    FLAG("vae.model_name", "vae"),
+    FLAG("output_model_destination", "output_dir"),
+    NOTE("output_model_format output_dtype save_filename_prefix include_train_config", SAVED),
+    NOTE("workspace_dir cache_dir huggingface_cache_dir offline_mode debug_dir debug_mode "
+         "secrets.* cloud.* tensorboard tensorboard_* samples_to_tensorboard", EVENTS),
+
+    /* parts of the model */
+    MAP("transformer.weight_dtype", "BFLOAT_16>|FLOAT_32>|FLOAT_16>|NONE>|TFLOAT_32>|"
+        "*>transformer_dtype=fp8", ""),
+    MAP("transformer.train", "true>|false>", ""),
+    REFUSED("text_encoder.train text_encoder_2.train text_encoder_3.train text_encoder_4.train "
+            "vae.train unet.train prior.train text_encoder.train_embedding "
+            "text_encoder_2.train_embedding embedding.* additional_embeddings", ENCODERS),
+    FLAG("text_encoder.model_name", "text_encoder"),
+    FLAG("text_encoder_2.model_name", "text_encoder_2"),
+    MAP("vae.weight_dtype", "FLOAT_32>vae_dtype=f32|BFLOAT_16>vae_dtype=bf16|FLOAT_16>"
+        "vae_dtype=f32|NONE>", "vprep's --vae_dtype is f32 or bf16"),
+    NOTE("transformer.learning_rate transformer.stop_training_after* text_encoder.* "
+         "text_encoder_2.* text_encoder_3.* text_encoder_4.* vae.* unet.* prior.* "
+         "unconditional_transformer.* effnet_encoder.* decoder.* decoder_text_encoder.* "
+         "decoder_vqgan.*", "vprep's encoders compute in bf16, and the transformer alone is "
+         "trained"),
+    NOTE("transformer.*", MEMORY),
+    NOTE("quantization.*", "every linear is stored in the type of --transformer_dtype"),
+    NOTE("weight_dtype", "the types of parts are those of their own settings"),
+    MAP("train_dtype", "BFLOAT_16>mixed_precision=bf16|FLOAT_32>mixed_precision=no|TFLOAT_32>"
+        "mixed_precision=no", "the types are BFLOAT_16 and FLOAT_32"),
+    NOTE("fallback_train_dtype enable_autocast_cache train_device temp_device "
+         "attention_mechanism compile async_offloading dataloader_threads multi_gpu "
+         "device_indexes gradient_reduce_precision fused_gradient_reduce async_gradient_reduce "
+         "async_gradient_reduce_buffer layer_offload_fraction enable_async_offloading "
+         "enable_activation_offloading", BACKEND),
+    MAP("gradient_checkpointing", "true>gradient_checkpointing=block|ON>"
+        "gradient_checkpointing=block|CPU_OFFLOADED>gradient_checkpointing_offload=true|false>"
+        "gradient_checkpointing=none|OFF>gradient_checkpointing=none", ""),
+    NOTE("force_circular_padding latent_caching clear_cache_before_training only_cache", ENCODED),
+
+    /* the LoRA */
+    BY("lora_rank", "training_method", "FINE_TUNE", "LORA>rank|*>", ""),
+    BY("lora_alpha", "training_method", "FINE_TUNE", "LORA>network_alpha|*>", ""),
+    FLAG("dropout_probability", "network_dropout"),
+    ONLY("LORA", "peft_type", ADAPTERS),
+    REFUSED("lora_decompose", "LoRA is the only adapter here: weights are not decomposed (DoRA)"),
+    NOTE("lora_decompose_* lora_weight_dtype bundle_additional_embeddings oft_* lokr_* "
+         "embedding_* preserve_embedding_norm", "it belongs to an adapter that is off"),
+    FLAG("lora_model_name", "lora_checkpoint"),
+    PARTS("layer_filter", "training_method", "FINE_TUNE",
+          "LORA>target_name|FINE_TUNE>trainable_modules", ""),
+    NOTE("layer_filter_preset", "layer_filter has the modules of the preset"),
+    INSTEAD("target_name", "layer_filter_regex", "expressions are POSIX's, without (?=...): write "
+            "--target_name, as '.*(attention|feed_forward).*', and false here"),
+
+    /* data */
+    FOLLOW("concept_file_name", "concepts"),
+    FLAG("concepts.path", "meta"),
+    NOTE("concepts.name concepts.seed concepts.enabled concepts.concept_stats* "
+         "concepts.include_subdirectories concepts.image_variations concepts.text_variations",
+         "a folder is read with its subfolders, and each of its files once"),
+    ONLY("STANDARD|VALIDATION", "concepts.type", "a prior is not preserved; held-out losses are "
+         "--eval_split's"),
+    BY("concepts.balancing", "balancing_strategy", "REPEATS", "REPEATS>dataset_repeat|*>", ""),
+    ONLY("REPEATS", "concepts.balancing_strategy", "write --latents DATASET:repeat=N"),
+    UNLESS("1|1.0", "concepts.loss_weight", "write --latents DATASET:WEIGHT"),
+    ONLY("sample|txt", "concepts.text.prompt_source", "captions are .txt files beside the clips, "
+         "or a list: --meta LIST"),
+    REFUSED("concepts.text.enable_tag_shuffling concepts.text.tag_dropout_enable "
+            "concepts.text.caps_randomize_enable", TEXTS),
+    NOTE("concepts.text.*", "the setting that it belongs to is refused, or off"),
+    FLAG("concepts.image.enable_random_flip", "random_flip"),
+    REFUSED("concepts.image.enable_fixed_flip concepts.image.enable_random_rotate "
+            "concepts.image.enable_fixed_rotate concepts.image.enable_random_brightness "
+            "concepts.image.enable_fixed_brightness concepts.image.enable_random_contrast "
+            "concepts.image.enable_fixed_contrast concepts.image.enable_random_saturation "
+            "concepts.image.enable_fixed_saturation concepts.image.enable_random_hue "
+            "concepts.image.enable_fixed_hue concepts.image.enable_random_circular_mask_shrink "
+            "concepts.image.enable_random_mask_rotate_crop", PIXELS),
+    BY("concepts.image.resolution_override", "enable_resolution_override", "false",
+       "true>video_sample_size image_sample_size|false>", ""),
+    NOTE("concepts.image.*", "the setting that it belongs to is refused, or off"),
+    DATASETS("resolution", "video_sample_size image_sample_size"),
+    FLAG("frames", "video_sample_n_frames"),
+    FLAG("aspect_ratio_bucketing", "enable_bucket"),
+    REFUSED("masked_training", MASKS " and leave masked_training out"),
+    NOTE("unmasked_probability unmasked_weight normalize_masked_area_loss "
+         "masked_prior_preservation_weight custom_conditioning_image", "it belongs to masked "
+         "training, which is off"),
+
+    /* the run */
+    FLAG("learning_rate", "learning_rate"),
+    MAP("learning_rate_scheduler", "CONSTANT>lr_scheduler=constant_with_warmup|LINEAR>"
+        "lr_scheduler=linear|COSINE>lr_scheduler=cosine|COSINE_WITH_HARD_RESTARTS>"
+        "lr_scheduler=cosine_with_restarts", SCHEDULE),
+    FLAG("learning_rate_warmup_steps", "lr_warmup_steps"),
+    BY("learning_rate_cycles", "learning_rate_scheduler", "CONSTANT",
+       "COSINE_WITH_HARD_RESTARTS>lr_num_cycles|*>", ""),
+    UNLESS_OR("lr_end", "0|0.0", "learning_rate_min_factor", "write --lr_end, this share of the "
+              "learning rate"),
+    ONLY("NONE", "learning_rate_scaler", "give the learning rate that is meant"),
+    NOTE("scheduler_params custom_learning_rate_scheduler", "it belongs to the schedule CUSTOM"),
+    FLAG("epochs", "num_train_epochs"),
+    FLAG("batch_size", "train_batch_size"),
+    FLAG("gradient_accumulation_steps", "gradient_accumulation_steps"),
+    MAP("ema", "OFF>|GPU>use_ema=true|CPU>use_ema=true", ""),
+    BY("ema_decay", "ema", "OFF", "OFF>|*>ema_decay", ""),
+    BY("ema_update_step_interval", "ema", "OFF", "OFF>", "the average is taken at every step: for "
+       "an interval of N steps write --ema_decay D^(1/N)"),
+    FLAG("clip_grad_norm", "max_grad_norm"),
+    FLAG("seed", "seed"),
+    MAP("optimizer.optimizer", "ADAMW>optimizer=adamw|ADAM>optimizer=adamw|ADAMW_8BIT>"
+        "optimizer=adamw8bit", ADAMW),
+    BY("optimizer.beta1", "optimizer", "ADAMW", "ADAM*>adam_beta1|*>", ""),
+    BY("optimizer.beta2", "optimizer", "ADAMW", "ADAM*>adam_beta2|*>", ""),
+    BY("optimizer.eps", "optimizer", "ADAMW", "ADAM*>adam_epsilon|*>", ""),
+    BY("optimizer.weight_decay", "optimizer", "ADAMW", "ADAM*>adam_weight_decay|*>", ""),
+    REFUSED("optimizer.amsgrad optimizer.maximize optimizer.use_adopt optimizer.use_cautious "
+            "optimizer.cautious optimizer.use_grams optimizer.use_AdEMAMix", ADAMW),
+    NOTE("optimizer.* optimizer_defaults.*", "AdamW here has --adam_beta1, --adam_beta2, "
+         "--adam_epsilon and --adam_weight_decay"),
+
+    /* loss and times */
+    UNLESS("1|1.0", "mse_strength vb_loss_strength", "the loss is --loss_type mse, huber or "
+           "smooth_l1"),
+    REFUSED("mae_strength log_cosh_strength huber_strength", "the loss is --loss_type mse, huber "
+            "or smooth_l1"),
+    NOTE("huber_delta loss_weight_strength", "it belongs to a loss that is off"),
+    ONLY("CONSTANT", "loss_weight_fn", "write --weighting_scheme: a flow has no weights of "
+         "signal to noise"),
+    ONLY("NONE", "loss_scaler", "the loss is a mean over the batch"),
+    REFUSED("offset_noise_weight generalized_offset_noise perturbation_noise_weight "
+            "rescale_noise_scheduler_to_zero_terminal_snr force_v_prediction "
+            "force_epsilon_prediction validation", LOSS " (held-out losses are --eval_split's)"),
+    NOTE("validate_after validate_after_unit", "--eval_steps says how often held-out losses are "
+         "computed"),
+    FLAG("min_noising_strength", "min_noising_strength"),
+    FLAG("max_noising_strength", "max_noising_strength"),
+    MAP("timestep_distribution", "UNIFORM>weighting_scheme=uniform|LOGIT_NORMAL>"
+        "weighting_scheme=logit_normal", TIMES),
+    UNLESS_OR("logit_std", "0|0.0", "noising_weight", "of LOGIT_NORMAL write --logit_std, which is 1 "
+              "more than this number"),
+    BY("noising_bias", "timestep_distribution", "UNIFORM", "UNIFORM>|LOGIT_NORMAL>logit_mean",
+       TIMES),
+    BY("timestep_shift", "dynamic_timestep_shifting", "false", "false>flow_shift|true>", ""),
+    NOTE("dynamic_timestep_shifting", "without --flow_shift the shift is the model's, of FLUX.1 "
+         "and Qwen-Image by the number of tokens"),
+
+    /* samples, saving */
+    NOTE("sample_definition_file_name samples sample_skip_first sample_image_format "
+         "sample_video_format sample_audio_format non_ema_sampling", PROMPTS),
+    BY("sample_after", "sample_after_unit", "MINUTE", "STEP>validation_steps|EPOCH>"
+       "validation_epochs|*>", ""),
+    ONLY("STEP|EPOCH|NEVER|MINUTE|ALWAYS|SECOND|HOUR", "sample_after_unit", EPOCHS),
+    BY("save_every", "save_every_unit", "NEVER", "STEP>checkpointing_steps|EPOCH>"
+       "checkpointing_epochs|NEVER>", EPOCHS),
+    ONLY("STEP|EPOCH|NEVER", "save_every_unit", EPOCHS),
+    NOTE("backup_after backup_after_unit rolling_backup backup_before_save save_skip_first "
+         "prevent_overwrites", "every checkpoint can be continued, and a run saves when it gets "
+         "SIGTERM"),
+    BY("rolling_backup_count", "rolling_backup", "false", "true>checkpointing_limit|false>", ""),
+    MAP("continue_last_backup", "true>resume_from_checkpoint=latest|false>", ""),
+    { 0 }
+};
+
+const vc_peer_file vc_onetrainer_file = {
+    .name = "OneTrainer", .signs = "training_method model_type|training_method base_model_name",
+    .root = "",
+    .defaults = "adam_beta2=0.999 adam_weight_decay=0.01 learning_rate=3e-6 num_train_epochs=100 "
+                "train_batch_size=1 lr_scheduler=constant_with_warmup lr_warmup_steps=200 "
+                "rank=16??training_method=LORA network_alpha=1??training_method=LORA "
+                "target_name=all-linear??training_method=LORA!!layer_filter "
+                "weighting_scheme=uniform flow_shift=1!!dynamic_timestep_shifting=true "
+                "caption_dropout_p=0 image_dropout_p=0 video_sample_n_frames=25 "
+                "video_sample_stride=1",
+    .needs = "model_type",
+    .without = "model_type is missing, which means Stable Diffusion: " FAMILIES,
+    .rows = rows
+};

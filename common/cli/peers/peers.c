@@ -1,0 +1,9 @@
+/* peers.c - see peers.h: the peers whose files are read. */
+#include "common/cli/peers/peers.h"
+
+#include <stddef.h>
+
+const vc_peer_file *const vc_peer_files[] = {
+    &vc_aitoolkit_file, &vc_fastvideo_file, &vc_onetrainer_file, &vc_musubi_file,
+    &vc_sdscripts_data_file, &vc_sdscripts_file, NULL
+};

@@ -1,0 +1,121 @@
+/* peers.h - configuration files of other trainers: constant tables that say which of our flags a
+ * setting is. config_peers.c reads them. A peer is a file with its rows.
+ *
+ * A setting's key is its path below the peer's root, "train.lr"; lists of sections add nothing to
+ * it, so each dataset of "datasets" has "datasets.folder_path". A key that no row has is refused
+ * with the nearest one, so that nothing is silently dropped. */
+#ifndef COMMON_CLI_PEERS_PEERS_H
+#define COMMON_CLI_PEERS_PEERS_H
+
+#include <stdbool.h>
+
+typedef enum vc_setting {
+    VC_SETTING_FLAG,         /* the value of `flag`, or what `map` says */
+    VC_SETTING_EACH,         /* each item of the list is a value of `flag` */
+    VC_SETTING_SPLIT,        /* the items are the values of the flags in `flag`, in order */
+    VC_SETTING_PARTS,        /* "a,b", parts of modules' names; where the map says target_name, the
+                              * expression that matches such names */
+    VC_SETTING_DATASETS,     /* each item, the value of the flags in `flag`, is a dataset's own */
+    VC_SETTING_AREA,         /* one side, or width and height; `by` says whether other shapes of
+                              * this area are taken */
+    VC_SETTING_NOTE,         /* has no effect, for the reason in `say` */
+    VC_SETTING_REFUSED,      /* not available, with the remedy in `say` */
+    VC_SETTING_PAIRS,        /* "name=value" texts: settings with the key before the name */
+    VC_SETTING_FILE          /* the name of a file, whose settings have the path `flag` */
+} vc_setting;
+
+typedef struct vc_peer_row {
+    vc_setting kind;
+    const char *key;         /* paths separated by blanks; a trailing '*' matches any ending */
+    const char *flag;        /* a flag of vprep or vtrain; beside a refusal or a map the flag that
+                              * the user may give instead */
+    const char *map;         /* "THEIRS>FLAG=VALUE FLAG=VALUE|...": flags that a value stands for,
+                              * none or several; a FLAG without '=' takes the value itself. "*"
+                              * is any other value. NULL: the value as it is */
+    const char *by;          /* the setting beside this one whose value `map` is read by */
+    const char *otherwise;   /* its value where the file has none */
+    bool both;               /* the map is read by "BESIDE/VALUE" */
+    const char *only;        /* NOTE: "a|b", the values that have no effect; others are refused.
+                              * REFUSED: values that are not refused */
+    const char *say;         /* reason or remedy; of a FLAG without a map a note beside it */
+} vc_peer_row;
+
+typedef struct vc_peer_file {
+    const char *name;        /* "ai-toolkit" */
+    const char *signs;       /* "a b|c=text*": a file with all paths of one alternative is of this
+                              * peer */
+    const char *root;        /* "config.process": its keys have no prefix; "": the file's own */
+    const char *like;        /* the peer's name for --like; NULL: it has none */
+    const char *defaults;    /* "FLAG=VALUE[??SIGN][!!SIGN] ...", where the file says nothing of the
+                              * flag, and if it has the first sign and not the second */
+    const char *needs;       /* "a|b": the file must have one of these settings, which say the
+                              * model's family; NULL: it need not */
+    const char *without;     /* the remedy where it has none */
+    bool expands;            /* ${NAME} is the environment's, [name] the run's name */
+    bool is_flags;           /* other keys, after their section, are flags as they are typed */
+    const vc_peer_row *rows; /* ended by a NULL key */
+} vc_peer_file;
+
+/* peers.c; ended by NULL. A file is of the first peer whose signs it has. */
+extern const vc_peer_file *const vc_peer_files[];
+extern const vc_peer_file vc_aitoolkit_file, vc_fastvideo_file, vc_onetrainer_file,
+    vc_musubi_file, vc_sdscripts_data_file, vc_sdscripts_file;
+
+#define FLAG(keys, name) { .kind = VC_SETTING_FLAG, .key = keys, .flag = name }
+#define FLAG_NOTE(keys, name, note)                                                                \
+    { .kind = VC_SETTING_FLAG, .key = keys, .flag = name, .say = note }
+#define MAP(keys, values, remedy)                                                                  \
+    { .kind = VC_SETTING_FLAG, .key = keys, .map = values, .say = remedy }
+#define BY(keys, beside, default_, values, remedy)                                                 \
+    { .kind = VC_SETTING_FLAG, .key = keys, .by = beside, .otherwise = default_, .map = values,    \
+      .say = remedy }
+#define BOTH(keys, beside, default_, values, remedy)                                               \
+    { .kind = VC_SETTING_FLAG, .key = keys, .by = beside, .otherwise = default_, .both = true,     \
+      .map = values, .say = remedy }
+#define PARTS(keys, beside, default_, values, remedy)                                              \
+    { .kind = VC_SETTING_PARTS, .key = keys, .by = beside, .otherwise = default_, .map = values,   \
+      .say = remedy }
+#define EACH(keys, name) { .kind = VC_SETTING_EACH, .key = keys, .flag = name }
+#define SPLIT(keys, names) { .kind = VC_SETTING_SPLIT, .key = keys, .flag = names }
+#define DATASETS(keys, names) { .kind = VC_SETTING_DATASETS, .key = keys, .flag = names }
+#define AREA(keys, beside, default_)                                                               \
+    { .kind = VC_SETTING_AREA, .key = keys, .by = beside, .otherwise = default_ }
+#define NOTE(keys, reason) { .kind = VC_SETTING_NOTE, .key = keys, .say = reason }
+#define ONLY(values, keys, remedy)                                                                 \
+    { .kind = VC_SETTING_NOTE, .key = keys, .only = values, .say = remedy }
+#define REFUSED(keys, remedy) { .kind = VC_SETTING_REFUSED, .key = keys, .say = remedy }
+#define UNLESS(values, keys, remedy)                                                               \
+    { .kind = VC_SETTING_REFUSED, .key = keys, .only = values, .say = remedy }
+#define INSTEAD(name, keys, remedy)                                                                \
+    { .kind = VC_SETTING_REFUSED, .key = keys, .flag = name, .say = remedy }
+#define UNLESS_OR(name, values, keys, remedy)                                                      \
+    { .kind = VC_SETTING_REFUSED, .key = keys, .flag = name, .only = values, .say = remedy }
+#define PAIRS(keys) { .kind = VC_SETTING_PAIRS, .key = keys }
+#define FOLLOW(keys, path) { .kind = VC_SETTING_FILE, .key = keys, .flag = path }
+
+/* Remedies that several peers have. */
+#define ADAMW "the optimiser is AdamW: write --optimizer adamw, adamw8bit or adamw_bf16"
+#define SCHEDULE                                                                                   \
+    "a schedule is --lr_scheduler with --lr_warmup_steps, --lr_end, --lr_num_cycles, --lr_power "  \
+    "or --lr_step_rules"
+#define FP8 "the only quantised form is --transformer_dtype fp8"
+#define FAMILIES                                                                                   \
+    "no family here; the families are CogVideoX, FLUX.1, HunyuanVideo, LTX-Video, Qwen-Image, "    \
+    "Wan and Z-Image"
+#define ADAPTERS "LoRA is the only adapter here, and --training_type full-finetune the other way"
+#define CAPTIONS "write it into the captions"
+#define ENCODERS "only the transformer is trained; VAE and text encoders stay as they are"
+#define LOSS "loss and noise are those of the model's family"
+#define PROMPTS                                                                                    \
+    "give vprep --validation_prompts FILE, whose rows have prompt, height, width, num_frames, seed"
+#define MASKS "name the masks in the column loss_mask_path of vprep's list"
+#define PIXELS "change the files, or vprep's --random_flip: pictures are resized and cut alone"
+#define HUB "nothing is uploaded or downloaded"
+#define MEMORY "the results are the same; --low_vram, --blocks_to_swap N and "                     \
+    "--gradient_checkpointing save memory"
+#define BACKEND "the backend decides it"
+#define ENCODED "vprep encodes everything once, before training"
+#define EVENTS "event files are always written, to tensorboard/ in the run's folder"
+#define SAVED "weights are saved as they are trained, in the forms of diffusers, kohya and ComfyUI"
+
+#endif

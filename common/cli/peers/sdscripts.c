@@ -1,0 +1,121 @@
+/* sdscripts.c - see peers.h: TOML of kohya's sd-scripts, of a run and of its datasets
+ * (kohya-ss/sd-scripts 48d368fa, 2026-02-16: library/config_util.py, train_util.py,
+ * flux_train_utils.py, networks/lora_flux.py, docs/config_README-en.md). Of its models FLUX.1 is
+ * here. A run's keys are its flags, in any section; it names the file of its datasets, which is
+ * read with it. Paths start from the current folder. */
+#include <stddef.h>
+
+#include "common/cli/peers/peers.h"
+
+#define TAGS "captions are encoded once: give several captions of a clip, a list in its row of --meta"
+#define DATA(name) "general." name " datasets." name " datasets.subsets." name " " name
+#define BLOCKS "(single_)?transformer_blocks\\.[0-9]+\\.(attn\\.(to_[qkv]|to_out\\.0|add_[qkv]_proj|" \
+    "to_add_out)|ff(_context)?\\.net\\.(0\\.proj|2)|proj_mlp|proj_out|norm1?(_context)?\\.linear)"
+
+static const vc_peer_row rows[] = {
+    FOLLOW("dataset_config", ""),
+    /* datasets: [general], [[datasets]] and [[datasets.subsets]], or flags of the run */
+    FLAG("datasets.subsets.image_dir train_data_dir in_json datasets.subsets.metadata_file", "meta"),
+    AREA(DATA("resolution"), "enable_bucket", "false"),
+    MAP(DATA("enable_bucket"), "true>enable_bucket=true|false>enable_bucket=false", ""),
+    MAP(DATA("bucket_no_upscale"), "true>max_upscale=1|false>", ""),
+    FLAG("general.batch_size datasets.batch_size", "train_batch_size"),
+    FLAG(DATA("num_repeats") " dataset_repeats", "dataset_repeat"),
+    FLAG(DATA("flip_aug"), "random_flip"),
+    FLAG(DATA("caption_dropout_rate"), "caption_dropout_p"),
+    ONLY(".txt|txt|.caption|caption", DATA("caption_extension") " caption_extention",
+         "captions are read from .txt and .caption files, or from a list: --meta LIST"),
+    REFUSED(DATA("shuffle_caption") " " DATA("keep_tokens") " " DATA("keep_tokens_separator") " "
+            DATA("secondary_separator") " " DATA("enable_wildcard") " "
+            DATA("caption_tag_dropout_rate") " " DATA("caption_dropout_every_n_epochs") " "
+            DATA("token_warmup_step") " token_warmup_min weighted_captions", TAGS),
+    REFUSED("datasets.subsets.class_tokens " DATA("caption_prefix") " " DATA("caption_suffix"),
+            CAPTIONS),
+    NOTE(DATA("caption_separator") " " DATA("cache_info") " " DATA("min_bucket_reso") " "
+         DATA("max_bucket_reso") " " DATA("bucket_reso_steps") " " DATA("resize_interpolation")
+         " skip_image_resolution token_warmup_min", "vprep's buckets have the area of the "
+         "resolution and sides of multiples of 16, and pictures are resized by a bicubic filter"),
+    REFUSED(DATA("color_aug") " " DATA("random_crop") " " DATA("face_crop_aug_range"), PIXELS),
+    REFUSED(DATA("alpha_mask") " " DATA("masked_loss") " "
+            "datasets.subsets.conditioning_data_dir conditioning_data_dir", MASKS),
+    REFUSED("datasets.subsets.is_reg reg_data_dir", "a prior is not preserved: leave the "
+            "regularisation pictures out"),
+    NOTE("prior_loss_weight", "there are no regularisation pictures"),
+    FLAG("general.validation_split datasets.validation_split datasets.subsets.validation_split "
+         "validation_split", "eval_split"),
+    NOTE("general.validation_seed datasets.validation_seed datasets.subsets.validation_seed "
+         "validation_seed", "--seed draws the held-out samples"),
+
+    /* the model: files of FLUX.1 */
+    FLAG("pretrained_model_name_or_path", "transformer"),
+    FLAG("ae", "vae"),
+    FLAG("clip_l", "text_encoder"),
+    FLAG("t5xxl", "text_encoder_2"),
+    FLAG("t5xxl_max_token_length", "tokenizer_max_length"),
+    ONLY("flux", "model_type", FAMILIES),
+    REFUSED("v2 v_parameterization v_pred_like_loss clip_g sdxl zero_terminal_snr debiased_estimation_loss "
+            "scale_v_pred_loss_like_noise_pred gemma2 qwen3 text_encoder", FAMILIES),
+    NOTE("max_token_length clip_skip tokenizer_cache_dir no_half_vae lowram highvram "
+         "vae_batch_size cache_latents cache_latents_to_disk cache_text_encoder_outputs "
+         "cache_text_encoder_outputs_to_disk text_encoder_batch_size disable_mmap_load_safetensors "
+         "skip_cache_check", ENCODED),
+    NOTE("mem_eff_attn xformers sdpa torch_compile full_fp16_with_autocast cpu_offload_checkpointing "
+         "split_mode fused_backward_pass blockwise_fused_optimizers", BACKEND),
+    NOTE("apply_t5_attn_mask", "the family decides which tokens are attended to"),
+    ONLY("raw", "model_prediction_type", "the model predicts the flow itself, which is raw"),
+    FLAG("guidance_scale", "embedded_guidance"),
+
+    /* the LoRA */
+    ONLY("networks.lora_flux", "network_module", "of sd-scripts' networks networks.lora_flux is "
+         "here: " ADAPTERS),
+    FLAG("network_dim", "rank"),
+    FLAG("network_weights", "lora_checkpoint"),
+    EACH("network_args", "network_args"),
+    NOTE("network_train_unet_only", "the transformer alone is trained"),
+    REFUSED("network_train_text_encoder_only", ENCODERS),
+    NOTE("text_encoder_lr learning_rate_te*", ENCODERS),
+    FLAG("learning_rate unet_lr", "learning_rate"),
+    REFUSED("scale_weight_norms", LOSS),
+
+    /* the run */
+    PAIRS("optimizer_args"),
+    FLAG("optimizer_args.weight_decay", "adam_weight_decay"),
+    FLAG("optimizer_args.eps", "adam_epsilon"),
+    SPLIT("optimizer_args.betas", "adam_beta1 adam_beta2"),
+    REFUSED("optimizer_args.*", ADAMW),
+    MAP("optimizer_type", "AdamW>optimizer=adamw|adamw>optimizer=adamw|AdamW8bit>"
+        "optimizer=adamw8bit|adamw8bit>optimizer=adamw8bit", ADAMW),
+    MAP("mixed_precision", "bf16>mixed_precision=bf16|no>mixed_precision=no",
+        "the types are bf16 and float32"),
+    NOTE("full_bf16 save_precision save_model_as output_name use_safetensors", SAVED),
+    MAP("gradient_checkpointing",
+        "true>gradient_checkpointing=block|false>gradient_checkpointing=none", ""),
+    ONLY("0|0.0", "ip_noise_gamma noise_offset multires_noise_iterations adaptive_noise_scale "
+         "multires_noise_discount", LOSS),
+    REFUSED("min_snr_gamma ip_noise_gamma_random_strength noise_offset_random_strength",
+            "a flow has no signal-to-noise weights: write --weighting_scheme"),
+    { 0 }
+};
+
+const vc_peer_file vc_sdscripts_data_file = {
+    .name = "sd-scripts", .signs = "datasets.subsets", .root = "", .is_flags = true, .rows = rows
+};
+
+const vc_peer_file vc_sdscripts_file = {
+    .name = "sd-scripts",
+    .signs = "network_module=networks.*|network_module=lycoris*|clip_l|t5xxl|"
+             "pretrained_model_name_or_path output_name|train_data_dir caption_extension|"
+             "dataset_config output_name",
+    .root = "", .is_flags = true,
+    .defaults = "learning_rate=2e-6 max_train_steps=1600!!max_train_epochs train_batch_size=1 "
+                "adam_beta2=0.999 adam_weight_decay=0.01 embedded_guidance=3.5 flow_shift=3 "
+                "flow_levels=1000 weighting_scheme=uniform timestep_sampling=sigma "
+                "training_type=full-finetune!!network_module "
+                "rank=4??network_module network_alpha=1??network_module "
+                "caption_dropout_p=0 target_name=" BLOCKS "??network_module",
+    .needs = "ae|clip_l|t5xxl|model_prediction_type|t5xxl_max_token_length|"
+             "network_module=networks.lora_flux",
+    .without = "the file has no setting of FLUX.1 (ae, clip_l, t5xxl, model_prediction_type), and "
+               "the other models of sd-scripts, Stable Diffusion among them, are " FAMILIES,
+    .rows = rows
+};
