@@ -231,6 +231,9 @@ static int note(vc_commands *c, const char *program, const vc_command *command, 
         fprintf(f, " --%s ", command->given[i].flag);
         put_word(f, command->given[i].text);
     }
+    const char *data = command == &c->vtrain ? "latents" : "out";
+    if (!value_of(command, data))
+        fprintf(f, " --%s DATASET", data);
     bool failed = ferror(f);
     failed |= fclose(f) != 0;
     if (!failed)

@@ -160,6 +160,20 @@ static const vc_peer_row *row_of(const vc_peer_file *peer, const char *path)
     return NULL;
 }
 
+/* Whether a row has a path below this one. */
+static bool has_deeper(const vc_peer_file *peer, const char *path)
+{
+    size_t len = strlen(path), n;
+    int half;
+    for (const vc_peer_row *row = peer->rows; row->key; row++) {
+        const char *list = row->key, *s;
+        while ((s = vc_flags_next_name(&list, &n, &half)))
+            if (n > len + 1 && !strncmp(s, path, len) && s[len] == '.' && s[len + 1] != '*')
+                return true;
+    }
+    return false;
+}
+
 /* ---- the text of a setting ---- */
 
 static int put_environment(FILE *f, const char **s, vc_err *err)
@@ -287,8 +301,9 @@ static int note_typed(reader *r, const vc_place *at)
     return 0;
 }
 
-/* The expression that matches names with a part of "a,b": ".*(a|b).*". */
-static const char *parts_text(const reader *r, const char *text)
+/* The expression that matches names with a part of "a,b": ".*(a|b).*". raw: the parts are
+ * expressions. */
+static const char *parts_text(const reader *r, const char *text, bool raw)
 {
     char *out = NULL;
     size_t size;
@@ -297,7 +312,7 @@ static const char *parts_text(const reader *r, const char *text)
         return NULL;
     fputs(".*(", f);
     for (; *text; text++) {
-        if (*text == '.')
+        if (*text == '.' && !raw)
             fputc('\\', f);
         if (*text != ' ')
             fputc(*text == ',' ? '|' : *text, f);
@@ -306,6 +321,15 @@ static const char *parts_text(const reader *r, const char *text)
     char *kept = fclose(f) ? NULL : vc_flags_keep_text(r->set, out, size);
     free(out);
     return kept;
+}
+
+/* Whether the setting KEY_regex beside this one is true. */
+static bool is_regex(const reader *r, const vc_peer_row *row, const yaml_node_t *beside)
+{
+    char name[80];
+    int n = snprintf(name, sizeof name, "%s_regex", row->key);
+    const char *text = text_of(below(r->doc, beside, name, (size_t)n));
+    return text && !strcasecmp(text, "true");
 }
 
 static int map_value(reader *r, const vc_peer_row *row, const yaml_node_t *beside,
@@ -322,8 +346,11 @@ static int map_value(reader *r, const vc_peer_row *row, const yaml_node_t *besid
         key = row->both ? both : key;
     }
     const char *flags = key ? mapped(row->map, key, &len) : NULL;
-    if (flags && len && row->kind == VC_SETTING_PARTS && !strncmp(flags, "target_name", len))
-        text = parts_text(r, text);
+    bool regex = row->kind == VC_SETTING_PARTS && is_regex(r, row, beside);
+    if (regex && strstr(text, "(?"))
+        flags = NULL;                            /* POSIX's expressions do not look ahead */
+    else if (flags && len && row->kind == VC_SETTING_PARTS && !strncmp(flags, "target_name", len))
+        text = parts_text(r, text, regex);
     if (!text)
         return vc_no_memory(err);
     if (flags && len)
@@ -544,7 +571,7 @@ static int read_setting(reader *r, part *p, const yaml_node_t *beside, const cha
 
     if (value->type == YAML_SCALAR_NODE && vc_config_null(value))
         return 0;
-    if (!row && value->type == YAML_MAPPING_NODE)
+    if (value->type == YAML_MAPPING_NODE && (!row || has_deeper(r->peer, path)))
         return read_section(r, p, value, path, err);
     if (!row && is_sections(r, value))
         return put_later(p, (later){ .path = path, .list = value, .at = *at }, err);
@@ -702,6 +729,29 @@ static int give_defaults(reader *r, vc_err *err)
     return rc;
 }
 
+/* Refuses a file whose kind of run or family is not here, by that setting alone. */
+static int check_kind(const reader *r, vc_err *err)
+{
+    const yaml_node_t *top = yaml_document_get_root_node(r->doc), *root = root_of(r->doc, r->peer);
+    size_t len;
+    int half;
+
+    for (const vc_peer_row *row = r->peer->rows; row->key; row++) {
+        const char *list = row->key, *s;
+        while (row->kind_of_run && (s = vc_flags_next_name(&list, &len, &half))) {
+            const yaml_node_t *found = below(r->doc, root, s, len);
+            const char *text = text_of(found ? found : below(r->doc, top, s, len));
+            size_t n;
+            if (text && !mapped(row->map, text, &n))
+                return vc_fail(err, VC_EUSAGE, "%s of %s: %.*s: %s: %s", r->path, r->peer->name,
+                               (int)len, s, text, row->say);
+        }
+    }
+    if (r->peer->needs && !has_signs(r->doc, root, r->peer->needs))
+        return vc_fail(err, VC_EUSAGE, "%s of %s: %s", r->path, r->peer->name, r->peer->without);
+    return 0;
+}
+
 int vc_peer_read(vc_flags *set, const vc_peer_file *peer, yaml_document_t *doc, const char *path,
                  vc_err *err)
 {
@@ -713,11 +763,11 @@ int vc_peer_read(vc_flags *set, const vc_peer_file *peer, yaml_document_t *doc, 
         return vc_fail(err, VC_EUSAGE, "%s is a file of %s, which vprep and vtrain read", path,
                        peer->name);
     r.run_name = peer->expands ? text_of(below(doc, root, "config.name", 11)) : NULL;
-    int rc = give_defaults(&r, err);
+    int rc = check_kind(&r, err);
+    if (!rc)
+        rc = give_defaults(&r, err);
     if (!rc)
         rc = read_part(&r, root, "", err);
-    if (!rc && peer->needs && !has_signs(doc, root_of(doc, peer), peer->needs))
-        vc_flags_wrong(set, "%s: %s", path, peer->without);
     if (!rc)
         rc = vc_commands_take(&commands, peer->name, path, err);
     vc_commands_free(&commands);

@@ -50,6 +50,7 @@ void vc_flags_free(vc_flags *set)
     vc_flags_free_lines(&set->meaning);
     free(set->from);
     free(set->bad);
+    free(set->told);
     free(set);
 }
 
@@ -526,6 +527,7 @@ static vc_flags *new_set(const vc_program *prog, void *options, size_t rows)
         return NULL;
     set->from = calloc(rows + 1, sizeof *set->from);
     set->bad = calloc(rows + 1, sizeof *set->bad);
+    set->told = calloc(1, sizeof *set->told);
     set->prog = prog;
     set->options = options;
     return set;
@@ -542,7 +544,7 @@ int vc_flags_parse(vc_flags **out_set, const vc_program *prog, void *options, in
     if (!err)
         err = &none;
     vc_flags *set = *out_set = new_set(prog, options, rows);
-    if (!set || !set->from || !set->bad)
+    if (!set || !set->from || !set->bad || !set->told)
         return vc_no_memory(err);
 
     int rc = 0;

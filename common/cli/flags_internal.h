@@ -36,6 +36,7 @@ struct vc_flags {
     struct vc_kept *kept;           /* all memory that values point to */
     vc_lines notes, wrong;
     vc_lines meaning;               /* commands that another trainer's file stands for */
+    bool *told;                     /* they were asked for as notes */
     int faults;                     /* errors in `wrong`; reading ends at VC_MOST_FAULTS */
     bool lost;                      /* memory for a line was missing */
     bool unread;                    /* flags of a file, or of the rest of the words, were not read */

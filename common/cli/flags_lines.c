@@ -228,6 +228,7 @@ const char *vc_flags_note(const vc_flags *set, int i)
 {
     const vc_lines *lines = i < set->meaning.n ? &set->meaning : &set->notes;
     i -= lines == &set->notes ? set->meaning.n : 0;
+    *set->told |= lines == &set->meaning;
     return i >= 0 && i < lines->n ? lines->line[i].text : NULL;
 }
 
@@ -247,7 +248,7 @@ void vc_flags_report(const vc_flags *set, const char *program, const vc_err *err
     if (!n)
         vc_std_complain(program, text ? text : what.text, rc);
     free(text);
-    for (int i = 0; n && i < set->meaning.n; i++)
+    for (int i = 0; n && !*set->told && i < set->meaning.n; i++)
         vc_std_complain(program, set->meaning.line[i].text, rc);
     for (int i = 0; i < n; i++)
         vc_std_complain(program, set->wrong.line[i].text, rc);

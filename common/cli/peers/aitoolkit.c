@@ -13,9 +13,9 @@
     "--weighting_scheme bell comes nearest"
 
 static const vc_peer_row rows[] = {
-    ONLY("extension|train", "job", "training alone is read: write vlat or vdecode's flags"),
+    KIND("job", "extension>|train>", "of ai-toolkit's jobs those that train are read"),
     FLAG("config.name", "job_name"),
-    ONLY("sd_trainer|diffusion_trainer|ui_trainer|fine_tune", "type",
+    KIND("type", "sd_trainer>|diffusion_trainer>|ui_trainer>|fine_tune>",
          "of ai-toolkit's processes sd_trainer and diffusion_trainer are read"),
     NOTE("meta.*", "config.yaml and the checkpoint record model, dataset and settings"),
     FLAG("training_folder", "output_dir"),
@@ -139,8 +139,8 @@ static const vc_peer_row rows[] = {
            "train.pred_scaler train.cfg_scale train.batch_noise_correction_scale", LOSS),
     REFUSED("train.min_snr_gamma train.snr_gamma train.learnable_snr_gos", "a flow has no "
             "signal-to-noise weights: write --weighting_scheme"),
-    UNLESS("1", "train.switch_boundary_every", "with --boundary_type both each micro-batch goes to "
-           "the transformer of its level: write 1"),
+    NOTE("train.switch_boundary_every", "with --boundary_type both each micro-batch goes to the "
+         "transformer of its level"),
     REFUSED("train.disable_sampling", "leave it and sample.sample_every out: without them no "
             "samples are made"),
     MAP("train.skip_first_sample", "true>sample_at_first=false|false>", ""),
@@ -163,14 +163,19 @@ static const vc_peer_row rows[] = {
     FLAG("model.vae_path", "vae"),
     FLAG("model.te_name_or_path", "text_encoder"),
     FLAG("model.unet_path", "transformer"),
-    MAP("model.arch", "flux>|flux:*>|qwen_image>|qwen_image:*>|zimage>|zimage:*>|wan21>|wan21:*>|"
+    KIND("model.arch", "flux>|flux:*>|qwen_image>|qwen_image:*>|zimage>|zimage:*>|wan21>|wan21:*>|"
         "wan21_i2v>train_mode=i2v|wan21_i2v:*>train_mode=i2v|wan22_5b>|wan22_5b:*>|"
         "wan22_14b>|wan22_14b:*>|"
         "wan22_14b_i2v>train_mode=i2v|wan22_14b_i2v:*>train_mode=i2v", FAMILIES),
     MAP("model.is_flux", "true>|false>", ""),
-    REFUSED("model.is_v2 model.is_v3 model.is_xl model.is_pixart model.is_pixart_sigma "
-            "model.is_auraflow model.is_lumina2 model.is_ssd model.is_vega model.is_v_pred",
-            FAMILIES),
+    KIND("model.is_v2", "false>", "Stable Diffusion 2 is " FAMILIES),
+    KIND("model.is_v3", "false>", "Stable Diffusion 3 is " FAMILIES),
+    KIND("model.is_xl", "false>", "Stable Diffusion XL is " FAMILIES),
+    KIND("model.is_lumina2", "false>", "Lumina 2 is " FAMILIES),
+    KIND("model.is_pixart model.is_pixart_sigma", "false>", "PixArt is " FAMILIES),
+    KIND("model.is_auraflow", "false>", "AuraFlow is " FAMILIES),
+    KIND("model.is_ssd model.is_vega", "false>", "such a model is " FAMILIES),
+    NOTE("model.is_v_pred", "the model's scheduler file names it"),
     NOTE("model.quantize", "the type of qtype is --transformer_dtype fp8, the only quantised form"),
     BOTH("model.qtype", "quantize", "false", "true/*>transformer_dtype=fp8|false/*>", ""),
     NOTE("model.quantize_te model.qtype_te model.te_dtype model.text_encoder_bits model.te_device "

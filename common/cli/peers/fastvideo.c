@@ -10,7 +10,7 @@
     "and --dp_shards split weights"
 
 static const vc_peer_row rows[] = {
-    MAP("models.student._target_", "fastvideo.train.models.wan.WanModel>|"
+    KIND("models.student._target_", "fastvideo.train.models.wan.WanModel>|"
         "fastvideo.train.models.wan.wan.WanModel>|fastvideo.train.models.hunyuan.HunyuanModel>|"
         "fastvideo.train.models.hunyuan.hunyuan.HunyuanModel>", "such a model is " FAMILIES),
     FLAG("models.student.init_from", "model"),
@@ -29,7 +29,7 @@ static const vc_peer_row rows[] = {
         "write full"),
     REFUSED("models.student.*", OTHER_ROLES),
     REFUSED("models.*", OTHER_ROLES),
-    MAP("method._target_", "fastvideo.train.methods.fine_tuning.finetune.FineTuneMethod>|"
+    KIND("method._target_", "fastvideo.train.methods.fine_tuning.finetune.FineTuneMethod>|"
         "fastvideo.train.methods.fine_tuning.FineTuneMethod>", "the finetune alone is here"),
     ONLY("dense|full|vsa", "method.attn_kind", "attention is dense here"),
     REFUSED("method.*", OTHER_ROLES),

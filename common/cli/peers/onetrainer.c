@@ -12,9 +12,9 @@
 #define EPOCHS "the unit is an epoch or a step: write EPOCH or STEP"
 
 static const vc_peer_row rows[] = {
-    MAP("training_method", "LORA>training_type=lora|FINE_TUNE>training_type=full-finetune",
+    KIND("training_method", "LORA>training_type=lora|FINE_TUNE>training_type=full-finetune",
         ADAPTERS),
-    MAP("model_type", "FLUX_DEV_1>|HUNYUAN_VIDEO>|QWEN>|Z_IMAGE>", FAMILIES),
+    KIND("model_type", "FLUX_DEV_1>|HUNYUAN_VIDEO>|QWEN>|Z_IMAGE>", FAMILIES),
     NOTE("__version", "every version is read alike"),
     FLAG("base_model_name", "model"),
     FLAG("transformer.model_name", "transformer"),
@@ -65,10 +65,10 @@ static const vc_peer_row rows[] = {
          "embedding_* preserve_embedding_norm", "it belongs to an adapter that is off"),
     FLAG("lora_model_name", "lora_checkpoint"),
     PARTS("layer_filter", "training_method", "FINE_TUNE",
-          "LORA>target_name|FINE_TUNE>trainable_modules", ""),
+          "LORA>target_name|FINE_TUNE>trainable_modules", "expressions are POSIX's, without (?=...): "
+          "write --target_name, as 'layers.*(attention|feed_forward).*'"),
     NOTE("layer_filter_preset", "layer_filter has the modules of the preset"),
-    INSTEAD("target_name", "layer_filter_regex", "expressions are POSIX's, without (?=...): write "
-            "--target_name, as '.*(attention|feed_forward).*', and false here"),
+    NOTE("layer_filter_regex", "layer_filter is read by it"),
 
     /* data */
     FOLLOW("concept_file_name", "concepts"),

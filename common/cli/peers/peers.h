@@ -37,6 +37,7 @@ typedef struct vc_peer_row {
     bool both;               /* the map is read by "BESIDE/VALUE" */
     const char *only;        /* NOTE: "a|b", the values that have no effect; others are refused.
                               * REFUSED: values that are not refused */
+    bool kind_of_run;        /* the file is refused by this setting alone, before all others */
     const char *say;         /* reason or remedy; of a FLAG without a map a note beside it */
 } vc_peer_row;
 
@@ -66,6 +67,8 @@ extern const vc_peer_file vc_aitoolkit_file, vc_fastvideo_file, vc_onetrainer_fi
     { .kind = VC_SETTING_FLAG, .key = keys, .flag = name, .say = note }
 #define MAP(keys, values, remedy)                                                                  \
     { .kind = VC_SETTING_FLAG, .key = keys, .map = values, .say = remedy }
+#define KIND(keys, values, remedy)                                                                 \
+    { .kind = VC_SETTING_FLAG, .key = keys, .map = values, .kind_of_run = true, .say = remedy }
 #define BY(keys, beside, default_, values, remedy)                                                 \
     { .kind = VC_SETTING_FLAG, .key = keys, .by = beside, .otherwise = default_, .map = values,    \
       .say = remedy }

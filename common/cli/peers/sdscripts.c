@@ -52,7 +52,7 @@ static const vc_peer_row rows[] = {
     FLAG("clip_l", "text_encoder"),
     FLAG("t5xxl", "text_encoder_2"),
     FLAG("t5xxl_max_token_length", "tokenizer_max_length"),
-    ONLY("flux", "model_type", FAMILIES),
+    KIND("model_type", "flux>", FAMILIES),
     REFUSED("v2 v_parameterization v_pred_like_loss clip_g sdxl zero_terminal_snr debiased_estimation_loss "
             "scale_v_pred_loss_like_noise_pred gemma2 qwen3 text_encoder", FAMILIES),
     NOTE("max_token_length clip_skip tokenizer_cache_dir no_half_vae lowram highvram "
@@ -66,8 +66,8 @@ static const vc_peer_row rows[] = {
     FLAG("guidance_scale", "embedded_guidance"),
 
     /* the LoRA */
-    ONLY("networks.lora_flux", "network_module", "of sd-scripts' networks networks.lora_flux is "
-         "here: " ADAPTERS),
+    KIND("network_module", "networks.lora_flux>training_type=lora", "of sd-scripts' networks "
+         "networks.lora_flux is here: its other models and adapters are " FAMILIES),
     FLAG("network_dim", "rank"),
     FLAG("network_weights", "lora_checkpoint"),
     EACH("network_args", "network_args"),
