@@ -5,6 +5,7 @@
 
 #include "common/base/near.h"
 #include "common/cli/flags_internal.h"
+#include "common/cli/peers/peers.h"
 
 bool vc_flags_same_name(const char *a, size_t n, const char *b, size_t m)
 {
@@ -267,6 +268,61 @@ static vc_near nearest_of_all(const vc_program *prog, const char *name, size_t l
     return dot ? nearest_of_all(prog, dot + 1, len - (size_t)(dot + 1 - name)) : g;
 }
 
+/* The row of another trainer's files that has the name after its sections, or NULL. */
+static const vc_peer_row *setting_row(const vc_peer_file *peer, const char *name, size_t len)
+{
+    for (const vc_peer_row *row = peer->rows; row->key; row++) {
+        const char *list = row->key, *s;
+        size_t n;
+        int part;
+        while ((s = vc_flags_next_name(&list, &n, &part))) {
+            const char *dot = memrchr(s, '.', n), *last = dot ? dot + 1 : s;
+            size_t k = n - (size_t)(last - s);
+            bool any = k > 4 && last[k - 1] == '*' && len >= k;
+            if (vc_flags_same_name(last, any ? k - 1 : k, name, any ? k - 1 : len))
+                return row;
+        }
+    }
+    return NULL;
+}
+
+static const char *partner_of(const vc_program *prog)
+{
+    return strcmp(prog->name, "vprep") ? "vprep's " : "vtrain's ";
+}
+
+/* Fails with the flag or the remedy that the name has in another trainer's files; 0: in none. */
+static int setting_of_peer(const vc_program *prog, const char *dashes, const char *name, size_t len,
+                           vc_err *err)
+{
+    for (const vc_peer_file *const *p = vc_peer_files; prog->partner && *p; p++) {
+        const vc_peer_row *row = setting_row(*p, name, len);
+        const char *map = row && row->map ? strchr(row->map, '>') : NULL;
+        while (map && (map[1] == '|' || !map[1]))
+            map = strchr(map + 1, '>');
+        const char *flag = map ? map + 1 : row ? row->flag : NULL;
+        bool flags = row && (row->kind == VC_SETTING_FLAG || row->kind == VC_SETTING_SPLIT ||
+                             row->kind == VC_SETTING_EACH || row->kind == VC_SETTING_DATASETS ||
+                             row->kind == VC_SETTING_PARTS);
+        size_t n = flag ? strcspn(flag, "=| ") : 0;
+        vc_found found;
+        if (row && row->kind_of_run)
+            return vc_fail(err, VC_EUSAGE, "unknown flag %s%.*s, a setting of %s: leave it out: "
+                           "the model's folder and --training_type decide it", dashes, (int)len,
+                           name, (*p)->name);
+        if (flags && n)
+            return vc_fail(err, VC_EUSAGE, "unknown flag %s%.*s, a setting of %s: did you mean "
+                           "%s%s%.*s?", dashes, (int)len, name, (*p)->name,
+                           vc_flags_find(prog, flag, n, &found) ? "" : partner_of(prog),
+                           *dashes ? "--" : "", (int)n, flag);
+        if (row && row->say && *row->say)
+            return vc_fail(err, VC_EUSAGE, "unknown flag %s%.*s, a setting of %s: %s%s", dashes,
+                           (int)len, name, (*p)->name, row->kind == VC_SETTING_NOTE && !row->only ?
+                           "leave it out: " : "not available here: ", row->say);
+    }
+    return 0;
+}
+
 int vc_flags_unknown(const vc_program *prog, const char *dashes, const char *name, size_t len,
                      vc_err *err)
 {
@@ -275,6 +331,9 @@ int vc_flags_unknown(const vc_program *prog, const char *dashes, const char *nam
     vc_found found;
     char negated[80];
 
+    int rc = setting_of_peer(prog, dashes, name, len, err);
+    if (rc)
+        return rc;
     if (starts_no(name, len)) {
         g = nearest(prog, name + 3, len - 3);
         snprintf(negated, sizeof negated, "no_%.*s", g.best ? (int)g.best_len : 0,

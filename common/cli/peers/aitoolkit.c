@@ -85,9 +85,11 @@ static const vc_peer_row rows[] = {
             "datasets.clip_image_* datasets.inpaint_path datasets.extra_values", LOSS),
     REFUSED("datasets.control_path datasets.control_path_* datasets.control_from_same_folder "
             "datasets.controls datasets.control_transparent_color", EDIT),
-    REFUSED("datasets.do_audio", "no sound is trained"),
+    REFUSED("datasets.do_audio datasets.audio_normalize datasets.audio_preserve_pitch",
+            "no sound is trained"),
     NOTE("datasets.cache_* datasets.load_image_when_caching_latents datasets.num_workers "
-         "datasets.prefetch_factor datasets.gpu_prefetch datasets.trim_auto_frame_count_tail "
+         "datasets.prefetch_factor datasets.replay_transforms datasets.guidance_type "
+         "datasets.caption_type datasets.gpu_prefetch datasets.trim_auto_frame_count_tail "
          "train.unload_text_encoder train.cache_text_embeddings", ENCODED),
 
     /* train */
@@ -186,7 +188,8 @@ static const vc_peer_row rows[] = {
          "model.split_model_*", MEMORY),
     NOTE("model.compile model.block_compile model.compile_* model.cache_size_limit "
          "model.attn_masking model.latent_space_version model.extras_name_or_path "
-         "model.refiner_start_at model.use_text_encoder_* model.use_flux_cfg", BACKEND),
+         "model.refiner_start_at model.use_text_encoder_* model.use_flux_cfg model.experimental_xl "
+         "model.unet_sample_size", BACKEND),
     FLAG("model.lora_path", "preset_lora_path"),
     FLAG_NOTE("model.assistant_lora_path", "preset_lora_path", "samples keep the assistant LoRA, "
               "which ai-toolkit removes"),

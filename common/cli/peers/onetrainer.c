@@ -40,6 +40,10 @@ static const vc_peer_row rows[] = {
          "unconditional_transformer.* effnet_encoder.* decoder.* decoder_text_encoder.* "
          "decoder_vqgan.*", "vprep's encoders compute in bf16, and the transformer alone is "
          "trained"),
+    ONLY("0", "text_encoder_layer_skip text_encoder_2_layer_skip text_encoder_3_layer_skip "
+         "text_encoder_4_layer_skip", "the family decides which states of a text encoder are used"),
+    FLAG("text_encoder_sequence_length", "tokenizer_max_length"),
+    NOTE("text_encoder_2_sequence_length", "the second text encoder has the family's length"),
     NOTE("transformer.*", MEMORY),
     NOTE("quantization.*", "every linear is stored in the type of --transformer_dtype"),
     NOTE("weight_dtype", "the types of parts are those of their own settings"),

@@ -77,7 +77,26 @@ static const vc_peer_row rows[] = {
     FLAG("learning_rate unet_lr", "learning_rate"),
     REFUSED("scale_weight_norms", LOSS),
 
+    REFUSED("self_attn_lr cross_attn_lr mlp_lr mod_lr llm_adapter_lr", "write --param_groups "
+            "\"PATTERN:lr=X\""),
+
     /* the run */
+    FLAG("single_blocks_to_swap double_blocks_to_swap", "blocks_to_swap"),
+    REFUSED("initial_epoch initial_step skip_until_initial_step", "a run that continues knows its "
+            "step: write --resume_from_checkpoint latest"),
+    NOTE("validate_every_n_steps validate_every_n_epochs max_validation_steps sample_sampler",
+         "--eval_steps says how often held-out losses are computed, and --validation_sampler how "
+         "samples are made"),
+    REFUSED("save_n_epoch_ratio", "write --checkpointing_epochs N"),
+    REFUSED("huber_scale clip_l_dropout_rate clip_g_dropout_rate t5_dropout_rate training_shift", LOSS),
+    REFUSED("use_lion_optimizer fused_optimizer_groups fp16_master_weights_and_gradients", ADAMW),
+    NOTE("fp8_base_unet", "write --transformer_dtype fp8, the only quantised form"),
+    REFUSED("gemma2_max_token_length qwen3_max_token_length t5_max_token_length t5_tokenizer_path "
+            "llm_adapter_path system_prompt pos_emb_random_crop_rate enable_scaled_pos_embed "
+            "apply_lg_attn_mask save_clip save_t5xxl use_flash_attn use_sage_attn dataset_class",
+            "FLUX.1's files have no such setting: leave it out"),
+    NOTE("output_config offload_optimizer_nvme_path offload_param_nvme_path t5xxl_device "
+         "t5xxl_dtype vae_disable_cache skip_latents_validity_check", BACKEND),
     PAIRS("optimizer_args"),
     FLAG("optimizer_args.weight_decay", "adam_weight_decay"),
     FLAG("optimizer_args.eps", "adam_epsilon"),
