@@ -71,10 +71,10 @@ const vc_foreign vc_program_flags[] = {
             "here"),
     /* ai-toolkit's losses and guides */
     REFUSED(1, "adapter_assist_* adaptive_scaling_factor blank_prompt_preservation "
-            "blended_blur_noise correct_pred_norm correct_pred_norm_multiplier do_cfg do_random_cfg "
-            "do_fft_* do_guidance_* do_prior_* do_signal_* do_batch_noise_* do_blank_* "
-            "do_differential_* do_paramiter_* dynamic_noise_offset force_consistent_noise "
-            "diffusion_feature_* latent_feature_* loss_target match_adapter_* match_noise_norm "
+            "blended_blur_noise correct_pred_norm correct_pred_norm_multiplier do_cfg "
+            "do_random_cfg do_fft_* do_guidance_* do_prior_* do_signal_* do_batch_noise_* "
+            "do_blank_* do_differential_* do_paramiter_* dynamic_noise_offset "
+            "force_consistent_noise diffusion_feature_* latent_feature_* loss_target match_adapter_* match_noise_norm "
             "max_loss merge_network_on_save optimal_noise_* paramiter_swapping_factor "
             "prompt_saturation_chance random_noise_* short_and_long_* single_item_batching "
             "standardize_latents t0_* target_norm_std weight_jitter clip_image_* "
@@ -87,8 +87,9 @@ const vc_foreign vc_program_flags[] = {
             "qwen_text_encoder_model_name_or_path", PART),
     NONE(1, "cache_tensors_to_disk cache_clip_vision_to_disk log_every project_name run_name "
          "use_wandb use_ui_logger tensorboard_* ema_config optimizer_params split_model_over_gpus "
-         "musubi_block_swap_device data_backend_sampling t5_padding peft_lora_mode", "vprep encodes "
-         "before training, and event files are always written, to tensorboard/ in the run's folder"),
+         "musubi_block_swap_device data_backend_sampling t5_padding peft_lora_mode", "vprep "
+         "encodes before training, and event files are always written, to tensorboard/ in the "
+         "run's folder"),
     /* SimpleTuner's methods and conveniences */
     REFUSED(1, "crepa_* urepa_* scheduled_sampling_* twinflow_* mixflow_* nextlat_* xm_* "
             "diff2flow_* acestep_lora_target slider_lora_target lyrics_embedder_* singlora_* "
@@ -119,8 +120,8 @@ const vc_foreign vc_program_flags[] = {
          "--on_error decides about damaged files, and vlat shows and selects"),
     NONE(1, "accelerate_config accelerate_extra_args max_workers torch_num_threads "
          "enable_multiprocessing dataloader_prefetch dataloader_prefetch_qlen disable_tf32 "
-         "enable_group_offload enable_chunked_feed_forward feed_forward_chunk_size offload_during_save "
-         "fuse_optimizer ema_foreach_disable optimizer_cpu_offload_method "
+         "enable_group_offload enable_chunked_feed_forward feed_forward_chunk_size "
+         "offload_during_save fuse_optimizer ema_foreach_disable optimizer_cpu_offload_method "
          "optimizer_offload_gradients optimizer_release_gradients sageattention_usage "
          "unet_attention_slice fully_unload_text_encoder accelerator_cache_clear_interval "
          "checkpointing_use_tempdir delete_model_after_load seed_for_each_device "

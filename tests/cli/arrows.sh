@@ -12,7 +12,8 @@ common/kernels
 common               common/base
 buckets              common common/base
 common/os            common/base
-common/cli           common/base common/os
+common/cli/peers
+common/cli           common/base common/cli/peers common/os
 common/tensor        common/base common/kernels common/os
 common/memory        common/tensor
 common/nn            common/tensor

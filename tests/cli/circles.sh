@@ -13,8 +13,10 @@ known='
 tables.c keeps the sizes of another trainer:
     buckets/peer.c buckets/tables.c
 the parser and the table of its flags use each other:
-    common/cli/config.c common/cli/flags.c common/cli/flags_given.c common/cli/flags_help.c
-    common/cli/flags_lines.c common/cli/flags_names.c common/cli/flags_value.c
+    common/cli/config.c common/cli/config_commands.c common/cli/config_paths.c
+    common/cli/config_peers.c common/cli/config_settings.c common/cli/flags.c
+    common/cli/flags_given.c common/cli/flags_help.c common/cli/flags_lines.c
+    common/cli/flags_names.c common/cli/flags_value.c
 a tensor tells the folders that keep something of it, and the backends use shapes:
     common/cpu/ common/cuda/ common/memory/ common/tensor/
 cpu.c names the kernels, which take scratch and report faults through it:

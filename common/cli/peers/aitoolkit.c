@@ -5,11 +5,12 @@
 
 #include "common/cli/peers/peers.h"
 
-#define EDIT "pictures that guide an edit are not trained here; vprep's --train_mode control takes "\
-    "control clips of Fun-Control models"
-#define TIMES "of ai-toolkit's times sigmoid and linear are here; shift, flux_shift and "           \
-    "lumina2_shift are --timestep_sampling auto --weighting_scheme uniform --flow_shift N, the "    \
-    "number of the model's scheduler_config.json; nothing has the weights of weighted, to which "   \
+#define EDIT "pictures that guide an edit are not trained here; vprep's --train_mode control "  \
+    "takes control clips of Fun-Control models"
+#define TIMES                                                                                      \
+    "of ai-toolkit's times sigmoid and linear are here; shift, flux_shift and lumina2_shift are "  \
+    "--timestep_sampling auto --weighting_scheme uniform --flow_shift N, the number of the "       \
+    "model's scheduler_config.json; nothing has the weights of weighted, to which "                \
     "--weighting_scheme bell comes nearest"
 
 static const vc_peer_row rows[] = {
@@ -108,8 +109,8 @@ static const vc_peer_row rows[] = {
          "v-prediction: write flowmatch for a flow"),
     MAP("train.timestep_type", "sigmoid>timestep_sampling=sigmoid|linear>timestep_sampling=uniform",
         TIMES),
-    UNLESS_OR("logit_mean", "balanced", "train.content_or_style train.content_or_style_reg", "write --logit_mean, "
-         "above 0 for more noise (content), below 0 for less (style)"),
+    UNLESS_OR("logit_mean", "balanced", "train.content_or_style train.content_or_style_reg",
+              "write --logit_mean, above 0 for more noise (content), below 0 for less (style)"),
     FLAG("train.min_denoising_steps", "min_denoising_steps"),
     FLAG("train.max_denoising_steps", "max_denoising_steps"),
     ONLY("1000", "train.num_train_timesteps", "there are 1000 timesteps"),

@@ -5,9 +5,11 @@
 
 #include "common/cli/peers/peers.h"
 
-#define OTHER_ROLES "distillation and reinforcement train several models: the finetune of one is here"
-#define RANKS "ranks come from --num_processes N, mpirun or srun, and --parallel fsdp, --dp_degree " \
-    "and --dp_shards split weights"
+#define OTHER_ROLES                                                                                \
+    "distillation and reinforcement train several models: the finetune of one is here"
+#define RANKS                                                                                      \
+    "ranks come from --num_processes N, mpirun or srun, and --parallel fsdp, --dp_degree and "     \
+    "--dp_shards split weights"
 
 static const vc_peer_row rows[] = {
     KIND("models.student._target_", "fastvideo.train.models.wan.WanModel>|"

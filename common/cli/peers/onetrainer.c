@@ -6,8 +6,10 @@
 
 #include "common/cli/peers/peers.h"
 
-#define TEXTS "captions are encoded once: give several captions of a clip, a list in its row of --meta"
-#define TIMES "of OneTrainer's distributions UNIFORM and LOGIT_NORMAL are here; --weighting_scheme " \
+#define TEXTS                                                                                      \
+    "captions are encoded once: give several captions of a clip, a list in its row of --meta"
+#define TIMES                                                                                      \
+    "of OneTrainer's distributions UNIFORM and LOGIT_NORMAL are here; --weighting_scheme "         \
     "cosmap and mode come near COS_MAP and HEAVY_TAIL"
 #define EPOCHS "the unit is an epoch or a step: write EPOCH or STEP"
 
@@ -69,8 +71,9 @@ static const vc_peer_row rows[] = {
          "embedding_* preserve_embedding_norm", "it belongs to an adapter that is off"),
     FLAG("lora_model_name", "lora_checkpoint"),
     PARTS("layer_filter", "training_method", "FINE_TUNE",
-          "LORA>target_name|FINE_TUNE>trainable_modules", "expressions are POSIX's, without (?=...): "
-          "write --target_name, as 'layers.*(attention|feed_forward).*'"),
+          "LORA>target_name|FINE_TUNE>trainable_modules",
+          "expressions are POSIX's, without (?=...): write "
+          "--target_name, as 'layers.*(attention|feed_forward).*'"),
     NOTE("layer_filter_preset", "layer_filter has the modules of the preset"),
     NOTE("layer_filter_regex", "layer_filter is read by it"),
 
@@ -159,8 +162,8 @@ static const vc_peer_row rows[] = {
     FLAG("max_noising_strength", "max_noising_strength"),
     MAP("timestep_distribution", "UNIFORM>weighting_scheme=uniform|LOGIT_NORMAL>"
         "weighting_scheme=logit_normal", TIMES),
-    UNLESS_OR("logit_std", "0|0.0", "noising_weight", "of LOGIT_NORMAL write --logit_std, which is 1 "
-              "more than this number"),
+    UNLESS_OR("logit_std", "0|0.0", "noising_weight",
+              "of LOGIT_NORMAL write --logit_std, which is 1 more than this number"),
     BY("noising_bias", "timestep_distribution", "UNIFORM", "UNIFORM>|LOGIT_NORMAL>logit_mean",
        TIMES),
     BY("timestep_shift", "dynamic_timestep_shifting", "false", "false>flow_shift|true>", ""),

@@ -7,15 +7,18 @@
 
 #include "common/cli/peers/peers.h"
 
-#define TAGS "captions are encoded once: give several captions of a clip, a list in its row of --meta"
+#define TAGS                                                                                      \
+    "captions are encoded once: give several captions of a clip, a list in its row of --meta"
 #define DATA(name) "general." name " datasets." name " datasets.subsets." name " " name
-#define BLOCKS "(single_)?transformer_blocks\\.[0-9]+\\.(attn\\.(to_[qkv]|to_out\\.0|add_[qkv]_proj|" \
+#define BLOCKS                                                                                     \
+    "(single_)?transformer_blocks\\.[0-9]+\\.(attn\\.(to_[qkv]|to_out\\.0|add_[qkv]_proj|"         \
     "to_add_out)|ff(_context)?\\.net\\.(0\\.proj|2)|proj_mlp|proj_out|norm1?(_context)?\\.linear)"
 
 static const vc_peer_row rows[] = {
     FOLLOW("dataset_config", ""),
     /* datasets: [general], [[datasets]] and [[datasets.subsets]], or flags of the run */
-    FLAG("datasets.subsets.image_dir train_data_dir in_json datasets.subsets.metadata_file", "meta"),
+    FLAG("datasets.subsets.image_dir train_data_dir in_json "
+         "datasets.subsets.metadata_file", "meta"),
     AREA(DATA("resolution"), "enable_bucket", "false"),
     MAP(DATA("enable_bucket"), "true>enable_bucket=true|false>enable_bucket=false", ""),
     MAP(DATA("bucket_no_upscale"), "true>max_upscale=1|false>", ""),
@@ -53,14 +56,16 @@ static const vc_peer_row rows[] = {
     FLAG("t5xxl", "text_encoder_2"),
     FLAG("t5xxl_max_token_length", "tokenizer_max_length"),
     KIND("model_type", "flux>", FAMILIES),
-    REFUSED("v2 v_parameterization v_pred_like_loss clip_g sdxl zero_terminal_snr debiased_estimation_loss "
-            "scale_v_pred_loss_like_noise_pred gemma2 qwen3 text_encoder", FAMILIES),
+    REFUSED("v2 v_parameterization v_pred_like_loss clip_g sdxl zero_terminal_snr "
+            "debiased_estimation_loss scale_v_pred_loss_like_noise_pred gemma2 qwen3 "
+            "text_encoder", FAMILIES),
     NOTE("max_token_length clip_skip tokenizer_cache_dir no_half_vae lowram highvram "
          "vae_batch_size cache_latents cache_latents_to_disk cache_text_encoder_outputs "
          "cache_text_encoder_outputs_to_disk text_encoder_batch_size disable_mmap_load_safetensors "
          "skip_cache_check", ENCODED),
-    NOTE("mem_eff_attn xformers sdpa torch_compile full_fp16_with_autocast cpu_offload_checkpointing "
-         "split_mode fused_backward_pass blockwise_fused_optimizers", BACKEND),
+    NOTE("mem_eff_attn xformers sdpa torch_compile full_fp16_with_autocast "
+         "cpu_offload_checkpointing split_mode fused_backward_pass blockwise_fused_optimizers",
+         BACKEND),
     NOTE("apply_t5_attn_mask", "the family decides which tokens are attended to"),
     ONLY("raw", "model_prediction_type", "the model predicts the flow itself, which is raw"),
     FLAG("guidance_scale", "embedded_guidance"),
@@ -88,7 +93,8 @@ static const vc_peer_row rows[] = {
          "--eval_steps says how often held-out losses are computed, and --validation_sampler how "
          "samples are made"),
     REFUSED("save_n_epoch_ratio", "write --checkpointing_epochs N"),
-    REFUSED("huber_scale clip_l_dropout_rate clip_g_dropout_rate t5_dropout_rate training_shift", LOSS),
+    REFUSED("huber_scale clip_l_dropout_rate clip_g_dropout_rate t5_dropout_rate "
+            "training_shift", LOSS),
     REFUSED("use_lion_optimizer fused_optimizer_groups fp16_master_weights_and_gradients", ADAMW),
     NOTE("fp8_base_unet", "write --transformer_dtype fp8, the only quantised form"),
     REFUSED("gemma2_max_token_length qwen3_max_token_length t5_max_token_length t5_tokenizer_path "
