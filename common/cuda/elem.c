@@ -122,16 +122,17 @@ void cuda_error_factor(vt_dev *d, vt_tensor *y, const vt_tensor *pred, const vt_
 
 /* ---- optimiser ---- */
 
-void cuda_adamw(vt_dev *d, vt_tensor *w, vt_tensor *m, vt_tensor *v, vt_tensor *peak,
-                const vt_tensor *grad, const vt_adamw_args *a)
+void cuda_update(vt_dev *d, vt_tensor *w, vt_tensor *const *state, vt_tensor *peak,
+                 const vt_tensor *grad, const vt_update_args *a)
 {
-    vk_adamw_args s = {
-        .w = w->data, .m = m->data, .v = v->data, .type = (int)w->dtype,
-        .peak = peak ? peak->data : NULL, .grad = grad->data, .n = vt_count(w),
-        .step = vt_adamw_numbers(a),
+    vk_update_args s = {
+        .w = w->data, .type = (int)w->dtype, .peak = peak ? peak->data : NULL,
+        .grad = grad->data, .n = vt_count(w), .step = vt_step_factors(a),
         .draws = { { a->key[0], a->key[1] }, a->step, VC_DRAW_ROUND, a->first / 8 },
     };
-    cuda_ok(d, peak ? vk_adamw8(d->stream, &s) : vk_adamw(d->stream, &s), "adamw");
+    for (int k = 0; k < VF_STATES && state[k]; k++)
+        s.state[k] = state[k]->data;
+    cuda_ok(d, vk_update(d->stream, a->rule, &s), "update");
 }
 
 void cuda_ema(vt_dev *d, vt_tensor *ema, const vt_tensor *w, float decay)

@@ -534,6 +534,18 @@ int vk_map(void *stream, vk_element f, const vk_map_args *s)
     }
 }
 
+VF_RULES(VK_RULE_KERNELS, )
+
+#define VK_RULE_CASE(with, NAME, name, states, squares)                                            \
+    case VF_##NAME: return s->peak ? vk_##name##8(stream, s) : vk_##name(stream, s);
+int vk_update(void *stream, vf_rule rule, const vk_update_args *s)
+{
+    switch (rule) {
+        VF_RULES(VK_RULE_CASE, )
+    default: return 1;                         /* cudaErrorInvalidValue */
+    }
+}
+
 VK_KERNEL(move, vk_move_args, VK_BLOCKS((uint64_t)s->w.rows * s->w.packs))
 VK_TEAM_KERNEL(norm, vk_norm_args, VK_TEAM_BLOCKS(s->w.rows, s->teams))
 VK_TEAM_KERNEL(norm_dx, vk_norm_dx_args, VK_TEAM_BLOCKS(s->w.rows, s->teams))
@@ -547,8 +559,6 @@ VK_KERNEL(randn, vk_randn_args, VK_BLOCKS((uint64_t)s->batch * (uint64_t)s->quad
 VK_KERNEL(dropout, vk_dropout_args, VK_BLOCKS((uint64_t)s->batch * (uint64_t)s->quads))
 VK_KERNEL(timestep, vk_timestep_args, VK_BLOCKS((uint64_t)s->batch * s->half))
 VK_KERNEL(embedding, vk_embedding_args, VK_BLOCKS(s->count * (uint64_t)((s->n + 7) / 8)))
-VK_KERNEL(adamw, vk_adamw_args, VK_BLOCKS((uint64_t)(s->n + 7) / 8))
-VK_TEAM_KERNEL(adamw8, vk_adamw_args, VK_TEAM_BLOCKS(VK_MOMENT_BLOCKS(s->n), VK_MOMENT_TEAMS))
 VK_TEAM_KERNEL(group_sums, vk_group_args, (uint64_t)s->n * s->groups * s->parts)
 VK_KERNEL(group_stats, vk_group_args, VK_BLOCKS((uint64_t)s->n * s->groups))
 VK_KERNEL(group_apply, vk_group_args,

@@ -1,14 +1,15 @@
-/* formulas.h - activations, their slopes and the optimiser's update, shared by both backends.
+/* formulas.h - activations, their slopes and the rules of optimisers, shared by both backends.
  *
  * The CPU's vec.h and the GPU's row.h include this file after they have defined
  *     VF           the type of values: a vector of f32, or one f32
  *     VF_FN        the specifiers before a function
  *     VF_(name)    the name of a function in that file, v_name or vk_name
  * and VF_ functions exp, abs, sqrt, clamp (to +-limit), if (lane by lane), bell (e^(-x^2/2)) and
- * normal_cdf. Without VF the file contains only the list of activations.
+ * normal_cdf. Without VF the file contains only the lists.
  *
  * A new activation needs a row in VF_UNARIES, two functions, VF_(name) and VF_(name_slope), and an
- * op in ops.h and op_elem.c. */
+ * op in ops.h and op_elem.c. A new rule of an optimiser needs a row in VF_RULES and a function,
+ * VF_(name_rule); docs/optimisers.md has an example. */
 #ifndef VF_UNARIES
 
 /* Expands to U(with, NAME, name) for each activation; `with` is any argument of the user. */
@@ -20,10 +21,21 @@
     U(with, SIGMOID, sigmoid)                                                                      \
     U(with, TANH, tanh)
 
-/* Factors of an update by AdamW: Loshchilov & Hutter, algorithm 2, decoupled decay. */
-typedef struct vf_adamw {
-    float decay, step, root, eps, beta1, beta2, grad_scale;
-} vf_adamw;
+/* The rules by which optimisers change a value. Expands to R(with, NAME, name, states, squares):
+ * `states` numbers are kept for each value, at most VF_STATES, and those of the bits in `squares`
+ * are never negative, which their codes of eight bits make use of (moments.h). */
+#define VF_RULES(R, with) R(with, ADAMW, adamw, 2, 1 << 1)
+enum { VF_STATES = 2 };
+#define VF_RULE(with, NAME, name, states, squares) VF_##NAME,
+typedef enum { VF_RULES(VF_RULE, ) } vf_rule;
+#undef VF_RULE
+
+/* Factors of a step, which are equal for all elements of a parameter. */
+typedef struct vf_step {
+    float decay;                               /* 1 - rate * weight decay */
+    float step, root;                          /* rate / (1 - beta1^t), 1 / sqrt(1 - beta2^t) */
+    float eps, beta1, beta2, grad_scale;
+} vf_step;
 
 /* vt_mse_bounded's factor of an error e >= 0; NaN stays NaN. */
 #define VF_ERROR_FACTOR(e, linear, dropped, slope)                                                 \
@@ -121,14 +133,16 @@ VF_FN VF VF_(tanh_slope)(VF x)
     return 4.0f * s * rest;
 }
 
-/* Returns the weight after a step and updates m and v. */
-VF_FN VF VF_(adamw_one)(const vf_adamw *a, VF w, VF *m, VF *v, VF grad)
+/* A rule returns the value after a step, and updates the value's state s. */
+
+/* Loshchilov & Hutter, "Decoupled weight decay regularization", algorithm 2; s: both moments */
+VF_FN VF VF_(adamw_rule)(const vf_step *a, VF w, VF *s, VF grad)
 {
     VF g = grad * a->grad_scale;
 
-    *m = a->beta1 * *m + (1.0f - a->beta1) * g;
-    *v = a->beta2 * *v + (1.0f - a->beta2) * (g * g);
-    return w * a->decay - a->step * *m / (VF_(sqrt)(*v) * a->root + a->eps);
+    s[0] = a->beta1 * s[0] + (1.0f - a->beta1) * g;
+    s[1] = a->beta2 * s[1] + (1.0f - a->beta2) * (g * g);
+    return w * a->decay - a->step * s[0] / (VF_(sqrt)(s[1]) * a->root + a->eps);
 }
 
 #undef VF

@@ -199,19 +199,24 @@ int vk_pool_frames(void *stream, const vk_resize_args *s);
 
 /* ---- optimiser ---- */
 
-/* vk_adamw: w, m and v have one type, f32 or bf16. vk_adamw8: w is f32, m and v are codes of eight
- * bits, and peak holds the largest |m| and v of each block. */
-typedef struct vk_adamw_args {
-    char *w, *m, *v;
+/* Takes a step of a rule of formulas.h. Without peak, w and the states have one type, f32 or bf16.
+ * With it w is f32, the states are codes of eight bits, and peak holds the largest magnitude of
+ * each block and state. Each rule has two kernels, vk_NAME and vk_NAME8. */
+typedef struct vk_update_args {
+    char *w, *state[VF_STATES];
     int type;
-    float *peak;                               /* [blocks,2] */
+    float *peak;                               /* [blocks,states], or NULL */
     const float *grad;
     int64_t n;
-    vf_adamw step;
+    vf_step step;
     vk_draws draws;
-} vk_adamw_args;
-int vk_adamw(void *stream, const vk_adamw_args *s);
-int vk_adamw8(void *stream, const vk_adamw_args *s);
+} vk_update_args;
+int vk_update(void *stream, vf_rule rule, const vk_update_args *s);
+#define VK_RULE(with, NAME, name, states, squares)                                                 \
+    int vk_##name(void *stream, const vk_update_args *s);                                          \
+    int vk_##name##8(void *stream, const vk_update_args *s);
+VF_RULES(VK_RULE, )
+#undef VK_RULE
 
 /* ---- attention of f32 and of shapes that cuDNN cannot read; one team per row ---- */
 

@@ -1,5 +1,5 @@
-/* moments.h - state of AdamW in fewer bits than f32: bf16 with stochastic rounding, and moments of
- * eight bits. The CPU backend computes with these functions too.
+/* moments.h - state of an optimiser in fewer bits than f32: bf16 with stochastic rounding, and codes
+ * of eight bits. The CPU backend computes with these functions too.
  *
  * Stochastic rounding rounds up with the probability that makes the expected value exact, so that
  * updates below half a unit of the last place are not lost. Its draws are a function of a counter
@@ -13,8 +13,9 @@
  *
  *     10^(j - top) (0.1 + 0.9 (n - 2^j + 0.5) / 2^j)      n = first .. 2^(top+1) - 1
  *
- * and the level below all these is 0, the one above is 1. The first moment has a sign and top 6;
- * the second has none and top 7. Codes count the values in ascending order. */
+ * and the level below all these is 0, the one above is 1. A first moment (m) has a sign and top 6;
+ * a second one (v), which is never negative, has none and top 7. Codes count the values in ascending
+ * order. */
 #ifndef COMMON_KERNELS_MOMENTS_H
 #define COMMON_KERNELS_MOMENTS_H
 
@@ -22,7 +23,8 @@
 
 /* ---- stochastic rounding ---- */
 
-enum { VK_ROUND_W, VK_ROUND_M, VK_ROUND_V };   /* the value that is rounded */
+enum { VK_ROUND_W, VK_ROUND_STATE };           /* the value that is rounded: w, or state k at
+                                                * VK_ROUND_STATE + k, up to 3 */
 
 /* The key and counter of the draws of a parameter's step. */
 typedef struct vk_draws {
@@ -58,9 +60,9 @@ enum { VK_MOMENT_BLOCK = 256 };                /* elements that share a largest 
 #define VK_MOMENT_BLOCKS(n) (((uint64_t)(n) + VK_MOMENT_BLOCK - 1) / VK_MOMENT_BLOCK)
 
 typedef struct vk_levels { int top, first; } vk_levels;
-VK_HD vk_levels vk_levels_of(int value)
+VK_HD vk_levels vk_levels_of(int has_sign)
 {
-    vk_levels l = { value == VK_ROUND_M ? 6 : 7, value == VK_ROUND_M ? 1 : 2 };
+    vk_levels l = { has_sign ? 6 : 7, has_sign ? 1 : 2 };
 
     return l;
 }
@@ -113,24 +115,24 @@ VK_HD int vk_nearest_level(vk_levels l, float x)
 VK_HD float vk_m_value(uint8_t code)
 {
     int n = (int)code - 127;
-    float x = vk_level(vk_levels_of(VK_ROUND_M), n < 0 ? -n : n);
+    float x = vk_level(vk_levels_of(1), n < 0 ? -n : n);
 
     return n < 0 ? -x : x;
 }
 
 VK_HD uint8_t vk_m_code(float x)
 {
-    int n = vk_nearest_level(vk_levels_of(VK_ROUND_M), fabsf(x));
+    int n = vk_nearest_level(vk_levels_of(1), fabsf(x));
 
     return (uint8_t)(x < 0.0f ? 127 - (n < 128 ? n : 127) : 127 + n);
 }
 
 /* In codes of the second moment 0 is 0 and 255 is 1. A value above 0 never gets code 0, because the
  * update divides by the moment. */
-VK_HD float vk_v_value(uint8_t code) { return vk_level(vk_levels_of(VK_ROUND_V), code + 1); }
+VK_HD float vk_v_value(uint8_t code) { return vk_level(vk_levels_of(0), code + 1); }
 VK_HD uint8_t vk_v_code(float x)
 {
-    int n = vk_nearest_level(vk_levels_of(VK_ROUND_V), x);
+    int n = vk_nearest_level(vk_levels_of(0), x);
 
     return (uint8_t)(n == 1 && x > 0.0f ? 1 : n - 1);
 }

@@ -1,85 +1,147 @@
-/* update.h - AdamW with state in f32, bf16 and eight bits (moments.h). Included by bodies.h. */
+/* update.h - a step of an optimiser's rule (formulas.h) with state in f32, bf16 and eight bits
+ * (moments.h). Included by bodies.h. */
 #ifndef COMMON_KERNELS_UPDATE_H
 #define COMMON_KERNELS_UPDATE_H
 
-VK_HD void vk_adamw_body(const vk_adamw_args *s, uint32_t block, vk_team t)
+/* A rule as a constant of its kernels. */
+typedef struct vk_rule { vf_rule rule; int states, squares; } vk_rule;
+
+VK_HD float vk_rule_one(vk_rule r, const vf_step *a, float w, float *s, float grad)
+{
+#define VK_RULE_ONE(with, NAME, name, states, squares)                                             \
+    case VF_##NAME: return vk_##name##_rule(a, w, s, grad);
+    switch (r.rule) {
+        VF_RULES(VK_RULE_ONE, )
+    default: return w;
+    }
+#undef VK_RULE_ONE
+}
+
+/* Takes the step of a pack's eight values. */
+VK_HD void vk_rule_eight(vk_rule r, const vf_step *a, vk_f8 *w, vk_f8 *state, const vk_f8 *grad)
+{
+    VK_UNROLL
+    for (int j = 0; j < 8; j++) {
+        float s[VF_STATES] = { 0 };
+        VK_UNROLL
+        for (int k = 0; k < r.states; k++)
+            s[k] = state[k].v[j];
+        w->v[j] = vk_rule_one(r, a, w->v[j], s, grad->v[j]);
+        VK_UNROLL
+        for (int k = 0; k < r.states; k++)
+            state[k].v[j] = s[k];
+    }
+}
+
+VK_HD void vk_update_packs(vk_rule r, const vk_update_args *s, uint32_t block, vk_team t)
 {
     VK_EACH(u, (s->n + 7) / 8) {
         int64_t i = (int64_t)u * 8, at = i * vk_size(s->type);
         int n = (int)(s->n - i < 8 ? s->n - i : 8);
         vk_f8 g = vk_load8((const char *)(s->grad + i), VK_F32, 1, n);
-        vk_f8 w = vk_load8(s->w + at, s->type, 1, n);
-        vk_f8 m = vk_load8(s->m + at, s->type, 1, n);
-        vk_f8 v = vk_load8(s->v + at, s->type, 1, n);
+        vk_f8 w = vk_load8(s->w + at, s->type, 1, n), state[VF_STATES];
         VK_UNROLL
-        for (int j = 0; j < 8; j++)
-            w.v[j] = vk_adamw_one(&s->step, w.v[j], &m.v[j], &v.v[j], g.v[j]);
-        if (s->type == VK_F32) {
+        for (int k = 0; k < r.states; k++)
+            state[k] = vk_load8(s->state[k] + at, s->type, 1, n);
+        vk_rule_eight(r, &s->step, &w, state, &g);
+        if (s->type == VK_F32)
             vk_store8(s->w + at, VK_F32, 1, n, w);
-            vk_store8(s->m + at, VK_F32, 1, n, m);
-            vk_store8(s->v + at, VK_F32, 1, n, v);
-        } else {
+        else
             vk_store8_randomly(s->w + at, n, w, &s->draws, u, VK_ROUND_W);
-            vk_store8_randomly(s->m + at, n, m, &s->draws, u, VK_ROUND_M);
-            vk_store8_randomly(s->v + at, n, v, &s->draws, u, VK_ROUND_V);
+        VK_UNROLL
+        for (int k = 0; k < r.states; k++) {
+            if (s->type == VK_F32)
+                vk_store8(s->state[k] + at, VK_F32, 1, n, state[k]);
+            else
+                vk_store8_randomly(s->state[k] + at, n, state[k], &s->draws, u,
+                                   VK_ROUND_STATE + k);
         }
     }
 }
 
-/* Computes the new w, m and v of n elements from i on; peak holds the block's largest magnitudes
+/* Computes the new w and states of n elements from i on; peak holds the block's largest magnitudes
  * before the step. */
-VK_HD void vk_adamw8_pack(const vk_adamw_args *s, int64_t i, int n, const float peak[2], vk_f8 *w,
-                          vk_f8 *m, vk_f8 *v)
+VK_HD void vk_update8_pack(vk_rule r, const vk_update_args *s, int64_t i, int n, const float *peak,
+                           vk_f8 *w, vk_f8 *state)
 {
     vk_f8 g = vk_load8((const char *)(s->grad + i), VK_F32, 1, n);
 
     *w = vk_load8(s->w + i * 4, VK_F32, 1, n);
     VK_UNROLL
     for (int j = 0; j < 8; j++) {
-        m->v[j] = j < n ? vk_m_value(((const uint8_t *)s->m)[i + j]) * peak[0] : 0.0f;
-        v->v[j] = j < n ? vk_v_value(((const uint8_t *)s->v)[i + j]) * peak[1] : 0.0f;
-        w->v[j] = vk_adamw_one(&s->step, w->v[j], &m->v[j], &v->v[j], g.v[j]);
+        VK_UNROLL
+        for (int k = 0; k < r.states; k++) {
+            uint8_t code = j < n ? ((const uint8_t *)s->state[k])[i + j] : 0;
+            float x = r.squares >> k & 1 ? vk_v_value(code) : vk_m_value(code);
+            state[k].v[j] = j < n ? x * peak[k] : 0.0f;
+        }
     }
+    vk_rule_eight(r, &s->step, w, state, &g);
 }
 
-/* Moments are computed twice, first to find the largest: cheaper than memory to keep them. */
-VK_HD void vk_adamw8_block(const vk_adamw_args *s, int64_t b, vk_team t)
+/* States are computed twice, first to find the largest: cheaper than memory to keep them. */
+VK_HD void vk_update8_block(vk_rule r, const vk_update_args *s, int64_t b, vk_team t)
 {
     int64_t from = b * VK_MOMENT_BLOCK, end = from + VK_MOMENT_BLOCK;
-    float old[2] = { s->peak[2 * b], s->peak[2 * b + 1] }, peak[2] = { 0, 0 };
-    vk_f8 w, m, v;
+    float old[VF_STATES], peak[VF_STATES] = { 0 };
+    vk_f8 w, state[VF_STATES];
 
+    VK_UNROLL
+    for (int k = 0; k < r.states; k++)
+        old[k] = s->peak[r.states * b + k];
     end = end < s->n ? end : s->n;
     for (int64_t i = from + t.lane * 8; i < end; i += t.lanes * 8) {
-        vk_adamw8_pack(s, i, (int)(end - i < 8 ? end - i : 8), old, &w, &m, &v);
+        vk_update8_pack(r, s, i, (int)(end - i < 8 ? end - i : 8), old, &w, state);
         for (int j = 0; j < 8; j++) {
-            peak[0] = fmaxf(peak[0], fabsf(m.v[j]));
-            peak[1] = fmaxf(peak[1], v.v[j]);
+            VK_UNROLL
+            for (int k = 0; k < r.states; k++)
+                peak[k] = fmaxf(peak[k], fabsf(state[k].v[j]));
         }
     }
-    peak[0] = vk_team_max(t, peak[0]);
-    peak[1] = vk_team_max(t, peak[1]);
+    VK_UNROLL
+    for (int k = 0; k < r.states; k++)
+        peak[k] = vk_team_max(t, peak[k]);
     for (int64_t i = from + t.lane * 8; i < end; i += t.lanes * 8) {
         int n = (int)(end - i < 8 ? end - i : 8);
-        vk_adamw8_pack(s, i, n, old, &w, &m, &v);
+        vk_update8_pack(r, s, i, n, old, &w, state);
         vk_store8(s->w + i * 4, VK_F32, 1, n, w);
         for (int j = 0; j < n; j++) {
-            ((uint8_t *)s->m)[i + j] = vk_m_code(vk_part_of(m.v[j], peak[0]));
-            ((uint8_t *)s->v)[i + j] = vk_v_code(vk_part_of(v.v[j], peak[1]));
+            VK_UNROLL
+            for (int k = 0; k < r.states; k++) {
+                float part = vk_part_of(state[k].v[j], peak[k]);
+                ((uint8_t *)s->state[k])[i + j] = r.squares >> k & 1 ? vk_v_code(part)
+                                                                     : vk_m_code(part);
+            }
         }
     }
-    if (t.lane == 0) {
-        s->peak[2 * b] = peak[0];
-        s->peak[2 * b + 1] = peak[1];
-    }
+    VK_UNROLL
+    for (int k = 0; k < r.states; k++)
+        if (t.lane == 0)
+            s->peak[r.states * b + k] = peak[k];
 }
 
 enum { VK_MOMENT_TEAMS = VK_THREADS / VK_WARP };
 
-VK_HD void vk_adamw8_body(const vk_adamw_args *s, uint32_t block, vk_team t)
+VK_HD void vk_update8_blocks(vk_rule r, const vk_update_args *s, uint32_t block, vk_team t)
 {
     VK_EACH_TEAM(b, part, VK_MOMENT_BLOCKS(s->n), VK_MOMENT_TEAMS)
-        vk_adamw8_block(s, (int64_t)b, part);
+        vk_update8_block(r, s, (int64_t)b, part);
 }
+
+/* The kernels of a rule, vk_NAME and vk_NAME8. */
+#define VK_RULE_KERNELS(with, NAME, name, states, squares)                                         \
+    VK_HD void vk_##name##_body(const vk_update_args *s, uint32_t block, vk_team t)                \
+    {                                                                                              \
+        const vk_rule r = { VF_##NAME, states, squares };                                          \
+        vk_update_packs(r, s, block, t);                                                           \
+    }                                                                                              \
+    VK_HD void vk_##name##8_body(const vk_update_args *s, uint32_t block, vk_team t)               \
+    {                                                                                              \
+        const vk_rule r = { VF_##NAME, states, squares };                                          \
+        vk_update8_blocks(r, s, block, t);                                                         \
+    }                                                                                              \
+    VK_KERNEL(name, vk_update_args, VK_BLOCKS((uint64_t)(s->n + 7) / 8))                           \
+    VK_TEAM_KERNEL(name##8, vk_update_args,                                                        \
+                   VK_TEAM_BLOCKS(VK_MOMENT_BLOCKS(s->n), VK_MOMENT_TEAMS))
 
 #endif

@@ -33,19 +33,20 @@ typedef enum { VT_ADD, VT_SUB, VT_MUL } vt_binary;
 typedef enum { VF_UNARIES(VT_UNARY, VT_) } vt_unary;
 #undef VT_UNARY
 
-/* Numbers of AdamW that are the same for all elements in a step; see weights.h. */
-typedef struct vt_adamw_args {
+/* Numbers of an optimiser's step that are the same for all elements; see optimizer.h. */
+typedef struct vt_update_args {
+    vf_rule rule;
     float lr, beta1, beta2, eps, weight_decay, grad_scale;
     float correct1, correct2;                 /* 1 - beta1^step, sqrt(1 - beta2^step) */
     uint32_t key[2], step;                    /* keys of the draws that round */
     uint64_t first;                           /* index in the parameter of w's first element, a
                                                * multiple of 8 */
-} vt_adamw_args;
-static inline vf_adamw vt_adamw_numbers(const vt_adamw_args *a)
+} vt_update_args;
+static inline vf_step vt_step_factors(const vt_update_args *a)
 {
-    return (vf_adamw){ .decay = 1.0f - a->lr * a->weight_decay, .step = a->lr / a->correct1,
-                       .root = 1.0f / a->correct2, .eps = a->eps, .beta1 = a->beta1,
-                       .beta2 = a->beta2, .grad_scale = a->grad_scale };
+    return (vf_step){ .decay = 1.0f - a->lr * a->weight_decay, .step = a->lr / a->correct1,
+                      .root = 1.0f / a->correct2, .eps = a->eps, .beta1 = a->beta1,
+                      .beta2 = a->beta2, .grad_scale = a->grad_scale };
 }
 
 /* A dropout of a matrix of a batch's samples: what a draw below one of the bounds drops is zero, and

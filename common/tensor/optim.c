@@ -143,8 +143,8 @@ size_t vt_adamw_bytes(const vt_adamw_state *s)
 void vt_adamw_update(vt_ctx *g, const vt_adamw_part *x, const vt_adamw *o)
 {
     uint64_t key = XXH3_64bits_withSeed(x->name, strlen(x->name), o->seed);
-    const vt_adamw_args a = {
-        .lr = (float)o->lr, .beta1 = (float)o->beta1, .beta2 = (float)o->beta2,
+    const vt_update_args a = {
+        .rule = VF_ADAMW, .lr = (float)o->lr, .beta1 = (float)o->beta1, .beta2 = (float)o->beta2,
         .eps = (float)o->eps, .weight_decay = (float)o->weight_decay,
         .grad_scale = (float)o->grad_scale,
         .correct1 = (float)(1.0 - pow(o->beta1, (double)o->step)),
@@ -153,7 +153,7 @@ void vt_adamw_update(vt_ctx *g, const vt_adamw_part *x, const vt_adamw *o)
         .first = x->first,
     };
 
-    g->be->adamw(g->dev, x->w, x->m, x->v, x->peak, x->grad, &a);
+    g->be->update(g->dev, x->w, (vt_tensor *[]){ x->m, x->v }, x->peak, x->grad, &a);
 }
 
 vt_adamw vt_adamw_of(const vt_param *p, const vt_adamw *o)

@@ -374,11 +374,12 @@ static void run_adamw(vt_dev *host, set *s, int variant)
     memset(v->data, 0, s->x[2].bytes);
     memset(peak->data, 0, s->x[4].bytes);
     for (uint32_t step = 1; step <= 3; step++) {
-        const vt_adamw_args a = { .lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.99f, .eps = 1e-8f,
+        const vt_update_args a = { .lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.99f, .eps = 1e-8f,
                                   .weight_decay = 0.1f, .grad_scale = 0.5f, .key = { 3, 4 },
                                   .correct1 = 0.1f * (float)step, .correct2 = 0.1f, .step = step,
                                   .first = 8 * VT_ADAMW_BLOCK };
-        host_backend.adamw(host, w, m, v, kind == VT_ADAMW_8BIT ? peak : NULL, grad, &a);
+        host_backend.update(host, w, (vt_tensor *[]){ m, v }, kind == VT_ADAMW_8BIT ? peak : NULL,
+                            grad, &a);
         for (int64_t i = 0; i < n; i++)
             ((float *)grad->data)[i] *= -0.75f;
     }

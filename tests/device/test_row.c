@@ -277,12 +277,12 @@ static adam adam_run(const vt_backend *be, vt_dev *d, vt_adamw_kind kind, int64_
     for (int i = 0; i < 3; i++)
         memset(zero[i]->t.data, 0, zero[i]->bytes);
     for (uint32_t step = 1; step <= 2; step++) {
-        const vt_adamw_args a = { .lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.99f, .eps = 1e-8f,
+        const vt_update_args a = { .lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.99f, .eps = 1e-8f,
                                   .weight_decay = 0.1f, .grad_scale = 0.5f, .key = { 3, 4 },
                                   .correct1 = 0.1f * (float)step, .correct2 = 0.1f, .step = step,
                                   .first = 8 * VT_ADAMW_BLOCK };
-        be->adamw(d, &x.w->t, &x.m->t, &x.v->t, kind == VT_ADAMW_8BIT ? &x.peak->t : NULL,
-                  &x.grad->t, &a);
+        be->update(d, &x.w->t, (vt_tensor *[]){ &x.m->t, &x.v->t },
+                   kind == VT_ADAMW_8BIT ? &x.peak->t : NULL, &x.grad->t, &a);
         for (int64_t i = 0; i < n; i++)
             ((float *)x.grad->t.data)[i] *= -0.75f;
     }

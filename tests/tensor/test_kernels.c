@@ -456,7 +456,7 @@ TEST(rope_rotates_pairs)
 
 TEST(adamw_step)
 {
-    const vt_adamw_args a = { .lr = 0.01f, .beta1 = 0.9f, .beta2 = 0.99f, .eps = 1e-6f,
+    const vt_update_args a = { .lr = 0.01f, .beta1 = 0.9f, .beta2 = 0.99f, .eps = 1e-6f,
                               .weight_decay = 0.1f, .grad_scale = 0.5f, .correct1 = 0.19f,
                               .correct2 = 0.141f };
     kd_rng r = { 5 };
@@ -472,7 +472,8 @@ TEST(adamw_step)
                 w0[i] = w[i];
                 m0[i] = m[i];
             }
-            (*s)->adamw(w, m, v, g, n, &a);
+            const vf_step step = vt_step_factors(&a);
+            (*s)->adamw(w, (float *[]){ m, v }, g, n, &step);
             for (size_t i = 0; i < n; i++) {
                 double gi = (double)g[i] * a.grad_scale;
                 double mi = a.beta1 * (double)m0[i] + (1 - (double)a.beta1) * gi;

@@ -56,8 +56,11 @@ typedef struct cpu_rows {
     /* the same from pairs (x0[i], x1[i]) to (y0[i], y1[i]) */
     void (*rope_halves)(float *y0, float *y1, const float *x0, const float *x1, const float *c,
                         const float *s, float sign, size_t n);
-    void (*adamw)(float *w, float *m, float *v, const float *grad, size_t n,
-                  const vt_adamw_args *a);
+    /* a step of each rule of formulas.h; s: spans of its states */
+#define ROWS_RULE(with, NAME, name, states, squares)                                               \
+    void (*name)(float *w, float *const *s, const float *grad, size_t n, const vf_step *a);
+    VF_RULES(ROWS_RULE, )
+#undef ROWS_RULE
 } cpu_rows;
 
 extern const cpu_rows cpu_rows_plain;

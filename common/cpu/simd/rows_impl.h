@@ -315,20 +315,23 @@ static void rows_rope_halves(float *y0, float *y1, const float *x0, const float 
     }
 }
 
-static void rows_adamw(float *w, float *m, float *v, const float *grad, size_t n,
-                       const vt_adamw_args *a)
-{
-    const vf_adamw step = vt_adamw_numbers(a);
-
-    SPAN(n) {
-        vf mi = v_get(m + i, k), vi_ = v_get(v + i, k);
-        v_put(w + i, v_adamw_one(&step, v_get(w + i, k), &mi, &vi_, v_get(grad + i, k)), k);
-        v_put(m + i, mi, k);
-        v_put(v + i, vi_, k);
+#define RULE(with, NAME, name, states, squares)                                                    \
+    static void rows_##name(float *w, float *const *s, const float *grad, size_t n,                \
+                            const vf_step *a)                                                      \
+    {                                                                                              \
+        SPAN(n) {                                                                                  \
+            vf x[states];                                                                          \
+            for (int j = 0; j < (states); j++)                                                     \
+                x[j] = v_get(s[j] + i, k);                                                         \
+            v_put(w + i, v_##name##_rule(a, v_get(w + i, k), x, v_get(grad + i, k)), k);           \
+            for (int j = 0; j < (states); j++)                                                     \
+                v_put(s[j] + i, x[j], k);                                                          \
+        }                                                                                          \
     }
-}
+VF_RULES(RULE, )
 
 #define VALUES(with, NAME, name) .name = rows_##name, .name##_grad = rows_##name##_grad,
+#define RULES(with, NAME, name, states, squares) .name = rows_##name,
 const cpu_rows ROWS_SET = {
     .name = ROWS_NAME,
     .load = rows_load,
@@ -351,5 +354,5 @@ const cpu_rows ROWS_SET = {
     .norm_grad = rows_norm_grad,
     .rope = rows_rope,
     .rope_halves = rows_rope_halves,
-    .adamw = rows_adamw,
+    VF_RULES(RULES, )
 };
