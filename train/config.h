@@ -91,7 +91,7 @@ typedef struct vtrain_config {
     int64_t max_train_steps, num_train_epochs, train_batch_size, gradient_accumulation_steps;
     int64_t global_batch_size;
     double learning_rate;
-    int optimizer;                            /* vt_adamw_kind */
+    int optimizer;                            /* vt_optimizer */
     bool use_8bit_adam;
     int lr_scheduler;                         /* vtrain_schedule */
     double lr_warmup_steps;                   /* below 1: a share of the run's steps */

@@ -10,7 +10,7 @@
 #include <cjson/cJSON.h>
 
 #include "common/families.h"
-#include "common/tensor/weights.h"
+#include "common/tensor/optimizer.h"
 #include "train/config.h"
 #include "train/diffusion/scheduler.h"
 #include "train/models/dit.h"
@@ -78,7 +78,7 @@ typedef struct vtrain_compared {
 /* optim/, and the optimiser's state on one rank. */
 typedef struct vtrain_optim {
     struct vtrain_groups *groups;             /* learning rates of the parameters */
-    vt_adamw_state adam;
+    vt_opt_state state;
     vt_tensor **ema;
     bool averaged;                            /* the average is in the weights' place */
     int64_t average_from;                     /* steps done when the average began */
@@ -90,7 +90,7 @@ typedef struct vtrain_ranks {
     struct vtrain_sequence *sequence;         /* the ranks that share a sample; NULL: each rank has
                                                * samples of its own */
     struct vtrain_dist *dist;                 /* gradients over the ranks */
-    struct vtrain_zero *zero;                 /* adam and ema split over ranks; NULL: each rank has
+    struct vtrain_zero *zero;                 /* state and ema split over ranks; NULL: each rank has
                                                * both whole */
 } vtrain_ranks;
 

@@ -9,7 +9,7 @@
  *
  * A new activation needs a row in VF_UNARIES, two functions, VF_(name) and VF_(name_slope), and an
  * op in ops.h and op_elem.c. A new rule of an optimiser needs a row in VF_RULES and a function,
- * VF_(name_rule); docs/optimisers.md has an example. */
+ * VF_(name_rule); docs/adding-an-optimiser.md has an example. */
 #ifndef VF_UNARIES
 
 /* Expands to U(with, NAME, name) for each activation; `with` is any argument of the user. */

@@ -139,9 +139,9 @@ VT_KERNEL(void, pool_frames, (vt_dev *, vt_tensor *y, const vt_tensor *x))
 /* The optimiser's kernels work on packed parameters with f32 gradients. sumsq returns the sum of
  * squares. */
 VT_KERNEL(double, sumsq, (vt_dev *, const vt_tensor *x))
-/* A step of the rule a->rule (formulas.h), whose state is s[0..states-1]. w and s f32; or all
- * bf16, rounded stochastically; or w f32, s codes of eight bits (u8) and peak f32 [blocks,states],
- * else NULL (common/kernels/moments.h). */
+/* A step of the rule a->rule (formulas.h), whose state is s [VF_STATES], NULL beyond the rule's
+ * states. w and s f32; or all bf16, rounded stochastically; or w f32, s codes of eight bits (u8) and
+ * peak f32 [blocks,states], else NULL (common/kernels/moments.h). */
 VT_KERNEL(void, update, (vt_dev *, vt_tensor *w, vt_tensor *const *s, vt_tensor *peak,
                          const vt_tensor *grad, const vt_update_args *a))
 /* ema = decay ema + (1 - decay) w */

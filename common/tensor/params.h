@@ -1,4 +1,5 @@
-/* params.h - the inside of vt_params; for weights.c, load.c, optim.c and common/memory only. */
+/* params.h - the inside of vt_params; for weights.c, load.c, optim.c, optimizer.c and
+ * common/memory only. */
 #ifndef COMMON_TENSOR_PARAMS_H
 #define COMMON_TENSOR_PARAMS_H
 
@@ -15,6 +16,9 @@ struct vt_params {
     void *loaded_arg;
     struct vt_swap *swap;                     /* NULL: no weights are swapped */
 };
+
+/* optim.c. Number of trained parameters. */
+int vt_params_trained(const vt_params *p);
 
 /* load.c. Loads a tensor of the source, of type *from there. scale is NULL but for a linear's
  * weight, for which *scale becomes the scale of its rows, or of blocks of them, if it is held in

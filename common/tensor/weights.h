@@ -48,7 +48,7 @@ typedef struct vt_param {
     int64_t missed;                           /* steps that the optimiser took without it, which its
                                                * moments do not count */
     enum { VT_P_BASE, VT_P_LORA_A, VT_P_LORA_B } role;
-    const struct vt_adamw_rate *rate;         /* own rate and decay, borrowed; NULL: the step's */
+    const struct vt_opt_rate *rate;           /* own rate and decay, borrowed; NULL: the step's */
     bool buffer, trained;
 } vt_param;
 
@@ -174,49 +174,6 @@ vt_param_bytes vt_params_bytes(const vt_params *p);
 /* Returns the gradient norm over all trained parameters: an f64 sum of f32 squares in a fixed
  * order. */
 double vt_params_grad_norm(vt_params *p);
-
-/* AdamW (Loshchilov & Hutter), as torch.optim.AdamW: decoupled decay on every trained parameter.
- * grad_scale multiplies gradients first (accumulation mean, clipping). step counts from 1. seed
- * keys stochastic rounding, whose draws are pure functions of seed, name, element and step. */
-typedef struct vt_adamw {
-    double lr, beta1, beta2, eps, weight_decay, grad_scale;
-    int64_t step;
-    uint64_t seed;
-} vt_adamw;
-/* A rate and a decay that parameters of a group have instead of the step's (vt_param.rate). */
-typedef struct vt_adamw_rate { double lr, weight_decay; } vt_adamw_rate;
-/* The numbers of a step for one parameter. */
-vt_adamw vt_adamw_of(const vt_param *p, const vt_adamw *o);
-/* The state of an element beside its f32 gradient. Parameters of fewer than VT_ADAMW_SMALL elements
- * always have that of VT_ADAMW_F32. */
-typedef enum vt_adamw_kind {
-    VT_ADAMW_F32,                             /* f32 value and moments: 12 bytes */
-    VT_ADAMW_BF16,                            /* bf16, rounded stochastically: 6 bytes */
-    VT_ADAMW_8BIT                             /* f32 value, moments in blocks of eight bits: 6 */
-} vt_adamw_kind;
-enum { VT_ADAMW_SMALL = 4096, VT_ADAMW_BLOCK = 256 };     /* BLOCK: elements that share a peak */
-/* One entry per trained parameter, in bound order. peak[i] is NULL except for moments of eight
- * bits. */
-typedef struct vt_adamw_state { vt_tensor **m, **v, **peak; int n; } vt_adamw_state;
-/* Makes moments of zero, and converts values to the kind's type by vt_adamw_train. */
-int vt_adamw_open(vt_adamw_state *s, vt_params *p, vt_adamw_kind kind, vc_err *err);
-void vt_adamw_close(vt_adamw_state *s, vt_params *p);               /* an all-zero one is fine */
-size_t vt_adamw_bytes(const vt_adamw_state *s);
-void vt_adamw_step(vt_params *p, vt_adamw_state *s, const vt_adamw *o);
-
-/* ---- parts of the state, for ranks that shard it (train/parallel/zero.h) ---- */
-
-/* With VT_ADAMW_BF16 the trained values that are not small become bf16, rounded to the nearest. */
-int vt_adamw_train(vt_params *p, vt_adamw_kind kind, vc_err *err);
-/* A part of a parameter and of its state: whole blocks (VT_ADAMW_BLOCK), or up to the parameter's
- * end. The bits of the result, draws included, do not depend on the partition. */
-typedef struct vt_adamw_part {
-    const char *name;            /* the parameter's */
-    uint64_t first;              /* index of the part's first element in the parameter */
-    vt_tensor *w, *m, *v, *peak; /* as in vt_adamw_state */
-    const vt_tensor *grad;       /* f32 */
-} vt_adamw_part;
-void vt_adamw_update(vt_ctx *g, const vt_adamw_part *x, const vt_adamw *o);
 double vt_sum_of_squares(vt_ctx *g, const vt_tensor *x);    /* f64, in a fixed order */
 
 /* ---- moving averages ---- */

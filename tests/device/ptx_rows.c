@@ -8,7 +8,7 @@
 #include "common/base/rng.h"
 #include "common/cuda/cuda.h"
 #include "common/tensor/ttt.h"
-#include "common/tensor/weights.h"
+#include "common/tensor/optimizer.h"
 #include "tests/device/device_host.h"
 
 /* ---- operands ---- */
@@ -363,9 +363,9 @@ static void run_sizes(vt_dev *host, set *s, int variant)
 static void run_adamw(vt_dev *host, set *s, int variant)
 {
     const int64_t n = 1283, blocks = (n + 255) / 256;
-    vt_adamw_kind kind = (vt_adamw_kind)variant;
+    vt_optimizer kind = (vt_optimizer)variant;
     vc_dtype type = kind == VT_ADAMW_BF16 ? VC_BF16 : VC_F32;
-    vc_dtype moment = kind == VT_ADAMW_8BIT ? VC_U8 : type;
+    vc_dtype moment = kind == VT_ADAMW8BIT ? VC_U8 : type;
     vt_tensor *w = make(s, type, 1, D(n), NULL), *m = make(s, moment, 1, D(n), NULL);
     vt_tensor *v = make(s, moment, 1, D(n), NULL), *grad = make(s, VC_F32, 1, D(n), NULL);
     vt_tensor *peak = make(s, VC_F32, 2, D(blocks, 2), NULL);
@@ -377,8 +377,8 @@ static void run_adamw(vt_dev *host, set *s, int variant)
         const vt_update_args a = { .lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.99f, .eps = 1e-8f,
                                   .weight_decay = 0.1f, .grad_scale = 0.5f, .key = { 3, 4 },
                                   .correct1 = 0.1f * (float)step, .correct2 = 0.1f, .step = step,
-                                  .first = 8 * VT_ADAMW_BLOCK };
-        host_backend.update(host, w, (vt_tensor *[]){ m, v }, kind == VT_ADAMW_8BIT ? peak : NULL,
+                                  .first = 8 * VT_OPT_BLOCK };
+        host_backend.update(host, w, (vt_tensor *[]){ m, v }, kind == VT_ADAMW8BIT ? peak : NULL,
                             grad, &a);
         for (int64_t i = 0; i < n; i++)
             ((float *)grad->data)[i] *= -0.75f;

@@ -13,7 +13,7 @@
 #include "common/base/rng.h"
 #include "common/kernels/kernels.h"
 #include "common/tensor/ttt.h"
-#include "common/tensor/weights.h"
+#include "common/tensor/optimizer.h"
 #include "tests/device/device_host.h"
 #include "tests/lib/ok.h"
 
@@ -264,11 +264,11 @@ static void compare_codes(const char *name, const own *have, const own *want)
 typedef struct adam { own *w, *m, *v, *peak, *ema, *grad; } adam;
 
 /* Returns the state after two steps; the first one begins without a state. */
-static adam adam_run(const vt_backend *be, vt_dev *d, vt_adamw_kind kind, int64_t n)
+static adam adam_run(const vt_backend *be, vt_dev *d, vt_optimizer kind, int64_t n)
 {
     const int64_t peaks[] = { (n + 255) / 256, 2 };
     vc_dtype type = kind == VT_ADAMW_BF16 ? VC_BF16 : VC_F32;
-    vc_dtype moment = kind == VT_ADAMW_8BIT ? VC_U8 : type;
+    vc_dtype moment = kind == VT_ADAMW8BIT ? VC_U8 : type;
     adam x = { make(type, 1, &n, NULL, 1), make(moment, 1, &n, NULL, 2),
                make(moment, 1, &n, NULL, 3), make(VC_F32, 2, peaks, NULL, 5),
                make(VC_F32, 1, &n, NULL, 4), make(VC_F32, 1, &n, NULL, 9) };
@@ -280,9 +280,9 @@ static adam adam_run(const vt_backend *be, vt_dev *d, vt_adamw_kind kind, int64_
         const vt_update_args a = { .lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.99f, .eps = 1e-8f,
                                   .weight_decay = 0.1f, .grad_scale = 0.5f, .key = { 3, 4 },
                                   .correct1 = 0.1f * (float)step, .correct2 = 0.1f, .step = step,
-                                  .first = 8 * VT_ADAMW_BLOCK };
+                                  .first = 8 * VT_OPT_BLOCK };
         be->update(d, &x.w->t, (vt_tensor *[]){ &x.m->t, &x.v->t },
-                   kind == VT_ADAMW_8BIT ? &x.peak->t : NULL, &x.grad->t, &a);
+                   kind == VT_ADAMW8BIT ? &x.peak->t : NULL, &x.grad->t, &a);
         for (int64_t i = 0; i < n; i++)
             ((float *)x.grad->t.data)[i] *= -0.75f;
     }
@@ -299,20 +299,20 @@ static void test_adamw(void **state)
 {
     const pair *p = *state;
 
-    for (int kind = VT_ADAMW_F32; kind <= VT_ADAMW_8BIT; kind++)
+    for (int kind = VT_ADAMW; kind <= VT_ADAMW8BIT; kind++)
         for (int lanes = 1; lanes <= HOST_LANES; lanes += HOST_LANES - 1) {
             host_lanes = lanes;
-            adam a = adam_run(&host_backend, p->host, (vt_adamw_kind)kind, 2603),
-                 b = adam_run(&vt_cpu, p->cpu, (vt_adamw_kind)kind, 2603);
+            adam a = adam_run(&host_backend, p->host, (vt_optimizer)kind, 2603),
+                 b = adam_run(&vt_cpu, p->cpu, (vt_optimizer)kind, 2603);
             host_lanes = 1;
-            if (kind == VT_ADAMW_F32) {
+            if (kind == VT_ADAMW) {
                 compare("adamw: m", a.m, b.m, 1e-6);
                 compare("adamw: v", a.v, b.v, 1e-6);
             } else {
                 compare_codes("adamw: m", a.m, b.m);
                 compare_codes("adamw: v", a.v, b.v);
             }
-            if (kind == VT_ADAMW_8BIT)
+            if (kind == VT_ADAMW8BIT)
                 compare("adamw: peak", a.peak, b.peak, 1e-6);
             compare("adamw: w", a.w, b.w, kind == VT_ADAMW_BF16 ? 8e-3 : 1e-6);
             compare("ema", a.ema, b.ema, kind == VT_ADAMW_BF16 ? 1e-3 : 1e-6);

@@ -10,6 +10,7 @@
 
 #include "common/kernels/moments.h"
 #include "common/tensor/backend.h"
+#include "common/tensor/optimizer.h"
 #include "tests/tensor/engine_model.h"
 
 enum { N = 20000 };                            /* not a multiple of any block */
@@ -19,10 +20,10 @@ typedef struct one {
     vt_ctx *g;
     vt_params *p;
     struct { vt_tensor *w; } model;
-    vt_adamw_state s;
+    vt_opt_state s;
 } one;
 
-static void one_open(one *o, vt_adamw_kind kind, int threads)
+static void one_open(one *o, vt_optimizer kind, int threads)
 {
     static const vt_weight table[] = { { "w", VT_W_TENSOR, 0, { N }, VT_INIT_NORMAL }, { 0 } };
 
@@ -31,12 +32,12 @@ static void one_open(one *o, vt_adamw_kind kind, int threads)
     assert_int_equal(vt_params_bind(o->p, table, "", 0, &o->model, NULL, &(vt_source){ .seed = 3 },
                                     NULL), 0);
     assert_int_equal(vt_params_train(o->p, NULL, NULL, NULL), 0);
-    assert_int_equal(vt_adamw_open(&o->s, o->p, kind, NULL), 0);
+    assert_int_equal(vt_opt_open(&o->s, o->p, kind, NULL), 0);
 }
 
 static void one_close(one *o)
 {
-    vt_adamw_close(&o->s, o->p);
+    vt_opt_close(&o->s, o->p);
     vt_params_close(o->p);
     vt_close(o->g);
 }
@@ -62,13 +63,13 @@ static void test_f32(void **state)
     one o;
 
     (void)state;
-    one_open(&o, VT_ADAMW_F32, 2);
-    assert_int_equal(vt_adamw_bytes(&o.s), 8 * N);
+    one_open(&o, VT_ADAMW, 2);
+    assert_int_equal(vt_opt_bytes(&o.s), 8 * N);
     one_values(&o, start);
     for (int i = 0; i < N; i++)
         w[i] = (double)start[i];
     for (int step = 1; step <= 10; step++) {
-        vt_adamw a = { 1e-3, 0.9, 0.99, 1e-8, 0.1, 0.5, step, 0 };
+        vt_opt_step a = { 1e-3, 0.9, 0.99, 1e-8, 0.1, 0.5, step, 0 };
         float *d = one_grad(&o);
         double sum = 0;
         for (int i = 0; i < N; i++) {
@@ -82,7 +83,7 @@ static void test_f32(void **state)
                     (sqrt(v[i] / (1 - pow(a.beta2, step))) + a.eps);
         }
         assert_true(fabs(vt_params_grad_norm(o.p) - sqrt(sum)) < 1e-6 * sqrt(sum));
-        vt_adamw_step(o.p, &o.s, &a);
+        vt_opt_apply(o.p, &o.s, &a);
     }
     for (int i = 0; i < N; i++)
         assert_true(fabs((double)((float *)o.model.w->data)[i] - w[i]) < 2e-7);
@@ -95,7 +96,7 @@ static void test_f32(void **state)
 
 /* Runs steps of `kind` on N values 1 with equal gradients and returns the mean of the values. *want
  * is the f64 result. */
-static double mean_of_equals(vt_adamw_kind kind, int steps, double lr, uint64_t seed, double *want)
+static double mean_of_equals(vt_optimizer kind, int steps, double lr, uint64_t seed, double *want)
 {
     one o;
     static float w[N];
@@ -106,11 +107,11 @@ static double mean_of_equals(vt_adamw_kind kind, int steps, double lr, uint64_t 
         w[i] = 1;
     vc_from_f32(o.model.w->data, o.model.w->dtype, w, N);
     for (int step = 1; step <= steps; step++) {
-        vt_adamw a = { lr, 0.9, 0.95, 1e-8, 0.01, 1, step, seed };
+        vt_opt_step a = { lr, 0.9, 0.95, 1e-8, 0.01, 1, step, seed };
         float *d = one_grad(&o), e = 1 + 0.5f * sinf((float)step);
         for (int i = 0; i < N; i++)
             d[i] = e;
-        vt_adamw_step(o.p, &o.s, &a);
+        vt_opt_apply(o.p, &o.s, &a);
         m = 0.9 * m + 0.1 * (double)e;
         v = 0.95 * v + 0.05 * (double)e * (double)e;
         x -= lr * 0.01 * x;
@@ -188,13 +189,13 @@ static void test_bf16_bits(void **state)
         one o;
         one_open(&o, VT_ADAMW_BF16, k == 1 ? 3 : 1);
         assert_int_equal(o.model.w->dtype, VC_BF16);
-        assert_int_equal(vt_adamw_bytes(&o.s), 4 * N);
+        assert_int_equal(vt_opt_bytes(&o.s), 4 * N);
         float *d = one_grad(&o);
         for (int i = 0; i < N; i++)
             d[i] = sinf((float)i);
-        vt_adamw_step(o.p, &o.s, &(vt_adamw){ 1e-3, 0.9, 0.99, 1e-8, 0.1, 0.5, 1, k == 2 });
+        vt_opt_apply(o.p, &o.s, &(vt_opt_step){ 1e-3, 0.9, 0.99, 1e-8, 0.1, 0.5, 1, k == 2 });
         if (k == 3)
-            vt_adamw_step(o.p, &o.s, &(vt_adamw){ 1e-30, 0.9, 0.99, 1e-8, 0, 0.5, 2, 0 });
+            vt_opt_apply(o.p, &o.s, &(vt_opt_step){ 1e-30, 0.9, 0.99, 1e-8, 0, 0.5, 2, 0 });
         one_values(&o, w[k]);
         one_close(&o);
     }
@@ -215,17 +216,17 @@ static vt_tensor part_of(const vt_tensor *x, int64_t from, int64_t n)
 }
 
 /* Updates the elements from..to-1 alone, like a rank that holds only them. */
-static void update_part(one *o, int64_t from, int64_t to, const vt_adamw *a)
+static void update_part(one *o, int64_t from, int64_t to, const vt_opt_step *a)
 {
-    const vt_tensor *peaks = o->s.peak[0];
-    vt_tensor w = part_of(o->model.w, from, to - from), m = part_of(o->s.m[0], from, to - from),
-              v = part_of(o->s.v[0], from, to - from), peak,
+    const vt_tensor *peaks = o->s.of[2][0];
+    vt_tensor w = part_of(o->model.w, from, to - from), m = part_of(o->s.of[0][0], from, to - from),
+              v = part_of(o->s.of[1][0], from, to - from), peak,
               grad = part_of(o->model.w->grad, from, to - from);
 
     if (peaks)
-        peak = part_of(peaks, 2 * from / VT_ADAMW_BLOCK, (to - from + 255) / VT_ADAMW_BLOCK);
-    vt_adamw_update(o->g, &(vt_adamw_part){ "w", (uint64_t)from, &w, &m, &v, peaks ? &peak : NULL,
-                                            &grad }, a);
+        peak = part_of(peaks, 2 * from / VT_OPT_BLOCK, (to - from + 255) / VT_OPT_BLOCK);
+    vt_opt_apply_part(o->g, &(vt_opt_part){ o->s.how, "w", (uint64_t)from, &w,
+                                            { &m, &v, peaks ? &peak : NULL }, &grad }, a);
 }
 
 /* A parameter that is cut between blocks and updated in any order has the same bits. */
@@ -235,22 +236,22 @@ static void test_parts(void **state)
     static float w[3][N], m[3][N];
 
     (void)state;
-    for (int kind = VT_ADAMW_F32; kind <= VT_ADAMW_8BIT; kind++)
+    for (int kind = VT_ADAMW; kind <= VT_ADAMW8BIT; kind++)
         for (int k = 0; k < 3; k++) {
             one o;
-            one_open(&o, (vt_adamw_kind)kind, 1);
+            one_open(&o, (vt_optimizer)kind, 1);
             for (int step = 1; step <= 3; step++) {
-                const vt_adamw a = { 1e-3, 0.9, 0.99, 1e-8, 0.1, 0.5, step, 7 };
+                const vt_opt_step a = { 1e-3, 0.9, 0.99, 1e-8, 0.1, 0.5, step, 7 };
                 float *d = one_grad(&o);
                 for (int i = 0; i < N; i++)
                     d[i] = sinf((float)(i + step));
                 if (k == 0)
-                    vt_adamw_step(o.p, &o.s, &a);
+                    vt_opt_apply(o.p, &o.s, &a);
                 for (int i = k; k && i >= 0; i--)
                     update_part(&o, cut[k][i], cut[k][i + 1], &a);
             }
             one_values(&o, w[k]);
-            memcpy(m[k], o.s.m[0]->data, N * vc_dtype_size(o.s.m[0]->dtype));
+            memcpy(m[k], o.s.of[0][0]->data, N * vc_dtype_size(o.s.of[0][0]->dtype));
             one_close(&o);
             assert_memory_equal(w[k], w[0], sizeof w[0]);
             assert_memory_equal(m[k], m[0], sizeof m[0]);
@@ -330,7 +331,7 @@ static void test_codes(void **state)
 
 /* Minimises the sum of c (w - t)^2 / 2, whose curvatures span two decades, with noise in the
  * gradient. Returns the loss; *distance is that between the first and the last weights. */
-static double descend(vt_adamw_kind kind, float *w, double *distance)
+static double descend(vt_optimizer kind, float *w, double *distance)
 {
     static float t[N], c[N], start[N];
     one o;
@@ -347,7 +348,7 @@ static double descend(vt_adamw_kind kind, float *w, double *distance)
         one_values(&o, w);
         for (int i = 0; i < N; i++)
             d[i] = c[i] * (w[i] - t[i] + 0.3f * sinf((float)(i * 7 + step * 13)));
-        vt_adamw_step(o.p, &o.s, &(vt_adamw){ 1e-2, 0.9, 0.99, 1e-8, 1e-3, 1, step, 7 });
+        vt_opt_apply(o.p, &o.s, &(vt_opt_step){ 1e-2, 0.9, 0.99, 1e-8, 1e-3, 1, step, 7 });
     }
     one_values(&o, w);
     one_close(&o);
@@ -370,8 +371,8 @@ static void test_descent(void **state)
     static const double apart[] = { 0, 0.02, 0.01 }, more[] = { 1, 2.5, 1.5 };
 
     (void)state;
-    for (int kind = VT_ADAMW_F32; kind <= VT_ADAMW_8BIT; kind++) {
-        loss[kind] = descend((vt_adamw_kind)kind, w[kind], &distance[kind]);
+    for (int kind = VT_ADAMW; kind <= VT_ADAMW8BIT; kind++) {
+        loss[kind] = descend((vt_optimizer)kind, w[kind], &distance[kind]);
         double sum = 0;
         for (int i = 0; i < N; i++)
             sum += pow((double)(w[kind][i] - w[0][i]), 2);
@@ -389,13 +390,13 @@ static void test_8bit_bits(void **state)
     (void)state;
     for (int k = 0; k < 2; k++) {
         one o;
-        one_open(&o, VT_ADAMW_8BIT, k ? 3 : 1);
-        assert_int_equal(vt_adamw_bytes(&o.s), 2 * N + (N + 255) / 256 * 8);
+        one_open(&o, VT_ADAMW8BIT, k ? 3 : 1);
+        assert_int_equal(vt_opt_bytes(&o.s), 2 * N + (N + 255) / 256 * 8);
         for (int step = 1; step <= 3; step++) {
             float *d = one_grad(&o);
             for (int i = 0; i < N; i++)
                 d[i] = i < 600 ? 0 : sinf((float)(i * step));     /* some blocks are zeros */
-            vt_adamw_step(o.p, &o.s, &(vt_adamw){ 1e-3, 0.9, 0.99, 1e-8, 0.1, 0.5, step, 0 });
+            vt_opt_apply(o.p, &o.s, &(vt_opt_step){ 1e-3, 0.9, 0.99, 1e-8, 0.1, 0.5, step, 0 });
         }
         one_values(&o, w[k]);
         for (int i = 0; i < N; i++)
@@ -414,24 +415,24 @@ static void test_unreached(void **state)
     static float before[N], after[N], m[N];
 
     (void)state;
-    for (int kind = VT_ADAMW_F32; kind <= VT_ADAMW_8BIT; kind++) {
-        const vt_adamw a = { 1e-2, 0.9, 0.99, 1e-8, 0.5, 1, 1, 7 };
+    for (int kind = VT_ADAMW; kind <= VT_ADAMW8BIT; kind++) {
+        const vt_opt_step a = { 1e-2, 0.9, 0.99, 1e-8, 0.5, 1, 1, 7 };
         one o;
-        one_open(&o, (vt_adamw_kind)kind, 1);
+        one_open(&o, (vt_optimizer)kind, 1);
         vt_params_zero_grad(o.p);
         one_values(&o, before);
         assert_true(vt_params_grad_norm(o.p) == 0);
         assert_false(vt_param_reached(vt_params_at(o.p, 0)));
-        vt_adamw_step(o.p, &o.s, &a);
+        vt_opt_apply(o.p, &o.s, &a);
         one_values(&o, after);
         assert_memory_equal(before, after, sizeof before);
-        assert_int_equal(vt_to_host(o.g, o.s.m[0], m, NULL), 0);
+        assert_int_equal(vt_to_host(o.g, o.s.of[0][0], m, NULL), 0);
         for (int i = 0; i < N; i++)
             assert_true(m[i] == m[0]);
         vt_params_zero_grad(o.p);
         memset(one_grad(&o), 0, N * sizeof(float));
         assert_true(vt_param_reached(vt_params_at(o.p, 0)));
-        vt_adamw_step(o.p, &o.s, &a);
+        vt_opt_apply(o.p, &o.s, &a);
         one_values(&o, after);
         assert_true(fabsf(after[7]) < fabsf(before[7]));
         one_close(&o);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/tensor/optimizer.h"
 #include "tests/lib/ok.h"
 #include "tests/tensor/engine_model.h"
 
@@ -429,26 +430,26 @@ static void test_steady_state(void **state)
     for (int how = VT_KEEP; how < HOWS; how++) {
         vt_ctx *g = em_context(VC_BF16);
         em_model m;
-        vt_adamw_state s;
+        vt_opt_state s;
         long before = 0;
         float loss[6];
         em_open(&m, g, 1);
         assert_int_equal(vt_params_train(m.p, NULL, NULL, NULL), 0);
-        assert_int_equal(vt_adamw_open(&s, m.p, VT_ADAMW_F32, NULL), 0);
+        assert_int_equal(vt_opt_open(&s, m.p, VT_ADAMW, NULL), 0);
         for (int step = 1; step <= 5; step++) {
             if (step == 3)
                 before = __atomic_load_n(&allocations, __ATOMIC_RELAXED);
             vt_params_zero_grad(m.p);
             loss[step] = em_step(g, &m, (vt_remat)how, 0);
             double norm = vt_params_grad_norm(m.p);
-            vt_adamw_step(m.p, &s, &(vt_adamw){ 1e-2, 0.9, 0.95, 1e-8, 0.01, 1 / fmax(1, norm),
+            vt_opt_apply(m.p, &s, &(vt_opt_step){ 1e-2, 0.9, 0.95, 1e-8, 0.01, 1 / fmax(1, norm),
                                                 step, 0 });
         }
         long made = __atomic_load_n(&allocations, __ATOMIC_RELAXED) - before;
         assert_int_equal(made, 0);
         assert_true(before > 0);
         assert_true(loss[5] < loss[1]);
-        vt_adamw_close(&s, m.p);
+        vt_opt_close(&s, m.p);
         vt_params_close(m.p);
         vt_close(g);
     }

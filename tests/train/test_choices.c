@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "common/tensor/optimizer.h"
 #include "train/diffusion/loss.h"
 #include "train/diffusion/solver.h"
 #include "train/optim/rate.h"
@@ -47,9 +48,9 @@ static const struct choice { const char *flag, *word; int index; } choices[] = {
     { "loss_type", "huber", VTRAIN_HUBER },
     { "loss_type", "smooth_l1", VTRAIN_SMOOTH_L1 },
     { "loss_type", "l2", OTHER },
-    { "optimizer", "adamw", VT_ADAMW_F32 },
+    { "optimizer", "adamw", VT_ADAMW },
     { "optimizer", "adamw_bf16", VT_ADAMW_BF16 },
-    { "optimizer", "adamw8bit", VT_ADAMW_8BIT },
+    { "optimizer", "adamw8bit", VT_ADAMW8BIT },
     { "lr_scheduler", "constant", VTRAIN_CONSTANT },
     { "lr_scheduler", "constant_with_warmup", VTRAIN_CONSTANT_WITH_WARMUP },
     { "lr_scheduler", "linear", VTRAIN_LINEAR },

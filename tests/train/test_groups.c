@@ -13,6 +13,7 @@
 
 #include "common/os/file.h"
 #include "common/tensor/backend.h"
+#include "common/tensor/optimizer.h"
 #include "formats/json/json.h"
 #include "tests/lib/golden.h"
 #include "tests/lib/ok.h"
@@ -93,7 +94,7 @@ static void test_equals_torch(void **state)
     (void)state;
     vf_safetensors *f = golden_open("groups");
     model m;
-    vt_adamw_state s;
+    vt_opt_state s;
     vtrain_groups *groups;
     vc_err err = { 0 };
     char text[] = "ttt|ssm:lr=1e-1,schedule=cosine", *list[] = { text };
@@ -103,7 +104,7 @@ static void test_equals_torch(void **state)
     };
     open_model(&m, f);
     assert_ok(vtrain_groups_open(&groups, &o, m.p, &err), &err);
-    assert_ok(vt_adamw_open(&s, m.p, VT_ADAMW_F32, &err), &err);
+    assert_ok(vt_opt_open(&s, m.p, VT_ADAMW, &err), &err);
     float *rates = golden_values(f, "rates", NULL);
     for (int step = 0; step < STEPS; step++) {
         vt_params_zero_grad(m.p);
@@ -114,7 +115,7 @@ static void test_equals_torch(void **state)
         for (int i = 0; i < 2; i++)
             if (!(fabs(vtrain_group_lr(groups, i) / (double)rates[2 * step + i] - 1) < 1e-7))
                 fail_msg("step %d, group %d: rate %.9g", step, i, vtrain_group_lr(groups, i));
-        vt_adamw_step(m.p, &s, &(vt_adamw){
+        vt_opt_apply(m.p, &s, &(vt_opt_step){
             .lr = 1, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 9, .step = step + 1,
             .grad_scale = vtrain_clip_factor(vt_params_grad_norm(m.p), 0.1),
         });
@@ -123,7 +124,7 @@ static void test_equals_torch(void **state)
             fail_msg("step %d: a weight differs by %g", step, worst);
     }
     free(rates);
-    vt_adamw_close(&s, m.p);
+    vt_opt_close(&s, m.p);
     vtrain_groups_close(groups);
     close_model(&m);
     vf_safetensors_close(f);

@@ -76,7 +76,7 @@ static void open_run(vtrain *t)
     t->samples.span[0].batch = 2;
     t->samples.n_spans = 1;
     assert_ok(vt_params_train(t->params, NULL, NULL, &err) ||
-              vt_adamw_open(&t->optim.adam, t->params, VT_ADAMW_F32, &err) ||
+              vt_opt_open(&t->optim.state, t->params, VT_ADAMW, &err) ||
               vtrain_loader_open(&t->loader, t->data, &load, &err), &err);
     /* Its thread has ended: what it allocates for a while would count as memory of dry steps. */
     const vtrain_batch *b;
@@ -92,7 +92,7 @@ static void close_run(vtrain *t)
     free(t->plan.group_flops);
     vtrain_loader_close(t->loader);
     vtrain_objective_close(t->objective);
-    vt_adamw_close(&t->optim.adam, t->params);
+    vt_opt_close(&t->optim.state, t->params);
     vtrain_dit_close(t->model.dit);
     vt_params_close(t->params);
     vt_close(t->g);
@@ -270,7 +270,7 @@ static void test_too_much(void **state)
     SAYS(err, "is predicted, but --memory_limit is 1.0 MiB");
     SAYS(err, "To need less memory, give a smaller --train_batch_size, "
          "--optimizer adamw8bit, or smaller buckets");
-    t.cfg.optimizer = VT_ADAMW_8BIT;
+    t.cfg.optimizer = VT_ADAMW8BIT;
     t.cfg.train_batch_size = 1;
     t.cfg.training_type = VTRAIN_LORA;
     assert_int_equal(plan(&t, VTRAIN_REMAT_BLOCK, 1 << 20, &err), 0);

@@ -15,7 +15,7 @@ typedef struct group {
     vtrain_rate rate;
     double decay;
     int64_t values;
-    vt_adamw_rate now[2];        /* of parameters that decay, and of those that do not */
+    vt_opt_rate now[2];        /* of parameters that decay, and of those that do not */
 } group;
 
 struct vtrain_groups {

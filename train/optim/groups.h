@@ -12,7 +12,7 @@
 #define TRAIN_OPTIM_GROUPS_H
 
 #include "common/cli/flags.h"
-#include "common/tensor/weights.h"
+#include "common/tensor/optimizer.h"
 #include "train/optim/rate.h"
 #include "train/output/metrics.h"
 

@@ -1,5 +1,5 @@
-/* rate.h - learning-rate schedules, and the clipping of gradients. AdamW itself is
- * common/tensor/weights.h. */
+/* rate.h - learning-rate schedules, and the clipping of gradients. Optimisers are in
+ * common/tensor/optimizer.h. */
 #ifndef TRAIN_OPTIM_RATE_H
 #define TRAIN_OPTIM_RATE_H
 

@@ -28,7 +28,7 @@
 #define TRAIN_PARALLEL_DIST_H
 
 #include "common/comm/comm.h"
-#include "common/tensor/weights.h"
+#include "common/tensor/optimizer.h"
 
 typedef struct vtrain_dist vtrain_dist;
 
@@ -36,7 +36,7 @@ typedef struct vtrain_dist_opts {
     vc_dtype wire;               /* type in which gradients are sent: VC_F32 or VC_BF16 */
     int shards;                  /* consecutive ranks that split the gradients; 1: whole */
     bool values;                 /* blocks' values are split too, from vtrain_dist_split on */
-    vt_adamw_kind how;           /* optimiser, which sets the type of split values (zero.h) */
+    vt_optimizer how;           /* optimiser, which sets the type of split values (zero.h) */
     int64_t micros;              /* micro-batches of a step on this rank */
     double patience;             /* seconds on GPUs after which a missing rank is a failure */
 } vtrain_dist_opts;

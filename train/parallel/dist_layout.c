@@ -22,11 +22,11 @@ static size_t round_up(size_t n, size_t to)
 
 static void fill_unit(const vtrain_layout *l, unit *u, vt_params *p, int block)
 {
-    bool apart = l->shards > 1 && l->how != VT_ADAMW_F32;
+    bool apart = l->shards > 1 && vt_optimizers[l->how].small != l->how;
     size_t values = 0;
     for (int i = 0; i < vt_params_count(p); i++) {
         vt_param *x = vt_params_at(p, i);
-        bool small = apart && vt_count(x->t) < VT_ADAMW_SMALL;
+        bool small = apart && vt_opt_of(l->how, x->t) != l->how;
         if (!x->trained || x->block != block || small != u->small)
             continue;
         u->at[u->n] = values;
@@ -63,6 +63,11 @@ void vtrain_layout_close(vtrain_layout *l)
     free(l->unit);
     free(l->list);
     free(l->at);
+}
+
+vt_optimizer vtrain_unit_optimizer(const vtrain_layout *l, const unit *u)
+{
+    return u->small ? vt_optimizers[l->how].small : l->how;
 }
 
 vc_dtype vtrain_unit_type(const unit *u)

@@ -4,7 +4,7 @@
  * A unit is a set of trained parameters laid out as one row of values: each parameter begins at a
  * multiple of VTRAIN_ROW_ALIGN, and zeros fill the gaps. A rank's shard is an equal part of the
  * row, a multiple of VTRAIN_ROW_ALIGN too, so that no cut goes through values that share a scale of
- * 8-bit moments or a random draw. A block has two units; its small parameters (VT_ADAMW_SMALL) are
+ * 8-bit moments or a random draw. A block has two units; its small parameters (VT_OPT_SMALL) are
  * in the first if their types differ from the others', so that a row's values, moments and averages
  * have one type each.
  *
@@ -17,7 +17,7 @@
 #include "train/parallel/dist.h"
 
 enum {
-    VTRAIN_ROW_ALIGN = VT_ADAMW_BLOCK,       /* values */
+    VTRAIN_ROW_ALIGN = VT_OPT_BLOCK,       /* values */
     VTRAIN_PAIR = 2,                         /* units of a block */
     VTRAIN_NAP = 50000                       /* ns between checks of a device */
 };
@@ -26,7 +26,7 @@ typedef struct vtrain_unit {
     vt_param **param;            /* the trained ones */
     size_t *at;                  /* [n] where each begins */
     int n;
-    bool small;                  /* of small parameters, kept as by VT_ADAMW_F32 */
+    bool small;                  /* of small parameters: the optimiser's `small` */
     size_t shard;                /* values of one shard; the row has shards * shard */
     float *row;                  /* of gradients; sharded: one of two rows that blocks share */
     vt_tensor *grad;             /* sharded: [shard] this rank's sums; else NULL */
@@ -40,7 +40,7 @@ typedef struct vtrain_layout {
     int n;
     int blocks;
     int shards, shard;           /* number of shards; this rank's */
-    vt_adamw_kind how;           /* optimiser, which sets the types of a shard */
+    vt_optimizer how;           /* optimiser, which sets the types of a shard */
     vt_param **list;             /* the units' params, one after the other */
     size_t *at;                  /* the units' at, one after the other */
     vc_comm *all;                /* all ranks */
@@ -56,6 +56,8 @@ int vtrain_layout_open(vtrain_layout *l, vt_params *p, vc_err *err);
 void vtrain_layout_close(vtrain_layout *l);  /* an all-zero one is fine */
 vtrain_layout *vtrain_dist_layout(vtrain_dist *d);
 
+/* The optimiser's row for a unit. */
+vt_optimizer vtrain_unit_optimizer(const vtrain_layout *l, const vtrain_unit *u);
 /* Current type of the values of a unit that is not empty. */
 vc_dtype vtrain_unit_type(const vtrain_unit *u);
 /* Bytes of one shard of such a unit. */

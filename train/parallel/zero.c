@@ -1,17 +1,18 @@
-/* zero.c - AdamW on shards of the state; see zero.h */
+/* zero.c - a step of the optimiser on shards of its state; see zero.h */
 #include "train/parallel/zero.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/os/file.h"
 #include "train/parallel/dist_parts.h"
 
 typedef vtrain_unit unit;
 
-typedef enum { M, V, PEAK, EMA, KINDS } kind;
-
-static const char *const prefix[KINDS] = { "m/", "v/", "peak/", "ema/" };
+/* The kinds of state: those of the optimiser's row, then the averages. */
+enum { EMA = VT_OPT_STATES, KINDS };
+typedef int kind;
 
 struct vtrain_zero {
     vtrain_layout *l;
@@ -46,33 +47,35 @@ static vt_tensor own_values(vtrain_zero *z, const unit *u)
 
 /* ---- kinds ---- */
 
-static vt_adamw_kind how(const vtrain_zero *z, const unit *u)
+static const vt_optimizer_row *row_of(const vtrain_zero *z, const unit *u)
 {
-    return u->small ? VT_ADAMW_F32 : z->l->how;
+    return &vt_optimizers[vtrain_unit_optimizer(z->l, u)];
 }
 
 static bool has(const vtrain_zero *z, const unit *u, kind k)
 {
-    if (k == EMA)
-        return u->n && z->ema;
-    return u->n && (k != PEAK || how(z, u) == VT_ADAMW_8BIT);
+    return u->n && (k == EMA ? z->ema : row_of(z, u)->state[k].name != NULL);
+}
+
+static const char *name_of(const vtrain_zero *z, const unit *u, kind k)
+{
+    return k == EMA ? "ema" : row_of(z, u)->state[k].name;
 }
 
 static vc_dtype type_of(const vtrain_zero *z, const unit *u, kind k)
 {
-    static const vc_dtype moment[] = { VC_F32, VC_BF16, VC_U8 };       /* by vt_adamw_kind */
-    return k == M || k == V ? moment[how(z, u)] : VC_F32;
+    return k == EMA ? VC_F32 : row_of(z, u)->state[k].type;
 }
 
-/* Number of elements of a kind for n values, which begin at a block of VT_ADAMW_BLOCK. */
-static size_t elements(kind k, size_t n)
+/* Number of elements of a kind for n values, which begin at a block of VT_OPT_BLOCK. */
+static size_t elements(const vtrain_zero *z, const unit *u, kind k, size_t n)
 {
-    return k == PEAK ? 2 * ((n + VT_ADAMW_BLOCK - 1) / VT_ADAMW_BLOCK) : n;
+    return k == EMA ? n : vt_opt_elements(row_of(z, u), k, n);
 }
 
 static size_t bytes_of(const vtrain_zero *z, const unit *u, kind k, size_t n)
 {
-    return elements(k, n) * vc_dtype_size(type_of(z, u, k));
+    return elements(z, u, k, n) * vc_dtype_size(type_of(z, u, k));
 }
 
 /* ---- open, close ---- */
@@ -102,8 +105,8 @@ static void begin_averages(vtrain_zero *z)
 
 static int make_state(vtrain_zero *z, vc_err *err)
 {
-    int rc = vt_adamw_train(z->p, z->l->how, err);
-    z->most = VT_ADAMW_BLOCK;
+    int rc = vt_opt_convert(z->p, z->l->how, err);
+    z->most = VT_OPT_BLOCK;
     z->state = calloc((size_t)z->l->n, sizeof *z->state);
     if (!rc && !z->state)
         rc = vc_no_memory(err);
@@ -113,7 +116,7 @@ static int make_state(vtrain_zero *z, vc_err *err)
             z->most = u->shard;
         for (kind i = 0; !rc && i < KINDS; i++)
             if (has(z, u, i) && !(z->state[k][i] = new_shard(z, type_of(z, u, i),
-                                                             elements(i, u->shard), err)))
+                                                             elements(z, u, i, u->shard), err)))
                 rc = VC_ENOMEM;
     }
     if (!rc && !(z->values = vt_values_new(z->g, z->most, err)))
@@ -175,40 +178,41 @@ int vtrain_zero_norm(vtrain_zero *z, double *norm, vc_err *err)
 }
 
 typedef struct update {
-    vt_ctx *g;
+    const vtrain_zero *z;
+    const unit *u;
     vt_tensor *const *state;     /* the unit's */
-    const vt_tensor *w, *grad;
-    const vt_adamw *o;
+    const vt_tensor *w;
+    const vt_opt_step *o;
 } update;
 
-/* Makes a view of n values of a shard's tensor from value `at` on; NULL if x is NULL. */
-static vt_tensor *part_of(vt_tensor *out, const vt_tensor *x, kind k, size_t at, size_t n)
+/* A view of n elements of x, a tensor of a shard, from `at` on. */
+static vt_tensor part_of(const vt_tensor *x, size_t at, size_t n)
 {
-    if (!x)
-        return NULL;
-    *out = *x;
-    out->data = (char *)x->data + elements(k, at) * vc_dtype_size(x->dtype);
-    out->dim[0] = (int64_t)elements(k, n);
-    return out;
+    vt_tensor part = *x;
+    part.data = (char *)x->data + at * vc_dtype_size(x->dtype);
+    part.dim[0] = (int64_t)n;
+    return part;
 }
 
 static void update_part(void *arg, const vt_param *p, size_t from, size_t n, size_t at)
 {
     const update *x = arg;
-    vt_tensor w, m, v, peak, grad;
     if (!vt_param_reached(p))
         return;
-    const vt_adamw_part part = {
-        .name = p->name, .first = from, .w = part_of(&w, x->w, M, at, n),
-        .m = part_of(&m, x->state[M], M, at, n), .v = part_of(&v, x->state[V], V, at, n),
-        .peak = part_of(&peak, x->state[PEAK], PEAK, at, n),
-        .grad = part_of(&grad, x->grad, M, at, n),
-    };
-    const vt_adamw own = vt_adamw_of(p, x->o);
-    vt_adamw_update(x->g, &part, &own);
+    vt_tensor w = part_of(x->w, at, n), grad = part_of(x->u->grad, at, n), state[VT_OPT_STATES];
+    vt_opt_part part = { .how = vtrain_unit_optimizer(x->z->l, x->u), .name = p->name,
+                         .first = from, .w = &w, .grad = &grad };
+    for (kind k = 0; k < VT_OPT_STATES; k++) {
+        if (!x->state[k])
+            continue;
+        state[k] = part_of(x->state[k], elements(x->z, x->u, k, at), elements(x->z, x->u, k, n));
+        part.state[k] = &state[k];
+    }
+    const vt_opt_step own = vt_opt_step_of(p, x->o);
+    vt_opt_apply_part(x->z->g, &part, &own);
 }
 
-int vtrain_zero_step(vtrain_zero *z, const vt_adamw *o, vc_err *err)
+int vtrain_zero_step(vtrain_zero *z, const vt_opt_step *o, vc_err *err)
 {
     int rc = 0;
     for (int k = 0; !rc && k < z->l->n; k++) {
@@ -217,7 +221,7 @@ int vtrain_zero_step(vtrain_zero *z, const vt_adamw *o, vc_err *err)
             continue;
         const vt_tensor w = own_values(z, u);
         vtrain_each_part(u, first_of(z, u), u->shard, update_part,
-                         &(update){ z->g, z->state[k], &w, u->grad, o });
+                         &(update){ z, u, z->state[k], &w, o });
         if (u->value)
             continue;                /* gathered when its block is entered */
         rc = vtrain_gather_row(z->l, z->row, w.data, vtrain_shard_bytes(u), err);
@@ -266,7 +270,7 @@ static void keep_part(void *arg, const vt_param *p, size_t from, size_t n, size_
     vc_dtype type = type_of(z, w->u, w->what);
     vt_values_cast(z->g, (char *)of_param(w, p)->data + bytes_of(z, w->u, w->what, from), type,
                    (const char *)z->row + bytes_of(z, w->u, w->what, at), type,
-                   elements(w->what, n));
+                   elements(z, w->u, w->what, n));
 }
 
 /* Gathers the state of one kind into `to`; NULL: only sends this rank's shard. */
@@ -286,21 +290,17 @@ static int gather_kind(vtrain_zero *z, kind what, vt_tensor **to, vc_err *err)
     return rc;
 }
 
-int vtrain_zero_gather(vtrain_zero *z, bool keep, vt_adamw_state *adam, vt_tensor ***ema,
+int vtrain_zero_gather(vtrain_zero *z, bool keep, vt_opt_state *state, vt_tensor ***ema,
                        vc_err *err)
 {
     if (!z->ema)
         ema = NULL;
-    int rc = keep && adam ? vt_adamw_open(adam, z->p, z->l->how, err) : 0;
+    int rc = keep && state ? vt_opt_open(state, z->p, z->l->how, err) : 0;
     if (!rc && keep && ema)
         rc = vt_ema_open(ema, z->p, err);
     rc = vc_comm_agree(z->l->all, rc, err);
-    const struct { kind what; vt_tensor **to; } all[] = {
-        { M, keep && adam ? adam->m : NULL }, { V, keep && adam ? adam->v : NULL },
-        { PEAK, keep && adam ? adam->peak : NULL },
-    };
-    for (size_t i = 0; !rc && adam && i < sizeof all / sizeof *all; i++)
-        rc = gather_kind(z, all[i].what, all[i].to, err);
+    for (kind i = 0; !rc && state && i < VT_OPT_STATES; i++)
+        rc = gather_kind(z, i, keep ? state->of[i] : NULL, err);
     if (!rc && ema)
         rc = gather_kind(z, EMA, keep ? *ema : NULL, err);
     return vc_context(err, rc, "optimizer state");
@@ -318,15 +318,22 @@ typedef struct reading {
     vc_err *err;
 } reading;
 
+static int shape_of(const reading *r, const vt_param *p, int64_t dim[VT_DIMS])
+{
+    if (r->what != EMA)
+        return vt_opt_shape(row_of(r->z, r->u), r->what, p->t, dim);
+    memcpy(dim, p->t->dim, sizeof p->t->dim);
+    return p->t->nd;
+}
+
 static int get(reading *r, const vt_param *p, vf_view *v)
 {
-    char *name = vc_format("%s%s", prefix[r->what], p->name);
+    char *name = vc_format("%s/%s", name_of(r->z, r->u, r->what), p->name);
     if (!name)
         return vc_fail(r->err, VC_ENOMEM, "out of memory");
     int rc = vf_safetensors_get(r->file, name, v, r->err);
-    const int64_t peaks[] = { (int64_t)elements(PEAK, (size_t)vt_count(p->t)) / 2, 2 };
-    const int64_t *dim = r->what == PEAK ? peaks : p->t->dim;
-    bool same = !rc && v->nd == (r->what == PEAK ? 2 : p->t->nd);
+    int64_t dim[VT_DIMS];
+    bool same = !rc && v->nd == shape_of(r, p, dim);
     for (int i = 0; same && i < v->nd; i++)
         same = v->dim[i] == dim[i];
     if (!rc && (!same || (v->dtype == VC_U8) != (type_of(r->z, r->u, r->what) == VC_U8)))
@@ -346,8 +353,8 @@ static void read_state(void *arg, const vt_param *p, size_t from, size_t n, size
         return;
     vt_values_put(r->z->g, r->to + bytes_of(r->z, r->u, r->what, at),
                   type_of(r->z, r->u, r->what),
-                  (const char *)v.data + elements(r->what, from) * vc_dtype_size(v.dtype), v.dtype,
-                  elements(r->what, n));
+                  (const char *)v.data + elements(r->z, r->u, r->what, from) *
+                  vc_dtype_size(v.dtype), v.dtype, elements(r->z, r->u, r->what, n));
 }
 
 int vtrain_zero_read(vtrain_zero *z, const vf_safetensors *file, bool averages, vc_err *err)

@@ -1,5 +1,5 @@
-/* zero.h - AdamW and moving averages whose state the ranks of a group split (ZeRO, Rajbhandari et
- * al. 2020): each holds moments and averages of its shard, updates its part of the values from its
+/* zero.h - the optimiser's state and moving averages, which the ranks of a group split (ZeRO,
+ * Rajbhandari et al. 2020): each holds both of its shard, updates its part of the values from its
  * sums of gradients (dist.h), and all parts are gathered again. Values stay whole on each rank.
  *
  * All functions not marked as local are collective. The ranks' values are equal before and after
@@ -13,24 +13,24 @@
 typedef struct vtrain_zero vtrain_zero;
 
 /* Borrows d, which is sharded, g and p. The values of p are converted to the type of d's optimiser
- * (vt_adamw_train). ema: keeps averages too, which start as the values. Local. */
+ * (vt_opt_convert). ema: keeps averages too, which start as the values. Local. */
 int vtrain_zero_open(vtrain_zero **out, vtrain_dist *d, vt_ctx *g, vt_params *p, bool ema,
                      vc_err *err);
 void vtrain_zero_close(vtrain_zero *z);                      /* NULL is fine */
 
 /* Global norm of the summed gradients. */
 int vtrain_zero_norm(vtrain_zero *z, double *norm, vc_err *err);
-/* Takes an AdamW step. */
-int vtrain_zero_step(vtrain_zero *z, const vt_adamw *o, vc_err *err);
+/* Takes a step. */
+int vtrain_zero_step(vtrain_zero *z, const vt_opt_step *o, vc_err *err);
 /* Updates the averages, if z keeps some. Local. */
 void vtrain_zero_ema(vtrain_zero *z, double decay);
 
-/* Gathers the state of all shards. With `keep` this rank gets the state in *adam and, if z keeps
- * averages, *ema, and closes both as usual; a rank without `keep` only sends its shard. adam or ema
- * is NULL, on all ranks, where that state is not needed. */
-int vtrain_zero_gather(vtrain_zero *z, bool keep, vt_adamw_state *adam, vt_tensor ***ema,
+/* Gathers the state of all shards. With `keep` this rank gets it in *state and, if z keeps averages,
+ * *ema, and closes both as usual; a rank without `keep` only sends its shard. state or ema is NULL,
+ * on all ranks, where it is not needed. */
+int vtrain_zero_gather(vtrain_zero *z, bool keep, vt_opt_state *state, vt_tensor ***ema,
                        vc_err *err);
-/* Reads this rank's shard of the state from the tensors m/NAME, v/NAME, peak/NAME and, with
+/* Reads this rank's shard of the state from the tensors of its rows, m/NAME, and, with
  * `averages`, ema/NAME; without it averages that z keeps begin as the values. Local. */
 int vtrain_zero_read(vtrain_zero *z, const vf_safetensors *file, bool averages, vc_err *err);
 /* Bytes of state on this rank. */

@@ -49,13 +49,13 @@ static int64_t free_bytes(void)
     return kib * 1024;
 }
 
-/* Bytes held during the whole run: weights, gradients, moments, averages, loader. */
+/* Bytes held during the whole run: weights, gradients, optimiser, averages, loader. */
 static int64_t standing_bytes(const vtrain *t)
 {
     vt_param_bytes b = vt_params_bytes(t->params);
     size_t averages = t->optim.ema ? (size_t)b.trained * sizeof(float) : 0;
     size_t state = t->ranks.zero ? vtrain_zero_bytes(t->ranks.zero)
-                                 : vt_adamw_bytes(&t->optim.adam) + averages;
+                                 : vt_opt_bytes(&t->optim.state) + averages;
     size_t files = vtrain_weights_bytes(t->model.weights) +
                    vtrain_weights_bytes(t->model.low_weights);
     return (int64_t)(b.values + b.grads + state + vtrain_loader_bytes(t->loader) + files +
@@ -315,6 +315,9 @@ static void remedies(const vtrain *t, uint32_t group, char *text, size_t size)
     const vtrain_config *c = &t->cfg;
     bool lora = c->training_type == VTRAIN_LORA;
     const vtrain_recompute again = vtrain_recomputed(t, group);
+    char less[48] = "";
+    if (vt_optimizers[c->optimizer].less)
+        snprintf(less, sizeof less, "--optimizer %s", vt_optimizers[c->optimizer].less);
     const struct { bool helps; const char *flag; } all[] = {
         { again.blocks < t->plan.blocks || again.how != VT_RECOMPUTE,
           "--gradient_checkpointing=block" },
@@ -324,7 +327,7 @@ static void remedies(const vtrain *t, uint32_t group, char *text, size_t size)
         { lora && c->transformer_dtype != VC_F8E4M3, "--transformer_dtype fp8" },
         { lora, "a smaller --rank" },
         { lora && !vt_host_memory(t->g) && t->plan.swapped < t->plan.blocks, "--low_vram" },
-        { c->optimizer == VT_ADAMW_F32, "--optimizer adamw8bit" },
+        { less[0], less },
         { c->use_ema, "--no_use_ema" },
         { true, "or smaller buckets (vprep --video_sample_size, --video_sample_n_frames)" },
     };

@@ -236,10 +236,10 @@ static void check_rate(vtrain_config *c, vc_flags *set)
 static void check_optimiser(vtrain_config *c, vc_flags *set)
 {
     check_rate(c, set);
-    if (c->use_8bit_adam && vc_flags_given(set, "optimizer") && c->optimizer != VT_ADAMW_8BIT)
+    if (c->use_8bit_adam && vc_flags_given(set, "optimizer") && c->optimizer != VT_ADAMW8BIT)
         vc_flags_wrong(set, "--use_8bit_adam: means adamw8bit, but --optimizer gives another");
     if (c->use_8bit_adam)
-        c->optimizer = VT_ADAMW_8BIT;
+        c->optimizer = VT_ADAMW8BIT;
 }
 
 static void check_memory(vtrain_config *c, vc_flags *set)

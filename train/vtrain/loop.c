@@ -204,7 +204,7 @@ static int update(vtrain *t, const loop *l, vtrain_record *r, vc_err *err)
     vtrain_groups_at(t->optim.groups, t->at.step, t->plan.steps);
     r->lr = vtrain_group_lr(t->optim.groups, 0);
     r->group = vtrain_groups_notes(t->optim.groups, &r->n_groups);
-    const vt_adamw o = {
+    const vt_opt_step o = {
         .lr = r->lr, .beta1 = c->adam_beta1, .beta2 = c->adam_beta2, .eps = c->adam_epsilon,
         .weight_decay = c->adam_weight_decay, .step = t->at.step + 1, .seed = (uint64_t)c->seed,
         .grad_scale = mean * vtrain_clip_factor(r->grad_norm, c->max_grad_norm),
@@ -213,7 +213,7 @@ static int update(vtrain *t, const loop *l, vtrain_record *r, vc_err *err)
         rc = vtrain_zero_step(t->ranks.zero, &o, err);
         vtrain_zero_ema(t->ranks.zero, vtrain_decay(t));
     } else {
-        vt_adamw_step(t->params, &t->optim.adam, &o);
+        vt_opt_apply(t->params, &t->optim.state, &o);
         if (t->optim.ema)
             vt_ema_update(t->optim.ema, t->params, vtrain_decay(t));
     }
@@ -303,7 +303,7 @@ static void report_progress(const vtrain *t, const loop *l, const vtrain_record 
 /* Frees the whole state that was gathered from the ranks' parts. */
 static void drop_state(vtrain *t)
 {
-    vt_adamw_close(&t->optim.adam, t->params);
+    vt_opt_close(&t->optim.state, t->params);
     vt_ema_close(t->optim.ema, t->params);
     t->optim.ema = NULL;
 }
@@ -337,7 +337,7 @@ static int save(vtrain *t, loop *l, vc_err *err)
     bool leads = vtrain_leads(t);
     int rc = vtrain_dist_whole(t->ranks.dist, leads, err);
     if (!rc && t->ranks.zero)
-        rc = vtrain_zero_gather(t->ranks.zero, leads, &t->optim.adam, &t->optim.ema, err);
+        rc = vtrain_zero_gather(t->ranks.zero, leads, &t->optim.state, &t->optim.ema, err);
     if (!rc && leads)
         note_output(t, l, METRICS, vtrain_metrics_sync(t->output.metrics, &why), &why);
     if (!rc)

@@ -264,7 +264,7 @@ static int open_objective(vtrain *t, vc_err *err)
 
 static int open_whole_state(vtrain *t, vc_err *err)
 {
-    int rc = vt_adamw_open(&t->optim.adam, t->params, (vt_adamw_kind)t->cfg.optimizer, err);
+    int rc = vt_opt_open(&t->optim.state, t->params, (vt_optimizer)t->cfg.optimizer, err);
     return rc || !t->cfg.use_ema ? rc : vt_ema_open(&t->optim.ema, t->params, err);
 }
 
@@ -304,7 +304,7 @@ static int open_training(vtrain *t, vc_err *err)
         .wire = t->cfg.reduce_dtype ? VC_BF16 : VC_F32, .shards = (int)t->cfg.dp_shards,
         .micros = t->cfg.gradient_accumulation_steps,
         .values = t->cfg.parallel == VTRAIN_FSDP && t->cfg.dp_shards > 1,
-        .how = (vt_adamw_kind)t->cfg.optimizer,
+        .how = (vt_optimizer)t->cfg.optimizer,
         .patience = (double)t->cfg.comm_timeout,
     };
     int rc = check_shared(t, err);
@@ -492,7 +492,7 @@ static void close_run(vtrain *t)
     vtrain_objective_close(t->objective);
     vt_ema_close(t->optim.ema, t->params);
     if (t->params)
-        vt_adamw_close(&t->optim.adam, t->params);
+        vt_opt_close(&t->optim.state, t->params);
     vtrain_zero_close(t->ranks.zero);
     vtrain_dist_close(t->ranks.dist);
     vtrain_sequence_close(t->ranks.sequence);

@@ -118,24 +118,31 @@ static int write_beside(const vtrain *t, const char *dir, vf_sums *sums, vc_err 
 
 /* ---- state ---- */
 
+/* Calls f for a state of p, unless there is none. */
+static int each_of(vtrain_state_fn f, void *arg, const char *kind, const vt_param *p, vt_tensor *x,
+                   vc_err *err)
+{
+    char prefix[64];
+    if (!x)
+        return 0;
+    snprintf(prefix, sizeof prefix, "%s/%s", kind, p->model ? "transformer_2." : "");
+    return f(arg, prefix, p, x, err);
+}
+
 int vtrain_each_state(vtrain *t, vtrain_state_fn f, void *arg, vc_err *err)
 {
-    const vt_adamw_state *adam = &t->optim.adam;
+    const vt_opt_state *state = &t->optim.state;
     int rc = 0, k = 0;
     for (int i = 0; !rc && i < vt_params_count(t->params); i++) {
         const vt_param *p = vt_params_at(t->params, i);
         if (!p->trained)
             continue;
-        const struct { const char *prefix[VTRAIN_HALVES]; vt_tensor *x; } state[] = {
-            { { "master/", "master/transformer_2." }, p->t },
-            { { "m/", "m/transformer_2." }, adam->m ? adam->m[k] : NULL },
-            { { "v/", "v/transformer_2." }, adam->v ? adam->v[k] : NULL },
-            { { "peak/", "peak/transformer_2." }, adam->peak ? adam->peak[k] : NULL },
-            { { "ema/", "ema/transformer_2." }, t->optim.ema ? t->optim.ema[k] : NULL },
-        };
-        for (size_t s = 0; !rc && s < sizeof state / sizeof *state; s++)
-            if (state[s].x)
-                rc = f(arg, state[s].prefix[p->model], p, state[s].x, err);
+        const vt_state_row *row = vt_optimizers[vt_opt_of(state->how, p->t)].state;
+        rc = each_of(f, arg, "master", p, p->t, err);
+        for (int s = 0; !rc && state->n && s < VT_OPT_STATES; s++)
+            rc = each_of(f, arg, row[s].name, p, state->of[s][k], err);
+        if (!rc)
+            rc = each_of(f, arg, "ema", p, t->optim.ema ? t->optim.ema[k] : NULL, err);
         k++;
     }
     return rc;
@@ -149,7 +156,7 @@ static int add_state(void *arg, const char *prefix, const vt_param *p, vt_tensor
 static int write_optimizer(vtrain *t, const char *dir, vf_sums *sums, vc_err *err)
 {
     vf_views s;
-    int rc = vf_views_open(&s, t->g, 5 * vt_params_count(t->params), err);
+    int rc = vf_views_open(&s, t->g, (2 + VT_OPT_STATES) * vt_params_count(t->params), err);
     if (!rc)
         rc = vtrain_each_state(t, add_state, &s, err);
     if (!rc)

@@ -1,4 +1,5 @@
 /* reference.c - opens the tiny models of goldens and compares results with them; see reference.h */
+#include "common/tensor/optimizer.h"
 #include "tests/train/models/reference.h"
 
 #include <math.h>
@@ -513,15 +514,15 @@ void ref_check_first(const vtrain_family *family, const char *golden, const ref_
 
 /* ---- ten steps ---- */
 
-static const vt_adamw adam = { .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8,
+static const vt_opt_step adam = { .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8,
                                .weight_decay = 1e-4 };
 
-static void one_step(ref_model *m, vt_adamw_state *s, int i, const float *losses,
+static void one_step(ref_model *m, vt_opt_state *s, int i, const float *losses,
                      const float *norms)
 {
     char name[16];
     ref_case c;
-    vt_adamw o = adam;
+    vt_opt_step o = adam;
     snprintf(name, sizeof name, "%d", i);
     ref_case_open(&c, m->golden, name);
     double loss = (double)ref_step(m, &c, VT_KEEP, NULL), norm = vt_params_grad_norm(m->params);
@@ -530,7 +531,7 @@ static void one_step(ref_model *m, vt_adamw_state *s, int i, const float *losses
     assert_true(fabs(norm - (double)norms[i]) <= 1e-4 * (double)norms[i]);
     o.step = i + 1;
     o.grad_scale = norm > 1 ? 1 / norm : 1;
-    vt_adamw_step(m->params, s, &o);
+    vt_opt_apply(m->params, s, &o);
     ref_case_close(&c);
 }
 
@@ -556,13 +557,13 @@ static double moved_error(const ref_model *m, const vt_param *p)
 void ref_check_steps(const vtrain_family *family, const char *name, double most)
 {
     ref_model m;
-    vt_adamw_state s = { 0 };
+    vt_opt_state s = { 0 };
     double worst = 0;
     ref_open(&m, family, name, VC_BF16, VC_F32);
     float *losses = golden_values(m.golden, "losses", NULL);
     float *norms = golden_values(m.golden, "norms", NULL);
     assert_int_equal(vt_params_train(m.params, NULL, NULL, NULL), 0);
-    assert_int_equal(vt_adamw_open(&s, m.params, VT_ADAMW_F32, NULL), 0);
+    assert_int_equal(vt_opt_open(&s, m.params, VT_ADAMW, NULL), 0);
     for (int i = 0; i < 10; i++)
         one_step(&m, &s, i, losses, norms);
     for (int i = 0; i < vt_params_count(m.params); i++) {
@@ -574,7 +575,7 @@ void ref_check_steps(const vtrain_family *family, const char *name, double most)
     }
     print_message("the largest error of a weight's movement is %.2g\n", worst);
     assert_true(worst <= most);
-    vt_adamw_close(&s, m.params);
+    vt_opt_close(&s, m.params);
     free(losses);
     free(norms);
     ref_close(&m);

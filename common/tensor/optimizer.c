@@ -1,0 +1,189 @@
+/* optimizer.c - the table of optimisers, their state and their steps; see optimizer.h */
+#include "common/tensor/optimizer.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "common/kernels/moments.h"
+#include "common/tensor/engine.h"
+#include "common/tensor/params.h"
+
+_Static_assert((int)VT_OPT_BLOCK == (int)VK_MOMENT_BLOCK, "who splits states knows the block");
+
+/* ---- the table ---- */
+
+const vt_optimizer_row vt_optimizers[] = {
+#define OPTIMIZER(NAME, name_, about, ...) [VT_##NAME] = { .name = #name_, __VA_ARGS__ },
+#include "common/tensor/optimizers.def"
+};
+
+const char vt_optimizer_words[] =
+#define OPTIMIZER(NAME, name, about, ...) "|" #name
+#include "common/tensor/optimizers.def"
+    ;
+
+const char vt_optimizer_help[] =
+#define OPTIMIZER(NAME, name, about, ...) about
+#include "common/tensor/optimizers.def"
+    ;
+
+static int codes_of(const vt_optimizer_row *o)
+{
+    int n = 0;
+
+    for (int k = 0; k < VT_OPT_STATES; k++)
+        n += o->state[k].name && o->state[k].type == VC_U8;
+    return n;
+}
+
+size_t vt_opt_elements(const vt_optimizer_row *o, int k, size_t n)
+{
+    return o->state[k].shape == VT_OF_BLOCKS ? VK_MOMENT_BLOCKS(n) * (size_t)codes_of(o) : n;
+}
+
+int vt_opt_shape(const vt_optimizer_row *o, int k, const vt_tensor *t, int64_t dim[VT_DIMS])
+{
+    if (o->state[k].shape == VT_OF_BLOCKS) {
+        dim[0] = (int64_t)VK_MOMENT_BLOCKS(vt_count(t));
+        dim[1] = codes_of(o);
+        return 2;
+    }
+    memcpy(dim, t->dim, (size_t)t->nd * sizeof *dim);
+    return t->nd;
+}
+
+vt_optimizer vt_opt_of(vt_optimizer how, const vt_tensor *t)
+{
+    return vt_count(t) < VT_OPT_SMALL ? vt_optimizers[how].small : how;
+}
+
+/* ---- whole state ---- */
+
+int vt_opt_convert(vt_params *p, vt_optimizer how, vc_err *err)
+{
+    for (int i = 0; i < p->n; i++) {
+        vt_param *w = p->at[i];
+        vc_dtype type = vt_optimizers[vt_opt_of(how, w->t)].value;
+        int rc = w->trained && w->t->dtype != type ? vt_param_train(p->g, w->t, type, err) : 0;
+        if (rc)
+            return vc_context(err, rc, "%s", w->name);
+    }
+    return 0;
+}
+
+/* Makes the states of a trained parameter, the i-th. */
+static int open_states(vt_opt_state *s, int i, vt_params *p, const vt_tensor *t, vc_err *err)
+{
+    const vt_optimizer_row *o = &vt_optimizers[vt_opt_of(s->how, t)];
+    int64_t dim[VT_DIMS];
+
+    for (int k = 0; k < VT_OPT_STATES; k++) {
+        const vt_state_row *r = &o->state[k];
+        if (!r->name)
+            continue;
+        int nd = vt_opt_shape(o, k, t, dim);
+        s->of[k][i] = vt_param_new(p->g, r->type, nd, dim, NULL, r->type, false, err);
+        if (!s->of[k][i])
+            return VC_ENOMEM;
+    }
+    return 0;
+}
+
+int vt_opt_open(vt_opt_state *s, vt_params *p, vt_optimizer how, vc_err *err)
+{
+    size_t n = (size_t)vt_params_trained(p) + 1;
+    int rc = 0;
+
+    *s = (vt_opt_state){ .how = how };
+    for (int k = 0; !rc && k < VT_OPT_STATES; k++)
+        rc = (s->of[k] = calloc(n, sizeof *s->of[k])) ? 0 : vc_no_memory(err);
+    if (!rc)
+        rc = vt_opt_convert(p, how, err);
+    for (int i = 0; i < p->n && !rc; i++) {
+        const vt_param *w = p->at[i];
+        if (w->trained)
+            rc = vc_context(err, open_states(s, s->n++, p, w->t, err), "%s", w->name);
+    }
+    if (rc)
+        vt_opt_close(s, p);
+    return vc_context(err, rc, "optimizer state");
+}
+
+void vt_opt_close(vt_opt_state *s, vt_params *p)
+{
+    for (int k = 0; k < VT_OPT_STATES; k++) {
+        for (int i = 0; i < s->n; i++)
+            vt_param_free(p->g, s->of[k][i]);
+        free(s->of[k]);
+    }
+    *s = (vt_opt_state){ 0 };
+}
+
+size_t vt_opt_bytes(const vt_opt_state *s)
+{
+    size_t bytes = 0;
+
+    for (int k = 0; k < VT_OPT_STATES; k++)
+        for (int i = 0; i < s->n; i++)
+            if (s->of[k][i])
+                bytes += (size_t)vt_count(s->of[k][i]) * vc_dtype_size(s->of[k][i]->dtype);
+    return bytes;
+}
+
+/* ---- a step ---- */
+
+void vt_opt_apply_part(vt_ctx *g, const vt_opt_part *x, const vt_opt_step *o)
+{
+    const vt_optimizer_row *row = &vt_optimizers[x->how];
+    uint64_t key = XXH3_64bits_withSeed(x->name, strlen(x->name), o->seed);
+    vt_tensor *state[VF_STATES] = { 0 }, *peak = NULL;
+    const vt_update_args a = {
+        .rule = row->rule, .lr = (float)o->lr, .beta1 = (float)o->beta1, .beta2 = (float)o->beta2,
+        .eps = (float)o->eps, .weight_decay = (float)o->weight_decay,
+        .grad_scale = (float)o->grad_scale,
+        .correct1 = (float)(1.0 - pow(o->beta1, (double)o->step)),
+        .correct2 = (float)sqrt(1.0 - pow(o->beta2, (double)o->step)),
+        .step = (uint32_t)o->step, .key = { (uint32_t)key, (uint32_t)(key >> 32) },
+        .first = x->first,
+    };
+
+    for (int k = 0; k < VT_OPT_STATES; k++) {
+        if (row->state[k].name && row->state[k].shape == VT_OF_BLOCKS)
+            peak = x->state[k];
+        else if (row->state[k].name)
+            state[k] = x->state[k];
+    }
+    g->be->update(g->dev, x->w, state, peak, x->grad, &a);
+}
+
+vt_opt_step vt_opt_step_of(const vt_param *p, const vt_opt_step *o)
+{
+    vt_opt_step own = *o;
+
+    own.step -= p->missed;
+    if (p->rate) {
+        own.lr = p->rate->lr;
+        own.weight_decay = p->rate->weight_decay;
+    }
+    return own;
+}
+
+void vt_opt_apply(vt_params *p, vt_opt_state *s, const vt_opt_step *o)
+{
+    vt_params_settle(p);
+    for (int i = 0, at = 0; i < p->n; i++) {
+        const vt_param *w = p->at[i];
+        if (!w->trained)
+            continue;
+        vt_opt_part x = { .how = vt_opt_of(s->how, w->t), .name = w->name, .w = w->t,
+                          .grad = w->grad };
+        const vt_opt_step own = vt_opt_step_of(w, o);
+        for (int k = 0; k < VT_OPT_STATES; k++)
+            x.state[k] = s->of[k][at];
+        if (vt_param_reached(w))
+            vt_opt_apply_part(p->g, &x, &own);
+        at++;
+    }
+}

@@ -1,0 +1,95 @@
+/* optimizer.h - optimisers, and the state that they keep of trained parameters.
+ *
+ * An optimiser is a row of optimizers.def: the rule by which a value changes (formulas.h), the type
+ * of the values, and the tensors of state that belong to each parameter. Whatever opens, counts,
+ * saves, reads or splits state walks these rows, so none of it knows an optimiser by name. */
+#ifndef COMMON_TENSOR_OPTIMIZER_H
+#define COMMON_TENSOR_OPTIMIZER_H
+
+#include "common/kernels/formulas.h"
+#include "common/tensor/weights.h"
+
+typedef enum vt_optimizer {
+#define OPTIMIZER(NAME, name, about, ...) VT_##NAME,
+#include "common/tensor/optimizers.def"
+    VT_OPTIMIZERS
+} vt_optimizer;
+
+enum {
+    VT_OPT_STATES = VF_STATES + 1,            /* most tensors of state of a parameter */
+    VT_OPT_SMALL = 4096,                      /* smaller parameters have the row's `small` */
+    VT_OPT_BLOCK = 256                        /* elements that share a peak */
+};
+
+/* A tensor of state has the parameter's shape, or a number for each block of VT_OPT_BLOCK elements
+ * and each state in codes: [blocks, codes], their largest magnitudes. */
+typedef enum { VT_OF_VALUES, VT_OF_BLOCKS } vt_state_shape;
+
+typedef struct vt_state_row {
+    const char *name;                         /* "m": checkpoints have m/PARAMETER; NULL: none */
+    vc_dtype type;                            /* f32, the values' bf16, or u8: codes */
+    vt_state_shape shape;
+} vt_state_row;
+
+typedef struct vt_optimizer_row {
+    const char *name;                         /* the word of --optimizer */
+    vf_rule rule;
+    vc_dtype value;                           /* of trained values; bf16 is rounded stochastically
+                                               * in a step */
+    vt_state_row state[VT_OPT_STATES];        /* those of the rule in its order, then others */
+    vt_optimizer small;                       /* row of parameters below VT_OPT_SMALL elements */
+    const char *less;                         /* the same rule in less memory, or NULL */
+    const char *flags;                        /* vtrain's flags that the rule reads */
+} vt_optimizer_row;
+
+/* The table, by vt_optimizer. */
+extern const vt_optimizer_row vt_optimizers[VT_OPTIMIZERS];
+/* "|adamw|adamw_bf16|..", and the sentence that --help has of them. */
+extern const char vt_optimizer_words[], vt_optimizer_help[];
+
+/* The row of a parameter: `small` of the optimiser's, if it is small. */
+vt_optimizer vt_opt_of(vt_optimizer how, const vt_tensor *t);
+/* Number of elements of state k for n values, which begin at a block. */
+size_t vt_opt_elements(const vt_optimizer_row *o, int k, size_t n);
+/* The shape of state k of a parameter; returns the number of dimensions. */
+int vt_opt_shape(const vt_optimizer_row *o, int k, const vt_tensor *t, int64_t dim[VT_DIMS]);
+
+/* The numbers of a step. grad_scale multiplies gradients first (accumulation mean, clipping). step
+ * counts from 1. seed keys stochastic rounding, whose draws are pure functions of seed, name,
+ * element and step. */
+typedef struct vt_opt_step {
+    double lr, beta1, beta2, eps, weight_decay, grad_scale;
+    int64_t step;
+    uint64_t seed;
+} vt_opt_step;
+/* A rate and a decay that parameters of a group have instead of the step's (vt_param.rate). */
+typedef struct vt_opt_rate { double lr, weight_decay; } vt_opt_rate;
+/* The numbers of a step for one parameter. */
+vt_opt_step vt_opt_step_of(const vt_param *p, const vt_opt_step *o);
+
+/* Whole state: of[k] has a tensor of state k for each trained parameter, in bound order, or NULL
+ * where the parameter's row has no such state. */
+typedef struct vt_opt_state { vt_tensor **of[VT_OPT_STATES]; int n; vt_optimizer how; } vt_opt_state;
+/* Makes states of zero, and converts values to the row's type by vt_opt_convert. */
+int vt_opt_open(vt_opt_state *s, vt_params *p, vt_optimizer how, vc_err *err);
+void vt_opt_close(vt_opt_state *s, vt_params *p);                   /* an all-zero one is fine */
+size_t vt_opt_bytes(const vt_opt_state *s);
+/* Takes a step: changes every trained parameter that a backward reached. */
+void vt_opt_apply(vt_params *p, vt_opt_state *s, const vt_opt_step *o);
+
+/* ---- parts of the state, for ranks that shard it (train/parallel/zero.h) ---- */
+
+/* Converts the trained values that are not small to the row's type, rounded to the nearest. */
+int vt_opt_convert(vt_params *p, vt_optimizer how, vc_err *err);
+/* A part of a parameter and of its state: whole blocks (VT_OPT_BLOCK), or up to the parameter's
+ * end. The bits of the result, draws included, do not depend on the partition. */
+typedef struct vt_opt_part {
+    vt_optimizer how;            /* the parameter's row */
+    const char *name;            /* the parameter's */
+    uint64_t first;              /* index of the part's first element in the parameter */
+    vt_tensor *w, *state[VT_OPT_STATES];
+    const vt_tensor *grad;       /* f32 */
+} vt_opt_part;
+void vt_opt_apply_part(vt_ctx *g, const vt_opt_part *x, const vt_opt_step *o);
+
+#endif
