@@ -30,7 +30,8 @@ typedef enum vc_kind {
     VC_FLOAT,        /* double, finite; 10% is 0.1 */
     VC_STRING,       /* char * or NULL */
     VC_PATH,         /* char * or NULL, shown as a path */
-    VC_CHOICE,       /* int: index into `allowed` ("doc|peer|tokens") */
+    VC_CHOICE,       /* int: index into `allowed` ("doc|peer|tokens"), also by the word after a
+                      * module of Python: "torch.optim.AdamW" is adamw */
     VC_OPTIONAL,     /* int: as VC_CHOICE, but the value needs '='; without a value the
                       * first allowed; --no_flag: "none" or "no", if allowed */
     VC_DTYPE_KIND,   /* vc_dtype, one of `allowed`; without a default VC_DTYPE_NONE */

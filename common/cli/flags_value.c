@@ -1,4 +1,5 @@
 /* flags_value.c - converts text to a flag's value and back. See flags_internal.h. */
+#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -57,15 +58,25 @@ static bool same_word(const char *a, size_t n, const char *b, size_t m)
     return true;
 }
 
+/* The name of a class that is written with its module, "torch.optim.AdamW"; other texts unchanged. */
+static const char *without_module(const char *text)
+{
+    const char *dot = strrchr(text, '.'), *s = text;
+
+    while (*s && (*s == '.' || *s == '_' || isalnum((unsigned char)*s)))
+        s++;
+    return dot && dot > text && isalpha((unsigned char)dot[1]) && !*s ? dot + 1 : text;
+}
+
 static int choice_index(const char *allowed, const char *text)
 {
     size_t len, n = strlen(text);
-    const char *s;
+    const char *s, *name = without_module(text);
 
     for (int i = 0; (s = vc_flags_choice(allowed, i, &len)); i++)
         if (same_word(s, len, text, n))
             return i;
-    return -1;
+    return name > text ? choice_index(allowed, name) : -1;
 }
 
 int vc_flags_off(const vc_flag *f)

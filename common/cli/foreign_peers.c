@@ -9,7 +9,7 @@
 #define DISTILLED "it controls distillation, which this program does not do"
 #define UNREAD "Finetrainers has the flag but never reads it; the model's scheduler file or "      \
     "--flow_shift sets the shift"
-#define PRODIGY "the optimiser is AdamW, which has no such number"
+#define PRODIGY "no --optimizer here has such a number"
 
 const vc_foreign vc_ignored_flags[] = {
     NONE(0, "enable_model_cpu_offload initialize_model_on_cpu offload dit_cpu_offload "
@@ -186,7 +186,6 @@ const vc_foreign vc_ignored_flags[] = {
          "--resume_from_checkpoint STEP for another"),
     NONE(1, "checkpoint.timeout_minutes", "a run saves when it gets SIGTERM, which a cluster sends "
          "before the time is over"),
-    ONLY("AdamW|adamw", "optimizer.name", "--optimizer chooses among forms of AdamW"),
     NONE(1, "model.video_length", "the samples of the dataset have their lengths"),
     ONLY("1e-6|1e-06|0.000001", "model.norm_eps", "the layers of TTT have this eps"),
     ONLY("diffusers", "lora_format", "LoRA files always have the names that diffusers and PEFT "
@@ -223,7 +222,9 @@ const vc_foreign vc_ignored_flags[] = {
 #define PROMPTS                                                                                    \
     "give vprep --validation_prompts FILE, whose rows have prompt, image_path, height, width, "    \
     "num_frames, seed"
-#define ADAMW "the optimiser is AdamW: --optimizer adamw_bf16 or adamw8bit need less memory"
+#define OPTIMIZER                                                                                  \
+    "--optimizer chooses the optimiser, and its own flags its numbers (--help); adamw_bf16 and "   \
+    "adamw8bit need less memory"
 #define LOSS "loss, noise and times are those of the model's family: leave it out"
 #define ENCODERS "only the transformer is trained; VAE and text encoders stay as they are"
 
@@ -265,11 +266,11 @@ const vc_foreign vc_refused_flags[] = {
             "num_new_tokens_per_abstraction", ENCODERS),
     REFUSED(0, "use_came use_adafactor use_8bit_ademamix use_cpu_offload_optimizer "
             "offload_gradients "
-            "enable_optimizer_cpu_offload use_torchao use_4bit use_8bit", ADAMW),
+            "enable_optimizer_cpu_offload use_torchao use_4bit use_8bit", OPTIMIZER),
     REFUSED(-1, "optimizer.betas betas", "write --adam_beta1 and --adam_beta2"),
     REFUSED(1, "customized_optimizer optimizer_args optimizer_config optimizer_beta1 "
             "optimizer_beta2 "
-            "adamw_optimi", ADAMW),
+            "adamw_optimi", OPTIMIZER),
     REFUSED(0, "snr_loss noise_share_in_frames not_sigma_loss "
             "train_qk_norm train_norm_layers use_lora_bias lumina_shift", LOSS),
     REFUSED(0, "flux_shift", "FLUX.1-dev's folder has this shift by tokens already, and "
@@ -422,8 +423,8 @@ const vc_foreign vc_refused_flags[] = {
             "write --preset_lora_path, which adds one LoRA at its full strength"),
     REFUSED(1, "musubi_blocks_to_swap", "write --blocks_to_swap N"),
     REFUSED(1, "training.adapter_method", OTHER),
-    REFUSED(0, "stabilize", ADAMW),
-    REFUSED(1, "prodigy_steps", ADAMW),
+    REFUSED(0, "stabilize", OPTIMIZER),
+    REFUSED(1, "prodigy_steps", OPTIMIZER),
     REFUSED(1, "grad_clip_method", "gradients are clipped to --max_grad_norm alone"),
     REFUSED(1, "ema_update_interval ema_update_step_interval", "the average of --use_ema is taken at "
             "every step: for an interval of N steps write --ema_decay D^(1/N)"),

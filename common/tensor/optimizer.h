@@ -39,7 +39,8 @@ typedef struct vt_optimizer_row {
     vt_state_row state[VT_OPT_STATES];        /* those of the rule in its order, then others */
     vt_optimizer small;                       /* row of parameters below VT_OPT_SMALL elements */
     const char *less;                         /* the same rule in less memory, or NULL */
-    const char *flags;                        /* vtrain's flags that the rule reads */
+    const char *flags;                        /* vtrain's flags of the rule's numbers: "a b" */
+    const char *defaults;                     /* of those, where the flags' own do not fit: "a=1" */
 } vt_optimizer_row;
 
 /* The table, by vt_optimizer. */

@@ -17,6 +17,9 @@
 /* Choices that vtrain_check replaces by one of the choices that the run knows. */
 enum { REPORT_TENSORBOARD, REPORT_NONE };
 enum { ADAPTER_SFT };                         /* the first choice of --adapter_method: all */
+/* Choices whose words are the names of tables. */
+#define OPTIMIZERS (vt_optimizer_words + 1)
+#define OPTIMIZERS_HELP vt_optimizer_help
 #define GROUP(topic, title) { .kind = VC_GROUP, .name = title, .aliases = topic },
 #define FLAG(...) ROW(false, __VA_ARGS__)
 #define NEED(...) ROW(true, __VA_ARGS__)
@@ -233,13 +236,50 @@ static void check_rate(vtrain_config *c, vc_flags *set)
     check_groups(c, set);
 }
 
-static void check_optimiser(vtrain_config *c, vc_flags *set)
+static bool has_word(const char *words, const char *word, size_t n)
+{
+    for (const char *s = words; (s = strstr(s, word)); s += n)
+        if ((s == words || s[-1] == ' ') && strchr(" ", s[n]))
+            return true;
+    return false;
+}
+
+/* Refuses flags of other optimisers, and sets the numbers that this one has by default. */
+static int take_optimiser(const vtrain_config *c, vc_flags *set, vc_err *err)
+{
+    const vt_optimizer_row *own = &vt_optimizers[c->optimizer];
+    char flag[64], value[32];
+    int rc = 0;
+    size_t n;
+    for (int i = 0; i < VT_OPTIMIZERS; i++)
+        for (const char *s = vt_optimizers[i].flags; *s; s += n + strspn(s + n, " ")) {
+            n = strcspn(s, " ");
+            snprintf(flag, sizeof flag, "%.*s", (int)n, s);
+            if (vc_flags_given(set, flag) && !has_word(own->flags, flag, n))
+                vc_flags_wrong(set, "--%s: --optimizer %s has no such number: leave it out", flag,
+                               own->name);
+        }
+    for (const char *s = own->defaults; !rc && s && *s; s += strspn(s, " ")) {
+        n = strcspn(s, "=");
+        snprintf(flag, sizeof flag, "%.*s", (int)n, s);
+        s += n + 1;
+        n = strcspn(s, " ");
+        snprintf(value, sizeof value, "%.*s", (int)n, s);
+        s += n;
+        if (!vc_flags_given(set, flag))
+            rc = vc_flags_prefer(set, flag, value, err);
+    }
+    return rc;
+}
+
+static int check_optimiser(vtrain_config *c, vc_flags *set, vc_err *err)
 {
     check_rate(c, set);
     if (c->use_8bit_adam && vc_flags_given(set, "optimizer") && c->optimizer != VT_ADAMW8BIT)
         vc_flags_wrong(set, "--use_8bit_adam: means adamw8bit, but --optimizer gives another");
     if (c->use_8bit_adam)
         c->optimizer = VT_ADAMW8BIT;
+    return take_optimiser(c, set, err);
 }
 
 static void check_memory(vtrain_config *c, vc_flags *set)
@@ -285,7 +325,9 @@ int vtrain_check(vtrain_config *c, vc_flags *set, vc_err *err)
     if (c->follow && c->num_train_epochs)
         vc_flags_wrong(set, "--follow: the steps of --num_train_epochs cannot be counted while the "
                        "dataset grows: give --max_train_steps");
-    check_optimiser(c, set);
+    rc = check_optimiser(c, set, err);
+    if (rc)
+        return rc;
     if (c->motion_sub_loss_ratio != 0.25 && !c->motion_sub_loss)
         vc_flags_wrong(set, "--motion_sub_loss_ratio: give --motion_sub_loss too");
     check_memory(c, set);
