@@ -270,6 +270,8 @@ static int open_bytes(const vf_dataset *d, bool text, vf_key k, int first, bool 
     rc = vf_safetensors_parse(st, v.data, v.size, err);
     if (!rc && check)
         rc = vf_safetensors_check(*st, err);
+    if (!rc && check)
+        rc = vf_value_names(text, *st, err);
     if (rc) {
         rc = unless_torn(rc, v, err);
         vf_safetensors_close(*st);

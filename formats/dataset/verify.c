@@ -116,8 +116,8 @@ static vf_shape shape_of(unsigned kind, const vf_view *v)
                        (unsigned)v->dim[n - 2], (unsigned)v->dim[n - 1] };
 }
 
-/* Finds the kind and shape of a latent value by the names and shapes of its tensors. Returns NULL,
- * or the fault. */
+/* Finds the kind and shape of a latent value by its tensors, whose names were checked. Returns
+ * NULL, or the fault. */
 static const char *latent_shape(const vf_safetensors *st, vf_shape *s)
 {
     vf_view mean, logvar;
@@ -134,13 +134,11 @@ static const char *latent_shape(const vf_safetensors *st, vf_shape *s)
         *s = dims_fit(&mean, 4) ? shape_of(VC_VALUE_MASK, &mean) : *s;
         return dims_fit(&mean, 4) ? NULL : "mask: [C,f,h,w] expected";
     }
-    if (!vf_safetensors_get(st, "image_embeds", &mean, NULL)) {
-        *s = (vf_shape){ .kind = VC_VALUE_EMBEDS,
-                         .h = (unsigned)mean.dim[0],
-                         .w = dims_fit(&mean, 2) ? (unsigned)mean.dim[1] : 0 };
-        return s->w ? NULL : "image_embeds: [n,D] expected";
-    }
-    return "the value has no tensor mean, sample, mask or image_embeds";
+    if (vf_safetensors_get(st, "image_embeds", &mean, NULL) || !dims_fit(&mean, 2))
+        return "image_embeds: [n,D] expected";
+    *s = (vf_shape){ .kind = VC_VALUE_EMBEDS, .h = (unsigned)mean.dim[0],
+                     .w = (unsigned)mean.dim[1] };
+    return NULL;
 }
 
 static const char *text_shape(const vf_safetensors *st, vf_shape *s)
@@ -153,9 +151,8 @@ static const char *text_shape(const vf_safetensors *st, vf_shape *s)
         s->w = (unsigned)v.dim[1];
         return NULL;
     }
-    if (vf_safetensors_get(st, "pooled", &v, NULL))
-        return "the value has no tensor prompt_embeds or pooled";
-    return dims_fit(&v, 1) ? NULL : "pooled: [P] expected";
+    return !vf_safetensors_get(st, "pooled", &v, NULL) && dims_fit(&v, 1)
+               ? NULL : "pooled: [P] expected";
 }
 
 /* Maps the bits of a float to an integer, in the order of the floats. */
@@ -228,7 +225,7 @@ static const char *check_numbers(vf_check *c, bool text, const vf_safetensors *s
     return NULL;
 }
 
-/* Checks a tensor value: header, checksum, shapes, numbers. Its key is recorded even if the value
+/* Checks a tensor value: header, checksum, names, shapes, numbers. Its key is recorded even if the value
  * is damaged. */
 static int check_value(vf_check *c, const char *file, bool text, vf_bytes key, vf_bytes value,
                        vc_err *err)
@@ -247,6 +244,8 @@ static int check_value(vf_check *c, const char *file, bool text, vf_bytes key, v
         rc = vf_safetensors_parse(&st, value.data, value.size, &e);
     if (!rc)
         rc = vf_safetensors_check(st, &e);
+    if (!rc)
+        rc = vf_value_names(text, st, &e);
     if (!rc)
         what = text ? text_shape(st, &s) : latent_shape(st, &s);
     if (!rc && !what)

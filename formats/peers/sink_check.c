@@ -82,45 +82,13 @@ int exchange_check_text(const struct exchange_encoder *t, const exchange_item *m
     return 0;
 }
 
-/* The tensors of each kind of value. */
-static const struct kind {
-    bool text, alone;                        /* alone: there may be `second` without `first` */
-    const char *first, *second;
-} kinds[] = {
-    { false, false, "mean", "logvar" }, { false, false, "sample", NULL },
-    { false, false, "mask", NULL }, { false, false, "image_embeds", NULL },
-    { true, true, "prompt_embeds", "pooled" },
-};
-
-static bool has(const vf_safetensors *st, const char *name)
-{
-    vf_view v;
-    return name && !vf_safetensors_get(st, name, &v, NULL);
-}
-
-static int check_names(bool text, const vf_safetensors *st, vc_err *err)
-{
-    const struct kind *k = NULL;
-    for (size_t i = 0; !k && i < sizeof kinds / sizeof *kinds; i++)
-        if (kinds[i].text == text && (has(st, kinds[i].first) || has(st, kinds[i].second)))
-            k = &kinds[i];
-    for (int i = 0; i < vf_safetensors_count(st); i++) {
-        const char *name = vf_safetensors_at(st, i)->name;
-        if (!k || (strcmp(name, k->first) && (!k->second || strcmp(name, k->second))))
-            return vc_fail(err, VC_EFORMAT, "tensor \"%.60s\": no such tensor belongs to a value "
-                           "of %s: the file is damaged: export it again", name,
-                           text ? "texts" : "latents");
-    }
-    if (!k || (!k->alone && !has(st, k->first)))
-        return vc_fail(err, VC_EFORMAT, "no tensor \"%s\": the file is damaged: export it again",
-                       k ? k->first : text ? "prompt_embeds" : "mean");
-    return 0;
-}
-
 int exchange_check_value(bool text, const vf_safetensors *st, vc_err *err)
 {
     char what[80];
-    int rc = check_names(text, st, err);
+    vc_err e;
+    int rc = vf_value_names(text, st, &e);
+    if (rc)
+        return vc_fail(err, rc, "%s: the file is damaged: export it again", e.text);
     for (int i = 0; !rc && i < vf_safetensors_count(st); i++) {
         const vf_view *v = vf_safetensors_at(st, i);
         snprintf(what, sizeof what, "tensor \"%.60s\"", v->name);

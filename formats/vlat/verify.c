@@ -363,7 +363,8 @@ static int say_result(const vlat *v, const vf_verify_report *r, double seconds, 
     if (!r->damaged && !r->unreadable)
         fputs("no damage\n", v->out);
     else
-        fprintf(v->out, "%s findings\n", vc_human_count(b, r->damaged + r->unreadable));
+        fprintf(v->out, "%s findings%s\n", vc_human_count(b, r->damaged + r->unreadable),
+                v->o->repair || r->unreadable ? "" : "; --repair keeps what is good");
     if (!r->unreadable)
         return 0;
     return vc_fail(err, VC_EIO, "%s: %" PRIu64 " of the findings are files that could not be read, "

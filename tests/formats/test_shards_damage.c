@@ -301,7 +301,10 @@ static void reported_damage(void **state)
         { "shard-00000.lmdb", "{\"sample\":4", "[\"sample\":4", "sample 000000000004/000" },
         { "shard-00000.lmdb", "\"xxh3\":\"", "\"xxh4\":\"", "xxh3" },
         { "shard-00000.lmdb", "\"shape\":[4,3", "\"shape\":[4,4", "shape" },
-        { "text-00000.lmdb", "prompt_embeds", "prompt_emXeds", "no tensor prompt_embeds" },
+        { "text-00000.lmdb", "prompt_embeds", "prompt_emXeds", "tensor \"prompt_emXeds\": no such" },
+        { "shard-00000.lmdb", "\"mean\"", "\"meen\"", "tensor \"meen\": no such tensor" },
+        { "shard-00000.lmdb", "\"logvar\"", "\"lagvar\"",
+          "tensor \"lagvar\": no such tensor belongs to a value of latents" },
         { "text-00000.lmdb", "a validation prompt", "A validation prompt", "checksum" },
         { "manifest.json", "\"samples\": 6", "\"samples\": 9", "the shards hold 6" },
         { "manifest.json", "\"root\": \"", "\"toor\": \"", "root: missing" },
@@ -330,16 +333,20 @@ static void refused_damage(void **state)
     assert_null(record);
     vf_dataset_close(d);
 
-    patch(*state, "shard-00000.lmdb", "\"xxh3\":\"", "\"xxh4\":\"");
-    OK(vf_dataset_open(&d, *state, false, &err));
-    int refused = 0;
-    for (uint32_t i = 0; i < 6; i++) {
-        refused += vf_dataset_latent(d, vf_dataset_entry(d, i)->latent, true, &st, NULL) ==
-                   VC_EFORMAT;
-        vf_safetensors_close(st);
+    static const char *const edits[][2] = { { "\"logvar\"", "\"lagvar\"" },
+                                            { "\"xxh3\":\"", "\"xxh4\":\"" } };
+    for (int k = 0; k < 2; k++) {
+        int refused = 0;
+        patch(*state, "shard-00000.lmdb", edits[k][0], edits[k][1]);
+        OK(vf_dataset_open(&d, *state, false, &err));
+        for (uint32_t i = 0; i < 6; i++) {
+            refused += vf_dataset_latent(d, vf_dataset_entry(d, i)->latent, true, &st, NULL) ==
+                       VC_EFORMAT;
+            vf_safetensors_close(st);
+        }
+        assert_int_equal(refused, 6);
+        vf_dataset_close(d);
     }
-    assert_int_equal(refused, 6);
-    vf_dataset_close(d);
 }
 
 static void missing_values(void **state)

@@ -14,9 +14,9 @@ need exchange_dataset make cog cogvideox sample bf16 bf16
 need vlat split cog --by bucket --out cog
 need vlat export wan --to musubi --out cache
 
-# hurt SET record|latent|text|lost|thumb|cut: makes the folder hurt, a copy of SET whose records,
-# latents, texts or pages of thumbnails are damaged, whose texts have other keys (lost), or whose
-# shard is cut short.
+# hurt SET record|latent|text|name|lost|thumb|cut: makes the folder hurt, a copy of SET whose
+# records, latents, texts or pages of thumbnails are damaged, whose latents' tensors have other names
+# (name), whose texts have other keys (lost), or whose shard is cut short.
 hurt()
 {
     local in=shard edit='s/"xxh3":"..../"xxh3":"0000/g' at
@@ -33,6 +33,7 @@ hurt()
     cut)
         truncate -s -4096 hurt/shard-00000.lmdb
         return ;;
+    name) edit='s/"mean":{/"meen":{/g; s/"sample":{/"simple":{/g' ;;
     lost) in=text edit='s/[0-9a-f]\{32\}/00000000000000000000000000000000/g' ;;
     esac
     LC_ALL=C sed -i "$edit" hurt/$in-00000.lmdb
@@ -53,29 +54,29 @@ done <<'TABLE'
 good|cut|vlat info hurt
 good|record cut|vlat list hurt
 good|record cut|vlat list hurt --json
-good|record latent text lost cut|vlat show hurt 1
+good|record latent text name lost cut|vlat show hurt 1
 good|thumb|vlat show hurt 3
-good|latent cut|vlat show hurt $key
+good|latent name cut|vlat show hurt $key
 good|record thumb cut|vlat report hurt --out out
 good|record cut|vlat diff hurt good
 good|record cut|vlat diff good hurt
 good|record cut|vlat select hurt 'sample >= 0' --out out
 good|record cut|vlat select hurt 'path = nothing' --out out
-good|record latent text lost thumb cut|vlat merge hurt good --out out
-good|record latent text lost thumb cut|vlat split hurt --n 1 --out out
-good|record latent text lost thumb cut|vlat gc hurt
-good|record latent text lost thumb cut|vlat export hurt --to safetensors --out out
-good|record latent text lost thumb cut|vlat export hurt --to webdataset --out out
-wan|record latent text lost cut|vlat export hurt --to musubi --out out
-wan|record latent text lost cut|vlat export hurt --to diffsynth --out out
-wan|record latent text lost cut|vlat export hurt --to diffusion-pipe --out out
-wan-3x4x6|record latent text lost cut|vlat export hurt --to causvid --out out
-fine|record latent text lost cut|vlat export hurt --to finetrainers --out out
-ttt|record latent text lost cut|vlat export hurt --to ttt-video --out out
-cog-3x4x6|record latent text lost cut|vlat export hurt --to cogvideo --out out
+good|record latent text name lost thumb cut|vlat merge hurt good --out out
+good|record latent text name lost thumb cut|vlat split hurt --n 1 --out out
+good|record latent text name lost thumb cut|vlat gc hurt
+good|record latent text name lost thumb cut|vlat export hurt --to safetensors --out out
+good|record latent text name lost thumb cut|vlat export hurt --to webdataset --out out
+wan|record latent text name lost cut|vlat export hurt --to musubi --out out
+wan|record latent text name lost cut|vlat export hurt --to diffsynth --out out
+wan|record latent text name lost cut|vlat export hurt --to diffusion-pipe --out out
+wan-3x4x6|record latent text name lost cut|vlat export hurt --to causvid --out out
+fine|record latent text name lost cut|vlat export hurt --to finetrainers --out out
+ttt|record latent text name lost cut|vlat export hurt --to ttt-video --out out
+cog-3x4x6|record latent text name lost cut|vlat export hurt --to cogvideo --out out
 wan|record text lost cut|vlat import cache --from musubi --texts hurt --out out
-good|record latent cut|vdecode hurt --out out
-good|record latent text lost cut|vtrain --latents hurt --output_dir out $small_model
+good|record latent name cut|vdecode hurt --out out
+good|record latent text name lost cut|vtrain --latents hurt --output_dir out $small_model
 TABLE
 
 # An export's error names the sample too.
@@ -89,3 +90,9 @@ good safetensors
 good webdataset
 wan musubi
 TABLE
+
+# A damaged name is found, and what is good is kept.
+hurt good name
+expect 1 'tensor "meen": no such tensor .*' vlat verify hurt
+output_has ' findings; --repair keeps what is good$'
+expect 0 '0 samples saved, 4 to be encoded again' vlat verify hurt --repair
