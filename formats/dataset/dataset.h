@@ -111,8 +111,8 @@ int vf_dataset_sample(const vf_dataset *d, uint32_t i, cJSON **record, vc_err *e
 /* Gets the bytes of the record, borrowed and unchecked: vf_dataset_sample checks them. */
 int vf_dataset_record(const vf_dataset *d, uint32_t i, const void **json, size_t *n, vc_err *err);
 /* Gets a value by key, zero-copy from the map: *st borrows from the dataset and is closed first.
- * With `check` its xxh3 is compared, and its tensors' names are checked. VC_ENOENT: no shard has the
- * key; errors name shard and key. */
+ * With `check` its xxh3 is compared, and its tensors' names are checked. VC_ENOENT: no shard has
+ * the key; errors name shard and key. */
 int vf_dataset_latent(const vf_dataset *d, vf_key k, bool check, vf_safetensors **st, vc_err *err);
 /* Gets a value of sample i: the shard of its record, which most likely has the value, is searched
  * first. */

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "common/base/utf8.h"
 #include "common/os/file.h"
 #include "formats/peers/exchange_parts.h"
 #include "formats/peers/torch.h"
@@ -175,35 +176,46 @@ static bool two_numbers(const char *s, size_t n, int64_t *a, int64_t *b)
     return !*end;
 }
 
-/* Returns the caption: the first line of STEM.txt or STEM.caption, else the name that follows N_ in
- * the folder's; the caller frees it. */
-static char *caption_of(const exchange *x, const picture *p, vc_err *err)
+/* Reads the first line of STEM.txt or STEM.caption, without blanks around it; *text, malloc'ed, is
+ * NULL if there is no such file. */
+static int read_caption(char **text, const exchange *x, const picture *p, vc_err *err)
 {
     static const char *const endings[] = { "txt", "caption" };
-    const char *under = strchr(p->folder, '_');
-    char *text = NULL;
-    for (int i = 0; i < 2 && !text; i++) {
-        char *path = vc_format("%s/%s.%s", x->dir, p->stem, endings[i]);
-        size_t n;
-        if (path && vc_file_exists(path) && vc_file_read(&text, &n, path, MAX_CAPTION, err)) {
-            free(path);
-            return NULL;
+    *text = NULL;
+    for (int i = 0; i < 2 && !*text; i++) {
+        char *path = vc_format("%s/%s.%s", x->dir, p->stem, endings[i]), *from;
+        size_t all = 0, n;
+        int rc = path ? 0 : vc_no_memory(err);
+        if (!rc && vc_file_exists(path))
+            rc = vc_file_read(text, &all, path, MAX_CAPTION, err);
+        if (!rc && *text) {
+            from = *text + (strncmp(*text, "\xef\xbb\xbf", 3) ? 0 : 3);
+            n = (size_t)(*text + all - from);
+            const char *end = memchr(from, '\n', n);
+            rc = vc_context(err, vc_utf8_check_lines(from, end ? (size_t)(end - from) : n, err),
+                            "%s", path);
+            from += strspn(from, " \t");
+            n = strcspn(from, "\r\n");
+            while (n && strchr(" \t", from[n - 1]))
+                n--;
+            memmove(*text, from, n);
+            (*text)[n] = 0;
         }
         free(path);
+        if (rc)
+            return rc;
     }
-    if (!text) {
-        text = strdup(under ? under + 1 : "");
-        if (!text)
-            vc_no_memory(err);
-        return text;
-    }
-    char *from = text + strspn(text, " \t");
-    size_t n = strcspn(from, "\r\n");
-    while (n && strchr(" \t", from[n - 1]))
-        n--;
-    memmove(text, from, n);
-    text[n] = 0;
-    return text;
+    return 0;
+}
+
+/* Gets the caption: that of a file, else the name that follows N_ in the folder's. */
+static int caption_of(char **text, const exchange *x, const picture *p, vc_err *err)
+{
+    const char *under = strchr(p->folder, '_');
+    int rc = read_caption(text, x, p, err);
+    if (!rc && !*text && !(*text = strdup(under ? under + 1 : "")))
+        rc = vc_no_memory(err);
+    return rc;
 }
 
 static int read_texts(exchange_item *m, const vf_pt_value *d, vc_err *err)
@@ -280,12 +292,11 @@ static int read_picture(exchange *x, const picture *p, vc_err *err)
 {
     vf_pt *latents = NULL, *texts = NULL;
     char *a = vc_format("%s/%s", x->dir, p->file), *b = vc_format("%s/%s" TEXTS, x->dir, p->stem);
-    char *caption = caption_of(x, p, err);
-    exchange_item m = { .path = p->stem, .caption = caption, .drawn = true,
+    char *caption = NULL;
+    exchange_item m = { .path = p->stem, .drawn = true,
                         .weight = strchr(p->folder, '_') ? atoi(p->folder) : 0 };
-    int rc = a && b ? 0 : vc_no_memory(err);
-    if (!caption)
-        rc = VC_EIO;
+    int rc = a && b ? caption_of(&caption, x, p, err) : vc_no_memory(err);
+    m.caption = caption;
     if (!rc && !x->v->o->texts && !vc_file_exists(b))
         rc = vc_fail(err, VC_ENOENT, "%s: missing: run sd-scripts with "
                      "--cache_text_encoder_outputs_to_disk, or give --texts", b);

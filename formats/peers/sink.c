@@ -5,6 +5,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "common/base/utf8.h"
 #include "common/os/file.h"
 #include "formats/dataset/copy.h"
 #include "formats/dataset/parts.h"
@@ -474,7 +475,9 @@ static int put_captions(const exchange *x, const exchange_item *m, cJSON *list, 
         cJSON *o = cJSON_CreateObject(), *keys = NULL;
         const char *caption = m->caption ? m->caption : "";
         cJSON_AddStringToObject(o, "text", caption);
-        rc = put_texts(x, m, caption, &keys, err);
+        rc = vc_context(err, vc_utf8_check(caption, strlen(caption), err), "its caption");
+        if (!rc)
+            rc = put_texts(x, m, caption, &keys, err);
         cJSON_AddItemToObject(o, "keys", keys);
         cJSON_AddItemToArray(list, o);
     }

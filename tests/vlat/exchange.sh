@@ -148,6 +148,12 @@ latents=cache/video_latent/cogvideox-t2v/9x32x48
 expect 0 '2 samples' vlat import cog.1/$latents --from cogvideo --out cog.back --empty zeros
 manifest cog.back '"values": *"sample"'
 expect 0 '2 samples' vlat export cog.back --to cogvideo --out cog.2
+cp -r cog.1 cog.latin
+sed -i '2s/./\xe9/3' cog.latin/prompts.txt
+expect 1 'prompts.txt: line 2: byte 3 is not UTF-8 (0xe9): save it as UTF-8' \
+    vlat import cog.latin/$latents --from cogvideo --out cog.none
+expect 3 "1 samples" vlat import cog.latin/$latents --from cogvideo --allow_partial \
+    --empty zeros --out cog.none
 alike cog.1 cog.2
 expect 0 '2 samples' vlat export cog.back --to cogvideo --space raw --out cogr.1
 expect 0 '2 samples' vlat import cogr.1/$latents --from cogvideo --space raw --out cogr.back \

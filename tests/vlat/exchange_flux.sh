@@ -54,6 +54,17 @@ expect 0 '5 samples' vlat export kn.back --to kohya --out kn.2
 expect 0 '5 samples' vlat import kn.2 --from kohya --out kn.again
 same kn.back kn.again
 manifest kn.back '"values": *"sample"'
+cp -r kn.1 kn.latin
+printf '\xef\xbb\xbfa cat\n' >'kn.latin/a_b 1.txt'
+printf 'caf\xe9\n' >'kn.latin/a_b 2.txt'
+expect 1 'kn.latin/a_b 2.txt: line 1: byte 4 is not UTF-8 (0xe9): save it as UTF-8' \
+    vlat import kn.latin --from kohya --out none.utf8
+expect 3 'left out: .*a_b 2.txt: line 1: byte 4 is not UTF-8' \
+    vlat import kn.latin --from kohya --allow_partial --out none.utf8
+vlat list none.utf8 --json >list
+holds list '"path": *"a_b 1".*"text": *"a cat"'
+printf 'a cat\ncaf\xe9\n' >'kn.latin/a_b 2.txt'        # of which the first line is read
+expect 0 '5 samples' vlat import kn.latin --from kohya --out none.first
 rm 'kn.1/a_b 2_flux_te.npz'
 expect 1 'a_b 2_flux_te.npz: missing: run sd-scripts with --cache_text_encoder_outputs_to_disk' \
     vlat import kn.1 --from kohya --out none
