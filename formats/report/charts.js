@@ -292,14 +292,17 @@
   if (before.tagName === 'H2') before.after(controls); else figures[0].before(controls);
   /* The numbers of the newer page replace those of the same charts and lines. */
   renewals.push(page => {
-    const names = data => JSON.stringify(data.series.map(s => [s.name, s.run]));
+    const name = s => `${s.run} ${s.name}`, names = data => data.series.map(name).sort().join('\n');
     const newer = [...page.querySelectorAll('figure.lines')];
     const data = newer.map(f => json(f.querySelector('script')));
     const same = newer.length === charts.length && charts.every((c, i) =>
       titleOf(newer[i]) === c.title && names(data[i]) === names(c.data));
     if (!same) return false;
     readUnits(page);
-    charts.forEach((c, i) => { c.data = data[i]; });
+    charts.forEach((c, i) => {                             // lines keep their order and colours
+      const series = c.data.series.map(s => data[i].series.find(n => name(n) === name(s)));
+      c.data = { ...data[i], series };
+    });
     redrawAll();
     if (state.pointer !== null && state.pointer !== undefined) point(state.pointer);
     return true;

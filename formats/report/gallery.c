@@ -434,10 +434,14 @@ void vf_gallery_beside(vf_html *h, const char *const *dir, const char *const *na
         const char *prompt = s.item[i].prompt;
         if (s.item[i].shown || !prompt)
             continue;
-        vf_html_text(h, "%s", *prompt ? prompt : "(no prompt)");
+        if (*prompt)
+            vf_html_text(h, "%s", prompt);
+        else
+            vf_html_text(h, "Sample %.*s", (int)strcspn(s.item[i].file, "-."), s.item[i].file);
         vf_html_grid(h, false);
         for (int k = i; k < s.n; k++)
-            if (!s.item[k].shown && s.item[k].prompt && !strcmp(s.item[k].prompt, prompt))
+            if (!s.item[k].shown && s.item[k].prompt && !strcmp(s.item[k].prompt, prompt) &&
+                (*prompt || same_sample(s.item[k].file, s.item[i].file)))
                 room -= show_shot(h, &s.item[k], name[s.item[k].run], room);
     }
     if (!s.n)

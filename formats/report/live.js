@@ -4,7 +4,7 @@
  * the reader chose. A page whose parts are others is loaded as a whole. */
 (() => {
   const EVERY = 2000, SLOW = 10000;                        // milliseconds; SLOW: without an answer
-  const state = el('output', { className: 'live' });
+  const state = el('output', { className: 'follows' });
   document.querySelector('h1').after(state);
   let tag = document.documentElement.dataset.tag, silent = false;
 
@@ -18,8 +18,13 @@
       'main > p, main > .scroll, main > .grid, main > nav, main > figure:not(.lines)')];
     const old = parts(document), newer = parts(page);
     const kind = e => e.tagName + e.className;
+    const source = e => e.textContent + [...e.querySelectorAll('[src]')].map(m => m.src).join();
     if (old.length !== newer.length || old.some((e, i) => kind(e) !== kind(newer[i]))) return false;
-    old.forEach((e, i) => { if (e.outerHTML !== newer[i].outerHTML) e.replaceWith(newer[i]); });
+    old.forEach((e, i) => {
+      if (source(e) === source(newer[i])) return;
+      e.replaceWith(newer[i]);
+      makeCards(newer[i]);
+    });
     return true;
   }
 
@@ -42,7 +47,8 @@
       if (head.headers.get('ETag') !== `"${tag}"`) await renew();
       const at = n => Date.parse(head.headers.get(n));
       const age = (at('Date') - at('Last-Modified')) / 1000;
-      state.value = 'Live' + (age >= 0 ? `, last change ${ago(age)}` : '');
+      state.value = 'This page follows its server' +
+        (age >= 0 ? `; last change ${ago(age)}` : '');
       silent = false;
     } catch {
       if (!silent) state.value = `The server does not answer since ${

@@ -62,6 +62,11 @@ function makeShot(shot) {
   clip.addEventListener('blur', () => { clip.controls = false; });
 }
 
+/* Clips of cards play as those of rows do. */
+function makeCards(root) {
+  for (const card of root.querySelectorAll('.card')) makeShot(card);
+}
+
 /* A copy of a picture without controls; copies of clips begin together. */
 function copyOf(shot) {
   const copy = shot.querySelector('img, video').cloneNode();
@@ -146,6 +151,7 @@ function makeStepSlider(pairs) {
 }
 
 {
+  makeCards(document);
   const rows = [...document.querySelectorAll('.steps')];
   for (const row of rows) for (const shot of row.children) makeShot(shot);
   const pairs = new Map();

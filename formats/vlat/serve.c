@@ -19,6 +19,8 @@
 #include "formats/vlat/runs.h"
 #include "formats/vlat/vlat.h"
 
+enum { LATELY = 600 };                       /* seconds */
+
 typedef struct server {
     const vlat *v;
     vlat_runs runs;
@@ -93,12 +95,13 @@ static void put_links(vf_html *h, const vlat_runs *r)
         free(addresses[i]);
 }
 
-static int put_page(vf_html *h, const server *s, const vlat_run *run, vc_err *err)
+/* live: the run has written something lately. */
+static int put_page(vf_html *h, const server *s, const vlat_run *run, bool live, vc_err *err)
 {
     if (run && !s->one)
         vf_html_links(h, (const char *const[]){ "All runs" }, (const char *const[]){ "../../" }, 1);
     if (run)
-        return vlat_run_put(h, run, true, err);
+        return vlat_run_put(h, run, live, err);
     put_links(h, &s->runs);
     if (s->runs.n)
         return vlat_runs_put(h, &s->runs, err);
@@ -113,7 +116,7 @@ static int make_page(const server *s, const vlat_run *run, vlat_answer *a, vc_er
     if (rc)
         return rc;
     vf_html_serve(h, a->tag);
-    rc = put_page(h, s, run, err);
+    rc = put_page(h, s, run, time(NULL) - a->changed < LATELY, err);
     if (!rc)
         rc = vf_html_text_of(h, &a->body, &a->n, err);
     vf_html_close(h);

@@ -1,15 +1,18 @@
 """Uses the pages of pages.sh as a reader does, in Chromium without a window.
 
-    pages.py DIR [PICTURES]      DIR has one.html, both.html, long.html and set.html; with PICTURES, a folder,
+    pages.py DIR [PICTURES]      DIR has one.html, both.html, long.html and set.html, and
+                                 runs in served/ (none: no server is tried); with PICTURES, a folder,
                                  the script writes pictures of one.html there
 
 It prints each thing that is not so, and exits with 1 if there was one."""
 import os
+import shutil
+import subprocess
 import sys
 import time
 
 from selenium import webdriver
-from selenium.common.exceptions import TimeoutException
+from selenium.common.exceptions import StaleElementReferenceException, TimeoutException
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
@@ -35,9 +38,9 @@ def browser():
 
 
 class Page:
-    def __init__(self, driver, path):
+    def __init__(self, driver, path, scheme="file://"):
         self.d = driver
-        driver.get("file://" + path)
+        driver.get(scheme + path)
         self.ready()
 
     def ready(self):
@@ -215,6 +218,77 @@ def browse(page):
     holds(loads == 1, f"Enter loads the texts {loads} times")
 
 
+class Server:
+    """vlat report --serve of a folder."""
+    def __init__(self, folder, port="0"):
+        self.process = subprocess.Popen(["vlat", "report", folder, "--serve", port],
+                                        stdout=subprocess.PIPE, text=True)
+        self.url = self.process.stdout.readline().strip()
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait()
+
+
+def add_steps(run, steps):
+    """Adds steps to a run, written as vtrain writes them."""
+    with open(os.path.join(run, "metrics.jsonl"), "a") as f:
+        for step in steps:
+            f.write('{"step":%d,"epoch":%g,"loss":1,"lr":1e-5,"grad_norm":1,"tokens_per_s":100,'
+                    '"step_s":36,"data_wait_s":0,"peak_bytes":1048576,"bucket":"8x8"}\n'
+                    % (step, step / 10))
+
+
+def until(true, what, seconds=20):
+    try:
+        WebDriverWait(None, seconds).until(lambda d: true())
+    except (TimeoutException, StaleElementReferenceException):
+        holds(False, what)
+
+
+def served(driver, folder):
+    """A page that follows its run, keeps what its reader chose, and outlives its server."""
+    runs = os.path.join(folder, "served")
+    server = Server(runs)
+    page = Page(driver, server.url + "run/one/", scheme="")
+    follows = lambda word: word in page.first(".follows").text
+    until(lambda: follows("follows its server"), "the page does not say that it follows")
+    page.run("window.notLoadedAgain = true")
+    slide(page, page.first(".controls:not(.still) input[type=range]"), 6)
+    drawn, clips = page.drawn(), len(page.all(".steps figure"))
+    step = os.path.join(runs, "one", "validation", "step-400")
+    shutil.copytree(os.path.join(runs, "one", "validation", "step-300"), step)
+    add_steps(os.path.join(runs, "one"), range(301, 411))
+    until(lambda: "Step 410 of 410" in page.first("main").text, "the page does not follow the run")
+    until(lambda: len(page.all(".steps figure")) == clips + 2, "the new pictures do not come")
+    holds(page.drawn() != drawn, "the charts do not follow the run")
+    holds(page.labels("x")[-1] == "400", f"x ends with {page.labels('x')[-1:]}")
+    pair = [s.first_selected_option.text for s in map(Select, page.all(".pair select"))]
+    holds(pair == ["step 0", "step 400"] * 2, f"the pairs show {pair}")
+    until(lambda: page.run("return [...document.querySelectorAll('.steps img')].pop().naturalWidth"),
+          "the new picture is not shown")
+    holds(page.run("return window.notLoadedAgain") and
+          page.first(".controls:not(.still) input[type=range]").get_attribute("value") == "6",
+          "the page was loaded again, or lost the smoothing")
+    server.stop()
+    until(lambda: follows("does not answer"), "the page does not say that its server is gone")
+    known = page.errors                # of the requests that nobody answered
+    known()
+    server = Server(runs, server.url.rstrip("/").rsplit(":", 1)[1])
+    until(lambda: follows("follows its server"), "the page does not find its server again", 30)
+    known()
+    page = Page(driver, server.url, scheme="")
+    holds(page.run("return document.querySelectorAll('.card img, .card video').length") == 2,
+          "the comparison has other pictures than 2")
+    shutil.copytree(os.path.join(runs, "two"), os.path.join(runs, "three"))
+    until(lambda: "three" in page.first("main nav").text, "a new run is not shown")
+    page.first("main nav a").click()
+    page.ready()
+    holds(page.d.current_url.endswith("/run/one/"), f"the link leads to {page.d.current_url}")
+    faults.extend(page.errors())
+    server.stop()
+
+
 def save(page, folder, name):
     page.run("scrollTo(0, 0)")
     time.sleep(0.5)                    # the pictures are decoded
@@ -252,6 +326,8 @@ def main():
         holds(long.labels("x")[-1] in ("80000", "100000", "1e5"), f"x ends with {long.labels('x')}")
         browse(Page(driver, os.path.join(folder, "set.html")))
         faults.extend(page.errors())
+        if os.path.isdir(os.path.join(folder, "served")):
+            served(driver, folder)
         without_script(driver, os.path.join(folder, "one.html"))
     finally:
         driver.quit()

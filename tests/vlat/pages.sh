@@ -47,4 +47,7 @@ if ! grep -q 'Dygraph' one.html; then
     echo "not tested: charts that react, as the build found no dygraphs (libjs-dygraphs)"
     exit 0
 fi
+if ! vlat report one --serve none 2>&1 | grep -q 'libmicrohttpd-dev'; then
+    mkdir served && cp -r one two served/
+fi
 check "the pages in a browser" 0 "$python" "$(dirname "$0")/pages.py" "$PWD"
