@@ -144,6 +144,15 @@ static int count_samples(vf_curves *c, const cJSON *list, vc_err *err)
     return 0;
 }
 
+static void add_levels(vf_curves *c, const cJSON *list, double step)
+{
+    const cJSON *v;
+    int n = 0;
+    cJSON_ArrayForEach(v, list)
+        if (n < VF_NOISE_LEVELS)
+            vf_curve_add(&c->level[n++], step, cJSON_IsNumber(v) ? v->valuedouble : NAN);
+}
+
 static int add_line(vf_curves *c, const cJSON *o, vc_err *err)
 {
     const struct { vf_curve *curve; const char *field; } column[] = {
@@ -157,6 +166,7 @@ static int add_line(vf_curves *c, const cJSON *o, vc_err *err)
     c->steps++;
     for (size_t i = 0; i < sizeof column / sizeof *column; i++)
         vf_curve_add(column[i].curve, step, number(o, column[i].field));
+    add_levels(c, cJSON_GetObjectItemCaseSensitive(o, "eval_levels"), step);
     if (c->step_s.points)
         vf_curve_add(&c->hours, step, c->step_s.sum / 3600);
     double peak = number(o, "peak_bytes");

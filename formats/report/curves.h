@@ -8,7 +8,7 @@
 #include "formats/keys/keymap.h"
 #include "formats/report/html.h"
 
-enum { VF_CURVE_BINS = 2000, VF_BUCKET_CURVES = 32 };
+enum { VF_CURVE_BINS = 2000, VF_BUCKET_CURVES = 32, VF_NOISE_LEVELS = 4 };
 
 /* A curve of any length in at most VF_CURVE_BINS bins: when all are in use, neighbours are joined,
  * and each bin takes twice as many points from then on. Values that are not finite are left out. */
@@ -43,6 +43,7 @@ typedef struct vf_run_bucket {
 /* The content of metrics.jsonl. */
 typedef struct vf_curves {
     vf_curve loss, eval, lr, grad_norm, tokens, step_s, wait, memory;
+    vf_curve level[VF_NOISE_LEVELS];     /* held-out loss by level, from little noise to much */
     vf_curve epochs, hours;              /* at each step: epochs, and hours in steps, so far */
     vf_run_bucket *bucket;               /* in order of appearance */
     int n_buckets;

@@ -38,6 +38,10 @@ static int put_charts(vf_html *h, const vf_curves *c, vc_err *err)
 #define MEAN(name_, curve_) { .name = name_, .curve = curve_, .style = VF_CURVE_MEAN }
     const vf_curve_part loss[] = { EACH(&c->loss), SMOOTH(&c->loss),
                                    MEAN("held-out samples", &c->eval) };
+    const vf_curve_part level[] = {
+        MEAN("least noise (1/8)", &c->level[0]), MEAN("3/8", &c->level[1]),
+        MEAN("5/8", &c->level[2]), MEAN("most noise (7/8)", &c->level[3]),
+    };
     const vf_curve_part rate[] = { MEAN("learning rate", &c->lr) };
     const vf_curve_part norm[] = { EACH(&c->grad_norm), SMOOTH(&c->grad_norm) };
     const vf_curve_part speed[] = { EACH(&c->tokens), SMOOTH(&c->tokens) };
@@ -49,6 +53,8 @@ static int put_charts(vf_html *h, const vf_curves *c, vc_err *err)
     vf_html_section(h, "Loss");
     vf_curve_units(h, c, 0);
     if ((rc = vf_curve_chart(h, "Loss", "mean squared error", loss, 3, err)) ||
+        (rc = vf_curve_chart(h, "Held-out loss by noise level", "mean squared error", level,
+                             VF_NOISE_LEVELS, err)) ||
         (rc = put_bucket_chart(h, c, err)))
         return rc;
     vf_html_section(h, "Optimiser");

@@ -109,7 +109,7 @@ static void test_line(void **state)
         r.loss = (double)loss[i];
         r.grad_norm = i == 1 ? INFINITY : 0.5;
         if (i == 2)
-            r.eval_loss = 0.25;
+            r.eval_loss = 0.25, r.eval_level[0] = 0.125, r.eval_level[3] = 1;
         if (i == 3)
             r.device_waits = 2, r.graph_replays = 1;
         assert_int_equal(vtrain_metrics_step(m, &r, NULL), 0);
@@ -127,7 +127,7 @@ static void test_line(void **state)
     for (int i = 0; i < COUNT(loss); i++, s = strchr(s, '\n') + 1) {
         char *number = strstr(s, "\"loss\":") + 7;
         assert_true(strtof(number, NULL) == loss[i]);
-        char *eval = strstr(s, "\"eval_loss\":0.25}"), *null = strstr(s, "\"grad_norm\":null");
+        char *eval = strstr(s, "\"eval_loss\":0.25,\"eval_levels\":[0.125,0,0,1]}"), *null = strstr(s, "\"grad_norm\":null");
         char *waits = strstr(s, "\"device_waits\":2,\"graph_replays\":1}");
         assert_int_equal(i == 2, eval && eval < strchr(s, '\n'));
         assert_int_equal(i == 3, waits && waits < strchr(s, '\n'));

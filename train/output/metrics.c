@@ -186,7 +186,6 @@ static int add_samples(cJSON *o, const vtrain_record *r)
     return cJSON_AddItemToObject(o, "samples", list) ? 0 : -1;
 }
 
-/* Makes the record's line with its newline, malloc'ed. */
 /* The losses of two transformers that are trained, without that of one that no micro-batch of the
  * step went to. */
 static int add_halves(cJSON *o, const vtrain_record *r)
@@ -197,6 +196,17 @@ static int add_halves(cJSON *o, const vtrain_record *r)
            (r->of[1].n && add_number(o, "loss_low", r->of[1].loss)) ? -1 : 0;
 }
 
+/* The held-out loss, and that of each level. */
+static int add_held_out(cJSON *o, const vtrain_record *r)
+{
+    if (isnan(r->eval_loss))
+        return 0;
+    cJSON *list = cJSON_CreateDoubleArray(r->eval_level, VTRAIN_EVAL_LEVELS);
+    int rc = add_number(o, "eval_loss", r->eval_loss);
+    return cJSON_AddItemToObject(o, "eval_levels", list) ? rc : -1;
+}
+
+/* Makes the record's line with its newline, malloc'ed. */
 static char *make_line(const vtrain_record *r)
 {
     cJSON *o = cJSON_CreateObject();
@@ -211,7 +221,7 @@ static char *make_line(const vtrain_record *r)
                add_number(o, "caption_dropout", r->caption_dropout) ||
                (!isnan(r->device_waits) && add_number(o, "device_waits", r->device_waits)) ||
                (!isnan(r->graph_replays) && add_number(o, "graph_replays", r->graph_replays)) ||
-               (!isnan(r->eval_loss) && add_number(o, "eval_loss", r->eval_loss));
+               add_held_out(o, r);
     char *text = bad ? NULL : vf_json_line(o), *line = text ? vc_format("%s\n", text) : NULL;
     free(text);
     cJSON_Delete(o);
@@ -291,6 +301,11 @@ static int write_events(vtrain_metrics *m, const vtrain_record *r, vc_err *err)
         }
     for (int i = 0; i < r->n_groups && !rc; i++)
         rc = write_group(m, r->step, &r->group[i], err);
+    for (int i = 0; i < VTRAIN_EVAL_LEVELS && !isnan(r->eval_loss) && !rc; i++) {
+        char tag[32];
+        snprintf(tag, sizeof tag, "eval_loss/noise_%d", i + 1);
+        rc = vf_tfevents_scalar(m->events, r->step, tag, (float)r->eval_level[i], err);
+    }
     if (!rc && vc_seconds() - m->flushed > FLUSH_AFTER) {
         rc = vf_tfevents_flush(m->events, err);
         m->flushed = rc ? m->flushed : vc_seconds();

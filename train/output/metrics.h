@@ -19,6 +19,8 @@ typedef struct vtrain_group_note {
     double lr;
 } vtrain_group_note;
 
+enum { VTRAIN_EVAL_LEVELS = 4 };     /* quantiles 1/8, 3/8, 5/8, 7/8 of the noise levels */
+
 typedef struct vtrain_record {
     int64_t step;                /* from 1 */
     double epoch;                /* a fraction */
@@ -39,13 +41,15 @@ typedef struct vtrain_record {
                                   * is the CPU, and the field is left out */
     double graph_replays;        /* micro-batches replayed as a captured graph; NaN: as above */
     double eval_loss;            /* NaN: none at this step, and the field is left out */
+    double eval_level[VTRAIN_EVAL_LEVELS];    /* written with eval_loss: the loss of each level,
+                                               * from little noise to much; eval_loss is their mean */
 } vtrain_record;
 
 /* Opens dir/metrics.jsonl to continue after `step` (0: begins anew): lines of later steps, and a
  * torn last line, are cut off atomically. tensorboard: also writes
  * dir/tensorboard/events.out.tfevents.* (scalars loss, lr, grad_norm, eval_loss, tokens_per_s,
  * step_s, data_wait_s, peak_bytes, caption_dropout, epoch, device_waits, graph_replays, lr/PATTERN
- * of each group, loss_high, loss_low); a resumed run's file purges later steps. */
+ * of each group, loss_high, loss_low, eval_loss/noise_1 to eval_loss/noise_4); a resumed run's file purges later steps. */
 int vtrain_metrics_open(vtrain_metrics **out, const char *dir, int64_t step, bool tensorboard,
                         vc_err *err);
 /* Moves the lines after `step` (-1: all lines) of dir/metrics.jsonl to the new file `to`. A killed

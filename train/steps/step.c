@@ -442,8 +442,22 @@ int vtrain_predict(vtrain *t, const vtrain_question *q, float *out, vc_err *err)
 
 /* ---- held-out loss ---- */
 
-static int eval_batch(vtrain *t, const vtrain_batch *b, double *sum, uint64_t *rows, vc_err *err)
+/* Sums over the held-out samples: of their losses at each level, of all, and of their number. */
+typedef struct held_out {
+    double level[VTRAIN_EVAL_LEVELS], sum, rows;
+} held_out;
+
+/* Whether a quantile's noise grows with the quantile: with some densities it falls. */
+static bool noise_grows(const vtrain *t)
 {
+    const vtrain_level first = vtrain_level_of(t->objective, 1, 0.5 / VTRAIN_EVAL_LEVELS);
+    const vtrain_level last = vtrain_level_of(t->objective, 1, 1 - 0.5 / VTRAIN_EVAL_LEVELS);
+    return first.sigma < last.sigma;
+}
+
+static int eval_batch(vtrain *t, const vtrain_batch *b, held_out *h, vc_err *err)
+{
+    const bool grows = noise_grows(t);
     for (int q = 0; q < VTRAIN_EVAL_LEVELS; q++) {
         vtrain_micro m = {
             .batch = b, .seed = ~(uint64_t)t->cfg.seed, .level = (q + 0.5) / VTRAIN_EVAL_LEVELS,
@@ -452,8 +466,9 @@ static int eval_batch(vtrain *t, const vtrain_batch *b, double *sum, uint64_t *r
         int rc = vtrain_micro_run(t, &m, false, err);
         if (rc)
             return rc;
-        *sum += (double)m.loss * b->rows;
-        *rows += (uint64_t)b->rows;
+        h->level[grows ? q : VTRAIN_EVAL_LEVELS - 1 - q] += (double)m.loss * b->rows;
+        h->sum += (double)m.loss * b->rows;
+        h->rows += b->rows;
     }
     return 0;
 }
@@ -466,7 +481,7 @@ static void eval_progress(const vtrain *t, uint64_t batch, uint64_t all)
     vc_progress_at(t->ui, (uint64_t)t->at.step, extra);
 }
 
-int vtrain_eval(vtrain *t, double *loss, vc_err *err)
+int vtrain_eval(vtrain *t, vtrain_record *r, vc_err *err)
 {
     vtrain_loader_opts o = {
         .plan = { .batch = (uint32_t)t->cfg.train_batch_size, .seed = ~(uint64_t)t->cfg.seed },
@@ -480,8 +495,8 @@ int vtrain_eval(vtrain *t, double *loss, vc_err *err)
         o.first = o.end;                         /* more ranks than batches */
     if (!rc)
         rc = vtrain_loader_open(&l, t->data, &o, err);
-    double sum = 0;
-    uint64_t rows = 0, done = 0, batches = (o.end - o.first + o.stride - 1) / o.stride;
+    held_out h = { .sum = 0 };
+    uint64_t done = 0, batches = (o.end - o.first + o.stride - 1) / o.stride;
     for (bool more = true; more;) {
         const vtrain_batch *b = NULL;
         double waited;
@@ -493,7 +508,7 @@ int vtrain_eval(vtrain *t, double *loss, vc_err *err)
         more = !rc && b;
         if (more) {
             eval_progress(t, ++done, batches);
-            rc = eval_batch(t, b, &sum, &rows, err);
+            rc = eval_batch(t, b, &h, err);
         }
         if (b)
             vtrain_loader_give_back(l, b);
@@ -501,9 +516,10 @@ int vtrain_eval(vtrain *t, double *loss, vc_err *err)
     vtrain_loader_close(l);
     vc_context(err, rc, "held-out samples");
     rc = vc_comm_agree(t->comm, rc, err);
-    double all[2] = { sum, (double)rows };       /* ranks that share batches count them alike */
-    if (!rc)
-        rc = vc_comm_reduce(t->comm, all, 2, VC_COMM_SUM, err);
-    *loss = all[1] > 0 ? all[0] / all[1] : NAN;
+    if (!rc)                                     /* ranks that share batches count them alike */
+        rc = vc_comm_reduce(t->comm, (double *)&h, sizeof h / sizeof(double), VC_COMM_SUM, err);
+    r->eval_loss = h.rows > 0 ? h.sum / h.rows : NAN;
+    for (int i = 0; i < VTRAIN_EVAL_LEVELS; i++)
+        r->eval_level[i] = h.rows > 0 ? VTRAIN_EVAL_LEVELS * h.level[i] / h.rows : NAN;
     return rc;
 }

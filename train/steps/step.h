@@ -41,9 +41,9 @@ typedef struct vtrain_question {
 } vtrain_question;
 /* Writes the model's prediction for q to out, of sizes q->dim. */
 int vtrain_predict(vtrain *t, const vtrain_question *q, float *out, vc_err *err);
-enum { VTRAIN_EVAL_LEVELS = 4 };              /* quantiles 1/8, 3/8, 5/8, 7/8 of the density */
-/* Mean loss over the held-out samples, at fixed noise and times. Collective: each rank takes its
+/* Mean loss over the held-out samples, at fixed noise and VTRAIN_EVAL_LEVELS fixed levels, into
+ * r->eval_loss, and that of each level into r->eval_level. Collective: each rank takes its
  * batches. */
-int vtrain_eval(vtrain *t, double *loss, vc_err *err);
+int vtrain_eval(vtrain *t, vtrain_record *r, vc_err *err);
 
 #endif

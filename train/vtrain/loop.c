@@ -236,21 +236,22 @@ static void note_output(const vtrain *t, loop *l, output o, int rc, const vc_err
 }
 
 /* Computes the held-out loss of the weights that a checkpoint would have. Collective. */
-static int evaluate(vtrain *t, loop *l, double *loss, vc_err *err)
+static int evaluate(vtrain *t, loop *l, vtrain_record *r, vc_err *err)
 {
     vtrain_pause_begin(&l->pauses, t, "held-out loss");
     int rc = vtrain_dist_whole(t->ranks.dist, true, err);
     if (!rc)
         rc = vtrain_average_in(t, err);
     if (!rc)
-        rc = vtrain_eval(t, loss, err);
+        rc = vtrain_eval(t, r, err);
     vtrain_average_out(t);
     vtrain_dist_part(t->ranks.dist);
     vtrain_pause_end(&l->pauses, t, VTRAIN_PAUSE_EVAL);
     if (!rc && t->at.step)
-        vc_say(t->ui, "step %lld: held-out loss %.5f", (long long)t->at.step, *loss);
+        vc_say(t->ui, "step %lld: held-out loss %.5f", (long long)t->at.step,
+               r->eval_loss);
     else if (!rc)
-        vc_say(t->ui, "before step 1: held-out loss %.5f", *loss);
+        vc_say(t->ui, "before step 1: held-out loss %.5f", r->eval_loss);
     return rc;
 }
 
@@ -268,7 +269,7 @@ static int write_record(vtrain *t, loop *l, vtrain_record *r, uint64_t tokens, d
     if (now > t->memory.peak)
         t->memory.peak = now;
     r->peak_bytes = t->memory.peak;
-    int rc = vtrain_eval_due(t) ? evaluate(t, l, &r->eval_loss, err) : 0;
+    int rc = vtrain_eval_due(t) ? evaluate(t, l, r, err) : 0;
     if (rc)
         return rc;
     t->at.eval_loss = r->eval_loss;
@@ -410,8 +411,8 @@ static int finish_checkpoint(vtrain *t, loop *l, vc_err *err)
 /* What --eval_at_first and --sample_at_first ask for before step 1. */
 static int before_steps(vtrain *t, loop *l, vc_err *err)
 {
-    double loss;
-    int rc = t->cfg.eval_at_first ? evaluate(t, l, &loss, err) : 0;
+    vtrain_record r;
+    int rc = t->cfg.eval_at_first ? evaluate(t, l, &r, err) : 0;
     rc = vc_comm_agree(t->comm, rc, err);
     if (!rc && t->cfg.sample_at_first)
         rc = validate(t, l, err);
