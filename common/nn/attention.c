@@ -27,10 +27,8 @@ static vt_tensor *rotated(vt_ctx *g, vt_tensor *y, const nn_heads *h, int64_t wi
     return vt_reshape(g, vt_rope(g, vt_reshape(g, y, 4, one), h->cos, h->sin, 0), 4, all);
 }
 
-vt_tensor *nn_project(vt_ctx *g, vt_tensor *x, const vt_lin *l, const nn_norm *norm,
-                      const nn_heads *h)
+vt_tensor *nn_in_heads(vt_ctx *g, vt_tensor *y, const nn_norm *norm, const nn_heads *h)
 {
-    vt_tensor *y = vt_linear(g, x, l);
     if (!y)
         return NULL;
     const int64_t width = y->dim[2];
@@ -42,6 +40,12 @@ vt_tensor *nn_project(vt_ctx *g, vt_tensor *x, const vt_lin *l, const nn_norm *n
     if (norm && h->cos)
         y = rotated(g, y, h, width);
     return in_parts(g, y, h->n, width);
+}
+
+vt_tensor *nn_project(vt_ctx *g, vt_tensor *x, const vt_lin *l, const nn_norm *norm,
+                      const nn_heads *h)
+{
+    return nn_in_heads(g, vt_linear(g, x, l), norm, h);
 }
 
 /* o [B,N,H,HEAD] as [B,N,D]: all heads of a token lie in one row. */

@@ -30,6 +30,8 @@ typedef struct nn_heads {
  * rotated; with norm NULL neither is done, since values need neither. */
 vt_tensor *nn_project(vt_ctx *g, vt_tensor *x, const vt_lin *l, const nn_norm *norm,
                       const nn_heads *h);
+/* Does what follows the linear layer there: y [B,N,D] are all heads' numbers of a token. */
+vt_tensor *nn_in_heads(vt_ctx *g, vt_tensor *y, const nn_norm *norm, const nn_heads *h);
 /* Puts projected queries, keys and values through attention, then all heads of a token through a
  * linear layer: [B,N,D]. kv_len is vt_attention's. out NULL: there is no linear layer. */
 vt_tensor *nn_attend(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v, vt_tensor *kv_len,

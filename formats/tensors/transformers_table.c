@@ -226,6 +226,35 @@ static const vf_variant flux_variants[] = {
     { 0 }
 };
 
+/* ---- FLUX.2 ---- */
+
+static const char *const flux2_names[] = {
+    "time_guidance_embed.{timestep,guidance}_embedder.linear_{1,2}", "context_embedder",
+    "x_embedder", "norm_out.linear", "proj_out", "double_stream_modulation_{img,txt}.linear",
+    "single_stream_modulation.linear",
+    "transformer_blocks.#.attn.{norm_q,norm_k,norm_added_q,norm_added_k,to_q,to_k,to_v,to_out.0,"
+    "add_q_proj,add_k_proj,add_v_proj,to_add_out}",
+    "transformer_blocks.#.{ff,ff_context}.linear_{in,out}",
+    "single_transformer_blocks.#.attn.{norm_q,norm_k,to_qkv_mlp_proj,to_out}", NULL
+};
+static const char *const flux2_first_names[] = {
+    "img_in", "txt_in", "{time,guidance}_in.{in,out}_layer",
+    "final_layer.{linear,adaLN_modulation.1}", "double_stream_modulation_{img,txt}.lin",
+    "single_stream_modulation.lin",
+    "double_blocks.#.{img,txt}_{attn.qkv,attn.proj,mlp.0,mlp.2}",
+    "double_blocks.#.{img,txt}_attn.norm.{query,key}_norm.scale",
+    "single_blocks.#.{linear1,linear2}", "single_blocks.#.norm.{query,key}_norm.scale", NULL
+};
+static const vf_config_row flux2_fields[] = {
+    VF_ONLY_INT("patch_size", 1),
+    { 0 }
+};
+static const vf_variant flux2_variants[] = {
+    { .sign = "control_*", .reads = "a control picture (FLUX.2 Fun Controlnet)" },
+    { .sign = "controlnet_*", .reads = "a control picture (ControlNet)" },
+    { 0 }
+};
+
 /* ---- Z-Image ---- */
 
 static const char *const zimage_names[] = {
@@ -258,6 +287,7 @@ static const vf_variant zimage_variants[] = {
     .variants = wan_variants, \
     .trained = "T2V, I2V, FLF2V, TI2V-5B, Fun-InP or Fun-Control 1.0"
 #define HUNYUAN .variants = hunyuan_variants, .trained = "HunyuanVideo, its I2V or SkyReels"
+#define FLUX2 .variants = flux2_variants, .trained = "FLUX.2 klein or FLUX.2-dev"
 #define FLUX .variants = flux_variants, .trained = "FLUX.1-dev or FLUX.1-schnell"
 
 const vf_transformer_kind vf_transformer_kinds[] = {
@@ -285,6 +315,11 @@ const vf_transformer_kind vf_transformer_kinds[] = {
     { .class = "FluxTransformer2DModel", .names = flux_names, .fields = flux_fields,
       .in = "in_channels", .out = "out_channels", .in_default = 64, .channels = { { 1, 0 } },
       FLUX },
+    { .class = "Flux2Transformer2DModel", .names = flux2_names, .fields = flux2_fields,
+      .in = "in_channels", .out = "out_channels", .in_default = 128, .channels = { { 1, 0 } },
+      FLUX2 },
+    { .class = "Flux2", .names = flux2_first_names, .in = "img_in.weight",
+      .out = "final_layer.linear.weight", .channels = { { 1, 0 } }, FLUX2 },
     { .class = "Flux", .names = flux_first_names, .in = "img_in.weight",
       .out = "final_layer.linear.weight", .channels = { { 1, 0 } }, FLUX },
     { 0 }

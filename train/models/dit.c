@@ -218,13 +218,22 @@ bool vtrain_check_pooled(vt_ctx *g, const vtrain_cond *text, int64_t width)
     return false;
 }
 
-int vtrain_check_axes(const char *field, const int64_t axis[3], int64_t head, vc_err *err)
+int vtrain_check_axes(const char *field, const int64_t *axis, int n, int64_t head, vc_err *err)
 {
-    if (axis[0] + axis[1] + axis[2] == head && !((axis[0] | axis[1] | axis[2]) & 1))
+    char list[128];
+    int64_t sum = 0, odd = 0;
+    int at = 0;
+    for (int i = 0; i < n; i++) {
+        sum += axis[i];
+        odd |= axis[i] & 1;
+        if (at < (int)sizeof list)
+            at += snprintf(list + at, sizeof list - (size_t)at, "%s%lld", i ? ", " : "",
+                           (long long)axis[i]);
+    }
+    if (sum == head && !odd)
         return 0;
-    return vc_fail(err, VC_EFORMAT, "%s: %lld, %lld, %lld must be even, and their sum equal to "
-                   "attention_head_dim, which is %lld", field, (long long)axis[0],
-                   (long long)axis[1], (long long)axis[2], (long long)head);
+    return vc_fail(err, VC_EFORMAT, "%s: %s must be even, and their sum equal to "
+                   "attention_head_dim, which is %lld", field, list, (long long)head);
 }
 
 int64_t vtrain_size_in(const vt_source *src, const char *name, int axis)

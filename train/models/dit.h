@@ -289,9 +289,9 @@ int64_t vtrain_size_in(const vt_source *src, const char *name, int axis);
 int64_t vtrain_blocks_in(const vt_source *src, const char *format);
 /* For models that read a text's pooled vector: fails the step where it is not `width` wide. */
 bool vtrain_check_pooled(vt_ctx *g, const vtrain_cond *text, int64_t width);
-/* For rotations of heads of `head` numbers along three axes: the numbers of each axis, which the
- * field of config.json has, must be even, and their sum `head`. */
-int vtrain_check_axes(const char *field, const int64_t axis[3], int64_t head, vc_err *err);
+/* For rotations of heads of `head` numbers along n axes: the numbers of each axis, which the field
+ * of config.json has, must be even, and their sum `head`. */
+int vtrain_check_axes(const char *field, const int64_t *axis, int n, int64_t head, vc_err *err);
 /* Traces x under this name, where a trace is written. */
 void vtrain_note(const vtrain_in *in, const char *name, const vt_tensor *x);
 /* Traces the mask of a text: [B,n], 0 for padding and 1 for other tokens. prepare calls it, since
@@ -301,6 +301,7 @@ void vtrain_note_mask(vt_ctx *g, const vtrain_in *in, const char *name, const vt
 extern const vtrain_family vtrain_builtin;    /* builtin.c */
 extern const vtrain_family vtrain_cogvideox;  /* cogvideox.c */
 extern const vtrain_family vtrain_flux;       /* flux.c */
+extern const vtrain_family vtrain_flux2;      /* flux2.c */
 extern const vtrain_family vtrain_hunyuan;    /* hunyuan.c */
 extern const vtrain_family vtrain_ltx;        /* ltx.c */
 extern const vtrain_family vtrain_qwen;       /* qwen.c */

@@ -6,7 +6,7 @@
 #include "common/families.h"
 
 static const vtrain_family *const families[] = {
-    &vtrain_builtin, &vtrain_cogvideox, &vtrain_flux, &vtrain_hunyuan, &vtrain_ltx, &vtrain_wan,
+    &vtrain_builtin, &vtrain_cogvideox, &vtrain_flux, &vtrain_flux2, &vtrain_hunyuan, &vtrain_ltx, &vtrain_wan,
     &vtrain_qwen, &vtrain_zimage, &vtrain_ttt, NULL
 };
 

@@ -88,7 +88,7 @@ static int check_config(const flux *m, vc_err *err)
     if (m->in_channels % PATCH)
         return vc_fail(err, VC_EFORMAT, "in_channels: %lld is no multiple of %d, the numbers of a "
                        "token that a channel of the latents has", (long long)m->in_channels, PATCH);
-    return vtrain_check_axes("axes_dims_rope", m->axis, m->head, err);
+    return vtrain_check_axes("axes_dims_rope", m->axis, 3, m->head, err);
 }
 
 static int flux_read(void *model, const cJSON *config, vc_err *err)

@@ -140,7 +140,7 @@ static int check_config(const hunyuan *m, vc_err *err)
                        (long long)m->out_channels,
                        m->condition == LATENT_CONCAT ? "latent_concat" :
                        m->condition == TOKEN_REPLACE ? "token_replace" : "null");
-    return vtrain_check_axes("rope_axes_dim", m->axis, m->head, err);
+    return vtrain_check_axes("rope_axes_dim", m->axis, 3, m->head, err);
 }
 
 static int hunyuan_read(void *model, const cJSON *config, vc_err *err)

@@ -96,7 +96,7 @@ static int check_config(const qwen *m, vc_err *err)
     if (m->head % 8 || m->heads * m->head > MAX_WIDTH)
         return vc_fail(err, VC_EFORMAT, "attention_head_dim must be a multiple of 8, and "
                        "num_attention_heads times attention_head_dim at most %d", MAX_WIDTH);
-    return vtrain_check_axes("axes_dims_rope", m->axis, m->head, err);
+    return vtrain_check_axes("axes_dims_rope", m->axis, 3, m->head, err);
 }
 
 static int qwen_read(void *model, const cJSON *config, vc_err *err)

@@ -72,7 +72,7 @@ static char **modules_of(vt_params *params)
 
 int ref_add_lora(ref_model *m)
 {
-    char value[256] = "", *note = NULL, **modules = modules_of(m->params);
+    char value[512] = "", *note = NULL, **modules = modules_of(m->params);
     int first = vt_params_count(m->params), matched = 0;
     vtrain_targets *targets;
     cJSON *lora = golden_json(m->golden, "lora");
