@@ -7,12 +7,14 @@
 
 SIZE is of CogVideoX 2b (the default), 5b, 5b-i2v, 1.5, 1.5-i2v; of HunyuanVideo hunyuan,
 hunyuan-i2v, hunyuan-i2v-33 (latent_concat), skyreels-i2v; of LTX-Video ltx-2b, ltx-13b; of Wan 2.1
-wan-1.3b, wan-14b; of FLUX.1 flux-dev, flux-schnell; qwen is Qwen-Image, z-image is Z-Image, and
-z-image-toy is as small as a demonstration needs. Names and shapes are those
+wan-1.3b, wan-14b; of FLUX.1 flux-dev, flux-schnell; of FLUX.2 flux2-klein-4b,
+flux2-klein-9b, flux2-dev (without its text encoder); qwen is Qwen-Image, z-image is Z-Image;
+z-image-toy and flux2-toy are as small as a demonstration needs. Names and shapes are those
 of diffusers and transformers (instantiated without memory), values are uniform with a spread that
 keeps activations near 1. Large parts are sharded at 5 GB as the hub has them, and a piece of a
 tensor is in memory at a time. T5-XXL in bf16 takes 9.5 GB, LLaMA-3-8B 15 GB, the transformers of
-Z-Image 12.3 GB, of FLUX.1 23.8 GB, HunyuanVideo 25.6 GB, Wan 14B 28.6 GB and Qwen-Image 40.9 GB: delete OUT afterwards.
+FLUX.2 klein 7.8 and 18.2 GB, Z-Image 12.3 GB, of FLUX.1 23.8 GB, HunyuanVideo 25.6 GB, Wan 14B
+28.6 GB, Qwen-Image 40.9 GB and FLUX.2-dev 64.4 GB: delete OUT afterwards.
 With --sparse all values are zeros that take no space on the disk, for vtrain --dry_run. The
 tokenizer is --tokenizer (spiece.model, or LLaMA's tokenizer.json), else a tiny one.
 """
@@ -60,6 +62,14 @@ SIZES = {
     "z-image": ("z-image", dict(n_layers=30)),
     "z-image-toy": ("z-image-toy", dict(n_layers=2, n_refiner_layers=1, dim=96, n_heads=3,
                                         n_kv_heads=3, cap_feat_dim=64, axes_dims=(8, 12, 12))),
+    "flux2-klein-4b": ("flux2", dict(num_layers=5, num_single_layers=20, num_attention_heads=24,
+                                     joint_attention_dim=7680, guidance_embeds=False)),
+    "flux2-klein-9b": ("flux2-9b", dict(num_layers=8, num_single_layers=24, num_attention_heads=32,
+                                        joint_attention_dim=12288, guidance_embeds=False)),
+    "flux2-dev": ("flux2-dev", dict(num_layers=8, num_single_layers=48)),
+    "flux2-toy": ("flux2-toy", dict(num_layers=1, num_single_layers=2, num_attention_heads=3,
+                                    attention_head_dim=32, joint_attention_dim=192,
+                                    axes_dims_rope=(8, 8, 8, 8), guidance_embeds=False)),
 }
 
 T5 = ("T5EncoderModel", dict(d_model=4096, d_ff=10240, d_kv=64, num_heads=64, vocab_size=32128,
@@ -84,6 +94,8 @@ QWEN3 = ("Qwen3Model", dict(
 QWEN3_TOY = ("Qwen3Model", dict(QWEN3[1], hidden_size=64, intermediate_size=128,
                                 num_attention_heads=4, num_key_value_heads=2, num_hidden_layers=3,
                                 head_dim=16, vocab_size=512))
+QWEN3_8B = ("Qwen3ForCausalLM", dict(QWEN3[1], hidden_size=4096, intermediate_size=12288,
+                                     tie_word_embeddings=False))
 CLIP = ("CLIPTextModel", dict(hidden_size=768, intermediate_size=3072, num_attention_heads=12,
                               num_hidden_layers=12, vocab_size=49408, projection_dim=768))
 
@@ -179,6 +191,20 @@ FAMILIES = {
         text={"text_encoder": QWEN3}, tokenizer={"tokenizer": "Qwen2Tokenizer"},
         tokenizer_golden="z-image-text"),
 }
+FAMILIES["flux2"] = dict(
+    pipeline=lambda size: "Flux2Pipeline" if size == "flux2-dev" else "Flux2KleinPipeline",
+    transformer="Flux2Transformer2DModel", layers=["num_layers", "num_single_layers"],
+    vae="AutoencoderKLFlux2", vae_config=lambda size: {},
+    scheduler=lambda size: "FlowMatchEulerDiscreteScheduler",
+    scheduler_config=lambda size: dict(shift=3.0, use_dynamic_shifting=True),
+    text={"text_encoder": ("Qwen3ForCausalLM", QWEN3[1])},
+    tokenizer={"tokenizer": "Qwen2Tokenizer"}, tokenizer_golden="flux2-text")
+FAMILIES["flux2-9b"] = dict(FAMILIES["flux2"], text={"text_encoder": QWEN3_8B})
+FAMILIES["flux2-dev"] = dict(FAMILIES["flux2"], text={}, tokenizer={})
+FAMILIES["flux2-toy"] = dict(
+    FAMILIES["flux2"],
+    vae_config=lambda size: dict(block_out_channels=(32, 32, 32, 32), layers_per_block=1),
+    text={"text_encoder": ("Qwen3ForCausalLM", dict(QWEN3_TOY[1], num_hidden_layers=28))})
 FAMILIES["z-image-toy"] = dict(FAMILIES["z-image"], vae_config=toy_vae,
                                text={"text_encoder": QWEN3_TOY})
 
@@ -203,7 +229,7 @@ def values(rng, name, shape, dtype, drawn=[]):
     spread = np.sqrt(3.0 * shape[0] / n) if len(shape) > 1 else 0.02
     if "shared" in name or "embed_tokens" in name:
         spread = 1.0
-    if name == "latents_std":
+    if name in ("latents_std", "bn.running_var"):
         norm = True
     start = int(rng.integers(PIECE // 2)) if n <= PIECE // 2 else 0
     for at in range(0, n, PIECE):
@@ -235,7 +261,8 @@ def write_file(path, tensors, dtype, rng):
 
 def write_weights(folder, stem, module, dtype, rng):
     """A module's tensors in one file, or in shards with an index."""
-    tensors = [(k, tuple(v.shape)) for k, v in sorted(module.state_dict().items())]
+    tensors = [(k, tuple(v.shape)) for k, v in sorted(module.state_dict().items())
+               if v.is_floating_point()]
     if any(k == "shared.weight" for k, _ in tensors):
         tensors = [t for t in tensors if t[0] != "encoder.embed_tokens.weight"]
     size = {"bf16": 2, "f16": 2, "f32": 4}[dtype]
@@ -354,8 +381,8 @@ def main():
     a.add_argument("out", type=pathlib.Path)
     a.add_argument("--size", choices=SIZES, default="2b")
     a.add_argument("--layers", type=int, nargs="+",
-                   help="blocks; of HunyuanVideo and FLUX.1 those of two streams and single ones, of "
-                   "Z-Image those of both streams and those of a refiner")
+                   help="blocks; of HunyuanVideo, FLUX.1 and FLUX.2 those of two streams and "
+                   "single ones, of Z-Image those of both streams and those of a refiner")
     a.add_argument("--text_layers", type=int)
     a.add_argument("--parts", default="transformer,vae,scheduler")
     a.add_argument("--tokenizer")

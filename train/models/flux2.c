@@ -421,5 +421,6 @@ const vtrain_family vtrain_flux2 = {
     .posterior_mean = true, .bf16 = true,
     .lr_full = 1e-5, .lr_lora = 1e-4, .guidance = 4, .inference_steps = 50,
     .batch = 1, .steps = 1000,
-    .lora_targets = "(.*\\.)?attn\\.(to_q|to_k|to_v|to_out(\\.0)?|to_qkv_mlp_proj)",
+    .lora_targets = ".*\\.(to_q|to_k|to_v|to_out\\.0|to_qkv_mlp_proj)|"
+                    "single_transformer_blocks\\.[0-9]+\\.attn\\.to_out",
 };
