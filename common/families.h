@@ -73,6 +73,9 @@ typedef struct vc_pipeline {
                                           * transformers, although their files lack it; or NULL */
     const vc_text *text;                 /* its text encoders, where they are not the family's */
     vc_sigmas sigmas;
+    bool steps_shift;                    /* where the shift of a sample's levels follows from its
+                                          * tokens, it follows from the number of steps too
+                                          * (train/diffusion/shift.h) */
     double image_noise;                  /* at level s of a sample its clean first frame has noise
                                           * of the deviation image_noise s^2 */
 } vc_pipeline;

@@ -11,7 +11,8 @@ import torch
 from diffusers import (CogVideoXDDIMScheduler, CogVideoXDPMScheduler,
                        CogVideoXFunControlPipeline, CogVideoXImageToVideoPipeline,
                        CogVideoXPipeline, CogVideoXTransformer3DModel,
-                       FlowMatchEulerDiscreteScheduler, FluxPipeline, FluxTransformer2DModel,
+                       FlowMatchEulerDiscreteScheduler, Flux2KleinPipeline,
+                       Flux2Transformer2DModel, FluxPipeline, FluxTransformer2DModel,
                        HunyuanSkyreelsImageToVideoPipeline, HunyuanVideoImageToVideoPipeline,
                        HunyuanVideoPipeline, HunyuanVideoTransformer3DModel, LTXConditionPipeline,
                        LTXImageToVideoPipeline, LTXPipeline, LTXVideoTransformer3DModel,
@@ -70,11 +71,14 @@ PIPELINES = {
     WanImageToVideoPipeline: ("wan", "wan-a14b", unipc(3.0, 5.0) + euler(3.0, 5.0), [(3, 4, 6)]),
     QwenImagePipeline: ("qwen", None, QWEN + euler(1.0) + unipc(3.0), [(1, 4, 6), (1, 64, 96)]),
     FluxPipeline: ("flux", "flux-dev", FLUX + unipc(3.0), [(1, 4, 6), (1, 64, 96), (1, 128, 128)]),
+    Flux2KleinPipeline: ("flux2", "flux2-klein", FLUX,
+                         [(1, 4, 6), (1, 64, 64), (1, 50, 86), (1, 17, 253)]),   # 4300, 4301
 }
 CLASSES = {"cogvideox": CogVideoXTransformer3DModel, "hunyuan": HunyuanVideoTransformer3DModel,
            "ltx": LTXVideoTransformer3DModel, "wan": WanTransformer3DModel,
-           "qwen": QwenImageTransformer2DModel, "flux": FluxTransformer2DModel}
-PATCH = {"ltx": 1}                                   # rows and columns of a token, if not 2
+           "qwen": QwenImageTransformer2DModel, "flux": FluxTransformer2DModel,
+           "flux2": Flux2Transformer2DModel}
+PATCH = {"ltx": 1, "flux2": 1}                       # rows and columns of a token, if not 2
 
 
 def transformer_of(module, variant):
@@ -85,7 +89,7 @@ def transformer_of(module, variant):
 
 def stand_in(transformer, module, seen):
     """Replaces the transformer's forward by the stand-in, which adds to `seen` what it gets."""
-    unit = 1000 if module in ("qwen", "flux") else 1
+    unit = 1000 if module in ("qwen", "flux", "flux2") else 1
     axis = 2 if module == "cogvideox" else 1
 
     def forward(hidden_states, timestep, **_):
@@ -113,7 +117,9 @@ class Vae:
     dtype = torch.float32
 
     def __init__(self, channels):
-        self.config = type("Config", (), dict(z_dim=channels))
+        self.config = type("Config", (), dict(z_dim=channels, batch_norm_eps=0.5))
+        self.bn = type("Statistics", (), dict(running_mean=torch.zeros(channels),
+                                              running_var=torch.full((channels,), 0.5)))
 
 
 def no_pictures(pipe, module, size, latents):
@@ -135,9 +141,10 @@ def arguments(cls, module, transformer, size, latents):
                               "hunyuan": lambda: c.text_embed_dim, "ltx": lambda:
                               c.caption_channels, "wan": lambda: c.text_dim,
                               "qwen": lambda: c.joint_attention_dim,
-                              "flux": lambda: c.joint_attention_dim}[module]())
+                              "flux": lambda: c.joint_attention_dim,
+                              "flux2": lambda: c.joint_attention_dim}[module]())
     a = dict(prompt_embeds=text, output_type="latent", return_dict=False)
-    side = 32 if module == "ltx" else 8
+    side = {"ltx": 32, "flux2": 16}.get(module, 8)
     if cls is not CogVideoXFunControlPipeline and f > 1:
         a["num_frames"] = (f - 1) * (8 if module == "ltx" else 4) + 1
     a.update(height=h * side, width=w * side, latents=latents)
@@ -159,12 +166,15 @@ def call(cls, module, variant, scheduler, size, steps):
     stand_in(transformer, module, seen)
     pipe = parts(cls, module, transformer, scheduler)
     pipe.set_progress_bar_config(disable=True)
-    channels = 4 if module in ("qwen", "flux") else transformer.config.out_channels
+    config = transformer.config
+    channels = 4 if module in ("qwen", "flux") else config.out_channels or config.in_channels
     pipe.vae = Vae(channels)
     latents = torch.full((1, f, channels, h, w) if module == "cogvideox" else
                          (1, channels, f, h, w), START)
     if module in ("qwen", "flux"):
         latents = torch.full((1, h // 2 * w // 2, 4 * channels), START)
+    if module == "flux2":
+        latents = torch.full((1, channels, h, w), START)
     a = arguments(cls, module, transformer, size, latents)
     if "ImageToVideo" in cls.__name__:
         a["image"] = torch.zeros(1, 3, h * 8, w * 8)

@@ -98,7 +98,7 @@ static bool check(const vf_safetensors *gold, const cJSON *row)
     };
     OK(vtrain_objective_open(&objective, &o, &err));
     const vtrain_solver_opts plan = vtrain_scheduler_plan(&s, s.sampler,
-        pipeline_of(word(row, "class"))->sigmas, objective, number(row, "tokens"), steps);
+        pipeline_of(word(row, "class")), objective, number(row, "tokens"), steps);
     OK(vtrain_solver_plan(step, &plan, &err));
     bool same = follow(gold, row, step, steps);
     vtrain_objective_close(objective);

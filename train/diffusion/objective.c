@@ -111,6 +111,11 @@ vtrain_kind vtrain_objective_kind(const vtrain_objective *o)
     return o->o.kind;
 }
 
+bool vtrain_objective_by_tokens(const vtrain_objective *o)
+{
+    return !(o->o.shift > 0);
+}
+
 double vtrain_objective_shift(const vtrain_objective *o, int64_t tokens)
 {
     return o->o.shift > 0 ? o->o.shift : vtrain_shift_factor(&o->o.by_tokens, tokens);

@@ -88,6 +88,8 @@ typedef struct vtrain_objective vtrain_objective;
 int vtrain_objective_open(vtrain_objective **out, const vtrain_objective_opts *o, vc_err *err);
 void vtrain_objective_close(vtrain_objective *o);            /* NULL is fine */
 vtrain_kind vtrain_objective_kind(const vtrain_objective *o);
+/* flow: whether the shift follows from the number of tokens. */
+bool vtrain_objective_by_tokens(const vtrain_objective *o);
 /* flow: the factor of the shift for a sample of `tokens` tokens. */
 double vtrain_objective_shift(const vtrain_objective *o, int64_t tokens);
 

@@ -177,13 +177,18 @@ int vtrain_scheduler_read(vtrain_scheduler *s, const char *model, const char *gi
 }
 
 vtrain_solver_opts vtrain_scheduler_plan(const vtrain_scheduler *s, vtrain_sampler sampler,
-                                         vc_sigmas sigmas, const vtrain_objective *o,
+                                         const vc_pipeline *pipeline, const vtrain_objective *o,
                                          int64_t tokens, int steps)
 {
+    static const vc_pipeline plain = { .sigmas = VC_SIGMAS_EVEN };
+    const vc_pipeline *p = pipeline ? pipeline : &plain;
     const bool flow = vtrain_objective_kind(o) == VTRAIN_FLOW;
+    const bool by_steps = p->steps_shift && vtrain_objective_by_tokens(o);
+    const double shift = !flow ? 1 : by_steps ? vtrain_shift_of_steps(tokens, steps)
+                                              : vtrain_objective_shift(o, tokens);
     vtrain_solver_opts x = {
-        .sampler = sampler, .steps = steps, .spacing = s->spacing, .sigmas = sigmas,
-        .shift = flow ? vtrain_objective_shift(o, tokens) : 1, .terminal = s->terminal,
+        .sampler = sampler, .steps = steps, .spacing = s->spacing, .sigmas = p->sigmas,
+        .shift = shift, .terminal = s->terminal,
         .final_alpha = 1, .alpha_bar = flow ? NULL : vtrain_alpha_bars(o),
     };
     if (!flow && !s->alpha_to_one)

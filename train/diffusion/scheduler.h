@@ -34,11 +34,11 @@ typedef struct vtrain_scheduler {
  * CogVideoX-5B with DDIM and trailing times, for a model that predicts v, and path is NULL.
  * VC_EINVAL names field, value and file. */
 int vtrain_scheduler_read(vtrain_scheduler *s, const char *model, const char *given, vc_err *err);
-/* The plan of a sample of `steps` steps and `tokens` tokens by this sampler, for a pipeline that
- * gives its scheduler these levels. o is the run's objective, whose kind is the sampler's; its
- * alphas are borrowed. */
+/* The plan of a sample of `steps` steps and `tokens` tokens by this sampler, with the levels and
+ * the shift that the pipeline gives its scheduler; NULL: even levels. o is the run's objective,
+ * whose kind is the sampler's; its alphas are borrowed. */
 vtrain_solver_opts vtrain_scheduler_plan(const vtrain_scheduler *s, vtrain_sampler sampler,
-                                         vc_sigmas sigmas, const vtrain_objective *o,
+                                         const vc_pipeline *pipeline, const vtrain_objective *o,
                                          int64_t tokens, int steps);
 void vtrain_scheduler_free(vtrain_scheduler *s);            /* an all-zero one is fine */
 

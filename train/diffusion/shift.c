@@ -16,6 +16,13 @@ double vtrain_shift_factor(const vtrain_by_tokens *b, int64_t tokens)
     return b->type == VTRAIN_MU_LINEAR ? mu : exp(fmax(fmin(mu, MOST), -MOST));
 }
 
+double vtrain_shift_of_steps(int64_t tokens, int steps)
+{
+    const double few = 8.73809524e-05 * (double)tokens + 1.89833333;
+    const double many = 0.00016927 * (double)tokens + 0.45666666, slope = (many - few) / 190;
+    return exp(tokens > 4300 ? many : slope * steps + many - 200 * slope);
+}
+
 double vtrain_shifted(double a, double u)
 {
     return a * u / (1 + (a - 1) * u);

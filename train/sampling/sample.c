@@ -257,8 +257,7 @@ static int make_plan(sampling *s, const vtrain *t, vc_err *err)
     const vtrain_model *m = &t->model;
     const vtrain_solver_opts o = vtrain_scheduler_plan(
         &m->scheduler, (vtrain_sampler)(c->validation_sampler - 1),
-        m->pipeline ? m->pipeline->sigmas : VC_SIGMAS_EVEN, t->objective, (int64_t)s->tokens,
-        s->steps);
+        m->pipeline, t->objective, (int64_t)s->tokens, s->steps);
     s->step = calloc((size_t)o.steps, sizeof *s->step);
     if (!s->step)
         return vc_no_memory(err);

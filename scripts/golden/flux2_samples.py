@@ -1,0 +1,42 @@
+"""Samples of diffusers' Flux2KleinPipeline, from the weights of the transformer's golden.
+
+`samples-flux2`, guided, and `samples-flux2-distilled`, which is not, have `text` [n,D] of the
+prompt, `negative_text`, and the pipeline's `latents` [C,1,h,w], raw, with squares as channels:
+channel c has the mean c and the standard deviation 1 + c in the batch norm. The first noise is
+vtrain's of seed SEED, prompt 0. Steps and the pipeline's guidance_scale are in the metadata; the
+schedule's shift follows from the tokens and the steps.
+"""
+import golden
+import torch
+from diffusers import FlowMatchEulerDiscreteScheduler, Flux2KleinPipeline, Flux2Transformer2DModel
+
+SEED, STEPS, H, W, N = 3, 3, 3, 5, 6
+GUIDANCE = {"flux2": 4.0, "flux2-distilled": 1.0}
+
+
+def sample(name, guidance):
+    flux2, hunyuan = golden.part("flux2"), golden.part("hunyuan_samples")
+    transformer = golden.tiny(Flux2Transformer2DModel,
+                              {**flux2.TINY, **flux2.VARIANTS["flux2-klein"][0]})[0]
+    c, wide = flux2.TINY["in_channels"], flux2.TINY["joint_attention_dim"]
+    vae = golden.part("vae_flux2").model()[0]
+    vae.bn.running_mean.copy_(torch.arange(c))
+    vae.bn.running_var.copy_((1 + torch.arange(c)) ** 2 - vae.config.batch_norm_eps)
+    scheduler = FlowMatchEulerDiscreteScheduler(shift=3.0, use_dynamic_shifting=True)
+    pipe = Flux2KleinPipeline(scheduler=scheduler, vae=vae, transformer=transformer,
+                              text_encoder=None, tokenizer=None, is_distilled=guidance == 1)
+    pipe.set_progress_bar_config(disable=True)
+    t = {"text": golden.draw("text " + name, (N, wide)),
+         "negative_text": golden.draw("negative " + name, (N, wide))}
+    latents = pipe(height=H * 16, width=W * 16, num_inference_steps=STEPS, output_type="latent",
+                   guidance_scale=guidance, latents=hunyuan.noise((1, c, H, W)),
+                   prompt_embeds=t["text"][None],
+                   negative_prompt_embeds=t["negative_text"][None]).images
+    t["latents"] = pipe._patchify_latents(latents)[0][:, None].contiguous()
+    return t
+
+
+def make(out):
+    for name, guidance in GUIDANCE.items():
+        golden.save(out / f"samples-{name}.safetensors", sample(name, guidance), seed=str(SEED),
+                    steps=str(STEPS), guidance=f"{guidance:g}")
