@@ -13,6 +13,17 @@ list(APPEND VLT_FAULT_ENV
 
 list(APPEND VLT_FAULT_ENV "VLT_FAST_LIB=$<TARGET_FILE:vlt_fast>")
 
+include(${CMAKE_CURRENT_LIST_DIR}/slow.cmake)
+
+# vlt_label(NAME) gives the test the label `slow` if slow.cmake lists it; later properties of the
+# test do not take it away. Programs of tests without it belong to the target fast_tests.
+function(vlt_label name)
+  if(name IN_LIST VLT_SLOW_TESTS)
+    cmake_language(EVAL CODE
+      "cmake_language(DEFER CALL set_property TEST ${name} APPEND PROPERTY LABELS slow)")
+  endif()
+endfunction()
+
 function(vlt_sources out)
   set(found)
   foreach(file ${ARGN})
@@ -35,6 +46,9 @@ function(vlt_program name)
   add_executable(${name} ${files})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   target_link_libraries(${name} PRIVATE ${T_LIBS})
+  if(NOT name IN_LIST VLT_SLOW_TESTS AND NOT name MATCHES "^bench_")
+    set_property(GLOBAL APPEND PROPERTY VLT_FAST_PROGRAMS ${name})
+  endif()
 endfunction()
 
 # vlt_test(NAME SOURCES a.c ... LIBS vlt_x ... [LABELS l ...] [TIMEOUT s] [ARGS a ...]) builds a
@@ -46,6 +60,7 @@ function(vlt_test name)
   endif()
   vlt_program(${name} SOURCES ${T_SOURCES} LIBS ${T_LIBS} test_environment vlt::cmocka)
   add_test(NAME ${name} COMMAND ${name} ${T_ARGS})
+  vlt_label(${name})
   if(NOT T_TIMEOUT)
     set(T_TIMEOUT 300)
   endif()
@@ -60,6 +75,7 @@ function(vlt_script name script)
     set(T_TIMEOUT 300)
   endif()
   add_test(NAME ${name} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/${script} ${T_ARGS})
+  vlt_label(${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${T_TIMEOUT} SKIP_RETURN_CODE 77
     ENVIRONMENT "${VLT_TESTS_ENV};${VLT_RANKS_ENV};${VLT_FAULT_ENV}")
 endfunction()
@@ -93,6 +109,7 @@ function(vlt_ranks name)
     set(T_TIMEOUT 120)
   endif()
   add_test(NAME ${name} COMMAND ${CMAKE_SOURCE_DIR}/tests/lib/ranks.sh ${T_RANKS} ${T_COMMAND})
+  vlt_label(${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${T_TIMEOUT} SKIP_RETURN_CODE 77 LABELS ranks
     ENVIRONMENT "${VLT_TESTS_ENV};${VLT_RANKS_ENV}")
 endfunction()
