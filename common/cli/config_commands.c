@@ -17,18 +17,6 @@ bool vc_commands_typed(const vc_flags *set, const char *flag, size_t len)
     return from[0] == VC_FROM_WORDS || from[1] == VC_FROM_WORDS;
 }
 
-static int add(vc_commands *c, vc_command *to, const vc_given *given, vc_err *err)
-{
-    vc_given *grown = realloc(to->given, ((size_t)to->n + 1) * sizeof *grown);
-    if (!grown)
-        return vc_no_memory(err);
-    to->given = grown;
-    grown[to->n] = *given;
-    grown[to->n].flag = vc_flags_keep_text(c->set, given->flag, strlen(given->flag));
-    grown[to->n].text = vc_flags_keep_text(c->set, given->text, strlen(given->text));
-    return grown[to->n].flag && grown[to->n++].text ? 0 : vc_no_memory(err);
-}
-
 static bool in_partner(const vc_flags *set, const char *flag)
 {
     for (const vc_foreign *f = set->prog->partner; f && f->name; f++) {
@@ -45,6 +33,49 @@ static bool in_partner(const vc_flags *set, const char *flag)
 static bool is_vprep(const vc_flags *set)
 {
     return !strcmp(set->prog->name, "vprep");
+}
+
+int vc_commands_begin(vc_commands *c, vc_err *err)
+{
+    vc_part_datasets *grown = realloc(c->part, ((size_t)c->n_parts + 1) * sizeof *grown);
+    if (!grown)
+        return vc_no_memory(err);
+    c->part = grown;
+    c->now = c->n_parts++;
+    c->part[c->now] = (vc_part_datasets){ .first = c->n_datasets };
+    return 0;
+}
+
+void vc_commands_end(vc_commands *c, int before)
+{
+    c->part[c->now].end = c->n_datasets;
+    c->now = before;
+}
+
+/* "3.0" is "3", which flags of whole numbers take too. */
+static void drop_zero(char *text)
+{
+    char *dot = strchr(text, '.');
+    size_t digits = strspn(text, "0123456789");
+    if (dot && digits && text + digits == dot && !strcmp(dot, ".0"))
+        *dot = 0;
+}
+
+static int add(vc_commands *c, vc_command *to, const vc_given *given, vc_err *err)
+{
+    char text[64];
+    vc_given *grown = realloc(to->given, ((size_t)to->n + 1) * sizeof *grown);
+    if (!grown)
+        return vc_no_memory(err);
+    to->given = grown;
+    grown[to->n] = *given;
+    grown[to->n].flag = vc_flags_keep_text(c->set, given->flag, strlen(given->flag));
+    snprintf(text, sizeof text, "%s", given->text);
+    drop_zero(text);
+    const char *value = strlen(given->text) < sizeof text ? text : given->text;
+    grown[to->n].text = vc_flags_keep_text(c->set, value, strlen(value));
+    grown[to->n].part = c->now;
+    return grown[to->n].flag && grown[to->n++].text ? 0 : vc_no_memory(err);
 }
 
 int vc_commands_add(vc_commands *c, const vc_given *given, vc_err *err)
@@ -164,12 +195,39 @@ static int choose(vc_commands *c, const char *file, const vc_command **chosen, v
     return 0;
 }
 
+static const char *repeats_of(const vc_given *g)
+{
+    return strcmp(g->flag, "dataset_repeat") ? "" : " " REPEATS;
+}
+
 /* Two values of one flag, of two datasets. */
 static int differ(const vc_given *g, const vc_given *before, vc_err *err)
 {
     return vc_fail(err, VC_EUSAGE, "%s here, %s in line %zu, and a run has one --%s: give it on "
                    "the command line%s", g->text, before->text, before->at.line, g->flag,
-                   strcmp(g->flag, "dataset_repeat") ? "" : " " REPEATS);
+                   repeats_of(g));
+}
+
+/* Whether a flag of vtrain that a part of the file gives holds for all of its datasets, or is what
+ * the others have. */
+static bool holds_for_all(const vc_commands *c, const vc_command *own, const vc_given *g)
+{
+    int covered = 0;
+    for (int i = 0; i < own->n; i++) {
+        const vc_part_datasets *p = &c->part[own->given[i].part];
+        if (!strcmp(own->given[i].flag, g->flag) && !strcmp(own->given[i].text, g->text) &&
+            !own->given[i].by_default)
+            covered += p->end - p->first;
+    }
+    double neutral = strcmp(g->flag, "dataset_repeat") ? 0 : 1;
+    return !g->part || g->each || covered >= c->n_datasets || strtod(g->text, NULL) == neutral;
+}
+
+/* Whether a part is within another one, whose settings are then the defaults of its own. */
+static bool is_within(const vc_commands *c, int outer, int inner)
+{
+    const vc_part_datasets *a = &c->part[outer], *b = &c->part[inner];
+    return outer < inner && a->first <= b->first && a->end >= b->end;
 }
 
 static int set_one(vc_commands *c, const vc_command *own, int i, vc_err *err)
@@ -185,8 +243,12 @@ static int set_one(vc_commands *c, const vc_command *own, int i, vc_err *err)
         return vc_flags_prefer(c->set, g->flag, g->text, err);
     for (int k = 0; !g->each && k < i; k++)
         if (!strcmp(own->given[k].flag, g->flag) && strcmp(own->given[k].text, g->text) &&
-            !own->given[k].by_default)
+            !own->given[k].by_default && !is_within(c, own->given[k].part, g->part))
             return vc_flags_take(c->set, &g->at, found.flag, differ(g, &own->given[k], err), err);
+    if (own == &c->vtrain && !holds_for_all(c, own, g))
+        return vc_flags_take(c->set, &g->at, found.flag, vc_fail(err, VC_EUSAGE, "not all datasets "
+                             "have it, and a run has one --%s: give it on the command line%s",
+                             g->flag, repeats_of(g)), err);
     int rc = vc_flags_set(c->set, &found, &g->text, 1, VC_FROM_FILE, err);
     return vc_flags_take(c->set, &g->at, found.flag, rc, err);
 }
@@ -265,6 +327,7 @@ void vc_commands_free(vc_commands *c)
     for (int i = 0; i < c->n_datasets; i++)
         free(c->dataset[i].given);
     free(c->dataset);
+    free(c->part);
     free(c->vtrain.given);
     free(c->vprep.given);
 }

@@ -28,6 +28,7 @@ typedef struct vc_given {
     vc_place at;
     bool by_default;                /* the peer's default, which the file does not have */
     bool each;                      /* the flag may be given again */
+    int part;                       /* of vc_commands.part, where it is given; 0: the file */
 } vc_given;
 
 typedef struct vc_command {
@@ -35,13 +36,24 @@ typedef struct vc_command {
     int n;
 } vc_command;
 
+/* A part of a file, and the datasets in it. */
+typedef struct vc_part_datasets {
+    int first, end;
+} vc_part_datasets;
+
 /* The commands that a file stands for: one of vtrain, and one of vprep for each dataset. */
 typedef struct vc_commands {
     vc_flags *set;
     vc_command vtrain, vprep;       /* vprep: of the part of the file that is being read */
     vc_command *dataset;
     int n_datasets;
+    vc_part_datasets *part;
+    int n_parts, now;               /* the part that is being read */
 } vc_commands;
+
+/* Begins a part of the file, and ends the one that `now` was before. Returns VC_ENOMEM or 0. */
+int vc_commands_begin(vc_commands *c, vc_err *err);
+void vc_commands_end(vc_commands *c, int before);
 
 /* Adds a flag to the commands of the programs that have it. All texts are copied. VC_EFAIL: neither
  * has it. */

@@ -117,8 +117,13 @@ static int read_part(vc_peer_reader *r, const yaml_node_t *section, const char *
     vc_peer_part *p = calloc(1, sizeof *p);
     if (!p)
         return vc_no_memory(err);
-    int mark = r->commands->vprep.n, before = r->commands->n_datasets;
-    int rc = read_section(r, p, section, path, err);
+    int mark = r->commands->vprep.n, before = r->commands->n_datasets, part = r->commands->now;
+    int rc = vc_commands_begin(r->commands, err);
+    if (rc) {
+        free(p);
+        return rc;
+    }
+    rc = read_section(r, p, section, path, err);
 
     for (int i = 0; !rc && i < p->n_later; i++) {
         const yaml_node_t *list = p->later[i].list;
@@ -137,6 +142,7 @@ static int read_part(vc_peer_reader *r, const yaml_node_t *section, const char *
     if (!rc && folder && r->commands->n_datasets == before)
         rc = vc_commands_dataset(r->commands, mark, p->size_flags, p->size,
                                  p->n_sizes > 1 ? p->n_sizes : 0, err);
+    vc_commands_end(r->commands, part);
     free(p);
     return rc;
 }
