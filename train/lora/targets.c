@@ -283,11 +283,12 @@ static int check_entries(vtrain_targets *t, const char *const *modules, char **n
 }
 
 /* Refuses, like PEFT, an entry that matches a module which holds others: "0" would match whole
- * blocks. */
+ * blocks. An expression that ends with ".*" asks for all linears below a name. */
 static int check_containers(vtrain_targets *t, const char *value, const char *const *modules,
                             vc_err *err)
 {
-    if (t->all)
+    size_t end = strlen(value);
+    if (t->all || (t->is_regex && end > 2 && !strcmp(value + end - 2, ".*")))
         return 0;
     for (; *modules; modules++)
         for (const char *p = *modules; (p = strchr(p, '.')); p++) {
