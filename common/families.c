@@ -127,7 +127,15 @@ static const vc_first wan_first = {
 static const vc_first flux_first = {
     .class = "Flux", .type = { { .type = "", .pipeline = "FluxPipeline" } },
     .part = { { "transformer", "flux1-dev.safetensors" },
+              { "transformer", "flux1-kontext-dev.safetensors" },
               { "transformer", "flux1-schnell.safetensors" }, { "vae", "ae.safetensors" } }
+};
+
+/* PREFERRED_KONTEXT_RESOLUTIONS: of two that are equally near, the first is the narrower one. */
+static const short kontext_sizes[][2] = {
+    { 1568, 672 }, { 1504, 688 }, { 1456, 720 }, { 1392, 752 }, { 1328, 800 }, { 1248, 832 },
+    { 1184, 880 }, { 1104, 944 }, { 1024, 1024 }, { 944, 1104 }, { 880, 1184 }, { 832, 1248 },
+    { 800, 1328 }, { 752, 1392 }, { 720, 1456 }, { 688, 1504 }, { 672, 1568 }
 };
 
 static const vc_first hunyuan_first = {
@@ -209,7 +217,11 @@ static const vc_family families[] = {
                   .template = qwen_template, .crop = 34, .masked = true } } },
     { .name = "flux", SIZES(16, 1, 8, 2, 1), .max_frames = 1,
       .transformer = "FluxTransformer2DModel", .first = &flux_first,
-      .pipeline = { { .class = "FluxPipeline", .sigmas = VC_SIGMAS_EVEN_EULER } },
+      .pipeline = { { .class = "FluxPipeline", .sigmas = VC_SIGMAS_EVEN_EULER },
+                    { .class = "FluxKontextPipeline", .mode = VC_MODE_EDIT,
+                      .sigmas = VC_SIGMAS_EVEN_EULER } },
+      .references = { .most = 1, .sizes = kontext_sizes, .n_sizes = 17, .side = 1024,
+                      .multiple = 16 },
       .moments = true, .dtype = VC_BF16,
       .vae = "AutoencoderKL", .channels = 16, .scaling = 0.3611, .shift = 0.1159,
       .cached = true,
@@ -237,7 +249,7 @@ static const vc_family families[] = {
 };
 
 const char *const vc_mode_names[VC_MODES] = { "normal", "i2v", "inpaint", "control",
-                                              "control_ref" };
+                                              "control_ref", "edit" };
 
 const char *const vc_text_slots[VC_SLOTS] = { "text_encoder", "text_encoder_2", "text_encoder_3",
                                               "text_encoder_4" };

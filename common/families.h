@@ -11,13 +11,14 @@
 #include "common/base/dtype.h"
 
 enum { VC_FAMILY_TEXTS = 3, VC_FAMILY_PIPELINES = 10, VC_FAMILY_INTERLEAVES = 2, VC_SLOTS = 4,
-       VC_TAPS = 4, VC_FIRST_TYPES = 6, VC_FIRST_PARTS = 14 };
+       VC_TAPS = 4, VC_FIRST_TYPES = 6, VC_FIRST_PARTS = 14, VC_REFERENCES = 4 };
 
 /* --train_mode: what is beside the noisy latents */
 typedef enum vc_mode {
     VC_MODE_NORMAL, VC_MODE_I2V, VC_MODE_INPAINT,
     VC_MODE_CONTROL,                     /* a control clip */
     VC_MODE_CONTROL_REF,                 /* a control clip and the first frame */
+    VC_MODE_EDIT,                        /* reference pictures, where a row has some */
     VC_MODES
 } vc_mode;
 extern const char *const vc_mode_names[VC_MODES];
@@ -80,6 +81,18 @@ typedef struct vc_pipeline {
                                           * of the deviation image_noise s^2 */
 } vc_pipeline;
 
+/* The reference pictures of models that edit: their number and their sizes. The whole picture is
+ * resized. */
+typedef struct vc_references {
+    int most;                            /* of a sample, at most VC_REFERENCES; 0: models take
+                                          * none */
+    const short (*sizes)[2];             /* heights and widths, of which a picture gets the one of
+                                          * the nearest ratio; NULL: it gets the area */
+    int n_sizes;
+    int side;                            /* of the square that has the area of a picture */
+    int multiple;                        /* of sides */
+} vc_references;
+
 /* A model folder in the layout of its first authors, who publish no model_index.json. */
 typedef struct vc_first {
     const char *class;                   /* _class_name of the transformer's config.json */
@@ -118,6 +131,7 @@ typedef struct vc_family {
                                           * the VAE's weights */
     bool cached;                         /* other trainers keep caches of it: export, import */
 
+    vc_references references;            /* of --train_mode edit */
     const char *vision;                  /* the class of the model that looks at known frames, for
                                           * transformers with a vision_field; NULL: none do */
     vc_text text[VC_FAMILY_TEXTS];       /* of pipelines that have none of their own */

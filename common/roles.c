@@ -4,7 +4,16 @@
 #include "common/base/rng.h"
 
 enum { I2V = 1 << VC_MODE_I2V, INPAINT = 1 << VC_MODE_INPAINT, CONTROL = 1 << VC_MODE_CONTROL,
-       CONTROL_REF = 1 << VC_MODE_CONTROL_REF, ALL_MODES = (1 << VC_MODES) - 1 };
+       CONTROL_REF = 1 << VC_MODE_CONTROL_REF, EDIT = 1 << VC_MODE_EDIT, ALL_MODES = (1 << VC_MODES) - 1 };
+
+/* A reference's key is that of a still of the file, so that a picture that is another sample's clip
+ * of that size is encoded once. */
+#define REFERENCE(k) \
+    [VC_ROLE_REFERENCE + k - 1] = { \
+        .name = "reference_" #k, .kind = VC_VALUE_MOMENTS, .own_size = true, .modes = EDIT, \
+        .recipe = { .tag = "latent", .keyed = VC_KEYED_PIXELS | VC_KEYED_ENCODING, \
+                    .pixels = VC_PIXELS_REFERENCE }, \
+        .what = "a reference picture" }
 
 const vc_role_row vc_roles[VC_ROLES] = {
     [VC_ROLE_CLIP] = {
@@ -46,14 +55,23 @@ const vc_role_row vc_roles[VC_ROLES] = {
         .recipe = { .tag = "control", .keyed = VC_KEYED_PIXELS | VC_KEYED_ENCODING,
                     .pixels = VC_PIXELS_CONTROL, .place = 4 },
         .what = "a control clip", .draw = VC_DRAW_CONTROL_LATENT },
+    REFERENCE(1), REFERENCE(2), REFERENCE(3), REFERENCE(4),
 };
+_Static_assert(VC_REFERENCES == 4, "a row for each reference picture");
 
 bool vc_role_of_mode(vc_role role, const vc_family *f, vc_mode mode)
 {
     const bool masked = mode == VC_MODE_I2V && f->masked_frames;
 
     return vc_roles[role].modes & 1u << (masked ? VC_MODE_INPAINT : mode) &&
-           (role != VC_ROLE_CONTROL || f->inputs[mode]);
+           (role != VC_ROLE_CONTROL || f->inputs[mode]) &&
+           vc_role_reference(role) < f->references.most;
+}
+
+int vc_role_reference(vc_role role)
+{
+    return role >= VC_ROLE_REFERENCE && role < VC_ROLE_REFERENCE_END
+           ? (int)role - VC_ROLE_REFERENCE : -1;
 }
 
 vc_role vc_role_stand_in(vc_role role)

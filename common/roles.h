@@ -13,7 +13,11 @@
  * but channels of several clips are joined in this order (train/models/dit.h). */
 typedef enum vc_role {
     VC_ROLE_CLIP, VC_ROLE_IMAGE, VC_ROLE_IMAGE_NOISED, VC_ROLE_VIDEO, VC_ROLE_MASK,
-    VC_ROLE_LOSS_MASK, VC_ROLE_VISION, VC_ROLE_CONTROL, VC_ROLES
+    VC_ROLE_LOSS_MASK, VC_ROLE_VISION, VC_ROLE_CONTROL,
+    VC_ROLE_REFERENCE,               /* the first of VC_REFERENCES reference pictures, which a model
+                                      * that edits pictures sees beside the sample */
+    VC_ROLE_REFERENCE_END = VC_ROLE_REFERENCE + VC_REFERENCES,
+    VC_ROLES = VC_ROLE_REFERENCE_END
 } vc_role;
 #define VC_ROLE_BIT(role) (1u << (role))
 
@@ -37,6 +41,7 @@ typedef enum vc_pixels {
                                       * last of models that know the last frame */
     VC_PIXELS_MASK,                  /* the sample's mask (precompute/media/masks.h) */
     VC_PIXELS_CONTROL,               /* the frames of the row's control_file_path */
+    VC_PIXELS_REFERENCE,             /* a reference picture of the row, in a size of its own */
     VC_PIXELS_LOSS_MASK              /* the file of the row's loss_mask_path; without it, nothing */
 } vc_pixels;
 
@@ -70,6 +75,8 @@ typedef struct vc_role_row {
     const char *name;                /* in `conditions` of a record; NULL: of the clip itself */
     vc_value kind;
     bool clip;                       /* the value has the clip's latent frames; else one frame */
+    bool own_size;                   /* the value has rows and columns of its own, which a record's
+                                      * `references` has; else the clip's */
 
     /* vprep */
     unsigned modes;                  /* 1 << vc_mode of each --train_mode that makes the value:
@@ -87,6 +94,9 @@ extern const vc_role_row vc_roles[VC_ROLES];
 
 /* Whether vprep makes a role's value in a mode, for clips of a family. */
 bool vc_role_of_mode(vc_role role, const vc_family *f, vc_mode mode);
+
+/* The place of a role among the reference pictures, from 0; below 0: it is none. */
+int vc_role_reference(vc_role role);
 
 /* The role that training takes in place of `role` where a dataset has it; VC_ROLE_CLIP: none. */
 vc_role vc_role_stand_in(vc_role role);

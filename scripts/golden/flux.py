@@ -3,7 +3,8 @@
 `flux-dev` takes guidance as an input, `flux-schnell` does not. Their cases `NAME/...` have pictures
 of different sizes; a case holds x [B,C,1,h,w], t, text, pooled, guidance [B] (dev), target, output,
 loss. The gradients of the case `base` are `grad/<parameter>`. The case `lora` of dev has a LoRA on
-the same weights, which are frozen; its gradients are `lora/grad/<factor>`.
+the same weights, which are frozen; its gradients are `lora/grad/<factor>`. `flux-kontext` is dev
+with a reference, `cond.reference_1` [B,C,1,H,W] of another size, as FluxKontextPipeline gives it.
 
 The file "flux-first" has the case `base` of weights in a file of FLUX.1's authors, which
 diffusers' converter reads; "flux-names" holds a LoRA in the names of FLUX.1's authors,
@@ -23,6 +24,9 @@ VARIANTS = {
     "flux-dev": (dict(guidance_embeds=True),
                  {"base": (2, 4, 6), "tall": (1, 8, 2), "small": (1, 2, 2)}),
     "flux-schnell": (dict(guidance_embeds=False), {"base": (2, 4, 6), "wide": (1, 4, 10)}),
+    # behind the picture's size the reference's
+    "flux-kontext": (dict(guidance_embeds=True),
+                     {"base": (2, 4, 6, 6, 8), "tall": (1, 8, 2, 2, 4), "without": (1, 2, 6)}),
 }
 # diffusers rounds level and guidance to the type of the activations, and their products with 1000
 # too. Those of batches of two are exact in bf16, so that it can be compared.
@@ -33,7 +37,7 @@ LORA = dict(r=3, lora_alpha=1,
                             "proj_mlp", "norm.linear", "x_embedder", "context_embedder"])
 
 
-def inputs(config, case, b, h, w):
+def inputs(config, case, b, h, w, *reference):
     c = config["in_channels"] // 4
     v = {"x": golden.draw("x " + case, (b, c, 1, h, w)),
          "target": golden.draw("target " + case, (b, c, 1, h, w)),
@@ -42,18 +46,30 @@ def inputs(config, case, b, h, w):
          "pooled": golden.draw("pooled " + case, (b, config["pooled_projection_dim"]))}
     if config["guidance_embeds"]:
         v["guidance"] = torch.tensor(GUIDANCE if b == 2 else [OTHER_GUIDANCE])
+    if reference:
+        v["cond.reference_1"] = golden.draw("reference " + case, (b, c, 1, *reference))
     return v
+
+
+def tokens(x):
+    b, c, _, h, w = x.shape
+    return (FluxPipeline._pack_latents(x[:, :, 0], b, c, h, w),
+            FluxPipeline._prepare_latent_image_ids(b, h // 2, w // 2, "cpu", torch.float32))
 
 
 def predict(model, config, v):
     dtype = model.proj_out.weight.dtype
-    b, c, _, h, w = v["x"].shape
-    packed = FluxPipeline._pack_latents(v["x"][:, :, 0], b, c, h, w)
-    ids = FluxPipeline._prepare_latent_image_ids(b, h // 2, w // 2, "cpu", torch.float32)
+    h, w = v["x"].shape[3:]
+    packed, ids = tokens(v["x"])
+    n = packed.shape[1]
+    if "cond.reference_1" in v:
+        more, places = tokens(v["cond.reference_1"])
+        places[..., 0] = 1
+        packed, ids = torch.cat([packed, more], 1), torch.cat([ids, places])
     y = model(hidden_states=packed.to(dtype), timestep=v["t"] / 1000, guidance=v.get("guidance"),
               encoder_hidden_states=v["text"].to(dtype), pooled_projections=v["pooled"].to(dtype),
               img_ids=ids, txt_ids=torch.zeros(TOKENS, 3), return_dict=False)[0]
-    return FluxPipeline._unpack_latents(y, 8 * h, 8 * w, 8)[:, :, None]
+    return FluxPipeline._unpack_latents(y[:, :n], 8 * h, 8 * w, 8)[:, :, None]
 
 
 # The number of rows of B, divided by the width. final_layer.linear and img_in have other widths.
@@ -126,4 +142,4 @@ def make(out):
     names(out)
     for name, (config, cases) in VARIANTS.items():
         golden.transformer(out / f"{name}.safetensors", FluxTransformer2DModel, {**TINY, **config},
-                           cases, inputs, predict, LORA if name == "flux-dev" else None)
+                           cases, inputs, predict, LORA if name in ("flux-dev", "flux-kontext") else None)

@@ -32,7 +32,8 @@ typedef struct vtrain_in {
                                                * whose condition was dropped: image [B,C,1,h,w],
                                                * video [B,C,f,h,w], mask [B,1 or
                                                * fit.mask_channels,f,h,w], control
-                                               * [B,C,f,h,w], vision [B,n,D]; NULL: the batch
+                                               * [B,C,f,h,w], vision [B,n,D], references
+                                               * [B,C,1,H,W] of their own sizes; NULL: the batch
                                                * has no such condition */
     vt_tensor *t;                             /* f32 [B]: the timestep of each row's noise */
     vt_tensor *token_t;                       /* f32 [B,N]: the timestep of each token of x, 0 for
@@ -93,6 +94,8 @@ typedef struct vtrain_fit {
     int skip_frames;                          /* first frames of a decoded sample that are no part
                                                * of the clip */
     unsigned roles;                           /* 1 << vc_role of the conditions that it reads */
+    unsigned references;                      /* 1 << vc_role of reference pictures that it reads
+                                               * where samples have them */
     vc_mode mode;                             /* --train_mode of datasets that have the roles;
                                                * NORMAL: the mode that alone has these roles */
     unsigned mean_roles;                      /* roles that are always means of posteriors */

@@ -4,7 +4,10 @@
  *
  * A token is a square of 2 x 2 places of the latents. T5's states are the prompt, CLIP's pooled
  * vector joins the time. All tokens of the prompt stand at position 0, so that only the picture's
- * are rotated. The order of tokens in a sequence has no meaning: here the picture is first. */
+ * are rotated. The order of tokens in a sequence has no meaning: here the picture is first.
+ *
+ * FLUX.1 Kontext is dev with a reference picture, whose clean tokens stand behind the noisy ones, at
+ * 1 instead of 0 of the first axis. The prediction is that of the noisy tokens. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,13 +55,13 @@ typedef struct flux {
     int64_t heads, head, dual, single, in_channels, out_channels, text, pooled, axis[3];
     bool guidance;
     int axes;
-    int64_t picture;                          /* the picture's tokens in the step in progress */
+    int64_t picture;                          /* the noisy tokens in the step in progress */
     model_weights w;
 } flux;
 
-/* vtrain_in.made: rotations of the picture's tokens. */
+/* vtrain_in.made: rotations of the picture's and the references' tokens. */
 enum { COS, SIN };
-/* The inputs of a block: the picture's tokens and the prompt's tokens, or for the single blocks
+/* The inputs of a block: the picture's tokens with the references' and the prompt's tokens, or for the single blocks
  * both as one sequence at JOINED; the embedding of the time; all of made. */
 enum { X, PROMPT, E, MADE, N_IN = MADE + 2, JOINED = X };
 
@@ -115,6 +118,7 @@ static void flux_fit(const void *model, vtrain_fit *fit)
     const flux *m = model;
     *fit = (vtrain_fit){ .channels = (int)m->in_channels / PATCH, .n_texts = 2,
                          .text_width = { [T5] = m->text }, .pooled_width = { [CLIP] = m->pooled },
+                         .references = 1u << VC_ROLE_REFERENCE,
                          .mult = { 1, SIDE, SIDE }, .guidance = m->guidance,
                          .unguided = !m->guidance,
                          .blocks = (int)(m->dual + m->single) };
@@ -130,9 +134,8 @@ static void flux_schedule(const cJSON *config, vtrain_scheduler *s)
 
 /* ---- prepare ---- */
 
-/* Traces the positions (0, row, column) of n tokens in rows of `columns`; with 0 columns all tokens
- * stand at 0. */
-static void note_ids(vt_ctx *g, const vtrain_in *in, const char *name, int64_t n, int64_t columns)
+/* Traces the positions of n tokens; at NULL: all tokens stand at 0. */
+static void note_ids(vt_ctx *g, const vtrain_in *in, const char *name, int64_t n, const int32_t *at)
 {
     float *id = in->note ? calloc((size_t)n * 3, sizeof *id) : NULL;
     if (!in->note)
@@ -141,12 +144,44 @@ static void note_ids(vt_ctx *g, const vtrain_in *in, const char *name, int64_t n
         vt_fail(g, VC_ENOMEM, "trace: out of memory");
         return;
     }
-    for (int64_t i = 0; i < n && columns; i++) {
-        id[3 * i + 1] = (float)(i / columns);
-        id[3 * i + 2] = (float)(i % columns);
-    }
+    for (int64_t i = 0; at && i < 3 * n; i++)
+        id[i] = (float)at[i];
     vtrain_note(in, name, vt_from_host(g, VC_F32, 2, (int64_t[]){ n, 3 }, id, VC_F32));
     free(id);
+}
+
+static int64_t tokens_of(const vt_tensor *x)
+{
+    return x ? x->dim[3] / SIDE * (x->dim[4] / SIDE) : 0;
+}
+
+/* Writes the places (first, row, column) of the tokens of x, and returns the end. */
+static int32_t *put_places(int32_t *at, const vt_tensor *x, int32_t first)
+{
+    const int64_t n = tokens_of(x), columns = x ? x->dim[4] / SIDE : 1;
+    for (int64_t i = 0; i < n; i++, at += 3) {
+        at[0] = first;
+        at[1] = (int32_t)(i / columns);
+        at[2] = (int32_t)(i % columns);
+    }
+    return at;
+}
+
+/* Makes the rotations of the picture's tokens and of the reference's behind them. */
+static void make_places(vt_ctx *g, const flux *m, vtrain_in *in)
+{
+    const vt_tensor *reference = in->cond[VC_ROLE_REFERENCE];
+    const int64_t pairs[3] = { m->axis[0] / 2, m->axis[1] / 2, m->axis[2] / 2 };
+    const int64_t n = m->picture + tokens_of(reference);
+    int32_t *at = malloc((size_t)n * 3 * sizeof *at);
+    if (!at) {
+        vt_fail(g, VC_ENOMEM, "positions: out of memory");
+        return;
+    }
+    put_places(put_places(at, in->x, 0), reference, 1);
+    nn_rope_at(g, at, n, 3, pairs, THETA, in->made + COS);
+    note_ids(g, in, "img_ids", n, at);
+    free(at);
 }
 
 static void flux_prepare(vt_ctx *g, void *model, vtrain_in *in)
@@ -162,23 +197,31 @@ static void flux_prepare(vt_ctx *g, void *model, vtrain_in *in)
     }
     if (!vtrain_check_pooled(g, &in->text[CLIP], m->pooled))
         return;
-    const nn_axis axis[3] = { { 1, 0, 1, m->axis[0] / 2 },
-                              { x->dim[3] / SIDE, 0, 1, m->axis[1] / 2 },
-                              { x->dim[4] / SIDE, 0, 1, m->axis[2] / 2 } };
-    m->picture = axis[1].n * axis[2].n;
-    nn_rope(g, axis, THETA, in->made + COS);
+    m->picture = tokens_of(x);
+    make_places(g, m, in);
     vtrain_check_padding(g, &in->text[T5]);
-    note_ids(g, in, "img_ids", m->picture, axis[2].n);
-    note_ids(g, in, "txt_ids", in->text[T5].embeds->dim[1], 0);
+    note_ids(g, in, "txt_ids", in->text[T5].embeds->dim[1], NULL);
 }
 
 /* ---- forward ---- */
+
+/* The tokens of the picture, and behind them those of the reference. */
+static vt_tensor *patches_of(vt_ctx *g, const vtrain_in *in)
+{
+    const int side[3] = { 1, SIDE, SIDE };
+    vt_tensor *reference = in->cond[VC_ROLE_REFERENCE], *part[2];
+    part[0] = nn_patches(g, in->x, side);
+    if (!reference)
+        return part[0];
+    part[1] = nn_patches(g, reference, side);
+    return vt_concat(g, 1, 2, part);
+}
 
 static void flux_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *s[VT_BLOCK_IO])
 {
     const flux *m = model;
     const model_weights *w = &m->w;
-    vt_tensor *patches = nn_patches(g, in->x, (int[]){ 1, SIDE, SIDE });
+    vt_tensor *patches = patches_of(g, in);
     vt_tensor *pooled = in->text[CLIP].pooled;
     vtrain_note(in, "hidden_states", patches);
     vtrain_note(in, "pooled_projections", pooled);
@@ -224,7 +267,7 @@ static void single_block(vt_ctx *g, const void *model, const void *weights, vt_t
 static vt_tensor *flux_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s)
 {
     const flux *m = model;
-    vt_tensor *x = m->single ? vt_slice(g, s[JOINED], 1, 0, m->picture) : s[X];
+    vt_tensor *x = vt_slice(g, s[m->single ? JOINED : X], 1, 0, m->picture);
     x = nn_flux_head(g, x, s[E], &m->w.mod_out, &m->w.proj_out);
     return vt_unpatchify(g, x, in->x->dim + 1, 1, SIDE, SIDE, VT_C_FIRST);
 }

@@ -1,6 +1,6 @@
-/* test_flux.c - FLUX.1's transformer equals diffusers' with and without guidance as an input:
- * outputs, losses, every gradient; recomputed blocks have the same bits; wrong configs are
- * refused. */
+/* test_flux.c - FLUX.1's transformer equals diffusers' with and without guidance as an input, and
+ * (Kontext) with reference pictures of other sizes than the sample's: outputs, losses, every
+ * gradient; recomputed blocks have the same bits; wrong configs are refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,6 +18,7 @@ enum { LORA_MODULES = 2 * 10 + 2 * 5 + 2 };
 
 static const ref_variant variants[] = {
     { "flux-dev", { "tall", "small" }, LORA_MODULES }, { "flux-schnell", { "wide" }, 0 },
+    { "flux-kontext", { "tall", "without" }, LORA_MODULES },
 };
 
 /* The promise for f32 is 3e-5. For gradients of LoRAs and of norms of keys, diffusers' own bf16
