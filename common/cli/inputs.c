@@ -15,6 +15,7 @@ static const struct { const char *names; vc_input_kind kind; const char *say; } 
     { "input_image", VC_INPUT_FIRST, NULL },
     { "end_image", VC_INPUT_LAST, NULL },
     { "control_video", VC_INPUT_CONTROL, NULL },
+    { "edit_image kontext_images", VC_INPUT_REFERENCES, NULL },
 
     /* Wan */
     REFUSED("reference_image", NOT_TRAINED("the reference picture of Fun-Control 1.1 and 2.2")
@@ -37,7 +38,7 @@ static const struct { const char *names; vc_input_kind kind; const char *say; } 
     /* Qwen-Image and FLUX */
     REFUSED("eligen_*", PLAIN("EliGen, with prompts of entities in masks,")),
     REFUSED("context_image", PLAIN("In-Context-Control")),
-    REFUSED("edit_image* edit_rope_interpolation zero_cond_t vlm_image",
+    REFUSED("edit_image_* edit_rope_interpolation zero_cond_t vlm_image",
             PLAIN("a model that edits pictures (Qwen-Image-Edit)")),
     REFUSED("layer_*", PLAIN("Qwen-Image-Layered")),
     REFUSED("inpaint_*", NOT_TRAINED("the inpainting of pictures") "; a mask of the loss is the "
@@ -46,7 +47,6 @@ static const struct { const char *names; vc_input_kind kind; const char *say; } 
             CONTROL_CLIPS),
     REFUSED("image2lora_* lora lora_* negative_lora positive_only_lora clear_lora_*",
             PLAIN("a model that makes or reads LoRAs")),
-    REFUSED("kontext_*", PLAIN("FLUX.1 Kontext")),
     REFUSED("ipadapter_*", PLAIN("IP-Adapter")),
     REFUSED("infinityou_*", PLAIN("InfiniteYou")),
     REFUSED("flex_*", PLAIN("Flex.2")),

@@ -63,7 +63,8 @@ static void check_encoder(const sight *s, const vf_ref *ref, vf_span role, unsig
               "]", n, role.p, hex, shape->h, shape->w, f->tokens, f->width);
 }
 
-static void check_latent(const sight *s, const vf_ref *ref, vf_span role, unsigned kind, bool clip)
+static void check_latent(const sight *s, const vf_ref *ref, vf_span role, unsigned kind, bool clip,
+                         bool own_size)
 {
     vf_shape shape;
     const vf_entry *e = s->entry;
@@ -73,7 +74,8 @@ static void check_latent(const sight *s, const vf_ref *ref, vf_span role, unsign
     if (kind && shape.kind != kind)
         found(s, "%.*s %s: another kind of value", (int)role.n, role.p, vf_key_hex(hex, ref->key));
     else if (e && kind && kind != VC_VALUE_EMBEDS &&
-             (shape.h != e->h || shape.w != e->w || shape.f != (clip ? e->f : 1u)))
+             (((shape.h != e->h || shape.w != e->w) && !own_size) ||
+              shape.f != (clip ? e->f : 1u)))
         found(s, "%.*s %s: latent [%u,%u,%u], the record says [%u,%u,%u]", (int)role.n, role.p,
               vf_key_hex(hex, ref->key), shape.f, shape.h, shape.w, clip ? e->f : 1u, e->h, e->w);
     else
@@ -84,14 +86,15 @@ static void check_latent(const sight *s, const vf_ref *ref, vf_span role, unsign
 static void check_condition(const sight *s, const vf_ref *ref)
 {
     unsigned kind = VC_VALUE_OTHER;
-    bool clip = false;
+    bool clip = false, own_size = false;
     for (int i = VC_ROLE_CLIP + 1; i < VC_ROLES; i++)
         if (strlen(vc_roles[i].name) == ref->role.n &&
             !memcmp(vc_roles[i].name, ref->role.p, ref->role.n)) {
             kind = vc_roles[i].kind;
             clip = vc_roles[i].clip;
+            own_size = vc_roles[i].own_size;
         }
-    check_latent(s, ref, ref->role, kind, clip);
+    check_latent(s, ref, ref->role, kind, clip, own_size);
 }
 
 static void check_conditions(const sight *s, const vf_refs *refs)
@@ -259,7 +262,7 @@ int vf_refs_record(vf_check *c, int at, vf_bytes key, vc_err *err)
     sight s = { c, c->manifest.shard[at].file, "sample", key, &p->r.entry };
     c->report->samples++;
     vf_root_add(&c->root, p->r.hash);
-    check_latent(&s, &p->latent, (vf_span){ "latent_key", 10 }, VC_VALUE_MOMENTS, true);
+    check_latent(&s, &p->latent, (vf_span){ "latent_key", 10 }, VC_VALUE_MOMENTS, true, false);
     check_conditions(&s, &p->conditions);
     for (int i = 0; i < p->captions; i++) {
         check_texts(&s, text, p->caption[i], "text key");
@@ -295,7 +298,7 @@ static int check_prompt_refs(const sight *s, const cJSON *json, vc_err *err)
     }
     if (!rc && image && !cJSON_IsNull(image)) {
         const vf_ref ref = vf_ref_of(image);
-        check_latent(s, &ref, (vf_span){ "image", 5 }, 0, false);
+        check_latent(s, &ref, (vf_span){ "image", 5 }, 0, false, false);
     }
     if (!rc)
         rc = refs_in(c, json, "conditions", &n, err);

@@ -22,6 +22,14 @@ vf_part vf_row_part(const vf_row *r)
                       .at = r->at, .size = r->size, .column = r->column, .values = r->values };
 }
 
+const vf_side *vf_row_side(const vf_row *r, vf_beside which)
+{
+    const int k = (int)which - VF_REFERENCE;
+    if (k < 0)
+        return r->beside[which].path ? &r->beside[which] : NULL;
+    return k < r->n_references ? &r->references[k] : NULL;
+}
+
 static void free_row(vf_row *r)
 {
     free(r->path);
@@ -33,10 +41,11 @@ static void free_row(vf_row *r)
     for (int i = 0; i < r->n_tags; i++)
         free(r->tags[i]);
     free(r->tags);
-    for (int i = 0; i < VF_BESIDE; i++) {
+    for (int i = 0; i < VF_COLUMNS; i++) {
         free(r->beside[i].path);
         free(r->beside[i].file);
     }
+    metadata_free_references(r);
     for (int i = 0; i < r->n_extra; i++) {
         free(r->extra[i].column);
         free(r->extra[i].value);

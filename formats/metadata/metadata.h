@@ -65,9 +65,15 @@ typedef enum { VF_TYPE_UNKNOWN, VF_TYPE_IMAGE, VF_TYPE_VIDEO } vf_type;
 #define VF_SCENE_END "<end_scene>"
 enum { VF_MAX_SEGMENTS = 256 };
 
-/* Files beside a row's medium. */
-typedef enum vf_beside { VF_LOSS_MASK, VF_CONTROL, VF_BESIDE } vf_beside;
+/* Files beside a row's medium: those of `columns`, and VF_REFERENCE + k for reference picture k. */
+typedef enum vf_beside { VF_LOSS_MASK, VF_CONTROL, VF_COLUMNS, VF_REFERENCE = VF_COLUMNS,
+                         VF_BESIDE = VF_REFERENCE + 4 } vf_beside;
 extern const char *const vf_beside_columns[VF_BESIDE];
+
+typedef struct vf_side {
+    char *path, *file;                 /* as written in the row, and joined to the data folder; or
+                                        * NULL */
+} vf_side;
 
 typedef struct vf_extra {
     char *column, *value;              /* strings as written, other values as JSON */
@@ -95,10 +101,10 @@ typedef struct vf_row {
     double fps, weight;                /* fps 0: not given; weight: default 1, never negative */
     char **tags;
     int n_tags;
-    struct {
-        char *path, *file;             /* as written in the row, and joined to the data folder; or
-                                        * NULL */
-    } beside[VF_BESIDE];
+    vf_side beside[VF_COLUMNS];
+    vf_side *references;               /* [n_references]: the pictures of the column edit_image or of
+                                        * another one that metadata_references lists */
+    int n_references;                  /* -1: the column has neither a path nor a list of paths */
     vf_extra *extra;
     int n_extra;
     uint64_t id;                       /* XXH3-64 of path, seeded with the number of earlier rows
@@ -149,6 +155,8 @@ typedef struct vf_metadata_opts {
 int vf_metadata_read(vf_metadata *m, const char *path, const vf_metadata_opts *o, vc_err *err);
 void vf_metadata_free(vf_metadata *m);           /* m may be all-zero */
 
+/* The file beside the row's medium; NULL: the row has none of that kind. */
+const vf_side *vf_row_side(const vf_row *r, vf_beside which);
 /* Returns the place of the medium's bytes; its strings are borrowed from the row. */
 vf_part vf_row_part(const vf_row *r);
 /* Returns the type for the ending of a file's name. */

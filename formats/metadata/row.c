@@ -137,9 +137,9 @@ static const cJSON *find_medium(const cJSON *o, const vf_metadata_opts *opts, vf
     return NULL;
 }
 
-/* Joins a path with its folder. A path with backslashes is one of Windows if no file has it as its
+/* A path with backslashes is one of Windows if no file has it as its
  * name, and a file has it with slashes. */
-static int find_file(char **file, const char *dir, const char *path, vc_err *why)
+int metadata_find_file(char **file, const char *dir, const char *path, vc_err *why)
 {
     *file = vc_path_join(dir, path);
     if (*file && strchr(path, '\\') && !vc_file_exists(*file)) {
@@ -234,7 +234,7 @@ static int read_medium(vf_row *r, const cJSON *o, const cJSON **medium,
     const char *path = name->valuestring, *base = vc_path_base(path);
     int rc = copy(&r->path, path, strlen(path), why);
     if (!rc)
-        rc = find_file(&r->file, dir, path, why);
+        rc = metadata_find_file(&r->file, dir, path, why);
     if (rc)
         return rc;
     if (!strcasecmp(v->string, "path") && (rc = look_in_videos(r, dir, why)))
@@ -390,7 +390,10 @@ static int add_extra(vf_row *r, const cJSON *v, vc_err *why)
     return x->column && x->value ? 0 : vc_no_memory(why);
 }
 
-const char *const vf_beside_columns[VF_BESIDE] = { "loss_mask_path", "control_file_path" };
+const char *const vf_beside_columns[VF_BESIDE] = {
+    "loss_mask_path", "control_file_path", "edit_image", "edit_image, picture 2",
+    "edit_image, picture 3", "edit_image, picture 4"
+};
 
 static int read_beside(vf_row *r, vf_beside which, const char *column, const cJSON *o,
                        const char *dir, vc_err *why)
@@ -403,7 +406,7 @@ static int read_beside(vf_row *r, vf_beside which, const char *column, const cJS
     if (rc || !*path)
         return rc;
     rc = copy(&r->beside[which].path, path, strlen(path), why);
-    return rc ? rc : find_file(&r->beside[which].file, dir, path, why);
+    return rc ? rc : metadata_find_file(&r->beside[which].file, dir, path, why);
 }
 
 /* Refuses bytes in a column that names a further input: they are read as the medium alone. */
@@ -426,10 +429,12 @@ static int read_extra(vf_row *r, const cJSON *o, const cJSON *medium,
 {
     int rc = refuse_bytes(o, medium, opts, why);
 
-    for (int i = 0; !rc && i < VF_BESIDE; i++)
+    for (int i = 0; !rc && i < VF_COLUMNS; i++)
         rc = read_beside(r, (vf_beside)i, vf_beside_columns[i], o, dir, why);
     if (!rc && !r->beside[VF_CONTROL].path)
         rc = read_beside(r, VF_CONTROL, "control_video", o, dir, why);
+    if (!rc)
+        rc = metadata_read_references(r, o, dir, why);
     for (const cJSON *v = o->child; v && !rc; v = v->next)
         if (v != medium && !empty(v)
             && (metadata_listed("control_file_path,input_image", v->string)

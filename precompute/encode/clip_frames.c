@@ -10,7 +10,7 @@ static int least(int a, int b) { return a < b ? a : b; }
 static vf_part part_of(const prep_frames *f)
 {
     const vf_row *row = &f->p->list.meta.rows[f->item->row];
-    const char *beside = f->which < VF_BESIDE ? row->beside[f->which].file : NULL;
+    const char *beside = f->which < VF_BESIDE ? vf_row_side(row, f->which)->file : NULL;
 
     return beside ? (vf_part){ .name = beside, .file = beside } : vf_row_part(row);
 }
@@ -34,13 +34,14 @@ static media_fit fit_of(const prep_frames *f)
 {
     const vb_choice *c = &f->clip->choice;
     const bool beside = f->which < VF_BESIDE;
+    const bool looked_at = f->which >= VF_COLUMNS;
 
     return (media_fit){ .rh = c->resize_h, .rw = c->resize_w, .top = c->top, .left = c->left,
                         .h = c->target_h, .w = c->target_w, .flip = c->flip,
                         .load_h = beside ? 0 : c->load_h, .load_w = beside ? 0 : c->load_w,
                         .exact = f->exact, .black = beside || f->p->rules.peer,
                         .alpha = f->which == VF_LOSS_MASK,
-                        .tonemap = beside ? MEDIA_TONEMAP_NONE : f->clip->tonemap };
+                        .tonemap = looked_at ? f->clip->tonemap : MEDIA_TONEMAP_NONE };
 }
 
 static bool is_exact(const vprep *p, vf_beside which)
@@ -73,7 +74,7 @@ static int check_trusted(const vprep_source *s, const media_info *info, vc_err *
  * pixels. */
 static int check_shape(const vprep_source *s, const media_info *m, vf_beside which, vc_err *err)
 {
-    static const char *const what[VF_BESIDE] = { "a loss mask", "a control clip" };
+    static const char *const what[VF_COLUMNS] = { "a loss mask", "a control clip" };
     double off = (double)m->w * s->h - (double)m->h * s->w;
 
     if (fabs(off) <= (double)(s->w > s->h ? s->w : s->h))
@@ -84,7 +85,7 @@ static int check_shape(const vprep_source *s, const media_info *m, vf_beside whi
 
 static int check_beside(prep_frames *f, const media_info *info, vc_err *err)
 {
-    int rc = check_shape(source_of(f), info, f->which, err);
+    int rc = f->which < VF_COLUMNS ? check_shape(source_of(f), info, f->which, err) : 0;
 
     f->still = info->frames == 1;
     const int64_t last = frame_of(f, f->n - 1);
@@ -155,7 +156,7 @@ static int read_once(prep_frames *f, uint8_t **range, int first, int n, vc_err *
     if (!rc)
         rc = read_range(f, range, first, n, err);
     int other = rc == VC_ESTOP ? 0
-                : prep_identity_check(&f->is, f->which < VF_BESIDE ? s->beside[f->which].hash
+                : prep_identity_check(&f->is, f->which < VF_BESIDE ? prep_beside_of(s, f->which)->hash
                                                                    : s->hash, media_fd(f->m),
                                       &part, &why);
     if (rc || other || first + n == f->n) {
@@ -178,7 +179,7 @@ static int read_to(prep_frames *f, uint8_t **range, int first, int n, vc_err *er
     if (f->which == VF_BESIDE)
         return rc;
     return vc_context(err, rc, "%s %s", vf_beside_columns[f->which],
-                      f->p->list.meta.rows[f->item->row].beside[f->which].path);
+                      vf_row_side(&f->p->list.meta.rows[f->item->row], f->which)->path);
 }
 
 /* The range is now the frames from `first` on that were read, or none after a failure. */
@@ -254,7 +255,7 @@ int prep_frames_open(prep_frames *f, const vprep *p, const vprep_item *it, const
 
     *f = (prep_frames){ .n = n, .exact = exact, .bytes = frame_bytes(&clip->choice, exact), .p = p,
                         .item = it, .clip = clip, .which = which,
-                        .is = which < VF_BESIDE ? s->beside[which].is : s->is };
+                        .is = which < VF_BESIDE ? prep_beside_of(s, which)->is : s->is };
     return n ? read_frames(f, 0, PREP_RANGE, err) : 0;
 }
 

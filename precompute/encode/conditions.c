@@ -2,7 +2,11 @@
 #include "precompute/encode/conditions.h"
 
 #include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "buckets/references.h"
 
 /* Whether the mode makes a role's value for the clips of this model. */
 static bool is_made(const vprep *p, vc_role role)
@@ -17,6 +21,7 @@ unsigned vprep_values(const vprep *p, const vf_row *row)
     for (int r = 0; r < VC_ROLES; r++)
         if (is_made(p, r) &&
             (vc_roles[r].recipe.pixels != VC_PIXELS_LOSS_MASK || row->beside[VF_LOSS_MASK].path) &&
+            vc_role_reference(r) < (row->n_references > 0 ? row->n_references : 0) &&
             (vc_roles[r].recipe.noise != VC_NOISE_ALL || !p->encoders.family.is->clean_images))
             values |= VC_ROLE_BIT(r);
     return values;
@@ -27,10 +32,39 @@ unsigned vprep_prompt_roles(const vprep *p)
     const bool first = p->encoders.family.is->begins_with_latent;
     unsigned values = first && p->c.train_mode == PREP_NORMAL ? VC_ROLE_BIT(VC_ROLE_IMAGE) : 0;
     for (int r = 0; r < VC_ROLES; r++)
-        if (is_made(p, r) && vc_roles[r].what)
+        if (is_made(p, r) && vc_roles[r].what && !vc_roles[r].own_size)
             values |= VC_ROLE_BIT(r);
     return values;
 }
+
+/* ---- references ---- */
+
+bool vprep_takes_references(const vprep *p)
+{
+    return is_made(p, VC_ROLE_REFERENCE);
+}
+
+void vprep_reference_size(const vprep *p, const prep_beside *b, vb_choice *c)
+{
+    const vb_reference_rule rule = { p->encoders.family.is, p->c.reference_size,
+                                     p->c.reference_as_is };
+    vb_reference(c, &rule, b->w, b->h);
+}
+
+int vprep_reference_clip(const vprep *p, const vprep_item *it, vf_beside which, vprep_clip *clip,
+                         vc_err *err)
+{
+    const prep_beside *b = prep_beside_of(&p->list.sources[it->row], which);
+
+    memset(clip, 0, offsetof(vprep_clip, choice));
+    vprep_reference_size(p, b, &clip->choice);
+    if (b->hdr)
+        clip->tonemap = (media_tonemap)p->c.tonemap;
+    clip->frames = calloc(1, sizeof *clip->frames);
+    return clip->frames ? 0 : vc_no_memory(err);
+}
+
+/* ---- values ---- */
 
 bool vprep_is_whole(vc_role role)
 {
@@ -54,9 +88,15 @@ int vprep_value_frames(const vprep *p, const vprep_clip *clip, vc_role role)
     }
 }
 
-double vprep_value_bytes(const vprep *p, const vb_choice *c, vc_role role)
+double vprep_value_bytes(const vprep *p, const vprep_item *it, const vb_choice *c, vc_role role)
 {
     const vc_role_row *row = &vc_roles[role];
+    vb_choice own;
+    if (row->own_size) {
+        const int k = VF_REFERENCE + vc_role_reference(role);
+        vprep_reference_size(p, prep_beside_of(&p->list.sources[it->row], (vf_beside)k), &own);
+        c = &own;
+    }
     double grid = (double)c->latent_h * c->latent_w * (double)vc_dtype_size(p->c.dtype);
     double n = grid * (row->clip ? c->latent_f : 1);
 
@@ -212,14 +252,15 @@ static void hash_sources(vf_hasher *h, const vprep *p, const vf_key *source, con
     const vc_recipe *r = &vc_roles[role].recipe;
     const vf_beside beside = r->pixels == VC_PIXELS_LOSS_MASK ? VF_LOSS_MASK
                              : r->pixels == VC_PIXELS_CONTROL ? VF_CONTROL : VF_BESIDE;
-    const bool other = beside < VF_BESIDE;
+    const bool other = beside < VF_BESIDE || r->pixels == VC_PIXELS_REFERENCE;
+    const bool looked_at = !other || r->pixels == VC_PIXELS_REFERENCE;
     int frames = other ? clip->choice.frames : vprep_value_frames(p, clip, role);
 
     if (r->keyed & VC_KEYED_PIXELS && frames) {
         if (other && it)
             hash_beside(h, &p->list.sources[it->row], beside, clip);
         else
-            hash_pixels(h, source, other ? MEDIA_TONEMAP_NONE : clip->tonemap, clip, frames);
+            hash_pixels(h, source, looked_at ? clip->tonemap : MEDIA_TONEMAP_NONE, clip, frames);
     }
     if (r->keyed & VC_KEYED_VARIANTS)
         vf_hasher_int(h, "variants", p->c.noise_variants);
@@ -249,6 +290,24 @@ static vf_key value_key(const vprep *p, const vf_key *source, const vprep_item *
     return vf_hasher_end(&h);
 }
 
+/* A reference is a mean and never a draw, so that samples share its value: its key is that of a
+ * prompt's. */
+static vf_key reference_key(const vprep *p, const vprep_item *it, vc_role role)
+{
+    const vf_beside which = (vf_beside)(VF_REFERENCE + vc_role_reference(role));
+    const prep_beside *b = prep_beside_of(&p->list.sources[it->row], which);
+    const vf_key shown = prep_shown(b->hash, b->reordered);
+    int64_t first = 0;
+    vprep_clip own;
+
+    memset(&own, 0, offsetof(vprep_clip, choice));
+    vprep_reference_size(p, b, &own.choice);
+    own.frames = &first;
+    if (b->hdr)
+        own.tonemap = (media_tonemap)p->c.tonemap;
+    return value_key(p, &shown, NULL, &own, role);
+}
+
 static vf_key shown_of(const vprep *p, const vprep_item *it)
 {
     const vprep_source *s = &p->list.sources[it->row];
@@ -263,7 +322,8 @@ vf_key vprep_latent_key(const vprep *p, const vprep_item *it, const vprep_clip *
 vf_key vprep_value_key(const vprep *p, const vprep_item *it, const vprep_clip *clip, vc_role role)
 {
     const vf_key shown = shown_of(p, it);
-    return value_key(p, &shown, it, clip, role);
+    return vc_roles[role].own_size ? reference_key(p, it, role)
+                                   : value_key(p, &shown, it, clip, role);
 }
 
 vf_key vprep_prompt_key(const vprep *p, vf_key source, const vprep_clip *clip, vc_role role)

@@ -7,6 +7,7 @@
  *            vision        the first frame's states of a vision model, if the transformer has them
  *   control  control       the clip of the column control_file_path
  *   control_ref            control, image and vision
+ *   edit     reference_1.. of rows with reference pictures: each encoded alone, in its own size
  *   any      loss_mask     of rows with a loss_mask_path: what counts in the loss (loss_mask.h)
  *
  * The rows of these roles (common/roles.h) say how each is made. Each value is an entry of the
@@ -30,14 +31,21 @@ vf_key vprep_prompt_key(const vprep *p, vf_key source, const vprep_clip *clip, v
  * picture is a file with that hash. */
 vf_key vprep_picture_key(const vprep *p, const vprep_item *it, const vprep_clip *clip);
 vf_key vprep_prompt_picture_key(vf_key source, const vprep_clip *clip);
+/* Whether the run stores reference pictures, where rows have some. */
+bool vprep_takes_references(const vprep *p);
+/* The size of a reference picture, dropped with a reason where none is possible. */
+void vprep_reference_size(const vprep *p, const prep_beside *b, vb_choice *c);
+/* The reference picture of a row's file `which` as a clip of one frame: vprep_clip_free frees it. */
+int vprep_reference_clip(const vprep *p, const vprep_item *it, vf_beside which, vprep_clip *clip,
+                         vc_err *err);
 /* Frames of the clip that a value is made from: all, 1, or 0. */
 int vprep_value_frames(const vprep *p, const vprep_clip *clip, vc_role role);
 /* Channels of a mask's value. */
 int vprep_mask_channels(const vprep *p);
 /* Rows of a `vision` value: the vision model's of one frame, or of the first and the last. */
 int vprep_seen_tokens(const vprep *p);
-/* Bytes of a value as stored, without its header: for estimates. */
-double vprep_value_bytes(const vprep *p, const vb_choice *c, vc_role role);
+/* Bytes of a value of the item as stored, without its header: for estimates. */
+double vprep_value_bytes(const vprep *p, const vprep_item *it, const vb_choice *c, vc_role role);
 
 /* Standard normals of a sample's (seed, id, variant, purpose), one after the other, from block
  * place * 2^28 on. Place 0 is vc_draw_normals. it NULL: id and variant 0, for prompts. */

@@ -278,7 +278,7 @@ static int pack_moments(prep_encoder *e, uint8_t **value, size_t *bytes, int nd,
 /* Traces the pixels of a value: those of the clip as they were decoded, else the VAE's. */
 static int trace_pixels(prep_encoder *e, prep_job *j, int v, int times, int f, vc_err *err)
 {
-    const vb_choice *c = &j->clip.choice;
+    const vb_choice *c = prep_job_size(j, v);
     const int64_t shape[4] = { times * f, c->target_h, c->target_w, 3 };
     const char *role = vc_roles[v].name;
     const bool exact = role || j->pixels.exact;
@@ -289,7 +289,7 @@ static int trace_pixels(prep_encoder *e, prep_job *j, int v, int times, int f, v
                                times * f);
 
     for (int t = 0; !rc && t < times * f; t++) {
-        const prep_input in = prep_input_of(e->p, j, &vc_roles[v].recipe, t / f, e->scratch);
+        const prep_input in = prep_input_of(e->p, j, v, t / f, e->scratch);
         const uint8_t *u;
         if (role) {
             rc = prep_input_frame(&in, t % f, (float *)(void *)(all + (size_t)t * frame), err);
@@ -340,11 +340,11 @@ static void made(void *arg, double share)
 }
 
 /* `times` inputs of f frames -> e->mean, e->logvar [times,C,lf,lh,lw]. dim: [C,lf,lh,lw] */
-static int run_vae(prep_encoder *e, prep_job *j, const vc_recipe *r, int times, int f,
+static int run_vae(prep_encoder *e, prep_job *j, vc_role role, int times, int f,
                    int64_t dim[4], vc_err *err)
 {
     const vae_info *v = &e->p->encoders.vae;
-    const int h = j->clip.choice.target_h, w = j->clip.choice.target_w;
+    const int h = prep_job_size(j, role)->target_h, w = prep_job_size(j, role)->target_w;
     const bool logvar = wants_logvar(e->p);
     size_t n;
     int rc;
@@ -359,7 +359,7 @@ static int run_vae(prep_encoder *e, prep_job *j, const vc_recipe *r, int times, 
         rc = grow(&e->logvar, &e->logvar_room, n * (size_t)times, err);
     double begin = vc_seconds();
     for (int i = 0; !rc && i < times; i++) {
-        watched one = { prep_input_of(e->p, j, r, i, e->scratch), e, f };
+        watched one = { prep_input_of(e->p, j, role, i, e->scratch), e, f };
         const vae_input pixels = { .read = prep_input_read, .made = made, .arg = &one };
         rc = e->p->encoders.family.vae->encode(e->vae, &pixels, f, h, w, e->mean + (size_t)i * n,
                                                logvar ? e->logvar + (size_t)i * n : NULL, err);
@@ -382,13 +382,13 @@ static int encode_moments(prep_encoder *e, prep_job *j, int v, vc_err *err)
     if (r->pixels == VC_PIXELS_MASKED)
         rc = need_scratch(e, (size_t)c->target_h * (size_t)c->target_w, err);
     if (!rc)
-        rc = run_vae(e, j, r, times, f, shape + 1, err);
+        rc = run_vae(e, j, v, times, f, shape + 1, err);
     if (!rc && p->c.trace_dir)
         rc = trace_pixels(e, j, v, times, f, err);
     if (!rc)
         rc = trace_moments(e, v, nd, dim, err);
-    return rc ? rc : pack_moments(e, &j->value[v], &j->value_bytes[v], nd, dim, j->item,
-                                  r->place, wants_logvar(p), err);
+    return rc ? rc : pack_moments(e, &j->value[v], &j->value_bytes[v], nd, dim,
+                                  vc_roles[v].own_size ? NULL : j->item, r->place, wants_logvar(p), err);
 }
 
 /* ---- masks ---- */
@@ -589,7 +589,6 @@ int prep_encode(prep_encoder *e, prep_job *j, uint64_t *n, vc_err *err)
         if (j->value[v])
             rc = vf_keymap_put(&e->made, j->key[v], j->turn, err);
     clear_trace(&e->trace);
-    prep_frames_close(&j->pixels);
-    prep_frames_close(&j->control);
+    prep_job_close(j);
     return rc;
 }

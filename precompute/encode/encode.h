@@ -16,6 +16,10 @@ typedef struct prep_job {
     bool want_thumb;
     int frames;                      /* first frames of the clip that are needed */
     prep_frames pixels, control;     /* of the clip, and of the control clip where it is needed */
+    struct {
+        vprep_clip *clip;            /* NULL: the reference is not needed */
+        prep_frames pixels;
+    } reference[VC_REFERENCES];
     float *loss_mask;                /* [latent_f,latent_h,latent_w], where it is needed */
     vf_key key[VC_ROLES];            /* of the values that the mode stores */
     uint8_t *value[VC_ROLES];        /* safetensors; NULL: not to be put */
@@ -29,6 +33,14 @@ typedef struct prep_job {
 void prep_job_begin(prep_job *j, const vprep_item *it);
 /* Fills the keys, and the frames that `need` and want_thumb take. */
 void prep_job_settle(const vprep *p, prep_job *j);
+/* Opens the reference pictures that are needed. */
+int prep_job_references(const vprep *p, prep_job *j, vc_err *err);
+/* The size of a value: the clip's, or the reference picture's own. */
+const vb_choice *prep_job_size(const prep_job *j, vc_role role);
+/* The bytes of pixels that are in memory, and whether a frame could not be read. */
+size_t prep_job_pixels(const prep_job *j);
+bool prep_job_unread(const prep_job *j);
+void prep_job_close(prep_job *j);                    /* closes all frames */
 void prep_job_free(prep_job *j);                     /* NULL is fine */
 
 typedef struct prep_encoder prep_encoder;

@@ -8,11 +8,19 @@ static bool is_noisy(const vprep *p, const prep_job *j, const vc_recipe *r)
     return r->noise == VC_NOISE_ALL || (r->noise == VC_NOISE_KNOWN && p->encoders.mask_noise);
 }
 
-prep_input prep_input_of(const vprep *p, prep_job *j, const vc_recipe *r, int place,
-                         uint8_t *scratch)
+static prep_frames *frames_of(prep_job *j, vc_role role)
 {
-    const vb_choice *c = &j->clip.choice;
-    prep_input in = { .p = p, .j = j, .recipe = r, .scratch = scratch,
+    const int k = vc_role_reference(role);
+    if (k >= 0)
+        return &j->reference[k].pixels;
+    return vc_roles[role].recipe.pixels == VC_PIXELS_CONTROL ? &j->control : &j->pixels;
+}
+
+prep_input prep_input_of(const vprep *p, prep_job *j, vc_role role, int place, uint8_t *scratch)
+{
+    const vb_choice *c = prep_job_size(j, role);
+    const vc_recipe *r = &vc_roles[role].recipe;
+    prep_input in = { .p = p, .j = j, .recipe = r, .from = frames_of(j, role), .scratch = scratch,
                       .values = (size_t)c->target_h * (size_t)c->target_w * 3,
                       .noisy = is_noisy(p, j, r) };
 
@@ -28,15 +36,13 @@ int prep_input_frame(const prep_input *in, int t, float *x, vc_err *err)
     const vprep_clip *clip = &in->j->clip;
     const bool masked = in->recipe->pixels == VC_PIXELS_MASKED;
     const float fill = vprep_mask_fill(in->p);
-    prep_frames *from = in->recipe->pixels == VC_PIXELS_CONTROL ? &in->j->control
-                                                                : &in->j->pixels;
     int rc = 0;
 
     if (masked && clip->mask_all)
         for (size_t i = 0; i < in->values; i++)
             x[i] = fill;
     else
-        rc = prep_frames_values(from, t, x, err);
+        rc = prep_frames_values(in->from, t, x, err);
     if (!rc && masked && !clip->mask_all)
         vprep_apply_mask(x, &clip->mask, t, fill, in->scratch);
     if (!rc && in->noisy) {

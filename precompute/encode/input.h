@@ -9,6 +9,7 @@ typedef struct prep_input {
     const vprep *p;
     prep_job *j;
     const vc_recipe *recipe;
+    prep_frames *from;
     size_t values;                   /* of a frame [h,w,3] */
     uint8_t *scratch;                /* of h*w bytes, for masked pixels */
     bool noisy;
@@ -17,9 +18,8 @@ typedef struct prep_input {
     double seconds;                  /* that prep_input_read has taken */
 } prep_input;
 
-/* The input number `place` of those that the recipe makes of the job's clip. All are borrowed. */
-prep_input prep_input_of(const vprep *p, prep_job *j, const vc_recipe *r, int place,
-                         uint8_t *scratch);
+/* The input number `place` of those that the role's recipe makes of the job. All are borrowed. */
+prep_input prep_input_of(const vprep *p, prep_job *j, vc_role role, int place, uint8_t *scratch);
 /* Writes frame t to x. */
 int prep_input_frame(const prep_input *in, int t, float *x, vc_err *err);
 /* The `read` of vae_input; arg is a prep_input. VC_ESTOP: the run was stopped. */

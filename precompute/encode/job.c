@@ -24,6 +24,53 @@ void prep_job_settle(const vprep *p, prep_job *j)
     }
 }
 
+int prep_job_references(const vprep *p, prep_job *j, vc_err *err)
+{
+    int rc = 0;
+
+    for (int k = 0; k < VC_REFERENCES && !rc; k++) {
+        const vf_beside which = (vf_beside)(VF_REFERENCE + k);
+        if (!(j->need & VC_ROLE_BIT(VC_ROLE_REFERENCE + k)))
+            continue;
+        vprep_clip *clip = j->reference[k].clip = calloc(1, sizeof *clip);
+        rc = clip ? vprep_reference_clip(p, j->item, which, clip, err) : vc_no_memory(err);
+        if (!rc)
+            rc = prep_frames_open(&j->reference[k].pixels, p, j->item, clip, which, 1, err);
+    }
+    return rc;
+}
+
+const vb_choice *prep_job_size(const prep_job *j, vc_role role)
+{
+    const int k = vc_role_reference(role);
+    return k < 0 ? &j->clip.choice : &j->reference[k].clip->choice;
+}
+
+size_t prep_job_pixels(const prep_job *j)
+{
+    size_t n = (size_t)j->pixels.count * j->pixels.bytes +
+               (size_t)j->control.count * j->control.bytes;
+    for (int k = 0; k < VC_REFERENCES; k++)
+        n += (size_t)j->reference[k].pixels.count * j->reference[k].pixels.bytes;
+    return n;
+}
+
+bool prep_job_unread(const prep_job *j)
+{
+    bool failed = j->pixels.failed || j->control.failed;
+    for (int k = 0; k < VC_REFERENCES; k++)
+        failed |= j->reference[k].pixels.failed;
+    return failed;
+}
+
+void prep_job_close(prep_job *j)
+{
+    prep_frames_close(&j->pixels);
+    prep_frames_close(&j->control);
+    for (int k = 0; k < VC_REFERENCES; k++)
+        prep_frames_close(&j->reference[k].pixels);
+}
+
 void prep_job_free(prep_job *j)
 {
     if (!j)
@@ -31,8 +78,12 @@ void prep_job_free(prep_job *j)
     vprep_clip_free(&j->clip);
     for (int v = 0; v < VC_ROLES; v++)
         free(j->value[v]);
-    prep_frames_close(&j->pixels);
-    prep_frames_close(&j->control);
+    prep_job_close(j);
+    for (int k = 0; k < VC_REFERENCES; k++) {
+        if (j->reference[k].clip)
+            vprep_clip_free(j->reference[k].clip);
+        free(j->reference[k].clip);
+    }
     free(j->loss_mask);
     free(j->thumb);
     free(j);

@@ -4,6 +4,11 @@
 
 #include "precompute/run/vprep.h"
 
+const prep_beside *prep_beside_of(const vprep_source *s, vf_beside which)
+{
+    return which < VF_COLUMNS ? &s->beside[which] : &s->references[which - VF_REFERENCE];
+}
+
 /* Rates this near are one rate, whose times were rounded. */
 #define SAME_RATE 5e-4
 
@@ -34,7 +39,7 @@ static double time_of(const double *times, double fps, int64_t i)
 int64_t prep_beside_frame(const vprep_source *s, vf_beside which, int64_t i)
 {
     const double nearer = 0.55;                  /* within rounded times neither of two is nearer */
-    const prep_beside *b = &s->beside[which];
+    const prep_beside *b = prep_beside_of(s, which);
     int64_t lo = 0, hi = b->frames - 1;
 
     if (!b->by_time)
@@ -58,7 +63,7 @@ static uint64_t count(const vprep *p, bool by_time, int64_t *row, vf_beside *whi
     uint64_t n = 0;
 
     for (int64_t i = p->list.meta.n - 1; i >= 0; i--)
-        for (int w = VF_BESIDE - 1; w >= 0; w--) {
+        for (int w = VF_COLUMNS - 1; w >= 0; w--) {
             const vprep_source *s = &p->list.sources[i];
             const prep_beside *b = &s->beside[w];
             if (!s->ok || b->by_time != by_time || !differs(s, b))

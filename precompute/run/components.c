@@ -460,7 +460,12 @@ int vprep_components(vprep *p, const vc_family **sizes, vc_err *err)
     if ((f->clean_images || f->masked_frames) && vc_flags_given(p->flags, "image_noise_variants"))
         vc_flags_wrong(p->flags, "--image_noise_variants: %s trains on first frames without noise: "
                        "leave the flag out", f->name);
-    if (train_mode >= VC_MODE_CONTROL && !f->inputs[train_mode])
+    if (train_mode == VC_MODE_EDIT && !f->references.most)
+        vc_flags_wrong(p->flags, "--train_mode edit: models of %s take no reference pictures: give "
+                       "the --model folder of one that edits pictures, or leave the flag out",
+                       f->name);
+    if ((train_mode == VC_MODE_CONTROL || train_mode == VC_MODE_CONTROL_REF) &&
+        !f->inputs[train_mode])
         vc_flags_wrong(p->flags, "--train_mode %s: no model of %s here takes a control clip that "
                        "way: give a --model of Wan, of CogVideoX-Fun for control, or --train_mode "
                        "normal, i2v or inpaint", vc_mode_names[train_mode], f->name);

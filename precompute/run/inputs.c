@@ -29,6 +29,18 @@ static void take_control(vprep *p, vc_mode mode)
         select_mode(p, "control_video", mode, "the control clip of each row's control_video");
 }
 
+/* The references are the rows' edit_image or kontext_images. */
+static void take_references(vprep *p)
+{
+    const vc_family *f = p->encoders.family.is;
+
+    if (!f->references.most)
+        vc_flags_wrong(p->flags, "--extra_inputs edit_image: models of %s take no reference pictures "
+                       "here: leave the flag out, or give a --model that edits pictures", f->name);
+    else
+        select_mode(p, "edit_image", VC_MODE_EDIT, "the reference pictures of each row");
+}
+
 static void take_image(vprep *p, vc_mode mode)
 {
     const vc_family *f = p->encoders.family.is;
@@ -60,6 +72,8 @@ void prep_take_inputs(vprep *p, vc_mode mode)
     p->encoders.ends |= last;
     if (control)
         take_control(p, mode);
+    if (vc_inputs_have(c->extra_inputs, VC_INPUT_REFERENCES))
+        take_references(p);
     if (last || vc_inputs_have(c->extra_inputs, VC_INPUT_FIRST))
         take_image(p, mode);
     c->extra_inputs = vc_inputs_columns(c->extra_inputs);

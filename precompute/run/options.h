@@ -23,6 +23,7 @@ typedef struct vprep_config {
     int64_t ttt_mini_batch;           /* 0: tokens are not checked */
     char *shard;                      /* "i/n"; NULL: all rows */
     int64_t comm_timeout;             /* s; 0: for ever */
+    int64_t reference_size;
     int64_t seed, workers, thumbnails, shard_size, video_repeat, noise_variants;
     int64_t train_batch_size;         /* of the table of buckets */
     bool trust_metadata;
@@ -37,7 +38,7 @@ typedef struct vprep_config {
     int like;                         /* index into VC_LIKE_ALLOWED */
     int log_format;
     bool dry_run, overwrite, append, rehash, allow_missing, quiet, profile;
-    bool allow_empty_captions, folder_repeats;
+    bool allow_empty_captions, folder_repeats, reference_as_is;
     vc_list reuse;
     double sample_fps, shard_seconds;
     /* sampling flags, as vb_rules has them */

@@ -365,9 +365,18 @@ static int take_source(vprep *p, mail *m, vc_err *err)
     vprep_source *s = &p->list.sources[row];
     memcpy(s, read_bytes(m, sizeof *s), sizeof *s);
     int rc = take_times(&s->times, s->frames, m, 0, err);
-    for (int i = 0; i < VF_BESIDE; i++)
+    for (int i = 0; i < VF_COLUMNS; i++)
         rc = take_times(&s->beside[i].times, s->beside[i].frames, m, rc, err);
-    return rc;
+    const size_t bytes = (size_t)s->n_references * sizeof *s->references;
+    const void *references = bytes ? read_bytes(m, bytes) : NULL;
+    s->references = NULL;
+    if (!bytes || rc)
+        return rc;
+    s->references = malloc(bytes);
+    if (!s->references)
+        return vc_no_memory(err);
+    memcpy(s->references, references, bytes);    /* pictures have no times */
+    return 0;
 }
 
 static int share_sources(vprep *p, vc_err *err)
@@ -384,8 +393,10 @@ static int share_sources(vprep *p, vc_err *err)
         write_bytes(&m, &i, sizeof i);
         write_bytes(&m, s, sizeof *s);
         write_times(&m, s->times, s->frames);
-        for (int k = 0; k < VF_BESIDE; k++)
+        for (int k = 0; k < VF_COLUMNS; k++)
             write_times(&m, s->beside[k].times, s->beside[k].frames);
+        if (s->n_references)
+            write_bytes(&m, s->references, (size_t)s->n_references * sizeof *s->references);
     }
     return exchange(p, &m, take_source, err);
 }

@@ -17,6 +17,8 @@ typedef struct prep_beside {
     int64_t frames;
     double fps;
     double *times;                    /* as the source's */
+    int w, h;                         /* as displayed, of a reference picture, */
+    bool hdr;                         /* and whether its transfer is PQ or HLG */
 } prep_beside;
 
 /* The facts of a row's file. */
@@ -35,7 +37,9 @@ typedef struct vprep_source {
     double *times;                    /* variable frame rate: seconds of each frame; else NULL */
     vf_key hash;                      /* of the whole file */
     prep_identity is;                 /* of the file, when it was hashed */
-    prep_beside beside[VF_BESIDE];    /* of the files beside it, where the row has them */
+    prep_beside beside[VF_COLUMNS];   /* of the files beside it, where the row has them */
+    prep_beside *references;          /* [n_references] that the mode takes */
+    int n_references;
     uint32_t number;                  /* of the row's sample; VPREP_NO_NUMBER: another run's */
 } vprep_source;
 enum { VPREP_NO_NUMBER = UINT32_MAX };
@@ -67,6 +71,7 @@ void vprep_warn_hdr(const vprep *p);
  * A clip of as many frames as the source, or of its rate, has the source's frames under their
  * numbers. Another one that lasts as long has them at their times. */
 bool prep_beside_by_time(const vprep_source *s, const prep_beside *b);
+const prep_beside *prep_beside_of(const vprep_source *s, vf_beside which);
 /* The frame of a file beside the row's own that belongs to frame i of the source. */
 int64_t prep_beside_frame(const vprep_source *s, vf_beside which, int64_t i);
 /* Says how many clips are taken by time, and warns of those that are not although their rate

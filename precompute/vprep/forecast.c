@@ -54,7 +54,7 @@ static int count_item(vprep *p, vprep_item *it, forecast *f, vc_err *err)
             here |= VC_ROLE_BIT(v);
         if (place != REUSE_NONE)
             continue;
-        f->bytes += vprep_value_bytes(p, &j.clip.choice, v);
+        f->bytes += vprep_value_bytes(p, it, &j.clip.choice, v);
         f->pixels += v == VC_ROLE_CLIP ? vprep_clip_pixels(&j.clip.choice) : 0;
     }
     f->kept += prep_reuse_has_sample(p, it->number, it->variant);

@@ -209,13 +209,10 @@ static int decode_job(line *l, prep_job *j, vc_err *err)
     if (!rc && j->need & VC_ROLE_BIT(VC_ROLE_CONTROL))
         rc = prep_frames_open(&j->control, l->p, j->item, &j->clip, VF_CONTROL,
                               j->clip.choice.frames, err);
+    if (!rc)
+        rc = prep_job_references(l->p, j, err);
     note_decoded(l, vc_seconds() - begin);
     return rc;
-}
-
-static size_t bytes_of(const prep_frames *f)
-{
-    return (size_t)f->count * f->bytes;
 }
 
 /* Whether a job has values or a thumbnail to be made; else only its record is written. */
@@ -261,7 +258,7 @@ static void *decode_worker(void *arg)
         prep_job *j = begin_job(l, turn);
         if (!j)
             continue;
-        if (works(j) ? !vc_queue_put(l->decoded, j, bytes_of(&j->pixels) + bytes_of(&j->control))
+        if (works(j) ? !vc_queue_put(l->decoded, j, prep_job_pixels(j))
                      : !vc_turns_put(l->encoded, turn, j, 0))
             prep_job_free(j);
     }
@@ -389,7 +386,7 @@ static void encode_all(line *l)
         l->p->profile.span[PREP_SPAN_PACK] += vc_seconds() - begin;
         note_decoded(l, j->pixels.seconds + j->control.seconds);
         if (rc) {
-            job_failed(l, j, j->pixels.failed || j->control.failed ? "decode" : "encode", &why);
+            job_failed(l, j, prep_job_unread(j) ? "decode" : "encode", &why);
             continue;
         }
         l->p->count.conditions += conditions;

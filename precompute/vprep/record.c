@@ -215,6 +215,25 @@ static void put_choice(vc_buf *b, const vprep *p, const vprep_item *it, const vp
     put_int(b, ",\"tokens\":", c->tokens);
 }
 
+/* The reference pictures: their files, sizes, and latent sizes. */
+static void put_references(vc_buf *b, const vprep *p, const vprep_item *it)
+{
+    const vf_row *row = &p->list.meta.rows[it->row];
+    const vprep_source *s = &p->list.sources[it->row];
+
+    for (int k = 0; k < s->n_references; k++) {
+        const prep_beside *r = &s->references[k];
+        vb_choice c;
+        vprep_reference_size(p, r, &c);
+        put_text(b, k ? ",{\"path\":" : ",\"references\":[{\"path\":", row->references[k].path);
+        put_ints(b, ",\"source\":", (int64_t[]){ r->h, r->w }, 2);
+        put_ints(b, ",\"target\":", (int64_t[]){ c.target_h, c.target_w }, 2);
+        put_ints(b, ",\"latent\":", (int64_t[]){ 1, c.latent_h, c.latent_w }, 3);
+        vc_buf_str(b, "}");
+    }
+    vc_buf_str(b, s->n_references ? "]" : "");
+}
+
 /* ---- plan line and record ---- */
 
 void vprep_plan_line(vc_buf *b, const vprep *p, const vprep_item *it, const vprep_clip *clip)
@@ -230,6 +249,7 @@ void vprep_plan_line(vc_buf *b, const vprep *p, const vprep_item *it, const vpre
     if (row->segments)
         put_int(b, ",\"text_chunks\":", row->segments);
     put_choice(b, p, it, clip, true);
+    put_references(b, p, it);
     put_text(b, ",\"status\":", c->drop ? "drop" : "ok");
     if (c->drop)
         put_text(b, ",\"reason\":", c->reason);
@@ -320,6 +340,7 @@ void vprep_record(vc_buf *b, const vprep *p, const prep_job *j)
     put_key(b, ",\"source_hash\":", s->hash);
     put_key(b, ",\"latent_key\":", j->key[VC_ROLE_CLIP]);
     put_conditions(b, p, j);
+    put_references(b, p, j->item);
     vc_buf_str(b, ",\"tags\":[");
     for (int i = 0; i < row->n_tags; i++)
         put_text(b, i ? "," : "", row->tags[i]);

@@ -10,6 +10,7 @@
 #include "common/base/buf.h"
 #include "common/os/file.h"
 #include "common/roles.h"
+#include "precompute/encode/conditions.h"
 #include "precompute/run/reuse.h"
 #include "precompute/vprep/same_files.h"
 #include "precompute/vprep/segments.h"
@@ -99,9 +100,12 @@ static row_file beside_of(const vf_row *row, vf_beside which)
 {
     static const char *const kinds[VF_BESIDE][2] = {
         { "loss_mask", "mask_times" }, { "control", "control_times" },
+        { "reference1", "" }, { "reference2", "" }, { "reference3", "" }, { "reference4", "" },
     };
-    const char *file = row->beside[which].file;
-    return (row_file){ kinds[which][0], kinds[which][1], row->beside[which].path, file,
+    static const vf_side none = { 0 };
+    const vf_side *side = vf_row_side(row, which);
+    const char *file = (side ? side : &none)->file;
+    return (row_file){ kinds[which][0], kinds[which][1], (side ? side : &none)->path, file,
                        { .name = file, .file = file }, true };
 }
 
@@ -334,12 +338,27 @@ static int survey_file(vprep *p, const vf_row *row, row_file f, const finding *k
     return rc;
 }
 
+/* Checks that a reference is a picture that has a size for the model. */
+static int check_reference(const vprep *p, const vf_row *row, vf_beside which, prep_beside *b,
+                           vc_err *err)
+{
+    const char *path = vf_row_side(row, which)->path, *column = vf_beside_columns[which];
+    vb_choice c;
+
+    if (b->frames != 1)
+        return vc_fail(err, VC_EMISMATCH, "%s %s: %lld frames: a reference is a picture", column,
+                       path, (long long)b->frames);
+    vprep_reference_size(p, b, &c);
+    return c.drop ? vc_fail(err, VC_EMISMATCH, "%s %s: %s", column, path, c.reason) : 0;
+}
+
 /* Surveys a file beside the row's own, if the row has one. */
 static int survey_beside(vprep *p, const vf_row *row, vf_beside which, vprep_source *s, bool hash,
                          vc_err *err)
 {
     const row_file f = beside_of(row, which);
-    prep_beside *b = &s->beside[which];
+    const bool reference = which >= VF_REFERENCE;
+    prep_beside *b = reference ? &s->references[which - VF_REFERENCE] : &s->beside[which];
     hint h;
 
     if (!f.file)
@@ -352,8 +371,11 @@ static int survey_beside(vprep *p, const vf_row *row, vf_beside which, vprep_sou
     b->alpha = h.alpha;
     b->frames = h.frames;
     b->fps = h.fps;
-    b->by_time = !p->rules.peer && prep_beside_by_time(s, b);
-    return 0;
+    b->w = h.w;
+    b->h = h.h;
+    b->hdr = h.hdr;
+    b->by_time = !reference && !p->rules.peer && prep_beside_by_time(s, b);
+    return reference ? check_reference(p, row, which, b, err) : 0;
 }
 
 static void take_facts(const vf_row *row, const hint *h, vprep_source *s)
@@ -375,9 +397,16 @@ static int survey_files(vprep *p, const vf_row *row, vprep_source *s, bool hash,
 {
     int rc = 0;
 
-    for (int i = 0; !rc && i < VF_BESIDE; i++)
+    for (int i = 0; !rc && i < VF_COLUMNS; i++)
         if (i != VF_CONTROL || needs_control(p))
             rc = survey_beside(p, row, (vf_beside)i, s, hash, err);
+    if (!rc && vprep_takes_references(p) && row->n_references > 0) {
+        s->references = calloc((size_t)row->n_references, sizeof *s->references);
+        s->n_references = s->references ? row->n_references : 0;
+        rc = s->references ? 0 : vc_no_memory(err);
+    }
+    for (int i = 0; !rc && i < s->n_references; i++)
+        rc = survey_beside(p, row, (vf_beside)(VF_REFERENCE + i), s, hash, err);
     s->ok = !rc;
     return rc;
 }
@@ -385,13 +414,31 @@ static int survey_files(vprep *p, const vf_row *row, vprep_source *s, bool hash,
 void vprep_source_free(vprep_source *s)
 {
     free(s->times);
-    for (int i = 0; i < VF_BESIDE; i++)
+    for (int i = 0; i < VF_COLUMNS; i++)
         free(s->beside[i].times);
+    free(s->references);
+}
+
+/* Checks that the row's references are as many as models take; it may have none. */
+static int check_references(const vprep *p, const vf_row *row, vc_err *err)
+{
+    const vc_family *f = p->encoders.family.is;
+
+    if (row->n_references < 0)
+        return vc_fail(err, VC_EFORMAT, "%s: expected a path or a list of paths (bytes in a column "
+                       "are read as the medium alone)", vf_beside_columns[VF_REFERENCE]);
+    if (row->n_references > f->references.most)
+        return vc_fail(err, VC_EFORMAT, "%s: %d reference pictures, models of %s take %d",
+                       vf_beside_columns[VF_REFERENCE], row->n_references, f->name,
+                       f->references.most);
+    return 0;
 }
 
 /* Checks that the row has the files that the mode needs. */
 static int check_beside(const vprep *p, const vf_row *row, vc_err *err)
 {
+    if (vprep_takes_references(p))
+        return check_references(p, row, err);
     if (row->beside[VF_CONTROL].path || !needs_control(p))
         return 0;
     return vc_fail(err, VC_EFORMAT, "no %s: --train_mode %s needs the control clip or picture of "
@@ -518,8 +565,9 @@ static bool opens_files(const survey *v, int64_t i)
 {
     const vf_row *row = &v->p->list.meta.rows[i];
     bool beside = false;
-    for (int k = 0; k < VF_BESIDE; k++)
+    for (int k = 0; k < VF_COLUMNS; k++)
         beside |= row->beside[k].path != NULL;
+    beside |= row->n_references > 0 && vprep_takes_references(v->p);
     return v->first[i] == i || beside;
 }
 

@@ -132,7 +132,7 @@ int prep_table_add(prep_table *t, const vprep_item *it, const vb_choice *c, vc_e
     t->enlarged += c->upscale > 1;
     unsigned values = vprep_values(t->p, &t->p->list.meta.rows[it->row]);
     for (int v = 0; v < VC_ROLES; v++)
-        t->bytes += values & VC_ROLE_BIT(v) ? vprep_value_bytes(t->p, c, v) : 0;
+        t->bytes += values & VC_ROLE_BIT(v) ? vprep_value_bytes(t->p, it, c, v) : 0;
     return 0;
 }
 

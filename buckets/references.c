@@ -1,0 +1,73 @@
+/* references.c - see references.h */
+#include "buckets/references.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The nearest ratio; of two that are equally near, the first. */
+static void take_listed(vb_choice *c, const vc_references *r, int w, int h)
+{
+    double least = INFINITY;
+
+    for (int i = 0; i < r->n_sizes; i++) {
+        const int th = r->sizes[i][0], tw = r->sizes[i][1];
+        const double off = fabs((double)w / h - (double)tw / th);
+        if (off >= least)
+            continue;
+        least = off;
+        c->target_h = th;
+        c->target_w = tw;
+    }
+}
+
+static int rounded(double side, int multiple)
+{
+    const int n = (int)floor(side / multiple + 0.5);
+    return (n ? n : 1) * multiple;
+}
+
+static void take_area(vb_choice *c, double side, int multiple, int w, int h)
+{
+    c->target_w = rounded(side * sqrt((double)w / h), multiple);
+    c->target_h = rounded(side * sqrt((double)h / w), multiple);
+}
+
+/* Cuts equally much at both edges. */
+static void take_as_is(vb_choice *c, int multiple, int w, int h)
+{
+    c->target_h = h / multiple * multiple;
+    c->target_w = w / multiple * multiple;
+    c->resize_h = h;
+    c->resize_w = w;
+    c->top = (h - c->target_h) / 2;
+    c->left = (w - c->target_w) / 2;
+}
+
+void vb_reference(vb_choice *c, const vb_reference_rule *r, int w, int h)
+{
+    const vc_references *is = &r->family->references;
+    const int token = r->family->ratio[1] * r->family->patch;
+
+    memset(c, 0, offsetof(vb_choice, draws));
+    if (r->as_is)
+        take_as_is(c, token, w, h);
+    else if (r->side || !is->sizes)
+        take_area(c, r->side ? (double)r->side : is->side, r->side ? token : is->multiple, w, h);
+    else
+        take_listed(c, is, w, h);
+    if (!r->as_is) {
+        c->resize_h = c->target_h;
+        c->resize_w = c->target_w;
+    }
+    c->frames = c->latent_f = 1;
+    c->latent_h = c->target_h / r->family->ratio[1];
+    c->latent_w = c->target_w / r->family->ratio[2];
+    c->upscale = fmax(1, fmax((double)c->resize_h / h, (double)c->resize_w / w));
+    c->tokens = (int64_t)(c->target_h / token) * (c->target_w / token);
+    c->drop = !c->tokens || c->latent_h > UINT16_MAX || c->latent_w > UINT16_MAX;
+    if (c->drop)
+        snprintf(c->reason, sizeof c->reason, "%dx%d pixels: sides from %d to %d are possible", w, h,
+                 token, UINT16_MAX * r->family->ratio[1]);
+}

@@ -1,0 +1,19 @@
+/* references.h - the size of a reference picture, which a model that edits pictures sees beside the
+ * sample. It depends on the picture alone, and not on the sample's bucket. */
+#ifndef BUCKETS_REFERENCES_H
+#define BUCKETS_REFERENCES_H
+
+#include "buckets/buckets.h"
+
+typedef struct vb_reference_rule {
+    const vc_family *family;
+    int64_t side;            /* of the square whose area pictures get; 0: the family's own rule */
+    bool as_is;              /* pictures keep their size, but for columns and rows at their edges that
+                              * fill no token */
+} vb_reference_rule;
+
+/* Chooses the size of a picture of h x w: one frame, without draws, flip or key. Dropped with a reason
+ * where no size is possible. */
+void vb_reference(vb_choice *c, const vb_reference_rule *r, int w, int h);
+
+#endif

@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# FLUX.1 Kontext from a list of pairs: vprep encodes the reference pictures in sizes of their own,
+# vtrain trains on them, and rows whose references cannot be used are skipped with the reason.
+. "$(dirname "$0")/../lib/check.sh"
+. "$lib/media.sh"
+. "$lib/vtrain.sh"
+export VLT_SOURCE
+
+picture() { ffmpeg -v error -y -f lavfi -i "testsrc2=s=$1:r=1:d=1,hue=h=$2" -frames:v 1 "$3"; }
+mkdir -p media/before
+i=0
+for size in 96x64 96x64 96x64 96x64; do
+    picture "$size" $((i * 60)) media/$i.png
+    i=$((i + 1))
+done
+picture 160x80 10 media/before/0.png
+picture 160x80 20 media/before/1.png
+picture 48x96 30 media/before/2.png
+cat >media/list.jsonl <<'END'
+{"image": "0.png", "edit_image": "before/0.png", "prompt": "make it red"}
+{"image": "1.png", "edit_image": ["before/1.png"], "prompt": "make it blue"}
+{"image": "2.png", "control_path_0": "before/2.png", "prompt": "make it flat"}
+{"image": "3.png", "prompt": "a picture"}
+END
+need make_model m FluxKontextPipeline 16
+prep() { vprep --meta "media/$1" --out "$2" --image_sample_size 64 --reference_size 64 "${@:3}"; }
+edit=(--model m --train_mode edit)
+
+# ---- references: 0 and 1 of one size, 2 of another one, 3 has none ----
+check prepared 0 prep list.jsonl a "${edit[@]}" && stderr_has '4 encoded' &&
+    stderr_has '3 conditions encoded'
+holds a/manifest.json '"train_mode": "edit"'
+check verified 0 vlat verify a
+check first 0 vlat show a 0
+stdout_has 'reference_1' && stdout_has '"target": \[48, 96\]' && stdout_has 'mean.*\[4,1,6,12\]'
+check third 0 vlat show a 2 && stdout_has 'mean.*\[4,1,12,6\]'
+check last 0 vlat show a 3 && stdout_lacks reference
+check again 0 prep list.jsonl a "${edit[@]}" && stderr_has '0 encoded, 4 reused'
+
+# ---- other sizes: those of the rule that Kontext has, and the pictures' own ----
+check as-is 0 prep list.jsonl own "${edit[@]}" --reference_as_is
+check "as it is" 0 vlat show own 0 && stdout_has '"target": \[80, 160\]'
+check planned 0 vprep --meta media/list.jsonl --out rule "${edit[@]}" --image_sample_size 64 --dry_run
+holds rule/plan.jsonl '"references":.."path":"before.2.png","source":.96,48.,"target":.1456,720.'
+
+# ---- another form of the list; a change of the reference encodes it and no clip ----
+cat >media/list.csv <<'END'
+image,kontext_images,prompt
+0.png,"[""before/0.png""]",make it red
+1.png,before/2.png,make it blue
+END
+check csv 0 prep list.csv c "${edit[@]}" && stderr_has '2 conditions encoded'
+sed -i 's#before/2#before/1#' media/list.csv
+check changed 0 prep list.csv c "${edit[@]}" && stderr_has '0 encoded, 2 reused' &&
+    stderr_has ' 1 conditions encoded'
+
+# ---- rows whose references cannot be used ----
+ffmpeg -v error -y -f lavfi -i "testsrc2=s=64x64:r=10:d=1" -c:v mpeg4 media/clip.mp4
+cat >media/bad.jsonl <<'END'
+{"image": "0.png", "edit_image": "before/0.png", "prompt": "make it red"}
+{"image": "1.png", "edit_image": ["before/0.png", "before/1.png"], "prompt": "two"}
+{"image": "2.png", "edit_image": "before/gone.png", "prompt": "gone"}
+{"image": "3.png", "edit_image": 7, "prompt": "a number"}
+{"image": "3.png", "edit_image": "clip.mp4", "prompt": "a clip"}
+END
+check skipped 3 prep bad.jsonl b "${edit[@]}" --allow_missing && stderr_has '1 encoded'
+holds b/errors.jsonl '"row":2.*edit_image: 2 reference pictures, models of flux take 1'
+holds b/errors.jsonl '"row":3.*edit_image.*gone.png'
+holds b/errors.jsonl '"row":4.*edit_image: expected a path or a list of paths'
+holds b/errors.jsonl '"row":5.*clip.mp4: 10 frames: a reference is a picture'
+check other 2 prep list.jsonl o --train_mode edit
+stderr_has 'models of builtin take no reference pictures'
