@@ -66,6 +66,10 @@ int vlat_place_open(vlat_place **out, const char *where, const vlat_limits *limi
     if (!rc && !http && strstr(where, "://"))
         rc = vc_fail(err, VC_EUSAGE, "%s: give an address that begins with http:// or https://, "
                      "a path USER@HOST:FOLDER for ssh, or a folder", shown);
+    else if (!rc && !http && vlat_has_password(where))
+        rc = vc_fail(err, VC_EUSAGE, "%s: ssh takes no password from an address: give "
+                     "USER@HOST:FOLDER, and a key (ssh-copy-id); if this is HOST:FOLDER, write "
+                     "HOST:./FOLDER", shown);
     if (!rc)
         rc = http ? vlat_http_open(out, shown, err)
                   : remote ? vlat_ssh_open(out, where, err) : vlat_folder_open(out, where, err);

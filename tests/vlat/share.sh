@@ -239,6 +239,19 @@ mv bin/real bin/ssh
 # no connection at all
 printf '#!/bin/sh\nexit 255\n' >bin/ssh
 expect 1 'does `ssh box true` work' vlat pull box:set.lmdb --out far.lmdb
+# ssh takes no password: an address with one is refused, and no message shows it
+for where in ann:S3CRET@box:set.lmdb ann:S3/CRET@box:set.lmdb ann:S3CRET@box/set.lmdb \
+    ann:a:S3CRET@box:~/set.lmdb ssh://ann:S3CRET@box/set.lmdb; do
+    expect 2 'ann:\*\*\*@box[:/][~/]*set.lmdb: ' vlat pull $where --out far.lmdb
+    output_lacks 'S3'
+    expect 2 'ann:\*\*\*@box[:/][~/]*set.lmdb: ' vlat push want.lmdb $where
+    output_lacks 'S3'
+    expect 1 'ann:\*\*\*@box[:/][~/]*set.lmdb: ' vlat info $where
+    output_lacks 'S3'
+done
+for where in box:./S3@box:set.lmdb box:/S3@box:set.lmdb box:set@2; do
+    expect 1 'ssh ' vlat pull $where --out far.lmdb
+done
 rm bin/ssh
 expect 1 'ssh, which reaches box, could not be started' \
     env PATH="$PWD/bin" "$VLT_BUILD/vlat" pull box:set.lmdb --out far.lmdb
