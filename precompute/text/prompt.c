@@ -7,12 +7,12 @@
 #include "common/os/file.h"
 #include "formats/json/json.h"
 #include "formats/metadata/metadata.h"
+#include "precompute/text/chat.h"
 #include "precompute/text/clean.h"
 #include "precompute/tokenizer/tokenizer.h"
 
-enum { MAX_TOKENS = 1 << 15, ROWS = 2048,         /* with more rows a product is hardly
+enum { MAX_TOKENS = 1 << 15, ROWS = 2048 };       /* with more rows a product is hardly
                                                    * faster */
-       MAX_CHAT = 1 << 24 };                      /* bytes of a file with a chat template */
 
 struct text_enc {
     const text_model *kind;
@@ -149,55 +149,6 @@ static int check_tokens(text_enc *t, vc_err *err)
     return rc ? rc : check_ids(t, n, err);
 }
 
-/* ---- the chat template ---- */
-
-/* Sets *template to the chat template in a tokenizer's folder, malloc'ed; NULL: there is none. */
-static int read_chat(char **template, const char *dir, vc_err *err)
-{
-    const char *text = NULL;
-    size_t size;
-    char *path = vc_path_join(dir, "chat_template.jinja");
-    cJSON *config = NULL;
-
-    *template = NULL;
-    int rc = path ? 0 : vc_no_memory(err);
-    if (!rc && vc_file_exists(path)) {
-        rc = vc_file_read(template, &size, path, MAX_CHAT, err);
-        free(path);
-        return rc;
-    }
-    free(path);
-    if (!rc)
-        rc = vf_json_read_in_opt(&config, dir, "tokenizer_config.json", MAX_CHAT, err);
-    if (!rc && config)
-        rc = vc_context(err, vf_json_str_opt(config, "chat_template", &text, err),
-                        "%s/tokenizer_config.json", dir);
-    if (!rc && text && !(*template = strdup(text)))
-        rc = vc_no_memory(err);
-    cJSON_Delete(config);
-    return rc;
-}
-
-/* Fails where the tokenizer's folder has another chat template than that whose result is
- * rule.template. */
-static int check_chat(const text_rule *rule, const char *dir, vc_err *err)
-{
-    char *chat;
-    int rc = rule->chat ? read_chat(&chat, dir, err) : 0;
-
-    if (rc || !rule->chat)
-        return rc;
-    if (!chat)
-        rc = vc_fail(err, VC_ENOENT, "%s: there is no chat template, neither chat_template.jinja "
-                     "nor chat_template in tokenizer_config.json: give the whole folder of the "
-                     "tokenizer that this model was trained with", dir);
-    else if (!strstr(chat, rule->chat))
-        rc = vc_fail(err, VC_EMISMATCH, "%s: the chat template lacks %s: give the tokenizer that "
-                     "this model was trained with", dir, rule->chat);
-    free(chat);
-    return rc;
-}
-
 /* ---- open and close ---- */
 
 void text_prompt_close(text_enc *t)
@@ -242,7 +193,7 @@ static int set_up(text_enc *t, const encoder_opts *o, text_info *info, vc_err *e
     int rc = t->kind->words ? 0 : tokenizer_open(&t->tok, o->tokenizer, err);
 
     if (!rc)
-        rc = check_chat(rule, o->tokenizer, err);
+        rc = rule->chat ? text_chat_check(rule->chat, o->tokenizer, err) : 0;
     if (!rc)
         rc = t->kind->open(&t->model, o, info, err);
     if (rc)

@@ -358,6 +358,21 @@ static void check_chats(const char *golden, const char *family, const text_class
     tf_put_text(f.dir, "chat_template.jinja", vf_safetensors_meta(f.gold, "chat_template"));
     assert_ok(class->open(&t, &o, &info, &err), &err);
     class->close(t);
+
+    /* a list of templates in the config */
+    char *file = vc_path_join(f.dir, "chat_template.jinja");
+    assert_int_equal(unlink(file), 0);
+    free(file);
+    tf_put_text(f.dir, "tokenizer_config.json", "{\"pad_token\": \"<|endoftext|>\", "
+                "\"chat_template\": [{\"name\": \"tool_use\", \"template\": \"\"}, "
+                "{\"name\": \"default\", \"template\": \"{{ enable_thinking }}\"}]}");
+    assert_ok(class->open(&t, &o, &info, &err), &err);
+    class->close(t);
+    tf_put_text(f.dir, "tokenizer_config.json", "{\"pad_token\": \"<|endoftext|>\", "
+                "\"chat_template\": [{\"name\": \"default\"}]}");
+    refused(class, &o, VC_ENOENT, f.dir, "chat_template: template: missing");
+
+    tf_put_text(f.dir, "chat_template.jinja", vf_safetensors_meta(f.gold, "chat_template"));
     spell_otherwise(&f, "<|im_start|>");
     refused(class, &o, VC_EMISMATCH, f.dir, "makes 14 tokens of the template in front of a "
             "prompt, not 3");

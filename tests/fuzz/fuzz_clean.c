@@ -1,0 +1,23 @@
+/* fuzz_clean.c - any bytes are a prompt that is cleaned as Wan's pipelines clean theirs. A clean
+ * text of UTF-8 is UTF-8, without white space at its ends. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/utf8.h"
+#include "precompute/text/clean.h"
+#include "tests/lib/mutate.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char *prompt = strndup((const char *)data, size), *clean = prompt ? text_clean(prompt) : NULL;
+    if (!clean)
+        abort();
+    const size_t n = strlen(clean);
+    if (vc_utf8_prefix(clean, n) < n || (n && (strchr(" \t\n", *clean) || clean[n - 1] == ' ')))
+        abort();
+    if (text_is_clean(prompt) && !text_is_repaired(prompt) && strcmp(prompt, clean))
+        abort();
+    free(clean);
+    free(prompt);
+    return 0;
+}
