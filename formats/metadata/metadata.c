@@ -30,7 +30,7 @@ const vf_side *vf_row_side(const vf_row *r, vf_beside which)
     return k < r->n_references ? &r->references[k] : NULL;
 }
 
-static void free_row(vf_row *r)
+void metadata_free_row(vf_row *r)
 {
     free(r->path);
     free(r->file);
@@ -57,7 +57,7 @@ static void free_row(vf_row *r)
 void vf_metadata_free(vf_metadata *m)
 {
     for (int64_t i = 0; i < m->n; i++)
-        free_row(&m->rows[i]);
+        metadata_free_row(&m->rows[i]);
     free(m->rows);
     free(m->ignored);
     free(m->lists);

@@ -10,7 +10,7 @@ typedef struct vprep vprep;                          /* vprep.h */
 typedef struct vprep_config {
     char *meta, *data, *out, *model, *config;
     char *model_paths, *model_id_with_origin_paths;  /* DiffSynth-Studio's names of the model */
-    char *data_file_keys, *extra_inputs, *caption_column;
+    char *data_file_keys, *extra_inputs, *caption_column, *edits;
     char *plan, *validation_prompts, *negative_prompt, *trace_dir, *variants, *device;
     char *vae, *text_encoder[3], *tokenizer[3];      /* component folders; NULL: the model's */
     char *image_processor, *image_encoder;

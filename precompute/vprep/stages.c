@@ -5,6 +5,7 @@
 #include "precompute/vprep/stages.h"
 
 #include <dirent.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 
 #include "common/os/file.h"
 #include "formats/columnar/columnar.h"
+#include "formats/metadata/edits.h"
 #include "precompute/encode/prompt_images.h"
 #include "precompute/run/reuse.h"
 
@@ -23,6 +25,20 @@ enum { COMMIT_SECONDS = 30 };            /* a kill loses the samples of this tim
 static int find_room(vprep *p, vc_err *err)
 {
     return vc_context(err, vf_writer_room(p->c.out, err), "--out");
+}
+
+static int edit_list(vprep *p, vc_err *err)
+{
+    vf_edits_done done;
+    int rc = vf_metadata_edit(&p->list.meta, p->c.edits, &done, err);
+    if (rc)
+        return vc_context(err, rc, "--edits");
+    vc_say(p->progress, "--edits: %" PRId64 " rows excluded, %" PRId64 " with other captions",
+           done.excluded, done.captioned);
+    if (done.unused)
+        vc_warn(p->progress, "--edits %s: %" PRId64 " lines are for no row of %s", p->c.edits,
+                done.unused, p->c.meta);
+    return 0;
 }
 
 static int read_lists(vprep *p, vc_err *err)
@@ -37,6 +53,8 @@ static int read_lists(vprep *p, vc_err *err)
     rc = vc_context(err, rc, "--validation_prompts");
     if (!rc)
         rc = vf_metadata_read(&p->list.meta, p->c.meta, &o, err);
+    if (!rc && p->c.edits)
+        rc = edit_list(p, err);
     if (!rc)
         rc = vprep_check_list(p, err);
     return rc ? rc : vprep_prompts_load(p, err);

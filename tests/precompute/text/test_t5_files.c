@@ -218,15 +218,15 @@ static void inputs_refused(void **state)
     assert_int_equal(t5_open(&m, &o, "t5", &k, &err), VC_EINVAL);
 
     m = tt_model(f.dir, "t5", VC_F32);
-    assert_fails(t5_encode(m, &(text_ids){ ids, 3 }, 1, states, &err), VC_EINVAL, &err,
+    assert_fails(t5_encode(m, &(text_ids){ .id = ids, .n = 3 }, 1, states, &err), VC_EINVAL, &err,
                  "token 1 has id 64, and the text encoder has ids 0..63");
     ids[1] = INT64_C(1) << 32;                    /* the lower 32 bits are 0 */
-    assert_int_equal(t5_encode(m, &(text_ids){ ids, 3 }, 1, states, &err), VC_EINVAL);
+    assert_int_equal(t5_encode(m, &(text_ids){ .id = ids, .n = 3 }, 1, states, &err), VC_EINVAL);
     ids[1] = -1;
-    assert_int_equal(t5_encode(m, &(text_ids){ ids, 3 }, 1, states, &err), VC_EINVAL);
-    assert_int_equal(t5_encode(m, &(text_ids){ ids, 0 }, 1, states, &err), VC_EINVAL);
+    assert_int_equal(t5_encode(m, &(text_ids){ .id = ids, .n = 3 }, 1, states, &err), VC_EINVAL);
+    assert_int_equal(t5_encode(m, &(text_ids){ .id = ids, .n = 0 }, 1, states, &err), VC_EINVAL);
     ids[1] = 63;
-    assert_int_equal(t5_encode(m, &(text_ids){ ids, 3 }, 1, states, &err), 0);
+    assert_int_equal(t5_encode(m, &(text_ids){ .id = ids, .n = 3 }, 1, states, &err), 0);
     t5_close(m);
     t5_close(NULL);
     tf_close(&f);
