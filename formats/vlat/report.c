@@ -5,7 +5,7 @@
 
 #include "common/os/file.h"
 #include "formats/report/html.h"
-#include "formats/vlat/runs.h"
+#include "formats/report/runs.h"
 #include "formats/vlat/vlat.h"
 
 enum { MAX_ERROR_ROWS = 1000 };              /* rows of errors.jsonl that are shown */
@@ -207,7 +207,7 @@ int vlat_report(const vlat *v, vc_err *err)
         return vlat_browse(v, err);
     if (v->o->serve)
         return vlat_serve(v, err);
-    if (vlat_is_run(v->path) || vlat_has_runs(v->path))
+    if (vlat_is_run(v->path) || vf_has_runs(v->path))
         return vlat_report_runs(v, err);
     if (v->words->n > 1)
         return vc_fail(err, VC_EUSAGE, "%s is not the output folder of a training run: vlat report "

@@ -15,15 +15,15 @@
 
 #include "common/os/file.h"
 #include "formats/report/gallery.h"
-#include "formats/vlat/listen.h"
-#include "formats/vlat/runs.h"
+#include "formats/report/listen.h"
+#include "formats/report/runs.h"
 #include "formats/vlat/vlat.h"
 
 enum { LATELY = 600 };                       /* seconds */
 
 typedef struct server {
     const vlat *v;
-    vlat_runs runs;
+    vf_runs runs;
     bool one;                                /* the word is a run, not a folder that holds some */
 } server;
 
@@ -47,7 +47,7 @@ static void add_file(state *s, const char *dir, const char *name)
     free(path);
 }
 
-static void add_run(state *s, const vlat_run *run)
+static void add_run(state *s, const vf_run *run)
 {
     char *validation = vc_path_join(run->dir, "validation");
     char **step = NULL;
@@ -63,7 +63,7 @@ static void add_run(state *s, const vlat_run *run)
 }
 
 /* Sets the answer's tag to a hash of the state of the files that the page is made of. */
-static void set_tag(vlat_answer *a, const server *s, const vlat_run *run)
+static void set_tag(vf_answer *a, const server *s, const vf_run *run)
 {
     state all = { 0 };
     vf_hasher_begin(&all.hash, "page");
@@ -76,10 +76,10 @@ static void set_tag(vlat_answer *a, const server *s, const vlat_run *run)
 
 /* ---- pages ---- */
 
-static void put_links(vf_html *h, const vlat_runs *r)
+static void put_links(vf_html *h, const vf_runs *r)
 {
-    const char *words[VLAT_RUNS];
-    char *addresses[VLAT_RUNS];
+    const char *words[VF_RUNS];
+    char *addresses[VF_RUNS];
     int n = 0;
     for (int i = 0; i < r->n; i++) {
         vc_buf b = { 0 };
@@ -96,20 +96,20 @@ static void put_links(vf_html *h, const vlat_runs *r)
 }
 
 /* live: the run has written something lately. */
-static int put_page(vf_html *h, const server *s, const vlat_run *run, bool live, vc_err *err)
+static int put_page(vf_html *h, const server *s, const vf_run *run, bool live, vc_err *err)
 {
     if (run && !s->one)
         vf_html_links(h, (const char *const[]){ "All runs" }, (const char *const[]){ "../../" }, 1);
     if (run)
-        return vlat_run_put(h, run, live, err);
+        return vf_runs_put_one(h, run, live, err);
     put_links(h, &s->runs);
     if (s->runs.n)
-        return vlat_runs_put(h, &s->runs, err);
+        return vf_runs_put(h, &s->runs, err);
     vf_html_text(h, "There is no run here yet.");
     return 0;
 }
 
-static int make_page(const server *s, const vlat_run *run, vlat_answer *a, vc_err *err)
+static int make_page(const server *s, const vf_run *run, vf_answer *a, vc_err *err)
 {
     vf_html *h;
     int rc = vf_html_open(&h, run ? run->name : "Training runs", err);
@@ -123,7 +123,7 @@ static int make_page(const server *s, const vlat_run *run, vlat_answer *a, vc_er
     return rc;
 }
 
-static void answer_page(server *s, const vlat_run *run, bool head, vlat_answer *a)
+static void answer_page(server *s, const vf_run *run, bool head, vf_answer *a)
 {
     vc_err err = { 0 };
     set_tag(a, s, run);
@@ -131,7 +131,7 @@ static void answer_page(server *s, const vlat_run *run, bool head, vlat_answer *
     a->mime = "text/html; charset=utf-8";
     if (head)
         return;
-    int rc = vlat_runs_read(&s->runs, false, &err);
+    int rc = vf_runs_read(&s->runs, false, &err);
     if (!rc)
         rc = make_page(s, run, a, &err);
     if (rc) {
@@ -146,7 +146,7 @@ static void answer_page(server *s, const vlat_run *run, bool head, vlat_answer *
 /* ---- pictures ---- */
 
 /* path: "step-N/FILE" */
-static void answer_picture(const vlat_run *run, const char *path, vlat_answer *a)
+static void answer_picture(const vf_run *run, const char *path, vf_answer *a)
 {
     const char *slash = strchr(path, '/');
     char *dir = slash ? vc_format("%s/validation/%.*s", run->dir, (int)(slash - path), path) : NULL;
@@ -173,11 +173,11 @@ static const char *after(const char *path, const char *prefix)
 }
 
 /* Finds the run whose name the path begins with, and the rest of the path. */
-static const vlat_run *find_run(const server *s, const char *path, const char **rest)
+static const vf_run *find_run(const server *s, const char *path, const char **rest)
 {
-    const vlat_run *found = NULL;
+    const vf_run *found = NULL;
     for (int i = 0; i < s->runs.n; i++) {
-        const vlat_run *run = &s->runs.run[i];
+        const vf_run *run = &s->runs.run[i];
         const char *r = after(path, run->name);
         if (r && *r == '/' && (!found || strlen(run->name) > strlen(found->name))) {
             found = run;
@@ -187,14 +187,14 @@ static const vlat_run *find_run(const server *s, const char *path, const char **
     return found;
 }
 
-static void handle(void *arg, const vlat_request *q, vlat_answer *a)
+static void handle(void *arg, const vf_request *q, vf_answer *a)
 {
     server *s = arg;
     const char *rest = after(q->path, "/" VF_GALLERY_RUN "/"), *picture;
     vc_err err;
-    if (vlat_runs_find(&s->runs, s->v->words, &err))
+    if (vf_runs_find(&s->runs, s->v->words->item, s->v->words->n, &err))
         return;
-    const vlat_run *run = rest && !s->one ? find_run(s, rest, &rest) : NULL;
+    const vf_run *run = rest && !s->one ? find_run(s, rest, &rest) : NULL;
     if (s->one && s->runs.n) {
         run = &s->runs.run[0];
         rest = q->path + 1;
@@ -223,9 +223,9 @@ int vlat_serve(const vlat *v, vc_err *err)
         return vc_no_memory(err);
     s->v = v;
     s->one = v->words->n == 1 && vlat_is_run(v->path);
-    const vlat_listen l = { .address = v->o->serve, .handle = handle, .ready = say_ready, .arg = s };
-    int rc = vlat_serve_http(&l, err);
-    vlat_runs_free(&s->runs);
+    const vf_listen l = { .address = v->o->serve, .handle = handle, .ready = say_ready, .arg = s };
+    int rc = vf_serve_http(&l, err);
+    vf_runs_free(&s->runs);
     free(s);
     return rc;
 }

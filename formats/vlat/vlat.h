@@ -63,7 +63,8 @@ int vlat_verify_run(const vlat *v, vc_err *err);
 
 /* ---- report_runs.c ---- */
 /* vlat report for the output folders of training runs, or folders that hold some: of one run its
- * page, of several one with their order, curves, figures, pictures and differing settings. VC_EUSAGE: too many runs. VC_ENOENT: not a run. */
+ * page, of several one with their order, curves, figures, pictures and differing settings.
+ * VC_EUSAGE: too many runs. VC_ENOENT: not a run. */
 int vlat_report_runs(const vlat *v, vc_err *err);
 /* The same for vlat compare, which prints the order of the runs too. */
 int vlat_compare(const vlat *v, vc_err *err);

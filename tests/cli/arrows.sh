@@ -48,7 +48,8 @@ precompute/run       formats/tensors
 precompute/run       precompute precompute/media
 precompute/encode    common common/os formats/keys precompute/media precompute/run
 precompute/vprep     common common/base common/cli common/os common/tensor formats/json formats/keys
-precompute/vprep     formats/columnar formats/tensors precompute/encode precompute/run precompute/text
+precompute/vprep     formats/columnar formats/metadata formats/tensors precompute/encode
+precompute/vprep     precompute/run precompute/text
 precompute/vdecode   common/base common/cli common/os formats/report formats/tensors
 precompute/vdecode   precompute/media precompute/run
 train/diffusion      common common/base common/os common/tensor formats/json

@@ -1,5 +1,5 @@
 /* listen.c - see listen.h */
-#include "formats/vlat/listen.h"
+#include "formats/report/listen.h"
 
 #include <arpa/inet.h>
 #include <microhttpd.h>
@@ -21,7 +21,7 @@ enum {
 };
 
 typedef struct server {
-    const vlat_listen *l;
+    const vf_listen *l;
     char host[256];                          /* as it was given, without brackets */
     bool local;
 } server;
@@ -106,11 +106,12 @@ static void add_date(struct MHD_Response *r, time_t at)
         MHD_add_response_header(r, "Last-Modified", text);
 }
 
-static void add_headers(struct MHD_Response *r, const vlat_answer *a)
+static void add_headers(struct MHD_Response *r, const vf_answer *a)
 {
     static const char *const fixed[][2] = {
         { "X-Content-Type-Options", "nosniff" }, { "X-Frame-Options", "DENY" },
-        { "Content-Security-Policy", "frame-ancestors 'none'; form-action 'none'; base-uri 'none'" },
+        { "Content-Security-Policy",
+          "frame-ancestors 'none'; form-action 'none'; base-uri 'none'" },
         { "Cross-Origin-Resource-Policy", "same-origin" }, { "Referrer-Policy", "no-referrer" },
         { "Cache-Control", "no-cache" },
     };
@@ -132,7 +133,7 @@ static struct MHD_Response *from_text(const char *text)
 }
 
 /* Makes the response of an open file, or of the part that the request asks for. Takes a->fd. */
-static struct MHD_Response *from_file(struct MHD_Connection *c, vlat_answer *a)
+static struct MHD_Response *from_file(struct MHD_Connection *c, vf_answer *a)
 {
     struct stat st;
     uint64_t from = 0, n;
@@ -165,7 +166,7 @@ static struct MHD_Response *from_file(struct MHD_Connection *c, vlat_answer *a)
     return r;
 }
 
-static struct MHD_Response *from_body(vlat_answer *a)
+static struct MHD_Response *from_body(vf_answer *a)
 {
     struct MHD_Response *r = MHD_create_response_from_buffer(a->n, a->body, MHD_RESPMEM_MUST_FREE);
     if (r)
@@ -173,7 +174,7 @@ static struct MHD_Response *from_body(vlat_answer *a)
     return r;
 }
 
-static void close_answer(vlat_answer *a)
+static void close_answer(vf_answer *a)
 {
     if (a->fd >= 0)
         close(a->fd);
@@ -182,7 +183,7 @@ static void close_answer(vlat_answer *a)
 }
 
 /* Sends the answer, or that the browser has it already. */
-static enum MHD_Result send_answer(struct MHD_Connection *c, vlat_answer *a)
+static enum MHD_Result send_answer(struct MHD_Connection *c, vf_answer *a)
 {
     char tag[96];
     struct MHD_Response *r;
@@ -207,7 +208,7 @@ static enum MHD_Result send_answer(struct MHD_Connection *c, vlat_answer *a)
 
 static enum MHD_Result refuse(struct MHD_Connection *c, int status, const char *why)
 {
-    vlat_answer a = { .status = status, .fd = -1, .body = vc_format("%s\n", why) };
+    vf_answer a = { .status = status, .fd = -1, .body = vc_format("%s\n", why) };
     a.n = a.body ? strlen(a.body) : 0;
     return send_answer(c, &a);
 }
@@ -262,8 +263,8 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *c, const cha
         return refuse(c, 403, "only pages of this server write here");
     if (b->too_large)
         return refuse(c, 413, "too long");
-    vlat_answer a = { .fd = -1 };
-    s->l->handle(s->l->arg, &(vlat_request){ path, head, post, b->data ? b->data : "", b->n }, &a);
+    vf_answer a = { .fd = -1 };
+    s->l->handle(s->l->arg, &(vf_request){ path, head, post, b->data ? b->data : "", b->n }, &a);
     a.status = a.status ? a.status : 404;
     return send_answer(c, &a);
 }
@@ -308,7 +309,7 @@ static void say_ready(const server *s, struct MHD_Daemon *d, bool v6)
     s->l->ready(s->l->arg, url, s->local);
 }
 
-int vlat_serve_http(const vlat_listen *l, vc_err *err)
+int vf_serve_http(const vf_listen *l, vc_err *err)
 {
     server s = { .l = l };
     struct addrinfo *a = NULL;

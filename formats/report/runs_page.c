@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,23 +11,23 @@
 #include "formats/report/gallery.h"
 #include "formats/report/run_page.h"
 #include "formats/report/settings.h"
-#include "formats/vlat/runs.h"
+#include "formats/report/runs.h"
 
 enum { SHOWN = VF_HTML_SERIES };
 
 /* The runs whose curves are drawn: all that have some, or the best. */
 typedef struct shown {
-    const vlat_run *run[SHOWN];
+    const vf_run *run[SHOWN];
     int n;
 } shown;
 
-static shown choose(const vlat_runs *r)
+static shown choose(const vf_runs *r)
 {
-    int order[VLAT_RUNS];
+    int order[VF_RUNS];
     shown s = { .n = 0 };
-    vlat_runs_rank(order, r);
+    vf_runs_rank(order, r);
     for (int i = 0; i < r->n && s.n < SHOWN; i++) {
-        const vlat_run *run = &r->run[r->n > SHOWN ? order[i] : i];
+        const vf_run *run = &r->run[r->n > SHOWN ? order[i] : i];
         if (run->curves)
             s.run[s.n++] = run;
     }
@@ -35,11 +36,11 @@ static shown choose(const vlat_runs *r)
 
 /* ---- the order ---- */
 
-static void put_place(vf_html *h, const vlat_run *run, int place)
+static void put_place(vf_html *h, const vf_run *run, int place)
 {
-    vlat_score s;
+    vf_score s;
     char number[16] = "", loss[32] = "-", at[32] = "-", steps[32] = "0";
-    const bool any = vlat_run_score(&s, run);
+    const bool any = vf_run_score(&s, run);
     if (any) {
         snprintf(number, sizeof number, "%d", place);
         snprintf(loss, sizeof loss, "%.5f", s.loss);
@@ -53,7 +54,7 @@ static void put_place(vf_html *h, const vlat_run *run, int place)
 }
 
 /* Whether the runs have one value of a setting. */
-static bool is_same(const vlat_runs *r, const char *name)
+static bool is_same(const vf_runs *r, const char *name)
 {
     size_t first, n;
     const char *of_first = vf_setting(r->run[0].settings, name, strlen(name), &first);
@@ -66,7 +67,7 @@ static bool is_same(const vlat_runs *r, const char *name)
 }
 
 /* Says why losses of these runs may not be compared, as far as their settings say. */
-static void put_doubt(vf_html *h, const vlat_runs *r)
+static void put_doubt(vf_html *h, const vf_runs *r)
 {
     static const char *const names[] = { "latents", "eval_split", "seed", "model",
                                          "transformer", "objective", "loss_type" };
@@ -82,12 +83,12 @@ static void put_doubt(vf_html *h, const vlat_runs *r)
     vc_buf_free(&b);
 }
 
-static void put_order(vf_html *h, const vlat_runs *r)
+static void put_order(vf_html *h, const vf_runs *r)
 {
     static const char *const columns[] = { "place", "run", "loss", "ranked by", "at step",
                                            "steps" };
-    int order[VLAT_RUNS];
-    vlat_runs_rank(order, r);
+    int order[VF_RUNS];
+    vf_runs_rank(order, r);
     vf_html_section(h, "Order by loss");
     vf_html_table(h, columns, 6);
     for (int i = 0; i < r->n; i++)
@@ -257,7 +258,7 @@ static int add_charts(vf_html *h, const shown *r, vc_err *err)
 
 /* ---- pages ---- */
 
-int vlat_runs_put(vf_html *h, const vlat_runs *r, vc_err *err)
+int vf_runs_put(vf_html *h, const vf_runs *r, vc_err *err)
 {
     const char *dir[SHOWN], *name[SHOWN];
     const shown s = choose(r);
@@ -276,7 +277,7 @@ int vlat_runs_put(vf_html *h, const vlat_runs *r, vc_err *err)
     return rc;
 }
 
-int vlat_run_put(vf_html *h, const vlat_run *run, bool live, vc_err *err)
+int vf_runs_put_one(vf_html *h, const vf_run *run, bool live, vc_err *err)
 {
     size_t n;
     const char *steps = vf_setting(run->settings, "max_train_steps", 15, &n);

@@ -4,8 +4,8 @@
  * headers that let a browser show them to pages of this server alone. Where the address is one of
  * this machine only (127.0.0.1, ::1), a request must name that machine, so that no other site's
  * name can be made to lead here. Limits: 64 connections, 30 s without a byte, 1 MiB of a POST. */
-#ifndef FORMATS_VLAT_LISTEN_H
-#define FORMATS_VLAT_LISTEN_H
+#ifndef FORMATS_REPORT_LISTEN_H
+#define FORMATS_REPORT_LISTEN_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,15 +14,15 @@
 
 #include "common/base/err.h"
 
-typedef struct vlat_request {
+typedef struct vf_request {
     const char *path;                        /* decoded, begins with '/'; any bytes */
     bool head, post;                         /* else GET */
     const char *body;                        /* of a POST */
     size_t n;
-} vlat_request;
+} vf_request;
 
 /* Bytes, or a file from fd. All zero but fd -1: not found. */
-typedef struct vlat_answer {
+typedef struct vf_answer {
     int status;                              /* 0: 404 */
     const char *mime;                        /* static */
     char *body;                              /* malloc'ed; taken */
@@ -31,21 +31,21 @@ typedef struct vlat_answer {
     char tag[80];                            /* ETag without its quotes; "": none */
     time_t changed;                          /* Last-Modified; 0: not known */
     char *location;                          /* malloc'ed; taken; of a redirection, escaped */
-} vlat_answer;
+} vf_answer;
 /* Called by one thread at a time. */
-typedef void vlat_handler(void *arg, const vlat_request *q, vlat_answer *a);
+typedef void vf_handler(void *arg, const vf_request *q, vf_answer *a);
 
 /* Serves "[HOST:]PORT" (HOST: 127.0.0.1; port 0: a free one) until the process is told to stop.
  * ready(arg, address) is called when the server listens. post: the path that takes POST, or NULL.
  * VC_EUSAGE: not such an address, or a build without libmicrohttpd. VC_EIO: the address is in
  * use. */
-typedef struct vlat_listen {
+typedef struct vf_listen {
     const char *address;
-    vlat_handler *handle;
+    vf_handler *handle;
     void (*ready)(void *arg, const char *url, bool local);
     const char *post;
     void *arg;
-} vlat_listen;
-int vlat_serve_http(const vlat_listen *l, vc_err *err);
+} vf_listen;
+int vf_serve_http(const vf_listen *l, vc_err *err);
 
 #endif

@@ -1,5 +1,5 @@
 /* runs.c - finds, reads and ranks training runs; see runs.h */
-#include "formats/vlat/runs.h"
+#include "formats/report/runs.h"
 
 #include <dirent.h>
 #include <math.h>
@@ -9,19 +9,19 @@
 #include "common/os/file.h"
 #include "formats/report/settings.h"
 
-static void run_free(vlat_run *run)
+static void run_free(vf_run *run)
 {
     vf_curves_free(run->curves);
     free(run->settings);
     free(run->dir);
-    *run = (vlat_run){ 0 };
+    *run = (vf_run){ 0 };
 }
 
-void vlat_runs_free(vlat_runs *r)
+void vf_runs_free(vf_runs *r)
 {
     for (int i = 0; i < r->n; i++)
         run_free(&r->run[i]);
-    *r = (vlat_runs){ 0 };
+    *r = (vf_runs){ 0 };
 }
 
 /* ---- finding ---- */
@@ -62,7 +62,7 @@ static int found_one(void *arg, char *dir)
     return 1;
 }
 
-bool vlat_has_runs(const char *path)
+bool vf_has_runs(const char *path)
 {
     return !is_run(path) && !vc_file_exists_in(path, "manifest.json") &&
            each_run(path, found_one, NULL) == 1;
@@ -71,8 +71,8 @@ bool vlat_has_runs(const char *path)
 /* Takes dir. */
 static int add_run(void *arg, char *dir)
 {
-    vlat_runs *r = arg;
-    if (r->n < VLAT_RUNS)
+    vf_runs *r = arg;
+    if (r->n < VF_RUNS)
         r->run[r->n++].dir = dir;
     else {
         r->left_out++;
@@ -83,7 +83,7 @@ static int add_run(void *arg, char *dir)
 
 /* Runs are named by their folders' last parts, or by their whole paths where two of these are
  * equal. */
-static void name_runs(vlat_runs *r)
+static void name_runs(vf_runs *r)
 {
     bool alike = false;
     for (int i = 0; i < r->n; i++)
@@ -94,7 +94,7 @@ static void name_runs(vlat_runs *r)
 }
 
 /* Moves the curves of the runs that were known before. */
-static void keep_read(vlat_runs *r, vlat_runs *before)
+static void keep_read(vf_runs *r, vf_runs *before)
 {
     for (int i = 0; i < r->n; i++)
         for (int k = 0; k < before->n; k++)
@@ -104,14 +104,14 @@ static void keep_read(vlat_runs *r, vlat_runs *before)
             }
 }
 
-int vlat_runs_find(vlat_runs *r, const vc_list *words, vc_err *err)
+int vf_runs_find(vf_runs *r, char *const *words, int n, vc_err *err)
 {
-    vlat_runs *now = calloc(1, sizeof *now);
+    vf_runs *now = calloc(1, sizeof *now);
     if (!now)
         return vc_no_memory(err);
-    for (int i = 0; i < words->n; i++) {
-        const char *word = words->item[i];       /* "." and ".." are no names */
-        char *dir = vlat_has_runs(word) ? NULL
+    for (int i = 0; i < n; i++) {
+        const char *word = words[i];       /* "." and ".." are no names */
+        char *dir = vf_has_runs(word) ? NULL
                     : *vc_path_base(word) == '.' ? realpath(word, NULL) : strdup(word);
         if (dir)
             add_run(now, dir);
@@ -119,7 +119,7 @@ int vlat_runs_find(vlat_runs *r, const vc_list *words, vc_err *err)
             each_run(word, add_run, now);
     }
     keep_read(now, r);
-    vlat_runs_free(r);
+    vf_runs_free(r);
     *r = *now;
     free(now);
     name_runs(r);
@@ -128,10 +128,10 @@ int vlat_runs_find(vlat_runs *r, const vc_list *words, vc_err *err)
 
 /* ---- reading ---- */
 
-int vlat_runs_read(vlat_runs *r, bool begun, vc_err *err)
+int vf_runs_read(vf_runs *r, bool begun, vc_err *err)
 {
     for (int i = 0; i < r->n; i++) {
-        vlat_run *run = &r->run[i];
+        vf_run *run = &r->run[i];
         int rc = vf_curves_follow(&run->curves, run->dir, err);
         if (rc && (begun || rc == VC_ENOMEM))
             return vc_context(err, rc, "%s is not the output folder of a training run", run->dir);
@@ -145,31 +145,31 @@ int vlat_runs_read(vlat_runs *r, bool begun, vc_err *err)
 
 /* ---- the order ---- */
 
-bool vlat_run_score(vlat_score *s, const vlat_run *run)
+bool vf_run_score(vf_score *s, const vf_run *run)
 {
     const vf_curves *c = run->curves;
     vf_trend t;
-    *s = (vlat_score){ .loss = INFINITY };
+    *s = (vf_score){ .loss = INFINITY };
     if (!c || (!c->eval.points && !c->loss.points))
         return false;
     if (c->eval.points)
-        *s = (vlat_score){ true, c->eval.best, c->eval.best_x };
+        *s = (vf_score){ true, c->eval.best, c->eval.best_x };
     else if (vf_curve_trend(&c->loss, &t))
-        *s = (vlat_score){ false, t.now, (double)c->step };
+        *s = (vf_score){ false, t.now, (double)c->step };
     else
-        *s = (vlat_score){ false, c->loss.sum / (double)c->loss.points, (double)c->step };
+        *s = (vf_score){ false, c->loss.sum / (double)c->loss.points, (double)c->step };
     return true;
 }
 
-static bool is_better(const vlat_run *a, const vlat_run *b)
+static bool is_better(const vf_run *a, const vf_run *b)
 {
-    vlat_score x, y;
-    vlat_run_score(&x, a);
-    vlat_run_score(&y, b);
+    vf_score x, y;
+    vf_run_score(&x, a);
+    vf_run_score(&y, b);
     return x.held_out != y.held_out ? x.held_out : x.loss < y.loss;
 }
 
-void vlat_runs_rank(int order[VLAT_RUNS], const vlat_runs *r)
+void vf_runs_rank(int order[VF_RUNS], const vf_runs *r)
 {
     for (int i = 0; i < r->n; i++) {
         int at = i;
