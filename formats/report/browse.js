@@ -48,19 +48,59 @@ function picture(jpeg, alt) {
 
 /* ---- one dataset ---- */
 
-/* Returns the positions of a dataset's samples to show: a range, or a list after a search. */
+/* Orders of samples, by numbers that the file `keys` has; '': as they lie, by bucket. */
+const ORDERS = {
+  '': { name: 'Bucket' }, number: { name: 'Number', of: k => k.number },
+  longest: { name: 'Longest first', of: k => k.frames, falls: true },
+  shortest: { name: 'Shortest first', of: k => k.frames },
+  largest: { name: 'Largest first', of: k => k.width.map((w, i) => w * k.height[i]), falls: true },
+  smallest: { name: 'Smallest first', of: k => k.width.map((w, i) => w * k.height[i]) },
+  tokens: { name: 'Most tokens first', of: k => k.tokens, falls: true },
+};
+
+function keysOf(set) {
+  set.keys ||= load(`${set.n}/keys`);
+  return set.keys;
+}
+
+/* Returns the positions of a dataset's samples to show: a range, or a list after a search or in an
+ * order. */
 function shown(set) {
   const b = set.info.buckets[set.bucket], from = b ? b.from : 0, n = b ? b.n : set.info.samples;
-  const found = set.found && (b ? set.found.filter(i => i >= from && i < from + n) : set.found);
+  const list = set.sorted || set.found;
+  const found = list && (b ? list.filter(i => i >= from && i < from + n) : list);
   return found ? { n: found.length, at: i => found[i] } : { n, at: i => from + i };
+}
+
+/* Sorts the samples that a search found, or all; equal ones stay as they lie. */
+async function sort(set) {
+  const order = ORDERS[set.order.value];
+  set.sorted = null;
+  if (!order.of) return;
+  const keys = order.of(await keysOf(set)), sign = order.falls ? -1 : 1;
+  const list = set.found ? [...set.found] : keys.map((_, i) => i);
+  set.sorted = list.sort((a, b) => sign * (keys[a] - keys[b]) || a - b);
 }
 
 function card(set, at, s) {
   const r = s.record;
   const title = `${key(r)}  ${size(r)}, ${frames(r)} frame${frames(r) === 1 ? '' : 's'}`;
-  return el('button', { className: 'card', type: 'button', onclick: () => open(set, at) },
-    picture(s.jpeg, ''), el('strong', {}, fileName(r)), el('span', {}, title),
-    el('span', { className: 'text' }, captions(r)[0] || '(no caption)'));
+  const words = el('span', { className: 'text' });
+  const e = el('button', { className: 'card', type: 'button', onclick: () => open(set, at) },
+    picture(s.jpeg, ''), el('strong', {}, fileName(r)), el('span', {}, title), words);
+  const mark = () => {
+    const m = set.marks.of(r);
+    e.classList.toggle('out', !!m.exclude);
+    e.classList.toggle('other', !!m.captions);
+    words.textContent = (m.captions || captions(r))[0] || '(no caption)';
+  };
+  e.mark = mark;
+  e.addEventListener('keydown', k => {
+    if (k.key === 'x') set.marks.set(r, { exclude: !set.marks.of(r).exclude });
+  });
+  mark();
+  playOver(set, r, e);
+  return e;
 }
 
 async function show(set) {
@@ -111,6 +151,10 @@ function makeSet(n, info) {
   } }, el('option', { value: -1 }, `All buckets (${count(info.samples)})`),
     ...info.buckets.map((b, i) => el('option', { value: i }, `${b.name} (${count(b.n)})`)));
   set.select = select;
+  set.marks = new Marks(info, () => { for (const c of set.cards.children) c.mark?.(); });
+  set.order = el('select', { 'aria-label': 'Order', onchange: () => sort(set)
+    .then(() => go(set, 0), e => { report.value = e.message; }) },
+    ...Object.entries(ORDERS).map(([value, o]) => el('option', { value }, o.name)));
   set.before = el('button', { type: 'button', onclick: () => go(set, set.page - 1) }, 'Previous');
   set.after = el('button', { type: 'button', onclick: () => go(set, set.page + 1) }, 'Next');
   set.input = el('input', { type: 'number', min: 1, 'aria-label': 'Page',
@@ -123,7 +167,7 @@ function makeSet(n, info) {
   set.section = el('section', {}, el('h2', {}, info.name),
     el('p', { className: 'muted' }, info.facts.join(' · ')),
     ...(info.skipped ? [lost] : [el('p', { className: 'muted' }, 'No skipped input is recorded.')]),
-    el('div', { className: 'row' }, select, set.before, set.after, el('label', { className: 'row' },
+    set.marks.row, el('div', { className: 'row' }, select, set.order, set.before, set.after, el('label', { className: 'row' },
       'Page', set.input), set.pages), set.cards);
   return set;
 }
@@ -179,6 +223,16 @@ function drawTable(r) {
       (d.options || []).map(text).join(', '), d.pick].map(v => el('td', {}, text(v ?? '')))))))];
 }
 
+/* The clip itself, or why it does not play. */
+function playing(set, r) {
+  const video = clip(set, r, { controls: true, autoplay: true });
+  if (!video) return [];
+  const note = el('p', { className: 'muted', hidden: true },
+    'The clip does not play here: its file is elsewhere, or the browser does not know its format.');
+  video.onerror = () => { video.hidden = true; note.hidden = false; };
+  return [video, note];
+}
+
 async function open(set, at) {
   const s = await sample(set, at), r = s.record, list = shown(set);
   let i = 0;
@@ -187,14 +241,14 @@ async function open(set, at) {
   const button = (name, d) => el('button', { type: 'button', disabled: i + d < 0 || i + d >= list.n,
     onclick: () => step(d) }, name);
   const focused = document.activeElement.textContent;
-  current = { set, at, step };
+  current = { set, at, step, record: r };
   dialog.replaceChildren(
     el('div', { className: 'row' }, button('Previous', -1), button('Next', 1),
       el('button', { type: 'button', onclick: () => dialog.close() }, 'Close')),
     el('h2', {}, key(r)), el('p', { className: 'muted' }, [r.path, r.type, size(r),
       'bucket ' + r.key, 'latent ' + (r.latent || []).join('×'), count(r.tokens || 0) + ' tokens',
       set.info.name].filter(Boolean).join(' · ')),
-    ...captions(r).map(c => el('p', {}, c)), ...cropFigure(r, s.jpeg), ...frameStrip(r),
+    ...set.marks.controls(r), ...playing(set, r), ...cropFigure(r, s.jpeg), ...frameStrip(r),
     el('h3', {}, 'Draws'), ...drawTable(r),
     el('details', {}, el('summary', {}, 'Record'), el('pre', {}, JSON.stringify(r, null, 1))));
   if (!dialog.open) dialog.showModal();
@@ -207,6 +261,8 @@ async function open(set, at) {
 
 dialog.addEventListener('close', () => { current = null; remember(); });
 dialog.addEventListener('keydown', e => {
+  if (/TEXTAREA|VIDEO/.test(e.target.tagName)) return;
+  if (e.key === 'x' && current) dialog.querySelector('input[type=checkbox]').click();
   const d = { ArrowLeft: -1, ArrowRight: 1 }[e.key];
   if (d && current) { e.preventDefault(); current.step(d); }
 });
@@ -217,10 +273,22 @@ const form = document.querySelector('#find'), box = form.querySelector('input');
 const report = form.querySelector('output');
 let searching = null;
 
+/* A word of a search that compares a number. */
+const CONDITION = /^(frames|tokens|width|height|number)(<=|>=|<|>|=)(\d+)$/;
+
+/* Keeps the found samples, or those of all, that meet a condition. */
+async function keep(set, condition) {
+  const [, name, sign, text] = CONDITION.exec(condition), keys = (await keysOf(set))[name], n = +text;
+  const test = { '<': v => v < n, '>': v => v > n, '<=': v => v <= n, '>=': v => v >= n,
+                 '=': v => v === n }[sign];
+  set.found = (set.found || keys.map((_, i) => i)).filter(i => test(keys[i]));
+}
+
 /* Reads the texts of all samples, a file at a time, and keeps the positions of those that have
  * every word. */
 async function search() {
-  const words = box.value.toLowerCase().split(/\s+/).filter(Boolean), run = searching = {};
+  const run = searching = {}, all = box.value.toLowerCase().split(/\s+/).filter(Boolean);
+  const words = all.filter(w => !CONDITION.test(w)), conditions = all.filter(w => CONDITION.test(w));
   for (const set of sets) {
     set.found = words.length ? [] : null;
     set.page = set.first || 0;
@@ -234,9 +302,12 @@ async function search() {
       });
       report.value = `searched ${Math.round(100 * (f + 1) / set.info.search_files)} %`;
     }
+    for (const c of conditions) await keep(set, c);
+    if (searching !== run) return;
+    await sort(set);
     await show(set);
   }
-  report.value = words.length ? sets.map(s => `${count(s.found.length)} found`).join(', ') : '';
+  report.value = all.length ? sets.map(s => `${count(s.found.length)} found`).join(', ') : '';
 }
 
 form.addEventListener('submit', e => {
@@ -249,7 +320,7 @@ box.addEventListener('search', () => { if (!box.value) form.requestSubmit(); });
 /* ---- keys, and the address ---- */
 
 document.addEventListener('keydown', e => {
-  const typing = /INPUT|SELECT/.test(document.activeElement.tagName);
+  const typing = /INPUT|SELECT|TEXTAREA/.test(document.activeElement.tagName);
   if (e.key === '/' && !typing && !dialog.open) { e.preventDefault(); box.focus(); return; }
   const cards = document.activeElement.classList.contains('card')
     ? [...document.activeElement.parentNode.children] : [];

@@ -10,9 +10,14 @@ enum { MAX_SETTINGS = 1 << 20 };             /* bytes of config.yaml */
 
 int vf_settings_read(char **text, const char *dir, vc_err *err)
 {
+    return vf_settings_of(text, dir, "config.yaml", err);
+}
+
+int vf_settings_of(char **text, const char *dir, const char *name, vc_err *err)
+{
     size_t size;
     *text = NULL;
-    char *path = vc_path_join(dir, "config.yaml");
+    char *path = vc_path_join(dir, name);
     if (!path)
         return vc_no_memory(err);
     int rc = vc_file_exists(path) ? vc_file_read(text, &size, path, MAX_SETTINGS, err) : 0;

@@ -8,6 +8,8 @@
 
 /* Reads dir/config.yaml into malloc'ed text; NULL without an error if there is no such file. */
 int vf_settings_read(char **text, const char *dir, vc_err *err);
+/* The same of another file of such lines. */
+int vf_settings_of(char **text, const char *dir, const char *name, vc_err *err);
 /* Returns the value in the line "NAME: value" of text and its length in *len; "" with length 0 if
  * text is NULL or has no such line. The name has n bytes. */
 const char *vf_setting(const char *text, const char *name, size_t n, size_t *len);

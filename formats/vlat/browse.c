@@ -9,15 +9,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "common/base/buf.h"
 #include "common/os/file.h"
+#include "formats/report/settings.h"
 #include "formats/vlat/vlat.h"
 
 enum {
     CHUNK = 50,                              /* samples of a file, and of a page */
     FOLDER = 1000,                           /* files of samples in a folder */
     SEARCH_BYTES = 2 << 20,                  /* text of a file for the search */
+    KEYS = 5,
     ERROR_ROWS = 500                         /* rows of a file of skipped inputs */
 };
 
@@ -38,6 +41,7 @@ typedef struct browse {
     vc_buf search;                           /* lines for the next search file */
     uint32_t search_from;
     vlat_skipped skipped;
+    vc_buf keys[KEYS];                       /* numbers of the samples, for orders and conditions */
     vc_buf rows;                             /* of skipped inputs, for the next file */
     int search_files, error_files;
 } browse;
@@ -124,8 +128,41 @@ static int add_search(browse *b, uint32_t at, const cJSON *record, vc_err *err)
     add_words(&b->search, vlat_str(record, "path"));
     cJSON_ArrayForEach(caption, cJSON_GetObjectItemCaseSensitive(record, "captions"))
         add_words(&b->search, vlat_str(caption, "text"));
+    cJSON_ArrayForEach(caption, cJSON_GetObjectItemCaseSensitive(record, "tags"))
+        if (cJSON_IsString(caption))
+            add_words(&b->search, caption->valuestring);
     vc_buf_str(&b->search, "\n");
     return b->search.n > SEARCH_BYTES ? flush_search(b, at + 1, err) : 0;
+}
+
+static const char *const key_names[KEYS] = { "number", "frames", "width", "height", "tokens" };
+
+static void add_keys(browse *b, uint32_t at, const cJSON *record)
+{
+    const vf_entry *e = vf_dataset_entry(b->d, b->order[at].i);
+    const cJSON *size = cJSON_GetObjectItemCaseSensitive(record, "target");
+    const cJSON *h = cJSON_GetArrayItem(size, 0), *w = cJSON_GetArrayItem(size, 1);
+    const double v[KEYS] = { (double)e->number, e->frames, cJSON_IsNumber(w) ? w->valuedouble : 0,
+                             cJSON_IsNumber(h) ? h->valuedouble : 0, e->tokens };
+    for (int i = 0; i < KEYS; i++) {
+        vc_buf_str(&b->keys[i], at ? "," : "");
+        vc_buf_number(&b->keys[i], v[i]);
+    }
+}
+
+static int write_keys(browse *b, vc_err *err)
+{
+    vc_buf json = { 0 };
+    for (int i = 0; i < KEYS; i++) {
+        vc_buf_printf(&json, "%s\"%s\":[", i ? "]," : "{", key_names[i]);
+        vc_buf_add(&json, b->keys[i].data, b->keys[i].n);
+        json.failed |= b->keys[i].failed;
+        vc_buf_free(&b->keys[i]);
+    }
+    vc_buf_str(&json, "]}");
+    int rc = write_script(b, "keys", &json, err);
+    vc_buf_free(&json);
+    return rc;
 }
 
 /* Removes the fields of a record that say nothing to people. */
@@ -162,6 +199,7 @@ static int add_sample(browse *b, uint32_t at, vc_buf *records, vc_buf *thumbs, v
     if (rc)
         return rc;
     rc = add_search(b, at, record, err);
+    add_keys(b, at, record);
     trim(record);
     char *line = rc ? NULL : vf_json_line(record);
     if (!rc && !line)
@@ -212,7 +250,9 @@ static int write_samples(browse *b, vc_err *err)
         if (!rc && *vc_stop_flag())
             rc = vc_fail(err, VC_ESTOP, "stopped");
     }
-    return rc || !b->search.n ? rc : flush_search(b, b->n, err);
+    if (!rc && b->search.n)
+        rc = flush_search(b, b->n, err);
+    return rc ? rc : write_keys(b, err);
 }
 
 /* ---- skipped inputs ---- */
@@ -288,10 +328,35 @@ static void add_facts(vc_buf *json, const browse *b)
     add_text(json, ",", strcat(vc_human_time(a, vlat_seconds(b->d)), " of clips"));
 }
 
+/* The folder that the samples' relative paths start from, as far as vprep's settings in the dataset
+ * say; malloc'ed, or NULL. */
+static char *media_folder(const char *dataset)
+{
+    char *text = NULL, *found = NULL;
+    if (vf_settings_of(&text, dataset, "vprep.yaml", NULL))
+        return NULL;
+    size_t n, m;
+    const char *data = vf_setting(text, "data", 4, &n), *meta = vf_setting(text, "meta", 4, &m);
+    char *path = n ? strndup(data, n) : m ? strndup(meta, m) : NULL;
+    char *whole = path ? realpath(path, NULL) : NULL;
+    struct stat st;
+    if (whole && !stat(whole, &st) && S_ISDIR(st.st_mode))
+        found = strdup(whole);
+    else if (whole)
+        found = strndup(whole, (size_t)(vc_path_base(whole) - whole));
+    free(whole);
+    free(path);
+    free(text);
+    return found;
+}
+
 static int write_index(const browse *b, vc_err *err)
 {
     vc_buf json = { 0 };
     add_text(&json, "{\"name\":", vc_path_base(vf_dataset_path(b->d)));
+    char *media = media_folder(vf_dataset_path(b->d));
+    add_text(&json, ",\"media\":", media ? media : "");
+    free(media);
     vc_buf_printf(&json, ",\"datasets\":%d,\"samples\":%" PRIu32 ",\"chunk\":%d,"
                   "\"search_files\":%d,\"skipped\":%" PRIu64 ",\"skipped_files\":%d,\"facts\":[",
                   b->sets, b->n, CHUNK, b->search_files, b->skipped.n, b->error_files);
@@ -334,6 +399,8 @@ static int write_set(const vlat *v, const char *dir, int i, vc_err *err)
     free(folder);
     free(b.order);
     vc_buf_free(&b.search);
+    for (int k = 0; k < KEYS; k++)
+        vc_buf_free(&b.keys[k]);
     vc_buf_free(&b.rows);
     vf_dataset_close(d);
     return rc;

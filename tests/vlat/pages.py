@@ -79,7 +79,7 @@ def slide(page, element, value):
 
 def pointer_and_zoom(page):
     charts = page.all(".chart.live")
-    holds(len(charts) >= 9, f"{len(charts)} charts, expected at least 9")
+    holds(len(charts) == 8, f"{len(charts)} charts, expected 8")
     page.run("arguments[0].scrollIntoView({ block: 'center' })", charts[0])
     ActionChains(page.d).move_to_element(charts[0]).perform()
     values = [e.text for e in page.all(".legend output") if e.text]
@@ -218,6 +218,49 @@ def browse(page):
     holds(loads == 1, f"Enter loads the texts {loads} times")
 
 
+def marks(driver, folder):
+    """Orders, conditions, clips that play, and marks that are saved as a list."""
+    driver.execute_cdp_cmd("Browser.setDownloadBehavior",
+                           {"behavior": "allow", "downloadPath": folder})
+    page = Page(driver, os.path.join(folder, "clips.html"))
+    names = lambda: page.run("return [...document.querySelectorAll('.card strong')]"
+                             ".map(e => e.textContent[5]).join('')")
+    until(lambda: len(names()) == 4, "the page does not show 4 cards")
+    order = Select(page.first("select[aria-label=Order]"))
+    for name, first in (("Number", "12"), ("Shortest first", "34"), ("Longest first", "12")):
+        order.select_by_visible_text(name)
+        until(lambda: sorted(names()[:2]) == list(first), f"by {name}: {names()}")
+    box = page.first("#find input")
+    box.send_keys("caption frames>1", Keys.ENTER)
+    until(lambda: sorted(names()) == ["1", "2"], f"frames>1 shows {names()}")
+    box.clear()
+    box.send_keys("clip", Keys.ENTER)
+    order.select_by_visible_text("Number")
+    until(lambda: names() == "1234", f"'clip' shows {names()}")
+    card = page.all(".card")[0]
+    ActionChains(page.d).move_to_element(card).perform()
+    until(lambda: page.run("return document.querySelector('.card video.plays')?.currentTime > 0"),
+          "a clip does not play under the pointer")
+    page.all(".card")[2].send_keys("x")
+    until(lambda: "out" in page.all(".card")[2].get_attribute("class"), "x leaves no sample out")
+    page.all(".card")[1].click()
+    until(lambda: page.run("return document.querySelector('dialog video')?.currentTime > 0"),
+          "a clip does not play in the dialog")
+    text = page.first("dialog textarea")
+    text.clear()
+    text.send_keys('another "caption" é x')
+    text.send_keys(Keys.ARROW_LEFT, Keys.ARROW_RIGHT, Keys.BACKSPACE, Keys.BACKSPACE)
+    page.d.switch_to.active_element.send_keys(Keys.ESCAPE)
+    page.d.refresh()
+    page.ready()
+    until(lambda: "1 left out, 1 with other captions" in page.first(".marks").text,
+          "a reload loses the marks")
+    page.first(".marks button").click()
+    saved = os.path.join(folder, "clips.lmdb.edits.jsonl")
+    until(lambda: os.path.exists(saved), "the list is not saved")
+    faults.extend(page.errors())
+
+
 class Server:
     """vlat report --serve of a folder."""
     def __init__(self, folder, port="0"):
@@ -326,6 +369,7 @@ def main():
         holds(long.labels("x")[-1] in ("80000", "100000", "1e5"), f"x ends with {long.labels('x')}")
         browse(Page(driver, os.path.join(folder, "set.html")))
         faults.extend(page.errors())
+        marks(driver, folder)
         if os.path.isdir(os.path.join(folder, "served")):
             served(driver, folder)
         without_script(driver, os.path.join(folder, "one.html"))

@@ -38,6 +38,15 @@ expect 0 '' vlat report one two --out both.html
 need browse_dataset set.lmdb 200
 expect 0 '' vlat report set.lmdb --browse set.html
 
+# a dataset of clips whose files are here, for marks, orders and playing
+mkdir clips
+for i in 1 2 3 4; do
+    ffmpeg -v error -f lavfi -i "testsrc=s=$((64 + 32 * i))x64:r=8:d=$((5 - i)),format=yuv420p" "clips/clip $i#.mp4"
+    echo "the caption of clip $i" >"clips/clip $i#.txt"
+done
+need vprep --meta clips --out clips.lmdb --video_sample_size 64 --video_sample_n_frames 17
+expect 0 '' vlat report clips.lmdb --browse clips.html
+
 python=/usr/bin/python3
 if ! command -v chromedriver >/dev/null || ! "$python" -c 'import selenium' 2>/dev/null; then
     echo "not tested: the pages in a browser, as chromium-driver or python3-selenium is missing" \
@@ -52,3 +61,15 @@ if ! vlat report one --serve none 2>&1 | grep -q 'libmicrohttpd-dev'; then
     mkdir served && cp -r one two served/
 fi
 check "the pages in a browser" 0 "$python" "$(dirname "$0")/pages.py" "$PWD"
+
+# the list that the page saved
+expect 0 '1 rows excluded, 1 with other captions' \
+    vprep --meta clips --out clips.lmdb --video_sample_size 64 --video_sample_n_frames 17 \
+    --edits clips.lmdb.edits.jsonl
+stdout_has '^reuse 3, encode 0, drop 1$'
+stdout_has '^texts: reuse 3, encode 1$'
+vlat list clips.lmdb >"$log"
+output_has 'the caption of clip 1$'
+output_has 'another "caption" é$'
+output_lacks 'clip 3'
+
