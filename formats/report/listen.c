@@ -16,7 +16,6 @@
 
 enum {
     CONNECTIONS = 64, IDLE_SECONDS = 30,
-    MAX_BODY = 1 << 20,                      /* bytes of a POST */
     WAIT_MS = 50                             /* between looks at the stop flag */
 };
 
@@ -25,12 +24,6 @@ typedef struct server {
     char host[256];                          /* as it was given, without brackets */
     bool local;
 } server;
-
-typedef struct body {                        /* of a request in progress */
-    char *data;
-    size_t n;
-    bool too_large;
-} body;
 
 /* ---- requests ---- */
 
@@ -49,16 +42,6 @@ static bool is_our_host(const server *s, const char *host)
         if (n == strlen(local[i]) && !strncasecmp(host, local[i], n))
             return true;
     return !s->local || (n == strlen(s->host) && !strncasecmp(host, s->host, n));
-}
-
-/* Whether a POST comes from a page of this server: a form of another site cannot send JSON, and a
- * script of another site names its origin. */
-static bool is_our_page(struct MHD_Connection *c)
-{
-    const char *origin = header(c, "Origin"), *host = header(c, "Host");
-    const char *type = header(c, "Content-Type");
-    return !strncmp(type, "application/json", 16) &&
-           (!*origin || (!strncmp(origin, "http://", 7) && !strcmp(origin + 7, host)));
 }
 
 /* Reads the digits at *s, up to 18 of them, and moves *s behind them; false if there are none. */
@@ -191,7 +174,7 @@ static enum MHD_Result send_answer(struct MHD_Connection *c, vf_answer *a)
     if (*a->tag && a->status == 200 && !strcmp(header(c, "If-None-Match"), tag)) {
         a->status = 304;
         r = from_text("");
-    } else if (a->fd >= 0)
+    } else if (a->fd >= 0 && a->status == 200)
         r = from_file(c, a);
     else if (a->body)
         r = from_body(a);
@@ -215,56 +198,25 @@ static enum MHD_Result refuse(struct MHD_Connection *c, int status, const char *
 
 /* ---- libmicrohttpd's calls ---- */
 
-static void collect(body *b, const char *data, size_t n)
-{
-    char *more = b->too_large || n > MAX_BODY - b->n ? NULL : realloc(b->data, b->n + n + 1);
-    if (!more) {
-        b->too_large = true;
-        return;
-    }
-    b->data = more;
-    memcpy(b->data + b->n, data, n);
-    b->n += n;
-}
-
-static void on_end(void *cls, struct MHD_Connection *c, void **state,
-                   enum MHD_RequestTerminationCode code)
-{
-    body *b = *state;
-    (void)cls, (void)c, (void)code;
-    if (b)
-        free(b->data);
-    free(b);
-    *state = NULL;
-}
-
 static enum MHD_Result on_request(void *cls, struct MHD_Connection *c, const char *path,
                                   const char *method, const char *version, const char *data,
                                   size_t *n, void **state)
 {
+    static char begun;                       /* its address: the headers have come */
     const server *s = cls;
-    body *b = *state;
-    (void)version;
-    if (!b)                                  /* the headers have come, a body has not */
-        return (*state = calloc(1, sizeof *b)) ? MHD_YES : MHD_NO;
-    if (*n) {
-        collect(b, data, *n);
+    (void)version, (void)data;
+    const bool first = !*state, head = !strcmp(method, "HEAD");
+    *state = &begun;
+    if (first || *n) {                       /* a body is read and dropped */
         *n = 0;
         return MHD_YES;
     }
-    const bool head = !strcmp(method, "HEAD"), post = !strcmp(method, "POST");
     if (!is_our_host(s, header(c, "Host")))
         return refuse(c, 403, "this server answers to localhost alone");
-    if (!head && !post && strcmp(method, "GET") != 0)
+    if (!head && strcmp(method, "GET") != 0)
         return refuse(c, 405, "this server knows GET and HEAD");
-    if (post && (!s->l->post || strcmp(path, s->l->post) != 0))
-        return refuse(c, 405, "nothing is written here");
-    if (post && !is_our_page(c))
-        return refuse(c, 403, "only pages of this server write here");
-    if (b->too_large)
-        return refuse(c, 413, "too long");
     vf_answer a = { .fd = -1 };
-    s->l->handle(s->l->arg, &(vf_request){ path, head, post, b->data ? b->data : "", b->n }, &a);
+    s->l->handle(s->l->arg, &(vf_request){ path, head }, &a);
     a.status = a.status ? a.status : 404;
     return send_answer(c, &a);
 }
@@ -306,7 +258,7 @@ static void say_ready(const server *s, struct MHD_Daemon *d, bool v6)
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(d, MHD_DAEMON_INFO_BIND_PORT);
     snprintf(url, sizeof url, v6 ? "http://[%s]:%u/" : "http://%s:%u/", s->host,
              info ? (unsigned)info->port : 0);
-    s->l->ready(s->l->arg, url, s->local);
+    s->l->ready(s->l->ready_arg, url, s->local);
 }
 
 int vf_serve_http(const vf_listen *l, vc_err *err)
@@ -322,7 +274,7 @@ int vf_serve_http(const vf_listen *l, vc_err *err)
     struct MHD_Daemon *d = MHD_start_daemon(
         flags, 0, NULL, NULL, on_request, &s, MHD_OPTION_SOCK_ADDR, a->ai_addr,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT,
-        (unsigned)IDLE_SECONDS, MHD_OPTION_NOTIFY_COMPLETED, on_end, NULL, MHD_OPTION_END);
+        (unsigned)IDLE_SECONDS, MHD_OPTION_END);
     freeaddrinfo(a);
     if (!d)
         return vc_fail(err, VC_EIO, "--serve %s: the address cannot be used: another program may "

@@ -1,9 +1,9 @@
 /* listen.h - a small HTTP server for vlat report --serve, by libmicrohttpd.
  *
- * It answers GET and HEAD of the paths that its handler knows, and POST to one path. Answers have
+ * It answers GET and HEAD of the paths that its handler knows, and writes nothing. Answers have
  * headers that let a browser show them to pages of this server alone. Where the address is one of
  * this machine only (127.0.0.1, ::1), a request must name that machine, so that no other site's
- * name can be made to lead here. Limits: 64 connections, 30 s without a byte, 1 MiB of a POST. */
+ * name can be made to lead here. Limits: 64 connections, 30 s without a byte. */
 #ifndef FORMATS_REPORT_LISTEN_H
 #define FORMATS_REPORT_LISTEN_H
 
@@ -16,9 +16,7 @@
 
 typedef struct vf_request {
     const char *path;                        /* decoded, begins with '/'; any bytes */
-    bool head, post;                         /* else GET */
-    const char *body;                        /* of a POST */
-    size_t n;
+    bool head;                               /* else GET */
 } vf_request;
 
 /* Bytes, or a file from fd. All zero but fd -1: not found. */
@@ -36,15 +34,13 @@ typedef struct vf_answer {
 typedef void vf_handler(void *arg, const vf_request *q, vf_answer *a);
 
 /* Serves "[HOST:]PORT" (HOST: 127.0.0.1; port 0: a free one) until the process is told to stop.
- * ready(arg, address) is called when the server listens. post: the path that takes POST, or NULL.
- * VC_EUSAGE: not such an address, or a build without libmicrohttpd. VC_EIO: the address is in
+ * ready(ready_arg, address) is called when the server listens. VC_EUSAGE: not such an address, or a build without libmicrohttpd. VC_EIO: the address is in
  * use. */
 typedef struct vf_listen {
     const char *address;
     vf_handler *handle;
     void (*ready)(void *arg, const char *url, bool local);
-    const char *post;
-    void *arg;
+    void *arg, *ready_arg;
 } vf_listen;
 int vf_serve_http(const vf_listen *l, vc_err *err);
 

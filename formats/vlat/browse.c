@@ -450,6 +450,8 @@ int vlat_browse(const vlat *v, vc_err *err)
     int rc = dir && made ? write_all(v, page, dir, made, err) : vc_no_memory(err);
     if (!rc)
         fprintf(v->out, "%s\n", page);
+    if (!rc && v->o->serve)
+        rc = vlat_serve_browse(v, page, dir, err);
     free(dir);
     free(made);
     return rc;

@@ -6,9 +6,13 @@
  *     /file/step-N/FILE               a picture of the one run
  *     /run/NAME/file/step-N/FILE      a picture of one of several
  *
+ * or of a dataset the page of --browse, /NAME.html, and the scripts in /NAME.data/.
+ *
  * A path leads to a file only through the name of a run that was found, the number of a step and a
  * picture's name without a slash. */
+#include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -207,25 +211,86 @@ static void handle(void *arg, const vf_request *q, vf_answer *a)
         answer_picture(run, picture, a);
 }
 
+/* arg: a vlat */
 static void say_ready(void *arg, const char *url, bool local)
 {
-    const server *s = arg;
-    fprintf(s->v->out, "%s\n", url);
-    fflush(s->v->out);
+    const vlat *v = arg;
+    fprintf(v->out, "%s\n", url);
+    fflush(v->out);
     if (!local)
-        vc_warn(s->v->progress, "any machine that reaches this one may read these pages");
+        vc_warn(v->progress, "any machine that reaches this one may read these pages");
 }
 
 int vlat_serve(const vlat *v, vc_err *err)
 {
+    if (vc_file_exists_in(v->path, "manifest.json"))
+        return vc_fail(err, VC_EUSAGE, "%s is a dataset: give --browse NAME.html too, and --serve "
+                       "gives this page to browsers", v->path);
     server *s = calloc(1, sizeof *s);
     if (!s)
         return vc_no_memory(err);
     s->v = v;
     s->one = v->words->n == 1 && vlat_is_run(v->path);
-    const vf_listen l = { .address = v->o->serve, .handle = handle, .ready = say_ready, .arg = s };
+    const vf_listen l = { .address = v->o->serve, .handle = handle, .arg = s,
+                          .ready = say_ready, .ready_arg = (void *)v };
     int rc = vf_serve_http(&l, err);
     vf_runs_free(&s->runs);
     free(s);
     return rc;
+}
+
+/* ---- the page of a dataset ---- */
+
+typedef struct browse {
+    const char *page, *data;
+} browse;
+
+static void answer_file(const char *path, const char *mime, vf_answer *a)
+{
+    struct stat st;
+    a->fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (a->fd < 0 || fstat(a->fd, &st) || !S_ISREG(st.st_mode))
+        return;
+    a->status = 200;
+    a->mime = mime;
+    a->changed = st.st_mtim.tv_sec;
+    snprintf(a->tag, sizeof a->tag, "%jx-%jx-%jx", (intmax_t)st.st_size,
+             (intmax_t)st.st_mtim.tv_sec, (intmax_t)st.st_mtim.tv_nsec);
+}
+
+/* Whether name is that of a script: parts of letters and digits, ".js" at the end. */
+static bool is_script(const char *name)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
+    for (size_t n; (n = strspn(name, letters)) > 0; name += n + 1)
+        if (name[n] != '/')
+            return !strcmp(name + n, ".js");
+    return false;
+}
+
+static void handle_browse(void *arg, const vf_request *q, vf_answer *a)
+{
+    const browse *b = arg;
+    const char *name = q->path + 1, *rest = after(name, vc_path_base(b->data));
+    if (!*name) {
+        vc_buf to = { 0 };
+        vf_gallery_escape(&to, vc_path_base(b->page));
+        a->location = vc_buf_take(&to);
+        a->status = 302;
+    } else if (!strcmp(name, vc_path_base(b->page)))
+        answer_file(b->page, "text/html; charset=utf-8", a);
+    else if (rest && *rest == '/' && is_script(rest + 1)) {
+        char *path = vc_path_join(b->data, rest + 1);
+        if (path)
+            answer_file(path, "text/javascript; charset=utf-8", a);
+        free(path);
+    }
+}
+
+int vlat_serve_browse(const vlat *v, const char *page, const char *data, vc_err *err)
+{
+    browse b = { page, data };
+    const vf_listen l = { .address = v->o->serve, .handle = handle_browse, .arg = &b,
+                          .ready = say_ready, .ready_arg = (void *)v };
+    return vf_serve_http(&l, err);
 }

@@ -76,6 +76,7 @@ tag=$(sed -n 's/^ETag: \(.*\)\r/\1/p' head)
 get 304 /run/first/file/step-10/000.png -H "If-None-Match: $tag"
 
 # what is no page and no picture
+head -c 3000000 /dev/zero >big
 echo secret >runs/first/validation/secret.png
 ln -s "$dir/runs/first/config.yaml" runs/first/validation/step-10/001.png
 mkfifo runs/first/validation/step-10/002.png
@@ -93,6 +94,7 @@ done
 get 405 / -X DELETE
 get 405 / -X PUT -d x
 get 405 / -d x
+get 405 / --data-binary @big
 get 403 / -H 'Host: evil.example'
 get 403 / -H "Host: localhost.evil.example:${url##*:}"
 get 200 / -H 'Host: LOCALHOST:1'
@@ -141,6 +143,27 @@ get 200 /run/third/
 rm -r runs
 get 200 /
 output_has 'no step yet'
+done_serving
+
+# the page of a dataset: the page and its scripts, and nothing else
+need browse_dataset set.lmdb 60
+expect 2 'give --browse NAME.html too' vlat report set.lmdb --serve 0
+echo secret >notes
+serve set.lmdb --browse 'my page.html' --serve 0
+until [ "$(wc -l <address)" -eq 2 ]; do sleep 0.05; done
+url=$(sed -n 2p address)
+get 302 /
+output_has '^Location: my%20page.html'
+get 200 /my%20page.html
+output_has 'default-src'
+get 200 /my%20page.data/0/index.js
+output_has '^Content-Type: text/javascript'
+output_has '^vlt("0/index"'
+get 200 /my%20page.data/0/c0/1.js
+for path in /notes /my%20page.data /my%20page.data/ /my%20page.data/vlat-browse /my%20page.data/0/../../notes \
+    /my%20page.data/0/none.js /my%20page.data/0//index.js /my%20page.data/0/c0 /set.lmdb/manifest.json; do
+    get 404 "$path"
+done
 done_serving
 
 # one run, which has not begun
