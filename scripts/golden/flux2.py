@@ -15,7 +15,7 @@ from diffusers import Flux2KleinPipeline, Flux2Transformer2DModel
 from diffusers.loaders import lora_conversion_utils, single_file_utils
 
 TINY = dict(patch_size=1, in_channels=16, num_layers=2, num_single_layers=2, attention_head_dim=16,
-            num_attention_heads=2, joint_attention_dim=24, timestep_guidance_channels=256,
+            num_attention_heads=2, joint_attention_dim=48, timestep_guidance_channels=256,
             mlp_ratio=3.0, axes_dims_rope=(2, 4, 4, 6), rope_theta=2000, eps=1e-6)
 # name: config, {case: (B, h, w)}
 VARIANTS = {
@@ -88,7 +88,7 @@ FIRST = dict(TINY, num_layers=1, num_single_layers=2, attention_head_dim=32, num
 
 def first_shapes(d):
     """The shapes of a first authors' file of width d."""
-    shapes = {"img_in": (d, 16), "txt_in": (d, 24), "final_layer.adaLN_modulation.1": (2 * d, d),
+    shapes = {"img_in": (d, 16), "txt_in": (d, 48), "final_layer.adaLN_modulation.1": (2 * d, d),
               "final_layer.linear": (16, d), "double_stream_modulation_img.lin": (6 * d, d),
               "double_stream_modulation_txt.lin": (6 * d, d),
               "single_stream_modulation.lin": (3 * d, d)}

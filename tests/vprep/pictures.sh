@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# vprep and vdecode with folders of families of pictures, Qwen-Image, FLUX and Z-Image, whose models
-# are tiny, made of the goldens' weights.
+# vprep and vdecode with folders of families of pictures, Qwen-Image, FLUX.1, FLUX.2 and Z-Image,
+# whose models are tiny, made of the goldens' weights.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 export VLT_SOURCE
@@ -19,7 +19,7 @@ ffmpeg -v error -y -f lavfi -i "testsrc2=s=64x64:r=10:d=1" -c:v mpeg4 media/clip
 echo '{"file_path": "clip.mp4", "type": "video", "text": "a clip"}]' >>media/metadata.json
 
 # A clip is dropped; three pictures go to latents and back.
-# pictures FOLDER PIPELINE CHANNELS
+# pictures FOLDER PIPELINE CHANNELS [CHANNELS-OF-LATENTS]
 pictures() {
     need make_model "$1" "$2" "$3"
     check "$2" 3 vprep --meta media/metadata.json --image_sample_size 64 --video_sample_size 64 \
@@ -27,7 +27,7 @@ pictures() {
     stderr_has "3 encoded" && stderr_lacks warning
     check "verify $2" 0 vlat verify "$1.lmdb"
     check "show $2" 0 vlat show "$1.lmdb" 000000000000/000
-    stdout_has "mean.*\[4,1," && stdout_has "logvar.*\[4,1,"
+    stdout_has "mean.*\[${4:-4},1," && stdout_has "logvar.*\[${4:-4},1,"
     check "decode $2" 0 vdecode "$1.lmdb" --model "$1" --out "$1.png" --format png
     stderr_has "3 decoded"
     [ -e "$1.png/000000000002-000.png" ] || wrong "$2: a picture is missing"
@@ -61,6 +61,22 @@ stdout_has 'prompt_embeds f16 \[[0-9]\{1,2\},32\]'      # the template's rows, a
 sed -i 's/"siglip_feat_dim": *null/"siglip_feat_dim": 1152/' z-image/transformer/config.json
 check omni 2 vprep --meta media/metadata.json --image_sample_size 64 --model z-image --out no.lmdb
 stderr_has "siglip_feat_dim: it is set.*Z-Image-Omni"
+pictures flux2 Flux2KleinPipeline 16 16
+has '"family": "flux2"' flux2.lmdb
+has '"class":"AutoencoderKLFlux2"' flux2.lmdb && has '"channels":16,"ratio":\[1,16,16\]' flux2.lmdb
+has '"class":"Qwen3ForCausalLM"' flux2.lmdb && has '"max_length":512,"width":48' flux2.lmdb
+check "show flux2" 0 vlat show flux2.lmdb 000000000000/000
+stdout_has 'mean f16 \[16,1,3,4\]' && stdout_has 'prompt_embeds f16 \[512,48\]'  # all rows
+refused() {
+    check "$1" "$2" vprep --meta media/metadata.json --image_sample_size 64 --model flux2 \
+        --out no.lmdb "${@:4}"
+    stderr_has "$3"
+}
+refused "another text encoder" 1 'num_hidden_layers: 3, .*states of layer 9' \
+    --text_encoder z-image/text_encoder
+refused "the VAE of FLUX.1" 2 'AutoencoderKL' --vae z-image/vae
+sed -i 's/enable_thinking/thinking/g' flux2/tokenizer/tokenizer_config.json
+refused "another chat template" 1 'the chat template lacks enable_thinking'
 rm z-image/tokenizer/tokenizer_config.json
 rm -r z-image/transformer
 check "no chat template" 1 vprep --meta media/metadata.json --image_sample_size 64 \

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # vtrain's predicted peak of memory is within 5 % of the real one for HunyuanVideo, LTX-Video,
-# Qwen-Image, Z-Image, FLUX.1, Wan and CogVideoX, at a width of 512 and several hundred tokens: LoRA and full
-# finetune, with and without recomputation; for the built-in model on a few samples, on many, and on
+# Qwen-Image, Z-Image, FLUX.1, FLUX.2, Wan and CogVideoX, at a width of 512 and several hundred
+# tokens: LoRA and full finetune, with and without recomputation; for the built-in model on a few samples, on many, and on
 # two ranks. A limit is kept by recomputation, also where the run is to recompute nothing.
 . "$(dirname "$0")/../lib/check.sh"
 [ "$VLT_FAULT_MEMORY" = 1 ] || { echo "skipped: sanitizers have memory of their own"; exit 77; }
@@ -48,6 +48,11 @@ need random_transformer zimage '{"_class_name": "ZImageTransformer2DModel", "n_l
     "n_refiner_layers": 1, "dim": 512, "n_heads": 4, "cap_feat_dim": 512}'
 need random_dataset z-image.lmdb 2 1 40 40 64 512 z-image
 runs z-image zimage
+need random_transformer flux2 '{"_class_name": "Flux2Transformer2DModel", "num_layers": 2,
+    "num_single_layers": 2, "num_attention_heads": 4, "joint_attention_dim": 512,
+    "guidance_embeds": false}'
+need random_dataset flux2.lmdb 2 1 20 20 64 512 flux2
+runs flux2 flux2
 need random_transformer flux '{"_class_name": "FluxTransformer2DModel", "num_layers": 2,
     "num_single_layers": 2, "num_attention_heads": 4, "joint_attention_dim": 512,
     "pooled_projection_dim": 256, "guidance_embeds": true}'

@@ -54,6 +54,8 @@ while IFS='|' read -r pipeline class fields tensor says; do
     folder "$pipeline" "{\"_class_name\":\"$class\"${fields:+,$fields}}" proj_out.weight $tensor
     both "^[a-z]*: --model: m/transformer: $says" --model m
 done <<'ROWS'
+Flux2KleinPipeline|Flux2Transformer2DModel|"patch_size":2||patch_size: 2
+Flux2KleinPipeline|Flux2Transformer2DModel||control_img_in.weight|control_img_in.*a control picture (FLUX.2 Fun Controlnet), which vtrain does not train with: give FLUX.2 klein
 ZImagePipeline|ZImageTransformer2DModel|"siglip_feat_dim":1152||siglip_feat_dim: it is set.*Z-Image-Omni
 ZImagePipeline|ZImageTransformer2DModel||siglip_refiner.0.ffn_norm1.weight|siglip_refiner.*pictures by SigLIP (Z-Image-Omni), which vtrain does not train with: give Z-Image
 ZImagePipeline|ZImageTransformer2DModel||control_layers.0.before_proj.weight|control_layers.*a control picture (Z-Image-Fun-Controlnet)

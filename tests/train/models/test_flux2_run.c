@@ -15,7 +15,7 @@
 #include "tests/train/models/pipeline_samples.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
-enum { C = 16, H = 3, W = 5, TEXT = 24 };
+enum { C = 16, H = 3, W = 5, TEXT = 48 };
 
 static const toy_sample pictures[] = {
     { .number = 0, .h = H, .w = W, .caption = { "a" } },
