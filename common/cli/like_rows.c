@@ -20,7 +20,8 @@
  *   musubi          kohya-ss/musubi-tuner 30c658c, 2026-06-24: src/musubi_tuner/training/
  *                   parser_common.py and trainer_base.py (AdamW as PyTorch has it),
  *                   networks/lora.py (rank 4; modules of HunyuanVideo), lora_wan.py, lora_flux.py,
- *                   lora_qwen_image.py and lora_zimage.py (modules), dataset/config_utils.py
+ *                   lora_qwen_image.py, lora_zimage.py and lora_flux_2.py (modules),
+ *                   dataset/config_utils.py
  *   diffusion-pipe  tdrussell/diffusion-pipe 8f83dbf, 2026-08-20: train.py (AdamW as PyTorch
  *                   has it), models/base.py (modules), utils/dataset.py, models/cosmos_predict2.py
  *                   (times)
@@ -95,6 +96,9 @@ const vc_like vc_vprep_like[] = {
     "proj_mlp|proj_out"
 #define DUAL(linears) "(single_)?transformer_blocks\\.[0-9]+\\.(" linears ")"
 #define DUAL_BLOCKS DUAL(DUAL_LINEARS "|norm1?(_context)?\\.linear")
+#define FLUX2_BLOCKS \
+    DUAL("attn\\.(to_[qkv]|to_out\\.0|add_[qkv]_proj|to_add_out|to_qkv_mlp_proj)|" \
+         "ff(_context)?\\.linear_(in|out)") "|single_transformer_blocks\\.[0-9]+\\.attn\\.to_out"
 #define ZIMAGE_LINEARS "attention\\.(to_q|to_k|to_v|to_out\\.0)|feed_forward\\.w[123]"
 #define ZIMAGE_LAYERS(linears) "layers\\.[0-9]+\\.(" linears ")"
 #define FINETRAINERS "(transformer_blocks|single_transformer_blocks).*(to_q|to_k|to_v|to_out.0)"
@@ -109,6 +113,7 @@ const vc_like_of_family vc_vtrain_like_of_family[] = {
     { "videox-fun", "qwen-image", "target_name", ALL_LINEAR },
     { "videox-fun", "flux", "target_name", ALL_LINEAR },
     { "videox-fun", "z-image", "target_name", ALL_LINEAR },
+    { "videox-fun", "flux2", "target_name", ALL_LINEAR },
     { "videox-fun", "wan2.1", "flow_shift", "5" },
     { "videox-fun", "wan2.2-t2v-a14b", "flow_shift", "12" },
     { "videox-fun", "qwen-image", "flow_terminal", "0.02" },
@@ -122,8 +127,10 @@ const vc_like_of_family vc_vtrain_like_of_family[] = {
       QWEN_ATTENTION ",img_mlp.net.2,img_mod.1,txt_mlp.net.2,txt_mod.1" },
     { "diffsynth", "flux", "target_name", DUAL_BLOCKS },
     { "diffsynth", "z-image", "target_name", "to_q,to_k,to_v,to_out.0,w1,w2,w3" },
+    { "diffsynth", "flux2", "target_name", FLUX2_BLOCKS },
     { "diffsynth", "wan2.1", "flow_shift", "5" },
     { "diffsynth", "flux", "flow_shift", "3" },
+    { "diffsynth", "flux2", "flow_shift", "2.2255409" },
     { "diffsynth", "qwen-image", "flow_shift", "2.2255409" },
     { "diffsynth", "qwen-image", "flow_terminal", "0.02" },
     { "musubi", "hunyuanvideo", "target_name", DUAL(DUAL_LINEARS) },
@@ -131,6 +138,7 @@ const vc_like_of_family vc_vtrain_like_of_family[] = {
     { "musubi", "qwen-image", "target_name", QWEN_BLOCKS },
     { "musubi", "flux", "target_name", DUAL(DUAL_LINEARS) },
     { "musubi", "z-image", "target_name", ZIMAGE_LAYERS(ZIMAGE_LINEARS) },
+    { "musubi", "flux2", "target_name", FLUX2_BLOCKS },
     { "diffusion-pipe", "hunyuanvideo", "target_name", DUAL_BLOCKS },
     { "diffusion-pipe", "ltx-video", "target_name",
       "to_q,to_k,to_v,to_out.0,ff.net.0.proj,ff.net.2" },
@@ -140,11 +148,13 @@ const vc_like_of_family vc_vtrain_like_of_family[] = {
     { "diffusion-pipe", "z-image", "target_name",
       "(layers|noise_refiner|context_refiner)\\.[0-9]+\\.(" ZIMAGE_LINEARS
       "|adaLN_modulation\\.0)" },
+    { "diffusion-pipe", "flux2", "target_name", FLUX2_BLOCKS },
     { "ai-toolkit", "wan2.1", "target_name", WAN_BLOCKS },
     { "ai-toolkit", "qwen-image", "target_name", QWEN_BLOCKS },
     { "ai-toolkit", "flux", "target_name", DUAL_BLOCKS },
     { "ai-toolkit", "z-image", "target_name",
       ZIMAGE_LAYERS(ZIMAGE_LINEARS "|adaLN_modulation\\.0") },
+    { "ai-toolkit", "flux2", "target_name", FLUX2_BLOCKS },
     { 0 }
 };
 

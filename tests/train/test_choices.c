@@ -43,6 +43,7 @@ static const struct choice { const char *flag, *word; int index; } choices[] = {
     { "timestep_sampling", "shift", VTRAIN_SAMPLING_SHIFT },
     { "timestep_sampling", "logsnr", VTRAIN_SAMPLING_LOGSNR },
     { "timestep_sampling", "flux_shift", VTRAIN_SAMPLING_FLUX_SHIFT },
+    { "timestep_sampling", "flux2_shift", VTRAIN_SAMPLING_FLUX2_SHIFT },
     { "timestep_sampling", "qwen_shift", VTRAIN_SAMPLING_QWEN_SHIFT },
     { "loss_type", "mse", VTRAIN_MSE },
     { "loss_type", "huber", VTRAIN_HUBER },

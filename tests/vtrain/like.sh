@@ -8,7 +8,7 @@ export VLT_SOURCE
 small_set media 4
 sampling+=(--image_sample_size 64)
 for m in "wan WanPipeline 4" "i2v WanImageToVideoPipeline wan-i2v" "flux FluxPipeline 16" \
-    "qwen QwenImagePipeline 16" "zimage ZImagePipeline 4" "hunyuan HunyuanVideoPipeline 4" "ltx LTXPipeline 8" \
+    "qwen QwenImagePipeline 16" "zimage ZImagePipeline 4" "flux2 Flux2KleinPipeline 16" "hunyuan HunyuanVideoPipeline 4" "ltx LTXPipeline 8" \
     "cog CogVideoXFunControlPipeline cogvideox-control"; do
     read -ra words <<<"$m"
     mode=()
@@ -32,6 +32,8 @@ mods=norm1.linear,norm1_context.linear,norm.linear
 qwen=$both,img_mlp.net.2,txt_mlp.net.2,img_mod.1,txt_mod.1
 ffn=ffn.net.0.proj,ffn.net.2
 zattn=attention.to_q,attention.to_k,attention.to_v,attention.to_out.0
+klein=attn.to_qkv_mlp_proj,attn.to_out
+kleins=$both,$klein,ff.linear_in,ff.linear_out,ff_context.linear_in,ff_context.linear_out
 zall=$zattn,feed_forward.w1,feed_forward.w2,feed_forward.w3
 rows="
 wan none            16 26 2,048 $attn12
@@ -65,6 +67,12 @@ zimage musubi         14 37 1,824 $zall
 zimage diffusion-pipe 31 37 4,368 $zall,adaLN_modulation.0
 zimage ai-toolkit     16 37 2,304 $zall,adaLN_modulation.0
 zimage videox-fun     37 37 9,392 -
+flux2 none            12 37 2,944 $attn,$klein
+flux2 diffsynth       28 37 6,784 $kleins
+flux2 musubi          28 37 6,784 $kleins
+flux2 diffusion-pipe  28 37 6,784 $kleins
+flux2 ai-toolkit      28 37 6,784 $kleins
+flux2 videox-fun      37 37 9,184 -
 hunyuan none           19 61 2,432 $both
 hunyuan finetrainers   11 61 1,408 $attn
 hunyuan musubi         29 61 5,696 $dual

@@ -55,7 +55,7 @@ const vtrain_by_tokens *vtrain_by_tokens_of(int sampling)
 {
     static const vtrain_by_tokens flux = { true, VTRAIN_MU_EXPONENTIAL, 0.5, 1.15, 256, 4096 },
                                   qwen = { true, VTRAIN_MU_EXPONENTIAL, 0.5, 0.9, 256, 8192 };
-    return sampling == VTRAIN_SAMPLING_FLUX_SHIFT ? &flux
+    return sampling == VTRAIN_SAMPLING_FLUX_SHIFT || sampling == VTRAIN_SAMPLING_FLUX2_SHIFT ? &flux
            : sampling == VTRAIN_SAMPLING_QWEN_SHIFT ? &qwen : NULL;
 }
 
