@@ -439,7 +439,7 @@ void vc_progress_end(vc_progress *p)
         erase(p);
         if (p->format == VC_LOG_JSON) {
             add_event(&l, p, "end");
-        } else {
+        } else if (p->done) {
             add(&l, "%s: ", p->program);
             add_clean(&l, p->what);
             add(&l, ": %s%s%s in %s", amount(a, p, p->done), in_bytes(p) ? "" : " ",
@@ -450,7 +450,8 @@ void vc_progress_end(vc_progress *p)
             }
             add(&l, "\n");
         }
-        send_line(&l);
+        if (l.n)
+            send_line(&l);
         p->active = false;
     }
     pthread_mutex_unlock(&p->lock);

@@ -50,6 +50,7 @@ void vc_progress_pause(vc_progress *p);
 void vc_progress_go_on(vc_progress *p);
 /* Sets the seconds of such time that lie ahead, which count in the ETA. */
 void vc_progress_ahead(vc_progress *p, double seconds);
+/* Ends the phase with a line of what was done; nothing is said of a phase in which nothing was. */
 void vc_progress_end(vc_progress *p);
 
 /* Returns the seconds of a monotonic clock. */
@@ -60,6 +61,11 @@ double vc_seconds(void);
 char *vc_human_bytes(char buf[32], double bytes);
 char *vc_human_time(char buf[32], double seconds);
 char *vc_human_count(char buf[32], uint64_t n);
+/* The ending of a plural: "" for 1, else "s". */
+static inline const char *vc_s(double n)
+{
+    return n == 1 ? "" : "s";      /* counts are whole numbers */
+}
 
 /* After vc_catch_stop, the signals of a terminal (SIGINT, SIGQUIT, SIGHUP) and of schedulers
  * (SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU) set *vc_stop_flag() to the signal's number instead of

@@ -382,8 +382,8 @@ int vlat_export(const vlat *v, vc_err *err)
     if (!rc)
         rc = export_to(&x, f, err);
     if (!rc) {
-        fprintf(v->out, "%s: %s samples for %s\n", v->o->out,
-                vc_human_count(a, vf_dataset_count(d)), f->source);
+        fprintf(v->out, "%s: %s sample%s for %s\n", v->o->out,
+                vc_human_count(a, vf_dataset_count(d)), vc_s(vf_dataset_count(d)), f->source);
         vc_say(v->progress, "next: give this folder to %s; docs/export.md has the commands",
                f->source);
         if (x.no_captions && !f->whole)

@@ -562,8 +562,8 @@ int exchange_finish(exchange *x, vc_err *err)
         rc = vf_dataset_open(&d, x->v->o->out, false, err);
     if (rc)
         return rc;
-    fprintf(x->v->out, "%s: %s samples of %s, root %s\n", x->v->o->out,
-            vc_human_count(a, vf_dataset_count(d)), x->format,
+    fprintf(x->v->out, "%s: %s sample%s of %s, root %s\n", x->v->o->out,
+            vc_human_count(a, vf_dataset_count(d)), vc_s(vf_dataset_count(d)), x->format,
             vlat_str(vf_dataset_manifest(d), "root"));
     compare_roots(x, vlat_str(vf_dataset_manifest(d), "root"));
     vf_dataset_close(d);

@@ -27,8 +27,8 @@ static void say_result(const vlat *v, const char *path)
     char a[32];
     if (vf_dataset_open(&d, path, false, NULL))
         return;
-    fprintf(v->out, "%s: %s samples, root %s\n", path, vc_human_count(a, vf_dataset_count(d)),
-            vlat_str(vf_dataset_manifest(d), "root"));
+    fprintf(v->out, "%s: %s sample%s, root %s\n", path, vc_human_count(a, vf_dataset_count(d)),
+            vc_s(vf_dataset_count(d)), vlat_str(vf_dataset_manifest(d), "root"));
     vf_dataset_close(d);
     vlat_say_next(v, path);
 }

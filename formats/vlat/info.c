@@ -74,9 +74,9 @@ static void print_counts(FILE *f, const vf_dataset *d)
 {
     char a[32], b[32], c[32], e[32];
     count n = count_samples(d);
-    fprintf(f, "%-14s%s: %s clips (%s), %s stills", "samples",
-            vc_human_count(a, vf_dataset_count(d)), vc_human_count(b, n.clips),
-            vc_human_time(e, vlat_seconds(d)), vc_human_count(c, n.stills));
+    fprintf(f, "%-14s%s: %s clip%s (%s), %s still%s", "samples",
+            vc_human_count(a, vf_dataset_count(d)), vc_human_count(b, n.clips), vc_s(n.clips),
+            vc_human_time(e, vlat_seconds(d)), vc_human_count(c, n.stills), vc_s(n.stills));
     if (n.rows != vf_dataset_count(d))
         fprintf(f, "; of %s rows", vc_human_count(a, n.rows));
     fprintf(f, "\n%-14s%" PRIu32 "\n", "prompts", vf_dataset_validations(d));
@@ -104,8 +104,10 @@ static void print_size(FILE *f, const cJSON *manifest)
 {
     char a[32], b[32], c[32];
     const size z = size_of(manifest);
-    fprintf(f, "%-14s%s in %d shards: %s latents, %s texts\n", "size", vc_human_bytes(a, z.bytes),
-            z.shards, vc_human_count(b, (uint64_t)z.latents), vc_human_count(c, (uint64_t)z.texts));
+    fprintf(f, "%-14s%s in %d shard%s: %s latent%s, %s text%s\n", "size",
+            vc_human_bytes(a, z.bytes), z.shards, vc_s(z.shards),
+            vc_human_count(b, (uint64_t)z.latents), vc_s(z.latents),
+            vc_human_count(c, (uint64_t)z.texts), vc_s(z.texts));
 }
 
 /* Prints the manifest as one line of JSON, with its totals. */

@@ -352,9 +352,11 @@ static void print_range(FILE *f, const char *what, float min, float max)
 static int say_result(const vlat *v, const vf_verify_report *r, double seconds, vc_err *err)
 {
     char a[32], b[32], c[32], d[32], bytes[32], time[32], rate[32];
-    fprintf(v->out, "%s samples, %s latents, %s texts, %s thumbnails; ",
-            vc_human_count(a, r->samples), vc_human_count(b, r->latents),
-            vc_human_count(c, r->texts), vc_human_count(d, r->thumbs));
+    fprintf(v->out, "%s sample%s, %s latent%s, %s text%s, %s thumbnail%s; ",
+            vc_human_count(a, r->samples), vc_s((double)r->samples),
+            vc_human_count(b, r->latents), vc_s((double)r->latents),
+            vc_human_count(c, r->texts), vc_s((double)r->texts),
+            vc_human_count(d, r->thumbs), vc_s((double)r->thumbs));
     print_range(v->out, "latents", r->latent.min, r->latent.max);
     print_range(v->out, "texts", r->text.min, r->text.max);
     fprintf(v->out, "%s in %s (%s/s): ", vc_human_bytes(bytes, (double)r->bytes),

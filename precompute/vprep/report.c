@@ -156,7 +156,7 @@ static int write_plan(vprep *p, FILE *f, prep_table *t, vc_err *err)
             rc = check_tokens(p, it, &clip.choice, err);
         if (!rc)
             rc = clip.choice.drop ? vprep_note_drop(p, it, &clip, err)
-                                  : prep_table_add(t, it, &clip.choice, err);
+                                  : prep_table_add(t, it, &clip, err);
         vprep_clip_free(&clip);
         if (!rc && *vc_stop_flag())
             rc = vc_fail(err, VC_ESTOP, "stopped");

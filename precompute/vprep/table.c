@@ -13,6 +13,7 @@ typedef struct bucket {
     int64_t tokens;
     uint64_t samples;
     double visits;                   /* an epoch */
+    double low, high;                /* frames a second of its clips; 0: stills */
 } bucket;
 
 struct prep_table {
@@ -22,9 +23,13 @@ struct prep_table {
     uint32_t *slot;                  /* [slots], a power of two: place in b + 1, or 0 */
     uint32_t slots;
     uint16_t *live;                  /* of each row: variants that are not dropped */
-    uint64_t enlarged;
+    uint64_t enlarged, clips;
+    uint64_t slow;                   /* clips that --video_sample_stride makes slower than SLOW */
+    double slow_from, slow_to;       /* the first one's rates, before and after */
     double bytes;
 };
+
+static const double SLOW = 5;        /* frames a second; the families were trained on 8 to 24 */
 
 int prep_table_open(prep_table **out, const vprep *p, vc_err *err)
 {
@@ -112,8 +117,25 @@ static double visits(const prep_table *t, const vprep_item *it)
     return (n > 0 && n < 1 ? 1 : n) / t->live[it->row];
 }
 
-int prep_table_add(prep_table *t, const vprep_item *it, const vb_choice *c, vc_err *err)
+static void add_rate(prep_table *t, bucket *b, const vprep_clip *clip)
 {
+    const vb_choice *c = &clip->choice;
+    if (clip->fps <= 0 || c->frames < 2)
+        return;
+    b->low = b->low > 0 ? fmin(b->low, clip->fps) : clip->fps;
+    b->high = fmax(b->high, clip->fps);
+    t->clips++;
+    if (c->stride < 2 || clip->fps >= SLOW)
+        return;
+    if (!t->slow++) {
+        t->slow_to = clip->fps;
+        t->slow_from = clip->fps * c->stride;
+    }
+}
+
+int prep_table_add(prep_table *t, const vprep_item *it, const vprep_clip *clip, vc_err *err)
+{
+    const vb_choice *c = &clip->choice;
     int rc = t->n == t->room ? grow(t, err) : 0;
     if (rc)
         return rc;
@@ -129,6 +151,7 @@ int prep_table_add(prep_table *t, const vprep_item *it, const vb_choice *c, vc_e
     bucket *b = &t->b[*slot - 1];
     b->samples++;
     b->visits += visits(t, it);
+    add_rate(t, b, clip);
     t->enlarged += c->upscale > 1;
     unsigned values = vprep_values(t->p, &t->p->list.meta.rows[it->row]);
     for (int v = 0; v < VC_ROLES; v++)
@@ -160,15 +183,30 @@ static double steps_of(double n, double batch)
     return fmin(n, n / batch + (batch - 1) / (2 * batch));
 }
 
+/* "8", or "2-15" if the numbers differ; "-" for stills. */
+static const char *range(char buf[32], double low, double high)
+{
+    char a[16], b[16];
+    snprintf(a, sizeof a, "%.3g", low);
+    snprintf(b, sizeof b, "%.3g", high);
+    if (high <= 0)
+        return "-";
+    snprintf(buf, 32, "%s%s%s", a, strcmp(a, b) ? "-" : "", strcmp(a, b) ? b : "");
+    return buf;
+}
+
 static double print_bucket(const bucket *b, double batch, int pt, epoch *e, FILE *out)
 {
-    char num[32], latent[32];
+    char num[32], latent[32], fps[32], seconds[32];
     double steps = steps_of(b->visits, batch);
     int frames = (b->f + pt - 1) / pt * pt;
 
     snprintf(latent, sizeof latent, "%dx%dx%d", b->f, b->lh, b->lw);
-    fprintf(out, "%-9s %6d %6d %7d    %-12s %7lld %9s %12.0f %8.4g\n", b->key, b->h, b->w,
-            b->frames, latent, (long long)b->tokens, vc_human_count(num, b->samples),
+    fprintf(out, "%-9s %6d %6d %7d %9s %9s    %-12s %7lld %9s %12.0f %8.4g\n", b->key, b->h, b->w,
+            b->frames, range(fps, b->low, b->high),
+            range(seconds, b->frames / (b->high > 0 ? b->high : 1),
+                  b->high > 0 ? b->frames / b->low : 0),
+            latent, (long long)b->tokens, vc_human_count(num, b->samples),
             (double)b->tokens * batch, steps);
     e->steps += steps;
     e->visits += b->visits;
@@ -184,8 +222,8 @@ static void print_epoch(const epoch *e, int64_t batch, FILE *out)
 
     if (e->places <= 0)
         return;
-    fprintf(out, "an epoch at --train_batch_size %lld: %.0f steps, %.0f of %.0f places empty "
-            "(%.2g%%)", (long long)batch, e->steps, empty < 0.5 ? 0 : empty, e->places,
+    fprintf(out, "an epoch at --train_batch_size %lld: %.0f step%s, %.0f of %.0f places empty "
+            "(%.2g%%)", (long long)batch, e->steps, vc_s(e->steps), empty < 0.5 ? 0 : empty, e->places,
             empty < 0.5 ? 0 : 100 * empty / e->places);
     if (e->padding > 0)
         fprintf(out, ", %.2g%% of tokens are padding", 100 * e->padding / e->tokens);
@@ -222,16 +260,21 @@ void prep_table_print(prep_table *t, FILE *out)
 
     if (t->n)
         qsort(t->b, t->n, sizeof *t->b, by_size);
-    fprintf(out, "bucket    height  width  frames    latent        tokens   samples  tokens/step"
-            "    steps\n");
+    fprintf(out, "bucket    height  width  frames       fps   seconds    latent        tokens   "
+            "samples  tokens/step    steps\n");
     for (uint32_t i = 0; i < t->n; i++)
         samples += print_bucket(&t->b[i], (double)p->c.train_batch_size,
                                 p->rules.family->patch_t, &e, out);
-    fprintf(out, "%s samples", vc_human_count(num, (uint64_t)samples));
+    fprintf(out, "%s sample%s", vc_human_count(num, (uint64_t)samples), vc_s(samples));
     fprintf(out, ", about %s of latents", vc_human_bytes(bytes, t->bytes));
     if (t->enlarged)
         fprintf(out, "; %s enlarged", vc_human_count(num, t->enlarged));
     print_dropped(p, out);
     fprintf(out, "\n");
     print_epoch(&e, p->c.train_batch_size, out);
+    if (t->slow)
+        vc_warn(p->progress, "--video_sample_stride %lld makes clips of %.3g frames a second into "
+                "%.3g: %llu of %llu have fewer than %g; --video_sample_stride 1 keeps their rate",
+                (long long)p->c.stride, t->slow_from, t->slow_to, (unsigned long long)t->slow,
+                (unsigned long long)t->clips, SLOW);
 }

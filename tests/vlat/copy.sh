@@ -23,6 +23,8 @@ same_root a.lmdb back.lmdb
 expect 0 '60 samples' vlat merge p-00 p-01 p-02 --out again.lmdb --shard_size 1MiB
 same_files back.lmdb again.lmdb
 expect 0 '60 the same, 0 changed' vlat diff a.lmdb back.lmdb
+expect 0 'one: 1 sample, root' vlat select a.lmdb 'sample = 0' --out one
+rm -r one
 expect 0 'b-1x8x4: 20 samples' vlat split a.lmdb --by bucket --out b
 expect 0 'samples *40' vlat info b-3x4x6
 expect 2 'takes DATASET' vlat merge a.lmdb --out one
@@ -72,6 +74,7 @@ sed 's/"fingerprint":"[0-9a-f]*"/"fingerprint":"ffffffffffffffffffffffffffffffff
     p-01/manifest.json >p-01/m &&
     mv p-01/m p-01/manifest.json
 expect 1 'different encoders (vae.fingerprint' vlat merge p-00 p-01 --out none
+output_lacks '0 samples'
 absent none
 
 # gc changes no sample, keeps the user's own files, and removes the rest of a killed copy

@@ -201,7 +201,7 @@ expect 2 'leave --empty out' vlat import raw.1 --from causvid --texts raw-3x4x6 
 expect 2 'has the dataset whole' vlat import safetensors.out --from safetensors --texts raw-3x4x6 \
     --out none
 expect 0 '2 samples' vlat export texts.back --to musubi --out texts.musubi
-expect 0 '1 samples' vlat select raw.all 'sample = 0' --out raw.0
+expect 0 '1 sample,' vlat select raw.all 'sample = 0' --out raw.0
 expect 1 'no sample of --texts has the caption "a caption' vlat import raw.1 --from causvid \
     --texts raw.0 --out textless
 expect 1 'of family hunyuanvideo, what is imported is of wan2.1' vlat import raw.1 --from causvid \

@@ -89,17 +89,18 @@ static char *text_data(const vtrain *t)
 {
     char n[32], held[32];
     uint32_t groups = vtrain_data_groups(t->data);
-    char *text = vc_format("%s samples, %s of them held out, %u bucket%s",
+    char *text = vc_format("%s sample%s, %s of them held out, %u bucket%s",
                            vc_human_count(n, vtrain_data_samples(t->data)),
+                           vc_s((double)vtrain_data_samples(t->data)),
                            vc_human_count(held, vtrain_data_held_out(t->data)), groups,
-                           groups == 1 ? "" : "s");
+                           vc_s(groups));
     for (uint32_t i = 0; text && i < groups; i++) {
         const vtrain_group *g = vtrain_data_group(t->data, i);
         char pad[64] = "";
         if (g->padded > g->f)
             snprintf(pad, sizeof pad, " (%d latent frames with copies in front)", g->padded);
-        char *more = vc_format("%s\n  %s%s: %s samples, %llu in an epoch, %u tokens each", text,
-                               g->name, pad, vc_human_count(n, g->samples),
+        char *more = vc_format("%s\n  %s%s: %s sample%s, %llu in an epoch, %u tokens each", text,
+                               g->name, pad, vc_human_count(n, g->samples), vc_s(g->samples),
                                (unsigned long long)g->repeats, g->tokens);
         free(text);
         text = more;
@@ -168,9 +169,10 @@ static void say_steps(const vtrain *t)
         say(t, "parallel: %s, %d %s of %lld ranks that share the tokens of each sample",
             word_of(t, "parallel", word, sizeof word), n, n > 1 ? "groups" : "group",
             (long long)t->cfg.sp);
-    say(t, "steps: %lld, %.4g an epoch, so %.4g epochs; batch %lld x accumulation %lld%s; "
+    say(t, "steps: %lld, %.4g an epoch, so %.4g epoch%s; batch %lld x accumulation %lld%s; "
         "%.3g GFLOP a step", (long long)t->plan.steps, epoch_steps,
-        (double)t->plan.steps / epoch_steps, (long long)t->cfg.train_batch_size,
+        (double)t->plan.steps / epoch_steps, vc_s((double)t->plan.steps / epoch_steps),
+        (long long)t->cfg.train_batch_size,
         (long long)t->cfg.gradient_accumulation_steps, ranks, t->plan.flops / 1e9);
 }
 
@@ -383,7 +385,9 @@ static void often(char *text, size_t size, int64_t steps, int64_t epochs)
 {
     int n = 0;
     *text = '\0';
-    if (steps)
+    if (steps == 1)
+        n = snprintf(text, size, "every step");
+    else if (steps)
         n = snprintf(text, size, "every %lld steps", (long long)steps);
     if (epochs == 1)
         snprintf(text + n, size - (size_t)n, "%severy epoch", n ? " and " : "");
@@ -406,6 +410,26 @@ static void say_rest(const vtrain *t)
     if (c->lora_dropout + c->network_dropout + c->rank_dropout + c->module_dropout > 0)
         say(t, "LoRA: drops %g of inputs, %g of values, %g of ranks, %g of modules",
             c->lora_dropout, c->network_dropout, c->rank_dropout, c->module_dropout);
+}
+
+/* Warns of a LoRA that is larger than its model, and of repeats that the run does not come to. */
+static void warn_sizes(const vtrain *t)
+{
+    char a[32], b[32];
+    const vt_param_bytes n = vt_params_bytes(t->params);
+    double most = 0;
+    if (t->cfg.training_type == VTRAIN_LORA && n.trained > n.frozen && n.frozen > 0)
+        vc_warn(t->ui, "the LoRA has %s parameters, the model %s: a smaller --rank, or --training_type "
+                "full-finetune, trains fewer", vc_human_count(a, (uint64_t)n.trained),
+                vc_human_count(b, (uint64_t)n.frozen));
+    for (uint32_t i = 0; i < vtrain_data_groups(t->data); i++) {
+        const vtrain_group *g = vtrain_data_group(t->data, i);
+        most = fmax(most, g->samples ? (double)g->repeats / (double)g->samples : 0);
+    }
+    if (most > 1 && most > (double)t->plan.steps)
+        vc_warn(t->ui, "an epoch has each sample %.4g times, and the run %lld step%s: it ends within "
+                "the first epoch, with or without repeats", most, (long long)t->plan.steps,
+                vc_s((double)t->plan.steps));
 }
 
 static void say_training(const vtrain *t)
@@ -431,12 +455,14 @@ static void say_training(const vtrain *t)
     say(t, "optimiser: %s, betas %g and %g%s, weight decay %g, gradients %s",
         word_of(t, "optimizer", optimiser, sizeof optimiser), c->adam_beta1, c->adam_beta2, eps,
         c->adam_weight_decay, clip);
-    say(t, "schedule: rate %g, %s%s%s, %lld steps of warm-up", c->learning_rate,
+    say(t, "schedule: rate %g, %s%s%s, %lld step%s of warm-up", c->learning_rate,
         word_of(t, "lr_scheduler", schedule, sizeof schedule), rules, end,
-        warmup);
+        warmup, vc_s((double)warmup));
     if (warmup > t->plan.steps)
-        vc_warn(t->ui, "--lr_warmup_steps %lld: the run has %lld steps, so that the rate never "
-                "reaches %g: give fewer", warmup, (long long)t->plan.steps, c->learning_rate);
+        vc_warn(t->ui, "--lr_warmup_steps %lld: the run has %lld step%s, so that the rate never "
+                "reaches %g: give fewer", warmup, (long long)t->plan.steps,
+                vc_s((double)t->plan.steps), c->learning_rate);
+    warn_sizes(t);
     say_groups(t);
     say(t, "captions: dropped with probability %g", c->caption_dropout_p);
     t->model.family->fit(t->model.dit, &fit);

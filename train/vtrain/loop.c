@@ -295,8 +295,8 @@ static void report_progress(const vtrain *t, const loop *l, const vtrain_record 
     if (ahead >= 1)
         snprintf(pauses, sizeof pauses, ", with %s for checkpoints, held-out losses and samples",
                  vc_human_time(time, ahead));
-    vc_say(t->ui, "%.3g s a step: %lld steps left, done in about %s%s", each, (long long)left,
-           vc_human_time(time, each * (double)left + ahead), pauses);
+    vc_say(t->ui, "%.3g s a step: %lld step%s left, done in about %s%s", each, (long long)left,
+           vc_s((double)left), vc_human_time(time, each * (double)left + ahead), pauses);
 }
 
 /* ---- between steps ---- */
@@ -564,7 +564,7 @@ int vtrain_loop(vtrain *t, vc_err *err)
     if (t->cfg.profile)
         vt_profile_begin(t->g);
     if (t->at.step >= t->plan.steps)
-        vc_warn(t->ui, "nothing is left to do: %lld steps are done, and the run has %lld "
+        vc_warn(t->ui, "nothing is left to do: %lld of %lld steps are done "
                 "(--max_train_steps, --num_train_epochs)", (long long)t->at.step,
                 (long long)t->plan.steps);
     if (!vt_host_memory(t->g))

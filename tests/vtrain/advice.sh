@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Lines of advice of a run whose numbers do not fit each other.
+. "$(dirname "$0")/../lib/check.sh"
+made=$VLT_BUILD/tests/made.lmdb
+toy() { vtrain --latents "$made" --output_dir run --dit_width 16 --dit_layers 1 --dit_heads 1 --dry_run "$@"; }
+expect 0 'an epoch has each sample 50 times, and the run 1 step: it ends within the first epoch' \
+    toy --max_train_steps 1 --dataset_repeat 50
+expect 0 '--lr_warmup_steps 5: the run has 1 step, so that the rate never reaches' \
+    toy --max_train_steps 1 --lr_scheduler constant_with_warmup --lr_warmup_steps 5
+expect 0 'so 1 epoch; batch' toy --num_train_epochs 1
+output_lacks 'warning: an epoch'
