@@ -331,7 +331,8 @@ int vc_flags_unknown(const vc_program *prog, const char *dashes, const char *nam
     vc_found found;
     char negated[80];
 
-    int rc = setting_of_peer(prog, dashes, name, len, err);
+    vc_near near = nearest(prog, name, len);
+    int rc = near.best && !near.cost ? 0 : setting_of_peer(prog, dashes, name, len, err);
     if (rc)
         return rc;
     if (starts_no(name, len)) {
