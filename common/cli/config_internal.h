@@ -49,6 +49,8 @@ typedef struct vc_commands {
     int n_datasets;
     vc_part_datasets *part;
     int n_parts, now;               /* the part that is being read */
+    int level, settings;            /* sections within each other, and settings read, which aliases
+                                     * of YAML may multiply */
 } vc_commands;
 
 /* Begins a part of the file, and ends the one that `now` was before. Returns VC_ENOMEM or 0. */

@@ -11,8 +11,8 @@ const char *vc_peer_text(const yaml_node_t *n)
 
 static const yaml_node_t *first_item(yaml_document_t *doc, const yaml_node_t *n)
 {
-    while (n && n->type == YAML_SEQUENCE_NODE)
-        n = n->data.sequence.items.start < n->data.sequence.items.top
+    for (int deep = 0; n && n->type == YAML_SEQUENCE_NODE; deep++)
+        n = deep < 16 && n->data.sequence.items.start < n->data.sequence.items.top
                 ? yaml_document_get_node(doc, *n->data.sequence.items.start) : NULL;
     return n;
 }
@@ -54,6 +54,8 @@ bool vc_peer_sign(yaml_document_t *doc, const yaml_node_t *root, const char *sig
 {
     const char *equals = memchr(sign, '=', len);
     size_t n = equals ? (size_t)(equals - sign) : len;
+    if (!root || root->type != YAML_MAPPING_NODE)
+        return false;
     const yaml_node_t *found = vc_peer_below(doc, root, sign, n);
 
     for (yaml_node_pair_t *p = root->data.mapping.pairs.start;

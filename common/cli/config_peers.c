@@ -7,7 +7,7 @@
 #include "common/cli/config_internal.h"
 #include "common/os/file.h"
 
-enum { DEEPEST_FILE = 2 };
+enum { DEEPEST_FILE = 2, DEEPEST = 16, MOST_SETTINGS = 20000 };
 
 static int read_section(vc_peer_reader *r, vc_peer_part *p, const yaml_node_t *section,
                         const char *path, vc_err *err);
@@ -89,13 +89,22 @@ static int read_section(vc_peer_reader *r, vc_peer_part *p, const yaml_node_t *s
 {
     int rc = 0;
 
+    if (r->commands->level == DEEPEST)
+        return vc_fail(err, VC_EUSAGE, "nested more than %d deep", DEEPEST);
+    r->commands->level++;
+
     for (const yaml_node_pair_t *i = section->data.mapping.pairs.start;
          !rc && i < section->data.mapping.pairs.top && r->set->faults < VC_MOST_FAULTS; i++) {
         const yaml_node_t *key = node(r, i->key);
         const char *name = vc_peer_text(key);
         vc_place at = { .file = r->path, .line = key->start_mark.line + 1 };
         if (!name)
-            return vc_fail(err, VC_EUSAGE, "%s: line %zu: a key is a text", r->path, at.line);
+            rc = vc_fail(err, VC_EUSAGE, "%s: line %zu: a key is a text", r->path, at.line);
+        else if (r->commands->settings++ >= MOST_SETTINGS)
+            rc = vc_fail(err, VC_EUSAGE, "%s: line %zu: more than %d settings", r->path, at.line,
+                         MOST_SETTINGS);
+        if (rc)
+            break;
         char *full = vc_format("%s%s%s", path, *path ? "." : "", name);
         const char *own = full ? vc_flags_keep_text(r->set, full, strlen(full)) : NULL;
         free(full);
@@ -106,6 +115,7 @@ static int read_section(vc_peer_reader *r, vc_peer_part *p, const yaml_node_t *s
         rc = read_setting(r, p, section, own, node(r, i->value), &at, err);
         rc = vc_flags_take(r->set, &at, NULL, rc, err);
     }
+    r->commands->level--;
     return rc;
 }
 
@@ -117,13 +127,11 @@ static int read_part(vc_peer_reader *r, const yaml_node_t *section, const char *
     vc_peer_part *p = calloc(1, sizeof *p);
     if (!p)
         return vc_no_memory(err);
+    r->commands->level++;
     int mark = r->commands->vprep.n, before = r->commands->n_datasets, part = r->commands->now;
     int rc = vc_commands_begin(r->commands, err);
-    if (rc) {
-        free(p);
-        return rc;
-    }
-    rc = read_section(r, p, section, path, err);
+    if (!rc)
+        rc = read_section(r, p, section, path, err);
 
     for (int i = 0; !rc && i < p->n_later; i++) {
         const yaml_node_t *list = p->later[i].list;
@@ -143,6 +151,7 @@ static int read_part(vc_peer_reader *r, const yaml_node_t *section, const char *
         rc = vc_commands_dataset(r->commands, mark, p->size_flags, p->size,
                                  p->n_sizes > 1 ? p->n_sizes : 0, err);
     vc_commands_end(r->commands, part);
+    r->commands->level--;
     free(p);
     return rc;
 }

@@ -4,6 +4,7 @@
 
 #include "common/cli/foreign.h"
 #include "common/cli/inputs.h"
+#include "common/cli/peers/peers.h"
 #include "tests/lib/ok.h"
 
 /* vc_flags_check() fails for these tables with `message`, or passes if this is NULL. */
@@ -213,6 +214,72 @@ static void test_inputs(void **state)
     assert_false(vc_inputs_have(NULL, VC_INPUT_FIRST));
 }
 
+/* Whether vprep or vtrain has the flag, or a half of it. */
+static bool is_flag(const char *name, size_t len)
+{
+    const vc_foreign *const tables[] = { vc_vprep_flags, vc_vtrain_flags };
+    for (int t = 0; t < 2; t++)
+        for (const vc_foreign *f = tables[t]; f->name; f++)
+            for (const char *s = f->name; *s; s += strcspn(s, " "), s += *s == ' ') {
+                size_t n = strcspn(s, " ");
+                n -= n > 2 && s[n - 2] == ':' ? 2 : 0;
+                if (n == len && !strncmp(s, name, len))
+                    return true;
+            }
+    return false;
+}
+
+/* Every word before '=' of a list "FLAG=VALUE FLAG|..." is a flag. */
+static void expect_flags(const char *key, const char *list)
+{
+    while (list && *list) {
+        size_t n = strcspn(list, "= |?!");
+        if (n && !is_flag(list, n))
+            fail_msg("%s: no flag %.*s", key, (int)n, list);
+        list += strcspn(list, " |");
+        list += *list != 0;
+    }
+}
+
+static void expect_map(const vc_peer_row *row)
+{
+    for (const char *s = row->map; s && *s; s += strcspn(s, "|"), s += *s == '|') {
+        char right[200];
+        size_t arrow = strcspn(s, ">|"), end = strcspn(s, "|");
+        if (s[arrow] != '>')
+            fail_msg("%s: no '>' in the map at %s", row->key, s);
+        snprintf(right, sizeof right, "%.*s", (int)(end - arrow - 1), s + arrow + 1);
+        expect_flags(row->key, right);
+    }
+}
+
+/* A row of another trainer's files names flags that there are, and says why where it has none; no
+ * two rows have one key. */
+static void test_settings_of_peers(void **state)
+{
+    (void)state;
+    int files = 0;
+    for (const vc_peer_file *const *p = vc_peer_files; *p; p++, files++)
+        for (const vc_peer_row *row = (*p)->rows; row->key; row++) {
+            bool has_value = row->kind != VC_SETTING_NOTE && row->kind != VC_SETTING_REFUSED;
+            if (row->kind != VC_SETTING_FILE)
+                expect_flags(row->key, row->flag);
+            expect_map(row);
+            if (!has_value && (!row->say || !*row->say))
+                fail_msg("%s: neither a flag nor a reason", row->key);
+            if (row->by && !row->otherwise)
+                fail_msg("%s: no value where %s is missing", row->key, row->by);
+            for (const vc_peer_row *other = row + 1; other->key; other++)
+                if (!strcmp(row->key, other->key))
+                    fail_msg("%s: two rows", row->key);
+        }
+    assert_int_equal(files, 6);
+    for (const vc_peer_file *const *p = vc_peer_files; *p; p++)
+        for (const char *s = (*p)->defaults; s && *s; s += strcspn(s, " "), s += *s == ' ')
+            if (!is_flag(s, strcspn(s, "=")))
+                fail_msg("%s: no flag %s", (*p)->name, s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -220,6 +287,7 @@ int main(void)
         cmocka_unit_test(test_foreign_tables),
         cmocka_unit_test(test_names_are_unique),
         cmocka_unit_test(test_inputs),
+        cmocka_unit_test(test_settings_of_peers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
