@@ -24,7 +24,9 @@
 /* The rules by which optimisers change a value. Expands to R(with, NAME, name, states, squares):
  * `states` numbers are kept for each value, at most VF_STATES, and those of the bits in `squares`
  * are never negative, which their codes of eight bits make use of (moments.h). */
-#define VF_RULES(R, with) R(with, ADAMW, adamw, 2, 1 << 1)
+#define VF_RULES(R, with)                                                                          \
+    R(with, ADAMW, adamw, 2, 1 << 1)                                                               \
+    R(with, LION, lion, 1, 0)
 enum { VF_STATES = 2 };
 #define VF_RULE(with, NAME, name, states, squares) VF_##NAME,
 typedef enum { VF_RULES(VF_RULE, ) } vf_rule;
@@ -33,6 +35,7 @@ typedef enum { VF_RULES(VF_RULE, ) } vf_rule;
 /* Factors of a step, which are equal for all elements of a parameter. */
 typedef struct vf_step {
     float decay;                               /* 1 - rate * weight decay */
+    float rate;
     float step, root;                          /* rate / (1 - beta1^t), 1 / sqrt(1 - beta2^t) */
     float eps, beta1, beta2, grad_scale;
 } vf_step;
@@ -143,6 +146,15 @@ VF_FN VF VF_(adamw_rule)(const vf_step *a, VF w, VF *s, VF grad)
     s[0] = a->beta1 * s[0] + (1.0f - a->beta1) * g;
     s[1] = a->beta2 * s[1] + (1.0f - a->beta2) * (g * g);
     return w * a->decay - a->step * s[0] / (VF_(sqrt)(s[1]) * a->root + a->eps);
+}
+
+/* Chen et al., "Symbolic discovery of optimization algorithms", algorithm 2; s: the moment */
+VF_FN VF VF_(lion_rule)(const vf_step *a, VF w, VF *s, VF grad)
+{
+    VF g = grad * a->grad_scale, c = a->beta1 * s[0] + (1.0f - a->beta1) * g, x = w * a->decay;
+
+    s[0] = a->beta2 * s[0] + (1.0f - a->beta2) * g;
+    return VF_(if)(c > 0.0f, x - a->rate, VF_(if)(c < 0.0f, x + a->rate, x));
 }
 
 #undef VF

@@ -44,9 +44,9 @@ typedef struct vt_update_args {
 } vt_update_args;
 static inline vf_step vt_step_factors(const vt_update_args *a)
 {
-    return (vf_step){ .decay = 1.0f - a->lr * a->weight_decay, .step = a->lr / a->correct1,
-                      .root = 1.0f / a->correct2, .eps = a->eps, .beta1 = a->beta1,
-                      .beta2 = a->beta2, .grad_scale = a->grad_scale };
+    return (vf_step){ .decay = 1.0f - a->lr * a->weight_decay, .rate = a->lr,
+                      .step = a->lr / a->correct1, .root = 1.0f / a->correct2, .eps = a->eps,
+                      .beta1 = a->beta1, .beta2 = a->beta2, .grad_scale = a->grad_scale };
 }
 
 /* A dropout of a matrix of a batch's samples: what a draw below one of the bounds drops is zero, and

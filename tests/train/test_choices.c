@@ -52,6 +52,8 @@ static const struct choice { const char *flag, *word; int index; } choices[] = {
     { "optimizer", "adamw", VT_ADAMW },
     { "optimizer", "adamw_bf16", VT_ADAMW_BF16 },
     { "optimizer", "adamw8bit", VT_ADAMW8BIT },
+    { "optimizer", "lion", VT_LION },
+    { "optimizer", "lion8bit", VT_LION8BIT },
     { "lr_scheduler", "constant", VTRAIN_CONSTANT },
     { "lr_scheduler", "constant_with_warmup", VTRAIN_CONSTANT_WITH_WARMUP },
     { "lr_scheduler", "linear", VTRAIN_LINEAR },

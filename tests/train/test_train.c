@@ -59,6 +59,8 @@ static const struct { const char *name, *args; int half, all; } resumed[] = {
     { "v", "--objective v --uniform_sampling --gradient_accumulation_steps 2", 1, 3 },
     { "bf16", "--optimizer adamw_bf16 --use_ema", 2, 5 },
     { "8bit", "--use_8bit_adam", 2, 5 },
+    { "lion", "--optimizer Lion --use_ema", 2, 5 },
+    { "lion8", "--optimizer_type bitsandbytes.optim.Lion8bit", 2, 5 },
 };
 
 /* A run that stops after `half` steps and is resumed equals a run without a stop. */
@@ -85,7 +87,7 @@ static void test_resume(void **state)
 /* The state of an optimiser is refused by every other one, and the error names the right flag. */
 static void test_resume_optimizer(void **state)
 {
-    static const char *const kinds[] = { "adamw", "adamw_bf16", "adamw8bit" };
+    static const char *const kinds[] = { "adamw", "adamw_bf16", "adamw8bit", "lion" };
     const char *dir = *state;
     for (size_t i = 0; i < COUNT(kinds); i++) {
         char *args = vc_format(TINY "--max_train_steps 1 --optimizer %s", kinds[i]);

@@ -161,6 +161,7 @@ static void test_split_kinds(void **state)
     };
     same_when_split(*state, "8bit", "adamw8bit", row, COUNT(row));
     same_when_split(*state, "bf16", "adamw_bf16", row, COUNT(row));
+    same_when_split(*state, "lion", "lion8bit", row, 3);
 }
 
 /* bf16 weights on different numbers of ranks. Gradients differ in their last bits, so a value close
