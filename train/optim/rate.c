@@ -11,11 +11,25 @@
 static const double LAST_RATE = 1e-7;          /* end of polynomial, as in diffusers */
 
 static const char *const names[] = {
-    [VTRAIN_CONSTANT] = "constant", [VTRAIN_CONSTANT_WITH_WARMUP] = "constant_with_warmup",
-    [VTRAIN_LINEAR] = "linear", [VTRAIN_COSINE] = "cosine",
-    [VTRAIN_COSINE_WITH_RESTARTS] = "cosine_with_restarts", [VTRAIN_POLYNOMIAL] = "polynomial",
-    [VTRAIN_PIECEWISE_CONSTANT] = "piecewise_constant",
+#define SCHEDULE(NAME, name, has, value) [VTRAIN_##NAME] = #name,
+#include "train/optim/schedules.def"
 };
+
+const char vtrain_schedule_words[] =
+#define SCHEDULE(NAME, name, has, value) "|" #name
+#include "train/optim/schedules.def"
+    ;
+
+bool vtrain_schedule_is(vtrain_schedule how, vtrain_schedule_has has)
+{
+    enum { WARM = VTRAIN_HAS_WARM, FALL = VTRAIN_HAS_FALL, END = VTRAIN_HAS_END,
+           CYCLES = VTRAIN_HAS_CYCLES, POWER = VTRAIN_HAS_POWER, RULES = VTRAIN_HAS_RULES };
+    static const int all[] = {
+#define SCHEDULE(NAME, name, has, value) [VTRAIN_##NAME] = has,
+#include "train/optim/schedules.def"
+    };
+    return all[how] & (int)has;
+}
 
 const char *vtrain_schedule_name(vtrain_schedule how) { return names[how]; }
 
@@ -69,7 +83,7 @@ int vtrain_rate_check(const vtrain_rate *r, vc_err *err)
     if (r->how == VTRAIN_POLYNOMIAL && r->rate > 0 && r->rate <= LAST_RATE)
         return vc_fail(err, VC_EUSAGE, "--lr_scheduler polynomial: the rate falls to 1e-7, so "
                        "--learning_rate has to be above 1e-7");
-    if (r->how != VTRAIN_PIECEWISE_CONSTANT)
+    if (!vtrain_schedule_is(r->how, VTRAIN_HAS_RULES))
         return 0;
     const char *p = r->rules;
     while (p && *p)
@@ -90,16 +104,14 @@ vtrain_rate vtrain_rate_of(const vtrain_config *c, int64_t steps)
                           .from = c->lr_warmup_from };
 }
 
-/* The share of the fall that is left when a fraction `done` of its steps is, below 1. */
-static double left_of(const vtrain_rate *r, double done)
+/* The value of the schedule's row at step s; p is read by those that fall. */
+static double value_of(const vtrain_rate *r, int64_t s, double p)
 {
-    if (r->how == VTRAIN_POLYNOMIAL)
-        return pow(1 - done, r->power);
-    if (r->how == VTRAIN_LINEAR)
-        return 1 - done;
-    if (r->how == VTRAIN_COSINE_WITH_RESTARTS)
-        done = fmod((double)r->cycles * done, 1);
-    return 0.5 * (1 + cos(M_PI * done));
+    switch (r->how) {
+#define SCHEDULE(NAME, name, has, value) case VTRAIN_##NAME: return value;
+#include "train/optim/schedules.def"
+    default: return 1;
+    }
 }
 
 int64_t vtrain_rate_warmup(const vtrain_rate *r)
@@ -110,18 +122,14 @@ int64_t vtrain_rate_warmup(const vtrain_rate *r)
 double vtrain_rate_factor(const vtrain_rate *r, int64_t s)
 {
     const int64_t warmup = vtrain_rate_warmup(r);
-    if (r->how == VTRAIN_CONSTANT)
-        return 1;
-    if (r->how == VTRAIN_PIECEWISE_CONSTANT)
-        return piecewise(r->rules, s);
-    if (s < warmup)
+    if (vtrain_schedule_is(r->how, VTRAIN_HAS_WARM) && s < warmup)
         return (double)(s + r->from) / (double)warmup;
-    if (r->how == VTRAIN_CONSTANT_WITH_WARMUP)
-        return 1;
+    if (!vtrain_schedule_is(r->how, VTRAIN_HAS_FALL))
+        return value_of(r, s, 0);
     int64_t span = r->steps > warmup ? r->steps - warmup : 1;
     double done = (double)(s - warmup) / (double)span;
-    double end = (r->how == VTRAIN_POLYNOMIAL ? LAST_RATE : r->end) / r->rate;
-    return done >= 1 ? end : (1 - end) * left_of(r, done) + end;
+    double end = (vtrain_schedule_is(r->how, VTRAIN_HAS_END) ? r->end : LAST_RATE) / r->rate;
+    return done >= 1 ? end : (1 - end) * value_of(r, s, done) + end;
 }
 
 double vtrain_clip_factor(double norm, double max)

@@ -10,20 +10,26 @@
 #include "common/base/err.h"
 
 typedef enum vtrain_schedule {
-    VTRAIN_CONSTANT, VTRAIN_CONSTANT_WITH_WARMUP, VTRAIN_LINEAR, VTRAIN_COSINE,
-    VTRAIN_COSINE_WITH_RESTARTS, VTRAIN_POLYNOMIAL, VTRAIN_PIECEWISE_CONSTANT
+#define SCHEDULE(NAME, name, has, value) VTRAIN_##NAME,
+#include "train/optim/schedules.def"
+    VTRAIN_SCHEDULES
 } vtrain_schedule;
+/* "|constant|constant_with_warmup|..", by vtrain_schedule. */
+extern const char vtrain_schedule_words[];
+
+/* The settings that a schedule has. */
+typedef enum vtrain_schedule_has {
+    VTRAIN_HAS_WARM = 1,               /* a warm-up */
+    VTRAIN_HAS_FALL = 2,               /* a fall to 1e-7 at the end of the run, or, with END, to a */
+    VTRAIN_HAS_END = 4,                /* rate that is given */
+    VTRAIN_HAS_CYCLES = 8, VTRAIN_HAS_POWER = 16, VTRAIN_HAS_RULES = 32
+} vtrain_schedule_has;
+bool vtrain_schedule_is(vtrain_schedule how, vtrain_schedule_has has);
 
 /* Settings of a schedule, as get_scheduler of diffusers (optimization.py) takes them. With a
  * warm-up of w steps, or of a share w of the steps where it is below 1, the factor is (s + from)/w
- * at steps s below w (except of `constant` and `piecewise_constant`). After the warm-up, with p the fraction done of the steps after it, and
- * e = end / rate:
- *     constant_with_warmup    1
- *     linear                  e + (1 - e) (1 - p)
- *     cosine                  e + (1 - e) (1 + cos(pi p)) / 2
- *     cosine_with_restarts    e + (1 - e) (1 + cos(pi (cycles p mod 1))) / 2, e at the end
- *     polynomial              (1 - e) (1 - p)^power + e, with e = 1e-7 / rate; e past the end
- *     piecewise_constant      by its rules */
+ * at steps s below w. After it the factor is that of schedules.def; one that falls is
+ * e + (1 - e) value, with e = end / rate, and e past the end. */
 typedef struct vtrain_rate {
     vtrain_schedule how;
     double warmup;                     /* steps; below 1: a share of them */

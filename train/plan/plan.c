@@ -442,11 +442,12 @@ static void say_training(const vtrain *t)
     char eps[32] = "";
     if (c->max_grad_norm > 0)
         snprintf(clip, sizeof clip, "clipped to norm %g", c->max_grad_norm);
-    if (c->lr_scheduler == VTRAIN_PIECEWISE_CONSTANT && c->lr_step_rules)
+    const vtrain_schedule how = (vtrain_schedule)c->lr_scheduler;
+    if (vtrain_schedule_is(how, VTRAIN_HAS_RULES) && c->lr_step_rules)
         snprintf(rules, sizeof rules, " %.100s", c->lr_step_rules);
-    if (c->lr_scheduler == VTRAIN_COSINE_WITH_RESTARTS)
+    if (vtrain_schedule_is(how, VTRAIN_HAS_CYCLES))
         snprintf(rules, sizeof rules, " of %lld cycles", (long long)c->lr_num_cycles);
-    if (c->lr_scheduler == VTRAIN_POLYNOMIAL)
+    if (vtrain_schedule_is(how, VTRAIN_HAS_POWER))
         snprintf(rules, sizeof rules, " of power %g", c->lr_power);
     if (c->lr_end > 0)
         snprintf(end, sizeof end, " to %g", c->lr_end);

@@ -39,7 +39,7 @@ static bool has_an_effect(const void *options, const char *flag)
 {
     static const char *const of_lora[] = { "rank", "network_alpha", "target_name", NULL };
     const vtrain_config *c = options;
-    bool rules = c->lr_scheduler == VTRAIN_PIECEWISE_CONSTANT;
+    const vtrain_schedule how = (vtrain_schedule)c->lr_scheduler;
     if (is_one_of(of_flow, flag))
         return c->objective != 1 + VTRAIN_V && shapes_levels(c, flag);
     if (is_one_of(of_lora, flag))
@@ -47,8 +47,8 @@ static bool has_an_effect(const void *options, const char *flag)
     if (!strcmp(flag, "checkpointing_epochs"))
         return !c->checkpointing_steps;
     if (!strcmp(flag, "lr_step_rules"))
-        return rules;
-    return strcmp(flag, "lr_warmup_steps") || (!rules && c->lr_scheduler != VTRAIN_CONSTANT);
+        return vtrain_schedule_is(how, VTRAIN_HAS_RULES);
+    return strcmp(flag, "lr_warmup_steps") || vtrain_schedule_is(how, VTRAIN_HAS_WARM);
 }
 
 int vtrain_take_like(vtrain_config *c, vc_flags *set, vc_err *err)

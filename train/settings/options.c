@@ -19,6 +19,7 @@ enum { REPORT_TENSORBOARD, REPORT_NONE };
 enum { ADAPTER_SFT };                         /* the first choice of --adapter_method: all */
 /* Choices whose words are the names of tables. */
 #define OPTIMIZERS (vt_optimizer_words + 1)
+#define SCHEDULES (vtrain_schedule_words + 1)
 #define OPTIMIZERS_HELP vt_optimizer_help
 #define GROUP(topic, title) { .kind = VC_GROUP, .name = title, .aliases = topic },
 #define FLAG(...) ROW(false, __VA_ARGS__)
@@ -211,25 +212,24 @@ static void check_groups(const vtrain_config *c, vc_flags *set)
 static void check_rate(vtrain_config *c, vc_flags *set)
 {
     const vtrain_rate rate = vtrain_rate_of(c, 0);
-    bool flat = c->lr_scheduler == VTRAIN_CONSTANT || c->lr_scheduler == VTRAIN_PIECEWISE_CONSTANT;
+    const vtrain_schedule how = rate.how;
+    bool flat = !vtrain_schedule_is(how, VTRAIN_HAS_WARM);
+    bool rules = vtrain_schedule_is(how, VTRAIN_HAS_RULES);
     vc_err e;
     if (c->lr_warmup_steps > 1 && c->lr_warmup_steps != floor(c->lr_warmup_steps))
         vc_flags_wrong(set, "--lr_warmup_steps %g: a whole number of steps, or a share below 1, is "
                        "expected", c->lr_warmup_steps);
     if (flat && c->lr_warmup_steps > 0)
         vc_flags_wrong(set, "--lr_warmup_steps: --lr_scheduler %s has no warm-up: give %s",
-                       c->lr_scheduler == VTRAIN_CONSTANT ? "constant" : "piecewise_constant",
-                       c->lr_scheduler == VTRAIN_CONSTANT ? "constant_with_warmup"
-                                                          : "rules that begin with it");
-    if (c->lr_num_cycles != 1 && c->lr_scheduler != VTRAIN_COSINE_WITH_RESTARTS)
+                       vtrain_schedule_name(how),
+                       rules ? "rules that begin with it" : "constant_with_warmup");
+    if (c->lr_num_cycles != 1 && !vtrain_schedule_is(how, VTRAIN_HAS_CYCLES))
         vc_flags_wrong(set, "--lr_num_cycles: belongs to --lr_scheduler cosine_with_restarts");
-    if (c->lr_power != 1 && c->lr_scheduler != VTRAIN_POLYNOMIAL)
+    if (c->lr_power != 1 && !vtrain_schedule_is(how, VTRAIN_HAS_POWER))
         vc_flags_wrong(set, "--lr_power: belongs to --lr_scheduler polynomial");
-    if (c->lr_step_rules && c->lr_scheduler != VTRAIN_PIECEWISE_CONSTANT)
+    if (c->lr_step_rules && !rules)
         vc_flags_wrong(set, "--lr_step_rules: belongs to --lr_scheduler piecewise_constant");
-    bool falls = c->lr_scheduler >= VTRAIN_LINEAR &&
-                 c->lr_scheduler <= VTRAIN_COSINE_WITH_RESTARTS;
-    if (c->lr_end > 0 && !falls && !c->param_groups.n)
+    if (c->lr_end > 0 && !vtrain_schedule_is(how, VTRAIN_HAS_END) && !c->param_groups.n)
         vc_flags_wrong(set, "--lr_end: belongs to --lr_scheduler linear, cosine and "
                        "cosine_with_restarts");
     vc_flags_catch(set, vtrain_rate_check(&rate, &e), &e);
