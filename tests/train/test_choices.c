@@ -61,6 +61,7 @@ static const struct choice { const char *flag, *word; int index; } choices[] = {
     { "lr_scheduler", "cosine_with_restarts", VTRAIN_COSINE_WITH_RESTARTS },
     { "lr_scheduler", "polynomial", VTRAIN_POLYNOMIAL },
     { "lr_scheduler", "piecewise_constant", VTRAIN_PIECEWISE_CONSTANT },
+    { "lr_scheduler", "inverse_sqrt", VTRAIN_INVERSE_SQRT },
     { "mixed_precision", "no", VTRAIN_PRECISION_NO },
     { "mixed_precision", "bf16", VTRAIN_PRECISION_BF16 },
     { "gradient_checkpointing", "block", VTRAIN_REMAT_BLOCK },

@@ -42,6 +42,12 @@ static const struct { vtrain_schedule how; int64_t step, warmup, steps; double f
     { VTRAIN_COSINE, 50, 0, 100, 0.5 },
     { VTRAIN_COSINE, 60, 20, 100, 0.5 },
     { VTRAIN_COSINE, 100, 0, 100, 0 },
+    { VTRAIN_INVERSE_SQRT, 5, 10, 100, 0.5 },         /* transformers' get_inverse_sqrt_schedule */
+    { VTRAIN_INVERSE_SQRT, 10, 10, 100, 1 },
+    { VTRAIN_INVERSE_SQRT, 40, 10, 100, 0.5 },
+    { VTRAIN_INVERSE_SQRT, 1000, 10, 100, 0.1 },
+    { VTRAIN_INVERSE_SQRT, 0, 0, 100, 1 },
+    { VTRAIN_INVERSE_SQRT, 30000, 0, 100, 0.5 },
 };
 
 static void test_rates(void **state)
