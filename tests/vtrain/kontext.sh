@@ -70,3 +70,23 @@ holds b/errors.jsonl '"row":4.*edit_image: expected a path or a list of paths'
 holds b/errors.jsonl '"row":5.*clip.mp4: 10 frames: a reference is a picture'
 check other 2 prep list.jsonl o --train_mode edit
 stderr_has 'models of builtin take no reference pictures'
+
+# ---- training: a batch has references of one size; a stopped run resumes bit for bit ----
+train() {
+    vtrain --latents a --model m --output_dir "$1" --train_batch_size 2 --seed 5 --threads 1 \
+        --workers 1 --training_type lora --rank 2 "${@:2}"
+}
+expect 0 'flow' train dry --dry_run
+output_has '6x8+6x12: 2 samples' && output_has '6x8+12x6: 1 sample' && output_has '6x8: 1 sample'
+expect 0 'memory: peak' train whole --max_train_steps 6 --validation_steps 6 --trace_dir trace
+expect 0 . train cut --max_train_steps 3
+expect 0 'resumes after step 3' train cut --max_train_steps 6 --resume_from_checkpoint latest
+same_end whole/checkpoint-6 cut/checkpoint-6 || wrong "a resumed run has other values"
+output_lacks 'conditions are not used'
+expect 0 . vtrain --latents a --model m --output_dir full --train_batch_size 1 --threads 1 \
+    --training_type full-finetune --max_train_steps 2 --gradient_checkpointing
+
+# ---- a reference changes the loss; without references Kontext trains as FLUX.1 does ----
+need prep list.jsonl plain --model m --train_mode normal
+vtrain --latents plain --model m --output_dir p --train_batch_size 2 --seed 5 --threads 1 \
+    --workers 1 --training_type lora --rank 2 --max_train_steps 1 --quiet || wrong "plain"

@@ -102,7 +102,7 @@ static int check_sample(vtrain_data *d, uint32_t i, const vtrain_conditions *c,
     int set = d->sample[i].dataset, rc = 0;
     for (int role = 0; role < VC_ROLES && !rc; role++) {
         vc_role e = (vc_role)role, other = vc_role_stand_in(e);
-        if (!(d->roles & 1u << role))
+        if (!(vtrain_data_roles_of(d, &d->group[d->sample[i].group].own) & 1u << role))
             continue;
         if (!(c->has & 1u << e) && (strcmp(d->set[set].head.train_mode, mode_of(d, e)) ||
                                     vc_roles[e].kind == VC_VALUE_EMBEDS))
@@ -189,6 +189,7 @@ static int note_unused(const vtrain_data *d, const char *class_name, char **note
     for (int i = 0; i < d->n_sets; i++) {
         const char *mode = d->set[i].head.train_mode;
         bool begins = d->clean_frames && !strcmp(mode, mode_of(d, VC_ROLE_IMAGE));
+        begins |= d->references && !strcmp(mode, vc_mode_names[VC_MODE_EDIT]);
         if (!strcmp(mode, "normal") || begins)
             continue;
         *note = vc_format("%s was made with --train_mode %.32s: its conditions are not used, since "
@@ -199,6 +200,21 @@ static int note_unused(const vtrain_data *d, const char *class_name, char **note
     return 0;
 }
 
+/* The roles of references of these sizes. */
+static unsigned own_roles(const vtrain_own *own)
+{
+    unsigned roles = 0;
+    for (int k = 0; k < VC_REFERENCES; k++)
+        roles |= own->size[k][0] ? 1u << (VC_ROLE_REFERENCE + k) : 0;
+    return roles;
+}
+
+unsigned vtrain_data_roles_of(const vtrain_data *d, const vtrain_own *own)
+{
+    const unsigned own_sized = ((1u << VC_REFERENCES) - 1) << VC_ROLE_REFERENCE;
+    return (d->roles & ~own_sized) | (d->references & own_roles(own));
+}
+
 int vtrain_data_fit(vtrain_data *d, const vtrain_family *family, const vtrain_fit *fit,
                     char **note, vc_err *err)
 {
@@ -207,16 +223,19 @@ int vtrain_data_fit(vtrain_data *d, const vtrain_family *family, const vtrain_fi
     if (d->frame_multiple)
         return vc_fail(err, VC_EINVAL, "the data was fitted to a transformer before");
     pad_groups(d, fit);
+    d->references = fit->references;
     d->roles = fit->roles;
+    for (uint32_t i = 0; i < d->n_groups; i++)
+        d->roles |= own_roles(&d->group[i].own) & fit->references;
     d->mode = fit->mode;
-    d->mean_roles = fit->mean_roles;
+    d->mean_roles = fit->mean_roles | fit->references;
     memcpy(d->embeds, fit->embeds, sizeof d->embeds);
     d->mask_channels = fit->mask_channels ? fit->mask_channels : 1;
     for (int i = 0; i < d->n_slots; i++)
         d->slot[i].rows = fit->text_rows[i];
     d->clean_frames = fit->clean_first ? fit->mult[0] : 0;
     for (int i = 0; i < VC_ROLES && !rc; i++)
-        if (d->roles & 1u << i)
+        if ((d->roles | d->references) & 1u << i)
             rc = make_role_norm(d, (vc_role)i, family->scale[i], err);
     if (!rc)
         rc = check_samples(d, fit, family->class_name, err);
@@ -239,7 +258,8 @@ const vtrain_norm *vtrain_data_role_norm(const vtrain_data *d, vc_role role)
     return &d->role_norm[role];
 }
 
-int vtrain_data_role_dim(const vtrain_data *d, vc_role role, const int64_t x[5], int64_t of[5])
+int vtrain_data_role_dim(const vtrain_data *d, vc_role role, const int64_t x[5],
+                         const vtrain_own *own, int64_t of[5])
 {
     const vc_role_row *row = &vc_roles[role];
     memcpy(of, x, 5 * sizeof *of);
@@ -249,6 +269,10 @@ int vtrain_data_role_dim(const vtrain_data *d, vc_role role, const int64_t x[5],
     }
     if (!row->clip)
         of[2] = 1;
+    if (row->own_size) {
+        of[3] = own->size[vc_role_reference(role)][0];
+        of[4] = own->size[vc_role_reference(role)][1];
+    }
     if (row->kind == VC_VALUE_MASK)
         of[1] = vtrain_role_channels(d, role);
     return 5;

@@ -51,7 +51,13 @@ typedef struct vtrain_norm {
     float *sub, *mul;
 } vtrain_norm;
 
-/* Samples of one shape and kind: a micro-batch is of one group. */
+/* Latent rows and columns of a sample's reference pictures; 0: it has none of that place. */
+typedef struct vtrain_own {
+    uint16_t size[VC_REFERENCES][2];
+} vtrain_own;
+
+/* Samples of one shape and kind, with references of the same sizes: a micro-batch is of one
+ * group. */
 typedef struct vtrain_group {
     int f, h, w;                 /* latent grid as stored */
     int padded;                  /* frames that the transformer gets: f, or more after a fit */
@@ -64,7 +70,9 @@ typedef struct vtrain_group {
                                   * fit->whole_texts; else 0 */
     int segments;                /* of each text (`text_chunks`), all of the same number of rows; 0:
                                   * texts are of the whole clip */
-    char name[32];               /* "5x16x16" (f h w), a still "16x16" */
+    vtrain_own own;
+    char name[80];               /* "5x16x16" (f h w), a still "16x16", beside a reference "16x16+12x20"
+                                  */
 } vtrain_group;
 
 /* One sample of the list. */
@@ -105,12 +113,15 @@ bool vtrain_data_weights(const vtrain_data *d, int set, const char *component, v
 int vtrain_data_fit(vtrain_data *d, const vtrain_family *family,
                     const vtrain_fit *fit, char **note, vc_err *err);
 unsigned vtrain_data_roles(const vtrain_data *d);           /* 1 << vc_role, as fitted */
+/* Those of samples whose references have these sizes. */
+unsigned vtrain_data_roles_of(const vtrain_data *d, const vtrain_own *own);
 /* Scaling of a role's values: x = (z - sub[c]) * mul[c]. */
 const vtrain_norm *vtrain_data_role_norm(const vtrain_data *d, vc_role role);
 /* The sizes of a role's values for latents of sizes x: a first frame, a clip of x's size, a mask of
- * the transformer's channels, or embeddings [B,n,D]. Returns how many sizes of `of` are set, 5 or
- * 3. */
-int vtrain_data_role_dim(const vtrain_data *d, vc_role role, const int64_t x[5], int64_t of[5]);
+ * the transformer's channels, a reference of its own size, or embeddings [B,n,D]. Returns how many
+ * sizes of `of` are set, 5 or 3. */
+int vtrain_data_role_dim(const vtrain_data *d, vc_role role, const int64_t x[5],
+                         const vtrain_own *own, int64_t of[5]);
 /* Latent frames that the transformer gets for a clip of f. */
 int vtrain_data_frames(const vtrain_data *d, int f);
 /* True if a group's first sample has a loss mask; if false, other samples may still have one. */
@@ -185,6 +196,7 @@ typedef struct vtrain_prompt {
                                   * [C,1,h,w], the masked clip [C,f,h,w], its mask [..,f,h,w]; the
                                   * grid's h and w are then theirs; embeddings [n,D] where the
                                   * transformer takes some */
+    vtrain_own own;              /* sizes of the references among cond, [C,1,H,W] */
 } vtrain_prompt;
 uint32_t vtrain_data_prompts(const vtrain_data *d);
 int vtrain_data_prompt(const vtrain_data *d, uint32_t i, vtrain_prompt *p, vc_err *err);

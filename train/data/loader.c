@@ -254,11 +254,25 @@ static int make_text(vtrain_loader *l, vtrain_text *t, const vtrain_slot *s, siz
     return s->pooled ? take(l, &t->pooled, rows, (size_t)s->pooled * sizeof *t->pooled, err) : 0;
 }
 
+/* The largest area of a reference in any bucket. */
+static size_t own_area(const vtrain_data *d, int k)
+{
+    size_t most = 0;
+    for (uint32_t i = 0; i < d->n_groups; i++) {
+        const uint16_t *size = d->group[i].own.size[k];
+        const size_t area = (size_t)size[0] * size[1];
+        most = area > most ? area : most;
+    }
+    return most;
+}
+
 /* Elements of a role's value in a row; `clip` and `frame` are those of the largest bucket. */
 static size_t role_size(const vtrain_data *d, int role, size_t clip, size_t frame)
 {
     if (vc_roles[role].kind == VC_VALUE_EMBEDS)
         return (size_t)(d->embeds[0] * d->embeds[1]);
+    if (vc_roles[role].own_size)
+        frame = own_area(d, vc_role_reference(role));
     return (vc_roles[role].clip ? clip : frame) * (size_t)d->role_norm[role].channels;
 }
 

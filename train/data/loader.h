@@ -78,8 +78,9 @@ typedef struct vtrain_batch {
     int64_t dim[5];              /* rows, C, f, h, w; f with the copies in front */
     float *latents;              /* x0: drawn from the posterior and normalised, packed */
     unsigned roles;              /* 1 << vc_role of the conditions below */
+    vtrain_own own;              /* sizes of the references among them */
     float *cond[VC_ROLES];       /* as vtrain_in's: image [rows,C,1,h,w], video [rows,C,f,h,w], mask
-                                  * [rows,1,f,h,w]; NULL: none */
+                                  * [rows,1,f,h,w], references [rows,C,1,H,W]; NULL: none */
     bool *cond_dropped;          /* [rows]: the row's pictures are zeros */
     bool weighted;               /* a row has a loss mask */
     float *loss_weight;          /* if weighted: [rows,1,f,h,w] factor of the level's weight, 1 in

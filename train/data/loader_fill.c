@@ -40,7 +40,7 @@ static int check_conditions(const vtrain_loader *l, uint32_t sample, const cJSON
         used |= c.has & 1u << VC_ROLE_IMAGE;
 
     for (int i = 0; i < VC_ROLES; i++)
-        if (d->roles & 1u << i)
+        if (d->roles & 1u << i && (!vc_roles[i].own_size || c.has & 1u << i))
             used |= 1u << vtrain_loader_entry(l, d->sample[sample].dataset, (vc_role)i);
     for (int e = 0; e < VC_ROLES && !rc; e++) {
         vtrain_latent_value v;
@@ -233,6 +233,8 @@ int vtrain_loader_fill(vtrain_loader *l, vtrain_loader_slot *s)
     const int64_t dim[5] = { b->rows, l->d->norm.channels, g->padded, g->h, g->w };
 
     memcpy(b->dim, dim, sizeof b->dim);
+    b->own = g->own;
+    b->roles = vtrain_data_roles_of(l->d, &g->own);
     b->tokens = (uint64_t)b->rows * g->tokens;
     for (int row = 0; row < b->rows; row++) {
         const vtrain_sample *at = &l->d->sample[s->row[row]];

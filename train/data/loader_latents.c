@@ -179,6 +179,8 @@ static bool is_role_dropped(const vtrain_loader *l, const slot *s, int row, vc_r
 {
     const bool embeds = vc_roles[role].kind == VC_VALUE_EMBEDS;
 
+    if (vc_roles[role].own_size)
+        return false;
     if (!embeds && role != VC_ROLE_CONTROL)
         return s->b.cond_dropped[row];
     return !l->o.held_out && vc_train_unit(l->o.plan.seed, embeds ? 1 : 2, row_drawn(s, row),
@@ -199,6 +201,10 @@ static int fill_role(const vtrain_loader *l, const slot *s, int row, vc_role rol
     job j = job_of(l, s, s->b.cond[role], &l->d->role_norm[role], vc_roles[role].draw);
     if (!vc_roles[role].clip)
         j.f = j.padded = 1;
+    if (vc_roles[role].own_size) {
+        const uint16_t *size = s->b.own.size[vc_role_reference(role)];
+        j.area = (size_t)size[0] * size[1];
+    }
     if (vc_roles[role].kind == VC_VALUE_EMBEDS)
         j.area = (size_t)(l->d->embeds[0] * l->d->embeds[1]);
     if (l->d->mean_roles & 1u << role)
@@ -261,7 +267,7 @@ int vtrain_loader_row(const vtrain_loader *l, vtrain_loader_slot *s, int row, vc
         rc = fill_first(l, s, row, err);
     s->b.cond_dropped[row] = is_dropped(l, s, row);
     for (int i = 0; i < VC_ROLES && !rc; i++)
-        if (l->d->roles & 1u << i)
+        if (s->b.roles & 1u << i)
             rc = fill_role(l, s, row, (vc_role)i, err);
     if (!rc && s->b.weighted)
         rc = fill_weight(l, s, row, err);

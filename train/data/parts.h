@@ -50,7 +50,8 @@ struct vtrain_data {
     double scaling;                      /* the factor in norm, and for conditions */
     bool invert;                         /* vtrain_norm_fields' */
     unsigned roles;                      /* 1 << vc_role of the transformer's conditions, and of */
-    unsigned mean_roles;                 /* those that are their posterior's mean */
+    unsigned mean_roles;                 /* those that are their posterior's mean; roles has the */
+    unsigned references;                 /* transformer's references that samples have, of these */
     vtrain_norm role_norm[VC_ROLES];     /* sub NULL: the transformer does not take the role */
     vc_mode mode;                        /* vtrain_fit's, as are the next */
     int64_t embeds[2];
@@ -126,6 +127,8 @@ typedef struct vtrain_conditions {
 } vtrain_conditions;
 /* Reads the conditions of a record; unknown roles are ignored. VC_EFORMAT: a value is no key. */
 int vtrain_conditions_read(vtrain_conditions *c, const cJSON *record, vc_err *err);
+/* Reads the latent sizes of a record's `references`. VC_EFORMAT: too many, or no size. */
+int vtrain_own_read(vtrain_own *own, const cJSON *record, vc_err *err);
 /* Channels of a role's values; embeddings have one. */
 int vtrain_role_channels(const vtrain_data *d, vc_role role);
 /* Opens a role's value as vtrain_latent_open does. VC_ENOENT: the

@@ -181,7 +181,7 @@ static int find_guidance(const cJSON *record, vtrain_prompt *p, vc_err *err)
 static bool has_picture(const vtrain_prompt *p)
 {
     for (int i = 0; i < VC_ROLES; i++)
-        if (p->cond[i])
+        if (p->cond[i] && !vc_roles[i].own_size)
             return true;
     return false;
 }
@@ -205,6 +205,15 @@ static int read_picture(const vtrain_data *d, const vf_safetensors *st, vc_role 
     if (v.dtype > VC_F64)
         return vc_fail(err, VC_EMISMATCH, "%s: type %s, expected a float type", v.name,
                        vc_dtype_name(v.dtype));
+    if (vc_roles[role].own_size) {
+        uint16_t *size = p->own.size[vc_role_reference(role)];
+        if (v.dim[2] > UINT16_MAX || v.dim[3] > UINT16_MAX)
+            return vc_fail(err, VC_EMISMATCH, "%" PRId64 " x %" PRId64 " latent rows and columns: at "
+                           "most %d expected", v.dim[2], v.dim[3], UINT16_MAX);
+        size[0] = (uint16_t)v.dim[2];
+        size[1] = (uint16_t)v.dim[3];
+        return copy_f32(&p->cond[role], &v, err);
+    }
     if (sized && (v.dim[2] != p->h || v.dim[3] != p->w))
         return vc_fail(err, VC_EMISMATCH, "%" PRId64 " x %" PRId64 " latent rows and columns, "
                        "but another condition of the prompt has %d x %d", v.dim[2], v.dim[3], p->h,

@@ -42,10 +42,10 @@ static int check_shape(const vf_view *v, int nd, const int64_t *want, vc_err *er
 /* ---- latents ---- */
 
 /* Checks a latent of f frames; `noised`: it holds any number of variants, in a first axis. */
-static int latent_views(const vtrain_data *d, const vtrain_group *g, int f, bool noised,
+static int latent_views(const vtrain_data *d, int f, int h, int w, bool noised,
                         vtrain_latent_value *v, vc_err *err)
 {
-    int64_t dim[5] = { 0, d->norm.channels, f, g->h, g->w };
+    int64_t dim[5] = { 0, d->norm.channels, f, h, w };
     const int skip = noised ? 0 : 1, nd = 5 - skip;
     bool moments = !vf_safetensors_get(v->st, "mean", &v->mean, NULL);
 
@@ -93,7 +93,7 @@ int vtrain_latent_open(const vtrain_data *d, uint32_t sample, bool check, vtrain
     *v = (vtrain_latent_value){ 0 };
     int rc = vf_dataset_latent_of(data, s->index, key, check, &v->st, err);
     if (!rc)
-        rc = vc_context(err, latent_views(d, g, g->f, false, v, err), "latent %s",
+        rc = vc_context(err, latent_views(d, g->f, g->h, g->w, false, v, err), "latent %s",
                         vf_key_hex(hex, key));
     if (rc) {
         vf_safetensors_close(v->st);
@@ -125,6 +125,39 @@ int vtrain_conditions_read(vtrain_conditions *c, const cJSON *record, vc_err *er
     return vf_json_bool_opt(record, "mask_all", &c->mask_all, err);
 }
 
+/* Reads `latent`, [1,h,w], of a reference. */
+static int own_size(uint16_t size[2], const cJSON *o, vc_err *err)
+{
+    const cJSON *list;
+    int rc = vf_json_arr(o, "latent", &list, err);
+
+    for (int i = 0; !rc && i < 2; i++) {
+        const cJSON *x = cJSON_GetArrayItem(list, i + 1);
+        const double v = cJSON_IsNumber(x) ? x->valuedouble : 0;
+        if (v < 1 || v > UINT16_MAX)
+            return vc_fail(err, VC_EFORMAT, "latent: [1,h,w] of 1..%d expected", UINT16_MAX);
+        size[i] = (uint16_t)v;
+    }
+    return rc;
+}
+
+int vtrain_own_read(vtrain_own *own, const cJSON *record, vc_err *err)
+{
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(record, "references"), *o;
+    int k = 0;
+
+    *own = (vtrain_own){ 0 };
+    cJSON_ArrayForEach(o, list) {
+        if (k == VC_REFERENCES)
+            return vc_fail(err, VC_EFORMAT, "references: at most %d expected", VC_REFERENCES);
+        int rc = own_size(own->size[k], o, err);
+        if (rc)
+            return vc_context(err, rc, "references[%d]", k);
+        k++;
+    }
+    return 0;
+}
+
 static int condition_views(const vtrain_data *d, const vtrain_group *g, vc_role which,
                            vtrain_latent_value *v, vc_err *err)
 {
@@ -133,7 +166,12 @@ static int condition_views(const vtrain_data *d, const vtrain_group *g, vc_role 
         return mask_view(g, vtrain_role_channels(d, which), v, err);
     if (row->kind == VC_VALUE_EMBEDS)
         return embeds_view(d, v, err);
-    return latent_views(d, g, row->clip ? g->f : 1, row->kind == VC_VALUE_VARIANTS, v, err);
+    if (row->own_size) {
+        const uint16_t *size = g->own.size[vc_role_reference(which)];
+        return latent_views(d, 1, size[0], size[1], false, v, err);
+    }
+    return latent_views(d, row->clip ? g->f : 1, g->h, g->w, row->kind == VC_VALUE_VARIANTS, v,
+                        err);
 }
 
 int vtrain_condition_open(const vtrain_data *d, uint32_t sample, const vtrain_conditions *c,

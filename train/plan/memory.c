@@ -92,7 +92,7 @@ static int dry(vtrain *t, uint32_t group, vtrain_recompute recompute, vt_usage *
     const vtrain_group *g = vtrain_data_group(t->data, group);
     const int64_t dim[5] = { rows_of(t, group), vtrain_data_norm(t->data)->channels,
                              g->padded, g->h, g->w };
-    return vtrain_micro_dry(t, dim, true, recompute, use, err);
+    return vtrain_micro_dry(t, dim, &g->own, true, recompute, use, err);
 }
 
 static int64_t taken(const vt_usage *use)

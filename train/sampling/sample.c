@@ -124,7 +124,7 @@ static int whole_patches(sampling *s, const vtrain_fit *fit, vc_err *err)
     }
     bool any = false, clip = false;
     for (int i = 0; i < VC_ROLES; i++) {
-        any |= s->p.cond[i] && vc_roles[i].kind != VC_VALUE_EMBEDS;
+        any |= s->p.cond[i] && vc_roles[i].kind != VC_VALUE_EMBEDS && !vc_roles[i].own_size;
         clip |= s->p.cond[i] && vc_roles[i].clip;
     }
     if (!any || (h == s->p.h && w == s->p.w && (!clip || f + s->front == s->p.f)))
@@ -139,7 +139,9 @@ static int whole_patches(sampling *s, const vtrain_fit *fit, vc_err *err)
 static int make_condition(sampling *s, const vtrain *t, vc_role role, vc_err *err)
 {
     const vtrain_norm *norm = vtrain_data_role_norm(t->data, role);
-    size_t plane = (size_t)(s->dim[3] * s->dim[4]), front = (size_t)s->front;
+    int64_t of[5];
+    vtrain_data_role_dim(t->data, role, s->dim, &s->p.own, of);
+    size_t plane = (size_t)(of[3] * of[4]), front = (size_t)s->front;
     size_t f = (size_t)s->dim[2] - front;
     if (!vc_roles[role].clip) {
         f = 1;
@@ -163,7 +165,7 @@ static int make_condition(sampling *s, const vtrain *t, vc_role role, vc_err *er
 static int make_embeds(sampling *s, const vtrain *t, vc_role role, vc_err *err)
 {
     int64_t of[5];
-    vtrain_data_role_dim(t->data, role, s->dim, of);
+    vtrain_data_role_dim(t->data, role, s->dim, &s->p.own, of);
     size_t all = (size_t)(of[1] * of[2]);
     float *x = s->cond[role] = calloc((size_t)of[0] * all, sizeof *x);
     if (!x)
@@ -179,7 +181,7 @@ static int make_conditions(sampling *s, const vtrain *t, const vtrain_fit *fit, 
     for (int i = 0; !rc && i < VC_ROLES; i++)
         if (fit->roles & 1u << i && vc_roles[i].kind == VC_VALUE_EMBEDS)
             rc = make_embeds(s, t, (vc_role)i, err);
-        else if (fit->roles & 1u << i && s->p.cond[i])
+        else if ((fit->roles | fit->references) & 1u << i && s->p.cond[i])
             rc = make_condition(s, t, (vc_role)i, err);
     return rc;
 }
@@ -238,7 +240,7 @@ static void report_conditions(const sampling *s, const vtrain *t, const vtrain_f
     if (!s->first && t->cfg.first_frame_conditioning_p == 1 && s->dim[2] > s->clean)
         vc_say(t->ui, "validation prompt %u: sampled without a clean first frame, which all "
                "training clips have, because the prompt has no image", s->number);
-    if (used != fit->roles)
+    if ((used & fit->roles) != fit->roles)
         vc_say(t->ui, "validation prompt %u: sampled without %s (zeros)%s", s->number,
                fit->roles & 1u << VC_ROLE_CONTROL ? "a control clip"
                : fit->roles & 1u << VC_ROLE_IMAGE ? "a first frame" : "a mask and a masked clip",
@@ -399,6 +401,7 @@ static int forward(sampling *s, vtrain *t, const vtrain_level *l, vc_err *err)
     const vtrain_question q = {
         .dim = s->dim, .x = s->in, .level = l, .clean_first = s->first,
         .guidance = s->input, .fps = s->p.fps, .text = text, .roles = roles, .cond = s->cond,
+        .own = &s->p.own,
     };
     for (int i = 0; !rc && i < s->prompts; i += (int)s->dim[0]) {
         texts_from(text, s, i);
@@ -541,14 +544,14 @@ static int sample_one(vtrain *t, const char *dir, uint32_t i, vtrain_watching *w
  * once, this run computes them apart. */
 static int check_memory(vtrain *t, sampling *s, vt_usage *use, vc_err *err)
 {
-    int rc = vtrain_micro_dry(t, s->dim, false, (vtrain_recompute){ 0 }, use, err);
+    int rc = vtrain_micro_dry(t, s->dim, &s->p.own, false, (vtrain_recompute){ 0 }, use, err);
     if (s->dim[0] == 1 || (rc && rc != VC_ENOMEM) || (!rc && vtrain_memory_holds(t, use)))
         return rc;
     vc_say(t->ui, "validation prompt %u: guidance computes its two predictions one after the "
            "other, because there is no memory for both at once", s->number);
     t->validation.apart = true;
     s->dim[0] = 1;
-    return vtrain_micro_dry(t, s->dim, false, (vtrain_recompute){ 0 }, use, err);
+    return vtrain_micro_dry(t, s->dim, &s->p.own, false, (vtrain_recompute){ 0 }, use, err);
 }
 
 int vtrain_validate_check(vtrain *t, vc_err *err)

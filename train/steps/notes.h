@@ -13,7 +13,7 @@ typedef struct vtrain_micro_note {
     uint64_t tokens;
     uint32_t rows, dropped, zeroed;
     bool low;                                 /* as vtrain_micro's */
-    char bucket[32];                          /* name, since data may grow within a step */
+    char bucket[80];                          /* name, since data may grow within a step */
     char key[][VTRAIN_KEY];                   /* [train_batch_size] */
 } vtrain_micro_note;
 

@@ -38,11 +38,11 @@ static void load_texts(vt_ctx *g, vtrain_in *in, int n, const vtrain_text *text,
 
 /* Copies the conditions of the bits of `roles` into tensors. */
 static void load_cond(const vtrain *t, vtrain_in *in, const int64_t dim[5], unsigned roles,
-                      float *const cond[VC_ROLES])
+                      const vtrain_own *own, float *const cond[VC_ROLES])
 {
     for (int i = 0; i < VC_ROLES; i++) {
         int64_t of[5];
-        int nd = vtrain_data_role_dim(t->data, (vc_role)i, dim, of);
+        int nd = vtrain_data_role_dim(t->data, (vc_role)i, dim, own, of);
         if (roles & 1u << i)
             in->cond[i] = vt_from_host(t->g, VC_F32, nd, of, cond[i], VC_F32);
     }
@@ -95,7 +95,7 @@ static void load(vtrain *t, parts *p, const vtrain_batch *b, const vtrain_levels
     vtrain_times_load(t, &p->in, b->dim, v);
     load_guidance(t, &p->in, b->dim[0], t->cfg.embedded_guidance);
     load_texts(g, &p->in, b->n_texts, b->text, b->dim[0]);
-    load_cond(t, &p->in, b->dim, b->roles, b->cond);
+    load_cond(t, &p->in, b->dim, b->roles, &b->own, b->cond);
     t->model.family->prepare(g, t->model.dit, &p->in);
 }
 
@@ -133,11 +133,11 @@ static void prefetch(const vtrain *t, const vtrain_batch *b)
     int64_t of[5];
     int n = 0;
     d[n++] = floats(b->latents, 5, b->dim);
-    vtrain_data_role_dim(t->data, VC_ROLE_LOSS_MASK, b->dim, of);
+    vtrain_data_role_dim(t->data, VC_ROLE_LOSS_MASK, b->dim, NULL, of);
     if (b->weighted)
         d[n++] = floats(b->loss_weight, 5, of);
     for (int i = 0; i < VC_ROLES; i++) {
-        int nd = vtrain_data_role_dim(t->data, (vc_role)i, b->dim, of);
+        int nd = vtrain_data_role_dim(t->data, (vc_role)i, b->dim, &b->own, of);
         if (b->roles & 1u << i)
             d[n++] = floats(b->cond[i], nd, of);
     }
@@ -384,14 +384,14 @@ static int64_t most_rows(const vtrain *t, int slot, const int64_t dim[5])
     return s->embeds ? rows : 0;
 }
 
-int vtrain_micro_dry(vtrain *t, const int64_t dim[5], bool record, vtrain_recompute recompute,
-                     vt_usage *use, vc_err *err)
+int vtrain_micro_dry(vtrain *t, const int64_t dim[5], const vtrain_own *own, bool record,
+                     vtrain_recompute recompute, vt_usage *use, vc_err *err)
 {
     vtrain_levels v;
     int32_t length[VTRAIN_TEXTS][VTRAIN_ROWS];
     float fps[VTRAIN_ROWS];
     vtrain_batch b = { .rows = (int)dim[0], .fps = fps, .n_texts = vtrain_data_slots(t->data),
-                       .roles = vtrain_data_roles(t->data),
+                       .roles = vtrain_data_roles_of(t->data, own), .own = *own,
                        .weighted = vtrain_data_weighted(t->data) };
     memcpy(b.dim, dim, sizeof b.dim);
     for (int64_t row = 0; row < dim[0]; row++)
@@ -430,7 +430,7 @@ int vtrain_predict(vtrain *t, const vtrain_question *q, float *out, vc_err *err)
     vtrain_times_load(t, &in, q->dim, &v);
     load_guidance(t, &in, q->dim[0], q->guidance);
     load_texts(t->g, &in, vtrain_data_slots(t->data), q->text, q->dim[0]);
-    load_cond(t, &in, q->dim, q->roles, q->cond);
+    load_cond(t, &in, q->dim, q->roles, q->own, q->cond);
     vt_tensor *y = vtrain_forward(t->g, t->model.dit, &in);
     int rc = y ? vt_to_host(t->g, y, out, err) : 0;
     vc_err step = { 0 };

@@ -24,9 +24,9 @@ vtrain_recompute vtrain_recomputed(const vtrain *t, uint32_t group);
 int vtrain_micro_run(vtrain *t, vtrain_micro *m, bool record, vc_err *err);
 int vtrain_trace_step(vtrain *t, vc_err *err);
 /* Runs a micro-batch dry, without data, for latents dim [B,C,f,h,w] and texts of full length, with
- * these blocks recomputed in backward. */
-int vtrain_micro_dry(vtrain *t, const int64_t dim[5], bool record, vtrain_recompute recompute,
-                     vt_usage *use, vc_err *err);
+ * these blocks recomputed in backward. own: the sizes of the reference pictures. */
+int vtrain_micro_dry(vtrain *t, const int64_t dim[5], const vtrain_own *own, bool record,
+                     vtrain_recompute recompute, vt_usage *use, vc_err *err);
 /* Inputs of a prediction outside of training, all on the host. */
 typedef struct vtrain_question {
     const int64_t *dim;                       /* [B,C,f,h,w] */
@@ -38,6 +38,7 @@ typedef struct vtrain_question {
     const vtrain_text *text;                  /* of each slot of the data */
     unsigned roles;                           /* bits of the roles that cond has */
     float *const *cond;                       /* [VC_ROLES] as vtrain_in's */
+    const vtrain_own *own;                    /* sizes of the references among them */
 } vtrain_question;
 /* Writes the model's prediction for q to out, of sizes q->dim. */
 int vtrain_predict(vtrain *t, const vtrain_question *q, float *out, vc_err *err);
