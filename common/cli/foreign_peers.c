@@ -441,7 +441,7 @@ const vc_foreign vc_refused_flags[] = {
     REFUSED(1, "model.ssm_layer model.ttt_base_lr model.mini_batch_size", OTHER),
     REFUSED(0, "controlnet ltx2_* hidream_* ideogram_* cosmos3_* minimax_* tread_config "
             "diffusion_blocks_config flux_lora_target conditioning_multidataset_sampling "
-            "multiple_target no_resize_control fp_latent_window_size fp_1f_* enable_bsa "
+            "multiple_target fp_latent_window_size fp_1f_* enable_bsa "
             "enable_gradient_masking simulate_generator_forward same_step_across_blocks "
             "last_step_only warp_denoising_step independent_first_frame precondition_outputs "
             "hunyuan_teacher_disable_cfg stop_latent_model_input_gradient "

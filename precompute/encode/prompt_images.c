@@ -2,6 +2,7 @@
  * encoded, and encoded before the clips. */
 #include "precompute/encode/prompt_images.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,12 +15,15 @@ typedef struct picture {
     prep_identity is;                /* of the file, when it was hashed */
     vf_key hash, shown;              /* of the file; in keys of values (prep_shown) */
     media_tonemap tonemap;           /* of HDR files that of the run, else NONE */
+    prep_beside size;                /* of a reference: what its size follows from */
 } picture;
 
 /* The files of a row, by column. */
-enum { FIRST, LAST, CONTROL, PICTURES };
-static const char *const columns[PICTURES] = { "image_path", "last_image_path",
-                                               "control_file_path" };
+enum { FIRST, LAST, CONTROL, REFERENCE, PICTURES = REFERENCE + VC_REFERENCES };
+static const char *const columns[PICTURES] = {
+    "image_path", "last_image_path", "control_file_path", "edit_image", "edit_image_2",
+    "edit_image_3", "edit_image_4"
+};
 
 struct vprep_image {
     picture of[PICTURES];
@@ -155,6 +159,49 @@ static int open_clip(const vprep *p, const cJSON *row, vprep_image *m, vc_err *e
     return rc;
 }
 
+/* Makes the reference as a clip of one frame, but for its frames. */
+static void reference_clip(const vprep *p, const picture *m, vprep_clip *clip)
+{
+    memset(clip, 0, offsetof(vprep_clip, choice));
+    vprep_reference_size(p, &m->size, &clip->choice);
+    clip->tonemap = m->tonemap;
+}
+
+/* Hashes and measures a reference; *key: the key of its value. */
+static int open_reference(const vprep *p, picture *m, vc_role role, vf_key *key, vc_err *err)
+{
+    media *file = NULL;
+    media_info info;
+    vprep_clip clip;
+    int64_t first = 0;
+    int rc = hash_picture(m, err);
+
+    if (!rc)
+        rc = vc_context(err, media_open(&file, m->file, &info, err), "%s", m->name);
+    media_close(file);
+    if (rc)
+        return rc;
+    m->size = (prep_beside){ .w = info.w, .h = info.h };
+    m->tonemap = info.hdr ? (media_tonemap)p->c.tonemap : MEDIA_TONEMAP_NONE;
+    reference_clip(p, m, &clip);
+    clip.frames = &first;
+    if (info.frames != 1 || clip.choice.drop)
+        return vc_fail(err, VC_EMISMATCH, "%s: %s", m->name,
+                       clip.choice.drop ? clip.choice.reason : "a reference is a picture");
+    *key = vprep_prompt_key(p, m->shown, &clip, role);
+    return 0;
+}
+
+static int open_references(const vprep *p, vprep_image *m, vc_err *err)
+{
+    int rc = 0;
+    for (int k = 0; !rc && k < VC_REFERENCES; k++)
+        if (m->of[REFERENCE + k].file)
+            rc = open_reference(p, &m->of[REFERENCE + k], (vc_role)(VC_ROLE_REFERENCE + k),
+                                &m->key[VC_ROLE_REFERENCE + k], err);
+    return rc;
+}
+
 /* Finds the HDR pictures. A control clip is no picture to look at. */
 static int find_hdr(const vprep *p, vprep_image *m, vc_err *err)
 {
@@ -178,7 +225,7 @@ static int open_image(const vprep *p, const cJSON *row, vprep_image *m, vc_err *
     const vf_key *first = &m->of[FIRST].shown, *last = &m->of[LAST].shown;
     int rc = 0;
 
-    for (int i = 0; !rc && i < PICTURES; i++)
+    for (int i = 0; !rc && i < REFERENCE; i++)
         if (m->of[i].file)
             rc = hash_picture(&m->of[i], err);
     if (!rc)
@@ -250,22 +297,37 @@ static int check_files(const vprep *p, const vprep_image *m, vc_err *err)
     return 0;
 }
 
+/* The references of a row: those of its columns, else the picture that the pipeline begins with. */
+static int find_references(const vprep *p, int i, vprep_image *m, vc_err *err)
+{
+    const int most = vprep_takes_references(p) ? p->encoders.family.is->references.most : 0;
+    int rc = 0;
+
+    for (int k = 0; !rc && k < most; k++)
+        rc = find_file(&m->of[REFERENCE + k], p, i, columns[REFERENCE + k], err);
+    if (!rc && most && !m->of[REFERENCE].file)
+        rc = find_file(&m->of[REFERENCE], p, i, columns[FIRST], err);
+    return rc ? rc : open_references(p, m, err);
+}
+
 static int find_image(vprep *p, int i, vc_err *err)
 {
     const bool reads[PICTURES] = {
-        [FIRST] = true, [LAST] = p->encoders.ends || p->c.train_mode == PREP_INPAINT,
+        [FIRST] = !vprep_takes_references(p), [LAST] = p->encoders.ends || p->c.train_mode == PREP_INPAINT,
         [CONTROL] = has_role(p, VC_ROLE_CONTROL),
     };
     vprep_prompts *v = &p->prompts;
     vprep_image *m = v->image[i] = calloc(1, sizeof *m);
     int rc = m ? 0 : vc_no_memory(err);
 
-    for (int k = 0; !rc && k < PICTURES; k++)
+    for (int k = 0; !rc && k < REFERENCE; k++)
         if (reads[k])
             rc = find_file(&m->of[k], p, i, columns[k], err);
     if (!rc)
         rc = check_files(p, m, err);
-    if (rc)
+    if (!rc)
+        rc = find_references(p, i, m, err);
+    if (rc || m->of[REFERENCE].file)
         return rc;
     if (!m->of[FIRST].file && !m->of[CONTROL].file) {
         image_free(m);
@@ -281,7 +343,7 @@ int vprep_prompt_images_find(vprep *p, vc_err *err)
     vprep_prompts *v = &p->prompts;
     int rc = 0;
 
-    if ((!vprep_prompt_roles(p) && !texts_see(p)) || !v->n)
+    if ((!vprep_prompt_roles(p) && !texts_see(p) && !vprep_takes_references(p)) || !v->n)
         return 0;
     v->image = calloc((size_t)v->n, sizeof *v->image);
     if (!v->image)
@@ -304,8 +366,11 @@ unsigned vprep_prompt_values(const vprep *p, int i, const vf_key **key)
     const vprep_image *m = v->image ? v->image[i] : NULL;
     const unsigned control = VC_ROLE_BIT(VC_ROLE_CONTROL);
 
+    unsigned references = 0;
+    for (int k = 0; m && k < VC_REFERENCES; k++)
+        references |= m->of[REFERENCE + k].file ? VC_ROLE_BIT(VC_ROLE_REFERENCE + k) : 0;
     *key = m ? m->key : NULL;
-    return m ? vprep_prompt_roles(p) & ((m->of[FIRST].file ? ~control : 0) |
+    return references ? references : m ? vprep_prompt_roles(p) & ((m->of[FIRST].file ? ~control : 0) |
                                         (m->of[CONTROL].file ? control : 0)) : 0;
 }
 
@@ -343,9 +408,9 @@ int vprep_prompt_images_settle(vprep *p, vb_choice *largest, unsigned *roles, vc
 
 /* Reads the first n frames of a file, or the one frame of a still. Returns their number, or an
  * error. */
-static int read_frames(const prep_job *j, picture *m, uint8_t *rgb, int n, vc_err *err)
+static int read_frames(const vprep_clip *clip, picture *m, uint8_t *rgb, int n, vc_err *err)
 {
-    const vb_choice *c = &j->clip.choice;
+    const vb_choice *c = &clip->choice;
     const media_fit fit = { .rh = c->resize_h, .rw = c->resize_w, .top = c->top, .left = c->left,
                             .h = c->target_h, .w = c->target_w, .tonemap = m->tonemap };
     const vf_part part = { .name = m->file, .file = m->file };
@@ -359,7 +424,7 @@ static int read_frames(const prep_job *j, picture *m, uint8_t *rgb, int n, vc_er
         rc = vc_fail(err, VC_EMISMATCH, "%lld frames, the sample has %d: give a longer clip, or a "
                      "smaller num_frames", (long long)info.frames, n);
     if (!rc)
-        rc = media_read(file, rgb, j->clip.frames, n, &fit, vc_stop_flag(), err);
+        rc = media_read(file, rgb, clip->frames, n, &fit, vc_stop_flag(), err);
     if (!rc && prep_identity_check(&m->is, m->hash, media_fd(file), &part, err))
         rc = vc_fail(err, VC_EIO, "changed while this ran: run the same command again");
     media_close(file);
@@ -371,10 +436,10 @@ static int read_pixels(prep_job *j, vprep_image *m, vc_err *err)
 {
     const vb_choice *c = &j->clip.choice;
     const size_t frame = (size_t)c->target_h * (size_t)c->target_w * 3;
-    prep_frames *to[PICTURES] = { &j->pixels, &j->pixels, &j->control };
+    prep_frames *to[REFERENCE] = { &j->pixels, &j->pixels, &j->control };
     int n = 0;
 
-    for (int i = 0; n >= 0 && i < PICTURES; i++) {
+    for (int i = 0; n >= 0 && i < REFERENCE; i++) {
         if (!m->of[i].file)
             continue;
         if (!to[i]->range && !(to[i]->range = calloc((size_t)c->frames, frame)))
@@ -382,7 +447,7 @@ static int read_pixels(prep_job *j, vprep_image *m, vc_err *err)
                            c->target_w, c->target_h);
         to[i]->bytes = frame;
         to[i]->n = to[i]->count = c->frames;
-        n = read_frames(j, &m->of[i],
+        n = read_frames(&j->clip, &m->of[i],
                         to[i]->range + (i == LAST ? (size_t)(c->frames - 1) * frame : 0),
                         i == CONTROL ? c->frames : 1, err);
         if (i == CONTROL && n == 1)
@@ -404,8 +469,66 @@ int vprep_prompt_picture(const vprep *p, int i, uint8_t **rgb, int *h, int *w, v
     return rc;
 }
 
+/* Puts the values of a job that was encoded, and frees the job. */
+static int put_values(vprep *p, prep_job *j, int rc, uint64_t n, vc_err *err)
+{
+    for (int v = 0; !rc && v < VC_ROLES; v++)
+        if (j->value[v])
+            rc = vf_writer_put_latent(p->writer, j->key[v], j->value[v], j->value_bytes[v], err);
+    p->count.conditions += n;
+    prep_job_free(j);
+    return rc;
+}
+
+/* Reads reference k into its job. */
+static int read_reference(const vprep *p, prep_job *j, int k, picture *m, vc_err *err)
+{
+    vprep_clip *clip = j->reference[k].clip = calloc(1, sizeof *clip);
+    prep_frames *to = &j->reference[k].pixels;
+
+    if (!clip)
+        return vc_no_memory(err);
+    reference_clip(p, m, clip);
+    clip->frames = calloc(1, sizeof *clip->frames);
+    to->bytes = (size_t)clip->choice.target_h * (size_t)clip->choice.target_w * 3;
+    to->range = malloc(to->bytes);
+    to->n = to->count = 1;
+    if (!clip->frames || !to->range)
+        return vc_no_memory(err);
+    const int n = read_frames(clip, m, to->range, 1, err);
+    return n < 0 ? n : 0;
+}
+
+static int encode_reference(vprep *p, prep_encoder *e, vprep_image *m, int k, vc_err *err)
+{
+    const int role = VC_ROLE_REFERENCE + k;
+    prep_job *j = malloc(sizeof *j);
+    uint64_t n = 0;
+
+    if (!j)
+        return vc_no_memory(err);
+    prep_job_begin(j, NULL);
+    j->need = VC_ROLE_BIT(role);
+    j->key[role] = m->key[role];
+    int rc = read_reference(p, j, k, &m->of[REFERENCE + k], err);
+    if (!rc)
+        rc = vc_context(err, prep_encode(e, j, &n, err), "%s", m->of[REFERENCE + k].name);
+    return put_values(p, j, rc, n, err);
+}
+
+static int encode_references(vprep *p, prep_encoder *e, vprep_image *m, unsigned need, vc_err *err)
+{
+    int rc = 0;
+    for (int k = 0; !rc && k < VC_REFERENCES; k++)
+        if (need & VC_ROLE_BIT(VC_ROLE_REFERENCE + k))
+            rc = encode_reference(p, e, m, k, err);
+    return rc;
+}
+
 static int encode_image(vprep *p, prep_encoder *e, vprep_image *m, unsigned need, vc_err *err)
 {
+    if (m->of[REFERENCE].file)
+        return encode_references(p, e, m, need, err);
     prep_job *j = malloc(sizeof *j);
     uint64_t n = 0;
 
@@ -421,12 +544,7 @@ static int encode_image(vprep *p, prep_encoder *e, vprep_image *m, unsigned need
     if (!rc)
         rc = vc_context(err, prep_encode(e, j, &n, err), "%s",
                         m->of[m->of[FIRST].file ? FIRST : CONTROL].name);
-    for (int v = 0; !rc && v < VC_ROLES; v++)
-        if (j->value[v])
-            rc = vf_writer_put_latent(p->writer, j->key[v], j->value[v], j->value_bytes[v], err);
-    p->count.conditions += n;
-    prep_job_free(j);
-    return rc;
+    return put_values(p, j, rc, n, err);
 }
 
 int vprep_prompt_images_encode(vprep *p, prep_encoder *e, vc_err *err)

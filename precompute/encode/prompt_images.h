@@ -11,7 +11,10 @@
  *   control  the column control_file_path: the first frames of a clip, or a still for all frames;
  *            control_ref has the picture as the first frame, encoded alone, besides
  *
- * A picture is cut to the row's height and width, else to the bucket that a video of its shape has.
+ *   edit     the columns edit_image and edit_image_2 ..; without them image_path: references, each
+ *            encoded alone in its own size. The row keeps its height and width
+ *
+ * Another picture is cut to the row's height and width, else to the bucket that a video of its shape has.
  * A clip has the row's num_frames, else the most frames of the run's clips. The size is written
  * back into the row. */
 #ifndef PRECOMPUTE_ENCODE_PROMPT_IMAGES_H

@@ -1,5 +1,6 @@
 /* test_choose.c - one sample's choice: worked examples, draws, drops, properties of any input. */
 #include "common/base/rng.h"
+#include "buckets/references.h"
 #include "tests/buckets/buckets_rules.h"
 #include "tests/lib/ok.h"
 
@@ -522,6 +523,30 @@ static void test_properties(void **state)
     assert_true(kept > 60000);
 }
 
+/* FluxKontextPipeline's sizes: min over its list of (|w/h - W/H|, W, H). */
+static void test_references(void **state)
+{
+    static const struct { int w, h; int64_t side; bool as_is; int tw, th; } rows[] = {
+        { 1024, 1024, 0, false, 1024, 1024 }, { 1, 1, 0, false, 1024, 1024 },
+        { 1920, 1080, 0, false, 1392, 752 }, { 1080, 1920, 0, false, 752, 1392 },
+        { 300, 200, 0, false, 1248, 832 }, { 4000, 100, 0, false, 1568, 672 },
+        { 100, 4000, 0, false, 672, 1568 }, { 1000, 970, 0, false, 1024, 1024 },
+        { 160, 80, 64, false, 96, 48 }, { 80, 160, 64, false, 48, 96 },
+        { 10, 10, 8, false, 16, 16 }, { 165, 80, 0, true, 160, 80 }, { 15, 80, 0, true, 0, 0 },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const vb_reference_rule r = { vc_family_find("flux"), rows[i].side, rows[i].as_is };
+        vb_choice c;
+        vb_reference(&c, &r, rows[i].w, rows[i].h);
+        if (c.drop != !rows[i].tw || (!c.drop && (c.target_w != rows[i].tw ||
+                                                  c.target_h != rows[i].th)))
+            fail_msg("row %zu: %dx%d", i, c.target_w, c.target_h);
+        assert_true(c.drop || c.left + c.target_w <= c.resize_w);
+        assert_true(c.drop || (c.latent_h == c.target_h / 8 && c.latent_w == c.target_w / 8));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -536,6 +561,7 @@ int main(void)
         cmocka_unit_test(test_drops),
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_properties),
+        cmocka_unit_test(test_references),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -143,7 +143,7 @@ static void test_inputs(void **state)
         "clip_feature clip_skip condition_latents condition_y context_image context_latents "
         "context_pre_compute context_ref controlnet_image controlnet_inpaint_mask "
         "controlnet_inputs controlnet_processor_id denoise_mask_video denoising_strength "
-        "drop_motion_frames duration edit_image edit_image_auto_resize edit_rope_interpolation "
+        "drop_motion_frames duration edit_image_auto_resize edit_rope_interpolation "
         "eligen_enable_inpaint eligen_enable_on_negative eligen_entity_masks "
         "eligen_entity_prompts embedded_guidance eta exponential_shift_mu extra_text_embedding "
         "flex_control_image flex_control_stop flex_control_strength flex_inpaint_image "
@@ -156,7 +156,7 @@ static void test_inputs(void **state)
         "input_images_strength input_latents_video input_video insert_anything_ref_image "
         "insert_anything_ref_mask insert_anything_source_image insert_anything_source_mask "
         "ipadapter_images ipadapter_scale keep_original_aspect keyframe_cond_anchor "
-        "keyframe_indices keyframes keyscale kontext_images kv_cache latent_chunks latents "
+        "keyframe_indices keyframes keyscale kv_cache latent_chunks latents "
         "layer_input_image layer_num layout_bboxes longcat_video lora lora_encoder_inputs "
         "lora_encoder_scale lyrics max_audio_duration max_input_image_pixels "
         "max_input_image_side_length max_sequence_length max_vlm_input_pil_pixels "
@@ -191,6 +191,8 @@ static void test_inputs(void **state)
     assert_int_equal(vc_input_of("input_image", 11, NULL), VC_INPUT_FIRST);
     assert_int_equal(vc_input_of("end_image", 9, NULL), VC_INPUT_LAST);
     assert_int_equal(vc_input_of("control_video", 13, NULL), VC_INPUT_CONTROL);
+    assert_int_equal(vc_input_of("edit_image", 10, NULL), VC_INPUT_REFERENCES);
+    assert_int_equal(vc_input_of("kontext_images", 14, NULL), VC_INPUT_REFERENCES);
     assert_int_equal(vc_input_of("score", 5, NULL), VC_INPUT_COLUMN);
     assert_int_equal(vc_input_of("seeds", 5, NULL), VC_INPUT_COLUMN);
 

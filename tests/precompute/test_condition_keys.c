@@ -174,7 +174,7 @@ static void check_key(const vprep *p, vc_role role)
                      depends ? "does not depend on" : "depends on", keyed);
     }
     for (int other = 0; other < VC_ROLES; other++)
-        if (other != (int)role && vc_roles[other].recipe.tag &&
+        if (other != (int)role && vc_roles[other].recipe.tag && !vc_roles[other].own_size &&
             same(vprep_value_key(p, &it, &a, role), vprep_value_key(p, &it, &a, (vc_role)other)))
             fail_msg("roles %d and %d have the same key", role, other);
 }
@@ -190,13 +190,59 @@ static void each_role_follows_its_row(void **state)
         for (int r = 0; r < VC_ROLES; r++) {
             const vc_role_row *role = &vc_roles[r];
             bool made = role->modes & 1u << mode && r != VC_ROLE_CONTROL &&
-                        role->recipe.pixels != VC_PIXELS_LOSS_MASK;
+                        role->recipe.pixels != VC_PIXELS_LOSS_MASK && !role->own_size;
             assert_int_equal(!!(vprep_values(&p, &row) & VC_ROLE_BIT(r)), made);
             assert_int_equal(!!(vprep_prompt_roles(&p) & VC_ROLE_BIT(r)), made && role->what);
-            if (role->recipe.tag)
+            if (role->recipe.tag && !role->own_size)
                 check_key(&p, (vc_role)r);
         }
     }
+}
+
+/* The key of a reference follows from its file and its own size: not from the sample, nor from its
+ * clip. A family has so many as its row says, of those that the row has. */
+static void references(void **state)
+{
+    int64_t frames[9] = { 3, 4, 5, 6, 7, 8, 9, 10, 11 };
+    prep_beside pictures[2] = { { .w = 300, .h = 200, .hash = { { 5 } }, .frames = 1 },
+                                { .w = 300, .h = 200, .hash = { { 6 } }, .frames = 1 } };
+    vf_side sides[2] = { { "a.png", "a.png" }, { "b.png", "b.png" } };
+    vprep p = run_of(VC_MODE_EDIT);
+    vc_family two = *vc_family_find("flux");
+    vprep_clip a = clip_of(frames), b = a;
+    const vprep_item it = { 0 }, other = { .variant = 3 };
+    const vc_role first = VC_ROLE_REFERENCE, second = VC_ROLE_REFERENCE + 1;
+    vb_choice size;
+
+    (void)state;
+    row.references = sides;
+    row.n_references = 2;
+    source.references = pictures;
+    source.n_references = 2;
+    assert_int_equal(vprep_values(&p, &row), VC_ROLE_BIT(VC_ROLE_CLIP));
+    p.encoders.family.is = &two;
+    assert_int_equal(vprep_values(&p, &row), VC_ROLE_BIT(VC_ROLE_CLIP) | VC_ROLE_BIT(first));
+    two.references.most = 2;
+    assert_int_equal(vprep_values(&p, &row), VC_ROLE_BIT(VC_ROLE_CLIP) | VC_ROLE_BIT(first) |
+                                                 VC_ROLE_BIT(second));
+    vprep_reference_size(&p, &pictures[0], &size);
+    assert_int_equal(size.target_h, 832);
+    assert_int_equal(size.target_w, 1248);
+    const vf_key key = vprep_value_key(&p, &it, &a, first);
+    b.choice.target_h = 64;
+    p.c.latent_store = STORE_SAMPLE;
+    const vf_key drawn = vprep_value_key(&p, &it, &a, first);
+    assert_true(same(drawn, vprep_value_key(&p, &other, &b, first)));
+    p.c.latent_store = STORE_MOMENTS;
+    assert_true(same(key, vprep_value_key(&p, &it, &b, first)));
+    assert_false(same(key, vprep_value_key(&p, &it, &a, second)));
+    pictures[1].hash = pictures[0].hash;
+    assert_true(same(key, vprep_value_key(&p, &it, &a, second)));
+    p.c.reference_size = 256;
+    assert_false(same(key, vprep_value_key(&p, &it, &a, first)));
+    row = (vf_row){ .row = 1, .id = 77 };
+    source.references = NULL;
+    source.n_references = 0;
 }
 
 /* Image-to-video of a family with masked_frames has a masked clip and its mask, which are other
@@ -313,7 +359,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keys_follow_values), cmocka_unit_test(orders_and_times),
         cmocka_unit_test(each_role_follows_its_row),
-        cmocka_unit_test(clean_images), cmocka_unit_test(masked_frames),
+        cmocka_unit_test(clean_images), cmocka_unit_test(references), cmocka_unit_test(masked_frames),
         cmocka_unit_test(masked_pixels_are_black), cmocka_unit_test(pixel_noise),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

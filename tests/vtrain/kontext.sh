@@ -23,19 +23,24 @@ cat >media/list.jsonl <<'END'
 {"image": "3.png", "prompt": "a picture"}
 END
 need make_model m FluxKontextPipeline 16
+cat >media/prompts.jsonl <<'END'
+{"prompt": "make it green", "edit_image": "before/2.png", "height": 64, "width": 96, "seed": 3}
+{"prompt": "make it green", "image_path": "before/0.png", "height": 64, "width": 96, "seed": 3}
+{"prompt": "make it green", "height": 64, "width": 96, "seed": 3}
+END
 prep() { vprep --meta "media/$1" --out "$2" --image_sample_size 64 --reference_size 64 "${@:3}"; }
 edit=(--model m --train_mode edit)
 
 # ---- references: 0 and 1 of one size, 2 of another one, 3 has none ----
-check prepared 0 prep list.jsonl a "${edit[@]}" && stderr_has '4 encoded' &&
-    stderr_has '3 conditions encoded'
+check prepared 0 prep list.jsonl a "${edit[@]}" --validation_prompts media/prompts.jsonl
+stderr_has '4 encoded' && stderr_has '3 conditions encoded'
 holds a/manifest.json '"train_mode": "edit"'
 check verified 0 vlat verify a
 check first 0 vlat show a 0
 stdout_has 'reference_1' && stdout_has '"target": \[48, 96\]' && stdout_has 'mean.*\[4,1,6,12\]'
 check third 0 vlat show a 2 && stdout_has 'mean.*\[4,1,12,6\]'
 check last 0 vlat show a 3 && stdout_lacks reference
-check again 0 prep list.jsonl a "${edit[@]}" && stderr_has '0 encoded, 4 reused'
+check again 0 prep list.jsonl a "${edit[@]}" --validation_prompts media/prompts.jsonl && stderr_has '0 encoded, 4 reused'
 
 # ---- other sizes: those of the rule that Kontext has, and the pictures' own ----
 check as-is 0 prep list.jsonl own "${edit[@]}" --reference_as_is
@@ -85,6 +90,12 @@ same_end whole/checkpoint-6 cut/checkpoint-6 || wrong "a resumed run has other v
 output_lacks 'conditions are not used'
 expect 0 . vtrain --latents a --model m --output_dir full --train_batch_size 1 --threads 1 \
     --training_type full-finetune --max_train_steps 2 --gradient_checkpointing
+# samples of one prompt and seed differ by their references, and by having one at all
+for ((i = 1; i < 3; i++)); do
+    cmp -s whole/validation/step-6/000.safetensors whole/validation/step-6/00$i.safetensors &&
+        wrong "samples 0 and $i are equal"
+done
+expect 0 "3 decoded" vdecode whole --model m --format png
 
 # ---- a reference changes the loss; without references Kontext trains as FLUX.1 does ----
 need prep list.jsonl plain --model m --train_mode normal
