@@ -304,11 +304,24 @@ static int note(vc_commands *c, const char *program, const vc_command *command, 
     return failed ? vc_no_memory(err) : 0;
 }
 
+/* Leaves out flags of a part without a dataset, as of a concept that is off. */
+static void drop_empty(vc_commands *c)
+{
+    int n = 0;
+    for (int i = 0; i < c->vtrain.n; i++) {
+        const vc_part_datasets *part = &c->part[c->vtrain.given[i].part];
+        if (!c->n_datasets || !c->vtrain.given[i].part || part->first < part->end)
+            c->vtrain.given[n++] = c->vtrain.given[i];
+    }
+    c->vtrain.n = n;
+}
+
 int vc_commands_take(vc_commands *c, const char *peer, const char *file, vc_err *err)
 {
     const vc_command *own = &c->vtrain;
     int rc = 0;
 
+    drop_empty(c);
     for (int i = 0; !rc && i < c->n_datasets; i++)
         rc = note(c, "vprep", &c->dataset[i], peer, file, err);
     if (!rc && !c->n_datasets && c->vprep.n)

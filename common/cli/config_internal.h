@@ -103,6 +103,7 @@ typedef struct vc_peer_reader {
     const char *path;                /* of the file, for messages */
     const char *run_name;            /* what [name] stands for, or NULL */
     vc_commands *commands;
+    const struct vc_peer_part *part;    /* that is being read */
     int depth;                       /* of files that files name */
 } vc_peer_reader;
 
@@ -119,6 +120,7 @@ typedef struct vc_peer_part {
     int n_later;
     const char *size[MOST_ITEMS], *size_flags;     /* sizes that each make a dataset */
     int n_sizes;
+    const struct vc_peer_part *outer;   /* the part that this one is in, or NULL */
 } vc_peer_part;
 
 /* The texts of a value or of a list of values, at most MOST_ITEMS, in which names of variables are

@@ -127,6 +127,8 @@ static int read_part(vc_peer_reader *r, const yaml_node_t *section, const char *
     vc_peer_part *p = calloc(1, sizeof *p);
     if (!p)
         return vc_no_memory(err);
+    p->outer = r->part;
+    r->part = p;
     r->commands->level++;
     int mark = r->commands->vprep.n, before = r->commands->n_datasets, part = r->commands->now;
     int rc = vc_commands_begin(r->commands, err);
@@ -147,9 +149,13 @@ static int read_part(vc_peer_reader *r, const yaml_node_t *section, const char *
     bool folder = false;
     for (int i = mark; i < r->commands->vprep.n; i++)
         folder |= !strcmp(r->commands->vprep.given[i].flag, "meta");
+    const vc_peer_part *sized = p;
+    while (sized->outer && !sized->n_sizes)
+        sized = sized->outer;
     if (!rc && folder && r->commands->n_datasets == before)
-        rc = vc_commands_dataset(r->commands, mark, p->size_flags, p->size,
-                                 p->n_sizes > 1 ? p->n_sizes : 0, err);
+        rc = vc_commands_dataset(r->commands, mark, sized->size_flags, sized->size,
+                                 sized->n_sizes > 1 ? sized->n_sizes : 0, err);
+    r->part = p->outer;
     vc_commands_end(r->commands, part);
     r->commands->level--;
     free(p);

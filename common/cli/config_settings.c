@@ -283,6 +283,23 @@ static int read_area(vc_peer_reader *r, const vc_peer_row *row, const yaml_node_
                               size[1], at, err);
 }
 
+/* Sizes of a list, or of a text, "512,768". */
+static int put_sizes(vc_peer_reader *r, vc_peer_part *p, const char *const *text, int n,
+                     vc_err *err)
+{
+    p->n_sizes = 0;
+    for (int i = 0; i < n; i++)
+        for (const char *s = text[i]; *s; s += strcspn(s, ", "), s += strspn(s, ", ")) {
+            char *size = vc_flags_keep_text(r->set, s, strcspn(s, ", "));
+            if (!size)
+                return vc_no_memory(err);
+            if (p->n_sizes == MOST_ITEMS)
+                return vc_fail(err, VC_EUSAGE, "more than %d values", MOST_ITEMS);
+            p->size[p->n_sizes++] = size;
+        }
+    return 0;
+}
+
 int vc_peer_value(vc_peer_reader *r, vc_peer_part *p, const vc_peer_row *row,
                   const yaml_node_t *beside, const char *path, const char *const *text, int n,
                   const vc_place *at, vc_err *err)
@@ -293,10 +310,12 @@ int vc_peer_value(vc_peer_reader *r, vc_peer_part *p, const vc_peer_row *row,
 
     switch (row->kind) {
     case VC_SETTING_DATASETS:
-        for (int i = 0; i < n; i++)
-            p->size[i] = text[i];
-        p->n_sizes = n;
+        rc = put_sizes(r, p, text, n, err);
         p->size_flags = row->flag;
+        n = p->n_sizes;
+        text = p->size;
+        if (rc || !n)
+            return rc;
         return n > 1 ? 0 : give_all(r, row->flag, strlen(row->flag), text[0], at, err);
     case VC_SETTING_AREA:
         return read_area(r, row, beside, text, n, at, err);

@@ -79,11 +79,12 @@ static const vc_peer_row rows[] = {
 
     /* data */
     FOLLOW("concept_file_name", "concepts"),
-    FLAG("concepts.path", "meta"),
-    NOTE("concepts.name concepts.seed concepts.enabled concepts.concept_stats* "
+    BY("concepts.path", "enabled", "true", "true>meta|false>", ""),
+    NOTE("concepts.enabled", "a concept that is off is no dataset"),
+    NOTE("concepts.name concepts.seed concepts.concept_stats* "
          "concepts.include_subdirectories concepts.image_variations concepts.text_variations",
          "a folder is read with its subfolders, and each of its files once"),
-    ONLY("STANDARD|VALIDATION", "concepts.type", "a prior is not preserved; held-out losses are "
+    ONLY("STANDARD", "concepts.type", "a prior is not preserved; held-out losses are "
          "--eval_split's"),
     BY("concepts.balancing", "balancing_strategy", "REPEATS", "REPEATS>dataset_repeat|*>", ""),
     ONLY("REPEATS", "concepts.balancing_strategy", "write --latents DATASET:repeat=N"),
@@ -175,7 +176,7 @@ static const vc_peer_row rows[] = {
          "sample_video_format sample_audio_format non_ema_sampling", PROMPTS),
     BY("sample_after", "sample_after_unit", "MINUTE", "STEP>validation_steps|EPOCH>"
        "validation_epochs|*>", ""),
-    ONLY("STEP|EPOCH|NEVER|MINUTE|ALWAYS|SECOND|HOUR", "sample_after_unit", EPOCHS),
+    NOTE("sample_after_unit", "samples are made every --validation_steps or --validation_epochs"),
     BY("save_every", "save_every_unit", "NEVER", "STEP>checkpointing_steps|EPOCH>"
        "checkpointing_epochs|NEVER>", EPOCHS),
     ONLY("STEP|EPOCH|NEVER", "save_every_unit", EPOCHS),
