@@ -3,6 +3,7 @@
 #include <math.h>
 #include <omp.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -205,6 +206,16 @@ static int borrow(vt_tensor **t, vt_ctx *g, vc_dtype as, const vt_host *h, const
              ? vt_param_on_host(g, as, h->nd, h->dim, h->data, h->dtype, src->mapped, err)
              : vt_param_new(g, as, h->nd, h->dim, h->data, h->dtype, src->mapped, err);
     return *t ? 0 : VC_ENOMEM;
+}
+
+void vt_shape_text(char text[VT_SHAPE_TEXT], int nd, const int64_t *dim)
+{
+    size_t n = (size_t)snprintf(text, VT_SHAPE_TEXT, "[");
+
+    for (int i = 0; i < nd; i++)
+        n += (size_t)snprintf(text + n, VT_SHAPE_TEXT - n, "%s%lld", i ? "," : "",
+                              (long long)dim[i]);
+    snprintf(text + n, VT_SHAPE_TEXT - n, "]");
 }
 
 /* Loads values of which the type and the shape fit. */

@@ -174,16 +174,6 @@ static int started(vt_tensor **t, vt_ctx *g, vt_init init, int nd, const int64_t
     return *t ? 0 : vc_context(err, VC_ENOMEM, "%s", name);
 }
 
-void vt_shape_text(char text[VT_SHAPE_TEXT], int nd, const int64_t *dim)
-{
-    size_t n = (size_t)snprintf(text, VT_SHAPE_TEXT, "[");
-
-    for (int i = 0; i < nd; i++)
-        n += (size_t)snprintf(text + n, VT_SHAPE_TEXT - n, "%s%lld", i ? "," : "",
-                              (long long)dim[i]);
-    snprintf(text + n, VT_SHAPE_TEXT - n, "]");
-}
-
 /* ---- bind ---- */
 
 static int bind_one(vt_params *p, const char *name, const char *module, vt_tensor **slot,

@@ -17,6 +17,14 @@ static int by_row(const void *a, const void *b)
     return d ? d : strcmp(x->reason, y->reason);
 }
 
+int vprep_note_drop(vprep *p, const vprep_item *it, const vprep_clip *clip, vc_err *err)
+{
+    const vf_row *row = &p->list.meta.rows[it->row];
+    vc_err why;
+    vc_fail(&why, VC_EINVAL, "%s", clip->choice.reason);
+    return vprep_note(p, row->row, row->path, "select", &why, err);
+}
+
 void vprep_sort_errors(vprep *p)
 {
     if (p->errors.n)

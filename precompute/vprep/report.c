@@ -45,14 +45,6 @@ static void print_drops(vprep *p, FILE *out)
         fprintf(out, "... and %u more in %s/errors.jsonl\n", left, p->c.out);
 }
 
-int vprep_note_drop(vprep *p, const vprep_item *it, const vprep_clip *clip, vc_err *err)
-{
-    const vf_row *row = &p->list.meta.rows[it->row];
-    vc_err why;
-    vc_fail(&why, VC_EINVAL, "%s", clip->choice.reason);
-    return vprep_note(p, row->row, row->path, "select", &why, err);
-}
-
 /* b: a line without its end. */
 static int put_line(FILE *f, vc_buf *b, vc_err *err)
 {

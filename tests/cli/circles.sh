@@ -29,8 +29,6 @@ cuda.c opens the parts, which report their faults to it:
     common/cuda/ttt.c common/cuda/video.c common/cuda/walk.c
 files are opened by paths that temp.c makes, and maps report through files:
     common/os/file.c common/os/map.c common/os/progress.c common/os/temp.c
-weights are loaded by load.c, which writes their shapes for messages:
-    common/tensor/load.c common/tensor/weights.c
 a writer closes shards as it goes on with them:
     formats/dataset/finish.c formats/dataset/ranks.c formats/dataset/resume.c
     formats/dataset/write.c
@@ -71,8 +69,6 @@ tokenizer.c opens the kinds, which read its files:
 a survey notes what decoding and texts find:
     precompute/vprep/decode.c precompute/vprep/segments.c precompute/vprep/survey.c
     precompute/vprep/text.c
-the report sorts the losses that note themselves in it:
-    precompute/vprep/losses.c precompute/vprep/report.c
 the plan of a resumed run is read by the code that makes it:
     precompute/vprep/missing.c precompute/vprep/plan.c precompute/vprep/replay.c
 the samples of a dataset are read by what describes it:
