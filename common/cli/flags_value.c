@@ -58,7 +58,7 @@ static bool same_word(const char *a, size_t n, const char *b, size_t m)
     return true;
 }
 
-/* The name of a class that is written with its module, "torch.optim.AdamW"; other texts unchanged. */
+/* The name of a class that is written with its module, "torch.optim.AdamW"; else the text. */
 static const char *without_module(const char *text)
 {
     const char *dot = strrchr(text, '.'), *s = text;

@@ -70,7 +70,11 @@ vt_opt_step vt_opt_step_of(const vt_param *p, const vt_opt_step *o);
 
 /* Whole state: of[k] has a tensor of state k for each trained parameter, in bound order, or NULL
  * where the parameter's row has no such state. */
-typedef struct vt_opt_state { vt_tensor **of[VT_OPT_STATES]; int n; vt_optimizer how; } vt_opt_state;
+typedef struct vt_opt_state {
+    vt_tensor **of[VT_OPT_STATES];
+    int n;
+    vt_optimizer how;
+} vt_opt_state;
 /* Makes states of zero, and converts values to the row's type by vt_opt_convert. */
 int vt_opt_open(vt_opt_state *s, vt_params *p, vt_optimizer how, vc_err *err);
 void vt_opt_close(vt_opt_state *s, vt_params *p);                   /* an all-zero one is fine */

@@ -1,4 +1,4 @@
-"""Ten steps of lion-pytorch's Lion, and of its two groups with and without decay: lion.safetensors."""
+"""Ten steps of lion-pytorch's Lion on two groups, with and without decay: lion.safetensors."""
 import json
 
 import torch

@@ -266,9 +266,10 @@ typedef struct adam { own *w, *m, *v, *peak, *ema, *grad; } adam;
 /* Returns the state after two steps; the first one begins without a state. */
 static adam adam_run(const vt_backend *be, vt_dev *d, vt_optimizer kind, int64_t n)
 {
+    const vt_optimizer_row *row = &vt_optimizers[kind];
     const int64_t peaks[] = { (n + 255) / 256, 2 };
-    vc_dtype type = kind == VT_ADAMW_BF16 ? VC_BF16 : VC_F32;
-    vc_dtype moment = kind == VT_ADAMW8BIT ? VC_U8 : type;
+    vc_dtype type = row->value, moment = row->state[0].type;
+    bool two = row->rule == VF_ADAMW;          /* states; the others have one */
     adam x = { make(type, 1, &n, NULL, 1), make(moment, 1, &n, NULL, 2),
                make(moment, 1, &n, NULL, 3), make(VC_F32, 2, peaks, NULL, 5),
                make(VC_F32, 1, &n, NULL, 4), make(VC_F32, 1, &n, NULL, 9) };
@@ -277,12 +278,13 @@ static adam adam_run(const vt_backend *be, vt_dev *d, vt_optimizer kind, int64_t
     for (int i = 0; i < 3; i++)
         memset(zero[i]->t.data, 0, zero[i]->bytes);
     for (uint32_t step = 1; step <= 2; step++) {
-        const vt_update_args a = { .lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.99f, .eps = 1e-8f,
-                                  .weight_decay = 0.1f, .grad_scale = 0.5f, .key = { 3, 4 },
+        const vt_update_args a = { .rule = row->rule, .lr = 1e-2f, .beta1 = 0.9f,
+                                  .beta2 = 0.99f, .eps = 1e-8f, .weight_decay = 0.1f,
+                                  .grad_scale = 0.5f, .key = { 3, 4 },
                                   .correct1 = 0.1f * (float)step, .correct2 = 0.1f, .step = step,
                                   .first = 8 * VT_OPT_BLOCK };
-        be->update(d, &x.w->t, (vt_tensor *[]){ &x.m->t, &x.v->t },
-                   kind == VT_ADAMW8BIT ? &x.peak->t : NULL, &x.grad->t, &a);
+        be->update(d, &x.w->t, (vt_tensor *[]){ &x.m->t, two ? &x.v->t : NULL },
+                   moment == VC_U8 ? &x.peak->t : NULL, &x.grad->t, &a);
         for (int64_t i = 0; i < n; i++)
             ((float *)x.grad->t.data)[i] *= -0.75f;
     }
@@ -299,20 +301,21 @@ static void test_adamw(void **state)
 {
     const pair *p = *state;
 
-    for (int kind = VT_ADAMW; kind <= VT_ADAMW8BIT; kind++)
+    for (int kind = 0; kind < VT_OPTIMIZERS; kind++)
         for (int lanes = 1; lanes <= HOST_LANES; lanes += HOST_LANES - 1) {
             host_lanes = lanes;
             adam a = adam_run(&host_backend, p->host, (vt_optimizer)kind, 2603),
                  b = adam_run(&vt_cpu, p->cpu, (vt_optimizer)kind, 2603);
             host_lanes = 1;
-            if (kind == VT_ADAMW) {
+            vc_dtype moment = vt_optimizers[kind].state[0].type;
+            if (moment == VC_F32) {
                 compare("adamw: m", a.m, b.m, 1e-6);
                 compare("adamw: v", a.v, b.v, 1e-6);
             } else {
                 compare_codes("adamw: m", a.m, b.m);
                 compare_codes("adamw: v", a.v, b.v);
             }
-            if (kind == VT_ADAMW8BIT)
+            if (moment == VC_U8)
                 compare("adamw: peak", a.peak, b.peak, 1e-6);
             compare("adamw: w", a.w, b.w, kind == VT_ADAMW_BF16 ? 8e-3 : 1e-6);
             compare("ema", a.ema, b.ema, kind == VT_ADAMW_BF16 ? 1e-3 : 1e-6);

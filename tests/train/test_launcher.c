@@ -96,7 +96,8 @@ static void test_bad_files(void **state)
         { "{\"zero_optimization\": {\"stage\": 7}}", "zero_optimization.stage" },
         { "{\"zero_optimization\": {\"offload_optimizer\": {\"device\": \"cpu\"}}}",
           "offload_optimizer.device: state is not moved" },
-        { "{\"optimizer\": {\"type\": \"Lamb\"}}", "optimizer.type: --optimizer: \"Lamb\" is not one of adamw" },
+        { "{\"optimizer\": {\"type\": \"Lamb\"}}",
+          "optimizer.type: --optimizer: \"Lamb\" is not one of adamw" },
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

@@ -69,7 +69,12 @@ static double each(const model *m, const vf_safetensors *f, const char *kind, in
     return worst;
 }
 
-static const struct { const char *golden; vt_optimizer how; vt_opt_step step; double most; } rows[] = {
+static const struct row {
+    const char *golden;
+    vt_optimizer how;
+    vt_opt_step step;
+    double most;                 /* difference of a value */
+} rows[] = {
     { "lion", VT_LION, { .lr = 1e-2, .beta1 = 0.9, .beta2 = 0.99, .weight_decay = 0.1 }, 2e-7 },
 };
 

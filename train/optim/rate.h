@@ -20,8 +20,8 @@ extern const char vtrain_schedule_words[];
 /* The settings that a schedule has. */
 typedef enum vtrain_schedule_has {
     VTRAIN_HAS_WARM = 1,               /* a warm-up */
-    VTRAIN_HAS_FALL = 2,               /* a fall to 1e-7 at the end of the run, or, with END, to a */
-    VTRAIN_HAS_END = 4,                /* rate that is given */
+    VTRAIN_HAS_FALL = 2,               /* a fall until the end of the run, to 1e-7 or END's rate */
+    VTRAIN_HAS_END = 4,                /* a rate that is given for the end */
     VTRAIN_HAS_CYCLES = 8, VTRAIN_HAS_POWER = 16, VTRAIN_HAS_RULES = 32
 } vtrain_schedule_has;
 bool vtrain_schedule_is(vtrain_schedule how, vtrain_schedule_has has);
