@@ -138,7 +138,8 @@ static int set_foreign(config *c, const vc_foreign *f, const vc_place *at, bool 
 {
     const char *text = value->type == YAML_SCALAR_NODE ? text_of(value) : NULL;
 
-    if ((text && vc_config_null(value)) || (value->type == YAML_SEQUENCE_NODE && !sequence_length(value)))
+    bool empty = value->type == YAML_SEQUENCE_NODE && !sequence_length(value);
+    if (empty || (text && vc_config_null(value)))
         return 0;
     return vc_flags_set_foreign(c->set, f, at, negated, text, err);
 }

@@ -1,7 +1,7 @@
 /* flags_internal.h - shared by the parts of the flag parser: flags.c (command line), config.c
  * (YAML), flags_names.c (finding a flag), flags_given.c (questions about flags), flags_value.c
- * (text and values), flags_lines.c (notes, and what is wrong), flags_help.c (--help, --version), and
- * config_internal.h (other trainers' files). No other file includes this header. */
+ * (text and values), flags_lines.c (notes, and what is wrong), flags_help.c (--help, --version),
+ * and config_internal.h (other trainers' files). No other file includes this header. */
 #ifndef COMMON_CLI_FLAGS_INTERNAL_H
 #define COMMON_CLI_FLAGS_INTERNAL_H
 

@@ -166,7 +166,8 @@ static const vc_peer_row rows[] = {
     FLAG("model.vae_path", "vae"),
     FLAG("model.te_name_or_path", "text_encoder"),
     FLAG("model.unet_path", "transformer"),
-    KIND("model.arch", "flux>|flux:*>|flex1>|flex1:*>|qwen_image>|qwen_image:*>|zimage>|zimage:*>|wan21>|wan21:*>|"
+    KIND("model.arch", "flux>|flux:*>|flex1>|flex1:*>|"
+        "qwen_image>|qwen_image:*>|zimage>|zimage:*>|wan21>|wan21:*>|"
         "wan21_i2v>train_mode=i2v|wan21_i2v:*>train_mode=i2v|wan22_5b>|wan22_5b:*>|"
         "wan22_14b>|wan22_14b:*>|"
         "wan22_14b_i2v>train_mode=i2v|wan22_14b_i2v:*>train_mode=i2v", FAMILIES),
