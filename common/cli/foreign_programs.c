@@ -76,8 +76,9 @@ const vc_foreign vc_program_flags[] = {
             "do_blank_* do_differential_* do_paramiter_* dynamic_noise_offset "
             "force_consistent_noise diffusion_feature_* latent_feature_* loss_target "
             "match_adapter_* match_noise_norm max_loss merge_network_on_save "
-            "optimal_noise_* paramiter_swapping_factor prompt_saturation_chance random_noise_* short_and_long_* "
-            "single_item_batching standardize_latents t0_* target_norm_std weight_jitter clip_image_* "
+            "optimal_noise_* paramiter_swapping_factor prompt_saturation_chance random_noise_* "
+            "short_and_long_* single_item_batching standardize_latents t0_* target_norm_std "
+            "weight_jitter clip_image_* "
             "inverted_mask_prior validation_config ltx_partial_noise_fraction "
             "ltx_protect_first_frame max_grounding_entities flux_attention_masked_training",
             "loss and noise are those of the model's family: leave it out"),
