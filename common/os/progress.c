@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/base/secrets.h"
 #include "common/base/utf8.h"
 #include "common/os/map.h"
 #include "common/os/streams.h"
@@ -282,7 +283,8 @@ static void message(vc_progress *p, const char *level, const char *fmt, va_list 
     line l = { .n = 0 };
     vsnprintf(text, sizeof text, fmt, ap);
     char *edited = p->edit ? p->edit(p->edit_ctx, text) : NULL;
-    const char *shown = edited ? edited : text;
+    char *safe = vc_without_secrets(edited ? edited : text, false);
+    const char *shown = safe ? safe : "out of memory for a message";
 
     pthread_mutex_lock(&p->lock);
     if (p->format == VC_LOG_JSON) {
@@ -297,6 +299,7 @@ static void message(vc_progress *p, const char *level, const char *fmt, va_list 
         add(&l, "\n");
     }
     free(edited);
+    free(safe);
     erase(p);
     send_line(&l);
     if (p->terminal && p->active)

@@ -24,7 +24,8 @@ int vc_progress_open(vc_progress **out, const char *program, vc_log_format forma
 void vc_progress_close(vc_progress *p);          /* ends the line; NULL is fine */
 
 /* These print a message of one line, its characters escaped by vc_show (streams.h), so that a
- * file's name cannot control the terminal. Warnings begin with "warning: ". */
+ * file's name cannot control the terminal, without the passwords of addresses (base/secrets.h).
+ * Warnings begin with "warning: ". */
 void vc_say(vc_progress *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void vc_warn(vc_progress *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

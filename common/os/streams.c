@@ -3,9 +3,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/secrets.h"
 #include "common/base/utf8.h"
 
 void vc_std_open(void)
@@ -60,11 +62,13 @@ void vc_std_complain(const char *program, const char *text, int rc)
     enum { LINE = 8192 };                        /* longer than any escaped text of a vc_err */
     char line[LINE];
     int n = snprintf(line, LINE / 8, "%s: ", program);
+    char *shown = vc_without_secrets(*text ? text : vc_code_name(rc), false);
 
-    for (const char *s = *text ? text : vc_code_name(rc); *s && n < LINE - VC_SHOWN - 1;) {
+    for (const char *s = shown ? shown : "out of memory"; *s && n < LINE - VC_SHOWN - 1;) {
         s += vc_show(line + n, s);
         n += (int)strlen(line + n);
     }
+    free(shown);
     line[n++] = '\n';
     fwrite(line, 1, (size_t)n, stderr);          /* one write, so that ranks' lines do not mix */
 }

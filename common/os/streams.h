@@ -16,7 +16,8 @@ void vc_std_open(void);
  * full disk. */
 int vc_std_flush(FILE *out, vc_err *err);
 
-/* Prints "PROGRAM: TEXT" on stderr; an empty text is replaced by the name of code rc. */
+/* Prints "PROGRAM: TEXT" on stderr, without the passwords of addresses (base/secrets.h); an empty
+ * text is replaced by the name of code rc. */
 void vc_std_complain(const char *program, const char *text, int rc);
 
 /* Writes the printable form of the character at s, which is not the text's end: a blank for a line

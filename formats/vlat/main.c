@@ -1,6 +1,5 @@
 /* main.c - vlat inspects, checks and rearranges latent datasets: its table of verbs and its exit
  * status. */
-#include "formats/vlat/secrets.h"
 #include "formats/vlat/vlat.h"
 
 #include <cjson/cJSON.h>
@@ -387,15 +386,6 @@ static void *must_malloc(size_t n)
     return p;
 }
 
-/* Messages name paths as they were given, and an address may stand where a path was expected. */
-static void hide_secrets(vc_err *err)
-{
-    char *text = vlat_without_secrets(err->text, false);
-    if (text)
-        snprintf(err->text, sizeof err->text, "%s", text);
-    free(text);
-}
-
 int main(int argc, char **argv)
 {
     vc_heap_return_freed();
@@ -426,8 +416,6 @@ int main(int argc, char **argv)
     if (rc >= 0 && vc_std_flush(stdout, &err))
         rc = err.code;
     vc_progress_close(v.progress);
-    if (rc < 0)
-        hide_secrets(&err);
     if (rc < 0)
         vc_flags_report(set, "vlat", &err, rc);
     vc_flags_free(set);

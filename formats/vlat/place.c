@@ -8,7 +8,7 @@
 #include <strings.h>
 #include <time.h>
 
-#include "formats/vlat/secrets.h"
+#include "common/base/secrets.h"
 
 enum { PAUSE_MS = 50,                        /* doubles with each attempt that fails */
        LONGEST_WAIT = 120 };                 /* seconds that a server may ask for */
@@ -60,13 +60,13 @@ int vlat_place_open(vlat_place **out, const char *where, const vlat_limits *limi
     const char *colon = strchr(where, ':');
     bool http = !strncasecmp(where, web[0], 7) || !strncasecmp(where, web[1], 8);
     bool remote = colon && colon > where && strcspn(where, "/") > (size_t)(colon - where);
-    char *shown = vlat_without_secrets(where, true);
+    char *shown = vc_without_secrets(where, true);
     int rc = shown ? 0 : vc_no_memory(err);
     *out = NULL;
     if (!rc && !http && strstr(where, "://"))
         rc = vc_fail(err, VC_EUSAGE, "%s: give an address that begins with http:// or https://, "
                      "a path USER@HOST:FOLDER for ssh, or a folder", shown);
-    else if (!rc && !http && vlat_has_password(where))
+    else if (!rc && !http && vc_has_password(where))
         rc = vc_fail(err, VC_EUSAGE, "%s: ssh takes no password from an address: give "
                      "USER@HOST:FOLDER, and a key (ssh-copy-id); if this is HOST:FOLDER, write "
                      "HOST:./FOLDER", shown);

@@ -148,6 +148,18 @@ expect 2 'http://ann:\*\*\*@host/set: vlat writes' \
 output_lacks 'S3CRET'
 expect 1 'http://ann:\*\*\*@host/set' vlat info 'http://ann:S3CRET@host/set?sig=S3CRET'
 output_lacks 'S3CRET'
+for where in 'http://ann:S3CRET@host/set?sig=S3CRET' ssh://ann:S3CRET@host/set \
+    ann:S3CRET@host:set; do
+    expect '1 2' 'ann:\*\*\*@host[/:]set' vtrain --latents "$where" --output_dir none
+    output_lacks 'S3CRET'
+    expect '1 2' 'ann:\*\*\*@host[/:]set' vprep --meta "$where" --out none
+    output_lacks 'S3CRET'
+    expect '1 2' 'ann:\*\*\*@host[/:]set' vdecode "$where" --out none
+    output_lacks 'S3CRET'
+done
+expect 1 'ann:\*\*\*@host' vtrain --latents set.lmdb --model http://ann:S3CRET@host/m \
+    --output_dir none
+output_lacks 'S3CRET'
 
 # killed before each of some writes and renames, and started again
 for call in write@/pull:3 write@/pull:6 rename:2 rename:3 sync:3; do

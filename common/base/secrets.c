@@ -1,5 +1,5 @@
 /* secrets.c - see secrets.h */
-#include "formats/vlat/secrets.h"
+#include "common/base/secrets.h"
 
 #include <string.h>
 
@@ -70,7 +70,7 @@ static size_t login_end(const char *s, size_t n, size_t *user)
     return 0;
 }
 
-bool vlat_has_password(const char *where)
+bool vc_has_password(const char *where)
 {
     size_t user;
     return login_end(where, strlen(where), &user) > 0;
@@ -92,7 +92,7 @@ static void add_logins(vc_buf *out, const char *s, size_t n, bool whole)
     }
 }
 
-char *vlat_without_secrets(const char *text, bool whole)
+char *vc_without_secrets(const char *text, bool whole)
 {
     vc_buf out = { 0 };
     const char *mark;
