@@ -157,7 +157,7 @@ for where in 'http://ann:S3CRET@host/set?sig=S3CRET' ssh://ann:S3CRET@host/set \
     expect '1 2' 'ann:\*\*\*@host[/:]set' vdecode "$where" --out none
     output_lacks 'S3CRET'
 done
-expect 1 'ann:\*\*\*@host' vtrain --latents set.lmdb --model http://ann:S3CRET@host/m \
+expect 2 'ann:\*\*\*@host' vtrain --latents set.lmdb --model http://ann:S3CRET@host/m \
     --output_dir none
 output_lacks 'S3CRET'
 
