@@ -104,6 +104,12 @@ static const vc_text wan_fun_text[VC_FAMILY_TEXTS] = {
       .width_field = "text_dim" }
 };
 
+/* klein's are the family's; vprep has no encoder of this class. */
+static const vc_text flux2_dev_text[VC_FAMILY_TEXTS] = {
+    { .class = "Mistral3ForConditionalGeneration", .max_length = 512, .taps = { 10, 20, 30 },
+      .width_field = "joint_attention_dim" }
+};
+
 /* Two files of one component have the same tensors: DiffSynth-Studio's copies are safetensors. */
 static const vc_first wan_first = {
     .class = "WanModel", .type_field = "model_type",
@@ -238,7 +244,9 @@ static const vc_family families[] = {
     { .name = "flux2", SIZES(16, 1, 16, 1, 1), .max_frames = 1,
       .transformer = "Flux2Transformer2DModel",
       .pipeline = { { .class = "Flux2KleinPipeline", .sigmas = VC_SIGMAS_EVEN_EULER,
-                      .steps_shift = true } },
+                      .steps_shift = true },
+                    { .class = "Flux2Pipeline", .sigmas = VC_SIGMAS_EVEN_EULER,
+                      .steps_shift = true, .text = flux2_dev_text } },
       .moments = true, .dtype = VC_BF16,
       .vae = "AutoencoderKLFlux2", .channels = 128, .scaling = 1,
       .text = { { .class = "Qwen3ForCausalLM", .max_length = 512, .template = qwen3_thoughtless,
