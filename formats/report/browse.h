@@ -1,6 +1,6 @@
-/* browse.h - the page of vlat report --browse: browse.html, browse_marks.js and browse.js as one text, which the
- * build makes (formats/CMakeLists.txt). The page reads scripts in the folder NAME.data beside
- * NAME.html, each of which calls vlt("NAME OF THE SCRIPT", VALUE):
+/* browse.h - the page of vlat report --browse: browse.html, browse_marks.js and
+ * browse.js as one text, which the build makes (formats/CMakeLists.txt). The page reads scripts in
+ * the folder NAME.data beside NAME.html, each of which calls vlt("NAME OF THE SCRIPT", VALUE):
  *   0/index      the facts of the first dataset, 1/index of the second: formats/vlat/browse.c
  *   0/cM/N       file N of its samples, M = N / 1000: {r: [record], t: [JPEG in base64 or null]}
  *   0/sN         {from: position, text: a line for each sample, in which a search looks}

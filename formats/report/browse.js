@@ -167,8 +167,8 @@ function makeSet(n, info) {
   set.section = el('section', {}, el('h2', {}, info.name),
     el('p', { className: 'muted' }, info.facts.join(' · ')),
     ...(info.skipped ? [lost] : [el('p', { className: 'muted' }, 'No skipped input is recorded.')]),
-    set.marks.row, el('div', { className: 'row' }, select, set.order, set.before, set.after, el('label', { className: 'row' },
-      'Page', set.input), set.pages), set.cards);
+    set.marks.row, el('div', { className: 'row' }, select, set.order, set.before, set.after,
+      el('label', { className: 'row' }, 'Page', set.input), set.pages), set.cards);
   return set;
 }
 
@@ -278,7 +278,8 @@ const CONDITION = /^(frames|tokens|width|height|number)(<=|>=|<|>|=)(\d+)$/;
 
 /* Keeps the found samples, or those of all, that meet a condition. */
 async function keep(set, condition) {
-  const [, name, sign, text] = CONDITION.exec(condition), keys = (await keysOf(set))[name], n = +text;
+  const [, name, sign, text] = CONDITION.exec(condition), n = +text;
+  const keys = (await keysOf(set))[name];
   const test = { '<': v => v < n, '>': v => v > n, '<=': v => v <= n, '>=': v => v >= n,
                  '=': v => v === n }[sign];
   set.found = (set.found || keys.map((_, i) => i)).filter(i => test(keys[i]));
@@ -288,7 +289,8 @@ async function keep(set, condition) {
  * every word. */
 async function search() {
   const run = searching = {}, all = box.value.toLowerCase().split(/\s+/).filter(Boolean);
-  const words = all.filter(w => !CONDITION.test(w)), conditions = all.filter(w => CONDITION.test(w));
+  const words = all.filter(w => !CONDITION.test(w));
+  const conditions = all.filter(w => CONDITION.test(w));
   for (const set of sets) {
     set.found = words.length ? [] : null;
     set.page = set.first || 0;

@@ -60,7 +60,8 @@ static void put_head(vc_buf *page, const vf_html *h, const vf_page_file *const *
         vc_buf_printf(page, " data-tag=\"%s\"", h->tag);
     vc_buf_str(page, ">\n<head>\n<meta charset=\"utf-8\">\n");
     vc_buf_printf(page, "<meta http-equiv=\"Content-Security-Policy\" content=\""
-                  "default-src 'none'; img-src data:%s; media-src data:%s; %sstyle-src 'unsafe-inline'; script-src",
+                  "default-src 'none'; img-src data:%s; media-src data:%s; %s"
+                  "style-src 'unsafe-inline'; script-src",
                   own, own, h->served ? "connect-src 'self'; " : "");
     for (int i = 0; i < n; i++)
         put_hash(page, script[i]);

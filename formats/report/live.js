@@ -1,6 +1,6 @@
 'use strict';
-/* Lets a page that vlat report --serve gives follow its server: when the server's answer to HEAD has
- * another ETag than the page, the page is loaded and its news are taken over, without losing what
+/* Lets a page that vlat report --serve gives follow its server: when the answer to HEAD has another
+ * ETag than the page, the page is loaded and its news are taken over, without losing what
  * the reader chose. A page whose parts are others is loaded as a whole. */
 (() => {
   const EVERY = 2000, SLOW = 10000;                        // milliseconds; SLOW: without an answer
@@ -33,7 +33,8 @@
     const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
     const next = page.documentElement.dataset.tag;
     if (!answer.ok || !next) throw new Error(answer.statusText);
-    const sections = d => [...d.querySelectorAll('main > h2, main > h3')].map(e => e.textContent).join('\n');
+    const sections = d => [...d.querySelectorAll('main > h2, main > h3')]
+      .map(e => e.textContent).join('\n');
     if (sections(page) !== sections(document) || !renewTexts(page) || renewals.some(f => !f(page)))
       location.reload();
     tag = next;

@@ -94,7 +94,8 @@ function makePair(row, index) {
     const last = names[names.length - 1], name = shot.dataset.step;
     shots.push(shot);
     names.push(name);
-    for (const select of [left, right]) select.append(el('option', { value: name }, `step ${name}`));
+    for (const select of [left, right])
+      select.append(el('option', { value: name }, `step ${name}`));
     if (right.value === last) right.value = name;
     draw();
   };

@@ -1,7 +1,8 @@
 /* page_files.h - the files of reports' pages as bytes, which the build makes
  * (formats/CMakeLists.txt): page.css, page.js with element.js before it, charts.js and live.js of
- * this folder, and dygraphs (its script and its style), the library that draws charts, from the system's package libjs-dygraphs. Where the build found no
- * dygraphs, its two files are empty, and charts stay pictures. */
+ * this folder, and dygraphs (its script and its style), the library that draws charts,
+ * from the system's package libjs-dygraphs. Where the build found no dygraphs, its two files are
+ * empty, and charts stay pictures. */
 #ifndef FORMATS_REPORT_PAGE_FILES_H
 #define FORMATS_REPORT_PAGE_FILES_H
 

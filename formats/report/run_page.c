@@ -158,7 +158,8 @@ static void put_trend(vf_html *h, const vf_curve *loss)
     vf_trend t;
     if (vf_curve_trend(loss, &t))
         vf_html_lead(h, "Training loss %.5f, %s: the mean of the last %" PRIu64 " steps; %.5f in "
-                     "the %" PRIu64 " before", t.now, words[t.sign + 1], t.steps, t.before, t.steps);
+                     "the %" PRIu64 " before", t.now, words[t.sign + 1], t.steps, t.before,
+                     t.steps);
     else if (loss->points)
         vf_html_lead(h, "Training loss %.5f: the mean of %" PRIu64 " steps, too few for a trend",
                      loss->sum / (double)loss->points, loss->points);

@@ -41,7 +41,8 @@ expect 0 '' vlat report set.lmdb --browse set.html
 # a dataset of clips whose files are here, for marks, orders and playing
 mkdir clips
 for i in 1 2 3 4; do
-    ffmpeg -v error -f lavfi -i "testsrc=s=$((64 + 32 * i))x64:r=8:d=$((5 - i)),format=yuv420p" "clips/clip $i#.mp4"
+    ffmpeg -v error -f lavfi -i "testsrc=s=$((64 + 32 * i))x64:r=8:d=$((5 - i)),format=yuv420p" \
+        "clips/clip $i#.mp4"
     echo "the caption of clip $i" >"clips/clip $i#.txt"
 done
 need vprep --meta clips --out clips.lmdb --video_sample_size 64 --video_sample_n_frames 17

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# vlat report --serve: pages, pictures and their parts, what it refuses, hostile requests, a run that
+# vlat report --serve: pages, pictures and their parts, refusals, hostile requests, a run that
 # grows, runs that come and go. The pages in a browser are in pages.sh.
 . "$(dirname "$0")/../lib/check.sh"
 
@@ -8,7 +8,9 @@ run()                                        # run DIR STEPS
 {
     mkdir -p "$1/validation/step-10"
     echo 'seed: 42' >"$1/config.yaml"
-    for ((i = 1; i <= $2; i++)); do echo "{\"step\":$i,\"loss\":0.$((90 - i))}"; done >"$1/metrics.jsonl"
+    for ((i = 1; i <= $2; i++)); do
+        echo "{\"step\":$i,\"loss\":0.$((90 - i))}"
+    done >"$1/metrics.jsonl"
     { printf "$png"; printf 'one of %s' "$1"; } >"$1/validation/step-10/000.png"
 }
 run runs/first 20
@@ -83,12 +85,14 @@ mkfifo runs/first/validation/step-10/002.png
 mkdir runs/first/validation/step-10/003.png
 printf "$png" >runs/first/validation/step-10/.png
 printf "$png" >runs/first/validation/step-10/x.txt
-for path in /run/first /run/third/ /run/ /x /run/first/metrics.jsonl /run/first/file/ /file/step-10/000.png \
+for path in /run/first /run/third/ /run/ /x /run/first/metrics.jsonl /run/first/file/ \
+    /file/step-10/000.png \
     /run/first/file/step-10/00{1,2,3}.png /run/first/file/step-10/.png /run/first/file/step-10/x.txt \
     /run/first/file/step-10/../secret.png /run/first/file/step-10/..%2fsecret.png \
     /run/first/file/../secret.png /run/first/file/step-11/000.png /run/first/file/step-/000.png \
     /run/first/file/step-10/000.png/ /run/first/file/step-10%00/000.png /run/first/file/step-10 \
-    /../etc/passwd /run/first/../../../etc/passwd '/run/%' '/%ff%fe' "/$(printf 'a%.0s' {1..5000})"; do
+    /../etc/passwd /run/first/../../../etc/passwd '/run/%' '/%ff%fe' \
+    "/$(printf 'a%.0s' {1..5000})"; do
     get 404 "$path"
 done
 get 405 / -X DELETE
@@ -103,11 +107,13 @@ output_has '^Last-Modified: .* GMT'
 
 # requests that are none, and clients that wait
 port=${url##*:} port=${port%/}
-for bytes in 'GET' '\r\n\r\n' 'GET / HTTP/9.9\r\n\r\n' 'GET  HTTP/1.1\r\n\r\n' '\x16\x03\x01\x02\x00\x01\x00' \
+for bytes in 'GET' '\r\n\r\n' 'GET / HTTP/9.9\r\n\r\n' 'GET  HTTP/1.1\r\n\r\n' \
+    '\x16\x03\x01\x02\x00\x01\x00' \
     'POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n' \
     'POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999999999999\r\n\r\nx' \
     'POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n' \
-    'GET / HTTP/1.1\r\nHost: localhost\r\nRange: bytes=%n%s\r\n\r\n' 'GET / HTTP/1.1\r\nHost: [\r\n\r\n'; do
+    'GET / HTTP/1.1\r\nHost: localhost\r\nRange: bytes=%n%s\r\n\r\n' \
+    'GET / HTTP/1.1\r\nHost: [\r\n\r\n'; do
     timeout 5 bash -c "exec 3<>/dev/tcp/127.0.0.1/$port; printf '$bytes' >&3" 2>/dev/null || true
 done
 head -c 300000 /dev/urandom | timeout 5 bash -c "cat >/dev/tcp/127.0.0.1/$port" 2>/dev/null || true
@@ -160,7 +166,8 @@ get 200 /my%20page.data/0/index.js
 output_has '^Content-Type: text/javascript'
 output_has '^vlt("0/index"'
 get 200 /my%20page.data/0/c0/1.js
-for path in /notes /my%20page.data /my%20page.data/ /my%20page.data/vlat-browse /my%20page.data/0/../../notes \
+for path in /notes /my%20page.data /my%20page.data/ /my%20page.data/vlat-browse \
+    /my%20page.data/0/../../notes \
     /my%20page.data/0/none.js /my%20page.data/0//index.js /my%20page.data/0/c0 /set.lmdb/manifest.json; do
     get 404 "$path"
 done
