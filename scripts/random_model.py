@@ -5,7 +5,7 @@
                                     [--parts transformer,vae,text_encoder,tokenizer,scheduler]
                                     [--tokenizer FILE] [--dtype bf16] [--sparse]
 
-SIZE is of CogVideoX 2b (the default), 5b, 5b-i2v, 1.5, 1.5-i2v; of HunyuanVideo hunyuan,
+OUT has all parts, as vprep and vtrain read them, unless --parts names fewer. SIZE is of CogVideoX 2b (the default), 5b, 5b-i2v, 1.5, 1.5-i2v; of HunyuanVideo hunyuan,
 hunyuan-i2v, hunyuan-i2v-33 (latent_concat), skyreels-i2v; of LTX-Video ltx-2b, ltx-13b; of Wan 2.1
 wan-1.3b, wan-14b; of FLUX.1 flux-dev, flux-schnell; of FLUX.2 flux2-klein-4b,
 flux2-klein-9b, flux2-dev (without its text encoder); qwen is Qwen-Image, z-image is Z-Image;
@@ -384,7 +384,8 @@ def main():
                    help="blocks; of HunyuanVideo, FLUX.1 and FLUX.2 those of two streams and "
                    "single ones, of Z-Image those of both streams and those of a refiner")
     a.add_argument("--text_layers", type=int)
-    a.add_argument("--parts", default="transformer,vae,scheduler")
+    a.add_argument("--parts", default="transformer,vae,text_encoder,tokenizer,scheduler",
+                   help="parts to write; by default all that vprep and vtrain read")
     a.add_argument("--tokenizer")
     a.add_argument("--dtype", choices=TYPES, default="bf16")
     a.add_argument("--sparse", action="store_true")

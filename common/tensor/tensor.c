@@ -32,6 +32,25 @@ bool vt_same_shape(const vt_tensor *a, const vt_tensor *b)
 
 /* ---- context ---- */
 
+/* Reserves the pool. Dry steps write nothing, so that theirs may be larger than the machine's
+ * memory: they find what a larger machine would need. */
+static int reserve(vt_ctx *g, vc_err *err)
+{
+    const size_t given = g->pool.limit, dry = (size_t)1 << 44;
+    void *range = NULL;
+    int rc = VC_ENOMEM;
+    if (g->sizes_only && g->be->host_memory && !given) {
+        g->pool.limit = dry;
+        rc = g->be->reserve(g->dev, &range, &g->pool.limit, NULL);
+    }
+    if (rc) {
+        g->pool.limit = given;
+        rc = g->be->reserve(g->dev, &range, &g->pool.limit, err);
+    }
+    g->range = range;
+    return rc;
+}
+
 int vt_open(vt_ctx **out, const vt_options *o, vc_err *err)
 {
     *out = NULL;
@@ -47,9 +66,7 @@ int vt_open(vt_ctx **out, const vt_options *o, vc_err *err)
     vc_err passed = { 0 };
     int rc = vt_backend_open(&g->be, &g->dev, o, &passed, err);
     if (!rc) {
-        void *range = NULL;
-        rc = g->be->reserve(g->dev, &range, &g->pool.limit, err);
-        g->range = range;
+        rc = reserve(g, err);
     }
     if (rc) {
         vt_close(g);

@@ -83,7 +83,8 @@ typedef struct vt_options {
                                                * as in a batch, where batches save more time than
                                                * this costs (vt_batch_keeps_bits) */
     bool sizes_only;                          /* parameters have their sizes, but no values: nothing
-                                               * is read, converted or drawn. All steps are dry */
+                                               * is read, converted or drawn. All steps are dry, and
+                                               * may need more memory than the machine has */
 } vt_options;
 
 /* Returns VC_EINVAL for an option that this build or machine does not support, naming the supported

@@ -16,7 +16,7 @@ links() {
         { grep -oE '\]\([^) ]+\)' || true; } | sed -E 's/^\]\(//; s/\)$//'
 }
 n=0
-for page in README.md docs/*.md; do
+for page in README.md CONTRIBUTING.md docs/*.md; do
     while read -r target; do
         n=$((n + 1))
         case $target in http*) continue ;; esac

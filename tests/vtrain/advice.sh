@@ -7,5 +7,10 @@ expect 0 'an epoch has each sample 50 times, and the run 1 step: it ends within 
     toy --max_train_steps 1 --dataset_repeat 50
 expect 0 '--lr_warmup_steps 5: the run has 1 step, so that the rate never reaches' \
     toy --max_train_steps 1 --lr_scheduler constant_with_warmup --lr_warmup_steps 5
+expect 0 'a peak of .* is predicted, but about .* are free: the run may fail. To need less memory, give' \
+    toy --dit_width 16384 --dit_layers 256 --dit_heads 128
+stdout_has '^memory: peak .* predicted'
+expect 0 'but --memory_limit is 20.0 MiB: the run would not start' \
+    toy --dit_width 256 --dit_layers 8 --memory_limit 20M
 expect 0 'so 1 epoch; batch' toy --num_train_epochs 1
 output_lacks 'warning: an epoch'

@@ -351,7 +351,7 @@ int vtrain_memory_remedy(const vtrain *t, uint32_t group, int rc, vc_err *err)
 
 int vtrain_memory_check(const vtrain *t, vc_err *err)
 {
-    char peak[32], limit[32], flags[400];
+    char peak[32], limit[32], there[64], flags[400];
     const char *bucket = vtrain_data_group(t->data, t->plan.largest)->name;
     int64_t over = (int64_t)t->plan.pool - room(t);
     if (over <= 0)
@@ -359,10 +359,13 @@ int vtrain_memory_check(const vtrain *t, vc_err *err)
     remedies(t, t->plan.largest, flags, sizeof flags);
     vc_human_bytes(peak, (double)t->plan.predicted);
     vc_human_bytes(limit, (double)(t->plan.predicted - over));
-    if (t->cfg.memory_limit)
+    snprintf(there, sizeof there, t->cfg.memory_limit ? "--memory_limit is %s" : "about %s are free",
+             limit);
+    if (t->cfg.memory_limit && !t->cfg.dry_run)
         return vc_fail(err, VC_ENOMEM, "bucket %s: a peak of %s is predicted, but --memory_limit "
                        "is %s. To need less memory, give %s", bucket, peak, limit, flags);
-    vc_warn(t->ui, "bucket %s: a peak of %s is predicted, but about %s are free: the run may fail. "
-            "To need less memory, give %s", bucket, peak, limit, flags);
+    vc_warn(t->ui, "bucket %s: a peak of %s is predicted, but %s: the run %s. "
+            "To need less memory, give %s", bucket, peak, there,
+            t->cfg.memory_limit ? "would not start" : "may fail", flags);
     return 0;
 }
