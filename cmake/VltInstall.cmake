@@ -28,7 +28,8 @@ install(DIRECTORY ${pages}/zsh/ DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-
 install(DIRECTORY ${pages}/fish/ DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 install(FILES scripts/vlat.py DESTINATION ${CMAKE_INSTALL_DATADIR}/vlt)
 install(FILES README.md LICENSE examples/read.c TYPE DOC)
-install(DIRECTORY docs/ TYPE DOC FILES_MATCHING PATTERN "*.md")
+install(DIRECTORY docs/ TYPE DOC FILES_MATCHING PATTERN "*.md" PATTERN bench EXCLUDE)
+install(FILES packaging/copyright TYPE DOC)
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME vlt)

@@ -14,6 +14,11 @@ for program in vprep vtrain vdecode vlat; do
 done
 expect 0 '^samples  *60' vlat info "$set"
 
+for file in copyright README.md interface.md; do
+    [ -s "$usr/share/doc/vlt/$file" ] || wrong "share/doc/vlt has no $file"
+done
+absent "$usr/share/doc/vlt/bench"
+
 # ---- manual pages ----
 # flags PROGRAM: all names of its flags, from the help of the program and of its verbs.
 flags()
