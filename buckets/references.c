@@ -68,6 +68,6 @@ void vb_reference(vb_choice *c, const vb_reference_rule *r, int w, int h)
     c->tokens = (int64_t)(c->target_h / token) * (c->target_w / token);
     c->drop = !c->tokens || c->latent_h > UINT16_MAX || c->latent_w > UINT16_MAX;
     if (c->drop)
-        snprintf(c->reason, sizeof c->reason, "%dx%d pixels: sides from %d to %d are possible", w, h,
-                 token, UINT16_MAX * r->family->ratio[1]);
+        snprintf(c->reason, sizeof c->reason, "%dx%d pixels: sides from %d to %d are possible",
+                 w, h, token, UINT16_MAX * r->family->ratio[1]);
 }

@@ -4,7 +4,8 @@
 #include "common/base/rng.h"
 
 enum { I2V = 1 << VC_MODE_I2V, INPAINT = 1 << VC_MODE_INPAINT, CONTROL = 1 << VC_MODE_CONTROL,
-       CONTROL_REF = 1 << VC_MODE_CONTROL_REF, EDIT = 1 << VC_MODE_EDIT, ALL_MODES = (1 << VC_MODES) - 1 };
+       CONTROL_REF = 1 << VC_MODE_CONTROL_REF, EDIT = 1 << VC_MODE_EDIT,
+       ALL_MODES = (1 << VC_MODES) - 1 };
 
 /* A reference's key is that of a still of the file, so that a picture that is another sample's clip
  * of that size is encoded once. */

@@ -319,8 +319,8 @@ static const struct { const char *name; enum field is; } fields[] = {
     { "resize", OTHER }, { "crop", OTHER }, { "flip", OTHER }, { "tonemap", OTHER },
     { "frames", FRAMES }, { "fps", FPS }, { "upscale", OTHER }, { "latent", LATENT },
     { "tokens", TOKENS }, { "source_hash", OTHER }, { "latent_key", LATENT_KEY },
-    { "conditions", CONDITIONS }, { "mask_all", OTHER }, { "references", OTHER }, { "tags", OTHER }, { "weight", WEIGHT },
-    { "extra", OTHER },
+    { "conditions", CONDITIONS }, { "mask_all", OTHER }, { "references", OTHER },
+    { "tags", OTHER }, { "weight", WEIGHT }, { "extra", OTHER },
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
 

@@ -102,8 +102,8 @@ typedef struct vf_row {
     char **tags;
     int n_tags;
     vf_side beside[VF_COLUMNS];
-    vf_side *references;               /* [n_references]: the pictures of the column edit_image or of
-                                        * another one that metadata_references lists */
+    vf_side *references;               /* [n_references]: the pictures of the column edit_image, or
+                                        * of another one of references.c */
     int n_references;                  /* -1: the column has neither a path nor a list of paths */
     vf_extra *extra;
     int n_extra;

@@ -1,5 +1,5 @@
-/* references.c - reads a row's reference pictures, which a model that edits pictures sees beside the
- * sample; see parts.h */
+/* references.c - reads a row's reference pictures, which a model that edits pictures sees beside
+ * the sample; see parts.h */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

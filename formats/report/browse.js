@@ -215,6 +215,12 @@ function frameStrip(r) {
     (r.fps ? `; ${Math.round(100 * r.fps) / 100} a second` : '')))];
 }
 
+function references(r) {
+  const list = r.references || [];
+  return list.length ? [el('h3', {}, 'Reference pictures'), ...list.map(p => el('p', {},
+    `${p.path}: ${p.source[1]}×${p.source[0]}, resized to ${p.target[1]}×${p.target[0]}`))] : [];
+}
+
 function drawTable(r) {
   if (!r.draws || !r.draws.length) return [el('p', { className: 'muted' }, 'Nothing was drawn.')];
   return [el('div', { className: 'scroll' }, el('table', {}, el('tr', {},
@@ -249,6 +255,7 @@ async function open(set, at) {
       'bucket ' + r.key, 'latent ' + (r.latent || []).join('×'), count(r.tokens || 0) + ' tokens',
       set.info.name].filter(Boolean).join(' · ')),
     ...set.marks.controls(r), ...playing(set, r), ...cropFigure(r, s.jpeg), ...frameStrip(r),
+    ...references(r),
     el('h3', {}, 'Draws'), ...drawTable(r),
     el('details', {}, el('summary', {}, 'Record'), el('pre', {}, JSON.stringify(r, null, 1))));
   if (!dialog.open) dialog.showModal();

@@ -20,6 +20,12 @@ static const vprep_source *source_of(const prep_frames *f)
     return &f->p->list.sources[f->item->row];
 }
 
+static vf_key hash_of(const prep_frames *f)
+{
+    const vprep_source *s = source_of(f);
+    return f->which < VF_BESIDE ? prep_beside_of(s, f->which)->hash : s->hash;
+}
+
 /* The file's frame that is the clip's frame t. */
 static int64_t frame_of(const prep_frames *f, int t)
 {
@@ -140,7 +146,6 @@ static int read_range(prep_frames *f, uint8_t **range, int first, int n, vc_err 
 /* Reads at most n frames from `first` on. Returns the code of prep_identity_check. */
 static int read_once(prep_frames *f, uint8_t **range, int first, int n, vc_err *err)
 {
-    const vprep_source *s = source_of(f);
     const vf_part part = part_of(f);
     media_info info;
     vc_err why = { 0 };
@@ -156,9 +161,7 @@ static int read_once(prep_frames *f, uint8_t **range, int first, int n, vc_err *
     if (!rc)
         rc = read_range(f, range, first, n, err);
     int other = rc == VC_ESTOP ? 0
-                : prep_identity_check(&f->is, f->which < VF_BESIDE ? prep_beside_of(s, f->which)->hash
-                                                                   : s->hash, media_fd(f->m),
-                                      &part, &why);
+                : prep_identity_check(&f->is, hash_of(f), media_fd(f->m), &part, &why);
     if (rc || other || first + n == f->n) {
         media_close(f->m);
         f->m = NULL;

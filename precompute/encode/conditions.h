@@ -35,7 +35,8 @@ vf_key vprep_prompt_picture_key(vf_key source, const vprep_clip *clip);
 bool vprep_takes_references(const vprep *p);
 /* The size of a reference picture, dropped with a reason where none is possible. */
 void vprep_reference_size(const vprep *p, const prep_beside *b, vb_choice *c);
-/* The reference picture of a row's file `which` as a clip of one frame: vprep_clip_free frees it. */
+/* The reference picture of a row's file `which`, as a clip of one frame that vprep_clip_free
+ * frees. */
 int vprep_reference_clip(const vprep *p, const vprep_item *it, vf_beside which, vprep_clip *clip,
                          vc_err *err);
 /* Frames of the clip that a value is made from: all, 1, or 0. */

@@ -387,8 +387,9 @@ static int encode_moments(prep_encoder *e, prep_job *j, int v, vc_err *err)
         rc = trace_pixels(e, j, v, times, f, err);
     if (!rc)
         rc = trace_moments(e, v, nd, dim, err);
-    return rc ? rc : pack_moments(e, &j->value[v], &j->value_bytes[v], nd, dim,
-                                  vc_roles[v].own_size ? NULL : j->item, r->place, wants_logvar(p), err);
+    const vprep_item *drawn = vc_roles[v].own_size ? NULL : j->item;
+    return rc ? rc : pack_moments(e, &j->value[v], &j->value_bytes[v], nd, dim, drawn, r->place,
+                                  wants_logvar(p), err);
 }
 
 /* ---- masks ---- */

@@ -313,7 +313,8 @@ static int find_references(const vprep *p, int i, vprep_image *m, vc_err *err)
 static int find_image(vprep *p, int i, vc_err *err)
 {
     const bool reads[PICTURES] = {
-        [FIRST] = !vprep_takes_references(p), [LAST] = p->encoders.ends || p->c.train_mode == PREP_INPAINT,
+        [FIRST] = !vprep_takes_references(p),
+        [LAST] = p->encoders.ends || p->c.train_mode == PREP_INPAINT,
         [CONTROL] = has_role(p, VC_ROLE_CONTROL),
     };
     vprep_prompts *v = &p->prompts;
@@ -370,8 +371,10 @@ unsigned vprep_prompt_values(const vprep *p, int i, const vf_key **key)
     for (int k = 0; m && k < VC_REFERENCES; k++)
         references |= m->of[REFERENCE + k].file ? VC_ROLE_BIT(VC_ROLE_REFERENCE + k) : 0;
     *key = m ? m->key : NULL;
-    return references ? references : m ? vprep_prompt_roles(p) & ((m->of[FIRST].file ? ~control : 0) |
-                                        (m->of[CONTROL].file ? control : 0)) : 0;
+    if (references || !m)
+        return references;
+    return vprep_prompt_roles(p) & ((m->of[FIRST].file ? ~control : 0) |
+                                    (m->of[CONTROL].file ? control : 0));
 }
 
 /* VC_ROLE_BITs of the values of row i's picture that are to be encoded. */

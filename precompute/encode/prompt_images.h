@@ -14,7 +14,8 @@
  *   edit     the columns edit_image and edit_image_2 ..; without them image_path: references, each
  *            encoded alone in its own size. The row keeps its height and width
  *
- * Another picture is cut to the row's height and width, else to the bucket that a video of its shape has.
+ * Another picture is cut to the row's height and width, else to the bucket that a video of its
+ * shape has.
  * A clip has the row's num_frames, else the most frames of the run's clips. The size is written
  * back into the row. */
 #ifndef PRECOMPUTE_ENCODE_PROMPT_IMAGES_H

@@ -35,8 +35,9 @@ static void take_references(vprep *p)
     const vc_family *f = p->encoders.family.is;
 
     if (!f->references.most)
-        vc_flags_wrong(p->flags, "--extra_inputs edit_image: models of %s take no reference pictures "
-                       "here: leave the flag out, or give a --model that edits pictures", f->name);
+        vc_flags_wrong(p->flags, "--extra_inputs edit_image: models of %s take no reference "
+                       "pictures here: leave the flag out, or give a --model that edits pictures",
+                       f->name);
     else
         select_mode(p, "edit_image", VC_MODE_EDIT, "the reference pictures of each row");
 }

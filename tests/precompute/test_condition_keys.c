@@ -359,7 +359,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keys_follow_values), cmocka_unit_test(orders_and_times),
         cmocka_unit_test(each_role_follows_its_row),
-        cmocka_unit_test(clean_images), cmocka_unit_test(references), cmocka_unit_test(masked_frames),
+        cmocka_unit_test(clean_images), cmocka_unit_test(references),
+        cmocka_unit_test(masked_frames),
         cmocka_unit_test(masked_pixels_are_black), cmocka_unit_test(pixel_noise),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -71,8 +71,8 @@ typedef struct vtrain_group {
     int segments;                /* of each text (`text_chunks`), all of the same number of rows; 0:
                                   * texts are of the whole clip */
     vtrain_own own;
-    char name[80];               /* "5x16x16" (f h w), a still "16x16", beside a reference "16x16+12x20"
-                                  */
+    char name[80];               /* "5x16x16" (f h w), a still "16x16", beside a
+                                  * reference "16x16+12x20" */
 } vtrain_group;
 
 /* One sample of the list. */

@@ -208,8 +208,8 @@ static int read_picture(const vtrain_data *d, const vf_safetensors *st, vc_role 
     if (vc_roles[role].own_size) {
         uint16_t *size = p->own.size[vc_role_reference(role)];
         if (v.dim[2] > UINT16_MAX || v.dim[3] > UINT16_MAX)
-            return vc_fail(err, VC_EMISMATCH, "%" PRId64 " x %" PRId64 " latent rows and columns: at "
-                           "most %d expected", v.dim[2], v.dim[3], UINT16_MAX);
+            return vc_fail(err, VC_EMISMATCH, "%" PRId64 " x %" PRId64 " latent rows and "
+                           "columns: at most %d expected", v.dim[2], v.dim[3], UINT16_MAX);
         size[0] = (uint16_t)v.dim[2];
         size[1] = (uint16_t)v.dim[3];
         return copy_f32(&p->cond[role], &v, err);

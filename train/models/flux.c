@@ -6,8 +6,8 @@
  * vector joins the time. All tokens of the prompt stand at position 0, so that only the picture's
  * are rotated. The order of tokens in a sequence has no meaning: here the picture is first.
  *
- * FLUX.1 Kontext is dev with a reference picture, whose clean tokens stand behind the noisy ones, at
- * 1 instead of 0 of the first axis. The prediction is that of the noisy tokens. */
+ * FLUX.1 Kontext is dev with a reference picture, whose clean tokens stand behind the noisy ones,
+ * at 1 instead of 0 of the first axis. The prediction is that of the noisy tokens. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,8 +61,8 @@ typedef struct flux {
 
 /* vtrain_in.made: rotations of the picture's and the references' tokens. */
 enum { COS, SIN };
-/* The inputs of a block: the picture's tokens with the references' and the prompt's tokens, or for the single blocks
- * both as one sequence at JOINED; the embedding of the time; all of made. */
+/* The inputs of a block: the picture's tokens with the references' and the prompt's tokens, or for
+ * the single blocks both as one sequence at JOINED; the embedding of the time; all of made. */
 enum { X, PROMPT, E, MADE, N_IN = MADE + 2, JOINED = X };
 
 /* ---- config.json ---- */
