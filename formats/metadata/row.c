@@ -137,25 +137,6 @@ static const cJSON *find_medium(const cJSON *o, const vf_metadata_opts *opts, vf
     return NULL;
 }
 
-/* A path with backslashes is one of Windows if no file has it as its
- * name, and a file has it with slashes. */
-int metadata_find_file(char **file, const char *dir, const char *path, vc_err *why)
-{
-    *file = vc_path_join(dir, path);
-    if (*file && strchr(path, '\\') && !vc_file_exists(*file)) {
-        char *other = strdup(*file), *at = other ? other + (strlen(*file) - strlen(path)) : NULL;
-        for (; at && (at = strchr(at, '\\')); at++)
-            *at = '/';
-        if (other && vc_file_exists(other)) {
-            char *swap = *file;
-            *file = other;
-            other = swap;
-        }
-        free(other);
-    }
-    return *file ? 0 : vc_no_memory(why);
-}
-
 /* Looks the path up in videos/ beside the list: FastVideo's paths are relative to that folder. */
 static int look_in_videos(vf_row *r, const char *dir, vc_err *why)
 {

@@ -228,7 +228,8 @@ static void check_role(const vtrain_batch *b, vc_role role)
 }
 
 /* For every role of the table that a transformer may read, its row suffices for the check of the
- * dataset and for training. */
+ * dataset and for training. Values of a size of their own need records that have it, as the
+ * script kontext.sh makes them. */
 static void test_each_role(void **state)
 {
     (void)state;
@@ -236,7 +237,7 @@ static void test_each_role(void **state)
         const wish w = { .roles = VC_ROLE_BIT(r) };
         toy t = set_i2v;
         t.conditions = VC_ROLE_BIT(r);
-        if (!vc_roles[r].what)
+        if (!vc_roles[r].what || vc_roles[r].own_size)
             continue;
         vtrain_data *d = set_open(dir, &t, &w, 0);
         assert_int_equal(findings_of(vf_dataset_path(vtrain_data_set(d, 0))), 0);
