@@ -202,12 +202,11 @@ static double print_bucket(const bucket *b, double batch, int pt, epoch *e, FILE
     int frames = (b->f + pt - 1) / pt * pt;
 
     snprintf(latent, sizeof latent, "%dx%dx%d", b->f, b->lh, b->lw);
-    fprintf(out, "%-9s %6d %6d %7d %9s %9s    %-12s %7lld %9s %12.0f %8.4g\n", b->key, b->h, b->w,
-            b->frames, range(fps, b->low, b->high),
+    fprintf(out, "%-9s %6d %6d %7d    %-12s %7lld %9s %12.0f %8.4g %8s %9s\n", b->key, b->h, b->w,
+            b->frames, latent, (long long)b->tokens, vc_human_count(num, b->samples),
+            (double)b->tokens * batch, steps, range(fps, b->low, b->high),
             range(seconds, b->frames / (b->high > 0 ? b->high : 1),
-                  b->high > 0 ? b->frames / b->low : 0),
-            latent, (long long)b->tokens, vc_human_count(num, b->samples),
-            (double)b->tokens * batch, steps);
+                  b->high > 0 ? b->frames / b->low : 0));
     e->steps += steps;
     e->visits += b->visits;
     e->places += steps * batch;
@@ -223,8 +222,8 @@ static void print_epoch(const epoch *e, int64_t batch, FILE *out)
     if (e->places <= 0)
         return;
     fprintf(out, "an epoch at --train_batch_size %lld: %.0f step%s, %.0f of %.0f places empty "
-            "(%.2g%%)", (long long)batch, e->steps, vc_s(e->steps), empty < 0.5 ? 0 : empty, e->places,
-            empty < 0.5 ? 0 : 100 * empty / e->places);
+            "(%.2g%%)", (long long)batch, e->steps, vc_s(e->steps),
+            empty < 0.5 ? 0 : empty, e->places, empty < 0.5 ? 0 : 100 * empty / e->places);
     if (e->padding > 0)
         fprintf(out, ", %.2g%% of tokens are padding", 100 * e->padding / e->tokens);
     fprintf(out, "\n");
@@ -260,8 +259,8 @@ void prep_table_print(prep_table *t, FILE *out)
 
     if (t->n)
         qsort(t->b, t->n, sizeof *t->b, by_size);
-    fprintf(out, "bucket    height  width  frames       fps   seconds    latent        tokens   "
-            "samples  tokens/step    steps\n");
+    fprintf(out, "bucket    height  width  frames    latent        tokens   samples  tokens/step"
+            "    steps      fps   seconds\n");
     for (uint32_t i = 0; i < t->n; i++)
         samples += print_bucket(&t->b[i], (double)p->c.train_batch_size,
                                 p->rules.family->patch_t, &e, out);
@@ -273,8 +272,8 @@ void prep_table_print(prep_table *t, FILE *out)
     fprintf(out, "\n");
     print_epoch(&e, p->c.train_batch_size, out);
     if (t->slow)
-        vc_warn(p->progress, "--video_sample_stride %lld makes clips of %.3g frames a second into "
-                "%.3g: %llu of %llu have fewer than %g; --video_sample_stride 1 keeps their rate",
-                (long long)p->c.stride, t->slow_from, t->slow_to, (unsigned long long)t->slow,
-                (unsigned long long)t->clips, SLOW);
+        vc_say(p->progress, "--video_sample_stride %lld makes clips of %.3g frames a second into "
+               "%.3g: %llu of %llu have fewer than %g; --video_sample_stride 1 keeps their rate",
+               (long long)p->c.stride, t->slow_from, t->slow_to, (unsigned long long)t->slow,
+               (unsigned long long)t->clips, SLOW);
 }

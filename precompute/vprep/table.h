@@ -18,8 +18,8 @@ typedef struct prep_table prep_table;
 /* Called after vprep_plan. */
 int prep_table_open(prep_table **out, const vprep *p, vc_err *err);
 int prep_table_add(prep_table *t, const vprep_item *it, const vprep_clip *clip, vc_err *err);
-/* Sorts the buckets by tokens and prints them, and the numbers of dropped rows by stage. Warns of
- * clips that the stride makes slow. */
+/* Sorts the buckets by tokens and prints them, and the numbers of dropped rows by stage. Says
+ * which clips the stride makes slow. */
 void prep_table_print(prep_table *t, FILE *out);
 void prep_table_close(prep_table *t);                /* NULL is fine */
 

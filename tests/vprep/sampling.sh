@@ -144,7 +144,7 @@ check table 3 vprep "${meta[@]}" --out "$dir/o3" --dry_run --train_batch_size 4 
 stdout_has "dropped: row 4, still-3.png: .*size 128" && stdout_has "1 dropped (select: 1)"
 stdout_has "^hours: not known before a run has encoded some clips: start one, stop it"
 stdout_has "an epoch at --train_batch_size 4: 3 steps, 6 of 12 places empty (50%)"
-stdout_has "^bucket .* fps   seconds    latent"
+stdout_has "^bucket .* steps      fps   seconds$"
 check "same once more" 0 vprep "${meta[@]}" --out "$dir/p4" --video_repeat 4 \
     --dry_run --train_batch_size 4
 stdout_has "an epoch at --train_batch_size 4: 7 steps, 3 of 28 places empty (11%)"
