@@ -151,7 +151,7 @@ def ref_encoder(a, load, call):
     """Times an encoder without gradients. The first call counts the FLOPs."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode
-    m = load(getattr(torch, TORCH[a.dtype]))
+    m = load(getattr(torch, TORCH[a.dtype])).to(a.device)
     first, times = time.time() - a.begin, []
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         call(m).sum().item()
@@ -167,7 +167,7 @@ def ref_vae(a):
     import diffusers
     import torch
     cls = getattr(diffusers, FAMILIES[a.family]["vae"])
-    x = torch.rand(1, 3, *FAMILIES[a.family]["clip"]) * 2 - 1
+    x = torch.rand(1, 3, *FAMILIES[a.family]["clip"], device=a.device) * 2 - 1
     x = x[:, :, 0] if a.family == "flux" else x          # a VAE of pictures
     return ref_encoder(a, lambda dtype: cls.from_pretrained(a.model + "/vae", torch_dtype=dtype),
                        lambda m: m.encode(x.to(m.dtype)).latent_dist.mean)
@@ -178,7 +178,8 @@ def ref_text(a):
     import transformers
     family = FAMILIES[a.family]
     ids = torch.randint(2, 200, (PROMPTS[a.what], a.tokens if family.get("longest") and a.tokens
-                                 else family["prompt"]))
+                                 else family["prompt"]),
+                        device=a.device)
     mask = torch.ones_like(ids)
     if a.tokens:
         mask[:, a.tokens:] = 0
@@ -285,7 +286,7 @@ def ours_encode(a, what, model):
             str(a.steps), str(a.threads), *map(str, shape),
             *([str(SENTENCES)] if what == "captions" else [])]
     begin = time.time()
-    out, rss, _ = must(run_process(argv, {}), argv)
+    out, rss, _ = must(run_process(argv, {"VLT_DEVICE": a.device}, gpu=a.device != "cpu"), argv)
     r = json.loads(out.splitlines()[-1])
     return {"s": min(r["times"]), "first": r["first"] - begin, "rss": rss,
             "tokens": r.get("tokens")}

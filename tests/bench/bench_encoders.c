@@ -3,7 +3,7 @@
  *     bench_encoders vae MODEL REPEATS THREADS F H W     of a model folder
  *     bench_encoders text MODEL REPEATS THREADS PROMPTS [SENTENCES]
  *
- * A prompt has so many sentences, or else as many as fill its length.
+ * They run on the device of VLT_DEVICE (cpu). A prompt has so many sentences, or else as many as fill its length.
  * Prints {"first": seconds since 1970 when the encoder was loaded, "times": [seconds, ...]}, and of
  * texts "tokens": those of a prompt before its padding. */
 #include <limits.h>
@@ -114,8 +114,9 @@ int main(int argc, char **argv)
                          text ? 0 : atoi(argv[7]) };
     char *dir = vc_path_join(argv[2], text ? "text_encoder" : "vae");
     char *tokenizer = vc_path_join(argv[2], "tokenizer");
-    encoder_opts o = { .dir = dir, .tokenizer = tokenizer, .dtype = VC_BF16, .device = "cpu",
-                       .threads = atoi(argv[4]) };
+    const char *device = getenv("VLT_DEVICE");
+    encoder_opts o = { .dir = dir, .tokenizer = tokenizer, .dtype = VC_BF16,
+                       .device = device ? device : "cpu", .threads = atoi(argv[4]) };
     vc_err err = { 0 };
     prep_family family;
     int rc = prep_family_of(&family, argv[2], &err);
