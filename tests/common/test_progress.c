@@ -334,7 +334,7 @@ static void test_unknown_total(void **state)
     (void)state;
     run(unknown_total, VC_LOG_TEXT, false, PIPE);
     has("prog: reading: 3 rows in ");
-    has("prog: next: 0 rows in ");
+    lacks("next: ");                                 /* a phase in which nothing was done */
     run(unknown_total, VC_LOG_TEXT, false, WIDE);
     has("reading 3 rows  ");
     double r = strtod(strstr(output, "reading 3 rows  ") + strlen("reading 3 rows  "), NULL);

@@ -360,26 +360,29 @@ static void run_sizes(vt_dev *host, set *s, int variant)
 
 /* ---- optimiser ---- */
 
-static void run_adamw(vt_dev *host, set *s, int variant)
+/* The table's rows, and Lion with values and moments in bf16, which the kernel takes too. */
+static void run_update(vt_dev *host, set *s, int variant)
 {
-    const int64_t n = 1283, blocks = (n + 255) / 256;
-    vt_optimizer kind = (vt_optimizer)variant;
-    vc_dtype type = kind == VT_ADAMW_BF16 ? VC_BF16 : VC_F32;
-    vc_dtype moment = kind == VT_ADAMW8BIT ? VC_U8 : type;
-    vt_tensor *w = make(s, type, 1, D(n), NULL), *m = make(s, moment, 1, D(n), NULL);
-    vt_tensor *v = make(s, moment, 1, D(n), NULL), *grad = make(s, VC_F32, 1, D(n), NULL);
-    vt_tensor *peak = make(s, VC_F32, 2, D(blocks, 2), NULL);
+    const int64_t n = 1283;
+    const bool bf16 = variant == VT_OPTIMIZERS;
+    const vt_optimizer_row *how = &vt_optimizers[bf16 ? VT_LION : variant];
+    vt_tensor *w = make(s, bf16 ? VC_BF16 : how->value, 1, D(n), NULL);
+    vt_tensor *grad = make(s, VC_F32, 1, D(n), NULL);
+    vt_tensor *state[VT_OPT_STATES] = { 0 }, *peak = NULL;
 
-    memset(m->data, 0, s->x[1].bytes);
-    memset(v->data, 0, s->x[2].bytes);
-    memset(peak->data, 0, s->x[4].bytes);
+    for (int k = 0; k < VT_OPT_STATES && how->state[k].name; k++) {
+        int64_t dim[VT_DIMS];
+        int nd = vt_opt_shape(how, k, w, dim);
+        vt_tensor *x = make(s, bf16 ? VC_BF16 : how->state[k].type, nd, dim, NULL);
+        memset(x->data, 0, s->x[2 + k].bytes);
+        *(how->state[k].shape == VT_OF_BLOCKS ? &peak : &state[k]) = x;
+    }
     for (uint32_t step = 1; step <= 3; step++) {
-        const vt_update_args a = { .lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.99f, .eps = 1e-8f,
-                                  .weight_decay = 0.1f, .grad_scale = 0.5f, .key = { 3, 4 },
-                                  .correct1 = 0.1f * (float)step, .correct2 = 0.1f, .step = step,
-                                  .first = 8 * VT_OPT_BLOCK };
-        host_backend.update(host, w, (vt_tensor *[]){ m, v }, kind == VT_ADAMW8BIT ? peak : NULL,
-                            grad, &a);
+        const vt_update_args a = { .rule = how->rule, .lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.99f,
+                                  .eps = 1e-8f, .weight_decay = 0.1f, .grad_scale = 0.5f,
+                                  .key = { 3, 4 }, .correct1 = 0.1f * (float)step,
+                                  .correct2 = 0.1f, .step = step, .first = 8 * VT_OPT_BLOCK };
+        host_backend.update(host, w, state, peak, grad, &a);
         for (int64_t i = 0; i < n; i++)
             ((float *)grad->data)[i] *= -0.75f;
     }
@@ -406,6 +409,6 @@ const row ptx_rows[] = {
     { "group norms", run_groups, 24, 1e-5, 8e-3 },
     { "long group norms", run_group_parts, 1, 1e-5, 8e-3 },
     { "sizes", run_sizes, 4, 0, 8e-3 },
-    { "adamw", run_adamw, 3, 1e-6, 8e-3 },
+    { "optimisers", run_update, VT_OPTIMIZERS + 1, 1e-6, 8e-3 },
     { 0 },
 };

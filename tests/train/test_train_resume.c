@@ -87,7 +87,7 @@ static void test_warned(void **state)
         { TINY "--max_train_steps 3 --seed 5 --lr 0.5",
           "--lr is 0.5 from here on, in the checkpoint it was " },
         { TINY "--max_train_steps 4 --seed 6 --lr 0.5", "--seed differs" },
-        { TINY "--max_train_steps 2 --seed 6 --lr 0.5", "nothing is left to do: 4 steps are done" },
+        { TINY "--max_train_steps 2 --seed 6 --lr 0.5", "nothing is left to do: 4 of 2 steps are done" },
         { TINY "--max_train_steps 5 --seed 6 --lr 0.5 --min_timestep 200",
           "--min_timestep is 200 from here on, in the checkpoint it was 0" },
         { TINY "--max_train_steps 6 --seed 6 --lr 0.5 --min_t 0.2",
