@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "common/os/file.h"
-#include "formats/dataset/lmdb_pack.h"
+#include "formats/lmdb/lmdb_pack.h"
 
 typedef struct latents {             /* the latents of a shard */
     vf_keymap place;                 /* key -> place in key order, or TAKEN */

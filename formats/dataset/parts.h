@@ -5,7 +5,7 @@
 #define FORMATS_DATASET_PARTS_H
 
 #include "formats/dataset/dataset.h"
-#include "formats/dataset/lmdb_read.h"
+#include "formats/lmdb/lmdb_read.h"
 
 #define VF_MANIFEST "manifest.json"
 #define VF_STATE "state.lmdb"

@@ -9,7 +9,7 @@
 
 #include "common/base/buf.h"
 #include "common/os/patience.h"
-#include "formats/dataset/lmdb_write.h"
+#include "formats/lmdb/lmdb_write.h"
 #include "formats/dataset/record.h"
 #include "formats/keys/indexmap.h"
 #include "formats/keys/keymap.h"

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "common/os/file.h"
-#include "formats/dataset/lmdb_read.h"
+#include "formats/lmdb/lmdb_read.h"
 #include "formats/peers/exchange_parts.h"
 
 enum { BATCH = 64 };                         /* samples in a transaction */

@@ -28,13 +28,15 @@ formats/json         common/base common/os
 formats/columnar     common/base common/os formats/keys
 formats/metadata     common/base common/os formats/columnar formats/json formats/keys
 formats/tensors      common common/base common/os common/tensor formats/json formats/keys
-formats/dataset      common common/base common/os formats/json formats/keys formats/tensors
+formats/lmdb         common/base common/os formats/keys
+formats/dataset      common common/base common/os formats/json formats/keys formats/lmdb
+formats/dataset      formats/tensors
 formats/libvlat      formats/dataset
 formats/report       common/base common/os formats/json formats/keys formats/tensors
 formats/vlat         common/base common/cli common/os formats/dataset formats/keys formats/report
 formats/vlat         formats/tensors
 formats/peers        common common/base common/os formats/dataset formats/json formats/keys
-formats/peers        formats/tensors formats/vlat
+formats/peers        formats/lmdb formats/tensors formats/vlat
 precompute           buckets common/tensor formats/dataset
 precompute/media     common/base common/os formats/columnar formats/json formats/keys
 precompute/media     formats/metadata
@@ -46,7 +48,7 @@ precompute/run       buckets common common/base common/cli common/comm common/os
 precompute/run       formats/columnar formats/dataset formats/json formats/keys formats/metadata
 precompute/run       formats/tensors
 precompute/run       precompute precompute/media
-precompute/encode    common common/os formats/keys precompute/media precompute/run
+precompute/encode    buckets common common/os formats/keys precompute/media precompute/run
 precompute/vprep     common common/base common/cli common/os common/tensor formats/json formats/keys
 precompute/vprep     formats/columnar formats/metadata formats/tensors precompute/encode
 precompute/vprep     precompute/run precompute/text

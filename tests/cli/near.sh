@@ -13,7 +13,6 @@ near verify vlat verfy a.lmdb
 near list vlat ls a.lmdb
 near info vlat infos a.lmdb
 near gc vlat compact a.lmdb
-near diff vlat compare a b
 near select vlat filter a 'width > 3'
 near merge vlat concat a b --out c
 near --version vlat version

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "common/os/file.h"
-#include "formats/dataset/lmdb_write.h"
+#include "formats/lmdb/lmdb_write.h"
 #include "formats/dataset/parts.h"
 #include "tests/lib/mutate.h"
 #include "tests/lib/ok.h"

@@ -19,9 +19,9 @@
 
 #include "common/os/file.h"
 #include "common/os/map.h"
-#include "formats/dataset/lmdb_pack.h"
-#include "formats/dataset/lmdb_read.h"
-#include "formats/dataset/lmdb_write.h"
+#include "formats/lmdb/lmdb_pack.h"
+#include "formats/lmdb/lmdb_read.h"
+#include "formats/lmdb/lmdb_write.h"
 #include "tests/lib/mutate.h"
 #include "tests/lib/ok.h"
 #include "tests/lib/tmp_dir.h"

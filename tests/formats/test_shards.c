@@ -1,7 +1,7 @@
 /* test_shards.c - the dataset written and read: values, restarts, changes, refusals. */
 #include <pthread.h>
 
-#include "formats/dataset/lmdb_read.h"
+#include "formats/lmdb/lmdb_read.h"
 #include "tests/formats/shards_test.h"
 
 /* ---- written and read ---- */

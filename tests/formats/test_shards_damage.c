@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "formats/dataset/lmdb_read.h"
+#include "formats/lmdb/lmdb_read.h"
 #include "tests/formats/shards_test.h"
 
 /* ---- crashes ---- */

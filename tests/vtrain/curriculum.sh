@@ -37,7 +37,7 @@ expect 137 'stage 9s' fault 'rename@toy-9s/checkpoint-4:1:kill' bash -c \
     "$(declare -f run); root=$root; small=(${small[*]}); run killed"
 [ -d killed/toy-9s/checkpoint-2 ] || wrong "the second stage was not killed"
 expect 0 'resumes after step 2 from killed/toy-9s/checkpoint-2' run killed
-stderr_has 'nothing is left to do: 4 steps are done'
+stderr_has 'nothing is left to do: 4 of 4 steps are done'
 same_end killed/toy-9s/checkpoint-4 whole/toy-9s/checkpoint-4 || wrong "another end after a kill"
 expect 2 'there is no .*mlp-7s.yaml' "$root/scripts/ttt-curriculum" mlp base/checkpoint-1 o \
     7s=set.lmdb

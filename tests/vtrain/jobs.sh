@@ -21,7 +21,7 @@ absent jobs/killed/checkpoint-4
 expect 0 'resumes after step 2 from jobs/killed/checkpoint-2' job killed
 same_end jobs/killed/checkpoint-6 jobs/whole/checkpoint-6 || wrong "another end than without a kill"
 [ "$(wc -l <jobs/killed/metrics.jsonl)" = 6 ] || wrong "metrics.jsonl lacks steps"
-expect 0 'nothing is left to do: 6 steps are done' job killed
+expect 0 'nothing is left to do: 6 of 6 steps are done' job killed
 expect 0 'nothing is left to do' vtrain --config jobs/killed/config.yaml
 absent jobs/killed/killed
 expect 0 'resumes after step 4' job killed --resume_from_checkpoint 4

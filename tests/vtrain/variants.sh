@@ -105,7 +105,7 @@ echo '{"weight_map":{"proj_out.weight":"diffusion_pytorch_model-00001-of-00002.s
 both 'vace_patch_embedding.weight: .*(VACE)' --model m
 
 # ---- pipelines that no family has ----
-for pipeline in FluxKontextPipeline FluxFillPipeline QwenImageEditPipeline WanVACEPipeline LTX2Pipeline; do
+for pipeline in FluxFillPipeline QwenImageEditPipeline WanVACEPipeline LTX2Pipeline; do
     folder $pipeline '{"_class_name":"FluxTransformer2DModel"}' proj_out.weight
     both "m/model_index.json: no family here has a pipeline $pipeline: .*known: CogVideoXPipeline" --model m
 done

@@ -14,7 +14,7 @@
 #ifndef FORMATS_DATASET_LMDB_PACK_H
 #define FORMATS_DATASET_LMDB_PACK_H
 
-#include "formats/dataset/lmdb_read.h"
+#include "formats/lmdb/lmdb_read.h"
 #include "formats/keys/keys.h"
 
 /* The order of a sub-database's values in the file. */

@@ -3,7 +3,7 @@
  *
  * Meta pages come first and name pages that come last, so the pages are made twice: the first time
  * they are only counted. */
-#include "formats/dataset/lmdb_pack.h"
+#include "formats/lmdb/lmdb_pack.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "common/os/temp.h"
-#include "formats/dataset/lmdb_page.h"
+#include "formats/lmdb/lmdb_page.h"
 
 #define MAGIC 0xBEEFC0DEu
 

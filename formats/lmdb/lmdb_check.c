@@ -3,7 +3,7 @@
  * A file that liblmdb wrote and closed holds each page up to the last exactly once: in a tree, in a
  * run of overflow pages, or in the free list. liblmdb does not check any of them, so all are
  * checked before liblmdb opens a file. Pages in none of the three are lost space and do no harm. */
-#include "formats/dataset/lmdb_page.h"
+#include "formats/lmdb/lmdb_page.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* lmdb_write.c - writes an LMDB file by liblmdb. See lmdb_write.h */
-#include "formats/dataset/lmdb_write.h"
+#include "formats/lmdb/lmdb_write.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "common/os/file.h"
-#include "formats/dataset/lmdb_read.h"
+#include "formats/lmdb/lmdb_read.h"
 #include "formats/keys/keymap.h"
 
 enum {

@@ -1,6 +1,6 @@
 /* lmdb_read.c - opens LMDB files, looks keys up and iterates. See lmdb_read.h and, for the bytes,
  * lmdb_page.h */
-#include "formats/dataset/lmdb_page.h"
+#include "formats/lmdb/lmdb_page.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>

@@ -19,7 +19,7 @@
 #include <string.h>
 
 #include "common/os/file.h"
-#include "formats/dataset/lmdb_read.h"
+#include "formats/lmdb/lmdb_read.h"
 
 enum {
     PAGE_HEADER = 16, NODE_HEADER = 8, TREE_BYTES = 48, META_END = 152,
