@@ -251,6 +251,7 @@ def marks(driver, folder):
     text.send_keys('another "caption" é x')
     text.send_keys(Keys.ARROW_LEFT, Keys.ARROW_RIGHT, Keys.BACKSPACE, Keys.BACKSPACE)
     page.d.switch_to.active_element.send_keys(Keys.ESCAPE)
+    until(lambda: "s=" not in page.run("return location.hash"), "Escape does not close the dialog")
     page.d.refresh()
     page.ready()
     until(lambda: "1 left out, 1 with other captions" in page.first(".marks").text,
