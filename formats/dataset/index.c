@@ -120,18 +120,6 @@ int vf_grid_read(vf_entry *e, const cJSON *o, vc_err *err)
     return n == 3 ? 0 : vc_fail(err, VC_EFORMAT, "latent: [f,h,w] expected");
 }
 
-static int read_id(uint64_t *id, const cJSON *o, vc_err *err)
-{
-    const char *hex;
-    int rc = vf_json_str(o, "id", &hex, err);
-    if (rc)
-        return rc;
-    if (strspn(hex, "0123456789abcdef") != 16 || hex[16])
-        return vc_fail(err, VC_EFORMAT, "id: 16 hex digits expected");
-    *id = strtoull(hex, NULL, 16);
-    return 0;
-}
-
 /* Reads the other fields that a trainer plans with; missing fields get the values of a still. */
 static int read_rest(vf_entry *e, const cJSON *o, vc_err *err)
 {
@@ -172,7 +160,7 @@ int vf_record_of(vf_record *r, const cJSON *json, vc_err *err)
     if ((rc = int_in(json, "sample", 0, UINT32_MAX, &number, err)) ||
         (rc = int_in(json, "variant", 0, VF_MAX_VARIANT, &variant, err)) ||
         (rc = vf_json_str(json, "latent_key", &latent, err)) ||
-        (rc = read_id(&r->id, json, err)) || (rc = vf_grid_read(&r->entry, json, err)) ||
+        (rc = vf_json_id(&r->id, json, err)) || (rc = vf_grid_read(&r->entry, json, err)) ||
         (rc = read_rest(&r->entry, json, err)) ||
         (rc = vf_json_str_opt(json, "key", &r->bucket, err)))
         return rc;

@@ -237,6 +237,18 @@ int vf_json_int(const cJSON *o, const char *field, int64_t *v, vc_err *err)
     return rc ? rc : vf_json_int_opt(o, field, v, err);
 }
 
+int vf_json_id(uint64_t *id, const cJSON *o, vc_err *err)
+{
+    const char *hex;
+    int rc = vf_json_str(o, "id", &hex, err);
+    if (rc)
+        return rc;
+    if (strspn(hex, "0123456789abcdef") != 16 || hex[16])
+        return vc_fail(err, VC_EFORMAT, "id: 16 hex digits expected");
+    *id = strtoull(hex, NULL, 16);
+    return 0;
+}
+
 int vf_json_bool(const cJSON *o, const char *field, bool *v, vc_err *err)
 {
     int rc = need(o, field, err);

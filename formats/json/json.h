@@ -38,6 +38,8 @@ int vf_json_str(const cJSON *o, const char *field, const char **v, vc_err *err);
 int vf_json_int(const cJSON *o, const char *field, int64_t *v, vc_err *err);
 int vf_json_bool(const cJSON *o, const char *field, bool *v, vc_err *err);
 int vf_json_obj(const cJSON *o, const char *field, const cJSON **v, vc_err *err);
+/* Reads `id` of a sample: 16 lower-case hex digits. */
+int vf_json_id(uint64_t *id, const cJSON *o, vc_err *err);
 int vf_json_arr(const cJSON *o, const char *field, const cJSON **v, vc_err *err);
 int vf_json_str_opt(const cJSON *o, const char *field, const char **v, vc_err *err);
 int vf_json_int_opt(const cJSON *o, const char *field, int64_t *v, vc_err *err);

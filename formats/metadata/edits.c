@@ -43,18 +43,6 @@ static void edits_free(edits *e)
 
 /* ---- the file ---- */
 
-static int parse_id(uint64_t *id, const cJSON *o, vc_err *err)
-{
-    const char *hex;
-    int rc = vf_json_str(o, "id", &hex, err);
-    if (rc)
-        return rc;
-    if (strspn(hex, "0123456789abcdef") != 16 || hex[16])
-        return vc_fail(err, VC_EFORMAT, "id: 16 hex digits expected");
-    *id = strtoull(hex, NULL, 16);
-    return 0;
-}
-
 static int parse_captions(edit *e, const cJSON *list, vc_err *err)
 {
     const cJSON *text;
@@ -79,7 +67,7 @@ static int parse_edit(edit *e, const cJSON *o, vc_err *err)
 {
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(o, "captions");
     const cJSON *exclude = cJSON_GetObjectItemCaseSensitive(o, "exclude");
-    int rc = parse_id(&e->id, o, err);
+    int rc = vf_json_id(&e->id, o, err);
     if (rc)
         return rc;
     if (exclude && !cJSON_IsBool(exclude))

@@ -66,9 +66,8 @@ media.c opens the kinds of pictures, which are stills of it:
 tokenizer.c opens the kinds, which read its files:
     precompute/tokenizer/bpe.c precompute/tokenizer/files.c precompute/tokenizer/json.c
     precompute/tokenizer/spiece.c precompute/tokenizer/tokenizer.c precompute/tokenizer/unigram.c
-a survey notes what decoding and texts find:
-    precompute/vprep/decode.c precompute/vprep/segments.c precompute/vprep/survey.c
-    precompute/vprep/text.c
+the segments of a clip have the keys of texts, which are made for each of them:
+    precompute/vprep/segments.c precompute/vprep/text.c
 the plan of a resumed run is read by the code that makes it:
     precompute/vprep/missing.c precompute/vprep/plan.c precompute/vprep/replay.c
 the samples of a dataset are read by what describes it:
