@@ -114,6 +114,7 @@ static void shell(const char *dir, const char *what)
 
 #define FALLS TINY "--lr 1e-3 --lr_scheduler linear "
 #define RULES TINY "--lr_scheduler piecewise_constant --lr_step_rules 1:2,0.1 "
+#define SHARE(how) TINY "--lr 1e-3 --lr_warmup_steps 0.5 --lr_scheduler " how " "
 #define GROUP TINY "--lr 1e-3 --param_groups to_q:schedule=cosine "
 
 /* Runs that are continued with other lengths after the shell command `change`, and the line on
@@ -142,6 +143,16 @@ static const struct { const char *first, *change, *then, *says; } lengths[] = {
     { FALLS "--max_train_steps 2", "cd length-9/checkpoint-2 && rm checksums.json && "
       "sed -i 's/\"planned_steps\":2,//; s/,\"checksums\":true//' trainer.json",
       FALLS "--max_train_steps 4", "in the checkpoint 2: " },
+    /* a warm-up that is a share of the run's steps */
+    { SHARE("inverse_sqrt") "--max_train_steps 2 --checkpointing_steps 1",
+      "rm -r length-10/checkpoint-2", SHARE("inverse_sqrt") "--max_train_steps 4",
+      "the rate after step 1 is 0.0005 instead of 0.001" },
+    { SHARE("constant_with_warmup") "--max_train_steps 2 --checkpointing_steps 1",
+      "rm -r length-11/checkpoint-2", SHARE("constant_with_warmup") "--max_train_steps 4",
+      "the rate after step 1 is 0.0005 instead of 0.001" },
+    { SHARE("cosine_with_restarts --lr_num_cycles 2") "--max_train_steps 4 --checkpointing_steps 3",
+      "rm -r length-12/checkpoint-4", SHARE("cosine_with_restarts --lr_num_cycles 2")
+      "--max_train_steps 4", NULL },
 };
 
 static void test_lengths(void **state)
