@@ -74,14 +74,6 @@ the samples of a dataset are read by what describes it:
     train/data/conditions.c train/data/data.c train/data/groups.c train/data/read.c
 a LoRA is merged by its own pairs:
     train/lora/lora.c train/lora/merge.c
-the family with TTT layers is made of that without, which names it:
-    train/models/cogvideox.c train/models/ttt.c train/models/ttt_names.c
-a family and its names name each other:
-    train/models/flux.c train/models/flux_names.c
-a family and its names name each other:
-    train/models/hunyuan.c train/models/hunyuan_names.c
-a family and its names name each other:
-    train/models/wan.c train/models/wan_names.c
 the best checkpoint is one of all, and is kept when others are removed:
     train/output/ckpt.c train/output/ckpt_best.c
 '

@@ -411,5 +411,5 @@ const vtrain_family vtrain_cogvideox = {
     .flow_shift = 1, .logit_mean = 0, .logit_std = 1,
     .posterior_mean = false, .image_dropout = 0.05, .bf16 = true,
     .lr_full = 1e-5, .lr_lora = 1e-4, .guidance = 6, .batch = 1, .steps = 1000,
-    .lora_targets = "to_q,to_k,to_v,to_out.0", .with_ssm = &vtrain_ttt,
+    .lora_targets = "to_q,to_k,to_v,to_out.0",
 };

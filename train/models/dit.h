@@ -233,9 +233,9 @@ struct vtrain_family {
     bool bf16;                                /* the model computes in bf16 */
     const char *lora_targets;
 
-    /* The family of these models with the layers of --ssm_layer, whose first_class is this class;
+    /* The family of these models without the layers of --ssm_layer, whose class is first_class;
      * NULL: there is none. */
-    const vtrain_family *with_ssm;
+    const vtrain_family *without_ssm;
     /* Writes the settings of --ssm_layer to config.json, in place of those that it has. NULL: the
      * family has no such layers. */
     int (*ssm)(cJSON *config, const vtrain_ssm *want, vc_err *err);
@@ -245,6 +245,8 @@ struct vtrain_family {
 
 /* The family with this _class_name, diffusers' or the first authors'; NULL: no family has it. */
 const vtrain_family *vtrain_family_of_class(const char *class_name);
+/* The family of the same models with the layers of --ssm_layer; NULL: there is none. */
+const vtrain_family *vtrain_family_with_ssm(const vtrain_family *family);
 /* The family that can start from noise, and is trained without --model. */
 const vtrain_family *vtrain_family_fresh(void);
 /* The family's name in manifests ("builtin"), or its class where no row of vc_families has this

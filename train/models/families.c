@@ -19,6 +19,14 @@ const vtrain_family *vtrain_family_of_class(const char *class_name)
     return NULL;
 }
 
+const vtrain_family *vtrain_family_with_ssm(const vtrain_family *family)
+{
+    const vtrain_family *const *f = families;
+    while (*f && (*f)->without_ssm != family)
+        f++;
+    return *f;
+}
+
 const vtrain_family *vtrain_family_fresh(void)
 {
     const vtrain_family *const *f = families;

@@ -273,7 +273,7 @@ static vt_tensor *flux_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tens
 }
 
 const vtrain_family vtrain_flux = {
-    .class_name = "FluxTransformer2DModel", .first_class = "Flux", .convert = flux_convert,
+    .class_name = FLUX_CLASS, .first_class = "Flux", .convert = flux_convert,
     .lora_names = flux_names, .peer_names = flux_diffsynth_names, .kohya = &vtrain_kohya_scripts,
     .text_args = { [T5] = "encoder_hidden_states" }, .layout = VTRAIN_TOKENS,
     .time = VTRAIN_TIME_LEVEL,

@@ -6,6 +6,8 @@
 #include "formats/json/json.h"
 #include "train/lora/names.h"
 
+#define FLUX_CLASS "FluxTransformer2DModel"
+
 /* Makes config.json of a file of the first authors: vtrain_family.convert. */
 int flux_convert(cJSON **config, const cJSON *theirs, const vt_source *src, vc_err *err);
 

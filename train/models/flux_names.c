@@ -111,7 +111,7 @@ int flux_convert(cJSON **config, const cJSON *theirs, const vt_source *src, vc_e
     const int axes[3] = { (int)head / 8, (int)head / 16 * 7, (int)head / 16 * 7 };
     bool guidance = vtrain_size_in(src, "guidance_in.in_layer.weight", 0) > 0;
     cJSON *o = cJSON_CreateObject();
-    bool ok = cJSON_AddStringToObject(o, "_class_name", vtrain_flux.class_name) &&
+    bool ok = cJSON_AddStringToObject(o, "_class_name", FLUX_CLASS) &&
               cJSON_AddBoolToObject(o, "guidance_embeds", guidance) &&
               cJSON_AddItemToObject(o, "axes_dims_rope", cJSON_CreateIntArray(axes, 3));
     for (size_t i = 0; ok && i < sizeof fields / sizeof *fields; i++)

@@ -173,7 +173,7 @@ static void hunyuan_fit(const void *model, vtrain_fit *fit)
 {
     const hunyuan *m = model;
     static const char *const words[] = { "", "token_replace", "latent_concat" };
-    const vc_family *family = vc_family_of_transformer(vtrain_hunyuan.class_name);
+    const vc_family *family = vc_family_of_transformer(HUNYUAN_CLASS);
     const bool concat = m->condition == LATENT_CONCAT;
     int p = (int)m->patch;
     *fit = (vtrain_fit){ .channels = (int)m->out_channels, .n_texts = 2,
@@ -338,7 +338,7 @@ static vt_tensor *hunyuan_head(vt_ctx *g, void *model, const vtrain_in *in, vt_t
 }
 
 const vtrain_family vtrain_hunyuan = {
-    .class_name = "HunyuanVideoTransformer3DModel",
+    .class_name = HUNYUAN_CLASS,
     .text_args = { "encoder_hidden_states" }, .lora_names = hunyuan_names,
     .peer_names = hunyuan_comfyui_names,
     .first_class = "HunyuanVideo", .convert = hunyuan_convert,

@@ -6,6 +6,8 @@
 #include "formats/json/json.h"
 #include "train/lora/names.h"
 
+#define HUNYUAN_CLASS "HunyuanVideoTransformer3DModel"
+
 /* Makes config.json of a file of Tencent's: vtrain_family.convert. */
 int hunyuan_convert(cJSON **config, const cJSON *theirs, const vt_source *src, vc_err *err);
 

@@ -132,7 +132,7 @@ int hunyuan_convert(cJSON **config, const cJSON *theirs, const vt_source *src, v
              "\"patch_size\":%lld,\"patch_size_t\":%lld,\"text_embed_dim\":%lld,"
              "\"pooled_projection_dim\":%lld,\"num_layers\":%lld,\"num_single_layers\":%lld,"
              "\"num_refiner_layers\":%lld,\"rope_axes_dim\":[%lld,%lld,%lld],"
-             "\"guidance_embeds\":%s,\"image_condition_type\":%s}", vtrain_hunyuan.class_name,
+             "\"guidance_embeds\":%s,\"image_condition_type\":%s}", HUNYUAN_CLASS,
              (long long)(width / head), (long long)head, (long long)in, (long long)out,
              (long long)patch, (long long)patch_t,
              (long long)vtrain_size_in(src, "txt_in.input_embedder.weight", 1),

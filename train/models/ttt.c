@@ -550,9 +550,9 @@ static void block(vt_ctx *g, const void *model, const void *weights, vt_tensor *
 /* ---- the row ---- */
 
 const vtrain_family vtrain_ttt = {
-    .class_name = "TTTCogVideoXTransformer3DModel",
+    .class_name = TTT_CLASS,
     .first_class = "CogVideoXTransformer3DModel", .convert = ttt_convert, .lora_names = ttt_names,
-    .ssm = ttt_config_set,
+    .ssm = ttt_config_set, .without_ssm = &vtrain_cogvideox,
     .adapters = { NULL, SEQ, SEQ "q.," SEQ "k.," SEQ "v.," SEQ "o.," SEQ "ssm.,gating_alpha" },
     .text_args = { "encoder_hidden_states" }, .layout = VTRAIN_FRAMES_FIRST,
     .size = sizeof(ttt), .weights = offsetof(ttt, base.w), .table = model_table,

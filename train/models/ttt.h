@@ -4,6 +4,8 @@
 
 #include "train/models/dit.h"
 
+#define TTT_CLASS "TTTCogVideoXTransformer3DModel"
+
 /* A segment has SEGMENT latent frames (3 s) after the first one, which it shares with the segment
  * before it. */
 enum { TTT_SEGMENT = 12 };

@@ -99,7 +99,7 @@ int ttt_convert(cJSON **config, const cJSON *theirs, const vt_source *src, vc_er
     (void)src;
     cJSON *o = *config = cJSON_Duplicate(theirs, true);
     /* CogVideoX has 1e-5 in all norms but those of queries and keys. */
-    bool ok = o && put(o, "_class_name", cJSON_CreateString(vtrain_ttt.class_name)) &&
+    bool ok = o && put(o, "_class_name", cJSON_CreateString(TTT_CLASS)) &&
               put(o, "norm_eps", cJSON_CreateNumber(1e-6));
     if (ok)
         return 0;

@@ -384,7 +384,7 @@ static void wan_schedule(const cJSON *config, vtrain_scheduler *s)
 static const char *const spare[] = { "blocks.*.attn2.norm_added_q.weight", NULL };
 
 const vtrain_family vtrain_wan = {
-    .class_name = "WanTransformer3DModel", .lora_names = wan_names,
+    .class_name = WAN_CLASS, .lora_names = wan_names,
     .first_class = "WanModel", .convert = wan_convert,
     .text_args = { "encoder_hidden_states" },
     .size = sizeof(wan), .weights = offsetof(wan, w), .table = model_table,

@@ -4,6 +4,8 @@
 
 #include "train/models/dit.h"
 
+#define WAN_CLASS "WanTransformer3DModel"
+
 extern const vtrain_rename wan_names[];
 /* vtrain_family.convert */
 int wan_convert(cJSON **config, const cJSON *theirs, const vt_source *src, vc_err *err);

@@ -85,7 +85,7 @@ int wan_convert(cJSON **config, const cJSON *theirs, const vt_source *src, vc_er
         { "pos_embed_seq_len", (double)vtrain_size_in(src, "img_emb.emb_pos", 1) },
     };
     cJSON *o = cJSON_CreateObject();
-    bool ok = cJSON_AddStringToObject(o, "_class_name", vtrain_wan.class_name);
+    bool ok = cJSON_AddStringToObject(o, "_class_name", WAN_CLASS);
     for (size_t i = 0; ok && i < sizeof fields / sizeof *fields; i++)
         if (fields[i].value > 0)
             ok = cJSON_AddNumberToObject(o, fields[i].name, fields[i].value);

@@ -45,8 +45,9 @@ static int find_family(vtrain *t, const char *class_name, vc_err *err)
     if (!t->model.family)
         return vc_context(err, vf_transformer_refuse_class(class_name, err), "--%s: %s",
                           c->transformer ? "transformer" : "model", path);
-    if (c->ssm_layer && t->model.family->with_ssm)
-        t->model.family = t->model.family->with_ssm;
+    const vtrain_family *with = vtrain_family_with_ssm(t->model.family);
+    if (c->ssm_layer && with)
+        t->model.family = with;
     const struct { const char *flag; bool given; } flags[] = {
         { "ssm_layer", c->ssm_layer }, { "mini_batch_size", c->mini_batch_size },
         { "scan_checkpoint_group_size", c->scan_checkpoint_group_size },
@@ -57,7 +58,7 @@ static int find_family(vtrain *t, const char *class_name, vc_err *err)
         if (flags[i].given && !t->model.family->ssm)
             return vc_fail(err, VC_EUSAGE, "--%s: %s is a %s, which has no TTT layers%s",
                            flags[i].flag, path, class_name,
-                           t->model.family->with_ssm ? ": --ssm_layer adds them" : "");
+                           with ? ": --ssm_layer adds them" : "");
     if (t->model.family->ssm && c->training_type == VTRAIN_LORA)
         return vc_fail(err, VC_EUSAGE, "--training_type lora: a LoRA trains no TTT layers: give "
                        "full-finetune with --adapter_method qkvo, which freezes most of the model");
