@@ -70,12 +70,6 @@ the segments of a clip have the keys of texts, which are made for each of them:
     precompute/vprep/segments.c precompute/vprep/text.c
 the plan of a resumed run is read by the code that makes it:
     precompute/vprep/missing.c precompute/vprep/plan.c precompute/vprep/replay.c
-the samples of a dataset are read by what describes it:
-    train/data/conditions.c train/data/data.c train/data/groups.c train/data/read.c
-a LoRA is merged by its own pairs:
-    train/lora/lora.c train/lora/merge.c
-the best checkpoint is one of all, and is kept when others are removed:
-    train/output/ckpt.c train/output/ckpt_best.c
 '
 # symbols_of OBJECT: prints its source and each of its symbols. FOLDER/CMakeFiles/LIBRARY.dir/x.c.o
 # is the object of FOLDER/x.c; an object whose source is gone is left of an earlier build.

@@ -30,13 +30,6 @@ static void pad_groups(vtrain_data *d, const vtrain_fit *fit)
 
 /* ---- scaling ---- */
 
-int vtrain_role_channels(const vtrain_data *d, vc_role role)
-{
-    if (vc_roles[role].kind == VC_VALUE_EMBEDS || role == VC_ROLE_LOSS_MASK)
-        return 1;
-    return vc_roles[role].kind == VC_VALUE_MASK ? d->mask_channels : d->norm.channels;
-}
-
 /* Whether a value consists of the VAE's channels. */
 static bool is_latent(const vc_role_row *row)
 {

@@ -15,8 +15,7 @@
 enum {
     MAX_SETS = 1000,
     MAX_WEIGHT = 10000000,               /* of a record: largest weight times --video_repeat */
-    MAX_EPOCH = 1 << 28,                 /* visits of an epoch */
-    RELEASE_EVERY = 1 << 20              /* samples that are read before their pages are released */
+    MAX_EPOCH = 1 << 28                  /* visits of an epoch */
 };
 
 /* ---- datasets ---- */
@@ -261,11 +260,6 @@ static int find_norm(vtrain_data *d, const vtrain_data_opts *o, char **note, vc_
 
 /* ---- samples ---- */
 
-static const vf_entry *entry_of(const vtrain_data *d, const vtrain_sample *s)
-{
-    return vf_dataset_entry(d->set[s->dataset].data, s->index);
-}
-
 static int check_entry(const vf_entry *e, vc_err *err)
 {
     if (!e->f || !e->h || !e->w)
@@ -275,13 +269,6 @@ static int check_entry(const vf_entry *e, vc_err *err)
     if (!(e->weight >= 0) || e->weight > MAX_WEIGHT)
         return vc_fail(err, VC_EFORMAT, "weight %g is not in 0..%d", (double)e->weight, MAX_WEIGHT);
     return 0;
-}
-
-const vf_entry *vtrain_data_scan(const vtrain_data *d, uint32_t i)
-{
-    if (i % RELEASE_EVERY == 0)
-        vf_dataset_release(d->set[d->sample[i].dataset].data);
-    return entry_of(d, &d->sample[i]);
 }
 
 /* Lists every sample whose weight is above 0. */
@@ -309,7 +296,7 @@ static int list_samples(vtrain_data *d, char **note, vc_err *err)
     for (int i = 0; i < d->n_sets; i++) {
         const vf_dataset *data = d->set[i].data;
         for (uint32_t k = 0, n = vf_dataset_count(data); k < n; k++) {
-            if (k % RELEASE_EVERY == 0)
+            if (k % VTRAIN_RELEASE_EVERY == 0)
                 vf_dataset_release(data);
             const vf_entry *e = vf_dataset_entry(data, k);
             int rc = check_entry(e, err);
@@ -336,7 +323,8 @@ static int list_samples(vtrain_data *d, char **note, vc_err *err)
 static bool same_number(const vtrain_data *d, uint32_t i, uint32_t k)
 {
     return k < d->n_samples && d->sample[i].dataset == d->sample[k].dataset &&
-           entry_of(d, &d->sample[i])->number == entry_of(d, &d->sample[k])->number;
+           vtrain_data_entry(d, &d->sample[i])->number ==
+               vtrain_data_entry(d, &d->sample[k])->number;
 }
 
 static double split_draw(uint64_t seed, uint32_t id, uint32_t variant)
@@ -443,7 +431,8 @@ static vtrain_visited number_at(const vtrain_data *d, const vtrain_data_opts *o,
     vtrain_visited v = { .first = i, .variants = 1, .repeats = (uint32_t)repeats_of(d, o, i) };
     while (same_number(d, i, i + v.variants))
         v.variants++;
-    vc_draws draws = vc_draws_of(o->seed, entry_of(d, s)->number, s->dataset, VC_DRAW_VARIANT);
+    const uint32_t number = vtrain_data_entry(d, s)->number;
+    vc_draws draws = vc_draws_of(o->seed, number, s->dataset, VC_DRAW_VARIANT);
     v.start = v.variants > 1 ? (uint16_t)vc_draw_int(&draws, v.variants) : 0;
     return v;
 }
@@ -477,6 +466,19 @@ static int make_epoch(vtrain_data *d, const vtrain_data_opts *o, vc_err *err)
                      "allowed: lower --dataset_repeat or the weights", n, MAX_EPOCH);
     d->n_visits = (uint32_t)n;
     return rc;
+}
+
+void vtrain_data_epoch(const vtrain_data *d, uint64_t epoch, uint32_t *row, uint32_t *group)
+{
+    for (uint32_t i = 0, n = 0; i < d->n_visited; i++) {
+        const vtrain_visited *v = &d->visited[i];
+        for (uint32_t j = 0; j < v->repeats; j++, n++) {
+            uint64_t visit = v->start + epoch * v->repeats + j;
+            row[n] = v->first + (uint32_t)(visit % v->variants);
+            if (group)
+                group[n] = d->sample[row[n]].group;
+        }
+    }
 }
 
 /* ---- open, close ---- */
@@ -529,54 +531,4 @@ void vtrain_data_close(vtrain_data *d)
     free(d->group);
     free(d->visited);
     free(d);
-}
-
-/* ---- accessors ---- */
-
-bool vtrain_data_weights(const vtrain_data *d, int set, const char *component, vf_key *k)
-{
-    const cJSON *all = cJSON_GetObjectItemCaseSensitive(vf_dataset_manifest(d->set[set].data),
-                                                        "weights");
-    const cJSON *w = cJSON_GetObjectItemCaseSensitive(all, component);
-    return cJSON_IsString(w) && vf_key_parse(k, w->valuestring);
-}
-
-const char *vtrain_data_family(const vtrain_data *d) { return d->set[0].head.family; }
-const char *vtrain_data_vae(const vtrain_data *d) { return d->set[0].head.vae_class; }
-const vtrain_norm *vtrain_data_norm(const vtrain_data *d) { return &d->norm; }
-int vtrain_data_slots(const vtrain_data *d) { return d->n_slots; }
-const vtrain_slot *vtrain_data_slot(const vtrain_data *d, int i) { return &d->slot[i]; }
-uint32_t vtrain_data_groups(const vtrain_data *d) { return d->n_groups; }
-const vtrain_group *vtrain_data_group(const vtrain_data *d, uint32_t i) { return &d->group[i]; }
-uint32_t vtrain_data_samples(const vtrain_data *d) { return d->n_samples; }
-uint32_t vtrain_data_held_out(const vtrain_data *d) { return d->n_held_out; }
-const vtrain_sample *vtrain_data_sample(const vtrain_data *d, uint32_t i) { return &d->sample[i]; }
-int vtrain_data_sets(const vtrain_data *d) { return d->n_sets; }
-const vf_dataset *vtrain_data_set(const vtrain_data *d, int i) { return d->set[i].data; }
-const char *vtrain_data_root(const vtrain_data *d, int i) { return d->set[i].root; }
-const char *vtrain_data_plan(const vtrain_data *d, int i) { return d->set[i].plan; }
-
-uint32_t vtrain_data_visits(const vtrain_data *d) { return d->n_visits; }
-bool vtrain_data_varied(const vtrain_data *d) { return d->varied; }
-
-void vtrain_data_epoch(const vtrain_data *d, uint64_t epoch, uint32_t *row, uint32_t *group)
-{
-    for (uint32_t i = 0, n = 0; i < d->n_visited; i++) {
-        const vtrain_visited *v = &d->visited[i];
-        for (uint32_t j = 0; j < v->repeats; j++, n++) {
-            uint64_t visit = v->start + epoch * v->repeats + j;
-            row[n] = v->first + (uint32_t)(visit % v->variants);
-            if (group)
-                group[n] = d->sample[row[n]].group;
-        }
-    }
-}
-
-char *vtrain_data_key(const vtrain_data *d, uint32_t sample, char buf[VTRAIN_KEY])
-{
-    const vtrain_sample *s = &d->sample[sample];
-    const vf_entry *e = entry_of(d, s);
-    int n = s->dataset ? snprintf(buf, VTRAIN_KEY, "%d:", s->dataset + 1) : 0;
-    vf_sample_key(buf + n, e->number, e->variant);
-    return buf;
 }

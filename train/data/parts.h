@@ -71,11 +71,15 @@ struct vtrain_data {
     bool varied;                         /* a number's variants lie in several groups */
 };
 
-/* ---- data.c ---- */
+/* ---- facts.c ---- */
 
+enum { VTRAIN_RELEASE_EVERY = 1 << 20 }; /* samples that are read before their pages are released */
+const vf_entry *vtrain_data_entry(const vtrain_data *d, const vtrain_sample *s);
 /* Returns the entry of sample i to a pass over all samples. The pages that the pass has read are
  * released again and again, as those of millions of samples would fill the memory. */
 const vf_entry *vtrain_data_scan(const vtrain_data *d, uint32_t i);
+/* Channels of a role's values; embeddings have one. */
+int vtrain_role_channels(const vtrain_data *d, vc_role role);
 
 /* ---- groups.c ---- */
 
@@ -129,8 +133,6 @@ typedef struct vtrain_conditions {
 int vtrain_conditions_read(vtrain_conditions *c, const cJSON *record, vc_err *err);
 /* Reads the latent sizes of a record's `references`. VC_EFORMAT: too many, or no size. */
 int vtrain_own_read(vtrain_own *own, const cJSON *record, vc_err *err);
-/* Channels of a role's values; embeddings have one. */
-int vtrain_role_channels(const vtrain_data *d, vc_role role);
 /* Opens a role's value as vtrain_latent_open does. VC_ENOENT: the
  * sample has no value of the role. Errors begin with the role's name. */
 int vtrain_condition_open(const vtrain_data *d, uint32_t sample, const vtrain_conditions *c,

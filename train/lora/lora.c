@@ -379,6 +379,20 @@ bool vtrain_lora_swapped(const vtrain_renamed *r)
     return r->row && r->row->share[0] == VTRAIN_SWAPPED;
 }
 
+int vtrain_lora_keep(vtrain_lora *l, void *made, vc_err *err)
+{
+    if (l->n_merged == l->room_merged) {
+        int room = l->room_merged ? 2 * l->room_merged : 64;
+        void **more = realloc(l->merged, sizeof *more * (size_t)room);
+        if (!more)
+            return vc_no_memory(err);
+        l->merged = more;
+        l->room_merged = room;
+    }
+    l->merged[l->n_merged++] = made;
+    return 0;
+}
+
 /* Makes B of a layer whose halves the first authors have in the other order a copy in ours, which l
  * frees. */
 static int swap_rows(vtrain_lora *l, const vtrain_lora_entry *e, vf_view *b, vc_err *err)

@@ -34,20 +34,6 @@ float *vtrain_lora_floats(const void *data, vc_dtype t, int64_t n)
     return f;
 }
 
-int vtrain_lora_keep(vtrain_lora *l, void *made, vc_err *err)
-{
-    if (l->n_merged == l->room_merged) {
-        int room = l->room_merged ? 2 * l->room_merged : 64;
-        void **more = realloc(l->merged, sizeof *more * (size_t)room);
-        if (!more)
-            return vc_no_memory(err);
-        l->merged = more;
-        l->room_merged = room;
-    }
-    l->merged[l->n_merged++] = made;
-    return 0;
-}
-
 /* The type of a weight with a LoRA folded in: that of the weight, or bf16, since fp8's four bits
  * would round most of the LoRA away. */
 static vc_dtype merged_type(vc_dtype stored)

@@ -32,6 +32,8 @@ int vtrain_ckpt_commit(const char *out, int64_t step, int64_t limit, int64_t bes
 /* After a failure: removes the temporary folder; never fails. */
 void vtrain_ckpt_abort(const char *out, int64_t step);
 
+/* ---- ckpt_find.c ---- */
+
 /* Finds the checkpoint that --resume_from_checkpoint names: "latest" (the highest complete step
  * below out), a step, or the path of a checkpoint folder, as given or below out. *path is
  * malloc'ed. VC_ENOENT: no such checkpoint is complete; for "latest" the function then returns 0
@@ -48,7 +50,9 @@ bool vtrain_ckpt_step(const char *dir, int64_t *step);
  * malloc'ed, or NULL if no such checkpoint exists. */
 int vtrain_ckpt_before(char **path, const char *out, int64_t *step, vc_err *err);
 
-/* ckpt_best.c. A checkpoint and its held-out loss. */
+/* ---- ckpt_best.c ---- */
+
+/* A checkpoint and its held-out loss. */
 typedef struct vtrain_ckpt_loss {
     int64_t step;
     double loss;
@@ -63,7 +67,8 @@ int vtrain_ckpt_best(vtrain_ckpt_loss **best, int *n, const char *out, int64_t m
 int vtrain_ckpt_link_best(vtrain_ckpt_loss *best, bool *changed, const char *out, int64_t most,
                           vc_err *err);
 
-/* trainer.json */
+/* ---- ckpt_state.c: trainer.json ---- */
+
 typedef struct vtrain_ckpt_set {
     char *path, *root;           /* as given; hex root of its manifest */
     int64_t samples;
