@@ -1,35 +1,11 @@
 /* tables.c - buckets, sizes and frame counts: see buckets.h and choose.h.
  *
- * Table values are VideoX-Fun's. All arithmetic is in integers, so that no size depends on how a
+ * The ratios are those of ratios.c. All arithmetic is in integers, so that no size depends on how a
  * machine rounds. */
 #include "buckets/choose.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-const vb_bucket vb_buckets[VB_N_BUCKETS] = {
-    { "0.25",  25, 256, 1024 }, { "0.26",  26, 256,  992 }, { "0.27",  27, 256,  960 },
-    { "0.28",  28, 256,  928 }, { "0.32",  32, 288,  896 }, { "0.33",  33, 288,  864 },
-    { "0.35",  35, 288,  832 }, { "0.4",   40, 320,  800 }, { "0.42",  42, 320,  768 },
-    { "0.48",  48, 352,  736 }, { "0.5",   50, 352,  704 }, { "0.52",  52, 352,  672 },
-    { "0.57",  57, 384,  672 }, { "0.6",   60, 384,  640 }, { "0.68",  68, 416,  608 },
-    { "0.72",  72, 416,  576 }, { "0.78",  78, 448,  576 }, { "0.82",  82, 448,  544 },
-    { "0.88",  88, 480,  544 }, { "0.94",  94, 480,  512 }, { "1.0",  100, 512,  512 },
-    { "1.07", 107, 512,  480 }, { "1.13", 113, 544,  480 }, { "1.21", 121, 544,  448 },
-    { "1.29", 129, 576,  448 }, { "1.38", 138, 576,  416 }, { "1.46", 146, 608,  416 },
-    { "1.67", 167, 640,  384 }, { "1.75", 175, 672,  384 }, { "2.0",  200, 704,  352 },
-    { "2.09", 209, 736,  352 }, { "2.4",  240, 768,  320 }, { "2.5",  250, 800,  320 },
-    { "2.89", 289, 832,  288 }, { "3.0",  300, 864,  288 }, { "3.11", 311, 896,  288 },
-    { "3.62", 362, 928,  256 }, { "3.75", 375, 960,  256 }, { "3.88", 388, 992,  256 },
-    { "4.0",  400, 1024, 256 },
-};
-
-const vb_ratio_keys vb_ratio_crop = {
-    { &vb_buckets[8],  &vb_buckets[10], &vb_buckets[12], &vb_buckets[14], &vb_buckets[16],
-      &vb_buckets[18], &vb_buckets[19], &vb_buckets[20], &vb_buckets[21], &vb_buckets[22],
-      &vb_buckets[24], &vb_buckets[26], &vb_buckets[28], &vb_buckets[29], &vb_buckets[31] },
-    { 1, 2, 4, 4, 4, 4, 8, 8, 8, 4, 4, 4, 4, 2, 1 }
-};
 
 const vb_bucket *vb_bucket_nearest(int h, int w)
 {

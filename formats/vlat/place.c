@@ -1,14 +1,9 @@
-/* place.c - the choice among the kinds of places, and what ends their calls and attempts. See
- * place.h */
+/* place.c - what ends the calls of a place and its attempts to bring a file; see place.h */
 #include "formats/vlat/place.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
-#include <strings.h>
 #include <time.h>
-
-#include "common/base/secrets.h"
 
 enum { PAUSE_MS = 50,                        /* doubles with each attempt that fails */
        LONGEST_WAIT = 120 };                 /* seconds that a server may ask for */
@@ -52,35 +47,6 @@ bool vlat_try_again(vlat_tries *t, uint64_t at)
     t->at = at;
     t->began = vc_seconds();
     return true;
-}
-
-int vlat_place_open(vlat_place **out, const char *where, const vlat_limits *limits, vc_err *err)
-{
-    static const char *const web[] = { "http://", "https://" };
-    const char *colon = strchr(where, ':');
-    bool http = !strncasecmp(where, web[0], 7) || !strncasecmp(where, web[1], 8);
-    bool remote = colon && colon > where && strcspn(where, "/") > (size_t)(colon - where);
-    char *shown = vc_without_secrets(where, true);
-    int rc = shown ? 0 : vc_no_memory(err);
-    *out = NULL;
-    if (!rc && !http && strstr(where, "://"))
-        rc = vc_fail(err, VC_EUSAGE, "%s: give an address that begins with http:// or https://, "
-                     "a path USER@HOST:FOLDER for ssh, or a folder", shown);
-    else if (!rc && !http && vc_has_password(where))
-        rc = vc_fail(err, VC_EUSAGE, "%s: ssh takes no password from an address: give "
-                     "USER@HOST:FOLDER, and a key (ssh-copy-id); if this is HOST:FOLDER, write "
-                     "HOST:./FOLDER", shown);
-    if (!rc)
-        rc = http ? vlat_http_open(out, shown, err)
-                  : remote ? vlat_ssh_open(out, where, err) : vlat_folder_open(out, where, err);
-    if (rc) {
-        free(shown);
-        return rc;
-    }
-    (*out)->where = where;
-    (*out)->shown = shown;
-    (*out)->limits = limits;
-    return 0;
 }
 
 void vlat_place_close(vlat_place *p)

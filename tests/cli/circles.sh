@@ -10,8 +10,6 @@ most=25
 
 # The circles that are not cut yet: a reason, and the sources or folders that may call each other.
 known='
-tables.c keeps the sizes of another trainer:
-    buckets/peer.c buckets/tables.c
 the parser and the table of its flags use each other:
     common/cli/config.c common/cli/config_commands.c common/cli/config_paths.c
     common/cli/config_peers.c common/cli/config_settings.c common/cli/flags.c
@@ -32,8 +30,6 @@ files are opened by paths that temp.c makes, and maps report through files:
 a writer closes shards as it goes on with them:
     formats/dataset/finish.c formats/dataset/ranks.c formats/dataset/resume.c
     formats/dataset/write.c
-the walk over references reports through the check:
-    formats/dataset/verify.c formats/dataset/verify_refs.c
 metadata.c reads layouts, which add rows through it:
     formats/metadata/annotations.c formats/metadata/columnar.c formats/metadata/folder.c
     formats/metadata/hub.c formats/metadata/layouts.c formats/metadata/metadata.c
@@ -48,13 +44,6 @@ the table of formats names those that use its readers:
     formats/peers/factory.c formats/peers/finetrainers.c formats/peers/frame.c formats/peers/kohya.c
     formats/peers/musubi.c formats/peers/note.c formats/peers/safetensors.c formats/peers/sink.c
     formats/peers/tar.c formats/peers/texts.c formats/peers/torch.c formats/peers/ttt.c
-scales are found among the tensors of the model that takes them:
-    formats/tensors/model.c formats/tensors/scales.c
-the reader owns the memory that its parts take:
-    formats/tensors/pt_pickle.c formats/tensors/pt_read.c formats/tensors/pt_tensor.c
-the table of places names those that ask it whether a signal came:
-    formats/vlat/place.c formats/vlat/place_folder.c formats/vlat/place_http.c
-    formats/vlat/place_ssh.c
 the encoders read the plan of a run, which knows their values:
     precompute/encode/ precompute/run/ precompute/vprep/
 the index is built by decoding:
