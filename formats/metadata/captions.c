@@ -129,17 +129,6 @@ int metadata_check_rows(metadata_list *l, vc_err *err)
     return rc;
 }
 
-int metadata_say_from(vf_row *r, const char *from, vc_err *err)
-{
-    char *copy = strdup(from);
-
-    if (!copy)
-        return vc_no_memory(err);
-    free(r->caption_from);
-    r->caption_from = copy;
-    return 0;
-}
-
 void metadata_forget_seen(metadata_list *l)
 {
     for (int i = 0; i < l->n_seen; i++)

@@ -10,39 +10,7 @@
 
 #define OWN "a .txt or .caption file of the medium's name"
 
-enum { MAX_CAPTION = 1 << 20, MAX_REPEATS = 1000 };
-
-static bool blank(char c)
-{
-    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
-}
-
-void metadata_trim(const char **s, size_t *n)
-{
-    while (*n && blank(**s))
-        ++*s, --*n;
-    while (*n && blank((*s)[*n - 1]))
-        --*n;
-}
-
-int metadata_read_text(vf_row *r, const char *path, const char *from, vc_err *why)
-{
-    char *text = NULL;
-    size_t n = 0;
-
-    int rc = vc_file_read(&text, &n, path, MAX_CAPTION, why);
-    if (rc)
-        return rc;
-    size_t bom = n >= 3 && !memcmp(text, "\xef\xbb\xbf", 3) ? 3 : 0;
-    const char *s = text + bom;
-    n -= bom;
-    rc = vc_context(why, vc_utf8_check(s, n, why), "its %s caption is not UTF-8 text", from);
-    metadata_trim(&s, &n);
-    if (!rc)
-        rc = metadata_append(&r->captions, &r->n_captions, s, n, why);
-    free(text);
-    return rc ? rc : metadata_say_from(r, from, why);
-}
+enum { MAX_REPEATS = 1000 };
 
 /* ---- captions beside media ---- */
 

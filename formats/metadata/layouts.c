@@ -44,16 +44,6 @@ static int find_one(char **path, const char *folder, const char *const *names, v
     return rc;
 }
 
-void metadata_begin_list(metadata_list *l)
-{
-    vf_metadata_free(&l->list);
-    l->cap = 0;
-    metadata_forget_seen(l);
-    metadata_forget_ignored(l);
-    l->dir = l->opts->data_dir ? l->opts->data_dir : l->dir;
-    l->listed = true;
-}
-
 /* ---- tables: a Hugging Face folder, DiffSynth's, FastVideo's ---- */
 
 /* Sets caption_from to "text in metadata.csv", for example. */

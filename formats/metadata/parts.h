@@ -146,6 +146,8 @@ int metadata_find_list(metadata_list *l, const char *folder, bool *found, vc_err
 int metadata_read_text(vf_row *r, const char *path, const char *from, vc_err *why);
 void metadata_trim(const char **s, size_t *n);
 
+/* Sets *to to a copy of s[0..n). */
+int metadata_copy(char **to, const char *s, size_t n, vc_err *why);
 /* Appends a copy of s[0..n) to a list of strings; the list has room for the next power of two. */
 int metadata_append(char ***list, int *count, const char *s, size_t n, vc_err *why);
 /* True if `name` is one of the comma-separated names of list (which may be NULL). */

@@ -16,46 +16,6 @@
 #include "formats/columnar/columnar.h"
 #include "formats/json/json.h"
 
-static int copy(char **to, const char *s, size_t n, vc_err *why)
-{
-    char *p = malloc(n + 1);
-
-    if (!p)
-        return vc_no_memory(why);
-    memcpy(p, s, n);
-    p[n] = 0;
-    *to = p;
-    return 0;
-}
-
-int metadata_append(char ***list, int *count, const char *s, size_t n, vc_err *why)
-{
-    if ((*count & (*count - 1)) == 0) {
-        size_t room = *count ? 2 * (size_t)*count : 1;
-        char **more = realloc(*list, room * sizeof *more);
-        if (!more)
-            return vc_no_memory(why);
-        *list = more;
-    }
-    int rc = copy(&(*list)[*count], s, n, why);
-    *count += rc == 0;
-    return rc;
-}
-
-bool metadata_listed(const char *list, const char *name)
-{
-    size_t n = strlen(name);
-
-    for (const char *p = list; p && *p;) {
-        p += strspn(p, ", ");
-        size_t len = strcspn(p, ", ");
-        if (len == n && n && !memcmp(p, name, n))
-            return true;
-        p += len;
-    }
-    return false;
-}
-
 /* ---- the medium ---- */
 
 static const struct {
@@ -178,7 +138,7 @@ static int take_cell(vf_row *r, const char *column, const vf_cell *cell, const c
                      bool by_name, vc_err *why)
 {
     const char *path = cJSON_IsString(name) ? name->valuestring : "", *base = vc_path_base(path);
-    int rc = copy(&r->path, base, strlen(base), why);
+    int rc = metadata_copy(&r->path, base, strlen(base), why);
 
     r->at = cell->at;
     r->size = cell->size;
@@ -213,7 +173,7 @@ static int read_medium(vf_row *r, const cJSON *o, const cJSON **medium,
     if (!cJSON_IsString(name) || (name != v && !no_value(bytes)))
         return vc_fail(why, VC_EFORMAT, "%s: expected a string", v->string);
     const char *path = name->valuestring, *base = vc_path_base(path);
-    int rc = copy(&r->path, path, strlen(path), why);
+    int rc = metadata_copy(&r->path, path, strlen(path), why);
     if (!rc)
         rc = metadata_find_file(&r->file, dir, path, why);
     if (rc)
@@ -386,7 +346,7 @@ static int read_beside(vf_row *r, vf_beside which, const char *column, const cJS
         return 0;
     if (rc || !*path)
         return rc;
-    rc = copy(&r->beside[which].path, path, strlen(path), why);
+    rc = metadata_copy(&r->beside[which].path, path, strlen(path), why);
     return rc ? rc : metadata_find_file(&r->beside[which].file, dir, path, why);
 }
 
@@ -456,9 +416,9 @@ int metadata_read_row(vf_row *r, const cJSON *o, const char *bad, const vf_metad
         rc = r->bad ? 0 : VC_ENOMEM;
     }
     if (!rc && !r->path)
-        rc = copy(&r->path, "", 0, &why);
+        rc = metadata_copy(&r->path, "", 0, &why);
     if (!rc && !r->file)
-        rc = copy(&r->file, "", 0, &why);
+        rc = metadata_copy(&r->file, "", 0, &why);
     if (!rc && !r->n_captions)
         rc = metadata_append(&r->captions, &r->n_captions, "", 0, &why);
     return rc ? vc_fail(err, VC_ENOMEM, "row %lld: out of memory", (long long)r->row) : 0;

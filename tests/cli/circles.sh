@@ -30,12 +30,6 @@ files are opened by paths that temp.c makes, and maps report through files:
 a writer closes shards as it goes on with them:
     formats/dataset/finish.c formats/dataset/ranks.c formats/dataset/resume.c
     formats/dataset/write.c
-metadata.c reads layouts, which add rows through it:
-    formats/metadata/annotations.c formats/metadata/columnar.c formats/metadata/folder.c
-    formats/metadata/hub.c formats/metadata/layouts.c formats/metadata/metadata.c
-    formats/metadata/tar.c
-a row and its parts append to each other:
-    formats/metadata/captions.c formats/metadata/row.c formats/metadata/segments.c
 vlat lists the peers, which use its table of numbers:
     formats/peers/ formats/vlat/
 the table of formats names those that use its readers:
