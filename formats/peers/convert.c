@@ -150,3 +150,15 @@ void exchange_trim_zeros(vf_view *e)
         used--;
     exchange_trim_rows(e, row ? (int64_t)((used + row - 1) / row) : e->dim[0]);
 }
+
+int exchange_latent_f32(const exchange *x, const exchange_sample *s, float **out, vc_err *err)
+{
+    size_t n = (size_t)vf_view_count(&s->mean), plane = n / (size_t)s->mean.dim[0];
+    float *f = *out = malloc(n * sizeof *f);
+    if (!f)
+        return vc_fail(err, VC_ENOMEM, "out of memory for %zu values", n);
+    vc_to_f32(f, s->mean.data, s->mean.dtype, n);
+    for (int c = 0; x->normalized && c < s->mean.dim[0]; c++)
+        exchange_normalize(&x->norm, c, f + (size_t)c * plane, plane);
+    return 0;
+}

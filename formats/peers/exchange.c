@@ -1,9 +1,6 @@
-/* exchange.c - vlat export and vlat import: the table of formats, and functions that they share.
- * See exchange.h */
+/* exchange.c - vlat export and vlat import: the verbs, and the table of formats. See exchange.h */
 #include "formats/peers/exchange.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -49,32 +46,7 @@ static const exchange_format *need_format(const char *name, const char *flag, bo
     return NULL;
 }
 
-/* ---- files ---- */
-
-int exchange_stopped(vc_err *err)
-{
-    return *vc_stop_flag() ? vc_fail(err, VC_ESTOP, "stopped") : 0;
-}
-
-int exchange_write(const char *dir, const char *name, const void *data, size_t n, vc_err *err)
-{
-    char *path = vc_path_join(dir, name), *slash = path ? strrchr(path, '/') : NULL;
-    int rc = path ? 0 : vc_no_memory(err);
-    if (slash) {
-        *slash = 0;
-        rc = vc_mkdirs(path, err);
-        *slash = '/';
-    }
-    FILE *f = rc ? NULL : fopen(path, "wbxe");
-    if (!rc && !f)
-        rc = vc_fail_errno(err, "%s", path);
-    if (!rc && n && fwrite(data, 1, n, f) != n)
-        rc = vc_fail_errno(err, "%s", path);
-    if (f && fclose(f) && !rc)
-        rc = vc_fail_errno(err, "%s", path);
-    free(path);
-    return rc;
-}
+/* ---- the verbs ---- */
 
 /* Syncs all files of the export at once, which is far faster than one after the other. */
 static int make_durable(const char *dir, vc_err *err)
@@ -84,197 +56,6 @@ static int make_durable(const char *dir, vc_err *err)
     if (fd >= 0)
         close(fd);
     return rc;
-}
-
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-void exchange_list_free(vc_list *names)
-{
-    for (int i = 0; i < names->n; i++)
-        free(names->item[i]);
-    free(names->item);
-    *names = (vc_list){ 0 };
-}
-
-static int add_name(vc_list *l, const char *name, vc_err *err)
-{
-    if (!(l->n & (l->n - 1))) {
-        char **more = realloc(l->item, (size_t)(l->n ? 2 * l->n : 1) * sizeof *more);
-        if (!more)
-            return vc_no_memory(err);
-        l->item = more;
-    }
-    if (!(l->item[l->n] = strdup(name)))
-        return vc_no_memory(err);
-    l->n++;
-    return 0;
-}
-
-int exchange_list(vc_list *names, const char *dir, const char *ending, vc_err *err)
-{
-    *names = (vc_list){ 0 };
-    DIR *d = opendir(dir);
-    struct dirent *e;
-    size_t k = strlen(ending);
-    int rc = 0;
-    if (!d)
-        return vc_fail_errno(err, "%s", dir);
-    while ((e = vc_dir_next(d, dir, &rc, err))) {
-        size_t n = strlen(e->d_name);
-        if (*e->d_name != '.' && n > k && !strcmp(e->d_name + n - k, ending))
-            rc = add_name(names, e->d_name, err);
-    }
-    closedir(d);
-    if (names->n)
-        qsort(names->item, (size_t)names->n, sizeof *names->item, by_name);
-    if (rc)
-        exchange_list_free(names);
-    return rc;
-}
-
-/* ---- export ---- */
-
-static int open_text(exchange_sample *s, const vf_dataset *d, int i, const cJSON *hex, vc_err *err)
-{
-    vf_key k;
-    if (i >= EXCHANGE_TEXTS || !cJSON_IsString(hex) || !vf_key_parse(&k, hex->valuestring))
-        return vf_dataset_remedy(vf_dataset_path(d),
-                                 vc_fail(err, VC_EFORMAT, "text key %d: 32 hex digits expected",
-                                         i), err);
-    int rc = vf_dataset_text(d, k, true, &s->st[1 + i], err);
-    if (rc)
-        return rc;
-    vf_safetensors_get(s->st[1 + i], "prompt_embeds", &s->text[i].embeds, NULL);
-    vf_safetensors_get(s->st[1 + i], "pooled", &s->text[i].pooled, NULL);
-    if (s->text[i].embeds.data && s->text[i].embeds.nd != 2)
-        return vc_fail(err, VC_EFORMAT, "prompt_embeds: [n,D] expected");
-    s->n_text = i + 1;
-    return 0;
-}
-
-static int open_latent(exchange_sample *s, const vf_dataset *d, int channels, vc_err *err)
-{
-    int rc = vf_dataset_latent_of(d, s->i, s->e->latent, true, &s->st[0], err);
-    if (rc)
-        return rc;
-    s->drawn = vf_safetensors_get(s->st[0], "mean", &s->mean, NULL) != 0;
-    if (s->drawn && (rc = vf_safetensors_get(s->st[0], "sample", &s->mean, err)))
-        return rc;
-    vf_safetensors_get(s->st[0], "logvar", &s->logvar, NULL);
-    if (s->mean.nd != 4 || s->mean.dim[0] != channels ||
-        (s->logvar.data && (s->logvar.nd != 4 ||
-                            (s->logvar.dim[0] != 1 && s->logvar.dim[0] != s->mean.dim[0]) ||
-                            memcmp(s->logvar.dim + 1, s->mean.dim + 1, 3 * sizeof *s->mean.dim))))
-        return vc_fail(err, VC_EFORMAT, "latents: [%d,f,h,w] expected", channels);
-    return 0;
-}
-
-static void close_sample(exchange_sample *s)
-{
-    for (int i = 0; i < 1 + EXCHANGE_TEXTS; i++)
-        vf_safetensors_close(s->st[i]);
-}
-
-static int open_sample(exchange *x, exchange_sample *s, const cJSON *record, vc_err *err)
-{
-    const cJSON *captions = cJSON_GetObjectItemCaseSensitive(record, "captions");
-    const cJSON *first = cJSON_IsArray(captions) ? captions->child : NULL, *hex;
-    int i = 0, rc = open_latent(s, x->d, x->norm.channels, err);
-    s->record = record;
-    s->caption = vlat_str(first, "text");
-    cJSON_ArrayForEach(hex, cJSON_GetObjectItemCaseSensitive(first, "keys"))
-        rc = rc ? rc : open_text(s, x->d, i++, hex, err);
-    if (first && first->next)
-        x->no_captions += (uint64_t)cJSON_GetArraySize(captions) - 1;
-    x->no_conditions +=
-        (uint64_t)cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(record, "conditions"));
-    return rc;
-}
-
-int exchange_of_sample(const exchange *x, uint32_t i, int rc, vc_err *err)
-{
-    const vf_entry *e = vf_dataset_entry(x->d, i);
-    char key[24];
-    return vc_context(err, rc, "sample %s", vf_sample_key(key, e->number, e->variant));
-}
-
-int exchange_each(exchange *x,
-                  int (*fn)(exchange *x, const exchange_sample *s, void *arg, vc_err *err),
-                  void *arg, vc_err *err)
-{
-    uint32_t n = vf_dataset_count(x->d);
-    int rc = 0;
-    vc_progress_begin(x->v->progress, "exporting", "samples", n);
-    for (uint32_t i = 0; !rc && i < n; i++) {
-        exchange_sample s = { .i = i, .e = vf_dataset_entry(x->d, i) };
-        cJSON *record;
-        rc = vf_dataset_sample(x->d, i, &record, err);
-        if (!rc)
-            rc = open_sample(x, &s, record, err);
-        if (!rc)
-            rc = fn(x, &s, arg, err);
-        rc = exchange_of_sample(x, i, rc, err);
-        close_sample(&s);
-        cJSON_Delete(record);
-        if (!rc)
-            rc = exchange_stopped(err);
-        vc_progress_at(x->v->progress, i + 1u, NULL);
-    }
-    vc_progress_end(x->v->progress);
-    return rc;
-}
-
-int exchange_latent_f32(const exchange *x, const exchange_sample *s, float **out, vc_err *err)
-{
-    size_t n = (size_t)vf_view_count(&s->mean), plane = n / (size_t)s->mean.dim[0];
-    float *f = *out = malloc(n * sizeof *f);
-    if (!f)
-        return vc_fail(err, VC_ENOMEM, "out of memory for %zu values", n);
-    vc_to_f32(f, s->mean.data, s->mean.dtype, n);
-    for (int c = 0; x->normalized && c < s->mean.dim[0]; c++)
-        exchange_normalize(&x->norm, c, f + (size_t)c * plane, plane);
-    return 0;
-}
-
-char *exchange_name(vf_keymap *names, const exchange_sample *s, vc_err *err)
-{
-    const char *base = vc_path_base(vlat_str(s->record, "path")), *dot = strrchr(base, '.');
-    int n = dot && dot != base ? (int)(dot - base) : (int)strlen(base);
-    char *name = n && n < 200 ? vc_format("%.*s", n, base) : vc_format("sample");
-    for (int tries = 0; name && vf_keymap_get(names, vf_hash(name, strlen(name)), NULL); tries++) {
-        char *next = tries ? vc_format("%s-", name)
-                           : vc_format("%.*s-%06" PRIu32 "-%03u", n && n < 200 ? n : 6,
-                                       n && n < 200 ? base : "sample", s->e->number,
-                                       (unsigned)s->e->variant);
-        free(name);
-        name = next;
-    }
-    if (!name || vf_keymap_put(names, vf_hash(name, strlen(name)), 0, err)) {
-        free(name);
-        vc_no_memory(err);
-        return NULL;
-    }
-    return name;
-}
-
-/* ---- the verbs ---- */
-
-const char *const exchange_only_cogvideox[] = { "cogvideox", "cogvideox1.5", NULL };
-
-static const char *layout_name(const exchange_format *f, size_t i)
-{
-    return *(const char *const *)(const void *)((const char *)f->layouts + i * f->layout_size);
-}
-
-const void *exchange_layout(const exchange_format *f, const char *family)
-{
-    for (size_t i = 0; f->layouts && layout_name(f, i); i++)
-        if (!strcmp(layout_name(f, i), family))
-            return (const char *)f->layouts + i * f->layout_size;
-    return NULL;
 }
 
 static bool lacks_family(const exchange_format *f, const char *family)
@@ -287,8 +68,8 @@ enum { LIST = 160 };
 static const char *list_families(char buf[LIST], const exchange_format *f)
 {
     size_t n = 0;
-    for (size_t i = 0; layout_name(f, i) && n < LIST; i++)
-        n += (size_t)snprintf(buf + n, LIST - n, "%s%s", i ? ", " : "", layout_name(f, i));
+    for (size_t i = 0; exchange_layout_name(f, i) && n < LIST; i++)
+        n += (size_t)snprintf(buf + n, LIST - n, "%s%s", i ? ", " : "", exchange_layout_name(f, i));
     return buf;
 }
 

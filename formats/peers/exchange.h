@@ -86,6 +86,8 @@ typedef struct exchange_format {
 
 /* Returns the row of a family; NULL: the peer does not have this family, or has any. */
 const void *exchange_layout(const exchange_format *f, const char *family);
+/* Returns the family of row i of f's layouts; NULL: there are no more rows. */
+const char *exchange_layout_name(const exchange_format *f, size_t i);
 extern const char *const exchange_only_cogvideox[];  /* layouts of peers that only have CogVideoX */
 
 extern const exchange_format exchange_safetensors, exchange_webdataset, exchange_musubi,

@@ -135,3 +135,20 @@ void exchange_denormalize(const exchange_norm *n, int c, float *x, size_t count)
     for (size_t i = 0; i < count; i++)
         x[i] = (float)((double)x[i] / m + s);
 }
+
+/* ---- the families of a format ---- */
+
+const char *const exchange_only_cogvideox[] = { "cogvideox", "cogvideox1.5", NULL };
+
+const char *exchange_layout_name(const exchange_format *f, size_t i)
+{
+    return *(const char *const *)(const void *)((const char *)f->layouts + i * f->layout_size);
+}
+
+const void *exchange_layout(const exchange_format *f, const char *family)
+{
+    for (size_t i = 0; f->layouts && exchange_layout_name(f, i); i++)
+        if (!strcmp(exchange_layout_name(f, i), family))
+            return (const char *)f->layouts + i * f->layout_size;
+    return NULL;
+}

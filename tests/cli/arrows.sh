@@ -37,6 +37,7 @@ formats/vlat         common/base common/cli common/os formats/dataset formats/ke
 formats/vlat         formats/tensors
 formats/peers        common common/base common/os formats/dataset formats/json formats/keys
 formats/peers        formats/lmdb formats/tensors formats/vlat
+formats              common/base common/os formats/vlat
 precompute           buckets common/tensor formats/dataset
 precompute/media     common/base common/os formats/columnar formats/json formats/keys
 precompute/media     formats/metadata

@@ -30,14 +30,6 @@ files are opened by paths that temp.c makes, and maps report through files:
 a writer closes shards as it goes on with them:
     formats/dataset/finish.c formats/dataset/ranks.c formats/dataset/resume.c
     formats/dataset/write.c
-vlat lists the peers, which use its table of numbers:
-    formats/peers/ formats/vlat/
-the table of formats names those that use its readers:
-    formats/peers/causvid.c formats/peers/cogvideo.c formats/peers/diffsynth.c
-    formats/peers/diffusion_pipe.c formats/peers/diffusion_pipe_write.c formats/peers/exchange.c
-    formats/peers/factory.c formats/peers/finetrainers.c formats/peers/frame.c formats/peers/kohya.c
-    formats/peers/musubi.c formats/peers/note.c formats/peers/safetensors.c formats/peers/sink.c
-    formats/peers/tar.c formats/peers/texts.c formats/peers/torch.c formats/peers/ttt.c
 the encoders read the plan of a run, which knows their values:
     precompute/encode/ precompute/run/ precompute/vprep/
 the index is built by decoding:
