@@ -1,4 +1,4 @@
-/* finish.c - closes shards and writes the manifest. See writer.h
+/* finish.c - closes shards. See writer.h
  *
  * A shard is closed in these steps, and a kill between any two loses nothing: the index is
  * committed, the pairs are written to a file of their final layout, which is synced and replaces
@@ -11,68 +11,6 @@
 #include <unistd.h>
 
 #include "common/os/file.h"
-
-/* ---- manifest ---- */
-
-static int by_grid(const void *a, const void *b)
-{
-    const vf_bucket *x = *(vf_bucket *const *)a, *y = *(vf_bucket *const *)b;
-    int d[3] = { x->f - y->f, x->h - y->h, x->w - y->w };
-    for (int i = 0; i < 3; i++)
-        if (d[i])
-            return d[i];
-    return strcmp(x->key, y->key);
-}
-
-static cJSON *bucket_json(const vf_bucket *b)
-{
-    cJSON *o = cJSON_CreateObject();
-    int dims[3] = { b->f, b->h, b->w };
-    if (o && cJSON_AddStringToObject(o, "key", b->key) &&
-        cJSON_AddItemToObject(o, "latent", cJSON_CreateIntArray(dims, 3)))
-        return o;
-    cJSON_Delete(o);
-    return NULL;
-}
-
-/* Lists the buckets with live samples, in order of their grids. */
-static cJSON *buckets_json(const vf_writer *w)
-{
-    const vf_bucket **order = calloc((size_t)w->buckets + 1, sizeof *order);
-    cJSON *list = order ? cJSON_CreateArray() : NULL;
-    size_t n = 0;
-    for (uint32_t i = 0; i < w->buckets && order; i++)
-        if (w->bucket[i].live)
-            order[n++] = &w->bucket[i];
-    if (n)
-        qsort(order, n, sizeof *order, by_grid);
-    for (size_t i = 0; i < n && list; i++) {
-        cJSON *o = bucket_json(order[i]);
-        if (!o || vf_json_add_int(o, "samples", order[i]->live) ||
-            !cJSON_AddItemToArray(list, o)) {
-            cJSON_Delete(o);
-            cJSON_Delete(list);
-            list = NULL;
-        }
-    }
-    free(order);
-    return list;
-}
-
-int vf_writer_manifest(vf_writer *w, bool complete, vc_err *err)
-{
-    vf_manifest *m = &w->manifest;
-    m->complete = complete;
-    m->samples = w->live;
-    m->root = w->root;
-    cJSON *buckets = buckets_json(w);
-    int rc = buckets ? vf_manifest_write(m, w->dir, w->head, buckets, err)
-                     : vc_fail(err, VC_ENOMEM, "%s: out of memory", VF_MANIFEST);
-    cJSON_Delete(buckets);
-    return rc;
-}
-
-/* ---- closing ---- */
 
 /* Publishes the half's sealed shard, if it has one. */
 static int publish(vf_writer *w, vf_half *h, vc_err *err)
@@ -207,7 +145,7 @@ static cJSON *list_buckets(const vf_writer *w, const uint32_t *at, uint32_t n, u
         const vf_index_item *item = &w->slot[at[i]].item;
         if (item->entry.flags & VF_ENTRY_DROPPED || place[item->bucket])
             continue;
-        cJSON *o = bucket_json(&w->bucket[item->bucket]);
+        cJSON *o = vf_writer_bucket_json(&w->bucket[item->bucket]);
         if (!o || !cJSON_AddItemToArray(list, o)) {
             cJSON_Delete(list);
             return NULL;
@@ -283,4 +221,14 @@ int vf_writer_close_shard(vf_writer *w, vc_err *err)
         return rc;
     vf_shard_info s = { .samples = n[0], .latents = n[1] };
     return close_half(w, &w->shard, &s, err);
+}
+
+int vf_writer_close_full(vf_writer *w, vc_err *err)
+{
+    int rc = 0;
+    if (w->shard.env && w->shard.held >= w->shard_size)
+        rc = vf_writer_close_shard(w, err);
+    if (!rc && w->text.env && w->text.held >= w->shard_size)
+        rc = vf_writer_close_text(w, err);
+    return rc;
 }

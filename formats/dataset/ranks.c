@@ -17,10 +17,9 @@
  * its last shard is taken, and the manifest is read again.
  *
  * A kill leaves open shards behind, and at most one number that was claimed and not used. The next
- * run, with any number of ranks, adopts the open shards: vf_writer_adopt_left. */
+ * run, with any number of ranks, adopts the open shards (resume.c). */
 #include "formats/dataset/writer.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -35,26 +34,6 @@
 #include "common/os/progress.h"
 
 enum { NAP = 100000, NAPS = 1200 };          /* microseconds; number of naps: two minutes */
-
-/* ---- names ---- */
-
-bool vf_open_name_parse(const char *name, bool *text)
-{
-    unsigned rank;
-    int end = 0;
-    *text = !strncmp(name, "text-", 5);
-    return sscanf(name + (*text ? 5 : 6 * !strncmp(name, "shard-", 6)), "open-%5u.lmdb%n", &rank,
-                  &end) == 1 && end && !strcmp(name + strlen(name) - 5, ".lmdb");
-}
-
-char *vf_writer_half_name(const vf_writer *w, const vf_half *h, char buf[VF_OPEN_NAME])
-{
-    bool text = h == &w->text;
-    if (h->number != VF_NO_NUMBER)
-        return vf_shard_name(buf, text, h->number);
-    snprintf(buf, VF_OPEN_NAME, "%s-open-%05d.lmdb", text ? "text" : "shard", w->rank);
-    return buf;
-}
 
 /* ---- the locks ---- */
 
@@ -227,75 +206,5 @@ int vf_writer_complete(vf_writer *w, vc_err *err)
     if (!rc && unlink(path) && errno != ENOENT)
         rc = vc_fail_errno(err, "%s", path);
     free(path);
-    return rc;
-}
-
-/* ---- open shards of a killed run ---- */
-
-/* Finds an open shard of this kind, of any rank: *left is its path, or NULL. */
-static int find_left(const vf_writer *w, bool text, char **left, vc_err *err)
-{
-    DIR *d = opendir(w->dir);
-    int rc = d ? 0 : vc_fail_errno(err, "%s", w->dir);
-    *left = NULL;
-    errno = 0;
-    for (struct dirent *e; !rc && !*left && (e = readdir(d)); errno = 0) {
-        bool is_text;
-        if (vf_open_name_parse(e->d_name, &is_text) && is_text == text &&
-            !(*left = vc_path_join(w->dir, e->d_name)))
-            rc = vc_no_memory(err);
-    }
-    if (!rc && !*left && errno)
-        rc = vc_fail_errno(err, "%s", w->dir);
-    if (d)
-        closedir(d);
-    return rc;
-}
-
-/* Renames the shard to the next number, under which a lone writer would have left it open. */
-static int adopt(vf_writer *w, vf_half *h, const char *left, vc_err *err)
-{
-    char file[VF_SHARD_NAME];
-    bool text = h == &w->text;
-    int rc = text ? vf_writer_close_text(w, err) : vf_writer_close_shard(w, err);
-    char *path = vc_path_join(w->dir, vf_shard_name(file, text, h->number));
-    if (!rc && h->number > VF_MAX_SHARD)
-        rc = vf_writer_too_many(w, err);
-    if (!rc && !path)
-        rc = vc_no_memory(err);
-    if (!rc && rename(left, path))
-        rc = vc_fail_errno(err, "%s", left);
-    if (!rc)
-        rc = vf_writer_env(w, h, err);
-    if (!rc)
-        rc = vf_writer_load(w, file, text, h->number, -1, err);
-    free(path);
-    return rc;
-}
-
-static int adopt_next(vf_writer *w, vf_half *h, bool *more, vc_err *err)
-{
-    char *left;
-    int rc = find_left(w, h == &w->text, &left, err);
-    *more = left != NULL;
-    if (!rc && left)
-        rc = adopt(w, h, left, err);
-    free(left);
-    return rc;
-}
-
-int vf_writer_adopt_left(vf_writer *w, vc_err *err)
-{
-    vf_half *half[2] = { &w->text, &w->shard };          /* texts are closed before their samples */
-    int rc = 0;
-    for (int i = 0; i < 2 && !rc; i++)
-        for (bool more = true; more && !rc;)
-            rc = adopt_next(w, half[i], &more, err);
-    if (rc || w->ranks == 1)
-        return rc;
-    rc = vf_writer_close_shard(w, err);                  /* for the other ranks to read */
-    if (!rc)
-        rc = vf_writer_close_text(w, err);
-    w->shard.number = w->text.number = VF_NO_NUMBER;
     return rc;
 }

@@ -1,10 +1,8 @@
-/* resume.c - opens a dataset for writing and loads the shards in its folder. See writer.h */
+/* resume.c - opens a dataset for writing, and adopts the shards in its folder. See writer.h */
 #include "formats/dataset/writer.h"
 
 #include <dirent.h>
 #include <errno.h>
-#include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +10,6 @@
 #include <unistd.h>
 
 #include "common/os/file.h"
-#include "common/os/progress.h"
 
 /* ---- the same dataset? ---- */
 
@@ -176,35 +173,6 @@ static int accept_manifest(vf_writer *w, const vf_writer_opts *o, vc_err *err)
 
 /* ---- files of the folder ---- */
 
-static bool is_shard(const char *name)
-{
-    bool text;
-    unsigned number;
-    return vf_shard_name_parse(name, &text, &number) || vf_open_name_parse(name, &text);
-}
-
-/* True for the temporary file of a manifest or of a shard. */
-static bool is_temporary(const char *name)
-{
-    char target[VF_OPEN_NAME];
-    const char *end = strstr(name, ".tmp-");
-    const size_t n = end ? (size_t)(end - name) : sizeof target;
-    if (n >= sizeof target)
-        return false;
-    memcpy(target, name, n);
-    target[n] = 0;
-    return !strcmp(target, VF_MANIFEST) || is_shard(target);
-}
-
-bool vf_is_writers(const char *name)
-{
-    static const char *const other[] = { VF_MANIFEST, VF_MANIFEST_LOCK, VF_STATE };
-    for (size_t i = 0; i < sizeof other / sizeof *other; i++)
-        if (!strcmp(other[i], name))
-            return true;
-    return is_shard(name) || is_temporary(name);
-}
-
 /* Calls fn for each of the dataset's own files; the folder may hold others. */
 static int each_file(vf_writer *w, int (*fn)(vf_writer *w, const char *name, vc_err *err),
                      vc_err *err)
@@ -215,7 +183,7 @@ static int each_file(vf_writer *w, int (*fn)(vf_writer *w, const char *name, vc_
     int rc = 0;
     errno = 0;
     for (struct dirent *e; !rc && (e = readdir(d)); errno = 0)
-        if (is_shard(e->d_name) || is_temporary(e->d_name))
+        if (vf_is_shard(e->d_name) || vf_is_temporary(e->d_name))
             rc = fn(w, e->d_name, err);
     if (!rc && errno)
         rc = vc_fail_errno(err, "%s", w->dir);
@@ -237,7 +205,7 @@ static int remove_file(vf_writer *w, const char *name, vc_err *err)
  * killed before it had any samples. */
 static int refuse_file(vf_writer *w, const char *name, vc_err *err)
 {
-    if (is_temporary(name))
+    if (vf_is_temporary(name))
         return remove_file(w, name, err);
     return vc_fail(err, VC_EFORMAT,
                    "%s holds %s but no %s: give --overwrite to begin again, or another --out",
@@ -251,7 +219,7 @@ static int adopt_file(vf_writer *w, const char *name, vc_err *err)
 {
     bool text;
     unsigned number;
-    if (is_temporary(name))
+    if (vf_is_temporary(name))
         return remove_file(w, name, err);
     if (vf_open_name_parse(name, &text))
         return 0;
@@ -268,192 +236,79 @@ static int adopt_file(vf_writer *w, const char *name, vc_err *err)
     return w->copies ? remove_file(w, name, err) : vf_writer_env(w, h, err);
 }
 
-int vf_writer_env(vf_writer *w, vf_half *h, vc_err *err)
+/* ---- open shards of a killed run ---- */
+
+/* Finds an open shard of this kind, of any rank: *left is its path, or NULL. */
+static int find_left(const vf_writer *w, bool text, char **left, vc_err *err)
 {
-    char file[VF_OPEN_NAME];
-    bool text = h == &w->text;
-    if (h->env)
-        return 0;
-    if (h->number == VF_MAX_SHARD + 1)
-        return vf_writer_too_many(w, err);
-    if (!text)
-        w->shard_since = vc_seconds();
-    int rc = vf_env_open(&h->env, w->dir, vf_writer_half_name(w, h, file),
-                         text ? vf_text_dbs : vf_shard_dbs, err);
-    if (!rc && w->copies)
-        vf_env_lazy(h->env);
+    DIR *d = opendir(w->dir);
+    int rc = d ? 0 : vc_fail_errno(err, "%s", w->dir);
+    *left = NULL;
+    errno = 0;
+    for (struct dirent *e; !rc && !*left && (e = readdir(d)); errno = 0) {
+        bool is_text;
+        if (vf_open_name_parse(e->d_name, &is_text) && is_text == text &&
+            !(*left = vc_path_join(w->dir, e->d_name)))
+            rc = vc_no_memory(err);
+    }
+    if (!rc && !*left && errno)
+        rc = vc_fail_errno(err, "%s", w->dir);
+    if (d)
+        closedir(d);
     return rc;
 }
 
-int vf_writer_too_many(const vf_writer *w, vc_err *err)
+/* Renames the shard to the next number, under which a lone writer would have left it open. */
+static int adopt(vf_writer *w, vf_half *h, const char *left, vc_err *err)
 {
-    return vc_fail(err, VC_EFULL, "more than %d shards: give a larger --shard_size%s",
-                   VF_MAX_SHARD + 1, w->shard_seconds > 0 ? " and --shard_seconds" : "");
+    char file[VF_SHARD_NAME];
+    bool text = h == &w->text;
+    int rc = text ? vf_writer_close_text(w, err) : vf_writer_close_shard(w, err);
+    char *path = vc_path_join(w->dir, vf_shard_name(file, text, h->number));
+    if (!rc && h->number > VF_MAX_SHARD)
+        rc = vf_writer_too_many(w, err);
+    if (!rc && !path)
+        rc = vc_no_memory(err);
+    if (!rc && rename(left, path))
+        rc = vc_fail_errno(err, "%s", left);
+    if (!rc)
+        rc = vf_writer_env(w, h, err);
+    if (!rc)
+        rc = vf_writer_load(w, file, text, h->number, -1, err);
+    free(path);
+    return rc;
+}
+
+static int adopt_next(vf_writer *w, vf_half *h, bool *more, vc_err *err)
+{
+    char *left;
+    int rc = find_left(w, h == &w->text, &left, err);
+    *more = left != NULL;
+    if (!rc && left)
+        rc = adopt(w, h, left, err);
+    free(left);
+    return rc;
+}
+
+/* Closes the open shards that the ranks of a killed run left; a lone writer keeps the last one
+ * open. */
+static int adopt_left(vf_writer *w, vc_err *err)
+{
+    vf_half *half[2] = { &w->text, &w->shard };          /* texts are closed before their samples */
+    int rc = 0;
+    for (int i = 0; i < 2 && !rc; i++)
+        for (bool more = true; more && !rc;)
+            rc = adopt_next(w, half[i], &more, err);
+    if (rc || w->ranks == 1)
+        return rc;
+    rc = vf_writer_close_shard(w, err);                  /* for the other ranks to read */
+    if (!rc)
+        rc = vf_writer_close_text(w, err);
+    w->shard.number = w->text.number = VF_NO_NUMBER;
+    return rc;
 }
 
 /* ---- loading shards ---- */
-
-static int load_keys(const vf_lmdb *m, const char *db, vf_keymap *keys, vc_err *err)
-{
-    vf_tree t;
-    vf_lmdb_cursor c;
-    vf_bytes key, value;
-    int rc = vf_shard_tree(m, db, &t, err);
-    if (rc)
-        return rc;
-    vf_lmdb_start(&c, m, &t);
-    while ((rc = vf_lmdb_next(&c, &key, &value, err)) > 0) {
-        vf_key k;
-        if (!vf_key_parse_n(&k, (const char *)key.data, key.size))
-            return vc_fail(err, VC_EFORMAT, "%s: a key of %zu bytes: 32 hex digits expected", db,
-                           key.size);
-        if ((rc = vf_keymap_put(keys, k, 0, err)))
-            return rc;
-    }
-    return vc_context(err, rc, "%s", db);
-}
-
-static int load_prompts(vf_writer *w, const vf_lmdb *m, vc_err *err)
-{
-    vf_tree t;
-    vf_lmdb_cursor c;
-    vf_bytes key, value;
-    int rc = vf_shard_tree(m, "validation", &t, err);
-    if (rc)
-        return rc;
-    vf_lmdb_start(&c, m, &t);
-    while ((rc = vf_lmdb_next(&c, &key, &value, err)) > 0) {
-        uint32_t i;
-        vf_prompt *p;
-        if (!vf_prompt_key_parse(key, &i))
-            return vc_fail(err, VC_EFORMAT, "validation: six digits expected as key");
-        if ((rc = vf_writer_prompt(w, i, &p, err)))
-            return rc;
-        *p = (vf_prompt){ .hash = vf_hash(value.data, value.size), .live = !vf_is_dropped(value) };
-    }
-    return rc;
-}
-
-/* Maps a shard's bucket numbers to numbers of w. */
-static int load_buckets(vf_writer *w, const vf_index *x, uint32_t **out, uint32_t *n, vc_err *err)
-{
-    cJSON *list = NULL;
-    const cJSON *o;
-    *out = NULL;
-    *n = 0;
-    int rc = vf_buckets_parse(&list, x->buckets, err);
-    uint32_t *map = rc ? NULL : calloc((size_t)cJSON_GetArraySize(list) + 1, sizeof *map);
-    if (!rc && !map)
-        rc = vc_no_memory(err);
-    cJSON_ArrayForEach(o, list) {
-        const char *key;
-        vf_entry grid = { 0 };
-        if (rc || (rc = vf_json_str(o, "key", &key, err)) || (rc = vf_grid_read(&grid, o, err)) ||
-            (rc = vf_writer_bucket(w, key, &grid, &map[*n], err)))
-            break;
-        ++*n;
-    }
-    cJSON_Delete(list);
-    if (rc) {
-        free(map);
-        return vc_context(err, rc, "index: buckets");
-    }
-    *out = map;
-    return 0;
-}
-
-static int load_closed(vf_writer *w, const vf_lmdb *m, unsigned number, vc_err *err)
-{
-    vf_index x;
-    uint32_t *bucket = NULL, n = 0;
-    int rc = vf_index_open(&x, m, err);
-    if (!rc)
-        rc = load_buckets(w, &x, &bucket, &n, err);
-    for (uint32_t i = 0; i < x.n && !rc; i++) {
-        vf_index_item item;
-        vf_index_get(&x, i, &item);
-        bool dropped = item.entry.flags & VF_ENTRY_DROPPED;
-        if (!dropped && item.bucket >= n)
-            rc = vc_fail(err, VC_EFORMAT, "index: bucket %" PRIu32 " of %" PRIu32, item.bucket, n);
-        item.bucket = dropped || rc ? 0 : bucket[item.bucket];
-        if (!rc)
-            rc = vf_writer_note(w, &item, number, false, err);
-    }
-    free(bucket);
-    return rc;
-}
-
-/* Loads an open shard from its records, as it has no index yet. */
-static int load_open(vf_writer *w, const vf_lmdb *m, unsigned number, vc_err *err)
-{
-    vf_tree t;
-    vf_lmdb_cursor c;
-    vf_bytes key, value;
-    int rc = vf_shard_tree(m, "sample", &t, err);
-    if (rc)
-        return rc;
-    vf_lmdb_start(&c, m, &t);
-    while ((rc = vf_lmdb_next(&c, &key, &value, err)) > 0) {
-        vf_record r;
-        cJSON *json;
-        vf_index_item item = { 0 };
-        if ((rc = vf_record_read(&r, &json, key, value, err)))
-            return rc;
-        item = (vf_index_item){ .entry = r.entry, .hash = r.hash, .id = r.id };
-        if (!(r.entry.flags & VF_ENTRY_DROPPED))
-            rc = vf_writer_bucket(w, r.bucket, &r.entry, &item.bucket, err);
-        if (!rc)
-            rc = vf_writer_note(w, &item, number, false, err);
-        cJSON_Delete(json);
-        if (rc)
-            return rc;
-    }
-    return rc;
-}
-
-/* Sums up the pairs of an open shard, of which the index is no part. */
-static int load_held(vf_half *h, const vf_lmdb *m, const char *const *dbs, vc_err *err)
-{
-    vf_lmdb_cursor c;
-    vf_bytes key, value;
-    int rc = 0;
-    h->held = 0;
-    for (; *dbs && !rc; dbs++) {
-        vf_tree t;
-        if (!strcmp(*dbs, vf_shard_dbs[VF_DB_INDEX]))
-            continue;
-        rc = vf_shard_tree(m, *dbs, &t, err);
-        vf_lmdb_start(&c, m, &t);
-        while (!rc && (rc = vf_lmdb_next(&c, &key, &value, err)) > 0) {
-            h->held += vf_pair_bytes(key.size, value.size);
-            rc = 0;
-        }
-    }
-    return rc;
-}
-
-int vf_writer_load(vf_writer *w, const char *file, bool text, unsigned number, int64_t bytes,
-                   vc_err *err)
-{
-    vf_lmdb *m;
-    int rc = vf_shard_open(&m, w->dir, file, bytes, err);
-    if (rc)
-        return rc;
-    if (text) {
-        rc = load_keys(m, "text", &w->texts, err);
-        if (!rc)
-            rc = load_prompts(w, m, err);
-    } else {
-        rc = load_keys(m, "latent", &w->latents, err);
-        if (!rc)
-            rc = bytes < 0 ? load_open(w, m, number, err) : load_closed(w, m, number, err);
-    }
-    if (!rc && bytes < 0)
-        rc = load_held(text ? &w->text : &w->shard, m, text ? vf_text_dbs : vf_shard_dbs, err);
-    vf_lmdb_close(m);
-    /* Only the file itself may be missing; a value that the shard lacks is damage. */
-    return vc_context(err, rc == VC_ENOENT ? VC_EFORMAT : rc, "%s", file);
-}
 
 /* Removes shards whose file is missing from the manifest: users remove damaged files. */
 static int forget_lost(vf_writer *w, vc_err *err)
@@ -505,7 +360,7 @@ static int load_unlisted(vf_writer *w, vc_err *err)
                             half[i] == &w->text, half[i]->number, -1, err);
     }
     if (!rc)
-        rc = vf_writer_adopt_left(w, err);
+        rc = adopt_left(w, err);
     if (rc == VC_EFORMAT)
         return vc_context(err, rc,
                           "an unfinished shard is damaged; remove that file and start again, which "

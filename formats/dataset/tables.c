@@ -208,3 +208,63 @@ const char *vf_writer_sample(vf_writer *w, uint32_t number, uint32_t variant)
         return NULL;
     return text;
 }
+
+/* ---- manifest ---- */
+
+static int by_grid(const void *a, const void *b)
+{
+    const vf_bucket *x = *(vf_bucket *const *)a, *y = *(vf_bucket *const *)b;
+    int d[3] = { x->f - y->f, x->h - y->h, x->w - y->w };
+    for (int i = 0; i < 3; i++)
+        if (d[i])
+            return d[i];
+    return strcmp(x->key, y->key);
+}
+
+cJSON *vf_writer_bucket_json(const vf_bucket *b)
+{
+    cJSON *o = cJSON_CreateObject();
+    int dims[3] = { b->f, b->h, b->w };
+    if (o && cJSON_AddStringToObject(o, "key", b->key) &&
+        cJSON_AddItemToObject(o, "latent", cJSON_CreateIntArray(dims, 3)))
+        return o;
+    cJSON_Delete(o);
+    return NULL;
+}
+
+/* Lists the buckets with live samples, in order of their grids. */
+static cJSON *buckets_json(const vf_writer *w)
+{
+    const vf_bucket **order = calloc((size_t)w->buckets + 1, sizeof *order);
+    cJSON *list = order ? cJSON_CreateArray() : NULL;
+    size_t n = 0;
+    for (uint32_t i = 0; i < w->buckets && order; i++)
+        if (w->bucket[i].live)
+            order[n++] = &w->bucket[i];
+    if (n)
+        qsort(order, n, sizeof *order, by_grid);
+    for (size_t i = 0; i < n && list; i++) {
+        cJSON *o = vf_writer_bucket_json(order[i]);
+        if (!o || vf_json_add_int(o, "samples", order[i]->live) ||
+            !cJSON_AddItemToArray(list, o)) {
+            cJSON_Delete(o);
+            cJSON_Delete(list);
+            list = NULL;
+        }
+    }
+    free(order);
+    return list;
+}
+
+int vf_writer_manifest(vf_writer *w, bool complete, vc_err *err)
+{
+    vf_manifest *m = &w->manifest;
+    m->complete = complete;
+    m->samples = w->live;
+    m->root = w->root;
+    cJSON *buckets = buckets_json(w);
+    int rc = buckets ? vf_manifest_write(m, w->dir, w->head, buckets, err)
+                     : vc_fail(err, VC_ENOMEM, "%s: out of memory", VF_MANIFEST);
+    cJSON_Delete(buckets);
+    return rc;
+}

@@ -136,16 +136,6 @@ static int commit(vf_writer *w, vc_err *err)
     return rc;
 }
 
-int vf_writer_close_full(vf_writer *w, vc_err *err)
-{
-    int rc = 0;
-    if (w->shard.env && w->shard.held >= w->shard_size)
-        rc = vf_writer_close_shard(w, err);
-    if (!rc && w->text.env && w->text.held >= w->shard_size)
-        rc = vf_writer_close_text(w, err);
-    return rc;
-}
-
 /* Runs after each put: closes a full shard, commits a full batch. */
 static int close_or_commit(vf_writer *w, vc_err *err)
 {

@@ -1,6 +1,7 @@
 /* writer.h - the state of a vf_writer, internal to write.c (puts), tables.c (the samples,
- * buckets and prompts that it knows), resume.c (loading the files of the folder), finish.c (closing
- * shards) and ranks.c (several writers).
+ * buckets and prompts that it knows, and the manifest), halves.c (its open shards), load.c (reading
+ * shards), resume.c (the files of the folder), finish.c (closing shards) and ranks.c (several
+ * writers).
  *
  * A writer holds in memory the keys of all latents and texts, and for each sample the hash of its
  * record, so that it can decide without reading which values have to be written. */
@@ -108,29 +109,39 @@ int vf_writer_bucket(vf_writer *w, const char *key, const vf_entry *grid, uint32
                      vc_err *err);
 int vf_writer_prompt(vf_writer *w, uint32_t i, vf_prompt **p, vc_err *err);
 
+/* The bucket as an object of an index or a manifest; NULL: out of memory. */
+cJSON *vf_writer_bucket_json(const vf_bucket *b);
+int vf_writer_manifest(vf_writer *w, bool complete, vc_err *err);
+
 /* ---- resume.c ---- */
 /* Loads the dataset in the folder, compares heads, opens the open shards; vf_writer_start then
  * removes a dataset that is replaced, and writes the manifest as incomplete. */
 int vf_writer_resume(vf_writer *w, const vf_writer_opts *o, vc_err *err);
 int vf_writer_start(vf_writer *w, vc_err *err);
+
+/* ---- halves.c ---- */
+bool vf_open_name_parse(const char *name, bool *text);       /* name of a rank's open shard? */
+bool vf_is_shard(const char *name);                          /* name of a closed or open shard? */
+/* True for the temporary file of a manifest or of a shard. */
+bool vf_is_temporary(const char *name);
+char *vf_writer_half_name(const vf_writer *w, const vf_half *h, char buf[VF_OPEN_NAME]);
 /* Opens the half's env if it is not open. */
 int vf_writer_env(vf_writer *w, vf_half *h, vc_err *err);
+int vf_writer_too_many(const vf_writer *w, vc_err *err);     /* fails: no shard number is left */
+
+/* ---- load.c ---- */
 /* Records the values of a shard in the writer's tables; bytes < 0: the shard is open. */
 int vf_writer_load(vf_writer *w, const char *file, bool text, unsigned number, int64_t bytes,
                    vc_err *err);
-int vf_writer_too_many(const vf_writer *w, vc_err *err);     /* fails: no shard number is left */
-
-/* ---- write.c ---- */
-/* Closes the open shards that are full. */
-int vf_writer_close_full(vf_writer *w, vc_err *err);
 
 /* ---- finish.c ---- */
 /* Closes the text shard too: a closed shard must find its texts in closed shards. */
 int vf_writer_close_shard(vf_writer *w, vc_err *err);
 int vf_writer_close_text(vf_writer *w, vc_err *err);
+/* Closes the open shards that are full. */
+int vf_writer_close_full(vf_writer *w, vc_err *err);
 /* Publishes the sealed shards. */
 int vf_writer_publish_sealed(vf_writer *w, vc_err *err);
-int vf_writer_manifest(vf_writer *w, bool complete, vc_err *err);
 
 /* ---- layout.c ---- */
 /* Replaces a finished file by one of the same pairs whose bytes follow from the pairs (not from the
@@ -138,13 +149,8 @@ int vf_writer_manifest(vf_writer *w, bool complete, vc_err *err);
 int vf_writer_lay_out(const char *path, bool text, uint64_t *bytes, vf_key *hash, vc_err *err);
 
 /* ---- ranks.c ---- */
-bool vf_open_name_parse(const char *name, bool *text);       /* name of a rank's open shard? */
-char *vf_writer_half_name(const vf_writer *w, const vf_half *h, char buf[VF_OPEN_NAME]);
 /* Takes the lock on the whole dataset as rank 0; another rank checks that rank 0 is the holder. */
 int vf_writer_lock(vf_writer *w, const char *state, vc_err *err);
-/* Closes the open shards that the ranks of a killed run left; a lone writer keeps the last one
- * open. */
-int vf_writer_adopt_left(vf_writer *w, vc_err *err);
 /* Writes the manifest as complete; rank 0 does so after all others have finished. */
 int vf_writer_complete(vf_writer *w, vc_err *err);
 /* Gives the half's finished file its number and its place in the manifest, and fills in the rest of

@@ -27,9 +27,6 @@ cuda.c opens the parts, which report their faults to it:
     common/cuda/ttt.c common/cuda/video.c common/cuda/walk.c
 files are opened by paths that temp.c makes, and maps report through files:
     common/os/file.c common/os/map.c common/os/progress.c common/os/temp.c
-a writer closes shards as it goes on with them:
-    formats/dataset/finish.c formats/dataset/ranks.c formats/dataset/resume.c
-    formats/dataset/write.c
 the encoders read the plan of a run, which knows their values:
     precompute/encode/ precompute/run/ precompute/vprep/
 the index is built by decoding:
