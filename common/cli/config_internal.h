@@ -12,6 +12,7 @@
 
 /* Reads a file; the caller deletes *doc. */
 int vc_config_load(yaml_document_t *doc, const char *path, vc_err *err);
+const char *vc_config_text(const yaml_node_t *n);         /* of a scalar */
 bool vc_config_null(const yaml_node_t *n);
 
 /* Returns the peer whose file it is, or NULL. */

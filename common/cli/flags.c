@@ -9,42 +9,11 @@
 #include "common/os/file.h"
 #include "common/os/streams.h"
 
-/* ---- memory ---- */
-
-struct vc_kept {
-    struct vc_kept *next;
-    max_align_t data[];
-};
-
-void *vc_flags_keep(vc_flags *set, size_t n)
-{
-    struct vc_kept *k = malloc(sizeof *k + n);
-    if (!k)
-        return NULL;
-    k->next = set->kept;
-    set->kept = k;
-    return k->data;
-}
-
-char *vc_flags_keep_text(vc_flags *set, const char *s, size_t n)
-{
-    char *p = vc_flags_keep(set, n + 1);
-    if (p) {
-        memcpy(p, s, n);
-        p[n] = 0;
-    }
-    return p;
-}
-
 void vc_flags_free(vc_flags *set)
 {
     if (!set)
         return;
-    for (struct vc_kept *k = set->kept; k;) {
-        struct vc_kept *next = k->next;
-        free(k);
-        k = next;
-    }
+    vc_flags_drop_kept(set);
     vc_flags_free_lines(&set->notes);
     vc_flags_free_lines(&set->wrong);
     vc_flags_free_lines(&set->meaning);
@@ -55,77 +24,6 @@ void vc_flags_free(vc_flags *set)
 }
 
 /* ---- values ---- */
-
-typedef union any_value {
-    bool b;
-    int64_t i[2];
-    double d;
-    char *s;
-    int c;
-    vc_dtype t;
-    vc_list l;
-} any_value;
-
-static int put(vc_flags *set, const vc_found *found, const char *const *text, int n, void *dst,
-               vc_err *err)
-{
-    const vc_flag *f = found->flag;
-
-    if (found->negated && f->kind == VC_OPTIONAL) {
-        *(int *)dst = vc_flags_off(f);
-        return 0;
-    }
-    if (found->negated) {
-        *(bool *)dst = false;
-        return 0;
-    }
-    if (n == 2) {
-        int rc = vc_flags_value(set, f, 0, text[0], dst, err);
-        return rc ? rc : vc_flags_value(set, f, 1, text[1], dst, err);
-    }
-    return vc_flags_value(set, f, found->part, text[0], dst, err);
-}
-
-int vc_flags_set(vc_flags *set, const vc_found *found, const char *const *text, int n, int from,
-                 vc_err *err)
-{
-    const vc_flag *f = found->flag;
-    unsigned char *had = set->from[f - set->prog->flags];
-    char *dst = set->options + f->offset;
-    any_value value = { .i = { 0, 0 } };
-    int64_t *pair = f->kind == VC_PAIR ? (int64_t *)(void *)dst : NULL;
-
-    if (f->kind == VC_LIST && had[0] == from)      /* it grows,
-        but replaces values of a lower source */
-        return put(set, found, text, n, dst, err);
-    int rc = put(set, found, text, n, &value, err);
-    if (rc)
-        return rc;
-    switch (f->kind) {
-    case VC_PAIR:
-        for (int k = 0; k < 2; k++)
-            if ((found->part < 0 || found->part == k) && from >= had[k]) {
-                pair[k] = value.i[k];
-                had[k] = (unsigned char)from;
-            }
-        return 0;
-    case VC_BOOLEAN: n = sizeof value.b; break;
-    case VC_FLOAT: n = sizeof value.d; break;
-    case VC_STRING:
-    case VC_WORDS:
-    case VC_PATH: n = sizeof value.s; break;
-    case VC_CHOICE:
-    case VC_OPTIONAL: n = sizeof value.c; break;
-    case VC_DTYPE_KIND: n = sizeof value.t; break;
-    case VC_LIST: n = sizeof value.l; break;
-    default: n = sizeof value.i[0]; break;
-    }
-    if (from >= had[0]) {
-        memcpy(dst, &value, (size_t)n);
-        had[0] = (unsigned char)from;
-    }
-    return 0;
-}
 
 static int set_default(vc_flags *set, const vc_flag *f, vc_err *err)
 {
@@ -149,39 +47,6 @@ static int set_default(vc_flags *set, const vc_flag *f, vc_err *err)
     }
     int rc = f->value ? vc_flags_set(set, &found, &f->value, 1, VC_FROM_DEFAULT, err) : 0;
     return rc ? vc_context(err, VC_EFAIL, "default of --%s", f->name) : 0;
-}
-
-/* ---- foreign flags ---- */
-
-static bool switched_off(const char *value, bool negated)
-{
-    any_value v = { .b = true };
-    vc_flag boolean = { .name = "", .kind = VC_BOOLEAN };
-    bool ok = value && !vc_flags_value(NULL, &boolean, -1, value, &v, NULL);
-    return ok ? v.b == negated : negated;
-}
-
-int vc_flags_set_foreign(vc_flags *set, const vc_foreign *f, const vc_place *at, bool negated,
-                         const char *value, vc_err *err)
-{
-    if (f->refused) {
-        if (!switched_off(value, negated))
-            vc_flags_line(set, &set->wrong, at, "not available here: ", f->say);
-        return 0;
-    }
-    if (f->only && value) {
-        vc_flag choice = { .name = "", .kind = VC_CHOICE, .allowed = f->only };
-        any_value v;
-        if (vc_flags_value(NULL, &choice, -1, value, &v, err)) {
-            size_t n = strlen(err->text);
-            snprintf(err->text + n, sizeof err->text - n, ": %s", f->why);
-            return VC_EUSAGE;
-        }
-    }
-    vc_place flag = *at;
-    flag.file = NULL;
-    vc_flags_line(set, &set->notes, &flag, "", f->say);
-    return 0;
 }
 
 /* ---- the command line ---- */
@@ -239,7 +104,7 @@ static const char *further_value(const vc_flags *set, words *w)
 static const char *switch_value(const vc_flags *set, words *w, const vc_flag *f)
 {
     const char *s = peek(w);
-    any_value v;
+    vc_any_value v;
     if (!s || set->prog->positional || vc_flags_value(NULL, f, -1, s, &v, NULL))
         return NULL;
     w->i++;
@@ -322,11 +187,6 @@ static int foreign_flag(vc_flags *set, words *w, const vc_foreign *f, const vc_p
     return vc_flags_set_foreign(set, f, at, negated, value, err);
 }
 
-static bool is_name(const char *name, size_t len, const char *what)
-{
-    return vc_flags_same_name(name, len, what, strlen(what));
-}
-
 int vc_flags_print(const vc_flags *set, FILE *out, vc_err *err)
 {
     set->said(set->prog, set->topic, out);
@@ -362,19 +222,13 @@ static int help(vc_flags *set, words *w, const char *value, vc_err *err)
     return rc;
 }
 
-bool vc_flags_builtin_name(const char *name, size_t len)
-{
-    return is_name(name, len, "help") || is_name(name, len, "version") ||
-           is_name(name, len, "config");
-}
-
 /* Handles --help, --version and --config. */
 static int builtin(vc_flags *set, words *w, const char *name, size_t len, const char *value,
                    vc_err *err)
 {
-    if (is_name(name, len, "help"))
+    if (vc_flags_is_name(name, len, "help"))
         return help(set, w, value, err);
-    if (is_name(name, len, "version"))
+    if (vc_flags_is_name(name, len, "version"))
         return say(set, w, vc_flags_version, err);
     if (!value)
         value = next_value(w);

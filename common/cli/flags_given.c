@@ -63,14 +63,6 @@ bool vc_flags_default(const vc_flags *set, const char *name, char *buf, size_t s
     return own;
 }
 
-int vc_flags_type(vc_flags *set, const char *name, size_t len, vc_err *err)
-{
-    const vc_flag list = { .name = "", .kind = VC_LIST };
-    char *text = vc_flags_keep_text(set, name, len);
-    return text ? vc_flags_value(set, &list, -1, text, &set->typed, err)
-                : vc_no_memory(err);
-}
-
 bool vc_flags_typed(const vc_flags *set, const char *name)
 {
     for (int i = 0; i < set->typed.n; i++) {
@@ -84,4 +76,31 @@ bool vc_flags_typed(const vc_flags *set, const char *name)
 const vc_list *vc_flags_words(const vc_flags *set)
 {
     return &set->words;
+}
+
+void vc_flags_show(const vc_flags *set, const char *name, const void *options, char *buf,
+                   size_t size)
+{
+    vc_found found;
+    snprintf(buf, size, "none");
+    if (!vc_flags_find(set->prog, name, strlen(name), &found))
+        return;
+    const vc_flag *f = found.flag;
+    const void *src = (const char *)options + f->offset;
+    if (vc_flags_no_value(f, src))
+        return;
+    if (f->kind == VC_STRING || f->kind == VC_WORDS || f->kind == VC_PATH)
+        snprintf(buf, size, "%s", *(char *const *)src);
+    else
+        vc_flags_text(f, src, buf, size);
+}
+
+int vc_flags_put(vc_flags *set, const char *name, const char *text, void *options, vc_err *err)
+{
+    vc_found found;
+    if (!vc_flags_find(set->prog, name, strlen(name), &found) || found.flag->kind == VC_LIST)
+        return vc_fail(err, VC_EFAIL, "--%s: no such flag", name);
+    void *dst = (char *)options + found.flag->offset;
+    return vc_context(err, vc_flags_value(set, found.flag, found.part, text, dst, err), "--%s",
+                      name);
 }

@@ -1,7 +1,8 @@
-/* flags_internal.h - shared by the parts of the flag parser: flags.c (command line), config.c
- * (YAML), flags_names.c (finding a flag), flags_given.c (questions about flags), flags_value.c
- * (text and values), flags_lines.c (notes, and what is wrong), flags_help.c (--help, --version),
- * and config_internal.h (other trainers' files). No other file includes this header. */
+/* flags_internal.h - shared by the parts of the flag parser: flags.c (command line), flags_set.c
+ * (storing values), config.c (YAML), flags_names.c (finding a flag), flags_given.c (questions about
+ * flags), flags_value.c (text and values), flags_lines.c (notes, and what is wrong), flags_help.c
+ * (--help, --version), flags_check.c (the table), flags_keep.c (memory), and config_internal.h
+ * (other trainers' files). No other file includes this header. */
 #ifndef COMMON_CLI_FLAGS_INTERNAL_H
 #define COMMON_CLI_FLAGS_INTERNAL_H
 
@@ -64,6 +65,13 @@ bool vc_flags_find(const vc_program *prog, const char *name, size_t len, vc_foun
 const vc_foreign *vc_flags_find_foreign(const vc_program *prog, const char *name, size_t len,
                                         bool *negated);
 
+/* Whether a name is a flag's, or one of its aliases; sets *part as vc_flags_next_name does. */
+bool vc_flags_has_name(const vc_flag *f, const char *name, size_t len, int *part);
+/* Finds a flag in one table of other programs' flags, as vc_flags_find_foreign does in all. */
+const vc_foreign *vc_flags_find_in(const vc_foreign *table, const char *name, size_t len,
+                                   bool *negated);
+
+bool vc_flags_is_name(const char *name, size_t len, const char *what);
 /* Returns true if the name is help, version or config, which every program has. */
 bool vc_flags_builtin_name(const char *name, size_t len);
 
@@ -73,6 +81,18 @@ int vc_flags_type(vc_flags *set, const char *name, size_t len, vc_err *err);
 /* Allocates n bytes that live as long as the set; NULL when out of memory. */
 void *vc_flags_keep(vc_flags *set, size_t n);
 char *vc_flags_keep_text(vc_flags *set, const char *s, size_t n);
+void vc_flags_drop_kept(vc_flags *set);          /* frees all of it */
+
+/* Holds a value of any kind. */
+typedef union vc_any_value {
+    bool b;
+    int64_t i[2];
+    double d;
+    char *s;
+    int c;
+    vc_dtype t;
+    vc_list l;
+} vc_any_value;
 
 /* Converts n texts (2 for a pair given as two words, else 1) and stores them as the flag's value.
  * If a higher source has set the value, they are only checked. found->negated needs no text. The

@@ -31,7 +31,7 @@ const char *vc_flags_next_name(const char **list, size_t *len, int *part)
     return *len ? s : NULL;
 }
 
-static bool has_name(const vc_flag *f, const char *name, size_t len, int *part)
+bool vc_flags_has_name(const vc_flag *f, const char *name, size_t len, int *part)
 {
     *part = -1;
     if (f->kind == VC_GROUP)
@@ -50,7 +50,7 @@ static bool has_name(const vc_flag *f, const char *name, size_t len, int *part)
 static const vc_flag *find_row(const vc_program *prog, const char *name, size_t len, int *part)
 {
     for (const vc_flag *f = prog->flags; f->name; f++)
-        if (has_name(f, name, len, part))
+        if (vc_flags_has_name(f, name, len, part))
             return f;
     return NULL;
 }
@@ -85,6 +85,17 @@ bool vc_flags_find(const vc_program *prog, const char *name, size_t len, vc_foun
     return found->flag;
 }
 
+bool vc_flags_is_name(const char *name, size_t len, const char *what)
+{
+    return vc_flags_same_name(name, len, what, strlen(what));
+}
+
+bool vc_flags_builtin_name(const char *name, size_t len)
+{
+    return vc_flags_is_name(name, len, "help") || vc_flags_is_name(name, len, "version") ||
+           vc_flags_is_name(name, len, "config");
+}
+
 static bool foreign_has(const vc_foreign *f, const char *name, size_t len)
 {
     const char *list = f->name, *s;
@@ -100,8 +111,8 @@ static bool foreign_has(const vc_foreign *f, const char *name, size_t len)
     return false;
 }
 
-static const vc_foreign *find_in(const vc_foreign *table, const char *name, size_t len,
-                                 bool *negated)
+const vc_foreign *vc_flags_find_in(const vc_foreign *table, const char *name, size_t len,
+                                   bool *negated)
 {
     *negated = false;
     for (const vc_foreign *f = table; f && f->name; f++) {
@@ -123,9 +134,9 @@ const vc_foreign *vc_flags_find_foreign(const vc_program *prog, const char *name
         return NULL;
     size_t n = len;
     const char *ours = vc_flags_renamed(prog, name, &n);
-    const vc_foreign *f = find_in(prog->partner, ours, n, negated);
+    const vc_foreign *f = vc_flags_find_in(prog->partner, ours, n, negated);
     for (const vc_foreign *const *table = prog->foreign; !f && table && *table; table++)
-        f = find_in(*table, name, len, negated);
+        f = vc_flags_find_in(*table, name, len, negated);
     return f;
 }
 
@@ -351,67 +362,4 @@ int vc_flags_unknown(const vc_program *prog, const char *dashes, const char *nam
         return vc_fail(err, VC_EUSAGE, "unknown flag %s%s: did you mean %s%s%.*s?", dashes,
                        q.s + 1, known, no, (int)g.best_len, g.best);
     return vc_fail(err, VC_EUSAGE, "unknown flag %s%s: see %s --help", dashes, q.s + 1, prog->name);
-}
-
-/* ---- the table itself ---- */
-
-static int check_name(const vc_program *prog, const vc_flag *f, const char *name, size_t len,
-                      vc_err *err)
-{
-    bool negated;
-    int part;
-
-    if (vc_flags_builtin_name(name, len))
-        return vc_fail(err, VC_EFAIL, "--%.*s: every program has it", (int)len, name);
-    for (const vc_flag *g = prog->flags; g->name; g++)
-        if (g != f && has_name(g, name, len, &part))
-            return vc_fail(err, VC_EFAIL, "--%.*s: also a name of --%s", (int)len, name, g->name);
-    for (const vc_foreign *const *table = prog->foreign; table && *table; table++)
-        if (find_in(*table, name, len, &negated))
-            return vc_fail(err, VC_EFAIL, "--%.*s: also in a table of foreign flags", (int)len,
-                           name);
-    return 0;
-}
-
-static int check_row(const vc_program *prog, const vc_flag *f, vc_err *err)
-{
-    if (!f->help || !*f->help)
-        return vc_fail(err, VC_EFAIL, "--%s: no help", f->name);
-    if ((f->kind == VC_CHOICE || f->kind == VC_OPTIONAL) && !f->allowed)
-        return vc_fail(err, VC_EFAIL, "--%s: a choice without values", f->name);
-
-    int rc = check_name(prog, f, f->name, strlen(f->name), err);
-    const char *list = f->aliases, *s;
-    size_t n;
-    int part;
-    while (!rc && (s = vc_flags_next_name(&list, &n, &part))) {
-        if (part != -1 && (f->kind != VC_PAIR || (part != 0 && part != 1)))
-            return vc_fail(err, VC_EFAIL, "--%s: alias %.*s", f->name, (int)n + 2, s);
-        rc = check_name(prog, f, s, n, err);
-    }
-    return rc;
-}
-
-int vc_flags_check(const vc_program *prog, vc_err *err)
-{
-    size_t bytes = 0;
-    for (const vc_flag *f = prog->flags; f->name; f++)
-        bytes = f->kind != VC_GROUP && f->offset > bytes ? f->offset : bytes;
-    void *options = calloc(1, bytes + sizeof(vc_list) + 2 * sizeof(int64_t));
-    if (!options)
-        return vc_no_memory(err);
-
-    int rc = 0;
-    for (const vc_flag *f = prog->flags; !rc && f->name; f++)
-        if (f->kind != VC_GROUP)
-            rc = check_row(prog, f, err);
-    if (!rc)
-        rc = vc_flags_check_topics(prog, err);
-    vc_flags *set = NULL;
-    char *argv[] = { NULL };
-    if (!rc)
-        rc = vc_flags_parse(&set, prog, options, 0, argv, NULL, err);
-    vc_flags_free(set);
-    free(options);
-    return rc == VC_EUSAGE ? 0 : rc;      /* VC_EUSAGE: a required flag is missing */
 }

@@ -447,30 +447,3 @@ void vc_flags_text(const vc_flag *f, const void *src, char *buf, size_t size)
     default: *buf = 0; break;
     }
 }
-
-void vc_flags_show(const vc_flags *set, const char *name, const void *options, char *buf,
-                   size_t size)
-{
-    vc_found found;
-    snprintf(buf, size, "none");
-    if (!vc_flags_find(set->prog, name, strlen(name), &found))
-        return;
-    const vc_flag *f = found.flag;
-    const void *src = (const char *)options + f->offset;
-    if (vc_flags_no_value(f, src))
-        return;
-    if (f->kind == VC_STRING || f->kind == VC_WORDS || f->kind == VC_PATH)
-        snprintf(buf, size, "%s", *(char *const *)src);
-    else
-        vc_flags_text(f, src, buf, size);
-}
-
-int vc_flags_put(vc_flags *set, const char *name, const char *text, void *options, vc_err *err)
-{
-    vc_found found;
-    if (!vc_flags_find(set->prog, name, strlen(name), &found) || found.flag->kind == VC_LIST)
-        return vc_fail(err, VC_EFAIL, "--%s: no such flag", name);
-    void *dst = (char *)options + found.flag->offset;
-    return vc_context(err, vc_flags_value(set, found.flag, found.part, text, dst, err), "--%s",
-                      name);
-}

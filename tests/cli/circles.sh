@@ -10,11 +10,6 @@ most=25
 
 # The circles that are not cut yet: a reason, and the sources or folders that may call each other.
 known='
-the parser and the table of its flags use each other:
-    common/cli/config.c common/cli/config_commands.c common/cli/config_paths.c
-    common/cli/config_peers.c common/cli/config_settings.c common/cli/flags.c
-    common/cli/flags_given.c common/cli/flags_help.c common/cli/flags_lines.c
-    common/cli/flags_names.c common/cli/flags_value.c
 a tensor tells the folders that keep something of it, and the backends use shapes:
     common/cpu/ common/cuda/ common/memory/ common/tensor/
 cpu.c names the kernels, which take scratch and report faults through it:
