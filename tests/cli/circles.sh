@@ -20,8 +20,6 @@ cuda.c opens the parts, which report their faults to it:
     common/cuda/blas.c common/cuda/capture.c common/cuda/cuda.c common/cuda/dnn.c common/cuda/elem.c
     common/cuda/grid.c common/cuda/memory.c common/cuda/rows.c common/cuda/transfer.c
     common/cuda/ttt.c common/cuda/video.c common/cuda/walk.c
-files are opened by paths that temp.c makes, and maps report through files:
-    common/os/file.c common/os/map.c common/os/progress.c common/os/temp.c
 the encoders read the plan of a run, which knows their values:
     precompute/encode/ precompute/run/ precompute/vprep/
 the index is built by decoding:
