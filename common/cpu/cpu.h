@@ -1,8 +1,8 @@
 /* cpu.h - the CPU device and its heavy kernels; inside common/cpu only.
  *
- * cpu.c fills the backend table; loops*.c walk tensors row by row over rows.h; the kernels
- * below are matmul (own blocked bf16 and f32 kernels, oneDNN where it is built in), attention
- * and convolution. Threads are OpenMP's: dev->threads is the number that OpenMP granted when the
+ * cpu.c fills the backend table; device.c has what kernels ask the device for; loops*.c walk
+ * tensors row by row over rows.h; the kernels below are matmul (own blocked bf16 and f32 kernels,
+ * oneDNN where it is built in), attention and convolution. Threads are OpenMP's: dev->threads is the number that OpenMP granted when the
  * device was opened. Work is divided into that many parts, and a team of any size computes them
  * correctly, since every share, scratch area and partial sum belongs to a part or to a member of
  * the actual team; oneDNN plans for a team of cpu_team() threads. The same thread count gives the
@@ -45,6 +45,9 @@ void *cpu_scratch(vt_dev *d, int t, size_t bytes);
 bool cpu_scratch_all(vt_dev *d, int threads, size_t first, size_t each);
 /* The same for area t alone. */
 bool cpu_scratch_one(vt_dev *d, int t, size_t bytes);
+/* Begins or ends dry steps. Returns the scratch of all threads: for each the bytes allocated or, if
+ * larger, the bytes that kernels have recorded since the dry step began. */
+size_t cpu_dry(vt_dev *d, bool dry);
 /* Records the first fault. Any thread may call this. */
 void cpu_fault(vt_dev *d, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
@@ -53,7 +56,7 @@ void cpu_fault(vt_dev *d, int code, const char *fmt, ...) __attribute__((format(
 const cpu_gemm *cpu_gemm_of(const vt_dev *d, vc_dtype t);
 bool cpu_batch_keeps_bits(const vt_dev *d, vc_dtype compute);       /* backend.h; matmul.c */
 /* Stores n results t of one row, of columns n0 on: c = alpha t + beta c + bias. t is overwritten.
- * (matmul.c) */
+ * (loops.c) */
 void cpu_finish_row(const cpu_rows *r, void *c, vc_dtype type, float *t, size_t n,
                     const vt_tensor *bias, size_t n0, float alpha, float beta);
 

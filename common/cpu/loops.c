@@ -301,3 +301,26 @@ int64_t cpu_kept_first(const vt_tensor *by, int k, const vt_tensor *const *t, vt
     }
     return kept;
 }
+
+void cpu_finish_row(const cpu_rows *r, void *c, vc_dtype type, float *t, size_t n,
+                    const vt_tensor *bias, size_t n0, float alpha, float beta)
+{
+    float row[CPU_SPAN];
+    char *to = c;
+
+    for (size_t i = 0, m; i < n; i += m, t += m, to += m * vc_dtype_size(type)) {
+        m = n - i < CPU_SPAN ? n - i : CPU_SPAN;
+        if (alpha != 1)
+            r->axpby(t, alpha, t, 0, m);
+        if (bias) {
+            r->load(row, (const char *)bias->data + (n0 + i) * vc_dtype_size(bias->dtype),
+                    bias->dtype, m);
+            r->add(t, t, row, m);
+        }
+        if (beta != 0) {
+            r->load(row, to, type, m);
+            r->axpby(t, beta, row, 1, m);
+        }
+        r->store(to, type, t, m);
+    }
+}

@@ -169,29 +169,6 @@ static bool prepare(const job *j, const places *p, size_t m0, size_t m, size_t n
     return true;
 }
 
-void cpu_finish_row(const cpu_rows *r, void *c, vc_dtype type, float *t, size_t n,
-                    const vt_tensor *bias, size_t n0, float alpha, float beta)
-{
-    float row[CPU_SPAN];
-    char *to = c;
-
-    for (size_t i = 0, m; i < n; i += m, t += m, to += m * vc_dtype_size(type)) {
-        m = least(CPU_SPAN, n - i);
-        if (alpha != 1)
-            r->axpby(t, alpha, t, 0, m);
-        if (bias) {
-            r->load(row, (const char *)bias->data + (n0 + i) * vc_dtype_size(bias->dtype),
-                    bias->dtype, m);
-            r->add(t, t, row, m);
-        }
-        if (beta != 0) {
-            r->load(row, to, type, m);
-            r->axpby(t, beta, row, 1, m);
-        }
-        r->store(to, type, t, m);
-    }
-}
-
 /* Stores C's columns m0.. and rows n0.. from a block of C'. */
 static void finish_transposed(const job *j, const places *p, size_t m0, size_t m, size_t n0,
                               size_t n)
@@ -417,33 +394,4 @@ void cpu_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_t
 bool cpu_batch_keeps_bits(const vt_dev *d, vc_dtype compute)
 {
     return d->own_products || cpu_gemm_of(d, compute)->pair > 1;
-}
-
-/* GELU is not fused: one more pass over the result costs little beside thousands of products per
- * element, and f32 products could not use oneDNN with a fused GELU. */
-void cpu_matmul_gelu(vt_dev *d, vt_tensor *y, vt_tensor *pre, const vt_tensor *a,
-                     const vt_tensor *b, bool tb, const vt_tensor *bias, float alpha, float beta)
-{
-    if (d->dry)
-        cpu_matmul(d, y, a, false, b, tb, bias, alpha, beta);
-    else
-        vt_gelu_after(&vt_cpu, d, y, pre, a, b, tb, bias, alpha, beta);
-}
-
-void cpu_matmul_gelu_grad(vt_dev *d, vt_tensor *dx, const vt_tensor *a, const vt_tensor *b, bool tb,
-                          const vt_tensor *pre, float alpha, float beta)
-{
-    if (d->dry)
-        cpu_matmul(d, dx, a, false, b, tb, NULL, alpha, beta);
-    else
-        vt_gelu_grad_after(&vt_cpu, d, dx, a, b, tb, pre, alpha, beta);
-}
-
-void cpu_matmul_bias_grad(vt_dev *d, vt_tensor *dw, vt_tensor *db, const vt_tensor *dy,
-                          const vt_tensor *x, float beta)
-{
-    if (d->dry)
-        cpu_matmul(d, dw, dy, true, x, false, NULL, 1.0f, beta);
-    else
-        vt_bias_grad_after(&vt_cpu, d, dw, db, dy, x, beta);
 }

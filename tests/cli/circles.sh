@@ -12,10 +12,6 @@ most=25
 known='
 a tensor tells the folders that keep something of it, and the backends use shapes:
     common/cpu/ common/cuda/ common/memory/ common/tensor/
-cpu.c names the kernels, which take scratch and report faults through it:
-    common/cpu/attn.c common/cpu/attn_grad.c common/cpu/conv.c common/cpu/cpu.c common/cpu/dnnl.c
-    common/cpu/loops_grid.c common/cpu/loops_rows.c common/cpu/matmul.c common/cpu/matmul_dnnl.c
-    common/cpu/ttt.c common/cpu/ttt_grad.c common/cpu/winograd.c
 cuda.c opens the parts, which report their faults to it:
     common/cuda/blas.c common/cuda/capture.c common/cuda/cuda.c common/cuda/dnn.c common/cuda/elem.c
     common/cuda/grid.c common/cuda/memory.c common/cuda/rows.c common/cuda/transfer.c
