@@ -10,7 +10,7 @@
 
 #include "common/base/rng.h"
 
-typedef struct job {
+typedef struct choosing {
     vb_choice *c;
     const vb_rules *r;
     const vb_source *s;
@@ -18,9 +18,9 @@ typedef struct job {
     uint32_t variant;
     const vb_picks *given;
     int h, w;                /* picture size for which shapes are chosen: the loaded picture's */
-} job;
+} choosing;
 
-static vc_draws stream(const job *j, uint32_t purpose)
+static vc_draws stream(const choosing *j, uint32_t purpose)
 {
     return vc_draws_of(j->seed, j->id, j->variant, purpose);
 }
@@ -62,8 +62,8 @@ static int draw_favoured(vc_draws d, int n, int favoured, double share, double r
 }
 
 /* Draws uniformly from lo..hi, both included; the range has at most 2^32 - 1 values. */
-static int64_t draw_range(const job *j, const char *name, uint32_t purpose, int64_t lo, int64_t hi,
-                          int64_t given)
+static int64_t draw_range(const choosing *j, const char *name, uint32_t purpose, int64_t lo,
+                          int64_t hi, int64_t given)
 {
     if (lo == hi)
         return lo;
@@ -76,7 +76,7 @@ static int64_t draw_range(const job *j, const char *name, uint32_t purpose, int6
     return t->pick;
 }
 
-static bool source_is_usable(const job *j)
+static bool source_is_usable(const choosing *j)
 {
     const vb_source *s = j->s;
 
@@ -91,7 +91,7 @@ static bool source_is_usable(const job *j)
     return !j->c->drop;
 }
 
-static vb_size choose_size(const job *j)
+static vb_size choose_size(const choosing *j)
 {
     vb_size list[VB_MAX_OPTIONS];
     int n = vb_size_list(j->r, j->s, list);
@@ -112,14 +112,14 @@ static vb_size choose_size(const job *j)
     return list[t->picked];
 }
 
-static const vb_bucket *nearest(const job *j, const vb_size *p)
+static const vb_bucket *nearest(const choosing *j, const vb_size *p)
 {
     if (j->r->metric == VB_METRIC_LOG)
         return vb_bucket_log(j->r, j->s, p, j->h, j->w);
     return j->r->peer ? vb_peer_nearest(j->h, j->w) : vb_bucket_nearest(j->h, j->w);
 }
 
-static const vb_bucket *choose_bucket(const job *j, const vb_size *p)
+static const vb_bucket *choose_bucket(const choosing *j, const vb_size *p)
 {
     if (!j->r->random_ratio_crop)
         return nearest(j, p);
@@ -152,7 +152,7 @@ static int64_t root(uint64_t x)
 }
 
 /* Takes the picture's own size as the target, scaled down to at most max_pixels. */
-static void own_size(const job *j)
+static void own_size(const choosing *j)
 {
     const uint64_t h = (uint64_t)j->h, w = (uint64_t)j->w, most = (uint64_t)j->r->max_pixels;
     const bool large = h * w > most;
@@ -171,7 +171,7 @@ static bool has_target(const vb_rules *r)
 
 /* Sets target and key. *p becomes the base size of the bucket; without a bucket *p has no
  * meaning. */
-static void choose_target(const job *j, vb_size *p)
+static void choose_target(const choosing *j, vb_size *p)
 {
     vb_choice *c = j->c;
     const vb_rules *r = j->r;
@@ -204,7 +204,7 @@ static int half_even(int64_t diff)
 }
 
 /* Sets the size to which the picture is resized: it covers the target or equals the target. */
-static void resized_size(const job *j, int64_t *rh, int64_t *rw)
+static void resized_size(const choosing *j, int64_t *rh, int64_t *rw)
 {
     const vb_rules *r = j->r;
     const int64_t h = j->h, w = j->w, th = j->c->target_h, tw = j->c->target_w;
@@ -223,7 +223,7 @@ static void resized_size(const job *j, int64_t *rh, int64_t *rw)
 
 /* Returns the larger of both factors by which a side becomes longer than in the source; at least
  * 1. */
-static double enlargement(const job *j)
+static double enlargement(const choosing *j)
 {
     const vb_choice *c = j->c;
     double v = (double)c->target_h / j->s->h, u = (double)c->target_w / j->s->w;
@@ -232,7 +232,7 @@ static double enlargement(const job *j)
 }
 
 /* Resizes the picture so that it covers the target, then crops the middle. */
-static bool fit_picture(const job *j)
+static bool fit_picture(const choosing *j)
 {
     vb_choice *c = j->c;
     const int th = c->target_h, tw = c->target_w;
@@ -252,7 +252,7 @@ static bool fit_picture(const job *j)
     return true;
 }
 
-static bool is_large_enough(const job *j, const vb_size *p)
+static bool is_large_enough(const choosing *j, const vb_size *p)
 {
     const vb_choice *c = j->c;
     bool fixed = has_target(j->r);
@@ -271,7 +271,7 @@ static bool is_large_enough(const job *j, const vb_size *p)
 
 /* Draws the most frames that random_frame_crop allows: one of k+1, 2k+1, ... below n+k, the last
  * with probability 0.90. */
-static int64_t choose_frame_crop(const job *j)
+static int64_t choose_frame_crop(const choosing *j)
 {
     const int64_t k = j->r->family->ratio[0];
     const int n = (int)((j->r->n_frames + k - 2) / k);
@@ -290,7 +290,7 @@ static int64_t choose_frame_crop(const job *j)
 
 /* Returns how many frames the source has at the stride, at most n; 0 after it dropped the
  * sample. */
-static int64_t available_frames(const job *j)
+static int64_t available_frames(const choosing *j)
 {
     const vb_rules *r = j->r;
     const int64_t total = j->s->frames;
@@ -308,7 +308,7 @@ static int64_t available_frames(const job *j)
 
 /* Chooses the number of frames before their start, so that short clips come from all over the
  * video. */
-static void choose_frames(const job *j, const vb_size *p)
+static void choose_frames(const choosing *j, const vb_size *p)
 {
     const vb_rules *r = j->r;
     const int64_t loaded = available_frames(j);
@@ -354,8 +354,8 @@ void vb_choose_given(vb_choice *c, const vb_rules *r, const vb_source *s, uint64
     c->stride = r->stride;
     c->frames = c->loaded = 1;
     c->upscale = 1;
-    job j = { .c = c, .r = r, .s = s, .id = id, .seed = seed, .variant = variant, .given = given,
-              .h = s->h, .w = s->w };
+    choosing j = { .c = c, .r = r, .s = s, .id = id, .seed = seed, .variant = variant,
+                   .given = given, .h = s->h, .w = s->w };
     vb_size p;
 
     if (!source_is_usable(&j))

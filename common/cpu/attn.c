@@ -34,15 +34,15 @@ typedef struct fwd {
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
 /* A thread's scratch; P overwrites S where a score and a unit have the same size. */
-typedef struct own {
+typedef struct block_areas {
     uint32_t *panels;                          /* K's, then V's */
     uint32_t *q, *p;                           /* [bq][du + PAD], [bq][ldp] */
     float *s, *o, *max, *sum;                  /* [bq][lds], [bq][dp], [bq], [bq] */
     float *sums;                               /* the rest is attend's */
     size_t lds, ldp;
-} own;
+} block_areas;
 
-static size_t place(const fwd *f, uint32_t *at, own *w)
+static size_t place(const fwd *f, uint32_t *at, block_areas *w)
 {
     size_t kv = 2 * f->head_units, q = f->bq * (f->du + CPU_ATTN_PAD), lds = BK + CPU_ATTN_PAD;
     size_t rows = f->at_once ? 2 * CPU_MR : f->bq, s = rows * lds, o = f->bq * f->dp;
@@ -54,7 +54,7 @@ static size_t place(const fwd *f, uint32_t *at, own *w)
     }
     if (w) {
         float *x = (float *)(at + kv + q);
-        *w = (own){ .panels = at, .q = at + kv, .s = x, .o = x + s, .max = x + s + o,
+        *w = (block_areas){ .panels = at, .q = at + kv, .s = x, .o = x + s, .max = x + s + o,
                     .sum = x + s + o + f->bq, .sums = x + s + o + 2 * f->bq, .lds = lds, .ldp = ldp,
                     .p = p ? (uint32_t *)(x + s + o + 2 * f->bq + sums) : (uint32_t *)x };
     }
@@ -62,7 +62,7 @@ static size_t place(const fwd *f, uint32_t *at, own *w)
 }
 
 /* Packs a key head's K as panels over D, and its V as panels over each block of keys. */
-static void pack_keys(const fwd *f, const own *w, size_t bk)
+static void pack_keys(const fwd *f, const block_areas *w, size_t bk)
 {
     size_t heads = f->heads / f->shared, b = bk / heads, h = bk % heads;
     size_t keys = cpu_keys(f->k, f->kv_len, b);
@@ -78,8 +78,8 @@ static void pack_keys(const fwd *f, const own *w, size_t bk)
 }
 
 /* Scales the scores of queries q0.. and keys j0.. to base 2 and adds the bias. */
-static void add_bias(const fwd *f, const own *w, size_t bh, size_t q0, size_t rows, size_t j0,
-                     size_t n)
+static void add_bias(const fwd *f, const block_areas *w, size_t bh, size_t q0, size_t rows,
+                     size_t j0, size_t n)
 {
     const int64_t *by = f->bias->stride;
     const float *bias = (const float *)f->bias->data + (int64_t)(bh / f->heads) * by[0] +
@@ -98,7 +98,8 @@ static size_t seen(const fwd *f, size_t i, size_t keys)
 }
 
 /* Masks the scores of keys j0.. that a query of q0.. does not see. All queries see key 0. */
-static void leave_out(const fwd *f, const own *w, size_t q0, size_t rows, size_t j0, size_t n)
+static void leave_out(const fwd *f, const block_areas *w, size_t q0, size_t rows, size_t j0,
+                      size_t n)
 {
     for (size_t i = 0; i < rows; i++) {
         size_t end = seen(f, q0 + i, j0 + n);
@@ -108,7 +109,7 @@ static void leave_out(const fwd *f, const own *w, size_t q0, size_t rows, size_t
 }
 
 /* Computes queries q0.. of a head against its packed keys. */
-static void query_block(const fwd *f, const own *w, size_t bh, size_t q0)
+static void query_block(const fwd *f, const block_areas *w, size_t bh, size_t q0)
 {
     const cpu_gemm *g = f->g;
     size_t b = bh / f->heads, h = bh % f->heads, keys = cpu_keys(f->k, f->kv_len, b);
@@ -141,7 +142,7 @@ static void query_block(const fwd *f, const own *w, size_t bh, size_t q0)
 }
 
 /* The same where neither bias nor mask stands between the products. */
-static void query_block_at_once(const fwd *f, const own *w, size_t bh, size_t q0)
+static void query_block_at_once(const fwd *f, const block_areas *w, size_t bh, size_t q0)
 {
     size_t b = bh / f->heads, h = bh % f->heads, rows = least(f->bq, f->sq - q0);
     size_t ldq = f->du + CPU_ATTN_PAD, s = CPU_MR * w->lds, p = CPU_MR * w->ldp;
@@ -162,7 +163,7 @@ static void query_block_at_once(const fwd *f, const own *w, size_t bh, size_t q0
     f->g->attend(&x);
 }
 
-static void emit(const fwd *f, const own *w, size_t bh, size_t q0)
+static void emit(const fwd *f, const block_areas *w, size_t bh, size_t q0)
 {
     size_t b = bh / f->heads, h = bh % f->heads, rows = least(f->bq, f->sq - q0);
     float *lse = f->lse ? cpu_lse(f->lse, b, h) + q0 : NULL;
@@ -189,7 +190,7 @@ static void run(const fwd *f, size_t all)
 #pragma omp parallel num_threads(threads)
     {
         size_t held = all;                     /* the key head packed in w; all: none yet */
-        own w;
+        block_areas w;
         place(f, cpu_scratch(f->d, omp_get_thread_num(), bytes), &w);
         f->g->begin();
 #pragma omp for schedule(dynamic, 1)

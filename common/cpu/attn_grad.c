@@ -31,7 +31,7 @@ static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
 /* The scratch of one unit of work. Queries are packed as panels over D (suffix t: for K Q', V dO')
  * and over queries (suffix n: for dK, dV). */
-typedef struct work {
+typedef struct head_areas {
     uint32_t *qt, *ot, *qn, *on;               /* per block: [QB/nr][du][nr]; [dp/nr][qu][nr] */
     float *dq;                                 /* per block: [D][LDQ], transposed */
     float *lse, *delta;                        /* [q_blocks QB] */
@@ -41,15 +41,15 @@ typedef struct work {
     uint32_t *panels;                          /* dS' as B: [QB/nr][ku][nr] */
     float *dk, *dv;                            /* [kb][dp] */
     size_t ldp;
-} work;
+} head_areas;
 
-static size_t place(const bwd *f, uint32_t *base, work *w)
+static size_t place(const bwd *f, uint32_t *base, head_areas *w)
 {
     size_t tb = QB * f->du, nb = f->qu * f->dp, n = f->q_blocks, at = 0;
     size_t mr = CPU_MR, ldp = f->g->pair == 1 ? LDQ : f->qu + CPU_ATTN_PAD;
     size_t kv = f->kb * (f->du + CPU_ATTN_PAD);
     size_t kt = cpu_round_up(f->dim, mr) * (f->ku + CPU_ATTN_PAD);
-    work x = { .ldp = ldp };
+    head_areas x = { .ldp = ldp };
 #define TAKE(field, units)                                                   \
     do {                                                                     \
         x.field = base ? (void *)(base + at) : NULL;                         \
@@ -81,7 +81,7 @@ static size_t place(const bwd *f, uint32_t *base, work *w)
 
 /* Computes the statistics of block j: log2-sum-exp2, and delta = sum of dO O (eq. 4); past the last
  * query they make P 0. */
-static void statistics(const bwd *f, const work *w, size_t b, size_t h, size_t j)
+static void statistics(const bwd *f, const head_areas *w, size_t b, size_t h, size_t j)
 {
     const float *lse = cpu_lse(f->lse, b, h);
     float o[256], g[256];                      /* D is at most 256 */
@@ -98,7 +98,7 @@ static void statistics(const bwd *f, const work *w, size_t b, size_t h, size_t j
     }
 }
 
-static void pack_queries(const bwd *f, const work *w, size_t b, size_t h)
+static void pack_queries(const bwd *f, const head_areas *w, size_t b, size_t h)
 {
     const cpu_gemm *g = f->g;
     size_t nr = (size_t)g->nr, tb = QB * f->du, nb = f->qu * f->dp;
@@ -115,7 +115,7 @@ static void pack_queries(const bwd *f, const work *w, size_t b, size_t h)
 
 /* Computes block j of queries against the packed block of `keys` keys; first: the key block is the
  * unit's first. */
-static void multiply(const bwd *f, const work *w, size_t keys, size_t j, bool first)
+static void multiply(const bwd *f, const head_areas *w, size_t keys, size_t j, bool first)
 {
     const cpu_gemm *g = f->g;
     size_t nr = (size_t)g->nr, n = least(QB, f->sq - j * QB), cols = cpu_round_up(n, nr);
@@ -157,7 +157,7 @@ static void emit(const bwd *f, vt_tensor *dst, bool add, size_t b, size_t s, siz
 }
 
 /* Computes the key blocks of one part of a head. */
-static void head_part(const bwd *f, const work *w, size_t bh, size_t part)
+static void head_part(const bwd *f, const head_areas *w, size_t bh, size_t part)
 {
     const cpu_gemm *g = f->g;
     size_t b = bh / f->heads, h = bh % f->heads, keys = cpu_keys(f->k, f->kv_len, b);
@@ -215,7 +215,7 @@ static void run_heads(const bwd *f, size_t all, size_t bytes)
 {
 #pragma omp parallel num_threads((int)least((size_t)f->d->threads, all))
     {
-        work w;
+        head_areas w;
         place(f, cpu_scratch(f->d, omp_get_thread_num(), bytes), &w);
         f->g->begin();
 #pragma omp for schedule(dynamic, 1)
@@ -238,7 +238,7 @@ static void run_parts(const bwd *f, size_t all, size_t bytes)
         f->g->begin();
 #pragma omp for schedule(static, 1)
         for (size_t u = 0; u < units; u++) {
-            work w;
+            head_areas w;
             place(f, cpu_scratch(f->d, (int)u, bytes), &w);
             head_part(f, &w, u / f->parts, u % f->parts);
         }

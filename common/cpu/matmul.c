@@ -34,7 +34,7 @@ enum {
     THIN = 4, THIN_N = 128, THIN_ROW = 4096    /* most rows of thin products; columns of tiles */
 };
 
-typedef struct job {
+typedef struct product {
     vt_dev *d;
     const cpu_gemm *g;
     cpu_vectors a, b;
@@ -49,13 +49,13 @@ typedef struct job {
     bool direct_a, direct_b, direct_c;         /* used in place: not packed, no block for C */
     bool thin;                                 /* few rows: sums of single rows of B */
     bool transposed;                           /* a and b are exchanged: C' is computed */
-} job;
+} product;
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 static size_t parts(size_t n, size_t of) { return (n + of - 1) / of; }
 
 /* Divides a C with few rows: one tile per thread, at most as wide as the cache holds its C. */
-static void cut_own(job *j)
+static void cut_own(product *j)
 {
     size_t each = parts(j->n, (size_t)j->d->threads);
 
@@ -70,7 +70,7 @@ static void cut_own(job *j)
 /* Chooses the tiles with the least estimated time: the number of rounds of tiles times a tile's
  * products and packing of A. The unit of time is 16 products (about a cycle); packing an element
  * costs about one unit. */
-static void cut(job *j)
+static void cut(product *j)
 {
     size_t threads = (size_t)j->d->threads, best = SIZE_MAX;
     size_t rows = (size_t)j->g->rows, slabs = parts(j->n * (cpu_units(j->g, j->k) + 1), SLAB);
@@ -94,7 +94,7 @@ static void cut(job *j)
     j->tiles_n = parts(j->slab, j->tn);
 }
 
-static void cut_thin(job *j)
+static void cut_thin(product *j)
 {
     size_t each = cpu_round_up(parts(j->n, (size_t)j->d->threads), CPU_NR);
 
@@ -114,7 +114,7 @@ typedef struct places {
 
 typedef struct sizes { size_t b, a, c, bias; } sizes;
 
-static sizes sizes_of(const job *j)
+static sizes sizes_of(const product *j)
 {
     if (j->thin)                               /* for a row of B, all of A, C's block */
         return (sizes){ .b = j->k > j->tn ? j->k : j->tn, .a = j->m * j->k,
@@ -128,7 +128,7 @@ static sizes sizes_of(const job *j)
     };
 }
 
-static places place(const job *j, void *scratch)
+static places place(const product *j, void *scratch)
 {
     sizes z = sizes_of(j);
     uint32_t *b = scratch, *a = b + z.b;
@@ -136,12 +136,12 @@ static places place(const job *j, void *scratch)
     return (places){ .b = b, .a = a, .c = c, .bias = c + z.c };
 }
 
-static char *c_row(const job *j, size_t i, size_t n0)
+static char *c_row(const product *j, size_t i, size_t n0)
 {
     return (char *)j->c->data + (i * (size_t)j->c->stride[0] + n0) * vc_dtype_size(j->c->dtype);
 }
 
-static void load_bias(const job *j, const places *p, size_t n0, size_t n)
+static void load_bias(const product *j, const places *p, size_t n0, size_t n)
 {
     if (j->bias)
         j->d->rows->load(p->bias,
@@ -150,7 +150,7 @@ static void load_bias(const job *j, const places *p, size_t n0, size_t n)
 }
 
 /* Sets c = beta c + bias before products are added to c; false if products overwrite c. */
-static bool prepare(const job *j, const places *p, size_t m0, size_t m, size_t n0, size_t n)
+static bool prepare(const product *j, const places *p, size_t m0, size_t m, size_t n0, size_t n)
 {
     const cpu_rows *r = j->d->rows;
 
@@ -170,7 +170,7 @@ static bool prepare(const job *j, const places *p, size_t m0, size_t m, size_t n
 }
 
 /* Stores C's columns m0.. and rows n0.. from a block of C'. */
-static void finish_transposed(const job *j, const places *p, size_t m0, size_t m, size_t n0,
+static void finish_transposed(const product *j, const places *p, size_t m0, size_t m, size_t n0,
                               size_t n)
 {
     float sums[TRANSPOSE_N];
@@ -184,7 +184,7 @@ static void finish_transposed(const job *j, const places *p, size_t m0, size_t m
 }
 
 /* c = alpha block + beta c + bias */
-static void finish(const job *j, const places *p, size_t m0, size_t m, size_t n0, size_t n)
+static void finish(const product *j, const places *p, size_t m0, size_t m, size_t n0, size_t n)
 {
     if (j->direct_c)
         return;
@@ -198,13 +198,13 @@ static void finish(const job *j, const places *p, size_t m0, size_t m, size_t n0
 }
 
 /* Returns the panels of slab column q at step k0, whose panels are `units` long. */
-static uint32_t *panels(const job *j, size_t k0, size_t q, size_t units)
+static uint32_t *panels(const product *j, size_t k0, size_t q, size_t units)
 {
     size_t before = k0 / j->kc * cpu_units(j->g, j->kc) * j->slab;
     return j->packed + before + q * units;
 }
 
-static void pack_columns(const job *j, size_t n1, size_t k0, size_t q)
+static void pack_columns(const product *j, size_t n1, size_t k0, size_t q)
 {
     size_t k = least(j->kc, j->k - k0), units = cpu_units(j->g, k), end = least(j->slab, j->n - n1);
 
@@ -214,8 +214,8 @@ static void pack_columns(const job *j, size_t n1, size_t k0, size_t q)
 }
 
 /* Multiplies one step of k for all rows: columns of B are packed and used while in the cache. */
-static void multiply_own(const job *j, const places *p, size_t m, size_t n, size_t n0, size_t k0,
-                         const uint32_t *a, size_t lda, float *c, size_t ldc, bool add)
+static void multiply_own(const product *j, const places *p, size_t m, size_t n, size_t n0,
+                         size_t k0, const uint32_t *a, size_t lda, float *c, size_t ldc, bool add)
 {
     size_t k = least(j->kc, j->k - k0), units = cpu_units(j->g, k), nr = (size_t)j->g->nr;
     size_t pb = units * nr, direct = j->direct_b ? n / nr * nr : 0;
@@ -231,7 +231,7 @@ static void multiply_own(const job *j, const places *p, size_t m, size_t n, size
 }
 
 /* Computes the tile at row m0 and column q of the slab that begins at n1. */
-static void tile(const job *j, const places *p, size_t m0, size_t n1, size_t q)
+static void tile(const product *j, const places *p, size_t m0, size_t n1, size_t q)
 {
     const cpu_gemm *g = j->g;
     size_t end = least(j->slab, j->n - n1);
@@ -264,7 +264,7 @@ static void tile(const job *j, const places *p, size_t m0, size_t n1, size_t q)
 }
 
 /* Returns n elements of row i of B as stored, in f32. */
-static const float *row_of_b(const job *j, const places *p, size_t i, size_t from, size_t n)
+static const float *row_of_b(const product *j, const places *p, size_t i, size_t from, size_t n)
 {
     const char *at = (const char *)j->b.data + (i * j->b.stride + from) * vc_dtype_size(j->b.type);
 
@@ -274,7 +274,7 @@ static const float *row_of_b(const job *j, const places *p, size_t i, size_t fro
     return (const float *)p->b;
 }
 
-static void thin_tile(const job *j, const places *p, size_t n0)
+static void thin_tile(const product *j, const places *p, size_t n0)
 {
     const cpu_rows *r = j->d->rows;
     size_t n = least(j->tn, j->n - n0), ldc = j->tn + PAD;
@@ -293,14 +293,14 @@ static void thin_tile(const job *j, const places *p, size_t n0)
     finish(j, p, 0, j->m, n0, n);
 }
 
-static void run_thin(const job *j, const places *p)
+static void run_thin(const product *j, const places *p)
 {
 #pragma omp for schedule(dynamic, 1)
     for (size_t t = 0; t < j->tiles_n; t++)
         thin_tile(j, p, t * j->tn);
 }
 
-static void run_slabs(const job *j, const places *p)
+static void run_slabs(const product *j, const places *p)
 {
     for (size_t n1 = 0; n1 < j->n; n1 += j->slab) {
         if (!j->own_b) {
@@ -316,7 +316,7 @@ static void run_slabs(const job *j, const places *p)
     }
 }
 
-static void run(job *j)
+static void run(product *j)
 {
     sizes z = sizes_of(j);
     size_t mine = (z.b + z.a + z.c + z.bias) * 4;
@@ -341,7 +341,7 @@ static void run(job *j)
 }
 
 /* Returns true if A's rows in memory are rows of whole units already. */
-static bool has_units(const job *j)
+static bool has_units(const product *j)
 {
     const cpu_gemm *g = j->g;
     size_t pair = (size_t)g->pair;
@@ -353,7 +353,7 @@ static bool has_units(const job *j)
 void cpu_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_tensor *b, bool tb,
                 const vt_tensor *bias, float alpha, float beta)
 {
-    job j = {
+    product j = {
         .d = d, .g = cpu_gemm_of(d, a->dtype), .a = cpu_rows_of(a, ta), .b = cpu_columns_of(b, tb),
         .m = (size_t)c->dim[0], .n = (size_t)c->dim[1], .k = (size_t)a->dim[ta ? 0 : 1],
         .c = c, .bias = bias, .alpha = alpha, .beta = beta,

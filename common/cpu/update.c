@@ -49,7 +49,7 @@ static rule_row rule_of(const cpu_rows *rows, vf_rule rule)
 #undef RULE
 }
 
-typedef struct update {
+typedef struct rule_step {
     const cpu_rows *rows;
     rule_row rule;
     vf_step factors;
@@ -60,12 +60,12 @@ typedef struct update {
     int64_t n;
     const vt_update_args *a;
     const codes *with_sign, *square;           /* set if peak is */
-} update;
+} rule_step;
 
 /* Updates a block of n elements from `at` on: BLOCK, or fewer at the end. */
-typedef void (*block_update)(const update *u, int64_t at, size_t n);
+typedef void (*block_update)(const rule_step *u, int64_t at, size_t n);
 
-static void update_f32(const update *u, int64_t at, size_t n)
+static void update_f32(const rule_step *u, int64_t at, size_t n)
 {
     float *s[VF_STATES] = { 0 };
 
@@ -74,7 +74,8 @@ static void update_f32(const update *u, int64_t at, size_t n)
     u->rule.step((float *)u->w + at, s, u->grad + at, n, &u->factors);
 }
 
-static void store_bf16(const update *u, char *to, const float *x, int64_t at, size_t n, int value)
+static void store_bf16(const rule_step *u, char *to, const float *x, int64_t at, size_t n,
+                       int value)
 {
     const vk_draws d = { { u->a->key[0], u->a->key[1] }, u->a->step, VC_DRAW_ROUND,
                          u->a->first / 8 };
@@ -86,7 +87,7 @@ static void store_bf16(const update *u, char *to, const float *x, int64_t at, si
     }
 }
 
-static void update_bf16(const update *u, int64_t at, size_t n)
+static void update_bf16(const rule_step *u, int64_t at, size_t n)
 {
     float w[BLOCK], x[VF_STATES][BLOCK], *s[VF_STATES];
 
@@ -102,7 +103,7 @@ static void update_bf16(const update *u, int64_t at, size_t n)
 }
 
 /* Stores state k, whose codes are `code`, and its largest magnitude. */
-static void store_codes(const update *u, int k, uint8_t *code, const float *x, float *peak,
+static void store_codes(const rule_step *u, int k, uint8_t *code, const float *x, float *peak,
                         size_t n)
 {
     bool square = u->rule.squares >> k & 1;
@@ -117,7 +118,7 @@ static void store_codes(const update *u, int k, uint8_t *code, const float *x, f
     }
 }
 
-static void update_8bit(const update *u, int64_t at, size_t n)
+static void update_8bit(const rule_step *u, int64_t at, size_t n)
 {
     float *peak = u->peak + u->rule.states * (at / BLOCK), x[VF_STATES][BLOCK], *s[VF_STATES];
 
@@ -135,7 +136,7 @@ static void update_8bit(const update *u, int64_t at, size_t n)
 
 static void update_blocks(void *arg, int part, int64_t begin, int64_t end)
 {
-    const update *u = arg;
+    const rule_step *u = arg;
     block_update f = u->peak ? update_8bit : u->type == VC_BF16 ? update_bf16 : update_f32;
 
     (void)part;
@@ -148,7 +149,7 @@ static void update_blocks(void *arg, int part, int64_t begin, int64_t end)
 void cpu_update(vt_dev *d, vt_tensor *w, vt_tensor *const *state, vt_tensor *peak,
                 const vt_tensor *grad, const vt_update_args *a)
 {
-    update u = {
+    rule_step u = {
         .rows = d->rows, .rule = rule_of(d->rows, a->rule), .factors = vt_step_factors(a),
         .w = w->data, .type = w->dtype, .peak = peak ? peak->data : NULL, .grad = grad->data,
         .n = vt_count(w), .a = a,

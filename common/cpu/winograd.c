@@ -47,12 +47,12 @@ typedef struct winograd {
 } winograd;
 
 /* A thread's scratch. */
-typedef struct own {
+typedef struct tile_areas {
     float *x;                                  /* [4 rows + 2][4 strip + 2][C] of the input */
     float *v, *m;                              /* [2][PLACES][rows strip][ldv], [..][ldm] */
     float *sum;                                /* [rows][SIDE][4 strip][ldm]: a place in time */
     float *y;                                  /* [outs][rows][SIDE][4 strip][ldm] */
-} own;
+} tile_areas;
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 static size_t most(size_t a, size_t b) { return a > b ? a : b; }
@@ -125,7 +125,7 @@ static size_t outputs_of(const winograd *s) { return SIDE * SIDE * s->strip * s-
 
 /* Places in time make the outputs y0 = m0 + m1 + m2 and y1 = m1 - m2 - m3. m0 was written to y0, m1
  * to y1 (or, without a second output, as m2 to w->sum), and m3 is subtracted from y1. */
-static void add_place(const winograd *s, const own *w, size_t place, size_t outs)
+static void add_place(const winograd *s, const tile_areas *w, size_t place, size_t outs)
 {
     const cpu_rows *r = s->v->d->rows;
     size_t n = s->rows * outputs_of(s);
@@ -161,7 +161,7 @@ static void store_tiles(const winograd *s, float *y, const float *bias, size_t f
 /* ---- running ---- */
 
 /* Computes the products of one place in time and a pair down for all places across. */
-static void multiply(const winograd *s, const own *w, const float *weights, size_t tiles)
+static void multiply(const winograd *s, const tile_areas *w, const float *weights, size_t tiles)
 {
     size_t all = s->rows * s->strip;
 
@@ -179,8 +179,8 @@ typedef struct part { size_t x0, tiles, h0, rows; } part;
 
 /* Adds one place in time of the part to y [rows][SIDE][4 strip][ldm], or subtracts it. t: the first
  * input frame of sample n. */
-static void add_products(const winograd *s, const own *w, const part *a, size_t place, size_t n,
-                         long t, const float *weights, float *y)
+static void add_products(const winograd *s, const tile_areas *w, const part *a, size_t place,
+                         size_t n, long t, const float *weights, float *y)
 {
     const cpu_conv *v = s->v;
     size_t all = s->rows * s->strip, ldx = (SIDE * s->strip + 2) * v->in;
@@ -207,7 +207,7 @@ static void add_products(const winograd *s, const own *w, const part *a, size_t 
     }
 }
 
-static void unit(const winograd *s, const own *w, const float *weights, const float *bias,
+static void unit(const winograd *s, const tile_areas *w, const float *weights, const float *bias,
                  size_t u)
 {
     const cpu_conv *v = s->v;
@@ -231,7 +231,7 @@ static void unit(const winograd *s, const own *w, const float *weights, const fl
                         n * (size_t)v->y->dim[1] + f + o, a.h0 + r, a.x0, a.tiles);
 }
 
-static size_t place(const winograd *s, float *at, own *w)
+static size_t place(const winograd *s, float *at, tile_areas *w)
 {
     size_t x = (SIDE * s->rows + 2) * (SIDE * s->strip + 2) * s->v->in;
     size_t all = s->rows * s->strip;
@@ -239,7 +239,7 @@ static size_t place(const winograd *s, float *at, own *w)
     size_t frame = s->rows * outputs_of(s);
 
     if (w)
-        *w = (own){ at, at + x, at + x + v, at + x + v + m, at + x + v + m + frame };
+        *w = (tile_areas){ at, at + x, at + x + v, at + x + v + m, at + x + v + m + frame };
     return x + v + m + (1 + s->outs) * frame;
 }
 
@@ -254,7 +254,7 @@ static void run_slab(const winograd *s, float *weights, const float *bias, float
     {
         int t = omp_get_thread_num();
         float *at = t ? cpu_scratch(v->d, t, 0) : first;
-        own w;
+        tile_areas w;
         s->g->begin();
 #pragma omp for schedule(static) collapse(2)
         for (size_t p = 0; p < panels; p++)

@@ -45,13 +45,13 @@ struct vc_progress {
 };
 
 /* A line that is being built; a line that is too long is truncated. */
-typedef struct line {
+typedef struct log_line {
     char s[LINE];
     size_t n;
-} line;
+} log_line;
 
-static void add(line *l, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void add(line *l, const char *fmt, ...)
+static void add(log_line *l, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void add(log_line *l, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
@@ -61,7 +61,7 @@ static void add(line *l, const char *fmt, ...)
         l->n = l->n + (size_t)n < sizeof l->s ? l->n + (size_t)n : sizeof l->s - 1;
 }
 
-static void send_line(line *l)
+static void send_line(log_line *l)
 {
     if (l->n == sizeof l->s - 1)
         l->s[l->n - 1] = '\n';                   /* the line was truncated */
@@ -75,7 +75,7 @@ static void send_line(line *l)
     }
 }
 
-static void add_clean(line *l, const char *s)
+static void add_clean(log_line *l, const char *s)
 {
     char shown[VC_SHOWN];
     while (*s) {
@@ -84,7 +84,7 @@ static void add_clean(line *l, const char *s)
     }
 }
 
-static void add_json(line *l, const char *s)
+static void add_json(log_line *l, const char *s)
 {
     /* a long text is truncated, so that the rest of the object has room and the line stays JSON */
     add(l, "\"");
@@ -164,7 +164,7 @@ static char *amount(char buf[32], const vc_progress *p, uint64_t n)
 }
 
 /* Adds "1,234/8,412 14%  3.2 clips/s  ETA 37 s  extra". */
-static void add_numbers(line *l, const vc_progress *p)
+static void add_numbers(log_line *l, const vc_progress *p)
 {
     char a[32], b[32];
     double rate = rate_of(p), eta = eta_of(p);
@@ -188,7 +188,7 @@ static void add_numbers(line *l, const vc_progress *p)
     }
 }
 
-static void add_event(line *l, const vc_progress *p, const char *event)
+static void add_event(log_line *l, const vc_progress *p, const char *event)
 {
     double rate = rate_of(p), eta = eta_of(p), within = p->place - (double)p->done;
 
@@ -235,7 +235,7 @@ static size_t cut(const char *s, size_t most)
 
 static void draw(vc_progress *p)
 {
-    line text = { .n = 0 }, out = { .n = 0 };
+    log_line text = { .n = 0 }, out = { .n = 0 };
 
     add_clean(&text, p->what);
     add(&text, " ");
@@ -253,7 +253,7 @@ static void draw(vc_progress *p)
 
 static void erase(vc_progress *p)
 {
-    line l = { .n = 0 };
+    log_line l = { .n = 0 };
     if (p->drawn) {
         add(&l, "\r\033[K");
         send_line(&l);
@@ -263,7 +263,7 @@ static void erase(vc_progress *p)
 
 static void plain(vc_progress *p)
 {
-    line l = { .n = 0 };
+    log_line l = { .n = 0 };
 
     if (p->format == VC_LOG_JSON) {
         add_event(&l, p, "progress");
@@ -280,7 +280,7 @@ static void plain(vc_progress *p)
 static void message(vc_progress *p, const char *level, const char *fmt, va_list ap)
 {
     char text[LINE];
-    line l = { .n = 0 };
+    log_line l = { .n = 0 };
     vsnprintf(text, sizeof text, fmt, ap);
     char *edited = p->edit ? p->edit(p->edit_ctx, text) : NULL;
     char *safe = vc_without_secrets(edited ? edited : text, false);
@@ -437,7 +437,7 @@ void vc_progress_end(vc_progress *p)
         return;
     pthread_mutex_lock(&p->lock);
     if (p->active) {
-        line l = { .n = 0 };
+        log_line l = { .n = 0 };
         char a[32], b[32];
         erase(p);
         if (p->format == VC_LOG_JSON) {

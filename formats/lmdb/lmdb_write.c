@@ -95,18 +95,18 @@ static int usable(vf_env *e, vc_err *err)
 }
 
 /* Arguments and results of a transaction function, which returns liblmdb's code. */
-typedef struct job {
+typedef struct env_call {
     vf_env *e;
     const char *const *dbs;                  /* in: names for open_dbs */
     int db;                                  /* in: sub-database for read_value, count_entries */
     MDB_val key;
     size_t size;                             /* out: bytes of the copied value */
     uint64_t n;                              /* out: number of entries */
-} job;
+} env_call;
 
 /* Runs a transaction; *code is liblmdb's. An environment whose transaction met an unreadable page
  * cannot be closed and is abandoned. */
-static int run(job *j, int (*transaction)(void *job), int *code, vc_err *err)
+static int run(env_call *j, int (*transaction)(void *job), int *code, vc_err *err)
 {
     int rc = vc_map_run(transaction, j, j->e->path, err);
     *code = rc == VC_ETORN ? 0 : rc;
@@ -142,7 +142,7 @@ static int check_file(const char *path, vc_err *err)
 
 static int open_dbs(void *arg)
 {
-    const job *j = arg;
+    const env_call *j = arg;
     vf_env *e = j->e;
     MDB_txn *txn;
     int code = mdb_txn_begin(e->env, NULL, 0, &txn);
@@ -197,7 +197,7 @@ static int open_env(vf_env *e, const char *const *dbs, vc_err *err)
     if ((e->fd = open(e->path, O_RDWR | O_CLOEXEC)) < 0 || fstat(e->fd, &st))
         return vc_fail_errno(err, "%s", e->path);
     e->reserved = (uint64_t)st.st_size;
-    rc = run(&(job){ .e = e, .dbs = dbs }, open_dbs, &code, err);
+    rc = run(&(env_call){ .e = e, .dbs = dbs }, open_dbs, &code, err);
     if (rc || code)
         return rc ? rc : lmdb_error(e, code, "open", err);
     look(e);
@@ -314,7 +314,7 @@ int vf_env_put(vf_env *e, int db, const void *key, size_t key_size, const void *
  * keep its pages from being reused. */
 static int read_value(void *arg)
 {
-    job *j = arg;
+    env_call *j = arg;
     vf_env *e = j->e;
     MDB_txn *txn;
     MDB_val v;
@@ -346,7 +346,7 @@ int vf_env_get(vf_env *e, int db, const void *key, size_t key_size, const void *
         return 0;
     }
 
-    job j = { .e = e, .db = db, .key = { key_size, (void *)(uintptr_t)key } };
+    env_call j = { .e = e, .db = db, .key = { key_size, (void *)(uintptr_t)key } };
     if ((rc = run(&j, read_value, &code, err)))
         return rc;
     if (code == MDB_NOTFOUND)
@@ -412,7 +412,7 @@ static int reserve(vf_env *e, vc_err *err)
 /* Writes all waiting puts in one transaction. */
 static int write_items(void *arg)
 {
-    vf_env *e = ((const job *)arg)->e;
+    vf_env *e = ((const env_call *)arg)->e;
     MDB_txn *txn;
     int rc = mdb_txn_begin(e->env, NULL, 0, &txn);
     if (rc)
@@ -431,7 +431,7 @@ static int write_items(void *arg)
 
 int vf_env_commit(vf_env *e, vc_err *err)
 {
-    job j = { .e = e };
+    env_call j = { .e = e };
     int code = 0, rc = vc_maps_check(usable(e, err), err);
     if (rc || !e->items)
         return rc;
@@ -459,7 +459,7 @@ uint64_t vf_env_waiting(const vf_env *e)
 
 static int count_entries(void *arg)
 {
-    job *j = arg;
+    env_call *j = arg;
     MDB_txn *txn;
     MDB_stat st = { 0 };
     int code = mdb_txn_begin(j->e->env, NULL, MDB_RDONLY, &txn);
@@ -473,7 +473,7 @@ static int count_entries(void *arg)
 
 int vf_env_count(vf_env *e, int db, uint64_t *n, vc_err *err)
 {
-    job j = { .e = e, .db = db };
+    env_call j = { .e = e, .db = db };
     int code, rc = usable(e, err);
     if (rc)
         return rc;

@@ -58,13 +58,13 @@ typedef struct pair {
     int32_t id;                          /* of the merged symbol */
 } pair;
 
-typedef struct work {
+typedef struct merging {
     symbol *v;
     pair *heap;
     size_t n, waiting;
-} work;
+} merging;
 
-static void push(work *w, pair p)
+static void push(merging *w, pair p)
 {
     size_t i = w->waiting++;
 
@@ -73,7 +73,7 @@ static void push(work *w, pair p)
     w->heap[i] = p;
 }
 
-static pair pop(work *w)
+static pair pop(merging *w)
 {
     pair top = w->heap[0], last = w->heap[--w->waiting];
     size_t i = 0;
@@ -90,7 +90,7 @@ static pair pop(work *w)
 }
 
 /* Puts the pair of symbol i and the one after it into the heap, if the two merge. */
-static void consider(const tok_bpe *b, work *w, int32_t i)
+static void consider(const tok_bpe *b, merging *w, int32_t i)
 {
     uint64_t to;
 
@@ -101,7 +101,7 @@ static void consider(const tok_bpe *b, work *w, int32_t i)
         push(w, (pair){ (to & 0xffffffff00000000u) | (uint32_t)i, (int32_t)(uint32_t)to });
 }
 
-static void merge_all(const tok_bpe *b, work *w)
+static void merge_all(const tok_bpe *b, merging *w)
 {
     uint64_t to;
 
@@ -127,7 +127,7 @@ static void merge_all(const tok_bpe *b, work *w)
     }
 }
 
-static void put_symbol(work *w, int32_t id)
+static void put_symbol(merging *w, int32_t id)
 {
     int32_t i = (int32_t)w->n++;
 
@@ -155,7 +155,7 @@ static int32_t char_id(const tokenizer *t, const char *s, size_t n, bool begins,
  * vocabulary has them all, else it is unknown; a run of unknowns may be one symbol, and without an
  * unknown token they are left out. An unknown is added at the next known character, as in the
  * reference. */
-static void put_symbols(const tokenizer *t, work *w, const char *s, size_t n, vc_buf *spelled)
+static void put_symbols(const tokenizer *t, merging *w, const char *s, size_t n, vc_buf *spelled)
 {
     const tok_bpe *b = &t->bpe;
     bool unknown = false;
@@ -194,7 +194,7 @@ int tok_bpe_word(const tokenizer *t, tok_run *r, const char *s, size_t n)
      * its left and one on its right to the heap */
     size_t worn = (b->prefix ? strlen(b->prefix) * n : 0) + (b->suffix ? strlen(b->suffix) : 0);
     size_t most = n + worn;
-    work w = { 0 };
+    merging w = { 0 };
     w.heap = tok_scratch(r, most * (3 * sizeof *w.heap + sizeof *w.v));
     if (!w.heap)
         return VC_ENOMEM;

@@ -7,10 +7,10 @@
 enum { DEPTH = 4, STEPS = 64 };          /* sequences in sequences; steps in all */
 
 typedef int read_fn(tok_steps *s, const cJSON *o, vc_err *err);
-typedef struct kind {
+typedef struct step_kind {
     const char *type;
     read_fn *read;
-} kind;
+} step_kind;
 
 static int add(tok_steps *s, tok_kind k, tok_step **step, vc_err *err)
 {
@@ -21,8 +21,8 @@ static int add(tok_steps *s, tok_kind k, tok_step **step, vc_err *err)
 }
 
 /* One step by its type, or a Sequence of them in `list`. */
-static int read_steps(tok_steps *s, const cJSON *o, const kind *kinds, const char *list, int depth,
-                      vc_err *err)
+static int read_steps(tok_steps *s, const cJSON *o, const step_kind *kinds, const char *list,
+                      int depth, vc_err *err)
 {
     const cJSON *all;
     const char *type;
@@ -175,7 +175,7 @@ static int read_charsmap(tok_steps *s, const cJSON *o, vc_err *err)
 
 int tok_json_normalizer(tok_steps *s, const cJSON *o, vc_err *err)
 {
-    static const kind kinds[] = {
+    static const step_kind kinds[] = {
         { "NFC", read_form }, { "NFD", read_form }, { "NFKC", read_form }, { "NFKD", read_form },
         { "Lowercase", read_lowercase }, { "Replace", read_replace }, { "Prepend", read_prepend },
         { "Precompiled", read_charsmap }, { "Strip", read_strip },
@@ -308,7 +308,7 @@ static int read_punctuation(tok_steps *s, const cJSON *o, vc_err *err)
 
 int tok_json_splits(tok_steps *s, const cJSON *o, vc_err *err)
 {
-    static const kind kinds[] = {
+    static const step_kind kinds[] = {
         { "Split", read_split }, { "ByteLevel", read_byte_level }, { "Metaspace", read_metaspace },
         { "Whitespace", read_whitespace }, { "WhitespaceSplit", read_whitespace_split },
         { "Digits", read_digits }, { "Punctuation", read_punctuation }, { NULL, NULL }

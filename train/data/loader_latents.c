@@ -13,14 +13,14 @@ enum { CHUNK = 1024 };                   /* elements */
 typedef vtrain_loader_slot slot;
 
 /* A value to copy to a row. */
-typedef struct job {
+typedef struct filling {
     float *x;                            /* out: [C,padded,h,w] */
     size_t channels, f, padded, area;    /* channels; frames stored and with padding; h w */
     size_t variant;                      /* chosen one, of a value with several */
     const vtrain_norm *norm;
     bool draw;
     uint32_t purpose;                    /* of the posterior noise */
-} job;
+} filling;
 
 /* ---- one value ---- */
 
@@ -47,7 +47,7 @@ static bool draw_channel(float *x, const vtrain_latent_value *v, size_t first, s
 
 /* Expands [C,f,h,w] at the start of x to [C,padded,h,w], with copies of the first frame in front.
  * The last channel is moved first, since it moves farthest. */
-static void pad_front(const job *j)
+static void pad_front(const filling *j)
 {
     size_t extra = j->padded - j->f, frame = j->area, clip = j->f * frame;
 
@@ -65,7 +65,7 @@ static uint32_t row_drawn(const slot *s, int row)
     return s->b.first + (uint32_t)row;
 }
 
-static bool fill(const vtrain_loader *l, const slot *s, int row, const job *j,
+static bool fill(const vtrain_loader *l, const slot *s, int row, const filling *j,
                  const vtrain_latent_value *v)
 {
     size_t plane = j->f * j->area, all = plane * j->channels;
@@ -98,16 +98,16 @@ static int not_finite(vf_key key, vc_err *err)
     return vc_fail(err, VC_ENUMERIC, "latent %s: a value is NaN or infinite", vf_key_hex(hex, key));
 }
 
-static job job_of(const vtrain_loader *l, const slot *s, float *x, const vtrain_norm *norm,
+static filling job_of(const vtrain_loader *l, const slot *s, float *x, const vtrain_norm *norm,
                   uint32_t purpose)
 {
     const vtrain_group *g = &l->d->group[s->b.group];
-    return (job){ .x = x, .channels = (size_t)norm->channels, .f = (size_t)g->f,
+    return (filling){ .x = x, .channels = (size_t)norm->channels, .f = (size_t)g->f,
                   .padded = (size_t)g->padded, .area = (size_t)g->h * (size_t)g->w, .norm = norm,
                   .draw = l->o.latent == VTRAIN_LATENT_SAMPLE, .purpose = purpose };
 }
 
-static size_t row_size(const job *j)
+static size_t row_size(const filling *j)
 {
     return j->channels * j->padded * j->area;
 }
@@ -117,7 +117,7 @@ static size_t row_size(const job *j)
 static int fill_latent(const vtrain_loader *l, const slot *s, int row, vc_err *err)
 {
     const vtrain_sample *at = &l->d->sample[s->row[row]];
-    job j = job_of(l, s, s->b.latents, &l->d->norm, VC_DRAW_LATENT);
+    filling j = job_of(l, s, s->b.latents, &l->d->norm, VC_DRAW_LATENT);
     vtrain_latent_value v;
     int rc = vtrain_latent_open(l->d, s->row[row], false, &v, err);
     if (rc)
@@ -133,8 +133,8 @@ static int fill_latent(const vtrain_loader *l, const slot *s, int row, vc_err *e
 static int fill_first(const vtrain_loader *l, const slot *s, int row, vc_err *err)
 {
     const vtrain_conditions *c = &s->cond[row];
-    const job clip = job_of(l, s, s->b.latents, &l->d->norm, 0);
-    job j = clip;
+    const filling clip = job_of(l, s, s->b.latents, &l->d->norm, 0);
+    filling j = clip;
     vtrain_latent_value v;
     int rc = vtrain_condition_open(l->d, s->row[row], c, VC_ROLE_IMAGE, false, &v, err);
     if (rc)
@@ -198,7 +198,7 @@ static int fill_role(const vtrain_loader *l, const slot *s, int row, vc_role rol
 {
     const vtrain_conditions *c = &s->cond[row];
     vc_role e = vtrain_loader_entry(l, l->d->sample[s->row[row]].dataset, role);
-    job j = job_of(l, s, s->b.cond[role], &l->d->role_norm[role], vc_roles[role].draw);
+    filling j = job_of(l, s, s->b.cond[role], &l->d->role_norm[role], vc_roles[role].draw);
     if (!vc_roles[role].clip)
         j.f = j.padded = 1;
     if (vc_roles[role].own_size) {
@@ -234,7 +234,7 @@ static int fill_weight(const vtrain_loader *l, const slot *s, int row, vc_err *e
     float zero = 0, one = 1;
     const vtrain_norm as_is = { .channels = 1, .sub = &zero, .mul = &one };
     const vtrain_conditions *c = &s->cond[row];
-    job j = job_of(l, s, s->b.loss_weight, &as_is, 0);
+    filling j = job_of(l, s, s->b.loss_weight, &as_is, 0);
     size_t n = row_size(&j), i = 0;
     j.x += (size_t)row * n;
     if (!(c->has & 1u << VC_ROLE_LOSS_MASK)) {
