@@ -33,12 +33,10 @@ struct vt_offload {
     offloaded *top;                            /* the input offloaded last; in the step's arena */
 };
 
-void vt_offload_close(vt_ctx *g)
+static void close_offload(vt_ctx *g)
 {
     struct vt_offload *o = g->offload;
 
-    if (!o)
-        return;
     for (int i = 0; i < o->slots; i++)
         g->be->unpin(g->dev, o->slot[i].p);
     free(o->slot);
@@ -67,12 +65,10 @@ static void enter(vt_ctx *g)
     g->offload->under_way = false;
 }
 
-void vt_offload_forget(vt_ctx *g)
+static void forget(vt_ctx *g)
 {
     struct vt_offload *o = g->offload;
 
-    if (!o)
-        return;
     enter(g);                                  /* a failed step may have left copies queued */
     o->used = 0;
     o->last = NULL;
@@ -152,14 +148,10 @@ static void give_up(vt_ctx *g)
     }
 }
 
-void vt_offload_next(vt_ctx *g, int n, vt_tensor *const *in)
+static void before(vt_ctx *g, int n, vt_tensor *const *in)
 {
     if (!(g->flags & VT_OFFLOAD) || !g->be->move || !g->recording)
         return;
-    if (!g->offload && !(g->offload = calloc(1, sizeof *g->offload))) {
-        vt_fail(g, VC_ENOMEM, "block: out of memory");
-        return;
-    }
     struct vt_offload *o = g->offload;
     give_up(g);
     for (int i = 0; o->last && i < o->last->n_in && !g->err.code; i++)
@@ -168,9 +160,9 @@ void vt_offload_next(vt_ctx *g, int n, vt_tensor *const *in)
     o->last = NULL;
 }
 
-void vt_offload_last(vt_ctx *g, const vt_node *n)
+static void recorded(vt_ctx *g, const vt_node *n)
 {
-    if (g->offload && g->flags & VT_OFFLOAD)
+    if (g->flags & VT_OFFLOAD)
         g->offload->last = n;
 }
 
@@ -193,11 +185,11 @@ static void come(vt_ctx *g, offloaded *a)
     }
 }
 
-void vt_offload_back(vt_ctx *g, const vt_node *n)
+static void back(vt_ctx *g, const vt_node *n)
 {
     struct vt_offload *o = g->offload;
 
-    if (!o || !o->top)
+    if (!o->top)
         return;
     if (o->top->state == LEAVING) {            /* n is the last block; its memory is intact */
         enter(g);
@@ -214,4 +206,18 @@ void vt_offload_back(vt_ctx *g, const vt_node *n)
     }
     for (offloaded *a = o->top; a && a->n == o->top->n; a = a->below)
         come(g, a);
+}
+
+/* ---- the part ---- */
+
+static const vt_engine_part offloading = {
+    .before = before, .recorded = recorded, .back = back, .forget = forget, .close = close_offload,
+};
+
+int vt_offload_open(vt_ctx *g, vc_err *err)
+{
+    if (!g->offload && !(g->offload = calloc(1, sizeof *g->offload)))
+        return vc_no_memory(err);
+    vt_add_part(g, &offloading);
+    return 0;
 }

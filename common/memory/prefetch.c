@@ -17,7 +17,7 @@ struct vt_prefetched {
 
 static size_t padded(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
-void vt_prefetch_close(vt_ctx *g)
+static void close_prefetched(vt_ctx *g)
 {
     struct vt_prefetched *a = g->prefetched;
 
@@ -53,6 +53,33 @@ static bool make_room(vt_ctx *g, int n, size_t bytes)
     return true;
 }
 
+static part *find(const struct vt_prefetched *a, const void *data)
+{
+    for (int i = 0; a && i < a->n; i++)
+        if (a->part[i].data == data)
+            return &a->part[i];
+    return NULL;
+}
+
+static bool copy_prefetched(vt_ctx *g, vt_tensor *t, const void *data)
+{
+    part *p = find(g->prefetched, data);
+
+    if (!p || p->bytes != (size_t)vt_count(t) * vc_dtype_size(t->dtype))
+        return false;
+    vt_tensor x = *t;
+    x.data = g->prefetched->place + p->offset;
+    p->data = NULL;
+    g->be->enter(g->dev, VT_PLACE_BATCH);
+    VT_RUN(g, copy, t, &x);
+    g->be->leave(g->dev, VT_PLACE_BATCH);
+    return true;
+}
+
+static const vt_engine_part prefetching = {
+    .copy = copy_prefetched, .close = close_prefetched,
+};
+
 void vt_prefetch(vt_ctx *g, int n, const vt_host_data *data)
 {
     size_t bytes = 0;
@@ -61,6 +88,7 @@ void vt_prefetch(vt_ctx *g, int n, const vt_host_data *data)
         return;
     if (!g->prefetched && !(g->prefetched = calloc(1, sizeof *g->prefetched)))
         return;
+    vt_add_part(g, &prefetching);
     struct vt_prefetched *a = g->prefetched;
     for (int i = 0; i < n; i++)
         bytes += padded(data[i].bytes);
@@ -74,30 +102,7 @@ void vt_prefetch(vt_ctx *g, int n, const vt_host_data *data)
     }
 }
 
-static part *find(const struct vt_prefetched *a, const void *data)
-{
-    for (int i = 0; a && i < a->n; i++)
-        if (a->part[i].data == data)
-            return &a->part[i];
-    return NULL;
-}
-
 bool vt_prefetched(const vt_ctx *g, const void *data)
 {
     return find(g->prefetched, data);
-}
-
-bool vt_prefetched_copy(vt_ctx *g, vt_tensor *t, const void *data)
-{
-    part *p = find(g->prefetched, data);
-
-    if (!p || p->bytes != (size_t)vt_count(t) * vc_dtype_size(t->dtype))
-        return false;
-    vt_tensor x = *t;
-    x.data = g->prefetched->place + p->offset;
-    p->data = NULL;
-    g->be->enter(g->dev, VT_PLACE_BATCH);
-    VT_RUN(g, copy, t, &x);
-    g->be->leave(g->dev, VT_PLACE_BATCH);
-    return true;
 }

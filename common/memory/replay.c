@@ -12,16 +12,16 @@
  * for longest is dropped. */
 enum { KINDS = 64 };
 
-typedef struct kind {
+typedef struct work_kind {
     uint64_t key, used;                        /* used: number of its last work; 0: a free slot */
     vt_graph *graph;                           /* NULL: queued once, not captured yet */
     bool *empty;                               /* [params] gradients left empty by the work */
     vt_tensor loss;
     vt_usage usage;
-} kind;
+} work_kind;
 
 struct vt_replays {
-    kind kind[KINDS];
+    work_kind kind[KINDS];
     uint64_t works;
     bool gave_up;
     char why[240];                             /* the reason why capture is off, or "" */
@@ -61,7 +61,7 @@ static uint64_t key_of(const vt_ctx *g, const vt_params *p, int variant)
     return key;
 }
 
-static void forget(vt_ctx *g, kind *k)
+static void forget(vt_ctx *g, work_kind *k)
 {
     if (k->graph)
         g->be->drop(g->dev, k->graph);
@@ -71,22 +71,22 @@ static void forget(vt_ctx *g, kind *k)
 }
 
 /* Returns the kind of a key; a new kind takes a free slot or the one unused for longest. */
-static kind *kind_of(vt_ctx *g, uint64_t key)
+static work_kind *kind_of(vt_ctx *g, uint64_t key)
 {
-    kind *all = g->replays->kind, *to = all;
+    work_kind *all = g->replays->kind, *to = all;
 
-    for (kind *k = all; k < all + KINDS; k++) {
+    for (work_kind *k = all; k < all + KINDS; k++) {
         if (k->used && k->key == key)
             return k;
         if (k->used < to->used)
             to = k;
     }
     forget(g, to);
-    *to = (kind){ .key = key };
+    *to = (work_kind){ .key = key };
     return to;
 }
 
-void vt_replay_close(vt_ctx *g)
+static void close_replays(vt_ctx *g)
 {
     for (int i = 0; g->replays && i < KINDS; i++)
         forget(g, &g->replays->kind[i]);
@@ -112,7 +112,7 @@ static void set_empty(vt_params *p, const bool *empty)
 /* ---- works ---- */
 
 /* Sets the host's state of the step after a launch of the graph, and returns the loss. */
-static vt_tensor *launched(vt_ctx *g, vt_params *p, const kind *k)
+static vt_tensor *launched(vt_ctx *g, vt_params *p, const work_kind *k)
 {
     vt_scope_end(g, (vt_scope){ 0 }, 0, NULL);
     set_empty(p, k->empty);
@@ -133,7 +133,7 @@ static void turn_off(vt_ctx *g, const vc_err *why)
 }
 
 /* Captures and launches the work. */
-static vt_tensor *keep(vt_ctx *g, vt_params *p, kind *k, const vt_work *w)
+static vt_tensor *keep(vt_ctx *g, vt_params *p, work_kind *k, const vt_work *w)
 {
     bool *before = calloc((size_t)p->n + 1, sizeof *before);
     vc_err why = { 0 };
@@ -168,13 +168,16 @@ static vt_tensor *keep(vt_ctx *g, vt_params *p, kind *k, const vt_work *w)
     return launched(g, p, k);
 }
 
+static const vt_engine_part replaying = { .close = close_replays };
+
 vt_tensor *vt_replay(vt_ctx *g, vt_params *p, const vt_work *w)
 {
     if (g->err.code || g->flags & (VT_DRY | VT_OFFLOAD) || w->watched || vt_replay_off(g))
         return w->queue(w->arg);
     if (!g->replays && !(g->replays = calloc(1, sizeof *g->replays)))
         return w->queue(w->arg);
-    kind *k = kind_of(g, key_of(g, p, w->variant));
+    vt_add_part(g, &replaying);
+    work_kind *k = kind_of(g, key_of(g, p, w->variant));
     bool is_new = !k->used;
     k->used = ++g->replays->works;
     if (is_new)
@@ -193,7 +196,7 @@ const char *vt_replay_off(const vt_ctx *g)
         return g->replays->why;
     if (g->profile)
         return "every kernel is timed";
-    if (vt_swap_bytes(g->swap))
+    if (g->swap && g->swap->bytes)
         return "blocks are swapped";
     if (g->hooks.enter || g->hooks.leave || g->hooks.grads_ready)
         return "ranks work together within a step";

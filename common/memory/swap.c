@@ -25,6 +25,7 @@ typedef struct on_host_weight {
 } on_host_weight;
 
 struct vt_swap {
+    vt_places all;
     vt_ctx *g;
     on_host_weight *at;                        /* sorted by block */
     int n;
@@ -39,18 +40,16 @@ static size_t bytes_of(const vt_tensor *t)
     return (size_t)vt_count(t) * vc_dtype_size(t->dtype);
 }
 
-void vt_swap_close(struct vt_swap *s)
+static void close_places(vt_places *all)
 {
-    if (!s)
-        return;
-    if (s->g->swap == s)
+    struct vt_swap *s = (struct vt_swap *)all;
+
+    if (s->g->swap == all)
         s->g->swap = NULL;
-    s->g->be->free(s->g->dev, s->memory, vt_swap_bytes(s));
+    s->g->be->free(s->g->dev, s->memory, all->bytes);
     free(s->at);
     free(s);
 }
-
-size_t vt_swap_bytes(const struct vt_swap *s) { return s ? s->bytes * (size_t)s->places : 0; }
 
 static int place_of(const struct vt_swap *s, int block)
 {
@@ -84,11 +83,12 @@ static int fetch(struct vt_swap *s, int block)
     return n ? k : -1;
 }
 
-void vt_swap_in(struct vt_swap *s, int index)
+static void swap_in(vt_ctx *g, int index)
 {
-    int k = place_of(s, index);
+    struct vt_swap *s = (struct vt_swap *)g->swap;
+    int k = s ? place_of(s, index) : -1;
 
-    if (k < 0)
+    if (s && k < 0)
         k = fetch(s, index);
     if (k < 0)
         return;
@@ -96,13 +96,16 @@ void vt_swap_in(struct vt_swap *s, int index)
     s->last = k;
 }
 
-void vt_swap_out(struct vt_swap *s, int index)
+static void swap_out(vt_ctx *g, int index)
 {
-    int k = place_of(s, index);
+    struct vt_swap *s = (struct vt_swap *)g->swap;
+    int k = s ? place_of(s, index) : -1;
 
     if (k >= 0)
         s->g->be->leave(s->g->dev, (vt_place)k);
 }
+
+static const vt_engine_part swapping = { .enter = swap_in, .leave = swap_out };
 
 /* Lists the weights that are on the host; offsets begin at 0 in each block. */
 static int list(struct vt_swap *s, vt_params *p, vc_err *err)
@@ -127,6 +130,7 @@ static int list(struct vt_swap *s, vt_params *p, vc_err *err)
     }
     s->places = blocks < PLACES ? blocks : PLACES;
     s->last = s->places - 1;
+    s->all.bytes = s->bytes * (size_t)s->places;
     return 0;
 }
 
@@ -134,10 +138,10 @@ static int make_places(struct vt_swap *s, vc_err *err)
 {
     if (!s->places)
         return 0;
-    s->memory = s->g->be->alloc(s->g->dev, vt_swap_bytes(s));
+    s->memory = s->g->be->alloc(s->g->dev, s->all.bytes);
     if (!s->memory)
         return vc_fail(err, VC_ENOMEM, "no memory for %zu bytes on the device, of %d blocks' "
-                       "weights", vt_swap_bytes(s), s->places);
+                       "weights", s->all.bytes, s->places);
     for (int k = 0; k < s->places; k++) {
         s->held[k] = -1;
         s->g->be->leave(s->g->dev, (vt_place)k);
@@ -158,10 +162,13 @@ int vt_params_place(vt_params *p, int blocks, vc_err *err)
     if (!s)
         return rc ? rc : vc_no_memory(err);
     s->g = p->g;
+    s->all.close = close_places;
     rc = list(s, p, err);
     if (!rc)
         rc = make_places(s, err);
-    vt_swap_close(p->swap);
-    p->swap = p->g->swap = s;
+    if (p->swap)
+        p->swap->close(p->swap);
+    p->swap = p->g->swap = &s->all;
+    vt_add_part(p->g, &swapping);
     return rc;
 }

@@ -74,6 +74,15 @@ static void upload(const vt_ctx *g, void *dst, vc_dtype to, const void *src, vc_
     }
 }
 
+/* Takes data that a part has on the device already, or on the way there. */
+static bool copy_of_part(vt_ctx *g, vt_tensor *t, const void *data)
+{
+    bool copied = false;
+    for (int i = 0; i < g->n_parts && !copied; i++)
+        copied = g->part[i]->copy && g->part[i]->copy(g, t, data);
+    return copied;
+}
+
 vt_tensor *vt_from_host(vt_ctx *g, vc_dtype dtype, int nd, const int64_t *dim, const void *data,
                         vc_dtype from)
 {
@@ -83,7 +92,7 @@ vt_tensor *vt_from_host(vt_ctx *g, vc_dtype dtype, int nd, const int64_t *dim, c
     vt_tensor *t = vt_new(g, dtype, nd, dim);
     if (!t || g->flags & VT_DRY)
         return t;
-    if (dtype != from || !vt_prefetched_copy(g, t, data))
+    if (dtype != from || !copy_of_part(g, t, data))
         upload(g, t->data, dtype, data, from, vt_count(t));
     return t;
 }

@@ -10,6 +10,23 @@
 #include "common/tensor/backend.h"
 #include "common/tensor/pool.h"
 
+/* What a part of common/memory does at these points; NULL: nothing. A part adds itself to a context
+ * when it is first used, so that the engine names none. */
+typedef struct vt_engine_part {
+    void (*enter)(vt_ctx *g, int block);      /* a block is entered, and left; not in dry steps */
+    void (*leave)(vt_ctx *g, int block);
+    void (*before)(vt_ctx *g, int n, vt_tensor *const *in);  /* a recomputed block with these inputs
+                                               * will run in forward */
+    void (*recorded)(vt_ctx *g, const vt_node *n);           /* its node is on the tape */
+    void (*back)(vt_ctx *g, const vt_node *n);               /* its inputs will be read in
+                                               * backward */
+    bool (*copy)(vt_ctx *g, vt_tensor *t, const void *data); /* copies host data to t, which is
+                                               * packed and of their type; false: it has them not */
+    void (*forget)(vt_ctx *g);                /* the step has ended */
+    void (*close)(vt_ctx *g);
+} vt_engine_part;
+enum { VT_ENGINE_PARTS = 4 };                 /* swap, prefetch, offload, replay */
+
 struct vt_ctx {
     const vt_backend *be;
     vt_dev *dev;
@@ -38,7 +55,9 @@ struct vt_ctx {
     void *seen_arg;
     vc_err err;                               /* the step's first failure */
     vt_hooks hooks;
-    struct vt_swap *swap;                     /* weights copied to the device when their block is
+    const vt_engine_part *part[VT_ENGINE_PARTS];
+    int n_parts;
+    struct vt_places *swap;                   /* weights copied to the device when their block is
                                                * entered, or NULL */
     struct vt_prefetched *prefetched;         /* NULL until first used */
     struct vt_offload *offload;               /* NULL until first used */
@@ -98,26 +117,15 @@ bool vt_results_again(vt_ctx *g, int n, vt_tensor **t);
 /* Returns the type of an op's result for first input x: f32 or bf16. */
 vc_dtype vt_result(const vt_ctx *g, const vt_tensor *x);
 
-/* swap.c: called when block `index` is entered and left, except in dry steps. */
-void vt_swap_in(struct vt_swap *s, int index);
-void vt_swap_out(struct vt_swap *s, int index);
-
-/* prefetch.c: if `data` was prefetched for t, which is packed, copies it to t on the device and
- * returns true. */
-bool vt_prefetched_copy(vt_ctx *g, vt_tensor *t, const void *data);
-void vt_prefetch_close(vt_ctx *g);
-
-/* offload.c: in forward _next is called before a block with these inputs runs, and _last once its
- * node n is on the tape; in backward _back is called before n's inputs are read. _forget ends a
- * step, _close frees all. */
-void vt_offload_next(vt_ctx *g, int n, vt_tensor *const *in);
-void vt_offload_last(vt_ctx *g, const vt_node *n);
-void vt_offload_back(vt_ctx *g, const vt_node *n);
-void vt_offload_forget(vt_ctx *g);
-void vt_offload_close(vt_ctx *g);
-
-/* replay.c: frees the captured graphs. */
-void vt_replay_close(vt_ctx *g);
+/* Lets the engine call the part from now on; a part is added once. */
+void vt_add_part(vt_ctx *g, const vt_engine_part *part);
+/* Calls a function of all parts that have it. */
+#define VT_EACH_PART(g, what, ...)                                                                 \
+    do {                                                                                           \
+        for (int vt_part_ = 0; vt_part_ < (g)->n_parts; vt_part_++)                                \
+            if ((g)->part[vt_part_]->what)                                                         \
+                (g)->part[vt_part_]->what(__VA_ARGS__);                                            \
+    } while (0)
 
 /* data.c: returns the host values of a parameter that is on the host, else NULL. */
 const void *vt_param_host_values(const vt_tensor *t);

@@ -5,7 +5,11 @@
 
 #include "common/tensor/weights.h"
 
-struct vt_swap;                               /* swap.c */
+/* The places on the device of weights that are on the host (common/memory/swap.c). */
+typedef struct vt_places {
+    size_t bytes;
+    void (*close)(struct vt_places *s);
+} vt_places;
 
 struct vt_params {
     vt_ctx *g;
@@ -14,7 +18,7 @@ struct vt_params {
     int model;                                /* of the weights that are bound next */
     vt_loaded_fn *loaded;                     /* of vt_params_watch, or NULL */
     void *loaded_arg;
-    struct vt_swap *swap;                     /* NULL: no weights are swapped */
+    vt_places *swap;                          /* NULL: no weights are swapped */
 };
 
 /* optim.c. Number of trained parameters. */
@@ -27,9 +31,5 @@ int vt_load(vt_tensor **t, vt_tensor **scale, vc_dtype *from, vt_ctx *g, const v
             int nd, const int64_t *dim, const char *name, vc_err *err);
 /* Multiplies the f32 values of t [out,in] by a scale [out] or [out,blocks]. */
 int vt_unscale(vt_ctx *g, vt_tensor *t, const vt_tensor *scale, vc_err *err);
-
-/* swap.c; both take NULL. vt_swap_bytes counts the places on the device. */
-void vt_swap_close(struct vt_swap *s);
-size_t vt_swap_bytes(const struct vt_swap *s);
 
 #endif

@@ -143,11 +143,11 @@ struct vt_results {
     bool again;                                /* the second run has begun */
 };
 
-typedef struct run {
+typedef struct block_run {
     vt_block b;
     vt_tensor *out[VT_BLOCK_IO];
     struct vt_results results;                 /* of VT_KEEP_ATTENTION, else empty */
-} run;
+} block_run;
 
 void vt_results_keep(vt_ctx *g, int n, vt_tensor *const *t)
 {
@@ -193,23 +193,23 @@ static void drop_results(vt_ctx *g, struct vt_results *r)
         vt_unkeep(g, r->first->t->buf);
 }
 
-static void enter(vt_ctx *g, const run *r, bool backward)
+static void enter(vt_ctx *g, const block_run *r, bool backward)
 {
-    if (g->swap && !(g->flags & VT_DRY))
-        vt_swap_in(g->swap, r->b.index);
+    if (!(g->flags & VT_DRY))
+        VT_EACH_PART(g, enter, g, r->b.index);
     if (g->hooks.enter)
         g->hooks.enter(g->hooks.arg, &r->b, backward);
 }
 
-static void leave(vt_ctx *g, const run *r, bool backward)
+static void leave(vt_ctx *g, const block_run *r, bool backward)
 {
     if (g->hooks.leave)
         g->hooks.leave(g->hooks.arg, &r->b, backward);
-    if (g->swap && !(g->flags & VT_DRY))
-        vt_swap_out(g->swap, r->b.index);
+    if (!(g->flags & VT_DRY))
+        VT_EACH_PART(g, leave, g, r->b.index);
 }
 
-static void grads_ready(vt_ctx *g, const run *r)
+static void grads_ready(vt_ctx *g, const block_run *r)
 {
     if (g->hooks.grads_ready && !g->err.code)
         g->hooks.grads_ready(g->hooks.arg, &r->b);
@@ -229,7 +229,7 @@ static void block_begin(vt_ctx *g, const vt_node *n)
 
 /* Moves the gradients of the first run's outputs to the second run's outputs. An output may be a
  * view, or an input passed on, so the moved gradient is that of the tensor that owns the bytes. */
-static void move_grads(vt_ctx *g, const run *r, vt_tensor *const *out)
+static void move_grads(vt_ctx *g, const block_run *r, vt_tensor *const *out)
 {
     for (int i = 0; i < r->b.n_out && !g->err.code; i++) {
         vt_tensor *from = vt_root(r->out[i]), *to = vt_root(out[i]);
@@ -246,7 +246,7 @@ static void move_grads(vt_ctx *g, const run *r, vt_tensor *const *out)
     }
 }
 
-static bool any_grad(const run *r)
+static bool any_grad(const block_run *r)
 {
     for (int i = 0; i < r->b.n_out; i++)
         if (vt_root(r->out[i])->grad)
@@ -256,11 +256,11 @@ static bool any_grad(const run *r)
 
 static void run_again(vt_ctx *g, const vt_node *n)
 {
-    run *r = n->block;
+    block_run *r = n->block;
     vt_tensor *out[VT_BLOCK_IO] = { 0 };
     vt_node *outer = g->tape;
 
-    vt_offload_back(g, n);
+    VT_EACH_PART(g, back, g, n);
     if (!any_grad(r)) {                        /* the loss does not depend on the block */
         drop_results(g, &r->results);
         grads_ready(g, r);
@@ -287,7 +287,7 @@ static void run_again(vt_ctx *g, const vt_node *n)
 }
 
 /* Runs fn in its scope, between its hooks, and checks its outputs. False after a failure. */
-static bool run_once(vt_ctx *g, run *r, vt_tensor *const *in, vt_tensor **out)
+static bool run_once(vt_ctx *g, block_run *r, vt_tensor *const *in, vt_tensor **out)
 {
     enter(g, r, false);
     vt_scope s = vt_scope_begin(g);
@@ -302,7 +302,7 @@ static bool run_once(vt_ctx *g, run *r, vt_tensor *const *in, vt_tensor **out)
     return !g->err.code;
 }
 
-static bool run_kept(vt_ctx *g, run *r, vt_tensor *const *in, vt_tensor **out)
+static bool run_kept(vt_ctx *g, block_run *r, vt_tensor *const *in, vt_tensor **out)
 {
     vt_node *begin = push(g, "block", block_begin);
     if (!begin || !run_once(g, r, in, out))
@@ -318,9 +318,10 @@ static bool run_kept(vt_ctx *g, run *r, vt_tensor *const *in, vt_tensor **out)
     return true;
 }
 
-static bool run_recomputed(vt_ctx *g, run *r, vt_remat how, vt_tensor *const *in, vt_tensor **out)
+static bool run_recomputed(vt_ctx *g, block_run *r, vt_remat how, vt_tensor *const *in,
+                           vt_tensor **out)
 {
-    vt_offload_next(g, r->b.n_in, in);
+    VT_EACH_PART(g, before, g, r->b.n_in, in);
     g->recording = false;
     g->results = how == VT_KEEP_ATTENTION ? &r->results : NULL;
     bool ok = run_once(g, r, in, out);
@@ -347,7 +348,7 @@ static bool run_recomputed(vt_ctx *g, run *r, vt_remat how, vt_tensor *const *in
         if (in[i])
             vt_keep(g, in[i]->buf);
     }
-    vt_offload_last(g, n);
+    VT_EACH_PART(g, recorded, g, n);
     return true;
 }
 
@@ -359,7 +360,7 @@ static bool run_block(vt_ctx *g, const vt_block *b, vt_remat how, vt_tensor *con
     if (b->n_in > VT_BLOCK_IO || b->n_out > VT_BLOCK_IO)
         return vt_fail(g, VC_EINVAL, "block %d: %d inputs and %d outputs, %d each are possible",
                        b->index, b->n_in, b->n_out, VT_BLOCK_IO);
-    run *r = vt_arena_new(&g->arena, sizeof *r);
+    block_run *r = vt_arena_new(&g->arena, sizeof *r);
     if (!r)
         return vt_fail(g, VC_ENOMEM, "block %d: out of memory for the tape", b->index);
     r->b = *b;

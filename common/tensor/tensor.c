@@ -10,26 +10,6 @@
 #include "common/os/map.h"
 #include "common/tensor/engine.h"
 
-bool vt_packed(const vt_tensor *t)
-{
-    int64_t stride = 1;
-
-    for (int i = t->nd; i-- > 0; stride *= t->dim[i])
-        if (t->dim[i] > 1 && t->stride[i] != stride)
-            return false;
-    return true;
-}
-
-bool vt_same_shape(const vt_tensor *a, const vt_tensor *b)
-{
-    if (a->nd != b->nd)
-        return false;
-    for (int i = 0; i < a->nd; i++)
-        if (a->dim[i] != b->dim[i])
-            return false;
-    return true;
-}
-
 /* ---- context ---- */
 
 /* Reserves the pool. Dry steps write nothing, so that theirs may be larger than the machine's
@@ -84,9 +64,7 @@ void vt_close(vt_ctx *g)
 {
     if (!g)
         return;
-    vt_prefetch_close(g);
-    vt_offload_close(g);
-    vt_replay_close(g);
+    VT_EACH_PART(g, close, g);
     if (g->be)
         g->be->close(g->dev);
     vt_arena_close(&g->arena);
@@ -112,6 +90,14 @@ void vt_watch(vt_ctx *g, void (*seen)(void *arg, double flops), void *arg)
     g->seen_arg = arg;
 }
 
+void vt_add_part(vt_ctx *g, const vt_engine_part *part)
+{
+    for (int i = 0; i < g->n_parts; i++)
+        if (g->part[i] == part)
+            return;
+    g->part[g->n_parts++] = part;
+}
+
 void vt_set_hooks(vt_ctx *g, const vt_hooks *h)
 {
     g->hooks = h ? *h : (vt_hooks){ 0 };
@@ -124,7 +110,7 @@ static void forget(vt_ctx *g)
     if (g->flags & VT_DRY && g->be->dry)
         g->be->dry(g->dev, false);
     vt_pool_reset(&g->pool);
-    vt_offload_forget(g);
+    VT_EACH_PART(g, forget, g);
     vt_arena_rewind(&g->arena);
     g->tape = NULL;
     g->dropout.draw = NULL;
@@ -146,6 +132,8 @@ void vt_step_begin(vt_ctx *g, int flags)
     g->in_step = true;
     if (flags & VT_DRY && g->be->dry)
         g->be->dry(g->dev, true);
+    if (flags & VT_OFFLOAD && !g->offload)
+        vt_fail(g, VC_EINVAL, "a step with VT_OFFLOAD needs vt_offload_open");
 }
 
 vt_usage vt_usage_of(const vt_ctx *g)
@@ -387,30 +375,6 @@ vt_tensor *vt_view(vt_ctx *g, vt_tensor *x, int nd, const int64_t *dim, const in
     v->offset = x->offset + offset;
     v->needs_grad = x->needs_grad;
     return !v->buf || vt_hold(g, v) ? v : NULL;
-}
-
-bool vt_broadcasts(const vt_tensor *b, const vt_tensor *a)
-{
-    if (b->nd > a->nd)
-        return false;
-    for (int i = 1; i <= b->nd; i++)
-        if (b->dim[b->nd - i] != 1 && b->dim[b->nd - i] != a->dim[a->nd - i])
-            return false;
-    return true;
-}
-
-vt_tensor vt_expand(const vt_tensor *t, const vt_tensor *like)
-{
-    vt_tensor e = *t;
-    int missing = like->nd - t->nd;
-
-    e.nd = like->nd;
-    for (int i = 0; i < e.nd; i++) {
-        e.dim[i] = like->dim[i];
-        e.stride[i] = i < missing || t->dim[i - missing] != like->dim[i] ? 0
-                                                                       : t->stride[i - missing];
-    }
-    return e;
 }
 
 /* ---- scopes ---- */

@@ -109,8 +109,10 @@ bool vt_host_memory(const vt_ctx *g);
 /* ---- steps ---- */
 
 /* VT_OFFLOAD: inputs that only one recomputed block reads are offloaded to host memory until
- * backward needs them, if the device has its own memory. Results keep the same bits. */
+ * backward needs them, if the device has its own memory. Results keep the same bits. A context needs
+ * vt_offload_open before its first such step, which fails without. */
 enum { VT_RECORD = 1, VT_DRY = 2, VT_OFFLOAD = 4 };
+int vt_offload_open(vt_ctx *g, vc_err *err);
 
 /* Begins a step and discards an unfinished one. */
 void vt_step_begin(vt_ctx *g, int flags);

@@ -39,7 +39,8 @@ void vt_params_close(vt_params *p)
 {
     if (!p)
         return;
-    vt_swap_close(p->swap);
+    if (p->swap)
+        p->swap->close(p->swap);
     for (int i = 0; i < p->n; i++)
         free_param(p, p->at[i]);
     free(p->at);
@@ -408,7 +409,7 @@ int vt_params_lora(vt_params *p, bool (*match)(void *arg, const char *module), v
 
 vt_param_bytes vt_params_bytes(const vt_params *p)
 {
-    vt_param_bytes b = { .values = vt_swap_bytes(p->swap) };
+    vt_param_bytes b = { .values = p->swap ? p->swap->bytes : 0 };
 
     for (int i = 0; i < p->n; i++) {
         const vt_param *w = p->at[i];

@@ -15,6 +15,7 @@ common/os            common/base
 common/cli/peers
 common/cli           common/base common/cli/peers common/os
 common/tensor        common/base common/kernels common/os
+common/tensor/base   common/tensor
 common/memory        common/tensor
 common/nn            common/tensor
 common/comm          common/base common/memory common/os

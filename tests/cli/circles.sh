@@ -10,8 +10,6 @@ most=25
 
 # The circles that are not cut yet: a reason, and the sources or folders that may call each other.
 known='
-a tensor tells the folders that keep something of it, and the backends use shapes:
-    common/cpu/ common/cuda/ common/memory/ common/tensor/
 cuda.c opens the parts, which report their faults to it:
     common/cuda/blas.c common/cuda/capture.c common/cuda/cuda.c common/cuda/dnn.c common/cuda/elem.c
     common/cuda/grid.c common/cuda/memory.c common/cuda/rows.c common/cuda/transfer.c

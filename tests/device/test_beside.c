@@ -168,6 +168,7 @@ static void test_offload(void **state)
             em_model m;
             em_open(&m, g, 3);
             assert_int_equal(vt_params_train(m.p, NULL, NULL, NULL), 0);
+            assert_int_equal(flags ? vt_offload_open(g, NULL) : 0, 0);
             host_byte_time = copy[r] / (double)input;
             for (int i = 0; i < STEPS; i++) {
                 vt_usage dry = deep_step(g, &m, VT_RECOMPUTE, flags | VT_DRY, &l);

@@ -231,8 +231,11 @@ static int open_device(vtrain *t, vc_err *err)
         .kernels = kernels[t->cfg.kernels], .repeatable = t->cfg.deterministic,
         .sizes_only = t->cfg.dry_run,
     };
+    const bool offload = t->cfg.gradient_checkpointing_offload;
     int rc = vt_open(&t->g, &o, err);
-    if (!rc && t->cfg.gradient_checkpointing_offload && vt_host_memory(t->g))
+    if (!rc && offload)
+        rc = vt_offload_open(t->g, err);
+    if (!rc && offload && vt_host_memory(t->g))
         vc_say(t->ui, "--gradient_checkpointing_offload: has no effect on the CPU, where blocks' "
                "inputs are in host memory anyway");
     return rc == VC_EINVAL ? VC_EUSAGE : rc;
