@@ -10,6 +10,9 @@
 enum { VALUE = 512 };        /* characters of a value: lists of modules are long */
 #define FOLLOWS "the rank"   /* the default of a flag that follows another one */
 
+#define NAME(id, name) [VC_LIKE_##id] = name,
+static const char *const names[VC_LIKE_END] = { VC_LIKE_LIST(NAME) };
+
 /* Whether two texts are the same value: 1e-2 and 0.01. */
 static bool same_value(const char *a, const char *b)
 {
@@ -26,18 +29,17 @@ int vc_like_take(vc_flags *set, int like, const vc_like *rows, vc_like_fits *fit
                  const void *options, vc_err *err)
 {
     int rc = 0;
-    for (const vc_like *row = rows; !rc && like && row->flag; row++) {
-        const char *theirs = row->value[like - 1];
-        if (theirs && !vc_flags_given(set, row->flag) && (!fits || fits(options, row->flag)))
-            rc = vc_flags_prefer(set, row->flag, theirs, err);
-    }
+    for (const vc_like *row = rows; !rc && row->like; row++)
+        if (row->like == like && row->value && !vc_flags_given(set, row->flag) &&
+            (!fits || fits(options, row->flag)))
+            rc = vc_flags_prefer(set, row->flag, row->value, err);
     return rc;
 }
 
 /* True if the row is of this trainer and of the run's family. */
 static bool is_of(const vc_like_of_family *row, int like, const vc_like_run *run)
 {
-    return run->family && !strcmp(row->like, vc_like_peers[like - 1].name) &&
+    return run->family && row->like == like &&
            (!strcmp(row->family, run->family) ||
             (run->variant && !strcmp(row->family, run->variant)));
 }
@@ -46,7 +48,7 @@ static bool is_of(const vc_like_of_family *row, int like, const vc_like_run *run
 static const vc_like_of_family *family_row(const vc_like_run *run, int like, const char *flag)
 {
     const vc_like_of_family *found = NULL;
-    for (const vc_like_of_family *row = run->of_family; row && row->flag; row++)
+    for (const vc_like_of_family *row = run->of_family; row && row->like; row++)
         if (is_of(row, like, run) && !strcmp(row->flag, flag))
             found = row;
     return found;
@@ -56,7 +58,7 @@ int vc_like_take_family(vc_flags *set, int like, const vc_like_run *run, void *o
                         vc_err *err)
 {
     int rc = 0;
-    for (const vc_like_of_family *row = run->of_family; !rc && like && row->flag; row++) {
+    for (const vc_like_of_family *row = run->of_family; !rc && like && row->like; row++) {
         if (family_row(run, like, row->flag) != row || vc_flags_given(set, row->flag) ||
             (run->fits && !run->fits(run->scratch, row->flag)))
             continue;
@@ -88,18 +90,18 @@ static theirs *list_theirs(const vc_flags *set, const vc_like_run *run, int like
                            bool (*decided)(const vc_flags *set, const char *flag))
 {
     size_t most = 1;
-    for (const vc_like *row = run->rows; row->flag; row++)
+    for (const vc_like *row = run->rows; row->like; row++)
         most++;
-    for (const vc_like_of_family *row = run->of_family; row && row->flag; row++)
+    for (const vc_like_of_family *row = run->of_family; row && row->like; row++)
         most++;
     theirs *list = calloc(most, sizeof *list);
-    for (const vc_like *row = run->rows; list && row->flag; row++) {
+    for (const vc_like *row = run->rows; list && row->like; row++) {
         const vc_like_of_family *own = family_row(run, like, row->flag);
-        if (!decided(set, row->flag))
-            add_theirs(list, row->flag, own ? own->value : row->value[like - 1],
+        if (row->like == like && !decided(set, row->flag))
+            add_theirs(list, row->flag, own ? own->value : row->value,
                        own ? own->family : row->only);
     }
-    for (const vc_like_of_family *row = run->of_family; list && row && row->flag; row++)
+    for (const vc_like_of_family *row = run->of_family; list && row && row->like; row++)
         if (family_row(run, like, row->flag) == row && !decided(set, row->flag))
             add_theirs(list, row->flag, row->value, row->family);
     return list;
@@ -129,7 +131,7 @@ int vc_like_say(vc_flags *set, int like, const vc_like_run *run, vc_err *err)
 {
     if (!like)
         return 0;
-    const char *peer = vc_like_peers[like - 1].name;
+    const char *peer = names[like];
     theirs *list = list_theirs(set, run, like, vc_flags_given);
     int said = 0, rc = list ? put_theirs(set, run, list, err) : vc_no_memory(err);
     for (const theirs *x = list; !rc && x->flag; x++) {
@@ -170,14 +172,14 @@ static int typed_like(const vc_flags *set, char *sign, size_t size)
     int best = VC_LIKE_NONE, most = 0;
     bool tie = false;
 
-    for (int i = 0; i < VC_LIKE_PEERS; i++) {
+    for (int i = VC_LIKE_NONE + 1; i < VC_LIKE_END; i++) {
         char first[64] = "";
-        int n = signs_of(set, vc_like_peers[i].signs, first, sizeof first);
+        int n = signs_of(set, vc_like_signs[i], first, sizeof first);
         tie = n > most ? false : tie || (n && n == most);
         if (n <= most)
             continue;
         most = n;
-        best = i + 1;
+        best = i;
         snprintf(sign, size, "%s", first);
     }
     return tie ? VC_LIKE_NONE : best;
@@ -224,7 +226,7 @@ int vc_like_hint(vc_flags *set, const vc_like_run *run, vc_err *err)
         return 0;
     theirs *list = list_theirs(set, run, like, vc_flags_decided);
     int rc = list ? list_differences(&all, set, run, list, err) : vc_no_memory(err);
-    const char *peer = vc_like_peers[like - 1].name;
+    const char *peer = names[like];
     char *text = rc || !all ? NULL
                  : vc_format("--%s is a flag of %s, whose defaults differ: %s; --like %s uses them",
                              sign, peer, all, peer);

@@ -5,33 +5,38 @@
 
 #include "common/cli/flags.h"
 
-#define VC_LIKE_ALLOWED \
-    "none|videox-fun|finetrainers|diffsynth|musubi|diffusion-pipe|ttt-video|ai-toolkit"
-enum { VC_LIKE_NONE, VC_LIKE_PEERS = 7 };
+/* The trainers: this list makes the values of --like, the enum and the names in messages. */
+#define VC_LIKE_LIST(X) \
+    X(VIDEOX_FUN, "videox-fun") X(FINETRAINERS, "finetrainers") X(DIFFSYNTH, "diffsynth") \
+    X(MUSUBI, "musubi") X(DIFFUSION_PIPE, "diffusion-pipe") X(TTT_VIDEO, "ttt-video") \
+    X(AI_TOOLKIT, "ai-toolkit")
+#define VC_LIKE_WORD(id, name) "|" name
+#define VC_LIKE_ALLOWED "none" VC_LIKE_LIST(VC_LIKE_WORD)
+#define VC_LIKE_ID(id, name) VC_LIKE_##id,
+enum { VC_LIKE_NONE, VC_LIKE_LIST(VC_LIKE_ID) VC_LIKE_END };
 
+/* A default of a trainer that is not ours. */
 typedef struct vc_like {
+    int like;                              /* VC_LIKE_*; 0 ends the table */
     const char *flag;
-    const char *value[VC_LIKE_PEERS];      /* in the order of VC_LIKE_ALLOWED; NULL: our default */
+    const char *value;                     /* NULL: vc_like_of_family has it, at this place among
+                                            * the flags */
     const char *only;                      /* the kind of run that has it, or NULL: every run */
 } vc_like;
 
 /* A value that a trainer has in one family of models, or in a variant of it, where it differs from
  * ours. It takes precedence over vc_like.value, and later rows over earlier ones. */
 typedef struct vc_like_of_family {
-    const char *like;                      /* a name of VC_LIKE_ALLOWED */
+    int like;                              /* VC_LIKE_*; 0 ends the table */
     const char *family, *flag, *value;
 } vc_like_of_family;
 
-typedef struct vc_like_peer {
-    const char *name;
-    const char *signs;                     /* names of flags that only this trainer uses */
-} vc_like_peer;
-
-/* like_rows.c: tables ended by a NULL flag or name. A row that others depend on comes before
+/* like_rows.c: the tables, the rows of a trainer together. A row that others depend on comes before
  * them. */
 extern const vc_like vc_vprep_like[], vc_vtrain_like[];
 extern const vc_like_of_family vc_vtrain_like_of_family[];
-extern const vc_like_peer vc_like_peers[VC_LIKE_PEERS];
+extern const char *const vc_like_signs[VC_LIKE_END];   /* names of flags that only one trainer
+                                                        * uses, separated by blanks */
 
 /* Returns true if the row has an effect, with these options. */
 typedef bool vc_like_fits(const void *options, const char *flag);

@@ -38,47 +38,145 @@
  * compared with those that the trainers' own code chooses in small models. */
 #include "common/cli/like.h"
 
-enum { TTT_VIDEO = 5 };      /* column of the tables */
+/* The trainers of the tables. */
+#define VC_LIKE_SHORT(id, name) id = VC_LIKE_##id,
+enum { VC_LIKE_LIST(VC_LIKE_SHORT) };
 
 #define LORA "a LoRA's"
 #define FLOW "a flow's"
 
 const vc_like vc_vtrain_like[] = {
-    { "learning_rate", { "1e-4", "1e-4", "1e-4", "2e-6", NULL, "1e-4", "1e-6" }, NULL },
-    { "lr_scheduler",
-      { "constant", "constant", "piecewise_constant", "constant", "constant", "linear",
-        "constant" }, NULL },
-    { "lr_step_rules", { NULL, NULL, "0.333333:5,1", NULL, NULL, NULL }, NULL },
-    { "lr_warmup_steps", { "500", "500", "0", "0", "0", "50", "0" }, NULL },
-    { "adam_beta1", { "0.9", "0.9", "0.9", "0.9", "0.9", "0.9", "0.9" }, NULL },
-    { "adam_beta2", { "0.999", "0.95", "0.999", "0.999", "0.999", "0.95", "0.999" }, NULL },
-    { "adam_weight_decay", { "1e-2", "1e-4", "1e-2", "1e-2", "1e-2", "1e-4", "1e-2" }, NULL },
-    { "adam_epsilon", { "1e-8", "1e-8", "1e-8", "1e-8", "1e-8", "1e-8", "1e-6" }, NULL },
-    { "max_grad_norm", { "1", "1", "0", "1", "1", "0.1", "1" }, NULL },
-    { "caption_dropout_p", { "0.1", "0", "0", "0", "0", "0", "0" }, NULL },
-    { "checkpointing_epochs", { NULL, NULL, "1", NULL }, NULL },
-    { "lr_warmup_from", { [TTT_VIDEO] = "1" }, NULL },
-    { "no_decay", { [TTT_VIDEO] = "bias,norm,b1,b2" }, NULL },
-    { "uniform_sampling", { [TTT_VIDEO] = "true" }, NULL },
-    { "guidance_schedule", { [TTT_VIDEO] = "cosine_time" }, NULL },
-    { "rank", { "128", "64", "32", "4", NULL, NULL, "4" }, LORA },
-    { "network_alpha", { "64", "64", NULL, "1", NULL }, LORA },
-    { "weighting_scheme",
-      { "uniform", "uniform", "bell", "uniform", "logit_normal", NULL, "logit_normal" }, FLOW },
-    { "flow_levels", { "1000", "1000", "1000", "1000", "0", NULL, "0" }, FLOW },
-    { "logit_mean", { "0", "0", NULL, "0", "0", NULL, "0" }, FLOW },
-    { "logit_std", { "1", "1", NULL, "1", "1", NULL, "1" }, FLOW },
-    { "mode_scale", { "1.29", "1.29", NULL, "1.29", NULL }, FLOW },
-    { "flow_shift", { NULL, "1", NULL, "1", "1", NULL, "1" }, FLOW },
-    { "loss_cutoff", { "50", NULL, NULL, NULL, NULL }, FLOW },
+    { VIDEOX_FUN, "learning_rate", "1e-4", NULL },
+    { VIDEOX_FUN, "lr_scheduler", "constant", NULL },
+    { VIDEOX_FUN, "lr_warmup_steps", "500", NULL },
+    { VIDEOX_FUN, "adam_beta1", "0.9", NULL },
+    { VIDEOX_FUN, "adam_beta2", "0.999", NULL },
+    { VIDEOX_FUN, "adam_weight_decay", "1e-2", NULL },
+    { VIDEOX_FUN, "adam_epsilon", "1e-8", NULL },
+    { VIDEOX_FUN, "max_grad_norm", "1", NULL },
+    { VIDEOX_FUN, "caption_dropout_p", "0.1", NULL },
+    { VIDEOX_FUN, "rank", "128", LORA },
+    { VIDEOX_FUN, "network_alpha", "64", LORA },
+    { VIDEOX_FUN, "weighting_scheme", "uniform", FLOW },
+    { VIDEOX_FUN, "flow_levels", "1000", FLOW },
+    { VIDEOX_FUN, "logit_mean", "0", FLOW },
+    { VIDEOX_FUN, "logit_std", "1", FLOW },
+    { VIDEOX_FUN, "mode_scale", "1.29", FLOW },
+    { VIDEOX_FUN, "flow_shift", NULL, FLOW },              /* the family decides it */
+    { VIDEOX_FUN, "loss_cutoff", "50", FLOW },
+
+    { FINETRAINERS, "learning_rate", "1e-4", NULL },
+    { FINETRAINERS, "lr_scheduler", "constant", NULL },
+    { FINETRAINERS, "lr_warmup_steps", "500", NULL },
+    { FINETRAINERS, "adam_beta1", "0.9", NULL },
+    { FINETRAINERS, "adam_beta2", "0.95", NULL },
+    { FINETRAINERS, "adam_weight_decay", "1e-4", NULL },
+    { FINETRAINERS, "adam_epsilon", "1e-8", NULL },
+    { FINETRAINERS, "max_grad_norm", "1", NULL },
+    { FINETRAINERS, "caption_dropout_p", "0", NULL },
+    { FINETRAINERS, "rank", "64", LORA },
+    { FINETRAINERS, "network_alpha", "64", LORA },
+    { FINETRAINERS, "weighting_scheme", "uniform", FLOW },
+    { FINETRAINERS, "flow_levels", "1000", FLOW },
+    { FINETRAINERS, "logit_mean", "0", FLOW },
+    { FINETRAINERS, "logit_std", "1", FLOW },
+    { FINETRAINERS, "mode_scale", "1.29", FLOW },
+    { FINETRAINERS, "flow_shift", "1", FLOW },
+
+    { DIFFSYNTH, "learning_rate", "1e-4", NULL },
+    { DIFFSYNTH, "lr_scheduler", "piecewise_constant", NULL },
+    { DIFFSYNTH, "lr_step_rules", "0.333333:5,1", NULL },
+    { DIFFSYNTH, "lr_warmup_steps", "0", NULL },
+    { DIFFSYNTH, "adam_beta1", "0.9", NULL },
+    { DIFFSYNTH, "adam_beta2", "0.999", NULL },
+    { DIFFSYNTH, "adam_weight_decay", "1e-2", NULL },
+    { DIFFSYNTH, "adam_epsilon", "1e-8", NULL },
+    { DIFFSYNTH, "max_grad_norm", "0", NULL },
+    { DIFFSYNTH, "caption_dropout_p", "0", NULL },
+    { DIFFSYNTH, "checkpointing_epochs", "1", NULL },
+    { DIFFSYNTH, "rank", "32", LORA },
+    { DIFFSYNTH, "weighting_scheme", "bell", FLOW },
+    { DIFFSYNTH, "flow_levels", "1000", FLOW },
+    { DIFFSYNTH, "flow_shift", NULL, FLOW },               /* the family decides it */
+
+    { MUSUBI, "learning_rate", "2e-6", NULL },
+    { MUSUBI, "lr_scheduler", "constant", NULL },
+    { MUSUBI, "lr_warmup_steps", "0", NULL },
+    { MUSUBI, "adam_beta1", "0.9", NULL },
+    { MUSUBI, "adam_beta2", "0.999", NULL },
+    { MUSUBI, "adam_weight_decay", "1e-2", NULL },
+    { MUSUBI, "adam_epsilon", "1e-8", NULL },
+    { MUSUBI, "max_grad_norm", "1", NULL },
+    { MUSUBI, "caption_dropout_p", "0", NULL },
+    { MUSUBI, "rank", "4", LORA },
+    { MUSUBI, "network_alpha", "1", LORA },
+    { MUSUBI, "weighting_scheme", "uniform", FLOW },
+    { MUSUBI, "flow_levels", "1000", FLOW },
+    { MUSUBI, "logit_mean", "0", FLOW },
+    { MUSUBI, "logit_std", "1", FLOW },
+    { MUSUBI, "mode_scale", "1.29", FLOW },
+    { MUSUBI, "flow_shift", "1", FLOW },
+
+    { DIFFUSION_PIPE, "lr_scheduler", "constant", NULL },
+    { DIFFUSION_PIPE, "lr_warmup_steps", "0", NULL },
+    { DIFFUSION_PIPE, "adam_beta1", "0.9", NULL },
+    { DIFFUSION_PIPE, "adam_beta2", "0.999", NULL },
+    { DIFFUSION_PIPE, "adam_weight_decay", "1e-2", NULL },
+    { DIFFUSION_PIPE, "adam_epsilon", "1e-8", NULL },
+    { DIFFUSION_PIPE, "max_grad_norm", "1", NULL },
+    { DIFFUSION_PIPE, "caption_dropout_p", "0", NULL },
+    { DIFFUSION_PIPE, "weighting_scheme", "logit_normal", FLOW },
+    { DIFFUSION_PIPE, "flow_levels", "0", FLOW },
+    { DIFFUSION_PIPE, "logit_mean", "0", FLOW },
+    { DIFFUSION_PIPE, "logit_std", "1", FLOW },
+    { DIFFUSION_PIPE, "flow_shift", "1", FLOW },
+
+    { TTT_VIDEO, "learning_rate", "1e-4", NULL },
+    { TTT_VIDEO, "lr_scheduler", "linear", NULL },
+    { TTT_VIDEO, "lr_warmup_steps", "50", NULL },
+    { TTT_VIDEO, "adam_beta1", "0.9", NULL },
+    { TTT_VIDEO, "adam_beta2", "0.95", NULL },
+    { TTT_VIDEO, "adam_weight_decay", "1e-4", NULL },
+    { TTT_VIDEO, "adam_epsilon", "1e-8", NULL },
+    { TTT_VIDEO, "max_grad_norm", "0.1", NULL },
+    { TTT_VIDEO, "caption_dropout_p", "0", NULL },
+    { TTT_VIDEO, "lr_warmup_from", "1", NULL },
+    { TTT_VIDEO, "no_decay", "bias,norm,b1,b2", NULL },
+    { TTT_VIDEO, "uniform_sampling", "true", NULL },
+    { TTT_VIDEO, "guidance_schedule", "cosine_time", NULL },
+
+    { AI_TOOLKIT, "learning_rate", "1e-6", NULL },
+    { AI_TOOLKIT, "lr_scheduler", "constant", NULL },
+    { AI_TOOLKIT, "lr_warmup_steps", "0", NULL },
+    { AI_TOOLKIT, "adam_beta1", "0.9", NULL },
+    { AI_TOOLKIT, "adam_beta2", "0.999", NULL },
+    { AI_TOOLKIT, "adam_weight_decay", "1e-2", NULL },
+    { AI_TOOLKIT, "adam_epsilon", "1e-6", NULL },
+    { AI_TOOLKIT, "max_grad_norm", "1", NULL },
+    { AI_TOOLKIT, "caption_dropout_p", "0", NULL },
+    { AI_TOOLKIT, "rank", "4", LORA },
+    { AI_TOOLKIT, "weighting_scheme", "logit_normal", FLOW },
+    { AI_TOOLKIT, "flow_levels", "0", FLOW },
+    { AI_TOOLKIT, "logit_mean", "0", FLOW },
+    { AI_TOOLKIT, "logit_std", "1", FLOW },
+    { AI_TOOLKIT, "flow_shift", "1", FLOW },
     { 0 }
 };
 
 const vc_like vc_vprep_like[] = {
-    { "enable_bucket", { "false", NULL, NULL, NULL, NULL }, NULL },
-    { "video_sample_n_frames", { "17", NULL, "81", NULL, NULL }, NULL },
-    { "video_sample_stride", { "4", NULL, "1", "1", "1" }, NULL },
-    { "start_rule", { NULL, NULL, "first", "first", "first" }, NULL },
+    { VIDEOX_FUN, "enable_bucket", "false", NULL },
+    { VIDEOX_FUN, "video_sample_n_frames", "17", NULL },
+    { VIDEOX_FUN, "video_sample_stride", "4", NULL },
+
+    { DIFFSYNTH, "video_sample_n_frames", "81", NULL },
+    { DIFFSYNTH, "video_sample_stride", "1", NULL },
+    { DIFFSYNTH, "start_rule", "first", NULL },
+
+    { MUSUBI, "video_sample_stride", "1", NULL },
+    { MUSUBI, "start_rule", "first", NULL },
+
+    { DIFFUSION_PIPE, "video_sample_stride", "1", NULL },
+    { DIFFUSION_PIPE, "start_rule", "first", NULL },
     { 0 }
 };
 
@@ -101,87 +199,94 @@ const vc_like vc_vprep_like[] = {
          "ff(_context)?\\.linear_(in|out)") "|single_transformer_blocks\\.[0-9]+\\.attn\\.to_out"
 #define ZIMAGE_LINEARS "attention\\.(to_q|to_k|to_v|to_out\\.0)|feed_forward\\.w[123]"
 #define ZIMAGE_LAYERS(linears) "layers\\.[0-9]+\\.(" linears ")"
-#define FINETRAINERS "(transformer_blocks|single_transformer_blocks).*(to_q|to_k|to_v|to_out.0)"
+#define FINETRAINERS_NAMES \
+    "(transformer_blocks|single_transformer_blocks).*(to_q|to_k|to_v|to_out.0)"
 #define ALL_LINEAR "all-linear"
 
 /* A LoRA's modules are given where they are not our default. musubi means to leave Qwen-Image's
  * modulation out, by a pattern that matches no name. diffsynth's mu of 0.8 is a shift of e^0.8. */
 const vc_like_of_family vc_vtrain_like_of_family[] = {
-    { "videox-fun", "cogvideox", "target_name", ALL_LINEAR },
-    { "videox-fun", "hunyuanvideo", "target_name", ALL_LINEAR },
-    { "videox-fun", "wan2.1", "target_name", ALL_LINEAR },
-    { "videox-fun", "qwen-image", "target_name", ALL_LINEAR },
-    { "videox-fun", "flux", "target_name", ALL_LINEAR },
-    { "videox-fun", "z-image", "target_name", ALL_LINEAR },
-    { "videox-fun", "flux2", "target_name", ALL_LINEAR },
-    { "videox-fun", "wan2.1", "flow_shift", "5" },
-    { "videox-fun", "wan2.2-t2v-a14b", "flow_shift", "12" },
-    { "videox-fun", "qwen-image", "flow_terminal", "0.02" },
-    { "videox-fun", "flux", "embedded_guidance", "3.5" },
-    { "videox-fun", "hunyuanvideo", "embedded_guidance", "6" },
-    { "finetrainers", "hunyuanvideo", "target_name", FINETRAINERS },
-    { "finetrainers", "qwen-image", "target_name", FINETRAINERS },
-    { "finetrainers", "flux", "target_name", FINETRAINERS },
-    { "diffsynth", "wan2.1", "target_name", "to_q,to_k,to_v,to_out.0,ffn.net.0.proj,ffn.net.2" },
-    { "diffsynth", "qwen-image", "target_name",
+    { VIDEOX_FUN, "cogvideox", "target_name", ALL_LINEAR },
+    { VIDEOX_FUN, "hunyuanvideo", "target_name", ALL_LINEAR },
+    { VIDEOX_FUN, "wan2.1", "target_name", ALL_LINEAR },
+    { VIDEOX_FUN, "qwen-image", "target_name", ALL_LINEAR },
+    { VIDEOX_FUN, "flux", "target_name", ALL_LINEAR },
+    { VIDEOX_FUN, "z-image", "target_name", ALL_LINEAR },
+    { VIDEOX_FUN, "flux2", "target_name", ALL_LINEAR },
+    { VIDEOX_FUN, "wan2.1", "flow_shift", "5" },
+    { VIDEOX_FUN, "wan2.2-t2v-a14b", "flow_shift", "12" },
+    { VIDEOX_FUN, "qwen-image", "flow_terminal", "0.02" },
+    { VIDEOX_FUN, "flux", "embedded_guidance", "3.5" },
+    { VIDEOX_FUN, "hunyuanvideo", "embedded_guidance", "6" },
+    { FINETRAINERS, "hunyuanvideo", "target_name", FINETRAINERS_NAMES },
+    { FINETRAINERS, "qwen-image", "target_name", FINETRAINERS_NAMES },
+    { FINETRAINERS, "flux", "target_name", FINETRAINERS_NAMES },
+    { DIFFSYNTH, "wan2.1", "target_name", "to_q,to_k,to_v,to_out.0,ffn.net.0.proj,ffn.net.2" },
+    { DIFFSYNTH, "qwen-image", "target_name",
       QWEN_ATTENTION ",img_mlp.net.2,img_mod.1,txt_mlp.net.2,txt_mod.1" },
-    { "diffsynth", "flux", "target_name", DUAL_BLOCKS },
-    { "diffsynth", "z-image", "target_name", "to_q,to_k,to_v,to_out.0,w1,w2,w3" },
-    { "diffsynth", "flux2", "target_name", FLUX2_BLOCKS },
-    { "diffsynth", "wan2.1", "flow_shift", "5" },
-    { "diffsynth", "flux", "flow_shift", "3" },
-    { "diffsynth", "flux2", "flow_shift", "2.2255409" },
-    { "diffsynth", "qwen-image", "flow_shift", "2.2255409" },
-    { "diffsynth", "qwen-image", "flow_terminal", "0.02" },
-    { "musubi", "hunyuanvideo", "target_name", DUAL(DUAL_LINEARS) },
-    { "musubi", "wan2.1", "target_name", WAN_BLOCKS },
-    { "musubi", "qwen-image", "target_name", QWEN_BLOCKS },
-    { "musubi", "flux", "target_name", DUAL(DUAL_LINEARS) },
-    { "musubi", "z-image", "target_name", ZIMAGE_LAYERS(ZIMAGE_LINEARS) },
-    { "musubi", "flux2", "target_name", FLUX2_BLOCKS },
-    { "diffusion-pipe", "hunyuanvideo", "target_name", DUAL_BLOCKS },
-    { "diffusion-pipe", "ltx-video", "target_name",
+    { DIFFSYNTH, "flux", "target_name", DUAL_BLOCKS },
+    { DIFFSYNTH, "z-image", "target_name", "to_q,to_k,to_v,to_out.0,w1,w2,w3" },
+    { DIFFSYNTH, "flux2", "target_name", FLUX2_BLOCKS },
+    { DIFFSYNTH, "wan2.1", "flow_shift", "5" },
+    { DIFFSYNTH, "flux", "flow_shift", "3" },
+    { DIFFSYNTH, "flux2", "flow_shift", "2.2255409" },
+    { DIFFSYNTH, "qwen-image", "flow_shift", "2.2255409" },
+    { DIFFSYNTH, "qwen-image", "flow_terminal", "0.02" },
+    { MUSUBI, "hunyuanvideo", "target_name", DUAL(DUAL_LINEARS) },
+    { MUSUBI, "wan2.1", "target_name", WAN_BLOCKS },
+    { MUSUBI, "qwen-image", "target_name", QWEN_BLOCKS },
+    { MUSUBI, "flux", "target_name", DUAL(DUAL_LINEARS) },
+    { MUSUBI, "z-image", "target_name", ZIMAGE_LAYERS(ZIMAGE_LINEARS) },
+    { MUSUBI, "flux2", "target_name", FLUX2_BLOCKS },
+    { DIFFUSION_PIPE, "hunyuanvideo", "target_name", DUAL_BLOCKS },
+    { DIFFUSION_PIPE, "ltx-video", "target_name",
       "to_q,to_k,to_v,to_out.0,ff.net.0.proj,ff.net.2" },
-    { "diffusion-pipe", "wan2.1", "target_name", WAN_BLOCKS },
-    { "diffusion-pipe", "qwen-image", "target_name", QWEN_BLOCKS },
-    { "diffusion-pipe", "flux", "target_name", DUAL_BLOCKS },
-    { "diffusion-pipe", "z-image", "target_name",
+    { DIFFUSION_PIPE, "wan2.1", "target_name", WAN_BLOCKS },
+    { DIFFUSION_PIPE, "qwen-image", "target_name", QWEN_BLOCKS },
+    { DIFFUSION_PIPE, "flux", "target_name", DUAL_BLOCKS },
+    { DIFFUSION_PIPE, "z-image", "target_name",
       "(layers|noise_refiner|context_refiner)\\.[0-9]+\\.(" ZIMAGE_LINEARS
       "|adaLN_modulation\\.0)" },
-    { "diffusion-pipe", "flux2", "target_name", FLUX2_BLOCKS },
-    { "ai-toolkit", "wan2.1", "target_name", WAN_BLOCKS },
-    { "ai-toolkit", "qwen-image", "target_name", QWEN_BLOCKS },
-    { "ai-toolkit", "flux", "target_name", DUAL_BLOCKS },
-    { "ai-toolkit", "z-image", "target_name",
+    { DIFFUSION_PIPE, "flux2", "target_name", FLUX2_BLOCKS },
+    { AI_TOOLKIT, "wan2.1", "target_name", WAN_BLOCKS },
+    { AI_TOOLKIT, "qwen-image", "target_name", QWEN_BLOCKS },
+    { AI_TOOLKIT, "flux", "target_name", DUAL_BLOCKS },
+    { AI_TOOLKIT, "z-image", "target_name",
       ZIMAGE_LAYERS(ZIMAGE_LINEARS "|adaLN_modulation\\.0") },
-    { "ai-toolkit", "flux2", "target_name", FLUX2_BLOCKS },
+    { AI_TOOLKIT, "flux2", "target_name", FLUX2_BLOCKS },
     { 0 }
 };
 
-/* Names that only one trainer uses. Our own flags have them as aliases or not at all. */
-const vc_like_peer vc_like_peers[VC_LIKE_PEERS] = {
-    { "videox-fun", "train_data_meta vae_mini_batch use_peft_lora keep_all_node_same_token_length "
-                    "enable_text_encoder_in_dataloader auto_tile_batch_size" },
-    { "finetrainers", "flow_weighting_scheme flow_logit_mean flow_logit_std flow_mode_scale "
-                      "enable_precomputation precomputation_items precomputation_once "
-                      "precomputation_reuse precomputation_dir validation_dataset_file "
-                      "dataset_shuffle_buffer_size attn_provider_training" },
-    { "diffsynth", "dataset_metadata_path dataset_base_path lora_base_model remove_prefix_in_ckpt "
-                   "lora_target_modules preset_lora_model use_gradient_checkpointing "
-                   "use_gradient_checkpointing_offload dataset_num_workers "
-                   "model_id_with_origin_paths model_paths" },
-    { "musubi", "max_data_loader_n_workers gradient_checkpointing_cpu_offload sdpa "
-                "persistent_data_loader_workers dynamo_backend dataset_config network_module "
-                "network_dim network_args discrete_flow_shift fp8_base fp8_scaled "
-                "text_cache_dtype video_directory target_frames frame_extraction source_fps" },
-    { "diffusion-pipe", "micro_batch_size_per_gpu optimizer.type adapter.type model.type "
-                        "pipeline_stages steps_per_print partition_method caching_batch_size "
-                        "video_clip_mode reentrant_activation_checkpointing directory ar_buckets "
-                        "num_ar_buckets checkpoint_every_n_minutes optimizer.betas" },
-    { "ttt-video", "job.exp_name job.config_file model.ssm_layer model.mini_batch_size "
-                   "model.video_length optimizer.lr_ssm optimizer.lr_ssm_schedule "
-                   "optimizer.gradient_clipping_norm training.adapter_method "
-                   "training.warmup_steps training.steps checkpoint.init_state_dir "
-                   "parallelism.dp_replicate parallelism.dp_sharding" },
-    { "ai-toolkit", "" },                  /* whose lists of processes are not read */
+/* Names that only one trainer uses. Our own flags have them as aliases or not at all. The lists of
+ * processes of ai-toolkit are not read. */
+const char *const vc_like_signs[VC_LIKE_END] = {
+    [VIDEOX_FUN] =
+        "train_data_meta vae_mini_batch use_peft_lora keep_all_node_same_token_length "
+        "enable_text_encoder_in_dataloader auto_tile_batch_size",
+    [FINETRAINERS] =
+        "flow_weighting_scheme flow_logit_mean flow_logit_std flow_mode_scale "
+        "enable_precomputation precomputation_items precomputation_once precomputation_reuse "
+        "precomputation_dir validation_dataset_file dataset_shuffle_buffer_size "
+        "attn_provider_training",
+    [DIFFSYNTH] =
+        "dataset_metadata_path dataset_base_path lora_base_model remove_prefix_in_ckpt "
+        "lora_target_modules preset_lora_model use_gradient_checkpointing "
+        "use_gradient_checkpointing_offload dataset_num_workers model_id_with_origin_paths "
+        "model_paths",
+    [MUSUBI] =
+        "max_data_loader_n_workers gradient_checkpointing_cpu_offload sdpa "
+        "persistent_data_loader_workers dynamo_backend dataset_config network_module network_dim "
+        "network_args discrete_flow_shift fp8_base fp8_scaled text_cache_dtype video_directory "
+        "target_frames frame_extraction source_fps",
+    [DIFFUSION_PIPE] =
+        "micro_batch_size_per_gpu optimizer.type adapter.type model.type pipeline_stages "
+        "steps_per_print partition_method caching_batch_size video_clip_mode "
+        "reentrant_activation_checkpointing directory ar_buckets num_ar_buckets "
+        "checkpoint_every_n_minutes optimizer.betas",
+    [TTT_VIDEO] =
+        "job.exp_name job.config_file model.ssm_layer model.mini_batch_size model.video_length "
+        "optimizer.lr_ssm optimizer.lr_ssm_schedule optimizer.gradient_clipping_norm "
+        "training.adapter_method training.warmup_steps training.steps "
+        "checkpoint.init_state_dir parallelism.dp_replicate parallelism.dp_sharding",
+    [AI_TOOLKIT] = "",
 };
