@@ -188,6 +188,7 @@ int tok_class_steps(tokenizer *t, const char *class, vc_err *err);    /* CLIP, Q
 int tok_json_normalizer(tok_steps *s, const cJSON *o, vc_err *err);
 int tok_json_splits(tok_steps *s, const cJSON *o, vc_err *err);
 
+tok_added *tok_find_added(const tokenizer *t, const char *text);     /* NULL: there is none */
 /* Adds a token that is cut out of texts, and replaces an added token of the same text. The
  * vocabulary's id of that text takes precedence over a->id. */
 int tok_add_token(tokenizer *t, const tok_added *a, vc_err *err);

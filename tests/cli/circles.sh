@@ -22,9 +22,6 @@ media.c opens the kinds of pictures, which are stills of it:
     precompute/media/frames.c precompute/media/heif.c precompute/media/jpeg.c
     precompute/media/media.c precompute/media/still.c precompute/media/tiff.c
     precompute/media/tiff_pixels.c
-tokenizer.c opens the kinds, which read its files:
-    precompute/tokenizer/bpe.c precompute/tokenizer/files.c precompute/tokenizer/json.c
-    precompute/tokenizer/spiece.c precompute/tokenizer/tokenizer.c precompute/tokenizer/unigram.c
 the segments of a clip have the keys of texts, which are made for each of them:
     precompute/vprep/segments.c precompute/vprep/text.c
 the plan of a resumed run is read by the code that makes it:
