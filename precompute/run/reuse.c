@@ -108,12 +108,11 @@ bool prep_reuse_in_place(const vprep *p)
     return p->reuse->in_place;
 }
 
-void prep_reuse_compare(const vprep *p)
+void prep_reuse_compare(const vprep *p, const cJSON *head)
 {
     static const char *const fields[] = { "vae", "text_encoders", "latent_store", "dtype", NULL };
     const prep_reuse *s = p->reuse;
     char differences[VF_HEAD_TEXT];
-    cJSON *head = s->n || s->out ? vprep_manifest_head(p) : NULL;
     const vf_writer_opts o = { .head = head, .append = p->c.append, .change = s->in_place };
     vc_err why;
 
@@ -123,7 +122,6 @@ void prep_reuse_compare(const vprep *p)
                    vf_dataset_path(s->from[i].d), differences);
     if (s->out && vf_head_accept(p->c.out, vf_dataset_manifest(s->out), &o, &why))
         vc_warn(p->progress, "a run will be refused: %s", why.text);
-    cJSON_Delete(head);
 }
 
 /* ---- search ---- */
@@ -181,6 +179,20 @@ uint32_t prep_reuse_samples(const vprep *p)
 {
     const vf_dataset *out = p->reuse->out;
     return p->writer ? vf_writer_count(p->writer) : out ? vf_dataset_count(out) : 0;
+}
+
+uint32_t vprep_variants(const vprep *p)
+{
+    const char *v = p->c.variants;
+    return !v ? 1 : strcmp(v, "sizes") ? (uint32_t)atoi(v) : VB_MAX_OPTIONS;
+}
+
+uint32_t vprep_samples_of(const vprep *p, uint32_t number)
+{
+    uint32_t n = 0;
+    for (uint32_t v = 0; number != VPREP_NO_NUMBER && v < vprep_variants(p); v++)
+        n += prep_reuse_has_sample(p, number, v);
+    return n;
 }
 
 /* Counts the numbers of live samples. */

@@ -20,8 +20,8 @@ bool prep_reuse_continues(const vprep *p);
 /* Whether --reuse names --out: then a run may change the dataset so that most values are remade. */
 bool prep_reuse_in_place(const vprep *p);
 /* Prints how the encoders of a dataset of --reuse differ, so that their values are not found, and
- * in a dry run the reason for which --out would be refused. */
-void prep_reuse_compare(const vprep *p);
+ * in a dry run the reason for which --out would be refused. head: vprep_manifest_head. */
+void prep_reuse_compare(const vprep *p, const cJSON *head);
 
 typedef enum { REUSE_NONE, REUSE_OUT, REUSE_OTHER } prep_reuse_place;
 

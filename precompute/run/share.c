@@ -1,5 +1,5 @@
 /* share.c - the part of a job in the list and of a rank in a job, and the messages between ranks.
- * See sources.h, share.h; share_divide.c divides the samples */
+ * See sources.h, share.h; vprep/share_divide.c divides the samples */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -461,7 +461,7 @@ int vprep_share_texts(vprep *p, vc_err *err)
         if (!strcmp(p->errors.list[e].stage, "text"))
             for (uint32_t i = 0; i < p->plan.n_items; i++)
                 p->plan.items[i].drop |= row_of(p, i) == p->errors.list[e].row;
-    return rc ? rc : vprep_share_divide(p, err);
+    return rc;
 }
 
 /* ---- the clips ---- */

@@ -93,6 +93,7 @@ bool vprep_keeps(const vprep *p, uint32_t number);
  * only. */
 void vprep_keep_missing(vprep *p);
 uint32_t vprep_kept_samples(const vprep *p);         /* of p->plan.kept, with variants */
+uint32_t vprep_variants(const vprep *p);             /* the most that a row may have */
 uint32_t vprep_samples_of(const vprep *p, uint32_t number);      /* variants that --out has */
 
 /* ---- a run that would come to nothing ---- */

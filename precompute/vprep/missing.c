@@ -189,21 +189,6 @@ int vprep_missing_before(vprep *p, vc_err *err)
 
 /* ---- after the plan ---- */
 
-/* The most variants that a row of this run may have. */
-static uint32_t variants(const vprep *p)
-{
-    const char *v = p->c.variants;
-    return !v ? 1 : strcmp(v, "sizes") ? (uint32_t)atoi(v) : VB_MAX_OPTIONS;
-}
-
-uint32_t vprep_samples_of(const vprep *p, uint32_t number)
-{
-    uint32_t n = 0;
-    for (uint32_t v = 0; number != VPREP_NO_NUMBER && v < variants(p); v++)
-        n += prep_reuse_has_sample(p, number, v);
-    return n;
-}
-
 static int by_number(const void *a, const void *b)
 {
     uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
@@ -309,7 +294,7 @@ void vprep_keep_missing(vprep *p)
     uint64_t lost = 0;
 
     for (uint32_t i = 0; i < p->plan.n_kept; i++)
-        for (uint32_t v = 0; v < variants(p); v++)
+        for (uint32_t v = 0; v < vprep_variants(p); v++)
             vf_writer_keep_sample(p->writer, p->plan.kept[i], v);
     for (uint32_t i = 0; i < p->plan.n_items && !prep_reuse_in_place(p); i++) {
         const vprep_item *it = &p->plan.items[i];

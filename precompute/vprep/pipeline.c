@@ -37,7 +37,7 @@ typedef struct pending {             /* an item whose record waits for its turn 
     bool want_thumb, take_thumb;     /* a thumbnail is made, or copied from --reuse */
 } pending;
 
-typedef struct line {                /* the pipeline's own state */
+typedef struct pipeline {                /* the pipeline's own state */
     vprep *p;
     prep_encoder *encoder;
     vc_queue *decoded;
@@ -53,10 +53,10 @@ typedef struct line {                /* the pipeline's own state */
     prep_place at;
     double told;                     /* seconds, when the clip in the VAE was last reported */
     double pixels;                   /* of the clips that were encoded */
-} line;
+} pipeline;
 
 /* Keeps the first error and wakes all threads. */
-static void line_fail(line *l, const vc_err *e)
+static void pipeline_fail(pipeline *l, const vc_err *e)
 {
     pthread_mutex_lock(&l->lock);
     if (!l->err.code)
@@ -68,7 +68,7 @@ static void line_fail(line *l, const vc_err *e)
 }
 
 /* Counts a job that ended. A failed job counts as skipped, even if its clip was stored. */
-static void line_done(line *l, const prep_job *j, bool ok)
+static void pipeline_done(pipeline *l, const prep_job *j, bool ok)
 {
     vprep *p = l->p;
     bool clip = j->need & VC_ROLE_BIT(VC_ROLE_CLIP);
@@ -84,7 +84,7 @@ static void line_done(line *l, const prep_job *j, bool ok)
     pthread_mutex_unlock(&l->lock);
 }
 
-static void line_begin(line *l, int frames)
+static void pipeline_begin(pipeline *l, int frames)
 {
     pthread_mutex_lock(&l->lock);
     l->at.frames = frames;
@@ -92,9 +92,9 @@ static void line_begin(line *l, int frames)
 }
 
 /* Reports the clip in the VAE; the last chunk is reported with the clip. */
-static void line_share(void *arg, double share)
+static void pipeline_share(void *arg, double share)
 {
-    line *l = arg;
+    pipeline *l = arg;
     const double now = vc_seconds();
 
     if (now - l->told < TELL_S || share >= 1)
@@ -107,7 +107,7 @@ static void line_share(void *arg, double share)
 }
 
 /* Notes that the VAE is through with its clip. */
-static void line_encoded(line *l, bool ok)
+static void pipeline_encoded(pipeline *l, bool ok)
 {
     pthread_mutex_lock(&l->lock);
     l->at.share = 0;
@@ -117,14 +117,14 @@ static void line_encoded(line *l, bool ok)
 
 /* Notes a clip that failed; the run continues unless a signal, --on_error or a change in place ends
  * the run, which then skipped nothing. */
-static void job_failed(line *l, prep_job *j, const char *stage, const vc_err *why)
+static void job_failed(pipeline *l, prep_job *j, const char *stage, const vc_err *why)
 {
     vc_err e = { 0 };
 
     if (vprep_item_failed(l->p, j->item, stage, why, &e))
-        line_fail(l, &e);
+        pipeline_fail(l, &e);
     else
-        line_done(l, j, false);
+        pipeline_done(l, j, false);
     vc_turns_put(l->encoded, j->turn, NULL, 0);
     prep_job_free(j);
 }
@@ -191,14 +191,14 @@ static int settle_job(vprep *p, const vprep_item *it, prep_job *j, vc_err *err)
     return rc;
 }
 
-static void note_decoded(line *l, double seconds)
+static void note_decoded(pipeline *l, double seconds)
 {
     pthread_mutex_lock(&l->lock);
     l->p->profile.span[PREP_SPAN_DECODE] += seconds;
     pthread_mutex_unlock(&l->lock);
 }
 
-static int decode_job(line *l, prep_job *j, vc_err *err)
+static int decode_job(pipeline *l, prep_job *j, vc_err *err)
 {
     double begin = vc_seconds();
 
@@ -222,7 +222,7 @@ static bool works(const prep_job *j)
 }
 
 /* Makes the job of l->pending[turn], with its frames; NULL after a failure, which was noted. */
-static prep_job *begin_job(line *l, uint32_t turn)
+static prep_job *begin_job(pipeline *l, uint32_t turn)
 {
     const pending *t = &l->pending[turn];
     vc_err why = { 0 };
@@ -230,7 +230,7 @@ static prep_job *begin_job(line *l, uint32_t turn)
 
     if (!j) {
         vc_no_memory(&why);
-        line_fail(l, &why);
+        pipeline_fail(l, &why);
         return NULL;
     }
     j->item = &l->p->plan.items[t->item];
@@ -251,7 +251,7 @@ static prep_job *begin_job(line *l, uint32_t turn)
 
 static void *decode_worker(void *arg)
 {
-    line *l = arg;
+    pipeline *l = arg;
     uint32_t turn;
 
     while (vc_turns_begin(l->encoded, &turn)) {
@@ -268,7 +268,7 @@ static void *decode_worker(void *arg)
 
 /* ---- writing ---- */
 
-static int put_job(line *l, prep_job *j, vc_err *err)
+static int put_job(pipeline *l, prep_job *j, vc_err *err)
 {
     int rc = l->pending[j->turn].take_thumb ? take_thumb(l->p, j, err) : 0;
     for (int v = 0; !rc && v < VC_ROLES; v++)
@@ -279,7 +279,7 @@ static int put_job(line *l, prep_job *j, vc_err *err)
 
 static void *write_worker(void *arg)
 {
-    line *l = arg;
+    pipeline *l = arg;
     prep_job *j;
 
     while ((j = vc_turns_get(l->encoded))) {
@@ -288,9 +288,9 @@ static void *write_worker(void *arg)
         int rc = put_job(l, j, &e);
         l->p->profile.span[PREP_SPAN_WRITE] += vc_seconds() - begin;
         if (rc)
-            line_fail(l, &e);
+            pipeline_fail(l, &e);
         else if (works(j))
-            line_done(l, j, true);
+            pipeline_done(l, j, true);
         prep_job_free(j);
         if (rc)
             break;
@@ -298,13 +298,8 @@ static void *write_worker(void *arg)
     return NULL;
 }
 
-double vprep_clip_pixels(const vb_choice *c)
-{
-    return (double)c->frames * c->target_h * c->target_w;
-}
-
 /* Notes the values that a job makes, and the largest clip that the VAE encodes whole. */
-static void note_job(line *l, const prep_job *j)
+static void note_job(pipeline *l, const prep_job *j)
 {
     bool whole = false;
     l->n_jobs += works(j);
@@ -317,7 +312,7 @@ static void note_job(line *l, const prep_job *j)
 
 /* Lists the items from the first on that has values to be made, and writes the records of those
  * before it. */
-static int settle_stored(line *l, vc_err *err)
+static int settle_stored(pipeline *l, vc_err *err)
 {
     vprep *p = l->p;
     int rc = 0;
@@ -349,7 +344,7 @@ static int settle_stored(line *l, vc_err *err)
 }
 
 /* Prints the memory of the largest clip before hours of encoding. */
-static int say_memory(line *l, vc_err *err)
+static int say_memory(pipeline *l, vc_err *err)
 {
     const vb_choice *c = &l->largest;
     char model[32], pixels[32], picture[32], also[80] = "", ranges[40] = "";
@@ -371,7 +366,7 @@ static int say_memory(line *l, vc_err *err)
     return rc;
 }
 
-static void encode_all(line *l)
+static void encode_all(pipeline *l)
 {
     prep_job *j;
     uint64_t conditions;
@@ -380,9 +375,9 @@ static void encode_all(line *l)
         vc_err why = { 0 };
         size_t bytes = 0;
         double begin = vc_seconds();
-        line_begin(l, j->clip.choice.frames);
+        pipeline_begin(l, j->clip.choice.frames);
         int rc = prep_encode(l->encoder, j, &conditions, &why);
-        line_encoded(l, !rc);
+        pipeline_encoded(l, !rc);
         l->p->profile.span[PREP_SPAN_PACK] += vc_seconds() - begin;
         note_decoded(l, j->pixels.seconds + j->control.seconds);
         if (rc) {
@@ -398,7 +393,7 @@ static void encode_all(line *l)
 }
 
 /* Divides the main thread's time in the stage of the clips, which took `seconds`. */
-static void note_profile(line *l, double seconds)
+static void note_profile(pipeline *l, double seconds)
 {
     prep_profile *f = &l->p->profile;
     const double took = prep_encoder_seconds(l->encoder) - f->span[PREP_SPAN_VAE];
@@ -411,7 +406,7 @@ static void note_profile(line *l, double seconds)
     f->span[PREP_SPAN_WAIT_WRITER] = vc_turns_put_wait(l->encoded);
 }
 
-static int run_threads(line *l, vc_err *err)
+static int run_threads(pipeline *l, vc_err *err)
 {
     int workers = (int)l->p->c.workers, started = 0;
     pthread_t *thread = calloc((size_t)workers + 1, sizeof *thread), writer;
@@ -430,7 +425,7 @@ static int run_threads(line *l, vc_err *err)
     if (!started) {
         vc_err e;
         vc_fail(&e, VC_EFAIL, "cannot start a decode thread");
-        line_fail(l, &e);
+        pipeline_fail(l, &e);
     }
     encode_all(l);
     for (int i = 0; i < started; i++)
@@ -447,7 +442,7 @@ static int run_threads(line *l, vc_err *err)
 }
 
 /* Stores the rate for forecasts, also after a stop. */
-static int run_timed(line *l, vc_err *err)
+static int run_timed(pipeline *l, vc_err *err)
 {
     double begin = vc_seconds();
     int rc = run_threads(l, err);
@@ -460,7 +455,7 @@ static int run_timed(line *l, vc_err *err)
     return rc ? rc : kept;
 }
 
-static int encode_pending(line *l, vc_err *err)
+static int encode_pending(pipeline *l, vc_err *err)
 {
     int rc = vc_queue_open(&l->decoded, QUEUE_CLIPS, QUEUE_BYTES, err);
     if (!rc)
@@ -470,7 +465,7 @@ static int encode_pending(line *l, vc_err *err)
 
 int vprep_clips(vprep *p, vc_err *err)
 {
-    line l = { .p = p };
+    pipeline l = { .p = p };
 
     pthread_mutex_init(&l.lock, NULL);
     l.pending = malloc((p->plan.n_items ? p->plan.n_items : 1) * sizeof *l.pending);
@@ -495,7 +490,7 @@ int vprep_clips(vprep *p, vc_err *err)
     if (total)
         vc_progress_begin(p->progress, "clips", "clips", total);
     if (l.encoder)
-        prep_encoder_watch(l.encoder, line_share, &l);
+        prep_encoder_watch(l.encoder, pipeline_share, &l);
     if (!rc && l.n_pending)
         rc = encode_pending(&l, err);
     if (!rc && l.encoder)

@@ -21,6 +21,18 @@ int plan_ids_read(plan_ids *l, const char *path, vc_err *err);
 int plan_ids_below(plan_ids *l, const char *path, const char *folder, vc_err *err);
 bool plan_ids_find(const plan_ids *l, uint64_t id, uint32_t *number);     /* after sorting */
 
+typedef struct plan_head {                  /* the sample of a line */
+    uint64_t id;
+    int64_t number, variant;
+} plan_head;
+/* Reads the head of a line; that of a line that vprep wrote is read without the rest. */
+int plan_head_of(plan_head *h, const char *text, size_t n, vc_err *err);
+int plan_head_parse(plan_head *h, const char *text, size_t n, vc_err *err);
+/* Calls `each` for the lines of a plan that are not empty; an error names the line. */
+int plan_each_line(const vc_map *m, const char *path,
+                   int (*each)(void *arg, const char *text, size_t n, vc_err *err), void *arg,
+                   vc_err *err);
+
 /* The key of the sample and variant of a line. */
 vf_key plan_line_key(uint32_t number, uint16_t variant);
 /* Copies to f the lines of the plan at path whose samples stay and are not in `now`. */

@@ -6,31 +6,6 @@
 
 /* ---- keys ---- */
 
-int vprep_row_texts(const vf_row *row)
-{
-    return row->segments ? 1 : row->n_captions;
-}
-
-vf_key vprep_caption_key(const vprep *p, int encoder, const vf_row *row, int k,
-                         const vf_key *picture)
-{
-    return vprep_text_key(p, encoder, row->captions[k], row->segments ? NULL : picture);
-}
-
-vf_key vprep_row_key(const vprep *p, int encoder, const vf_row *row, int k, const vf_key *picture)
-{
-    vf_hasher h;
-
-    if (row->segments < 2)
-        return vprep_caption_key(p, encoder, row, k, picture);
-    vf_hasher_begin(&h, "segments");
-    for (int i = 0; i < row->segments; i++) {
-        const vf_key key = vprep_caption_key(p, encoder, row, i, NULL);
-        vf_hasher_bytes(&h, "text", key.b, sizeof key.b);
-    }
-    return vf_hasher_end(&h);
-}
-
 int prep_prompt_row(vf_row *row, const cJSON *o, bool negative, vc_err *err)
 {
     static const char *const list[2] = { "segments", "negative_segments" };

@@ -70,7 +70,9 @@ static int identify(vprep *p, vc_err *err)
 static int compare(vprep *p, vc_err *err)
 {
     (void)err;
-    prep_reuse_compare(p);
+    cJSON *head = vprep_manifest_head(p);
+    prep_reuse_compare(p, head);
+    cJSON_Delete(head);
     return 0;
 }
 
@@ -300,6 +302,13 @@ enum {
                                               * fails */
 };
 
+/* Collects what all ranks know after the texts, and divides the samples among them. */
+static int share_texts(vprep *p, vc_err *err)
+{
+    int rc = vprep_share_texts(p, err);
+    return rc || p->ranks.n == 1 ? rc : vprep_share_divide(p, err);
+}
+
 typedef struct stage {
     int (*run)(vprep *p, vc_err *err);
     int how;
@@ -314,7 +323,7 @@ static const stage stages[] = {
     { vprep_plan, KEEPS }, { number_samples, FIRST | KEEPS }, { vprep_prompt_images_find, KEEPS },
     { begin_writing, REAL }, { print_plan, FIRST },
     { begin_work, REAL }, { name_plan, FIRST | REAL }, { write_config, FIRST | REAL },
-    { vprep_text, REAL | LONG | KEEPS }, { vprep_share_texts, REAL | LONG | KEEPS },
+    { vprep_text, REAL | LONG | KEEPS }, { share_texts, REAL | LONG | KEEPS },
     { vprep_clips, REAL | LONG | KEEPS }, { vprep_share_clips, REAL | LONG | KEEPS },
     { complete, FIRST | REAL }, { say_done, FIRST | REAL }, { say_profile, REAL },
     { say_next, FIRST | REAL },

@@ -11,20 +11,6 @@
 #include "precompute/vprep/decode.h"
 #include "precompute/vprep/segments.h"
 
-bool vprep_sees(const vprep *p, int encoder)
-{
-    return p->encoders.text_part[encoder].opts.text.interleave > 0;
-}
-
-vf_key vprep_text_key(const vprep *p, int encoder, const char *prompt, const vf_key *picture)
-{
-    const bool seen = picture && vprep_sees(p, encoder);
-    const text_picture seen_as = { .key = seen ? *picture : (vf_key){ { 0 } } };
-
-    return text_prompt_key(&p->encoders.text[encoder], p->encoders.text_part[encoder].opts.dtype,
-                           p->c.dtype, &(text_input){ prompt, seen ? &seen_as : NULL });
-}
-
 /* The picture of texts: an item's first frame, or that of a validation prompt. Neither: none. */
 typedef struct text_source {
     const vprep_item *item;

@@ -51,6 +51,7 @@ precompute/run       formats/columnar formats/dataset formats/json formats/keys 
 precompute/run       formats/tensors
 precompute/run       precompute precompute/media
 precompute/encode    buckets common common/os formats/keys precompute/media precompute/run
+precompute/encode    precompute/text
 precompute/vprep     common common/base common/cli common/os common/tensor formats/json formats/keys
 precompute/vprep     formats/columnar formats/metadata formats/tensors precompute/encode
 precompute/vprep     precompute/run precompute/text
