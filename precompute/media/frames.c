@@ -1,5 +1,5 @@
-/* frames.c - a folder of pictures as a video, as in musubi's video_path; see internal.h. Each
- * picture is opened as a still. */
+/* frames.c - the pictures of a folder, in the order in which media.c reads them as a video, as in
+ * musubi's video_path; see internal.h */
 #include <ctype.h>
 #include <dirent.h>
 #include <stdlib.h>
@@ -165,55 +165,4 @@ void media_frames_free(media_frames *f)
         free(f->path[i]);
     free(f->path);
     *f = (media_frames){ 0 };
-}
-
-int media_frames_open(media_frames *f, const char *folder, media_info *info, vc_err *err)
-{
-    media *first = NULL;
-    int rc = media_frames_list(f, folder, err);
-
-    if (!rc)
-        rc = media_open(&first, f->path[0], info, err);
-    media_close(first);
-    if (rc)
-        return rc;
-    info->frames = f->n;
-    info->fps = MEDIA_FRAMES_FPS;
-    info->duration = f->n / (double)MEDIA_FRAMES_FPS;
-    info->is_video = true;
-    return 0;
-}
-
-static int read_one(const media_frames *f, int64_t i, void *dst, const media_info *as,
-                    const media_fit *fit, const atomic_int *stop, vc_err *err)
-{
-    const int64_t only = 0;
-    media *m;
-    media_info info;
-    int rc = media_open(&m, f->path[i], &info, err);
-
-    if (rc)
-        return rc;
-    if (info.w != as->w || info.h != as->h)
-        rc = vc_fail(err, VC_EFORMAT, "%s: %dx%d, and the first frame is %dx%d", f->path[i], info.w,
-                     info.h, as->w, as->h);
-    if (!rc)
-        rc = media_read(m, dst, &only, 1, fit, stop, err);
-    media_close(m);
-    return rc;
-}
-
-int media_frames_read(const media_frames *f, uint8_t *dst, const int64_t *index, int n,
-                      const media_info *as, const media_fit *fit, const atomic_int *stop,
-                      vc_err *err)
-{
-    size_t bytes = (size_t)fit->h * (size_t)fit->w * media_pixel_bytes(fit);
-    int rc = 0;
-
-    for (int i = 0; i < n && !rc; i++, dst += bytes)
-        if (i && index[i] == index[i - 1])
-            memcpy(dst, dst - bytes, bytes);
-        else
-            rc = read_one(f, index[i], dst, as, fit, stop, err);
-    return rc;
 }

@@ -269,20 +269,6 @@ static const media_entry *packet_of(const media_entry *e, const media_entry *pac
     return bsearch(e, packet, (size_t)n, sizeof *packet, by_stamp);
 }
 
-static int number_by_stamp(const void *a, const void *b, void *index)
-{
-    const media_entry *e = index;
-    return by_stamp(&e[*(const uint32_t *)a], &e[*(const uint32_t *)b]);
-}
-
-void media_index_sort_stamps(media_video *v)
-{
-    for (int64_t i = 0; v->by_stamp && i < v->n; i++)
-        v->by_stamp[i] = (uint32_t)i;
-    if (v->by_stamp && v->n)
-        qsort_r(v->by_stamp, (size_t)v->n, sizeof *v->by_stamp, number_by_stamp, v->index);
-}
-
 /* Whether each frame has the stamp of a packet, and no other frame has it. */
 static bool have_packets(const media_video *v, const media_entry *packet, int64_t n)
 {
@@ -345,21 +331,6 @@ static int order_frames(media_video *v, const pass *p, vc_err *err)
     }
     free(packet);
     return rc;
-}
-
-int64_t media_index_find(const media_video *v, int64_t stamp)
-{
-    int64_t lo = 0, hi = v->n;
-    while (lo < hi) {
-        int64_t mid = lo + (hi - lo) / 2, i = v->by_stamp ? v->by_stamp[mid] : mid;
-        if (v->index[i].stamp == stamp)
-            return i;
-        if (v->index[i].stamp < stamp)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return -1;
 }
 
 int media_index_still(media_video *v, vc_err *err)

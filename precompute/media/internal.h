@@ -1,7 +1,7 @@
 /* internal.h - declarations that the files of this folder and their tests share.
  *
  *   media.c   the handle: opening by kind, orientation and aspect of shown frames, reading
- *   frames.c  a folder of pictures as a video
+ *   frames.c  the pictures of a folder, in order: media.c reads them as a video
  *   still.c   stills that are not read through FFmpeg's demuxers: one row for each kind
  *   jpeg.c    JPEG by TurboJPEG
  *   tiff.c    TIFF by libtiff: which files are read; tiff_pixels.c: their samples to RGBA
@@ -12,7 +12,9 @@
  *   order.c   whether the times of packets are those of their pictures
  *   join.c    where transport streams were joined
  *   ends.c    whether data of a picture is missing at its end
+ *   stamps.c  frames by their stamps
  *   decode.c  packets to frames: seeking, matching, damage
+ *   video.c   opening a stream: its index and its first frame
  *   gpu.c     frames from a GPU's decoder, as the software decoder makes them
  *   pixels.c  a decoded frame to resized, oriented RGB
  *   yuv.c     planar YUV to RGB, the common case of such a frame
@@ -91,12 +93,6 @@ typedef struct media_frames {
  * two have the same number, as 1.png and 01.png have. */
 int media_frames_list(media_frames *f, const char *folder, vc_err *err);
 void media_frames_free(media_frames *f);
-/* *info: the facts of the video that they make. The caller frees f after a failure too. */
-int media_frames_open(media_frames *f, const char *folder, media_info *info, vc_err *err);
-/* As media_read; each frame must have the size in *as. */
-int media_frames_read(const media_frames *f, uint8_t *dst, const int64_t *index, int n,
-                      const media_info *as, const media_fit *fit, const atomic_int *stop,
-                      vc_err *err);
 
 /* ---- still.c, jpeg.c, tiff.c, heif.c ---- */
 typedef struct media_still_kind media_still_kind;
@@ -140,12 +136,12 @@ extern const media_still_kind media_still_jpeg, media_still_tiff, media_still_he
 int media_still_open(media_still *s, media_io *io, vc_err *err);
 int media_still_decode(media_still *s, AVFrame *f, vc_err *err);
 void media_still_close(media_still *s);             /* an all-zero one is fine */
-/* Allocates the pixels of f. */
+/* pixels.c: allocates the pixels of f. */
 int media_still_frame(AVFrame *f, enum AVPixelFormat format, int w, int h, vc_err *err);
 /* Whether a warning of libjpeg means damage to the picture. */
 bool media_jpeg_lost(const char *warning);
 
-/* ---- index.c, decode.c ---- */
+/* ---- index.c, stamps.c, decode.c, video.c ---- */
 typedef struct media_entry {
     int64_t pts;            /* when it is shown, in the stream's time base */
     int64_t stamp;          /* of its packet: pts, unless the video is reordered */
@@ -220,6 +216,10 @@ int media_video_cpu(media_video *v, vc_err *err);
 /* Seeks to the best start for frame number `want`, unless decoding from here reaches it sooner. */
 int media_video_seek(media_video *v, int64_t want, vc_err *err);
 int media_video_rewind(media_video *v, vc_err *err);
+/* decode.c, for video.c: open the demuxer, and a decoder; fail as encrypted data does. */
+int media_demux_open(media_video *v, vc_err *err);
+int media_decoder_open(media_video *v, int threads, vc_err *err);
+int media_encrypted(vc_err *err);
 /* The next frame, in v->frame. 1: *number is its number. 0: the end. Its references have been
  * checked, so the `bad` of its entry is final. */
 int media_video_next(media_video *v, int64_t *number, vc_err *err);

@@ -283,11 +283,29 @@ int media_open(media **out, const char *path, media_info *info, vc_err *err)
     return open_file(out, &whole, info, err);
 }
 
+/* *info: the facts of the video that the pictures make. */
+static int open_frames(media_frames *f, const char *folder, media_info *info, vc_err *err)
+{
+    media *first = NULL;
+    int rc = media_frames_list(f, folder, err);
+
+    if (!rc)
+        rc = media_open(&first, f->path[0], info, err);
+    media_close(first);
+    if (rc)
+        return rc;
+    info->frames = f->n;
+    info->fps = MEDIA_FRAMES_FPS;
+    info->duration = f->n / (double)MEDIA_FRAMES_FPS;
+    info->is_video = true;
+    return 0;
+}
+
 static int open_folder(media *m, const char *folder, vc_err *err)
 {
     if ((m->io.fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
         return vc_fail_errno(err, "cannot open");
-    int rc = media_frames_open(&m->frames, folder, &m->info, err);
+    int rc = open_frames(&m->frames, folder, &m->info, err);
     if (rc)
         return rc;
     m->times = malloc((size_t)m->frames.n * sizeof *m->times);
@@ -458,6 +476,43 @@ static int read_video(media *m, uint8_t *dst, const int64_t *index, int n, const
     return rc;
 }
 
+/* ---- a folder of pictures ---- */
+
+static int read_picture(const media_frames *f, int64_t i, void *dst, const media_info *as,
+                    const media_fit *fit, const atomic_int *stop, vc_err *err)
+{
+    const int64_t only = 0;
+    media *m;
+    media_info info;
+    int rc = media_open(&m, f->path[i], &info, err);
+
+    if (rc)
+        return rc;
+    if (info.w != as->w || info.h != as->h)
+        rc = vc_fail(err, VC_EFORMAT, "%s: %dx%d, and the first frame is %dx%d", f->path[i], info.w,
+                     info.h, as->w, as->h);
+    if (!rc)
+        rc = media_read(m, dst, &only, 1, fit, stop, err);
+    media_close(m);
+    return rc;
+}
+
+/* As media_read; each frame must have the size in *as. */
+static int read_frames(const media_frames *f, uint8_t *dst, const int64_t *index, int n,
+                       const media_info *as, const media_fit *fit, const atomic_int *stop,
+                       vc_err *err)
+{
+    size_t bytes = (size_t)fit->h * (size_t)fit->w * media_pixel_bytes(fit);
+    int rc = 0;
+
+    for (int i = 0; i < n && !rc; i++, dst += bytes)
+        if (i && index[i] == index[i - 1])
+            memcpy(dst, dst - bytes, bytes);
+        else
+            rc = read_picture(f, index[i], dst, as, fit, stop, err);
+    return rc;
+}
+
 int media_read(media *m, void *dst, const int64_t *index, int n, const media_fit *fit,
                const atomic_int *stop, vc_err *err)
 {
@@ -471,7 +526,7 @@ int media_read(media *m, void *dst, const int64_t *index, int n, const media_fit
     if (stop && *stop)
         return vc_fail(err, VC_ESTOP, "%s: stopped", m->path);
     if (m->frames.n)
-        return vc_context(err, media_frames_read(&m->frames, dst, index, n, &m->info, fit, stop,
+        return vc_context(err, read_frames(&m->frames, dst, index, n, &m->info, fit, stop,
                                                  err), "%s", m->path);
     media_log_clear();
     m->video.stop = stop;

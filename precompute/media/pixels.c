@@ -396,3 +396,16 @@ void media_pixels_close(media_pixels *p)
     free(p->loaded);
     *p = (media_pixels){ 0 };
 }
+
+int media_still_frame(AVFrame *f, enum AVPixelFormat format, int w, int h, vc_err *err)
+{
+    f->format = format;
+    f->width = w;
+    f->height = h;
+    f->color_range = AVCOL_RANGE_JPEG;
+    int r = av_frame_get_buffer(f, 0);
+    if (r < 0)
+        return vc_fail(err, r == AVERROR(ENOMEM) ? VC_ENOMEM : VC_EFORMAT,
+                       "out of memory for %dx%d pixels", w, h);
+    return 0;
+}

@@ -37,19 +37,6 @@ void media_still_close(media_still *s)
     *s = (media_still){ 0 };
 }
 
-int media_still_frame(AVFrame *f, enum AVPixelFormat format, int w, int h, vc_err *err)
-{
-    f->format = format;
-    f->width = w;
-    f->height = h;
-    f->color_range = AVCOL_RANGE_JPEG;
-    int r = av_frame_get_buffer(f, 0);
-    if (r < 0)
-        return vc_fail(err, r == AVERROR(ENOMEM) ? VC_ENOMEM : VC_EFORMAT,
-                       "out of memory for %dx%d pixels", w, h);
-    return 0;
-}
-
 /* Whether the file may be a gray picture of more than 8 bits, or with alpha, whose reader in FFmpeg
  * does not say its range: PGM, PAM, or JPEG 2000. A codestream of the latter has the number of
  * components at byte 40, and the bits of the first, less one, at byte 42. */

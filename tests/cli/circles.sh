@@ -14,12 +14,6 @@ cuda.c opens the parts, which report their faults to it:
     common/cuda/blas.c common/cuda/capture.c common/cuda/cuda.c common/cuda/dnn.c common/cuda/elem.c
     common/cuda/grid.c common/cuda/memory.c common/cuda/rows.c common/cuda/transfer.c
     common/cuda/ttt.c common/cuda/video.c common/cuda/walk.c
-the index is built by decoding:
-    precompute/media/decode.c precompute/media/index.c
-media.c opens the kinds of pictures, which are stills of it:
-    precompute/media/frames.c precompute/media/heif.c precompute/media/jpeg.c
-    precompute/media/media.c precompute/media/still.c precompute/media/tiff.c
-    precompute/media/tiff_pixels.c
 '
 # symbols_of OBJECT: prints its source and each of its symbols. FOLDER/CMakeFiles/LIBRARY.dir/x.c.o
 # is the object of FOLDER/x.c; an object whose source is gone is left of an earlier build.
