@@ -40,13 +40,13 @@ int vf_copy_compare(const vf_dataset *a, const vf_dataset *b, vc_err *err)
 
 static int room_beside(const char *path, DIR *d, vc_err *err)
 {
-    errno = 0;
-    for (struct dirent *e; (e = readdir(d)); errno = 0)
+    int rc = 0;
+    for (struct dirent *e; (e = vc_dir_next(d, path, &rc, err));)
         if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..") && !vf_is_writers(e->d_name))
             return vc_fail(err, VC_EINVAL, "%s is there and holds \"%.200s\", which no unfinished "
                            "copy has: give another name, or move that file away", path,
                            e->d_name);
-    return errno ? vc_fail_errno(err, "%s", path) : 0;
+    return rc;
 }
 
 /* Refuses a manifest that cannot be read, as the dataset may be finished. */

@@ -181,12 +181,9 @@ static int each_file(vf_writer *w, int (*fn)(vf_writer *w, const char *name, vc_
     if (!d)
         return vc_fail_errno(err, "%s", w->dir);
     int rc = 0;
-    errno = 0;
-    for (struct dirent *e; !rc && (e = readdir(d)); errno = 0)
+    for (struct dirent *e; (e = vc_dir_next(d, w->dir, &rc, err));)
         if (vf_is_shard(e->d_name) || vf_is_temporary(e->d_name))
             rc = fn(w, e->d_name, err);
-    if (!rc && errno)
-        rc = vc_fail_errno(err, "%s", w->dir);
     closedir(d);
     return rc;
 }
@@ -244,15 +241,12 @@ static int find_left(const vf_writer *w, bool text, char **left, vc_err *err)
     DIR *d = opendir(w->dir);
     int rc = d ? 0 : vc_fail_errno(err, "%s", w->dir);
     *left = NULL;
-    errno = 0;
-    for (struct dirent *e; !rc && !*left && (e = readdir(d)); errno = 0) {
+    for (struct dirent *e; !*left && (e = vc_dir_next(d, w->dir, &rc, err));) {
         bool is_text;
         if (vf_open_name_parse(e->d_name, &is_text) && is_text == text &&
             !(*left = vc_path_join(w->dir, e->d_name)))
             rc = vc_no_memory(err);
     }
-    if (!rc && !*left && errno)
-        rc = vc_fail_errno(err, "%s", w->dir);
     if (d)
         closedir(d);
     return rc;

@@ -55,9 +55,9 @@ typedef struct strangers {
 static int look(strangers *s, const char *path, DIR *d, vc_err *err)
 {
     bool manifest = is_foreign_manifest(path);
+    int rc = 0;
 
-    errno = 0;
-    for (struct dirent *e; (e = readdir(d)); errno = 0) {
+    for (struct dirent *e; (e = vc_dir_next(d, path, &rc, err));) {
         bool foreign = !strcmp(e->d_name, VF_MANIFEST) && manifest;
         s->dataset |= vf_is_writers(e->d_name) && !foreign;
         if ((!foreign && vf_is_writers(e->d_name)) || is_beside(e->d_name))
@@ -65,7 +65,7 @@ static int look(strangers *s, const char *path, DIR *d, vc_err *err)
         if (s->n++ < SHOWN)
             vc_buf_printf(&s->names, "%s%.80s", s->n > 1 ? ", " : "", e->d_name);
     }
-    return errno ? vc_fail_errno(err, "%s", path) : 0;
+    return rc;
 }
 
 /* Fills *s; a folder that cannot be opened has no files, and the writer reports it. */

@@ -471,8 +471,7 @@ static int check_strays(vf_check *c, vc_err *err)
 {
     DIR *d = opendir(c->dir);
     int rc = d ? 0 : vc_fail_errno(err, "%s", c->dir);
-    errno = 0;
-    for (struct dirent *e; d && (e = readdir(d)); errno = 0) {
+    for (struct dirent *e; (e = vc_dir_next(d, c->dir, &rc, err));) {
         bool text, named = false;
         unsigned number;
         for (int i = 0; i < c->manifest.n_shards; i++)
@@ -480,8 +479,6 @@ static int check_strays(vf_check *c, vc_err *err)
         if (!named && vf_shard_name_parse(e->d_name, &text, &number))
             found(c, e->d_name, "not in the manifest");
     }
-    if (d && errno)
-        rc = vc_fail_errno(err, "%s", c->dir);
     if (d)
         closedir(d);
     return rc;

@@ -133,11 +133,11 @@ static int walk(lists *t, const char *root, const char *below, int level, vc_err
 {
     char *full = vc_path_join(root, below);
     DIR *d = full && level <= MAX_LEVELS ? opendir(full) : NULL;
-    int rc = full ? 0 : vc_no_memory(err);
+    int rc = full ? 0 : vc_no_memory(err), unread = 0;     /* t->unread has the reason */
 
     if (full && !d && level <= MAX_LEVELS)
         vc_fail_errno(&t->unread, "%s", full);
-    for (struct dirent *e; d && !rc && (e = readdir(d));) {
+    for (struct dirent *e; d && !rc && (e = vc_dir_next(d, full, &unread, &t->unread));) {
         struct stat st;
         char *path = *e->d_name == '.' ? NULL : vc_path_join(below, e->d_name);
         char *file = path ? vc_path_join(root, path) : NULL;

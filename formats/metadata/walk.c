@@ -178,16 +178,6 @@ static int visit(walk *w, const char *below, const char *name, int level, vc_err
     return take(w, path, name, &f, level, err);
 }
 
-/* Returns the next entry, or NULL at the end and after an error; an error is in *why. */
-static struct dirent *next_entry(DIR *d, const char *path, vc_err *why)
-{
-    errno = 0;
-    struct dirent *e = readdir(d);
-    if (!e && errno)
-        vc_fail_errno(why, "%s", path);
-    return e;
-}
-
 /* True for a dataset, or a plan, that vprep wrote into the folder of its media. */
 static bool is_dataset(const char *folder)
 {
@@ -202,6 +192,7 @@ static int read_entries(walk *w, DIR *d, const char *full, const char *below, in
 {
     struct stat st;
     bool again = false;
+    int unread = 0;                     /* *why has the reason */
 
     if (fstat(dirfd(d), &st)) {
         vc_fail_errno(why, "%s", full);
@@ -212,7 +203,7 @@ static int read_entries(walk *w, DIR *d, const char *full, const char *below, in
     int rc = mark_read(w, &st, &again, err);
     if (!rc && again && w->behind_link)
         return metadata_ignore(w->list, "linked folder", below, "it is read at another place", err);
-    for (struct dirent *e; !rc && (e = next_entry(d, full, why));)
+    for (struct dirent *e; !rc && (e = vc_dir_next(d, full, &unread, why));)
         rc = visit(w, below, e->d_name, level, err);
     return rc;
 }

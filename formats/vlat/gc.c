@@ -78,12 +78,9 @@ static int each_name(const char *folder, int (*fn)(const char *folder, const cha
 {
     DIR *d = opendir(folder);
     int rc = d ? 0 : vc_fail_errno(err, "%s", folder);
-    errno = 0;
-    for (struct dirent *e; !rc && (e = readdir(d)); errno = 0)
+    for (struct dirent *e; (e = vc_dir_next(d, folder, &rc, err));)
         if (strcmp(e->d_name, ".") && strcmp(e->d_name, ".."))
             rc = fn(folder, e->d_name, arg, err);
-    if (!rc && errno)
-        rc = vc_fail_errno(err, "%s", folder);
     if (d)
         closedir(d);
     return rc;

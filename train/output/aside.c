@@ -70,14 +70,11 @@ static int move_samples(const char *out, const char *name, int64_t step, vc_err 
             break;
         }
         struct dirent *e;
-        errno = 0;
-        while ((e = readdir(d)) && !is_later_sample(e->d_name, step))
-            errno = 0;
+        while ((e = vc_dir_next(d, path, &rc, err)) && !is_later_sample(e->d_name, step))
+            ;
         found = e;
         if (e)
             rc = move(out, name, "validation", e->d_name, err);
-        else if (errno)
-            rc = vc_fail_errno(err, "%s", path);
         closedir(d);
     }
     free(path);
