@@ -17,8 +17,8 @@ static void take_listed(vb_choice *c, const vc_references *r, int w, int h)
         if (off >= least)
             continue;
         least = off;
-        c->target_h = th;
-        c->target_w = tw;
+        c->target_h = c->resize_h = th;
+        c->target_w = c->resize_w = tw;
     }
 }
 
@@ -30,12 +30,12 @@ static int rounded(double side, int multiple)
 
 static void take_area(vb_choice *c, double side, int multiple, int w, int h)
 {
-    c->target_w = rounded(side * sqrt((double)w / h), multiple);
-    c->target_h = rounded(side * sqrt((double)h / w), multiple);
+    c->target_w = c->resize_w = rounded(side * sqrt((double)w / h), multiple);
+    c->target_h = c->resize_h = rounded(side * sqrt((double)h / w), multiple);
 }
 
-/* Cuts equally much at both edges. */
-static void take_as_is(vb_choice *c, int multiple, int w, int h)
+/* Resizes to h x w, and cuts equally much at both edges. */
+static void take_cut(vb_choice *c, int multiple, int w, int h)
 {
     c->target_h = h / multiple * multiple;
     c->target_w = w / multiple * multiple;
@@ -45,22 +45,32 @@ static void take_as_is(vb_choice *c, int multiple, int w, int h)
     c->left = (w - c->target_w) / 2;
 }
 
+/* Flux2ImageProcessor: a picture above the area is resized to it, its sides rounded down. */
+static void take_limited(vb_choice *c, double side, int multiple, int w, int h)
+{
+    const double scale = sqrt(side * side / ((double)w * h));
+
+    if (scale < 1)
+        take_cut(c, multiple, (int)(w * scale), (int)(h * scale));
+    else
+        take_cut(c, multiple, w, h);
+}
+
 void vb_reference(vb_choice *c, const vb_reference_rule *r, int w, int h)
 {
     const vc_references *is = &r->family->references;
     const int token = r->family->ratio[1] * r->family->patch;
+    const double side = r->side ? (double)r->side : is->side;
 
     memset(c, 0, offsetof(vb_choice, draws));
     if (r->as_is)
-        take_as_is(c, token, w, h);
+        take_cut(c, token, w, h);
+    else if (is->limit)
+        take_limited(c, side, token, w, h);
     else if (r->side || !is->sizes)
-        take_area(c, r->side ? (double)r->side : is->side, r->side ? token : is->multiple, w, h);
+        take_area(c, side, r->side ? token : is->multiple, w, h);
     else
         take_listed(c, is, w, h);
-    if (!r->as_is) {
-        c->resize_h = c->target_h;
-        c->resize_w = c->target_w;
-    }
     c->frames = c->latent_f = 1;
     c->latent_h = c->target_h / r->family->ratio[1];
     c->latent_w = c->target_w / r->family->ratio[2];

@@ -247,6 +247,7 @@ static const vc_family families[] = {
                       .steps_shift = true },
                     { .class = "Flux2Pipeline", .sigmas = VC_SIGMAS_EVEN_EULER,
                       .steps_shift = true, .text = flux2_dev_text } },
+      .references = { .most = VC_REFERENCES, .side = 1024, .limit = true },
       .moments = true, .dtype = VC_BF16,
       .vae = "AutoencoderKLFlux2", .channels = 128, .scaling = 1,
       .text = { { .class = "Qwen3ForCausalLM", .max_length = 512, .template = qwen3_thoughtless,

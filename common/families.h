@@ -81,8 +81,7 @@ typedef struct vc_pipeline {
                                           * of the deviation image_noise s^2 */
 } vc_pipeline;
 
-/* The reference pictures of models that edit: their number and their sizes. The whole picture is
- * resized. */
+/* The reference pictures of models that edit: their number and their sizes. */
 typedef struct vc_references {
     int most;                            /* of a sample, at most VC_REFERENCES; 0: models take
                                           * none */
@@ -90,6 +89,9 @@ typedef struct vc_references {
                                           * the nearest ratio; NULL: it gets the area */
     int n_sizes;
     int side;                            /* of the square that has the area of a picture */
+    bool limit;                          /* smaller pictures keep their sizes. What is above a
+                                          * multiple is cut at both edges; else the whole picture is
+                                          * resized to it */
     int multiple;                        /* of sides */
 } vc_references;
 

@@ -4,6 +4,7 @@
 of different sizes, odd ones among them; a case holds x [B,C,1,h,w], t, text, guidance [B] (dev),
 target, output, loss. The gradients of the case `base` are `grad/<parameter>`. The case `lora` of
 klein has a LoRA on the same weights, which are frozen; its gradients are `lora/grad/<factor>`.
+`flux2-edit` is klein with up to three pictures `cond.reference_K` [B,C,1,H,W] of sizes of their own.
 
 The file "flux2-first" has the case `base` of weights in a file of FLUX.2's authors, which
 diffusers' converter reads; "flux2-names" holds a LoRA in the names of FLUX.2's authors,
@@ -17,11 +18,14 @@ from diffusers.loaders import lora_conversion_utils, single_file_utils
 TINY = dict(patch_size=1, in_channels=16, num_layers=2, num_single_layers=2, attention_head_dim=16,
             num_attention_heads=2, joint_attention_dim=48, timestep_guidance_channels=256,
             mlp_ratio=3.0, axes_dims_rope=(2, 4, 4, 6), rope_theta=2000, eps=1e-6)
-# name: config, {case: (B, h, w)}
+# name: config, {case: (B, h, w, and h, w of each reference)}
 VARIANTS = {
     "flux2-klein": (dict(guidance_embeds=False),
                     {"base": (2, 3, 5), "tall": (1, 7, 1), "one": (1, 1, 1)}),
     "flux2-dev": (dict(guidance_embeds=True), {"base": (2, 3, 5), "wide": (1, 2, 9)}),
+    "flux2-edit": (dict(guidance_embeds=False),
+                   {"base": (2, 3, 5, 4, 2, 1, 3), "three": (1, 2, 2, 3, 1, 1, 4, 5, 3),
+                    "without": (1, 2, 3)}),
 }
 # diffusers rounds level and guidance to the type of the activations, and their products with 1000
 # too. Those of batches of two are exact in bf16, so that it can be compared.
@@ -36,7 +40,7 @@ LORA = dict(r=3, lora_alpha=1,
                             "single_stream_modulation.linear"])
 
 
-def inputs(config, case, b, h, w):
+def inputs(config, case, b, h, w, *references):
     c = config["in_channels"]
     v = {"x": golden.draw("x " + case, (b, c, 1, h, w)),
          "target": golden.draw("target " + case, (b, c, 1, h, w)),
@@ -44,17 +48,26 @@ def inputs(config, case, b, h, w):
          "text": golden.draw("text " + case, (b, TOKENS, config["joint_attention_dim"]))}
     if config["guidance_embeds"]:
         v["guidance"] = torch.tensor(GUIDANCE if b == 2 else [OTHER_GUIDANCE])
+    for k in range(len(references) // 2):
+        v[f"cond.reference_{k + 1}"] = golden.draw(f"reference {k} {case}",
+                                                   (b, c, 1, *references[2 * k:2 * k + 2]))
     return v
 
 
 def predict(model, config, v):
     dtype = model.proj_out.weight.dtype
     x, text = v["x"][:, :, 0], v["text"].to(dtype)
-    ids = Flux2KleinPipeline._prepare_latent_ids(x)
-    y = model(hidden_states=Flux2KleinPipeline._pack_latents(x).to(dtype), timestep=v["t"] / 1000,
-              guidance=v.get("guidance"), encoder_hidden_states=text, img_ids=ids,
+    ids, packed = Flux2KleinPipeline._prepare_latent_ids(x), Flux2KleinPipeline._pack_latents(x)
+    all_ids, n = ids, packed.shape[1]
+    references = [v[k][:, :, 0] for k in sorted(v) if k.startswith("cond.reference")]
+    if references:
+        places = Flux2KleinPipeline._prepare_image_ids([r[:1] for r in references])
+        all_ids = torch.cat([ids, places.repeat(len(x), 1, 1)], 1)
+        packed = torch.cat([packed] + [Flux2KleinPipeline._pack_latents(r) for r in references], 1)
+    y = model(hidden_states=packed.to(dtype), timestep=v["t"] / 1000,
+              guidance=v.get("guidance"), encoder_hidden_states=text, img_ids=all_ids,
               txt_ids=Flux2KleinPipeline._prepare_text_ids(text), return_dict=False)[0]
-    return Flux2KleinPipeline._unpack_latents_with_ids(y, ids)[:, :, None]
+    return Flux2KleinPipeline._unpack_latents_with_ids(y[:, :n], ids)[:, :, None]
 
 
 # The number of rows of B, divided by the width.
@@ -120,4 +133,4 @@ def make(out):
     for name, (config, cases) in VARIANTS.items():
         golden.transformer(out / f"{name}.safetensors", Flux2Transformer2DModel,
                            {**TINY, **config}, cases, inputs, predict,
-                           LORA if name == "flux2-klein" else None)
+                           LORA if name != "flux2-dev" else None)

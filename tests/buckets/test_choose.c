@@ -523,10 +523,36 @@ static void test_properties(void **state)
     assert_true(kept > 60000);
 }
 
-/* FluxKontextPipeline's sizes: min over its list of (|w/h - W/H|, W, H). */
+/* A picture of w x h, the rule, and the size that is expected; 0: none is possible. */
+typedef struct reference_row {
+    int w, h;
+    int64_t side;
+    bool as_is;
+    int tw, th;
+} reference_row;
+
+static void check_references(const char *family, const reference_row *rows, size_t n)
+{
+    const vc_family *f = vc_family_find(family);
+    for (size_t i = 0; i < n; i++) {
+        const vb_reference_rule r = { f, rows[i].side, rows[i].as_is };
+        vb_choice c;
+        vb_reference(&c, &r, rows[i].w, rows[i].h);
+        if (c.drop != !rows[i].tw || (!c.drop && (c.target_w != rows[i].tw ||
+                                                  c.target_h != rows[i].th)))
+            fail_msg("%s, row %zu: %dx%d", family, i, c.target_w, c.target_h);
+        assert_true(c.drop || c.left + c.target_w <= c.resize_w);
+        assert_true(c.drop || c.top + c.target_h <= c.resize_h);
+        assert_true(c.drop || (c.latent_h == c.target_h / f->ratio[1] &&
+                               c.latent_w == c.target_w / f->ratio[2]));
+    }
+}
+
+/* FluxKontextPipeline's sizes: min over its list of (|w/h - W/H|, W, H); those of FLUX.2 as its
+ * pipelines and Flux2ImageProcessor have them. */
 static void test_references(void **state)
 {
-    static const struct { int w, h; int64_t side; bool as_is; int tw, th; } rows[] = {
+    static const reference_row flux[] = {
         { 1024, 1024, 0, false, 1024, 1024 }, { 1, 1, 0, false, 1024, 1024 },
         { 1920, 1080, 0, false, 1392, 752 }, { 1080, 1920, 0, false, 752, 1392 },
         { 300, 200, 0, false, 1248, 832 }, { 4000, 100, 0, false, 1568, 672 },
@@ -534,17 +560,16 @@ static void test_references(void **state)
         { 160, 80, 64, false, 96, 48 }, { 80, 160, 64, false, 48, 96 },
         { 10, 10, 8, false, 16, 16 }, { 165, 80, 0, true, 160, 80 }, { 15, 80, 0, true, 0, 0 },
     };
+    static const reference_row flux2[] = {
+        { 1920, 1080, 0, false, 1360, 768 }, { 1024, 1024, 0, false, 1024, 1024 },
+        { 1025, 1024, 0, false, 1024, 1008 }, { 300, 200, 0, false, 288, 192 },
+        { 4000, 100, 0, false, 4000, 96 }, { 12000, 900, 0, false, 3728, 272 },
+        { 15, 300, 0, false, 0, 0 }, { 300, 200, 128, false, 144, 96 },
+        { 300, 200, 128, true, 288, 192 },
+    };
     (void)state;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const vb_reference_rule r = { vc_family_find("flux"), rows[i].side, rows[i].as_is };
-        vb_choice c;
-        vb_reference(&c, &r, rows[i].w, rows[i].h);
-        if (c.drop != !rows[i].tw || (!c.drop && (c.target_w != rows[i].tw ||
-                                                  c.target_h != rows[i].th)))
-            fail_msg("row %zu: %dx%d", i, c.target_w, c.target_h);
-        assert_true(c.drop || c.left + c.target_w <= c.resize_w);
-        assert_true(c.drop || (c.latent_h == c.target_h / 8 && c.latent_w == c.target_w / 8));
-    }
+    check_references("flux", flux, sizeof flux / sizeof *flux);
+    check_references("flux2", flux2, sizeof flux2 / sizeof *flux2);
 }
 
 int main(void)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/nn/embeddings.h"
 #include "common/tensor/exchange.h"
 #include "formats/tensors/transformers.h"
 
@@ -206,6 +207,15 @@ void vtrain_check_padding(vt_ctx *g, const vtrain_cond *text)
             vt_fail(g, VC_EMISMATCH, "prompt of %d tokens among prompts of %lld: the transformer "
                     "masks nothing, so the dataset must hold all tokens of each prompt, padding "
                     "included", (int)text->length[b], (long long)text->embeds->dim[1]);
+}
+
+vt_tensor *vtrain_picture_tokens(vt_ctx *g, const vtrain_in *in, const int side[3])
+{
+    vt_tensor *part[1 + VC_REFERENCES] = { nn_patches(g, in->x, side) };
+    int n = 1;
+    for (; n <= VC_REFERENCES && in->cond[VC_ROLE_REFERENCE + n - 1]; n++)
+        part[n] = nn_patches(g, in->cond[VC_ROLE_REFERENCE + n - 1], side);
+    return n > 1 ? vt_concat(g, 1, n, part) : part[0];
 }
 
 bool vtrain_check_pooled(vt_ctx *g, const vtrain_cond *text, int64_t width)

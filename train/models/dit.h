@@ -282,6 +282,8 @@ vt_tensor *vtrain_forward(vt_ctx *g, void *model, vtrain_in *in);
  * mask of `masks` channels, clips, image (zeros after its frame); a missing picture is zeros.
  * [B,..,f,h,w] */
 vt_tensor *vtrain_join(vt_ctx *g, const vtrain_in *in, unsigned roles, int64_t masks);
+/* The tokens of in->x, and behind them those of each reference picture that the batch has. */
+vt_tensor *vtrain_picture_tokens(vt_ctx *g, const vtrain_in *in, const int side[3]);
 /* The number of keys of each row, i32 [B], as kv_len of vt_attention: `before` tokens and the row's
  * text without padding. NULL: no row has padding. */
 vt_tensor *vtrain_key_lengths(vt_ctx *g, const vtrain_cond *text, int64_t before);

@@ -205,23 +205,11 @@ static void flux_prepare(vt_ctx *g, void *model, vtrain_in *in)
 
 /* ---- forward ---- */
 
-/* The tokens of the picture, and behind them those of the reference. */
-static vt_tensor *patches_of(vt_ctx *g, const vtrain_in *in)
-{
-    const int side[3] = { 1, SIDE, SIDE };
-    vt_tensor *reference = in->cond[VC_ROLE_REFERENCE], *part[2];
-    part[0] = nn_patches(g, in->x, side);
-    if (!reference)
-        return part[0];
-    part[1] = nn_patches(g, reference, side);
-    return vt_concat(g, 1, 2, part);
-}
-
 static void flux_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *s[VT_BLOCK_IO])
 {
     const flux *m = model;
     const model_weights *w = &m->w;
-    vt_tensor *patches = patches_of(g, in);
+    vt_tensor *patches = vtrain_picture_tokens(g, in, (int[]){ 1, SIDE, SIDE });
     vt_tensor *pooled = in->text[CLIP].pooled;
     vtrain_note(in, "hidden_states", patches);
     vtrain_note(in, "pooled_projections", pooled);

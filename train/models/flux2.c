@@ -6,7 +6,10 @@
  * (precompute/vae/autoencoder_kl.c). All blocks of a kind share one modulation. A position has four
  * axes: picture tokens stand at (0, row, column, 0), those of the prompt at (0, 0, 0, i). The model
  * attends to the prompt's padding. The order of tokens in a sequence has no meaning: here the
- * picture is first. */
+ * picture is first.
+ *
+ * It edits pictures too: the clean tokens of reference k, from 1, stand behind the noisy ones, at
+ * 10 k of the first axis. The prediction is that of the noisy tokens. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +22,7 @@
 
 #define EPS 1e-6f
 
-enum { AXES = 4, MAX_WIDTH = 16384 };
+enum { AXES = 4, MAX_WIDTH = 16384, REFERENCE_STEP = 10 };
 enum { ATTENTION = 0, FEED_FORWARD = 3, SINGLE_MOD = 3, DUAL_MOD = 6 };  /* shift, scale, gate of
                                                                          * each */
 
@@ -90,14 +93,15 @@ typedef struct flux2 {
     double mlp_ratio, theta;
     bool guidance;
     int axes;
-    int64_t picture;                          /* the picture's tokens in the step in progress */
+    int64_t noisy, picture;                   /* the noisy tokens in the step in progress, and those
+                                               * with the references' */
     model_weights w;
 } flux2;
 
-/* vtrain_in.made: rotations of the picture's tokens, then of the prompt's. */
+/* vtrain_in.made: rotations of the picture's and references' tokens, then of the prompt's. */
 enum { COS, SIN };
-/* The inputs of a block: the picture's tokens and the prompt's tokens, or for the single blocks
- * both as one sequence at JOINED; the modulations of picture and prompt, or at MOD that of the
+/* The inputs of a block: the picture's tokens with the references' and the prompt's tokens, or for
+ * the single blocks both as one sequence at JOINED; the modulations of picture and prompt, or at MOD that of the
  * single blocks; all of made. The head reads the embedding of the time. */
 enum { X, PROMPT, MOD, PROMPT_MOD, MADE, N_IN = MADE + 2, E = N_IN, SINGLES, JOINED = X };
 
@@ -156,6 +160,7 @@ static void flux2_fit(const void *model, vtrain_fit *fit)
 {
     const flux2 *m = model;
     *fit = (vtrain_fit){ .channels = (int)m->in_channels, .n_texts = 1, .text_width = { m->text },
+                         .references = ((1u << VC_REFERENCES) - 1) << VC_ROLE_REFERENCE,
                          .mult = { 1, 1, 1 }, .guidance = m->guidance,
                          .blocks = (int)(m->dual + m->single) };
 }
@@ -170,14 +175,30 @@ static void flux2_schedule(const cJSON *config, vtrain_scheduler *s)
 
 /* ---- prepare ---- */
 
-/* Writes the positions of the picture's tokens, then of the prompt's, [n][AXES]. */
-static void place(int32_t *at, int64_t rows, int64_t columns, int64_t text)
+static int64_t tokens_of(const vt_tensor *x)
 {
-    for (int64_t i = 0; i < rows * columns; i++, at += AXES) {
+    return x->dim[3] * x->dim[4];
+}
+
+/* Writes the positions (first, row, column, 0) of the tokens of x, and returns the end. */
+static int32_t *put_picture(int32_t *at, const vt_tensor *x, int32_t first)
+{
+    const int64_t n = tokens_of(x), columns = x->dim[4];
+    for (int64_t i = 0; i < n; i++, at += AXES) {
+        at[0] = first;
         at[1] = (int32_t)(i / columns);
         at[2] = (int32_t)(i % columns);
     }
-    for (int64_t i = 0; i < text; i++, at += AXES)
+    return at;
+}
+
+/* Writes the positions of the picture's tokens, of the references' and of n of a prompt. */
+static void put_all(int32_t *at, const vtrain_in *in, int64_t n)
+{
+    at = put_picture(at, in->x, 0);
+    for (int k = 0; k < VC_REFERENCES && in->cond[VC_ROLE_REFERENCE + k]; k++)
+        at = put_picture(at, in->cond[VC_ROLE_REFERENCE + k], REFERENCE_STEP * (k + 1));
+    for (int64_t i = 0; i < n; i++, at += AXES)
         at[3] = (int32_t)i;
 }
 
@@ -209,14 +230,16 @@ static void flux2_prepare(vt_ctx *g, void *model, vtrain_in *in)
                 (long long)x->dim[2]);
         return;
     }
-    m->picture = x->dim[3] * x->dim[4];
+    m->noisy = m->picture = tokens_of(x);
+    for (int k = 0; k < VC_REFERENCES && in->cond[VC_ROLE_REFERENCE + k]; k++)
+        m->picture += tokens_of(in->cond[VC_ROLE_REFERENCE + k]);
     const int64_t n = m->picture + text->dim[1];
     int32_t *at = calloc((size_t)(n * AXES), sizeof *at);
     if (!at) {
         vt_fail(g, VC_ENOMEM, "positions: out of memory");
         return;
     }
-    place(at, x->dim[3], x->dim[4], text->dim[1]);
+    put_all(at, in, text->dim[1]);
     const int64_t pairs[AXES] = { m->axis[0] / 2, m->axis[1] / 2, m->axis[2] / 2, m->axis[3] / 2 };
     nn_rope_at(g, at, n, AXES, pairs, m->theta, in->made + COS);
     vtrain_check_padding(g, &in->text[0]);
@@ -231,7 +254,7 @@ static void flux2_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *
 {
     const flux2 *m = model;
     const model_weights *w = &m->w;
-    vt_tensor *patches = nn_patches(g, in->x, (int[]){ 1, 1, 1 });
+    vt_tensor *patches = vtrain_picture_tokens(g, in, (int[]){ 1, 1, 1 });
     vtrain_note(in, "hidden_states", patches);
     vtrain_note(in, "guidance", in->guidance);
     vt_tensor *e = nn_embed_number(g, in->t, &w->time1, &w->time2, VC_F32);
@@ -320,7 +343,7 @@ static void single_block(vt_ctx *g, const void *model, const void *weights, vt_t
 static vt_tensor *flux2_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s)
 {
     const flux2 *m = model;
-    vt_tensor *x = vt_slice(g, s[JOINED], 1, 0, m->picture);
+    vt_tensor *x = vt_slice(g, s[JOINED], 1, 0, m->noisy);
     x = nn_flux_head(g, x, s[E], &m->w.mod_out, &m->w.proj_out);
     return vt_unpatchify(g, x, in->x->dim + 1, 1, 1, 1, VT_C_FIRST);
 }

@@ -139,6 +139,7 @@ void ref_case_open(ref_case *c, const vf_safetensors *f, const char *name)
         [VC_ROLE_IMAGE] = "cond.image", [VC_ROLE_VIDEO] = "cond.video",
         [VC_ROLE_MASK] = "cond.mask", [VC_ROLE_VISION] = "cond.vision",
         [VC_ROLE_CONTROL] = "cond.control", [VC_ROLE_REFERENCE] = "cond.reference_1",
+        [VC_ROLE_REFERENCE + 1] = "cond.reference_2", [VC_ROLE_REFERENCE + 2] = "cond.reference_3",
     };
     *c = (ref_case){ 0 };
     c->x = values(f, name, "x", c->dim);

@@ -1,6 +1,7 @@
-/* test_flux2.c - FLUX.2's transformer equals diffusers' with and without guidance as an input:
- * outputs, losses, every gradient, a LoRA's too; recomputed blocks have the same bits; names of
- * LoRAs and a file of the first authors; wrong configs are refused. */
+/* test_flux2.c - FLUX.2's transformer equals diffusers' with and without guidance as an input, and
+ * with up to three reference pictures of other sizes than the sample's: outputs, losses, every
+ * gradient, a LoRA's too; recomputed blocks have the same bits; names of LoRAs and a file of the
+ * first authors; wrong configs are refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,6 +19,7 @@ enum { LORA_MODULES = 2 * 12 + 2 * 2 + 2 + 2 };
 
 static const ref_variant variants[] = {
     { "flux2-klein", { "tall", "one" }, LORA_MODULES }, { "flux2-dev", { "wide" }, 0 },
+    { "flux2-edit", { "three", "without" }, LORA_MODULES },
 };
 
 /* The promise for f32 is 3e-5. diffusers' own bf16 differs from its f32 by up to 8.4e-3 in outputs,
