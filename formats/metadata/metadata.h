@@ -55,6 +55,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <cjson/cJSON.h>
+
 #include "common/base/err.h"
 #include "formats/keys/part.h"
 
@@ -157,6 +159,11 @@ void vf_metadata_free(vf_metadata *m);           /* m may be all-zero */
 
 /* The file beside the row's medium; NULL: the row has none of that kind. */
 const vf_side *vf_row_side(const vf_row *r, vf_beside which);
+/* Fills `references` of a row from its columns, whose paths are relative to dir. VC_ENOMEM alone ends
+ * the reading: a column of another form makes n_references -1, which a mode that needs references
+ * refuses. Lists' rows are read so; of a row elsewhere the caller frees them. */
+int vf_row_read_references(vf_row *r, const cJSON *o, const char *dir, vc_err *why);
+void vf_row_free_references(vf_row *r);
 /* Returns the place of the medium's bytes; its strings are borrowed from the row. */
 vf_part vf_row_part(const vf_row *r);
 /* Returns the type for the ending of a file's name. */

@@ -44,10 +44,6 @@ void metadata_free_row(vf_row *r);
 /* Fills a new row from o, or from the reason `bad` if o is NULL. The only failure is VC_ENOMEM. */
 int metadata_read_row(vf_row *r, const cJSON *o, const char *bad, const vf_metadata_opts *opts,
                       const char *dir, vc_err *err);
-/* Fills references. VC_ENOMEM alone ends the reading: a column of another form makes n_references
- * -1, which a mode that needs references refuses. */
-int metadata_read_references(vf_row *r, const cJSON *o, const char *dir, vc_err *why);
-void metadata_free_references(vf_row *r);
 /* Joins a path with its folder; of a path of Windows, backslashes become slashes where the file is
  * found so. */
 int metadata_find_file(char **file, const char *dir, const char *path, vc_err *why);

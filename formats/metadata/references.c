@@ -14,7 +14,7 @@ static const char *const columns[] = {
 };
 enum { COLUMNS = sizeof columns / sizeof *columns, MOST_NUMBERED = 16 };
 
-void metadata_free_references(vf_row *r)
+void vf_row_free_references(vf_row *r)
 {
     for (int i = 0; i < r->n_references; i++) {
         free(r->references[i].path);
@@ -76,7 +76,7 @@ static int add_column(vf_row *r, const cJSON *v, const char *dir, bool *bad, vc_
     return rc;
 }
 
-int metadata_read_references(vf_row *r, const cJSON *o, const char *dir, vc_err *why)
+int vf_row_read_references(vf_row *r, const cJSON *o, const char *dir, vc_err *why)
 {
     bool bad = false;
     int rc = 0;
@@ -90,7 +90,7 @@ int metadata_read_references(vf_row *r, const cJSON *o, const char *dir, vc_err 
         }
     }
     if (rc || bad)
-        metadata_free_references(r);
+        vf_row_free_references(r);
     if (bad && !rc)
         r->n_references = -1;
     return rc;

@@ -375,7 +375,7 @@ static int read_extra(vf_row *r, const cJSON *o, const cJSON *medium,
     if (!rc && !r->beside[VF_CONTROL].path)
         rc = read_beside(r, VF_CONTROL, "control_video", o, dir, why);
     if (!rc)
-        rc = metadata_read_references(r, o, dir, why);
+        rc = vf_row_read_references(r, o, dir, why);
     for (const cJSON *v = o->child; v && !rc; v = v->next)
         if (v != medium && !empty(v)
             && (metadata_listed("control_file_path,input_image", v->string)

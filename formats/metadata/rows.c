@@ -35,7 +35,7 @@ void metadata_free_row(vf_row *r)
         free(r->beside[i].path);
         free(r->beside[i].file);
     }
-    metadata_free_references(r);
+    vf_row_free_references(r);
     for (int i = 0; i < r->n_extra; i++) {
         free(r->extra[i].column);
         free(r->extra[i].value);

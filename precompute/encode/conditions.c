@@ -44,6 +44,20 @@ bool vprep_takes_references(const vprep *p)
     return is_made(p, VC_ROLE_REFERENCE);
 }
 
+int vprep_check_references(const vprep *p, const vf_row *row, vc_err *err)
+{
+    const vc_family *f = p->encoders.family.is;
+
+    if (row->n_references < 0)
+        return vc_fail(err, VC_EFORMAT, "%s: expected a path or a list of paths (bytes in a column "
+                       "are read as the medium alone)", vf_beside_columns[VF_REFERENCE]);
+    if (row->n_references > f->references.most)
+        return vc_fail(err, VC_EFORMAT, "%s: %d reference pictures, models of %s take %d",
+                       vf_beside_columns[VF_REFERENCE], row->n_references, f->name,
+                       f->references.most);
+    return 0;
+}
+
 void vprep_reference_size(const vprep *p, const prep_beside *b, vb_choice *c)
 {
     const vb_reference_rule rule = { p->encoders.family.is, p->c.reference_size,

@@ -33,6 +33,8 @@ vf_key vprep_picture_key(const vprep *p, const vprep_item *it, const vprep_clip 
 vf_key vprep_prompt_picture_key(vf_key source, const vprep_clip *clip);
 /* Whether the run stores reference pictures, where rows have some. */
 bool vprep_takes_references(const vprep *p);
+/* Checks that a row's references are as many as models take; it may have none. */
+int vprep_check_references(const vprep *p, const vf_row *row, vc_err *err);
 /* The size of a reference picture, dropped with a reason where none is possible. */
 void vprep_reference_size(const vprep *p, const prep_beside *b, vb_choice *c);
 /* The reference picture of a row's file `which`, as a clip of one frame that vprep_clip_free

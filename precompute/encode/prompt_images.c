@@ -20,13 +20,12 @@ typedef struct picture {
 
 /* The files of a row, by column. */
 enum { FIRST, LAST, CONTROL, REFERENCE, PICTURES = REFERENCE + VC_REFERENCES };
-static const char *const columns[PICTURES] = {
-    "image_path", "last_image_path", "control_file_path", "edit_image", "edit_image_2",
-    "edit_image_3", "edit_image_4"
-};
+static const char *const columns[REFERENCE] = { "image_path", "last_image_path",
+                                                "control_file_path" };
 
 struct vprep_image {
     picture of[PICTURES];
+    vf_row row;                      /* has the names of the references alone */
     vprep_clip clip;                 /* the picture as a clip of one frame; of masked clips, the one
                                       * that begins with the first picture and may end with the
                                       * last, other frames masked; of control clips, the first
@@ -52,6 +51,7 @@ static void image_free(vprep_image *m)
         vprep_clip_free(&m->clip);
         for (int i = 0; i < PICTURES; i++)
             free(m->of[i].file);
+        vf_row_free_references(&m->row);
     }
     free(m);
 }
@@ -269,17 +269,24 @@ static bool texts_see(const vprep *p)
     return sees;
 }
 
+/* The folder of the list of prompts, to which its paths are relative. NULL: out of memory. */
+static char *folder(const vprep *p)
+{
+    const char *list = p->c.validation_prompts;
+    return vc_path_base(list) == list ? strdup(".")
+                                      : vc_format("%.*s", (int)(vc_path_base(list) - list), list);
+}
+
 /* Finds the file that a column of the row names, if the row has the column. */
 static int find_file(picture *m, const vprep *p, int i, const char *column, vc_err *err)
 {
-    const char *list = p->c.validation_prompts;
     int rc = vf_json_str_opt(p->prompts.row[i], column, &m->name, err);
 
     if (rc || !m->name)
         return rc;
-    char *dir = vc_format("%.*s", (int)(vc_path_base(list) - list), list);
+    char *dir = folder(p);
     if (dir)
-        m->file = vc_path_join(*dir ? dir : ".", m->name);
+        m->file = vc_path_join(dir, m->name);
     free(dir);
     return m->file ? 0 : vc_no_memory(err);
 }
@@ -300,12 +307,19 @@ static int check_files(const vprep *p, const vprep_image *m, vc_err *err)
 /* The references of a row: those of its columns, else the picture that the pipeline begins with. */
 static int find_references(const vprep *p, int i, vprep_image *m, vc_err *err)
 {
-    const int most = vprep_takes_references(p) ? p->encoders.family.is->references.most : 0;
-    int rc = 0;
+    vf_row *row = &m->row;
+    char *dir = folder(p);
+    int rc = dir ? vf_row_read_references(row, p->prompts.row[i], dir, err) : vc_no_memory(err);
 
-    for (int k = 0; !rc && k < most; k++)
-        rc = find_file(&m->of[REFERENCE + k], p, i, columns[REFERENCE + k], err);
-    if (!rc && most && !m->of[REFERENCE].file)
+    free(dir);
+    if (!rc)
+        rc = vprep_check_references(p, row, err);
+    for (int k = 0; !rc && k < row->n_references; k++) {
+        m->of[REFERENCE + k].name = row->references[k].path;
+        m->of[REFERENCE + k].file = row->references[k].file;
+        row->references[k].file = NULL;
+    }
+    if (!rc && !m->of[REFERENCE].file)
         rc = find_file(&m->of[REFERENCE], p, i, columns[FIRST], err);
     return rc ? rc : open_references(p, m, err);
 }
@@ -326,7 +340,7 @@ static int find_image(vprep *p, int i, vc_err *err)
             rc = find_file(&m->of[k], p, i, columns[k], err);
     if (!rc)
         rc = check_files(p, m, err);
-    if (!rc)
+    if (!rc && vprep_takes_references(p))
         rc = find_references(p, i, m, err);
     if (rc || m->of[REFERENCE].file)
         return rc;

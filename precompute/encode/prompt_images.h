@@ -11,8 +11,9 @@
  *   control  the column control_file_path: the first frames of a clip, or a still for all frames;
  *            control_ref has the picture as the first frame, encoded alone, besides
  *
- *   edit     the columns edit_image and edit_image_2 ..; without them image_path: references, each
- *            encoded alone in its own size. The row keeps its height and width
+ *   edit     the columns of references that lists have (formats/metadata/references.c); without
+ *            them image_path: references, each encoded alone in its own size. The row keeps its
+ *            height and width
  *
  * Another picture is cut to the row's height and width, else to the bucket that a video of its
  * shape has.

@@ -380,26 +380,11 @@ void vprep_source_free(vprep_source *s)
     free(s->references);
 }
 
-/* Checks that the row's references are as many as models take; it may have none. */
-static int check_references(const vprep *p, const vf_row *row, vc_err *err)
-{
-    const vc_family *f = p->encoders.family.is;
-
-    if (row->n_references < 0)
-        return vc_fail(err, VC_EFORMAT, "%s: expected a path or a list of paths (bytes in a column "
-                       "are read as the medium alone)", vf_beside_columns[VF_REFERENCE]);
-    if (row->n_references > f->references.most)
-        return vc_fail(err, VC_EFORMAT, "%s: %d reference pictures, models of %s take %d",
-                       vf_beside_columns[VF_REFERENCE], row->n_references, f->name,
-                       f->references.most);
-    return 0;
-}
-
 /* Checks that the row has the files that the mode needs. */
 static int check_beside(const vprep *p, const vf_row *row, vc_err *err)
 {
     if (vprep_takes_references(p))
-        return check_references(p, row, err);
+        return vprep_check_references(p, row, err);
     if (row->beside[VF_CONTROL].path || !needs_control(p))
         return 0;
     return vc_fail(err, VC_EFORMAT, "no %s: --train_mode %s needs the control clip or picture of "

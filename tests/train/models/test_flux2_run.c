@@ -1,5 +1,6 @@
 /* test_flux2_run.c - whole runs of FLUX.2's tiny transformer: validation samples against diffusers'
- * Flux2KleinPipeline (tests/golden/samples-flux2, -distilled), guided and not; traces. */
+ * Flux2KleinPipeline (tests/golden/samples-flux2, -distilled, -edit), guided and not, and with
+ * reference pictures; traces. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,7 +34,8 @@ static toy toy_of(const char *path)
  * model_index.json has the pipeline of its transformer's class. */
 static void samples_are_pipelines(void **state)
 {
-    static const char *const goldens[] = { "samples-flux2", "samples-flux2-distilled" };
+    static const char *const goldens[] = { "samples-flux2", "samples-flux2-distilled",
+                                           "samples-flux2-edit" };
     const char *dir = *state;
     for (size_t i = 0; i < COUNT(goldens); i++) {
         char *path = vc_path_join(dir, goldens[i]);
