@@ -71,6 +71,12 @@ static const char qwen3_template[] =
 static const char qwen3_thoughtless[] =
     "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n";
 
+/* What Mistral 3's chat template makes of the system's message of Flux2Pipeline and a prompt. */
+static const char flux2_dev_template[] =
+    "<s>[SYSTEM_PROMPT]You are an AI that reasons about image descriptions. You give structured "
+    "responses focusing on object relationships, object\n"
+    "attribution and actions without speculation.[/SYSTEM_PROMPT][INST]{}[/INST]";
+
 #define HUNYUAN_CLIP { .class = "CLIPTextModel", .max_length = 77, .pooled_only = true, \
                        .width_field = "pooled_projection_dim" }
 static const vc_text hunyuan_i2v_text[VC_FAMILY_TEXTS] = {
@@ -104,10 +110,11 @@ static const vc_text wan_fun_text[VC_FAMILY_TEXTS] = {
       .width_field = "text_dim" }
 };
 
-/* klein's are the family's; vprep has no encoder of this class. */
+/* klein's are the family's. */
 static const vc_text flux2_dev_text[VC_FAMILY_TEXTS] = {
-    { .class = "Mistral3ForConditionalGeneration", .max_length = 512, .taps = { 10, 20, 30 },
-      .width_field = "joint_attention_dim" }
+    { .class = "Mistral3ForConditionalGeneration", .max_length = 512,
+      .template = flux2_dev_template, .chat = "[SYSTEM_PROMPT]", .without = "[IMG]",
+      .taps = { 10, 20, 30 }, .width_field = "joint_attention_dim" }
 };
 
 /* Two files of one component have the same tensors: DiffSynth-Studio's copies are safetensors. */

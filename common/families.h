@@ -48,6 +48,7 @@ typedef struct vc_text {
     const char *chat;                    /* a word of the chat template in the tokenizer's folder,
                                           * whose result for one prompt `template` is; NULL: the
                                           * folder needs none */
+    const char *without;                 /* a text that is cut out of prompts; NULL: none */
     int skip;                            /* layers at the encoder's end that are left out; 0: none,
                                           * and the last norm is in */
     int taps[VC_TAPS];                   /* instead: a token has the states after these layers, one

@@ -42,6 +42,7 @@ typedef struct text_rule {
     int taps[VC_TAPS];               /* instead: a token has the states after these layers, one
                                       * behind the other; layers count from 1, and 0 ends the
                                       * list. None after the last norm but the last layer's */
+    const char *without;             /* a text that is cut out of prompts; NULL: none */
     bool clean;                      /* prompts are cleaned first: precompute/text/clean.h */
     bool uncleaned;                  /* not cleaned, but keys are those of when they were, where
                                       * that changed nothing */
@@ -128,6 +129,7 @@ typedef struct text_info {
     vf_key fingerprint, tokenizer;
     text_rule rule;                  /* max_length is known */
     int rows;                        /* states that a text has at most */
+    bool front;                      /* padding stands in front of prompts */
     bool padded;                     /* each text has `rows` states, those of padding among them */
     int width, pooled;               /* of a token's state, of the pooled one; 0: there is none */
     int batch;                       /* prompts that one call encodes at most. A prompt's bits are
@@ -214,7 +216,7 @@ int prep_vae_by_class(const vae_class **out, const char *class, vc_err *err);
 extern const vae_class vae_builtin, vae_cogvideox, vae_hunyuan, vae_ltx, vae_wan, vae_qwen_image,
                        vae_kl, vae_flux2;
 extern const text_class text_builtin, text_t5, text_umt5, text_llama, text_llava, text_qwen2_5_vl,
-                        text_qwen3, text_qwen3_whole, text_clip;
+                        text_qwen3, text_qwen3_whole, text_mistral3, text_clip;
 extern const vision_class vision_clip;
 
 #endif

@@ -331,7 +331,8 @@ static text_rule rule_of(const vprep *p, int slot, int max_length)
     const prep_family *f = &p->encoders.family;
     const vc_text *t = &vc_family_texts(f->is, f->pipeline)[slot];
     text_rule rule = { .max_length = t->max_length, .template = t->template, .crop = t->crop,
-                       .lead = t->lead, .chat = t->chat, .skip = t->skip, .clean = t->clean,
+                       .lead = t->lead, .chat = t->chat, .without = t->without,
+                       .skip = t->skip, .clean = t->clean,
                        .pooled_only = t->pooled_only,
                        .uncleaned = t->uncleaned, .masked = t->masked, .unpadded = t->unpadded,
                        .interleave = t->picture ? p->encoders.interleave : 0 };

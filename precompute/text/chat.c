@@ -9,7 +9,7 @@
 
 enum { MAX_CHAT = 1 << 24 };                 /* bytes of a file with a chat template */
 
-/* Finds the template of a tokenizer_config.json; *text is NULL if there is none. */
+/* Finds the template of a JSON file; *text is NULL if there is none. */
 static int find_chat(const char **text, const cJSON *config, vc_err *err)
 {
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(config, "chat_template"), *o;
@@ -31,10 +31,10 @@ static int find_chat(const char **text, const cJSON *config, vc_err *err)
 /* Sets *template to the template, malloc'ed; NULL: there is none. */
 static int read_chat(char **template, const char *dir, vc_err *err)
 {
+    static const char *const files[] = { "chat_template.json", "tokenizer_config.json" };
     const char *text = NULL;
     size_t size;
     char *path = vc_path_join(dir, "chat_template.jinja");
-    cJSON *config = NULL;
 
     *template = NULL;
     int rc = path ? 0 : vc_no_memory(err);
@@ -44,13 +44,15 @@ static int read_chat(char **template, const char *dir, vc_err *err)
         return rc;
     }
     free(path);
-    if (!rc)
-        rc = vf_json_read_in_opt(&config, dir, "tokenizer_config.json", MAX_CHAT, err);
-    if (!rc && config)
-        rc = vc_context(err, find_chat(&text, config, err), "%s/tokenizer_config.json", dir);
-    if (!rc && text && !(*template = strdup(text)))
-        rc = vc_no_memory(err);
-    cJSON_Delete(config);
+    for (int i = 0; !rc && !*template && i < 2; i++) {
+        cJSON *config = NULL;
+        rc = vf_json_read_in_opt(&config, dir, files[i], MAX_CHAT, err);
+        if (!rc && config)
+            rc = vc_context(err, find_chat(&text, config, err), "%s/%s", dir, files[i]);
+        if (!rc && text && !(*template = strdup(text)))
+            rc = vc_no_memory(err);
+        cJSON_Delete(config);
+    }
     return rc;
 }
 
@@ -63,7 +65,7 @@ int text_chat_check(const char *part, const char *dir, vc_err *err)
         return rc;
     if (!chat)
         rc = vc_fail(err, VC_ENOENT, "%s: there is no chat template, neither chat_template.jinja "
-                     "nor chat_template in tokenizer_config.json: give the whole folder of the "
+                     "or .json nor chat_template in tokenizer_config.json: give the whole folder of the "
                      "tokenizer that this model was trained with", dir);
     else if (!strstr(chat, part))
         rc = vc_fail(err, VC_EMISMATCH, "%s: the chat template lacks %s: give the tokenizer that "

@@ -66,7 +66,8 @@ int text_cut_open(text_cut **out, const encoder_opts *o, const text_rule *rule, 
         text_cut_close(c);
         return rc;
     }
-    const size_t all = (size_t)(rule->max_length + rule->crop), own = tokenizer_specials(c->tok);
+    const size_t all = (size_t)(rule->max_length + rule->crop);
+    const size_t own = rule->chat ? 0 : tokenizer_specials(c->tok);
     c->room = all > own ? all - own : 0;
     *out = c;
     return 0;

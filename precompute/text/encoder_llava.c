@@ -314,7 +314,7 @@ static int choose(void *model, const text_tokens *t, text_result *r, vc_err *err
     if (!rc)
         rc = look(m, t->picture, err);
     expand(m, t, image);
-    const text_ids all = { m->ids, t->ids->n + m->patches - 1, 0 };
+    const text_ids all = { m->ids, t->ids->n + m->patches - 1, 0, 0 };
     if (!rc)
         rc = llm_encode_with(m->text, &all, m->features, image, m->patches, m->states, err);
     if (rc)

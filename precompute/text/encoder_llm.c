@@ -1,9 +1,10 @@
-/* encoder_llm.c - prompts through LLaMA (HunyuanVideo), Qwen2.5-VL's text part (Qwen-Image) and
- * Qwen3 (Z-Image, FLUX.2 klein): see prompt.h.
+/* encoder_llm.c - prompts through LLaMA (HunyuanVideo), Qwen2.5-VL's text part (Qwen-Image), Qwen3
+ * (Z-Image, FLUX.2 klein) and Mistral 3's text part (FLUX.2 dev): see prompt.h.
  *
  * Padding follows the prompt and no token attends to a later one, so masked padding changes no
  * state and is not encoded. FLUX.2's transformer attends to the states of padding, which see the
- * prompt alone: Qwen3ForCausalLM encodes all rows. */
+ * prompt alone: Qwen3ForCausalLM and Mistral 3 encode all rows. Padding in front, which Mistral's
+ * tokenizer makes, sees nothing, so that each row of it has one state. */
 #include "precompute/text/llm.h"
 #include "precompute/text/prompt.h"
 #include "precompute/text/stack.h"
@@ -37,6 +38,11 @@ static int open_qwen3(void **model, const encoder_opts *o, text_info *info, vc_e
     return open_model(model, o, &llm_qwen3, info, err);
 }
 
+static int open_mistral3(void **model, const encoder_opts *o, text_info *info, vc_err *err)
+{
+    return open_model(model, o, &llm_mistral3, info, err);
+}
+
 static void close_model(void *model)
 {
     llm_close(model);
@@ -51,6 +57,11 @@ static int encode(void *model, const text_tokens *t, float *states, float *poole
 {
     (void)pooled;
     return llm_encode(model, t->ids, t->prompts, states, err);
+}
+
+static int padding(void *model, int64_t id, float *state, vc_err *err)
+{
+    return llm_padding(model, id, state, err);
 }
 
 static const text_model llama = {
@@ -68,6 +79,11 @@ static const text_model qwen3 = {
 static const text_model qwen3_whole = {
     .class = "Qwen3ForCausalLM", .open = open_qwen3, .close = close_model, .check = check,
     .encode = encode
+};
+
+static const text_model mistral3 = {
+    .class = "Mistral3ForConditionalGeneration", .open = open_mistral3, .close = close_model,
+    .check = check, .encode = encode, .padding = padding
 };
 
 static int text_open_llama(text_enc **out, const encoder_opts *o, text_info *info, vc_err *err)
@@ -91,6 +107,11 @@ static int text_open_qwen3_whole(text_enc **out, const encoder_opts *o, text_inf
     return text_prompt_open(out, &qwen3_whole, o, info, err);
 }
 
+static int text_open_mistral3(text_enc **out, const encoder_opts *o, text_info *info, vc_err *err)
+{
+    return text_prompt_open(out, &mistral3, o, info, err);
+}
+
 const text_class text_llama = { "LlamaModel", text_open_llama, text_prompt_close,
                                 text_prompt_encode };
 const text_class text_qwen2_5_vl = { "Qwen2_5_VLForConditionalGeneration", text_open_qwen,
@@ -99,3 +120,5 @@ const text_class text_qwen3 = { "Qwen3Model", text_open_qwen3, text_prompt_close
                                 text_prompt_encode };
 const text_class text_qwen3_whole = { "Qwen3ForCausalLM", text_open_qwen3_whole, text_prompt_close,
                                       text_prompt_encode };
+const text_class text_mistral3 = { "Mistral3ForConditionalGeneration", text_open_mistral3,
+                                   text_prompt_close, text_prompt_encode };

@@ -36,7 +36,10 @@ const llm_kind llm_llama = { .model_type = "llama" };
 const llm_kind llm_qwen2_5_vl = { .model_type = "qwen2_5_vl", .part = "text_config",
                                   .qkv_bias = true };
 const llm_kind llm_qwen3 = { .model_type = "qwen3", .head_norms = true, .head = 128 };
-const llm_kind llm_llava = { .model_type = "llava", .part = "text_config", .part_type = "llama" };
+const llm_kind llm_mistral3 = { .model_type = "mistral3", .part = "text_config",
+                                .part_type = "mistral" };
+const llm_kind llm_llava = { .model_type = "llava", .part = "text_config", .part_type = "llama",
+                             .part_defaults = true };
 
 /* ---- weights ---- */
 
@@ -188,6 +191,7 @@ typedef struct row {
     spliced in;                                   /* of a single text */
     vt_tensor *seen[TEXT_BATCH];                  /* i32 [1]: the keys of each, where it has padding
                                                    * that no token sees; or NULL */
+    bool blind;                                   /* no token sees any */
     float *kept;                                  /* [used,2,n,KV * d]: gets the keys and values of
                                                    * a single text; NULL: nobody wants them */
 } row;
@@ -209,7 +213,7 @@ static void rotations(const llm *m, const row *r, vt_tensor *table[2])
     for (int k = 0; k < r->texts; k++)
         for (int i = 0; i < r->own[k].n; i++)
             for (int64_t j = 0; j < pairs; j++, at++) {
-                float angle = (float)(r->from[k] + i) * m->frequency[j];
+                float angle = (float)(r->own[k].at + r->from[k] + i) * m->frequency[j];
                 host[at] = cosf(angle);
                 host[count + at] = sinf(angle);
             }
@@ -314,6 +318,8 @@ static vt_tensor *attend(const llm *m, const row *r, int64_t i, vt_tensor *x,
     const llm_config *c = &m->c;
     const layer *w = &m->layer[i];
     text_front front = { .n = r->from };
+    if (r->blind)
+        return x;
     vt_tensor *y = norm(g, c, x, w->norm1);
     vt_tensor *q = text_heads(g, vt_linear(g, y, &w->q), c->heads);
     vt_tensor *k = text_heads(g, vt_linear(g, y, &w->k), c->kv_heads);
@@ -459,7 +465,7 @@ static int make_opening(llm *m, const int64_t *id, vc_err *err)
     float *kept = malloc((size_t)c->used * 2 * n * width * sizeof *kept + 1);
     float *states = malloc(n * (size_t)llm_width(m) * sizeof *states);
     int64_t *copy = malloc(n * sizeof *copy);
-    row r = { .own = { { id, p->n, 0 } }, .texts = 1, .kept = kept };
+    row r = { .own = { { id, p->n, 0, 0 } }, .texts = 1, .kept = kept };
 
     int rc = kept && states && copy ? run(m, &r, states, err) : vc_no_memory(err);
     if (!rc)
@@ -492,7 +498,7 @@ static int cut_opening(llm *m, row *r, vc_err *err)
             continue;
         r->from[i] = own->n - p->n < TEXT_FEW ? own->n - TEXT_FEW : p->n;
         *own = (text_ids){ own->id + r->from[i], own->n - r->from[i],
-                           own->seen ? own->seen - r->from[i] : 0 };
+                           own->seen ? own->seen - r->from[i] : 0, own->at };
     }
     return rc;
 }
@@ -526,6 +532,13 @@ int llm_encode(llm *m, const text_ids *t, int texts, float *states, vc_err *err)
     if (!rc)
         spread(&r, states, (size_t)llm_width(m));
     return rc;
+}
+
+int llm_padding(llm *m, int64_t id, float *state, vc_err *err)
+{
+    row r = { .own = { { &id, 1, 0, 0 } }, .texts = 1, .blind = true };
+
+    return run(m, &r, state, err);
 }
 
 int llm_encode_with(llm *m, const text_ids *t, const float *given, int at, int count,

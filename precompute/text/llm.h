@@ -3,7 +3,7 @@
  *
  * The layers are those of Touvron et al. 2023: RMSNorm before each half, causal attention with
  * fewer key heads than query heads (Ainslie et al. 2023) and rotary positions (Su et al. 2021), and
- * SwiGLU (Shazeer 2020). Qwen2.5-VL's text part adds biases to q, k and v; its rotary positions
+ * SwiGLU (Shazeer 2020). Mistral has the same. Qwen2.5-VL's text part adds biases to q, k and v; its rotary positions
  * have three axes, which are equal for a text without a picture. Qwen3 has no biases, and an
  * RMSNorm of each head's queries and keys before their rotation (Henry et al. 2020).
  *
@@ -37,12 +37,12 @@ typedef struct llm_kind {
     bool head_norms;                              /* queries and keys are normalised by heads */
     int64_t head;                                 /* head_dim where config.json lacks it; 0:
                                                    * hidden_size / num_attention_heads */
-    const char *part_type;                        /* model_type of that object, which may lack
-                                                   * sizes: they are then transformers' defaults,
-                                                   * LLaMA's of 7 billion weights. NULL: the object
-                                                   * must have them */
+    const char *part_type;                        /* model_type of that object; NULL: any */
+    bool part_defaults;                           /* the object may lack sizes: they are then
+                                                   * transformers' defaults, LLaMA's of 7 billion
+                                                   * weights */
 } llm_kind;
-extern const llm_kind llm_llama, llm_qwen2_5_vl, llm_qwen3, llm_llava;
+extern const llm_kind llm_llama, llm_qwen2_5_vl, llm_qwen3, llm_mistral3, llm_llava;
 
 /* Opens config.json of o->dir and the weights beside this file. Uses o's dir, dtype, device,
  * threads, weights, text.skip, text.taps, text.crop, and text.interleave, with which texts have
@@ -67,6 +67,9 @@ int llm_encode(llm *m, const text_ids *t, int texts, float *states, vc_err *err)
  * at..at+count-1. */
 int llm_encode_with(llm *m, const text_ids *t, const float *given, int at, int count,
                     float *states, vc_err *err);
+/* Fills the state [width] of a token `id` that sees no token, itself neither: of padding in front of
+ * a text, where PyTorch's attention gives zeros. VC_EINVAL: the id is not in the vocabulary. */
+int llm_padding(llm *m, int64_t id, float *state, vc_err *err);
 vt_usage llm_usage(const llm *m);                 /* of the last llm_encode */
 
 #endif

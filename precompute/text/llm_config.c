@@ -23,6 +23,7 @@ static const vf_config_row rows[] = {
     VF_INT(llm_config, kv_heads, "num_key_value_heads", 0, 1, 1 << 10),
     VF_INT(llm_config, head, "head_dim", 0, 8, LLM_MAX_HEAD),
     VF_NUM(llm_config, eps, "rms_norm_eps", 1e-6, 0, 1),
+    VF_INT(llm_config, window, "sliding_window", 0, 0, 1 << 30),
     VF_FLAG(llm_config, o_bias, "attention_bias", false),
     VF_FLAG(llm_config, mlp_bias, "mlp_bias", false),
     VF_ONLY("hidden_act", "silu", "silu"),
@@ -99,6 +100,16 @@ static int choose_layers(llm_config *c, const text_rule *text, vc_err *err)
     return 0;
 }
 
+/* Checks that a window, which Mistral's tokens see alone, holds all tokens of a prompt. */
+static int check_window(const llm_config *c, const llm_kind *kind, const text_rule *text,
+                        vc_err *err)
+{
+    if (kind != &llm_mistral3 || !c->window || c->window >= text->max_length)
+        return 0;
+    return vc_fail(err, VC_EFORMAT, "sliding_window: %lld is less than the %d tokens of a prompt",
+                   (long long)c->window, text->max_length);
+}
+
 /* Sets the fields that follow from others, and checks the rules between fields. */
 static int settle(llm_config *c, const llm_kind *kind, const text_rule *text, vc_err *err)
 {
@@ -112,7 +123,8 @@ static int settle(llm_config *c, const llm_kind *kind, const text_rule *text, vc
     if (c->head < 8 || c->head > LLM_MAX_HEAD || c->head % 8)
         return vc_fail(err, VC_EFORMAT, "head_dim: %lld is not a multiple of 8 within 8..%d",
                        (long long)c->head, LLM_MAX_HEAD);
-    return choose_layers(c, text, err);
+    const int rc = check_window(c, kind, text, err);
+    return rc ? rc : choose_layers(c, text, err);
 }
 
 int llm_config_read(llm_config *c, const llm_kind *kind, const text_rule *text, const cJSON *o,
@@ -129,7 +141,7 @@ int llm_config_read(llm_config *c, const llm_kind *kind, const text_rule *text, 
     if (!rc && kind->part_type)
         rc = vf_config_read(c, part_type, o, err);
     if (!rc)
-        rc = vf_config_read(c, kind->part_type ? llama_sizes : needed_sizes, o, err);
+        rc = vf_config_read(c, kind->part_defaults ? llama_sizes : needed_sizes, o, err);
     if (!rc)
         rc = vf_config_read(c, rows, o, err);
     if (!rc)

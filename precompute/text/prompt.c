@@ -22,6 +22,8 @@ struct text_enc {
     char *tokenizer;                              /* folder of both */
     text_rule rule;
     bool masked;                                  /* the kind is, or the rule makes it so */
+    float *front;                                 /* [width]: the state of padding in front of
+                                                   * prompts; NULL: it is behind */
     int batch, length, width, pooled_width;       /* length includes the cropped tokens */
     char **text;                                  /* [batch], during a call */
     int64_t *ids, *mask;                          /* [batch,length] */
@@ -35,7 +37,12 @@ struct text_enc {
 
 char *text_of_prompt(const text_rule *rule, const char *prompt)
 {
-    return rule->clean ? text_clean(prompt) : strdup(prompt);
+    char *text = rule->clean ? text_clean(prompt) : strdup(prompt), *at = text;
+    const size_t n = rule->without ? strlen(rule->without) : 0;
+
+    while (n && at && (at = strstr(at, rule->without)))
+        memmove(at, at + n, strlen(at + n) + 1);
+    return text;
 }
 
 /* The text of a prompt in place of the template's "{}", or alone where there is no template. The
@@ -62,7 +69,7 @@ bool text_has_scenes(const text_rule *rule, const char *prompt)
 /* Checks the ids of a prompt of n tokens, the first in t->ids. */
 static int check_ids(const text_enc *t, int n, vc_err *err)
 {
-    const text_ids ids = { t->ids, t->masked ? n : t->length, n };
+    const text_ids ids = { t->ids, t->masked ? n : t->length, n, 0 };
     const text_tokens tokens = { .prompts = 1, .text = (char *[]){ "" }, .ids = &ids,
                                  .length = t->length };
     return t->kind->check ? t->kind->check(t->model, &tokens, err) : 0;
@@ -95,6 +102,8 @@ static int tokens_of(text_enc *t, int i, const char *text, int *n, vc_err *err)
     const bool scenes = t->tok && text_has_scenes(&t->rule, text);
     int64_t *ids = ids_of(t, i), *mask = mask_of(t, i);
 
+    if (t->tok && t->rule.chat)
+        return tokenizer_chat(t->tok, text, t->length, ids, mask, n, err);
     if (t->tok)
         return tokenizer_prompt(scenes ? t->scenes : t->tok, text, t->length, ids, mask, n, err);
     t->kind->words(text, t->length, ids, mask);
@@ -165,6 +174,7 @@ void text_prompt_close(text_enc *t)
     free(t->used);
     free(t->states);
     free(t->pooled);
+    free(t->front);
     free(t);
 }
 
@@ -185,6 +195,18 @@ static int make_areas(text_enc *t, vc_err *err)
         return vc_fail(err, VC_ENOMEM, "%s: out of memory for %d tokens", t->kind->class,
                        t->length);
     return 0;
+}
+
+/* Makes t->front where padding is in front of prompts. */
+static int make_front(text_enc *t, vc_err *err)
+{
+    if (!t->kind->padding || tokenizer_padding_side(t->tok) == TOKENIZER_RIGHT)
+        return 0;
+    t->front = malloc((size_t)t->width * sizeof *t->front);
+    if (!t->front)
+        return vc_no_memory(err);
+    return vc_context(err, t->kind->padding(t->model, tokenizer_pad(t->tok), t->front, err),
+                      "pad token");
 }
 
 static int set_up(text_enc *t, const encoder_opts *o, text_info *info, vc_err *err)
@@ -214,6 +236,9 @@ static int set_up(text_enc *t, const encoder_opts *o, text_info *info, vc_err *e
     t->width = info->width;
     t->pooled_width = info->pooled;
     rc = make_areas(t, err);
+    if (!rc)
+        rc = make_front(t, err);
+    info->front = t->front != NULL;
     return rc ? rc : vc_context(err, check_tokens(t, err), "%s: %s", t->kind->class,
                                 o->tokenizer ? o->tokenizer : "its own tokenizer");
 }
@@ -283,6 +308,44 @@ static int result_of(const text_enc *t, int i, int n, size_t at, text_result *r,
     return 0;
 }
 
+/* Moves a prompt's n tokens behind its padding. */
+static void pad_in_front(text_enc *t, int i, int n)
+{
+    int64_t *ids = ids_of(t, i), *mask = mask_of(t, i);
+    const int padding = t->length - n;
+
+    memmove(ids + padding, ids, (size_t)n * sizeof *ids);
+    for (int k = 0; k < padding; k++)
+        ids[k] = tokenizer_pad(t->tok);
+    for (int k = 0; k < t->length; k++)
+        mask[k] = k >= padding;
+}
+
+/* The tokens of prompt i to encode, of n before the padding. */
+static text_ids used_of(text_enc *t, int i, int n)
+{
+    if (!t->front)
+        return (text_ids){ ids_of(t, i), t->masked ? n : t->length, n, 0 };
+    pad_in_front(t, i, n);
+    return (text_ids){ ids_of(t, i) + t->length - n, n, 0, t->length - n };
+}
+
+/* Moves the states of n prompts, which follow each other, behind those of their padding. */
+static void spread(text_enc *t, int n)
+{
+    const size_t width = (size_t)t->width;
+    size_t from = (size_t)text_total(t->used, n);
+
+    for (int i = n - 1; i >= 0; i--) {
+        const size_t own = (size_t)t->used[i].n, padding = (size_t)t->length - own;
+        float *rows = t->states + (size_t)i * (size_t)t->length * width;
+        from -= own;
+        memmove(rows + padding * width, t->states + from * width, own * width * sizeof *rows);
+        for (size_t k = 0; k < padding; k++)
+            memcpy(rows + k * width, t->front, width * sizeof *rows);
+    }
+}
+
 /* Fills t->text, the tokens and r of n prompts. */
 static int prepare(text_enc *t, const text_input *in, int n, text_result *r, vc_err *err)
 {
@@ -297,8 +360,8 @@ static int prepare(text_enc *t, const text_input *in, int n, text_result *r, vc_
         rc = t->text[i] ? tokens_of(t, i, t->text[i], &before, err) : vc_no_memory(err);
         if (!rc)
             rc = result_of(t, i, before, at, &r[i], err);
-        t->used[i] = (text_ids){ ids_of(t, i), t->masked ? before : t->length, before };
-        at += (size_t)t->used[i].n;
+        t->used[i] = used_of(t, i, before);
+        at += (size_t)(t->front ? t->length : t->used[i].n);
     }
     return rc;
 }
@@ -343,6 +406,8 @@ int text_prompt_encode(text_enc *t, const text_input *in, int n, text_result *r,
 
     if (!rc)
         rc = t->kind->choose ? t->kind->choose(t->model, &one, r, err) : encode(t, in, n, err);
+    if (!rc && t->front)
+        spread(t, n);
     for (int i = 0; i < n; i++) {
         free(t->text[i]);
         t->text[i] = NULL;
@@ -373,6 +438,10 @@ vf_key text_prompt_key(const text_info *info, vc_dtype precision, vc_dtype store
         vf_hasher_int(&h, "clean", text_is_repaired(in->prompt) ? 2 : 1);
     else if (rule->uncleaned && text_is_clean(in->prompt))
         vf_hasher_int(&h, "clean", 1);
+    if (rule->without)
+        vf_hasher_str(&h, "without", rule->without);
+    if (info->front)
+        vf_hasher_int(&h, "front", 1);
     if (rule->pooled_only)
         vf_hasher_int(&h, "pooled_only", 1);
     if (rule->masked)

@@ -37,6 +37,10 @@ typedef struct text_model {
     /* Fills *r in place of `encode`, for a model that chooses the stored states itself. The areas
      * of *r are the model's until its next call. */
     int (*choose)(void *model, const text_tokens *t, text_result *r, vc_err *err);
+    /* Fills the state of a row of padding in front of a prompt, which sees no token. Models that
+     * have it are given no such rows: their states are put in where the tokenizer's files do not
+     * say that padding is behind prompts. NULL: it is always behind. */
+    int (*padding)(void *model, int64_t id, float *state, vc_err *err);
     /* Called at open with the tokens of the empty prompt: fails where they show that the tokenizer
      * belongs to another model. NULL: nothing is checked. */
     int (*check)(void *model, const text_tokens *t, vc_err *err);

@@ -35,6 +35,8 @@ typedef struct text_ids {
     int seen;                        /* the first `seen` tokens are the text's own, and padding,
                                       * which a mask hides from all tokens, is behind them; 0:
                                       * nothing is hidden */
+    int at;                          /* the place of the first token in its text: padding in front,
+                                      * which no token sees, is left out */
 } text_ids;
 
 /* The most texts of a batch, and the fewest tokens of a text in one: alone, a text of fewer would

@@ -100,6 +100,19 @@ static int find_pad(tokenizer *t, const cJSON *config, const cJSON *map, vc_err 
     return 0;
 }
 
+static int find_side(tokenizer *t, const cJSON *config, vc_err *err)
+{
+    const char *side = NULL;
+    int rc = vf_json_str_opt(config, "padding_side", &side, err);
+
+    if (rc || !side)
+        return rc;
+    if (strcmp(side, "left") && strcmp(side, "right"))
+        return vc_fail(err, VC_EFORMAT, "padding_side: \"%.40s\" is neither left nor right", side);
+    t->side = *side == 'l' ? TOKENIZER_LEFT : TOKENIZER_RIGHT;
+    return 0;
+}
+
 int tok_read_config(tokenizer *t, const cJSON *config, const cJSON *map, const cJSON *added,
                     vc_err *err)
 {
@@ -110,6 +123,8 @@ int tok_read_config(tokenizer *t, const cJSON *config, const cJSON *map, const c
                           err);
     if (!rc)
         rc = read_template_flags(t, config, err);
+    if (!rc)
+        rc = find_side(t, config, err);
     return rc ? rc : find_pad(t, config, map, err);
 }
 

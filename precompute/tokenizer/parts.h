@@ -156,6 +156,7 @@ struct tokenizer {
     int32_t byte_id[256];                        /* of "<0x00>" ...; -1: none */
     tok_ids front, back;                         /* of a prompt */
     int64_t pad;
+    tokenizer_side side;
     vf_key key;
 };
 

@@ -53,6 +53,11 @@ int64_t tokenizer_pad(const tokenizer *t)
     return t->pad;
 }
 
+tokenizer_side tokenizer_padding_side(const tokenizer *t)
+{
+    return t->side;
+}
+
 /* ---- added tokens ---- */
 
 /* The next added token in s[0..n) from *at on, with its begin and its end, including blanks that
@@ -184,10 +189,12 @@ int tokenizer_ids(const tokenizer *t, const char *text, size_t bytes, int64_t **
 
 /* ---- prompts ---- */
 
-int tokenizer_prompt(const tokenizer *t, const char *text, int max_length, int64_t *ids,
-                     int64_t *mask, int *n, vc_err *err)
+/* The text's tokens between those of front and back, cut and padded to max_length. */
+static int fill_prompt(const tokenizer *t, const tok_ids *front, const tok_ids *back,
+                       const char *text, int max_length, int64_t *ids, int64_t *mask, int *n,
+                       vc_err *err)
 {
-    size_t own = t->front.n + t->back.n, most = max_length < 0 ? 0 : (size_t)max_length, k;
+    size_t own = front->n + back->n, most = max_length < 0 ? 0 : (size_t)max_length, k;
     int64_t *body;
 
     *n = 0;
@@ -206,12 +213,25 @@ int tokenizer_prompt(const tokenizer *t, const char *text, int max_length, int64
     }
 
     for (size_t i = 0; i < most; i++) {
-        size_t front = t->front.n, back = front + k;
+        size_t first = front->n, end = first + k;
         mask[i] = i < k + own;
-        ids[i] = i < front ? t->front.v[i] : i < back ? body[i - front]
-               : mask[i] ? t->back.v[i - back] : t->pad;
+        ids[i] = i < first ? front->v[i] : i < end ? body[i - first]
+               : mask[i] ? back->v[i - end] : t->pad;
     }
     free(body);
     *n = (int)(k + own);
     return 0;
+}
+
+int tokenizer_prompt(const tokenizer *t, const char *text, int max_length, int64_t *ids,
+                     int64_t *mask, int *n, vc_err *err)
+{
+    return fill_prompt(t, &t->front, &t->back, text, max_length, ids, mask, n, err);
+}
+
+int tokenizer_chat(const tokenizer *t, const char *text, int max_length, int64_t *ids,
+                   int64_t *mask, int *n, vc_err *err)
+{
+    const tok_ids none = { 0 };
+    return fill_prompt(t, &none, &none, text, max_length, ids, mask, n, err);
 }

@@ -51,9 +51,20 @@ int tokenizer_ids(const tokenizer *t, const char *text, size_t bytes, int64_t **
  * token. */
 int tokenizer_prompt(const tokenizer *t, const char *text, int max_length, int64_t *ids,
                      int64_t *mask, int *n, vc_err *err);
+/* Does the same for a text that a chat template made, which spells all its special tokens itself:
+ * the post-processor adds none. */
+int tokenizer_chat(const tokenizer *t, const char *text, int max_length, int64_t *ids,
+                   int64_t *mask, int *n, vc_err *err);
 
 /* Returns the number of tokens that a prompt has besides those of its text. */
 size_t tokenizer_specials(const tokenizer *t);
 int64_t tokenizer_pad(const tokenizer *t);                   /* id of the pad token; -1: none */
+
+/* Where the files say that padding goes, which tokenizer_prompt and tokenizer_chat leave to the
+ * caller. */
+typedef enum tokenizer_side {
+    TOKENIZER_SIDE_UNSAID, TOKENIZER_LEFT, TOKENIZER_RIGHT
+} tokenizer_side;
+tokenizer_side tokenizer_padding_side(const tokenizer *t);
 
 #endif

@@ -1,17 +1,18 @@
 """Prompts through the text encoders of families as diffusers' pipelines run them: HunyuanVideo's
 two (template, crop, mask; pooled), Qwen-Image's (template, crop, mask), Wan's (cleaned, mask),
 FLUX's two (pooled, equal to HunyuanVideo's; all tokens), LTX-Video's before 0.9.5 (states of
-padding dropped) and from then on (mask), Z-Image's (chat template, mask), and FLUX.2's (an
-empty thought, states of three layers and of padding).
+padding dropped) and from then on (mask), Z-Image's (chat template, mask), and FLUX.2's (klein: an
+empty thought, states of three layers and of padding; dev: padding in front, and in `right_1` that of
+the prompt 1 with padding behind).
 
 `hunyuanvideo-llama`, `hunyuanvideo-clip`, `qwen-image-text`, `wan-text`, `flux-t5`, `ltx-text`,
-`ltx-condition-text`, `z-image-text` and `flux2-text` hold a tiny encoder and its `tokenizer` (tokenizer.json)
+`ltx-condition-text`, `z-image-text`, `flux2-text` and `flux2-dev-text` hold a tiny encoder and its `tokenizer` (tokenizer.json)
 each, and of every prompt `prompts` [i]: `ids_i` and `mask_i` as the encoder got them, padded,
 and the pipeline's result: `states_i` [n,D], the rows that its mask leaves, or `pooled_i` [D].
 `template` is the pipeline's own, or what the tokenizer makes of its `chat_template`, which has the
-parts of Qwen3's that a single prompt reaches.
+parts of Qwen3's or Mistral's that a single prompt reaches.
 
-Of the 100 captions `captions`, most of them odd, those two hold `caption_ids` [100,512] and
+Of the 100 captions `captions`, most of them odd, those three hold `caption_ids` [100,512] and
 `caption_sums` [100,D]: the sums of a caption's states, row i times `row_weights` [i].
 
 The tokenizers are unigram models. Like a real one, a decoder's tokenizer has one piece for each
@@ -25,10 +26,12 @@ import tempfile
 
 import torch
 import transformers
-from diffusers import (Flux2KleinPipeline, FluxPipeline, HunyuanVideoPipeline, LTXConditionPipeline, LTXPipeline,
+from diffusers import (Flux2KleinPipeline, Flux2Pipeline, FluxPipeline, HunyuanVideoPipeline, LTXConditionPipeline, LTXPipeline,
                        QwenImagePipeline, WanPipeline, ZImagePipeline)
+from diffusers.pipelines.flux2 import pipeline_flux2
 from diffusers.pipelines.hunyuan_video import pipeline_hunyuan_video
 from diffusers.pipelines.wan.pipeline_wan import prompt_clean
+from tokenizers import Tokenizer
 
 import golden
 
@@ -39,6 +42,8 @@ CHAT = ("{%- for message in messages %}{{- '<|im_start|>' + message.role + '\n' 
         "message.content + '<|im_end|>' + '\n' }}{%- endfor %}{%- if add_generation_prompt %}"
         "{{- '<|im_start|>assistant\n' }}{%- if enable_thinking is defined and enable_thinking is "
         "false %}{{- '<think>\n\n</think>\n\n' }}{%- endif %}{%- endif %}")
+MISTRAL_CHAT = ("{{- bos_token + '[SYSTEM_PROMPT]' + messages[0].content[0].text + "
+                "'[/SYSTEM_PROMPT]' }}{{- '[INST]' + messages[1].content[0].text + '[/INST]' }}")
 CHATS = ["<|im_start|>system\n</think><think>", "{}", "{{ 'a' }} {% if %} \\n", " \t\r\n ",
          "\u00e9\u0301"]
 PARTS = ["", " ", "\n", "\t", "a", "A dog, 4k", "caf\u00e9", "cafe\u0301", "\u732b\u306f\u3044\u308b",
@@ -267,11 +272,12 @@ def in_chat(tok, prompt, thinking):
                                    add_generation_prompt=True, enable_thinking=thinking)
 
 
-def many(tok, thinking, encode):
-    """The ids and the sums of the states of all captions; `encode` returns a caption's states."""
+def many(tokens, encode):
+    """The ids and the sums of the states of all captions; `tokens` returns a caption's ids and their
+    mask, `encode` its states."""
     weights, ids, sums = golden.draw("row_weights", (512,)), [], []
     for caption in captions():
-        ids.append(ids_of(tok, in_chat(tok, caption, thinking), 512)[0].to(torch.int16))
+        ids.append(tokens(caption)[0].to(torch.int16))
         states = encode(caption)
         sums.append(weights[:len(states)] @ states)
     assert len(ids) == 100
@@ -286,9 +292,12 @@ def z_image(out):
 
     def encode(prompt):
         return pipe.encode_prompt(prompt, device="cpu", do_classifier_free_guidance=False)[0][0]
-    t, prompts = many(tok, True, encode), PROMPTS + ODD + CHATS
+
+    def tokens(prompt):
+        return ids_of(tok, in_chat(tok, prompt, True), 512)
+    t, prompts = many(tokens, encode), PROMPTS + ODD + CHATS
     for i, prompt in enumerate(prompts):
-        t[f"ids_{i}"], t[f"mask_{i}"] = ids_of(tok, in_chat(tok, prompt, True), 512)
+        t[f"ids_{i}"], t[f"mask_{i}"] = tokens(prompt)
         t[f"states_{i}"] = encode(prompt)
         assert len(t[f"states_{i}"]) == t[f"mask_{i}"].sum()
     golden.save(out / "z-image-text.safetensors", t, config=model.config.to_dict(),
@@ -304,15 +313,67 @@ def flux2(out):
 
     def encode(prompt):
         return pipe.encode_prompt(prompt, device="cpu")[0][0]
-    t, prompts = many(tok, False, encode), PROMPTS
+
+    def tokens(prompt):
+        return ids_of(tok, in_chat(tok, prompt, False), 512)
+    t, prompts = many(tokens, encode), PROMPTS
     for i, prompt in enumerate(prompts):
-        t[f"ids_{i}"], t[f"mask_{i}"] = ids_of(tok, in_chat(tok, prompt, False), 512)
+        t[f"ids_{i}"], t[f"mask_{i}"] = tokens(prompt)
         t[f"states_{i}"] = encode(prompt)
         assert len(t[f"states_{i}"]) == 512
     golden.save(out / "flux2-text.safetensors", t, config=model.config.to_dict(),
                 weights=weights, tokenizer=text, prompts=json.dumps(prompts),
                 captions=json.dumps(captions()), template=in_chat(tok, "{}", False),
                 chat_template=CHAT)
+
+
+def mistral():
+    special = ["<s>", "</s>", "<pad>", "[INST]", "[/INST]", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]",
+               "[IMG]"]
+    pieces = sorted(set(words(pipeline_flux2.SYSTEM_MESSAGE)) | set(LETTERS))
+    text = tokenizer_json(pieces, special, [special[0], None])
+    tok = transformers.PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(text),
+                                               bos_token="<s>", pad_token="<pad>",
+                                               padding_side="left")
+    tok.chat_template = MISTRAL_CHAT
+    rope = dict(rope_type="default", rope_theta=1e9)
+    sizes = dict(WIDTHS, hidden_size=16, intermediate_size=32, num_hidden_layers=32, head_dim=16,
+                 num_key_value_heads=2, vocab_size=1 + len(pieces) + len(special),
+                 rms_norm_eps=1e-5, rope_parameters=rope, sliding_window=None, model_type="mistral",
+                 tie_word_embeddings=False)
+    vision = dict(model_type="pixtral", hidden_size=16, intermediate_size=16, num_hidden_layers=1,
+                  num_attention_heads=1, head_dim=16)
+    model = transformers.Mistral3ForConditionalGeneration(
+        transformers.Mistral3Config(text_config=sizes, vision_config=vision,
+                                    tie_word_embeddings=False)).eval().float()
+    parts = ("vision_tower", "multi_modal_projector")
+    return model, golden.fill_module(model, skip=[k for k in model.state_dict()
+                                                  if any(p in k for p in parts)]), text, tok
+
+
+def flux2_dev(out):
+    model, weights, text, tok = mistral()
+    pipe = Flux2Pipeline(scheduler=None, vae=None, text_encoder=model, tokenizer=tok,
+                         transformer=None)
+
+    def encode(prompt):
+        return pipe.encode_prompt(prompt, device="cpu")[0][0]
+
+    def tokens(prompt):
+        got = tok.apply_chat_template(
+            pipeline_flux2.format_input([prompt]), padding="max_length", truncation=True,
+            max_length=512, return_dict=True, return_tensors="pt")
+        return got["input_ids"][0], got["attention_mask"][0]
+    t, prompts = many(tokens, encode), PROMPTS[:2] + ["an [IMG] [[IMG]IMG] <s>[INST]x"] + PROMPTS[3:]
+    for i, prompt in enumerate(prompts):
+        t[f"ids_{i}"], t[f"mask_{i}"] = tokens(prompt)
+        t[f"states_{i}"] = encode(prompt)
+    tok.padding_side = "right"
+    t["right_1"] = encode(prompts[1])
+    template = tok.apply_chat_template(pipeline_flux2.format_input(["{}"])[0], tokenize=False)
+    golden.save(out / "flux2-dev-text.safetensors", t, config=model.config.to_dict(),
+                weights=weights, tokenizer=text, prompts=json.dumps(prompts),
+                captions=json.dumps(captions()), template=template, chat_template=MISTRAL_CHAT)
 
 
 def make(out):
@@ -324,3 +385,4 @@ def make(out):
     ltx(out, "ltx-condition-text", LTXConditionPipeline, 256)
     z_image(out)
     flux2(out)
+    flux2_dev(out)

@@ -167,7 +167,7 @@ static void same_states(const char *golden, const char *type, const char *ending
         encoder_opts o = { .dir = i ? b.file : b.dir, .dtype = VC_F32, .device = "cpu" };
         t5 *m;
         assert_ok(t5_open(&m, &o, type, &key[i], &err), &err);
-        assert_ok(t5_encode(m, &(text_ids){ ids, 5, 0 }, 1, states[i], &err), &err);
+        assert_ok(t5_encode(m, &(text_ids){ ids, 5, 0, 0 }, 1, states[i], &err), &err);
         t5_close(m);
     }
     assert_memory_equal(&key[0], &key[1], sizeof *key);
@@ -197,7 +197,7 @@ static void clip_text(void **state)
         encoder_opts o = { .dir = i ? b.file : b.dir, .dtype = VC_F32, .device = "cpu" };
         clip *m;
         assert_ok(clip_open(&m, &o, &key[i], &err), &err);
-        assert_ok(clip_encode(m, &(text_ids){ ids, 4, 0 }, 1, states[i], pooled[i], &err), &err);
+        assert_ok(clip_encode(m, &(text_ids){ ids, 4, 0, 0 }, 1, states[i], pooled[i], &err), &err);
         clip_close(m);
     }
     assert_memory_equal(&key[0], &key[1], sizeof *key);

@@ -28,7 +28,7 @@ static void t5_states(const encoder_opts *o, float *states, vf_key *key)
     vc_err err = { 0 };
     t5 *m;
     assert_ok(t5_open(&m, o, "umt5", key, &err) ||
-              t5_encode(m, &(text_ids){ ids, IDS, 0 }, 1, states, &err), &err);
+              t5_encode(m, &(text_ids){ ids, IDS, 0, 0 }, 1, states, &err), &err);
     t5_close(m);
 }
 
@@ -38,7 +38,7 @@ static void clip_states(const encoder_opts *o, float *states, vf_key *key)
     float pooled[64];
     clip *m;
     assert_ok(clip_open(&m, o, key, &err) ||
-              clip_encode(m, &(text_ids){ ids, IDS, 0 }, 1, states, pooled, &err), &err);
+              clip_encode(m, &(text_ids){ ids, IDS, 0, 0 }, 1, states, pooled, &err), &err);
     clip_close(m);
 }
 
@@ -61,7 +61,7 @@ static void llm_states(const encoder_opts *o, float *states, vf_key *key)
     vc_err err = { 0 };
     llm *m;
     assert_ok(llm_open(&m, &llm_llama, o, key, &err) ||
-              llm_encode(m, &(text_ids){ ids, IDS, 0 }, 1, states, &err), &err);
+              llm_encode(m, &(text_ids){ ids, IDS, 0, 0 }, 1, states, &err), &err);
     llm_close(m);
 }
 

@@ -56,6 +56,24 @@ int tokenizer_prompt(const tokenizer *t, const char *text, int max_length, int64
     return 0;
 }
 
+int tokenizer_chat(const tokenizer *t, const char *text, int max_length, int64_t *ids,
+                   int64_t *mask, int *n, vc_err *err)
+{
+    return tokenizer_prompt(t, text, max_length, ids, mask, n, err);
+}
+
+int64_t tokenizer_pad(const tokenizer *t)
+{
+    (void)t;
+    return 0;
+}
+
+tokenizer_side tokenizer_padding_side(const tokenizer *t)
+{
+    (void)t;
+    return TOKENIZER_RIGHT;
+}
+
 /* ---- models ---- */
 
 /* The golden was made with a quarter of the stored query weights: see scripts/golden/t5.py. */
@@ -121,7 +139,7 @@ double tt_error(t5 *m, const vf_safetensors *gold, const char *ids, const char *
     assert_int_equal(vf_safetensors_get(gold, ids, &v, &err), 0);
     int64_t id[TT_MOST];
     memcpy(id, v.data, v.bytes);
-    assert_ok(t5_encode(m, &(text_ids){ id, (int)dim[0], 0 }, 1, states, &err), &err);
+    assert_ok(t5_encode(m, &(text_ids){ id, (int)dim[0], 0, 0 }, 1, states, &err), &err);
     double e = golden_error(states, w, dim[0] * dim[1]);
     free(w);
     return e;

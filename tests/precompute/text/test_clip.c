@@ -88,9 +88,9 @@ static void equals_transformers(void **state)
             clip *m = open_in(f.dir, type);
             for (int k = 0; k < 3; k++) {
                 ids_of(f.gold, lengths[k], id);
-                assert_ok(clip_encode(m, &(text_ids){ id, MOST, 0 }, 1, states, pooled, &err),
+                assert_ok(clip_encode(m, &(text_ids){ id, MOST, 0, 0 }, 1, states, pooled, &err),
                           &err);
-                assert_ok(clip_encode(m, &(text_ids){ id, MOST, 0 }, 1, NULL, alone, &err), &err);
+                assert_ok(clip_encode(m, &(text_ids){ id, MOST, 0, 0 }, 1, NULL, alone, &err), &err);
                 snprintf(name, sizeof name, "states_%d", lengths[k]);
                 is_near(states, f.gold, name, type);
                 snprintf(name, sizeof name, "pooled_%d", lengths[k]);
@@ -121,7 +121,7 @@ static void batch_equals_single(void **state)
         const size_t bits = clip_batch(m) > 1;
         for (int i = 0; i < TEXTS; i++) {
             ids_of(f.gold, lengths[i], id[i]);
-            texts[i] = (text_ids){ id[i], MOST, 0 };
+            texts[i] = (text_ids){ id[i], MOST, 0, 0 };
         }
         assert_ok(clip_encode(m, texts, TEXTS, states, pooled, &err), &err);
         assert_ok(clip_encode(m, texts, TEXTS, NULL, ends, &err), &err);
@@ -156,7 +156,7 @@ static void stored_types(void **state)
                 tf_fixture f = tf_open(models[i], rows[r].stored);
                 clip *m = open_in(f.dir, type);
                 ids_of(f.gold, 12, id);
-                assert_ok(clip_encode(m, &(text_ids){ id, MOST, 0 }, 1, NULL, pooled, &err), &err);
+                assert_ok(clip_encode(m, &(text_ids){ id, MOST, 0, 0 }, 1, NULL, pooled, &err), &err);
                 is_near(pooled, f.gold, rows[r].want, type);
                 clip_close(m);
                 tf_close(&f);
@@ -182,7 +182,7 @@ static void end_of_text(void **state)
         clip *m = open_in(f.dir, VC_F32);
         vc_err err = { 0 };
         int end = -1;
-        int rc = clip_end(m, &(text_ids){ rows[i].ids, 6, 0 }, &end, &err);
+        int rc = clip_end(m, &(text_ids){ rows[i].ids, 6, 0, 0 }, &end, &err);
         assert_int_equal(end, rows[i].end);
         assert_int_equal(rc, rows[i].end < 0 ? VC_EINVAL : 0);
         if (rc)
@@ -229,7 +229,7 @@ static void checkpoint_forms(void **state)
     tf_write(&f, dir, NULL, below, "text_model.", 1, more, 2);
     clip *m = open_in(dir, VC_F32);
     ids_of(f.gold, 12, id);
-    assert_ok(clip_encode(m, &(text_ids){ id, MOST, 0 }, 1, NULL, pooled, &err), &err);
+    assert_ok(clip_encode(m, &(text_ids){ id, MOST, 0, 0 }, 1, NULL, pooled, &err), &err);
     is_near(pooled, f.gold, "pooled_12", VC_F32);
     clip_close(m);
     tf_write(&f, dir, NULL, below, "text_model.", 1, &left, 1);
@@ -276,13 +276,13 @@ static void inputs_refused(void **state)
     vc_err err = { 0 };
 
     (void)state;
-    assert_fails(clip_encode(m, &(text_ids){ ids, MOST + 1, 0 }, 1, NULL, pooled, &err), VC_EINVAL,
+    assert_fails(clip_encode(m, &(text_ids){ ids, MOST + 1, 0, 0 }, 1, NULL, pooled, &err), VC_EINVAL,
                  &err, "a text of 78 tokens; the text encoder has positions for 77");
     ids[5] = 100;                                 /* an unknown id after the end */
-    assert_fails(clip_encode(m, &(text_ids){ ids, MOST, 0 }, 1, NULL, pooled, &err), VC_EINVAL,
+    assert_fails(clip_encode(m, &(text_ids){ ids, MOST, 0, 0 }, 1, NULL, pooled, &err), VC_EINVAL,
                  &err, "token 5 has id 100");
-    assert_int_equal(clip_encode(m, &(text_ids){ ids, 0, 0 }, 1, NULL, pooled, &err), VC_EINVAL);
-    assert_int_equal(clip_encode(m, &(text_ids){ ids, 2, 0 }, 1, NULL, pooled, &err), 0);
+    assert_int_equal(clip_encode(m, &(text_ids){ ids, 0, 0, 0 }, 1, NULL, pooled, &err), VC_EINVAL);
+    assert_int_equal(clip_encode(m, &(text_ids){ ids, 2, 0, 0 }, 1, NULL, pooled, &err), 0);
     clip_close(m);
     clip_close(NULL);
     tf_close(&f);
@@ -302,7 +302,7 @@ static size_t peak_of(const char *dir)
     float pooled[WIDTH];
     vc_err err = { 0 };
     clip *m = open_in(dir, VC_F32);
-    assert_ok(clip_encode(m, &(text_ids){ ids, MOST, 0 }, 1, NULL, pooled, &err), &err);
+    assert_ok(clip_encode(m, &(text_ids){ ids, MOST, 0, 0 }, 1, NULL, pooled, &err), &err);
     size_t peak = clip_usage(m).pool_peak;
     clip_close(m);
     return peak;

@@ -77,7 +77,7 @@ static double error_of(llm *m, const vf_safetensors *gold, const char *ids, cons
 
     float *w = golden_values(gold, want, dim);
     assert_true(dim[0] == n && dim[1] == WIDTH && llm_width(m) == WIDTH);
-    assert_ok(llm_encode(m, &(text_ids){ id, n, 0 }, 1, states, &err), &err);
+    assert_ok(llm_encode(m, &(text_ids){ id, n, 0, 0 }, 1, states, &err), &err);
     double e = golden_error(states, w, (int64_t)n * WIDTH);
     free(w);
     return e;
@@ -133,7 +133,7 @@ static void taps_and_padding(void **state)
         assert_ok(llm_open(&m, models[i].kind, &o, &key[0], &err), &err);
         assert_int_equal(llm_width(m), 3 * WIDTH);
         int n = ids_of(f.gold, "ids_40", id);
-        assert_ok(llm_encode(m, &(text_ids){ id, n, n }, 1, states, &err), &err);
+        assert_ok(llm_encode(m, &(text_ids){ id, n, n, 0 }, 1, states, &err), &err);
         float *want = golden_values(f.gold, "taps_40", dim);
         within(golden_error(states, want, dim[0] * dim[1]), VC_F32, models[i].name, "taps_40");
         free(want);
@@ -145,7 +145,7 @@ static void taps_and_padding(void **state)
         llm_close(m);
 
         m = open_in(f.dir, models[i].kind, 2, VC_F32);
-        assert_ok(llm_encode(m, &(text_ids){ id, MOST, n }, 1, states, &err), &err);
+        assert_ok(llm_encode(m, &(text_ids){ id, MOST, n, 0 }, 1, states, &err), &err);
         want = golden_values(f.gold, "padded_40", dim);
         assert_int_equal(dim[0], MOST);
         within(golden_error(states, want, dim[0] * dim[1]), VC_F32, models[i].name, "padded_40");
@@ -192,12 +192,12 @@ static void repeats(void **state)
 
     (void)state;
     ids_of(f.gold, "ids_150", id);
-    assert_ok(llm_encode(m, &(text_ids){ id, 3, 0 }, 1, a, &err), &err);
-    assert_ok(llm_encode(m, &(text_ids){ id, MOST, 0 }, 1, all, &err), &err);
-    assert_ok(llm_encode(m, &(text_ids){ id, 3, 0 }, 1, b, &err), &err);
+    assert_ok(llm_encode(m, &(text_ids){ id, 3, 0, 0 }, 1, a, &err), &err);
+    assert_ok(llm_encode(m, &(text_ids){ id, MOST, 0, 0 }, 1, all, &err), &err);
+    assert_ok(llm_encode(m, &(text_ids){ id, 3, 0, 0 }, 1, b, &err), &err);
     assert_memory_equal(a, b, sizeof a);
     assert_true(golden_error(a, all, 3 * WIDTH) <= F32);
-    assert_ok(llm_encode(m, &(text_ids){ id, 1, 0 }, 1, b, &err), &err);
+    assert_ok(llm_encode(m, &(text_ids){ id, 1, 0, 0 }, 1, b, &err), &err);
     llm_close(m);
     tf_close(&f);
 }
@@ -214,8 +214,8 @@ static void batch_equals_single(void **state)
     (void)state;
     for (int i = 0; i < TOTAL; i++)
         ids[i] = i * 37 % 61 + 1;
-    const text_ids texts[TEXTS] = { { ids, MOST, 0 }, { ids + MOST, TEXT_FEW, 0 },
-                                    { ids + MOST + TEXT_FEW, 40, 0 } };
+    const text_ids texts[TEXTS] = { { ids, MOST, 0, 0 }, { ids + MOST, TEXT_FEW, 0, 0 },
+                                    { ids + MOST + TEXT_FEW, 40, 0, 0 } };
     for (int k = 0; k < 2 * MODELS; k++) {
         const vc_dtype type = k % 2 ? VC_BF16 : VC_F32;
         tf_fixture f = tf_open(models[k / 2].name, VC_BF16);
@@ -246,7 +246,7 @@ static void template_is_computed_once(void **state)
 
     (void)state;
     for (int i = 0, at = 0; i < TEXTS; at += length[i++]) {
-        texts[i] = (text_ids){ ids + at, length[i], 0 };
+        texts[i] = (text_ids){ ids + at, length[i], 0, 0 };
         for (int k = 0; k < length[i]; k++)      /* the last text begins otherwise */
             ids[at + k] = (k < CROP ? k * 7 + (i == TEXTS - 1) : (i + 1) * k * 37) % 61 + 1;
     }
@@ -304,7 +304,7 @@ static void nan_is_an_error(void **state)
     snprintf(dir, sizeof dir, "%s/nan", f.dir);
     tf_write(&f, dir, NULL, poison, "layers.1.post_attention_layernorm.weight", 1, NULL, 0);
     llm *m = open_in(dir, &llm_llama, 2, VC_F32);
-    const text_ids one = { (int64_t[]){ 1 }, 1, 0 };
+    const text_ids one = { (int64_t[]){ 1 }, 1, 0, 0 };
     assert_int_equal(llm_encode(m, &one, 1, states, &err), VC_ENUMERIC);
     llm_close(m);
     tf_close(&f);
@@ -530,11 +530,11 @@ static void inputs_refused(void **state)
     (void)state;
     assert_fails(llm_open(&m, &llm_llama, &o, &k, &err), VC_EINVAL, &err, "f16");
     m = open_in(f.dir, &llm_llama, 2, VC_F32);
-    assert_fails(llm_encode(m, &(text_ids){ ids, 2, 0 }, 1, states, &err), VC_EINVAL, &err,
+    assert_fails(llm_encode(m, &(text_ids){ ids, 2, 0, 0 }, 1, states, &err), VC_EINVAL, &err,
                  "token 1 has id 64, and the text encoder has ids 0..63");
     ids[1] = -1;
-    assert_int_equal(llm_encode(m, &(text_ids){ ids, 2, 0 }, 1, states, &err), VC_EINVAL);
-    assert_int_equal(llm_encode(m, &(text_ids){ ids, 0, 0 }, 1, states, &err), VC_EINVAL);
+    assert_int_equal(llm_encode(m, &(text_ids){ ids, 2, 0, 0 }, 1, states, &err), VC_EINVAL);
+    assert_int_equal(llm_encode(m, &(text_ids){ ids, 0, 0, 0 }, 1, states, &err), VC_EINVAL);
     llm_close(m);
     llm_close(NULL);
     tf_close(&f);
@@ -548,7 +548,7 @@ static size_t peak_of(const char *dir, const llm_kind *kind, int skip)
     float states[MOST * WIDTH];
     vc_err err = { 0 };
     llm *m = open_in(dir, kind, skip, VC_F32);
-    assert_ok(llm_encode(m, &(text_ids){ ids, MOST, 0 }, 1, states, &err), &err);
+    assert_ok(llm_encode(m, &(text_ids){ ids, MOST, 0, 0 }, 1, states, &err), &err);
     size_t peak = llm_usage(m).pool_peak;
     llm_close(m);
     return peak;

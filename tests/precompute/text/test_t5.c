@@ -71,12 +71,12 @@ static void repeats(void **state)
     vc_err err;
 
     (void)state;
-    assert_int_equal(t5_encode(m, &(text_ids){ ids, 3, 0 }, 1, a, &err), 0);
-    assert_int_equal(t5_encode(m, &(text_ids){ many, TT_MOST, 0 }, 1, other, &err), 0);
-    assert_int_equal(t5_encode(m, &(text_ids){ ids, 3, 0 }, 1, b, &err), 0);
+    assert_int_equal(t5_encode(m, &(text_ids){ ids, 3, 0, 0 }, 1, a, &err), 0);
+    assert_int_equal(t5_encode(m, &(text_ids){ many, TT_MOST, 0, 0 }, 1, other, &err), 0);
+    assert_int_equal(t5_encode(m, &(text_ids){ ids, 3, 0, 0 }, 1, b, &err), 0);
     assert_memory_equal(a, b, sizeof a);
     /* One token has one distance. */
-    assert_int_equal(t5_encode(m, &(text_ids){ ids, 1, 0 }, 1, b, &err), 0);
+    assert_int_equal(t5_encode(m, &(text_ids){ ids, 1, 0, 0 }, 1, b, &err), 0);
     t5_close(m);
     tf_close(&f);
 }
@@ -94,9 +94,9 @@ static void batch_equals_single(void **state)
     (void)state;
     for (int i = 0; i < TOTAL; i++)
         ids[i] = i * 37 % 61 + 1;
-    const text_ids texts[TEXTS] = { { ids, 40, 0 }, { ids + 40, 9, 0 },
-                                    { ids + 49, TT_MOST, 0 },
-                                    { ids + 49 + TT_MOST, TEXT_FEW, 0 } };
+    const text_ids texts[TEXTS] = { { ids, 40, 0, 0 }, { ids + 40, 9, 0, 0 },
+                                    { ids + 49, TT_MOST, 0, 0 },
+                                    { ids + 49 + TT_MOST, TEXT_FEW, 0, 0 } };
     for (int k = 0; k < 4; k++) {
         const vc_dtype type = k % 2 ? VC_BF16 : VC_F32;
         tf_fixture f = tt_open(types[k / 2], VC_BF16);
@@ -136,7 +136,7 @@ static void nan_is_an_error(void **state)
     snprintf(dir, sizeof dir, "%s/nan", f.dir);
     tf_write(&f, dir, NULL, poison, "encoder.block.1.layer.1.layer_norm.weight", 1, NULL, 0);
     t5 *m = tt_model(dir, "t5", VC_F32);
-    const text_ids one = { (int64_t[]){ 1 }, 1, 0 };
+    const text_ids one = { (int64_t[]){ 1 }, 1, 0, 0 };
     assert_int_equal(t5_encode(m, &one, 1, states, &err), VC_ENUMERIC);
     t5_close(m);
     tf_close(&f);
@@ -156,7 +156,7 @@ static size_t peak_of(const char *dir, const char *type)
     float states[TT_MOST * TT_WIDTH];
     vc_err err = { 0 };
     t5 *m = tt_model(dir, type, VC_F32);
-    assert_ok(t5_encode(m, &(text_ids){ ids, TT_MOST, 0 }, 1, states, &err), &err);
+    assert_ok(t5_encode(m, &(text_ids){ ids, TT_MOST, 0, 0 }, 1, states, &err), &err);
     size_t peak = t5_usage(m).pool_peak;
     t5_close(m);
     return peak;

@@ -1,6 +1,6 @@
 /* test_text_families.c - the rows of common/families.c encode prompts like diffusers' pipelines
  * (tests/golden/hunyuanvideo-*, qwen-image-text, wan-text, flux-t5, ltx-*text, z-image-text,
- * flux2-text, clean.json):
+ * flux2-text, flux2-dev-text, clean.json):
  * template, crop, mask, cleaning and pooled states; what long prompts lose; and the crops fit real
  * tokenizers (where VLT_TEST_DATA is set). */
 #include <setjmp.h>
@@ -39,8 +39,8 @@ static text_rule rule_of_pipeline(const char *family, const char *pipeline, int 
 
     assert_true(!pipeline || p);
     text_rule rule = { .max_length = t->max_length, .template = t->template, .crop = t->crop,
-                        .lead = t->lead, .chat = t->chat, .skip = t->skip,
-                        .clean = t->clean, .uncleaned = t->uncleaned,
+                        .lead = t->lead, .chat = t->chat, .without = t->without,
+                        .skip = t->skip, .clean = t->clean, .uncleaned = t->uncleaned,
                         .masked = t->masked, .unpadded = t->unpadded,
                         .pooled_only = t->pooled_only };
     memcpy(rule.taps, t->taps, sizeof rule.taps);
@@ -154,6 +154,7 @@ static void equals_pipelines(void **state)
           "LTXConditionPipeline" },
         { "z-image-text", "z-image", "<|endoftext|>", 0, &text_qwen3, 32, 1, NULL },
         { "flux2-text", "flux2", "<|endoftext|>", 0, &text_qwen3_whole, 48, DEEP, NULL },
+        { "flux2-dev-text", "flux2", "<pad>", 0, &text_mistral3, 48, DEEP, "Flux2Pipeline" },
     };
     vc_err err = { 0 };
     text_info info;
@@ -219,6 +220,7 @@ static void equals_on_captions(void **state)
     static const slot_row rows[] = {
         { "z-image-text", "z-image", "<|endoftext|>", 0, &text_qwen3, 32, 1, NULL },
         { "flux2-text", "flux2", "<|endoftext|>", 0, &text_qwen3_whole, 48, 1, NULL },
+        { "flux2-dev-text", "flux2", "<pad>", 0, &text_mistral3, 48, 1, "Flux2Pipeline" },
     };
     enum { MANY = 100 };
     vc_err err = { 0 };
@@ -229,6 +231,7 @@ static void equals_on_captions(void **state)
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
         tf_fixture f = tf_open(rows[k].golden, VC_F32);
         encoder_opts o = options(&f, rows[k].family, rows[k].slot, VC_F32);
+        o.text = rule_of_pipeline(rows[k].family, rows[k].pipeline, rows[k].slot);
         cJSON *list = cJSON_Parse(vf_safetensors_meta(f.gold, "captions"));
         int64_t dim[8];
         float *weights = golden_values(f.gold, "row_weights", dim), sums[MANY * 48];
@@ -384,6 +387,48 @@ static void chat_templates(void **state)
     (void)state;
     check_chats("z-image-text", "z-image", &text_qwen3);
     check_chats("flux2-text", "flux2", &text_qwen3_whole);
+}
+
+/* ---- the side of padding ---- */
+
+/* Padding of FLUX.2 dev's prompts is in front, unless the tokenizer's files have it behind. Texts of
+ * both have other keys. */
+static void padding_sides(void **state)
+{
+    static const char *const sides[] = { "\"left\"", "\"right\"", "\"up\"" };
+    tf_fixture f = tf_open("flux2-dev-text", VC_F32);
+    cJSON *prompts = prompts_of(&f);
+    const text_input in = { .prompt = cJSON_GetArrayItem(prompts, 1)->valuestring };
+    encoder_opts o = options(&f, "flux2", 0, VC_F32);
+    vf_key key[2];
+    vc_err err = { 0 };
+    text_info info;
+    text_result r;
+    text_enc *t;
+
+    (void)state;
+    o.text = rule_of_pipeline("flux2", "Flux2Pipeline", 0);
+    put_tokenizer(&f, "<pad>");
+    tf_put_text(f.dir, "chat_template.jinja", vf_safetensors_meta(f.gold, "chat_template"));
+    for (int i = 0; i < 3; i++) {
+        char *config = vc_format("{\"pad_token\": \"<pad>\", \"padding_side\": %s}", sides[i]);
+        tf_put_text(f.dir, "tokenizer_config.json", config);
+        free(config);
+        if (i == 2) {
+            refused(&text_mistral3, &o, VC_EFORMAT, f.dir, "padding_side: \"up\" is neither left");
+            break;
+        }
+        assert_ok(text_mistral3.open(&t, &o, &info, &err), &err);
+        assert_ok(text_mistral3.encode(t, &in, 1, &r, &err), &err);
+        assert_true(info.padded && r.n == 512 && info.front == !i);
+        assert_true(r.mask[0] == i && r.mask[511] == !i);
+        is_near(&f, i ? "right" : "states", 1, r.embeds, r.n, r.width, F32);
+        key[i] = text_prompt_key(&info, VC_F32, VC_F32, &in);
+        text_mistral3.close(t);
+    }
+    assert_memory_not_equal(&key[0], &key[1], sizeof *key);
+    cJSON_Delete(prompts);
+    tf_close(&f);
 }
 
 /* ---- Wan's cleaning ---- */
@@ -640,7 +685,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equals_pipelines), cmocka_unit_test(equals_on_captions),
         cmocka_unit_test(wrong_tokenizers),
-        cmocka_unit_test(chat_templates),
+        cmocka_unit_test(chat_templates), cmocka_unit_test(padding_sides),
         cmocka_unit_test(cleans_like_wan), cmocka_unit_test(keys), cmocka_unit_test(repaired_keys),
         cmocka_unit_test(unpadded_keys), cmocka_unit_test(lost_ends),
         cmocka_unit_test(llama_crop), cmocka_unit_test(qwen_crop),
