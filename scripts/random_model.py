@@ -8,13 +8,13 @@
 OUT has all parts, as vprep and vtrain read them, unless --parts names fewer. SIZE is of CogVideoX 2b (the default), 5b, 5b-i2v, 1.5, 1.5-i2v; of HunyuanVideo hunyuan,
 hunyuan-i2v, hunyuan-i2v-33 (latent_concat), skyreels-i2v; of LTX-Video ltx-2b, ltx-13b; of Wan 2.1
 wan-1.3b, wan-14b; of FLUX.1 flux-dev, flux-schnell; of FLUX.2 flux2-klein-4b,
-flux2-klein-9b, flux2-dev (without its text encoder); qwen is Qwen-Image, z-image is Z-Image;
-z-image-toy and flux2-toy are as small as a demonstration needs. Names and shapes are those
+flux2-klein-9b, flux2-dev; qwen is Qwen-Image, z-image is Z-Image;
+z-image-toy, flux2-toy and flux2-dev-toy are as small as a demonstration needs. Names and shapes are those
 of diffusers and transformers (instantiated without memory), values are uniform with a spread that
 keeps activations near 1. Large parts are sharded at 5 GB as the hub has them, and a piece of a
 tensor is in memory at a time. T5-XXL in bf16 takes 9.5 GB, LLaMA-3-8B 15 GB, the transformers of
 FLUX.2 klein 7.8 and 18.2 GB, Z-Image 12.3 GB, of FLUX.1 23.8 GB, HunyuanVideo 25.6 GB, Wan 14B
-28.6 GB, Qwen-Image 40.9 GB and FLUX.2-dev 64.4 GB: delete OUT afterwards.
+28.6 GB, Qwen-Image 40.9 GB and FLUX.2-dev 64.4 GB and 47 GB for its text: delete OUT afterwards.
 With --sparse all values are zeros that take no space on the disk, for vtrain --dry_run. The
 tokenizer is --tokenizer (spiece.model, or LLaMA's tokenizer.json), else a tiny one.
 """
@@ -70,6 +70,9 @@ SIZES = {
     "flux2-toy": ("flux2-toy", dict(num_layers=1, num_single_layers=2, num_attention_heads=3,
                                     attention_head_dim=32, joint_attention_dim=192,
                                     axes_dims_rope=(8, 8, 8, 8), guidance_embeds=False)),
+    "flux2-dev-toy": ("flux2-dev-toy", dict(
+        num_layers=1, num_single_layers=2, num_attention_heads=3, attention_head_dim=32,
+        joint_attention_dim=192, axes_dims_rope=(8, 8, 8, 8))),
 }
 
 T5 = ("T5EncoderModel", dict(d_model=4096, d_ff=10240, d_kv=64, num_heads=64, vocab_size=32128,
@@ -96,6 +99,17 @@ QWEN3_TOY = ("Qwen3Model", dict(QWEN3[1], hidden_size=64, intermediate_size=128,
                                 head_dim=16, vocab_size=512))
 QWEN3_8B = ("Qwen3ForCausalLM", dict(QWEN3[1], hidden_size=4096, intermediate_size=12288,
                                      tie_word_embeddings=False))
+MISTRAL3 = ("Mistral3ForConditionalGeneration", dict(
+    text_config=dict(hidden_size=5120, intermediate_size=32768, num_attention_heads=32,
+                     num_key_value_heads=8, num_hidden_layers=40, head_dim=128, vocab_size=131072,
+                     rms_norm_eps=1e-5, sliding_window=None, model_type="mistral",
+                     rope_parameters=dict(rope_type="default", rope_theta=1e9)),
+    vision_config=dict(model_type="pixtral", hidden_size=128, intermediate_size=128,
+                       num_hidden_layers=1, num_attention_heads=2, head_dim=64),
+    tie_word_embeddings=False))
+MISTRAL3_TOY = ("Mistral3ForConditionalGeneration", dict(MISTRAL3[1], text_config=dict(
+    MISTRAL3[1]["text_config"], hidden_size=64, intermediate_size=128, num_attention_heads=4,
+    num_key_value_heads=2, num_hidden_layers=30, head_dim=16, vocab_size=512)))
 CLIP = ("CLIPTextModel", dict(hidden_size=768, intermediate_size=3072, num_attention_heads=12,
                               num_hidden_layers=12, vocab_size=49408, projection_dim=768))
 
@@ -192,7 +206,7 @@ FAMILIES = {
         tokenizer_golden="z-image-text"),
 }
 FAMILIES["flux2"] = dict(
-    pipeline=lambda size: "Flux2Pipeline" if size == "flux2-dev" else "Flux2KleinPipeline",
+    pipeline=lambda size: "Flux2KleinPipeline",
     transformer="Flux2Transformer2DModel", layers=["num_layers", "num_single_layers"],
     vae="AutoencoderKLFlux2", vae_config=lambda size: {},
     scheduler=lambda size: "FlowMatchEulerDiscreteScheduler",
@@ -200,11 +214,16 @@ FAMILIES["flux2"] = dict(
     text={"text_encoder": ("Qwen3ForCausalLM", QWEN3[1])},
     tokenizer={"tokenizer": "Qwen2Tokenizer"}, tokenizer_golden="flux2-text")
 FAMILIES["flux2-9b"] = dict(FAMILIES["flux2"], text={"text_encoder": QWEN3_8B})
-FAMILIES["flux2-dev"] = dict(FAMILIES["flux2"], text={}, tokenizer={})
+FAMILIES["flux2-dev"] = dict(
+    FAMILIES["flux2"], pipeline=lambda size: "Flux2Pipeline", text={"text_encoder": MISTRAL3},
+    tokenizer={"tokenizer": "PixtralProcessor"}, tokenizer_golden="flux2-dev-text")
 FAMILIES["flux2-toy"] = dict(
     FAMILIES["flux2"],
     vae_config=lambda size: dict(block_out_channels=(32, 32, 32, 32), layers_per_block=1),
     text={"text_encoder": ("Qwen3ForCausalLM", dict(QWEN3_TOY[1], num_hidden_layers=28))})
+FAMILIES["flux2-dev-toy"] = dict(FAMILIES["flux2-dev"],
+                                 vae_config=FAMILIES["flux2-toy"]["vae_config"],
+                                 text={"text_encoder": MISTRAL3_TOY})
 FAMILIES["z-image-toy"] = dict(FAMILIES["z-image"], vae_config=toy_vae,
                                text={"text_encoder": QWEN3_TOY})
 
@@ -340,7 +359,7 @@ def tokenizer(out, a, rng):
     else:
         from safetensors import safe_open
         name = {"Qwen2Tokenizer": "qwen-image-text", "CLIPTokenizer": "hunyuanvideo-clip",
-                "LlamaTokenizerFast": "hunyuanvideo-llama"}[kind]
+                "LlamaTokenizerFast": "hunyuanvideo-llama"}.get(kind)
         name = family.get("tokenizer_golden", name)
         goldens = pathlib.Path(__file__).parent.parent / "tests/golden"
         with safe_open(goldens / f"{name}.safetensors", "np") as f:
