@@ -165,12 +165,16 @@ static int take_fields(vf_manifest *m, int rc, const char *dir, vc_err *err)
     return rc;
 }
 
+/* What `vprep --dry_run` leaves in a folder is no dataset. */
+#define PLAN_ALONE ", only the plan of `vprep --dry_run`: the same command without it encodes"
+
 int vf_manifest_read(vf_manifest *m, const char *dir, vc_err *err)
 {
     *m = (vf_manifest){ 0 };
     int rc = vf_json_read_in(&m->json, dir, VF_MANIFEST, VF_MAX_LIST, err);
     if (rc == VC_ENOENT)
-        rc = vc_fail(err, rc, "%s: no latent dataset (no %s)", dir, VF_MANIFEST);
+        rc = vc_fail(err, rc, "%s: no latent dataset (no %s)%s", dir, VF_MANIFEST,
+                     vc_file_exists_in(dir, "plan.jsonl") ? PLAN_ALONE : "");
     return take_fields(m, rc, dir, err);
 }
 

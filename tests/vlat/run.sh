@@ -12,7 +12,9 @@ expect 2 'a verb is needed' vlat
 expect 2 'takes DATASET, not 0' vlat info
 expect 2 'not 1 word' vlat show a.lmdb
 expect 2 '--jsonl' vlat list --jsonl a.lmdb
-expect 1 'no latent dataset' vlat info none
+expect 1 'no latent dataset (no manifest.json)$' vlat info none
+mkdir planned && : >planned/plan.jsonl
+expect 1 'planned: no latent dataset .*only the plan of `vprep --dry_run`' vlat info planned
 expect 0 'samples *60' vlat info a.lmdb/
 expect 0 '"family":"builtin"' vlat info a.lmdb --json
 [ "$(wc -l <"$stdout")" -eq 1 ] || wrong 'info --json: not one line'
