@@ -1,5 +1,5 @@
 /* like.h - --like TRAINER: the defaults of other trainers as values of our flags, and the hint
- * where a command looks like another trainer's. See docs/interface.md. */
+ * where a command looks like another trainer's. See docs/switching.md. */
 #ifndef COMMON_CLI_LIKE_H
 #define COMMON_CLI_LIKE_H
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The modules that a LoRA has: by default, with --target_name, and with --like TRAINER those that the
-# trainer's own code chooses (docs/interface.md); and the hint where a command has a trainer's flags.
+# trainer's own code chooses (docs/switching.md); and the hint where a command has a trainer's flags.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 export VLT_SOURCE
