@@ -3,11 +3,15 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
+#include <cjson/cJSON.h>
 
 #include "common/families.h"
+#include "common/os/file.h"
 #include "precompute/encoder.h"
 #include "tests/lib/ok.h"
 
@@ -100,11 +104,69 @@ static void row_of_the_codec(void **state)
     vae_builtin.close(v);
 }
 
+/* The page's row of an encoder; NULL: it has none. */
+static const cJSON *page_row(const cJSON *rows, const vc_family *f, const vc_text *t)
+{
+    const cJSON *row;
+    cJSON_ArrayForEach(row, rows) {
+        if (!strcmp(cJSON_GetStringValue(cJSON_GetObjectItem(row, "family")), f->name) &&
+            !strcmp(cJSON_GetStringValue(cJSON_GetObjectItem(row, "class")), t->class))
+            return row;
+    }
+    return NULL;
+}
+
+static int page_has_texts(const cJSON *rows, const vc_family *f, const vc_text *t)
+{
+    int n = 0;
+    for (int i = 0; t && i < VC_FAMILY_TEXTS && t[i].class; i++) {
+        const cJSON *row = page_row(rows, f, &t[i]);
+        if (!t[i].template) {
+            assert_null(row);
+            continue;
+        }
+        assert_non_null(row);
+        assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(row, "template")),
+                            t[i].template);
+        assert_int_equal(cJSON_GetNumberValue(cJSON_GetObjectItem(row, "crop")), t[i].crop);
+        n++;
+    }
+    return n;
+}
+
+/* docs/format.md has the templates and crops, without which nobody else can make a text's key. */
+static void templates_are_in_the_page(void **state)
+{
+    char path[4096], *page;
+    size_t size;
+    vc_err err = { 0 };
+    int n = 0;
+
+    (void)state;
+    if (!getenv("VLT_SOURCE"))
+        skip();
+    snprintf(path, sizeof path, "%s/docs/format.md", getenv("VLT_SOURCE"));
+    assert_ok(vc_file_read(&page, &size, path, 1 << 20, &err), &err);
+    const char *begin = strstr(page, "[{\"family\":");
+    assert_non_null(begin);
+    cJSON *rows = cJSON_ParseWithOpts(begin, NULL, false);
+    assert_non_null(rows);
+    for (const vc_family *f = vc_families(); f->name; f++) {
+        n += page_has_texts(rows, f, f->text);
+        for (int i = 0; i < VC_FAMILY_PIPELINES && f->pipeline[i].class; i++)
+            n += page_has_texts(rows, f, f->pipeline[i].text);
+    }
+    assert_int_equal(n, cJSON_GetArraySize(rows));
+    cJSON_Delete(rows);
+    free(page);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_are_consistent),   cmocka_unit_test(pipelines_are_unique),
         cmocka_unit_test(encoders_of_families), cmocka_unit_test(row_of_the_codec),
+        cmocka_unit_test(templates_are_in_the_page),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
