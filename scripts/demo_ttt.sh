@@ -1,6 +1,5 @@
 # demo_ttt.sh - TTT layers at toy size, from clips to a sampled clip of 18 s. scripts/demo sources
-# this file for --ttt; the variables $here, $build, $out and $media and the functions shape and clip
-# are its own.
+# this file for --ttt; the variables $here, $build, $out and $media are its own.
 #
 # Six scenes of 3 s become six clips of one segment, two of three segments (9 s) and one of six
 # (18 s), each segment with a caption of its own. A CogVideoX transformer of random weights, for
