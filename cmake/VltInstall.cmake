@@ -27,8 +27,9 @@ install(DIRECTORY ${pages}/bash/ DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-compl
 install(DIRECTORY ${pages}/zsh/ DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions)
 install(DIRECTORY ${pages}/fish/ DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 install(FILES scripts/vlat.py DESTINATION ${CMAKE_INSTALL_DATADIR}/vlt)
-install(FILES README.md LICENSE examples/read.c TYPE DOC)
-install(DIRECTORY docs/ TYPE DOC FILES_MATCHING PATTERN "*.md" PATTERN bench EXCLUDE)
+# Pages and pictures lie as in the sources, so that their links lead somewhere.
+install(FILES README.md CONTRIBUTING.md LICENSE examples/read.c TYPE DOC)
+install(DIRECTORY docs TYPE DOC PATTERN bench EXCLUDE)
 install(FILES packaging/copyright TYPE DOC)
 
 set(CPACK_GENERATOR DEB)

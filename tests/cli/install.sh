@@ -14,10 +14,17 @@ for program in vprep vtrain vdecode vlat; do
 done
 expect 0 '^samples  *60' vlat info "$set"
 
-for file in copyright README.md interface.md; do
+for file in copyright README.md docs/interface.md; do
     [ -s "$usr/share/doc/vlt/$file" ] || wrong "share/doc/vlt has no $file"
 done
-absent "$usr/share/doc/vlt/bench"
+absent "$usr/share/doc/vlt/bench" "$usr/share/doc/vlt/docs/bench"
+holds "$usr/share/doc/vlt/README.md" '^# vlt: '
+for page in "$usr"/share/doc/vlt/*.md "$usr"/share/doc/vlt/docs/*.md; do
+    while read -r target; do
+        [ -e "$(dirname "$page")/$target" ] || wrong "${page#"$usr"/}: $target: no such file"
+    done < <(sed 's/`[^`]*`//g' "$page" | { grep -oE '\]\([a-zA-Z0-9_./-]+' || true; } |
+             sed 's/^](//; /^http/d')
+done
 
 # ---- manual pages ----
 # flags PROGRAM: all names of its flags, from the help of the program and of its verbs.
