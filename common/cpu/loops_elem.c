@@ -292,9 +292,10 @@ static double square_sum(const cpu_rows *r, const float *const *x, size_t n)
     return r->sumsq(x[0], n);
 }
 
-double cpu_sumsq(vt_dev *d, const vt_tensor *x)
+void cpu_sumsq(vt_dev *d, double *sums, const vt_tensor *const *x, int n)
 {
-    return cpu_sum_of(d, square_sum, 1, LIST(x));
+    for (int i = 0; i < n; i++)
+        sums[i] = cpu_sum_of(d, square_sum, 1, LIST(x[i]));
 }
 
 /* ---- moving averages ---- */

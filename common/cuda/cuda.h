@@ -15,7 +15,7 @@
 
 /* Areas of scratch memory, kept between calls. A call uses each area for one purpose only. */
 typedef enum cuda_area {
-    CUDA_PARTS,                                /* partial sums */
+    CUDA_PARTS, CUDA_SUMS,                     /* partial sums; sums of several calls */
     CUDA_LEFT, CUDA_RIGHT, CUDA_OUT, CUDA_BIAS, /* converted operands of matmul and convolution */
     CUDA_DQ, CUDA_DK, CUDA_DV, CUDA_DSUM,      /* for attention's gradient */
     CUDA_WORKSPACE,                            /* for libraries */

@@ -1,4 +1,6 @@
 /* rows.c - norms, sums and reductions; see kernel_list.h */
+#include <string.h>
+
 #include "common/cuda/cuda.h"
 
 /* The rows that one lane sums in f32 before parts are added in f64, and the most parts of a sum. */
@@ -118,16 +120,14 @@ static void sums(vt_dev *d, const char *op, vk_sums_args *s, int64_t targets)
     s->teams = packs < VK_THREADS ? VK_THREADS / VK_WARP : 1;
     s->slices = slices < 1 ? 1 : slices > MOST_SLICES ? MOST_SLICES : (uint32_t)slices;
     size_t parts = (size_t)s->targets * s->slices;
-    s->part = cuda_scratch(d, CUDA_PARTS, (parts + s->targets) * sizeof *s->part);
+    s->part = cuda_scratch(d, CUDA_PARTS, parts * sizeof *s->part);
     if (!s->part)
         return;
-    if (!s->w.data[VK_SUM_OUT])
-        s->result = s->part + parts;
     if (cuda_ok(d, vk_sums(d->stream, s), op))
         cuda_ok(d, vk_sums_end(d->stream, s), op);
 }
 
-/* Sums all of x to y [], or to s->result if y is NULL. */
+/* Sums all of x to y [], or, if y is NULL, to s->result, which the caller has set. */
 static void sum_all(vt_dev *d, const char *op, vk_sums_args *s, const vt_tensor *y,
                     const vt_tensor *x, const vt_tensor *other, const vt_tensor *weight)
 {
@@ -153,15 +153,17 @@ void cuda_mse(vt_dev *d, vt_tensor *loss, const vt_tensor *pred, const vt_tensor
     sum_all(d, "mse", &s, loss, pred, target, weight);
 }
 
-double cuda_sumsq(vt_dev *d, const vt_tensor *x)
+void cuda_sumsq(vt_dev *d, double *sums, const vt_tensor *const *x, int n)
 {
-    vk_sums_args s = { .terms = VK_SQUARES, .scale = 1 };
-    double sum = 0;
+    double *all = cuda_scratch(d, CUDA_SUMS, (size_t)n * sizeof *all);
 
-    sum_all(d, "sumsq", &s, NULL, x, NULL, NULL);
-    if (s.result)
-        cuda_download(d, &sum, s.result, sizeof sum);
-    return sum;
+    memset(sums, 0, (size_t)n * sizeof *sums);
+    if (!all)
+        return;
+    for (int i = 0; i < n; i++)
+        sum_all(d, "sumsq", &(vk_sums_args){ .terms = VK_SQUARES, .scale = 1, .result = all + i },
+                NULL, x[i], NULL, NULL);
+    cuda_download(d, sums, all, (size_t)n * sizeof *sums);
 }
 
 void cuda_reduce(vt_dev *d, vt_tensor *dx, const vt_tensor *dy, const vt_tensor *other,

@@ -36,15 +36,34 @@ void vt_params_settle(vt_params *p)
     }
 }
 
+void vt_squares_add(vt_squares *s, const vt_tensor *x)
+{
+    if (s->n == VT_SQUARES)
+        vt_squares_sum(s);
+    s->x[s->n++] = x;
+}
+
+double vt_squares_sum(vt_squares *s)
+{
+    double sums[VT_SQUARES];
+
+    if (s->n)
+        s->g->be->sumsq(s->g->dev, sums, s->x, s->n);
+    for (int i = 0; i < s->n; i++)
+        s->sum += sums[i];
+    s->n = 0;
+    return s->sum;
+}
+
 double vt_params_grad_norm(vt_params *p)
 {
-    double sum = 0;
+    vt_squares s = { .g = p->g };
 
     vt_params_settle(p);
     for (int i = 0; i < p->n; i++)
         if (p->at[i]->trained)
-            sum += p->g->be->sumsq(p->g->dev, p->at[i]->grad);
-    return sqrt(sum);
+            vt_squares_add(&s, p->at[i]->grad);
+    return sqrt(vt_squares_sum(&s));
 }
 
 int vt_params_trained(const vt_params *p)
@@ -55,8 +74,6 @@ int vt_params_trained(const vt_params *p)
         n += p->at[i]->trained;
     return n;
 }
-
-double vt_sum_of_squares(vt_ctx *g, const vt_tensor *x) { return g->be->sumsq(g->dev, x); }
 
 /* ---- moving averages ---- */
 

@@ -174,7 +174,17 @@ vt_param_bytes vt_params_bytes(const vt_params *p);
 /* Returns the gradient norm over all trained parameters: an f64 sum of f32 squares in a fixed
  * order. */
 double vt_params_grad_norm(vt_params *p);
-double vt_sum_of_squares(vt_ctx *g, const vt_tensor *x);    /* f64, in a fixed order */
+/* The same sum for tensors that are added one after another; they live until vt_squares_sum, which
+ * returns the sum of all. The device is waited for once for VT_SQUARES tensors. */
+enum { VT_SQUARES = 1024 };
+typedef struct vt_squares {
+    vt_ctx *g;
+    const vt_tensor *x[VT_SQUARES];           /* those whose squares are not in `sum` yet */
+    int n;
+    double sum;
+} vt_squares;
+void vt_squares_add(vt_squares *s, const vt_tensor *x);
+double vt_squares_sum(vt_squares *s);
 
 /* ---- moving averages ---- */
 

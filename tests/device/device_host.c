@@ -133,6 +133,14 @@ static void advance(void *to)
         ((timeline *)to)->now++;
 }
 
+host_count host_counted;
+
+static void count(const char *name)
+{
+    host_counted.launches++;
+    host_counted.named += host_counted.kernel && !strcmp(host_counted.kernel, name);
+}
+
 /* Captures the call if a graph is being captured; returns whether the call must not run now. */
 static bool captured(void *to, void (*run)(void *, const void *), const void *args, size_t bytes)
 {
@@ -164,6 +172,7 @@ static bool captured(void *to, void (*run)(void *, const void *), const void *ar
         if (captured(stream, replay_##name, s, sizeof *s))                                         \
             return 0;                                                                              \
         advance(stream);                                                                           \
+        count(#name);                                                                              \
         if (host_interpret)                                                                        \
             return host_interpret(#name, s, sizeof *s, (blocks));                                  \
         RUN(name, blocks, HOST_LANES);                                                             \
@@ -182,6 +191,7 @@ static bool captured(void *to, void (*run)(void *, const void *), const void *ar
         if (captured(stream, replay_##name, s, sizeof *s))                                         \
             return 0;                                                                              \
         advance(stream);                                                                           \
+        count(#name);                                                                              \
         if (host_interpret)                                                                        \
             return host_interpret(#name, s, sizeof *s, (blocks));                                  \
         if (host_lanes == 1)                                                                       \
@@ -290,6 +300,7 @@ void cuda_upload(vt_dev *d, void *dst, const void *src, size_t n)
 
 void cuda_download(vt_dev *d, void *dst, const void *src, size_t n)
 {
+    host_counted.downloads++;
     if (!cuda_in_capture(d, "a download"))
         memcpy(dst, src, n);
 }

@@ -20,6 +20,11 @@ extern int host_lanes;
 /* Returns the sum of the lanes' v, or the largest. */
 float host_team_fold(int lane, int lanes, float v, int largest);
 
+/* Counts, which a test may reset: kernels that were queued outside captures, those of the name
+ * `kernel` among them, and calls that copied to the host. */
+typedef struct host_count { const char *kernel; int64_t named, launches, downloads; } host_count;
+extern host_count host_counted;
+
 /* If it is set, kernels are not run but given to this function: their name, their arguments and the
  * number of their blocks. It returns 0, or an error that fails the op. */
 extern int (*host_interpret)(const char *name, const void *args, size_t bytes, uint64_t blocks);

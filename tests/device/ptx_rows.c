@@ -172,7 +172,9 @@ static void run_sums(vt_dev *host, set *s, int variant)
     const int64_t *strides[] = { D(0, 0, 0), D(dim[2], 0, 1), D(dim[1], 1, 0) };
 
     total->nd = 0;
-    *(float *)total->data = (float)host_backend.sumsq(host, x);
+    double squares;
+    host_backend.sumsq(host, &squares, &(const vt_tensor *){ x }, 1);
+    *(float *)total->data = (float)squares;
     vt_tensor *loss = make(s, VC_F32, 1, D(1), NULL);
     loss->nd = 0;
     host_backend.mse(host, loss, x, w, variant < 4 ? make(s, type, 3, dim, NULL) : NULL);

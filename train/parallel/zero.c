@@ -168,10 +168,11 @@ size_t vtrain_zero_bytes(const vtrain_zero *z)
 
 int vtrain_zero_norm(vtrain_zero *z, double *norm, vc_err *err)
 {
-    double sum = 0;
+    vt_squares s = { .g = z->g };
     for (int k = 0; k < z->l->n; k++)
         if (z->l->unit[k].n)
-            sum += vt_sum_of_squares(z->g, z->l->unit[k].grad);
+            vt_squares_add(&s, z->l->unit[k].grad);
+    double sum = vt_squares_sum(&s);
     int rc = vc_comm_reduce(z->l->group, &sum, 1, VC_COMM_SUM, err);
     *norm = sqrt(sum);
     return rc;
