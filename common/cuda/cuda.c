@@ -198,6 +198,7 @@ const vt_backend vt_cuda = {
     .alloc = cuda_alloc,
     .free = cuda_free,
     .host_memory = false,
+    .rounds_products = true,
     .second = cuda_second_stream,
     .adopt = cuda_adopt,
     .event_open = event_open,

@@ -204,6 +204,7 @@ int vk_pool_frames(void *stream, const vk_resize_args *s);
  * each block and state. Each rule has two kernels, vk_NAME and vk_NAME8. */
 typedef struct vk_update_args {
     char *w, *state[VF_STATES];
+    char *rounded;                             /* of an f32 w: its values in bf16; or NULL */
     int type;
     float *peak;                               /* [blocks,states], or NULL */
     const float *grad;

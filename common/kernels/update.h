@@ -33,6 +33,14 @@ VK_HD void vk_rule_eight(vk_rule r, const vf_step *a, vk_f8 *w, vk_f8 *state, co
     }
 }
 
+/* Writes n values of an f32 w from i on, and their copies in bf16. */
+VK_HD void vk_store_both(const vk_update_args *s, int64_t i, int n, vk_f8 w)
+{
+    vk_store8(s->w + i * 4, VK_F32, 1, n, w);
+    if (s->rounded)
+        vk_store8(s->rounded + i * 2, VK_BF16, 1, n, w);
+}
+
 VK_HD void vk_update_packs(vk_rule r, const vk_update_args *s, uint32_t block, vk_team t)
 {
     VK_EACH(u, (s->n + 7) / 8) {
@@ -45,7 +53,7 @@ VK_HD void vk_update_packs(vk_rule r, const vk_update_args *s, uint32_t block, v
             state[k] = vk_load8(s->state[k] + at, s->type, 1, n);
         vk_rule_eight(r, &s->step, &w, state, &g);
         if (s->type == VK_F32)
-            vk_store8(s->w + at, VK_F32, 1, n, w);
+            vk_store_both(s, i, n, w);
         else
             vk_store8_randomly(s->w + at, n, w, &s->draws, u, VK_ROUND_W);
         VK_UNROLL
@@ -104,7 +112,7 @@ VK_HD void vk_update8_block(vk_rule r, const vk_update_args *s, int64_t b, vk_te
     for (int64_t i = from + t.lane * 8; i < end; i += t.lanes * 8) {
         int n = (int)(end - i < 8 ? end - i : 8);
         vk_update8_pack(r, s, i, n, old, &w, state);
-        vk_store8(s->w + i * 4, VK_F32, 1, n, w);
+        vk_store_both(s, i, n, w);
         for (int j = 0; j < n; j++) {
             VK_UNROLL
             for (int k = 0; k < r.states; k++) {

@@ -118,6 +118,8 @@ typedef struct vt_backend {
     void *(*alloc)(vt_dev *dev, size_t bytes);         /* persistent: zeroed, 64-byte aligned */
     void (*free)(vt_dev *dev, void *p, size_t bytes);  /* NULL is fine */
     bool host_memory;                         /* device pointers are host pointers */
+    bool rounds_products;                     /* a product with bf16 and f32 operands is computed
+                                               * in bf16 */
     void (*upload)(vt_dev *dev, void *dst, const void *src, size_t bytes);
     void (*download)(vt_dev *dev, void *dst, const void *src, size_t bytes);
 

@@ -197,6 +197,8 @@ typedef struct param {
     vt_tensor grad;                            /* of a trained parameter */
     bool lent;                                 /* the gradient's values are the caller's */
     vt_buf grad_buf;
+    bool stale;                                /* t.rounded has older values than t */
+    vt_tensor *next;                           /* of vt_ctx.rounded */
 } param;
 
 static size_t bytes_of(const vt_tensor *t)
@@ -320,6 +322,60 @@ void vt_param_set(vt_ctx *g, vt_tensor *t, const void *data, vc_dtype from)
 {
     if (!g->sizes_only)
         upload(g, t->data, t->dtype, data, from, vt_count(t));
+    vt_param_changed(t);
+}
+
+/* ---- values in bf16 too ---- */
+
+static size_t rounded_bytes(const vt_tensor *t)
+{
+    return (size_t)vt_count(t) * vc_dtype_size(VC_BF16);
+}
+
+int vt_param_round(vt_ctx *g, vt_tensor *t, vc_err *err)
+{
+    if (!g->be->rounds_products || g->compute != VC_BF16 || t->dtype != VC_F32 || t->rounded)
+        return 0;
+    t->rounded = g->be->alloc(g->dev, rounded_bytes(t));
+    if (!t->rounded)
+        return vc_fail(err, VC_ENOMEM, "no memory for %zu bytes of rounded values",
+                       rounded_bytes(t));
+    ((param *)t)->stale = true;
+    ((param *)t)->next = g->rounded;
+    g->rounded = t;
+    return 0;
+}
+
+void vt_param_changed(vt_tensor *t)
+{
+    if (t->rounded)
+        ((param *)t)->stale = true;
+}
+
+/* Ends the copy. */
+static void drop_rounded(vt_ctx *g, vt_tensor *t)
+{
+    vt_tensor **at = &g->rounded;
+
+    if (!t->rounded)
+        return;
+    while (*at != t)
+        at = &((param *)*at)->next;
+    *at = ((param *)t)->next;
+    g->be->free(g->dev, t->rounded, rounded_bytes(t));
+    t->rounded = NULL;
+}
+
+void vt_rounded_renew(vt_ctx *g)
+{
+    for (vt_tensor *t = g->rounded; t; t = ((param *)t)->next) {
+        vt_tensor y = *t;
+        y.dtype = VC_BF16;
+        y.data = t->rounded;
+        if (((param *)t)->stale && !g->sizes_only)
+            g->be->copy(g->dev, &y, t);
+        ((param *)t)->stale = false;
+    }
 }
 
 bool vt_param_mapped(const vt_tensor *t) { return ((const param *)t)->mapped; }
@@ -336,6 +392,7 @@ void vt_param_free(vt_ctx *g, vt_tensor *t)
     if (!t)
         return;
     param *p = (param *)t;
+    drop_rounded(g, t);
     free_values(g, p);
     if (t->grad && !p->lent)
         g->be->free(g->dev, t->grad->data, bytes_of(t->grad));
@@ -356,6 +413,7 @@ bool vt_param_grad_lent(const vt_tensor *t) { return ((const param *)t)->lent; }
 void vt_param_lend_values(vt_ctx *g, vt_tensor *t, void *data)
 {
     param *p = (param *)t;
+    drop_rounded(g, t);                        /* it would be renewed with each lent value */
     free_values(g, p);
     p->values_lent = true;
     t->data = data;
@@ -368,6 +426,7 @@ int vt_param_train(vt_ctx *g, vt_tensor *t, vc_dtype dtype, vc_err *err)
     param *p = (param *)t;
 
     if (t->dtype != dtype || p->mapped) {
+        drop_rounded(g, t);
         vt_tensor y = *t;
         y.dtype = dtype;
         y.data = g->be->alloc(g->dev, bytes_of(&y));

@@ -165,6 +165,35 @@ static vt_tensor *dropped(vt_ctx *g, vt_tensor *x, const vt_tensor *draw, uint64
     return own;
 }
 
+/* ---- LoRA ---- */
+
+/* Returns true if the device rounds every operand of a LoRA's products to bf16. */
+static bool all_rounded(const vt_ctx *g, const vt_tensor *x, const vt_tensor *y)
+{
+    return g->be->rounds_products && x->dtype == VC_BF16 && y->dtype == VC_BF16;
+}
+
+/* Returns the type of x a' and of its gradient. Dropout, which scales both, comes before the
+ * rounding. */
+static vc_dtype hidden_type(const vt_ctx *g, const vt_tensor *x, const vt_tensor *y,
+                            const vt_tensor *draw)
+{
+    return all_rounded(g, x, y) && !draw ? VC_BF16 : VC_F32;
+}
+
+/* Returns a factor as the products read it: in bf16 if it is kept so, and f32 would be rounded. */
+static vt_tensor factor(const vt_ctx *g, const vt_tensor *w, const vt_tensor *x,
+                        const vt_tensor *y)
+{
+    vt_tensor f = *w;
+
+    if (w->rounded && all_rounded(g, x, y)) {
+        f.dtype = VC_BF16;
+        f.data = w->rounded;
+    }
+    return f;
+}
+
 /* ---- gradients ---- */
 
 static uint64_t key_of(const vt_node *n) { return (uint64_t)n->i[0]; }
@@ -219,14 +248,15 @@ static void lora_grad(vt_ctx *g, const vt_node *n, const vt_tensor *dy, vt_tenso
 
 /* dx2 += I (dh a), times gelu's slope if x is gelu(PRE): with dropout of LoRA's input, as separate
  * kernels. */
-static void input_grad(vt_ctx *g, const vt_node *n, vt_tensor *dx2, const vt_tensor *dh)
+static void input_grad(vt_ctx *g, const vt_node *n, vt_tensor *dx2, const vt_tensor *dh,
+                       const vt_tensor *a)
 {
     vt_tensor *own = vt_new(g, VC_F32, 2, dx2->dim), to = *dx2;
     vt_buf over = { .empty = true };          /* in place: the sum is overwritten */
 
     if (!own)
         return;
-    product(g, own, dh, false, n->in[LORA_A], false, NULL, 1.0f, 0.0f);
+    product(g, own, dh, false, a, false, NULL, 1.0f, 0.0f);
     drop(g, own, n->in[DRAW], key_of(n), true);
     VT_RUN(g, scale, dx2, own, 1.0f);
     to.buf = &over;
@@ -243,10 +273,11 @@ static void linear_grad(vt_ctx *g, const vt_node *n)
 
     flat(n->out->grad, &dy);
     if (lora) {
-        dh = vt_new(g, VC_F32, 2, n->in[H]->dim);
+        vt_tensor b = factor(g, n->in[LORA_B], n->in[X], &dy);
+        dh = vt_new(g, n->in[H]->dtype, 2, n->in[H]->dim);
         if (!dh)
             return;
-        product(g, dh, &dy, false, n->in[LORA_B], false, NULL, n->f[0], 0.0f);
+        product(g, dh, &dy, false, &b, false, NULL, n->f[0], 0.0f);
         if (n->in[DRAW])
             drop(g, dh, n->in[DRAW], key_of(n), false);
     }
@@ -266,10 +297,13 @@ static void linear_grad(vt_ctx *g, const vt_node *n)
         e = (ending){ GELU_GRAD, n->in[PRE] };
     flat(dx, &dx2);
     product_by(g, &dx2, &dy, n->in[W], false, n->in[SCALE], NULL, beta(dx), lora ? &plain : &e);
-    if (lora && n->in[DRAW] && g->dropout.p.input > 0)
-        input_grad(g, n, &dx2, dh);
-    else if (lora)
-        last_product(g, &dx2, dh, n->in[LORA_A], false, NULL, 1.0f, 1.0f, &e);
+    if (!lora)
+        return;
+    vt_tensor a = factor(g, n->in[LORA_A], n->in[X], &dy);
+    if (n->in[DRAW] && g->dropout.p.input > 0)
+        input_grad(g, n, &dx2, dh, &a);
+    else
+        last_product(g, &dx2, dh, &a, false, NULL, 1.0f, 1.0f, &e);
 }
 
 static const char *wrong(const vt_tensor *x, const vt_lin *l)
@@ -296,20 +330,22 @@ static const char *wrong(const vt_tensor *x, const vt_lin *l)
 static vt_tensor *add_lora(vt_ctx *g, vt_tensor *y2, vt_tensor *x2, const vt_lin *l,
                            const ending *e)
 {
-    vt_tensor *h = vt_new(g, VC_F32, 2, (int64_t[]){ x2->dim[0], l->lora_a->dim[0] }), *x;
     const vt_tensor *draw = draw_of(g, l);
+    vt_tensor *h = vt_new(g, hidden_type(g, x2, y2, draw), 2,
+                          (int64_t[]){ x2->dim[0], l->lora_a->dim[0] }), *x;
+    vt_tensor a = factor(g, l->lora_a, x2, y2), b = factor(g, l->lora_b, x2, y2);
 
     if (!h)
         return NULL;
     vt_scope s = vt_scope_begin(g);
     if ((x = dropped(g, x2, draw, l->lora_key)))
-        product(g, h, x, false, l->lora_a, true, NULL, 1.0f, 0.0f);
+        product(g, h, x, false, &a, true, NULL, 1.0f, 0.0f);
     vt_scope_end(g, s, 0, NULL);
     if (!x)
         return NULL;
     if (draw)
         drop(g, h, draw, l->lora_key, false);
-    last_product(g, y2, h, l->lora_b, true, NULL, l->lora_scale, 1.0f, e);
+    last_product(g, y2, h, &b, true, NULL, l->lora_scale, 1.0f, e);
     return h;
 }
 

@@ -120,6 +120,7 @@ void vt_ema_swap(vt_tensor **ema, vt_params *p)
         if (!p->at[i]->trained)
             continue;
         vt_tensor *t = p->at[i]->t, *e = ema[k++], old = *t;
+        vt_param_changed(p->at[i]->t);
         t->data = e->data;
         t->dtype = e->dtype;
         e->data = old.data;

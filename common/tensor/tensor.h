@@ -51,6 +51,8 @@ struct vt_tensor {
     vt_tensor *grad;                          /* made by vt_grad; always NULL in a view */
     bool needs_grad;                          /* it depends on a trained parameter */
     bool param;                               /* persistent: lives until vt_param_free */
+    void *rounded;                            /* of vt_param_round: the values in bf16; or NULL,
+                                               * as in a view */
 };
 
 static inline int64_t vt_count(const vt_tensor *t)
@@ -275,6 +277,12 @@ void vt_param_set(vt_ctx *g, vt_tensor *t, const void *data, vc_dtype from);
 /* Makes a parameter trained: its values become private, f32 or bf16, with an f32 gradient. The type
  * of a parameter that is trained already is changed to dtype. */
 int vt_param_train(vt_ctx *g, vt_tensor *t, vc_dtype dtype, vc_err *err);
+/* Keeps the values of a trained f32 parameter in bf16 too, if activations are bf16 and the device
+ * rounds the operands of its products (backend.h, rounds_products); elsewhere it does nothing. The
+ * optimiser's kernels write both. Values written otherwise, vt_param_set excepted, are followed by
+ * vt_param_changed, after which the next step that is not dry renews the copy as it begins. */
+int vt_param_round(vt_ctx *g, vt_tensor *t, vc_err *err);
+void vt_param_changed(vt_tensor *t);
 /* Outside steps: puts the gradient's values at `data`, which the caller owns and may lend to
  * several parameters, one after the other; the gradient's own memory is freed. */
 void vt_param_lend_grad(vt_ctx *g, vt_tensor *t, float *data);

@@ -334,6 +334,8 @@ static int add_factor(vt_params *p, const vt_param *of, const char *suffix, int 
     if (!rc) {
         vt_param *w = add(p, name, of->module, t, of->lin, role, err);
         rc = w ? train(p, w, err) : VC_ENOMEM;
+        if (!rc)
+            rc = vc_context(err, vt_param_round(p->g, t, err), "%s", name);
         if (w) {
             w->block = of->block;
             w->model = of->model;
@@ -418,6 +420,8 @@ vt_param_bytes vt_params_bytes(const vt_params *p)
             *(vt_param_is_on_host(w->t) ? &b.on_host
               : vt_param_mapped(w->t)   ? &b.mapped
                                         : &b.values) += bytes;
+        if (w->t->rounded)
+            b.values += (size_t)vt_count(w->t) * vc_dtype_size(VC_BF16);
         if (w->scale)
             b.values += (size_t)vt_count(w->scale) * sizeof(float);
         *(w->trained ? &b.trained : &b.frozen) += vt_count(w->t);

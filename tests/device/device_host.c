@@ -10,6 +10,7 @@
 
 #define VK_HOST_FOLD host_team_fold
 #include "common/cuda/cuda.h"
+#include "common/cuda/layout.h"
 
 /* The linker's --wrap redirects calls of vt_backends() and vt_backend_open() to these functions,
  * which add the device "host". */
@@ -245,8 +246,26 @@ static void poison(void *to, const void *args)
         memset(b->dst, 0xff, b->n);
 }
 
+host_room host_has;
+
+static bool refused(size_t needed, size_t room)
+{
+    bool yes = room && needed > room;
+
+    host_has.refused += yes;
+    return yes;
+}
+
 void *cuda_scratch(vt_dev *d, cuda_area area, size_t n)
 {
+    size_t all = n;
+
+    for (int i = 0; i < CUDA_AREAS; i++)
+        all += i == (int)area ? 0 : d->area_bytes[i];
+    if (d->area_bytes[area] < n && refused(all, host_has.scratch)) {
+        cuda_fault(d, VC_ENOMEM, "no memory for %zu bytes of scratch", n);
+        return NULL;
+    }
     if (d->area_bytes[area] < n) {
         if (cuda_in_capture(d, "scratch that grows"))
             return NULL;
@@ -514,6 +533,13 @@ static int host_reserve(vt_dev *d, void **range, size_t *bytes, vc_err *err)
     return vt_cpu.reserve(d->runtime->cpu, range, bytes, err);
 }
 
+static int host_grow(vt_dev *d, size_t bytes, vc_err *err)
+{
+    (void)d;
+    return refused(bytes, host_has.pool)
+               ? vc_fail(err, VC_ENOMEM, "no memory for %zu bytes on the device", bytes) : 0;
+}
+
 static void *host_alloc(vt_dev *d, size_t bytes) { return vt_cpu.alloc(d->runtime->cpu, bytes); }
 
 static void host_free(vt_dev *d, void *p, size_t bytes)
@@ -541,11 +567,30 @@ static void multiply(void *to, const void *args)
                   m->beta);
 }
 
+/* Sets *out to x in the type of the product, as blas.c does: f32 operands of a product in bf16 are
+ * rounded. False after a fault. */
+static bool operand(vt_dev *d, cuda_area area, vc_dtype type, const vt_tensor *x, vt_tensor *out)
+{
+    *out = *x;
+    if (x->dtype != VC_F32 || type == VC_F32)
+        return true;
+    out->data = (void *)(uintptr_t)cuda_convert(d, area, type, x);
+    out->dtype = type;
+    int64_t stride = 1;
+    for (int i = x->nd; i-- > 0; stride *= x->dim[i])
+        out->stride[i] = stride;
+    return out->data != NULL;
+}
+
 static void host_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_tensor *b,
                         bool tb, const vt_tensor *bias, float alpha, float beta)
 {
-    multiply(d->stream, &(product){ d->runtime->cpu, *c, *a, *b, bias ? *bias : (vt_tensor){ 0 },
-                                    ta, tb, alpha, beta });
+    const vc_dtype type = cuda_gemm_type(d->compute, c, a, b);
+    vt_tensor left, right;
+
+    if (operand(d, CUDA_LEFT, type, a, &left) && operand(d, CUDA_RIGHT, type, b, &right))
+        multiply(d->stream, &(product){ d->runtime->cpu, *c, left, right,
+                                        bias ? *bias : (vt_tensor){ 0 }, ta, tb, alpha, beta });
 }
 
 static void host_matmul_gelu(vt_dev *d, vt_tensor *y, vt_tensor *pre, const vt_tensor *a,
@@ -591,11 +636,13 @@ static void host_conv3d(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_te
 
 const vt_backend host_backend = {
     .name = "host",
+    .rounds_products = true,
     .open = host_open,
     .close = host_close,
     .describe = host_describe,
     .status = host_status,
     .reserve = host_reserve,
+    .grow = host_grow,
     .alloc = host_alloc,
     .free = host_free,
     .upload = cuda_upload,

@@ -25,6 +25,11 @@ float host_team_fold(int lane, int lanes, float v, int largest);
 typedef struct host_count { const char *kernel; int64_t named, launches, downloads; } host_count;
 extern host_count host_counted;
 
+/* Bytes of the pool and of scratch that the device gives; 0: as many as are wanted. `refused` counts
+ * the requests beyond. */
+typedef struct host_room { size_t pool, scratch; int refused; } host_room;
+extern host_room host_has;
+
 /* If it is set, kernels are not run but given to this function: their name, their arguments and the
  * number of their blocks. It returns 0, or an error that fails the op. */
 extern int (*host_interpret)(const char *name, const void *args, size_t bytes, uint64_t blocks);

@@ -379,6 +379,8 @@ static void run_update(vt_dev *host, set *s, int variant)
         memset(x->data, 0, s->x[2 + k].bytes);
         *(how->state[k].shape == VT_OF_BLOCKS ? &peak : &state[k]) = x;
     }
+    if (w->dtype == VC_F32)
+        w->rounded = make(s, VC_BF16, 1, D(n), NULL)->data;
     for (uint32_t step = 1; step <= 3; step++) {
         const vt_update_args a = { .rule = how->rule, .lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.99f,
                                   .eps = 1e-8f, .weight_decay = 0.1f, .grad_scale = 0.5f,

@@ -265,7 +265,7 @@ static void compare_codes(const char *name, const own *have, const own *want)
         fail_msg("%s: %zu of %zu codes differ", name, other, n);
 }
 
-typedef struct adam { own *w, *m, *v, *peak, *ema, *grad; } adam;
+typedef struct adam { own *w, *m, *v, *peak, *ema, *grad, *rounded; } adam;
 
 /* Returns the state after two steps; the first one begins without a state. */
 static adam adam_run(const vt_backend *be, vt_dev *d, vt_optimizer kind, int64_t n)
@@ -276,11 +276,14 @@ static adam adam_run(const vt_backend *be, vt_dev *d, vt_optimizer kind, int64_t
     bool two = row->rule == VF_ADAMW;          /* states; the others have one */
     adam x = { make(type, 1, &n, NULL, 1), make(moment, 1, &n, NULL, 2),
                make(moment, 1, &n, NULL, 3), make(VC_F32, 2, peaks, NULL, 5),
-               make(VC_F32, 1, &n, NULL, 4), make(VC_F32, 1, &n, NULL, 9) };
+               make(VC_F32, 1, &n, NULL, 4), make(VC_F32, 1, &n, NULL, 9),
+               make(VC_BF16, 1, &n, NULL, 6) };
     own *zero[] = { x.m, x.v, x.peak };
 
     for (int i = 0; i < 3; i++)
         memset(zero[i]->t.data, 0, zero[i]->bytes);
+    if (type == VC_F32 && be == &host_backend)
+        x.w->t.rounded = x.rounded->t.data;
     for (uint32_t step = 1; step <= 2; step++) {
         const vt_update_args a = { .rule = row->rule, .lr = 1e-2f, .beta1 = 0.9f,
                                   .beta2 = 0.99f, .eps = 1e-8f, .weight_decay = 0.1f,
@@ -299,6 +302,7 @@ static adam adam_run(const vt_backend *be, vt_dev *d, vt_optimizer kind, int64_t
 static void adam_drop(adam *x)
 {
     drop(x->w), drop(x->m), drop(x->v), drop(x->peak), drop(x->ema), drop(x->grad);
+    drop(x->rounded);
 }
 
 static void test_adamw(void **state)
@@ -323,6 +327,10 @@ static void test_adamw(void **state)
                 compare("adamw: peak", a.peak, b.peak, 1e-6);
             compare("adamw: w", a.w, b.w, kind == VT_ADAMW_BF16 ? 8e-3 : 1e-6);
             compare("ema", a.ema, b.ema, kind == VT_ADAMW_BF16 ? 1e-3 : 1e-6);
+            if (a.w->t.rounded) {              /* those that a conversion of w gives */
+                host_backend.copy(p->host, &b.rounded->t, &a.w->t);
+                assert_memory_equal(a.rounded->t.data, b.rounded->t.data, b.rounded->bytes);
+            }
             adam_drop(&a), adam_drop(&b);
         }
 }

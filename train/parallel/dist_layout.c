@@ -106,6 +106,7 @@ void vtrain_write_part(void *arg, const vt_param *p, size_t from, size_t n, size
     size_t size = vc_dtype_size(type);
     vt_values_cast(r->g, (char *)p->t->data + from * size, type, (const char *)r->x + at * size,
                    type, n);
+    vt_param_changed(p->t);
 }
 
 int vtrain_look(vtrain_layout *l, bool *busy, vc_err *err)
