@@ -16,11 +16,13 @@ list(APPEND VLT_FAULT_ENV "VLT_FAST_LIB=$<TARGET_FILE:vlt_fast>")
 include(${CMAKE_CURRENT_LIST_DIR}/slow.cmake)
 
 # vlt_label(NAME) gives the test the label `slow` if slow.cmake lists it; later properties of the
-# test do not take it away. Programs of tests without it belong to the target fast_tests.
+# test do not take it away. Programs of tests without it belong to the target fast_tests. ctest
+# starts the slow tests first (COST), so that no core waits for the last of them.
 function(vlt_label name)
   if(name IN_LIST VLT_SLOW_TESTS)
     cmake_language(EVAL CODE
       "cmake_language(DEFER CALL set_property TEST ${name} APPEND PROPERTY LABELS slow)")
+    set_tests_properties(${name} PROPERTIES COST 1)
   endif()
 endfunction()
 
@@ -30,7 +32,7 @@ function(vlt_sources out)
     foreach(folder ${CMAKE_CURRENT_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/tests/lib
             ${CMAKE_SOURCE_DIR}/tests/fuzz)
       if(EXISTS ${folder}/${file})
-        set(file ${folder}/${file})
+        file(REAL_PATH ${folder}/${file} file)
         break()
       endif()
     endforeach()
@@ -39,15 +41,36 @@ function(vlt_sources out)
   set(${out} ${found} PARENT_SCOPE)
 endfunction()
 
+# vlt_compiled_once(OUT LIBS SOURCES) replaces each C source of tests/ but the first, which is the
+# program's own, by its object, which is compiled once for all programs.
+function(vlt_compiled_once out libs own)
+  set(sources ${own})
+  list(REMOVE_ITEM libs test_environment)
+  foreach(file ${ARGN})
+    cmake_path(RELATIVE_PATH file BASE_DIRECTORY ${CMAKE_SOURCE_DIR} OUTPUT_VARIABLE object)
+    if(object MATCHES "^tests/.*\\.c$")
+      string(MAKE_C_IDENTIFIER ${object} object)
+      if(NOT TARGET ${object})
+        add_library(${object} OBJECT ${file})
+        target_link_libraries(${object} PRIVATE ${libs} vlt::cmocka)
+      endif()
+      set(file $<TARGET_OBJECTS:${object}>)
+    endif()
+    list(APPEND sources ${file})
+  endforeach()
+  set(${out} ${sources} PARENT_SCOPE)
+endfunction()
+
 # vlt_program(NAME SOURCES a.c ... LIBS vlt_x ...) builds a program that tests run.
 function(vlt_program name)
   cmake_parse_arguments(T "" "" "SOURCES;LIBS" ${ARGN})
   vlt_sources(files ${T_SOURCES})
+  vlt_compiled_once(files "${T_LIBS}" ${files})
   add_executable(${name} ${files})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   target_link_libraries(${name} PRIVATE ${T_LIBS})
-  if(NOT name IN_LIST VLT_SLOW_TESTS AND NOT name MATCHES "^bench_")
-    set_property(GLOBAL APPEND PROPERTY VLT_FAST_PROGRAMS ${name})
+  if(NOT name MATCHES "^bench_")
+    set_property(GLOBAL APPEND PROPERTY VLT_PROGRAMS ${name})
   endif()
 endfunction()
 
@@ -59,6 +82,7 @@ function(vlt_test name)
     return()
   endif()
   vlt_program(${name} SOURCES ${T_SOURCES} LIBS ${T_LIBS} test_environment vlt::cmocka)
+  set_property(GLOBAL APPEND PROPERTY VLT_TEST_PROGRAMS ${name})
   add_test(NAME ${name} COMMAND ${name} ${T_ARGS})
   vlt_label(${name})
   if(NOT T_TIMEOUT)
