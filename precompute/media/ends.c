@@ -59,7 +59,8 @@ static int group_add(group *g, const AVPacket *pkt, vc_err *err)
     return 0;
 }
 
-/* Collects the packets before the place `end`. The first one after a seek may lack its start. */
+/* Collects the packets before the place `end`. The first one after a seek may lack its start. Where
+ * a format cannot seek to a place, it is read from its start on, once. */
 static int group_read(group *g, int64_t from, int64_t end, vc_err *err)
 {
     AVPacket *pkt = g->read;
@@ -68,7 +69,7 @@ static int group_read(group *g, int64_t from, int64_t end, vc_err *err)
 
     group_drop(g, g->n);
     g->keys = g->key = 0;
-    if (av_seek_frame(g->fmt, -1, from, AVSEEK_FLAG_BYTE) < 0)
+    if (av_seek_frame(g->fmt, -1, from, AVSEEK_FLAG_BYTE) < 0 && from)
         return 0;
     while (!rc && (r = av_read_frame(g->fmt, pkt)) != AVERROR_EOF) {
         if (r == AVERROR(ENOMEM))
@@ -237,7 +238,10 @@ int media_end_find(bool *whole, media_video *v, int64_t end, vc_err *err)
         const int64_t from = back[i] < end ? end - back[i] : 0;
         bool shown = false;
         rc = group_read(&g, from, end, err);
-        for (int tries = g.keys < 2 ? g.keys : 2; !rc && tries && !shown; tries--) {
+        int tries = g.keys < 2 ? g.keys : 2;
+        if (!from && !tries)
+            tries = g.n > 0;                            /* a stream without key frames */
+        for (; !rc && tries && !shown; tries--) {
             rc = compare(&g, g.key, &shown, whole, err);
             g.key = 0;
         }

@@ -112,6 +112,8 @@ typedef struct pass {
     bool timed;                     /* each shown frame has a timestamp, */
     bool ascends;                   /* later than the one before, in decoding order */
     bool ends_early;                /* packets after the last one are missing */
+    bool cut;                       /* so is the end of the last one */
+    uint32_t last;                  /* its number */
     bool joined;                    /* at a key frame the times of decoding begin anew */
     int64_t dts;                    /* of the last packet */
     media_order *order;
@@ -177,6 +179,7 @@ static int read_packets(media_video *v, pass *p, bool *usable, vc_err *err)
     *usable = false;
     for (uint32_t pos = 0; p->timed && (rc = media_video_packet(v, &gap, err)) == 1; pos++) {
         cut = v->pkt->flags & AV_PKT_FLAG_CORRUPT;
+        p->last = pos;
         p->joined |= v->pkt->flags & AV_PKT_FLAG_KEY && is_time(p->dts) && v->pkt->dts < p->dts;
         p->dts = v->pkt->dts;
         bytes += v->pkt->size;
@@ -189,18 +192,29 @@ static int read_packets(media_video *v, pass *p, bool *usable, vc_err *err)
     if (p->timed && rc < 0)
         return rc;
     *usable = p->timed && sort_index(v);
-    p->ends_early = gap || cut || more_promised(v, p->dts);
+    rc = media_join_end(&p->cut, v, err);
+    p->ends_early = gap || cut || p->cut || more_promised(v, p->dts);
     if (*usable)
         link_index(v);
-    return 0;
+    return rc;
 }
 
 /* Frames shown before a damaged frame may refer to the damaged one, within the decoder's
  * reordering. */
-static void spoil_back(media_video *v)
+static void spoil_back(media_video *v, int n)
 {
-    for (int64_t i = v->n - 1; i >= 0 && i >= v->n - v->dec->has_b_frames; i--)
+    for (int64_t i = v->n - 1; i >= 0 && i >= v->n - n; i--)
         v->index[i].lost = true;
+}
+
+/* The last packet lacks its end, so its frame is damaged. Of counted frames that is one of the last,
+ * since the decoder moves a frame by has_b_frames places at most. */
+static void spoil_last(media_video *v, const pass *p)
+{
+    for (int64_t i = 0; i < v->n && !v->counted; i++)
+        v->index[i].lost |= v->index[i].pos == p->last;
+    if (v->counted)
+        spoil_back(v, v->dec->has_b_frames + 1);
 }
 
 /* Numbers frames by decoding all of them, one at a time. Frames between a damaged frame and the
@@ -220,7 +234,7 @@ static int decode_frames(media_video *v, int64_t *sure, vc_err *err)
         spoilt = damaged || (spoilt && !intra);
         v->spoilt_key = -1;
         if (damaged)
-            spoil_back(v);
+            spoil_back(v, v->dec->has_b_frames);
         rc = append(v, (media_entry){ .pts = f->best_effort_timestamp, .stamp = f->pts,
                                       .lost = spoilt }, err);
         *sure = v->eof ? *sure : v->n;
@@ -353,6 +367,8 @@ int media_index_build(media_video *v, vc_err *err)
         rc = order_frames(v, &p, err);
     if (!rc && usable && !v->reordered && p.ends_early)
         drop_after(v, p.dts);
+    if (!rc && p.cut)
+        spoil_last(v, &p);
     media_order_close(p.order);
     if (!rc && !v->n)
         rc = vc_fail(err, VC_EFORMAT, "no frame can be decoded%s%s", *media_log_last() ? ": " : "",

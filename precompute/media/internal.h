@@ -257,6 +257,8 @@ void media_order_close(media_order *o);             /* NULL is fine */
  * before the join may be missing (v->broken). Where packets are missing, FFmpeg may have marked the
  * picture before the one that lacks them: both count as damaged. */
 int media_join_check(media_video *v, vc_err *err);
+/* *cut: the file ends within its last picture, and neither FFmpeg nor media_join_check tells. */
+int media_join_end(bool *cut, media_video *v, vc_err *err);
 
 /* ---- ends.c ---- */
 /* end: the place in the file of the next packet behind the data of a picture of HEVC or VVC.

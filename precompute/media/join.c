@@ -1,10 +1,14 @@
-/* join.c - where transport streams were joined (see internal.h)
+/* join.c - where transport streams were joined or cut (see internal.h)
  *
  * The packets of a stream are counted, modulo 16. Where the count leaps, FFmpeg marks the picture
  * before as damaged, since its end may be lost. At a join (`cat a.ts b.ts`) nothing is lost: the
  * last packet of a picture is filled up with stuffing, and the next packet begins a picture. A
  * picture that fills its last packet has no stuffing. Its end may as well be lost, so it counts
- * only where the tables of another file follow, and its decoder finds no end missing. */
+ * only where the tables of another file follow, and its decoder finds no end missing.
+ *
+ * FFmpeg's parser of HEVC moves the mark to the picture before, or drops it in front of the first
+ * one. Nor is there a mark at the end of a file, or at a join whose count goes on by chance. So the
+ * packets of each picture are read here, if its decoder reports no missing end. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +27,16 @@ typedef struct ts_packet {
     bool starts;                /* a picture begins with it */
     bool data;                  /* it has some, so that it counts */
     bool stuffed;               /* it ends a picture */
+    bool anew;                  /* it says that the count need not go on */
 } ts_packet;
+
+/* Packets are read some at a time. */
+typedef struct ts_file {
+    media_io *io;
+    int64_t from;
+    ssize_t n;
+    uint8_t bytes[48 * PACKET];
+} ts_file;
 
 /* Whether the adaptation field has bytes behind its last part. */
 static bool is_stuffed(const uint8_t *field)
@@ -38,70 +51,94 @@ static bool is_stuffed(const uint8_t *field)
 }
 
 /* 1: a packet. 0: there is none, or it cannot be read. */
-static int read_packet(media_io *io, int64_t at, ts_packet *p)
+static int read_packet(ts_file *f, int64_t at, ts_packet *p)
 {
-    uint8_t b[PACKET];
-
-    if (media_io_at(io, b, sizeof b, at) != PACKET || b[0] != 0x47)
+    if (at < f->from || at + PACKET > f->from + f->n) {
+        f->from = at;
+        f->n = media_io_at(f->io, f->bytes, sizeof f->bytes, at);
+    }
+    const uint8_t *b = f->bytes + (at - f->from);
+    if (at + PACKET > f->from + f->n || b[0] != 0x47)
         return 0;
+    const bool field = b[3] & 0x20 && b[4] < PACKET - 5;
     *p = (ts_packet){ .pid = (b[1] & 0x1f) << 8 | b[2], .count = b[3] & 15,
                       .whole = !(b[1] & 0x80), .starts = b[1] & 0x40, .data = b[3] & 0x10,
-                      .stuffed = b[3] & 0x20 && b[4] < PACKET - 5 && is_stuffed(b + 4) };
+                      .stuffed = field && is_stuffed(b + 4),
+                      .anew = field && b[4] && b[5] & 0x80 };
     return 1;
 }
 
 /* Bytes from one packet to the next; FFmpeg places a packet so many bytes before its end. */
-static int stride_at(media_io *io, int64_t pos)
+static int stride_at(ts_file *f, int64_t pos)
 {
     static const int strides[] = { PACKET, 192, 204 };
     ts_packet p;
 
     for (size_t i = 0; i < sizeof strides / sizeof *strides; i++) {
-        const int64_t at = pos + strides[i] - PACKET;
-        if (read_packet(io, at, &p) && p.starts && read_packet(io, at + strides[i], &p))
+        const int64_t at = pos + strides[i] - PACKET, next = at + strides[i];
+        if (read_packet(f, at, &p) && p.starts &&
+            (next + PACKET > f->io->size || read_packet(f, next, &p)))
             return strides[i];
     }
     return 0;
 }
 
-/* What is known of the packets around a leap of the count. */
-typedef struct leap {
+/* What is known of the packets around the end of a picture. */
+typedef struct seam {
+    int64_t at;                 /* place of the first packet behind it; -1: there is none to see */
+    bool leaps;                 /* packets may be missing, since the count leaps */
     bool stuffed;               /* the last packet before it ends a picture, */
     bool starts;                /* the first one behind it begins one, */
     bool tables;                /* and between them are the tables of a file */
-} leap;
+} seam;
 
-/* pos: the place in the file of a packet that FFmpeg marked as damaged. If that packet and those
- * behind it are whole, and others follow that do not go on with their count, the place of the first
- * of these; else -1. */
-static int64_t leap_after(leap *l, media_io *io, int64_t pos)
+/* Whether the next packet of the stream, p, does not continue the file of the last one. Where the
+ * counts of a file begin at 0 they may continue those of the file before. first: the count of the
+ * table of programs between them, or -1. */
+static bool is_seam(seam *s, const ts_packet *last, const ts_packet *p, int first)
 {
-    const int stride = pos < 0 ? 0 : stride_at(io, pos);
-    ts_packet first = { 0 }, last = { 0 }, p;
-    bool tables = false;                        /* since the stream's last packet */
-    int starts = 0;
+    const bool on = p->count == ((last->count + 1) & 15);
 
-    if (!stride)
-        return -1;
-    for (int i = 0; i < MAX_PACKETS; i++, pos += stride) {
-        if (!read_packet(io, pos + stride - PACKET, &p) || !p.whole)
-            return -1;
+    *s = (seam){ .at = -1, .leaps = !on && !p->anew, .stuffed = last->stuffed,
+                 .starts = p->starts, .tables = first >= 0 };
+    return s->leaps || (p->starts && !last->stuffed && (p->anew || (!p->count && !first)));
+}
+
+/* Searches the packets from pos on, the place of a picture, over the starts of `starts` pictures.
+ * The end of the file is a seam too. */
+static seam seam_after(media_io *io, int64_t pos, int starts)
+{
+    ts_file f = { .io = io };
+    const int stride = pos < 0 ? 0 : stride_at(&f, pos);
+    ts_packet first = { 0 }, last = { 0 }, p;
+    int table = -1;                             /* its count, since the stream's last packet */
+    const seam none = { .at = -1 };
+    seam s = none;
+
+    for (int i = 0; stride && i < MAX_PACKETS; i++, pos += stride) {
+        const int64_t at = pos + stride - PACKET;
+        if (at + PACKET > io->size)
+            break;
+        if (!read_packet(&f, at, &p) || !p.whole)
+            return i && !last.stuffed ? (seam){ .at = pos } : none;
         if (!i)
-            first = p;
-        tables |= p.pid == TABLES;
-        if (p.pid != first.pid || !p.data)
+            first = last = p;
+        if (p.pid == TABLES && table < 0)
+            table = p.count;
+        if (!i || p.pid != first.pid || !p.data)
             continue;
-        if (i && p.count != ((last.count + 1) & 15)) {
-            *l = (leap){ .stuffed = last.stuffed, .starts = p.starts, .tables = tables };
-            return pos;
+        if (is_seam(&s, &last, &p, table)) {
+            s.at = pos;
+            return s;
         }
-        tables = false;
-        starts += p.starts;
-        if (starts > MAX_STARTS)
-            return -1;
+        table = -1;
+        starts -= p.starts;
+        if (!starts)
+            return none;
         last = p;
     }
-    return -1;
+    return stride ? (seam){ .at = pos, .stuffed = last.stuffed, .starts = true, .tables = true }
+                  : none;
 }
 
 /* Whether the packet in v->pkt follows the last one by its time, so that none is between them. */
@@ -159,32 +196,51 @@ static int find_end(bool *whole, media_video *v, int64_t end, vc_err *err)
     return rc;
 }
 
+/* Formats that mark or drop a packet whose end is missing at the end of the file. */
+static const char *const marking[] = { "mpegts", "mov,", "matroska", "avi" };
+
+int media_join_end(bool *cut, media_video *v, vc_err *err)
+{
+    bool whole = finding_of(v) != DECODED;
+    int rc = 0;
+
+    for (size_t i = 0; i < sizeof marking / sizeof *marking; i++)
+        whole |= !strncmp(v->fmt->iformat->name, marking[i], strlen(marking[i]));
+    if (!whole)
+        rc = media_end_find(&whole, v, v->io->size, err);
+    *cut = !rc && !whole;
+    return rc;
+}
+
 int media_join_check(media_video *v, vc_err *err)
 {
     AVPacket *pkt = v->pkt;
-    const bool cut = pkt->flags & AV_PKT_FLAG_CORRUPT;
-    leap l = { 0 };
-    const int64_t at = cut && !strcmp(v->fmt->iformat->name, "mpegts")
-                           ? leap_after(&l, v->io, pkt->pos) : -1;
-    bool joined = l.starts && l.stuffed;
+    const bool ts = !strcmp(v->fmt->iformat->name, "mpegts"), cut = pkt->flags & AV_PKT_FLAG_CORRUPT;
+    const finding how = finding_of(v);
+    seam s = { .at = -1 };
     int rc = 0;
 
-    if (l.starts && !l.stuffed && l.tables) {
-        const finding how = finding_of(v);
+    if (ts && (cut || how == DECODED))
+        s = seam_after(v->io, pkt->pos, cut ? MAX_STARTS : 1);
+    if (how != DECODED && !s.leaps)
+        s = (seam){ .at = -1 };
+    bool joined = s.starts && s.stuffed;
+    if (s.starts && !s.stuffed && s.tables) {
         joined = how == REPORTED;
-        rc = how == DECODED ? find_end(&joined, v, at, err) : 0;
+        rc = how == DECODED ? find_end(&joined, v, s.at, err) : 0;
     }
+    joined &= s.leaps || !cut;
     v->broken = v->join && pkt->pos >= v->join && !follows(v);
     if (v->join && pkt->pos >= v->join)
         v->join = 0;
     v->dts = pkt->dts;
     if (joined) {
         pkt->flags &= ~AV_PKT_FLAG_CORRUPT;
-        v->join = at;
-    } else if (pkt->pos >= 0 && pkt->pos < v->leap) {
+        v->join = s.leaps ? s.at : v->join;
+    } else if ((pkt->pos >= 0 && pkt->pos < v->leap) || (!cut && s.at >= 0)) {
         pkt->flags |= AV_PKT_FLAG_CORRUPT;
     } else {
-        v->leap = at > 0 ? at : 0;
+        v->leap = s.at > 0 ? s.at : 0;
     }
     return rc;
 }

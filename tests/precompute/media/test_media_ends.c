@@ -1,0 +1,190 @@
+/* test_media_ends.c - videos of HEVC that are cut within a picture, at their end and at the join of
+ * two: FFmpeg's decoder reports nothing, and no wrong pixel is given. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "precompute/media/media.h"
+#include "tests/lib/ok.h"
+#include "tests/precompute/media/media_clip.h"
+
+#define COUNT(a) (sizeof(a) / sizeof *(a))
+
+enum { PICTURES = 4, PACKET = 188, MOST = 2 * PICTURES };
+
+#define X265 "-c:v libx265 -x265-params log-level=none:info=0:keyint=3:bframes=0:crf=8"
+
+static const char *const encodings[] = {
+    X265 ":wpp=0",
+    X265 ":ctu=16:slices=2",
+    X265 ":aud=1:repeat-headers=1 -pix_fmt yuv420p10le",
+};
+
+/* A still decoded picture each; NULL where the picture was refused. */
+typedef struct pictures {
+    uint8_t *rgb[MOST];
+    int n;
+} pictures;
+
+static void pictures_free(pictures *p)
+{
+    for (int i = 0; i < MOST; i++)
+        free(p->rgb[i]);
+    *p = (pictures){ .n = 0 };
+}
+
+/* Where none can be decoded p stays empty. */
+static void pictures_read(pictures *p, const char *file)
+{
+    const media_fit fit = { .rh = CLIP_H, .rw = CLIP_W, .h = CLIP_H, .w = CLIP_W };
+    media *m;
+    media_info info;
+    vc_err err = { 0 };
+
+    *p = (pictures){ .n = 0 };
+    if (media_open(&m, clip_path(file), &info, &err))
+        return;
+    assert_true(info.frames <= MOST);
+    p->n = (int)info.frames;
+    for (int64_t i = 0; i < p->n; i++) {
+        p->rgb[i] = malloc(CLIP_BYTES);
+        assert_non_null(p->rgb[i]);
+        if (media_read(m, p->rgb[i], &i, 1, &fit, NULL, &err)) {
+            free(p->rgb[i]);
+            p->rgb[i] = NULL;
+        }
+    }
+    media_close(m);
+}
+
+/* Makes a file of some pictures and noise. */
+static void make(const char *name, int from, int n, const char *args)
+{
+    char all[512];
+
+    snprintf(all, sizeof all, "-vf trim=start_frame=%d,setpts=PTS-STARTPTS,noise=alls=60:allf=t "
+             "-frames:v %d %s", from, n, args);
+    clip_ffmpeg(clip_dir, all, name);
+}
+
+/* Checks that the pictures in `file` up to `n` are those of `whole`, or are refused. */
+static void check(const char *file, const pictures *whole, int n, size_t at)
+{
+    pictures p;
+
+    pictures_read(&p, file);
+    for (int i = 0; i < p.n && i < n; i++)
+        if (p.rgb[i] && (i >= whole->n || memcmp(p.rgb[i], whole->rgb[i], CLIP_BYTES)))
+            fail_msg("%s, cut at %zu: picture %d of %d has wrong pixels", file, at, i, p.n);
+    pictures_free(&p);
+}
+
+static void check_whole(const pictures *p, const char *file, int n)
+{
+    if (p->n != n)
+        fail_msg("%s: %d pictures of %d", file, p->n, n);
+    for (int i = 0; i < n; i++)
+        if (!p->rgb[i])
+            fail_msg("%s: picture %d is refused", file, i);
+}
+
+static void test_cut_at_end(void **state)
+{
+    static const struct { const char *name, *args; size_t step; } files[] = {
+        { "whole.ts", "", PACKET }, { "whole.m2ts", "-mpegts_m2ts_mode 1", 192 },
+        { "whole.hevc", "", 397 },   { "whole.nut", "", 431 },
+        { "whole.mpg", "", 457 },   { "whole.mkv", "", 1011 },
+        { "whole.mp4", "-movflags faststart", 1011 },
+    };
+    char args[256];
+
+    (void)state;
+    if (!clip_have_ffmpeg() || !clip_have_encoder("libx265"))
+        skip();
+    for (size_t i = 0; i < COUNT(encodings) * COUNT(files); i++) {
+        const char *name = files[i % COUNT(files)].name;
+        char cut[32];
+        pictures whole;
+        size_t n, step = files[i % COUNT(files)].step;
+        snprintf(args, sizeof args, "%s %s", encodings[i / COUNT(files)],
+                 files[i % COUNT(files)].args);
+        make(name, 0, PICTURES, args);
+        pictures_read(&whole, name);
+        check_whole(&whole, name, PICTURES);
+        uint8_t *p = clip_load(clip_path(name), &n);
+        snprintf(cut, sizeof cut, "cut%s", strrchr(name, '.'));
+        for (size_t at = n * 3 / 4 / step * step; at < n; at += step) {
+            clip_save(clip_path(cut), p, at);
+            check(cut, &whole, PICTURES, at);
+        }
+        free(p);
+        pictures_free(&whole);
+    }
+}
+
+static bool is_video(const uint8_t *packet)
+{
+    return ((packet[1] & 0x1f) << 8 | packet[2]) == 0x100 && packet[3] & 0x10;
+}
+
+/* Cuts the first of two files behind each packet of its last picture, also where the count of the
+ * second file's packets continues that of the first one. */
+static void check_joins(const char *args, int n)
+{
+    size_t size, more;
+    pictures whole;
+    int counts = 0;
+
+    make("first.ts", 0, n, args);
+    make("second.ts", n, PICTURES, args);
+    pictures_read(&whole, "first.ts");
+    check_whole(&whole, "first.ts", n);
+    uint8_t *p = clip_load(clip_path("first.ts"), &size);
+    uint8_t *q = clip_load(clip_path("second.ts"), &more);
+    uint8_t *all = malloc(size + more);
+    size_t at = size - PACKET;
+    assert_non_null(all);
+    while (!is_video(p + at))
+        at -= PACKET;
+    while (!is_video(p + at) || !(p[at + 1] & 0x40)) {
+        at -= PACKET;
+        if (!is_video(p + at))
+            continue;
+        counts |= 1 << (p[at + 3] & 15);
+        memcpy(all, p, at + PACKET);
+        memcpy(all + at + PACKET, q, more);
+        clip_save(clip_path("joined.ts"), all, at + PACKET + more);
+        check("joined.ts", &whole, n, at + PACKET);
+    }
+    if (counts != 0xffff)
+        fail_msg("the last picture has too few packets to see all counts: %x", counts);
+    free(all);
+    free(q);
+    free(p);
+    pictures_free(&whole);
+}
+
+static void test_cut_before_join(void **state)
+{
+    (void)state;
+    if (!clip_have_ffmpeg() || !clip_have_encoder("libx265"))
+        skip();
+    for (size_t i = 0; i < COUNT(encodings); i++) {
+        check_joins(encodings[i], 1);       /* FFmpeg marks no picture in front of the first one */
+        check_joins(encodings[i], PICTURES);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cut_at_end), cmocka_unit_test(test_cut_before_join),
+    };
+    return cmocka_run_group_tests(tests, clip_setup_numbers, clip_teardown);
+}
