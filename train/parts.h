@@ -75,12 +75,10 @@ typedef struct vtrain_compared {
     struct vtrain_encoders *encoders;         /* rank 0's comparison of encoders, or NULL */
 } vtrain_compared;
 
-/* optim/, and the optimiser's state on one rank. */
+/* optim/, and parallel/state.h: the optimiser's state on this rank. */
 typedef struct vtrain_optim {
     struct vtrain_groups *groups;             /* learning rates of the parameters */
-    vt_opt_state state;
-    vt_tensor **ema;
-    bool averaged;                            /* the average is in the weights' place */
+    struct vtrain_opt *state;                 /* the average with it */
     int64_t average_from;                     /* steps done when the average began */
     int64_t updates[VTRAIN_HALVES];           /* steps that changed each of two transformers */
 } vtrain_optim;
@@ -90,8 +88,6 @@ typedef struct vtrain_ranks {
     struct vtrain_sequence *sequence;         /* the ranks that share a sample; NULL: each rank has
                                                * samples of its own */
     struct vtrain_dist *dist;                 /* gradients over the ranks */
-    struct vtrain_zero *zero;                 /* state and ema split over ranks; NULL: each rank has
-                                               * both whole */
 } vtrain_ranks;
 
 /* plan/: the length of the run, and its memory and work as dry steps measured them. */

@@ -21,7 +21,8 @@
  *     models/     transformers (dit.h), their files (weights.h), LoRA
  *     diffusion/  objectives, the model's schedule, samplers
  *     data/       datasets (data.h) to batches (loader.h)
- *     parallel/   gradients (dist.h) and state (zero.h) over several ranks (docs/cluster.md)
+ *     parallel/   gradients (dist.h) over several ranks, and the optimiser's state, whole
+ *                 or split over them (state.h; docs/cluster.md)
  *     output/     checkpoints (ckpt.h), metrics.h, report.h
  *
  * A room includes this header and those of the rooms below it, and nothing from above

@@ -69,7 +69,6 @@ train/parallel       common/comm common/memory common/os common/tensor formats/t
 train                common common/base common/cli common/comm common/os common/tensor train/data
 train                train/diffusion train/models train/output
 train/optim          common/base common/cli common/os common/tensor train train/output
-train/optim          train/parallel
 train/samples        common/cli train
 train/settings       common/cli common/os formats/json formats/tensors train train/diffusion
 train/settings       train/optim
@@ -79,7 +78,7 @@ train/setup          train/optim train/output train/samples
 train/steps          common/base common/memory common/os train train/diffusion train/parallel
 train/plan           common/os train train/diffusion train/lora train/models train/optim
 train/plan           train/parallel train/samples train/steps
-train/sampling       common/base common/os train train/optim train/parallel train/plan train/steps
+train/sampling       common/base common/os train train/parallel train/plan train/steps
 train/vtrain         common/comm common/memory common/os formats/report formats/tensors train
 train/vtrain         train/lora train/models
 train/vtrain         train/optim train/output train/parallel train/plan train/samples train/sampling

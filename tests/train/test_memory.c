@@ -14,6 +14,7 @@
 #include "tests/lib/ok.h"
 #include "tests/lib/train_dataset.h"
 #include "tests/lib/train_run.h"
+#include "train/parallel/state.h"
 #include "train/plan/memory.h"
 #include "train/steps/step.h"
 #include "train/vtrain.h"
@@ -76,7 +77,8 @@ static void open_run(vtrain *t)
     t->samples.span[0].batch = 2;
     t->samples.n_spans = 1;
     assert_ok(vt_params_train(t->params, NULL, NULL, &err) ||
-              vt_opt_open(&t->optim.state, t->params, VT_ADAMW, &err) ||
+              vtrain_opt_open(&t->optim.state, NULL, t->g, t->params, VT_ADAMW, false,
+                              &err) ||
               vtrain_loader_open(&t->loader, t->data, &load, &err), &err);
     /* Its thread has ended: what it allocates for a while would count as memory of dry steps. */
     const vtrain_batch *b;
@@ -92,7 +94,7 @@ static void close_run(vtrain *t)
     free(t->plan.group_flops);
     vtrain_loader_close(t->loader);
     vtrain_objective_close(t->objective);
-    vt_opt_close(&t->optim.state, t->params);
+    vtrain_opt_close(t->optim.state);
     vtrain_dit_close(t->model.dit);
     vt_params_close(t->params);
     vt_close(t->g);

@@ -1,5 +1,5 @@
-/* average.h - the moving average of the trained weights (--use_ema): its decay, and its use in the
- * weights' place. */
+/* average.h - the decay of the moving average of the trained weights (--use_ema), which is kept
+ * beside the optimiser's state (train/parallel/state.h). */
 #ifndef TRAIN_OPTIM_AVERAGE_H
 #define TRAIN_OPTIM_AVERAGE_H
 
@@ -18,9 +18,5 @@ double vtrain_average_decay(const vtrain_average *a, int64_t n);
 
 /* The decay of the average at the step that is being taken. */
 double vtrain_decay(const vtrain *t);
-/* With --use_ema, _in puts the average in the weights' place, and _out puts them back, also after
- * _in failed. Collective; the weights are whole. */
-int vtrain_average_in(vtrain *t, vc_err *err);
-void vtrain_average_out(vtrain *t);
 
 #endif

@@ -12,7 +12,7 @@
 #include "common/os/heap.h"
 #include "train/models/weights.h"
 #include "train/parallel/dist.h"
-#include "train/parallel/zero.h"
+#include "train/parallel/state.h"
 #include "train/steps/step.h"
 
 enum { PASSES = 4 };             /* of a plan, whose dry steps may make more kernels in each */
@@ -53,12 +53,9 @@ static int64_t free_bytes(void)
 static int64_t standing_bytes(const vtrain *t)
 {
     vt_param_bytes b = vt_params_bytes(t->params);
-    size_t averages = t->optim.ema ? (size_t)b.trained * sizeof(float) : 0;
-    size_t state = t->ranks.zero ? vtrain_zero_bytes(t->ranks.zero)
-                                 : vt_opt_bytes(&t->optim.state) + averages;
     size_t files = vtrain_weights_bytes(t->model.weights) +
                    vtrain_weights_bytes(t->model.low_weights);
-    return (int64_t)(b.values + b.grads + state + vtrain_loader_bytes(t->loader) + files +
+    return (int64_t)(b.values + b.grads + vtrain_opt_bytes(t->optim.state) + vtrain_loader_bytes(t->loader) + files +
                      vtrain_dist_bytes(t->ranks.dist));
 }
 

@@ -8,8 +8,7 @@
 
 #include "common/base/rng.h"
 #include "common/os/file.h"
-#include "train/optim/average.h"
-#include "train/parallel/zero.h"
+#include "train/parallel/state.h"
 #include "train/plan/memory.h"
 #include "train/sampling/watching.h"
 #include "train/steps/step.h"
@@ -579,7 +578,7 @@ int vtrain_validate(vtrain *t, vc_err *err)
     char *dir = vc_format("%s/validation/step-%lld", t->cfg.output_dir, (long long)t->at.step);
     if (!dir)
         return vc_no_memory(err);
-    int rc = vtrain_average_in(t, err);
+    int rc = vtrain_opt_show_all(t->optim.state, err);
     if (!rc)
         rc = vc_mkdirs(dir, err);
     uint32_t ranks = (uint32_t)vc_comm_size(t->comm), first = (uint32_t)vc_comm_rank(t->comm);
@@ -591,7 +590,7 @@ int vtrain_validate(vtrain *t, vc_err *err)
     if (!rc)
         vtrain_watch_report(&w, dir, n);
     t->validation.reported = true;
-    vtrain_average_out(t);
+    vtrain_opt_hide(t->optim.state);
     free(dir);
     return rc;
 }

@@ -14,7 +14,7 @@
 #include "train/output/report.h"
 #include "train/parallel/dist.h"
 #include "train/parallel/sequence.h"
-#include "train/parallel/zero.h"
+#include "train/parallel/state.h"
 #include "train/plan/memory.h"
 #include "train/plan/plan.h"
 #include "train/samples/samples.h"
@@ -187,11 +187,7 @@ static int update(vtrain *t, const loop *l, vtrain_record *r, vc_err *err)
 {
     const vtrain_config *c = &t->cfg;
     double mean = 1 / (double)vtrain_runs(t), start = vc_seconds();
-    int rc = 0;
-    if (t->ranks.zero)
-        rc = vtrain_zero_norm(t->ranks.zero, &r->grad_norm, err);
-    else
-        r->grad_norm = vt_params_grad_norm(t->params);
+    int rc = vtrain_opt_norm(t->optim.state, &r->grad_norm, err);
     if (rc)
         return rc;
     r->grad_norm *= mean;
@@ -209,14 +205,7 @@ static int update(vtrain *t, const loop *l, vtrain_record *r, vc_err *err)
         .weight_decay = c->adam_weight_decay, .step = t->at.step + 1, .seed = (uint64_t)c->seed,
         .grad_scale = mean * vtrain_clip_factor(r->grad_norm, c->max_grad_norm),
     };
-    if (t->ranks.zero) {
-        rc = vtrain_zero_step(t->ranks.zero, &o, err);
-        vtrain_zero_ema(t->ranks.zero, vtrain_decay(t));
-    } else {
-        vt_opt_apply(t->params, &t->optim.state, &o);
-        if (t->optim.ema)
-            vt_ema_update(t->optim.ema, t->params, vtrain_decay(t));
-    }
+    rc = vtrain_opt_step(t->optim.state, &o, vtrain_decay(t), err);
     vtrain_both_after(t, (bool[]){ r->of[0].n > 0, r->of[1].n > 0 });
     t->time.update += vc_seconds() - start;
     return rc;
@@ -241,10 +230,10 @@ static int evaluate(vtrain *t, loop *l, vtrain_record *r, vc_err *err)
     vtrain_pause_begin(&l->pauses, t, "held-out loss");
     int rc = vtrain_dist_whole(t->ranks.dist, true, err);
     if (!rc)
-        rc = vtrain_average_in(t, err);
+        rc = vtrain_opt_show_all(t->optim.state, err);
     if (!rc)
         rc = vtrain_eval(t, r, err);
-    vtrain_average_out(t);
+    vtrain_opt_hide(t->optim.state);
     vtrain_dist_part(t->ranks.dist);
     vtrain_pause_end(&l->pauses, t, VTRAIN_PAUSE_EVAL);
     if (!rc && t->at.step)
@@ -301,14 +290,6 @@ static void report_progress(const vtrain *t, const loop *l, const vtrain_record 
 
 /* ---- between steps ---- */
 
-/* Frees the whole state that was gathered from the ranks' parts. */
-static void drop_state(vtrain *t)
-{
-    vt_opt_close(&t->optim.state, t->params);
-    vt_ema_close(t->optim.ema, t->params);
-    t->optim.ema = NULL;
-}
-
 static void report(vtrain *t, loop *l)
 {
     vc_err why = { 0 };
@@ -337,16 +318,15 @@ static int save(vtrain *t, loop *l, vc_err *err)
     vtrain_pause_begin(&l->pauses, t, "checkpoint");
     bool leads = vtrain_leads(t);
     int rc = vtrain_dist_whole(t->ranks.dist, leads, err);
-    if (!rc && t->ranks.zero)
-        rc = vtrain_zero_gather(t->ranks.zero, leads, &t->optim.state, &t->optim.ema, err);
+    if (!rc)
+        rc = vtrain_opt_whole(t->optim.state, leads, err);
     if (!rc && leads)
         note_output(t, l, METRICS, vtrain_metrics_sync(t->output.metrics, &why), &why);
     if (!rc)
         rc = vtrain_encoders_check(t, true, err);
     if (!rc && leads)
         rc = vtrain_save(t, err);
-    if (t->ranks.zero)
-        drop_state(t);
+    vtrain_opt_part(t->optim.state);
     vtrain_dist_part(t->ranks.dist);
     t->time.save += vc_seconds() - start;
     if (!rc && leads)

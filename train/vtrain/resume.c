@@ -10,18 +10,12 @@
 
 #include "common/os/file.h"
 #include "formats/report/settings.h"
-#include "formats/tensors/values.h"
 #include "train/optim/groups.h"
 #include "train/output/aside.h"
 #include "train/output/ckpt.h"
-#include "train/parallel/zero.h"
+#include "train/parallel/state.h"
 #include "train/settings/settings.h"
 #include "train/vtrain/save.h"
-
-typedef struct stored {
-    vt_ctx *g;
-    vf_safetensors *file;
-} stored;
 
 /* Fails if checkpoint and run train different numbers of parameters: a parameter that one of them
  * does not train would lose its state, or have none. */
@@ -41,37 +35,12 @@ static int check_trained(const vtrain *t, const vf_safetensors *file, vc_err *er
                    lora ? "--target_name" : "--trainable_modules");
 }
 
-static bool has_averages(const vf_safetensors *file)
-{
-    for (int i = 0; i < vf_safetensors_count(file); i++)
-        if (!strncmp(vf_safetensors_at(file, i)->name, "ema/", 4))
-            return true;
-    return false;
-}
-
-/* Lets the average of --use_ema begin with the weights of the checkpoint, which has none. */
-static int begin_average(vtrain *t, vc_err *err)
+/* Reports that the average of --use_ema begins with the weights of the checkpoint, which has none. */
+static void begin_average(vtrain *t)
 {
     t->optim.average_from = t->from.state.step;
     vc_say(t->ui, "--use_ema: the average begins after step %lld, since the checkpoint has none",
            (long long)t->optim.average_from);
-    vt_ema_close(t->optim.ema, t->params);
-    t->optim.ema = NULL;
-    return t->ranks.zero ? 0 : vt_ema_open(&t->optim.ema, t->params, err);
-}
-
-static int set_state(void *arg, const char *prefix, const vt_param *p, vt_tensor *x, vc_err *err)
-{
-    const stored *s = arg;
-    char *name = vc_format("%s%s", prefix, p->name);
-    if (!name)
-        return vc_no_memory(err);
-    vf_view v;
-    int rc = vf_safetensors_get(s->file, name, &v, err);
-    if (!rc)
-        rc = vf_values_set(s->g, x, &v, err);
-    free(name);
-    return rc;
 }
 
 static int read_optimizer(vtrain *t, const char *dir, vc_err *err)
@@ -79,24 +48,18 @@ static int read_optimizer(vtrain *t, const char *dir, vc_err *err)
     char *path = vc_path_join(dir, "optimizer.safetensors");
     if (!path)
         return vc_no_memory(err);
-    stored s = { .g = t->g };
-    int rc = vf_safetensors_open(&s.file, path, err);
+    vf_safetensors *file;
+    bool averages = false;
+    int rc = vf_safetensors_open(&file, path, err);
     if (!rc) {
-        rc = check_trained(t, s.file, err);
-        bool averages = !rc && has_averages(s.file);
-        vt_tensor **ema = t->optim.ema;
-        if (!averages)
-            t->optim.ema = NULL;
+        rc = check_trained(t, file, err);
         if (!rc)
-            rc = vtrain_each_state(t, set_state, &s, err);
-        if (!rc && t->ranks.zero)
-            rc = vtrain_zero_read(t->ranks.zero, s.file, averages, err);
-        t->optim.ema = ema;
+            rc = vtrain_opt_read(t->optim.state, file, &averages, err);
         if (!rc && t->cfg.use_ema && !averages)
-            rc = begin_average(t, err);
+            begin_average(t);
         vc_context(err, rc, "%s", path);
     }
-    vf_safetensors_close(s.file);
+    vf_safetensors_close(file);
     free(path);
     return rc;
 }

@@ -18,7 +18,7 @@
 #include "train/output/ckpt.h"
 #include "train/parallel/dist.h"
 #include "train/parallel/sequence.h"
-#include "train/parallel/zero.h"
+#include "train/parallel/state.h"
 #include "train/plan/memory.h"
 #include "train/plan/plan.h"
 #include "train/samples/samples.h"
@@ -266,12 +266,6 @@ static int open_objective(vtrain *t, vc_err *err)
     return rc == VC_EINVAL ? VC_EUSAGE : rc;
 }
 
-static int open_whole_state(vtrain *t, vc_err *err)
-{
-    int rc = vt_opt_open(&t->optim.state, t->params, (vt_optimizer)t->cfg.optimizer, err);
-    return rc || !t->cfg.use_ema ? rc : vt_ema_open(&t->optim.ema, t->params, err);
-}
-
 /* Checks that the model's blocks can share a sequence among --sp ranks. */
 static int check_shared(const vtrain *t, vc_err *err)
 {
@@ -319,10 +313,9 @@ static int open_training(vtrain *t, vc_err *err)
                                   err);
     if (!rc)
         rc = vtrain_dist_open(&t->ranks.dist, t->comm, t->g, t->params, &o, err);
-    if (!rc && o.shards > 1)
-        rc = vtrain_zero_open(&t->ranks.zero, t->ranks.dist, t->g, t->params, t->cfg.use_ema, err);
-    else if (!rc)
-        rc = open_whole_state(t, err);
+    if (!rc)
+        rc = vtrain_opt_open(&t->optim.state, o.shards > 1 ? t->ranks.dist : NULL, t->g, t->params,
+                             o.how, t->cfg.use_ema, err);
     if (!rc)
         rc = open_objective(t, err);
     if (!rc && t->from.dir)
@@ -494,10 +487,7 @@ static void close_run(vtrain *t)
         return;
     }
     vtrain_objective_close(t->objective);
-    vt_ema_close(t->optim.ema, t->params);
-    if (t->params)
-        vt_opt_close(&t->optim.state, t->params);
-    vtrain_zero_close(t->ranks.zero);
+    vtrain_opt_close(t->optim.state);
     vtrain_dist_close(t->ranks.dist);
     vtrain_sequence_close(t->ranks.sequence);
     vtrain_targets_close(t->lora.targets);

@@ -13,7 +13,7 @@
 #include "train/models/weights.h"
 #include "train/output/ckpt.h"
 #include "train/output/export.h"
-#include "train/parallel/zero.h"
+#include "train/parallel/state.h"
 #include "train/samples/spans.h"
 #include "train/setup/base.h"
 #include "train/setup/experts.h"
@@ -118,36 +118,6 @@ static int write_beside(const vtrain *t, const char *dir, vf_sums *sums, vc_err 
 
 /* ---- state ---- */
 
-/* Calls f for a state of p, unless there is none. */
-static int each_of(vtrain_state_fn f, void *arg, const char *kind, const vt_param *p, vt_tensor *x,
-                   vc_err *err)
-{
-    char prefix[64];
-    if (!x)
-        return 0;
-    snprintf(prefix, sizeof prefix, "%s/%s", kind, p->model ? "transformer_2." : "");
-    return f(arg, prefix, p, x, err);
-}
-
-int vtrain_each_state(vtrain *t, vtrain_state_fn f, void *arg, vc_err *err)
-{
-    const vt_opt_state *state = &t->optim.state;
-    int rc = 0, k = 0;
-    for (int i = 0; !rc && i < vt_params_count(t->params); i++) {
-        const vt_param *p = vt_params_at(t->params, i);
-        if (!p->trained)
-            continue;
-        const vt_state_row *row = vt_optimizers[vt_opt_of(state->how, p->t)].state;
-        rc = each_of(f, arg, "master", p, p->t, err);
-        for (int s = 0; !rc && state->n && s < VT_OPT_STATES; s++)
-            rc = each_of(f, arg, row[s].name, p, state->of[s][k], err);
-        if (!rc)
-            rc = each_of(f, arg, "ema", p, t->optim.ema ? t->optim.ema[k] : NULL, err);
-        k++;
-    }
-    return rc;
-}
-
 static int add_state(void *arg, const char *prefix, const vt_param *p, vt_tensor *x, vc_err *err)
 {
     return vf_views_add(arg, prefix, p->name, "", x, x->dtype, 1, err);
@@ -158,7 +128,7 @@ static int write_optimizer(vtrain *t, const char *dir, vf_sums *sums, vc_err *er
     vf_views s;
     int rc = vf_views_open(&s, t->g, (2 + VT_OPT_STATES) * vt_params_count(t->params), err);
     if (!rc)
-        rc = vtrain_each_state(t, add_state, &s, err);
+        rc = vtrain_opt_each(t->optim.state, add_state, &s, err);
     if (!rc)
         rc = vf_views_write(&s, dir, "optimizer.safetensors", NULL, 0, false, sums, err);
     vf_views_close(&s);
@@ -246,12 +216,11 @@ static int write_plain(const vtrain *t, const char *dir, vf_sums *sums, vc_err *
 /* Exports the weights: with --use_ema their average, and the plain weights beside it. */
 static int write_weights(vtrain *t, const char *dir, vf_sums *sums, vc_err *err)
 {
-    if (t->optim.ema)
-        vt_ema_swap(t->optim.ema, t->params);
-    int rc = write_present(t, dir, sums, err);
-    if (t->optim.ema)
-        vt_ema_swap(t->optim.ema, t->params);
-    if (!rc && t->optim.ema)
+    int rc = vtrain_opt_show(t->optim.state, err);
+    if (!rc)
+        rc = write_present(t, dir, sums, err);
+    vtrain_opt_hide(t->optim.state);
+    if (!rc && vtrain_opt_shows(t->optim.state))
         rc = write_plain(t, dir, sums, err);
     return rc || t->cfg.training_type == VTRAIN_LORA ? rc : write_beside(t, dir, sums, err);
 }
@@ -288,9 +257,9 @@ static int64_t checkpoint_bytes(vtrain *t)
 {
     bool lora = t->cfg.training_type == VTRAIN_LORA;
     int64_t all = 2 * PER_FILE, files = lora ? 1 + t->cfg.export_kohya + t->cfg.export_comfyui : 1;
-    if (t->optim.ema)
+    if (vtrain_opt_shows(t->optim.state))
         files *= 2;
-    vtrain_each_state(t, add_bytes, &all, NULL);
+    vtrain_opt_each(t->optim.state, add_bytes, &all, NULL);
     for (int i = 0; i < vt_params_count(t->params); i++) {
         const vt_param *p = vt_params_at(t->params, i);
         vc_dtype type = lora ? VC_F32
@@ -333,7 +302,7 @@ void vtrain_save_foresee(vtrain *t)
     if (t->cfg.use_ema)
         vc_say(t->ui, "--use_ema: checkpoints and samples have the average of the weights; the "
                "plain weights are in " PLAIN "/ of each checkpoint");
-    if (!t->ranks.zero && check_room(t, &why))
+    if (vtrain_opt_is_whole(t->optim.state) && check_room(t, &why))
         vc_warn(t->ui, "%s", why.text);
 }
 

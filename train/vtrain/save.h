@@ -17,10 +17,5 @@ void vtrain_save_foresee(vtrain *t);
 /* Fills in the content of trainer.json. The caller frees s->sets and s->settings; the other
  * strings are borrowed from t. */
 int vtrain_state_of(const vtrain *t, vtrain_state *s, vc_err *err);
-/* Calls f with each of the trained parameters' tensors that is whole on this rank, and with the
- * prefix of its name in the file. */
-typedef int (*vtrain_state_fn)(void *arg, const char *prefix, const vt_param *p, vt_tensor *t,
-                               vc_err *err);
-int vtrain_each_state(vtrain *t, vtrain_state_fn f, void *arg, vc_err *err);
 
 #endif

@@ -1,0 +1,210 @@
+/* state.c - the optimiser's state, whole or split over ranks; see state.h */
+#include "train/parallel/state.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/os/file.h"
+#include "formats/tensors/values.h"
+#include "train/parallel/zero.h"
+
+struct vtrain_opt {
+    vt_ctx *g;
+    vt_params *p;
+    bool average;                /* an average is kept */
+    vtrain_zero *zero;           /* the state that is split; NULL: it is whole */
+    vt_opt_state state;          /* the whole state; if it is split, only while it is gathered */
+    vt_tensor **ema;             /* the average, likewise */
+    bool shown;                  /* it is in the values' place */
+};
+
+/* ---- open, close ---- */
+
+static int open_whole(vtrain_opt *o, vt_optimizer how, vc_err *err)
+{
+    int rc = vt_opt_open(&o->state, o->p, how, err);
+    return rc || !o->average ? rc : vt_ema_open(&o->ema, o->p, err);
+}
+
+static void close_whole(vtrain_opt *o)
+{
+    vt_opt_close(&o->state, o->p);
+    vt_ema_close(o->ema, o->p);
+    o->ema = NULL;
+}
+
+int vtrain_opt_open(vtrain_opt **out, vtrain_dist *d, vt_ctx *g, vt_params *p, vt_optimizer how,
+                    bool average, vc_err *err)
+{
+    vtrain_opt *o = calloc(1, sizeof *o);
+    *out = o;
+    if (!o)
+        return vc_no_memory(err);
+    *o = (vtrain_opt){ .g = g, .p = p, .average = average };
+    if (d)
+        return vtrain_zero_open(&o->zero, d, g, p, average, err);
+    return open_whole(o, how, err);
+}
+
+void vtrain_opt_close(vtrain_opt *o)
+{
+    if (!o)
+        return;
+    close_whole(o);
+    vtrain_zero_close(o->zero);
+    free(o);
+}
+
+size_t vtrain_opt_bytes(const vtrain_opt *o)
+{
+    size_t averages = o->average ? (size_t)vt_params_bytes(o->p).trained * sizeof(float) : 0;
+    return o->zero ? vtrain_zero_bytes(o->zero) : vt_opt_bytes(&o->state) + averages;
+}
+
+/* ---- a step ---- */
+
+int vtrain_opt_norm(vtrain_opt *o, double *norm, vc_err *err)
+{
+    if (o->zero)
+        return vtrain_zero_norm(o->zero, norm, err);
+    *norm = vt_params_grad_norm(o->p);
+    return 0;
+}
+
+int vtrain_opt_step(vtrain_opt *o, const vt_opt_step *s, double decay, vc_err *err)
+{
+    if (o->zero) {
+        int rc = vtrain_zero_step(o->zero, s, err);
+        vtrain_zero_ema(o->zero, decay);
+        return rc;
+    }
+    vt_opt_apply(o->p, &o->state, s);
+    if (o->ema)
+        vt_ema_update(o->ema, o->p, decay);
+    return 0;
+}
+
+/* ---- checkpoints ---- */
+
+int vtrain_opt_whole(vtrain_opt *o, bool keep, vc_err *err)
+{
+    return o->zero ? vtrain_zero_gather(o->zero, keep, &o->state, &o->ema, err) : 0;
+}
+
+void vtrain_opt_part(vtrain_opt *o)
+{
+    if (o->zero)
+        close_whole(o);
+}
+
+bool vtrain_opt_is_whole(const vtrain_opt *o)
+{
+    return !o->zero || o->state.n;
+}
+
+/* Calls f for a tensor of p, unless there is none. */
+static int each_of(vtrain_opt_fn f, void *arg, const char *kind, const vt_param *p, vt_tensor *x,
+                   vc_err *err)
+{
+    char prefix[64];
+    if (!x)
+        return 0;
+    snprintf(prefix, sizeof prefix, "%s/%s", kind, p->model ? "transformer_2." : "");
+    return f(arg, prefix, p, x, err);
+}
+
+int vtrain_opt_each(vtrain_opt *o, vtrain_opt_fn f, void *arg, vc_err *err)
+{
+    const vt_opt_state *state = &o->state;
+    int rc = 0, k = 0;
+    for (int i = 0; !rc && i < vt_params_count(o->p); i++) {
+        const vt_param *p = vt_params_at(o->p, i);
+        if (!p->trained)
+            continue;
+        const vt_state_row *row = vt_optimizers[vt_opt_of(state->how, p->t)].state;
+        rc = each_of(f, arg, "master", p, p->t, err);
+        for (int s = 0; !rc && state->n && s < VT_OPT_STATES; s++)
+            rc = each_of(f, arg, row[s].name, p, state->of[s][k], err);
+        if (!rc)
+            rc = each_of(f, arg, "ema", p, o->ema ? o->ema[k] : NULL, err);
+        k++;
+    }
+    return rc;
+}
+
+/* ---- from a checkpoint ---- */
+
+typedef struct stored { vt_ctx *g; const vf_safetensors *file; } stored;
+
+static int set_state(void *arg, const char *prefix, const vt_param *p, vt_tensor *x, vc_err *err)
+{
+    const stored *s = arg;
+    char *name = vc_format("%s%s", prefix, p->name);
+    if (!name)
+        return vc_no_memory(err);
+    vf_view v;
+    int rc = vf_safetensors_get(s->file, name, &v, err);
+    if (!rc)
+        rc = vf_values_set(s->g, x, &v, err);
+    free(name);
+    return rc;
+}
+
+static bool has_averages(const vf_safetensors *file)
+{
+    for (int i = 0; i < vf_safetensors_count(file); i++)
+        if (!strncmp(vf_safetensors_at(file, i)->name, "ema/", 4))
+            return true;
+    return false;
+}
+
+int vtrain_opt_read(vtrain_opt *o, const vf_safetensors *file, bool *averages, vc_err *err)
+{
+    stored s = { o->g, file };
+    vt_tensor **ema = o->ema;
+    *averages = has_averages(file);
+    if (!*averages)
+        o->ema = NULL;
+    int rc = vtrain_opt_each(o, set_state, &s, err);
+    if (!rc && o->zero)
+        rc = vtrain_zero_read(o->zero, file, *averages, err);
+    o->ema = ema;
+    if (rc || *averages || !ema)
+        return rc;
+    vt_ema_close(o->ema, o->p);
+    return vt_ema_open(&o->ema, o->p, err);
+}
+
+/* ---- the weights that files and samples have ---- */
+
+bool vtrain_opt_shows(const vtrain_opt *o)
+{
+    return o->average;
+}
+
+int vtrain_opt_show(vtrain_opt *o, vc_err *err)
+{
+    (void)err;
+    o->shown = o->ema;
+    if (o->shown)
+        vt_ema_swap(o->ema, o->p);
+    return 0;
+}
+
+void vtrain_opt_hide(vtrain_opt *o)
+{
+    if (o->shown)
+        vt_ema_swap(o->ema, o->p);
+    o->shown = false;
+    if (o->zero && !o->state.n) {              /* gathered for _show_all alone */
+        vt_ema_close(o->ema, o->p);
+        o->ema = NULL;
+    }
+}
+
+int vtrain_opt_show_all(vtrain_opt *o, vc_err *err)
+{
+    int rc = o->zero ? vtrain_zero_gather(o->zero, true, NULL, &o->ema, err) : 0;
+    return rc ? rc : vtrain_opt_show(o, err);
+}

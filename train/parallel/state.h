@@ -1,0 +1,57 @@
+/* state.h - the optimiser's state and the moving average of the weights: whole on each rank, or
+ * split over the ranks of a group (zero.h). Whoever takes steps, writes checkpoints or predicts
+ * memory calls these functions, and knows neither which of both it is nor the optimiser.
+ *
+ * Functions marked as collective are called on all ranks or on none. The ranks' values are equal
+ * before and after each call. */
+#ifndef TRAIN_PARALLEL_STATE_H
+#define TRAIN_PARALLEL_STATE_H
+
+#include "formats/tensors/safetensors.h"
+#include "train/parallel/dist.h"
+
+typedef struct vtrain_opt vtrain_opt;
+
+/* Borrows d, g and p, whose values are converted to the optimiser's type. d: the gradients' shards,
+ * as which the state is split; NULL: it is whole. average: keeps the average too, which begins as
+ * the values. Local. */
+int vtrain_opt_open(vtrain_opt **out, vtrain_dist *d, vt_ctx *g, vt_params *p, vt_optimizer how,
+                    bool average, vc_err *err);
+void vtrain_opt_close(vtrain_opt *o);                        /* NULL is fine */
+/* Bytes of state and average that this rank holds during the whole run. */
+size_t vtrain_opt_bytes(const vtrain_opt *o);
+
+/* Global norm of the summed gradients. Collective. */
+int vtrain_opt_norm(vtrain_opt *o, double *norm, vc_err *err);
+/* Takes a step, then updates the average by its decay. Collective. */
+int vtrain_opt_step(vtrain_opt *o, const vt_opt_step *s, double decay, vc_err *err);
+
+/* ---- checkpoints ---- */
+
+/* With `keep` this rank holds the whole state until _part; a rank without `keep` sends its part, if
+ * it has one. Collective. */
+int vtrain_opt_whole(vtrain_opt *o, bool keep, vc_err *err);
+void vtrain_opt_part(vtrain_opt *o);
+/* True while this rank holds the whole state. */
+bool vtrain_opt_is_whole(const vtrain_opt *o);
+/* Calls f with each tensor of the whole state that this rank holds, those of the trained parameters
+ * first, and with the prefix of its name in the file: "m/". */
+typedef int (*vtrain_opt_fn)(void *arg, const char *prefix, const vt_param *p, vt_tensor *x,
+                             vc_err *err);
+int vtrain_opt_each(vtrain_opt *o, vtrain_opt_fn f, void *arg, vc_err *err);
+/* Reads the values of the trained parameters and the state, or this rank's part of it. *averages:
+ * the file has the average; where it has none, the average begins as the values. */
+int vtrain_opt_read(vtrain_opt *o, const vf_safetensors *file, bool *averages, vc_err *err);
+
+/* ---- the weights that files and samples have ---- */
+
+/* True if these are others than the trained values: the average. */
+bool vtrain_opt_shows(const vtrain_opt *o);
+/* Puts them in the values' place until _hide, if they are others; the state is whole. _hide may be
+ * called where _show failed or was not called. */
+int vtrain_opt_show(vtrain_opt *o, vc_err *err);
+void vtrain_opt_hide(vtrain_opt *o);
+/* Does the same on all ranks, whether the state is whole or not. Collective. */
+int vtrain_opt_show_all(vtrain_opt *o, vc_err *err);
+
+#endif
