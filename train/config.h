@@ -93,6 +93,9 @@ typedef struct vtrain_config {
     double learning_rate;
     int optimizer;                            /* vt_optimizer */
     bool use_8bit_adam;
+    double prodigy_d_coef, prodigy_d0, prodigy_growth_rate, prodigy_beta3;
+    bool prodigy_use_bias_correction, prodigy_safeguard_warmup;
+    vc_list optimizer_args;
     int lr_scheduler;                         /* vtrain_schedule */
     double lr_warmup_steps;                   /* below 1: a share of the run's steps */
     double lr_warmup_ratio;                   /* the same share; 0 as vtrain_check leaves it */

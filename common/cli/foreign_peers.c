@@ -9,7 +9,6 @@
 #define DISTILLED "it controls distillation, which this program does not do"
 #define UNREAD "Finetrainers has the flag but never reads it; the model's scheduler file or "      \
     "--flow_shift sets the shift"
-#define PRODIGY "no --optimizer here has such a number"
 
 const vc_foreign vc_ignored_flags[] = {
     NONE(0, "enable_model_cpu_offload initialize_model_on_cpu offload dit_cpu_offload "
@@ -124,8 +123,8 @@ const vc_foreign vc_ignored_flags[] = {
     ONLY("0|0.0", "noise_offset input_perturbation", "noise is standard normal"),
     ONLY("0", "skip_frames_start skip_frames_end", "clips begin anywhere in a video, or at its "
          "first frame with --num_frames N"),
-    NONE(0, "prodigy_decouple prodigy_use_bias_correction prodigy_safeguard_warmup", PRODIGY),
-    NONE(1, "prodigy_beta3 beta3", PRODIGY),
+    NONE(0, "prodigy_decouple", "decay is decoupled in all optimisers here"),
+    NONE(1, "beta3", "Prodigy's number is --prodigy_beta3 here"),
     ONLY("resize|crop|center", "video_reshape_mode", "pictures are resized and cut"),
     ONLY("gaussian|true|default", "init_lora_weights lora_init_type", "a LoRA's A is random, its B "
          "zero"),
@@ -268,7 +267,7 @@ const vc_foreign vc_refused_flags[] = {
             "offload_gradients "
             "enable_optimizer_cpu_offload use_torchao use_4bit use_8bit", OPTIMIZER),
     REFUSED(-1, "optimizer.betas betas", "write --adam_beta1 and --adam_beta2"),
-    REFUSED(1, "customized_optimizer optimizer_args optimizer_config optimizer_beta1 "
+    REFUSED(1, "customized_optimizer optimizer_config optimizer_beta1 "
             "optimizer_beta2 "
             "adamw_optimi", OPTIMIZER),
     REFUSED(0, "snr_loss noise_share_in_frames not_sigma_loss "

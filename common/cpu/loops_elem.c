@@ -298,6 +298,33 @@ void cpu_sumsq(vt_dev *d, double *sums, const vt_tensor *const *x, int n)
         sums[i] = cpu_sum_of(d, square_sum, 1, LIST(x[i]));
 }
 
+static double magnitude_sum(const cpu_rows *r, const float *const *x, size_t n)
+{
+    float a[CPU_SPAN];
+
+    for (size_t i = 0; i < n; i++)
+        a[i] = fabsf(x[0][i]);
+    return (double)r->sum(a, n);
+}
+
+double cpu_sum_magnitudes(vt_dev *d, const vt_tensor *x)
+{
+    return cpu_sum_of(d, magnitude_sum, 1, LIST(x));
+}
+
+static double along_sum(const cpu_rows *r, const float *const *x, size_t n)
+{
+    float e[CPU_SPAN];
+
+    r->sub(e, x[1], x[2], n);
+    return (double)r->dot(e, x[0], n);
+}
+
+double cpu_sum_along(vt_dev *d, const vt_tensor *x, const vt_tensor *a, const vt_tensor *b)
+{
+    return cpu_sum_of(d, along_sum, 3, LIST(x, a, b));
+}
+
 /* ---- moving averages ---- */
 
 /* arg points to the decay; x has the average and the value. */

@@ -166,6 +166,29 @@ void cuda_sumsq(vt_dev *d, double *sums, const vt_tensor *const *x, int n)
     cuda_download(d, sums, all, (size_t)n * sizeof *sums);
 }
 
+/* Returns the sum on the host. */
+static double sum_here(vt_dev *d, const char *op, vk_sum_terms terms, const vt_tensor *x,
+                       const vt_tensor *a, const vt_tensor *b)
+{
+    double *at = cuda_scratch(d, CUDA_SUMS, sizeof *at), sum = 0;
+
+    if (!at)
+        return 0;
+    sum_all(d, op, &(vk_sums_args){ .terms = terms, .scale = 1, .result = at }, NULL, x, a, b);
+    cuda_download(d, &sum, at, sizeof sum);
+    return sum;
+}
+
+double cuda_sum_magnitudes(vt_dev *d, const vt_tensor *x)
+{
+    return sum_here(d, "sum_magnitudes", VK_MAGNITUDES, x, NULL, NULL);
+}
+
+double cuda_sum_along(vt_dev *d, const vt_tensor *x, const vt_tensor *a, const vt_tensor *b)
+{
+    return sum_here(d, "sum_along", VK_ALONG, x, a, b);
+}
+
 void cuda_reduce(vt_dev *d, vt_tensor *dx, const vt_tensor *dy, const vt_tensor *other,
                  float scale)
 {

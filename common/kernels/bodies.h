@@ -459,6 +459,10 @@ VK_HD float vk_term(vk_sum_terms terms, float x, float y, float w)
 {
     if (terms == VK_SQUARES)
         return x * x;
+    if (terms == VK_MAGNITUDES)
+        return fabsf(x);
+    if (terms == VK_ALONG)
+        return x * (y - w);
     return terms == VK_ERRORS ? (x - y) * (x - y) * w : x * y;
 }
 

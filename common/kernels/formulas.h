@@ -26,8 +26,10 @@
  * are never negative, which their codes of eight bits make use of (moments.h). */
 #define VF_RULES(R, with)                                                                          \
     R(with, ADAMW, adamw, 2, 1 << 1)                                                               \
-    R(with, LION, lion, 1, 0)
-enum { VF_STATES = 2 };
+    R(with, LION, lion, 1, 0)                                                                      \
+    R(with, PRODIGY_MOMENTS, prodigy_moments, 3, 1 << 1)                                           \
+    R(with, PRODIGY, prodigy, 2, 1 << 1)
+enum { VF_STATES = 3, VF_GAINS = 3 };
 #define VF_RULE(with, NAME, name, states, squares) VF_##NAME,
 typedef enum { VF_RULES(VF_RULE, ) } vf_rule;
 #undef VF_RULE
@@ -38,6 +40,7 @@ typedef struct vf_step {
     float rate;
     float step, root;                          /* rate / (1 - beta1^t), 1 / sqrt(1 - beta2^t) */
     float eps, beta1, beta2, grad_scale;
+    float beta3, gain[VF_GAINS];               /* of rules whose states take gradients times a gain */
 } vf_step;
 
 /* vt_mse_bounded's factor of an error e >= 0; NaN stays NaN. */
@@ -155,6 +158,24 @@ VF_FN VF VF_(lion_rule)(const vf_step *a, VF w, VF *s, VF grad)
 
     s[0] = a->beta2 * s[0] + (1.0f - a->beta2) * g;
     return VF_(if)(c > 0.0f, x - a->rate, VF_(if)(c < 0.0f, x + a->rate, x));
+}
+
+/* Mishchenko & Defazio, "Prodigy", algorithm 4, in two rules, since the distance d changes between
+ * them: s has both moments and the sum that d's estimate divides by */
+VF_FN VF VF_(prodigy_moments_rule)(const vf_step *a, VF w, VF *s, VF grad)
+{
+    VF g = grad * a->grad_scale;
+
+    s[0] = a->beta1 * s[0] + a->gain[0] * g;
+    s[1] = a->beta2 * s[1] + a->gain[1] * (g * g);
+    s[2] = a->beta3 * s[2] + a->gain[2] * g;
+    return w;
+}
+
+VF_FN VF VF_(prodigy_rule)(const vf_step *a, VF w, VF *s, VF grad)
+{
+    (void)grad;
+    return w * a->decay - a->rate * s[0] / (VF_(sqrt)(s[1]) + a->eps);
 }
 
 #undef VF

@@ -101,7 +101,9 @@ enum { VK_SUM_OUT, VK_SUM_X, VK_SUM_Y, VK_SUM_W, VK_SUM_OPERANDS };
 typedef enum vk_sum_terms {
     VK_VALUES,                                 /* x, or x y */
     VK_SQUARES,                                /* x^2 */
-    VK_ERRORS                                  /* (x - y)^2, times w */
+    VK_ERRORS,                                 /* (x - y)^2, times w */
+    VK_MAGNITUDES,                             /* |x| */
+    VK_ALONG                                   /* x (y - w) */
 } vk_sum_terms;
 typedef struct vk_sums_args {
     vk_walk w;

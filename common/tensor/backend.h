@@ -38,6 +38,7 @@ typedef struct vt_update_args {
     vf_rule rule;
     float lr, beta1, beta2, eps, weight_decay, grad_scale;
     float correct1, correct2;                 /* 1 - beta1^step, sqrt(1 - beta2^step) */
+    float beta3, gain[VF_GAINS];              /* as vf_step's */
     uint32_t key[2], step;                    /* keys of the draws that round */
     uint64_t first;                           /* index in the parameter of w's first element, a
                                                * multiple of 8 */
@@ -46,7 +47,8 @@ static inline vf_step vt_step_factors(const vt_update_args *a)
 {
     return (vf_step){ .decay = 1.0f - a->lr * a->weight_decay, .rate = a->lr,
                       .step = a->lr / a->correct1, .root = 1.0f / a->correct2, .eps = a->eps,
-                      .beta1 = a->beta1, .beta2 = a->beta2, .grad_scale = a->grad_scale };
+                      .beta1 = a->beta1, .beta2 = a->beta2, .grad_scale = a->grad_scale,
+                      .beta3 = a->beta3, .gain = { a->gain[0], a->gain[1], a->gain[2] } };
 }
 
 /* A dropout of a matrix of a batch's samples: what a draw below one of the bounds drops is zero, and

@@ -139,6 +139,10 @@ VT_KERNEL(void, pool_frames, (vt_dev *, vt_tensor *y, const vt_tensor *x))
 /* The optimiser's kernels work on packed parameters with f32 gradients. sums[i] becomes the sum of
  * x[i]'s squares, of n tensors, on the host: the call waits for the device once. */
 VT_KERNEL(void, sumsq, (vt_dev *, double *sums, const vt_tensor *const *x, int n))
+/* The sum of |x|, and of x (a - b); all packed f32. */
+VT_KERNEL(double, sum_magnitudes, (vt_dev *, const vt_tensor *x))
+VT_KERNEL(double, sum_along, (vt_dev *, const vt_tensor *x, const vt_tensor *a,
+                              const vt_tensor *b))
 /* A step of the rule a->rule (formulas.h), whose state is s [VF_STATES], NULL beyond the rule's
  * states. w and s f32; or all bf16, rounded stochastically; or w f32, s codes of eight bits (u8) and
  * peak f32 [blocks,states], else NULL (common/kernels/moments.h). */

@@ -22,7 +22,14 @@ const vt_optimizer_row vt_optimizers[] = {
 const char vt_optimizer_words[] =
 #define OPTIMIZER(NAME, name, about, ...) "|" #name
 #include "common/tensor/optimizers.def"
+#define ALIAS(name, NAME) "|" #name
+#include "common/tensor/optimizers.def"
     ;
+
+const vt_optimizer_alias vt_optimizer_aliases[] = {
+#define ALIAS(name, NAME) { #name, VT_##NAME },
+#include "common/tensor/optimizers.def"
+};
 
 const char vt_optimizer_help[] =
 #define OPTIMIZER(NAME, name, about, ...) about
@@ -87,6 +94,8 @@ static int open_states(vt_opt_state *s, int i, vt_params *p, const vt_tensor *t,
         s->of[k][i] = vt_param_new(p->g, r->type, nd, dim, NULL, r->type, false, err);
         if (!s->of[k][i])
             return VC_ENOMEM;
+        if (r->as_values && !p->g->sizes_only)
+            p->g->be->copy(p->g->dev, s->of[k][i], t);
     }
     return 0;
 }
@@ -134,13 +143,13 @@ size_t vt_opt_bytes(const vt_opt_state *s)
 
 /* ---- a step ---- */
 
-void vt_opt_apply_part(vt_ctx *g, const vt_opt_part *x, const vt_opt_step *o)
+vt_update_args vt_opt_update_args(const vt_opt_part *x, const vt_opt_step *o)
 {
-    const vt_optimizer_row *row = &vt_optimizers[x->how];
     uint64_t key = XXH3_64bits_withSeed(x->name, strlen(x->name), o->seed);
-    vt_tensor *state[VF_STATES] = { 0 }, *peak = NULL;
-    const vt_update_args a = {
-        .rule = row->rule, .lr = (float)o->lr, .beta1 = (float)o->beta1, .beta2 = (float)o->beta2,
+
+    return (vt_update_args){
+        .rule = vt_optimizers[x->how].rule,
+        .lr = (float)o->lr, .beta1 = (float)o->beta1, .beta2 = (float)o->beta2,
         .eps = (float)o->eps, .weight_decay = (float)o->weight_decay,
         .grad_scale = (float)o->grad_scale,
         .correct1 = (float)(1.0 - pow(o->beta1, (double)o->step)),
@@ -148,14 +157,46 @@ void vt_opt_apply_part(vt_ctx *g, const vt_opt_part *x, const vt_opt_step *o)
         .step = (uint32_t)o->step, .key = { (uint32_t)key, (uint32_t)(key >> 32) },
         .first = x->first,
     };
+}
+
+void vt_opt_update(vt_ctx *g, const vt_opt_part *x, const vt_update_args *a)
+{
+    const vt_optimizer_row *row = &vt_optimizers[x->how];
+    vt_tensor *state[VF_STATES] = { 0 }, *peak = NULL;
 
     for (int k = 0; k < VT_OPT_STATES; k++) {
         if (row->state[k].name && row->state[k].shape == VT_OF_BLOCKS)
             peak = x->state[k];
-        else if (row->state[k].name)
+        else if (row->state[k].name && k < VF_STATES)
             state[k] = x->state[k];
     }
-    g->be->update(g->dev, x->w, state, peak, x->grad, &a);
+    g->be->update(g->dev, x->w, state, peak, x->grad, a);
+}
+
+void vt_opt_measure(vt_ctx *g, const vt_opt_part *x, const vt_opt_step *o, const double *number,
+                    double *sum)
+{
+    const vt_opt_run *run = vt_optimizers[x->how].run;
+
+    if (run && run->measure)
+        run->measure(g, x, o, number, sum);
+}
+
+bool vt_opt_settle(vt_optimizer how, const vt_opt_step *o, const double *sum, double *number)
+{
+    const vt_opt_run *run = vt_optimizers[how].run;
+
+    return !run || !run->settle || run->settle(o, sum, number);
+}
+
+void vt_opt_apply_part(vt_ctx *g, const vt_opt_part *x, const vt_opt_step *o, const double *number)
+{
+    const vt_opt_run *run = vt_optimizers[x->how].run;
+    vt_update_args a = vt_opt_update_args(x, o);
+
+    if (run && run->adjust)
+        run->adjust(&a, o, number);
+    vt_opt_update(g, x, &a);
 }
 
 vt_opt_step vt_opt_step_of(const vt_param *p, const vt_opt_step *o)
@@ -170,9 +211,9 @@ vt_opt_step vt_opt_step_of(const vt_param *p, const vt_opt_step *o)
     return own;
 }
 
-void vt_opt_apply(vt_params *p, vt_opt_state *s, const vt_opt_step *o)
+/* Measures all parameters that a backward reached, if sum is not NULL, or else updates them. */
+static void each_reached(vt_params *p, vt_opt_state *s, const vt_opt_step *o, double *sum)
 {
-    vt_params_settle(p);
     for (int i = 0, at = 0; i < p->n; i++) {
         const vt_param *w = p->at[i];
         if (!w->trained)
@@ -182,8 +223,21 @@ void vt_opt_apply(vt_params *p, vt_opt_state *s, const vt_opt_step *o)
         const vt_opt_step own = vt_opt_step_of(w, o);
         for (int k = 0; k < VT_OPT_STATES; k++)
             x.state[k] = s->of[k][at];
-        if (vt_param_reached(w))
-            vt_opt_apply_part(p->g, &x, &own);
+        if (vt_param_reached(w) && sum)
+            vt_opt_measure(p->g, &x, &own, s->number, sum);
+        else if (vt_param_reached(w))
+            vt_opt_apply_part(p->g, &x, &own, s->number);
         at++;
     }
+}
+
+void vt_opt_apply(vt_params *p, vt_opt_state *s, const vt_opt_step *o)
+{
+    double sum[VT_OPT_SUMS] = { 0 };
+
+    vt_params_settle(p);
+    if (vt_optimizers[s->how].run)
+        each_reached(p, s, o, sum);
+    if (vt_opt_settle(s->how, o, sum, s->number))
+        each_reached(p, s, o, NULL);
 }

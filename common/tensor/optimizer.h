@@ -1,8 +1,9 @@
 /* optimizer.h - optimisers, and the state that they keep of trained parameters.
  *
  * An optimiser is a row of optimizers.def: the rule by which a value changes (formulas.h), the type
- * of the values, and the tensors of state that belong to each parameter. Whatever opens, counts,
- * saves, reads or splits state walks these rows, so none of it knows an optimiser by name. */
+ * of the values, the tensors of state that belong to each parameter, and the numbers of the run.
+ * Whatever opens, counts, saves, reads or splits state walks these rows, so none of it knows an
+ * optimiser by name. */
 #ifndef COMMON_TENSOR_OPTIMIZER_H
 #define COMMON_TENSOR_OPTIMIZER_H
 
@@ -17,6 +18,8 @@ typedef enum vt_optimizer {
 
 enum {
     VT_OPT_STATES = VF_STATES + 1,            /* most tensors of state of a parameter */
+    VT_OPT_NUMBERS = 6,                       /* most numbers of a run */
+    VT_OPT_SUMS = 2,                          /* most sums of a step */
     VT_OPT_SMALL = 4096,                      /* smaller parameters have the row's `small` */
     VT_OPT_BLOCK = 256                        /* elements that share a peak */
 };
@@ -29,7 +32,28 @@ typedef struct vt_state_row {
     const char *name;                         /* "m": checkpoints have m/PARAMETER; NULL: none */
     vc_dtype type;                            /* f32, the values' bf16, or u8: codes */
     vt_state_shape shape;
+    bool as_values;                           /* it begins as the parameter's values, not as 0 */
 } vt_state_row;
+
+struct vt_opt_part;
+struct vt_opt_step;
+struct vt_update_args;
+
+/* What a rule needs beyond its own value. A step measures all parts of parameters and adds up their
+ * sums, those of all ranks; settles the numbers of the run by these sums; and updates all parts. */
+typedef struct vt_opt_run {
+    const char *number[VT_OPT_NUMBERS];       /* names of the numbers that checkpoints have; each is
+                                               * 0 before step 1. The others are of one step */
+    bool logged;                              /* the first number is in the log */
+    /* Adds to sum; may change the states. */
+    void (*measure)(vt_ctx *g, const struct vt_opt_part *x, const struct vt_opt_step *o,
+                    const double *number, double *sum);
+    /* false: the step changes no value */
+    bool (*settle)(const struct vt_opt_step *o, const double *sum, double *number);
+    /* Changes the numbers of the rule's kernel. */
+    void (*adjust)(struct vt_update_args *a, const struct vt_opt_step *o, const double *number);
+} vt_opt_run;
+extern const vt_opt_run vt_prodigy;
 
 typedef struct vt_optimizer_row {
     const char *name;                         /* the word of --optimizer */
@@ -38,15 +62,22 @@ typedef struct vt_optimizer_row {
                                                * in a step */
     vt_state_row state[VT_OPT_STATES];        /* those of the rule in its order, then others */
     vt_optimizer small;                       /* row of parameters below VT_OPT_SMALL elements */
+    const vt_opt_run *run;                    /* NULL: the rule needs nothing more */
     const char *less;                         /* the same rule in less memory, or NULL */
     const char *flags;                        /* vtrain's flags of the rule's numbers: "a b" */
     const char *defaults;                     /* of those, where the flags' own do not fit: "a=1" */
+    double least, most;                       /* rates outside of these are unusual; 0: no bound */
+    const char *usual;                        /* the usual rate */
+    bool one_rate;                            /* all parameters have the run's rate */
 } vt_optimizer_row;
 
 /* The table, by vt_optimizer. */
 extern const vt_optimizer_row vt_optimizers[VT_OPTIMIZERS];
 /* "|adamw|adamw_bf16|..", and the sentence that --help has of them. */
 extern const char vt_optimizer_words[], vt_optimizer_help[];
+/* Words that stand for another: index VT_OPTIMIZERS + i of the words, after those of the rows. */
+typedef struct vt_optimizer_alias { const char *name; vt_optimizer how; } vt_optimizer_alias;
+extern const vt_optimizer_alias vt_optimizer_aliases[];
 
 /* The row of a parameter: `small` of the optimiser's, if it is small. */
 vt_optimizer vt_opt_of(vt_optimizer how, const vt_tensor *t);
@@ -62,6 +93,10 @@ typedef struct vt_opt_step {
     double lr, beta1, beta2, eps, weight_decay, grad_scale;
     int64_t step;
     uint64_t seed;
+    struct {
+        double d0, coef, growth, beta3;       /* beta3 0: the root of beta2; growth 0: no limit */
+        bool bias_correction, safeguard_warmup;
+    } prodigy;
 } vt_opt_step;
 /* A rate and a decay that parameters of a group have instead of the step's (vt_param.rate). */
 typedef struct vt_opt_rate { double lr, weight_decay; } vt_opt_rate;
@@ -74,8 +109,9 @@ typedef struct vt_opt_state {
     vt_tensor **of[VT_OPT_STATES];
     int n;
     vt_optimizer how;
+    double number[VT_OPT_NUMBERS];            /* of the run */
 } vt_opt_state;
-/* Makes states of zero, and converts values to the row's type by vt_opt_convert. */
+/* Makes states that begin, and converts values to the row's type by vt_opt_convert. */
 int vt_opt_open(vt_opt_state *s, vt_params *p, vt_optimizer how, vc_err *err);
 void vt_opt_close(vt_opt_state *s, vt_params *p);                   /* an all-zero one is fine */
 size_t vt_opt_bytes(const vt_opt_state *s);
@@ -95,6 +131,15 @@ typedef struct vt_opt_part {
     vt_tensor *w, *state[VT_OPT_STATES];
     const vt_tensor *grad;       /* f32 */
 } vt_opt_part;
-void vt_opt_apply_part(vt_ctx *g, const vt_opt_part *x, const vt_opt_step *o);
+/* A step: _measure for all parts that a backward reached, then, with the sums of all of them,
+ * _settle, then _apply_part for the same parts, unless it returned false. */
+void vt_opt_measure(vt_ctx *g, const vt_opt_part *x, const vt_opt_step *o, const double *number,
+                    double *sum);
+bool vt_opt_settle(vt_optimizer how, const vt_opt_step *o, const double *sum, double *number);
+void vt_opt_apply_part(vt_ctx *g, const vt_opt_part *x, const vt_opt_step *o,
+                       const double *number);
+/* Runs a rule on the part's values and states, with the step's numbers. */
+struct vt_update_args vt_opt_update_args(const vt_opt_part *x, const vt_opt_step *o);
+void vt_opt_update(vt_ctx *g, const vt_opt_part *x, const struct vt_update_args *a);
 
 #endif

@@ -43,6 +43,7 @@ static int put_charts(vf_html *h, const vf_curves *c, vc_err *err)
         MEAN("5/8", &c->level[2]), MEAN("most noise (7/8)", &c->level[3]),
     };
     const vf_curve_part rate[] = { MEAN("learning rate", &c->lr) };
+    const vf_curve_part found[] = { MEAN("d", &c->d) };
     const vf_curve_part norm[] = { EACH(&c->grad_norm), SMOOTH(&c->grad_norm) };
     const vf_curve_part speed[] = { EACH(&c->tokens), SMOOTH(&c->tokens) };
     const vf_curve_part times[] = { MEAN("whole step", &c->step_s),
@@ -59,6 +60,9 @@ static int put_charts(vf_html *h, const vf_curves *c, vc_err *err)
         return rc;
     vf_html_section(h, "Optimiser");
     if ((rc = vf_curve_chart(h, "Learning rate", "", rate, 1, err)) ||
+        (c->d.points &&
+         (rc = vf_curve_chart(h, "Factor of the rate that the optimiser found", "", found, 1,
+                              err))) ||
         (rc = vf_curve_chart(h, "Gradient norm before clipping", "", norm, 2, err)))
         return rc;
     vf_html_section(h, "Throughput");

@@ -175,7 +175,9 @@ static void run_sums(vt_dev *host, set *s, int variant)
     double squares;
     host_backend.sumsq(host, &squares, &(const vt_tensor *){ x }, 1);
     *(float *)total->data = (float)squares;
-    vt_tensor *loss = make(s, VC_F32, 1, D(1), NULL);
+    vt_tensor *loss = make(s, VC_F32, 1, D(1), NULL), *along = make(s, VC_F32, 1, D(1), NULL);
+    *(float *)along->data = (float)host_backend.sum_magnitudes(host, x) +
+                            (float)host_backend.sum_along(host, x, w, x);
     loss->nd = 0;
     host_backend.mse(host, loss, x, w, variant < 4 ? make(s, type, 3, dim, NULL) : NULL);
     for (int k = 0; k < 3; k++) {

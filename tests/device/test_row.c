@@ -232,6 +232,13 @@ static void test_sums(void **state)
         vt_cpu.sumsq(p->cpu, b, both, 2);
         for (int k = 0; k < 2; k++)
             assert_true(fabs(a[k] - b[k]) <= 1e-6 * b[k]);
+        b[0] = vt_cpu.sum_magnitudes(p->cpu, &x->t);
+        assert_true(fabs(host_backend.sum_magnitudes(p->host, &x->t) - b[0]) <= 1e-6 * b[0]);
+        own *other = make(VC_F32, 3, dim, NULL, 6);
+        a[0] = host_backend.sum_along(p->host, &x->t, &w->t, &other->t);
+        b[0] = vt_cpu.sum_along(p->cpu, &x->t, &w->t, &other->t);
+        assert_true(fabs(a[0] - b[0]) <= 1e-5 * sqrt((double)(dim[0] * dim[1] * dim[2])));
+        drop(other);
         for (int k = 0; k < 3; k++) {
             own *y[2];
             for (int j = 0; j < 2; j++)
@@ -273,7 +280,7 @@ static adam adam_run(const vt_backend *be, vt_dev *d, vt_optimizer kind, int64_t
     const vt_optimizer_row *row = &vt_optimizers[kind];
     const int64_t peaks[] = { (n + 255) / 256, 2 };
     vc_dtype type = row->value, moment = row->state[0].type;
-    bool two = row->rule == VF_ADAMW;          /* states; the others have one */
+    bool two = row->state[1].name && row->state[1].type == moment;   /* states; else one */
     adam x = { make(type, 1, &n, NULL, 1), make(moment, 1, &n, NULL, 2),
                make(moment, 1, &n, NULL, 3), make(VC_F32, 2, peaks, NULL, 5),
                make(VC_F32, 1, &n, NULL, 4), make(VC_F32, 1, &n, NULL, 9),

@@ -19,25 +19,26 @@
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 
-enum { STEPS = 10, PARAMS = 2 };
+enum { STEPS = 10, PARAMS = 2, BOWL_STEPS = 50, BOWL_PARAMS = 3 };
 
 /* A golden has the parameters weight and bias; the latter has no decay. */
 static const char *const names[PARAMS] = { "weight", "bias" };
+static const char *const bowl_names[BOWL_PARAMS] = { "weight", "wide", "bias" };
 
 typedef struct model { vt_ctx *g; vt_params *p; } model;
 
-static void open_model(model *m, const vf_safetensors *f)
+static void open_model(model *m, const vf_safetensors *f, int n, const char *const *name)
 {
     vc_err err = { 0 };
     assert_ok(vt_open(&m->g, &(vt_options){ .device = "cpu", .threads = 1, .compute = VC_F32 },
                       &err), &err);
     assert_ok(vt_params_open(&m->p, m->g, &err), &err);
-    for (int i = 0; i < PARAMS; i++) {
-        char *start = vc_format("start/%s", names[i]);
+    for (int i = 0; i < n; i++) {
+        char *start = vc_format("start/%s", name[i]);
         int64_t dim[8];
         float *values = golden_values(f, start, dim);
-        vt_weight table[2] = { { names[i], VT_W_TENSOR, 0, { 0 }, VT_INIT_ZERO }, { 0 } };
-        for (int k = 0; k < 2 - i; k++)
+        vt_weight table[2] = { { name[i], VT_W_TENSOR, 0, { 0 }, VT_INIT_ZERO }, { 0 } };
+        for (int k = 0; k < (i < n - 1 ? 2 : 1); k++)      /* the last one is a vector */
             table[0].dim[k] = dim[k];
         struct { vt_tensor *w; } one;
         assert_ok(vt_params_bind(m->p, table, "", 0, &one, NULL, &(vt_source){ .seed = 1 }, &err),
@@ -88,7 +89,7 @@ static void test_equals_reference(void **state)
         model m;
         vt_opt_state s;
         vc_err err = { 0 };
-        open_model(&m, f);
+        open_model(&m, f, PARAMS, names);
         vt_params_at(m.p, 1)->rate = &plain;
         assert_ok(vt_opt_open(&s, m.p, rows[i].how, &err), &err);
         for (int step = 0; step < STEPS; step++) {
@@ -111,10 +112,112 @@ static void test_equals_reference(void **state)
     }
 }
 
+/* Weights that fall into a bowl, whose gradients are slope * (weight - target). `warm` is the
+ * number of steps of a warm-up from 1 / warm. */
+static const struct bowl {
+    const char *name;
+    vt_optimizer how;
+    int warm;
+    vt_opt_step step;
+} bowls[] = {
+    { "prodigy", VT_PRODIGY, 0,
+      { .lr = 1, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8,
+        .prodigy = { .d0 = 1e-4, .coef = 1 } } },
+    { "prodigy-safe", VT_PRODIGY, 0,
+      { .lr = 1, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.02,
+        .prodigy = { .d0 = 1e-4, .coef = 0.5, .growth = 1.5, .beta3 = 0.98,
+                     .bias_correction = true, .safeguard_warmup = true } } },
+};
+
+/* The greatest difference of the parameters from those of the file, 0 where it has no such step. */
+static double bowl_error(const model *m, const vf_safetensors *f, const char *name,
+                         const char *step)
+{
+    double worst = 0;
+    for (int i = 0; i < BOWL_PARAMS; i++) {
+        char *tensor = vc_format("%s/%s/%s", name, step, bowl_names[i]);
+        const vt_param *p = vt_params_at(m->p, i);
+        vf_view v;
+        vc_err none;
+        float *values = vf_safetensors_get(f, tensor, &v, &none) ? NULL
+                                                                 : golden_values(f, tensor, NULL);
+        for (int64_t k = 0; values && k < vt_count(p->t); k++)
+            worst = fmax(worst, fabs((double)((float *)p->t->data)[k] - (double)values[k]));
+        free(values);
+        free(tensor);
+    }
+    return worst;
+}
+
+static void bowl_gradients(const model *m, const vf_safetensors *f)
+{
+    vt_params_zero_grad(m->p);
+    for (int i = 0; i < BOWL_PARAMS; i++) {
+        char *slope = vc_format("slope/%s", bowl_names[i]);
+        char *target = vc_format("target/%s", bowl_names[i]);
+        float *s = golden_values(f, slope, NULL), *t = golden_values(f, target, NULL);
+        const vt_param *p = vt_params_at(m->p, i);
+        vt_wrote(p->grad);
+        for (int64_t k = 0; k < vt_count(p->t); k++)
+            ((float *)p->grad->data)[k] = s[k] * (((float *)p->t->data)[k] - t[k]);
+        free(slope), free(target), free(s), free(t);
+    }
+}
+
+/* Compares the first number of the run with the file's. */
+static void same_number(const vf_safetensors *f, const char *name, const char *step, double number)
+{
+    char *tensor = vc_format("%s/d/%s", name, step);
+    vf_view v;
+    vc_err none;
+    if (!vf_safetensors_get(f, tensor, &v, &none)) {
+        float *d = golden_values(f, tensor, NULL);
+        if (!(fabs(number - (double)*d) < 1e-5 * (double)*d))
+            fail_msg("%s, step %s: d is %.9g, not %.9g", name, step, number, (double)*d);
+        free(d);
+    }
+    free(tensor);
+}
+
+/* The weights after 50 steps, and on the way, are within 1e-5 of the reference's. */
+static void test_bowl(void **state)
+{
+    (void)state;
+    vf_safetensors *f = golden_open("optimizers");
+    for (size_t i = 0; i < COUNT(bowls); i++) {
+        const struct bowl *b = &bowls[i];
+        model m;
+        vt_opt_state s;
+        vc_err err = { 0 };
+        open_model(&m, f, BOWL_PARAMS, bowl_names);
+        assert_ok(vt_opt_open(&s, m.p, b->how, &err), &err);
+        for (int step = 0; step < BOWL_STEPS; step++) {
+            vt_opt_step o = b->step;
+            char text[16];
+            bowl_gradients(&m, f);
+            o.grad_scale = 1;
+            o.step = step + 1;
+            if (step < b->warm)
+                o.lr *= (double)o.step / b->warm;
+            vt_opt_apply(m.p, &s, &o);
+            snprintf(text, sizeof text, "%d", step);
+            double worst = bowl_error(&m, f, b->name, text);
+            if (!(worst < 1e-5))
+                fail_msg("%s, step %d: a value differs by %g", b->name, step, worst);
+            same_number(f, b->name, text, s.number[0]);
+        }
+        vt_opt_close(&s, m.p);
+        vt_params_close(m.p);
+        vt_close(m.g);
+    }
+    vf_safetensors_close(f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_equals_reference),
+        cmocka_unit_test(test_bowl),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

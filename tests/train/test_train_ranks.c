@@ -184,6 +184,37 @@ static void test_bf16_ranks(void **state)
     }
 }
 
+/* Optimisers whose step depends on whole parameters, or on all of them, on each number of ranks, and
+ * resumed on another. Sums over ranks round in another order, and the optimiser's number follows
+ * them. */
+static void test_optimisers(void **state)
+{
+    const char *dir = *state;
+    static const char *const how[] = { "prodigy --optimizer_args d0=1e-4" };
+    static const struct { int ranks[2]; const char *out, *args[2]; } row[] = {
+        { { 1, 1 }, "1", { "--gradient_accumulation_steps 4", "--gradient_accumulation_steps 4" } },
+        { { 4, 2 }, "4", { "", "--gradient_accumulation_steps 2 --parallel zero2" } },
+        { { 2, 4 }, "2z", { "--gradient_accumulation_steps 2 --parallel zero2",
+                            "--parallel fsdp" } },
+        { { 4, 1 }, "4f", { "--parallel fsdp", "--gradient_accumulation_steps 4" } },
+    };
+    for (size_t h = 0; h < COUNT(how); h++)
+        for (size_t i = 0; i < COUNT(row); i++) {
+            char *out = vc_format("opt%zu-%s", h, row[i].out), *like = vc_format("opt%zu-1", h);
+            for (int k = 0; k < 2; k++) {
+                char *args = vc_format("--dataset_repeat 4 --eval_split 0.2 --eval_steps 2 "
+                                       "--optimizer %s --max_train_steps %d %s %s", how[h],
+                                       k ? 6 : 3, row[i].args[k],
+                                       k ? "--resume_from_checkpoint latest" : "");
+                ranks_ok(row[i].ranks[k], dir, out, args);
+                free(args);
+            }
+            run_same_training(dir, like, out, STEPS, 1e-4, 1e-4);
+            free(out);
+            free(like);
+        }
+}
+
 /* With a LoRA, or with a part of the modules, units have no small parameters, or no large ones. */
 static void test_bf16_parts(void **state)
 {
@@ -535,6 +566,7 @@ int main(void)
         cmocka_unit_test_prestate(test_split, dir),
         cmocka_unit_test_prestate(test_split_kinds, dir),
         cmocka_unit_test_prestate(test_bf16_ranks, dir),
+        cmocka_unit_test_prestate(test_optimisers, dir),
         cmocka_unit_test_prestate(test_bf16_parts, dir),
         cmocka_unit_test_prestate(test_resume, dir),
         cmocka_unit_test_prestate(test_resume_cogvideox, dir),

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,6 +117,7 @@ static cJSON *state_json(const vtrain_state *s)
         add_spans(o, s) ||
         add_base(o, &s->base) ||
         (s->sources && !cJSON_AddItemReferenceToObject(o, "sources", s->sources)) ||
+        (s->numbers && !cJSON_AddItemReferenceToObject(o, "optimizer", s->numbers)) ||
         !cJSON_AddItemReferenceToObject(o, "settings", s->settings)) {
         cJSON_Delete(o);
         return NULL;
@@ -351,6 +353,22 @@ static int read_sources(vtrain_state *s, cJSON *o, vc_err *err)
     return rc;
 }
 
+/* Reads the numbers of the optimiser's run, whose names the run compares. */
+static int read_numbers(vtrain_state *s, cJSON *o, vc_err *err)
+{
+    const cJSON *numbers, *x;
+    if (!cJSON_HasObjectItem(o, "optimizer"))
+        return 0;
+    int rc = vf_json_obj(o, "optimizer", &numbers, err);
+    if (rc)
+        return rc;
+    cJSON_ArrayForEach(x, numbers)
+        if (!cJSON_IsNumber(x) || !isfinite(x->valuedouble))
+            return vc_fail(err, VC_EFORMAT, "optimizer: \"%s\" is no number", x->string);
+    s->numbers = cJSON_DetachItemFromObjectCaseSensitive(o, "optimizer");
+    return 0;
+}
+
 /* Reads the samples of a micro-batch; in checkpoints of earlier versions those of a batch. */
 static int read_micro_rows(vtrain_state *s, const cJSON *o, vc_err *err)
 {
@@ -388,7 +406,7 @@ static int read_fields(vtrain_state *s, cJSON *o, vc_err *err)
         (rc = read_base(&s->base, o, err)) ||
         (rc = vf_json_obj(o, "settings", &settings, err)) ||
         (rc = check_texts(settings, "settings", err)) ||
-        (rc = read_sources(s, o, err)))
+        (rc = read_sources(s, o, err)) || (rc = read_numbers(s, o, err)))
         return rc;
     if (s->dropped > s->rows)
         return vc_fail(err, VC_EFORMAT, "captions_dropped: more than captions");
@@ -440,5 +458,6 @@ void vtrain_state_free(vtrain_state *s)
     free(s->backend);
     cJSON_Delete(s->settings);
     cJSON_Delete(s->sources);
+    cJSON_Delete(s->numbers);
     *s = (vtrain_state){ 0 };
 }

@@ -212,6 +212,7 @@ static char *make_line(const vtrain_record *r)
     cJSON *o = cJSON_CreateObject();
     bool bad = vf_json_add_int(o, "step", r->step) || add_number(o, "epoch", r->epoch) ||
                add_number(o, "loss", r->loss) || add_number(o, "lr", r->lr) ||
+               (r->number_name && add_number(o, r->number_name, r->number)) ||
                add_groups(o, r) || add_halves(o, r) ||
                add_number(o, "grad_norm", r->grad_norm) || add_samples(o, r) ||
                add_number(o, "tokens_per_s", r->tokens_per_s) ||
@@ -291,6 +292,7 @@ static int write_events(vtrain_metrics *m, const vtrain_record *r, vc_err *err)
         { "caption_dropout", r->caption_dropout }, { "epoch", r->epoch },
         { "device_waits", r->device_waits }, { "graph_replays", r->graph_replays },
         { "eval_loss", r->eval_loss },
+        { r->number_name, r->number_name ? r->number : NAN },
     };
     int rc = 0;
     for (size_t i = 0; i < sizeof scalar / sizeof *scalar && rc != VC_ENOMEM; i++)

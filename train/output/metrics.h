@@ -29,6 +29,8 @@ typedef struct vtrain_record {
      * Written if `halves`. */
     struct { double loss; int64_t n; } of[2];
     bool halves;
+    const char *number_name;     /* of a number that the optimiser found, or NULL */
+    double number;
     const vtrain_group_note *group;  /* of groups of parameters with own rates */
     int n_groups;
     const char *const *sample;   /* keys, in order */
@@ -48,8 +50,8 @@ typedef struct vtrain_record {
 /* Opens dir/metrics.jsonl to continue after `step` (0: begins anew): lines of later steps, and a
  * torn last line, are cut off atomically. tensorboard: also writes
  * dir/tensorboard/events.out.tfevents.* (scalars loss, lr, grad_norm, eval_loss, tokens_per_s,
- * step_s, data_wait_s, peak_bytes, caption_dropout, epoch, device_waits, graph_replays, lr/PATTERN
- * of each group, loss_high, loss_low, eval_loss/noise_1 to eval_loss/noise_4); a resumed run's file purges later steps. */
+ * step_s, data_wait_s, peak_bytes, caption_dropout, epoch, device_waits, graph_replays, the
+ * optimiser's number, lr/PATTERN of each group, loss_high, loss_low, eval_loss/noise_1 to eval_loss/noise_4); a resumed run's file purges later steps. */
 int vtrain_metrics_open(vtrain_metrics **out, const char *dir, int64_t step, bool tensorboard,
                         vc_err *err);
 /* Moves the lines after `step` (-1: all lines) of dir/metrics.jsonl to the new file `to`. A killed

@@ -56,6 +56,11 @@ void vtrain_opt_close(vtrain_opt *o)
     free(o);
 }
 
+double *vtrain_opt_numbers(vtrain_opt *o)
+{
+    return o->zero ? vtrain_zero_numbers(o->zero) : o->state.number;
+}
+
 size_t vtrain_opt_bytes(const vtrain_opt *o)
 {
     size_t averages = o->average ? (size_t)vt_params_bytes(o->p).trained * sizeof(float) : 0;

@@ -18,6 +18,8 @@ typedef struct vtrain_opt vtrain_opt;
 int vtrain_opt_open(vtrain_opt **out, vtrain_dist *d, vt_ctx *g, vt_params *p, vt_optimizer how,
                     bool average, vc_err *err);
 void vtrain_opt_close(vtrain_opt *o);                        /* NULL is fine */
+/* The numbers of the run (vt_opt_run), VT_OPT_NUMBERS of them: equal on all ranks. */
+double *vtrain_opt_numbers(vtrain_opt *o);
 /* Bytes of state and average that this rank holds during the whole run. */
 size_t vtrain_opt_bytes(const vtrain_opt *o);
 

@@ -22,6 +22,7 @@ struct vtrain_zero {
     vt_tensor *(*state)[KINDS];  /* [units] shards; NULL where a unit has no state of a kind */
     float *values;               /* buffer for a shard of values */
     float *row;                  /* buffer for a whole row */
+    double number[VT_OPT_NUMBERS];           /* of the run, equal on all ranks */
     size_t most, bytes;          /* values of the largest shard; bytes held in all */
 };
 
@@ -92,14 +93,16 @@ static size_t row_values(const vtrain_zero *z)
     return z->most * (size_t)z->l->shards;
 }
 
-/* Sets the averages, if z keeps some, to the values. */
-static void begin_averages(vtrain_zero *z)
+/* Sets the shards of a kind that begins as the values; the averages, if z keeps some. */
+static void begin_as_values(vtrain_zero *z, kind what)
 {
     for (int k = 0; k < z->l->n; k++) {
-        if (!z->state[k][EMA])
+        const unit *u = &z->l->unit[k];
+        if (!z->state[k][what] || !(what == EMA || row_of(z, u)->state[what].as_values))
             continue;
-        const vt_tensor w = own_values(z, &z->l->unit[k]);
-        vt_values_cast(z->g, z->state[k][EMA]->data, VC_F32, w.data, w.dtype, (size_t)w.dim[0]);
+        const vt_tensor w = own_values(z, u);
+        vt_values_cast(z->g, z->state[k][what]->data, type_of(z, u, what), w.data, w.dtype,
+                       (size_t)w.dim[0]);
     }
 }
 
@@ -124,8 +127,8 @@ static int make_state(vtrain_zero *z, vc_err *err)
     if (!rc && !(z->row = vt_values_new(z->g, row_values(z), err)))
         rc = VC_ENOMEM;
     z->bytes += (z->most + row_values(z)) * sizeof *z->row;
-    if (!rc)
-        begin_averages(z);
+    for (kind i = 0; !rc && i < KINDS; i++)
+        begin_as_values(z, i);
     return vc_context(err, rc, "optimizer state");
 }
 
@@ -184,6 +187,7 @@ typedef struct update {
     vt_tensor *const *state;     /* the unit's */
     const vt_tensor *w;
     const vt_opt_step *o;
+    double *sum;                 /* measures the parts; NULL: updates them */
 } update;
 
 /* A view of n elements of x, a tensor of a shard, from `at` on. */
@@ -210,19 +214,47 @@ static void update_part(void *arg, const vt_param *p, size_t from, size_t n, siz
         part.state[k] = &state[k];
     }
     const vt_opt_step own = vt_opt_step_of(p, x->o);
-    vt_opt_apply_part(x->z->g, &part, &own);
+    if (x->sum)
+        vt_opt_measure(x->z->g, &part, &own, x->z->number, x->sum);
+    else
+        vt_opt_apply_part(x->z->g, &part, &own, x->z->number);
+}
+
+/* Measures or updates this rank's part of a unit, whose values come in *w. */
+static void each_own_part(vtrain_zero *z, int k, const vt_opt_step *o, double *sum, vt_tensor *w)
+{
+    const unit *u = &z->l->unit[k];
+    *w = own_values(z, u);
+    vtrain_each_part(u, first_of(z, u), u->shard, update_part,
+                     &(update){ z, u, z->state[k], w, o, sum });
+}
+
+/* Measures all parts, and settles the numbers of the run. */
+static int settle(vtrain_zero *z, const vt_opt_step *o, bool *updates, vc_err *err)
+{
+    double sum[VT_OPT_SUMS] = { 0 };
+    vt_tensor w;
+    int rc = 0;
+    bool measured = vt_optimizers[z->l->how].run;
+    for (int k = 0; measured && k < z->l->n; k++)
+        if (z->l->unit[k].n)
+            each_own_part(z, k, o, sum, &w);
+    if (measured)
+        rc = vc_comm_reduce(z->l->group, sum, VT_OPT_SUMS, VC_COMM_SUM, err);
+    *updates = !rc && vt_opt_settle(z->l->how, o, sum, z->number);
+    return rc;
 }
 
 int vtrain_zero_step(vtrain_zero *z, const vt_opt_step *o, vc_err *err)
 {
-    int rc = 0;
-    for (int k = 0; !rc && k < z->l->n; k++) {
+    bool updates;
+    vt_tensor w;
+    int rc = settle(z, o, &updates, err);
+    for (int k = 0; !rc && updates && k < z->l->n; k++) {
         const unit *u = &z->l->unit[k];
         if (u->n == 0)
             continue;
-        const vt_tensor w = own_values(z, u);
-        vtrain_each_part(u, first_of(z, u), u->shard, update_part,
-                         &(update){ z, u, z->state[k], &w, o });
+        each_own_part(z, k, o, NULL, &w);
         if (u->value)
             continue;                /* gathered when its block is entered */
         rc = vtrain_gather_row(z->l, z->row, w.data, vtrain_shard_bytes(u), err);
@@ -241,6 +273,11 @@ void vtrain_zero_ema(vtrain_zero *z, double decay)
         const vt_tensor w = own_values(z, &z->l->unit[k]);
         vt_ema_values(z->g, z->state[k][EMA], &w, decay);
     }
+}
+
+double *vtrain_zero_numbers(vtrain_zero *z)
+{
+    return z->number;
 }
 
 /* ---- whole state ---- */
@@ -362,7 +399,7 @@ int vtrain_zero_read(vtrain_zero *z, const vf_safetensors *file, bool averages, 
 {
     reading r = { .z = z, .file = file, .err = err };
     if (!averages)
-        begin_averages(z);
+        begin_as_values(z, EMA);
     for (int k = 0; k < z->l->n; k++) {
         r.u = &z->l->unit[k];
         for (r.what = 0; !r.rc && r.what < KINDS; r.what++) {

@@ -33,6 +33,8 @@ int vtrain_zero_gather(vtrain_zero *z, bool keep, vt_opt_state *state, vt_tensor
 /* Reads this rank's shard of the state from the tensors of its rows, m/NAME, and, with
  * `averages`, ema/NAME; without it averages that z keeps begin as the values. Local. */
 int vtrain_zero_read(vtrain_zero *z, const vf_safetensors *file, bool averages, vc_err *err);
+/* The numbers of the run (vt_opt_run), VT_OPT_NUMBERS of them. */
+double *vtrain_zero_numbers(vtrain_zero *z);
 /* Bytes of state on this rank. */
 size_t vtrain_zero_bytes(const vtrain_zero *z);
 

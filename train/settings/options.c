@@ -11,7 +11,7 @@
 #include "common/os/file.h"
 #include "formats/tensors/origins.h"
 #include "train/diffusion/loss.h"
-#include "train/optim/groups.h"
+#include "train/optim/rate.h"
 #include "train/settings/settings.h"
 
 /* Choices that vtrain_check replaces by one of the choices that the run knows. */
@@ -200,88 +200,6 @@ static void check_model(vtrain_config *c, vc_flags *set, bool fresh)
                        "--model or --transformer");
 }
 
-static void check_groups(const vtrain_config *c, vc_flags *set)
-{
-    vtrain_groups *groups;
-    vc_err e;
-    const vtrain_groups_opts o = { .groups = &c->param_groups, .rate = vtrain_rate_of(c, 0) };
-    vc_flags_catch(set, vtrain_groups_open(&groups, &o, NULL, &e), &e);
-    vtrain_groups_close(groups);
-}
-
-static void check_rate(vtrain_config *c, vc_flags *set)
-{
-    const vtrain_rate rate = vtrain_rate_of(c, 0);
-    const vtrain_schedule how = rate.how;
-    bool flat = !vtrain_schedule_is(how, VTRAIN_HAS_WARM);
-    bool rules = vtrain_schedule_is(how, VTRAIN_HAS_RULES);
-    vc_err e;
-    if (c->lr_warmup_steps > 1 && c->lr_warmup_steps != floor(c->lr_warmup_steps))
-        vc_flags_wrong(set, "--lr_warmup_steps %g: a whole number of steps, or a share below 1, is "
-                       "expected", c->lr_warmup_steps);
-    if (flat && c->lr_warmup_steps > 0)
-        vc_flags_wrong(set, "--lr_warmup_steps: --lr_scheduler %s has no warm-up: give %s",
-                       vtrain_schedule_name(how),
-                       rules ? "rules that begin with it" : "constant_with_warmup");
-    if (c->lr_num_cycles != 1 && !vtrain_schedule_is(how, VTRAIN_HAS_CYCLES))
-        vc_flags_wrong(set, "--lr_num_cycles: belongs to --lr_scheduler cosine_with_restarts");
-    if (c->lr_power != 1 && !vtrain_schedule_is(how, VTRAIN_HAS_POWER))
-        vc_flags_wrong(set, "--lr_power: belongs to --lr_scheduler polynomial");
-    if (c->lr_step_rules && !rules)
-        vc_flags_wrong(set, "--lr_step_rules: belongs to --lr_scheduler piecewise_constant");
-    if (c->lr_end > 0 && !vtrain_schedule_is(how, VTRAIN_HAS_END) && !c->param_groups.n)
-        vc_flags_wrong(set, "--lr_end: belongs to --lr_scheduler linear, cosine and "
-                       "cosine_with_restarts");
-    vc_flags_catch(set, vtrain_rate_check(&rate, &e), &e);
-    check_groups(c, set);
-}
-
-static bool has_word(const char *words, const char *word, size_t n)
-{
-    for (const char *s = words; (s = strstr(s, word)); s += n)
-        if ((s == words || s[-1] == ' ') && strchr(" ", s[n]))
-            return true;
-    return false;
-}
-
-/* Refuses flags of other optimisers, and sets the numbers that this one has by default. */
-static int take_optimiser(const vtrain_config *c, vc_flags *set, vc_err *err)
-{
-    const vt_optimizer_row *own = &vt_optimizers[c->optimizer];
-    char flag[64], value[32];
-    int rc = 0;
-    size_t n;
-    for (int i = 0; i < VT_OPTIMIZERS; i++)
-        for (const char *s = vt_optimizers[i].flags; *s; s += n + strspn(s + n, " ")) {
-            n = strcspn(s, " ");
-            snprintf(flag, sizeof flag, "%.*s", (int)n, s);
-            if (vc_flags_given(set, flag) && !has_word(own->flags, flag, n))
-                vc_flags_wrong(set, "--%s: --optimizer %s has no such number: leave it out", flag,
-                               own->name);
-        }
-    for (const char *s = own->defaults; !rc && s && *s; s += strspn(s, " ")) {
-        n = strcspn(s, "=");
-        snprintf(flag, sizeof flag, "%.*s", (int)n, s);
-        s += n + 1;
-        n = strcspn(s, " ");
-        snprintf(value, sizeof value, "%.*s", (int)n, s);
-        s += n;
-        if (!vc_flags_given(set, flag))
-            rc = vc_flags_prefer(set, flag, value, err);
-    }
-    return rc;
-}
-
-static int check_optimiser(vtrain_config *c, vc_flags *set, vc_err *err)
-{
-    check_rate(c, set);
-    if (c->use_8bit_adam && vc_flags_given(set, "optimizer") && c->optimizer != VT_ADAMW8BIT)
-        vc_flags_wrong(set, "--use_8bit_adam: means adamw8bit, but --optimizer gives another");
-    if (c->use_8bit_adam)
-        c->optimizer = VT_ADAMW8BIT;
-    return take_optimiser(c, set, err);
-}
-
 static void check_memory(vtrain_config *c, vc_flags *set)
 {
     if (c->gradient_checkpointing_offload && c->gradient_checkpointing == VTRAIN_REMAT_NONE)
@@ -325,7 +243,7 @@ int vtrain_check(vtrain_config *c, vc_flags *set, vc_err *err)
     if (c->follow && c->num_train_epochs)
         vc_flags_wrong(set, "--follow: the steps of --num_train_epochs cannot be counted while the "
                        "dataset grows: give --max_train_steps");
-    rc = check_optimiser(c, set, err);
+    rc = vtrain_take_optimiser(c, set, err);
     if (rc)
         return rc;
     if (c->motion_sub_loss_ratio != 0.25 && !c->motion_sub_loss)

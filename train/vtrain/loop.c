@@ -186,6 +186,7 @@ static int gradients(vtrain *t, loop *l, vc_err *err)
 static int update(vtrain *t, const loop *l, vtrain_record *r, vc_err *err)
 {
     const vtrain_config *c = &t->cfg;
+    const vt_opt_run *run = vt_optimizers[c->optimizer].run;
     double mean = 1 / (double)vtrain_runs(t), start = vc_seconds();
     int rc = vtrain_opt_norm(t->optim.state, &r->grad_norm, err);
     if (rc)
@@ -204,8 +205,14 @@ static int update(vtrain *t, const loop *l, vtrain_record *r, vc_err *err)
         .lr = r->lr, .beta1 = c->adam_beta1, .beta2 = c->adam_beta2, .eps = c->adam_epsilon,
         .weight_decay = c->adam_weight_decay, .step = t->at.step + 1, .seed = (uint64_t)c->seed,
         .grad_scale = mean * vtrain_clip_factor(r->grad_norm, c->max_grad_norm),
+        .prodigy = { c->prodigy_d0, c->prodigy_d_coef, c->prodigy_growth_rate, c->prodigy_beta3,
+                     c->prodigy_use_bias_correction, c->prodigy_safeguard_warmup },
     };
     rc = vtrain_opt_step(t->optim.state, &o, vtrain_decay(t), err);
+    if (run && run->logged) {
+        r->number_name = run->number[0];
+        r->number = vtrain_opt_numbers(t->optim.state)[0];
+    }
     vtrain_both_after(t, (bool[]){ r->of[0].n > 0, r->of[1].n > 0 });
     t->time.update += vc_seconds() - start;
     return rc;
@@ -273,7 +280,9 @@ static void report_progress(const vtrain *t, const loop *l, const vtrain_record 
 {
     char extra[160], rates[120], time[32], pauses[96] = "";
     vtrain_groups_text(t->optim.groups, rates, sizeof rates);
-    snprintf(extra, sizeof extra, "loss %.4f, lr %s", r->loss, rates);
+    int n = snprintf(extra, sizeof extra, "loss %.4f, lr %s", r->loss, rates);
+    if (r->number_name && (size_t)n < sizeof extra)
+        snprintf(extra + n, sizeof extra - (size_t)n, ", %s %.3g", r->number_name, r->number);
     int64_t done = t->at.step - l->count.begun, left = t->plan.steps - t->at.step;
     double each = (vc_seconds() - l->begun_at - vtrain_pauses_spent(&l->pauses)) / (double)done;
     double ahead = vtrain_pauses_ahead(&l->pauses, t, each);

@@ -43,6 +43,22 @@ static void begin_average(vtrain *t)
            (long long)t->optim.average_from);
 }
 
+/* Sets the numbers of the optimiser's run to those of trainer.json. */
+static int read_numbers(vtrain *t, vc_err *err)
+{
+    const vt_opt_run *run = vt_optimizers[t->cfg.optimizer].run;
+    double *number = vtrain_opt_numbers(t->optim.state);
+    for (int i = 0; run && i < VT_OPT_NUMBERS && run->number[i]; i++) {
+        const cJSON *x = cJSON_GetObjectItemCaseSensitive(t->from.state.numbers, run->number[i]);
+        if (!x)
+            return vc_fail(err, VC_EFORMAT, "trainer.json: optimizer: the number \"%s\" of "
+                           "--optimizer %s is missing", run->number[i],
+                           vt_optimizers[t->cfg.optimizer].name);
+        number[i] = x->valuedouble;
+    }
+    return 0;
+}
+
 static int read_optimizer(vtrain *t, const char *dir, vc_err *err)
 {
     char *path = vc_path_join(dir, "optimizer.safetensors");
@@ -348,6 +364,8 @@ int vtrain_resume(vtrain *t, vc_err *err)
         rc = check_state(t, s, &now, err);
     if (!rc)
         rc = read_optimizer(t, t->from.dir, err);
+    if (!rc)
+        rc = read_numbers(t, err);
     if (!rc) {
         t->at.step = s->step;
         t->at.rows = s->rows;
@@ -356,5 +374,6 @@ int vtrain_resume(vtrain *t, vc_err *err)
     }
     free(now.sets);
     cJSON_Delete(now.settings);
+    cJSON_Delete(now.numbers);
     return vc_context(err, rc, "--resume_from_checkpoint: %s", t->from.dir);
 }

@@ -294,6 +294,17 @@ static int open_groups(vtrain *t, vc_err *err)
     return vtrain_groups_open(&t->optim.groups, &o, t->params, err);
 }
 
+/* Refuses what the optimiser does not go together with. */
+static int check_optimiser(const vtrain *t, vc_err *err)
+{
+    const vt_optimizer_row *row = &vt_optimizers[t->cfg.optimizer];
+    if (row->run && row->run->number[0] && vtrain_both(t))
+        return vc_fail(err, VC_EUSAGE, "--optimizer %s: its numbers are of one transformer, but "
+                       "this run trains two: give --boundary_type high, then low, or another "
+                       "--optimizer", row->name);
+    return 0;
+}
+
 /* Opens the ranks' exchange of tokens and gradients, the optimiser's state and the objective; reads
  * the checkpoint's state. Collective. */
 static int open_training(vtrain *t, vc_err *err)
@@ -306,6 +317,8 @@ static int open_training(vtrain *t, vc_err *err)
         .patience = (double)t->cfg.comm_timeout,
     };
     int rc = check_shared(t, err);
+    if (!rc)
+        rc = check_optimiser(t, err);
     if (!rc)
         rc = open_groups(t, err);
     if (!rc)

@@ -152,6 +152,18 @@ static cJSON *settings_object(const char *yaml)
     return o;
 }
 
+/* Makes an object of the numbers of the optimiser's run; *out is NULL where it has none. */
+static int numbers_object(cJSON **out, const vtrain *t, vc_err *err)
+{
+    const vt_opt_run *run = vt_optimizers[t->cfg.optimizer].run;
+    const double *number = vtrain_opt_numbers(t->optim.state);
+    *out = run && run->number[0] ? cJSON_CreateObject() : NULL;
+    for (int i = 0; run && i < VT_OPT_NUMBERS && run->number[i]; i++)
+        if (!cJSON_AddNumberToObject(*out, run->number[i], number[i]))
+            return vc_no_memory(err);
+    return 0;
+}
+
 int vtrain_state_of(const vtrain *t, vtrain_state *s, vc_err *err)
 {
     const vtrain_span *now = span_of(t);
@@ -174,6 +186,9 @@ int vtrain_state_of(const vtrain *t, vtrain_state *s, vc_err *err)
     s->sets = calloc((size_t)s->n_sets, sizeof *s->sets);
     if (!s->sets || !s->settings)
         return vc_no_memory(err);
+    int rc = numbers_object(&s->numbers, t, err);
+    if (rc)
+        return rc;
     for (int i = 0; i < s->n_sets; i++)
         s->sets[i] = (vtrain_ckpt_set){ (char *)vf_dataset_path(vtrain_data_set(t->data, i)),
                                         now->part[i].root, now->part[i].samples,
@@ -191,6 +206,7 @@ static int write_trainer(const vtrain *t, const char *dir, vf_sums *sums, vc_err
         rc = vtrain_state_write(&s, dir, sums, err);
     free(s.sets);
     cJSON_Delete(s.settings);
+    cJSON_Delete(s.numbers);
     return rc;
 }
 

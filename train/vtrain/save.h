@@ -14,8 +14,8 @@ int vtrain_check_weights(const vtrain *t, vc_err *err);
 /* Before the first step: warns where there is no room for a checkpoint, and says which weights it
  * will have. */
 void vtrain_save_foresee(vtrain *t);
-/* Fills in the content of trainer.json. The caller frees s->sets and s->settings; the other
- * strings are borrowed from t. */
+/* Fills in the content of trainer.json. The caller frees s->sets, s->settings and
+ * s->numbers; the other strings are borrowed from t. */
 int vtrain_state_of(const vtrain *t, vtrain_state *s, vc_err *err);
 
 #endif

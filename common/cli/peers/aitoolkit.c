@@ -116,7 +116,11 @@ static const vc_peer_row rows[] = {
     ONLY("1000", "train.num_train_timesteps", "there are 1000 timesteps"),
     REFUSED("train.linear_timesteps train.linear_timesteps2", "write timestep_type: linear"),
     MAP("train.optimizer", "adamw>optimizer=adamw|adam>optimizer=adamw|adamw8bit>"
-        "optimizer=adamw8bit|adamw8>optimizer=adamw8bit", ADAMW),
+        "optimizer=adamw8bit|adamw8>optimizer=adamw8bit|lion>optimizer=lion|lion8bit>"
+        "optimizer=lion8bit|prodigy>optimizer=prodigy", ADAMW),
+    FLAG("train.optimizer_params.d_coef", "prodigy_d_coef"),
+    FLAG("train.optimizer_params.use_bias_correction", "prodigy_use_bias_correction"),
+    FLAG("train.optimizer_params.safeguard_warmup", "prodigy_safeguard_warmup"),
     FLAG("train.optimizer_params.weight_decay", "adam_weight_decay"),
     FLAG("train.optimizer_params.eps", "adam_epsilon"),
     SPLIT("train.optimizer_params.betas", "adam_beta1 adam_beta2"),

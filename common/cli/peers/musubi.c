@@ -36,12 +36,8 @@ static const vc_peer_row rows[] = {
     REFUSED("datasets.fp_*", "FramePack is " FAMILIES),
     EACH("network_args", "network_args"),
     PAIRS("optimizer_args"),
-    FLAG("optimizer_args.weight_decay", "adam_weight_decay"),
-    FLAG("optimizer_args.eps", "adam_epsilon"),
-    SPLIT("optimizer_args.betas", "adam_beta1 adam_beta2"),
-    REFUSED("optimizer_args.*", ADAMW),
-    MAP("optimizer_type", "AdamW>optimizer=adamw|adamw>optimizer=adamw|AdamW8bit>"
-        "optimizer=adamw8bit|adamw8bit>optimizer=adamw8bit", ADAMW),
+    OPTIMIZER_ARGS,
+    FLAG("optimizer_type", "optimizer"),
     { 0 }
 };
 

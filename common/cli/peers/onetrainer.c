@@ -135,7 +135,13 @@ static const vc_peer_row rows[] = {
     FLAG("clip_grad_norm", "max_grad_norm"),
     FLAG("seed", "seed"),
     MAP("optimizer.optimizer", "ADAMW>optimizer=adamw|ADAM>optimizer=adamw|ADAMW_8BIT>"
-        "optimizer=adamw8bit", ADAMW),
+        "optimizer=adamw8bit|LION>optimizer=lion|LION_8BIT>optimizer=lion8bit|PRODIGY>"
+        "optimizer=prodigy", ADAMW),
+    BY("optimizer.d_coef", "optimizer", "ADAMW", "PRODIGY>prodigy_d_coef|*>", ""),
+    BY("optimizer.safeguard_warmup", "optimizer", "ADAMW", "PRODIGY>prodigy_safeguard_warmup|*>",
+       ""),
+    BY("optimizer.use_bias_correction", "optimizer", "ADAMW",
+       "PRODIGY>prodigy_use_bias_correction|*>", ""),
     BY("optimizer.beta1", "optimizer", "ADAMW", "ADAM*>adam_beta1|*>", ""),
     BY("optimizer.beta2", "optimizer", "ADAMW", "ADAM*>adam_beta2|*>", ""),
     BY("optimizer.eps", "optimizer", "ADAMW", "ADAM*>adam_epsilon|*>", ""),

@@ -96,8 +96,20 @@ extern const vc_peer_file vc_aitoolkit_file, vc_fastvideo_file, vc_onetrainer_fi
 #define PAIRS(keys) { .kind = VC_SETTING_PAIRS, .key = keys }
 #define FOLLOW(keys, path) { .kind = VC_SETTING_FILE, .key = keys, .flag = path }
 
+/* The numbers of optimisers that are pairs of optimizer_args. */
+#define OPTIMIZER_ARGS                                                                             \
+    FLAG("optimizer_args.weight_decay", "adam_weight_decay"),                                      \
+    FLAG("optimizer_args.eps", "adam_epsilon"),                                                    \
+    SPLIT("optimizer_args.betas", "adam_beta1 adam_beta2"),                                        \
+    FLAG("optimizer_args.d_coef", "prodigy_d_coef"), FLAG("optimizer_args.d0", "prodigy_d0"),      \
+    FLAG("optimizer_args.beta3", "prodigy_beta3"),                                                 \
+    FLAG("optimizer_args.growth_rate", "prodigy_growth_rate"),                                     \
+    FLAG("optimizer_args.use_bias_correction", "prodigy_use_bias_correction"),                     \
+    FLAG("optimizer_args.safeguard_warmup", "prodigy_safeguard_warmup"),                           \
+    REFUSED("optimizer_args.*", "--optimizer's numbers have flags (--help optimiser)")
+
 /* Remedies that several peers have. */
-#define ADAMW "the optimiser is AdamW: write --optimizer adamw, adamw8bit or adamw_bf16"
+#define ADAMW "write --optimizer adamw, or another of its words (--help optimiser)"
 #define SCHEDULE                                                                                   \
     "a schedule is --lr_scheduler with --lr_warmup_steps, --lr_end, --lr_num_cycles, --lr_power "  \
     "or --lr_step_rules"

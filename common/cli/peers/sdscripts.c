@@ -104,12 +104,8 @@ static const vc_peer_row rows[] = {
     NOTE("output_config offload_optimizer_nvme_path offload_param_nvme_path t5xxl_device "
          "t5xxl_dtype vae_disable_cache skip_latents_validity_check", BACKEND),
     PAIRS("optimizer_args"),
-    FLAG("optimizer_args.weight_decay", "adam_weight_decay"),
-    FLAG("optimizer_args.eps", "adam_epsilon"),
-    SPLIT("optimizer_args.betas", "adam_beta1 adam_beta2"),
-    REFUSED("optimizer_args.*", ADAMW),
-    MAP("optimizer_type", "AdamW>optimizer=adamw|adamw>optimizer=adamw|AdamW8bit>"
-        "optimizer=adamw8bit|adamw8bit>optimizer=adamw8bit", ADAMW),
+    OPTIMIZER_ARGS,
+    FLAG("optimizer_type", "optimizer"),
     MAP("mixed_precision", "bf16>mixed_precision=bf16|no>mixed_precision=no",
         "the types are bf16 and float32"),
     NOTE("full_bf16 save_precision save_model_as output_name use_safetensors", SAVED),
