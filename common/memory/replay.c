@@ -16,7 +16,7 @@ typedef struct work_kind {
     uint64_t key, used;                        /* used: number of its last work; 0: a free slot */
     vt_graph *graph;                           /* NULL: queued once, not captured yet */
     bool *empty;                               /* [params] gradients left empty by the work */
-    vt_tensor loss;
+    vt_tensor result;
     vt_usage usage;
 } work_kind;
 
@@ -111,7 +111,7 @@ static void set_empty(vt_params *p, const bool *empty)
 
 /* ---- works ---- */
 
-/* Sets the host's state of the step after a launch of the graph, and returns the loss. */
+/* Sets the host's state of the step after a launch of the graph, and returns the result. */
 static vt_tensor *launched(vt_ctx *g, vt_params *p, const work_kind *k)
 {
     vt_scope_end(g, (vt_scope){ 0 }, 0, NULL);
@@ -120,10 +120,10 @@ static vt_tensor *launched(vt_ctx *g, vt_params *p, const work_kind *k)
     g->usage.replayed = true;
     if (g->seen)
         g->seen(g->seen_arg, g->usage.flops);
-    vt_tensor *loss = vt_describe_new(g, k->loss.dtype, k->loss.nd, k->loss.dim);
-    if (loss)
-        loss->data = k->loss.data;
-    return loss;
+    vt_tensor *result = vt_describe_new(g, k->result.dtype, k->result.nd, k->result.dim);
+    if (result)
+        result->data = k->result.data;
+    return result;
 }
 
 /* Ends capture for the life of the context. */
@@ -148,7 +148,7 @@ static vt_tensor *keep(vt_ctx *g, vt_params *p, work_kind *k, const vt_work *w)
         return w->queue(w->arg);
     }
     note_empty(p, before);
-    vt_tensor *loss = w->queue(w->arg);
+    vt_tensor *result = w->queue(w->arg);
     rc = g->be->capture_end(g->dev, &k->graph, &why);
     note_empty(p, k->empty);
     set_empty(p, before);
@@ -163,7 +163,7 @@ static vt_tensor *keep(vt_ctx *g, vt_params *p, work_kind *k, const vt_work *w)
         forget(g, k);
         return vt_fail(g, rc, "the step cannot be kept: %s", why.text);
     }
-    k->loss = *loss;
+    k->result = *result;
     k->usage = g->usage;
     return launched(g, p, k);
 }

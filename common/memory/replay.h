@@ -20,8 +20,8 @@
 
 typedef struct vt_work {
     vt_tensor *(*queue)(void *arg);           /* runs the ops, with vt_backward at the end or
-                                               * without, and returns the loss; it copies nothing
-                                               * from or to the host */
+                                               * without, and returns the tensor to be read; it
+                                               * copies nothing from or to the host */
     void *arg;
     int variant;                              /* number of the kernel sequence, beside shapes: the
                                                * recomputed blocks */
@@ -29,7 +29,7 @@ typedef struct vt_work {
 } vt_work;
 
 /* Queues a work of a step on the model p, after the step's other tensors were made; a step with
- * VT_OFFLOAD is never captured. Returns a scalar that vt_item reads, or NULL if the step has
+ * VT_OFFLOAD is never captured. Returns the tensor of `queue`, or NULL if the step has
  * failed. No other tensor of the step can be read afterwards. */
 vt_tensor *vt_replay(vt_ctx *g, vt_params *p, const vt_work *w);
 /* Returns the reason why works are not captured at present (one line, borrowed), or NULL if they

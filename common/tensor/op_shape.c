@@ -139,6 +139,16 @@ vt_tensor *vt_permute(vt_ctx *g, vt_tensor *x, const int *order)
     return vt_view(g, x, x->nd, dim, stride, 0);
 }
 
+vt_tensor *vt_detach(vt_ctx *g, vt_tensor *x)
+{
+    if (!vt_ok(g, "detach", 1, &x))
+        return NULL;
+    vt_tensor *y = vt_view(g, x, x->nd, x->dim, x->stride, 0);
+    if (y)
+        y->needs_grad = false;
+    return y;
+}
+
 vt_tensor *vt_distances(vt_ctx *g, vt_tensor *x, int64_t sq)
 {
     int64_t dim[VT_DIMS], stride[VT_DIMS];

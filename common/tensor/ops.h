@@ -26,6 +26,8 @@ void vt_chunk(vt_ctx *g, vt_tensor *x, int axis, int n, vt_tensor **out);
 vt_tensor *vt_concat(vt_ctx *g, int axis, int n, vt_tensor *const *x);
 /* Returns x itself if it is packed, else a packed copy. */
 vt_tensor *vt_pack(vt_ctx *g, vt_tensor *x);
+/* Returns a view of x through which no gradient passes. */
+vt_tensor *vt_detach(vt_ctx *g, vt_tensor *x);
 /* Writes x over y, a tensor of the step (or a view of one) that has the same shape and needs no
  * gradient: for results made in parts, and for state carried over a loop. (no gradient) */
 void vt_assign(vt_ctx *g, vt_tensor *y, vt_tensor *x);

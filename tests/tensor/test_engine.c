@@ -308,6 +308,26 @@ static void test_for_step(void **state)
     vt_close(g);
 }
 
+/* The gradient of sum(w * detached w) is that of a factor that does not depend on w. */
+static void test_detach(void **state)
+{
+    vt_ctx *g = em_context(VC_F32);
+    const int64_t dim[1] = { 3 };
+    const float values[3] = { 1, -2, 3 };
+
+    (void)state;
+    vt_tensor *w = vt_param_new(g, VC_F32, 1, dim, values, VC_F32, false, NULL);
+    assert_non_null(w);
+    assert_int_equal(vt_param_train(g, w, VC_F32, NULL), 0);
+    vt_step_begin(g, VT_RECORD);
+    vt_backward(g, vt_sum(g, vt_mul(g, w, vt_detach(g, w))));
+    assert_int_equal(vt_step_end(g, NULL), 0);
+    for (int i = 0; i < 3; i++)
+        assert_true(((const float *)w->grad->data)[i] == values[i]);
+    vt_param_free(g, w);
+    vt_close(g);
+}
+
 /* Values of every type are copied in, and values of every kind of view are copied out. */
 static void test_host(void **state)
 {
@@ -344,7 +364,7 @@ int main(void)
         cmocka_unit_test(test_messages),
         cmocka_unit_test(test_open_errors),
         cmocka_unit_test(test_auto),
-        cmocka_unit_test(test_scopes), cmocka_unit_test(test_for_step),
+        cmocka_unit_test(test_scopes), cmocka_unit_test(test_for_step), cmocka_unit_test(test_detach),
         cmocka_unit_test(test_host),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -100,6 +100,8 @@ static int64_t whole_steps(const char *text)
 static void test_line(void **state)
 {
     (void)state;
+    static const vtrain_bucket_loss buckets[] = { { "5x16x16", { 0.5, 2 } },
+                                                  { "16x16", { 0.125, 1 } } };
     static const float loss[] = { 0.1f, 1.0f / 3, 3.4028235e38f, 1.17549435e-38f, 1e-45f,
                                   123456.79f };
     char *out = vc_path_join(dir, "line");
@@ -110,6 +112,10 @@ static void test_line(void **state)
         r.grad_norm = i == 1 ? INFINITY : 0.5;
         if (i == 2)
             r.eval_loss = 0.25, r.eval_level[0] = 0.125, r.eval_level[3] = 1;
+        if (i == 4) {
+            r.level[1] = (vtrain_part_loss){ 0.5, 1 }, r.level[3] = (vtrain_part_loss){ 3, 4 };
+            r.of_bucket = buckets, r.n_buckets = 2;
+        }
         if (i == 3)
             r.device_waits = 2, r.graph_replays = 1;
         assert_int_equal(vtrain_metrics_step(m, &r, NULL), 0);
@@ -129,6 +135,9 @@ static void test_line(void **state)
         assert_true(strtof(number, NULL) == loss[i]);
         char *eval = strstr(s, "\"eval_loss\":0.25,\"eval_levels\":[0.125,0,0,1]}"), *null = strstr(s, "\"grad_norm\":null");
         char *waits = strstr(s, "\"device_waits\":2,\"graph_replays\":1}");
+        char *parts = strstr(s, "\"loss_levels\":[null,0.5,null,0.75],"
+                             "\"loss_buckets\":{\"5x16x16\":0.25,\"16x16\":0.125},");
+        assert_int_equal(i == 4, parts && parts < strchr(s, '\n'));
         assert_int_equal(i == 2, eval && eval < strchr(s, '\n'));
         assert_int_equal(i == 3, waits && waits < strchr(s, '\n'));
         assert_int_equal(i == 1, null && null < strchr(s, '\n'));

@@ -345,17 +345,19 @@ int vtrain_objective_open(vtrain_objective **out, const vtrain_objective_opts *o
 vtrain_level vtrain_level_of(const vtrain_objective *o, int64_t tokens, double r)
 {
     const vtrain_objective_opts *p = &o->o;
-    if (p->kind == VTRAIN_V)
-        return v_level(o, v_time(p, r));
-    double a = vtrain_objective_shift(o, tokens);
-    return flow_level(o, a, is_cut(p) ? part_sigma(p, a, r) : flow_sigma(p, a, r));
+    const double a = p->kind == VTRAIN_V ? 0 : vtrain_objective_shift(o, tokens);
+    vtrain_level l = p->kind == VTRAIN_V ? v_level(o, v_time(p, r))
+                     : flow_level(o, a, is_cut(p) ? part_sigma(p, a, r) : flow_sigma(p, a, r));
+    l.quantile = r;
+    return l;
 }
 
 vtrain_level vtrain_level_at(const vtrain_objective *o, double sigma_or_t)
 {
-    if (o->o.kind == VTRAIN_V)
-        return v_level(o, (int)sigma_or_t);
-    return flow_level(o, 1, sigma_or_t);
+    vtrain_level l = o->o.kind == VTRAIN_V ? v_level(o, (int)sigma_or_t)
+                                           : flow_level(o, 1, sigma_or_t);
+    l.quantile = NAN;
+    return l;
 }
 
 double vtrain_level_draw(const vtrain_objective *o, uint64_t seed, uint32_t row, uint64_t micro)

@@ -100,6 +100,7 @@ typedef struct vtrain_level {
     float x_of, n_of;            /* noisy = x_of x + n_of n */
     float tx_of, tn_of;          /* target = tx_of x + tn_of n */
     float weight;                /* of the row's loss */
+    double quantile;             /* r of vtrain_level_of; NaN: the level was given */
 } vtrain_level;
 
 /* The level of quantile r in [0,1) of the density, shifted for a sample of `tokens` tokens. */

@@ -171,6 +171,15 @@ static int add_number(cJSON *o, const char *field, double v)
     return n ? 0 : -1;
 }
 
+/* The same at the end of a list. */
+static int append_number(cJSON *list, double v)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%.9g", v);
+    return cJSON_AddItemToArray(list, isfinite(v) ? cJSON_CreateRaw(text) : cJSON_CreateNull())
+               ? 0 : -1;
+}
+
 static int add_groups(cJSON *o, const vtrain_record *r)
 {
     cJSON *all = r->n_groups ? cJSON_AddObjectToObject(o, "lr_groups") : NULL;
@@ -196,12 +205,41 @@ static int add_halves(cJSON *o, const vtrain_record *r)
            (r->of[1].n && add_number(o, "loss_low", r->of[1].loss)) ? -1 : 0;
 }
 
+static double mean_of(const vtrain_part_loss *p)
+{
+    return p->n ? p->sum / (double)p->n : NAN;
+}
+
+/* The loss of each quarter of the noise levels; null where the step has no row in it. */
+static int add_levels(cJSON *o, const vtrain_record *r)
+{
+    int64_t rows = 0;
+    for (int i = 0; i < VTRAIN_NOISE_LEVELS; i++)
+        rows += r->level[i].n;
+    cJSON *list = rows ? cJSON_AddArrayToObject(o, "loss_levels") : NULL;
+    int rc = rows && !list ? -1 : 0;
+    for (int i = 0; i < VTRAIN_NOISE_LEVELS && rows && !rc; i++)
+        rc = append_number(list, mean_of(&r->level[i]));
+    return rc;
+}
+
+static int add_buckets(cJSON *o, const vtrain_record *r)
+{
+    if (r->n_buckets < 2)
+        return 0;
+    cJSON *all = cJSON_AddObjectToObject(o, "loss_buckets");
+    int rc = all ? 0 : -1;
+    for (int i = 0; i < r->n_buckets && !rc; i++)
+        rc = add_number(all, r->of_bucket[i].name, mean_of(&r->of_bucket[i].loss));
+    return rc;
+}
+
 /* The held-out loss, and that of each level. */
 static int add_held_out(cJSON *o, const vtrain_record *r)
 {
     if (isnan(r->eval_loss))
         return 0;
-    cJSON *list = cJSON_CreateDoubleArray(r->eval_level, VTRAIN_EVAL_LEVELS);
+    cJSON *list = cJSON_CreateDoubleArray(r->eval_level, VTRAIN_NOISE_LEVELS);
     int rc = add_number(o, "eval_loss", r->eval_loss);
     return cJSON_AddItemToObject(o, "eval_levels", list) ? rc : -1;
 }
@@ -211,7 +249,8 @@ static char *make_line(const vtrain_record *r)
 {
     cJSON *o = cJSON_CreateObject();
     bool bad = vf_json_add_int(o, "step", r->step) || add_number(o, "epoch", r->epoch) ||
-               add_number(o, "loss", r->loss) || add_number(o, "lr", r->lr) ||
+               add_number(o, "loss", r->loss) || add_levels(o, r) || add_buckets(o, r) ||
+               add_number(o, "lr", r->lr) ||
                (r->number_name && add_number(o, r->number_name, r->number)) ||
                add_groups(o, r) || add_halves(o, r) ||
                add_number(o, "grad_norm", r->grad_norm) || add_samples(o, r) ||
@@ -281,6 +320,36 @@ static int write_group(vtrain_metrics *m, int64_t step, const vtrain_group_note 
     return rc;
 }
 
+/* Writes one value of a tag of which each step may have other parts; NaN is left out. */
+static int write_part(vtrain_metrics *m, int64_t step, const char *of, const char *part, double v,
+                      vc_err *err)
+{
+    if (isnan(v))
+        return 0;
+    char *tag = vc_format("%s%s", of, part);
+    int rc = tag ? vf_tfevents_scalar(m->events, step, tag, (float)v, err) : vc_no_memory(err);
+    free(tag);
+    return rc;
+}
+
+/* Writes the losses of the noise levels, trained and held out, and of the buckets. */
+static int write_parts(vtrain_metrics *m, const vtrain_record *r, vc_err *err)
+{
+    int rc = 0;
+    for (int i = 0; i < VTRAIN_NOISE_LEVELS && !rc; i++) {
+        char number[16];
+        snprintf(number, sizeof number, "%d", i + 1);
+        rc = write_part(m, r->step, "loss/noise_", number, mean_of(&r->level[i]), err);
+        if (!rc)
+            rc = write_part(m, r->step, "eval_loss/noise_", number,
+                            isnan(r->eval_loss) ? NAN : r->eval_level[i], err);
+    }
+    for (int i = 0; i < r->n_buckets && !rc; i++)
+        rc = write_part(m, r->step, "loss/bucket_", r->of_bucket[i].name,
+                        mean_of(&r->of_bucket[i].loss), err);
+    return rc;
+}
+
 static int write_events(vtrain_metrics *m, const vtrain_record *r, vc_err *err)
 {
     const struct { const char *tag; double v; } scalar[] = {
@@ -303,11 +372,8 @@ static int write_events(vtrain_metrics *m, const vtrain_record *r, vc_err *err)
         }
     for (int i = 0; i < r->n_groups && !rc; i++)
         rc = write_group(m, r->step, &r->group[i], err);
-    for (int i = 0; i < VTRAIN_EVAL_LEVELS && !isnan(r->eval_loss) && !rc; i++) {
-        char tag[32];
-        snprintf(tag, sizeof tag, "eval_loss/noise_%d", i + 1);
-        rc = vf_tfevents_scalar(m->events, r->step, tag, (float)r->eval_level[i], err);
-    }
+    if (!rc)
+        rc = write_parts(m, r, err);
     if (!rc && vc_seconds() - m->flushed > FLUSH_AFTER) {
         rc = vf_tfevents_flush(m->events, err);
         m->flushed = rc ? m->flushed : vc_seconds();

@@ -19,7 +19,19 @@ typedef struct vtrain_group_note {
     double lr;
 } vtrain_group_note;
 
-enum { VTRAIN_EVAL_LEVELS = 4 };     /* quantiles 1/8, 3/8, 5/8, 7/8 of the noise levels */
+/* Quarters of the noise levels, from little noise to much; the held-out loss is computed at their
+ * middles, the quantiles 1/8, 3/8, 5/8 and 7/8. */
+enum { VTRAIN_NOISE_LEVELS = 4 };
+
+/* The losses of a part of a step. */
+typedef struct vtrain_part_loss {
+    double sum;
+    int64_t n;
+} vtrain_part_loss;
+typedef struct vtrain_bucket_loss {
+    const char *name;
+    vtrain_part_loss loss;       /* of its micro-batches */
+} vtrain_bucket_loss;
 
 typedef struct vtrain_record {
     int64_t step;                /* from 1 */
@@ -31,6 +43,9 @@ typedef struct vtrain_record {
     bool halves;
     const char *number_name;     /* of a number that the optimiser found, or NULL */
     double number;
+    vtrain_part_loss level[VTRAIN_NOISE_LEVELS];  /* of the rows whose noise is in each quarter */
+    const vtrain_bucket_loss *of_bucket;          /* of each bucket; written if there are several */
+    int n_buckets;
     const vtrain_group_note *group;  /* of groups of parameters with own rates */
     int n_groups;
     const char *const *sample;   /* keys, in order */
@@ -43,7 +58,7 @@ typedef struct vtrain_record {
                                   * is the CPU, and the field is left out */
     double graph_replays;        /* micro-batches replayed as a captured graph; NaN: as above */
     double eval_loss;            /* NaN: none at this step, and the field is left out */
-    double eval_level[VTRAIN_EVAL_LEVELS];    /* written with eval_loss: the loss of each level,
+    double eval_level[VTRAIN_NOISE_LEVELS];    /* written with eval_loss: the loss of each level,
                                                * from little noise to much; eval_loss is their mean */
 } vtrain_record;
 
@@ -51,7 +66,9 @@ typedef struct vtrain_record {
  * torn last line, are cut off atomically. tensorboard: also writes
  * dir/tensorboard/events.out.tfevents.* (scalars loss, lr, grad_norm, eval_loss, tokens_per_s,
  * step_s, data_wait_s, peak_bytes, caption_dropout, epoch, device_waits, graph_replays, the
- * optimiser's number, lr/PATTERN of each group, loss_high, loss_low, eval_loss/noise_1 to eval_loss/noise_4); a resumed run's file purges later steps. */
+ * optimiser's number, lr/PATTERN of each group, loss_high, loss_low, loss/noise_1 to loss/noise_4 and loss/bucket_NAME of the parts
+ * that a step has, eval_loss/noise_1 to eval_loss/noise_4); a resumed run's file purges later
+ * steps. */
 int vtrain_metrics_open(vtrain_metrics **out, const char *dir, int64_t step, bool tensorboard,
                         vc_err *err);
 /* Moves the lines after `step` (-1: all lines) of dir/metrics.jsonl to the new file `to`. A killed

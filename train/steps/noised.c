@@ -28,6 +28,7 @@ static void set_level(vtrain_levels *v, int64_t row, const vtrain_level *l, bool
     v->n_of[row] = l->n_of;
     v->tx_of[row] = l->tx_of;
     v->tn_of[row] = l->tn_of;
+    v->quantile[row] = (float)l->quantile;
     v->clean[row] = clean;
 }
 

@@ -16,6 +16,7 @@
 typedef struct vtrain_levels {
     float t[VTRAIN_ROWS], weight[VTRAIN_ROWS], sigma[VTRAIN_ROWS];
     float x_of[VTRAIN_ROWS], n_of[VTRAIN_ROWS], tx_of[VTRAIN_ROWS], tn_of[VTRAIN_ROWS];
+    float quantile[VTRAIN_ROWS];              /* of the density of levels; NaN: not drawn */
     bool low;                                 /* of all rows, where two transformers are trained:
                                                * the levels are those of low noise */
     bool clean[VTRAIN_ROWS];                  /* the row's first frames have no noise */

@@ -13,13 +13,15 @@ int vtrain_notes_open(vtrain_notes *s, const vtrain *t, vc_err *err)
     *s = (vtrain_notes){ .size = sizeof(vtrain_micro_note) + batch * VTRAIN_KEY };
     s->note = calloc(runs * (size_t)t->cfg.sp, s->size);
     s->keys = calloc(runs * batch, sizeof *s->keys);
-    return s->note && s->keys ? 0 : vc_no_memory(err);
+    s->of_bucket = calloc(runs, sizeof *s->of_bucket);
+    return s->note && s->keys && s->of_bucket ? 0 : vc_no_memory(err);
 }
 
 void vtrain_notes_close(vtrain_notes *s)
 {
     free(s->note);
     free(s->keys);
+    free(s->of_bucket);
 }
 
 /* The note of micro-batch i in a rank's part of the step. */
@@ -54,6 +56,25 @@ static void add_bucket(vtrain_notes *s, const char *name)
     snprintf(s->bucket + used, sizeof s->bucket - used, "%s%s", used ? "," : "", name);
 }
 
+static void add_loss(vtrain_part_loss *p, double sum, int64_t n)
+{
+    p->sum += sum;
+    p->n += n;
+}
+
+/* Adds the losses of a micro-batch to those of its bucket and of its rows' noise levels. */
+static void add_parts(vtrain_notes *s, vtrain_record *r, const vtrain_micro_note *n)
+{
+    int i = 0;
+    while (i < r->n_buckets && strcmp(s->of_bucket[i].name, n->bucket))
+        i++;
+    if (i == r->n_buckets)
+        s->of_bucket[r->n_buckets++] = (vtrain_bucket_loss){ .name = n->bucket };
+    add_loss(&s->of_bucket[i].loss, n->loss, 1);
+    for (int k = 0; k < VTRAIN_NOISE_LEVELS; k++)
+        add_loss(&r->level[k], n->level[k].sum, n->level[k].n);
+}
+
 static void add_note(vtrain_notes *s, vtrain *t, vtrain_record *r, const vtrain_micro_note *n,
                      vtrain_counts *count, uint64_t *tokens)
 {
@@ -68,6 +89,7 @@ static void add_note(vtrain_notes *s, vtrain *t, vtrain_record *r, const vtrain_
     r->of[n->low].loss += n->loss;
     r->of[n->low].n++;
     add_bucket(s, n->bucket);
+    add_parts(s, r, n);
 }
 
 int vtrain_notes_gather(vtrain_notes *s, vtrain *t, vtrain_record *r, vtrain_counts *count,
@@ -100,6 +122,7 @@ int vtrain_notes_gather(vtrain_notes *s, vtrain *t, vtrain_record *r, vtrain_cou
     for (int i = 0; i < VTRAIN_HALVES; i++)
         r->of[i].loss = r->of[i].n ? r->of[i].loss / (double)r->of[i].n : NAN;
     r->bucket = s->bucket;
+    r->of_bucket = s->of_bucket;
     r->sample = s->keys;
     return 0;
 }

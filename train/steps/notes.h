@@ -10,6 +10,7 @@ enum { VTRAIN_BUCKETS_TEXT = 512 };
 typedef struct vtrain_micro_note {
     double loss, waited;
     double device_waits, graph_replays;       /* as vtrain_record's */
+    vtrain_part_loss level[VTRAIN_NOISE_LEVELS];  /* as vtrain_micro's */
     uint64_t tokens;
     uint32_t rows, dropped, zeroed;
     bool low;                                 /* as vtrain_micro's */
@@ -32,6 +33,7 @@ typedef struct vtrain_notes {
     size_t size;
     const char **keys;                        /* of the step's rows, in order */
     char bucket[VTRAIN_BUCKETS_TEXT];         /* names of the step's buckets, each once */
+    vtrain_bucket_loss *of_bucket;            /* their losses */
 } vtrain_notes;
 
 int vtrain_notes_open(vtrain_notes *s, const vtrain *t, vc_err *err);

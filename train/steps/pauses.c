@@ -53,7 +53,7 @@ static double guess_samples(const vtrain *t, double each)
 /* Seconds of a held-out loss: a forward is a third of a micro-batch. */
 static double guess_eval(const vtrain *t, double each)
 {
-    double rows = (double)vtrain_data_held_out(t->data) * VTRAIN_EVAL_LEVELS;
+    double rows = (double)vtrain_data_held_out(t->data) * VTRAIN_NOISE_LEVELS;
     return each * rows / (double)(vtrain_runs(t) * t->cfg.train_batch_size) / 3;
 }
 

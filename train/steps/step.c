@@ -116,6 +116,47 @@ static void forward(vtrain *t, parts *p)
         p->loss = loss_of(t, p);
 }
 
+/* ---- losses of rows ---- */
+
+static vt_tensor *row_of(vt_ctx *g, vt_tensor *x, int64_t row)
+{
+    return x && x->dim[0] > 1 ? vt_slice(g, x, 0, row, row + 1) : x;
+}
+
+static vt_tensor *row_loss(const vtrain *t, const parts *p, int64_t row)
+{
+    vt_ctx *g = t->g;
+    const parts one = {
+        .pred = vt_detach(g, row_of(g, p->pred, row)),
+        .n = { .target = row_of(g, p->n.target, row), .weight = row_of(g, p->n.weight, row),
+               .motion_weight = row_of(g, p->n.motion_weight, row) },
+    };
+    return loss_of(t, &one);
+}
+
+/* Returns the loss and behind it the loss of each row [1 + rows], or the loss of a single row. The
+ * gradient goes through the loss alone. */
+static vt_tensor *losses_of(const vtrain *t, const parts *p)
+{
+    vt_ctx *g = t->g;
+    const int64_t rows = p->pred ? p->pred->dim[0] : 0, n = 1 + rows, one = 1;
+    if (rows < 2 || !p->loss)
+        return p->loss;
+    vt_tensor *all = vt_new_for_step(g, VC_F32, 1, &n);
+    for (int64_t i = 0; i <= rows && all; i++) {
+        vt_tensor *loss = i ? row_loss(t, p, i - 1) : vt_detach(g, p->loss);
+        vt_assign(g, vt_slice(g, all, 0, i, i + 1), vt_reshape(g, loss, 1, &one));
+    }
+    return all;
+}
+
+static vt_tensor *backward(const vtrain *t, const parts *p)
+{
+    vt_tensor *losses = losses_of(t, p);
+    vt_backward(t->g, p->loss);
+    return losses;
+}
+
 /* ---- prefetching ---- */
 
 static vt_host_data floats(const float *v, int nd, const int64_t *dim)
@@ -288,9 +329,7 @@ static vt_tensor *queue(void *arg)
     j->forward_end = vc_seconds();
     if (!j->rc && j->traced && !vt_failed(g))
         j->rc = trace_forward(j->t, &j->p, &j->v, j->err);
-    if (j->record)
-        vt_backward(g, j->p.loss);
-    return j->p.loss;
+    return j->record ? backward(j->t, &j->p) : j->p.loss;
 }
 
 /* The number of a sequence of kernels: of these recomputed blocks, in the first or second of two
@@ -298,6 +337,38 @@ static vt_tensor *queue(void *arg)
 static int variant_of(const vtrain_recompute *r, bool low)
 {
     return VTRAIN_HALVES * (2 * r->blocks + (r->how == VT_KEEP_ATTENTION)) + low;
+}
+
+/* Whether a quantile's noise grows with the quantile: with some densities it falls. */
+static bool noise_grows(const vtrain *t)
+{
+    const vtrain_level first = vtrain_level_of(t->objective, 1, 0.5 / VTRAIN_NOISE_LEVELS);
+    const vtrain_level last = vtrain_level_of(t->objective, 1, 1 - 0.5 / VTRAIN_NOISE_LEVELS);
+    return first.sigma < last.sigma;
+}
+
+/* Adds the losses of the rows to the quarters of the levels that their noise is in; a part of a
+ * micro-batch weighs its rows' losses by its share. */
+static void note_levels(const job *j, vtrain_micro *m, const float *losses)
+{
+    const vtrain_batch *b = m->batch;
+    const bool grows = noise_grows(j->t);
+    for (int row = 0; row < b->counted; row++) {
+        const int at = (int)(VTRAIN_NOISE_LEVELS * j->v.quantile[row]);
+        const int q = at < VTRAIN_NOISE_LEVELS ? at : VTRAIN_NOISE_LEVELS - 1;
+        vtrain_part_loss *p = &m->of_level[grows ? q : VTRAIN_NOISE_LEVELS - 1 - q];
+        p->sum += (double)losses[b->rows > 1 ? 1 + row : 0] / b->share;
+        p->n++;
+    }
+}
+
+static void read_losses(job *j, vtrain_micro *m, const vt_tensor *losses)
+{
+    float v[1 + VTRAIN_ROWS];
+    const bool good = losses && !vt_to_host(j->t->g, losses, v, NULL);
+    m->loss = good ? v[0] : NAN;
+    if (good && j->record)
+        note_levels(j, m, v);
 }
 
 /* Returns the step's own error, if any: j->rc is the trace's. */
@@ -313,10 +384,10 @@ static int run_job(job *j, vtrain_micro *m, vc_err *err)
     load(t, &j->p, m->batch, &j->v, m->seed, m->number);
     if (j->record)
         begin_dropout(t, m->batch, m->number);
-    const vt_tensor *loss = vt_replay(t->g, t->params, &w);
+    const vt_tensor *losses = vt_replay(t->g, t->params, &w);
     if (j->record)
         prefetch_next(t);
-    m->loss = vt_item(t->g, loss);
+    read_losses(j, m, losses);
     double middle = j->forward_end > 0 ? j->forward_end : start;
     t->time.forward += middle - start;
     t->time.backward += vc_seconds() - middle;
@@ -412,7 +483,7 @@ int vtrain_micro_dry(vtrain *t, const int64_t dim[5], const vtrain_own *own, boo
         begin_dropout(t, &b, 0);
     forward(t, &p);
     if (record)
-        vt_backward(t->g, p.loss);
+        backward(t, &p);
     *use = vt_usage_of(t->g);
     return vt_step_end(t->g, err);
 }
@@ -444,29 +515,21 @@ int vtrain_predict(vtrain *t, const vtrain_question *q, float *out, vc_err *err)
 
 /* Sums over the held-out samples: of their losses at each level, of all, and of their number. */
 typedef struct held_out {
-    double level[VTRAIN_EVAL_LEVELS], sum, rows;
+    double level[VTRAIN_NOISE_LEVELS], sum, rows;
 } held_out;
-
-/* Whether a quantile's noise grows with the quantile: with some densities it falls. */
-static bool noise_grows(const vtrain *t)
-{
-    const vtrain_level first = vtrain_level_of(t->objective, 1, 0.5 / VTRAIN_EVAL_LEVELS);
-    const vtrain_level last = vtrain_level_of(t->objective, 1, 1 - 0.5 / VTRAIN_EVAL_LEVELS);
-    return first.sigma < last.sigma;
-}
 
 static int eval_batch(vtrain *t, const vtrain_batch *b, held_out *h, vc_err *err)
 {
     const bool grows = noise_grows(t);
-    for (int q = 0; q < VTRAIN_EVAL_LEVELS; q++) {
+    for (int q = 0; q < VTRAIN_NOISE_LEVELS; q++) {
         vtrain_micro m = {
-            .batch = b, .seed = ~(uint64_t)t->cfg.seed, .level = (q + 0.5) / VTRAIN_EVAL_LEVELS,
-            .number = b->micro * VTRAIN_EVAL_LEVELS + (uint64_t)q,
+            .batch = b, .seed = ~(uint64_t)t->cfg.seed, .level = (q + 0.5) / VTRAIN_NOISE_LEVELS,
+            .number = b->micro * VTRAIN_NOISE_LEVELS + (uint64_t)q,
         };
         int rc = vtrain_micro_run(t, &m, false, err);
         if (rc)
             return rc;
-        h->level[grows ? q : VTRAIN_EVAL_LEVELS - 1 - q] += (double)m.loss * b->rows;
+        h->level[grows ? q : VTRAIN_NOISE_LEVELS - 1 - q] += (double)m.loss * b->rows;
         h->sum += (double)m.loss * b->rows;
         h->rows += b->rows;
     }
@@ -519,7 +582,7 @@ int vtrain_eval(vtrain *t, vtrain_record *r, vc_err *err)
     if (!rc)                                     /* ranks that share batches count them alike */
         rc = vc_comm_reduce(t->comm, (double *)&h, sizeof h / sizeof(double), VC_COMM_SUM, err);
     r->eval_loss = h.rows > 0 ? h.sum / h.rows : NAN;
-    for (int i = 0; i < VTRAIN_EVAL_LEVELS; i++)
-        r->eval_level[i] = h.rows > 0 ? VTRAIN_EVAL_LEVELS * h.level[i] / h.rows : NAN;
+    for (int i = 0; i < VTRAIN_NOISE_LEVELS; i++)
+        r->eval_level[i] = h.rows > 0 ? VTRAIN_NOISE_LEVELS * h.level[i] / h.rows : NAN;
     return rc;
 }

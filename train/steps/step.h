@@ -13,6 +13,8 @@ typedef struct vtrain_micro {
     uint64_t number;                          /* of the micro-batch in the run, for its draws */
     int place;                                /* in its step, from 0: names the trace's file */
     float loss;                               /* out */
+    vtrain_part_loss of_level[VTRAIN_NOISE_LEVELS];  /* out, of a recorded one: its rows' losses by the
+                                               * quarter that their noise is in */
     bool low;                                 /* out: it went to the second of two transformers */
 } vtrain_micro;
 /* The blocks that backward recomputes for a batch of the group. For samples that joined within the
@@ -42,7 +44,7 @@ typedef struct vtrain_question {
 } vtrain_question;
 /* Writes the model's prediction for q to out, of sizes q->dim. */
 int vtrain_predict(vtrain *t, const vtrain_question *q, float *out, vc_err *err);
-/* Mean loss over the held-out samples, at fixed noise and VTRAIN_EVAL_LEVELS fixed levels, into
+/* Mean loss over the held-out samples, at fixed noise and VTRAIN_NOISE_LEVELS fixed levels, into
  * r->eval_loss, and that of each level into r->eval_level. Collective: each rank takes its
  * batches. */
 int vtrain_eval(vtrain *t, vtrain_record *r, vc_err *err);

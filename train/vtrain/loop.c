@@ -141,6 +141,7 @@ static int run_micro(vtrain *t, loop *l, int64_t i, const vtrain_batch *b, doubl
         rc = vtrain_memory_remedy(t, b->group, rc, err);
     own->loss = (double)m.loss;
     own->low = m.low;
+    memcpy(own->level, m.of_level, sizeof own->level);
     note_device(t, l, own);
     return vc_context(err, rc, "step %lld", (long long)t->at.step + 1);
 }
