@@ -144,13 +144,33 @@ static int count_samples(vf_curves *c, const cJSON *list, vc_err *err)
     return 0;
 }
 
-static void add_levels(vf_curves *c, const cJSON *list, double step)
+static void add_levels(vf_curve level[VF_NOISE_LEVELS], const cJSON *list, double step)
 {
     const cJSON *v;
     int n = 0;
     cJSON_ArrayForEach(v, list)
         if (n < VF_NOISE_LEVELS)
-            vf_curve_add(&c->level[n++], step, cJSON_IsNumber(v) ? v->valuedouble : NAN);
+            vf_curve_add(&level[n++], step, cJSON_IsNumber(v) ? v->valuedouble : NAN);
+}
+
+/* Counts the buckets of a step. Where it has several, their losses are listed; older lines have the
+ * step's loss alone, which then counts for each. */
+static int count_buckets(vf_curves *c, const cJSON *o, double loss, double step, vc_err *err)
+{
+    const cJSON *bucket = cJSON_GetObjectItemCaseSensitive(o, "bucket"), *v;
+    const cJSON *parts = cJSON_GetObjectItemCaseSensitive(o, "loss_buckets");
+    const char *name = cJSON_IsString(bucket) && !parts ? bucket->valuestring : "";
+    int rc = 0;
+    cJSON_ArrayForEach(v, parts)
+        if (!rc && v->string)
+            rc = count_bucket(c, v->string, strlen(v->string),
+                              cJSON_IsNumber(v) ? v->valuedouble : NAN, step, err);
+    while (*name && !rc) {
+        size_t n = strcspn(name, ",");
+        rc = count_bucket(c, name, n, loss, step, err);
+        name += n + (name[n] == ',');
+    }
+    return rc;
 }
 
 static int add_line(vf_curves *c, const cJSON *o, vc_err *err)
@@ -161,13 +181,13 @@ static int add_line(vf_curves *c, const cJSON *o, vc_err *err)
         { &c->grad_norm, "grad_norm" }, { &c->tokens, "tokens_per_s" }, { &c->step_s, "step_s" },
         { &c->wait, "data_wait_s" }, { &c->memory, "peak_bytes" }, { &c->epochs, "epoch" },
     };
-    double step = number(o, "step"), loss = number(o, "loss");
-    int rc = 0;
+    double step = number(o, "step");
 
     c->steps++;
     for (size_t i = 0; i < sizeof column / sizeof *column; i++)
         vf_curve_add(column[i].curve, step, number(o, column[i].field));
-    add_levels(c, cJSON_GetObjectItemCaseSensitive(o, "eval_levels"), step);
+    add_levels(c->level, cJSON_GetObjectItemCaseSensitive(o, "loss_levels"), step);
+    add_levels(c->eval_level, cJSON_GetObjectItemCaseSensitive(o, "eval_levels"), step);
     if (c->step_s.points)
         vf_curve_add(&c->hours, step, c->step_s.sum / 3600);
     double peak = number(o, "peak_bytes");
@@ -177,13 +197,7 @@ static int add_line(vf_curves *c, const cJSON *o, vc_err *err)
     c->epoch = number(o, "epoch");
     c->dropout = number(o, "caption_dropout");
 
-    const cJSON *bucket = cJSON_GetObjectItemCaseSensitive(o, "bucket");
-    const char *name = cJSON_IsString(bucket) ? bucket->valuestring : "";
-    while (*name && !rc) {
-        size_t n = strcspn(name, ",");
-        rc = count_bucket(c, name, n, loss, step, err);
-        name += n + (name[n] == ',');
-    }
+    int rc = count_buckets(c, o, number(o, "loss"), step, err);
     return rc ? rc : count_samples(c, cJSON_GetObjectItemCaseSensitive(o, "samples"), err);
 }
 

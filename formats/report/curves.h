@@ -43,7 +43,8 @@ typedef struct vf_run_bucket {
 /* The content of metrics.jsonl. */
 typedef struct vf_curves {
     vf_curve loss, eval, lr, d, grad_norm, tokens, step_s, wait, memory;   /* d: Prodigy's */
-    vf_curve level[VF_NOISE_LEVELS];     /* held-out loss by level, from little noise to much */
+    /* Losses by the quarter of the noise levels, from little noise to much. */
+    vf_curve level[VF_NOISE_LEVELS], eval_level[VF_NOISE_LEVELS];
     vf_curve epochs, hours;              /* at each step: epochs, and hours in steps, so far */
     vf_run_bucket *bucket;               /* in order of appearance */
     int n_buckets;

@@ -31,21 +31,27 @@ static int put_bucket_chart(vf_html *h, const vf_curves *c, vc_err *err)
                                       part, n, err);
 }
 
+/* Quarters of the levels; the held-out loss is that of their middles. */
+static const char *const level_name[VF_NOISE_LEVELS] = {
+    "least noise (0 to 1/4)", "1/4 to 1/2", "1/2 to 3/4", "most noise (3/4 to 1)",
+};
+
 static int put_charts(vf_html *h, const vf_curves *c, vc_err *err)
 {
 #define EACH(curve_) { .name = "each step", .curve = curve_, .style = VF_CURVE_EACH }
-#define SMOOTH(curve_) { .name = "smoothed", .curve = curve_, .style = VF_CURVE_SMOOTH }
+#define SMOOTH(name_, curve_) { .name = name_, .curve = curve_, .style = VF_CURVE_SMOOTH }
 #define MEAN(name_, curve_) { .name = name_, .curve = curve_, .style = VF_CURVE_MEAN }
-    const vf_curve_part loss[] = { EACH(&c->loss), SMOOTH(&c->loss),
+    const vf_curve_part loss[] = { EACH(&c->loss), SMOOTH("smoothed", &c->loss),
                                    MEAN("held-out samples", &c->eval) };
-    const vf_curve_part level[] = {
-        MEAN("least noise (1/8)", &c->level[0]), MEAN("3/8", &c->level[1]),
-        MEAN("5/8", &c->level[2]), MEAN("most noise (7/8)", &c->level[3]),
-    };
+    vf_curve_part level[VF_NOISE_LEVELS], eval_level[VF_NOISE_LEVELS];
+    for (int i = 0; i < VF_NOISE_LEVELS; i++) {
+        level[i] = (vf_curve_part)SMOOTH(level_name[i], &c->level[i]);
+        eval_level[i] = (vf_curve_part)MEAN(level_name[i], &c->eval_level[i]);
+    }
     const vf_curve_part rate[] = { MEAN("learning rate", &c->lr) };
     const vf_curve_part found[] = { MEAN("d", &c->d) };
-    const vf_curve_part norm[] = { EACH(&c->grad_norm), SMOOTH(&c->grad_norm) };
-    const vf_curve_part speed[] = { EACH(&c->tokens), SMOOTH(&c->tokens) };
+    const vf_curve_part norm[] = { EACH(&c->grad_norm), SMOOTH("smoothed", &c->grad_norm) };
+    const vf_curve_part speed[] = { EACH(&c->tokens), SMOOTH("smoothed", &c->tokens) };
     const vf_curve_part times[] = { MEAN("whole step", &c->step_s),
                                     MEAN("waiting for data", &c->wait) };
     const vf_curve_part memory[] = { MEAN("peak", &c->memory) };
@@ -54,7 +60,9 @@ static int put_charts(vf_html *h, const vf_curves *c, vc_err *err)
     vf_html_section(h, "Loss");
     vf_curve_units(h, c, 0);
     if ((rc = vf_curve_chart(h, "Loss", "mean squared error", loss, 3, err)) ||
-        (rc = vf_curve_chart(h, "Held-out loss by noise level", "mean squared error", level,
+        (rc = vf_curve_chart(h, "Training loss by noise level", "mean squared error", level,
+                             VF_NOISE_LEVELS, err)) ||
+        (rc = vf_curve_chart(h, "Held-out loss by noise level", "mean squared error", eval_level,
                              VF_NOISE_LEVELS, err)) ||
         (rc = put_bucket_chart(h, c, err)))
         return rc;

@@ -193,6 +193,32 @@ static void test_curve(void **state)
     }
 }
 
+/* The losses of noise levels and of buckets are curves of their own. */
+static void test_parts(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{\"step\":1,\"loss\":5,\"bucket\":\"a,b\",\"loss_levels\":[1,null,3,4],"
+        "\"loss_buckets\":{\"a\":4,\"b\":6}}\n"
+        "{\"step\":2,\"loss\":2,\"bucket\":\"b\",\"loss_levels\":[null,2,null,null]}\n";
+    char *out = vc_path_join(dir, "parts");
+    vf_curves *c = NULL;
+    vc_err err = { 0 };
+    save(out, "metrics.jsonl", text, sizeof text - 1);
+    assert_ok(vf_curves_read(&c, out, &err), &err);
+    for (int i = 0; i < VF_NOISE_LEVELS; i++) {
+        assert_int_equal(c->level[i].points, 1);
+        assert_true(c->level[i].last == i + 1);
+        assert_int_equal(c->eval_level[i].points, 0);
+    }
+    assert_int_equal(c->n_buckets, 2);
+    assert_true(c->bucket[0].loss == 4 && c->bucket[0].steps == 1);
+    assert_true(c->bucket[1].loss == 8 && c->bucket[1].steps == 2);
+    vf_curves_free(c);
+    free(report_of(out, &about));
+    free(out);
+}
+
 /* A file that grows is read on, and a file that was cut is read anew: a resumed run's lines follow
  * the checkpoint's, and may be as long as the lines that they replace. */
 static void test_follow(void **state)
@@ -238,6 +264,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_page), cmocka_unit_test(test_pictures), cmocka_unit_test(test_long),
         cmocka_unit_test(test_curve), cmocka_unit_test(test_follow),
+        cmocka_unit_test(test_parts),
     };
     return cmocka_run_group_tests(tests, toy_dir_setup, toy_dir_teardown);
 }

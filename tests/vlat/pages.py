@@ -79,7 +79,7 @@ def slide(page, element, value):
 
 def pointer_and_zoom(page):
     charts = page.all(".chart.live")
-    holds(len(charts) == 8, f"{len(charts)} charts, expected 8")
+    holds(len(charts) == 9, f"{len(charts)} charts, expected 9")
     page.run("arguments[0].scrollIntoView({ block: 'center' })", charts[0])
     ActionChains(page.d).move_to_element(charts[0]).perform()
     values = [e.text for e in page.all(".legend output") if e.text]

@@ -10,8 +10,10 @@ run()
     mkdir -p "$1" && echo "seed: 42" >"$1/config.yaml"
     awk -v n="$2" 'BEGIN { for (i = 1; i <= n; i++)
         printf "{\"step\":%d,\"epoch\":%g,\"loss\":%g,\"lr\":%g,\"grad_norm\":1,\"tokens_per_s\":100," \
-               "\"step_s\":36,\"data_wait_s\":0,\"peak_bytes\":1048576,\"bucket\":\"%s\"%s}\n", i, i / 10,
+               "\"step_s\":36,\"data_wait_s\":0,\"peak_bytes\":1048576,\"bucket\":\"%s\"," \
+               "\"loss_levels\":[%s,%s]%s}\n", i, i / 10,
                1 + 200 / (i + 100) + (i % 7) / 10, 1e-4 * (1 - i / n), i % 2 ? "5x8x8" : "8x8",
+               i % 2 ? "null,0.9" : "0.5,null", i % 2 ? "1.1,null" : "null,1.4",
                i % 10 ? "" : sprintf(",\"eval_loss\":%g,\"eval_levels\":[%g,1.5,1.2,0.9]",
                1 + 100 / (i + 100), 2 + 100 / (i + 100)) }' >"$1/metrics.jsonl"
 }
