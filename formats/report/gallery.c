@@ -118,7 +118,8 @@ int vf_gallery_open(const char *step_dir, const char *file, const char **mime, v
 {
     const kind *k = kind_of(file);
     int64_t step;
-    if (!is_step(vc_path_base(step_dir), &step) || *file == '.' || strchr(file, '/') || !k)
+    const char *folder = vc_path_base(step_dir);
+    if ((!is_step(folder, &step) && strcmp(folder, VF_GALLERY_INPUTS)) || *file == '.' || strchr(file, '/') || !k)
         return vc_fail(err, VC_ENOENT, "no such picture");
     char *path = vc_path_join(step_dir, file);
     int fd = path ? open_picture(k, path, err) : vc_no_memory(err);
@@ -319,6 +320,105 @@ static void put_heading(vf_html *h, const shot *s)
     free(text);
 }
 
+static void put_input(vf_html *h, const shot *s, const char *title, const void *data, size_t n,
+                      const char *mime)
+{
+    (void)s;
+    vf_html_input(h, data, n, mime, title);
+}
+
+/* ---- inputs ---- */
+
+/* The length of the role's name in "003-reference_1.png" or "003-control-000.png", which begins
+ * behind the first '-'. */
+static size_t role_length(const char *file)
+{
+    const char *dash = strchr(file, '-');
+    return dash ? strcspn(dash + 1, "-.") : 0;
+}
+
+static bool same_input(const char *a, const char *b)
+{
+    const size_t n = strcspn(a, "-") + 1 + role_length(a);
+    return n == strcspn(b, "-") + 1 + role_length(b) && !strncmp(a, b, n);
+}
+
+static int input_file(const struct dirent *e)
+{
+    return picture_file(e) && role_length(e->d_name);
+}
+
+/* The target is the last: it is what the sample is compared with. */
+static int by_role(const struct dirent **a, const struct dirent **b)
+{
+    const bool x = strstr((*a)->d_name, "-target") != NULL;
+    const bool y = strstr((*b)->d_name, "-target") != NULL;
+    return x != y ? x - y : versionsort(a, b);
+}
+
+/* Makes the title of an input: "reference 1". */
+static void name_input(char title[40], const char *file)
+{
+    snprintf(title, 40, "%.*s", (int)role_length(file), strchr(file, '-') + 1);
+    for (char *s = title; *s; s++)
+        *s = *s == '_' ? ' ' : *s;
+}
+
+typedef struct inputs {
+    char *dir;                           /* DIR/validation/inputs */
+    struct dirent **name;
+    int n;
+} inputs;
+
+static inputs find_inputs(const char *dir)
+{
+    inputs in = { .dir = vc_format("%s/validation/" VF_GALLERY_INPUTS, dir) };
+    in.n = in.dir ? scandir(in.dir, &in.name, input_file, by_role) : 0;
+    in.n = in.n < 0 ? 0 : in.n;
+    return in;
+}
+
+static void free_inputs(inputs *in)
+{
+    free_names(in->name, in->n);
+    free(in->dir);
+}
+
+/* Whether the inputs of the sample's number are of its prompt: prompts of a resumed run may be
+ * others. */
+static bool has_inputs(const inputs *in, const shot *of)
+{
+    char *path = in->n ? vc_format("%s/%.*s.safetensors", in->dir, (int)strcspn(of->file, "-."),
+                                   of->file) : NULL;
+    char *prompt = path && vc_file_exists(path) ? prompt_of(in->dir, of->file) : NULL;
+    const bool same = prompt && !strcmp(prompt, of->prompt);
+    free(prompt);
+    free(path);
+    return same;
+}
+
+/* Adds the inputs of a sample, a clip in place of its frames. */
+static void put_inputs(vf_html *h, const inputs *in, const shot *of, const char *of_run,
+                       put_fn put)
+{
+    if (!has_inputs(in, of))
+        return;
+    for (int i = 0; i < in->n; i++) {
+        char title[40], *file = in->name[i]->d_name;
+        if (!same_sample(file, of->file) || (i && same_input(file, in->name[i - 1]->d_name)))
+            continue;
+        for (int k = i + 1; k < in->n && same_input(file, in->name[k]->d_name); k++)
+            if (!strcasecmp(vc_path_ext(in->name[k]->d_name), ".mp4"))
+                file = in->name[k]->d_name;
+        const shot one = { .dir = in->dir, .file = file };
+        name_input(title, file);
+        if (h->served)
+            add_address(h, &one, of_run, title, put);
+        else
+            add_picture(h, &one, title, MAX_FILE, put);
+    }
+}
+
 /* The order of the page: samples by their numbers, then prompts, then steps. */
 static int by_sample(const void *a, const void *b)
 {
@@ -356,15 +456,17 @@ static uint64_t leave_out(shots *s)
 }
 
 /* Adds a row for each sample with its pictures by step, and counts those that cannot be shown. */
-static void add_rows(vf_html *h, shots *s, uint64_t *left_out, uint64_t *shown)
+static void add_rows(vf_html *h, shots *s, const inputs *in, uint64_t *left_out, uint64_t *shown)
 {
     const shot *before = NULL;
     for (int i = 0; i < s->n; i++) {
         shot *at = &s->item[i];
         if (at->shown || !at->prompt || !at->dir)
             continue;
-        if (!before || !same_sample(before->file, at->file) || strcmp(before->prompt, at->prompt))
+        if (!before || !same_sample(before->file, at->file) || strcmp(before->prompt, at->prompt)) {
             put_heading(h, at);
+            put_inputs(h, in, at, "", put_input);
+        }
         char title[48];
         snprintf(title, sizeof title, "step %" PRId64, at->step);
         const bool good = h->served ? add_address(h, at, "", title, put_step)
@@ -383,7 +485,9 @@ void vf_gallery(vf_html *h, const char *dir)
     uint64_t left_out = h->served ? 0 : leave_out(&s);
     if (s.n)
         qsort(s.item, (size_t)s.n, sizeof *s.item, by_sample);
-    add_rows(h, &s, &left_out, &shown);
+    inputs in = find_inputs(dir);
+    add_rows(h, &s, &in, &left_out, &shown);
+    free_inputs(&in);
     if (steps > 0 && !shown)
         vf_html_text(h, "There are validation samples, but no pictures yet: `vdecode` with this "
                      "folder decodes them and puts them here.");
@@ -424,6 +528,17 @@ static size_t show_shot(vf_html *h, shot *s, const char *name, size_t room)
     return took;
 }
 
+/* Adds cards of the inputs that one of the runs has for a prompt. */
+static void put_inputs_beside(vf_html *h, const shot *s, const char *dir, const char *name)
+{
+    char *run = h->served ? address_of_run(name) : NULL;
+    inputs in = find_inputs(dir);
+    if (run || !h->served)
+        put_inputs(h, &in, s, run ? run : "", put_card);
+    free_inputs(&in);
+    free(run);
+}
+
 void vf_gallery_beside(vf_html *h, const char *const *dir, const char *const *name, int n)
 {
     size_t room = MAX_BYTES;
@@ -439,6 +554,7 @@ void vf_gallery_beside(vf_html *h, const char *const *dir, const char *const *na
         else
             vf_html_text(h, "Sample %.*s", (int)strcspn(s.item[i].file, "-."), s.item[i].file);
         vf_html_grid(h, false);
+        put_inputs_beside(h, &s.item[i], dir[s.item[i].run], name[s.item[i].run]);
         for (int k = i; k < s.n; k++)
             if (!s.item[k].shown && s.item[k].prompt && !strcmp(s.item[k].prompt, prompt) &&
                 (*prompt || same_sample(s.item[k].file, s.item[i].file)))

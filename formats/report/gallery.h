@@ -3,6 +3,9 @@
  * The gallery has a row for each sample below DIR/validation/step-N/, with its prompt and its
  * pictures or clips (png, jpg, mp4; a clip rather than its frames, without one the first frame) by
  * step, as data: addresses of up to 48 MiB: past that the oldest steps but the first are left out.
+ * In front are the prompt's inputs, pictures named by their roles in DIR/validation/inputs/ beside
+ * the latents of the same prompt (003.safetensors: 003-reference_1.png, 003-control.mp4,
+ * 003-target.mp4).
  * It stands between two marks on lines of their own, so that vdecode can replace the gallery in a
  * page that vtrain wrote earlier. */
 #ifndef FORMATS_REPORT_GALLERY_H
@@ -22,9 +25,10 @@ void vf_gallery_beside(vf_html *h, const char *const *dir, const char *const *na
  * "run/NAME/file/step-300/001.mp4", or in a page of one run "file/step-300/001.mp4". */
 #define VF_GALLERY_RUN "run"
 #define VF_GALLERY_FILES "file"
+#define VF_GALLERY_INPUTS "inputs"           /* a folder below DIR/validation */
 /* Adds a name as a part of an address: all but letters, digits and "-._~/" as %XX. */
 void vf_gallery_escape(vc_buf *b, const char *name);
-/* Opens a picture of DIR/validation/step-N, a file whose ending and first bytes are those of a kind
+/* Opens a picture of DIR/validation/step-N or DIR/validation/inputs, a file whose ending and first bytes are those of a kind
  * that pages show, whatever the names are, and returns its descriptor; *mime is static. VC_ENOENT,
  * VC_EFORMAT, VC_EIO. */
 int vf_gallery_open(const char *step_dir, const char *file, const char **mime, vc_err *err);

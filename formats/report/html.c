@@ -339,6 +339,16 @@ void vf_html_steps(vf_html *h, const char *heading)
     h->open = HTML_STEPS;
 }
 
+void vf_html_input(vf_html *h, const void *media, size_t size, const char *mime, const char *title)
+{
+    if (h->open != HTML_STEPS)
+        vf_html_steps(h, "");
+    vc_buf_str(&h->body, "<figure class=\"input\">");
+    put_media(h, media, size, mime, title);
+    put_element(&h->body, "figcaption", title);
+    vc_buf_str(&h->body, "</figure>\n");
+}
+
 void vf_html_step(vf_html *h, const void *media, size_t size, const char *mime, const char *title,
                   int64_t step)
 {

@@ -100,6 +100,9 @@ void vf_html_histogram(vf_html *h, const char *title, const char *x_label, const
 /* Starts a row of one thing's pictures by step, under a heading. Where scripts run, the reader lays
  * two steps over each other and moves a handle between them. */
 void vf_html_steps(vf_html *h, const char *heading);
+/* Adds what stands beside the pictures of the row, before the first of them: a reference picture, a
+ * control clip, the clip that they are compared with. */
+void vf_html_input(vf_html *h, const void *media, size_t size, const char *mime, const char *title);
 /* Adds a picture or clip to the row; steps ascend. */
 void vf_html_step(vf_html *h, const void *media, size_t size, const char *mime, const char *title,
                   int64_t step);

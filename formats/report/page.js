@@ -78,7 +78,7 @@ function copyOf(shot) {
 
 /* Lays two steps of a prompt over each other with a handle between them. */
 function makePair(row, index) {
-  const shots = [...row.querySelectorAll('figure')];
+  const shots = [...row.querySelectorAll('[data-step]')];
   const names = shots.map(s => s.dataset.step);
   const title = row.getAttribute('aria-label');
   const stack = el('div', { className: 'stack' }), line = el('i');
@@ -127,6 +127,12 @@ function makePair(row, index) {
   const box = el('div', { className: 'prompt' });
   row.before(box);
   box.append(pair, row);
+  const inputs = [...row.querySelectorAll('.input')];
+  if (inputs.length) {
+    box.classList.add('beside');
+    box.prepend(el('div', { className: 'inputs', role: 'group',
+      'aria-label': `Inputs of ${title}` }, ...inputs));
+  }
   return { names, add, show: step => {
     const at = names.filter(n => +n <= step);
     right.value = at.length ? at[at.length - 1] : names[0];
@@ -154,16 +160,18 @@ function makeStepSlider(pairs) {
 {
   makeCards(document);
   const rows = [...document.querySelectorAll('.steps')];
+  const shotsOf = row => [...row.querySelectorAll('[data-step]')];
+  const inputs = document.querySelectorAll('.input').length;
   for (const row of rows) for (const shot of row.children) makeShot(shot);
   const pairs = new Map();
-  rows.forEach((r, i) => { if (r.children.length > 1) pairs.set(r, makePair(r, i)); });
+  rows.forEach((r, i) => { if (shotsOf(r).length > 1) pairs.set(r, makePair(r, i)); });
   for (const row of rows) row.scrollLeft = row.scrollWidth;
   makeStepSlider([...pairs.values()]);
 
   /* Steps that came are added at the ends of their rows. */
   const grow = (row, index, newer) => {
-    const had = [...row.children].map(s => +s.dataset.step);
-    const come = [...newer.children].filter(s => !had.includes(+s.dataset.step));
+    const had = shotsOf(row).map(s => +s.dataset.step);
+    const come = shotsOf(newer).filter(s => !had.includes(+s.dataset.step));
     if (newer.getAttribute('aria-label') !== row.getAttribute('aria-label') ||
         come.some(s => +s.dataset.step < had[had.length - 1])) return false;
     const atEnd = row.scrollLeft + row.clientWidth > row.scrollWidth - 8;
@@ -172,13 +180,14 @@ function makeStepSlider(pairs) {
       makeShot(shot);
       if (pairs.has(row)) pairs.get(row).add(shot);
     }
-    if (!pairs.has(row) && row.children.length > 1) pairs.set(row, makePair(row, index));
+    if (!pairs.has(row) && shotsOf(row).length > 1) pairs.set(row, makePair(row, index));
     if (atEnd) row.scrollLeft = row.scrollWidth;
     return true;
   };
   renewals.push(page => {
     const newer = [...page.querySelectorAll('.steps')];
-    const good = newer.length === rows.length && rows.every((r, i) => grow(r, i, newer[i]));
+    const good = page.querySelectorAll('.input').length === inputs &&
+      newer.length === rows.length && rows.every((r, i) => grow(r, i, newer[i]));
     if (good) makeStepSlider([...pairs.values()]);
     return good;
   });

@@ -18,18 +18,8 @@
 #include "formats/report/gallery.h"
 #include "formats/tensors/component.h"
 #include "precompute/run/components.h"
-#include "precompute/vdecode/picture.h"
-
-typedef struct options {
-    char *out, *model, *vae, *samples, *device;
-    vc_dtype vae_dtype;                  /* VC_DTYPE_NONE: bf16 */
-    bool vae_tiling;
-    double decode_timestep, decode_noise_scale;
-    int format;                          /* as in picture.h: auto | png | jpg | mp4 */
-    int log_format;
-    double fps;
-    bool sheet, overwrite, quiet;
-} options;
+#include "precompute/vdecode/decode.h"
+#include "precompute/vdecode/inputs.h"
 
 #define FLAG(kind_, field, name_, value_, allowed_, aliases_, help_) \
     { .name = name_, .kind = kind_, .offset = offsetof(options, field), .value = value_, \
@@ -75,21 +65,6 @@ static const vc_program program = {
     .positional = "IN...",
 };
 
-typedef struct decoder {
-    options o;
-    const vae_class *class;
-    char *dir;                               /* of the weights; NULL: built in */
-    vae *vae;
-    vae_info info;
-    vc_progress *progress;
-    bool by_frames;                          /* the progress counts the frames of one latent; */
-    double place, each;                      /* else: where the next latent is in it, and the share
-                                              * of a unit that the latent is */
-    uint64_t done, there;                    /* latents decoded now, and before */
-    char *where;                             /* the folder of the last input's pictures */
-    bool of_run;                             /* it is a run's, whose report shows them */
-} decoder;
-
 /* Remembers where the pictures of an input are. */
 static int note_where(decoder *d, const char *dir, bool of_run, vc_err *err)
 {
@@ -97,134 +72,6 @@ static int note_where(decoder *d, const char *dir, bool of_run, vc_err *err)
     d->where = vc_format("%s", dir);
     d->of_run = of_run;
     return d->where ? 0 : vc_no_memory(err);
-}
-
-/* ---- one latent ---- */
-
-static int find_latent(const vf_safetensors *st, vf_view *v, vc_err *err)
-{
-    static const char *const names[] = { "latents", "mean", "sample" };
-
-    for (size_t i = 0; i < 3; i++)
-        if (!vf_safetensors_get(st, names[i], v, NULL))
-            return 0;
-    return vc_fail(err, VC_ENOENT, "no tensor latents, mean or sample");
-}
-
-/* Refuses NaN and infinity, which a VAE would decode to grey. */
-static int check_finite(const char *name, const float *z, size_t n, vc_err *err)
-{
-    size_t bad = 0;
-    for (size_t i = 0; i < n; i++)
-        bad += !isfinite(z[i]);
-    return bad ? vc_fail(err, VC_ENUMERIC, "%s: %zu of %zu values are NaN or infinite", name, bad,
-                         n) : 0;
-}
-
-static int check_shape(const decoder *d, const vf_view *v, vc_err *err)
-{
-    if (v->nd != 4 || v->dim[0] != d->info.channels || vf_view_count(v) > INT32_MAX)
-        return vc_fail(err, VC_EMISMATCH, "%s has %d axes, %lld channels; %s decodes [%d,f,h,w]",
-                       v->name, v->nd, (long long)(v->nd ? v->dim[0] : 0), d->info.class,
-                       d->info.channels);
-    for (int i = 1; i < 4; i++)
-        if (v->dim[i] < 1 || v->dim[i] > 1 << 20)
-            return vc_fail(err, VC_EMISMATCH, "%s: axis %d has size %lld", v->name, i,
-                           (long long)v->dim[i]);
-    return 0;
-}
-
-/* *z: the malloc'ed values; the caller frees them after a failure too. */
-static int read_values(const vf_view *v, float **z, vc_err *err)
-{
-    const size_t n = (size_t)vf_view_count(v);
-
-    *z = malloc(n * sizeof **z);
-    if (!*z)
-        return vc_fail(err, VC_ENOMEM, "out of memory for %zu values", n);
-    vc_to_f32(*z, v->data, v->dtype, n);
-    return check_finite(v->name, *z, n, err);
-}
-
-/* The frames of a latent that are written. */
-typedef struct chosen {
-    int most;                                /* cut to so many; 0: all */
-    double skip;                             /* of these the first ones that are left out */
-    double fps;                              /* the stored rate; 0: none */
-} chosen;
-
-static picture picture_of(const decoder *d, const char *stem, const int64_t *dim, chosen c)
-{
-    picture p = { .stem = stem, .format = d->o.format, .on_sheet = d->o.sheet,
-                  .n = d->class->frames((int)dim[1]), .h = (int)dim[2] * d->info.ratio[1],
-                  .w = (int)dim[3] * d->info.ratio[2] };
-
-    p.fps = d->o.fps > 0 ? d->o.fps : c.fps > 0 && isfinite(c.fps) ? c.fps : 8;
-    if (c.most > 0 && c.most < p.n)
-        p.n = c.most;
-    if (c.skip >= 1 && c.skip < p.n)         /* never all */
-        p.skip = (int)c.skip;
-    p.n -= p.skip;
-    return p;
-}
-
-/* A latent that is being decoded. */
-typedef struct decoding {
-    decoder *d;
-    picture p;
-    int frames;                              /* of the VAE */
-} decoding;
-
-static int take(void *arg, const uint8_t *rgb, int first, int n, vc_err *err)
-{
-    decoding *o = arg;
-    const decoder *d = o->d;
-    const int made = first + n, rc = picture_take(&o->p, rgb, first, n, err);
-    const uint64_t whole = (uint64_t)d->place;
-    char extra[40];
-
-    if (rc || made == o->frames)             /* the last frame is reported with the latent */
-        return rc;
-    snprintf(extra, sizeof extra, "frame %d of %d", made, o->frames);
-    if (d->by_frames)
-        vc_progress_at(d->progress, (uint64_t)made, NULL);
-    else
-        vc_progress_within(d->progress, whole, d->place - (double)whole +
-                           d->each * made / o->frames, extra);
-    return 0;
-}
-
-/* Decodes st's latent into files, and adds a strip of frames to the sheet if there is one. */
-static int decode_latent(decoder *d, const vf_safetensors *st, const char *stem, chosen c,
-                         sheet *s, vc_err *err)
-{
-    vf_view v;
-    float *z = NULL;
-    int rc = find_latent(st, &v, err);
-
-    if (!rc)
-        rc = check_shape(d, &v, err);
-    if (!rc)
-        rc = read_values(&v, &z, err);
-    if (rc) {
-        free(z);
-        return rc;
-    }
-    decoding o = { d, picture_of(d, stem, v.dim, c), d->class->frames((int)v.dim[1]) };
-    const vae_output to = { .take = take, .arg = &o, .beside = stem };
-    if (d->by_frames)
-        vc_progress_begin(d->progress, "decoding", "frames", (uint64_t)o.frames);
-    rc = picture_begin(&o.p, err);
-    if (!rc)
-        rc = d->class->decode(d->vae, z, (int)v.dim[1], (int)v.dim[2], (int)v.dim[3], &to, err);
-    free(z);
-    rc = picture_end(&o.p, s, rc, err);
-    if (d->by_frames && !rc)
-        vc_progress_at(d->progress, (uint64_t)o.frames, NULL);
-    if (d->by_frames)
-        vc_progress_end(d->progress);
-    d->done += !rc;
-    return rc;
 }
 
 /* ---- datasets ---- */
@@ -245,8 +92,13 @@ static int dataset_sample(decoder *d, const vf_dataset *set, uint32_t i, sheet *
     if (!rc)
         rc = vf_dataset_latent_of(set, i, e->latent, true, &st, err);
     char *stem = vc_path_join(d->o.out, name);
+    if (!rc && !stem)
+        rc = vc_no_memory(err);
     if (!rc)
-        rc = stem ? decode_latent(d, st, stem, c, s, err) : vc_no_memory(err);
+        rc = inputs_of_sample(d, set, i, record, stem, s, err);
+    if (!rc)
+        rc = decode_latent(d, st, NULL, stem, c, s, err);
+    d->done += !rc;
     free(stem);
     vf_safetensors_close(st);
     cJSON_Delete(record);
@@ -375,12 +227,6 @@ static int decode_dataset(decoder *d, const char *path, vc_err *err)
 
 /* ---- latents files ---- */
 
-static double meta_number(const vf_safetensors *st, const char *key)
-{
-    const char *s = vf_safetensors_meta(st, key);
-    return s ? strtod(s, NULL) : 0;
-}
-
 static int decode_file(decoder *d, const char *path, const char *stem, sheet *s, vc_err *err)
 {
     vf_safetensors *st;
@@ -389,10 +235,8 @@ static int decode_file(decoder *d, const char *path, const char *stem, sheet *s,
     if (rc)
         return rc;
 
-    double frames = meta_number(st, "frames");
-    const chosen c = { frames >= 1 && frames < 1e6 ? (int)frames : 0,
-                       meta_number(st, "skip_frames"), meta_number(st, "fps") };
-    rc = decode_latent(d, st, stem, c, s, err);
+    rc = decode_latent(d, st, NULL, stem, decode_chosen(st), s, err);
+    d->done += !rc;
     vf_safetensors_close(st);
     return vc_context(err, rc, "%s", path);
 }
@@ -432,7 +276,7 @@ static int is_step(const struct dirent *e)
 }
 
 /* Decodes step number `step` of the run. */
-static int decode_step(decoder *d, const char *dir, int step, vc_err *err)
+static int decode_step(decoder *d, const inputs *in, const char *dir, int step, vc_err *err)
 {
     struct dirent **names;
     sheet *s = NULL;
@@ -451,10 +295,14 @@ static int decode_step(decoder *d, const char *dir, int step, vc_err *err)
         if (!rc && (!path || !png))
             rc = vc_no_memory(err);
         d->place = step + i * d->each;
+        if (!rc)
+            rc = inputs_put(in, s, name, false, err);
         if (!rc && (d->o.overwrite || d->o.sheet || !vc_file_exists(png)))
             rc = decode_file(d, path, stem, s, err);
         else if (!rc)
             d->there++;
+        if (!rc)
+            rc = inputs_put(in, s, name, true, err);
         free(png);
         free(stem);
         free(path);
@@ -470,6 +318,7 @@ static int decode_step(decoder *d, const char *dir, int step, vc_err *err)
 static int decode_run(decoder *d, const char *run, const char *validation, vc_err *err)
 {
     struct dirent **names;
+    inputs *in = NULL;
     int n = scandir(validation, &names, is_step, versionsort), rc = 0;
 
     if (n < 0)
@@ -477,16 +326,18 @@ static int decode_run(decoder *d, const char *run, const char *validation, vc_er
     d->by_frames = false;
     d->place = 0;
     vc_progress_begin(d->progress, "decoding", "steps", (uint64_t)n);
+    rc = inputs_open(&in, d, validation, err);
     for (int i = 0; i < n; i++) {
         char *dir = vc_path_join(validation, names[i]->d_name);
         if (!rc)
-            rc = dir ? decode_step(d, dir, i, err) : vc_no_memory(err);
+            rc = dir ? decode_step(d, in, dir, i, err) : vc_no_memory(err);
         vc_progress_at(d->progress, (uint64_t)i + 1, NULL);
         free(dir);
         free(names[i]);
     }
     free(names);
     vc_progress_end(d->progress);
+    inputs_close(in);
     if (!rc)
         rc = note_where(d, run, true, err);
     return rc ? rc : vf_gallery_update(run, err);

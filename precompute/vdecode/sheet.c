@@ -1,6 +1,7 @@
 /* sheet.c - see sheet.h */
 #include "precompute/vdecode/sheet.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,9 +14,14 @@ typedef struct canvas {
     int h, w;
 } canvas;
 
+typedef struct item {
+    canvas strip;
+    bool begins;                     /* it is the first of a row */
+} item;
 struct sheet {
-    canvas strip[SHEET_MOST];
+    item item[SHEET_MOST];
     int n;
+    bool begins, rows;               /* the next strip begins a row; any does */
 };
 
 static int canvas_make(canvas *c, int h, int w, vc_err *err)
@@ -74,7 +80,7 @@ int sheet_open(sheet **out, vc_err *err)
 void sheet_close(sheet *s)
 {
     for (int i = 0; s && i < s->n; i++)
-        free(s->strip[i].rgb);
+        free(s->item[i].strip.rgb);
     free(s);
 }
 
@@ -82,51 +88,84 @@ void sheet_add(sheet *s, strip *one)
 {
     if (s->n == SHEET_MOST || !one->rgb)
         return;
-    s->strip[s->n++] = (canvas){ one->rgb, one->h, one->w };
+    s->item[s->n++] = (item){ { one->rgb, one->h, one->w }, s->begins };
+    s->begins = false;
     one->rgb = NULL;
 }
 
-/* Height of row r and width of column k, those of the largest strip. */
-static int row_height(const sheet *s, int r)
+void sheet_row(sheet *s)
 {
-    int h = 0;
-    for (int i = r * COLUMNS; i < s->n && i < (r + 1) * COLUMNS; i++)
-        h = s->strip[i].h > h ? s->strip[i].h : h;
-    return h;
+    s->begins = s->rows = true;
 }
 
-static int column_width(const sheet *s, int k)
+int sheet_count(const sheet *s)
 {
-    int w = 0;
-    for (int i = k; i < s->n; i += COLUMNS)
-        w = s->strip[i].w > w ? s->strip[i].w : w;
-    return w;
+    return s ? s->n : 0;
+}
+
+int sheet_copy(sheet *s, const sheet *from, int i, vc_err *err)
+{
+    const canvas *c = &from->item[i].strip;
+    const size_t n = (size_t)c->h * (size_t)c->w * 3;
+    strip copy = { .rgb = malloc(n), .h = c->h, .w = c->w };
+    if (!copy.rgb)
+        return vc_fail(err, VC_ENOMEM, "out of memory for a picture of %dx%d", c->w, c->h);
+    memcpy(copy.rgb, c->rgb, n);
+    sheet_add(s, &copy);
+    strip_free(&copy);
+    return 0;
+}
+
+/* The rows and columns of a page, each as large as its largest strip. */
+typedef struct grid {
+    int rows, columns;
+    int h[SHEET_MOST], w[SHEET_MOST];
+    int row[SHEET_MOST], column[SHEET_MOST];     /* of strip i */
+} grid;
+
+static void lay_out(grid *g, const sheet *s)
+{
+    *g = (grid){ .rows = 0 };
+    for (int i = 0, r = -1, c = 0; i < s->n; i++) {
+        const bool begins = s->rows ? s->item[i].begins || !i : i % COLUMNS == 0;
+        const canvas *one = &s->item[i].strip;
+        r += begins;
+        c = begins ? 0 : c + 1;
+        g->row[i] = r;
+        g->column[i] = c;
+        g->h[r] = one->h > g->h[r] ? one->h : g->h[r];
+        g->w[c] = one->w > g->w[c] ? one->w : g->w[c];
+        g->rows = r + 1;
+        g->columns = c >= g->columns ? c + 1 : g->columns;
+    }
+}
+
+/* The place of item i of a row of sizes, where those before it end. */
+static int place_of(const int *size, int i)
+{
+    int at = 2 * GAP;
+    for (int k = 0; k < i; k++)
+        at += size[k] + 2 * GAP;
+    return at;
 }
 
 int sheet_write(const sheet *s, const char *path, vc_err *err)
 {
-    int rows = (s->n + COLUMNS - 1) / COLUMNS, h = 2 * GAP, w = 2 * GAP;
-    canvas c;
-
+    grid *g = s->n ? malloc(sizeof *g) : NULL;
+    canvas c = { 0 };
     if (!s->n)
         return vc_fail(err, VC_EINVAL, "%s: no pictures for a contact sheet", path);
-    for (int r = 0; r < rows; r++)
-        h += row_height(s, r) + 2 * GAP;
-    for (int k = 0; k < COLUMNS; k++)
-        w += column_width(s, k) + 2 * GAP;
-
-    int rc = canvas_make(&c, h, w, err), top = 2 * GAP;
-    for (int r = 0; !rc && r < rows; r++) {
-        int left = 2 * GAP;
-        for (int k = 0; k < COLUMNS && r * COLUMNS + k < s->n; k++) {
-            const canvas *one = &s->strip[r * COLUMNS + k];
-            paste(&c, top, left, one->rgb, one->h, one->w);
-            left += column_width(s, k) + 2 * GAP;
-        }
-        top += row_height(s, r) + 2 * GAP;
+    if (!g)
+        return vc_fail(err, VC_ENOMEM, "out of memory for a contact sheet");
+    lay_out(g, s);
+    int rc = canvas_make(&c, place_of(g->h, g->rows), place_of(g->w, g->columns), err);
+    for (int i = 0; !rc && i < s->n; i++) {
+        const canvas *one = &s->item[i].strip;
+        paste(&c, place_of(g->h, g->row[i]), place_of(g->w, g->column[i]), one->rgb, one->h, one->w);
     }
     if (!rc)
-        rc = media_write_png(path, c.rgb, h, w, err);
+        rc = media_write_png(path, c.rgb, c.h, c.w, err);
     free(c.rgb);
+    free(g);
     return rc;
 }

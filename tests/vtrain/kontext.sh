@@ -98,7 +98,31 @@ for ((i = 1; i < 3; i++)); do
     cmp -s whole/validation/step-6/000.safetensors whole/validation/step-6/00$i.safetensors &&
         wrong "samples 0 and $i are equal"
 done
-expect 0 "3 decoded" vdecode whole --model m --format png
+expect 0 "3 decoded" vdecode whole --model m --format png --sheet
+for i in 0 1; do
+    holds whole/validation/inputs/00$i.safetensors '"reference_1":'
+    [ -s whole/validation/inputs/00$i-reference_1.png ] || wrong "no picture of the reference of prompt $i"
+done
+absent whole/validation/inputs/002.safetensors
+[ "$(grep -c 'class="input"' whole/report.html)" -eq 2 ] || wrong 'the page shows other references than 2'
+# a sheet has a row for each prompt, with its reference in front: the third prompt has none
+size=$(ffprobe -v error -show_entries stream=width,height -of csv=p=0 whole/validation/step-6/sheet.png)
+[ "$size" = 216,256 ] || wrong "the sheet has the size $size"
+touched=$(stat -c %Y.%i whole/validation/inputs/000-reference_1.png)
+expect 0 "all 3 had been before" vdecode whole --model m --format png
+[ "$(stat -c %Y.%i whole/validation/inputs/000-reference_1.png)" = "$touched" ] || wrong 'a reference was decoded again'
+# without prompts captions of training samples are sampled: beside them stand their own pictures
+expect 0 . vtrain --latents c --model m --output_dir own-captions --seed 5 --threads 1 --training_type lora \
+    --rank 2 --max_train_steps 1 --validation_steps 1
+expect 0 decoded vdecode own-captions --model m --sheet
+expect 0 "2 decoded" vdecode c --model m --out stored --sheet
+for ((i = 0; i < 2; i++)); do
+    for role in '' -reference_1; do
+        cmp own-captions/validation/inputs/00$i${role:--target}.png stored/00000000000$i-000$role.png ||
+            wrong "sample $i: other pictures beside its caption"
+    done
+done
+[ "$(grep -c 'class="input"' own-captions/report.html)" -eq 4 ] || wrong 'the page lacks references or targets'
 
 # ---- a reference changes the loss; without references Kontext trains as FLUX.1 does ----
 need prep list.jsonl plain --model m --train_mode normal

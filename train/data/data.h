@@ -197,6 +197,9 @@ typedef struct vtrain_prompt {
                                   * grid's h and w are then theirs; embeddings [n,D] where the
                                   * transformer takes some */
     vtrain_own own;              /* sizes of the references among cond, [C,1,H,W] */
+    float *target;               /* from_training: the sample's own latents, of target_dim
+                                  * [C,f,h,w], as cond; else NULL */
+    int64_t target_dim[4];
 } vtrain_prompt;
 uint32_t vtrain_data_prompts(const vtrain_data *d);
 int vtrain_data_prompt(const vtrain_data *d, uint32_t i, vtrain_prompt *p, vc_err *err);

@@ -364,6 +364,28 @@ static unsigned own_roles(const vtrain_data *d, const vtrain_sample *s)
     return strcmp(mode, drawn) ? d->roles : d->roles & image;
 }
 
+/* Reads the latents of the training sample whose caption is sampled. */
+static int read_target(const vtrain_data *d, const vtrain_sample *s, vtrain_prompt *p, vc_err *err)
+{
+    const vf_dataset *set = d->set[s->dataset].data;
+    vf_safetensors *st;
+    vf_view v;
+    int rc = vf_dataset_latent_of(set, s->index, vf_dataset_entry(set, s->index)->latent, true, &st,
+                                  err);
+    if (rc)
+        return rc;
+    if (vf_safetensors_get(st, "mean", &v, NULL))
+        rc = vf_safetensors_get(st, "sample", &v, err);
+    if (!rc && (v.nd != 4 || v.dtype > VC_F64))
+        rc = vc_fail(err, VC_EFORMAT, "%s: not latents of four axes", v.name);
+    if (!rc)
+        rc = copy_f32(&p->target, &v, err);
+    if (!rc)
+        memcpy(p->target_dim, v.dim, sizeof p->target_dim);
+    vf_safetensors_close(st);
+    return rc;
+}
+
 /* Spreads prompts from training over the list, since neighbours are often of one clip. */
 static int from_training(const vtrain_data *d, uint32_t i, vtrain_prompt *p, vc_err *err)
 {
@@ -382,6 +404,8 @@ static int from_training(const vtrain_data *d, uint32_t i, vtrain_prompt *p, vc_
         if (own_roles(d, s) & 1u << role)
             rc = load_picture(d, s->dataset, conditions, (vc_role)role, p, err);
     cJSON_Delete(record);
+    if (!rc)
+        rc = read_target(d, s, p, err);
     return vtrain_name_sample(d, sample, rc, err);
 }
 
@@ -416,6 +440,7 @@ void vtrain_prompt_free(vtrain_prompt *p)
         free(p->neg[i].embeds);
         free(p->neg[i].pooled);
     }
+    free(p->target);
     free(p->text);
     free(p->negative);
     for (int i = 0; i < VC_ROLES; i++)

@@ -10,6 +10,7 @@
 #include "common/os/file.h"
 #include "train/parallel/state.h"
 #include "train/plan/memory.h"
+#include "train/sampling/inputs.h"
 #include "train/sampling/watching.h"
 #include "train/steps/step.h"
 
@@ -387,19 +388,24 @@ static void texts_from(vtrain_text text[VTRAIN_TEXTS], const sampling *s, int pr
     }
 }
 
+static unsigned roles_of(const sampling *s)
+{
+    unsigned roles = 0;
+    for (int i = 0; i < VC_ROLES; i++)
+        roles |= s->cond[i] ? 1u << i : 0;
+    return roles;
+}
+
 /* Writes the predictions for all prompts to s->out, by one forward or by one for each. */
 static int forward(sampling *s, vtrain *t, const vtrain_level *l, vc_err *err)
 {
-    unsigned roles = 0;
     vtrain_text text[VTRAIN_TEXTS];
     int rc = 0;
-    for (int i = 0; i < VC_ROLES; i++)
-        roles |= s->cond[i] ? 1u << i : 0;
     for (int64_t row = 0; row < s->dim[0]; row++)
         memcpy(s->in + (size_t)row * s->n, s->x, sizeof(float) * s->n);
     const vtrain_question q = {
         .dim = s->dim, .x = s->in, .level = l, .clean_first = s->first,
-        .guidance = s->input, .fps = s->p.fps, .text = text, .roles = roles, .cond = s->cond,
+        .guidance = s->input, .fps = s->p.fps, .text = text, .roles = roles_of(s), .cond = s->cond,
         .own = &s->p.own,
     };
     for (int i = 0; !rc && i < s->prompts; i += (int)s->dim[0]) {
@@ -521,11 +527,20 @@ static int write(const sampling *s, const vtrain *t, const char *dir, uint32_t i
     return rc;
 }
 
+/* Writes what stands beside the prompt's samples; an image may be the clean first frame alone. */
+static int write_inputs(const sampling *s, const vtrain *t, uint32_t i, vc_err *err)
+{
+    const unsigned roles = roles_of(s) | (s->first ? VC_ROLE_BIT(VC_ROLE_IMAGE) : 0);
+    return vtrain_inputs_write(t, i, &s->p, roles, s->p.f - s->front, err);
+}
+
 static int sample_one(vtrain *t, const char *dir, uint32_t i, vtrain_watching *w, vc_err *err)
 {
     sampling s = { .w = w };
     vtrain_watch_sample(w);
     int rc = begin(&s, t, i, err);
+    if (!rc && !t->validation.reported)
+        rc = write_inputs(&s, t, i, err);
     if (!rc)
         rc = walk(&s, t, err);
     if (!rc)
