@@ -4,11 +4,24 @@
 #ifndef PRECOMPUTE_TEXT_IMAGE_PROCESSOR_H
 #define PRECOMPUTE_TEXT_IMAGE_PROCESSOR_H
 
+#include "formats/json/json.h"
 #include "precompute/encoder.h"
+
+/* The scale and the normalisation of bytes, which all image processors have. */
+typedef struct image_colours {
+    double rescale, mean[3], std[3];
+} image_colours;
+
+/* Reads the fields of a preprocessor_config.json; missing ones are CLIP's. Refuses another filter
+ * than the bicubic one too. */
+int image_colours_read(image_colours *to, const cJSON *o, vc_err *err);
+void image_colours_hash(vf_hasher *h, const image_colours *c);
+/* n bytes, three colours a pixel -> pixels [n] */
+void image_colours_run(const image_colours *c, const uint8_t *rgb, size_t n, float *pixels);
 
 typedef struct image_processor {
     int size, side;                               /* of the shorter side; of the square cut out */
-    double rescale, mean[3], std[3];
+    image_colours colours;
 } image_processor;
 
 /* Reads DIR/preprocessor_config.json for a vision model of side x side pixels; dir NULL: CLIP's own
