@@ -54,30 +54,43 @@ static void fill_rope(float *c, float *s, const nn_axis axis[3], int64_t tokens,
     }
 }
 
-static void make_rope(vt_ctx *g, const nn_axis axis[3], int64_t tokens, bool line, double theta,
+static int64_t tokens_of(const nn_axis axis[3], bool line)
+{
+    return line ? axis[0].n : axis[0].n * axis[1].n * axis[2].n;
+}
+
+static void make_rope(vt_ctx *g, const nn_axis axis[][3], int grids, bool line, double theta,
                       vt_tensor *table[2])
 {
-    const int64_t dim[2] = { tokens, axis[0].pairs + axis[1].pairs + axis[2].pairs };
+    int64_t dim[2] = { 0, axis[0][0].pairs + axis[0][1].pairs + axis[0][2].pairs }, at = 0;
+    for (int k = 0; k < grids; k++)
+        dim[0] += tokens_of(axis[k], line);
     const int64_t n = dim[0] * dim[1];
     float *host = malloc(2 * (size_t)n * sizeof *host);
     if (!host) {
         vt_fail(g, VC_ENOMEM, "positions: out of memory");
         return;
     }
-    fill_rope(host, host + n, axis, tokens, line, dim[1], theta);
+    for (int k = 0; k < grids; at += tokens_of(axis[k++], line) * dim[1])
+        fill_rope(host + at, host + n + at, axis[k], tokens_of(axis[k], line), line, dim[1], theta);
     for (int i = 0; i < 2; i++)
         table[i] = vt_from_host(g, VC_F32, 2, dim, host + i * n, VC_F32);
     free(host);
 }
 
+void nn_rope_grids(vt_ctx *g, const nn_axis axis[][3], int grids, double theta, vt_tensor *table[2])
+{
+    make_rope(g, axis, grids, false, theta, table);
+}
+
 void nn_rope(vt_ctx *g, const nn_axis axis[3], double theta, vt_tensor *table[2])
 {
-    make_rope(g, axis, axis[0].n * axis[1].n * axis[2].n, false, theta, table);
+    make_rope(g, (const nn_axis (*)[3])axis, 1, false, theta, table);
 }
 
 void nn_rope_line(vt_ctx *g, const nn_axis axis[3], double theta, vt_tensor *table[2])
 {
-    make_rope(g, axis, axis[0].n, true, theta, table);
+    make_rope(g, (const nn_axis (*)[3])axis, 1, true, theta, table);
 }
 
 /* Fills an axis' columns of both tables, from column `first` on, for tokens at at[i * step]. The

@@ -176,7 +176,6 @@ static const char *const qwen_names[] = {
 static const vf_config_row qwen_fields[] = {
     VF_ONLY_INT("patch_size", 2),
     VF_ONLY_FLAG("guidance_embeds", false),
-    VF_ONLY_FLAG("zero_cond_t", false),
     VF_ONLY_FLAG("use_additional_t_cond", false),
     VF_ONLY_FLAG("use_layer3d_rope", false),
     { 0 }
@@ -185,7 +184,6 @@ static const vf_config_row qwen_fields[] = {
 static const vf_variant qwen_variants[] = {
     { .sign = "*.addition_t_embedding*", .reads = LAYERS },
     { .sign = "controlnet_*", .reads = "a control picture (ControlNet)" },
-    { .field = "zero_cond_t", .reads = "pictures to edit (Qwen-Image-Edit-2511)" },
     { .field = "use_additional_t_cond", .reads = LAYERS },
     { .field = "use_layer3d_rope", .reads = LAYERS },
     { 0 }

@@ -72,7 +72,7 @@ WanPipeline|WanTransformer3DModel||blocks.0.attn1.to_q.qweight|tensor .*the weig
 WanPipeline|WanTransformer3DModel||blocks.0.attn1.to_q.weight_scale_2|tensor .*the weights are quantised in a way that is not read (nvfp4)
 WanPipeline|WanTransformer3DModel||blocks.0.attn1.to_q.lora_A.weight|tensor .*the file is a LoRA.*--lora_checkpoint
 WanPipeline|WanVACETransformer3DModel|||vtrain trains no transformer of the class WanVACETransformer3DModel; known: .*WanTransformer3DModel
-QwenImagePipeline|QwenImageTransformer2DModel|"zero_cond_t":true||zero_cond_t: true: .*(Qwen-Image-Edit-2511)
+QwenImageLayeredPipeline|QwenImageTransformer2DModel|"use_additional_t_cond":true||use_additional_t_cond: true: .*(Qwen-Image-Layered)
 QwenImagePipeline|QwenImageTransformer2DModel|"use_layer3d_rope":true||use_layer3d_rope: true: .*(Qwen-Image-Layered)
 QwenImagePipeline|QwenImageTransformer2DModel||time_text_embed.addition_t_embedding.weight|.*(Qwen-Image-Layered)
 QwenImagePipeline|QwenImageTransformer2DModel|"guidance_embeds":true||guidance_embeds

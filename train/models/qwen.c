@@ -2,6 +2,10 @@
  * and one of the prompt's, which meet in the attention. Semantics and names are those of diffusers'
  * QwenImageTransformer2DModel. Latents: one picture [B,C,1,h,w].
  *
+ * Qwen-Image-Edit is the same model. The tokens of its reference pictures, each of its own size,
+ * stand behind those of the noisy picture, and the number of a picture is its place on the first
+ * axis of rotations. With zero_cond_t (2511) they are modulated as tokens of the time 0.
+ *
  * The prompt's tokens of the last block are not read, so the layers that make them have no
  * gradient. */
 #include <string.h>
@@ -68,14 +72,19 @@ typedef struct qwen {
     vtrain_dit dit;
     int64_t layers, heads, head, token_in, out_channels, text, axis[3];
     int axes;
+    bool zero_cond_t;
+    int64_t picture;                          /* tokens of the noisy picture, since prepare */
     model_weights w;
 } qwen;
 
 /* vtrain_in.made: cosines and sines of the picture's rotations and of the prompt's; the number of
  * keys of each row. */
 enum { COS, SIN, TEXT_COS, TEXT_SIN, KEYS, N_MADE };
-/* The inputs of a block: the two streams, the embedding of the time, and all of made. */
-enum { X, PROMPT, E, MADE, N_IN = MADE + N_MADE };
+/* The inputs of a block: the two streams, the embedding of the time, that of the time 0 where the
+ * references have it, and all of made. */
+enum { X, PROMPT, E, E_0, MADE, N_IN = MADE + N_MADE };
+/* The noisy picture and its references. */
+enum { PICTURES = 1 + VC_REFERENCES };
 
 /* ---- config.json ---- */
 
@@ -87,6 +96,7 @@ static const vf_config_row config_rows[] = {
     VF_INT(qwen, out_channels, "out_channels", 16, 1, 1024),
     VF_INT(qwen, text, "joint_attention_dim", 3584, 1, 65536),
     VF_INTS(qwen, axis, axes, "axes_dims_rope", 3, 2, 256),
+    VF_FLAG(qwen, zero_cond_t, "zero_cond_t", false),
     { 0 }
 };
 
@@ -122,6 +132,7 @@ static void qwen_fit(const void *model, vtrain_fit *fit)
 {
     const qwen *m = model;
     *fit = (vtrain_fit){ .channels = (int)m->out_channels, .n_texts = 1, .text_width = { m->text },
+                         .references = ((1u << VC_REFERENCES) - 1) << VC_ROLE_REFERENCE,
                          .mult = { 1, PATCH, PATCH }, .blocks = (int)m->layers };
 }
 
@@ -136,66 +147,114 @@ static void qwen_schedule(const cJSON *config, vtrain_scheduler *s)
 
 /* ---- prepare ---- */
 
-/* The middle of the picture stands at row 0 and column 0. The prompt begins behind the rows and
- * columns of the picture, and each of its tokens has the same position on all axes. */
-static void make_rope(vt_ctx *g, const qwen *m, int64_t rows, int64_t columns, int64_t tokens,
+/* Lists the noisy picture and its references, in their order. Returns their number. */
+static int pictures_of(const vtrain_in *in, vt_tensor *x[PICTURES])
+{
+    int n = 0;
+    x[n++] = in->x;
+    for (int k = 0; k < VC_REFERENCES; k++)
+        if (in->cond[VC_ROLE_REFERENCE + k])
+            x[n++] = in->cond[VC_ROLE_REFERENCE + k];
+    return n;
+}
+
+static int64_t tokens_of(const vt_tensor *x)
+{
+    return x->dim[3] / PATCH * (x->dim[4] / PATCH);
+}
+
+/* The middle of each picture stands at row 0 and column 0. The prompt begins behind the rows and
+ * columns of all pictures, and each of its tokens has the same position on all axes. */
+static void make_rope(vt_ctx *g, const qwen *m, vt_tensor *const *x, int n, int64_t tokens,
                       vt_tensor **made)
 {
-    const int64_t behind = rows > columns ? rows / 2 : columns / 2;
-    const nn_axis picture[3] = {
-        { 1, 0, 1, m->axis[0] / 2 },
-        { rows, (double)(rows / 2 - rows), 1, m->axis[1] / 2 },
-        { columns, (double)(columns / 2 - columns), 1, m->axis[2] / 2 },
-    };
-    nn_axis prompt[3];
+    nn_axis picture[PICTURES][3], prompt[3];
+    int64_t behind = 0;
+
+    for (int k = 0; k < n; k++) {
+        const int64_t side[2] = { x[k]->dim[3] / PATCH, x[k]->dim[4] / PATCH };
+        picture[k][0] = (nn_axis){ 1, (double)k, 1, m->axis[0] / 2 };
+        for (int i = 0; i < 2; i++) {
+            picture[k][1 + i] = (nn_axis){ side[i], (double)(side[i] / 2 - side[i]), 1,
+                                           m->axis[1 + i] / 2 };
+            behind = side[i] / 2 > behind ? side[i] / 2 : behind;
+        }
+    }
     for (int i = 0; i < 3; i++)
         prompt[i] = (nn_axis){ tokens, (double)behind, 1, m->axis[i] / 2 };
-    nn_rope(g, picture, THETA, made + COS);
+    nn_rope_grids(g, (const nn_axis (*)[3])picture, n, THETA, made + COS);
     nn_rope_line(g, prompt, THETA, made + TEXT_COS);
 }
 
-/* Traces the arguments of diffusers' forward() that no tensor of the model has: the picture's size
- * in tokens, and the length of each prompt. */
-static void note_sizes(vt_ctx *g, const vtrain_in *in, int64_t rows, int64_t columns)
+/* Traces the arguments of diffusers' forward() that no tensor of the model has: the sizes of each
+ * row's pictures in tokens, and the length of each prompt. */
+static void note_sizes(vt_ctx *g, const vtrain_in *in, vt_tensor *const *x, int n)
 {
-    const int64_t n = in->x->dim[0];
-    float shape[VTRAIN_ROWS * 3], length[VTRAIN_ROWS];
-    for (int64_t b = 0; b < n; b++) {
-        memcpy(shape + 3 * b, (float[]){ 1, (float)rows, (float)columns }, 3 * sizeof *shape);
+    const int64_t rows = in->x->dim[0], dim[3] = { rows, n, 3 };
+    float shape[VTRAIN_ROWS * PICTURES * 3], length[VTRAIN_ROWS];
+    for (int64_t b = 0; b < rows; b++) {
+        for (int k = 0; k < n; k++)
+            memcpy(shape + 3 * (b * n + k),
+                   (float[]){ 1, (float)(x[k]->dim[3] / PATCH), (float)(x[k]->dim[4] / PATCH) },
+                   3 * sizeof *shape);
         length[b] = (float)in->text[0].length[b];
     }
-    vtrain_note(in, "img_shapes", vt_from_host(g, VC_F32, 2, (int64_t[]){ n, 3 }, shape, VC_F32));
-    vtrain_note(in, "txt_seq_lens", vt_from_host(g, VC_F32, 1, &n, length, VC_F32));
+    vtrain_note(in, "img_shapes", n > 1 ? vt_from_host(g, VC_F32, 3, dim, shape, VC_F32)
+                : vt_from_host(g, VC_F32, 2, (int64_t[]){ rows, 3 }, shape, VC_F32));
+    vtrain_note(in, "txt_seq_lens", vt_from_host(g, VC_F32, 1, &rows, length, VC_F32));
 }
 
 static void qwen_prepare(vt_ctx *g, void *model, vtrain_in *in)
 {
-    const qwen *m = model;
+    qwen *m = model;
     const vtrain_cond *text = &in->text[0];
     if (vt_failed(g) || !in->x || !text->embeds)
         return;
-    const int64_t *dim = in->x->dim, rows = dim[3] / PATCH, columns = dim[4] / PATCH;
-    if (dim[2] != 1) {
+    vt_tensor *x[PICTURES];
+    const int n = pictures_of(in, x);
+    int64_t tokens = 0;
+    if (in->x->dim[2] != 1) {
         vt_fail(g, VC_EMISMATCH, "latents of %lld frames: Qwen-Image makes pictures, which have "
-                "one", (long long)dim[2]);
+                "one", (long long)in->x->dim[2]);
         return;
     }
-    make_rope(g, m, rows, columns, text->embeds->dim[1], in->made);
-    in->made[KEYS] = vtrain_key_lengths(g, text, rows * columns);
+    for (int k = 0; k < n; k++)
+        tokens += tokens_of(x[k]);
+    m->picture = tokens_of(in->x);
+    make_rope(g, m, x, n, text->embeds->dim[1], in->made);
+    in->made[KEYS] = vtrain_key_lengths(g, text, tokens);
     vtrain_note_mask(g, in, "encoder_hidden_states_mask", text);
     if (in->note)
-        note_sizes(g, in, rows, columns);
+        note_sizes(g, in, x, n);
 }
 
 /* ---- forward ---- */
 
+/* The tokens of the noisy picture, and behind them those of its references. */
+static vt_tensor *patches_of(vt_ctx *g, const vtrain_in *in)
+{
+    vt_tensor *x[PICTURES];
+    const int n = pictures_of(in, x);
+    for (int k = 0; k < n; k++)
+        x[k] = nn_patches(g, x[k], (int[]){ 1, PATCH, PATCH });
+    return n > 1 ? vt_concat(g, 1, n, x) : x[0];
+}
+
+static vt_tensor *embed_time(vt_ctx *g, const model_weights *w, vt_tensor *t)
+{
+    return vt_silu(g, nn_embed_number(g, t, &w->time1, &w->time2, VC_F32));
+}
+
 static void qwen_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *s[VT_BLOCK_IO])
 {
-    const model_weights *w = &((qwen *)model)->w;
+    const qwen *m = model;
+    const model_weights *w = &m->w;
     vt_tensor *text = vt_cast(g, in->text[0].embeds, vt_compute(g));
-    s[X] = vt_linear(g, nn_patches(g, in->x, (int[]){ 1, PATCH, PATCH }), &w->patch);
+    s[X] = vt_linear(g, patches_of(g, in), &w->patch);
     s[PROMPT] = vt_linear(g, vt_rms_norm(g, text, w->text_norm, EPS), &w->text);
-    s[E] = vt_silu(g, nn_embed_number(g, in->t, &w->time1, &w->time2, VC_F32));
+    s[E] = embed_time(g, w, in->t);
+    if (m->zero_cond_t && s[X] && s[X]->dim[1] > m->picture)
+        s[E_0] = embed_time(g, w, vt_scale(g, in->t, 0));
     memcpy(s + MADE, in->made, N_MADE * sizeof *in->made);
 }
 
@@ -206,17 +265,20 @@ static void block(vt_ctx *g, const void *model, const void *weights, vt_tensor *
     const block_weights *w = weights;
     vt_tensor *const *made = in + MADE;
     const nn_times t = { .e = in[E] };
+    /* the picture is the group in front, with the time, and references have the time 0 */
+    const nn_times split = { .e = in[E_0], .clean = in[E], .split = m->picture };
     const nn_heads heads[2] = { { m->heads, EPS, made[COS], made[SIN], 0 },
                                 { m->heads, EPS, made[TEXT_COS], made[TEXT_SIN], 0 } };
-    nn_joint_block(g, in + X, (const nn_times[2]){ t, t }, w->stream, heads, made[KEYS], out);
+    nn_joint_block(g, in + X, (const nn_times[2]){ in[E_0] ? split : t, t }, w->stream, heads, made[KEYS], out);
 }
 
 static vt_tensor *qwen_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s)
 {
-    const model_weights *w = &((qwen *)model)->w;
-    vt_tensor *e[2];
+    const qwen *m = model;
+    const model_weights *w = &m->w;
+    vt_tensor *e[2], *noisy = vt_slice(g, s[X], 1, 0, m->picture);
     vt_chunk(g, nn_modulation(g, s[E], &w->mod_out, 2), 1, 2, e);
-    vt_tensor *x = vt_layer_norm_modulate(g, s[X], NULL, NULL, e[1], e[0], EPS);
+    vt_tensor *x = vt_layer_norm_modulate(g, noisy, NULL, NULL, e[1], e[0], EPS);
     return vt_unpatchify(g, vt_linear(g, x, &w->proj_out), in->x->dim + 1, 1, PATCH, PATCH,
                          VT_C_FIRST);
 }

@@ -1,5 +1,7 @@
 /* test_qwen.c - Qwen-Image's transformer against diffusers': outputs, losses, every gradient, a
- * LoRA's too, with prompts of different lengths in a batch; recomputation; refusals */
+ * LoRA's too, with prompts of different lengths in a batch, and with one to three reference
+ * pictures of other sizes than the picture's (Qwen-Image-Edit, zero_cond_t); recomputation;
+ * refusals */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,19 +14,24 @@
 #include "tests/train/models/reference.h"
 
 /* The LoRA is of the linears of both blocks but one, and of four others. */
-static const ref_variant variants[] = { { "qwen", { "odd", "wide", "any" }, 2 * 13 + 4 } };
+enum { LORA_MODULES = 2 * 13 + 4 };
+static const ref_variant variants[] = {
+    { "qwen", { "odd", "wide", "any" }, LORA_MODULES },
+    { "qwen-edit", { "two", "three", "without" }, LORA_MODULES },
+    { "qwen-edit-2511", { "two", "three", "without" }, LORA_MODULES },
+};
 
 /* f32: sums in another order differ by 3e-5 at most. bf16: some roundings of 2^-9 in a chain;
  * diffusers' own bf16 differs from its f32 by as much. */
 static ref_suite suite = {
-    .family = &vtrain_qwen, .variants = variants, .n = 1,
+    .family = &vtrain_qwen, .variants = variants, .n = 3,
     .f32 = { VC_F32, 3e-5, 3e-5, 1e-3, false }, .bf16 = { VC_BF16, 2e-2, 3e-2, 1e-2, true },
 };
 
 static const ref_refusal bad_models[] = {
     { "{\"patch_size\":1}", "patch_size: 1" },
     { "{\"guidance_embeds\":true}", "guidance_embeds: true" },
-    { "{\"zero_cond_t\":true}", "zero_cond_t: true" },
+    { "{\"use_additional_t_cond\":true}", "use_additional_t_cond: true" },
     { "{\"use_layer3d_rope\":true}", "use_layer3d_rope: true" },
     { "{\"attention_head_dim\":12}", "attention_head_dim must be a multiple of 8" },
     { "{\"axes_dims_rope\":[4,6,4]}", "axes_dims_rope: 4, 6, 4 must be even, and their sum equal "
