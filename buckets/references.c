@@ -56,9 +56,14 @@ static void take_limited(vb_choice *c, double side, int multiple, int w, int h)
         take_cut(c, multiple, w, h);
 }
 
+static const vc_references *references_of(const vb_reference_rule *r)
+{
+    return r->references ? r->references : &r->family->references;
+}
+
 void vb_reference(vb_choice *c, const vb_reference_rule *r, int w, int h)
 {
-    const vc_references *is = &r->family->references;
+    const vc_references *is = references_of(r);
     const int token = r->family->ratio[1] * r->family->patch;
     const double side = r->side ? (double)r->side : is->side;
 
@@ -80,4 +85,17 @@ void vb_reference(vb_choice *c, const vb_reference_rule *r, int w, int h)
     if (c->drop)
         snprintf(c->reason, sizeof c->reason, "%dx%d pixels: sides from %d to %d are possible",
                  w, h, token, UINT16_MAX * r->family->ratio[1]);
+}
+
+void vb_reference_look(vb_choice *c, const vb_reference_rule *r, int w, int h)
+{
+    const vc_references *is = references_of(r);
+
+    vb_reference(c, r, w, h);
+    if (c->drop || !is->look)
+        return;
+    take_area(c, is->look, is->multiple, w, h);
+    c->resize_h = c->target_h;
+    c->resize_w = c->target_w;
+    c->top = c->left = 0;
 }

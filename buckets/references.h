@@ -7,6 +7,7 @@
 
 typedef struct vb_reference_rule {
     const vc_family *family;
+    const vc_references *references;     /* of the model's pipeline; NULL: the family's */
     int64_t side;            /* of the square whose area pictures get; 0: the family's own rule */
     bool as_is;              /* pictures keep their size, but for columns and rows at their edges
                               * that fill no token */
@@ -15,5 +16,7 @@ typedef struct vb_reference_rule {
 /* Chooses the size of a picture of w x h: one frame, without draws, flip or key. Dropped with a
  * reason where no size is possible. */
 void vb_reference(vb_choice *c, const vb_reference_rule *r, int w, int h);
+/* The same for the copy that the text encoder sees. */
+void vb_reference_look(vb_choice *c, const vb_reference_rule *r, int w, int h);
 
 #endif

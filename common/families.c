@@ -63,6 +63,15 @@ static const char qwen_template[] =
     "relationships of the objects and background:<|im_end|>\n"
     "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n";
 
+/* Qwen-Image-Edit's; its pictures stand in front of the prompt. */
+static const char qwen_edit_template[] =
+    "<|im_start|>system\n"
+    "Describe the key features of the input image (color, shape, size, texture, objects, "
+    "background), then explain how the user's text instruction should alter or modify the image. "
+    "Generate a new image that meets the user's requirements while maintaining consistency with "
+    "the original input where appropriate.<|im_end|>\n"
+    "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n";
+
 /* What Qwen3's chat template makes of one prompt where thinking is on. */
 static const char qwen3_template[] =
     "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n";
@@ -144,6 +153,20 @@ static const vc_first flux_first = {
               { "transformer", "flux1-schnell.safetensors" }, { "vae", "ae.safetensors" } }
 };
 
+/* The pipelines cut no text; vprep refuses longer ones. */
+enum { QWEN_EDIT_LENGTH = 4096, QWEN_EDIT_CROP = 64 };
+#define QWEN_EDIT_TEXT(each_) \
+    { { .class = "Qwen2_5_VLForConditionalGeneration", .max_length = QWEN_EDIT_LENGTH, \
+        .template = qwen_edit_template, .crop = QWEN_EDIT_CROP, .masked = true, .each = each_ } }
+#define QWEN_PICTURE "<|vision_start|><|image_pad|><|vision_end|>"
+static const vc_text qwen_edit_text[VC_FAMILY_TEXTS] = QWEN_EDIT_TEXT(QWEN_PICTURE);
+static const vc_text qwen_plus_text[VC_FAMILY_TEXTS] = QWEN_EDIT_TEXT("Picture {}: " QWEN_PICTURE);
+
+static const vc_references no_references;
+static const vc_references qwen_edit_references = { .most = 1, .side = 1024, .multiple = 32 };
+static const vc_references qwen_plus_references = { .most = VC_REFERENCES, .side = 1024,
+                                                    .multiple = 32, .look = 384 };
+
 /* PREFERRED_KONTEXT_RESOLUTIONS: of two that are equally near, the first is the narrower one. */
 static const short kontext_sizes[][2] = {
     { 1568, 672 }, { 1504, 688 }, { 1456, 720 }, { 1392, 752 }, { 1328, 800 }, { 1248, 832 },
@@ -222,8 +245,13 @@ static const vc_family families[] = {
       .std = wan22_std, .cached = true, .begins_with_latent = true },
     { .name = "qwen-image", SIZES(16, 1, 8, 2, 1), .max_frames = 1,
       .transformer = "QwenImageTransformer2DModel",
-      .pipeline = { { .class = "QwenImagePipeline" } },
+      .pipeline = { { .class = "QwenImagePipeline", .references = &no_references },
+                    { .class = "QwenImageEditPipeline", .mode = VC_MODE_EDIT,
+                      .text = qwen_edit_text, .references = &qwen_edit_references },
+                    { .class = "QwenImageEditPlusPipeline", .mode = VC_MODE_EDIT,
+                      .text = qwen_plus_text, .references = &qwen_plus_references } },
       .moments = true, .dtype = VC_BF16,
+      .references = { .most = VC_REFERENCES, .side = 1024, .multiple = 32, .look = 384 },
       .vae = "AutoencoderKLQwenImage", .channels = 16, .scaling = 1, .mean = wan_mean,
       .std = wan_std, .cached = true,
       .text = { { .class = "Qwen2_5_VLForConditionalGeneration", .max_length = 1024,
@@ -307,6 +335,11 @@ const vc_first *vc_family_first(const char *class)
         if (f->first && !strcmp(f->first->class, class))
             return f->first;
     return NULL;
+}
+
+const vc_references *vc_family_references(const vc_family *f, const vc_pipeline *p)
+{
+    return p && p->references ? p->references : &f->references;
 }
 
 const vc_text *vc_family_texts(const vc_family *f, const vc_pipeline *p)

@@ -66,21 +66,10 @@ typedef struct vc_text {
                                           * these states (or pooled vectors); or NULL */
     bool picture;                        /* a text has its clip's first frame, some of whose states
                                           * stand in front of the prompt's (interleaves) */
+    const char *each;                    /* a text has its sample's reference pictures: this stands
+                                          * in front of the prompt for each, with its number from 1
+                                          * at "{}"; NULL: it has none */
 } vc_text;
-
-typedef struct vc_pipeline {
-    const char *class;                   /* _class_name of model_index.json; NULL ends a list */
-    vc_mode mode;                        /* what it was made for */
-    const char *flag;                    /* a field that is true in the config.json of its
-                                          * transformers, although their files lack it; or NULL */
-    const vc_text *text;                 /* its text encoders, where they are not the family's */
-    vc_sigmas sigmas;
-    bool steps_shift;                    /* where the shift of a sample's levels follows from its
-                                          * tokens, it follows from the number of steps too
-                                          * (train/diffusion/shift.h) */
-    double image_noise;                  /* at level s of a sample its clean first frame has noise
-                                          * of the deviation image_noise s^2 */
-} vc_pipeline;
 
 /* The reference pictures of models that edit: their number and their sizes. */
 typedef struct vc_references {
@@ -94,7 +83,25 @@ typedef struct vc_references {
                                           * multiple is cut at both edges; else the whole picture is
                                           * resized to it */
     int multiple;                        /* of sides */
+    int look;                            /* of the square that has the area of the copy that the
+                                          * text encoder sees, with the same multiple; 0: it sees
+                                          * the picture in the autoencoder's size */
 } vc_references;
+
+typedef struct vc_pipeline {
+    const char *class;                   /* _class_name of model_index.json; NULL ends a list */
+    vc_mode mode;                        /* what it was made for */
+    const char *flag;                    /* a field that is true in the config.json of its
+                                          * transformers, although their files lack it; or NULL */
+    const vc_text *text;                 /* its text encoders, where they are not the family's */
+    const vc_references *references;     /* likewise */
+    vc_sigmas sigmas;
+    bool steps_shift;                    /* where the shift of a sample's levels follows from its
+                                          * tokens, it follows from the number of steps too
+                                          * (train/diffusion/shift.h) */
+    double image_noise;                  /* at level s of a sample its clean first frame has noise
+                                          * of the deviation image_noise s^2 */
+} vc_pipeline;
 
 /* A model folder in the layout of its first authors, who publish no model_index.json. */
 typedef struct vc_first {
@@ -191,6 +198,9 @@ const vc_first *vc_family_first(const char *class);
 int vc_family_interleave(const vc_family *f, const char *word);
 /* The text encoders of a family's pipeline (NULL: no pipeline is known): VC_FAMILY_TEXTS rows. */
 const vc_text *vc_family_texts(const vc_family *f, const vc_pipeline *p);
+
+/* The reference pictures of a family's pipeline (NULL: no pipeline is known). */
+const vc_references *vc_family_references(const vc_family *f, const vc_pipeline *p);
 
 /* Folders of a model's text encoders and tokenizers: "text_encoder", "text_encoder_2", ... */
 extern const char *const vc_text_slots[VC_SLOTS], *const vc_tokenizer_slots[VC_SLOTS];

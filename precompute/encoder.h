@@ -51,6 +51,9 @@ typedef struct text_rule {
     bool unpadded;                   /* the encoder gets no padding either */
     int interleave;                  /* every interleave-th state of a text's picture is stored in
                                       * front of the prompt's; 0: texts have no picture */
+    const char *each;                /* in front of the prompt, within the template, for each of a
+                                      * text's pictures, with the picture's number from 1 in place
+                                      * of "{}"; NULL: texts have no such pictures */
     bool scenes;                     /* VF_SCENE_START and VF_SCENE_END (metadata.h) in prompts are
                                       * tokens of their own */
 } text_rule;
@@ -136,15 +139,18 @@ typedef struct text_info {
                                       * the same alone and in a batch */
 } text_info;
 
-/* A prompt and the picture beside it, if the encoder reads one. */
+/* A prompt and the pictures beside it, if the encoder reads some. */
 typedef struct text_picture {
     vf_key key;                      /* of everything that its pixels depend on */
     int h, w;
     const uint8_t *rgb;              /* [h,w,3] */
+    int look_h, look_w;              /* the size in which the text encoder gets it, before it is
+                                      * processed; 0: h and w */
 } text_picture;
 typedef struct text_input {
     const char *prompt;
-    const text_picture *picture;     /* NULL: none; else the text's key is of both */
+    const text_picture *picture;     /* NULL: none; else the text's key is of all */
+    int pictures;                    /* their number */
 } text_input;
 
 /* One encoded prompt; areas belong to the encoder and last until its next call. */

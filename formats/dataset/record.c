@@ -225,6 +225,13 @@ static bool captions_at(vf_scan *s, vf_parsed *o)
     return true;
 }
 
+/* The keys of the sample's own empty prompt, behind those of all captions. */
+static bool empty_at(vf_scan *s, vf_parsed *o)
+{
+    int n;
+    return o->captions && keys_at(s, o, &n) && !add_caption(o, n, NULL);
+}
+
 static bool conditions_at(vf_scan *s, vf_parsed *o)
 {
     vf_span seen[MOST_KEYS];
@@ -306,7 +313,7 @@ static bool real_at(vf_scan *s, double max, float *v)
 
 enum field {
     SAMPLE, ID, VARIANT, TYPE, CAPTIONS, KEY, FRAMES, FPS, LATENT, TOKENS, LATENT_KEY, CONDITIONS,
-    WEIGHT, OTHER
+    WEIGHT, EMPTY, OTHER
 };
 enum { NEEDED = 1 << SAMPLE | 1 << ID | 1 << VARIANT | 1 << CAPTIONS | 1 << LATENT |
                 1 << LATENT_KEY };
@@ -314,7 +321,8 @@ enum { NEEDED = 1 << SAMPLE | 1 << ID | 1 << VARIANT | 1 << CAPTIONS | 1 << LATE
 /* The fields of a record in the order in which a writer most likely has them. */
 static const struct { const char *name; enum field is; } fields[] = {
     { "sample", SAMPLE }, { "id", ID }, { "variant", VARIANT }, { "path", OTHER },
-    { "type", TYPE }, { "captions", CAPTIONS }, { "text_chunks", OTHER }, { "source", OTHER },
+    { "type", TYPE }, { "captions", CAPTIONS }, { "empty", EMPTY }, { "text_chunks", OTHER },
+    { "source", OTHER },
     { "draws", OTHER }, { "key", KEY }, { "load", OTHER }, { "target", OTHER },
     { "resize", OTHER }, { "crop", OTHER }, { "flip", OTHER }, { "tonemap", OTHER },
     { "frames", FRAMES }, { "fps", FPS }, { "upscale", OTHER }, { "latent", LATENT },
@@ -398,6 +406,7 @@ static bool value_at(vf_scan *s, vf_parsed *o, enum field is)
     case WEIGHT: return real_at(s, 1e9, &e->weight);
     case LATENT: return grid_at(s, e);
     case CONDITIONS: return conditions_at(s, o);
+    case EMPTY: return empty_at(s, o);
     default: return skip(s, 1);
     }
 }
@@ -462,7 +471,7 @@ int vf_refs_of(vf_refs *refs, const cJSON *list, vc_err *err)
 
 static int list_values(vf_parsed *s, vc_err *err)
 {
-    const cJSON *o, *keys;
+    const cJSON *o, *keys, *empty = cJSON_GetObjectItemCaseSensitive(s->json, "empty");
     s->latent = vf_ref_of(cJSON_GetObjectItemCaseSensitive(s->json, "latent_key"));
     int rc = vf_refs_of(&s->conditions, cJSON_GetObjectItemCaseSensitive(s->json, "conditions"),
                         err);
@@ -471,6 +480,11 @@ static int list_values(vf_parsed *s, vc_err *err)
         keys = cJSON_GetObjectItemCaseSensitive(o, "keys");
         rc = rc ? rc : vf_refs_of(&s->texts, keys, err);
         rc = rc ? rc : add_caption(s, cJSON_IsArray(keys) ? s->texts.n - before : -1, err);
+    }
+    if (!rc && empty && !cJSON_IsNull(empty)) {
+        const int before = s->texts.n;
+        rc = vf_refs_of(&s->texts, empty, err);
+        rc = rc ? rc : add_caption(s, cJSON_IsArray(empty) ? s->texts.n - before : -1, err);
     }
     return rc;
 }

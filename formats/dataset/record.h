@@ -29,7 +29,9 @@ typedef struct vf_parsed {
     cJSON *json;                             /* the tree, if the text needed one; else NULL */
     vf_span number;                          /* without a tree: `"sample":42,` or `,"sample":42` */
     vf_ref latent;
-    vf_refs conditions, texts;               /* texts: the keys of all captions, in order */
+    vf_refs conditions, texts;               /* texts: the keys of all captions, in order,
+                                              * and of the sample's own empty prompt, which counts
+                                              * as a caption here */
     int *caption, captions, room;            /* of each caption: its number of keys, or -1 */
     char bucket[VF_BUCKET_KEY];
 } vf_parsed;

@@ -39,30 +39,58 @@ unsigned vprep_prompt_roles(const vprep *p)
 
 /* ---- references ---- */
 
+const vc_references *vprep_references(const vprep *p)
+{
+    return vc_family_references(p->encoders.family.is, p->encoders.family.pipeline);
+}
+
 bool vprep_takes_references(const vprep *p)
 {
-    return is_made(p, VC_ROLE_REFERENCE);
+    return is_made(p, VC_ROLE_REFERENCE) && vprep_references(p)->most;
+}
+
+static vb_reference_rule reference_rule(const vprep *p)
+{
+    return (vb_reference_rule){ p->encoders.family.is, vprep_references(p), p->c.reference_size,
+                                p->c.reference_as_is };
 }
 
 int vprep_check_references(const vprep *p, const vf_row *row, vc_err *err)
 {
-    const vc_family *f = p->encoders.family.is;
+    const vc_pipeline *pipeline = p->encoders.family.pipeline;
+    const int most = vprep_references(p)->most;
 
     if (row->n_references < 0)
         return vc_fail(err, VC_EFORMAT, "%s: expected a path or a list of paths (bytes in a column "
                        "are read as the medium alone)", vf_beside_columns[VF_REFERENCE]);
-    if (row->n_references > f->references.most)
+    if (row->n_references > most)
         return vc_fail(err, VC_EFORMAT, "%s: %d reference pictures, models of %s take %d",
-                       vf_beside_columns[VF_REFERENCE], row->n_references, f->name,
-                       f->references.most);
+                       vf_beside_columns[VF_REFERENCE], row->n_references,
+                       pipeline && pipeline->references ? pipeline->class
+                                                        : p->encoders.family.is->name, most);
     return 0;
 }
 
 void vprep_reference_size(const vprep *p, const prep_beside *b, vb_choice *c)
 {
-    const vb_reference_rule rule = { p->encoders.family.is, p->c.reference_size,
-                                     p->c.reference_as_is };
+    const vb_reference_rule rule = reference_rule(p);
     vb_reference(c, &rule, b->w, b->h);
+}
+
+/* The text encoder resizes the whole picture; only one that keeps its size has edges cut off. */
+void vprep_look(const vprep *p, const prep_beside *b, prep_look *l)
+{
+    const vb_reference_rule rule = reference_rule(p);
+    vb_choice *c = &l->read;
+
+    vb_reference_look(c, &rule, b->w, b->h);
+    l->h = c->target_h;
+    l->w = c->target_w;
+    if (c->resize_h == b->h && c->resize_w == b->w)
+        return;
+    c->resize_h = c->target_h = b->h;
+    c->resize_w = c->target_w = b->w;
+    c->top = c->left = 0;
 }
 
 int vprep_reference_clip(const vprep *p, const vprep_item *it, vf_beside which, vprep_clip *clip,
@@ -365,6 +393,42 @@ vf_key vprep_picture_key(const vprep *p, const vprep_item *it, const vprep_clip 
 vf_key vprep_prompt_picture_key(vf_key source, const vprep_clip *clip)
 {
     return picture_key(&source, clip, false);
+}
+
+vf_key vprep_look_key(const prep_look *l, vf_key shown, media_tonemap tonemap)
+{
+    int64_t first = 0;
+    const vprep_clip clip = { .choice = l->read, .frames = &first };
+    vf_hasher h;
+
+    vf_hasher_begin(&h, "look");
+    hash_pixels(&h, &shown, tonemap, &clip, 1);
+    vf_hasher_int(&h, "h", l->h);
+    vf_hasher_int(&h, "w", l->w);
+    return vf_hasher_end(&h);
+}
+
+static vf_key look_key(const vprep *p, const prep_beside *b)
+{
+    prep_look l;
+
+    vprep_look(p, b, &l);
+    return vprep_look_key(&l, prep_shown(b->hash, b->reordered),
+                          b->hdr ? (media_tonemap)p->c.tonemap : MEDIA_TONEMAP_NONE);
+}
+
+void vprep_pictures_of(const vprep *p, const vprep_item *it, const vprep_clip *clip,
+                       prep_pictures *is)
+{
+    const vprep_source *s = &p->list.sources[it->row];
+
+    is->n = 0;
+    if (vprep_texts_see(p) == PREP_SEES_FIRST)
+        is->key[is->n++] = vprep_picture_key(p, it, clip);
+    if (vprep_texts_see(p) != PREP_SEES_REFERENCES)
+        return;
+    for (; is->n < s->n_references; is->n++)
+        is->key[is->n] = look_key(p, &s->references[is->n]);
 }
 
 /* ---- draws ---- */

@@ -31,7 +31,8 @@ vf_key vprep_prompt_key(const vprep *p, vf_key source, const vprep_clip *clip, v
  * picture is a file with that hash. */
 vf_key vprep_picture_key(const vprep *p, const vprep_item *it, const vprep_clip *clip);
 vf_key vprep_prompt_picture_key(vf_key source, const vprep_clip *clip);
-/* Whether the run stores reference pictures, where rows have some. */
+/* The reference pictures of the model, and whether the run stores them, where rows have some. */
+const vc_references *vprep_references(const vprep *p);
 bool vprep_takes_references(const vprep *p);
 /* Checks that a row's references are as many as models take; it may have none. */
 int vprep_check_references(const vprep *p, const vf_row *row, vc_err *err);
@@ -41,6 +42,18 @@ void vprep_reference_size(const vprep *p, const prep_beside *b, vb_choice *c);
  * frees. */
 int vprep_reference_clip(const vprep *p, const vprep_item *it, vf_beside which, vprep_clip *clip,
                          vc_err *err);
+/* The copy of a reference picture for the text encoder: the file's picture as `read` cuts it, which
+ * the encoder brings to h x w. Its key. */
+typedef struct prep_look {
+    vb_choice read;
+    int h, w;
+} prep_look;
+void vprep_look(const vprep *p, const prep_beside *b, prep_look *l);
+vf_key vprep_look_key(const prep_look *l, vf_key shown, media_tonemap tonemap);
+/* The pictures of an item's texts: none, its clip's first frame, or its references; the clip is not
+ * read for these. */
+void vprep_pictures_of(const vprep *p, const vprep_item *it, const vprep_clip *clip,
+                       prep_pictures *is);
 /* Frames of the clip that a value is made from: all, 1, or 0. */
 int vprep_value_frames(const vprep *p, const vprep_clip *clip, vc_role role);
 /* Channels of a mask's value. */

@@ -196,15 +196,16 @@ static int write_trace(prep_encoder *e, const prep_job *j, vc_err *err)
     const vprep *p = e->p;
     const vf_row *row = &p->list.meta.rows[j->item->row];
     vf_view t[TRACES + PREP_MAX_TEXTS * VPREP_TEXT_TRACES];
-    const vf_key picture = vprep_picture_key(p, j->item, &j->clip);
+    prep_pictures pictures;
     vf_safetensors *text[PREP_MAX_TEXTS] = { 0 };
     int n = e->trace.n, rc = 0;
 
     memcpy(t, e->trace.t, (size_t)n * sizeof *t);
+    vprep_pictures_of(p, j->item, &j->clip, &pictures);
     for (int i = 0; !rc && i < p->encoders.n_text; i++) {
         char hex[VF_KEY_HEX];
         char *path = vc_format("%s/.text-%s.safetensors", p->c.trace_dir,
-                               vf_key_hex(hex, vprep_caption_key(p, i, row, 0, &picture)));
+                               vf_key_hex(hex, vprep_caption_key(p, i, row, 0, &pictures)));
         rc = path ? vf_safetensors_open(&text[i], path, err) : vc_no_memory(err);
         for (int k = 0; !rc && k < VPREP_TEXT_TRACES && k < vf_safetensors_count(text[i]); k++)
             t[n++] = *vf_safetensors_at(text[i], k);

@@ -263,10 +263,7 @@ static int set_size(const vprep *p, cJSON *row, const vb_choice *c)
 
 static bool texts_see(const vprep *p)
 {
-    bool sees = false;
-    for (int i = 0; i < p->encoders.n_text; i++)
-        sees |= vprep_sees(p, i);
-    return sees;
+    return vprep_texts_see(p) == PREP_SEES_FIRST;
 }
 
 /* The folder of the list of prompts, to which its paths are relative. NULL: out of memory. */
@@ -369,10 +366,22 @@ int vprep_prompt_images_find(vprep *p, vc_err *err)
     return rc;
 }
 
-vf_key vprep_prompt_picture_key_of(const vprep *p, int i)
+void vprep_prompt_pictures_of(const vprep *p, int i, prep_pictures *is)
 {
-    const vprep_prompts *v = &p->prompts;
-    return v->image && v->image[i] ? v->image[i]->shown : (vf_key){ { 0 } };
+    const vprep_image *m = p->prompts.image ? p->prompts.image[i] : NULL;
+    const prep_sees sees = vprep_texts_see(p);
+    prep_look l;
+
+    *is = (prep_pictures){ .n = sees == PREP_SEES_FIRST };
+    if (sees == PREP_SEES_FIRST && m)
+        is->key[0] = m->shown;
+    for (int k = 0; sees == PREP_SEES_REFERENCES && m && k < VC_REFERENCES; k++) {
+        if (!m->of[REFERENCE + k].file)
+            break;
+        vprep_look(p, &m->of[REFERENCE + k].size, &l);
+        is->key[is->n++] = vprep_look_key(&l, m->of[REFERENCE + k].shown,
+                                          m->of[REFERENCE + k].tonemap);
+    }
 }
 
 unsigned vprep_prompt_values(const vprep *p, int i, const vf_key **key)
@@ -484,6 +493,24 @@ int vprep_prompt_picture(const vprep *p, int i, uint8_t **rgb, int *h, int *w, v
     *h = c->target_h;
     *w = c->target_w;
     return rc;
+}
+
+int vprep_prompt_look(const vprep *p, int i, int k, uint8_t **rgb, text_picture *t, vc_err *err)
+{
+    picture *m = &p->prompts.image[i]->of[REFERENCE + k];
+    int64_t first = 0;
+    vprep_clip clip = { .frames = &first };
+    prep_look l;
+
+    vprep_look(p, &m->size, &l);
+    clip.choice = l.read;
+    *rgb = malloc((size_t)l.read.target_h * (size_t)l.read.target_w * 3);
+    const int n = *rgb ? read_frames(&clip, m, *rgb, 1, err) : vc_no_memory(err);
+    t->h = l.read.target_h;
+    t->w = l.read.target_w;
+    t->look_h = l.h;
+    t->look_w = l.w;
+    return n < 0 ? n : 0;
 }
 
 /* Puts the values of a job that was encoded, and frees the job. */

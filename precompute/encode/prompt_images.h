@@ -31,10 +31,13 @@ typedef struct vprep_image vprep_image;
 int vprep_prompt_images_find(vprep *p, vc_err *err);
 /* VC_ROLE_BITs of the values of row i's picture, 0 without one. *key: their latent keys by role. */
 unsigned vprep_prompt_values(const vprep *p, int i, const vf_key **key);
-/* The key of the picture in the texts of row i, which has an image wherever texts have pictures. */
-vf_key vprep_prompt_picture_key_of(const vprep *p, int i);
+/* The pictures in the texts of row i: none, the first frame, which the row has wherever texts have
+ * it, or its references. */
+void vprep_prompt_pictures_of(const vprep *p, int i, prep_pictures *is);
 /* *rgb: row i's picture as the first frame of its sample, malloc'ed bytes [h,w,3]. */
 int vprep_prompt_picture(const vprep *p, int i, uint8_t **rgb, int *h, int *w, vc_err *err);
+/* The same of reference k, as its text gets it: fills *rgb and the sizes of *t. */
+int vprep_prompt_look(const vprep *p, int i, int k, uint8_t **rgb, text_picture *t, vc_err *err);
 /* Copies values from the datasets of --reuse. *roles: VC_ROLE_BITs of the values to be encoded;
  * *largest becomes the largest of their clips if that is larger. */
 int vprep_prompt_images_settle(vprep *p, vb_choice *largest, unsigned *roles, vc_err *err);

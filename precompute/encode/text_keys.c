@@ -2,18 +2,31 @@
 #include "precompute/run/vprep.h"
 #include "precompute/text/prompt.h"
 
-bool vprep_sees(const vprep *p, int encoder)
+prep_sees vprep_sees(const vprep *p, int encoder)
 {
-    return p->encoders.text_part[encoder].opts.text.interleave > 0;
+    const text_rule *rule = &p->encoders.text_part[encoder].opts.text;
+    return rule->interleave > 0 ? PREP_SEES_FIRST : rule->each ? PREP_SEES_REFERENCES
+                                                               : PREP_SEES_NONE;
 }
 
-vf_key vprep_text_key(const vprep *p, int encoder, const char *prompt, const vf_key *picture)
+prep_sees vprep_texts_see(const vprep *p)
 {
-    const bool seen = picture && vprep_sees(p, encoder);
-    const text_picture seen_as = { .key = seen ? *picture : (vf_key){ { 0 } } };
+    prep_sees sees = PREP_SEES_NONE;
+    for (int i = 0; i < p->encoders.n_text && !sees; i++)
+        sees = vprep_sees(p, i);
+    return sees;
+}
 
+vf_key vprep_text_key(const vprep *p, int encoder, const char *prompt,
+                      const prep_pictures *pictures)
+{
+    const int n = pictures && vprep_sees(p, encoder) ? pictures->n : 0;
+    text_picture seen[VC_REFERENCES] = { { .rgb = NULL } };
+
+    for (int k = 0; k < n; k++)
+        seen[k].key = pictures->key[k];
     return text_prompt_key(&p->encoders.text[encoder], p->encoders.text_part[encoder].opts.dtype,
-                           p->c.dtype, &(text_input){ prompt, seen ? &seen_as : NULL });
+                           p->c.dtype, &(text_input){ prompt, n ? seen : NULL, n });
 }
 
 int vprep_row_texts(const vf_row *row)
@@ -22,17 +35,18 @@ int vprep_row_texts(const vf_row *row)
 }
 
 vf_key vprep_caption_key(const vprep *p, int encoder, const vf_row *row, int k,
-                         const vf_key *picture)
+                         const prep_pictures *pictures)
 {
-    return vprep_text_key(p, encoder, row->captions[k], row->segments ? NULL : picture);
+    return vprep_text_key(p, encoder, row->captions[k], row->segments ? NULL : pictures);
 }
 
-vf_key vprep_row_key(const vprep *p, int encoder, const vf_row *row, int k, const vf_key *picture)
+vf_key vprep_row_key(const vprep *p, int encoder, const vf_row *row, int k,
+                     const prep_pictures *pictures)
 {
     vf_hasher h;
 
     if (row->segments < 2)
-        return vprep_caption_key(p, encoder, row, k, picture);
+        return vprep_caption_key(p, encoder, row, k, pictures);
     vf_hasher_begin(&h, "segments");
     for (int i = 0; i < row->segments; i++) {
         const vf_key key = vprep_caption_key(p, encoder, row, i, NULL);

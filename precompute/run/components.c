@@ -330,12 +330,14 @@ static text_rule rule_of(const vprep *p, int slot, int max_length)
 {
     const prep_family *f = &p->encoders.family;
     const vc_text *t = &vc_family_texts(f->is, f->pipeline)[slot];
+    const bool edits = p->c.train_mode == VC_MODE_EDIT;
     text_rule rule = { .max_length = t->max_length, .template = t->template, .crop = t->crop,
                        .lead = t->lead, .chat = t->chat, .without = t->without,
                        .skip = t->skip, .clean = t->clean,
                        .pooled_only = t->pooled_only,
                        .uncleaned = t->uncleaned, .masked = t->masked, .unpadded = t->unpadded,
-                       .interleave = t->picture ? p->encoders.interleave : 0 };
+                       .interleave = t->picture ? p->encoders.interleave : 0,
+                       .each = edits ? t->each : NULL };
 
     memcpy(rule.taps, t->taps, sizeof rule.taps);
     if (!rule.pooled_only && p->encoders.family.from_files && max_length)
@@ -343,12 +345,11 @@ static text_rule rule_of(const vprep *p, int slot, int max_length)
     return rule;
 }
 
-/* The folder of an image processor. */
-static int find_image_processor(vprep *p, prep_part *part, vc_err *err)
+/* The folder of an image processor, in the model's folder `slot`. */
+static int find_image_processor(vprep *p, prep_part *part, const char *slot, vc_err *err)
 {
-    static const char name[] = "image_processor";
-    int rc = prep_component_dir(&part->image_processor, p->c.model, p->c.image_processor, name,
-                                name, err);
+    int rc = prep_component_dir(&part->image_processor, p->c.model, p->c.image_processor, slot,
+                                "image_processor", err);
     return vc_flags_catch(p->flags, rc, err);
 }
 
@@ -365,8 +366,8 @@ static int find_text_parts(vprep *p, int slot, int max_length, vc_err *err)
     if (!rc)
         rc = prep_component_dir(&t->tokenizer, c->model, c->tokenizer[slot], words, words, err);
     rc = vc_flags_catch(p->flags, rc, err);
-    if (!rc && rule.interleave)
-        rc = find_image_processor(p, t, err);
+    if (!rc && (rule.interleave || rule.each))
+        rc = find_image_processor(p, t, rule.each ? "processor" : "image_processor", err);
     t->opts = (encoder_opts){ .dir = t->dir, .tokenizer = t->tokenizer,
                               .image_processor = t->image_processor, .device = c->device,
                               .text = rule,
@@ -390,7 +391,7 @@ static int find_vision(vprep *p, vc_err *err)
     int rc = prep_component_dir(&v->dir, c->model, c->image_encoder, name, name, err);
     rc = vc_flags_catch(p->flags, rc, err);
     if (!rc && v->dir && (c->image_processor || !is_regular(v->dir)))
-        rc = find_image_processor(p, v, err);
+        rc = find_image_processor(p, v, "image_processor", err);
     v->opts = (encoder_opts){ .dir = v->dir, .image_processor = v->image_processor,
                               .device = c->device, .dtype = dtype_of(c->vision_dtype, f) };
     return rc;
@@ -461,10 +462,11 @@ int vprep_components(vprep *p, const vc_family **sizes, vc_err *err)
     if ((f->clean_images || f->masked_frames) && vc_flags_given(p->flags, "image_noise_variants"))
         vc_flags_wrong(p->flags, "--image_noise_variants: %s trains on first frames without noise: "
                        "leave the flag out", f->name);
-    if (train_mode == VC_MODE_EDIT && !f->references.most)
+    const vc_pipeline *pipeline = p->encoders.family.pipeline;
+    if (train_mode == VC_MODE_EDIT && !vc_family_references(f, pipeline)->most)
         vc_flags_wrong(p->flags, "--train_mode edit: models of %s take no reference pictures: give "
                        "the --model folder of one that edits pictures, or leave the flag out",
-                       f->name);
+                       pipeline ? pipeline->class : f->name);
     if ((train_mode == VC_MODE_CONTROL || train_mode == VC_MODE_CONTROL_REF) &&
         !f->inputs[train_mode])
         vc_flags_wrong(p->flags, "--train_mode %s: no model of %s here takes a control clip that "

@@ -34,7 +34,7 @@ static void take_references(vprep *p)
 {
     const vc_family *f = p->encoders.family.is;
 
-    if (!f->references.most)
+    if (!vc_family_references(f, p->encoders.family.pipeline)->most)
         vc_flags_wrong(p->flags, "--extra_inputs edit_image: models of %s take no reference "
                        "pictures here: leave the flag out, or give a --model that edits pictures",
                        f->name);

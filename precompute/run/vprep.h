@@ -68,17 +68,28 @@ int vprep_rules(vprep *p, const vc_family *sizes, vc_err *err);
 cJSON *vprep_manifest_head(const vprep *p);
 
 /* Content keys: docs/format.md lists the fields. */
-/* picture: the key of the text's picture. NULL: the text has none; an encoder that reads pictures
- * then gets a black one. Other encoders ignore the key. */
-vf_key vprep_text_key(const vprep *p, int encoder, const char *prompt, const vf_key *picture);
+/* The keys of a text's pictures. */
+typedef struct prep_pictures {
+    int n;
+    vf_key key[VC_REFERENCES];
+} prep_pictures;
+/* pictures NULL: the text has none; an encoder that reads first frames then gets a black one.
+ * Encoders that read none ignore the keys. */
+vf_key vprep_text_key(const vprep *p, int encoder, const char *prompt,
+                      const prep_pictures *pictures);
 /* The number of texts of a row: its captions, or one of all segments (precompute/vprep/segments.h).
  * The key of text k, as the record has it, and the key of caption k as the encoder makes it,
  * alone. */
 int vprep_row_texts(const vf_row *row);
-vf_key vprep_row_key(const vprep *p, int encoder, const vf_row *row, int k, const vf_key *picture);
+vf_key vprep_row_key(const vprep *p, int encoder, const vf_row *row, int k,
+                     const prep_pictures *pictures);
 vf_key vprep_caption_key(const vprep *p, int encoder, const vf_row *row, int k,
-                         const vf_key *picture);
-bool vprep_sees(const vprep *p, int encoder);        /* whether its texts have pictures */
+                         const prep_pictures *pictures);
+/* The pictures that the texts of an encoder have, and those of any encoder. Texts of references
+ * have an empty prompt for each sample, which stands for its dropped caption. */
+typedef enum prep_sees { PREP_SEES_NONE, PREP_SEES_FIRST, PREP_SEES_REFERENCES } prep_sees;
+prep_sees vprep_sees(const vprep *p, int encoder);
+prep_sees vprep_texts_see(const vprep *p);
 /* Tensors of the trace of a text. */
 enum { VPREP_TEXT_TRACES = 6 };
 vf_key vprep_latent_key(const vprep *p, const vprep_item *it, const vprep_clip *clip);

@@ -316,7 +316,8 @@ static int choose(void *model, const text_tokens *t, text_result *r, vc_err *err
     expand(m, t, image);
     const text_ids all = { m->ids, t->ids->n + m->patches - 1, 0, 0 };
     if (!rc)
-        rc = llm_encode_with(m->text, &all, m->features, image, m->patches, m->states, err);
+        rc = llm_encode_with(m->text, &all, &(llm_given){ m->features, image, m->patches }, 1, NULL,
+                             m->states, err);
     if (rc)
         return rc;
     *r = (text_result){ .length = m->length + m->patches - 1, .ids = m->ids, .mask = m->mask,

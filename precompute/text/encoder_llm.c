@@ -1,5 +1,6 @@
-/* encoder_llm.c - prompts through LLaMA (HunyuanVideo), Qwen2.5-VL's text part (Qwen-Image), Qwen3
- * (Z-Image, FLUX.2 klein) and Mistral 3's text part (FLUX.2 dev): see prompt.h.
+/* encoder_llm.c - prompts through LLaMA (HunyuanVideo), Qwen2.5-VL's text part (Qwen-Image; with
+ * pictures encoder_qwen_vl.c), Qwen3 (Z-Image, FLUX.2 klein) and Mistral 3's text part (FLUX.2 dev):
+ * see prompt.h.
  *
  * Padding follows the prompt and no token attends to a later one, so masked padding changes no
  * state and is not encoded. FLUX.2's transformer attends to the states of padding, which see the
@@ -93,7 +94,7 @@ static int text_open_llama(text_enc **out, const encoder_opts *o, text_info *inf
 
 static int text_open_qwen(text_enc **out, const encoder_opts *o, text_info *info, vc_err *err)
 {
-    return text_prompt_open(out, &qwen, o, info, err);
+    return text_prompt_open(out, o->text.each ? &text_model_qwen_vl : &qwen, o, info, err);
 }
 
 static int text_open_qwen3(text_enc **out, const encoder_opts *o, text_info *info, vc_err *err)

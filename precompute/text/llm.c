@@ -177,18 +177,14 @@ static int bind(llm *m, vc_err *err)
     return rc ? rc : check_left_over(m, prefix, err);
 }
 
-/* Rows that take the place of embeddings: count from `at` on. */
-typedef struct spliced {
-    const float *rows;                            /* [count,D]; NULL: none */
-    int at, count;
-} spliced;
-
 /* The texts of a call. */
 typedef struct row {
     text_ids own[TEXT_BATCH];                     /* the tokens of each that are computed */
     int from[TEXT_BATCH];                         /* tokens in front of these, the opening's */
     int texts;
-    spliced in;                                   /* of a single text */
+    const llm_given *given;                       /* [n_given] of a single text */
+    int n_given;
+    const int32_t *place;                         /* [3][n] of a single text's tokens; or NULL */
     vt_tensor *seen[TEXT_BATCH];                  /* i32 [1]: the keys of each, where it has padding
                                                    * that no token sees; or NULL */
     bool blind;                                   /* no token sees any */
@@ -197,6 +193,21 @@ typedef struct row {
 } row;
 
 /* ---- rotations ---- */
+
+/* The axis on which pair j of a head is rotated. */
+static int axis_of(const llm_rope *r, int64_t j)
+{
+    int axis = 0;
+    for (int64_t end = r->section[0]; axis < 2 && j >= end; end += r->section[axis])
+        axis++;
+    return axis;
+}
+
+/* Where token i of text k stands on the axis of pair j. */
+static float place_of(const llm *m, const row *r, int k, int i, int64_t j)
+{
+    return (float)(r->place ? r->place[axis_of(&m->c.rope, j) * r->own[k].n + i] : r->own[k].at + r->from[k] + i);
+}
 
 /* Cosines and sines [total, head / 2] of the row's tokens by their places in their texts. */
 static void rotations(const llm *m, const row *r, vt_tensor *table[2])
@@ -213,7 +224,7 @@ static void rotations(const llm *m, const row *r, vt_tensor *table[2])
     for (int k = 0; k < r->texts; k++)
         for (int i = 0; i < r->own[k].n; i++)
             for (int64_t j = 0; j < pairs; j++, at++) {
-                float angle = (float)(r->own[k].at + r->from[k] + i) * m->frequency[j];
+                float angle = place_of(m, r, k, i, j) * m->frequency[j];
                 host[at] = cosf(angle);
                 host[count + at] = sinf(angle);
             }
@@ -349,22 +360,22 @@ static vt_tensor *feed(vt_ctx *g, const llm_config *c, const layer *w, vt_tensor
     return vt_add(g, x, vt_linear(g, h, &w->down));
 }
 
-/* Returns x [1,n,D] with the rows in place of the embeddings from `at` on. */
-static vt_tensor *splice(vt_ctx *g, vt_tensor *x, const spliced *in)
+/* Returns x [1,n,D] with the given rows in place of embeddings. */
+static vt_tensor *splice(vt_ctx *g, vt_tensor *x, const llm_given *given, int n)
 {
-    const int n = x ? (int)x->dim[1] : 0, end = in->at + in->count;
-    vt_tensor *part[3];
-    int parts = 0;
+    vt_tensor *part[2 * LLM_GIVEN + 1];
+    int parts = 0, at = 0;
 
-    if (!x || !in->rows)
-        return x;
-    if (in->at)
-        part[parts++] = vt_slice(g, x, 1, 0, in->at);
-    part[parts++] = vt_from_host(g, VC_F32, 3, (int64_t[]){ 1, in->count, x->dim[2] }, in->rows,
-                                 VC_F32);
-    if (end < n)
-        part[parts++] = vt_slice(g, x, 1, end, n);
-    return parts > 1 ? vt_concat(g, 1, parts, part) : part[0];
+    for (int i = 0; x && i < n; i++) {
+        const int64_t dim[3] = { 1, given[i].count, x->dim[2] };
+        if (given[i].at > at)
+            part[parts++] = vt_slice(g, x, 1, at, given[i].at);
+        part[parts++] = vt_from_host(g, VC_F32, 3, dim, given[i].rows, VC_F32);
+        at = given[i].at + given[i].count;
+    }
+    if (parts && at < x->dim[1])
+        part[parts++] = vt_slice(g, x, 1, at, x->dim[1]);
+    return parts > 1 ? vt_concat(g, 1, parts, part) : parts ? part[0] : x;
 }
 
 /* Makes r->seen of the texts that have padding. */
@@ -418,7 +429,7 @@ static vt_tensor *forward(const llm *m, const int32_t *ids, row *r)
     vt_scope s = vt_scope_begin(g);
     vt_tensor *x = vt_from_host(g, VC_I32, 2, (int64_t[]){ 1, text_total(r->own, r->texts) }, ids,
                                 VC_I32);
-    x = splice(g, vt_cast(g, vt_embedding(g, m->embed, x), VC_F32), &r->in);
+    x = splice(g, vt_cast(g, vt_embedding(g, m->embed, x), VC_F32), r->given, r->n_given);
     return run_layers(m, r, x, rotation, s);
 }
 
@@ -541,10 +552,24 @@ int llm_padding(llm *m, int64_t id, float *state, vc_err *err)
     return run(m, &r, state, err);
 }
 
-int llm_encode_with(llm *m, const text_ids *t, const float *given, int at, int count,
+int llm_encode_with(llm *m, const text_ids *t, const llm_given *given, int n, const int32_t *place,
                     float *states, vc_err *err)
 {
-    row r = { .own = { *t }, .texts = 1, .in = { given, at, count } };
+    row r = { .own = { *t }, .texts = 1, .given = given, .n_given = n, .place = place };
 
+    if (n > LLM_GIVEN)
+        return vc_fail(err, VC_EINVAL, "%d pictures in a text; %d are possible", n, LLM_GIVEN);
     return run(m, &r, states, err);
+}
+
+int llm_hash_axes(const llm *m, vf_hasher *h, vc_err *err)
+{
+    const int *n = m->c.rope.section;
+
+    if ((int64_t)n[0] + n[1] + n[2] != m->c.head / 2)
+        return vc_fail(err, VC_EFORMAT, "mrope_section: %d, %d, %d are not the %lld angles of a "
+                       "head", n[0], n[1], n[2], (long long)m->c.head / 2);
+    for (int i = 0; i < 3; i++)
+        vf_hasher_int(h, "mrope_section", n[i]);
+    return 0;
 }

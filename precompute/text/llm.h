@@ -63,13 +63,22 @@ int llm_batch(const llm *m);                      /* text_batch */
  * alone. VC_EINVAL: an id is not in the vocabulary; VC_ENUMERIC:
  * a state is not finite. */
 int llm_encode(llm *m, const text_ids *t, int texts, float *states, vc_err *err);
-/* The same for one text, with `given` [count,width] in place of the embeddings of tokens
- * at..at+count-1. */
-int llm_encode_with(llm *m, const text_ids *t, const float *given, int at, int count,
+enum { LLM_GIVEN = VC_REFERENCES };
+/* Rows [count,hidden_size] in place of the embeddings of tokens at..at+count-1. */
+typedef struct llm_given {
+    const float *rows;
+    int at, count;
+} llm_given;
+/* The same for one text with n given ranges of rows, in ascending order. place [3][t->n]: where its
+ * tokens stand on the three axes of Qwen2.5-VL's rotations; NULL: at their numbers. */
+int llm_encode_with(llm *m, const text_ids *t, const llm_given *given, int n, const int32_t *place,
                     float *states, vc_err *err);
 /* Fills the state [width] of a token `id` that sees no token, itself neither: of padding in front of
  * a text, where PyTorch's attention gives zeros. VC_EINVAL: the id is not in the vocabulary. */
 int llm_padding(llm *m, int64_t id, float *state, vc_err *err);
+/* The division of a head's angles among the three axes, for fingerprints. VC_EFORMAT: config.json
+ * has none (mrope_section) that fills a head. */
+int llm_hash_axes(const llm *m, vf_hasher *h, vc_err *err);
 vt_usage llm_usage(const llm *m);                 /* of the last llm_encode */
 
 #endif

@@ -47,6 +47,7 @@ static int read_scaling(llm_rope *r, const cJSON *o, vc_err *err)
     const vf_config_row kind_rows[] = {
         VF_WORD(llm_rope, kind, name ? "rope_type" : "type", "default", "default|llama3|mrope"),
         VF_NUM(llm_rope, theta, "rope_theta", r->theta, 1, 1e12),
+        VF_INTS(llm_rope, section, n_section, "mrope_section", 3, 0, LLM_MAX_HEAD),
         VF_ONLY_NUM("partial_rotary_factor", 1),
         { 0 }
     };

@@ -14,6 +14,8 @@ typedef struct llm_rope {
     llm_rope_kind kind;
     double theta, factor, low, high;
     int64_t original;                             /* tokens that the model was first trained with */
+    int section[3], n_section;                    /* angles of a head on each of the three axes of a
+                                                   * token with a picture's place; 0: not given */
 } llm_rope;
 
 typedef struct llm_config {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/buf.h"
 #include "common/os/file.h"
 #include "formats/json/json.h"
 #include "formats/metadata/metadata.h"
@@ -45,18 +46,36 @@ char *text_of_prompt(const text_rule *rule, const char *prompt)
     return text;
 }
 
-/* The text of a prompt in place of the template's "{}", or alone where there is no template. The
- * caller frees the result; NULL: out of memory. */
-static char *in_template(const text_rule *rule, const char *prompt)
+/* Appends rule->each for n pictures. */
+static void put_pictures(vc_buf *b, const text_rule *rule, int n)
+{
+    const char *at = strstr(rule->each, "{}");
+    const int before = at ? (int)(at - rule->each) : (int)strlen(rule->each);
+
+    for (int i = 1; i <= n; i++) {
+        vc_buf_printf(b, "%.*s", before, rule->each);
+        if (at)
+            vc_buf_printf(b, "%d%s", i, at + 2);
+    }
+}
+
+/* The text of a prompt with n pictures in place of the template's "{}", or alone where there is no
+ * template. The caller frees the result; NULL: out of memory. */
+static char *in_template(const text_rule *rule, const char *prompt, int n)
 {
     const char *at = rule->template ? strstr(rule->template, "{}") : NULL;
     char *text = text_of_prompt(rule, prompt);
+    vc_buf b = { 0 };
     if (!text || !at)
         return text;
-    char *whole = vc_format("%.*s%s%s", (int)(at - rule->template), rule->template, text, at + 2);
 
+    vc_buf_printf(&b, "%.*s", (int)(at - rule->template), rule->template);
+    if (rule->each)
+        put_pictures(&b, rule, n);
+    vc_buf_str(&b, text);
+    vc_buf_str(&b, at + 2);
     free(text);
-    return whole;
+    return vc_buf_take(&b);
 }
 
 const char *const text_scene_tokens[] = { VF_SCENE_END, VF_SCENE_START, NULL };
@@ -112,10 +131,10 @@ static int tokens_of(text_enc *t, int i, const char *text, int *n, vc_err *err)
     return 0;
 }
 
-/* The same for the first prompt, which is put into its template. */
-static int tokens_of_prompt(text_enc *t, const char *prompt, int *n, vc_err *err)
+/* The same for the first prompt, which is put into its template with a number of pictures. */
+static int tokens_of_prompt(text_enc *t, const char *prompt, int pictures, int *n, vc_err *err)
 {
-    char *text = in_template(&t->rule, prompt);
+    char *text = in_template(&t->rule, prompt, pictures);
     int rc = text ? tokens_of(t, 0, text, n, err) : vc_no_memory(err);
 
     free(text);
@@ -135,7 +154,7 @@ static int check_front(text_enc *t, int n, vc_err *err)
         return vc_no_memory(err);
 
     memcpy(empty, t->ids, bytes);
-    int rc = tokens_of_prompt(t, "a", &n, err);
+    int rc = tokens_of_prompt(t, "a", 0, &n, err);
     while (!rc && same < n && empty[same] == t->ids[same])
         same++;
     memcpy(t->ids, empty, bytes);
@@ -151,10 +170,12 @@ static int check_front(text_enc *t, int n, vc_err *err)
 static int check_tokens(text_enc *t, vc_err *err)
 {
     int n = 0;
-    int rc = tokens_of_prompt(t, "", &n, err);
+    int rc = tokens_of_prompt(t, "", 0, &n, err);
 
     if (!rc && (t->rule.crop || t->rule.lead))
         rc = check_front(t, n, err);
+    if (!rc && t->rule.each)
+        rc = tokens_of_prompt(t, "", 1, &n, err);
     return rc ? rc : check_ids(t, n, err);
 }
 
@@ -356,7 +377,7 @@ static int prepare(text_enc *t, const text_input *in, int n, text_result *r, vc_
         if (t->tok && !t->scenes && text_has_scenes(&t->rule, in[i].prompt))
             rc = open_scenes(t, err);
     for (int i = 0; !rc && i < n; i++) {
-        t->text[i] = in_template(&t->rule, in[i].prompt);
+        t->text[i] = in_template(&t->rule, in[i].prompt, in[i].pictures);
         rc = t->text[i] ? tokens_of(t, i, t->text[i], &before, err) : vc_no_memory(err);
         if (!rc)
             rc = result_of(t, i, before, at, &r[i], err);
@@ -389,7 +410,8 @@ static int encode(text_enc *t, const text_input *in, int n, vc_err *err)
     for (int i = 0, k; !rc && i < n; i += k) {
         k = group_of(t, i, n - i);
         const text_tokens tokens = { .prompts = k, .text = t->text + i, .picture = in[i].picture,
-                                     .ids = t->used + i, .length = t->length };
+                                     .pictures = in[i].pictures, .ids = t->used + i,
+                                     .length = t->length };
         rc = t->kind->encode(t->model, &tokens,
                              t->states ? t->states + at * (size_t)t->width : NULL,
                              t->pooled ? t->pooled + i * t->pooled_width : NULL, err);
@@ -402,7 +424,8 @@ int text_prompt_encode(text_enc *t, const text_input *in, int n, text_result *r,
 {
     int rc = prepare(t, in, n, r, err);
     const text_tokens one = { .prompts = 1, .text = t->text, .picture = in->picture,
-                              .ids = t->used, .length = t->length };
+                              .pictures = in->pictures, .ids = t->used,
+                              .length = t->length };
 
     if (!rc)
         rc = t->kind->choose ? t->kind->choose(t->model, &one, r, err) : encode(t, in, n, err);
@@ -427,8 +450,8 @@ vf_key text_prompt_key(const text_info *info, vc_dtype precision, vc_dtype store
     vf_hasher_str(&h, "prompt", in->prompt);
     if (rule->template)
         vf_hasher_str(&h, "template", rule->template);
-    if (in->picture)
-        vf_hasher_bytes(&h, "picture", in->picture->key.b, sizeof in->picture->key.b);
+    for (int i = 0; i < in->pictures; i++)
+        vf_hasher_bytes(&h, "picture", in->picture[i].key.b, sizeof in->picture[i].key.b);
     vf_hasher_bytes(&h, "tokenizer", info->tokenizer.b, sizeof info->tokenizer.b);
     vf_hasher_bytes(&h, "encoder", info->fingerprint.b, sizeof info->fingerprint.b);
     vf_hasher_int(&h, "max_length", rule->max_length);
@@ -450,6 +473,8 @@ vf_key text_prompt_key(const text_info *info, vc_dtype precision, vc_dtype store
         vf_hasher_int(&h, "unpadded", 1);
     if (rule->interleave)
         vf_hasher_int(&h, "interleave", rule->interleave);
+    if (rule->each && in->pictures)
+        vf_hasher_str(&h, "each", rule->each);
     if (text_has_scenes(rule, in->prompt))
         vf_hasher_int(&h, "scenes", 1);
     vf_hasher_str(&h, "precision", vc_dtype_name(precision));

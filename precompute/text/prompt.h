@@ -14,6 +14,7 @@ typedef struct text_tokens {
     int prompts;
     char *const *text;               /* [prompts]: each in its template */
     const text_picture *picture;     /* the first prompt's; NULL: none */
+    int pictures;                    /* their number */
     const text_ids *ids;             /* [prompts]: the tokens of each to encode. Behind those of a
                                       * masked model its padding follows, up to `length` */
     int length;
@@ -41,10 +42,14 @@ typedef struct text_model {
      * have it are given no such rows: their states are put in where the tokenizer's files do not
      * say that padding is behind prompts. NULL: it is always behind. */
     int (*padding)(void *model, int64_t id, float *state, vc_err *err);
-    /* Called at open with the tokens of the empty prompt: fails where they show that the tokenizer
-     * belongs to another model. NULL: nothing is checked. */
+    /* Called at open with the tokens of the empty prompt, with one picture where there is a
+     * rule.each: fails where they show that the tokenizer belongs to another model. NULL: nothing is
+     * checked. */
     int (*check)(void *model, const text_tokens *t, vc_err *err);
 } text_model;
+
+/* Of texts that have pictures by rule.each. */
+extern const text_model text_model_qwen_vl;
 
 /* VC_EINVAL: the model cannot follow the rule o->text, or the tokenizer's ids are not the model's;
  * VC_EMISMATCH: the tokenizer does not make rule.crop tokens of the template in front of a prompt.

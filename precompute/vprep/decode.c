@@ -26,6 +26,31 @@ int vprep_first_frame(const vprep *p, const vprep_item *it, uint8_t **rgb, int *
     return rc;
 }
 
+int vprep_look_read(const vprep *p, const vprep_item *it, int k, uint8_t **rgb, text_picture *t,
+                    vc_err *err)
+{
+    const vf_beside which = (vf_beside)(VF_REFERENCE + k);
+    prep_frames pixels = { 0 };
+    vprep_clip clip;
+    prep_look l;
+
+    *rgb = NULL;
+    int rc = vprep_reference_clip(p, it, which, &clip, err);
+    vprep_look(p, prep_beside_of(&p->list.sources[it->row], which), &l);
+    clip.choice = l.read;
+    if (!rc)
+        rc = prep_frames_open(&pixels, p, it, &clip, which, 1, err);
+    if (!rc)
+        rc = prep_frames_rgb(&pixels, 0, rgb, err);
+    prep_frames_close(&pixels);
+    t->h = l.read.target_h;
+    t->w = l.read.target_w;
+    t->look_h = l.h;
+    t->look_w = l.w;
+    vprep_clip_free(&clip);
+    return rc;
+}
+
 int vprep_item_failed(vprep *p, const vprep_item *item, const char *stage, const vc_err *why,
                       vc_err *err)
 {

@@ -289,11 +289,21 @@ static void put_segments(vc_buf *b, const vf_row *row)
     vc_buf_str(b, "]");
 }
 
+/* The empty prompt with the sample's pictures. */
+static void put_empty(vc_buf *b, const vprep *p, const prep_pictures *pictures)
+{
+    vc_buf_str(b, ",\"empty\":[");
+    for (int e = 0; e < p->encoders.n_text; e++)
+        put_key(b, e ? "," : "", vprep_text_key(p, e, "", pictures));
+    vc_buf_str(b, "]");
+}
+
 static void put_captions(vc_buf *b, const vprep *p, const prep_job *j)
 {
     const vf_row *row = &p->list.meta.rows[j->item->row];
-    const vf_key picture = vprep_picture_key(p, j->item, &j->clip);
+    prep_pictures pictures;
 
+    vprep_pictures_of(p, j->item, &j->clip, &pictures);
     vc_buf_str(b, ",\"captions\":[");
     for (int i = 0; i < vprep_row_texts(row); i++) {
         vc_buf_str(b, i ? ",{\"text\":" : "{\"text\":");
@@ -303,10 +313,12 @@ static void put_captions(vc_buf *b, const vprep *p, const prep_job *j)
             put_text(b, "", row->captions[i]);
         vc_buf_str(b, ",\"keys\":[");
         for (int e = 0; e < p->encoders.n_text; e++)
-            put_key(b, e ? "," : "", vprep_row_key(p, e, row, i, &picture));
+            put_key(b, e ? "," : "", vprep_row_key(p, e, row, i, &pictures));
         vc_buf_str(b, "]}");
     }
     vc_buf_str(b, "]");
+    if (pictures.n && vprep_texts_see(p) == PREP_SEES_REFERENCES)
+        put_empty(b, p, &pictures);
     if (row->segments)
         put_int(b, ",\"text_chunks\":", row->segments);
 }

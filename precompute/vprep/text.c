@@ -11,13 +11,25 @@
 #include "precompute/vprep/decode.h"
 #include "precompute/vprep/segments.h"
 
-/* The picture of texts: an item's first frame, or that of a validation prompt. Neither: none. */
+/* The pictures of texts: those of an item, or of a validation prompt. Neither: none. */
 typedef struct text_source {
     const vprep_item *item;
     int prompt;                                   /* -1: none */
-    text_picture picture;                         /* rgb NULL: it was not read yet */
-    uint8_t *rgb;                                 /* owned */
+    prep_pictures is;
+    text_picture picture[VC_REFERENCES];          /* rgb NULL: it was not read yet */
+    uint8_t *rgb[VC_REFERENCES];                  /* owned */
 } text_source;
+
+static void free_pictures(text_source *from)
+{
+    for (int k = 0; k < VC_REFERENCES; k++)
+        free(from->rgb[k]);
+}
+
+static char *default_negative(const vprep *p)
+{
+    return p->c.negative_prompt ? p->c.negative_prompt : (char *)"";
+}
 
 /* A prompt that waits until a batch is full. */
 enum { MAX_BATCH = 16 };
@@ -48,19 +60,36 @@ typedef struct text_job {
 
 static vf_key key_of(const text_job *j, const char *prompt, const text_source *from)
 {
-    return vprep_text_key(j->p, j->encoder, prompt, from ? &from->picture.key : NULL);
+    return vprep_text_key(j->p, j->encoder, prompt, from ? &from->is : NULL);
 }
 
-/* Reads the picture of a text that is to be encoded. */
-static int read_picture(const text_job *j, text_source *from, vc_err *err)
+/* Reads picture k of a text that is to be encoded. */
+static int read_picture(const text_job *j, text_source *from, int k, vc_err *err)
 {
-    text_picture *t = &from->picture;
+    text_picture *t = &from->picture[k];
+    const bool first = vprep_sees(j->p, j->encoder) == PREP_SEES_FIRST;
+    int rc;
+
     if (t->rgb)
         return 0;
-    int rc = from->item ? vprep_first_frame(j->p, from->item, &from->rgb, &t->h, &t->w, err)
-                        : vprep_prompt_picture(j->p, from->prompt, &from->rgb, &t->h, &t->w, err);
-    t->rgb = from->rgb;
-    return vc_context(err, rc, "the first frame");
+    t->key = from->is.key[k];
+    if (first)
+        rc = from->item ? vprep_first_frame(j->p, from->item, &from->rgb[k], &t->h, &t->w, err)
+                        : vprep_prompt_picture(j->p, from->prompt, &from->rgb[k], &t->h, &t->w,
+                                               err);
+    else
+        rc = from->item ? vprep_look_read(j->p, from->item, k, &from->rgb[k], t, err)
+                        : vprep_prompt_look(j->p, from->prompt, k, &from->rgb[k], t, err);
+    t->rgb = from->rgb[k];
+    return first ? vc_context(err, rc, "the first frame") : rc;
+}
+
+static int read_pictures(const text_job *j, text_source *from, vc_err *err)
+{
+    int rc = 0;
+    for (int k = 0; from && !rc && k < from->is.n; k++)
+        rc = read_picture(j, from, k, err);
+    return rc;
 }
 
 /* Opens the encoder for the first prompt that is to be encoded. */
@@ -87,8 +116,9 @@ static int encode(text_job *j, const waiting *w, int n, text_result *r, vc_err *
     int rc = 0;
 
     for (int i = 0; !rc && i < n; i++) {
-        in[i] = (text_input){ w[i].prompt, w[i].from ? &w[i].from->picture : NULL };
-        rc = w[i].from ? read_picture(j, w[i].from, err) : 0;
+        const int pictures = w[i].from ? w[i].from->is.n : 0;
+        in[i] = (text_input){ w[i].prompt, pictures ? w[i].from->picture : NULL, pictures };
+        rc = read_pictures(j, w[i].from, err);
     }
     if (!rc && !j->enc)
         rc = open_encoder(j, err);
@@ -281,25 +311,36 @@ static int count_joined(text_job *j, const vf_row *row, vc_err *err)
     return count_key(j, vprep_row_key(j->p, j->encoder, row, 0, NULL), err);
 }
 
-/* The text of prompt i with its picture, or its negative text, which has none. */
+/* Whether the text of a prompt has the prompt's pictures: a negative text has references. */
+static bool has_pictures(prep_sees sees, bool negative)
+{
+    return sees == PREP_SEES_REFERENCES || (sees == PREP_SEES_FIRST && !negative);
+}
+
+/* The text of prompt i, or its negative text. Texts of references have the default negative text
+ * with the pictures of each prompt. */
 static int validation_prompt(text_job *j, int i, bool negative, vc_err *err)
 {
     vprep *p = j->p;
-    const bool sees = !negative && vprep_sees(p, j->encoder);
+    const prep_sees sees = vprep_sees(p, j->encoder);
     text_source from = { .prompt = i };
     vf_row row;
 
-    if (sees)
-        from.picture.key = vprep_prompt_picture_key_of(p, i);
+    if (has_pictures(sees, negative))
+        vprep_prompt_pictures_of(p, i, &from.is);
     int rc = prep_prompt_row(&row, p->prompts.row[i], negative, err);
+    if (!rc && negative && !row.n_captions && from.is.n)
+        row.captions[row.n_captions++] = default_negative(p);
     if (!rc)
         rc = vc_context(err, vprep_check_segments(p, &row, err), "--validation_prompts");
     if (!rc && row.segments)
         rc = j->joined(j, &row, err);
     else if (!rc && row.n_captions)
-        rc = j->one(j, row.captions[0], sees ? &from : NULL, err);
+        rc = j->one(j, row.captions[0], from.is.n ? &from : NULL, err);
+    if (!rc)
+        rc = encode_queue(j, err);               /* the queue borrows `from` */
     free(row.captions);
-    free(from.rgb);
+    free_pictures(&from);
     return rc;
 }
 
@@ -315,29 +356,39 @@ static int validation_prompts(text_job *j, vc_err *err)
     return rc;
 }
 
-/* The captions of an item. */
+/* The keys of the pictures in an item's texts. */
+static int pictures_of(const text_job *j, const vprep_item *it, prep_pictures *is, vc_err *err)
+{
+    const prep_sees sees = vprep_sees(j->p, j->encoder);
+    vprep_clip clip;
+    int rc = sees == PREP_SEES_FIRST ? vprep_clip_of(j->p, it, &clip, err) : 0;
+
+    if (!rc && sees)
+        vprep_pictures_of(j->p, it, &clip, is);
+    if (!rc && sees == PREP_SEES_FIRST)
+        vprep_clip_free(&clip);
+    return rc;
+}
+
+/* The captions of an item, and its empty prompt where that has its references. */
 static int captions(text_job *j, const vprep_item *it, vc_err *err)
 {
     const vf_row *row = &j->p->list.meta.rows[it->row];
-    const bool sees = vprep_sees(j->p, j->encoder);
     text_source from = { .item = it, .prompt = -1 };
-    vprep_clip clip;
-    int rc = 0;
+    int rc = pictures_of(j, it, &from.is, err);
+    text_source *const seen = from.is.n ? &from : NULL;
 
-    if (sees) {
-        rc = vprep_clip_of(j->p, it, &clip, err);
-        if (rc)
-            return rc;
-        from.picture.key = vprep_picture_key(j->p, it, &clip);
-        vprep_clip_free(&clip);
-    }
     j->item = it;
-    if (row->segments)
+    if (!rc && row->segments)
         rc = j->joined(j, row, err);
     for (int k = 0; !rc && !it->drop && !row->segments && k < row->n_captions; k++)
-        rc = j->one(j, row->captions[k], sees ? &from : NULL, err);
+        rc = j->one(j, row->captions[k], seen, err);
+    if (!rc && !it->drop && seen && vprep_sees(j->p, j->encoder) == PREP_SEES_REFERENCES)
+        rc = j->one(j, "", seen, err);
+    if (!rc && seen)
+        rc = encode_queue(j, err);
     j->item = NULL;
-    free(from.rgb);
+    free_pictures(&from);
     return rc;
 }
 
@@ -375,13 +426,13 @@ static int all_prompts(text_job *j, vc_err *err)
 }
 
 static int add_keys(cJSON *o, const char *field, const vprep *p, const vf_row *row,
-                    const vf_key *picture)
+                    const prep_pictures *pictures)
 {
     cJSON *keys = cJSON_AddArrayToObject(o, field);
     for (int e = 0; keys && e < p->encoders.n_text; e++) {
         char hex[VF_KEY_HEX];
         cJSON_AddItemToArray(keys, cJSON_CreateString(
-            vf_key_hex(hex, vprep_row_key(p, e, row, 0, picture))));
+            vf_key_hex(hex, vprep_row_key(p, e, row, 0, pictures))));
     }
     return keys ? 0 : -1;
 }
@@ -405,15 +456,11 @@ static int add_pictures(cJSON *o, const vprep *p, int i)
     return 0;
 }
 
-static char *default_negative(const vprep *p)
-{
-    return p->c.negative_prompt ? p->c.negative_prompt : (char *)"";
-}
-
 /* The record of prompt i; without a negative text of its own it has --negative_prompt's. */
 static int put_validation(vprep *p, int i, vc_err *err)
 {
-    const vf_key picture = vprep_prompt_picture_key_of(p, i);
+    const bool negatives_see = has_pictures(vprep_texts_see(p), true);
+    prep_pictures pictures;
     cJSON *o = cJSON_Duplicate(p->prompts.row[i], true);
     vf_row row, negative = { 0 };
     int rc = prep_prompt_row(&row, p->prompts.row[i], false, err);
@@ -422,8 +469,10 @@ static int put_validation(vprep *p, int i, vc_err *err)
         rc = prep_prompt_row(&negative, p->prompts.row[i], true, err);
     if (!rc && !negative.n_captions)
         negative.captions[negative.n_captions++] = default_negative(p);
-    if (!rc && (!o || add_keys(o, "keys", p, &row, &picture) ||
-                add_keys(o, "negative_keys", p, &negative, NULL) || add_pictures(o, p, i)))
+    vprep_prompt_pictures_of(p, i, &pictures);
+    if (!rc && (!o || add_keys(o, "keys", p, &row, &pictures) ||
+                add_keys(o, "negative_keys", p, &negative, negatives_see ? &pictures : NULL) ||
+                add_pictures(o, p, i)))
         rc = vc_no_memory(err);
     if (!rc)
         rc = vf_writer_put_validation(p->writer, (uint32_t)i, o, err);

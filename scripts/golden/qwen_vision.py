@@ -17,9 +17,9 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLIm
 
 import golden
 
-# Of merged patches: 5 x 3; 2 x 11, of windows 4, 4, 3; 8 x 9; 4 x 4; a small picture that grows. In
-# none of them do rows shrink where columns grow: Pillow 13 resizes rows first then, and makes other
-# bytes than its predecessors, by one level.
+# Of merged patches: 5 x 3; 2 x 11, of windows 4, 4, 3; 8 x 9; 4 x 4; a small picture that grows.
+# Pillow 13 resizes columns of all of them first, as its predecessors do; with some others it begins
+# with rows, and makes bytes that differ by one level.
 SHAPES = [(131, 90), (44, 320), (230, 256), (112, 112), (20, 33)]
 SIZES = dict(depth=3, hidden_size=32, intermediate_size=44, num_heads=2, out_hidden_size=24,
              fullatt_block_indexes=[1], window_size=112, patch_size=14)

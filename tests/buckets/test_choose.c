@@ -535,7 +535,8 @@ static void check_references(const char *family, const reference_row *rows, size
 {
     const vc_family *f = vc_family_find(family);
     for (size_t i = 0; i < n; i++) {
-        const vb_reference_rule r = { f, rows[i].side, rows[i].as_is };
+        const vb_reference_rule r = { .family = f, .side = rows[i].side,
+                                      .as_is = rows[i].as_is };
         vb_choice c;
         vb_reference(&c, &r, rows[i].w, rows[i].h);
         if (c.drop != !rows[i].tw || (!c.drop && (c.target_w != rows[i].tw ||
@@ -572,6 +573,35 @@ static void test_references(void **state)
     check_references("flux2", flux2, sizeof flux2 / sizeof *flux2);
 }
 
+/* Sizes of Qwen-Image-Edit: calculate_dimensions of diffusers' pipelines, for the autoencoder's
+ * copy and the text encoder's. The first pipeline has one copy. */
+static void test_looks(void **state)
+{
+    static const struct { int w, h, to[2], look[2]; } rows[] = {
+        { 1024, 1024, { 1024, 1024 }, { 384, 384 } }, { 2000, 1500, { 896, 1184 }, { 320, 448 } },
+        { 90, 61, { 832, 1248 }, { 320, 480 } }, { 333, 1000, { 1760, 576 }, { 672, 224 } },
+        { 512, 768, { 1248, 832 }, { 480, 320 } }, { 3969, 4096, { 1056, 1024 }, { 384, 384 } },
+        { 4096, 200, { 224, 4640 }, { 96, 1728 } },
+    };
+    const vc_family *f = vc_family_find("qwen-image");
+    const vc_pipeline *first = vc_family_pipeline(f, "QwenImageEditPipeline"),
+                      *plus = vc_family_pipeline(f, "QwenImageEditPlusPipeline");
+
+    (void)state;
+    assert_true(first->references->most == 1 && plus->references->most == VC_REFERENCES);
+    assert_false(vc_family_references(f, vc_family_pipeline(f, "QwenImagePipeline"))->most);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (int k = 0; k < 4; k++) {
+            const vb_reference_rule r = { .family = f,
+                                          .references = (k < 2 ? first : plus)->references };
+            const int *want = k == 3 ? rows[i].look : rows[i].to;
+            vb_choice c;
+            (k % 2 ? vb_reference_look : vb_reference)(&c, &r, rows[i].w, rows[i].h);
+            if (c.target_h != want[0] || c.target_w != want[1])
+                fail_msg("row %zu, %d: %dx%d", i, k, c.target_w, c.target_h);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -587,6 +617,7 @@ int main(void)
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_properties),
         cmocka_unit_test(test_references),
+        cmocka_unit_test(test_looks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

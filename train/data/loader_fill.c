@@ -11,6 +11,18 @@ typedef vtrain_loader_slot slot;
 
 /* ---- checksums, compared once for each sample ---- */
 
+static int check_keys(const vtrain_data *d, uint32_t sample, const vf_key *key, int segments,
+                      vc_err *err)
+{
+    int rc = 0;
+    for (int i = 0; !rc && i < d->n_slots; i++) {
+        vtrain_text_value v;
+        rc = vtrain_text_of(d, sample, i, key[i], segments, true, &v, err);
+        vf_safetensors_close(v.st);
+    }
+    return rc;
+}
+
 static int check_texts(const vtrain_data *d, uint32_t sample, const cJSON *record, vc_err *err)
 {
     const cJSON *captions = NULL;
@@ -20,11 +32,14 @@ static int check_texts(const vtrain_data *d, uint32_t sample, const cJSON *recor
     for (int c = 0, n = cJSON_GetArraySize(captions); !rc && c < n; c++) {
         vf_key key[VTRAIN_TEXTS];
         rc = vtrain_caption_keys(d, record, c, key, err);
-        for (int i = 0; !rc && i < d->n_slots; i++) {
-            vtrain_text_value v;
-            rc = vtrain_text_of(d, sample, i, key[i], segments, true, &v, err);
-            vf_safetensors_close(v.st);
-        }
+        if (!rc)
+            rc = check_keys(d, sample, key, segments, err);
+    }
+    if (!rc && cJSON_GetObjectItemCaseSensitive(record, "empty")) {
+        vf_key key[VTRAIN_TEXTS];
+        rc = vtrain_empty_keys(d, d->sample[sample].dataset, record, key, err);
+        if (!rc)
+            rc = check_keys(d, sample, key, 0, err);
     }
     return rc;
 }
@@ -80,15 +95,16 @@ static int check_sample(vtrain_loader *l, uint32_t sample, const cJSON *record, 
 static int choose_text(vtrain_loader *l, slot *s, int row, const cJSON *record,
                        vf_key key[VTRAIN_TEXTS], vc_err *err)
 {
-    const vtrain_set *set = &l->d->set[l->d->sample[s->row[row]].dataset];
+    const int set = l->d->sample[s->row[row]].dataset;
     uint32_t micro = (uint32_t)s->b.micro, r = s->b.first + (uint32_t)row;
     bool drop = !l->o.held_out &&
                 vc_train_unit(l->o.plan.seed, 0, r, micro, VC_DRAW_CAPTION_DROP) < l->o.caption_dropout;
 
     s->b.dropped[row] = drop;
-    memcpy(key, set->head.empty, sizeof set->head.empty);
     const cJSON *captions;
-    int rc = vf_json_arr(record, "captions", &captions, err), n, pick = 0;
+    int rc = vtrain_empty_keys(l->d, set, record, key, err), n, pick = 0;
+    if (!rc)
+        rc = vf_json_arr(record, "captions", &captions, err);
     if (rc || (drop && !s->segments[row]) || !(n = cJSON_GetArraySize(captions)))
         return rc;
     if (!l->o.held_out)

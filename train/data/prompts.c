@@ -321,14 +321,15 @@ static uint32_t nth_training(const vtrain_data *d, uint32_t at)
 static int read_caption(const vtrain_data *d, int set, const cJSON *record, vtrain_prompt *p,
                         vc_err *err)
 {
-    const vf_key *empty = d->set[set].head.empty;
-    vf_key pos[VTRAIN_TEXTS];
+    vf_key pos[VTRAIN_TEXTS], empty[VTRAIN_TEXTS];
     const cJSON *captions = NULL;
     const char *text = "";
     int segments, rc = vtrain_segments_read(&segments, record, err);
 
     if (!rc)
         rc = vf_json_arr(record, "captions", &captions, err);
+    if (!rc)
+        rc = vtrain_empty_keys(d, set, record, empty, err);
     memcpy(pos, empty, sizeof pos);
     if (!rc && captions->child) {        /* no captions: the empty prompt, as in training */
         rc = vtrain_caption_keys(d, record, 0, pos, err);

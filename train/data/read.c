@@ -306,3 +306,12 @@ int vtrain_caption_keys(const vtrain_data *d, const cJSON *record, int caption,
     }
     return vc_context(err, rc, "captions[%d]", caption);
 }
+
+int vtrain_empty_keys(const vtrain_data *d, int set, const cJSON *record, vf_key key[VTRAIN_TEXTS],
+                      vc_err *err)
+{
+    const cJSON *own = cJSON_GetObjectItemCaseSensitive(record, "empty");
+
+    memcpy(key, d->set[set].head.empty, sizeof d->set[set].head.empty);
+    return own && !cJSON_IsNull(own) ? vtrain_keys_read(d, record, "empty", key, err) : 0;
+}

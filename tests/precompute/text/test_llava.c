@@ -65,7 +65,8 @@ static text_picture picture_of(const tf_fixture *f, int i)
 
     snprintf(name, sizeof name, "picture_%d", i);
     assert_ok(vf_safetensors_get(f->gold, name, &v, &err), &err);
-    return (text_picture){ vf_hash(name, strlen(name)), (int)v.dim[0], (int)v.dim[1], v.data };
+    return (text_picture){ .key = vf_hash(name, strlen(name)), .h = (int)v.dim[0],
+                           .w = (int)v.dim[1], .rgb = v.data };
 }
 
 static void is_near(const tf_fixture *f, const char *kind, int i, const float *have, int n,
@@ -173,7 +174,7 @@ static void equals_pipeline(const tf_fixture *f, const char *dir, int interleave
     assert_int_equal(info.rows, 16 / interleave + 252);
     assert_int_equal(cJSON_GetArraySize(prompts), PROMPTS);
     for (int i = 0; i < PROMPTS; i++) {
-        const text_input in = { cJSON_GetArrayItem(prompts, i)->valuestring, &picture };
+        const text_input in = { cJSON_GetArrayItem(prompts, i)->valuestring, &picture, 1 };
         assert_ok(text_llava.encode(t, &in, 1, &r, &err), &err);
         assert_true(r.n <= info.rows);
         same_ids(f, i, &r);
@@ -181,7 +182,7 @@ static void equals_pipeline(const tf_fixture *f, const char *dir, int interleave
     }
     is_near(f, "pixels", 0, r.pixels, r.side, r.side, 1e-6);
     is_near(f, "features", -1, r.image_embeds, r.features, r.width, most);
-    assert_ok(text_llava.encode(t, &(text_input){ "", NULL }, 1, &r, &err), &err);
+    assert_ok(text_llava.encode(t, &(text_input){ "", NULL, 0 }, 1, &r, &err), &err);
     if (interleave == 4)
         is_near(f, "black", -1, r.embeds, r.n, r.width, most);
     text_llava.close(t);
@@ -314,13 +315,13 @@ static void captions_refused(void **state)
 
     (void)state;
     assert_ok(text_llava.open(&t, &o, &info, &err), &err);
-    assert_fails(text_llava.encode(t, &(text_input){ "an <image>", NULL }, 1, &r, &err), VC_EINVAL,
-                 &err, "holds <image>");
-    assert_fails(text_llava.encode(t, &(text_input){ "a <pad> b", NULL }, 1, &r, &err), VC_EINVAL,
-                 &err, "holds the token that pads texts");
+    assert_fails(text_llava.encode(t, &(text_input){ "an <image>", NULL, 0 }, 1, &r, &err),
+                 VC_EINVAL, &err, "holds <image>");
+    assert_fails(text_llava.encode(t, &(text_input){ "a <pad> b", NULL, 0 }, 1, &r, &err),
+                 VC_EINVAL, &err, "holds the token that pads texts");
     char cut[400] = "<|end_header_id|>";
     memset(cut + strlen(cut), 'b', 300);
-    assert_fails(text_llava.encode(t, &(text_input){ cut, NULL }, 1, &r, &err), VC_EINVAL, &err,
+    assert_fails(text_llava.encode(t, &(text_input){ cut, NULL, 0 }, 1, &r, &err), VC_EINVAL, &err,
                  "begins with <|end_header_id|>");
     text_llava.close(t);
     tf_close(&f);
@@ -337,7 +338,8 @@ static void keys(void **state)
     (void)state;
     for (int i = 0; i < 4; i++) {
         info.rule.interleave = i < 3 ? 4 : 2;
-        key[i] = text_prompt_key(&info, VC_F32, VC_F32, &(text_input){ "a", picture[i % 3] });
+        const text_input in = { "a", picture[i % 3], i % 3 > 0 };
+        key[i] = text_prompt_key(&info, VC_F32, VC_F32, &in);
         for (int k = 0; k < i; k++)
             assert_memory_not_equal(&key[i], &key[k], sizeof *key);
     }

@@ -537,7 +537,8 @@ static void repaired_keys(void **state)
         vf_hasher_str(&h, "precision", "bf16");
         vf_hasher_str(&h, "dtype", "f16");
         vf_key want = vf_hasher_end(&h);
-        vf_key is = text_prompt_key(&info, VC_BF16, VC_F16, &(text_input){ rows[i].prompt, NULL });
+        const text_input in = { rows[i].prompt, NULL, 0 };
+        vf_key is = text_prompt_key(&info, VC_BF16, VC_F16, &in);
         assert_memory_equal(&is, &want, sizeof want);
     }
 }

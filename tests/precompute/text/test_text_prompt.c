@@ -146,17 +146,17 @@ static void reads_a_picture(void **state)
     (void)state;
 
     assert_int_equal(text_prompt_open(&t, &reader, &o, &info, &err), 0);
-    assert_int_equal(text_prompt_encode(t, &(text_input){ "ab", &picture }, 1, &r, &err), 0);
+    assert_int_equal(text_prompt_encode(t, &(text_input){ "ab", &picture, 1 }, 1, &r, &err), 0);
     assert_true(r.n == 2 && r.width == 1 && r.embeds[1] == 'b' && r.length == 4);
     assert_true(r.pooled_width == 2 && r.pooled[0] == 2 && r.pooled[1] == 7);
-    assert_int_equal(text_prompt_encode(t, &(text_input){ "abcdefg", NULL }, 1, &r, &err), 0);
+    assert_int_equal(text_prompt_encode(t, &(text_input){ "abcdefg", NULL, 0 }, 1, &r, &err), 0);
     assert_true(r.n == 4 && r.pooled[1] == -2);
-    assert_int_equal(text_prompt_encode(t, &(text_input){ "", NULL }, 1, &r, &err), VC_EINVAL);
+    assert_int_equal(text_prompt_encode(t, &(text_input){ "", NULL, 0 }, 1, &r, &err), VC_EINVAL);
     text_prompt_close(t);
 
     o.text.pooled_only = true;
     assert_int_equal(text_prompt_open(&t, &reader, &o, &info, &err), 0);
-    assert_int_equal(text_prompt_encode(t, &(text_input){ "ab", NULL }, 1, &r, &err), 0);
+    assert_int_equal(text_prompt_encode(t, &(text_input){ "ab", NULL, 0 }, 1, &r, &err), 0);
     assert_true(r.n == 0 && !r.embeds && r.pooled[0] == 2);
     text_prompt_close(t);
 }
@@ -207,7 +207,7 @@ static void groups_of_prompts(void **state)
 
     for (int i = 0; i < MANY; i++) {
         memset(text[i], 'a' + i, (size_t)length[i]);
-        in[i] = (text_input){ text[i], NULL };
+        in[i] = (text_input){ text[i], NULL, 0 };
     }
     assert_int_equal(text_prompt_open(&t, &many, &o, &info, &err), 0);
     assert_int_equal(text_prompt_encode(t, in, MANY, r, &err), 0);
@@ -238,15 +238,16 @@ static void keys(void **state)
                        .rule = { .max_length = 226 } };
     const text_picture one = { .key = vf_hash("1", 1) }, same = one;
     const text_picture two = { .key = vf_hash("2", 1) };
-    const text_input in = { "a cat", NULL };
-    const char *plain = key_of(&info, &in), *seen = key_of(&info, &(text_input){ "a cat", &one });
+    const text_input in = { "a cat", NULL, 0 };
+    const char *plain = key_of(&info, &in);
+    const char *seen = key_of(&info, &(text_input){ "a cat", &one, 1 });
     (void)state;
 
     assert_string_equal(plain, "9512b790493586725c723e34b9eef266");
     assert_string_not_equal(plain, seen);
-    assert_string_equal(seen, key_of(&info, &(text_input){ "a cat", &same }));
-    assert_string_not_equal(seen, key_of(&info, &(text_input){ "a cat", &two }));
-    assert_string_not_equal(seen, key_of(&info, &(text_input){ "a dog", &one }));
+    assert_string_equal(seen, key_of(&info, &(text_input){ "a cat", &same, 1 }));
+    assert_string_not_equal(seen, key_of(&info, &(text_input){ "a cat", &two, 1 }));
+    assert_string_not_equal(seen, key_of(&info, &(text_input){ "a dog", &one, 1 }));
     info.rule.template = "x {}";
     const char *in_template = key_of(&info, &in);
     assert_string_not_equal(plain, in_template);
