@@ -28,6 +28,7 @@ const vc_foreign vc_ignored_flags[] = {
          "files are always safetensors with the names of diffusers"),
     NONE(1, "max_shard_size", "weights are written to one file"),
     NONE(0, "find_unused_parameters", "a parameter without a gradient is no error"),
+    NONE(0, "zero_cond_t", "the config.json of a transformer has it (Qwen-Image-Edit-2511)"),
     ONLY("dit|transformer", "lora_base_model preset_lora_model", "only the transformer is "
          "trained"),
     NONE(0, "offload_inactive_dit", "of two transformers that are trained both stay mapped from "
@@ -455,7 +456,7 @@ const vc_foreign vc_refused_flags[] = {
             "add_full_ref_image_in_self_attention add_inpaint_info edit edit_plus f1 i2v i2v_mode "
             "i2v_ratio "
             "i2v_noise_scale one_frame* remove_first_image_from_target first_frame_as_condition "
-            "turbo_dit_cache zero_cond_t "
+            "turbo_dit_cache "
             "force_nabla_attention force_v2_1_time_embedding use_trigflow "
             "denoising_step_indices_list distillation_* "
             "fake_guidance_scale real_guidance_scale gen_update_interval motion_frames mask_ratio "

@@ -38,8 +38,6 @@ static const struct { const char *names; vc_input_kind kind; const char *say; } 
     /* Qwen-Image and FLUX */
     REFUSED("eligen_*", PLAIN("EliGen, with prompts of entities in masks,")),
     REFUSED("context_image", PLAIN("In-Context-Control")),
-    REFUSED("edit_image_* edit_rope_interpolation zero_cond_t vlm_image",
-            PLAIN("a model that edits pictures (Qwen-Image-Edit)")),
     REFUSED("layer_*", PLAIN("Qwen-Image-Layered")),
     REFUSED("inpaint_*", NOT_TRAINED("the inpainting of pictures") "; a mask of the loss is the "
             "column loss_mask_path, and clips of Fun-InP models have --train_mode inpaint"),
@@ -68,7 +66,8 @@ static const struct { const char *names; vc_input_kind kind; const char *say; } 
             "duration repainting_* residual negative_residual text_ids frame_hiddens "
             "latent_chunks task_type model_type max_audio_duration context_latents",
             "an input of a model that no family here has (LTX-2, MiniMax, ACE-Step, ...): " RENAME),
-    REFUSED("input_video prompt negative_prompt seed rand_device height width num_frames "
+    REFUSED("edit_image_* edit_rope_interpolation zero_cond_t vlm_image "
+            "input_video prompt negative_prompt seed rand_device height width num_frames "
             "frame_rate num_inference_steps cfg_scale cfg_merge denoising_strength sigma_shift "
             "flow_shift shift mu eta sigmas sigma_tail_steps exponential_shift_mu "
             "embedded_guidance guidance_rescale switch_DiT_boundary t5_sequence_length "

@@ -1,5 +1,5 @@
 /* test_qwen_run.c - whole runs of Qwen-Image's tiny transformer: a validation sample against
- * diffusers' pipeline (tests/golden/samples-qwen), levels of other trainers, traces in the layout
+ * diffusers' pipelines (tests/golden/samples-qwen, samples-qwen-edit), levels of other trainers, traces in the layout
  * of diffusers' forward(), parameters without a gradient, LoRA files, and what is refused */
 #include <math.h>
 #include <setjmp.h>
@@ -36,17 +36,46 @@ static toy toy_of(const char *path)
 /* The changes of one step are too small to be seen in samples. */
 #define LORA "--training_type lora --rank 1 --learning_rate 1e-20 "
 
-static int step(const char *dir, const char *set, const char *out, const char *more, vc_err *err)
+static int step_of(const char *model, const char *dir, const char *set, const char *out,
+                   const char *more, vc_err *err)
 {
-    char *args = vc_format("--latents %s/%s --transformer %s/qwen --output_dir %s/%s "
+    char *args = vc_format("--latents %s/%s --transformer %s/%s --output_dir %s/%s "
                            "--max_train_steps 1 --mixed_precision no --threads 1 --workers 1 "
-                           "--train_batch_size 2 --seed 5 %s", dir, set, dir, dir, out, more);
+                           "--train_batch_size 2 --seed 5 %s", dir, set, dir, model, dir, out,
+                           more);
     int rc = run_bare(args, err);
     free(args);
     return rc;
 }
 
+static int step(const char *dir, const char *set, const char *out, const char *more, vc_err *err)
+{
+    return step_of("qwen", dir, set, out, more, err);
+}
+
 /* ---- samples ---- */
+
+/* Three guided steps with two references of unequal sizes, behind a noisy picture of a third size,
+ * of Qwen-Image-Edit-2511. */
+static void test_edit_sample(void **state)
+{
+    char *dir = *state, *set = vc_path_join(dir, "edit");
+    char *out = vc_format("%s/edited/validation/step-1/000.safetensors", dir);
+    vf_safetensors *gold = golden_open("samples-qwen-edit");
+    vc_err err = { 0 };
+    toy t = toy_of(set);
+    t.encoders = 1;
+    t.train_mode = "edit";
+    pipeline_set_make(t, gold, 1);
+    char *more = vc_format(LORA "--validation_steps 1 --num_inference_steps %s",
+                           vf_safetensors_meta(gold, "steps"));
+    assert_ok(step_of("qwen-edit-2511", dir, "edit", "edited", more, &err), &err);
+    vf_safetensors_close(pipeline_sample_check(out, gold));
+    vf_safetensors_close(gold);
+    free(more);
+    free(out);
+    free(set);
+}
 
 /* A folder without a scheduler's file has the family's schedule, whose stretch is for samples; the
  * guidance by the negative prompt is the family's 4, and tokens keep the prompt's norm. */
@@ -284,7 +313,7 @@ static void test_refused(void **state)
 
 static int make(void **state)
 {
-    static const char *const names[] = { "qwen", NULL };
+    static const char *const names[] = { "qwen", "qwen-edit-2511", NULL };
     int rc = pipeline_models_make(state, names);
     char *set = vc_path_join(*state, "set.lmdb");
     const toy t = toy_of(set);
@@ -296,7 +325,8 @@ static int make(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sample), cmocka_unit_test(test_tables), cmocka_unit_test(test_trace),
+        cmocka_unit_test(test_sample), cmocka_unit_test(test_edit_sample),
+        cmocka_unit_test(test_tables), cmocka_unit_test(test_trace),
         cmocka_unit_test(test_rounded), cmocka_unit_test(test_unreached),
         cmocka_unit_test(test_lora), cmocka_unit_test(test_refused),
     };
