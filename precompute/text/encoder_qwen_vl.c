@@ -272,7 +272,7 @@ static int choose(void *model, const text_tokens *t, text_result *r, vc_err *err
     if (rc)
         return rc;
     expand(m, t->ids, n, given);
-    const text_ids all = { m->ids, n, 0 };
+    const text_ids all = { m->ids, n, 0, 0 };
     rc = t->pictures ? llm_encode_with(m->text, &all, given, t->pictures, m->place, m->states, err)
                      : llm_encode(m->text, &all, 1, m->states, err);
     *r = (text_result){ .n = n - m->crop, .width = m->width, .length = n, .ids = m->ids,
