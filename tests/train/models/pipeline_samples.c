@@ -153,3 +153,43 @@ vf_safetensors *pipeline_sample_check(const char *path, const vf_safetensors *go
                 atof(vf_safetensors_meta(gold, "guidance")));
     return f;
 }
+
+void pipeline_goldens_check(const char *dir, toy (*toy_of)(const char *path), const char *model,
+                            const char *const *goldens)
+{
+    for (; *goldens; goldens++) {
+        char *path = vc_path_join(dir, *goldens);
+        char *out = vc_format("%s/out-%s-%s/validation/step-1/000.safetensors", dir, *goldens,
+                              model);
+        vf_safetensors *gold = golden_open(*goldens);
+        vc_err err = { 0 };
+        pipeline_set_make(toy_of(path), gold, 1);
+        char *more = vc_format("--validation_steps 1 --num_inference_steps %s --guidance_scale %s",
+                               vf_safetensors_meta(gold, "steps"),
+                               vf_safetensors_meta(gold, "guidance"));
+        assert_ok(pipeline_run(dir, *goldens, model, more, &err), &err);
+        vf_safetensors_close(pipeline_sample_check(out, gold));
+        vf_safetensors_close(gold);
+        free(path);
+        free(out);
+        free(more);
+    }
+}
+
+void pipeline_defaults_check(const char *dir, toy (*toy_of)(const char *path), const char *model,
+                             const char *golden, const char *steps, const char *guidance)
+{
+    vc_err err = { 0 };
+    vf_safetensors *gold = golden_open(golden);
+    char *path = vc_path_join(dir, "plain");
+    char *name = vc_format("out-plain-%s/validation/step-1/000.safetensors", model);
+    pipeline_set_make(toy_of(path), gold, 1);
+    assert_ok(pipeline_run(dir, "plain", model, "--validation_steps 1", &err), &err);
+    vf_safetensors *f = run_open(dir, name);
+    assert_string_equal(vf_safetensors_meta(f, "num_inference_steps"), steps);
+    assert_string_equal(vf_safetensors_meta(f, "guidance_scale"), guidance);
+    vf_safetensors_close(f);
+    vf_safetensors_close(gold);
+    free(path);
+    free(name);
+}

@@ -27,5 +27,12 @@ char *pipeline_folder(const char *dir, const char *class, const char *scheduler)
 /* Compares a sample's file with the golden's latents and guidance: the largest difference is 5e-5
  * of the largest value. Returns the open file. */
 vf_safetensors *pipeline_sample_check(const char *path, const vf_safetensors *gold);
+/* For each golden, ended by NULL: the model's run makes its sample, with its steps and guidance.
+ * toy_of gives the dataset at a path. */
+void pipeline_goldens_check(const char *dir, toy (*toy_of)(const char *path), const char *model,
+                            const char *const *goldens);
+/* A run without flags for samples has these steps and this guidance. */
+void pipeline_defaults_check(const char *dir, toy (*toy_of)(const char *path), const char *model,
+                             const char *golden, const char *steps, const char *guidance);
 
 #endif

@@ -35,42 +35,14 @@ static toy toy_of(const char *path)
 static void samples_are_pipelines(void **state)
 {
     static const char *const goldens[] = { "samples-flux2", "samples-flux2-distilled",
-                                           "samples-flux2-edit" };
-    const char *dir = *state;
-    for (size_t i = 0; i < COUNT(goldens); i++) {
-        char *path = vc_path_join(dir, goldens[i]);
-        char *out = vc_format("%s/out-%s-flux2-klein/validation/step-1/000.safetensors", dir,
-                              goldens[i]);
-        vf_safetensors *gold = golden_open(goldens[i]);
-        vc_err err = { 0 };
-        pipeline_set_make(toy_of(path), gold, 1);
-        char *more = vc_format("--validation_steps 1 --num_inference_steps %s --guidance_scale %s",
-                               vf_safetensors_meta(gold, "steps"),
-                               vf_safetensors_meta(gold, "guidance"));
-        assert_ok(pipeline_run(dir, goldens[i], "flux2-klein", more, &err), &err);
-        vf_safetensors_close(pipeline_sample_check(out, gold));
-        vf_safetensors_close(gold);
-        free(path);
-        free(out);
-        free(more);
-    }
+                                           "samples-flux2-edit", NULL };
+    pipeline_goldens_check(*state, toy_of, "flux2-klein", goldens);
 }
 
 /* Without flags a sample has the pipeline's 50 steps and its guidance of 4. */
 static void defaults(void **state)
 {
-    const char *dir = *state;
-    vc_err err = { 0 };
-    vf_safetensors *gold = golden_open("samples-flux2");
-    char *path = vc_path_join(dir, "plain");
-    pipeline_set_make(toy_of(path), gold, 1);
-    assert_ok(pipeline_run(dir, "plain", "flux2-klein", "--validation_steps 1", &err), &err);
-    vf_safetensors *f = run_open(dir, "out-plain-flux2-klein/validation/step-1/000.safetensors");
-    assert_string_equal(vf_safetensors_meta(f, "num_inference_steps"), "50");
-    assert_string_equal(vf_safetensors_meta(f, "guidance_scale"), "4");
-    vf_safetensors_close(f);
-    vf_safetensors_close(gold);
-    free(path);
+    pipeline_defaults_check(*state, toy_of, "flux2-klein", "samples-flux2", "50", "4");
 }
 
 /* diffusers' forward() is given the level, tokens and positions of four axes. */
