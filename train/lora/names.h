@@ -33,6 +33,12 @@ typedef struct vtrain_rename {
     const char *comfyui;                      /* ComfyUI's name, without '#', if it is not theirs */
 } vtrain_rename;
 
+/* The row of half a head's modulation, "weight" or "bias": FLUX's first authors, and those that
+ * followed them, have shift before scale. */
+#define VTRAIN_SWAPPED_HEAD(half)                                                                  \
+    { "final_layer.adaLN_modulation.1." half, .ours = { "norm_out.linear." half },                 \
+      .share = { VTRAIN_SWAPPED } }
+
 /* The row of one of our modules. */
 typedef struct vtrain_renamed {
     const vtrain_rename *row;                 /* NULL: both names are the same */

@@ -353,9 +353,6 @@ static vt_tensor *flux2_head(vt_ctx *g, void *model, const vtrain_in *in, vt_ten
 #define DUAL "transformer_blocks.#."
 #define SINGLE "single_transformer_blocks.#."
 #define TIMES "time_guidance_embed."
-#define SWAPPED(half) \
-    { "final_layer.adaLN_modulation.1." half, .ours = { "norm_out.linear." half }, \
-      .share = { VTRAIN_SWAPPED } }
 #define SCALE(theirs_, ours_) { theirs_ ".scale", .ours = { ours_ ".weight" } }
 
 /* The modules, then tensors of whole weights that no LoRA has. A LoRA of norm_out.linear keeps this
@@ -383,7 +380,7 @@ static const vtrain_rename first_names[] = {
     { "img_in", .ours = { "x_embedder" } },
     { "txt_in", .ours = { "context_embedder" } },
     { "final_layer.linear", .ours = { "proj_out" } },
-    SWAPPED("weight"),
+    VTRAIN_SWAPPED_HEAD("weight"),
     SCALE("double_blocks.#.img_attn.norm.query_norm", DUAL "attn.norm_q"),
     SCALE("double_blocks.#.img_attn.norm.key_norm", DUAL "attn.norm_k"),
     SCALE("double_blocks.#.txt_attn.norm.query_norm", DUAL "attn.norm_added_q"),

@@ -16,9 +16,6 @@
 
 #define SINGLE_QKV .ours = { SINGLE "attn.to_q", SINGLE "attn.to_k", SINGLE "attn.to_v" }
 
-#define SWAPPED(half) \
-    { "final_layer.adaLN_modulation.1." half, .ours = { "norm_out.linear." half }, \
-      .share = { VTRAIN_SWAPPED } }
 #define NORM(theirs_, ours_) { theirs_ ".scale", .ours = { ours_ ".weight" } }
 
 /* The modules, then tensors of whole weights that no LoRA has. A LoRA of norm_out.linear keeps this
@@ -46,7 +43,7 @@ const vtrain_rename flux_names[] = {
     { "img_in", .ours = { "x_embedder" } },
     { "txt_in", .ours = { "context_embedder" } },
     { "final_layer.linear", .ours = { "proj_out" } },
-    SWAPPED("weight"), SWAPPED("bias"),
+    VTRAIN_SWAPPED_HEAD("weight"), VTRAIN_SWAPPED_HEAD("bias"),
     NORM("double_blocks.#.img_attn.norm.query_norm", DUAL "attn.norm_q"),
     NORM("double_blocks.#.img_attn.norm.key_norm", DUAL "attn.norm_k"),
     NORM("double_blocks.#.txt_attn.norm.query_norm", DUAL "attn.norm_added_q"),

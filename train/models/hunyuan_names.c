@@ -13,9 +13,6 @@
 #define DUAL_OURS "transformer_blocks.#."
 #define SINGLE_OURS "single_transformer_blocks.#."
 
-#define SWAPPED(half) \
-    { "final_layer.adaLN_modulation.1." half, .ours = { "norm_out.linear." half }, \
-      .share = { VTRAIN_SWAPPED } }
 #define NORM(theirs_, ours_) { theirs_ ".weight", .ours = { ours_ ".weight" } }
 
 /* The modules, then tensors of whole weights that no LoRA has. A LoRA of norm_out.linear keeps this
@@ -67,7 +64,7 @@ const vtrain_rename hunyuan_names[] = {
     { "vector_in.out_layer", .ours = { TIMES_OURS "text_embedder.linear_2" } },
     { "img_in.proj", .ours = { "x_embedder.proj" } },
     { "final_layer.linear", .ours = { "proj_out" } },
-    SWAPPED("weight"), SWAPPED("bias"),
+    VTRAIN_SWAPPED_HEAD("weight"), VTRAIN_SWAPPED_HEAD("bias"),
     NORM("double_blocks.#.img_attn_q_norm", DUAL_OURS "attn.norm_q"),
     NORM("double_blocks.#.img_attn_k_norm", DUAL_OURS "attn.norm_k"),
     NORM("double_blocks.#.txt_attn_q_norm", DUAL_OURS "attn.norm_added_q"),
