@@ -56,15 +56,11 @@ static void upload(const vt_ctx *g, void *dst, vc_dtype to, const void *src, vc_
         be->upload(dev, dst, src, (size_t)n * out);
         return;
     }
-    bool aligned = (uintptr_t)src % in == 0;   /* records in files are not */
     float stage[STAGE];
     uint64_t bytes[STAGE];
     for (int64_t i = 0; i < n; i += STAGE) {
         size_t m = (size_t)(n - i < STAGE ? n - i : STAGE);
-        const void *p = (const char *)src + (size_t)i * in;
-        if (!aligned)
-            p = memcpy(bytes, p, m * in);
-        vc_to_f32(stage, p, from, m);
+        vc_to_f32(stage, (const char *)src + (size_t)i * in, from, m);
         if (to == VC_F32) {
             be->upload(dev, (char *)dst + (size_t)i * out, stage, m * out);
             continue;

@@ -40,20 +40,7 @@ int64_t vf_view_count(const vf_view *v)
 
 void vf_view_f32(float *dst, const vf_view *v, size_t first, size_t n)
 {
-    enum { CHUNK = 512 };                    /* elements */
-    size_t size = vc_dtype_size(v->dtype);
-    const uint8_t *src = (const uint8_t *)v->data + first * size;
-
-    /* Values in the map may have any alignment; conversions need that of their type. */
-    while (n) {
-        _Alignas(8) uint8_t aligned[CHUNK * 8];
-        size_t some = n < CHUNK ? n : CHUNK;
-        memcpy(aligned, src, some * size);
-        vc_to_f32(dst, aligned, v->dtype, some);
-        dst += some;
-        src += some * size;
-        n -= some;
-    }
+    vc_to_f32(dst, (const uint8_t *)v->data + first * vc_dtype_size(v->dtype), v->dtype, n);
 }
 
 /* Copies a string into f->names, which is as long as the header: the string's quotes leave room for
