@@ -23,8 +23,10 @@ enum {
     DIRECT_STEP = 128,                         /* elements of k at a time if B is used in place */
     TILE_M = 192,                              /* most rows of a tile; twice as many for pairs of
                                                 * bf16: A's step is about 210 KB, and stays in L2 */
-    OWN_M = 192, OWN_M_PAIRS = 512,            /* most rows of products that pack B in tiles, or
-                                                * use it in place: f32, and pairs of bf16 */
+    OWN_M = 320, OWN_M_PAIRS = 512,            /* most rows of products that pack B in tiles: f32,
+                                                * and pairs of bf16 */
+    DIRECT_M = 192,                            /* and of those that use it in place, in f32: more
+                                                * would change the bits of gradients */
     OWN_TILE = 2 * TILE_M * 768,               /* most elements of a tile that has all rows */
     OWN_N = 128,                               /* columns such a tile packs at a time, in L2 */
     PACK_N = 256,                              /* columns of B packed by a thread at a time */
@@ -372,7 +374,7 @@ void cpu_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_t
         j.a = cpu_columns_of(b, tb);
         j.b = cpu_rows_of(a, ta);
     }
-    j.direct_b = j.g->block_as_is && j.b.type == VC_F32 && !j.b.along && j.m <= OWN_M;
+    j.direct_b = j.g->block_as_is && j.b.type == VC_F32 && !j.b.along && j.m <= DIRECT_M;
     j.thin = j.m <= THIN && !j.direct_b;
     if (j.thin)
         j.g = cpu_gemm_of(d, VC_F32);
