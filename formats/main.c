@@ -59,8 +59,8 @@ static const vc_flag report_flags[] = {
          "NAME.html: write a page to browse all samples of one or two datasets, with NAME.data "
          "beside it; it opens without a server and loads what it shows"),
     FLAG(VC_STRING, serve, "serve", NULL, NULL,
-         "[HOST:]PORT: give the pages of runs to browsers, which follow the runs, until the program "
-         "is stopped; HOST is 127.0.0.1 unless given, which other machines do not reach"),
+         "[HOST:]PORT: give the pages of runs to browsers, which follow the runs, until the "
+         "program is stopped; HOST is 127.0.0.1 unless given, which other machines do not reach"),
     LOG_FORMAT, END
 };
 
@@ -127,8 +127,8 @@ static const vc_flag import_flags[] = {
          "remove the target's shards that the source no longer has, and replace those of the " \
          "same name that differ"), \
     FLAG(VC_BYTES, lowest_speed, "lowest_speed", "1KiB", "1..", \
-         "bytes a second: a connection that carries fewer for the seconds of --timeout is closed, " \
-         "and the file is asked for again, five times in a row"), \
+         "bytes a second: a connection that carries fewer for the seconds of --timeout is " \
+         "closed, and the file is asked for again, five times in a row"), \
     FLAG(VC_INT, timeout, "timeout", "60", "1..86400", \
          "seconds that a connection may be slower than --lowest_speed, or silent"), \
     FLAG(VC_INT, max_time, "max_time", "0", "0..", \
@@ -282,7 +282,8 @@ static const verb *find_verb(const char *name)
 static const char *const other_words[] = {
     "inspect stat stats describe summary info", "ls samples list", "cat print dump get show",
     "check validate fsck test verify", "html page gallery report", "join concat combine cat merge",
-    "shard partition divide split", "filter query where subset select", "cmp diff", "rank best versus compare",
+    "shard partition divide split", "filter query where subset select", "cmp diff",
+    "rank best versus compare",
     "convert save write export", "load read import", "download clone fetch copy sync pull",
     "upload send push", "compact clean vacuum prune gc", "help --help", "version --version",
 };

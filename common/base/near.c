@@ -122,8 +122,8 @@ static int word_cost(const char *a, size_t n, const char *b, size_t m)
     return NOT_NEAR;
 }
 
-/* Number of words of b that stand for no word of a, or -1 if a word of a is not in b. *cost grows by
- * the costs of the words that are not the same. */
+/* Number of words of b that stand for no word of a, or -1 if a word of a is not in b. *cost grows
+ * by the costs of the words that are not the same. */
 static int further_words(const words *a, const words *b, int *cost)
 {
     bool used[MOST_WORDS] = { false };

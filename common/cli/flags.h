@@ -93,7 +93,8 @@ typedef struct vc_program {
     const char *(*version)(void);          /* text of --version after name and version, or NULL */
     const char *alone;                     /* flag beside which no other is required, or NULL */
     const char *first;                     /* names of the flags on the first page of --help, which
-                                            * lists topics beside them; NULL: --help has all flags */
+                                            * lists topics beside them; NULL: --help has all
+                                            * flags */
 } vc_program;
 
 typedef struct vc_flags vc_flags;
@@ -145,8 +146,8 @@ void vc_flags_report(const vc_flags *set, const char *program, const vc_err *err
 
 /* Returns true if the flag was given on the command line or in the file, by its canonical name. */
 bool vc_flags_given(const vc_flags *set, const char *name);
-/* Returns true if all flags were read: if --config could not be, a flag that seems to be missing may
- * be in it. */
+/* Returns true if all flags were read: if --config could not be, a flag that seems to be missing
+ * may be in it. */
 bool vc_flags_whole(const vc_flags *set);
 /* Returns true if a flag was given by exactly this name, which may be an alias or a foreign
  * flag's. */

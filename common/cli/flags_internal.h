@@ -31,7 +31,7 @@ struct vc_flags {
     unsigned char (*from)[2];       /* [row][half of a pair, else 0] */
     bool *bad;                      /* [row]: a value of it was refused */
     const char *config;             /* value of --config */
-    void (*said)(const vc_program *prog, const char *topic, FILE *out);    /* writes help or version;
+    void (*said)(const vc_program *prog, const char *topic, FILE *out);   /* writes help or version;
                                      * else NULL */
     const char *topic;              /* the word after --help, or NULL */
     struct vc_kept *kept;           /* all memory that values point to */
@@ -40,7 +40,7 @@ struct vc_flags {
     bool *told;                     /* they were asked for as notes */
     int faults;                     /* errors in `wrong`; reading ends at VC_MOST_FAULTS */
     bool lost;                      /* memory for a line was missing */
-    bool unread;                    /* flags of a file, or of the rest of the words, were not read */
+    bool unread;                    /* flags of a file, or of further words, were not read */
     vc_list words;
     vc_list typed;                  /* names of flags as they were typed */
 };

@@ -1,5 +1,6 @@
-/* inputs.h - DiffSynth-Studio's --extra_inputs: the inputs of its pipelines, beside prompt and clip,
- * that a command trains with. Words of the flag that name none of them are columns to keep. */
+/* inputs.h - DiffSynth-Studio's --extra_inputs: the inputs of its pipelines, beside prompt and
+ * clip, that a command trains with. Words of the flag that name none of them are columns to
+ * keep. */
 #ifndef COMMON_CLI_INPUTS_H
 #define COMMON_CLI_INPUTS_H
 

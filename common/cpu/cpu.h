@@ -2,11 +2,11 @@
  *
  * cpu.c fills the backend table; device.c has what kernels ask the device for; loops*.c walk
  * tensors row by row over rows.h; the kernels below are matmul (own blocked bf16 and f32 kernels,
- * oneDNN where it is built in), attention and convolution. Threads are OpenMP's: dev->threads is the number that OpenMP granted when the
- * device was opened. Work is divided into that many parts, and a team of any size computes them
- * correctly, since every share, scratch area and partial sum belongs to a part or to a member of
- * the actual team; oneDNN plans for a team of cpu_team() threads. The same thread count gives the
- * same bits. */
+ * oneDNN where it is built in), attention and convolution. Threads are OpenMP's: dev->threads is
+ * the number that OpenMP granted when the device was opened. Work is divided into that many parts,
+ * and a team of any size computes them correctly, since every share, scratch area and partial sum
+ * belongs to a part or to a member of the actual team; oneDNN plans for a team of cpu_team()
+ * threads. The same thread count gives the same bits. */
 #ifndef COMMON_CPU_CPU_H
 #define COMMON_CPU_CPU_H
 

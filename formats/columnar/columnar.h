@@ -1,5 +1,5 @@
-/* columnar.h - reads lists from Parquet files (.parquet) and Arrow's files (.arrow, .feather). Their
- * columns may hold the bytes of media, as those of Hugging Face's datasets do.
+/* columnar.h - reads lists from Parquet files (.parquet) and Arrow's files (.arrow, .feather).
+ * Their columns may hold the bytes of media, as those of Hugging Face's datasets do.
  *
  * The readers need Arrow's C++ library (VLT_ARROW). In a build without it the functions fail with
  * VC_EUSAGE, and the error has the command that unpacks the list.

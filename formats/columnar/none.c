@@ -7,8 +7,8 @@ int vf_columnar_check(const char *path, const char *list, vc_err *err)
         return 0;
     return vc_fail(err, VC_EUSAGE, "%s: this build reads no Parquet and Arrow files, as it was "
                    "made without Arrow's library (libparquet-dev, from Debian 14 and Ubuntu 26.04 "
-                   "on): python3 scripts/unpack_parquet.py %s FOLDER makes FOLDER/metadata.jsonl, the list to "
-                   "give", path, list);
+                   "on): python3 scripts/unpack_parquet.py %s FOLDER makes FOLDER/metadata.jsonl, "
+                   "the list to give", path, list);
 }
 
 int vf_columnar_read(const char *path, const vf_columnar_sink *sink, vc_err *err)

@@ -13,7 +13,8 @@
 
 #define DEFAULT_SHARD ((int64_t)4 << 30)
 
-#define RELEASE_EVERY ((uint64_t)64 << 20)   /* bytes copied before the source's pages are released */
+/* Bytes that are copied before the source's pages are released. */
+#define RELEASE_EVERY ((uint64_t)64 << 20)
 
 struct vf_copy {
     vf_writer *w;

@@ -95,8 +95,8 @@ int vf_writer_room(const char *path, vc_err *err)
     char *names = vc_buf_take(&s.names);
 
     if (!rc && s.n && !s.dataset)
-        rc = vc_fail(err, VC_EUSAGE, "%s holds no dataset, but other files (%s%s): give a new or an "
-                     "empty folder", path, names ? names : "", s.n > SHOWN ? ", ..." : "");
+        rc = vc_fail(err, VC_EUSAGE, "%s holds no dataset, but other files (%s%s): give a new or "
+                     "an empty folder", path, names ? names : "", s.n > SHOWN ? ", ..." : "");
     free(names);
     return rc;
 }

@@ -7,7 +7,7 @@
 #include "formats/keys/keymap.h"
 
 enum { PAGE = 4096, PAIR = 16, APART = 1024 };   /* bytes; a longer value has pages of its own */
-enum { WANTED, SEEN };                           /* a later copy of a value that was seen is unused */
+enum { WANTED, SEEN };            /* a later copy of a value that was seen is unused */
 
 static int want(vf_keymap *m, const vf_ref *ref, vc_err *err)
 {

@@ -165,8 +165,8 @@ static const char *check_numbers(vf_check *c, bool text, const vf_safetensors *s
     return NULL;
 }
 
-/* Checks a tensor value: header, checksum, names, shapes, numbers. Its key is recorded even if the value
- * is damaged. */
+/* Checks a tensor value: header, checksum, names, shapes, numbers. Its key is recorded even if the
+ * value is damaged. */
 static int check_value(vf_check *c, const char *file, bool text, vf_bytes key, vf_bytes value,
                        vc_err *err)
 {

@@ -542,5 +542,6 @@ int vf_table_read(const char *path, const vf_table_sink *sink, vc_err *err)
             int rc = vf_table_look(&form, path, err);
             return rc ? rc : formats[i].read(path, form, sink, err);
         }
-    return vc_fail(err, VC_EINVAL, "%s: expected a .json, .jsonl, .csv, .tsv or .parquet file", path);
+    return vc_fail(err, VC_EINVAL, "%s: expected a .json, .jsonl, .csv, .tsv or .parquet file",
+                   path);
 }

@@ -32,7 +32,7 @@ vf_key vf_hasher_end(vf_hasher *h);
 /* The same state for the hash of bytes that come in pieces: that of vf_hash over all of them. */
 void vf_hasher_plain(vf_hasher *h);
 void vf_hasher_add(vf_hasher *h, const void *p, size_t n);
-/* Sets *k to the XXH3-128 of a whole file, or of a part, read in blocks of 1 MiB. VC_ESTOP: *stop
+/* Sets *k to the XXH3-128 of a whole file, or of a part, read in blocks of 128 KiB. VC_ESTOP: *stop
  * became nonzero; stop may be NULL. VC_EFORMAT: the file is not regular, or ends inside the
  * part. */
 int vf_hash_file(vf_key *k, const char *path, const atomic_int *stop, vc_err *err);

@@ -1,5 +1,5 @@
-/* part.h - the place of a medium's bytes: a whole file, a part of a file such as a tar, or a value in
- * a Parquet file. */
+/* part.h - the place of a medium's bytes: a whole file, a part of a file such as a tar, or a value
+ * in a Parquet file. */
 #ifndef FORMATS_KEYS_PART_H
 #define FORMATS_KEYS_PART_H
 

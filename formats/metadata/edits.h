@@ -2,9 +2,9 @@
  * other captions, as the page of `vlat report --browse` saves them.
  *
  * The file has one JSON object a line: {"id": "...", "path": "...", "exclude": true}, or
- * {"id": ..., "captions": ["...", ...]}. `id` is that of a sample's record: a hash of the medium's path in the
- * list and of the number of earlier rows with it, so that it stays when the list changes elsewhere.
- * `path` is for people. Of several lines for one id the last counts. */
+ * {"id": ..., "captions": ["...", ...]}. `id` is that of a sample's record: a hash of the medium's
+ * path in the list and of the number of earlier rows with it, so that it stays when the list
+ * changes elsewhere. `path` is for people. Of several lines for one id the last counts. */
 #ifndef FORMATS_METADATA_EDITS_H
 #define FORMATS_METADATA_EDITS_H
 

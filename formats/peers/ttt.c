@@ -1,7 +1,8 @@
 /* ttt.c - exports and imports ttt-video's data: a .jsonl of paths, a tensor in each .pt.
  *
- *     metadata.jsonl             {"vid_emb": "videos/a.pt", "text_chunk_emb":
- *     ["texts/a-0_txt_emb.pt"]} videos/a.pt                raw moments [F,2C,H,W], bf16
+ *     metadata.jsonl             {"vid_emb": "videos/a.pt",
+ *                                 "text_chunk_emb": ["texts/a-0_txt_emb.pt"]}
+ *     videos/a.pt                raw moments [F,2C,H,W], bf16
  *     texts/a-0_txt_emb.pt       text embeddings [n,D] of one segment of three seconds, bf16
  *
  * See exchange.h */

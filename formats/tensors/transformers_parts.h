@@ -1,4 +1,5 @@
-/* transformers_parts.h - the table of transformers.h: a row a class. Internal to formats/tensors. */
+/* transformers_parts.h - the table of transformers.h: a row a class. Internal to
+ * formats/tensors. */
 #ifndef FORMATS_TENSORS_TRANSFORMERS_PARTS_H
 #define FORMATS_TENSORS_TRANSFORMERS_PARTS_H
 

@@ -233,8 +233,8 @@ static int foretell(const vlat *v, vc_err *err)
     if (!rc)
         rc = vf_dataset_unused(d, &u, err);
     if (!rc)
-        fprintf(v->out, "%s of %s would be freed: of %" PRIu64 " latents and %" PRIu64 " texts that "
-                "no sample refers to, and %" PRIu64 " older records\n",
+        fprintf(v->out, "%s of %s would be freed: of %" PRIu64 " latents and %" PRIu64 " texts "
+                "that no sample refers to, and %" PRIu64 " older records\n",
                 vc_human_bytes(a, (double)u.bytes), vc_human_bytes(b, (double)bytes_of(d)),
                 u.latents, u.texts, u.records);
     vf_dataset_close(d);

@@ -117,8 +117,10 @@ static int print_manifest(const vlat *v, const vf_dataset *d, vc_err *err)
     const size z = size_of(vf_dataset_manifest(d));
     const struct { const char *name; double value; } totals[] = {
         { "samples", vf_dataset_count(d) }, { "clips", n.clips }, { "stills", n.stills },
-        { "rows", n.rows }, { "seconds", vlat_seconds(d) }, { "prompts", vf_dataset_validations(d) },
-        { "bytes", z.bytes }, { "shards", z.shards }, { "latents", z.latents }, { "texts", z.texts },
+        { "rows", n.rows }, { "seconds", vlat_seconds(d) },
+        { "prompts", vf_dataset_validations(d) },
+        { "bytes", z.bytes }, { "shards", z.shards }, { "latents", z.latents },
+        { "texts", z.texts },
     };
     cJSON *o = cJSON_Duplicate(vf_dataset_manifest(d), true);
     cJSON *t = cJSON_AddObjectToObject(o, "totals");

@@ -231,8 +231,9 @@ static int name_text(ssh *s, const char *text, size_t n, vc_err *err)
         line[k++] = (unsigned char)text[at] < ' ' || text[at] > '~' ? '?' : text[at];
     s->loud = true;
     return vc_fail(err, VC_EINVAL, "%s: the shell of %s prints text before a command (\"%s\"): "
-                   "its startup files, as ~/.bashrc, must print nothing where there is no terminal, "
-                   "and `ssh %s true` nothing at all", s->place.where, s->host, line, s->host);
+                   "its startup files, as ~/.bashrc, must print nothing where there is no "
+                   "terminal, and `ssh %s true` nothing at all", s->place.where, s->host, line,
+                   s->host);
 }
 
 /* Compares the first bytes of the output with the mark; *n of the k bytes in s->block belong to

@@ -12,8 +12,8 @@
 #include "formats/vlat/vlat.h"
 
 /* Gets a whole manifest, or another file of at most `most` bytes, with a NUL behind it, from its
- * first byte again after an attempt that failed; the caller frees *text. VC_ENOENT: the place has no
- * such file. */
+ * first byte again after an attempt that failed; the caller frees *text. VC_ENOENT: the place has
+ * no such file. */
 int vlat_fetch_text(vlat_place *p, const char *name, size_t most, char **text, size_t *n,
                     vc_err *err);
 

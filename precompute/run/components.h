@@ -50,8 +50,8 @@ int prep_part_remember(const prep_part *part, vf_writer *w, vc_err *err);
 /* The family, and the folders of its encoders, from the flags and the model's folder. *sizes: the
  * row that sizes and frame counts follow. Opens no encoder. Errors may also be in p->flags. */
 int vprep_components(vprep *p, const vc_family **sizes, vc_err *err);
-/* inputs.c. Takes --extra_inputs: DiffSynth's inputs set --train_mode, or are added to the errors of
- * the flags where the model does not take them; columns to keep remain. mode: the model's. */
+/* inputs.c. Takes --extra_inputs: DiffSynth's inputs set --train_mode, or are added to the errors
+ * of the flags where the model does not take them; columns to keep remain. mode: the model's. */
 void prep_take_inputs(vprep *p, vc_mode mode);
 /* Opens each encoder once for the facts of it. hash: with the weights' hashes, so that fingerprints
  * and keys can be made. */

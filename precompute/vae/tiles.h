@@ -3,8 +3,8 @@
  * Tiles start at multiples of `step` in the source. In a frame, each tile is made on its own. The
  * last rows of the tile above (which is blended already) are faded into its first rows, then the
  * last columns of the tile on the left into its first columns, and the first `kept` rows and
- * columns of the tile go to the result. A tile comes in chunks of frames, of which one is in memory;
- * the rows and columns that later tiles are blended with are put aside (spill.h).
+ * columns of the tile go to the result. A tile comes in chunks of frames, of which one is in
+ * memory; the rows and columns that later tiles are blended with are put aside (spill.h).
  *
  * In time, tiles have size + 1 frames, and each tile is made like a whole clip. All tiles but the
  * first lose the first frame of their result, which is made for the beginning of a clip; then the
@@ -34,8 +34,8 @@ typedef struct vae_tiles {
     int blend[3], kept[3];                    /* in frames, rows and columns of the result */
     int channels;                             /* of the result */
     const char *beside;                       /* path of what is put aside (spill.h), or NULL; where
-                                               * time is cut into tiles, that is little, and stays in
-                                               * memory */
+                                               * time is cut into tiles, that is little, and stays
+                                               * in memory */
     void *arg;
     int (*frames)(void *arg, int n);          /* frames of the result that n source frames make */
     /* Makes the tile that begins at `at` and has n frames, rows and columns: passes its values in

@@ -49,8 +49,8 @@ static const vc_program program = {
     .partner = vc_vtrain_flags,
     .foreign = vc_peers, .renamed = vc_renamed_flags,
     .version = version,
-    .first = "meta out model video_sample_size video_sample_n_frames video_sample_stride train_mode "
-             "validation_prompts dry_run",
+    .first = "meta out model video_sample_size video_sample_n_frames video_sample_stride "
+             "train_mode validation_prompts dry_run",
 };
 
 /* ---- settings ---- */

@@ -1,4 +1,5 @@
-/* replay.c - makes items of the lines of a plan, edited or not, and keeps lines; see plan_lines.h */
+/* replay.c - makes items of the lines of a plan, edited or not, and keeps lines; see
+ * plan_lines.h */
 #include "precompute/vprep/plan_lines.h"
 
 #include <stdio.h>

@@ -1,10 +1,11 @@
 /* table.h - the table of buckets: the samples of a plan, and the steps of an epoch of training.
  *
- * The line of a bucket (target and frame count) has its samples, the frames a second of its clips and their seconds, the tokens of a sample and of a
- * step, and the steps of an epoch. An epoch visits a sample by its weight and --video_repeat, each
- * time in the next variant, so each variant counts by its share. Places that the last batch of a
- * bucket leaves empty are its rounding loss; latent frames that are copies (a still where the
- * transformer takes pairs of frames) are padding. For one thread. */
+ * The line of a bucket (target and frame count) has its samples, the frames a second of its clips
+ * and their seconds, the tokens of a sample and of a step, and the steps of an epoch. An epoch
+ * visits a sample by its weight and --video_repeat, each time in the next variant, so each variant
+ * counts by its share. Places that the last batch of a bucket leaves empty are its rounding loss;
+ * latent frames that are copies (a still where the transformer takes pairs of frames) are padding.
+ * For one thread. */
 #ifndef PRECOMPUTE_VPREP_TABLE_H
 #define PRECOMPUTE_VPREP_TABLE_H
 

@@ -3,9 +3,9 @@
  *     bench_encoders vae MODEL REPEATS THREADS F H W     of a model folder
  *     bench_encoders text MODEL REPEATS THREADS PROMPTS [SENTENCES]
  *
- * They run on the device of VLT_DEVICE (cpu). A prompt has so many sentences, or else as many as fill its length.
- * Prints {"first": seconds since 1970 when the encoder was loaded, "times": [seconds, ...]}, and of
- * texts "tokens": those of a prompt before its padding. */
+ * They run on the device of VLT_DEVICE (cpu). A prompt has so many sentences, or else as many as
+ * fill its length. Prints {"first": seconds since 1970 when the encoder was loaded, "times":
+ * [seconds, ...]}, and of texts "tokens": those of a prompt before its padding. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -47,8 +47,8 @@ static int count(const char *name, const void *args, size_t bytes, uint64_t bloc
 
 static vt_buf buf = { .empty = true };
 
-/* A tensor of zeros, whose pages take memory when they are touched. Its bytes are to be moved unless
- * they are repeated, with `row` as the stride of an axis of `rows`. */
+/* A tensor of zeros, whose pages take memory when they are touched. Its bytes are to be moved
+ * unless they are repeated, with `row` as the stride of an axis of `rows`. */
 static vt_tensor make(vc_dtype type, int64_t rows, int64_t n, int64_t row)
 {
     size_t bytes = (size_t)(rows * n) * vc_dtype_size(type);

@@ -1,5 +1,5 @@
-/* fuzz_state.c - any bytes are read as a checkpoint's trainer.json or checksums.json; the first byte
- * chooses. */
+/* fuzz_state.c - any bytes are read as a checkpoint's trainer.json or checksums.json; the first
+ * byte chooses. */
 #include <string.h>
 
 #include "tests/fuzz/fuzz_file.h"

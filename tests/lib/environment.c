@@ -1,5 +1,6 @@
-/* environment.c - is linked into every test (functions.cmake), so that a program that is run by hand
- * finds the source tree, with its goldens, and the build folder. ctest sets the same variables. */
+/* environment.c - is linked into every test (functions.cmake), so that a program that is run by
+ * hand finds the source tree, with its goldens, and the build folder. ctest sets the same
+ * variables. */
 #include <stdlib.h>
 
 static void __attribute__((constructor)) environment(void)

@@ -77,7 +77,8 @@ static void keys_follow_values(void **state)
     for (int v = VC_ROLE_CLIP; v < VC_ROLE_MASK; v++)
         assert_false(same(vprep_value_key(&p, &it, &a, v), vprep_value_key(&q, &it, &a, v)));
 
-    /* A tone mapping is in the keys of pictures, and not in those of the files beside the source. */
+    /* A tone mapping is in the keys of pictures, and not in those of the files beside the
+     * source. */
     b = a;
     b.tonemap = MEDIA_TONEMAP_HABLE;
     for (int v = VC_ROLE_CLIP; v <= VC_ROLE_IMAGE_NOISED; v++)

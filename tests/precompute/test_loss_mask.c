@@ -106,8 +106,8 @@ static void test_cut(void **state)
     free(row.beside[VF_LOSS_MASK].file);
 }
 
-/* Writes a TIFF of 16x16 with alpha: red, green, blue are `colour`, or half of it in the lower half;
- * columns 8 to 15 have `alpha`, the others are opaque. */
+/* Writes a TIFF of 16x16 with alpha: red, green, blue are `colour`, or half of it in the lower
+ * half; columns 8 to 15 have `alpha`, the others are opaque. */
 static char *write_tiff(const char *dir, const char *name, int colour, int alpha)
 {
     char *path = vc_path_join(dir, name);

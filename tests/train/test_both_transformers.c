@@ -111,7 +111,8 @@ static void follow(const char *dir, const char *prefix, int *updates)
     double w = 0, m = 0, v = 0;
     int64_t n;
     *updates = 0;
-    char *param = vc_format("param/%s%s", prefix, name), *grad = vc_format("grad/%s%s", prefix, name);
+    char *param = vc_format("param/%s%s", prefix, name);
+    char *grad = vc_format("grad/%s%s", prefix, name);
     char *of_b = vc_format("grad/%stransformer_blocks.0.ff.net.0.proj.lora_B.weight", prefix);
     for (int step = 1; step <= STEPS; step++) {
         char *path = vc_format("adam-trace/step-%06d-mb-00-rank-00.safetensors", step);

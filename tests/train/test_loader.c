@@ -383,7 +383,8 @@ static void test_peek(void **state)
 static void test_bounds(void **state)
 {
     static const vtrain_loader_opts bad[] = {
-        { .plan.batch = 0, .threads = 1, .ahead = 1 }, { .plan.batch = 1 << 20, .threads = 1, .ahead = 1 },
+        { .plan.batch = 0, .threads = 1, .ahead = 1 },
+        { .plan.batch = 1 << 20, .threads = 1, .ahead = 1 },
         { .plan.batch = 1, .threads = 0, .ahead = 1 },
         { .plan.batch = 1, .threads = 1, .ahead = 0 },
         { .plan.batch = 1, .threads = 1, .ahead = 1, .first = 2 },

@@ -283,8 +283,8 @@ static void test_range(void **state)
     }
 }
 
-/* A part of the list of levels, as DiffSynth-Studio draws an index of it: with a table of 1000 and a
- * shift of 5, item i of the list is 5 u / (1 + 4 u) at u = 1 - i / 1000. */
+/* A part of the list of levels, as DiffSynth-Studio draws an index of it: with a table of 1000 and
+ * a shift of 5, item i of the list is 5 u / (1 + 4 u) at u = 1 - i / 1000. */
 static void test_part_of_list(void **state)
 {
     enum { FROM = 100, TO = 417, N = 50 * (TO - FROM) };

@@ -396,8 +396,8 @@ static void check_average(const char *dir, const char *out, int step, double d)
     vf_safetensors_close(g);
 }
 
-/* The average rises as EMAModel's, begins where --use_ema is added, and is exported beside the plain
- * weights. */
+/* The average rises as EMAModel's, begins where --use_ema is added, and is exported beside the
+ * plain weights. */
 static void test_average(void **state)
 {
     static const double decay[] = { 0, 2 / 11.0, 3 / 12.0, 4 / 13.0 };

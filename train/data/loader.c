@@ -1,9 +1,9 @@
 /* loader.c - the loader's threads and batches; see loader.h
  *
- * The loader has ahead + 1 slots, or as many as batches, each with the memory of one batch. A worker
- * takes a free slot and the next micro-batch number at once, so the lowest number not yet delivered
- * always has a slot, and batches may be given back in any order; next() waits for the slot with its
- * number.
+ * The loader has ahead + 1 slots, or as many as batches, each with the memory of one batch. A
+ * worker takes a free slot and the next micro-batch number at once, so the lowest number not yet
+ * delivered always has a slot, and batches may be given back in any order; next() waits for the
+ * slot with its number.
  *
  *     FREE -> FILLING (a worker's) -> READY -> LENT (to the caller's) -> FREE */
 #include <inttypes.h>

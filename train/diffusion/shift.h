@@ -23,9 +23,9 @@ typedef struct vtrain_by_tokens {
 /* mu, and the factor a, of a sample of `tokens` tokens. */
 double vtrain_shift_mu(const vtrain_by_tokens *b, int64_t tokens);
 double vtrain_shift_factor(const vtrain_by_tokens *b, int64_t tokens);
-/* The factor for a sample of `steps` steps as FLUX.2's pipelines choose it: mu of 10 and of 200 steps
- * are lines over the tokens, and other numbers of steps lie on the line through both; above 4300
- * tokens mu is that of 200 steps. */
+/* The factor for a sample of `steps` steps as FLUX.2's pipelines choose it: mu of 10 and of 200
+ * steps are lines over the tokens, and other numbers of steps lie on the line through both; above
+ * 4300 tokens mu is that of 200 steps. */
 double vtrain_shift_of_steps(int64_t tokens, int steps);
 double vtrain_shifted(double a, double u);
 /* Level s, stretched for a schedule whose last level is `last`; terminal 0 stretches nothing. */

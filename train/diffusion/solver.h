@@ -21,9 +21,9 @@
  *
  * UniPC (Zhao et al. 2023; order 2, B2) follows the same flow as diffusers' UniPCMultistepScheduler
  * with flow sigmas does: 1 - 1e-6, then down to 0.001 evenly before the shift, unless the pipeline
- * gives others, each rounded to f32, and 0 at the end. A step corrects the sample that the model was
- * asked at before it predicts the next one; both are sums of the same pictures, so that a step of
- * the plan has one sum. The model's t is cut to a whole number, as in diffusers and in the first
+ * gives others, each rounded to f32, and 0 at the end. A step corrects the sample that the model
+ * was asked at before it predicts the next one; both are sums of the same pictures, so that a step
+ * of the plan has one sum. The model's t is cut to a whole number, as in diffusers and in the first
  * authors' code.
  *
  * diffusers' DPM draws noise twice in some steps and uses the second; here a step has one noise. */
@@ -66,8 +66,9 @@ typedef struct vtrain_solver_step {
 typedef enum { VTRAIN_GUIDE_EVENLY, VTRAIN_GUIDE_BY_STEP, VTRAIN_GUIDE_BY_TIME } vtrain_guiding;
 double vtrain_guidance(vtrain_guiding how, double scale, int power, int i, int steps, double t);
 
-/* Guides the prompt's prediction out[n] by the negative prompt's: neg + scale (out - neg). The share
- * `rescale` of the result has the deviation of the prompt's prediction (Lin et al. 2024, 3.4). */
+/* Guides the prompt's prediction out[n] by the negative prompt's: neg + scale (out - neg). The
+ * share `rescale` of the result has the deviation of the prompt's prediction (Lin et al. 2024,
+ * 3.4). */
 void vtrain_guide(float *out, const float *neg, size_t n, double scale, double rescale);
 
 /* Writes the times of a discrete schedule, largest first, into t[steps]. Trailing times are

@@ -212,7 +212,9 @@ const char *vtrain_lora_note(const vtrain_lora *l)
 
 vf_key vtrain_lora_hash(const vtrain_lora *l)
 {
-    static const char *const meta[] = { "vlt_network_alpha", "lora_adapter_metadata", "lora_config" };
+    static const char *const meta[] = {
+        "vlt_network_alpha", "lora_adapter_metadata", "lora_config"
+    };
     vf_hasher h;
     vf_hasher_begin(&h, "lora");
     for (size_t i = 0; i < COUNT(meta); i++) {

@@ -97,8 +97,8 @@ int vtrain_lora_size(vtrain_lora *l, const char *module, int64_t *rank, double *
                      vc_err *err);
 /* Copies a LoRA's values into the trained pairs of one model (vt_param.model) of p. The file must
  * have every module of it, with the rank and the alpha of this run. A baked alpha is divided out of
- * B. A fused module whose B is block-diagonal, as vtrain writes them, is split into the pairs of its
- * parts. */
+ * B. A fused module whose B is block-diagonal, as vtrain writes them, is split into the pairs of
+ * its parts. */
 int vtrain_lora_load(vt_params *p, vtrain_lora *l, int model, vc_err *err);
 
 #endif

@@ -41,9 +41,9 @@ static int check_config(const cogvideox_config *c, vc_err *err)
         return vc_fail(err, VC_EFORMAT, "attention_head_dim must be a multiple of 16, and "
                        "num_attention_heads times attention_head_dim at most %d", MAX_WIDTH);
     if (c->control && extra != c->out_channels)
-        return vc_fail(err, VC_EINVAL, "in_channels: a Control model reads the latents of a control "
-                       "clip beside the noisy ones, so %lld channels with out_channels %lld, not "
-                       "%lld", 2 * (long long)c->out_channels, (long long)c->out_channels,
+        return vc_fail(err, VC_EINVAL, "in_channels: a Control model reads the latents of a "
+                       "control clip beside the noisy ones, so %lld channels with out_channels "
+                       "%lld, not %lld", 2 * (long long)c->out_channels, (long long)c->out_channels,
                        (long long)c->in_channels);
     if (!c->rotary && c->learned)
         return vc_fail(err, VC_EINVAL, "use_learned_positional_embeddings without "

@@ -41,7 +41,8 @@ typedef struct vtrain_export_lora_opts {
                                                * datasets, blank-separated; or NULL */
     const char *transformer;                  /* trained one of a model's two, or NULL */
     int model;                                /* whose pairs are exported (vt_param.model) */
-    const char *suffix;                       /* of the names lora_kohya and lora_comfyui, or NULL */
+    const char *suffix;                       /* of the names lora_kohya and lora_comfyui; or
+                                               * NULL */
     const char *more;                         /* folder of these two files; NULL: dir */
     vf_sums *sums;                            /* gets the files' checksums, or NULL */
     const vtrain_rename *renames;             /* of the family, or NULL */

@@ -419,16 +419,16 @@ static void warn_sizes(const vtrain *t)
     const vt_param_bytes n = vt_params_bytes(t->params);
     double most = 0;
     if (t->cfg.training_type == VTRAIN_LORA && n.trained > n.frozen && n.frozen > 0)
-        vc_warn(t->ui, "the LoRA has %s parameters, the model %s: a smaller --rank, or --training_type "
-                "full-finetune, trains fewer", vc_human_count(a, (uint64_t)n.trained),
-                vc_human_count(b, (uint64_t)n.frozen));
+        vc_warn(t->ui, "the LoRA has %s parameters, the model %s: a smaller --rank, or "
+                "--training_type full-finetune, trains fewer",
+                vc_human_count(a, (uint64_t)n.trained), vc_human_count(b, (uint64_t)n.frozen));
     for (uint32_t i = 0; i < vtrain_data_groups(t->data); i++) {
         const vtrain_group *g = vtrain_data_group(t->data, i);
         most = fmax(most, g->samples ? (double)g->repeats / (double)g->samples : 0);
     }
     if (most > 1 && most > (double)t->plan.steps)
-        vc_warn(t->ui, "an epoch has each sample %.4g times, and the run %lld step%s: it ends within "
-                "the first epoch, with or without repeats", most, (long long)t->plan.steps,
+        vc_warn(t->ui, "an epoch has each sample %.4g times, and the run %lld step%s: it ends "
+                "within the first epoch, with or without repeats", most, (long long)t->plan.steps,
                 vc_s((double)t->plan.steps));
 }
 

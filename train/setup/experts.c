@@ -431,8 +431,8 @@ static int check_one(const vtrain *t, double of_model, bool all, vc_err *err)
     bool side = c->boundary_type != VTRAIN_SIDE_FULL;
     if (side && !(t->model.boundary > 0))
         return vc_fail(err, VC_EUSAGE, "--boundary_type: high, low and both choose of a model's "
-                       "two transformers, but model_index.json below --model has no boundary_ratio: "
-                       "leave the flag out, or give --timestep_boundary");
+                       "two transformers, but model_index.json below --model has no "
+                       "boundary_ratio: leave the flag out, or give --timestep_boundary");
     if (!side && of_model > 0 && !(all && c->transformer))
         return vc_fail(err, VC_EUSAGE, "--boundary_type: %s has two transformers (boundary_ratio "
                        "%g): give high to train `transformer`, for levels from the boundary up, "

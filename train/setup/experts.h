@@ -19,8 +19,8 @@ int vtrain_experts_choose(vtrain *t, vc_flags *set, vc_err *err);
 /* The folder of a half's LoRA in a checkpoint, malloc'ed: the checkpoint itself, or (low) its
  * folder transformer_2. NULL: out of memory. */
 char *vtrain_half_path(const char *path, bool low);
-/* The file or folder of a LoRA that is read for a half, malloc'ed: path, or for low noise its folder
- * transformer_2, which it must have where both are trained. NULL: out of memory. */
+/* The file or folder of a LoRA that is read for a half, malloc'ed: path, or for low noise its
+ * folder transformer_2, which it must have where both are trained. NULL: out of memory. */
 char *vtrain_half_lora(const vtrain *t, const char *path, bool low);
 
 #endif

@@ -1,5 +1,6 @@
-/* test_media_tonemap.c - HDR frames become the pixels that BT.2100, ST 2084 and the curves define in
- * f64, and those of FFmpeg's filters; Dolby Vision is read if its base layer has such colours. */
+/* test_media_tonemap.c - HDR frames become the pixels that BT.2100, ST 2084 and the curves define
+ * in f64, and those of FFmpeg's filters; Dolby Vision is read if its base layer has such
+ * colours. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -161,8 +162,8 @@ static int convert(uint8_t *rgb, const AVFrame *f, media_tonemap method, double 
 
 /* ---- the tests ---- */
 
-/* Tolerance: half a step for the rounding, and for f32 as much as 0.1 where a component is the small
- * difference of large ones; near black the gamma's slope makes that one step. */
+/* Tolerance: half a step for the rounding, and for f32 as much as 0.1 where a component is the
+ * small difference of large ones; near black the gamma's slope makes that one step. */
 static void test_exact(void **state)
 {
     (void)state;

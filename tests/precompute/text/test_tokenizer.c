@@ -475,7 +475,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_tokenizers), cmocka_unit_test(t5_spiece), cmocka_unit_test(t5_json),
         cmocka_unit_test(llama), cmocka_unit_test(qwen), cmocka_unit_test(qwen_vocab),
-        cmocka_unit_test(clip), cmocka_unit_test(clip_vocab), cmocka_unit_test(added_tokens), cmocka_unit_test(one_fingerprint),
+        cmocka_unit_test(clip), cmocka_unit_test(clip_vocab), cmocka_unit_test(added_tokens),
+        cmocka_unit_test(one_fingerprint),
         cmocka_unit_test(long_texts), cmocka_unit_test(refusals),
         cmocka_unit_test(costly_pattern), cmocka_unit_test(no_files),
         cmocka_unit_test(prompt_limits), cmocka_unit_test(damaged),

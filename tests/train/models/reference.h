@@ -102,7 +102,8 @@ void ref_check_variants(const vtrain_family *family, const ref_variant *v, size_
 typedef struct ref_refusal { const char *fields, *says; } ref_refusal;
 void ref_check_refusals(const vtrain_family *family, const char *name, const ref_refusal *r,
                         size_t n);
-/* A clip is no picture: a family of stills, `label` in its message, refuses latents of two frames. */
+/* A clip is no picture: a family of stills, `label` in its message, refuses latents of two
+ * frames. */
 void ref_check_clip(const vtrain_family *family, const char *name, const char *label);
 
 /* A golden of names holds a LoRA's factors `theirs/MODULE.lora_A.weight` with the names of a
@@ -128,8 +129,8 @@ void ref_check_memory(const vtrain_family *family, const ref_variant *v, size_t 
 /* The error of a case's output with frozen weights in f16, compared with weights in f32. */
 double ref_f16_error(const vtrain_family *family, const char *name, const char *one);
 
-/* Tests of cmocka for a family's goldens: all cases in f32 and in bf16, and the memory. Each takes a
- * ref_suite as its state. */
+/* Tests of cmocka for a family's goldens: all cases in f32 and in bf16, and the memory. Each takes
+ * a ref_suite as its state. */
 typedef struct ref_suite {
     const vtrain_family *family;
     const ref_variant *variants;

@@ -24,9 +24,9 @@ static const ref_variant variants[] = {
 };
 
 /* The promise for f32 is 1e-4, as for CogVideoX; sums in another order differ by 3e-5. In bf16 some
- * roundings of 2^-9 in a chain change gradients by up to 1.8e-2, and with AMX, which also rounds the
- * probabilities of attention, by up to 2.1e-2; diffusers' own bf16 differs from its f32 by up to
- * 2.3e-2, which is the limit. */
+ * roundings of 2^-9 in a chain change gradients by up to 1.8e-2, and with AMX, which also rounds
+ * the probabilities of attention, by up to 2.1e-2; diffusers' own bf16 differs from its f32 by up
+ * to 2.3e-2, which is the limit. */
 static ref_suite suite = {
     .family = &vtrain_ltx, .variants = variants, .n = COUNT(variants),
     .f32 = { VC_F32, 1e-4, 1e-4, 1e-3, false }, .bf16 = { VC_BF16, 2e-2, 2.3e-2, 1e-2, true },

@@ -312,7 +312,8 @@ static void test_first_authors(void **state)
 
     vc_err err = { 0 };
     make_first(dir, "wan-a14b", FIRST "\"model_type\":\"vace\"}", NULL);
-    assert_fails(run(dir, "vace", theirs, &err), VC_EFORMAT, &err, "model_type: no model of the type \"vace\"");
+    assert_fails(run(dir, "vace", theirs, &err), VC_EFORMAT, &err,
+                 "model_type: no model of the type \"vace\"");
     make_first(dir, "wan-a14b", FIRST "\"model_type\":\"i2v\"}", "blocks.0.norm2.weight");
     assert_fails(run(dir, "more", theirs, &err), VC_EMISMATCH, &err,
                  "tensor blocks.0.norm2.weight: the transformers of the class WanModel");
