@@ -11,6 +11,7 @@
 #include "train/parallel/state.h"
 #include "train/plan/memory.h"
 #include "train/sampling/inputs.h"
+#include "train/sampling/texts.h"
 #include "train/sampling/watching.h"
 #include "train/steps/step.h"
 
@@ -62,49 +63,6 @@ static void sampling_free(sampling *s)
         free(s->cond[i]);
     free(s->first);
     vtrain_prompt_free(&s->p);
-}
-
-/* ---- texts ---- */
-
-/* Makes the rows of one slot: the prompt and, with guidance, the negative prompt, zero beyond their
- * lengths, and each of at least `least` tokens. */
-static int make_text(vtrain_text *t, const vtrain_embeds *const *row, int rows, int64_t least,
-                     vc_err *err)
-{
-    t->width = row[0]->width;
-    t->n = row[0]->n ? least : 0;
-    for (int i = 0; i < rows; i++)
-        if (row[i]->n > t->n)
-            t->n = row[i]->n;
-    size_t each = (size_t)(t->n * t->width);
-    t->length = calloc((size_t)rows, sizeof *t->length);
-    if (!t->length)
-        return vc_no_memory(err);
-    if (!t->n)
-        return 0;                             /* the slot is pooled only */
-    t->embeds = calloc((size_t)rows * each, sizeof *t->embeds);
-    if (!t->embeds)
-        return vc_no_memory(err);
-    for (int i = 0; i < rows; i++) {
-        t->length[i] = (int32_t)row[i]->n;
-        memcpy(t->embeds + (size_t)i * each, row[i]->embeds,
-               sizeof(float) * (size_t)(row[i]->n * t->width));
-    }
-    return 0;
-}
-
-static int make_pooled(vtrain_text *t, const vtrain_embeds *const *row, int rows, int64_t width,
-                       vc_err *err)
-{
-    if (!width)
-        return 0;
-    t->pooled_width = width;
-    t->pooled = malloc(sizeof(float) * (size_t)(rows * width));
-    if (!t->pooled)
-        return vc_no_memory(err);
-    for (int i = 0; i < rows; i++)
-        memcpy(t->pooled + i * width, row[i]->pooled, sizeof(float) * (size_t)width);
-    return 0;
 }
 
 /* ---- beginning ---- */
@@ -283,9 +241,9 @@ static int make_rows(sampling *s, const vtrain *t, vc_err *err)
     for (int k = 0; !rc && k < vtrain_data_slots(t->data); k++) {
         const vtrain_embeds *row[2] = { &s->p.pos[k], &s->p.neg[k] };
         const vtrain_slot *slot = vtrain_data_slot(t->data, k);
-        rc = make_text(&s->text[k], row, s->prompts, slot->rows, err);
+        rc = sampling_text(&s->text[k], row, s->prompts, slot->rows, err);
         if (!rc)
-            rc = make_pooled(&s->text[k], row, s->prompts, slot->pooled, err);
+            rc = sampling_pooled(&s->text[k], row, s->prompts, slot->pooled, err);
     }
     return rc;
 }
