@@ -135,9 +135,12 @@ vt_tensor *kd_tensor(kd_rng *r, vc_dtype t, int nd, const int64_t *dim, int gap,
     x->buf = buf;
     x->data = malloc(buf->bytes ? buf->bytes : 1);
     assert_non_null(x->data);
-    for (int64_t i = 0; i < n; i++) {
-        float v = kd_random(r);
-        vc_from_f32((char *)x->data + (size_t)i * vc_dtype_size(t), t, &v, 1);
+    float v[256];
+    for (int64_t i = 0, m; i < n; i += m) {
+        m = n - i < (int64_t)COUNT(v) ? n - i : (int64_t)COUNT(v);
+        for (int64_t k = 0; k < m; k++)
+            v[k] = kd_random(r);
+        vc_from_f32((char *)x->data + (size_t)i * vc_dtype_size(t), t, v, (size_t)m);
     }
     return x;
 }
