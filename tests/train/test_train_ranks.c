@@ -23,6 +23,7 @@
 #include "formats/tensors/safetensors.h"
 #include "tests/lib/golden.h"
 #include "tests/lib/ok.h"
+#include "tests/lib/sanitized.h"
 #include "tests/lib/train_compare.h"
 #include "tests/lib/train_dataset.h"
 #include "tests/lib/train_ranks.h"
@@ -147,6 +148,10 @@ static void same_when_split(const char *dir, const char *name, const char *optim
     }
 }
 
+/* The rows of three ranks and more of the next test give other numbers alone, so that sanitizers
+ * run those of two; they go from one --parallel to another in test_bf16_parts. */
+#define SPLIT_ROWS(row) (SANITIZED ? 3 : COUNT(row))
+
 /* Moments in eight bits, and weights in bf16 with stochastic rounding: a rank's shard has whole
  * blocks of moments, and the draws of the rounding belong to a parameter's elements. */
 static void test_split_kinds(void **state)
@@ -159,8 +164,8 @@ static void test_split_kinds(void **state)
         { "4z", { 4, 2 }, { "--parallel zero2", "--parallel fsdp" } },
         { "4f", { 4, 2 }, { "--parallel fsdp", "--parallel zero2" } },
     };
-    same_when_split(*state, "8bit", "adamw8bit", row, COUNT(row));
-    same_when_split(*state, "bf16", "adamw_bf16", row, COUNT(row));
+    same_when_split(*state, "8bit", "adamw8bit", row, SPLIT_ROWS(row));
+    same_when_split(*state, "bf16", "adamw_bf16", row, SPLIT_ROWS(row));
     same_when_split(*state, "lion", "lion8bit", row, 3);
 }
 
@@ -234,13 +239,20 @@ static void test_bf16_parts(void **state)
 }
 
 /* Checks that 1, 2, 4, 2 and 1 ranks, each of which resumes the last checkpoint, train like one
- * rank without a stop. `split` holds further flags of several ranks. */
+ * rank without a stop; under sanitizers 2, 4 and 1, where the state is divided once and joined once.
+ * `split` holds further flags of several ranks. */
 static void resumes(const char *dir, const char *whole, const char *parts, const char *args,
                     const char *split)
 {
+#if SANITIZED
+    static const int ranks[] = { 2, 4, 1 };
+#else
     static const int ranks[] = { 1, 2, 4, 2, 1 };
+#endif
+    enum { END = 2 * COUNT(ranks) };
     if (!run_exists(dir, whole)) {
-        char *all = vc_format(ALL "--max_train_steps 10 --gradient_accumulation_steps 4 %s", args);
+        char *all = vc_format(ALL "--max_train_steps %d --gradient_accumulation_steps 4 %s", END,
+                              args);
         ranks_ok(1, dir, whole, all);
         free(all);
     }
@@ -254,7 +266,7 @@ static void resumes(const char *dir, const char *whole, const char *parts, const
             assert_non_null(strstr(ranks_output, "x 4 ranks"));
         free(part);
     }
-    run_same_training(dir, whole, parts, 10, 1e-5, 1e-5);
+    run_same_training(dir, whole, parts, END, 1e-5, 1e-5);
 }
 
 static void test_resume(void **state)
