@@ -1,6 +1,8 @@
 # These functions register tests. A source file is looked up in the caller's folder, then in lib/
 # and fuzz/; the programs are built in <build>/tests.
 set(VLT_TESTS_ENV "VLT_BUILD=${CMAKE_BINARY_DIR};VLT_SOURCE=${CMAKE_SOURCE_DIR}")
+# Threads of the tests' own programs sleep at barriers, since several tests share the cores.
+set(VLT_PROGRAM_ENV "${VLT_TESTS_ENV};OMP_WAIT_POLICY=passive")
 set(VLT_RANKS_ENV "VLT_MPI=${VLT_MPI_FOUND}")
 if(VLT_SANITIZE)
   list(APPEND VLT_RANKS_ENV "VLT_PRELOAD=$<TARGET_FILE:keep_loaded>")
@@ -17,12 +19,18 @@ include(${CMAKE_CURRENT_LIST_DIR}/slow.cmake)
 
 # vlt_label(NAME) gives the test the label `slow` if slow.cmake lists it; later properties of the
 # test do not take it away. Programs of tests without it belong to the target fast_tests. ctest
-# starts the slow tests first (COST), so that no core waits for the last of them.
+# starts the slow tests first (COST), so that no core waits for the last of them; of those that wait
+# more than they compute, two at a time, beside the others.
 function(vlt_label name)
   if(name IN_LIST VLT_SLOW_TESTS)
     cmake_language(EVAL CODE
       "cmake_language(DEFER CALL set_property TEST ${name} APPEND PROPERTY LABELS slow)")
     set_tests_properties(${name} PROPERTIES COST 1)
+    list(FIND VLT_WAITING_TESTS ${name} place)
+    if(place GREATER -1)
+      math(EXPR lock "${place} % 2")
+      set_tests_properties(${name} PROPERTIES COST 2 RESOURCE_LOCK waiting_${lock})
+    endif()
   endif()
 endfunction()
 
@@ -89,7 +97,7 @@ function(vlt_test name)
     set(T_TIMEOUT 300)
   endif()
   set_tests_properties(${name} PROPERTIES TIMEOUT ${T_TIMEOUT} LABELS "${T_LABELS}"
-    ENVIRONMENT "${VLT_TESTS_ENV}")
+    ENVIRONMENT "${VLT_PROGRAM_ENV}")
 endfunction()
 
 # vlt_script(NAME x.sh [ARGS a ...] [TIMEOUT s]) registers a script; exit status 77 means "skipped".
@@ -135,5 +143,5 @@ function(vlt_ranks name)
   add_test(NAME ${name} COMMAND ${CMAKE_SOURCE_DIR}/tests/lib/ranks.sh ${T_RANKS} ${T_COMMAND})
   vlt_label(${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${T_TIMEOUT} SKIP_RETURN_CODE 77 LABELS ranks
-    ENVIRONMENT "${VLT_TESTS_ENV};${VLT_RANKS_ENV}")
+    ENVIRONMENT "${VLT_TESTS_ENV};${VLT_RANKS_ENV};VLT_LEAKS=1")
 endfunction()

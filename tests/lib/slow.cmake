@@ -11,3 +11,5 @@ set(VLT_SLOW_TESTS
     vprep_long vprep_missing vprep_progress vprep_ranks vprep_ranks_full vprep_ranks_kill
     vprep_segments vprep_shard vprep_silent vtrain_connect vtrain_control vtrain_faults
     vtrain_memory vtrain_silent vtrain_slurm vtrain_variants vtrain_wan_i2v)
+# Those of them that wait for a limit or a signal more than they compute.
+set(VLT_WAITING_TESTS vlat_pull vprep_silent vtrain_connect vtrain_silent test_watch vtrain_slurm)

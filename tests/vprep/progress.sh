@@ -3,7 +3,7 @@
 # ranks.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
-options=(--video_sample_n_frames 321 --video_sample_stride 1 --vae_window 16
+options=(--video_sample_n_frames 161 --video_sample_stride 1 --vae_window 16
     --video_sample_size 64)
 
 # shares: the shares of the clips in work, a line each, while none is done
@@ -23,7 +23,7 @@ fast() { env ASAN_OPTIONS="${ASAN_OPTIONS:-}:verify_asan_link_order=0" \
 # clip NAME SIDE NUMBER
 clip()
 {
-    ffmpeg -v error -y -f lavfi -i "testsrc2=s=$2x$2:r=16,hue=h=$(($3 * 90))" -frames:v 321 \
+    ffmpeg -v error -y -f lavfi -i "testsrc2=s=$2x$2:r=16,hue=h=$(($3 * 90))" -frames:v 161 \
         -c:v mpeg4 -q:v 4 "media/$1.mp4"
 }
 
@@ -38,7 +38,7 @@ echo '[{"file_path": "1.mp4", "type": "video", "text": "abc"},
     {"file_path": "2.mp4", "type": "video", "text": "def"}]' >media/two.json
 
 # ---- one process: a model, then the built-in codec ----
-expect 0 '"done":0,"within":.*"rate":.*"eta_s":.*"extra":"frame [0-9]* of 321, 0 encoded' \
+expect 0 '"done":0,"within":.*"rate":.*"eta_s":.*"extra":"frame [0-9]* of 161, 0 encoded' \
     fast vprep --meta media/one.json --out one --model m --log_format json "${options[@]}"
 rising 1
 stderr_has '"event":"end".*"phase":"clips".*"done":1,"total":1,.*"extra":"1 encoded'
@@ -49,18 +49,18 @@ expect 0 '' fast vprep --meta media/large.json --out codec --log_format json \
 rising 1
 
 # ---- vdecode: a dataset, then a file, whose frames are counted ----
-expect 0 '"extra":"frame [0-9]* of 321"' fast vdecode codec --out mp4 --format mp4 \
+expect 0 '"extra":"frame [0-9]* of 161"' fast vdecode codec --out mp4 --format mp4 \
     --log_format json
 rising 1
 stderr_has '"event":"end".*"phase":"decoding","unit":"samples","done":1,"total":1,'
 need vlat export codec --to safetensors --out files
-expect 0 '"unit":"frames","done":[0-9]*,"total":321,.*"eta_s":' fast vdecode \
+expect 0 '"unit":"frames","done":[0-9]*,"total":161,.*"eta_s":' fast vdecode \
     files/latents/*.safetensors --out mp4 --format mp4 --log_format json
-stderr_has '"event":"end".*"phase":"decoding","unit":"frames","done":321,"total":321,'
+stderr_has '"event":"end".*"phase":"decoding","unit":"frames","done":161,"total":161,'
 
 # ---- two ranks, each with a clip ----
 have_ranks || exit 0
-expect 0 '"extra":"frame [0-9]* of 642, 0 encoded' env \
+expect 0 '"extra":"frame [0-9]* of 322, 0 encoded' env \
     VLT_PRELOAD="${VLT_PRELOAD:+$VLT_PRELOAD:}$VLT_FAST_LIB" "$lib/ranks.sh" 2 \
     vprep --meta media/two.json --out two --model m --log_format json "${options[@]}"
 rising 2
