@@ -42,13 +42,14 @@ static bool look_for_leaks(int ranks, const char *args)
     };
     enum { FLAGS = sizeof flags / sizeof *flags };
     static bool seen[2][1 << FLAGS];
+    const char *always = getenv("VLT_LEAKS");
     unsigned has = 0;
 
     for (unsigned i = 0; i < FLAGS; i++)
         has |= (unsigned)!!strstr(args, flags[i]) << i;
     bool first = !seen[ranks > 1][has];
     seen[ranks > 1][has] = true;
-    return first;
+    return first || (always && !strcmp(always, "1"));
 }
 
 int ranks_run(int ranks, const char *dir, const char *out, const char *args)
