@@ -95,6 +95,8 @@ typedef struct vtrain_config {
     bool use_8bit_adam;
     double prodigy_d_coef, prodigy_d0, prodigy_growth_rate, prodigy_beta3;
     bool prodigy_use_bias_correction, prodigy_safeguard_warmup;
+    bool adafactor_relative_step, adafactor_scale_parameter, adafactor_warmup_init;
+    double adafactor_clip_threshold, adafactor_decay_rate;
     vc_list optimizer_args;
     int lr_scheduler;                         /* vtrain_schedule */
     double lr_warmup_steps;                   /* below 1: a share of the run's steps */

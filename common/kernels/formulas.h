@@ -28,7 +28,10 @@
     R(with, ADAMW, adamw, 2, 1 << 1)                                                               \
     R(with, LION, lion, 1, 0)                                                                      \
     R(with, PRODIGY_MOMENTS, prodigy_moments, 3, 1 << 1)                                           \
-    R(with, PRODIGY, prodigy, 2, 1 << 1)
+    R(with, PRODIGY, prodigy, 2, 1 << 1)                                                           \
+    R(with, ADAFACTOR_FACTOR, adafactor_factor, 1, 1 << 0)                                         \
+    R(with, ADAFACTOR_VECTOR, adafactor_vector, 1, 1 << 0)                                         \
+    R(with, ALONG, along, 1, 0)
 enum { VF_STATES = 3, VF_GAINS = 3 };
 #define VF_RULE(with, NAME, name, states, squares) VF_##NAME,
 typedef enum { VF_RULES(VF_RULE, ) } vf_rule;
@@ -176,6 +179,32 @@ VF_FN VF VF_(prodigy_rule)(const vf_step *a, VF w, VF *s, VF grad)
 {
     (void)grad;
     return w * a->decay - a->rate * s[0] / (VF_(sqrt)(s[1]) + a->eps);
+}
+
+/* Shazeer & Stern, "Adafactor", algorithms 4 and 5: w becomes the factor of a row's or a column's
+ * gradients, whose mean square is grad; s is its moving average */
+VF_FN VF VF_(adafactor_factor_rule)(const vf_step *a, VF w, VF *s, VF grad)
+{
+    (void)w;
+    s[0] = a->beta2 * s[0] + (1.0f - a->beta2) * (grad + a->eps);
+    return 1.0f / VF_(sqrt)(s[0]);
+}
+
+/* and of a vector w becomes the update */
+VF_FN VF VF_(adafactor_vector_rule)(const vf_step *a, VF w, VF *s, VF grad)
+{
+    VF g = grad * a->grad_scale;
+
+    (void)w;
+    s[0] = a->beta2 * s[0] + (1.0f - a->beta2) * (g * g + a->eps);
+    return g / VF_(sqrt)(s[0]);
+}
+
+/* The step of an update that was computed before; s is the update */
+VF_FN VF VF_(along_rule)(const vf_step *a, VF w, VF *s, VF grad)
+{
+    (void)grad;
+    return w * a->decay - a->rate * s[0];
 }
 
 #undef VF

@@ -16,6 +16,7 @@ _Static_assert((int)VT_OPT_BLOCK == (int)VK_MOMENT_BLOCK, "who splits states kno
 
 const vt_optimizer_row vt_optimizers[] = {
 #define OPTIMIZER(NAME, name_, about, ...) [VT_##NAME] = { .name = #name_, __VA_ARGS__ },
+#define SERVING(NAME, name_, ...) [VT_##NAME] = { .name = #name_, __VA_ARGS__ },
 #include "common/tensor/optimizers.def"
 };
 
@@ -52,18 +53,48 @@ size_t vt_opt_elements(const vt_optimizer_row *o, int k, size_t n)
 
 int vt_opt_shape(const vt_optimizer_row *o, int k, const vt_tensor *t, int64_t dim[VT_DIMS])
 {
-    if (o->state[k].shape == VT_OF_BLOCKS) {
+    const vt_state_shape shape = o->state[k].shape;
+    int nd = 0;
+
+    if (shape == VT_OF_BLOCKS) {
         dim[0] = (int64_t)VK_MOMENT_BLOCKS(vt_count(t));
         dim[1] = codes_of(o);
         return 2;
     }
-    memcpy(dim, t->dim, (size_t)t->nd * sizeof *dim);
-    return t->nd;
+    for (int i = 0; i < t->nd; i++)
+        if (!(shape == VT_OF_ROWS && i == t->nd - 1) && !(shape == VT_OF_COLUMNS && i == t->nd - 2))
+            dim[nd++] = t->dim[i];
+    return nd;
 }
 
 vt_optimizer vt_opt_of(vt_optimizer how, const vt_tensor *t)
 {
-    return vt_count(t) < VT_OPT_SMALL ? vt_optimizers[how].small : how;
+    const vt_optimizer_row *o = &vt_optimizers[how];
+
+    if (o->matrices)
+        return t->nd < 2 ? o->small : how;
+    return vt_count(t) < VT_OPT_SMALL ? o->small : how;
+}
+
+bool vt_opt_whole(vt_optimizer how)
+{
+    return vt_optimizers[how].run && vt_optimizers[how].run->whole;
+}
+
+int vt_opt_scratch_new(vt_tensor **out, vt_params *p, vt_optimizer how, vc_err *err)
+{
+    int64_t most = 0;
+
+    *out = NULL;
+    for (int i = 0; i < p->n; i++) {
+        const vt_opt_run *run = vt_optimizers[vt_opt_of(how, p->at[i]->t)].run;
+        int64_t n = p->at[i]->trained && run && run->scratch ? run->scratch(p->at[i]->t) : 0;
+        most = n > most ? n : most;
+    }
+    if (!most)
+        return 0;
+    *out = vt_param_new(p->g, VC_F32, 1, &most, NULL, VC_F32, false, err);
+    return *out ? 0 : VC_ENOMEM;
 }
 
 /* ---- whole state ---- */
@@ -115,6 +146,8 @@ int vt_opt_open(vt_opt_state *s, vt_params *p, vt_optimizer how, vc_err *err)
         if (w->trained)
             rc = vc_context(err, open_states(s, s->n++, p, w->t, err), "%s", w->name);
     }
+    if (!rc)
+        rc = vt_opt_scratch_new(&s->scratch, p, how, err);
     if (rc)
         vt_opt_close(s, p);
     return vc_context(err, rc, "optimizer state");
@@ -127,12 +160,13 @@ void vt_opt_close(vt_opt_state *s, vt_params *p)
             vt_param_free(p->g, s->of[k][i]);
         free(s->of[k]);
     }
+    vt_param_free(p->g, s->scratch);
     *s = (vt_opt_state){ 0 };
 }
 
 size_t vt_opt_bytes(const vt_opt_state *s)
 {
-    size_t bytes = 0;
+    size_t bytes = s->scratch ? (size_t)vt_count(s->scratch) * sizeof(float) : 0;
 
     for (int k = 0; k < VT_OPT_STATES; k++)
         for (int i = 0; i < s->n; i++)
@@ -194,6 +228,10 @@ void vt_opt_apply_part(vt_ctx *g, const vt_opt_part *x, const vt_opt_step *o, co
     const vt_opt_run *run = vt_optimizers[x->how].run;
     vt_update_args a = vt_opt_update_args(x, o);
 
+    if (run && run->whole) {
+        run->whole(g, x, o, number);
+        return;
+    }
     if (run && run->adjust)
         run->adjust(&a, o, number);
     vt_opt_update(g, x, &a);
@@ -219,7 +257,7 @@ static void each_reached(vt_params *p, vt_opt_state *s, const vt_opt_step *o, do
         if (!w->trained)
             continue;
         vt_opt_part x = { .how = vt_opt_of(s->how, w->t), .name = w->name, .w = w->t,
-                          .grad = w->grad };
+                          .grad = w->grad, .scratch = s->scratch };
         const vt_opt_step own = vt_opt_step_of(w, o);
         for (int k = 0; k < VT_OPT_STATES; k++)
             x.state[k] = s->of[k][at];

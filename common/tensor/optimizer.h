@@ -10,10 +10,14 @@
 #include "common/kernels/formulas.h"
 #include "common/tensor/weights.h"
 
+/* Those of --optimizer come first, then rows that serve some of their parameters. */
 typedef enum vt_optimizer {
 #define OPTIMIZER(NAME, name, about, ...) VT_##NAME,
 #include "common/tensor/optimizers.def"
-    VT_OPTIMIZERS
+    VT_OPTIMIZERS, VT_BEFORE_SERVING = VT_OPTIMIZERS - 1,
+#define SERVING(NAME, name, ...) VT_##NAME,
+#include "common/tensor/optimizers.def"
+    VT_OPTIMIZER_ROWS
 } vt_optimizer;
 
 enum {
@@ -24,9 +28,11 @@ enum {
     VT_OPT_BLOCK = 256                        /* elements that share a peak */
 };
 
-/* A tensor of state has the parameter's shape, or a number for each block of VT_OPT_BLOCK elements
- * and each state in codes: [blocks, codes], their largest magnitudes. */
-typedef enum { VT_OF_VALUES, VT_OF_BLOCKS } vt_state_shape;
+/* A tensor of state has the parameter's shape; or a number for each block of VT_OPT_BLOCK elements
+ * and each state in codes: [blocks, codes], their largest magnitudes; or a number for each row or
+ * column of its matrices, which are its last two axes: its shape without the last axis, or without
+ * the one before. */
+typedef enum { VT_OF_VALUES, VT_OF_BLOCKS, VT_OF_ROWS, VT_OF_COLUMNS } vt_state_shape;
 
 typedef struct vt_state_row {
     const char *name;                         /* "m": checkpoints have m/PARAMETER; NULL: none */
@@ -50,10 +56,15 @@ typedef struct vt_opt_run {
                     const double *number, double *sum);
     /* false: the step changes no value */
     bool (*settle)(const struct vt_opt_step *o, const double *sum, double *number);
+    /* Takes a parameter's step in place of the rule, which sees one value. Such a parameter is not
+     * split. scratch: number of f32 values that the step needs beside its state. */
+    void (*whole)(vt_ctx *g, const struct vt_opt_part *x, const struct vt_opt_step *o,
+                  const double *number);
+    int64_t (*scratch)(const vt_tensor *w);
     /* Changes the numbers of the rule's kernel. */
     void (*adjust)(struct vt_update_args *a, const struct vt_opt_step *o, const double *number);
 } vt_opt_run;
-extern const vt_opt_run vt_prodigy;
+extern const vt_opt_run vt_prodigy, vt_adafactor;
 
 typedef struct vt_optimizer_row {
     const char *name;                         /* the word of --optimizer */
@@ -62,6 +73,7 @@ typedef struct vt_optimizer_row {
                                                * in a step */
     vt_state_row state[VT_OPT_STATES];        /* those of the rule in its order, then others */
     vt_optimizer small;                       /* row of parameters below VT_OPT_SMALL elements */
+    bool matrices;                            /* or, of a row for matrices, that of vectors */
     const vt_opt_run *run;                    /* NULL: the rule needs nothing more */
     const char *less;                         /* the same rule in less memory, or NULL */
     const char *flags;                        /* vtrain's flags of the rule's numbers: "a b" */
@@ -72,14 +84,14 @@ typedef struct vt_optimizer_row {
 } vt_optimizer_row;
 
 /* The table, by vt_optimizer. */
-extern const vt_optimizer_row vt_optimizers[VT_OPTIMIZERS];
+extern const vt_optimizer_row vt_optimizers[VT_OPTIMIZER_ROWS];
 /* "|adamw|adamw_bf16|..", and the sentence that --help has of them. */
 extern const char vt_optimizer_words[], vt_optimizer_help[];
 /* Words that stand for another: index VT_OPTIMIZERS + i of the words, after those of the rows. */
 typedef struct vt_optimizer_alias { const char *name; vt_optimizer how; } vt_optimizer_alias;
 extern const vt_optimizer_alias vt_optimizer_aliases[];
 
-/* The row of a parameter: `small` of the optimiser's, if it is small. */
+/* The row of a parameter: `small` of the optimiser's, if it is small, or no matrix. */
 vt_optimizer vt_opt_of(vt_optimizer how, const vt_tensor *t);
 /* Number of elements of state k for n values, which begin at a block. */
 size_t vt_opt_elements(const vt_optimizer_row *o, int k, size_t n);
@@ -97,6 +109,10 @@ typedef struct vt_opt_step {
         double d0, coef, growth, beta3;       /* beta3 0: the root of beta2; growth 0: no limit */
         bool bias_correction, safeguard_warmup;
     } prodigy;
+    struct {
+        double clip, power;                   /* beta2 of step t is 1 - t^power */
+        bool relative_step, scale_parameter, warmup_init;
+    } adafactor;
 } vt_opt_step;
 /* A rate and a decay that parameters of a group have instead of the step's (vt_param.rate). */
 typedef struct vt_opt_rate { double lr, weight_decay; } vt_opt_rate;
@@ -110,6 +126,7 @@ typedef struct vt_opt_state {
     int n;
     vt_optimizer how;
     double number[VT_OPT_NUMBERS];            /* of the run */
+    vt_tensor *scratch;                       /* of a step, or NULL */
 } vt_opt_state;
 /* Makes states that begin, and converts values to the row's type by vt_opt_convert. */
 int vt_opt_open(vt_opt_state *s, vt_params *p, vt_optimizer how, vc_err *err);
@@ -130,7 +147,12 @@ typedef struct vt_opt_part {
     uint64_t first;              /* index of the part's first element in the parameter */
     vt_tensor *w, *state[VT_OPT_STATES];
     const vt_tensor *grad;       /* f32 */
+    const vt_tensor *scratch;    /* f32, of vt_opt_scratch_new; NULL where the row needs none */
 } vt_opt_part;
+/* True if parameters of the row are not split: a part is one of them. */
+bool vt_opt_whole(vt_optimizer how);
+/* Makes the scratch of a step of any trained parameter; *out is NULL where none needs it. */
+int vt_opt_scratch_new(vt_tensor **out, vt_params *p, vt_optimizer how, vc_err *err);
 /* A step: _measure for all parts that a backward reached, then, with the sums of all of them,
  * _settle, then _apply_part for the same parts, unless it returned false. */
 void vt_opt_measure(vt_ctx *g, const vt_opt_part *x, const vt_opt_step *o, const double *number,

@@ -370,6 +370,8 @@ static void run_update(vt_dev *host, set *s, int variant)
     const int64_t n = 1283;
     const bool bf16 = variant == VT_OPTIMIZERS;
     const vt_optimizer_row *how = &vt_optimizers[bf16 ? VT_LION : variant];
+    if (!bf16 && vt_opt_whole((vt_optimizer)variant))
+        return;                                /* its kernels are others'; see adafactor.c */
     vt_tensor *w = make(s, bf16 ? VC_BF16 : how->value, 1, D(n), NULL);
     vt_tensor *grad = make(s, VC_F32, 1, D(n), NULL);
     vt_tensor *state[VT_OPT_STATES] = { 0 }, *peak = NULL;

@@ -55,6 +55,7 @@ static const struct choice { const char *flag, *word; int index; } choices[] = {
     { "optimizer", "lion", VT_LION },
     { "optimizer", "lion8bit", VT_LION8BIT },
     { "optimizer", "prodigy", VT_PRODIGY },
+    { "optimizer", "adafactor", VT_ADAFACTOR },
     { "optimizer", "adamw_8bit", OTHER }, { "optimizer", "paged_adamw8bit", OTHER },
     { "optimizer", "pagedadamw8bit", OTHER }, { "optimizer", "pagedadamw", OTHER },
     { "optimizer", "pagedlion8bit", OTHER },

@@ -127,6 +127,15 @@ static const struct bowl {
       { .lr = 1, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.02,
         .prodigy = { .d0 = 1e-4, .coef = 0.5, .growth = 1.5, .beta3 = 0.98,
                      .bias_correction = true, .safeguard_warmup = true } } },
+    { "adafactor", VT_ADAFACTOR, 0,
+      { .lr = 1, .weight_decay = 0.01,
+        .adafactor = { .clip = 1, .power = -0.8, .relative_step = true,
+                       .scale_parameter = true } } },
+    { "adafactor-init", VT_ADAFACTOR, 0,
+      { .lr = 1, .adafactor = { .clip = 1, .power = -0.8, .relative_step = true,
+                                .scale_parameter = true, .warmup_init = true } } },
+    { "adafactor-rate", VT_ADAFACTOR, 0,
+      { .lr = 3e-3, .adafactor = { .clip = 1, .power = -0.8 } } },
 };
 
 /* The greatest difference of the parameters from those of the file, 0 where it has no such step. */

@@ -61,6 +61,7 @@ static const struct { const char *name, *args; int half, all; } resumed[] = {
     { "8bit", "--use_8bit_adam", 2, 5 },
     { "lion", "--optimizer Lion --use_ema", 2, 5 },
     { "lion8", "--optimizer_type bitsandbytes.optim.Lion8bit", 2, 5 },
+    { "adafactor", "--optimizer Adafactor --use_ema", 2, 5 },
     { "prodigy", "--optimizer prodigy --use_ema --optimizer_args d0=1e-4", 2, 5 },
 };
 

@@ -15,9 +15,30 @@ static int most_block(vt_params *p)
     return most;
 }
 
+vt_optimizer vtrain_unit_optimizer(const vtrain_layout *l, const unit *u)
+{
+    return u->small ? vt_optimizers[l->how].small : l->how;
+}
+
 static size_t round_up(size_t n, size_t to)
 {
     return (n + to - 1) / to * to;
+}
+
+/* Lays the parameters out so that none crosses the border of a shard; false: not all of them fit. */
+static bool place_whole(const vtrain_layout *l, unit *u)
+{
+    size_t at = 0;
+    for (int i = 0; i < u->n; i++) {
+        size_t n = round_up((size_t)vt_count(u->param[i]->t), VTRAIN_ROW_ALIGN);
+        if (at % u->shard + n > u->shard)
+            at = round_up(at, u->shard);
+        u->at[i] = at;
+        at += n;
+        if (n > u->shard || at > u->shard * (size_t)l->shards)
+            return false;
+    }
+    return true;
 }
 
 static void fill_unit(const vtrain_layout *l, unit *u, vt_params *p, int block)
@@ -34,6 +55,9 @@ static void fill_unit(const vtrain_layout *l, unit *u, vt_params *p, int block)
         values += round_up((size_t)vt_count(x->t), VTRAIN_ROW_ALIGN);
     }
     u->shard = round_up((values + (size_t)l->shards - 1) / (size_t)l->shards, VTRAIN_ROW_ALIGN);
+    bool whole = l->shards > 1 && vt_opt_whole(vtrain_unit_optimizer(l, u));
+    while (whole && u->n && !place_whole(l, u))
+        u->shard += round_up(u->shard / 64 + 1, VTRAIN_ROW_ALIGN);
 }
 
 int vtrain_layout_open(vtrain_layout *l, vt_params *p, vc_err *err)
@@ -63,11 +87,6 @@ void vtrain_layout_close(vtrain_layout *l)
     free(l->unit);
     free(l->list);
     free(l->at);
-}
-
-vt_optimizer vtrain_unit_optimizer(const vtrain_layout *l, const unit *u)
-{
-    return u->small ? vt_optimizers[l->how].small : l->how;
 }
 
 vc_dtype vtrain_unit_type(const unit *u)

@@ -6,7 +6,8 @@
  * row, a multiple of VTRAIN_ROW_ALIGN too, so that no cut goes through values that share a scale of
  * 8-bit moments or a random draw. A block has two units; its small parameters (VT_OPT_SMALL) are
  * in the first if their types differ from the others', so that a row's values, moments and averages
- * have one type each.
+ * have one type each. No parameter crosses a border of shards whose optimiser needs it whole
+ * (vt_opt_whole).
  *
  *     units 0 1    2 3     ...   2 blocks - 2, - 1   2 blocks, + 1
  *     last block   before        first               parameters outside blocks */

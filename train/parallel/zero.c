@@ -22,6 +22,7 @@ struct vtrain_zero {
     vt_tensor *(*state)[KINDS];  /* [units] shards; NULL where a unit has no state of a kind */
     float *values;               /* buffer for a shard of values */
     float *row;                  /* buffer for a whole row */
+    vt_tensor *scratch;          /* of a step, or NULL */
     double number[VT_OPT_NUMBERS];           /* of the run, equal on all ranks */
     size_t most, bytes;          /* values of the largest shard; bytes held in all */
 };
@@ -74,9 +75,60 @@ static size_t elements(const vtrain_zero *z, const unit *u, kind k, size_t n)
     return k == EMA ? n : vt_opt_elements(row_of(z, u), k, n);
 }
 
-static size_t bytes_of(const vtrain_zero *z, const unit *u, kind k, size_t n)
+/* True if the state of a kind is laid out by parameters, one after the other, and not by values. */
+static bool by_params(const vtrain_zero *z, const unit *u, kind k)
 {
-    return elements(z, u, k, n) * vc_dtype_size(type_of(z, u, k));
+    return k != EMA && vt_opt_whole(vtrain_unit_optimizer(z->l, u));
+}
+
+static size_t count_of(const vtrain_zero *z, const unit *u, kind k, const vt_param *p)
+{
+    int64_t dim[VT_DIMS];
+    int nd = vt_opt_shape(row_of(z, u), k, p->t, dim);
+    size_t n = 1;
+    for (int i = 0; i < nd; i++)
+        n *= (size_t)dim[i];
+    return n;
+}
+
+/* Number of elements of a kind before parameter p in its shard, or, with p NULL, in `shard`. */
+static size_t before(const vtrain_zero *z, const unit *u, kind k, const vt_param *p, size_t shard)
+{
+    size_t n = 0;
+    for (int i = 0; p && i < u->n; i++)
+        if (u->param[i] == p)
+            shard = u->at[i] / u->shard;
+    for (int i = 0; i < u->n && u->param[i] != p; i++)
+        if (u->at[i] / u->shard == shard)
+            n += count_of(z, u, k, u->param[i]);
+    return n;
+}
+
+/* Number of elements of a kind in a shard. */
+static size_t shard_elements(const vtrain_zero *z, const unit *u, kind k)
+{
+    size_t most = 1;
+    if (!by_params(z, u, k))
+        return elements(z, u, k, u->shard);
+    for (size_t i = 0; i < (size_t)z->l->shards; i++) {
+        size_t n = before(z, u, k, NULL, i);
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+/* A part of a parameter's state of a kind: its place in the parameter's state and in the shards'
+ * states that follow each other, and its number of elements. `from`, n and `at` are those of the
+ * values; `at` counts from a shard's begin on. */
+typedef struct place { size_t from, at, n; } place;
+
+static place place_of(const vtrain_zero *z, const unit *u, kind k, const vt_param *p, size_t from,
+                      size_t n, size_t at)
+{
+    if (!by_params(z, u, k))
+        return (place){ elements(z, u, k, from), elements(z, u, k, at), elements(z, u, k, n) };
+    return (place){ 0, at / u->shard * shard_elements(z, u, k) + before(z, u, k, p, 0),
+                    count_of(z, u, k, p) };
 }
 
 /* ---- open, close ---- */
@@ -119,9 +171,12 @@ static int make_state(vtrain_zero *z, vc_err *err)
             z->most = u->shard;
         for (kind i = 0; !rc && i < KINDS; i++)
             if (has(z, u, i) && !(z->state[k][i] = new_shard(z, type_of(z, u, i),
-                                                             elements(z, u, i, u->shard), err)))
+                                                             shard_elements(z, u, i), err)))
                 rc = VC_ENOMEM;
     }
+    if (!rc)
+        rc = vt_opt_scratch_new(&z->scratch, z->p, z->l->how, err);
+    z->bytes += z->scratch ? (size_t)vt_count(z->scratch) * sizeof(float) : 0;
     if (!rc && !(z->values = vt_values_new(z->g, z->most, err)))
         rc = VC_ENOMEM;
     if (!rc && !(z->row = vt_values_new(z->g, row_values(z), err)))
@@ -157,6 +212,7 @@ void vtrain_zero_close(vtrain_zero *z)
         for (int i = 0; i < KINDS; i++)
             vt_param_free(z->g, z->state[k][i]);
     free(z->state);
+    vt_param_free(z->g, z->scratch);
     vt_values_free(z->g, z->values, z->most);
     vt_values_free(z->g, z->row, row_values(z));
     free(z);
@@ -199,6 +255,16 @@ static vt_tensor part_of(const vt_tensor *x, size_t at, size_t n)
     return part;
 }
 
+/* Gives a packed tensor the shape of a parameter. */
+static void shape_as(vt_tensor *x, const vt_tensor *like)
+{
+    x->nd = like->nd;
+    for (int64_t i = like->nd - 1, n = 1; i >= 0; n *= like->dim[i--]) {
+        x->dim[i] = like->dim[i];
+        x->stride[i] = n;
+    }
+}
+
 static void update_part(void *arg, const vt_param *p, size_t from, size_t n, size_t at)
 {
     const update *x = arg;
@@ -206,11 +272,14 @@ static void update_part(void *arg, const vt_param *p, size_t from, size_t n, siz
         return;
     vt_tensor w = part_of(x->w, at, n), grad = part_of(x->u->grad, at, n), state[VT_OPT_STATES];
     vt_opt_part part = { .how = vtrain_unit_optimizer(x->z->l, x->u), .name = p->name,
-                         .first = from, .w = &w, .grad = &grad };
+                         .first = from, .w = &w, .grad = &grad, .scratch = x->z->scratch };
+    if (vt_opt_whole(part.how))
+        shape_as(&w, p->t), shape_as(&grad, p->t);
     for (kind k = 0; k < VT_OPT_STATES; k++) {
         if (!x->state[k])
             continue;
-        state[k] = part_of(x->state[k], elements(x->z, x->u, k, at), elements(x->z, x->u, k, n));
+        const place s = place_of(x->z, x->u, k, p, from, n, at);
+        state[k] = part_of(x->state[k], s.at, s.n);
         part.state[k] = &state[k];
     }
     const vt_opt_step own = vt_opt_step_of(p, x->o);
@@ -306,9 +375,10 @@ static void keep_part(void *arg, const vt_param *p, size_t from, size_t n, size_
     const whole *w = arg;
     const vtrain_zero *z = w->z;
     vc_dtype type = type_of(z, w->u, w->what);
-    vt_values_cast(z->g, (char *)of_param(w, p)->data + bytes_of(z, w->u, w->what, from), type,
-                   (const char *)z->row + bytes_of(z, w->u, w->what, at), type,
-                   elements(z, w->u, w->what, n));
+    size_t size = vc_dtype_size(type);
+    const place s = place_of(z, w->u, w->what, p, from, n, at);
+    vt_values_cast(z->g, (char *)of_param(w, p)->data + s.from * size, type,
+                   (const char *)z->row + s.at * size, type, s.n);
 }
 
 /* Gathers the state of one kind into `to`; NULL: only sends this rank's shard. */
@@ -321,7 +391,8 @@ static int gather_kind(vtrain_zero *z, kind what, vt_tensor **to, vc_err *err)
         if (!z->state[k][what])
             continue;
         rc = vtrain_gather_row(z->l, z->row, z->state[k][what]->data,
-                               bytes_of(z, u, what, u->shard), err);
+                               shard_elements(z, u, what) * vc_dtype_size(type_of(z, u, what)),
+                               err);
         if (!rc && to)
             vtrain_each_part(u, 0, (size_t)z->l->shards * u->shard, keep_part, &w);
     }
@@ -389,10 +460,10 @@ static void read_state(void *arg, const vt_param *p, size_t from, size_t n, size
         r->rc = get(r, p, &v);
     if (r->rc)
         return;
-    vt_values_put(r->z->g, r->to + bytes_of(r->z, r->u, r->what, at),
-                  type_of(r->z, r->u, r->what),
-                  (const char *)v.data + elements(r->z, r->u, r->what, from) *
-                  vc_dtype_size(v.dtype), v.dtype, elements(r->z, r->u, r->what, n));
+    vc_dtype type = type_of(r->z, r->u, r->what);
+    const place s = place_of(r->z, r->u, r->what, p, from, n, at);
+    vt_values_put(r->z->g, r->to + s.at * vc_dtype_size(type), type,
+                  (const char *)v.data + s.from * vc_dtype_size(v.dtype), v.dtype, s.n);
 }
 
 int vtrain_zero_read(vtrain_zero *z, const vf_safetensors *file, bool averages, vc_err *err)

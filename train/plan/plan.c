@@ -439,7 +439,8 @@ static void say_training(const vtrain *t)
     const vtrain_rate rate = vtrain_rate_of(c, t->plan.steps);
     const long long warmup = vtrain_rate_warmup(&rate);
     char optimiser[32], schedule[32], rules[128] = "", end[32] = "", clip[64] = "not clipped";
-    char eps[32] = "";
+    char betas[64] = "", eps[32] = "";
+    const char *numbers = vt_optimizers[c->optimizer].flags;
     if (c->max_grad_norm > 0)
         snprintf(clip, sizeof clip, "clipped to norm %g", c->max_grad_norm);
     const vtrain_schedule how = (vtrain_schedule)c->lr_scheduler;
@@ -451,11 +452,13 @@ static void say_training(const vtrain *t)
         snprintf(rules, sizeof rules, " of power %g", c->lr_power);
     if (c->lr_end > 0)
         snprintf(end, sizeof end, " to %g", c->lr_end);
-    if (strstr(vt_optimizers[c->optimizer].flags, "adam_epsilon"))
+    if (strstr(numbers, "adam_beta1"))
+        snprintf(betas, sizeof betas, ", betas %g and %g", c->adam_beta1, c->adam_beta2);
+    if (strstr(numbers, "adam_epsilon"))
         snprintf(eps, sizeof eps, ", eps %g", c->adam_epsilon);
-    say(t, "optimiser: %s, betas %g and %g%s, weight decay %g, gradients %s",
-        word_of(t, "optimizer", optimiser, sizeof optimiser), c->adam_beta1, c->adam_beta2, eps,
-        c->adam_weight_decay, clip);
+    say(t, "optimiser: %s%s%s, weight decay %g, gradients %s",
+        word_of(t, "optimizer", optimiser, sizeof optimiser), betas, eps, c->adam_weight_decay,
+        clip);
     say(t, "schedule: rate %g, %s%s%s, %lld step%s of warm-up", c->learning_rate,
         word_of(t, "lr_scheduler", schedule, sizeof schedule), rules, end,
         warmup, vc_s((double)warmup));

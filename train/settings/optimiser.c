@@ -127,6 +127,11 @@ static const struct { const char *key, *flag, *other, *only, *say; } keys[] = {
     { "beta3", "prodigy_beta3", NULL, NULL, NULL },
     { "use_bias_correction", "prodigy_use_bias_correction", NULL, NULL, NULL },
     { "safeguard_warmup", "prodigy_safeguard_warmup", NULL, NULL, NULL },
+    { "relative_step", "adafactor_relative_step", NULL, NULL, NULL },
+    { "scale_parameter", "adafactor_scale_parameter", NULL, NULL, NULL },
+    { "warmup_init", "adafactor_warmup_init", NULL, NULL, NULL },
+    { "clip_threshold", "adafactor_clip_threshold", NULL, NULL, NULL },
+    { "decay_rate", "adafactor_decay_rate", NULL, NULL, NULL },
     { "decouple", NULL, NULL, "true", "decay is decoupled in all optimisers here" },
     { "weight_decouple", NULL, NULL, "true", "decay is decoupled in all optimisers here" },
     { "amsgrad", NULL, NULL, "false", "no optimiser here has it" },
@@ -232,6 +237,22 @@ static void warn_of_rate(const vtrain_config *c, vc_flags *set)
                      "%s", rate, own->name, own->usual);
 }
 
+/* As in transformers, a rate belongs to steps that are not relative. */
+static int take_relative(const vtrain_config *c, vc_flags *set, vc_err *err)
+{
+    bool given = vc_flags_given(set, "learning_rate");
+    if (c->optimizer != VT_ADAFACTOR)
+        return 0;
+    if (c->adafactor_warmup_init && !c->adafactor_relative_step)
+        vc_flags_wrong(set, "--adafactor_warmup_init: belongs to --adafactor_relative_step");
+    if (c->adafactor_relative_step && given && c->learning_rate != 1)
+        vc_flags_wrong(set, "--learning_rate: --optimizer adafactor computes the rate: leave it "
+                       "out, or give --no_adafactor_relative_step (and "
+                       "--no_adafactor_scale_parameter for the same rate of all tensors)");
+    return c->adafactor_relative_step && !given ? vc_flags_prefer(set, "learning_rate", "1", err)
+                                                : 0;
+}
+
 int vtrain_take_optimiser(vtrain_config *c, vc_flags *set, vc_err *err)
 {
     int rc = take_alias(c, set, err);
@@ -244,6 +265,8 @@ int vtrain_take_optimiser(vtrain_config *c, vc_flags *set, vc_err *err)
     rc = take_optimiser(c, set, err);
     if (!rc)
         rc = take_args(c, set, err);
+    if (!rc)
+        rc = take_relative(c, set, err);
     if (rc)
         return rc;
     warn_of_rate(c, set);

@@ -208,6 +208,9 @@ static int update(vtrain *t, const loop *l, vtrain_record *r, vc_err *err)
         .grad_scale = mean * vtrain_clip_factor(r->grad_norm, c->max_grad_norm),
         .prodigy = { c->prodigy_d0, c->prodigy_d_coef, c->prodigy_growth_rate, c->prodigy_beta3,
                      c->prodigy_use_bias_correction, c->prodigy_safeguard_warmup },
+        .adafactor = { c->adafactor_clip_threshold, c->adafactor_decay_rate,
+                       c->adafactor_relative_step, c->adafactor_scale_parameter,
+                       c->adafactor_warmup_init },
     };
     rc = vtrain_opt_step(t->optim.state, &o, vtrain_decay(t), err);
     if (run && run->logged) {

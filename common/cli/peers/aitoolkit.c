@@ -117,7 +117,10 @@ static const vc_peer_row rows[] = {
     REFUSED("train.linear_timesteps train.linear_timesteps2", "write timestep_type: linear"),
     MAP("train.optimizer", "adamw>optimizer=adamw|adam>optimizer=adamw|adamw8bit>"
         "optimizer=adamw8bit|adamw8>optimizer=adamw8bit|lion>optimizer=lion|lion8bit>"
-        "optimizer=lion8bit|prodigy>optimizer=prodigy", ADAMW),
+        "optimizer=lion8bit|prodigy>optimizer=prodigy|adafactor>optimizer=adafactor", ADAMW),
+    FLAG("train.optimizer_params.relative_step", "adafactor_relative_step"),
+    FLAG("train.optimizer_params.scale_parameter", "adafactor_scale_parameter"),
+    FLAG("train.optimizer_params.warmup_init", "adafactor_warmup_init"),
     FLAG("train.optimizer_params.d_coef", "prodigy_d_coef"),
     FLAG("train.optimizer_params.use_bias_correction", "prodigy_use_bias_correction"),
     FLAG("train.optimizer_params.safeguard_warmup", "prodigy_safeguard_warmup"),

@@ -106,6 +106,11 @@ extern const vc_peer_file vc_aitoolkit_file, vc_fastvideo_file, vc_onetrainer_fi
     FLAG("optimizer_args.growth_rate", "prodigy_growth_rate"),                                     \
     FLAG("optimizer_args.use_bias_correction", "prodigy_use_bias_correction"),                     \
     FLAG("optimizer_args.safeguard_warmup", "prodigy_safeguard_warmup"),                           \
+    FLAG("optimizer_args.relative_step", "adafactor_relative_step"),                               \
+    FLAG("optimizer_args.scale_parameter", "adafactor_scale_parameter"),                           \
+    FLAG("optimizer_args.warmup_init", "adafactor_warmup_init"),                                   \
+    FLAG("optimizer_args.clip_threshold", "adafactor_clip_threshold"),                             \
+    FLAG("optimizer_args.decay_rate", "adafactor_decay_rate"),                                     \
     REFUSED("optimizer_args.*", "--optimizer's numbers have flags (--help optimiser)")
 
 /* Remedies that several peers have. */
