@@ -31,7 +31,8 @@
     R(with, PRODIGY, prodigy, 2, 1 << 1)                                                           \
     R(with, ADAFACTOR_FACTOR, adafactor_factor, 1, 1 << 0)                                         \
     R(with, ADAFACTOR_VECTOR, adafactor_vector, 1, 1 << 0)                                         \
-    R(with, ALONG, along, 1, 0)
+    R(with, ALONG, along, 1, 0)                                                                    \
+    R(with, SCHEDULE_FREE, schedule_free, 2, 1 << 1)
 enum { VF_STATES = 3, VF_GAINS = 3 };
 #define VF_RULE(with, NAME, name, states, squares) VF_##NAME,
 typedef enum { VF_RULES(VF_RULE, ) } vf_rule;
@@ -205,6 +206,18 @@ VF_FN VF VF_(along_rule)(const vf_step *a, VF w, VF *s, VF grad)
 {
     (void)grad;
     return w * a->decay - a->rate * s[0];
+}
+
+/* Defazio et al., "The road less scheduled", algorithm 1 with AdamW's moment; w is y, s has z and the
+ * second moment. gain: the weight c of z in x, the step of y, the decay */
+VF_FN VF VF_(schedule_free_rule)(const vf_step *a, VF w, VF *s, VF grad)
+{
+    VF g = grad * a->grad_scale, z = s[0];
+
+    s[1] = a->beta2 * s[1] + (1.0f - a->beta2) * (g * g);
+    VF d = g / (VF_(sqrt)(s[1]) * a->root + a->eps) + a->gain[2] * w;
+    s[0] = z - a->rate * d;
+    return w + a->gain[0] * (z - w) + a->gain[1] * d;
 }
 
 #undef VF

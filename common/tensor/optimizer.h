@@ -61,10 +61,13 @@ typedef struct vt_opt_run {
     void (*whole)(vt_ctx *g, const struct vt_opt_part *x, const struct vt_opt_step *o,
                   const double *number);
     int64_t (*scratch)(const vt_tensor *w);
+    /* 1 + k: files and samples have other weights than those trained: these times 1 / beta1, and
+     * state k times 1 - 1 / beta1. */
+    int shown;
     /* Changes the numbers of the rule's kernel. */
     void (*adjust)(struct vt_update_args *a, const struct vt_opt_step *o, const double *number);
 } vt_opt_run;
-extern const vt_opt_run vt_prodigy, vt_adafactor;
+extern const vt_opt_run vt_prodigy, vt_adafactor, vt_schedule_free;
 
 typedef struct vt_optimizer_row {
     const char *name;                         /* the word of --optimizer */
@@ -113,6 +116,7 @@ typedef struct vt_opt_step {
         double clip, power;                   /* beta2 of step t is 1 - t^power */
         bool relative_step, scale_parameter, warmup_init;
     } adafactor;
+    struct { double r, power; } schedule_free;      /* the weight of step t is t^r lr^power */
 } vt_opt_step;
 /* A rate and a decay that parameters of a group have instead of the step's (vt_param.rate). */
 typedef struct vt_opt_rate { double lr, weight_decay; } vt_opt_rate;

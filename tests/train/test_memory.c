@@ -77,8 +77,8 @@ static void open_run(vtrain *t)
     t->samples.span[0].batch = 2;
     t->samples.n_spans = 1;
     assert_ok(vt_params_train(t->params, NULL, NULL, &err) ||
-              vtrain_opt_open(&t->optim.state, NULL, t->g, t->params, VT_ADAMW, false,
-                              &err) ||
+              vtrain_opt_open(&t->optim.state, NULL, t->g, t->params,
+                              &(vtrain_opt_opts){ .how = VT_ADAMW }, &err) ||
               vtrain_loader_open(&t->loader, t->data, &load, &err), &err);
     /* Its thread has ended: what it allocates for a while would count as memory of dry steps. */
     const vtrain_batch *b;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/memory/second_stream.h"
 #include "common/os/file.h"
 #include "formats/tensors/values.h"
 #include "train/parallel/zero.h"
@@ -12,18 +13,22 @@
 struct vtrain_opt {
     vt_ctx *g;
     vt_params *p;
+    vt_optimizer how;
     bool average;                /* an average is kept */
+    double beta1;
     vtrain_zero *zero;           /* the state that is split; NULL: it is whole */
     vt_opt_state state;          /* the whole state; if it is split, only while it is gathered */
     vt_tensor **ema;             /* the average, likewise */
-    bool shown;                  /* it is in the values' place */
+    vt_tensor **found;           /* weights that the optimiser finds, while they are shown; those of
+                                  * a whole state are in the gradients' memory */
+    vt_tensor **shown;           /* which of both is in the values' place; NULL: none */
 };
 
 /* ---- open, close ---- */
 
-static int open_whole(vtrain_opt *o, vt_optimizer how, vc_err *err)
+static int open_whole(vtrain_opt *o, vc_err *err)
 {
-    int rc = vt_opt_open(&o->state, o->p, how, err);
+    int rc = vt_opt_open(&o->state, o->p, o->how, err);
     return rc || !o->average ? rc : vt_ema_open(&o->ema, o->p, err);
 }
 
@@ -34,17 +39,18 @@ static void close_whole(vtrain_opt *o)
     o->ema = NULL;
 }
 
-int vtrain_opt_open(vtrain_opt **out, vtrain_dist *d, vt_ctx *g, vt_params *p, vt_optimizer how,
-                    bool average, vc_err *err)
+int vtrain_opt_open(vtrain_opt **out, vtrain_dist *d, vt_ctx *g, vt_params *p,
+                    const vtrain_opt_opts *opts, vc_err *err)
 {
     vtrain_opt *o = calloc(1, sizeof *o);
     *out = o;
     if (!o)
         return vc_no_memory(err);
-    *o = (vtrain_opt){ .g = g, .p = p, .average = average };
+    *o = (vtrain_opt){ .g = g, .p = p, .how = opts->how, .average = opts->average,
+                       .beta1 = opts->beta1 };
     if (d)
-        return vtrain_zero_open(&o->zero, d, g, p, average, err);
-    return open_whole(o, how, err);
+        return vtrain_zero_open(&o->zero, d, g, p, o->average, err);
+    return open_whole(o, err);
 }
 
 void vtrain_opt_close(vtrain_opt *o)
@@ -183,25 +189,69 @@ int vtrain_opt_read(vtrain_opt *o, const vf_safetensors *file, bool *averages, v
 
 /* ---- the weights that files and samples have ---- */
 
-bool vtrain_opt_shows(const vtrain_opt *o)
+/* The state from which the optimiser finds its weights; -1: it has none. */
+static int found_from(const vtrain_opt *o)
+{
+    const vt_opt_run *run = vt_optimizers[o->how].run;
+    return run ? run->shown - 1 : -1;
+}
+
+/* Lists the gradients of the trained parameters. */
+static int list_gradients(vt_tensor ***out, const vtrain_opt *o, vc_err *err)
+{
+    vt_tensor **list = calloc((size_t)vt_params_count(o->p) + 1, sizeof *list);
+    *out = list;
+    for (int i = 0, k = 0; list && i < vt_params_count(o->p); i++) {
+        const vt_param *p = vt_params_at(o->p, i);
+        if (p->trained)
+            list[k++] = p->grad;
+    }
+    return list ? 0 : vc_no_memory(err);
+}
+
+/* Finds the optimiser's weights from its whole state. */
+static int find(vtrain_opt *o, vc_err *err)
+{
+    int rc = o->zero ? vt_ema_open(&o->found, o->p, err) : list_gradients(&o->found, o, err);
+    for (int k = 0; !rc && k < o->state.n; k++) {
+        const vt_tensor *z = o->state.of[found_from(o)][k];
+        vt_values_cast(o->g, o->found[k]->data, VC_F32, z->data, z->dtype, (size_t)vt_count(z));
+    }
+    return rc;
+}
+
+static void show(vtrain_opt *o, vt_tensor **weights)
+{
+    o->shown = weights;
+    if (weights && weights == o->found)
+        vt_ema_update(weights, o->p, 1 - 1 / o->beta1);
+    if (weights)
+        vt_ema_swap(weights, o->p);
+}
+
+bool vtrain_opt_has_plain(const vtrain_opt *o)
 {
     return o->average;
 }
 
 int vtrain_opt_show(vtrain_opt *o, vc_err *err)
 {
-    (void)err;
-    o->shown = o->ema;
-    if (o->shown)
-        vt_ema_swap(o->ema, o->p);
-    return 0;
+    int rc = found_from(o) < 0 ? 0 : find(o, err);
+    if (!rc)
+        show(o, o->found ? o->found : o->ema);
+    return rc;
 }
 
 void vtrain_opt_hide(vtrain_opt *o)
 {
     if (o->shown)
-        vt_ema_swap(o->ema, o->p);
-    o->shown = false;
+        vt_ema_swap(o->shown, o->p);
+    o->shown = NULL;
+    if (o->zero)
+        vt_ema_close(o->found, o->p);
+    else
+        free(o->found);
+    o->found = NULL;
     if (o->zero && !o->state.n) {              /* gathered for _show_all alone */
         vt_ema_close(o->ema, o->p);
         o->ema = NULL;
@@ -210,6 +260,11 @@ void vtrain_opt_hide(vtrain_opt *o)
 
 int vtrain_opt_show_all(vtrain_opt *o, vc_err *err)
 {
-    int rc = o->zero ? vtrain_zero_gather(o->zero, true, NULL, &o->ema, err) : 0;
-    return rc ? rc : vtrain_opt_show(o, err);
+    if (!o->zero)
+        return vtrain_opt_show(o, err);
+    int rc = found_from(o) < 0 ? vtrain_zero_gather(o->zero, true, NULL, &o->ema, err)
+                               : vtrain_zero_gather_state(o->zero, found_from(o), &o->found, err);
+    if (!rc)
+        show(o, o->found ? o->found : o->ema);
+    return rc;
 }

@@ -15,8 +15,13 @@ typedef struct vtrain_opt vtrain_opt;
 /* Borrows d, g and p, whose values are converted to the optimiser's type. d: the gradients' shards,
  * as which the state is split; NULL: it is whole. average: keeps the average too, which begins as
  * the values. Local. */
-int vtrain_opt_open(vtrain_opt **out, vtrain_dist *d, vt_ctx *g, vt_params *p, vt_optimizer how,
-                    bool average, vc_err *err);
+typedef struct vtrain_opt_opts {
+    vt_optimizer how;
+    bool average;
+    double beta1;                /* of the weights that an optimiser shows (vt_opt_run) */
+} vtrain_opt_opts;
+int vtrain_opt_open(vtrain_opt **out, vtrain_dist *d, vt_ctx *g, vt_params *p,
+                    const vtrain_opt_opts *opts, vc_err *err);
 void vtrain_opt_close(vtrain_opt *o);                        /* NULL is fine */
 /* The numbers of the run (vt_opt_run), VT_OPT_NUMBERS of them: equal on all ranks. */
 double *vtrain_opt_numbers(vtrain_opt *o);
@@ -47,9 +52,11 @@ int vtrain_opt_read(vtrain_opt *o, const vf_safetensors *file, bool *averages, v
 
 /* ---- the weights that files and samples have ---- */
 
-/* True if these are others than the trained values: the average. */
-bool vtrain_opt_shows(const vtrain_opt *o);
-/* Puts them in the values' place until _hide, if they are others; the state is whole. _hide may be
+/* These are the average, if one is kept, or those that the optimiser finds, or else the trained
+ * values. True if files have the trained values too, beside the average. */
+bool vtrain_opt_has_plain(const vtrain_opt *o);
+/* Puts them in the values' place until _hide, if they are others; the state is whole. Gradients are
+ * lost. _hide may be
  * called where _show failed or was not called. */
 int vtrain_opt_show(vtrain_opt *o, vc_err *err);
 void vtrain_opt_hide(vtrain_opt *o);

@@ -415,6 +415,12 @@ int vtrain_zero_gather(vtrain_zero *z, bool keep, vt_opt_state *state, vt_tensor
     return vc_context(err, rc, "optimizer state");
 }
 
+int vtrain_zero_gather_state(vtrain_zero *z, int k, vt_tensor ***to, vc_err *err)
+{
+    int rc = vc_comm_agree(z->l->all, vt_ema_open(to, z->p, err), err);
+    return vc_context(err, rc ? rc : gather_kind(z, k, *to, err), "optimizer state");
+}
+
 /* ---- from a checkpoint ---- */
 
 typedef struct reading {

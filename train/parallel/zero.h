@@ -30,6 +30,8 @@ void vtrain_zero_ema(vtrain_zero *z, double decay);
  * on all ranks, where it is not needed. */
 int vtrain_zero_gather(vtrain_zero *z, bool keep, vt_opt_state *state, vt_tensor ***ema,
                        vc_err *err);
+/* Gathers state k of all shards into *to, f32, on all ranks, which close it by vt_ema_close. */
+int vtrain_zero_gather_state(vtrain_zero *z, int k, vt_tensor ***to, vc_err *err);
 /* Reads this rank's shard of the state from the tensors of its rows, m/NAME, and, with
  * `averages`, ema/NAME; without it averages that z keeps begin as the values. Local. */
 int vtrain_zero_read(vtrain_zero *z, const vf_safetensors *file, bool averages, vc_err *err);

@@ -132,6 +132,8 @@ static const struct { const char *key, *flag, *other, *only, *say; } keys[] = {
     { "warmup_init", "adafactor_warmup_init", NULL, NULL, NULL },
     { "clip_threshold", "adafactor_clip_threshold", NULL, NULL, NULL },
     { "decay_rate", "adafactor_decay_rate", NULL, NULL, NULL },
+    { "r", "schedule_free_r", NULL, NULL, NULL },
+    { "weight_lr_power", "schedule_free_weight_lr_power", NULL, NULL, NULL },
     { "decouple", NULL, NULL, "true", "decay is decoupled in all optimisers here" },
     { "weight_decouple", NULL, NULL, "true", "decay is decoupled in all optimisers here" },
     { "amsgrad", NULL, NULL, "false", "no optimiser here has it" },
@@ -253,6 +255,19 @@ static int take_relative(const vtrain_config *c, vc_flags *set, vc_err *err)
                                                 : 0;
 }
 
+/* An optimiser that evaluates a mean of its own has no other, and finds it by a beta1 above 0. */
+static void check_shown(const vtrain_config *c, vc_flags *set)
+{
+    const vt_optimizer_row *own = &vt_optimizers[c->optimizer];
+    if (!own->run || !own->run->shown)
+        return;
+    if (c->use_ema)
+        vc_flags_wrong(set, "--use_ema: --optimizer %s evaluates a mean already: leave it out",
+                       own->name);
+    if (!(c->adam_beta1 > 0))
+        vc_flags_wrong(set, "--adam_beta1 0: --optimizer %s needs a number above 0", own->name);
+}
+
 int vtrain_take_optimiser(vtrain_config *c, vc_flags *set, vc_err *err)
 {
     int rc = take_alias(c, set, err);
@@ -270,6 +285,7 @@ int vtrain_take_optimiser(vtrain_config *c, vc_flags *set, vc_err *err)
     if (rc)
         return rc;
     warn_of_rate(c, set);
+    check_shown(c, set);
     check_rate(c, set);
     return 0;
 }

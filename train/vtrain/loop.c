@@ -211,6 +211,7 @@ static int update(vtrain *t, const loop *l, vtrain_record *r, vc_err *err)
         .adafactor = { c->adafactor_clip_threshold, c->adafactor_decay_rate,
                        c->adafactor_relative_step, c->adafactor_scale_parameter,
                        c->adafactor_warmup_init },
+        .schedule_free = { c->schedule_free_r, c->schedule_free_weight_lr_power },
     };
     rc = vtrain_opt_step(t->optim.state, &o, vtrain_decay(t), err);
     if (run && run->logged) {

@@ -328,7 +328,7 @@ static int open_training(vtrain *t, vc_err *err)
         rc = vtrain_dist_open(&t->ranks.dist, t->comm, t->g, t->params, &o, err);
     if (!rc)
         rc = vtrain_opt_open(&t->optim.state, o.shards > 1 ? t->ranks.dist : NULL, t->g, t->params,
-                             o.how, t->cfg.use_ema, err);
+                             &(vtrain_opt_opts){ o.how, t->cfg.use_ema, t->cfg.adam_beta1 }, err);
     if (!rc)
         rc = open_objective(t, err);
     if (!rc && t->from.dir)

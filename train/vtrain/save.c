@@ -236,7 +236,7 @@ static int write_weights(vtrain *t, const char *dir, vf_sums *sums, vc_err *err)
     if (!rc)
         rc = write_present(t, dir, sums, err);
     vtrain_opt_hide(t->optim.state);
-    if (!rc && vtrain_opt_shows(t->optim.state))
+    if (!rc && vtrain_opt_has_plain(t->optim.state))
         rc = write_plain(t, dir, sums, err);
     return rc || t->cfg.training_type == VTRAIN_LORA ? rc : write_beside(t, dir, sums, err);
 }
@@ -273,7 +273,7 @@ static int64_t checkpoint_bytes(vtrain *t)
 {
     bool lora = t->cfg.training_type == VTRAIN_LORA;
     int64_t all = 2 * PER_FILE, files = lora ? 1 + t->cfg.export_kohya + t->cfg.export_comfyui : 1;
-    if (vtrain_opt_shows(t->optim.state))
+    if (vtrain_opt_has_plain(t->optim.state))
         files *= 2;
     vtrain_opt_each(t->optim.state, add_bytes, &all, NULL);
     for (int i = 0; i < vt_params_count(t->params); i++) {

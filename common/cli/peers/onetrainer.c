@@ -136,7 +136,7 @@ static const vc_peer_row rows[] = {
     FLAG("seed", "seed"),
     MAP("optimizer.optimizer", "ADAMW>optimizer=adamw|ADAM>optimizer=adamw|ADAMW_8BIT>"
         "optimizer=adamw8bit|LION>optimizer=lion|LION_8BIT>optimizer=lion8bit|PRODIGY>"
-        "optimizer=prodigy", ADAMW),
+        "optimizer=prodigy|SCHEDULE_FREE_ADAMW>optimizer=schedule_free", ADAMW),
     BY("optimizer.d_coef", "optimizer", "ADAMW", "PRODIGY>prodigy_d_coef|*>", ""),
     BY("optimizer.safeguard_warmup", "optimizer", "ADAMW", "PRODIGY>prodigy_safeguard_warmup|*>",
        ""),

@@ -111,6 +111,8 @@ extern const vc_peer_file vc_aitoolkit_file, vc_fastvideo_file, vc_onetrainer_fi
     FLAG("optimizer_args.warmup_init", "adafactor_warmup_init"),                                   \
     FLAG("optimizer_args.clip_threshold", "adafactor_clip_threshold"),                             \
     FLAG("optimizer_args.decay_rate", "adafactor_decay_rate"),                                     \
+    FLAG("optimizer_args.r", "schedule_free_r"),                                                   \
+    FLAG("optimizer_args.weight_lr_power", "schedule_free_weight_lr_power"),                       \
     REFUSED("optimizer_args.*", "--optimizer's numbers have flags (--help optimiser)")
 
 /* Remedies that several peers have. */
