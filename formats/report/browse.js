@@ -87,7 +87,8 @@ function card(set, at, s) {
   const title = `${key(r)}  ${size(r)}, ${frames(r)} frame${frames(r) === 1 ? '' : 's'}`;
   const words = el('span', { className: 'text' });
   const e = el('button', { className: 'card', type: 'button', onclick: () => open(set, at) },
-    picture(s.jpeg, ''), el('strong', {}, fileName(r)), el('span', {}, title), words);
+    picture(s.jpeg, ''), el('strong', {}, fileName(r)),
+    el('span', { className: 'facts' }, title), words);
   const mark = () => {
     const m = set.marks.of(r);
     e.classList.toggle('out', !!m.exclude);
@@ -103,7 +104,52 @@ function card(set, at, s) {
   return e;
 }
 
+/* ---- two datasets ---- */
+
+const pairing = document.querySelector('#pair input');
+
+/* Finds for each position of a dataset the sample of the other one that is of the same source and
+ * has most frames of it in common; -1: there is none. */
+async function findTwins(set) {
+  const [own, other] = await Promise.all([keysOf(set), keysOf(set.other)]);
+  const of = new Map();
+  other.source.forEach((s, i) => { if (of.has(s)) of.get(s).push(i); else of.set(s, [i]); });
+  const common = (i, k) => Math.min(own.to[i], other.to[k]) - Math.max(own.from[i], other.from[k]);
+  return own.source.map((s, i) => (of.get(s) || []).reduce(
+    (best, k) => common(i, k) >= 0 && (best < 0 || common(i, k) > common(i, best)) ? k : best, -1));
+}
+
+/* The sample of the other dataset that stands beside a sample, or -1. */
+async function twinOf(set, at) {
+  if (!pairing.checked || !set.other) return -1;
+  set.twins ||= findTwins(set);
+  return (await set.twins)[at];
+}
+
+/* A sample's card, with its twin's while sources stand side by side. */
+async function cardsOf(set, at) {
+  const own = card(set, at, await sample(set, at));
+  if (!pairing.checked || !set.other) return own;
+  const twin = await twinOf(set, at), name = set.other.info.name;
+  const half = (of, e) => el('div', {}, of, e);
+  return el('div', { className: 'twins', role: 'group',
+    'aria-label': 'One source in two datasets' }, half(set.info.name, own), twin < 0
+    ? el('p', {}, `Not in ${name}`)
+    : half(name, card(set.other, twin, await sample(set.other, twin))));
+}
+
+/* One list of pairs takes the place of the second dataset's list, and the other way round. */
+function layOut() {
+  for (const set of sets.slice(1)) set.section.hidden = pairing.checked;
+  document.querySelector('#sets').classList.toggle('two', sets.length > 1 && !pairing.checked);
+  for (const set of sets) set.cards.classList.toggle('pairs', pairing.checked);
+}
+
 async function show(set) {
+  if (set.section.hidden) {                      // its samples stand beside those of the first
+    set.cards.replaceChildren();
+    return;
+  }
   const list = shown(set), pages = Math.max(1, Math.ceil(list.n / set.info.chunk));
   const run = set.run = {};
   set.page = Math.min(Math.max(set.page, 0), pages - 1);
@@ -116,8 +162,10 @@ async function show(set) {
   const cards = [];
   try {
     const from = set.page * set.info.chunk, to = Math.min(list.n, from + set.info.chunk);
-    for (let i = from; i < to; i++)
-      cards.push(card(set, list.at(i), await sample(set, list.at(i))));
+    if (!set.cards.children.length)
+      set.cards.append(...Array.from({ length: to - from },
+        () => el('div', { className: 'card' })));
+    for (let i = from; i < to; i++) cards.push(await cardsOf(set, list.at(i)));
   } catch (e) {
     cards.push(el('p', {}, e.message));
   }
@@ -151,7 +199,7 @@ function makeSet(n, info) {
   } }, el('option', { value: -1 }, `All buckets (${count(info.samples)})`),
     ...info.buckets.map((b, i) => el('option', { value: i }, `${b.name} (${count(b.n)})`)));
   set.select = select;
-  set.marks = new Marks(info, () => { for (const c of set.cards.children) c.mark?.(); });
+  set.marks = new Marks(info, () => { for (const c of document.querySelectorAll('.card')) c.mark?.(); });
   set.order = el('select', { 'aria-label': 'Order', onchange: () => sort(set)
     .then(() => go(set, 0), e => { report.value = e.message; }) },
     ...Object.entries(ORDERS).map(([value, o]) => el('option', { value }, o.name)));
@@ -239,6 +287,18 @@ function playing(set, r) {
   return [video, note];
 }
 
+const view = (set, s) => [...playing(set, s.record), ...cropFigure(s.record, s.jpeg),
+  ...frameStrip(s.record)];
+
+/* The clip, crop and frames of a sample, with those of its twin beside. */
+async function views(set, at, s) {
+  const twin = await twinOf(set, at);
+  if (twin < 0) return view(set, s);
+  const part = (of, v) => el('section', {}, el('h3', {}, of.info.name), ...view(of, v));
+  return [el('div', { className: 'views' }, part(set, s),
+    part(set.other, await sample(set.other, twin)))];
+}
+
 async function open(set, at) {
   const s = await sample(set, at), r = s.record, list = shown(set);
   let i = 0;
@@ -254,8 +314,7 @@ async function open(set, at) {
     el('h2', {}, key(r)), el('p', { className: 'muted' }, [r.path, r.type, size(r),
       'bucket ' + r.key, 'latent ' + (r.latent || []).join('×'), count(r.tokens || 0) + ' tokens',
       set.info.name].filter(Boolean).join(' · ')),
-    ...set.marks.controls(r), ...playing(set, r), ...cropFigure(r, s.jpeg), ...frameStrip(r),
-    ...references(r),
+    ...set.marks.controls(r), ...await views(set, at, s), ...references(r),
     el('h3', {}, 'Draws'), ...drawTable(r),
     el('details', {}, el('summary', {}, 'Record'), el('pre', {}, JSON.stringify(r, null, 1))));
   if (!dialog.open) dialog.showModal();
@@ -332,21 +391,23 @@ document.addEventListener('keydown', e => {
   const typing = /INPUT|SELECT|TEXTAREA/.test(document.activeElement.tagName);
   if (e.key === '/' && !typing && !dialog.open) { e.preventDefault(); box.focus(); return; }
   const cards = document.activeElement.classList.contains('card')
-    ? [...document.activeElement.parentNode.children] : [];
+    ? [...document.activeElement.closest('.cards').querySelectorAll('.card')] : [];
   if (!cards.length || dialog.open) return;
-  const across = cards.findIndex((c, i) => i && c.offsetTop > cards[0].offsetTop);
+  const top = c => c.getBoundingClientRect().top;
+  const across = cards.findIndex((c, i) => i && top(c) > top(cards[0]));
   const d = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -across, ArrowDown: across }[e.key];
   const to = d && cards[cards.indexOf(document.activeElement) + d];
   if (to) { e.preventDefault(); to.focus(); }
 });
 
-/* Keeps the state in the address, so that a view can be shared: q=WORDS, for dataset N bN=BUCKET
- * pN=PAGE, and s=DATASET.POSITION of the open sample. */
+/* Keeps the state in the address, so that a view can be shared: q=WORDS, pair=1, for dataset N
+ * bN=BUCKET pN=PAGE, and s=DATASET.POSITION of the open sample. */
 let ready = false;
 function remember() {
   if (!ready) return;
   const state = new URLSearchParams();
   if (box.value) state.set('q', box.value);
+  if (pairing.checked) state.set('pair', 1);
   for (const set of sets) {
     if (set.bucket >= 0) state.set('b' + set.n, set.bucket);
     if (set.page) state.set('p' + set.n, set.page + 1);
@@ -361,9 +422,14 @@ async function start() {
     info = await load(`${n}/index`);
     sets.push(makeSet(n, info));
   }
+  sets.forEach((s, i) => { s.other = sets.length === 2 ? sets[1 - i] : null; });
+  document.querySelector('#pair').hidden = sets.length !== 2;
+  pairing.addEventListener('change', () => {
+    layOut();
+    for (const set of sets) go(set, set.page);
+  });
   document.title = sets.map(s => s.info.name).join(' and ');
   document.querySelector('h1').textContent = document.title;
-  all.classList.toggle('two', sets.length > 1);
   all.append(...sets.map(s => s.section));
   const state = new URLSearchParams(location.hash.slice(1));
   box.value = state.get('q') || '';
@@ -371,6 +437,8 @@ async function start() {
     set.bucket = set.select.value = state.has('b' + set.n) ? +state.get('b' + set.n) : -1;
     set.first = (+state.get('p' + set.n) || 1) - 1;
   }
+  pairing.checked = sets.length === 2 && state.has('pair');
+  layOut();
   await search();
   const [n, at] = (state.get('s') || '').split('.').map(Number);
   if (sets[n] && at >= 0 && at < sets[n].info.samples) await open(sets[n], at);

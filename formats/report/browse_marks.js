@@ -73,10 +73,11 @@ class Marks {
 
 /* ---- clips ---- */
 
-/* The address of a sample's source, where the page was opened from a disk that has it. */
+/* The address of a sample's source: its server gives it by the sample's key, a disk by its path. */
 function sourceOf(set, r) {
   const path = String(r.path || '');
-  if (location.protocol !== 'file:' || r.type !== 'video' || !path) return null;
+  if (r.type !== 'video' || !path) return null;
+  if (location.protocol !== 'file:') return `media/${set.n}/${key(r)}`;
   const whole = path.startsWith('/') ? path : set.info.media && set.info.media + '/' + path;
   return whole ? 'file://' + whole.split('/').map(encodeURIComponent).join('/') : null;
 }

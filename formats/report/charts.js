@@ -97,10 +97,12 @@
   const color = i => style(`--c${i % 8}`), pale = i => color(i) + '59';
 
   /* Rows of dygraphs: all x of all series, with null where a series has no point. */
+  const linesOf = c => c.data.series.map(s => ({
+    x: inUnit(s.x, s.run), y: s.smooth ? smoothed(s) : s.y }));
+
   function rows(c) {
     const at = new Map();
-    c.lines = c.data.series.map(s => ({
-      x: inUnit(s.x, s.run), y: s.smooth ? smoothed(s) : s.y }));
+    c.lines = linesOf(c);
     c.lines.forEach((line, k) => line.x.forEach((x, i) => {
       const y = line.y[i];
       if (y === null || (c.log && !(y > 0))) return;
@@ -132,7 +134,7 @@
 
   function redraw(c) {
     labelX(c);
-    c.graph.updateOptions({ file: c.file, series: seriesOptions(c), logscale: c.log,
+    c.graph?.updateOptions({ file: c.file, series: seriesOptions(c), logscale: c.log,
       dateWindow: shown(), valueRange: null, gridLineColor: style('--line') });
   }
 
@@ -140,8 +142,8 @@
   function point(x, aloud) {
     for (const c of charts) {
       const shown = x !== null;
-      c.mark.hidden = !shown;
-      if (shown) c.mark.style.left = c.graph.toDomXCoord(x) + 'px';
+      if (c.mark) c.mark.hidden = !shown;
+      if (shown && c.graph) c.mark.style.left = c.graph.toDomXCoord(x) + 'px';
       const words = [];
       c.lines.forEach((line, i) => {
         const k = shown && line.x.length ? nearest(line.x, x) : -1;
@@ -158,7 +160,7 @@
     const all = whole();
     state.range = range && (range[0] > all[0] || range[1] < all[1]) ? range : null;
     chosen.set('range', state.range);
-    for (const c of charts) c.graph.updateOptions({ dateWindow: shown(), valueRange: null });
+    for (const c of charts) c.graph?.updateOptions({ dateWindow: shown(), valueRange: null });
     reset.disabled = !state.range;
     if (state.pointer !== null && state.pointer !== undefined) point(state.pointer);
   }
@@ -187,7 +189,7 @@
       const value = el('output');
       const check = el('input', { type: 'checkbox', checked: !kept, onchange: () => {
         chosen.set(`hide ${c.index} ${s.name}`, !check.checked);
-        c.graph.setVisibility(i, check.checked);
+        c.graph?.setVisibility(i, check.checked);
       } });
       const line = el('i');
       line.style.background = `var(--c${i % 8})`;
@@ -198,6 +200,7 @@
     const log = el('input', { type: 'checkbox', checked: c.log, onchange: () => {
       c.log = log.checked;
       chosen.set(`log ${c.index}`, c.log);
+      if (!c.graph) return;
       c.file = rows(c);
       redraw(c);
     } });
@@ -209,9 +212,10 @@
 
   const titleOf = figure => figure.querySelector('figcaption').firstChild.textContent;
 
-  function make(figure, index) {
-    const c = { index, data: json(figure.querySelector('script')) };
-    const title = c.title = titleOf(figure);
+  /* Reads a chart's numbers; its picture stays until it is drawn. */
+  function prepare(figure, index) {
+    const c = { index, figure, data: json(figure.querySelector('script')) };
+    c.title = titleOf(figure);
     c.log = chosen.get(`log ${index}`, c.data.log);
     /* dygraphs finds a series by its label, so that equal names need a difference */
     c.labels = ['x', ...c.data.series.map((s, i) => `${i} ${s.name}`)];
@@ -220,10 +224,15 @@
     labelX(c);
     const old = figure.querySelector('.legend');
     if (old) old.replaceWith(legend(c)); else figure.querySelector('.chart').before(legend(c));
+    c.lines = linesOf(c);
+    return c;
+  }
+
+  function draw(c) {
     const box = el('div', { className: 'chart live', tabIndex: 0, role: 'application',
-      'aria-label': `${title}: a chart. Arrow keys move the pointer, plus and minus zoom, ` +
+      'aria-label': `${c.title}: a chart. Arrow keys move the pointer, plus and minus zoom, ` +
         '0 shows all.' });
-    figure.querySelector('.chart').replaceWith(box);
+    c.figure.querySelector('.chart').replaceWith(box);
     const touch = Dygraph.defaultInteractionModel;
     const fingers = name => (e, g, context) => {             // one finger scrolls the page
       if (e.touches.length > 1 || context.initialTouches?.length > 1) touch[name](e, g, context);
@@ -232,7 +241,7 @@
       labels: c.labels, legend: 'never', connectSeparatedPoints: true, logscale: c.log,
       series: seriesOptions(c), dateWindow: shown(), gridLineColor: style('--line'),
       axisLineColor: 'transparent', yRangePad: 8, animatedZooms: false,
-      visibility: c.data.series.map(s => !chosen.get(`hide ${index} ${s.name}`, false)),
+      visibility: c.data.series.map(s => !chosen.get(`hide ${c.index} ${s.name}`, false)),
       axes: { x: { axisLabelFormatter: xText, axisLabelWidth: 56, pixelsPerLabel: 50 },
               y: { axisLabelFormatter: short, axisLabelWidth: 56 } },
       interactionModel: { ...touch, touchstart: fingers('touchstart'),
@@ -245,7 +254,6 @@
     box.append(c.mark);
     box.addEventListener('keydown', e => onKey(c, e));
     box.addEventListener('blur', () => point(null));
-    charts.push(c);
   }
 
   /* ---- all charts ---- */
@@ -253,7 +261,7 @@
   const figures = [...document.querySelectorAll('figure.lines')];
   const reset = el('button', { type: 'button', onclick: () => zoom(null) }, 'Show all');
   const redrawAll = () => {
-    for (const c of charts) c.file = rows(c);
+    for (const c of charts) if (c.graph) c.file = rows(c); else c.lines = linesOf(c);
     for (const c of charts) redraw(c);
   };
   const unit = el('select', { onchange: () => {
@@ -279,8 +287,16 @@
   };
   nameShare();
 
-  figures.forEach(make);
-  redrawAll();                                             // now that all ranges are known
+  /* The first charts are drawn at once, the others one by one while the page can be used: drawing
+   * takes most of the time in which a page opens. */
+  charts.push(...figures.map(prepare));                    // all ranges are known before one is drawn
+  const waiting = [...charts], AT_ONCE = 2;
+  for (const c of waiting.splice(0, AT_ONCE)) draw(c);
+  const drawNext = () => {
+    if (waiting.length) draw(waiting.shift());
+    if (waiting.length) setTimeout(drawNext);
+  };
+  setTimeout(drawNext);
   reset.disabled = !state.range;
   const parts = units.size ? [el('label', {}, 'Over', unit)] : [];
   if (charts.some(c => c.data.series.some(s => s.smooth)))

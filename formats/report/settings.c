@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "common/os/file.h"
 
@@ -37,4 +38,24 @@ const char *vf_setting(const char *text, const char *name, size_t n, size_t *len
         }
     }
     return "";
+}
+
+char *vf_media_folder(const char *dataset)
+{
+    char *text = NULL, *found = NULL;
+    if (vf_settings_of(&text, dataset, "vprep.yaml", NULL))
+        return NULL;
+    size_t n, m;
+    const char *data = vf_setting(text, "data", 4, &n), *meta = vf_setting(text, "meta", 4, &m);
+    char *path = n ? strndup(data, n) : m ? strndup(meta, m) : NULL;
+    char *whole = path ? realpath(path, NULL) : NULL;
+    struct stat st;
+    if (whole && !stat(whole, &st) && S_ISDIR(st.st_mode))
+        found = strdup(whole);
+    else if (whole)
+        found = strndup(whole, (size_t)(vc_path_base(whole) - whole));
+    free(whole);
+    free(path);
+    free(text);
+    return found;
 }

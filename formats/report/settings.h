@@ -14,4 +14,8 @@ int vf_settings_of(char **text, const char *dir, const char *name, vc_err *err);
  * text is NULL or has no such line. The name has n bytes. */
 const char *vf_setting(const char *text, const char *name, size_t n, size_t *len);
 
+/* The folder that the relative paths of a dataset's samples start from, as far as vprep's settings
+ * in the dataset say; malloc'ed, or NULL. */
+char *vf_media_folder(const char *dataset);
+
 #endif

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "common/base/buf.h"
 #include "common/os/file.h"
@@ -20,7 +19,7 @@ enum {
     CHUNK = 50,                              /* samples of a file, and of a page */
     FOLDER = 1000,                           /* files of samples in a folder */
     SEARCH_BYTES = 2 << 20,                  /* text of a file for the search */
-    KEYS = 5,
+    KEYS = 8,
     ERROR_ROWS = 500                         /* rows of a file of skipped inputs */
 };
 
@@ -135,7 +134,31 @@ static int add_search(browse *b, uint32_t at, const cJSON *record, vc_err *err)
     return b->search.n > SEARCH_BYTES ? flush_search(b, at + 1, err) : 0;
 }
 
-static const char *const key_names[KEYS] = { "number", "frames", "width", "height", "tokens" };
+static const char *const key_names[KEYS] = { "number", "frames", "width", "height", "tokens",
+                                             "source", "from", "to" };
+
+/* A number of the sample's source, by which a page finds the same source in another dataset: of 48
+ * bits, which scripts keep whole. */
+static double source_number(const cJSON *record)
+{
+    const char *hash = vlat_str(record, "source_hash"), *path = vlat_str(record, "path");
+    vf_key key;
+    if (!vf_key_parse(&key, hash))
+        key = vf_hash(path, strlen(path));
+    double number = 0;
+    for (int i = 0; i < 6; i++)
+        number = 256 * number + key.b[i];
+    return number;
+}
+
+/* The first or the last of the source's frames that the sample has; of a still 0. */
+static double end_frame(const cJSON *record, bool last)
+{
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(record, "frames");
+    const int n = cJSON_GetArraySize(list);
+    const cJSON *v = cJSON_GetArrayItem(list, last && n ? n - 1 : 0);
+    return cJSON_IsNumber(v) ? v->valuedouble : 0;
+}
 
 static void add_keys(browse *b, uint32_t at, const cJSON *record)
 {
@@ -143,7 +166,9 @@ static void add_keys(browse *b, uint32_t at, const cJSON *record)
     const cJSON *size = cJSON_GetObjectItemCaseSensitive(record, "target");
     const cJSON *h = cJSON_GetArrayItem(size, 0), *w = cJSON_GetArrayItem(size, 1);
     const double v[KEYS] = { (double)e->number, e->frames, cJSON_IsNumber(w) ? w->valuedouble : 0,
-                             cJSON_IsNumber(h) ? h->valuedouble : 0, e->tokens };
+                             cJSON_IsNumber(h) ? h->valuedouble : 0, e->tokens,
+                             source_number(record), end_frame(record, false),
+                             end_frame(record, true) };
     for (int i = 0; i < KEYS; i++) {
         vc_buf_str(&b->keys[i], at ? "," : "");
         vc_buf_number(&b->keys[i], v[i]);
@@ -328,33 +353,11 @@ static void add_facts(vc_buf *json, const browse *b)
     add_text(json, ",", strcat(vc_human_time(a, vlat_seconds(b->d)), " of clips"));
 }
 
-/* The folder that the samples' relative paths start from, as far as vprep's settings in the dataset
- * say; malloc'ed, or NULL. */
-static char *media_folder(const char *dataset)
-{
-    char *text = NULL, *found = NULL;
-    if (vf_settings_of(&text, dataset, "vprep.yaml", NULL))
-        return NULL;
-    size_t n, m;
-    const char *data = vf_setting(text, "data", 4, &n), *meta = vf_setting(text, "meta", 4, &m);
-    char *path = n ? strndup(data, n) : m ? strndup(meta, m) : NULL;
-    char *whole = path ? realpath(path, NULL) : NULL;
-    struct stat st;
-    if (whole && !stat(whole, &st) && S_ISDIR(st.st_mode))
-        found = strdup(whole);
-    else if (whole)
-        found = strndup(whole, (size_t)(vc_path_base(whole) - whole));
-    free(whole);
-    free(path);
-    free(text);
-    return found;
-}
-
 static int write_index(const browse *b, vc_err *err)
 {
     vc_buf json = { 0 };
     add_text(&json, "{\"name\":", vc_path_base(vf_dataset_path(b->d)));
-    char *media = media_folder(vf_dataset_path(b->d));
+    char *media = vf_media_folder(vf_dataset_path(b->d));
     add_text(&json, ",\"media\":", media ? media : "");
     free(media);
     vc_buf_printf(&json, ",\"datasets\":%d,\"samples\":%" PRIu32 ",\"chunk\":%d,"

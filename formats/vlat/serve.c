@@ -3,10 +3,11 @@
  *
  *     /                               the page of the one run, or of all runs
  *     /run/NAME/                      the page of one of several
- *     /file/step-N/FILE               a picture of the one run
+ *     /file/step-N/FILE               a picture of the one run; /file/inputs/FILE too
  *     /run/NAME/file/step-N/FILE      a picture of one of several
  *
- * or of a dataset the page of --browse, /NAME.html, and the scripts in /NAME.data/.
+ * or of a dataset the page of --browse, /NAME.html, the scripts in /NAME.data/, and the source of a
+ * sample, /media/0/NUMBER/VARIANT, if it is a clip that browsers play.
  *
  * A path leads to a file only through the name of a run that was found, the number of a step and a
  * picture's name without a slash. */
@@ -16,11 +17,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/os/file.h"
 #include "formats/report/gallery.h"
 #include "formats/report/listen.h"
 #include "formats/report/runs.h"
+#include "formats/report/settings.h"
 #include "formats/vlat/vlat.h"
 
 enum { LATELY = 600 };                       /* seconds */
@@ -62,6 +65,8 @@ static void add_run(state *s, const vf_run *run)
     if (validation && !vf_gallery_steps(&step, &n, run->dir, NULL))
         for (int i = 0; i < n; i++)
             add_file(s, validation, step[i]);
+    if (validation)
+        add_file(s, validation, VF_GALLERY_INPUTS);
     vf_gallery_steps_free(step, n);
     free(validation);
 }
@@ -218,7 +223,7 @@ static void say_ready(void *arg, const char *url, bool local)
     fprintf(v->out, "%s\n", url);
     fflush(v->out);
     if (!local)
-        vc_warn(v->progress, "any machine that reaches this one may read these pages");
+        vc_warn(v->progress, "any machine that reaches this one may read these pages and their clips");
 }
 
 int vlat_serve(const vlat *v, vc_err *err)
@@ -241,14 +246,19 @@ int vlat_serve(const vlat *v, vc_err *err)
 
 /* ---- the page of a dataset ---- */
 
+enum { SETS = 2 };
+
 typedef struct browse {
     const char *page, *data;
+    vf_dataset *set[SETS];
+    char *media[SETS];                       /* where relative paths start, or NULL */
 } browse;
 
-static void answer_file(const char *path, const char *mime, vf_answer *a)
+/* flags: of open, beside those for reading */
+static void answer_file(const char *path, int flags, const char *mime, vf_answer *a)
 {
     struct stat st;
-    a->fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    a->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | flags);
     if (a->fd < 0 || fstat(a->fd, &st) || !S_ISREG(st.st_mode))
         return;
     a->status = 200;
@@ -268,6 +278,43 @@ static bool is_script(const char *name)
     return false;
 }
 
+/* The path of the source of a sample, malloc'ed, or NULL. */
+static char *source_of(const browse *b, int set, const char *key)
+{
+    uint32_t i;
+    cJSON *record = NULL;
+    if (!b->set[set] || vf_dataset_find(b->set[set], key, &i, NULL) ||
+        vf_dataset_sample(b->set[set], i, &record, NULL))
+        return NULL;
+    const char *path = vlat_str(record, "path");
+    char *whole = *path == '/' ? vc_format("%s", path)
+                  : *path && b->media[set] ? vc_path_join(b->media[set], path) : NULL;
+    cJSON_Delete(record);
+    return whole;
+}
+
+/* What browsers play, by the first bytes of a file: NULL for all else. */
+static const char *clip_type(int fd)
+{
+    unsigned char head[8];
+    if (pread(fd, head, sizeof head, 0) != (ssize_t)sizeof head)
+        return NULL;
+    return !memcmp(head + 4, "ftyp", 4) ? "video/mp4"
+           : !memcmp(head, "\x1a\x45\xdf\xa3", 4) ? "video/webm" : NULL;
+}
+
+/* rest: "0/000000000042/000" */
+static void answer_clip(const browse *b, const char *rest, vf_answer *a)
+{
+    const int set = *rest - '0';
+    char *path = set >= 0 && set < SETS && rest[1] == '/' ? source_of(b, set, rest + 2) : NULL;
+    if (path)
+        answer_file(path, 0, NULL, a);         /* hubs keep files behind links */
+    free(path);
+    a->mime = a->status ? clip_type(a->fd) : NULL;
+    a->status = a->mime ? a->status : 0;
+}
+
 static void handle_browse(void *arg, const vf_request *q, vf_answer *a)
 {
     const browse *b = arg;
@@ -277,20 +324,35 @@ static void handle_browse(void *arg, const vf_request *q, vf_answer *a)
         vf_gallery_escape(&to, vc_path_base(b->page));
         a->location = vc_buf_take(&to);
         a->status = 302;
-    } else if (!strcmp(name, vc_path_base(b->page)))
-        answer_file(b->page, "text/html; charset=utf-8", a);
+    } else if (after(name, "media/"))
+        answer_clip(b, after(name, "media/"), a);
+    else if (!strcmp(name, vc_path_base(b->page)))
+        answer_file(b->page, O_NOFOLLOW, "text/html; charset=utf-8", a);
     else if (rest && *rest == '/' && is_script(rest + 1)) {
         char *path = vc_path_join(b->data, rest + 1);
         if (path)
-            answer_file(path, "text/javascript; charset=utf-8", a);
+            answer_file(path, O_NOFOLLOW, "text/javascript; charset=utf-8", a);
         free(path);
     }
 }
 
 int vlat_serve_browse(const vlat *v, const char *page, const char *data, vc_err *err)
 {
-    browse b = { page, data };
+    browse b = { .page = page, .data = data };
+    int rc = 0;
+    for (int i = 0; i < v->words->n && i < SETS && !rc; i++) {
+        vlat one = *v;
+        one.path = v->words->item[i];
+        rc = vlat_open(&one, &b.set[i], err);
+        b.media[i] = rc ? NULL : vf_media_folder(one.path);
+    }
     const vf_listen l = { .address = v->o->serve, .handle = handle_browse, .arg = &b,
                           .ready = say_ready, .ready_arg = (void *)v };
-    return vf_serve_http(&l, err);
+    if (!rc)
+        rc = vf_serve_http(&l, err);
+    for (int k = 0; k < SETS; k++) {
+        vf_dataset_close(b.set[k]);
+        free(b.media[k]);
+    }
+    return rc;
 }

@@ -73,7 +73,8 @@ int vlat_compare(const vlat *v, vc_err *err);
 /* vlat report --serve: the same pages over HTTP, which follow the runs. Returns when the process is
  * told to stop. VC_EUSAGE: the address, or a build without the server's library. */
 int vlat_serve(const vlat *v, vc_err *err);
-/* The same for the page of vlat_browse and the scripts in its folder of data. */
+/* The same for the page of vlat_browse, the scripts in its folder of data, and the clips that the
+ * datasets were made from. */
 int vlat_serve_browse(const vlat *v, const char *page, const char *data, vc_err *err);
 
 /* ---- skipped.c ---- */

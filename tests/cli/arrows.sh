@@ -55,8 +55,8 @@ precompute/encode    precompute/text
 precompute/vprep     common common/base common/cli common/os common/tensor formats/json formats/keys
 precompute/vprep     formats/columnar formats/metadata formats/tensors precompute/encode
 precompute/vprep     precompute/run precompute/text
-precompute/vdecode   common/base common/cli common/os formats/report formats/tensors
-precompute/vdecode   precompute/media precompute/run
+precompute/vdecode   common common/base common/cli common/os formats/dataset formats/report
+precompute/vdecode   formats/tensors precompute/media precompute/run precompute/vae
 train/diffusion      common common/base common/os common/tensor formats/json
 train/lora           common/base common/os common/tensor formats/json formats/tensors
 train/models         common common/nn common/os common/tensor formats/json

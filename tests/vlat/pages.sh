@@ -29,6 +29,12 @@ for step in 0 50 300; do
     cp "$dir/000.png" "$dir/001.png"
     cp "$dir/000.png" "$dir/sheet.png"
 done
+mkdir one/validation/inputs                # what stands beside sample 0: a reference, and a target
+: >one/validation/inputs/000.safetensors
+for role in reference_1 target; do
+    cp one/validation/step-50/000.png one/validation/inputs/000-$role.png
+done
+cp one/validation/step-50/000.png one/validation/inputs/001-target.png     # without latents: of no prompt
 for page in one two long; do
     expect 0 '' vlat report "$page" --out "$page.html"
 done
@@ -37,7 +43,7 @@ expect 0 '' vlat report one two --out both.html
 [ "$(grep -o '<video' one.html | wc -l)" -eq 3 ] || wrong "one.html has other clips than 3"
 [ "$(stat -c %s long.html)" -lt 4000000 ] || wrong "long.html has $(stat -c %s long.html) bytes"
 
-need browse_dataset set.lmdb 200
+need browse_dataset set.lmdb 10000
 expect 0 '' vlat report set.lmdb --browse set.html
 
 # a dataset of clips whose files are here, for marks, orders and playing
@@ -49,6 +55,11 @@ for i in 1 2 3 4; do
 done
 need vprep --meta clips --out clips.lmdb --video_sample_size 64 --video_sample_n_frames 17
 expect 0 '' vlat report clips.lmdb --browse clips.html
+# the same clips but the last in other sizes, and other frames of the first
+need vprep --meta clips --out others.lmdb --video_sample_size 96 --video_sample_n_frames 9
+expect 0 '' vlat report clips.lmdb others.lmdb --browse pairs.html
+expect 0 '' vlat report clips.lmdb --out dataset.html
+expect 0 '' vlat compare one two --out compare.html
 
 python=/usr/bin/python3
 if ! command -v chromedriver >/dev/null || ! "$python" -c 'import selenium' 2>/dev/null; then

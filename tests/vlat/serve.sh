@@ -173,6 +173,37 @@ for path in /notes /my%20page.data /my%20page.data/ /my%20page.data/vlat-browse 
 done
 done_serving
 
+# the sources of a dataset's samples: clips that browsers play, through links too, with ranges, and
+# no other file, even where a record names it
+mkdir clips
+for i in 1 2; do
+    ffmpeg -v error -f lavfi -i "testsrc=s=64x64:r=8:d=1,format=yuv420p" "clips/$i.mp4"
+    echo "clip $i" >clips/$i.txt
+done
+mv clips/2.mp4 two.mp4 && ln -s ../two.mp4 clips/2.mp4
+ffmpeg -v error -f lavfi -i "testsrc=s=64x64:r=8:d=1" -frames:v 1 clips/3.png && echo a still >clips/3.txt
+need vprep --meta clips --out clips.lmdb --video_sample_size 64 --video_sample_n_frames 5
+size=$(stat -c %s two.mp4)
+serve clips.lmdb --browse clips.html --serve 0
+until [ "$(wc -l <address)" -eq 2 ]; do sleep 0.05; done
+url=$(sed -n 2p address)
+for i in 0 1; do
+    get 200 /media/0/00000000000$i/000
+    output_has '^Content-Type: video/mp4'
+done
+get 206 /media/0/000000000001/000 -r 0-99
+output_has "^Content-Range: bytes 0-99/$size"
+get 404 /media/0/000000000002/000                  # a still
+for path in /media /media/ /media/0 /media/0/ /media/1/000000000000/000 /media/9/000000000000/000 \
+    /media/0/000000000007/000 /media/0/../notes /media/0/000000000000/000/../../../../two.mp4 /media/x; do
+    get 404 "$path"
+done
+echo 'the text of a secret' >clips/1.mp4           # no clip any more
+get 404 /media/0/000000000000/000
+rm clips/1.mp4 && mkfifo clips/1.mp4
+get 404 /media/0/000000000000/000
+done_serving
+
 # one run, which has not begun
 mkdir waits && echo 'seed: 1' >waits/config.yaml
 serve waits --serve localhost:0
