@@ -2,7 +2,7 @@
 encode them.
 
 `qwen-edit-text` holds a tiny Qwen2_5_VLForConditionalGeneration with its tower, its `tokenizer`
-(tokenizer.json) and its `image_processor`. `picture_i` u8 [H,W,3] are pictures as a user gives
+(tokenizer.json), which serves Qwen-Image's template too, and its `image_processor`. `picture_i` u8 [H,W,3] are pictures as a user gives
 them; the pipelines resize them by Lanczos' filter. `texts` lists [kind, prompt, number of pictures]: of
 each `ids_i` as the encoder got them, and the pipeline's `states_i` [n,D]. Kind 0 is the first
 pipeline, kind 1 Plus. The prompt of a text without pictures is Plus's: the first pipeline has none.
@@ -18,7 +18,7 @@ import sys
 import PIL.Image
 import torch
 import transformers
-from diffusers import QwenImageEditPipeline, QwenImageEditPlusPipeline
+from diffusers import QwenImageEditPipeline, QwenImageEditPlusPipeline, QwenImagePipeline
 from diffusers.pipelines.qwenimage import pipeline_qwenimage_edit as first
 from diffusers.pipelines.qwenimage import pipeline_qwenimage_edit_plus as plus
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
@@ -68,7 +68,8 @@ def make(out):
     pipes = [p(scheduler=None, vae=None, text_encoder=None, tokenizer=None, processor=None,
                transformer=None) for p in (QwenImageEditPipeline, QwenImageEditPlusPipeline)]
     template = pipes[1].prompt_template_encode
-    pieces = sorted(set(families.words(template)) | set(families.LETTERS) | {"'s", "),"})
+    plain = QwenImagePipeline(None, None, None, None, None).prompt_template_encode
+    pieces = sorted(set(families.words(template + plain)) | set(families.LETTERS) | {"'s", "),"})
     text = families.tokenizer_json(pieces, SPECIAL, [None])
     tok = families.tokenizer(text, "<|endoftext|>")
     model = model_of(1 + len(pieces) + len(SPECIAL))
