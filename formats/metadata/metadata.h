@@ -155,6 +155,10 @@ typedef struct vf_metadata_opts {
  * once, so that links cannot form a cycle; a subfolder that cannot be read, or a link that leads
  * nowhere, is a bad row. */
 int vf_metadata_read(vf_metadata *m, const char *path, const vf_metadata_opts *o, vc_err *err);
+/* Gives rows without reference pictures those of the folders, in their order: the picture with the
+ * medium's stem, or all with the stem and "_0", "_1" .. behind it. A row without any of a folder
+ * becomes bad. Fails if a folder cannot be read. */
+int vf_metadata_pair(vf_metadata *m, char *const *dirs, int n, vc_err *err);
 void vf_metadata_free(vf_metadata *m);           /* m may be all-zero */
 
 /* The file beside the row's medium; NULL: the row has none of that kind. */

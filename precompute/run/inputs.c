@@ -1,4 +1,5 @@
-/* inputs.c - DiffSynth's --extra_inputs as modes of training; see components.h */
+/* inputs.c - DiffSynth's --extra_inputs and --control_directory as modes of training; see
+ * components.h */
 #include "precompute/run/components.h"
 
 #include <string.h>
@@ -7,12 +8,11 @@
 #include "precompute/run/vprep.h"
 
 /* A mode that a flag of vprep chose is left, and is checked elsewhere. */
-static void select_mode(vprep *p, const char *input, vc_mode mode, const char *what)
+static void select_mode(vprep *p, const char *flag, vc_mode mode, const char *what)
 {
     if (vc_flags_given(p->flags, "train_mode"))
         return;
-    vc_say(p->progress, "--extra_inputs %s selects --train_mode %s, with %s", input,
-           vc_mode_names[mode], what);
+    vc_say(p->progress, "--%s selects --train_mode %s, with %s", flag, vc_mode_names[mode], what);
     p->c.train_mode = mode;
 }
 
@@ -26,7 +26,7 @@ static void take_control(vprep *p, vc_mode mode)
                        "the flag out, or give a Fun-Control --model of CogVideoX or Wan 2.1",
                        p->c.model ? p->c.model : "the built-in model");
     else if (takes)
-        select_mode(p, "control_video", mode, "the control clip of each row's control_video");
+        select_mode(p, "extra_inputs control_video", mode, "the control clip of each row's control_video");
 }
 
 /* The references are the rows' edit_image or kontext_images. */
@@ -39,7 +39,7 @@ static void take_references(vprep *p)
                        "pictures here: leave the flag out, or give a --model that edits pictures",
                        f->name);
     else
-        select_mode(p, "edit_image", VC_MODE_EDIT, "the reference pictures of each row");
+        select_mode(p, "extra_inputs edit_image", VC_MODE_EDIT, "the reference pictures of each row");
 }
 
 static void take_image(vprep *p, vc_mode mode)
@@ -55,7 +55,7 @@ static void take_image(vprep *p, vc_mode mode)
         vc_flags_wrong(p->flags, "--extra_inputs input_image: %s takes no first frame: leave the "
                        "flag out, or give an image-to-video --model", p->c.model);
     else if (mode != VC_MODE_CONTROL_REF)
-        select_mode(p, "input_image", VC_MODE_I2V, "the first frame of each clip");
+        select_mode(p, "extra_inputs input_image", VC_MODE_I2V, "the first frame of each clip");
 }
 
 void prep_take_inputs(vprep *p, vc_mode mode)
@@ -64,6 +64,8 @@ void prep_take_inputs(vprep *p, vc_mode mode)
     const bool control = vc_inputs_have(c->extra_inputs, VC_INPUT_CONTROL);
     const bool last = vc_inputs_have(c->extra_inputs, VC_INPUT_LAST);
 
+    if (c->control_directory.n)
+        select_mode(p, "control_directory", VC_MODE_EDIT, "the pictures of its folders");
     if (!c->extra_inputs)
         return;
     vc_inputs_refuse(p->flags, c->extra_inputs);

@@ -40,6 +40,7 @@ typedef struct vprep_config {
     bool dry_run, overwrite, append, rehash, allow_missing, quiet, profile;
     bool allow_empty_captions, folder_repeats, reference_as_is;
     vc_list reuse;
+    vc_list control_directory;
     double sample_fps, shard_seconds;
     /* sampling flags, as vb_rules has them */
     bool enable_bucket, random_hw_adapt, token_length, random_ratio_crop, random_frame_crop;

@@ -53,6 +53,10 @@ static int read_lists(vprep *p, vc_err *err)
     rc = vc_context(err, rc, "--validation_prompts");
     if (!rc)
         rc = vf_metadata_read(&p->list.meta, p->c.meta, &o, err);
+    if (!rc && p->c.control_directory.n)
+        rc = vc_context(err, vf_metadata_pair(&p->list.meta, p->c.control_directory.item,
+                                              p->c.control_directory.n, err),
+                        "--control_directory");
     if (!rc && p->c.edits)
         rc = edit_list(p, err);
     if (!rc)

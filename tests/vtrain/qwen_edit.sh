@@ -90,7 +90,28 @@ M=n
 expect 0 . train zero --max_train_steps 6 --caption_dropout_p 0.5
 cmp -s whole/metrics.jsonl zero/metrics.jsonl && wrong "zero_cond_t changes nothing"
 
-# ---- the first model by two commands ----
-expect 0 . prep one.jsonl g --model first --train_mode edit
+# ---- the first model by two commands, from folders that are paired by stems ----
+mkdir after before
+for i in 0 1; do
+    cp media/$i.png after && cp media/before/$i.png before && echo "make it $i" >after/$i.txt
+done
+check paired 0 vprep --meta after --control_directory before --out g --image_sample_size 64 \
+    --reference_size 64 --model first
+stderr_has '2 encoded' && stderr_has 'control_directory selects --train_mode edit'
+check shown 0 vlat show g 1 && stdout_has '"path": "before/1.png"'
+# several pictures of a row: numbered files, and several folders
+mkdir numbered && cp media/before/0.png numbered/0_0.png && cp media/before/1.png numbered/0_1.png
+cp media/before/2.png numbered/1.png
+check numbered 0 vprep --meta after --control_directory numbered before --out k \
+    --image_sample_size 64 --reference_size 64 --model m
+check three 0 vlat show k 0
+stdout_has '"path": "numbered/0_0.png"' && stdout_has '"path": "numbered/0_1.png"' &&
+    stdout_has '"path": "before/0.png"' && stdout_has 'reference_3'
+rm before/1.png
+check unpaired 3 vprep --meta after --control_directory before --out l --image_sample_size 64 \
+    --reference_size 64 --model first
+holds l/errors.jsonl '1.png.*no picture 1.. or 1_0.. in before'
+check "no folder" 1 vprep --meta after --control_directory nowhere --out n2 --model first
+stderr_has 'nowhere: No such file'
 expect 0 . vtrain --latents g --model first --output_dir h --train_batch_size 2 --threads 1 \
     --training_type lora --rank 2 --max_train_steps 2

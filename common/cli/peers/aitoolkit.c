@@ -84,7 +84,9 @@ static const vc_peer_row rows[] = {
          "masks and controls are files of the list"),
     REFUSED("datasets.is_reg datasets.prior_reg datasets.diff_output_preservation datasets.poi "
             "datasets.clip_image_* datasets.inpaint_path datasets.extra_values", LOSS),
-    REFUSED("datasets.control_path datasets.control_path_* datasets.control_from_same_folder "
+    FLAG("datasets.control_path datasets.control_path_1 datasets.control_path_2 "
+         "datasets.control_path_3", "control_directory"),
+    REFUSED("datasets.control_path_* datasets.control_from_same_folder "
             "datasets.controls datasets.control_transparent_color", EDIT),
     REFUSED("datasets.do_audio datasets.audio_normalize datasets.audio_preserve_pitch",
             "no sound is trained"),

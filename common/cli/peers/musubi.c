@@ -31,8 +31,9 @@ static const vc_peer_row rows[] = {
     NOTE("datasets.frame_stride datasets.frame_sample", "it belongs to an extraction that is off"),
     INSTEAD("sample_fps", "datasets.source_fps", "write vprep's --sample_fps X, the model's frames "
             "a second (16 of Wan, 24 of HunyuanVideo): frames are picked by time"),
-    REFUSED("datasets.control_directory datasets.control_resolution datasets.no_resize_control "
-            "datasets.multiple_target", CONTROL),
+    FLAG("datasets.control_directory", "control_directory"),
+    FLAG("datasets.no_resize_control", "reference_as_is"),
+    REFUSED("datasets.control_resolution datasets.multiple_target", CONTROL),
     REFUSED("datasets.fp_*", "FramePack is " FAMILIES),
     EACH("network_args", "network_args"),
     PAIRS("optimizer_args"),
