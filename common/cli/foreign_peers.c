@@ -449,11 +449,13 @@ const vc_foreign vc_refused_flags[] = {
     REFUSED(1, "VSA_* bsa_* moba_config_path real_score_* fake_score_* dfake_gen_update_ratio "
             "dmd_denoising_steps context_noise num_frame_per_block min_timestep_ratio "
             "max_timestep_ratio num_decoded_latents num_class_images sample_batch_size", OTHER),
+    REFUSED(0, "edit edit_plus", "give vprep the --model folder of Qwen-Image-Edit, --train_mode "
+            "edit, and the pictures as --control_directory or a column edit_image"),
     REFUSED(0, "with_prior_preservation backprop controlnet_* control_* reward_* dmd2_* "
             "dino_loss_* "
             "self_flow* nabla_* no_nabla_* ideogram4_* backprop_* frame_conditioning_* prior_* "
             "class_* "
-            "add_full_ref_image_in_self_attention add_inpaint_info edit edit_plus f1 i2v i2v_mode "
+            "add_full_ref_image_in_self_attention add_inpaint_info f1 i2v i2v_mode "
             "i2v_ratio "
             "i2v_noise_scale one_frame* remove_first_image_from_target first_frame_as_condition "
             "turbo_dit_cache "

@@ -5,8 +5,8 @@
 
 #include "common/cli/peers/peers.h"
 
-#define EDIT "pictures that guide an edit are not trained here; vprep's --train_mode control "  \
-    "takes control clips of Fun-Control models"
+#define EDIT "vprep's --control_directory has the pictures of an edit by stem, of several folders "  \
+    "too; its --train_mode control takes control clips of Fun-Control models"
 #define TIMES                                                                                      \
     "of ai-toolkit's times sigmoid and linear are here; shift, flux_shift and lumina2_shift are "  \
     "--timestep_sampling auto --weighting_scheme uniform --flow_shift N, the number of the "       \
@@ -176,7 +176,8 @@ static const vc_peer_row rows[] = {
     FLAG("model.te_name_or_path", "text_encoder"),
     FLAG("model.unet_path", "transformer"),
     KIND("model.arch", "flux>|flux:*>|flex1>|flex1:*>|"
-        "qwen_image>|qwen_image:*>|zimage>|zimage:*>|wan21>|wan21:*>|"
+        "qwen_image>|qwen_image:*>|qwen_image_edit>|qwen_image_edit:*>|"
+        "qwen_image_edit_plus>|qwen_image_edit_plus:*>|zimage>|zimage:*>|wan21>|wan21:*>|"
         "wan21_i2v>train_mode=i2v|wan21_i2v:*>train_mode=i2v|wan22_5b>|wan22_5b:*>|"
         "wan22_14b>|wan22_14b:*>|"
         "wan22_14b_i2v>train_mode=i2v|wan22_14b_i2v:*>train_mode=i2v", FAMILIES),
