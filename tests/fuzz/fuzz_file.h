@@ -18,7 +18,8 @@ static void fuzz_remove(void)
     vc_remove_tree(fuzz_dir, NULL);
 }
 
-/* Writes a file below the folder and returns its path, which the next call changes. */
+/* Writes a file below the folder and returns its path, which the next call changes. The file
+ * is truncated behind the data, so that its memory is used again. */
 static inline const char *fuzz_file(const char *name, const uint8_t *data, size_t n)
 {
     static char path[256];
@@ -29,8 +30,8 @@ static inline const char *fuzz_file(const char *name, const uint8_t *data, size_
             abort();
     }
     snprintf(path, sizeof path, "%s/%s", fuzz_dir, name);
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (fd < 0 || write(fd, data, n) != (ssize_t)n || close(fd))
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0 || write(fd, data, n) != (ssize_t)n || ftruncate(fd, (off_t)n) || close(fd))
         abort();
     return path;
 }

@@ -4,6 +4,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+/* The double of the compiler of patterns, whose work for a class's pattern exceeds all other work:
+ * a pattern is compiled once. */
+static pcre2_code *compile_once(PCRE2_SPTR pattern, PCRE2_SIZE n, uint32_t options, int *code,
+                                PCRE2_SIZE *at, pcre2_compile_context *ctx);
+static void keep_code(pcre2_code *code);
+#undef pcre2_compile
+#undef pcre2_code_free
+#define pcre2_compile compile_once
+#define pcre2_code_free keep_code
+#include "precompute/tokenizer/regex.c"
 #include "precompute/tokenizer/parts.h"
 #include "tests/lib/mutate.h"
 
@@ -11,6 +24,30 @@ static const char vocab[] = "{\"a</w>\": 0, \"c\": 1, \"at</w>\": 2, \"<|startof
                             "\"<|endoftext|>\": 4, \"a\": 5, \"t</w>\": 6, \"!\": 7}";
 static const char merges[] = "#version: 0.2\na t</w>\n";
 static const char text[] = "a Cat\xcc\x81 <|endoftext|> <mark>\xff [PAD] aaaa";
+
+static pcre2_code *compile_once(PCRE2_SPTR pattern, PCRE2_SIZE n, uint32_t options, int *code,
+                                PCRE2_SIZE *at, pcre2_compile_context *ctx)
+{
+    static struct { char text[1024]; size_t n; pcre2_code *code; } kept[8];
+    const size_t k = sizeof kept / sizeof *kept;
+    size_t i = 0;
+
+    while (i < k && kept[i].code && (kept[i].n != n || memcmp(kept[i].text, pattern, n)))
+        i++;
+    if (i == k || n > sizeof kept->text)
+        abort();                             /* the target's classes have fewer and shorter ones */
+    if (!kept[i].code) {
+        memcpy(kept[i].text, pattern, n);
+        kept[i].n = n;
+        kept[i].code = pcre2_compile_8(pattern, n, options, code, at, ctx);
+    }
+    return kept[i].code;
+}
+
+static void keep_code(pcre2_code *code)
+{
+    (void)code;
+}
 
 /* Parses up to three texts; where one is no JSON, the others are still read. */
 static void parse(cJSON *o[3], const char *at, size_t n)
