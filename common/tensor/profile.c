@@ -48,9 +48,11 @@ void vt_profile_add(vt_ctx *g, double begin)
 {
     struct vt_profile *p = g->profile;
     vt_op_time *r = row_of(p, g->op, g->in_grad);
+    vc_err err = { 0 };
+    int rc = g->be->host_memory ? 0 : g->be->status(g->dev, &err);
 
-    if (!g->be->host_memory)
-        g->be->status(g->dev, NULL);
+    if (rc)                                    /* status gives a fault once */
+        vt_fail(g, rc, "%s", err.text);
     r->calls++;
     r->seconds += vt_profile_now() - begin;
     if (p->flops > g->usage.flops)                       /* a new step has begun */
