@@ -193,6 +193,7 @@ const vt_backend vt_cuda = {
     .status = cuda_status,
     .reserve = cuda_reserve,
     .grow = cuda_grow,
+    .shrink = cuda_shrink,
     .room = cuda_room,
     .dry = cuda_dry,
     .alloc = cuda_alloc,

@@ -69,6 +69,7 @@ int cuda_memory_open(vt_dev *d, vc_err *err);
 void cuda_memory_close(vt_dev *d);             /* also after a failed open */
 int cuda_reserve(vt_dev *d, void **range, size_t *bytes, vc_err *err);
 int cuda_grow(vt_dev *d, size_t bytes, vc_err *err);
+void cuda_shrink(vt_dev *d);
 size_t cuda_room(vt_dev *d);
 size_t cuda_dry(vt_dev *d, bool dry);
 void *cuda_alloc(vt_dev *d, size_t bytes);

@@ -126,7 +126,8 @@ void cuda_update(vt_dev *d, vt_tensor *w, vt_tensor *const *state, vt_tensor *pe
                  const vt_tensor *grad, const vt_update_args *a)
 {
     vk_update_args s = {
-        .w = w->data, .rounded = w->rounded, .type = (int)w->dtype, .peak = peak ? peak->data : NULL,
+        .w = w->data, .rounded = w->rounded, .type = (int)w->dtype,
+        .peak = peak ? peak->data : NULL,
         .grad = grad->data, .n = vt_count(w), .step = vt_step_factors(a),
         .draws = { { a->key[0], a->key[1] }, a->step, VC_DRAW_ROUND, a->first / 8 },
     };

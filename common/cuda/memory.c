@@ -172,6 +172,16 @@ int cuda_grow(vt_dev *d, size_t bytes, vc_err *err)
                    "%zu MiB are free", bytes >> 20, r->mapped >> 20, left >> 20);
 }
 
+void cuda_shrink(vt_dev *d)
+{
+    cuda_runtime *r = d->runtime;
+
+    if (r->mapped && r->driver.unmap(r->range, r->mapped))
+        cuda_fault(d, VC_EFAIL, "the pool's memory cannot be given back");
+    else
+        r->mapped = 0;
+}
+
 /* ---- parameters, scratch ---- */
 
 void *cuda_alloc(vt_dev *d, size_t bytes)

@@ -101,10 +101,18 @@ static bool settle(const vt_opt_step *o, const double *sum, double *number)
     return true;
 }
 
+/* The root of the mean square of a tensor. */
+static double size_of(vt_ctx *g, const vt_tensor *x)
+{
+    double sum;
+    g->be->sumsq(g->dev, &sum, &x, 1);
+    return sqrt(sum / (double)vt_count(x));
+}
+
 static void whole(vt_ctx *g, const vt_opt_part *x, const vt_opt_step *o, const double *number)
 {
     const int64_t n = vt_count(x->w);
-    double size = sqrt(g->be->sumsq(g->dev, x->w) / (double)n);
+    double size = size_of(g, x->w);
     double rate = o->lr * rate_of(o);
     vt_update_args a = vt_opt_update_args(x, o);
     vt_tensor update = packed(x->scratch, 0, n), w = packed(x->w, 0, n);
@@ -123,7 +131,7 @@ static void whole(vt_ctx *g, const vt_opt_part *x, const vt_opt_step *o, const d
     }
     for (int64_t i = 0; x->w->nd >= 2 && i < sizes_of(x->w).matrices; i++)
         matrix(g, x, i, &a);
-    double over = sqrt(g->be->sumsq(g->dev, &update) / (double)n) / o->adafactor.clip;
+    double over = size_of(g, &update) / o->adafactor.clip;
     a.rule = VF_ALONG;
     a.weight_decay = (float)(o->weight_decay * fmax(over, 1));    /* decay is not clipped */
     a.lr = (float)(rate / fmax(over, 1));

@@ -112,6 +112,9 @@ typedef struct vt_backend {
     /* Makes the pool's first `bytes` usable, before the first kernel that needs them. NULL: the
      * whole range is usable. */
     int (*grow)(vt_dev *dev, size_t bytes, vc_err *err);
+    /* Takes the pool's memory back, of which no kernel uses any; `grow` makes it usable again. NULL
+     * with grow. */
+    void (*shrink)(vt_dev *dev);
     /* Hint: steps use the pool's first `bytes` alone. NULL: no use is made of it. */
     void (*expect)(vt_dev *dev, size_t bytes);
     /* Returns the bytes of device memory that a step may use, those already made usable included.

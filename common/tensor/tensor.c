@@ -152,6 +152,15 @@ void vt_expect(vt_ctx *g, size_t bytes)
         g->be->expect(g->dev, bytes);
 }
 
+void vt_give_back(vt_ctx *g)
+{
+    if (!g->be->shrink || !g->grown)
+        return;
+    vt_replay_close(g);
+    g->be->shrink(g->dev);
+    g->grown = 0;
+}
+
 size_t vt_room(const vt_ctx *g)
 {
     return g->be->room ? g->be->room(g->dev) : 0;

@@ -155,6 +155,9 @@ void vt_watch(vt_ctx *g, void (*seen)(void *arg, double flops), void *arg);
 /* Says that the largest pool_peak of all steps is likely to be `bytes`, so that the pool takes no
  * memory beyond them for the sake of huge pages. More remains possible. */
 void vt_expect(vt_ctx *g, size_t bytes);
+/* Outside steps: gives the pool's memory back to the device, where that is its own, so that a step
+ * which had no room for other memory can run with a smaller pool. Captured graphs are dropped. */
+void vt_give_back(vt_ctx *g);
 /* Returns the bytes that a step may allocate now, parameters not counted; 0 where the device's
  * memory is the host's. */
 size_t vt_room(const vt_ctx *g);

@@ -219,6 +219,7 @@ typedef struct pending {
 
 struct cuda_runtime {
     vt_dev *cpu;
+    size_t pool;                               /* bytes in use */
     timeline kernels;
     double copies, host;                       /* time when the second stream becomes idle; time
                                                 * of the host */
@@ -248,21 +249,22 @@ static void poison(void *to, const void *args)
 
 host_room host_has;
 
-static bool refused(size_t needed, size_t room)
+/* Returns true, and counts, if the device has not as many bytes of pool and scratch. */
+static bool refused(const vt_dev *d, size_t pool, cuda_area area, size_t scratch, int *counted)
 {
-    bool yes = room && needed > room;
+    size_t all = pool;
 
-    host_has.refused += yes;
+    for (int i = 0; i < CUDA_AREAS; i++)
+        all += i == (int)area ? scratch : d->area_bytes[i];
+    bool yes = (host_has.bytes && all > host_has.bytes) || (scratch && host_has.lack-- > 0);
+    *counted += yes;
     return yes;
 }
 
 void *cuda_scratch(vt_dev *d, cuda_area area, size_t n)
 {
-    size_t all = n;
-
-    for (int i = 0; i < CUDA_AREAS; i++)
-        all += i == (int)area ? 0 : d->area_bytes[i];
-    if (d->area_bytes[area] < n && refused(all, host_has.scratch)) {
+    if (d->area_bytes[area] < n &&
+        refused(d, d->runtime->pool, area, n, &host_has.scratch)) {
         cuda_fault(d, VC_ENOMEM, "no memory for %zu bytes of scratch", n);
         return NULL;
     }
@@ -535,10 +537,13 @@ static int host_reserve(vt_dev *d, void **range, size_t *bytes, vc_err *err)
 
 static int host_grow(vt_dev *d, size_t bytes, vc_err *err)
 {
-    (void)d;
-    return refused(bytes, host_has.pool)
-               ? vc_fail(err, VC_ENOMEM, "no memory for %zu bytes on the device", bytes) : 0;
+    if (refused(d, bytes, CUDA_AREAS, 0, &host_has.pool))
+        return vc_fail(err, VC_ENOMEM, "no memory for a pool of %zu bytes", bytes);
+    d->runtime->pool = bytes;
+    return 0;
 }
+
+static void host_shrink(vt_dev *d) { d->runtime->pool = 0; }
 
 static void *host_alloc(vt_dev *d, size_t bytes) { return vt_cpu.alloc(d->runtime->cpu, bytes); }
 
@@ -643,6 +648,7 @@ const vt_backend host_backend = {
     .status = host_status,
     .reserve = host_reserve,
     .grow = host_grow,
+    .shrink = host_shrink,
     .alloc = host_alloc,
     .free = host_free,
     .upload = cuda_upload,

@@ -25,9 +25,10 @@ float host_team_fold(int lane, int lanes, float v, int largest);
 typedef struct host_count { const char *kernel; int64_t named, launches, downloads; } host_count;
 extern host_count host_counted;
 
-/* Bytes of the pool and of scratch that the device gives; 0: as many as are wanted. `refused` counts
- * the requests beyond. */
-typedef struct host_room { size_t pool, scratch; int refused; } host_room;
+/* The bytes that pool and scratch may have together; 0: as many as are wanted. pool and scratch
+ * count their requests beyond. `lack` is the number of requests for more scratch that are refused in
+ * any case. */
+typedef struct host_room { size_t bytes; int pool, scratch, lack; } host_room;
 extern host_room host_has;
 
 /* If it is set, kernels are not run but given to this function: their name, their arguments and the

@@ -260,6 +260,42 @@ bool vtrain_memory_holds(const vtrain *t, const vt_usage *use)
     return taken(use) <= (int64_t)t->plan.pool || taken(use) <= room(t);
 }
 
+/* ---- a step without memory ---- */
+
+/* Sets *r to the next way that does more work for less memory; false: there is none. */
+static bool next_way(const vtrain *t, vtrain_recompute *r)
+{
+    bool whole = r->blocks == t->plan.blocks;
+    if (whole && r->how == VT_RECOMPUTE)
+        return false;
+    if (whole)
+        r->how = VT_RECOMPUTE;
+    else
+        r->blocks++;
+    return true;
+}
+
+bool vtrain_memory_less(vtrain *t, uint32_t group)
+{
+    vt_usage before, use;
+    if (t->cfg.gradient_checkpointing != VTRAIN_REMAT_AUTO || vc_comm_size(t->comm) > 1 ||
+        !t->plan.recompute || t->plan.spans != t->samples.n_spans)
+        return false;
+    vtrain_recompute r = t->plan.recompute[group];
+    if (dry(t, group, r, &before, NULL))
+        return false;
+    while (next_way(t, &r)) {
+        if (dry(t, group, r, &use, NULL))
+            return false;
+        if (taken(&use) >= taken(&before))
+            continue;
+        t->plan.recompute[group] = r;
+        t->plan.group_flops[group] = use.flops;
+        return true;
+    }
+    return false;
+}
+
 /* ---- weights that are on the host ---- */
 
 /* Bytes of block b's weights on the host. */

@@ -16,6 +16,7 @@ typedef struct vtrain_micro {
     vtrain_part_loss of_level[VTRAIN_NOISE_LEVELS];  /* out, of a recorded one: its rows' losses by the
                                                * quarter that their noise is in */
     bool low;                                 /* out: it went to the second of two transformers */
+    bool backward;                            /* out: its backward began, which adds to gradients */
 } vtrain_micro;
 /* The blocks that backward recomputes for a batch of the group. For samples that joined within the
  * step, and have no plan yet, all blocks are unless --gradient_checkpointing is none. */

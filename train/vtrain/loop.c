@@ -27,6 +27,7 @@
 #include "train/steps/step.h"
 #include "train/steps/trace.h"
 #include "train/vtrain.h"
+#include "train/vtrain/room.h"
 #include "train/vtrain/run.h"
 #include "train/vtrain/save.h"
 #include "train/vtrain/summary.h"
@@ -135,7 +136,7 @@ static int run_micro(vtrain *t, loop *l, int64_t i, const vtrain_batch *b, doubl
     l->micro = i;
     l->micro_flops = flops_of(t, b->group);
     vt_watch(t->g, report_within, l);
-    int rc = vtrain_micro_run(t, &m, true, err);
+    int rc = vtrain_micro_in_room(t, &m, err);
     vt_watch(t->g, NULL, NULL);
     if (rc)
         rc = vtrain_memory_remedy(t, b->group, rc, err);
@@ -190,6 +191,7 @@ static int update(vtrain *t, const loop *l, vtrain_record *r, vc_err *err)
     const vt_opt_run *run = vt_optimizers[c->optimizer].run;
     double mean = 1 / (double)vtrain_runs(t), start = vc_seconds();
     int rc = vtrain_opt_norm(t->optim.state, &r->grad_norm, err);
+    rc = vtrain_device_agree(t, rc, err);
     if (rc)
         return rc;
     r->grad_norm *= mean;
