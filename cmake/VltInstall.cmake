@@ -17,6 +17,12 @@ add_custom_target(pages ALL DEPENDS ${pages}/man1/vlt.1)
 file(RELATIVE_PATH VLT_PC_PREFIX ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 configure_file(${CMAKE_SOURCE_DIR}/cmake/vlat.pc.in ${CMAKE_BINARY_DIR}/vlat.pc @ONLY)
 
+# pip install . (pyproject.toml) takes the programs and the module alone.
+if(SKBUILD)
+  install(TARGETS ${programs} RUNTIME DESTINATION ${SKBUILD_SCRIPTS_DIR} COMPONENT python)
+  install(FILES scripts/vlat.py DESTINATION ${SKBUILD_PLATLIB_DIR} COMPONENT python)
+endif()
+
 install(TARGETS ${programs} RUNTIME)
 install(TARGETS libvlat LIBRARY)
 install(FILES ${VLT_LIBVLAT_ARCHIVE} DESTINATION ${CMAKE_INSTALL_LIBDIR})
