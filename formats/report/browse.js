@@ -84,7 +84,7 @@ async function sort(set) {
 
 function card(set, at, s) {
   const r = s.record;
-  const title = `${key(r)}  ${size(r)}, ${frames(r)} frame${frames(r) === 1 ? '' : 's'}`;
+  const title = `${r.sample}/${r.variant || 0}  ${size(r)}, ${frames(r)} frame${frames(r) === 1 ? '' : 's'}`;
   const words = el('span', { className: 'text' });
   const e = el('button', { className: 'card', type: 'button', onclick: () => open(set, at) },
     picture(s.jpeg, ''), el('strong', {}, fileName(r)),
