@@ -84,7 +84,8 @@ async function sort(set) {
 
 function card(set, at, s) {
   const r = s.record;
-  const title = `${r.sample}/${r.variant || 0}  ${size(r)}, ${frames(r)} frame${frames(r) === 1 ? '' : 's'}`;
+  const title = `${r.sample}/${r.variant || 0}  ${size(r)}, ${frames(r)} frame` +
+    (frames(r) === 1 ? '' : 's');
   const words = el('span', { className: 'text' });
   const e = el('button', { className: 'card', type: 'button', onclick: () => open(set, at) },
     picture(s.jpeg, ''), el('strong', {}, fileName(r)),
@@ -199,7 +200,8 @@ function makeSet(n, info) {
   } }, el('option', { value: -1 }, `All buckets (${count(info.samples)})`),
     ...info.buckets.map((b, i) => el('option', { value: i }, `${b.name} (${count(b.n)})`)));
   set.select = select;
-  set.marks = new Marks(info, () => { for (const c of document.querySelectorAll('.card')) c.mark?.(); });
+  set.marks = new Marks(info,
+    () => document.querySelectorAll('.card').forEach(c => c.mark?.()));
   set.order = el('select', { 'aria-label': 'Order', onchange: () => sort(set)
     .then(() => go(set, 0), e => { report.value = e.message; }) },
     ...Object.entries(ORDERS).map(([value, o]) => el('option', { value }, o.name)));

@@ -289,7 +289,7 @@
 
   /* The first charts are drawn at once, the others one by one while the page can be used: drawing
    * takes most of the time in which a page opens. */
-  charts.push(...figures.map(prepare));                    // all ranges are known before one is drawn
+  charts.push(...figures.map(prepare));                    // now all ranges are known
   const waiting = [...charts], AT_ONCE = 2;
   for (const c of waiting.splice(0, AT_ONCE)) draw(c);
   const drawNext = () => {

@@ -17,7 +17,7 @@
 
 #define MARK "validation"
 
-enum { MAX_BYTES = 48 << 20, MAX_FILE = 16 << 20 };
+enum { MAX_BYTES = 48 << 20, MAX_FILE = 16 << 20, MAX_INPUTS = 16 << 20 };
 
 /* A kind of picture: the ending of its name and the first bytes of the file. The page takes only
  * files that match both, whatever their names or links. */
@@ -119,7 +119,8 @@ int vf_gallery_open(const char *step_dir, const char *file, const char **mime, v
     const kind *k = kind_of(file);
     int64_t step;
     const char *folder = vc_path_base(step_dir);
-    if ((!is_step(folder, &step) && strcmp(folder, VF_GALLERY_INPUTS)) || *file == '.' || strchr(file, '/') || !k)
+    if ((!is_step(folder, &step) && strcmp(folder, VF_GALLERY_INPUTS)) || *file == '.' ||
+        strchr(file, '/') || !k)
         return vc_fail(err, VC_ENOENT, "no such picture");
     char *path = vc_path_join(step_dir, file);
     int fd = path ? open_picture(k, path, err) : vc_no_memory(err);
@@ -368,11 +369,13 @@ typedef struct inputs {
     char *dir;                           /* DIR/validation/inputs */
     struct dirent **name;
     int n;
+    size_t room;                         /* bytes that the page still has for inputs */
 } inputs;
 
 static inputs find_inputs(const char *dir)
 {
-    inputs in = { .dir = vc_format("%s/validation/" VF_GALLERY_INPUTS, dir) };
+    inputs in = { .dir = vc_format("%s/validation/" VF_GALLERY_INPUTS, dir),
+                  .room = MAX_INPUTS };
     in.n = in.dir ? scandir(in.dir, &in.name, input_file, by_role) : 0;
     in.n = in.n < 0 ? 0 : in.n;
     return in;
@@ -398,8 +401,7 @@ static bool has_inputs(const inputs *in, const shot *of)
 }
 
 /* Adds the inputs of a sample, a clip in place of its frames. */
-static void put_inputs(vf_html *h, const inputs *in, const shot *of, const char *of_run,
-                       put_fn put)
+static void put_inputs(vf_html *h, inputs *in, const shot *of, const char *of_run, put_fn put)
 {
     if (!has_inputs(in, of))
         return;
@@ -415,7 +417,7 @@ static void put_inputs(vf_html *h, const inputs *in, const shot *of, const char 
         if (h->served)
             add_address(h, &one, of_run, title, put);
         else
-            add_picture(h, &one, title, MAX_FILE, put);
+            in->room -= add_picture(h, &one, title, in->room, put);
     }
 }
 
@@ -456,7 +458,7 @@ static uint64_t leave_out(shots *s)
 }
 
 /* Adds a row for each sample with its pictures by step, and counts those that cannot be shown. */
-static void add_rows(vf_html *h, shots *s, const inputs *in, uint64_t *left_out, uint64_t *shown)
+static void add_rows(vf_html *h, shots *s, inputs *in, uint64_t *left_out, uint64_t *shown)
 {
     const shot *before = NULL;
     for (int i = 0; i < s->n; i++) {

@@ -5,7 +5,7 @@
  * step, as data: addresses of up to 48 MiB: past that the oldest steps but the first are left out.
  * In front are the prompt's inputs, pictures named by their roles in DIR/validation/inputs/ beside
  * the latents of the same prompt (003.safetensors: 003-reference_1.png, 003-control.mp4,
- * 003-target.mp4).
+ * 003-target.mp4), of 16 MiB at most.
  * It stands between two marks on lines of their own, so that vdecode can replace the gallery in a
  * page that vtrain wrote earlier. */
 #ifndef FORMATS_REPORT_GALLERY_H
@@ -28,9 +28,9 @@ void vf_gallery_beside(vf_html *h, const char *const *dir, const char *const *na
 #define VF_GALLERY_INPUTS "inputs"           /* a folder below DIR/validation */
 /* Adds a name as a part of an address: all but letters, digits and "-._~/" as %XX. */
 void vf_gallery_escape(vc_buf *b, const char *name);
-/* Opens a picture of DIR/validation/step-N or DIR/validation/inputs, a file whose ending and first bytes are those of a kind
- * that pages show, whatever the names are, and returns its descriptor; *mime is static. VC_ENOENT,
- * VC_EFORMAT, VC_EIO. */
+/* Opens a picture of DIR/validation/step-N or DIR/validation/inputs, a file whose ending and first
+ * bytes are those of a kind that pages show, whatever the names are, and returns its descriptor;
+ * *mime is static. VC_ENOENT, VC_EFORMAT, VC_EIO. */
 int vf_gallery_open(const char *step_dir, const char *file, const char **mime, vc_err *err);
 
 /* Sets *names to the n folders step-N below DIR/validation/, the newest first. */

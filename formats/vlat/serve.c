@@ -223,7 +223,8 @@ static void say_ready(void *arg, const char *url, bool local)
     fprintf(v->out, "%s\n", url);
     fflush(v->out);
     if (!local)
-        vc_warn(v->progress, "any machine that reaches this one may read these pages and their clips");
+        vc_warn(v->progress, "any machine that reaches this one may read these pages and their "
+                "clips");
 }
 
 int vlat_serve(const vlat *v, vc_err *err)

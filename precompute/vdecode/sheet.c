@@ -161,7 +161,8 @@ int sheet_write(const sheet *s, const char *path, vc_err *err)
     int rc = canvas_make(&c, place_of(g->h, g->rows), place_of(g->w, g->columns), err);
     for (int i = 0; !rc && i < s->n; i++) {
         const canvas *one = &s->item[i].strip;
-        paste(&c, place_of(g->h, g->row[i]), place_of(g->w, g->column[i]), one->rgb, one->h, one->w);
+        paste(&c, place_of(g->h, g->row[i]), place_of(g->w, g->column[i]), one->rgb, one->h,
+              one->w);
     }
     if (!rc)
         rc = media_write_png(path, c.rgb, c.h, c.w, err);

@@ -1,8 +1,7 @@
 """Uses the pages of pages.sh as a reader does, in Chromium without a window.
 
-    pages.py DIR [PICTURES]      DIR has one.html, both.html, long.html and set.html, and
-                                 runs in served/ (none: no server is tried); with PICTURES, a folder,
-                                 the script writes pictures of one.html there
+    pages.py DIR      DIR has the pages and datasets of pages.sh, and runs in served/ (none: no
+                      server is tried)
 
 It prints each thing that is not so, and exits with 1 if there was one."""
 import os
@@ -252,13 +251,11 @@ def pictures(page):
     holds(page.run("return document.querySelectorAll('[src=\"\"]').length") == 0, "an empty picture")
 
 
-def narrow_and_dark(page, pictures_to):
+def narrow_and_dark(page):
     light = page.drawn()
     page.d.execute_cdp_cmd("Emulation.setEmulatedMedia", {
         "features": [{"name": "prefers-color-scheme", "value": "dark"}]})
     WebDriverWait(page.d, 20).until(lambda d: page.drawn() != light)
-    if pictures_to:
-        save(page, pictures_to, "report-dark.png")
     page.d.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
     page.d.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
         "width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True})
@@ -462,12 +459,6 @@ def opening(driver, folder, name, unit):
     holds(least < 3000, f"{name}: ready after {least:.0f} ms at best")
 
 
-def save(page, folder, name):
-    page.run("scrollTo(0, 0)")
-    time.sleep(0.5)                    # the pictures are decoded
-    page.d.save_screenshot(os.path.join(folder, name))
-
-
 def without_script(driver, path):
     driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
     driver.get("file://" + path)
@@ -479,17 +470,14 @@ def without_script(driver, path):
 
 def main():
     folder = sys.argv[1]
-    pictures_to = sys.argv[2] if len(sys.argv) > 2 else None
     driver = browser()
     try:
         page = Page(driver, os.path.join(folder, "one.html"))
-        if pictures_to:
-            save(page, pictures_to, "report.png")
         pointer_and_zoom(page)
         keys(page)
         settings(page)
         pictures(page)
-        narrow_and_dark(page, pictures_to)
+        narrow_and_dark(page)
         both = Page(driver, os.path.join(folder, "both.html"))
         holds(len(both.all(".chart.live")) >= 5, "two runs have no charts")
         opening(driver, folder, "long.html", "100,000 steps")

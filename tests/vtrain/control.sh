@@ -40,6 +40,11 @@ for name in control control_ref cog; do
     output_lacks 'conditions are not used'
     expect 0 '2 decoded' vdecode $name-run --model $name
     [ -s $name-run/validation/step-4/000.mp4 ] || wrong "$name: no clip"
+    # the control clip stands beside its samples, and the first frame too
+    frames=$(ffprobe -v error -count_frames -show_entries stream=nb_read_frames -of csv=p=0 \
+        $name-run/validation/inputs/000-control.mp4) || true
+    [ "$frames" = 9 ] || wrong "$name: the control clip has the frames '$frames'"
+    [ $name != control_ref ] || [ -s $name-run/validation/inputs/000-image.png ] || wrong "$name: no first frame"
     expect 0 . train $name $name-cut "${lora[@]}" --max_train_steps 2
     expect 0 'resumes after step 2' train $name $name-cut "${lora[@]}" --max_train_steps 4 --resume_from_checkpoint latest
     same_end $name-run/checkpoint-4 $name-cut/checkpoint-4 || wrong "$name: a resumed run has other factors"

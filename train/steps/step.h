@@ -13,8 +13,8 @@ typedef struct vtrain_micro {
     uint64_t number;                          /* of the micro-batch in the run, for its draws */
     int place;                                /* in its step, from 0: names the trace's file */
     float loss;                               /* out */
-    vtrain_part_loss of_level[VTRAIN_NOISE_LEVELS];  /* out, of a recorded one: its rows' losses by the
-                                               * quarter that their noise is in */
+    /* Out, of a recorded one: the losses of its rows by the quarter that their noise is in. */
+    vtrain_part_loss of_level[VTRAIN_NOISE_LEVELS];
     bool low;                                 /* out: it went to the second of two transformers */
     bool backward;                            /* out: its backward began, which adds to gradients */
 } vtrain_micro;
