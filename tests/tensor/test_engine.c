@@ -364,7 +364,8 @@ int main(void)
         cmocka_unit_test(test_messages),
         cmocka_unit_test(test_open_errors),
         cmocka_unit_test(test_auto),
-        cmocka_unit_test(test_scopes), cmocka_unit_test(test_for_step), cmocka_unit_test(test_detach),
+        cmocka_unit_test(test_scopes), cmocka_unit_test(test_for_step),
+        cmocka_unit_test(test_detach),
         cmocka_unit_test(test_host),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -58,8 +58,9 @@ typedef struct vtrain_record {
                                   * is the CPU, and the field is left out */
     double graph_replays;        /* micro-batches replayed as a captured graph; NaN: as above */
     double eval_loss;            /* NaN: none at this step, and the field is left out */
-    double eval_level[VTRAIN_NOISE_LEVELS];    /* written with eval_loss: the loss of each level,
-                                               * from little noise to much; eval_loss is their mean */
+    /* Written with eval_loss, which is their mean: the loss of each level, from little noise to
+     * much. */
+    double eval_level[VTRAIN_NOISE_LEVELS];
 } vtrain_record;
 
 /* Opens dir/metrics.jsonl to continue after `step` (0: begins anew): lines of later steps, and a
