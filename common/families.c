@@ -154,7 +154,7 @@ static const vc_first flux_first = {
 };
 
 /* The pipelines cut no text; vprep refuses longer ones. */
-enum { QWEN_EDIT_LENGTH = 4096, QWEN_EDIT_CROP = 64 };
+enum { QWEN_EDIT_LENGTH = 1024, QWEN_EDIT_CROP = 64 };
 #define QWEN_EDIT_TEXT(each_) \
     { { .class = "Qwen2_5_VLForConditionalGeneration", .max_length = QWEN_EDIT_LENGTH, \
         .template = qwen_edit_template, .crop = QWEN_EDIT_CROP, .masked = true, .each = each_ } }

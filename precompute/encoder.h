@@ -54,6 +54,7 @@ typedef struct text_rule {
     const char *each;                /* in front of the prompt, within the template, for each of a
                                       * text's pictures, with the picture's number from 1 in place
                                       * of "{}"; NULL: texts have no such pictures */
+    int picture_rows;                /* the most states of a text's pictures together */
     bool scenes;                     /* VF_SCENE_START and VF_SCENE_END (metadata.h) in prompts are
                                       * tokens of their own */
 } text_rule;

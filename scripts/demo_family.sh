@@ -7,7 +7,7 @@ model=$out/$family-toy set=$out/$family.lmdb run=$out/$family-run
 if [ ! -f "$model/model_index.json" ]; then
     echo "demo: making a toy of $family in $model"
     "${PYTHON:-python3}" "$here/scripts/random_model.py" "$model" --size "$family-toy" \
-        --parts transformer,vae,text_encoder,tokenizer,scheduler || {
+        --parts transformer,vae,text_encoder,tokenizer,processor,scheduler || {
         echo "demo: scripts/random_model.py failed: PYTHON names a Python that has torch," \
             "diffusers, transformers, numpy and safetensors" >&2
         exit 1
@@ -25,13 +25,23 @@ if [ -z "$meta" ]; then
     echo "A violet square on a pale green ground." >"$meta/violet-square.txt"
     echo "A lime ring on a brown ground." >"$meta/lime-ring.txt"
 fi
-cat >"$out/$family-prompts.json" <<'JSON'
-[{"prompt": "A violet disc on a brown ground.", "height": 256, "width": 256, "seed": 1}]
+# A model that edits gets, for each still, a picture of the same name that the still is made from.
+pairs=() edit=
+if [ "$family" = qwen-edit ] && [ "$meta" = "$out/stills" ]; then
+    mkdir -p "$out/before"
+    for name in orange-disc violet-square lime-ring; do
+        still "$out/before/$name.png" 320x256 "$(shape 90 90 200 200 120 120 W/2 H/2 square)" \
+            -pix_fmt rgb24
+    done
+    pairs=(--control_directory "$out/before" --reference_size 256) edit='"edit_image": "before/lime-ring.png", '
+fi
+cat >"$out/$family-prompts.json" <<JSON
+[{"prompt": "A violet disc on a brown ground.", $edit"height": 256, "width": 256, "seed": 1}]
 JSON
 
 echo "demo: phase 1, vprep: $meta -> $set"
 "$build/vprep" --meta "$meta" --model "$model" --out "$set" --overwrite --image_sample_size 256 \
-    --validation_prompts "$out/$family-prompts.json"
+    --validation_prompts "$out/$family-prompts.json" ${pairs[@]+"${pairs[@]}"}
 
 echo "demo: phase 2, vtrain: $set -> $run"
 rm -rf "$run"

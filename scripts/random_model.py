@@ -2,14 +2,15 @@
 """Writes a model folder of a real size with random weights, for benchmarks and runs at full size.
 
     python3 scripts/random_model.py OUT [--size SIZE] [--layers N [M]] [--text_layers N]
-                                    [--parts transformer,vae,text_encoder,tokenizer,scheduler]
+                                    [--parts transformer,vae,text_encoder,tokenizer,processor,..]
                                     [--tokenizer FILE] [--dtype bf16] [--sparse]
 
 OUT has all parts, as vprep and vtrain read them, unless --parts names fewer. SIZE is of CogVideoX 2b (the default), 5b, 5b-i2v, 1.5, 1.5-i2v; of HunyuanVideo hunyuan,
 hunyuan-i2v, hunyuan-i2v-33 (latent_concat), skyreels-i2v; of LTX-Video ltx-2b, ltx-13b; of Wan 2.1
 wan-1.3b, wan-14b; of FLUX.1 flux-dev, flux-schnell; of FLUX.2 flux2-klein-4b,
-flux2-klein-9b, flux2-dev; qwen is Qwen-Image, z-image is Z-Image;
-z-image-toy, flux2-toy and flux2-dev-toy are as small as a demonstration needs. Names and shapes are those
+flux2-klein-9b, flux2-dev; qwen is Qwen-Image, z-image is Z-Image; qwen-edit-toy is
+Qwen-Image-Edit's (Plus) with its processor; z-image-toy, flux2-toy, flux2-dev-toy and qwen-edit-toy
+are as small as a demonstration needs. Names and shapes are those
 of diffusers and transformers (instantiated without memory), values are uniform with a spread that
 keeps activations near 1. Large parts are sharded at 5 GB as the hub has them, and a piece of a
 tensor is in memory at a time. T5-XXL in bf16 takes 9.5 GB, LLaMA-3-8B 15 GB, the transformers of
@@ -54,6 +55,9 @@ SIZES = {
     "wan-1.3b": ("wan2.1", dict(num_attention_heads=12, ffn_dim=8960, num_layers=30)),
     "wan-14b": ("wan2.1", dict(num_attention_heads=40, ffn_dim=13824, num_layers=40)),
     "qwen": ("qwen-image", dict(num_layers=60)),
+    "qwen-edit-toy": ("qwen-edit-toy", dict(num_layers=2, num_attention_heads=3,
+                                            attention_head_dim=32, joint_attention_dim=64,
+                                            axes_dims_rope=(8, 12, 12))),
     "ltx-2b": ("ltx-video", dict(num_layers=28)),
     "ltx-13b": ("ltx-video", dict(num_layers=48, attention_head_dim=128,
                                   cross_attention_dim=4096)),
@@ -90,6 +94,13 @@ QWEN = ("Qwen2_5_VLForConditionalGeneration", dict(
                      rope_parameters=dict(rope_type="default", rope_theta=1e6,
                                           mrope_section=[16, 24, 24])),
     vision_config=dict(depth=1, hidden_size=128, num_heads=2, out_hidden_size=3584)))
+QWEN_TOY = ("Qwen2_5_VLForConditionalGeneration", dict(
+    text_config=dict(QWEN[1]["text_config"], hidden_size=64, intermediate_size=128,
+                     num_attention_heads=4, num_key_value_heads=2, num_hidden_layers=3,
+                     vocab_size=512, rope_parameters=dict(rope_type="default", rope_theta=1e6,
+                                                          mrope_section=[2, 3, 3])),
+    vision_config=dict(depth=2, hidden_size=32, intermediate_size=44, num_heads=2,
+                       out_hidden_size=64, fullatt_block_indexes=[1])))
 QWEN3 = ("Qwen3Model", dict(
     hidden_size=2560, intermediate_size=9728, num_attention_heads=32, num_key_value_heads=8,
     num_hidden_layers=36, head_dim=128, vocab_size=151936, rms_norm_eps=1e-6,
@@ -205,6 +216,10 @@ FAMILIES = {
         text={"text_encoder": QWEN3}, tokenizer={"tokenizer": "Qwen2Tokenizer"},
         tokenizer_golden="z-image-text"),
 }
+FAMILIES["qwen-edit-toy"] = dict(
+    FAMILIES["qwen-image"], pipeline=lambda size: "QwenImageEditPlusPipeline",
+    vae_config=lambda size: dict(base_dim=8, z_dim=16, dim_mult=[1, 1, 1, 1], num_res_blocks=1),
+    text={"text_encoder": QWEN_TOY}, tokenizer_golden="qwen-edit-text", processor="Qwen2VLProcessor")
 FAMILIES["flux2"] = dict(
     pipeline=lambda size: "Flux2KleinPipeline",
     transformer="Flux2Transformer2DModel", layers=["num_layers", "num_single_layers"],
@@ -330,6 +345,10 @@ def text_encoder(out, a, rng):
     name, config = FAMILIES[SIZES[a.size][0]]["text"][out.name]
     cls, config = getattr(transformers, name), copy.deepcopy(config)
     text = config.get("text_config", config)
+    if "processor" in FAMILIES[SIZES[a.size][0]]:            # the ids of its tiny tokenizer
+        ids = json.loads(golden_meta("qwen-edit-text")["config"])
+        config.update({k: ids[k] for k in ("image_token_id", "video_token_id",
+                                           "vision_start_token_id")})
     if a.text_layers and name != "CLIPTextModel":
         text["num_hidden_layers"] = a.text_layers
     elif name in ("T5EncoderModel", "UMT5EncoderModel"):
@@ -339,6 +358,22 @@ def text_encoder(out, a, rng):
         m = cls(config)
     config.save_pretrained(out)
     return write_weights(out, "model", m, a.dtype, rng)
+
+
+def golden_meta(name):
+    """The metadata of a golden."""
+    from safetensors import safe_open
+    goldens = pathlib.Path(__file__).parent.parent / "tests/golden"
+    with safe_open(goldens / f"{name}.safetensors", "np") as f:
+        return f.metadata()
+
+
+def processor(out, a, rng):
+    """The processor's file, of models whose texts have pictures."""
+    del a, rng
+    text = golden_meta("qwen-edit-text")["image_processor"]
+    (out / "preprocessor_config.json").write_text(text)
+    return 0
 
 
 def tokenizer(out, a, rng):
@@ -357,14 +392,12 @@ def tokenizer(out, a, rng):
             unk_id=2, bos_id=-1, hard_vocab_limit=False, minloglevel=2)
         (out / "spiece.vocab").unlink()
     else:
-        from safetensors import safe_open
         name = {"Qwen2Tokenizer": "qwen-image-text", "CLIPTokenizer": "hunyuanvideo-clip",
                 "LlamaTokenizerFast": "hunyuanvideo-llama"}.get(kind)
         name = family.get("tokenizer_golden", name)
-        goldens = pathlib.Path(__file__).parent.parent / "tests/golden"
-        with safe_open(goldens / f"{name}.safetensors", "np") as f:
-            (out / "tokenizer.json").write_text(f.metadata()["tokenizer"])
-            config = {k: v for k, v in f.metadata().items() if k == "chat_template"}
+        meta = golden_meta(name)
+        (out / "tokenizer.json").write_text(meta["tokenizer"])
+        config = {k: v for k, v in meta.items() if k == "chat_template"}
     (out / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": kind, **config}))
     return 0
 
@@ -377,11 +410,13 @@ def scheduler(out, a, rng):
     return 0
 
 
-PARTS = {f.__name__: f for f in (transformer, vae, text_encoder, tokenizer, scheduler)}
+PARTS = {f.__name__: f for f in (transformer, vae, text_encoder, tokenizer, processor, scheduler)}
 
 
 def folders(f, part):
-    """The folders of a part: one, or one for each text encoder."""
+    """The folders of a part: one, none, or one for each text encoder."""
+    if part == "processor":
+        return [part] if part in f else []
     return list(f[{"text_encoder": "text"}.get(part, part)]
                 if part in ("text_encoder", "tokenizer") else [part])
 
@@ -392,7 +427,8 @@ def index_of(size):
             "transformer": ["diffusers", f["transformer"]], "vae": ["diffusers", f["vae"]],
             "scheduler": ["diffusers", f["scheduler"](size)],
             **{slot: ["transformers", text[0]] for slot, text in f["text"].items()},
-            **{slot: ["transformers", kind] for slot, kind in f["tokenizer"].items()}}
+            **{slot: ["transformers", kind] for slot, kind in f["tokenizer"].items()},
+            **({"processor": ["transformers", f["processor"]]} if "processor" in f else {})}
 
 
 def main():
@@ -403,7 +439,7 @@ def main():
                    help="blocks; of HunyuanVideo, FLUX.1 and FLUX.2 those of two streams and "
                    "single ones, of Z-Image those of both streams and those of a refiner")
     a.add_argument("--text_layers", type=int)
-    a.add_argument("--parts", default="transformer,vae,text_encoder,tokenizer,scheduler",
+    a.add_argument("--parts", default=",".join(PARTS),
                    help="parts to write; by default all that vprep and vtrain read")
     a.add_argument("--tokenizer")
     a.add_argument("--dtype", choices=TYPES, default="bf16")

@@ -325,6 +325,18 @@ static vc_dtype dtype_of(vc_dtype given, const vc_family *f)
     return given == VC_DTYPE_NONE ? f->dtype : given;
 }
 
+/* The most states of the reference pictures in a text. A state is of 28 x 28 pixels, and rounding
+ * adds less than two rows and columns; pictures that keep their sizes may have any. */
+static int picture_rows(const vprep *p, const vc_references *r)
+{
+    enum { STATE = 28, MOST = 8192 };
+    const int64_t side = r->look ? r->look : p->c.reference_size ? p->c.reference_size : r->side;
+    const int64_t n = side / STATE + 3;
+    const int64_t rows = !r->look && p->c.reference_as_is ? MOST : r->most * n * n;
+
+    return rows < MOST ? (int)rows : MOST;
+}
+
 /* The rule of a slot: its family's, with the length from a flag or the transformer's config. */
 static text_rule rule_of(const vprep *p, int slot, int max_length)
 {
@@ -338,6 +350,8 @@ static text_rule rule_of(const vprep *p, int slot, int max_length)
                        .uncleaned = t->uncleaned, .masked = t->masked, .unpadded = t->unpadded,
                        .interleave = t->picture ? p->encoders.interleave : 0,
                        .each = edits ? t->each : NULL };
+    if (rule.each)
+        rule.picture_rows = picture_rows(p, vc_family_references(f->is, f->pipeline));
 
     memcpy(rule.taps, t->taps, sizeof rule.taps);
     if (!rule.pooled_only && p->encoders.family.from_files && max_length)

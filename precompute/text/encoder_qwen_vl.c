@@ -33,7 +33,7 @@ typedef struct qwen_vl {
     qwen_vision_info eye;
     qwen_pictures processor;
     int64_t image_id;                             /* of <|image_pad|> */
-    int width, crop;
+    int width, crop, rows;                        /* rows: states of a text, at most */
     look look[VC_REFERENCES];                     /* of the last text, for texts of the same
                                                    * pictures */
     int room;                                     /* tokens that the areas hold */
@@ -106,6 +106,7 @@ static int set_up(qwen_vl *m, const encoder_opts *o, text_info *info, vc_err *er
         return rc;
     m->width = info->width = llm_width(m->text);
     m->crop = o->text.crop;
+    m->rows = info->rows = o->text.max_length + o->text.picture_rows;
     if (m->eye.width == m->width)
         return 0;
     return vc_fail(err, VC_EFORMAT, "%s/config.json: out_hidden_size: %d, but the text's states "
@@ -267,6 +268,10 @@ static int choose(void *model, const text_tokens *t, text_result *r, vc_err *err
     for (int k = 0; !rc && k < t->pictures; k++)
         rc = vc_context(err, look_at(m, &m->look[k], &t->picture[k], err), "picture %d", k + 1);
     const int n = rc ? 0 : total_of(m, t);
+    if (!rc && n - m->crop > m->rows)
+        rc = vc_fail(err, VC_EINVAL, "the prompt and its pictures have %d states, of %d that a "
+                     "text may have: give smaller pictures, or a longer --tokenizer_max_length",
+                     n - m->crop, m->rows);
     if (!rc)
         rc = make_room(m, n, err);
     if (rc)

@@ -37,7 +37,7 @@ static text_rule rule_of(int kind)
 
     assert_true(t->crop == CROP && t->each);
     return (text_rule){ .max_length = t->max_length, .template = t->template, .crop = t->crop,
-                        .masked = t->masked, .each = t->each };
+                        .masked = t->masked, .each = t->each, .picture_rows = 1600 };
 }
 
 static void put_tokenizer(const char *dir, const char *json)
@@ -216,6 +216,13 @@ static void captions_refused(void **state)
     memset(longer, 'b', sizeof longer - 1);
     assert_fails(text_qwen2_5_vl.encode(t, &(text_input){ longer, &picture, 1 }, 1, &r, &err),
                  VC_EINVAL, &err, "not cut");
+    text_qwen2_5_vl.close(t);
+    o.text.max_length = 100;
+    o.text.picture_rows = 100;
+    assert_ok(text_qwen2_5_vl.open(&t, &o, &info, &err), &err);
+    assert_int_equal(info.rows, 200);
+    assert_fails(text_qwen2_5_vl.encode(t, &(text_input){ "a", &picture, 1 }, 1, &r, &err),
+                 VC_EINVAL, &err, "of 200 that a text may have");
     text_qwen2_5_vl.close(t);
     tf_close(&f);
 }
