@@ -9,7 +9,7 @@ static const char TEXT[] =
     "{\"sample\":7,\"id\":\"00000123456789ab\",\"variant\":2,\"path\":\"clips/\\u00e9 7.mp4\","
     "\"type\":\"video\",\"captions\":[{\"text\":\"a \\\"red\\\" ball \xc3\xa9\",\"keys\":["
     "\"00112233445566778899aabbccddeeff\",\"10112233445566778899aabbccddeeff\"]},{\"text\":\"\","
-    "\"keys\":[]}],\"source\":{\"w\":640,\"h\":360,\"fps\":29.97},\"draws\":{\"a\":[0.5,-1e-3],"
+    "\"keys\":[]}],\"empty\":[\"50112233445566778899aabbccddeeff\"],\"source\":{\"w\":640,\"h\":360,\"fps\":29.97},\"draws\":{\"a\":[0.5,-1e-3],"
     "\"b\":{}},\"key\":\"0.57\",\"target\":[8,16],\"flip\":false,\"frames\":[0,2,4,6],"
     "\"fps\":29.97,\"latent\":[3,4,5],\"tokens\":60,"
     "\"latent_key\":\"20112233445566778899aabbccddeeff\",\"conditions\":{"
@@ -60,6 +60,9 @@ static int compare(const uint8_t *data, size_t size)
                 assert_int_equal(p.caption[i++],
                                  cJSON_IsArray(keys) ? cJSON_GetArraySize(keys) : -1);
             }
+            const cJSON *empty = cJSON_GetObjectItemCaseSensitive(json, "empty");
+            if (empty)                           /* counts as a caption behind the others */
+                assert_int_equal(p.caption[i++], cJSON_GetArraySize(empty));
             assert_int_equal(p.captions, i);
         }
     }
@@ -95,6 +98,8 @@ static void odd_texts(void **state)
         { "40112233445566778899aabbccddeeff", "40112233445566778899aabbccddeef" },
         { "\"key\":\"0.57\"", "\"key\":\"0.57 and more than sixty-three bytes, which is longer "
           "than any bucket has\"" },
+        { "\"empty\":[", "\"empty\":null,\"other\":[" }, { "\"empty\":[", "\"empty\":[1," },
+        { "\"sample\":7,", "\"sample\":7,\"empty\":[]," },
         { "0.25", "00.25" }, { "0.25", "0.25.1" }, { "0.25", "1e9" }, { "0.25", "1.5e9" },
     };
     char text[2048];

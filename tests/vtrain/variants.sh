@@ -72,7 +72,7 @@ WanPipeline|WanTransformer3DModel||blocks.0.attn1.to_q.qweight|tensor .*the weig
 WanPipeline|WanTransformer3DModel||blocks.0.attn1.to_q.weight_scale_2|tensor .*the weights are quantised in a way that is not read (nvfp4)
 WanPipeline|WanTransformer3DModel||blocks.0.attn1.to_q.lora_A.weight|tensor .*the file is a LoRA.*--lora_checkpoint
 WanPipeline|WanVACETransformer3DModel|||vtrain trains no transformer of the class WanVACETransformer3DModel; known: .*WanTransformer3DModel
-QwenImageLayeredPipeline|QwenImageTransformer2DModel|"use_additional_t_cond":true||use_additional_t_cond: true: .*(Qwen-Image-Layered)
+QwenImagePipeline|QwenImageTransformer2DModel|"use_additional_t_cond":true||use_additional_t_cond: true: .*(Qwen-Image-Layered)
 QwenImagePipeline|QwenImageTransformer2DModel|"use_layer3d_rope":true||use_layer3d_rope: true: .*(Qwen-Image-Layered)
 QwenImagePipeline|QwenImageTransformer2DModel||time_text_embed.addition_t_embedding.weight|.*(Qwen-Image-Layered)
 QwenImagePipeline|QwenImageTransformer2DModel|"guidance_embeds":true||guidance_embeds
@@ -105,7 +105,7 @@ echo '{"weight_map":{"proj_out.weight":"diffusion_pytorch_model-00001-of-00002.s
 both 'vace_patch_embedding.weight: .*(VACE)' --model m
 
 # ---- pipelines that no family has ----
-for pipeline in FluxFillPipeline QwenImageEditPipeline WanVACEPipeline LTX2Pipeline; do
+for pipeline in FluxFillPipeline QwenImageLayeredPipeline WanVACEPipeline LTX2Pipeline; do
     folder $pipeline '{"_class_name":"FluxTransformer2DModel"}' proj_out.weight
     both "m/model_index.json: no family here has a pipeline $pipeline: .*known: CogVideoXPipeline" --model m
 done
