@@ -33,7 +33,8 @@ if [ "$family" = qwen-edit ] && [ "$meta" = "$out/stills" ]; then
         still "$out/before/$name.png" 320x256 "$(shape 90 90 200 200 120 120 W/2 H/2 square)" \
             -pix_fmt rgb24
     done
-    pairs=(--control_directory "$out/before" --reference_size 256) edit='"edit_image": "before/lime-ring.png", '
+    pairs=(--control_directory "$out/before" --reference_size 256)
+    edit='"edit_image": "before/lime-ring.png", '
 fi
 cat >"$out/$family-prompts.json" <<JSON
 [{"prompt": "A violet disc on a brown ground.", $edit"height": 256, "width": 256, "seed": 1}]

@@ -1,7 +1,7 @@
 /* pairs.c - pairs rows with the pictures of other folders by their stems; see metadata.h
  *
- * A row of the medium a/cat.png has, of each folder, the picture cat.* or, without one, all pictures
- * cat_0.*, cat_1.* .. in the order of their numbers. */
+ * A row of the medium a/cat.png has, of each folder, the picture cat.* or, without one, all
+ * pictures cat_0.*, cat_1.* .. in the order of their numbers. */
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>

@@ -325,16 +325,14 @@ static vc_dtype dtype_of(vc_dtype given, const vc_family *f)
     return given == VC_DTYPE_NONE ? f->dtype : given;
 }
 
-/* The most states of the reference pictures in a text. A state is of 28 x 28 pixels, and rounding
- * adds less than two rows and columns; pictures that keep their sizes may have any. */
+/* The most states of a text's references, each of 28 x 28 pixels, of which rounding adds less than
+ * two rows and columns; pictures that keep their sizes may have any. */
 static int picture_rows(const vprep *p, const vc_references *r)
 {
     enum { STATE = 28, MOST = 8192 };
     const int64_t side = r->look ? r->look : p->c.reference_size ? p->c.reference_size : r->side;
-    const int64_t n = side / STATE + 3;
-    const int64_t rows = !r->look && p->c.reference_as_is ? MOST : r->most * n * n;
-
-    return rows < MOST ? (int)rows : MOST;
+    const int64_t n = side / STATE + 3, rows = r->most * n * n;
+    return rows < MOST && (r->look || !p->c.reference_as_is) ? (int)rows : MOST;
 }
 
 /* The rule of a slot: its family's, with the length from a flag or the transformer's config. */

@@ -26,7 +26,8 @@ static void take_control(vprep *p, vc_mode mode)
                        "the flag out, or give a Fun-Control --model of CogVideoX or Wan 2.1",
                        p->c.model ? p->c.model : "the built-in model");
     else if (takes)
-        select_mode(p, "extra_inputs control_video", mode, "the control clip of each row's control_video");
+        select_mode(p, "extra_inputs control_video", mode,
+                    "the control clip of each row's control_video");
 }
 
 /* The references are the rows' edit_image or kontext_images. */
@@ -39,7 +40,8 @@ static void take_references(vprep *p)
                        "pictures here: leave the flag out, or give a --model that edits pictures",
                        f->name);
     else
-        select_mode(p, "extra_inputs edit_image", VC_MODE_EDIT, "the reference pictures of each row");
+        select_mode(p, "extra_inputs edit_image", VC_MODE_EDIT,
+                    "the reference pictures of each row");
 }
 
 static void take_image(vprep *p, vc_mode mode)

@@ -43,8 +43,8 @@ typedef struct text_model {
      * say that padding is behind prompts. NULL: it is always behind. */
     int (*padding)(void *model, int64_t id, float *state, vc_err *err);
     /* Called at open with the tokens of the empty prompt, with one picture where there is a
-     * rule.each: fails where they show that the tokenizer belongs to another model. NULL: nothing is
-     * checked. */
+     * rule.each: fails where they show that the tokenizer belongs to another model. NULL: nothing
+     * is checked. */
     int (*check)(void *model, const text_tokens *t, vc_err *err);
 } text_model;
 

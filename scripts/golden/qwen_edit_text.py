@@ -2,9 +2,10 @@
 encode them.
 
 `qwen-edit-text` holds a tiny Qwen2_5_VLForConditionalGeneration with its tower, its `tokenizer`
-(tokenizer.json), which serves Qwen-Image's template too, and its `image_processor`. `picture_i` u8 [H,W,3] are pictures as a user gives
-them; the pipelines resize them by Lanczos' filter. `texts` lists [kind, prompt, number of pictures]: of
-each `ids_i` as the encoder got them, and the pipeline's `states_i` [n,D]. Kind 0 is the first
+(tokenizer.json), which serves Qwen-Image's template too, and its `image_processor`. `picture_i` u8
+[H,W,3] are pictures as a user gives them; the pipelines resize them by Lanczos' filter. `texts`
+lists [kind, prompt, number of pictures]: of each `ids_i` as the encoder got them, and the
+pipeline's `states_i` [n,D]. Kind 0 is the first
 pipeline, kind 1 Plus. The prompt of a text without pictures is Plus's: the first pipeline has none.
 The texts of the first pipeline have 1,400 states, of which every EVERY-th is stored.
 

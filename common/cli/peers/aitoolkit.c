@@ -5,7 +5,8 @@
 
 #include "common/cli/peers/peers.h"
 
-#define EDIT "vprep's --control_directory has the pictures of an edit by stem, of several folders "  \
+#define EDIT                                                                                       \
+    "vprep's --control_directory has the pictures of an edit by stem, of several folders "         \
     "too; its --train_mode control takes control clips of Fun-Control models"
 #define TIMES                                                                                      \
     "of ai-toolkit's times sigmoid and linear are here; shift, flux_shift and lumina2_shift are "  \
