@@ -98,6 +98,10 @@ typedef struct vtrain_config {
     bool adafactor_relative_step, adafactor_scale_parameter, adafactor_warmup_init;
     double adafactor_clip_threshold, adafactor_decay_rate;
     double schedule_free_r, schedule_free_weight_lr_power;
+    double muon_momentum;
+    bool muon_nesterov;
+    int64_t muon_ns_steps;
+    int muon_adjust_lr_fn;
     vc_list optimizer_args;
     int lr_scheduler;                         /* vtrain_schedule */
     double lr_warmup_steps;                   /* below 1: a share of the run's steps */

@@ -32,7 +32,8 @@
     R(with, ADAFACTOR_FACTOR, adafactor_factor, 1, 1 << 0)                                         \
     R(with, ADAFACTOR_VECTOR, adafactor_vector, 1, 1 << 0)                                         \
     R(with, ALONG, along, 1, 0)                                                                    \
-    R(with, SCHEDULE_FREE, schedule_free, 2, 1 << 1)
+    R(with, SCHEDULE_FREE, schedule_free, 2, 1 << 1)                                               \
+    R(with, MUON_MOMENT, muon_moment, 1, 0)
 enum { VF_STATES = 3, VF_GAINS = 3 };
 #define VF_RULE(with, NAME, name, states, squares) VF_##NAME,
 typedef enum { VF_RULES(VF_RULE, ) } vf_rule;
@@ -218,6 +219,16 @@ VF_FN VF VF_(schedule_free_rule)(const vf_step *a, VF w, VF *s, VF grad)
     VF d = g / (VF_(sqrt)(s[1]) * a->root + a->eps) + a->gain[2] * w;
     s[0] = z - a->rate * d;
     return w + a->gain[0] * (z - w) + a->gain[1] * d;
+}
+
+/* Muon's moment, s; w becomes a mix of the gradient and the moment, whose parts are in gain */
+VF_FN VF VF_(muon_moment_rule)(const vf_step *a, VF w, VF *s, VF grad)
+{
+    VF g = grad * a->grad_scale;
+
+    (void)w;
+    s[0] = a->beta1 * s[0] + (1.0f - a->beta1) * g;
+    return a->gain[0] * g + a->gain[1] * s[0];
 }
 
 #undef VF

@@ -71,8 +71,8 @@ vt_optimizer vt_opt_of(vt_optimizer how, const vt_tensor *t)
 {
     const vt_optimizer_row *o = &vt_optimizers[how];
 
-    if (o->matrices)
-        return t->nd < 2 ? o->small : how;
+    if (o->least_axes)
+        return t->nd < o->least_axes || t->nd > o->most_axes ? o->small : how;
     return vt_count(t) < VT_OPT_SMALL ? o->small : how;
 }
 

@@ -67,7 +67,7 @@ typedef struct vt_opt_run {
     /* Changes the numbers of the rule's kernel. */
     void (*adjust)(struct vt_update_args *a, const struct vt_opt_step *o, const double *number);
 } vt_opt_run;
-extern const vt_opt_run vt_prodigy, vt_adafactor, vt_schedule_free;
+extern const vt_opt_run vt_prodigy, vt_adafactor, vt_schedule_free, vt_muon;
 
 typedef struct vt_optimizer_row {
     const char *name;                         /* the word of --optimizer */
@@ -76,7 +76,7 @@ typedef struct vt_optimizer_row {
                                                * in a step */
     vt_state_row state[VT_OPT_STATES];        /* those of the rule in its order, then others */
     vt_optimizer small;                       /* row of parameters below VT_OPT_SMALL elements */
-    bool matrices;                            /* or, of a row for matrices, that of vectors */
+    int least_axes, most_axes;                /* 0; or `small` is the row of those with others */
     const vt_opt_run *run;                    /* NULL: the rule needs nothing more */
     const char *less;                         /* the same rule in less memory, or NULL */
     const char *flags;                        /* vtrain's flags of the rule's numbers: "a b" */
@@ -117,6 +117,12 @@ typedef struct vt_opt_step {
         bool relative_step, scale_parameter, warmup_init;
     } adafactor;
     struct { double r, power; } schedule_free;      /* the weight of step t is t^r lr^power */
+    struct {
+        double momentum;
+        bool nesterov;
+        int steps;                            /* of the iteration */
+        enum { VT_MUON_MATCH_RMS, VT_MUON_ORIGINAL } rate;  /* factor of the rate by the shape */
+    } muon;
 } vt_opt_step;
 /* A rate and a decay that parameters of a group have instead of the step's (vt_param.rate). */
 typedef struct vt_opt_rate { double lr, weight_decay; } vt_opt_rate;

@@ -139,6 +139,12 @@ static const struct bowl {
     { "schedule-free", VT_SCHEDULE_FREE, 8,
       { .lr = 5e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.02,
         .schedule_free = { .power = 2 } } },
+    { "muon", VT_MUON, 0,
+      { .lr = 5e-3, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1,
+        .muon = { 0.95, true, 5, VT_MUON_MATCH_RMS } } },
+    { "muon-original", VT_MUON, 0,
+      { .lr = 5e-3, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1,
+        .muon = { 0.9, false, 4, VT_MUON_ORIGINAL } } },
 };
 
 /* The greatest difference of the parameters from those of the file, 0 where it has no such step. */

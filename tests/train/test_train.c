@@ -62,6 +62,7 @@ static const struct { const char *name, *args; int half, all; } resumed[] = {
     { "lion", "--optimizer Lion --use_ema", 2, 5 },
     { "lion8", "--optimizer_type bitsandbytes.optim.Lion8bit", 2, 5 },
     { "adafactor", "--optimizer Adafactor --use_ema", 2, 5 },
+    { "muon", "--optimizer torch.optim.Muon --use_ema", 2, 5 },
     { "free", "--optimizer schedulefree.AdamWScheduleFree --lr_scheduler constant_with_warmup "
       "--lr_warmup_steps 3 --lr_warmup_from 1 --eval_split 0.2 --eval_steps 2", 2, 5 },
     { "prodigy", "--optimizer prodigy --use_ema --optimizer_args d0=1e-4", 2, 5 },

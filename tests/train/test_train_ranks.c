@@ -196,7 +196,7 @@ static void test_optimisers(void **state)
 {
     const char *dir = *state;
     static const char *const how[] = { "prodigy --optimizer_args d0=1e-4", "adafactor",
-                                       "schedule_free --learning_rate 1e-3" };
+                                       "schedule_free --learning_rate 1e-3", "muon" };
     static const struct { int ranks[2]; const char *out, *args[2]; } row[] = {
         { { 1, 1 }, "1", { "--gradient_accumulation_steps 4", "--gradient_accumulation_steps 4" } },
         { { 4, 2 }, "4", { "", "--gradient_accumulation_steps 2 --parallel zero2" } },
