@@ -104,9 +104,7 @@ static bool settle(const vt_opt_step *o, const double *sum, double *number)
 /* The root of the mean square of a tensor. */
 static double size_of(vt_ctx *g, const vt_tensor *x)
 {
-    double sum;
-    g->be->sumsq(g->dev, &sum, &x, 1);
-    return sqrt(sum / (double)vt_count(x));
+    return vt_opt_length(g, x) / sqrt((double)vt_count(x));
 }
 
 static void whole(vt_ctx *g, const vt_opt_part *x, const vt_opt_step *o, const double *number)

@@ -48,7 +48,7 @@ static const vt_tensor *orthogonal(vt_ctx *g, const vt_opt_part *p, vt_tensor *x
     const int64_t free = 2 * rows * columns;
     const bool tall = rows > columns;
     vt_tensor gram = matrix(p->scratch, free, n, n), by = matrix(p->scratch, free + n * n, n, n);
-    double norm = fmax(sqrt(g->be->sumsq(g->dev, x)), LEAST_NORM);
+    double norm = fmax(vt_opt_length(g, x), LEAST_NORM);
 
     multiply(g, other, x, (float)(1 / norm));
     for (int i = 0; i < steps; i++) {

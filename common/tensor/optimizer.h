@@ -173,5 +173,7 @@ void vt_opt_apply_part(vt_ctx *g, const vt_opt_part *x, const vt_opt_step *o,
 /* Runs a rule on the part's values and states, with the step's numbers. */
 struct vt_update_args vt_opt_update_args(const vt_opt_part *x, const vt_opt_step *o);
 void vt_opt_update(vt_ctx *g, const vt_opt_part *x, const struct vt_update_args *a);
+/* The root of the sum of squares of a packed f32 tensor. */
+double vt_opt_length(vt_ctx *g, const vt_tensor *x);
 
 #endif
