@@ -168,7 +168,7 @@ static vt_tensor *keep(vt_ctx *g, vt_params *p, work_kind *k, const vt_work *w)
     return launched(g, p, k);
 }
 
-static const vt_engine_part replaying = { .close = close_replays };
+static const vt_engine_part replaying = { .give_back = close_replays, .close = close_replays };
 
 vt_tensor *vt_replay(vt_ctx *g, vt_params *p, const vt_work *w)
 {

@@ -23,6 +23,7 @@ typedef struct vt_engine_part {
     bool (*copy)(vt_ctx *g, vt_tensor *t, const void *data); /* copies host data to t, which is
                                                * packed and of their type; false: it has them not */
     void (*forget)(vt_ctx *g);                /* the step has ended */
+    void (*give_back)(vt_ctx *g);             /* the pool's memory goes back to the device */
     void (*close)(vt_ctx *g);
 } vt_engine_part;
 enum { VT_ENGINE_PARTS = 4 };                 /* swap, prefetch, offload, replay */

@@ -156,7 +156,7 @@ void vt_give_back(vt_ctx *g)
 {
     if (!g->be->shrink || !g->grown)
         return;
-    vt_replay_close(g);
+    VT_EACH_PART(g, give_back, g);
     g->be->shrink(g->dev);
     g->grown = 0;
 }
