@@ -3,7 +3,8 @@
 # test took in build/Testing/Temporary/CTestCostData.txt.
 set(VLT_SLOW_TESTS
     bench_rows exchange_faults gpu_media kills pip scarce test_both_transformers test_matmul
-    test_media test_media_data test_media_gpu test_media_order test_media_still test_ptx
+    test_media test_media_data test_media_ends test_media_gpu test_media_order test_media_still
+    test_ptx
     test_train_epochs test_train_kill test_train_ranks test_train_sequence test_vae_cogvideox
     test_vae_hunyuan test_vae_ltx test_vae_wan test_watch threads torn train_ranks_device
     train_sequence_device vlat_faults_error vlat_faults_kill vlat_kill vlat_pull vlat_share

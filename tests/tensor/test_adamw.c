@@ -16,6 +16,10 @@
 enum { N = 20000 };                            /* not a multiple of any block */
 
 /* One trained parameter "w" of N values and its state. */
+#define STEP(rate_, beta1_, beta2_, eps_, decay_, scale_, step_, seed_)                             \
+    (vt_opt_step){ .lr = rate_, .beta1 = beta1_, .beta2 = beta2_, .eps = eps_,                     \
+                   .weight_decay = decay_, .grad_scale = scale_, .step = step_, .seed = seed_ }
+
 typedef struct one {
     vt_ctx *g;
     vt_params *p;
@@ -69,7 +73,7 @@ static void test_f32(void **state)
     for (int i = 0; i < N; i++)
         w[i] = (double)start[i];
     for (int step = 1; step <= 10; step++) {
-        vt_opt_step a = { 1e-3, 0.9, 0.99, 1e-8, 0.1, 0.5, step, 0 };
+        vt_opt_step a = STEP(1e-3, 0.9, 0.99, 1e-8, 0.1, 0.5, step, 0);
         float *d = one_grad(&o);
         double sum = 0;
         for (int i = 0; i < N; i++) {
@@ -107,7 +111,7 @@ static double mean_of_equals(vt_optimizer kind, int steps, double lr, uint64_t s
         w[i] = 1;
     vc_from_f32(o.model.w->data, o.model.w->dtype, w, N);
     for (int step = 1; step <= steps; step++) {
-        vt_opt_step a = { lr, 0.9, 0.95, 1e-8, 0.01, 1, step, seed };
+        vt_opt_step a = STEP(lr, 0.9, 0.95, 1e-8, 0.01, 1, step, seed);
         float *d = one_grad(&o), e = 1 + 0.5f * sinf((float)step);
         for (int i = 0; i < N; i++)
             d[i] = e;
@@ -193,9 +197,9 @@ static void test_bf16_bits(void **state)
         float *d = one_grad(&o);
         for (int i = 0; i < N; i++)
             d[i] = sinf((float)i);
-        vt_opt_apply(o.p, &o.s, &(vt_opt_step){ 1e-3, 0.9, 0.99, 1e-8, 0.1, 0.5, 1, k == 2 });
+        vt_opt_apply(o.p, &o.s, &STEP(1e-3, 0.9, 0.99, 1e-8, 0.1, 0.5, 1, k == 2));
         if (k == 3)
-            vt_opt_apply(o.p, &o.s, &(vt_opt_step){ 1e-30, 0.9, 0.99, 1e-8, 0, 0.5, 2, 0 });
+            vt_opt_apply(o.p, &o.s, &STEP(1e-30, 0.9, 0.99, 1e-8, 0, 0.5, 2, 0));
         one_values(&o, w[k]);
         one_close(&o);
     }
@@ -226,7 +230,7 @@ static void update_part(one *o, int64_t from, int64_t to, const vt_opt_step *a)
     if (peaks)
         peak = part_of(peaks, 2 * from / VT_OPT_BLOCK, (to - from + 255) / VT_OPT_BLOCK);
     vt_opt_apply_part(o->g, &(vt_opt_part){ o->s.how, "w", (uint64_t)from, &w,
-                                            { &m, &v, peaks ? &peak : NULL }, &grad }, a);
+                                            { &m, &v, peaks ? &peak : NULL }, &grad, NULL }, a, NULL);
 }
 
 /* A parameter that is cut between blocks and updated in any order has the same bits. */
@@ -241,7 +245,7 @@ static void test_parts(void **state)
             one o;
             one_open(&o, (vt_optimizer)kind, 1);
             for (int step = 1; step <= 3; step++) {
-                const vt_opt_step a = { 1e-3, 0.9, 0.99, 1e-8, 0.1, 0.5, step, 7 };
+                const vt_opt_step a = STEP(1e-3, 0.9, 0.99, 1e-8, 0.1, 0.5, step, 7);
                 float *d = one_grad(&o);
                 for (int i = 0; i < N; i++)
                     d[i] = sinf((float)(i + step));
@@ -348,7 +352,7 @@ static double descend(vt_optimizer kind, float *w, double *distance)
         one_values(&o, w);
         for (int i = 0; i < N; i++)
             d[i] = c[i] * (w[i] - t[i] + 0.3f * sinf((float)(i * 7 + step * 13)));
-        vt_opt_apply(o.p, &o.s, &(vt_opt_step){ 1e-2, 0.9, 0.99, 1e-8, 1e-3, 1, step, 7 });
+        vt_opt_apply(o.p, &o.s, &STEP(1e-2, 0.9, 0.99, 1e-8, 1e-3, 1, step, 7));
     }
     one_values(&o, w);
     one_close(&o);
@@ -396,7 +400,7 @@ static void test_8bit_bits(void **state)
             float *d = one_grad(&o);
             for (int i = 0; i < N; i++)
                 d[i] = i < 600 ? 0 : sinf((float)(i * step));     /* some blocks are zeros */
-            vt_opt_apply(o.p, &o.s, &(vt_opt_step){ 1e-3, 0.9, 0.99, 1e-8, 0.1, 0.5, step, 0 });
+            vt_opt_apply(o.p, &o.s, &STEP(1e-3, 0.9, 0.99, 1e-8, 0.1, 0.5, step, 0));
         }
         one_values(&o, w[k]);
         for (int i = 0; i < N; i++)
@@ -416,7 +420,7 @@ static void test_unreached(void **state)
 
     (void)state;
     for (int kind = VT_ADAMW; kind <= VT_ADAMW8BIT; kind++) {
-        const vt_opt_step a = { 1e-2, 0.9, 0.99, 1e-8, 0.5, 1, 1, 7 };
+        const vt_opt_step a = STEP(1e-2, 0.9, 0.99, 1e-8, 0.5, 1, 1, 7);
         one o;
         one_open(&o, (vt_optimizer)kind, 1);
         vt_params_zero_grad(o.p);

@@ -442,8 +442,9 @@ static void test_steady_state(void **state)
             vt_params_zero_grad(m.p);
             loss[step] = em_step(g, &m, (vt_remat)how, 0);
             double norm = vt_params_grad_norm(m.p);
-            vt_opt_apply(m.p, &s, &(vt_opt_step){ 1e-2, 0.9, 0.95, 1e-8, 0.01, 1 / fmax(1, norm),
-                                                step, 0 });
+            vt_opt_apply(m.p, &s, &(vt_opt_step){
+                             .lr = 1e-2, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8,
+                             .weight_decay = 0.01, .grad_scale = 1 / fmax(1, norm), .step = step });
         }
         long made = __atomic_load_n(&allocations, __ATOMIC_RELAXED) - before;
         assert_int_equal(made, 0);
