@@ -328,6 +328,19 @@ static size_t rounded_bytes(const vt_tensor *t)
     return (size_t)vt_count(t) * vc_dtype_size(VC_BF16);
 }
 
+/* Converts the values of parameters that were changed since. */
+static void renew(vt_ctx *g)
+{
+    for (vt_tensor *t = g->rounded; t; t = ((param *)t)->next) {
+        vt_tensor y = *t;
+        y.dtype = VC_BF16;
+        y.data = t->rounded;
+        if (((param *)t)->stale && !g->sizes_only)
+            g->be->copy(g->dev, &y, t);
+        ((param *)t)->stale = false;
+    }
+}
+
 int vt_param_round(vt_ctx *g, vt_tensor *t, vc_err *err)
 {
     if (!g->be->rounds_products || g->compute != VC_BF16 || t->dtype != VC_F32 || t->rounded)
@@ -339,6 +352,7 @@ int vt_param_round(vt_ctx *g, vt_tensor *t, vc_err *err)
     ((param *)t)->stale = true;
     ((param *)t)->next = g->rounded;
     g->rounded = t;
+    g->renew = renew;
     return 0;
 }
 
@@ -360,18 +374,6 @@ static void drop_rounded(vt_ctx *g, vt_tensor *t)
     *at = ((param *)t)->next;
     g->be->free(g->dev, t->rounded, rounded_bytes(t));
     t->rounded = NULL;
-}
-
-void vt_rounded_renew(vt_ctx *g)
-{
-    for (vt_tensor *t = g->rounded; t; t = ((param *)t)->next) {
-        vt_tensor y = *t;
-        y.dtype = VC_BF16;
-        y.data = t->rounded;
-        if (((param *)t)->stale && !g->sizes_only)
-            g->be->copy(g->dev, &y, t);
-        ((param *)t)->stale = false;
-    }
 }
 
 bool vt_param_mapped(const vt_tensor *t) { return ((const param *)t)->mapped; }

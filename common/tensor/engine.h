@@ -74,6 +74,8 @@ struct vt_ctx {
     vt_usage usage;
     size_t kept;                              /* bytes the tape holds now */
     vt_tensor *rounded;                       /* the newest parameter of vt_param_round (data.c) */
+    void (*renew)(vt_ctx *g);                 /* renews stale copies of these; NULL: there are
+                                               * none */
 };
 
 /* Runs a kernel unless the step is dry or has failed. The op has counted its FLOPs before. */
@@ -129,8 +131,6 @@ void vt_add_part(vt_ctx *g, const vt_engine_part *part);
                 (g)->part[vt_part_]->what(__VA_ARGS__);                                            \
     } while (0)
 
-/* data.c: renews the bf16 copies of parameters that were changed. */
-void vt_rounded_renew(vt_ctx *g);
 
 /* data.c: returns the host values of a parameter that is on the host, else NULL. */
 const void *vt_param_host_values(const vt_tensor *t);

@@ -51,8 +51,8 @@ void vt_profile_add(vt_ctx *g, double begin)
     vc_err err = { 0 };
     int rc = g->be->host_memory ? 0 : g->be->status(g->dev, &err);
 
-    if (rc)                                    /* status gives a fault once */
-        vt_fail(g, rc, "%s", err.text);
+    if (rc && !g->err.code)                    /* status gives a fault once */
+        g->err = err;
     r->calls++;
     r->seconds += vt_profile_now() - begin;
     if (p->flops > g->usage.flops)                       /* a new step has begun */

@@ -130,9 +130,9 @@ void vt_step_begin(vt_ctx *g, int flags)
     g->flags = flags;
     g->recording = flags & VT_RECORD;
     g->in_step = true;
-    if (!(flags & VT_DRY))
-        vt_rounded_renew(g);
-    else if (g->be->dry)
+    if (!(flags & VT_DRY) && g->renew)
+        g->renew(g);
+    if (flags & VT_DRY && g->be->dry)
         g->be->dry(g->dev, true);
     if (flags & VT_OFFLOAD && !g->offload)
         vt_fail(g, VC_EINVAL, "a step with VT_OFFLOAD needs vt_offload_open");
