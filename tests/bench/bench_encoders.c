@@ -85,7 +85,7 @@ static int bench_text(const text_class *class, const encoder_opts *o, int repeat
     for (int i = 0; i < sentences && strlen(prompt) + 80 < sizeof prompt; i++)
         strcat(prompt, "A cat lies on a cushion and looks out of the window. ");
     for (int i = 0; i < MOST; i++)
-        in[i] = (text_input){ prompt, NULL };
+        in[i] = (text_input){ prompt, NULL, 0 };
     int rc = class->open(&e, o, &info, err);
     if (rc)
         return rc;
