@@ -131,7 +131,6 @@ void vt_add_part(vt_ctx *g, const vt_engine_part *part);
                 (g)->part[vt_part_]->what(__VA_ARGS__);                                            \
     } while (0)
 
-
 /* data.c: returns the host values of a parameter that is on the host, else NULL. */
 const void *vt_param_host_values(const vt_tensor *t);
 /* data.c: the threads of a loop on the host's memory. */

@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
 #include "common/kernels/moments.h"
 #include "common/tensor/engine.h"
@@ -177,23 +176,8 @@ size_t vt_opt_bytes(const vt_opt_state *s)
 
 /* ---- a step ---- */
 
-vt_update_args vt_opt_update_args(const vt_opt_part *x, const vt_opt_step *o)
-{
-    uint64_t key = XXH3_64bits_withSeed(x->name, strlen(x->name), o->seed);
-
-    return (vt_update_args){
-        .rule = vt_optimizers[x->how].rule,
-        .lr = (float)o->lr, .beta1 = (float)o->beta1, .beta2 = (float)o->beta2,
-        .eps = (float)o->eps, .weight_decay = (float)o->weight_decay,
-        .grad_scale = (float)o->grad_scale,
-        .correct1 = (float)(1.0 - pow(o->beta1, (double)o->step)),
-        .correct2 = (float)sqrt(1.0 - pow(o->beta2, (double)o->step)),
-        .step = (uint32_t)o->step, .key = { (uint32_t)key, (uint32_t)(key >> 32) },
-        .first = x->first,
-    };
-}
-
-void vt_opt_update(vt_ctx *g, const vt_opt_part *x, const vt_update_args *a)
+/* Runs the rule of the part's row. */
+static void update(vt_ctx *g, const vt_opt_part *x, const vt_update_args *a)
 {
     const vt_optimizer_row *row = &vt_optimizers[x->how];
     vt_tensor *state[VF_STATES] = { 0 }, *peak = NULL;
@@ -239,9 +223,10 @@ void vt_opt_apply_part(vt_ctx *g, const vt_opt_part *x, const vt_opt_step *o, co
         run->whole(g, x, o, number);
         return;
     }
+    a.rule = vt_optimizers[x->how].rule;
     if (run && run->adjust)
         run->adjust(&a, o, number);
-    vt_opt_update(g, x, &a);
+    update(g, x, &a);
 }
 
 vt_opt_step vt_opt_step_of(const vt_param *p, const vt_opt_step *o)

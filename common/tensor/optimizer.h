@@ -170,7 +170,8 @@ void vt_opt_measure(vt_ctx *g, const vt_opt_part *x, const vt_opt_step *o, const
 bool vt_opt_settle(vt_optimizer how, const vt_opt_step *o, const double *sum, double *number);
 void vt_opt_apply_part(vt_ctx *g, const vt_opt_part *x, const vt_opt_step *o,
                        const double *number);
-/* Runs a rule on the part's values and states, with the step's numbers. */
+/* The step's numbers for a part, without a rule; and a rule's run on its values and first states,
+ * which are not in codes. */
 struct vt_update_args vt_opt_update_args(const vt_opt_part *x, const vt_opt_step *o);
 void vt_opt_update(vt_ctx *g, const vt_opt_part *x, const struct vt_update_args *a);
 /* The root of the sum of squares of a packed f32 tensor. */

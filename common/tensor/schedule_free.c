@@ -1,5 +1,5 @@
-/* schedule_free.c - schedule-free AdamW (Defazio et al. 2024): the gradients are those of y, between
- * z, which takes the steps, and the weighted mean x of all z, which is evaluated. */
+/* schedule_free.c - schedule-free AdamW (Defazio et al. 2024): the gradients are those of y,
+ * between z, which takes the steps, and the weighted mean x of all z, which is evaluated. */
 #include <math.h>
 
 #include "common/tensor/engine.h"

@@ -70,10 +70,11 @@ static bool has_word(const char *words, const char *word, size_t n)
 }
 
 /* True if the flag has its default, as in the config.yaml of a run of another optimiser. */
-static bool has_default(const vtrain_config *c, vc_flags *set, const char *flag)
+static bool has_default(const vtrain_config *c, const vc_flag *table, vc_flags *set,
+                        const char *flag)
 {
     char text[64], *end;
-    const vc_flag *f = vtrain_program.flags;
+    const vc_flag *f = table;
     vc_flags_show(set, flag, c, text, sizeof text);
     while (f->kind == VC_GROUP || strcmp(f->name, flag))
         f++;
@@ -82,7 +83,7 @@ static bool has_default(const vtrain_config *c, vc_flags *set, const char *flag)
 }
 
 /* Refuses flags of other optimisers, and sets the numbers that this one has by default. */
-static int take_optimiser(const vtrain_config *c, vc_flags *set, vc_err *err)
+static int take_optimiser(const vtrain_config *c, const vc_flag *table, vc_flags *set, vc_err *err)
 {
     const vt_optimizer_row *own = &vt_optimizers[c->optimizer];
     char flag[64], value[32];
@@ -93,7 +94,7 @@ static int take_optimiser(const vtrain_config *c, vc_flags *set, vc_err *err)
             n = strcspn(s, " ");
             snprintf(flag, sizeof flag, "%.*s", (int)n, s);
             if (vc_flags_given(set, flag) && !has_word(own->flags, flag, n) &&
-                !has_default(c, set, flag))
+                !has_default(c, table, set, flag))
                 vc_flags_wrong(set, "--%s: --optimizer %s has no such number: leave it out", flag,
                                own->name);
         }
@@ -199,8 +200,8 @@ static int take_pair(const vt_optimizer_row *own, vc_flags *set, const char *pai
             return rc;
         return take_value(own, set, text, keys[i].other, rest + 1, strlen(rest + 1), err);
     }
-    vc_flags_wrong(set, "--optimizer_args %s: --optimizer %s has no such number: leave it out", text,
-                   own->name);
+    vc_flags_wrong(set, "--optimizer_args %s: --optimizer %s has no such number: leave it out",
+                   text, own->name);
     return 0;
 }
 
@@ -239,8 +240,8 @@ static void warn_of_rate(const vtrain_config *c, vc_flags *set)
     const vt_optimizer_row *own = &vt_optimizers[c->optimizer];
     double rate = c->learning_rate;
     if (rate > 0 && ((own->least > 0 && rate < own->least) || (own->most > 0 && rate > own->most)))
-        vc_flags_say(set, "--learning_rate %g: is unusual for --optimizer %s, whose rate is usually "
-                     "%s", rate, own->name, own->usual);
+        vc_flags_say(set, "--learning_rate %g: is unusual for --optimizer %s, whose rate is "
+                     "usually %s", rate, own->name, own->usual);
 }
 
 /* As in transformers, a rate belongs to steps that are not relative. */
@@ -272,7 +273,7 @@ static void check_shown(const vtrain_config *c, vc_flags *set)
         vc_flags_wrong(set, "--adam_beta1 0: --optimizer %s needs a number above 0", own->name);
 }
 
-int vtrain_take_optimiser(vtrain_config *c, vc_flags *set, vc_err *err)
+int vtrain_take_optimiser(vtrain_config *c, const vc_flag *table, vc_flags *set, vc_err *err)
 {
     int rc = take_alias(c, set, err);
     if (rc)
@@ -281,7 +282,7 @@ int vtrain_take_optimiser(vtrain_config *c, vc_flags *set, vc_err *err)
         vc_flags_wrong(set, "--use_8bit_adam: means adamw8bit, but --optimizer gives another");
     if (c->use_8bit_adam)
         c->optimizer = VT_ADAMW8BIT;
-    rc = take_optimiser(c, set, err);
+    rc = take_optimiser(c, table, set, err);
     if (!rc)
         rc = take_args(c, set, err);
     if (!rc)

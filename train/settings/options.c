@@ -243,7 +243,7 @@ int vtrain_check(vtrain_config *c, vc_flags *set, vc_err *err)
     if (c->follow && c->num_train_epochs)
         vc_flags_wrong(set, "--follow: the steps of --num_train_epochs cannot be counted while the "
                        "dataset grows: give --max_train_steps");
-    rc = vtrain_take_optimiser(c, set, err);
+    rc = vtrain_take_optimiser(c, flags, set, err);
     if (rc)
         return rc;
     if (c->motion_sub_loss_ratio != 0.25 && !c->motion_sub_loss)

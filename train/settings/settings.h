@@ -55,8 +55,9 @@ void vtrain_take_ranges(vtrain_config *c, vc_flags *set);
  * that they stand for, and adds those that nothing here does to the errors of set. */
 int vtrain_take_network_args(vtrain_config *c, vc_flags *set, vc_err *err);
 /* optimiser.c. Takes --optimizer and its numbers, those of --optimizer_args as the flags that they
- * stand for, and checks these and the schedule. */
-int vtrain_take_optimiser(vtrain_config *c, vc_flags *set, vc_err *err);
+ * stand for, and checks these and the schedule. table: all
+ * flags. */
+int vtrain_take_optimiser(vtrain_config *c, const vc_flag *table, vc_flags *set, vc_err *err);
 /* times.c. Checks the flags that need held-out samples (diffusion-pipe's have no effect without
  * them, as there), and fills in how often the run saves and computes eval_loss: as often as it
  * saves. */
