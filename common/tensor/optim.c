@@ -1,8 +1,12 @@
-/* optim.c - gradients and moving averages of trained parameters; see weights.h */
+/* optim.c - gradients and moving averages of trained parameters, see weights.h; a rule's run on a
+ * part of a parameter, see optimizer.h */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
 
 #include "common/tensor/engine.h"
+#include "common/tensor/optimizer.h"
 #include "common/tensor/params.h"
 
 void vt_params_zero_grad(vt_params *p)
@@ -133,4 +137,29 @@ void vt_ema_close(vt_tensor **ema, vt_params *p)
     for (int k = 0; ema && ema[k]; k++)
         vt_param_free(p->g, ema[k]);
     free(ema);
+}
+
+/* ---- a part of a step ---- */
+
+vt_update_args vt_opt_update_args(const vt_opt_part *x, const vt_opt_step *o)
+{
+    uint64_t key = XXH3_64bits_withSeed(x->name, strlen(x->name), o->seed);
+
+    return (vt_update_args){
+        .lr = (float)o->lr, .beta1 = (float)o->beta1, .beta2 = (float)o->beta2,
+        .eps = (float)o->eps, .weight_decay = (float)o->weight_decay,
+        .grad_scale = (float)o->grad_scale,
+        .correct1 = (float)(1.0 - pow(o->beta1, (double)o->step)),
+        .correct2 = (float)sqrt(1.0 - pow(o->beta2, (double)o->step)),
+        .step = (uint32_t)o->step, .key = { (uint32_t)key, (uint32_t)(key >> 32) },
+        .first = x->first,
+    };
+}
+
+void vt_opt_update(vt_ctx *g, const vt_opt_part *x, const vt_update_args *a)
+{
+    vt_tensor *state[VF_STATES];
+
+    memcpy(state, x->state, sizeof state);
+    g->be->update(g->dev, x->w, state, NULL, x->grad, a);
 }

@@ -207,13 +207,6 @@ bool vt_opt_settle(vt_optimizer how, const vt_opt_step *o, const double *sum, do
     return !run || !run->settle || run->settle(o, sum, number);
 }
 
-double vt_opt_length(vt_ctx *g, const vt_tensor *x)
-{
-    double sum;
-    g->be->sumsq(g->dev, &sum, &x, 1);
-    return sqrt(sum);
-}
-
 void vt_opt_apply_part(vt_ctx *g, const vt_opt_part *x, const vt_opt_step *o, const double *number)
 {
     const vt_opt_run *run = vt_optimizers[x->how].run;

@@ -1,10 +1,15 @@
-/* prodigy.c - Prodigy (Mishchenko & Defazio 2023), algorithm 4 with Adam's moments and decoupled
- * decay: the rate is multiplied by d, an estimate of the distance from the first values to the
- * best. d never falls. */
+/* optimizer_run.c - rows whose rules need numbers of the run: Prodigy and schedule-free AdamW; see
+ * vt_opt_run in optimizer.h */
 #include <math.h>
 
 #include "common/tensor/engine.h"
 #include "common/tensor/optimizer.h"
+
+/* ---- Prodigy ---- */
+
+/* Prodigy (Mishchenko & Defazio 2023), algorithm 4 with Adam's moments and decoupled
+ * decay: the rate is multiplied by d, an estimate of the distance from the first values to the
+ * best. d never falls. */
 
 /* The numbers of the run; USED is the d that this step's rate is multiplied by. */
 enum { D, D_MOST, NUMERATOR, STEPS, USED };
@@ -76,4 +81,38 @@ static void adjust(vt_update_args *a, const vt_opt_step *o, const double *number
 const vt_opt_run vt_prodigy = {
     .number = { "d", "d_max", "d_numerator", "k" }, .logged = true,
     .measure = measure, .settle = settle, .adjust = adjust,
+};
+
+/* ---- schedule-free AdamW ---- */
+
+/* Schedule-free AdamW (Defazio et al. 2024): the gradients are those of y,
+ * between z, which takes the steps, and the weighted mean x of all z, which is evaluated. */
+
+/* The numbers of the run: the largest rate, the sum of the steps' weights; PART is this step's part
+ * of the sum. */
+enum { MOST, SUM, PART };
+enum { Z };
+
+static bool settle_mean(const vt_opt_step *o, const double *sum, double *number)
+{
+    (void)sum;
+    number[MOST] = fmax(number[MOST], o->lr);
+    double weight = pow((double)o->step, o->schedule_free.r) *
+                    pow(number[MOST], o->schedule_free.power);
+    number[SUM] += weight;
+    number[PART] = number[SUM] > 0 ? weight / number[SUM] : 0;
+    return true;
+}
+
+static void adjust_mean(vt_update_args *a, const vt_opt_step *o, const double *number)
+{
+    const double c = number[PART];
+
+    a->gain[0] = (float)c;
+    a->gain[1] = (float)(o->lr * (o->beta1 * (1 - c) - 1));
+    a->gain[2] = (float)o->weight_decay;
+}
+
+const vt_opt_run vt_schedule_free = {
+    .number = { "lr_max", "weight_sum" }, .settle = settle_mean, .adjust = adjust_mean, .shown = 1 + Z,
 };
