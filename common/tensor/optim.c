@@ -163,3 +163,11 @@ void vt_opt_update(vt_ctx *g, const vt_opt_part *x, const vt_update_args *a)
     memcpy(state, x->state, sizeof state);
     g->be->update(g->dev, x->w, state, NULL, x->grad, a);
 }
+
+double vt_opt_length(vt_ctx *g, const vt_tensor *x)
+{
+    vt_squares s = { .g = g };
+
+    vt_squares_add(&s, x);
+    return sqrt(vt_squares_sum(&s));
+}
