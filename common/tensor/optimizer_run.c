@@ -85,8 +85,8 @@ const vt_opt_run vt_prodigy = {
 
 /* ---- schedule-free AdamW ---- */
 
-/* Schedule-free AdamW (Defazio et al. 2024): the gradients are those of y,
- * between z, which takes the steps, and the weighted mean x of all z, which is evaluated. */
+/* Schedule-free AdamW (Defazio et al. 2024): the gradients are those of y, between z, which takes
+ * the steps, and the weighted mean x of all z, which is evaluated. */
 
 /* The numbers of the run: the largest rate, the sum of the steps' weights; PART is this step's part
  * of the sum. */
