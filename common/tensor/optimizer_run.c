@@ -114,5 +114,6 @@ static void adjust_mean(vt_update_args *a, const vt_opt_step *o, const double *n
 }
 
 const vt_opt_run vt_schedule_free = {
-    .number = { "lr_max", "weight_sum" }, .settle = settle_mean, .adjust = adjust_mean, .shown = 1 + Z,
+    .number = { "lr_max", "weight_sum" }, .settle = settle_mean, .adjust = adjust_mean,
+    .shown = 1 + Z,
 };
