@@ -118,7 +118,9 @@ static trained train(const vt_backend *be, vt_optimizer how, vt_remat remat)
         r.loss[i] = em_step(g, &m, remat, 0);
         r.conversions = host_counted.named;
         r.launches = host_counted.launches;
-        vt_opt_apply(m.p, &state, &(vt_opt_step){ 1e-2, 0.9, 0.99, 1e-8, 0.1, 1, i + 1, 7 });
+        vt_opt_apply(m.p, &state, &(vt_opt_step){
+                         .lr = 1e-2, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .weight_decay = 0.1,
+                         .grad_scale = 1, .step = i + 1, .seed = 7 });
         if (i > 0)
             continue;
         vt_ema_update(ema, m.p, 0.5);

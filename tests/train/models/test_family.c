@@ -48,6 +48,12 @@ const vtrain_family *vtrain_family_fresh(void)
     return &family;
 }
 
+const vtrain_family *vtrain_family_with_ssm(const vtrain_family *f)
+{
+    (void)f;
+    return NULL;
+}
+
 const char *vtrain_family_name(const vtrain_family *f)
 {
     (void)f;
