@@ -539,13 +539,20 @@ int vk_map(void *stream, vk_element f, const vk_map_args *s)
 }
 
 VF_RULES(VK_RULE_KERNELS, )
+VF_CODED_RULES(VK_CODED_RULE_KERNELS, )
 
 #define VK_RULE_CASE(with, NAME, name, states, squares)                                            \
-    case VF_##NAME: return s->peak ? vk_##name##8(stream, s) : vk_##name(stream, s);
+    case VF_##NAME: return vk_##name(stream, s);
+#define VK_CODED_RULE_CASE(with, NAME, name, states, squares)                                      \
+    case VF_##NAME: return vk_##name##8(stream, s);
 int vk_update(void *stream, vf_rule rule, const vk_update_args *s)
 {
-    switch (rule) {
+    switch (s->peak ? -1 : (int)rule) {
         VF_RULES(VK_RULE_CASE, )
+    default: break;
+    }
+    switch (s->peak ? (int)rule : -1) {
+        VF_CODED_RULES(VK_CODED_RULE_CASE, )
     default: return 1;                         /* cudaErrorInvalidValue */
     }
 }

@@ -23,10 +23,13 @@
 
 /* The rules by which optimisers change a value. Expands to R(with, NAME, name, states, squares):
  * `states` numbers are kept for each value, at most VF_STATES, and those of the bits in `squares`
- * are never negative, which their codes of eight bits make use of (moments.h). */
-#define VF_RULES(R, with)                                                                          \
+ * are never negative, which their codes of eight bits make use of (moments.h). Rows of optimisers
+ * with such codes have a rule of the first list. */
+#define VF_CODED_RULES(R, with)                                                                    \
     R(with, ADAMW, adamw, 2, 1 << 1)                                                               \
-    R(with, LION, lion, 1, 0)                                                                      \
+    R(with, LION, lion, 1, 0)
+#define VF_RULES(R, with)                                                                          \
+    VF_CODED_RULES(R, with)                                                                        \
     R(with, PRODIGY_MOMENTS, prodigy_moments, 3, 1 << 1)                                           \
     R(with, PRODIGY, prodigy, 2, 1 << 1)                                                           \
     R(with, ADAFACTOR_FACTOR, adafactor_factor, 1, 1 << 0)                                         \

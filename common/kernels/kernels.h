@@ -203,7 +203,8 @@ int vk_pool_frames(void *stream, const vk_resize_args *s);
 
 /* Takes a step of a rule of formulas.h. Without peak, w and the states have one type, f32 or bf16.
  * With it w is f32, the states are codes of eight bits, and peak holds the largest magnitude of
- * each block and state. Each rule has two kernels, vk_NAME and vk_NAME8. */
+ * each block and state. Each rule has a kernel vk_NAME, and those of VF_CODED_RULES a kernel
+ * vk_NAME8 for such codes. */
 typedef struct vk_update_args {
     char *w, *state[VF_STATES];
     char *rounded;                             /* of an f32 w: its values in bf16; or NULL */
@@ -216,10 +217,13 @@ typedef struct vk_update_args {
 } vk_update_args;
 int vk_update(void *stream, vf_rule rule, const vk_update_args *s);
 #define VK_RULE(with, NAME, name, states, squares)                                                 \
-    int vk_##name(void *stream, const vk_update_args *s);                                          \
+    int vk_##name(void *stream, const vk_update_args *s);
+#define VK_CODED_RULE(with, NAME, name, states, squares)                                           \
     int vk_##name##8(void *stream, const vk_update_args *s);
 VF_RULES(VK_RULE, )
+VF_CODED_RULES(VK_CODED_RULE, )
 #undef VK_RULE
+#undef VK_CODED_RULE
 
 /* ---- attention of f32 and of shapes that cuDNN cannot read; one team per row ---- */
 

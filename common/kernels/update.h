@@ -136,19 +136,20 @@ VK_HD void vk_update8_blocks(vk_rule r, const vk_update_args *s, uint32_t block,
         vk_update8_block(r, s, (int64_t)b, part);
 }
 
-/* The kernels of a rule, vk_NAME and vk_NAME8. */
+/* The kernels of a rule, vk_NAME, and of eight bits vk_NAME8. */
 #define VK_RULE_KERNELS(with, NAME, name, states, squares)                                         \
     VK_HD void vk_##name##_body(const vk_update_args *s, uint32_t block, vk_team t)                \
     {                                                                                              \
         const vk_rule r = { VF_##NAME, states, squares };                                          \
         vk_update_packs(r, s, block, t);                                                           \
     }                                                                                              \
+    VK_KERNEL(name, vk_update_args, VK_BLOCKS((uint64_t)(s->n + 7) / 8))
+#define VK_CODED_RULE_KERNELS(with, NAME, name, states, squares)                                   \
     VK_HD void vk_##name##8_body(const vk_update_args *s, uint32_t block, vk_team t)               \
     {                                                                                              \
         const vk_rule r = { VF_##NAME, states, squares };                                          \
         vk_update8_blocks(r, s, block, t);                                                         \
     }                                                                                              \
-    VK_KERNEL(name, vk_update_args, VK_BLOCKS((uint64_t)(s->n + 7) / 8))                           \
     VK_TEAM_KERNEL(name##8, vk_update_args,                                                        \
                    VK_TEAM_BLOCKS(VK_MOMENT_BLOCKS(s->n), VK_MOMENT_TEAMS))
 

@@ -134,6 +134,7 @@ static void whole(vt_ctx *g, const vt_opt_part *x, const vt_opt_step *o, const d
     a.weight_decay = (float)(o->weight_decay * fmax(over, 1));    /* decay is not clipped */
     a.lr = (float)(rate / fmax(over, 1));
     states[0] = &update;
+    w.rounded = x->w->rounded;
     g->be->update(g->dev, &w, states, NULL, &grad, &a);
 }
 

@@ -93,6 +93,7 @@ static void whole(vt_ctx *g, const vt_opt_part *x, const vt_opt_step *o, const d
     a.lr = (float)(o->lr * factor_of(o, rows, columns));
     a.weight_decay = (float)(o->weight_decay / factor_of(o, rows, columns));
     states[0] = &step;
+    w.rounded = x->w->rounded;
     g->be->update(g->dev, &w, states, NULL, &grad, &a);
 }
 

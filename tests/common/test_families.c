@@ -104,30 +104,47 @@ static void row_of_the_codec(void **state)
     vae_builtin.close(v);
 }
 
-/* The page's row of an encoder; NULL: it has none. */
-static const cJSON *page_row(const cJSON *rows, const vc_family *f, const vc_text *t)
+static const char *field(const cJSON *row, const char *name)
+{
+    return cJSON_GetStringValue(cJSON_GetObjectItem(row, name));
+}
+
+/* The page's row of an encoder, of a pipeline or (NULL) of any of the family; NULL: it has none. */
+static const cJSON *page_row(const cJSON *rows, const vc_family *f, const char *pipeline,
+                             const vc_text *t)
 {
     const cJSON *row;
     cJSON_ArrayForEach(row, rows) {
-        if (!strcmp(cJSON_GetStringValue(cJSON_GetObjectItem(row, "family")), f->name) &&
-            !strcmp(cJSON_GetStringValue(cJSON_GetObjectItem(row, "class")), t->class))
+        const char *of = field(row, "pipeline");
+        if (!strcmp(field(row, "family"), f->name) && !strcmp(field(row, "class"), t->class) &&
+            (!of || (pipeline && !strcmp(of, pipeline))) && (of || !pipeline || !t->each))
             return row;
     }
     return NULL;
 }
 
-static int page_has_texts(const cJSON *rows, const vc_family *f, const vc_text *t)
+static void same_text(const char *have, const char *want)
+{
+    if (want)
+        assert_string_equal(have, want);
+    else
+        assert_null(have);
+}
+
+static int page_has_texts(const cJSON *rows, const vc_family *f, const char *pipeline,
+                          const vc_text *t)
 {
     int n = 0;
     for (int i = 0; t && i < VC_FAMILY_TEXTS && t[i].class; i++) {
-        const cJSON *row = page_row(rows, f, &t[i]);
+        const cJSON *row = page_row(rows, f, pipeline, &t[i]);
         if (!t[i].template) {
             assert_null(row);
             continue;
         }
         assert_non_null(row);
-        assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(row, "template")),
-                            t[i].template);
+        assert_string_equal(field(row, "template"), t[i].template);
+        same_text(field(row, "each"), t[i].each);
+        same_text(field(row, "without"), t[i].without);
         assert_int_equal(cJSON_GetNumberValue(cJSON_GetObjectItem(row, "crop")), t[i].crop);
         n++;
     }
@@ -152,9 +169,9 @@ static void templates_are_in_the_page(void **state)
     cJSON *rows = cJSON_ParseWithOpts(begin, NULL, false);
     assert_non_null(rows);
     for (const vc_family *f = vc_families(); f->name; f++) {
-        n += page_has_texts(rows, f, f->text);
+        n += page_has_texts(rows, f, NULL, f->text);
         for (int i = 0; i < VC_FAMILY_PIPELINES && f->pipeline[i].class; i++)
-            n += page_has_texts(rows, f, f->pipeline[i].text);
+            n += page_has_texts(rows, f, f->pipeline[i].class, f->pipeline[i].text);
     }
     assert_int_equal(n, cJSON_GetArraySize(rows));
     cJSON_Delete(rows);

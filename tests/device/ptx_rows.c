@@ -364,36 +364,54 @@ static void run_sizes(vt_dev *host, set *s, int variant)
 
 /* ---- optimiser ---- */
 
-/* The table's rows, and Lion with values and moments in bf16, which the kernel takes too. */
-static void run_update(vt_dev *host, set *s, int variant)
-{
-    const int64_t n = 1283;
-    const bool bf16 = variant == VT_OPTIMIZERS;
-    const vt_optimizer_row *how = &vt_optimizers[bf16 ? VT_LION : variant];
-    if (!bf16 && vt_opt_whole((vt_optimizer)variant))
-        return;                                /* its kernels are others'; see adafactor.c */
-    vt_tensor *w = make(s, bf16 ? VC_BF16 : how->value, 1, D(n), NULL);
-    vt_tensor *grad = make(s, VC_F32, 1, D(n), NULL);
-    vt_tensor *state[VT_OPT_STATES] = { 0 }, *peak = NULL;
+#define RULE_ROW(with, NAME, name, states, squares) { VF_##NAME, states },
+static const struct { vf_rule rule; int states; } rules[] = { VF_RULES(RULE_ROW, ) };
+static const vt_optimizer coded[] = { VT_ADAMW8BIT, VT_LION8BIT };
+enum { RULES = sizeof rules / sizeof *rules,
+       UPDATES = 2 * RULES + sizeof coded / sizeof *coded };
 
-    for (int k = 0; k < VT_OPT_STATES && how->state[k].name; k++) {
-        int64_t dim[VT_DIMS];
-        int nd = vt_opt_shape(how, k, w, dim);
-        vt_tensor *x = make(s, bf16 ? VC_BF16 : how->state[k].type, nd, dim, NULL);
-        memset(x->data, 0, s->x[2 + k].bytes);
-        *(how->state[k].shape == VT_OF_BLOCKS ? &peak : &state[k]) = x;
-    }
-    if (w->dtype == VC_F32)
-        w->rounded = make(s, VC_BF16, 1, D(n), NULL)->data;
+/* Three steps of w's rule. A gradient that is the mean of squares is not negative. */
+static void update(vt_dev *host, vf_rule rule, vt_tensor *w, vt_tensor *const *state,
+                   vt_tensor *peak, vt_tensor *grad)
+{
+    float *g = grad->data;
+
+    for (int64_t i = 0; rule == VF_ADAFACTOR_FACTOR && i < vt_count(grad); i++)
+        g[i] = fabsf(g[i]);
     for (uint32_t step = 1; step <= 3; step++) {
-        const vt_update_args a = { .rule = how->rule, .lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.99f,
+        const vt_update_args a = { .rule = rule, .lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.99f,
+                                  .beta3 = 0.95f, .gain = { 0.1f, 0.01f, 0.02f },
                                   .eps = 1e-8f, .weight_decay = 0.1f, .grad_scale = 0.5f,
                                   .key = { 3, 4 }, .correct1 = 0.1f * (float)step,
                                   .correct2 = 0.1f, .step = step, .first = 8 * VT_OPT_BLOCK };
         host_backend.update(host, w, state, peak, grad, &a);
-        for (int64_t i = 0; i < n; i++)
-            ((float *)grad->data)[i] *= -0.75f;
+        for (int64_t i = 0; i < vt_count(grad); i++)
+            g[i] *= rule == VF_ADAFACTOR_FACTOR ? 0.75f : -0.75f;
     }
+}
+
+/* All rules with values and states in f32, then in bf16, then those with states in eight bits. */
+static void run_update(vt_dev *host, set *s, int variant)
+{
+    const int64_t n = 1283;
+    const bool bf16 = variant >= RULES && variant < 2 * RULES;
+    const vt_optimizer_row *how = variant < 2 * RULES ? NULL
+                                                      : &vt_optimizers[coded[variant - 2 * RULES]];
+    const vc_dtype type = bf16 ? VC_BF16 : VC_F32;
+    const int states = how ? VT_OPT_STATES : rules[variant % RULES].states;
+    vt_tensor *w = make(s, type, 1, D(n), NULL), *grad = make(s, VC_F32, 1, D(n), NULL);
+    vt_tensor *state[VT_OPT_STATES] = { 0 }, *peak = NULL;
+
+    for (int k = 0; k < states && (!how || how->state[k].name); k++) {
+        int64_t dim[VT_DIMS] = { n };
+        int nd = how ? vt_opt_shape(how, k, w, dim) : 1;
+        vt_tensor *x = make(s, how ? how->state[k].type : type, nd, dim, NULL);
+        memset(x->data, 0, s->x[2 + k].bytes);
+        *(how && how->state[k].shape == VT_OF_BLOCKS ? &peak : &state[k]) = x;
+    }
+    if (!bf16)
+        w->rounded = make(s, VC_BF16, 1, D(n), NULL)->data;
+    update(host, how ? how->rule : rules[variant % RULES].rule, w, state, peak, grad);
 }
 
 /* ---- the table ---- */
@@ -417,6 +435,6 @@ const row ptx_rows[] = {
     { "group norms", run_groups, 24, 1e-5, 8e-3 },
     { "long group norms", run_group_parts, 1, 1e-5, 8e-3 },
     { "sizes", run_sizes, 4, 0, 8e-3 },
-    { "optimisers", run_update, VT_OPTIMIZERS + 1, 1e-6, 8e-3 },
+    { "optimisers", run_update, UPDATES, 1e-6, 8e-3 },
     { 0 },
 };

@@ -297,7 +297,7 @@ static adam adam_run(const vt_backend *be, vt_dev *d, vt_optimizer kind, int64_t
                                   .grad_scale = 0.5f, .key = { 3, 4 },
                                   .correct1 = 0.1f * (float)step, .correct2 = 0.1f, .step = step,
                                   .first = 8 * VT_OPT_BLOCK };
-        be->update(d, &x.w->t, (vt_tensor *[]){ &x.m->t, two ? &x.v->t : NULL },
+        be->update(d, &x.w->t, (vt_tensor *[VF_STATES]){ &x.m->t, two ? &x.v->t : NULL },
                    moment == VC_U8 ? &x.peak->t : NULL, &x.grad->t, &a);
         for (int64_t i = 0; i < n; i++)
             ((float *)x.grad->t.data)[i] *= -0.75f;

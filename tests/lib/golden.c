@@ -47,6 +47,11 @@ bool golden_has_device(void)
     return true;
 }
 
+double golden_tolerance(double cpu, double gpu)
+{
+    return strcmp(golden_device(), "cpu") ? gpu : cpu;
+}
+
 float *golden_values(const vf_safetensors *f, const char *tensor, int64_t *dim)
 {
     vf_view v;

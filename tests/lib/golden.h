@@ -29,6 +29,9 @@ void golden_model(const vf_safetensors *f, const char *dir, vc_dtype dtype);
 const char *golden_device(void);
 /* Returns true if golden_device() can be opened; else prints "SKIPPED" and the reason. */
 bool golden_has_device(void);
+/* Returns a tolerance of activations in bf16: that of the CPU, or that of a GPU and of the device
+ * "host", which round f32 operands of products to bf16, as the CPU does not. */
+double golden_tolerance(double cpu, double gpu);
 /* Returns the greatest |a - b| divided by the greatest |b|. */
 double golden_error(const float *a, const float *b, int64_t n);
 /* Makes the folder `name` in a temporary folder of this process, which is removed when the process

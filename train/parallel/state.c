@@ -244,6 +244,8 @@ int vtrain_opt_show(vtrain_opt *o, vc_err *err)
 
 void vtrain_opt_hide(vtrain_opt *o)
 {
+    if (!o)
+        return;
     if (o->shown)
         vt_ema_swap(o->shown, o->p);
     o->shown = NULL;
@@ -260,6 +262,8 @@ void vtrain_opt_hide(vtrain_opt *o)
 
 int vtrain_opt_show_all(vtrain_opt *o, vc_err *err)
 {
+    if (!o)
+        return 0;
     if (!o->zero)
         return vtrain_opt_show(o, err);
     int rc = found_from(o) < 0 ? vtrain_zero_gather(o->zero, true, NULL, &o->ema, err)

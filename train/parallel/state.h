@@ -56,11 +56,11 @@ int vtrain_opt_read(vtrain_opt *o, const vf_safetensors *file, bool *averages, v
  * values. True if files have the trained values too, beside the average. */
 bool vtrain_opt_has_plain(const vtrain_opt *o);
 /* Puts them in the values' place until _hide, if they are others; the state is whole. Gradients are
- * lost. _hide may be
- * called where _show failed or was not called. */
+ * lost. _hide may be called where _show failed or was not called. */
 int vtrain_opt_show(vtrain_opt *o, vc_err *err);
 void vtrain_opt_hide(vtrain_opt *o);
-/* Does the same on all ranks, whether the state is whole or not. Collective. */
+/* Does the same on all ranks, whether the state is whole or not. Collective. Here and in _hide NULL
+ * means that nothing is trained. */
 int vtrain_opt_show_all(vtrain_opt *o, vc_err *err);
 
 #endif

@@ -63,13 +63,14 @@ static void version_2_2(void **state)
     vae_bench_close(&b);
 }
 
-/* diffusers itself in bf16 is 9.6e-3 (moments) and 2.2e-2 (pixels) from f32 on these weights. */
+/* diffusers itself in bf16 is 9.6e-3 (moments) and 2.2e-2 (pixels) from f32 on these weights. Where
+ * f32 operands of products are rounded too, pixels are 2.8e-2 from it. */
 static void runs_in_bf16(void **state)
 {
     (void)state;
     vae_bench b = open_bench("vae_wan", VC_BF16, VC_F32, false);
     vae_encode_lengths(&b, (int[]){ 1, 5, 33, 0 }, VAE_TOL_BF16);
-    vae_decode_like(&b, 9, 2.2e-2);
+    vae_decode_like(&b, 9, golden_tolerance(2.2e-2, 3e-2));
     vae_bench_close(&b);
 }
 

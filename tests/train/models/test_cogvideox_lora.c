@@ -85,11 +85,12 @@ static void test_f32(void **state)
 
 /* bf16 has some roundings of 2^-9 in a chain. Gradients are compared in the mean square, since
  * large terms cancel in single elements. PEFT's own bf16 differs by up to 4.1e-2 from its f32. With
- * modulations in bf16 the error would be 1.9e-2. */
+ * modulations in bf16 the error would be 1.9e-2. Where factors of a LoRA are rounded too, it is
+ * 2.3e-2. */
 static void test_bf16(void **state)
 {
     (void)state;
-    check_step(VC_BF16, mean_error, 1.5e-2);
+    check_step(VC_BF16, mean_error, golden_tolerance(1.5e-2, 2.5e-2));
 }
 
 /* AdamW moves the pairs alone; the frozen weights keep their bytes. */

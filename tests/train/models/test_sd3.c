@@ -23,8 +23,9 @@ static const ref_variant variants[] = {
 /* The promise for f32 is 1e-4, as for CogVideoX; sums in another order differ by 2.5e-5. In bf16
  * some roundings of 2^-9 in a chain change an output by 7e-3. Gradients pass through the softmax,
  * which is steep where heads have no norms: in the mean square they differ by up to 2.5e-2, while
- * diffusers' own bf16 differs from its f32 by up to 4.8e-2. The floors are for biases of keys,
- * which cancel in the softmax. */
+ * diffusers' own bf16 differs from its f32 by up to 4.8e-2. Where f32 operands of products are
+ * rounded, an output differs by up to 1.05e-2. The floors are for biases of keys, which cancel in
+ * the softmax. */
 static ref_suite suite = {
     .family = &test_sd3, .variants = variants, .n = COUNT(variants),
     .f32 = { VC_F32, 1e-4, 1e-4, 1e-3, false }, .bf16 = { VC_BF16, 1e-2, 3e-2, 1e-2, true },
@@ -92,5 +93,6 @@ int main(void)
         REF_TESTS(suite), cmocka_unit_test(test_stored),
         cmocka_unit_test(test_bad_models), cmocka_unit_test(test_bad_inputs),
     };
+    suite.bf16.output = golden_tolerance(suite.bf16.output, 1.2e-2);
     return golden_has_device() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
 }
