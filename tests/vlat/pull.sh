@@ -83,7 +83,7 @@ serve drip=100
 expect 1 'lmdb: less than 1024 bytes a second came for 1 s (--lowest_speed, --timeout)' \
     timeout -k 1 60 vlat pull "$url" --out slow.lmdb --timeout 1 --connections 1
 absent slow.lmdb/manifest.json
-serve drip=4000
+serve drip=40000
 expect 0 '1 sample, root' timeout -k 1 60 vlat pull "$url" --where 'sample < 1' --out slow2.lmdb \
     --timeout 2 --lowest_speed 10B
 serve drip=2 all=yes
