@@ -47,7 +47,7 @@ for row in '1 init vtrain' '0 start vtrain' '0 init vprep' '2 start vprep'; do
 after $limit[.0]* s (--comm_timeout)"
     output_has "^$program: the 3 ranks were not connected within .*--comm_timeout.*$waits"
     [ "$(grep -c 'not connected' "$log")" = 2 ] || wrong "$row: several ranks print"
-    for pid in pid.*; do [ -z "$(pgrep -r D,R,S,T -F $pid)" ] || wrong "$row: $pid lives"; done
+    gone "$row" pid.*
 done
 
 # ---- a rank that comes late, and a text that only rank 0 prints ----

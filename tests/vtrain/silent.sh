@@ -66,7 +66,7 @@ answered for .*the run ends after $limit[.0]* s (--comm_timeout)"
 saved: continue with --resume_from_checkpoint latest"
     [ "$(grep -c 'is saved: continue' "$log")" = 1 ] || wrong "several ranks report"
     [ "$at" -ge 3 ] && ((steps - at <= 1 && at - steps <= 1)) || wrong "saved $at of $steps steps"
-    for pid in pid.*; do [ -z "$(pgrep -r D,R,S,T -F $pid)" ] || wrong "$pid lives"; done
+    gone stopped pid.*
     continues
 done
 
