@@ -100,7 +100,7 @@ typedef struct vtrain_config {
     double schedule_free_r, schedule_free_weight_lr_power;
     double muon_momentum;
     bool muon_nesterov;
-    int64_t muon_ns_steps;
+    int64_t muon_iterations;
     int muon_adjust_lr_fn;
     vc_list optimizer_args;
     int lr_scheduler;                         /* vtrain_schedule */

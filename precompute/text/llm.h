@@ -38,6 +38,8 @@ typedef struct llm_kind {
     int64_t head;                                 /* head_dim where config.json lacks it; 0:
                                                    * hidden_size / num_attention_heads */
     const char *part_type;                        /* model_type of that object; NULL: any */
+    bool windowed;                                /* sliding_window bounds what a token sees,
+                                                   * unless it is null */
     bool part_defaults;                           /* the object may lack sizes: they are then
                                                    * transformers' defaults, LLaMA's of 7 billion
                                                    * weights */

@@ -105,7 +105,7 @@ static int choose_layers(llm_config *c, const text_rule *text, vc_err *err)
 static int check_window(const llm_config *c, const llm_kind *kind, const text_rule *text,
                         vc_err *err)
 {
-    if (kind != &llm_mistral3 || !c->window || c->window >= text->max_length)
+    if (!kind->windowed || !c->window || c->window >= text->max_length)
         return 0;
     return vc_fail(err, VC_EFORMAT, "sliding_window: %lld is less than the %d tokens of a prompt",
                    (long long)c->window, text->max_length);

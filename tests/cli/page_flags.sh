@@ -15,7 +15,7 @@ tr -s ' \n' '\n' >"$others" <<'END'
 --all --faults --kills --rule --only --fuzz --slurm --grid --rounds --text --ttt --media
 --apply_t5_attn_mask --cache_latents_to_disk --cache_text_encoder_outputs_to_disk
 --regenerate_cache --save_latents_and_embeddings --trust_cache
---lerning_rate --rnak --steps --video_size --flag --name --training
+--no-build-isolation --lerning_rate --rnak --steps --video_size --flag --name --training
 END
 
 # names PAGE...: the flags on pages, without `no_`, with `_` for `-`.

@@ -137,7 +137,7 @@ static const struct { const char *key, *flag, *other, *only, *say; } keys[] = {
     { "weight_lr_power", "schedule_free_weight_lr_power", NULL, NULL, NULL },
     { "momentum", "muon_momentum", NULL, NULL, NULL },
     { "nesterov", "muon_nesterov", NULL, NULL, NULL },
-    { "ns_steps", "muon_ns_steps", NULL, NULL, NULL },
+    { "ns_steps", "muon_iterations", NULL, NULL, NULL },
     { "adjust_lr_fn", "muon_adjust_lr_fn", NULL, NULL, NULL },
     { "decouple", NULL, NULL, "true", "decay is decoupled in all optimisers here" },
     { "weight_decouple", NULL, NULL, "true", "decay is decoupled in all optimisers here" },

@@ -214,7 +214,7 @@ static int update(vtrain *t, const loop *l, vtrain_record *r, vc_err *err)
                        c->adafactor_relative_step, c->adafactor_scale_parameter,
                        c->adafactor_warmup_init },
         .schedule_free = { c->schedule_free_r, c->schedule_free_weight_lr_power },
-        .muon = { c->muon_momentum, c->muon_nesterov, (int)c->muon_ns_steps,
+        .muon = { c->muon_momentum, c->muon_nesterov, (int)c->muon_iterations,
                   c->muon_adjust_lr_fn ? VT_MUON_ORIGINAL : VT_MUON_MATCH_RMS },
     };
     rc = vtrain_opt_step(t->optim.state, &o, vtrain_decay(t), err);
