@@ -46,6 +46,7 @@ struct cpu_dnnl {
     dnnl_primitive_attr_t attr;                /* callers give scratchpads: no malloc in a call */
     char version[32];
     uint64_t clock;
+    bool compiled;                             /* compile_products was called */
     kept kept[KEPT];
 };
 
@@ -373,6 +374,22 @@ static void matrix(dnnl_dims_t dim, dnnl_dims_t stride, const vt_tensor *t, bool
     stride[!transposed] = 1;
 }
 
+/* Without AVX-512 oneDNN compiles the code of products, 1.4 MB, when it computes the first one. A dry
+ * step computes a small one, so that this memory is in the plan. */
+static void compile_products(vt_dev *d, const shape *key)
+{
+    enum { N = 16 };
+    float a[N * N] = { 0 }, b[N * N] = { 0 }, c[N * N];
+
+    if (d->dnnl->compiled || d->isa.avx512)
+        return;
+    d->dnnl->compiled = true;
+    int before = team_begin(key, "oneDNN computes");
+    if (dnnl_sgemm('N', 'N', N, N, N, 1, a, N, b, N, 0, c, N))
+        d->dnnl->compiled = false;             /* its memory is not counted */
+    team_end(before);
+}
+
 bool cpu_dnnl_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_tensor *b,
                      bool tb, const vt_tensor *bias, float alpha, float beta, bool any)
 {
@@ -401,6 +418,8 @@ bool cpu_dnnl_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const
     if (!k->able || (k->allocates && !any))
         return false;
 
+    if (d->dry)
+        compile_products(d, &key);
     size_t pad = aligned(k->bytes[M_PAD]), bytes = pad + aligned(k->bytes[M_B]);
     if (!cpu_scratch_one(d, d->threads, bytes))
         return true;
