@@ -1,6 +1,6 @@
-/* prompt_images.c - see prompt_images.h. Pictures are found and measured before anything is
- * encoded, and encoded before the clips. */
-#include "precompute/encode/prompt_images.h"
+/* prompt_images.c - finds and measures the pictures of validation prompts, before anything is
+ * encoded; see prompt_images.h */
+#include "precompute/encode/prompt_images_parts.h"
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -9,30 +9,8 @@
 #include "common/os/file.h"
 #include "precompute/run/reuse.h"
 
-typedef struct picture {
-    const char *name;                /* the file's, in the list */
-    char *file;                      /* NULL: there is none */
-    prep_identity is;                /* of the file, when it was hashed */
-    vf_key hash, shown;              /* of the file; in keys of values (prep_shown) */
-    media_tonemap tonemap;           /* of HDR files that of the run, else NONE */
-    prep_beside size;                /* of a reference: what its size follows from */
-} picture;
-
-/* The files of a row, by column. */
-enum { FIRST, LAST, CONTROL, REFERENCE, PICTURES = REFERENCE + VC_REFERENCES };
-static const char *const columns[REFERENCE] = { "image_path", "last_image_path",
+static const char *const columns[PROMPT_REFERENCE] = { "image_path", "last_image_path",
                                                 "control_file_path" };
-
-struct vprep_image {
-    picture of[PICTURES];
-    vf_row row;                      /* has the names of the references alone */
-    vprep_clip clip;                 /* the picture as a clip of one frame; of masked clips, the one
-                                      * that begins with the first picture and may end with the
-                                      * last, other frames masked; of control clips, the first
-                                      * frames of the file */
-    vf_key key[VC_ROLES];
-    vf_key shown;                    /* of the picture in texts */
-};
 
 static bool has_role(const vprep *p, vc_role role)
 {
@@ -49,7 +27,7 @@ static void image_free(vprep_image *m)
 {
     if (m) {
         vprep_clip_free(&m->clip);
-        for (int i = 0; i < PICTURES; i++)
+        for (int i = 0; i < PROMPT_PICTURES; i++)
             free(m->of[i].file);
         vf_row_free_references(&m->row);
     }
@@ -108,7 +86,7 @@ static int choose(const vprep *p, const cJSON *row, const media_info *info, vb_c
 }
 
 /* Hashes a picture's file, which must not change meanwhile. */
-static int hash_picture(picture *m, vc_err *err)
+static int hash_picture(prompt_picture *m, vc_err *err)
 {
     const vf_part part = { .name = m->file, .file = m->file };
     prep_identity now;
@@ -134,7 +112,7 @@ static int hash_picture(picture *m, vc_err *err)
  * has the bytes that were hashed. */
 static int open_clip(const vprep *p, const cJSON *row, vprep_image *m, vc_err *err)
 {
-    picture *shape = &m->of[m->of[FIRST].file ? FIRST : CONTROL];
+    prompt_picture *shape = &m->of[m->of[PROMPT_FIRST].file ? PROMPT_FIRST : PROMPT_CONTROL];
     const vf_part part = { .name = shape->file, .file = shape->file };
     vb_choice *c = &m->clip.choice;
     media *file;
@@ -155,12 +133,13 @@ static int open_clip(const vprep *p, const cJSON *row, vprep_image *m, vc_err *e
     for (int i = 0; !rc && i < c->frames && has_role(p, VC_ROLE_CONTROL); i++)
         m->clip.frames[i] = i;
     if (!rc)                                         /* as VideoX-Fun samples */
-        rc = mask_keep(&m->clip.mask, c->frames, c->target_h, c->target_w, m->of[LAST].file, err);
+        rc = mask_keep(&m->clip.mask, c->frames, c->target_h, c->target_w,
+                       m->of[PROMPT_LAST].file, err);
     return rc;
 }
 
 /* Makes the reference as a clip of one frame, but for its frames. */
-static void reference_clip(const vprep *p, const picture *m, vprep_clip *clip)
+void prompt_reference_clip(const vprep *p, const prompt_picture *m, vprep_clip *clip)
 {
     memset(clip, 0, offsetof(vprep_clip, choice));
     vprep_reference_size(p, &m->size, &clip->choice);
@@ -168,7 +147,7 @@ static void reference_clip(const vprep *p, const picture *m, vprep_clip *clip)
 }
 
 /* Hashes and measures a reference; *key: the key of its value. */
-static int open_reference(const vprep *p, picture *m, vc_role role, vf_key *key, vc_err *err)
+static int open_reference(const vprep *p, prompt_picture *m, vc_role role, vf_key *key, vc_err *err)
 {
     media *file = NULL;
     media_info info;
@@ -183,7 +162,7 @@ static int open_reference(const vprep *p, picture *m, vc_role role, vf_key *key,
         return rc;
     m->size = (prep_beside){ .w = info.w, .h = info.h };
     m->tonemap = info.hdr ? (media_tonemap)p->c.tonemap : MEDIA_TONEMAP_NONE;
-    reference_clip(p, m, &clip);
+    prompt_reference_clip(p, m, &clip);
     clip.frames = &first;
     if (info.frames != 1 || clip.choice.drop)
         return vc_fail(err, VC_EMISMATCH, "%s: %s", m->name,
@@ -196,8 +175,8 @@ static int open_references(const vprep *p, vprep_image *m, vc_err *err)
 {
     int rc = 0;
     for (int k = 0; !rc && k < VC_REFERENCES; k++)
-        if (m->of[REFERENCE + k].file)
-            rc = open_reference(p, &m->of[REFERENCE + k], (vc_role)(VC_ROLE_REFERENCE + k),
+        if (m->of[PROMPT_REFERENCE + k].file)
+            rc = open_reference(p, &m->of[PROMPT_REFERENCE + k], (vc_role)(VC_ROLE_REFERENCE + k),
                                 &m->key[VC_ROLE_REFERENCE + k], err);
     return rc;
 }
@@ -207,7 +186,7 @@ static int find_hdr(const vprep *p, vprep_image *m, vc_err *err)
 {
     int rc = 0;
 
-    for (int i = 0; !rc && i < CONTROL && p->c.tonemap; i++) {
+    for (int i = 0; !rc && i < PROMPT_CONTROL && p->c.tonemap; i++) {
         media *file = NULL;
         media_info info = { 0 };
         if (m->of[i].file)
@@ -222,22 +201,22 @@ static int find_hdr(const vprep *p, vprep_image *m, vc_err *err)
 
 static int open_image(const vprep *p, const cJSON *row, vprep_image *m, vc_err *err)
 {
-    const vf_key *first = &m->of[FIRST].shown, *last = &m->of[LAST].shown;
+    const vf_key *first = &m->of[PROMPT_FIRST].shown, *last = &m->of[PROMPT_LAST].shown;
     int rc = 0;
 
-    for (int i = 0; !rc && i < REFERENCE; i++)
+    for (int i = 0; !rc && i < PROMPT_REFERENCE; i++)
         if (m->of[i].file)
             rc = hash_picture(&m->of[i], err);
     if (!rc)
         rc = open_clip(p, row, m, err);
     if (!rc)
         rc = find_hdr(p, m, err);
-    const vf_key ends = m->of[LAST].file ? vf_hash2(first, sizeof *first, last, sizeof *last)
+    const vf_key ends = m->of[PROMPT_LAST].file ? vf_hash2(first, sizeof *first, last, sizeof *last)
                                          : *first;
     for (int v = 0; !rc && v < VC_ROLES; v++)
         if (vprep_prompt_roles(p) & VC_ROLE_BIT(v))
-            m->key[v] = vprep_prompt_key(p, v == VC_ROLE_CONTROL ? m->of[CONTROL].shown : ends,
-                                         &m->clip, v);
+            m->key[v] = vprep_prompt_key(p, v == VC_ROLE_CONTROL ? m->of[PROMPT_CONTROL].shown
+                                                                 : ends, &m->clip, v);
     if (!rc)
         m->shown = vprep_prompt_picture_key(*first, &m->clip);
     return rc;
@@ -275,7 +254,7 @@ static char *folder(const vprep *p)
 }
 
 /* Finds the file that a column of the row names, if the row has the column. */
-static int find_file(picture *m, const vprep *p, int i, const char *column, vc_err *err)
+static int find_file(prompt_picture *m, const vprep *p, int i, const char *column, vc_err *err)
 {
     int rc = vf_json_str_opt(p->prompts.row[i], column, &m->name, err);
 
@@ -291,13 +270,13 @@ static int find_file(picture *m, const vprep *p, int i, const char *column, vc_e
 /* Checks that the row has the files that its other files, the texts or the model need. */
 static int check_files(const vprep *p, const vprep_image *m, vc_err *err)
 {
-    if (!m->of[FIRST].file && (texts_see(p) || m->of[LAST].file))
-        return vc_fail(err, VC_EFORMAT, "no %s: %s", columns[FIRST], m->of[LAST].file
+    if (!m->of[PROMPT_FIRST].file && (texts_see(p) || m->of[PROMPT_LAST].file))
+        return vc_fail(err, VC_EFORMAT, "no %s: %s", columns[PROMPT_FIRST], m->of[PROMPT_LAST].file
                        ? "the sample begins with a picture too"
                        : "texts of this model have the clip's first frame");
-    if (p->encoders.ends && m->of[FIRST].file && !m->of[LAST].file)
+    if (p->encoders.ends && m->of[PROMPT_FIRST].file && !m->of[PROMPT_LAST].file)
         return vc_fail(err, VC_EFORMAT, "no %s: samples of this model begin and end with a picture",
-                       columns[LAST]);
+                       columns[PROMPT_LAST]);
     return 0;
 }
 
@@ -312,36 +291,36 @@ static int find_references(const vprep *p, int i, vprep_image *m, vc_err *err)
     if (!rc)
         rc = vprep_check_references(p, row, err);
     for (int k = 0; !rc && k < row->n_references; k++) {
-        m->of[REFERENCE + k].name = row->references[k].path;
-        m->of[REFERENCE + k].file = row->references[k].file;
+        m->of[PROMPT_REFERENCE + k].name = row->references[k].path;
+        m->of[PROMPT_REFERENCE + k].file = row->references[k].file;
         row->references[k].file = NULL;
     }
-    if (!rc && !m->of[REFERENCE].file)
-        rc = find_file(&m->of[REFERENCE], p, i, columns[FIRST], err);
+    if (!rc && !m->of[PROMPT_REFERENCE].file)
+        rc = find_file(&m->of[PROMPT_REFERENCE], p, i, columns[PROMPT_FIRST], err);
     return rc ? rc : open_references(p, m, err);
 }
 
 static int find_image(vprep *p, int i, vc_err *err)
 {
-    const bool reads[PICTURES] = {
-        [FIRST] = !vprep_takes_references(p),
-        [LAST] = p->encoders.ends || p->c.train_mode == PREP_INPAINT,
-        [CONTROL] = has_role(p, VC_ROLE_CONTROL),
+    const bool reads[PROMPT_PICTURES] = {
+        [PROMPT_FIRST] = !vprep_takes_references(p),
+        [PROMPT_LAST] = p->encoders.ends || p->c.train_mode == PREP_INPAINT,
+        [PROMPT_CONTROL] = has_role(p, VC_ROLE_CONTROL),
     };
     vprep_prompts *v = &p->prompts;
     vprep_image *m = v->image[i] = calloc(1, sizeof *m);
     int rc = m ? 0 : vc_no_memory(err);
 
-    for (int k = 0; !rc && k < REFERENCE; k++)
+    for (int k = 0; !rc && k < PROMPT_REFERENCE; k++)
         if (reads[k])
             rc = find_file(&m->of[k], p, i, columns[k], err);
     if (!rc)
         rc = check_files(p, m, err);
     if (!rc && vprep_takes_references(p))
         rc = find_references(p, i, m, err);
-    if (rc || m->of[REFERENCE].file)
+    if (rc || m->of[PROMPT_REFERENCE].file)
         return rc;
-    if (!m->of[FIRST].file && !m->of[CONTROL].file) {
+    if (!m->of[PROMPT_FIRST].file && !m->of[PROMPT_CONTROL].file) {
         image_free(m);
         v->image[i] = NULL;
         return 0;
@@ -376,11 +355,11 @@ void vprep_prompt_pictures_of(const vprep *p, int i, prep_pictures *is)
     if (sees == PREP_SEES_FIRST && m)
         is->key[0] = m->shown;
     for (int k = 0; sees == PREP_SEES_REFERENCES && m && k < VC_REFERENCES; k++) {
-        if (!m->of[REFERENCE + k].file)
+        if (!m->of[PROMPT_REFERENCE + k].file)
             break;
-        vprep_look(p, &m->of[REFERENCE + k].size, &l);
-        is->key[is->n++] = vprep_look_key(&l, m->of[REFERENCE + k].shown,
-                                          m->of[REFERENCE + k].tonemap);
+        vprep_look(p, &m->of[PROMPT_REFERENCE + k].size, &l);
+        is->key[is->n++] = vprep_look_key(&l, m->of[PROMPT_REFERENCE + k].shown,
+                                          m->of[PROMPT_REFERENCE + k].tonemap);
     }
 }
 
@@ -392,16 +371,16 @@ unsigned vprep_prompt_values(const vprep *p, int i, const vf_key **key)
 
     unsigned references = 0;
     for (int k = 0; m && k < VC_REFERENCES; k++)
-        references |= m->of[REFERENCE + k].file ? VC_ROLE_BIT(VC_ROLE_REFERENCE + k) : 0;
+        references |= m->of[PROMPT_REFERENCE + k].file ? VC_ROLE_BIT(VC_ROLE_REFERENCE + k) : 0;
     *key = m ? m->key : NULL;
     if (references || !m)
         return references;
-    return vprep_prompt_roles(p) & ((m->of[FIRST].file ? ~control : 0) |
-                                    (m->of[CONTROL].file ? control : 0));
+    return vprep_prompt_roles(p) & ((m->of[PROMPT_FIRST].file ? ~control : 0) |
+                                    (m->of[PROMPT_CONTROL].file ? control : 0));
 }
 
 /* VC_ROLE_BITs of the values of row i's picture that are to be encoded. */
-static unsigned missing(const vprep *p, int i)
+unsigned prompt_missing(const vprep *p, int i)
 {
     const vf_key *key;
     unsigned values = vprep_prompt_values(p, i, &key), need = 0;
@@ -416,7 +395,7 @@ int vprep_prompt_images_settle(vprep *p, vb_choice *largest, unsigned *roles, vc
 {
     *roles = 0;
     for (int i = 0; i < p->prompts.n; i++) {
-        const unsigned need = missing(p, i);
+        const unsigned need = prompt_missing(p, i);
         const vprep_image *m = need ? p->prompts.image[i] : NULL;
         bool left = false;
         for (int v = 0; v < VC_ROLES; v++) {
@@ -430,175 +409,6 @@ int vprep_prompt_images_settle(vprep *p, vb_choice *largest, unsigned *roles, vc
         *roles |= left ? need : 0;
     }
     return 0;
-}
-
-/* Reads the first n frames of a file, or the one frame of a still. Returns their number, or an
- * error. */
-static int read_frames(const vprep_clip *clip, picture *m, uint8_t *rgb, int n, vc_err *err)
-{
-    const vb_choice *c = &clip->choice;
-    const media_fit fit = { .rh = c->resize_h, .rw = c->resize_w, .top = c->top, .left = c->left,
-                            .h = c->target_h, .w = c->target_w, .tonemap = m->tonemap };
-    const vf_part part = { .name = m->file, .file = m->file };
-    media *file;
-    media_info info;
-    int rc = media_open_part(&file, &part, &info, err);
-
-    if (!rc && info.frames == 1)
-        n = 1;
-    if (!rc && info.frames < n)
-        rc = vc_fail(err, VC_EMISMATCH, "%lld frames, the sample has %d: give a longer clip, or a "
-                     "smaller num_frames", (long long)info.frames, n);
-    if (!rc)
-        rc = media_read(file, rgb, clip->frames, n, &fit, vc_stop_flag(), err);
-    if (!rc && prep_identity_check(&m->is, m->hash, media_fd(file), &part, err))
-        rc = vc_fail(err, VC_EIO, "changed while this ran: run the same command again");
-    media_close(file);
-    return rc ? vc_context(err, rc, "%s", m->name) : n;
-}
-
-/* Reads the pictures into the first and the last of the clip's frames, and the control clip. */
-static int read_pixels(prep_job *j, vprep_image *m, vc_err *err)
-{
-    const vb_choice *c = &j->clip.choice;
-    const size_t frame = (size_t)c->target_h * (size_t)c->target_w * 3;
-    prep_frames *to[REFERENCE] = { &j->pixels, &j->pixels, &j->control };
-    int n = 0;
-
-    for (int i = 0; n >= 0 && i < REFERENCE; i++) {
-        if (!m->of[i].file)
-            continue;
-        if (!to[i]->range && !(to[i]->range = calloc((size_t)c->frames, frame)))
-            return vc_fail(err, VC_ENOMEM, "out of memory for %d frames of %dx%d", c->frames,
-                           c->target_w, c->target_h);
-        to[i]->bytes = frame;
-        to[i]->n = to[i]->count = c->frames;
-        n = read_frames(&j->clip, &m->of[i],
-                        to[i]->range + (i == LAST ? (size_t)(c->frames - 1) * frame : 0),
-                        i == CONTROL ? c->frames : 1, err);
-        if (i == CONTROL && n == 1)
-            to[i]->n = to[i]->count = 1;
-    }
-    return n < 0 ? n : 0;
-}
-
-int vprep_prompt_picture(const vprep *p, int i, uint8_t **rgb, int *h, int *w, vc_err *err)
-{
-    vprep_image *m = p->prompts.image[i];
-    const vb_choice *c = &m->clip.choice;
-    prep_job j = { .clip = m->clip };
-    int rc = read_pixels(&j, m, err);
-
-    *rgb = j.pixels.range;
-    *h = c->target_h;
-    *w = c->target_w;
-    return rc;
-}
-
-int vprep_prompt_look(const vprep *p, int i, int k, uint8_t **rgb, text_picture *t, vc_err *err)
-{
-    picture *m = &p->prompts.image[i]->of[REFERENCE + k];
-    int64_t first = 0;
-    vprep_clip clip = { .frames = &first };
-    prep_look l;
-
-    vprep_look(p, &m->size, &l);
-    clip.choice = l.read;
-    *rgb = malloc((size_t)l.read.target_h * (size_t)l.read.target_w * 3);
-    const int n = *rgb ? read_frames(&clip, m, *rgb, 1, err) : vc_no_memory(err);
-    t->h = l.read.target_h;
-    t->w = l.read.target_w;
-    t->look_h = l.h;
-    t->look_w = l.w;
-    return n < 0 ? n : 0;
-}
-
-/* Puts the values of a job that was encoded, and frees the job. */
-static int put_values(vprep *p, prep_job *j, int rc, uint64_t n, vc_err *err)
-{
-    for (int v = 0; !rc && v < VC_ROLES; v++)
-        if (j->value[v])
-            rc = vf_writer_put_latent(p->writer, j->key[v], j->value[v], j->value_bytes[v], err);
-    p->count.conditions += n;
-    prep_job_free(j);
-    return rc;
-}
-
-/* Reads reference k into its job. */
-static int read_reference(const vprep *p, prep_job *j, int k, picture *m, vc_err *err)
-{
-    vprep_clip *clip = j->reference[k].clip = calloc(1, sizeof *clip);
-    prep_frames *to = &j->reference[k].pixels;
-
-    if (!clip)
-        return vc_no_memory(err);
-    reference_clip(p, m, clip);
-    clip->frames = calloc(1, sizeof *clip->frames);
-    to->bytes = (size_t)clip->choice.target_h * (size_t)clip->choice.target_w * 3;
-    to->range = malloc(to->bytes);
-    to->n = to->count = 1;
-    if (!clip->frames || !to->range)
-        return vc_no_memory(err);
-    const int n = read_frames(clip, m, to->range, 1, err);
-    return n < 0 ? n : 0;
-}
-
-static int encode_reference(vprep *p, prep_encoder *e, vprep_image *m, int k, vc_err *err)
-{
-    const int role = VC_ROLE_REFERENCE + k;
-    prep_job *j = malloc(sizeof *j);
-    uint64_t n = 0;
-
-    if (!j)
-        return vc_no_memory(err);
-    prep_job_begin(j, NULL);
-    j->need = VC_ROLE_BIT(role);
-    j->key[role] = m->key[role];
-    int rc = read_reference(p, j, k, &m->of[REFERENCE + k], err);
-    if (!rc)
-        rc = vc_context(err, prep_encode(e, j, &n, err), "%s", m->of[REFERENCE + k].name);
-    return put_values(p, j, rc, n, err);
-}
-
-static int encode_references(vprep *p, prep_encoder *e, vprep_image *m, unsigned need, vc_err *err)
-{
-    int rc = 0;
-    for (int k = 0; !rc && k < VC_REFERENCES; k++)
-        if (need & VC_ROLE_BIT(VC_ROLE_REFERENCE + k))
-            rc = encode_reference(p, e, m, k, err);
-    return rc;
-}
-
-static int encode_image(vprep *p, prep_encoder *e, vprep_image *m, unsigned need, vc_err *err)
-{
-    if (m->of[REFERENCE].file)
-        return encode_references(p, e, m, need, err);
-    prep_job *j = malloc(sizeof *j);
-    uint64_t n = 0;
-
-    if (!j)
-        return vc_no_memory(err);
-    prep_job_begin(j, NULL);
-    j->need = need;
-    memcpy(j->key, m->key, sizeof j->key);
-    j->clip = m->clip;                               /* the job owns the clip from now on */
-    m->clip.frames = NULL;
-    m->clip.mask = (mask){ 0 };
-    int rc = read_pixels(j, m, err);
-    if (!rc)
-        rc = vc_context(err, prep_encode(e, j, &n, err), "%s",
-                        m->of[m->of[FIRST].file ? FIRST : CONTROL].name);
-    return put_values(p, j, rc, n, err);
-}
-
-int vprep_prompt_images_encode(vprep *p, prep_encoder *e, vc_err *err)
-{
-    int rc = 0;
-    for (int i = 0; !rc && i < p->prompts.n; i++) {
-        const unsigned need = missing(p, i);
-        rc = need ? encode_image(p, e, p->prompts.image[i], need, err) : 0;
-    }
-    return rc;
 }
 
 void vprep_prompt_images_free(vprep_prompts *v)

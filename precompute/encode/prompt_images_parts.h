@@ -1,0 +1,37 @@
+/* prompt_images_parts.h - the pictures of a validation prompt, for prompt_images.c, which finds and
+ * measures them before anything is encoded, and prompt_images_encode.c. */
+#ifndef PRECOMPUTE_ENCODE_PROMPT_IMAGES_PARTS_H
+#define PRECOMPUTE_ENCODE_PROMPT_IMAGES_PARTS_H
+
+#include "precompute/encode/prompt_images.h"
+
+typedef struct prompt_picture {
+    const char *name;                /* the file's, in the list */
+    char *file;                      /* NULL: there is none */
+    prep_identity is;                /* of the file, when it was hashed */
+    vf_key hash, shown;              /* of the file; in keys of values (prep_shown) */
+    media_tonemap tonemap;           /* of HDR files that of the run, else NONE */
+    prep_beside size;                /* of a reference: what its size follows from */
+} prompt_picture;
+
+/* The files of a row, by column. */
+enum { PROMPT_FIRST, PROMPT_LAST, PROMPT_CONTROL, PROMPT_REFERENCE,
+       PROMPT_PICTURES = PROMPT_REFERENCE + VC_REFERENCES };
+
+struct vprep_image {
+    prompt_picture of[PROMPT_PICTURES];
+    vf_row row;                      /* has the names of the references alone */
+    vprep_clip clip;                 /* the picture as a clip of one frame; of masked clips, the one
+                                      * that begins with the first picture and may end with the
+                                      * last, other frames masked; of control clips, the first
+                                      * frames of the file */
+    vf_key key[VC_ROLES];
+    vf_key shown;                    /* of the picture in texts */
+};
+
+/* VC_ROLE_BITs of the values of row i's pictures that are to be encoded. */
+unsigned prompt_missing(const vprep *p, int i);
+/* A reference as a clip of one frame, whose frames are not set. */
+void prompt_reference_clip(const vprep *p, const prompt_picture *m, vprep_clip *clip);
+
+#endif
