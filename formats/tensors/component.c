@@ -266,11 +266,12 @@ static double size_of(const vf_model *m, const vf_sized *s, int i)
 
 static bool add_sizes(cJSON *o, const vf_model *m, const vf_sized *s)
 {
-    cJSON *list = s->kind == VF_SIZE_LIST ? cJSON_AddArrayToObject(o, s->field) : NULL;
+    cJSON *list = s->kind == VF_SIZE_COUNT ? NULL : cJSON_AddArrayToObject(o, s->field);
     int n = 0;
     double size = 0;
     for (; n < MAX_COUNT && (size = size_of(m, s, n)) > 0; n++)
-        if (list && !cJSON_AddItemToArray(list, cJSON_CreateNumber(size)))
+        if (list && !cJSON_InsertItemInArray(list, s->kind == VF_SIZE_LIST ? n : 0,
+                                             cJSON_CreateNumber(size)))
             return false;
     return list || cJSON_AddNumberToObject(o, s->field, n);
 }

@@ -31,8 +31,9 @@ typedef struct vf_sized {
     int axis;
     int divide;                          /* the size is divided by it; 0: by 1 */
     const char *by;                      /* the field, of an earlier row, that divides the size */
-    enum { VF_SIZE, VF_SIZE_COUNT, VF_SIZE_LIST } kind;      /* COUNT: the number of such tensors,
-                                          * whose '#' counts from 0; LIST: the sizes of all */
+    enum { VF_SIZE, VF_SIZE_COUNT, VF_SIZE_LIST, VF_SIZE_LAST_FIRST } kind;  /* COUNT: the number
+                                          * of such tensors, whose '#' counts from 0; LIST: the
+                                          * sizes of all; LAST_FIRST: from the last to the first */
 } vf_sized;
 
 typedef struct vf_layout {

@@ -52,9 +52,12 @@ static const char wan22_vae_config[] =
     "{" WAN_VAE "\"is_residual\":true,\"in_channels\":12,\"out_channels\":12,\"patch_size\":2,"
     "\"scale_factor_spatial\":16}";
 
-/* ---- FLUX: the autoencoder ---- */
+/* ---- FLUX.1 and FLUX.2: the autoencoder ---- */
 
+/* FLUX.2's authors have the convolutions of the latent within the coders. */
 static const vf_rename flux_vae[] = {
+    { .from = "encoder.quant_conv", .to = "quant_conv" },
+    { .from = "decoder.post_quant_conv", .to = "post_quant_conv" },
     { .from = "encoder.down.#.block.#", .to = "encoder.down_blocks.#.resnets.#" },
     { .from = "encoder.down.#.downsample", .to = "encoder.down_blocks.#.downsamplers.0" },
     /* the decoder's levels are counted from the finest, diffusers' from the coarsest */
@@ -76,17 +79,24 @@ static const vf_rename flux_vae[] = {
     { .from = "nin_shortcut", .to = "conv_shortcut" },
     { 0 }
 };
-static const vf_sized flux_vae_sizes[] = {
-    { .field = "block_out_channels", .tensor = "encoder.down_blocks.#.resnets.0.conv1.weight",
-      .kind = VF_SIZE_LIST },
-    { .field = "layers_per_block", .tensor = "encoder.down_blocks.0.resnets.#.conv1.weight",
-      .kind = VF_SIZE_COUNT },
-    { .field = "latent_channels", .tensor = "decoder.conv_in.weight", .axis = 1 },
+#define FLUX_VAE_SIZES \
+    { .field = "block_out_channels", .tensor = "encoder.down_blocks.#.resnets.0.conv1.weight", \
+      .kind = VF_SIZE_LIST }, \
+    { .field = "layers_per_block", .tensor = "encoder.down_blocks.0.resnets.#.conv1.weight", \
+      .kind = VF_SIZE_COUNT }, \
+    { .field = "latent_channels", .tensor = "decoder.conv_in.weight", .axis = 1 }
+static const vf_sized flux_vae_sizes[] = { FLUX_VAE_SIZES, { 0 } };
+/* The decoder may be narrower than the encoder. */
+static const vf_sized flux2_vae_sizes[] = {
+    FLUX_VAE_SIZES,
+    { .field = "decoder_block_out_channels",
+      .tensor = "decoder.up_blocks.#.resnets.0.conv1.weight", .kind = VF_SIZE_LAST_FIRST },
     { 0 }
 };
 static const char flux_vae_config[] =
     "{\"scaling_factor\":0.3611,\"shift_factor\":0.1159,\"use_quant_conv\":false,"
     "\"use_post_quant_conv\":false,\"norm_num_groups\":32,\"sample_size\":1024}";
+static const char flux2_vae_config[] = "{\"norm_num_groups\":32,\"sample_size\":1024}";
 
 /* ---- HunyuanVideo: the autoencoder, whose file has diffusers' names ---- */
 
@@ -239,6 +249,12 @@ const vf_layout vf_layouts[] = {
       .class = "AutoencoderKLWan", .slot = "vae",
       .also = "AutoencoderKLQwenImage", .names = wan_vae, .config = wan_vae_config,
       .sizes = wan_vae_sizes, .constants = "wan2.1" },
+    { .marks = { "encoder.down.0.block.0.norm1.weight", "bn.running_mean" },
+      .class = "AutoencoderKLFlux2", .slot = "vae", .names = flux_vae,
+      .config = flux2_vae_config, .sizes = flux2_vae_sizes },
+    { .marks = { "encoder.down_blocks.0.resnets.0.norm1.weight", "bn.running_mean" },
+      .class = "AutoencoderKLFlux2", .slot = "vae", .config = flux2_vae_config,
+      .sizes = flux2_vae_sizes, .beside = true },
     { .marks = { "encoder.down.0.block.0.norm1.weight",
                  "decoder.up.3.block.0.norm1.weight" },
       .class = "AutoencoderKL", .slot = "vae", .names = flux_vae, .config = flux_vae_config,

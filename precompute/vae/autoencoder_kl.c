@@ -87,8 +87,8 @@ static const vf_config_row flux2_rows[] = {
     VF_INT(fields, sample, "sample_size", 1024, 1, MAX_SAMPLE),
     VF_NUM(fields, batch_norm_eps, "batch_norm_eps", 1e-4, 0, 1),
     VF_INTS(fields, patch, patch_axes, "patch_size", 2, SIDE, SIDE),
-    VF_UNSET("decoder_block_out_channels", "give the autoencoder whose decoder has "
-             "block_out_channels: latents are the same"),
+    VF_INTS(fields, c.decoder, c.decoder_levels, "decoder_block_out_channels", 1, 1,
+            GROUP_MAX_WIDTH),
     { 0 }
 };
 

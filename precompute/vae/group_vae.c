@@ -5,25 +5,35 @@
 
 enum { MAX_HEAD = 512 };             /* the attention's largest width */
 
+static int check_widths(const group_config *c, const char *field, const int *width, vc_err *err)
+{
+    const int last = width[c->levels - 1];
+
+    for (int i = 0; i < c->levels; i++)
+        if (width[i] % c->groups)
+            return vc_fail(err, VC_EFORMAT, "%s: %d is not a multiple of norm_num_groups %d",
+                           field, width[i], c->groups);
+    if (c->attention && (last % 8 || last > MAX_HEAD))
+        return vc_fail(err, VC_EFORMAT, "%s: the last entry, %d, is the width of the attention in "
+                       "the middle, which must be a multiple of 8 and at most %d", field, last,
+                       MAX_HEAD);
+    return 0;
+}
+
 int group_check(const group_config *c, int n_down, int n_up, vc_err *err)
 {
-    int last = c->width[c->levels - 1];
-
     for (int i = 0; i < 2; i++) {
         int n = i ? n_up : n_down;
         if (n && n != c->levels)
             return vc_fail(err, VC_EFORMAT, "%s_block_types has %d entries for %d "
                            "block_out_channels", i ? "up" : "down", n, c->levels);
     }
-    for (int i = 0; i < c->levels; i++)
-        if (c->width[i] % c->groups)
-            return vc_fail(err, VC_EFORMAT, "block_out_channels: %d is not a multiple of "
-                           "norm_num_groups %d", c->width[i], c->groups);
-    if (c->attention && (last % 8 || last > MAX_HEAD))
-        return vc_fail(err, VC_EFORMAT, "block_out_channels: the last entry, %d, is the width of "
-                       "the attention in the middle, which must be a multiple of 8 and at most %d",
-                       last, MAX_HEAD);
-    return 0;
+    if (c->decoder_levels && c->decoder_levels != c->levels)
+        return vc_fail(err, VC_EFORMAT, "decoder_block_out_channels has %d entries for %d "
+                       "block_out_channels", c->decoder_levels, c->levels);
+    int rc = check_widths(c, "block_out_channels", c->width, err);
+    return rc || !c->decoder_levels ? rc :
+           check_widths(c, "decoder_block_out_channels", c->decoder, err);
 }
 
 /* ---- weights ---- */
@@ -81,9 +91,8 @@ static void bind_resnets(const binding *of, nn_video_resnet *r, int n, int64_t i
     }
 }
 
-static void bind_middle(const binding *of, group_coder *net)
+static void bind_middle(const binding *of, group_coder *net, int64_t width)
 {
-    int64_t width = of->c->width[of->c->levels - 1];
     char name[48];
 
     snprintf(name, sizeof name, "%smid_block.", of->coder);
@@ -121,7 +130,7 @@ static void bind_encoder(const binding *of, group_coder *net)
     for (int i = 0; i <= last; i++)
         bind_level(of, &net->level[i], i, c->layers, c->width[i ? i - 1 : 0], c->width[i],
                    "down_blocks", "downsamplers.0.conv");
-    bind_middle(of, net);
+    bind_middle(of, net, c->width[last]);
     bind_norm(of, &net->norm_out, c->width[last], of->coder, "conv_norm_out");
     bind_conv(of, of->k->conv, &net->conv_out, z, c->width[last], of->coder, "conv_out");
     if (c->quant)
@@ -131,17 +140,18 @@ static void bind_encoder(const binding *of, group_coder *net)
 static void bind_decoder(const binding *of, group_coder *net)
 {
     const group_config *c = of->c;
+    const int *width = c->decoder_levels ? c->decoder : c->width;
     int last = c->levels - 1, z = c->latent;
 
     if (c->post_quant)
         vae_bind(of->b, of->k->point, &net->quant, z, z, "", "post_quant_conv");
-    bind_conv(of, of->k->conv, &net->conv_in, c->width[last], z, of->coder, "conv_in");
-    bind_middle(of, net);
+    bind_conv(of, of->k->conv, &net->conv_in, width[last], z, of->coder, "conv_in");
+    bind_middle(of, net, width[last]);
     for (int i = 0; i <= last; i++)
-        bind_level(of, &net->level[i], i, c->layers + 1, c->width[i ? last - i + 1 : last],
-                   c->width[last - i], "up_blocks", "upsamplers.0.conv");
-    bind_norm(of, &net->norm_out, c->width[0], of->coder, "conv_norm_out");
-    bind_conv(of, of->k->conv, &net->conv_out, 3, c->width[0], of->coder, "conv_out");
+        bind_level(of, &net->level[i], i, c->layers + 1, width[i ? last - i + 1 : last],
+                   width[last - i], "up_blocks", "upsamplers.0.conv");
+    bind_norm(of, &net->norm_out, width[0], of->coder, "conv_norm_out");
+    bind_conv(of, of->k->conv, &net->conv_out, 3, width[0], of->coder, "conv_out");
 }
 
 void group_bind(group_vae *m, vae_binder *b, const group_convs *k)

@@ -15,6 +15,8 @@ enum {
 
 typedef struct group_config {
     int levels, width[GROUP_LEVELS], layers, latent, groups;
+    int decoder[GROUP_LEVELS], decoder_levels;   /* the decoder's widths, from the finest level on;
+                                      * decoder_levels 0: they are the encoder's */
     bool attention;                  /* the middle has attention */
     bool quant, post_quant;          /* the encoder, the decoder has a convolution quant */
     int steps, steps_t;              /* the first `steps` levels halve or double rows and columns;

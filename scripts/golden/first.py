@@ -11,8 +11,8 @@ import json
 import re
 
 import transformers
-from diffusers import (AutoencoderKL, AutoencoderKLHunyuanVideo, AutoencoderKLWan,
-                       WanTransformer3DModel)
+from diffusers import (AutoencoderKL, AutoencoderKLFlux2, AutoencoderKLHunyuanVideo,
+                       AutoencoderKLWan, WanTransformer3DModel)
 from diffusers.loaders import single_file_utils
 
 import golden
@@ -67,6 +67,21 @@ def flux_vae(name):
     return name
 
 
+def flux2_vae(name):
+    """The name in FLUX.2's ae.safetensors, which has the latent's convolutions in the coders."""
+    half = {"quant_conv": "encoder.", "post_quant_conv": "decoder."}
+    return half.get(name.split(".")[0], "") + flux_vae(name)
+
+
+def convert_flux2(file, config):
+    """diffusers' conversion, which keeps no statistics of a batch norm."""
+    names = {k: k.removeprefix("encoder.").removeprefix("decoder.") if "quant_conv" in k else k
+             for k in file}
+    made = single_file_utils.convert_ldm_vae_checkpoint({names[k]: v for k, v in file.items()},
+                                                        config)
+    return made | {k: v for k, v in file.items() if k.startswith("bn.")}
+
+
 def wan_t5(name):
     layer = {"0.layer_norm": "norm1", "0.SelfAttention.relative_attention_bias":
              "pos_embedding.embedding", "0.SelfAttention": "attn", "1.layer_norm": "norm2",
@@ -118,16 +133,19 @@ def save(out, name, config, weights, rename, extra=None):
     return theirs
 
 
+BATCHES = "bn.num_batches_tracked"                    # an integer, which nothing reads
+
+
 def vae(cls, **config):
     model = cls(**config).eval()
-    shapes = golden.fill_module(model)
+    shapes = golden.fill_module(model, skip=(BATCHES,))
     config = {k: v for k, v in model.config.items() if not k.startswith("_")}
     return model, dict(config, _class_name=cls.__name__), shapes
 
 
 def check(model, theirs, convert):
     """Converts a file of their names by diffusers, and compares names and values."""
-    ours = model.state_dict()
+    ours = {k: v for k, v in model.state_dict().items() if k != BATCHES}
     file = {k: ours[v["ours"][0]].reshape(v["shape"]) for k, v in theirs.items()}
     made = convert(file)
     assert sorted(made) == sorted(ours), set(made) ^ set(ours)
@@ -172,6 +190,13 @@ def make(out):
                                 use_post_quant_conv=False)
     check(model, save(out, "first-vae-flux", config, shapes, flux_vae),
           lambda file: single_file_utils.convert_ldm_vae_checkpoint(file, model.config))
+    for name, rename, config in (("first-vae-flux2", flux2_vae,
+                                  dict(decoder_block_out_channels=[32, 64, 64, 96])),
+                                 ("first-vae-flux2-comfy", flux_vae, {})):
+        model, config, shapes = vae(AutoencoderKLFlux2, block_out_channels=[32, 32, 64, 64],
+                                    layers_per_block=1, latent_channels=8, **config)
+        check(model, save(out, name, config, shapes, rename),
+              lambda file: convert_flux2(file, model.config))
     _, config, shapes = vae(AutoencoderKLHunyuanVideo, block_out_channels=[32, 32, 64, 64],
                             layers_per_block=1)
     save(out, "first-vae-hunyuan", config, shapes, str)

@@ -1,6 +1,7 @@
 """AutoencoderKLFlux2: moments and decodes of pictures of odd sizes as Flux2KleinPipeline patches
 them, 2 x 2 places to one of four times as many channels, the statistics of its batch norm, and both
-in tiles. Pixels are u8, seen as u8 / 127.5 - 1, channels last."""
+in tiles. Pixels are u8, seen as u8 / 127.5 - 1, channels last. `vae_flux2_small` has a decoder
+narrower than the encoder."""
 import torch
 from diffusers import AutoencoderKLFlux2, Flux2KleinPipeline
 
@@ -29,7 +30,17 @@ def decode(vae, z):
     return golden.part("vae_kl").decode(vae, places)
 
 
+def small(out):
+    vae, meta = model(decoder_block_out_channels=[4, 8, 12, 16])
+    tensors = {"short": golden.part("vae_cogvideox").clip("flux2.small", 1, 32, 48),
+               "z": golden.draw("z.flux2.small", (16, 1, 3, 2))}
+    tensors["mean.1"], tensors["logvar.1"] = encode(vae, tensors["short"])
+    _, tensors["u8.1"] = decode(vae, tensors["z"])
+    golden.save(out / "vae_flux2_small.safetensors", tensors, **meta)
+
+
 def make(out):
+    small(out)
     cog = golden.part("vae_cogvideox")
     vae, meta = model()
     tensors = {"short": cog.clip("flux2", 2, 48, 80), "tall": cog.clip("flux2.tall", 1, 112, 16),

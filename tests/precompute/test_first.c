@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -96,14 +97,32 @@ static vae *open_vae(const vae_class *class, const char *path, vae_info *info)
     return v;
 }
 
+enum { F = 5, H = 32, W = 48, MOST = 2 * 4 * 6 * 48 };
+
+/* Latents of f frames have the same pixels. */
+static void same_pixels(const vae_class *class, vae *const v[2], const vae_info *info,
+                        const float *z, int f)
+{
+    static uint8_t pixels[2][F * H * W * 3];
+    vc_err err = { 0 };
+
+    for (int i = 0; i < 2; i++) {
+        memset(pixels[i], i, sizeof pixels[i]);
+        assert_ok(class->decode(v[i], z, f, H / info->ratio[1], W / info->ratio[2],
+                                &(vae_output){ .all = pixels[i] }, &err), &err);
+    }
+    const size_t n = (size_t)((f - 1) * info->ratio[0] + 1) * H * W * 3;
+    assert_memory_equal(pixels[0], pixels[1], n);
+}
+
 static void same_latents(const vae_class *class, const both *b)
 {
-    enum { F = 5, H = 32, W = 48, MOST = 2 * 4 * 6 * 48 };
     static float pixels[F * H * W * 3], mean[2][MOST], logvar[2][MOST];
     vae_info info[2];
     vae *v[2] = { open_vae(class, b->dir, &info[0]), open_vae(class, b->file, &info[1]) };
     const int f = info[0].ratio[0] > 1 ? F : 1;
-    const size_t n = (size_t)((f - 1) / info[0].ratio[0] + 1) * (H / (size_t)info[0].ratio[1]) *
+    const int frames = (f - 1) / info[0].ratio[0] + 1;
+    const size_t n = (size_t)frames * (H / (size_t)info[0].ratio[1]) *
                      (W / (size_t)info[0].ratio[2]) * (size_t)info[0].channels;
     vc_err err = { 0 };
 
@@ -116,13 +135,14 @@ static void same_latents(const vae_class *class, const both *b)
                 info[0].shift_factor == info[1].shift_factor);
     for (int c = 0; info[0].per_channel && c < info[0].channels; c++)
         assert_true(info[0].mean[c] == info[1].mean[c] && info[0].std[c] == info[1].std[c]);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++)
         assert_ok(class->encode(v[i], &(vae_input){ .all = pixels }, f, H, W, mean[i], logvar[i],
                                 &err), &err);
-        class->close(v[i]);
-    }
     assert_memory_equal(mean[0], mean[1], n * sizeof(float));
     assert_memory_equal(logvar[0], logvar[1], n * sizeof(float));
+    same_pixels(class, v, info, mean[0], frames);
+    class->close(v[0]);
+    class->close(v[1]);
 }
 
 static void autoencoders(void **state)
@@ -130,6 +150,7 @@ static void autoencoders(void **state)
     static const struct { const char *golden; const vae_class *class; } rows[] = {
         { "first-vae-wan", &vae_wan }, { "first-vae-wan-2.2", &vae_wan },
         { "first-vae-flux", &vae_kl }, { "first-vae-hunyuan", &vae_hunyuan },
+        { "first-vae-flux2", &vae_flux2 }, { "first-vae-flux2-comfy", &vae_flux2 },
     };
     (void)state;
     for (size_t i = 0; i < 2 * sizeof rows / sizeof *rows; i++) {
@@ -138,6 +159,27 @@ static void autoencoders(void **state)
         same_latents(rows[i / 2].class, &b);
         end(&b);
     }
+}
+
+/* The weights of diffusers' folder, as a file elsewhere: its sizes follow from its tensors. */
+static void flux2_of_diffusers(void **state)
+{
+    (void)state;
+    both b = make("first-vae-flux2", ".safetensors");
+    char *weights = vc_path_join(b.dir, "diffusion_pytorch_model.safetensors");
+    vc_err err = { 0 };
+    cJSON *config;
+
+    assert_int_equal(remove(b.file), 0);
+    assert_int_equal(link(weights, b.file), 0);
+    compare_files(&b, false);
+    same_latents(&vae_flux2, &b);
+    assert_ok(vf_component_config(&config, b.file, "AutoencoderKLFlux2", &err), &err);
+    cJSON_Delete(config);
+    assert_fails(vf_component_config(&config, b.file, "AutoencoderKL", &err), VC_EUSAGE, &err,
+                 "the file holds AutoencoderKLFlux2, not AutoencoderKL");
+    free(weights);
+    end(&b);
 }
 
 /* Qwen-Image's autoencoder has Wan's names, and a class of its own. */
@@ -262,7 +304,8 @@ static void refuses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(autoencoders), cmocka_unit_test(class_of_qwen_image),
+        cmocka_unit_test(autoencoders), cmocka_unit_test(flux2_of_diffusers),
+        cmocka_unit_test(class_of_qwen_image),
         cmocka_unit_test(t5_and_umt5), cmocka_unit_test(clip_text),
         cmocka_unit_test(clip_pictures), cmocka_unit_test(refuses),
     };
