@@ -217,6 +217,9 @@ static const vf_sized decoder_sizes[] = {
 static const char qwen_config[] =
     "{\"model_type\":\"qwen2_5_vl\",\"hidden_act\":\"silu\",\"rms_norm_eps\":1e-6,"
     "\"rope_theta\":1000000}";
+static const char qwen3_config[] =
+    "{\"model_type\":\"qwen3\",\"hidden_act\":\"silu\",\"rms_norm_eps\":1e-6,\"head_dim\":128,"
+    "\"rope_theta\":1000000}";
 static const char llama_config[] =
     "{\"model_type\":\"llama\",\"hidden_act\":\"silu\",\"rms_norm_eps\":1e-5,"
     "\"rope_theta\":500000}";
@@ -238,6 +241,39 @@ static const vf_sized wan_sizes[] = {
 static const char wan_t2v_config[] = "{" WAN "\"model_type\":\"t2v\"}";
 static const char wan_i2v_config[] = "{" WAN "\"model_type\":\"i2v\"}";
 static const vf_sized none[] = { { 0 } };
+
+static const vf_rename zimage[] = {
+    { .from = "norm_final" },            /* which no model of the class has */
+    { .from = "x_embedder", .to = "all_x_embedder.2-1" },
+    { .from = "final_layer", .to = "all_final_layer.2-1" },
+    { .from = "attention.qkv", .to = "attention.to_{q,k,v}" },
+    { .from = "attention.out", .to = "attention.to_out.0" },
+    { .from = "attention.q_norm", .to = "attention.norm_q" },
+    { .from = "attention.k_norm", .to = "attention.norm_k" },
+    { 0 }
+};
+/* Heads are 128 wide, and a token of the picture is a square of 2 x 2 places. */
+static const vf_sized zimage_sizes[] = {
+    { .field = "dim", .tensor = "x_pad_token", .axis = 1 },
+    { .field = "n_heads", .tensor = "x_pad_token", .axis = 1, .divide = 128 },
+    { .field = "n_layers", .tensor = "layers.#.attention.to_q.weight", .kind = VF_SIZE_COUNT },
+    { .field = "n_refiner_layers", .tensor = "noise_refiner.#.attention.to_q.weight",
+      .kind = VF_SIZE_COUNT },
+    { .field = "in_channels", .tensor = "all_x_embedder.2-1.weight", .axis = 1, .divide = 4 },
+    { .field = "cap_feat_dim", .tensor = "cap_embedder.0.weight" },
+    { 0 }
+};
+static const vf_sized flux2_sizes[] = {
+    { .field = "num_attention_heads", .tensor = "x_embedder.weight", .divide = 128 },
+    { .field = "in_channels", .tensor = "x_embedder.weight", .axis = 1 },
+    { .field = "joint_attention_dim", .tensor = "context_embedder.weight", .axis = 1 },
+    { .field = "num_layers", .tensor = "transformer_blocks.#.attn.to_q.weight",
+      .kind = VF_SIZE_COUNT },
+    { .field = "num_single_layers", .tensor = "single_transformer_blocks.#.attn.to_out.weight",
+      .kind = VF_SIZE_COUNT },
+    { 0 }
+};
+#define FLUX2_MARK "double_stream_modulation_img.linear.weight"
 
 /* ---- all ---- */
 
@@ -284,6 +320,9 @@ const vf_layout vf_layouts[] = {
     { .marks = { DECODER("0") "self_attn.q_proj.bias", "visual.patch_embed.proj.weight" },
       .class = "qwen2_5_vl", .slot = "text_encoder", .config = qwen_config,
       .sizes = decoder_sizes, .beside = true },
+    { .marks = { DECODER("0") "self_attn.q_norm.weight", "model.embed_tokens.weight" },
+      .class = "qwen3", .slot = "text_encoder", .config = qwen3_config,
+      .sizes = decoder_sizes, .beside = true },
     { .marks = { DECODER("0") "self_attn.q_proj.weight", "model.embed_tokens.weight" },
       .class = "llama", .slot = "text_encoder", .config = llama_config,
       .sizes = decoder_sizes, .beside = true },
@@ -300,6 +339,17 @@ const vf_layout vf_layouts[] = {
     { .marks = { "double_blocks.0.img_attn.norm.key_norm.scale" },
       .class = "Flux", .slot = "transformer",
       .config = "{\"_class_name\":\"Flux\"}", .sizes = none },
+    { .marks = { FLUX2_MARK, "time_guidance_embed.guidance_embedder.linear_1.weight" },
+      .class = "Flux2Transformer2DModel", .slot = "transformer",
+      .config = "{\"guidance_embeds\":true}", .sizes = flux2_sizes, .beside = true },
+    { .marks = { FLUX2_MARK }, .class = "Flux2Transformer2DModel", .slot = "transformer",
+      .config = "{\"guidance_embeds\":false}", .sizes = flux2_sizes, .beside = true },
+    { .marks = { "layers.0.attention.qkv.weight", "x_pad_token" },
+      .class = "ZImageTransformer2DModel", .slot = "transformer", .names = zimage,
+      .config = "{}", .sizes = zimage_sizes },
+    { .marks = { "layers.0.attention.to_q.weight", "x_pad_token" },
+      .class = "ZImageTransformer2DModel", .slot = "transformer", .config = "{}",
+      .sizes = zimage_sizes, .beside = true },
     { .marks = { "double_blocks.0.img_attn_q_norm.weight",
                  "txt_in.individual_token_refiner.blocks.0.norm1.weight" },
       .class = "HunyuanVideo", .slot = "transformer",

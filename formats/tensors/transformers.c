@@ -276,7 +276,7 @@ static int check_path(char **unread, const char *path, vc_err *err)
         return keep_reason(unread, path, &why, err);
     }
     rc = vf_transformer_check_config(config, err);
-    const int opened = rc ? 0 : vf_model_open(&m, path, &why);
+    const int opened = rc ? 0 : vf_component_open(&m, path, &why);
     if (opened == VC_EMISMATCH) {                /* quantised in a way that is not read */
         cJSON_Delete(config);
         return vc_fail(err, opened, "%s", why.text);

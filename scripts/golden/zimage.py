@@ -9,13 +9,14 @@ are `lora/grad/<factor>`.
 Pictures of 6 and of 15 tokens are filled up to 32, one of 32 is not; prompts of 5 and of 37 tokens
 in a batch are filled up to 32 and to 64. The class takes lists, so no sample sees another one.
 
-The file "zimage-names" holds a LoRA in the first authors' names, `theirs/<tensor>`, and the tensors
+The file "zimage-first" has the case `base` of weights in a file of Z-Image's authors, which
+diffusers' converter reads. The file "zimage-names" holds a LoRA in the first authors' names, `theirs/<tensor>`, and the tensors
 that diffusers' reader of other trainers' files returns for it, `ours/<tensor>`.
 """
 import golden
 import torch
 from diffusers import ZImageTransformer2DModel
-from diffusers.loaders import lora_conversion_utils
+from diffusers.loaders import lora_conversion_utils, single_file_utils
 
 TINY = dict(all_patch_size=(2,), all_f_patch_size=(1,), in_channels=4, dim=24, n_layers=2,
             n_refiner_layers=1, n_heads=3, n_kv_heads=3, norm_eps=1e-5, qk_norm=True,
@@ -70,7 +71,42 @@ def names(out):
     golden.save(out / "zimage-names.safetensors", file)
 
 
+FIRST = dict(TINY, dim=128, n_layers=2, n_heads=1, n_kv_heads=1, axes_dims=(32, 48, 48),
+             axes_lens=(1024, 512, 512))
+
+
+def first_shapes(d):
+    """The shapes of a first authors' file of width d."""
+    wide, hidden, text = min(d, 256), int(d / 3 * 8), FIRST["cap_feat_dim"]
+    shapes = {"x_embedder.weight": (d, 16), "x_embedder.bias": (d,),
+              "final_layer.linear.weight": (16, d), "final_layer.linear.bias": (16,),
+              "final_layer.adaLN_modulation.1.weight": (d, wide),
+              "final_layer.adaLN_modulation.1.bias": (d,), "norm_final.weight": (d,),
+              "t_embedder.mlp.0.weight": (1024, 256), "t_embedder.mlp.0.bias": (1024,),
+              "t_embedder.mlp.2.weight": (wide, 1024), "t_embedder.mlp.2.bias": (wide,),
+              "cap_embedder.0.weight": (text,), "cap_embedder.1.weight": (d, text),
+              "cap_embedder.1.bias": (d,), "x_pad_token": (1, d), "cap_pad_token": (1, d)}
+    for block in ("layers.0", "layers.1", "noise_refiner.0", "context_refiner.0"):
+        parts = {"attention.qkv": (3 * d, d), "attention.out": (d, d),
+                 "attention.q_norm": (128,), "attention.k_norm": (128,),
+                 "feed_forward.w1": (hidden, d), "feed_forward.w2": (d, hidden),
+                 "feed_forward.w3": (hidden, d), "attention_norm1": (d,), "attention_norm2": (d,),
+                 "ffn_norm1": (d,), "ffn_norm2": (d,)}
+        if not block.startswith("context"):
+            parts["adaLN_modulation.0"] = (4 * d, wide)
+            shapes[block + ".adaLN_modulation.0.bias"] = (4 * d,)
+        shapes.update({f"{block}.{name}.weight": shape for name, shape in parts.items()})
+    return shapes
+
+
+def first(out):
+    golden.first_file(out / "zimage-first.safetensors", ZImageTransformer2DModel, FIRST,
+                      single_file_utils.convert_z_image_transformer_checkpoint_to_diffusers,
+                      first_shapes(128), inputs(FIRST, "base", 2, 4, 6), predict)
+
+
 def make(out):
     names(out)
+    first(out)
     golden.transformer(out / "zimage.safetensors", ZImageTransformer2DModel, TINY, CASES, inputs,
                        predict, LORA)

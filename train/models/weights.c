@@ -371,7 +371,7 @@ static int open_parts(vtrain_weights *w, const char *model, const char *name,
     if (!rc)
         rc = vf_model_files(&w->files, &w->bytes, w->path, err);
     if (!rc)
-        rc = vf_model_open(&w->file, w->path, err);
+        rc = vf_component_open(&w->file, w->path, err);
     return vc_context(err, rc, "%s", w->flag);
 }
 

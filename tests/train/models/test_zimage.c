@@ -47,6 +47,14 @@ static const ref_refusal bad_models[] = {
     { "{\"dim\":32,\"n_heads\":4}", "was expected" },
 };
 
+/* A file of Z-Image's authors or of ComfyUI, without a config.json, is the model that diffusers
+ * makes of it. */
+static void test_first(void **state)
+{
+    (void)state;
+    ref_check_first(&vtrain_zimage, "zimage-first", &suite.f32);
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -92,6 +100,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         REF_TESTS(suite), cmocka_unit_test(test_refused), cmocka_unit_test(test_clip),
         cmocka_unit_test(test_positions), cmocka_unit_test(test_names),
+        cmocka_unit_test(test_first),
     };
     return golden_has_device() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
 }
