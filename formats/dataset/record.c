@@ -313,7 +313,7 @@ static bool real_at(vf_scan *s, double max, float *v)
 
 enum field {
     SAMPLE, ID, VARIANT, TYPE, CAPTIONS, KEY, FRAMES, FPS, LATENT, TOKENS, LATENT_KEY, CONDITIONS,
-    WEIGHT, EMPTY, OTHER
+    WEIGHT, EMPTY, REFERENCES, OTHER
 };
 enum { NEEDED = 1 << SAMPLE | 1 << ID | 1 << VARIANT | 1 << CAPTIONS | 1 << LATENT |
                 1 << LATENT_KEY };
@@ -327,7 +327,7 @@ static const struct { const char *name; enum field is; } fields[] = {
     { "resize", OTHER }, { "crop", OTHER }, { "flip", OTHER }, { "tonemap", OTHER },
     { "frames", FRAMES }, { "fps", FPS }, { "upscale", OTHER }, { "latent", LATENT },
     { "tokens", TOKENS }, { "source_hash", OTHER }, { "latent_key", LATENT_KEY },
-    { "conditions", CONDITIONS }, { "mask_all", OTHER }, { "references", OTHER },
+    { "conditions", CONDITIONS }, { "mask_all", OTHER }, { "references", REFERENCES },
     { "tags", OTHER }, { "weight", WEIGHT }, { "extra", OTHER },
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
@@ -407,6 +407,11 @@ static bool value_at(vf_scan *s, vf_parsed *o, enum field is)
     case LATENT: return grid_at(s, e);
     case CONDITIONS: return conditions_at(s, o);
     case EMPTY: return empty_at(s, o);
+    case REFERENCES:
+        v.p = s->at;
+        ok = skip(s, 1);
+        o->references = (vf_span){ v.p, (size_t)(s->at - v.p) };
+        return ok;
     default: return skip(s, 1);
     }
 }
@@ -416,7 +421,7 @@ static void clear(vf_parsed *s, vf_bytes text)
     cJSON_Delete(s->json);
     s->json = NULL;
     s->text = text;
-    s->number = (vf_span){ 0 };
+    s->number = s->references = (vf_span){ 0 };
     s->conditions.n = s->texts.n = s->captions = 0;
     s->bucket[0] = 0;
     s->r = (vf_record){ .entry = { .weight = 1, .frames = 1 }, .bucket = s->bucket };
@@ -503,6 +508,18 @@ int vf_parsed_read(vf_parsed *s, vf_bytes key, vf_bytes value, vc_err *err)
     clear(s, value);
     int rc = vf_record_read(&s->r, &s->json, key, value, err);
     return rc ? rc : list_values(s, err);
+}
+
+int vf_parsed_references(const vf_parsed *s, vf_references *r, vc_err *err)
+{
+    if (s->json)
+        return vf_references_read(r, cJSON_GetObjectItemCaseSensitive(s->json, "references"), err);
+    cJSON *list = NULL;
+    int rc = s->references.n ? vf_json_parse(&list, s->references.p, s->references.n, err) : 0;
+    if (!rc)
+        rc = vf_references_read(r, list, err);
+    cJSON_Delete(list);
+    return rc;
 }
 
 int vf_parsed_content(const vf_parsed *s, vf_key *k, vc_err *err)

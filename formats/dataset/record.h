@@ -8,6 +8,7 @@
 #define FORMATS_DATASET_RECORD_H
 
 #include "formats/dataset/parts.h"
+#include "formats/dataset/references.h"
 #include "formats/json/scan.h"
 
 enum { VF_BUCKET_KEY = 64 };                 /* bytes of a bucket's key, else a tree is made */
@@ -28,6 +29,7 @@ typedef struct vf_parsed {
     vf_bytes text;                           /* borrowed; spans lie in it, or in json */
     cJSON *json;                             /* the tree, if the text needed one; else NULL */
     vf_span number;                          /* without a tree: `"sample":42,` or `,"sample":42` */
+    vf_span references;                      /* without a tree: the list's text; n 0: none */
     vf_ref latent;
     vf_refs conditions, texts;               /* texts: the keys of all captions, in order,
                                               * and of the sample's own empty prompt, which counts
@@ -41,6 +43,9 @@ int vf_parsed_read(vf_parsed *s, vf_bytes key, vf_bytes value, vc_err *err);
 void vf_parsed_free(vf_parsed *s);
 /* Hash of the record without its number: equal samples have equal hashes. */
 int vf_parsed_content(const vf_parsed *s, vf_key *k, vc_err *err);
+
+/* Reads the sizes of the record's reference pictures. Errors as of vf_references_read. */
+int vf_parsed_references(const vf_parsed *s, vf_references *r, vc_err *err);
 
 vf_ref vf_ref_of(const cJSON *hex);
 /* Adds the keys of an array, or of an object of roles, to refs. */

@@ -63,45 +63,92 @@ static void check_encoder(const sight *s, const vf_ref *ref, vf_span role, unsig
               "]", n, role.p, hex, shape->h, shape->w, f->tokens, f->width);
 }
 
-static void check_latent(const sight *s, const vf_ref *ref, vf_span role, unsigned kind, bool clip,
-                         bool own_size)
+/* grid: the frames, rows and columns that the record says; NULL: it says none. */
+static void check_latent(const sight *s, const vf_ref *ref, vf_span role, unsigned kind,
+                         const unsigned *grid)
 {
     vf_shape shape;
-    const vf_entry *e = s->entry;
     char hex[VF_KEY_HEX];
     if (!look_up(s, &s->c->latents, ref, role, &shape) || shape.kind == VC_VALUE_OTHER)
         return;                              /* a value without a shape was reported before */
     if (kind && shape.kind != kind)
         found(s, "%.*s %s: another kind of value", (int)role.n, role.p, vf_key_hex(hex, ref->key));
-    else if (e && kind && kind != VC_VALUE_EMBEDS &&
-             (((shape.h != e->h || shape.w != e->w) && !own_size) ||
-              shape.f != (clip ? e->f : 1u)))
+    else if (grid && kind && kind != VC_VALUE_EMBEDS &&
+             (shape.f != grid[0] || shape.h != grid[1] || shape.w != grid[2]))
         found(s, "%.*s %s: latent [%u,%u,%u], the record says [%u,%u,%u]", (int)role.n, role.p,
-              vf_key_hex(hex, ref->key), shape.f, shape.h, shape.w, clip ? e->f : 1u, e->h, e->w);
+              vf_key_hex(hex, ref->key), shape.f, shape.h, shape.w, grid[0], grid[1], grid[2]);
     else
         check_encoder(s, ref, role, kind, &shape);
 }
 
-/* Of a role that the table does not have, the value must be there. */
-static void check_condition(const sight *s, const vf_ref *ref)
+/* The role of a condition; VC_ROLE_CLIP: the table does not have it. */
+static vc_role role_of(const vf_ref *ref)
 {
-    unsigned kind = VC_VALUE_OTHER;
-    bool clip = false, own_size = false;
     for (int i = VC_ROLE_CLIP + 1; i < VC_ROLES; i++)
         if (strlen(vc_roles[i].name) == ref->role.n &&
-            !memcmp(vc_roles[i].name, ref->role.p, ref->role.n)) {
-            kind = vc_roles[i].kind;
-            clip = vc_roles[i].clip;
-            own_size = vc_roles[i].own_size;
-        }
-    check_latent(s, ref, ref->role, kind, clip, own_size);
+            !memcmp(vc_roles[i].name, ref->role.p, ref->role.n))
+            return (vc_role)i;
+    return VC_ROLE_CLIP;
 }
 
-static void check_conditions(const sight *s, const vf_refs *refs)
+/* Of a role that the table does not have, the value must be there. */
+static void check_condition(const sight *s, const vf_ref *ref, const vf_references *own)
 {
+    const vc_role role = role_of(ref);
+    const vc_role_row *row = role ? &vc_roles[role] : NULL;
+    const vf_entry *e = s->entry;
+    const int place = vc_role_reference(role);
+    unsigned grid[3];
+    bool known = e;
+    if (e)
+        memcpy(grid, (unsigned[]){ row && row->clip ? e->f : 1, e->h, e->w }, sizeof grid);
+    if (e && row && row->own_size) {
+        known = place < own->n;              /* else their numbers differ */
+        grid[1] = known ? own->size[place][0] : 0;
+        grid[2] = known ? own->size[place][1] : 0;
+    }
+    check_latent(s, ref, ref->role, row ? row->kind : VC_VALUE_OTHER, known ? grid : NULL);
+}
+
+/* Reference pictures count from 1, and a record has the size of each. own NULL: the record is a
+ * prompt, which has no sizes. */
+static void check_number(const sight *s, unsigned references, const vf_references *own)
+{
+    int n = 0, missing = 0;
+    for (int k = 0; k < VC_REFERENCES; k++) {
+        const bool has = references & VC_ROLE_BIT(VC_ROLE_REFERENCE + k);
+        if (has && n < k && !missing)
+            missing = n + 1;
+        n += has;
+    }
+    if (missing)
+        found(s, "conditions: reference_%d: missing", missing);
+    else if (own && own->n != n)
+        found(s, "references: the record has sizes of %d, and its conditions are of %d", own->n, n);
+}
+
+static void check_conditions(const sight *s, const vf_refs *refs, const vf_references *own)
+{
+    unsigned references = 0;
     for (int i = 0; i < refs->n; i++)
-        if (refs->item[i].role.p)
-            check_condition(s, &refs->item[i]);
+        if (refs->item[i].role.p) {
+            const vc_role role = role_of(&refs->item[i]);
+            references |= vc_role_reference(role) < 0 ? 0 : VC_ROLE_BIT(role);
+            check_condition(s, &refs->item[i], own);
+        }
+    check_number(s, references, own);
+}
+
+/* Checks the conditions of c->record. */
+static int check_record_conditions(const sight *s, vc_err *err)
+{
+    vf_references own;
+    vc_err e = { 0 };
+    const int rc = vf_parsed_references(&s->c->record, &own, &e);
+    if (rc)
+        return vf_check_failed(s->c, s->file, s->which, s->key, rc, &e, err);
+    check_conditions(s, &s->c->record.conditions, &own);
+    return 0;
 }
 
 /* Checks that there is a text key for each encoder (n -1: there is no list), and that each text has
@@ -262,13 +309,14 @@ int vf_refs_record(vf_check *c, int at, vf_bytes key, vc_err *err)
     sight s = { c, c->manifest.shard[at].file, "sample", key, &p->r.entry };
     c->report->samples++;
     vf_root_add(&c->root, p->r.hash);
-    check_latent(&s, &p->latent, (vf_span){ "latent_key", 10 }, VC_VALUE_MOMENTS, true, false);
-    check_conditions(&s, &p->conditions);
+    check_latent(&s, &p->latent, (vf_span){ "latent_key", 10 }, VC_VALUE_MOMENTS,
+                 (unsigned[]){ p->r.entry.f, p->r.entry.h, p->r.entry.w });
+    const int rc = check_record_conditions(&s, err);
     for (int i = 0; i < p->captions; i++) {
         check_texts(&s, text, p->caption[i], "text key");
         text += p->caption[i] > 0 ? p->caption[i] : 0;
     }
-    return count_bucket(c, &p->r, err);
+    return rc ? rc : count_bucket(c, &p->r, err);
 }
 
 /* ---- validation prompts ---- */
@@ -298,12 +346,12 @@ static int check_prompt_refs(const sight *s, const cJSON *json, vc_err *err)
     }
     if (!rc && image && !cJSON_IsNull(image)) {
         const vf_ref ref = vf_ref_of(image);
-        check_latent(s, &ref, (vf_span){ "image", 5 }, 0, false, false);
+        check_latent(s, &ref, (vf_span){ "image", 5 }, 0, NULL);
     }
     if (!rc)
         rc = refs_in(c, json, "conditions", &n, err);
     if (!rc)
-        check_conditions(s, &c->prompt);
+        check_conditions(s, &c->prompt, NULL);
     return rc;
 }
 

@@ -92,6 +92,21 @@ static inline void assert_whole(const char *dir)
     assert_ok(f.n, &f);
 }
 
+/* Replaces every `from` in a file by `to`, of the same length. Every one, because unused parts of
+ * pages hold old copies. */
+static inline void patch(const char *dir, const char *file, const char *from, const char *to)
+{
+    char *path = vc_path_join(dir, file), *data;
+    size_t n, len = strlen(from), found = 0;
+    OK(vc_file_read(&data, &n, path, 1 << 30, &err));
+    for (char *p = data; (p = memmem(p, n - (size_t)(p - data), from, len)); found++)
+        memcpy(p, to, len);
+    assert_true(found > 0);
+    OK(vc_file_write(path, data, n, &err));
+    free(data);
+    free(path);
+}
+
 #define FOLDER_TEST(f) cmocka_unit_test_setup_teardown(f, make_folder, drop_folder)
 
 #endif

@@ -195,21 +195,6 @@ static void full_disk(void **state)
 
 /* ---- damage ---- */
 
-/* Replaces every `from` in a file by `to`, of the same length. Every one, because unused parts of
- * pages hold old copies. */
-static void patch(const char *dir, const char *file, const char *from, const char *to)
-{
-    char *path = vc_path_join(dir, file), *data;
-    size_t n, len = strlen(from), found = 0;
-    OK(vc_file_read(&data, &n, path, 1 << 30, &err));
-    for (char *p = data; (p = memmem(p, n - (size_t)(p - data), from, len)); found++)
-        memcpy(p, to, len);
-    assert_true(found > 0);
-    OK(vc_file_write(path, data, n, &err));
-    free(data);
-    free(path);
-}
-
 /* Sets a field of the manifest to the JSON `value`, or removes the field if value is NULL. With
  * `below` the changed field is `below` of item number `item` of the list `field`. */
 static void edit_manifest(const char *dir, const char *field, int item, const char *below,

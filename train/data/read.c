@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/dataset/references.h"
+
 enum { MAX_SEGMENTS = 256 };
 
 static bool is_float(vc_dtype t)
@@ -125,37 +127,13 @@ int vtrain_conditions_read(vtrain_conditions *c, const cJSON *record, vc_err *er
     return vf_json_bool_opt(record, "mask_all", &c->mask_all, err);
 }
 
-/* Reads `latent`, [1,h,w], of a reference. */
-static int own_size(uint16_t size[2], const cJSON *o, vc_err *err)
-{
-    const cJSON *list;
-    int rc = vf_json_arr(o, "latent", &list, err);
-
-    for (int i = 0; !rc && i < 2; i++) {
-        const cJSON *x = cJSON_GetArrayItem(list, i + 1);
-        const double v = cJSON_IsNumber(x) ? x->valuedouble : 0;
-        if (v < 1 || v > UINT16_MAX)
-            return vc_fail(err, VC_EFORMAT, "latent: [1,h,w] of 1..%d expected", UINT16_MAX);
-        size[i] = (uint16_t)v;
-    }
-    return rc;
-}
-
 int vtrain_own_read(vtrain_own *own, const cJSON *record, vc_err *err)
 {
-    const cJSON *list = cJSON_GetObjectItemCaseSensitive(record, "references"), *o;
-    int k = 0;
+    vf_references r;
+    int rc = vf_references_read(&r, cJSON_GetObjectItemCaseSensitive(record, "references"), err);
 
-    *own = (vtrain_own){ 0 };
-    cJSON_ArrayForEach(o, list) {
-        if (k == VC_REFERENCES)
-            return vc_fail(err, VC_EFORMAT, "references: at most %d expected", VC_REFERENCES);
-        int rc = own_size(own->size[k], o, err);
-        if (rc)
-            return vc_context(err, rc, "references[%d]", k);
-        k++;
-    }
-    return 0;
+    memcpy(own->size, r.size, sizeof own->size);
+    return rc;
 }
 
 static int condition_views(const vtrain_data *d, const vtrain_group *g, vc_role which,
