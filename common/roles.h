@@ -20,6 +20,7 @@ typedef enum vc_role {
     VC_ROLES = VC_ROLE_REFERENCE_END
 } vc_role;
 #define VC_ROLE_BIT(role) (1u << (role))
+#define VC_ROLES_REFERENCE (((1u << VC_REFERENCES) - 1) << VC_ROLE_REFERENCE)
 
 /* Tensors of a value: C channels of the autoencoder on a latent grid of f, h, w. */
 typedef enum vc_value {

@@ -35,7 +35,8 @@ typedef struct vtrain_config {
     /* data */
     vc_list latents;
     int64_t dataset_repeat;
-    double eval_split, caption_dropout_p, image_dropout_p, mask_all_dropout_p, control_dropout_p;
+    double eval_split, caption_dropout_p, image_dropout_p, mask_all_dropout_p, control_dropout_p,
+           reference_dropout_p;
     int posterior;                            /* vtrain_posterior */
     double scale_factor;                      /* of latents; 0: the VAE's */
     bool follow, allow_mismatch, verify_data;

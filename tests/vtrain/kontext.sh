@@ -128,3 +128,27 @@ done
 need prep list.jsonl plain --model m --train_mode normal
 vtrain --latents plain --model m --output_dir p --train_batch_size 2 --seed 5 --threads 1 \
     --workers 1 --training_type lora --rank 2 --max_train_steps 1 --quiet || wrong "plain"
+
+# ---- dropped references: a micro-batch without them is a step of a dataset that has none ----
+need prep list.csv plain-c --model m --train_mode normal
+drop() {
+    vtrain --latents "$1" --model m --output_dir "$2" --train_batch_size 1 --seed 5 --threads 1 \
+        --workers 1 --training_type lora --rank 2 --posterior mean "${@:3}"
+}
+losses() { sed 's/.*"loss":\([^,]*\),.*/\1/' "$1/metrics.jsonl"; }
+expect 0 . drop plain-c none --max_train_steps 12
+expect 0 'references: 0.00% of 12 left out, 0% expected' drop c kept --max_train_steps 12
+expect 0 'references: 100.00% of 12 left out, 100% expected' drop c dropped --max_train_steps 12 \
+    --reference_dropout_p 1
+holds dropped/config.yaml 'reference_dropout_p: 1$'
+holds kept/config.yaml 'reference_dropout_p: 0$'
+cmp -s <(losses dropped) <(losses none) || wrong 'dropped references change the loss'
+cmp -s <(losses kept) <(losses none) && wrong 'references change no loss'
+# each micro-batch drops by its own draw, which a resumed run and another number of workers repeat
+expect 0 'references: [3-6][0-9]' drop c half --max_train_steps 12 --reference_dropout_p 0.5
+[ "$(losses half | sed -n 1,4p | sort -u | wc -l)" -gt 1 ] || wrong 'all losses are equal'
+expect 0 . drop c half-cut --max_train_steps 5 --reference_dropout_p 0.5
+expect 0 'resumes after step 5' drop c half-cut --max_train_steps 12 --reference_dropout_p 0.5 \
+    --resume_from_checkpoint latest --workers 3
+same_end half/checkpoint-12 half-cut/checkpoint-12 || wrong "a resumed run has other values"
+expect 0 'references: dropped with probability 0.25' drop c dry --dry_run --control_image_dropout 0.25

@@ -69,13 +69,15 @@ train() {
         --workers 1 --training_type lora --rank 2 "${@:2}"
 }
 M=m
+drop=(--caption_dropout_p 0.5 --reference_dropout_p 0.5)
 expect 0 'flow' train dry --dry_run
 output_has '6x8+12x6+6x12: 1 sample' && output_has '6x8+6x12+12x6+6x12: 1 sample'
 expect 0 'memory: peak' train whole --max_train_steps 6 --validation_steps 6 \
-    --num_inference_steps 3 --caption_dropout_p 0.5
-expect 0 . train cut --max_train_steps 3 --caption_dropout_p 0.5
+    --num_inference_steps 3 "${drop[@]}"
+output_has 'references: [1-9][0-9.]*% of 6 left out, 50% expected'
+expect 0 . train cut --max_train_steps 3 "${drop[@]}"
 expect 0 'resumes after step 3' train cut --max_train_steps 6 --resume_from_checkpoint latest \
-    --caption_dropout_p 0.5
+    "${drop[@]}"
 same_end whole/checkpoint-6 cut/checkpoint-6 || wrong "a resumed run has other values"
 # samples of one prompt and seed differ by their references, their negative text, or having none
 for ((i = 1; i < 4; i++)); do
@@ -87,7 +89,7 @@ expect 0 "4 decoded" vdecode whole --model m --format png
 # ---- 2511 has the same weights and other losses ----
 need make_model n QwenImageEditPlusPipeline qwen-edit-2511
 M=n
-expect 0 . train zero --max_train_steps 6 --caption_dropout_p 0.5
+expect 0 . train zero --max_train_steps 6 "${drop[@]}"
 cmp -s whole/metrics.jsonl zero/metrics.jsonl && wrong "zero_cond_t changes nothing"
 
 # ---- the first model by two commands, from folders that are paired by stems ----

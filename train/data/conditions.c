@@ -204,8 +204,7 @@ static unsigned own_roles(const vtrain_own *own)
 
 unsigned vtrain_data_roles_of(const vtrain_data *d, const vtrain_own *own)
 {
-    const unsigned own_sized = ((1u << VC_REFERENCES) - 1) << VC_ROLE_REFERENCE;
-    return (d->roles & ~own_sized) | (d->references & own_roles(own));
+    return (d->roles & ~VC_ROLES_REFERENCE) | (d->references & own_roles(own));
 }
 
 int vtrain_data_fit(vtrain_data *d, const vtrain_family *family, const vtrain_fit *fit,

@@ -346,6 +346,7 @@ static int check_opts(const vtrain_loader_opts *o, vc_err *err)
     const struct { const char *of; double p; } drop[] = {
         { "caption", o->caption_dropout }, { "image", o->image_dropout },
         { "control", o->control_dropout }, { "mask", o->mask_dropout },
+        { "reference", o->reference_dropout },
     };
     for (size_t i = 0; i < sizeof drop / sizeof *drop; i++)
         if (!(drop[i].p >= 0 && drop[i].p <= 1))

@@ -39,6 +39,7 @@ typedef struct vtrain_loader_opts {
     double caption_dropout;      /* 0..1 */
     double control_dropout;      /* 0..1: of control clips */
     double image_dropout;        /* 0..1: of first-frame images and of embeddings of them */
+    double reference_dropout;    /* 0..1: of a micro-batch's reference pictures, all of them */
     double mask_dropout;         /* 0..1: of mask and masked clip, where the mask is everything */
     vtrain_latent latent;        /* choice for stored moments; a `sample` or a mean stored without
                                   * logvar is taken unchanged */
@@ -79,6 +80,7 @@ typedef struct vtrain_batch {
     float *latents;              /* x0: drawn from the posterior and normalised, packed */
     unsigned roles;              /* 1 << vc_role of the conditions below */
     vtrain_own own;              /* sizes of the references among them */
+    bool alone;                  /* the samples have references, which a draw left out */
     float *cond[VC_ROLES];       /* as vtrain_in's: image [rows,C,1,h,w], video [rows,C,f,h,w], mask
                                   * [rows,1,f,h,w], references [rows,C,1,H,W]; NULL: none */
     bool *cond_dropped;          /* [rows]: the row's pictures are zeros */

@@ -242,6 +242,15 @@ static int fill_texts(vtrain_loader *l, slot *s, vc_err *err)
 
 /* ---- a batch ---- */
 
+/* Decides for all rows of a micro-batch, since their sequences have one length, and so in the same
+ * way for each of its parts. */
+static bool is_alone(const vtrain_loader *l, const slot *s)
+{
+    return l->d->references && l->d->group[s->b.group].own.size[0][0] && !l->o.held_out &&
+           vc_train_unit(l->o.plan.seed, 3, 0, (uint32_t)s->b.micro, VC_DRAW_COND_DROP) <
+               l->o.reference_dropout;
+}
+
 int vtrain_loader_fill(vtrain_loader *l, vtrain_loader_slot *s)
 {
     vtrain_batch *b = &s->b;
@@ -249,8 +258,9 @@ int vtrain_loader_fill(vtrain_loader *l, vtrain_loader_slot *s)
     const int64_t dim[5] = { b->rows, l->d->norm.channels, g->padded, g->h, g->w };
 
     memcpy(b->dim, dim, sizeof b->dim);
-    b->own = g->own;
-    b->roles = vtrain_data_roles_of(l->d, &g->own);
+    b->alone = is_alone(l, s);
+    b->own = b->alone ? (vtrain_own){ 0 } : g->own;
+    b->roles = vtrain_data_roles_of(l->d, &b->own);
     b->tokens = (uint64_t)b->rows * g->tokens;
     for (int row = 0; row < b->rows; row++) {
         const vtrain_sample *at = &l->d->sample[s->row[row]];

@@ -89,7 +89,16 @@ static int dry(vtrain *t, uint32_t group, vtrain_recompute recompute, vt_usage *
     const vtrain_group *g = vtrain_data_group(t->data, group);
     const int64_t dim[5] = { rows_of(t, group), vtrain_data_norm(t->data)->channels,
                              g->padded, g->h, g->w };
-    return vtrain_micro_dry(t, dim, &g->own, true, recompute, use, err);
+    const vtrain_own none = { 0 };
+    vt_usage alone;                            /* a step whose references are left out */
+    int rc = vtrain_micro_dry(t, dim, &g->own, true, recompute, use, err);
+    if (rc || !g->own.size[0][0] || !(t->cfg.reference_dropout_p > 0))
+        return rc;
+    rc = vtrain_micro_dry(t, dim, &none, true, recompute, &alone, err);
+    use->flops += t->cfg.reference_dropout_p * (alone.flops - use->flops);
+    use->pool_peak = alone.pool_peak > use->pool_peak ? alone.pool_peak : use->pool_peak;
+    use->scratch = alone.scratch > use->scratch ? alone.scratch : use->scratch;
+    return rc;
 }
 
 static int64_t taken(const vt_usage *use)

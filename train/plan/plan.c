@@ -469,6 +469,8 @@ static void say_training(const vtrain *t)
     warn_sizes(t);
     say_groups(t);
     say(t, "captions: dropped with probability %g", c->caption_dropout_p);
+    if (vtrain_data_roles(t->data) & VC_ROLES_REFERENCE)
+        say(t, "references: dropped with probability %g", c->reference_dropout_p);
     t->model.family->fit(t->model.dit, &fit);
     if (t->model.guidance)
         say(t, "guidance: an input, %g in training (--embedded_guidance), %g in samples",

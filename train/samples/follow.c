@@ -284,6 +284,7 @@ int vtrain_start_loader(vtrain *t, uint64_t own, vc_err *err)
         .plan = vtrain_order_now(s), .parts = (uint32_t)parts,
         .caption_dropout = c->caption_dropout_p, .image_dropout = c->image_dropout_p,
         .mask_dropout = c->mask_all_dropout_p, .control_dropout = c->control_dropout_p,
+        .reference_dropout = c->reference_dropout_p,
         .latent = c->posterior == VTRAIN_POSTERIOR_MEAN ? VTRAIN_LATENT_MEAN
                                                         : VTRAIN_LATENT_SAMPLE,
         .threads = (int)c->workers, .ahead = (int)c->workers + 2,

@@ -12,7 +12,7 @@ typedef struct vtrain_micro_note {
     double device_waits, graph_replays;       /* as vtrain_record's */
     vtrain_part_loss level[VTRAIN_NOISE_LEVELS];  /* as vtrain_micro's */
     uint64_t tokens;
-    uint32_t rows, dropped, zeroed;
+    uint32_t rows, dropped, zeroed, alone;
     bool low;                                 /* as vtrain_micro's */
     char bucket[80];                          /* name, since data may grow within a step */
     char key[][VTRAIN_KEY];                   /* [train_batch_size] */
@@ -22,6 +22,7 @@ typedef struct vtrain_micro_note {
 typedef struct vtrain_counts {
     int64_t begun;                            /* step that the process began at */
     uint64_t rows, zeroed;                    /* rows trained on; those with zeroed conditions */
+    uint64_t alone;                           /* those whose references were left out */
     int64_t waits;                            /* of the device for data, after the first step */
     double wait_s;                            /* seconds of these waits */
 } vtrain_counts;

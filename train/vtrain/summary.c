@@ -62,9 +62,15 @@ static void report_ops(const vtrain *t, double steps)
 
 static void report_conditions(const vtrain *t, const vtrain_counts *c)
 {
-    if (vtrain_data_roles(t->data) && c->rows)
+    const unsigned roles = vtrain_data_roles(t->data), references = VC_ROLES_REFERENCE;
+    const unsigned long long rows = c->rows;
+
+    if (roles & ~references && rows)
         vc_say(t->ui, "conditions: %.2f%% of %llu became zeros", 100 * (double)c->zeroed /
-               (double)c->rows, (unsigned long long)c->rows);
+               (double)rows, rows);
+    if (roles & references && rows)
+        vc_say(t->ui, "references: %.2f%% of %llu left out, %.4g%% expected",
+               100 * (double)c->alone / (double)rows, rows, 100 * t->cfg.reference_dropout_p);
 }
 
 static void report_profile(const vtrain *t, const vtrain_counts *c)
