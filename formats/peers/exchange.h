@@ -102,7 +102,13 @@ extern const exchange_format exchange_dpipe;
 int exchange_write(const char *dir, const char *name, const void *data, size_t n, vc_err *err);
 /* Lists the names in a folder that end in `ending`, sorted as text. VC_ENOENT: no such folder. */
 int exchange_list(vc_list *names, const char *dir, const char *ending, vc_err *err);
+/* Adds the names of a folder DIR/SUB, if there is one, as SUB + name, and sorts all by the part after
+ * their last '/'. SUB ends in '/'. */
+int exchange_list_more(vc_list *names, const char *dir, const char *sub, const char *ending,
+                       vc_err *err);
 void exchange_list_free(vc_list *names);
+/* Parses two numbers in n characters and nothing else: "0832x0480", "00000-081". */
+bool exchange_two_numbers(const char *s, size_t n, char between, int64_t *a, int64_t *b);
 int exchange_stopped(vc_err *err);
 
 /* ---- export ---- */

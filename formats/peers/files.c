@@ -80,3 +80,49 @@ int exchange_list(vc_list *names, const char *dir, const char *ending, vc_err *e
         exchange_list_free(names);
     return rc;
 }
+
+static int by_base(const void *a, const void *b)
+{
+    return strcmp(vc_path_base(*(char *const *)a), vc_path_base(*(char *const *)b));
+}
+
+int exchange_list_more(vc_list *files, const char *dir, const char *sub, const char *ending,
+                       vc_err *err)
+{
+    vc_list more = { 0 };
+    char *path = vc_path_join(dir, sub);
+    int rc = path ? 0 : vc_no_memory(err);
+    if (!rc && vc_file_exists(path))
+        rc = exchange_list(&more, path, ending, err);
+    char **item = rc || !more.n ? NULL
+                                : realloc(files->item, (size_t)(files->n + more.n) * sizeof *item);
+    if (!rc && more.n && !item)
+        rc = vc_no_memory(err);
+    if (item)
+        files->item = item;
+    for (int i = 0; !rc && i < more.n; i++) {
+        if ((files->item[files->n] = vc_format("%s%s", sub, more.item[i])))
+            files->n++;
+        else
+            rc = vc_no_memory(err);
+    }
+    if (more.n && files->n)
+        qsort(files->item, (size_t)files->n, sizeof *files->item, by_base);
+    exchange_list_free(&more);
+    free(path);
+    return rc;
+}
+
+bool exchange_two_numbers(const char *s, size_t n, char between, int64_t *a, int64_t *b)
+{
+    char text[24], *end;
+    if (!n || n >= sizeof text || *s < '0' || *s > '9')
+        return false;
+    memcpy(text, s, n);
+    text[n] = 0;
+    *a = strtoll(text, &end, 10);
+    if (*end != between || end[1] < '0' || end[1] > '9')
+        return false;
+    *b = strtoll(end + 1, &end, 10);
+    return !*end && *a < 1 << 30 && *b < 1 << 20;
+}

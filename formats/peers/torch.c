@@ -9,6 +9,21 @@
 
 /* ---- export ---- */
 
+void *exchange_dict_alloc(exchange_dict *d, size_t n)
+{
+    void *p = d->n_own < sizeof d->own / sizeof *d->own ? calloc(n + 1, 1) : NULL;
+    if (p)
+        d->own[d->n_own++] = p;
+    return p;
+}
+
+void exchange_dict_free(exchange_dict *d)
+{
+    for (size_t i = 0; i < d->n_own; i++)
+        free(d->own[i]);
+    d->n_own = 0;
+}
+
 vf_pt_value *exchange_dict_add(exchange_dict *d, const char *key, vf_pt_kind kind)
 {
     size_t i = d->n++;

@@ -6,14 +6,20 @@
 #include "formats/tensors/pt.h"
 
 /* A dictionary that is being filled, with room for the keys of these files. It begins as { .n = 0 }
- * and must not be moved; keys and tensors' bytes are borrowed. */
-enum { EXCHANGE_DICT = 12 };
+ * and must not be moved; keys and tensors' bytes are borrowed, or are of exchange_dict_alloc. */
+enum { EXCHANGE_DICT = 16 };
 typedef struct exchange_dict {
     vf_pt_value key[EXCHANGE_DICT], value[EXCHANGE_DICT];
     const vf_pt_value *item[2 * EXCHANGE_DICT];
     vf_view view[EXCHANGE_DICT];
     size_t n;
+    void *own[3 * EXCHANGE_DICT];
+    size_t n_own;
 } exchange_dict;
+
+/* Returns zeroed memory that exchange_dict_free frees; NULL: out of memory. */
+void *exchange_dict_alloc(exchange_dict *d, size_t n);
+void exchange_dict_free(exchange_dict *d);
 
 vf_pt_value *exchange_dict_add(exchange_dict *d, const char *key, vf_pt_kind kind);
 void exchange_dict_tensor(exchange_dict *d, const char *key, vf_view v);
