@@ -17,6 +17,7 @@ enum {
     VC_DRAW_START = 0, VC_DRAW_SIZE = 1, VC_DRAW_RATIO = 2, VC_DRAW_FRAME_CROP = 3,
     VC_DRAW_FLIP = 4, VC_DRAW_MASK_KIND = 5, VC_DRAW_MASK = 6, VC_DRAW_COND_NOISE = 7,
     VC_DRAW_POSTERIOR = 8,
+    VC_DRAW_WORDING = 9,          /* variants of captions: formats/metadata/wording.h */
     VC_DRAW_TRAIN = 64,           /* the first purpose of training */
     VC_DRAW_ORDER = 64,           /* epoch permutation */
     VC_DRAW_CAPTION = 65,         /* which of several captions */

@@ -320,7 +320,8 @@ const vc_foreign vc_refused_flags[] = {
             "write vprep's --tokenizer_max_length"),
     REFUSED(1, "save_merged_model save_weight_dtype",
             "a checkpoint has the LoRA, or all weights, in the type in which they are trained"),
-    REFUSED(1, "id_token instance_prompt caption_prefix", "write it into the captions"),
+    REFUSED(1, "instance_prompt", "write it into the captions, or in front of them by vprep's "
+            "--caption_prefix"),
     REFUSED(1, "height_buckets width_buckets frame_buckets video_resolution_buckets "
             "image_resolution_buckets train_resolution aspect_ratio_buckets resolution "
             "resolution_type train_sample_height train_sample_width "
@@ -414,9 +415,9 @@ const vc_foreign vc_refused_flags[] = {
             "--video_sample_n_frames N with --video_sample_stride"),
     REFUSED(1, "source_fps", "write vprep's --sample_fps X: frames are picked by time"),
     REFUSED(1, "datasets.probability", "write --latents DIR:weight=X"),
-    REFUSED(0, "prepend_instance_prompt only_instance_prompt", "write it into the captions"),
-    REFUSED(1, "cache_shuffle_num cache_shuffle_delimiter", "give vprep several captions of a "
-            "clip, a list in its row"),
+    REFUSED(0, "prepend_instance_prompt only_instance_prompt", "write it into the captions, or in "
+            "front of them by vprep's --caption_prefix"),
+    REFUSED(1, "cache_shuffle_num", "write vprep's --shuffle_caption --caption_variants N"),
     REFUSED(1, "mask_path", "name the masks in the column loss_mask_path of vprep's list"),
     REFUSED(1, "init_from_existing", "write --lora_checkpoint"),
     REFUSED(-1, "fuse_adapters merge_adapters",

@@ -36,28 +36,34 @@ static int list_captions(metadata_list *l, metadata_stems *s, const walk_files *
     return rc;
 }
 
-/* Reads the caption file of a medium; *own becomes true if the medium has one. */
-static int read_caption(vf_row *r, const char *root, const metadata_stems *captions, bool *own,
-                        vc_err *why)
+/* The caption files of a folder, by the stems of media. */
+typedef struct beside {
+    metadata_stems files;
+    bool lines;                        /* each line is a caption */
+    bool own;                          /* a medium has a caption file */
+} beside;
+
+/* Reads the caption file of a medium. */
+static int read_caption(vf_row *r, const char *root, beside *b, vc_err *why)
 {
+    const metadata_stems *captions = &b->files;
     size_t stem = (size_t)(vc_path_ext(r->path) - r->path);
     metadata_stem *first = metadata_stems_find(captions, r->path, stem, 0);
 
     if (!first)
         return 0;
-    *own = true;
+    b->own = true;
     for (metadata_stem *c = first; c < captions->v + captions->n && c->stem == stem
                                    && !memcmp(c->path, r->path, stem); c++)
         c->used = true;
     char *file = vc_path_join(root, first->path);
-    int rc = file ? metadata_read_text(r, file, first->rank < 2 ? ".txt" : ".caption", why)
-                  : vc_no_memory(why);
+    const char *ending = first->rank < 2 ? ".txt" : ".caption";
+    int rc = file ? metadata_read_text(r, file, ending, b->lines, why) : vc_no_memory(why);
     free(file);
     return rc;
 }
 
-static int fill_row(vf_row *r, const char *root, const walk_entry *of,
-                    const metadata_stems *captions, bool *own, vc_err *why)
+static int fill_row(vf_row *r, const char *root, const walk_entry *of, beside *b, vc_err *why)
 {
     const char *path = of->path;
     r->path = strdup(path);
@@ -67,7 +73,7 @@ static int fill_row(vf_row *r, const char *root, const walk_entry *of,
         return vc_no_memory(why);
 
     int rc = of->why ? vc_fail(why, VC_EIO, "%s", of->why)
-                     : read_caption(r, root, captions, own, why);
+                     : read_caption(r, root, b, why);
     r->unread = rc == VC_EIO || rc == VC_ENOENT;
     if (!rc && vc_utf8_prefix(path, strlen(path)) < strlen(path))
         rc = vc_fail(why, VC_EFORMAT, "the file's name is not UTF-8: rename it");
@@ -77,8 +83,8 @@ static int fill_row(vf_row *r, const char *root, const walk_entry *of,
     return r->bad ? 0 : VC_ENOMEM;
 }
 
-static int fill_rows(metadata_list *l, const char *root, const walk_list *media,
-                     const metadata_stems *captions, bool *own, vc_err *err)
+static int fill_rows(metadata_list *l, const char *root, const walk_list *media, beside *b,
+                     vc_err *err)
 {
     int rc = 0;
 
@@ -86,7 +92,7 @@ static int fill_rows(metadata_list *l, const char *root, const walk_list *media,
         vc_err why = { 0 };
         vf_row *r;
         rc = metadata_add(l, i + 1, &r, err);
-        if (!rc && fill_row(r, root, &media->v[i], captions, own, &why))
+        if (!rc && fill_row(r, root, &media->v[i], b, &why))
             rc = vc_fail(err, VC_ENOMEM, "%s: %s", media->v[i].path, why.text);
     }
     return rc;
@@ -152,24 +158,24 @@ static int check_unlisted(metadata_list *l, const char *path, vc_err *err)
 
 static int read_files(metadata_list *l, const char *path, const walk_files *f, vc_err *err)
 {
-    metadata_stems captions = { 0 };
-    bool own = false, listed = false;
+    beside captions = { .lines = l->opts->caption_lines };
+    bool listed = false;
 
-    int rc = list_captions(l, &captions, f, err);
+    int rc = list_captions(l, &captions.files, f, err);
     if (!rc)
-        rc = fill_rows(l, path, &f->media, &captions, &own, err);
-    l->known = own ? OWN " (where any medium has one, lists in the folder are not read)"
+        rc = fill_rows(l, path, &f->media, &captions, err);
+    l->known = captions.own ? OWN " (where any medium has one, lists in the folder are not read)"
                    : OWN ", labels/NAME.txt beside videos/, metadata.jsonl or .csv, captions.json, "
                      "videos2caption.json, prompts.txt with videos.txt, WebDataset's tars";
-    if (!rc && !own)
+    if (!rc && !captions.own)
         rc = metadata_find_list(l, path, &listed, err);
     if (listed && !l->listed)
         metadata_unignore(l, ".json");           /* captions.json; labels/ need no list */
     if (!rc && !listed)
-        rc = ignore_captions(l, &captions, err);
+        rc = ignore_captions(l, &captions.files, err);
     if (!rc && !listed)
         rc = check_unlisted(l, path, err);
-    free(captions.v);
+    free(captions.files.v);
     return rc;
 }
 

@@ -364,7 +364,8 @@ static int find_labels(metadata_list *l, const char *folder, bool *found, vc_err
         vf_row *r = &l->list.rows[i];
         vc_err why = { 0 };
         char *path = r->bad ? NULL : label_of(r->file, &why);
-        int rc = path ? metadata_read_text(r, path, "labels/", &why) : why.code;
+        int rc = path ? metadata_read_text(r, path, "labels/", l->opts->caption_lines, &why)
+                      : why.code;
         free(path);
         if (path && rc != VC_ENOENT)
             *found = true;

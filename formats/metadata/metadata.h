@@ -143,6 +143,8 @@ typedef struct vf_metadata_opts {
                                           VC_EUSAGE if no list in the folder uses them */
     bool allow_empty_captions;         /* true: a row without a caption gets the empty one; false:
                                           such a row is bad, and a list of only such rows fails */
+    bool caption_lines;                /* --caption_lines: each line of a .txt or .caption file that
+                                          is not blank is a caption */
     bool plain_folders;                /* --no_folder_repeats: subfolders named "N_name" are like
                                           others */
     const char *extra_inputs;          /* --extra_inputs, or NULL: columns to keep in `extra`,

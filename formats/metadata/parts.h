@@ -137,9 +137,11 @@ void metadata_begin_list(metadata_list *l);
  * becomes true, and the list gives the rows, or the captions of the rows. */
 int metadata_find_list(metadata_list *l, const char *folder, bool *found, vc_err *err);
 
-/* Reads the text of a file, without blanks around it, as the row's caption. VC_ENOENT: the file
- * does not exist. */
-int metadata_read_text(vf_row *r, const char *path, const char *from, vc_err *why);
+/* Adds a text, without blanks around it, as the row's caption; lines: each of its lines that is not
+ * blank is a caption. */
+int metadata_add_text(vf_row *r, const char *s, size_t n, bool lines, vc_err *why);
+/* Adds the text of a file so. VC_ENOENT: the file does not exist. */
+int metadata_read_text(vf_row *r, const char *path, const char *from, bool lines, vc_err *why);
 void metadata_trim(const char **s, size_t *n);
 
 /* Sets *to to a copy of s[0..n). */

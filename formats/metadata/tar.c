@@ -56,8 +56,7 @@ static int read_text(vf_row *r, const tar *t, const tar_member *m, const char *e
     rc = vc_context(why, vc_utf8_check(s, n, why), "its %s is not UTF-8 text", ending);
     if (rc)
         return rc;
-    metadata_trim(&s, &n);
-    rc = metadata_append(&r->captions, &r->n_captions, s, n, why);
+    rc = metadata_add_text(r, s, n, t->l->opts->caption_lines, why);
     char *from = rc ? NULL : vc_format("%s in tar", ending);
     if (!rc)
         rc = from ? metadata_say_from(r, from, why) : vc_no_memory(why);

@@ -73,7 +73,30 @@ void metadata_trim(const char **s, size_t *n)
         --*n;
 }
 
-int metadata_read_text(vf_row *r, const char *path, const char *from, vc_err *why)
+/* Appends the lines of a text that are not blank, without blanks around them. */
+static int add_lines(vf_row *r, const char *s, size_t n, vc_err *why)
+{
+    int rc = 0;
+
+    for (const char *end = s + n, *next; s < end && !rc; s = next) {
+        const char *nl = memchr(s, '\n', (size_t)(end - s)), *line = s;
+        size_t length = (size_t)((nl ? nl : end) - s);
+        next = nl ? nl + 1 : end;
+        metadata_trim(&line, &length);
+        if (length)
+            rc = metadata_append(&r->captions, &r->n_captions, line, length, why);
+    }
+    return rc;
+}
+
+int metadata_add_text(vf_row *r, const char *s, size_t n, bool lines, vc_err *why)
+{
+    metadata_trim(&s, &n);
+    return lines && n ? add_lines(r, s, n, why)
+                      : metadata_append(&r->captions, &r->n_captions, s, n, why);
+}
+
+int metadata_read_text(vf_row *r, const char *path, const char *from, bool lines, vc_err *why)
 {
     char *text = NULL;
     size_t n = 0;
@@ -85,9 +108,8 @@ int metadata_read_text(vf_row *r, const char *path, const char *from, vc_err *wh
     const char *s = text + bom;
     n -= bom;
     rc = vc_context(why, vc_utf8_check(s, n, why), "its %s caption is not UTF-8 text", from);
-    metadata_trim(&s, &n);
     if (!rc)
-        rc = metadata_append(&r->captions, &r->n_captions, s, n, why);
+        rc = metadata_add_text(r, s, n, lines, why);
     free(text);
     return rc ? rc : metadata_say_from(r, from, why);
 }

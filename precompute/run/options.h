@@ -4,6 +4,7 @@
 
 #include "common/base/dtype.h"
 #include "common/cli/flags.h"
+#include "formats/metadata/wording.h"
 
 typedef struct vprep vprep;                          /* vprep.h */
 
@@ -38,7 +39,8 @@ typedef struct vprep_config {
     int like;                         /* index into VC_LIKE_ALLOWED */
     int log_format;
     bool dry_run, overwrite, append, rehash, allow_missing, quiet, profile;
-    bool allow_empty_captions, folder_repeats, reference_as_is;
+    bool allow_empty_captions, caption_lines, folder_repeats, reference_as_is;
+    vf_wording wording;               /* how captions are changed; its seed is not set */
     vc_list reuse;
     vc_list control_directory;
     double sample_fps, shard_seconds;

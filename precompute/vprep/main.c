@@ -117,10 +117,32 @@ static void take_length(vprep_config *c, vc_flags *set)
     c->ttt_segments = seconds / 3;
 }
 
+/* Flags of tags and variants count where something is drawn. */
+static void check_wording(const vprep_config *c, vc_flags *set)
+{
+    static const char *const of_tags[] = { "keep_tokens", "keep_tokens_separator",
+                                           "secondary_separator" };
+    const vf_wording *w = &c->wording;
+    const bool has[] = { w->keep_tokens, w->keep_separator, w->second_separator };
+
+    for (size_t i = 0; i < sizeof of_tags / sizeof *of_tags; i++)
+        if (has[i] && !w->shuffle && !(w->drop > 0))
+            vc_flags_wrong(set, "--%s says which tags are shuffled or dropped: give "
+                           "--shuffle_caption or --caption_tag_dropout_rate too", of_tags[i]);
+    if (w->variants && !vf_wording_draws(w))
+        vc_flags_wrong(set, "--caption_variants %lld: the variants would be equal: give "
+                       "--shuffle_caption, --caption_tag_dropout_rate or --enable_wildcard",
+                       (long long)w->variants);
+    if (w->variants == 1 && !w->wildcards && vf_wording_draws(w))
+        vc_flags_wrong(set, "--caption_variants 1: the first variant has all tags in order: give "
+                       "2 or more");
+}
+
 static void check_together(vprep_config *c, vc_flags *set)
 {
     take_first_frames(c, set);
     take_length(c, set);
+    check_wording(c, set);
     if ((!c->meta || !c->out) && vc_flags_whole(set))
         vc_flags_wrong(set, "%s required: vprep --meta metadata.json --out latents.lmdb",
                        c->meta ? "--out is" : c->out ? "--meta is" : "--meta and --out are");

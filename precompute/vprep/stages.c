@@ -14,6 +14,7 @@
 #include "common/os/file.h"
 #include "formats/columnar/columnar.h"
 #include "formats/metadata/edits.h"
+#include "formats/metadata/wording.h"
 #include "precompute/encode/prompt_images.h"
 #include "precompute/run/reuse.h"
 
@@ -41,12 +42,21 @@ static int edit_list(vprep *p, vc_err *err)
     return 0;
 }
 
+/* Words the captions as the flags say. Captions of --edits are taken as they are. */
+static int word_list(vprep *p, vc_err *err)
+{
+    vf_wording w = p->c.wording;
+    w.seed = (uint64_t)p->c.seed;
+    return vf_metadata_word(&p->list.meta, &w, err);
+}
+
 static int read_lists(vprep *p, vc_err *err)
 {
     vf_metadata_opts o = { .data_dir = p->c.data, .file_keys = p->c.data_file_keys,
                            .extra_inputs = p->c.extra_inputs,
                            .caption_columns = p->c.caption_column,
                            .allow_empty_captions = p->c.allow_empty_captions,
+                           .caption_lines = p->c.caption_lines,
                            .plain_folders = !p->c.folder_repeats };
     const char *prompts = p->c.validation_prompts;
     int rc = prompts ? vf_columnar_check(prompts, prompts, err) : 0;
@@ -57,6 +67,8 @@ static int read_lists(vprep *p, vc_err *err)
         rc = vc_context(err, vf_metadata_pair(&p->list.meta, p->c.control_directory.item,
                                               p->c.control_directory.n, err),
                         "--control_directory");
+    if (!rc)
+        rc = word_list(p, err);
     if (!rc && p->c.edits)
         rc = edit_list(p, err);
     if (!rc)

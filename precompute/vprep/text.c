@@ -491,10 +491,28 @@ int vprep_put_validations(vprep *p, vc_err *err)
     return rc;
 }
 
+/* Puts the trigger word into the prompts, where they have a place for it. */
+static int name_trigger(vprep *p, const char *trigger, vc_err *err)
+{
+    int rc = 0;
+
+    for (int i = 0; i < p->prompts.n && !rc; i++) {
+        cJSON *v = cJSON_GetObjectItemCaseSensitive(p->prompts.row[i], "prompt");
+        char *text = cJSON_IsString(v) ? strdup(v->valuestring) : NULL;
+        if (text)
+            rc = vf_word_trigger(&text, trigger, err);
+        if (text && !rc && !cJSON_SetValuestring(v, text))
+            rc = vc_no_memory(err);
+        free(text);
+    }
+    return rc;
+}
+
 int vprep_prompts_load(vprep *p, vc_err *err)
 {
-    const char *list = p->c.validation_prompts;
-    return list ? vprep_prompts_read(&p->prompts, list, err) : 0;
+    const char *list = p->c.validation_prompts, *trigger = p->c.wording.trigger;
+    int rc = list ? vprep_prompts_read(&p->prompts, list, err) : 0;
+    return !rc && trigger && *trigger ? name_trigger(p, trigger, err) : rc;
 }
 
 int vprep_text_forecast(vprep *p, uint64_t *reuse, uint64_t *encode, uint64_t *copy, vc_err *err)

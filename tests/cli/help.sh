@@ -25,7 +25,7 @@ for program in vprep vtrain; do
 done
 expect 0 '^LoRA$' vtrain --help lora
 stdout_has '^  --rank N'
-expect 0 '^Captions, text encoders, prompts$' vprep --help text
+expect 0 '^Captions$' vprep --help tags
 stdout_has '^  --caption_column'
 expect 0 '^  --comm_timeout' vtrain --help nccl_timeout
 expect 2 'no flag has to do with "zebra"; topics are data' vtrain --help zebra

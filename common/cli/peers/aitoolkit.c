@@ -23,7 +23,7 @@ static const vc_peer_row rows[] = {
     FLAG("training_folder", "output_dir"),
     FLAG("device", "device"),
     NOTE("sqlite_db_path performance_log_every torch_profiler", EVENTS),
-    REFUSED("trigger_word datasets.trigger_word", CAPTIONS ""),
+    FLAG("trigger_word datasets.trigger_word", "trigger_word"),
     REFUSED("adapter embedding decorator slider guidance do_lorm lorm_extract_mode "
             "lorm_extract_mode_param first_sample", "LoRA and full finetune alone are trained"),
     NOTE("logging.*", EVENTS),
@@ -74,8 +74,10 @@ static const vc_peer_row rows[] = {
     REFUSED("datasets.flip_y datasets.random_scale datasets.random_crop datasets.augments "
             "datasets.augmentations datasets.shuffle_augmentations datasets.standardize_images "
             "train.standardize_images", PIXELS),
-    REFUSED("datasets.shuffle_tokens datasets.token_dropout_rate datasets.keep_tokens "
-            "datasets.random_triggers datasets.random_triggers_max datasets.replacements "
+    FLAG("datasets.shuffle_tokens", "shuffle_caption"),
+    FLAG("datasets.token_dropout_rate", "caption_tag_dropout_rate"),
+    FLAG("datasets.keep_tokens", "keep_tokens"),
+    REFUSED("datasets.random_triggers datasets.random_triggers_max datasets.replacements "
             "datasets.default_caption datasets.use_short_captions", "captions are encoded once: "
             "give several captions of a clip, a list in its row of --meta"),
     REFUSED("datasets.mask_path datasets.alpha_mask datasets.invert_mask "

@@ -89,10 +89,13 @@ static const vc_peer_row rows[] = {
     BY("concepts.balancing", "balancing_strategy", "REPEATS", "REPEATS>dataset_repeat|*>", ""),
     ONLY("REPEATS", "concepts.balancing_strategy", "write --latents DATASET:repeat=N"),
     UNLESS("1|1.0", "concepts.loss_weight", "write --latents DATASET:WEIGHT"),
-    ONLY("sample|txt", "concepts.text.prompt_source", "captions are .txt files beside the clips, "
-         "or a list: --meta LIST"),
-    REFUSED("concepts.text.enable_tag_shuffling concepts.text.tag_dropout_enable "
-            "concepts.text.caps_randomize_enable", TEXTS),
+    MAP("concepts.text.prompt_source", "sample>caption_lines=true|txt>", "captions are .txt files "
+        "beside the clips, or a list: --meta LIST"),
+    FLAG("concepts.text.enable_tag_shuffling", "shuffle_caption"),
+    BY("concepts.text.keep_tags_count", "enable_tag_shuffling", "false", "true>keep_tokens|*>", ""),
+    BY("concepts.text.tag_delimiter", "enable_tag_shuffling", "false",
+       "true>caption_separator|*>", ""),
+    REFUSED("concepts.text.tag_dropout_enable concepts.text.caps_randomize_enable", TEXTS),
     NOTE("concepts.text.*", "the setting that it belongs to is refused, or off"),
     FLAG("concepts.image.enable_random_flip", "random_flip"),
     REFUSED("concepts.image.enable_fixed_flip concepts.image.enable_random_rotate "

@@ -7,8 +7,9 @@
 
 #include "common/cli/peers/peers.h"
 
-#define TAGS                                                                                      \
-    "captions are encoded once: give several captions of a clip, a list in its row of --meta"
+#define TAGS                                                                                       \
+    "captions are encoded once: --caption_variants N stores several of each, and "                 \
+    "--caption_dropout_p drops whole captions"
 #define DATA(name) "general." name " datasets." name " datasets.subsets." name " " name
 #define BLOCKS                                                                                     \
     "(single_)?transformer_blocks\\.[0-9]+\\.(attn\\.(to_[qkv]|to_out\\.0|add_[qkv]_proj|"         \
@@ -28,13 +29,19 @@ static const vc_peer_row rows[] = {
     FLAG(DATA("caption_dropout_rate"), "caption_dropout_p"),
     ONLY(".txt|txt|.caption|caption", DATA("caption_extension") " caption_extention",
          "captions are read from .txt and .caption files, or from a list: --meta LIST"),
-    REFUSED(DATA("shuffle_caption") " " DATA("keep_tokens") " " DATA("keep_tokens_separator") " "
-            DATA("secondary_separator") " " DATA("enable_wildcard") " "
-            DATA("caption_tag_dropout_rate") " " DATA("caption_dropout_every_n_epochs") " "
-            DATA("token_warmup_step") " token_warmup_min weighted_captions", TAGS),
-    REFUSED("datasets.subsets.class_tokens " DATA("caption_prefix") " " DATA("caption_suffix"),
-            CAPTIONS),
-    NOTE(DATA("caption_separator") " " DATA("cache_info") " " DATA("min_bucket_reso") " "
+    FLAG(DATA("shuffle_caption"), "shuffle_caption"),
+    FLAG(DATA("keep_tokens"), "keep_tokens"),
+    FLAG(DATA("keep_tokens_separator"), "keep_tokens_separator"),
+    FLAG(DATA("caption_separator"), "caption_separator"),
+    FLAG(DATA("secondary_separator"), "secondary_separator"),
+    FLAG(DATA("caption_tag_dropout_rate"), "caption_tag_dropout_rate"),
+    FLAG(DATA("caption_prefix"), "caption_prefix"),
+    FLAG(DATA("caption_suffix"), "caption_suffix"),
+    MAP(DATA("enable_wildcard"), "true>enable_wildcard=true caption_lines=true|false>", ""),
+    REFUSED(DATA("caption_dropout_every_n_epochs") " " DATA("token_warmup_step")
+            " token_warmup_min weighted_captions", TAGS),
+    REFUSED("datasets.subsets.class_tokens", CAPTIONS),
+    NOTE(DATA("cache_info") " " DATA("min_bucket_reso") " "
          DATA("max_bucket_reso") " " DATA("bucket_reso_steps") " " DATA("resize_interpolation")
          " skip_image_resolution token_warmup_min", "vprep's buckets have the area of the "
          "resolution and sides of multiples of 16, and pictures are resized by a bicubic filter"),
