@@ -344,16 +344,16 @@ typedef struct end {
 } end;
 
 /* Returns the rank whose failure all ranks report: the lowest with a failure other than VC_ESTOP,
- * else the lowest with VC_ESTOP, else -1. */
+ * else the lowest with VC_ESTOP, else -1. *all: all ranks failed, or all stopped. */
 static int who_failed(const end *of, int size, bool *all)
 {
     int who = -1;
-    *all = true;
-    for (int r = size - 1; r >= 0; r--) {
-        *all &= of[r].code != 0;
+    for (int r = size - 1; r >= 0; r--)
         if (of[r].code && (who < 0 || of[r].code != VC_ESTOP || of[who].code == VC_ESTOP))
             who = r;
-    }
+    *all = who >= 0;
+    for (int r = 0; r < size; r++)
+        *all &= of[r].code && (of[r].code == VC_ESTOP) == (of[who].code == VC_ESTOP);
     return who;
 }
 

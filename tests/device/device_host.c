@@ -498,6 +498,17 @@ static void host_close(vt_dev *d)
     free(d);
 }
 
+static void read_room(void)
+{
+    const char *text = getenv("VLT_HOST_ROOM"), *rank = getenv("OMPI_COMM_WORLD_RANK");
+    host_room room = { 0 };
+    int of;
+
+    if (text && rank && sscanf(text, "%d %zu %d", &of, &room.bytes, &room.lack) == 3 &&
+        of == atoi(rank))
+        host_has = room;
+}
+
 static int host_open(vt_dev **out, const vt_options *o, int index, vc_err *err)
 {
     const char *count = getenv("VLT_HOST_DEVICES");        /* unlimited if unset */
@@ -511,6 +522,7 @@ static int host_open(vt_dev **out, const vt_options *o, int index, vc_err *err)
     *d->bad_id = UINT64_MAX;
     d->compute = o->compute;
     *out = d;
+    read_room();
     return vt_cpu.open(&d->runtime->cpu, &(vt_options){ .threads = 1 }, 0, err);
 }
 

@@ -16,6 +16,7 @@ enum { NAP = 500000 };           /* ns between looks at queued exchanges */
 
 struct vtrain_sequence {
     vt_ctx *g, *second;          /* second: NULL on memory of the host */
+    double patience;
     vc_comm *ranks;              /* those that share a sequence */
     vc_comm *device;             /* the same for memory of a device, else NULL */
     vt_peers peers;
@@ -91,7 +92,7 @@ static void *watch(void *arg)
 /* ---- open, close ---- */
 
 /* Opens what a device needs besides. Collective: no rank returns before the others know. */
-static int open_device(vtrain_sequence *s, vc_comm *all, double patience, vc_err *err)
+static int open_device(vtrain_sequence *s, vc_comm *all, vc_err *err)
 {
     int rc = vt_second_stream_open(&s->second, s->g, err);
     if (!rc)
@@ -100,7 +101,7 @@ static int open_device(vtrain_sequence *s, vc_comm *all, double patience, vc_err
         rc = vt_event_open(&s->after, s->g, err);
     rc = vc_comm_agree(all, rc, err);
     const vc_comm_device_opts o = {
-        .second = s->second, .all = s->ranks, .patience = patience,
+        .second = s->second, .all = s->ranks, .patience = s->patience,
         .first = vc_comm_rank(all) - vc_comm_rank(s->ranks),
     };
     if (!rc)
@@ -112,14 +113,14 @@ static int open_device(vtrain_sequence *s, vc_comm *all, double patience, vc_err
     return rc;
 }
 
-static int open_ranks(vtrain_sequence *s, vc_comm *all, int sp, double patience, vc_err *err)
+static int open_ranks(vtrain_sequence *s, vc_comm *all, int sp, vc_err *err)
 {
     int rc = vc_comm_same_memory(all, vt_host_memory(s->g), err);
     if (!rc)
         rc = vc_comm_split(&s->ranks, all, vc_comm_rank(all) / sp, err);
     if (!rc && !vt_host_memory(s->g))
-        rc = open_device(s, all, patience, err);
-    return rc;
+        rc = open_device(s, all, err);
+    return vc_comm_agree(all, rc, err);
 }
 
 int vtrain_sequence_open(vtrain_sequence **out, vc_comm *all, vt_ctx *g, int sp, double patience,
@@ -134,10 +135,10 @@ int vtrain_sequence_open(vtrain_sequence **out, vc_comm *all, vt_ctx *g, int sp,
         free(s);
         return rc;
     }
-    *s = (vtrain_sequence){ .g = g };
+    *s = (vtrain_sequence){ .g = g, .patience = patience };
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->changed, NULL);
-    rc = vc_comm_agree(all, open_ranks(s, all, sp, patience, err), err);
+    rc = open_ranks(s, all, sp, err);
     if (rc) {
         vtrain_sequence_close(s);
         return rc;
@@ -148,11 +149,8 @@ int vtrain_sequence_open(vtrain_sequence **out, vc_comm *all, vt_ctx *g, int sp,
     return 0;
 }
 
-void vtrain_sequence_close(vtrain_sequence *s)
+static void close_ranks(vtrain_sequence *s)
 {
-    if (!s)
-        return;
-    vt_set_peers(s->g, NULL);
     if (s->started) {
         pthread_mutex_lock(&s->lock);
         s->quit = true;
@@ -160,13 +158,34 @@ void vtrain_sequence_close(vtrain_sequence *s)
         pthread_mutex_unlock(&s->lock);
         pthread_join(s->thread, NULL);
     }
-    pthread_cond_destroy(&s->changed);
-    pthread_mutex_destroy(&s->lock);
     vc_comm_close(s->device);
     vt_event_close(s->g, s->before);
     vt_event_close(s->g, s->after);
     vt_close(s->second);
     vc_comm_close(s->ranks);
+}
+
+int vtrain_sequence_again(vtrain_sequence *s, vc_comm *all, vc_err *err)
+{
+    if (!s)
+        return 0;
+    close_ranks(s);
+    s->device = s->ranks = NULL;
+    s->before = s->after = NULL;
+    s->second = NULL;
+    s->started = s->quit = s->queued = false;
+    s->rc = 0;
+    return open_ranks(s, all, s->peers.n, err);
+}
+
+void vtrain_sequence_close(vtrain_sequence *s)
+{
+    if (!s)
+        return;
+    vt_set_peers(s->g, NULL);
+    close_ranks(s);
+    pthread_cond_destroy(&s->changed);
+    pthread_mutex_destroy(&s->lock);
     free(s);
 }
 

@@ -20,6 +20,10 @@ int vtrain_sequence_open(vtrain_sequence **out, vc_comm *all, struct vt_ctx *g, 
 /* Call before g is closed; NULL is fine. */
 void vtrain_sequence_close(vtrain_sequence *s);
 
+/* After a step that failed on all ranks, and that they will repeat: connects them anew, so that no
+ * exchange of that step remains. Collective. */
+int vtrain_sequence_again(vtrain_sequence *s, vc_comm *all, vc_err *err);
+
 /* Called before each micro-batch by all ranks that share it: `rc` is what this rank has met so far.
  * 0 if all pass 0. A rank that passes 0 where another fails gets VC_ESTOP, so that the failing
  * rank's error is the one reported. */

@@ -284,25 +284,28 @@ static bool next_way(const vtrain *t, vtrain_recompute *r)
     return true;
 }
 
-bool vtrain_memory_less(vtrain *t, uint32_t group)
+int vtrain_memory_less(vtrain *t, uint32_t group, bool lacks, bool *made, vc_err *err)
 {
     vt_usage before, use;
-    if (t->cfg.gradient_checkpointing != VTRAIN_REMAT_AUTO || vc_comm_size(t->comm) > 1 ||
-        !t->plan.recompute || t->plan.spans != t->samples.n_spans)
-        return false;
-    vtrain_recompute r = t->plan.recompute[group];
-    if (dry(t, group, r, &before, NULL))
-        return false;
-    while (next_way(t, &r)) {
-        if (dry(t, group, r, &use, NULL))
-            return false;
-        if (taken(&use) >= taken(&before))
-            continue;
+    *made = false;
+    bool can = t->cfg.gradient_checkpointing == VTRAIN_REMAT_AUTO && t->plan.recompute &&
+               t->plan.spans == t->samples.n_spans;
+    vtrain_recompute r = can ? t->plan.recompute[group] : (vtrain_recompute){ 0 };
+    can = can && !dry(t, group, r, &before, NULL);
+    for (bool more = true; more;) {
+        can = can && next_way(t, &r) && !dry(t, group, r, &use, NULL);
+        double no[2] = { !can, can && lacks && taken(&use) >= taken(&before) };
+        int rc = vc_comm_reduce(t->comm, no, 2, VC_COMM_MAX, err);
+        if (rc)
+            return rc;
+        *made = no[0] < 0.5 && no[1] < 0.5;
+        more = no[0] < 0.5 && !*made;
+    }
+    if (*made) {
         t->plan.recompute[group] = r;
         t->plan.group_flops[group] = use.flops;
-        return true;
     }
-    return false;
+    return 0;
 }
 
 /* ---- weights that are on the host ---- */

@@ -207,7 +207,7 @@ typedef struct job {
     vtrain *t;
     parts p;
     vtrain_levels v;
-    bool record, traced, backward;
+    bool record, traced;
     double forward_end;                       /* seconds; 0: it was replayed */
     int rc;                                   /* of the trace */
     vc_err *err;
@@ -329,7 +329,6 @@ static vt_tensor *queue(void *arg)
     j->forward_end = vc_seconds();
     if (!j->rc && j->traced && !vt_failed(g))
         j->rc = trace_forward(j->t, &j->p, &j->v, j->err);
-    j->backward = j->record && !vt_failed(g);
     return j->record ? backward(j->t, &j->p) : j->p.loss;
 }
 
@@ -413,7 +412,6 @@ int vtrain_micro_run(vtrain *t, vtrain_micro *m, bool record, vc_err *err)
         vc_warn(t->ui, "graphs: off: %s", vt_replay_off(t->g));
         rc = run_job(&j, m, &step);
     }
-    m->backward = j.backward;
     rc = vtrain_sequence_end(t->ranks.sequence, rc, &step);
     if (rc) {
         if (err)

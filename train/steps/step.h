@@ -16,7 +16,6 @@ typedef struct vtrain_micro {
     /* Out, of a recorded one: the losses of its rows by the quarter that their noise is in. */
     vtrain_part_loss of_level[VTRAIN_NOISE_LEVELS];
     bool low;                                 /* out: it went to the second of two transformers */
-    bool backward;                            /* out: its backward began, which adds to gradients */
 } vtrain_micro;
 /* The blocks that backward recomputes for a batch of the group. For samples that joined within the
  * step, and have no plan yet, all blocks are unless --gradient_checkpointing is none. */

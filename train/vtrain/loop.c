@@ -126,8 +126,9 @@ static int next_batch(vtrain *t, int64_t i, const vtrain_batch **b, double *wait
     return rc || *b ? rc : vc_fail(err, VC_EFAIL, "the loader ended before the run");
 }
 
+/* Runs a micro-batch. A want of memory is noted in *lack, with its bare error. */
 static int run_micro(vtrain *t, loop *l, int64_t i, const vtrain_batch *b, double waited,
-                     vc_err *err)
+                     vtrain_lack *lack, vc_err *err)
 {
     vtrain_micro_note *own = vtrain_notes_batch(&l->notes, t, i, b, waited);
     vtrain_micro m = { .batch = b, .seed = (uint64_t)t->cfg.seed, .level = -1,
@@ -136,20 +137,22 @@ static int run_micro(vtrain *t, loop *l, int64_t i, const vtrain_batch *b, doubl
     l->micro = i;
     l->micro_flops = flops_of(t, b->group);
     vt_watch(t->g, report_within, l);
-    int rc = vtrain_micro_in_room(t, &m, err);
+    int rc = vtrain_micro_run(t, &m, true, err);
     vt_watch(t->g, NULL, NULL);
-    if (rc)
-        rc = vtrain_memory_remedy(t, b->group, rc, err);
+    *lack = (vtrain_lack){ rc == VC_ENOMEM, b->group };
     own->loss = (double)m.loss;
     own->low = m.low;
     memcpy(own->level, m.of_level, sizeof own->level);
     note_device(t, l, own);
+    if (!rc || lack->memory)
+        return rc;
+    vc_context(err, rc, "bucket %s", vtrain_data_group(t->data, b->group)->name);
     return vc_context(err, rc, "step %lld", (long long)t->at.step + 1);
 }
 
 /* Runs this rank's micro-batches of one step; their gradients add up. A rank that fails still
  * notifies those that share the next micro-batch with it. */
-static int accumulate(vtrain *t, loop *l, vc_err *err)
+static int accumulate(vtrain *t, loop *l, vtrain_lack *lack, vc_err *err)
 {
     int64_t n = t->cfg.gradient_accumulation_steps;
     int rc = 0;
@@ -161,28 +164,47 @@ static int accumulate(vtrain *t, loop *l, vc_err *err)
             rc = next_batch(t, i, &b, &waited, err);
         rc = vtrain_sequence_agree(t->ranks.sequence, rc, err);
         if (!rc)
-            rc = run_micro(t, l, i, b, waited, err);
+            rc = run_micro(t, l, i, b, waited, lack, err);
         if (b)
             vtrain_loader_give_back(t->loader, b);
     }
     return rc;
 }
 
-/* Computes the gradients and sums them over the ranks. All ranks return the same. */
-static int gradients(vtrain *t, loop *l, vc_err *err)
+/* Computes the gradients and sums them over the ranks. */
+static int sum_gradients(vtrain *t, loop *l, vtrain_lack *lack, vc_err *err)
 {
     vc_err why = { 0 };
-    int rc = accumulate(t, l, err), sum_rc = vtrain_dist_finish(t->ranks.dist, &why);
+    int rc = accumulate(t, l, lack, err), sum_rc = vtrain_dist_finish(t->ranks.dist, &why);
+    lack->memory &= !sum_rc;                     /* ranks whose sums failed cannot go on */
     if (!rc && sum_rc) {
         rc = sum_rc;
-        if (err)
-            *err = why;
+        *err = why;
     }
     if (!rc)
         rc = vtrain_trace_step(t, err);
-    if (!rc)
-        rc = vtrain_encoders_check(t, false, err);
-    return vc_comm_agree(t->comm, rc, err);
+    return rc ? rc : vtrain_encoders_check(t, false, err);
+}
+
+/* The same, again and again while a rank lacks memory and less can be used. All ranks return the
+ * same. */
+static int gradients(vtrain *t, loop *l, vc_err *err)
+{
+    vc_err why;
+    bool again;
+    int rc;
+    do {
+        vtrain_lack lack = { 0 };
+        why = (vc_err){ 0 };
+        again = false;
+        int own = sum_gradients(t, l, &lack, &why);
+        rc = vc_comm_agree(t->comm, own, &why);
+        if (rc == VC_ENOMEM)
+            rc = vtrain_room_made(t, own, &lack, &again, &why);
+    } while (!rc && again);
+    if (rc && err)
+        *err = why;
+    return rc;
 }
 
 static int update(vtrain *t, const loop *l, vtrain_record *r, vc_err *err)
