@@ -122,11 +122,11 @@ static void others(vt_dev *d)
     const vt_update_args a = { .lr = 1e-3f, .beta1 = 0.9f, .beta2 = 0.99f, .eps = 1e-8f,
                               .grad_scale = 1, .correct1 = 1, .correct2 = 1, .step = 1 };
     moved += 3 * 4.0 * (double)n;              /* w, m and v are read and written */
-    cuda_update(d, &w, (vt_tensor *[]){ &m, &v }, NULL, &grad, &a);
+    cuda_update(d, &w, (vt_tensor *[VF_STATES]){ &m, &v }, NULL, &grad, &a);
     begin("AdamW, 8 bits");
     moved = (2 * 4 + 2 * 2 + 4) * (double)n;
     m.dtype = v.dtype = VC_U8;
-    cuda_update(d, &w, (vt_tensor *[]){ &m, &v }, &peak, &grad, &a);
+    cuda_update(d, &w, (vt_tensor *[VF_STATES]){ &m, &v }, &peak, &grad, &a);
     begin("group norm of the VAE");
     vt_tensor x = T(VC_BF16, 480 * 360, 256), y = T(VC_BF16, 480 * 360, 256);
     vt_tensor gw = make(VC_F32, 1, 256, 0);
