@@ -120,12 +120,16 @@ vt_tensor *vt_gated_add_two(vt_ctx *g, vt_tensor *x, vt_tensor *y, int64_t split
  * or f32 [out]: the rows of a frozen w are multiplied by it, or [out,n]: n equal blocks of each
  * row; they are expanded to the compute type for each product, in the step's memory. lora_key tells
  * the module's dropout from others'; 0: the module drops nothing, as its input is that of all
- * samples. */
+ * samples. An adapter (adapter.h) changes the layer as its row says, by its factors; the first two
+ * of a LoRA and its kin are lora_a and lora_b too. */
+enum { VT_FACTORS = 6 };
 typedef struct vt_lin {
     vt_tensor *w, *b, *lora_a, *lora_b;
     float lora_scale;
     vt_tensor *scale;
     uint64_t lora_key;
+    const struct vt_adapter *adapter;         /* NULL: none, or the LoRA of lora_a and lora_b */
+    vt_tensor *factor[VT_FACTORS];            /* NULL: the layer does not have it */
 } vt_lin;
 /* Probabilities of dropout in LoRA, each from 0 to below 1. What stays is divided by 1 - p, except
  * for modules:

@@ -16,7 +16,10 @@ typedef enum vt_init {                        /* initial values of a weight with
     VT_INIT_NORMAL,                           /* N(0, 0.02^2) */
     VT_INIT_BIAS,                             /* uniform +-1/sqrt(n): PyTorch's default for the n
                                                * biases of a square linear layer */
-    VT_INIT_TENTH                             /* 0.1 */
+    VT_INIT_TENTH,                            /* 0.1 */
+    VT_INIT_UNIT_NORMAL, VT_INIT_TENTH_NORMAL,          /* N(0, 1), N(0, 0.1^2) */
+    VT_INIT_ROWS                              /* of an adapter's factor: the lengths of the rows of
+                                               * the layer's weight */
 } vt_init;                                    /* in: elements per row of the first axis */
 
 typedef struct vt_weight {
@@ -47,6 +50,7 @@ typedef struct vt_param {
     int model;                                /* of vt_params_model */
     int64_t missed;                           /* steps that the optimiser took without it, which its
                                                * moments do not count */
+    /* of the weights, or 1 + the index of an adapter's factor */
     enum { VT_P_BASE, VT_P_LORA_A, VT_P_LORA_B } role;
     const struct vt_opt_rate *rate;           /* own rate and decay, borrowed; NULL: the step's */
     bool buffer, trained;
@@ -135,12 +139,17 @@ int vt_params_train(vt_params *p, bool (*match)(void *arg, const char *name), vo
  * *matched becomes the number of linears. */
 int vt_params_lora(vt_params *p, bool (*match)(void *arg, const char *module), void *arg, int rank,
                    double alpha, uint64_t seed, int *matched, vc_err *err);
-/* The same with a rank and an alpha for each module, which `size` sets; it returns false for
- * modules without a pair. */
-typedef struct vt_lora_size { int rank; double alpha; } vt_lora_size;
-int vt_params_lora_sized(vt_params *p,
-                         bool (*size)(void *arg, const char *module, vt_lora_size *s), void *arg,
-                         uint64_t seed, int *matched, vc_err *err);
+/* The same with any adapter (adapter.h), of a kind and a size for each module, which `size` sets;
+ * it returns false for modules without one. VC_EUSAGE names a module that cannot have it. */
+typedef struct vt_adapter_size {
+    int kind;                                 /* vt_adapter_kind */
+    int rank;
+    double alpha;
+    int64_t factor;                           /* LoKr: as vt_adapter_split's; 0: -1 */
+    bool whole, both;                         /* LoKr: both matrices whole; both products */
+} vt_adapter_size;
+int vt_params_adapt(vt_params *p, bool (*size)(void *arg, const char *module, vt_adapter_size *s),
+                    void *arg, uint64_t seed, int *matched, vc_err *err);
 
 /* Places the weights that are on the host. Those of the first `blocks` blocks stay there and are
  * copied to the device when their block is entered, into two places alternately: while the kernels

@@ -52,12 +52,15 @@ static int64_t ref_feed_forward(double *y, const double *const *x, const op_args
 
 OP_RUN(linear, vt_linear(g, x[0], &(vt_lin){ .w = x[1], .b = OP_OPT(2) }))
 OP_RUN(linear_f32, vt_linear_f32(g, x[0], &(vt_lin){ .w = x[1], .b = OP_OPT(2) }))
-OP_RUN(lora, vt_linear(g, x[0], &(vt_lin){ x[1], x[2], x[3], x[4], OP_ARG(0), NULL, 0 }))
+OP_RUN(lora, vt_linear(g, x[0], &(vt_lin){ .w = x[1], .b = x[2], .lora_a = x[3], .lora_b = x[4],
+                                          .lora_scale = OP_ARG(0) }))
 OP_RUN(feed_forward, vt_feed_forward(g, x[0], &(vt_lin){ .w = x[1], .b = OP_OPT(3) },
                                      &(vt_lin){ .w = x[2], .b = OP_OPT(4) }))
 OP_RUN(lora_forward,
-       vt_feed_forward(g, x[0], &(vt_lin){ x[1], NULL, x[3], x[4], OP_ARG(0), NULL, 0 },
-                       &(vt_lin){ x[2], NULL, x[5], x[6], OP_ARG(0), NULL, 0 }))
+       vt_feed_forward(g, x[0], &(vt_lin){ .w = x[1], .lora_a = x[3], .lora_b = x[4],
+                                           .lora_scale = OP_ARG(0) },
+                       &(vt_lin){ .w = x[2], .lora_a = x[5], .lora_b = x[6],
+                                  .lora_scale = OP_ARG(0) }))
 
 /* ---- rows ---- */
 

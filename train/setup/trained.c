@@ -195,12 +195,12 @@ int vtrain_adopt_lora(vtrain *t, const vc_flags *set, vc_err *err)
 }
 
 /* The rank and the alpha of a module's pair: the file's, unless flags give others. */
-static bool size_of(void *arg, const char *module, vt_lora_size *s)
+static bool size_of(void *arg, const char *module, vt_adapter_size *s)
 {
     vtrain *t = arg;
     int64_t rank;
     double alpha;
-    *s = (vt_lora_size){ (int)t->cfg.rank, t->cfg.network_alpha };
+    *s = (vt_adapter_size){ .rank = (int)t->cfg.rank, .alpha = t->cfg.network_alpha };
     if (!vtrain_targets_match(t->lora.targets, module))
         return false;
     if (!t->lora.file || vtrain_lora_size(t->lora.file, module, &rank, &alpha, NULL))
@@ -242,7 +242,7 @@ static int train_lora(vtrain *t, vc_err *err)
         vc_warn(t->ui, "%s", note);
     free(note);
     if (!rc)
-        rc = vt_params_lora_sized(t->params, size_of, t, (uint64_t)c->seed, &matched, err);
+        rc = vt_params_adapt(t->params, size_of, t, (uint64_t)c->seed, &matched, err);
     if (!rc) {
         count_modules(t);
         warn_wide_rank(t);
