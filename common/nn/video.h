@@ -41,6 +41,7 @@ typedef struct nn_video {
     bool first, last;                /* of the clip's chunks; a short clip is one chunk */
     bool edge;                       /* copies of its border stand around a frame, else zeros */
     bool blank;                      /* zeros stand before a clip, else copies of its first frame */
+    int ended;                       /* of the last chunk: its runs before this one (centred.h) */
     vt_tensor *z;                    /* the chunk's latent, which spatial norms read, or NULL */
 } nn_video;
 

@@ -66,8 +66,8 @@ static vt_tensor *whole_latent(vae *v, const vae_pass *p)
 static int hand_over(vt_ctx *g, vae_pass *p, vt_tensor *y, int *frame, vc_err *err)
 {
     if (!y || !p->take)
-        return 0;                              /* a dry pass, or a failure of which vt_step_end
-                                                * returns the error */
+        return 0;                              /* a dry pass, no complete frames, or a failure of
+                                                * which vt_step_end returns the error */
     float *values = malloc((size_t)vt_count(y) * sizeof *values);
     if (!values)
         return vc_fail(err, VC_ENOMEM, "out of memory for %lld values", (long long)vt_count(y));
@@ -83,18 +83,20 @@ static int run_chunks(vae *v, vae_pass *p, vc_err *err)
 {
     int unit = p->decodes ? v->net->latent_frames : v->window;
     int chunks = p->n[0] < unit ? 1 : p->n[0] / unit, frame = 0, rc = 0;
+    int runs = chunks + (p->decodes && chunks > 1 && v->net->decode_ends
+                             ? v->net->decode_ends(v) : 0);
     vt_ctx *g = v->g;
     vt_tensor *z = p->decodes ? whole_latent(v, p) : NULL;
     vt_scope s = vt_scope_begin(g);
 
-    for (int i = 0; i < chunks && !rc && !vt_failed(g); i++) {
-        nn_video n = { .g = g, .first = i == 0, .last = i + 1 == chunks, .edge = v->net->edge,
-                       .blank = v->net->blank };
+    for (int i = 0; i < runs && !rc && !vt_failed(g); i++) {
+        nn_video n = { .g = g, .first = i == 0, .last = i + 1 >= chunks, .edge = v->net->edge,
+                       .blank = v->net->blank, .ended = i < chunks ? 0 : i + 1 - chunks };
         int begin, end;
         vt_tensor *y = NULL;
         chunk_of(p->n[0], unit, i, &begin, &end);
         if (p->decodes) {
-            n.z = latents(g, p, z, begin, end);
+            n.z = i < chunks ? latents(g, p, z, begin, end) : NULL;
             y = v->net->decode_chunk(v, &n, n.z);
         } else {
             rc = encode(v, p, &n, begin, end, &y, err);

@@ -1,4 +1,4 @@
-/* ltx.c - the encoder and the decoder of AutoencoderKLLTXVideo: see ltx.h */
+/* ltx.c - the encoder and the decoder of LTX-Video's and LTX-2's autoencoders: see ltx.h */
 #include "precompute/vae/ltx.h"
 
 #include "common/base/rng.h"
@@ -9,18 +9,20 @@
 typedef struct pass {
     const nn_video *n;
     const ltx_vae *m;
-    bool causal;
+    nn_centred *decoder;             /* NULL: the encoder runs */
     vt_tensor *t;                    /* the decoder's timestep [1], or NULL */
     uint32_t draws;                  /* pictures of noise drawn by now */
 } pass;
 
-/* A network that is not causal pads the clip with copies of its first and last frame. */
 static vt_tensor *convolve(const pass *p, nn_video_conv *c, vt_tensor *x)
 {
-    const vt_conv both = { .stride = { 1, 1, 1 }, .before = { 1, 1, 1 }, .after = { 1, 1, 1 },
-                           .edge = { true } };
+    return p->decoder ? nn_centred_conv(p->decoder, c, x) : nn_video_causal(p->n, c, x);
+}
 
-    return p->causal ? nn_video_causal(p->n, c, x) : vt_conv3d(p->n->g, x, c->w, c->b, &both);
+/* The frames of x that belong to those of y, which at most `most` convolutions have made of x. */
+static vt_tensor *beside(const pass *p, nn_waiting *w, vt_tensor *x, vt_tensor *y, int most)
+{
+    return p->decoder ? nn_centred_wait(p->decoder, w, x, y, most) : x;
 }
 
 /* ---- residual blocks ---- */
@@ -28,7 +30,7 @@ static vt_tensor *convolve(const pass *p, nn_video_conv *c, vt_tensor *x)
 /* Returns silu(norm(x) * (1 + scale) + shift). */
 static vt_tensor *norm_silu(vt_ctx *g, vt_tensor *x, vt_tensor *shift, vt_tensor *scale)
 {
-    return vt_silu(g, vt_rms_norm_modulate(g, x, NULL, shift, scale, LTX_EPS));
+    return x ? vt_silu(g, vt_rms_norm_modulate(g, x, NULL, shift, scale, LTX_EPS)) : NULL;
 }
 
 /* Adds the table [n,C] to the embedding of a timestep [n*C]: row[i] of the sum is [1,C]. Without a
@@ -51,11 +53,14 @@ static vt_tensor *add_noise(pass *p, vt_tensor *x, vt_tensor *scale)
 {
     vt_ctx *g = p->n->g;
 
-    if (!x || !scale)
+    if (!scale)
         return x;
+    const uint32_t draw = ++p->draws;
+    if (!x)
+        return NULL;
     int64_t t = x->dim[1], places = x->dim[2] * x->dim[3], c = x->dim[4];
     vt_lin spread = { .w = vt_reshape(g, scale, 2, (int64_t[]){ c, 1 }) };
-    vt_tensor *noise = vt_randn(g, 3, (int64_t[]){ 1, places, 1 }, 0, 0, ++p->draws,
+    vt_tensor *noise = vt_randn(g, 3, (int64_t[]){ 1, places, 1 }, 0, 0, draw,
                                 VC_DRAW_DECODE);
     if (!spread.w)
         return NULL;
@@ -79,11 +84,12 @@ static vt_tensor *resnet(pass *p, ltx_resnet *r, vt_tensor *time, vt_tensor *x)
     vt_scope_end(g, s, 1, &h);
     h = add_noise(p, convolve(p, &r->conv2, h), r->noise2);
     vt_scope_end(g, s, 1, &h);
-    if (r->shortcut.w) {
+    x = beside(p, &r->waiting, x, h, 2);
+    if (r->shortcut.w && x) {
         x = vt_layer_norm(g, x, r->norm3_w, r->norm3_b, (float)p->m->eps);
         x = nn_video_pointwise(p->n, &r->shortcut, x);
     }
-    h = vt_add(g, h, x);
+    h = h && x ? vt_add(g, h, x) : NULL;
     vt_scope_end(g, s, 1, &h);
     return h;
 }
@@ -154,20 +160,24 @@ static vt_tensor *unfold_up(const pass *p, ltx_block *b, vt_tensor *x)
     vt_ctx *g = p->n->g;
     vt_tensor *y = convolve(p, &b->sampler, x);
 
+    x = b->residual ? beside(p, &b->waiting, x, y, 1) : NULL;
+    if (p->n->first)
+        b->begun = false;
     if (!y)
         return NULL;
-    int64_t t = y->dim[1], to = 0;
+    int64_t t = y->dim[1], to = 0, cut = b->begun ? 0 : b->by[0] - 1;
+    b->begun = true;
     vt_tensor *z = vt_new(g, vt_compute(g), 5,
-                          (int64_t[]){ 1, b->by[0] * (t - 1) + 1, y->dim[2] * b->by[1],
+                          (int64_t[]){ 1, b->by[0] * t - cut, y->dim[2] * b->by[1],
                                        y->dim[3] * b->by[2], b->out });
     for (int64_t i = 0; i < t && z; i++) {
         vt_scope s = vt_scope_begin(g);
         vt_tensor *f = nn_unfold(g, vt_slice(g, y, 1, i, i + 1), b->by);
         if (b->residual)
             f = add_repeated(g, f, nn_unfold(g, vt_slice(g, x, 1, i, i + 1), b->by));
-        if (i == 0)
-            f = vt_slice(g, f, 1, b->by[0] - 1, b->by[0]);
-        int64_t end = to + (i ? b->by[0] : 1);
+        if (i == 0 && cut)
+            f = vt_slice(g, f, 1, cut, b->by[0]);
+        int64_t end = to + b->by[0] - (i ? 0 : cut);
         vt_assign(g, vt_slice(g, z, 1, to, end), f);
         to = end;
         vt_scope_end(g, s, 0, NULL);
@@ -201,7 +211,7 @@ static vt_tensor *encode_chunk(vae *v, const nn_video *n, vt_tensor *x)
 {
     ltx_vae *m = (ltx_vae *)v;
     ltx_net *net = &m->encoder;
-    pass p = { .n = n, .m = m, .causal = true };
+    pass p = { .n = n, .m = m };
     vt_scope s = vt_scope_begin(n->g);
 
     x = convolve(&p, &net->conv_in, nn_squares(n->g, x, m->patch));
@@ -225,7 +235,8 @@ static vt_tensor *decode_chunk(vae *v, const nn_video *n, vt_tensor *z)
 {
     ltx_vae *m = (ltx_vae *)v;
     ltx_net *net = &m->decoder;
-    pass p = { .n = n, .m = m, .causal = m->causal };
+    nn_centred way = { .n = n, .causal = m->causal, .reflect = m->reflect };
+    pass p = { .n = n, .m = m, .decoder = &way };
     vt_ctx *g = n->g;
     const float t = (float)v->decode_timestep;
 
@@ -237,9 +248,27 @@ static vt_tensor *decode_chunk(vae *v, const nn_video *n, vt_tensor *z)
     x = resnets(&p, &net->mid, x, s);
     for (int i = 0; i < net->levels; i++)
         x = up(&p, &net->level[i], x, s);
-    x = nn_unsquares(g, head(&p, net, x, s), m->patch);
+    x = head(&p, net, x, s);
+    if (x)
+        x = nn_unsquares(g, x, m->patch);
     vt_scope_end(g, s, 1, &x);
     return x;
+}
+
+static int convs_of(const ltx_block *b)
+{
+    return 2 * b->n + (b->sampler.w != NULL) + (b->widen.conv1.w ? 2 : 0);
+}
+
+/* The decoder's convolutions that end after the first one; a causal one is never late. */
+static int decode_ends(const vae *v)
+{
+    const ltx_vae *m = (const ltx_vae *)v;
+    int n = convs_of(&m->decoder.mid) + 1;
+
+    for (int i = 0; i < m->decoder.levels; i++)
+        n += convs_of(&m->decoder.level[i]);
+    return m->causal ? 0 : n;
 }
 
 /* Mixes noise into the latent z for a decoder that removes noise. */
@@ -256,19 +285,26 @@ static vt_tensor *noisy_latent(vae *v, vt_tensor *z)
 static int frames(int f) { return LTX_RATIO_T * (f - 1) + 1; }
 
 /* Convolutions carry two frames from chunk to chunk, so a chunk has at least two latent frames. */
-enum { CHUNK = 2 * LTX_RATIO_T, WHOLE = 1 << 20 };
+enum { CHUNK = 2 };
 
-static const vae_net net = {
-    .class = LTX_CLASS, .size = sizeof(ltx_vae), .pixel_frames = CHUNK, .latent_frames = WHOLE,
-    .one_logvar = true, .frames = frames, .configure = ltx_configure, .bind = ltx_bind,
-    .statistics = ltx_statistics, .spare = ltx_statistics_names, .encode_chunk = encode_chunk,
-    .decode_chunk = decode_chunk, .latent = noisy_latent,
-};
+#define NET(class_, configure_) { \
+    .class = class_, .size = sizeof(ltx_vae), .pixel_frames = CHUNK * LTX_RATIO_T, \
+    .latent_frames = CHUNK, .one_logvar = true, .frames = frames, .configure = configure_, \
+    .bind = ltx_bind, .statistics = ltx_statistics, .spare = ltx_statistics_names, \
+    .encode_chunk = encode_chunk, .decode_chunk = decode_chunk, .decode_ends = decode_ends, \
+    .latent = noisy_latent }
+static const vae_net net = NET(LTX_CLASS, ltx_configure), net2 = NET(LTX2_CLASS, ltx2_configure);
 
 static int ltx_open(vae **out, const encoder_opts *o, vae_info *info, vc_err *err)
 {
     return vae_open(out, &net, o, info, err);
 }
 
-const vae_class vae_ltx = { LTX_CLASS, ltx_open, vae_close, vae_encode, vae_decode, frames,
-                            vae_memory, vae_chunk };
+static int ltx2_open(vae **out, const encoder_opts *o, vae_info *info, vc_err *err)
+{
+    return vae_open(out, &net2, o, info, err);
+}
+
+#define CLASS(name, open) \
+    { name, open, vae_close, vae_encode, vae_decode, frames, vae_memory, vae_chunk }
+const vae_class vae_ltx = CLASS(LTX_CLASS, ltx_open), vae_ltx2 = CLASS(LTX2_CLASS, ltx2_open);

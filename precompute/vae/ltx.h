@@ -1,17 +1,22 @@
-/* ltx.h - the configuration and weights of AutoencoderKLLTXVideo. For precompute/vae/ltx*.c.
+/* ltx.h - the configuration and weights of AutoencoderKLLTXVideo and AutoencoderKLLTX2Video. For
+ * precompute/vae/ltx*.c.
  *
  * This autoencoder (HaCohen et al. 2024, LTX-Video, 3.1) reads squares of pixels as channels and
  * normalises each place alone. The encoder is causal, so a clip has the same latent whole and in
  * chunks. Each convolution of the decoder reads one frame before and one after, so a picture
- * depends on some twenty later latent frames, and clips are decoded whole. Version 0.9.0 halves
- * sizes by convolutions in steps of two; 0.9.5 moves places into channels. Decoders since 0.9.1
- * also remove noise, whose amount their timestep gives. */
+ * depends on some twenty later latent frames, for which chunks wait (common/nn/centred.h). Version
+ * 0.9.0 halves sizes by convolutions in steps of two; 0.9.5 moves places into channels. Decoders
+ * of 0.9.1 to 0.9.7 also remove noise, whose amount their timestep gives. LTX-2's network is that
+ * of 0.9.5, with other sizes, a decoder that samples time and space in any order, and frames that
+ * may be mirrored at their border. */
 #ifndef PRECOMPUTE_VAE_LTX_H
 #define PRECOMPUTE_VAE_LTX_H
 
+#include "common/nn/centred.h"
 #include "precompute/vae/vae.h"
 
 #define LTX_CLASS "AutoencoderKLLTXVideo"
+#define LTX2_CLASS "AutoencoderKLLTX2Video"
 
 enum { LTX_RATIO_T = 8 };                                  /* pixel frames per latent frame */
 enum { LTX_LEVELS = 8, LTX_LAYERS = 16 };                  /* the most levels, and the most resnets
@@ -24,6 +29,7 @@ typedef struct ltx_resnet {
     vt_tensor *norm3_w, *norm3_b;    /* [C], of the layer norm before the shortcut */
     vt_tensor *table;                /* scale_shift_table [4,C]; NULL: no timestep is read */
     vt_tensor *noise1, *noise2;      /* per_channel_scale [C,1,1]; NULL: no noise is added */
+    nn_waiting waiting;              /* of the decoder: the block's input */
 } ltx_resnet;
 
 /* The layers that embed a timestep; up.w is NULL where the network has none. */
@@ -41,6 +47,8 @@ typedef struct ltx_block {
     int sampled[2];                  /* channels of the sampler's input and of its convolution's
                                       * result */
     nn_video_conv sampler;
+    nn_waiting waiting;              /* of the decoder: the sampler's input */
+    bool begun;                      /* the sampler has made the clip's first frame */
     ltx_time time;
     ltx_resnet widen, resnet[LTX_LAYERS];
 } ltx_block;
@@ -63,12 +71,16 @@ typedef struct ltx_vae {
     int patch;                       /* side of a square, in pixels */
     double eps;                      /* of layer norms */
     bool timed, causal;              /* the decoder reads a timestep; the decoder is causal */
+    bool reflect;                    /* frames are mirrored at the border of the decoder's */
+    bool two;                        /* LTX-2's names of tensors */
     ltx_net encoder, decoder;
 } ltx_vae;
 
 /* The functions of vae_net (vae.h). */
 int ltx_configure(vae *v, const cJSON *config, bool tiling, vae_info *info, vf_hasher *h,
                   vc_err *err);
+int ltx2_configure(vae *v, const cJSON *config, bool tiling, vae_info *info, vf_hasher *h,
+                   vc_err *err);
 void ltx_bind(vae *v, vae_binder *b);
 int ltx_statistics(const vf_model *file, vae_info *info, vc_err *err);
 extern const char *const ltx_statistics_names[];           /* names of tensors; NULL ends them */

@@ -33,8 +33,11 @@ typedef struct vae_net {
     const char *const *spare;        /* names of tensors that bind leaves unread; NULL: none */
     /* pixels x [1,t,h,w,3] -> mean and logvar [1,t',h',w',2C] */
     vt_tensor *(*encode_chunk)(vae *v, const nn_video *n, vt_tensor *x);
-    /* latent z [1,t',h',w',C] -> pixels [1,t,h,w,3] */
+    /* latent z [1,t',h',w',C] -> pixels [1,t,h,w,3] of frames that are complete, or NULL */
     vt_tensor *(*decode_chunk)(vae *v, const nn_video *n, vt_tensor *z);
+    /* How many more times decode_chunk runs after the last of several chunks, with NULL for z and
+     * n->ended from 1 on, for frames that were incomplete (common/nn/centred.h). NULL: never. */
+    int (*decode_ends)(const vae *v);
     /* Returns the latent to decode for a clip's whole latent z [1,t',h',w',C]. NULL: z itself. */
     vt_tensor *(*latent)(vae *v, vt_tensor *z);
 } vae_net;

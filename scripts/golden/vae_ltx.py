@@ -1,5 +1,5 @@
 """AutoencoderKLLTXVideo of LTX-Video 0.9.0, 0.9.1 and 0.9.5: moments of clips of every length,
-decoded latents of one to four frames, and both in tiles. Pixels are u8, which mean u8 / 127.5 - 1,
+decoded latents of one to nine frames, and both in tiles. Pixels are u8, which mean u8 / 127.5 - 1,
 channels last. The noise that 0.9.1's decoder adds is that of common/base/rng.h."""
 import numpy as np
 import torch
@@ -103,9 +103,20 @@ def tiles(out, cog):
                 {"pixels": pixels, "z": z, "mean": mean, "logvar": logvar, "u8": u8}, **meta)
 
 
+def long(out, cog, name, config):
+    """Writes all frames of clips that are decoded in chunks; their squares are single pixels."""
+    vae, meta = model(dict(config, patch_size=1))
+    tensors = {"z": golden.draw("z.ltx.long", (8, 9, 1, 2))}
+    tensors["sample.9"], _ = decode(vae, cog, tensors["z"])
+    golden.save(out / f"{name}.safetensors", tensors, **meta)
+
+
 def make(out):
     cog = golden.part("vae_cogvideox")
     save(out, "vae_ltx_090", V090, cog, (49, 32, 32), (1, 9, 17, 33, 41, 49), (1, 2))
     save(out, "vae_ltx_091", V091, cog, (9, 64, 32), (9,), (1, 3))
     save(out, "vae_ltx_095", V095, cog, (49, 32, 32), (1, 9, 17, 33, 41, 49), (1, 2))
     tiles(out, cog)
+    long(out, cog, "vae_ltx_090_long", V090)
+    long(out, cog, "vae_ltx_091_long", V091)
+    long(out, cog, "vae_ltx_095_long", dict(V095, spatial_compression_ratio=8))

@@ -1,6 +1,6 @@
 /* test_vae_ltx.c - AutoencoderKLLTXVideo equals diffusers': LTX-Video 0.9.0, 0.9.1 and 0.9.5, clips
- * of one to three chunks, tiles, stored types, statistics, noise; its predicted memory is right,
- * and it refuses wrong sizes and configs. */
+ * of one to three chunks, encoded and decoded, tiles, stored types, statistics, noise; its
+ * predicted memory is right, and it refuses wrong sizes and configs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -80,6 +80,19 @@ static void decodes_every_version(void **state)
         vae_bench_close(&b);
         b = open_bench(versions[i], VC_BF16, VC_F32, false);
         decode_counts(&b, 1, i == 1 ? 3 : 2, VAE_TOL_BF16);
+        vae_bench_close(&b);
+    }
+}
+
+static void decodes_in_chunks(void **state)
+{
+    static const char *const goldens[] = { "vae_ltx_090_long", "vae_ltx_091_long",
+                                           "vae_ltx_095_long" };
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        vae_bench b = open_bench(goldens[i], VC_F32, VC_F32, false);
+        vae_decode_like(&b, 9, VAE_TOL_F32);
+        vae_chunks_are_whole(&b, 9);
         vae_bench_close(&b);
     }
 }
@@ -165,7 +178,8 @@ static void memory_is_predicted(void **state)
 {
     static const vae_size rows[] = {
         { false, 1, 32, 64 }, { false, 9, 64, 32 }, { false, 25, 32, 32 }, { false, 49, 32, 32 },
-        { false, 57, 32, 32 }, { true, 1, 1, 2 }, { true, 3, 2, 1 },
+        { false, 57, 32, 32 }, { true, 1, 1, 2 }, { true, 3, 2, 1 }, { true, 5, 1, 1 },
+        { true, 12, 2, 1 },
     };
     (void)state;
     for (int i = 0; i < 3; i++) {
@@ -177,6 +191,7 @@ static void memory_is_predicted(void **state)
         assert_int_equal(vae_ltx.memory(b.vae, false, 33, 64, 96, &two, &err), 0);
         assert_int_equal(vae_ltx.memory(b.vae, false, 1025, 64, 96, &many, &err), 0);
         assert_int_equal(two, many);               /* for any length of the clip */
+        vae_decodes_in_bounds(&b, 2, 3);
         vae_bench_close(&b);
     }
 }
@@ -275,7 +290,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(encodes_every_length), cmocka_unit_test(encodes_in_bf16),
         cmocka_unit_test(reads_half_weights), cmocka_unit_test(decodes_every_version),
-        cmocka_unit_test(frames_and_statistics), cmocka_unit_test(timestep_and_noise),
+        cmocka_unit_test(decodes_in_chunks), cmocka_unit_test(frames_and_statistics),
+        cmocka_unit_test(timestep_and_noise),
         cmocka_unit_test(tiles_are_blended), cmocka_unit_test(memory_is_predicted),
         cmocka_unit_test(refuses_sizes), cmocka_unit_test(refuses_configs),
     };

@@ -161,12 +161,12 @@ void vae_encode_lengths(const vae_bench *b, const int *lengths, double tol)
     }
 }
 
-void vae_decode_like(const vae_bench *b, int n, double tol)
+/* The values [f,h,w,3] of n decoded latent frames; the caller frees them. */
+static float *decoded_values(const vae_bench *b, int n, size_t *frame)
 {
     vc_err err = { 0 };
-    int64_t dim[8], last[8];
-    char name[16];
-    float *z = vae_latents(b, n, dim), *want;
+    int64_t dim[8];
+    float *z = vae_latents(b, n, dim);
     int f = b->class->frames(n), h = (int)dim[2], w = (int)dim[3];
     frames out = { .frame = (size_t)(h * w * b->info.ratio[1] * b->info.ratio[2] * 3) };
 
@@ -174,10 +174,48 @@ void vae_decode_like(const vae_bench *b, int n, double tol)
     vae_pass p = { .decodes = true, .source = z, .of = { n, h, w }, .n = { n, h, w },
                    .take = keep_frames, .arg = &out };
     assert_ok(vae_run_pass(b->vae, &p, &err), &err);
+    free(z);
+    *frame = out.frame;
+    return out.v;
+}
+
+void vae_decode_like(const vae_bench *b, int n, double tol)
+{
+    int64_t last[8];
+    char name[16];
+    size_t frame;
+    float *have = decoded_values(b, n, &frame);
+
     snprintf(name, sizeof name, "sample.%d", n);
-    want = golden_values(b->golden, name, last);
-    vae_near(b, name, out.v + (size_t)(f - (int)last[0]) * out.frame, tol);
-    free(z), free(out.v), free(want);
+    float *want = golden_values(b->golden, name, last);
+    vae_near(b, name, have + (size_t)(b->class->frames(n) - (int)last[0]) * frame, tol);
+    free(have), free(want);
+}
+
+void vae_chunks_are_whole(const vae_bench *b, int n)
+{
+    const vae_net *net = b->vae->net;
+    vae_net whole = *net;
+    size_t frame;
+    float *chunks = decoded_values(b, n, &frame);
+
+    assert_true(n >= 2 * net->latent_frames);
+    whole.latent_frames = n;
+    b->vae->net = &whole;
+    float *all = decoded_values(b, n, &frame);
+    b->vae->net = net;
+    assert_true(golden_error(chunks, all, (int64_t)frame * b->class->frames(n)) <= VAE_TOL_F32);
+    free(chunks), free(all);
+}
+
+void vae_decodes_in_bounds(const vae_bench *b, int h, int w)
+{
+    size_t few, many, latent = (size_t)(h * w * b->info.channels) * sizeof(float);
+    vc_err err = { 0 };
+
+    assert_ok(b->class->memory(b->vae, true, 64, h, w, &few, &err), &err);
+    assert_ok(b->class->memory(b->vae, true, 256, h, w, &many, &err), &err);
+    assert_in_range(many, few, few + (256 - 64) * 5 * latent);
 }
 
 void vae_same_bytes(const vae_bench *b, const char *name, const uint8_t *have)

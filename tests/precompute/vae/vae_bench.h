@@ -52,6 +52,11 @@ void vae_ranges_are_same(const vae_bench *b, const char *clip, int f, int n);
 /* Checks for each row that a run takes the predicted memory. */
 typedef struct vae_size { bool decode; int f, h, w; } vae_size;
 void vae_memory_is_right(const vae_bench *b, const vae_size *rows, int n);
+/* Decodes n latent frames in chunks, and as one chunk: all values are equal within VAE_TOL_F32. */
+void vae_chunks_are_whole(const vae_bench *b, int n);
+/* Checks that decoding 64 and 256 latent frames of h x w takes the same memory, besides that of the
+ * latent and its noise. */
+void vae_decodes_in_bounds(const vae_bench *b, int h, int w);
 /* Checks that encode and memory refuse sizes; `says` is part of the message. */
 typedef struct vae_refusal { int f, h, w; const char *says; } vae_refusal;
 void vae_refuses_sizes(const vae_bench *b, const vae_refusal *rows, int n);
