@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/peers/exchange.h"
+#include "formats/peers/exchange_parts.h"
 
 enum { BLOCK = 4096 };
 #define POINT (-30.0f)                       /* the lowest logvar that diffusers allows */
@@ -160,5 +160,35 @@ int exchange_latent_f32(const exchange *x, const exchange_sample *s, float **out
     vc_to_f32(f, s->mean.data, s->mean.dtype, n);
     for (int c = 0; x->normalized && c < s->mean.dim[0]; c++)
         exchange_normalize(&x->norm, c, f + (size_t)c * plane, plane);
+    return 0;
+}
+
+int exchange_denormalized(exchange *x, vf_view *v, float **own, vc_err *err)
+{
+    exchange_sink *s = x->sink;
+    size_t n = (size_t)vf_view_count(v), plane = n / (size_t)v->dim[0];
+    size_t size = vc_dtype_size(v->dtype);
+    float *raw = *own = malloc(n * sizeof *raw), *back = malloc(plane * sizeof *back);
+    uint8_t *bytes = malloc(plane * size);
+    if (!raw || !back || !bytes) {
+        free(back);
+        free(bytes);
+        return vc_fail(err, VC_ENOMEM, "out of memory for %zu values", n);
+    }
+    vc_to_f32(raw, v->data, v->dtype, n);
+    for (int c = 0; c < v->dim[0]; c++) {
+        const uint8_t *was = (const uint8_t *)v->data + (size_t)c * plane * size;
+        exchange_denormalize(&x->norm, c, raw + (size_t)c * plane, plane);
+        memcpy(back, raw + (size_t)c * plane, plane * sizeof *back);
+        exchange_normalize(&x->norm, c, back, plane);
+        vc_from_f32(bytes, v->dtype, back, plane);
+        for (size_t i = 0; i < plane; i++)
+            s->inexact += memcmp(bytes + i * size, was + i * size, size) != 0;
+    }
+    s->values += n;
+    free(back);
+    free(bytes);
+    *v = (vf_view){ v->name, VC_F32, 4, { v->dim[0], v->dim[1], v->dim[2], v->dim[3] }, raw,
+                    4 * n };
     return 0;
 }

@@ -3,7 +3,7 @@
  *
  *     RANK/7.pth      a tuple of three dictionaries: shared, positive, negative
  *     shared          input_latents [1,C,F,H,W] (Qwen-Image, FLUX [1,C,H,W]), height, width,
- *                     num_frames
+ *                     num_frames; Qwen-Image-Edit: edit_latents [1,C,H,W], or a list of them
  *     positive        prompt, context [1,512,D], zeros after the text
  *                     (Qwen-Image: prompt_emb [1,n,D], prompt_emb_mask [1,n];
  *                     FLUX: prompt_emb [1,512,D], pooled_prompt_emb [1,P])
@@ -21,7 +21,7 @@
 #define FILES(family_) .family = family_, .latents = "input_latents", .batch = true, \
     .type = VC_BF16, .text_type = VC_BF16, .vision_type = VC_BF16, \
     .conditions = { "y", "clip_feature", "first_frame_latents", "reference_latents", \
-                    "vace_context", "control_camera_latents_input", "edit_latents" }
+                    "vace_context", "control_camera_latents_input", "kontext_latents" }
 #define WAN(family_) \
     { FILES(family_), .clip = "y", .vision = "clip_feature", .n_text = 1, \
       .text = { { .embeds = "context", .padded = 512, .whole = true, \
@@ -30,6 +30,7 @@
 static const exchange_names layouts[] = {
     WAN("wan2.1"), WAN("wan2.2-5b"),
     { FILES("qwen-image"), .axes = EXCHANGE_CHW, .n_text = 1,
+      .references = "edit_latents",
       .text = { { .embeds = "prompt_emb", .mask = "prompt_emb_mask",
                   .trim = EXCHANGE_BY_MASK } } },
     { FILES("flux"), .axes = EXCHANGE_CHW, .n_text = 2,
@@ -80,6 +81,38 @@ static int add_ids(exchange_dict *shared, exchange_dict *positive, const exchang
     return 0;
 }
 
+/* Adds the reference pictures: a tensor, or a list of several ones. */
+static int add_edit(exchange_dict *d, exchange *x, const exchange_names *l,
+                    const exchange_sample *s, vc_err *err)
+{
+    exchange_references r = { .n = 0 };
+    int rc = l->references ? exchange_references_open(&r, x, s, err) : 0;
+    struct { vf_view view; vf_pt_value value; } *own = exchange_dict_alloc(d, 4 * sizeof *own);
+    const vf_pt_value **item = exchange_dict_alloc(d, VC_REFERENCES * sizeof *item);
+    _Static_assert(VC_REFERENCES == 4, "room for each reference");
+    if (!rc && (!own || !item))
+        rc = vc_no_memory(err);
+    for (int k = 0; !rc && k < r.n; k++) {
+        const vf_view *v = &r.view[k];
+        const size_t n = (size_t)vf_view_count(v);
+        void *data = exchange_dict_alloc(d, 2 * n);
+        own[k].view = (vf_view){ NULL, VC_BF16, 4, { 1, v->dim[0], v->dim[2], v->dim[3] }, data,
+                                 2 * n };
+        own[k].value = (vf_pt_value){ .kind = VF_PT_TENSOR, .tensor = &own[k].view };
+        item[k] = &own[k].value;
+        rc = data ? exchange_convert(data, VC_BF16, v, 0, n, err) : vc_no_memory(err);
+    }
+    if (!rc && r.n == 1) {
+        exchange_dict_tensor(d, l->references, own[0].view);
+    } else if (!rc && r.n) {
+        vf_pt_value *list = exchange_dict_add(d, l->references, VF_PT_LIST);
+        list->item = item;
+        list->n = (size_t)r.n;
+    }
+    exchange_references_close(&r);
+    return rc;
+}
+
 static int add_values(exchange_dict *shared, exchange_dict *positive, exchange *x,
                       const exchange_names *l, const exchange_sample *s, vc_err *err)
 {
@@ -93,6 +126,8 @@ static int add_values(exchange_dict *shared, exchange_dict *positive, exchange *
     rc = exchange_add_texts(positive, x, l, s, err);
     if (!rc)
         rc = exchange_add_known(shared, x, l, s, err);
+    if (!rc)
+        rc = add_edit(shared, x, l, s, err);
     return rc || !l->text[0].pooled ? rc : add_ids(shared, positive, s, err);
 }
 
@@ -121,6 +156,32 @@ static int export_diffsynth(exchange *x, vc_err *err)
 
 /* ---- import ---- */
 
+/* Takes a reference picture, [1,C,H,W]. */
+static int take_edit(exchange_item *m, const char *name, const vf_pt_value *v, vc_err *err)
+{
+    if (m->n_references == VC_REFERENCES)
+        return vc_fail(err, VC_EFORMAT, "%s: at most %d reference pictures expected", name,
+                       VC_REFERENCES);
+    if (v->kind != VF_PT_TENSOR || v->tensor->nd != 4 || v->tensor->dim[0] != 1)
+        return vc_fail(err, VC_EFORMAT, "%s: tensors [1,C,H,W] expected", name);
+    vf_view *to = &m->reference[m->n_references++];
+    *to = *v->tensor;
+    to->dim[0] = to->dim[1];
+    to->dim[1] = 1;
+    return 0;
+}
+
+/* Takes the reference pictures: a tensor, or a list of several ones. */
+static int take_edits(exchange_item *m, const exchange_names *l, const vf_pt_value *d, vc_err *err)
+{
+    const vf_pt_value *v = l->references ? vf_pt_get(d, l->references) : NULL;
+    const bool list = v && (v->kind == VF_PT_LIST || v->kind == VF_PT_TUPLE);
+    int rc = 0;
+    for (size_t k = 0; !rc && list && k < v->n; k++)
+        rc = take_edit(m, l->references, v->item[k], err);
+    return v && !list && v->kind != VF_PT_NONE ? take_edit(m, l->references, v, err) : rc;
+}
+
 static int check_value(exchange *x, const vf_pt_value *v, const exchange_names **l, vc_err *err)
 {
     if (v->kind != VF_PT_TUPLE || v->n != 3)
@@ -148,6 +209,8 @@ static int read_value(exchange *x, const char *path, const vf_pt_value *v, vc_er
                         .frames = exchange_int(shared, "num_frames", 0) };
     void *own = NULL;
     rc = caption ? exchange_take_latents(&m, x, l, shared, &own, err) : vc_no_memory(err);
+    if (!rc)
+        rc = take_edits(&m, l, shared, err);
     if (!rc)
         rc = exchange_take_texts(&m, l, positive, err);
     rc = vc_context(err, rc, "%s", path);

@@ -154,6 +154,19 @@ typedef struct exchange_known {
 int exchange_known_open(exchange_known *k, exchange *x, const exchange_sample *s, bool masked,
                         vc_err *err);
 void exchange_known_close(exchange_known *k);
+/* The reference pictures of a sample, in their order. */
+typedef struct exchange_references {
+    int n;
+    vf_view view[VC_REFERENCES];             /* [C,1,h,w], f32, normalised if x->normalized */
+    float *own[VC_REFERENCES];
+} exchange_references;
+/* Reads a sample's references, which no longer count as left out; a dataset that is of another
+ * train_mode than edit has none. The caller closes *r, also after an error. */
+int exchange_references_open(exchange_references *r, exchange *x, const exchange_sample *s,
+                             vc_err *err);
+void exchange_references_close(exchange_references *r);
+/* Whether the dataset is one of edits, train_mode `edit`. */
+bool exchange_edits(const exchange *x);
 /* Counts the ones of a mask of ones followed by zeros; *rows is at least 1. */
 int exchange_mask_rows(const vf_view *mask, int64_t *rows, vc_err *err);
 /* Cut [n,D] to its first rows: to the ones of the mask [n]; to `rows` rows, at least 1; to the rows
@@ -189,6 +202,9 @@ typedef struct exchange_item {
     vf_view mean, logvar;                    /* [C,f,h,w] as in the peer's files; logvar.data may be
                                               * NULL */
     bool drawn;                              /* mean is a draw from the posterior */
+    bool edit;                               /* the files are of a model that edits pictures */
+    int n_references;
+    vf_view reference[VC_REFERENCES];        /* [C,1,h,w] each, of mean's kind */
     int64_t source_w, source_h;              /* 0: not known */
     int64_t first, frames;                   /* pixel frames; frames 0: computed from the latents */
     double fps;                              /* of a clip; 0: not known */

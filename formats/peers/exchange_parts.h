@@ -24,6 +24,7 @@ struct exchange_sink {
     vf_writer *w;
     exchange_texts *texts;                   /* texts of --texts; NULL: the items have their own */
     bool whole;                              /* values have their keys, records are not changed */
+    bool edit;                               /* the dataset is one of edits */
     int channels, n_text, store;             /* store: 0 mean, 1 moments, 2 sample */
     vc_dtype dtype, peer_dtype;              /* type in the dataset, type in the peer's files */
     struct exchange_encoder {
@@ -44,6 +45,11 @@ struct exchange_sink {
 int exchange_check_finite(const vf_view *v, const char *what, vc_err *err);
 /* Checks the shapes, types and values of an item's latents. */
 int exchange_check_latent(const exchange_item *m, vc_err *err);
+/* Checks the reference pictures of an item in the same way. */
+int exchange_check_references(const exchange_item *m, vc_err *err);
+/* Makes *v, normalised latents, a view of raw f32 values in *own, which the caller frees, and counts
+ * the values that normalising would not give again. */
+int exchange_denormalized(exchange *x, vf_view *v, float **own, vc_err *err);
 /* Checks text i of an item, and compares it with the first item's, t, unless t is NULL. */
 int exchange_check_text(const struct exchange_encoder *t, const exchange_item *m, int i,
                         vc_err *err);

@@ -17,8 +17,9 @@
 
 typedef struct arch {
     exchange_names names;
-    const char *tag, *full;                  /* in the files' names; in their metadata */
     bool normalized;                         /* latents are normalised */
+    /* in the files' names, and in their metadata: of samples, and of edits; NULL: none are kept */
+    struct { const char *tag, *full; } of[2];
 } arch;
 
 #define IMAGES "images/"
@@ -29,16 +30,21 @@ typedef struct arch {
 
 static const arch archs[] = {
     { { FILES("wan2.1", VC_BF16), .n_text = 1, .text = { { .embeds = "varlen_t5_TYPE" } } },
-      "wan", "wan", true },
+      true, { { "wan", "wan" } } },
     { { FILES("hunyuanvideo", VC_F16), .drawn = true, .n_text = 2,
         .text = { { .embeds = "llm_TYPE", .mask = "llm_mask", .padded = 1, .whole = true,
                     .trim = EXCHANGE_BY_MASK },
                   { .pooled = "clipL_TYPE" } } },
-      "hv", "hunyuan_video", false },
-    { { FILES("qwen-image", VC_BF16), .n_text = 1,
+      false, { { "hv", "hunyuan_video" } } },
+    { { FILES("qwen-image", VC_BF16), .references = "latents_control_#_FxHxW_TYPE", .n_text = 1,
         .text = { { .embeds = "varlen_vl_embed_TYPE" } } },
-      "qi", "qwen_image", true },
-    { { 0 }, NULL, NULL, false }
+      true, { { "qi", "qwen_image" }, { "qie", "qwen_image_edit" } } },
+    { { .family = "flux", .latents = "latents_FxHxW_TYPE", .axes = EXCHANGE_CHW, .drawn = true,
+        .references = "latents_control_FxHxW_TYPE", .type = VC_F32, .text_type = VC_BF16,
+        .n_text = 2,
+        .text = { { .pooled = "clip_l_pooler_TYPE" }, { .embeds = "t5_vec_TYPE" } } },
+      true, { { NULL, NULL }, { "fk", "flux_kontext" } } },
+    { { 0 }, false, { { NULL, NULL } } }
 };
 
 /* ---- export ---- */
@@ -46,6 +52,7 @@ static const arch archs[] = {
 typedef struct exporting {
     exchange *x;
     const arch *a;
+    const char *tag, *full;                  /* as arch's */
     vf_keymap names;
     bool apart;                              /* stills have a folder of their own */
 } exporting;
@@ -85,10 +92,10 @@ static char *latent_name(const exporting *e, const char *stem, const exchange_sa
     const cJSON *first = cJSON_GetArrayItem(frames, 0);
     if (s->e->f == 1)
         return vc_format("%s%s_%04dx%04d_%s.safetensors", folder_of(e, s), stem, size[0], size[1],
-                         e->a->tag);
+                         e->tag);
     return vc_format("%s_%05d-%03u_%04dx%04d_%s.safetensors", stem,
                      cJSON_IsNumber(first) ? (int)first->valuedouble : 0, (unsigned)s->e->frames,
-                     size[0], size[1], e->a->tag);
+                     size[0], size[1], e->tag);
 }
 
 static int write_latent(const exporting *e, const char *stem, const exchange_sample *s, vc_err *err)
@@ -100,13 +107,15 @@ static int write_latent(const exporting *e, const char *stem, const exchange_sam
     snprintf(width, sizeof width, "%d", size[0]);
     snprintf(height, sizeof height, "%d", size[1]);
     snprintf(count, sizeof count, "%u", (unsigned)s->e->frames);
-    const vf_meta meta[] = { { "architecture", e->a->full }, { "width", width },
+    const vf_meta meta[] = { { "architecture", e->full }, { "width", width },
                              { "height", height }, { "format_version", "1.0.1" },
                              { "frame_count", count } };
     char *name = latent_name(e, stem, s, size);
     int rc = name ? exchange_add_latents(&d, e->x, &e->a->names, s, err) : vc_no_memory(err);
     if (!rc)
         rc = exchange_add_known(&d, e->x, &e->a->names, s, err);
+    if (!rc)
+        rc = exchange_add_references(&d, e->x, &e->a->names, s, err);
     if (!rc)
         rc = exchange_write_safetensors(e->x->dir, name, &d, meta, s->e->f > 1 ? 5 : 4, err);
     exchange_dict_free(&d);
@@ -117,9 +126,9 @@ static int write_latent(const exporting *e, const char *stem, const exchange_sam
 static int write_text(const exporting *e, const char *stem, const exchange_sample *s, vc_err *err)
 {
     exchange_dict d = { .n = 0 };
-    const vf_meta meta[] = { { "architecture", e->a->full }, { "caption1", s->caption },
+    const vf_meta meta[] = { { "architecture", e->full }, { "caption1", s->caption },
                              { "format_version", "1.0.1" } };
-    char *name = vc_format("%s%s_%s_te.safetensors", folder_of(e, s), stem, e->a->tag);
+    char *name = vc_format("%s%s_%s_te.safetensors", folder_of(e, s), stem, e->tag);
     int rc = name ? exchange_add_texts(&d, e->x, &e->a->names, s, err) : vc_no_memory(err);
     if (!rc)
         rc = exchange_write_safetensors(e->x->dir, name, &d, meta, 3, err);
@@ -144,8 +153,14 @@ static int write_sample(exchange *x, const exchange_sample *s, void *arg, vc_err
 
 static int export_musubi(exchange *x, vc_err *err)
 {
-    exporting e = { .x = x, .a = exchange_layout(&exchange_musubi, x->family->name),
+    const arch *a = exchange_layout(&exchange_musubi, x->family->name);
+    const bool edits = exchange_edits(x) && a->of[1].tag;
+    exporting e = { .x = x, .a = a, .tag = a->of[edits].tag, .full = a->of[edits].full,
                     .apart = has_both(x->d) };
+    if (!e.tag)
+        return vc_fail(err, VC_EMISMATCH, "%s: of family %s musubi-tuner keeps samples with "
+                       "reference pictures alone: encode with --train_mode edit",
+                       vf_dataset_path(x->d), x->family->name);
     if (!x->v->o->space)
         x->normalized = e.a->normalized;
     int rc = exchange_each(x, write_sample, &e, err);
@@ -157,6 +172,8 @@ static int export_musubi(exchange *x, vc_err *err)
 
 typedef struct parsed {                      /* a latent file's name */
     const arch *a;
+    const char *tag;                         /* as arch's */
+    bool edit;
     const char *folder;                      /* "" or "images/" */
     char *stem;
     int64_t w, h, first, frames;             /* frames 0: a still */
@@ -180,15 +197,20 @@ static int parse_name(parsed *p, const char *file, vc_err *err)
     if (!p->stem)
         return vc_no_memory(err);
     const char *tag = cut_last(p->stem), *size = tag ? cut_last(p->stem) : NULL;
-    for (const arch *a = archs; a->tag && tag; a++)
-        if (!strcmp(a->tag, tag))
-            p->a = a;
+    for (const arch *a = archs; a->names.family && tag; a++)
+        for (int edit = 0; edit < 2; edit++)
+            if (a->of[edit].tag && !strcmp(a->of[edit].tag, tag)) {
+                p->a = a;
+                p->tag = a->of[edit].tag;
+                p->edit = edit;
+            }
     if (!p->a || !size ||
         !exchange_two_numbers(size, strlen(size), 'x', &p->w, &p->h)) {
         free(p->stem);
         p->stem = NULL;
         return vc_fail(err, VC_EFORMAT,
-                       "%s: STEM_WxH_ARCH.safetensors expected, with ARCH wan, hv or qi", file);
+                       "%s: STEM_WxH_ARCH.safetensors expected, with ARCH wan, hv, qi, qie or fk",
+                       file);
     }
     char *under = strrchr(p->stem, '_');
     if (under && under != p->stem && exchange_two_numbers(under + 1, strlen(under + 1), '-', &p->first, &p->frames) &&
@@ -202,17 +224,21 @@ static int parse_name(parsed *p, const char *file, vc_err *err)
 static int read_pair(exchange *x, const parsed *p, const char *file, const exchange_file *latent,
                      const exchange_file *text, vc_err *err)
 {
-    exchange_item m = { .path = p->stem, .source_w = p->w, .source_h = p->h, .first = p->first,
-                        .frames = p->frames };
+    exchange_item m = { .path = p->stem, .edit = p->edit, .source_w = p->w, .source_h = p->h,
+                        .first = p->first, .frames = p->frames };
     void *own;
     int rc = exchange_take_latents(&m, x, &p->a->names, latent->root, &own, err);
     rc = vc_context(err, rc, "%s", file);
     if (!rc) {
-        x->no_conditions += latent->root->n - 1;
+        rc = exchange_take_references(&m, &p->a->names, latent->root, err);
+        rc = vc_context(err, rc, "%s", file);
+    }
+    if (!rc) {
+        x->no_conditions += latent->root->n - 1 - (size_t)m.n_references;
         rc = exchange_take_texts(&m, &p->a->names, text->root, err);
         if (!rc && !(m.caption = vf_safetensors_meta(text->st, "caption1")))
             rc = vc_fail(err, VC_EFORMAT, "__metadata__: caption1, the caption: missing");
-        rc = vc_context(err, rc, "%s_%s_te.safetensors", p->stem, p->a->tag);
+        rc = vc_context(err, rc, "%s_%s_te.safetensors", p->stem, p->tag);
     }
     if (!rc)
         rc = exchange_put(x, &m, err);
@@ -224,7 +250,7 @@ static int read_sample(exchange *x, const parsed *p, const char *file, vc_err *e
 {
     exchange_file latent = { .root = NULL }, text = { .root = NULL };
     char *a = vc_path_join(x->dir, file);
-    char *b = vc_format("%s/%s%s_%s_te.safetensors", x->dir, p->folder, p->stem, p->a->tag);
+    char *b = vc_format("%s/%s%s_%s_te.safetensors", x->dir, p->folder, p->stem, p->tag);
     int rc = a && b ? exchange_file_open(&latent, a, err) : vc_no_memory(err);
     if (!rc)
         rc = exchange_file_open(&text, b, err);

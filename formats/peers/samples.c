@@ -83,6 +83,53 @@ void exchange_known_close(exchange_known *k)
     free(k->own);
 }
 
+/* ---- reference pictures ---- */
+
+bool exchange_edits(const exchange *x)
+{
+    return !strcmp(vlat_str(x->manifest, "train_mode"), vc_mode_names[VC_MODE_EDIT]);
+}
+
+/* Reads reference k of a sample that has the value st. */
+static int read_reference(exchange_references *r, int k, const exchange *x,
+                          const exchange_sample *s, const vf_safetensors *st, vc_err *err)
+{
+    exchange_sample as = *s;
+    vf_view *v = &as.mean;
+    int rc = vf_safetensors_get(st, "mean", v, NULL) ? vf_safetensors_get(st, "sample", v, err) : 0;
+    if (!rc && (v->nd != 4 || v->dim[0] != x->norm.channels || v->dim[1] != 1))
+        rc = vc_fail(err, VC_EFORMAT, "[%d,1,h,w] expected", x->norm.channels);
+    if (!rc)
+        rc = exchange_latent_f32(x, &as, &r->own[k], err);
+    r->view[k] = (vf_view){ NULL, VC_F32, 4, { v->dim[0], 1, v->dim[2], v->dim[3] }, r->own[k],
+                            4 * (rc ? 0 : (size_t)vf_view_count(v)) };
+    return vc_context(err, rc, "conditions: %s", vc_roles[VC_ROLE_REFERENCE + k].name);
+}
+
+int exchange_references_open(exchange_references *r, exchange *x, const exchange_sample *s,
+                             vc_err *err)
+{
+    int rc = 0;
+    *r = (exchange_references){ .n = 0 };
+    for (int k = 0; !rc && k < VC_REFERENCES && exchange_edits(x); k++) {
+        vf_safetensors *st = NULL;
+        rc = open_role(&st, x, s, VC_ROLE_REFERENCE + k, err);
+        if (rc || !st)
+            break;
+        rc = read_reference(r, k, x, s, st, err);
+        vf_safetensors_close(st);
+        r->n = k + 1;
+    }
+    x->no_conditions -= rc ? 0 : (uint64_t)r->n;
+    return rc;
+}
+
+void exchange_references_close(exchange_references *r)
+{
+    for (int k = 0; k < VC_REFERENCES; k++)
+        free(r->own[k]);
+}
+
 /* ---- samples ---- */
 
 static int open_text(exchange_sample *s, const vf_dataset *d, int i, const cJSON *hex, vc_err *err)

@@ -7,6 +7,7 @@
 
 #include "common/base/utf8.h"
 #include "common/os/file.h"
+#include "common/roles.h"
 #include "formats/dataset/copy.h"
 #include "formats/dataset/parts.h"
 #include "formats/peers/exchange_parts.h"
@@ -106,7 +107,8 @@ static cJSON *make_head(const exchange *x)
     const vc_family *f = x->family;
     cJSON *o = cJSON_CreateObject(), *e;
     cJSON_AddStringToObject(o, "family", f->name);
-    cJSON_AddStringToObject(o, "train_mode", "normal");
+    cJSON_AddStringToObject(o, "train_mode",
+                            vc_mode_names[s->edit ? VC_MODE_EDIT : VC_MODE_NORMAL]);
     e = cJSON_AddObjectToObject(o, "vae");
     cJSON_AddStringToObject(e, "class", f->vae);
     add_key(e, "fingerprint", made_up(x, "imported-vae", -1, s->channels));
@@ -245,6 +247,7 @@ static int begin(exchange *x, const exchange_item *m, vc_err *err)
     s->dtype = x->normalized ? VC_F32 : m->mean.dtype;
     s->store = m->drawn ? 2 : m->logvar.data ? 1 : 0;
     s->n_text = x->v->o->texts ? 0 : m->n_text;
+    s->edit = m->edit || m->n_references;
     bool given = x->norm.channels == s->channels;            /* by the peer's files */
     int rc = 0;
     if (!given)
@@ -281,50 +284,21 @@ static int begin(exchange *x, const exchange_item *m, vc_err *err)
 
 /* ---- latents ---- */
 
-/* Makes raw f32 values of normalised ones; counts those that normalising again would change. */
-static int denormalize(exchange *x, vf_view *v, float **own, vc_err *err)
+/* Puts the latents of a picture or clip; logvar.data may be NULL. */
+static int put_latent(exchange *x, const vf_view *mean, const vf_view *logvar, bool drawn,
+                      vf_key *k, vc_err *err)
 {
-    exchange_sink *s = x->sink;
-    size_t n = (size_t)vf_view_count(v), plane = n / (size_t)v->dim[0];
-    size_t size = vc_dtype_size(v->dtype);
-    float *raw = *own = malloc(n * sizeof *raw), *back = malloc(plane * sizeof *back);
-    uint8_t *bytes = malloc(plane * size);
-    if (!raw || !back || !bytes) {
-        free(back);
-        free(bytes);
-        return vc_fail(err, VC_ENOMEM, "out of memory for %zu values", n);
-    }
-    vc_to_f32(raw, v->data, v->dtype, n);
-    for (int c = 0; c < v->dim[0]; c++) {
-        const uint8_t *was = (const uint8_t *)v->data + (size_t)c * plane * size;
-        exchange_denormalize(&x->norm, c, raw + (size_t)c * plane, plane);
-        memcpy(back, raw + (size_t)c * plane, plane * sizeof *back);
-        exchange_normalize(&x->norm, c, back, plane);
-        vc_from_f32(bytes, v->dtype, back, plane);
-        for (size_t i = 0; i < plane; i++)
-            s->inexact += memcmp(bytes + i * size, was + i * size, size) != 0;
-    }
-    s->values += n;
-    free(back);
-    free(bytes);
-    *v = (vf_view){ v->name, VC_F32, 4, { v->dim[0], v->dim[1], v->dim[2], v->dim[3] }, raw,
-                    4 * n };
-    return 0;
-}
-
-static int put_latent(exchange *x, const exchange_item *m, vf_key *k, vc_err *err)
-{
-    vf_view v[2] = { m->mean, m->logvar };
+    vf_view v[2] = { *mean, *logvar };
     float *own = NULL;
     uint8_t *st = NULL;
     size_t size = 0;
-    int rc = x->normalized ? denormalize(x, &v[0], &own, err) : 0;
+    int rc = x->normalized ? exchange_denormalized(x, &v[0], &own, err) : 0;
     if (!rc && own)                          /* a factor may have made a value too large */
         rc = exchange_check_finite(&v[0], "latents without normalisation", err);
-    v[0].name = m->drawn ? "sample" : "mean";
+    v[0].name = drawn ? "sample" : "mean";
     v[1].name = "logvar";
     if (!rc)
-        rc = vf_safetensors_pack(&st, &size, v, m->logvar.data ? 2 : 1, NULL, 0, 1, err);
+        rc = vf_safetensors_pack(&st, &size, v, logvar->data ? 2 : 1, NULL, 0, 1, err);
     if (!rc) {
         vf_hasher h;
         vf_key vae = made_up(x, "imported-vae", -1, x->sink->channels);
@@ -391,6 +365,27 @@ static void add_sizes(const exchange *x, cJSON *o, const exchange_item *m, vf_ke
         vf_json_add_int(o, "text_chunks", m->chunks);
 }
 
+/* Puts the values of the reference pictures and adds them to the record. */
+static int add_references(exchange *x, cJSON *o, const exchange_item *m, vc_err *err)
+{
+    const int *r = x->family->ratio;
+    cJSON *conditions = m->n_references ? cJSON_AddObjectToObject(o, "conditions") : NULL;
+    cJSON *list = conditions ? cJSON_AddArrayToObject(o, "references") : NULL;
+    int rc = 0;
+    for (int k = 0; !rc && k < m->n_references; k++) {
+        const vf_view *v = &m->reference[k], none = { .nd = 0 };
+        cJSON *e = cJSON_CreateObject();
+        vf_key key;
+        cJSON_AddItemToArray(list, e);
+        add_ints(e, "target", (int64_t[]){ v->dim[2] * r[1], v->dim[3] * r[2] }, 2);
+        add_ints(e, "latent", v->dim + 1, 3);
+        rc = put_latent(x, v, &none, m->drawn, &key, err);
+        if (!rc)
+            add_key(conditions, vc_roles[VC_ROLE_REFERENCE + k].name, key);
+    }
+    return rc;
+}
+
 static int put_record_of(exchange *x, const exchange_item *m, vf_key latent, cJSON *captions,
                          vc_err *err)
 {
@@ -403,6 +398,8 @@ static int put_record_of(exchange *x, const exchange_item *m, vf_key latent, cJS
     cJSON_AddStringToObject(o, "type", m->mean.dim[1] > 1 ? "video" : "image");
     cJSON_AddItemToObject(o, "captions", captions);
     add_sizes(x, o, m, latent);
+    if (!rc)
+        rc = add_references(x, o, m, err);
     if (!rc)
         rc = vf_writer_put_sample(s->w, s->next, 0, o, NULL, 0, err);
     cJSON_Delete(o);
@@ -433,8 +430,13 @@ static int check_item(const exchange *x, const exchange_item *m, vc_err *err)
         rc = vc_fail(err, VC_EUSAGE, "--space normalized: latents with logvar are raw");
     if (!rc)
         rc = check_frames(x, m, err);
+    if (!rc)
+        rc = exchange_check_references(m, err);
     if (rc || !s || !s->w)
         return rc;
+    if (m->n_references && !s->edit)
+        return vc_fail(err, VC_EMISMATCH, "%d reference pictures, and the first sample has none: "
+                       "import the samples without references by themselves", m->n_references);
     if (m->mean.dim[0] != s->channels || (!s->texts && m->n_text != s->n_text) ||
         (m->drawn ? 2 : m->logvar.data ? 1 : 0) != s->store)
         return vc_fail(err, VC_EMISMATCH,
@@ -508,7 +510,7 @@ int exchange_put(exchange *x, const exchange_item *m, vc_err *err)
     if (!rc)
         rc = put_captions(x, m, captions, err);
     if (!rc)
-        rc = put_latent(x, m, &latent, err);
+        rc = put_latent(x, &m->mean, &m->logvar, m->drawn, &latent, err);
     if (!rc)
         rc = put_record_of(x, m, latent, captions, err);
     else

@@ -55,6 +55,19 @@ int exchange_check_latent(const exchange_item *m, vc_err *err)
     return rc ? rc : exchange_check_finite(l, "logvar", err);
 }
 
+int exchange_check_references(const exchange_item *m, vc_err *err)
+{
+    int rc = 0;
+    for (int k = 0; !rc && k < m->n_references; k++) {
+        const exchange_item as = { .mean = m->reference[k] };
+        rc = exchange_check_latent(&as, err);
+        if (!rc && (as.mean.dim[0] != m->mean.dim[0] || as.mean.dim[1] != 1))
+            rc = vc_fail(err, VC_EFORMAT, "[%" PRId64 ",1,h,w] expected", m->mean.dim[0]);
+        rc = vc_context(err, rc, "reference picture %d", k + 1);
+    }
+    return rc;
+}
+
 int exchange_check_text(const struct exchange_encoder *t, const exchange_item *m, int i,
                         vc_err *err)
 {

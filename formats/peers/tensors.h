@@ -31,7 +31,10 @@ typedef struct exchange_names {
     const char *latents;
     const char *clip, *vision;               /* known frames of image-to-video, with their mask, and
                                               * CLIP's states; NULL: they are left out */
-    exchange_axes axes;                      /* of the latents */
+    const char *references;                  /* reference pictures: with #, the number of one from
+                                              * 0, or of a model that takes one alone; NULL: they
+                                              * are left out */
+    exchange_axes axes;                      /* of the latents and references */
     bool batch;                              /* tensors have an axis of 1 in front */
     bool moments;                            /* latents are mean and logvar */
     bool drawn;                              /* latents are draws from the posterior */
@@ -42,10 +45,12 @@ typedef struct exchange_names {
     exchange_text_names text[EXCHANGE_NAMED_TEXTS];
 } exchange_names;
 
-/* Writes the full name of a tensor [C,f,h,w] or of any other one into buf; returns buf, or `name`
- * itself where no part of it varies. */
+/* Writes the full name of a tensor [C,f,h,w], of a still's [C,h,w], or of any other one into buf;
+ * returns buf, or `name` itself where no part of it varies. */
 enum { EXCHANGE_FULL_NAME = 160 };
 const char *exchange_full_name(char buf[EXCHANGE_FULL_NAME], const char *name, const vf_view *v);
+/* Writes the name of reference k into buf. */
+const char *exchange_reference_name(char buf[EXCHANGE_FULL_NAME], const exchange_names *l, int k);
 /* Returns the length of the part of a name before its first sizes or type. */
 size_t exchange_name_start(const char *name);
 
@@ -57,6 +62,9 @@ int exchange_add_known(exchange_dict *d, exchange *x, const exchange_names *l,
                        const exchange_sample *s, vc_err *err);
 int exchange_add_texts(exchange_dict *d, const exchange *x, const exchange_names *l,
                        const exchange_sample *s, vc_err *err);
+/* Adds a tensor for each reference picture of the sample. */
+int exchange_add_references(exchange_dict *d, exchange *x, const exchange_names *l,
+                            const exchange_sample *s, vc_err *err);
 /* Adds v, converted to type t, with zeros up to `rows` rows of its first axis. */
 int exchange_add_tensor(exchange_dict *d, const char *name, vf_view v, vc_dtype t, int64_t rows,
                         vc_err *err);
@@ -71,6 +79,9 @@ int exchange_take_texts(exchange_item *m, const exchange_names *l, const vf_pt_v
 /* The same for encoder i alone; its tensors are those of the dictionary d. */
 int exchange_take_text(exchange_item *m, int i, const exchange_names *l, const vf_pt_value *d,
                        vc_err *err);
+/* Sets the item's references, as many as there are. */
+int exchange_take_references(exchange_item *m, const exchange_names *l, const vf_pt_value *d,
+                             vc_err *err);
 /* Finds the row whose names of texts are there: of several the last one that has the latents'
  * channels, else the first. NULL: there is none. */
 const exchange_names *exchange_guess(const exchange_names *rows, const vf_pt_value *latents,

@@ -32,12 +32,22 @@ const char *exchange_full_name(char buf[EXCHANGE_FULL_NAME], const char *name, c
     if (!sizes && !type)
         return name;
     size_t n = 0;
+    const int64_t *of = v->dim + (v->nd == 3 ? 0 : 1);       /* a still's [C,h,w] has one frame */
     if (sizes)
         n = (size_t)snprintf(buf, EXCHANGE_FULL_NAME, "%.*s%" PRId64 "x%" PRId64 "x%" PRId64,
-                             (int)(sizes - name), name, v->dim[1], v->dim[2], v->dim[3]);
+                             (int)(sizes - name), name, v->nd == 3 ? 1 : of[0], of[1], of[2]);
     if (n < EXCHANGE_FULL_NAME)
         snprintf(buf + n, EXCHANGE_FULL_NAME - n, "%.*s%s", (int)(type ? type - rest : 60), rest,
                  type ? word_of(v->dtype) : "");
+    return buf;
+}
+
+const char *exchange_reference_name(char buf[EXCHANGE_FULL_NAME], const exchange_names *l, int k)
+{
+    const char *number = strchr(l->references, '#');
+    snprintf(buf, EXCHANGE_FULL_NAME, number ? "%.*s%d%s" : "%.*s",
+             number ? (int)(number - l->references) : 100, l->references, k,
+             number ? number + 1 : "");
     return buf;
 }
 
@@ -212,4 +222,35 @@ const exchange_names *exchange_guess(const exchange_names *rows, const vf_pt_val
             found = l;
     }
     return found;
+}
+
+/* ---- reference pictures ---- */
+
+static int take_reference(exchange_item *m, const exchange_names *l, const vf_pt_value *d,
+                          const char *name, vc_err *err)
+{
+    vf_view *v = &m->reference[m->n_references];
+    int rc = take(v, d, name, l->axes == EXCHANGE_CHW ? 3 : 4, l->batch, err);
+    if (!rc && l->axes == EXCHANGE_CHW)
+        exchange_add_frames(v);
+    m->n_references += !rc;
+    return rc;
+}
+
+int exchange_take_references(exchange_item *m, const exchange_names *l, const vf_pt_value *d,
+                             vc_err *err)
+{
+    const bool numbered = l->references && strchr(l->references, '#');
+    char name[EXCHANGE_FULL_NAME];
+    for (int k = 0; l->references && k < VC_REFERENCES + 1 && (numbered || !k); k++) {
+        if (!has(d, exchange_reference_name(name, l, k)))
+            break;
+        if (k == VC_REFERENCES)
+            return vc_fail(err, VC_EFORMAT, "%s: at most %d reference pictures expected", name,
+                           VC_REFERENCES);
+        int rc = take_reference(m, l, d, name, err);
+        if (rc)
+            return rc;
+    }
+    return 0;
 }

@@ -166,3 +166,37 @@ int exchange_add_texts(exchange_dict *d, const exchange *x, const exchange_names
         rc = l->text[i].pooled ? add_pooled(d, l, i, s, err) : 0;
     return rc;
 }
+
+/* Adds reference k of r. */
+static int add_reference(exchange_dict *d, const exchange_names *l, const exchange_sample *s,
+                         const exchange_references *r, int k, vc_err *err)
+{
+    const exchange_sample as = { .mean = r->view[k] };
+    char *name = exchange_dict_alloc(d, EXCHANGE_FULL_NAME);
+    const vc_dtype type = l->type == VC_DTYPE_NONE ? s->mean.dtype : l->type;
+    if (!name)
+        return vc_no_memory(err);
+    exchange_reference_name(name, l, k);
+    int rc = exchange_add_tensor(d, name_of(d, name, &as, type), r->view[k], type, 0, err);
+    if (rc)
+        return rc;
+    if (l->axes == EXCHANGE_CHW)
+        exchange_drop_frames(&d->view[d->n - 1]);
+    add_batch(d, l);
+    return 0;
+}
+
+int exchange_add_references(exchange_dict *d, exchange *x, const exchange_names *l,
+                            const exchange_sample *s, vc_err *err)
+{
+    exchange_references r = { .n = 0 };
+    const bool one = l->references && !strchr(l->references, '#');
+    int rc = l->references ? exchange_references_open(&r, x, s, err) : 0;
+    if (!rc && one && r.n != 1)
+        rc = vc_fail(err, VC_EMISMATCH, "%d reference pictures: %s has one of each sample", r.n,
+                     x->format);
+    for (int k = 0; !rc && k < r.n; k++)
+        rc = add_reference(d, l, s, &r, k, err);
+    exchange_references_close(&r);
+    return rc;
+}

@@ -117,3 +117,15 @@ check "no folder" 1 vprep --meta after --control_directory nowhere --out n2 --mo
 stderr_has 'nowhere: No such file'
 expect 0 . vtrain --latents g --model first --output_dir h --train_batch_size 2 --threads 1 \
     --training_type lora --rank 2 --max_train_steps 2
+
+# ---- musubi-tuner's cache of the dataset, imported, has its references and trains alike ----
+expect 0 '5 samples' vlat export a --to musubi --out mu
+expect 0 '5 samples' vlat import mu --from musubi --vae m/vae --empty zeros --out back
+losses() { sed 's/.*"loss":\([^,]*\),.*/\1/' "$1/metrics.jsonl"; }
+M=m
+for set in a back; do
+    expect 0 . vtrain --latents $set --model m --output_dir of-$set --train_batch_size 1 --seed 5 \
+        --threads 1 --workers 1 --training_type lora --rank 2 --max_train_steps 5
+done
+paste <(losses of-a) <(losses of-back) |
+    awk '{ d = ($1 - $2) / $1; if (d * d > 1e-4) exit 1 }' || wrong 'the import trains otherwise'

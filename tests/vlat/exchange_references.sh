@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# vlat export and import of edits: reference pictures go into the caches of the trainers that keep
+# them, and come back.
+. "$(dirname "$0")/../lib/exchange.sh"
+shown() { grep -aq -e "$2" "$1" || wrong "$1: expected $2"; }
+
+# back NAME FORMAT FLAGS...: exports a dataset and imports it again, as NAME.FORMAT.back
+back()
+{
+    rm -rf "$1.$2" "$1.$2.back"
+    expect 0 '5 samples' vlat export "$1" --to "$2" --out "$1.$2" "${@:3}"
+    output_lacks 'conditions were left out'
+    expect 0 '5 samples' vlat import "$1.$2" --from "$2" --out "$1.$2.back" "${@:3}"
+    output_lacks 'conditions were left out'
+    expect 0 'no damage' vlat verify "$1.$2.back"
+    manifest "$1.$2.back" '"train_mode": *"edit"'
+}
+
+# ---- Qwen-Image-Edit: the third and fourth sample have two references of unequal sizes ----
+make qwen qwen-image mode bf16 bf16 6 edit
+expect 0 'no damage' vlat verify qwen
+for format in musubi diffsynth; do
+    back qwen $format --space raw
+    same qwen qwen.$format.back
+    back qwen $format
+    expect 0 '5 samples' vlat export qwen.$format.back --to $format --out again.$format
+    alike qwen.$format again.$format || wrong "$format: the second export differs from the first"
+done
+file='qwen.musubi/a_b 2_0096x0064_qie.safetensors'
+shown "$file" '"architecture":"qwen_image_edit"'
+shown "$file" '"latents_control_0_1x2x8_bfloat16":{"dtype":"BF16","shape":\[16,1,2,8\]'
+shown "$file" '"latents_control_1_1x4x8_bfloat16":{"dtype":"BF16","shape":\[16,1,4,8\]'
+[ -e 'qwen.musubi/a_b 2_qie_te.safetensors' ] || wrong 'no texts of an edit'
+shown qwen.diffsynth/0/2.pth 'edit_latents'
+vlat show qwen.musubi.back 2 >record
+holds record '"target": *\[32, *64\]'
+
+# a damaged name, too many references, and references behind a sample without any
+cp -r qwen.musubi damaged
+LC_ALL=C sed -i 's/latents_control_1_1x4x8_/latents_control_1_1x8x4_/' damaged/*
+expect 1 'latents_control_1_1x8x4_.*the name latents_control_1_1x4x8_bfloat16' \
+    vlat import damaged --from musubi --out none
+make plain qwen-image mode bf16 bf16
+rm -rf mixed && expect 0 '' vlat select plain 'sample = 0' --out still
+expect 0 '1 sample' vlat export still --to diffsynth --out mixed
+cp qwen.diffsynth/0/2.pth mixed/0/1.pth && rm mixed/vlat-export.json
+expect 1 '2 reference pictures, and the first sample has none' \
+    vlat import mixed --from diffsynth --out none.mixed
+
+# ---- FLUX.1 Kontext: one reference of each sample, draws of the autoencoder ----
+make flux flux sample f32 bf16 6 edit
+back flux musubi --space raw
+same flux flux.musubi.back
+shown 'flux.musubi/a_b 2_0096x0064_fk.safetensors' \
+    '"latents_control_1x2x8_float32":{"dtype":"F32","shape":\[16,2,8\]'
+shown 'flux.musubi/a_b 2_fk_te.safetensors' '"t5_vec_bfloat16"'
+make normal flux sample f32 bf16
+expect 1 'normal: of family flux musubi-tuner keeps samples with reference pictures alone' \
+    vlat export normal --to musubi --out x
+make moments flux moments f32 bf16 6 edit
+expect 0 '5 conditions were left out' vlat export moments --to finetrainers --out ft
