@@ -13,6 +13,13 @@
 
 #include <stddef.h>
 
+#include "common/base/buf.h"
+
+/* Adds the page of n datasets, 1 or 2, of these names. What depends on the names alone is in the
+ * page itself, so that nothing moves when the scripts have read the datasets. */
+void vf_browse_put(vc_buf *page, const char *const *names, int n);
+
+/* The page without names, which the build makes. */
 extern const unsigned char vf_browse_page[];
 extern const size_t vf_browse_page_size;
 

@@ -146,6 +146,15 @@ function layOut() {
   for (const set of sets) set.cards.classList.toggle('pairs', pairing.checked);
 }
 
+/* What stands where a card comes, as large as it. */
+function place(set) {
+  const card = () => el('div', { className: 'card' });
+  if (!pairing.checked || !set.other) return card();
+  return el('div', { className: 'twins' },
+    ...[set, set.other].map(s => el('div', {}, s.info.name, card())));
+}
+
+/* Shows a page of a dataset's samples. The list has its size before the first sample is loaded. */
 async function show(set) {
   if (set.section.hidden) {                      // its samples stand beside those of the first
     set.cards.replaceChildren();
@@ -163,14 +172,16 @@ async function show(set) {
   const cards = [];
   try {
     const from = set.page * set.info.chunk, to = Math.min(list.n, from + set.info.chunk);
+    set.cards.setAttribute('aria-busy', true);
     if (!set.cards.children.length)
-      set.cards.append(...Array.from({ length: to - from },
-        () => el('div', { className: 'card' })));
+      set.cards.append(...Array.from({ length: to - from }, () => place(set)));
     for (let i = from; i < to; i++) cards.push(await cardsOf(set, list.at(i)));
   } catch (e) {
     cards.push(el('p', {}, e.message));
   }
-  if (set.run === run) set.cards.replaceChildren(...cards);
+  if (set.run !== run) return;
+  set.cards.replaceChildren(...cards);
+  set.cards.removeAttribute('aria-busy');
 }
 
 function go(set, page) {
@@ -279,14 +290,16 @@ function drawTable(r) {
       (d.options || []).map(text).join(', '), d.pick].map(v => el('td', {}, text(v ?? '')))))))];
 }
 
-/* The clip itself, or why it does not play. */
+/* The clip itself, or why it does not play, in a box of the size that the record says. */
 function playing(set, r) {
   const video = clip(set, r, { controls: true, autoplay: true });
   if (!video) return [];
-  const note = el('p', { className: 'muted', hidden: true },
-    'The clip does not play here: its file is elsewhere, or the browser does not know its format.');
-  video.onerror = () => { video.hidden = true; note.hidden = false; };
-  return [video, note];
+  const { w = 16, h = 9 } = r.source || {}, box = el('div', { className: 'clip' }, video);
+  box.style.aspectRatio = `${w} / ${h}`;
+  box.style.width = `min(${w}px, 24rem * ${w / h})`;
+  video.onerror = () => box.replaceChildren(el('p', { className: 'muted' },
+    'The clip does not play here: its file is elsewhere, or the browser does not know its format.'));
+  return [box];
 }
 
 const view = (set, s) => [...playing(set, s.record), ...cropFigure(s.record, s.jpeg),
@@ -375,9 +388,12 @@ async function search() {
     for (const c of conditions) await keep(set, c);
     if (searching !== run) return;
     await sort(set);
-    await show(set);
   }
+  if (searching !== run) return;
   report.value = all.length ? sets.map(s => `${count(s.found.length)} found`).join(', ') : '';
+  const shows = sets.map(show);                  // each has its size now
+  document.querySelector('#sets').hidden = false;
+  await Promise.all(shows);
 }
 
 form.addEventListener('submit', e => {
@@ -425,13 +441,10 @@ async function start() {
     sets.push(makeSet(n, info));
   }
   sets.forEach((s, i) => { s.other = sets.length === 2 ? sets[1 - i] : null; });
-  document.querySelector('#pair').hidden = sets.length !== 2;
   pairing.addEventListener('change', () => {
     layOut();
     for (const set of sets) go(set, set.page);
   });
-  document.title = sets.map(s => s.info.name).join(' and ');
-  document.querySelector('h1').textContent = document.title;
   all.append(...sets.map(s => s.section));
   const state = new URLSearchParams(location.hash.slice(1));
   box.value = state.get('q') || '';

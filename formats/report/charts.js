@@ -129,7 +129,7 @@
   }
 
   function labelX(c) {
-    c.axes.textContent = ` ${c.data.y ? c.data.y + ' by ' : 'by '}${state.unit || c.data.x}`;
+    c.axes.textContent = `${c.data.y ? c.data.y + ' by ' : 'by '}${state.unit || c.data.x}`;
   }
 
   function redraw(c) {
@@ -182,32 +182,27 @@
     e.preventDefault();
   }
 
+  /* Enables the boxes of the page's legend, in the order of the lines. */
   function legend(c) {
-    c.values = [];
-    const names = c.data.series.map((s, i) => {
-      const kept = chosen.get(`hide ${c.index} ${s.name}`, false);
-      const value = el('output');
-      const check = el('input', { type: 'checkbox', checked: !kept, onchange: () => {
-        chosen.set(`hide ${c.index} ${s.name}`, !check.checked);
+    const box = c.figure.querySelector('.legend'), labels = [...box.querySelectorAll('label')];
+    const log = labels.pop().querySelector('input');
+    c.values = labels.map(l => l.querySelector('output'));
+    c.where = box.querySelector('.where');
+    c.spoken = box.querySelector('.spoken');
+    labels.forEach((label, i) => {
+      const check = label.querySelector('input'), name = `hide ${c.index} ${c.data.series[i].name}`;
+      Object.assign(check, { checked: !chosen.get(name, false), disabled: false, onchange: () => {
+        chosen.set(name, !check.checked);
         c.graph?.setVisibility(i, check.checked);
       } });
-      const line = el('i');
-      line.style.background = `var(--c${i % 8})`;
-      if (s.faint) line.style.opacity = .35;
-      c.values.push(value);
-      return el('label', {}, check, line, s.name, value);
     });
-    const log = el('input', { type: 'checkbox', checked: c.log, onchange: () => {
+    Object.assign(log, { checked: c.log, disabled: false, onchange: () => {
       c.log = log.checked;
       chosen.set(`log ${c.index}`, c.log);
       if (!c.graph) return;
       c.file = rows(c);
       redraw(c);
     } });
-    c.where = el('output');
-    c.spoken = el('output', { className: 'spoken' });
-    return el('div', { className: 'legend' }, ...names, c.where,
-      el('label', { className: 'end' }, log, 'log'), c.spoken);
   }
 
   const titleOf = figure => figure.querySelector('figcaption').firstChild.textContent;
@@ -219,11 +214,9 @@
     c.log = chosen.get(`log ${index}`, c.data.log);
     /* dygraphs finds a series by its label, so that equal names need a difference */
     c.labels = ['x', ...c.data.series.map((s, i) => `${i} ${s.name}`)];
-    c.axes = el('span', { className: 'axes' });
-    figure.querySelector('figcaption').append(c.axes);
+    c.axes = figure.querySelector('.axes');
     labelX(c);
-    const old = figure.querySelector('.legend');
-    if (old) old.replaceWith(legend(c)); else figure.querySelector('.chart').before(legend(c));
+    legend(c);
     c.lines = linesOf(c);
     return c;
   }
@@ -259,24 +252,25 @@
   /* ---- all charts ---- */
 
   const figures = [...document.querySelectorAll('figure.lines')];
-  const reset = el('button', { type: 'button', onclick: () => zoom(null) }, 'Show all');
+  const controls = document.querySelector('.controls.charts');
+  const reset = controls.querySelector('button'), unit = controls.querySelector('select');
+  const share = controls.querySelector('input'), amount = controls.querySelector('output');
   const redrawAll = () => {
     for (const c of charts) if (c.graph) c.file = rows(c); else c.lines = linesOf(c);
     for (const c of charts) redraw(c);
   };
-  const unit = el('select', { onchange: () => {
+  unit.replaceChildren(el('option', { value: '' }, 'step'),
+    ...[...units.keys()].map(u => el('option', { value: u }, u)));
+  Object.assign(unit, { value: state.unit, disabled: !units.size, onchange: () => {
     state.unit = unit.value;
     chosen.set('unit', state.unit);
     state.pointer = null;
     state.range = null;
     redrawAll();
     zoom(null);
-  } }, el('option', { value: '' }, 'step'),
-    ...[...units.keys()].map(u => el('option', { value: u }, u)));
-  unit.value = state.unit;
-  const amount = el('output');
-  const share = el('input', { type: 'range', min: 0, max: SHARES.length - 1, step: 1,
-    value: state.share, oninput: () => {
+  } });
+  Object.assign(share, { min: 0, max: SHARES.length - 1, step: 1, value: state.share,
+    oninput: () => {
       state.share = +share.value;
       chosen.set('share', state.share);
       nameShare();
@@ -298,14 +292,8 @@
   };
   setTimeout(drawNext);
   reset.disabled = !state.range;
-  const parts = units.size ? [el('label', {}, 'Over', unit)] : [];
-  if (charts.some(c => c.data.series.some(s => s.smooth)))
-    parts.push(el('label', {}, 'Smoothing', share, amount));
-  const controls = el('div', { className: 'controls' }, ...parts, reset);
-  let before = figures[0];
-  while (before.previousElementSibling && before.tagName !== 'H2')
-    before = before.previousElementSibling;
-  if (before.tagName === 'H2') before.after(controls); else figures[0].before(controls);
+  reset.onclick = () => zoom(null);
+  share.disabled = !charts.some(c => c.data.series.some(s => s.smooth));
   /* The numbers of the newer page replace those of the same charts and lines. */
   renewals.push(page => {
     const name = s => `${s.run} ${s.name}`, names = data => data.series.map(name).sort().join('\n');

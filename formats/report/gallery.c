@@ -284,6 +284,7 @@ static size_t add_address(vf_html *h, const shot *s, const char *of_run, const c
     int fd = vf_gallery_open(s->dir, s->file, &mime, NULL);
     if (fd < 0)
         return 0;
+    h->size = vf_picture_size_of_file(fd);
     close(fd);
     vc_buf_str(&b, of_run);
     vc_buf_printf(&b, VF_GALLERY_FILES "/%s/", vc_path_base(s->dir));
@@ -457,6 +458,29 @@ static uint64_t leave_out(shots *s)
     return out;
 }
 
+static bool same_row(const shot *a, const shot *b)
+{
+    return same_sample(a->file, b->file) && !strcmp(a->prompt ? a->prompt : "",
+                                                    b->prompt ? b->prompt : "");
+}
+
+/* Whether one slider for all rows has something to move: two rows with two pictures or more, and
+ * three steps. */
+static bool has_slider(const shots *s)
+{
+    int rows = 0, steps = 0;
+    for (int i = 0, run = 0; i < s->n; i++) {
+        const shot *at = &s->item[i];
+        bool known = at->shown;
+        for (int k = 0; !known && k < i; k++)
+            known = !s->item[k].shown && s->item[k].step == at->step;
+        steps += steps < 3 && !known;
+        run = i && same_row(&s->item[i - 1], at) ? run + 1 : 1;
+        rows += run == 2;
+    }
+    return rows > 1 && steps > 2;
+}
+
 /* Adds a row for each sample with its pictures by step, and counts those that cannot be shown. */
 static void add_rows(vf_html *h, shots *s, inputs *in, uint64_t *left_out, uint64_t *shown)
 {
@@ -465,7 +489,7 @@ static void add_rows(vf_html *h, shots *s, inputs *in, uint64_t *left_out, uint6
         shot *at = &s->item[i];
         if (at->shown || !at->prompt || !at->dir)
             continue;
-        if (!before || !same_sample(before->file, at->file) || strcmp(before->prompt, at->prompt)) {
+        if (!before || !same_row(before, at)) {
             put_heading(h, at);
             put_inputs(h, in, at, "", put_input);
         }
@@ -488,6 +512,8 @@ void vf_gallery(vf_html *h, const char *dir)
     if (s.n)
         qsort(s.item, (size_t)s.n, sizeof *s.item, by_sample);
     inputs in = find_inputs(dir);
+    if (has_slider(&s))
+        vf_html_all_steps(h);
     add_rows(h, &s, &in, &left_out, &shown);
     free_inputs(&in);
     if (steps > 0 && !shown)

@@ -1,4 +1,5 @@
-/* html.c - see html.h; charts are in html_chart.c, style and script in html_page.c */
+/* html.c - see html.h; charts are in html_chart.c, the markup of pictures in html_rows.c, style and
+ * script in html_page.c */
 #include "formats/report/html.h"
 
 #include <ctype.h>
@@ -8,66 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/utf8.h"
 #include "common/os/file.h"
 #include "formats/report/html_parts.h"
 
 enum { SHORT_CAPTION = 120 };          /* bytes of a caption shown while it is folded */
 
 /* ---- text ---- */
-
-static const char *entity(unsigned char c)
-{
-    switch (c) {
-    case '&': return "&amp;";
-    case '<': return "&lt;";
-    case '>': return "&gt;";
-    case '"': return "&quot;";
-    case '\'': return "&#39;";
-    case '\n': case '\t': return NULL;
-    default: return c < 0x20 || c == 0x7f ? "\xef\xbf\xbd" : NULL;
-    }
-}
-
-void html_escape(vc_buf *b, const char *s, size_t n)
-{
-    for (size_t i = 0; i < n;) {
-        size_t good = i + vc_utf8_prefix(s + i, n - i), from = i;
-        for (; i < good; i++) {
-            const char *e = entity((unsigned char)s[i]);
-            if (!e)
-                continue;
-            vc_buf_add(b, s + from, i - from);
-            vc_buf_str(b, e);
-            from = i + 1;
-        }
-        vc_buf_add(b, s + from, i - from);
-        if (i < n) {
-            vc_buf_str(b, "\xef\xbf\xbd");
-            i++;
-        }
-    }
-}
-
-void html_escape_str(vc_buf *b, const char *s)
-{
-    html_escape(b, s, strlen(s));
-}
-
-void html_json_str(vc_buf *b, const char *s)
-{
-    vc_buf text = { 0 };
-    vc_buf_json(&text, s, strlen(s));
-    for (size_t i = 0; i < text.n; i++) {
-        const char c = text.data[i];
-        if (c == '<' || c == '>' || c == '&')
-            vc_buf_printf(b, "\\u%04x", (unsigned)c);
-        else
-            vc_buf_add(b, &c, 1);
-    }
-    b->failed = b->failed || text.failed;
-    vc_buf_free(&text);
-}
 
 /* Formats and escapes the text. */
 static void put_format(vf_html *h, const char *fmt, va_list ap)
@@ -80,14 +27,6 @@ static void put_format(vf_html *h, const char *fmt, va_list ap)
     }
     html_escape_str(&h->body, s);
     free(s);
-}
-
-/* Adds <tag>text</tag>. */
-static void put_element(vc_buf *b, const char *tag, const char *text)
-{
-    vc_buf_printf(b, "<%s>", tag);
-    html_escape_str(b, text);
-    vc_buf_printf(b, "</%s>", tag);
 }
 
 /* ---- page ---- */
@@ -108,6 +47,9 @@ void vf_html_close(vf_html *h)
     vc_buf_free(&h->title);
     vc_buf_free(&h->contents);
     vc_buf_free(&h->body);
+    vc_buf_free(&h->row.name);
+    vc_buf_free(&h->row.inputs);
+    vc_buf_free(&h->row.shots);
     free(h);
 }
 
@@ -115,8 +57,10 @@ void html_end_block(vf_html *h)
 {
     static const char *const ends[] = {
         [HTML_NOTHING] = "", [HTML_TABLE] = "</table></div>\n", [HTML_FACTS] = "</table></div>\n",
-        [HTML_GRID] = "</div>\n", [HTML_STEPS] = "</div>\n",
+        [HTML_GRID] = "</div>\n", [HTML_STEPS] = "",
     };
+    if (h->open == HTML_STEPS)
+        html_put_row(h);
     vc_buf_str(&h->body, ends[h->open]);
     h->open = HTML_NOTHING;
 }
@@ -220,8 +164,8 @@ void vf_html_fold(vf_html *h, const char *title, const char *text)
 {
     html_end_block(h);
     vc_buf_str(&h->body, "<details>");
-    put_element(&h->body, "summary", title);
-    put_element(&h->body, "pre", text);
+    html_put_element(&h->body, "summary", title);
+    html_put_element(&h->body, "pre", text);
     vc_buf_str(&h->body, "</details>\n");
 }
 
@@ -258,7 +202,7 @@ void vf_html_table(vf_html *h, const char *const *columns, int n)
     html_end_block(h);
     vc_buf_str(&h->body, "<div class=\"scroll\"><table>\n<tr>");
     for (int i = 0; i < n; i++)
-        put_element(&h->body, "th", columns[i]);
+        html_put_element(&h->body, "th", columns[i]);
     vc_buf_str(&h->body, "</tr>\n");
     h->open = HTML_TABLE;
     h->columns = n;
@@ -284,12 +228,57 @@ void vf_html_fact(vf_html *h, const char *name, const char *fmt, ...)
         h->open = HTML_FACTS;
     }
     vc_buf_str(&h->body, "<tr>");
-    put_element(&h->body, "th", name);
+    html_put_element(&h->body, "th", name);
     vc_buf_str(&h->body, "<td>");
     va_start(ap, fmt);
     put_format(h, fmt, ap);
     va_end(ap);
     vc_buf_str(&h->body, "</td></tr>\n");
+}
+
+/* ---- rows of pictures by step ---- */
+
+void vf_html_all_steps(vf_html *h)
+{
+    html_end_block(h);
+    vc_buf_str(&h->body, "<div class=\"controls still\"><label>All prompts at <input type=\"range\" "
+               "id=\"all-steps\" disabled></label><output></output></div>\n");
+}
+
+void vf_html_steps(vf_html *h, const char *heading)
+{
+    html_end_block(h);
+    html_put_element(&h->body, "h3", heading);
+    vc_buf_str(&h->body, "\n");
+    h->row.name.n = h->row.inputs.n = h->row.shots.n = 0;
+    h->row.n = 0;
+    html_escape_str(&h->row.name, heading);
+    h->open = HTML_STEPS;
+}
+
+void vf_html_input(vf_html *h, const void *media, size_t size, const char *mime, const char *title)
+{
+    if (h->open != HTML_STEPS)
+        vf_html_steps(h, "");
+    vc_buf *b = &h->row.inputs;
+    vc_buf_str(b, "<figure class=\"input\">");
+    html_put_media(h, b, media, size, mime, title);
+    html_put_element(b, "figcaption", title);
+    vc_buf_str(b, "</figure>\n");
+}
+
+void vf_html_step(vf_html *h, const void *media, size_t size, const char *mime, const char *title,
+                  int64_t step)
+{
+    if (h->open != HTML_STEPS)
+        vf_html_steps(h, "");
+    vc_buf *b = &h->row.shots;
+    vc_buf_printf(b, "<figure data-step=\"%lld\">", (long long)step);
+    const vf_picture_size shown = html_put_media(h, b, media, size, mime, title);
+    if (h->row.n++ == 0)
+        h->row.first = shown;
+    html_put_element(b, "figcaption", title);
+    vc_buf_str(b, "</figure>\n");
 }
 
 /* ---- cards ---- */
@@ -304,60 +293,6 @@ void vf_html_grid(vf_html *h, bool search)
                       h->grids);
     vc_buf_str(&h->body, "<div class=\"grid\">\n");
     h->open = HTML_GRID;
-}
-
-/* Adds a picture as data, or its address if it has one, which is used up. */
-static void put_media(vf_html *h, const void *media, size_t size, const char *mime,
-                      const char *title)
-{
-    vc_buf *b = &h->body;
-    bool clip = !strncmp(mime, "video/", 6);
-
-    vc_buf_str(b, clip ? "<video controls loop muted playsinline preload=\"metadata\" title=\""
-                       : "<img loading=\"lazy\" decoding=\"async\" alt=\"");
-    html_escape_str(b, title);
-    vc_buf_str(b, "\" src=\"");
-    if (h->address)
-        html_escape_str(b, h->address);
-    else {
-        vc_buf_str(b, "data:");
-        html_escape_str(b, mime);
-        vc_buf_str(b, ";base64,");
-        vc_buf_base64(b, media, size);
-    }
-    h->address = NULL;
-    vc_buf_str(b, clip ? "\"></video>\n" : "\">\n");
-}
-
-void vf_html_steps(vf_html *h, const char *heading)
-{
-    html_end_block(h);
-    put_element(&h->body, "h3", heading);
-    vc_buf_str(&h->body, "\n<div class=\"steps\" aria-label=\"");
-    html_escape_str(&h->body, heading);
-    vc_buf_str(&h->body, "\">\n");
-    h->open = HTML_STEPS;
-}
-
-void vf_html_input(vf_html *h, const void *media, size_t size, const char *mime, const char *title)
-{
-    if (h->open != HTML_STEPS)
-        vf_html_steps(h, "");
-    vc_buf_str(&h->body, "<figure class=\"input\">");
-    put_media(h, media, size, mime, title);
-    put_element(&h->body, "figcaption", title);
-    vc_buf_str(&h->body, "</figure>\n");
-}
-
-void vf_html_step(vf_html *h, const void *media, size_t size, const char *mime, const char *title,
-                  int64_t step)
-{
-    if (h->open != HTML_STEPS)
-        vf_html_steps(h, "");
-    vc_buf_printf(&h->body, "<figure data-step=\"%lld\">", (long long)step);
-    put_media(h, media, size, mime, title);
-    put_element(&h->body, "figcaption", title);
-    vc_buf_str(&h->body, "</figure>\n");
 }
 
 /* Length of the start of a long caption, cut between characters, after a word if one ends
@@ -378,13 +313,13 @@ static void put_caption(vc_buf *b, const char *caption)
 {
     if (strlen(caption) <= SHORT_CAPTION + 20) {
         if (*caption)
-            put_element(b, "p", caption);
+            html_put_element(b, "p", caption);
         return;
     }
     vc_buf_str(b, "<details><summary><span>");
     html_escape(b, caption, short_length(caption));
     vc_buf_str(b, " \xe2\x80\xa6</span></summary>");
-    put_element(b, "p", caption);
+    html_put_element(b, "p", caption);
     vc_buf_str(b, "</details>");
 }
 
@@ -395,9 +330,9 @@ void vf_html_card(vf_html *h, const void *media, size_t size, const char *mime, 
         vf_html_grid(h, false);
     vc_buf_str(&h->body, "<div class=\"card\">");
     if (media || h->address)
-        put_media(h, media, size, mime, title);
+        html_put_media(h, &h->body, media, size, mime, title);
     vc_buf_str(&h->body, "<div>");
-    put_element(&h->body, "h3", title);
+    html_put_element(&h->body, "h3", title);
     put_caption(&h->body, caption);
     vc_buf_str(&h->body, "</div></div>\n");
 }

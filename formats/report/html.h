@@ -97,6 +97,8 @@ void vf_html_bars(vf_html *h, const char *title, const char *const *labels, cons
 void vf_html_histogram(vf_html *h, const char *title, const char *x_label, const double *values,
                        size_t n);
 
+/* Adds a slider that moves the later step of all rows that follow, where scripts run. */
+void vf_html_all_steps(vf_html *h);
 /* Starts a row of one thing's pictures by step, under a heading. Where scripts run, the reader lays
  * two steps over each other and moves a handle between them. */
 void vf_html_steps(vf_html *h, const char *heading);

@@ -124,11 +124,16 @@ static void put_axes(vc_buf *b, const axis *x, const axis *y, const char *x_labe
     vc_buf_str(b, "</text>\n");
 }
 
-static void put_figure(vf_html *h, const char *class, const char *title)
+static void begin_figure(vf_html *h, const char *class, const char *title)
 {
     html_end_block(h);
     vc_buf_printf(&h->body, "<figure class=\"%s\"><figcaption>", class);
     html_escape_str(&h->body, title);
+}
+
+static void put_figure(vf_html *h, const char *class, const char *title)
+{
+    begin_figure(h, class, title);
     vc_buf_str(&h->body, "</figcaption>\n");
 }
 
@@ -247,15 +252,34 @@ static void put_path(vc_buf *b, const vf_chart *c, const vf_series *s, int index
     vc_buf_str(b, "\"/>\n");
 }
 
+/* Adds the controls of all charts, which charts.js fills and enables. */
+static void put_controls(vc_buf *b)
+{
+    vc_buf_str(b, "<div class=\"controls charts\"><label>Over<select disabled>"
+               "<option>step</option></select></label><label>Smoothing<input type=\"range\" "
+               "disabled><output></output></label><button type=\"button\" disabled>Show all"
+               "</button></div>\n");
+}
+
+/* Adds the names of a chart's lines, each with a box that switches the line where scripts run, and
+ * the places of the values under the pointer. A picture of one line needs no names. */
 static void put_legend(vc_buf *b, const vf_chart *c, int n)
 {
+    const bool reacts = html_charts_react();
+    const char *tag = reacts ? "label" : "span";
+    if (n < 2 && !reacts)
+        return;
     vc_buf_str(b, "<div class=\"legend\">");
     for (int i = 0; i < n; i++) {
-        vc_buf_printf(b, "<span><i style=\"background:var(--c%d)%s\"></i>", i,
+        vc_buf_printf(b, "<%s>%s<i style=\"background:var(--c%d)%s\"></i><span>", tag,
+                      reacts ? "<input type=\"checkbox\" checked disabled>" : "", i,
                       c->series[i].faint ? ";opacity:.35" : "");
         html_escape_str(b, c->series[i].name);
-        vc_buf_str(b, "</span>");
+        vc_buf_printf(b, "</span>%s</%s>", reacts ? "<output></output>" : "", tag);
     }
+    if (reacts)
+        vc_buf_str(b, "<output class=\"where\"></output><label class=\"end\"><input "
+                   "type=\"checkbox\" disabled>log</label><output class=\"spoken\"></output>");
     vc_buf_str(b, "</div>\n");
 }
 
@@ -274,11 +298,21 @@ void vf_html_line_chart(vf_html *h, const vf_chart *c)
     set_ticks(&x, TICKS + 2);
     set_ticks(&y, TICKS);
 
-    put_figure(h, "lines", c->title);
+    html_end_block(h);
+    if (!h->charts && html_charts_react())
+        put_controls(b);
     h->charts = true;
+    begin_figure(h, "lines", c->title);
+    if (html_charts_react()) {
+        vc_buf_printf(b, "<span class=\"axes\"> ");
+        html_escape_str(b, c->y_label);
+        vc_buf_printf(b, "%sby ", *c->y_label ? " " : "");
+        html_escape_str(b, c->x_label);
+        vc_buf_str(b, "</span>");
+    }
+    vc_buf_str(b, "</figcaption>\n");
     html_put_numbers(b, c, n);
-    if (n > 1)
-        put_legend(b, c, n);
+    put_legend(b, c, n);
     put_svg(h, c->title);
     put_axes(b, &x, &y, c->x_label, c->y_label);
     for (int pass = 1; pass >= 0; pass--)          /* faint series first, so that they lie behind */

@@ -33,10 +33,21 @@ static void put_file(vc_buf *page, const char *tag, const vf_page_file *f)
 
 enum { SCRIPTS = 4 };
 
+bool html_charts_react(void)
+{
+    return vf_page_dygraph_js.n > 0;
+}
+
 static bool has_charts(const vf_html *h)
 {
-    return h->charts && vf_page_dygraph_js.n;
+    return h->charts && html_charts_react();
 }
+
+/* Without scripts their controls and boxes are not shown. */
+static const char still[] =
+    "<noscript><style>.controls, .legend input, .legend output, .legend .end, .pair, .follows, "
+    ".axes { display: none } .lines .chart { height: auto } .lines svg { height: auto } "
+    ".prompt { display: block }</style></noscript>\n";
 
 /* The scripts of a page in their order: dygraphs and the charts' script only where charts are. */
 static int scripts_of(const vf_html *h, const vf_page_file *list[SCRIPTS])
@@ -70,6 +81,7 @@ static void put_head(vc_buf *page, const vf_html *h, const vf_page_file *const *
     if (has_charts(h))
         put_file(page, "style", &vf_page_dygraph_css);
     put_file(page, "style", &vf_page_css);
+    vc_buf_str(page, still);
     vc_buf_str(page, "<title>");
     vc_buf_add(page, h->title.data, h->title.n);
     vc_buf_str(page, "</title>\n");
@@ -89,6 +101,8 @@ void html_put_page(vc_buf *page, const vf_html *h)
     vc_buf_str(page, "<body>\n<h1>");
     vc_buf_add(page, h->title.data, h->title.n);
     vc_buf_str(page, "</h1>\n");
+    if (h->served)
+        vc_buf_str(page, "<output class=\"follows\"></output>\n");
     if (h->sections > 1) {
         vc_buf_str(page, "<nav>\n");
         vc_buf_add(page, h->contents.data, h->contents.n);
@@ -96,7 +110,7 @@ void html_put_page(vc_buf *page, const vf_html *h)
     }
     vc_buf_str(page, "<main>\n");
     vc_buf_add(page, h->body.data, h->body.n);
-    vc_buf_str(page, "</main>\n");
+    vc_buf_str(page, "<hr hidden></main>\n");   /* the last part is whole: see page.css */
     for (int i = 0; i < n; i++)
         put_file(page, "script", script[i]);
     vc_buf_str(page, "</body>\n</html>\n");

@@ -4,8 +4,7 @@
  * the reader chose. A page whose parts are others is loaded as a whole. */
 (() => {
   const EVERY = 2000, SLOW = 10000;                        // milliseconds; SLOW: without an answer
-  const state = el('output', { className: 'follows' });
-  document.querySelector('h1').after(state);
+  const state = document.querySelector('.follows');
   let tag = document.documentElement.dataset.tag, silent = false;
 
   const ago = s => s < 2 ? 'now' : s < 120 ? `${Math.round(s)} s ago` :

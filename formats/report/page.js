@@ -76,12 +76,23 @@ function copyOf(shot) {
   return copy;
 }
 
+/* The box in which a row's steps lie over each other: the page has it where the row has had two
+ * pictures from the beginning. */
+function boxOf(row) {
+  const box = row.closest('.prompt');
+  if (!box.querySelector('.pair'))
+    row.before(el('div', { className: 'pair' }, el('div', { className: 'stack' }),
+      el('div', { className: 'choice' })));
+  box.classList.add('two');
+  return box.querySelector('.pair');
+}
+
 /* Lays two steps of a prompt over each other with a handle between them. */
 function makePair(row, index) {
   const shots = [...row.querySelectorAll('[data-step]')];
   const names = shots.map(s => s.dataset.step);
   const title = row.getAttribute('aria-label');
-  const stack = el('div', { className: 'stack' }), line = el('i');
+  const pair = boxOf(row), stack = pair.querySelector('.stack'), line = el('i');
   const choose = (key, value, label) => {
     const select = el('select', { 'aria-label': `${label} of ${title}` },
       ...names.map(n => el('option', { value: n }, `step ${n}`)));
@@ -121,18 +132,8 @@ function makePair(row, index) {
     move();
   });
   draw();
-  const pair = el('div', { className: 'pair' }, stack,
-    el('div', { className: 'choice' }, left, handle, right));
+  pair.querySelector('.choice').replaceChildren(left, handle, right);
   playOnHover(pair);
-  const box = el('div', { className: 'prompt' });
-  row.before(box);
-  box.append(pair, row);
-  const inputs = [...row.querySelectorAll('.input')];
-  if (inputs.length) {
-    box.classList.add('beside');
-    box.prepend(el('div', { className: 'inputs', role: 'group',
-      'aria-label': `Inputs of ${title}` }, ...inputs));
-  }
   return { names, add, show: step => {
     const at = names.filter(n => +n <= step);
     right.value = at.length ? at[at.length - 1] : names[0];
@@ -140,21 +141,27 @@ function makePair(row, index) {
   } };
 }
 
-/* One slider moves the right step of all prompts; it replaces the one before. */
+/* One slider moves the right step of all prompts. */
 function makeStepSlider(pairs) {
-  document.querySelector('#all-steps')?.closest('.controls').remove();
   const steps = [...new Set(pairs.flatMap(p => p.names))].map(Number).sort((a, b) => a - b);
-  if (pairs.length < 2 || steps.length < 3) return;
-  const value = el('output', {}, `step ${steps[steps.length - 1]}`);
-  const slider = el('input', { type: 'range', min: 0, max: steps.length - 1, step: 1,
-    value: steps.length - 1, id: 'all-steps' });
-  slider.addEventListener('input', () => {
+  const useful = pairs.length > 1 && steps.length > 2;
+  let slider = document.querySelector('#all-steps');
+  if (slider) slider.closest('.controls').hidden = !useful;
+  if (!useful) return;
+  if (!slider) {
+    slider = el('input', { type: 'range', id: 'all-steps' });
+    document.querySelector('.prompt').previousElementSibling.before(
+      el('div', { className: 'controls still' }, el('label', {}, 'All prompts at ', slider),
+        el('output')));
+  }
+  const value = slider.closest('.controls').querySelector('output');
+  const last = steps.length - 1;
+  Object.assign(slider, { min: 0, max: last, step: 1, value: last, disabled: false });
+  value.value = `step ${steps[last]}`;
+  slider.oninput = () => {
     value.value = `step ${steps[slider.value]}`;
     for (const p of pairs) p.show(steps[slider.value]);
-  });
-  const first = document.querySelector('.prompt').previousElementSibling;
-  first.before(el('div', { className: 'controls still' },
-    el('label', {}, 'All prompts at ', slider), value));
+  };
 }
 
 {
@@ -162,7 +169,7 @@ function makeStepSlider(pairs) {
   const rows = [...document.querySelectorAll('.steps')];
   const shotsOf = row => [...row.querySelectorAll('[data-step]')];
   const inputs = document.querySelectorAll('.input').length;
-  for (const row of rows) for (const shot of row.children) makeShot(shot);
+  for (const shot of document.querySelectorAll('.prompt figure')) makeShot(shot);
   const pairs = new Map();
   rows.forEach((r, i) => { if (shotsOf(r).length > 1) pairs.set(r, makePair(r, i)); });
   for (const row of rows) row.scrollLeft = row.scrollWidth;

@@ -418,6 +418,18 @@ static int remove_ours(const char *dir, vc_err *err)
     return vc_remove_tree(dir, err);
 }
 
+static int write_page(const vlat *v, const char *path, vc_err *err)
+{
+    const char *name[2] = { "", "" };
+    vc_buf page = { 0 };
+    for (int i = 0; i < v->words->n; i++)
+        name[i] = vc_path_base(v->words->item[i]);
+    vf_browse_put(&page, name, v->words->n);
+    int rc = page.failed ? vc_no_memory(err) : vc_file_write(path, page.data, page.n, err);
+    vc_buf_free(&page);
+    return rc;
+}
+
 static int write_all(const vlat *v, const char *page, const char *dir, const char *made,
                      vc_err *err)
 {
@@ -436,7 +448,7 @@ static int write_all(const vlat *v, const char *page, const char *dir, const cha
     if (!rc && rename(made, dir))
         rc = vc_fail_errno(err, "%s", dir);
     if (!rc)
-        rc = vc_file_write(page, vf_browse_page, vf_browse_page_size, err);
+        rc = write_page(v, page, err);
     free(mark);
     return rc;
 }

@@ -72,7 +72,7 @@ static char *body_of(vf_html *h)
 
 static bool is_void(const char *tag)
 {
-    return !strcmp(tag, "img") || !strcmp(tag, "input");
+    return !strcmp(tag, "img") || !strcmp(tag, "input") || !strcmp(tag, "hr");
 }
 
 /* Every element is closed in order, every attribute is quoted, and '<' and '&' occur only in

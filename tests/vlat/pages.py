@@ -8,10 +8,10 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 
 from selenium import webdriver
-from selenium.common.exceptions import StaleElementReferenceException, TimeoutException
+from selenium.common.exceptions import (NoSuchElementException, StaleElementReferenceException,
+                                        TimeoutException)
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
@@ -19,7 +19,10 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
+from steady import Steady
+
 faults = []
+PATIENCE = 120                         # seconds for what comes at once on a machine that is not busy
 
 
 def holds(true, what):
@@ -43,10 +46,15 @@ class Page:
         self.ready()
 
     def ready(self):
-        WebDriverWait(self.d, 60).until(
+        WebDriverWait(self.d, PATIENCE).until(
             lambda d: d.execute_script("return document.readyState") == "complete")
         if self.run("return !!document.querySelector('.chart.live')"):
             until(lambda: not self.all("figure.lines .chart:not(.live)"), "a chart is not drawn")
+        self.settled()
+
+    def settled(self):
+        """Waits until a page of datasets shows all that it was told to show."""
+        until(lambda: not self.all("#sets[hidden], [aria-busy=true]"), "cards are still loaded")
 
     def all(self, selector):
         return self.d.find_elements(By.CSS_SELECTOR, selector)
@@ -169,7 +177,6 @@ def usable(page, name):
         "width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True})
     page.d.refresh()
     page.ready()
-    time.sleep(0.3)
     wide = page.run("return document.documentElement.scrollWidth")
     holds(wide <= 390, f"{name}: at 390 pixels the page is {wide} wide")
     small = page.run("""return [...document.body.querySelectorAll('*')].filter(e =>
@@ -187,25 +194,13 @@ def usable(page, name):
     holds(not reached, f"{name}: keys do not reach {reached}")
 
 
-def steady(driver, path, name, most, width=1280):
-    """The page's parts keep their places while it loads, in a window that shows all of it."""
-    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
-        "width": width, "height": 3000, "deviceScaleFactor": 1, "mobile": width < 500})
-    driver.get("about:blank")
-    page = Page(driver, path)
-    time.sleep(1)
-    moved = page.run("""return new Promise(done => new PerformanceObserver(list => done(
-        list.getEntries().reduce((sum, e) => sum + e.value, 0)))
-        .observe({ type: 'layout-shift', buffered: true }) || setTimeout(() => done(0), 300))""")
-    driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-    holds(moved < most, f"{name}: parts of the page move while it loads (layout shift {moved:.3f})")
-
-
 def pairs(driver, folder):
     """Two datasets show one source side by side."""
     page = Page(driver, os.path.join(folder, "pairs.html"))
     until(lambda: len(page.all(".card strong")) == 8, "the two datasets do not show 8 cards")
+    page.settled()
     page.first("#pair input").click()
+    page.settled()
     until(lambda: len(page.all(".twins")) == 4, f"there are {len(page.all('.twins'))} pairs, expected 4")
     names = page.run("""return [...document.querySelectorAll('.twins')].map(
         t => [...t.querySelectorAll('strong')].map(e => e.textContent))""")
@@ -220,9 +215,11 @@ def pairs(driver, folder):
     box.send_keys("clip 3#", Keys.ENTER)
     until(lambda: page.run("return [...document.querySelectorAll('.twins strong')].map(e => e.textContent[5]).join('')") == "33",
           "a search does not show the pair of clip 3")
+    page.settled()
     page.d.refresh()
     page.ready()
     until(lambda: len(page.all(".twins")) == 1, "a reload loses the pairs")
+    page.settled()
     page.first("#pair input").click()
     until(lambda: not page.all(".twins") and len(page.all(".card strong")) == 2,
           "the two lists do not come back")
@@ -255,7 +252,7 @@ def narrow_and_dark(page):
     light = page.drawn()
     page.d.execute_cdp_cmd("Emulation.setEmulatedMedia", {
         "features": [{"name": "prefers-color-scheme", "value": "dark"}]})
-    WebDriverWait(page.d, 20).until(lambda d: page.drawn() != light)
+    WebDriverWait(page.d, PATIENCE).until(lambda d: page.drawn() != light)
     page.d.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
     page.d.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
         "width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True})
@@ -275,7 +272,7 @@ def narrow_and_dark(page):
 
 def browse(page):
     """The keys of the page of a dataset."""
-    WebDriverWait(page.d, 20).until(lambda d: page.all(".card"))
+    WebDriverWait(page.d, PATIENCE).until(lambda d: page.all(".card"))
     holds(page.first(".card strong").text.endswith(".mp4"),
           f"a card has the name '{page.first('.card strong').text}'")
     page.first(".card").click()
@@ -284,7 +281,7 @@ def browse(page):
     for _ in range(3):
         page.d.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
         try:
-            WebDriverWait(page.d, 5).until(lambda d: page.run(title) != seen[-1])
+            WebDriverWait(page.d, PATIENCE).until(lambda d: page.run(title) != seen[-1])
         except TimeoutException:
             pass
         seen.append(page.run(title))
@@ -295,8 +292,8 @@ def browse(page):
     page.run("""window.texts = 0; const given = window.vlt;
         window.vlt = (name, value) => { window.texts += name.endsWith('s0'); given(name, value); }""")
     box.send_keys(Keys.ENTER)
-    WebDriverWait(page.d, 20).until(lambda d: "found" in page.first("#find output").text)
-    time.sleep(0.5)                    # a second search would begin at once
+    WebDriverWait(page.d, PATIENCE).until(lambda d: "found" in page.first("#find output").text)
+    page.settled()
     loads = page.run("return window.texts")
     holds(loads == 1, f"Enter loads the texts {loads} times")
 
@@ -313,13 +310,18 @@ def marks(driver, folder):
     for name, first in (("Number", "12"), ("Shortest first", "34"), ("Longest first", "12")):
         order.select_by_visible_text(name)
         until(lambda: sorted(names()[:2]) == list(first), f"by {name}: {names()}")
+        page.settled()
     box = page.first("#find input")
     box.send_keys("caption frames>1", Keys.ENTER)
     until(lambda: sorted(names()) == ["1", "2"], f"frames>1 shows {names()}")
+    page.settled()
     box.clear()
     box.send_keys("clip", Keys.ENTER)
+    until(lambda: len(names()) == 4, f"'clip' finds {names()}")
+    page.settled()
     order.select_by_visible_text("Number")
     until(lambda: names() == "1234", f"'clip' shows {names()}")
+    page.settled()
     card = page.all(".card")[0]
     ActionChains(page.d).move_to_element(card).perform()
     until(lambda: page.run("return document.querySelector('.card video.plays')?.currentTime > 0"),
@@ -350,9 +352,10 @@ class Server:
     def __init__(self, *words, port="0"):
         self.process = subprocess.Popen(["vlat", "report", *words, "--serve", port],
                                         stdout=subprocess.PIPE, text=True)
-        self.url = self.process.stdout.readline().strip()
-        while not self.url.startswith("http"):
-            self.url = self.process.stdout.readline().strip()
+        lines = iter(self.process.stdout.readline, "")
+        self.url = next((line.strip() for line in lines if line.startswith("http")), None)
+        if not self.url:
+            raise SystemExit(f"vlat report {' '.join(words)} --serve gives no address")
 
     def stop(self):
         self.process.terminate()
@@ -368,10 +371,11 @@ def add_steps(run, steps):
                     % (step, step / 10))
 
 
-def until(true, what, seconds=20):
+def until(true, what, seconds=PATIENCE):
     try:
-        WebDriverWait(None, seconds).until(lambda d: true())
-    except (TimeoutException, StaleElementReferenceException):
+        WebDriverWait(None, seconds, 0.1, (NoSuchElementException, StaleElementReferenceException)
+                      ).until(lambda d: true())
+    except TimeoutException:
         holds(False, what)
 
 
@@ -409,7 +413,7 @@ def served(driver, folder):
     known = page.errors                # of the requests that nobody answered
     known()
     server = Server(runs, port=server.url.rstrip("/").rsplit(":", 1)[1])
-    until(lambda: follows("follows its server"), "the page does not find its server again", 30)
+    until(lambda: follows("follows its server"), "the page does not find its server again")
     known()
     page = Page(driver, server.url, scheme="")
     shown = page.run("return document.querySelectorAll('.card img, .card video').length")
@@ -418,10 +422,11 @@ def served(driver, folder):
     plays(page, ".card video")
     usable(page, "the served page of runs")
     until(lambda: "three" in page.first("main nav").text, "a new run is not shown")
-    page.first("main nav a").click()
+    to = lambda: page.d.current_url.endswith("/run/one/")
+    until(lambda: to() or page.first("main nav a").click(), "the link does not lead to the run")
     page.ready()
-    holds(page.d.current_url.endswith("/run/one/"), f"the link leads to {page.d.current_url}")
     faults.extend(page.errors())
+    driver.get("about:blank")          # before the server ends, as its absence is an error
     server.stop()
 
 
@@ -437,7 +442,33 @@ def served_browse(driver, folder):
     until(lambda: page.run("return document.querySelector('dialog video')?.currentTime > 0"),
           "a clip does not play over HTTP in the dialog")
     faults.extend(page.errors())
+    driver.get("about:blank")
     server.stop()
+
+
+def steady(folder):
+    """The parts of every page keep their places while it loads."""
+    served = os.path.isdir(os.path.join(folder, "served"))
+    server = Server("served") if served else None
+    browser = Steady(folder)
+    chosen = '{"unit":"hours","share":6,"range":[0.2,0.5],"log 0":true,"hide 0 smoothed":true}'
+    try:
+        for name in ("one", "compare", "dataset", "set", "clips", "pairs", "clips.html#q=clip&b0=0",
+                     "pairs.html#q=clip&pair=1"):
+            for width in (1280, 390):
+                faults.extend(browser.faults(name if "." in name else name + ".html", width))
+        browser.choose("one.html", chosen)
+        for width in (1280, 390):
+            faults.extend(browser.faults("one.html", width))
+        for name in ("one.html", "dataset.html", "clips.html"):
+            faults.extend(browser.faults(name, 390, slow=False))
+        for name in ("run/one/", "") if served else ():
+            for width in (1280, 390):
+                faults.extend(browser.faults(name, width, other=server.url))
+    finally:
+        browser.close()
+        if server:
+            server.stop()
 
 
 def opening(driver, folder, name, unit):
@@ -456,7 +487,7 @@ def opening(driver, folder, name, unit):
         least = min(least, page.run("return performance.timing.loadEventEnd -"
                                     " performance.timing.navigationStart"))
     print(f"{unit}: ready after {least:.0f} ms at best, {1000 * work:.0f} ms of the browser's work")
-    holds(least < 3000, f"{name}: ready after {least:.0f} ms at best")
+    holds(work < 3, f"{name}: {work:.1f} s of the browser's work")     # others' work counts not
 
 
 def without_script(driver, path):
@@ -490,15 +521,13 @@ def main():
         pairs(driver, folder)
         for name in ("one", "both", "compare", "set", "clips", "pairs", "dataset"):
             usable(Page(driver, os.path.join(folder, name + ".html")), name)
-        for name, most in (("clips", 0.02), ("set", 0.02), ("pairs", 0.02), ("one", 0.1)):
-            steady(driver, os.path.join(folder, name + ".html"), name, most)
-        steady(driver, os.path.join(folder, "pairs.html"), "pairs at 390 pixels", 0.02, 390)
         if os.path.isdir(os.path.join(folder, "served")):
             served(driver, folder)
             served_browse(driver, folder)
         without_script(driver, os.path.join(folder, "one.html"))
     finally:
         driver.quit()
+    steady(folder)
     for fault in faults:
         print(fault)
     return 1 if faults else 0
