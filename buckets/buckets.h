@@ -115,6 +115,8 @@ typedef struct vb_choice {
     int target_h, target_w;
     int resize_h, resize_w, top, left;
     bool flip;
+    bool lanczos;                        /* of a reference picture that is resized: by the filter of
+                                          * diffusers' pipelines, as Pillow has it */
     int64_t start, stride;               /* source frame i of the clip: start + i * stride */
     int frames;                          /* kj+1 pixel frames are kept */
     int loaded;                          /* frames before size, frame crop and kj+1 cut them */

@@ -76,6 +76,7 @@ void vb_reference(vb_choice *c, const vb_reference_rule *r, int w, int h)
         take_area(c, side, r->side ? token : is->multiple, w, h);
     else
         take_listed(c, is, w, h);
+    c->lanczos = c->resize_h != h || c->resize_w != w;
     c->frames = c->latent_f = 1;
     c->latent_h = c->target_h / r->family->ratio[1];
     c->latent_w = c->target_w / r->family->ratio[2];

@@ -8,7 +8,7 @@ enum { I2V = 1 << VC_MODE_I2V, INPAINT = 1 << VC_MODE_INPAINT, CONTROL = 1 << VC
        ALL_MODES = (1 << VC_MODES) - 1 };
 
 /* A reference's key is that of a still of the file, so that a picture that is another sample's clip
- * of that size is encoded once. */
+ * and keeps its size is encoded once. */
 #define REFERENCE(k) \
     [VC_ROLE_REFERENCE + k - 1] = { \
         .name = "reference_" #k, .kind = VC_VALUE_MOMENTS, .own_size = true, .modes = EDIT, \

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "precompute/text/pillow.h"
+
 static int least(int a, int b) { return a < b ? a : b; }
 
 static vf_part part_of(const prep_frames *f)
@@ -117,6 +119,37 @@ static int begin_file(prep_frames *f, media_info *info, vc_err *err)
 
 /* ---- reading ---- */
 
+/* Reads a whole picture and resizes it, of which it makes the part that the fit keeps. */
+static int read_lanczos(media *m, uint8_t *rgb, const int64_t *index, const media_fit *fit, int h,
+                        int w, vc_err *err)
+{
+    const pillow_axis y = { h, fit->rh, fit->top, fit->h }, x = { w, fit->rw, fit->left, fit->w };
+    media_fit whole = *fit;
+    uint8_t *all = malloc((size_t)h * (size_t)w * 3);
+
+    if (!all)
+        return vc_fail(err, VC_ENOMEM, "out of memory for a picture of %dx%d", w, h);
+    whole.rh = whole.h = h;
+    whole.rw = whole.w = w;
+    whole.top = whole.left = 0;
+    int rc = media_read(m, all, index, 1, &whole, vc_stop_flag(), err);
+    if (!rc)
+        rc = pillow_resize(rgb, all, &y, &x, PILLOW_LANCZOS, err);
+    free(all);
+    return rc;
+}
+
+int prep_read(media *m, uint8_t *rgb, const int64_t *index, int n, const media_fit *fit,
+              const vb_choice *c, int h, int w, vc_err *err)
+{
+    const size_t frame = (size_t)fit->h * (size_t)fit->w * 3;
+    int rc = c->lanczos ? 0 : media_read(m, rgb, index, n, fit, vc_stop_flag(), err);
+
+    for (int i = 0; !rc && i < n && c->lanczos; i++)
+        rc = read_lanczos(m, rgb + (size_t)i * frame, index + i, fit, h, w, err);
+    return rc;
+}
+
 /* *range becomes the n frames from `first` on. A repeated frame is decoded once. */
 static int read_range(prep_frames *f, uint8_t **range, int first, int n, vc_err *err)
 {
@@ -132,7 +165,9 @@ static int read_range(prep_frames *f, uint8_t **range, int first, int n, vc_err 
     for (int i = 0; i < n; i++)
         if (!distinct || index[distinct - 1] != frame_of(f, first + i))
             index[distinct++] = frame_of(f, first + i);
-    int rc = media_read(f->m, *range, index, distinct, &fit, vc_stop_flag(), err);
+    const prep_beside *own = f->which < VF_BESIDE ? prep_beside_of(source_of(f), f->which) : NULL;
+    int rc = prep_read(f->m, *range, index, distinct, &fit, &f->clip->choice, own ? own->h : 0,
+                       own ? own->w : 0, err);
     for (int i = n - 1; !rc && i >= 0; i--) {
         while (index[distinct - 1] != frame_of(f, first + i))
             distinct--;

@@ -47,6 +47,10 @@ typedef struct prep_frames {
     prep_ahead next;
 } prep_frames;
 
+/* media_read of n frames of a picture or clip of h x w pixels, resized by Pillow's filter where
+ * c->lanczos, else as media_read does. */
+int prep_read(media *m, uint8_t *rgb, const int64_t *index, int n, const media_fit *fit,
+              const vb_choice *c, int h, int w, vc_err *err);
 /* Reads the first range of the first n frames; n 0: of none. The item, the clip and f's place are
  * borrowed until prep_frames_close, which the caller calls after a failure too. Thread-safe.
  * VC_EMISMATCH: a file beside the source has another shape, or fewer frames. Its errors begin with

@@ -84,6 +84,7 @@ void vprep_look(const vprep *p, const prep_beside *b, prep_look *l)
     vb_choice *c = &l->read;
 
     vb_reference_look(c, &rule, b->w, b->h);
+    c->lanczos = false;                  /* in the encoder alone */
     l->h = c->target_h;
     l->w = c->target_w;
     if (c->resize_h == b->h && c->resize_w == b->w)
@@ -186,6 +187,8 @@ static void hash_fit(vf_hasher *h, media_tonemap tonemap, const vprep_clip *clip
     vf_hasher_int(h, "target_h", c->target_h);
     vf_hasher_int(h, "target_w", c->target_w);
     vf_hasher_int(h, "flip", c->flip);
+    if (c->lanczos)                      /* older keys have no such field */
+        vf_hasher_str(h, "filter", "lanczos");
 }
 
 /* Hashes the choice of pixels: file, frames, tone mapping, sizes, crop, flip. */

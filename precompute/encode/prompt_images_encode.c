@@ -23,7 +23,7 @@ static int read_frames(const vprep_clip *clip, prompt_picture *m, uint8_t *rgb, 
         rc = vc_fail(err, VC_EMISMATCH, "%lld frames, the sample has %d: give a longer clip, or a "
                      "smaller num_frames", (long long)info.frames, n);
     if (!rc)
-        rc = media_read(file, rgb, clip->frames, n, &fit, vc_stop_flag(), err);
+        rc = prep_read(file, rgb, clip->frames, n, &fit, c, info.h, info.w, err);
     if (!rc && prep_identity_check(&m->is, m->hash, media_fd(file), &part, err))
         rc = vc_fail(err, VC_EIO, "changed while this ran: run the same command again");
     media_close(file);

@@ -46,6 +46,33 @@ static bool same(vf_key a, vf_key b)
     return !memcmp(&a, &b, sizeof a);
 }
 
+/* A reference that keeps its size has the key of a still of the file; one that is resized has
+ * another filter than stills, and another key than older versions gave it. */
+static void keys_of_references(void **state)
+{
+    int64_t first = 0;
+    prep_beside beside = { .w = 64, .h = 64, .frames = 1, .hash = { { 1, 2, 3 } } };
+    vprep p = run_of(VC_MODE_EDIT);
+    vprep_item it = { 0 };
+
+    (void)state;
+    source.references = &beside;
+    p.encoders.family.is = vc_family_find("flux");
+    for (int side = 32; side <= 64; side += 32) {
+        vprep_clip still = { .frames = &first };
+        p.c.reference_size = side;
+        vprep_reference_size(&p, &beside, &still.choice);
+        assert_int_equal(still.choice.target_h, side);
+        assert_int_equal(still.choice.lanczos, side != 64);
+        still.choice.lanczos = false;
+        const vf_key key = vprep_value_key(&p, &it, &still, VC_ROLE_REFERENCE);
+        assert_true(same(key, vprep_prompt_key(&p, beside.hash, &still, VC_ROLE_REFERENCE)) ==
+                    (side == 64));
+        assert_true(same(key, vprep_latent_key(&p, &it, &still)) == (side == 64));
+    }
+    source.references = NULL;
+}
+
 static void keys_follow_values(void **state)
 {
     int64_t frames[9] = { 3, 4, 5, 6, 7, 8, 9, 10, 11 };
@@ -358,7 +385,8 @@ static void pixel_noise(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(keys_follow_values), cmocka_unit_test(orders_and_times),
+        cmocka_unit_test(keys_of_references), cmocka_unit_test(keys_follow_values),
+        cmocka_unit_test(orders_and_times),
         cmocka_unit_test(each_role_follows_its_row),
         cmocka_unit_test(clean_images), cmocka_unit_test(references),
         cmocka_unit_test(masked_frames),
