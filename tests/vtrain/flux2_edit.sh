@@ -64,3 +64,6 @@ for ((i = 1; i < 3; i++)); do
         wrong "samples 0 and $i are equal"
 done
 expect 0 "3 decoded" vdecode whole --model m --format png
+
+# ---- batches of unequal references train as their samples do by themselves ----
+same_as_singles a --model m

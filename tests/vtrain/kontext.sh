@@ -152,3 +152,6 @@ expect 0 'resumes after step 5' drop c half-cut --max_train_steps 12 --reference
     --resume_from_checkpoint latest --workers 3
 same_end half/checkpoint-12 half-cut/checkpoint-12 || wrong "a resumed run has other values"
 expect 0 'references: dropped with probability 0.25' drop c dry --dry_run --control_image_dropout 0.25
+
+# ---- batches of unequal references train as their samples do by themselves ----
+same_as_singles a --model m

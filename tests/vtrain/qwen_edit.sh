@@ -129,3 +129,9 @@ for set in a back; do
 done
 paste <(losses of-a) <(losses of-back) |
     awk '{ d = ($1 - $2) / $1; if (d * d > 1e-4) exit 1 }' || wrong 'the import trains otherwise'
+
+# ---- batches of unequal references train as their samples do by themselves ----
+for M in m n; do
+    same_as_singles a --model $M
+    rm -r batch-[41]
+done
