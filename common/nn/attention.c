@@ -12,6 +12,19 @@ static vt_tensor *in_parts(vt_ctx *g, vt_tensor *y, int64_t n, int64_t width)
     return vt_reshape(g, y, 4, dim);
 }
 
+vt_tensor *nn_rotate_halves(vt_ctx *g, vt_tensor *y, vt_tensor *cos, vt_tensor *sin)
+{
+    if (!y || !cos || !sin)
+        return NULL;
+    const int64_t *d = y->dim, all[4] = { d[0], d[1], d[2], d[3] };
+    const int64_t n = all[1] * all[2], of = cos->dim[0] * all[2], table[2] = { of, all[3] / 2 };
+    const bool own = of == all[0] * n;         /* a head of a token is a token to vt_rope_halves */
+    const int64_t dim[4] = { own ? 1 : all[0], own ? of : n, 1, all[3] };
+    y = vt_rope_halves(g, vt_reshape(g, y, 4, dim), vt_reshape(g, cos, 2, table),
+                       vt_reshape(g, sin, 2, table), 0);
+    return vt_reshape(g, y, 4, all);
+}
+
 /* Rotated by h's tables: each head alike, or all of a token at once; all rows alike, or each by
  * its own part of the tables. */
 static vt_tensor *rotated(vt_ctx *g, vt_tensor *y, const nn_heads *h, int64_t width)
@@ -93,10 +106,20 @@ vt_tensor *nn_heads_attention(vt_ctx *g, vt_tensor *x, const nn_attention *w, co
     return flat(g, vt_to_tokens(g, vt_attention(g, q, k, v, &(vt_attn){ .kv_len = kv_len })));
 }
 
+vt_tensor *nn_gated_out(vt_ctx *g, vt_tensor *o, vt_tensor *x, const nn_attention *w, int64_t heads)
+{
+    if (!o || !w->gate.w)
+        return vt_linear(g, o, &w->out);
+    const int64_t *d = o->dim, one[4] = { d[0], d[1], heads, 1 };
+    vt_tensor *gate = vt_scale(g, vt_sigmoid(g, vt_linear(g, x, &w->gate)), 2);
+    vt_tensor *y = vt_mul(g, in_parts(g, o, heads, d[2]), vt_reshape(g, gate, 4, one));
+    return vt_linear(g, flat(g, y), &w->out);
+}
+
 vt_tensor *nn_self_attention(vt_ctx *g, vt_tensor *x, const nn_attention *w, const nn_heads *h,
                              vt_tensor *kv_len)
 {
-    return vt_linear(g, nn_heads_attention(g, x, w, h, kv_len), &w->out);
+    return nn_gated_out(g, nn_heads_attention(g, x, w, h, kv_len), x, w, h->n);
 }
 
 vt_tensor *nn_cross_attention(vt_ctx *g, vt_tensor *x, vt_tensor *text, const nn_attention *w,
@@ -105,7 +128,7 @@ vt_tensor *nn_cross_attention(vt_ctx *g, vt_tensor *x, vt_tensor *text, const nn
     vt_tensor *q = nn_project(g, x, &w->q, &w->norm_q, h);
     vt_tensor *k = nn_project(g, text, &w->k, &w->norm_k, h);
     vt_tensor *v = nn_project(g, text, &w->v, NULL, h);
-    return nn_attend(g, q, k, v, kv_len, &w->out);
+    return nn_gated_out(g, attend(g, q, k, v, kv_len), x, w, h->n);
 }
 
 /* A stream that the block does not change needs no queries: no one would read their results. */

@@ -12,6 +12,9 @@
 
 typedef struct nn_attention {
     vt_lin q, k, v, out;
+    vt_lin gate;                              /* [heads,D]: each head's result is multiplied by 2
+                                               * sigmoid(gate(x)) before the last linear layer;
+                                               * w NULL: no gate */
     nn_norm norm_q, norm_k;                   /* [HEAD], or [D] of all heads together: with b a
                                                * layer norm, without b an RMS norm; w NULL: there
                                                * is no norm */
@@ -32,6 +35,12 @@ vt_tensor *nn_project(vt_ctx *g, vt_tensor *x, const vt_lin *l, const nn_norm *n
                       const nn_heads *h);
 /* Does what follows the linear layer there: y [B,N,D] are all heads' numbers of a token. */
 vt_tensor *nn_in_heads(vt_ctx *g, vt_tensor *y, const nn_norm *norm, const nn_heads *h);
+/* Rotates y [B,N,heads,HEAD] by tables [N,D/2] or [B*N,D/2], of which each head has its own part;
+ * element j of a head and element j + HEAD/2 are a pair. */
+vt_tensor *nn_rotate_halves(vt_ctx *g, vt_tensor *y, vt_tensor *cos, vt_tensor *sin);
+/* Puts o [B,N,D], the results of the heads, through the gates of x [B,N,D], if w has gates, and
+ * through the last linear layer. */
+vt_tensor *nn_gated_out(vt_ctx *g, vt_tensor *o, vt_tensor *x, const nn_attention *w, int64_t heads);
 /* Puts projected queries, keys and values through attention, then all heads of a token through a
  * linear layer: [B,N,D]. kv_len is vt_attention's. out NULL: there is no linear layer. */
 vt_tensor *nn_attend(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v, vt_tensor *kv_len,

@@ -3,6 +3,7 @@
 #include "formats/tensors/model.h"
 
 #include <dirent.h>
+#include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -32,14 +33,9 @@ vt_source vf_model_source(const vf_model *m)
 
 static bool is_spare(const char *name, const char *const *spare)
 {
-    for (; spare && *spare; spare++) {
-        const char *star = strchr(*spare, '*'), *end = star ? star + 1 : "";
-        size_t before = star ? (size_t)(star - *spare) : strlen(*spare), n = strlen(name);
-        if (star ? n >= before + strlen(end) && !strncmp(name, *spare, before) &&
-                       !strcmp(name + n - strlen(end), end)
-                 : !strcmp(name, *spare))
+    for (; spare && *spare; spare++)
+        if (!fnmatch(*spare, name, 0))
             return true;
-    }
     return false;
 }
 

@@ -311,6 +311,7 @@ extern const vtrain_family vtrain_flux;       /* flux.c */
 extern const vtrain_family vtrain_flux2;      /* flux2.c */
 extern const vtrain_family vtrain_hunyuan;    /* hunyuan.c */
 extern const vtrain_family vtrain_ltx;        /* ltx.c */
+extern const vtrain_family vtrain_ltx2;       /* ltx2.c; not listed yet */
 extern const vtrain_family vtrain_qwen;       /* qwen.c */
 extern const vtrain_family vtrain_ttt;        /* ttt.c */
 extern const vtrain_family vtrain_wan;        /* wan.c */

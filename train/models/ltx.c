@@ -12,7 +12,7 @@
 #include "common/nn/embeddings.h"
 #include "formats/json/config.h"
 #include "train/models/dit.h"
-#include "train/models/ltx.h"
+#include "train/models/ltx_batch.h"
 
 #define QK_EPS 1e-5f
 #define OUT_EPS 1e-6f
@@ -140,60 +140,11 @@ static void ltx_schedule(const cJSON *config, vtrain_scheduler *s)
 
 /* ---- positions ---- */
 
-/* The frame rate of row b. A still has no rate; its only position is 0 s at any rate. */
-static double rate_of(const vtrain_in *in, int64_t b)
-{
-    return in->x->dim[2] > 1 ? (double)in->fps[b] : 1;
-}
-
 static ltx_grid grid_of(const ltx *m, const vtrain_in *in)
 {
     const int64_t *dim = in->x->dim + 2;
-    return (ltx_grid){ { dim[0], dim[1], dim[2] }, m->heads * m->head / 2, m->causal_times };
-}
-
-/* The rotations of the rows of a batch; one clip stands for all rows of the same frame rate. */
-typedef struct batch_rope {
-    ltx_rope **clip;                          /* [clips] */
-    int64_t clips, tokens, pairs;
-    bool sines;
-} batch_rope;
-
-static void fill_rows(const void *arg, int64_t first, int64_t n, float *rows)
-{
-    const batch_rope *r = arg;
-    while (n > 0) {
-        int64_t at = first % r->tokens, m = r->tokens - at < n ? r->tokens - at : n;
-        ltx_rope_rows(r->clip[first / r->tokens], r->sines, at, m, rows);
-        first += m;
-        n -= m;
-        rows += m * r->pairs;
-    }
-}
-
-/* Makes the tables of cosines and sines: [tokens,D/2] for all rows, or [B*tokens,D/2] where rows
- * have different frame rates. */
-static void make_rope(vt_ctx *g, const ltx *m, const vtrain_in *in, vt_tensor *table[2])
-{
-    const ltx_grid grid = grid_of(m, in);
-    batch_rope r = { .clips = 1, .tokens = grid.dim[0] * grid.dim[1] * grid.dim[2],
-                     .pairs = grid.pairs };
-    for (int64_t b = 1; b < in->x->dim[0]; b++)
-        if (rate_of(in, b) != rate_of(in, 0))
-            r.clips = in->x->dim[0];
-    r.clip = calloc((size_t)r.clips, sizeof *r.clip);
-    bool ok = r.clip != NULL;
-    for (int64_t b = 0; b < r.clips && ok; b++)
-        ok = (r.clip[b] = ltx_rope_open(&grid, rate_of(in, b))) != NULL;
-    for (int i = 0; i < 2 && ok; i++) {
-        r.sines = i;
-        table[i] = vt_from_rows(g, r.clips * r.tokens, r.pairs, fill_rows, &r);
-    }
-    if (!ok)
-        vt_fail(g, VC_ENOMEM, "positions: out of memory");
-    for (int64_t b = 0; r.clip && b < r.clips; b++)
-        ltx_rope_close(r.clip[b]);
-    free(r.clip);
+    return (ltx_grid){ .dim = { dim[0], dim[1], dim[2] }, .pairs = m->heads * m->head / 2,
+                       .causal_times = m->causal_times };
 }
 
 /* Traces the positions of which the rotations are made. */
@@ -205,7 +156,7 @@ static void note_positions(vt_ctx *g, const ltx *m, const vtrain_in *in)
     if (!in->note)
         return;
     for (int64_t b = 0; host && b < dim[0]; b++)
-        ltx_positions(&grid, rate_of(in, b), host + b * 3 * n);
+        ltx_positions(&grid, ltx_rate_of(in, b), host + b * 3 * n);
     if (host)
         vtrain_note(in, "video_coords", vt_from_host(g, VC_F32, 3, dim, host, VC_F32));
     else
@@ -218,13 +169,9 @@ static void ltx_prepare(vt_ctx *g, void *model, vtrain_in *in)
     const ltx *m = model;
     if (!in->x || !in->text[0].embeds || vt_failed(g))
         return;
-    for (int64_t b = 0; b < in->x->dim[0] && in->x->dim[2] > 1; b++)
-        if (!in->fps || !(in->fps[b] > 0)) {
-            vt_fail(g, VC_EMISMATCH, "row %lld has no frame rate, which LTX-Video's positions "
-                    "need", (long long)b);
-            return;
-        }
-    make_rope(g, m, in, in->made + COS);
+    const ltx_grid grid = grid_of(m, in);
+    if (!ltx_make_rope(g, &grid, in, in->made + COS))
+        return;
     in->made[KEYS] = vtrain_key_lengths(g, &in->text[0], 0);
     note_positions(g, m, in);
     vtrain_note_mask(g, in, "encoder_attention_mask", &in->text[0]);

@@ -1,4 +1,5 @@
-/* ltx.h - pure functions that compute LTX-Video's positions and their rotations on the host. */
+/* ltx.h - pure functions that compute LTX-Video's and LTX-2's positions and their rotations on the
+ * host. */
 #ifndef TRAIN_MODELS_LTX_H
 #define TRAIN_MODELS_LTX_H
 
@@ -10,13 +11,17 @@ typedef struct ltx_grid {
     int64_t pairs;                            /* pairs of a token's elements: half the width */
     bool causal_times;                        /* the first latent frame lasts one frame, as it does
                                                * since 0.9.5; in older models it lasts 8 frames */
+    bool middle;                              /* a token stands in the middle of its frames, rows
+                                               * and columns, as in LTX-2, not at their begin */
+    bool exact;                               /* frequencies are computed in f64, then rounded */
 } ltx_grid;
 
 /* Fills positions [3,tokens]: the time in seconds, the row and the column in pixels of all tokens,
- * diffusers' video_coords. */
+ * diffusers' video_coords (of LTX-2 their middle). */
 void ltx_positions(const ltx_grid *grid, double fps, float *positions);
 
-/* The rotations of a clip: the values of diffusers' LTXVideoRotaryPosEmbed. The struct holds the
+/* The rotations of a clip: the values of diffusers' LTXVideoRotaryPosEmbed, or of the video
+ * of LTX2AudioVideoRotaryPosEmbed. The struct holds the
  * angles of each axis; a token's row of `pairs` cosines or sines is put together from three of
  * them. */
 typedef struct ltx_rope ltx_rope;

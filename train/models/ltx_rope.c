@@ -1,4 +1,4 @@
-/* ltx_rope.c - LTX-Video's positions and their rotations; see ltx.h */
+/* ltx_rope.c - LTX-Video's and LTX-2's positions and their rotations; see ltx.h */
 #include "train/models/ltx.h"
 
 #include <math.h>
@@ -17,9 +17,18 @@
  * factor changes the angle by 1e-3. So the code rounds both factors to f32 in the same steps as
  * PyTorch. */
 
+/* The begin of a causal span i of an axis, in seconds or pixels. */
+static float begin_of(int axis, int64_t i, double fps)
+{
+    int64_t frame = STEP_FRAMES * (i - 1) + 1;
+    return axis ? (float)i * STEP_PIXELS : (float)(frame > 0 ? frame : 0) / (float)fps;
+}
+
 /* The position i of an axis, in seconds or pixels. */
 static float position(const ltx_grid *grid, int axis, int64_t i, double fps)
 {
+    if (grid->middle)
+        return (begin_of(axis, i, fps) + begin_of(axis, i + 1, fps)) / 2;
     if (axis)
         return (float)i * STEP_PIXELS;
     if (!grid->causal_times)
@@ -46,6 +55,12 @@ void ltx_positions(const ltx_grid *grid, double fps, float *positions)
 }
 
 /* n frequencies from 1 to THETA, times pi/2. */
+static void exact_frequencies(float *f, int64_t n)
+{
+    for (int64_t j = 0; j < n; j++)
+        f[j] = (float)(pow(THETA, n > 1 ? (double)j / (double)(n - 1) : 0) * M_PI / 2);
+}
+
 static void frequencies(float *f, int64_t n)
 {
     float step = n > 1 ? 1.0f / (float)(n - 1) : 0;
@@ -85,7 +100,7 @@ ltx_rope *ltx_rope_open(const ltx_grid *grid, double fps)
     if (ok) {
         r->grid = *grid;
         r->count = grid->pairs / 3;
-        frequencies(f, r->count);
+        (grid->exact ? exact_frequencies : frequencies)(f, r->count);
     }
     for (int k = 0; k < 3 && ok; k++)
         ok = open_axis(r, k, fps, f);

@@ -37,7 +37,7 @@ void ref_open(ref_model *m, const vtrain_family *family, const char *name, vc_dt
     ref_open_parts(m, name, stored, compute);
     const vt_source src = vf_model_source(m->file);
     if (vtrain_dit_open(&m->model, family, m->config, m->params, &src, &err) ||
-        vf_model_all_bound(m->file, m->params, NULL, &err))
+        vf_model_all_bound(m->file, m->params, family->spare, &err))
         fail_msg("%s: %s", name, err.text);
 }
 

@@ -1,0 +1,64 @@
+/* ltx_batch.c - rotations of a batch: see ltx_batch.h */
+#include "train/models/ltx_batch.h"
+
+#include <stdlib.h>
+
+double ltx_rate_of(const vtrain_in *in, int64_t b)
+{
+    return in->x->dim[2] > 1 ? (double)in->fps[b] : 1;
+}
+
+/* The rotations of the rows of a batch; one clip stands for all rows of the same frame rate. */
+typedef struct batch_rope {
+    ltx_rope **clip;                          /* [clips] */
+    int64_t clips, tokens, pairs;
+    bool sines;
+} batch_rope;
+
+static void fill_rows(const void *arg, int64_t first, int64_t n, float *rows)
+{
+    const batch_rope *r = arg;
+    while (n > 0) {
+        int64_t at = first % r->tokens, m = r->tokens - at < n ? r->tokens - at : n;
+        ltx_rope_rows(r->clip[first / r->tokens], r->sines, at, m, rows);
+        first += m;
+        n -= m;
+        rows += m * r->pairs;
+    }
+}
+
+static bool have_rates(vt_ctx *g, const vtrain_in *in)
+{
+    for (int64_t b = 0; b < in->x->dim[0] && in->x->dim[2] > 1; b++)
+        if (!in->fps || !(in->fps[b] > 0)) {
+            vt_fail(g, VC_EMISMATCH, "row %lld has no frame rate, which LTX-Video's positions "
+                    "need", (long long)b);
+            return false;
+        }
+    return true;
+}
+
+bool ltx_make_rope(vt_ctx *g, const ltx_grid *grid, const vtrain_in *in, vt_tensor *table[2])
+{
+    batch_rope r = { .clips = 1, .tokens = grid->dim[0] * grid->dim[1] * grid->dim[2],
+                     .pairs = grid->pairs };
+    if (!have_rates(g, in))
+        return false;
+    for (int64_t b = 1; b < in->x->dim[0]; b++)
+        if (ltx_rate_of(in, b) != ltx_rate_of(in, 0))
+            r.clips = in->x->dim[0];
+    r.clip = calloc((size_t)r.clips, sizeof *r.clip);
+    bool ok = r.clip != NULL;
+    for (int64_t b = 0; b < r.clips && ok; b++)
+        ok = (r.clip[b] = ltx_rope_open(grid, ltx_rate_of(in, b))) != NULL;
+    for (int i = 0; i < 2 && ok; i++) {
+        r.sines = i;
+        table[i] = vt_from_rows(g, r.clips * r.tokens, r.pairs, fill_rows, &r);
+    }
+    if (!ok)
+        vt_fail(g, VC_ENOMEM, "positions: out of memory");
+    for (int64_t b = 0; r.clip && b < r.clips; b++)
+        ltx_rope_close(r.clip[b]);
+    free(r.clip);
+    return ok;
+}
