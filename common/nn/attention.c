@@ -106,7 +106,8 @@ vt_tensor *nn_heads_attention(vt_ctx *g, vt_tensor *x, const nn_attention *w, co
     return flat(g, vt_to_tokens(g, vt_attention(g, q, k, v, &(vt_attn){ .kv_len = kv_len })));
 }
 
-vt_tensor *nn_gated_out(vt_ctx *g, vt_tensor *o, vt_tensor *x, const nn_attention *w, int64_t heads)
+vt_tensor *nn_gated_out(vt_ctx *g, vt_tensor *o, vt_tensor *x, const nn_attention *w,
+                        int64_t heads)
 {
     if (!o || !w->gate.w)
         return vt_linear(g, o, &w->out);
@@ -120,6 +121,16 @@ vt_tensor *nn_self_attention(vt_ctx *g, vt_tensor *x, const nn_attention *w, con
                              vt_tensor *kv_len)
 {
     return nn_gated_out(g, nn_heads_attention(g, x, w, h, kv_len), x, w, h->n);
+}
+
+vt_tensor *nn_halves_attention(vt_ctx *g, vt_tensor *x, const nn_attention *w, const nn_heads *h,
+                               vt_tensor *kv_len)
+{
+    const nn_heads plain = { h->n, h->eps, NULL, NULL, 0 };
+    vt_tensor *q = nn_rotate_halves(g, nn_project(g, x, &w->q, &w->norm_q, &plain), h->cos, h->sin);
+    vt_tensor *k = nn_rotate_halves(g, nn_project(g, x, &w->k, &w->norm_k, &plain), h->cos, h->sin);
+    vt_tensor *v = nn_project(g, x, &w->v, NULL, &plain);
+    return nn_gated_out(g, attend(g, q, k, v, kv_len), x, w, h->n);
 }
 
 vt_tensor *nn_cross_attention(vt_ctx *g, vt_tensor *x, vt_tensor *text, const nn_attention *w,

@@ -40,7 +40,8 @@ vt_tensor *nn_in_heads(vt_ctx *g, vt_tensor *y, const nn_norm *norm, const nn_he
 vt_tensor *nn_rotate_halves(vt_ctx *g, vt_tensor *y, vt_tensor *cos, vt_tensor *sin);
 /* Puts o [B,N,D], the results of the heads, through the gates of x [B,N,D], if w has gates, and
  * through the last linear layer. */
-vt_tensor *nn_gated_out(vt_ctx *g, vt_tensor *o, vt_tensor *x, const nn_attention *w, int64_t heads);
+vt_tensor *nn_gated_out(vt_ctx *g, vt_tensor *o, vt_tensor *x, const nn_attention *w,
+                        int64_t heads);
 /* Puts projected queries, keys and values through attention, then all heads of a token through a
  * linear layer: [B,N,D]. kv_len is vt_attention's. out NULL: there is no linear layer. */
 vt_tensor *nn_attend(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v, vt_tensor *kv_len,
@@ -52,7 +53,12 @@ vt_tensor *nn_attend(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v, vt_ten
 vt_tensor *nn_self_attention(vt_ctx *g, vt_tensor *x, const nn_attention *w, const nn_heads *h,
                              vt_tensor *kv_len);
 
-/* Does the same but for the last linear layer: the results of all heads, [B,N,D]. */
+/* Does the same with nn_rotate_halves, for a sequence that no processes share; h has tables, and
+ * no first token. */
+vt_tensor *nn_halves_attention(vt_ctx *g, vt_tensor *x, const nn_attention *w, const nn_heads *h,
+                               vt_tensor *kv_len);
+
+/* Does the same as nn_self_attention but for the last linear layer: the results of all heads, [B,N,D]. */
 vt_tensor *nn_heads_attention(vt_ctx *g, vt_tensor *x, const nn_attention *w, const nn_heads *h,
                               vt_tensor *kv_len);
 /* The queries of x [B,N,D] see the keys of text [B,n,..]: [B,N,D]. */

@@ -213,20 +213,6 @@ static void ltx2_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *s
     memcpy(s + MADE, in->made, 3 * sizeof *in->made);
 }
 
-/* The tokens h attend to each other. */
-static vt_tensor *attend_tokens(vt_ctx *g, const ltx2 *m, const nn_attention *w, vt_tensor *h,
-                                vt_tensor *cos, vt_tensor *sin)
-{
-    const nn_heads heads = { m->heads, QK_EPS, cos, sin, 0 };
-    const nn_heads plain = { m->heads, QK_EPS, NULL, NULL, 0 };
-    if (m->rope != SPLIT)
-        return nn_self_attention(g, h, w, &heads, NULL);
-    vt_tensor *q = nn_rotate_halves(g, nn_project(g, h, &w->q, &w->norm_q, &plain), cos, sin);
-    vt_tensor *k = nn_rotate_halves(g, nn_project(g, h, &w->k, &w->norm_k, &plain), cos, sin);
-    vt_tensor *v = nn_project(g, h, &w->v, NULL, &plain);
-    return nn_gated_out(g, nn_attend(g, q, k, v, NULL, NULL), h, w, m->heads);
-}
-
 /* Adds the attention to the prompt; e are shift, scale and gate of the tokens, or NULL. */
 static vt_tensor *attend_prompt(vt_ctx *g, const ltx2 *m, const block_weights *w, vt_tensor *x,
                                 vt_tensor *const *in, vt_tensor *const *e)
@@ -250,11 +236,13 @@ static void block(vt_ctx *g, const void *model, const void *weights, vt_tensor *
     const ltx2 *m = model;
     const block_weights *w = weights;
     vt_tensor *x = in[X], *h, *e[9];
+    const nn_heads heads = { m->heads, QK_EPS, in[MADE + COS], in[MADE + SIN], 0 };
     float eps = (float)m->eps;
     nn_chunk(g, vt_add(g, in[MOD], w->table), m->modulated ? 9 : 6, e);
 
     h = vt_rms_norm_modulate(g, x, NULL, e[0], e[1], eps);
-    h = attend_tokens(g, m, &w->self, h, in[MADE + COS], in[MADE + SIN]);
+    h = m->rope == SPLIT ? nn_halves_attention(g, h, &w->self, &heads, NULL)
+                         : nn_self_attention(g, h, &w->self, &heads, NULL);
     x = vt_gated_add(g, x, h, e[2]);
 
     x = attend_prompt(g, m, w, x, in, e + 6);
