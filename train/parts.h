@@ -54,6 +54,7 @@ typedef struct vtrain_model {
                                                * NULL: of --model */
     void *both[VTRAIN_HALVES];                /* the transformers, where two are trained */
     struct vtrain_weights *low_weights;       /* of the second of these */
+    struct vf_model *beside;                  /* vtrain_family.beside, or NULL */
 } vtrain_model;
 
 /* setup/trained.h: the LoRA that is trained. */

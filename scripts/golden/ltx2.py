@@ -11,11 +11,11 @@ from diffusers.models.transformers.transformer_ltx2 import LTX2AudioVideoRotaryP
 from diffusers.pipelines.ltx2.pipeline_ltx2 import LTX2Pipeline
 
 TINY = dict(in_channels=8, out_channels=8, num_attention_heads=2, attention_head_dim=16,
-            cross_attention_dim=32, num_layers=2, caption_channels=24, rope_type="split",
+            cross_attention_dim=32, num_layers=2, caption_channels=32, rope_type="split",
             audio_in_channels=4, audio_out_channels=4, audio_num_attention_heads=2,
             audio_attention_head_dim=8, audio_cross_attention_dim=16)
 V23 = dict(gated_attn=True, cross_attn_mod=True, audio_gated_attn=True, audio_cross_attn_mod=True,
-           use_prompt_embeddings=False, perturbed_attn=True, caption_channels=32)
+           use_prompt_embeddings=False, perturbed_attn=True)
 VARIANTS = {
     "ltx2-20": ({}, {"base": (2, 3, 4, 6), "off": (1, 2, 5, 3), "tokens": (2, 3, 4, 4)}),
     "ltx2-23": (V23, {"base": (2, 3, 4, 6), "off": (1, 2, 5, 3), "tokens": (2, 3, 4, 4),

@@ -168,6 +168,7 @@ typedef struct vtrain_ssm {
 
 enum { VTRAIN_ADAPTERS = 3 };                 /* values of --adapter_method: sft|qkvo|none */
 
+struct vf_model;
 typedef struct vtrain_family vtrain_family;
 struct vtrain_family {
     const char *class_name;                   /* _class_name of config.json, and in vc_family */
@@ -193,6 +194,12 @@ struct vtrain_family {
     const vt_weight *table;
     const char *const *spare;                 /* tensors in files that the model does not use, as in
                                                * vf_model_all_bound; or NULL */
+    /* A component of the pipeline that runs with the model and is never trained: its folder
+     * ("connectors"), and the function that opens it for the model, whose `free` closes it.
+     * The file stays open as long as the model. NULL: there is none. */
+    const char *beside;
+    int (*open_beside)(void *model, vt_ctx *g, const cJSON *config, const struct vf_model *file,
+                       vc_err *err);
     /* Reads config.json into the model and fills its vtrain_dit. Errors name the field. */
     int (*read)(void *model, const cJSON *config, vc_err *err);
     void (*free)(void *model);                /* frees memory that the struct points to; or NULL */

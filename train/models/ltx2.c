@@ -4,12 +4,14 @@
  *
  * A block is LTX-Video's (ltx.c) with a norm before the attention to the prompt. In 2.3 heads are
  * gated, and that attention is modulated too: its queries by the timestep of each token, its keys
- * and values by the level of the sample's noise. The prompt has passed the model's connectors. */
+ * and values by the level of the sample's noise. A prompt first passes the connector. */
 #include <string.h>
 
 #include "common/nn/attention.h"
 #include "common/nn/embeddings.h"
 #include "formats/json/config.h"
+#include "formats/tensors/model.h"
+#include "train/models/ltx2_connector.h"
 #include "train/models/ltx_batch.h"
 
 #define QK_EPS 1e-6f
@@ -91,12 +93,14 @@ typedef struct ltx2 {
     bool gated, modulated, sound_modulated, projected, exact;
     int rope;
     model_weights w;
+    ltx2_connector *connector;                /* NULL: prompts have passed one */
 } ltx2;
 
 enum rope { INTERLEAVED, SPLIT };
 
-/* vtrain_in.made: cosines and sines of the rotations; the number of keys of each prompt. */
-enum { COS, SIN, KEYS };
+/* vtrain_in.made: cosines and sines of the rotations; the number of keys of each prompt; what the
+ * connector needs. */
+enum { COS, SIN, KEYS, CONNECTOR };
 /* The inputs of a block: the video's tokens; the prompt's tokens; the modulation of the tokens and
  * of the prompt; all of made. The head also reads the embedding of the time. */
 enum { X, PROMPT, MOD, PROMPT_MOD, MADE, N_IN = MADE + 3, E = N_IN };
@@ -172,11 +176,36 @@ static int ltx2_read(void *model, const cJSON *config, vc_err *err)
     return 0;
 }
 
+static int64_t text_width(const ltx2 *m) { return m->projected ? m->text : m->heads * m->head; }
+
+/* Tensors of the connectors that make features, which vprep has stored, and those of the sound. */
+static const char *const connector_spare[] = { "*audio_*", "*text_proj_in.*", NULL };
+
+static int ltx2_open_connector(void *model, vt_ctx *g, const cJSON *config, const vf_model *file,
+                               vc_err *err)
+{
+    ltx2 *m = model;
+    const vt_source src = vf_model_source(file);
+    int rc = ltx2_connector_open(&m->connector, g, config, &src, LTX2_PROMPT_ROWS, err);
+    if (!rc)
+        rc = vf_model_all_bound(file, ltx2_connector_params(m->connector), connector_spare, err);
+    if (!rc && ltx2_connector_width(m->connector) != text_width(m))
+        rc = vc_fail(err, VC_EMISMATCH, "the connector's prompts are %lld wide, but the "
+                     "transformer reads %lld: give the connectors of this transformer",
+                     (long long)ltx2_connector_width(m->connector), (long long)text_width(m));
+    return rc;
+}
+
+static void ltx2_free(void *model)
+{
+    ltx2_connector_close(((ltx2 *)model)->connector);
+}
+
 static void ltx2_fit(const void *model, vtrain_fit *fit)
 {
     const ltx2 *m = model;
     *fit = (vtrain_fit){ .channels = (int)m->in_channels, .n_texts = 1,
-                         .text_width = { m->projected ? m->text : m->heads * m->head },
+                         .text_width = { text_width(m) }, .text_rows = { LTX2_PROMPT_ROWS },
                          .mult = { 1, 1, 1 }, .token_times = true, .fps = DEFAULT_FPS,
                          .blocks = (int)m->layers };
 }
@@ -189,8 +218,11 @@ static void ltx2_prepare(vt_ctx *g, void *model, vtrain_in *in)
     const int64_t *dim = in->x->dim + 2;
     const ltx_grid grid = { .dim = { dim[0], dim[1], dim[2] }, .pairs = m->heads * m->head / 2,
                             .middle = true, .exact = m->exact };
-    if (ltx_make_rope(g, &grid, in, in->made + COS))
-        in->made[KEYS] = vtrain_key_lengths(g, &in->text[0], 0);
+    if (!ltx_make_rope(g, &grid, in, in->made + COS))
+        return;
+    in->made[KEYS] = m->connector ? NULL : vtrain_key_lengths(g, &in->text[0], 0);
+    if (m->connector)
+        ltx2_connector_prepare(g, m->connector, &in->text[0], in->made + CONNECTOR);
 }
 
 /* ---- forward ---- */
@@ -200,7 +232,9 @@ static void ltx2_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *s
     const ltx2 *m = model;
     const model_weights *w = &m->w;
     vt_tensor *t = in->token_t ? in->token_t : in->t;
-    vt_tensor *text = vt_cast(g, in->text[0].embeds, vt_compute(g));
+    vt_tensor *text = m->connector ? ltx2_connector_run(g, m->connector, in->text[0].embeds,
+                                                        in->made + CONNECTOR)
+                                   : vt_cast(g, in->text[0].embeds, vt_compute(g));
     s[X] = vt_linear(g, nn_patches(g, in->x, (int[]){ 1, 1, 1 }), &w->proj_in);
     s[PROMPT] = m->projected ? vt_feed_forward(g, text, &w->text1, &w->text2) : text;
     s[E] = nn_embed_number(g, t, &w->time1, &w->time2, VC_F32);
@@ -283,6 +317,7 @@ const vtrain_family vtrain_ltx2 = {
     .class_name = "LTX2VideoTransformer3DModel", .lora_names = renames,
     .text_args = { "encoder_hidden_states" }, .layout = VTRAIN_TOKENS,
     .size = sizeof(ltx2), .weights = offsetof(ltx2, w), .table = model_table, .spare = spare,
+    .beside = "connectors", .open_beside = ltx2_open_connector, .free = ltx2_free,
     .read = ltx2_read, .fit = ltx2_fit,
     .prepare = ltx2_prepare, .embed = ltx2_embed,
     .blocks = { { "transformer_blocks.%d.", block_table, sizeof(block_weights), N_IN, 1, block,

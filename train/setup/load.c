@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/os/progress.h"
+#include "formats/tensors/component.h"
 #include "train/models/weights.h"
 #include "train/output/export.h"
 #include "train/samples/samples.h"
@@ -74,6 +75,28 @@ static int load_low(vtrain *t, const vt_source *first, vc_err *err)
     return vc_context(err, rc, "%s", vtrain_weights_path(m->low_weights));
 }
 
+/* Opens the component that runs with the model, which is in the model's folder. */
+static int load_beside(vtrain *t, vc_err *err)
+{
+    const char *name = t->model.family->beside;
+    char *path = NULL;
+    cJSON *config = NULL;
+    int rc = t->cfg.model ? vf_component_find(&path, t->cfg.model, name, err) : 0;
+    if (!rc && !path)
+        rc = vc_fail(err, VC_EUSAGE, "--model%s%s has no folder %s: give the folder of the whole "
+                     "pipeline", t->cfg.model ? " " : "", t->cfg.model ? t->cfg.model : "", name);
+    if (!rc)
+        rc = vf_component_config(&config, path, NULL, err);
+    if (!rc)
+        rc = vf_component_open(&t->model.beside, path, err);
+    if (!rc)
+        rc = vc_context(err, t->model.family->open_beside(t->model.dit, t->g, config,
+                                                          t->model.beside, err), "%s", path);
+    cJSON_Delete(config);
+    free(path);
+    return rc;
+}
+
 int vtrain_load_model(vtrain *t, vc_err *err)
 {
     vt_source src = { .seed = (uint64_t)t->cfg.seed, .on_host = swaps(t) };
@@ -102,5 +125,7 @@ int vtrain_load_model(vtrain *t, vc_err *err)
         return vc_context(err, rc, "%s", vtrain_weights_path(t->model.weights));
     if (!rc && vtrain_both(t))
         rc = load_low(t, &src, err);
+    if (!rc && t->model.family->beside)
+        rc = load_beside(t, err);
     return rc ? rc : vtrain_fit_data(t, err);
 }

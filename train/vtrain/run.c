@@ -515,6 +515,7 @@ static void close_run(vtrain *t)
     vtrain_encoders_close(t->compared.encoders);
     vtrain_weights_close(t->model.weights);
     vtrain_weights_close(t->model.low_weights);
+    vf_model_close(t->model.beside);
     cJSON_Delete(t->model.config);
     cJSON_Delete(t->compared.sources);
     vtrain_data_close(t->data);

@@ -109,11 +109,116 @@ static void refuses_other_lengths(void **state)
     ref_close(&m);
 }
 
+/* ---- with the transformer ---- */
+
+/* Opens the transformer of 2.0 and these connectors for it. */
+static int open_both(ref_model *m, vf_model **file, const char *connectors, vc_err *err)
+{
+    vf_safetensors *golden = golden_open(connectors);
+    cJSON *config = golden_json(golden, "config");
+    const char *dir = golden_tmp(connectors);
+
+    ref_open(m, &vtrain_ltx2, "ltx2-20", VC_BF16, VC_F32);
+    golden_model(golden, dir, VC_BF16);
+    assert_ok(vf_model_open(file, dir, err), err);
+    int rc = vtrain_ltx2.open_beside(m->model, m->g, config, *file, err);
+    cJSON_Delete(config);
+    vf_safetensors_close(golden);
+    return rc;
+}
+
+/* A batch of two prompts of 5 and 12 tokens, in LTX2_PROMPT_ROWS rows. */
+static ref_case features_case(const ref_model *m)
+{
+    ref_case c;
+    vf_safetensors *golden = golden_open(versions[0]);
+    int64_t dim[8];
+    float *features = golden_values(golden, "features", dim);
+    const size_t row = (size_t)(dim[1] * dim[2]);
+
+    ref_case_open(&c, m->golden, "base");
+    free(c.text);
+    c.text_dim[1] = LTX2_PROMPT_ROWS;
+    c.text = calloc((size_t)(2 * LTX2_PROMPT_ROWS * dim[2]), sizeof(float));
+    for (int i = 0; i < 2; i++) {
+        memcpy(c.text + (size_t)(i * LTX2_PROMPT_ROWS * dim[2]), features + (size_t)i * row,
+               row * sizeof(float));
+        c.length[i] = i ? 12 : 5;
+    }
+    free(features);
+    vf_safetensors_close(golden);
+    return c;
+}
+
+/* Replaces a case's text by the connector's result. */
+static void connect_text(const ref_model *m, const vf_model *file, ref_case *c)
+{
+    ltx2_connector *of;
+    vc_err err = { 0 };
+    vf_safetensors *golden = golden_open(versions[0]);
+    cJSON *config = golden_json(golden, "config");
+    const vt_source src = vf_model_source(file);
+    vt_tensor *made[LTX2_CONNECTOR_MADE] = { NULL };
+
+    assert_ok(ltx2_connector_open(&of, m->g, config, &src, LTX2_PROMPT_ROWS, &err), &err);
+    vt_step_begin(m->g, 0);
+    vtrain_cond text = { .embeds = vt_from_host(m->g, VC_F32, 3, c->text_dim, c->text, VC_F32),
+                         .length = c->length };
+    ltx2_connector_prepare(m->g, of, &text, made);
+    vt_tensor *y = ltx2_connector_run(m->g, of, text.embeds, made);
+    assert_true(y && vt_to_host(m->g, y, c->text, &err) == 0);
+    assert_ok(vt_step_end(m->g, &err), &err);
+    for (int i = 0; i < 2; i++)
+        c->length[i] = LTX2_PROMPT_ROWS;
+    ltx2_connector_close(of);
+    cJSON_Delete(config);
+    vf_safetensors_close(golden);
+}
+
+/* The transformer with its connector computes of features what it computes without one of the
+ * connector's result, and its gradients are recomputed as without. */
+static void runs_before_the_transformer(void **state)
+{
+    ref_model with, without;
+    vf_model *file;
+    vc_err err = { 0 };
+
+    (void)state;
+    assert_ok(open_both(&with, &file, versions[0], &err), &err);
+    ref_open(&without, &vtrain_ltx2, "ltx2-20", VC_BF16, VC_F32);
+    ref_case c = features_case(&with);
+    const size_t n = (size_t)(c.dim[0] * c.dim[1] * c.dim[2] * c.dim[3] * c.dim[4]);
+    float *one = malloc(n * sizeof *one), *other = malloc(n * sizeof *other);
+    float loss = ref_step(&with, &c, VT_RECOMPUTE, one);
+    connect_text(&without, file, &c);
+    assert_true(loss == ref_step(&without, &c, VT_RECOMPUTE, other));
+    assert_memory_equal(one, other, n * sizeof *one);
+    free(one), free(other);
+    ref_case_close(&c);
+    ref_close(&without);
+    ref_close(&with);
+    vf_model_close(file);
+}
+
+static void refuses_other_connectors(void **state)
+{
+    ref_model m;
+    vf_model *file;
+    vc_err err = { 0 };
+
+    (void)state;
+    assert_fails(open_both(&m, &file, versions[1], &err), VC_EMISMATCH, &err,
+                 "prompts are 48 wide, but the transformer reads 32");
+    ref_close(&m);
+    vf_model_close(file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equals_the_reference), cmocka_unit_test(refuses_configs),
-        cmocka_unit_test(refuses_other_lengths),
+        cmocka_unit_test(refuses_other_lengths), cmocka_unit_test(runs_before_the_transformer),
+        cmocka_unit_test(refuses_other_connectors),
     };
     return golden_has_device() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
 }
