@@ -452,9 +452,11 @@ const vc_foreign vc_refused_flags[] = {
             "max_timestep_ratio num_decoded_latents num_class_images sample_batch_size", OTHER),
     REFUSED(0, "edit edit_plus", "give vprep the --model folder of Qwen-Image-Edit, --train_mode "
             "edit, and the pictures as --control_directory or a column edit_image"),
-    REFUSED(0, "with_prior_preservation backprop controlnet_* control_* reward_* dmd2_* "
+    REFUSED(0, "with_prior_preservation", "give the class's pictures as a dataset of their own: "
+            "--latents DATASET:reg=W, or :prior=W"),
+    REFUSED(0, "backprop controlnet_* control_* reward_* dmd2_* "
             "dino_loss_* "
-            "self_flow* nabla_* no_nabla_* ideogram4_* backprop_* frame_conditioning_* prior_* "
+            "self_flow* nabla_* no_nabla_* ideogram4_* backprop_* frame_conditioning_* "
             "class_* "
             "add_full_ref_image_in_self_attention add_inpaint_info f1 i2v i2v_mode "
             "i2v_ratio "

@@ -70,7 +70,12 @@ const vc_foreign vc_program_flags[] = {
     REFUSED(1, "lokr_* oft_* lora_decompose_* embedding_weight_dtype", "LoRA is the only adapter "
             "here"),
     /* ai-toolkit's losses and guides */
-    REFUSED(1, "adapter_assist_* adaptive_scaling_factor blank_prompt_preservation "
+    REFUSED(1, "blank_prompt_preservation blank_prompt_preservation_multiplier",
+            "give the dataset twice: --latents DATASET --latents DATASET:blank=W"),
+    REFUSED(1, "prior_reg is_reg is_regularisation_data is_regularization_data "
+            "prior_loss_weight reg_data_dir", "make a dataset of these "
+            "pictures alone, and give it beside the other: --latents DATASET:reg=W, or :prior=W"),
+    REFUSED(1, "adapter_assist_* adaptive_scaling_factor "
             "blended_blur_noise correct_pred_norm correct_pred_norm_multiplier do_cfg "
             "do_random_cfg do_fft_* do_guidance_* do_prior_* do_signal_* do_batch_noise_* "
             "do_blank_* do_differential_* do_paramiter_* dynamic_noise_offset "

@@ -70,6 +70,7 @@ struct vt_ctx {
         uint64_t seed;
         int64_t rows;                         /* samples of the batch */
     } dropout;                                /* until the step ends (vt_dropout_begin) */
+    bool bare;                                /* linear layers leave out their LoRA */
     int64_t shared;                           /* tokens of the shared sequence; 0: none */
     vt_usage usage;
     size_t kept;                              /* bytes the tape holds now */

@@ -128,6 +128,11 @@ void vt_dropout_begin(vt_ctx *g, const vt_dropout *p, uint64_t seed, int64_t row
     g->dropout.draw = any ? vt_from_host(g, VC_I32, 1, (int64_t[]){ 2 }, draw, VC_I32) : NULL;
 }
 
+void vt_leave_out_lora(vt_ctx *g)
+{
+    g->bare = true;
+}
+
 /* Returns the draw by which a layer drops, or NULL. */
 static vt_tensor *draw_of(const vt_ctx *g, const vt_lin *l)
 {
@@ -357,6 +362,11 @@ static vt_tensor *add_lora(vt_ctx *g, vt_tensor *y2, vt_tensor *x2, const vt_lin
 static vt_tensor *linear(vt_ctx *g, vt_tensor *x, const vt_lin *l, vc_dtype type, vt_tensor **gelu,
                          vt_tensor *pre)
 {
+    vt_lin base = *l;
+    if (g->bare) {
+        base.lora_a = base.lora_b = NULL;
+        l = &base;
+    }
     vt_tensor *all[] = { x, l->w, l->b, l->lora_a, l->lora_b, l->scale }, *some[INPUTS];
     int n = 0;
 

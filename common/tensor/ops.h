@@ -147,6 +147,9 @@ typedef struct vt_dropout {
  * step uses twice drops the same both times. Fails the step if a probability is out of range. */
 void vt_dropout_begin(vt_ctx *g, const vt_dropout *p, uint64_t seed, int64_t rows, uint32_t row0,
                       uint32_t micro);
+/* Leaves out the LoRA of all linear layers from here to the end of the step: the model is then its
+ * base. */
+void vt_leave_out_lora(vt_ctx *g);
 /* x [..,in] -> [..,out] in the compute type; one op with or without LoRA. */
 vt_tensor *vt_linear(vt_ctx *g, vt_tensor *x, const vt_lin *l);
 /* The same with a result in f32, for modulation: every token is scaled and shifted by these few

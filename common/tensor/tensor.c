@@ -114,6 +114,7 @@ static void forget(vt_ctx *g)
     vt_arena_rewind(&g->arena);
     g->tape = NULL;
     g->dropout.draw = NULL;
+    g->bare = false;
     g->n_live = 0;
     g->kept = 0;
     g->in_step = g->recording = g->in_grad = false;

@@ -43,6 +43,8 @@ static int put_charts(vf_html *h, const vf_curves *c, vc_err *err)
 #define MEAN(name_, curve_) { .name = name_, .curve = curve_, .style = VF_CURVE_MEAN }
     const vf_curve_part loss[] = { EACH(&c->loss), SMOOTH("smoothed", &c->loss),
                                    MEAN("held-out samples", &c->eval) };
+    const vf_curve_part kind[] = { SMOOTH("learned samples", &c->own),
+                                   SMOOTH("priors, with their weight", &c->prior) };
     vf_curve_part level[VF_NOISE_LEVELS], eval_level[VF_NOISE_LEVELS];
     for (int i = 0; i < VF_NOISE_LEVELS; i++) {
         level[i] = (vf_curve_part)SMOOTH(level_name[i], &c->level[i]);
@@ -60,6 +62,8 @@ static int put_charts(vf_html *h, const vf_curves *c, vc_err *err)
     vf_html_section(h, "Loss");
     vf_curve_units(h, c, 0);
     if ((rc = vf_curve_chart(h, "Loss", "mean squared error", loss, 3, err)) ||
+        (c->prior.points && (rc = vf_curve_chart(h, "Loss of learned samples and of priors",
+                                                 "mean squared error", kind, 2, err))) ||
         (rc = vf_curve_chart(h, "Training loss by noise level", "mean squared error", level,
                              VF_NOISE_LEVELS, err)) ||
         (rc = vf_curve_chart(h, "Held-out loss by noise level", "mean squared error", eval_level,
@@ -86,6 +90,9 @@ static void put_loss_facts(vf_html *h, const vf_curves *c)
 {
     if (c->loss.points)
         vf_html_fact(h, "Loss, last step", "%.5f", c->loss.last);
+    if (c->prior.points)
+        vf_html_fact(h, "Loss of priors", "%.5f last, %.5f mean", c->prior.last,
+                     c->prior.sum / (double)c->prior.points);
     if (c->eval.points)
         vf_html_fact(h, "Held-out loss", "%.5f last, %.5f least (step %.0f)", c->eval.last,
                      c->eval.best, c->eval.best_x);

@@ -1,6 +1,5 @@
 /* data.c - opens datasets; lists samples, groups, held-out samples and an epoch's visits. See
  * data.h */
-#include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -20,44 +19,19 @@ enum {
 
 /* ---- datasets ---- */
 
-/* Splits "DIR:0.7", "DIR:2.5" or "DIR:repeat=3" into DIR, malloc'ed in *path, and the number. If a
- * folder has the whole name, it is the folder. */
-static int parse_path(char **path, double *weight, const char *arg, vc_err *err)
-{
-    const char *colon = strrchr(arg, ':');
-    *weight = 1;
-    *path = vc_format("%s", arg);
-    if (!*path)
-        return vc_fail(err, VC_ENOMEM, "%s: out of memory", arg);
-    if (!colon || strchr(colon, '/') || vc_file_exists(arg))
-        return 0;
-
-    const char *number = colon + 1;
-    bool repeat = !strncmp(number, "repeat=", 7);
-    if (repeat)
-        number += 7;
-    else if (!isdigit((unsigned char)*number) && *number != '.')
-        return 0;                        /* opening will fail and name the folder */
-    char *end;
-    *weight = strtod(number, &end);
-    if (end == number || *end || !isfinite(*weight) || *weight <= 0 ||
-        (repeat && *weight != floor(*weight)))
-        return vc_fail(err, VC_EUSAGE, "--latents %s: \":%s\" is no weight: give DIR:0.7, DIR:2.5 "
-                       "or DIR:repeat=3", arg, colon + 1);
-    (*path)[colon - arg] = 0;
-    return 0;
-}
-
 static int open_set(vtrain_data *d, const vtrain_data_opts *o, const char *arg, vc_err *err)
 {
     int at = d->n_sets++;
     vtrain_set *s = &d->set[at];
-    char *path;
-    int rc = parse_path(&path, &s->weight, arg, err);
+    vtrain_set_path given;
+    int rc = vtrain_set_parse(&given, arg, err);
     if (!rc)
-        rc = o->shards ? vf_dataset_open_first(&s->data, path, o->shards[at], err)
-                       : vf_dataset_open(&s->data, path, false, err);
-    free(path);
+        rc = o->shards ? vf_dataset_open_first(&s->data, given.path, o->shards[at], err)
+                       : vf_dataset_open(&s->data, given.path, false, err);
+    free(given.path);
+    s->weight = given.weight;
+    s->kind = given.kind;
+    s->loss = given.loss;
     if (rc)
         return rc;
 
@@ -73,6 +47,7 @@ static int open_sets(vtrain_data *d, const vtrain_data_opts *o, vc_err *err)
 {
     if (o->paths->n < 1 || o->paths->n > MAX_SETS)
         return vc_fail(err, VC_EINVAL, "%d datasets, 1..%d expected", o->paths->n, MAX_SETS);
+    bool learned = false;
     d->set = calloc((size_t)o->paths->n, sizeof *d->set);
     if (!d->set)
         return vc_fail(err, VC_ENOMEM, "out of memory for %d datasets", o->paths->n);
@@ -80,21 +55,22 @@ static int open_sets(vtrain_data *d, const vtrain_data_opts *o, vc_err *err)
         int rc = open_set(d, o, o->paths->item[i], err);
         if (rc)
             return rc;
+        learned |= !d->set[i].kind->name;
     }
-    return 0;
+    return learned ? 0 : vc_fail(err, VC_EUSAGE, "every dataset has :reg=, :prior= or :blank=: "
+                                 "give one that is learned");
 }
 
 int vtrain_data_progress(const vc_list *paths, int *shards, bool *complete, vc_err *err)
 {
     *complete = true;
     for (int i = 0; i < paths->n; i++) {
-        char *path;
-        double weight;
+        vtrain_set_path given;
         bool all = false;
-        int rc = parse_path(&path, &weight, paths->item[i], err);
+        int rc = vtrain_set_parse(&given, paths->item[i], err);
         if (!rc)
-            rc = vf_dataset_progress(path, &shards[i], &all, err);
-        free(path);
+            rc = vf_dataset_progress(given.path, &shards[i], &all, err);
+        free(given.path);
         if (rc && rc != VC_ENOENT)
             return rc;
         *complete &= all;
@@ -107,18 +83,19 @@ int vtrain_data_awaited(const vc_list *paths, const int *shards, vc_err *err)
     int ended = -1;
     bool hope = false, needed = false;
     for (int i = 0; i < paths->n && !needed; i++) {
-        char *path;
-        double weight;
+        vtrain_set_path given;
         int n;
         bool complete = false;
-        int rc = parse_path(&path, &weight, paths->item[i], err);
-        if (rc)
+        int rc = vtrain_set_parse(&given, paths->item[i], err);
+        if (rc) {
+            free(given.path);
             return rc;
-        const bool left = vf_dataset_abandoned(path);
-        hope |= !left && (vf_dataset_progress(path, &n, &complete, NULL) || !complete);
+        }
+        const bool left = vf_dataset_abandoned(given.path);
+        hope |= !left && (vf_dataset_progress(given.path, &n, &complete, NULL) || !complete);
         ended = left ? i : ended;
         needed = left && !shards[i];
-        free(path);
+        free(given.path);
     }
     if (ended < 0 || (hope && !needed))
         return 0;
@@ -333,8 +310,13 @@ static double split_draw(uint64_t seed, uint32_t id, uint32_t variant)
     return vc_draw_unit(&draws);
 }
 
+static bool is_learned(const vtrain_data *d, uint32_t i)
+{
+    return !d->set[d->sample[i].dataset].kind->name;
+}
+
 /* Holds samples out by a draw of each number alone, so that samples that join later change no
- * earlier number's choice. */
+ * earlier number's choice. Samples that only hold the model in place are not held out. */
 static int hold_out(vtrain_data *d, double part, uint64_t seed, vc_err *err)
 {
     if (!(part >= 0 && part <= 0.5))
@@ -346,19 +328,26 @@ static int hold_out(vtrain_data *d, double part, uint64_t seed, vc_err *err)
         return vc_fail(err, VC_ENOMEM, "out of memory for %" PRIu32 " samples", d->n_samples);
 
     uint32_t least = 0, most = 0;
-    for (uint32_t i = 0; i < d->n_samples; i++) {
+    while (least < d->n_samples && !is_learned(d, least))
+        least++;
+    most = least;
+    for (uint32_t i = least; i < d->n_samples; i++) {
+        if (!is_learned(d, i))
+            continue;
         draw[i] = split_draw(seed, vtrain_data_scan(d, i)->number, d->sample[i].dataset);
         if (draw[i] < draw[least])
             least = i;
         if (draw[i] > draw[most])
             most = i;
     }
-    for (uint32_t i = 0; i < d->n_samples; i++) {
+    for (uint32_t i = least; i < d->n_samples; i++) {
+        if (!is_learned(d, i))
+            continue;
         bool low = draw[i] < part || draw[i] == draw[least];
         d->sample[i].held_out = low && draw[i] < draw[most];
         d->n_held_out += d->sample[i].held_out;
     }
-    bool both = draw[least] < draw[most];
+    bool both = least < d->n_samples && draw[least] < draw[most];
     free(draw);
     return both ? 0 : vc_fail(err, VC_EINVAL, "--eval_split %g: nothing is left to train on "
                               "of %" PRIu32 " samples", part, d->n_samples);

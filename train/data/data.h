@@ -1,7 +1,7 @@
 /* data.h - the training data: one or several latent datasets as one list of samples.
  *
  * Opens the datasets, checks that they fit each other and the transformer, holds samples out,
- * groups the others by stored shape and kind, and has the normalisation of raw latents. Opening
+ * groups the others by stored shape, kind and target, and has the normalisation of raw latents. Opening
  * reads the headers of one latent a group and of the empty prompts, and no other values. Samples of
  * weight 0 are left out of the list. vtrain_data_fit is called once, right after open; from then on
  * several threads may use the immutable handle. */
@@ -10,6 +10,7 @@
 
 #include "common/cli/flags.h"
 #include "formats/dataset/dataset.h"
+#include "train/data/sets.h"
 #include "train/models/dit.h"
 
 enum { VTRAIN_KEY = 32 };
@@ -17,8 +18,7 @@ enum { VTRAIN_KEY = 32 };
 typedef struct vtrain_data vtrain_data;
 
 typedef struct vtrain_data_opts {
-    const vc_list *paths;        /* "DIR", "DIR:2.5" or "DIR:repeat=3": repeats of its samples;
-                                  * "DIR:0.7", for all datasets or none: its share of the visits */
+    const vc_list *paths;        /* "DIR", "DIR:repeat=3" and others of sets.h */
     int64_t dataset_repeat;      /* >= 1, on top of the above */
     double eval_split;           /* 0..0.5 of the samples are held out */
     uint64_t seed;               /* of the split */
@@ -68,11 +68,12 @@ typedef struct vtrain_group {
     uint32_t tokens;             /* of one sample, from its record */
     int64_t text_rows;           /* as fitted: tokens of a caption of the first slot, where
                                   * fit->whole_texts; else 0 */
+    bool base;                   /* the target is the base's prediction (sets.h) */
     int segments;                /* of each text (`text_chunks`), all of the same number of rows; 0:
                                   * texts are of the whole clip */
     vtrain_own own;
     char name[80];               /* "5x16x16" (f h w), a still "16x16", beside a
-                                  * reference "16x16+12x20" */
+                                  * reference "16x16+12x20", with `base` "5x16x16-prior" */
 } vtrain_group;
 
 /* One sample of the list. */
@@ -161,6 +162,10 @@ bool vtrain_data_varied(const vtrain_data *d);
  * is that of the opened shards. */
 int vtrain_data_sets(const vtrain_data *d);
 const vf_dataset *vtrain_data_set(const vtrain_data *d, int i);
+/* How its samples are taken, and the factor of their loss. */
+const vtrain_set_kind *vtrain_data_kind(const vtrain_data *d, int set, double *loss);
+/* True if a dataset is of a kind with a name; with `base`, if one has the base as target. */
+bool vtrain_data_holds(const vtrain_data *d, bool base);
 const char *vtrain_data_root(const vtrain_data *d, int i);
 const char *vtrain_data_plan(const vtrain_data *d, int i);
 /* Writes a sample's key to buf: "000000000042/000", of the second dataset "2:000000000042/000". */

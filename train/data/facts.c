@@ -28,6 +28,20 @@ const vf_dataset *vtrain_data_set(const vtrain_data *d, int i) { return d->set[i
 const char *vtrain_data_root(const vtrain_data *d, int i) { return d->set[i].root; }
 const char *vtrain_data_plan(const vtrain_data *d, int i) { return d->set[i].plan; }
 
+const vtrain_set_kind *vtrain_data_kind(const vtrain_data *d, int set, double *loss)
+{
+    *loss = d->set[set].loss;
+    return d->set[set].kind;
+}
+
+bool vtrain_data_holds(const vtrain_data *d, bool base)
+{
+    bool holds = false;
+    for (int i = 0; i < d->n_sets; i++)
+        holds |= d->set[i].kind->name && (!base || d->set[i].kind->base);
+    return holds;
+}
+
 uint32_t vtrain_data_visits(const vtrain_data *d) { return d->n_visits; }
 bool vtrain_data_varied(const vtrain_data *d) { return d->varied; }
 

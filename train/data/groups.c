@@ -1,4 +1,4 @@
-/* groups.c - groups samples by kind, then f, h, w, then the sizes of their reference pictures, so
+/* groups.c - groups samples by target and kind, then f, h, w, then the sizes of their reference pictures, so
  * that the order of the groups does not depend on the samples'. See data.h and parts.h
  *
  * The index of a shard has no sizes of references, so that the records of a dataset of edits are
@@ -14,7 +14,7 @@
 enum { MAX_GROUPS = 1 << 21 };               /* the bits of vtrain_sample.group */
 
 typedef struct shape {
-    uint64_t clip;                           /* kind, f, h, w */
+    uint64_t clip;                           /* target, kind, f, h, w */
     vtrain_own own;
 } shape;
 
@@ -28,7 +28,8 @@ static int shape_of(shape *s, const vtrain_data *d, uint32_t i, vc_err *err)
     const vf_entry *e = vtrain_data_scan(d, i);
     cJSON *record;
 
-    *s = (shape){ .clip = (uint64_t)(e->flags & VF_ENTRY_VIDEO ? 1 : 0) << 48 |
+    *s = (shape){ .clip = (uint64_t)d->set[d->sample[i].dataset].kind->base << 49 |
+                          (uint64_t)(e->flags & VF_ENTRY_VIDEO ? 1 : 0) << 48 |
                           (uint64_t)e->f << 32 | (uint64_t)e->h << 16 | e->w };
     if (!has_references(d, i))
         return 0;
@@ -90,9 +91,9 @@ static int distinct_ranks(const vtrain_data *d, rank_list *l, vc_err *err)
     return rc;
 }
 
-static void name_group(vtrain_group *g, const vf_entry *e, const vtrain_own *own)
+static void name_group(vtrain_group *g, const vf_entry *e, const vtrain_own *own, bool base)
 {
-    *g = (vtrain_group){ .own = *own, .f = e->f, .h = e->h, .w = e->w, .padded = e->f,
+    *g = (vtrain_group){ .own = *own, .base = base, .f = e->f, .h = e->h, .w = e->w, .padded = e->f,
                          .tokens = e->tokens, .video = e->flags & VF_ENTRY_VIDEO };
     if (g->video)
         snprintf(g->name, sizeof g->name, "%dx%dx%d", g->f, g->h, g->w);
@@ -102,6 +103,8 @@ static void name_group(vtrain_group *g, const vf_entry *e, const vtrain_own *own
         const size_t n = strlen(g->name);
         snprintf(g->name + n, sizeof g->name - n, "+%ux%u", own->size[k][0], own->size[k][1]);
     }
+    if (base)
+        strncat(g->name, "-prior", sizeof g->name - strlen(g->name) - 1);
 }
 
 int vtrain_groups_make(vtrain_data *d, vc_err *err)
@@ -129,7 +132,7 @@ int vtrain_groups_make(vtrain_data *d, vc_err *err)
         if (g->f)
             continue;
         vtrain_latent_value v;
-        name_group(g, e, &r.own);
+        name_group(g, e, &r.own, d->set[d->sample[i].dataset].kind->base);
         rc = vtrain_name_sample(d, i, vtrain_latent_open(d, i, false, &v, err), err);
         vf_safetensors_close(v.st);
         if (!rc)

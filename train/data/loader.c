@@ -297,9 +297,16 @@ static int make_slot(vtrain_loader *l, slot *s, vc_err *err)
         (rc = take(l, &s->value, rows, (size_t)(d->n_slots + 1) * sizeof *s->value, err)) ||
         (rc = take(l, &s->cond, rows, sizeof *s->cond, err)) ||
         (rc = take(l, &s->segments, rows, sizeof *s->segments, err)) ||
+        (rc = take(l, &s->scale, rows, sizeof *s->scale, err)) ||
+        (rc = take(l, &s->held, rows, sizeof *s->held, err)) ||
         (rc = take(l, &s->b.cond_dropped, rows, sizeof *s->b.cond_dropped, err)) ||
         (rc = take(l, &s->b.loss_weight, rows, clip * sizeof *s->b.loss_weight, err)) ||
         (rc = take(l, &s->b.latents, rows, clip * channels * sizeof *s->b.latents, err)))
+        return rc;
+    s->b.loss_scale = s->scale;
+    s->b.held = s->held;
+    if (!l->o.held_out && vtrain_data_holds(d, true) &&
+        (rc = take(l, &s->b.target, rows, clip * channels * sizeof *s->b.target, err)))
         return rc;
     if (d->clean_frames && (rc = take(l, &s->first, channels, frame * sizeof *s->first, err)))
         return rc;
@@ -326,6 +333,9 @@ static void free_slot(slot *s)
     free(s->value);
     free(s->cond);
     free(s->segments);
+    free(s->scale);
+    free(s->held);
+    free(s->b.target);
     free(s->first);
     free(s->b.cond_dropped);
     free(s->b.loss_weight);

@@ -96,11 +96,13 @@ static int choose_text(vtrain_loader *l, slot *s, int row, const cJSON *record,
                        vf_key key[VTRAIN_TEXTS], vc_err *err)
 {
     const int set = l->d->sample[s->row[row]].dataset;
+    const bool blank = l->d->set[set].kind->blank;
     uint32_t micro = (uint32_t)s->b.micro, r = s->b.first + (uint32_t)row;
     bool drop = !l->o.held_out &&
                 vc_train_unit(l->o.plan.seed, 0, r, micro, VC_DRAW_CAPTION_DROP) < l->o.caption_dropout;
 
-    s->b.dropped[row] = drop;
+    drop |= blank;
+    s->b.dropped[row] = drop && !blank;
     const cJSON *captions;
     int rc = vtrain_empty_keys(l->d, set, record, key, err), n, pick = 0;
     if (!rc)
@@ -214,6 +216,13 @@ static int64_t least_rows(const vtrain_loader *l, const vtrain_group *g, int i)
            : s->max_length * (g->segments ? g->segments : 1);
 }
 
+/* Whether a row of segments has the empty prompt, which is zeros. */
+static bool is_zeros(const vtrain_loader *l, const slot *s, int row)
+{
+    const bool blank = l->d->set[l->d->sample[s->row[row]].dataset].kind->blank;
+    return (s->b.dropped[row] || blank) && s->segments[row];
+}
+
 /* Opens the texts of all rows first, since the longest sets the batch's layout. */
 static int fill_texts(vtrain_loader *l, slot *s, vc_err *err)
 {
@@ -227,7 +236,7 @@ static int fill_texts(vtrain_loader *l, slot *s, vc_err *err)
     for (int r = 0; r < s->b.rows && row == s->b.rows && !rc; r++)
         for (int i = 0; i < slots && !rc; i++)
             if ((rc = copy_text(&s->b.text[i], r, &s->value[r * slots + i],
-                                s->b.dropped[r] && s->segments[r], err))) {
+                                is_zeros(l, s, r), err))) {
                 vc_context(err, rc, "%s", l->d->slot[i].name);
                 row = r;
             }
@@ -260,10 +269,13 @@ int vtrain_loader_fill(vtrain_loader *l, vtrain_loader_slot *s)
     memcpy(b->dim, dim, sizeof b->dim);
     b->alone = is_alone(l, s);
     b->own = b->alone ? (vtrain_own){ 0 } : g->own;
+    b->base = g->base;
     b->roles = vtrain_data_roles_of(l->d, &b->own);
     b->tokens = (uint64_t)b->rows * g->tokens;
     for (int row = 0; row < b->rows; row++) {
         const vtrain_sample *at = &l->d->sample[s->row[row]];
+        s->scale[row] = (float)l->d->set[at->dataset].loss;
+        s->held[row] = l->d->set[at->dataset].kind->name != NULL;
         b->fps[row] = vf_dataset_entry(l->d->set[at->dataset].data, at->index)->fps;
         vtrain_data_key(l->d, s->row[row], b->key[row]);
     }

@@ -19,6 +19,8 @@ typedef struct vtrain_loader_slot {
     uint32_t *row;               /* [batch] samples of its rows */
     vtrain_text_value *value;    /* [batch, n_slots] while texts are copied */
     vtrain_conditions *cond;     /* [batch] of the rows' records */
+    float *scale;                /* [batch] b.loss_scale */
+    bool *held;                  /* [batch] b.held */
     int *segments;               /* [batch] of the rows' texts, as the records have them */
     float *first;                /* [C,h,w] an image on its way to the front of a clip, or NULL */
 } vtrain_loader_slot;

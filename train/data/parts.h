@@ -30,6 +30,8 @@ typedef struct vtrain_head {
 typedef struct vtrain_set {
     vf_dataset *data;
     double weight;                       /* repeats; below 1, as given with the path, a share */
+    const vtrain_set_kind *kind;         /* how its samples are taken */
+    double loss;                         /* factor of their loss */
     char root[VF_KEY_HEX];
     const char *plan;                    /* borrowed from the manifest; NULL: not recorded */
     vtrain_head head;

@@ -189,6 +189,22 @@ static int add_groups(cJSON *o, const vtrain_record *r)
     return rc;
 }
 
+static double mean_of(const vtrain_part_loss *p)
+{
+    return p->n ? p->sum / (double)p->n : NAN;
+}
+
+static const char *const kind_names[VTRAIN_KINDS_OF_LOSS] = { "loss_own", "loss_prior" };
+
+/* The losses of rows that are learned and of the others, without those that the step has not. */
+static int add_kinds(cJSON *o, const vtrain_record *r)
+{
+    int rc = 0;
+    for (int i = 0; i < VTRAIN_KINDS_OF_LOSS && r->kinds && !rc; i++)
+        rc = r->kind[i].n ? add_number(o, kind_names[i], mean_of(&r->kind[i])) : 0;
+    return rc;
+}
+
 static int add_samples(cJSON *o, const vtrain_record *r)
 {
     cJSON *list = cJSON_CreateStringArray(r->sample, r->n_samples);
@@ -205,10 +221,6 @@ static int add_halves(cJSON *o, const vtrain_record *r)
            (r->of[1].n && add_number(o, "loss_low", r->of[1].loss)) ? -1 : 0;
 }
 
-static double mean_of(const vtrain_part_loss *p)
-{
-    return p->n ? p->sum / (double)p->n : NAN;
-}
 
 /* The loss of each quarter of the noise levels; null where the step has no row in it. */
 static int add_levels(cJSON *o, const vtrain_record *r)
@@ -252,7 +264,7 @@ static char *make_line(const vtrain_record *r)
                add_number(o, "loss", r->loss) || add_levels(o, r) || add_buckets(o, r) ||
                add_number(o, "lr", r->lr) ||
                (r->number_name && add_number(o, r->number_name, r->number)) ||
-               add_groups(o, r) || add_halves(o, r) ||
+               add_groups(o, r) || add_halves(o, r) || add_kinds(o, r) ||
                add_number(o, "grad_norm", r->grad_norm) || add_samples(o, r) ||
                add_number(o, "tokens_per_s", r->tokens_per_s) ||
                add_number(o, "step_s", r->step_s) || add_number(o, "data_wait_s", r->data_wait_s) ||
@@ -356,6 +368,8 @@ static int write_events(vtrain_metrics *m, const vtrain_record *r, vc_err *err)
         { "loss", r->loss }, { "lr", r->lr }, { "grad_norm", r->grad_norm },
         { "loss_high", r->halves ? r->of[0].loss : NAN },
         { "loss_low", r->halves ? r->of[1].loss : NAN },
+        { kind_names[0], r->kinds ? mean_of(&r->kind[0]) : NAN },
+        { kind_names[1], r->kinds ? mean_of(&r->kind[1]) : NAN },
         { "tokens_per_s", r->tokens_per_s }, { "step_s", r->step_s },
         { "data_wait_s", r->data_wait_s }, { "peak_bytes", (double)r->peak_bytes },
         { "caption_dropout", r->caption_dropout }, { "epoch", r->epoch },

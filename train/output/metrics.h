@@ -23,6 +23,9 @@ typedef struct vtrain_group_note {
  * middles, the quantiles 1/8, 3/8, 5/8 and 7/8. */
 enum { VTRAIN_NOISE_LEVELS = 4 };
 
+/* Rows that are learned, and rows of datasets that hold the model in place (data/sets.h). */
+enum { VTRAIN_LOSS_OWN, VTRAIN_LOSS_PRIOR, VTRAIN_KINDS_OF_LOSS };
+
 /* The losses of a part of a step. */
 typedef struct vtrain_part_loss {
     double sum;
@@ -41,6 +44,8 @@ typedef struct vtrain_record {
      * Written if `halves`. */
     struct { double loss; int64_t n; } of[2];
     bool halves;
+    vtrain_part_loss kind[VTRAIN_KINDS_OF_LOSS];  /* of the rows of each kind; written if */
+    bool kinds;                                   /* the run has several */
     const char *number_name;     /* of a number that the optimiser found, or NULL */
     double number;
     vtrain_part_loss level[VTRAIN_NOISE_LEVELS];  /* of the rows whose noise is in each quarter */
@@ -67,7 +72,8 @@ typedef struct vtrain_record {
  * torn last line, are cut off atomically. tensorboard: also writes
  * dir/tensorboard/events.out.tfevents.* (scalars loss, lr, grad_norm, eval_loss, tokens_per_s,
  * step_s, data_wait_s, peak_bytes, caption_dropout, epoch, device_waits, graph_replays, the
- * optimiser's number, lr/PATTERN of each group, loss_high, loss_low, loss/noise_1 to loss/noise_4
+ * optimiser's number, lr/PATTERN of each group, loss_high, loss_low, loss_own, loss_prior,
+ * loss/noise_1 to loss/noise_4
  * and loss/bucket_NAME of the parts that a step has, eval_loss/noise_1 to eval_loss/noise_4); a
  * resumed run's file purges later steps. */
 int vtrain_metrics_open(vtrain_metrics **out, const char *dir, int64_t step, bool tensorboard,

@@ -167,6 +167,25 @@ static int plan_group(vtrain *t, uint32_t group, int64_t most, vt_usage *use, vc
     return rc ? rc : dry(t, group, *r, use, err);
 }
 
+/* Adds the base's prediction to the work of a group whose target it is; it is a forward alone, before
+ * the step, and takes no more memory. */
+static int add_base(vtrain *t, uint32_t group, vt_usage *use, vc_err *err)
+{
+    const vtrain_group *g = vtrain_data_group(t->data, group);
+    const int64_t dim[5] = { rows_of(t, group), vtrain_data_norm(t->data)->channels,
+                             g->padded, g->h, g->w };
+    vt_usage base;
+    if (!g->base)
+        return 0;
+    int rc = vtrain_micro_dry(t, dim, &g->own, false, (vtrain_recompute){ 0, VT_KEEP }, &base, err);
+    if (rc)
+        return rc;
+    use->flops += base.flops;
+    use->pool_peak = base.pool_peak > use->pool_peak ? base.pool_peak : use->pool_peak;
+    use->scratch = base.scratch > use->scratch ? base.scratch : use->scratch;
+    return 0;
+}
+
 /* Plans all groups, with `most` bytes for a step. */
 static int plan_groups(vtrain *t, int64_t most, vc_err *err)
 {
@@ -176,6 +195,9 @@ static int plan_groups(vtrain *t, int64_t most, vc_err *err)
     for (uint32_t i = 0; i < vtrain_data_groups(t->data); i++) {
         vt_usage use;
         int rc = plan_group(t, i, most, &use, err);
+        if (rc)
+            return vc_context(err, vtrain_memory_remedy(t, i, rc, err), "dry step");
+        rc = add_base(t, i, &use, err);
         if (rc)
             return vc_context(err, vtrain_memory_remedy(t, i, rc, err), "dry step");
         t->plan.group_flops[i] = use.flops;

@@ -105,6 +105,17 @@ static char *text_data(const vtrain *t)
         free(text);
         text = more;
     }
+    for (int i = 0; text && i < vtrain_data_sets(t->data); i++) {
+        double loss;
+        const vtrain_set_kind *kind = vtrain_data_kind(t->data, i, &loss);
+        char *more = kind->name ? vc_format("%s\n  %s: %s, and its loss counts %g times", text,
+                                            vf_dataset_path(vtrain_data_set(t->data, i)),
+                                            kind->about, loss) : NULL;
+        if (!kind->name)
+            continue;
+        free(text);
+        text = more;
+    }
     return text;
 }
 

@@ -45,7 +45,7 @@ void vtrain_levels_draw(vtrain_levels *v, const vtrain *t, const vtrain_micro *m
         bool clean = v->front && vc_train_unit(m->seed, 0, drawn, (uint32_t)m->number,
                                                VC_DRAW_FIRST_FRAME) <
                                      t->cfg.first_frame_conditioning_p;
-        l.weight *= (float)m->batch->share;
+        l.weight *= (float)m->batch->share * m->batch->loss_scale[row];
         set_level(v, row, &l, clean);
     }
 }
@@ -156,8 +156,9 @@ void vtrain_noised_load(const vtrain *t, vtrain_noised *n, const vtrain_batch *b
     n->x0 = vt_from_host(g, VC_F32, 5, dim, b->latents, VC_F32);
     n->noise = vt_randn(g, 5, dim, seed, b->first, (uint32_t)number, VC_DRAW_NOISE);
     n->noisy = mix(g, n->x0, n->noise, v);
-    n->target = vt_mix(g, n->x0, n->noise, rows_of(g, dim[0], v->tx_of),
-                       rows_of(g, dim[0], v->tn_of));
+    n->target = b->base ? vt_from_host(g, VC_F32, 5, dim, b->target, VC_F32)
+                        : vt_mix(g, n->x0, n->noise, rows_of(g, dim[0], v->tx_of),
+                                 rows_of(g, dim[0], v->tn_of));
     load_weights(t, n, b, v);
 }
 

@@ -74,6 +74,8 @@ static void add_parts(vtrain_notes *s, vtrain_record *r, const vtrain_micro_note
     add_loss(&s->of_bucket[i].loss, n->loss, 1);
     for (int k = 0; k < VTRAIN_NOISE_LEVELS; k++)
         add_loss(&r->level[k], n->level[k].sum, n->level[k].n);
+    for (int k = 0; k < VTRAIN_KINDS_OF_LOSS; k++)
+        add_loss(&r->kind[k], n->kind[k].sum, n->kind[k].n);
 }
 
 static void add_note(vtrain_notes *s, vtrain *t, vtrain_record *r, const vtrain_micro_note *n,
@@ -121,6 +123,7 @@ int vtrain_notes_gather(vtrain_notes *s, vtrain *t, vtrain_record *r, vtrain_cou
     }
     r->loss /= (double)vtrain_runs(t);
     r->halves = vtrain_both(t);
+    r->kinds = vtrain_data_holds(t->data, false);
     for (int i = 0; i < VTRAIN_HALVES; i++)
         r->of[i].loss = r->of[i].n ? r->of[i].loss / (double)r->of[i].n : NAN;
     r->bucket = s->bucket;

@@ -11,6 +11,7 @@ typedef struct vtrain_micro_note {
     double loss, waited;
     double device_waits, graph_replays;       /* as vtrain_record's */
     vtrain_part_loss level[VTRAIN_NOISE_LEVELS];  /* as vtrain_micro's */
+    vtrain_part_loss kind[VTRAIN_KINDS_OF_LOSS];
     uint64_t tokens;
     uint32_t rows, dropped, zeroed, alone;
     bool low;                                 /* as vtrain_micro's */

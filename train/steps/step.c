@@ -339,26 +339,34 @@ static int variant_of(const vtrain_recompute *r, bool low)
     return VTRAIN_HALVES * (2 * r->blocks + (r->how == VT_KEEP_ATTENTION)) + low;
 }
 
-/* Whether a quantile's noise grows with the quantile: with some densities it falls. */
-static bool noise_grows(const vtrain *t)
+bool vtrain_noise_grows(const vtrain *t)
 {
     const vtrain_level first = vtrain_level_of(t->objective, 1, 0.5 / VTRAIN_NOISE_LEVELS);
     const vtrain_level last = vtrain_level_of(t->objective, 1, 1 - 0.5 / VTRAIN_NOISE_LEVELS);
     return first.sigma < last.sigma;
 }
 
-/* Adds the losses of the rows to the quarters of the levels that their noise is in; a part of a
- * micro-batch weighs its rows' losses by its share. */
-static void note_levels(const job *j, vtrain_micro *m, const float *losses)
+static void add_loss(vtrain_part_loss *p, double loss)
+{
+    p->sum += loss;
+    p->n++;
+}
+
+/* Adds the losses of the rows to those of their kind and, where they are learned, to the quarters
+ * of the levels that their noise is in; a part of a micro-batch weighs its rows' losses by its
+ * share. */
+static void note_rows(const job *j, vtrain_micro *m, const float *losses)
 {
     const vtrain_batch *b = m->batch;
-    const bool grows = noise_grows(j->t);
+    const bool grows = vtrain_noise_grows(j->t);
     for (int row = 0; row < b->counted; row++) {
+        const double loss = (double)losses[b->rows > 1 ? 1 + row : 0] / b->share;
+        add_loss(&m->of_kind[b->held[row] ? VTRAIN_LOSS_PRIOR : VTRAIN_LOSS_OWN], loss);
+        if (b->held[row])
+            continue;
         const int at = (int)(VTRAIN_NOISE_LEVELS * j->v.quantile[row]);
         const int q = at < VTRAIN_NOISE_LEVELS ? at : VTRAIN_NOISE_LEVELS - 1;
-        vtrain_part_loss *p = &m->of_level[grows ? q : VTRAIN_NOISE_LEVELS - 1 - q];
-        p->sum += (double)losses[b->rows > 1 ? 1 + row : 0] / b->share;
-        p->n++;
+        add_loss(&m->of_level[grows ? q : VTRAIN_NOISE_LEVELS - 1 - q], loss);
     }
 }
 
@@ -368,7 +376,7 @@ static void read_losses(job *j, vtrain_micro *m, const vt_tensor *losses)
     const bool good = losses && !vt_to_host(j->t->g, losses, v, NULL);
     m->loss = good ? v[0] : NAN;
     if (good && j->record)
-        note_levels(j, m, v);
+        note_rows(j, m, v);
 }
 
 /* Returns the step's own error, if any: j->rc is the trace's. */
@@ -392,6 +400,28 @@ static int run_job(job *j, vtrain_micro *m, vc_err *err)
     t->time.forward += middle - start;
     t->time.backward += vc_seconds() - middle;
     return vt_step_end(t->g, err);
+}
+
+int vtrain_micro_target(vtrain *t, const vtrain_micro *m, vc_err *err)
+{
+    const vtrain_batch *b = m->batch;
+    parts p = { .in.shared = t->ranks.sequence };
+    vtrain_levels v;
+    vc_err step = { 0 };
+    if (!b->base)
+        return 0;
+    vtrain_levels_draw(&v, t, m);
+    vtrain_both_use(t, v.low);
+    vt_step_begin(t->g, 0);
+    vt_leave_out_lora(t->g);
+    load(t, &p, b, &v, m->seed, m->number);
+    p.pred = vt_cast(t->g, vtrain_dit_forward(t->g, t->model.dit, &p.in), VC_F32);
+    int rc = p.pred ? vt_to_host(t->g, p.pred, b->target, &step) : 0, step_rc;
+    step_rc = vt_step_end(t->g, rc ? NULL : &step);
+    rc = vtrain_sequence_end(t->ranks.sequence, rc ? rc : step_rc, &step);
+    if (rc && err)
+        *err = step;
+    return vc_context(err, rc, "the base's prediction");
 }
 
 int vtrain_micro_run(vtrain *t, vtrain_micro *m, bool record, vc_err *err)
@@ -509,80 +539,4 @@ int vtrain_predict(vtrain *t, const vtrain_question *q, float *out, vc_err *err)
     if (step_rc && err)
         *err = step;
     return step_rc ? step_rc : rc;
-}
-
-/* ---- held-out loss ---- */
-
-/* Sums over the held-out samples: of their losses at each level, of all, and of their number. */
-typedef struct held_out {
-    double level[VTRAIN_NOISE_LEVELS], sum, rows;
-} held_out;
-
-static int eval_batch(vtrain *t, const vtrain_batch *b, held_out *h, vc_err *err)
-{
-    const bool grows = noise_grows(t);
-    for (int q = 0; q < VTRAIN_NOISE_LEVELS; q++) {
-        vtrain_micro m = {
-            .batch = b, .seed = ~(uint64_t)t->cfg.seed, .level = (q + 0.5) / VTRAIN_NOISE_LEVELS,
-            .number = b->micro * VTRAIN_NOISE_LEVELS + (uint64_t)q,
-        };
-        int rc = vtrain_micro_run(t, &m, false, err);
-        if (rc)
-            return rc;
-        h->level[grows ? q : VTRAIN_NOISE_LEVELS - 1 - q] += (double)m.loss * b->rows;
-        h->sum += (double)m.loss * b->rows;
-        h->rows += b->rows;
-    }
-    return 0;
-}
-
-static void eval_progress(const vtrain *t, uint64_t batch, uint64_t all)
-{
-    char extra[80];
-    snprintf(extra, sizeof extra, "held-out loss: batch %llu of %llu", (unsigned long long)batch,
-             (unsigned long long)all);
-    vc_progress_at(t->ui, (uint64_t)t->at.step, extra);
-}
-
-int vtrain_eval(vtrain *t, vtrain_record *r, vc_err *err)
-{
-    vtrain_loader_opts o = {
-        .plan = { .batch = (uint32_t)t->cfg.train_batch_size, .seed = ~(uint64_t)t->cfg.seed },
-        .latent = VTRAIN_LATENT_MEAN, .held_out = true, .threads = 1, .ahead = 1,
-        .check = t->cfg.verify_data, .stride = (uint64_t)vtrain_dp_groups(t),
-    };
-    vtrain_loader *l = NULL;
-    int rc = vtrain_loader_pass(t->data, o.plan.batch, &o.end, err);
-    o.first = (uint64_t)vtrain_dp_group(t);
-    if (o.first > o.end)
-        o.first = o.end;                         /* more ranks than batches */
-    if (!rc)
-        rc = vtrain_loader_open(&l, t->data, &o, err);
-    held_out h = { .sum = 0 };
-    uint64_t done = 0, batches = (o.end - o.first + o.stride - 1) / o.stride;
-    for (bool more = true; more;) {
-        const vtrain_batch *b = NULL;
-        double waited;
-        if (!rc && *t->stop)
-            rc = vc_fail(err, VC_ESTOP, "stopped");
-        if (!rc)
-            rc = vtrain_loader_next(l, &b, &waited, err);
-        rc = vtrain_sequence_agree(t->ranks.sequence, rc, err);
-        more = !rc && b;
-        if (more) {
-            eval_progress(t, ++done, batches);
-            rc = eval_batch(t, b, &h, err);
-        }
-        if (b)
-            vtrain_loader_give_back(l, b);
-    }
-    vtrain_loader_close(l);
-    vc_context(err, rc, "held-out samples");
-    rc = vc_comm_agree(t->comm, rc, err);
-    if (!rc)                                     /* ranks that share batches count them alike */
-        rc = vc_comm_reduce(t->comm, (double *)&h, sizeof h / sizeof(double), VC_COMM_SUM, err);
-    r->eval_loss = h.rows > 0 ? h.sum / h.rows : NAN;
-    for (int i = 0; i < VTRAIN_NOISE_LEVELS; i++)
-        r->eval_level[i] = h.rows > 0 ? VTRAIN_NOISE_LEVELS * h.level[i] / h.rows : NAN;
-    return rc;
 }

@@ -16,10 +16,17 @@ typedef struct vtrain_micro {
     /* Out, of a recorded one: the losses of its rows by the quarter that their noise is in. */
     vtrain_part_loss of_level[VTRAIN_NOISE_LEVELS];
     bool low;                                 /* out: it went to the second of two transformers */
+    /* Out, of a recorded one: the losses of its rows whose dataset is learned, and of the others. */
+    vtrain_part_loss of_kind[VTRAIN_KINDS_OF_LOSS];
 } vtrain_micro;
 /* The blocks that backward recomputes for a batch of the group. For samples that joined within the
  * step, and have no plan yet, all blocks are unless --gradient_checkpointing is none. */
 vtrain_recompute vtrain_recomputed(const vtrain *t, uint32_t group);
+/* Of a batch whose target is the base's prediction: predicts without the LoRA and without a
+ * backward, at the levels and noise that vtrain_micro_run will draw, and writes the prediction to
+ * m->batch->target. Other batches need no target. Called before the step's exchange begins
+ * (vtrain_dist_begin), since ranks differ in it. */
+int vtrain_micro_target(vtrain *t, const vtrain_micro *m, vc_err *err);
 /* Forward and, if `record`, backward of one micro-batch; gradients add up. With a trace, writes the
  * micro-batch's file, except the step's last: vtrain_trace_step writes that file when the gradients
  * are whole. */
@@ -44,6 +51,8 @@ typedef struct vtrain_question {
 } vtrain_question;
 /* Writes the model's prediction for q to out, of sizes q->dim. */
 int vtrain_predict(vtrain *t, const vtrain_question *q, float *out, vc_err *err);
+/* Whether a quantile's noise grows with the quantile: with some densities it falls. */
+bool vtrain_noise_grows(const vtrain *t);
 /* Mean loss over the held-out samples, at fixed noise and VTRAIN_NOISE_LEVELS fixed levels, into
  * r->eval_loss, and that of each level into r->eval_level. Collective: each rank takes its
  * batches. */

@@ -133,16 +133,19 @@ static int run_micro(vtrain *t, loop *l, int64_t i, const vtrain_batch *b, doubl
     vtrain_micro_note *own = vtrain_notes_batch(&l->notes, t, i, b, waited);
     vtrain_micro m = { .batch = b, .seed = (uint64_t)t->cfg.seed, .level = -1,
                        .number = b->micro, .place = (int)i };
-    vtrain_dist_begin(t->ranks.dist, i);
     l->micro = i;
     l->micro_flops = flops_of(t, b->group);
     vt_watch(t->g, report_within, l);
-    int rc = vtrain_micro_run(t, &m, true, err);
+    int rc = vtrain_micro_target(t, &m, err);
+    vtrain_dist_begin(t->ranks.dist, i);
+    if (!rc)
+        rc = vtrain_micro_run(t, &m, true, err);
     vt_watch(t->g, NULL, NULL);
     *lack = (vtrain_lack){ rc == VC_ENOMEM, b->group };
     own->loss = (double)m.loss;
     own->low = m.low;
     memcpy(own->level, m.of_level, sizeof own->level);
+    memcpy(own->kind, m.of_kind, sizeof own->kind);
     note_device(t, l, own);
     if (!rc || lack->memory)
         return rc;
@@ -312,6 +315,9 @@ static void report_progress(const vtrain *t, const loop *l, const vtrain_record 
     char extra[160], rates[120], time[32], pauses[96] = "";
     vtrain_groups_text(t->optim.groups, rates, sizeof rates);
     int n = snprintf(extra, sizeof extra, "loss %.4f, lr %s", r->loss, rates);
+    if (r->kind[VTRAIN_LOSS_PRIOR].n && (size_t)n < sizeof extra)
+        n += snprintf(extra + n, sizeof extra - (size_t)n, ", priors %.4f",
+                      r->kind[VTRAIN_LOSS_PRIOR].sum / (double)r->kind[VTRAIN_LOSS_PRIOR].n);
     if (r->number_name && (size_t)n < sizeof extra)
         snprintf(extra + n, sizeof extra - (size_t)n, ", %s %.3g", r->number_name, r->number);
     int64_t done = t->at.step - l->count.begun, left = t->plan.steps - t->at.step;

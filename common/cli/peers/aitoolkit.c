@@ -85,7 +85,8 @@ static const vc_peer_row rows[] = {
     NOTE("datasets.mask_min_value datasets.bucket_tolerance datasets.num_controls_from_same_folder "
          "datasets.diff_output_preservation_class datasets.full_size_control_images",
          "masks and controls are files of the list"),
-    REFUSED("datasets.is_reg datasets.prior_reg datasets.diff_output_preservation datasets.poi "
+    REFUSED("datasets.is_reg datasets.prior_reg", PRIOR),
+    REFUSED("datasets.diff_output_preservation datasets.poi "
             "datasets.clip_image_* datasets.inpaint_path datasets.extra_values", LOSS),
     FLAG("datasets.control_path datasets.control_path_1 datasets.control_path_2 "
          "datasets.control_path_3", "control_directory"),
@@ -150,7 +151,7 @@ static const vc_peer_row rows[] = {
     MAP("train.loss_type", "mse>loss_type=mse", "of ai-toolkit's losses mse is here; --loss_type "
         "huber and smooth_l1 come near mae and pseudo_huber"),
     UNLESS("1|1.0", "train.noise_multiplier train.target_noise_multiplier train.img_multiplier "
-           "train.noisy_latent_multiplier train.latent_multiplier train.reg_weight "
+           "train.noisy_latent_multiplier train.latent_multiplier "
            "train.pred_scaler train.cfg_scale train.batch_noise_correction_scale", LOSS),
     REFUSED("train.min_snr_gamma train.snr_gamma train.learnable_snr_gos", "a flow has no "
             "signal-to-noise weights: write --weighting_scheme"),
@@ -164,13 +165,17 @@ static const vc_peer_row rows[] = {
     NOTE("train.xformers train.sdp train.attention_backend", BACKEND),
     NOTE("train.bypass_guidance_embedding", "write --embedded_guidance 1, the default, for a model "
          "with guidance as an input"),
-    NOTE("train.start_step train.diff_output_preservation_* train.blank_prompt_preservation_* "
+    NOTE("train.start_step train.diff_output_preservation_* "
          "train.free_u train.show_turbo_outputs train.cfg_rescale train.max_cfg_scale "
          "train.merge_network_on_save_strength train.inverted_mask_prior_multiplier "
          "train.guidance_loss_* train.unconditional_prompt train.differential_guidance_scale "
          "train.audio_loss_multiplier train.max_negative_prompts train.signal_* "
          "train.next_sample_timesteps train.target_norm_std_value train.max_loss_debug",
          "the setting that it belongs to is refused, or off"),
+    NOTE("train.reg_weight", "it is the W of --latents DATASET:reg=W"),
+    MAP("train.blank_prompt_preservation", "false>", "give the dataset twice: --latents DATASET "
+        "--latents DATASET:blank=W, where W is blank_prompt_preservation_multiplier"),
+    NOTE("train.blank_prompt_preservation_multiplier", "it is the W of --latents DATASET:blank=W"),
     REFUSED("train.*", LOSS ": leave it out"),
 
     /* model */

@@ -84,8 +84,9 @@ static const vc_peer_row rows[] = {
     NOTE("concepts.name concepts.seed concepts.concept_stats* "
          "concepts.include_subdirectories concepts.image_variations concepts.text_variations",
          "a folder is read with its subfolders, and each of its files once"),
-    ONLY("STANDARD", "concepts.type", "a prior is not preserved; held-out losses are "
-         "--eval_split's"),
+    ONLY("STANDARD", "concepts.type", "make a dataset of the concept alone, and give it beside the "
+         "others: of PRIOR_PREDICTION --latents DATASET:prior=W, where W is its loss_weight; "
+         "held-out losses are --eval_split's"),
     BY("concepts.balancing", "balancing_strategy", "REPEATS", "REPEATS>dataset_repeat|*>", ""),
     ONLY("REPEATS", "concepts.balancing_strategy", "write --latents DATASET:repeat=N"),
     UNLESS("1|1.0", "concepts.loss_weight", "write --latents DATASET:WEIGHT"),

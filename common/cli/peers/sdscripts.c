@@ -48,9 +48,8 @@ static const vc_peer_row rows[] = {
     REFUSED(DATA("color_aug") " " DATA("random_crop") " " DATA("face_crop_aug_range"), PIXELS),
     REFUSED(DATA("alpha_mask") " " DATA("masked_loss") " "
             "datasets.subsets.conditioning_data_dir conditioning_data_dir", MASKS),
-    REFUSED("datasets.subsets.is_reg reg_data_dir", "a prior is not preserved: leave the "
-            "regularisation pictures out"),
-    NOTE("prior_loss_weight", "there are no regularisation pictures"),
+    REFUSED("datasets.subsets.is_reg reg_data_dir", PRIOR),
+    NOTE("prior_loss_weight", "it is the W of --latents DATASET:reg=W"),
     FLAG("general.validation_split datasets.validation_split datasets.subsets.validation_split "
          "validation_split", "eval_split"),
     NOTE("general.validation_seed datasets.validation_seed datasets.subsets.validation_seed "

@@ -1,0 +1,37 @@
+/* sets.h - how a run takes the samples of a dataset of --latents: "DIR", behind which stand, in any
+ * order,
+ *
+ *     :repeat=3, :2.5      its samples count so often in an epoch
+ *     :0.7                 for all datasets or none: its share of the visits
+ *     :reg=W               its loss counts W times (regularisation pictures of kohya's sd-scripts)
+ *     :prior=W             the target is the prediction of the base, without the LoRA (OneTrainer's
+ *                          prior predictions, ai-toolkit's prior_reg); its loss counts W times
+ *     :blank=W             the same with the empty prompt in place of each caption (ai-toolkit's
+ *                          blank prompt preservation)
+ */
+#ifndef TRAIN_DATA_SETS_H
+#define TRAIN_DATA_SETS_H
+
+#include <stdbool.h>
+
+#include "common/base/err.h"
+
+typedef struct vtrain_set_kind {
+    const char *name;            /* "prior", as in :prior=W; NULL: a dataset that is learned */
+    bool base;                   /* the target is the base's prediction */
+    bool blank;                  /* captions are the empty prompt */
+    const char *about;           /* for the plan */
+} vtrain_set_kind;
+
+typedef struct vtrain_set_path {
+    char *path;                  /* malloc'ed */
+    double weight;               /* repeats; below 1, a share */
+    const vtrain_set_kind *kind;
+    double loss;                 /* factor of its loss: 1 of a dataset that is learned */
+} vtrain_set_path;
+
+/* Reads an argument of --latents. If a folder has the whole name, it is the folder. VC_EUSAGE: an
+ * option is none of the above, or is there twice. *s is freed by the caller. */
+int vtrain_set_parse(vtrain_set_path *s, const char *arg, vc_err *err);
+
+#endif
