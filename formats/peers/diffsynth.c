@@ -73,11 +73,12 @@ static int add_ids(exchange_dict *shared, exchange_dict *positive, const exchang
         ids[3 * i + 1] = vc_f32_to_bf16((float)(i / w));
         ids[3 * i + 2] = vc_f32_to_bf16((float)(i % w));
     }
-    exchange_dict_tensor(shared, "image_ids", (vf_view){ NULL, VC_BF16, 3, { 1, h * w, 3 }, ids,
-                                                         (size_t)(3 * h * w) * sizeof *ids });
-    exchange_dict_tensor(shared, "guidance", (vf_view){ NULL, VC_BF16, 1, { 1 }, &one, 2 });
-    exchange_dict_tensor(positive, "text_ids", (vf_view){ NULL, VC_BF16, 3, { 1, n, 3 }, zeros,
-                                                          (size_t)(3 * n) * sizeof *zeros });
+    vf_view places = { .dtype = VC_BF16, .nd = 3, .dim = { 1, h * w, 3 } };
+    exchange_dict_view(shared, "image_ids", places, ids);
+    exchange_dict_view(shared, "guidance", (vf_view){ .dtype = VC_BF16, .nd = 1, .dim = { 1 } },
+                       &one);
+    places.dim[1] = n;
+    exchange_dict_view(positive, "text_ids", places, zeros);
     return 0;
 }
 

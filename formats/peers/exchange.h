@@ -102,8 +102,8 @@ extern const exchange_format exchange_dpipe;
 int exchange_write(const char *dir, const char *name, const void *data, size_t n, vc_err *err);
 /* Lists the names in a folder that end in `ending`, sorted as text. VC_ENOENT: no such folder. */
 int exchange_list(vc_list *names, const char *dir, const char *ending, vc_err *err);
-/* Adds the names of a folder DIR/SUB, if there is one, as SUB + name, and sorts all by the part after
- * their last '/'. SUB ends in '/'. */
+/* Adds the names of the folder DIR/SUB, if there is one, as SUB + name, and sorts all by the part
+ * after their last '/'. SUB ends in '/'. */
 int exchange_list_more(vc_list *names, const char *dir, const char *sub, const char *ending,
                        vc_err *err);
 void exchange_list_free(vc_list *names);

@@ -213,8 +213,8 @@ static int parse_name(parsed *p, const char *file, vc_err *err)
                        file);
     }
     char *under = strrchr(p->stem, '_');
-    if (under && under != p->stem && exchange_two_numbers(under + 1, strlen(under + 1), '-', &p->first, &p->frames) &&
-        p->frames > 0)
+    const char *range = under && under != p->stem ? under + 1 : "";
+    if (exchange_two_numbers(range, strlen(range), '-', &p->first, &p->frames) && p->frames > 0)
         *under = 0;
     else
         p->first = p->frames = 0;

@@ -69,9 +69,9 @@ int exchange_add_references(exchange_dict *d, exchange *x, const exchange_names 
 int exchange_add_tensor(exchange_dict *d, const char *name, vf_view v, vc_dtype t, int64_t rows,
                         vc_err *err);
 
-/* Set an item's views to the tensors of a file; texts: all encoders of the row. Moments in the
- * order [f,2C,h,w] are copied to *own, which the caller frees. VC_EFORMAT, VC_ENOENT name the
- * tensor. */
+/* Set an item's views to the tensors of a file; texts: all encoders of the row. Latents of stills
+ * may have an axis of one frame or none. Moments in the order [f,2C,h,w] are copied to *own, which
+ * the caller frees. VC_EFORMAT, VC_ENOENT name the tensor. */
 int exchange_take_latents(exchange_item *m, exchange *x, const exchange_names *l,
                           const vf_pt_value *d, void **own, vc_err *err);
 int exchange_take_texts(exchange_item *m, const exchange_names *l, const vf_pt_value *d,
@@ -82,6 +82,8 @@ int exchange_take_text(exchange_item *m, int i, const exchange_names *l, const v
 /* Sets the item's references, as many as there are. */
 int exchange_take_references(exchange_item *m, const exchange_names *l, const vf_pt_value *d,
                              vc_err *err);
+/* True if d has all tensors that the row names for encoder i. */
+bool exchange_has_text(const exchange_names *l, int i, const vf_pt_value *d);
 /* Finds the row whose names of texts are there: of several the last one that has the latents'
  * channels, else the first. NULL: there is none. */
 const exchange_names *exchange_guess(const exchange_names *rows, const vf_pt_value *latents,

@@ -123,10 +123,12 @@ int exchange_take_latents(exchange_item *m, exchange *x, const exchange_names *l
         x->no_conditions += v && v->kind != VF_PT_NONE;
     }
     vf_view v;
-    int rc = take(&v, d, l->latents, l->axes == EXCHANGE_CHW ? 3 : 4, l->batch, err);
+    const vf_pt_value *value = find(d, l->latents, &key);
+    const int nd = value && value->kind == VF_PT_TENSOR ? value->tensor->nd - l->batch : 0;
+    int rc = take(&v, d, l->latents, nd == 3 && l->axes != EXCHANGE_FCHW ? 3 : 4, l->batch, err);
     if (rc)
         return rc;
-    if (l->axes == EXCHANGE_CHW)
+    if (nd == 3)
         exchange_add_frames(&v);
     m->mean = v;
     m->drawn = l->drawn;
@@ -205,6 +207,12 @@ static bool has(const vf_pt_value *d, const char *name)
     return !name || find(d, name, &key);
 }
 
+bool exchange_has_text(const exchange_names *l, int i, const vf_pt_value *d)
+{
+    const exchange_text_names *t = &l->text[i];
+    return has(d, t->embeds) && has(d, t->mask) && has(d, t->length) && has(d, t->pooled);
+}
+
 const exchange_names *exchange_guess(const exchange_names *rows, const vf_pt_value *latents,
                                      const vf_pt_value *texts)
 {
@@ -216,8 +224,7 @@ const exchange_names *exchange_guess(const exchange_names *rows, const vf_pt_val
                                      ? v->tensor->dim[at] : 0;
         bool all = true;
         for (int i = 0; all && i < l->n_text; i++)
-            all = has(texts, l->text[i].embeds) && has(texts, l->text[i].mask) &&
-                  has(texts, l->text[i].length) && has(texts, l->text[i].pooled);
+            all = exchange_has_text(l, i, texts);
         if (all && (!found || channels == exchange_family_find(l->family)->channels))
             found = l;
     }

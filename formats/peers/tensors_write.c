@@ -7,14 +7,6 @@
 
 enum { MAX_LENGTH = 1 << 14 };               /* most rows to which a text is padded */
 
-static void add_view(exchange_dict *d, const char *name, vf_view v, vc_dtype t, const void *data)
-{
-    v.dtype = t;
-    v.data = data;
-    v.bytes = (size_t)vf_view_count(&v) * vc_dtype_size(t);
-    exchange_dict_tensor(d, name, v);
-}
-
 int exchange_add_tensor(exchange_dict *d, const char *name, vf_view v, vc_dtype t, int64_t rows,
                         vc_err *err)
 {
@@ -26,7 +18,8 @@ int exchange_add_tensor(exchange_dict *d, const char *name, vf_view v, vc_dtype 
     const vf_view from = { NULL, v.dtype, 1, { (int64_t)n }, v.data, n * vc_dtype_size(v.dtype) };
     if (!data || !name)
         return vc_no_memory(err);
-    add_view(d, name, v, to, data);
+    v.dtype = to;
+    exchange_dict_view(d, name, v, data);
     return exchange_convert(data, to, &from, 0, n, err);
 }
 
@@ -111,7 +104,7 @@ static int add_mask(exchange_dict *d, const exchange_names *l, const char *name,
         return vc_no_memory(err);
     for (int64_t i = 0; i < rows; i++)
         mask[i] = 1;
-    add_view(d, name, (vf_view){ .nd = 1, .dim = { all } }, VC_I64, mask);
+    exchange_dict_view(d, name, (vf_view){ .dtype = VC_I64, .nd = 1, .dim = { all } }, mask);
     add_batch(d, l);
     return 0;
 }

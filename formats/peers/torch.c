@@ -40,6 +40,13 @@ void exchange_dict_tensor(exchange_dict *d, const char *key, vf_view v)
     d->view[d->n - 1] = v;
 }
 
+void exchange_dict_view(exchange_dict *d, const char *key, vf_view v, const void *data)
+{
+    v.data = data;
+    v.bytes = (size_t)vf_view_count(&v) * vc_dtype_size(v.dtype);
+    exchange_dict_tensor(d, key, v);
+}
+
 vf_pt_value exchange_dict_value(const exchange_dict *d)
 {
     return (vf_pt_value){ .kind = VF_PT_DICT, .item = (const vf_pt_value **)d->item, .n = d->n };

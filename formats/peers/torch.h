@@ -23,6 +23,8 @@ void exchange_dict_free(exchange_dict *d);
 
 vf_pt_value *exchange_dict_add(exchange_dict *d, const char *key, vf_pt_kind kind);
 void exchange_dict_tensor(exchange_dict *d, const char *key, vf_view v);
+/* Adds v with data of its type, whose size follows from its dimensions. */
+void exchange_dict_view(exchange_dict *d, const char *key, vf_view v, const void *data);
 vf_pt_value exchange_dict_value(const exchange_dict *d);           /* borrows d */
 
 /* Writes v to the .pt file dir/name. */
