@@ -15,40 +15,38 @@
 #include "common/os/file.h"
 #include "formats/peers/exchange_parts.h"
 #include "formats/peers/tensor_cache.h"
-#include "formats/peers/torch.h"
-
-/* The keys of a text encoder's items: the rows, and the mask or length of their text. */
-typedef struct text_layout {
-    const char *embeds, *mask, *length, *pooled;
-} text_layout;
+#include "formats/peers/tensors.h"
 
 typedef struct layout {
-    const char *family, *model;              /* our name, and the peer's name of the model */
-    bool drawn, flat;                        /* latents are draws from the posterior; have no axis
-                                              * of frames */
-    double fps;                              /* rate to which the peer resamples clips; 0: the files
-                                              * do not show it (Wan: 16 or 24), or there are
-                                              * stills only */
-    int n_text;
-    text_layout text[2];
+    exchange_names names;
+    const char *model;                       /* the peer's name of the model */
 } layout;
 
-/* The first layout whose keys the first encoder's items have is the cache's. */
+#define FILES(family_) .family = family_, .latents = "latents", \
+    .conditions = { "mask", "y", "clip_context", "control_latents" }
+#define WAN(family_) { FILES(family_), .n_text = 1, \
+    .text = { { .embeds = "text_embeddings", .length = "seq_lens", .whole = true, \
+                .trim = EXCHANGE_BY_LENGTH } } }
+#define MASKED .whole = true, .trim = EXCHANGE_BY_MASK
+
+/* The first layout whose names the first encoder's items have is the cache's. fps is the rate to
+ * which the peer resamples clips; 0: the files do not show it (Wan: 16 or 24). */
 static const layout layouts[] = {
-    { "wan2.1", "wan", false, false, 0, 1, { { "text_embeddings", NULL, "seq_lens", NULL } } },
-    { "wan2.2-5b", "wan2.2_5b", false, false, 0, 1,
-      { { "text_embeddings", NULL, "seq_lens", NULL } } },
-    { "hunyuanvideo", "hunyuan-video", true, false, 24, 2,
-      { { "prompt_embeds_1", "prompt_attention_mask_1", NULL, NULL },
-        { NULL, NULL, NULL, "prompt_embeds_2" } } },
-    { "ltx-video", "ltx-video", true, false, 25, 1,
-      { { "prompt_embeds", "prompt_attention_mask", NULL, NULL } } },
-    { "qwen-image", "qwen_image", false, false, 0, 1, { { "prompt_embeds", NULL, NULL, NULL } } },
-    { "flux", "flux", true, true, 0, 2,
-      { { NULL, NULL, NULL, "clip_embed" }, { "t5_embed", NULL, NULL, NULL } } },
-    { 0 }
+    { WAN("wan2.1"), "wan" },
+    { WAN("wan2.2-5b"), "wan2.2_5b" },
+    { { FILES("hunyuanvideo"), .drawn = true, .fps = 24, .n_text = 2,
+        .text = { { .embeds = "prompt_embeds_1", .mask = "prompt_attention_mask_1", MASKED },
+                  { .pooled = "prompt_embeds_2" } } }, "hunyuan-video" },
+    { { FILES("ltx-video"), .drawn = true, .fps = 25, .n_text = 1,
+        .text = { { .embeds = "prompt_embeds", .mask = "prompt_attention_mask", MASKED } } },
+      "ltx-video" },
+    { { FILES("qwen-image"), .n_text = 1, .text = { { .embeds = "prompt_embeds" } } },
+      "qwen_image" },
+    { { FILES("flux"), .axes = EXCHANGE_CHW, .drawn = true, .n_text = 2,
+        .text = { { .pooled = "clip_embed" }, { .embeds = "t5_embed" } } }, "flux" },
+    { { 0 }, NULL }
 };
-enum { ENCODERS = 2, MAX_CAPTIONS = 1000 };
+enum { ENCODERS = EXCHANGE_NAMED_TEXTS, MAX_CAPTIONS = 1000 };
 
 typedef struct importing {
     exchange *x;
@@ -66,35 +64,25 @@ typedef struct caption {
 
 /* ---- items ---- */
 
-static bool has(const vf_pt_value *d, const char *key)
-{
-    return !key || vf_pt_get(d, key);
-}
-
-static bool has_keys(const layout *l, const vf_pt_value *d)
-{
-    const text_layout *t = &l->text[0];
-    return has(d, t->embeds) && has(d, t->mask) && has(d, t->length) && has(d, t->pooled);
-}
-
 /* Finds the first layout whose keys the text has. Wan 2.2's 5B has the keys of Wan 2.1, so that
  * --family chooses it. */
 static int guess(importing *m, const vf_pt_value *d, vc_err *err)
 {
     const char *said = m->x->v->o->family;
-    for (const layout *l = layouts; l->family && !m->l; l++)
-        if (has_keys(l, d))
+    for (const layout *l = layouts; l->model && !m->l; l++)
+        if (exchange_has_text(&l->names, 0, d))
             m->l = l;
-    if (m->l && said && m->l[1].family && !strcmp(m->l[1].family, said) &&
-        m->l->text[0].length && has_keys(m->l + 1, d))
+    if (m->l && said && m->l[1].model && !strcmp(m->l[1].names.family, said) &&
+        m->l->names.text[0].length && exchange_has_text(&m->l[1].names, 0, d))
         m->l++;
     if (!m->l)
         return vc_fail(err, VC_EFORMAT,
                        "text_embeddings_1: of none of the models wan, wan2.2_5b, "
                        "hunyuan-video, ltx-video, qwen_image, flux");
-    if (said && strcmp(said, m->l->family))
-        return vc_fail(err, VC_EMISMATCH, "of %s, --family says %s", m->l->family, said);
-    m->x->family = exchange_family_find(m->l->family);
+    const char *family = m->l->names.family;
+    if (said && strcmp(said, family))
+        return vc_fail(err, VC_EMISMATCH, "of %s, --family says %s", family, said);
+    m->x->family = exchange_family_find(family);
     return 0;
 }
 
@@ -156,60 +144,20 @@ static int index_texts(importing *m, vc_err *err)
     return rc;
 }
 
-/* Reads a number of rows from an integer tensor of shape [] or [1]. */
-static int read_length(const vf_pt_value *d, const char *key, int64_t *rows, vc_err *err)
-{
-    vf_view v;
-    float f;
-    int rc = vf_pt_tensor(d, key, &v, err);
-    if (rc)
-        return rc;
-    if (vf_view_count(&v) != 1)
-        return vc_fail(err, VC_EFORMAT, "%s: one number expected", key);
-    vc_to_f32(&f, v.data, v.dtype, 1);
-    if (!(f >= 0 && f <= 1 << 20))
-        return vc_fail(err, VC_EFORMAT, "%s: %g", key, (double)f);
-    *rows = (int64_t)f;
-    return 0;
-}
-
-static int read_text(exchange_item *item, int i, const text_layout *t, const vf_pt_value *d,
-                     vc_err *err)
-{
-    vf_view *e = &item->text[i].embeds, mask;
-    int64_t rows = 0;
-    if (t->pooled)
-        return vf_pt_tensor(d, t->pooled, &item->text[i].pooled, err);
-    int rc = vf_pt_tensor(d, t->embeds, e, err);
-    if (!rc && (e->nd != 2 || e->dim[0] < 1))
-        rc = vc_fail(err, VC_EFORMAT, "%s: [n,D] expected", t->embeds);
-    if (rc || (!t->mask && !t->length))
-        return rc;
-    item->text[i].length = e->dim[0];
-    if (t->length) {
-        rc = read_length(d, t->length, &rows, err);
-        if (!rc)
-            exchange_trim_rows(e, rows);
-        return rc;
-    }
-    rc = vf_pt_tensor(d, t->mask, &mask, err);
-    return rc ? rc : vc_context(err, exchange_trim_mask(e, &mask, err), "%s", t->mask);
-}
-
 /* Opens item `at` of each encoder's cache; the caller closes p[]. */
 static int open_texts(importing *m, exchange_item *item, size_t at, vf_pt *p[ENCODERS], vc_err *err)
 {
     int rc = 0;
-    for (int i = 0; !rc && i < m->l->n_text; i++) {
+    for (int i = 0; !rc && i < m->l->names.n_text; i++) {
         if (at >= vf_tensor_cache_count(m->text[i]))
             rc = vc_fail(err, VC_EFORMAT, "text_embeddings_%d: no item %zu", i + 1, at);
         if (!rc)
             rc = vf_tensor_cache_get(m->text[i], at, &p[i], err);
         if (!rc)
-            rc = vc_context(err, read_text(item, i, &m->l->text[i], vf_pt_root(p[i]), err),
+            rc = vc_context(err, exchange_take_text(item, i, &m->l->names, vf_pt_root(p[i]), err),
                             "text_embeddings_%d: item %zu", i + 1, at);
     }
-    item->n_text = m->l->n_text;
+    item->n_text = m->l->names.n_text;
     return rc;
 }
 
@@ -218,7 +166,7 @@ static int open_texts(importing *m, exchange_item *item, size_t at, vf_pt *p[ENC
 static int same_spec(const importing *m, const char *spec, vf_pt *p[ENCODERS], vc_err *err)
 {
     int rc = 0;
-    for (int i = 1; !rc && i < m->l->n_text; i++) {
+    for (int i = 1; !rc && i < m->l->names.n_text; i++) {
         char *other = spec_of(vf_pt_root(p[i]), err);
         if (!other)
             return VC_EFORMAT;
@@ -229,18 +177,6 @@ static int same_spec(const importing *m, const char *spec, vf_pt *p[ENCODERS], v
         free(other);
     }
     return rc;
-}
-
-/* Counts the sample's conditions, which are not imported. */
-static uint64_t conditions(const vf_pt_value *d)
-{
-    static const char *const keys[] = { "mask", "y", "clip_context", "control_latents" };
-    uint64_t n = 0;
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        const vf_pt_value *v = vf_pt_get(d, keys[i]);
-        n += v && v->kind != VF_PT_NONE;
-    }
-    return n;
 }
 
 /* Opens caption i of the latent's list. */
@@ -278,6 +214,7 @@ static int put_item(importing *m, const vf_pt_value *d, const char *spec, vc_err
         return vc_fail(err, VC_EFORMAT, "caption: 1 to %d texts expected", MAX_CAPTIONS);
     uint32_t n = several ? (uint32_t)list->n : 1;
     caption *c = calloc(n, sizeof *c);
+    void *own = NULL;
     int rc = c ? 0 : vc_no_memory(err);
     for (uint32_t i = 0; !rc && i < n; i++) {
         rc = open_caption(m, &c[i], spec, i, several ? list->item[i] : list, err);
@@ -285,16 +222,12 @@ static int put_item(importing *m, const vf_pt_value *d, const char *spec, vc_err
     }
     if (!rc) {
         c->item.path = spec;
-        c->item.drawn = m->l->drawn;
-        c->item.fps = m->l->fps;
-        rc = vf_pt_tensor(d, "latents", &c->item.mean, err);
-        if (!rc && m->l->flat && c->item.mean.nd == 3)
-            exchange_add_frames(&c->item.mean);
+        rc = exchange_take_latents(&c->item, m->x, &m->l->names, d, &own, err);
     }
-    m->x->no_conditions += conditions(d);
     if (!rc)
         rc = exchange_put(m->x, &c->item, err);
     close_captions(c, n);
+    free(own);
     return rc;
 }
 
@@ -344,7 +277,7 @@ static int open_bucket(importing *m, const char *bucket, vc_err *err)
         rc = open_cache(&m->text[0], texts, "text_embeddings_%d", 1, err);
     if (!rc && own)
         rc = index_texts(m, err);
-    for (int i = 1; !rc && own && m->l && i < m->l->n_text; i++)
+    for (int i = 1; !rc && own && m->l && i < m->l->names.n_text; i++)
         rc = open_cache(&m->text[i], texts, "text_embeddings_%d", i + 1, err);
     free(texts);
     free(dir);
@@ -374,13 +307,13 @@ static int read_empty(importing *m, vc_err *err)
     vf_pt *p[ENCODERS] = { NULL };
     exchange_item item = { .caption = "" };
     int rc = 0;
-    for (int i = 0; !rc && i < m->l->n_text; i++)
+    for (int i = 0; !rc && i < m->l->names.n_text; i++)
         rc = open_cache(&m->text[i], m->x->dir, "uncond_text_embeddings_%d", i + 1, err);
     if (rc == VC_ENOENT)
         rc = 0;
     else if (!rc)
         rc = open_texts(m, &item, 0, p, err);
-    for (int i = 0; !rc && item.n_text && i < m->l->n_text; i++)
+    for (int i = 0; !rc && item.n_text && i < m->l->names.n_text; i++)
         rc = exchange_put_empty(m->x, i, &item.text[i].embeds, &item.text[i].pooled, err);
     for (int i = 0; i < ENCODERS; i++)
         vf_pt_close(p[i]);
@@ -414,7 +347,7 @@ static int import_dpipe(exchange *x, vc_err *err)
 static int export_dpipe(exchange *x, vc_err *err)
 {
     const layout *l = exchange_layout(&exchange_dpipe, x->family->name);
-    return exchange_dpipe_write(x, l->model, l->flat, err);
+    return exchange_dpipe_write(x, l->model, l->names.axes == EXCHANGE_CHW, err);
 }
 
 const exchange_format exchange_dpipe = {

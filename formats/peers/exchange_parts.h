@@ -63,7 +63,11 @@ typedef int (*exchange_pair_fn)(exchange *x, const char *root, const char *video
 /* Calls fn for each pair of lines of ROOT/videos.txt and ROOT/prompts.txt (or prompt.txt), as
  * CogVideo and CogVideoX-Factory read them: without blanks around them, and without blank lines. */
 int exchange_pairs(exchange *x, const char *root, exchange_pair_fn fn, vc_err *err);
+/* Makes such a line of n bytes, "" if only blanks are there; the caller frees *line. */
+int exchange_trimmed(char **line, const char *text, size_t n, vc_err *err);
 
+/* Exports to the cache of sd-scripts. */
+int exchange_kohya_write(exchange *x, vc_err *err);
 /* Exports to diffusion-pipe's cache for `model`; flat: its latents have no axis of frames. */
 int exchange_dpipe_write(exchange *x, const char *model, bool flat, vc_err *err);
 
