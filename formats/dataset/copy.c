@@ -142,9 +142,10 @@ bool vf_copy_met_damage(const vf_copy *c)
 }
 
 /* Copies a value, unless the copy has it. */
-static int copy_ref(vf_copy *c, const vf_dataset *d, bool text, const vf_ref *ref, vc_err *err)
+static int copy_ref(vf_copy *c, const vf_dataset *d, const vf_ref *ref, vc_err *err)
 {
     const vf_key k = ref->key;
+    const bool text = ref->text;
     const void *data;
     size_t n;
     if (!ref->valid)
@@ -159,26 +160,12 @@ static int copy_ref(vf_copy *c, const vf_dataset *d, bool text, const vf_ref *re
                 : vf_writer_put_latent(c->w, k, data, n, err);
 }
 
-static int copy_refs(vf_copy *c, const vf_dataset *d, bool text, const vf_refs *refs, vc_err *err)
+static int copy_refs(vf_copy *c, const vf_dataset *d, const vf_refs *refs, vc_err *err)
 {
     int rc = 0;
     for (int i = 0; i < refs->n && !rc; i++)
-        rc = copy_ref(c, d, text, &refs->item[i], err);
+        rc = copy_ref(c, d, &refs->item[i], err);
     return rc;
-}
-
-static int copy_key(vf_copy *c, const vf_dataset *d, bool text, const cJSON *hex, vc_err *err)
-{
-    const vf_ref ref = vf_ref_of(hex);
-    return copy_ref(c, d, text, &ref, err);
-}
-
-/* Copies the values of the keys in an array or object. */
-static int copy_listed(vf_copy *c, const vf_dataset *d, bool text, const cJSON *list, vc_err *err)
-{
-    c->listed.n = 0;
-    int rc = vf_refs_of(&c->listed, list, err);
-    return rc ? rc : copy_refs(c, d, text, &c->listed, err);
 }
 
 static int add_context(const vf_dataset *d, uint32_t i, int rc, vc_err *err)
@@ -206,11 +193,11 @@ int vf_copy_put(vf_copy *c, const vf_dataset *d, uint32_t i, uint32_t number, vc
 {
     const void *thumb = NULL;
     size_t thumb_n = 0;
-    int rc = copy_ref(c, d, false, &c->record.latent, err);
+    int rc = copy_ref(c, d, &c->record.latent, err);
     if (!rc)
-        rc = copy_refs(c, d, false, &c->record.conditions, err);
+        rc = copy_refs(c, d, &c->record.conditions, err);
     if (!rc)
-        rc = copy_refs(c, d, true, &c->record.texts, err);
+        rc = copy_refs(c, d, &c->record.texts, err);
     if (!rc) {
         int found = vf_dataset_thumb(d, i, &thumb, &thumb_n, err);
         rc = of_source(c, found == VC_ENOENT ? 0 : found);
@@ -236,17 +223,8 @@ static int copy_prompt(vf_copy *c, const vf_dataset *d, const cJSON *record, vc_
     free(text);
     if (vf_keymap_get(&c->prompts, k, NULL))
         return 0;
-    const cJSON *image = cJSON_GetObjectItemCaseSensitive(record, "image");
-    const cJSON *keys = cJSON_GetObjectItemCaseSensitive(record, "keys");
-    const cJSON *negative = cJSON_GetObjectItemCaseSensitive(record, "negative_keys");
-    const cJSON *conditions = cJSON_GetObjectItemCaseSensitive(record, "conditions");
-    int rc = copy_listed(c, d, true, keys, err);
-    if (!rc)
-        rc = copy_listed(c, d, true, negative, err);
-    if (!rc && cJSON_IsString(image))
-        rc = copy_key(c, d, false, image, err);
-    if (!rc)
-        rc = copy_listed(c, d, false, conditions, err);
+    int rc = vf_prompt_refs(&c->listed, record, err);
+    rc = rc ? rc : copy_refs(c, d, &c->listed, err);
     if (!rc)
         rc = vf_writer_put_validation(c->w, c->n_prompts, record, err);
     c->n_prompts += !rc;
@@ -255,12 +233,8 @@ static int copy_prompt(vf_copy *c, const vf_dataset *d, const cJSON *record, vc_
 
 int vf_copy_prompts(vf_copy *c, const vf_dataset *d, vc_err *err)
 {
-    const cJSON *encoder;
-    int rc = 0;
-    cJSON_ArrayForEach(encoder, cJSON_GetObjectItemCaseSensitive(vf_dataset_manifest(d),
-                                                                 "text_encoders"))
-        rc = rc ? rc : copy_key(c, d, true, cJSON_GetObjectItemCaseSensitive(encoder, "empty"),
-                                err);
+    int rc = vf_manifest_refs(&c->listed, vf_dataset_manifest(d), err);
+    rc = rc ? rc : copy_refs(c, d, &c->listed, err);
     for (uint32_t i = 0; !rc && i < vf_dataset_validations(d); i++) {
         cJSON *record;
         rc = of_source(c, vf_dataset_validation(d, i, &record, err));

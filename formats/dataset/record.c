@@ -15,20 +15,6 @@ enum {
 
 /* ---- lists ---- */
 
-static int add_ref(vf_refs *refs, vf_ref ref, vc_err *err)
-{
-    if (refs->n == refs->room) {
-        const int room = refs->room ? 2 * refs->room : 8;
-        vf_ref *p = realloc(refs->item, (size_t)room * sizeof *p);
-        if (!p)
-            return vc_no_memory(err);
-        refs->item = p;
-        refs->room = room;
-    }
-    refs->item[refs->n++] = ref;
-    return 0;
-}
-
 static int add_caption(vf_parsed *s, int keys, vc_err *err)
 {
     if (s->captions == s->room) {
@@ -188,9 +174,9 @@ static bool keys_at(vf_scan *s, vf_parsed *o, int *n)
     if (!take(s, '['))
         return false;
     for (*n = 0; another; *n += another) {
-        vf_ref ref = { 0 };
+        vf_ref ref = { .text = true };
         if (!more(s, ']', !*n, &another) ||
-            (another && (!ref_at(s, &ref) || add_ref(&o->texts, ref, NULL))))
+            (another && (!ref_at(s, &ref) || vf_refs_add(&o->texts, ref, NULL))))
             return false;
     }
     return true;
@@ -245,7 +231,7 @@ static bool conditions_at(vf_scan *s, vf_parsed *o)
             (another && (!member(s, seen, &n) || !ref_at(s, &ref))))
             return false;
         ref.role = another ? seen[n - 1] : ref.role;
-        if (another && add_ref(&o->conditions, ref, NULL))
+        if (another && vf_refs_add(&o->conditions, ref, NULL))
             return false;
     }
     return true;
@@ -456,39 +442,21 @@ _Static_assert(FIELDS <= 32, "a bit for each field");
 
 /* ---- with a tree ---- */
 
-vf_ref vf_ref_of(const cJSON *o)
-{
-    vf_ref ref = { 0 };
-    if (o && o->string)
-        ref.role = (vf_span){ o->string, strlen(o->string) };
-    ref.valid = cJSON_IsString(o) && vf_key_parse(&ref.key, o->valuestring);
-    return ref;
-}
-
-int vf_refs_of(vf_refs *refs, const cJSON *list, vc_err *err)
-{
-    const cJSON *o;
-    int rc = 0;
-    cJSON_ArrayForEach(o, list)
-        rc = rc ? rc : add_ref(refs, vf_ref_of(o), err);
-    return rc;
-}
-
 static int list_values(vf_parsed *s, vc_err *err)
 {
     const cJSON *o, *keys, *empty = cJSON_GetObjectItemCaseSensitive(s->json, "empty");
     s->latent = vf_ref_of(cJSON_GetObjectItemCaseSensitive(s->json, "latent_key"));
     int rc = vf_refs_of(&s->conditions, cJSON_GetObjectItemCaseSensitive(s->json, "conditions"),
-                        err);
+                        false, err);
     cJSON_ArrayForEach(o, cJSON_GetObjectItemCaseSensitive(s->json, "captions")) {
         const int before = s->texts.n;
         keys = cJSON_GetObjectItemCaseSensitive(o, "keys");
-        rc = rc ? rc : vf_refs_of(&s->texts, keys, err);
+        rc = rc ? rc : vf_refs_of(&s->texts, keys, true, err);
         rc = rc ? rc : add_caption(s, cJSON_IsArray(keys) ? s->texts.n - before : -1, err);
     }
     if (!rc && empty && !cJSON_IsNull(empty)) {
         const int before = s->texts.n;
-        rc = vf_refs_of(&s->texts, empty, err);
+        rc = vf_refs_of(&s->texts, empty, true, err);
         rc = rc ? rc : add_caption(s, cJSON_IsArray(empty) ? s->texts.n - before : -1, err);
     }
     return rc;

@@ -9,20 +9,10 @@
 
 #include "formats/dataset/parts.h"
 #include "formats/dataset/references.h"
+#include "formats/dataset/refs.h"
 #include "formats/json/scan.h"
 
 enum { VF_BUCKET_KEY = 64 };                 /* bytes of a bucket's key, else a tree is made */
-
-typedef struct vf_ref {                      /* a reference to a value */
-    vf_key key;
-    bool valid;                              /* false: it is not 32 hex digits */
-    vf_span role;                            /* of a condition */
-} vf_ref;
-
-typedef struct vf_refs {
-    vf_ref *item;
-    int n, room;
-} vf_refs;
 
 typedef struct vf_parsed {
     vf_record r;                             /* r.bucket is borrowed from here */
@@ -46,10 +36,6 @@ int vf_parsed_content(const vf_parsed *s, vf_key *k, vc_err *err);
 
 /* Reads the sizes of the record's reference pictures. Errors as of vf_references_read. */
 int vf_parsed_references(const vf_parsed *s, vf_references *r, vc_err *err);
-
-vf_ref vf_ref_of(const cJSON *hex);
-/* Adds the keys of an array, or of an object of roles, to refs. */
-int vf_refs_of(vf_refs *refs, const cJSON *list, vc_err *err);
 
 /* Finds the record of sample i and reads it, as vf_dataset_sample does. */
 int vf_dataset_parsed(const vf_dataset *d, uint32_t i, vf_parsed *s, vc_err *err);

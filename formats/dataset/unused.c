@@ -22,34 +22,19 @@ static int want_all(vf_keymap *m, const vf_refs *refs, vc_err *err)
     return rc;
 }
 
-static int want_listed(vf_keymap *m, const cJSON *list, vc_err *err)
-{
-    vf_refs refs = { 0 };
-    int rc = vf_refs_of(&refs, list, err);
-    rc = rc ? rc : want_all(m, &refs, err);
-    free(refs.item);
-    return rc;
-}
-
 static int want_prompts(vf_keymap *m, const vf_dataset *d, vc_err *err)
 {
-    static const char *const lists[] = { "keys", "negative_keys", "conditions" };
-    const cJSON *encoder;
-    int rc = 0;
-    cJSON_ArrayForEach(encoder, cJSON_GetObjectItemCaseSensitive(vf_dataset_manifest(d),
-                                                                 "text_encoders")) {
-        const vf_ref empty = vf_ref_of(cJSON_GetObjectItemCaseSensitive(encoder, "empty"));
-        rc = rc ? rc : want(m, &empty, err);
-    }
+    vf_refs refs = { .n = 0 };
+    int rc = vf_manifest_refs(&refs, vf_dataset_manifest(d), err);
+    rc = rc ? rc : want_all(m, &refs, err);
     for (uint32_t i = 0; !rc && i < vf_dataset_validations(d); i++) {
-        cJSON *record;
-        rc = vf_dataset_validation(d, i, &record, err);
-        for (size_t k = 0; !rc && k < sizeof lists / sizeof *lists; k++)
-            rc = want_listed(m, cJSON_GetObjectItemCaseSensitive(record, lists[k]), err);
-        const vf_ref image = vf_ref_of(cJSON_GetObjectItemCaseSensitive(record, "image"));
-        rc = rc ? rc : want(m, &image, err);
-        cJSON_Delete(record);
+        cJSON *o;
+        rc = vf_dataset_validation(d, i, &o, err);
+        rc = rc ? rc : vf_prompt_refs(&refs, o, err);
+        rc = rc ? rc : want_all(m, &refs, err);
+        cJSON_Delete(o);
     }
+    free(refs.item);
     return rc;
 }
 

@@ -326,7 +326,7 @@ static int refs_in(vf_check *c, const cJSON *json, const char *field, int *n, vc
 {
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(json, field);
     c->prompt.n = 0;
-    int rc = vf_refs_of(&c->prompt, list, err);
+    int rc = vf_refs_of(&c->prompt, list, false, err);
     *n = cJSON_IsArray(list) ? c->prompt.n : -1;
     return rc;
 }

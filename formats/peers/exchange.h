@@ -9,6 +9,7 @@
 #define FORMATS_PEERS_EXCHANGE_H
 
 #include "common/families.h"
+#include "formats/dataset/refs.h"
 #include "formats/keys/keymap.h"
 #include "formats/vlat/vlat.h"
 
@@ -244,23 +245,21 @@ void exchange_close(exchange *x);
 
 /* Writes manifest.json, validation.jsonl and texts/KEY.safetensors of the prompts into x->dir. */
 int exchange_write_frame(exchange *x, vc_err *err);
-/* Calls fn for each value to which a record refers, with its name, "latents/KEY.safetensors" or
- * "texts/KEY.safetensors", and its role: "latent", a condition's role, "text.0.0" (caption,
- * encoder). */
-typedef int (*exchange_ref_fn)(void *arg, const char *name, const char *role, vc_err *err);
+/* Calls fn for each value to which a record refers, with its role: "latent", a condition's role,
+ * "text.0.0" (caption, encoder), "text.empty.0". */
+typedef int (*exchange_ref_fn)(void *arg, const vf_ref *ref, const char *role, vc_err *err);
 int exchange_refs(const cJSON *record, exchange_ref_fn fn, void *arg, vc_err *err);
-/* Writes such a value to a file in x->dir, once, even if several samples and prompts
- * have the value. */
-int exchange_write_value(exchange *x, const char *name, vc_err *err);
-/* Gets the bytes of such a value in the dataset, borrowed. */
-int exchange_value(const exchange *x, const char *name, const void **data, size_t *n, vc_err *err);
+/* Writes such a value to the file latents/KEY.safetensors or texts/KEY.safetensors in x->dir, once,
+ * even if several samples and prompts have the value. */
+enum { EXCHANGE_VALUE_NAME = 64 };
+int exchange_write_value(exchange *x, const vf_ref *ref, vc_err *err);
 /* Begins a dataset with the manifest.json in x->dir, and puts its prompts. */
 int exchange_read_frame(exchange *x, vc_err *err);
-bool exchange_has_value(const exchange *x, const char *name);
-/* Compares bytes with their checksum and puts them as the value of this name. */
-int exchange_put_value(exchange *x, const char *name, const void *data, size_t n, vc_err *err);
-/* Puts the file x->dir/name, unless the dataset has the value. */
-int exchange_put_file(exchange *x, const char *name, vc_err *err);
+bool exchange_has_value(const exchange *x, const vf_ref *ref);
+/* Compares bytes with their checksum and puts them as this value. */
+int exchange_put_value(exchange *x, const vf_ref *ref, const void *data, size_t n, vc_err *err);
+/* Puts the value's file in x->dir, unless the dataset has the value. */
+int exchange_put_file(exchange *x, const vf_ref *ref, vc_err *err);
 int exchange_put_record(exchange *x, const cJSON *record, const void *thumb, size_t thumb_n,
                         vc_err *err);
 /* Writes a record's file name, "000000000042-000", into buf. */

@@ -13,117 +13,94 @@
 
 /* ---- references ---- */
 
-static int refer(const cJSON *hex, const char *folder, const char *role, exchange_ref_fn fn,
-                 void *arg, vc_err *err)
-{
-    vf_key k;
-    char name[64];
-    if (!cJSON_IsString(hex) || !vf_key_parse(&k, hex->valuestring))
-        return vc_fail(err, VC_EFORMAT, "%s: 32 hex digits expected", role);
-    snprintf(name, sizeof name, "%s/%s.safetensors", folder, hex->valuestring);
-    return fn(arg, name, role, err);
-}
-
 /* True if a role has plain characters only, as roles become parts of file names. */
-static bool plain_role(const char *s)
+static bool plain_role(vf_span s)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyz_0123456789";
-    return s && *s && strlen(s) < 32 && strspn(s, plain) == strlen(s);
+    size_t n = 0;
+    while (n < s.n && strchr(plain, s.p[n]))
+        n++;
+    return n && n == s.n && n < 32;
 }
 
-static int condition_refs(const cJSON *record, exchange_ref_fn fn, void *arg, vc_err *err)
+/* Writes the role of a reference, of which a file's name is made, such as "text.0.0" for one of a
+ * record's texts. */
+static void role_of(char role[40], const vf_ref *ref, bool record)
 {
-    const cJSON *o;
+    if (record && ref->text && ref->caption == VF_OWN_EMPTY)
+        snprintf(role, 40, "text.empty.%d", ref->encoder);
+    else if (record && ref->text)
+        snprintf(role, 40, "text.%d.%d", ref->caption, ref->encoder);
+    else
+        snprintf(role, 40, "%.*s", (int)ref->role.n, ref->role.p);
+}
+
+static int call_each(const vf_refs *refs, bool record, exchange_ref_fn fn, void *arg, vc_err *err)
+{
     int rc = 0;
-    cJSON_ArrayForEach(o, cJSON_GetObjectItemCaseSensitive(record, "conditions")) {
-        if (!rc && !plain_role(o->string))
-            rc = vc_fail(err, VC_EFORMAT, "conditions: a role with odd characters");
-        rc = rc ? rc : refer(o, "latents", o->string, fn, arg, err);
+    for (int i = 0; !rc && i < refs->n; i++) {
+        const vf_ref *ref = &refs->item[i];
+        char role[40] = "latent";            /* the first one of a record */
+        if (!plain_role(ref->role))
+            return vc_fail(err, VC_EFORMAT, "conditions: a role with odd characters");
+        if (i || !record)
+            role_of(role, ref, record);
+        rc = ref->valid ? fn(arg, ref, role, err)
+                        : vc_fail(err, VC_EFORMAT, "%s: 32 hex digits expected", role);
     }
     return rc;
 }
 
 int exchange_refs(const cJSON *record, exchange_ref_fn fn, void *arg, vc_err *err)
 {
-    const cJSON *o, *hex;
-    char role[40];
-    int caption = 0;
-    int rc = refer(cJSON_GetObjectItemCaseSensitive(record, "latent_key"), "latents", "latent", fn,
-                   arg, err);
-    if (!rc)
-        rc = condition_refs(record, fn, arg, err);
-    cJSON_ArrayForEach(o, cJSON_GetObjectItemCaseSensitive(record, "captions")) {
-        int encoder = 0;
-        cJSON_ArrayForEach(hex, cJSON_GetObjectItemCaseSensitive(o, "keys")) {
-            snprintf(role, sizeof role, "text.%d.%d", caption, encoder++);
-            rc = rc ? rc : refer(hex, "texts", role, fn, arg, err);
-        }
-        caption++;
-    }
+    vf_refs refs = { .n = 0 };
+    int rc = vf_record_refs(&refs, record, err);
+    rc = rc ? rc : call_each(&refs, true, fn, arg, err);
+    free(refs.item);
     return rc;
 }
 
-/* Calls fn for the values of a prompt: its own texts, the negative's, its picture and
- * conditions. */
-static int prompt_refs(const cJSON *o, exchange_ref_fn fn, void *arg, vc_err *err)
+/* Calls fn for the references that `list` finds in o, a prompt or a manifest. */
+static int other_refs(int (*list)(vf_refs *refs, const cJSON *o, vc_err *err), const cJSON *o,
+                      exchange_ref_fn fn, void *arg, vc_err *err)
 {
-    static const char *const lists[] = { "keys", "negative_keys" };
-    const cJSON *hex, *image = cJSON_GetObjectItemCaseSensitive(o, "image");
-    int rc = 0;
-    for (int i = 0; i < 2; i++)
-        cJSON_ArrayForEach(hex, cJSON_GetObjectItemCaseSensitive(o, lists[i]))
-            rc = rc ? rc : refer(hex, "texts", lists[i], fn, arg, err);
-    if (!rc && cJSON_IsString(image))
-        rc = refer(image, "latents", "image", fn, arg, err);
-    return rc ? rc : condition_refs(o, fn, arg, err);
-}
-
-static int encoder_refs(const cJSON *manifest, exchange_ref_fn fn, void *arg, vc_err *err)
-{
-    const cJSON *o;
-    int rc = 0;
-    cJSON_ArrayForEach(o, cJSON_GetObjectItemCaseSensitive(manifest, "text_encoders"))
-        rc = rc ? rc : refer(cJSON_GetObjectItemCaseSensitive(o, "empty"), "texts", "empty", fn,
-                             arg, err);
+    vf_refs refs = { .n = 0 };
+    int rc = list(&refs, o, err);
+    rc = rc ? rc : call_each(&refs, false, fn, arg, err);
+    free(refs.item);
     return rc;
 }
 
-static bool key_of(const char *name, bool *text, vf_key *k)
+/* Writes a value's name, "latents/KEY.safetensors" or "texts/KEY.safetensors". */
+static const char *name_of(char name[EXCHANGE_VALUE_NAME], const vf_ref *ref)
 {
-    const char *slash = strchr(name, '/');
-    *text = !strncmp(name, "texts/", 6);
-    return slash && strlen(slash) == 33 + strlen(".safetensors") &&
-           vf_key_parse_n(k, slash + 1, 32);
+    char hex[VF_KEY_HEX];
+    snprintf(name, EXCHANGE_VALUE_NAME, "%s/%s.safetensors", ref->text ? "texts" : "latents",
+             vf_key_hex(hex, ref->key));
+    return name;
 }
 
 /* ---- export ---- */
 
-int exchange_value(const exchange *x, const char *name, const void **data, size_t *n, vc_err *err)
-{
-    bool text;
-    vf_key k;
-    if (!key_of(name, &text, &k))
-        return vc_fail(err, VC_EFORMAT, "%.60s: no name of a value", name);
-    return vf_dataset_bytes(x->d, text, k, data, n, err);
-}
-
-int exchange_write_value(exchange *x, const char *name, vc_err *err)
+int exchange_write_value(exchange *x, const vf_ref *ref, vc_err *err)
 {
     const void *data;
     size_t n;
-    vf_key k = vf_hash(name, strlen(name));
+    char name[EXCHANGE_VALUE_NAME];
+    name_of(name, ref);
+    const vf_key k = vf_hash(name, strlen(name));
     if (vf_keymap_get(&x->written, k, NULL))
         return 0;
-    int rc = exchange_value(x, name, &data, &n, err);
+    int rc = vf_dataset_bytes(x->d, ref->text, ref->key, &data, &n, err);
     if (!rc)
         rc = exchange_write(x->dir, name, data, n, err);
     return rc ? rc : vf_keymap_put(&x->written, k, 0, err);
 }
 
-static int write_ref(void *arg, const char *name, const char *role, vc_err *err)
+static int write_ref(void *arg, const vf_ref *ref, const char *role, vc_err *err)
 {
     (void)role;
-    return exchange_write_value(arg, name, err);
+    return exchange_write_value(arg, ref, err);
 }
 
 static int write_manifest(exchange *x, vc_err *err)
@@ -143,12 +120,12 @@ int exchange_write_frame(exchange *x, vc_err *err)
     vc_buf lines = { 0 };
     int rc = write_manifest(x, err);
     if (!rc)
-        rc = encoder_refs(x->manifest, write_ref, x, err);
+        rc = other_refs(vf_manifest_refs, x->manifest, write_ref, x, err);
     for (uint32_t i = 0; !rc && i < vf_dataset_validations(x->d); i++) {
         cJSON *o;
         rc = vf_dataset_validation(x->d, i, &o, err);
         if (!rc)
-            rc = prompt_refs(o, write_ref, x, err);
+            rc = other_refs(vf_prompt_refs, o, write_ref, x, err);
         char *line = rc ? NULL : vf_json_line(o);
         if (line) {
             vc_buf_str(&lines, line);
@@ -168,59 +145,55 @@ int exchange_write_frame(exchange *x, vc_err *err)
 
 /* ---- import ---- */
 
-bool exchange_has_value(const exchange *x, const char *name)
+bool exchange_has_value(const exchange *x, const vf_ref *ref)
 {
-    bool text;
-    vf_key k;
-    return key_of(name, &text, &k) && (text ? vf_writer_has_text(x->sink->w, k)
-                                            : vf_writer_has_latent(x->sink->w, k));
+    return ref->text ? vf_writer_has_text(x->sink->w, ref->key)
+                     : vf_writer_has_latent(x->sink->w, ref->key);
 }
 
-int exchange_put_value(exchange *x, const char *name, const void *data, size_t n, vc_err *err)
+int exchange_put_value(exchange *x, const vf_ref *ref, const void *data, size_t n, vc_err *err)
 {
-    bool text;
-    vf_key k;
     vf_safetensors *st;
-    if (!key_of(name, &text, &k))
-        return vc_fail(err, VC_EFORMAT, "%.60s: no name of a value", name);
+    char name[EXCHANGE_VALUE_NAME];
     int rc = vf_safetensors_parse(&st, data, n, err);
     if (!rc) {
         rc = vf_safetensors_check(st, err);
         if (!rc)
-            rc = exchange_check_value(text, st, err);
+            rc = exchange_check_value(ref->text, st, err);
         vf_safetensors_close(st);
     }
     if (!rc)
-        rc = text ? vf_writer_put_text(x->sink->w, k, data, n, err)
-                  : vf_writer_put_latent(x->sink->w, k, data, n, err);
-    return vc_context(err, rc, "%s", name);
+        rc = ref->text ? vf_writer_put_text(x->sink->w, ref->key, data, n, err)
+                       : vf_writer_put_latent(x->sink->w, ref->key, data, n, err);
+    return vc_context(err, rc, "%s", name_of(name, ref));
 }
 
-int exchange_put_file(exchange *x, const char *name, vc_err *err)
+int exchange_put_file(exchange *x, const vf_ref *ref, vc_err *err)
 {
     vc_map m;
-    if (exchange_has_value(x, name))
+    char name[EXCHANGE_VALUE_NAME];
+    if (exchange_has_value(x, ref))
         return 0;
-    char *path = vc_path_join(x->dir, name);
+    char *path = vc_path_join(x->dir, name_of(name, ref));
     int rc = path ? vc_map_open(&m, path, err) : vc_no_memory(err);
     if (!rc) {
-        rc = vc_context(err, exchange_put_value(x, name, m.data, m.size, err), "%s", x->dir);
+        rc = vc_context(err, exchange_put_value(x, ref, m.data, m.size, err), "%s", x->dir);
         vc_map_close(&m);
     }
     free(path);
     return rc;
 }
 
-static int put_ref(void *arg, const char *name, const char *role, vc_err *err)
+static int put_ref(void *arg, const vf_ref *ref, const char *role, vc_err *err)
 {
     (void)role;
-    return exchange_put_file(arg, name, err);
+    return exchange_put_file(arg, ref, err);
 }
 
 static int put_prompt(void *arg, const cJSON *o, vc_err *err)
 {
     exchange *x = arg;
-    int rc = prompt_refs(o, put_ref, x, err);
+    int rc = other_refs(vf_prompt_refs, o, put_ref, x, err);
     return rc ? rc : vf_writer_put_validation(x->sink->w, x->sink->next++, o, err);
 }
 
@@ -251,7 +224,7 @@ int exchange_read_frame(exchange *x, vc_err *err)
     if (!rc)
         rc = vf_writer_open(&x->sink->w, x->v->o->out, &o, err);
     if (!rc)
-        rc = encoder_refs(head, put_ref, x, err);
+        rc = other_refs(vf_manifest_refs, head, put_ref, x, err);
     if (!rc)
         rc = put_prompts(x, err);
     cJSON_Delete(head);

@@ -17,10 +17,10 @@ typedef struct writing {
     FILE *samples;
 } writing;
 
-static int write_value(void *arg, const char *name, const char *role, vc_err *err)
+static int write_value(void *arg, const vf_ref *ref, const char *role, vc_err *err)
 {
     (void)role;
-    return exchange_write_value(((writing *)arg)->x, name, err);
+    return exchange_write_value(((writing *)arg)->x, ref, err);
 }
 
 static int write_thumb(const writing *w, uint32_t i, const cJSON *record, vc_err *err)
@@ -76,10 +76,10 @@ static int export_folder(exchange *x, vc_err *err)
 
 /* ---- import ---- */
 
-static int put_value(void *arg, const char *name, const char *role, vc_err *err)
+static int put_value(void *arg, const vf_ref *ref, const char *role, vc_err *err)
 {
     (void)role;
-    return exchange_put_file(arg, name, err);
+    return exchange_put_file(arg, ref, err);
 }
 
 static int put_one(exchange *x, const cJSON *record, vc_err *err)

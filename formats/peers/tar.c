@@ -93,14 +93,14 @@ static int put_member(taring *t, const char *ending, const void *data, size_t n,
                          archive_error_string(t->a), strerror(archive_errno(t->a))) : 0;
 }
 
-static int put_value(void *arg, const char *name, const char *role, vc_err *err)
+static int put_value(void *arg, const vf_ref *ref, const char *role, vc_err *err)
 {
     taring *t = arg;
     const void *data;
     size_t n;
     char ending[64];
     snprintf(ending, sizeof ending, "%s.safetensors", role);
-    int rc = exchange_value(t->x, name, &data, &n, err);
+    int rc = vf_dataset_bytes(t->x->d, ref->text, ref->key, &data, &n, err);
     return rc ? rc : put_member(t, ending, data, n, err);
 }
 
@@ -185,15 +185,15 @@ static const member *find(const group *g, const char *ending)
     return NULL;
 }
 
-static int take_value(void *arg, const char *name, const char *role, vc_err *err)
+static int take_value(void *arg, const vf_ref *ref, const char *role, vc_err *err)
 {
     const group *g = arg;
     char ending[64];
     snprintf(ending, sizeof ending, "%s.safetensors", role);
     const member *m = find(g, ending);
-    if (exchange_has_value(g->x, name))
+    if (exchange_has_value(g->x, ref))
         return 0;
-    return m ? exchange_put_value(g->x, name, m->data, m->size, err)
+    return m ? exchange_put_value(g->x, ref, m->data, m->size, err)
              : vc_fail(err, VC_ENOENT, "%s: missing", ending);
 }
 

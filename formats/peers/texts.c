@@ -59,12 +59,13 @@ int exchange_texts_open(exchange_texts **out, const char *path, const vc_family 
     return rc;
 }
 
-static int copy_text(const exchange_texts *t, vf_writer *w, const cJSON *hex, vc_err *err)
+static int copy_text(const exchange_texts *t, vf_writer *w, const vf_ref *ref, vc_err *err)
 {
-    vf_key k;
+    const vf_key k = ref->key;
     const void *data;
     size_t n;
-    if (!cJSON_IsString(hex) || !vf_key_parse(&k, hex->valuestring))
+    char hex[VF_KEY_HEX];
+    if (!ref->valid)
         return vf_dataset_remedy(
             vf_dataset_path(t->d),
             vc_fail(err, VC_EFORMAT, "--texts: a text's key: 32 hex digits expected"), err);
@@ -76,9 +77,18 @@ static int copy_text(const exchange_texts *t, vf_writer *w, const cJSON *hex, vc
         rc = vf_safetensors_parse(&st, data, n, err);
     if (!rc)
         rc = vc_context(err, exchange_check_value(true, st, err), "--texts %s: text %s",
-                        vf_dataset_path(t->d), hex->valuestring);
+                        vf_dataset_path(t->d), vf_key_hex(hex, k));
     vf_safetensors_close(st);
     return rc ? rc : vf_writer_put_text(w, k, data, n, err);
+}
+
+/* Copies the texts of a list, which it frees; rc is the error of its making. */
+static int copy_texts(const exchange_texts *t, vf_writer *w, vf_refs *refs, int rc, vc_err *err)
+{
+    for (int i = 0; !rc && i < refs->n; i++)
+        rc = copy_text(t, w, &refs->item[i], err);
+    free(refs->item);
+    return rc;
 }
 
 const cJSON *exchange_texts_encoders(const exchange_texts *t)
@@ -93,11 +103,9 @@ const char *exchange_texts_root(const exchange_texts *t)
 
 int exchange_texts_empty(const exchange_texts *t, vf_writer *w, vc_err *err)
 {
-    const cJSON *e;
-    int rc = 0;
-    cJSON_ArrayForEach(e, exchange_texts_encoders(t))
-        rc = rc ? rc : copy_text(t, w, cJSON_GetObjectItemCaseSensitive(e, "empty"), err);
-    return rc;
+    vf_refs refs = { .n = 0 };
+    int rc = vf_manifest_refs(&refs, vf_dataset_manifest(t->d), err);
+    return copy_texts(t, w, &refs, rc, err);
 }
 
 int exchange_texts_put(const exchange_texts *t, vf_writer *w, const char *caption, cJSON **keys,
@@ -105,7 +113,7 @@ int exchange_texts_put(const exchange_texts *t, vf_writer *w, const char *captio
 {
     uint64_t at;
     cJSON *record;
-    const cJSON *hex;
+    vf_refs refs = { .n = 0 };
     *keys = NULL;
     if (!vf_keymap_get(&t->captions, vf_hash(caption, strlen(caption)), &at))
         return vc_fail(err, VC_ENOENT, "no sample of --texts has the caption \"%.200s\"", caption);
@@ -114,8 +122,7 @@ int exchange_texts_put(const exchange_texts *t, vf_writer *w, const char *captio
         return rc;
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(
         cJSON_GetArrayItem(captions_of(record), (int)(at & 0xffff)), "keys");
-    cJSON_ArrayForEach(hex, list)
-        rc = rc ? rc : copy_text(t, w, hex, err);
+    rc = copy_texts(t, w, &refs, vf_refs_of(&refs, list, true, err), err);
     if (!rc && !(*keys = cJSON_Duplicate(list, true)))
         rc = vc_no_memory(err);
     cJSON_Delete(record);

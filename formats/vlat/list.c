@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "formats/dataset/expr.h"
+#include "formats/dataset/refs.h"
 
 enum { PATH = 60, CAPTION = 60 };            /* characters of a path and a caption in a line */
 
@@ -153,15 +154,21 @@ static int print_record(FILE *f, const cJSON *record, vc_err *err)
     return 0;
 }
 
-static int print_texts(const vlat *v, const vf_dataset *d, const cJSON *record, vc_err *err)
+/* Prints the values of a sample: latents, conditions by their roles, texts. */
+static int print_values(const vlat *v, const vf_dataset *d, const cJSON *record, vc_err *err)
 {
-    const cJSON *caption, *hex;
-    int rc = 0;
-    cJSON_ArrayForEach(caption, cJSON_GetObjectItemCaseSensitive(record, "captions"))
-        cJSON_ArrayForEach(hex, cJSON_GetObjectItemCaseSensitive(caption, "keys"))
-            rc = rc ? rc
-                    : print_value(v, d, true, "text", cJSON_IsString(hex) ? hex->valuestring : "",
-                                  err);
+    vf_refs refs = { .n = 0 };
+    int rc = vf_record_refs(&refs, record, err);
+    for (int i = 0; !rc && i < refs.n; i++) {
+        const vf_ref *ref = &refs.item[i];
+        const bool condition = i && !ref->text;
+        char hex[VF_KEY_HEX] = "";
+        if (condition)
+            vlat_print(v->out, ref->role.p, 40);
+        rc = print_value(v, d, ref->text, condition ? ":" : ref->text ? "text" : "latent",
+                         ref->valid ? vf_key_hex(hex, ref->key) : hex, err);
+    }
+    free(refs.item);
     return rc;
 }
 
@@ -200,19 +207,11 @@ static int print_thumb(const vlat *v, const vf_dataset *d, uint32_t i, vc_err *e
 static int show_sample(const vlat *v, const vf_dataset *d, uint32_t i, vc_err *err)
 {
     cJSON *record;
-    const cJSON *o;
     int rc = vf_dataset_sample(d, i, &record, err);
     if (!rc)
         rc = print_record(v->out, record, err);
     if (!rc)
-        rc = print_value(v, d, false, "latent", vlat_str(record, "latent_key"), err);
-    cJSON_ArrayForEach(o, cJSON_GetObjectItemCaseSensitive(record, "conditions"))
-        if (!rc && cJSON_IsString(o) && o->string) {
-            vlat_print(v->out, o->string, 40);
-            rc = print_value(v, d, false, ":", o->valuestring, err);
-        }
-    if (!rc)
-        rc = print_texts(v, d, record, err);
+        rc = print_values(v, d, record, err);
     if (!rc)
         rc = print_thumb(v, d, i, err);
     cJSON_Delete(record);

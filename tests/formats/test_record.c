@@ -22,7 +22,7 @@ static unsigned without_tree, with_tree;
 static void same_refs(const vf_refs *a, const cJSON *list)
 {
     vf_refs b = { 0 };
-    assert_int_equal(vf_refs_of(&b, list, NULL), 0);
+    assert_int_equal(vf_refs_of(&b, list, false, NULL), 0);
     assert_int_equal(a->n, b.n);
     for (int i = 0; i < b.n; i++) {
         assert_int_equal(a->item[i].valid, b.item[i].valid);

@@ -53,6 +53,17 @@ for f in safetensors webdataset; do
     same_root shared.lmdb shared.$f.back
 done
 
+# a sample's own empty prompt, which image editing has, is a value like any other
+make own.lmdb wan2.1 mode bf16 bf16 6 own
+for f in safetensors webdataset; do
+    expect 0 '5 samples' vlat export own.lmdb --to $f --out own.$f
+    expect 0 '5 samples' vlat import own.$f --from $f --out own.$f.back
+    same_root own.lmdb own.$f.back
+    expect 0 'no damage' vlat verify own.$f.back
+done
+own=$(vlat show own.lmdb 000000000002/000 | sed -n '/"empty"/,/]/s/.*"\([0-9a-f]\{32\}\)".*/\1/p')
+expect 0 "^text $own" vlat show own.lmdb 000000000002/000
+
 # damage in transit is found
 cp -r safetensors.out hurt.out
 first=$(ls hurt.out/latents | head -1)
